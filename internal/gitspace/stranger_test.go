@@ -35,8 +35,9 @@ var (
 	strangerFirst  = flag.Int("first", 0, "the first of them, to repeat it with -rounds 1")
 )
 
-// Whatever an agent leaves: the job goes on, in bounded time; its work is delivered as it was, or its item alone fails with the type workspace; what others
-// did is delivered; and nothing else of the user has changed, nor anything outside of the job.
+// Whatever an agent leaves: the job goes on, in bounded time; its work is delivered as it was, or its item alone fails
+// with the type workspace; what others did is delivered; and nothing else of the user has changed, nor anything outside
+// of the job.
 func TestNoStrangerHarmsAnyoneElse(t *testing.T) {
 	t.Parallel()
 	rounds := *strangerRounds
@@ -450,8 +451,8 @@ func stateOf(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// usersOwn returns the lines of a state of the user's repository that are not the job's: neither its refs nor objects that are new. Git dates an object that
-// it would write and finds, so the times of objects do not count.
+// usersOwn returns the lines of a state of the user's repository that are not the job's: neither its refs nor objects
+// that are new. Git dates an object that it would write and finds, so the times of objects do not count.
 func usersOwn(state, before string) string {
 	objects := map[string]bool{}
 	for line := range strings.Lines(before) {

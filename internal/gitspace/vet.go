@@ -13,12 +13,14 @@ import (
 	"unicode"
 )
 
-// What an agent leaves is data of a stranger, and git is made for friends: it waits for what comes out of a pipe, reads a device until the memory is full,
-// and follows a link to wherever that leads, also to write there. So nothing here opens what an agent has left before vet has been there, and its commits
-// count only once they are in the hub (bring), where they are looked at again (examine): in its own repository an object can be another than its name says.
+// What an agent leaves is data of a stranger, and git is made for friends: it waits for what comes out of a pipe, reads
+// a device until the memory is full, and follows a link to wherever that leads, also to write there. So nothing here
+// opens what an agent has left before vet has been there, and its commits count only once they are in the hub (bring),
+// where they are looked at again (examine): in its own repository an object can be another than its name says.
 
-// vet makes a workspace safe for git. After it each .git in it has only directories, and files that git can read: links, pipes and the like are removed, as
-// if the agent had done that. It returns the directories whose .git leads out of the workspace. A *StateError says what else git would read.
+// vet makes a workspace safe for git. After it each .git in it has only directories, and files that git can read:
+// links, pipes and the like are removed, as if the agent had done that. It returns the directories whose .git leads out
+// of the workspace. A *StateError says what else git would read.
 func (s *Space) vet(w workspace) (strangers []string, err error) {
 	if !isDir(w.dir) {
 		return nil, stateErrorf("its workspace is no directory any more")
@@ -139,7 +141,8 @@ func mostIn(name string) int64 {
 	return 0
 }
 
-// leadsOut reports whether a .git that is no directory leads to anything but another .git of the workspace, as that of a submodule does.
+// leadsOut reports whether a .git that is no directory leads to anything but another .git of the workspace, as that of
+// a submodule does.
 func leadsOut(root *os.Root, name string, entry fs.DirEntry) bool {
 	if entry.Type() == fs.ModeSymlink {
 		return true
@@ -166,7 +169,8 @@ func leadsOut(root *os.Root, name string, entry fs.DirEntry) bool {
 	return err != nil || !inside
 }
 
-// refuse refuses directories with a repository that is elsewhere, unless they are ignored. Git would open it, whatever it is.
+// refuse refuses directories with a repository that is elsewhere, unless they are ignored. Git would open it, whatever
+// it is.
 func (s *Space) refuse(ctx context.Context, w workspace, strangers []string) error {
 	if len(strangers) == 0 {
 		return nil
@@ -184,7 +188,8 @@ func (s *Space) refuse(ctx context.Context, w workspace, strangers []string) err
 	return nil
 }
 
-// readRef returns what a file of a vetted .git has that holds the name of an object or of another ref; empty: it is not there.
+// readRef returns what a file of a vetted .git has that holds the name of an object or of another ref; empty: it is not
+// there.
 func (w workspace) readRef(name string) string {
 	var text []byte
 	_ = within(w.gitDir(), func(root *os.Root) error {
@@ -197,7 +202,8 @@ func (w workspace) readRef(name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// repair makes those files of a vetted .git anew that an agent may have changed and that decide what git sees, and removes locks.
+// repair makes those files of a vetted .git anew that an agent may have changed and that decide what git sees, and
+// removes locks.
 func (s *Space) repair(w workspace) error {
 	err := within(w.gitDir(), s.rewrite)
 	if err == nil {
@@ -246,7 +252,8 @@ func (s *Space) renew(root *os.Root, name string) error {
 	return root.WriteFile(name, text, 0o644)
 }
 
-// bring puts the objects of a commit into the hub that the known commits do not have, wherever they are: an agent can write them anywhere.
+// bring puts the objects of a commit into the hub that the known commits do not have, wherever they are: an agent can
+// write them anywhere.
 func (s *Space) bring(ctx context.Context, w workspace, commit string, known ...string) error {
 	if err := within(w.gitDir(), s.unshallow); err != nil {
 		return err
@@ -271,9 +278,11 @@ func (s *Space) admit(ctx context.Context, pack *os.File) error {
 }
 
 // tolerated are findings of fsck that are in the history of well-known repositories, and do no harm.
-const tolerated = "zeroPaddedFilemode=ignore,badTimezone=ignore,missingSpaceBeforeDate=ignore,missingEmail=ignore,missingNameBeforeEmail=ignore,missingSpaceBeforeEmail=ignore"
+const tolerated = "zeroPaddedFilemode=ignore,badTimezone=ignore,missingSpaceBeforeDate=ignore," +
+	"missingEmail=ignore,missingNameBeforeEmail=ignore,missingSpaceBeforeEmail=ignore"
 
-// examine looks at work in the hub: whether it is whole, contains the commits that it began at, and can be checked out. The first of known is its base.
+// examine looks at work in the hub: whether it is whole, contains the commits that it began at, and can be checked out.
+// The first of known is its base.
 func (s *Space) examine(ctx context.Context, commit string, known ...string) (collected, error) {
 	if err := s.whole(ctx, commit, known...); err != nil {
 		return collected{}, err
@@ -283,8 +292,9 @@ func (s *Space) examine(ctx context.Context, commit string, known ...string) (co
 	return c, err
 }
 
-// list refuses a commit whose files cannot be listed. A few objects can be a tree of more files than any disk holds, and whatever else git does with them
-// would take all memory; this writes one name after the other, until they are too many.
+// list refuses a commit whose files cannot be listed. A few objects can be a tree of more files than any disk holds,
+// and whatever else git does with them would take all memory; this writes one name after the other, until they are too
+// many.
 func (s *Space) list(ctx context.Context, in place, commit string) error {
 	in.most = mostNames
 	_, err := s.git.output(ctx, in, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
@@ -357,7 +367,8 @@ func (s *Space) checkEntry(raw, name string) error {
 	return nil
 }
 
-// isDotGit reports whether a name is .git on some system: macOS leaves out characters that are not seen, Windows dots and blanks at the end.
+// isDotGit reports whether a name is .git on some system: macOS leaves out characters that are not seen, Windows dots
+// and blanks at the end.
 func isDotGit(name string) bool {
 	seen := strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Cf, r) {
