@@ -120,7 +120,7 @@ func (s *Space) take(ctx context.Context, w workspace, want task) (collected, er
 		if merging {
 			parents = append(parents, want.resolve)
 		}
-		if commit, err = s.commitTree(ctx, s.among(w), tree, want.message, parents...); err != nil {
+		if commit, err = s.commitAmong(ctx, w, tree, want.message, parents...); err != nil {
 			return collected{}, err
 		}
 	}
@@ -202,15 +202,15 @@ func (s *Space) collectAtBase(ctx context.Context, w workspace, want task) (coll
 	} else if at, err := s.git.line(ctx, in, "rev-parse", want.base+"^{tree}"); err != nil || at == tree {
 		return c, err
 	}
-	at := s.among(w)
-	if direct {
-		at = s.hub()
-	}
-	if c.commit, err = s.commitTree(ctx, at, tree, want.message, want.base); err != nil {
-		return collected{}, err
-	}
 	if !direct {
-		return s.receive(ctx, w, c.commit, want.ref, want.base)
+		commit, err := s.commitAmong(ctx, w, tree, want.message, want.base)
+		if err != nil {
+			return collected{}, err
+		}
+		return s.receive(ctx, w, commit, want.ref, want.base)
+	}
+	if c.commit, err = s.commitTree(ctx, s.hub(), tree, want.message, want.base); err != nil {
+		return collected{}, err
 	}
 	if !same { // else all that the index names is there
 		if err := s.whole(ctx, c.commit, want.base); err != nil {
@@ -395,11 +395,19 @@ func count(text string) int {
 	return n
 }
 
-// among is for a commit among the objects of a workspace. Its refs, which may be damaged, are not looked at: whoever cannot sign is not the agent.
-func (s *Space) among(w workspace) place {
+// commitAmong makes a commit among the objects of a workspace. Its refs, which may be damaged, are not looked at: when git cannot sign, for instance, the
+// agent is not to blame.
+func (s *Space) commitAmong(ctx context.Context, w workspace, tree, message string, parents ...string) (string, error) {
 	p := s.hub()
 	p.env = append(slices.Clip(p.env), "GIT_OBJECT_DIRECTORY="+filepath.Join(w.gitDir(), "objects"))
-	return p
+	commit, err := s.commitTree(ctx, p, tree, message, parents...)
+	if err == nil {
+		return commit, nil
+	}
+	if _, unreadable := s.git.output(ctx, p, "ls-tree", tree); unreadable != nil {
+		return "", s.blame(unreadable, "its files cannot be taken")
+	}
+	return "", err
 }
 
 // commitTree makes a commit and returns its name.

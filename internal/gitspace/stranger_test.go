@@ -516,11 +516,9 @@ func meetStranger(t *testing.T, seed uint64) {
 		dir = filepath.Join(repo, "sub")
 	}
 	j := openJob(t, repo, dir, environ, policy)
-	// A git that eats all memory is to harm nobody here.
+	// A git that eats all memory is to harm nobody here. Another process writes it: no test that forks meanwhile has it open.
 	limited := filepath.Join(filepath.Dir(repo), "git")
-	if err := os.WriteFile(limited, []byte("#!/bin/sh\nulimit -v 3000000\nexec "+j.git.path+" \"$@\"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	sh(t, "/", environ, "printf '#!/bin/sh\\nulimit -v 3000000\\nexec %s \"$@\"\\n' "+j.git.path+" > "+limited+"; chmod 755 "+limited)
 	mode := pick(&stranger{rand: r}, []string{"here", "here", "here", "away", "pack", "resolve", "phase", "damage"})
 	guard := func(s *Space) { s.git.path, s.git.patience = limited, 20*time.Second }
 	guard(j.Space)
