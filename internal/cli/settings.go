@@ -187,20 +187,7 @@ func hasSecrets(w *workflow.Workflow) bool {
 }
 
 // known reports whether Mask knows all secrets of the job. What a command gives it does not know.
-func (s jobSecrets) known() bool {
-	valued := func(name string) bool { _, ok := s.Secrets[name]; return ok }
-	for _, name := range s.Final {
-		if !valued(name) {
-			return false
-		}
-	}
-	for _, v := range s.Env {
-		if v.Secret && !valued(v.Name) {
-			return false
-		}
-	}
-	return s.unknown == nil
-}
+func (s jobSecrets) known() bool { return s.unknown == nil && !s.Unmasked }
 
 // item returns the data of an item as it may be shown.
 func (s jobSecrets) item(data json.RawMessage) json.RawMessage {

@@ -565,6 +565,9 @@ func fingerprintOf(c Config, w *workflow.Workflow, captured map[string]string, u
 			continue
 		}
 		value, known := s.Lookup(v.Name)
+		if s.Env == nil && v.Command == nil && v.Choice == nil { // nothing has resolved it
+			value, known = v.Value.Value, true
+		}
 		if f.Values[v.Name] = unknown(); known {
 			f.Values[v.Name] = digest(value)
 		}

@@ -44,6 +44,7 @@ type Settings struct {
 	Args     []workflow.Argument // all parameters of the workflow, in its order
 	Env      []workflow.EnvVar   // of files, env and the profile; those that are secret have no value here
 	Final    []string            // names of the secrets that go before all other variables
+	Unmasked bool                // there are secrets that Mask does not know, since nothing has asked for their values
 	Secrets  map[string]string   // the values of those and of the secret ones among Env
 	Mask     *mask.Masker        // takes all of them out of what is written
 	Warnings []workflow.Problem
@@ -166,12 +167,18 @@ func Resolve(ctx context.Context, w *workflow.Workflow, o Options) (Settings, er
 
 // hideSecrets gives all secrets the same value, also those that have not been asked for.
 func (r *resolver) hideSecrets() {
-	for _, name := range r.out.Final {
+	hide := func(name string) {
+		if _, valued := r.out.Secrets[name]; !valued {
+			r.out.Unmasked = true
+		}
 		r.out.Secrets[name] = mask.Mark
+	}
+	for _, name := range r.out.Final {
+		hide(name)
 	}
 	for _, v := range r.out.Env {
 		if v.Secret {
-			r.out.Secrets[v.Name] = mask.Mark
+			hide(v.Name)
 		}
 	}
 }
