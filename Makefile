@@ -140,6 +140,11 @@ generate: ## Rewrite golden files, schema and reference from the code
 
 check: lint stale cross test race ## What CI runs
 
+# What takes longer than people wait for: all cases, a job of 200,000 items, the broker that people run in the oldest version that is documented to
+# do and in a new one, and the real CLIs in their newest versions, which change on their own and do not decide.
+nightly: check exhaustive scale stock-broker torture torture-fleet ## Run the long checks, too
+	timeout 300 $(MAKE) agents-live LIVE='-cli claude,codex -situations ok,401,empty' || echo 'agents-live: not as expected, see above'
+
 man: ## Write the manual pages to bin/man
 	$(GO) test ./internal/cli -count=1 -run '^TestManualPages$$' -man '$(CURDIR)/bin/man'
 
@@ -154,4 +159,4 @@ release: ## Build archives for six platforms in dist, with checksums
 clean: ## Remove what make build made
 	rm -rf bin dist
 
-.PHONY: help build test exhaustive race fuzz bench bench-quick bench-fleet bench-rationed bench-code torture torture-fleet soak-fleet attack-shell attack-secrets attack-damage stock-servers stock-broker scale through-json lint fmt generate check man install release clean
+.PHONY: help build test exhaustive race fuzz bench bench-quick bench-fleet bench-rationed bench-code torture torture-fleet soak-fleet attack-shell attack-secrets attack-damage stock-servers stock-broker scale through-json lint fmt generate check man install release clean nightly

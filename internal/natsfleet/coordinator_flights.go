@@ -55,6 +55,7 @@ type rareParts struct {
 	trace                 string
 	produces              string // with a NUL before each
 	retrying              *events.StepRetrying
+	again                 *agent.Again
 	due                   time.Time
 	session               *events.AISessionStarted
 	beside                int64
@@ -72,7 +73,7 @@ func newFlight(ctx context.Context, a *agent.Attempt, s *sharedSpec, done func(*
 	for _, path := range a.Produces {
 		produces.WriteString("\x00" + path)
 	}
-	r := rareParts{a.Base, a.Resolve, a.Branch, a.Trace, produces.String(), a.Retrying, a.Due, a.Session, a.Beside, a.RanOn, a.Adopted, a.Lost}
+	r := rareParts{a.Base, a.Resolve, a.Branch, a.Trace, produces.String(), a.Retrying, a.Again, a.Due, a.Session, a.Beside, a.RanOn, a.Adopted, a.Lost}
 	if r != (rareParts{}) {
 		f.more = &r
 	}
@@ -91,7 +92,8 @@ func (f *flight) attempt() *agent.Attempt {
 		if m.produces != "" {
 			a.Produces = strings.Split(m.produces[1:], "\x00")
 		}
-		a.Retrying, a.Due, a.Session, a.Beside, a.RanOn, a.Adopted, a.Lost = m.retrying, m.due, m.session, m.beside, m.ranOn, m.adopted, m.lost
+		a.Retrying, a.Again, a.Due, a.Session = m.retrying, m.again, m.due, m.session
+		a.Beside, a.RanOn, a.Adopted, a.Lost = m.beside, m.ranOn, m.adopted, m.lost
 	}
 	return &a
 }

@@ -114,7 +114,7 @@ func TestAWorkerRecordsOnlyWhatHappensInItsAttempt(t *testing.T) {
 	p := f.puppet(of.(*coordinator))
 	sent := []events.Event{
 		events.StepSkipped{ItemID: "item_2", Phase: "reduce", Step: "s", When: "false"},
-		events.StepRetrying{ItemID: "item_2", ItemIndex: 1 << 40, Step: "s", Attempt: 1},
+		events.StepRetrying{ItemID: "item_2", ItemIndex: 2, Step: "s", Attempt: 1},
 		events.AgentFailed{ItemID: "item_0", AgentID: "x", Attempt: 1, Action: errorpolicy.Retry},
 		events.WorktreeMerged{ItemIndexes: []int{1, 2, 3}},
 		events.AgentCompleted{ItemID: "item_0", AgentID: "x", Attempt: 1},
