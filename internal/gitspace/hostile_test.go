@@ -130,18 +130,18 @@ func withHostileAgents(t *testing.T, shift int) {
 	j.sound()
 }
 
-// Git never cleans what is called .git, and the next agent in that directory would work in whatever repository it leads to.
+// Git never cleans what is called .git, and the next agent in that directory would work in whatever repository it leads to; its git would wait for a pipe.
 func TestNoRepositoryIsLeftForTheNextAgent(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []workflow.Workspace{{}, {Keep: []string{"kept"}}} {
 		j := newJob(t, files{"a": "1\n", "sub/b": "1\n"}, policy)
-		for _, leave := range []string{"ln -s $PWD/../../repo/.git sub/.git", "echo 'gitdir: /nowhere' > sub/.git", "mkdir -p sub/x/.git; mkfifo sub/x/.git/HEAD"} {
+		for _, leave := range []string{"ln -s $PWD/../../repo/.git sub/.git", "echo 'gitdir: /nowhere' > sub/.git", "mkdir -p sub/x/.git; mkfifo sub/x/.git/HEAD", "mkfifo sub/.gitignore"} {
 			for _, again := range []bool{false, true} { // another process knows nothing of the workspace, and has git clean it
 				o, _ := j.run(j.attempt(leave))
 				if again {
 					j.reopen()
 				}
-				if got, _ := j.run(j.attempt("! ls -d sub/.git sub/x")); got.Failure != nil {
+				if got, _ := j.run(j.attempt("! ls -d sub/.git sub/x sub/.gitignore 2>/dev/null | grep .")); got.Failure != nil {
 					t.Errorf("keep %v, %s (%+v): %s", policy.Keep, leave, o.Failure, got.Failure.Message)
 				}
 			}

@@ -240,15 +240,17 @@ func (s *Space) reuse(ctx context.Context, w workspace, base, branch string) err
 func (s *Space) undo(ctx context.Context, w workspace, left differences) error {
 	clean := false
 	for _, name := range left.extra {
-		if len(s.Policy.Keep) > 0 && !strings.EqualFold(filepath.Base(name), ".git") { // that is what git never cleans
-			clean = true
-			continue
+		if clean = len(s.Policy.Keep) > 0; clean {
+			break
 		}
 		if err := removeAll(filepath.Join(w.dir, name)); err != nil {
 			return err
 		}
 	}
 	if clean { // patterns may say what only git understands
+		if err := s.sweep(w.dir); err != nil {
+			return err
+		}
 		if _, err := s.git.output(ctx, s.in(w), s.cleanArgs()...); err != nil {
 			return err
 		}
@@ -346,7 +348,7 @@ func (s *Space) emptySubmodules(ctx context.Context, w workspace) error {
 	})
 }
 
-// sweep removes what git does not see: pipes, sockets, devices, and changed permissions. Directories that are kept are not looked at.
+// sweep removes what git does not see: pipes, sockets, devices, repositories, and changed permissions. Directories that are kept are not looked at.
 func (s *Space) sweep(dir string) error {
 	return filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {

@@ -46,6 +46,8 @@ func (s *Space) walk(root *os.Root) (strangers []string, err error) {
 			return err
 		case err != nil: // git will say what it thinks of it
 			return nil
+		case !entry.IsDir() && entry.Name()[0] != '.':
+			return nil
 		case strings.EqualFold(entry.Name(), ".git") && entry.IsDir():
 			return cmp.Or(vetRepository(root, name), fs.SkipDir)
 		case strings.EqualFold(entry.Name(), ".git"):
