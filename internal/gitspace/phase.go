@@ -42,7 +42,10 @@ func (s *Space) Phase(ctx context.Context, head string) (dir string, err error) 
 	if err := s.moveTo(ctx, w, head); err != nil {
 		return "", err
 	}
-	return s.start(w)
+	if dir, err = s.start(w); err != nil {
+		return "", stateErrorf("the workspace of the job has no directory to begin in: %v", err)
+	}
+	return dir, nil
 }
 
 // moveTo moves the job's workspace to head. One that has head, and perhaps commits of a phase on top, stays. A file beside the workspace says that git is

@@ -95,7 +95,7 @@ func vetRepository(root *os.Root, dir string) error {
 			return err
 		case entry.IsDir():
 			return nil
-		case !entry.Type().IsRegular():
+		case !entry.Type().IsRegular(), path.Dir(name) == dir+"/objects": // where only directories are
 			return root.Remove(name)
 		}
 		most := mostIn(strings.TrimPrefix(name, dir+"/"))
