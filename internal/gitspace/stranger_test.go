@@ -248,7 +248,7 @@ func (x *stranger) put(thing, name string) {
 
 // object writes an object into the workspace, whatever it has.
 func (x *stranger) object(kind string, data []byte) (name string) {
-	all := append([]byte(fmt.Sprintf("%s %d\x00", kind, len(data))), data...)
+	all := append(fmt.Appendf(nil, "%s %d\x00", kind, len(data)), data...)
 	sum := sha1.Sum(all)
 	name = hex.EncodeToString(sum[:])
 	var packed bytes.Buffer
@@ -290,13 +290,39 @@ func (x *stranger) badTree() {
 	entry := pick(x, []struct {
 		mode, name, object string
 	}{
-		{"40000", "..", rules}, {"40000", "..", escape}, {"40000", ".", rules}, {"40000", ".git", rules}, {"40000", ".GIT", rules}, {"40000", "git~1", rules},
-		{"100644", ".git", blob}, {"120000", ".git", link}, {"40000", "x/..", rules}, {"100644", "../.gitattributes", blob}, {"100644", "../../../evil/.gitattributes", blob},
-		{"100644", "a/b", blob}, {"100644", "", blob}, {"100644", "/abs", blob}, {"100644", strings.Repeat("n", 300), blob}, {"100644", "new\nline", blob},
-		{"120000", ".gitmodules", link}, {"120000", ".gitattributes", link}, {"120000", "sub", link}, {"100644", "sub", blob}, {"160000", "module", head},
-		{"40000", "missing", strings.Repeat("12", 20)}, {"100644", "missing", strings.Repeat("12", 20)}, {"100644", "null", strings.Repeat("0", 40)},
-		{"40000", "blob", blob}, {"100644", "tree", rules}, {"777777", "mode", blob}, {"10644", "mode", blob}, {"100644", ".git\u200c", blob}, {"bomb", "bomb", ""}, {"deep", "deep", ""},
-		{"100644", "a", blob}, {"40000", strings.Repeat("d/", 2000), rules},
+		{"40000", "..", rules},
+		{"40000", "..", escape},
+		{"40000", ".", rules},
+		{"40000", ".git", rules},
+		{"40000", ".GIT", rules},
+		{"40000", "git~1", rules},
+		{"100644", ".git", blob},
+		{"120000", ".git", link},
+		{"40000", "x/..", rules},
+		{"100644", "../.gitattributes", blob},
+		{"100644", "../../../evil/.gitattributes", blob},
+		{"100644", "a/b", blob},
+		{"100644", "", blob},
+		{"100644", "/abs", blob},
+		{"100644", strings.Repeat("n", 300), blob},
+		{"100644", "new\nline", blob},
+		{"120000", ".gitmodules", link},
+		{"120000", ".gitattributes", link},
+		{"120000", "sub", link},
+		{"100644", "sub", blob},
+		{"160000", "module", head},
+		{"40000", "missing", strings.Repeat("12", 20)},
+		{"100644", "missing", strings.Repeat("12", 20)},
+		{"100644", "null", strings.Repeat("0", 40)},
+		{"40000", "blob", blob},
+		{"100644", "tree", rules},
+		{"777777", "mode", blob},
+		{"10644", "mode", blob},
+		{"100644", ".git\u200c", blob},
+		{"bomb", "bomb", ""},
+		{"deep", "deep", ""},
+		{"100644", "a", blob},
+		{"40000", strings.Repeat("d/", 2000), rules},
 	})
 	x.note("commit %s %.40q", entry.mode, entry.name)
 	switch entry.mode {

@@ -584,7 +584,7 @@ func (c *coordinator) stop(ctx context.Context) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.leave(ctx)
+	c.leave(func(f *flight) bool { return f.of == ctx })
 }
 
 // detach leaves an attempt to the run after this one, for which its worker and the broker keep what is reported of it. It is called with the lock held.

@@ -157,15 +157,15 @@ func (c *coordinator) taken() {
 		return
 	}
 	c.gone, c.held, c.detached = true, true, true // also when nothing is out
-	c.leave(nil)
+	c.leave(func(*flight) bool { return true })
 	c.mu.Unlock()
 	c.abort(errTaken)
 }
 
-// leave leaves the attempts of a context to the run after this one; nil: all that are out. It is called with the lock held.
-func (c *coordinator) leave(of context.Context) {
+// leave leaves some of the attempts that are out to the run after this one. It is called with the lock held.
+func (c *coordinator) leave(which func(*flight) bool) {
 	for token, f := range c.flights {
-		if of != nil && f.of != of {
+		if !which(f) {
 			continue
 		}
 		c.dispatcher.Remove(token)
@@ -211,7 +211,7 @@ func (a *absence) missing(c *coordinator, asked, now time.Time) {
 		c.mu.Lock()
 		c.held = true
 		c.giveBack("the job is stopping")
-		c.leave(nil)
+		c.leave(func(*flight) bool { return true })
 		c.mu.Unlock()
 	}
 }

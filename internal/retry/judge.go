@@ -340,7 +340,7 @@ var (
 func byName(rows []words) map[string]Type {
 	m := map[string]Type{}
 	for _, row := range rows {
-		for _, name := range strings.Fields(row.names) {
+		for name := range strings.FieldsSeq(row.names) {
 			m[name] = row.is
 		}
 	}

@@ -19,7 +19,7 @@ func Deciders(script string) []string {
 
 // DecidersOf returns the same for the words of a command.
 func DecidersOf(args []string) []string {
-	for i := 0; i < len(args); i++ {
+	for i := range args {
 		name := ProgramName(args[i])
 		switch {
 		case IsShell(name):
