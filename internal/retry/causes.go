@@ -145,7 +145,7 @@ var codes = []words{
 		rate_limit_error rate_limit_exceeded insufficient_quota toomanyrequests TransactionInProgressException userRateLimitExceeded
 		rateLimitExceeded quotaExceeded dailyLimitExceeded 57014_throttled`},
 	{TypeTimeout, `
-		DEADLINE_EXCEEDED DeadlineExceeded ETIMEDOUT ESOCKETTIMEDOUT RequestTimeout RequestTimeoutException Timeout
+		DEADLINE_EXCEEDED DeadlineExceeded ETIMEDOUT ESOCKETTIMEDOUT RequestTimeout RequestTimeoutException
 		UND_ERR_CONNECT_TIMEOUT UND_ERR_HEADERS_TIMEOUT UND_ERR_BODY_TIMEOUT ERR_SOCKET_CONNECTION_TIMEOUT ERR_TIMED_OUT
 		ConnectionTimeout ServerTimeout FETCH_TIMEOUT ERR_PNPM_FETCH_TIMEOUT`},
 	{TypeNetwork, `
@@ -359,6 +359,14 @@ var phrases = []phrase{
 	}},
 }
 
+// mentions are lines about a text or a name, which may be anything: what stands there is no cause.
+var mentions = []string{
+	"*expected '*", "*expected \"*", "*should *", "* invalid *", "invalid *", "* must *", "* is not a*", "* is not valid*", "* is not documented*",
+	"* is not translated*", "*does not exist*", "* has no *", "* is missing*", "* is empty*", "*not a number*", "*unknown k*", "*unknown option*",
+	"*unknown flag*", "*unknown field*", "*unknown column*", "*no such code*", "*no such key*", "*no such column*", "*is used twice*", "*usage: *",
+	"*mapping values*", "*syntax error*", "*unrecognized *",
+}
+
 // exhausted are phrases of a machine that has run out of something. They count before all else that a program says.
 var exhausted = []string{
 	"no space left on device", "disk quota exceeded", "database or disk is full", "cannot allocate memory",
@@ -369,7 +377,7 @@ var exhausted = []string{
 // notes are lines that are not about the failure, whatever they say.
 var notes = []string{
 	"hint: *", "note: *", "notice: *", "info: *", "info *", "debug: *", "warning: *", "warn *", "warn: *",
-	"npm warn *", "[warn*", "[info*", "[debug*", "w: *", "n: *", "wrn *", "inf *", "retrying*", "retry *",
+	"npm warn *", "[warn*", "[info*", "[debug*", "line #: *", "w: *", "n: *", "wrn *", "inf *", "retrying*", "retry *",
 	"* retrying *", "*will retry*", "attempt #*", "try # of *",
 }
 
@@ -390,7 +398,7 @@ var asides = []string{
 	"error: no matching distribution found *", "error: could not find a version that satisfies *", "caused by:",
 	"caused by", "[error] to see the full stack*", "[error] re-run maven*", "[error] for more information*",
 	"[error] [help*", "[error] after correcting*", "[error]", "* try:", "> run with *", "* get more help*",
-	"> get more help*", "build failed*", "* exception is:", "gzip: stdin: *", "tar: child returned *",
+	"> get more help*", "build failed*", "* exception is:", "gzip: stdin: *", "parse error: * at eof *", "tar: child returned *",
 	"tar: error is not recoverable*", "tar: exiting with failure*", "(background on this error*", "execution halted",
 	"emitted 'error' event on *", "in addition: *", "please check the url*", "if you are behind a proxy*",
 	"stack trace:*", "stack backtrace:*", "native stack trace*", "did you specify the right host or port*",

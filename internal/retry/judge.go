@@ -42,13 +42,11 @@ func Judge(f Failure, programs []string) (Type, string) {
 	if rule, ok := summary(f); ok {
 		return TypeCommandFailed, rule
 	}
-	if t, rule := byText(f); rule != "" {
-		return t, rule
-	}
-	if known {
+	t, rule, said := byText(f)
+	if rule == "" && known && (!said || e.is != TypeNetwork) {
 		return e.is, e.rule
 	}
-	return TypeCommandFailed, ""
+	return t, rule
 }
 
 // Classify returns the type of a failure whose command is not known.
@@ -57,27 +55,26 @@ func Classify(f Failure) Type {
 	return t
 }
 
-// byText judges what was printed. Without a rule nothing was recognised.
-func byText(f Failure) (Type, string) {
+// byText judges what was printed. Without a rule nothing was recognised; said reports whether something stands there all the same.
+func byText(f Failure) (t Type, rule string, said bool) {
 	texts := []string{f.Stderr, f.Stdout, f.Message}
 	if f.Exact {
 		texts = []string{f.Message}
 	}
 	for _, text := range texts {
-		t, rule, said := judgeText(text)
-		if rule != "" {
-			return t, rule
-		}
-		if said {
+		if t, rule, said = judgeText(text); said {
 			break
 		}
 	}
+	if rule != "" {
+		return t, rule, said
+	}
 	for line := range strings.Lines(f.Stdout) { // of curl -i, whatever was done with it afterwards
 		if status, ok := statusLine(strings.TrimSpace(line)); ok && status >= 400 {
-			return ofStatus(status), "HTTP status " + strconv.Itoa(status)
+			return ofStatus(status), "HTTP status " + strconv.Itoa(status), true
 		}
 	}
-	return TypeCommandFailed, ""
+	return TypeCommandFailed, "", said
 }
 
 // known is a row of exits that fits.
@@ -176,7 +173,7 @@ func decidingLine(lines []string) (t Type, rule string, said bool) {
 		case isWeak:
 		case rule != "":
 			return t, rule, true
-		case !passes(line, lower, i > 0) && !followsCurl(lines[:i]):
+		case !passes(line, lower, i > 0) && (strings.Contains(lower, ": ") || !followsCurl(lines[:i])):
 			return weak, weakRule, true
 		}
 	}
@@ -200,7 +197,7 @@ func isLetterRune(r rune) bool { return 'a' <= r && r <= 'z' || r > 0x7f }
 
 // isGenericException reports whether the line is an error of Python or Node.js that only wraps the one above.
 func isGenericException(lower string) bool {
-	return strings.Contains(lower, "calledprocesserror: ") || strings.HasPrefix(lower, "typeerror: terminated")
+	return strings.Contains(lower, "calledprocesserror: ") || strings.Contains(lower, "retryerror[") || strings.HasPrefix(lower, "typeerror: terminated")
 }
 
 var (
@@ -298,20 +295,21 @@ func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 		return t, "code " + code, false
 	}
 
-	talksAbout := says(lower, "*expected '*") || says(lower, `*expected "*`) || says(lower, "*should *")
+	talksAbout := isAny(lower, mentions)
 	if !talksAbout {
 		if rule, ok := phrases[1].match(lower); ok {
 			return phrases[1].is, rule, false
 		}
 	}
-	if status, ok := statusIn(lower); ok {
+	if status, ok := statusIn(lower); ok && !strings.Contains(lower, ", want ") {
 		return ofStatus(status), "HTTP status " + strconv.Itoa(status), false
 	}
-	if !talksAbout {
-		for _, p := range phrases[2:] {
-			if rule, ok := p.match(lower); ok {
-				return p.is, rule, p.weak
-			}
+	for _, p := range phrases[2:] {
+		if transient := p.is == TypeNetwork || p.is == TypeTimeout || p.is == TypeServerError; talksAbout && transient {
+			continue
+		}
+		if rule, ok := p.match(lower); ok {
+			return p.is, rule, p.weak
 		}
 	}
 	if classType != "" {

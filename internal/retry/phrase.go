@@ -57,7 +57,22 @@ func startsClause(before string) bool {
 	if s == "" || hasSuffixWord(s, "error") || hasSuffixWord(s, "failed") || hasSuffixWord(s, "terminated") || s == "fatal" || len(s) == 3 && isDigit(s[0]) {
 		return true
 	}
-	return strings.ContainsRune(":;,.([{\"'`=>|-!)]}/", rune(s[len(s)-1])) && (len(s) < len(before) || !isWord(s[len(s)-1]))
+	if quoted := strings.TrimRight(s, "\"'`\\"); quoted != s && len(s) == len(before) {
+		return saysInQuotes(strings.TrimRight(quoted, "ub"))
+	}
+	return strings.IndexByte(":;,.([{=>|-!)]}/", s[len(s)-1]) >= 0
+}
+
+// saysInQuotes reports whether a quote after the text is what somebody says, and not a value that the text is about.
+func saysInQuotes(before string) bool {
+	s := strings.TrimRight(before, " ")
+	if s == "" || strings.IndexByte("([{,", s[len(s)-1]) >= 0 {
+		return true
+	}
+	key := strings.TrimRight(s, " :=\"'")
+	return key != s && slices.ContainsFunc([]string{"message", "msg", "desc", "error", "err", "reason", "details", "detail", "exception"}, func(w string) bool {
+		return hasSuffixWord(key, w)
+	}) || hasSuffixWord(s, "was")
 }
 
 // follow are words with which a client goes on after saying what happened.
@@ -203,7 +218,14 @@ func isStatus(before, after string, status int) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return hasSuffixWord(left, w) })
 	}
 	ends := after == "" || strings.IndexByte(".,;:)]}\"'", after[0]) >= 0 || slices.ContainsFunc([]string{" -", " from", " for", " (", " {", " ["}, func(s string) bool { return strings.HasPrefix(after, s) })
-	return fits(beside) || ends && fits(besideAtEnds) || before == "" && (strings.HasPrefix(after, " {") || strings.HasPrefix(after, ": "))
+	if whose, ok := strings.CutSuffix(left, "error"); ok && !startsClause(whose) {
+		whose = strings.TrimRight(whose, " ")
+		ends = ends && slices.ContainsFunc([]string{"api", "server", "upstream", "with", "the"}, func(w string) bool { return hasSuffixWord(whose, w) })
+	}
+	if strings.HasSuffix(before, "error(") || hasSuffixWord(left, "http") {
+		return true
+	}
+	return (ends || endsClause(after)) && fits(beside) || ends && fits(besideAtEnds) || before == "" && (strings.HasPrefix(after, " {") || strings.HasPrefix(after, ": "))
 }
 
 // hasSuffixWord reports whether s ends in whole words.
