@@ -47,10 +47,12 @@ var exits = []exit{
 	{programs: []string{"jq"}, codes: []int{1, 2, 3, 4, 5}, is: TypeCommandFailed},
 	{
 		programs: []string{
-			"[", "awk", "basename", "black", "cat", "chmod", "clang", "clang++", "cmp", "cp", "cut", "diff", "eslint", "false", "file", "find",
-			"flake8", "g++", "gcc", "gofmt", "grep", "gunzip", "gzip", "head", "isort", "javac", "ld", "ln", "ls", "md5sum", "mkdir", "mv", "mypy",
-			"patch", "prettier", "pylint", "pytest", "rg", "rm", "rmdir", "ruff", "rustc", "sed", "sha256sum", "shellcheck", "sort", "stat",
-			"tail", "tar", "test", "touch", "tsc", "tsort", "unxz", "unzip", "wc", "xmllint", "xz", "yamllint", "yq", "zip", "zstd",
+			":", "[", "awk", "basename", "black", "cat", "chmod", "clang", "clang++", "cmp", "cp", "cut", "diff",
+			"echo", "eslint", "false", "file", "find", "flake8", "g++", "gcc", "gofmt", "grep", "gunzip", "gzip",
+			"head", "isort", "javac", "ld", "ln", "ls", "md5sum", "mkdir", "mv", "mypy", "patch", "prettier", "printf",
+			"pylint", "pytest", "rg", "rm", "rmdir", "ruff", "rustc", "sed", "sha256sum", "shellcheck", "sort", "stat",
+			"tail", "tar", "test", "touch", "true", "tsc", "tsort", "unxz", "unzip", "wc", "xmllint", "xz", "yamllint",
+			"yq", "zip", "zstd",
 		},
 		is: TypeCommandFailed,
 	},
@@ -60,11 +62,12 @@ var exits = []exit{
 // code under test.
 var summaries = []string{
 	"=* short test summary info =*", "no tests ran in *", "=* no tests ran in *", "=* # failed*", "# failed in *", "# failed, # passed*", // pytest
+	"*: error: argument *", "*: error: the following arguments are required: *", "*: error: unrecognized arguments: *", // argparse
 	"FAILED (failures=*", "FAILED (errors=*", // unittest
 	"Tests: * failed*", "Test Suites: * failed*", "Test Files * failed*", "# failing", // jest, vitest, mocha
 	"--- FAIL: *", "FAIL\t*", "panic: test timed out after *", // go test
 	"test result: FAILED*", "error: test failed, to rerun *", // cargo test
-	"# examples, #* failure*", "# runs, # assertions, #* failure*", "FAILURES!", // rspec, minitest, phpunit
+	"# example*, # failure*", "# runs, # assertions, #* failure*", "FAILURES!", // rspec, minitest, phpunit
 	"*Tests run: #, Failures: *", "There were failing tests*", "> There were failing tests*", // JUnit
 	"#% tests passed, # tests failed *", "* tests failed out of *", // ctest
 	"not ok # *", "# fail #", "ℹ fail #", "Result: FAIL", "Failed #/# test programs*", // TAP, node:test, prove
@@ -85,103 +88,123 @@ type words struct {
 // exceptions are classes of errors, without their packages. The message of one that is not command_failed may say more.
 var exceptions = []words{
 	{TypeNetwork, `
-		APIConnectionError APIUserAbortError AMQPConnectionError AutoReconnect BadStatusLine ChunkedEncodingError ClientConnectionError
-		ClientConnectorDNSError ClientConnectorError ClientOSError ClientPayloadError ClosedChannelException CommunicationsException ConnectError
-		ConnectException ConnectFailed ConnectionAbortedError ConnectionClosed ConnectionClosedError ConnectionDoesNotExistError ConnectionError
-		ConnectionFailed ConnectionNotEstablished ConnectionRefusedError ConnectionResetError ConnectionTerminated
-		CouldNotConnect EndpointConnectionError HttpHostConnectException IncompleteRead IncompleteReadError MongoNetworkError
-		MongoSocketException MongoSocketOpenException MongoSocketReadException NameResolutionError NetworkError NewConnectionError
-		NoBrokersAvailable NoHttpResponseException NoRouteToHostException NoValidConnectionsError PortUnreachableException PrematureCloseError
-		ProtocolError ProxyError ReadError RedisConnectionException RemoteDisconnected RemoteProtocolError RemoteTransportException
-		RequestError ResponseNotReady SMTPConnectError SMTPServerDisconnected SSLEOFError SSLZeroReturnError ServerDisconnectedError
-		ServiceRequestError ServiceResponseError SocketError SocketException StreamResetException TransportError UnknownHostException
-		WriteError gaierror herror UnresolvedAddressException ECONNREFUSED ECONNRESET EHOSTUNREACH ENETUNREACH EPIPE ConnectionLoss
-		EOFException`},
+		APIUserAbortError AutoReconnect BadStatusLine ChunkedEncodingError ClientConnectorDNSError ClientConnectorError
+		ClientOSError ClientPayloadError ClosedChannelException CommunicationsException ConnectError ConnectException
+		ConnectFailed ConnectionAbortedError ConnectionClosed ConnectionClosedError ConnectionDoesNotExistError
+		ConnectionError ConnectionFailed ConnectionNotEstablished ConnectionRefusedError ConnectionResetError
+		ConnectionTerminated CouldNotConnect HttpHostConnectException IncompleteRead IncompleteReadError
+		MongoNetworkError MongoSocketException MongoSocketOpenException StreamLostError MongoSocketReadException
+		NameResolutionError NetworkError NoBrokersAvailable NoHttpResponseException NoRouteToHostException
+		NoValidConnectionsError PortUnreachableException PrematureCloseError ProtocolError ProxyError ReadError
+		RedisConnectionException RemoteDisconnected RemoteProtocolError RemoteTransportException RequestError
+		ResponseNotReady SMTPConnectError SMTPServerDisconnected SSLEOFError SSLZeroReturnError ServerDisconnectedError
+		ServiceRequestError ServiceResponseError SocketError SocketException StreamResetException TransportError
+		UnknownHostException WriteError gaierror herror UnresolvedAddressException ECONNREFUSED ECONNRESET EHOSTUNREACH
+		ENETUNREACH EPIPE ConnectionLoss EOFException`},
 	{TypeTimeout, `
-		APIConnectionTimeoutError APITimeoutError ConnectTimeout ConnectTimeoutError ConnectTimeoutException ConnectionTimeout
-		ConnectionTimeoutError DeadlineExceeded ETIMEDOUT HeadersTimeoutError BodyTimeoutError HttpConnectTimeoutException HttpTimeoutException
-		MaxRetryTimeout MongoServerSelectionError MongoTimeoutException NetworkTimeout OpenTimeout PoolTimeout QueryCanceled ReadTimeout
-		ReadTimeoutError RequestTimeout ServerSelectionTimeoutError ServerTimeoutError SocketTimeoutException Timeout TimeoutError
-		TimeoutException TimeoutExpired WriteTimeout ConnectionPoolTimeoutException LockWaitTimeout`},
-	{TypeRateLimit, `RateLimitError RateLimitException RateLimitExceededException ResourceExhausted ThrottledException ThrottlingException TooManyRequests TooManyRequestsException RateLimitReachedError`},
+		AbortError ConnectTimeout ConnectionTimeout DeadlineExceeded ETIMEDOUT MaxRetryTimeout
+		MongoServerSelectionError NetworkTimeout OpenTimeout PoolTimeout QueryCanceled ReadTimeout RequestTimeout
+		Timeout TimeoutError TimeoutException TimeoutExpired WriteTimeout LockWaitTimeout`},
+	{TypeRateLimit, `
+		RateLimitError RateLimitException RateLimitExceededException ResourceExhausted ThrottledException
+		ThrottlingException TooManyRequests TooManyRequestsException RateLimitReachedError`},
 	{TypeServerError, `
-		BusyLoadingError CannotConnectNowError DeadlockDetected DeadlockDetectedError InternalServerError OverloadedError SerializationFailure
-		ServiceUnavailable ServiceUnavailableError TooManyConnections TooManyConnectionsError BadGateway GatewayTimeout InternalFailure`},
+		BusyLoadingError CannotConnectNowError DeadlockDetected DeadlockDetectedError InternalServerError
+		OverloadedError SerializationFailure ServiceUnavailable ServiceUnavailableError TooManyConnections
+		TooManyConnectionsError BadGateway GatewayTimeout InternalFailure`},
 	{TypeAuth, `
-		AccessDenied AccessDeniedException AuthError AuthenticationError AuthenticationException AuthenticationFailed ClientAuthenticationError
-		CredentialRetrievalError DefaultCredentialsError InvalidAuthorizationSpecification InvalidPassword InvalidPasswordError
-		NoAuthHandlerFound NoCredentialsError NotAuthenticated PartialCredentialsError PermissionDenied PermissionDeniedError
-		ProxyAuthenticationError RefreshError SMTPAuthenticationError SSOTokenLoadError TokenRetrievalError Unauthorized UnauthorizedError
+		AccessDenied AccessDeniedException AuthError AuthenticationError AuthenticationException AuthenticationFailed
+		ClientAuthenticationError CredentialRetrievalError DefaultCredentialsError InvalidAuthorizationSpecification
+		InvalidPassword InvalidPasswordError NoAuthHandlerFound NoCredentialsError NotAuthenticated
+		PartialCredentialsError PermissionDenied PermissionDeniedError ProxyAuthenticationError RefreshError
+		SMTPAuthenticationError SSOTokenLoadError TokenRetrievalError Unauthorized UnauthorizedError
 		UnauthorizedSSOTokenError`},
 	{TypeClientError, `
-		BadRequest BadRequestError CertificateError ClientConnectorCertificateError ClientConnectorSSLError ConflictError GoneError
-		InvalidArgument InvalidCertificateError NotFound NotFoundError ResourceNotFoundException SSLCertVerificationError
-		SSLPeerUnverifiedException TooManyRedirects UnprocessableEntityError ResourceNotFoundError ResourceExistsError NotImplementedException
-		CertPathValidatorException CertificateException CertificateExpiredException SunCertPathBuilderException UnsupportedProtocol`},
-	{TypeResource, `MemoryError OutOfMemoryError OutOfMemoryException ENOSPC EMFILE ENOMEM NoMemoryError DiskFull OutOfMemory`},
+		BadRequest BadRequestError CertificateError ClientConnectorCertificateError ClientConnectorSSLError
+		ConflictError GoneError InvalidArgument InvalidCertificateError NotFound NotFoundError
+		ResourceNotFoundException SSLCertVerificationError SSLPeerUnverifiedException TooManyRedirects
+		UnprocessableEntityError ResourceNotFoundError ResourceExistsError NotImplementedException
+		CertPathValidatorException CertificateException CertificateExpiredException SunCertPathBuilderException
+		UnsupportedProtocol`},
+	{TypeResource, `
+		MemoryError OutOfMemoryError OutOfMemoryException ENOSPC EMFILE ENOMEM NoMemoryError DiskFull OutOfMemory`},
 	{TypeCommandFailed, `
-		ArgumentError ArgumentException ArgumentNullException ArithmeticException ArrayIndexOutOfBoundsException AssertionError
-		AttributeError BadZipFile BadZipfile BadGzipFile ClassCastException ClassNotFoundException CSVError DataError
-		DivideByZeroException DivisionByZeroError DuplicateKeyError FileExistsError FileNotFoundError FileNotFoundException FormatException
-		EOFError FrozenError IllegalArgumentException IllegalStateException ImportError IndentationError IndexError IndexOutOfRangeException
-		InputMismatchException IntegrityError InvalidCastException InvalidOperationException InvalidSchema InvalidURL InvalidRequirement
-		IsADirectoryError JSONDecodeError KeyError KeyNotFoundException LoadError LookupError MalformedURLException MissingSchema
-		ModuleNotFoundError NameError NegativeArraySizeException NoClassDefFoundError NoMethodError NoSuchElementException NoSuchFileException
-		NotADirectoryError NotImplementedError NullPointerException NullReferenceException NumberFormatException OverflowError ParseError
-		ParserError ParsingError PermissionError ProgrammingError RangeError RecursionError ReferenceError StackOverflowError StopIteration
-		StringIndexOutOfBoundsException SyntaxError TabError TypeError UnboundLocalError UndefinedError UnicodeDecodeError
-		UnicodeEncodeError UnicodeError UnidentifiedImageError UnsupportedClassVersionError UnsupportedOperation
-		UnsupportedOperationException ValidationError ValueError YAMLException ScannerError ZeroDivisionError BindException
-		ZipException TOMLDecodeError XMLSyntaxError ExpatError DecodeError InputError UsageError NotADirectoryException`},
+		ArgumentError ArgumentException ArgumentNullException ArithmeticException ArrayIndexOutOfBoundsException
+		AssertionError AttributeError BadZipFile BadZipfile BadGzipFile ClassCastException ClassNotFoundException
+		CSVError DataError DivideByZeroException DivisionByZeroError DuplicateKeyError FileExistsError
+		FileNotFoundError FileNotFoundException FormatException EOFError FrozenError IllegalArgumentException
+		IllegalStateException ImportError IndentationError IndexError IndexOutOfRangeException InputMismatchException
+		IntegrityError InvalidCastException InvalidOperationException InvalidSchema InvalidURL InvalidRequirement
+		IsADirectoryError JSONDecodeError KeyError KeyNotFoundException LoadError LookupError MalformedURLException
+		MissingSchema ModuleNotFoundError NameError NegativeArraySizeException NoClassDefFoundError NoMethodError
+		NoSuchElementException NoSuchFileException NotADirectoryError NotImplementedError NullPointerException
+		NullReferenceException NumberFormatException OverflowError ParseError ParserError ParsingError PermissionError
+		ProgrammingError RangeError RecursionError ReferenceError StackOverflowError StopIteration
+		StringIndexOutOfBoundsException SyntaxError TabError TypeError UnboundLocalError UndefinedError
+		UnicodeDecodeError UnicodeEncodeError UnicodeError UnidentifiedImageError UnsupportedClassVersionError
+		UnsupportedOperation UnsupportedOperationException ValidationError ValueError YAMLException ScannerError
+		ZeroDivisionError BindException ZipException TOMLDecodeError XMLSyntaxError ExpatError DecodeError InputError
+		UsageError NotADirectoryException`},
 }
 
 // codes are the errors that services and clients name by a code: AWS, Azure, Google and gRPC, Kubernetes, Node.js, registries and PostgreSQL. A
 // code counts where a client writes one: behind code, status or reason, in brackets, or before a colon.
 var codes = []words{
 	{TypeRateLimit, `
-		BandwidthLimitExceeded EC2ThrottledException LimitExceededException ProvisionedThroughputExceededException PriorRequestNotComplete
-		RequestLimitExceeded RequestThrottled RequestThrottledException ResourceExhausted RESOURCE_EXHAUSTED SlowDown Throttled Throttling
-		ThrottlingException ThrottledException TooManyRequests TooManyRequestsException ServerBusy OperationTimedOutThrottled
-		rate_limit_error rate_limit_exceeded insufficient_quota toomanyrequests TransactionInProgressException userRateLimitExceeded
-		rateLimitExceeded quotaExceeded dailyLimitExceeded 57014_throttled`},
+		BandwidthLimitExceeded EC2ThrottledException LimitExceededException ProvisionedThroughputExceededException
+		PriorRequestNotComplete RequestLimitExceeded RequestThrottled RequestThrottledException ResourceExhausted
+		RESOURCE_EXHAUSTED SlowDown Throttled Throttling ThrottlingException ThrottledException TooManyRequests
+		TooManyRequestsException ServerBusy OperationTimedOutThrottled rate_limit_error rate_limit_exceeded
+		insufficient_quota toomanyrequests TransactionInProgressException userRateLimitExceeded rateLimitExceeded
+		quotaExceeded dailyLimitExceeded 57014_throttled`},
 	{TypeTimeout, `
 		DEADLINE_EXCEEDED DeadlineExceeded ETIMEDOUT ESOCKETTIMEDOUT RequestTimeout RequestTimeoutException
-		UND_ERR_CONNECT_TIMEOUT UND_ERR_HEADERS_TIMEOUT UND_ERR_BODY_TIMEOUT ERR_SOCKET_CONNECTION_TIMEOUT ERR_TIMED_OUT
-		ConnectionTimeout ServerTimeout FETCH_TIMEOUT ERR_PNPM_FETCH_TIMEOUT`},
+		UND_ERR_CONNECT_TIMEOUT UND_ERR_HEADERS_TIMEOUT UND_ERR_BODY_TIMEOUT ERR_SOCKET_CONNECTION_TIMEOUT
+		ERR_TIMED_OUT ConnectionTimeout ServerTimeout FETCH_TIMEOUT ERR_PNPM_FETCH_TIMEOUT`},
 	{TypeNetwork, `
-		EAI_AGAIN EAI_FAIL EAI_NODATA EAI_NONAME ECONNABORTED ECONNREFUSED ECONNRESET EHOSTDOWN EHOSTUNREACH ENETDOWN ENETRESET ENETUNREACH
-		ENOTCONN ENOTFOUND EPIPE ESHUTDOWN UND_ERR_SOCKET ERR_NETWORK ERR_STREAM_PREMATURE_CLOSE ERR_HTTP2_STREAM_ERROR
-		ERR_HTTP2_SESSION_ERROR ERR_HTTP2_GOAWAY_SESSION ConnectionRefused ConnectionReset ConnectionAborted ConnectionClosed
-		HostUnreachable NetworkUnreachable NotConnected ECONNECTION ERR_CONNECTION_REFUSED ERR_CONNECTION_RESET ERR_CONNECTION_CLOSED
-		ERR_NAME_NOT_RESOLVED ERR_EMPTY_RESPONSE ERR_INTERNET_DISCONNECTED ERR_ADDRESS_UNREACHABLE ERR_PROXY_CONNECTION_FAILED
-		ERR_TUNNEL_CONNECTION_FAILED FailedToOpenSocket ConnectionRefusedError`},
+		EAI_AGAIN EAI_FAIL EAI_NODATA EAI_NONAME ECONNABORTED ECONNREFUSED ECONNRESET EHOSTDOWN EHOSTUNREACH ENETDOWN
+		ENETRESET ENETUNREACH ENOTCONN ENOTFOUND EPIPE ESHUTDOWN UND_ERR_SOCKET ERR_NETWORK ERR_STREAM_PREMATURE_CLOSE
+		ERR_HTTP2_STREAM_ERROR ERR_HTTP2_SESSION_ERROR ERR_HTTP2_GOAWAY_SESSION ConnectionRefused ConnectionReset
+		ConnectionAborted ConnectionClosed HostUnreachable NetworkUnreachable NotConnected ECONNECTION
+		ERR_CONNECTION_REFUSED ERR_CONNECTION_RESET ERR_CONNECTION_CLOSED ERR_NAME_NOT_RESOLVED ERR_EMPTY_RESPONSE
+		ERR_INTERNET_DISCONNECTED ERR_ADDRESS_UNREACHABLE ERR_PROXY_CONNECTION_FAILED ERR_TUNNEL_CONNECTION_FAILED
+		FailedToOpenSocket ConnectionRefusedError`},
 	{TypeServerError, `
-		ABORTED BadGateway GatewayTimeout InternalError InternalFailure InternalServerError INTERNAL InternalServerErrorException
-		InternalServiceException ServiceException ServiceUnavailable ServiceUnavailableException ServiceUnavailableError UNAVAILABLE
-		Unavailable TransientError overloaded_error server_error api_error backendError internalError CLUSTERDOWN LOADING TRYAGAIN
-		MASTERDOWN 40001 40P01 53300 55P03 57P01 57P02 57P03`},
+		ABORTED BadGateway GatewayTimeout InternalError InternalFailure InternalServerError INTERNAL
+		InternalServerErrorException InternalServiceException ServiceException ServiceUnavailable
+		ServiceUnavailableException ServiceUnavailableError UNAVAILABLE Unavailable TransientError overloaded_error
+		server_error api_error backendError internalError CLUSTERDOWN LOADING TRYAGAIN MASTERDOWN 40001 40P01 53300
+		55P03 57P01 57P02 57P03`},
 	{TypeAuth, `
-		AccessDenied AccessDeniedException AuthFailure AuthenticationFailed AuthorizationFailed AuthorizationHeaderMalformed ExpiredToken
-		ExpiredTokenException EAUTH E401 E403 ENEEDAUTH Forbidden InvalidAccessKeyId InvalidClientTokenId InvalidToken NOAUTH NOPERM
-		PERMISSION_DENIED PermissionDenied SignatureDoesNotMatch UNAUTHENTICATED Unauthenticated Unauthorized UnauthorizedOperation
-		UnrecognizedClientException UnrecognizedClient WRONGPASS authentication_error permission_error invalid_api_key InvalidSignatureException
-		MissingAuthenticationToken OptInRequired TokenRefreshRequired invalid_grant invalid_client unauthorized denied DENIED 28P01 28000`},
+		AccessDenied AccessDeniedException AuthFailure AuthenticationFailed AuthorizationFailed
+		AuthorizationHeaderMalformed ExpiredToken ExpiredTokenException EAUTH E401 E403 ENEEDAUTH Forbidden
+		InvalidAccessKeyId InvalidClientTokenId InvalidToken NOAUTH NOPERM PERMISSION_DENIED PermissionDenied
+		SignatureDoesNotMatch UNAUTHENTICATED Unauthenticated Unauthorized UnauthorizedOperation
+		UnrecognizedClientException UnrecognizedClient WRONGPASS authentication_error permission_error invalid_api_key
+		InvalidSignatureException MissingAuthenticationToken OptInRequired TokenRefreshRequired invalid_grant
+		invalid_client unauthorized denied DENIED 28P01 28000`},
 	{TypeClientError, `
-		AlreadyExists ALREADY_EXISTS BadRequest BucketAlreadyExists BucketNotEmpty CERT_HAS_EXPIRED CERT_NOT_YET_VALID Conflict
-		ConditionalCheckFailedException DEPTH_ZERO_SELF_SIGNED_CERT E400 E404 E409 EINTEGRITY ETARGET EPROTO ERR_INVALID_URL
-		ERR_TLS_CERT_ALTNAME_INVALID FAILED_PRECONDITION FailedPrecondition HOSTNAME_MISMATCH INVALID_ARGUMENT Invalid InvalidArgument
-		InvalidParameterValue InvalidBucketName MethodNotAllowed MalformedPolicyDocument NOT_FOUND NoSuchBucket NoSuchEntity NoSuchKey
-		NoSuchUpload NotFound NotFoundException OUT_OF_RANGE PreconditionFailed RepositoryNotFoundException ResourceInUseException
-		ResourceNotFound ResourceNotFoundException SELF_SIGNED_CERT_IN_CHAIN UNABLE_TO_GET_ISSUER_CERT UNABLE_TO_GET_ISSUER_CERT_LOCALLY
-		UNABLE_TO_VERIFY_LEAF_SIGNATURE UNIMPLEMENTED Unimplemented ValidationError ValidationException invalid_request_error not_found_error
-		MANIFEST_UNKNOWN NAME_UNKNOWN BlobNotFound ContainerNotFound EntityAlreadyExists ERR_SSL_WRONG_VERSION_NUMBER
-		ERR_TOO_MANY_REDIRECTS ERR_CERT_AUTHORITY_INVALID ERR_FR_TOO_MANY_REDIRECTS 3D000`},
-	{TypeResource, `EAGAIN EDQUOT EMFILE ENFILE ENOBUFS ENOMEM ENOSPC EBUSY EFBIG ERR_WORKER_OUT_OF_MEMORY OOM SQLITE_BUSY SQLITE_FULL SQLITE_LOCKED`},
-	{TypePermission, `EACCES EPERM EROFS`},
+		AlreadyExists ALREADY_EXISTS BadRequest BucketAlreadyExists BucketNotEmpty CERT_HAS_EXPIRED CERT_NOT_YET_VALID
+		Conflict ConditionalCheckFailedException DEPTH_ZERO_SELF_SIGNED_CERT E400 E404 E409 EINTEGRITY ETARGET EPROTO
+		ERR_INVALID_URL ERR_TLS_CERT_ALTNAME_INVALID FAILED_PRECONDITION FailedPrecondition HOSTNAME_MISMATCH
+		INVALID_ARGUMENT Invalid InvalidArgument InvalidParameterValue InvalidBucketName MethodNotAllowed
+		MalformedPolicyDocument NOT_FOUND NoSuchBucket NoSuchEntity NoSuchKey NoSuchUpload NotFound NotFoundException
+		OUT_OF_RANGE PreconditionFailed RepositoryNotFoundException ResourceInUseException ResourceNotFound
+		ResourceNotFoundException SELF_SIGNED_CERT_IN_CHAIN UNABLE_TO_GET_ISSUER_CERT UNABLE_TO_GET_ISSUER_CERT_LOCALLY
+		UNABLE_TO_VERIFY_LEAF_SIGNATURE UNIMPLEMENTED Unimplemented ValidationError ValidationException
+		invalid_request_error not_found_error MANIFEST_UNKNOWN NAME_UNKNOWN BlobNotFound ContainerNotFound
+		EntityAlreadyExists ERR_SSL_WRONG_VERSION_NUMBER ERR_TOO_MANY_REDIRECTS ERR_CERT_AUTHORITY_INVALID
+		ERR_FR_TOO_MANY_REDIRECTS 3D000`},
+	{TypeResource, `
+		EAGAIN EDQUOT EMFILE ENFILE ENOBUFS ENOMEM ENOSPC EBUSY EFBIG ERR_WORKER_OUT_OF_MEMORY OOM SQLITE_BUSY
+		SQLITE_FULL SQLITE_LOCKED`},
+	{TypePermission, `
+		EACCES EPERM EROFS`},
 	{TypeCommandFailed, `
-		EEXIST EINVAL EISDIR ELIFECYCLE ENAMETOOLONG ENOENT ENOTDIR ENOTEMPTY ERESOLVE EUSAGE EJSONPARSE ERR_ASSERTION ERR_INVALID_ARG_TYPE
-		ERR_INVALID_ARG_VALUE ERR_MODULE_NOT_FOUND ERR_REQUIRE_ESM ERR_UNKNOWN_FILE_EXTENSION MODULE_NOT_FOUND
-		ERR_PACKAGE_PATH_NOT_EXPORTED EADDRINUSE EADDRNOTAVAIL ERR_PARSE_ARGS_UNKNOWN_OPTION ERR_OUT_OF_RANGE`},
+		ParseIntError ParseFloatError Utf8Error FromUtf8Error EEXIST EINVAL EISDIR ELIFECYCLE ENAMETOOLONG ENOENT
+		ENOTDIR ENOTEMPTY ERESOLVE EUSAGE EJSONPARSE ERR_ASSERTION ERR_INVALID_ARG_TYPE ERR_INVALID_ARG_VALUE
+		ERR_MODULE_NOT_FOUND ERR_REQUIRE_ESM ERR_UNKNOWN_FILE_EXTENSION MODULE_NOT_FOUND ERR_PACKAGE_PATH_NOT_EXPORTED
+		EADDRINUSE EADDRNOTAVAIL ERR_PARSE_ARGS_UNKNOWN_OPTION ERR_OUT_OF_RANGE`},
 }
 
 // A phrase is how programs write a failure: whole clauses in lower case. * stands for any text. Rows that are weak say what came of something that
@@ -200,52 +223,52 @@ var phrases = []phrase{
 		"*self signed certificate*", "*unable to get local issuer*", "*unable to verify the first certificate*",
 		"*x509: *", "*pkix path *", "*certificate signed by unknown authority*", "*certificate is not trusted*",
 		"*server certificate verification failed*", "*invalid peer certificate*", "*certificate is invalid*",
-		"*unknownissuer*", "*certexpired*", "*cert_has_expired*", "*hostname mismatch*",
-		"*certificate subject name*", "*does not match target host name*", "*altname*", "*wrong version number*",
-		"*wrong_version_number*", "*server gave http response to https client*",
-		"*unsupported or unrecognized ssl message*", "*unknown protocol*", "*packet length too long*",
-		"*record layer failure*", "*first record does not look like a tls handshake*", "*invalidcontenttype*",
-		"*corrupt message of type*", "*cert authority*invalid*", "*peer certificate cannot be authenticated*",
-		"*ssl certificate error*", "*server does not support ssl*", "*http_request*ssl*",
-		"*an unexpected tls packet was received*", "*could not verify the ssl certificate*",
-		"*certificate's owner does not match*", "*cannot verify *'s certificate*", "*unsafe legacy renegotiation*",
-		"*no protocols available*", "*unsupported protocol*", "*handshake failure*", "*tlsv1 alert *",
-		"*host key verification failed*", "*remote host identification has changed*", "*too many redirects*",
-		"*maximum (*) redirects followed*", "*redirects exceeded*", "*exceeded * redirects*",
-		"*stopped after * redirects*", "*redirect loop*", "*no matching host key type*",
-		"*unable to negotiate with*", "*received http/0.9 when not allowed*",
+		"*unknownissuer*", "*certexpired*", "*cert_has_expired*", "*hostname mismatch*", "*certificate subject name*",
+		"*does not match target host name*", "*altname*", "*wrong version number*", "*wrong_version_number*",
+		"*server gave http response to https client*", "*unsupported or unrecognized ssl message*",
+		"*unknown protocol*", "*packet length too long*", "*record layer failure*",
+		"*first record does not look like a tls handshake*", "*invalidcontenttype*", "*corrupt message of type*",
+		"*cert authority*invalid*", "*peer certificate cannot be authenticated*", "*ssl certificate error*",
+		"*server does not support ssl*", "*http_request*ssl*", "*an unexpected tls packet was received*",
+		"*could not verify the ssl certificate*", "*certificate's owner does not match*",
+		"*cannot verify *'s certificate*", "*unsafe legacy renegotiation*", "*no protocols available*",
+		"*unsupported protocol*", "*handshake failure*", "*tlsv1 alert *", "*host key verification failed*",
+		"*remote host identification has changed*", "*too many redirects*", "*maximum (*) redirects followed*",
+		"*redirects exceeded*", "*exceeded * redirects*", "*stopped after * redirects*", "*redirect loop*",
+		"*no matching host key type*", "*unable to negotiate with*", "*received http/0.9 when not allowed*",
 	}},
 	{is: TypeRateLimit, texts: []string{
-		"*rate limit exceeded", "*rate limit reached", "*rate-limit exceeded", "*exceed* rate limit",
-		"*rate limited", "rate limiting", "*hit a rate limit", "*pull rate limit", "*too many requests",
-		"*rate exceeded", "*request rate is large", "*reduce your request rate", "*slow down*requests",
-		"*throttlingexception", "*being throttled", "*was throttled", "*request limit exceeded",
-		"*secondary rate limit", "*exceeded your current quota", "*quota exceeded for *", "*quota exceeded. *",
-		"*exhausted your daily quota", "*resource has been exhausted", "*too many * error responses*429",
-		"*too many 429 error responses", "*usage limit reached*", "*-hour limit reached*", "*weekly limit reached*",
-		"*you've hit your *limit*", "*you’ve hit your *limit*", "*out of extra usage*", "*retry limit exceeded: 429",
-		"*limit exceeded: * requests", "*requests per minute", "*rate_limit_error", "quota exceeded", "rate limit",
+		"*rate limit exceeded", "*rate limit reached", "*rate-limit exceeded", "*exceed* rate limit", "*rate limited",
+		"rate limiting", "*hit a rate limit", "*pull rate limit", "*too many requests", "*rate exceeded",
+		"*request rate is large", "*reduce your request rate", "*slow down*requests", "*throttlingexception",
+		"*being throttled", "*was throttled", "*request limit exceeded", "*secondary rate limit",
+		"*exceeded your current quota", "*quota exceeded for *", "*quota exceeded. *", "*exhausted your daily quota",
+		"*resource has been exhausted", "*too many * error responses*429", "*too many 429 error responses",
+		"*usage limit reached*", "*-hour limit reached*", "*weekly limit reached*", "*you've hit your *limit*",
+		"*you’ve hit your *limit*", "*out of extra usage*", "*retry limit exceeded: 429", "*limit exceeded: * requests",
+		"*requests per minute", "*rate_limit_error", "quota exceeded", "rate limit",
 	}},
 	{is: TypeAuth, texts: []string{
-		"*permission denied (publickey*", "*permission denied, please try again*",
-		"*too many authentication failures*", "*authentication failed*", "*authentication required*",
-		"*authorization required*", "*no pg_hba.conf entry*", "*access denied for user*",
-		"*could not read username*", "*could not read password*", "*terminal prompts disabled*", "*invalid api key*",
-		"*incorrect api key*", "*invalid x-api-key*", "*api key not valid*", "*api key not found*",
-		"*api_key client option must be set*", "*no api key*", "*missing api key*", "*missing credentials*",
-		"*unable to locate credentials*", "*no credentials*", "*could not find default credentials*",
-		"*default credentials were not found*", "*credentials * expired*", "*token * expired*",
-		"*token has been revoked*", "*bad credentials*", "*invalid credentials*", "*invalid username or password*",
-		"*login required*", "*not logged in*", "*please run * login*", "*must be logged in*", "*unauthorized: *",
-		"*noauth *", "*wrongpass *", "*user is not authorized*", "*is not authorized to perform*",
-		"*forbidden: user *", "*requested access to the resource is denied*", "*gh auth login*",
-		"*username/password authentication*", "*login failed*", "*login incorrect*", "*access denied. check*",
+		"*permission denied (publickey*", "*permission denied, please try again*", "*too many authentication failures*",
+		"*authentication failed*", "*authentication required*", "*authorization required*", "*no pg_hba.conf entry*",
+		"*access denied for user*", "*could not read username*", "*could not read password*",
+		"*terminal prompts disabled*", "*invalid api key*", "*incorrect api key*", "*invalid x-api-key*",
+		"*api key not valid*", "*api key not found*", "*api_key client option must be set*", "*no api key*",
+		"*missing api key*", "*missing credentials*", "*unable to locate credentials*", "*no credentials*",
+		"*could not find default credentials*", "*default credentials were not found*", "*credentials * expired*",
+		"*token * expired*", "*token has been revoked*", "*bad credentials*", "*invalid credentials*",
+		"*invalid username or password*", "*login required*", "*not logged in*", "*please run * login*",
+		"*must be logged in*", "*unauthorized: *", "*noauth *", "*wrongpass *", "*user is not authorized*",
+		"*is not authorized to perform*", "*forbidden: user *", "*requested access to the resource is denied*",
+		"*gh auth login*", "*username/password authentication*", "*login failed*", "*login incorrect*",
+		"*access denied. check*",
 	}},
 	{is: TypeServerError, texts: []string{
 		"*internal server error", "*bad gateway", "*service unavailable", "*service temporarily unavailable",
 		"*temporarily unavailable, please", "*gateway time-out", "*gateway timeout", "*overloaded_error",
 		"*server is overloaded", "*currently overloaded", "*model is overloaded", "*server had an error",
 		"*experiencing high demand", "*is at capacity", "*server is too busy", "*server returned 5xx",
+		"*server returned 5xx server error reply", "*invalid status 'service unavailable'",
 		"*server is temporarily unable", "*the server was unable to return a response in the time allotted",
 		"*the server is currently unable to handle the request", "*too many clients already",
 		"*remaining connection slots are reserved", "*too many connections", "*the database system is starting up",
@@ -264,23 +287,25 @@ var phrases = []phrase{
 	{is: TypeTimeout, texts: []string{
 		"connect timeout", "read timeout", "read timeout on endpoint url", "connect timeout on endpoint url",
 		"operation timeout", "request timeout", "*timed out", "*timed out after *", "error: timeout",
-		"timed out waiting for *", "timeout was reached", "timeout of * seconds was reached",
-		"timeout awaiting response headers", "net/http: timeout", "i/o timeout", "tls handshake timeout",
-		"net/http: tls handshake timeout", "context deadline exceeded", "client.timeout exceeded",
-		"*(client.timeout exceeded *", "deadline exceeded", "deadline has elapsed", "deadline_exceeded",
-		"operation too slow", "*canceling statement due to statement timeout",
-		"*canceling statement due to lock timeout", "*lock wait timeout exceeded*", "timeout expired",
-		"connection timeout", "connection timeout expired", "timeout of *ms exceeded", "socket timeout",
-		"network timeout", "timeout while waiting", "timed out during *",
-		"*connection timed out during banner exchange", "*aborted due to timeout",
-		"*httpclient.timeout of * elapsing", "execution expired", "gateway timeout", "idle timeout",
-		"timeout: *no response", "timeout, server * not responding", "connection timed-out", "*timed out reading *",
-		"*timeout exceeded while *", "data timeout", "error in timeout *", "io timeout",
-		"timeout in data send/receive", "headers timeout error", "body timeout error", "connect timeout error",
-		"navigation timeout of *", "received timeout from *", "request timed-out",
-		"*query execution was interrupted, maximum statement execution time exceeded",
+		"timed out waiting for *", "timeout was reached", "*: :timeout", "*, :timeout", "*(exit) time out",
+		"error from server (timeout)", "timeout of * seconds was reached", "timeout awaiting response headers",
+		"net/http: timeout", "i/o timeout", "tls handshake timeout", "net/http: tls handshake timeout",
+		"context deadline exceeded", "client.timeout exceeded", "*(client.timeout exceeded *", "deadline exceeded",
+		"deadline has elapsed", "deadline_exceeded", "operation too slow",
+		"*canceling statement due to statement timeout", "*canceling statement due to lock timeout",
+		"*lock wait timeout exceeded*", "timeout expired", "connection timeout", "connection timeout expired",
+		"timeout of *ms exceeded", "socket timeout", "network timeout", "timeout while waiting", "timed out during *",
+		"*connection timed out during banner exchange", "*aborted due to timeout", "*httpclient.timeout of * elapsing",
+		"execution expired", "gateway timeout", "idle timeout", "timeout: *no response",
+		"timeout, server * not responding", "connection timed-out", "*timed out reading *", "*timeout exceeded while *",
+		"data timeout", "error in timeout *", "io timeout", "timeout in data send/receive", "headers timeout error",
+		"body timeout error", "connect timeout error", "navigation timeout of *", "received timeout from *",
+		"request timed-out", "*query execution was interrupted, maximum statement execution time exceeded",
 		"connection timed out; no servers could be reached", "no servers could be reached",
 	}},
+	{is: TypeClientError, texts: []string{
+		"*failed: fatal: *", "*error: fatal: *",
+	}}, // a server of PostgreSQL that answers
 	{is: TypeNetwork, texts: []string{
 		"connection refused", "connect econnrefused", "connection reset", "connection was reset",
 		"connection has been reset", "an existing connection was forcibly closed", "connection aborted",
@@ -305,24 +330,25 @@ var phrases = []phrase{
 		"temporary failure resolving *", "name or service not known", "no address associated with hostname",
 		"nodename nor servname provided", "non-recoverable failure in name resolution",
 		"failed to lookup address information", "no such host", "no such host is known", "host not found",
-		"unknown host", "server misbehaving", "dns error", "dns lookup failed", "dns resolution failed",
-		"dns failure", "name resolution failed", "name resolution failure", "getaddrinfo failed", "getaddrinfo: *",
-		"getaddrinfo e*", "could not translate host name", "unknown mysql server host", "address not available, dns",
+		"unknown host", "unknown server host", "*, :nxdomain", "*, :econnrefused", "*: :econnrefused", "*: :closed",
+		"server misbehaving", "dns error", "dns lookup failed", "dns resolution failed", "dns failure",
+		"name resolution failed", "name resolution failure", "getaddrinfo failed", "getaddrinfo: *", "getaddrinfo e*",
+		"could not translate host name", "unknown mysql server host", "address not available, dns",
 		"resolve host failed", "failed to connect to *", "could not connect to *", "couldn't connect to *",
 		"can't connect to *", "cannot connect to *", "unable to connect to *", "unable to connect",
 		"unable to connect. is *", "failed to connect", "failed to establish a new connection",
 		"failed to open tcp connection", "tcp connect error", "error connecting to *", "could not connect",
 		"connect failed", "connection failed", "connection failure", "connecting to * failed",
 		"error sending request for url", "error trying to connect", "client error (connect)",
-		"couldn’t resolve the given hostname", "server returned nothing", "couldn't resolve host name", "error: aborted", "transferred a partial file",
-		"end of file reached", "fatal error: max-retries exceeded", "empty reply from server", "no data received",
-		"recv failure", "send failure", "failure when receiving data", "failed sending data", "failed receiving *",
-		"transfer closed with *", "end of file while reading data", "premature eof", "unexpected eof", "eof",
-		"early eof", "unexpected end of file while reading *", "unexpected end of stream", "stream ended *before",
-		"incomplete chunked *", "response ended prematurely", "premature close", "premature end of *body",
-		"premature end of file from *", "incompleteread(*", "eof occurred in violation of protocol",
-		"ssl_error_syscall", "ssl_read: *", "gnutls recv error", "gnutls_handshake() failed",
-		"error in the pull function", "the tls connection was non-properly terminated",
+		"couldn’t resolve the given hostname", "server returned nothing", "couldn't resolve host name",
+		"error: aborted", "transferred a partial file", "end of file reached", "fatal error: max-retries exceeded",
+		"empty reply from server", "no data received", "recv failure", "send failure", "failure when receiving data",
+		"failed sending data", "failed receiving *", "transfer closed with *", "end of file while reading data",
+		"premature eof", "unexpected eof", "eof", "early eof", "unexpected end of file while reading *",
+		"unexpected end of stream", "stream ended *before", "incomplete chunked *", "response ended prematurely",
+		"premature close", "premature end of *body", "premature end of file from *", "incompleteread(*",
+		"eof occurred in violation of protocol", "ssl_error_syscall", "ssl_read: *", "gnutls recv error",
+		"gnutls_handshake() failed", "error in the pull function", "the tls connection was non-properly terminated",
 		"tls connection was non-properly terminated", "unexpected eof while reading",
 		"http/1.1 header parser received no bytes", "rpc failed; curl *", "rpc failed; http 5*",
 		"unexpected disconnect while reading sideband packet", "http/2 stream * was not closed cleanly",
@@ -333,7 +359,9 @@ var phrases = []phrase{
 		"transport is closing", "transport: error while dialing", "goaway", "http2: server sent goaway",
 		"http2: client connection lost", "stream error: stream id *", "use of closed network connection",
 		"error in socket io", "error in rsync protocol data stream", "curl error while *", "sendto: *unreachable",
-		"no response from server", "no response received", "got no response", "server not responding",
+		"no response from server", "stream has been aborted", "can't contact ldap server",
+		"did not see server greeting", "no existing session", "error reading ssh protocol banner",
+		"did not receive a valid http response", "no response received", "got no response", "server not responding",
 		"all brokers *down", "broker transport failure", "no brokers available", "nobrokersavailable",
 		"connect(2) failed", "socket error", "a network error *", "couldn't reach *", "cannot reach *",
 		"is the docker daemon running", "error during connect", "dial tcp *", "dial unix *", "read tcp *",
@@ -347,24 +375,21 @@ var phrases = []phrase{
 		"could not read from remote repository", "the remote end hung up unexpectedly", "unexplained error",
 		"fetch failed", "failed to fetch", "http request failed",
 	}},
-	{is: TypePermission, texts: []string{"permission denied", "operation not permitted", "read-only file system"}},
+	{is: TypeCommandFailed, texts: []string{
+		"no such file or directory", "is a directory", "not a directory", "syntax error",
+	}},
+	{is: TypePermission, texts: []string{
+		"permission denied", "operation not permitted", "read-only file system",
+	}},
 	{is: TypeResource, texts: []string{
 		"*database is locked*", "*database table is locked*", "*database or disk is full*",
 		"*index.lock': file exists*", "*unable to create '*.lock': file exists*", "*could not get lock *",
 		"*is another process using it*", "*resource temporarily unavailable*", "*device or resource busy*",
 		"*text file busy*", "*too many open files*", "*could not acquire lock*", "*unable to acquire the dpkg*",
 		"*blocking waiting for file lock*", "*width or height exceeds limit*", "*cache resources exhausted*",
-		"*oom command not allowed*", "*exceeds the memory limit*", "*memory limit exceeded*",
-		"*out of shared memory*", "*no locks available*", "*error while writing output: no space*", "*state lock*",
+		"*oom command not allowed*", "*exceeds the memory limit*", "*memory limit exceeded*", "*out of shared memory*",
+		"*no locks available*", "*error while writing output: no space*", "*state lock*",
 	}},
-}
-
-// mentions are lines about a text or a name, which may be anything: what stands there is no cause.
-var mentions = []string{
-	"*expected '*", "*expected \"*", "*should *", "* invalid *", "invalid *", "* must *", "* is not a*", "* is not valid*", "* is not documented*",
-	"* is not translated*", "*does not exist*", "* has no *", "* is missing*", "* is empty*", "*not a number*", "*unknown k*", "*unknown option*",
-	"*unknown flag*", "*unknown field*", "*unknown column*", "*no such code*", "*no such key*", "*no such column*", "*is used twice*", "*usage: *",
-	"*mapping values*", "*syntax error*", "*unrecognized *",
 }
 
 // exhausted are phrases of a machine that has run out of something. They count before all else that a program says.
@@ -376,9 +401,9 @@ var exhausted = []string{
 
 // notes are lines that are not about the failure, whatever they say.
 var notes = []string{
-	"hint: *", "note: *", "notice: *", "info: *", "info *", "debug: *", "warning: *", "warn *", "warn: *",
-	"npm warn *", "[warn*", "[info*", "[debug*", "line #: *", "w: *", "n: *", "wrn *", "inf *", "retrying*", "retry *",
-	"* retrying *", "*will retry*", "attempt #*", "try # of *",
+	"hint: *", "note: *", "notice: *", "info: *", "info *", "debug: *", "warning: *", "warn *", "warn: *", "npm warn *",
+	"[warn*", "[info*", "[debug*", "w: *", "n: *", "line #: *", "wrn *", "inf *", "retrying*", "retry *", "* retrying *",
+	"*will retry*", "attempt #*", "try # of *",
 }
 
 // asides are lines that say nothing of the cause: what failed is above them.
@@ -386,27 +411,28 @@ var asides = []string{
 	"for more information*", "see * for *", "see '*", "see https*", "try '*", "try \"*", "try `*", "curl: try *",
 	"* --help*", "run '*", "use '*", "usage:*", "node.js v#*", "bun v#*", "npm err* a complete log *",
 	"npm err* path *", "npm err* command *", "npm err* errno *", "npm err* syscall *", "npm err* type *",
-	"npm err* lifecycle *", "npm err* cwd *", "npm err* workspace *", "npm err* location *", "giving up*",
-	"aborting*", "aborted", "exiting*", "terminated", "failed", "failed.", "error", "error:", "error.",
-	"fatal error", "done*", "make: ***", "make: *** *", "make[*", "gmake: *", "make: leaving *",
-	"ninja: build stopped*", "exit status #*", "error: exit status #*", "error: process completed with exit code #*",
-	"*exited with code #*", "*returned non-zero exit status #*", "*exit code #", "*exit code: #", "*exit code #.",
-	"*exit status #", "*exit status: #", "command failed*", "script failed*",
-	"please make sure you have the correct access rights", "and the repository exists.", "the above exception was *",
-	"during handling of the above exception*", "traceback (most recent call last):",
-	"e: some index files failed to download*", "e: unable to fetch some archives*",
-	"error: no matching distribution found *", "error: could not find a version that satisfies *", "caused by:",
-	"caused by", "[error] to see the full stack*", "[error] re-run maven*", "[error] for more information*",
-	"[error] [help*", "[error] after correcting*", "[error]", "* try:", "> run with *", "* get more help*",
-	"> get more help*", "build failed*", "* exception is:", "gzip: stdin: *", "parse error: * at eof *", "tar: child returned *",
-	"tar: error is not recoverable*", "tar: exiting with failure*", "(background on this error*", "execution halted",
-	"emitted 'error' event on *", "in addition: *", "please check the url*", "if you are behind a proxy*",
-	"stack trace:*", "stack backtrace:*", "native stack trace*", "did you specify the right host or port*",
-	"is the server running*", "are you connected*", "check your internet connection*", "check your network*",
-	"please check *", "killed", "terminated by *", "sudo: *", "more details*", "details: *", "request id*",
-	"requestid*", "x-request-id*", "fatal: index-pack failed", "fatal: fetch-pack: *", "fetch-pack: *",
-	"fatal: protocol error*", "fatal: clone of * failed*", "error: failed to push some refs *",
-	"error: failed to pull *", "error: failed to fetch *", "error: could not fetch *", "error: download failed",
-	"error: failed to download *", "fatal: the remote end hung up*", "#* files failed*", "total #*", "summary:*",
-	"time: *", "elapsed*", "finished in *",
+	"npm err* lifecycle *", "npm err* cwd *", "npm err* workspace *", "npm err* location *", "giving up*", "aborting*",
+	"aborted", "exiting*", "terminated", "failed", "failed.", "error", "error:", "error.", "fatal error", "done*",
+	"make: ***", "make: *** *", "make[*", "gmake: *", "make: leaving *", "ninja: build stopped*", "exit status #*",
+	"error: exit status #*", "error: process completed with exit code #*", "*exited with code #*",
+	"*returned non-zero exit status #*", "*exit code #", "*exit code: #", "*exit code #.", "*exit status #",
+	"*exit status: #", "command failed*", "script failed*", "please make sure you have the correct access rights",
+	"and the repository exists.", "the above exception was *", "during handling of the above exception*",
+	"traceback (most recent call last):", "e: some index files failed to download*",
+	"e: unable to fetch some archives*", "error: no matching distribution found *",
+	"error: could not find a version that satisfies *", "caused by:", "caused by", "[error] to see the full stack*",
+	"[error] re-run maven*", "[error] for more information*", "[error] [help*", "[error] after correcting*", "[error]",
+	"* try:", "> run with *", "* get more help*", "> get more help*", "build failed*", "* exception is:",
+	"gzip: stdin: *", "tar: child returned *", "tar: error is not recoverable*", "tar: exiting with failure*",
+	"(background on this error*", "execution halted", "emitted 'error' event on *", "lynx: can't access *",
+	"rsync error: *", "errorcode:none", "content: *", "in addition: *", "please check the url*",
+	"if you are behind a proxy*", "stack trace:*", "stack backtrace:*", "native stack trace*",
+	"did you specify the right host or port*", "is the server running*", "are you connected*",
+	"check your internet connection*", "check your network*", "please check *", "killed", "terminated by *", "sudo: *",
+	"more details*", "details: *", "request id*", "requestid*", "x-request-id*", "fatal: index-pack failed",
+	"fatal: fetch-pack: *", "fetch-pack: *", "fatal: protocol error*", "fatal: clone of * failed*",
+	"error: failed to push some refs *", "error: failed to pull *", "error: failed to fetch *",
+	"error: could not fetch *", "error: download failed", "error: failed to download *",
+	"fatal: the remote end hung up*", "#* files failed*", "total #*", "summary:*", "time: *", "elapsed*",
+	"finished in *",
 }

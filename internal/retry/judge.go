@@ -21,6 +21,7 @@ func Judge(f Failure, programs []string) (Type, string) {
 	case f.TimedOut:
 		return TypeTimeout, ""
 	}
+	f.Stdout, f.Stderr = colour().ReplaceAllString(f.Stdout, ""), colour().ReplaceAllString(f.Stderr, "")
 	if rule, ok := ranOut(f); ok {
 		return TypeResource, rule
 	}
@@ -43,10 +44,13 @@ func Judge(f Failure, programs []string) (Type, string) {
 		return TypeCommandFailed, rule
 	}
 	t, rule, said := byText(f)
-	if rule == "" && known && (!said || e.is != TypeNetwork) {
+	if rule != "" {
+		return t, rule
+	}
+	if known && !said {
 		return e.is, e.rule
 	}
-	return t, rule
+	return TypeCommandFailed, ""
 }
 
 // Classify returns the type of a failure whose command is not known.
@@ -55,19 +59,21 @@ func Classify(f Failure) Type {
 	return t
 }
 
-// byText judges what was printed. Without a rule nothing was recognised; said reports whether something stands there all the same.
+// byText judges what was printed. Without a rule nothing was recognised; said reports whether stderr has a line that decides all the same.
 func byText(f Failure) (t Type, rule string, said bool) {
 	texts := []string{f.Stderr, f.Stdout, f.Message}
 	if f.Exact {
 		texts = []string{f.Message}
 	}
-	for _, text := range texts {
-		if t, rule, said = judgeText(text); said {
+	for i, text := range texts {
+		t, rule, decides := judgeText(text)
+		if rule != "" {
+			return t, rule, true
+		}
+		if decides {
+			said = i == 0
 			break
 		}
-	}
-	if rule != "" {
-		return t, rule, said
 	}
 	for line := range strings.Lines(f.Stdout) { // of curl -i, whatever was done with it afterwards
 		if status, ok := statusLine(strings.TrimSpace(line)); ok && status >= 400 {
@@ -173,7 +179,7 @@ func decidingLine(lines []string) (t Type, rule string, said bool) {
 		case isWeak:
 		case rule != "":
 			return t, rule, true
-		case !passes(line, lower, i > 0) && (strings.Contains(lower, ": ") || !followsCurl(lines[:i])):
+		case !passes(line, lower, i > 0) && !followsCurl(lines[:i]):
 			return weak, weakRule, true
 		}
 	}
@@ -201,10 +207,19 @@ func isGenericException(lower string) bool {
 }
 
 var (
-	sourceLine = once(`^\s*(\d+\s*)?[|>]\s|^\s*\^[\s~^]*$|^\s*[~^]+\s*$|^\s*-->`)
+	sourceLine = once(`^\s*(\d+\s*)?[|>]\s|^\s*-->`)
+	caret      = once(`^\s*[~^][\s~^]*$`)
 	stackLine  = once(`^\s+at |^\s+(from|in) .*:\d+|^\s*#\d+ |^\s+\d+: |^\s*\.\.\. \d+ more|^\s*File ".*", line \d+`)
+	property   = once(`^\s+["']?(\w+)["']?: ["'].*["'],?$`)
+	colour     = once(`\x1b\[[0-9;]*m`)
 	position   = once(`^(file://)?[^\s:]+:\d+$`)
 )
+
+// isData reports whether the line is a property of an error that Node.js prints, and not one that says what happened.
+func isData(line string) bool {
+	m := property().FindStringSubmatch(line)
+	return m != nil && !slices.Contains([]string{"code", "message", "error", "reason", "cause", "status", "type", "name", "detail", "description"}, strings.ToLower(m[1]))
+}
 
 // plainLines returns the lines of a text that may say what went wrong: without blank ones, source code and stacks.
 func plainLines(text string) []string {
@@ -235,7 +250,12 @@ func plainLines(text string) []string {
 		case position().MatchString(line):
 			source = 2
 			continue
-		case stackLine().MatchString(line) || sourceLine().MatchString(line):
+		case caret().MatchString(line):
+			if inStack = false; len(lines) > 0 && (lines[len(lines)-1][0] == ' ' || strings.HasPrefix(lines[len(lines)-1], "LINE ")) {
+				lines = lines[:len(lines)-1]
+			}
+			continue
+		case stackLine().MatchString(line) || sourceLine().MatchString(line) || isData(line):
 			inStack = false
 			continue
 		}
@@ -253,20 +273,20 @@ var (
 	rsyncError = once(`^rsync error: .*\(code (\d+)\)`)
 	subprocess = once(`CalledProcessError: Command '\[?'?([^\s',]+).*returned non-zero exit status (\d+)`)
 	coded      = once(`(?i:\b(?:code|status|reason|errno|type|__type|error_code|errorcode|sqlstate)\b)["']?\s*[:=]?\s*["']?(?:StatusCode\.|Errno::)?([A-Za-z_]\w*|\d{2}\w{3})\b|` +
-		`\((?:Errno::)?([A-Za-z_]\w*)\)|^(?:(?:npm (?:ERR!|error)|error|Error|ERROR|fatal):? )?([A-Za-z_]\w*): |[a-z]: ([A-Z][A-Z_]{3,}): |desc = |rpc error: code = (\w+)`)
+		`\((?:Errno::)?([A-Za-z_]\w*)\)|^(?:(?:npm (?:ERR!|error)|error|Error|ERROR|fatal):? )?([A-Za-z_]\w*): |[a-z]: ([A-Z][A-Z_]{3,}): |desc = |: ([A-Z]\w+Error) \{|rpc error: code = (\w+)`)
 )
 
 // judgeLine judges one line. Weak is a result that counts only if no line above says more.
 func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 	class, classType := "", Type("")
 	if m := exception().FindStringSubmatch(line); m != nil {
-		class, classType = m[2], classes()[m[2]]
+		class, classType = m[2], ofClass(m[2])
 	}
 	if classType == TypeCommandFailed && class != "TypeError" {
 		return classType, "error " + class, false
 	}
 	if m := lastClass().FindStringSubmatch(line); m != nil && classType == "" { // as Ruby has it
-		class, classType = m[1], classes()[m[1]]
+		class, classType = m[1], ofClass(m[1])
 	}
 	if rule, ok := phrases[0].match(lower); ok {
 		return phrases[0].is, rule, false
@@ -295,27 +315,39 @@ func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 		return t, "code " + code, false
 	}
 
-	talksAbout := isAny(lower, mentions)
+	talksAbout := slices.ContainsFunc(judging, func(p string) bool { return strings.Contains(lower, p) })
 	if !talksAbout {
 		if rule, ok := phrases[1].match(lower); ok {
 			return phrases[1].is, rule, false
 		}
 	}
-	if status, ok := statusIn(lower); ok && !strings.Contains(lower, ", want ") {
+	if status, ok := statusIn(lower); ok {
 		return ofStatus(status), "HTTP status " + strconv.Itoa(status), false
 	}
-	for _, p := range phrases[2:] {
-		if transient := p.is == TypeNetwork || p.is == TypeTimeout || p.is == TypeServerError; talksAbout && transient {
-			continue
-		}
-		if rule, ok := p.match(lower); ok {
-			return p.is, rule, p.weak
+	if !talksAbout {
+		for _, p := range phrases[2:] {
+			if rule, ok := p.match(lower); ok {
+				return p.is, rule, p.weak
+			}
 		}
 	}
-	if classType != "" {
+	if classType != "" && !talksAbout {
 		return classType, "error " + class, false
 	}
 	return TypeCommandFailed, "", false
+}
+
+// ofClass returns the type of a class of errors, also of one that a library calls its own: KafkaTimeoutError is a TimeoutError.
+func ofClass(name string) Type {
+	if t := classes()[name]; t != "" || strings.HasPrefix(name, "Invalid") {
+		return t
+	}
+	for _, general := range []string{"TimeoutError", "TimeoutException", "ConnectionError", "RateLimitError"} {
+		if strings.HasSuffix(name, general) {
+			return classes()[general]
+		}
+	}
+	return ""
 }
 
 // byCode returns the type of the first code in the line that is known.

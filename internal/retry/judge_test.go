@@ -128,7 +128,7 @@ var said = []struct {
 	{"usage: fetch [--timeout SECONDS]", 2, retry.TypeCommandFailed},
 	{"error: 503 files differ", 1, retry.TypeCommandFailed},
 	{"ERROR:  column \"connection timed out\" does not exist\nLINE 1: select \"connection timed out\" from t", 1, retry.TypeCommandFailed},
-	{"psql: error: connection to server at \"db\", port 5432 failed: FATAL:  role \"connection_reset\" does not exist", 2, retry.TypeCommandFailed},
+	{"psql: error: connection to server at \"db\", port 5432 failed: FATAL:  role \"connection_reset\" does not exist", 2, retry.TypeClientError},
 	{"fetch: error: argument --timeout: invalid int value: 'connection refused'", 2, retry.TypeCommandFailed},
 	{"docs/errors.md: 'Connection refused' is not documented", 1, retry.TypeCommandFailed},
 	{"status: 500 items checked, 3 wrong", 1, retry.TypeCommandFailed},

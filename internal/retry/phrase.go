@@ -57,31 +57,16 @@ func startsClause(before string) bool {
 	if s == "" || hasSuffixWord(s, "error") || hasSuffixWord(s, "failed") || hasSuffixWord(s, "terminated") || s == "fatal" || len(s) == 3 && isDigit(s[0]) {
 		return true
 	}
-	if quoted := strings.TrimRight(s, "\"'`\\"); quoted != s && len(s) == len(before) {
-		return saysInQuotes(strings.TrimRight(quoted, "ub"))
-	}
-	return strings.IndexByte(":;,.([{=>|-!)]}/", s[len(s)-1]) >= 0
-}
-
-// saysInQuotes reports whether a quote after the text is what somebody says, and not a value that the text is about.
-func saysInQuotes(before string) bool {
-	s := strings.TrimRight(before, " ")
-	if s == "" || strings.IndexByte("([{,", s[len(s)-1]) >= 0 {
-		return true
-	}
-	key := strings.TrimRight(s, " :=\"'")
-	return key != s && slices.ContainsFunc([]string{"message", "msg", "desc", "error", "err", "reason", "details", "detail", "exception"}, func(w string) bool {
-		return hasSuffixWord(key, w)
-	}) || hasSuffixWord(s, "was")
+	return strings.ContainsRune(":;,.([{\"'`=>|-!)]}/", rune(s[len(s)-1])) && (len(s) < len(before) || !isWord(s[len(s)-1]))
 }
 
 // follow are words with which a client goes on after saying what happened.
-var follow = []string{"at", "for", "from", "to", "while", "after", "when", "with", "on", "by", "during", "until", "because", "trying", "reading", "writing", "errno", "or", "without"}
+var follow = []string{"at", "for", "from", "to", "while", "after", "when", "with", "on", "by", "during", "until", "because", "trying", "reading", "writing", "errno", "or", "without", "but"}
 
 // endsClause reports whether a clause may end before the text.
 func endsClause(after string) bool {
 	if after == "" || strings.IndexByte(".,;:!)]}\"'`<>|\\", after[0]) >= 0 {
-		return true
+		return !isSubject(after)
 	}
 	s := strings.TrimLeft(after, " \t")
 	if len(s) == len(after) {
@@ -95,6 +80,24 @@ func endsClause(after string) bool {
 		return true
 	}
 	return strings.ContainsAny(word, ":./") && !strings.HasSuffix(word, ":") || isDigit(word[0]) && strings.Contains(word, ".")
+}
+
+// isSubject reports whether what stands before the text is quoted or in brackets, and the text goes on to say something about it.
+func isSubject(after string) bool {
+	s := strings.TrimLeft(after, `.!)]}"'`+"`")
+	if s == after || !strings.HasPrefix(s, " ") {
+		return false
+	}
+	word, _, _ := strings.Cut(s[1:], " ")
+	return word != "" && isLetter(word[0]) && strings.IndexByte(after[:len(after)-len(s)], '.') < 0 && !slices.Contains(follow, strings.Trim(word, ":,"))
+}
+
+// judging are words with which a program judges a value or a text. What such a line quotes has not happened.
+var judging = []string{
+	"no such code",
+	"expected '", `expected "`, "should ", "must ", ", want ", " not a ", "is required", "is missing", "unknown key", "unknown kind",
+	"invalid value", "invalid int", "invalid float", "invalid input", "invalid literal", "invalid choice", "invalid argument", "invalid config", "unrecognized ",
+	"could not convert", "cannot parse", "is declared", "is used twice", "is not documented", "is not translated", "misspelled",
 }
 
 // glob reports whether the whole of a text fits a pattern: * stands for any text, # for a number.
@@ -158,7 +161,7 @@ var reasons = map[int]string{
 	412: "precondition failed", 413: "payload too large", 415: "unsupported media type", 417: "expectation failed", 421: "misdirected request",
 	422: "unprocessable", 423: "locked", 424: "failed dependency", 425: "too early", 426: "upgrade required", 428: "precondition required",
 	429: "too many requests", 431: "request header fields too large", 451: "unavailable for legal reasons", 500: "internal server error",
-	501: "not implemented", 502: "bad gateway", 503: "service", 504: "gateway", 505: "http version not supported", 507: "insufficient storage",
+	501: "not implemented", 502: "bad gateway", 503: "service unavailable", 504: "gateway timeout", 505: "http version not supported", 507: "insufficient storage",
 	508: "loop detected", 511: "network authentication required", 529: "overloaded",
 }
 
@@ -178,6 +181,15 @@ var (
 	beside       = []string{"http", "http/1.0", "http/1.1", "http/2", "http/2.0", "http/3", "http error", "http code", "http status", "status", "status code", "status_code", "statuscode", "response code", "error code", "returned error", "does not indicate success", "http response code", "http status was", "status was", "returned http", "response status"}
 	besideAtEnds = []string{"error", "code", "returned", "answered", "responded", "responded with", "response", "got", "received", "answer", "replied", "err!", "failed with", "with", "rejected"}
 )
+
+// talking are words of which a line has one before its status if only a word such as error or got stands beside the number.
+var talking = []string{"http", "status", "url", "server", "response", "responded", "request", "api", "fetch", "get ", "post ", "download", "upload", "npm", "proxy", "remote", "service", "upstream"}
+
+// countsWords reports whether a number before the text counts what follows, as in "500 items".
+func countsWords(after string) bool {
+	word, _, _ := strings.Cut(strings.TrimPrefix(after, " "), " ")
+	return len(word) < len(after)-1 && strings.HasSuffix(word, "s") && strings.IndexFunc(word, func(r rune) bool { return !isLetterRune(r) }) < 0
+}
 
 // statusIn returns the HTTP status of 400 or more that a line, in lower case, tells.
 func statusIn(line string) (int, bool) {
@@ -203,14 +215,21 @@ func isStatus(before, after string, status int) bool {
 	if endsInE(before) {
 		return true
 	}
-	rest := strings.TrimLeft(after, " '\"():-")
+	rest := strings.Replace(strings.TrimLeft(after, " '\"():-"), "service temporarily un", "service un", 1)
+	rest = strings.Replace(rest, "time-out", "timeout", 1)
 	if reason := reasons[status]; reason != "" && strings.HasPrefix(rest, reason) {
+		return endsClause(rest[len(reason):])
+	}
+	left := strings.TrimRight(before, " :=\"'([")
+	if reason := reasons[status]; reason != "" && strings.HasSuffix(left, reason) {
 		return true
 	}
 	if strings.HasPrefix(rest, "server error") || strings.HasPrefix(rest, "client error") {
 		return true
 	}
-	left := strings.TrimRight(before, " :=\"'([")
+	if strings.HasSuffix(before, "error(") && strings.HasPrefix(after, ",") {
+		return true
+	}
 	if hasSuffixWord(left, "exit code") || hasSuffixWord(left, "exit status") || hasSuffixWord(left, "return code") || hasSuffixWord(left, "expected") {
 		return false
 	}
@@ -218,14 +237,8 @@ func isStatus(before, after string, status int) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return hasSuffixWord(left, w) })
 	}
 	ends := after == "" || strings.IndexByte(".,;:)]}\"'", after[0]) >= 0 || slices.ContainsFunc([]string{" -", " from", " for", " (", " {", " ["}, func(s string) bool { return strings.HasPrefix(after, s) })
-	if whose, ok := strings.CutSuffix(left, "error"); ok && !startsClause(whose) {
-		whose = strings.TrimRight(whose, " ")
-		ends = ends && slices.ContainsFunc([]string{"api", "server", "upstream", "with", "the"}, func(w string) bool { return hasSuffixWord(whose, w) })
-	}
-	if strings.HasSuffix(before, "error(") || hasSuffixWord(left, "http") {
-		return true
-	}
-	return (ends || endsClause(after)) && fits(beside) || ends && fits(besideAtEnds) || before == "" && (strings.HasPrefix(after, " {") || strings.HasPrefix(after, ": "))
+	return fits(beside) && !countsWords(after) || ends && fits(besideAtEnds) && (slices.Contains(besideAtEnds, left) || slices.ContainsFunc(talking, func(w string) bool { return strings.Contains(before, w) })) ||
+		before == "" && (strings.HasPrefix(after, " {") || strings.HasPrefix(after, ": "))
 }
 
 // hasSuffixWord reports whether s ends in whole words.
