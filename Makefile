@@ -138,7 +138,7 @@ generate: ## Rewrite golden files, schema and reference from the code
 	$(GO) mod tidy
 	$(GO) test $$(grep -rlE 'flag\.Bool\("update"' --include='*_test.go' . | xargs -n1 dirname | sort -u) -update
 
-check: lint stale cross test race ## What CI runs
+check: lint stale cross test race ## What CI runs, and the race detector on all packages
 
 # What takes longer than people wait for: all cases, a job of 200,000 items, the broker that people run in the oldest version that is documented to
 # do and in a new one, and the real CLIs in their newest versions, which change on their own and do not decide.

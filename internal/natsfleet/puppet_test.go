@@ -86,14 +86,16 @@ func (p *puppet) take() int64 {
 		p.f.t.Error("the coordinator does not hear workers")
 		return 0
 	}
-	p.say(nil)
-	select {
-	case token := <-p.given:
-		return token
-	case <-time.After(20 * time.Second):
-		p.f.t.Error("the worker is given nothing")
-		return 0
+	for range 120 { // it says again that it is there, as workers do
+		p.say(nil)
+		select {
+		case token := <-p.given:
+			return token
+		case <-time.After(time.Second):
+		}
 	}
+	p.f.t.Error("the worker is given nothing")
+	return 0
 }
 
 // report returns a report of an attempt.
