@@ -237,7 +237,7 @@ func isStatus(before, after string, status int) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return hasSuffixWord(left, w) })
 	}
 	ends := after == "" || strings.IndexByte(".,;:)]}\"'", after[0]) >= 0 || slices.ContainsFunc([]string{" -", " from", " for", " (", " {", " ["}, func(s string) bool { return strings.HasPrefix(after, s) })
-	return fits(beside) && !countsWords(after) || ends && fits(besideAtEnds) && (slices.Contains(besideAtEnds, left) || slices.ContainsFunc(talking, func(w string) bool { return strings.Contains(before, w) })) ||
+	return fits(beside) && !countsWords(after) || ends && fits(besideAtEnds) && (left == "error" || slices.ContainsFunc(talking, func(w string) bool { return strings.Contains(before, w) })) ||
 		before == "" && (strings.HasPrefix(after, " {") || strings.HasPrefix(after, ": "))
 }
 
