@@ -65,7 +65,7 @@ var summaries = []string{
 	"*: error: argument *", "*: error: the following arguments are required: *", "*: error: unrecognized arguments: *", // argparse
 	"FAILED (failures=*", "FAILED (errors=*", // unittest
 	"Tests: * failed*", "Test Suites: * failed*", "Test Files * failed*", "# failing", // jest, vitest, mocha
-	"--- FAIL: *", "FAIL\t*", "panic: test timed out after *", // go test
+	"@@ -* @@*", "Received string: *", "--- FAIL: *", "FAIL\t*", "panic: test timed out after *", // go test
 	"test result: FAILED*", "error: test failed, to rerun *", // cargo test
 	"# example*, # failure*", "# runs, # assertions, #* failure*", "FAILURES!", // rspec, minitest, phpunit
 	"*Tests run: #, Failures: *", "There were failing tests*", "> There were failing tests*", // JUnit
@@ -246,7 +246,7 @@ var phrases = []phrase{
 		"*resource has been exhausted", "*too many * error responses*429", "*too many 429 error responses",
 		"*usage limit reached*", "*-hour limit reached*", "*weekly limit reached*", "*you've hit your *limit*",
 		"*you’ve hit your *limit*", "*out of extra usage*", "*retry limit exceeded: 429", "*limit exceeded: * requests",
-		"*requests per minute", "*rate_limit_error", "quota exceeded", "rate limit",
+		"*requests per minute", "*rate_limit_error", "quota exceeded", "rate limit", "we had to rate limit your ip",
 	}},
 	{is: TypeAuth, texts: []string{
 		"*permission denied (publickey*", "*permission denied, please try again*", "*too many authentication failures*",
@@ -282,7 +282,7 @@ var phrases = []phrase{
 		"*the server returned an invalid or incomplete response", "*etcdserver: leader changed",
 		"*name node is in safe mode", "*clusterdown *", "*server shutting down", "*server shutdown in progress",
 		"*tryagain *", "*greylisted", "*try again later", "server error", "*service not available, closing",
-		"*unexpected response code 5*",
+		"*unexpected response code 5*", "*vault is sealed",
 	}},
 	{is: TypeTimeout, texts: []string{
 		"connect timeout", "read timeout", "read timeout on endpoint url", "connect timeout on endpoint url",
@@ -363,12 +363,13 @@ var phrases = []phrase{
 		"did not see server greeting", "no existing session", "error reading ssh protocol banner",
 		"did not receive a valid http response", "no response received", "got no response", "server not responding",
 		"all brokers *down", "broker transport failure", "no brokers available", "nobrokersavailable",
-		"connect(2) failed", "socket error", "a network error *", "couldn't reach *", "cannot reach *",
-		"is the docker daemon running", "error during connect", "dial tcp *", "dial unix *", "read tcp *",
-		"write tcp *", "the requested url could not be retrieved", "proxy connect aborted",
+		"connect(2) failed", "socket error", "a network error *", "couldn't reach *", "can't reach *",
+		"all attempts to connect to *", "all mirrors were tried", "a network-related or instance-specific error *",
+		"cannot reach *", "is the docker daemon running", "error during connect", "dial tcp *", "dial unix *",
+		"read tcp *", "write tcp *", "the requested url could not be retrieved", "proxy connect aborted",
 		"tunnel connection failed: 5*", "could not fetch url *: connection error",
-		"connection to the server * was refused", "net::err_connection", "net::err_name", "net::err_internet",
-		"net::err_timed_out", "net::err_empty", "net::err_network", "proxy handshake *", "proxy tunnel *",
+		"connection to the server * was refused", "net::err_connection*", "net::err_name*", "net::err_internet*",
+		"net::err_timed_out", "net::err_empty*", "net::err_network*", "proxy handshake *", "proxy tunnel *",
 	}},
 	{is: TypeNetwork, weak: true, texts: []string{
 		"connection closed", "lost connection", "connection unexpectedly closed",
@@ -416,23 +417,23 @@ var asides = []string{
 	"make: ***", "make: *** *", "make[*", "gmake: *", "make: leaving *", "ninja: build stopped*", "exit status #*",
 	"error: exit status #*", "error: process completed with exit code #*", "*exited with code #*",
 	"*returned non-zero exit status #*", "*exit code #", "*exit code: #", "*exit code #.", "*exit status #",
-	"*exit status: #", "command failed*", "script failed*", "please make sure you have the correct access rights",
-	"and the repository exists.", "the above exception was *", "during handling of the above exception*",
-	"traceback (most recent call last):", "e: some index files failed to download*",
-	"e: unable to fetch some archives*", "error: no matching distribution found *",
-	"error: could not find a version that satisfies *", "caused by:", "caused by", "[error] to see the full stack*",
-	"[error] re-run maven*", "[error] for more information*", "[error] [help*", "[error] after correcting*", "[error]",
-	"* try:", "> run with *", "* get more help*", "> get more help*", "build failed*", "* exception is:",
-	"gzip: stdin: *", "tar: child returned *", "tar: error is not recoverable*", "tar: exiting with failure*",
-	"(background on this error*", "execution halted", "emitted 'error' event on *", "lynx: can't access *",
-	"rsync error: *", "errorcode:none", "content: *", "in addition: *", "please check the url*",
-	"if you are behind a proxy*", "stack trace:*", "stack backtrace:*", "native stack trace*",
-	"did you specify the right host or port*", "is the server running*", "are you connected*",
+	"*exit status: #", "command failed*", "script failed*", "please make sure *", "and the repository exists.",
+	"the above exception was *", "during handling of the above exception*", "traceback (most recent call last):",
+	"e: some index files failed to download*", "e: unable to fetch some archives*",
+	"error: no matching distribution found *", "error: could not find a version that satisfies *", "caused by:",
+	"caused by", "[error] to see the full stack*", "[error] re-run maven*", "[error] for more information*",
+	"[error] [help*", "[error] after correcting*", "[error]", "* try:", "> run with *", "* get more help*",
+	"> get more help*", "build failed*", "* exception is:", "gzip: stdin: *", "tar: child returned *",
+	"tar: error is not recoverable*", "tar: exiting with failure*", "(background on this error*", "execution halted",
+	"emitted 'error' event on *", "lynx: can't access *", "rsync error: *", "errorcode:none", "content: *",
+	"in addition: *", "please check the url*", "if you are behind a proxy*", "stack trace:*", "stack backtrace:*",
+	"native stack trace*", "did you specify the right host or port*", "is the server running*", "are you connected*",
 	"check your internet connection*", "check your network*", "please check *", "killed", "terminated by *", "sudo: *",
 	"more details*", "details: *", "request id*", "requestid*", "x-request-id*", "fatal: index-pack failed",
 	"fatal: fetch-pack: *", "fetch-pack: *", "fatal: protocol error*", "fatal: clone of * failed*",
-	"error: failed to push some refs *", "error: failed to pull *", "error: failed to fetch *",
-	"error: could not fetch *", "error: download failed", "error: failed to download *",
-	"fatal: the remote end hung up*", "#* files failed*", "total #*", "summary:*", "time: *", "elapsed*",
+	"error: download failed", "fatal: the remote end hung up*", "#* files failed*", "total #*", "summary:*",
+	"play recap*", "* ok=#*changed=#*", "* [--*", "probable causes:", "you can also run *",
+	"an http error occurred when *", "http errors are often *", "tasks: top => *", "(see full trace by *",
+	"in expression starting at *", "stacktrace:", "error: unable to select packages:", "time: *", "elapsed*",
 	"finished in *",
 }

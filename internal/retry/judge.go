@@ -169,7 +169,7 @@ func decidingLine(lines []string) (t Type, rule string, said bool) {
 	weak, weakRule := TypeCommandFailed, ""
 	for i, line := range slices.Backward(lines) {
 		lower := strings.ToLower(strings.TrimSpace(line))
-		if isAny(lower, notes) && !strings.Contains(lower, "connection broken by") {
+		if isAny(lower, notes) && !strings.Contains(lower, "connection broken by") && !strings.Contains(lower, "failed to fetch") {
 			continue
 		}
 		t, rule, isWeak := judgeLine(strings.TrimSpace(line), lower)
@@ -188,7 +188,7 @@ func decidingLine(lines []string) (t Type, rule string, said bool) {
 
 // passes reports whether a line that is not known says nothing of the cause: it goes on with the line above, or is known to say nothing.
 func passes(line, lower string, above bool) bool {
-	if strings.HasPrefix(lower, "npm err") || isAny(lower, asides) || !strings.ContainsFunc(lower, isLetterRune) {
+	if strings.HasPrefix(lower, "npm err") || consequence().MatchString(lower) || isAny(lower, asides) || !strings.ContainsFunc(lower, isLetterRune) {
 		return true
 	}
 	return above && (line[0] == ' ' || line[0] == '\t') || isGenericException(lower)
@@ -207,12 +207,15 @@ func isGenericException(lower string) bool {
 }
 
 var (
-	sourceLine = once(`^\s*(\d+\s*)?[|>]\s|^\s*-->`)
+	sourceLine = once(`^\s*(>\s*)?(\d+\s*)?\|\s|^\s*-->`)
 	caret      = once(`^\s*[~^][\s~^]*$`)
 	stackLine  = once(`^\s+at |^\s+(from|in) .*:\d+|^\s*#\d+ |^\s+\d+: |^\s*\.\.\. \d+ more|^\s*File ".*", line \d+`)
 	property   = once(`^\s+["']?(\w+)["']?: ["'].*["'],?$`)
 	colour     = once(`\x1b\[[0-9;]*m`)
-	position   = once(`^(file://)?[^\s:]+:\d+$`)
+	// consequence is a line that says what has not been done, and not why.
+	consequence = once(`^((error|fatal):? )?(cannot|can't|could not|couldn't|failed to|unable to) ` +
+		`(clone|connect|download|fetch|publish|pull|push|reach|send|sync|upload)\b[^:]*$`)
+	position = once(`^(file://)?[^\s:]+:\d+$`)
 )
 
 // isData reports whether the line is a property of an error that Node.js prints, and not one that says what happened.
@@ -273,7 +276,7 @@ var (
 	rsyncError = once(`^rsync error: .*\(code (\d+)\)`)
 	subprocess = once(`CalledProcessError: Command '\[?'?([^\s',]+).*returned non-zero exit status (\d+)`)
 	coded      = once(`(?i:\b(?:code|status|reason|errno|type|__type|error_code|errorcode|sqlstate)\b)["']?\s*[:=]?\s*["']?(?:StatusCode\.|Errno::)?([A-Za-z_]\w*|\d{2}\w{3})\b|` +
-		`\((?:Errno::)?([A-Za-z_]\w*)\)|^(?:(?:npm (?:ERR!|error)|error|Error|ERROR|fatal):? )?([A-Za-z_]\w*): |[a-z]: ([A-Z][A-Z_]{3,}): |desc = |: ([A-Z]\w+Error) \{|rpc error: code = (\w+)`)
+		`\((?:Errno::)?([A-Za-z_]\w*)\)|^(?:(?:npm (?:ERR!|error)|error|Error|ERROR|fatal):? )?([A-Za-z_]\w*): |[a-z]: ([A-Z][A-Z_]{3,}): |desc = |: ([A-Z]\w+Error) \{|rpc error: code = (\w+)|://\S+: (E[A-Z]+)\b`)
 )
 
 // judgeLine judges one line. Weak is a result that counts only if no line above says more.
@@ -282,11 +285,11 @@ func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 	if m := exception().FindStringSubmatch(line); m != nil {
 		class, classType = m[2], ofClass(m[2])
 	}
-	if classType == TypeCommandFailed && class != "TypeError" {
-		return classType, "error " + class, false
-	}
 	if m := lastClass().FindStringSubmatch(line); m != nil && classType == "" { // as Ruby has it
 		class, classType = m[1], ofClass(m[1])
+	}
+	if classType == TypeCommandFailed && class != "TypeError" {
+		return classType, "error " + class, false
 	}
 	if rule, ok := phrases[0].match(lower); ok {
 		return phrases[0].is, rule, false
@@ -321,8 +324,8 @@ func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 			return phrases[1].is, rule, false
 		}
 	}
-	if status, ok := statusIn(lower); ok {
-		return ofStatus(status), "HTTP status " + strconv.Itoa(status), false
+	if status, ok := statusIn(lower); ok { // in a line of its own the SDKs of AWS put it below the code
+		return ofStatus(status), "HTTP status " + strconv.Itoa(status), strings.HasPrefix(lower, "status code: ")
 	}
 	if !talksAbout {
 		for _, p := range phrases[2:] {

@@ -95,7 +95,7 @@ func isSubject(after string) bool {
 // judging are words with which a program judges a value or a text. What such a line quotes has not happened.
 var judging = []string{
 	"no such code",
-	"expected '", `expected "`, "should ", "must ", ", want ", " not a ", "is required", "is missing", "unknown key", "unknown kind",
+	"expected '", `expected "`, " expected status", "invalid json", "should ", "must ", ", want ", " not a ", "is required", "is missing", "unknown key", "unknown kind",
 	"invalid value", "invalid int", "invalid float", "invalid input", "invalid literal", "invalid choice", "invalid argument", "invalid config", "unrecognized ",
 	"could not convert", "cannot parse", "is declared", "is used twice", "is not documented", "is not translated", "misspelled",
 }
@@ -185,10 +185,10 @@ var (
 // talking are words of which a line has one before its status if only a word such as error or got stands beside the number.
 var talking = []string{"http", "status", "url", "server", "response", "responded", "request", "api", "fetch", "get ", "post ", "download", "upload", "npm", "proxy", "remote", "service", "upstream"}
 
-// countsWords reports whether a number before the text counts what follows, as in "500 items".
-func countsWords(after string) bool {
+// saysStatus reports whether a number before the text is called a status there, as in "HTTP 503 error".
+func saysStatus(after string) bool {
 	word, _, _ := strings.Cut(strings.TrimPrefix(after, " "), " ")
-	return len(word) < len(after)-1 && strings.HasSuffix(word, "s") && strings.IndexFunc(word, func(r rune) bool { return !isLetterRune(r) }) < 0
+	return slices.Contains([]string{"error", "response", "status", "returned", "received"}, word)
 }
 
 // statusIn returns the HTTP status of 400 or more that a line, in lower case, tells.
@@ -230,6 +230,9 @@ func isStatus(before, after string, status int) bool {
 	if strings.HasSuffix(before, "error(") && strings.HasPrefix(after, ",") {
 		return true
 	}
+	if i := strings.LastIndex(" "+left, " expected "); i >= 0 && !strings.ContainsAny(left[i:], "0123456789") {
+		return false
+	}
 	if hasSuffixWord(left, "exit code") || hasSuffixWord(left, "exit status") || hasSuffixWord(left, "return code") || hasSuffixWord(left, "expected") {
 		return false
 	}
@@ -237,7 +240,7 @@ func isStatus(before, after string, status int) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return hasSuffixWord(left, w) })
 	}
 	ends := after == "" || strings.IndexByte(".,;:)]}\"'", after[0]) >= 0 || slices.ContainsFunc([]string{" -", " from", " for", " (", " {", " ["}, func(s string) bool { return strings.HasPrefix(after, s) })
-	return fits(beside) && !countsWords(after) || ends && fits(besideAtEnds) && (left == "error" || slices.ContainsFunc(talking, func(w string) bool { return strings.Contains(before, w) })) ||
+	return fits(beside) && (endsClause(after) || saysStatus(after)) || ends && fits(besideAtEnds) && (left == "error" || slices.ContainsFunc(talking, func(w string) bool { return strings.Contains(before, w) })) ||
 		before == "" && (strings.HasPrefix(after, " {") || strings.HasPrefix(after, ": "))
 }
 
