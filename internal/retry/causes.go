@@ -434,6 +434,6 @@ var asides = []string{
 	"error: download failed", "fatal: the remote end hung up*", "#* files failed*", "total #*", "summary:*",
 	"play recap*", "* ok=#*changed=#*", "* [--*", "probable causes:", "you can also run *",
 	"an http error occurred when *", "http errors are often *", "tasks: top => *", "(see full trace by *",
-	"in expression starting at *", "stacktrace:", "error: unable to select packages:", "time: *", "elapsed*",
-	"finished in *",
+	"in expression starting at *", "stacktrace:", "everything up-to-date", "the server responded with: *",
+	"error: unable to select packages:", "time: *", "elapsed*", "finished in *",
 }

@@ -215,7 +215,8 @@ var (
 	// consequence is a line that says what has not been done, and not why.
 	consequence = once(`^((error|fatal):? )?(cannot|can't|could not|couldn't|failed to|unable to) ` +
 		`(clone|connect|download|fetch|publish|pull|push|reach|send|sync|upload)\b[^:]*$`)
-	position = once(`^(file://)?[^\s:]+:\d+$`)
+	inDocument = once(`\.(conf|csv|html|ini|json|log|md|po|toml|tsv|txt|xml|ya?ml):\d+|\bline \d+ of `)
+	position   = once(`^(file://)?[^\s:]+:\d+$`)
 )
 
 // isData reports whether the line is a property of an error that Node.js prints, and not one that says what happened.
@@ -318,7 +319,8 @@ func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 		return t, "code " + code, false
 	}
 
-	talksAbout := slices.ContainsFunc(judging, func(p string) bool { return strings.Contains(lower, p) })
+	talksAbout := slices.ContainsFunc(judging, func(p string) bool { return strings.Contains(lower, p) }) ||
+		inDocument().MatchString(lower)
 	if !talksAbout {
 		if rule, ok := phrases[1].match(lower); ok {
 			return phrases[1].is, rule, false

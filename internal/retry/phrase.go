@@ -22,7 +22,7 @@ func says(line, phrase string) bool {
 		}
 		i += from
 		from = i + 1
-		if open && i > 0 && isWord(line[i-1]) && isWord(parts[0][0]) || !open && !startsClause(line[:i]) {
+		if isNamed(line[:i]) || open && i > 0 && isWord(line[i-1]) && isWord(parts[0][0]) || !open && !startsClause(line[:i]) {
 			continue
 		}
 		if saysRest(line[i+len(parts[0]):], parts[1:], free) {
@@ -92,10 +92,20 @@ func isSubject(after string) bool {
 	return word != "" && isLetter(word[0]) && strings.IndexByte(after[:len(after)-len(s)], '.') < 0 && !slices.Contains(follow, strings.Trim(word, ":,"))
 }
 
+// isNamed reports whether a quotation has begun before the end of the text that only names what it quotes, as in: found "connection refused".
+func isNamed(before string) bool {
+	quote := max(strings.LastIndex(before, ` "`), strings.LastIndex(before, " '"))
+	if quote < 1 || strings.IndexByte(before[quote+2:], before[quote+1]) >= 0 || !isLetter(before[quote-1]) {
+		return false
+	}
+	word := before[strings.LastIndexByte(before[:quote], ' ')+1 : quote]
+	return !slices.Contains([]string{"error", "reason", "with", "by", "message", "desc", "cause", "failed", "exception", "was", "status"}, word)
+}
+
 // judging are words with which a program judges a value or a text. What such a line quotes has not happened.
 var judging = []string{
 	"no such code",
-	"expected '", `expected "`, " expected status", "invalid json", "should ", "must ", ", want ", " not a ", "is required", "is missing", "unknown key", "unknown kind",
+	"expected '", `expected "`, " expected status", "invalid json", "invalid type", "bad status", "should ", "must ", ", want ", " not a ", "is required", "is missing", "unknown key", "unknown kind",
 	"invalid value", "invalid int", "invalid float", "invalid input", "invalid literal", "invalid choice", "invalid argument", "invalid config", "unrecognized ",
 	"could not convert", "cannot parse", "is declared", "is used twice", "is not documented", "is not translated", "misspelled",
 }
