@@ -7,8 +7,9 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Deciders returns the names of the programs whose exit code may be that of the script, in the order in which they stand: the last command,
-// both sides of && and of a pipe, and every command after set -e. It returns nothing for a text that it cannot parse.
+// Deciders returns the names of the programs whose exit code may be that of the script, in the order in which they
+// stand: the last command, both sides of && and of a pipe, and every command after set -e. It returns nothing for a
+// text that it cannot parse.
 func Deciders(script string) []string {
 	file, err := Parse(script, []syntax.LangVariant{syntax.LangBash, syntax.LangPOSIX})
 	if err != nil {
@@ -22,6 +23,8 @@ func DecidersOf(args []string) []string {
 	for i := range args {
 		name := ProgramName(args[i])
 		switch {
+		case name == "timeout":
+			return append([]string{name}, DecidersOf(args[i+1:])...)
 		case IsShell(name):
 			if code := slices.IndexFunc(args[i:], IsCodeOption); code >= 0 && i+code+1 < len(args) {
 				return Deciders(args[i+code+1])
@@ -29,16 +32,12 @@ func DecidersOf(args []string) []string {
 			return []string{name}
 		case slices.Contains(wrapperNames, name):
 			continue
-		case i > 0 && isWrapperArgument(args[i]):
+		case isWrapperArgument(args[i]):
 			continue
 		case name == "":
 			return nil
 		}
-		names := []string{name}
-		if slices.Contains(args[:i], "timeout") {
-			names = []string{"timeout", name}
-		}
-		return names
+		return []string{name}
 	}
 	return nil
 }
