@@ -1,6 +1,7 @@
 package retry
 
-// This file is the knowledge of how programs fail, as data. Each row names a type and how it is told. Judge says in which order they count.
+// This file is the knowledge of how programs fail, as data. Each row names a type and how it is told. Judge says in
+// which order they count.
 
 // exit says what the exit codes of a program mean. With soft, what the program has printed counts more.
 type exit struct {
@@ -10,14 +11,15 @@ type exit struct {
 	soft     bool
 }
 
-// exits are the documented exit codes: of curl, wget, rsync, sqlite3, psql, aria2c and httpie in their manuals under EXIT CODES, of ssh in
-// ssh(1), of timeout in timeout(1).
+// exits are the documented exit codes: of curl, wget, rsync, sqlite3, psql, aria2c and httpie in their manuals under
+// EXIT CODES, of ssh in ssh(1), of timeout in timeout(1).
 var exits = []exit{
 	{programs: []string{"curl"}, codes: []int{5, 6, 7, 18, 52, 55, 92, 95, 96}, is: TypeNetwork},
 	{programs: []string{"curl"}, codes: []int{16, 35, 56, 97}, is: TypeNetwork, soft: true},
 	{programs: []string{"curl"}, codes: []int{28}, is: TypeTimeout},
 	{programs: []string{"curl"}, codes: []int{22}, is: TypeClientError, soft: true},
-	{programs: []string{"curl"}, codes: []int{47, 51, 53, 54, 58, 59, 60, 64, 66, 77, 78, 80, 82, 83, 90, 91}, is: TypeClientError},
+	{programs: []string{"curl"}, codes: []int{47, 51, 53, 54, 58, 59, 60, 64, 66}, is: TypeClientError},
+	{programs: []string{"curl"}, codes: []int{77, 78, 80, 82, 83, 90, 91}, is: TypeClientError},
 	{programs: []string{"curl"}, codes: []int{9, 67, 94}, is: TypeAuth},
 	{programs: []string{"curl"}, codes: []int{23, 27, 70}, is: TypeResource},
 	{programs: []string{"curl"}, codes: []int{1, 2, 3, 4, 26, 37, 39, 43, 48}, is: TypeCommandFailed},
@@ -58,11 +60,13 @@ var exits = []exit{
 	},
 }
 
-// summaries are lines with which tests, compilers and linters end: * stands for any text, # for a number. What they print besides is about the
-// code under test.
+// summaries are lines with which tests, compilers and linters end: * stands for any text, # for a number. What they
+// print besides is about the code under test.
 var summaries = []string{
-	"=* short test summary info =*", "no tests ran in *", "=* no tests ran in *", "=* # failed*", "# failed in *", "# failed, # passed*", // pytest
-	"*: error: argument *", "*: error: the following arguments are required: *", "*: error: unrecognized arguments: *", // argparse
+	"=* short test summary info =*", "no tests ran in *", "=* no tests ran in *", "=* # failed*", "# failed in *",
+	"# failed, # passed*", // pytest
+	"*: error: argument *", "*: error: the following arguments are required: *",
+	"*: error: unrecognized arguments: *",    // argparse
 	"FAILED (failures=*", "FAILED (errors=*", // unittest
 	"Tests: * failed*", "Test Suites: * failed*", "Test Files * failed*", "# failing", // jest, vitest, mocha
 	"@@ -* @@*", "Received string: *", "--- FAIL: *", "FAIL\t*", "panic: test timed out after *", // go test
@@ -72,14 +76,17 @@ var summaries = []string{
 	"#% tests passed, # tests failed *", "* tests failed out of *", // ctest
 	"not ok # *", "# fail #", "ℹ fail #", "Result: FAIL", "Failed #/# test programs*", // TAP, node:test, prove
 	"Failed! *- Failed: *", "# scenarios (* failed*", // dotnet, cucumber
-	"*:#:#: error: *", "*:#:#: fatal error: *", "*:#: error: *", "*:#: undefined reference to *", "collect2: error: *", // gcc, clang, javac
+	"*:#:#: error: *", "*:#:#: fatal error: *", "*:#: error: *", "*:#: undefined reference to *",
+	"collect2: error: *",                                                     // gcc, clang, javac
 	"error[E#]: *", "error: could not compile *", "error: aborting due to *", // rustc
-	"*: error TS#: *", "* # problem* (# error*", "✖ # problem*", "Found # error*", "# error generated.", "# errors generated.", "# error", "# errors",
+	"*: error TS#: *", "* # problem* (# error*", "✖ # problem*", "Found # error*",
+	"# error generated.", "# errors generated.", "# error", "# errors",
 	"*AssertionError*", "*ERR_ASSERTION*", "Assertion failed*", "*: Assertion `* failed.", "*panicked at *assertion *failed*",
 	"assertion `* failed*", "CONFLICT (*): *", " ! [rejected] *", "*: conftest.py*", "*Segmentation fault*",
 }
 
-// words are names that mean a type wherever a client puts them: classes of errors, whatever their package, and codes. Names stand between blanks.
+// words are names that mean a type wherever a client puts them: classes of errors, whatever their package, and codes.
+// Names stand between blanks.
 type words struct {
 	is    Type
 	names string
@@ -147,8 +154,9 @@ var exceptions = []words{
 		UsageError NotADirectoryException`},
 }
 
-// codes are the errors that services and clients name by a code: AWS, Azure, Google and gRPC, Kubernetes, Node.js, registries and PostgreSQL. A
-// code counts where a client writes one: behind code, status or reason, in brackets, or before a colon.
+// codes are the errors that services and clients name by a code: AWS, Azure, Google and gRPC, Kubernetes, Node.js,
+// registries and PostgreSQL. A code counts where a client writes one: behind code, status or reason, in brackets, or
+// before a colon.
 var codes = []words{
 	{TypeRateLimit, `
 		BandwidthLimitExceeded EC2ThrottledException LimitExceededException ProvisionedThroughputExceededException
@@ -207,15 +215,16 @@ var codes = []words{
 		EADDRINUSE EADDRNOTAVAIL ERR_PARSE_ARGS_UNKNOWN_OPTION ERR_OUT_OF_RANGE`},
 }
 
-// A phrase is how programs write a failure: whole clauses in lower case. * stands for any text. Rows that are weak say what came of something that
-// a line before may name.
+// A phrase is how programs write a failure: whole clauses in lower case. * stands for any text. Rows that are weak say
+// what came of something that a line before may name.
 type phrase struct {
 	is    Type
 	weak  bool
 	texts []string
 }
 
-// phrases are asked in order: what a certificate, a limit or a login says comes before the words about the connection around it.
+// phrases are asked in order: what a certificate, a limit or a login says comes before the words about the connection
+// around it.
 var phrases = []phrase{
 	{is: TypeClientError, texts: []string{
 		"*certificate verify failed*", "*certificate_verify_failed*", "*certificate problem*",
@@ -268,8 +277,8 @@ var phrases = []phrase{
 		"*temporarily unavailable, please", "*gateway time-out", "*gateway timeout", "*overloaded_error",
 		"*server is overloaded", "*currently overloaded", "*model is overloaded", "*server had an error",
 		"*experiencing high demand", "*is at capacity", "*server is too busy", "*server returned 5xx",
-		"*server returned 5xx server error reply", "*invalid status 'service unavailable'",
-		"*server is temporarily unable", "*the server was unable to return a response in the time allotted",
+		"*server returned 5xx server error reply", "*server is temporarily unable",
+		"*the server was unable to return a response in the time allotted",
 		"*the server is currently unable to handle the request", "*too many clients already",
 		"*remaining connection slots are reserved", "*too many connections", "*the database system is starting up",
 		"*the database system is shutting down", "*the database system is in recovery mode",
@@ -285,23 +294,20 @@ var phrases = []phrase{
 		"*unexpected response code 5*", "*vault is sealed",
 	}},
 	{is: TypeTimeout, texts: []string{
-		"connect timeout", "read timeout", "read timeout on endpoint url", "connect timeout on endpoint url",
-		"operation timeout", "request timeout", "*timed out", "*timed out after *", "error: timeout",
+		"connect timeout", "read timeout", "operation timeout", "request timeout", "*timed out", "error: timeout",
 		"timed out waiting for *", "timeout was reached", "*: :timeout", "*, :timeout", "*(exit) time out",
 		"error from server (timeout)", "timeout of * seconds was reached", "timeout awaiting response headers",
-		"net/http: timeout", "i/o timeout", "tls handshake timeout", "net/http: tls handshake timeout",
-		"context deadline exceeded", "client.timeout exceeded", "*(client.timeout exceeded *", "deadline exceeded",
-		"deadline has elapsed", "deadline_exceeded", "operation too slow",
-		"*canceling statement due to statement timeout", "*canceling statement due to lock timeout",
-		"*lock wait timeout exceeded*", "timeout expired", "connection timeout", "connection timeout expired",
-		"timeout of *ms exceeded", "socket timeout", "network timeout", "timeout while waiting", "timed out during *",
-		"*connection timed out during banner exchange", "*aborted due to timeout", "*httpclient.timeout of * elapsing",
-		"execution expired", "gateway timeout", "idle timeout", "timeout: *no response",
-		"timeout, server * not responding", "connection timed-out", "*timed out reading *", "*timeout exceeded while *",
-		"data timeout", "error in timeout *", "io timeout", "timeout in data send/receive", "headers timeout error",
-		"body timeout error", "connect timeout error", "navigation timeout of *", "received timeout from *",
-		"request timed-out", "*query execution was interrupted, maximum statement execution time exceeded",
-		"connection timed out; no servers could be reached", "no servers could be reached",
+		"net/http: timeout", "i/o timeout", "tls handshake timeout", "context deadline exceeded",
+		"client.timeout exceeded", "deadline exceeded", "deadline has elapsed", "deadline_exceeded",
+		"operation too slow", "*canceling statement due to statement timeout",
+		"*canceling statement due to lock timeout", "*lock wait timeout exceeded*", "timeout expired",
+		"connection timeout", "connection timeout expired", "timeout of *ms exceeded", "socket timeout",
+		"network timeout", "timeout while waiting", "*aborted due to timeout", "*httpclient.timeout of * elapsing",
+		"execution expired", "idle timeout", "timeout: *no response", "timeout, server * not responding",
+		"connection timed-out", "*timeout exceeded while *", "data timeout", "error in timeout *", "io timeout",
+		"timeout in data send/receive", "headers timeout error", "body timeout error", "connect timeout error",
+		"navigation timeout of *", "received timeout from *", "request timed-out",
+		"*query execution was interrupted, maximum statement execution time exceeded", "no servers could be reached",
 	}},
 	{is: TypeClientError, texts: []string{
 		"*failed: fatal: *", "*error: fatal: *",
@@ -311,11 +317,10 @@ var phrases = []phrase{
 		"connection has been reset", "an existing connection was forcibly closed", "connection aborted",
 		"connection broken", "connection was broken", "connection error", "*reset by peer", "stream was reset",
 		"the stream was reset", "connection lost", "lost connection to *", "connection to * was lost",
-		"connection was closed", "connection closed by *", "connection closed without *",
-		"connection closed unexpectedly", "connection terminated", "connection unexpectedly closed",
-		"connection prematurely closed", "connection interrupted", "the connection was *",
-		"the connection to the server * was refused", "connection to * refused", "connection to * failed",
-		"connection to server * failed", "connection died", "connection shut down", "connection is closed",
+		"connection was closed", "connection closed unexpectedly", "connection terminated",
+		"connection unexpectedly closed", "connection prematurely closed", "connection interrupted",
+		"the connection was *", "the connection to the server * was refused", "connection to * refused",
+		"connection to * failed", "connection died", "connection shut down", "connection is closed",
 		"connection closed", "connection closed before message completed", "server closed the connection",
 		"server disconnected", "remote end closed connection", "remote host closed connection",
 		"remote host terminated the handshake", "remote side unexpectedly closed *", "remote party *closed the *",
@@ -334,9 +339,8 @@ var phrases = []phrase{
 		"server misbehaving", "dns error", "dns lookup failed", "dns resolution failed", "dns failure",
 		"name resolution failed", "name resolution failure", "getaddrinfo failed", "getaddrinfo: *", "getaddrinfo e*",
 		"could not translate host name", "unknown mysql server host", "address not available, dns",
-		"resolve host failed", "failed to connect to *", "could not connect to *", "couldn't connect to *",
-		"can't connect to *", "cannot connect to *", "unable to connect to *", "unable to connect",
-		"unable to connect. is *", "failed to connect", "failed to establish a new connection",
+		"resolve host failed", "couldn't connect to *", "can't connect to *", "cannot connect to *",
+		"unable to connect", "failed to connect", "failed to establish a new connection",
 		"failed to open tcp connection", "tcp connect error", "error connecting to *", "could not connect",
 		"connect failed", "connection failed", "connection failure", "connecting to * failed",
 		"error sending request for url", "error trying to connect", "client error (connect)",
@@ -349,32 +353,30 @@ var phrases = []phrase{
 		"premature close", "premature end of *body", "premature end of file from *", "incompleteread(*",
 		"eof occurred in violation of protocol", "ssl_error_syscall", "ssl_read: *", "gnutls recv error",
 		"gnutls_handshake() failed", "error in the pull function", "the tls connection was non-properly terminated",
-		"tls connection was non-properly terminated", "unexpected eof while reading",
-		"http/1.1 header parser received no bytes", "rpc failed; curl *", "rpc failed; http 5*",
-		"unexpected disconnect while reading sideband packet", "http/2 stream * was not closed cleanly",
-		"http2 framing layer", "read econnreset", "write econnreset", "write epipe", "read etimedout",
-		"connect etimedout", "connect ehostunreach", "connect enetunreach", "kex_exchange_identification: *",
-		"ssh_exchange_identification: *", "client_loop: send disconnect", "packet_write_wait: *",
-		"server unexpectedly closed *", "software caused connection abort", "transport endpoint is not connected",
-		"transport is closing", "transport: error while dialing", "goaway", "http2: server sent goaway",
-		"http2: client connection lost", "stream error: stream id *", "use of closed network connection",
-		"error in socket io", "error in rsync protocol data stream", "curl error while *", "sendto: *unreachable",
-		"no response from server", "stream has been aborted", "can't contact ldap server",
-		"did not see server greeting", "no existing session", "error reading ssh protocol banner",
-		"did not receive a valid http response", "no response received", "got no response", "server not responding",
-		"all brokers *down", "broker transport failure", "no brokers available", "nobrokersavailable",
-		"connect(2) failed", "socket error", "a network error *", "couldn't reach *", "can't reach *",
-		"all attempts to connect to *", "all mirrors were tried", "a network-related or instance-specific error *",
-		"cannot reach *", "is the docker daemon running", "error during connect", "dial tcp *", "dial unix *",
-		"read tcp *", "write tcp *", "the requested url could not be retrieved", "proxy connect aborted",
-		"tunnel connection failed: 5*", "could not fetch url *: connection error",
-		"connection to the server * was refused", "net::err_connection*", "net::err_name*", "net::err_internet*",
-		"net::err_timed_out", "net::err_empty*", "net::err_network*", "proxy handshake *", "proxy tunnel *",
+		"tls connection was non-properly terminated", "http/1.1 header parser received no bytes", "rpc failed; curl *",
+		"rpc failed; http 5*", "unexpected disconnect while reading sideband packet",
+		"http/2 stream * was not closed cleanly", "http2 framing layer", "read econnreset", "write econnreset",
+		"write epipe", "read etimedout", "connect etimedout", "connect ehostunreach", "connect enetunreach",
+		"kex_exchange_identification: *", "ssh_exchange_identification: *", "client_loop: send disconnect",
+		"packet_write_wait: *", "server unexpectedly closed *", "software caused connection abort",
+		"transport endpoint is not connected", "transport is closing", "transport: error while dialing", "goaway",
+		"http2: server sent goaway", "http2: client connection lost", "stream error: stream id *",
+		"use of closed network connection", "error in socket io", "error in rsync protocol data stream",
+		"curl error while *", "sendto: *unreachable", "no response from server", "stream has been aborted",
+		"can't contact ldap server", "did not see server greeting", "no existing session",
+		"error reading ssh protocol banner", "did not receive a valid http response", "no response received",
+		"got no response", "server not responding", "all brokers *down", "broker transport failure",
+		"no brokers available", "nobrokersavailable", "connect(2) failed", "socket error", "a network error *",
+		"couldn't reach *", "can't reach *", "all attempts to connect to *", "all mirrors were tried",
+		"a network-related or instance-specific error *", "cannot reach *", "is the docker daemon running",
+		"error during connect", "dial tcp *", "dial unix *", "read tcp *", "write tcp *",
+		"the requested url could not be retrieved", "proxy connect aborted", "tunnel connection failed: 5*",
+		"net::err_connection*", "net::err_name*", "net::err_internet*", "net::err_timed_out", "net::err_empty*",
+		"net::err_network*", "proxy handshake *", "proxy tunnel *",
 	}},
 	{is: TypeNetwork, weak: true, texts: []string{
-		"connection closed", "lost connection", "connection unexpectedly closed",
-		"could not read from remote repository", "the remote end hung up unexpectedly", "unexplained error",
-		"fetch failed", "failed to fetch", "http request failed",
+		"lost connection", "could not read from remote repository", "the remote end hung up unexpectedly",
+		"unexplained error", "fetch failed", "failed to fetch", "http request failed",
 	}},
 	{is: TypeCommandFailed, texts: []string{
 		"no such file or directory", "is a directory", "not a directory", "syntax error",
@@ -403,8 +405,8 @@ var exhausted = []string{
 // notes are lines that are not about the failure, whatever they say.
 var notes = []string{
 	"hint: *", "note: *", "notice: *", "info: *", "info *", "debug: *", "warning: *", "warn *", "warn: *", "npm warn *",
-	"[warn*", "[info*", "[debug*", "w: *", "n: *", "line #: *", "wrn *", "inf *", "retrying*", "retry *", "* retrying *",
-	"*will retry*", "attempt #*", "try # of *",
+	"[warn*", "[info*", "[debug*", "w: *", "n: *", "line #: *", "wrn *", "inf *", "retrying*", "retry *",
+	"* retrying *", "*will retry*", "attempt #*", "try # of *",
 }
 
 // asides are lines that say nothing of the cause: what failed is above them.
@@ -414,20 +416,20 @@ var asides = []string{
 	"npm err* path *", "npm err* command *", "npm err* errno *", "npm err* syscall *", "npm err* type *",
 	"npm err* lifecycle *", "npm err* cwd *", "npm err* workspace *", "npm err* location *", "giving up*", "aborting*",
 	"aborted", "exiting*", "terminated", "failed", "failed.", "error", "error:", "error.", "fatal error", "done*",
-	"make: ***", "make: *** *", "make[*", "gmake: *", "make: leaving *", "ninja: build stopped*", "exit status #*",
-	"error: exit status #*", "error: process completed with exit code #*", "*exited with code #*",
-	"*returned non-zero exit status #*", "*exit code #", "*exit code: #", "*exit code #.", "*exit status #",
-	"*exit status: #", "command failed*", "script failed*", "please make sure *", "and the repository exists.",
-	"the above exception was *", "during handling of the above exception*", "traceback (most recent call last):",
+	"make: *", "make[*", "gmake: *", "ninja: build stopped*", "exit status #*", "error: exit status #*",
+	"error: process completed with exit code #*", "*exited with code #*", "*returned non-zero exit status #*",
+	"*exit code #", "*exit code: #", "*exit code #.", "*exit status #", "*exit status: #", "command failed*",
+	"script failed*", "please make sure *", "and the repository exists.", "the above exception was *",
+	"during handling of the above exception*", "traceback (most recent call last):",
 	"e: some index files failed to download*", "e: unable to fetch some archives*",
 	"error: no matching distribution found *", "error: could not find a version that satisfies *", "caused by:",
 	"caused by", "[error] to see the full stack*", "[error] re-run maven*", "[error] for more information*",
 	"[error] [help*", "[error] after correcting*", "[error]", "* try:", "> run with *", "* get more help*",
-	"> get more help*", "build failed*", "* exception is:", "gzip: stdin: *", "tar: child returned *",
-	"tar: error is not recoverable*", "tar: exiting with failure*", "(background on this error*", "execution halted",
-	"emitted 'error' event on *", "lynx: can't access *", "rsync error: *", "errorcode:none", "content: *",
-	"in addition: *", "please check the url*", "if you are behind a proxy*", "stack trace:*", "stack backtrace:*",
-	"native stack trace*", "did you specify the right host or port*", "is the server running*", "are you connected*",
+	"build failed*", "* exception is:", "gzip: stdin: *", "tar: child returned *", "tar: error is not recoverable*",
+	"tar: exiting with failure*", "(background on this error*", "execution halted", "emitted 'error' event on *",
+	"lynx: can't access *", "rsync error: *", "errorcode:none", "content: *", "in addition: *",
+	"if you are behind a proxy*", "stack trace:*", "stack backtrace:*", "native stack trace*",
+	"did you specify the right host or port*", "is the server running*", "are you connected*",
 	"check your internet connection*", "check your network*", "please check *", "killed", "terminated by *", "sudo: *",
 	"more details*", "details: *", "request id*", "requestid*", "x-request-id*", "fatal: index-pack failed",
 	"fatal: fetch-pack: *", "fetch-pack: *", "fatal: protocol error*", "fatal: clone of * failed*",

@@ -8,12 +8,13 @@ import (
 	"sync"
 )
 
-// Judge returns the type of a failure and the name of the rule that told it, which is empty for command_failed by default. Programs are those
-// whose exit code it may be, in the order in which they stand in the command.
+// Judge returns the type of a failure and the name of the rule that told it, which is empty for command_failed by
+// default. Programs are those whose exit code it may be, in the order in which they stand in the command.
 //
-// What counts, in this order: what the step knows of itself (f.Type); a limit of time; a signal, or the code that a shell gives for one; a program
-// that is missing; a machine that has run out of something; the documented exit code of the last program; the summary of a test runner or a
-// compiler; and the deciding line of stderr, or of stdout if stderr has none. Source code and the lines of a stack are never read.
+// What counts, in this order: what the step knows of itself (f.Type); a limit of time; a signal, or the code that a
+// shell gives for one; a program that is missing; a machine that has run out of something; the documented exit code of
+// the last program; the summary of a test runner or a compiler; and the deciding line of stderr, or of stdout if stderr
+// has none. Source code and the lines of a stack are never read.
 func Judge(f Failure, programs []string) (Type, string) {
 	switch {
 	case f.Type != "":
@@ -37,7 +38,8 @@ func Judge(f Failure, programs []string) (Type, string) {
 	}
 
 	e, known := exitOf(programs, f.ExitCode)
-	if known && !e.soft && (len(programs) == 1 || !slices.Contains(programs, "curl")) { // beside others curl says itself how it failed
+	curlSays := len(programs) > 1 && slices.Contains(programs, "curl") // how it failed, beside others
+	if known && !e.soft && !curlSays {
 		return e.is, e.rule
 	}
 	if rule, ok := summary(f); ok {
@@ -59,7 +61,8 @@ func Classify(f Failure) Type {
 	return t
 }
 
-// byText judges what was printed. Without a rule nothing was recognised; said reports whether stderr has a line that decides all the same.
+// byText judges what was printed. Without a rule nothing was recognised; said reports whether stderr has a line that
+// decides all the same.
 func byText(f Failure) (t Type, rule string, said bool) {
 	texts := []string{f.Stderr, f.Stdout, f.Message}
 	if f.Exact {
@@ -89,12 +92,13 @@ type known struct {
 	rule string
 }
 
-// exitOf returns what the exit code of the last program that documents it means. A row for any code of a program counts only when no other
-// program may have failed in its place.
+// exitOf returns what the exit code of the last program that documents it means. A row for any code of a program counts
+// only when no other program may have failed in its place.
 func exitOf(programs []string, code int) (known, bool) {
 	found := func(name string) (known, bool) {
 		for _, e := range exits {
-			if slices.Contains(e.programs, name) && (slices.Contains(e.codes, code) || len(e.codes) == 0 && ofItself(programs)) {
+			fits := slices.Contains(e.codes, code) || len(e.codes) == 0 && ofItself(programs)
+			if fits && slices.Contains(e.programs, name) {
 				return known{e, name + " exit code " + strconv.Itoa(code)}, true
 			}
 		}
@@ -111,7 +115,9 @@ func exitOf(programs []string, code int) (known, bool) {
 // ofItself reports whether all of the programs fail by themselves or by their arguments only.
 func ofItself(programs []string) bool {
 	return !slices.ContainsFunc(programs, func(name string) bool {
-		return !slices.ContainsFunc(exits, func(e exit) bool { return len(e.codes) == 0 && slices.Contains(e.programs, name) })
+		return !slices.ContainsFunc(exits, func(e exit) bool {
+			return len(e.codes) == 0 && slices.Contains(e.programs, name)
+		})
 	})
 }
 
@@ -149,9 +155,9 @@ func summary(f Failure) (string, bool) {
 	return "", false
 }
 
-// judgeText looks for the line that decides, from the end. It passes over notes and what belongs to the line above, and stops at the first line
-// that is neither that nor known: an earlier one would be about something else, which the command has survived. Said reports whether there is
-// such a line.
+// judgeText looks for the line that decides, from the end. It passes over notes and what belongs to the line above, and
+// stops at the first line that is neither that nor known: an earlier one would be about something else, which the
+// command has survived. Said reports whether there is such a line.
 func judgeText(text string) (t Type, rule string, said bool) {
 	lines := plainLines(text)
 	t, rule, said = decidingLine(lines)
@@ -169,7 +175,7 @@ func decidingLine(lines []string) (t Type, rule string, said bool) {
 	weak, weakRule := TypeCommandFailed, ""
 	for i, line := range slices.Backward(lines) {
 		lower := strings.ToLower(strings.TrimSpace(line))
-		if isAny(lower, notes) && !strings.Contains(lower, "connection broken by") && !strings.Contains(lower, "failed to fetch") {
+		if isAny(lower, notes) && !containsAny(lower, "connection broken by", "failed to fetch") {
 			continue
 		}
 		t, rule, isWeak := judgeLine(strings.TrimSpace(line), lower)
@@ -186,24 +192,29 @@ func decidingLine(lines []string) (t Type, rule string, said bool) {
 	return weak, weakRule, weakRule != ""
 }
 
-// passes reports whether a line that is not known says nothing of the cause: it goes on with the line above, or is known to say nothing.
+// passes reports whether a line that is not known says nothing of the cause: it goes on with the line above, or is
+// known to say nothing.
 func passes(line, lower string, above bool) bool {
-	if strings.HasPrefix(lower, "npm err") || consequence().MatchString(lower) || isAny(lower, asides) || !strings.ContainsFunc(lower, isLetterRune) {
+	if strings.HasPrefix(lower, "npm err") || isAny(lower, asides) || consequence().MatchString(lower) ||
+		!strings.ContainsFunc(lower, isLetterRune) {
 		return true
 	}
 	return above && (line[0] == ' ' || line[0] == '\t') || isGenericException(lower)
 }
 
-// followsCurl reports whether one of the last two lines is what curl says of its failure: scripts add a line of their own.
+// followsCurl reports whether one of the last two lines is what curl says of its failure: scripts add a line of their
+// own.
 func followsCurl(above []string) bool {
-	return slices.ContainsFunc(above[max(0, len(above)-2):], func(line string) bool { return strings.HasPrefix(line, "curl: (") })
+	return slices.ContainsFunc(above[max(0, len(above)-2):], func(line string) bool {
+		return strings.HasPrefix(line, "curl: (")
+	})
 }
 
 func isLetterRune(r rune) bool { return 'a' <= r && r <= 'z' || r > 0x7f }
 
 // isGenericException reports whether the line is an error of Python or Node.js that only wraps the one above.
 func isGenericException(lower string) bool {
-	return strings.Contains(lower, "calledprocesserror: ") || strings.Contains(lower, "retryerror[") || strings.HasPrefix(lower, "typeerror: terminated")
+	return containsAny(lower, "calledprocesserror: ", "retryerror[", "typeerror: terminated")
 }
 
 var (
@@ -219,10 +230,15 @@ var (
 	position   = once(`^(file://)?[^\s:]+:\d+$`)
 )
 
+// telling are the properties of an error that say what happened.
+var telling = []string{
+	"code", "message", "error", "reason", "cause", "status", "type", "name", "detail", "description",
+}
+
 // isData reports whether the line is a property of an error that Node.js prints, and not one that says what happened.
 func isData(line string) bool {
 	m := property().FindStringSubmatch(line)
-	return m != nil && !slices.Contains([]string{"code", "message", "error", "reason", "cause", "status", "type", "name", "detail", "description"}, strings.ToLower(m[1]))
+	return m != nil && !slices.Contains(telling, strings.ToLower(m[1]))
 }
 
 // plainLines returns the lines of a text that may say what went wrong: without blank ones, source code and stacks.
@@ -255,8 +271,9 @@ func plainLines(text string) []string {
 			source = 2
 			continue
 		case caret().MatchString(line):
-			if inStack = false; len(lines) > 0 && (lines[len(lines)-1][0] == ' ' || strings.HasPrefix(lines[len(lines)-1], "LINE ")) {
-				lines = lines[:len(lines)-1]
+			inStack = false
+			if last := len(lines) - 1; last >= 0 && (lines[last][0] == ' ' || strings.HasPrefix(lines[last], "LINE ")) {
+				lines = lines[:last]
 			}
 			continue
 		case stackLine().MatchString(line) || sourceLine().MatchString(line) || isData(line):
@@ -270,14 +287,18 @@ func plainLines(text string) []string {
 }
 
 var (
-	exception = once(`^(?:Exception in thread ".*?" |Unhandled exception\. |Caused by: |\[cause\]: |Uncaught |error: Uncaught (?:\(in promise\) )?|[\w./-]+: |E +)*` +
+	exception = once(`^(?:Exception in thread ".*?" |Unhandled exception\. |Caused by: |\[cause\]: |Uncaught |` +
+		`error: Uncaught (?:\(in promise\) )?|[\w./-]+: |E +)*` +
 		`((?:[A-Za-z_]\w*[.:$\\/]+)*)([A-Za-z_]\w*)(?: \[\w+\])?(?::\s|$|: ?$| \()`)
 	lastClass  = once(`\((?:\w+::)*([A-Z]\w+)\)$`)
 	curlError  = once(`(?i)\bcurl(?:: \(| error |: error )\s?(\d+)`)
 	rsyncError = once(`^rsync error: .*\(code (\d+)\)`)
 	subprocess = once(`CalledProcessError: Command '\[?'?([^\s',]+).*returned non-zero exit status (\d+)`)
-	coded      = once(`(?i:\b(?:code|status|reason|errno|type|__type|error_code|errorcode|sqlstate)\b)["']?\s*[:=]?\s*["']?(?:StatusCode\.|Errno::)?([A-Za-z_]\w*|\d{2}\w{3})\b|` +
-		`\((?:Errno::)?([A-Za-z_]\w*)\)|^(?:(?:npm (?:ERR!|error)|error|Error|ERROR|fatal):? )?([A-Za-z_]\w*): |[a-z]: ([A-Z][A-Z_]{3,}): |desc = |: ([A-Z]\w+Error) \{|rpc error: code = (\w+)|://\S+: (E[A-Z]+)\b`)
+	coded      = once(`(?i:\b(?:code|status|reason|errno|type|__type|error_code|errorcode|sqlstate)\b)["']?\s*` +
+		`[:=]?\s*["']?(?:StatusCode\.|Errno::)?([A-Za-z_]\w*|\d{2}\w{3})\b|` +
+		`\((?:Errno::)?([A-Za-z_]\w*)\)|` +
+		`^(?:(?:npm (?:ERR!|error)|error|Error|ERROR|fatal):? )?([A-Za-z_]\w*): |[a-z]: ([A-Z][A-Z_]{3,}): |desc = |` +
+		`: ([A-Z]\w+Error) \{|rpc error: code = (\w+)|://\S+: (E[A-Z]+)\b`)
 )
 
 // judgeLine judges one line. Weak is a result that counts only if no line above says more.
@@ -289,7 +310,8 @@ func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 	if m := lastClass().FindStringSubmatch(line); m != nil && classType == "" { // as Ruby has it
 		class, classType = m[1], ofClass(m[1])
 	}
-	if classType == TypeCommandFailed && class != "TypeError" {
+	closed := class == "EOFError" && strings.HasSuffix(line, ")") // of Ruby: by the other side
+	if classType == TypeCommandFailed && class != "TypeError" && !closed {
 		return classType, "error " + class, false
 	}
 	if rule, ok := phrases[0].match(lower); ok {
@@ -319,8 +341,7 @@ func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 		return t, "code " + code, false
 	}
 
-	talksAbout := slices.ContainsFunc(judging, func(p string) bool { return strings.Contains(lower, p) }) ||
-		inDocument().MatchString(lower)
+	talksAbout := containsAny(lower, judging...) || inDocument().MatchString(lower)
 	if !talksAbout {
 		if rule, ok := phrases[1].match(lower); ok {
 			return phrases[1].is, rule, false
@@ -342,7 +363,8 @@ func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 	return TypeCommandFailed, "", false
 }
 
-// ofClass returns the type of a class of errors, also of one that a library calls its own: KafkaTimeoutError is a TimeoutError.
+// ofClass returns the type of a class of errors, also of one that a library calls its own: KafkaTimeoutError is a
+// TimeoutError.
 func ofClass(name string) Type {
 	if t := classes()[name]; t != "" || strings.HasPrefix(name, "Invalid") {
 		return t

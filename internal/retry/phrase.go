@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// says reports whether a line, in lower case, holds a phrase as a clause of its own: a client writes "connect: connection refused", and no client
-// "the page connection refused is missing". * in a phrase stands for any text; at an end it takes away that end's bound.
+// says reports whether a line, in lower case, holds a phrase as a clause of its own: a client writes "connect:
+// connection refused", and no client "the page connection refused is missing". * in a phrase stands for any text; at an
+// end it takes away that end's bound.
 func says(line, phrase string) bool {
 	open, free := strings.HasPrefix(phrase, "*"), strings.HasSuffix(phrase, "*")
 	core := strings.Trim(phrase, "*")
@@ -22,7 +23,8 @@ func says(line, phrase string) bool {
 		}
 		i += from
 		from = i + 1
-		if isNamed(line[:i]) || open && i > 0 && isWord(line[i-1]) && isWord(parts[0][0]) || !open && !startsClause(line[:i]) {
+		inWord := i > 0 && isWord(line[i-1]) && isWord(parts[0][0])
+		if isNamed(line[:i]) || open && inWord || !open && !startsClause(line[:i]) {
 			continue
 		}
 		if saysRest(line[i+len(parts[0]):], parts[1:], free) {
@@ -54,14 +56,18 @@ func saysRest(rest string, parts []string, free bool) bool {
 // startsClause reports whether a clause may begin after the text.
 func startsClause(before string) bool {
 	s := strings.TrimRight(before, " \t")
-	if s == "" || hasSuffixWord(s, "error") || hasSuffixWord(s, "failed") || hasSuffixWord(s, "terminated") || s == "fatal" || len(s) == 3 && isDigit(s[0]) {
+	if s == "" || s == "fatal" || len(s) == 3 && isDigit(s[0]) || endsIn(s, "error", "failed", "terminated") {
 		return true
 	}
-	return strings.ContainsRune(":;,.([{\"'`=>|-!)]}/", rune(s[len(s)-1])) && (len(s) < len(before) || !isWord(s[len(s)-1]))
+	last := s[len(s)-1]
+	return strings.IndexByte(":;,.([{\"'`=>|-!)]}/", last) >= 0 && (len(s) < len(before) || !isWord(last))
 }
 
 // follow are words with which a client goes on after saying what happened.
-var follow = []string{"at", "for", "from", "to", "while", "after", "when", "with", "on", "by", "during", "until", "because", "trying", "reading", "writing", "errno", "or", "without", "but"}
+var follow = []string{
+	"at", "for", "from", "to", "while", "after", "when", "with", "on", "by", "during", "until", "because", "trying",
+	"reading", "writing", "errno", "or", "without", "but",
+}
 
 // endsClause reports whether a clause may end before the text.
 func endsClause(after string) bool {
@@ -79,35 +85,43 @@ func endsClause(after string) bool {
 	if slices.Contains(follow, strings.TrimSuffix(word, ":")) {
 		return true
 	}
-	return strings.ContainsAny(word, ":./") && !strings.HasSuffix(word, ":") || isDigit(word[0]) && strings.Contains(word, ".")
+	return strings.ContainsAny(word, ":./") && !strings.HasSuffix(word, ":")
 }
 
-// isSubject reports whether what stands before the text is quoted or in brackets, and the text goes on to say something about it.
+// isSubject reports whether what stands before the text is quoted or in brackets, and the text goes on to say something
+// about it.
 func isSubject(after string) bool {
-	s := strings.TrimLeft(after, `.!)]}"'`+"`")
+	s := strings.TrimLeft(after, `)]}"'`+"`")
 	if s == after || !strings.HasPrefix(s, " ") {
 		return false
 	}
 	word, _, _ := strings.Cut(s[1:], " ")
-	return word != "" && isLetter(word[0]) && strings.IndexByte(after[:len(after)-len(s)], '.') < 0 && !slices.Contains(follow, strings.Trim(word, ":,"))
+	return word != "" && isLetter(word[0]) && !slices.Contains(follow, strings.Trim(word, ":,"))
 }
 
-// isNamed reports whether a quotation has begun before the end of the text that only names what it quotes, as in: found "connection refused".
+// saying are the words before a quotation of what happened.
+var saying = []string{
+	"error", "reason", "with", "by", "message", "desc", "cause", "failed", "exception", "was", "status",
+}
+
+// isNamed reports whether a quotation has begun before the end of the text that only names what it quotes, as in: found
+// "connection refused".
 func isNamed(before string) bool {
 	quote := max(strings.LastIndex(before, ` "`), strings.LastIndex(before, " '"))
 	if quote < 1 || strings.IndexByte(before[quote+2:], before[quote+1]) >= 0 || !isLetter(before[quote-1]) {
 		return false
 	}
 	word := before[strings.LastIndexByte(before[:quote], ' ')+1 : quote]
-	return !slices.Contains([]string{"error", "reason", "with", "by", "message", "desc", "cause", "failed", "exception", "was", "status"}, word)
+	return !slices.Contains(saying, word)
 }
 
 // judging are words with which a program judges a value or a text. What such a line quotes has not happened.
 var judging = []string{
-	"no such code",
-	"expected '", `expected "`, " expected status", "invalid json", "invalid type", "bad status", "should ", "must ", ", want ", " not a ", "is required", "is missing", "unknown key", "unknown kind",
-	"invalid value", "invalid int", "invalid float", "invalid input", "invalid literal", "invalid choice", "invalid argument", "invalid config", "unrecognized ",
-	"could not convert", "cannot parse", "is declared", "is used twice", "is not documented", "is not translated", "misspelled",
+	"no such code", "expected '", `expected "`, " expected status", "invalid json", "invalid type", "bad status",
+	"should ", "must ", ", want ", " not a ", "is required", "is missing", "unknown key", "unknown kind",
+	"invalid value", "invalid int", "invalid float", "invalid input", "invalid literal", "invalid choice",
+	"invalid argument", "invalid config", "unrecognized ", "could not convert", "cannot parse", "is declared",
+	"is used twice", "is not documented", "is not translated", "misspelled",
 }
 
 // glob reports whether the whole of a text fits a pattern: * stands for any text, # for a number.
@@ -144,7 +158,8 @@ func isAny(text string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return glob(text, p) })
 }
 
-// ofStatus returns the type of an HTTP status of 400 or more (RFC 9110; 429 in RFC 6585; 52x and 529 as Cloudflare and Anthropic use them).
+// ofStatus returns the type of an HTTP status of 400 or more (RFC 9110; 429 in RFC 6585; 52x and 529 as Cloudflare and
+// Anthropic use them).
 func ofStatus(status int) Type {
 	switch status {
 	case 401, 403, 407, 511:
@@ -166,13 +181,15 @@ func ofStatus(status int) Type {
 
 // reasons are the phrases of statuses (RFC 9110, 15), in lower case.
 var reasons = map[int]string{
-	400: "bad request", 401: "unauthorized", 402: "payment required", 403: "forbidden", 404: "not found", 405: "method not allowed",
-	406: "not acceptable", 407: "proxy authentication required", 408: "request timeout", 409: "conflict", 410: "gone", 411: "length required",
-	412: "precondition failed", 413: "payload too large", 415: "unsupported media type", 417: "expectation failed", 421: "misdirected request",
-	422: "unprocessable", 423: "locked", 424: "failed dependency", 425: "too early", 426: "upgrade required", 428: "precondition required",
-	429: "too many requests", 431: "request header fields too large", 451: "unavailable for legal reasons", 500: "internal server error",
-	501: "not implemented", 502: "bad gateway", 503: "service unavailable", 504: "gateway timeout", 505: "http version not supported", 507: "insufficient storage",
-	508: "loop detected", 511: "network authentication required", 529: "overloaded",
+	400: "bad request", 401: "unauthorized", 402: "payment required", 403: "forbidden", 404: "not found",
+	405: "method not allowed", 406: "not acceptable", 407: "proxy authentication required", 408: "request timeout",
+	409: "conflict", 410: "gone", 411: "length required", 412: "precondition failed", 413: "payload too large",
+	415: "unsupported media type", 417: "expectation failed", 421: "misdirected request", 422: "unprocessable entity",
+	423: "locked", 424: "failed dependency", 425: "too early", 426: "upgrade required", 428: "precondition required",
+	429: "too many requests", 431: "request header fields too large", 451: "unavailable for legal reasons",
+	500: "internal server error", 501: "not implemented", 502: "bad gateway", 503: "service unavailable",
+	504: "gateway timeout", 505: "http version not supported", 507: "insufficient storage", 508: "loop detected",
+	511: "network authentication required", 529: "overloaded",
 }
 
 // statusLine returns the status of an HTTP status line, as by curl -i, also behind the < of curl -v.
@@ -186,25 +203,55 @@ func statusLine(line string) (int, bool) {
 	return status, err == nil
 }
 
-// beside are the words before a number that make it a status, as clients write them. After the others it counts only at the end of a clause.
+// beside are the words before a number that make it a status, as clients write them. After the others it counts only at
+// the end of a clause.
 var (
-	beside       = []string{"http", "http/1.0", "http/1.1", "http/2", "http/2.0", "http/3", "http error", "http code", "http status", "status", "status code", "status_code", "statuscode", "response code", "error code", "returned error", "does not indicate success", "http response code", "http status was", "status was", "returned http", "response status"}
-	besideAtEnds = []string{"error", "code", "returned", "answered", "responded", "responded with", "response", "got", "received", "answer", "replied", "err!", "failed with", "with", "rejected"}
+	beside = []string{
+		"http", "http/1.0", "http/1.1", "http/2", "http/2.0", "http/3", "http error", "http code", "http status",
+		"status", "status code", "status_code", "statuscode", "response code", "error code", "returned error",
+		"does not indicate success", "http response code", "http status was", "status was", "returned http",
+		"response status",
+	}
+	besideAtEnds = []string{
+		"error", "code", "returned", "answered", "responded", "responded with", "response", "got", "received", "answer",
+		"replied", "err!", "failed with", "with", "rejected",
+	}
 )
 
-// talking are words of which a line has one before its status if only a word such as error or got stands beside the number.
-var talking = []string{"http", "status", "url", "server", "response", "responded", "request", "api", "fetch", "get ", "post ", "download", "upload", "npm", "proxy", "remote", "service", "upstream"}
+// talking are words of which a line has one before its status if only a word such as error or got stands beside the
+// number.
+var talking = []string{
+	"http", "status", "url", "server", "response", "responded", "request", "api", "fetch", "get ", "post ", "download",
+	"upload", "npm", "proxy", "remote", "service", "upstream",
+}
+
+// endsStatus reports whether nothing follows a status but what a client says with it.
+func endsStatus(after string) bool {
+	if after == "" || strings.IndexByte(".,;:)]}\"'", after[0]) >= 0 {
+		return true
+	}
+	return slices.ContainsFunc([]string{" -", " from", " for", " (", " {", " ["}, func(s string) bool {
+		return strings.HasPrefix(after, s)
+	})
+}
+
+// inStatusLine reports whether a number after the text is the status of a status line, whatever the reason is.
+func inStatusLine(before string) bool {
+	version := before[strings.LastIndex(before, "http/")+1:]
+	return len(version) < len(before) && !strings.ContainsAny(version, "\"'") && strings.Count(version, " ") == 1
+}
 
 // saysStatus reports whether a number before the text is called a status there, as in "HTTP 503 error".
 func saysStatus(after string) bool {
 	word, _, _ := strings.Cut(strings.TrimPrefix(after, " "), " ")
-	return slices.Contains([]string{"error", "response", "status", "returned", "received"}, word)
+	return slices.Contains([]string{"error", "response", "status", "returned", "received", "unknown"}, word)
 }
 
 // statusIn returns the HTTP status of 400 or more that a line, in lower case, tells.
 func statusIn(line string) (int, bool) {
 	for i := 0; i+3 <= len(line); i++ {
-		if (line[i] != '4' && line[i] != '5') || !isDigit(line[i+1]) || !isDigit(line[i+2]) || endsInWord(line[:i]) && !endsInE(line[:i]) || startsWithWord(line[i+3:]) {
+		if line[i] != '4' && line[i] != '5' || !isDigit(line[i+1]) || !isDigit(line[i+2]) ||
+			endsInWord(line[:i]) && !endsInE(line[:i]) || startsWithWord(line[i+3:]) {
 			continue
 		}
 		status, _ := strconv.Atoi(line[i : i+3])
@@ -240,18 +287,29 @@ func isStatus(before, after string, status int) bool {
 	if strings.HasSuffix(before, "error(") && strings.HasPrefix(after, ",") {
 		return true
 	}
-	if i := strings.LastIndex(" "+left, " expected "); i >= 0 && !strings.ContainsAny(left[i:], "0123456789") {
+	if i := strings.LastIndex(" "+left, " expected"); i >= 0 && !strings.ContainsAny(left[i:], "0123456789") {
 		return false
 	}
-	if hasSuffixWord(left, "exit code") || hasSuffixWord(left, "exit status") || hasSuffixWord(left, "return code") || hasSuffixWord(left, "expected") {
+	if endsIn(left, "exit code", "exit status", "return code") {
 		return false
 	}
-	fits := func(words []string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return hasSuffixWord(left, w) })
+	switch {
+	case endsIn(left, beside...):
+		return endsClause(after) || saysStatus(after) || inStatusLine(before)
+	case endsIn(left, besideAtEnds...):
+		return endsStatus(after) && (left == "error" || containsAny(before, talking...))
 	}
-	ends := after == "" || strings.IndexByte(".,;:)]}\"'", after[0]) >= 0 || slices.ContainsFunc([]string{" -", " from", " for", " (", " {", " ["}, func(s string) bool { return strings.HasPrefix(after, s) })
-	return fits(beside) && (endsClause(after) || saysStatus(after)) || ends && fits(besideAtEnds) && (left == "error" || slices.ContainsFunc(talking, func(w string) bool { return strings.Contains(before, w) })) ||
-		before == "" && (strings.HasPrefix(after, " {") || strings.HasPrefix(after, ": "))
+	return before == "" && (strings.HasPrefix(after, " {") || strings.HasPrefix(after, ": "))
+}
+
+// containsAny reports whether s has one of the texts.
+func containsAny(s string, texts ...string) bool {
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(s, text) })
+}
+
+// endsIn reports whether s ends in one of the words.
+func endsIn(s string, words ...string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return hasSuffixWord(s, w) })
 }
 
 // hasSuffixWord reports whether s ends in whole words.
