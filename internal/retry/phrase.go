@@ -124,34 +124,36 @@ var judging = []string{
 	"is used twice", "is not documented", "is not translated", "misspelled",
 }
 
-// glob reports whether the whole of a text fits a pattern: * stands for any text, # for a number.
+// glob reports whether the whole of a text fits a pattern: * stands for any text, # for a number. It goes back to the
+// last * only, so that a text made for it costs no more than its length times that of the pattern.
 func glob(text, pattern string) bool {
-	for i := 0; i < len(pattern); i++ {
-		switch pattern[i] {
-		case '*':
-			for j := len(text); j >= 0; j-- {
-				if glob(text[j:], pattern[i+1:]) {
-					return true
-				}
+	i, j := 0, 0
+	star, from := -1, 0 // the last * in the pattern, and where what follows it is looked for
+	for i < len(text) || j < len(pattern) {
+		fits := 0
+		if j < len(pattern) {
+			switch {
+			case pattern[j] == '*':
+				star, from = j, i
+				j++
+				continue
+			case pattern[j] == '#':
+				fits = len(text[i:]) - len(strings.TrimLeft(text[i:], "0123456789"))
+			case i < len(text) && text[i] == pattern[j]:
+				fits = 1
 			}
-			return false
-		case '#':
-			n := 0
-			for n < len(text) && isDigit(text[n]) {
-				n++
-			}
-			if n == 0 {
-				return false
-			}
-			text = text[n:]
-		default:
-			if text == "" || text[0] != pattern[i] {
-				return false
-			}
-			text = text[1:]
 		}
+		if fits > 0 {
+			i, j = i+fits, j+1
+			continue
+		}
+		if star < 0 || from >= len(text) {
+			return false
+		}
+		from++
+		i, j = from, star+1
 	}
-	return text == ""
+	return true
 }
 
 func isAny(text string, patterns []string) bool {
