@@ -109,6 +109,9 @@ var said = []struct {
 	{"urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>", 1, retry.TypeNetwork},
 	{"Error: getaddrinfo EAI_AGAIN api.example.com", 1, retry.TypeNetwork},
 	{"ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired", 1, retry.TypeClientError},
+	{"ssl.SSLCertVerificationError: [SSL] certificate verify failed: self-signed certificate\n\n" +
+		"The above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\n" +
+		"openai.APIConnectionError: Connection error.", 1, retry.TypeClientError},
 	{"Errno::ECONNREFUSED: Failed to open TCP connection to x:80 (Connection refused - connect(2) for x:80)", 1, retry.TypeNetwork},
 	{"get.rb:3:in `open': execution expired (Net::OpenTimeout)", 1, retry.TypeTimeout},
 	{"PHP Warning:  file_get_contents(http://x/): Failed to open stream: Connection refused in /srv/x.php on line 3", 255, retry.TypeNetwork},
