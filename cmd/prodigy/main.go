@@ -1,5 +1,6 @@
-// Command prodigy runs commands over a list of items, retries what fails, keeps what failed for good, and can be resumed after a crash.
-// Its command line is package cli. What reaches a broker and a collector is given to it here, so that the tests of both can use it.
+// Command prodigy runs commands over a list of items, retries what fails, keeps what failed for good, and can be
+// resumed after a crash. Its command line is package cli. What reaches a broker and a collector is given to it here,
+// so that the tests of both can use it.
 package main
 
 import (

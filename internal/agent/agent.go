@@ -43,7 +43,8 @@ type Config struct {
 	TempDir string   // private files of a step; "": os.TempDir
 	Environ []string // the inherited environment
 
-	// Places are the inherited variables that name a place which an attempt in a workspace has too: its path from Attempt.Dir, by the name.
+	// Places are the inherited variables that name a place which an attempt in a workspace has too: its path from
+	// Attempt.Dir, by the name.
 	Places map[string]string
 
 	Secrets map[string]string // the values of secret variables, which are in no Attempt

@@ -58,7 +58,7 @@ func (a aiStep) render(r template.Resolver) string { return a.prompt.Render(r) }
 type aiRun struct {
 	preset                  *aicli.Preset
 	prompt                  string
-	model                   string // that it was told to use; empty: that of the CLI
+	model                   string // that it was told to use, or empty for the default of the CLI
 	may                     workflow.May
 	allowDenied, allowEmpty bool
 	schema                  string // a file with a JSON Schema for the answer
@@ -169,7 +169,8 @@ func (b *boundCommand) addCap(most spend.USD) {
 	}
 }
 
-// addMay adds what an AI coding CLI may do: what its step says, else to edit in a workspace, unless arguments of the user's own say it.
+// addMay adds what an AI coding CLI may do: what its step says, else to edit in a workspace, unless arguments of the
+// user's own say it.
 func (b *boundCommand) addMay(a *Attempt) {
 	if b.aiRun == nil || b.aiRun.raw {
 		return
@@ -233,8 +234,8 @@ func (r *run) recordUsage(st *step, a *aiRun, v aicli.Verdict, outcome string, t
 	r.x.host.RecordUsage(r.a, r.ticket, e)
 }
 
-// costOf returns what a run has cost, as far as the CLI says or there is a price, and the source of that; empty: it is not known. Nothing for some
-// tokens is no cost: the CLI does not know the price of the model.
+// costOf returns what a run has cost, as far as the CLI says or there is a price, and the source of that, or an empty
+// source. Nothing for some tokens is no cost: the CLI does not know the price of the model.
 func (a *aiRun) costOf(u aicli.Usage) (cost spend.USD, source string) {
 	if u.Costed && (u.CostUSD > 0 || u.Tokens == aicli.Tokens{}) {
 		return spend.FromFloat(u.CostUSD), events.CostReported

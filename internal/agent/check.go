@@ -149,8 +149,8 @@ func CheckShared(w *workflow.Workflow, slots int) []workflow.Problem {
 	return checkShared(w, slots).problems
 }
 
-// CheckSharedEdits returns the first of the steps that change files or commits where agents that run at once share a directory. There they change what
-// others are at, and commit it. Nothing says that this is so in a directory that is no checkout of git.
+// CheckSharedEdits returns the first of the steps that change files or commits where agents that run at once share a
+// directory. There they change what others are at, and commit it. Outside of a git checkout it reports nothing.
 func CheckSharedEdits(w *workflow.Workflow, slots int) (first workflow.Problem, found bool) {
 	edits := checkShared(w, slots).edits
 	if w.Workspace.Mode != "" || w.SharedDirectory != "" || len(edits) == 0 {

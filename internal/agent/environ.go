@@ -96,8 +96,8 @@ func appendPWD(env []string, dir string) []string {
 	return append(env, pwdVar+"="+filepath.Clean(dir))
 }
 
-// environ returns the whole environment of a command in dir: inherited variables, those of the workflow and the step, prodigy's, and those of
-// the values in the command.
+// environ returns the whole environment of a command in dir: inherited variables, those of the workflow and the step,
+// prodigy's, and those of the values in the command.
 func (r *run) environ(vars []string, c call, dir string) []string {
 	inherited := r.x.inherited.of(r.x.Environ)
 	env := make([]string, 0, len(c.defaults)+len(inherited)+len(r.places)+len(vars)+len(r.vars)+len(c.env)+4)

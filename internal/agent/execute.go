@@ -50,7 +50,8 @@ func (x *Executor) Execute(ctx context.Context, a Attempt) (Outcome, error) {
 	return o, nil
 }
 
-// withoutHandler reports whether what follows a failure is decided without the handler: it is about what failed for good.
+// withoutHandler reports whether what follows a failure is decided without the handler: it is about what failed for
+// good.
 func (r *run) withoutHandler(f *Failure) bool {
 	if f.TimedOut && r.a.Limits.SkipHandlerOnTimeout {
 		return true

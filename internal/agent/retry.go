@@ -235,7 +235,8 @@ func (e stepEnd) overBudget() stepEnd {
 	return e
 }
 
-// tryBefore returns the end of the try that st waited after when the run before this one ended, as far as the log has it.
+// tryBefore returns the end of the try that st waited after when the run before this one ended, as far as the log has
+// it.
 func (r *run) tryBefore(st *step) *stepEnd {
 	e := r.a.Retrying
 	failure := &Failure{Failure: retry.Failure{Type: e.ErrorType, Message: e.Error, Rule: e.Rule, ExitCode: -1}, Step: st.label}

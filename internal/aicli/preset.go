@@ -58,7 +58,8 @@ type Preset struct {
 	toolBegins, toolEnds, waits []*source // of Watch
 }
 
-// TellsCost reports whether what a run with that model costs is known: the CLI says so, or there is a price. An empty model is that of the CLI.
+// TellsCost reports whether what a run with that model costs is known: the CLI says so, or there is a price. An empty
+// model is that of the CLI.
 func (p *Preset) TellsCost(model string) bool {
 	if _, priced := p.price(model); priced || len(p.Take["cost_usd"]) > 0 {
 		return true
@@ -165,11 +166,12 @@ func (o Options) Of(name, value string) []string {
 	return args
 }
 
-// May has the arguments for what an agent may do, by the words of agent.may, with variables in front as in a command of a shell. An empty list
-// says that the CLI does so by itself. Under said are the arguments by which users may have said it.
+// May has the arguments for what an agent may do, by the words of agent.may, with variables in front as in a command
+// of a shell. An empty list says that the CLI does so by itself. Under said are the arguments by which users may have
+// said it.
 type May map[string][]string
 
-// maySaid is the key of May that is no word of agent.may.
+// maySaid is the key of May that is not a value of agent.may.
 const maySaid = "said"
 
 // Of returns the arguments and variables that let an agent do that much. It reports false if the CLI cannot be told.
@@ -182,7 +184,7 @@ func (m May) Of(may workflow.May) (args, env []string, ok bool) {
 	return args[options:], args[:options], ok
 }
 
-// Said returns the first of args that says what an agent may do; empty: none does.
+// Said returns the first of args that says what an agent may do, or "".
 func (m May) Said(args []string) string {
 	for _, arg := range args {
 		name, _, _ := strings.Cut(arg, "=")

@@ -67,7 +67,8 @@ const (
 // Transcript makes a conversation for people of what a CLI prints: what the agent says, its tools with their arguments shortened, and the first
 // line of each result. It is for one goroutine at a time.
 type Transcript struct {
-	// Apart keeps what comes in pieces in lines of its own, so that what was masked in none of them does not stand there as a whole.
+	// Apart keeps what comes in pieces in lines of its own, so that what was masked in none of them does not stand
+	// there as a whole.
 	Apart bool
 
 	preset *Preset

@@ -21,7 +21,7 @@ type End struct {
 	Signal   string    // "SIGTERM", ...; empty when it exited
 	Now      time.Time // the end, which times without a date are relative to
 
-	May         workflow.May // what it was allowed; empty: what the CLI allows by itself
+	May         workflow.May // what it was allowed beyond what the CLI allows by itself
 	AllowDenied bool         // tools that were not permitted do not matter
 	AllowEmpty  bool         // nor does an empty answer
 }

@@ -23,7 +23,8 @@ var (
 	logFileSize string // size in bytes at which the next log file begins, for make torture; empty: the default
 )
 
-// Main runs the program with its arguments, without its name, and returns the exit code. Backend reaches the broker of a fleet, and export sends telemetry.
+// Main runs the program with its arguments, without its name, and returns the exit code. Backend reaches the broker
+// of a fleet, and export sends telemetry.
 func Main(args []string, backend fleet.Backend, export telemetry.Export) int {
 	growStack(0)
 	return run(args, backend, export)

@@ -117,7 +117,8 @@ func (c planCost) print(w io.Writer) {
 	}
 }
 
-// warnOfPermissions returns a warning for each step whose CLI may do less than its agent may try, where nobody has said what it may.
+// warnOfPermissions returns a warning for each step whose CLI may do less than its agent may try, where nobody has
+// said what it may.
 func (t tools) warnOfPermissions(w *workflow.Workflow) []workflow.Problem {
 	var warnings []workflow.Problem
 	for _, s := range stepsOf(w) {

@@ -242,8 +242,9 @@ func loadPresets(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
 	return aicli.Load(layers...)
 }
 
-// agentsOf returns how the AI coding CLIs are called and read that a workflow needs: of the presets that are built in, changed by those in
-// PRODIGY_HOME and by its own, those that it uses. Without a step that needs one, nothing is read, and it is nil.
+// agentsOf returns how the AI coding CLIs are called and read that a workflow needs: of the presets that are built
+// in, changed by those in PRODIGY_HOME and by its own, those that it uses. Without a step that needs one, nothing is
+// read, and it is nil.
 func agentsOf(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
 	uses := func(s workflow.Step) bool { return s.Agent != nil || s.Claude != nil }
 	if w.Agents == nil && !containsStep(w, uses) {

@@ -367,8 +367,8 @@ const reduceStaleText = "reduce is older than the results: items have succeeded 
 // runReduce returns the command that runs reduce over the results of now.
 func runReduce(job jobs.Job) string { return retryCommand(job, " --reduce") }
 
-// nextCommands returns the commands to suggest for a job that is not running: resume it unless it has completed or cannot, inspect and retry its
-// dead letters, or list the skipped items, which only the log has.
+// nextCommands returns the commands to suggest for a job that is not running: resume it unless it has completed or
+// cannot, inspect and retry its dead letters, or list the skipped items, which only the log has.
 func nextCommands(job jobs.Job, completed, reduceStale bool, skipped int) []string {
 	var commands []string
 	if reduceStale {

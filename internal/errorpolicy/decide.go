@@ -61,17 +61,19 @@ func (m *Machine) Decide(o Outcome, now time.Time, rnd *rand.Rand) Decision {
 	return m.final(o, d)
 }
 
-// GiveUp returns what follows for an item whose retry budget expired while it waited for its next attempt; o has its last failure.
+// GiveUp returns what follows for an item whose retry budget expired while it waited for its next attempt; o has its
+// last failure.
 func (m *Machine) GiveUp(o Outcome) Decision {
 	d := Decision{Action: DLQ, Retry: retry.Decision{Type: retry.Classify(o.Failure), State: o.Retry, Reason: retry.Budget}}
 	d.Reason = refusal(retry.Budget, o.Retry.Attempts)
 	if m.policy.OnItemFailure.Kind == Custom {
-		return d // the handler runs at the end of an attempt, and there is none
+		return d // a handler runs at the end of an attempt, and none has begun
 	}
 	return m.final(o, d)
 }
 
-// final returns d with the action for an item that failed for good. The reason of d is why it is not run again; empty: nothing ever is.
+// final returns d with the action for an item that failed for good. The reason of d is why it is not run again, or
+// empty if nothing ever is.
 func (m *Machine) final(o Outcome, d Decision) Decision {
 	a := m.policy.OnItemFailure
 	d.Action = cmp.Or(a.Kind, DLQ)

@@ -194,7 +194,8 @@ type JobStarted struct {
 	Base         string `json:"base,omitempty"`
 	TargetBranch string `json:"target_branch,omitempty"`
 
-	// With workspaces: what the user's checkout is like, which no agent is to change: HEAD, and a line of git status for each file that is not committed.
+	// With workspaces: what the user's checkout is like, which no agent is to change: HEAD, and a line of git status
+	// for each file that is not committed.
 	Checkout []string `json:"checkout,omitempty"`
 
 	MaxCostUSD *spend.USD `json:"max_cost_usd,omitempty"` // that agents may cost in all, if the command line said so

@@ -92,7 +92,7 @@ func (s *Stats) started(item, agent []byte, first bool) {
 	s.agents.add(agent)
 }
 
-// ranOn counts an attempt that has ended on a worker; empty: here, or nobody knows.
+// ranOn counts an attempt that has ended on a worker. Node is empty if it ran here, or nobody knows where.
 func (s *Stats) ranOn(node string) {
 	if node == "" {
 		return

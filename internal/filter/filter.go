@@ -61,7 +61,8 @@ func (f *Filter) Match(item json.RawMessage) bool {
 	return f.root.eval(func(path []step) (Value, bool) { return inItem(v, path) }).truth()
 }
 
-// Mismatch returns a comparison whose field is a text in the item and that wants a number or a boolean, or the other way round.
+// Mismatch returns a comparison whose field is a text in the item and that wants a number or a boolean, or the other
+// way round.
 func (f *Filter) Mismatch(item json.RawMessage) (TypedComparison, bool) {
 	for _, t := range f.TypedComparisons {
 		if v, _ := inItem(newValue(item), t.field); v.kind == Text {

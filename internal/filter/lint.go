@@ -58,7 +58,8 @@ func (p *parser) noteList(n oneOf, start int, word token) {
 	p.typed = p.note(p.typed, t)
 }
 
-// note adds a comparison that ends before the token. In a condition there is none: what is a text there is known only when it runs.
+// note adds a comparison that ends before the token. A condition has no such comparisons: the types of its values are
+// known only when it runs.
 func (p *parser) note(all []TypedComparison, t TypedComparison) []TypedComparison {
 	if p.terms != nil {
 		return all

@@ -21,7 +21,7 @@ type parser struct {
 	lexer lexer
 	token token // the one that comes next
 	depth int
-	terms *[]Term    // of a condition; nil: paths are those of an item
+	terms *[]Term    // of a condition, whose paths they are; an item has its own
 	paths [][]string // of the fields, each up to an index
 
 	typed   []TypedComparison

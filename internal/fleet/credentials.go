@@ -37,7 +37,7 @@ type Credentials struct {
 	Sign  string   `yaml:"sign,omitempty"`  // of a coordinator: the seed of the key that it signs jobs with
 	Trust []string `yaml:"trust,omitempty"` // of a worker: the public keys of the coordinators whose jobs it runs; none: those of all
 
-	Names   string `yaml:"names,omitempty"`    // of a coordinator or observer: the public key that has signed the names of workers; empty: all are believed
+	Names   string `yaml:"names,omitempty"`    // of a coordinator or observer: the public key that has signed the names of workers, who are believed without one
 	NameSig string `yaml:"name_sig,omitempty"` // of a worker: that signature of its name, and of its key
 }
 
@@ -61,7 +61,8 @@ func ParseCredentials(data []byte) (Credentials, error) {
 	return c, fmt.Errorf("not a credentials file: its role is %q, and not coordinator, worker or observer", c.Role)
 }
 
-// OwnerFile returns the path of the credentials of the owner of a broker on this machine, below a home. They are found by the address of the broker.
+// OwnerFile returns the path of the credentials of the owner of a broker on this machine, below a home. They are
+// found by the address of the broker.
 func OwnerFile(home, address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

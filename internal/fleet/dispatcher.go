@@ -377,7 +377,8 @@ func (d *Dispatcher) enqueueReady(s *workerState) {
 	}
 }
 
-// releaseAdopted queues the adopted attempts, once all workers that might have had them have said what they hold. Those that had begun are lost.
+// releaseAdopted queues the adopted attempts, once all workers that might have had them have said what they hold.
+// Those that had begun are lost.
 func (d *Dispatcher) releaseAdopted() {
 	if d.adopted == 0 || d.unsure || len(d.expected) > 0 || d.died {
 		return
@@ -513,8 +514,9 @@ func (d *Dispatcher) IsHeard(instance string, now time.Time) bool {
 	return s != nil && d.silentFor(s, now) == 0
 }
 
-// Lost returns the attempts of workers that have not been heard of for a lease, those whose reports only the broker has, and those that their workers have no
-// more, in order. They are lost, unless there are reports of them that have not been read.
+// Lost returns the attempts of workers that have not been heard of for a lease, those whose reports only the broker
+// has, and those that their workers have no more, in order. They are lost, unless there are reports of them that have
+// not been read.
 func (d *Dispatcher) Lost(now time.Time) []Loss {
 	var lost []Loss
 	for _, s := range d.workers {

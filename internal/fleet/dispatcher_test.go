@@ -224,8 +224,8 @@ func TestOnlyWhatASilentWorkerHasIsLost(t *testing.T) {
 	}
 }
 
-// What waits for a worker when the run dies is given out at once by the next, when all who may have it have said what they have. What had begun by then, and
-// nobody has, is lost.
+// What waits for a worker when the run dies is given out at once by the next, when all who may have it have said what
+// they have. What had begun by then, and nobody has, is lost.
 func TestWhatTheRunBeforeGaveOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		expected []string

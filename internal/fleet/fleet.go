@@ -120,7 +120,7 @@ type BrokerOptions struct {
 	Store    string // directory
 	Insecure bool   // everybody may use it, and it may listen on more than the loopback
 	Config   string // file of a configuration of nats-server; empty: none
-	Home     string // where the credentials of its owner are kept, who alone may use it if there is no configuration; empty: everybody may
+	Home     string // where the credentials of its owner are kept, who alone may use it unless there is a configuration
 	Version  string
 	Say      func(text string)
 	Reload   <-chan os.Signal // each has the configuration read again

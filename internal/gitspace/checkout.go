@@ -30,8 +30,8 @@ type checkout struct {
 	promise bool      // it is a partial clone: what is missing is fetched when it is asked for
 }
 
-// places returns the names of the checkout and of the directory in it that the job was started in, with and without symbolic links, and the path to the
-// same place of a workspace from where commands begin.
+// places returns the names of the checkout and of the directory in it that the job was started in, with and without
+// symbolic links, and the path to the same place of a workspace from where commands begin.
 func (c checkout) places() map[string]string {
 	up := strings.Repeat("../", strings.Count(c.prefix, "/")) + "."
 	all := map[string]string{filepath.Join(c.top, c.prefix): ".", c.place.dir: "."}
@@ -329,7 +329,8 @@ func size(n int64) string {
 // mostChanges is how many changes of the user's checkout are kept by name.
 const mostChanges = 200
 
-// state returns what a checkout is like: HEAD, and what git says of each file that is not as it was committed. It can be kept as JSON.
+// state returns what a checkout is like: HEAD, and what git says of each file that is not as it was committed. It can
+// be kept as JSON.
 func (g *git) state(ctx context.Context, user checkout) (head string, changes []string, err error) {
 	out, err := g.output(ctx, user.place, "rev-parse", "HEAD", "--symbolic-full-name", "HEAD")
 	if err != nil {
@@ -349,10 +350,12 @@ func kept(head string, changes []string) []string {
 	return append([]string{head}, changes...)
 }
 
-// Checkout returns the state of the user's checkout that Changed compares with: that of the Start, or of when the Space was opened.
+// Checkout returns the state of the user's checkout that Changed compares with: that of the Start, or of when the
+// Space was opened.
 func (s *Space) Checkout() []string { return s.before }
 
-// Changed returns in what the user's checkout differs from Checkout: HEAD, or the first paths. It returns nil when it does not.
+// Changed returns in what the user's checkout differs from Checkout: HEAD, or the first paths. It returns nil when it
+// does not.
 func (s *Space) Changed(ctx context.Context) []string {
 	head, changes, err := s.git.state(ctx, s.user)
 	if err != nil {

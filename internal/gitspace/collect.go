@@ -163,8 +163,8 @@ func isAt(w workspace, commit string) bool {
 	return text == commit
 }
 
-// collectAtBase is take for an attempt that has made no commit. One that has made no object of git either needs no pack: what it did is written into
-// the hub at once.
+// collectAtBase is take for an attempt that has made no commit. One that has made no object of git either needs no
+// pack: what it did is written into the hub at once.
 func (s *Space) collectAtBase(ctx context.Context, w workspace, want task) (collected, error) {
 	in, index, was := s.in(w), filepath.Join(w.gitDir(), "index"), s.sealedAs(w)
 	same := was.base == want.base && was.index != "" && fileID(index) == was.index
@@ -395,8 +395,8 @@ func count(text string) int {
 	return n
 }
 
-// commitAmong makes a commit among the objects of a workspace. Its refs, which may be damaged, are not looked at: when git cannot sign, for instance, the
-// agent is not to blame.
+// commitAmong makes a commit among the objects of a workspace. Its refs, which may be damaged, are not looked at:
+// when git cannot sign, for instance, the agent is not to blame.
 func (s *Space) commitAmong(ctx context.Context, w workspace, tree, message string, parents ...string) (string, error) {
 	p := s.hub()
 	p.env = append(slices.Clip(p.env), "GIT_OBJECT_DIRECTORY="+filepath.Join(w.gitDir(), "objects"))

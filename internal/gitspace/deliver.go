@@ -114,7 +114,8 @@ func (s *Space) Clean(context.Context) error {
 	return nil
 }
 
-// Forget deletes the hub once everything in it that counts has been delivered. Open makes another one from the user's repository, also when this is cut off.
+// Forget deletes the hub once everything in it that counts has been delivered. Open makes another one from the user's
+// repository, also when this is cut off.
 func (s *Space) Forget() error {
 	for _, name := range [...]string{s.recordFile(), s.hubDir(), s.templateDir(), s.attributesDir(), s.bootFile()} {
 		if err := removeAll(name); err != nil {

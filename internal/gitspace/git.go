@@ -55,7 +55,8 @@ type git struct {
 }
 
 const (
-	// gitPatience is long enough for a filter that copies large files, and ends a git that waits for something that never comes.
+	// gitPatience is long enough for a filter that copies large files, and ends a git that waits for something that
+	// never comes.
 	gitPatience = 30 * time.Minute
 
 	mostOutput = 1 << 30   // what git prints of the largest repositories
@@ -126,7 +127,7 @@ type place struct {
 	env      []string
 	stdin    *os.File // nil: the input that is given
 	stdout   *os.File // nil: the output is returned
-	most     int      // bytes that it may print, and none are kept; 0: mostOutput, and they are
+	most     int      // bytes that it may print if none are kept; else mostOutput counts
 }
 
 func (p place) environ() []string {
@@ -167,7 +168,8 @@ func (e *gitError) Error() string {
 	return fmt.Sprintf("git %s: %s: %s", e.args[0], how, e.reason())
 }
 
-// byItself reports whether git has failed by itself: it said so, or crashed. Other signals are those of a stop, or of a machine without memory.
+// byItself reports whether git has failed by itself: it said so, or crashed. Other signals are those of a stop, or of
+// a machine without memory.
 func (e *gitError) byItself() bool {
 	return !e.exit.Expired && (e.exit.Signal == "" || slices.Contains([]string{"SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL"}, e.exit.Signal))
 }

@@ -1,8 +1,11 @@
 // Package gitspace gives each attempt a git workspace of its own, and merges what the attempts did.
 //
-// A workspace is a repository that borrows objects: one for each slot, used again, and clean for every attempt (slot.go). What is in it then is data of a stranger (vet.go). What an attempt did becomes
-// one commit (collect.go) in the hub, a bare repository of the job (repository.go), where it is merged without a working tree (merge.go) and verified
-// (verify.go). On other machines an attempt works in a clone, which gets and gives packs of objects (clone.go). The user's repository gets one hidden ref at the start and one branch at the end (deliver.go). Every git command goes through git.go.
+// A workspace is a repository that borrows objects: one for each slot, used again, and clean for every attempt
+// (slot.go). What is in it then is data of a stranger (vet.go). What an attempt did becomes one commit (collect.go)
+// in the hub, a bare repository of the job (repository.go), where it is merged without a working tree (merge.go) and
+// verified (verify.go). On other machines an attempt works in a clone, which gets and gives packs of objects
+// (clone.go). The user's repository gets one hidden ref at the start and one branch at the end (deliver.go). Every
+// git command goes through git.go.
 //
 // What counts is what the caller has recorded: the head of the job and the work that waits are given to each call. The refs follow from these.
 package gitspace
@@ -42,8 +45,9 @@ type Config struct {
 	Slots    int
 	Register *process.Register // of the job, for the git commands; nil: none
 
-	// Run runs the steps of Policy.Setup (kind "setup") or Policy.Verify (kind "verify") in dir, which is in a workspace. Base is the commit that it is at,
-	// for Verify the head before the batch. Worker is its slot, 0 for those that are no slot's. A failed step is an Outcome with a Failure.
+	// Run runs the steps of Policy.Setup (kind "setup") or Policy.Verify (kind "verify") in dir, which is in a
+	// workspace. Base is the commit that it is at, for Verify the head before the batch. Worker is its slot, 0 for
+	// those that are no slot's. A failed step is an Outcome with a Failure.
 	Run func(ctx context.Context, kind, dir, base string, worker int) (agent.Outcome, error)
 
 	Created func(worker int, base string, took time.Duration) // a workspace was made; nil: nobody is told
@@ -270,8 +274,9 @@ func (s *Space) readRecord() error {
 	return nil
 }
 
-// Environ returns the environment for the commands of the job: environ without what would lead git to another repository than that of the directory it
-// is in, or a program back to the checkout, and with what keeps git from leaving the workspaces and from asking questions.
+// Environ returns the environment for the commands of the job: environ without what would lead git to another
+// repository than that of the directory it is in, or a program back to the checkout, and with what keeps git from
+// leaving the workspaces and from asking questions.
 func (s *Space) Environ(environ []string) []string {
 	var ceiling strings.Builder
 	ceiling.WriteString(s.WorkDir)
@@ -289,8 +294,9 @@ func (s *Space) Environ(environ []string) []string {
 	return append(env, "GIT_CEILING_DIRECTORIES="+ceiling.String(), "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=true")
 }
 
-// Places returns the variables of environ that name the user's checkout, or the directory in it that the job was started in, each with the path to
-// the same place from where commands begin in a workspace. HOME stays the home, even if that is a checkout.
+// Places returns the variables of environ that name the user's checkout, or the directory in it that the job was
+// started in, each with the path to the same place from where commands begin in a workspace. HOME stays the home,
+// even if that is a checkout.
 func (s *Space) Places(environ []string) map[string]string {
 	known, named := s.user.places(), make(map[string]string)
 	for _, kv := range environ {

@@ -130,7 +130,8 @@ func withHostileAgents(t *testing.T, shift int) {
 	j.sound()
 }
 
-// Git never cleans what is called .git, and the next agent in that directory would work in whatever repository it leads to; its git would wait for a pipe.
+// Git never cleans what is called .git, and the next agent in that directory would work in whatever repository it
+// leads to; its git would wait for a pipe.
 func TestNoRepositoryIsLeftForTheNextAgent(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []workflow.Workspace{{}, {Keep: []string{"kept"}}} {

@@ -74,7 +74,8 @@ func (s *Space) chain(ctx context.Context, head string, work []Work) (Merged, er
 	return out, nil
 }
 
-// culprit says what is wrong with work that could not be merged into a head; empty: nothing that is known, or the head itself is damaged.
+// culprit says what is wrong with work that could not be merged into a head. It returns "" if
+// nothing is known to be, or the head itself is damaged.
 func (s *Space) culprit(ctx context.Context, head string, w Work, err error) string {
 	if reason, err := s.missing(ctx, head, s.record.Base); err != nil || reason != "" {
 		return ""

@@ -348,7 +348,8 @@ func (s *Space) emptySubmodules(ctx context.Context, w workspace) error {
 	})
 }
 
-// sweep removes what git does not see: pipes, sockets, devices, repositories, and changed permissions. Directories that are kept are not looked at.
+// sweep removes what git does not see: pipes, sockets, devices, repositories, and changed permissions. Directories
+// that are kept are not looked at.
 func (s *Space) sweep(dir string) error {
 	return filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -374,8 +375,8 @@ func (s *Space) sweep(dir string) error {
 				return os.Chmod(name, want)
 			}
 		case entry.Type().IsRegular():
-			// git does not see that permissions were changed in the same instant in which it wrote the file. It writes it again: to change them here
-			// would change those of every other name of the file.
+			// git does not see that permissions were changed in the same instant in which it wrote the file. It
+			// writes it again: to change them here would change those of every other name of the file.
 			info, err := entry.Info()
 			if err != nil {
 				return err

@@ -65,7 +65,7 @@ type stranger struct {
 	dir   string // the workspace
 	takes workflow.Take
 	done  []string
-	mark  string // what a file called mark is to have when the work is delivered; empty: there may be none
+	mark  string // what a file called mark is to have when the work is delivered, if it is to be there
 	after string // state of out when the agent had ended
 	users string // and that of the user's repository
 }
@@ -542,7 +542,8 @@ func meetStranger(t *testing.T, seed uint64) {
 		dir = filepath.Join(repo, "sub")
 	}
 	j := openJob(t, repo, dir, environ, policy)
-	// A git that eats all memory is to harm nobody here. Another process writes it: no test that forks meanwhile has it open.
+	// A git that eats all memory is to harm nobody here. Another process writes it: no test that forks meanwhile has
+	// it open.
 	limited := filepath.Join(filepath.Dir(repo), "git")
 	sh(t, "/", environ, "printf '#!/bin/sh\\nulimit -v 3000000\\nexec %s \"$@\"\\n' "+j.git.path+" > "+limited+"; chmod 755 "+limited)
 	mode := pick(&stranger{rand: r}, []string{"here", "here", "here", "away", "pack", "resolve", "phase", "damage"})

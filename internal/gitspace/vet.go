@@ -118,7 +118,7 @@ func vetRepository(root *os.Root, dir string) error {
 	})
 }
 
-// mostIn returns how large a file of a .git may be that git reads whole; 0: it does not.
+// mostIn returns how large a file of a .git may be that git reads whole, or 0 for others.
 func mostIn(name string) int64 {
 	const ref, list = 64 << 10, 1 << 30
 	dir, base := path.Split(name)
@@ -143,8 +143,8 @@ func mostIn(name string) int64 {
 	return 0
 }
 
-// leadsOut reports whether a .git that is no directory leads to anything but another .git of the workspace, as that of
-// a submodule does.
+// leadsOut reports whether a .git that is not a directory leads to anything but another .git of the workspace, as
+// that of a submodule does.
 func leadsOut(root *os.Root, name string, entry fs.DirEntry) bool {
 	if entry.Type() == fs.ModeSymlink {
 		return true
@@ -190,8 +190,8 @@ func (s *Space) refuse(ctx context.Context, w workspace, strangers []string) err
 	return nil
 }
 
-// readRef returns what a file of a vetted .git has that holds the name of an object or of another ref; empty: it is not
-// there.
+// readRef returns what a file of a vetted .git has that holds the name of an object or of another ref, or ""
+// if it is not there.
 func (w workspace) readRef(name string) string {
 	var text []byte
 	_ = within(w.gitDir(), func(root *os.Root) error {

@@ -90,8 +90,8 @@ func several(names []string, find func(string) (source, error)) (source, error) 
 	return all, nil
 }
 
-// named returns the source of an input without a key: a file if there is one, else what the text looks like. The value of a placeholder is never a
-// command.
+// named returns the source of an input without a key: a file if there is one, else what the text looks like. The
+// value of a placeholder is never a command.
 func (e Env) named(text string) (source, error) {
 	s, err := fileSource(text, e.Dir)
 	if !errors.Is(err, errNoFile) {
@@ -229,8 +229,8 @@ func eachOfList(list []json.RawMessage, emit func([]byte) error) error {
 // Stdin is the name of the standard input in messages.
 const Stdin = "standard input"
 
-// Source describes the source of an input that was checked, and names its kind with the key of an input; "" is a list. free reports whether its
-// items can be found without running a command.
+// Source describes the source of an input that was checked, and names its kind with the key of an input; "" is a
+// list. free reports whether its items can be found without running a command.
 func Source(in workflow.Input, e Env) (words, kind string, free bool) {
 	s, err := resolve(in, e)
 	if err != nil {

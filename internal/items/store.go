@@ -68,8 +68,8 @@ func (e *DamagedError) Error() string { return fmt.Sprintf("%s:%d: %v", e.Path, 
 // Unwrap returns the cause.
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-// OpenStore opens an existing file to read it. A torn or damaged last line does not count. Damage before that is a *DamagedError. Lines that an
-// older version wrote have no checksum, and are checked when they are read.
+// OpenStore opens an existing file to read it. A torn or damaged last line does not count. Damage before that is a
+// *DamagedError. Lines that an older version wrote have no checksum, and are checked when they are read.
 func OpenStore(path string) (*Store, error) { return openStore(path, os.O_RDONLY) }
 
 // ReopenStore is OpenStore for one that goes on with the file: its first write replaces a torn or damaged last line.

@@ -42,7 +42,8 @@ type Meta struct {
 	TraceParent  string                     `json:"trace_parent,omitempty"` // the span, of whoever started the job, that the job belongs to
 	// Raw has those of the paths above that are not UTF-8, by their names here: JSON cannot hold them.
 	Raw map[string][]byte `json:"raw_paths,omitempty"`
-	// Shown is workflow.yml as it may be shown, if a secret stands in it: only a run knows the values of those that a command prints.
+	// Shown is workflow.yml as it may be shown, if a secret stands in it: only a run knows the values of those that a
+	// command prints.
 	Shown string `json:"workflow_shown,omitempty"`
 	// Digests are what workflow.yml may be, by SHA-256. There are two only while a resume replaces it. Jobs of earlier versions have none.
 	Digests []string `json:"workflow_sha256,omitempty"`

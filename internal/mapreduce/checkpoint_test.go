@@ -458,7 +458,8 @@ var foldSums = map[int]string{
 	29: "d482908b3128400103365d52c9327f76508d645022ba5ebc2a36672aec165562", // workers that were only cut off
 	30: "d482908b3128400103365d52c9327f76508d645022ba5ebc2a36672aec165562", // the fleet that items run on
 	31: "d482908b3128400103365d52c9327f76508d645022ba5ebc2a36672aec165562", // the worker that runs an attempt
-	// 32: the last failure of items with a retry budget; short agents whose number grows from one; what the user's checkout was like.
+	// 32: the last failure of items with a retry budget; short agents whose number grows from one; what the user's
+	// checkout was like.
 	32: "d482908b3128400103365d52c9327f76508d645022ba5ebc2a36672aec165562",
 }
 

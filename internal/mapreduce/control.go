@@ -310,7 +310,8 @@ func (p *pool) skip(r control.Request) control.Answer {
 	return control.Done("%s", strings.Join(parts, "; "))
 }
 
-// skippable returns each of the items once, or says why they cannot be skipped. Work that waits to be merged cannot while the job runs: the merger may have it.
+// skippable returns each of the items once, or says why they cannot be skipped. Work that waits to be merged cannot
+// while the job runs: the merger may have it.
 func (j *job) skippable(items []control.Item, runs bool) (wanted []control.Item, refused string) {
 	var kept []string
 	named := map[int]bool{}

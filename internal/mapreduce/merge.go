@@ -101,8 +101,8 @@ func (p *pool) enqueue(index int) {
 	heap.Push(&p.merger.queue, mergeable{turn, index})
 }
 
-// holdSlot holds the slot in which work has ended until that is merged: who begins there next begins at it. With `order: items` nobody would, and what is
-// merged first may still need a slot.
+// holdSlot holds the slot in which work has ended until that is merged: who begins there next begins at it. With
+// `order: items` nobody would, and what is merged first may still need a slot.
 func (p *pool) holdSlot(index, slot int) {
 	if slot == 0 || p.job.workflow.Workspace.Order == workflow.OrderItems {
 		return

@@ -266,7 +266,8 @@ func resultRows(t *testing.T, place jobs.Job) []row {
 	return rows
 }
 
-// beginsUpToDate holds what an agent begins at: the head, with the work of all that ended in its slot before. With one slot that is all work.
+// beginsUpToDate holds what an agent begins at: the head, with the work of all that ended in its slot before. With
+// one slot that is all work.
 func beginsUpToDate(t *testing.T, records []events.Record, slots int) {
 	t.Helper()
 	head, waits := "base", map[string]int{} // the slots of items whose work is not merged
@@ -333,7 +334,8 @@ func TestAnAgentBeginsAtTheWorkOfAllThatEndedInItsSlot(t *testing.T) {
 	}
 }
 
-// With order: items no slot waits for its work, which may have to wait for others. No agent is started all the same while very many wait.
+// With order: items no slot waits for its work, which may have to wait for others. No agent is started all the same
+// while very many wait.
 func TestDispatchPausesWhileTooManyWaitToBeMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeSpace{takes: time.Minute}

@@ -384,8 +384,8 @@ func (p *pool) again(d dueItem) {
 	p.due.push(d)
 }
 
-// slots returns how many agents may be out at once. On a fleet that is no more than it has slots if there are workspaces: an agent that waits for a
-// worker would begin at what was merged before the wait.
+// slots returns how many agents may be out at once. On a fleet that is no more than it has slots if there are
+// workspaces: an agent that waits for a worker would begin at what was merged before the wait.
 func (p *pool) slots() int {
 	if p.job.space == nil || p.job.fleet == nil {
 		return p.job.parallel
@@ -577,7 +577,8 @@ type task struct {
 	attempt agent.Attempt
 }
 
-// dropped settles an item that is not to start: its retry budget has expired, or the open breaker refuses it. It reports whether it is one.
+// dropped settles an item that is not to start: its retry budget has expired, or the open breaker refuses it. It
+// reports whether it is one.
 func (p *pool) dropped(it items.Item, admission errorpolicy.Admission, now time.Time) bool {
 	again, used := p.job.workflow.ErrorPolicy.RetryConfig, p.job.state.retryOf(it.Index)
 	switch {

@@ -222,7 +222,8 @@ func resultsFresh(place jobs.Job, outcome int64) bool {
 	return err == nil && size == m.Size && checksum.Text(sum) == m.Sum
 }
 
-// ErrNoCompanion means that nothing tells whether results are as they were made: results.meta.json is missing, which older versions did not write.
+// ErrNoCompanion means that nothing tells whether results are as they were made: results.meta.json is missing, which
+// older versions did not write.
 var ErrNoCompanion = errors.New("results.meta.json is missing")
 
 // CheckResults returns an error if the results of a job were made and do not match their companion. The job must not be running.

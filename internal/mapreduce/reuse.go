@@ -537,8 +537,8 @@ func nobodyKnows() string { return fingerprint.Unknown }
 // inEnv matches what names a variable of the environment in a step.
 var inEnv = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\benv(?:[.:]|\[\\?["'])([A-Za-z_][A-Za-z0-9_]*)`) })
 
-// fingerprintOf returns what the items of w share with these settings. Captured has the outputs of setup by name. Unknown gives the digest of a
-// variable that has no value, secret that of a secret.
+// fingerprintOf returns what the items of w share with these settings. Captured has the outputs of setup by name.
+// Unknown gives the digest of a variable that has no value, secret that of a secret.
 func fingerprintOf(c Config, w *workflow.Workflow, captured map[string]string, unknown func() string, secret func(string) string) fingerprint.Job {
 	m, s := w.Map, c.Settings
 	handler := w.Handlers[w.ErrorPolicy.OnItemFailure.Handler]

@@ -97,7 +97,8 @@ func AwaitsAccept(place jobs.Job) (bool, error) {
 	return false, nil
 }
 
-// InputGone reports whether a job has failed because the rest of its items cannot be read any more, so that a resume can do nothing.
+// InputGone reports whether a job has failed because the rest of its items cannot be read any more, so that a resume
+// can do nothing.
 func InputGone(place jobs.Job) (bool, error) {
 	last, err := lastWord(place.EventsDir())
 	if err != nil {

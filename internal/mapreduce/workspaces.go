@@ -295,8 +295,8 @@ func phaseFailure(err error) (agent.Outcome, error) {
 	return agent.Outcome{ExitCode: -1, Failure: &agent.Failure{Failure: retry.Failure{Type: retry.TypeWorkspace, Message: state.Reason, ExitCode: -1}}}, nil
 }
 
-// base returns the commit at which an attempt at an item begins: the head of now. With `order: items` and several slots the first attempts of all begin
-// at the same commit, so that what they do does not depend on who was faster.
+// base returns the commit at which an attempt at an item begins: the head of now. With `order: items` and several
+// slots the first attempts of all begin at the same commit, so that what they do does not depend on who was faster.
 func (j *job) base(index int) string {
 	s := j.state
 	if j.workflow.Workspace.Order == workflow.OrderItems && (j.parallel > 1 || j.elastic) && s.Failures[index] == 0 && !s.dead(index) {

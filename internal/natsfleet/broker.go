@@ -130,8 +130,9 @@ func letsAllIn(c *server.Options) bool {
 		c.CustomClientAuthentication == nil && !c.TLSVerify
 }
 
-// ownerOf returns the public key of the owner of a broker. The credentials are made unless they are there: those who use the broker come back to it when it is
-// started again. Jobs are signed, so that nobody who has got hold of the address meanwhile has anything run.
+// ownerOf returns the public key of the owner of a broker. The credentials are made unless they are there: those who
+// use the broker come back to it when it is started again. Jobs are signed, so that nobody who has got hold of the
+// address meanwhile has anything run.
 func ownerOf(o fleet.BrokerOptions) (public string, err error) {
 	path := fleet.OwnerFile(o.Home, o.Listen)
 	data, err := os.ReadFile(path)
@@ -183,8 +184,9 @@ func makeOwner(path, address string) error {
 	return os.Link(part, path)
 }
 
-// introduce has the owner of a broker find the credentials by the address that the broker has got. Forget is to be called when the broker ends. A broker that
-// lets everybody in takes those away that were made for one at its address before.
+// introduce has the owner of a broker find the credentials by the address that the broker has got. Forget is to be
+// called when the broker ends. A broker that lets everybody in takes those away that were made for one at its address
+// before.
 func introduce(s *server.Server, o fleet.BrokerOptions) (forget func(), err error) {
 	forget = func() {}
 	if o.Home == "" {

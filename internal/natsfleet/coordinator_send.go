@@ -124,8 +124,8 @@ func (c *coordinator) dispatch(now time.Time) {
 	}
 }
 
-// mostTimes is how often an attempt is given out that never arrives. A worker of several jobs refuses what answers an offer too late; over a slow connection that
-// happens some times in a row.
+// mostTimes is how often an attempt is given out that never arrives. A worker of several jobs refuses what answers an
+// offer too late; over a slow connection that happens some times in a row.
 const mostTimes = 20
 
 // End ends one attempt alone.

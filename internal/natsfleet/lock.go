@@ -194,8 +194,8 @@ type absence struct {
 	over  bool // the run was asked to stop
 }
 
-// missing notes that the broker does not answer what it was asked at a time, and stops the run when that lasts too long. Nobody can tell workers to end what
-// they run, so it is left to the resume at once.
+// missing notes that the broker does not answer what it was asked at a time, and stops the run when that lasts too
+// long. Nobody can tell workers to end what they run, so it is left to the resume at once.
 func (a *absence) missing(c *coordinator, asked, now time.Time) {
 	if a.since.IsZero() {
 		a.since = asked

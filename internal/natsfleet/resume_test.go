@@ -568,8 +568,9 @@ func TestWhatIsSentLateIsNotNotedAsGiven(t *testing.T) {
 	}
 }
 
-// A run that is stopped while its cable is cut leaves its attempts to the next one, and its stop arrives when the cable is mended. What workers report of what it
-// ended then is heard by the next run, and no attempt begins again unrecorded.
+// A run that is stopped while its cable is cut leaves its attempts to the next one, and its stop arrives when the
+// cable is mended. What workers report of what it ended then is heard by the next run, and no attempt begins again
+// unrecorded.
 func TestAStopThatArrivesLateEndsNothingUnheard(t *testing.T) {
 	f := newField(t)
 	for _, name := range []string{"a", "b", "c"} {

@@ -169,7 +169,8 @@ func subscribe(subject string) func(h *brokerConn) error {
 	}
 }
 
-// A worker is believed to have the name that its credentials were made for, and no other. Those without a name may have any.
+// A worker is believed to have the name that its credentials were made for, and no other. Those without a name may
+// have any.
 func TestAWorkerHasTheNameOfItsCredentials(t *testing.T) {
 	f := securedField(t, "desk", "attic")
 	if _, err := (Backend{}).Add(f.dir, fleet.WorkerRole, "any"); err != nil {

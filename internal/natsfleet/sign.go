@@ -156,13 +156,14 @@ func (s *signer) signJob(key string, j fleet.Job) fleet.Job {
 	return j
 }
 
-// name returns the signature by which a worker with a key is believed to have a name. With an empty name it may have any.
+// name returns the signature by which a worker with a key is believed to have a name. With an empty name it may have
+// any.
 func (s *signer) name(key, name string) string {
 	return base64.StdEncoding.EncodeToString(s.sign(signedName, key, []byte(name)).sig)
 }
 
-// isNamed reports whether a worker has the name that it says, as far as there are signatures of names: by is the key that makes them. One without credentials
-// may have any.
+// isNamed reports whether a worker has the name that it says, as far as there are signatures of names: by is the key
+// that makes them. One without credentials may have any.
 func isNamed(by, instance, name, sig string) bool {
 	id := idOf(instance)
 	if by == "" || !nkeys.IsValidPublicUserKey(id) {

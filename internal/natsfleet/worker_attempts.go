@@ -478,7 +478,8 @@ func (w *worker) executor(ctx context.Context, h *heldAttempt) (x *jobExecutor, 
 // heldKey is the key of the heldAttempt in the context of its commands.
 type heldKey struct{}
 
-// command runs a command, unless this worker was out of contact: after it was frozen it must begin nothing. One that was killed for that has not failed.
+// command runs a command, unless this worker was out of contact: after it was frozen it must begin nothing. One that
+// was killed for that has not failed.
 func (w *worker) command(ctx context.Context, c process.Command) (process.Exit, error) {
 	w.mu.Lock()
 	out := w.outOfContact(time.Now()) || w.frozen(time.Now())
@@ -500,8 +501,8 @@ func (w *worker) command(ctx context.Context, c process.Command) (process.Exit, 
 	return exit, err
 }
 
-// fencedOff reports whether this worker, or its watcher, has killed an attempt for lack of contact, or may have: signaled says that something has. It is called
-// with the lock held.
+// fencedOff reports whether this worker, or its watcher, has killed an attempt for lack of contact, or may have:
+// signaled says that something has. It is called with the lock held.
 func (w *worker) fencedOff(h *heldAttempt, signaled bool) bool {
 	now := time.Now()
 	if w.outOfContact(now) || w.frozen(now) || signaled && w.frozen(now.Add(watcherEarly)) {

@@ -95,8 +95,8 @@ func (p Policy) overBudget(d Decision, now time.Time) bool {
 	return p.Budget > 0 && d.Delay > d.BudgetLeft || p.Expired(d.State, now.Add(d.Delay))
 }
 
-// Expired reports whether the budget does not allow a try that begins at that time. Wall-clock time counts only after a resume: within a run
-// it would include the time of the tries.
+// Expired reports whether the budget does not allow a try that begins at that time. Wall-clock time counts only after
+// a resume: within a run it would include the time of the tries.
 func (p Policy) Expired(s State, at time.Time) bool {
 	return p.Budget > 0 && s.Resumed && !s.ExpiresAt.IsZero() && !at.Before(s.ExpiresAt)
 }

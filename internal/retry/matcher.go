@@ -61,7 +61,8 @@ func MatcherNames() []string {
 	return names
 }
 
-// NameMatcher returns the matcher of an error type, whose name may be written in any case style, as in ServerError or server-error.
+// NameMatcher returns the matcher of an error type, whose name may be written in any case style, as in ServerError or
+// server-error.
 func NameMatcher(name string) (Matcher, error) {
 	for _, known := range MatcherNames() {
 		if spelling.Fold(name) == spelling.Fold(known) {

@@ -77,7 +77,8 @@ func (r *resolver) secretCommands(ctx context.Context) {
 	}
 }
 
-// written masks what a command would print that is not run, where that stands in the file: the text of an echo, the last word of a printf.
+// written masks what a command would print that is not run, where that stands in the file: the text of an echo, the
+// last word of a printf.
 func (r *resolver) written(command workflow.Text) {
 	program, text, _ := strings.Cut(strings.TrimSpace(command.Value), " ")
 	if program != "echo" && program != "printf" {

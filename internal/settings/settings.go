@@ -87,8 +87,8 @@ func (s Settings) With(values map[string]string) Settings {
 	return s
 }
 
-// Settle returns s with the values that the variables have now whose commands run for each agent. They run in dir. A variable stays without a
-// value if its command fails, or names what only an agent has.
+// Settle returns s with the values that the variables have now whose commands run for each agent. They run in dir. A
+// variable stays without a value if its command fails, or names what only an agent has.
 func (s Settings) Settle(ctx context.Context, dir string, environ []string, register *process.Register) Settings {
 	s = s.With(nil)
 	for _, v := range s.Env {

@@ -45,7 +45,8 @@ func TestTallyCountsStartsRetriesAndTimeAtTheLimit(t *testing.T) {
 	}
 }
 
-// TestAnAttemptWithoutASlotDoesNotRun: one that waits for the next try of its step leaves its slot to others after some time.
+// TestAnAttemptWithoutASlotDoesNotRun: one that waits for the next try of its step leaves its slot to others after
+// some time.
 func TestAnAttemptWithoutASlotDoesNotRun(t *testing.T) {
 	began := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	got := NewTally(&workflow.Workflow{Map: &workflow.Map{ParkAfter: &workflow.ParkAfter{Time: 2 * time.Second}}})

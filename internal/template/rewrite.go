@@ -199,7 +199,8 @@ func (c *compiler) escaped(r *ref, p place) piece {
 	return c.asWritten(r)
 }
 
-// unknownRef leaves a dotted name of nobody where it is text, and refuses it where the shell would choke on it, or prodigy is surely meant.
+// unknownRef leaves a dotted name of nobody where it is text, and refuses it where the shell would choke on it, or
+// prodigy is surely meant.
 func (c *compiler) unknownRef(r *ref, p place) piece {
 	if c.sets[r.root()] && !looksDotted(r.written[len("${")+len(r.root()):]) {
 		return c.asWritten(r) // a variable of the script, with an operator of the shell

@@ -286,8 +286,8 @@ func (s *scanner) unknown(start, rootEnd int) string {
 // foreignRoots are what names of terraform, of Maven and of JavaScript begin with.
 var foreignRoots = []string{"count", "data", "document", "each", "local", "module", "path", "process", "project", "self", "terraform", "this", "var", "window"}
 
-// meant reports whether a dotted name of nobody is hardly that of another language: it is one of prodigy, or nearly one, and does not stand in a
-// template of JavaScript.
+// meant reports whether a dotted name of nobody is hardly that of another language: it is one of prodigy, or nearly
+// one, and does not stand in a template of JavaScript.
 func (s *scanner) meant(root string) bool {
 	if root == "step" {
 		return true
@@ -318,8 +318,9 @@ func removed(name, rest, inside string) string {
 	return ""
 }
 
-// ofGit returns what to write instead of a value that the older tool took from git after each step, as in ${step.files_added:*.go}: start
-// is that of the expansion, rootEnd the end of its root. Of any other field it says nothing.
+// ofGit returns what to write instead of a value that the older tool took from git after each step, as in
+// ${step.files_added:*.go}: start is that of the expansion, rootEnd the end of its root. Of any other field it says
+// nothing.
 func (s *scanner) ofGit(start, rootEnd int) string {
 	inside := strings.TrimPrefix(strings.TrimSuffix(s.src[rootEnd:closing(s.src, start)], "}"), ".")
 	field := inside[:posix.NameLen(inside)]

@@ -200,8 +200,8 @@ func commits(steps []Step) (Pos, bool) {
 	return Pos{}, false
 }
 
-// Edits returns what in a step changes the files or commits of its directory, in words: an AI that may do more than read, or git. Empty: nothing does,
-// as far as one can see, or it happens in a directory of its own.
+// Edits returns what in a step changes the files or commits of its directory, in words: an AI that may do more than
+// read, or git. Empty: nothing does, as far as one can see, or it happens in a directory of its own.
 func (s Step) Edits() string {
 	switch {
 	case s.Claude != nil:
@@ -214,7 +214,8 @@ func (s Step) Edits() string {
 	return ""
 }
 
-// gitEdit returns the first command of git in a script that changes a checkout, as in "git commit"; empty: there is none, or the script works elsewhere.
+// gitEdit returns the first command of git in a script that changes a checkout, as in "git commit", or ""
+// if there is none or the script works elsewhere.
 func gitEdit(script string) string {
 	found := ""
 	for command := range strings.FieldsFuncSeq(script, func(c rune) bool { return strings.ContainsRune("\n;&|(){}", c) }) {
@@ -258,8 +259,9 @@ func edit(steps []Step) bool {
 	})
 }
 
-// AddWorkspace returns source with the line "workspace: git", if it is a workflow that reads as if each agent had a workspace and does not say where
-// agents work, or whose agents edit one checkout at once. It reports false if there is nothing to add, or no place for a line.
+// AddWorkspace returns source with the line "workspace: git", if it is a workflow that reads as if each agent had a
+// workspace and does not say where agents work, or whose agents edit one checkout at once. It reports false if there
+// is nothing to add, or no place for a line.
 func AddWorkspace(file string, source []byte, checkout bool) ([]byte, bool) {
 	r := newReader(file, source, ParseOptions{})
 	root := r.load(source)

@@ -28,7 +28,7 @@ import (
 type node struct {
 	cmd         *exec.Cmd
 	port, route int            // of clients, and of the others
-	ways        []*proxy.Proxy // to the others, by their number; nil: to itself
+	ways        []*proxy.Proxy // to the others, by their number; it has none to itself
 }
 
 // cable is what joins a process with all brokers.

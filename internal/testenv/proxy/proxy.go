@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Proxy is the cable between a process and the broker. While it is cut, nothing passes in either direction, or in one of them, and nobody is told; what was on
-// the way arrives when it is mended.
+// Proxy is the cable between a process and the broker. While it is cut, nothing passes in either direction, or in one
+// of them, and nobody is told; what was on the way arrives when it is mended.
 type Proxy struct {
 	listener net.Listener
 	to       string

@@ -1,4 +1,5 @@
-// Package scripts runs scripts of commands as tests. The test binary of a package is each of the programs that its scripts run.
+// Package scripts runs scripts of commands as tests. The test binary of a package is each of the programs that its
+// scripts run.
 package scripts
 
 import (
