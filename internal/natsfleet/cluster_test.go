@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -151,9 +152,17 @@ func cutOff(f *field, c *coordinator) chan fleet.CoordinatorMessage {
 	if !eventually(func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.dispatcher.Knows(instance) }) {
 		f.t.Fatal("the worker is not known")
 	}
-	c.locking.Lock() // nobody answers
-	f.t.Cleanup(c.locking.Unlock)
+	withholdLock(f.t, c) // nobody answers
 	return sent
+}
+
+// withholdLock keeps a coordinator from renewing its lock until the function that it returns is called, or the test
+// ends: one that has failed must not wait for the coordinator, which waits for its lock.
+func withholdLock(t testing.TB, c *coordinator) (giveBack func()) {
+	c.locking.Lock()
+	giveBack = sync.OnceFunc(c.locking.Unlock)
+	t.Cleanup(giveBack)
+	return giveBack
 }
 
 // next returns the next message.

@@ -326,7 +326,7 @@ func TestABrokerThatLosesItsDiskTwice(t *testing.T) {
 	if err := c.js.DeleteConsumer(t.Context(), outStream, c.key); err != nil {
 		t.Fatal(err)
 	}
-	c.locking.Lock() // the lock is renewed once all is there
+	renew := withholdLock(t, c) // the lock is renewed once all is there
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -340,7 +340,7 @@ func TestABrokerThatLosesItsDiskTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.locking.Unlock()
+	renew()
 	select {
 	case <-done:
 	case <-time.After(20 * time.Second):

@@ -164,7 +164,7 @@ func TestACoordinatorThatComesBackTooLateGoes(t *testing.T) {
 	if err := first.open(t.Context(), "job"); err != nil {
 		t.Fatal(err)
 	}
-	first.locking.Lock() // it renews nothing, and answers nothing
+	renew := withholdLock(t, first) // it renews nothing, and answers nothing
 	first.mu.Lock()
 	first.gone = true
 	first.mu.Unlock()
@@ -174,7 +174,7 @@ func TestACoordinatorThatComesBackTooLateGoes(t *testing.T) {
 	first.mu.Lock()
 	first.gone = false
 	first.mu.Unlock()
-	first.locking.Unlock()
+	renew()
 	select {
 	case err := <-aborted:
 		if !errors.Is(err, errTaken) {
