@@ -36,16 +36,16 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	done
 
 bench: ## Hold prodigy against its peers and goals, write docs/benchmarks.md
-	$(GO) run ./bench -out docs/benchmarks.md
+	$(GO) run ./lab bench -out docs/benchmarks.md
 
 bench-quick: ## The same on a smaller scale, in less than a minute
-	$(GO) run ./bench -quick
+	$(GO) run ./lab bench -quick
 
 bench-fleet: ## Hold a fleet against the local pool, and its throughput and memory against their goals
-	$(GO) run ./bench/fleet
+	$(GO) run ./lab benchfleet
 
 bench-rationed: build ## Hold prodigy against GNU parallel and an asyncio client, with a service that rations its calls
-	$(GO) run ./bench/rationed
+	$(GO) run ./lab rationed
 
 bench-code: ## Time parts of the code, with allocations
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
@@ -54,15 +54,15 @@ bench-code: ## Time parts of the code, with allocations
 ROUNDS ?= 200
 SEED   ?= 0
 torture: ## Kill ROUNDS jobs (200) at random instants, resume them, look for losses
-	$(GO) run ./torture -rounds $(ROUNDS) -seed $(SEED)
+	$(GO) run ./lab torture -rounds $(ROUNDS) -seed $(SEED)
 
 FLEETS  ?= 20
 BROKERS ?= 1
 torture-fleet: ## Run FLEETS rounds (20) of 1 to 4 jobs on fleets of 1 or 3 BROKERS (1) under faults, with SECURE=1 with TLS and credentials; look for losses and what ran twice
-	$(GO) run ./torture/fleet -rounds $(FLEETS) -nodes $(BROKERS) -seed $(SEED) $(if $(SECURE),-secure)
+	$(GO) run ./lab chaos -rounds $(FLEETS) -nodes $(BROKERS) -seed $(SEED) $(if $(SECURE),-secure)
 
 soak-fleet: ## Run one job for half an hour with a fault every 20 s, print memory every minute
-	$(GO) run ./torture/fleet -rounds 1 -soak 30m -seed $(SEED)
+	$(GO) run ./lab chaos -rounds 1 -soak 30m -seed $(SEED)
 
 SCRIPTS ?= 10000
 attack-shell: ## Run SCRIPTS random scripts (10,000) with values that show when they are run, against what validate says
@@ -74,10 +74,10 @@ attack-secrets: ## Encode SECRETS random secrets (20,000) in every way, have com
 
 TRIALS ?= 2000
 attack-damage: ## Damage files of jobs at TRIALS random places (2,000), and look whether each is harmless or told
-	$(GO) run ./attack/damage -trials $(TRIALS) -seed $(SEED)
+	$(GO) run ./lab damage -trials $(TRIALS) -seed $(SEED)
 
 agents-live: ## Run the real AI coding CLIs against a server that plays failures; skips what cannot be installed
-	$(GO) run ./live $(LIVE)
+	$(GO) run ./lab live $(LIVE)
 
 NATS ?= v2.10.29 v2.15.2
 stock-servers: ## Install nats-server as it is published, in the versions NATS, below bin
@@ -154,7 +154,7 @@ install: build man ## Install prodigy and its manual pages into PREFIX (/usr/loc
 	install -m 0644 bin/man/*.1 '$(DESTDIR)$(PREFIX)/share/man/man1'
 
 release: ## Build archives for six platforms in dist, with checksums
-	$(GO) run ./release -version '$(VERSION)'
+	$(GO) run ./lab release -version '$(VERSION)'
 
 clean: ## Remove what make build made
 	rm -rf bin dist

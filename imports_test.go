@@ -19,18 +19,21 @@ var allowed = map[string][]string{
 		"mapreduce", "agent", "aicli", "breaker", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "mask", "metrics", "notify", "oneline", "outputs", "posix", "pressure", "process", "rate", "rawjson", "report", "retry", "settings", "sharedpool", "shell", "shorthand", "simulate", "spelling", "spend", "straggler", "telemetry", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
-	"bench": {
+	"attack/shell": {"agent", "events", "mapreduce", "process", "workflow", "golang.org/x/sync"}, // it compiles and runs scripts as a job does
+
+	"lab": {},
+	"lab/bench": {
 		"events", "items", "jobs", "mapreduce", "process", "workflow",
 		"github.com/ohler55/ojg",
 	},
-	"attack/damage":  {"dlq", "events", "fsck", "jobs", "mapreduce", "process", "settings", "trials", "workflow"}, // it does what a user does, without the start of a program
-	"attack/shell":   {"agent", "events", "mapreduce", "process", "trials", "workflow", "golang.org/x/sync"},      // it compiles and runs scripts as a job does
-	"torture":        {"trials", "github.com/klauspost/compress"},
-	"torture/fleet":  {"testenv/proxy", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys"},
-	"bench/fleet":    {},
-	"bench/rationed": {},
-	"release":        {},
-	"live":           {},
+	"lab/benchfleet": {},
+	"lab/chaos":      {"testenv/proxy", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys"},
+	"lab/damage":     {"dlq", "events", "fsck", "jobs", "mapreduce", "process", "settings", "workflow"}, // it does what a user does, without the start of a program
+	"lab/live":       {},
+	"lab/rationed":   {},
+	"lab/release":    {},
+	"lab/torture":    {"github.com/klauspost/compress"},
+	"lab/trials":     {},
 
 	"internal/natsfleet": {
 		"agent", "aicli", "breaker", "duration", "events", "fingerprint", "fleet", "gitspace", "mapreduce", "mask", "outputs", "pressure", "process", "retry", "spend",
@@ -92,7 +95,6 @@ var allowed = map[string][]string{
 	"internal/duration":    {},
 	"internal/spelling":    {},
 	"internal/spend":       {},
-	"internal/trials":      {},                   // for the programs of attack and torture
 	"internal/testenv":     {"golang.org/x/sys"}, // for tests
 
 	"internal/testenv/proxy":   {},                                             // for tests and torture
@@ -104,7 +106,7 @@ var allowed = map[string][]string{
 
 func TestPackagesImportOnlyWhatThePictureAllows(t *testing.T) {
 	seen := map[string]bool{}
-	for _, path := range sources(t, "attack", "bench", "cmd", "internal", "live", "release", "torture") {
+	for _, path := range sources(t, "attack", "cmd", "internal", "lab") {
 		pkg := filepath.ToSlash(filepath.Dir(path))
 		seen[pkg] = true
 		checkImports(t, pkg, path)

@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"prodigy/internal/trials"
+	"prodigy/lab/trials"
 )
 
 // options are the flags.
@@ -43,7 +43,10 @@ func main() {
 	flag.Float64Var(&o.sample, "sample", 0.1, "share of the scripts which are refused or warned of that is run to estimate the false alarms; 1: all")
 	flag.IntVar(&o.alarms, "alarms", 0, "reduce and print this many kinds of false alarms")
 	flag.BoolVar(&o.show, "show", false, "print each script, and what came of it")
-	trials.Main("attack", &o.seed, "the scripts", func(ctx context.Context) error { return attack(ctx, o) })
+	if err := trials.Try(&o.seed, "the scripts", func(ctx context.Context) error { return attack(ctx, o) }); err != nil {
+		fmt.Fprintln(os.Stderr, "attack:", err)
+		os.Exit(1)
+	}
 }
 
 // errUnsaid is the end of an attack that found something.

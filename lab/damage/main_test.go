@@ -1,0 +1,12 @@
+package damage
+
+import (
+	"testing"
+
+	"prodigy/internal/testenv"
+)
+
+func TestMain(m *testing.M) {
+	testenv.UseMemory()
+	m.Run()
+}

@@ -1,0 +1,374 @@
+//go:build unix
+
+package damage
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"prodigy/internal/dlq"
+	"prodigy/internal/events"
+	"prodigy/internal/fsck"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/process"
+	"prodigy/internal/settings"
+	"prodigy/internal/workflow"
+)
+
+// What can come of a damage.
+const (
+	harmless = "harmless" // all is as without it
+	told     = "told"     // by a command that a user runs
+	byFsck   = "by fsck"  // nothing that was shown differs, and fsck tells
+	silent   = "silent"
+	panicked = "panic"
+	hung     = "hang"
+)
+
+func classes() []string { return []string{harmless, told, byFsck, silent, panicked, hung} }
+
+const source = `mode: mapreduce
+setup:
+  - shell: prepare
+    capture: seen
+map:
+  input: [%s]
+  max_parallel: 2
+  agent_template:
+    - shell: work ${item}
+error_policy:
+  on_item_failure: dlq
+reduce:
+  - shell: sum ${map.successful} ${seen}
+`
+
+// items is how many items the jobs have. They were paused after a record, which left a checkpoint, and resumed with another workflow, which left a
+// copy of the first; one was then killed after a record.
+const (
+	items       = 60
+	pausedAfter = 60
+	killedAfter = 120
+)
+
+// job is one that damages are tried on.
+type job struct {
+	home  string
+	files []string // within the home
+	log   string   // its newest file of the log, within the home
+	state seen     // before anything happens
+	end   seen     // after a resume
+}
+
+// seen is what a user sees of a job.
+type seen struct {
+	Metrics string
+	State   string
+	Letters []string
+	Results string
+}
+
+func run(_ context.Context, cmd process.Command) (process.Exit, error) {
+	var text strings.Builder
+	text.WriteString(strings.Join(cmd.Argv, " "))
+	for _, v := range cmd.Env {
+		if strings.Contains(v, "item-") {
+			text.WriteString(" " + v[strings.Index(v, "item-"):])
+		}
+	}
+	code, out := 0, "did "+text.String()
+	switch {
+	case strings.Contains(text.String(), "item-07"), strings.Contains(text.String(), "item-21"), strings.Contains(text.String(), "item-55"):
+		code, out = 3, "no"
+	case strings.Contains(text.String(), "item-11"), strings.Contains(text.String(), "item-44"):
+		out = strings.Repeat("large ", 12_000)
+	}
+	_, _ = fmt.Fprint(cmd.Stdout, out)
+	return process.Exit{Code: code}, nil
+}
+
+func config(home string) mapreduce.Config {
+	return mapreduce.Config{
+		Home: jobs.Home{Root: home}, Dir: home, Durability: events.None, LogFileSize: 16 << 10, MaxRetries: 3, Seed: 1, Runner: run,
+		CheckpointRecords: 1,
+	}
+}
+
+// prepare makes the two jobs: one that was killed and one that completed.
+func prepare(dir string) ([]job, error) {
+	var list []string
+	for i := range items {
+		list = append(list, fmt.Sprintf("item-%02d", i))
+	}
+	text := fmt.Sprintf(source, strings.Join(list, ", "))
+	w, err := workflow.Parse("w.yml", []byte(text), workflow.ParseOptions{})
+	if err != nil {
+		return nil, err
+	}
+	whole, killed := filepath.Join(dir, "whole"), filepath.Join(dir, "killed")
+	for _, d := range []string{whole, killed} {
+		if err := errors.Join(os.RemoveAll(d), os.MkdirAll(d, 0o700)); err != nil {
+			return nil, err
+		}
+	}
+	c := config(whole)
+	ctx, pause := context.WithCancelCause(context.Background())
+	defer pause(nil)
+	c.Stop = ctx
+	c.Observe = func(records []events.Record) {
+		if records[len(records)-1].Seq >= pausedAfter {
+			pause(errors.New("paused"))
+		}
+	}
+	paused, err := mapreduce.Run(context.Background(), c, w, []byte(text))
+	if err != nil || paused.State != mapreduce.Paused {
+		return nil, fmt.Errorf("the first run is %s, want paused: %w", paused.State, err)
+	}
+	c = config(whole)
+	other := []byte(text + "# another\n")
+	c.Replacement = &mapreduce.Replacement{Workflow: w, Source: other, Path: filepath.Join(dir, "w.yml")}
+	var copied error
+	var once sync.Once
+	c.Observe = func(records []events.Record) {
+		if records[len(records)-1].Seq >= killedAfter {
+			once.Do(func() { copied = snapshot(killed, os.DirFS(whole)) })
+		}
+	}
+	if _, err := mapreduce.Resume(context.Background(), c, paused.Job); err != nil || copied != nil {
+		return nil, errors.Join(err, copied)
+	}
+	var made []job
+	for _, home := range []string{killed, whole} {
+		j, err := newJob(home, filepath.Join(dir, "fresh"))
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, j)
+	}
+	return made, nil
+}
+
+// snapshot copies what a running job has written to dir. It begins again where a file was compressed, and so got another name, before it was copied.
+func snapshot(dir string, from fs.FS) error {
+	for try := 1; ; try++ {
+		err := os.CopyFS(dir, from)
+		if !errors.Is(err, os.ErrNotExist) || try == 10 {
+			return err
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+}
+
+func newJob(home, scratch string) (job, error) {
+	j := job{home: home}
+	err := filepath.WalkDir(home, func(path string, d fs.DirEntry, err error) error {
+		name := filepath.Base(path)
+		if err != nil || d.IsDir() || name == "lock" || name == "running" || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".waiting") {
+			return err
+		}
+		rel, err := filepath.Rel(home, path)
+		j.files = append(j.files, rel)
+		if strings.HasPrefix(rel, "events") {
+			j.log = rel
+		}
+		return err
+	})
+	if err != nil {
+		return j, err
+	}
+	place, err := fresh(j, scratch)
+	if err != nil {
+		return j, err
+	}
+	if j.state, _, err = look(place); err != nil {
+		return j, fmt.Errorf("the job before anything happened: %w", err)
+	}
+	if _, err = resume(place, scratch); err != nil {
+		return j, err
+	}
+	j.end, _, err = look(place)
+	return j, err
+}
+
+// fresh makes a copy of a job in dir.
+func fresh(j job, dir string) (jobs.Job, error) {
+	if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(j.home))); err != nil {
+		return jobs.Job{}, err
+	}
+	return jobs.Home{Root: dir}.Find("latest")
+}
+
+// resume takes the job up, and returns what it said.
+func resume(place jobs.Job, home string) (said []string, err error) {
+	c := config(home)
+	c.Notice = func(text string) { said = append(said, text) }
+	if done, err := mapreduce.MayHaveCompleted(place); err != nil || done {
+		return nil, errors.Join(err, mapreduce.UpdateResults(place))
+	}
+	r, err := mapreduce.Resume(context.Background(), c, place)
+	if err == nil && r.State != mapreduce.Completed {
+		err = fmt.Errorf("%s: %s", r.State, r.Reason)
+	}
+	return said, err
+}
+
+// look is what status, dlq list and a look at the results show. The error is the first that one of them ends with.
+func look(place jobs.Job) (s seen, results []byte, err error) {
+	sum, err := mapreduce.SummarizeAnd(place, func(events.Record) {})
+	if err != nil {
+		return s, nil, err
+	}
+	data, err := json.Marshal(sum.Metrics)
+	if err != nil {
+		return s, nil, err
+	}
+	s.Metrics, s.State = string(data), sum.State
+	if err := mapreduce.UpdateLetters(place, 3, settings.Settings{}); err != nil {
+		return s, nil, err
+	}
+	letters, err := dlq.Read(place.DLQFile())
+	if err != nil {
+		return s, nil, err
+	}
+	for _, e := range letters {
+		s.Letters = append(s.Letters, fmt.Sprintf("%s %d %s", e.ItemID, e.FailureCount, e.Item))
+	}
+	slices.Sort(s.Letters)
+	results, err = os.ReadFile(place.ResultsFile())
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	s.Results = rowsOf(results)
+	return s, results, err
+}
+
+// rowsOf returns what of the results does not depend on the clock.
+func rowsOf(results []byte) string {
+	var rows strings.Builder
+	for line := range bytes.Lines(results) {
+		var row struct {
+			ItemID, Status, Output string
+			Index                  int
+		}
+		var names map[string]any
+		if json.Unmarshal(line, &names) != nil {
+			_, _ = fmt.Fprintf(&rows, "%q\n", line)
+			continue
+		}
+		_ = json.Unmarshal(line, &row)
+		_, _ = fmt.Fprintf(&rows, "%v %v %v %d\n", names["item_id"], names["index"], names["status"], len(fmt.Sprint(names["output"])))
+	}
+	return rows.String()
+}
+
+// work tries damages and prints a line for each.
+func work(ctx context.Context, o options) error {
+	made, err := prepare(o.dir)
+	if err != nil {
+		return err
+	}
+	for n := o.first; n < o.first+o.trials && ctx.Err() == nil; n++ {
+		class, detail, err := try(o, made, n)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s\t%s\n", class, strings.ReplaceAll(detail, "\n", `\n`))
+	}
+	return ctx.Err()
+}
+
+// choose returns the damage of a trial.
+func choose(o options, made []job, n uint64) (job, harm, error) {
+	if o.flips {
+		return flip(made[0], n)
+	}
+	r := rand.New(rand.NewPCG(o.seed, n))
+	j := made[r.IntN(len(made))]
+	path := j.files[r.IntN(len(j.files))]
+	info, err := os.Stat(filepath.Join(j.home, path))
+	if err != nil {
+		return j, harm{}, err
+	}
+	return j, randomHarm(r, path, j.log, int(info.Size())), nil
+}
+
+// flip returns the flip of bit n of the files of the log that are not compressed.
+func flip(j job, n uint64) (job, harm, error) {
+	info, err := os.Stat(filepath.Join(j.home, j.log))
+	if err != nil {
+		return j, harm{}, err
+	}
+	at, bit := int(n/8%uint64(info.Size())), n%8
+	return j, harm{path: j.log, what: fmt.Sprintf("bit %d of byte %d flipped", bit, at), do: func(b []byte) []byte { b[at] ^= 1 << bit; return b }}, nil
+}
+
+func try(o options, made []job, n uint64) (class, detail string, err error) {
+	j, h, err := choose(o, made, n)
+	if err != nil {
+		return "", "", err
+	}
+	dir := filepath.Join(o.dir, "trial")
+	place, err := fresh(j, dir)
+	if err != nil {
+		return "", "", err
+	}
+	changed, err := h.apply(filepath.Join(dir, h.path))
+	if err != nil || !changed {
+		return harmless, "", err
+	}
+	what := fmt.Sprintf("%s: %s: ", h.path, h.what)
+	before, _, errBefore := look(place)
+	report, err := fsck.Check(place, nil)
+	if err != nil {
+		return told, "", nil
+	}
+	said, errResume := resume(place, dir)
+	after, _, errAfter := look(place)
+	if errBefore != nil || errResume != nil || errAfter != nil || len(said) > 0 {
+		return told, "", nil
+	}
+	// Who reads results.jsonl reads what is in it: fsck tells, and a resume makes it again.
+	same := before.equal(j.state) || h.crash || isResults(h.path) && before.but(j.state) && !report.Sound
+	switch {
+	case after.equal(j.end) && same && report.Sound:
+		return harmless, "", nil
+	case after.equal(j.end) && same:
+		return byFsck, "", nil
+	}
+	return silent, what + difference(before, j.state) + difference(after, j.end) + fmt.Sprintf(" fsck: %t", report.Sound), nil
+}
+
+func (s seen) equal(t seen) bool { return s.but(t) && s.Results == t.Results }
+
+func isResults(path string) bool { return filepath.Base(path) == "results.jsonl" }
+
+// but reports whether all but the results is the same.
+func (s seen) but(t seen) bool {
+	return s.Metrics == t.Metrics && s.State == t.State && slices.Equal(s.Letters, t.Letters)
+}
+
+func difference(got, want seen) string {
+	switch {
+	case got.State != want.State:
+		return fmt.Sprintf("state %s, want %s; ", got.State, want.State)
+	case got.Metrics != want.Metrics:
+		return fmt.Sprintf("metrics %s, want %s; ", got.Metrics, want.Metrics)
+	case !slices.Equal(got.Letters, want.Letters):
+		return fmt.Sprintf("letters %v, want %v; ", got.Letters, want.Letters)
+	case got.Results != want.Results:
+		return fmt.Sprintf("results of %d bytes, want %d; ", len(got.Results), len(want.Results))
+	}
+	return ""
+}

@@ -1,0 +1,341 @@
+// Package live runs the real AI coding CLIs through prodigy, against a server on this machine that plays the failures of their services. It
+// installs the newest versions and prints a table of what prodigy makes of each situation, so that one sees when a CLI has changed. What cannot be
+// installed is skipped with a line.
+package live
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed mock.py
+var mock []byte
+
+// cli is how a CLI is installed and pointed to the server.
+type cli struct {
+	name string
+	npm  string // its package; empty: pip
+	pip  string
+	args string            // of the preset, in YAML
+	env  string            // of the step, in YAML; @BASE@ stands for the address of the situation
+	home map[string]string // files in its home; @BASE@ as above
+}
+
+func clis() []cli {
+	return []cli{
+		{
+			name: "claude", npm: "@anthropic-ai/claude-code", args: "[]",
+			env: `{ANTHROPIC_BASE_URL: "@BASE@", ANTHROPIC_API_KEY: x}`,
+		},
+		{
+			name: "codex", npm: "@openai/codex", args: `[--model, gpt-5.1-codex]`, env: `{OPENAI_API_KEY: x}`,
+			home: map[string]string{".codex/config.toml": "model_provider = \"mock\"\n[model_providers.mock]\nname = \"mock\"\nbase_url = \"@BASE@/v1\"\nwire_api = \"responses\"\nenv_key = \"OPENAI_API_KEY\"\nrequest_max_retries = 1\nstream_max_retries = 1\n"},
+		},
+		{
+			name: "opencode", npm: "opencode-ai", args: "[]", env: "{}",
+			home: map[string]string{".config/opencode/opencode.json": `{"provider":{"mock":{"npm":"@ai-sdk/openai-compatible","options":{"baseURL":"@BASE@/v1","apiKey":"x"},"models":{"m":{}}}},"model":"mock/m"}`},
+		},
+		{
+			name: "gemini", npm: "@google/gemini-cli", args: "[--model, gemini-2.5-pro]",
+			env:  `{GEMINI_API_KEY: x, GOOGLE_GEMINI_BASE_URL: "@BASE@"}`,
+			home: map[string]string{".gemini/settings.json": `{"security":{"auth":{"selectedType":"gemini-api-key"}},"privacy":{"usageStatisticsEnabled":false},"general":{"disableAutoUpdate":true}}`},
+		},
+		{
+			name: "qwen", npm: "@qwen-code/qwen-code", args: "[]",
+			env: `{OPENAI_API_KEY: x, OPENAI_BASE_URL: "@BASE@/v1", OPENAI_MODEL: qwen3-coder-plus}`,
+		},
+		{
+			name: "aider", pip: "aider-chat", args: "[--model, openai/gpt-4o, --no-show-model-warnings]", env: `{OPENAI_API_KEY: x, OPENAI_API_BASE: "@BASE@/v1"}`,
+		},
+	}
+}
+
+// situations are what the server plays, with the outcomes that are right. The first are quick.
+var situations = []struct {
+	name string
+	want []string
+}{
+	{"ok", []string{"success"}},
+	{"tool_edit", []string{"success"}},
+	{"401", []string{"auth"}},
+	{"400_context", []string{"invalid_request"}},
+	{"429_usage", []string{"quota", "overloaded"}},
+	{"empty", []string{"incomplete"}},
+	{"refusal", []string{"refused", "incomplete"}},
+	{"max_tokens", []string{"incomplete"}},
+	{"hang", []string{"stalled"}},
+	{"tool_then_hang", []string{"stalled"}},
+	{"500", []string{"overloaded", "timeout", "stalled"}},
+	{"html200", []string{"overloaded", "incomplete", "failed", "stalled", "timeout"}},
+}
+
+// untold are the situations that a CLI does not tell from a success.
+var untold = map[string]bool{"gemini max_tokens": true, "qwen max_tokens": true, "qwen empty": true}
+
+type options struct {
+	dir, only, situations, prodigy string
+	stall                          time.Duration
+	inside                         bool
+}
+
+// Main is the tool.
+func Main() error {
+	var o options
+	flag.StringVar(&o.dir, "dir", "", "install into this directory, and keep it (default: a temporary one)")
+	flag.StringVar(&o.only, "cli", "", "only these CLIs, with commas between them")
+	flag.StringVar(&o.situations, "situations", "ok,tool_edit,401,empty,hang", "what the server plays, with commas between; or all")
+	flag.DurationVar(&o.stall, "stall", 2*time.Minute, "stall_timeout of the agents")
+	flag.BoolVar(&o.inside, "inside", false, "for itself: the network is closed")
+	flag.StringVar(&o.prodigy, "prodigy", "", "for itself")
+	flag.Parse()
+	right, err := run(o)
+	if err == nil && !right {
+		err = errors.New("an outcome is not as expected")
+	}
+	return err
+}
+
+func run(o options) (right bool, err error) {
+	if o.inside {
+		return play(o)
+	}
+	if o.dir == "" {
+		if o.dir, err = os.MkdirTemp("", "prodigy-live-"); err != nil {
+			return false, err
+		}
+		defer func() { _ = os.RemoveAll(o.dir) }()
+	}
+	if o.dir, err = filepath.Abs(o.dir); err != nil {
+		return false, err
+	}
+	if _, err := exec.LookPath("python3"); err != nil {
+		fmt.Println("skipped: there is no python3, which plays the services")
+		return true, nil
+	}
+	found := false
+	for _, c := range clis() {
+		if o.wants(c.name) && c.install(o.dir) {
+			found = true
+		}
+	}
+	if !found {
+		fmt.Println("skipped: none of the CLIs can be installed")
+		return true, nil
+	}
+	o.prodigy = filepath.Join(o.dir, "prodigy")
+	if out, err := exec.Command("go", "build", "-o", o.prodigy, "./cmd/prodigy").CombinedOutput(); err != nil {
+		return false, fmt.Errorf("build prodigy: %w: %s", err, out)
+	}
+	args := []string{"live", "-inside", "-dir", o.dir, "-cli", o.only, "-situations", o.situations, "-stall", o.stall.String(), "-prodigy", o.prodigy}
+	self, err := os.Executable()
+	if err != nil {
+		return false, err
+	}
+	// In a network of its own nothing can leave the machine, whatever a CLI calls home for.
+	command := []string{"unshare", "--net", "sh", "-c", `ip link set lo up && exec "$@"`, "sh", self}
+	if exec.Command("unshare", "--net", "ip", "link", "set", "lo", "up").Run() != nil {
+		fmt.Println("the network cannot be closed here: the CLIs may call home")
+		command = []string{self}
+	}
+	c := exec.Command(command[0], append(command[1:], args...)...)
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	err = c.Run()
+	if c.ProcessState != nil && c.ProcessState.ExitCode() == 1 {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (o options) wants(name string) bool {
+	return o.only == "" || slices.Contains(strings.Split(o.only, ","), name)
+}
+
+// path returns where a CLI is installed.
+func (c cli) path(dir string) string {
+	if c.npm != "" {
+		return filepath.Join(dir, "npm", "node_modules", ".bin", c.name)
+	}
+	return filepath.Join(dir, "venv", "bin", c.name)
+}
+
+// install installs a CLI unless it is there. It reports false, and says so, when that cannot be done.
+func (c cli) install(dir string) bool {
+	if _, err := os.Stat(c.path(dir)); err == nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	commands := [][]string{{"npm", "install", "--prefix", filepath.Join(dir, "npm"), "--no-fund", "--no-audit", "--loglevel=error", c.npm}}
+	if c.npm == "" {
+		venv := filepath.Join(dir, "venv")
+		commands = [][]string{{"python3", "-m", "venv", venv}, {filepath.Join(venv, "bin", "pip"), "install", "--quiet", c.pip}}
+	}
+	for _, argv := range commands {
+		if out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			last := strings.TrimSpace(string(out))
+			fmt.Printf("skipped: %s cannot be installed: %v %s\n", c.name, err, last[strings.LastIndexByte(last, '\n')+1:])
+			return false
+		}
+	}
+	return true
+}
+
+// play runs the situations, and prints the table.
+func play(o options) (right bool, err error) {
+	base, stop, err := serve(o.dir)
+	if err != nil {
+		return false, err
+	}
+	defer stop()
+	wanted := strings.Split(o.situations, ",")
+	right = true
+	fmt.Println("| CLI | situation | outcome | rule | took |\n| --- | --- | --- | --- | --- |")
+	for _, c := range clis() {
+		if _, err := os.Stat(c.path(o.dir)); err != nil || !o.wants(c.name) {
+			continue
+		}
+		version := c.version(o.dir)
+		for _, s := range situations {
+			if o.situations != "all" && !slices.Contains(wanted, s.name) {
+				continue
+			}
+			began := time.Now()
+			outcome, rule, err := c.try(o, base, s.name)
+			if err != nil {
+				return false, fmt.Errorf("%s, %s: %w", c.name, s.name, err)
+			}
+			mark := ""
+			if !slices.Contains(s.want, outcome) {
+				if mark = " (cannot be told)"; outcome != "success" || !untold[c.name+" "+s.name] {
+					mark, right = " **want "+strings.Join(s.want, " or ")+"**", false
+				}
+			}
+			fmt.Printf("| %s %s | %s | %s%s | %s | %.0f s |\n", c.name, version, s.name, outcome, mark, rule, time.Since(began).Seconds())
+		}
+	}
+	return right, nil
+}
+
+// serve starts the server, and returns its address.
+func serve(dir string) (base string, stop func(), err error) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	address := free.Addr().String()
+	if err := free.Close(); err != nil {
+		return "", nil, err
+	}
+	script := filepath.Join(dir, "mock.py")
+	if err := os.WriteFile(script, mock, 0o600); err != nil {
+		return "", nil, err
+	}
+	_, port, _ := net.SplitHostPort(address)
+	c := exec.Command("python3", script, port)
+	c.Dir = dir
+	if err := c.Start(); err != nil {
+		return "", nil, err
+	}
+	stop = func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	}
+	for range 100 {
+		if conn, err := net.Dial("tcp", address); err == nil {
+			return "http://" + address, stop, conn.Close()
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	stop()
+	return "", nil, fmt.Errorf("the server does not listen at %s", address)
+}
+
+func (c cli) version(dir string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.path(dir), "--version")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
+	out, _ := cmd.Output()
+	for word := range strings.FieldsSeq(string(out)) {
+		if _, err := strconv.Atoi(word[:1]); err == nil {
+			return word
+		}
+	}
+	return "?"
+}
+
+// try runs one CLI in one situation as a job, and returns what the log says of it.
+func (c cli) try(o options, base, situation string) (outcome, rule string, err error) {
+	work := filepath.Join(o.dir, "work", c.name+"."+situation)
+	if err := os.RemoveAll(work); err != nil {
+		return "", "", err
+	}
+	home := filepath.Join(work, "home")
+	address := base + "/s/" + situation + "/" + c.name + "." + strconv.FormatInt(time.Now().UnixNano(), 36)
+	for name, text := range c.home {
+		path := filepath.Join(home, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return "", "", err
+		}
+		if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "@BASE@", address)), 0o600); err != nil {
+			return "", "", err
+		}
+	}
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return "", "", err
+	}
+	workflow := fmt.Sprintf(`agents: {%[1]s: {args: %[2]s}}
+map:
+  input: [1]
+  agent_template:
+    - agent: {use: %[1]s, prompt: "Answer the question of life.", may: edit, stall_timeout: %[4]s}
+      env: %[3]s
+      timeout: 6m
+error_policy: {quota: {on_quota: fail}}
+`, c.name, c.args, strings.ReplaceAll(c.env, "@BASE@", address), o.stall)
+	if err := os.WriteFile(filepath.Join(work, "job.yml"), []byte(workflow), 0o600); err != nil {
+		return "", "", err
+	}
+	env := []string{
+		"PATH=" + filepath.Dir(c.path(o.dir)) + ":" + os.Getenv("PATH"), "HOME=" + home, "PRODIGY_HOME=" + filepath.Join(work, "prodigy"), "LANG=C.UTF-8",
+		"TERM=dumb", "TMPDIR=" + work,
+	}
+	prodigy := func(args ...string) ([]byte, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, o.prodigy, args...)
+		cmd.Dir, cmd.Env = work, env
+		return cmd.Output()
+	}
+	_, _ = prodigy("run", "--grace", "3s", "job.yml") // most of them are to fail
+	out, err := prodigy("events", "ls", "--event-type", "AgentUsage", "--output", "jsonl")
+	if err != nil {
+		return "", "", fmt.Errorf("read its events: %w", err)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var e struct{ Outcome, Rule string }
+		if err := json.Unmarshal(lines.Bytes(), &e); err == nil {
+			outcome, rule = e.Outcome, e.Rule
+		}
+	}
+	if outcome == "" {
+		outcome = "(no record)"
+	}
+	return outcome, rule, lines.Err()
+}

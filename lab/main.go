@@ -1,0 +1,58 @@
+//go:build unix
+
+// Lab has the tools with which prodigy itself is judged and handed out: `go run ./lab NAME`. Each is a package with a
+// function Main, which reads its flags.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	"prodigy/lab/bench"
+	"prodigy/lab/benchfleet"
+	"prodigy/lab/chaos"
+	"prodigy/lab/damage"
+	"prodigy/lab/live"
+	"prodigy/lab/rationed"
+	"prodigy/lab/release"
+	"prodigy/lab/torture"
+)
+
+var tools = []struct {
+	name, short string
+	main        func() error
+}{
+	{"torture", "kill jobs at random instants, resume them, look for losses", torture.Main},
+	{"chaos", "the same for fleets: kill, freeze and cut off workers, runs and brokers", chaos.Main},
+	{"damage", "damage files of jobs, look whether each damage is harmless or told", damage.Main},
+	{"bench", "hold prodigy against its peers and goals", bench.Main},
+	{"benchfleet", "hold a fleet against the local pool", benchfleet.Main},
+	{"rationed", "hold prodigy against others with a service that rations its calls", rationed.Main},
+	{"live", "run the real AI coding CLIs against a server that plays failures", live.Main},
+	{"release", "build archives for all platforms, with checksums", release.Main},
+}
+
+func main() {
+	name := ""
+	if len(os.Args) > 1 {
+		name = os.Args[1]
+	}
+	for _, t := range tools {
+		if t.name != name {
+			continue
+		}
+		os.Args = os.Args[1:]
+		flag.CommandLine = flag.NewFlagSet("lab "+name, flag.ExitOnError)
+		if err := t.main(); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+			os.Exit(1)
+		}
+		return
+	}
+	fmt.Fprintln(os.Stderr, "usage: go run ./lab NAME, with -h for its flags")
+	for _, t := range tools {
+		fmt.Fprintf(os.Stderr, "  %-11s %s\n", t.name, t.short)
+	}
+	os.Exit(2)
+}

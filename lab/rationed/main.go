@@ -1,0 +1,210 @@
+// Package rationed holds prodigy against GNU parallel and a client that is written by hand, all of which call a service that rations its calls.
+//
+//	go run ./lab rationed -calls 1000
+//
+// The service takes 50 calls in a second, with a bucket of 10, answers 429 with Retry-After: 1 to further ones, and gets slower with more than ten at
+// once. Each contestant may try a call five times. What a contestant lost is counted by the service: the calls that it never answered with 200.
+package rationed
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	perSecond = 50
+	bucket    = 10
+	tries     = 5
+)
+
+// service is the HTTP server.
+type service struct {
+	mu      sync.Mutex
+	tokens  float64
+	at      time.Time
+	busy    int
+	refused []time.Time
+	served  map[string]bool
+}
+
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	now := time.Now()
+	s.tokens, s.at = min(bucket, s.tokens+now.Sub(s.at).Seconds()*perSecond), now
+	if s.tokens < 1 {
+		s.refused = append(s.refused, now)
+		s.mu.Unlock()
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return
+	}
+	s.tokens--
+	s.busy++
+	busy := s.busy
+	s.mu.Unlock()
+	time.Sleep(50 * time.Millisecond * time.Duration(max(10, busy)) / 10)
+	s.mu.Lock()
+	s.busy--
+	s.served[r.URL.Path] = true
+	s.mu.Unlock()
+}
+
+// asyncioClient is what many would write: a semaphore, and a retry that heeds Retry-After. Its arguments are the port, the number of calls, and how many
+// it makes at once.
+const asyncioClient = `
+import asyncio, sys
+port, calls, at_once = map(int, sys.argv[1:])
+async def call(i, free):
+    async with free:
+        for attempt in range(5):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /%d HTTP/1.0\r\n\r\n" % i)
+            answer = (await reader.read()).decode()
+            writer.close()
+            if " 200 " in answer.split("\r\n")[0]:
+                return
+            after = [l.split(":")[1] for l in answer.split("\r\n") if l.lower().startswith("retry-after:")]
+            await asyncio.sleep(float(after[0]) if after else 2 ** attempt)
+async def main():
+    free = asyncio.Semaphore(at_once)
+    await asyncio.gather(*(call(i, free) for i in range(calls)))
+asyncio.run(main())
+`
+
+// contestant is a way to make the calls.
+type contestant struct {
+	name    string
+	command func(dir, url, port string, calls int) *exec.Cmd
+}
+
+func contestants(prodigy string) []contestant {
+	workflow := func(name, how, retry string) contestant {
+		return contestant{"prodigy, " + name, func(dir, url, _ string, calls int) *exec.Cmd {
+			text := fmt.Sprintf("map:\n  %s\n  input: {command: seq 0 %d}\n  agent_template:\n    - shell: curl -sS -i --fail-with-body %s/${item}\n      retry_config: {attempts: %d, %s}\n",
+				how, calls-1, url, tries, retry)
+			path := filepath.Join(dir, "workflow.yml")
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				panic(err)
+			}
+			return exec.Command(prodigy, "run", path)
+		}}
+	}
+	parallel := func(name string, flags ...string) contestant {
+		return contestant{"GNU parallel " + name, func(_, url, _ string, calls int) *exec.Cmd {
+			args := append(flags, "--retries", strconv.Itoa(tries), "curl", "-sS", "-f", url+"/{}")
+			cmd := exec.Command("parallel", args...)
+			var items strings.Builder
+			for i := range calls {
+				fmt.Fprintln(&items, i)
+			}
+			cmd.Stdin = strings.NewReader(items.String())
+			return cmd
+		}}
+	}
+	asyncio := func(atOnce int) contestant {
+		return contestant{fmt.Sprintf("asyncio, a semaphore of %d", atOnce), func(_, _, port string, calls int) *exec.Cmd {
+			return exec.Command("python3", "-c", asyncioClient, port, strconv.Itoa(calls), strconv.Itoa(atOnce))
+		}}
+	}
+	return []contestant{
+		workflow("32 slots", "max_parallel: 32", "initial_delay: 500ms"),
+		workflow("rate: 49/s", "max_parallel: 32\n  rate: {limit: 49/s, burst: 1}", "initial_delay: 500ms, retry_after: true"),
+		workflow("adapt", "concurrency: {min: 2, max: 64, adapt: true}", "initial_delay: 500ms, retry_after: true"),
+		parallel("-j32", "-j32"),
+		parallel("-j32 --delay 0.0205", "-j32", "--delay", "0.0205"),
+		asyncio(32),
+		asyncio(4),
+	}
+}
+
+// Main is the tool.
+func Main() error {
+	calls := flag.Int("calls", 1000, "how many calls each makes")
+	prodigy := flag.String("prodigy", "bin/prodigy", "the program")
+	only := flag.String("only", "", "only contestants with this in their names")
+	runs := flag.Int("runs", 1, "how often each contestant makes its calls")
+	when := flag.Bool("when", false, "print after how many seconds calls were refused")
+	flag.Parse()
+	return run(*calls, *prodigy, *only, *runs, *when)
+}
+
+func run(calls int, prodigy, only string, runs int, when bool) error {
+	prodigy, err := filepath.Abs(prodigy)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(prodigy); err != nil {
+		return fmt.Errorf("%w: make build builds it", err)
+	}
+	best := float64(calls-bucket) / perSecond
+	fmt.Printf("%d calls, at best %.1f s\n\n| | seconds | of the best | refused | lost |\n| --- | ---: | ---: | ---: | ---: |\n", calls, best)
+	var list []contestant
+	for _, c := range contestants(prodigy) {
+		if strings.Contains(c.name, only) {
+			list = append(list, slices.Repeat([]contestant{c}, runs)...)
+		}
+	}
+	for _, c := range list {
+		began := time.Now()
+		took, s, err := compete(c, calls)
+		if errors.Is(err, exec.ErrNotFound) {
+			fmt.Printf("| %s | not installed | | | |\n", c.name)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		fmt.Printf("| %s | %.1f | %.2f | %d (%.1f %%) | %d |\n", c.name, took.Seconds(), took.Seconds()/best, len(s.refused), 100*float64(len(s.refused))/float64(calls), calls-len(s.served))
+		if !when {
+			continue
+		}
+		for _, at := range s.refused {
+			fmt.Printf("%.2f ", at.Sub(began).Seconds())
+		}
+		fmt.Println()
+	}
+	return nil
+}
+
+// compete has a contestant make its calls to a service of its own. That it fails is a result.
+func compete(c contestant, calls int) (time.Duration, *service, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, nil, err
+	}
+	s := &service{tokens: bucket, at: time.Now(), served: map[string]bool{}}
+	server := http.Server{Handler: s}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) }) // until it is shut down
+	defer serving.Wait()
+	defer func() { _ = server.Shutdown(context.Background()) }()
+	dir, err := os.MkdirTemp("", "rationed-")
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return 0, nil, err
+	}
+	cmd := c.command(dir, "http://"+listener.Addr().String(), port, calls)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "PRODIGY_HOME="+filepath.Join(dir, "home"))
+	began := time.Now()
+	err = cmd.Run()
+	if _, failed := errors.AsType[*exec.ExitError](err); failed {
+		err = nil
+	}
+	return time.Since(began), s, err
+}
