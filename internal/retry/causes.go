@@ -140,7 +140,7 @@ var exceptions = []words{
 		AssertionError AttributeError BadZipFile BadZipfile BadGzipFile ClassCastException ClassNotFoundException
 		CSVError DataError DivideByZeroException DivisionByZeroError DuplicateKeyError FileExistsError
 		FileNotFoundError FileNotFoundException FormatException EOFError FrozenError IllegalArgumentException
-		IllegalStateException ImportError IndentationError IndexError IndexOutOfRangeException InputMismatchException
+		ImportError IndentationError IndexError IndexOutOfRangeException InputMismatchException
 		IntegrityError InvalidCastException InvalidOperationException InvalidSchema InvalidURL InvalidRequirement
 		IsADirectoryError JSONDecodeError KeyError KeyNotFoundException LoadError LookupError MalformedURLException
 		MissingSchema ModuleNotFoundError NameError NegativeArraySizeException NoClassDefFoundError NoMethodError
@@ -366,7 +366,7 @@ var phrases = []phrase{
 		"can't contact ldap server", "did not see server greeting", "no existing session",
 		"error reading ssh protocol banner", "did not receive a valid http response", "no response received",
 		"got no response", "server not responding", "all brokers *down", "broker transport failure",
-		"no brokers available", "nobrokersavailable", "connect(2) failed", "socket error", "a network error *",
+		"no brokers available", "nobrokersavailable", "no keyserver available", "connect(2) failed", "socket error", "a network error *",
 		"couldn't reach *", "can't reach *", "all attempts to connect to *", "all mirrors were tried",
 		"a network-related or instance-specific error *", "cannot reach *", "is the docker daemon running",
 		"error during connect", "dial tcp *", "dial unix *", "read tcp *", "write tcp *",
@@ -437,5 +437,7 @@ var asides = []string{
 	"play recap*", "* ok=#*changed=#*", "* [--*", "probable causes:", "you can also run *",
 	"an http error occurred when *", "http errors are often *", "tasks: top => *", "(see full trace by *",
 	"in expression starting at *", "stacktrace:", "everything up-to-date", "the server responded with: *",
+	"*:error:*:*:*:*:*.c:#:*", "connect:errno=#", // the queue of OpenSSL, and s_client
+	"*: /dev/tcp/*: invalid argument", // bash, below the name that it could not resolve
 	"error: unable to select packages:", "time: *", "elapsed*", "finished in *",
 }

@@ -246,8 +246,8 @@ func plainLines(text string) []string {
 	if i := strings.Index(text, "\ngoroutine "); i >= 0 && strings.Contains(text[i:], " [") {
 		text = text[:i]
 	}
-	if i := strings.Index(text, "----- Native stack trace"); i >= 0 {
-		text = text[:i]
+	for _, stack := range []string{"----- Native stack trace", "\n    while executing\n"} { // of Node.js, of Tcl
+		text, _, _ = strings.Cut(text, stack)
 	}
 	var lines []string
 	inStack := false // below `File "…", line 1`, up to the next line that is not indented
@@ -286,15 +286,21 @@ func plainLines(text string) []string {
 	return lines
 }
 
+// A line of an exception: what may stand before its class, and the class, whose own name is the only group.
+const (
+	thrown = `(?:Exception in thread ".*?" |Unhandled exception\. |Caused by: |\[cause\]: |Uncaught |` +
+		`error: Uncaught (?:\(in promise\) )?|[\w./-]+: |E +)`
+	className = `(?:[A-Za-z_]\w*[.:$\\/]+)*([A-Za-z_]\w*)(?: \[\w+\])?(?::\s|$|: ?$| \()`
+)
+
 var (
-	exception = once(`^(?:Exception in thread ".*?" |Unhandled exception\. |Caused by: |\[cause\]: |Uncaught |` +
-		`error: Uncaught (?:\(in promise\) )?|[\w./-]+: |E +)*` +
-		`((?:[A-Za-z_]\w*[.:$\\/]+)*)([A-Za-z_]\w*)(?: \[\w+\])?(?::\s|$|: ?$| \()`)
-	lastClass  = once(`\((?:\w+::)*([A-Z]\w+)\)$`)
-	curlError  = once(`(?i)\bcurl(?:: \(| error |: error )\s?(\d+)`)
-	rsyncError = once(`^rsync error: .*\(code (\d+)\)`)
-	subprocess = once(`CalledProcessError: Command '\[?'?([^\s',]+).*returned non-zero exit status (\d+)`)
-	coded      = once(`(?i:\b(?:code|status|reason|errno|type|__type|error_code|errorcode|sqlstate)\b)["']?\s*` +
+	exceptionFirst = once(`^` + thrown + `*?` + className) // KeyError of "KeyError: Timeout"
+	exceptionLast  = once(`^` + thrown + `*` + className)  // KeyError of "load.py: KeyError: 3"
+	lastClass      = once(`\((?:\w+::)*([A-Z]\w+)\)$`)
+	curlError      = once(`(?i)\bcurl(?:: \(| error |: error )\s?(\d+)`)
+	rsyncError     = once(`^rsync error: .*\(code (\d+)\)`)
+	subprocess     = once(`CalledProcessError: Command '\[?'?([^\s',]+).*returned non-zero exit status (\d+)`)
+	coded          = once(`(?i:\b(?:code|status|reason|errno|type|__type|error_code|errorcode|sqlstate)\b)["']?\s*` +
 		`[:=]?\s*["']?(?:StatusCode\.|Errno::)?([A-Za-z_]\w*|\d{2}\w{3})\b|` +
 		`\((?:Errno::)?([A-Za-z_]\w*)\)|` +
 		`^(?:(?:npm (?:ERR!|error)|error|Error|ERROR|fatal):? )?([A-Za-z_]\w*): |[a-z]: ([A-Z][A-Z_]{3,}): |desc = |` +
@@ -304,8 +310,10 @@ var (
 // judgeLine judges one line. Weak is a result that counts only if no line above says more.
 func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 	class, classType := "", Type("")
-	if m := exception().FindStringSubmatch(line); m != nil {
-		class, classType = m[2], ofClass(m[2])
+	for _, of := range []func() *regexp.Regexp{exceptionFirst, exceptionLast} {
+		if m := of().FindStringSubmatch(line); m != nil && classType == "" {
+			class, classType = m[1], ofClass(m[1])
+		}
 	}
 	if m := lastClass().FindStringSubmatch(line); m != nil && classType == "" { // as Ruby has it
 		class, classType = m[1], ofClass(m[1])

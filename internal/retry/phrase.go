@@ -270,6 +270,13 @@ func statusIn(line string) (int, bool) {
 // endsInE reports whether a number follows the e of a code of npm, as in E503.
 func endsInE(before string) bool { return strings.HasSuffix(before, "code e") }
 
+// answersURL reports whether a number after the text is what a URL was answered with, as in "http://x/rows: 503".
+func answersURL(before string) bool {
+	url, ok := strings.CutSuffix(before, ": ")
+	url = url[strings.LastIndexByte(url, ' ')+1:]
+	return ok && (strings.HasPrefix(url, "http://") || strings.HasPrefix(url, "https://"))
+}
+
 func isStatus(before, after string, status int) bool {
 	if endsInE(before) {
 		return true
@@ -277,7 +284,7 @@ func isStatus(before, after string, status int) bool {
 	rest := strings.Replace(strings.TrimLeft(after, " '\"():-"), "service temporarily un", "service un", 1)
 	rest = strings.Replace(rest, "time-out", "timeout", 1)
 	if reason := reasons[status]; reason != "" && strings.HasPrefix(rest, reason) {
-		return endsClause(rest[len(reason):])
+		return endsClause(rest[len(reason):]) || answersURL(before)
 	}
 	left := strings.TrimRight(before, " :=\"'([")
 	if reason := reasons[status]; reason != "" && strings.HasSuffix(left, reason) {

@@ -93,6 +93,23 @@ func exitsWithLast(s *syntax.Stmt) bool {
 }
 
 func statementDeciders(s *syntax.Stmt) []string {
+	names := commandDeciders(s)
+	if slices.ContainsFunc(s.Redirs, opensConnection) {
+		names = append(names, "bash")
+	}
+	return names
+}
+
+// opensConnection reports whether bash opens a connection for a redirection.
+func opensConnection(r *syntax.Redirect) bool {
+	if r.Word == nil {
+		return false
+	}
+	first, ok := r.Word.Parts[0].(*syntax.Lit)
+	return ok && (strings.HasPrefix(first.Value, "/dev/tcp/") || strings.HasPrefix(first.Value, "/dev/udp/"))
+}
+
+func commandDeciders(s *syntax.Stmt) []string {
 	switch c := s.Cmd.(type) {
 	case *syntax.CallExpr:
 		return DecidersOf(wordsOf(s))

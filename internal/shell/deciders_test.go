@@ -17,6 +17,7 @@ func TestDecidersAreThePrograms(t *testing.T) {
 		"timeout 30 sh load.sh":        {"timeout", "sh"},
 		"timeout 30 bash -c 'a; b'":    {"timeout", "b"},
 		"env X=1 nice -n 5 a":          {"a"},
+		": > /dev/tcp/$HOST/80":        {":", "bash"},
 	} {
 		if got := Deciders(script); !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", script, got, want)
