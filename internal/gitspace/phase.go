@@ -171,7 +171,7 @@ func (s *Space) PhaseHead(ctx context.Context, all bool, message string) (commit
 			return head, err
 		}
 		if _, err := s.git.output(ctx, s.in(w), "reset", "-q", c.commit); err != nil {
-			return "", err
+			return "", s.blame(err, "the workspace of the job cannot be moved to what the phase did")
 		}
 		return c.commit, nil
 	}
