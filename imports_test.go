@@ -16,7 +16,7 @@ import (
 var allowed = map[string][]string{
 	"cmd/prodigy": {"cli", "natsfleet", "otlp"},
 	"internal/cli": {
-		"mapreduce", "agent", "aicli", "breaker", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "mask", "metrics", "notify", "oneline", "outputs", "posix", "pressure", "process", "rate", "rawjson", "report", "retry", "settings", "sharedpool", "shell", "shorthand", "simulate", "spelling", "spend", "straggler", "telemetry", "ui", "view", "workflow",
+		"agent", "aicli", "check", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "limit", "mapreduce", "mask", "metrics", "notify", "oneline", "outputs", "posix", "process", "rawjson", "report", "retry", "settings", "shell", "shorthand", "simulate", "spend", "telemetry", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"attack/shell": {"agent", "events", "mapreduce", "process", "workflow", "golang.org/x/sync"}, // it compiles and runs scripts as a job does
@@ -36,16 +36,16 @@ var allowed = map[string][]string{
 	"lab/trials":     {},
 
 	"internal/natsfleet": {
-		"agent", "aicli", "breaker", "duration", "events", "fingerprint", "fleet", "gitspace", "mapreduce", "mask", "outputs", "pressure", "process", "retry", "spend",
+		"agent", "aicli", "duration", "events", "fingerprint", "fleet", "gitspace", "limit", "mapreduce", "mask", "outputs", "process", "retry", "spend",
 		"github.com/go-json-experiment/json", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
 	"internal/control": {},
-	"internal/fleet":   {"agent", "events", "mapreduce", "outputs", "pressure", "workflow", "gopkg.in/yaml.v3"}, // pressure: a worker looks at its own machine
+	"internal/fleet":   {"agent", "events", "limit", "mapreduce", "outputs", "workflow", "gopkg.in/yaml.v3"}, // limit: a worker looks at its own machine
 	"internal/mapreduce": {
-		"adapt", "agent", "aicli", "breaker", "checksum", "control", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "outputs", "pressure", "process", "quota", "rate", "retry", "settings", "sharedpool", "spend", "straggler", "tracing", "workflow",
+		"agent", "aicli", "checksum", "control", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "limit", "outputs", "process", "retry", "settings", "spend", "tracing", "workflow",
 		"github.com/bmatcuk/doublestar/v4", "github.com/go-json-experiment/json", "golang.org/x/sync",
 	},
-	"internal/agent":    {"aicli", "breaker", "direct", "duration", "events", "filter", "mask", "outputs", "posix", "process", "quota", "rawjson", "retry", "shell", "spend", "taint", "template", "tracing", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
+	"internal/agent":    {"aicli", "direct", "duration", "events", "filter", "limit", "mask", "outputs", "posix", "process", "rawjson", "retry", "shell", "spend", "taint", "template", "tracing", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/gitspace": {"agent", "events", "oneline", "process", "retry", "workflow", "golang.org/x/sys"},
 	"internal/metrics":  {"errorpolicy", "events", "spend", "view", "golang.org/x/net"},
 	"internal/otlp": {
@@ -60,26 +60,22 @@ var allowed = map[string][]string{
 	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "outputs", "retry", "view"},
 	"internal/fsck":        {"checksum", "dlq", "errorpolicy", "events", "items", "jobs", "mapreduce", "outputs"},
 	"internal/dlq":         {"checksum", "errorpolicy", "events", "jobs", "retry"},
-	"internal/events":      {"adapt", "breaker", "checksum", "duration", "errorpolicy", "fingerprint", "jobs", "outputs", "packed", "retry", "spelling", "spend", "golang.org/x/sync"},
+	"internal/events":      {"check", "checksum", "duration", "errorpolicy", "fingerprint", "jobs", "limit", "outputs", "packed", "retry", "spend", "golang.org/x/sync"},
 	"internal/fingerprint": {"checksum", "filter", "jobs", "github.com/bmatcuk/doublestar/v4"},
 	"internal/outputs":     {"checksum", "jobs", "packed", "process", "github.com/go-json-experiment/json", "golang.org/x/sync"},
 	"internal/packed":      {"jobs", "github.com/klauspost/compress"},
-	"internal/aicli":       {"duration", "filter", "oneline", "rawjson", "retry", "spelling", "workflow", "gopkg.in/yaml.v3"},
-	"internal/items":       {"checksum", "filter", "process", "rawjson", "spelling", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
-	"internal/filter":      {"rawjson", "spelling"},
+	"internal/aicli":       {"check", "duration", "filter", "oneline", "rawjson", "retry", "workflow", "gopkg.in/yaml.v3"},
+	"internal/items":       {"check", "checksum", "filter", "process", "rawjson", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
+	"internal/filter":      {"check", "rawjson"},
 	"internal/jobs":        {"checksum", "github.com/gofrs/flock"},
-	"internal/sharedpool":  {"github.com/gofrs/flock"},
-	"internal/workflow":    {"adapt", "breaker", "duration", "errorpolicy", "outputs", "posix", "pressure", "quota", "rate", "rawjson", "retry", "spelling", "spend", "straggler", "gopkg.in/yaml.v3"},
-	"internal/errorpolicy": {"adapt", "breaker", "quota", "rate", "retry", "spelling", "straggler"},
-	"internal/pressure":    {},
-	"internal/simulate":    {"agent", "aicli", "duration", "errorpolicy", "events", "filter", "gitspace", "mapreduce", "pressure", "process", "retry", "spelling", "spend", "virtualtime", "workflow", "github.com/bmatcuk/doublestar/v4", "gopkg.in/yaml.v3"},
+	"internal/workflow":    {"check", "duration", "errorpolicy", "limit", "outputs", "posix", "rawjson", "retry", "spend", "gopkg.in/yaml.v3"},
+	"internal/errorpolicy": {"check", "limit", "retry"},
+	"internal/simulate":    {"agent", "aicli", "check", "duration", "errorpolicy", "events", "filter", "gitspace", "limit", "mapreduce", "process", "retry", "spend", "virtualtime", "workflow", "github.com/bmatcuk/doublestar/v4", "gopkg.in/yaml.v3"},
 	"internal/virtualtime": {},
-	"internal/rate":        {"duration"},
-	"internal/adapt":       {"duration"},
-	"internal/straggler":   {"duration"},
-	"internal/quota":       {"breaker", "spelling"},
-	"internal/retry":       {"breaker", "duration", "spelling"},
-	"internal/template":    {"posix", "rawjson", "shell", "spelling", "taint", "mvdan.cc/sh/v3"},
+	"internal/limit":       {"check", "duration", "github.com/gofrs/flock"},
+	"internal/check":       {},
+	"internal/retry":       {"check", "duration", "limit"},
+	"internal/template":    {"check", "posix", "rawjson", "shell", "taint", "mvdan.cc/sh/v3"},
 	"internal/taint":       {"posix", "shell", "mvdan.cc/sh/v3"},
 	"internal/shell":       {"mvdan.cc/sh/v3"},
 	"internal/shorthand":   {"posix", "shell", "template", "mvdan.cc/sh/v3"}, // template knows which words are names of programs
@@ -88,12 +84,10 @@ var allowed = map[string][]string{
 	"internal/direct":      {"posix", "process", "template"},
 	"internal/dotenv":      {"posix"},
 	"internal/process":     {"golang.org/x/sync", "golang.org/x/sys"},
-	"internal/breaker":     {},
 	"internal/checksum":    {},
 	"internal/oneline":     {},
 	"internal/posix":       {},
 	"internal/duration":    {},
-	"internal/spelling":    {},
 	"internal/spend":       {},
 	"internal/testenv":     {"golang.org/x/sys"}, // for tests
 

@@ -18,8 +18,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"prodigy/internal/breaker"
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
@@ -110,12 +110,12 @@ func (h *fakeHost) Pause(ctx context.Context, a *Attempt, d time.Duration, keepS
 	return h.noJob.Pause(ctx, a, d, keepSlot)
 }
 
-func (h *fakeHost) AdmitStep(_ context.Context, b StepBreaker) (breaker.Ticket, string, error) {
+func (h *fakeHost) AdmitStep(_ context.Context, b StepBreaker) (limit.Ticket, string, error) {
 	t, refusal := h.breakers.Admit(b, time.Now(), h.tell)
 	return t, refusal, nil
 }
 
-func (h *fakeHost) ReportStep(b StepBreaker, t breaker.Ticket, success bool) {
+func (h *fakeHost) ReportStep(b StepBreaker, t limit.Ticket, success bool) {
 	h.breakers.Report(b, t, success, time.Now(), h.tell)
 }
 

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"prodigy/internal/aicli"
-	"prodigy/internal/breaker"
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
 	"prodigy/internal/process"
 	"prodigy/internal/spend"
@@ -53,16 +53,16 @@ type Host interface {
 
 	// AdmitStep asks the breaker of a step for a start. A refusal says why there is none; without one, the start is to be
 	// answered by ReportStep or ReleaseStep. The error is a stop.
-	AdmitStep(ctx context.Context, b StepBreaker) (t breaker.Ticket, refusal string, err error)
+	AdmitStep(ctx context.Context, b StepBreaker) (t limit.Ticket, refusal string, err error)
 
 	// StepRefusal returns why the breaker of a step would refuse a start after d whatever happens until then, or nothing.
 	StepRefusal(ctx context.Context, b StepBreaker, d time.Duration) (refusal string, err error)
 
 	// ReportStep tells the breaker of a step how a start ended.
-	ReportStep(b StepBreaker, t breaker.Ticket, success bool)
+	ReportStep(b StepBreaker, t limit.Ticket, success bool)
 
 	// ReleaseStep gives the breaker of a step a start back that was stopped and has no outcome.
-	ReleaseStep(b StepBreaker, t breaker.Ticket)
+	ReleaseStep(b StepBreaker, t limit.Ticket)
 
 	// AdmitAgent waits until an AI coding CLI may start: for the limit of its plan, and for the budget. It returns the worker slot that the
 	// attempt goes on in, as Pause does: while it waits, the slot serves other attempts. A refusal is the failure of a start that the item may not
@@ -167,7 +167,7 @@ func (h *noJob) Unmasked(a *Attempt, phase string, step int) (Printed, bool) {
 	return h.unmasked.Get(a, phase, step)
 }
 
-func (h *noJob) AdmitStep(_ context.Context, b StepBreaker) (breaker.Ticket, string, error) {
+func (h *noJob) AdmitStep(_ context.Context, b StepBreaker) (limit.Ticket, string, error) {
 	t, refusal := h.breakers.Admit(b, time.Now(), func(events.Event) {})
 	return t, refusal, nil
 }
@@ -176,11 +176,11 @@ func (h *noJob) StepRefusal(_ context.Context, b StepBreaker, d time.Duration) (
 	return h.breakers.Refusal(b, time.Now().Add(d)), nil
 }
 
-func (h *noJob) ReportStep(b StepBreaker, t breaker.Ticket, success bool) {
+func (h *noJob) ReportStep(b StepBreaker, t limit.Ticket, success bool) {
 	h.breakers.Report(b, t, success, time.Now(), func(events.Event) {})
 }
 
-func (h *noJob) ReleaseStep(b StepBreaker, t breaker.Ticket) { h.breakers.Release(b, t) }
+func (h *noJob) ReleaseStep(b StepBreaker, t limit.Ticket) { h.breakers.Release(b, t) }
 
 // AdmitAgent holds nothing back: nobody else uses the plan.
 func (*noJob) AdmitAgent(_ context.Context, a *Attempt, ask AgentAsk, _ bool) (int, AgentTicket, *Failure, error) {
@@ -199,11 +199,11 @@ func (*noJob) ReleaseAgent(AgentTicket) {}
 
 // StepBreaker names the circuit breaker of one step, which all attempts at the step share, and says how it is configured.
 type StepBreaker struct {
-	JobID  string         `json:"job_id"`
-	Phase  string         `json:"phase"`
-	Step   string         `json:"step"`          // label of the step; also the scope of the events of the breaker
-	Nth    int            `json:"nth,omitempty"` // how many steps before it in the phase have the same label and a breaker
-	Config breaker.Config `json:"config"`
+	JobID  string              `json:"job_id"`
+	Phase  string              `json:"phase"`
+	Step   string              `json:"step"`          // label of the step; also the scope of the events of the breaker
+	Nth    int                 `json:"nth,omitempty"` // how many steps before it in the phase have the same label and a breaker
+	Config limit.BreakerConfig `json:"config"`
 }
 
 // StepBreakers are the circuit breakers of steps. They belong to the coordinator of a job: wherever the attempts run, each step has
@@ -211,7 +211,7 @@ type StepBreaker struct {
 type StepBreakers struct {
 	mu   sync.Mutex
 	made map[stepBreakerKey]*stepBreaker
-	last map[string]map[string]breaker.Transition // see Continue
+	last map[string]map[string]limit.Transition // see Continue
 }
 
 type stepBreakerKey struct {
@@ -224,16 +224,16 @@ type stepBreaker struct {
 	scope string
 
 	mu      sync.Mutex
-	breaker *breaker.Breaker
+	breaker *limit.Breaker
 }
 
 // Continue gives the last transitions of the breakers of a phase by the labels of their steps, as an earlier run left them. It has no
 // effect on breakers that have been asked for, and only the first call for a phase has one.
-func (s *StepBreakers) Continue(phase string, last map[string]breaker.Transition) {
+func (s *StepBreakers) Continue(phase string, last map[string]limit.Transition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last == nil {
-		s.last = make(map[string]map[string]breaker.Transition)
+		s.last = make(map[string]map[string]limit.Transition)
 	}
 	if _, known := s.last[phase]; !known {
 		s.last[phase] = last
@@ -250,19 +250,19 @@ func (s *StepBreakers) of(b StepBreaker, now time.Time) *stepBreaker {
 	if s.made == nil {
 		s.made = make(map[stepBreakerKey]*stepBreaker)
 	}
-	one := &stepBreaker{scope: b.Step, breaker: breaker.Continue(b.Config, s.last[b.Phase][b.Step])}
+	one := &stepBreaker{scope: b.Step, breaker: limit.ContinueBreaker(b.Config, s.last[b.Phase][b.Step])}
 	one.breaker.Resumed(now)
 	s.made[key] = one
 	return one
 }
 
 // Admit asks for a start at now. A refusal says why there is none.
-func (s *StepBreakers) Admit(b StepBreaker, now time.Time, emit func(events.Event)) (t breaker.Ticket, refusal string) {
+func (s *StepBreakers) Admit(b StepBreaker, now time.Time, emit func(events.Event)) (t limit.Ticket, refusal string) {
 	one := s.of(b, now)
 	one.mu.Lock()
 	defer one.mu.Unlock()
 	if refusal := one.refusal(now); refusal != "" {
-		return breaker.Ticket{}, refusal
+		return limit.Ticket{}, refusal
 	}
 	t, transitions := one.breaker.Start(now)
 	one.emit(transitions, emit)
@@ -274,14 +274,14 @@ func (s *StepBreakers) Refusal(b StepBreaker, at time.Time) string {
 	one := s.of(b, at)
 	one.mu.Lock()
 	defer one.mu.Unlock()
-	if one.breaker.Admit(at).Verdict != breaker.Shut {
+	if one.breaker.Admit(at).Verdict != limit.Shut {
 		return ""
 	}
 	return one.refusal(at)
 }
 
 // Report gives the outcome of a start.
-func (s *StepBreakers) Report(b StepBreaker, t breaker.Ticket, success bool, now time.Time, emit func(events.Event)) {
+func (s *StepBreakers) Report(b StepBreaker, t limit.Ticket, success bool, now time.Time, emit func(events.Event)) {
 	one := s.of(b, now)
 	one.mu.Lock()
 	defer one.mu.Unlock()
@@ -293,7 +293,7 @@ func (s *StepBreakers) Report(b StepBreaker, t breaker.Ticket, success bool, now
 }
 
 // Release gives a start back that was stopped and has no outcome.
-func (s *StepBreakers) Release(b StepBreaker, t breaker.Ticket) {
+func (s *StepBreakers) Release(b StepBreaker, t limit.Ticket) {
 	one := s.of(b, time.Now())
 	one.mu.Lock()
 	defer one.mu.Unlock()
@@ -302,16 +302,16 @@ func (s *StepBreakers) Release(b StepBreaker, t breaker.Ticket) {
 
 func (b *stepBreaker) refusal(at time.Time) string {
 	switch b.breaker.Admit(at).Verdict {
-	case breaker.Shut:
+	case limit.Shut:
 		return fmt.Sprintf("the circuit breaker of %s is open", b.scope)
-	case breaker.Full:
+	case limit.Full:
 		return fmt.Sprintf("the circuit breaker of %s is half-open and has all its tests running", b.scope)
-	case breaker.Run:
+	case limit.Run:
 	}
 	return ""
 }
 
-func (b *stepBreaker) emit(transitions []breaker.Transition, emit func(events.Event)) {
+func (b *stepBreaker) emit(transitions []limit.Transition, emit func(events.Event)) {
 	for _, t := range transitions {
 		emit(events.Circuit(b.scope, t))
 	}

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"prodigy/internal/breaker"
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
@@ -171,7 +171,7 @@ func TestRetryingGoesOnAfterAResume(t *testing.T) {
 
 func guarded(attempts, failures int, timeout time.Duration) workflow.Step {
 	p := linear(attempts)
-	p.CircuitBreaker = &breaker.Config{FailureThreshold: failures, SuccessThreshold: 1, Timeout: timeout, HalfOpenRequests: 1}
+	p.CircuitBreaker = &limit.BreakerConfig{FailureThreshold: failures, SuccessThreshold: 1, Timeout: timeout, HalfOpenRequests: 1}
 	return retried(p)
 }
 

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"prodigy/internal/breaker"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	shelltext "prodigy/internal/shell"
@@ -39,7 +39,7 @@ func (r *run) try(ctx context.Context, s *scope, st *step) (result, *Failure, er
 	defer b.scratch.remove()
 
 	gate, guarded := r.breaker(st)
-	var ticket breaker.Ticket
+	var ticket limit.Ticket
 	if guarded {
 		var refusal string
 		if ticket, refusal, err = r.x.host.AdmitStep(ctx, gate); err != nil {

@@ -17,9 +17,9 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/check"
 	"prodigy/internal/filter"
 	"prodigy/internal/retry"
-	"prodigy/internal/spelling"
 	"prodigy/internal/workflow"
 )
 
@@ -400,7 +400,7 @@ func (s Set) Find(name string) (*Preset, error) {
 	if p := s[name]; p != nil {
 		return p, nil
 	}
-	return nil, fmt.Errorf("there is no agent %q%s", name, spelling.Hint(name, s.Names(), strings.Join(s.Names(), ", ")))
+	return nil, fmt.Errorf("there is no agent %q%s", name, check.Hint(name, s.Names(), strings.Join(s.Names(), ", ")))
 }
 
 func (s Set) add(l Layer) error {
@@ -440,7 +440,7 @@ func (s Set) add(l Layer) error {
 				continue
 			}
 			if keys := workflow.PresetKeys(); !slices.Contains(keys, k.Value) {
-				return at(k, "unknown key %q in agents.%s%s", k.Value, key.Value, spelling.Hint(k.Value, keys, strings.Join(keys, ", ")))
+				return at(k, "unknown key %q in agents.%s%s", k.Value, key.Value, check.Hint(k.Value, keys, strings.Join(keys, ", ")))
 			}
 		}
 		own := *body
@@ -716,7 +716,7 @@ const stdoutName = "stdout"
 func known[V any](block string, m map[string]V, names []string) error {
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		if !slices.Contains(names, name) {
-			return fmt.Errorf("unknown key %q in %s%s", name, block, spelling.Hint(name, names, strings.Join(names, ", ")))
+			return fmt.Errorf("unknown key %q in %s%s", name, block, check.Hint(name, names, strings.Join(names, ", ")))
 		}
 	}
 	return nil
@@ -737,7 +737,7 @@ func (r *Rule) compile(p *Preset) error {
 		for _, o := range Outcomes() {
 			names = append(names, string(o))
 		}
-		return fmt.Errorf("unknown outcome %q%s", r.Outcome, spelling.Hint(string(r.Outcome), names, strings.Join(names, ", ")))
+		return fmt.Errorf("unknown outcome %q%s", r.Outcome, check.Hint(string(r.Outcome), names, strings.Join(names, ", ")))
 	}
 	for _, written := range []string{r.ResetAt, r.ResetAfter, r.ResetText, r.RetryAfter, r.RetryAfterMS, r.Scope, r.About} {
 		if written == "" {

@@ -15,9 +15,9 @@ import (
 	"prodigy/internal/dlq"
 	"prodigy/internal/filter"
 	"prodigy/internal/jobs"
+	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/oneline"
-	"prodigy/internal/rate"
 	"prodigy/internal/retry"
 )
 
@@ -29,7 +29,7 @@ type dlqRetryOptions struct {
 	where   string
 	cluster int // 1 is the largest; 0: not given
 	canary  int
-	rate    rate.Limit
+	rate    limit.Rate
 	typ     string
 	items   []string
 	force   bool
@@ -446,7 +446,7 @@ func (o dlqRetryOptions) retryCode(e finishedRun, left int) int {
 }
 
 // rateFlag is the value of a flag that takes a limit of starts.
-type rateFlag struct{ limit *rate.Limit }
+type rateFlag struct{ limit *limit.Rate }
 
 func (f rateFlag) String() string {
 	if f.limit == nil || f.limit.Count == 0 {
@@ -460,6 +460,6 @@ func (rateFlag) Type() string { return "rate" }
 
 // Set implements pflag.Value.
 func (f rateFlag) Set(text string) (err error) {
-	*f.limit, err = rate.Parse(text)
+	*f.limit, err = limit.ParseRate(text)
 	return err
 }

@@ -16,7 +16,7 @@ import (
 
 	"prodigy/internal/fleet"
 	"prodigy/internal/jobs"
-	"prodigy/internal/pressure"
+	"prodigy/internal/limit"
 )
 
 type workerOptions struct {
@@ -31,7 +31,7 @@ type workerOptions struct {
 }
 
 func newWorkerCommand(con *console) *cobra.Command {
-	o := workerOptions{grace: defaultGrace, disk: amountFlag{text: "100MB", amount: &pressure.Amount{Bytes: 100e6}}}
+	o := workerOptions{grace: defaultGrace, disk: amountFlag{text: "100MB", amount: &limit.Amount{Bytes: 100e6}}}
 	cmd := &cobra.Command{
 		Use:   "worker",
 		Short: "Run items of the jobs of a fleet on this machine",
@@ -67,7 +67,7 @@ on another worker.`,
 // amountFlag is a flag for an amount of what a machine has.
 type amountFlag struct {
 	text   string
-	amount *pressure.Amount // nil: none
+	amount *limit.Amount // nil: none
 }
 
 func (a *amountFlag) String() string { return a.text }
@@ -77,7 +77,7 @@ func (a *amountFlag) Set(text string) error {
 	if a.text, a.amount = text, nil; text == "0" {
 		return nil
 	}
-	amount, err := pressure.ParseAmount(text)
+	amount, err := limit.ParseAmount(text)
 	a.amount = &amount
 	return err
 }
@@ -134,7 +134,7 @@ func runWorker(ctx context.Context, con *console, o workerOptions) error {
 	err = con.backend.Work(kill, fleet.WorkerOptions{
 		Address: o.broker.found, Version: versionText(), Name: name, Slots: cmp.Or(o.slots, runtime.NumCPU()),
 		Labels: append(o.labels, runtime.GOOS+"/"+runtime.GOARCH), Dir: o.dir, Home: dir, Environ: append(os.Environ(), "PRODIGY_NODE="+name), Grace: o.grace,
-		Guards:  pressure.Guards{MinFreeDisk: o.disk.amount},
+		Guards:  limit.Guards{MinFreeDisk: o.disk.amount},
 		Watcher: watcherCommand(), Say: con.sayer(), Drain: drain,
 	})
 	if errors.Is(err, context.Canceled) {

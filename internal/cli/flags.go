@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/jobs"
+	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
-	"prodigy/internal/sharedpool"
-	"prodigy/internal/spelling"
 	"prodigy/internal/spend"
 )
 
@@ -191,7 +191,7 @@ func (p poolFlag) Set(s string) (err error) {
 		*p.value = jobs.Pool{Name: s}
 		return nil
 	}
-	p.value.Name, p.value.Slots, err = sharedpool.Parse(s)
+	p.value.Name, p.value.Slots, err = limit.ParseSharedPool(s)
 	return err
 }
 
@@ -287,7 +287,7 @@ func nearFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 			known = append(known, f.Name)
 		}
 	})
-	if near = cmp.Or(near, spelling.Nearest(name, known)); near == "" {
+	if near = cmp.Or(near, check.Nearest(name, known)); near == "" {
 		return ""
 	}
 	return fmt.Sprintf(" (did you mean --%s?)", near)

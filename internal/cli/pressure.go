@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
-	"prodigy/internal/straggler"
+	"prodigy/internal/limit"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -39,7 +39,7 @@ func stragglersOf(w *workflow.Workflow, slots int) string {
 	if !w.Map.Straggler.Duplicate {
 		return text + ", which are told"
 	}
-	return text + ", whose items get a second attempt in a free slot, " + strconv.Itoa(straggler.MostDuplicates(slots)) + " at once at most"
+	return text + ", whose items get a second attempt in a free slot, " + strconv.Itoa(limit.MostDuplicates(slots)) + " at once at most"
 }
 
 // shownIf returns a list with a text, if there is one.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/clipperhouse/displaywidth"
 
-	"prodigy/internal/breaker"
 	"prodigy/internal/duration"
+	"prodigy/internal/limit"
 	"prodigy/internal/oneline"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
@@ -46,7 +46,7 @@ func newProgressLines(con *console, w *workflow.Workflow) progressLines {
 // breakerWaits reports whether items wait while the circuit breaker over them is open.
 func breakerWaits(w *workflow.Workflow) bool {
 	c := w.ErrorPolicy.CircuitBreaker
-	return c != nil && c.OnOpen == breaker.Wait
+	return c != nil && c.OnOpen == limit.Wait
 }
 
 const (

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/dlq"
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
@@ -21,7 +22,6 @@ import (
 	"prodigy/internal/outputs"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
-	"prodigy/internal/spelling"
 	"prodigy/internal/spend"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
@@ -588,7 +588,7 @@ func suggestion(t retry.Type, w *workflow.Workflow) string {
 		if more := len(limits) - few; more > 0 {
 			limits = append(limits[:few:few], fmt.Sprintf("%d more", more))
 		}
-		return "see what takes so long, or raise " + spelling.OneOf(limits)
+		return "see what takes so long, or raise " + check.OneOf(limits)
 	case t == retry.TypeNetwork && retried:
 		return "Check network connectivity and retry settings"
 	case t == retry.TypeNetwork:

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"prodigy/internal/breaker"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
 
@@ -17,7 +17,7 @@ type Outcome struct {
 	Failure retry.Failure // when not Success
 	Handled bool          // the custom handler ran and succeeded
 	Retry   retry.State   // of the item, before this outcome
-	Ticket  breaker.Ticket
+	Ticket  limit.Ticket
 }
 
 // Decision is what follows a failed attempt of an item.

@@ -6,11 +6,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"prodigy/internal/breaker"
+	"prodigy/internal/limit"
 )
 
 func TestWhatAnErrorPolicySaysWithoutEffectIsReported(t *testing.T) {
-	five, zero, one, no := new(breaker.Default()), new(0.0), new(1.0), new(false)
+	five, zero, one, no := new(limit.DefaultBreaker()), new(0.0), new(1.0), new(false)
 	for name, test := range map[string]struct {
 		policy Policy
 		want   map[string]string // by key

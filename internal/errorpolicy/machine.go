@@ -7,8 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"prodigy/internal/adapt"
-	"prodigy/internal/breaker"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
 
@@ -23,8 +22,8 @@ type Machine struct {
 
 // memory is what a machine remembers: everything but its policy. It is what a checkpoint has of the machine.
 type memory struct {
-	Breaker    *breaker.Breaker      `json:"breaker"`
-	Keyed      *breaker.Keyed        `json:"keyed"` // with a breaker for each key
+	Breaker    *limit.Breaker        `json:"breaker"`
+	Keyed      *limit.KeyedBreaker   `json:"keyed"` // with a breaker for each key
 	Total      int                   `json:"total"`
 	TotalKnown bool                  `json:"total_known"`
 	Counts     counts                `json:"counts"`
@@ -60,11 +59,11 @@ func newMemory(p Policy) memory {
 }
 
 // newBreakers returns the breaker of a policy, and those by key. One of the two is not used.
-func newBreakers(p Policy) (*breaker.Breaker, *breaker.Keyed) {
+func newBreakers(p Policy) (*limit.Breaker, *limit.KeyedBreaker) {
 	if p.CircuitBreaker == nil {
-		return &breaker.Breaker{}, &breaker.Keyed{}
+		return &limit.Breaker{}, &limit.KeyedBreaker{}
 	}
-	return breaker.New(*p.CircuitBreaker), breaker.NewKeyed(*p.CircuitBreaker)
+	return limit.NewBreaker(*p.CircuitBreaker), limit.NewKeyedBreaker(*p.CircuitBreaker)
 }
 
 // byKey reports whether each key has a breaker of its own.
@@ -77,8 +76,8 @@ func (m *Machine) Keys() int { return m.mem.Keyed.Len() }
 
 // Effects are notifications that follow from an applied record. No state depends on them.
 type Effects struct {
-	Transitions []breaker.Transition
-	Limit       *adapt.Change
+	Transitions []limit.Transition
+	Limit       *limit.Change
 	Batch       []BatchError // a full batch of collected errors, with error_collection batched
 }
 
@@ -96,7 +95,7 @@ func (m *Machine) SetTotal(n int) {
 }
 
 // Started records the start of an attempt of an item at now. Key is that of its breaker, if each key has one.
-func (m *Machine) Started(key string, now time.Time) (breaker.Ticket, Effects) {
+func (m *Machine) Started(key string, now time.Time) (limit.Ticket, Effects) {
 	if m.byKey() {
 		t, transitions := m.mem.Keyed.Start(key, now)
 		return t, Effects{Transitions: transitions}
@@ -106,7 +105,7 @@ func (m *Machine) Started(key string, now time.Time) (breaker.Ticket, Effects) {
 }
 
 // AttemptSucceeded records an attempt that succeeded. It is what the breaker wants to know; the item has not succeeded before ItemSucceeded.
-func (m *Machine) AttemptSucceeded(t breaker.Ticket, now time.Time) Effects {
+func (m *Machine) AttemptSucceeded(t limit.Ticket, now time.Time) Effects {
 	if m.byKey() {
 		return Effects{Transitions: m.mem.Keyed.Success(t, now)}
 	}
@@ -124,7 +123,7 @@ func (m *Machine) ItemSucceeded(before Status) {
 // Failed records a failed attempt and the action that was decided for it. If the item runs again, only the breaker counts the failure;
 // any other action is final and also counts in the metrics, the batch and the thresholds. A failure that says nothing of what the breaker
 // protects, as that an item killed the runner, leaves it alone.
-func (m *Machine) Failed(itemID string, t breaker.Ticket, a Action, typ retry.Type, message string, before Status, now time.Time) Effects {
+func (m *Machine) Failed(itemID string, t limit.Ticket, a Action, typ retry.Type, message string, before Status, now time.Time) Effects {
 	var e Effects
 	switch {
 	case typ.AfterAttempt():
@@ -151,7 +150,7 @@ func (m *Machine) Rejected(itemID string, before Status) {
 
 // Released records that an attempt was stopped and returned to the queue. Call it also for attempts that were in flight when their run
 // died: a half-open breaker waits for the outcomes of its tests.
-func (m *Machine) Released(t breaker.Ticket) {
+func (m *Machine) Released(t limit.Ticket) {
 	if m.byKey() {
 		m.mem.Keyed.Release(t)
 		return
@@ -225,11 +224,11 @@ func (m *Machine) Admit(key string, now time.Time) Admission {
 		a = m.mem.Keyed.Admit(key, now)
 	}
 	switch {
-	case a.Verdict == breaker.Run:
+	case a.Verdict == limit.Run:
 		return Admission{Verdict: Run}
-	case a.Verdict == breaker.Full:
+	case a.Verdict == limit.Full:
 		return Admission{Verdict: Hold}
-	case m.policy.CircuitBreaker.OnOpen == breaker.Wait:
+	case m.policy.CircuitBreaker.OnOpen == limit.Wait:
 		return Admission{Verdict: Hold, Until: a.Until}
 	}
 	return Admission{Verdict: Refuse}

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"prodigy/internal/breaker"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
 
@@ -41,7 +41,7 @@ func play(m *Machine, outcomes string) {
 }
 
 // succeed has an attempt succeed, and its item with it.
-func succeed(m *Machine, t breaker.Ticket, before Status, now time.Time) Effects {
+func succeed(m *Machine, t limit.Ticket, before Status, now time.Time) Effects {
 	e := m.AttemptSucceeded(t, now)
 	m.ItemSucceeded(before)
 	return e
@@ -195,8 +195,8 @@ func TestDeadLettersSentAgainDoNotStopAtTheFirstFailure(t *testing.T) {
 func TestDeadLetterThatSucceedsMovesFromFailedToSuccessful(t *testing.T) {
 	m := New(Policy{})
 	play(m, "ffx")
-	succeed(m, breaker.Ticket{}, Dead, noon)
-	succeed(m, breaker.Ticket{}, Rejected, noon)
+	succeed(m, limit.Ticket{}, Dead, noon)
+	succeed(m, limit.Ticket{}, Rejected, noon)
 	got := m.Metrics()
 	want := Metrics{
 		TotalItems: 3, Successful: 2, Failed: 1, FailureRate: 1.0 / 3,
@@ -238,7 +238,7 @@ func TestPatternsAppearAtThreeAndKeepCounting(t *testing.T) {
 	m := New(Policy{})
 	fail := func(typ retry.Type, n int) {
 		for i := range n {
-			m.Failed(string(typ)+strconv.Itoa(i), breaker.Ticket{}, DLQ, typ, "", Pending, noon)
+			m.Failed(string(typ)+strconv.Itoa(i), limit.Ticket{}, DLQ, typ, "", Pending, noon)
 		}
 	}
 	fail(retry.TypeTimeout, 2)
@@ -280,7 +280,7 @@ func TestFullBatchesComeOutAndTheRestRemains(t *testing.T) {
 	m := New(Policy{ErrorCollection: Collection{Batched, 2}})
 	var sizes []int
 	for i, a := range []Action{DLQ, Retry, Skip, DLQ, Retry, Stop, DLQ} {
-		e := m.Failed("item_"+strconv.Itoa(i), breaker.Ticket{}, a, retry.TypeNetwork, "gone", Pending, noon)
+		e := m.Failed("item_"+strconv.Itoa(i), limit.Ticket{}, a, retry.TypeNetwork, "gone", Pending, noon)
 		sizes = append(sizes, len(e.Batch))
 	}
 	if diff := cmp.Diff(sizes, []int{0, 0, 2, 0, 0, 2, 0}); diff != "" {
@@ -298,14 +298,14 @@ func TestFullBatchesComeOutAndTheRestRemains(t *testing.T) {
 func TestOtherCollectionsKeepNoErrors(t *testing.T) {
 	for _, kind := range []CollectionKind{"", Aggregate, Immediate} {
 		m := New(Policy{ErrorCollection: Collection{Kind: kind, Size: 1}})
-		if e := m.Failed("a", breaker.Ticket{}, DLQ, retry.TypeNetwork, "", Pending, noon); e.Batch != nil || m.Remainder() != nil {
+		if e := m.Failed("a", limit.Ticket{}, DLQ, retry.TypeNetwork, "", Pending, noon); e.Batch != nil || m.Remainder() != nil {
 			t.Errorf("%q: got a batch, want none", kind)
 		}
 	}
 }
 
 func TestBreakerSeesEveryAttempt(t *testing.T) {
-	m := New(Policy{CircuitBreaker: &breaker.Config{FailureThreshold: 3, SuccessThreshold: 2, Timeout: time.Minute, HalfOpenRequests: 1}})
+	m := New(Policy{CircuitBreaker: &limit.BreakerConfig{FailureThreshold: 3, SuccessThreshold: 2, Timeout: time.Minute, HalfOpenRequests: 1}})
 	play(m, "rfr")
 	if got := m.Admit("", noon).Verdict; got != Refuse {
 		t.Errorf("after three failed attempts: got %v, want %v", got, Refuse)
@@ -327,18 +327,18 @@ func TestBreakerSeesEveryAttempt(t *testing.T) {
 }
 
 func TestEffectsTellTheTransitions(t *testing.T) {
-	m := New(Policy{CircuitBreaker: &breaker.Config{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Minute, HalfOpenRequests: 1}})
+	m := New(Policy{CircuitBreaker: &limit.BreakerConfig{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Minute, HalfOpenRequests: 1}})
 	now := noon.Add(time.Minute)
 	ticket, first := m.Started("", noon)
 	failed := m.Failed("a", ticket, Retry, retry.TypeKilled, "", Pending, noon)
 	ticket, started := m.Started("", now)
 	succeeded := succeed(m, ticket, Pending, now)
-	var got [][]breaker.Transition
+	var got [][]limit.Transition
 	for _, e := range []Effects{first, failed, started, succeeded} {
 		got = append(got, e.Transitions)
 	}
-	want := [][]breaker.Transition{
-		nil, {{To: breaker.Open, ConsecutiveFailures: 1, Until: now}}, {{To: breaker.HalfOpen}}, {{To: breaker.Closed, Successes: 1}},
+	want := [][]limit.Transition{
+		nil, {{To: limit.Open, ConsecutiveFailures: 1, Until: now}}, {{To: limit.HalfOpen}}, {{To: limit.Closed, Successes: 1}},
 	}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("transitions (-got +want):\n%s", diff)
@@ -346,7 +346,7 @@ func TestEffectsTellTheTransitions(t *testing.T) {
 }
 
 func TestOnOpenWaitHoldsUntilTheTimeout(t *testing.T) {
-	m := New(Policy{CircuitBreaker: &breaker.Config{FailureThreshold: 1, Timeout: time.Minute, OnOpen: breaker.Wait}})
+	m := New(Policy{CircuitBreaker: &limit.BreakerConfig{FailureThreshold: 1, Timeout: time.Minute, OnOpen: limit.Wait}})
 	play(m, "f")
 	if got, want := m.Admit("", noon), (Admission{Hold, noon.Add(time.Minute)}); got != want {
 		t.Errorf("got %v, want %v", got, want)
@@ -362,7 +362,7 @@ func TestWithoutABreakerEverythingRuns(t *testing.T) {
 }
 
 func TestReleasedTestGivesItsPlaceBack(t *testing.T) {
-	m := New(Policy{CircuitBreaker: &breaker.Config{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Minute, HalfOpenRequests: 1}})
+	m := New(Policy{CircuitBreaker: &limit.BreakerConfig{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Minute, HalfOpenRequests: 1}})
 	play(m, "f")
 	now := noon.Add(time.Minute)
 	ticket, _ := m.Started("", now)
@@ -378,7 +378,7 @@ func anyPolicy(t *rapid.T) Policy {
 		MaxFailures:      rapid.IntRange(0, 8).Draw(t, "max_failures"),
 		FailureThreshold: rapid.Ptr(rapid.Float64Range(0, 1), true).Draw(t, "failure_threshold"),
 		ErrorCollection:  Collection{Kind: Batched, Size: rapid.IntRange(1, 4).Draw(t, "size")},
-		CircuitBreaker: &breaker.Config{
+		CircuitBreaker: &limit.BreakerConfig{
 			FailureThreshold: rapid.IntRange(1, 3).Draw(t, "opens"),
 			SuccessThreshold: rapid.IntRange(1, 3).Draw(t, "closes"),
 			HalfOpenRequests: rapid.IntRange(1, 2).Draw(t, "half_open_requests"),
@@ -397,9 +397,9 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 		p, total := anyPolicy(t), rapid.IntRange(1, 12).Draw(t, "total")
 		m, twin := New(p), New(p)
 		both := func(do func(*Machine)) { do(m); do(twin) }
-		status, flying := make([]Status, total), map[int]breaker.Ticket{}
+		status, flying := make([]Status, total), map[int]limit.Ticket{}
 		now, tests := noon, map[int]bool{}
-		transitions := func(ts []breaker.Transition) {
+		transitions := func(ts []limit.Transition) {
 			if len(ts) > 0 {
 				clear(tests)
 			}
@@ -450,7 +450,7 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 					status[i] = s
 				}
 			}
-			if m.mem.Breaker.State(now) == breaker.HalfOpen && len(tests) > p.CircuitBreaker.HalfOpenRequests {
+			if m.mem.Breaker.State(now) == limit.HalfOpen && len(tests) > p.CircuitBreaker.HalfOpenRequests {
 				t.Fatalf("tests in flight: got %d, want at most %d", len(tests), p.CircuitBreaker.HalfOpenRequests)
 			}
 			if _, stop := m.Stop(); stoppedBefore && !stop && !resumed {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"prodigy/internal/breaker"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
 
@@ -80,7 +80,7 @@ func TestCheckFindsEveryBadField(t *testing.T) {
 		"bounds":         {Policy{FailureThreshold: new(1.0)}, nil},
 		"empty batch":    {Policy{ErrorCollection: Collection{Kind: Batched}}, []string{"error_collection"}},
 		"collection":     {Policy{ErrorCollection: Collection{Kind: "x"}}, []string{"error_collection"}},
-		"nested breaker": {Policy{CircuitBreaker: &breaker.Config{FailureThreshold: 1, SuccessThreshold: 1, HalfOpenRequests: 1}}, []string{"circuit_breaker.timeout"}},
+		"nested breaker": {Policy{CircuitBreaker: &limit.BreakerConfig{FailureThreshold: 1, SuccessThreshold: 1, HalfOpenRequests: 1}}, []string{"circuit_breaker.timeout"}},
 		"nested retry":   {Policy{RetryConfig: &retry.Policy{MaxDelay: 1}}, []string{"retry_config.attempts"}},
 	} {
 		var got []string

@@ -4,12 +4,12 @@ import (
 	"testing"
 	"time"
 
-	"prodigy/internal/breaker"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
 
 func TestAMendedBreakerAdmitsAtOnce(t *testing.T) {
-	m := New(Policy{CircuitBreaker: &breaker.Config{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Hour, HalfOpenRequests: 1, OnOpen: breaker.Reject}})
+	m := New(Policy{CircuitBreaker: &limit.BreakerConfig{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Hour, HalfOpenRequests: 1, OnOpen: limit.Reject}})
 	now := time.Unix(0, 0)
 	ticket, _ := m.Started("", now)
 	m.Failed("item_0", ticket, DLQ, retry.TypeNetwork, "down", Pending, now)

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"time"
 
-	"prodigy/internal/breaker"
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/fingerprint"
+	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
@@ -1874,29 +1874,29 @@ func writtenAt(t *time.Time) *time.Time {
 }
 
 // Circuit returns the event for a transition of a breaker. Scope is "workflow", or the label of a step.
-func Circuit(scope string, t breaker.Transition) Event {
+func Circuit(scope string, t limit.Transition) Event {
 	switch t.To {
-	case breaker.Open:
+	case limit.Open:
 		return CircuitOpen{Scope: scope, Key: t.Key, ConsecutiveFailures: t.ConsecutiveFailures, Until: t.Until}
-	case breaker.HalfOpen:
+	case limit.HalfOpen:
 		return CircuitHalfOpen{Scope: scope, Key: t.Key}
-	case breaker.Closed:
+	case limit.Closed:
 		return CircuitClosed{Scope: scope, Key: t.Key, Successes: t.Successes}
 	}
 	panic("BUG: a breaker went into a state that is none")
 }
 
 // Transition is the inverse of Circuit. It reports false for other events.
-func Transition(e Event) (scope string, t breaker.Transition, ok bool) {
+func Transition(e Event) (scope string, t limit.Transition, ok bool) {
 	switch e := e.(type) {
 	case CircuitOpen:
-		return e.Scope, breaker.Transition{To: breaker.Open, Key: e.Key, ConsecutiveFailures: e.ConsecutiveFailures, Until: e.Until}, true
+		return e.Scope, limit.Transition{To: limit.Open, Key: e.Key, ConsecutiveFailures: e.ConsecutiveFailures, Until: e.Until}, true
 	case CircuitHalfOpen:
-		return e.Scope, breaker.Transition{To: breaker.HalfOpen, Key: e.Key}, true
+		return e.Scope, limit.Transition{To: limit.HalfOpen, Key: e.Key}, true
 	case CircuitClosed:
-		return e.Scope, breaker.Transition{To: breaker.Closed, Key: e.Key, Successes: e.Successes}, true
+		return e.Scope, limit.Transition{To: limit.Closed, Key: e.Key, Successes: e.Successes}, true
 	}
-	return "", breaker.Transition{}, false
+	return "", limit.Transition{}, false
 }
 
 // maxIndex is the highest index of an item that is believed: far more items than a job can have, and few enough for counts of them.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"prodigy/internal/spelling"
+	"prodigy/internal/check"
 )
 
 // Query selects records; a zero field selects all.
@@ -92,12 +92,12 @@ var typeKey = []byte(`"type":`)
 func TypeNamed(word string) (string, error) {
 	var names []string
 	for _, e := range types {
-		if spelling.Fold(e.Type()) == spelling.Fold(word) {
+		if check.Fold(e.Type()) == check.Fold(word) {
 			return e.Type(), nil
 		}
 		names = append(names, e.Type())
 	}
-	near := spelling.Nearest(word, names)
+	near := check.Nearest(word, names)
 	if near == "" {
 		return "", fmt.Errorf("there are no events of type %q", word)
 	}

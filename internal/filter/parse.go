@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"prodigy/internal/spelling"
+	"prodigy/internal/check"
 )
 
 // deepest is how far parentheses and nots may nest.
@@ -314,7 +314,7 @@ func isOperator(word string) bool {
 func calls() string {
 	names := slices.Concat(slices.Collect(maps.Keys(functions)), slices.Collect(maps.Keys(textTests)), []string{"matches"})
 	slices.Sort(names)
-	return spelling.OneOf(names)
+	return check.OneOf(names)
 }
 
 // call reads the arguments of a function.

@@ -19,8 +19,8 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/pressure"
 	"prodigy/internal/workflow"
 )
 
@@ -81,14 +81,14 @@ type JobOptions struct {
 	Address
 	Version  string
 	Lease    time.Duration
-	Patience time.Duration   // how long the broker may be away before the run is asked to stop; 0: any time
-	Requires []string        // labels that a worker must have
-	Programs []string        // as in Job
-	Guards   pressure.Guards // what the machine of a worker must have left
-	Dir      string          // directory of the run
-	Layers   []string        // how AI coding CLIs are called, beside what is built in: see aicli.Layer
-	Agents   bool            // there are steps that need that
-	Claude   []string        // argv of the AI coding CLI of claude steps
+	Patience time.Duration // how long the broker may be away before the run is asked to stop; 0: any time
+	Requires []string      // labels that a worker must have
+	Programs []string      // as in Job
+	Guards   limit.Guards  // what the machine of a worker must have left
+	Dir      string        // directory of the run
+	Layers   []string      // how AI coding CLIs are called, beside what is built in: see aicli.Layer
+	Agents   bool          // there are steps that need that
+	Claude   []string      // argv of the AI coding CLI of claude steps
 	// Ended reports whether a job of this home has ended, so that what the broker has of it can go, and with which seed. Nil: nobody knows.
 	Ended    func(jobID string) (seed uint64, ended bool)
 	Files    []string        // patterns of the files that workers are sent; none: they share Dir
@@ -105,8 +105,8 @@ type WorkerOptions struct {
 	Dir     string // where commands run, instead of the directory of the run; empty: there
 	Home    string // directory of private files and the register
 	Environ []string
-	Guards  pressure.Guards                                // what this machine must have left for an attempt to begin, besides those of the job
-	Machine func(dirs ...string) (pressure.Machine, error) // measures that; nil: pressure.MachineNow
+	Guards  limit.Guards                                // what this machine must have left for an attempt to begin, besides those of the job
+	Machine func(dirs ...string) (limit.Machine, error) // measures that; nil: pressure.MachineNow
 	Grace   time.Duration
 	Watcher []string // as mapreduce.Config.Watcher
 	Say     func(text string)

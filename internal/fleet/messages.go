@@ -7,8 +7,8 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
-	"prodigy/internal/pressure"
 	"prodigy/internal/workflow"
 )
 
@@ -41,8 +41,8 @@ type Job struct {
 	Sig      []byte        `json:"sig,omitempty"`
 	Files    string        `json:"files,omitempty"` // object with the list of the files that commands run beside; empty: Dir is shared
 	// Guards say what the machine of a worker must have left for it to take an attempt.
-	Guards pressure.Guards `json:"guards,omitzero"`
-	Seed   string          `json:"seed,omitempty"` // object with what workspaces are made of; empty: commands run in Dir
+	Guards limit.Guards `json:"guards,omitzero"`
+	Seed   string       `json:"seed,omitempty"` // object with what workspaces are made of; empty: commands run in Dir
 }
 
 // NodesAsk asks all workers to describe themselves.

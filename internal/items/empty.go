@@ -8,9 +8,9 @@ import (
 
 	"github.com/ohler55/ojg/jp"
 
+	"prodigy/internal/check"
 	"prodigy/internal/filter"
 	"prodigy/internal/rawjson"
-	"prodigy/internal/spelling"
 	"prodigy/internal/workflow"
 )
 
@@ -94,7 +94,7 @@ func (s *seen) misspelt(nearOnly bool) []string {
 			path = path[1:]
 		}
 		text := fmt.Sprintf("no item has a field %q", strings.Join(path, "."))
-		near := spelling.Nearest(path[0], names)
+		near := check.Nearest(path[0], names)
 		if near != "" && near != path[0] {
 			text += fmt.Sprintf(" (did you mean %q?)", near)
 		} else if nearOnly {

@@ -10,9 +10,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/ohler55/ojg/jp"
 
+	"prodigy/internal/check"
 	"prodigy/internal/filter"
 	"prodigy/internal/rawjson"
-	"prodigy/internal/spelling"
 )
 
 // path is a compiled JSONPath. The zero path selects the whole value.
@@ -257,7 +257,7 @@ func (e *MissingKeyError) Error() string {
 	if len(e.Keys) > few {
 		named = append(named, "…")
 	}
-	near := spelling.Nearest(e.Key, e.Keys)
+	near := check.Nearest(e.Key, e.Keys)
 	if near != "" {
 		near = fmt.Sprintf(" (did you mean %q?)", near)
 	}

@@ -13,7 +13,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
-	"prodigy/internal/pressure"
+	"prodigy/internal/limit"
 	"prodigy/internal/process"
 	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
@@ -61,7 +61,7 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 func findings(c Config, w *workflow.Workflow) (problems, warnings []workflow.Problem) {
 	problems, warnings = agent.Check(w)
 	problems = append(problems, settings.Check(w)...)
-	if w.Map != nil && w.Map.Guards.Any() && !pressure.Supported {
+	if w.Map != nil && w.Map.Guards.Any() && !limit.CanMeasure {
 		problems = append(problems, problemAt(w, w.Map.Pos, "guards are only known on Linux: remove them to run the workflow here"))
 	}
 	if w.Map == nil {

@@ -20,16 +20,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"prodigy/internal/adapt"
-	"prodigy/internal/breaker"
 	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
+	"prodigy/internal/limit"
 	"prodigy/internal/process"
-	"prodigy/internal/rate"
 	"prodigy/internal/retry"
-	"prodigy/internal/straggler"
 	"prodigy/internal/testenv"
 )
 
@@ -322,7 +319,7 @@ func TestTheJSONOfAStateHasAllOfIt(t *testing.T) {
 func fill(v reflect.Value, name string) {
 	v = reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Elem() // also where a field is private
 	switch {
-	case v.Type() == reflect.TypeFor[errorpolicy.Policy]() || v.Type() == reflect.TypeFor[breaker.Config]() || v.Type() == reflect.TypeFor[rate.Limit]() || v.Type() == reflect.TypeFor[adapt.Config]() || v.Type() == reflect.TypeFor[retry.Ratio]() || v.Type() == reflect.TypeFor[straggler.After]():
+	case v.Type() == reflect.TypeFor[errorpolicy.Policy]() || v.Type() == reflect.TypeFor[limit.BreakerConfig]() || v.Type() == reflect.TypeFor[limit.Rate]() || v.Type() == reflect.TypeFor[limit.AdaptiveConfig]() || v.Type() == reflect.TypeFor[retry.Ratio]() || v.Type() == reflect.TypeFor[limit.StragglerAfter]():
 	case v.Type() == reflect.TypeFor[time.Time]():
 		v.Set(reflect.ValueOf(time.Date(2026, 11, 20, 12, 0, len(name), 1000, time.UTC)))
 	case v.Type() == reflect.TypeFor[attempts]():
@@ -403,7 +400,7 @@ func writeShape(w *strings.Builder, typ reflect.Type, indent string, above map[r
 		typ = reflect.TypeFor[map[int]running]()
 	}
 	_, _ = fmt.Fprintf(w, "%v\n", typ)
-	if typ == reflect.TypeFor[errorpolicy.Policy]() || typ == reflect.TypeFor[breaker.Config]() || typ == reflect.TypeFor[time.Time]() || above[typ] {
+	if typ == reflect.TypeFor[errorpolicy.Policy]() || typ == reflect.TypeFor[limit.BreakerConfig]() || typ == reflect.TypeFor[time.Time]() || above[typ] {
 		return
 	}
 	indent += "  "

@@ -13,9 +13,8 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
+	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
-	"prodigy/internal/pressure"
-	"prodigy/internal/rate"
 	"prodigy/internal/settings"
 	"prodigy/internal/spend"
 )
@@ -111,7 +110,7 @@ type Config struct {
 	With string
 
 	// Rate is, of RetryDead, how often its agents may start at most, in place of what the workflow says. The zero Limit leaves it.
-	Rate rate.Limit
+	Rate limit.Rate
 
 	// Set is, of RetryDead, what Settings have other values for than the job was started with, as NAME=VALUE.
 	Set []string
@@ -162,7 +161,7 @@ type Config struct {
 	Broker string
 
 	// Machine measures what the machine has left, for the guards of a job. Nil: pressure.MachineNow.
-	Machine func() (pressure.Machine, error)
+	Machine func() (limit.Machine, error)
 
 	Echo agent.Echo // shows what the commands of items print; nil: nobody does
 

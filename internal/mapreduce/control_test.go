@@ -16,7 +16,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
-	"prodigy/internal/rate"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
 
@@ -506,7 +506,7 @@ func TestDeadLettersAreRetriedAtARateAndAfterACanary(t *testing.T) {
 			}
 			return ids, nil
 		}
-		c.Rate, c.Canary = rate.Limit{Count: 1, Per: 2 * time.Second}, 2
+		c.Rate, c.Canary = limit.Rate{Count: 1, Per: 2 * time.Second}, 2
 		for _, want := range []struct {
 			mended bool
 			at     []time.Duration

@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"prodigy/internal/events"
-	"prodigy/internal/pressure"
+	"prodigy/internal/limit"
 )
 
 // gates hold back all starts of a pool: outside of the windows of the job, and while the machine has too little left. What runs goes on.
 type gates struct {
-	windows pressure.Windows
+	windows limit.Windows
 	outside bool
 	asked   time.Time // when the windows were looked at last
 	until   time.Time // what they said then holds until then
@@ -38,7 +38,7 @@ func (p *pool) openGates(ctx context.Context) error {
 	}
 	guards := m.Guards
 	if j.config.OnFleet { // workers look at their machines; here the log is written
-		guards = pressure.Guards{MinFreeDisk: guards.MinFreeDisk}
+		guards = limit.Guards{MinFreeDisk: guards.MinFreeDisk}
 	}
 	look := func(was bool) (string, error) {
 		now, err := j.machine()
@@ -76,11 +76,11 @@ func (p *pool) openGates(ctx context.Context) error {
 }
 
 // machine measures what this machine has left.
-func (j *job) machine() (pressure.Machine, error) {
+func (j *job) machine() (limit.Machine, error) {
 	if j.config.Machine != nil {
 		return j.config.Machine()
 	}
-	return pressure.MachineNow(j.config.Dir, j.place.EventsDir())
+	return limit.MachineNow(j.config.Dir, j.place.EventsDir())
 }
 
 // guarded records that the guards have closed or opened.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
-	"prodigy/internal/pressure"
+	"prodigy/internal/limit"
 )
 
 // gated returns a map workflow over n items with these keys of the map.
@@ -70,7 +70,7 @@ func TestNothingStartsWhileTheMachineHasTooLittle(t *testing.T) {
 		time.AfterFunc(13*time.Second+time.Millisecond, func() { load.Store(9) })
 		time.AfterFunc(31*time.Second+time.Millisecond, func() { load.Store(1) })
 		c := config(t, fake(func(call) answer { return answer{takes: 3 * time.Second} }))
-		c.Machine = func() (pressure.Machine, error) { return pressure.Machine{Load: float64(load.Load()), CPUs: 2}, nil }
+		c.Machine = func() (limit.Machine, error) { return limit.Machine{Load: float64(load.Load()), CPUs: 2}, nil }
 		r := run(t, c, gated(3, "guards: {load: 0.9}"))
 		if r.Metrics.Successful != 3 {
 			t.Fatalf("got %+v", r.Metrics)

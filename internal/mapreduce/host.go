@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/breaker"
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/process"
 	"prodigy/internal/workflow"
 )
@@ -192,7 +192,7 @@ func (h *host) Unmasked(a *agent.Attempt, phase string, step int) (agent.Printed
 }
 
 // AdmitStep asks the breaker of a step. The log gets its transitions in the order in which they happen.
-func (h *host) AdmitStep(_ context.Context, b agent.StepBreaker) (t breaker.Ticket, refusal string, err error) {
+func (h *host) AdmitStep(_ context.Context, b agent.StepBreaker) (t limit.Ticket, refusal string, err error) {
 	t, refusal = h.breakers.Admit(b, time.Now(), h.emit)
 	return t, refusal, nil
 }
@@ -203,9 +203,9 @@ func (h *host) StepRefusal(_ context.Context, b agent.StepBreaker, d time.Durati
 }
 
 // ReportStep reports the outcome of a start to the breaker of its step.
-func (h *host) ReportStep(b agent.StepBreaker, t breaker.Ticket, success bool) {
+func (h *host) ReportStep(b agent.StepBreaker, t limit.Ticket, success bool) {
 	h.breakers.Report(b, t, success, time.Now(), h.emit)
 }
 
 // ReleaseStep gives the breaker of a step a start back.
-func (h *host) ReleaseStep(b agent.StepBreaker, t breaker.Ticket) { h.breakers.Release(b, t) }
+func (h *host) ReleaseStep(b agent.StepBreaker, t limit.Ticket) { h.breakers.Release(b, t) }

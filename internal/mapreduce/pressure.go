@@ -3,25 +3,25 @@ package mapreduce
 import (
 	"time"
 
-	"prodigy/internal/adapt"
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
 )
 
 // kindOf returns what a failure of a type says of the service that agents call.
-func kindOf(t retry.Type) adapt.Kind {
+func kindOf(t retry.Type) limit.CallKind {
 	switch t {
 	case retry.TypeRateLimit:
-		return adapt.Refused
+		return limit.CallRefused
 	case retry.TypeServerError, retry.TypeTimeout, retry.TypeNetwork:
-		return adapt.Overloaded
+		return limit.CallOverloaded
 	}
-	return adapt.Other
+	return limit.CallOther
 }
 
 // ended tells the limiter how a call ended: an attempt, or a try of a step of it.
-func (s *state) ended(index int, e adapt.End, now time.Time) *adapt.Change {
+func (s *state) ended(index int, e limit.CallEnd, now time.Time) *limit.Change {
 	f, runs := s.Running.get(index)
 	if !runs {
 		return nil
@@ -37,12 +37,12 @@ func (s *state) ended(index int, e adapt.End, now time.Time) *adapt.Change {
 }
 
 // stepFailed records a try of a step that failed and is followed by another.
-func (s *state) stepFailed(now time.Time, e events.StepRetrying) *adapt.Change {
+func (s *state) stepFailed(now time.Time, e events.StepRetrying) *limit.Change {
 	f, runs := s.Running.get(e.ItemIndex)
 	if e.ItemID == "" || !runs || f.ID != e.ItemID || !s.Adapt.Limits() {
 		return nil
 	}
-	c := s.ended(e.ItemIndex, adapt.End{Kind: kindOf(e.ErrorType), Asked: time.Duration(e.AskedMS)}, now)
+	c := s.ended(e.ItemIndex, limit.CallEnd{Kind: kindOf(e.ErrorType), Asked: time.Duration(e.AskedMS)}, now)
 	f.Waited = true
 	s.Running.set(e.ItemIndex, f)
 	return c

@@ -10,7 +10,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/jobs"
-	"prodigy/internal/sharedpool"
+	"prodigy/internal/limit"
 	"prodigy/internal/workflow"
 )
 
@@ -19,9 +19,9 @@ const NoPool = "none"
 
 // sharedSlots are the slots of a pool of this machine that the items of the job hold, by the slot of the job. An item that waits holds none.
 type sharedSlots struct {
-	*sharedpool.Pool
+	*limit.SharedPool
 	mu   sync.Mutex
-	held map[int]*sharedpool.Slot
+	held map[int]*limit.SharedSlot
 }
 
 // openShared opens the pool that the job shares slots of, which a resumed job has recorded. It returns nil when there is none.
@@ -38,18 +38,18 @@ func openShared(ctx context.Context, c Config, w *workflow.Workflow, recorded *j
 	case c.OnFleet:
 		return nil, &RefusedError{Reason: "--pool is about the slots of this machine, and with --fleet the items run on others"}
 	}
-	p, err := sharedpool.Open(ctx, c.Home.Root, wanted.Name, wanted.Slots)
-	if size, ok := errors.AsType[*sharedpool.SizeError](err); ok {
+	p, err := limit.OpenSharedPool(ctx, c.Home.Root, wanted.Name, wanted.Slots)
+	if size, ok := errors.AsType[*limit.SharedPoolSizeError](err); ok {
 		return nil, &RefusedError{Reason: size.Error()}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &sharedSlots{Pool: p, held: map[int]*sharedpool.Slot{}}, nil
+	return &sharedSlots{SharedPool: p, held: map[int]*limit.SharedSlot{}}, nil
 }
 
 // put notes that a slot of the job holds s.
-func (s *sharedSlots) put(slot int, shared *sharedpool.Slot) {
+func (s *sharedSlots) put(slot int, shared *limit.SharedSlot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[slot] = shared
@@ -118,13 +118,13 @@ func (h *host) yielding(ctx context.Context, a *agent.Attempt, wait func() (slot
 type seeker struct {
 	found  chan foundSlot // of the one that asks; nil: none does
 	cancel context.CancelFunc
-	slot   *sharedpool.Slot // found, and not taken yet
-	idle   time.Time        // it was of no use: not asked again before
-	told   bool             // that the job waits
+	slot   *limit.SharedSlot // found, and not taken yet
+	idle   time.Time         // it was of no use: not asked again before
+	told   bool              // that the job waits
 }
 
 type foundSlot struct {
-	slot *sharedpool.Slot
+	slot *limit.SharedSlot
 	err  error
 }
 

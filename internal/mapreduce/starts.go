@@ -14,7 +14,7 @@ import (
 	"prodigy/internal/aicli"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
-	"prodigy/internal/quota"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
@@ -39,7 +39,7 @@ type gateKey struct{ pool, model string }
 
 // gate is the gate of one limit.
 type gate struct {
-	quota.Gate
+	limit.Gate
 	steps map[string]bool // of one that is for a model: the models of steps that have met it, whatever their names are
 	auth  bool            // agents could not log in the last time
 }
@@ -47,7 +47,7 @@ type gate struct {
 // start is an admitted start that was not reported yet.
 type start struct {
 	ask   agent.AgentAsk
-	gates map[gateKey]quota.Ticket
+	gates map[gateKey]limit.GateTicket
 	grant spend.Grant
 }
 
@@ -56,7 +56,7 @@ func (s *starts) restore(presets aicli.Set, paused map[string]events.QuotaPaused
 	s.presets, s.gates, s.open = presets, map[gateKey]*gate{}, map[int64]start{}
 	for _, e := range paused {
 		g := s.gate(gateKey{e.Pool, e.Model})
-		g.Restore(quota.Kind(e.Kind), e.Until)
+		g.Restore(limit.GateKind(e.Kind), e.Until)
 		g.steps[e.Step] = e.Model != ""
 	}
 	s.ledger = spend.NewLedger(b, spent)
@@ -98,11 +98,11 @@ func (s *starts) before(ask agent.AgentAsk) []gateKey {
 }
 
 // quotaPolicy returns what a used-up limit does.
-func (j *job) quotaPolicy() quota.Policy {
+func (j *job) quotaPolicy() limit.QuotaPolicy {
 	if p := j.workflow.ErrorPolicy.Quota; p != nil {
 		return *p
 	}
-	return quota.Policy{}
+	return limit.QuotaPolicy{}
 }
 
 // budget returns what the agents of the job may use. What a command line said goes before the workflow.
@@ -126,7 +126,7 @@ const (
 
 // admit asks the gates and the ledger at once, so that nobody holds one while it waits for another. Without a ticket it says how long to wait.
 func (s *starts) admit(item int, ask agent.AgentAsk, now time.Time) (t agent.AgentTicket, wait time.Duration, err error) {
-	st := start{ask: ask, gates: map[gateKey]quota.Ticket{}}
+	st := start{ask: ask, gates: map[gateKey]limit.GateTicket{}}
 	release := func() {
 		for k, ticket := range st.gates {
 			s.gate(k).Release(ticket)
@@ -263,7 +263,7 @@ func (h *host) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failu
 	defer s.mu.Unlock()
 	st, ok := s.close(t)
 	p, now := h.job.quotaPolicy(), time.Now()
-	limited := f != nil && p.OnQuota != quota.Fail && (f.Type == retry.TypeQuota || f.Type == retry.TypeAuth)
+	limited := f != nil && p.OnQuota != limit.QuotaFail && (f.Type == retry.TypeQuota || f.Type == retry.TypeAuth)
 	if !ok { // the run before admitted it: when it asks again, the gate of now learns of the limit
 		return limited, nil
 	}
@@ -273,7 +273,7 @@ func (h *host) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failu
 	for k, ticket := range st.gates {
 		g := s.gate(k)
 		g.auth = false
-		if _, opened, _ := g.Report(ticket, quota.Report{Item: a.ItemID}, p, h.job.meta.Seed, now); opened {
+		if _, opened, _ := g.Report(ticket, limit.GateReport{Item: a.ItemID}, p, h.job.meta.Seed, now); opened {
 			h.emit(events.QuotaResumed{Pool: k.pool, Model: k.model})
 		}
 	}
@@ -285,12 +285,12 @@ func (h *host) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failu
 }
 
 // metLimit closes the gate of the limit that an agent has met. The others learn nothing of that.
-func (h *host) metLimit(a *agent.Attempt, st start, f *agent.Failure, p quota.Policy, now time.Time) (again bool, err error) {
+func (h *host) metLimit(a *agent.Attempt, st start, f *agent.Failure, p limit.QuotaPolicy, now time.Time) (again bool, err error) {
 	s := &h.starts
 	k := gateKey{pool: s.pool(st.ask.Preset)}
-	report := quota.Report{Kind: quota.Auth, Item: a.ItemID}
+	report := limit.GateReport{Kind: limit.GateAuth, Item: a.ItemID}
 	if f.Type == retry.TypeQuota {
-		report.Kind, report.Reset = quota.Limit, f.ResetAt
+		report.Kind, report.Reset = limit.GateQuota, f.ResetAt
 		k.model = s.model(st.ask.Preset, f.Scope)
 	}
 	for other, ticket := range st.gates {
@@ -307,16 +307,16 @@ func (h *host) metLimit(a *agent.Attempt, st start, f *agent.Failure, p quota.Po
 	if closed == nil {
 		return !poison, nil
 	}
-	g.auth = closed.Kind == quota.Auth
+	g.auth = closed.Kind == limit.GateAuth
 	e := h.pause(a, k, st, *closed, f.Scope, f.Message, now)
-	if closed.Kind == quota.Auth && refused {
+	if closed.Kind == limit.GateAuth && refused {
 		return false, fmt.Errorf("%s: %s: log in or pay, then prodigy resume goes on", k.pool, f.Message)
 	}
 	return !poison, h.tooLong(e, *closed, p, now)
 }
 
 // nearLimit closes the gate of a limit that an agent has nearly used up. The agent itself is done.
-func (h *host) nearLimit(a *agent.Attempt, st start, use aicli.LimitUse, p quota.Policy, now time.Time) {
+func (h *host) nearLimit(a *agent.Attempt, st start, use aicli.LimitUse, p limit.QuotaPolicy, now time.Time) {
 	s := &h.starts
 	k := gateKey{s.pool(st.ask.Preset), s.model(st.ask.Preset, use.Scope)}
 	g := s.gate(k)
@@ -332,7 +332,7 @@ func (h *host) nearLimit(a *agent.Attempt, st start, use aicli.LimitUse, p quota
 }
 
 // pause records and says that agents wait.
-func (h *host) pause(a *agent.Attempt, k gateKey, st start, c quota.Closing, scope, message string, now time.Time) events.QuotaPaused {
+func (h *host) pause(a *agent.Attempt, k gateKey, st start, c limit.GateClosing, scope, message string, now time.Time) events.QuotaPaused {
 	e := events.QuotaPaused{
 		Pool: k.pool, Model: k.model, Kind: string(c.Kind), Scope: scope, Until: c.Until, Item: a.ItemID, Near: c.Near, Error: message,
 	}
@@ -355,12 +355,12 @@ func pausedText(e events.QuotaPaused, now time.Time) string {
 }
 
 // tooLong returns the error with which the job stops instead of waiting.
-func (h *host) tooLong(e events.QuotaPaused, c quota.Closing, p quota.Policy, now time.Time) error {
+func (h *host) tooLong(e events.QuotaPaused, c limit.GateClosing, p limit.QuotaPolicy, now time.Time) error {
 	most, tooLong := p.TooLong(c, now)
 	at := c.Until.Local().Format(time.DateTime)
 	switch {
-	case c.Kind != quota.Limit:
-	case p.OnQuota == quota.Stop:
+	case c.Kind != limit.GateQuota:
+	case p.OnQuota == limit.QuotaStop:
 		return fmt.Errorf("%s: %s: prodigy resume goes on, after %s", e.Gate(), e.Error, at)
 	case tooLong:
 		return fmt.Errorf("%s: %s: that is longer than max_pause (%s); prodigy resume goes on, after %s", e.Gate(), e.Error, duration.Format(most), at)

@@ -6,7 +6,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/aicli"
 	"prodigy/internal/errorpolicy"
-	"prodigy/internal/quota"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
@@ -16,17 +16,17 @@ import (
 func TestAnAgentOfTheRunBeforeAsksAgainAtALimit(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		on      quota.OnQuota
+		on      limit.OnQuota
 		failure *agent.Failure
 		want    bool
 	}{
-		{"a limit", quota.Pause, &agent.Failure{Failure: retry.Failure{Type: retry.TypeQuota}}, true},
-		{"a login", quota.Pause, &agent.Failure{Failure: retry.Failure{Type: retry.TypeAuth}}, true},
-		{"a limit that is a failure", quota.Fail, &agent.Failure{Failure: retry.Failure{Type: retry.TypeQuota}}, false},
-		{"another failure", quota.Pause, &agent.Failure{Failure: retry.Failure{Type: retry.TypeNetwork}}, false},
-		{"success", quota.Pause, nil, false},
+		{"a limit", limit.QuotaPause, &agent.Failure{Failure: retry.Failure{Type: retry.TypeQuota}}, true},
+		{"a login", limit.QuotaPause, &agent.Failure{Failure: retry.Failure{Type: retry.TypeAuth}}, true},
+		{"a limit that is a failure", limit.QuotaFail, &agent.Failure{Failure: retry.Failure{Type: retry.TypeQuota}}, false},
+		{"another failure", limit.QuotaPause, &agent.Failure{Failure: retry.Failure{Type: retry.TypeNetwork}}, false},
+		{"success", limit.QuotaPause, nil, false},
 	} {
-		j := &job{workflow: &workflow.Workflow{ErrorPolicy: errorpolicy.Policy{Quota: &quota.Policy{OnQuota: c.on}}}}
+		j := &job{workflow: &workflow.Workflow{ErrorPolicy: errorpolicy.Policy{Quota: &limit.QuotaPolicy{OnQuota: c.on}}}}
 		h := &host{job: j, starts: starts{ledger: new(spend.Ledger), open: map[int64]start{}}}
 		again, err := h.ReportAgent(&agent.Attempt{ItemID: "item_1"}, agent.AgentTicket{ID: -1}, c.failure, aicli.LimitUse{})
 		if again != c.want || err != nil {

@@ -3,37 +3,34 @@ package mapreduce
 import (
 	"time"
 
-	"prodigy/internal/adapt"
 	"prodigy/internal/agent"
-	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/fingerprint"
-	"prodigy/internal/rate"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
-	"prodigy/internal/straggler"
 )
 
 // state is all that is known of a job: the fold of its log. Only the goroutine that runs the job touches it. It is also what a checkpoint has
 // of the job, as JSON, so each field must survive that; a test holds foldVersion against the shape of it.
 type state struct {
-	Policy   *errorpolicy.Machine `json:"policy"` // without what the workflow says
-	Rate     *rate.Limiter        `json:"rate"`   // without the limit
-	Adapt    *adapt.Limiter       `json:"adapt"`  // without its bounds
-	Retries  *retry.Throttle      `json:"retries"`
-	Steps    stepRates            `json:"steps,omitempty"` // without their limits
-	Times    *straggler.Times     `json:"times"`           // without their limit
-	Started  time.Time            `json:"started"`
-	Seq      int64                `json:"seq"`     // of the last record
-	Outcome  int64                `json:"outcome"` // of the last record that gave an item its row of the results
-	Earlier  time.Duration        `json:"earlier"` // that the runs before this one took
-	RunBegan time.Time            `json:"run_began"`
-	Last     time.Time            `json:"last"` // of the last record
-	Seed     uint64               `json:"seed"`
-	Mode     string               `json:"mode"`
-	Workflow string               `json:"workflow"`
-	Broker   string               `json:"broker,omitempty"` // see events.JobStarted
+	Policy   *errorpolicy.Machine  `json:"policy"` // without what the workflow says
+	Rate     *limit.RateLimiter    `json:"rate"`   // without the limit
+	Adapt    *limit.Adaptive       `json:"adapt"`  // without its bounds
+	Retries  *retry.Throttle       `json:"retries"`
+	Steps    stepRates             `json:"steps,omitempty"` // without their limits
+	Times    *limit.StragglerTimes `json:"times"`           // without their limit
+	Started  time.Time             `json:"started"`
+	Seq      int64                 `json:"seq"`     // of the last record
+	Outcome  int64                 `json:"outcome"` // of the last record that gave an item its row of the results
+	Earlier  time.Duration         `json:"earlier"` // that the runs before this one took
+	RunBegan time.Time             `json:"run_began"`
+	Last     time.Time             `json:"last"` // of the last record
+	Seed     uint64                `json:"seed"`
+	Mode     string                `json:"mode"`
+	Workflow string                `json:"workflow"`
+	Broker   string                `json:"broker,omitempty"` // see events.JobStarted
 
 	Phases   map[string]*phase    `json:"phases"`
 	Working  string               `json:"working"`           // the phase that its events are about
@@ -97,13 +94,13 @@ type phase struct {
 
 // running is an attempt at an item that has started and not ended.
 type running struct {
-	ID     string         `json:"id"`     // of the item
-	Number int            `json:"number"` // of the attempt
-	Began  time.Time      `json:"began"`
-	Alone  bool           `json:"alone,omitempty"`
-	Ticket breaker.Ticket `json:"ticket"`
-	Retry  retry.State    `json:"retry"` // before this attempt
-	Base   string         `json:"base,omitempty"`
+	ID     string       `json:"id"`     // of the item
+	Number int          `json:"number"` // of the attempt
+	Began  time.Time    `json:"began"`
+	Alone  bool         `json:"alone,omitempty"`
+	Ticket limit.Ticket `json:"ticket"`
+	Retry  retry.State  `json:"retry"` // before this attempt
+	Base   string       `json:"base,omitempty"`
 
 	Resolve string `json:"resolve,omitempty"` // the work whose conflict it resolves
 
@@ -162,11 +159,11 @@ type stepRetry struct {
 func newState(p errorpolicy.Policy) *state {
 	return &state{
 		Policy:   errorpolicy.New(p),
-		Rate:     rate.NewLimiter(p.Rate),
-		Adapt:    adapt.New(p.Adapt),
+		Rate:     limit.NewRateLimiter(p.Rate),
+		Adapt:    limit.NewAdaptive(p.Adapt),
 		Retries:  retry.NewThrottle(p.RetryRatio),
 		Steps:    newStepRates(p.StepRates),
-		Times:    straggler.NewTimes(p.Straggler),
+		Times:    limit.NewStragglerTimes(p.Straggler),
 		Phases:   map[string]*phase{},
 		Running:  attempts{},
 		Waiting:  map[int]pendingRetry{},
@@ -330,7 +327,7 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 			s.Times.Add(time.Duration(e.DurationMS))
 		}
 		effects := s.Policy.AttemptSucceeded(s.Running.at(e.ItemIndex).Ticket, r.Time)
-		effects.Limit = s.ended(e.ItemIndex, adapt.End{Kind: adapt.Good, Took: time.Duration(e.DurationMS)}, r.Time)
+		effects.Limit = s.ended(e.ItemIndex, limit.CallEnd{Kind: limit.CallGood, Took: time.Duration(e.DurationMS)}, r.Time)
 		if e.Commit != "" {
 			s.awaitMerge(r, e)
 			return effects
@@ -465,7 +462,7 @@ func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Ef
 	if !e.Action.RunsAgain() {
 		s.Alike.add(e.ErrorType, e.ErrorSignature)
 	}
-	end := adapt.End{Kind: kindOf(e.ErrorType)}
+	end := limit.CallEnd{Kind: kindOf(e.ErrorType)}
 	if e.Retry != nil {
 		end.Asked = time.Duration(e.Retry.AskedMS)
 	}
@@ -716,7 +713,7 @@ func (s *state) details() int {
 
 // circuits are the last transitions of the breakers of steps, by phase and scope: two phases may have steps of one label. The breaker
 // of the workflow is not among them, because the policy has it.
-type circuits map[string]map[string]breaker.Transition
+type circuits map[string]map[string]limit.Transition
 
 // scopeWorkflow is the scope of the breaker over the items of a job.
 const scopeWorkflow = "workflow"
@@ -728,9 +725,9 @@ func (c circuits) note(phase string, e events.Event) {
 		return
 	}
 	if c[phase] == nil {
-		c[phase] = map[string]breaker.Transition{}
+		c[phase] = map[string]limit.Transition{}
 	}
-	if t.To == breaker.HalfOpen {
+	if t.To == limit.HalfOpen {
 		t.ConsecutiveFailures = c[phase][scope].ConsecutiveFailures
 	}
 	c[phase][scope] = t

@@ -7,19 +7,19 @@ import (
 	"time"
 
 	"prodigy/internal/events"
-	"prodigy/internal/rate"
+	"prodigy/internal/limit"
 )
 
 // stepRates are the limits of how often steps start, by the position of the step in agent_template.
-type stepRates map[int]*rate.Limiter
+type stepRates map[int]*limit.RateLimiter
 
-func newStepRates(limits map[int]rate.Limit) stepRates {
+func newStepRates(limits map[int]limit.Rate) stepRates {
 	if len(limits) == 0 {
 		return nil
 	}
 	s := stepRates{}
-	for position, limit := range limits {
-		s[position] = rate.NewLimiter(limit)
+	for position, most := range limits {
+		s[position] = limit.NewRateLimiter(most)
 	}
 	return s
 }
@@ -35,7 +35,7 @@ func (s *stepRates) UnmarshalJSON(data []byte) error {
 			*s = stepRates{}
 		}
 		if (*s)[position] == nil {
-			(*s)[position] = &rate.Limiter{}
+			(*s)[position] = &limit.RateLimiter{}
 		}
 		if err := json.Unmarshal(one, (*s)[position]); err != nil {
 			return err

@@ -13,8 +13,8 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
-	"prodigy/internal/straggler"
 )
 
 // An attempt that takes much longer than the others is a straggler. With `duplicate` a second attempt at its item begins then, in a slot that nothing else
@@ -211,7 +211,7 @@ func (p *pool) duplicateNext(now time.Time) bool {
 		one, runs := j.state.runs(f.index, f.number)
 		return !runs || one.Doubled > 0 || j.state.Skips[f.index] != ""
 	})
-	if len(w.slow) == 0 || len(j.state.Doubles)+w.ending >= straggler.MostDuplicates(j.parallel) {
+	if len(w.slow) == 0 || len(j.state.Doubles)+w.ending >= limit.MostDuplicates(j.parallel) {
 		return false
 	}
 	if p.fresh == nil && p.source.found != nil {
@@ -294,7 +294,7 @@ func (s *state) other(index, number int) int64 {
 func (p *pool) counts(e *attemptEnd) bool {
 	a, s := e.attempt, p.job.state
 	_, runs := s.runs(a.ItemIndex, a.Number)
-	return straggler.Counts(e.err == nil && e.outcome.Failure == nil, !runs, s.other(a.ItemIndex, a.Number) != 0)
+	return limit.Counts(e.err == nil && e.outcome.Failure == nil, !runs, s.other(a.ItemIndex, a.Number) != 0)
 }
 
 // supersede records the end of an attempt that does not count, because another one at its item does, and returns the number of the record.

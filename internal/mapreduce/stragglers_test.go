@@ -12,7 +12,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
-	"prodigy/internal/straggler"
+	"prodigy/internal/limit"
 	"prodigy/internal/testenv"
 )
 
@@ -326,8 +326,8 @@ func TestDuplicatesTakeOnlySlotsThatNothingElseNeeds(t *testing.T) {
 					delete(doubles, e.ItemID)
 				}
 			}
-			if most == 0 || most > straggler.MostDuplicates(slots) {
-				t.Errorf("seed %d: got %d duplicates at once, want at least one, and at most %d", seed, most, straggler.MostDuplicates(slots))
+			if most == 0 || most > limit.MostDuplicates(slots) {
+				t.Errorf("seed %d: got %d duplicates at once, want at least one, and at most %d", seed, most, limit.MostDuplicates(slots))
 			}
 			if n := r.Metrics.Successful + r.Metrics.Failed; r.State != Completed || n != items {
 				t.Errorf("seed %d: %s with %d outcomes, want %d", seed, r.State, n, items)

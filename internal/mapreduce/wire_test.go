@@ -18,8 +18,8 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/aicli"
-	"prodigy/internal/breaker"
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
 )
 
@@ -114,7 +114,7 @@ func (h farHost) Unmasked(a *agent.Attempt, phase string, step int) (agent.Print
 	return sent(p), ok
 }
 
-func (h farHost) AdmitStep(ctx context.Context, b agent.StepBreaker) (breaker.Ticket, string, error) {
+func (h farHost) AdmitStep(ctx context.Context, b agent.StepBreaker) (limit.Ticket, string, error) {
 	h.calls.Add(1)
 	t, refusal, err := h.Host.AdmitStep(ctx, sent(b))
 	return sent(t), refusal, err
@@ -125,12 +125,12 @@ func (h farHost) StepRefusal(ctx context.Context, b agent.StepBreaker, d time.Du
 	return h.Host.StepRefusal(ctx, sent(b), d)
 }
 
-func (h farHost) ReportStep(b agent.StepBreaker, t breaker.Ticket, success bool) {
+func (h farHost) ReportStep(b agent.StepBreaker, t limit.Ticket, success bool) {
 	h.calls.Add(1)
 	h.Host.ReportStep(sent(b), sent(t), success)
 }
 
-func (h farHost) ReleaseStep(b agent.StepBreaker, t breaker.Ticket) {
+func (h farHost) ReleaseStep(b agent.StepBreaker, t limit.Ticket) {
 	h.calls.Add(1)
 	h.Host.ReleaseStep(sent(b), sent(t))
 }

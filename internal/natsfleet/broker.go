@@ -20,7 +20,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/fleet"
-	"prodigy/internal/pressure"
+	"prodigy/internal/limit"
 )
 
 // Serve runs a broker until ctx ends, or its store is removed.
@@ -267,7 +267,7 @@ const (
 )
 
 func roomOf(dir string) (free, total uint64, err error) {
-	m, err := pressure.MachineNow(dir)
+	m, err := limit.MachineNow(dir)
 	return m.DiskFree, m.DiskTotal, err
 }
 

@@ -16,9 +16,9 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/aicli"
-	"prodigy/internal/breaker"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
+	"prodigy/internal/limit"
 	"prodigy/internal/spend"
 )
 
@@ -31,13 +31,13 @@ func digest(data []byte) string {
 type (
 	stepArgs struct {
 		Breaker agent.StepBreaker `json:"breaker"`
-		Ticket  breaker.Ticket    `json:"ticket,omitzero"`
+		Ticket  limit.Ticket      `json:"ticket,omitzero"`
 		Success bool              `json:"success,omitempty"`
 		After   time.Duration     `json:"after,omitempty"`
 	}
 	stepResult struct {
-		Ticket  breaker.Ticket `json:"ticket,omitzero"`
-		Refusal string         `json:"refusal,omitempty"`
+		Ticket  limit.Ticket `json:"ticket,omitzero"`
+		Refusal string       `json:"refusal,omitempty"`
 	}
 	agentArgs struct {
 		Ask      agent.AgentAsk    `json:"ask,omitzero"`

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"prodigy/internal/fleet"
-	"prodigy/internal/pressure"
+	"prodigy/internal/limit"
 )
 
 // measureEvery is how long there is between two looks at what the machine of a worker has left and lacks.
@@ -78,11 +78,11 @@ func (w *worker) shortOf(j fleet.Job, was string) string {
 }
 
 // closed returns why guards hold back what uses some directories, or "". What cannot be measured changes nothing.
-func (w *worker) closed(g pressure.Guards, was string, dirs ...string) string {
+func (w *worker) closed(g limit.Guards, was string, dirs ...string) string {
 	if !g.Any() {
 		return ""
 	}
-	measure := pressure.MachineNow
+	measure := limit.MachineNow
 	if w.o.Machine != nil {
 		measure = w.o.Machine
 	}

@@ -11,28 +11,28 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
+	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/pressure"
 )
 
 // A worker whose disk is full takes nothing and says why, to whoever lists the workers and to the run. When there is room again it takes attempts again.
 func TestAWorkerWithAFullDiskTakesNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		worker, job pressure.Guards
+		worker, job limit.Guards
 		full        string // part of the directory whose disk is full
 	}{
-		"by its own guards":             {worker: pressure.Guards{MinFreeDisk: &pressure.Amount{Bytes: 5e9}}, full: "/small"},
-		"by those of the job":           {job: pressure.Guards{MinFreeDisk: &pressure.Amount{Bytes: 5e9}}, full: "/small"},
-		"where the commands of job run": {worker: pressure.Guards{MinFreeDisk: &pressure.Amount{Bytes: 5e9}}, full: "/TestAWorker"},
+		"by its own guards":             {worker: limit.Guards{MinFreeDisk: &limit.Amount{Bytes: 5e9}}, full: "/small"},
+		"by those of the job":           {job: limit.Guards{MinFreeDisk: &limit.Amount{Bytes: 5e9}}, full: "/small"},
+		"where the commands of job run": {worker: limit.Guards{MinFreeDisk: &limit.Amount{Bytes: 5e9}}, full: "/TestAWorker"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newField(t)
 			var room atomic.Bool
 			small := f.worker("small", 3, func(o *fleet.WorkerOptions) {
 				o.Guards = c.worker
-				o.Machine = func(dirs ...string) (pressure.Machine, error) {
-					m := pressure.Machine{DiskFree: 9e9, DiskTotal: 10e9}
+				o.Machine = func(dirs ...string) (limit.Machine, error) {
+					m := limit.Machine{DiskFree: 9e9, DiskTotal: 10e9}
 					if !room.Load() && strings.Contains(strings.Join(dirs, "\n"), c.full) {
 						m.DiskFree = 3e6
 					}
@@ -88,13 +88,13 @@ func TestAWorkerWithAFullDiskTakesNothing(t *testing.T) {
 func TestGuardsOfAJobOnAFleet(t *testing.T) {
 	f := newField(t)
 	f.worker("a", 2, func(o *fleet.WorkerOptions) {
-		o.Machine = func(...string) (pressure.Machine, error) {
-			return pressure.Machine{CPUs: 1, MemoryFree: 9e9, MemoryTotal: 10e9, DiskFree: 9e9, DiskTotal: 10e9}, nil
+		o.Machine = func(...string) (limit.Machine, error) {
+			return limit.Machine{CPUs: 1, MemoryFree: 9e9, MemoryTotal: 10e9, DiskFree: 9e9, DiskTotal: 10e9}, nil
 		}
 	})
 	r := f.run(source(2, 2, "true", "")+"  guards: {load: 0.5, min_free_memory: 10%, min_free_disk: 1GB}\n", func(c *mapreduce.Config) {
-		c.Machine = func() (pressure.Machine, error) {
-			return pressure.Machine{Load: 40, CPUs: 2, MemoryFree: 1, MemoryTotal: 10e9, DiskFree: 9e9, DiskTotal: 10e9}, nil
+		c.Machine = func() (limit.Machine, error) {
+			return limit.Machine{Load: 40, CPUs: 2, MemoryFree: 1, MemoryTotal: 10e9, DiskFree: 9e9, DiskTotal: 10e9}, nil
 		}
 	})
 	if r.State != mapreduce.Completed || r.Metrics.Successful != 2 {
@@ -117,7 +117,7 @@ func TestAWorkerGoesOnWhileItLooksAtAJob(t *testing.T) {
 	}
 	path := dir + string(filepath.ListSeparator) + os.Getenv("PATH")
 	t.Setenv("PATH", path)
-	least := pressure.Guards{MinFreeDisk: &pressure.Amount{Bytes: 1}}
+	least := limit.Guards{MinFreeDisk: &limit.Amount{Bytes: 1}}
 	for name, c := range map[string]struct {
 		job  fleet.Job
 		look func(w *worker, j fleet.Job)
@@ -133,8 +133,8 @@ func TestAWorkerGoesOnWhileItLooksAtAJob(t *testing.T) {
 			_, _ = os.Remove(asked), os.Remove(release)
 			w := newTestWorker(t)
 			w.o.Environ = []string{"PATH=" + path}
-			w.o.Machine = func(...string) (pressure.Machine, error) {
-				return pressure.Machine{}, exec.Command("sh", "-c", wait).Run()
+			w.o.Machine = func(...string) (limit.Machine, error) {
+				return limit.Machine{}, exec.Command("sh", "-c", wait).Run()
 			}
 			c.job.V, c.job.Version, c.job.Owner, c.job.Lease = fleet.Protocol, "test", "o", time.Minute
 			done := make(chan struct{})

@@ -7,9 +7,9 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/aicli"
-	"prodigy/internal/breaker"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
+	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
 	"prodigy/internal/process"
 	"prodigy/internal/spend"
@@ -217,7 +217,7 @@ func (h *workerHost) Unmasked(a *agent.Attempt, phase string, step int) (agent.P
 	return r.Printed, err == nil && r.OK
 }
 
-func (h *workerHost) AdmitStep(ctx context.Context, b agent.StepBreaker) (breaker.Ticket, string, error) {
+func (h *workerHost) AdmitStep(ctx context.Context, b agent.StepBreaker) (limit.Ticket, string, error) {
 	var r stepResult
 	err := h.w.ask(ctx, h.job, callAdmitStep, 0, stepArgs{Breaker: b}, &r)
 	return r.Ticket, r.Refusal, err
@@ -229,13 +229,13 @@ func (h *workerHost) StepRefusal(ctx context.Context, b agent.StepBreaker, d tim
 	return r.Refusal, err
 }
 
-func (h *workerHost) ReportStep(b agent.StepBreaker, t breaker.Ticket, success bool) {
+func (h *workerHost) ReportStep(b agent.StepBreaker, t limit.Ticket, success bool) {
 	var r stepResult
 	_ = h.w.ask(h.w.lifeOf(h.job), h.job, callReportStep, 0, stepArgs{Breaker: b, Ticket: t, Success: success}, &r)
 }
 
 // ReleaseStep does not wait: a coordinator that is away has forgotten the start.
-func (h *workerHost) ReleaseStep(b agent.StepBreaker, t breaker.Ticket) {
+func (h *workerHost) ReleaseStep(b agent.StepBreaker, t limit.Ticket) {
 	go func() {
 		ctx, cancel := context.WithTimeout(h.w.life, h.w.entry(h.job).Lease)
 		defer cancel()

@@ -7,9 +7,9 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/aicli"
-	"prodigy/internal/breaker"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
+	"prodigy/internal/limit"
 )
 
 // What attempts ask while a job that was stopped goes on is asked for as long as the job lives then, or did. With -race.
@@ -24,7 +24,7 @@ func TestAttemptsAskWhileAStoppedJobGoesOn(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		host.ReportStep(agent.StepBreaker{}, breaker.Ticket{}, true)
+		host.ReportStep(agent.StepBreaker{}, limit.Ticket{}, true)
 		host.Unmasked(a, "map", 0)
 		host.AgentCost(agent.AgentTicket{}, 0)
 		host.RecordUsage(a, agent.AgentTicket{}, events.AgentUsage{})

@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"prodigy/internal/fleet"
-	"prodigy/internal/pressure"
+	"prodigy/internal/limit"
 	"prodigy/internal/process"
 )
 
@@ -426,7 +426,7 @@ func (w *worker) unfit(j fleet.Job) string {
 	if lacks := lacking(j.Programs); len(lacks) > 0 {
 		return fmt.Sprintf("it needs %s, which is not on the PATH of this worker: install it on %s, or start the worker with a PATH that has it", lacks[0], w.node.Host)
 	}
-	if j.Guards.Any() && !pressure.Supported && w.o.Machine == nil {
+	if j.Guards.Any() && !limit.CanMeasure && w.o.Machine == nil {
 		return "it has guards, and what this machine has left cannot be measured"
 	}
 	if j.Seed != "" {

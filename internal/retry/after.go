@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"prodigy/internal/breaker"
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 )
 
@@ -24,14 +24,14 @@ const defaultMaxAfter = time.Hour
 // Most returns the longest wait.
 func (a After) Most() time.Duration { return cmp.Or(a.Max, defaultMaxAfter) }
 
-func (a After) check() []breaker.Finding {
-	var found []breaker.Finding
+func (a After) check() []check.Finding {
+	var found []check.Finding
 	if a.Max < 0 {
-		found = append(found, breaker.Finding{Field: "max", Message: "max of retry_after must be more than 0s"})
+		found = append(found, check.Finding{Field: "max", Message: "max of retry_after must be more than 0s"})
 	}
 	if a.Pattern != "" {
 		if err := checkPattern(a.Pattern); err != nil {
-			found = append(found, breaker.Finding{Field: "pattern", Message: "retry_after: " + err.Error()})
+			found = append(found, check.Finding{Field: "pattern", Message: "retry_after: " + err.Error()})
 		}
 	}
 	return found

@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"prodigy/internal/breaker"
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
-	"prodigy/internal/spelling"
 )
 
 // Strategy is the name of a backoff strategy.
@@ -319,16 +318,16 @@ func saturate(ns float64) time.Duration {
 }
 
 // Check returns what is wrong with b as a block of a workflow file.
-func (b Backoff) Check() []breaker.Finding {
-	var found []breaker.Finding
+func (b Backoff) Check() []check.Finding {
+	var found []check.Finding
 	report := func(ok bool, field, format string, args ...any) {
 		if !ok {
-			found = append(found, breaker.Finding{Field: field, Message: fmt.Sprintf(format, args...)})
+			found = append(found, check.Finding{Field: field, Message: fmt.Sprintf(format, args...)})
 		}
 	}
 	_, known := Parameters(b.Strategy)
 	report(known || b.Strategy == "", "strategy", "unknown backoff %q%s",
-		b.Strategy, spelling.Hint(string(b.Strategy), Strategies(), spelling.OneOf(Strategies())))
+		b.Strategy, check.Hint(string(b.Strategy), Strategies(), check.OneOf(Strategies())))
 	checked := map[string]bool{}
 	for _, row := range backoffs {
 		for _, p := range row.parameters {

@@ -4,20 +4,20 @@ import (
 	"strconv"
 	"time"
 
-	"prodigy/internal/breaker"
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 )
 
 // linter collects findings about keys of a policy that have no effect.
 type linter struct {
 	Policy
-	breaker.Linter
+	check.Linter
 }
 
 // Ineffective returns findings about keys of p that have no effect, or not the one they seem to have. written reports whether a key is in
 // the file; others are ignored.
-func (p Policy) Ineffective(written func(key string) bool) []breaker.Finding {
-	l := &linter{Policy: p, Linter: breaker.Linter{Written: written}}
+func (p Policy) Ineffective(written func(key string) bool) []check.Finding {
+	l := &linter{Policy: p, Linter: check.Linter{Written: written}}
 	if p.Attempts == 1 {
 		l.singleTry()
 		return l.Found

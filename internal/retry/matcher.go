@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"prodigy/internal/spelling"
+	"prodigy/internal/check"
 )
 
 // Matcher is one entry of retry_on. Exactly one of its exported fields is set.
@@ -65,7 +65,7 @@ func MatcherNames() []string {
 // server-error.
 func NameMatcher(name string) (Matcher, error) {
 	for _, known := range MatcherNames() {
-		if spelling.Fold(name) == spelling.Fold(known) {
+		if check.Fold(name) == check.Fold(known) {
 			name = known
 		}
 	}
@@ -90,7 +90,7 @@ func checkName(name string) error {
 	if slices.Contains(MatcherNames(), name) {
 		return nil
 	}
-	return fmt.Errorf("unknown matcher %q in retry_on%s", name, spelling.Hint(name, MatcherNames(), matcherForms()))
+	return fmt.Errorf("unknown matcher %q in retry_on%s", name, check.Hint(name, MatcherNames(), matcherForms()))
 }
 
 func checkPattern(expr string) error {

@@ -7,7 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"prodigy/internal/breaker"
+	"prodigy/internal/check"
+	"prodigy/internal/limit"
 )
 
 func TestDefaultPolicyIsSound(t *testing.T) {
@@ -42,7 +43,7 @@ func TestCheckFindsEveryBadField(t *testing.T) {
 		"empty fallback": {func(p *Policy) { p.OnFailure.Kind = Fallback }, []string{"on_failure"}},
 		"fallback":       {func(p *Policy) { p.OnFailure = FailureAction{Fallback, "true"} }, nil},
 		"breaker": {func(p *Policy) {
-			p.CircuitBreaker = &breaker.Config{Timeout: 1, FailureThreshold: 1, SuccessThreshold: 1}
+			p.CircuitBreaker = &limit.BreakerConfig{Timeout: 1, FailureThreshold: 1, SuccessThreshold: 1}
 		}, []string{"circuit_breaker.half_open_requests"}},
 		"no initial wait": {func(p *Policy) { p.InitialDelay = 0 }, nil},
 	} {
@@ -60,7 +61,7 @@ func TestCheckFindsEveryBadField(t *testing.T) {
 
 func TestUnknownStrategySuggestsTheNearest(t *testing.T) {
 	got := Backoff{Strategy: "exponental"}.Check()
-	want := []breaker.Finding{{
+	want := []check.Finding{{
 		Field:   "strategy",
 		Message: `unknown backoff "exponental" (did you mean "exponential"?)`,
 	}}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"prodigy/internal/breaker"
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 )
 
@@ -21,21 +21,21 @@ type Ratio struct {
 func DefaultRatio() Ratio { return Ratio{Window: time.Minute, Min: 10} }
 
 // Check returns what is wrong with r as a block of a workflow file.
-func (r Ratio) Check() []breaker.Finding {
-	var found []breaker.Finding
+func (r Ratio) Check() []check.Finding {
+	var found []check.Finding
 	switch {
 	case r.Ratio == 0:
-		found = append(found, breaker.Finding{Field: "ratio", Message: "retry_ratio of 0 leaves no retries but the floor: for none at all, leave on_item_failure: retry and retry_config out"})
+		found = append(found, check.Finding{Field: "ratio", Message: "retry_ratio of 0 leaves no retries but the floor: for none at all, leave on_item_failure: retry and retry_config out"})
 	case !(r.Ratio > 0):
-		found = append(found, breaker.Finding{Field: "ratio", Message: fmt.Sprintf("retry_ratio must be more than 0, not %v", r.Ratio)})
+		found = append(found, check.Finding{Field: "ratio", Message: fmt.Sprintf("retry_ratio must be more than 0, not %v", r.Ratio)})
 	case r.Ratio > maxRatio:
-		found = append(found, breaker.Finding{Field: "ratio", Message: fmt.Sprintf("retry_ratio must be at most %d retries for each first attempt, not %v: leave it out for no limit", maxRatio, r.Ratio)})
+		found = append(found, check.Finding{Field: "ratio", Message: fmt.Sprintf("retry_ratio must be at most %d retries for each first attempt, not %v: leave it out for no limit", maxRatio, r.Ratio)})
 	}
 	if r.Window < time.Second || r.Window > 24*time.Hour {
-		found = append(found, breaker.Finding{Field: "window", Message: fmt.Sprintf("window must be from 1s to 1d, not %s", duration.Format(r.Window))})
+		found = append(found, check.Finding{Field: "window", Message: fmt.Sprintf("window must be from 1s to 1d, not %s", duration.Format(r.Window))})
 	}
 	if r.Min < 1 || r.Min > maxFloor {
-		found = append(found, breaker.Finding{Field: "min", Message: fmt.Sprintf("min must be from 1 to %d, not %d: without any, a retry could wait for ever", maxFloor, r.Min)})
+		found = append(found, check.Finding{Field: "min", Message: fmt.Sprintf("min must be from 1 to %d, not %d: without any, a retry could wait for ever", maxFloor, r.Min)})
 	}
 	return found
 }

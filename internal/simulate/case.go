@@ -11,12 +11,12 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
-	"prodigy/internal/spelling"
 	"prodigy/internal/spend"
 )
 
@@ -190,7 +190,7 @@ func (r *reader) mapping(name string, n *yaml.Node, read func(key string, value 
 // word checks that a text is one of these words.
 func (r *reader) word(name string, n *yaml.Node, known ...string) string {
 	if n.Kind != yaml.ScalarNode || !slices.Contains(known, n.Value) {
-		r.fail(n, "%s: unknown word %q%s", name, n.Value, spelling.Hint(n.Value, known, spelling.OneOf(known)))
+		r.fail(n, "%s: unknown word %q%s", name, n.Value, check.Hint(n.Value, known, check.OneOf(known)))
 	}
 	return n.Value
 }

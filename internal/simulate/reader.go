@@ -14,8 +14,8 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
-	"prodigy/internal/spelling"
 	"prodigy/internal/workflow"
 )
 
@@ -100,7 +100,7 @@ func (r *reader) fields(n *yaml.Node, name string, known ...field) {
 		seen[key.Value] = key.Line
 		at := slices.Index(names, key.Value)
 		if at < 0 {
-			r.fail(key, "unknown key %q in %s%s", key.Value, name, spelling.Hint(key.Value, names, spelling.OneOf(names)))
+			r.fail(key, "unknown key %q in %s%s", key.Value, name, check.Hint(key.Value, names, check.OneOf(names)))
 			continue
 		}
 		known[at].read(value)

@@ -8,9 +8,9 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/filter"
 	"prodigy/internal/retry"
-	"prodigy/internal/spelling"
 	"prodigy/internal/spend"
 )
 
@@ -105,7 +105,7 @@ func (e *ending) fields(r *reader) []field {
 			known := append(retry.MatcherNames(), string(retry.TypePermission), string(retry.TypeClientError), string(retry.TypeCommandFailed))
 			var name string
 			if r.text("error", &name).read(n); !slices.Contains(known, name) {
-				r.fail(n, "error: unknown type %q%s", name, spelling.Hint(name, known, spelling.OneOf(known)))
+				r.fail(n, "error: unknown type %q%s", name, check.Hint(name, known, check.OneOf(known)))
 			}
 			e.fails = retry.Type(name)
 		}},
@@ -166,7 +166,7 @@ func (r *reader) rule(n *yaml.Node) rule {
 		{"phase", func(n *yaml.Node) {
 			r.text("phase", &one.phase).read(n)
 			if !slices.Contains(phases[:], one.phase) {
-				r.fail(n, "phase: unknown phase %q%s", one.phase, spelling.Hint(one.phase, phases[:], spelling.OneOf(phases[:])))
+				r.fail(n, "phase: unknown phase %q%s", one.phase, check.Hint(one.phase, phases[:], check.OneOf(phases[:])))
 			}
 		}},
 		r.span("attempt", &one.attempt),

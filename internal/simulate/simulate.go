@@ -17,8 +17,8 @@ import (
 	"prodigy/internal/aicli"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/pressure"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
@@ -332,7 +332,7 @@ func inside(w *workflow.Workflow) *workflow.Workflow {
 	own.Notify = nil
 	if w.Map != nil {
 		m := *w.Map
-		m.Guards = pressure.Guards{}
+		m.Guards = limit.Guards{}
 		own.Map = &m
 	}
 	return &own

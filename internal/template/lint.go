@@ -7,9 +7,9 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"prodigy/internal/check"
 	"prodigy/internal/posix"
 	"prodigy/internal/shell"
-	"prodigy/internal/spelling"
 )
 
 var optionsMatterTo = []string{
@@ -190,7 +190,7 @@ func (s *scanner) misspelled(name string) string {
 	}
 	best, least := "", 1+min(len(name)/3, 2)
 	for _, k := range s.names.all() {
-		if d := spelling.Distance(name, k); d < least && len(name) > 2 {
+		if d := check.Distance(name, k); d < least && len(name) > 2 {
 			best, least = k, d
 		}
 	}

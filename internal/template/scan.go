@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/posix"
-	"prodigy/internal/spelling"
 )
 
 // ref is a piece of a text that prodigy may have to fill in.
@@ -232,7 +232,7 @@ func (s *scanner) field(e *expr, written string) finding {
 	if key := e.steps[0].key; !is.Seen && s.names.declared(key) && len(e.steps) == 1 {
 		return finding{codeUnknown, fmt.Sprintf("unknown value %s (did you mean ${%s}?)", written, key)} // ${shell.NAME} was the output captured as NAME
 	}
-	if near := spelling.Nearest(e.steps[0].key, is.Fields); near != "" {
+	if near := check.Nearest(e.steps[0].key, is.Fields); near != "" {
 		return finding{codeUnknown, fmt.Sprintf("unknown value %s (did you mean ${%s.%s}?)", written, e.root, near)}
 	}
 	return finding{codeUnknown, fmt.Sprintf("unknown value %s (%s has %s)", written, e.root, strings.Join(is.Fields, ", "))}
@@ -277,7 +277,7 @@ func (s *scanner) unknown(start, rootEnd int) string {
 	if name == "merge" {
 		return text + `: write "workspace: git" at the root of the file, with which it is known in reduce and merge`
 	}
-	if near := spelling.Nearest(name, names); near != "" {
+	if near := check.Nearest(name, names); near != "" {
 		return fmt.Sprintf("%s (did you mean ${%s%s?)", text, near, s.src[rootEnd:closing(s.src, start)])
 	}
 	return fmt.Sprintf("%s (known: %s)", text, strings.Join(names, ", "))
@@ -295,7 +295,7 @@ func (s *scanner) meant(root string) bool {
 	if slices.Contains(foreignRoots, root) || strings.Contains(s.src, "`") {
 		return false
 	}
-	return root == "merge" || root == "workspace" || knownOnly(root) != "" || spelling.Nearest(root, s.names.all()) != ""
+	return root == "merge" || root == "workspace" || knownOnly(root) != "" || check.Nearest(root, s.names.all()) != ""
 }
 
 // removed returns what to write instead of an expansion that asked the older tool for something: the output of a command, a date, a

@@ -21,7 +21,7 @@ type comments struct {
 func readComments(t *testing.T) comments {
 	t.Helper()
 	c := comments{fields: map[string]string{}, words: map[string][]string{}}
-	for _, dir := range []string{".", "../retry", "../errorpolicy", "../breaker", "../outputs", "../quota", "../spend", "../pressure", "../straggler"} {
+	for _, dir := range []string{".", "../retry", "../errorpolicy", "../limit", "../outputs", "../spend"} {
 		names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)

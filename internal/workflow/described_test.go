@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -9,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"prodigy/internal/breaker"
 	"prodigy/internal/duration"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
 
@@ -53,20 +54,31 @@ func (l *language) find(name string) *described {
 	return l.blocks[i]
 }
 
+// formerly holds the names that definitions of the schema have from before their types were moved.
+var formerly = map[string]string{
+	"limit.BreakerConfig":   "breaker.Config",
+	"limit.Guards":          "pressure.Guards",
+	"limit.QuotaPolicy":     "quota.Policy",
+	"limit.StragglerConfig": "straggler.Config",
+}
+
+// definition returns the name that type t has in the schema.
+func definition(t reflect.Type) string { return cmp.Or(formerly[t.String()], t.String()) }
+
 // block returns the form of a block of type t, which is described when it is met for the first time.
 func (l *language) block(t reflect.Type, title string) form {
-	if l.find(t.String()) == nil {
-		d := &described{name: t.String(), title: title}
+	if l.find(definition(t)) == nil {
+		d := &described{name: definition(t), title: title}
 		l.blocks = append(l.blocks, d)
 		d.keys = append(l.fields(t), l.besides(t)...)
 	}
-	return reference(t.String(), title)
+	return reference(definition(t), title)
 }
 
 // part returns the form of a block under another name that has only some keys of type t, or more than those.
 func (l *language) part(t reflect.Type, title, suffix string, has func(name string) bool, more ...keyDoc) form {
 	whole := l.block(t, title)
-	name := t.String() + "-" + suffix
+	name := definition(t) + "-" + suffix
 	if l.find(name) == nil {
 		d := &described{name: name}
 		l.blocks = append(l.blocks, d)
@@ -123,8 +135,8 @@ func standard(t reflect.Type) reflect.Value {
 	switch t {
 	case reflect.TypeFor[retry.Policy]():
 		return reflect.ValueOf(retry.Default())
-	case reflect.TypeFor[breaker.Config]():
-		return reflect.ValueOf(breaker.Default())
+	case reflect.TypeFor[limit.BreakerConfig]():
+		return reflect.ValueOf(limit.DefaultBreaker())
 	}
 	return reflect.Zero(t)
 }
@@ -139,7 +151,7 @@ func written(v reflect.Value) string {
 		return duration.Format(x)
 	case retry.Backoff:
 		return string(x.Strategy)
-	case int, float64, bool, breaker.OnOpen:
+	case int, float64, bool, limit.OnOpen:
 		return fmt.Sprint(x)
 	}
 	return ""

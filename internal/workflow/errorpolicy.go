@@ -6,9 +6,9 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
-	"prodigy/internal/quota"
-	"prodigy/internal/spelling"
+	"prodigy/internal/limit"
 )
 
 // rootPolicyKeys are the keys of an error_policy that can also be written at the root.
@@ -44,8 +44,8 @@ func (r *reader) errorPolicy(e entry) {
 }
 
 // quota reads what a used-up limit does.
-func (r *reader) quota(e entry) *quota.Policy {
-	q := new(quota.Policy)
+func (r *reader) quota(e entry) *limit.QuotaPolicy {
+	q := new(limit.QuotaPolicy)
 	if b := r.block("quota", e, r.fields(q)); b != nil {
 		for _, f := range q.Check() {
 			r.fail(b.at(f.Field), "%s", f.Message)
@@ -105,7 +105,7 @@ func (r *reader) itemAction(e entry) (errorpolicy.ItemAction, bool) {
 		return a, true
 	}
 	words := toStrings(errorpolicy.Actions())
-	if guess := spelling.Nearest(text, words); guess != "" {
+	if guess := check.Nearest(text, words); guess != "" {
 		r.fail(e.value, "unknown on_item_failure %q (did you mean %q?)", text, guess)
 		return a, false
 	}
@@ -138,7 +138,7 @@ func (r *reader) collectionWord(e entry) (errorpolicy.Collection, bool) {
 		return c, true
 	}
 	words := toStrings([]errorpolicy.CollectionKind{errorpolicy.Aggregate, errorpolicy.Immediate})
-	if guess := spelling.Nearest(text, words); guess != "" {
+	if guess := check.Nearest(text, words); guess != "" {
 		r.fail(e.value, "unknown error_collection %q (did you mean %q?)", text, guess)
 		return c, false
 	}

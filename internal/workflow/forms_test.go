@@ -9,15 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"prodigy/internal/breaker"
+	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
-	"prodigy/internal/pressure"
-	"prodigy/internal/rate"
 	"prodigy/internal/retry"
-	"prodigy/internal/spelling"
 	"prodigy/internal/spend"
-	"prodigy/internal/straggler"
 )
 
 // node is a piece of JSON Schema.
@@ -85,7 +82,7 @@ func inAnyCase[T ~string](words ...T) form {
 	var spellings []string
 	for _, w := range words {
 		var b strings.Builder
-		for _, c := range spelling.Fold(string(w)) {
+		for _, c := range check.Fold(string(w)) {
 			b.WriteString("[-_ ]*[" + string(c) + strings.ToUpper(string(c)) + "]")
 		}
 		spellings = append(spellings, b.String()+"[-_ ]*")
@@ -214,12 +211,12 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return either("list of words, or one word", one, list), true
 	case reflect.TypeFor[SecondsOrVar]():
 		return either("duration or seconds, or `$NAME` of an environment variable", timeout(), pattern(variablePattern, "")), true
-	case reflect.TypeFor[pressure.Windows]():
+	case reflect.TypeFor[limit.Windows]():
 		one := pattern(`^ *([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)( +[A-Za-z0-9_+/-]+)? *$`, "")
 		list := listOf(one, "")
 		list.schema["minItems"] = 1
 		return either("list of times, or one time, each perhaps with a zone", one, list), true
-	case reflect.TypeFor[*pressure.Amount]():
+	case reflect.TypeFor[*limit.Amount]():
 		return pattern(`^[0-9.]+ *(%|[kMGT]B|[KMGT]iB)$`, "size or share"), true
 	case reflect.TypeFor[Rate](), reflect.TypeFor[*Rate]():
 		return either("starts in a time, or [mapping](#rate)", rateForm(), l.block(reflect.TypeFor[Rate](), "rate")), true
@@ -227,11 +224,11 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return either("number above 0, or [mapping](#retry_ratio)", number("", node{"exclusiveMinimum": 0, "maximum": 100}), l.block(reflect.TypeFor[retry.Ratio](), "retry_ratio")), true
 	case reflect.TypeFor[*Ramp]():
 		return either("list of numbers, or [mapping](#ramp)", rampForm(), l.block(reflect.TypeFor[Ramp](), "ramp")), true
-	case reflect.TypeFor[*straggler.Config]():
-		return l.block(reflect.TypeFor[straggler.Config](), "straggler"), true
-	case reflect.TypeFor[straggler.After]():
+	case reflect.TypeFor[*limit.StragglerConfig]():
+		return l.block(reflect.TypeFor[limit.StragglerConfig](), "straggler"), true
+	case reflect.TypeFor[limit.StragglerAfter]():
 		return either("multiple of a percentile as in `3×p95`, or duration or seconds", pattern(`^ *[0-9.]+ *[×xX*] *[pP][5-9][0-9] *$`, ""), timeout()), true
-	case reflect.TypeFor[rate.Limit]():
+	case reflect.TypeFor[limit.Rate]():
 		return rateForm(), true
 	case reflect.TypeFor[*ReduceWhen]():
 		some := l.block(reflect.TypeFor[ReduceWhen](), "reduce_when")
@@ -335,7 +332,7 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 	case "workflow.Map.requires":
 		label := form{schema: node{"type": scalars(), "minimum": 0, "pattern": `^[A-Za-z0-9][A-Za-z0-9._/:=+-]*$`}, words: "label"}
 		return either("list of labels, or one label", label, listOf(label, "")), true
-	case "pressure.Guards.load":
+	case "limit.Guards.load":
 		return number("number above 0", node{"exclusiveMinimum": 0}), true
 	case "retry.Ratio.ratio":
 		return number("number above 0, at most 100", node{"exclusiveMinimum": 0, "maximum": 100}), true
@@ -348,7 +345,7 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 	case "workflow.Ramp.steps":
 		return rampForm(), true
 	case "workflow.Rate.burst":
-		return number("whole number from 1", node{"type": "integer", "minimum": 1, "maximum": rate.MaxBurst}), true
+		return number("whole number from 1", node{"type": "integer", "minimum": 1, "maximum": limit.MaxBurst}), true
 	case "workflow.Concurrency.min", "workflow.Concurrency.max":
 		return atLeast(1), true
 	case "workflow.Concurrency.adapt":
@@ -358,21 +355,21 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 	case "workflow.Map.offset", "workflow.Map.max_items", "workflow.callOptions.retry":
 		return atLeast(0), true
 	case "workflow.OnFailure.max_attempts", "workflow.OnIncomplete.max_attempts", "retry.Policy.attempts", "errorpolicy.Policy.max_failures",
-		"breaker.Config.failure_threshold", "breaker.Config.success_threshold", "breaker.Config.half_open_requests":
+		"limit.BreakerConfig.failure_threshold", "limit.BreakerConfig.success_threshold", "limit.BreakerConfig.half_open_requests":
 		return atLeast(1), true
-	case "quota.Policy.pause_at":
+	case "limit.QuotaPolicy.pause_at":
 		return number("number above 0, at most 1", node{"exclusiveMinimum": 0, "maximum": 1}), true
 	case "errorpolicy.Policy.failure_threshold", "retry.Policy.jitter_factor":
 		return number("number from 0 to 1", node{"minimum": 0, "maximum": 1}), true
 	case "retry.Backoff.base", "retry.Backoff.multiplier":
 		return number("number above 0", node{"exclusiveMinimum": 0}), true
-	case "retry.Policy.max_delay", "retry.Policy.retry_budget", "workflow.callOptions.max_delay", "breaker.Config.timeout":
+	case "retry.Policy.max_delay", "retry.Policy.retry_budget", "workflow.callOptions.max_delay", "limit.BreakerConfig.timeout":
 		return pattern(timeoutPattern, "duration"), true
 	case "errorpolicy.Policy.retry_config":
 		return l.itemRetry(), true
 	case "retry.Policy.circuit_breaker":
 		return l.stepBreaker(), true
-	case "retry.After.pattern", "retry.After.file", "breaker.Config.per":
+	case "retry.After.pattern", "retry.After.file", "limit.BreakerConfig.per":
 		return filled(), true
 	case "retry.After.max":
 		return timeout(), true
@@ -660,7 +657,7 @@ func (l *language) itemRetry() form {
 
 // stepBreaker has no keys that only error policies have.
 func (l *language) stepBreaker() form {
-	f := l.part(reflect.TypeFor[breaker.Config](), "circuit_breaker", "of-step", func(name string) bool { return name != "on_open" && name != "per" })
+	f := l.part(reflect.TypeFor[limit.BreakerConfig](), "circuit_breaker", "of-step", func(name string) bool { return name != "on_open" && name != "per" })
 	f.words = "[circuit_breaker](#circuit_breaker) without `on_open` and `per`"
 	return f
 }

@@ -6,15 +6,15 @@ import (
 	"strconv"
 	"strings"
 
-	"prodigy/internal/breaker"
+	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
-	"prodigy/internal/spelling"
 )
 
 // hint returns the end of a message about an unknown word: the nearest known word, or else all of them.
 func hint(wrong string, words []string) string {
-	return spelling.Hint(wrong, words, spelling.OneOf(words))
+	return check.Hint(wrong, words, check.OneOf(words))
 }
 
 // quoted returns the words in double quotes.
@@ -39,7 +39,7 @@ func misplacedKey(name, where string) string {
 		{"step", Step{}},
 		{"retry_config", retry.Policy{}},
 		{"error_policy", errorpolicy.Policy{}},
-		{"circuit_breaker", breaker.Config{}},
+		{"circuit_breaker", limit.BreakerConfig{}},
 		{"timeout_config", Timeouts{}},
 		{"input", Input{}},
 		{"on_failure", OnFailure{}},
@@ -52,7 +52,7 @@ func misplacedKey(name, where string) string {
 	if len(blocks) == 0 {
 		return ""
 	}
-	return ": it is a key of " + spelling.OneOf(blocks) + "; is it indented wrongly?"
+	return ": it is a key of " + check.OneOf(blocks) + "; is it indented wrongly?"
 }
 
 // slashCommand returns the command of Claude that a step of the older tool named as a text, as "/prodigy-lint" or "prodigy-lint fast".

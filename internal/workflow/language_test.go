@@ -11,10 +11,9 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
-	"prodigy/internal/straggler"
 )
 
 // everything is a valid file that holds each key of the language that has a place beside the others.
@@ -132,8 +131,8 @@ func TestEveryTagOfTheTypesIsRead(t *testing.T) {
 		retry.Policy{},
 		retry.Backoff{},
 		errorpolicy.Policy{},
-		breaker.Config{},
-		straggler.Config{},
+		limit.BreakerConfig{},
+		limit.StragglerConfig{},
 	}
 	for _, block := range blocks {
 		typ := reflect.TypeOf(block)

@@ -8,9 +8,10 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"prodigy/internal/breaker"
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
 
@@ -20,7 +21,7 @@ func (r *reader) warnOfPolicy(p retry.Policy, b *block) {
 }
 
 // warnOfFindings adds a warning for each finding, at its key.
-func (r *reader) warnOfFindings(found []breaker.Finding, written map[string]entry) {
+func (r *reader) warnOfFindings(found []check.Finding, written map[string]entry) {
 	for _, f := range found {
 		field, _, _ := strings.Cut(f.Field, ".")
 		r.warn(written[field].key, "%s", f.Message)
@@ -60,7 +61,7 @@ func (r *reader) warnOfBreaker(at *yaml.Node, p errorpolicy.Policy) {
 	// Items whose retry is due later may test it, and so may those that somebody else still makes.
 	file := path.Ext(m.Input.Text) != "" && !strings.ContainsAny(m.Input.Text, " \t\n;|&$(") // else it may be a command, which takes its time
 	atOnce := file || m.Input.Items != nil || m.Input.File != nil || m.Input.Glob != nil || m.Input.Job != ""
-	if tries == 1 && atOnce && c.Per == "" && c.OnOpen != breaker.Wait {
+	if tries == 1 && atOnce && c.Per == "" && c.OnOpen != limit.Wait {
 		r.warn(at, "circuit_breaker never closes again: once it is open, all items that are left are dead-lettered at once, and none of them tests it; with on_open: wait they wait")
 	}
 }

@@ -11,15 +11,11 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
-	"prodigy/internal/pressure"
-	"prodigy/internal/quota"
-	"prodigy/internal/rate"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
-	"prodigy/internal/straggler"
 )
 
 // Parse reads a workflow. file is its name in messages. The error is an *InvalidError with all problems.
@@ -238,19 +234,19 @@ func (r *reader) workflowValue(e entry, target any) {
 		*t = r.moments(e)
 	case *SecondsOrVar:
 		set(t)(r.secondsOrVar(e))
-	case *pressure.Windows:
+	case *limit.Windows:
 		*t = r.windows(e)
-	case *pressure.Guards:
+	case *limit.Guards:
 		r.guards(e, t)
-	case **pressure.Amount:
+	case **limit.Amount:
 		setPointer(t)(r.amount(e))
 	case **Canary:
 		*t = r.canary(e)
 	case **Ramp:
 		*t = r.ramp(e)
-	case **straggler.Config:
+	case **limit.StragglerConfig:
 		*t = r.straggler(e)
-	case *straggler.After:
+	case *limit.StragglerAfter:
 		set(t)(r.stragglerAfter(e))
 	case *[]int: // read by its own reader
 	case **Concurrency:
@@ -259,7 +255,7 @@ func (r *reader) workflowValue(e entry, target any) {
 		set(t)(r.rate(e))
 	case **Rate:
 		setPointer(t)(r.rate(e))
-	case *rate.Limit:
+	case *limit.Rate:
 		set(t)(r.rateLimit(e))
 	case **ParkAfter:
 		setPointer(t)(r.parkAfter(e))
@@ -315,10 +311,10 @@ func (r *reader) policyValue(e entry, target any) {
 		setPointer(t)(r.tokens(e))
 	case *errorpolicy.Policy:
 		r.errorPolicy(e)
-	case **quota.Policy:
+	case **limit.QuotaPolicy:
 		*t = r.quota(e)
-	case *quota.OnQuota:
-		set(t)(word(r, e, quota.OnQuotas()...))
+	case *limit.OnQuota:
+		set(t)(word(r, e, limit.OnQuotas()...))
 	case *errorpolicy.OnOOM:
 		set(t)(word(r, e, errorpolicy.OOMAlone))
 	case *errorpolicy.ItemAction:
@@ -339,10 +335,10 @@ func (r *reader) policyValue(e entry, target any) {
 		*t = r.matchers(e)
 	case *retry.FailureAction:
 		set(t)(r.failureAction(e))
-	case **breaker.Config:
+	case **limit.BreakerConfig:
 		setPointer(t)(r.breaker(e))
-	case *breaker.OnOpen:
-		set(t)(word(r, e, breaker.Reject, breaker.Wait))
+	case *limit.OnOpen:
+		set(t)(word(r, e, limit.Reject, limit.Wait))
 	default:
 		panic(fmt.Sprintf("BUG: no way to read a %T", target))
 	}

@@ -7,7 +7,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"prodigy/internal/adapt"
+	"prodigy/internal/limit"
 )
 
 const defaultParallel = 10
@@ -75,7 +75,7 @@ func (r *reader) mapPhase(e entry) *Map {
 			r.fail(b.at("max_parallel"), `"max_parallel" and "concurrency" exclude each other: write max of concurrency instead`)
 		}
 		m.MaxParallel = IntOrVar{Value: max(c.Max, 1)}
-		r.w.ErrorPolicy.Adapt = adapt.Config{Min: c.Min, Max: c.Max}
+		r.w.ErrorPolicy.Adapt = limit.AdaptiveConfig{Min: c.Min, Max: c.Max}
 	}
 	r.checkRollout(m, b)
 	if s := m.Straggler; s != nil {

@@ -5,8 +5,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"prodigy/internal/pressure"
-	"prodigy/internal/rate"
+	"prodigy/internal/limit"
 )
 
 // concurrency reads the bounds of the number of agents at once.
@@ -40,8 +39,8 @@ func (r *reader) rate(e entry) (Rate, bool) {
 	b := r.block("rate", e, r.fields(&v))
 	r.require(b, "limit")
 	if n := v.Burst; n != nil {
-		if *n < 1 || *n > rate.MaxBurst {
-			r.fail(b.at("burst"), "burst must be from 1 to %d, not %d", rate.MaxBurst, *n)
+		if *n < 1 || *n > limit.MaxBurst {
+			r.fail(b.at("burst"), "burst must be from 1 to %d, not %d", limit.MaxBurst, *n)
 			return Rate{}, false
 		}
 		v.Limit.Burst = *n
@@ -50,12 +49,12 @@ func (r *reader) rate(e entry) (Rate, bool) {
 }
 
 // rateLimit reads a limit such as 40/s.
-func (r *reader) rateLimit(e entry) (rate.Limit, bool) {
+func (r *reader) rateLimit(e entry) (limit.Rate, bool) {
 	text, ok := r.nonBlank(e)
 	if !ok {
-		return rate.Limit{}, false
+		return limit.Rate{}, false
 	}
-	l, err := rate.Parse(text)
+	l, err := limit.ParseRate(text)
 	if err != nil {
 		r.fail(e.value, "%s: %v", e.name, err)
 	}
@@ -63,7 +62,7 @@ func (r *reader) rateLimit(e entry) (rate.Limit, bool) {
 }
 
 // windows reads a list of windows, or one.
-func (r *reader) windows(e entry) (windows pressure.Windows) {
+func (r *reader) windows(e entry) (windows limit.Windows) {
 	nodes := []*yaml.Node{e.value}
 	if e.value.Kind == yaml.SequenceNode {
 		nodes = e.value.Content
@@ -76,7 +75,7 @@ func (r *reader) windows(e entry) (windows pressure.Windows) {
 		if !ok {
 			continue
 		}
-		w, err := pressure.ParseWindow(text)
+		w, err := limit.ParseWindow(text)
 		if err != nil {
 			r.fail(n, "%s: %v", e.name, err)
 			continue
@@ -87,7 +86,7 @@ func (r *reader) windows(e entry) (windows pressure.Windows) {
 }
 
 // guards reads what the machine must have left.
-func (r *reader) guards(e entry, g *pressure.Guards) {
+func (r *reader) guards(e entry, g *limit.Guards) {
 	b := r.block("guards", e, r.fields(g))
 	if b != nil && b.has("load") && g.Load <= 0 {
 		r.fail(b.at("load"), "load must be more than 0")
@@ -95,12 +94,12 @@ func (r *reader) guards(e entry, g *pressure.Guards) {
 }
 
 // amount reads a size or a share.
-func (r *reader) amount(e entry) (pressure.Amount, bool) {
+func (r *reader) amount(e entry) (limit.Amount, bool) {
 	text, ok := r.text(e)
 	if !ok {
-		return pressure.Amount{}, false
+		return limit.Amount{}, false
 	}
-	a, err := pressure.ParseAmount(text)
+	a, err := limit.ParseAmount(text)
 	if err != nil {
 		r.fail(e.value, "%s: %v", e.name, err)
 	}
@@ -129,7 +128,7 @@ func (r *reader) stepRates(m *Map) {
 			continue
 		}
 		if r.w.ErrorPolicy.StepRates == nil {
-			r.w.ErrorPolicy.StepRates = map[int]rate.Limit{}
+			r.w.ErrorPolicy.StepRates = map[int]limit.Rate{}
 		}
 		r.w.ErrorPolicy.StepRates[i] = s.Rate.Limit
 		if m.Batch > 0 && s.Rate.Per != nil {

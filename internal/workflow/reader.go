@@ -10,7 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"prodigy/internal/spelling"
+	"prodigy/internal/check"
 )
 
 // ParseOptions are the settings of a run that Parse depends on.
@@ -301,7 +301,7 @@ func (r *reader) unknown(b *block, e entry, keys []key) {
 			words = append(words, k.alias)
 		}
 	}
-	guess := cmp.Or(aliasesOfOtherTools()[b.name][e.name], spelling.Nearest(e.name, words))
+	guess := cmp.Or(aliasesOfOtherTools()[b.name][e.name], check.Nearest(e.name, words))
 	if guess == "" {
 		r.fail(e.key, "unknown key %q in %s%s", e.name, b.name, misplacedKey(e.name, b.name))
 		return
@@ -333,7 +333,7 @@ func (r *reader) require(b *block, names ...string) {
 		r.fail(b.node, "missing key %q in %s", names[0], b.name)
 		return
 	}
-	r.fail(b.node, "%s needs one of %s", b.name, spelling.OneOf(quoted(names)))
+	r.fail(b.node, "%s needs one of %s", b.name, check.OneOf(quoted(names)))
 }
 
 // atMostOne reports that b has several of the keys.

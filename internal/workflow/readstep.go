@@ -9,9 +9,9 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/check"
 	"prodigy/internal/posix"
 	"prodigy/internal/retry"
-	"prodigy/internal/spelling"
 )
 
 // steps reads a list of at least one step. It reports duplicate ids.
@@ -234,7 +234,7 @@ func (r *reader) onFailure(s *Step, b *block, p deferredKeys) {
 		s.OnFailure = r.handler(e)
 		return
 	}
-	if text := e.value.Value; (e.value.ShortTag() == "!!str" || e.value.ShortTag() == "!!bool") && spelling.Nearest(text, []string{string(retry.Stop), string(retry.Continue)}) == "" {
+	if text := e.value.Value; (e.value.ShortTag() == "!!str" || e.value.ShortTag() == "!!bool") && check.Nearest(text, []string{string(retry.Stop), string(retry.Continue)}) == "" {
 		r.fail(e.value, `unknown on_failure %q (want stop, continue or {fallback: {command: "…"}}; a handler is written as a step, %s)`, text, asHandler(text))
 		return
 	}

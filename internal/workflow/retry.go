@@ -10,7 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"prodigy/internal/breaker"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
 
@@ -405,8 +405,8 @@ func (t Text) scalar(offset int, word string) *yaml.Node {
 func blanks(s string) int { return len(s) - len(strings.TrimLeft(s, " \t\r\n")) }
 
 // breaker reads the circuit_breaker of an error policy.
-func (r *reader) breaker(e entry) (breaker.Config, bool) {
-	c := breaker.Default()
+func (r *reader) breaker(e entry) (limit.BreakerConfig, bool) {
+	c := limit.DefaultBreaker()
 	keys := withReader(r.fields(&c), "per", func(e entry) {
 		if text, ok := r.textWithPos(e); ok {
 			c.Per, r.w.BreakerPer = text.Value, &text
@@ -416,15 +416,15 @@ func (r *reader) breaker(e entry) (breaker.Config, bool) {
 	c.OnOpen = ""
 	ok := r.breakerBlock(e, &c, keys)
 	if c.OnOpen == "" && c.Per != "" {
-		onOpen = breaker.Wait
+		onOpen = limit.Wait
 	}
 	c.OnOpen = cmp.Or(c.OnOpen, onOpen)
 	return c, ok
 }
 
 // stepBreaker reads the circuit_breaker of a step. It has no on_open: an open breaker always refuses the step.
-func (r *reader) stepBreaker(e entry) (breaker.Config, bool) {
-	c := breaker.Default()
+func (r *reader) stepBreaker(e entry) (limit.BreakerConfig, bool) {
+	c := limit.DefaultBreaker()
 	keys := withReader(r.fields(&c), "on_open", func(e entry) {
 		r.fail(e.key, `"on_open" is only for the circuit_breaker of error_policy: that of a step refuses`)
 	})
@@ -434,7 +434,7 @@ func (r *reader) stepBreaker(e entry) (breaker.Config, bool) {
 	return c, r.breakerBlock(e, &c, keys)
 }
 
-func (r *reader) breakerBlock(e entry, c *breaker.Config, keys []key) bool {
+func (r *reader) breakerBlock(e entry, c *limit.BreakerConfig, keys []key) bool {
 	b := r.block("circuit_breaker", e, keys)
 	if b == nil {
 		return false

@@ -9,8 +9,8 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
-	"prodigy/internal/spelling"
 )
 
 const (
@@ -68,7 +68,7 @@ func anyCase[T ~string](r *reader, e entry, words ...T) (T, bool) {
 		return "", false
 	}
 	for _, w := range words {
-		if spelling.Fold(s) == spelling.Fold(string(w)) {
+		if check.Fold(s) == check.Fold(string(w)) {
 			return w, true
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
 
@@ -280,7 +280,7 @@ func TestRetryConfigIsReadOverTheDefaults(t *testing.T) {
 			p.Backoff = retry.Backoff{Strategy: retry.Custom, Delays: []time.Duration{half, 0}}
 		}),
 		"{circuit_breaker: {timeout: 1m}}": defaults(func(p *retry.Policy) {
-			c := breaker.Default()
+			c := limit.DefaultBreaker()
 			c.Timeout = time.Minute
 			p.CircuitBreaker = &c
 		}),
@@ -434,8 +434,8 @@ func TestOnFailureIsAHandlerOrAnAction(t *testing.T) {
 
 func TestAnErrorPolicyStandsInThreePlaces(t *testing.T) {
 	quarter, no := 0.25, false
-	c := breaker.Default()
-	c.OnOpen = breaker.Wait
+	c := limit.DefaultBreaker()
+	c.OnOpen = limit.Wait
 	want := errorpolicy.Policy{
 		OnItemFailure: errorpolicy.ItemAction{Kind: errorpolicy.Retry}, ContinueOnFailure: &no, MaxFailures: 3,
 		FailureThreshold: &quarter, ErrorCollection: errorpolicy.Collection{Kind: errorpolicy.Batched, Size: 4},

@@ -23,11 +23,9 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
-	"prodigy/internal/pressure"
-	"prodigy/internal/rate"
 	"prodigy/internal/spend"
-	"prodigy/internal/straggler"
 )
 
 // Workflow is the content of a workflow file.
@@ -101,35 +99,35 @@ type Map struct {
 	DistinctPos   Pos
 	Key           string `yaml:"key"` // the field whose text is the item id; default `item_<index>`
 	KeyPos        Pos
-	Label         Text              `yaml:"label"`        // what people call an item, such as `${item.path}`; default the item itself if it is a text, else its name, id, path, title or file
-	Offset        int               `yaml:"offset"`       // how many of the chosen items are left out at the beginning; default 0
-	MaxItems      *int              `yaml:"max_items"`    // how many items are taken at most; default all
-	OnEmpty       OnEmpty           `yaml:"on_empty"`     // what it means that no item is chosen: `error`, and nothing is done, or `ok`; default `error`
-	Batch         int               `yaml:"batch"`        // how many items an agent gets at once, as the list `${items}`; default one, as `${item}`
-	MaxParallel   IntOrVar          `yaml:"max_parallel"` // how many agents run at once, unless they run on a fleet: there it is the slots of its workers if nothing is written; default 10
-	Concurrency   *Concurrency      `yaml:"concurrency"`  // how many agents run at once, as it turns out that a service can take; in place of `max_parallel`
-	Rate          Rate              `yaml:"rate"`         // how often an agent may start at most, such as `40/s`, over all slots; the retries of steps count too. An agent that waits for its turn has no slot; default no limit
-	Canary        *Canary           `yaml:"canary"`       // a number of items that run before all others: only if enough of them succeed the others follow, else the job pauses with exit code 3, until `prodigy resume --accept`; default none
-	Ramp          *Ramp             `yaml:"ramp"`         // how many agents run at once, in steps such as `[2, 8, 32]`: the next step begins when enough items have succeeded in the one before, else the job pauses as after a canary; the last step is `max_parallel`; default none
-	Straggler     *straggler.Config `yaml:"straggler"`    // which attempts take unusually long, and whether a second attempt is made then; default none
-	ParkAfter     *ParkAfter        `yaml:"park_after"`   // how long an agent that waits for the next try of a step keeps its slot; `never`: all the time, as with `max_parallel: 1`. At most 1,024 agents wait without a slot; default 10s
-	Requires      []Text            `yaml:"requires"`     // labels that a worker of a fleet must have to run items, such as `gpu` or `linux/arm64`. A run on this machine alone warns of them, and refuses a system that is not its own
-	Files         []Text            `yaml:"files"`        // files below the directory of the run, such as `scripts/**`, that the workers of a fleet are sent: their commands run beside them, and what `produces` names comes back. Default none: the directory is shared
-	ItemsFromArgs bool              // the items are values of the command line, and ARG is the item
-	Incremental   bool              `yaml:"incremental"`        // whether a run takes over the results of items that the latest job of this workflow has done already, and that have not changed since; `--since` says it for one run; default false
-	Fingerprint   []Text            `yaml:"fingerprint"`        // the fields of an item whose change means that it has to be done again; default all
-	Uses          []Text            `yaml:"uses"`               // the files that an item is made from, such as `${item.path}` or `scripts/*.sh`: when one changes, the item has changed. A directory is all files in it; a path names the item, or has wildcards
-	Produces      []Text            `yaml:"produces"`           // the files that an agent leaves, such as `out/${item.id}.png`: without them it has failed, and is done again when they are gone
-	Atomic        bool              `yaml:"atomic"`             // whether the files of `produces` have other names until the attempt has succeeded, so that there is never half a file under its name: the steps write to `${produces}` (`${produces[0]}` when there are several), or `$PRODIGY_PRODUCES`; default false
-	Incomplete    Incomplete        `yaml:"incomplete"`         // what becomes of files of `produces` that an attempt has written which failed, was interrupted or killed: `keep`, `remove`, or `partial`, which adds `.partial` to their names; default `partial` for files whose paths name the item and are no directories, with `atomic` `remove`
-	AgentTemplate []Step            `yaml:"agent_template"`     // the steps that are run for each item; a list, or `{commands: [...]}`; required
-	AgentTimeout  SecondsOrVar      `yaml:"agent_timeout_secs"` // of a whole agent, its waits for retries included; default none
-	Timeouts      Timeouts          `yaml:"timeout_config"`     // more about the limits in time of agents and their commands
+	Label         Text                   `yaml:"label"`        // what people call an item, such as `${item.path}`; default the item itself if it is a text, else its name, id, path, title or file
+	Offset        int                    `yaml:"offset"`       // how many of the chosen items are left out at the beginning; default 0
+	MaxItems      *int                   `yaml:"max_items"`    // how many items are taken at most; default all
+	OnEmpty       OnEmpty                `yaml:"on_empty"`     // what it means that no item is chosen: `error`, and nothing is done, or `ok`; default `error`
+	Batch         int                    `yaml:"batch"`        // how many items an agent gets at once, as the list `${items}`; default one, as `${item}`
+	MaxParallel   IntOrVar               `yaml:"max_parallel"` // how many agents run at once, unless they run on a fleet: there it is the slots of its workers if nothing is written; default 10
+	Concurrency   *Concurrency           `yaml:"concurrency"`  // how many agents run at once, as it turns out that a service can take; in place of `max_parallel`
+	Rate          Rate                   `yaml:"rate"`         // how often an agent may start at most, such as `40/s`, over all slots; the retries of steps count too. An agent that waits for its turn has no slot; default no limit
+	Canary        *Canary                `yaml:"canary"`       // a number of items that run before all others: only if enough of them succeed the others follow, else the job pauses with exit code 3, until `prodigy resume --accept`; default none
+	Ramp          *Ramp                  `yaml:"ramp"`         // how many agents run at once, in steps such as `[2, 8, 32]`: the next step begins when enough items have succeeded in the one before, else the job pauses as after a canary; the last step is `max_parallel`; default none
+	Straggler     *limit.StragglerConfig `yaml:"straggler"`    // which attempts take unusually long, and whether a second attempt is made then; default none
+	ParkAfter     *ParkAfter             `yaml:"park_after"`   // how long an agent that waits for the next try of a step keeps its slot; `never`: all the time, as with `max_parallel: 1`. At most 1,024 agents wait without a slot; default 10s
+	Requires      []Text                 `yaml:"requires"`     // labels that a worker of a fleet must have to run items, such as `gpu` or `linux/arm64`. A run on this machine alone warns of them, and refuses a system that is not its own
+	Files         []Text                 `yaml:"files"`        // files below the directory of the run, such as `scripts/**`, that the workers of a fleet are sent: their commands run beside them, and what `produces` names comes back. Default none: the directory is shared
+	ItemsFromArgs bool                   // the items are values of the command line, and ARG is the item
+	Incremental   bool                   `yaml:"incremental"`        // whether a run takes over the results of items that the latest job of this workflow has done already, and that have not changed since; `--since` says it for one run; default false
+	Fingerprint   []Text                 `yaml:"fingerprint"`        // the fields of an item whose change means that it has to be done again; default all
+	Uses          []Text                 `yaml:"uses"`               // the files that an item is made from, such as `${item.path}` or `scripts/*.sh`: when one changes, the item has changed. A directory is all files in it; a path names the item, or has wildcards
+	Produces      []Text                 `yaml:"produces"`           // the files that an agent leaves, such as `out/${item.id}.png`: without them it has failed, and is done again when they are gone
+	Atomic        bool                   `yaml:"atomic"`             // whether the files of `produces` have other names until the attempt has succeeded, so that there is never half a file under its name: the steps write to `${produces}` (`${produces[0]}` when there are several), or `$PRODIGY_PRODUCES`; default false
+	Incomplete    Incomplete             `yaml:"incomplete"`         // what becomes of files of `produces` that an attempt has written which failed, was interrupted or killed: `keep`, `remove`, or `partial`, which adds `.partial` to their names; default `partial` for files whose paths name the item and are no directories, with `atomic` `remove`
+	AgentTemplate []Step                 `yaml:"agent_template"`     // the steps that are run for each item; a list, or `{commands: [...]}`; required
+	AgentTimeout  SecondsOrVar           `yaml:"agent_timeout_secs"` // of a whole agent, its waits for retries included; default none
+	Timeouts      Timeouts               `yaml:"timeout_config"`     // more about the limits in time of agents and their commands
 
 	StragglerPos Pos // of the block
 
-	Windows pressure.Windows `yaml:"windows"` // the times of day in which agents may start, such as `22:00-06:00 Europe/Berlin`; default always
-	Guards  pressure.Guards  `yaml:"guards"`  // what the machine must have left for an agent to start; only on Linux
+	Windows limit.Windows `yaml:"windows"` // the times of day in which agents may start, such as `22:00-06:00 Europe/Berlin`; default always
+	Guards  limit.Guards  `yaml:"guards"`  // what the machine must have left for an agent to start; only on Linux
 
 	Pos Pos
 }
@@ -143,7 +141,7 @@ type Concurrency struct {
 
 // Rate is how often agents may start.
 type Rate struct {
-	Limit rate.Limit `yaml:"limit"` // such as `40/s`, `100/min`, `1000/h` or `3/10s`; required
+	Limit limit.Rate `yaml:"limit"` // such as `40/s`, `100/min`, `1000/h` or `3/10s`; required
 	Burst *int       `yaml:"burst"` // how many may start at once after a time without any; default as many as there are in a tenth of a second, at least 1
 	Per   *Text      `yaml:"per"`   // a text such as `${item.host}`: items for which it is the same have one limit, each such group its own. Items for which it cannot be told have one limit together; default one limit for all items
 }

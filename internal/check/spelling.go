@@ -1,5 +1,4 @@
-// Package spelling suggests the known word for a misspelled one.
-package spelling
+package check
 
 import (
 	"slices"
@@ -12,8 +11,9 @@ const tooLong = 64
 // minPrefix is how long a word must be to match as a prefix.
 const minPrefix = 3
 
-// Nearest returns the known word that is closest to word, or "" if none is close: the first that starts with word, else the one with the
-// fewest edits, at most three and at most a third of the letters. It ignores case, dashes, underscores and blanks.
+// Nearest returns the known word that is closest to word, or "" if none is close: the first that starts with
+// word, else the one with the fewest edits, at most three and at most a third of the letters. It ignores
+// case, dashes, underscores and blanks.
 func Nearest[S ~string](word string, known []S) S {
 	folded := Fold(word)
 	if len(folded) >= minPrefix {
@@ -31,8 +31,8 @@ func Nearest[S ~string](word string, known []S) S {
 	return best
 }
 
-// Hint returns the end of a message about an unknown word: the nearest known word, as in ` (did you mean "x"?)`, or else the allowed
-// forms, as in " (want a, b or c)".
+// Hint returns the end of a message about an unknown word: the nearest known word, as in ` (did you mean
+// "x"?)`, or else the allowed forms, as in " (want a, b or c)".
 func Hint[S ~string](word string, known []S, forms string) string {
 	if near := Nearest(word, known); near != "" {
 		return ` (did you mean "` + string(near) + `"?)`
@@ -60,8 +60,8 @@ func Fold(s string) string {
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(s))
 }
 
-// Distance returns how many insertions, deletions, replacements and swaps of neighbouring bytes turn a into b. Words of more than 64
-// bytes are 64 away from everything.
+// Distance returns how many insertions, deletions, replacements and swaps of neighbouring bytes turn a into
+// b. Words of more than 64 bytes are 64 away from everything.
 func Distance(a, b string) int {
 	if len(a) > tooLong || len(b) > tooLong {
 		return tooLong

@@ -1,4 +1,4 @@
-package breaker
+package limit
 
 import (
 	"encoding/json"
@@ -11,21 +11,22 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestEachKeyHasTheBreakerThatItWouldHaveAlone compares a Keyed with one Breaker a key, through any history and over checkpoints.
+// TestEachKeyHasTheBreakerThatItWouldHaveAlone compares a Keyed with one Breaker a key, through any history
+// and over checkpoints.
 func TestEachKeyHasTheBreakerThatItWouldHaveAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := Config{
+		c := BreakerConfig{
 			FailureThreshold: rapid.IntRange(1, 3).Draw(t, "failure_threshold"),
 			SuccessThreshold: rapid.IntRange(1, 3).Draw(t, "success_threshold"),
 			HalfOpenRequests: rapid.IntRange(1, 2).Draw(t, "half_open_requests"),
 			Timeout:          3 * time.Second,
 		}
 		type start struct{ alone, keyed Ticket }
-		k, alone, now := NewKeyed(c), map[string]*Breaker{}, noon
+		k, alone, now := NewKeyedBreaker(c), map[string]*Breaker{}, noon
 		var flying []start
 		keys := []string{"", "a", "b", "c"}
 		for _, key := range keys {
-			alone[key] = New(c)
+			alone[key] = NewBreaker(c)
 		}
 		same := func(got, want []Transition, key string) {
 			for i := range want {
@@ -47,7 +48,7 @@ func TestEachKeyHasTheBreakerThatItWouldHaveAlone(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				k = NewKeyed(c)
+				k = NewKeyedBreaker(c)
 				if err := json.Unmarshal(data, k); err != nil {
 					t.Fatal(err)
 				}
@@ -88,7 +89,7 @@ func TestEachKeyHasTheBreakerThatItWouldHaveAlone(t *testing.T) {
 }
 
 func TestAKeyIsForgottenWhenNothingOfItMatters(t *testing.T) {
-	k := NewKeyed(Config{FailureThreshold: 2, SuccessThreshold: 1, Timeout: time.Second, HalfOpenRequests: 1})
+	k := NewKeyedBreaker(BreakerConfig{FailureThreshold: 2, SuccessThreshold: 1, Timeout: time.Second, HalfOpenRequests: 1})
 	for i := range 1000 {
 		ticket, _ := k.Start(strconv.Itoa(i), noon)
 		k.Success(ticket, noon)
@@ -115,7 +116,7 @@ func TestAKeyIsForgottenWhenNothingOfItMatters(t *testing.T) {
 // TestAMillionKeysAreFlat: each of them fails. The keys that are open stay known as long as others can be forgotten.
 func TestAMillionKeysAreFlat(t *testing.T) {
 	n := 300_000
-	k := NewKeyed(Config{FailureThreshold: 2, SuccessThreshold: 1, Timeout: time.Hour, HalfOpenRequests: 1})
+	k := NewKeyedBreaker(BreakerConfig{FailureThreshold: 2, SuccessThreshold: 1, Timeout: time.Hour, HalfOpenRequests: 1})
 	fail := func(key string) {
 		ticket, _ := k.Start(key, noon)
 		k.Failure(ticket, noon)

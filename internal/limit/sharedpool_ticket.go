@@ -1,4 +1,4 @@
-package sharedpool
+package limit
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 
 // ticket is a place in the line of those who wait for a slot: a file whose name begins with the time.
 type ticket struct {
-	pool *Pool
+	pool *SharedPool
 	made time.Time
 	name string
 	file *flock.Flock
@@ -27,13 +27,13 @@ const settled = time.Second
 var serial atomic.Int64
 
 // newTicket returns a ticket behind all others.
-func (p *Pool) newTicket() (*ticket, error) {
+func (p *SharedPool) newTicket() (*ticket, error) {
 	t := p.ticketOf(time.Now())
 	return t, t.lock()
 }
 
 // ticketOf returns a ticket as one that is made at a time. It is not locked yet.
-func (p *Pool) ticketOf(made time.Time) *ticket {
+func (p *SharedPool) ticketOf(made time.Time) *ticket {
 	made = made.Round(0) // the clock on the wall, by which all processes go
 	return &ticket{pool: p, made: made, name: fmt.Sprintf("%020d-%d-%d", made.UnixNano(), os.Getpid(), serial.Add(1))}
 }
@@ -62,7 +62,7 @@ func (t *ticket) drop() error {
 }
 
 // tickets returns the names of the tickets, the oldest first.
-func (p *Pool) tickets() ([]string, error) {
+func (p *SharedPool) tickets() ([]string, error) {
 	entries, err := os.ReadDir(p.file("waiting"))
 	if err != nil {
 		return nil, fmt.Errorf("pool %s: %w", p.Name, err)
@@ -103,7 +103,7 @@ func (t *ticket) first() (bool, error) {
 }
 
 // alive reports whether somebody waits with a ticket, and removes it if not.
-func (p *Pool) alive(name string) (bool, error) {
+func (p *SharedPool) alive(name string) (bool, error) {
 	path := filepath.Join(p.file("waiting"), name)
 	digits, _, _ := strings.Cut(name, "-")
 	if made, err := strconv.ParseInt(digits, 10, 64); err == nil && time.Since(time.Unix(0, made)) < settled {

@@ -1,4 +1,4 @@
-package adapt
+package limit
 
 import (
 	"encoding/json"
@@ -13,7 +13,8 @@ import (
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// TestAClockThatIsSetChangesLittle: after it was set by an hour the service is not called more often than it takes, and not much less.
+// TestAClockThatIsSetChangesLittle: after it was set by an hour the service is not called more often than it
+// takes, and not much less.
 func TestAClockThatIsSetChangesLittle(t *testing.T) {
 	for name, by := range map[string]time.Duration{"back": -time.Hour, "forward": time.Hour} {
 		for _, at := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 10 * time.Second} {
@@ -25,7 +26,7 @@ func TestAClockThatIsSetChangesLittle(t *testing.T) {
 			}
 			// It takes less from the 15th second on, which has to be noticed.
 			s := &service{rate: 50, burst: 5, base: 100 * time.Millisecond, quick: 10, at: 15 * time.Second, factor: 0.5}
-			r := simulateBy(clock, New(Config{Min: 2, Max: 64}), s, 1500, 1)
+			r := simulateBy(clock, NewAdaptive(AdaptiveConfig{Min: 2, Max: 64}), s, 1500, 1)
 			if best := 15*time.Second + 30*time.Second; r.took > best*6/5 || len(r.refused) > 45 {
 				t.Errorf("set %s after %s: took %s, %d refused, want about %s and less than 45", name, at, r.took, len(r.refused), best)
 			}
@@ -44,7 +45,7 @@ func TestTheNumberAtOnceFollowsTheTimeOfCalls(t *testing.T) {
 		"a service for one":     {min: 2, quick: 1, least: 2, most: 20},
 		"from one at a service": {min: 1, quick: 64, least: 64, most: 64},
 	} {
-		l := New(Config{Min: c.min, Max: 64})
+		l := NewAdaptive(AdaptiveConfig{Min: c.min, Max: 64})
 		r := simulate(l, &service{base: 100 * time.Millisecond, quick: c.quick, spread: 0.3}, 3000, 1)
 		if len(r.changes) == 0 || r.changes[0].Reason == "" {
 			t.Errorf("%s: got changes %v, want why there are more than %d", name, r.changes, c.min)
@@ -56,22 +57,22 @@ func TestTheNumberAtOnceFollowsTheTimeOfCalls(t *testing.T) {
 }
 
 func TestOverloadCutsOnceForCallsOfTheSameTime(t *testing.T) {
-	l := New(Config{Min: 1, Max: 100})
+	l := NewAdaptive(AdaptiveConfig{Min: 1, Max: 100})
 	l.mem.Limit = 30
 	began, now := noon, noon.Add(time.Second)
 	for range 10 {
-		l.End(End{Kind: Overloaded, Began: began, Calls: 30}, now)
+		l.End(CallEnd{Kind: CallOverloaded, Began: began, Calls: 30}, now)
 	}
 	if got := l.AtOnce(); got != 20 {
 		t.Errorf("after ten calls of one time: got %d, want 20", got)
 	}
-	l.End(End{Kind: Other, Began: now.Add(time.Second), Calls: 30}, now.Add(2*time.Second))
+	l.End(CallEnd{Kind: CallOther, Began: now.Add(time.Second), Calls: 30}, now.Add(2*time.Second))
 	if got := l.AtOnce(); got != 20 {
 		t.Errorf("after a failure of its own: got %d, want 20", got)
 	}
 	for range 50 {
 		now = now.Add(time.Second)
-		l.End(End{Kind: Overloaded, Began: now.Add(-time.Millisecond), Calls: 30}, now)
+		l.End(CallEnd{Kind: CallOverloaded, Began: now.Add(-time.Millisecond), Calls: 30}, now)
 	}
 	if got := l.AtOnce(); got != 1 {
 		t.Errorf("after many: got %d, want the least", got)
@@ -79,14 +80,14 @@ func TestOverloadCutsOnceForCallsOfTheSameTime(t *testing.T) {
 }
 
 func TestARefusalThatGoesOnHoldsEverythingAsLongAsTheServiceAsks(t *testing.T) {
-	l := New(Config{Min: 2, Max: 8})
+	l := NewAdaptive(AdaptiveConfig{Min: 2, Max: 8})
 	now := noon
 	for range 20 {
 		now = now.Add(100 * time.Millisecond)
 		l.Start(now)
-		l.End(End{Kind: Good, Began: now, Took: 50 * time.Millisecond, Calls: 2}, now)
+		l.End(CallEnd{Kind: CallGood, Began: now, Took: 50 * time.Millisecond, Calls: 2}, now)
 	}
-	refuse := func() { l.End(End{Kind: Refused, Began: now, Asked: 30 * time.Second, Calls: 2}, now) }
+	refuse := func() { l.End(CallEnd{Kind: CallRefused, Began: now, Asked: 30 * time.Second, Calls: 2}, now) }
 	if refuse(); l.Next(now).Sub(now) > time.Second {
 		t.Errorf("after one refusal: nothing for %s", l.Next(now).Sub(now))
 	}
@@ -111,19 +112,20 @@ func TestARefusalThatGoesOnHoldsEverythingAsLongAsTheServiceAsks(t *testing.T) {
 	}
 }
 
-// TestAReplayEndsWithTheSame gives a limiter any calls, and another one the same from a checkpoint on. No limit leaves its bounds, and no wait has no end.
+// TestAReplayEndsWithTheSame gives a limiter any calls, and another one the same from a checkpoint on. No
+// limit leaves its bounds, and no wait has no end.
 func TestAReplayEndsWithTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := Config{Min: rapid.IntRange(1, 4).Draw(t, "min"), Max: rapid.IntRange(4, 20).Draw(t, "max")}
-		a, b, now := New(c), New(c), noon
+		c := AdaptiveConfig{Min: rapid.IntRange(1, 4).Draw(t, "min"), Max: rapid.IntRange(4, 20).Draw(t, "max")}
+		a, b, now := NewAdaptive(c), NewAdaptive(c), noon
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(-2000, 20_000).Draw(t, "pause")) * time.Millisecond)
 			if rapid.Bool().Draw(t, "start") {
 				a.Start(now)
 				b.Start(now)
 			} else {
-				e := End{
-					Kind: Kind(rapid.IntRange(0, 3).Draw(t, "kind")), Began: now.Add(-time.Duration(rapid.IntRange(0, 5000).Draw(t, "took")) * time.Millisecond),
+				e := CallEnd{
+					Kind: CallKind(rapid.IntRange(0, 3).Draw(t, "kind")), Began: now.Add(-time.Duration(rapid.IntRange(0, 5000).Draw(t, "took")) * time.Millisecond),
 					Took: time.Duration(rapid.IntRange(0, 5000).Draw(t, "took")) * time.Millisecond, Calls: rapid.IntRange(1, 20).Draw(t, "calls"),
 					Asked: time.Duration(rapid.IntRange(0, 100_000).Draw(t, "asked")) * time.Second,
 				}
@@ -139,7 +141,7 @@ func TestAReplayEndsWithTheSame(t *testing.T) {
 			}
 			if rapid.Bool().Draw(t, "checkpoint") {
 				data, err := json.Marshal(b)
-				if b = New(c); err == nil {
+				if b = NewAdaptive(c); err == nil {
 					err = json.Unmarshal(data, b)
 				}
 				if err != nil {
@@ -156,7 +158,7 @@ func TestAReplayEndsWithTheSame(t *testing.T) {
 // TestALimitThatRisesIsTold: the rate is told also when it rises, and then because nothing was refused.
 func TestALimitThatRisesIsTold(t *testing.T) {
 	s := &service{rate: 50, burst: 10, base: 50 * time.Millisecond, quick: 40, at: 20 * time.Second, factor: 10}
-	r := simulate(New(Config{Min: 2, Max: 64}), s, 10000, 1)
+	r := simulate(NewAdaptive(AdaptiveConfig{Min: 2, Max: 64}), s, 10000, 1)
 	for _, c := range r.changes {
 		if c.Rate > 100 && strings.HasPrefix(c.Reason, "the service has refused no call for ") {
 			return

@@ -1,8 +1,4 @@
-// Package quota holds back agents while the limit of the plan that they share is used up.
-//
-// A Gate is a pure state machine: outcomes and the clock go in, decisions come out. A limit closes it until the limit resets. Then one agent
-// is the probe; as long as agents come through, twice as many may run, until the gate is open again.
-package quota
+package limit
 
 import (
 	"fmt"
@@ -11,21 +7,20 @@ import (
 	"slices"
 	"time"
 
-	"prodigy/internal/breaker"
-	"prodigy/internal/spelling"
+	"prodigy/internal/check"
 )
 
 // OnQuota is what a used-up limit does.
 type OnQuota string
 
 const (
-	Pause OnQuota = "pause" // agents wait for the reset; nothing is charged
-	Stop  OnQuota = "stop"  // the job stops, and can be resumed
-	Fail  OnQuota = "fail"  // it is a failure like any other
+	QuotaPause OnQuota = "pause" // agents wait for the reset; nothing is charged
+	QuotaStop  OnQuota = "stop"  // the job stops, and can be resumed
+	QuotaFail  OnQuota = "fail"  // it is a failure like any other
 )
 
-// Policy is the block quota of an error_policy.
-type Policy struct {
+// QuotaPolicy is the block quota of an error_policy.
+type QuotaPolicy struct {
 	OnQuota  OnQuota        `yaml:"on_quota"`  // what a used-up limit does; default pause
 	MaxPause *time.Duration `yaml:"max_pause"` // the job stops, and can be resumed, when the limit resets later than that; default 6h
 	Margin   *time.Duration `yaml:"margin"`    // how long after the reset the first agent runs; default 10s
@@ -34,39 +29,39 @@ type Policy struct {
 }
 
 // OnQuotas returns the values of on_quota.
-func OnQuotas() []OnQuota { return []OnQuota{Pause, Stop, Fail} }
+func OnQuotas() []OnQuota { return []OnQuota{QuotaPause, QuotaStop, QuotaFail} }
 
 // Check returns what is wrong with p as a block of a workflow file.
-func (p Policy) Check() []breaker.Finding {
-	var found []breaker.Finding
+func (p QuotaPolicy) Check() []check.Finding {
+	var found []check.Finding
 	if p.OnQuota != "" && !slices.Contains(OnQuotas(), p.OnQuota) {
-		words := []string{string(Pause), string(Stop), string(Fail)}
-		found = append(found, breaker.Finding{Field: "on_quota", Message: fmt.Sprintf("unknown on_quota %q%s", p.OnQuota, spelling.Hint(string(p.OnQuota), words, "pause, stop, fail"))})
+		words := []string{string(QuotaPause), string(QuotaStop), string(QuotaFail)}
+		found = append(found, check.Finding{Field: "on_quota", Message: fmt.Sprintf("unknown on_quota %q%s", p.OnQuota, check.Hint(string(p.OnQuota), words, "pause, stop, fail"))})
 	}
 	for name, d := range map[string]*time.Duration{"max_pause": p.MaxPause, "margin": p.Margin, "jitter": p.Jitter} {
 		if d != nil && *d < 0 {
-			found = append(found, breaker.Finding{Field: name, Message: name + " must not be negative"})
+			found = append(found, check.Finding{Field: name, Message: name + " must not be negative"})
 		}
 	}
 	if s := p.PauseAt; s != nil && !(*s > 0 && *s <= 1) {
-		found = append(found, breaker.Finding{Field: "pause_at", Message: "pause_at must be above 0, and at most 1"})
+		found = append(found, check.Finding{Field: "pause_at", Message: "pause_at must be above 0, and at most 1"})
 	}
 	return found
 }
 
-func or(d *time.Duration, otherwise time.Duration) time.Duration {
+func orElse(d *time.Duration, otherwise time.Duration) time.Duration {
 	if d == nil {
 		return otherwise
 	}
 	return *d
 }
 
-// Kind is why a gate closes.
-type Kind string
+// GateKind is why a gate closes.
+type GateKind string
 
 const (
-	Limit Kind = "quota"
-	Auth  Kind = "auth" // somebody has to log in or to pay
+	GateQuota GateKind = "quota"
+	GateAuth  GateKind = "auth" // somebody has to log in or to pay
 )
 
 const (
@@ -78,74 +73,79 @@ const (
 	maxHits      = 5                // an item that meets the limit so often while others succeed needs more than there is
 )
 
-// Report is how an agent ended.
-type Report struct {
-	Kind  Kind      // empty: it came through the gate
+// GateReport is how an agent ended.
+type GateReport struct {
+	Kind  GateKind  // empty: it came through the gate
 	Reset time.Time // of the limit; zero: not known
 	Item  string
 }
 
-// Ticket is a start that was admitted.
-type Ticket struct{ Closings int }
+// GateTicket is a start that was admitted.
+type GateTicket struct{ Closings int }
 
-// Closing says that a gate has closed.
-type Closing struct {
-	Kind    Kind
+// GateClosing says that a gate has closed.
+type GateClosing struct {
+	Kind    GateKind
 	Until   time.Time // when the probe may run
 	ResetAt time.Time // what the CLI said; zero: nothing
 	Again   bool      // the probe met the limit, too
 	Near    bool      // the limit was not reached yet
 }
 
-// Gate is the gate of one pool. The zero Gate is open. It is not safe for concurrent use.
+// Gate holds back agents while the limit of the plan that they share is used up. It is a pure state machine:
+// outcomes and the clock go in, decisions come out. A limit closes it until the limit resets. Then one agent is the
+// probe; as long as agents come through, twice as many may run, until the gate is open again. The zero Gate is open.
+// It is not safe for concurrent use.
 type Gate struct {
 	until    time.Time
-	kind     Kind
+	kind     GateKind
 	closings int  // so far
 	shut     bool // closed, or opening
 	misses   int  // closings since an agent came through
 	running  int  // agents started since it closed
 	allowed  int  // at once
 
-	hits map[string]hit
+	hits map[string]gateHit
 	done int // agents that came through
 }
 
-type hit struct{ n, done int }
+type gateHit struct{ n, done int }
 
 // Restore closes a gate as an earlier run left it.
-func (g *Gate) Restore(kind Kind, until time.Time) {
+func (g *Gate) Restore(kind GateKind, until time.Time) {
 	g.shut, g.kind, g.until, g.closings, g.misses, g.allowed = true, kind, until, 1, 1, 1
 }
 
 // Admit asks for a start. Without one it says how long to wait before asking again.
-func (g *Gate) Admit(now time.Time) (t Ticket, wait time.Duration) {
+func (g *Gate) Admit(now time.Time) (t GateTicket, wait time.Duration) {
 	switch {
 	case !g.shut:
-		return Ticket{g.closings}, 0
+		return GateTicket{g.closings}, 0
 	case now.Before(g.until):
-		return Ticket{}, g.until.Sub(now)
+		return GateTicket{}, g.until.Sub(now)
 	case g.running >= g.allowed:
-		return Ticket{}, probeWait
+		return GateTicket{}, probeWait
 	}
 	g.running++
-	return Ticket{g.closings}, 0
+	return GateTicket{g.closings}, 0
 }
 
-// AdmitInside is Admit for an agent that belongs to another, which may be the one that all wait for: it does not wait until others come through.
-func (g *Gate) AdmitInside(now time.Time) (t Ticket, wait time.Duration) {
+// AdmitInside is Admit for an agent that belongs to another, which may be the one that all wait for: it does
+// not wait until others come through.
+func (g *Gate) AdmitInside(now time.Time) (t GateTicket, wait time.Duration) {
 	if g.shut && now.Before(g.until) {
-		return Ticket{}, g.until.Sub(now)
+		return GateTicket{}, g.until.Sub(now)
 	}
 	if g.shut {
 		g.running++
 	}
-	return Ticket{g.closings}, 0
+	return GateTicket{g.closings}, 0
 }
 
-// Report takes how an admitted agent ended. closed is set when the gate closes by it, opened when it is the first that comes through again. poison says that the item is not to
-// try again: it met the limit again and again while others came through.
-func (g *Gate) Report(t Ticket, r Report, p Policy, seed uint64, now time.Time) (closed *Closing, opened, poison bool) {
+// Report takes how an admitted agent ended. closed is set when the gate closes by it, opened when it is the
+// first that comes through again. poison says that the item is not to try again: it met the limit again and
+// again while others came through.
+func (g *Gate) Report(t GateTicket, r GateReport, p QuotaPolicy, seed uint64, now time.Time) (closed *GateClosing, opened, poison bool) {
 	current := t.Closings == g.closings
 	if current && g.shut {
 		g.running--
@@ -162,16 +162,16 @@ func (g *Gate) Report(t Ticket, r Report, p Policy, seed uint64, now time.Time) 
 		}
 		return nil, opened, false
 	}
-	poison = r.Kind == Limit && g.hit(r.Item)
+	poison = r.Kind == GateQuota && g.hit(r.Item)
 	if !current {
 		return nil, false, poison // the limit was met by others before: it is closed already
 	}
 	g.closings++
 	g.misses++
 	g.shut, g.kind, g.running, g.allowed = true, r.Kind, 0, 1
-	c := &Closing{Kind: r.Kind, ResetAt: r.Reset, Again: g.misses > 1}
+	c := &GateClosing{Kind: r.Kind, ResetAt: r.Reset, Again: g.misses > 1}
 	switch {
-	case r.Kind == Auth:
+	case r.Kind == GateAuth:
 		c.Until = now.Add(authWait)
 	case !r.Reset.IsZero():
 		c.Until = r.Reset
@@ -179,34 +179,35 @@ func (g *Gate) Report(t Ticket, r Report, p Policy, seed uint64, now time.Time) 
 			c.Until = now
 		}
 		if g.misses > 2 { // the time that it says is not right
-			c.Until = later(c.Until, now.Add(backoff(g.misses-2)))
+			c.Until = later(c.Until, now.Add(gateBackoff(g.misses-2)))
 		}
 		c.Until = g.after(c.Until, p, seed)
 	default:
-		c.Until = now.Add(backoff(g.misses) + jitter(or(p.Jitter, 30*time.Second), seed, g.closings))
+		c.Until = now.Add(gateBackoff(g.misses) + gateJitter(orElse(p.Jitter, 30*time.Second), seed, g.closings))
 	}
 	g.until = c.Until
 	return c, false, poison
 }
 
-// Near closes the gate before the limit is reached, until its reset. It returns nil if the gate is closed already, or the reset is over.
-func (g *Gate) Near(reset time.Time, p Policy, seed uint64, now time.Time) *Closing {
+// Near closes the gate before the limit is reached, until its reset. It returns nil if the gate is closed
+// already, or the reset is over.
+func (g *Gate) Near(reset time.Time, p QuotaPolicy, seed uint64, now time.Time) *GateClosing {
 	if g.shut && now.Before(g.until) || !reset.After(now) {
 		return nil
 	}
 	g.closings++
-	g.shut, g.kind, g.running, g.allowed, g.misses = true, Limit, 0, 1, 0
+	g.shut, g.kind, g.running, g.allowed, g.misses = true, GateQuota, 0, 1, 0
 	g.until = g.after(reset, p, seed)
-	return &Closing{Kind: Limit, Until: g.until, ResetAt: reset, Near: true}
+	return &GateClosing{Kind: GateQuota, Until: g.until, ResetAt: reset, Near: true}
 }
 
 // after returns when the probe runs for a limit that ends at reset.
-func (g *Gate) after(reset time.Time, p Policy, seed uint64) time.Time {
-	return reset.Add(or(p.Margin, 10*time.Second) + jitter(or(p.Jitter, 30*time.Second), seed, g.closings))
+func (g *Gate) after(reset time.Time, p QuotaPolicy, seed uint64) time.Time {
+	return reset.Add(orElse(p.Margin, 10*time.Second) + gateJitter(orElse(p.Jitter, 30*time.Second), seed, g.closings))
 }
 
 // Release takes a start back whose agent was stopped.
-func (g *Gate) Release(t Ticket) {
+func (g *Gate) Release(t GateTicket) {
 	if g.shut && t.Closings == g.closings {
 		g.running--
 	}
@@ -220,26 +221,19 @@ func (g *Gate) hit(item string) bool {
 	}
 	h.done = g.done
 	if g.hits == nil {
-		g.hits = map[string]hit{}
+		g.hits = map[string]gateHit{}
 	}
 	g.hits[item] = h
 	return h.n >= maxHits
 }
 
-// backoff returns 5m, 10m, 20m … 1h.
-func backoff(n int) time.Duration {
+// gateBackoff returns 5m, 10m, 20m … 1h.
+func gateBackoff(n int) time.Duration {
 	return min(firstBackoff<<min(max(n-1, 0), 10), maxBackoff)
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// jitter draws from [0, most], the same for the same closing of a job.
-func jitter(most time.Duration, seed uint64, closings int) time.Duration {
+// gateJitter draws from [0, most], the same for the same closing of a job.
+func gateJitter(most time.Duration, seed uint64, closings int) time.Duration {
 	if most <= 0 {
 		return 0
 	}
@@ -249,7 +243,7 @@ func jitter(most time.Duration, seed uint64, closings int) time.Duration {
 }
 
 // TooLong returns how long the longest pause is, if a closing is longer.
-func (p Policy) TooLong(c Closing, now time.Time) (most time.Duration, tooLong bool) {
-	most = or(p.MaxPause, 6*time.Hour)
+func (p QuotaPolicy) TooLong(c GateClosing, now time.Time) (most time.Duration, tooLong bool) {
+	most = orElse(p.MaxPause, 6*time.Hour)
 	return most, c.Until.Sub(now) > most
 }

@@ -1,39 +1,36 @@
-// Package breaker is a circuit breaker: it stops calls to something that keeps failing, and tests later whether it has recovered.
-//
-// A Breaker is a pure state machine, with starts, outcomes and the clock as input, admissions and transitions as output. Config is its
-// block in a workflow file. A job has one for its items, and a step can have one for its runs.
-package breaker
+package limit
 
 import (
 	"encoding/json"
 	"time"
 )
 
-// State is one of the three states of a breaker.
-type State int
+// BreakerState is one of the three states of a breaker.
+type BreakerState int
 
 const (
-	Closed State = iota
+	Closed BreakerState = iota
 	Open
 	HalfOpen
 )
 
-// Verdict is the answer in an Admission.
-type Verdict int
+// BreakerVerdict is the answer in an Admission.
+type BreakerVerdict int
 
 const (
-	Run  Verdict = iota // start it
-	Shut                // open: refused until Admission.Until
-	Full                // half-open with all its tests in flight: ask again after the next outcome
+	Run  BreakerVerdict = iota // start it
+	Shut                       // open: refused until Admission.Until
+	Full                       // half-open with all its tests in flight: ask again after the next outcome
 )
 
 // Admission is the answer to "may this start now?".
 type Admission struct {
-	Verdict Verdict
+	Verdict BreakerVerdict
 	Until   time.Time // with Shut: when the breaker will half-open
 }
 
-// Ticket is returned by Start and passed back with the outcome, so that outcomes of starts before the last opening are ignored.
+// Ticket is returned by Start and passed back with the outcome, so that outcomes of starts before the last
+// opening are ignored.
 type Ticket struct {
 	Epoch int    `json:"epoch"`          // number of openings before the start
 	Test  bool   `json:"test,omitempty"` // started while half-open
@@ -42,27 +39,31 @@ type Ticket struct {
 
 // Transition is a change of state, as in the events CircuitOpen, CircuitHalfOpen and CircuitClosed.
 type Transition struct {
-	To                  State     `json:"to"`
-	ConsecutiveFailures int       `json:"consecutive_failures"` // with Open: since the last success
-	Until               time.Time `json:"until"`                // with Open
-	Successes           int       `json:"successes"`            // with Closed
-	Key                 string    `json:"key,omitempty"`        // of a Keyed
+	To                  BreakerState `json:"to"`
+	ConsecutiveFailures int          `json:"consecutive_failures"` // with Open: since the last success
+	Until               time.Time    `json:"until"`                // with Open
+	Successes           int          `json:"successes"`            // with Closed
+	Key                 string       `json:"key,omitempty"`        // of a Keyed
 }
 
-// Breaker is the state machine. The zero Breaker never opens. It is not safe for concurrent use.
+// Breaker is a circuit breaker: it stops calls to something that keeps failing, and tests later whether it has
+// recovered. It is a pure state machine, with starts, outcomes and the clock as input, admissions and transitions as
+// output. A job has one for its items, and a step can have one for its runs. The zero Breaker never opens. It is not
+// safe for concurrent use.
 type Breaker struct {
-	config Config
-	mem    memory
+	config BreakerConfig
+	mem    breakerMemory
 }
 
-// memory is what a breaker remembers: everything but its configuration. It is what a checkpoint has of the breaker.
-type memory struct {
-	State     State     `json:"state"`
-	Failures  int       `json:"failures"`  // since the last success
-	Successes int       `json:"successes"` // of tests, while half-open
-	Testing   int       `json:"testing"`   // tests in flight, while half-open
-	Epoch     int       `json:"epoch"`     // openings so far
-	Until     time.Time `json:"until"`
+// breakerMemory is what a breaker remembers: everything but its configuration. It is what a checkpoint has of
+// the breaker.
+type breakerMemory struct {
+	State     BreakerState `json:"state"`
+	Failures  int          `json:"failures"`  // since the last success
+	Successes int          `json:"successes"` // of tests, while half-open
+	Testing   int          `json:"testing"`   // tests in flight, while half-open
+	Epoch     int          `json:"epoch"`     // openings so far
+	Until     time.Time    `json:"until"`
 }
 
 // MarshalJSON encodes what the breaker remembers.
@@ -70,17 +71,19 @@ func (b *Breaker) MarshalJSON() ([]byte, error) { return json.Marshal(b.mem) }
 
 // UnmarshalJSON restores what a breaker of the same configuration remembered.
 func (b *Breaker) UnmarshalJSON(data []byte) error {
-	b.mem = memory{}
+	b.mem = breakerMemory{}
 	return json.Unmarshal(data, &b.mem)
 }
 
-// New returns a closed breaker. Thresholds of c below 1 count as 1, but a FailureThreshold below 1 means that it never opens.
-func New(c Config) *Breaker { return &Breaker{config: c} }
+// NewBreaker returns a closed breaker. Thresholds of c below 1 count as 1, but a FailureThreshold below 1
+// means that it never opens.
+func NewBreaker(c BreakerConfig) *Breaker { return &Breaker{config: c} }
 
-// Continue returns a breaker in the state after last, the last transition in the log. Counts since then are lost: failures of a closed
-// breaker and successes of a half-open one start at 0, and no test is in flight.
-func Continue(c Config, last Transition) *Breaker {
-	return &Breaker{config: c, mem: memory{State: last.To, Failures: last.ConsecutiveFailures, Until: last.Until}}
+// ContinueBreaker returns a breaker in the state after last, the last transition in the log. Counts since
+// then are lost: failures of a closed breaker and successes of a half-open one start at 0, and no test is in
+// flight.
+func ContinueBreaker(c BreakerConfig, last Transition) *Breaker {
+	return &Breaker{config: c, mem: breakerMemory{State: last.To, Failures: last.ConsecutiveFailures, Until: last.Until}}
 }
 
 // Admit returns whether a start would be admitted at now. It changes nothing.
@@ -94,8 +97,8 @@ func (b *Breaker) Admit(now time.Time) Admission {
 	return Admission{Verdict: Run}
 }
 
-// Start records a start that Admit allowed; an open breaker becomes half-open. It does not check the time again, so that a replay ends in
-// the same state as the run even if the wall clock was set back.
+// Start records a start that Admit allowed; an open breaker becomes half-open. It does not check the time
+// again, so that a replay ends in the same state as the run even if the wall clock was set back.
 func (b *Breaker) Start(time.Time) (Ticket, []Transition) {
 	var transitions []Transition
 	if b.mem.State == Open {
@@ -147,8 +150,8 @@ func (b *Breaker) Release(t Ticket) {
 	}
 }
 
-// Resumed records that the job is resumed at now. An open breaker half-opens no later than its timeout after that, even if the clock was
-// set back.
+// Resumed records that the job is resumed at now. An open breaker half-opens no later than its timeout after
+// that, even if the clock was set back.
 func (b *Breaker) Resumed(now time.Time) {
 	if latest := now.Add(b.config.Timeout); b.mem.Until.After(latest) {
 		b.mem.Until = latest
@@ -156,7 +159,7 @@ func (b *Breaker) Resumed(now time.Time) {
 }
 
 // State returns the state at now: open turns into half-open when its timeout has passed.
-func (b *Breaker) State(now time.Time) State {
+func (b *Breaker) State(now time.Time) BreakerState {
 	if b.mem.State == Open && !now.Before(b.mem.Until) {
 		return HalfOpen
 	}

@@ -1,4 +1,4 @@
-package rate
+package limit
 
 import (
 	"encoding/json"
@@ -10,10 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-
 func TestParseReadsStartsAndTime(t *testing.T) {
-	for text, want := range map[string]Limit{
+	for text, want := range map[string]Rate{
 		"40/s":       {Count: 40, Per: time.Second},
 		"100/m":      {Count: 100, Per: time.Minute},
 		"100/min":    {Count: 100, Per: time.Minute},
@@ -23,11 +21,11 @@ func TestParseReadsStartsAndTime(t *testing.T) {
 		" 3 / 1m30s": {Count: 3, Per: 90 * time.Second},
 		"10000/s":    {Count: 10000, Per: time.Second},
 	} {
-		got, err := Parse(text)
+		got, err := ParseRate(text)
 		if err != nil || got != want {
 			t.Errorf("%s: got %+v and %v, want %+v", text, got, err, want)
 		}
-		if again, err := Parse(got.String()); err != nil || again != got {
+		if again, err := ParseRate(got.String()); err != nil || again != got {
 			t.Errorf("%s: written as %q, which is %+v and %v", text, got, again, err)
 		}
 	}
@@ -51,15 +49,15 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		"1/2d":                    "less than the one start in a day",
 		"1/99999999999999999999h": "want a time behind the slash",
 	} {
-		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseRate(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %q", text, err, want)
 		}
 	}
 }
 
 func TestLeastIsHowLongALimiterTakes(t *testing.T) {
-	for _, l := range []Limit{{}, {Count: 40, Per: time.Second}, {Count: 3, Per: 10 * time.Second}, {Count: 100, Per: time.Minute, Burst: 7}, {Count: 10000, Per: time.Second}} {
-		limiter, last := NewLimiter(l), noon
+	for _, l := range []Rate{{}, {Count: 40, Per: time.Second}, {Count: 3, Per: 10 * time.Second}, {Count: 100, Per: time.Minute, Burst: 7}, {Count: 10000, Per: time.Second}} {
+		limiter, last := NewRateLimiter(l), noon
 		for n := 1; n <= 50; n++ {
 			if at := limiter.Next("", last); at.After(last) {
 				last = at
@@ -70,13 +68,13 @@ func TestLeastIsHowLongALimiterTakes(t *testing.T) {
 			}
 		}
 	}
-	if got := (Limit{Count: 1, Per: 24 * time.Hour}).Least(1 << 60); got != 1<<63-1 {
+	if got := (Rate{Count: 1, Per: 24 * time.Hour}).Least(1 << 60); got != 1<<63-1 {
 		t.Errorf("very many starts take %v", got)
 	}
 }
 
 func TestABurstComesAtOnceAndThenTheRate(t *testing.T) {
-	l := NewLimiter(Limit{Count: 10, Per: time.Second, Burst: 3})
+	l := NewRateLimiter(Rate{Count: 10, Per: time.Second, Burst: 3})
 	var got []time.Duration
 	now := noon
 	for range 6 {
@@ -94,7 +92,7 @@ func TestABurstComesAtOnceAndThenTheRate(t *testing.T) {
 }
 
 func TestNoLimitNeverWaits(t *testing.T) {
-	l := NewLimiter(Limit{})
+	l := NewRateLimiter(Rate{})
 	for range 100 {
 		l.Start("a", noon)
 	}
@@ -103,9 +101,10 @@ func TestNoLimitNeverWaits(t *testing.T) {
 	}
 }
 
-// TestAClockThatWasSetBackStopsNothing: the time of the last start says nothing when it is in the future. Who waits asks again when its time has come.
+// TestAClockThatWasSetBackStopsNothing: the time of the last start says nothing when it is in the future. Who
+// waits asks again when its time has come.
 func TestAClockThatWasSetBackStopsNothing(t *testing.T) {
-	l := NewLimiter(Limit{Count: 1, Per: time.Minute, Burst: 2})
+	l := NewRateLimiter(Rate{Count: 1, Per: time.Minute, Burst: 2})
 	l.Start("", noon)
 	l.Start("", noon)
 	earlier := noon.Add(-5 * time.Hour)
@@ -129,12 +128,12 @@ func TestAClockThatWasSetBackStopsNothing(t *testing.T) {
 	}
 }
 
-// TestNoWindowHasMoreStartsThanAllowed lets keys start as early as they may, and counts the starts of each in every window of time. Now and
-// then the limiter is written and read, as by a checkpoint.
+// TestNoWindowHasMoreStartsThanAllowed lets keys start as early as they may, and counts the starts of each in
+// every window of time. Now and then the limiter is written and read, as by a checkpoint.
 func TestNoWindowHasMoreStartsThanAllowed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limit := Limit{Count: rapid.IntRange(1, 50).Draw(t, "count"), Per: time.Second, Burst: rapid.IntRange(0, 5).Draw(t, "burst")}
-		l, now := NewLimiter(limit), noon
+		limit := Rate{Count: rapid.IntRange(1, 50).Draw(t, "count"), Per: time.Second, Burst: rapid.IntRange(0, 5).Draw(t, "burst")}
+		l, now := NewRateLimiter(limit), noon
 		starts := map[string][]time.Time{}
 		for range rapid.IntRange(1, 60).Draw(t, "starts") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "pause")) * time.Millisecond)
@@ -145,7 +144,7 @@ func TestNoWindowHasMoreStartsThanAllowed(t *testing.T) {
 			l.Start(key, now)
 			starts[key] = append(starts[key], now)
 			if rapid.Bool().Draw(t, "checkpoint") {
-				again, asked := NewLimiter(limit), now.Add(time.Millisecond)
+				again, asked := NewRateLimiter(limit), now.Add(time.Millisecond)
 				data, err := json.Marshal(l)
 				if err == nil {
 					err = json.Unmarshal(data, again)
@@ -168,17 +167,17 @@ func TestNoWindowHasMoreStartsThanAllowed(t *testing.T) {
 	})
 }
 
-// TestMemoryIsFlatWithAnyNumberOfKeys: keys whose buckets are full are forgotten, and beyond a bound keys share buckets, which makes them slower
-// and never faster.
+// TestMemoryIsFlatWithAnyNumberOfKeys: keys whose buckets are full are forgotten, and beyond a bound keys
+// share buckets, which makes them slower and never faster.
 func TestMemoryIsFlatWithAnyNumberOfKeys(t *testing.T) {
-	quick := NewLimiter(Limit{Count: 1000, Per: time.Second, Burst: 1})
+	quick := NewRateLimiter(Rate{Count: 1000, Per: time.Second, Burst: 1})
 	for i := range 200_000 {
 		quick.Start(strconv.Itoa(i), noon.Add(time.Duration(i)*time.Millisecond))
 	}
 	if got := quick.Keys(); got > 4*minSweep {
 		t.Errorf("keys that are full again: got %d kept, want at most %d", got, 4*minSweep)
 	}
-	slow := NewLimiter(Limit{Count: 1, Per: time.Hour, Burst: 1})
+	slow := NewRateLimiter(Rate{Count: 1, Per: time.Hour, Burst: 1})
 	last := ""
 	for i := range maxKeys + 50_000 {
 		last = strconv.Itoa(i)
@@ -203,14 +202,14 @@ func FuzzParse(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		l, err := Parse(text)
+		l, err := ParseRate(text)
 		if err != nil {
 			return
 		}
 		if l.interval() < fastest || l.interval() > slowest || l.burst() < 1 {
 			t.Errorf("%q: got %+v with an interval of %s and a burst of %d", text, l, l.interval(), l.burst())
 		}
-		if again, err := Parse(l.String()); err != nil || again != l {
+		if again, err := ParseRate(l.String()); err != nil || again != l {
 			t.Errorf("%q: written as %q, which is %+v and %v", text, l.String(), again, err)
 		}
 	})

@@ -1,4 +1,4 @@
-package straggler
+package limit
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ func TestAMultipleOfAPercentileIsReadInAllItsForms(t *testing.T) {
 		"10m": "!", "90": "!", "": "!", "fast": "!",
 		"0.9×p95": "!", "1001×p95": "!", "3×p49": "!", "3×p100": "!", "3×95": "!", "×p95": "!", "3×": "!", "NaN×p95": "!", "Inf×p95": "!", "3×p9.5": "!", "p95": "!", "3p95": "!", "3×p95×2": "!",
 	} {
-		a, err := Multiple(text)
+		a, err := ParseMultiple(text)
 		got := a.String()
 		if err != nil {
 			got = "!"
@@ -27,11 +27,12 @@ func TestAMultipleOfAPercentileIsReadInAllItsForms(t *testing.T) {
 	}
 }
 
-// The limit is the multiple of what a list of all times gives, or up to a quarter more, once there are enough of them; it comes back from JSON.
+// The limit is the multiple of what a list of all times gives, or up to a quarter more, once there are enough
+// of them; it comes back from JSON.
 func TestTheLimitIsThatOfAListOfAllTimes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a := After{Factor: rapid.Float64Range(1, 10).Draw(t, "factor"), Percent: rapid.IntRange(leastPercent, mostPercent).Draw(t, "percent")}
-		times := NewTimes(a)
+		a := StragglerAfter{Factor: rapid.Float64Range(1, 10).Draw(t, "factor"), Percent: rapid.IntRange(leastPercent, mostPercent).Draw(t, "percent")}
+		times := NewStragglerTimes(a)
 		taken := rapid.SliceOfN(rapid.Int64Range(1, int64(time.Hour)), 0, 150).Draw(t, "taken")
 		for i, d := range taken {
 			times.Add(time.Duration(d))
@@ -50,7 +51,7 @@ func TestTheLimitIsThatOfAListOfAllTimes(t *testing.T) {
 			}
 		}
 		data, err := json.Marshal(times)
-		again := NewTimes(a)
+		again := NewStragglerTimes(a)
 		if err == nil {
 			err = json.Unmarshal(data, again)
 		}
@@ -61,17 +62,18 @@ func TestTheLimitIsThatOfAListOfAllTimes(t *testing.T) {
 }
 
 func TestATimeIsALimitFromTheFirstAttemptOn(t *testing.T) {
-	times := NewTimes(After{Time: 10 * time.Minute})
+	times := NewStragglerTimes(StragglerAfter{Time: 10 * time.Minute})
 	times.Add(time.Hour)
 	if limit, known := times.Limit(); !known || limit != 10*time.Minute || times.N() != 0 {
 		t.Errorf("got %s %v with %d times kept, want 10m with none", limit, known, times.N())
 	}
-	if _, known := NewTimes(After{}).Limit(); known {
+	if _, known := NewStragglerTimes(StragglerAfter{}).Limit(); known {
 		t.Error("got a limit where there is none")
 	}
 }
 
-// Of any two attempts at an item that end in any way, in any order, exactly one counts: the first success, else the last end.
+// Of any two attempts at an item that end in any way, in any order, exactly one counts: the first success,
+// else the last end.
 func TestExactlyOneOfTwoAttemptsCounts(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		for _, second := range []bool{true, false} {

@@ -1,11 +1,11 @@
 //go:build !linux
 
-package pressure
+package limit
 
 import "errors"
 
-// Supported reports whether MachineNow can measure anything here.
-const Supported = false
+// CanMeasure reports whether MachineNow can measure anything here.
+const CanMeasure = false
 
 // MachineNow measures nothing: it is made for Linux.
 func MachineNow(...string) (Machine, error) { return Machine{}, errors.ErrUnsupported }

@@ -1,9 +1,4 @@
-// Package sharedpool lets the jobs of one machine share slots, without a daemon: a slot is a file that is locked while it is held, and the kernel
-// unlocks the files of a process that dies.
-//
-// Who finds no free slot takes a ticket, also a locked file. Only the owner of the oldest ticket looks for a free slot, so that no job starves
-// whatever the others do.
-package sharedpool
+package limit
 
 import (
 	"context"
@@ -26,8 +21,11 @@ const (
 	maxName = 64
 )
 
-// Pool is a pool that this process uses. It is safe for concurrent use.
-type Pool struct {
+// SharedPool lets the jobs of one machine share slots, without a daemon: a slot is a file that is locked while it is
+// held, and the kernel unlocks the files of a process that dies. Who finds no free slot takes a ticket, also a locked
+// file. Only the owner of the oldest ticket looks for a free slot, so that no job starves whatever the others do.
+// It is safe for concurrent use.
+type SharedPool struct {
 	Name  string
 	Slots int
 
@@ -40,48 +38,49 @@ type Pool struct {
 	freed chan struct{} // this process has released a slot
 }
 
-// Slot is one that is held.
-type Slot struct {
-	pool *Pool
+// SharedSlot is a slot that is held.
+type SharedSlot struct {
+	pool *SharedPool
 	n    int
 	file *flock.Flock
 }
 
-// SizeError says that a pool is used with another number of slots.
-type SizeError struct {
+// SharedPoolSizeError says that a pool is used with another number of slots.
+type SharedPoolSizeError struct {
 	Name          string
 	Slots, Wanted int
 }
 
-func (e *SizeError) Error() string {
+func (e *SharedPoolSizeError) Error() string {
 	return fmt.Sprintf("pool %s is in use with %d slots, not %d: all jobs that share a pool must give it the same number", e.Name, e.Slots, e.Wanted)
 }
 
-// Parse reads NAME:SLOTS.
-func Parse(text string) (name string, slots int, err error) {
+// ParseSharedPool reads NAME:SLOTS.
+func ParseSharedPool(text string) (name string, slots int, err error) {
 	name, number, found := strings.Cut(text, ":")
 	slots, wrong := strconv.Atoi(number)
 	if !found || wrong != nil || slots < 1 || slots > MaxSlots {
 		return "", 0, fmt.Errorf("want NAME:SLOTS, such as gpu:4, with 1 to %d slots", MaxSlots)
 	}
-	if !validName(name) {
+	if !validPoolName(name) {
 		return "", 0, fmt.Errorf("%q is no name of a pool: use letters, digits, underscores and dashes, at most %d", name, maxName)
 	}
 	return name, slots, nil
 }
 
-func validName(s string) bool {
+func validPoolName(s string) bool {
 	return s != "" && len(s) <= maxName && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }
 
 // guardPatience is how long another process may take to open or close a pool.
 const guardPatience = 10 * time.Second
 
-// Open begins to use the pool of a home. When others use it with another number of slots, that is a *SizeError.
-func Open(ctx context.Context, home, name string, slots int) (_ *Pool, err error) {
-	p := &Pool{Name: name, Slots: slots, dir: filepath.Join(home, "pools", name), held: map[int]bool{}, freed: make(chan struct{}, 1)}
+// OpenSharedPool begins to use the pool of a home. When others use it with another number of slots, that is a
+// *SharedPoolSizeError.
+func OpenSharedPool(ctx context.Context, home, name string, slots int) (_ *SharedPool, err error) {
+	p := &SharedPool{Name: name, Slots: slots, dir: filepath.Join(home, "pools", name), held: map[int]bool{}, freed: make(chan struct{}, 1)}
 	defer func() {
-		if _, other := errors.AsType[*SizeError](err); err != nil && !other {
+		if _, other := errors.AsType[*SharedPoolSizeError](err); err != nil && !other {
 			err = fmt.Errorf("pool %s: %w", name, err)
 		}
 	}()
@@ -113,7 +112,7 @@ func Open(ctx context.Context, home, name string, slots int) (_ *Pool, err error
 			return nil, err
 		}
 		if now, err := strconv.Atoi(strings.TrimSpace(string(data))); err != nil || now != slots {
-			return nil, &SizeError{Name: name, Slots: now, Wanted: slots}
+			return nil, &SharedPoolSizeError{Name: name, Slots: now, Wanted: slots}
 		}
 	}
 	shared, err := p.users.TryRLock()
@@ -126,10 +125,10 @@ func Open(ctx context.Context, home, name string, slots int) (_ *Pool, err error
 	return p, nil
 }
 
-func (p *Pool) file(name string) string { return filepath.Join(p.dir, name) }
+func (p *SharedPool) file(name string) string { return filepath.Join(p.dir, name) }
 
 // Close ends the use of the pool. Its slots have been released.
-func (p *Pool) Close() error { return p.users.Unlock() }
+func (p *SharedPool) Close() error { return p.users.Unlock() }
 
 const (
 	firstPoll = 2 * time.Millisecond
@@ -138,7 +137,7 @@ const (
 )
 
 // Acquire waits for a free slot. It returns context.Cause(ctx) when ctx ends first.
-func (p *Pool) Acquire(ctx context.Context) (*Slot, error) {
+func (p *SharedPool) Acquire(ctx context.Context) (*SharedSlot, error) {
 	waiting, err := p.tickets()
 	if err == nil && len(waiting) == 0 {
 		if s, err := p.try(); s != nil || err != nil {
@@ -157,7 +156,7 @@ func (p *Pool) Acquire(ctx context.Context) (*Slot, error) {
 }
 
 // wait waits until a ticket is the oldest and a slot is free.
-func (p *Pool) wait(ctx context.Context, t *ticket) (*Slot, error) {
+func (p *SharedPool) wait(ctx context.Context, t *ticket) (*SharedSlot, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for poll := firstPoll; ; {
@@ -183,7 +182,7 @@ func (p *Pool) wait(ctx context.Context, t *ticket) (*Slot, error) {
 }
 
 // try takes a slot if one is free, and else returns nil.
-func (p *Pool) try() (*Slot, error) {
+func (p *SharedPool) try() (*SharedSlot, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.Slots {
@@ -198,14 +197,14 @@ func (p *Pool) try() (*Slot, error) {
 		}
 		if locked {
 			p.held[n], p.next = true, n
-			return &Slot{pool: p, n: n, file: file}, nil
+			return &SharedSlot{pool: p, n: n, file: file}, nil
 		}
 	}
 	return nil, nil
 }
 
 // Release gives the slot back.
-func (s *Slot) Release() error {
+func (s *SharedSlot) Release() error {
 	p := s.pool
 	p.mu.Lock()
 	delete(p.held, s.n)

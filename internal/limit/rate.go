@@ -1,8 +1,4 @@
-// Package rate limits how often something starts.
-//
-// A Limiter is a pure state machine: starts and the clock go in, the time of the next start comes out. It is the generic cell rate algorithm
-// (ITU-T I.371), which is a token bucket that keeps one time for each key instead of a count and a time.
-package rate
+package limit
 
 import (
 	"encoding/json"
@@ -17,15 +13,16 @@ import (
 	"prodigy/internal/duration"
 )
 
-// Limit is how many starts there may be in a time. The zero Limit is none.
-type Limit struct {
+// Rate is how many starts there may be in a time. The zero Rate is no limit.
+type Rate struct {
 	Count int           // starts
 	Per   time.Duration // in this time
 	Burst int           // starts at once, after a time without any; 0: as many as there are in a tenth of a second, at least 1
 }
 
 const (
-	// fastest and slowest are the intervals between two starts that make sense: prodigy cannot start commands faster, and nobody waits longer.
+	// fastest and slowest are the intervals between two starts that make sense: prodigy cannot start commands
+	// faster, and nobody waits longer.
 	fastest = 100 * time.Microsecond
 	slowest = 24 * time.Hour
 
@@ -35,19 +32,19 @@ const (
 	forms = "as in 40/s, 100/min, 1000/h or 3/10s"
 )
 
-// Parse parses a limit such as 40/s. What is behind the slash is a unit of time, or a duration.
-func Parse(text string) (Limit, error) {
+// ParseRate parses a limit such as 40/s. What is behind the slash is a unit of time, or a duration.
+func ParseRate(text string) (Rate, error) {
 	count, per, ok := strings.Cut(text, "/")
 	n, err := strconv.ParseInt(strings.TrimSpace(count), 10, 64)
 	switch {
 	case !ok && err == nil:
-		return Limit{}, fmt.Errorf("%q does not say in which time: write %s/s for so many in a second", text, strings.TrimSpace(count))
+		return Rate{}, fmt.Errorf("%q does not say in which time: write %s/s for so many in a second", text, strings.TrimSpace(count))
 	case !ok:
-		return Limit{}, fmt.Errorf("%q is no rate: want starts and a time, %s", text, forms)
+		return Rate{}, fmt.Errorf("%q is no rate: want starts and a time, %s", text, forms)
 	case err != nil:
-		return Limit{}, fmt.Errorf("%q is no rate: want a whole number before the slash, %s", text, forms)
+		return Rate{}, fmt.Errorf("%q is no rate: want a whole number before the slash, %s", text, forms)
 	case n <= 0:
-		return Limit{}, fmt.Errorf("%q starts nothing: want at least 1 before the slash, %s", text, forms)
+		return Rate{}, fmt.Errorf("%q starts nothing: want at least 1 before the slash, %s", text, forms)
 	}
 	unit := strings.TrimSpace(per)
 	if unit == "" || unit[0] < '0' || unit[0] > '9' {
@@ -58,20 +55,20 @@ func Parse(text string) (Limit, error) {
 	}
 	d, err := duration.Parse(unit)
 	if err != nil || d <= 0 {
-		return Limit{}, fmt.Errorf("%q is no rate: want a time behind the slash, %s", text, forms)
+		return Rate{}, fmt.Errorf("%q is no rate: want a time behind the slash, %s", text, forms)
 	}
-	l := Limit{Count: int(min(n, 1<<31-1)), Per: d}
+	l := Rate{Count: int(min(n, 1<<31-1)), Per: d}
 	switch {
 	case n > int64(d/fastest):
-		return Limit{}, fmt.Errorf("%q is more than the 10,000 starts in a second that a rate can be: leave it out, for no limit", text)
+		return Rate{}, fmt.Errorf("%q is more than the 10,000 starts in a second that a rate can be: leave it out, for no limit", text)
 	case l.interval() > slowest:
-		return Limit{}, fmt.Errorf("%q is less than the one start in a day that a rate must be", text)
+		return Rate{}, fmt.Errorf("%q is less than the one start in a day that a rate must be", text)
 	}
 	return l, nil
 }
 
 // String returns the limit as Parse reads it.
-func (l Limit) String() string {
+func (l Rate) String() string {
 	per := duration.Format(l.Per)
 	switch l.Per {
 	case time.Second, time.Hour:
@@ -83,10 +80,10 @@ func (l Limit) String() string {
 }
 
 // PerSecond returns how many starts there are in a second.
-func (l Limit) PerSecond() float64 { return float64(l.Count) / l.Per.Seconds() }
+func (l Rate) PerSecond() float64 { return float64(l.Count) / l.Per.Seconds() }
 
 // Least returns how long n starts of one key take at least.
-func (l Limit) Least(n int) time.Duration {
+func (l Rate) Least(n int) time.Duration {
 	if l.Count == 0 {
 		return 0
 	}
@@ -98,76 +95,78 @@ func (l Limit) Least(n int) time.Duration {
 }
 
 // interval is the time between two starts. It is rounded up, so that there are never more than allowed.
-func (l Limit) interval() time.Duration {
+func (l Rate) interval() time.Duration {
 	return (l.Per + time.Duration(l.Count) - 1) / time.Duration(l.Count)
 }
 
-func (l Limit) burst() time.Duration {
+func (l Rate) burst() time.Duration {
 	if l.Burst > 0 {
 		return time.Duration(l.Burst)
 	}
 	return max(1, time.Second/10/l.interval())
 }
 
-// Limiter says when the next start of a key may be. Each key has the limit for itself. The answers follow from the starts alone, so that a
-// Limiter that is told them again gives the same. It is not safe for concurrent use.
+// RateLimiter says when the next start of a key may be. Each key has the limit for itself. It is a pure state machine:
+// starts and the clock go in, the time of the next start comes out, so that a RateLimiter that is told them again gives
+// the same. It is the generic cell rate algorithm (ITU-T I.371), which is a token bucket that keeps one time for each
+// key instead of a count and a time. It is not safe for concurrent use.
 //
-// In any time t there are at most t / interval + burst starts of a key, as long as each is after Next. After the clock was set back the next start of a key
-// may be at once.
-type Limiter struct {
-	limit Limit
-	mem   memory
+// In any time t there are at most t / interval + burst starts of a key, as long as each is after Next. After
+// the clock was set back the next start of a key may be at once.
+type RateLimiter struct {
+	limit Rate
+	mem   rateMemory
 }
 
-// memory is what a limiter remembers: everything but its limit. It is what a checkpoint has of it.
-type memory struct {
+// rateMemory is what a limiter remembers: everything but its limit. It is what a checkpoint has of it.
+type rateMemory struct {
 	// Full is when the bucket of a key will be full again. A key whose bucket is full need not be here.
 	Full   map[string]time.Time `json:"full,omitempty"`
 	Shared map[uint32]time.Time `json:"shared,omitempty"` // the same of the buckets of keys for which there was no room
 	Starts int                  `json:"starts,omitempty"` // since those were removed whose time has passed
 }
 
-// NewLimiter returns a limiter that has seen no start. With the zero Limit nothing ever waits.
-func NewLimiter(l Limit) *Limiter { return &Limiter{limit: l} }
+// NewRateLimiter returns a limiter that has seen no start. With the zero Rate nothing ever waits.
+func NewRateLimiter(l Rate) *RateLimiter { return &RateLimiter{limit: l} }
 
 // Limits reports whether there is a limit.
-func (l *Limiter) Limits() bool { return l.limit.Count > 0 }
+func (l *RateLimiter) Limits() bool { return l.limit.Count > 0 }
 
 // Keys returns for how many keys something is remembered.
-func (l *Limiter) Keys() int { return len(l.mem.Full) + len(l.mem.Shared) }
+func (l *RateLimiter) Keys() int { return len(l.mem.Full) + len(l.mem.Shared) }
 
 // MarshalJSON encodes what the limiter remembers.
-func (l *Limiter) MarshalJSON() ([]byte, error) { return json.Marshal(l.mem) }
+func (l *RateLimiter) MarshalJSON() ([]byte, error) { return json.Marshal(l.mem) }
 
 // UnmarshalJSON restores what a limiter of the same limit remembered.
-func (l *Limiter) UnmarshalJSON(data []byte) error {
-	l.mem = memory{}
+func (l *RateLimiter) UnmarshalJSON(data []byte) error {
+	l.mem = rateMemory{}
 	return json.Unmarshal(data, &l.mem)
 }
 
 const (
-	// maxKeys bounds the keys that have a bucket each. Further ones share sharedKeys buckets: they start less often than they might, and never more
-	// often.
+	// maxKeys bounds the keys that have a bucket each. Further ones share sharedKeys buckets: they start less
+	// often than they might, and never more often.
 	maxKeys    = 1 << 16
 	sharedKeys = 1 << 10
 	minSweep   = 1 << 10
 )
 
-// shared returns the bucket of a key for which there is no room.
-func shared(key string) uint32 {
+// sharedBucket returns the bucket of a key for which there is no room.
+func sharedBucket(key string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key))
 	return h.Sum32() % sharedKeys
 }
 
 // Next returns when a key may start next: at once, if that is not after now.
-func (l *Limiter) Next(key string, now time.Time) time.Time {
+func (l *RateLimiter) Next(key string, now time.Time) time.Time {
 	if !l.Limits() {
 		return now
 	}
 	full := l.mem.Full[key]
 	if len(l.mem.Shared) > 0 { // it may have started when there was no room
-		if of := l.mem.Shared[shared(key)]; of.After(full) {
+		if of := l.mem.Shared[sharedBucket(key)]; of.After(full) {
 			full = of
 		}
 	}
@@ -177,8 +176,9 @@ func (l *Limiter) Next(key string, now time.Time) time.Time {
 	return l.bounded(full, now).Add(-(l.limit.burst() - 1) * l.limit.interval())
 }
 
-// bounded returns the time at which a bucket is full. It is never later than that of an empty bucket, unless the clock was set back.
-func (l *Limiter) bounded(full, now time.Time) time.Time {
+// bounded returns the time at which a bucket is full. It is never later than that of an empty bucket, unless
+// the clock was set back.
+func (l *RateLimiter) bounded(full, now time.Time) time.Time {
 	if empty := l.empty(now); full.After(empty) {
 		return empty
 	}
@@ -186,12 +186,12 @@ func (l *Limiter) bounded(full, now time.Time) time.Time {
 }
 
 // empty returns the time at which a bucket will be full that is empty now.
-func (l *Limiter) empty(now time.Time) time.Time {
+func (l *RateLimiter) empty(now time.Time) time.Time {
 	return now.Add(l.limit.burst() * l.limit.interval())
 }
 
 // Start records a start of a key.
-func (l *Limiter) Start(key string, now time.Time) {
+func (l *RateLimiter) Start(key string, now time.Time) {
 	if !l.Limits() {
 		return
 	}
@@ -209,17 +209,18 @@ func (l *Limiter) Start(key string, now time.Time) {
 		return full.Add(l.limit.interval())
 	}
 	if !known && len(l.mem.Full) >= maxKeys {
-		l.mem.Shared[shared(key)] = next(l.mem.Shared[shared(key)])
+		l.mem.Shared[sharedBucket(key)] = next(l.mem.Shared[sharedBucket(key)])
 		return
 	}
-	if of := l.mem.Shared[shared(key)]; of.After(full) {
+	if of := l.mem.Shared[sharedBucket(key)]; of.After(full) {
 		full = of
 	}
 	l.mem.Full[key] = next(full)
 }
 
-// sweep forgets the keys whose buckets are full. It comes after as many starts as there are keys, so that a start costs little on average.
-func (l *Limiter) sweep(now time.Time) {
+// sweep forgets the keys whose buckets are full. It comes after as many starts as there are keys, so that a
+// start costs little on average.
+func (l *RateLimiter) sweep(now time.Time) {
 	over := func(full time.Time) bool { return !full.After(now) }
 	maps.DeleteFunc(l.mem.Full, func(_ string, full time.Time) bool { return over(full) })
 	maps.DeleteFunc(l.mem.Shared, func(_ uint32, full time.Time) bool { return over(full) })

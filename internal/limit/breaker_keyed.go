@@ -1,4 +1,4 @@
-package breaker
+package limit
 
 import (
 	"cmp"
@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// Keyed is a breaker for each of any number of keys: what is done for one key says nothing of the others. A key that nothing is known of
-// has a closed breaker. It is not safe for concurrent use.
+// KeyedBreaker is a breaker for each of any number of keys: what is done for one key says nothing of the
+// others. A key that nothing is known of has a closed breaker. It is not safe for concurrent use.
 //
-// Only keys are remembered that are not closed, have failed since their last success, or have a start without an outcome. When these become too many,
-// those are forgotten that were used longest ago, closed ones first, and none with a start that has no outcome.
-type Keyed struct {
-	config Config
+// Only keys are remembered that are not closed, have failed since their last success, or have a start without
+// an outcome. When these become too many, those are forgotten that were used longest ago, closed ones first,
+// and none with a start that has no outcome.
+type KeyedBreaker struct {
+	config BreakerConfig
 	mem    keyedMemory
 }
 
@@ -25,37 +26,34 @@ type keyedMemory struct {
 
 // keyMemory is what is remembered of one key.
 type keyMemory struct {
-	Breaker memory `json:"breaker"`
-	Flying  int    `json:"flying,omitempty"` // starts without an outcome
-	Used    int64  `json:"used"`             // when it was used last, in the order of all
+	Breaker breakerMemory `json:"breaker"`
+	Flying  int           `json:"flying,omitempty"` // starts without an outcome
+	Used    int64         `json:"used"`             // when it was used last, in the order of all
 }
 
-// maxKeys bounds the keys that are remembered.
-const maxKeys = 1 << 16
-
-// NewKeyed returns breakers that are all closed.
-func NewKeyed(c Config) *Keyed { return &Keyed{config: c} }
+// NewKeyedBreaker returns breakers that are all closed.
+func NewKeyedBreaker(c BreakerConfig) *KeyedBreaker { return &KeyedBreaker{config: c} }
 
 // Len returns the number of keys that are remembered.
-func (k *Keyed) Len() int { return len(k.mem.Keys) }
+func (k *KeyedBreaker) Len() int { return len(k.mem.Keys) }
 
 // MarshalJSON encodes what is remembered.
-func (k *Keyed) MarshalJSON() ([]byte, error) { return json.Marshal(k.mem) }
+func (k *KeyedBreaker) MarshalJSON() ([]byte, error) { return json.Marshal(k.mem) }
 
 // UnmarshalJSON restores what breakers of the same configuration remembered.
-func (k *Keyed) UnmarshalJSON(data []byte) error {
+func (k *KeyedBreaker) UnmarshalJSON(data []byte) error {
 	k.mem = keyedMemory{}
 	return json.Unmarshal(data, &k.mem)
 }
 
 // Admit returns whether a start of a key would be admitted at now. It changes nothing.
-func (k *Keyed) Admit(key string, now time.Time) Admission {
+func (k *KeyedBreaker) Admit(key string, now time.Time) Admission {
 	b := Breaker{config: k.config, mem: k.mem.Keys[key].Breaker}
 	return b.Admit(now)
 }
 
 // Start is Breaker.Start for a key.
-func (k *Keyed) Start(key string, now time.Time) (t Ticket, changes []Transition) {
+func (k *KeyedBreaker) Start(key string, now time.Time) (t Ticket, changes []Transition) {
 	if _, known := k.mem.Keys[key]; !known && len(k.mem.Keys) >= maxKeys {
 		k.forget()
 	}
@@ -69,22 +67,22 @@ func (k *Keyed) Start(key string, now time.Time) (t Ticket, changes []Transition
 }
 
 // Success is Breaker.Success for the key of t.
-func (k *Keyed) Success(t Ticket, now time.Time) []Transition {
+func (k *KeyedBreaker) Success(t Ticket, now time.Time) []Transition {
 	return k.end(t, func(b *Breaker) []Transition { return b.Success(t, now) })
 }
 
 // Failure is Breaker.Failure for the key of t.
-func (k *Keyed) Failure(t Ticket, now time.Time) []Transition {
+func (k *KeyedBreaker) Failure(t Ticket, now time.Time) []Transition {
 	return k.end(t, func(b *Breaker) []Transition { return b.Failure(t, now) })
 }
 
 // Release is Breaker.Release for the key of t.
-func (k *Keyed) Release(t Ticket) {
+func (k *KeyedBreaker) Release(t Ticket) {
 	k.end(t, func(b *Breaker) []Transition { b.Release(t); return nil })
 }
 
 // end gives a start its outcome. A ticket that no start has returned is ignored.
-func (k *Keyed) end(t Ticket, outcome func(*Breaker) []Transition) []Transition {
+func (k *KeyedBreaker) end(t Ticket, outcome func(*Breaker) []Transition) []Transition {
 	if k.mem.Keys[t.Key].Flying == 0 {
 		return nil
 	}
@@ -95,7 +93,7 @@ func (k *Keyed) end(t Ticket, outcome func(*Breaker) []Transition) []Transition 
 }
 
 // change applies one change to a key, and forgets the key if there is nothing to remember any more.
-func (k *Keyed) change(key string, apply func(*Breaker, *keyMemory) []Transition) []Transition {
+func (k *KeyedBreaker) change(key string, apply func(*Breaker, *keyMemory) []Transition) []Transition {
 	one := k.mem.Keys[key]
 	b := Breaker{config: k.config, mem: one.Breaker}
 	changes := apply(&b, &one)
@@ -115,7 +113,7 @@ func (k *Keyed) change(key string, apply func(*Breaker, *keyMemory) []Transition
 }
 
 // forget makes room: a quarter at once, so that a start costs little on average.
-func (k *Keyed) forget() {
+func (k *KeyedBreaker) forget() {
 	idle := make([]string, 0, len(k.mem.Keys))
 	for key, one := range k.mem.Keys {
 		if one.Flying == 0 {
@@ -138,7 +136,7 @@ func (k *Keyed) forget() {
 }
 
 // Resumed is Breaker.Resumed for all keys.
-func (k *Keyed) Resumed(now time.Time) {
+func (k *KeyedBreaker) Resumed(now time.Time) {
 	for key, one := range k.mem.Keys {
 		b := Breaker{config: k.config, mem: one.Breaker}
 		b.Resumed(now)

@@ -1,4 +1,4 @@
-package pressure
+package limit
 
 import (
 	"fmt"
@@ -65,7 +65,8 @@ type Machine struct {
 // eased is how much more there must be before a guard that is closed opens again, so that it does not flutter.
 const eased = 0.05
 
-// Closed returns why nothing may start, or "". A guard that was closed opens only when there is some more than it wants.
+// Closed returns why nothing may start, or "". A guard that was closed opens only when there is some more
+// than it wants.
 func (g Guards) Closed(m Machine, was bool) string {
 	more := 1.0
 	if was {
@@ -79,14 +80,14 @@ func (g Guards) Closed(m Machine, was bool) string {
 	}
 	switch {
 	case short(g.MinFreeMemory, m.MemoryFree, m.MemoryTotal):
-		return fmt.Sprintf("%s of memory are available, and min_free_memory is %s", size(m.MemoryFree), size(g.MinFreeMemory.of(m.MemoryTotal)))
+		return fmt.Sprintf("%s of memory are available, and min_free_memory is %s", bytesText(m.MemoryFree), bytesText(g.MinFreeMemory.of(m.MemoryTotal)))
 	case short(g.MinFreeDisk, m.DiskFree, m.DiskTotal):
-		return fmt.Sprintf("%s of the disk are free, and min_free_disk is %s", size(m.DiskFree), size(g.MinFreeDisk.of(m.DiskTotal)))
+		return fmt.Sprintf("%s of the disk are free, and min_free_disk is %s", bytesText(m.DiskFree), bytesText(g.MinFreeDisk.of(m.DiskTotal)))
 	}
 	return ""
 }
 
-func size(bytes uint64) string {
+func bytesText(bytes uint64) string {
 	switch {
 	case bytes >= 1e9:
 		return fmt.Sprintf("%.1f GB", float64(bytes)/1e9)

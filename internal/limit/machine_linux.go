@@ -1,4 +1,4 @@
-package pressure
+package limit
 
 import (
 	"fmt"
@@ -9,11 +9,11 @@ import (
 	"syscall"
 )
 
-// Supported reports whether MachineNow can measure anything here.
-const Supported = true
+// CanMeasure reports whether MachineNow can measure anything here.
+const CanMeasure = true
 
-// MachineNow measures what the machine has left, on the fullest of the disks with these directories. The memory is that of the control group, if that has a
-// limit below the machine's.
+// MachineNow measures what the machine has left, on the fullest of the disks with these directories. The
+// memory is that of the control group, if that has a limit below the machine's.
 func MachineNow(dirs ...string) (Machine, error) {
 	m := Machine{CPUs: runtime.NumCPU()}
 	load, err := os.ReadFile("/proc/loadavg")
@@ -28,7 +28,7 @@ func MachineNow(dirs ...string) (Machine, error) {
 	if err != nil {
 		return m, fmt.Errorf("measure the memory: %w", err)
 	}
-	m.MemoryTotal, m.MemoryFree = 1024*field(string(memory), "MemTotal:"), 1024*field(string(memory), "MemAvailable:")
+	m.MemoryTotal, m.MemoryFree = 1024*procField(string(memory), "MemTotal:"), 1024*procField(string(memory), "MemAvailable:")
 	m.limitOfGroup()
 	for i, dir := range dirs {
 		var disk syscall.Statfs_t
@@ -43,8 +43,8 @@ func MachineNow(dirs ...string) (Machine, error) {
 	return m, nil
 }
 
-// field returns the number behind a name at the beginning of a line, or 0.
-func field(text, name string) uint64 {
+// procField returns the number behind a name at the beginning of a line, or 0.
+func procField(text, name string) uint64 {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, name); ok {
 			words := strings.Fields(rest)
@@ -58,8 +58,8 @@ func field(text, name string) uint64 {
 	return 0
 }
 
-// limitOfGroup lowers the memory to what the control group (version 2) of this process has left, if it has a limit. What the group has of files that can be
-// read again counts as free, as it does for the machine.
+// limitOfGroup lowers the memory to what the control group (version 2) of this process has left, if it has a
+// limit. What the group has of files that can be read again counts as free, as it does for the machine.
 func (m *Machine) limitOfGroup() {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -78,6 +78,6 @@ func (m *Machine) limitOfGroup() {
 	if err != nil || err2 != nil || limit == 0 || limit > m.MemoryTotal {
 		return // "max", or no such file
 	}
-	used -= min(used, field(read("memory.stat"), "inactive_file "))
+	used -= min(used, procField(read("memory.stat"), "inactive_file "))
 	m.MemoryTotal, m.MemoryFree = limit, min(m.MemoryFree, limit-min(used, limit))
 }

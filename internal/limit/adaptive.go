@@ -1,16 +1,4 @@
-// Package adapt finds out how much a service takes: how many calls at once, and how many in a second.
-//
-// A Limiter is a pure state machine: starts, ends and the clock go in, limits come out, so that a replay of a log ends with the same. It has two parts,
-// each a published algorithm:
-//
-//   - How many run at once follows the time that they take, by the Gradient2 limit of Netflix's concurrency-limits, over windows of outcomes, after a
-//     slow start as that of TCP (RFC 5681). Overload that a service tells by 5xx, a timeout or a broken connection cuts it by a third.
-//   - How many start in a second follows what a service refuses with 429. As in the adaptive retries of the AWS SDKs, there is no such limit before the
-//     first refusal; then it is the cubic function of CUBIC (RFC 9438) around what the service has taken of late.
-//
-// Few calls are refused on the way, since starts are paced as those of TCP (RFC 9002, section 7.7), the slow start takes its time where calls are short, the
-// rate after its first refusal is found from below, and a rate that further refusals confirm is tried less often.
-package adapt
+package limit
 
 import (
 	"encoding/json"
@@ -21,31 +9,32 @@ import (
 	"prodigy/internal/duration"
 )
 
-// Config are the bounds. The zero Config is no limit.
-type Config struct {
+// AdaptiveConfig are the bounds of an Adaptive. The zero AdaptiveConfig is no limit.
+type AdaptiveConfig struct {
 	Min, Max int // calls at once
 }
 
-// Kind is what the end of a call says of the service.
-type Kind int
+// CallKind is what the end of a call says of the service.
+type CallKind int
 
 const (
-	Other      Kind = iota // nothing: it failed for a reason of its own
-	Good                   // it succeeded
-	Refused                // there were too many calls
-	Overloaded             // it did not answer, or could not
+	CallOther      CallKind = iota // nothing: it failed for a reason of its own
+	CallGood                       // it succeeded
+	CallRefused                    // there were too many calls
+	CallOverloaded                 // it did not answer, or could not
 )
 
-// End is the end of a call.
-type End struct {
-	Kind  Kind
+// CallEnd is the end of a call.
+type CallEnd struct {
+	Kind  CallKind
 	Began time.Time
 	Took  time.Duration // of a good one; 0: it says nothing of the service, as when there were waits in it
 	Asked time.Duration // of a refused one: how long the service wants to be left alone; 0: it does not say
 	Calls int           // that ran when it ended, itself among them
 }
 
-// Change is a change that is worth telling. There are few: after the first ones, at most one in changePause.
+// Change is a change of an Adaptive that is worth telling. There are few: after the first ones, at most one
+// in changePause.
 type Change struct {
 	Limit  int
 	Before int
@@ -91,14 +80,29 @@ const (
 	idleFactor = 10 // times as long as calls take, or as there is between their starts and ends: then no calls were made
 )
 
-// Limiter is the state machine. It is not safe for concurrent use.
-type Limiter struct {
-	config Config
-	mem    memory
+// Adaptive finds out how much a service takes: how many calls at once, and how many in a second. It is a pure
+// state machine: starts, ends and the clock go in, limits come out, so that a replay of a log ends with the same.
+// It has two parts, each a published algorithm:
+//
+//   - How many run at once follows the time that they take, by the Gradient2 limit of Netflix's concurrency-limits,
+//     over windows of outcomes, after a slow start as that of TCP (RFC 5681). Overload that a service tells by 5xx,
+//     a timeout or a broken connection cuts it by a third.
+//   - How many start in a second follows what a service refuses with 429. As in the adaptive retries of the AWS
+//     SDKs, there is no such limit before the first refusal; then it is the cubic function of CUBIC (RFC 9438)
+//     around what the service has taken of late.
+//
+// Few calls are refused on the way, since starts are paced as those of TCP (RFC 9002, section 7.7), the slow start
+// takes its time where calls are short, the rate after its first refusal is found from below, and a rate that further
+// refusals confirm is tried less often.
+//
+// It is not safe for concurrent use.
+type Adaptive struct {
+	config AdaptiveConfig
+	mem    adaptiveMemory
 }
 
-// memory is what a limiter remembers: everything but its configuration. It is what a checkpoint has of it.
-type memory struct {
+// adaptiveMemory is what an Adaptive remembers: everything but its configuration. It is what a checkpoint has of it.
+type adaptiveMemory struct {
 	Limit  float64   `json:"limit,omitempty"`
 	Steady bool      `json:"steady,omitempty"` // the slow start is over
 	Usual  float64   `json:"usual,omitempty"`  // seconds that calls take when there are few
@@ -129,25 +133,25 @@ type memory struct {
 	ToldRate float64   `json:"told_rate,omitempty"`
 }
 
-// New returns a limiter that begins with the least.
-func New(c Config) *Limiter {
-	return &Limiter{config: c, mem: memory{Limit: float64(c.Min), ToldOf: c.Min}}
+// NewAdaptive returns a limiter that begins with the least.
+func NewAdaptive(c AdaptiveConfig) *Adaptive {
+	return &Adaptive{config: c, mem: adaptiveMemory{Limit: float64(c.Min), ToldOf: c.Min}}
 }
 
 // Limits reports whether there is a limit.
-func (l *Limiter) Limits() bool { return l.config.Max > 0 }
+func (l *Adaptive) Limits() bool { return l.config.Max > 0 }
 
 // MarshalJSON encodes what the limiter remembers.
-func (l *Limiter) MarshalJSON() ([]byte, error) { return json.Marshal(l.mem) }
+func (l *Adaptive) MarshalJSON() ([]byte, error) { return json.Marshal(l.mem) }
 
 // UnmarshalJSON restores what a limiter of the same configuration remembered.
-func (l *Limiter) UnmarshalJSON(data []byte) error {
-	l.mem = memory{}
+func (l *Adaptive) UnmarshalJSON(data []byte) error {
+	l.mem = adaptiveMemory{}
 	return json.Unmarshal(data, &l.mem)
 }
 
 // AtOnce returns how many calls may run.
-func (l *Limiter) AtOnce() int {
+func (l *Adaptive) AtOnce() int {
 	if !l.Limits() {
 		return math.MaxInt
 	}
@@ -155,7 +159,7 @@ func (l *Limiter) AtOnce() int {
 }
 
 // Rate returns how many calls may start in a second at now; 0: there is no limit.
-func (l *Limiter) Rate(now time.Time) float64 {
+func (l *Adaptive) Rate(now time.Time) float64 {
 	m := &l.mem
 	if m.Most == 0 {
 		return 0
@@ -176,13 +180,13 @@ func (l *Limiter) Rate(now time.Time) float64 {
 }
 
 // recovery returns how long so many calls take at the rate that the service took, within bounds.
-func (l *Limiter) recovery(calls int) time.Duration {
+func (l *Adaptive) recovery(calls int) time.Duration {
 	return time.Duration(min(max(float64(calls)/l.mem.Most, float64(calls)/60, 1), 3600) * float64(time.Second))
 }
 
-// interval returns the time from one start to the next: that of the rate, or else about that in which as many start as end. So a number at once that has
-// grown, or calls that end together, are no burst.
-func (l *Limiter) interval(now time.Time) time.Duration {
+// interval returns the time from one start to the next: that of the rate, or else about that in which as many
+// start as end. So a number at once that has grown, or calls that end together, are no burst.
+func (l *Adaptive) interval(now time.Time) time.Duration {
 	rate := l.Rate(now)
 	if rate == 0 && l.mem.Usual > 0 {
 		rate = paceGain * l.mem.Limit / l.mem.Usual
@@ -194,7 +198,7 @@ func (l *Limiter) interval(now time.Time) time.Duration {
 }
 
 // Next returns when the next call may start: at once, if that is not after now.
-func (l *Limiter) Next(now time.Time) time.Time {
+func (l *Adaptive) Next(now time.Time) time.Time {
 	hold := l.mem.Hold
 	switch back := l.mem.Last.Sub(now); {
 	case back > time.Second: // the clock was set back: a time that moves along with now would never come. A start has all times moved
@@ -213,7 +217,7 @@ func (l *Limiter) Next(now time.Time) time.Time {
 }
 
 // Start records the start of a call.
-func (l *Limiter) Start(now time.Time) {
+func (l *Adaptive) Start(now time.Time) {
 	if !l.Limits() {
 		return
 	}
@@ -228,20 +232,20 @@ func (l *Limiter) Start(now time.Time) {
 }
 
 // End records the end of a call. It returns a change that is worth telling, or nil.
-func (l *Limiter) End(e End, now time.Time) *Change {
+func (l *Adaptive) End(e CallEnd, now time.Time) *Change {
 	if !l.Limits() {
 		return nil
 	}
 	l.passed(now)
 	reason := ""
 	switch e.Kind {
-	case Good:
+	case CallGood:
 		l.mem.Good = newest(l.mem.Good, now)
 		l.mem.Since++
 		reason = l.measure(e, now)
-	case Refused:
+	case CallRefused:
 		reason = l.refused(e, now)
-	case Overloaded:
+	case CallOverloaded:
 		if e.Began.After(l.mem.Cut) {
 			l.mem.Limit = max(l.mem.Limit*overloadCut, float64(l.config.Min))
 			l.mem.Cut, l.mem.Steady = now, true
@@ -252,9 +256,10 @@ func (l *Limiter) End(e End, now time.Time) *Change {
 	return l.tell(reason, now)
 }
 
-// passed notes that it is now. What is known was measured by the time in which calls were made: when the clock was set, the machine slept, or the job was
-// paused, the times that are remembered are moved along, as if that had not been.
-func (l *Limiter) passed(now time.Time) {
+// passed notes that it is now. What is known was measured by the time in which calls were made: when the
+// clock was set, the machine slept, or the job was paused, the times that are remembered are moved along, as
+// if that had not been.
+func (l *Adaptive) passed(now time.Time) {
 	m := &l.mem
 	if m.Last.IsZero() {
 		m.Last = now
@@ -279,7 +284,7 @@ func (l *Limiter) passed(now time.Time) {
 }
 
 // move adds d to the times that are remembered, but for what the service has asked for.
-func (m *memory) move(d time.Duration) {
+func (m *adaptiveMemory) move(d time.Duration) {
 	for _, times := range [][]time.Time{m.Good, m.Starts} {
 		for i := range times {
 			times[i] = times[i].Add(d)
@@ -293,7 +298,7 @@ func (m *memory) move(d time.Duration) {
 }
 
 // measure adds the time that a call took to the window, and moves the limit when the window is full.
-func (l *Limiter) measure(e End, now time.Time) (reason string) {
+func (l *Adaptive) measure(e CallEnd, now time.Time) (reason string) {
 	if e.Took <= 0 {
 		return ""
 	}
@@ -339,13 +344,14 @@ func (l *Limiter) measure(e End, now time.Time) (reason string) {
 	return "calls take no longer than with fewer at once"
 }
 
-func (l *Limiter) resetWindow() {
+func (l *Adaptive) resetWindow() {
 	l.mem.Ends, l.mem.Sum, l.mem.Busy, l.mem.Window = 0, 0, false, int(l.mem.Limit)
 }
 
-// refused lowers the rate to a little less than what the service has taken of late. Of calls that it refuses at about the same time one counts. If it goes on,
-// and the service says for how long, nothing starts until then.
-func (l *Limiter) refused(e End, now time.Time) (reason string) {
+// refused lowers the rate to a little less than what the service has taken of late. Of calls that it refuses
+// at about the same time one counts. If it goes on, and the service says for how long, nothing starts until
+// then.
+func (l *Adaptive) refused(e CallEnd, now time.Time) (reason string) {
 	m := &l.mem
 	if !e.Began.After(m.Refused) {
 		return ""
@@ -398,15 +404,16 @@ func (l *Limiter) refused(e End, now time.Time) (reason string) {
 	return fmt.Sprintf("the service has refused a call, and takes about %.3g in a second", took)
 }
 
-// taking returns about how many calls the service takes in a second: between what has succeeded of late, which lags behind while more and more start,
-// and what has started, which may be more than it takes.
-func (l *Limiter) taking(now time.Time) float64 {
+// taking returns about how many calls the service takes in a second: between what has succeeded of late,
+// which lags behind while more and more start, and what has started, which may be more than it takes.
+func (l *Adaptive) taking(now time.Time) float64 {
 	return (l.pace(l.mem.Good, now) + l.pace(l.mem.Starts, now)) / 2
 }
 
-// pace returns how many in a second the newest of times are: as many as run at once, so that those are counted that had the present number beside them, and
-// since the one before, so that calls of the same time do not count as very many in no time.
-func (l *Limiter) pace(times []time.Time, now time.Time) float64 {
+// pace returns how many in a second the newest of times are: as many as run at once, so that those are
+// counted that had the present number beside them, and since the one before, so that calls of the same time
+// do not count as very many in no time.
+func (l *Adaptive) pace(times []time.Time, now time.Time) float64 {
 	n := min(max(l.AtOnce(), enoughEnds), len(times)-1)
 	if n < 1 {
 		return 1
@@ -431,7 +438,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // tell returns a change with its reason, if it is worth that.
-func (l *Limiter) tell(reason string, now time.Time) *Change {
+func (l *Adaptive) tell(reason string, now time.Time) *Change {
 	m := &l.mem
 	limit, rate := l.AtOnce(), l.Rate(now)
 	small := float64(limit) < 1.25*float64(m.ToldOf) && float64(limit) > 0.8*float64(m.ToldOf) && rate >= 0.8*m.ToldRate && (rate == 0) == (m.ToldRate == 0)

@@ -1,4 +1,4 @@
-package breaker
+package limit
 
 import (
 	"testing"
@@ -8,12 +8,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-
 // opened returns a breaker of c that has just opened at noon.
-func opened(t *testing.T, c Config) *Breaker {
+func opened(t *testing.T, c BreakerConfig) *Breaker {
 	t.Helper()
-	b := New(c)
+	b := NewBreaker(c)
 	for range c.FailureThreshold {
 		ticket, _ := b.Start(noon)
 		b.Failure(ticket, noon)
@@ -38,7 +36,7 @@ func TestZeroBreakerNeverOpens(t *testing.T) {
 }
 
 func TestOnlyConsecutiveFailuresOpen(t *testing.T) {
-	b := New(Config{FailureThreshold: 3, Timeout: time.Minute})
+	b := NewBreaker(BreakerConfig{FailureThreshold: 3, Timeout: time.Minute})
 	for i, fails := range []bool{true, true, false, true, true} {
 		ticket, _ := b.Start(noon)
 		step := b.Success
@@ -58,7 +56,7 @@ func TestOnlyConsecutiveFailuresOpen(t *testing.T) {
 }
 
 func TestOpenBreakerIsShutUntilItsTimeoutHasPassed(t *testing.T) {
-	b := opened(t, Config{FailureThreshold: 2, SuccessThreshold: 1, Timeout: 30 * time.Second, HalfOpenRequests: 1})
+	b := opened(t, BreakerConfig{FailureThreshold: 2, SuccessThreshold: 1, Timeout: 30 * time.Second, HalfOpenRequests: 1})
 	until := noon.Add(30 * time.Second)
 	if got, want := b.Admit(until.Add(-1)), (Admission{Shut, until}); got != want {
 		t.Errorf("a moment before: got %v, want %v", got, want)
@@ -76,7 +74,7 @@ func TestOpenBreakerIsShutUntilItsTimeoutHasPassed(t *testing.T) {
 }
 
 func TestMoreSuccessesThanTestsAtOnceStillClose(t *testing.T) {
-	b := opened(t, Config{FailureThreshold: 1, SuccessThreshold: 2, Timeout: time.Second, HalfOpenRequests: 1})
+	b := opened(t, BreakerConfig{FailureThreshold: 1, SuccessThreshold: 2, Timeout: time.Second, HalfOpenRequests: 1})
 	now := noon.Add(time.Second)
 	first, _ := b.Start(now)
 	if got := b.Admit(now).Verdict; got != Full {
@@ -95,7 +93,7 @@ func TestMoreSuccessesThanTestsAtOnceStillClose(t *testing.T) {
 }
 
 func TestFailedTestOpensAgainAndRestartsTheTimeout(t *testing.T) {
-	b := opened(t, Config{FailureThreshold: 2, SuccessThreshold: 3, Timeout: time.Minute, HalfOpenRequests: 3})
+	b := opened(t, BreakerConfig{FailureThreshold: 2, SuccessThreshold: 3, Timeout: time.Minute, HalfOpenRequests: 3})
 	now := noon.Add(time.Hour)
 	failing, _ := b.Start(now)
 	late, _ := b.Start(now)
@@ -112,8 +110,8 @@ func TestFailedTestOpensAgainAndRestartsTheTimeout(t *testing.T) {
 }
 
 func TestOutcomesFromBeforeTheOpeningCountForNothing(t *testing.T) {
-	c := Config{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Second, HalfOpenRequests: 2}
-	b := New(c)
+	c := BreakerConfig{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Second, HalfOpenRequests: 2}
+	b := NewBreaker(c)
 	good, _ := b.Start(noon)
 	bad, _ := b.Start(noon)
 	trip, _ := b.Start(noon)
@@ -137,7 +135,7 @@ func TestOutcomesFromBeforeTheOpeningCountForNothing(t *testing.T) {
 }
 
 func TestInterruptedTestGivesItsPlaceBack(t *testing.T) {
-	b := opened(t, Config{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Second, HalfOpenRequests: 1})
+	b := opened(t, BreakerConfig{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Second, HalfOpenRequests: 1})
 	now := noon.Add(time.Second)
 	ticket, _ := b.Start(now)
 	b.Release(ticket)
@@ -150,14 +148,14 @@ func TestInterruptedTestGivesItsPlaceBack(t *testing.T) {
 }
 
 func TestReplayWithAnEarlierClockStillHalfOpens(t *testing.T) {
-	b := opened(t, Config{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Hour, HalfOpenRequests: 1})
+	b := opened(t, BreakerConfig{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Hour, HalfOpenRequests: 1})
 	if _, got := b.Start(noon.Add(time.Minute)); len(got) != 1 || got[0].To != HalfOpen {
 		t.Errorf("transitions: got %v, want one to half-open", got)
 	}
 }
 
 func TestSurvivingTestCountsLikeAnyOtherOnceClosed(t *testing.T) {
-	b := opened(t, Config{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Second, HalfOpenRequests: 2})
+	b := opened(t, BreakerConfig{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Second, HalfOpenRequests: 2})
 	now := noon.Add(time.Second)
 	first, _ := b.Start(now)
 	second, _ := b.Start(now)
@@ -173,13 +171,13 @@ func TestSurvivingTestCountsLikeAnyOtherOnceClosed(t *testing.T) {
 //  3. Whatever happened, successes alone lead back to closed.
 func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := Config{
+		c := BreakerConfig{
 			FailureThreshold: rapid.IntRange(1, 4).Draw(t, "failure_threshold"),
 			SuccessThreshold: rapid.IntRange(1, 5).Draw(t, "success_threshold"),
 			HalfOpenRequests: rapid.IntRange(1, 3).Draw(t, "half_open_requests"),
 			Timeout:          time.Duration(rapid.IntRange(1, 5).Draw(t, "timeout")) * time.Second,
 		}
-		b, now := New(c), noon
+		b, now := NewBreaker(c), noon
 		var flying []Ticket
 		land := func(i int, outcome func(Ticket)) {
 			ticket := flying[i]
@@ -241,13 +239,13 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 }
 
 func TestABreakerGoesOnFromItsLastTransition(t *testing.T) {
-	c := Config{FailureThreshold: 3, SuccessThreshold: 1, HalfOpenRequests: 1, Timeout: time.Minute}
+	c := BreakerConfig{FailureThreshold: 3, SuccessThreshold: 1, HalfOpenRequests: 1, Timeout: time.Minute}
 	open := Transition{To: Open, ConsecutiveFailures: 7, Until: noon.Add(time.Minute)}
 	tests := []struct {
 		name string
 		last Transition
 		at   time.Time
-		want Verdict
+		want BreakerVerdict
 	}{
 		{"open", open, noon, Shut},
 		{"open, and its time has come", open, noon.Add(time.Minute), Run},
@@ -256,12 +254,12 @@ func TestABreakerGoesOnFromItsLastTransition(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := Continue(c, tt.last).Admit(tt.at).Verdict; got != tt.want {
+			if got := ContinueBreaker(c, tt.last).Admit(tt.at).Verdict; got != tt.want {
 				t.Errorf("verdict: got %v, want %v", got, tt.want)
 			}
 		})
 	}
-	b := Continue(c, Transition{To: HalfOpen, ConsecutiveFailures: 7})
+	b := ContinueBreaker(c, Transition{To: HalfOpen, ConsecutiveFailures: 7})
 	ticket, _ := b.Start(noon)
 	got := b.Failure(ticket, noon)
 	if len(got) != 1 || got[0].ConsecutiveFailures != 8 {

@@ -1,4 +1,4 @@
-package adapt
+package limit
 
 import (
 	"cmp"
@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// service is one that takes calls at a rate, with a bucket, in windows, or so many at once, and gets slower with more at once. The zero values are no limit.
+// service is one that takes calls at a rate, with a bucket, in windows, or so many at once, and gets slower
+// with more at once. The zero values are no limit.
 type service struct {
 	rate, burst float64       // calls in a second, with a bucket
 	window      time.Duration // rate is counted in windows of this length, and nothing is carried over
@@ -66,7 +67,8 @@ func (s *service) call(now time.Time, rnd *rand.Rand) (took, asked time.Duration
 	return time.Duration(float64(s.base) * factor), 0
 }
 
-// best returns how long n calls take at least, without a bucket, for a client that knows the service and makes at most so many calls at once.
+// best returns how long n calls take at least, without a bucket, for a client that knows the service and
+// makes at most so many calls at once.
 func (s service) best(n, most int) time.Duration {
 	perSecond := func(s service) float64 {
 		least := float64(min(s.quick, most)) / s.base.Seconds() // more do not make it faster
@@ -91,7 +93,7 @@ type happening struct {
 	at    time.Time
 	what  int
 	began time.Time
-	kind  Kind
+	kind  CallKind
 	asked time.Duration
 }
 
@@ -122,12 +124,12 @@ type simulated struct {
 }
 
 // simulate makes n calls, each until it succeeds, as a pool with a limiter does.
-func simulate(l *Limiter, s *service, n int, seed uint64) (r simulated) {
+func simulate(l *Adaptive, s *service, n int, seed uint64) (r simulated) {
 	return simulateBy(func(t time.Time) time.Time { return t }, l, s, n, seed)
 }
 
 // simulateBy is simulate with a clock that says what time it is.
-func simulateBy(clock func(time.Time) time.Time, l *Limiter, s *service, n int, seed uint64) (r simulated) {
+func simulateBy(clock func(time.Time) time.Time, l *Adaptive, s *service, n int, seed uint64) (r simulated) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	now, ready, running, left := noon, n, 0, n
 	var line timeline
@@ -153,16 +155,16 @@ func simulateBy(clock func(time.Time) time.Time, l *Limiter, s *service, n int, 
 		switch h.what {
 		case reaches:
 			took, asked := s.call(now, rnd)
-			end := happening{at: now.Add(took), what: ends, began: h.began, kind: Good}
+			end := happening{at: now.Add(took), what: ends, began: h.began, kind: CallGood}
 			if asked > 0 {
-				end.kind, end.asked = Refused, asked
+				end.kind, end.asked = CallRefused, asked
 			}
 			heap.Push(&line, end)
 		case again:
 			ready++
 		case ends:
-			e := End{Kind: h.kind, Began: clock(h.began), Calls: running, Asked: h.asked}
-			if running--; h.kind == Refused {
+			e := CallEnd{Kind: h.kind, Began: clock(h.began), Calls: running, Asked: h.asked}
+			if running--; h.kind == CallRefused {
 				r.refused = append(r.refused, now.Sub(noon))
 				heap.Push(&line, happening{at: now.Add(h.asked), what: again})
 			} else {
@@ -179,8 +181,8 @@ func simulateBy(clock func(time.Time) time.Time, l *Limiter, s *service, n int, 
 	return r
 }
 
-// TestAServiceThatNobodyHasDescribedIsFoundOut makes calls to services of many kinds. The time is close to the best that there is, and hardly a call is
-// refused. -v prints what came of each.
+// TestAServiceThatNobodyHasDescribedIsFoundOut makes calls to services of many kinds. The time is close to
+// the best that there is, and hardly a call is refused. -v prints what came of each.
 func TestAServiceThatNobodyHasDescribedIsFoundOut(t *testing.T) {
 	ms := time.Millisecond
 	var table strings.Builder
@@ -224,7 +226,7 @@ func TestAServiceThatNobodyHasDescribedIsFoundOut(t *testing.T) {
 		const seeds = 3
 		for seed := range uint64(seeds) {
 			s := c.service
-			r := simulate(New(Config{Min: 2, Max: most}), &s, c.calls, seed)
+			r := simulate(NewAdaptive(AdaptiveConfig{Min: 2, Max: most}), &s, c.calls, seed)
 			slower = max(slower, float64(r.took-max(10*c.service.base, time.Second))/float64(c.service.best(c.calls, most))) // to learn takes the time of some calls
 			refused = max(refused, float64(len(r.refused))/float64(c.calls))
 			changes = max(changes, float64(len(r.changes)))

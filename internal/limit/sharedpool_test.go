@@ -1,4 +1,4 @@
-package sharedpool
+package limit
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"github.com/gofrs/flock"
 )
 
-func open(t *testing.T, home string, slots int) *Pool {
+func open(t *testing.T, home string, slots int) *SharedPool {
 	t.Helper()
-	p, err := Open(t.Context(), home, "test", slots)
+	p, err := OpenSharedPool(t.Context(), home, "test", slots)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestTheOldestTicketGetsTheSlotThatIsReleased(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := make(chan string, 2)
-	wait := func(p *Pool, name string) {
+	wait := func(p *SharedPool, name string) {
 		s, err := p.Acquire(t.Context())
 		if err != nil {
 			t.Error(err)
@@ -122,8 +122,8 @@ func TestAClockThatIsSetBackTakesNobodysTurn(t *testing.T) {
 func TestAPoolInUseHasOneSize(t *testing.T) {
 	home := t.TempDir()
 	p := open(t, home, 2)
-	_, err := Open(t.Context(), home, "test", 3)
-	if size, ok := errors.AsType[*SizeError](err); !ok || size.Slots != 2 || size.Wanted != 3 {
+	_, err := OpenSharedPool(t.Context(), home, "test", 3)
+	if size, ok := errors.AsType[*SharedPoolSizeError](err); !ok || size.Slots != 2 || size.Wanted != 3 {
 		t.Errorf("got %v", err)
 	}
 	if err := p.Close(); err != nil {
@@ -162,7 +162,7 @@ func TestATicketOfTheDeadIsRemoved(t *testing.T) {
 
 func TestPoolsAreNamedWithTheirSlots(t *testing.T) {
 	for text, ok := range map[string]bool{"gpu:4": true, "a-b_C9:1000": true, "gpu": false, "gpu:0": false, ":3": false, "../x:3": false, "a/b:3": false, "gpu:1001": false, "gpu:x": false, "..:3": false} {
-		if name, slots, err := Parse(text); (err == nil) != ok {
+		if name, slots, err := ParseSharedPool(text); (err == nil) != ok {
 			t.Errorf("%s: got %s, %d, %v", text, name, slots, err)
 		}
 	}

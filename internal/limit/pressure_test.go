@@ -1,4 +1,4 @@
-package pressure
+package limit
 
 import (
 	"strings"
@@ -24,8 +24,8 @@ func windows(t interface {
 	return ws
 }
 
-// TestWindowsOpenAndCloseByTheClockOfTheirZone: times are UTC. In Berlin the clock goes from 02:00 to 03:00 on 29 March 2026 at 01:00 UTC, and from 03:00 back to 02:00
-// on 25 October at 01:00 UTC.
+// TestWindowsOpenAndCloseByTheClockOfTheirZone: times are UTC. In Berlin the clock goes from 02:00 to 03:00
+// on 29 March 2026 at 01:00 UTC, and from 03:00 back to 02:00 on 25 October at 01:00 UTC.
 func TestWindowsOpenAndCloseByTheClockOfTheirZone(t *testing.T) {
 	for name, c := range map[string]struct {
 		windows string
@@ -151,7 +151,7 @@ func TestGuardsCloseBelowTheirLimitAndOpenWithSomeMore(t *testing.T) {
 
 func TestThisMachineCanBeMeasured(t *testing.T) {
 	m, err := MachineNow(t.TempDir(), "/")
-	if !Supported {
+	if !CanMeasure {
 		return
 	}
 	if err != nil || m.CPUs < 1 || m.MemoryTotal == 0 || m.MemoryFree > m.MemoryTotal || m.DiskTotal == 0 || m.DiskFree > m.DiskTotal {

@@ -1,4 +1,4 @@
-package quota
+package limit
 
 import (
 	"math/rand/v2"
@@ -8,13 +8,13 @@ import (
 
 var zero time.Duration
 
-var exact = Policy{Margin: &zero, Jitter: &zero}
+var exact = QuotaPolicy{Margin: &zero, Jitter: &zero}
 
 var began = time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)
 
 func at(d time.Duration) time.Time { return began.Add(d) }
 
-func admit(t *testing.T, g *Gate, now time.Time) Ticket {
+func admitted(t *testing.T, g *Gate, now time.Time) GateTicket {
 	t.Helper()
 	ticket, wait := g.Admit(now)
 	if wait != 0 {
@@ -25,12 +25,12 @@ func admit(t *testing.T, g *Gate, now time.Time) Ticket {
 
 func TestAGateIsClosedUntilTheResetAndOpensByAndBy(t *testing.T) {
 	var g Gate
-	first, second := admit(t, &g, at(0)), admit(t, &g, at(0))
-	closed, _, _ := g.Report(first, Report{Kind: Limit, Reset: at(time.Hour)}, exact, 1, at(time.Minute))
+	first, second := admitted(t, &g, at(0)), admitted(t, &g, at(0))
+	closed, _, _ := g.Report(first, GateReport{Kind: GateQuota, Reset: at(time.Hour)}, exact, 1, at(time.Minute))
 	if closed == nil || !closed.Until.Equal(at(time.Hour)) {
 		t.Fatalf("got %+v, want a closing until the reset", closed)
 	}
-	if again, _, _ := g.Report(second, Report{Kind: Limit, Reset: at(time.Hour)}, exact, 1, at(2*time.Minute)); again != nil {
+	if again, _, _ := g.Report(second, GateReport{Kind: GateQuota, Reset: at(time.Hour)}, exact, 1, at(2*time.Minute)); again != nil {
 		t.Errorf("got %+v, want one closing for all that met the limit", again)
 	}
 	if _, wait := g.Admit(at(30 * time.Minute)); wait != 30*time.Minute {
@@ -38,15 +38,15 @@ func TestAGateIsClosedUntilTheResetAndOpensByAndBy(t *testing.T) {
 	}
 	now := at(time.Hour)
 	for _, many := range []int{1, 2, 4, 8} {
-		var started []Ticket
+		var started []GateTicket
 		for range many {
-			started = append(started, admit(t, &g, now))
+			started = append(started, admitted(t, &g, now))
 		}
 		if _, wait := g.Admit(now); wait == 0 {
 			t.Fatalf("got more than %d at once", many)
 		}
 		// One that comes through doubles what may run.
-		_, opened, _ := g.Report(started[0], Report{}, exact, 1, now)
+		_, opened, _ := g.Report(started[0], GateReport{}, exact, 1, now)
 		if opened != (many == 1) {
 			t.Errorf("after %d: got opened %t", many, opened)
 		}
@@ -55,7 +55,7 @@ func TestAGateIsClosedUntilTheResetAndOpensByAndBy(t *testing.T) {
 		}
 	}
 	for range 100 {
-		admit(t, &g, now)
+		admitted(t, &g, now)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestAProbeThatMeetsTheLimitClosesTheGateAgain(t *testing.T) {
 	now := began
 	var waits []time.Duration
 	for range 7 {
-		closed, _, _ := g.Report(admit(t, &g, now), Report{Kind: Limit}, exact, 1, now)
+		closed, _, _ := g.Report(admitted(t, &g, now), GateReport{Kind: GateQuota}, exact, 1, now)
 		waits = append(waits, closed.Until.Sub(now))
 		now = closed.Until
 	}
@@ -80,7 +80,7 @@ func TestAResetInThePastIsNotAskedForWithoutEnd(t *testing.T) {
 	now, asked := at(24*time.Hour), 0
 	for now.Before(at(26 * time.Hour)) {
 		asked++
-		closed, _, _ := g.Report(admit(t, &g, now), Report{Kind: Limit, Reset: began}, exact, 1, now)
+		closed, _, _ := g.Report(admitted(t, &g, now), GateReport{Kind: GateQuota, Reset: began}, exact, 1, now)
 		now = closed.Until
 	}
 	if asked > 8 {
@@ -92,7 +92,7 @@ func TestMarginAndJitter(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for seed := range uint64(50) {
 		var g Gate
-		closed, _, _ := g.Report(admit(t, &g, began), Report{Kind: Limit, Reset: at(time.Hour)}, Policy{}, seed, began)
+		closed, _, _ := g.Report(admitted(t, &g, began), GateReport{Kind: GateQuota, Reset: at(time.Hour)}, QuotaPolicy{}, seed, began)
 		late := closed.Until.Sub(at(time.Hour))
 		if late < 10*time.Second || late > 40*time.Second {
 			t.Fatalf("got %s after the reset, want 10s to 40s", late)
@@ -108,7 +108,7 @@ func TestAnItemThatNeedsMoreThanThereIsGivesUp(t *testing.T) {
 	var g Gate
 	now := began
 	for n := 1; ; n++ {
-		closed, _, poison := g.Report(admit(t, &g, now), Report{Kind: Limit, Reset: now.Add(time.Minute), Item: "big"}, exact, 1, now)
+		closed, _, poison := g.Report(admitted(t, &g, now), GateReport{Kind: GateQuota, Reset: now.Add(time.Minute), Item: "big"}, exact, 1, now)
 		if poison {
 			if n != maxHits {
 				t.Errorf("got poison after %d, want %d", n, maxHits)
@@ -116,7 +116,7 @@ func TestAnItemThatNeedsMoreThanThereIsGivesUp(t *testing.T) {
 			return
 		}
 		now = closed.Until
-		g.Report(admit(t, &g, now), Report{Item: "other"}, exact, 1, now)
+		g.Report(admitted(t, &g, now), GateReport{Item: "other"}, exact, 1, now)
 		if n > 10 {
 			t.Fatal("it never gives up")
 		}
@@ -127,7 +127,7 @@ func TestTheSameLimitWithoutASuccessIsNoPoison(t *testing.T) {
 	var g Gate
 	now := began
 	for range 20 {
-		closed, _, poison := g.Report(admit(t, &g, now), Report{Kind: Limit, Reset: now.Add(time.Minute), Item: "x"}, exact, 1, now)
+		closed, _, poison := g.Report(admitted(t, &g, now), GateReport{Kind: GateQuota, Reset: now.Add(time.Minute), Item: "x"}, exact, 1, now)
 		if poison {
 			t.Fatal("got poison, though nothing else came through")
 		}
@@ -135,13 +135,14 @@ func TestTheSameLimitWithoutASuccessIsNoPoison(t *testing.T) {
 	}
 }
 
-// In any schedule nothing starts while the gate is closed, and the number of those that run after it never gets out of step.
+// In any schedule nothing starts while the gate is closed, and the number of those that run after it never
+// gets out of step.
 func TestRandomSchedules(t *testing.T) {
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		var g Gate
 		now, until := began, time.Time{}
-		running := []Ticket{}
+		running := []GateTicket{}
 		for range 300 {
 			now = now.Add(time.Duration(rnd.IntN(60)) * time.Second)
 			if rnd.IntN(2) == 0 {
@@ -160,14 +161,14 @@ func TestRandomSchedules(t *testing.T) {
 			running = append(running[:i], running[i+1:]...)
 			switch rnd.IntN(4) {
 			case 0:
-				closed, _, _ := g.Report(ticket, Report{Kind: Limit, Reset: now.Add(time.Duration(rnd.IntN(600)) * time.Second)}, exact, seed, now)
+				closed, _, _ := g.Report(ticket, GateReport{Kind: GateQuota, Reset: now.Add(time.Duration(rnd.IntN(600)) * time.Second)}, exact, seed, now)
 				if closed != nil {
 					until = closed.Until
 				}
 			case 1:
 				g.Release(ticket)
 			default:
-				g.Report(ticket, Report{}, exact, seed, now)
+				g.Report(ticket, GateReport{}, exact, seed, now)
 			}
 			if g.running < 0 || g.shut && g.running > len(running) {
 				t.Fatalf("seed %d: %d are counted, %d run", seed, g.running, len(running))

@@ -1,0 +1,137 @@
+package limit
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"prodigy/internal/duration"
+)
+
+// StragglerConfig is a straggler block.
+type StragglerConfig struct {
+	After     StragglerAfter `yaml:"after"`     // how long an attempt may take before it is a straggler: a multiple of a percentile of the attempts that have succeeded so far, such as `3×p95` (also `3xp95`, `3*p95`; p50 to p99), at least 1s, or a time such as `10m`. There is no percentile before 20 attempts have succeeded (above p95: before one of them can lie above it; p99: 100); required
+	Duplicate bool           `yaml:"duplicate"` // whether a second attempt at the item starts in a slot that nothing else needs, and the first that succeeds counts. Each step of agent_template, and of a handler, then has to say `idempotent: true`. Without it stragglers are only told; default false
+}
+
+// StragglerAfter is how long an attempt may take. The zero StragglerAfter is no limit.
+type StragglerAfter struct {
+	Factor  float64       // times the percentile; 0: Time counts
+	Percent int           // which percentile
+	Time    time.Duration // without a percentile
+}
+
+const (
+	leastPercent, mostPercent = 50, 99
+	leastFactor, mostFactor   = 1.0, 1000.0
+)
+
+// ParseMultiple reads a multiple of a percentile, such as 3×p95.
+func ParseMultiple(text string) (StragglerAfter, error) {
+	at := strings.IndexAny(text, "×xX*")
+	if at < 0 {
+		return StragglerAfter{}, fmt.Errorf("want a multiple of a percentile as in 3×p95, or a time as in 10m, not %q", text)
+	}
+	_, size := utf8.DecodeRuneInString(text[at:])
+	factor, wrongFactor := strconv.ParseFloat(strings.TrimSpace(text[:at]), 64)
+	name, isPercentile := strings.CutPrefix(strings.ToLower(strings.TrimSpace(text[at+size:])), "p")
+	percent, wrongPercent := strconv.Atoi(name)
+	switch {
+	case wrongFactor != nil || wrongPercent != nil || !isPercentile:
+		return StragglerAfter{}, fmt.Errorf("want a multiple of a percentile as in 3×p95, or a time as in 10m, not %q", text)
+	case !(factor >= leastFactor && factor <= mostFactor):
+		return StragglerAfter{}, fmt.Errorf("the factor must be from %g to %g, not %g", leastFactor, mostFactor, factor)
+	case percent < leastPercent || percent > mostPercent:
+		return StragglerAfter{}, fmt.Errorf("the percentile must be from p%d to p%d, not p%d", leastPercent, mostPercent, percent)
+	}
+	return StragglerAfter{Factor: factor, Percent: percent}, nil
+}
+
+// String returns the limit as it is written in a workflow.
+func (a StragglerAfter) String() string {
+	if a.Factor == 0 {
+		return duration.Format(a.Time)
+	}
+	return strconv.FormatFloat(a.Factor, 'g', -1, 64) + "×p" + strconv.Itoa(a.Percent)
+}
+
+// Limits reports whether there is a limit.
+func (a StragglerAfter) Limits() bool { return a.Factor > 0 || a.Time > 0 }
+
+const (
+	// leastAttempts is how many attempts have to have succeeded before a percentile is believed.
+	leastAttempts = 20
+	// leastTime is how long an attempt may take, however short the others are: less is not worth a second one.
+	leastTime = time.Second
+)
+
+// enough returns how many attempts have to have succeeded: of fewer, none lies above the percentile.
+func (a StragglerAfter) enough() int {
+	return max(leastAttempts, int(math.Ceil(100/float64(100-a.Percent))))
+}
+
+// StragglerTimes are the times that attempts of a job have taken, by which those are found that take unusually long.
+//
+// That is the backup task of MapReduce (Dean and Ghemawat, OSDI 2004), and the hedged request of "The Tail at Scale"
+// (Dean and Barroso, CACM 2013): what takes much longer than nearly all others mostly does so for a reason of its own.
+//
+// It is a pure state machine, whose size does not grow, and not safe for concurrent use.
+type StragglerTimes struct {
+	after StragglerAfter
+	taken duration.Histogram
+}
+
+// NewStragglerTimes returns the times of a job in which no attempt has succeeded.
+func NewStragglerTimes(a StragglerAfter) *StragglerTimes { return &StragglerTimes{after: a} }
+
+// MarshalJSON encodes the times, without the limit.
+func (t *StragglerTimes) MarshalJSON() ([]byte, error) { return json.Marshal(&t.taken) }
+
+// UnmarshalJSON restores the times of a job with the same limit.
+func (t *StragglerTimes) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, &t.taken) }
+
+// Limits reports whether there is a limit.
+func (t *StragglerTimes) Limits() bool { return t.after.Limits() }
+
+// Add notes an attempt that has succeeded.
+func (t *StragglerTimes) Add(took time.Duration) {
+	if t.after.Factor > 0 {
+		t.taken.Add(took)
+	}
+}
+
+// Limit returns how long an attempt may take now. It reports false while too few attempts have succeeded to say.
+func (t *StragglerTimes) Limit() (time.Duration, bool) {
+	if t.after.Factor == 0 {
+		return t.after.Time, t.after.Time > 0
+	}
+	if t.taken.N() < t.after.enough() {
+		return 0, false
+	}
+	limit := t.after.Factor * float64(t.Percentile())
+	return time.Duration(max(float64(leastTime), min(limit, math.MaxInt64/2))), true
+}
+
+// Percentile returns the percentile that the limit is a multiple of; it is at most a quarter too long. It is
+// 0 where there is none.
+func (t *StragglerTimes) Percentile() time.Duration {
+	if t.after.Factor == 0 {
+		return 0
+	}
+	return t.taken.Quantile(float64(t.after.Percent) / 100)
+}
+
+// N returns how many attempts the percentile is of.
+func (t *StragglerTimes) N() int { return t.taken.N() }
+
+// MostDuplicates returns how many duplicates may run at once: a tenth of the slots, at least one.
+func MostDuplicates(slots int) int { return max(1, slots/10) }
+
+// Counts reports whether the end of an attempt is the outcome of its item: a success is, and a failure or a
+// stop is if no other attempt at the item still runs. Decided says that the item has its outcome already, by
+// another attempt.
+func Counts(success, decided, otherRuns bool) bool { return !decided && (success || !otherRuns) }
