@@ -46,7 +46,7 @@ func (x *Executor) Execute(ctx context.Context, a Attempt) (Outcome, error) {
 		}
 		o.Handled = failure == nil
 	}
-	o.Duration = time.Since(began)
+	o.Duration = time.Since(began).Round(time.Microsecond) // what the log keeps of it
 	return o, nil
 }
 

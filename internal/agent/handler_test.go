@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"prodigy/internal/events"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
@@ -72,8 +73,8 @@ func TestWhatFollowsAFailedStep(t *testing.T) {
 				t.Errorf("success: got %t, want %t (%+v)", got, test.ok, o.Failure)
 			}
 			for _, e := range f.events {
-				if e, ok := e.(interface{ About() string }); ok && e.About() != "item_4" {
-					t.Errorf("event about %q, want item_4", e.About())
+				if e, ok := e.(events.Event); ok && events.Subject(e) != "item_4" {
+					t.Errorf("event about %q, want item_4", events.Subject(e))
 				}
 			}
 			if test.ok || test.action == "stop" {

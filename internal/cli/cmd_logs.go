@@ -129,7 +129,7 @@ func entriesOf(job jobs.Job, q outputs.Query) iter.Seq2[outputs.Entry, error] {
 				begun = time.Time{}
 			}
 		}
-		if span := events.Printed(r.Event); span != nil && r.Event.About() != "" {
+		if span := events.Printed(r.Event); span != nil && events.Subject(r.Event) != "" {
 			spans = append(spans, *span)
 		}
 	}
@@ -243,7 +243,7 @@ func (o logsOptions) mistaken(job jobs.Job) error {
 		if err != nil {
 			return nil // those who read the log say so
 		}
-		if about := r.Event.About(); about == "" || o.query.ItemID != "" && about != o.query.ItemID {
+		if about := events.Subject(r.Event); about == "" || o.query.ItemID != "" && about != o.query.ItemID {
 			continue
 		}
 		switch e := r.Event.(type) {

@@ -233,7 +233,8 @@ func detailsOf(s mapreduce.Summary, j *view.Job, recorded *workflow.Workflow, la
 		d.Running, d.PerSecond, d.Slots, d.Workers, d.Await = j.Running(now), j.Rate(now), j.MaxParallel, j.Workers, j.AwaitWorkers(now)
 		d.Agents = agentsShown(j.InFlight(), label, func(a view.Attempt) time.Duration { return now.Sub(a.Began) })
 		for _, by := range slices.Sorted(maps.Keys(j.StartsHeld)) {
-			d.Held = append(d.Held, startsHeld(j.StartsHeld[by]))
+			held := j.StartsHeld[by]
+			d.Held = append(d.Held, startsHeld{By: held.By, Reason: held.Reason, Until: held.Until})
 		}
 		if e, ok := j.Remaining(now); ok {
 			d.Remaining = &remaining{LowMS: events.Millis(e.Low), HighMS: events.Millis(e.High)}

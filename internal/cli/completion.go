@@ -190,7 +190,7 @@ func itemsIn(job jobs.Job, word string) []string {
 func completeEventType(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	for _, e := range events.Types() {
-		names = append(names, e.Type())
+		names = append(names, events.TypeOf(e))
 	}
 	return beginning(word, names), noMore
 }

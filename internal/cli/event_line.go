@@ -153,12 +153,12 @@ func (k look) fold(indent int, text string) string {
 // eventColour returns the colour of an event type, or "" for none.
 func eventColour(eventType string) colour {
 	switch eventType {
-	case events.AgentFailed{}.Type(), events.StepFailed{}.Type(), events.JobFailed{}.Type(), events.JobCancelled{}.Type(), events.CancelRequested{}.Type(), events.DLQItemAdded{}.Type():
+	case events.TypeOf(events.AgentFailed{}), events.TypeOf(events.StepFailed{}), events.TypeOf(events.JobFailed{}), events.TypeOf(events.JobCancelled{}), events.TypeOf(events.CancelRequested{}), events.TypeOf(events.DLQItemAdded{}):
 		return red
-	case events.StepRetrying{}.Type(), events.AgentInterrupted{}.Type(), events.AgentLost{}.Type(), events.JobPaused{}.Type(), events.CircuitOpen{}.Type(),
-		events.CircuitHalfOpen{}.Type(), events.AgentStraggling{}.Type(), events.PauseRequested{}.Type(), events.DrainRequested{}.Type(), events.SkipRequested{}.Type():
+	case events.TypeOf(events.StepRetrying{}), events.TypeOf(events.AgentInterrupted{}), events.TypeOf(events.AgentLost{}), events.TypeOf(events.JobPaused{}), events.TypeOf(events.CircuitOpen{}),
+		events.TypeOf(events.CircuitHalfOpen{}), events.TypeOf(events.AgentStraggling{}), events.TypeOf(events.PauseRequested{}), events.TypeOf(events.DrainRequested{}), events.TypeOf(events.SkipRequested{}):
 		return yellow
-	case events.CircuitClosed{}.Type(), events.JobCompleted{}.Type(), events.DLQItemRemoved{}.Type():
+	case events.TypeOf(events.CircuitClosed{}), events.TypeOf(events.JobCompleted{}), events.TypeOf(events.DLQItemRemoved{}):
 		return green
 	}
 	return ""

@@ -27,7 +27,7 @@ func (h *history) add(es ...events.Event) {
 	for _, e := range es {
 		n := int64(len(h.records) + 1)
 		h.records = append(h.records, events.Record{
-			Seq: n, Time: t0.Add(time.Duration(n) * time.Second), JobID: "j", CorrelationID: "j/" + e.About(), Event: e,
+			Seq: n, Time: t0.Add(time.Duration(n) * time.Second), JobID: "j", CorrelationID: "j/" + events.Subject(e), Event: e,
 		})
 	}
 }

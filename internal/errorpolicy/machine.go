@@ -85,7 +85,7 @@ type Effects struct {
 type BatchError struct {
 	ItemID    string     `json:"item_id"`
 	ErrorType retry.Type `json:"error_type"`
-	Error     string     `json:"error"`
+	Error     string     `json:"error" log:"mask,clip"`
 }
 
 // SetTotal sets the number of items once it is known. It checks the failure threshold again, since of few items enough may have finished.

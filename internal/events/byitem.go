@@ -40,7 +40,7 @@ func about(dir string, mayBe func(text []byte) bool, wanted func(id string) bool
 	}
 	return func(yield func(Record, error) bool) {
 		for r, err := range records(mayMatter) {
-			if err == nil && !wanted(r.Event.About()) {
+			if err == nil && !wanted(Subject(r.Event)) {
 				continue
 			}
 			if !yield(r, err) || err != nil {

@@ -38,7 +38,7 @@ func TestAboutYieldsWhatReadDoesOfAnItem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if about := r.Event.About(); about == "" || about == id {
+			if about := Subject(r.Event); about == "" || about == id {
 				want = append(want, r)
 			}
 		}
@@ -59,7 +59,7 @@ func TestAboutYieldsWhatReadDoesOfAnItem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if ids[r.Event.About()] {
+			if ids[Subject(r.Event)] {
 				want = append(want, r)
 			}
 		}

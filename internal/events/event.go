@@ -2,11 +2,11 @@
 package events
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"time"
 
@@ -28,35 +28,14 @@ type Record struct {
 	Event         Event
 }
 
-// Event is one of the structs of this file, by value. The list types holds them all.
-type Event interface {
-	// Type returns the word that stands under "type" in the log.
-	Type() string
-	// About returns the id of the item that the event is about, or "" when it is about the job.
-	About() string
-}
+// Event is one of the structs of this file, by value. The list types holds them all. What its fields say of themselves in their
+// tags is told at plan.
+type Event interface{ fact() }
 
-// printed is an event with texts that a command may have printed, or that were made of such texts.
-type printed interface {
-	Event
-	// masked returns the event without the secrets that m knows in these texts.
-	masked(m Masker) Event
-}
+// Fact is embedded in every type of event.
+type Fact struct{}
 
-// rounded is an event that does not come back from the log as it is: its texts are cut to their bounds and made UTF-8, its times and
-// durations are rounded to what is written.
-type rounded interface {
-	Event
-	// normal returns the event as it comes back.
-	normal() Event
-}
-
-// inner is an event that happens inside an attempt at an item, after its start and before its end.
-type inner interface {
-	Event
-	// within returns the event as one of that attempt.
-	within(a Attempt) Event
-}
+func (Fact) fact() {}
 
 // Attempt is what events that happen inside an attempt at an item say of it.
 type Attempt struct {
@@ -67,37 +46,10 @@ type Attempt struct {
 	Node      string // name of the worker of a fleet; empty: it runs here
 }
 
-// Within returns e as an event of an attempt, whatever e itself says of the item, the attempt and the worker. It reports false if e is of a type
-// that does not happen inside an attempt: an executor must not record it.
-func Within(e Event, a Attempt) (Event, bool) {
-	i, ok := e.(inner)
-	if !ok {
-		return nil, false
-	}
-	return i.within(a), true
-}
-
 // Masker masks secrets in texts.
 type Masker interface {
 	Text(s string) string
 	JSON(raw json.RawMessage) json.RawMessage
-}
-
-// Masked returns e without the secrets that m knows in what commands printed and in what was made of it. Names, ids and prodigy's own
-// words stay as they are: the state of a job is computed from them.
-func Masked(e Event, m Masker) Event {
-	if p, ok := e.(printed); ok {
-		return p.masked(m)
-	}
-	return e
-}
-
-// normal returns e as it comes back from the log, so that what is applied live is what is applied on replay.
-func normal(e Event) Event {
-	if r, ok := e.(rounded); ok {
-		return r.normal()
-	}
-	return e
 }
 
 // BetweenRuns reports whether an event may also be written while nobody runs the job, so that its time belongs to no run.
@@ -183,6 +135,8 @@ func Types() []Event { return slices.Clone(types) }
 
 // JobStarted begins the log of a job.
 type JobStarted struct {
+	Fact
+
 	Workflow    string `json:"workflow"`
 	Mode        string `json:"mode"`
 	TotalItems  *int   `json:"total_items,omitempty"` // absent while unknown
@@ -207,20 +161,13 @@ type JobStarted struct {
 	Broker string `json:"broker,omitempty"` // of the fleet that the items run on, as it may be shown; empty: they run on this machine
 }
 
-func (e JobStarted) normal() Event {
-	e.Rates = clippedRates(e.Rates)
-	return e
-}
-
-func (JobStarted) Type() string { return "JobStarted" }
-
-func (JobStarted) About() string { return "" }
-
 // JobCompleted ends a run after which every item has an outcome, including dead letters and skipped items.
 type JobCompleted struct {
+	Fact
+
 	DurationMS Millis              `json:"duration_ms"`
 	Metrics    errorpolicy.Metrics `json:"metrics"`
-	Reason     string              `json:"reason"`
+	Reason     string              `json:"reason" log:"mask,clip"`
 	// ReduceStale says that items have succeeded since reduce and merge ran, which do not know of it.
 	ReduceStale bool `json:"reduce_stale,omitempty"`
 	// ReduceHeld says that reduce and merge did not run, since their condition did not hold.
@@ -235,67 +182,29 @@ type JobCompleted struct {
 	Spent *spend.Total `json:"spent,omitempty"` // by agents; absent when there were none
 }
 
-func (JobCompleted) Type() string { return "JobCompleted" }
-
-func (JobCompleted) About() string { return "" }
-
-func (e JobCompleted) masked(m Masker) Event {
-	e.Reason = m.Text(e.Reason)
-	return e
-}
-
-func (e JobCompleted) normal() Event {
-	e.DurationMS = e.DurationMS.rounded()
-	e.Reason = Clip(e.Reason, MaxError)
-	return e
-}
-
 // JobFailed ends a run that a step of a phase or the policy stopped.
 type JobFailed struct {
+	Fact
+
 	DurationMS Millis              `json:"duration_ms"`
 	Metrics    errorpolicy.Metrics `json:"metrics"`
-	Reason     string              `json:"reason"`
+	Reason     string              `json:"reason" log:"mask,clip"`
 	Spent      *spend.Total        `json:"spent,omitempty"`      // as in JobCompleted
 	InputGone  bool                `json:"input_gone,omitempty"` // the rest of its items cannot be read any more, and all others have run: a resume can do nothing
 }
 
-func (JobFailed) Type() string { return "JobFailed" }
-
-func (JobFailed) About() string { return "" }
-
-func (e JobFailed) masked(m Masker) Event {
-	e.Reason = m.Text(e.Reason)
-	return e
-}
-
-func (e JobFailed) normal() Event {
-	e.DurationMS = e.DurationMS.rounded()
-	e.Reason = Clip(e.Reason, MaxError)
-	return e
-}
-
 // JobPaused ends a run that was interrupted and can be resumed.
 type JobPaused struct {
-	Reason   string `json:"reason"`
+	Fact
+
+	Reason   string `json:"reason" log:"mask,clip"`
 	Unproven bool   `json:"unproven,omitempty"` // too few items of a stage of the rollout have succeeded: see RolloutHeld
-}
-
-func (JobPaused) Type() string { return "JobPaused" }
-
-func (JobPaused) About() string { return "" }
-
-func (e JobPaused) masked(m Masker) Event {
-	e.Reason = m.Text(e.Reason)
-	return e
-}
-
-func (e JobPaused) normal() Event {
-	e.Reason = Clip(e.Reason, MaxError)
-	return e
 }
 
 // JobResumed begins every continuation of a job: by resume, and by a retry of its dead letters.
 type JobResumed struct {
+	Fact
+
 	Reason    string `json:"reason,omitempty"` // ForResume or ForDeadLetters
 	Completed int    `json:"completed"`
 	Pending   int    `json:"pending"`
@@ -311,8 +220,8 @@ type JobResumed struct {
 
 	MaxCostUSD *spend.USD `json:"max_cost_usd,omitempty"` // from now on, as in JobStarted
 
-	Accepted bool     `json:"accepted,omitempty"` // the job goes on though its rollout was held (RolloutHeld); without it, the stage begins anew
-	Set      []string `json:"set,omitempty"`      // of a retry of dead letters: other values of parameters and variables, as NAME=VALUE
+	Accepted bool     `json:"accepted,omitempty"`            // the job goes on though its rollout was held (RolloutHeld); without it, the stage begins anew
+	Set      []string `json:"set,omitempty" log:"mask,clip"` // of a retry of dead letters: other values of parameters and variables, as NAME=VALUE
 
 	Rates []StartRate `json:"rates,omitempty"` // from now on, as in JobStarted
 
@@ -327,31 +236,6 @@ func (e JobResumed) IsAttached(index int) bool {
 	return ok
 }
 
-func (JobResumed) Type() string { return "JobResumed" }
-
-func (JobResumed) About() string { return "" }
-
-func (e JobResumed) masked(m Masker) Event {
-	return e.with(m.Text)
-}
-
-func (e JobResumed) normal() Event {
-	e.Died, e.Rates = writtenAt(e.Died), clippedRates(e.Rates)
-	return e.with(func(text string) string { return Clip(text, MaxError) })
-}
-
-// with returns the event with the values that it sets changed.
-func (e JobResumed) with(text func(string) string) JobResumed {
-	if e.Set == nil {
-		return e
-	}
-	e.Set = slices.Clone(e.Set)
-	for i := range e.Set {
-		e.Set[i] = text(e.Set[i])
-	}
-	return e
-}
-
 // Why a job is taken up again.
 const (
 	ForResume      = "resume"
@@ -360,67 +244,48 @@ const (
 
 // JobCancelled ends a run for good, because somebody asked for that with CancelRequested. What has not run does not run any more.
 type JobCancelled struct {
+	Fact
+
 	DurationMS Millis              `json:"duration_ms"`
 	Metrics    errorpolicy.Metrics `json:"metrics"`
-	Reason     string              `json:"reason"`
+	Reason     string              `json:"reason" log:"mask,clip"`
 	Spent      *spend.Total        `json:"spent,omitempty"` // as in JobCompleted
-}
-
-func (JobCancelled) Type() string { return "JobCancelled" }
-
-func (JobCancelled) About() string { return "" }
-
-func (e JobCancelled) masked(m Masker) Event {
-	e.Reason = m.Text(e.Reason)
-	return e
-}
-
-func (e JobCancelled) normal() Event {
-	e.DurationMS = e.DurationMS.rounded()
-	e.Reason = Clip(e.Reason, MaxError)
-	return e
 }
 
 // The requests are what people ask of a job while it runs. Each is recorded before it has an effect, so that a resume knows of it.
 
 // PauseRequested has nothing start any more, until ContinueRequested or a resume. What runs goes on.
 type PauseRequested struct {
+	Fact
+
 	By string `json:"by"` // name of the user, as in all requests
 }
 
-func (PauseRequested) Type() string { return "PauseRequested" }
-
-func (PauseRequested) About() string { return "" }
-
 // ContinueRequested ends a pause.
 type ContinueRequested struct {
+	Fact
+
 	By string `json:"by"`
 }
-
-func (ContinueRequested) Type() string { return "ContinueRequested" }
-
-func (ContinueRequested) About() string { return "" }
 
 // DrainRequested lets what runs come to its end, and then ends the run with JobPaused.
 type DrainRequested struct {
+	Fact
+
 	By string `json:"by"`
 }
-
-func (DrainRequested) Type() string { return "DrainRequested" }
-
-func (DrainRequested) About() string { return "" }
 
 // CancelRequested stops the job for good. JobCancelled follows, unless the run dies before.
 type CancelRequested struct {
+	Fact
+
 	By string `json:"by"`
 }
 
-func (CancelRequested) Type() string { return "CancelRequested" }
-
-func (CancelRequested) About() string { return "" }
-
 // ScaleRequested changes the number of slots. What a person asks for holds over a resume, unless that says another number.
 type ScaleRequested struct {
+	Fact
+
 	MaxParallel int    `json:"max_parallel"`
 	Was         int    `json:"was"`
 	By          string `json:"by"`
@@ -448,24 +313,20 @@ func (e ScaleRequested) Words() string {
 	}
 }
 
-func (ScaleRequested) Type() string { return "ScaleRequested" }
-
-func (ScaleRequested) About() string { return "" }
-
 // SkipRequested says that an item is not to run (any more). An AgentFailed with action skip settles it: at once if it has begun, else when its
 // turn comes.
 type SkipRequested struct {
+	Fact `log:"early"`
+
 	ItemID    string `json:"item_id"`
 	ItemIndex int    `json:"item_index"`
 	By        string `json:"by"`
 }
 
-func (SkipRequested) Type() string { return "SkipRequested" }
-
-func (e SkipRequested) About() string { return e.ItemID }
-
 // RetryNowRequested has items and steps go on at once that wait for their next attempt or try.
 type RetryNowRequested struct {
+	Fact
+
 	ItemIDs []string `json:"item_ids,omitempty"` // empty: all that wait
 	By      string   `json:"by"`
 }
@@ -475,60 +336,37 @@ func (e RetryNowRequested) Names(itemID string) bool {
 	return len(e.ItemIDs) == 0 || slices.Contains(e.ItemIDs, itemID)
 }
 
-func (RetryNowRequested) Type() string { return "RetryNowRequested" }
-
-func (RetryNowRequested) About() string { return "" }
-
 // PhaseStarted begins the setup, map, reduce or merge phase.
 type PhaseStarted struct {
+	Fact
+
 	Phase       string           `json:"phase"`
 	Fingerprint *fingerprint.Job `json:"fingerprint,omitempty"` // of map: what all of its items share; absent in logs of older versions
 }
 
-func (PhaseStarted) Type() string { return "PhaseStarted" }
-
-func (PhaseStarted) About() string { return "" }
-
 // PhaseCompleted ends a successful phase; a failed one has no such record.
 type PhaseCompleted struct {
+	Fact
+
 	Phase      string `json:"phase"`
 	DurationMS Millis `json:"duration_ms"`
 	Head       string `json:"head,omitempty"` // with workspaces: the commit that the phase ended at; what it committed is part of the result
 }
 
-func (PhaseCompleted) Type() string { return "PhaseCompleted" }
-
-func (PhaseCompleted) About() string { return "" }
-
-func (e PhaseCompleted) normal() Event {
-	e.DurationMS = e.DurationMS.rounded()
-	return e
-}
-
 // PhaseSkipped says that the job ends without a phase, and those after it, because a condition does not hold.
 type PhaseSkipped struct {
+	Fact
+
 	Phase  string `json:"phase"`
-	Reason string `json:"reason"`
-}
-
-func (PhaseSkipped) Type() string { return "PhaseSkipped" }
-
-func (PhaseSkipped) About() string { return "" }
-
-func (e PhaseSkipped) masked(m Masker) Event {
-	e.Reason = m.Text(e.Reason)
-	return e
-}
-
-func (e PhaseSkipped) normal() Event {
-	e.Reason = Clip(e.Reason, MaxError)
-	return e
+	Reason string `json:"reason" log:"mask,clip"`
 }
 
 // StepCompleted is written for the steps of the phases that run once (setup, reduce, merge, and the commands of a standard
 // workflow, whose phase is empty), so that a resume goes on with the first step that has no such record, and knows what the
 // earlier ones gave. Forgiven failures are completed steps too.
 type StepCompleted struct {
+	Fact
+
 	Phase      string `json:"phase,omitempty"`
 	Step       string `json:"step"` // label
 	StepIndex  int    `json:"step_index"`
@@ -537,8 +375,8 @@ type StepCompleted struct {
 	Capture    string `json:"capture,omitempty"` // the name its output was captured under
 	DurationMS Millis `json:"duration_ms"`
 	ExitCode   int    `json:"exit_code"`
-	Output     string `json:"output"` // bounded, see process.Capture
-	Stderr     string `json:"stderr,omitempty"`
+	Output     string `json:"output" log:"mask"` // bounded, see process.Capture
+	Stderr     string `json:"stderr,omitempty" log:"mask"`
 
 	CaptureFormat string `json:"capture_format,omitempty"` // what the output is to later steps
 	Failed        bool   `json:"failed,omitempty"`         // and the failure was forgiven
@@ -546,7 +384,7 @@ type StepCompleted struct {
 	Masked        bool   `json:"masked,omitempty"`         // there were secrets in Output or Stderr, so a resume cannot use them
 	Printed       bool   `json:"printed,omitempty"`        // a StepPrinted before this has Output already
 
-	Validation json.RawMessage `json:"validation,omitempty"` // what its validation found
+	Validation json.RawMessage `json:"validation,omitempty" log:"mask"` // what its validation found
 
 	Agent *AgentEnd `json:"agent,omitempty"` // of an agent step: what is known of its agent
 
@@ -556,149 +394,69 @@ type StepCompleted struct {
 // AgentEnd is what a run of an AI coding CLI leaves to the steps after it, beside its answer.
 type AgentEnd struct {
 	Outcome   string          `json:"outcome"`
-	SessionID string          `json:"session_id,omitempty"`
+	SessionID string          `json:"session_id,omitempty" log:"mask,clip"`
 	Turns     int             `json:"turns,omitempty"`
-	CostUSD   *spend.USD      `json:"cost_usd,omitempty"` // absent: unknown
-	JSON      json.RawMessage `json:"json,omitempty"`     // with a schema: the answer
-	Masked    bool            `json:"masked,omitempty"`   // there were secrets in JSON, so a resume cannot use it
-}
-
-func (StepCompleted) Type() string { return "StepCompleted" }
-
-func (StepCompleted) About() string { return "" }
-
-func (e StepCompleted) masked(m Masker) Event {
-	e.Output, e.Stderr = m.Text(e.Output), m.Text(e.Stderr)
-	if len(e.Validation) > 0 {
-		e.Validation = m.JSON(e.Validation)
-	}
-	if e.Agent != nil {
-		end := *e.Agent
-		end.SessionID = m.Text(end.SessionID)
-		if len(end.JSON) > 0 {
-			end.JSON = m.JSON(end.JSON)
-			end.Masked = !bytes.Equal(end.JSON, e.Agent.JSON)
-		}
-		e.Agent = &end
-	}
-	return e
-}
-
-func (e StepCompleted) normal() Event {
-	e.DurationMS = e.DurationMS.rounded()
-	e.Output, e.Stderr = valid(e.Output), valid(e.Stderr)
-	if e.Agent != nil {
-		end := *e.Agent
-		end.SessionID = Clip(end.SessionID, MaxError)
-		e.Agent = &end
-	}
-	return e
+	CostUSD   *spend.USD      `json:"cost_usd,omitempty"`               // absent: unknown
+	JSON      json.RawMessage `json:"json,omitempty" log:"mask=Masked"` // with a schema: the answer
+	Masked    bool            `json:"masked,omitempty"`                 // there were secrets in JSON, so a resume cannot use it
 }
 
 // StepPrinted carries the output of a step, for display only, when more steps (hooks, handlers) follow before it completes, and the output
 // of each of those. Like StepCompleted it is written for the phases that run once. A resume that runs the step again writes it again.
 type StepPrinted struct {
+	Fact
+
 	Phase  string `json:"phase,omitempty"`
-	Step   string `json:"step"`   // label
-	Output string `json:"output"` // bounded, see process.Capture
-}
-
-func (StepPrinted) Type() string { return "StepPrinted" }
-
-func (StepPrinted) About() string { return "" }
-
-func (e StepPrinted) masked(m Masker) Event {
-	e.Output = m.Text(e.Output)
-	return e
-}
-
-func (e StepPrinted) normal() Event {
-	e.Output = valid(e.Output)
-	return e
+	Step   string `json:"step"`              // label
+	Output string `json:"output" log:"mask"` // bounded, see process.Capture
 }
 
 // StepSkipped records that a step was not run because its when condition was false.
 type StepSkipped struct {
-	ItemID string `json:"item_id,omitempty"`
-	Phase  string `json:"phase,omitempty"`
+	Fact
+
+	ItemID string `json:"item_id,omitempty" log:"given"`
+	Phase  string `json:"phase,omitempty" log:"given"`
 	Step   string `json:"step"` // label
-	When   string `json:"when"`
-}
-
-func (StepSkipped) Type() string { return "StepSkipped" }
-
-func (e StepSkipped) About() string { return e.ItemID }
-
-func (e StepSkipped) within(a Attempt) Event {
-	e.ItemID, e.Phase = a.ItemID, a.Phase
-	return e
-}
-
-func (e StepSkipped) normal() Event {
-	e.When = Clip(e.When, MaxError)
-	return e
+	When   string `json:"when" log:"clip"`
 }
 
 // FingerprintChanged says that the items that are run from here on share another fingerprint: a resume has another workflow, or other values.
 type FingerprintChanged struct {
+	Fact
+
 	Fingerprint fingerprint.Job `json:"fingerprint"`
 }
 
-func (FingerprintChanged) Type() string { return "FingerprintChanged" }
-
-func (FingerprintChanged) About() string { return "" }
-
 // ItemsSelected records the end of the selection and the number of items.
 type ItemsSelected struct {
+	Fact
+
 	TotalItems int         `json:"total_items"`
 	Since      *Difference `json:"since,omitempty"` // how they differ from those of an earlier job whose results are taken over
 }
 
 // Difference is how the items of a job differ from those of an earlier one.
 type Difference struct {
-	JobID     string         `json:"job_id"`       // the earlier one
-	Unchanged int            `json:"unchanged"`    // their results are taken over
-	Changed   int            `json:"changed"`      // run again, because their fingerprint is another
-	New       int            `json:"new"`          // not among the items of the earlier job, or never run by it
-	Failed    int            `json:"failed"`       // run again, because they had failed
-	Forced    int            `json:"forced"`       // run again, because somebody asked for it
-	Gone      int            `json:"gone"`         // items of the earlier job that are none any more
-	LeftOut   int            `json:"left_out"`     // by --only
-	By        map[string]int `json:"by,omitempty"` // of Changed: how many by which part of the fingerprint, MaxParts at most
+	JobID     string         `json:"job_id"`                       // the earlier one
+	Unchanged int            `json:"unchanged"`                    // their results are taken over
+	Changed   int            `json:"changed"`                      // run again, because their fingerprint is another
+	New       int            `json:"new"`                          // not among the items of the earlier job, or never run by it
+	Failed    int            `json:"failed"`                       // run again, because they had failed
+	Forced    int            `json:"forced"`                       // run again, because somebody asked for it
+	Gone      int            `json:"gone"`                         // items of the earlier job that are none any more
+	LeftOut   int            `json:"left_out"`                     // by --only
+	By        map[string]int `json:"by,omitempty" log:"mask,clip"` // of Changed: how many by which part of the fingerprint, MaxParts at most
 	ByMore    int            `json:"by_more,omitempty"`
 }
 
 // MaxParts bounds the parts in a Difference.
 const MaxParts = 20
 
-func (ItemsSelected) Type() string { return "ItemsSelected" }
-
-func (ItemsSelected) About() string { return "" }
-
-func (e ItemsSelected) masked(m Masker) Event {
-	return e.with(m.Text)
-}
-
-func (e ItemsSelected) normal() Event {
-	return e.with(func(part string) string { return Clip(part, MaxError) })
-}
-
-// with returns the event with the parts of fingerprints that it names changed.
-func (e ItemsSelected) with(text func(string) string) ItemsSelected {
-	if e.Since == nil || e.Since.By == nil {
-		return e
-	}
-	d := *e.Since
-	d.By = make(map[string]int, len(e.Since.By))
-	for part, n := range e.Since.By {
-		d.By[text(part)] += n
-	}
-	e.Since = &d
-	return e
-}
-
 // AgentStarted begins one attempt of an item.
 type AgentStarted struct {
+	Fact
+
 	ItemID    string `json:"item_id"`
 	ItemIndex int    `json:"item_index"`
 	AgentID   string `json:"agent_id"`
@@ -711,29 +469,17 @@ type AgentStarted struct {
 
 	// Reason is, of the first attempt in a job that takes over results, why the item is run: new, failed, forced, or "changed: " with the part of its
 	// fingerprint that is another.
-	Reason string `json:"reason,omitempty"`
+	Reason string `json:"reason,omitempty" log:"mask,clip"`
 
-	BreakerKey string `json:"breaker_key,omitempty"` // of the circuit breaker, where each key has one
+	BreakerKey string `json:"breaker_key,omitempty" log:"mask,clip"` // of the circuit breaker, where each key has one
 
-	Key string `json:"key,omitempty"` // which of the limits of a map phase with `per` it takes a turn of; without one: that of the items without a key
+	Key string `json:"key,omitempty" log:"mask,clip"` // which of the limits of a map phase with `per` it takes a turn of; without one: that of the items without a key
 }
-
-func (e AgentStarted) masked(m Masker) Event {
-	e.Reason, e.Key, e.BreakerKey = m.Text(e.Reason), m.Text(e.Key), m.Text(e.BreakerKey)
-	return e
-}
-
-func (e AgentStarted) normal() Event {
-	e.Reason, e.Key, e.BreakerKey = Clip(e.Reason, MaxError), Clip(e.Key, MaxError), Clip(e.BreakerKey, MaxError)
-	return e
-}
-
-func (AgentStarted) Type() string { return "AgentStarted" }
-
-func (e AgentStarted) About() string { return e.ItemID }
 
 // AgentCompleted ends an attempt that succeeded.
 type AgentCompleted struct {
+	Fact
+
 	ItemID     string                     `json:"item_id"`
 	ItemIndex  int                        `json:"item_index"`
 	AgentID    string                     `json:"agent_id"`
@@ -744,8 +490,8 @@ type AgentCompleted struct {
 	Slot       int                        `json:"slot,omitempty"` // of that worker, from 1
 	DurationMS Millis                     `json:"duration_ms"`
 	ExitCode   int                        `json:"exit_code"`
-	Captured   map[string]json.RawMessage `json:"captured,omitempty"`
-	Output     string                     `json:"output,omitempty"`
+	Captured   map[string]json.RawMessage `json:"captured,omitempty" log:"mask"`
+	Output     string                     `json:"output,omitempty" log:"mask"`
 	OutputFile string                     `json:"output_file,omitempty"` // instead of Output past 64 KiB; synced before the record
 	OutputCRC  string                     `json:"output_crc,omitempty"`  // CRC32C of that file; absent in records of older versions
 	Outputs    *outputs.Span              `json:"outputs,omitempty"`     // where what its steps printed is kept; absent when that is nothing
@@ -762,40 +508,10 @@ type AgentCompleted struct {
 	Produced []fingerprint.File `json:"produced,omitempty"` // the files that it left
 }
 
-func (AgentCompleted) Type() string { return "AgentCompleted" }
-
-func (e AgentCompleted) About() string { return e.ItemID }
-
-func (e AgentCompleted) masked(m Masker) Event {
-	e.Output, e.Captured = m.Text(e.Output), maskedFields(e.Captured, m)
-	e.Uses, e.Produced = withPaths(e.Uses, m.Text), withPaths(e.Produced, m.Text)
-	return e
-}
-
-func (e AgentCompleted) normal() Event {
-	e.DurationMS = e.DurationMS.rounded()
-	e.Output = valid(e.Output)
-	e.Uses, e.Produced = withPaths(e.Uses, clipPath), withPaths(e.Produced, clipPath)
-	return e
-}
-
-// withPaths returns files with their paths changed.
-func withPaths(files []fingerprint.File, path func(string) string) []fingerprint.File {
-	if files == nil {
-		return nil
-	}
-	changed := slices.Clone(files)
-	for i := range changed {
-		changed[i].Path = path(changed[i].Path)
-	}
-	return changed
-}
-
-// clipPath bounds a path. What is cut off makes it another than the same path later, so that its item is run again.
-func clipPath(path string) string { return Clip(path, MaxError) }
-
 // AgentReused settles an item with the success of an item of an earlier job that has the same fingerprint. Nothing was run for it.
 type AgentReused struct {
+	Fact
+
 	ItemID     string                     `json:"item_id"`
 	ItemIndex  int                        `json:"item_index"`
 	FromJob    string                     `json:"from_job"` // in which it was run
@@ -803,8 +519,8 @@ type AgentReused struct {
 	Attempt    int                        `json:"attempt"` // there; this and what follows is of the result
 	DurationMS Millis                     `json:"duration_ms"`
 	ExitCode   int                        `json:"exit_code"`
-	Captured   map[string]json.RawMessage `json:"captured,omitempty"`
-	Output     string                     `json:"output,omitempty"`
+	Captured   map[string]json.RawMessage `json:"captured,omitempty" log:"mask"`
+	Output     string                     `json:"output,omitempty" log:"mask"`
 	OutputFile string                     `json:"output_file,omitempty"` // as in AgentCompleted
 	OutputCRC  string                     `json:"output_crc,omitempty"`
 
@@ -812,26 +528,11 @@ type AgentReused struct {
 	Produced []fingerprint.File `json:"produced,omitempty"`
 }
 
-func (AgentReused) Type() string { return "AgentReused" }
-
-func (e AgentReused) About() string { return e.ItemID }
-
-func (e AgentReused) masked(m Masker) Event {
-	e.Output, e.Captured = m.Text(e.Output), maskedFields(e.Captured, m)
-	e.Uses, e.Produced = withPaths(e.Uses, m.Text), withPaths(e.Produced, m.Text)
-	return e
-}
-
-func (e AgentReused) normal() Event {
-	e.DurationMS = e.DurationMS.rounded()
-	e.Output = valid(e.Output)
-	e.Uses, e.Produced = withPaths(e.Uses, clipPath), withPaths(e.Produced, clipPath)
-	return e
-}
-
 // AgentFailed is a failed attempt of an item and the decision that follows it: one record, so that no crash comes between.
 // With ErrorType circuit_open nothing was run: AgentID is empty and Attempt counts the tries made before.
 type AgentFailed struct {
+	Fact
+
 	ItemID         string                     `json:"item_id"`
 	ItemIndex      int                        `json:"item_index"`
 	AgentID        string                     `json:"agent_id"`
@@ -842,76 +543,40 @@ type AgentFailed struct {
 	Slot           int                        `json:"slot,omitempty"` // of that worker, from 1
 	DurationMS     Millis                     `json:"duration_ms"`
 	ExitCode       *int                       `json:"exit_code,omitempty"` // absent when there is none: a signal, a timeout
-	Captured       map[string]json.RawMessage `json:"captured,omitempty"`
-	Output         string                     `json:"output,omitempty"`
+	Captured       map[string]json.RawMessage `json:"captured,omitempty" log:"mask"`
+	Output         string                     `json:"output,omitempty" log:"mask"`
 	OutputFile     string                     `json:"output_file,omitempty"`
 	OutputCRC      string                     `json:"output_crc,omitempty"`
 	Step           string                     `json:"step"`
 	Signal         string                     `json:"signal,omitempty"`
-	Error          string                     `json:"error"`
+	Error          string                     `json:"error" log:"mask,clip"`
 	ErrorType      retry.Type                 `json:"error_type"`
-	Rule           string                     `json:"rule,omitempty"` // what told the type: a rule of package retry, or of an AI coding CLI, as in claude/usage_limit
-	ErrorSignature string                     `json:"error_signature"`
-	StdoutTail     string                     `json:"stdout_tail,omitempty"`
-	StderrTail     string                     `json:"stderr_tail,omitempty"`
+	Rule           string                     `json:"rule,omitempty" log:"clip"` // what told the type: a rule of package retry, or of an AI coding CLI, as in claude/usage_limit
+	ErrorSignature string                     `json:"error_signature" log:"mask,clip"`
+	StdoutTail     string                     `json:"stdout_tail,omitempty" log:"mask,tail"`
+	StderrTail     string                     `json:"stderr_tail,omitempty" log:"mask,tail"`
 	Action         errorpolicy.Action         `json:"action"`
-	Reason         string                     `json:"reason,omitempty"`   // why this action, where the policy has something to say
-	Matched        string                     `json:"matched,omitempty"`  // the entry of the policy's retry_on that recognised it
-	DelayMS        *Millis                    `json:"delay_ms,omitempty"` // with action retry
-	RetryAt        *time.Time                 `json:"retry_at,omitempty"` // with action retry
-	Retry          *RetryState                `json:"retry,omitempty"`    // with action retry: what the next decision needs
-	Outputs        *outputs.Span              `json:"outputs,omitempty"`  // as in AgentCompleted
+	Reason         string                     `json:"reason,omitempty" log:"mask,clip"` // why this action, where the policy has something to say
+	Matched        string                     `json:"matched,omitempty"`                // the entry of the policy's retry_on that recognised it
+	DelayMS        *Millis                    `json:"delay_ms,omitempty"`               // with action retry
+	RetryAt        *time.Time                 `json:"retry_at,omitempty"`               // with action retry
+	Retry          *RetryState                `json:"retry,omitempty"`                  // with action retry: what the next decision needs
+	Outputs        *outputs.Span              `json:"outputs,omitempty"`                // as in AgentCompleted
 
-	Commit    string     `json:"commit,omitempty"`    // with workspaces: what the attempt had changed, kept as a commit
-	Conflicts []Conflict `json:"conflicts,omitempty"` // with ErrorType merge_conflict, MaxConflicts at most
-	Resolve   bool       `json:"resolve,omitempty"`   // with action retry: the next attempt resolves the conflict of Commit
+	Commit    string     `json:"commit,omitempty"`                 // with workspaces: what the attempt had changed, kept as a commit
+	Conflicts []Conflict `json:"conflicts,omitempty" log:"max=20"` // with ErrorType merge_conflict, MaxConflicts at most
+	Resolve   bool       `json:"resolve,omitempty"`                // with action retry: the next attempt resolves the conflict of Commit
 }
 
 // Conflict is a path that could not be merged.
 type Conflict struct {
-	Path    string   `json:"path"`
-	Message string   `json:"message,omitempty"` // of git
-	With    []string `json:"with,omitempty"`    // ids of the items that changed the path since the attempt began
+	Path    string   `json:"path" log:"mask,clip"`
+	Message string   `json:"message,omitempty" log:"mask,clip"` // of git
+	With    []string `json:"with,omitempty"`                    // ids of the items that changed the path since the attempt began
 }
 
 // MaxConflicts bounds the conflicts in a record.
 const MaxConflicts = 20
-
-func (AgentFailed) Type() string { return "AgentFailed" }
-
-func (e AgentFailed) About() string { return e.ItemID }
-
-func (e AgentFailed) masked(m Masker) Event {
-	e.Output, e.Captured = m.Text(e.Output), maskedFields(e.Captured, m)
-	e.Error, e.ErrorSignature, e.Reason = m.Text(e.Error), m.Text(e.ErrorSignature), m.Text(e.Reason)
-	e.StdoutTail, e.StderrTail = m.Text(e.StdoutTail), m.Text(e.StderrTail)
-	e.Conflicts = slices.Clone(e.Conflicts)
-	for i, c := range e.Conflicts {
-		e.Conflicts[i].Path, e.Conflicts[i].Message = m.Text(c.Path), m.Text(c.Message)
-	}
-	return e
-}
-
-func (e AgentFailed) normal() Event {
-	e.Rule = Clip(e.Rule, MaxError)
-	e.DurationMS = e.DurationMS.rounded()
-	e.Output = valid(e.Output)
-	e.Error, e.ErrorSignature = Clip(e.Error, MaxError), Clip(e.ErrorSignature, MaxError)
-	e.Reason = Clip(e.Reason, MaxError)
-	e.StdoutTail, e.StderrTail = ClipTail(e.StdoutTail, MaxTail), ClipTail(e.StderrTail, MaxTail)
-	e.Conflicts = slices.Clone(e.Conflicts[:min(len(e.Conflicts), MaxConflicts)])
-	for i, c := range e.Conflicts {
-		e.Conflicts[i].Path, e.Conflicts[i].Message = Clip(c.Path, MaxError), Clip(c.Message, MaxError)
-	}
-	e.DelayMS, e.RetryAt = roundedAt(e.DelayMS), writtenAt(e.RetryAt)
-	if e.Retry != nil {
-		state := *e.Retry
-		state.WaitedMS, state.PreviousMS, state.AskedMS, state.SpreadMS = state.WaitedMS.rounded(), state.PreviousMS.rounded(), state.AskedMS.rounded(), state.SpreadMS.rounded()
-		state.ExpiresAt = writtenAt(state.ExpiresAt)
-		e.Retry = &state
-	}
-	return e
-}
 
 // Rejected reports whether the open circuit breaker refused the item, so that nothing was run.
 func (e AgentFailed) Rejected() bool { return e.ErrorType == retry.TypeCircuitOpen && e.AgentID == "" }
@@ -937,27 +602,17 @@ type RetryState struct {
 
 // AgentSkipped records that an item counts as skipped without an attempt that was skipped, and why.
 type AgentSkipped struct {
+	Fact
+
 	ItemID    string `json:"item_id"`
 	ItemIndex int    `json:"item_index"`
-	Reason    string `json:"reason"`
-}
-
-func (AgentSkipped) Type() string { return "AgentSkipped" }
-
-func (e AgentSkipped) About() string { return e.ItemID }
-
-func (e AgentSkipped) masked(m Masker) Event {
-	e.Reason = m.Text(e.Reason)
-	return e
-}
-
-func (e AgentSkipped) normal() Event {
-	e.Reason = Clip(e.Reason, MaxError)
-	return e
+	Reason    string `json:"reason" log:"mask,clip"`
 }
 
 // AgentUsage is what one run of an AI coding CLI has used, however it ended. What is not known is absent.
 type AgentUsage struct {
+	Fact
+
 	ItemID     string        `json:"item_id,omitempty"` // empty: of a step outside the map phase
 	ItemIndex  int           `json:"item_index"`
 	Phase      string        `json:"phase,omitempty"` // of such a step
@@ -965,10 +620,10 @@ type AgentUsage struct {
 	Attempt    int           `json:"attempt"`
 	Step       string        `json:"step"` // label
 	Preset     string        `json:"preset"`
-	Model      string        `json:"model,omitempty"`
-	SessionID  string        `json:"session_id,omitempty"`
+	Model      string        `json:"model,omitempty" log:"mask,clip"`
+	SessionID  string        `json:"session_id,omitempty" log:"mask,clip"`
 	Outcome    string        `json:"outcome"` // of the preset; or timeout, interrupted
-	Rule       string        `json:"rule,omitempty"`
+	Rule       string        `json:"rule,omitempty" log:"clip"`
 	CostUSD    *spend.USD    `json:"cost_usd,omitempty"`
 	CostSource string        `json:"cost_source,omitempty"` // CostReported or CostPriced
 	AssumedUSD spend.USD     `json:"assumed_usd,omitzero"`  // without a cost: what counts against the budget in its place
@@ -983,21 +638,6 @@ const (
 	CostReported = "reported" // by the CLI
 	CostPriced   = "priced"   // from its tokens
 )
-
-func (AgentUsage) Type() string { return "AgentUsage" }
-
-func (e AgentUsage) About() string { return e.ItemID }
-
-func (e AgentUsage) masked(m Masker) Event {
-	e.Model, e.SessionID = m.Text(e.Model), m.Text(e.SessionID)
-	return e
-}
-
-func (e AgentUsage) normal() Event {
-	e.Model, e.SessionID, e.Rule = Clip(e.Model, MaxError), Clip(e.SessionID, MaxError), Clip(e.Rule, MaxError)
-	e.DurationMS = e.DurationMS.rounded()
-	return e
-}
 
 // Use returns what is added up.
 func (e AgentUsage) Use() spend.Use {
@@ -1014,6 +654,8 @@ func (e AgentUsage) Index() int {
 
 // BudgetReached says that no further agent starts, because the job has spent what it may. The job stops when those that run have ended.
 type BudgetReached struct {
+	Fact
+
 	LimitUSD    spend.USD   `json:"limit_usd,omitzero"`
 	SpentUSD    spend.USD   `json:"spent_usd,omitzero"`
 	NextUSD     spend.USD   `json:"next_usd,omitzero"` // what one more agent may cost
@@ -1022,53 +664,34 @@ type BudgetReached struct {
 	Running     int         `json:"running,omitempty"` // agents that may still end
 }
 
-func (BudgetReached) Type() string { return "BudgetReached" }
-
-func (BudgetReached) About() string { return "" }
-
 // AISessionStarted says in which session an AI coding CLI works: of itself, or one that it continues. It comes as soon as the session is known.
 type AISessionStarted struct {
-	ItemID    string `json:"item_id,omitempty"`
-	Attempt   int    `json:"attempt,omitempty"`
+	Fact
+
+	ItemID    string `json:"item_id,omitempty" log:"given"`
+	Attempt   int    `json:"attempt,omitempty" log:"given"`
 	Step      string `json:"step"`
 	Preset    string `json:"preset"`
-	Model     string `json:"model,omitempty"` // as the CLI calls it; empty: it has not said it by then
-	SessionID string `json:"session_id"`
+	Model     string `json:"model,omitempty" log:"mask,clip"` // as the CLI calls it; empty: it has not said it by then
+	SessionID string `json:"session_id" log:"mask,clip"`
 	Resumed   bool   `json:"resumed,omitempty"`
-}
-
-func (AISessionStarted) Type() string { return "AISessionStarted" }
-
-func (e AISessionStarted) About() string { return e.ItemID }
-
-func (e AISessionStarted) within(a Attempt) Event {
-	e.ItemID, e.Attempt = a.ItemID, a.Number
-	return e
-}
-
-func (e AISessionStarted) masked(m Masker) Event {
-	e.Model, e.SessionID = m.Text(e.Model), m.Text(e.SessionID)
-	return e
-}
-
-func (e AISessionStarted) normal() Event {
-	e.Model, e.SessionID = Clip(e.Model, MaxError), Clip(e.SessionID, MaxError)
-	return e
 }
 
 // QuotaPaused says that agents of a pool wait: the limit of the plan that they share is used up, or somebody has to log in. It charges nothing to
 // any item.
 type QuotaPaused struct {
-	Pool    string     `json:"pool"`                 // of the agents: their preset, unless it names another
-	Model   string     `json:"model,omitempty"`      // of which the limit is: a part of its name; empty: of the whole plan
-	Step    string     `json:"step_model,omitempty"` // the model of the step that met it, with Model
-	Kind    string     `json:"kind"`                 // quota or auth
-	Scope   string     `json:"scope,omitempty"`      // which limit, as the CLI calls it
-	Until   time.Time  `json:"until"`                // when one of them tries again
-	ResetAt *time.Time `json:"reset_at,omitempty"`   // when the CLI said that the limit ends
-	Item    string     `json:"item,omitempty"`       // the one that met it
-	Near    bool       `json:"near,omitempty"`       // it was not reached yet: pause_at
-	Error   string     `json:"error"`                // what the CLI said
+	Fact
+
+	Pool    string     `json:"pool" log:"clip"`                 // of the agents: their preset, unless it names another
+	Model   string     `json:"model,omitempty" log:"clip"`      // of which the limit is: a part of its name; empty: of the whole plan
+	Step    string     `json:"step_model,omitempty" log:"clip"` // the model of the step that met it, with Model
+	Kind    string     `json:"kind"`                            // quota or auth
+	Scope   string     `json:"scope,omitempty" log:"mask,clip"` // which limit, as the CLI calls it
+	Until   time.Time  `json:"until"`                           // when one of them tries again
+	ResetAt *time.Time `json:"reset_at,omitempty"`              // when the CLI said that the limit ends
+	Item    string     `json:"item,omitempty"`                  // the one that met it
+	Near    bool       `json:"near,omitempty"`                  // it was not reached yet: pause_at
+	Error   string     `json:"error" log:"mask,clip"`           // what the CLI said
 }
 
 // Gate names what waits: the pool, or its agents of a model.
@@ -1094,26 +717,12 @@ func (e QuotaPaused) Words(now time.Time) string {
 	return text + ", one agent tries whether it is over"
 }
 
-func (QuotaPaused) Type() string { return "QuotaPaused" }
-
-func (QuotaPaused) About() string { return "" }
-
-func (e QuotaPaused) masked(m Masker) Event {
-	e.Scope, e.Error = m.Text(e.Scope), m.Text(e.Error)
-	return e
-}
-
-func (e QuotaPaused) normal() Event {
-	e.Pool, e.Scope, e.Error = Clip(e.Pool, MaxError), Clip(e.Scope, MaxError), Clip(e.Error, MaxError)
-	e.Model, e.Step = Clip(e.Model, MaxError), Clip(e.Step, MaxError)
-	e.Until, e.ResetAt = *writtenAt(&e.Until), writtenAt(e.ResetAt)
-	return e
-}
-
 // QuotaResumed says that agents of a pool come through again.
 type QuotaResumed struct {
-	Pool  string `json:"pool"`
-	Model string `json:"model,omitempty"` // as in QuotaPaused
+	Fact
+
+	Pool  string `json:"pool" log:"clip"`
+	Model string `json:"model,omitempty" log:"clip"` // as in QuotaPaused
 }
 
 // Gate names what waits: the pool, or its agents of a model.
@@ -1126,45 +735,24 @@ func gateName(pool, model string) string {
 	return pool + "/" + model
 }
 
-func (QuotaResumed) Type() string { return "QuotaResumed" }
-
-func (QuotaResumed) About() string { return "" }
-
-func (e QuotaResumed) masked(Masker) Event { return e }
-
-func (e QuotaResumed) normal() Event {
-	e.Pool, e.Model = Clip(e.Pool, MaxError), Clip(e.Model, MaxError)
-	return e
-}
-
 // AgentInterrupted is a stop, not a failure: the attempt is given back.
 type AgentInterrupted struct {
+	Fact
+
 	ItemID    string        `json:"item_id"`
 	ItemIndex int           `json:"item_index"`
 	AgentID   string        `json:"agent_id"`
 	Attempt   int           `json:"attempt"`
 	Node      string        `json:"node,omitempty"` // the worker of a fleet that has given it back
 	Host      string        `json:"host,omitempty"` // its machine, if it has another name
-	Reason    string        `json:"reason"`
+	Reason    string        `json:"reason" log:"mask,clip"`
 	Outputs   *outputs.Span `json:"outputs,omitempty"` // as in AgentCompleted
-}
-
-func (AgentInterrupted) Type() string { return "AgentInterrupted" }
-
-func (e AgentInterrupted) About() string { return e.ItemID }
-
-func (e AgentInterrupted) masked(m Masker) Event {
-	e.Reason = m.Text(e.Reason)
-	return e
-}
-
-func (e AgentInterrupted) normal() Event {
-	e.Reason = Clip(e.Reason, MaxError)
-	return e
 }
 
 // AgentStraggling says that an attempt has run longer than nearly all others have taken. It goes on.
 type AgentStraggling struct {
+	Fact
+
 	ItemID    string `json:"item_id"`
 	ItemIndex int    `json:"item_index"`
 	AgentID   string `json:"agent_id"`
@@ -1179,15 +767,6 @@ type AgentStraggling struct {
 	Attempts     int    `json:"attempts,omitempty"`
 }
 
-func (AgentStraggling) Type() string { return "AgentStraggling" }
-
-func (e AgentStraggling) About() string { return e.ItemID }
-
-func (e AgentStraggling) normal() Event {
-	e.RanMS, e.LimitMS, e.PercentileMS = e.RanMS.rounded(), e.LimitMS.rounded(), e.PercentileMS.rounded()
-	return e
-}
-
 // Words returns what is known of the straggler, for people.
 func (e AgentStraggling) Words() string {
 	text := fmt.Sprintf("it has run for %s, longer than %s", duration.Format(time.Duration(e.RanMS).Round(10*time.Millisecond)), e.After)
@@ -1200,33 +779,23 @@ func (e AgentStraggling) Words() string {
 // AgentDuplicated begins a second attempt of an item while the first, a straggler, still runs. The first of the two that succeeds counts, and
 // AgentSuperseded ends the other. It has all that AgentStarted has for a first one, and is the token of its attempt.
 type AgentDuplicated struct {
+	Fact
+
 	ItemID     string `json:"item_id"`
 	ItemIndex  int    `json:"item_index"`
 	AgentID    string `json:"agent_id"`
 	Attempt    int    `json:"attempt"`
 	Of         int    `json:"of"` // the attempt that it is a duplicate of
 	Worker     int    `json:"worker"`
-	BreakerKey string `json:"breaker_key,omitempty"` // as in AgentStarted
-	Key        string `json:"key,omitempty"`
-}
-
-func (AgentDuplicated) Type() string { return "AgentDuplicated" }
-
-func (e AgentDuplicated) About() string { return e.ItemID }
-
-func (e AgentDuplicated) masked(m Masker) Event {
-	e.Key, e.BreakerKey = m.Text(e.Key), m.Text(e.BreakerKey)
-	return e
-}
-
-func (e AgentDuplicated) normal() Event {
-	e.Key, e.BreakerKey = Clip(e.Key, MaxError), Clip(e.BreakerKey, MaxError)
-	return e
+	BreakerKey string `json:"breaker_key,omitempty" log:"mask,clip"` // as in AgentStarted
+	Key        string `json:"key,omitempty" log:"mask,clip"`
 }
 
 // AgentSuperseded ends one of two attempts of an item that ran at once, because the other one counts: that has succeeded, or goes on after this one has
 // failed. It is no failure of the item, and uses up no try.
 type AgentSuperseded struct {
+	Fact
+
 	ItemID     string        `json:"item_id"`
 	ItemIndex  int           `json:"item_index"`
 	AgentID    string        `json:"agent_id"`
@@ -1234,28 +803,15 @@ type AgentSuperseded struct {
 	By         int           `json:"by"` // the attempt that counts
 	Worker     int           `json:"worker"`
 	DurationMS Millis        `json:"duration_ms"`
-	Error      string        `json:"error,omitempty"`      // how it failed, if it did
-	ErrorType  retry.Type    `json:"error_type,omitempty"` // of that failure
-	Outputs    *outputs.Span `json:"outputs,omitempty"`    // as in AgentCompleted
-}
-
-func (AgentSuperseded) Type() string { return "AgentSuperseded" }
-
-func (e AgentSuperseded) About() string { return e.ItemID }
-
-func (e AgentSuperseded) masked(m Masker) Event {
-	e.Error = m.Text(e.Error)
-	return e
-}
-
-func (e AgentSuperseded) normal() Event {
-	e.DurationMS = e.DurationMS.rounded()
-	e.Error = Clip(e.Error, MaxError)
-	return e
+	Error      string        `json:"error,omitempty" log:"mask,clip"` // how it failed, if it did
+	ErrorType  retry.Type    `json:"error_type,omitempty"`            // of that failure
+	Outputs    *outputs.Span `json:"outputs,omitempty"`               // as in AgentCompleted
 }
 
 // AgentPlaced says which worker of a fleet runs an attempt. Of one that ends soon there is none: its end names the worker too.
 type AgentPlaced struct {
+	Fact
+
 	ItemID    string `json:"item_id"`
 	ItemIndex int    `json:"item_index"`
 	AgentID   string `json:"agent_id"`
@@ -1265,41 +821,27 @@ type AgentPlaced struct {
 	Slot      int    `json:"slot"`           // of that worker, from 1
 }
 
-func (AgentPlaced) Type() string { return "AgentPlaced" }
-
-func (e AgentPlaced) About() string { return e.ItemID }
-
 // AgentLost ends an attempt whose worker died, or is cut off. That is no failure and uses up no try, but its number.
 type AgentLost struct {
+	Fact
+
 	ItemID    string        `json:"item_id"`
 	ItemIndex int           `json:"item_index"`
 	AgentID   string        `json:"agent_id"`
 	Attempt   int           `json:"attempt"`
 	Node      string        `json:"node,omitempty"` // name of the worker; empty: it is not known
 	Host      string        `json:"host,omitempty"` // that the worker was on, if it has another name
-	Reason    string        `json:"reason"`
+	Reason    string        `json:"reason" log:"mask,clip"`
 	Unbegun   bool          `json:"unbegun,omitempty"` // nothing says that it had begun, so its item is not to blame
 	Cut       bool          `json:"cut,omitempty"`     // its worker is well, and has ended it since it had no contact: its item is not to blame either
 	Outputs   *outputs.Span `json:"outputs,omitempty"` // as in AgentCompleted
 }
 
-func (AgentLost) Type() string { return "AgentLost" }
-
-func (e AgentLost) About() string { return e.ItemID }
-
-func (e AgentLost) masked(m Masker) Event {
-	e.Reason = m.Text(e.Reason)
-	return e
-}
-
-func (e AgentLost) normal() Event {
-	e.Reason = Clip(e.Reason, MaxError)
-	return e
-}
-
 // AgentEndedLate says how an attempt ended that was given up before: its worker is back, and says so. It changes nothing, since the AgentLost counts. It is
 // recorded at most once for each attempt, and not when the job has ended or its coordinator was killed at that moment.
 type AgentEndedLate struct {
+	Fact
+
 	ItemID     string      `json:"item_id"`
 	ItemIndex  int         `json:"item_index"`
 	AgentID    string      `json:"agent_id"`
@@ -1322,40 +864,21 @@ const (
 	LateReturned  LateOutcome = "returned" // the worker has stopped it, or could not run it
 )
 
-func (AgentEndedLate) Type() string { return "AgentEndedLate" }
-
-func (e AgentEndedLate) About() string { return e.ItemID }
-
-func (e AgentEndedLate) normal() Event {
-	e.DurationMS = e.DurationMS.rounded()
-	return e
-}
-
 // WorktreeCreated records that a workspace was made.
 type WorktreeCreated struct {
+	Fact
+
 	Worker     int    `json:"worker"` // its slot; 0: of the phases that run once, or of verify
 	Base       string `json:"base"`   // the commit it was made at
 	DurationMS Millis `json:"duration_ms"`
-	Node       string `json:"node,omitempty"` // the worker of a fleet that it is on, whose slot that is
-}
-
-func (WorktreeCreated) Type() string { return "WorktreeCreated" }
-
-func (WorktreeCreated) About() string { return "" }
-
-func (e WorktreeCreated) within(a Attempt) Event {
-	e.Node = a.Node
-	return e
-}
-
-func (e WorktreeCreated) normal() Event {
-	e.DurationMS = e.DurationMS.rounded()
-	return e
+	Node       string `json:"node,omitempty" log:"given"` // the worker of a fleet that it is on, whose slot that is
 }
 
 // WorktreeMerged records that the work of attempts is part of the result. It settles their items, and Head is the head of the job from then on: what is
 // merged is what this record says, whatever the refs say.
 type WorktreeMerged struct {
+	Fact
+
 	ItemIDs     []string `json:"item_ids"` // in the order in which they were merged, as the four below
 	ItemIndexes []int    `json:"item_indexes"`
 	Attempts    []int    `json:"attempts"`
@@ -1365,15 +888,6 @@ type WorktreeMerged struct {
 	Insertions  int      `json:"insertions"`
 	Deletions   int      `json:"deletions"`
 	DurationMS  Millis   `json:"duration_ms"` // of all merges and their verification
-}
-
-func (WorktreeMerged) Type() string { return "WorktreeMerged" }
-
-func (WorktreeMerged) About() string { return "" }
-
-func (e WorktreeMerged) normal() Event {
-	e.DurationMS = e.DurationMS.rounded()
-	return e
 }
 
 // check returns an error for a record whose lists do not fit together, or are about items that no job has begun by record seq.
@@ -1392,92 +906,55 @@ func (e WorktreeMerged) check(seq int64) error {
 
 // WorktreeCleaned records that a workspace was deleted: one that could not be used again, or all of them at the end of the job.
 type WorktreeCleaned struct {
+	Fact
+
 	Worker int    `json:"worker"` // as in WorktreeCreated; 0 also for all of them
-	Reason string `json:"reason"`
-	Node   string `json:"node,omitempty"`
-}
-
-func (WorktreeCleaned) Type() string { return "WorktreeCleaned" }
-
-func (WorktreeCleaned) About() string { return "" }
-
-func (e WorktreeCleaned) within(a Attempt) Event {
-	e.Node = a.Node
-	return e
-}
-
-func (e WorktreeCleaned) masked(m Masker) Event {
-	e.Reason = m.Text(e.Reason)
-	return e
-}
-
-func (e WorktreeCleaned) normal() Event {
-	e.Reason = Clip(e.Reason, MaxError)
-	return e
+	Reason string `json:"reason" log:"mask,clip"`
+	Node   string `json:"node,omitempty" log:"given"`
 }
 
 // VerifyStarted records that the steps of workspace.verify begin on a commit that has the work of some items merged. One runs at a time. What a stop ends
 // has no VerifyCompleted.
 type VerifyStarted struct {
+	Fact
+
 	ItemIDs []string `json:"item_ids"` // of a batch, or of the part of one after it has failed
 	Commit  string   `json:"commit"`
 }
 
-func (VerifyStarted) Type() string { return "VerifyStarted" }
-
-func (VerifyStarted) About() string { return "" }
-
 // VerifyCompleted records how the verification that was started last has ended. It settles no item.
 type VerifyCompleted struct {
+	Fact
+
 	Commit     string `json:"commit"`
 	Passed     bool   `json:"passed"`
 	Step       string `json:"step,omitempty"` // that failed
-	Error      string `json:"error,omitempty"`
+	Error      string `json:"error,omitempty" log:"mask,clip"`
 	DurationMS Millis `json:"duration_ms"` // with the checkout
-}
-
-func (VerifyCompleted) Type() string { return "VerifyCompleted" }
-
-func (VerifyCompleted) About() string { return "" }
-
-func (e VerifyCompleted) masked(m Masker) Event {
-	e.Error = m.Text(e.Error)
-	return e
-}
-
-func (e VerifyCompleted) normal() Event {
-	e.DurationMS = e.DurationMS.rounded()
-	e.Error = Clip(e.Error, MaxError)
-	return e
 }
 
 // AgentProgress records which step an attempt has reached. It is written only with --log-steps.
 type AgentProgress struct {
-	ItemID    string `json:"item_id"`
+	Fact
+
+	ItemID    string `json:"item_id" log:"given"`
 	Step      string `json:"step"`
 	StepIndex int    `json:"step_index"`
 	Steps     int    `json:"steps"`
 }
 
-func (AgentProgress) Type() string { return "AgentProgress" }
-
-func (e AgentProgress) About() string { return e.ItemID }
-
-func (e AgentProgress) within(a Attempt) Event {
-	e.ItemID = a.ItemID
-	return e
-}
-
 // StepRetrying records that a step failed and will be retried. ItemID is empty outside the map phase.
 type StepRetrying struct {
-	ItemID          string     `json:"item_id,omitempty"`
-	ItemIndex       int        `json:"item_index,omitempty"`
+	Fact
+
+	ItemID          string     `json:"item_id,omitempty" log:"given"`
+	ItemIndex       int        `json:"item_index,omitempty" log:"given"`
 	Step            string     `json:"step"`
 	Attempt         int        `json:"attempt"` // the one that failed
 	ErrorType       retry.Type `json:"error_type"`
-	Error           string     `json:"error"`
-	Rule            string     `json:"rule,omitempty"`    // as in AgentFailed
-	Matched         string     `json:"matched,omitempty"` // the entry of retry_on that recognised it
+	Error           string     `json:"error" log:"mask,clip"`
+	Rule            string     `json:"rule,omitempty" log:"clip"` // as in AgentFailed
+	Matched         string     `json:"matched,omitempty"`         // the entry of retry_on that recognised it
 	ComputedDelayMS Millis     `json:"computed_delay_ms"`
 	DelayMS         Millis     `json:"delay_ms"`           // after jitter
 	AskedMS         Millis     `json:"asked_ms,omitempty"` // what the service has asked for, if it has
@@ -1486,65 +963,30 @@ type StepRetrying struct {
 	BudgetExpiresAt *time.Time `json:"budget_expires_at,omitempty"`
 }
 
-func (StepRetrying) Type() string { return "StepRetrying" }
-
-func (e StepRetrying) About() string { return e.ItemID }
-
-func (e StepRetrying) within(a Attempt) Event {
-	e.ItemID, e.ItemIndex = a.ItemID, a.ItemIndex
-	return e
-}
-
-func (e StepRetrying) masked(m Masker) Event {
-	e.Error = m.Text(e.Error)
-	return e
-}
-
-func (e StepRetrying) normal() Event {
-	e.Rule = Clip(e.Rule, MaxError)
-	e.Error = Clip(e.Error, MaxError)
-	e.ComputedDelayMS, e.DelayMS, e.WaitedMS = e.ComputedDelayMS.rounded(), e.DelayMS.rounded(), e.WaitedMS.rounded()
-	e.AskedMS = e.AskedMS.rounded()
-	e.BudgetLeftMS, e.BudgetExpiresAt = roundedAt(e.BudgetLeftMS), writtenAt(e.BudgetExpiresAt)
-	return e
-}
-
 // StepRetried says that a step is tried again, after its wait. It is only written in a job with a limit of its starts, which it takes a turn of.
 type StepRetried struct {
+	Fact
+
 	ItemID    string `json:"item_id"`
 	ItemIndex int    `json:"item_index"`
 }
-
-func (StepRetried) Type() string { return "StepRetried" }
-
-func (e StepRetried) About() string { return e.ItemID }
 
 // StepTurn says that a step has its turn of the rate that it has. Its try begins.
 type StepTurn struct {
+	Fact
+
 	ItemID    string `json:"item_id"`
 	ItemIndex int    `json:"item_index"`
 	Step      string `json:"step"`
-	Position  int    `json:"position"`      // of the step in agent_template
-	Key       string `json:"key,omitempty"` // with a rate for each key
+	Position  int    `json:"position"`                      // of the step in agent_template
+	Key       string `json:"key,omitempty" log:"mask,clip"` // with a rate for each key
 	WaitedMS  Millis `json:"waited_ms,omitempty"`
-}
-
-func (StepTurn) Type() string { return "StepTurn" }
-
-func (e StepTurn) About() string { return e.ItemID }
-
-func (e StepTurn) masked(m Masker) Event {
-	e.Key = m.Text(e.Key)
-	return e
-}
-
-func (e StepTurn) normal() Event {
-	e.Key, e.WaitedMS = Clip(e.Key, MaxError), e.WaitedMS.rounded()
-	return e
 }
 
 // ConcurrencyChanged says that another number of agents runs at once, or that they start more or less often, of a job that adapts both.
 type ConcurrencyChanged struct {
+	Fact
+
 	Limit  int     `json:"limit"` // agents at once
 	Before int     `json:"before"`
 	Rate   float64 `json:"rate,omitempty"` // starts in a second at most; 0: there is no limit
@@ -1560,12 +1002,10 @@ func (e ConcurrencyChanged) Words() string {
 	return text
 }
 
-func (ConcurrencyChanged) Type() string { return "ConcurrencyChanged" }
-
-func (ConcurrencyChanged) About() string { return "" }
-
 // RolloutStage says that a stage of a rollout begins, and how the one before went.
 type RolloutStage struct {
+	Fact
+
 	Stage       int     `json:"stage"`                  // the number of stages that are over
 	Name        string  `json:"name,omitempty"`         // canary or ramp; empty: the rollout is over
 	Slots       int     `json:"slots,omitempty"`        // agents at once; absent: as many as there are slots
@@ -1574,10 +1014,6 @@ type RolloutStage struct {
 	Successful  int     `json:"successful,omitempty"`   // items of the stage before
 	Failed      int     `json:"failed,omitempty"`
 }
-
-func (RolloutStage) Type() string { return "RolloutStage" }
-
-func (RolloutStage) About() string { return "" }
 
 // Words says what the stage is.
 func (e RolloutStage) Words() string {
@@ -1602,6 +1038,8 @@ func (e RolloutStage) Words() string {
 
 // RolloutHeld says that too few items of a stage have succeeded. The run ends when what runs has ended.
 type RolloutHeld struct {
+	Fact
+
 	Stage      int    `json:"stage"` // as in RolloutStage
 	Name       string `json:"name"`
 	Successful int    `json:"successful,omitempty"`
@@ -1609,20 +1047,14 @@ type RolloutHeld struct {
 	Reason     string `json:"reason"`
 }
 
-func (RolloutHeld) Type() string { return "RolloutHeld" }
-
-func (RolloutHeld) About() string { return "" }
-
 // RetriesHeld says that retries wait, in no slot, because so many have started for the first attempts there were (retry_ratio). First attempts go on.
 type RetriesHeld struct {
+	Fact
+
 	First   int     `json:"first"`   // attempts in the window before
 	Retries int     `json:"retries"` // in the same
 	Ratio   float64 `json:"ratio"`
 }
-
-func (RetriesHeld) Type() string { return "RetriesHeld" }
-
-func (RetriesHeld) About() string { return "" }
 
 // Words says what waits, and why.
 func (e RetriesHeld) Words() string {
@@ -1630,26 +1062,15 @@ func (e RetriesHeld) Words() string {
 }
 
 // RetriesAllowed says that no retry waits any more because of RetriesHeld.
-type RetriesAllowed struct{}
-
-func (RetriesAllowed) Type() string { return "RetriesAllowed" }
-
-func (RetriesAllowed) About() string { return "" }
+type RetriesAllowed struct{ Fact }
 
 // StartsHeld says that nothing starts any more, while what runs goes on.
 type StartsHeld struct {
+	Fact
+
 	By     string     `json:"by"` // windows or guards
 	Reason string     `json:"reason"`
 	Until  *time.Time `json:"until,omitempty"` // when it is over, if that is known
-}
-
-func (StartsHeld) Type() string { return "StartsHeld" }
-
-func (StartsHeld) About() string { return "" }
-
-func (e StartsHeld) normal() Event {
-	e.Until = writtenAt(e.Until)
-	return e
 }
 
 // Words returns what holds starts back, for people.
@@ -1663,215 +1084,103 @@ func (e StartsHeld) Words(now time.Time) string {
 
 // StartsAllowed says that what By names holds starts back no more.
 type StartsAllowed struct {
+	Fact
+
 	By string `json:"by"`
 }
-
-func (StartsAllowed) Type() string { return "StartsAllowed" }
-
-func (StartsAllowed) About() string { return "" }
 
 // StepFailed records that a step failed for good, and what follows. It has the end of the output of the step unless an AgentFailed
 // follows, which has it then.
 type StepFailed struct {
-	ItemID    string       `json:"item_id,omitempty"`
+	Fact
+
+	ItemID    string       `json:"item_id,omitempty" log:"given"`
 	Step      string       `json:"step"`
 	Attempts  int          `json:"attempts"`
 	Reason    retry.Reason `json:"reason"`
 	Action    string       `json:"action"` // stop, continue, fallback or handler
-	Error     string       `json:"error"`
+	Error     string       `json:"error" log:"mask,clip"`
 	ErrorType retry.Type   `json:"error_type"`
-	Rule      string       `json:"rule,omitempty"` // as in AgentFailed
+	Rule      string       `json:"rule,omitempty" log:"clip"` // as in AgentFailed
 	ExitCode  *int         `json:"exit_code,omitempty"`
 
-	StdoutTail string `json:"stdout_tail,omitempty"`
-	StderrTail string `json:"stderr_tail,omitempty"`
+	StdoutTail string `json:"stdout_tail,omitempty" log:"mask,tail"`
+	StderrTail string `json:"stderr_tail,omitempty" log:"mask,tail"`
 
 	Outputs *outputs.Span `json:"outputs,omitempty"` // outside the map phase: as in StepCompleted, up to here
-}
-
-func (StepFailed) Type() string { return "StepFailed" }
-
-func (e StepFailed) About() string { return e.ItemID }
-
-func (e StepFailed) within(a Attempt) Event {
-	e.ItemID = a.ItemID
-	return e
-}
-
-func (e StepFailed) masked(m Masker) Event {
-	e.Error, e.StdoutTail, e.StderrTail = m.Text(e.Error), m.Text(e.StdoutTail), m.Text(e.StderrTail)
-	return e
-}
-
-func (e StepFailed) normal() Event {
-	e.Rule = Clip(e.Rule, MaxError)
-	e.Error = Clip(e.Error, MaxError)
-	e.StdoutTail, e.StderrTail = ClipTail(e.StdoutTail, MaxTail), ClipTail(e.StderrTail, MaxTail)
-	return e
 }
 
 // Scope of the circuit events: "workflow", or the id of the step.
 
 // CircuitOpen records that a breaker opened, and until when it rejects everything.
 type CircuitOpen struct {
+	Fact
+
 	Scope               string    `json:"scope"`
-	Key                 string    `json:"key,omitempty"` // of the breaker, of which each key has its own
+	Key                 string    `json:"key,omitempty" log:"mask,clip"` // of the breaker, of which each key has its own
 	ConsecutiveFailures int       `json:"consecutive_failures"`
 	Until               time.Time `json:"until"`
 }
 
-func (CircuitOpen) Type() string { return "CircuitOpen" }
-
-func (CircuitOpen) About() string { return "" }
-
-func (e CircuitOpen) masked(m Masker) Event {
-	e.Key = m.Text(e.Key)
-	return e
-}
-
-func (e CircuitOpen) normal() Event {
-	e.Key, e.Until = Clip(e.Key, MaxError), written(e.Until)
-	return e
-}
-
 // CircuitHalfOpen records that a breaker lets tests through.
 type CircuitHalfOpen struct {
+	Fact
+
 	Scope string `json:"scope"`
-	Key   string `json:"key,omitempty"` // as in CircuitOpen
-}
-
-func (CircuitHalfOpen) Type() string { return "CircuitHalfOpen" }
-
-func (CircuitHalfOpen) About() string { return "" }
-
-func (e CircuitHalfOpen) masked(m Masker) Event {
-	e.Key = m.Text(e.Key)
-	return e
-}
-
-func (e CircuitHalfOpen) normal() Event {
-	e.Key = Clip(e.Key, MaxError)
-	return e
+	Key   string `json:"key,omitempty" log:"mask,clip"` // as in CircuitOpen
 }
 
 // CircuitClosed records that a breaker closed after enough successful tests.
 type CircuitClosed struct {
+	Fact
+
 	Scope     string `json:"scope"`
-	Key       string `json:"key,omitempty"` // as in CircuitOpen
+	Key       string `json:"key,omitempty" log:"mask,clip"` // as in CircuitOpen
 	Successes int    `json:"successes"`
-}
-
-func (CircuitClosed) Type() string { return "CircuitClosed" }
-
-func (CircuitClosed) About() string { return "" }
-
-func (e CircuitClosed) masked(m Masker) Event {
-	e.Key = m.Text(e.Key)
-	return e
-}
-
-func (e CircuitClosed) normal() Event {
-	e.Key = Clip(e.Key, MaxError)
-	return e
 }
 
 // DLQItemAdded records that an item became a dead letter.
 type DLQItemAdded struct {
+	Fact
+
 	ItemID         string `json:"item_id"`
-	ErrorSignature string `json:"error_signature"`
+	ErrorSignature string `json:"error_signature" log:"mask,clip"`
 	FailureCount   int    `json:"failure_count"`
-}
-
-func (DLQItemAdded) Type() string { return "DLQItemAdded" }
-
-func (e DLQItemAdded) About() string { return e.ItemID }
-
-func (e DLQItemAdded) masked(m Masker) Event {
-	e.ErrorSignature = m.Text(e.ErrorSignature)
-	return e
-}
-
-func (e DLQItemAdded) normal() Event {
-	e.ErrorSignature = Clip(e.ErrorSignature, MaxError)
-	return e
 }
 
 // DLQItemRemoved records that an item is no longer a dead letter.
 type DLQItemRemoved struct {
+	Fact
+
 	ItemID string `json:"item_id"`
 	Reason string `json:"reason"`
 }
 
-func (DLQItemRemoved) Type() string { return "DLQItemRemoved" }
-
-func (e DLQItemRemoved) About() string { return e.ItemID }
-
 // DLQItemsReprocessed summarizes a retry of dead letters.
 type DLQItemsReprocessed struct {
+	Fact
+
 	Succeeded int `json:"succeeded"`
 	Failed    int `json:"failed"`
 }
 
-func (DLQItemsReprocessed) Type() string { return "DLQItemsReprocessed" }
-
-func (DLQItemsReprocessed) About() string { return "" }
-
 // DLQItemsEvicted records that dead letters were deleted by dlq purge or dlq clear.
 type DLQItemsEvicted struct {
+	Fact
+
 	Count int `json:"count"`
 }
 
-func (DLQItemsEvicted) Type() string { return "DLQItemsEvicted" }
-
-func (DLQItemsEvicted) About() string { return "" }
-
 // ErrorBatch is a group of collected failures, with error_collection batched.
 type ErrorBatch struct {
+	Fact
+
 	Size   int                      `json:"size"`
 	Errors []errorpolicy.BatchError `json:"errors"`
 }
 
-func (ErrorBatch) Type() string { return "ErrorBatch" }
-
-func (ErrorBatch) About() string { return "" }
-
-func (e ErrorBatch) masked(m Masker) Event {
-	e.Errors = slices.Clone(e.Errors)
-	for i := range e.Errors {
-		e.Errors[i].Error = m.Text(e.Errors[i].Error)
-	}
-	return e
-}
-
-func (e ErrorBatch) normal() Event {
-	e.Errors = slices.Clone(e.Errors)
-	for i := range e.Errors {
-		e.Errors[i].Error = Clip(e.Errors[i].Error, MaxError)
-	}
-	return e
-}
-
-func maskedFields(fields map[string]json.RawMessage, m Masker) map[string]json.RawMessage {
-	if fields == nil {
-		return nil
-	}
-	masked := make(map[string]json.RawMessage, len(fields))
-	for name, raw := range fields {
-		masked[name] = m.JSON(raw)
-	}
-	return masked
-}
-
 // written returns t as the log keeps it: in UTC, to the microsecond.
 func written(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
-
-func writtenAt(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	w := written(*t)
-	return &w
-}
 
 // Circuit returns the event for a transition of a breaker. Scope is "workflow", or the label of a step.
 func Circuit(scope string, t limit.Transition) Event {
@@ -1899,45 +1208,15 @@ func Transition(e Event) (scope string, t limit.Transition, ok bool) {
 	return "", limit.Transition{}, false
 }
 
-// maxIndex is the highest index of an item that is believed: far more items than a job can have, and few enough for counts of them.
-const maxIndex = 1<<31 - 1
-
-// checkBounds returns an error for an event with numbers that none has, so that nobody has to be prepared for them.
-func checkBounds(e Event) error {
-	if index, attempt, ok := numbersOf(e); ok {
-		if err := errors.Join(checkNumber("item_index", index), checkNumber("attempt", attempt)); err != nil {
-			return err
-		}
-	}
-	switch e := e.(type) {
-	case ItemsSelected:
-		return checkNumber("total_items", e.TotalItems)
-	case JobStarted:
-		return checkNumber("max_parallel", e.MaxParallel)
-	case ScaleRequested:
-		return errors.Join(checkNumber("max_parallel", e.MaxParallel), checkNumber("workers", e.Workers))
-	case SkipRequested:
-		return checkNumber("item_index", e.ItemIndex)
-	case StepCompleted:
-		return checkNumber("step_index", e.StepIndex)
-	case StepTurn:
-		return checkNumber("position", e.Position)
-	}
-	return nil
-}
-
-func checkNumber(name string, n int) error {
-	if n < 0 || n > maxIndex {
-		return fmt.Errorf("%s is %d, which no record has", name, n)
-	}
-	return nil
-}
-
 // believable returns an error for a record that cannot be in the log of a job, though it can be read.
 func believable(r Record) error {
+	p := planOf(r.Event)
+	if err := p.checkCounts(reflect.ValueOf(r.Event), p.givenCounts); err != nil {
+		return fmt.Errorf("%s: %w", TypeOf(r.Event), err)
+	}
 	// Items are started in their order, so that there are at least as many records before the first about an item as there are items.
-	if index, _, ok := numbersOf(r.Event); ok && (int64(index) >= r.Seq || r.Event.About() == "") {
-		return fmt.Errorf("it is about item %q with index %d, which no job has begun by then", r.Event.About(), index)
+	if item, ok := ItemOf(r.Event); ok && !p.early && (int64(item.Index) >= r.Seq || item.ID == "") {
+		return fmt.Errorf("it is about item %q with index %d, which no job has begun by then", item.ID, item.Index)
 	}
 	switch e := r.Event.(type) {
 	case Unknown:
@@ -1970,64 +1249,4 @@ func checkPhase(name string) error {
 		return nil
 	}
 	return fmt.Errorf("there is no phase %q", name)
-}
-
-// numbersOf returns which item an event is about, and which attempt of it if it says so.
-func numbersOf(e Event) (index, attempt int, ok bool) {
-	switch e := e.(type) {
-	case AgentStarted:
-		return e.ItemIndex, e.Attempt, true
-	case AgentCompleted:
-		return e.ItemIndex, e.Attempt, true
-	case AgentReused:
-		return e.ItemIndex, e.Attempt, true
-	case AgentFailed:
-		return e.ItemIndex, e.Attempt, true
-	case AgentSkipped:
-		return e.ItemIndex, 0, true
-	case AgentInterrupted:
-		return e.ItemIndex, e.Attempt, true
-	case AgentStraggling:
-		return e.ItemIndex, e.Attempt, true
-	case AgentDuplicated:
-		return e.ItemIndex, e.Attempt, true
-	case AgentSuperseded:
-		return e.ItemIndex, e.Attempt, true
-	case AgentPlaced:
-		return e.ItemIndex, e.Attempt, true
-	case AgentLost:
-		return e.ItemIndex, e.Attempt, true
-	case AgentEndedLate:
-		return e.ItemIndex, e.Attempt, true
-	case AgentUsage:
-		return e.ItemIndex, e.Attempt, e.ItemID != ""
-	case StepRetrying:
-		return e.ItemIndex, e.Attempt, e.ItemID != ""
-	case StepRetried:
-		return e.ItemIndex, 0, true
-	case StepTurn:
-		return e.ItemIndex, 0, true
-	}
-	return 0, 0, false
-}
-
-// Printed returns where the outputs of the attempt or step are kept that ends with e, or nil.
-func Printed(e Event) *outputs.Span {
-	switch e := e.(type) {
-	case AgentCompleted:
-		return e.Outputs
-	case AgentFailed:
-		return e.Outputs
-	case AgentInterrupted:
-		return e.Outputs
-	case AgentSuperseded:
-		return e.Outputs
-	case AgentLost:
-		return e.Outputs
-	case StepCompleted:
-		return e.Outputs
-	case StepFailed:
-		return e.Outputs
-	}
-	return nil
 }

@@ -27,12 +27,19 @@ func (h heading) decodeHot() (Event, bool) {
 	return nil, false
 }
 
+// count reads a number that is bounded.
+func (c *cursor) count(key string) int {
+	n := c.numberOf(key)
+	c.ok = c.ok && 0 <= n && n <= maxCount
+	return n
+}
+
 func (c *cursor) agentStarted() (Event, bool) {
 	var e AgentStarted
 	e.ItemID = c.textOf(`,"item_id":`)
-	e.ItemIndex = c.numberOf(`,"item_index":`)
+	e.ItemIndex = c.count(`,"item_index":`)
 	e.AgentID = c.textOf(`,"agent_id":`)
-	e.Attempt = c.numberOf(`,"attempt":`)
+	e.Attempt = c.count(`,"attempt":`)
 	e.Worker = c.numberOf(`,"worker":`)
 	return e, c.end()
 }
@@ -40,9 +47,9 @@ func (c *cursor) agentStarted() (Event, bool) {
 func (c *cursor) agentCompleted() (Event, bool) {
 	var e AgentCompleted
 	e.ItemID = c.textOf(`,"item_id":`)
-	e.ItemIndex = c.numberOf(`,"item_index":`)
+	e.ItemIndex = c.count(`,"item_index":`)
 	e.AgentID = c.textOf(`,"agent_id":`)
-	e.Attempt = c.numberOf(`,"attempt":`)
+	e.Attempt = c.count(`,"attempt":`)
 	e.Worker = c.numberOf(`,"worker":`)
 	c.outcome(&e)
 	return e, c.end()

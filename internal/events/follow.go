@@ -231,7 +231,7 @@ func endsJob(text []byte) bool {
 		return false
 	}
 	switch h.name {
-	case JobCompleted{}.Type(), JobFailed{}.Type(), JobPaused{}.Type(), JobCancelled{}.Type():
+	case "JobCompleted", "JobFailed", "JobPaused", "JobCancelled":
 		return true
 	}
 	return false

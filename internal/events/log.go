@@ -143,7 +143,7 @@ func (l *Log) Append(now time.Time, e Event) Record {
 		l.changed.Wait()
 	}
 	l.seq++
-	r := Record{Seq: l.seq, Time: written(now), JobID: l.jobID, CorrelationID: l.correlation(e.About()), Event: e}
+	r := Record{Seq: l.seq, Time: written(now), JobID: l.jobID, CorrelationID: l.correlation(Subject(e)), Event: e}
 	if l.err != nil || l.closing {
 		return r
 	}

@@ -581,7 +581,7 @@ func BenchmarkAppend(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			e := AgentCompleted{ItemID: "item_123456", AgentID: "mapreduce-20261120-161530-k3f9/item_123456/1", Attempt: 1, Worker: 3, DurationMS: 1234567}
+			e := AgentCompleted{ItemID: "item_123456", AgentID: "mapreduce-20261120-161530-k3f9/item_123456/1", Attempt: 1, Worker: 3, DurationMS: 1234000}
 			b.ReportAllocs()
 			for b.Loop() {
 				l.Append(start0, e)

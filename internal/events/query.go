@@ -92,10 +92,10 @@ var typeKey = []byte(`"type":`)
 func TypeNamed(word string) (string, error) {
 	var names []string
 	for _, e := range types {
-		if check.Fold(e.Type()) == check.Fold(word) {
-			return e.Type(), nil
+		if check.Fold(TypeOf(e)) == check.Fold(word) {
+			return TypeOf(e), nil
 		}
-		names = append(names, e.Type())
+		names = append(names, TypeOf(e))
 	}
 	near := check.Nearest(word, names)
 	if near == "" {

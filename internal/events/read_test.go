@@ -191,9 +191,9 @@ func TestTheEventsAboutAnItemAreThoseThatNameIt(t *testing.T) {
 				Unknown{Name: "New", Raw: objectWith(item)},
 			}).Draw(rt, "event")
 			l := Log{jobID: job}
-			r := Record{Seq: int64(i + 1), Time: start0, JobID: job, CorrelationID: l.correlation(e.About()), Event: e}
+			r := Record{Seq: int64(i + 1), Time: start0, JobID: job, CorrelationID: l.correlation(Subject(e)), Event: e}
 			text := bytes.TrimSpace(encodeAll(t, []Record{r}))
-			if got, err := f.match(line{text: text}); got != (e.About() == asked) || err != nil {
+			if got, err := f.match(line{text: text}); got != (Subject(e) == asked) || err != nil {
 				t.Fatalf("%s: got %v %v for %q", text, got, err, asked)
 			}
 		}
@@ -408,7 +408,7 @@ func TestFollowBeginsWithTheLastLinesAndShowsOnlyWhatMatches(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			items = append(items, r.Event.About())
+			items = append(items, Subject(r.Event))
 		}
 		if want := []string{"b", "c", "d", "e", "f"}; !slices.Equal(items, want) {
 			t.Errorf("got %v, want %v", items, want)

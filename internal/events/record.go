@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"prodigy/internal/checksum"
@@ -20,15 +19,14 @@ const timeLayout = "2006-01-02T15:04:05.000000Z"
 
 // Unknown is an event of a type that this version does not have. It encodes back to the line it came from.
 type Unknown struct {
+	Fact
+
 	Name string
 	Raw  json.RawMessage // an object of the event's own fields
 }
 
-// Type returns the name that was read.
-func (e Unknown) Type() string { return e.Name }
-
-// About returns the item_id among the fields, if there is one.
-func (e Unknown) About() string {
+// itemID returns the item_id among the fields, if there is one.
+func (e Unknown) itemID() string {
 	var s subject
 	_ = json.Unmarshal(e.Raw, &s) // no object with an item: about the job
 	return s.ItemID
@@ -71,7 +69,7 @@ func (e *encoder) add(r Record) error {
 	join := e.lines.Len()
 	if err := e.addBody(r.Event); err != nil {
 		e.lines.Truncate(start)
-		return fmt.Errorf("encode %s: %w", r.Event.Type(), err)
+		return fmt.Errorf("encode %s: %w", TypeOf(r.Event), err)
 	}
 	line := e.lines.Bytes()
 	if string(line[join:]) == "{}\n" {
@@ -108,7 +106,7 @@ func appendHead(b []byte, r Record) []byte {
 	b = append(b, `,"correlation_id":`...)
 	b = appendQuoted(b, r.CorrelationID)
 	b = append(b, `,"type":`...)
-	return appendQuoted(b, r.Event.Type())
+	return appendQuoted(b, TypeOf(r.Event))
 }
 
 // appendQuoted appends s as a JSON string, escaped exactly as the encoder of the fields does it.
@@ -174,9 +172,6 @@ func decode(line []byte) (Record, error) {
 		if e, err = decodeEvent(h.name, objectOf(h.rest)); err != nil {
 			return Record{}, fmt.Errorf("%s: %w", h.name, err)
 		}
-	}
-	if err := checkBounds(e); err != nil {
-		return Record{}, fmt.Errorf("%s: %w", h.name, err)
 	}
 	h.Event = e
 	return h.Record, nil
@@ -277,54 +272,38 @@ func withoutHead(line []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// decodeEvent reads the fields of an event out of an object. Numbers that every record of the type has must be there.
+// decodeEvent reads the fields of an event out of an object. Numbers that every record of the type has must be there, and within their bounds.
 func decodeEvent(name string, body []byte) (Event, error) {
-	t, ok := typesByName()[name]
+	byName, _ := plans()
+	p, ok := byName[name]
 	if !ok {
 		if !json.Valid(body) {
 			return nil, errors.New("the line is not JSON")
 		}
 		return Unknown{Name: name, Raw: body}, nil
 	}
-	v := reflect.New(t.Type).Elem()
-	for _, i := range t.required {
+	v := reflect.New(p.Type).Elem()
+	for _, i := range p.required {
 		v.Field(i).SetInt(absent)
 	}
 	if err := json.Unmarshal(body, v.Addr().Interface()); err != nil {
 		return nil, err
 	}
-	for _, i := range t.required {
+	for _, i := range p.required {
 		if v.Field(i).Int() == absent {
-			return nil, fmt.Errorf("it has no %s", jsonName(t.Field(i)))
+			return nil, fmt.Errorf("it has no %s", jsonName(p.Field(i)))
 		}
 	}
-	return normal(v.Interface().(Event)), nil
+	if err := p.checkCounts(v, p.counts); err != nil {
+		return nil, err
+	}
+	return p.normal.changed(v), nil
 }
 
 // absent stands in a number until it has been read.
 const absent = math.MinInt64
 
-// eventType is a type of event and those of its fields, numbers, that are in each of its records.
-type eventType struct {
-	reflect.Type
-	required []int
-}
-
 func jsonName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	return name
 }
-
-var typesByName = sync.OnceValue(func() map[string]eventType {
-	m := make(map[string]eventType, len(types))
-	for _, e := range types {
-		t := eventType{Type: reflect.TypeOf(e)}
-		for i := range t.NumField() {
-			if f := t.Field(i); f.Type.Kind() == reflect.Int && !strings.Contains(f.Tag.Get("json"), ",omitempty") {
-				t.required = append(t.required, i)
-			}
-		}
-		m[e.Type()] = t
-	}
-	return m
-})

@@ -55,10 +55,10 @@ func TestAnUnknownEventEncodesBackToItsLine(t *testing.T) {
 }
 
 func TestAnUnknownEventIsAboutItsItem(t *testing.T) {
-	if got := (Unknown{Name: "New", Raw: []byte(`{"item_id":"x"}`)}).About(); got != "x" {
+	if got := Subject(Unknown{Name: "New", Raw: []byte(`{"item_id":"x"}`)}); got != "x" {
 		t.Errorf("got %q, want x", got)
 	}
-	if got := (Unknown{Name: "New", Raw: []byte(`{"item_id":5}`)}).About(); got != "" {
+	if got := Subject(Unknown{Name: "New", Raw: []byte(`{"item_id":5}`)}); got != "" {
 		t.Errorf("got %q, want nothing", got)
 	}
 }
@@ -345,7 +345,7 @@ func BenchmarkDecode(b *testing.B) {
 		AgentCompleted{ItemID: "item_123456", AgentID: "j/item_123456/1", Attempt: 1, Worker: 3, DurationMS: 1234567},
 		AgentFailed{ItemID: "item_123456", AgentID: "j/item_123456/1", Attempt: 1, Worker: 3, DurationMS: 1234567, Error: "boom"},
 	} {
-		b.Run(e.Type(), func(b *testing.B) {
+		b.Run(TypeOf(e), func(b *testing.B) {
 			line := encodeAll(b, []Record{{Seq: 1, Time: start0, JobID: "j", CorrelationID: "j/item_123456", Event: e}})
 			b.SetBytes(int64(len(line)))
 			b.ReportAllocs()

@@ -51,7 +51,7 @@ func checkBefore(text, later []byte) error {
 // beginsRun reports whether a line is the first that a run or a person writes to the log of a job.
 func beginsRun(text []byte) bool {
 	for _, e := range []Event{JobResumed{}, DLQItemRemoved{}, DLQItemsEvicted{}} {
-		if bytes.Contains(text, appendQuoted([]byte(`"type":`), e.Type())) {
+		if bytes.Contains(text, appendQuoted([]byte(`"type":`), TypeOf(e))) {
 			return true
 		}
 	}

@@ -174,12 +174,12 @@ func TestNoEventIsAboutAnItemThatCannotBe(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			line := fmt.Sprintf(`{"seq":1,"time":"2026-11-20T16:15:30.123456Z","job_id":"j","correlation_id":"j","type":"%s",%s`+"\n", e.Type(), fields[1:])
+			line := fmt.Sprintf(`{"seq":1,"time":"2026-11-20T16:15:30.123456Z","job_id":"j","correlation_id":"j","type":"%s",%s`+"\n", TypeOf(e), fields[1:])
 			var got error
 			for _, err := range Read(logDir(t, line)) {
 				got = err
 			}
-			if want := fmt.Sprintf("%s: item_index is %d", e.Type(), index); got == nil || !strings.Contains(got.Error(), want) {
+			if want := fmt.Sprintf("%s: item_index is %d", TypeOf(e), index); got == nil || !strings.Contains(got.Error(), want) {
 				t.Errorf("%s: got %v, want %q", line, got, want)
 			}
 			tried++

@@ -42,8 +42,8 @@ type Durations struct {
 
 // Add counts a record.
 func (s *Stats) Add(r Record) {
-	s.seen(r.Event.Type(), r.Time)
-	if id := r.Event.About(); id != "" {
+	s.seen(TypeOf(r.Event), r.Time)
+	if id := Subject(r.Event); id != "" {
 		s.items.add([]byte(id))
 	}
 	if e, ok := r.Event.(AgentStarted); ok {

@@ -101,14 +101,6 @@ func (m Millis) rounded() Millis {
 	return Millis(time.Duration(m).Round(time.Microsecond).Truncate(time.Microsecond))
 }
 
-func roundedAt(m *Millis) *Millis {
-	if m == nil {
-		return nil
-	}
-	r := m.rounded()
-	return &r
-}
-
 func abs(n int64) int64 {
 	if n < 0 {
 		return -n

@@ -50,17 +50,17 @@ func TestEveryTextOfAnEventIsMaskedOrNeverPrinted(t *testing.T) {
 	for _, zero := range types {
 		e := filled(t, zero, func(string) string { return hidden })
 		var kept []string
-		for path, text := range textsOf(reflect.ValueOf(Masked(e, hiding{})), zero.Type()) {
+		for path, text := range textsOf(reflect.ValueOf(Masked(e, hiding{})), TypeOf(zero)) {
 			if strings.Contains(text, hidden) {
 				kept = append(kept, path)
 			}
 		}
-		for path := range textsOf(reflect.ValueOf(e), zero.Type()) {
+		for path := range textsOf(reflect.ValueOf(e), TypeOf(zero)) {
 			entry := entryOf(path)
 			used[entry] = true
 			switch masked := !slices.Contains(kept, path); {
 			case !masked && entry == "":
-				t.Errorf("%s keeps secrets: mask it in %s.masked, beside the struct, or say in notPrinted why no command can have printed it", path, zero.Type())
+				t.Errorf("%s keeps secrets: give it the tag log:\"mask\", or say in notPrinted why no command can have printed it", path)
 			case masked && entry != "":
 				t.Errorf("%s is masked, and notPrinted says that it need not be", path)
 			}
@@ -100,19 +100,19 @@ func TestANormalEventComesBackFromTheLogAsItIs(t *testing.T) {
 		want := normal(e)
 		text, err := json.Marshal(want)
 		if err != nil {
-			t.Fatalf("%s: %v", zero.Type(), err)
+			t.Fatalf("%s: %v", TypeOf(zero), err)
 		}
 		got := reflect.New(reflect.TypeOf(zero))
 		if err := json.Unmarshal(text, got.Interface()); err != nil {
-			t.Fatalf("%s: %v", zero.Type(), err)
+			t.Fatalf("%s: %v", TypeOf(zero), err)
 		}
 		if diff := cmp.Diff(want, got.Elem().Interface()); diff != "" {
-			t.Errorf("%s is not what is read: make its texts valid and round its times in its method normal, beside the struct (-applied +read):\n%.2000s",
-				zero.Type(), diff)
+			t.Errorf("%s is not what is read: see the tags at plan (-applied +read):\n%.2000s",
+				TypeOf(zero), diff)
 		}
-		for path, text := range textsOf(reflect.ValueOf(want), zero.Type()) {
+		for path, text := range textsOf(reflect.ValueOf(want), TypeOf(zero)) {
 			if len(text) > MaxTail && !boundedByItsMaker(path) {
-				t.Errorf("%s has no bound: cut it in %s.normal, beside the struct", path, zero.Type())
+				t.Errorf("%s has no bound: give it the tag log:\"clip\"", path)
 			}
 		}
 	}
@@ -133,7 +133,7 @@ func boundedByItsMaker(path string) bool {
 func filled(t *testing.T, zero Event, text func(path string) string) Event {
 	t.Helper()
 	v := reflect.New(reflect.TypeOf(zero)).Elem()
-	fill(t, v, zero.Type(), text)
+	fill(t, v, TypeOf(zero), text)
 	return v.Interface().(Event)
 }
 

@@ -19,10 +19,10 @@ import (
 
 // File is the content of a file at one moment.
 type File struct {
-	Path     string `json:"path"`               // from the directory of the job, with slashes; what is no UTF-8 in it is replaced
-	Size     int64  `json:"size"`               // in bytes
-	Modified int64  `json:"modified,omitempty"` // nanoseconds since 1970; 0: so recent that it may change again and keep its time
-	Sum      string `json:"sum,omitempty"`      // first 12 bytes of the SHA-256; empty: it changed while it was read
+	Path     string `json:"path" log:"mask,clip"` // from the directory of the job, with slashes; what is no UTF-8 in it is replaced
+	Size     int64  `json:"size"`                 // in bytes
+	Modified int64  `json:"modified,omitempty"`   // nanoseconds since 1970; 0: so recent that it may change again and keep its time
+	Sum      string `json:"sum,omitempty"`        // first 12 bytes of the SHA-256; empty: it changed while it was read
 }
 
 // Missing is the Sum of a file that does not exist.

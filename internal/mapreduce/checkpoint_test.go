@@ -414,6 +414,9 @@ func writeShape(w *strings.Builder, typ reflect.Type, indent string, above map[r
 	case reflect.Struct:
 		above[typ] = true
 		for f := range typ.Fields() {
+			if f.Anonymous && f.Type.NumField() == 0 {
+				continue
+			}
 			_, _ = fmt.Fprintf(w, "%s%s %q ", indent, f.Name, f.Tag.Get("json"))
 			writeShape(w, f.Type, indent, above)
 		}

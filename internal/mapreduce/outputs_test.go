@@ -73,7 +73,7 @@ func TestEveryOutputIsKeptAndNamedByItsRecord(t *testing.T) {
 		got := map[string][]string{}
 		for _, rec := range recordsOf(t, r.Job) {
 			var span *outputs.Span
-			q := outputs.Query{ItemID: rec.Event.About()}
+			q := outputs.Query{ItemID: events.Subject(rec.Event)}
 			who := q.ItemID
 			switch e := rec.Event.(type) {
 			case events.AgentCompleted:
@@ -85,7 +85,7 @@ func TestEveryOutputIsKeptAndNamedByItsRecord(t *testing.T) {
 			}
 			if span != nil {
 				q.Span = *span
-				got[rec.Event.Type()+" "+who] = printedOf(t, r.Job, q)
+				got[events.TypeOf(rec.Event)+" "+who] = printedOf(t, r.Job, q)
 			}
 		}
 		if diff := gocmp.Diff(want, got); diff != "" {

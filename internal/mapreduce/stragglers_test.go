@@ -42,7 +42,7 @@ func attemptsTold(all []events.Record, id string) (list []string) {
 		case events.AgentInterrupted:
 			text = fmt.Sprint("back ", e.Attempt)
 		}
-		if text != "" && r.Event.About() == id {
+		if text != "" && events.Subject(r.Event) == id {
 			list = append(list, fmt.Sprintf("%d %s", int(r.Time.Sub(all[0].Time).Round(time.Second)/time.Second), text))
 		}
 	}

@@ -173,7 +173,7 @@ type happened struct {
 func story(t *testing.T, place jobs.Job) map[string][]happened {
 	all := map[string][]happened{}
 	for _, r := range recordsOf(t, place) {
-		h := happened{Type: r.Event.Type()}
+		h := happened{Type: events.TypeOf(r.Event)}
 		id := ""
 		switch e := r.Event.(type) {
 		case events.AgentStarted:

@@ -493,7 +493,7 @@ func (c *coordinator) relay(stop context.Context, a *agent.Attempt, r fleet.Repo
 		}
 		e, ok := events.Within(rec.Event, events.Attempt{ItemID: a.ItemID, ItemIndex: a.ItemIndex, Phase: a.Phase, Number: a.Number, Node: r.Holder.Node})
 		if !ok {
-			c.dropped(r, rec.Event.Type()+" does not happen inside an attempt")
+			c.dropped(r, events.TypeOf(rec.Event)+" does not happen inside an attempt")
 			return
 		}
 		fleet.Shift(&e, offset)

@@ -152,14 +152,14 @@ func TestAWorkerRecordsOnlyWhatHappensInItsAttempt(t *testing.T) {
 		case events.StepSkipped, events.StepRetrying:
 			got = append(got, e)
 		case events.AgentFailed, events.WorktreeMerged, events.AgentUsage, events.Unknown:
-			t.Errorf("%s is recorded", e.Type())
+			t.Errorf("%s is recorded", events.TypeOf(e))
 		case events.AgentCompleted:
 			if e.AgentID == "x" {
 				t.Error("the end is recorded that the worker made up")
 			}
 		}
 	}
-	if len(got) != 2 || got[0].(events.StepSkipped).Phase != "map" || got[0].About() != "item_0" || got[1].About() != "item_0" || got[1].(events.StepRetrying).ItemIndex != 0 {
+	if len(got) != 2 || got[0].(events.StepSkipped).Phase != "map" || events.Subject(got[0]) != "item_0" || events.Subject(got[1]) != "item_0" || got[1].(events.StepRetrying).ItemIndex != 0 {
 		t.Errorf("got %+v, want both of item_0", got)
 	}
 	if len(printed) != 1 || printed[0].Source != (outputs.Source{ItemID: "item_0", Attempt: 1, Step: "s", Command: 1}) || printed[0].Limit != "" {

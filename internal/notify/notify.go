@@ -296,7 +296,7 @@ func (g *gathered) line(r events.Record) string {
 	case events.JobCancelled:
 		return oneline.Brief(e.Reason, maxText) + ": " + countsOf(e.Metrics)
 	}
-	return r.Event.Type()
+	return events.TypeOf(r.Event)
 }
 
 func countsOf(m errorpolicy.Metrics) string {

@@ -361,8 +361,8 @@ func (o *Observer) Watch(c *Case, records []events.Record) error {
 
 // is reports whether an event is the expected one.
 func (e expectedEvent) is(event events.Event) (bool, error) {
-	if event.Type() != e.name || len(e.fields) == 0 {
-		return event.Type() == e.name, nil
+	if events.TypeOf(event) != e.name || len(e.fields) == 0 {
+		return events.TypeOf(event) == e.name, nil
 	}
 	data, err := json.Marshal(event)
 	if err != nil {

@@ -77,7 +77,7 @@ func (t *Tally) Apply(r events.Record) {
 		t.Duplicates++
 		t.started(r.Time)
 	case events.AgentCompleted, events.AgentInterrupted, events.AgentLost, events.AgentSuperseded:
-		t.ended(r.Event.About())
+		t.ended(events.Subject(r.Event))
 	case events.AgentFailed:
 		switch {
 		case e.ErrorType == retry.TypeMergeConflict: // the attempt itself has completed

@@ -121,7 +121,7 @@ func decisions(t *testing.T, place jobs.Job) []string {
 				all = append(all, fmt.Sprint("open ", o.Scope, " ", o.ConsecutiveFailures))
 				continue
 			}
-			all = append(all, fmt.Sprint(r.Event.Type(), " ", r.Event.About()))
+			all = append(all, fmt.Sprint(events.TypeOf(r.Event), " ", events.Subject(r.Event)))
 		}
 	}
 	return all

@@ -12,7 +12,7 @@ import (
 
 // say makes the log record of an event that somebody may look for. The steps of items that succeed are none.
 func (t *Tracer) say(r events.Record) {
-	l := Log{Context: cmp.Or(t.subject, t.runContext()), Time: r.Time, Severity: Info, Name: r.Event.Type()}
+	l := Log{Context: cmp.Or(t.subject, t.runContext()), Time: r.Time, Severity: Info, Name: events.TypeOf(r.Event)}
 	switch e := r.Event.(type) {
 	case events.JobStarted:
 		l.Body = "the job has begun"

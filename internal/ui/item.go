@@ -76,7 +76,7 @@ func indented(data json.RawMessage) json.RawMessage {
 func attemptsOf(x view.Explanation, commands []*command, running bool) []*attempt {
 	var list []*attempt
 	for _, e := range x.Entries {
-		if n := len(list); n == 0 || e.Event == (events.AgentStarted{}).Type() || e.Event == (events.AgentDuplicated{}).Type() {
+		if n := len(list); n == 0 || e.Event == events.TypeOf(events.AgentStarted{}) || e.Event == events.TypeOf(events.AgentDuplicated{}) {
 			list = append(list, &attempt{Number: e.Attempt})
 		}
 		a := list[len(list)-1]
@@ -113,15 +113,15 @@ func attemptsOf(x view.Explanation, commands []*command, running bool) []*attemp
 // see takes over how an attempt ended.
 func (a *attempt) see(event string) {
 	switch event {
-	case (events.AgentCompleted{}).Type():
+	case events.TypeOf(events.AgentCompleted{}):
 		a.State, a.Class = "succeeded", "item-success"
-	case (events.AgentFailed{}).Type():
+	case events.TypeOf(events.AgentFailed{}):
 		a.State, a.Class = "failed", "item-failed"
-	case (events.AgentInterrupted{}).Type():
+	case events.TypeOf(events.AgentInterrupted{}):
 		a.State, a.Class = "stopped", "item-pending"
-	case (events.AgentSuperseded{}).Type():
+	case events.TypeOf(events.AgentSuperseded{}):
 		a.State, a.Class = "superseded by another attempt", "item-pending"
-	case (events.AgentLost{}).Type():
+	case events.TypeOf(events.AgentLost{}):
 		a.State, a.Class = "lost with its worker", "item-pending"
 	}
 }

@@ -139,11 +139,11 @@ func policiesOf(w *workflow.Workflow) map[string]retry.Policy {
 // apply adds a record about the item or its job.
 func (x *explainer) apply(r events.Record) {
 	x.job.Apply(r)
-	if r.Event.About() == "" {
+	if events.Subject(r.Event) == "" {
 		x.jobEvent(r)
 		return
 	}
-	if r.Event.About() != x.out.ItemID {
+	if events.Subject(r.Event) != x.out.ItemID {
 		x.others = true
 		return
 	}
@@ -259,7 +259,7 @@ func on(node, host string, slot int) string {
 
 func (x *explainer) add(r events.Record, text string, why ...string) {
 	x.out.Entries = append(x.out.Entries, Entry{
-		Seq: r.Seq, Time: r.Time, Event: r.Event.Type(), Text: text, Why: why, Attempt: x.attempt, Outputs: events.Printed(r.Event),
+		Seq: r.Seq, Time: r.Time, Event: events.TypeOf(r.Event), Text: text, Why: why, Attempt: x.attempt, Outputs: events.Printed(r.Event),
 	})
 }
 

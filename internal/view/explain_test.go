@@ -244,15 +244,15 @@ func TestAnExplanationNeedsNoWorkflow(t *testing.T) {
 func TestEveryEventOfAnItemIsTold(t *testing.T) {
 	for _, zero := range events.Types() {
 		e := aboutItem(t, zero, "item_0")
-		if e.About() == "" {
+		if events.Subject(e) == "" {
 			continue
 		}
 		s, err := view.Explain(recordsOf([]events.Event{e}), "item_0", "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(s.Entries) != 1 || s.Entries[0].Text == "" || s.Entries[0].Event != e.Type() {
-			t.Errorf("%s: got %+v, want one entry about it", e.Type(), s.Entries)
+		if len(s.Entries) != 1 || s.Entries[0].Text == "" || s.Entries[0].Event != events.TypeOf(e) {
+			t.Errorf("%s: got %+v, want one entry about it", events.TypeOf(e), s.Entries)
 		}
 	}
 }

@@ -145,7 +145,7 @@ func firstAgent(s *stage) error {
 		if err := cmd.Start(); err != nil {
 			return err
 		}
-		first, err := awaitEvent(home, events.AgentStarted{}.Type(), 0)
+		first, err := awaitEvent(home, events.TypeOf(events.AgentStarted{}), 0)
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait() // it says that it was interrupted
 		if err := errors.Join(err, os.RemoveAll(home)); err != nil {
@@ -301,7 +301,7 @@ func (s *stage) takeUp(home string, job jobs.Job) (usage, error) {
 	if err := cmd.Start(); err != nil {
 		return usage{}, err
 	}
-	_, err = awaitEvent(home, events.AgentStarted{}.Type(), last)
+	_, err = awaitEvent(home, events.TypeOf(events.AgentStarted{}), last)
 	took := time.Since(began)
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	_ = cmd.Wait() // it says that it was interrupted
