@@ -438,6 +438,7 @@ var asides = []string{
 	"an http error occurred when *", "http errors are often *", "tasks: top => *", "(see full trace by *",
 	"in expression starting at *", "stacktrace:", "everything up-to-date", "the server responded with: *",
 	"*:error:*:*:*:*:*.c:#:*", "connect:errno=#", // the queue of OpenSSL, and s_client
+	"pgbench: error: could not create connection*",
 	"*: /dev/tcp/*: invalid argument", // bash, below the name that it could not resolve
 	"error: unable to select packages:", "time: *", "elapsed*", "finished in *",
 }

@@ -121,7 +121,7 @@ var judging = []string{
 	"should ", "must ", ", want ", " not a ", "is required", "is missing", "unknown key", "unknown kind",
 	"invalid value", "invalid int", "invalid float", "invalid input", "invalid literal", "invalid choice",
 	"invalid argument", "invalid config", "unrecognized ", "could not convert", "cannot parse", "is declared",
-	"is used twice", "is not documented", "is not translated", "misspelled",
+	"is used twice", "is not documented", "is not translated", "misspelled", "failed to connect to bus",
 }
 
 // glob reports whether the whole of a text fits a pattern: * stands for any text, # for a number. It goes back to the
