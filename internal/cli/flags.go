@@ -253,6 +253,7 @@ func removedFlags() map[string]map[string]string {
 		"validate": {"format": "a workflow has one format, so leave it out", "suggest": "it always says what to write, so leave it out"},
 		"resume":   {"from-checkpoint": "a job goes on where it stopped, so leave it out"},
 		"logs":     {"summary": "prodigy status and prodigy report have the sums of a job"},
+		"events":   {"job-id": "write prodigy events ls JOB"},
 		"ls":       {"file": nameTheJob},
 		"follow":   {"file": nameTheJob},
 		"search":   {"file": nameTheJob, "fields": "all fields are searched; --output jsonl has them for jq"},

@@ -134,11 +134,14 @@ func removedCommands() map[string]map[string]string {
 			"init":         "nothing has to be set up: write a workflow file, and prodigy run WORKFLOW",
 			"migrate-yaml": "prodigy validate WORKFLOW says what to write differently",
 			"template":     "a workflow is one file, which parameters vary",
+			"goal-seek":    "write validate with on_incomplete in a step, and prodigy run WORKFLOW",
 		},
 		"dlq": {
 			"show":      "write prodigy dlq inspect ITEM",
+			"view":      "prodigy dlq list JOB has all, prodigy dlq inspect ITEM shows one",
 			"reprocess": "write prodigy dlq retry JOB",
 		},
+		"events": {"show": "write prodigy events ls JOB"},
 	}
 }
 
