@@ -38,8 +38,9 @@ func Judge(f Failure, programs []string) (Type, string) {
 	}
 
 	e, known := exitOf(programs, f.ExitCode)
-	curlSays := len(programs) > 1 && slices.Contains(programs, "curl") // how it failed, beside others
-	if known && !e.soft && !curlSays {
+	// Beside others curl says how it failed, and a script may end with any code.
+	others := len(programs) > 1 && (slices.Contains(programs, "curl") || slices.Contains(programs[:len(programs)-1], "exit"))
+	if known && !e.soft && !others {
 		return e.is, e.rule
 	}
 	if rule, ok := summary(f); ok {

@@ -169,4 +169,26 @@ func TestMessagesOfPrograms(t *testing.T) {
 	}
 }
 
+// TestAScriptThatEndsEarly holds that what a script says decides where it may have ended before its last command.
+func TestAScriptThatEndsEarly(t *testing.T) {
+	refused := "curl: (7) Failed to connect to 127.0.0.1 port 8099 after 0 ms: Couldn't connect to server"
+	for _, c := range []struct {
+		script, stderr string
+		code           int
+		want           retry.Type
+	}{
+		{"curl -sSf $url -o f || exit 1\ngzip f", refused, 1, retry.TypeNetwork},
+		{"if ! curl -sSf $url -o f; then exit 2; fi; jq . f", refused, 2, retry.TypeNetwork},
+		{"die() { echo \"$1\" >&2; exit 1; }\npython3 get.py || die 'no rows'\nsort rows", "TimeoutError: timed out\nno rows", 1, retry.TypeCommandFailed},
+		{"curl -sSf $url -o f || exit 1\njq .rows f", "jq: error (at f:1): Cannot index number with \"rows\"", 5, retry.TypeCommandFailed},
+		{"[ -e f ] || exit 1\ncat f", "", 1, retry.TypeCommandFailed},
+		{"[ -e f ] || { echo 'f: connection refused is missing' >&2; exit 1; }\ncat f", "f: connection refused is missing", 1, retry.TypeCommandFailed},
+	} {
+		got, rule := retry.Judge(retry.Failure{ExitCode: c.code, Stderr: c.stderr}, shell.Deciders(c.script))
+		if got != c.want {
+			t.Errorf("got %s by %s, want %s: %s", got, rule, c.want, c.script)
+		}
+	}
+}
+
 func end(s string) string { return s[max(0, len(s)-300):] }

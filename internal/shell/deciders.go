@@ -8,8 +8,8 @@ import (
 )
 
 // Deciders returns the names of the programs whose exit code may be that of the script, in the order in which they
-// stand: the last command, both sides of && and of a pipe, and every command after set -e. It returns nothing for a
-// text that it cannot parse.
+// stand: the last command, both sides of && and of a pipe, every command after set -e, and exit where the script may
+// end earlier. It returns nothing for a text that it cannot parse.
 func Deciders(script string) []string {
 	file, err := Parse(script, []syntax.LangVariant{syntax.LangBash, syntax.LangPOSIX})
 	if err != nil {
@@ -56,9 +56,24 @@ func decidersOf(stmts []*syntax.Stmt) (names []string) {
 		}
 		if errexit || i == len(stmts)-1 || exitsWithLast(stmts[i+1]) {
 			names = append(names, statementDeciders(s)...)
+		} else if mayExit(s) {
+			names = append(names, "exit")
 		}
 	}
 	return names
+}
+
+// mayExit reports whether a statement, or a function that it declares, may end the script.
+func mayExit(s *syntax.Stmt) bool {
+	found := false
+	syntax.Walk(s, func(node syntax.Node) bool {
+		if call, ok := node.(*syntax.CallExpr); ok && len(call.Args) > 0 {
+			name := WordText(call.Args[0])
+			found = found || name == "exit" || name == "return"
+		}
+		return !found
+	})
+	return found
 }
 
 // wordsOf returns the constant words of a simple command. Others are empty.

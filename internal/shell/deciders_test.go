@@ -13,6 +13,8 @@ func TestDecidersAreThePrograms(t *testing.T) {
 		"set -e; a || true; b":         {"true", "b"},
 		"a; exit 3":                    {"exit"},
 		"a; exit":                      {"a", "exit"},
+		"a || exit 3; b":               {"exit", "b"},
+		"f() { exit 3; }; a || f; b":   {"exit", "b"},
 		"/usr/bin/timeout -k 1 30 a b": {"timeout", "a"},
 		"timeout 30 sh load.sh":        {"timeout", "sh"},
 		"timeout 30 bash -c 'a; b'":    {"timeout", "b"},
