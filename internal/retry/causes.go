@@ -409,12 +409,20 @@ var notes = []string{
 	"* retrying *", "*will retry*", "attempt #*", "try # of *",
 }
 
+// surrenders are lines with which a loop of tries ends: why, each of them has said.
+var surrenders = []string{
+	"giving up*", "gave up*", "error: giving up*", "all tries failed*", "all attempts failed*", "all retries failed*",
+	"all # tries failed*", "all # attempts failed*", "all # retries failed*", "failed after # tries*",
+	"failed after # attempts*", "failed after # retries*", "error: failed after # *", "too many retries*",
+	"max retries reached*", "maximum retries reached*", "no more retries*", "retries exhausted*", "out of retries*",
+}
+
 // asides are lines that say nothing of the cause: what failed is above them.
 var asides = []string{
 	"for more information*", "see * for *", "see '*", "see https*", "try '*", "try \"*", "try `*", "curl: try *",
 	"* --help*", "run '*", "use '*", "usage:*", "node.js v#*", "bun v#*", "npm err* a complete log *",
 	"npm err* path *", "npm err* command *", "npm err* errno *", "npm err* syscall *", "npm err* type *",
-	"npm err* lifecycle *", "npm err* cwd *", "npm err* workspace *", "npm err* location *", "giving up*", "aborting*",
+	"npm err* lifecycle *", "npm err* cwd *", "npm err* workspace *", "npm err* location *", "aborting*",
 	"aborted", "exiting*", "terminated", "failed", "failed.", "error", "error:", "error.", "fatal error", "done*",
 	"make: *", "make[*", "gmake: *", "ninja: build stopped*", "exit status #*", "error: exit status #*",
 	"error: process completed with exit code #*", "*exited with code #*", "*returned non-zero exit status #*",

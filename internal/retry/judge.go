@@ -174,13 +174,20 @@ func judgeText(text string) (t Type, rule string, said bool) {
 
 func decidingLine(lines []string) (t Type, rule string, said bool) {
 	weak, weakRule := TypeCommandFailed, ""
+	gaveUp := false // a line below says that no try was better than those above
 	for i, line := range slices.Backward(lines) {
 		lower := strings.ToLower(strings.TrimSpace(line))
-		if isAny(lower, notes) && !containsAny(lower, "connection broken by", "failed to fetch") {
+		note := isAny(lower, notes) && !containsAny(lower, "connection broken by", "failed to fetch")
+		if note && !gaveUp {
+			continue
+		}
+		if isAny(lower, surrenders) {
+			gaveUp = true
 			continue
 		}
 		t, rule, isWeak := judgeLine(strings.TrimSpace(line), lower)
 		switch {
+		case note && rule == "":
 		case isWeak && weakRule == "":
 			weak, weakRule = t, rule
 		case isWeak:

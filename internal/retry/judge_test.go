@@ -130,12 +130,17 @@ var said = []struct {
 	{"bash: line 1: rows.invalid: Name or service not known\nbash: line 1: /dev/tcp/rows.invalid/80: Invalid argument", 1, retry.TypeNetwork},
 	{"pgbench: error: connection to server at \"127.0.0.1\", port 1 failed: Connection refused\n" +
 		"\tIs the server running on that host?\npgbench: error: could not create connection for setup", 1, retry.TypeNetwork},
+	{"try 1: <urlopen error [Errno 111] Connection refused>\ntry 2: <urlopen error [Errno 111] Connection refused>\n" +
+		"all tries failed", 1, retry.TypeNetwork},
+	{"attempt 1: HTTP 503\nattempt 2: HTTP 503\nFailed after 2 attempts.", 1, retry.TypeServerError},
 	{"gpg: keyserver receive failed: No keyserver available", 2, retry.TypeNetwork},
 	{"Exception in thread \"main\" java.lang.IllegalStateException: unexpected status 503\n\tat Get.main(Get.java:4)", 1, retry.TypeServerError},
 	{"Exception in thread \"main\" java.net.UnknownHostException: rows.invalid\n\tat Get.main(Get.java:4)", 1, retry.TypeNetwork},
 
 	{"System has not been booted with systemd as init system (PID 1). Can't operate.\n" +
 		"Failed to connect to bus: Host is down", 1, retry.TypeCommandFailed},
+	{"WARN connection refused, retrying\nrow 7 has no total\ngiving up", 1, retry.TypeCommandFailed},
+	{"attempt 1: no total in row 7\nattempt 2: no total in row 7\nall attempts failed", 1, retry.TypeCommandFailed},
 	{"KeyError: Timeout", 1, retry.TypeCommandFailed},
 	{"Exception in thread \"main\" java.lang.IllegalStateException: row 503 has no total\n\tat Get.main(Get.java:4)", 1, retry.TypeCommandFailed},
 	{"row 12: connection reset is no known state\n    while executing\n\"error $said\"\n    (file \"a.tcl\" line 1)", 1, retry.TypeCommandFailed},
