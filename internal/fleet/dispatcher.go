@@ -52,7 +52,18 @@ type flight struct {
 	missing bool          // its worker has it no more, and has not said how it ended
 	left    bool          // it has ended, and its worker has left the report with the broker
 	apart   *separation   // nil: it may be anywhere
+	last    int           // index of the last report that counted, or -1 if the run before may have taken some
+	work    work          // what its coordinator is doing with it
 }
+
+// work is what a coordinator does with an attempt beside what it is told of it.
+type work int8
+
+const (
+	waits  work = iota // nothing
+	relays             // it passes on what happened inside it
+	ends               // it is about to end it, when what it has produced is here
+)
 
 // separation says which attempt another is better apart from.
 type separation struct {
@@ -138,7 +149,7 @@ func (d *Dispatcher) AddApart(token, other int64, now time.Time) {
 // Waits reports whether an attempt is out that no worker was given.
 func (d *Dispatcher) Waits(token int64) bool {
 	f := d.flights[token]
-	return f != nil && f.at == nil && !f.adopted
+	return f != nil && f.at == nil && !f.adopted && f.work != ends
 }
 
 // HolderOf returns the instance that an attempt was given to; empty: none was, or nobody knows.
@@ -460,8 +471,8 @@ func (d *Dispatcher) next() *flight {
 	for len(d.queue) > 0 {
 		token := d.queue[0]
 		d.queue = d.queue[1:]
-		if f := d.flights[token]; f != nil && f.at == nil && !f.adopted {
-			return f
+		if d.Waits(token) {
+			return d.flights[token]
 		}
 	}
 	d.queue = nil
@@ -552,8 +563,8 @@ func (d *Dispatcher) Lost(now time.Time) []Loss {
 // Unassigned returns the attempts that no worker was given, in order.
 func (d *Dispatcher) Unassigned() []int64 {
 	var list []int64
-	for token, f := range d.flights {
-		if f.at == nil && !f.adopted {
+	for token := range d.flights {
+		if d.Waits(token) {
 			list = append(list, token)
 		}
 	}

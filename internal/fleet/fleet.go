@@ -157,6 +157,12 @@ type Node struct {
 	Lacks    []string           `json:"lacks,omitempty"` // of the programs that it was asked about, those that are not on its PATH
 }
 
+// IDOf returns the id that an instance begins with, which is the public key of its credentials if it has some.
+func IDOf(instance string) string {
+	id, _, _ := strings.Cut(instance, "-")
+	return id
+}
+
 // Silent reports whether a worker does not answer, and a coordinator waits for word of it.
 func (n Node) Silent() bool { return n.Ago > 3*n.Every }
 

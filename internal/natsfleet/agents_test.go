@@ -102,10 +102,9 @@ func (h *admittingHost) ReleaseAgent(t agent.AgentTicket) { h.released = append(
 // What an agent was admitted with is given back once: by its worker, or when that is lost.
 func TestTheStartsOfALostWorkerAreGivenBack(t *testing.T) {
 	h := &admittingHost{}
-	c := &coordinator{
-		host: h, owner: "c", life: t.Context(), o: fleet.JobOptions{Lease: time.Minute}, tickets: map[string][]ticket{}, seen: map[string]time.Time{},
-		flights: map[int64]*flight{1: {spec: &sharedSpec{}, token: 1, of: t.Context()}},
-	}
+	c := newCoordinator(fleet.JobOptions{Lease: time.Minute})
+	c.host = h
+	c.state.flights[1] = &flight{spec: &sharedSpec{}, token: 1, of: t.Context()}
 	call := func(method, from string, args agentArgs) agentResult {
 		t.Helper()
 		r, err := c.invoke(fleet.Call{Method: method, Token: 1, From: from, Args: encoded(args)})
@@ -122,12 +121,12 @@ func TestTheStartsOfALostWorkerAreGivenBack(t *testing.T) {
 	call(callReportAgent, "a", starts[0])
 	call(callReleaseAgent, "b", starts[1])
 	lose := func(after time.Duration) {
-		for _, lost := range c.lostTickets(time.Now().Add(after)) {
+		for _, lost := range c.state.calls.lostTickets(c.state.workers.heard, time.Now().Add(after), c.o.Lease) {
 			lost.release()
 		}
 	}
 	lose(50 * time.Second)
-	c.seen["a"] = time.Now().Add(time.Hour)
+	c.state.workers.heard["a"] = time.Now().Add(time.Hour)
 	lose(2 * time.Minute)
 	lose(3 * time.Minute)
 	call(callReportAgent, "b", starts[2])

@@ -72,9 +72,7 @@ func BenchmarkOutstanding(b *testing.B) {
 			defer cancel()
 			k := of.(*coordinator)
 			for n := 0; n < out && b.Context().Err() == nil; time.Sleep(100 * time.Millisecond) {
-				k.mu.Lock()
-				n = k.dispatcher.Len()
-				k.mu.Unlock()
+				k.turn(func(s *jobState) { n = s.ledger.Len() })
 			}
 			runtime.GC()
 			runtime.ReadMemStats(&after)

@@ -349,7 +349,7 @@ func (Backend) Nodes(ctx context.Context, a fleet.Address, programs ...string) (
 		if json.Unmarshal(m.Data, &n) == nil && n.Instance != "" {
 			n.Ago = 0 // whatever it says
 			if !isNamed(a.Names, n.Instance, n.Name, n.NameSig) {
-				n.Name = idOf(n.Instance)
+				n.Name = fleet.IDOf(n.Instance)
 			}
 			fleet.Shift(&n, fleet.Offset(n.Now, time.Now()))
 			nodes = append(nodes, n)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -93,8 +94,21 @@ type call struct {
 	done   chan struct{}
 	answer fleet.CallAnswer // once done is closed
 	at     time.Time
-	ref    string // object that has answer, which is too large for a message; empty: none does
+	ref    string // object that has answer, which is too large for a message; empty if it is not
 	data   []byte // that object
+}
+
+// callTable has the calls of workers, and the starts that they were admitted to and have not given back.
+type callTable struct {
+	calls    map[callID]*call
+	answered []callID            // those that are answered, the oldest first
+	tickets  map[string][]ticket // of half-open breakers and quotas, by instance
+}
+
+// ticket is a start that a worker has been admitted to and not answered yet.
+type ticket struct {
+	name    string // of what admitted it, and which start that was
+	release func()
 }
 
 const (
@@ -102,44 +116,53 @@ const (
 	callKept     = 2 * time.Minute // for a repeated request
 )
 
+// handlers are the methods that workers call. f is the attempt that a call is about, or nil if it is not out.
+var handlers = map[string]func(c *coordinator, q fleet.Call, f *flight) (any, error){
+	callAdmitStep:    handler((*coordinator).admitStep),
+	callStepRefusal:  handler((*coordinator).stepRefusal),
+	callReportStep:   handler((*coordinator).reportStep),
+	callReleaseStep:  handler((*coordinator).releaseStep),
+	callStepTurn:     handler((*coordinator).stepTurn),
+	callAdmitAgent:   handler((*coordinator).admitAgent),
+	callReportAgent:  handler((*coordinator).reportAgent),
+	callReleaseAgent: handler((*coordinator).releaseAgent),
+	callAgentCost:    handler((*coordinator).agentCost),
+	callRecordUsage:  handler((*coordinator).recordUsage),
+	callUnmasked:     handler((*coordinator).unmasked),
+	callPack:         handler((*coordinator).pack),
+}
+
+// handler returns the handler of a method with arguments of one type. Times in what agents have told are moved to the
+// clock of the coordinator.
+func handler[A, R any](do func(*coordinator, fleet.Call, *flight, A) (R, error)) func(*coordinator, fleet.Call, *flight) (any, error) {
+	return func(c *coordinator, q fleet.Call, f *flight) (any, error) {
+		var args A
+		if err := json.Unmarshal(q.Args, &args); err != nil {
+			return nil, err
+		}
+		if a, ok := any(&args).(*agentArgs); ok {
+			fleet.Shift(a, c.offset(q.From, nil))
+		}
+		return do(c, q, f, args)
+	}
+}
+
 // call answers a call of a worker. Repeated with the same id it has no second effect.
 func (c *coordinator) call(m *nats.Msg) {
 	var q fleet.Call
 	if json.Unmarshal(m.Data, &q) != nil || !sentBy(q.From, m.Subject, 4) {
 		return
 	}
-	id := callID{q.From, q.ID}
-	c.mu.Lock()
-	if c.gone { // another answers
-		c.mu.Unlock()
+	k, old, first := c.enter(callID{q.From, q.ID})
+	if k == nil { // another coordinator answers
 		return
 	}
-	k := c.calls[id]
-	if k == nil {
-		k = &call{done: make(chan struct{})}
-		c.calls[id] = k
-		go func() {
-			answer := c.perform(q)
-			if answer.Pending { // k stays open, so that the worker is told so whenever it asks
-				return
-			}
-			at := time.Now()
-			ref, data := c.keepAnswer(answer)
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if k.answer, k.at = answer, at; ref != "" {
-				k.answer, k.ref, k.data = fleet.CallAnswer{Ref: ref}, ref, data
-			}
-			c.answered = append(c.answered, id)
-			close(k.done)
-		}()
+	for _, ref := range old {
+		c.work.Go(func() { _ = c.remove(c.life, ref) }) // or with the job
 	}
-	for len(c.answered) > 0 && time.Since(c.calls[c.answered[0]].at) > callKept {
-		c.removeAnswer(c.calls[c.answered[0]])
-		delete(c.calls, c.answered[0])
-		c.answered = c.answered[1:]
+	if first {
+		go c.answer(k, q)
 	}
-	c.mu.Unlock()
 	asked := time.Now()
 	answer := fleet.CallAnswer{Pending: true}
 	select {
@@ -150,10 +173,7 @@ func (c *coordinator) call(m *nats.Msg) {
 		}
 	case <-time.After(pendingAfter):
 	}
-	c.mu.Lock()
-	gone := c.gone
-	c.mu.Unlock()
-	if gone {
+	if c.isGone() {
 		return
 	}
 	respond := func(answer fleet.CallAnswer) error {
@@ -164,29 +184,58 @@ func (c *coordinator) call(m *nats.Msg) {
 	}
 }
 
-// keepAnswer has the broker keep an answer that is too large for a message, and returns the object and its name; an empty one: it is not too large.
-func (c *coordinator) keepAnswer(answer fleet.CallAnswer) (ref string, data []byte) {
-	data = encoded(answer)
-	if len(data) <= maxBody {
-		return "", nil
-	}
-	ref = objectName(c.key+"/answer-"+newInstance(), data)
-	_ = keepTrying(c.life, func(ctx context.Context) error {
-		err := c.put(ctx, ref, data)
-		c.noteKept(err)
-		return err
+// enter returns the call with an id, and whether it is new. It forgets old ones, whose objects at the broker it returns.
+// The call is nil if another coordinator has the job.
+func (c *coordinator) enter(id callID) (k *call, old []string, first bool) {
+	c.turn(func(s *jobState) {
+		if s.gone {
+			return
+		}
+		t := &s.calls
+		if k = t.calls[id]; k == nil {
+			k, first = &call{done: make(chan struct{})}, true
+			t.calls[id] = k
+		}
+		for len(t.answered) > 0 && time.Since(t.calls[t.answered[0]].at) > callKept {
+			if ref := t.calls[t.answered[0]].ref; ref != "" {
+				old = append(old, ref)
+			}
+			delete(t.calls, t.answered[0])
+			t.answered = t.answered[1:]
+		}
 	})
-	return ref, data
+	return k, old, first
 }
 
-// removeAnswer removes the object of an answer that nobody asks for any more.
-func (c *coordinator) removeAnswer(k *call) {
-	if k.ref != "" {
-		c.work.Go(func() { _ = c.remove(c.life, k.ref) }) // or with the job
+// answer makes a call, and keeps its answer. One that the next run gives stays open, so that the worker is told to ask
+// again whenever it asks.
+func (c *coordinator) answer(k *call, q fleet.Call) {
+	answer := c.perform(q)
+	if answer.Pending {
+		return
 	}
+	at := time.Now()
+	data := encoded(answer)
+	ref := ""
+	if len(data) > maxBody { // it is too large for a message
+		ref = objectName(c.key+"/answer-"+newInstance(), data)
+		_ = keepTrying(c.life, func(ctx context.Context) error {
+			err := c.put(ctx, ref, data)
+			c.noteKept(err)
+			return err
+		})
+	}
+	c.turn(func(s *jobState) {
+		if k.answer, k.at = answer, at; ref != "" {
+			k.answer, k.ref, k.data = fleet.CallAnswer{Ref: ref}, ref, data
+		}
+		s.calls.answered = append(s.calls.answered, callID{q.From, q.ID})
+		close(k.done)
+	})
 }
 
-// encoded returns v as JSON, with the items in it as they are: json.Marshal would write some characters of them in another way.
+// encoded returns v as JSON, with the items in it as they are: json.Marshal would write some characters of them in
+// another way.
 func encoded(v any) []byte {
 	var data bytes.Buffer
 	e := json.NewEncoder(&data)
@@ -221,253 +270,237 @@ func (c *coordinator) perform(q fleet.Call) fleet.CallAnswer {
 	return fleet.CallAnswer{Sealed: box, Key: c.curvID}
 }
 
-// overError is why the coordinator does not want an attempt to go on: the job has to stop, or is stopping, or the attempt is given up.
+// overError is why the coordinator does not want an attempt to go on: the job has to stop, or is stopping, or the
+// attempt is given up.
 type overError struct{ error }
 
-var errNotOut error = overError{errors.New("the attempt is not out any more")}
+var (
+	errNotOut error = overError{errors.New("the attempt is not out any more")}
+
+	// errNextRun is the error for a call about an attempt that this run has left to the next one: its worker is to ask
+	// that.
+	errNextRun = errors.New("the next run answers")
+)
 
 // invoke calls the method of the host.
 func (c *coordinator) invoke(q fleet.Call) (any, error) {
 	if q.Method == callSecrets {
 		return c.c.Secrets, nil
 	}
-	f := c.flightOf(q.Token)
-	switch q.Method {
-	case callAdmitStep, callStepRefusal, callReportStep, callReleaseStep:
-		var args stepArgs
-		if err := json.Unmarshal(q.Args, &args); err != nil {
-			return nil, err
-		}
-		return c.step(q, args)
-	case callAdmitAgent, callReportAgent, callReleaseAgent, callAgentCost, callRecordUsage:
-		var args agentArgs
-		if err := json.Unmarshal(q.Args, &args); err != nil {
-			return nil, err
-		}
-		fleet.Shift(&args, c.offset(q.From, nil))
-		return c.agent(q, f, args)
-	case callStepTurn:
-		var args turnArgs
-		if err := json.Unmarshal(q.Args, &args); err != nil {
-			return nil, err
-		}
-		return c.stepTurn(f, args)
-	case callPack:
-		var args packArgs
-		if err := json.Unmarshal(q.Args, &args); err != nil {
-			return nil, err
-		}
-		return c.pack(f, q.Token, args)
-	case callUnmasked:
-		var args unmaskedArgs
-		if err := json.Unmarshal(q.Args, &args); err != nil {
-			return nil, err
-		}
-		if f == nil {
-			return nil, errNotOut
-		}
-		p, ok := c.host.Unmasked(f.attempt(), args.Phase, args.Step)
-		return unmaskedResult{p, ok}, nil
+	do := handlers[q.Method]
+	if do == nil {
+		return nil, errors.New("there is no method " + q.Method)
 	}
-	return nil, errors.New("there is no method " + q.Method)
+	return do(c, q, c.flightOf(q.Token))
 }
 
-// flightOf returns the attempt with a token; nil: it is not out. It waits until those are known that the run before left.
-func (c *coordinator) flightOf(token int64) *flight {
-	if token == 0 {
-		return nil
-	}
-	c.mu.Lock()
-	f, adopts := c.flights[token], len(c.awaited) > 0
-	c.mu.Unlock()
-	if f != nil || !adopts {
+// flightOf returns the attempt with a token, or nil if it is not out. It waits until those are known that the run before
+// left.
+func (c *coordinator) flightOf(token int64) (f *flight) {
+	adopts := false
+	c.turn(func(s *jobState) { f, adopts = s.flights[token], len(s.awaited) > 0 })
+	if f != nil || !adopts || token == 0 {
 		return f
 	}
 	select {
 	case <-c.adopted:
 	case <-c.life.Done():
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.flights[token]
+	c.turn(func(s *jobState) { f = s.flights[token] })
+	return f
 }
 
-// stepTurn waits for a turn of the rate of a step. An attempt that ends meanwhile takes none.
-func (c *coordinator) stepTurn(f *flight, args turnArgs) (any, error) {
+// contextOf returns a context that ends with an attempt. It reports false if that is not out any more.
+func (c *coordinator) contextOf(f *flight) (ctx context.Context, out bool) {
 	if f == nil {
-		return nil, errNotOut
+		return nil, false
 	}
-	c.mu.Lock()
-	if c.flights[f.token] != f {
-		c.mu.Unlock()
-		return nil, errNotOut
-	}
-	ended := f.stopping().ctx
-	c.mu.Unlock()
-	_, err := c.host.StepTurn(ended, f.attempt(), args.Turn, args.KeepSlot)
-	return turnResult{}, err
-}
-
-// ticket is a start that a worker has been admitted to and not answered yet.
-type ticket struct {
-	name    string // of what admitted it, and which start that was
-	release func()
-}
-
-// hold keeps a ticket of a worker, so that it is given back when the worker is lost.
-func (c *coordinator) hold(instance, name string, release func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.seen[instance] = time.Now()
-	c.tickets[instance] = append(c.tickets[instance], ticket{name, release})
-}
-
-// drops removes a ticket of a worker. It reports false if this coordinator has given none: one before did.
-func (c *coordinator) drops(instance, name string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	list := c.tickets[instance]
-	for i, t := range list {
-		if t.name == name {
-			c.tickets[instance] = append(list[:i:i], list[i+1:]...)
-			if len(c.tickets[instance]) == 0 {
-				delete(c.tickets, instance)
-			}
-			return true
+	c.turn(func(s *jobState) {
+		if out = s.flights[f.token] == f; out {
+			ctx = f.stopping().ctx
 		}
-	}
-	return false
+	})
+	return ctx, out
 }
 
-// lostTickets removes and returns the tickets of workers that have not been heard of for a lease. It is called with the lock held.
-func (c *coordinator) lostTickets(now time.Time) (lost []ticket) {
-	for instance, list := range c.tickets {
-		if now.Sub(c.seen[instance]) > c.o.Lease {
+// keep keeps a start of a worker, so that it is given back when the worker is lost.
+func (c *coordinator) keep(instance, name string, release func()) {
+	c.turn(func(s *jobState) {
+		s.workers.heard[instance] = time.Now()
+		s.calls.tickets[instance] = append(s.calls.tickets[instance], ticket{name, release})
+	})
+}
+
+// drops forgets a start of a worker. It reports false if this coordinator has not admitted it: one before did.
+func (c *coordinator) drops(instance, name string) (had bool) {
+	c.turn(func(s *jobState) {
+		list := s.calls.tickets[instance]
+		i := slices.IndexFunc(list, func(t ticket) bool { return t.name == name })
+		if had = i >= 0; !had {
+			return
+		}
+		if s.calls.tickets[instance] = slices.Delete(list, i, i+1); len(list) == 1 {
+			delete(s.calls.tickets, instance)
+		}
+	})
+	return had
+}
+
+// lostTickets removes and returns the starts of workers that have not been heard of for a lease.
+func (t *callTable) lostTickets(heard map[string]time.Time, now time.Time, lease time.Duration) (lost []ticket) {
+	for instance, list := range t.tickets {
+		if now.Sub(heard[instance]) > lease {
 			lost = append(lost, list...)
-			delete(c.tickets, instance)
+			delete(t.tickets, instance)
 		}
 	}
 	return lost
 }
 
-func (c *coordinator) step(q fleet.Call, args stepArgs) (any, error) {
-	named := string(encoded(stepArgs{Breaker: args.Breaker, Ticket: args.Ticket}))
-	switch q.Method {
-	case callAdmitStep:
-		t, refusal, err := c.host.AdmitStep(c.life, args.Breaker)
-		if err == nil && refusal == "" {
-			named = string(encoded(stepArgs{Breaker: args.Breaker, Ticket: t}))
-			c.hold(q.From, named, func() { c.host.ReleaseStep(args.Breaker, t) })
-		}
-		return stepResult{t, refusal}, err
-	case callStepRefusal:
-		refusal, err := c.host.StepRefusal(c.life, args.Breaker, args.After)
-		return stepResult{Refusal: refusal}, err
-	case callReportStep:
-		if c.drops(q.From, named) {
-			c.host.ReportStep(args.Breaker, args.Ticket, args.Success)
-		}
-	default:
-		if c.drops(q.From, named) {
-			c.host.ReleaseStep(args.Breaker, args.Ticket)
-		}
+func stepTicket(b agent.StepBreaker, t limit.Ticket) string {
+	return string(encoded(stepArgs{Breaker: b, Ticket: t}))
+}
+
+func (c *coordinator) admitStep(q fleet.Call, _ *flight, args stepArgs) (stepResult, error) {
+	t, refusal, err := c.host.AdmitStep(c.life, args.Breaker)
+	if err == nil && refusal == "" {
+		c.keep(q.From, stepTicket(args.Breaker, t), func() { c.host.ReleaseStep(args.Breaker, t) })
+	}
+	return stepResult{t, refusal}, err
+}
+
+func (c *coordinator) stepRefusal(_ fleet.Call, _ *flight, args stepArgs) (stepResult, error) {
+	refusal, err := c.host.StepRefusal(c.life, args.Breaker, args.After)
+	return stepResult{Refusal: refusal}, err
+}
+
+func (c *coordinator) reportStep(q fleet.Call, _ *flight, args stepArgs) (stepResult, error) {
+	if c.drops(q.From, stepTicket(args.Breaker, args.Ticket)) {
+		c.host.ReportStep(args.Breaker, args.Ticket, args.Success)
 	}
 	return stepResult{}, nil
 }
 
-// attemptOf returns the attempt that a call is about, which is out as f or was given up, or nil.
-func (c *coordinator) attemptOf(q fleet.Call, f *flight) *agent.Attempt {
-	if f != nil {
-		return f.attempt()
+func (c *coordinator) releaseStep(q fleet.Call, _ *flight, args stepArgs) (stepResult, error) {
+	if c.drops(q.From, stepTicket(args.Breaker, args.Ticket)) {
+		c.host.ReleaseStep(args.Breaker, args.Ticket)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if l := c.lost[q.Token]; l != nil && l.isOf(q.From) {
-		return l.attempt(c.jobID)
-	}
-	return nil
+	return stepResult{}, nil
 }
 
-// errNextRun is the error for a call about an attempt that this run has left to the next one: its worker is to ask that.
-var errNextRun = errors.New("the next run answers")
-
-// notOut returns the error for an attempt that is not out. That it is left to the next run is not said before this one ends.
-func (c *coordinator) notOut(token int64) error {
-	c.mu.Lock()
-	left := c.detachedTokens[token]
-	c.mu.Unlock()
-	if !left {
-		return errNotOut
+// stepTurn waits for a turn of the rate of a step. An attempt that ends meanwhile takes none.
+func (c *coordinator) stepTurn(_ fleet.Call, f *flight, args turnArgs) (turnResult, error) {
+	ctx, out := c.contextOf(f)
+	if !out {
+		return turnResult{}, errNotOut
 	}
-	<-c.life.Done()
-	return errNextRun
+	_, err := c.host.StepTurn(ctx, f.attempt(), args.Turn, args.KeepSlot)
+	return turnResult{}, err
 }
 
-func (c *coordinator) agent(q fleet.Call, f *flight, args agentArgs) (any, error) {
-	if args.Ticket.Owner != c.owner {
-		args.Ticket.ID = -1 // a coordinator before gave it, and nothing is kept for it any more
+func agentTicket(id int64) string { return "agent " + strconv.FormatInt(id, 10) }
+
+// ours returns a ticket of an agent as the host knows it. Of one that a coordinator before gave, nothing is kept any
+// more.
+func (c *coordinator) ours(t agent.AgentTicket) agent.AgentTicket {
+	if t.Owner != c.owner {
+		t.ID = -1
 	}
-	named := "agent " + strconv.FormatInt(args.Ticket.ID, 10)
-	switch q.Method {
-	case callReleaseAgent:
-		if c.drops(q.From, named) {
-			c.host.ReleaseAgent(args.Ticket)
-		}
-		return agentResult{}, nil
-	case callAgentCost:
-		return agentResult{Over: c.host.AgentCost(args.Ticket, args.Cost)}, nil
-	case callRecordUsage: // also of an attempt that was given up: it has cost that
-		rec, err := events.Decode(args.Usage)
-		if err != nil {
-			return nil, err
-		}
-		if e, ok := rec.Event.(events.AgentUsage); ok {
-			a := c.attemptOf(q, f)
-			if a == nil {
-				return nil, c.notOut(q.Token)
-			}
-			e.ItemID, e.ItemIndex, e.Phase, e.AgentID, e.Attempt = a.ItemID, a.ItemIndex, "", a.ID, a.Number
-			c.host.RecordUsage(a, args.Ticket, e)
-		}
-		return agentResult{}, nil
+	return t
+}
+
+func (c *coordinator) admitAgent(q fleet.Call, f *flight, args agentArgs) (agentResult, error) {
+	ctx, out := c.contextOf(f)
+	if !out {
+		return agentResult{}, errNotOut
 	}
+	_, t, refusal, err := c.host.AdmitAgent(ctx, f.attempt(), args.Ask, args.KeepSlot)
+	if err != nil {
+		if ctx.Err() == nil {
+			c.broke(f, err)
+		}
+		return agentResult{}, overError{err}
+	}
+	if refusal == nil {
+		c.keep(q.From, agentTicket(t.ID), func() { c.host.ReleaseAgent(t) })
+	}
+	t.Owner = c.owner
+	return agentResult{Ticket: t, Refusal: refusal}, nil
+}
+
+func (c *coordinator) reportAgent(q fleet.Call, f *flight, args agentArgs) (agentResult, error) {
 	if f == nil {
-		return nil, errNotOut
+		return agentResult{}, errNotOut
 	}
-	a := f.attempt()
-	if q.Method == callAdmitAgent {
-		c.mu.Lock()
-		stop := f.stopping().ctx
-		c.mu.Unlock()
-		_, t, refusal, err := c.host.AdmitAgent(stop, a, args.Ask, args.KeepSlot)
-		if err == nil && refusal == nil {
-			c.hold(q.From, "agent "+strconv.FormatInt(t.ID, 10), func() { c.host.ReleaseAgent(t) })
-		}
-		if err != nil {
-			if stop.Err() == nil {
-				c.broke(f, err)
-			}
-			return nil, overError{err}
-		}
-		t.Owner = c.owner
-		return agentResult{Ticket: t, Refusal: refusal}, nil
-	}
-	if args.Ticket.Owner == c.owner && !c.drops(q.From, named) {
+	t := c.ours(args.Ticket)
+	if t.Owner == c.owner && !c.drops(q.From, agentTicket(t.ID)) {
 		return agentResult{}, nil
 	}
-	again, err := c.host.ReportAgent(a, args.Ticket, args.Failure, args.Use)
+	again, err := c.host.ReportAgent(f.attempt(), t, args.Failure, args.Use)
 	if err != nil {
 		c.broke(f, err)
-		return nil, overError{err}
+		return agentResult{}, overError{err}
 	}
 	return agentResult{Again: again}, nil
 }
 
+func (c *coordinator) releaseAgent(q fleet.Call, _ *flight, args agentArgs) (agentResult, error) {
+	if t := c.ours(args.Ticket); c.drops(q.From, agentTicket(t.ID)) {
+		c.host.ReleaseAgent(t)
+	}
+	return agentResult{}, nil
+}
+
+func (c *coordinator) agentCost(_ fleet.Call, _ *flight, args agentArgs) (agentResult, error) {
+	return agentResult{Over: c.host.AgentCost(c.ours(args.Ticket), args.Cost)}, nil
+}
+
+// recordUsage records what an agent has used, also one of an attempt that was given up: it has cost that.
+func (c *coordinator) recordUsage(q fleet.Call, f *flight, args agentArgs) (agentResult, error) {
+	rec, err := events.Decode(args.Usage)
+	if err != nil {
+		return agentResult{}, err
+	}
+	e, ok := rec.Event.(events.AgentUsage)
+	if !ok {
+		return agentResult{}, nil
+	}
+	var a *agent.Attempt
+	left := false
+	if f != nil {
+		a = f.attempt()
+	} else {
+		c.turn(func(s *jobState) {
+			if lost := s.ledger.LostOf(q.Token, q.From); lost != nil {
+				a = lostAttempt(*lost, c.jobID)
+			}
+			left = s.ledger.Left(q.Token)
+		})
+	}
+	switch {
+	case a != nil:
+		e.ItemID, e.ItemIndex, e.Phase, e.AgentID, e.Attempt = a.ItemID, a.ItemIndex, "", a.ID, a.Number
+		c.host.RecordUsage(a, c.ours(args.Ticket), e)
+		return agentResult{}, nil
+	case left: // to the next run, which is not said before this one ends
+		<-c.life.Done()
+		return agentResult{}, errNextRun
+	default:
+		return agentResult{}, errNotOut
+	}
+}
+
+func (c *coordinator) unmasked(_ fleet.Call, f *flight, args unmaskedArgs) (unmaskedResult, error) {
+	if f == nil {
+		return unmaskedResult{}, errNotOut
+	}
+	p, ok := c.host.Unmasked(f.attempt(), args.Phase, args.Step)
+	return unmaskedResult{p, ok}, nil
+}
+
 // broke has the attempt end with an error that is the job's.
 func (c *coordinator) broke(f *flight, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f.stopping().broke = err
+	c.turn(func(*jobState) { f.stopping().broke = err })
 }
 
 // ask makes a call of the coordinator of a job, until it answers or ctx ends.

@@ -70,7 +70,13 @@ func TestTheCostOfAgentsIsRecordedWhenTheJobIsStopped(t *testing.T) {
 // An attempt that was given up has cost something too. That of an attempt that the worker never had is not believed.
 func TestTheCostOfAnAttemptThatWasGivenUpIsRecorded(t *testing.T) {
 	host := new(usageHost)
-	c := &coordinator{host: host, jobID: "job", flights: map[int64]*flight{}, lost: map[int64]*lostAttempt{7: {Token: 7, ItemID: "item_1", Index: 1, Number: 2, Instance: "A-1"}}}
+	c := newCoordinator(fleet.JobOptions{})
+	c.host, c.jobID = host, "job"
+	c.turn(func(s *jobState) {
+		s.ledger.Submit(7, time.Now())
+		assign(t, s.ledger, "A-1", 1, 7)
+		s.ledger.Lose(fleet.Lost{Token: 7, ItemID: "item_1", Index: 1, Number: 2}, "job/item_1/2")
+	})
 	line, err := events.Encode(events.Record{Seq: 1, JobID: "job", Event: events.AgentUsage{ItemID: "item_9", ItemIndex: 9, AgentID: "job/item_9/1", Step: "agent"}})
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +155,7 @@ func TestAWorkerDoesNotAnswerForAnother(t *testing.T) {
 // Answers are kept for some time. What a call costs does not depend on how many there are.
 func TestAnswersAreKeptForSomeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &coordinator{calls: map[callID]*call{}}
+		c := newCoordinator(fleet.JobOptions{})
 		asked := 0
 		ask := func() {
 			asked++
@@ -164,13 +170,13 @@ func TestAnswersAreKeptForSomeTime(t *testing.T) {
 		for range second {
 			ask()
 		}
-		if len(c.calls) != first+second {
-			t.Errorf("%d answers are kept, want %d", len(c.calls), first+second)
+		if len(c.state.calls.calls) != first+second {
+			t.Errorf("%d answers are kept, want %d", len(c.state.calls.calls), first+second)
 		}
 		time.Sleep(time.Nanosecond)
 		ask()
-		if len(c.calls) != second+1 || len(c.answered) != second+1 {
-			t.Errorf("%d and %d answers are kept, want %d", len(c.calls), len(c.answered), second+1)
+		if len(c.state.calls.calls) != second+1 || len(c.state.calls.answered) != second+1 {
+			t.Errorf("%d and %d answers are kept, want %d", len(c.state.calls.calls), len(c.state.calls.answered), second+1)
 		}
 	})
 }

@@ -67,9 +67,7 @@ func TestTimesOfAWorkerAreMovedToTheClockOfTheCoordinator(t *testing.T) {
 		if err := c.submit(t.Context(), a, done); err != nil {
 			t.Fatal(err)
 		}
-		c.mu.Lock()
-		c.applyStatus(fleet.WorkerStatus{Instance: instance, Node: "a", Round: 1, Credit: 1, Slots: 1}, time.Now())
-		c.mu.Unlock()
+		f.hear(c, fleet.WorkerStatus{Instance: instance, Node: "a", Round: 1, Credit: 1, Slots: 1})
 		failure := &agent.Failure{Failure: retry.Failure{ResetAt: at}}
 		line, err := events.Encode(events.Record{Seq: 1, Time: its, JobID: "job", Event: events.StepRetrying{ItemID: a.ItemID, BudgetExpiresAt: &at}})
 		if err != nil {
@@ -88,7 +86,7 @@ func TestTimesOfAWorkerAreMovedToTheClockOfTheCoordinator(t *testing.T) {
 			c.receive(&nats.Msg{Subject: upSubject(instance, c.key), Data: encoded(u)})
 		}
 		say(list[:2]...)
-		c.hold(instance, "agent 5", func() {})
+		c.keep(instance, "agent 5", func() {})
 		q := fleet.Call{ID: instance, Method: callReportAgent, Token: a.Token, From: instance, Args: encoded(agentArgs{
 			Ticket: agent.AgentTicket{ID: 5, Owner: c.owner}, Failure: failure, Use: aicli.LimitUse{Reset: at},
 		})}
@@ -119,9 +117,7 @@ func TestTimesInWhatWasLeftWithTheBrokerAreMovedToo(t *testing.T) {
 		if got := c.offset("gone", m).Round(time.Minute); got != -wrong {
 			t.Errorf("the clock is wrong by %s: the times are moved by %s", wrong, got)
 		}
-		c.mu.Lock()
-		c.seen["there"] = time.Now()
-		c.mu.Unlock()
+		c.turn(func(s *jobState) { s.workers.heard["there"] = time.Now() })
 		if got := c.offset("there", m); got != 0 {
 			t.Errorf("of a worker whose clock is right they are moved by %s", got)
 		}

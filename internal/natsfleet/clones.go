@@ -135,9 +135,7 @@ func (c *coordinator) sendSeed(ctx context.Context) (string, error) {
 	}
 	data := encoded(seed)
 	name := objectName(c.key+"/seed", data)
-	c.mu.Lock()
-	c.objects[name], c.base = data, seed.Record.Base
-	c.mu.Unlock()
+	c.turn(func(s *jobState) { s.kept.objects[name], s.kept.base = data, seed.Record.Base })
 	return name, c.restoring(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) })
 }
 
@@ -148,53 +146,37 @@ type packArgs struct {
 }
 
 // pack returns objects for a worker that is to begin an attempt. It gets no commit but those that the attempt begins at.
-func (c *coordinator) pack(f *flight, token int64, args packArgs) (*fleet.Pack, error) {
+func (c *coordinator) pack(_ fleet.Call, f *flight, args packArgs) (*fleet.Pack, error) {
 	if c.clones == nil {
 		return nil, errNotOut
 	}
-	for f == nil { // attempts of the run before are taken over one after the other
-		c.mu.Lock()
-		f = c.flights[token]
-		adopts := len(c.awaited) > 0
-		c.mu.Unlock()
-		if f == nil && !adopts {
-			return nil, errNotOut
-		}
-		if f == nil {
-			time.Sleep(20 * time.Millisecond)
-		}
-		if c.life.Err() != nil {
-			return nil, errNotOut
-		}
+	if f == nil {
+		return nil, errNotOut
 	}
-	c.mu.Lock()
-	base := c.base
-	c.mu.Unlock()
+	var base string
+	c.turn(func(s *jobState) { base = s.kept.base })
 	a := f.attempt()
 	for _, want := range args.Want {
 		if want == "" || want != base && want != a.Base && want != a.Resolve {
 			return nil, fmt.Errorf("%q is no commit of the attempt", want)
 		}
 	}
-	c.packing.Lock()
-	defer c.packing.Unlock()
+	c.slow.packing.Lock()
+	defer c.slow.packing.Unlock()
 	about := strings.Join(args.Want, " ") + "\x00" + strings.Join(args.Have, " ")
-	if p := c.packs[about]; p != nil {
+	if p := c.slow.packs[about]; p != nil {
 		if has, err := c.has(c.life, p.File.Object); err != nil || has {
 			return p, err
 		}
-		delete(c.packs, about)
+		delete(c.slow.packs, about)
 	}
 	object := c.key + "/pack-" + newInstance()
 	p, err := c.keepPack(c.life, c.c.TempDir, object, smallAnswer, func(to *os.File) error { return c.clones.Pack(c.life, args.Want, args.Have, to) })
 	if errors.Is(err, errTooLarge) {
-		c.mu.Lock()
-		stop := c.stopRun
-		c.mu.Unlock()
-		stop(errors.New("the repository is too large to be sent to workers, more than 1 GiB: run prodigy in a shallow clone of it (git clone --depth 1)"))
+		c.stop(errors.New("the repository is too large to be sent to workers, more than 1 GiB: run prodigy in a shallow clone of it (git clone --depth 1)"))
 	}
 	if err == nil && p.File != nil {
-		c.packs[about] = p
+		c.slow.packs[about] = p
 	}
 	return p, err
 }

@@ -149,7 +149,10 @@ func cutOff(f *field, c *coordinator) chan fleet.CoordinatorMessage {
 	if err := h.nc.Publish(upSubject(instance, c.key), encoded(u)); err != nil {
 		f.t.Fatal(err)
 	}
-	if !eventually(func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.dispatcher.Knows(instance) }) {
+	if !eventually(func() (knows bool) {
+		c.turn(func(s *jobState) { knows = s.ledger.Knows(instance) })
+		return knows
+	}) {
 		f.t.Fatal("the worker is not known")
 	}
 	withholdLock(f.t, c) // nobody answers

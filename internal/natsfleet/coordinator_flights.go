@@ -1,16 +1,21 @@
 package natsfleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
+	"prodigy/internal/fleet"
 )
 
 // flight is an attempt that is out. There may be tens of thousands, so it holds only what the attempt does not share with others of the job, and
@@ -32,8 +37,6 @@ type flight struct {
 	try     int32 // number of the attempt
 	slot    int32
 	unread  *unreadReport // nil: all that has come could be read
-	fetches bool          // what it has produced is being fetched
-	relays  bool          // a report of what happens inside it is being passed on
 }
 
 // sharedSpec is what attempts have in common, and the name that the broker has it by.
@@ -102,14 +105,14 @@ func (f *flight) attemptID() string {
 	return f.spec.template.JobID + "/" + f.id + "/" + strconv.Itoa(int(f.try))
 }
 
-// needs notes an object at the broker that is not needed any more when the attempt has ended. It is called with the lock held.
+// needs notes an object at the broker that is not needed any more when the attempt has ended.
 func (f *flight) needs(object string) {
 	if object != "" && !slices.Contains(f.objects, object) {
 		f.objects = append(f.objects, object)
 	}
 }
 
-// stopping returns what ends with the attempt. It is called with the lock held.
+// stopping returns what ends with the attempt.
 func (f *flight) stopping() *flightStop {
 	if f.stop == nil {
 		ctx, cancel := context.WithCancel(f.of)
@@ -118,9 +121,97 @@ func (f *flight) stopping() *flightStop {
 	return f.stop
 }
 
-// ended ends what is done for the attempt. It is called with the lock held.
-func (f *flight) ended() {
+// cancel ends what is done for the attempt.
+func (f *flight) cancel() {
 	if f.stop != nil {
 		f.stop.cancel()
+	}
+}
+
+// endedFlight is what is done when the record of the end of an attempt is on disk.
+type endedFlight struct {
+	objects []string // that go
+	msgs    []jetstream.Msg
+}
+
+// flightEnd is how an attempt has ended.
+type flightEnd struct {
+	outcome agent.Outcome
+	err     error
+}
+
+// endFlight ends a flight. by names the report that says so; msg is the message that it was left with the broker in, or
+// nil. It reports false if the attempt is not out: who reported that is late.
+func (c *coordinator) endFlight(s *jobState, by fleet.Ending, e flightEnd, left ...endedFlight) bool {
+	f := s.flights[by.Token]
+	if f == nil {
+		return false
+	}
+	a := f.attempt()
+	by.AgentID = a.ID
+	lost, isLost := errors.AsType[*agent.LostError](e.err)
+	var h fleet.Holder
+	if isLost && by.Instance == "" {
+		h, _ = s.ledger.Lose(fleet.Lost{Token: f.token, ItemID: f.id, Index: f.index, Number: int(f.try)}, a.ID)
+	} else {
+		h, _ = s.ledger.End(by)
+	}
+	if isLost {
+		lost.Node, lost.Host = cmp.Or(lost.Node, h.Node), s.workers.roster.hostOf(h.Instance)
+	}
+	delete(s.flights, by.Token)
+	f.cancel()
+	if f.stop != nil && f.stop.broke != nil && e.err != nil {
+		e.err = f.stop.broke
+	}
+	after := &endedFlight{objects: f.objects}
+	for _, l := range left {
+		after.objects, after.msgs = append(after.objects, l.objects...), append(after.msgs, l.msgs...)
+	}
+	s.ended[by.Token] = after
+	f.done(a, e.outcome, e.err)
+	return true
+}
+
+// Persisted does what waits for the records of ends that are on disk now.
+func (c *coordinator) Persisted(records []events.Record) {
+	for _, r := range records {
+		var id string
+		lost := false
+		switch e := r.Event.(type) {
+		case events.AgentCompleted:
+			id = e.AgentID
+		case events.AgentFailed:
+			id = e.AgentID
+		case events.AgentInterrupted:
+			id = e.AgentID
+		case events.AgentLost:
+			id, lost = e.AgentID, true
+		case events.AgentSuperseded:
+			id = e.AgentID
+		}
+		if id == "" {
+			continue
+		}
+		var after *endedFlight
+		c.turn(func(s *jobState) {
+			if e, ok := s.ledger.Written(id, lost); ok {
+				after = s.ended[e.Token]
+				delete(s.ended, e.Token)
+			}
+		})
+		if after == nil {
+			continue
+		}
+		for _, m := range after.msgs {
+			_ = m.Ack()
+		}
+		if len(after.objects) > 0 {
+			c.work.Go(func() {
+				for _, name := range after.objects {
+					_ = c.remove(c.life, name) // or with the job
+				}
+			})
+		}
 	}
 }

@@ -1,12 +1,12 @@
 package natsfleet
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,107 +16,6 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 )
-
-// pendingAck is the end of an attempt that is not on disk yet.
-type pendingAck struct {
-	token    int64
-	index    int // of the report
-	objects  []string
-	instance string // whose it is; empty: there is no report
-	msgs     []jetstream.Msg
-}
-
-type flightEnd struct {
-	outcome agent.Outcome
-	err     error
-}
-
-// endFlight ends a flight. by is the report that says so; zero: none does. It reports false if the attempt is not out: who reported that is late. It is
-// called with the lock held.
-func (c *coordinator) endFlight(token int64, e flightEnd, by pendingAck) bool {
-	f, ok := c.flights[token]
-	if !ok {
-		return false
-	}
-	h, _ := c.dispatcher.Remove(token)
-	if _, ok := errors.AsType[*agent.LostError](e.err); ok && by.instance == "" {
-		c.noteLoss(&lostAttempt{Token: token, ItemID: f.id, Index: f.index, Number: int(f.try), Instance: h.Instance, ID: c.given[token]})
-	}
-	delete(c.flights, token)
-	delete(c.given, token)
-	delete(c.ends, token)
-	f.ended()
-	by.objects = append(by.objects, f.objects...)
-	if lost, ok := errors.AsType[*agent.LostError](e.err); ok {
-		lost.Node, lost.Host = cmp.Or(lost.Node, h.Node), c.roster.hostOf(h.Instance)
-	}
-	if f.stop != nil && f.stop.broke != nil && e.err != nil {
-		e.err = f.stop.broke
-	}
-	by.token = token
-	a := f.attempt()
-	c.pending[a.ID] = append(c.pending[a.ID], &by)
-	if by.instance != "" {
-		c.pendingByToken[token] = &by
-	}
-	f.done(a, e.outcome, e.err)
-	return true
-}
-
-// Persisted acknowledges the reports whose ends are durable now.
-func (c *coordinator) Persisted(records []events.Record) {
-	for _, r := range records {
-		var id string
-		lost := false
-		switch e := r.Event.(type) {
-		case events.AgentCompleted:
-			id = e.AgentID
-		case events.AgentFailed:
-			id = e.AgentID
-		case events.AgentInterrupted:
-			id = e.AgentID
-		case events.AgentLost:
-			id, lost = e.AgentID, true
-		case events.AgentSuperseded:
-			id = e.AgentID
-		}
-		if id == "" {
-			continue
-		}
-		c.mu.Lock()
-		queue := c.pending[id]
-		if len(queue) == 0 {
-			c.mu.Unlock()
-			continue
-		}
-		end := queue[0]
-		delete(c.ends, end.token) // it was asked for after the end
-		c.pending[id] = queue[1:]
-		if len(queue) == 1 {
-			delete(c.pending, id)
-		}
-		if end.instance != "" {
-			delete(c.pendingByToken, end.token)
-			s := c.outboxOf(end.instance)
-			c.sendLater(end.instance, s)
-			s.acks = append(s.acks, fleet.Ack{Token: end.token, Index: end.index})
-		}
-		c.mu.Unlock()
-		if lost {
-			c.lossRecorded(end.token)
-		}
-		for _, m := range end.msgs {
-			_ = m.Ack()
-		}
-		if len(end.objects) > 0 {
-			c.work.Go(func() {
-				for _, name := range end.objects {
-					_ = c.remove(c.life, name) // or with the job
-				}
-			})
-		}
-	}
-}
 
 // receive takes what a worker says.
 func (c *coordinator) receive(m *nats.Msg) {
@@ -133,75 +32,58 @@ func (c *coordinator) receive(m *nats.Msg) {
 		c.notifyOnce(u.Instance, "worker %s takes no part: its credentials do not say that this is its name: start it with the name that they were made for, or renew them (prodigy fleet remove, then add)", u.Node)
 		return
 	}
-	c.mu.Lock()
-	c.clocks.Note(u.Instance, u.Now, time.Now())
-	c.mu.Unlock()
+	c.turn(func(s *jobState) { s.workers.clocks.Note(u.Instance, u.Now, time.Now()) })
 	for _, r := range u.Reports {
-		r.Holder.Node = u.Node
+		r.Holder.Instance, r.Holder.Node = u.Instance, u.Node
 		if r.V == fleet.Protocol {
-			c.report(r, u.Instance, nil)
+			c.report(r, nil)
 		}
 	}
 	if u.After != "" && !follows(u.Instance, u.After) {
 		u.After = ""
 	}
-	now := time.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.given) > 0 {
-		u.Holds = slices.DeleteFunc(u.Holds, func(token int64) bool { return !c.isGivenTo(token, u.Instance) })
-	}
-	c.seen[u.Instance] = now
-	c.roster.heard(u, now)
-	if u.Unkept != "" {
-		c.refuses.note(errors.New(u.Unkept), now)
-	}
-	if u.Warns != "" && c.isFirst(u.Instance+u.Warns) {
-		notice := c.notice
-		go notice(fmt.Sprintf("worker %s has not believed something: %s", u.Node, u.Warns))
+	if u.Warns != "" {
+		c.notifyOnce(u.Instance+u.Warns, "worker %s has not believed something: %s", u.Node, u.Warns)
 	}
 	if u.Refuses != "" {
-		if c.isFirst(u.Instance) {
-			notice := c.notice
-			go notice(fmt.Sprintf("worker %s takes no part: %s", u.Node, u.Refuses))
+		c.notifyOnce(u.Instance, "worker %s takes no part: %s", u.Node, u.Refuses)
+	}
+	short := false // whether its machine has too little of something has changed
+	c.turn(func(s *jobState) {
+		now := time.Now()
+		short = s.workers.hear(u, now)
+		if u.Unkept != "" {
+			s.refuses.note(errors.New(u.Unkept), now)
 		}
-		return
-	}
-	if u.Full && (u.Short == "") != (c.short[u.Instance] == "") {
-		notice, text := c.notice, fmt.Sprintf("worker %s takes attempts again", u.Node)
-		if c.short[u.Instance] = u.Short; u.Short != "" {
-			text = fmt.Sprintf("worker %s takes no attempts for now: %s", u.Node, u.Short)
+		if u.Refuses == "" {
+			s.ledger.Hear(u.WorkerStatus, now)
 		}
-		go notice(text)
-	}
-	if c.noted[u.Instance] {
-		c.applyStatus(u.WorkerStatus, now)
-		return
-	}
-	c.joining = append(c.joining, u.WorkerStatus)
-	if len(c.joining) == 1 {
-		c.work.Go(c.join)
+	})
+	switch {
+	case !short:
+	case u.Short == "":
+		c.notify("worker %s takes attempts again", u.Node)
+	default:
+		c.notify("worker %s takes no attempts for now: %s", u.Node, u.Short)
 	}
 }
 
 // isNamed is the function of this name, which takes a while, for each worker and its name once.
-func (c *coordinator) isNamed(instance, node, sig string) bool {
+func (c *coordinator) isNamed(instance, node, sig string) (known bool) {
 	if c.o.Names == "" {
 		return true
 	}
 	key := instance + " " + node
-	c.mu.Lock()
-	known := c.named[key]
-	c.mu.Unlock()
+	c.turn(func(s *jobState) { known = s.workers.named[key] })
 	if known || !isNamed(c.o.Names, instance, node, sig) {
 		return known
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.named) >= mostRefused {
-		clear(c.named)
-	}
-	c.named[key] = true
+	c.turn(func(s *jobState) {
+		if len(s.workers.named) >= mostKeys {
+			clear(s.workers.named)
+		}
+		s.workers.named[key] = true
+	})
 	return true
 }
 
@@ -212,136 +94,152 @@ func (c *coordinator) stored(m jetstream.Msg) {
 		_ = m.Ack() // nobody will ever be able to read it, or believe it
 		return
 	}
-	if r.Kind == fleet.Gone {
-		c.mu.Lock()
-		c.dispatcher.WorkerEnded(r.Holder, r.Left, time.Now())
-		delete(c.roster, r.Holder.Instance)
-		c.countSlots()
-		c.dispatch(time.Now())
-		c.mu.Unlock()
-		_ = m.Ack()
+	if r.Kind != fleet.Gone {
+		c.report(r, m)
 		return
 	}
-	c.report(r, r.Holder.Instance, m)
+	c.turn(func(s *jobState) {
+		s.ledger.Ended(r.Holder, r.Left, time.Now())
+		delete(s.workers.roster, r.Holder.Instance)
+	})
+	_ = m.Ack()
 }
 
-// relayRetry is after which time a report comes again that cannot be taken yet, such as while one before it is passed on.
+// relayRetry is after which time a report comes again that cannot be taken yet, such as while one before it is passed
+// on.
 const relayRetry = 100 * time.Millisecond
 
-// redeliver has the broker deliver a report again soon; nil: it was not left there. Without that it would do so only after a lease, and say meanwhile that
-// it has delivered all.
+// redeliver has the broker deliver a report again soon; nil is one that was not left there, which its worker repeats.
+// Without that the broker would do so only after a lease, and say meanwhile that it has delivered all.
 func redeliver(m jetstream.Msg) {
 	if m != nil {
 		_ = m.NakWithDelay(relayRetry)
 	}
 }
 
-// report takes what a worker says of an attempt. m is the message of a report that was left with the broker.
-func (c *coordinator) report(r fleet.Report, instance string, m jetstream.Msg) {
-	ref := r.Ref
-	if ref != "" && c.wants(r, instance) && !c.complete(&r) {
-		c.retryReport(r, instance, m)
-		return
+// report takes what a worker says of an attempt. m is the message of a report that was left with the broker, or nil.
+func (c *coordinator) report(r fleet.Report, m jetstream.Msg) {
+	ref, who := r.Ref, r.Holder
+	if ref != "" && c.wants(r) {
+		if !c.complete(&r) {
+			c.retryReport(r, m)
+			return
+		}
+		r.Holder.Instance = who.Instance
 	}
-	r.Holder.Instance = instance
-	offset := c.offset(instance, m)
+	offset := c.offset(r.Holder.Instance, m)
 	fleet.Shift(&r, offset)
-	c.mu.Lock()
-	f, out := c.flights[r.Token]
-	if out && c.isGivenTo(r.Token, instance) {
-		f.needs(ref)
+	var verdict fleet.Verdict
+	var pass func() // passes on what happened inside the attempt
+	orphan := false // nobody needs the object of the report
+	c.turn(func(s *jobState) {
+		f := s.flights[r.Token]
+		if f != nil && ref != "" && s.ledger.MayHave(r.Token, r.Holder.Instance) {
+			f.needs(ref)
+		}
+		if f != nil && f.isReading(r.Index) { // the one before it will come again, and this one
+			verdict = fleet.Later
+			return
+		}
+		host := s.workers.roster.hostOf(r.Holder.Instance)
+		switch verdict = s.ledger.Report(r, time.Now()); verdict {
+		case fleet.Answered:
+			orphan = f == nil && ref != ""
+		case fleet.Kept:
+			if end := s.ended[r.Token]; end != nil && m != nil {
+				end.msgs = append(end.msgs, m)
+			}
+		case fleet.Late:
+			lost := s.ledger.TakeLost(r.Token)
+			pass = func() { c.emitLate(lost, r) }
+		case fleet.Inside:
+			f.unread = nil
+			a, stop := f.attempt(), f.stopping()
+			pass = func() {
+				c.relay(stop.ctx, a, r, host, offset)
+				if r.Kind == fleet.Echoed {
+					c.show(f, r.Echo)
+				}
+			}
+		case fleet.Final:
+			f.unread = nil
+			c.endReported(s, f, r, host, m)
+		}
+	})
+	if orphan {
+		c.work.Go(func() { _ = c.remove(c.life, ref) }) // or with the job
 	}
-	switch {
-	case out && !c.isGivenTo(r.Token, instance):
-		c.mu.Unlock()
+	switch verdict {
+	case fleet.Later:
 		redeliver(m)
 		return
-	case !out && c.detachedTokens[r.Token]:
-		c.mu.Unlock()
-		redeliver(m)
-		return
-	case !out && c.pendingByToken[r.Token] != nil: // repeated, and not on disk yet
-		if m != nil {
-			end := c.pendingByToken[r.Token]
-			end.msgs = append(end.msgs, m)
-		}
-		c.mu.Unlock()
-		return
-	case !out && c.isLate(r, instance):
-		c.late(r, m)
-		return
-	case out && f.fetches:
-		c.mu.Unlock()
-		return
-	case out && f.relays: // it came by another way than the one before, and would not be in order
-		c.mu.Unlock()
-		redeliver(m)
-		return
-	case !out || !c.dispatcher.Reported(r.Token, r.Holder, time.Now()), f.last >= r.Index:
-		if !out && ref != "" {
-			c.work.Go(func() { _ = c.remove(c.life, ref) }) // or with the job
-		}
-		c.ack(r, m)
-		return
-	case f.last >= 0 && r.Index != f.last+1, f.isReading(r.Index): // one before it is missing, and will come again
-		c.mu.Unlock()
-		redeliver(m)
-		return
-	case r.Ref != "": // it was not its turn when it came
-		c.mu.Unlock()
-		redeliver(m)
-		return
-	}
-	f.last, f.unread = r.Index, nil
-	e := flightEnd{outcome: agent.Outcome{Node: r.Holder.Node, Host: c.roster.hostOf(r.Holder.Instance), Slot: r.Holder.Slot}}
-	switch r.Kind {
-	case fleet.Ended:
-		if r.Outcome == nil {
-			e.err = &agent.LostError{Node: r.Holder.Node, Reason: "its report has no outcome"}
-			break
-		}
-		on := e.outcome
-		e.outcome = *r.Outcome
-		e.outcome.Node, e.outcome.Host, e.outcome.Slot = on.Node, on.Host, on.Slot
-	case fleet.Returned:
-		e.err = fmt.Errorf("%s: %w", r.Reason, agent.ErrReturned)
-	case fleet.Broken:
-		e.err = fmt.Errorf("%s on %s: %w", r.Reason, r.Holder.Node, agent.ErrReturned)
-	case fleet.Dropped:
-		e.err = &agent.LostError{Node: r.Holder.Node, Reason: r.Reason, Cut: r.Cut}
-	default:
-		a, stop := f.attempt(), f.stopping()
-		f.relays = true
-		c.mu.Unlock()
-		if c.relay(stop.ctx, a, r, offset); r.Kind == fleet.Echoed {
-			c.show(f, r.Echo)
-		}
-		c.mu.Lock()
-		f.relays = false
-		c.ack(r, m)
+	case fleet.Late, fleet.Inside:
+		pass()
+		c.turn(func(s *jobState) { s.ledger.Relayed(r) })
+	case fleet.Ignore, fleet.Kept, fleet.Final:
 		return
 	}
-	by := pendingAck{token: r.Token, index: r.Index, instance: instance}
 	if m != nil {
-		by.msgs = []jetstream.Msg{m}
+		_ = m.Ack()
+	}
+}
+
+// endReported ends a flight by the report of its end, or has what it has produced fetched first.
+func (c *coordinator) endReported(s *jobState, f *flight, r fleet.Report, host string, m jetstream.Msg) {
+	var e flightEnd
+	switch {
+	case r.Kind == fleet.Returned:
+		e.err = fmt.Errorf("%s: %w", r.Reason, agent.ErrReturned)
+	case r.Kind == fleet.Broken:
+		e.err = fmt.Errorf("%s on %s: %w", r.Reason, r.Holder.Node, agent.ErrReturned)
+	case r.Kind == fleet.Dropped:
+		e.err = &agent.LostError{Node: r.Holder.Node, Reason: r.Reason, Cut: r.Cut}
+	case r.Outcome == nil:
+		e.err = &agent.LostError{Node: r.Holder.Node, Reason: "its report has no outcome"}
+	default:
+		e.outcome = *r.Outcome
+	}
+	e.outcome.Node, e.outcome.Host, e.outcome.Slot = r.Holder.Node, host, r.Holder.Slot
+	by := fleet.Ending{Token: r.Token, Index: r.Index, Instance: r.Holder.Instance}
+	var after endedFlight
+	if m != nil {
+		after.msgs = []jetstream.Msg{m}
 	}
 	if c.produces == nil {
 		r.Files = nil
 	}
-	if e.err == nil && (len(r.Files) > 0 || e.outcome.Commit != "") {
-		for _, file := range r.Files {
-			by.objects = append(by.objects, file.Object)
-		}
-		if r.Pack != nil && r.Pack.File != nil {
-			by.objects = append(by.objects, r.Pack.File.Object)
-		}
-		f.fetches = true
-		c.mu.Unlock()
-		c.work.Go(func() { c.endWithResults(f, r, e, by) })
+	if e.err != nil || len(r.Files) == 0 && e.outcome.Commit == "" {
+		c.endFlight(s, by, e, after)
 		return
 	}
-	c.endFlight(r.Token, e, by)
-	c.mu.Unlock()
+	for _, file := range r.Files {
+		after.objects = append(after.objects, file.Object)
+	}
+	if r.Pack != nil && r.Pack.File != nil {
+		after.objects = append(after.objects, r.Pack.File.Object)
+	}
+	s.ledger.Fetch(r.Token)
+	c.work.Go(func() { c.endWithResults(f, r, by, e, after) })
+}
+
+// endWithResults ends a flight when what it has produced or done is here.
+func (c *coordinator) endWithResults(f *flight, r fleet.Report, by fleet.Ending, e flightEnd, after endedFlight) {
+	c.slow.fetching <- struct{}{}
+	var err error
+	if len(r.Files) > 0 {
+		err = c.fetchMade(f, r.Files)
+	}
+	if err == nil && e.outcome.Commit != "" {
+		err = c.takeWork(f, r.Pack, &e.outcome)
+	}
+	<-c.slow.fetching
+	if c.life.Err() != nil {
+		return
+	}
+	if err != nil {
+		e = flightEnd{err: err}
+	}
+	c.turn(func(s *jobState) { c.endFlight(s, by, e, after) })
 }
 
 // unreadReport is a report that the broker has as an object, which could not be read yet.
@@ -352,21 +250,19 @@ type unreadReport struct {
 	waits   bool // one that a worker has sent is tried again in a moment
 }
 
-// isReading reports whether an attempt has a report before an index that is read, and may not be yet. It is called with the lock held.
+// isReading reports whether an attempt has a report before an index that is read, and may not be yet.
 func (f *flight) isReading(before int) bool {
 	return f.unread != nil && f.unread.index < before && time.Since(f.unread.tried) < requestTime
 }
 
 // wants reports whether it is the turn of a report.
-func (c *coordinator) wants(r fleet.Report, instance string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f := c.flights[r.Token]
-	return f != nil && c.isGivenTo(r.Token, instance) && !f.relays && !f.fetches && f.last < r.Index && (f.last < 0 || r.Index == f.last+1) && !f.isReading(r.Index)
+func (c *coordinator) wants(r fleet.Report) (wants bool) {
+	c.turn(func(s *jobState) { wants = s.ledger.Wants(r) && !s.flights[r.Token].isReading(r.Index) })
+	return wants
 }
 
-// complete adds to a report what the broker has of it as an object. It returns false if that cannot be read yet. The report of one that is lost is that its
-// attempt was dropped.
+// complete adds to a report what the broker has of it as an object. It returns false if that cannot be read yet. The
+// report of one that is lost is that its attempt was dropped.
 func (c *coordinator) complete(r *fleet.Report) bool {
 	ctx, cancel := context.WithTimeout(c.life, requestTime)
 	defer cancel()
@@ -378,19 +274,22 @@ func (c *coordinator) complete(r *fleet.Report) bool {
 		unreadable = err != nil
 	}
 	if err != nil {
-		c.mu.Lock()
-		f := c.flights[r.Token]
-		if f == nil {
-			c.mu.Unlock()
+		out, gone := false, false
+		c.turn(func(s *jobState) {
+			f := s.flights[r.Token]
+			if out = f != nil; !out {
+				return
+			}
+			if f.unread == nil || f.unread.index != r.Index {
+				f.unread = &unreadReport{index: r.Index}
+			}
+			f.unread.tried = time.Now()
+			gone = f.unread.missing.isGone(err, f.unread.tried)
+		})
+		switch {
+		case !out:
 			return true // it is not needed any more
-		}
-		if f.unread == nil || f.unread.index != r.Index {
-			f.unread = &unreadReport{index: r.Index}
-		}
-		f.unread.tried = time.Now()
-		gone := f.unread.missing.isGone(err, f.unread.tried)
-		c.mu.Unlock()
-		if !gone && !unreadable {
+		case !gone && !unreadable:
 			return false
 		}
 		whole = fleet.Report{Token: r.Token, Index: r.Index, Kind: fleet.Dropped, Holder: r.Holder, Reason: "the broker lost its report, or somebody altered it"}
@@ -401,72 +300,38 @@ func (c *coordinator) complete(r *fleet.Report) bool {
 }
 
 // retryReport has a report come again that could not be read: from the broker, if it was left there, or else from here.
-func (c *coordinator) retryReport(r fleet.Report, instance string, m jetstream.Msg) {
+func (c *coordinator) retryReport(r fleet.Report, m jetstream.Msg) {
 	if m != nil {
 		redeliver(m)
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f := c.flights[r.Token]
-	if f == nil || f.unread == nil || f.unread.index != r.Index || f.unread.waits {
-		return
-	}
-	u := f.unread
-	u.waits = true
-	c.work.Go(func() {
-		select {
-		case <-time.After(relayRetry):
-		case <-c.life.Done():
+	c.turn(func(s *jobState) {
+		f := s.flights[r.Token]
+		if f == nil || f.unread == nil || f.unread.index != r.Index || f.unread.waits {
 			return
 		}
-		c.mu.Lock()
-		u.waits = false
-		c.mu.Unlock()
-		c.report(r, instance, nil)
+		u := f.unread
+		u.waits = true
+		c.work.Go(func() {
+			select {
+			case <-time.After(relayRetry):
+			case <-c.life.Done():
+				return
+			}
+			c.turn(func(*jobState) { u.waits = false })
+			c.report(r, nil)
+		})
 	})
 }
 
-// endWithResults ends a flight when what it has produced or done is here.
-func (c *coordinator) endWithResults(f *flight, r fleet.Report, e flightEnd, by pendingAck) {
-	c.fetching <- struct{}{}
-	var err error
-	if len(r.Files) > 0 {
-		err = c.fetchMade(f, r.Files)
-	}
-	if err == nil && e.outcome.Commit != "" {
-		err = c.takeWork(f, r.Pack, &e.outcome)
-	}
-	<-c.fetching
-	if c.life.Err() != nil {
-		return
-	}
-	if err != nil {
-		e = flightEnd{err: err}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.endFlight(f.token, e, by)
-}
-
-// ack tells a worker that a report is not needed any more. It is called with the lock held, and releases it.
-func (c *coordinator) ack(r fleet.Report, m jetstream.Msg) {
-	s := c.outboxOf(r.Holder.Instance)
-	c.sendLater(r.Holder.Instance, s)
-	s.acks = append(s.acks, fleet.Ack{Token: r.Token, Index: r.Index})
-	c.mu.Unlock()
-	if m != nil {
-		_ = m.Ack()
-	}
-}
-
-// offset returns what is to be added to the times in what a worker says. m is the message of a report that was left with the broker: when nothing else is heard
-// of the worker, the time that it was there is added too.
-func (c *coordinator) offset(instance string, m jetstream.Msg) time.Duration {
-	c.mu.Lock()
-	offset, known := c.clocks[instance]
-	_, heard := c.seen[instance]
-	c.mu.Unlock()
+// offset returns what is to be added to the times in what a worker says. m is the message of a report that was left with
+// the broker: when nothing else is heard of the worker, the time that it was there is added too.
+func (c *coordinator) offset(instance string, m jetstream.Msg) (offset time.Duration) {
+	known, heard := false, false
+	c.turn(func(s *jobState) {
+		offset, known = s.workers.clocks[instance]
+		_, heard = s.workers.heard[instance]
+	})
 	if known || heard || m == nil {
 		return offset
 	}
@@ -477,21 +342,23 @@ func (c *coordinator) offset(instance string, m jetstream.Msg) time.Duration {
 	return fleet.Offset(sent, time.Now())
 }
 
-// relay passes on what happens inside an attempt, with times moved.
-func (c *coordinator) relay(stop context.Context, a *agent.Attempt, r fleet.Report, offset time.Duration) {
+// relay passes on what happens inside an attempt, with times moved. host is the machine of its worker.
+func (c *coordinator) relay(stop context.Context, a *agent.Attempt, r fleet.Report, host string, offset time.Duration) {
 	switch r.Kind {
 	case fleet.Placed:
-		c.mu.Lock()
-		host := c.roster.hostOf(r.Holder.Instance)
-		c.mu.Unlock()
-		c.host.Emit(a, events.AgentPlaced{ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: r.Holder.Node, Host: host, Slot: r.Holder.Slot})
+		c.host.Emit(a, events.AgentPlaced{
+			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number,
+			Node: r.Holder.Node, Host: host, Slot: r.Holder.Slot,
+		})
 	case fleet.Event:
 		rec, err := events.Decode(r.Event)
 		if err != nil {
 			c.dropped(r, err.Error())
 			return
 		}
-		e, ok := events.Within(rec.Event, events.Attempt{ItemID: a.ItemID, ItemIndex: a.ItemIndex, Phase: a.Phase, Number: a.Number, Node: r.Holder.Node})
+		e, ok := events.Within(rec.Event, events.Attempt{
+			ItemID: a.ItemID, ItemIndex: a.ItemIndex, Phase: a.Phase, Number: a.Number, Node: r.Holder.Node,
+		})
 		if !ok {
 			c.dropped(r, events.TypeOf(rec.Event)+" does not happen inside an attempt")
 			return
@@ -514,6 +381,39 @@ func (c *coordinator) dropped(r fleet.Report, why string) {
 	c.notifyOnce(r.Holder.Instance+"/event", "worker %s sent an event that is not recorded: %s. If that is not your worker, remove its credentials (prodigy fleet remove)", r.Holder.Node, why)
 }
 
+// lostAttempt returns what events of an attempt that was given up name.
+func lostAttempt(l fleet.Lost, job string) *agent.Attempt {
+	a := &agent.Attempt{
+		JobID: job, CorrelationID: job + "/" + l.ItemID, Phase: "map",
+		ItemID: l.ItemID, ItemIndex: l.Index, Number: l.Number, Token: l.Token,
+	}
+	a.ID = a.CorrelationID + "/" + strconv.Itoa(l.Number)
+	return a
+}
+
+// emitLate records the end of an attempt that was given up before.
+func (c *coordinator) emitLate(l fleet.Lost, r fleet.Report) {
+	a := lostAttempt(l, c.jobID)
+	e := events.AgentEndedLate{
+		ItemID: l.ItemID, ItemIndex: l.Index, AgentID: a.ID, Attempt: l.Number, Token: l.Token,
+		Node: r.Holder.Node, Slot: r.Holder.Slot,
+	}
+	switch {
+	case r.Kind == fleet.Dropped:
+		e.Outcome = events.LateKilled
+	case r.Kind != fleet.Ended:
+		e.Outcome = events.LateReturned
+	case r.Outcome == nil || r.Outcome.Failure != nil:
+		e.Outcome = events.LateFailed
+	default:
+		e.Outcome = events.LateSucceeded
+	}
+	if r.Outcome != nil && r.Kind == fleet.Ended {
+		e.DurationMS = events.Millis(r.Outcome.Duration)
+	}
+	c.host.Emit(a, e)
+}
+
 // progress hears which step an attempt is at.
 func (c *coordinator) progress(m *nats.Msg) {
 	rec, err := events.Decode(m.Data)
@@ -523,4 +423,22 @@ func (c *coordinator) progress(m *nats.Msg) {
 	if e, ok := rec.Event.(events.AgentProgress); ok {
 		c.host.Progress(&agent.Attempt{ItemID: e.ItemID}, e)
 	}
+}
+
+// endLost ends an attempt that is lost, and reports whether it has: one whose end is here, and is known when all is
+// fetched that it has left, needs its worker no more, and a report that is read may be such an end.
+func (c *coordinator) endLost(s *jobState, lost fleet.Loss) bool {
+	if f := s.flights[lost.Token]; f == nil || s.ledger.Fetches(lost.Token) || f.isReading(math.MaxInt) {
+		return false
+	}
+	reason := fmt.Sprintf("its worker has not been heard of for %s", c.o.Lease)
+	switch {
+	case lost.Left:
+		reason = "the broker has lost the report of its end"
+	case lost.Missing:
+		reason = "its worker has it no more, and nobody knows how it ended"
+	}
+	return c.endFlight(s, fleet.Ending{Token: lost.Token}, flightEnd{
+		err: &agent.LostError{Node: lost.Node, Reason: reason, Unbegun: !lost.Began, Cut: lost.Missing},
+	})
 }

@@ -25,18 +25,29 @@ func (m *storedReport) NakWithDelay(d time.Duration) error {
 
 // A report that cannot be taken yet comes again soon: until then the broker says that all was delivered, and the attempt would be taken for lost.
 func TestAStoredReportThatCannotBeTakenYetComesAgainSoon(t *testing.T) {
-	for name, change := range map[string]func(c *coordinator, f *flight){
-		"one before it is missing":             func(_ *coordinator, f *flight) { f.last = 1 },
-		"one before it is being passed on":     func(_ *coordinator, f *flight) { f.last, f.relays = 1, true },
-		"the attempt was given to another one": func(c *coordinator, _ *flight) { c.given[1] = "another" },
+	report := func(index int) fleet.Report {
+		return fleet.Report{
+			V: fleet.Protocol, Token: 1, Index: index, Kind: fleet.Placed, Holder: fleet.Holder{Instance: "worker-1"},
+		}
+	}
+	for name, change := range map[string]func(l *fleet.Ledger){
+		"one before it is missing": func(*fleet.Ledger) {},
+		"one before it is being passed on": func(l *fleet.Ledger) {
+			l.Report(report(1), time.Now())
+			l.Relayed(report(1))
+			l.Report(report(2), time.Now())
+		},
+		"the attempt was given to another one": func(l *fleet.Ledger) { l.Remember(nil, map[int64]string{1: "another"}) },
 	} {
-		c := &coordinator{flights: map[int64]*flight{}, given: map[int64]string{}, dispatcher: fleet.NewDispatcher(time.Minute, time.Second, time.Now())}
-		f := &flight{spec: &sharedSpec{}, token: 1, of: t.Context()}
-		c.flights[1] = f
-		c.dispatcher.Adopt(1, "")
-		change(c, f)
+		c := newCoordinator(fleet.JobOptions{Lease: time.Minute})
+		c.turn(func(s *jobState) {
+			s.flights[1] = &flight{spec: &sharedSpec{}, token: 1, of: t.Context()}
+			s.ledger.Submit(1, time.Now())
+			assign(t, s.ledger, "worker-1", 1, 1)
+			change(s.ledger)
+		})
 		m := &storedReport{}
-		c.report(fleet.Report{V: fleet.Protocol, Token: 1, Index: 3, Kind: fleet.Placed}, "worker-1", m)
+		c.report(report(3), m)
 		if m.again != relayRetry {
 			t.Errorf("%s: it comes again after %s, want %s", name, m.again, relayRetry)
 		}
@@ -46,16 +57,14 @@ func TestAStoredReportThatCannotBeTakenYetComesAgainSoon(t *testing.T) {
 // A stopped run does not wait for what workers do not end in time. What they report of it is for the run after it: a worker that is told that it is on disk
 // forgets it, and another one would run the attempt again.
 func TestWhatIsReportedOfADetachedAttemptIsForTheNextRun(t *testing.T) {
-	c := &coordinator{flights: map[int64]*flight{}, outboxes: map[string]*outbox{}, pendingByToken: map[int64]*pendingAck{}}
-	c.mu.Lock()
-	c.detach(1)
-	c.mu.Unlock()
+	c := newCoordinator(fleet.JobOptions{})
+	c.turn(func(s *jobState) { s.ledger.Leave(1) })
 	r := fleet.Report{V: fleet.Protocol, Token: 1, Index: 1, Kind: fleet.Ended, Holder: fleet.Holder{Instance: "worker-1"}}
 	m := &storedReport{}
 	for _, m := range []jetstream.Msg{nil, m} {
-		c.report(r, "worker-1", m)
+		c.report(r, m)
 	}
-	if len(c.outboxes) != 0 || m.again != relayRetry {
+	if _, said := c.state.ledger.Next(); said || m.again != relayRetry {
 		t.Errorf("it is acknowledged, or comes again after %s, want %s", m.again, relayRetry)
 	}
 }
@@ -63,7 +72,8 @@ func TestWhatIsReportedOfADetachedAttemptIsForTheNextRun(t *testing.T) {
 // Whoever reaches the broker can send what is told once of each worker, as often as they like and as much.
 func TestWhatIsToldOnceIsBounded(t *testing.T) {
 	told := 0
-	c := &coordinator{refused: map[string]bool{}, notice: func(string) { told++ }}
+	c := newCoordinator(fleet.JobOptions{})
+	c.Notify(func(string) { told++ })
 	for i := range 3000 {
 		u := fleet.WorkerMessage{V: fleet.Protocol + 1, WorkerStatus: fleet.WorkerStatus{Instance: strings.Repeat("x", 1000) + strconv.Itoa(i)}}
 		for range 2 {
@@ -71,10 +81,10 @@ func TestWhatIsToldOnceIsBounded(t *testing.T) {
 		}
 	}
 	size := 0
-	for key := range c.refused {
+	for key := range c.keys {
 		size += len(key)
 	}
-	if told != 3000 || len(c.refused) > 1000 || size > 64<<10 {
-		t.Errorf("told %d times, want 3000; %d keys of %d bytes are kept, want at most 1000 of 64 KiB", told, len(c.refused), size)
+	if told != 3000 || len(c.keys) > 1000 || size > 64<<10 {
+		t.Errorf("told %d times, want 3000; %d keys of %d bytes are kept, want at most 1000 of 64 KiB", told, len(c.keys), size)
 	}
 }

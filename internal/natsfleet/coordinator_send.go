@@ -3,11 +3,11 @@ package natsfleet
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,194 +16,30 @@ import (
 	"prodigy/internal/fleet"
 )
 
-// outbox is what is to be sent to a worker.
-type outbox struct {
-	dirty   bool
-	tasks   map[int64][]*flight // by the round that they answer
-	acks    []fleet.Ack
-	over    []int64
-	end     []int64
-	due     []int64
-	again   bool
-	numbers int
-	sent    map[int]sent // tasks that may be on the way, by the number of their message
+// sender wakes the goroutine that sends to workers.
+type sender struct {
+	wake    chan struct{} // something is to be sent
+	waits   atomic.Bool   // it is woken in a moment
+	returns string        // subjects of what could not be delivered
 }
 
-// sent are tasks that one message had.
-type sent struct {
-	round  int64
-	tokens []int64
-}
-
-func (c *coordinator) submit(ctx context.Context, a *agent.Attempt, done func(*agent.Attempt, agent.Outcome, error)) error {
-	if err := c.open(ctx, a.JobID); err != nil {
-		return err
-	}
-	spec, err := c.spec(ctx, *a)
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	adopted := c.awaited[a.ID]
-	delete(c.awaited, a.ID)
-	last := adopted && len(c.awaited) == 0
-	if c.held && !adopted || ctx.Err() != nil && !adopted {
-		c.pending[a.ID] = append(c.pending[a.ID], &pendingAck{})
-		c.mu.Unlock()
-		return fmt.Errorf("the job is stopping: %w", agent.ErrReturned)
-	}
-	f := newFlight(ctx, a, spec, done)
-	if adopted {
-		f.last = -1
-	}
-	c.flights[a.Token] = f
-	switch {
-	case adopted:
-		c.dispatcher.Adopt(a.Token, a.RanOn)
-	case a.Beside != 0:
-		c.dispatcher.AddApart(a.Token, a.Beside, time.Now())
-	default:
-		c.dispatcher.Add(a.Token)
-	}
-	c.endAlone(a.Token)
-	if !c.stops[ctx] {
-		c.stops[ctx] = true
-		context.AfterFunc(ctx, func() { c.stop(ctx) })
-	}
-	if last {
-		close(c.adopted)
-		maps.DeleteFunc(c.given, func(token int64, _ string) bool { return c.flights[token] == nil })
-	}
-	c.dispatch(time.Now())
-	c.mu.Unlock()
-	if !last {
-		return nil
-	}
-	return c.unlessEnded(a.Token, c.begin(ctx))
-}
-
-// unlessEnded drops an error about an attempt whose end is known already.
-func (c *coordinator) unlessEnded(token int64, err error) error {
-	if err == nil {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.flights[token] == nil {
-		return nil
-	}
-	delete(c.flights, token)
-	c.dispatcher.Remove(token)
-	return err
-}
-
-// dispatch gives attempts that wait to workers that take some. It is called with the lock held.
-func (c *coordinator) dispatch(now time.Time) {
-	if c.held {
-		c.giveBack("the job is stopping")
-		return
-	}
-	for token, cause := range c.ends {
-		if c.dispatcher.Waits(token) {
-			c.endFlight(token, flightEnd{err: fmt.Errorf("%w: %w", cause, agent.ErrReturned)}, pendingAck{})
-		}
-	}
-	for _, g := range c.dispatcher.Assign(now) {
-		if g.Times > mostTimes {
-			stop, id := c.stopRun, c.flights[g.Token].id
-			c.work.Go(func() {
-				stop(fmt.Errorf("%s was sent to workers %d times, and none has ever said that it has it", id, mostTimes))
-			})
-		}
-		s := c.outboxOf(g.Instance)
-		if s.tasks == nil {
-			s.tasks = map[int64][]*flight{}
-		}
-		s.tasks[g.Round] = append(s.tasks[g.Round], c.flights[g.Token])
-		c.sendSoon(g.Instance, s)
-	}
-}
-
-// mostTimes is how often an attempt is given out that never arrives. A worker of several jobs refuses what answers an
-// offer too late; over a slow connection that happens some times in a row.
-const mostTimes = 20
-
-// End ends one attempt alone.
-func (c *coordinator) End(token int64, cause error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ends[token] = cause
-	c.endAlone(token)
-	c.dispatch(time.Now())
-}
-
-// endAlone has the worker of an attempt end it, if somebody has asked for that. One that no worker has is ended by dispatch. Whenever its worker says that it
-// has it, this is said again. It is called with the lock held.
-func (c *coordinator) endAlone(token int64) {
-	if instance := c.dispatcher.HolderOf(token); c.ends[token] != nil && instance != "" {
-		s := c.outboxOf(instance)
-		s.end = append(s.end, token)
-		c.sendSoon(instance, s)
-	}
-}
-
-// Hurry has the steps of attempts not wait any longer. A worker that this does not reach lets them wait.
-func (c *coordinator) Hurry(tokens []int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, token := range tokens {
-		if instance := c.dispatcher.HolderOf(token); instance != "" {
-			s := c.outboxOf(instance)
-			s.due = append(s.due, token)
-			c.sendSoon(instance, s)
-		}
-	}
-}
-
-// outboxOf returns what is to be sent to a worker. It is called with the lock held.
-func (c *coordinator) outboxOf(instance string) *outbox {
-	s := c.outboxes[instance]
-	if s == nil {
-		s = &outbox{sent: map[int]sent{}}
-		c.outboxes[instance] = s
-	}
-	return s
-}
-
-// sendSoon has the sender send what waits for a worker. It is called with the lock held.
-func (c *coordinator) sendSoon(instance string, s *outbox) {
-	c.markDirty(instance, s)
-	c.wakeSender()
-}
-
-// ackDelay is how long workers wait for the word that reports are not needed any more, so that it mostly goes with what they are given next.
+// ackDelay is how long workers wait for the word that reports are not needed any more, so that it mostly goes with what
+// they are given next.
 const ackDelay = 20 * time.Millisecond
 
-// sendLater is sendSoon for what can wait a moment. It is called with the lock held.
-func (c *coordinator) sendLater(instance string, s *outbox) {
-	c.markDirty(instance, s)
-	if !c.waking {
-		c.waking = true
-		time.AfterFunc(ackDelay, func() {
-			c.mu.Lock()
-			c.waking = false
-			c.mu.Unlock()
-			c.wakeSender()
-		})
-	}
-}
-
-func (c *coordinator) markDirty(instance string, s *outbox) {
-	if !s.dirty {
-		s.dirty = true
-		c.dirty = append(c.dirty, instance)
-	}
-}
-
-func (c *coordinator) wakeSender() {
+func (s *sender) now() {
 	select {
-	case c.sending <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
+	}
+}
+
+func (s *sender) later() {
+	if s.waits.CompareAndSwap(false, true) {
+		time.AfterFunc(ackDelay, func() {
+			s.waits.Store(false)
+			s.now()
+		})
 	}
 }
 
@@ -211,53 +47,69 @@ func (c *coordinator) wakeSender() {
 func (c *coordinator) send() {
 	for {
 		select {
-		case <-c.sending:
+		case <-c.sender.wake:
 		case <-c.life.Done():
 			return
 		}
-		c.mu.Lock()
-		for len(c.dirty) > 0 {
-			instance := c.dirty[0]
-			c.dirty = c.dirty[1:]
-			s := c.outboxes[instance]
-			if s == nil {
-				continue
+		for more := true; more; {
+			var letter fleet.Letter
+			var tasks map[int64][]*flight // by the round that they answer
+			c.turn(func(s *jobState) {
+				if letter, more = s.ledger.Next(); more {
+					tasks = s.flightsOf(letter.Tasks)
+				}
+			})
+			if more {
+				c.sendLetter(letter, tasks)
 			}
-			d := fleet.CoordinatorMessage{V: fleet.Protocol, Key: c.key, Owner: c.owner, Acks: s.acks, Over: s.over, End: s.end, Due: s.due, Again: s.again}
-			rounds := s.tasks
-			s.dirty, s.acks, s.over, s.end, s.due, s.again, s.tasks = false, nil, nil, nil, nil, false, nil
-			c.mu.Unlock()
-			c.sendTo(instance, d, rounds)
-			c.mu.Lock()
 		}
-		c.mu.Unlock()
 	}
 }
 
-// sendTo sends to a worker, in more than one message if that would be too large.
-func (c *coordinator) sendTo(instance string, d fleet.CoordinatorMessage, rounds map[int64][]*flight) {
+// flightsOf returns the attempts with these tokens that are still out.
+func (s *jobState) flightsOf(tokens map[int64][]int64) map[int64][]*flight {
+	flights := map[int64][]*flight{}
+	for round, list := range tokens {
+		for _, token := range list {
+			if f := s.flights[token]; f != nil {
+				flights[round] = append(flights[round], f)
+			}
+		}
+	}
+	return flights
+}
+
+// message returns an empty message to a worker.
+func (c *coordinator) message(round int64) fleet.CoordinatorMessage {
+	return fleet.CoordinatorMessage{V: fleet.Protocol, Key: c.key, Owner: c.owner, Round: round}
+}
+
+// sendLetter sends to a worker, in more than one message if that would be too large.
+func (c *coordinator) sendLetter(l fleet.Letter, rounds map[int64][]*flight) {
+	d := c.message(0)
+	d.Acks, d.Over, d.End, d.Due, d.Again = l.Acks, l.Over, l.End, l.Due, l.Again
 	for _, round := range slices.Sorted(maps.Keys(rounds)) {
 		size := 0
 		d.Round = round
 		for _, f := range rounds[round] {
 			t := fleet.NewTask(f.attempt(), f.spec.name, time.Now())
 			if len(t.Item) > maxBody {
-				c.work.Go(func() { c.sendLarge(instance, round, t) })
+				c.work.Go(func() { c.sendLarge(l.Instance, round, t) })
 				continue
 			}
 			if size += len(t.Item); size > maxBody {
-				c.publish(instance, d)
-				d, size = fleet.CoordinatorMessage{V: fleet.Protocol, Key: c.key, Owner: c.owner, Round: round}, len(t.Item)
+				c.publish(l.Instance, d)
+				d, size = c.message(round), len(t.Item)
 			}
 			d.Tasks = append(d.Tasks, t)
 		}
 		if len(d.Tasks) > 0 {
-			c.publish(instance, d)
-			d = fleet.CoordinatorMessage{V: fleet.Protocol, Key: c.key, Owner: c.owner}
+			c.publish(l.Instance, d)
+			d = c.message(0)
 		}
 	}
 	if len(d.Acks)+len(d.Over)+len(d.End)+len(d.Due) > 0 || d.Again {
-		c.publish(instance, d)
+		c.publish(l.Instance, d)
 	}
 }
 
@@ -269,19 +121,23 @@ func (c *coordinator) sendLarge(instance string, round int64, t fleet.Task) {
 		err := c.put(ctx, ref, data)
 		c.noteKept(err)
 		return err
-	}) == nil {
-		c.mu.Lock()
-		f := c.flights[t.Token]
-		if f != nil {
-			f.needs(ref)
-		}
-		c.mu.Unlock()
-		if f == nil { // it has ended meanwhile
-			_ = c.remove(c.life, ref)
-			return
-		}
-		c.publish(instance, fleet.CoordinatorMessage{V: fleet.Protocol, Key: c.key, Owner: c.owner, Round: round, Tasks: []fleet.Task{{Token: t.Token, Ref: ref}}})
+	}) != nil {
+		return
 	}
+	out := false
+	c.turn(func(s *jobState) {
+		if f := s.flights[t.Token]; f != nil {
+			f.needs(ref)
+			out = true
+		}
+	})
+	if !out { // it has ended meanwhile
+		_ = c.remove(c.life, ref)
+		return
+	}
+	d := c.message(round)
+	d.Tasks = []fleet.Task{{Token: t.Token, Ref: ref}}
+	c.publish(instance, d)
 }
 
 // publish sends a message to a worker. What it has of tasks is taken back if the worker is not connected.
@@ -292,13 +148,11 @@ func (c *coordinator) publish(instance string, d fleet.CoordinatorMessage) {
 		for i, t := range d.Tasks {
 			tokens[i] = t.Token
 		}
-		c.mu.Lock()
-		if s := c.outboxes[instance]; s != nil {
-			s.numbers++
-			s.sent[s.numbers] = sent{d.Round, tokens}
-			m.Reply = c.returns + "." + instance + "." + strconv.Itoa(s.numbers)
-		}
-		c.mu.Unlock()
+		c.turn(func(s *jobState) {
+			if number := s.ledger.Sent(instance, d.Round, tokens); number > 0 {
+				m.Reply = c.sender.returns + "." + instance + "." + strconv.Itoa(number)
+			}
+		})
 		if c.signer != nil {
 			c.noteGiven(instance, tokens)
 		}
@@ -312,27 +166,24 @@ func (c *coordinator) returned(m *nats.Msg) {
 	if len(words) < 2 || m.Header.Get("Status") != "503" {
 		return
 	}
-	instance := words[len(words)-2]
-	number, err := strconv.Atoi(words[len(words)-1])
-	if err != nil {
-		return
+	if number, err := strconv.Atoi(words[len(words)-1]); err == nil {
+		c.turn(func(s *jobState) { s.ledger.Returned(words[len(words)-2], number, time.Now()) })
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.outboxes[instance]; s != nil {
-		what := s.sent[number]
-		delete(s.sent, number)
-		c.dispatcher.Undelivered(instance, what.round, what.tokens)
-		c.dispatch(time.Now())
-	}
+}
+
+// sharedObjects are what the broker has for all attempts.
+type sharedObjects struct {
+	objects map[string][]byte // specs and the list of files, by name
+	files   []fleet.File
+	specs   map[string]*sharedSpec // by the spec of the attempt and what else is in it
+	base    string                 // with workspaces: the commit that the job begins at
 }
 
 // spec has the broker keep what the attempt has in common with others, and returns that.
 func (c *coordinator) spec(ctx context.Context, a agent.Attempt) (*sharedSpec, error) {
 	known := a.Spec + "\x00" + string(a.Outputs.Keep)
-	c.mu.Lock()
-	shared := c.specs[known]
-	c.mu.Unlock()
+	var shared *sharedSpec
+	c.turn(func(s *jobState) { shared = s.kept.specs[known] })
 	if shared != nil {
 		return shared, nil
 	}
@@ -343,25 +194,23 @@ func (c *coordinator) spec(ctx context.Context, a agent.Attempt) (*sharedSpec, e
 	if c.clones != nil {
 		s.Setup = c.clones.Setup()
 	}
-	s.Seed, s.LogSteps, s.Claude, s.Agents, s.Layers, s.Echo = c.c.Seed, c.c.LogSteps, c.c.Claude, c.o.Agents, c.o.Layers, c.c.Echo != nil
+	s.Seed, s.LogSteps, s.Echo = c.c.Seed, c.c.LogSteps, c.c.Echo != nil
+	s.Claude, s.Agents, s.Layers = c.c.Claude, c.o.Agents, c.o.Layers
 	data, err := json.Marshal(s)
 	if err != nil {
 		return nil, err
 	}
 	name := objectName(c.key+"/spec", data)
-	c.putting.Lock()
-	defer c.putting.Unlock()
-	c.mu.Lock()
-	_, put := c.objects[name]
-	c.mu.Unlock()
+	c.slow.putting.Lock()
+	defer c.slow.putting.Unlock()
+	put := false
+	c.turn(func(s *jobState) { _, put = s.kept.objects[name] })
 	if !put {
 		if err := c.restoring(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) }); err != nil {
 			return nil, err
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	shared = &sharedSpec{name: name, template: s.Template}
-	c.specs[known], c.objects[name] = shared, data // now that workers can fetch it
+	c.turn(func(s *jobState) { s.kept.specs[known], s.kept.objects[name] = shared, data }) // now workers can fetch it
 	return shared, nil
 }

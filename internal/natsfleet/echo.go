@@ -109,8 +109,8 @@ func (c *coordinator) show(f *flight, pieces []fleet.Echo) {
 	if c.c.Echo == nil {
 		return
 	}
-	c.showing.Lock()
-	defer c.showing.Unlock()
+	c.slow.showing.Lock()
+	defer c.slow.showing.Unlock()
 	for _, piece := range pieces {
 		to, known := f.shown[piece.Command]
 		if !known {

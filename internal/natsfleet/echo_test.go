@@ -96,29 +96,29 @@ func TestTheEndWaitsForWhatIsBeingShown(t *testing.T) {
 	c := f.coordinator()
 	echo := blockedEcho{make(chan struct{})}
 	c.Executor(agent.Config{Echo: echo}, deafHost{})
-	c.dispatcher.Add(1)
-	c.dispatcher.Update(fleet.WorkerStatus{Instance: "w", Node: "w", Round: 1, Credit: 1, Full: true}, time.Now())
-	c.dispatcher.Assign(time.Now())
 	ended := false
-	c.flights[1] = &flight{spec: &sharedSpec{}, token: 1, id: "item_1", of: t.Context(), done: func(*agent.Attempt, agent.Outcome, error) { ended = true }}
+	c.state.flights[1] = &flight{spec: &sharedSpec{}, token: 1, id: "item_1", of: t.Context(), done: func(*agent.Attempt, agent.Outcome, error) { ended = true }}
+	c.turn(func(s *jobState) {
+		s.ledger.Submit(1, time.Now())
+		assign(t, s.ledger, "w", 1, 1)
+	})
+	w := fleet.Holder{Instance: "w"}
 	shown := make(chan struct{})
 	go func() {
 		defer close(shown)
-		c.report(fleet.Report{Token: 1, Index: 1, Kind: fleet.Echoed, Echo: []fleet.Echo{{Command: 1, Data: []byte("some")}}}, "w", nil)
+		c.report(fleet.Report{Token: 1, Index: 1, Holder: w, Kind: fleet.Echoed, Echo: []fleet.Echo{{Command: 1, Data: []byte("some")}}}, nil)
 	}()
 	for relays := false; !relays; {
-		c.mu.Lock()
-		relays = c.flights[1].relays
-		c.mu.Unlock()
+		relays = !c.wants(fleet.Report{Token: 1, Index: 1, Holder: w})
 		runtime.Gosched()
 	}
-	end := fleet.Report{Token: 1, Index: 2, Kind: fleet.Ended, Outcome: &agent.Outcome{}}
-	if c.report(end, "w", nil); ended {
+	end := fleet.Report{Token: 1, Index: 2, Holder: w, Kind: fleet.Ended, Outcome: &agent.Outcome{}}
+	if c.report(end, nil); ended {
 		t.Error("the end came first")
 	}
 	close(echo.open)
 	<-shown
-	if c.report(end, "w", nil); !ended {
+	if c.report(end, nil); !ended {
 		t.Error("the end was not taken")
 	}
 }

@@ -217,20 +217,20 @@ func TestAJobThatAllWorkersRefuseSaysWhy(t *testing.T) {
 func TestASilentWorkerIsNamed(t *testing.T) {
 	var said []string
 	start := time.Now()
-	c := &coordinator{
-		notice: func(text string) { said = append(said, text) }, roster: roster{}, outboxes: map[string]*outbox{}, pendingByToken: map[int64]*pendingAck{}, flights: map[int64]*flight{},
-		dispatcher: fleet.NewDispatcher(time.Minute, 5*time.Second, start),
-	}
+	c := newCoordinator(fleet.JobOptions{Lease: time.Minute})
+	c.Notify(func(text string) { said = append(said, text) })
+	dispatcher := fleet.NewDispatcher(time.Minute, 5*time.Second, start)
+	c.state.ledger.Dispatcher = dispatcher
 	words := func(node string, at time.Duration) {
-		c.roster.heard(fleet.WorkerMessage{WorkerStatus: fleet.WorkerStatus{Instance: node + "-1", Node: node}}, start.Add(at))
-		c.dispatcher.Update(fleet.WorkerStatus{Instance: node + "-1", Node: node, Round: 1, Credit: 2, Slots: 2}, start.Add(at))
+		c.state.workers.roster.heard(fleet.WorkerMessage{WorkerStatus: fleet.WorkerStatus{Instance: node + "-1", Node: node}}, start.Add(at))
+		dispatcher.Update(fleet.WorkerStatus{Instance: node + "-1", Node: node, Round: 1, Credit: 2, Slots: 2}, start.Add(at))
 	}
 	words("alpha", 0)
 	words("beta", 0)
 	for token := range int64(4) {
-		c.dispatcher.Add(token)
+		dispatcher.Add(token)
 	}
-	c.dispatcher.Assign(start)
+	dispatcher.Assign(start)
 	silent := silence{}
 	for second := range 100 {
 		at := time.Duration(second) * time.Second
@@ -243,7 +243,7 @@ func TestASilentWorkerIsNamed(t *testing.T) {
 		silent.look(c, start.Add(at))
 		if second == 75 {
 			words("gone", at)
-			c.dispatcher.Update(fleet.WorkerStatus{Instance: "gone-1", Node: "gone", Round: 1, Full: true, Gone: true}, start.Add(at))
+			dispatcher.Update(fleet.WorkerStatus{Instance: "gone-1", Node: "gone", Round: 1, Full: true, Gone: true}, start.Add(at))
 		}
 	}
 	want := []string{
@@ -357,7 +357,7 @@ func TestAttemptsDoNotWaitForWhatTheBrokerHasLost(t *testing.T) {
 	c := f.coordinator()
 	c.Executor(agent.Config{Seed: 1}, deafHost{})
 	c.Submit(t.Context(), attemptAt(f, 1, "true"), func(*agent.Attempt, agent.Outcome, error) {})
-	c.opening.Lock() // as reconcile does
+	c.slow.opening.Lock() // as reconcile does
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -368,7 +368,7 @@ func TestAttemptsDoNotWaitForWhatTheBrokerHasLost(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("it waits")
 	}
-	c.opening.Unlock()
+	c.slow.opening.Unlock()
 }
 
 // To look for what the broker has lost takes a few requests, however many files a job has.
@@ -390,7 +390,7 @@ func TestFilesAreLookedForTogether(t *testing.T) {
 	if sent := c.nc.Stats().OutMsgs - before; sent > files {
 		t.Errorf("it takes %d requests", sent)
 	}
-	lost := c.fileObject(c.files[files/2])
+	lost := c.fileObject(c.state.kept.files[files/2])
 	if err := c.remove(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func (c *coordinator) sendFiles(ctx context.Context) (string, error) {
 	defer func() { _ = root.Close() }()
 	list, total := make([]fleet.File, 0, len(paths)), int64(0)
 	for _, name := range paths {
-		if path.Base(name) == filepath.Base(c.probe) {
+		if path.Base(name) == filepath.Base(c.members.path) {
 			continue
 		}
 		f, err := c.sendFile(ctx, root, name)
@@ -77,9 +77,7 @@ func (c *coordinator) sendFiles(ctx context.Context) (string, error) {
 	}
 	data := encoded(list)
 	name := c.key + "/files-" + digest(data)
-	c.mu.Lock()
-	c.objects[name], c.files = data, list
-	c.mu.Unlock()
+	c.turn(func(s *jobState) { s.kept.objects[name], s.kept.files = data, list })
 	return name, c.restoring(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) })
 }
 
@@ -135,7 +133,7 @@ func (c *coordinator) resendFiles(ctx context.Context, lost []fleet.File) {
 	}
 	root, err := os.OpenRoot(c.o.Dir)
 	if err != nil {
-		c.abort(fmt.Errorf("files: the broker has lost them, and they cannot be sent again: %w", err))
+		c.stop(fmt.Errorf("files: the broker has lost them, and they cannot be sent again: %w", err))
 		return
 	}
 	defer func() { _ = root.Close() }()
@@ -144,11 +142,11 @@ func (c *coordinator) resendFiles(ctx context.Context, lost []fleet.File) {
 		_, unreadable := errors.AsType[*fs.PathError](err)
 		switch {
 		case unreadable, errors.Is(err, errChanges), errors.Is(err, fleet.ErrRefused):
-			c.abort(fmt.Errorf("files: the broker has lost %s, and it cannot be sent again: %w", was.Path, err))
+			c.stop(fmt.Errorf("files: the broker has lost %s, and it cannot be sent again: %w", was.Path, err))
 		case err != nil: // it is tried again
 			c.notify("%s cannot be sent to the broker again: %v", was.Path, inWords(err))
 		case is.Sum != was.Sum:
-			c.abort(fmt.Errorf("files: the broker has lost %s, and it has changed since the job began: resume the job to send it anew", was.Path))
+			c.stop(fmt.Errorf("files: the broker has lost %s, and it has changed since the job began: resume the job to send it anew", was.Path))
 		}
 	}
 }
@@ -635,9 +633,9 @@ func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
 				if err != nil && !leaderless(err) {
 					return &agent.LostError{Reason: "what it produced could not be fetched: " + inWords(err).Error(), Unbegun: true}
 				}
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				if c.flights[f.token] != f {
+				out := false
+				c.turn(func(s *jobState) { out = s.flights[f.token] == f })
+				if !out {
 					return &agent.LostError{Reason: "it was given up meanwhile"}
 				}
 				return err

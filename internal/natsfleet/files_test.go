@@ -357,8 +357,8 @@ func TestAnAttemptThatHasEndedIsNotLostWithItsWorker(t *testing.T) {
 	})
 	c := of.(*coordinator)
 	c.Executor(agent.Config{Seed: 1}, deafHost{})
-	for range cap(c.fetching) {
-		c.fetching <- struct{}{} // what others have left is fetched
+	for range cap(c.slow.fetching) {
+		c.slow.fetching <- struct{}{} // what others have left is fetched
 	}
 	ended := make(chan error, 1)
 	c.Submit(t.Context(), attemptAt(f, 1, "true"), func(_ *agent.Attempt, _ agent.Outcome, err error) { ended <- err })
@@ -379,16 +379,19 @@ func TestAnAttemptThatHasEndedIsNotLostWithItsWorker(t *testing.T) {
 	r := p.report(token, 1, fleet.Ended)
 	r.Files = []fleet.File{file}
 	p.say([]int64{token}, r)
-	if !eventually(func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.flights[token].fetches }) {
+	if !eventually(func() (fetches bool) {
+		c.turn(func(s *jobState) { fetches = s.ledger.Fetches(token) })
+		return fetches
+	}) {
 		t.Fatal("nothing is fetched")
 	}
-	c.mu.Lock()
-	if c.endLost(fleet.Loss{Token: token, Node: "puppet", Began: true}) {
-		t.Error("it is lost")
-	}
-	c.mu.Unlock()
-	for range cap(c.fetching) {
-		<-c.fetching
+	c.turn(func(s *jobState) {
+		if c.endLost(s, fleet.Loss{Token: token, Node: "puppet", Began: true}) {
+			t.Error("it is lost")
+		}
+	})
+	for range cap(c.slow.fetching) {
+		<-c.slow.fetching
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -492,7 +495,7 @@ func TestAFileThatCannotBeSentAgainStopsTheRun(t *testing.T) {
 			if err := c.open(t.Context(), "job"); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.remove(t.Context(), c.fileObject(c.files[0])); err != nil {
+			if err := c.remove(t.Context(), c.fileObject(c.state.kept.files[0])); err != nil {
 				t.Fatal(err)
 			}
 			if err := change(filepath.Join(f.root, "run", "in")); err != nil {

@@ -65,39 +65,36 @@ func whyNotKept(err error) string {
 
 // noteKept notes whether the broker has kept something.
 func (c *coordinator) noteKept(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case err == nil:
-		c.refuses.last = time.Time{}
-	case isMissing(err): // it is made again, or the error of that is noted
-	case c.life.Err() == nil && c.nc.IsConnected():
-		c.refuses.note(err, time.Now())
-	}
+	c.turn(func(s *jobState) {
+		switch {
+		case err == nil:
+			s.refuses.last = time.Time{}
+		case isMissing(err): // it is made again, or the error of that is noted
+		case c.life.Err() == nil && c.nc.IsConnected():
+			s.refuses.note(err, time.Now())
+		}
+	})
 }
 
 // lookAtStore says that the broker keeps nothing, or does again, and stops the run when that lasts too long.
 func (c *coordinator) lookAtStore(now time.Time) {
-	c.mu.Lock()
-	r := &c.refuses
-	if r.since.IsZero() {
-		c.mu.Unlock()
-		return
-	}
-	was := *r
-	full, since := r.now(now), now.Sub(r.since)
-	tell := full && !r.told && since >= shortAbsence
-	stop := full && !r.over && c.o.Patience > 0 && since >= c.o.Patience
-	r.told, r.over = r.told || tell, r.over || stop
-	if !full {
-		*r = refusals{}
-	}
-	c.mu.Unlock()
+	var was refusals
+	full, tell, stop := false, false, false
+	c.turn(func(s *jobState) {
+		r := &s.refuses
+		was, full = *r, r.now(now)
+		since := now.Sub(r.since)
+		tell = full && !r.told && since >= shortAbsence
+		stop = full && !r.over && c.o.Patience > 0 && since >= c.o.Patience
+		if r.told, r.over = r.told || tell, r.over || stop; !full {
+			*r = refusals{}
+		}
+	})
 	if tell {
 		c.notify("the broker does not keep what it is sent: %s. What needs that waits until it does", was.why)
 	}
 	if stop {
-		c.abort(fmt.Errorf("the broker has not kept what it was sent for %s (--broker-patience): %s", c.o.Patience, was.why))
+		c.stop(fmt.Errorf("the broker has not kept what it was sent for %s (--broker-patience): %s", c.o.Patience, was.why))
 	}
 	if !full && was.told {
 		c.notify("the broker keeps what it is sent again")

@@ -204,7 +204,9 @@ func TestWhyTheBrokerKeepsNothing(t *testing.T) {
 // A run says when the broker refuses things for longer than a moment, and when it does no more; it stops when it is to.
 func TestARunSaysWhatTheBrokerRefuses(t *testing.T) {
 	said, began := new(log), time.Now()
-	c := &coordinator{notice: said.add, o: fleet.JobOptions{Patience: 20 * time.Second}, stopRun: func(cause error) { said.add("stop: " + cause.Error()) }}
+	c := newCoordinator(fleet.JobOptions{Patience: 20 * time.Second})
+	c.Notify(said.add)
+	c.OnAbort(func(cause error) { said.add("stop: " + cause.Error()) })
 	for _, step := range []struct {
 		after   time.Duration
 		refused bool
@@ -224,7 +226,7 @@ func TestARunSaysWhatTheBrokerRefuses(t *testing.T) {
 		before := said.String()
 		now := began.Add(step.after)
 		if step.refused {
-			c.refuses.note(nats.ErrNoResponders, now)
+			c.state.refuses.note(nats.ErrNoResponders, now)
 		}
 		c.lookAtStore(now)
 		if got := strings.TrimPrefix(said.String(), before); got != step.want {
@@ -290,7 +292,7 @@ func TestALossIsNoticedWhileTheBrokerIsFull(t *testing.T) {
 	f := smallStore(t)
 	_, of := f.config(func(o *fleet.JobOptions) { o.Patience = 6 * time.Second })
 	c := of.(*coordinator)
-	c.tendEvery = c.dispatcher.Every
+	c.slow.tendEvery = every(c.o.Lease)
 	aborted := make(chan error, 1)
 	c.OnAbort(func(cause error) { aborted <- cause })
 	c.Executor(agent.Config{Seed: 1}, deafHost{})
@@ -299,7 +301,7 @@ func TestALossIsNoticedWhileTheBrokerIsFull(t *testing.T) {
 	p := f.puppet(c)
 	token := p.take()
 	f.fillStore()
-	if !eventually(c.tending.Load) {
+	if !eventually(c.slow.tending.Load) {
 		t.Fatal("nobody looks at what the broker has lost")
 	}
 	p.say([]int64{token}) // its last words

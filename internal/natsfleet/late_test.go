@@ -3,10 +3,8 @@ package natsfleet
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
@@ -35,9 +33,9 @@ func (h *lateHost) heard() []string {
 }
 
 // losing returns a coordinator with attempts whose tokens are 1 to n, all with worker a.
-func losing(t *testing.T, n int) (f *field, c *coordinator, h *lateHost) {
+func losing(t *testing.T, n int) (c *coordinator, h *lateHost) {
 	t.Helper()
-	f = newField(t)
+	f := newField(t)
 	f.deaf("a")
 	c, h = f.coordinator(), &lateHost{}
 	c.Executor(agent.Config{Seed: 1}, h)
@@ -46,42 +44,40 @@ func losing(t *testing.T, n int) (f *field, c *coordinator, h *lateHost) {
 			t.Fatal(err)
 		}
 	}
-	c.mu.Lock()
-	c.applyStatus(fleet.WorkerStatus{Instance: "a", Node: "a", Round: 1, Credit: int64(n), Slots: n}, time.Now())
-	c.mu.Unlock()
-	return f, c, h
+	f.hear(c, fleet.WorkerStatus{Instance: "a", Node: "a", Round: 1, Credit: int64(n), Slots: n})
+	return c, h
 }
 
 // giveUp gives an attempt up, and has that be on disk.
 func giveUp(c *coordinator, token int64, durable bool) {
-	c.mu.Lock()
-	c.endFlight(token, flightEnd{err: &agent.LostError{Reason: "silence"}}, pendingAck{})
-	c.mu.Unlock()
+	c.turn(func(s *jobState) {
+		c.endFlight(s, fleet.Ending{Token: token}, flightEnd{err: &agent.LostError{Reason: "silence"}})
+	})
 	if durable {
 		c.Persisted([]events.Record{{Event: events.AgentLost{AgentID: fmt.Sprintf("job/item_%d/1", token)}}})
 	}
 }
 
-func endOf(token int64, k fleet.ReportKind, o *agent.Outcome) fleet.Report {
-	return fleet.Report{V: fleet.Protocol, Token: token, Index: 3, Kind: k, Holder: fleet.Holder{Node: "a", Slot: 1}, Outcome: o}
+func endOf(instance string, token int64, k fleet.ReportKind, o *agent.Outcome) fleet.Report {
+	return fleet.Report{V: fleet.Protocol, Token: token, Index: 3, Kind: k, Holder: fleet.Holder{Instance: instance, Node: "a", Slot: 1}, Outcome: o}
 }
 
 // How an attempt ends that was given up is told once. The end of one that has ended in time is not late, however often it is repeated.
 func TestTheEndOfAnAttemptThatWasGivenUpIsToldOnce(t *testing.T) {
-	_, c, h := losing(t, 6)
+	c, h := losing(t, 6)
 	for token := range int64(4) {
 		giveUp(c, token+1, true)
 	}
 	for range 3 {
-		c.report(endOf(1, fleet.Ended, &agent.Outcome{}), "a", nil)
-		c.report(endOf(2, fleet.Ended, &agent.Outcome{Failure: &agent.Failure{}}), "a", nil)
-		c.report(endOf(3, fleet.Placed, nil), "a", nil)
-		c.report(endOf(3, fleet.Dropped, nil), "b", nil)
-		c.report(endOf(3, fleet.Dropped, nil), "a", nil)
-		c.report(endOf(4, fleet.Returned, nil), "a", nil)
-		r := endOf(5, fleet.Ended, &agent.Outcome{})
+		c.report(endOf("a", 1, fleet.Ended, &agent.Outcome{}), nil)
+		c.report(endOf("a", 2, fleet.Ended, &agent.Outcome{Failure: &agent.Failure{}}), nil)
+		c.report(endOf("a", 3, fleet.Placed, nil), nil)
+		c.report(endOf("b", 3, fleet.Dropped, nil), nil)
+		c.report(endOf("a", 3, fleet.Dropped, nil), nil)
+		c.report(endOf("a", 4, fleet.Returned, nil), nil)
+		r := endOf("a", 5, fleet.Ended, &agent.Outcome{})
 		r.Index = 1
-		c.report(r, "a", nil)
+		c.report(r, nil)
 		c.Persisted([]events.Record{{Event: events.AgentCompleted{AgentID: "job/item_5/1"}}})
 	}
 	want := []string{"job/item_1/1 1 on a: succeeded", "job/item_2/1 2 on a: failed", "job/item_3/1 3 on a: killed", "job/item_4/1 4 on a: returned"}
@@ -89,9 +85,9 @@ func TestTheEndOfAnAttemptThatWasGivenUpIsToldOnce(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	// What the worker itself has given up is no loss that something could come after.
-	c.report(endOf(6, fleet.Dropped, nil), "a", nil)
+	c.report(endOf("a", 6, fleet.Dropped, nil), nil)
 	c.Persisted([]events.Record{{Event: events.AgentLost{AgentID: "job/item_6/1"}}})
-	c.report(endOf(6, fleet.Dropped, nil), "a", nil)
+	c.report(endOf("a", 6, fleet.Dropped, nil), nil)
 	if got := h.heard(); len(got) != len(want) {
 		t.Errorf("got %q", got)
 	}
@@ -99,57 +95,15 @@ func TestTheEndOfAnAttemptThatWasGivenUpIsToldOnce(t *testing.T) {
 
 // A late end is not recorded before the loss is.
 func TestALateEndWaitsForTheRecordOfTheLoss(t *testing.T) {
-	_, c, h := losing(t, 1)
+	c, h := losing(t, 1)
 	giveUp(c, 1, false)
-	c.report(endOf(1, fleet.Ended, &agent.Outcome{}), "a", nil)
+	c.report(endOf("a", 1, fleet.Ended, &agent.Outcome{}), nil)
 	if got := h.heard(); len(got) != 0 {
 		t.Errorf("got %q before the loss was recorded", got)
 	}
 	c.Persisted([]events.Record{{Event: events.AgentLost{AgentID: "job/item_1/1"}}})
-	c.report(endOf(1, fleet.Ended, &agent.Outcome{}), "a", nil) // the worker repeats it
+	c.report(endOf("a", 1, fleet.Ended, &agent.Outcome{}), nil) // the worker repeats it
 	if got := h.heard(); len(got) != 1 {
 		t.Errorf("got %q, want it once", got)
-	}
-}
-
-// A resume knows what the run before had given up, and not what it has heard of since.
-func TestAResumeKnowsWhatWasGivenUp(t *testing.T) {
-	f, died, h := losing(t, 3)
-	giveUp(died, 1, true)
-	giveUp(died, 2, true)
-	died.report(endOf(2, fleet.Dropped, nil), "a", nil)
-	died.nc.Close() // as if it had been killed
-	died.end()
-
-	c := f.coordinator()
-	c.o.Dir = died.o.Dir
-	c.Executor(agent.Config{Seed: 1}, h)
-	if _, err := c.Holds(t.Context(), []string{"job/item_3/1"}); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		for token := range int64(3) {
-			c.report(endOf(token+1, fleet.Ended, &agent.Outcome{}), "a", nil)
-		}
-	}
-	want := []string{"job/item_2/1 2 on a: killed", "job/item_1/1 1 on a: succeeded"}
-	if got := h.heard(); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-// Only so many are remembered.
-func TestLostAttemptsAreBounded(t *testing.T) {
-	c := &coordinator{lost: map[int64]*lostAttempt{}}
-	for token := range int64(3 * mostLost) {
-		c.noteLoss(&lostAttempt{Token: token, recorded: true})
-	}
-	var text strings.Builder
-	c.writeLost(&text)
-	if n := strings.Count(text.String(), "\n"); len(c.lost) != mostLost || len(c.lostOrder) != mostLost || n != mostLost {
-		t.Errorf("got %d, %d and %d lines, want %d", len(c.lost), len(c.lostOrder), n, mostLost)
-	}
-	if c.lost[3*mostLost-1] == nil {
-		t.Error("the last one is forgotten")
 	}
 }

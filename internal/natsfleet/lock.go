@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"prodigy/internal/agent"
 	"prodigy/internal/fleet"
 )
 
@@ -23,6 +23,15 @@ type lockEntry struct {
 	PID    int    `json:"pid"`
 	Epoch  int64  `json:"epoch"`            // grows with each owner: workers do not listen to one of before
 	Sweeps bool   `json:"sweeps,omitempty"` // the owner is no coordinator, but removes what is left of the job
+}
+
+// jobLock is the lock of a job, as its coordinator has it.
+type jobLock struct {
+	owner    string // the name of the coordinator, which no other one ever has
+	jobID    string // once the job is opened
+	epoch    int64
+	locking  sync.Mutex // of revision, once the lock was taken
+	revision uint64
 }
 
 // errTaken is the reason why a job goes on elsewhere.
@@ -41,7 +50,7 @@ func (c *coordinator) lock(ctx context.Context, key, jobID string) error {
 	for {
 		e, getErr := kv.Get(ctx, key)
 		if errors.Is(getErr, jetstream.ErrKeyNotFound) && err != nil {
-			if c.lockRevision, err = kv.Create(ctx, key, c.lockData(0)); errors.Is(err, jetstream.ErrKeyExists) {
+			if c.revision, err = kv.Create(ctx, key, c.lockData(0)); errors.Is(err, jetstream.ErrKeyExists) {
 				continue
 			}
 			return err
@@ -79,7 +88,7 @@ func (c *coordinator) lock(ctx context.Context, key, jobID string) error {
 				return context.Cause(ctx)
 			}
 		}
-		if c.lockRevision, err = kv.Update(ctx, key, c.lockData(held.Epoch), e.Revision()); isConflict(err) {
+		if c.revision, err = kv.Update(ctx, key, c.lockData(held.Epoch), e.Revision()); isConflict(err) {
 			return refused
 		}
 		return err
@@ -110,9 +119,9 @@ func (c *coordinator) renewLock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rev, err := kv.Update(ctx, c.key, c.lockOf(c.owner), c.lockRevision)
+	rev, err := kv.Update(ctx, c.key, c.lockOf(c.owner), c.revision)
 	if err == nil {
-		c.lockRevision = rev
+		c.revision = rev
 		return nil
 	}
 	if !isConflict(err) {
@@ -133,7 +142,7 @@ func (c *coordinator) renewLock(ctx context.Context) error {
 		rev = e.Revision()
 	}
 	if err == nil {
-		c.lockRevision = rev
+		c.revision = rev
 	}
 	return err
 }
@@ -144,82 +153,22 @@ func (c *coordinator) unlock(ctx context.Context) error {
 	defer c.locking.Unlock()
 	kv, err := c.js.KeyValue(ctx, locksBucket)
 	if err == nil {
-		_, err = kv.Update(ctx, c.key, c.lockOf(""), c.lockRevision)
+		_, err = kv.Update(ctx, c.key, c.lockOf(""), c.revision)
 	}
 	return err
 }
 
 // taken ends the part of this coordinator when another one has the job.
 func (c *coordinator) taken() {
-	c.mu.Lock()
-	if c.gone {
-		c.mu.Unlock()
-		return
-	}
-	c.gone, c.held, c.detached = true, true, true // also when nothing is out
-	c.leave(func(*flight) bool { return true })
-	c.mu.Unlock()
-	c.abort(errTaken)
-}
-
-// leave leaves some of the attempts that are out to the run after this one. It is called with the lock held.
-func (c *coordinator) leave(which func(*flight) bool) {
-	for token, f := range c.flights {
-		if !which(f) {
-			continue
+	first := false
+	c.turn(func(s *jobState) {
+		if first = !s.gone; !first {
+			return
 		}
-		c.dispatcher.Remove(token)
-		delete(c.flights, token)
-		c.detach(token)
-		f.ended()
-		f.done(f.attempt(), agent.Outcome{}, agent.ErrDetached)
+		s.gone, s.ledger.Halted, s.ledger.Detached = true, true, true // also when nothing is out
+		c.leave(s, func(*flight) bool { return true })
+	})
+	if first {
+		c.stop(errTaken)
 	}
-}
-
-// abort asks the run to stop.
-func (c *coordinator) abort(cause error) {
-	c.mu.Lock()
-	stop := c.stopRun
-	c.mu.Unlock()
-	stop(inWords(cause))
-}
-
-// shortAbsence is how long the broker may be away before somebody is told.
-const shortAbsence = 5 * time.Second
-
-// absence follows how long the broker does not answer.
-type absence struct {
-	since time.Time // zero: it answers
-	told  bool
-	over  bool // the run was asked to stop
-}
-
-// missing notes that the broker does not answer what it was asked at a time, and stops the run when that lasts too
-// long. Nobody can tell workers to end what they run, so it is left to the resume at once.
-func (a *absence) missing(c *coordinator, asked, now time.Time) {
-	if a.since.IsZero() {
-		a.since = asked
-	}
-	away := now.Sub(a.since)
-	if !a.told && away >= shortAbsence {
-		a.told = true
-		c.notify("the broker does not answer: what runs on workers goes on for most of a lease, and nothing new begins")
-	}
-	if !a.over && c.o.Patience > 0 && away >= c.o.Patience {
-		a.over = true
-		c.abort(fmt.Errorf("the broker has not answered for %s (--broker-patience)", c.o.Patience))
-		c.mu.Lock()
-		c.held = true
-		c.giveBack("the job is stopping")
-		c.leave(func(*flight) bool { return true })
-		c.mu.Unlock()
-	}
-}
-
-// back notes that it does.
-func (a *absence) back(c *coordinator) {
-	if a.told {
-		c.notify("the broker answers again")
-	}
-	a.since, a.told = time.Time{}, false
 }

@@ -92,7 +92,7 @@ func TestAJobBeginsThoughReportsAreLost(t *testing.T) {
 	if strings.HasPrefix(c.nc.ConnectedServerVersion(), "2.10.") {
 		t.Skip("nats-server pauses consumers since 2.11, and nothing else keeps a run reading for long enough")
 	}
-	c.awaited = map[string]bool{"job/item_0/1": true}
+	c.state.awaited = map[string]bool{"job/item_0/1": true}
 	if err := c.open(t.Context(), "job"); err != nil {
 		t.Fatal(err)
 	}
@@ -107,9 +107,7 @@ func TestAJobBeginsThoughReportsAreLost(t *testing.T) {
 	begun := make(chan error, 1)
 	go func() { begun <- c.begin(ctx) }()
 	for reads := false; !reads && ctx.Err() == nil; time.Sleep(time.Millisecond) {
-		c.mu.Lock()
-		reads = c.hear != nil
-		c.mu.Unlock()
+		c.turn(func(s *jobState) { reads = s.mailbox.hear != nil })
 	}
 	if err := c.js.DeleteStream(ctx, outStream); err != nil {
 		t.Fatal(err)
@@ -165,15 +163,11 @@ func TestACoordinatorThatComesBackTooLateGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	renew := withholdLock(t, first) // it renews nothing, and answers nothing
-	first.mu.Lock()
-	first.gone = true
-	first.mu.Unlock()
+	first.turn(func(s *jobState) { s.gone = true })
 	if err := second.open(t.Context(), "job"); err != nil {
 		t.Fatalf("the lock was not renewed for a lease: %v", err)
 	}
-	first.mu.Lock()
-	first.gone = false
-	first.mu.Unlock()
+	first.turn(func(s *jobState) { s.gone = false })
 	renew()
 	select {
 	case err := <-aborted:
@@ -185,7 +179,7 @@ func TestACoordinatorThatComesBackTooLateGoes(t *testing.T) {
 	}
 	// One who comes back when the job is done sees that too.
 	third := f.coordinator()
-	third.key, third.epoch, third.lockRevision = "done", 1, 1
+	third.key, third.epoch, third.revision = "done", 1, 1
 	done := f.coordinator()
 	if err := done.lock(t.Context(), "done", "done"); err != nil {
 		t.Fatal(err)

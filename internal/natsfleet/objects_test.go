@@ -52,22 +52,22 @@ func TestAReportThatTheBrokerDoesNotFindAtOnceIsNotLost(t *testing.T) {
 			r, data := p.reference(token)
 			report := func() {
 				if m == nil {
-					c.report(r, p.instance, nil)
+					c.report(r, nil)
 					return
 				}
 				m.again = 0
-				c.report(r, p.instance, m)
+				c.report(r, m)
 			}
 			report()
 			if m != nil && m.again != relayRetry {
 				t.Errorf("it comes again after %s, want %s", m.again, relayRetry)
 			}
-			c.report(p.report(token, 2, fleet.Dropped), p.instance, nil) // not before it
-			c.mu.Lock()
-			if c.endLost(fleet.Loss{Token: token, Began: true, Left: true}) {
-				t.Error("it is lost")
-			}
-			c.mu.Unlock()
+			c.report(p.report(token, 2, fleet.Dropped), nil) // not before it
+			c.turn(func(s *jobState) {
+				if c.endLost(s, fleet.Loss{Token: token, Began: true, Left: true}) {
+					t.Error("it is lost")
+				}
+			})
 			if err := c.put(t.Context(), r.Ref, data); err != nil {
 				t.Fatal(err)
 			}
@@ -166,9 +166,7 @@ func TestAFileThatTheBrokerDoesNotFindAtOnceIsNotLost(t *testing.T) {
 	}
 	c.produces = func(string, json.RawMessage) ([]string, error) { return []string{"made"}, nil }
 	flight := &flight{token: 1}
-	c.mu.Lock()
-	c.flights[1] = flight
-	c.mu.Unlock()
+	c.turn(func(s *jobState) { s.flights[1] = flight })
 	whenAsked(t, c, object, put)
 	if err := c.fetchMade(flight, []fleet.File{file}); err != nil {
 		t.Errorf("what was produced: %v", err)
@@ -176,9 +174,7 @@ func TestAFileThatTheBrokerDoesNotFindAtOnceIsNotLost(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(c.o.Dir, "made")); err != nil || string(data) != "made" {
 		t.Errorf("got %q, %v, want what was produced", data, err)
 	}
-	c.mu.Lock()
-	delete(c.flights, 1)
-	c.mu.Unlock()
+	c.turn(func(s *jobState) { delete(s.flights, 1) })
 }
 
 // A run that waits for the reports that the one before has not read goes on when the broker has lost them.
@@ -186,9 +182,7 @@ func TestReportsThatAreLostAreNotWaitedFor(t *testing.T) {
 	f := newField(t)
 	c := f.coordinator()
 	p, token, _ := submitted(f, c)
-	c.mu.Lock()
-	c.hear.Stop()
-	c.mu.Unlock()
+	c.turn(func(s *jobState) { s.mailbox.hear.Stop() })
 	is := func(want bool, what string) {
 		t.Helper()
 		if !eventually(func() bool { return c.lostBacklog(t.Context()) == want }) {

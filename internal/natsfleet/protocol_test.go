@@ -26,6 +26,7 @@ func TestWhatIsSaidIsTaken(t *testing.T) {
 			switch n := n.(type) {
 			case *ast.KeyValueExpr:
 				said[nameOf(n.Value)] = true
+				taken[nameOf(n.Key)] = true
 			case *ast.CallExpr:
 				for _, arg := range n.Args {
 					said[nameOf(arg)] = true
@@ -35,7 +36,7 @@ func TestWhatIsSaidIsTaken(t *testing.T) {
 					taken[nameOf(value)] = true
 				}
 			case *ast.BinaryExpr:
-				taken[nameOf(n.Y)] = taken[nameOf(n.Y)] || n.Op == token.EQL
+				taken[nameOf(n.Y)] = taken[nameOf(n.Y)] || n.Op == token.EQL || n.Op == token.NEQ
 			}
 			return true
 		})
@@ -48,7 +49,7 @@ func TestWhatIsSaidIsTaken(t *testing.T) {
 			t.Errorf("no worker says %s", name)
 		}
 		if !taken[name] {
-			t.Errorf("the coordinator has no case for %s: see coordinator.report, coordinator.relay and coordinator.invoke", name)
+			t.Errorf("the coordinator has no case for %s: see coordinator.endReported, coordinator.relay and handlers", name)
 		}
 	}
 }

@@ -80,9 +80,23 @@ func (p *puppet) say(holds []int64, reports ...fleet.Report) {
 	}
 }
 
+// hears reports whether a coordinator hears workers.
+func (c *coordinator) hears() (hears bool) {
+	c.turn(func(s *jobState) { hears = s.mailbox.ups != nil })
+	return hears
+}
+
+// hear has a coordinator hear a worker that is a member.
+func (f *field) hear(c *coordinator, w fleet.WorkerStatus) {
+	c.turn(func(s *jobState) {
+		s.ledger.Remember([]string{w.Instance}, nil)
+		s.ledger.Hear(w, time.Now())
+	})
+}
+
 // take offers the slot, and returns the attempt that it is given; 0: there is none.
 func (p *puppet) take() int64 {
-	if !eventually(func() bool { p.c.mu.Lock(); defer p.c.mu.Unlock(); return p.c.ups != nil }) {
+	if !eventually(p.c.hears) {
 		p.f.t.Error("the coordinator does not hear workers")
 		return 0
 	}
@@ -193,26 +207,21 @@ func TestACoordinatorThatHasLostItsJobAnswersNoCalls(t *testing.T) {
 	if err := ask("-1", time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	c.mu.Lock()
-	c.gone = true
-	c.mu.Unlock()
+	c.turn(func(s *jobState) { s.gone = true })
 	if err := ask("-2", time.Second); !errors.Is(err, nats.ErrTimeout) {
 		t.Errorf("got %v, want no answer", err)
 	}
-	c.mu.Lock()
-	c.gone = false
-	c.mu.Unlock()
+	c.turn(func(s *jobState) { s.gone = false })
 }
 
 // What an agent has used that this run leaves to the next one is for the next run: an answer would have the worker forget it.
 func TestUsageOfADetachedAttemptIsForTheNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &coordinator{host: new(usageHost), clocks: fleet.Clocks{}}
+		c := newCoordinator(fleet.JobOptions{})
+		c.host = new(usageHost)
 		life, end := context.WithCancel(t.Context())
 		c.life = life
-		c.mu.Lock()
-		c.detach(1)
-		c.mu.Unlock()
+		c.turn(func(s *jobState) { s.ledger.Leave(1) })
 		line, err := events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: "x", Event: events.AgentUsage{ItemID: "item_1", Step: "s"}})
 		if err != nil {
 			t.Fatal(err)
@@ -228,7 +237,7 @@ func TestUsageOfADetachedAttemptIsForTheNextRun(t *testing.T) {
 		if synctest.Wait(); !answer.Pending || answer.Err != "" {
 			t.Errorf("got %+v, want that it asks again", answer)
 		}
-		if _, err := c.agent(fleet.Call{Method: callRecordUsage, Token: 2, From: "W-1"}, nil, agentArgs{Usage: line}); !errors.Is(err, errNotOut) {
+		if _, err := c.recordUsage(fleet.Call{Token: 2, From: "W-1"}, nil, agentArgs{Usage: line}); !errors.Is(err, errNotOut) {
 			t.Errorf("of one that is not out: %v, want %v", err, errNotOut)
 		}
 	})
@@ -237,13 +246,14 @@ func TestUsageOfADetachedAttemptIsForTheNextRun(t *testing.T) {
 // What an agent has used is charged to the attempt that the worker has, whatever the worker says.
 func TestUsageIsOfTheAttemptThatTheWorkerHas(t *testing.T) {
 	h := new(usageHost)
-	c := &coordinator{host: h}
+	c := newCoordinator(fleet.JobOptions{})
+	c.host = h
 	one := &flight{token: 1, id: "item_1", index: 1, try: 2, spec: &sharedSpec{template: agent.Attempt{JobID: "job", Phase: "map"}}}
 	line, err := events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: "x", Event: events.AgentUsage{ItemID: "item_9", ItemIndex: 9, Phase: "reduce", AgentID: "x", Attempt: 7, Step: "s"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.agent(fleet.Call{Method: callRecordUsage, From: "W-1"}, one, agentArgs{Usage: line}); err != nil {
+	if _, err := c.recordUsage(fleet.Call{From: "W-1"}, one, agentArgs{Usage: line}); err != nil {
 		t.Fatal(err)
 	}
 	want := events.AgentUsage{ItemID: "item_1", ItemIndex: 1, AgentID: "job/item_1/2", Attempt: 2, Step: "s"}
@@ -263,7 +273,7 @@ func TestTheNameOfAnInstanceIsNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := f.puppet(c)
-	id := idOf(p.instance)
+	id := fleet.IDOf(p.instance)
 	for _, instance := range []string{id + "-1\n-VICTIM-1\n:7 EVIL", id + "-1 ", id + "-", id + "-a", id + "-1-2", id, id + "-" + strings.Repeat("A", 128)} {
 		data := encoded(fleet.WorkerMessage{V: fleet.Protocol, Owner: c.owner, WorkerStatus: fleet.WorkerStatus{Instance: instance, Node: "evil", Round: 1, Full: true}})
 		if err := p.nc.Publish(upSubject(p.instance, c.key), data); err != nil {
@@ -273,7 +283,7 @@ func TestTheNameOfAnInstanceIsNothingElse(t *testing.T) {
 	p.say(nil)
 	text := ""
 	f.waitFor("\n+"+p.instance+"\n", func() string {
-		data, err := os.ReadFile(c.probe)
+		data, err := os.ReadFile(c.members.path)
 		if err != nil {
 			t.Error(err)
 		}
@@ -292,13 +302,14 @@ func TestMembersThatNobodyWroteAreIgnored(t *testing.T) {
 	if err := os.WriteFile(path, []byte("job\n=1\n+GOOD-1\n+EVIL-x\n+EVIL\n:7 GOOD\n:8 evil \n:9\n+LEFT-1\n-LEFT-1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := &coordinator{probe: path, key: "job", noted: map[string]bool{}, present: map[string]bool{}, given: map[int64]string{}, dispatcher: fleet.NewDispatcher(time.Minute, time.Second, time.Now())}
+	c := newCoordinator(fleet.JobOptions{})
+	c.members.path = path
 	if err := c.openMembers("job", true); err != nil {
 		t.Fatal(err)
 	}
-	_ = c.members.Close()
-	if !maps.Equal(c.present, map[string]bool{"GOOD-1": true}) || !maps.Equal(c.given, map[int64]string{7: "GOOD"}) {
-		t.Errorf("instances %v have %v, want GOOD-1 with 7", c.present, c.given)
+	c.members.close()
+	if !maps.Equal(c.members.present, map[string]bool{"GOOD-1": true}) || !maps.Equal(c.state.ledger.Given(), map[int64]string{7: "GOOD"}) {
+		t.Errorf("instances %v have %v, want GOOD-1 with 7", c.members.present, c.state.ledger.Given())
 	}
 }
 
@@ -311,36 +322,37 @@ func TestAWorkerThatCannotBeNotedIsTold(t *testing.T) {
 	if err := c.open(t.Context(), "job"); err != nil {
 		t.Fatal(err)
 	}
-	readOnly, err := os.Open(c.probe)
+	readOnly, err := os.Open(c.members.path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := c.begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	writable := c.members
+	m := &c.members
+	writable := m.file
 	if _, err := writable.WriteString("+PART"); err != nil { // of what could not be written
 		t.Fatal(err)
 	}
-	c.noting.Lock()
-	c.members = readOnly
-	c.noting.Unlock()
+	m.mu.Lock()
+	m.file = readOnly
+	m.mu.Unlock()
 	p := f.puppet(c)
 	p.say(nil)
 	f.waitFor("cannot be written", said.String)
-	c.noting.Lock()
-	c.members = writable
-	c.noting.Unlock()
+	m.mu.Lock()
+	m.file = writable
+	m.mu.Unlock()
 	_ = readOnly.Close()
 	p.say(nil)
 	f.waitFor("+"+p.instance+"\n", func() string {
-		data, err := os.ReadFile(c.probe)
+		data, err := os.ReadFile(c.members.path)
 		if err != nil {
 			t.Error(err)
 		}
 		return "\n" + string(data)
 	})
-	if data, err := os.ReadFile(c.probe); err != nil || !strings.Contains(string(data), "+PART\n+"+p.instance+"\n") {
+	if data, err := os.ReadFile(c.members.path); err != nil || !strings.Contains(string(data), "+PART\n+"+p.instance+"\n") {
 		t.Errorf("got %q, %v, want the name on a line of its own", data, err)
 	}
 	if got := strings.Count(said.String(), "cannot be written"); got != 1 {

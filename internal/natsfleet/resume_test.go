@@ -207,24 +207,20 @@ func TestAWorkerThatEndsIsRememberedUntilTheLogHasWhatItHad(t *testing.T) {
 	}
 	says := func(instance string, holds ...int64) {
 		s := fleet.WorkerStatus{Instance: instance, Node: instance, Full: true, Holds: holds, Left: holds}
-		if err := c.note("+", []fleet.WorkerStatus{s}); err != nil {
+		if err := c.members.note("+", []string{instance}); err != nil {
 			t.Fatal(err)
 		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.applyStatus(s, time.Now())
+		f.hear(c, s)
 		s.Gone = true
-		c.applyStatus(s, time.Now())
+		f.hear(c, s)
 	}
-	c.mu.Lock()
-	c.dispatcher.Adopt(1, "")
-	c.mu.Unlock()
+	c.turn(func(s *jobState) { s.ledger.Adopt(1, "") })
 	says("had", 1)
 	says("ended", 2) // which has been reported, and may not be on disk yet
 	says("idle")
 	var members string
 	f.waitFor("-idle\n", func() string {
-		data, err := os.ReadFile(c.probe)
+		data, err := os.ReadFile(c.members.path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -419,46 +415,45 @@ func TestAnAttemptIsClaimedByNobodyElse(t *testing.T) {
 // The file that says who has what stays small, and has all that is out.
 func TestWhoHasWhatIsNotedInAFileThatStaysSmall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "members")
-	c := &coordinator{life: t.Context(), probe: path, key: "job", noted: map[string]bool{}, present: map[string]bool{}, given: map[int64]string{}, flights: map[int64]*flight{}, pending: map[string][]*pendingAck{}, dispatcher: fleet.NewDispatcher(time.Minute, time.Second, time.Now())}
+	c := newCoordinator(fleet.JobOptions{})
+	c.members.path = path
 	if err := c.openMembers("job", false); err != nil {
 		t.Fatal(err)
 	}
 	a, b := strings.Repeat("A", 56), strings.Repeat("B", 56)
-	for _, w := range []string{a + "-1", b + "-1", b + "-2"} {
-		if err := c.note("+", []fleet.WorkerStatus{{Instance: w}}); err != nil {
-			t.Fatal(err)
-		}
+	if err := c.members.note("+", []string{a + "-1", b + "-1", b + "-2"}); err != nil {
+		t.Fatal(err)
 	}
-	if err := c.note("-", []fleet.WorkerStatus{{Instance: b + "-1"}}); err != nil {
+	if err := c.members.note("-", []string{b + "-1"}); err != nil {
 		t.Fatal(err)
 	}
 	const many, out = 40_000, 50
 	for token := int64(1); token <= many; token++ {
-		c.flights[token] = &flight{spec: &sharedSpec{}, done: func(*agent.Attempt, agent.Outcome, error) {}}
-		c.dispatcher.Add(token)
+		c.state.ledger.Add(token)
 		instance := map[bool]string{true: a + "-1", false: b + "-2"}[token%2 == 0]
-		assign(t, c, instance, token, token)
+		assign(t, c.state.ledger, instance, token, token)
 		c.noteGiven(instance, []int64{token})
 		if token > out {
-			c.endFlight(token-out, flightEnd{}, pendingAck{})
+			c.state.ledger.End(fleet.Ending{Token: token - out})
 		}
 	}
 	info, err := os.Stat(path)
 	if err != nil || info.Size() > 2*mostOfAttempts {
 		t.Errorf("the file has %d bytes, %v", info.Size(), err)
 	}
-	_ = c.members.Close()
-	d := &coordinator{probe: path, key: "job", noted: map[string]bool{}, present: map[string]bool{}, given: map[int64]string{}, dispatcher: fleet.NewDispatcher(time.Minute, time.Second, time.Now())}
+	c.members.close()
+	d := newCoordinator(fleet.JobOptions{})
+	d.members.path = path
 	if err := d.openMembers("job", true); err != nil {
 		t.Fatal(err)
 	}
-	_ = d.members.Close()
-	if !d.present[a+"-1"] || !d.present[b+"-2"] || len(d.present) != 2 {
-		t.Errorf("instances %v", d.present)
+	d.members.close()
+	if !d.members.present[a+"-1"] || !d.members.present[b+"-2"] || len(d.members.present) != 2 {
+		t.Errorf("instances %v", d.members.present)
 	}
 	for token := int64(many - out + 1); token <= many; token++ {
-		if want := map[bool]string{true: a, false: b}[token%2 == 0]; d.given[token] != want {
-			t.Fatalf("%d is said to be given to %q, want %s", token, d.given[token], want)
+		if want := map[bool]string{true: a, false: b}[token%2 == 0]; d.state.ledger.Given()[token] != want {
+			t.Fatalf("%d is said to be given to %q, want %s", token, d.state.ledger.Given()[token], want)
 		}
 	}
 }
@@ -484,7 +479,7 @@ func TestAResumeThatIsStoppedAtOnceGivesNothingBack(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(c.probe); err != nil {
+	if _, err := os.Stat(c.members.path); err != nil {
 		t.Errorf("the next run does not learn who had what: %v", err)
 	}
 }
@@ -496,22 +491,23 @@ func TestAnAttemptThatCannotBeTakenOverStopsTheRun(t *testing.T) {
 	c.Executor(agent.Config{Seed: 1}, deafHost{})
 	var why error
 	c.OnAbort(func(cause error) { why = cause })
-	c.opened, c.unopened = true, errors.New("the file is gone")
+	c.slow.unopened = errors.New("the file is gone")
+	c.slow.opened.Store(true)
 	a := attemptAt(f, 1, "true")
 	a.Adopted = true
 	var end error
 	c.Submit(t.Context(), a, func(_ *agent.Attempt, _ agent.Outcome, err error) { end = err })
-	if !errors.Is(end, agent.ErrDetached) || !errors.Is(why, c.unopened) {
+	if !errors.Is(end, agent.ErrDetached) || !errors.Is(why, c.slow.unopened) {
 		t.Errorf("it ends with %v, and the run with %v", end, why)
 	}
 }
 
 // assign has a worker take an attempt that waits, in a round.
-func assign(t *testing.T, c *coordinator, instance string, round, token int64) {
+func assign(t *testing.T, l *fleet.Ledger, instance string, round, token int64) {
 	t.Helper()
 	now := time.Now()
-	c.dispatcher.Update(fleet.WorkerStatus{Instance: instance, Node: instance, Round: round, Credit: 1, Slots: 1}, now)
-	if list := c.dispatcher.Assign(now); len(list) != 1 || list[0].Token != token || list[0].Instance != instance {
+	l.Update(fleet.WorkerStatus{Instance: instance, Node: instance, Round: round, Credit: 1, Slots: 1}, now)
+	if list := l.Assign(now); len(list) != 1 || list[0].Token != token || list[0].Instance != instance {
 		t.Fatalf("assigned %v, want %d to %s", list, token, instance)
 	}
 }
@@ -519,21 +515,18 @@ func assign(t *testing.T, c *coordinator, instance string, round, token int64) {
 // An attempt that workers take and forget without a word is not sent to them for ever.
 func TestAnAttemptThatNeverArrivesStopsTheRun(t *testing.T) {
 	stopped := make(chan error, 1)
-	c := &coordinator{
-		flights: map[int64]*flight{1: {id: "item_7"}}, outboxes: map[string]*outbox{}, sending: make(chan struct{}, 1), stopRun: func(cause error) { stopped <- cause },
-		dispatcher: fleet.NewDispatcher(time.Minute, time.Second, time.Now()),
-	}
-	c.dispatcher.Add(1)
-	for round := range int64(mostTimes + 1) {
-		c.dispatcher.Update(fleet.WorkerStatus{Instance: "a", Node: "a", Round: round + 1, Credit: 1, Slots: 1, Full: true}, time.Now())
-		c.dispatch(time.Now())
+	f, c := new(field), newCoordinator(fleet.JobOptions{Lease: time.Minute})
+	c.OnAbort(func(cause error) { stopped <- cause })
+	c.state.flights[1] = &flight{id: "item_7"}
+	c.turn(func(s *jobState) { s.ledger.Submit(1, time.Now()) })
+	for round := range int64(fleet.MostTimes + 1) {
+		f.hear(c, fleet.WorkerStatus{Instance: "a", Node: "a", Round: round + 1, Credit: 1, Slots: 1, Full: true})
 		if round%2 == 0 { // that it was not connected does not count
-			c.dispatcher.Undelivered("a", round+1, []int64{1})
-			c.dispatcher.Update(fleet.WorkerStatus{Instance: "b", Node: "b", Round: round + 1, Credit: 1, Slots: 1, Full: true}, time.Now())
-			c.dispatch(time.Now())
-			c.dispatcher.Update(fleet.WorkerStatus{Instance: "b", Node: "b", Round: round + 2, Full: true}, time.Now())
+			c.turn(func(s *jobState) { s.ledger.Returned("a", s.ledger.Sent("a", round+1, []int64{1}), time.Now()) })
+			f.hear(c, fleet.WorkerStatus{Instance: "b", Node: "b", Round: round + 1, Credit: 1, Slots: 1, Full: true})
+			f.hear(c, fleet.WorkerStatus{Instance: "b", Node: "b", Round: round + 2, Full: true})
 		}
-		if len(stopped) > 0 && round < mostTimes {
+		if len(stopped) > 0 && round < fleet.MostTimes {
 			t.Fatalf("it is stopped after %d times: %v", round+1, <-stopped)
 		}
 	}
@@ -545,25 +538,24 @@ func TestAnAttemptThatNeverArrivesStopsTheRun(t *testing.T) {
 // While the coordinator cannot send, attempts go to a worker, back, and to another one. What is sent late to the first one, which refuses it, does not make it
 // the one that has the attempt: the list of the other one would be thought to be wrong, and the attempt would run twice.
 func TestWhatIsSentLateIsNotNotedAsGiven(t *testing.T) {
-	c := &coordinator{
-		life: t.Context(), probe: filepath.Join(t.TempDir(), "members"), key: "job", noted: map[string]bool{}, present: map[string]bool{}, given: map[int64]string{},
-		flights: map[int64]*flight{1: {}}, dispatcher: fleet.NewDispatcher(time.Minute, time.Second, time.Now()),
-	}
+	c := newCoordinator(fleet.JobOptions{})
+	c.members.path = filepath.Join(t.TempDir(), "members")
 	if err := c.openMembers("job", false); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = c.members.Close() }()
+	defer c.members.close()
 	a, b := strings.Repeat("A", 56)+"-1", strings.Repeat("B", 56)+"-1"
-	c.dispatcher.Add(1)
-	assign(t, c, a, 1, 1)
-	c.dispatcher.Update(fleet.WorkerStatus{Instance: a, Node: a, Round: 2, Full: true}, time.Now()) // it has closed round 1
-	assign(t, c, b, 1, 1)
+	l := c.state.ledger
+	l.Add(1)
+	assign(t, l, a, 1, 1)
+	l.Update(fleet.WorkerStatus{Instance: a, Node: a, Round: 2, Full: true}, time.Now()) // it has closed round 1
+	assign(t, l, b, 1, 1)
 	c.noteGiven(b, []int64{1})
 	c.noteGiven(a, []int64{1})
-	if !c.isGivenTo(1, b) || c.isGivenTo(1, a) {
-		t.Errorf("it is said to be given to %s", c.given[1])
+	if !l.MayHave(1, b) || l.MayHave(1, a) {
+		t.Errorf("it is said to be given to %s", l.Given()[1])
 	}
-	if data, err := os.ReadFile(c.probe); err != nil || strings.Count(string(data), givenSign) != 1 {
+	if data, err := os.ReadFile(c.members.path); err != nil || strings.Count(string(data), givenSign) != 1 {
 		t.Errorf("the file has %q, %v", data, err)
 	}
 }
@@ -589,13 +581,16 @@ func TestAStopThatArrivesLateEndsNothingUnheard(t *testing.T) {
 	f.doing.Go(func() {
 		defer cable.Set(false)
 		defer ask(errors.New("enough"))
-		if !eventually(func() bool { first.mu.Lock(); defer first.mu.Unlock(); return placed(first) == items }) {
+		if !eventually(func() bool { return placed(first) == items }) {
 			t.Error("not all are known to run")
 			return
 		}
 		cable.Set(true)
 		ask(errors.New("enough"))
-		if !eventually(func() bool { first.mu.Lock(); defer first.mu.Unlock(); return first.detached }) {
+		if !eventually(func() (left bool) {
+			first.turn(func(s *jobState) { left = s.ledger.Detached })
+			return left
+		}) {
 			t.Error("the attempts are not left to the next run")
 		}
 	})
@@ -633,12 +628,14 @@ func TestAStopThatArrivesLateEndsNothingUnheard(t *testing.T) {
 	}
 }
 
-// placed returns how many attempts are known to have begun. It is called with the lock held.
+// placed returns how many attempts are known to have begun.
 func placed(c *coordinator) (n int) {
-	for _, fl := range c.flights {
-		if fl.last > 0 {
-			n++
+	c.turn(func(s *jobState) {
+		for token := range s.flights {
+			if !s.ledger.Wants(fleet.Report{Token: token, Index: 1}) {
+				n++
+			}
 		}
-	}
+	})
 	return n
 }

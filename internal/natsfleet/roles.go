@@ -14,30 +14,28 @@ import (
 // The subjects of the fleet. What a worker sends has its id in the subject, which is the public key of its credentials if it has some: so the broker can
 // hold each worker to its own. Its instance begins with the id.
 
-func upSubject(instance, key string) string { return "prodigy.up." + idOf(instance) + "." + key }
+func upSubject(instance, key string) string { return "prodigy.up." + fleet.IDOf(instance) + "." + key }
 
 func outSubject(instance, key, token string) string {
-	return "prodigy.out." + idOf(instance) + "." + key + "." + token
+	return "prodigy.out." + fleet.IDOf(instance) + "." + key + "." + token
 }
 
 func callSubject(instance, key string) string {
-	return "prodigy.ask." + key + ".call." + idOf(instance)
+	return "prodigy.ask." + key + ".call." + fleet.IDOf(instance)
 }
 
-func liveSubject(instance, key string) string { return "prodigy.live." + key + "." + idOf(instance) }
+func liveSubject(instance, key string) string {
+	return "prodigy.live." + key + "." + fleet.IDOf(instance)
+}
 
-func nameSubject(name string) string     { return "prodigy.name." + hex.EncodeToString([]byte(name)) }
-func ownerSubject(key string) string     { return "prodigy.ask." + key + ".owner" }
-func downSubject(instance string) string { return "prodigy.down." + idOf(instance) + "." + instance }
+func nameSubject(name string) string { return "prodigy.name." + hex.EncodeToString([]byte(name)) }
+func ownerSubject(key string) string { return "prodigy.ask." + key + ".owner" }
+func downSubject(instance string) string {
+	return "prodigy.down." + fleet.IDOf(instance) + "." + instance
+}
 
 // nodesSubject is where all who know workers are asked for them.
 const nodesSubject = "prodigy.nodes"
-
-// idOf returns the id that an instance begins with.
-func idOf(instance string) string {
-	id, _, _ := strings.Cut(instance, "-")
-	return id
-}
 
 // mostInstance is how many bytes an instance may have. Those that brokerConn.instance makes have at most 83.
 const mostInstance = 128
@@ -57,7 +55,7 @@ func isCapital(text string) bool {
 // sentBy reports whether a message with this subject can be of an instance: its id is the word at that position, from 0.
 func sentBy(instance, subject string, position int) bool {
 	words := strings.Split(subject, ".")
-	return validInstance(instance) && position < len(words) && idOf(instance) == words[position]
+	return validInstance(instance) && position < len(words) && fleet.IDOf(instance) == words[position]
 }
 
 // follows reports whether an instance may say that it comes after another one, whose commands it has ended: those with credentials only of the same.
@@ -65,7 +63,7 @@ func follows(instance, other string) bool {
 	if !validInstance(other) {
 		return false
 	}
-	a, b := idOf(instance), idOf(other)
+	a, b := fleet.IDOf(instance), fleet.IDOf(other)
 	return a == b || !nkeys.IsValidPublicUserKey(a) && !nkeys.IsValidPublicUserKey(b)
 }
 

@@ -177,7 +177,7 @@ func TestAWorkerHasTheNameOfItsCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.reload()
-	c := &coordinator{o: fleet.JobOptions{Address: f.as("coordinator.yml")}, named: map[string]bool{}}
+	c := newCoordinator(fleet.JobOptions{Address: f.as("coordinator.yml")})
 	signer, err := newSigner(c.o.Sign)
 	if err != nil {
 		t.Fatal(err)
@@ -237,11 +237,11 @@ func TestAWorkerHasTheNameOfItsCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.waitFor("worker attic takes no part: its credentials do not say that this is its name", said.String)
-	of.mu.Lock()
-	if of.dispatcher.Knows(u.Instance) || of.noted[u.Instance] {
-		t.Error("it takes part")
-	}
-	of.mu.Unlock()
+	of.turn(func(s *jobState) {
+		if s.ledger.Knows(u.Instance) || of.members.present[u.Instance] {
+			t.Error("it takes part")
+		}
+	})
 	if err := of.Close(); err != nil {
 		t.Error(err)
 	}

@@ -14,6 +14,27 @@ import (
 	"prodigy/internal/fleet"
 )
 
+// workerBook is what a coordinator knows of the workers that have spoken, by instance.
+type workerBook struct {
+	roster roster
+	clocks fleet.Clocks
+	heard  map[string]time.Time // when they have spoken last; a call counts too
+	short  map[string]string    // what their machines have too little of, as it was told
+	named  map[string]bool      // by instance and name: names that are theirs
+}
+
+// hear notes that a worker has spoken. It reports whether somebody is to be told that its machine has too little of
+// something, or enough again.
+func (b *workerBook) hear(u fleet.WorkerMessage, now time.Time) bool {
+	b.heard[u.Instance] = now
+	b.roster.heard(u, now)
+	if u.Refuses != "" || !u.Full || (u.Short == "") == (b.short[u.Instance] == "") {
+		return false
+	}
+	b.short[u.Instance] = u.Short
+	return true
+}
+
 // roster has the workers that a coordinator has heard of, by instance, for those who ask who is there: a worker that is silent cannot say so itself. Those
 // that have ended are not in it.
 type roster map[string]lastHeard
@@ -130,12 +151,12 @@ func heardIn(data []byte) []fleet.Node {
 
 // tellRoster answers who asks for the workers.
 func (c *coordinator) tellRoster(m *nats.Msg) {
-	c.mu.Lock()
 	var nodes []fleet.Node
-	if !c.gone {
-		nodes = c.roster.nodes(c.key, c.jobID, c.dispatcher.Every, c.dispatcher.Held, time.Now())
-	}
-	c.mu.Unlock()
+	c.turn(func(s *jobState) {
+		if !s.gone {
+			nodes = s.workers.roster.nodes(c.key, c.jobID, s.ledger.Every, s.ledger.Held, time.Now())
+		}
+	})
 	if len(nodes) > 0 {
 		_ = m.Respond(encodedRoster(nodes)) // or it is listed the next time that somebody asks
 	}

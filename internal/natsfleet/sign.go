@@ -165,7 +165,7 @@ func (s *signer) name(key, name string) string {
 // isNamed reports whether a worker has the name that it says, as far as there are signatures of names: by is the key
 // that makes them. One without credentials may have any.
 func isNamed(by, instance, name, sig string) bool {
-	id := idOf(instance)
+	id := fleet.IDOf(instance)
 	if by == "" || !nkeys.IsValidPublicUserKey(id) {
 		return true
 	}

@@ -110,38 +110,35 @@ func TestAnAttemptIsEndedAlone(t *testing.T) {
 	submit(2)
 	c.End(2, cause)
 	submit(3)
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for token := range int64(2) {
 		if err := ended[token+1]; !errors.Is(err, agent.ErrReturned) || !errors.Is(err, cause) {
 			t.Errorf("token %d: got %v, want that it is given back", token+1, err)
 		}
 	}
+	l := c.state.ledger
 	said := func() []int64 {
-		s := c.outboxOf("w")
-		defer func() { s.end = nil }()
-		return slices.Clone(s.end)
+		letter, _ := l.Next()
+		return letter.End
 	}
 	status := fleet.WorkerStatus{Instance: "w", Node: "w", Round: 1, Credit: 1, Full: true, Slots: 1}
-	c.applyStatus(status, time.Now())
-	if c.dispatcher.HolderOf(3) != "w" || len(said()) != 0 {
+	f.hear(c, status)
+	if l.HolderOf(3) != "w" || len(said()) != 0 {
 		t.Fatalf("token 3 is not with the worker, or is to be ended")
 	}
-	c.ends[3] = cause
-	c.endAlone(3)
+	c.End(3, cause)
 	var got []string
 	for _, holds := range [][]int64{nil, {3}, {3}, {3, 4}} {
 		got = append(got, fmt.Sprint(said()))
 		status.Holds = holds
-		c.applyStatus(status, time.Now())
+		f.hear(c, status)
 	}
 	if want := []string{"[3]", "[]", "[3]", "[3]"}; !slices.Equal(got, want) || !slices.Equal(said(), []int64{3}) {
 		t.Errorf("said %q, want %q: once at first, and whenever the worker has it", got, want)
 	}
-	c.endFlight(3, flightEnd{err: cause}, pendingAck{})
-	c.applyStatus(status, time.Now())
-	if len(said()) != 0 || len(c.ends) != 0 {
-		t.Errorf("after its end: %v, want nothing", c.ends)
+	c.turn(func(s *jobState) { c.endFlight(s, fleet.Ending{Token: 3}, flightEnd{err: cause}) })
+	f.hear(c, status)
+	if end := said(); len(end) != 0 {
+		t.Errorf("after its end: %v, want nothing", end)
 	}
 }
 

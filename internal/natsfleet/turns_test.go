@@ -163,9 +163,8 @@ func (askingHost) StepTurn(context.Context, *agent.Attempt, agent.StepTurn, bool
 
 // A coordinator that comes back is asked by attempts that it does not know yet.
 func TestACallWaitsForTheAttemptsThatTheRunBeforeLeft(t *testing.T) {
-	c := &coordinator{
-		host: askingHost{}, life: t.Context(), flights: map[int64]*flight{}, awaited: map[string]bool{"job/item_1/1": true}, adopted: make(chan struct{}),
-	}
+	c := newCoordinator(fleet.JobOptions{})
+	c.host, c.state.awaited = askingHost{}, map[string]bool{"job/item_1/1": true}
 	answered := make(chan error, 1)
 	go func() {
 		_, err := c.invoke(fleet.Call{Method: callStepTurn, Token: 1, Args: encoded(turnArgs{})})
@@ -176,10 +175,10 @@ func TestACallWaitsForTheAttemptsThatTheRunBeforeLeft(t *testing.T) {
 		t.Fatalf("got %v before the attempt is known", err)
 	case <-time.After(20 * time.Millisecond):
 	}
-	c.mu.Lock()
-	c.flights[1] = &flight{spec: &sharedSpec{}, token: 1, of: t.Context()}
-	clear(c.awaited)
-	c.mu.Unlock()
+	c.turn(func(s *jobState) {
+		s.flights[1] = &flight{spec: &sharedSpec{}, token: 1, of: t.Context()}
+		clear(s.awaited)
+	})
 	close(c.adopted)
 	if err := <-answered; err != nil {
 		t.Error(err)

@@ -1,0 +1,286 @@
+package fleet
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Ledger is the account that a coordinator keeps of the attempts that are out: which report counts, what each worker is
+// to be told, which ends wait for their records, and which attempts are for the next run. Who gets an attempt, and who
+// is lost, its Dispatcher decides. It has no clock, and is not safe for concurrent use.
+//
+// What a coordinator has to do after it has called methods of a Ledger is what Effects returns.
+type Ledger struct {
+	*Dispatcher
+	Halted   bool // nothing begins any more
+	Detached bool // some attempts may still run when the coordinator ends
+
+	members map[string]bool  // instances that are on disk as members: nobody else is given anything
+	joining []WorkerStatus   // the last words of those that are being written there
+	given   map[int64]string // with credentials: the ids of the workers that have attempts, by token
+	ends    map[int64]error  // why attempts are to be ended alone, by token
+	left    map[int64]bool   // tokens of attempts whose ends are for the run after this one
+
+	pending  map[string][]Ending // ends whose records are not on disk, by agent id, in order
+	reported map[int64]bool      // tokens of those that workers have reported
+	lost     map[int64]*Lost     // by token; the oldest are forgotten
+	order    []int64             // their tokens, and those of some whose ends are known
+
+	boxes   map[string]*box // what workers are to be told, by instance
+	dirty   []string        // instances that something is to be sent to
+	effects Effects
+}
+
+// Effects is what a coordinator has to do.
+type Effects struct {
+	Back  []Return // attempts that no worker has, and none is to have
+	Stuck []int64  // tokens of attempts that were sent too often
+	Join  bool     // somebody has to write down the members in Joining
+	Gone  []string // members that have ended, and had nothing
+	Send  bool     // something is to be sent now
+	Ack   bool     // something is to be sent, which can wait a moment
+}
+
+// Return is an attempt that is given back.
+type Return struct {
+	Token int64
+	Why   error
+}
+
+// Ending is the end of an attempt.
+type Ending struct {
+	Token    int64
+	AgentID  string // that the record of the end has
+	Index    int    // of the report that says so
+	Instance string // whose report that is; empty if there is none
+}
+
+// Lost is an attempt that was given up since its worker was silent. Its worker may come back and say how it has ended.
+type Lost struct {
+	Token    int64
+	ItemID   string
+	Index    int // of the item
+	Number   int
+	Instance string // that had it; empty if that is not known
+	ID       string // with credentials: of the worker that had it
+
+	recorded bool // its AgentLost is on disk
+}
+
+// Of reports whether the attempt may be what a worker had.
+func (l *Lost) Of(instance, id string) bool {
+	return (l.Instance == "" || l.Instance == instance) && (l.ID == "" || l.ID == id)
+}
+
+const (
+	// MostTimes is how often an attempt is given out that never arrives. A worker of several jobs refuses what answers
+	// an offer too late; over a slow connection that happens some times in a row.
+	MostTimes = 20
+
+	// mostLost is how many lost attempts are remembered. The end of an older one leaves no trace.
+	mostLost = 4096
+)
+
+// NewLedger returns the ledger of a coordinator that begins now.
+func NewLedger(lease, every time.Duration, now time.Time) *Ledger {
+	return &Ledger{
+		Dispatcher: NewDispatcher(lease, every, now),
+		members:    map[string]bool{}, given: map[int64]string{}, ends: map[int64]error{}, left: map[int64]bool{},
+		pending: map[string][]Ending{}, reported: map[int64]bool{}, lost: map[int64]*Lost{}, boxes: map[string]*box{},
+	}
+}
+
+// Effects returns what is to be done since it was called last.
+func (l *Ledger) Effects() Effects {
+	e := l.effects
+	l.effects = Effects{}
+	return e
+}
+
+// Submit enters an attempt that is to be given out.
+func (l *Ledger) Submit(token int64, now time.Time) {
+	l.Add(token)
+	l.dispatch(now)
+}
+
+// SubmitApart enters an attempt that is to be given out, if possible to another worker than other was.
+func (l *Ledger) SubmitApart(token, other int64, now time.Time) {
+	l.AddApart(token, other, now)
+	l.dispatch(now)
+}
+
+// SubmitAdopted enters an attempt that the run before may have given out, as Adopt does. Which of its reports that run
+// has taken, nobody knows.
+func (l *Ledger) SubmitAdopted(token int64, ranOn string, now time.Time) {
+	l.Adopt(token, ranOn)
+	l.flights[token].last = -1
+	l.dispatch(now)
+}
+
+// AllAdopted notes that no more attempts of the run before come.
+func (l *Ledger) AllAdopted() {
+	maps.DeleteFunc(l.given, func(token int64, _ string) bool { return l.flights[token] == nil })
+}
+
+// Refuse notes that an attempt was given back that was never entered.
+func (l *Ledger) Refuse(agentID string) {
+	l.pending[agentID] = append(l.pending[agentID], Ending{AgentID: agentID})
+}
+
+var (
+	errStopping = errors.New("the job is stopping")
+	errPaused   = errors.New("the job is paused")
+)
+
+// Halt gives back what no worker has, now and from now on.
+func (l *Ledger) Halt() {
+	l.Halted = true
+	l.giveBack(errStopping)
+}
+
+// TakeBack gives back what no worker has.
+func (l *Ledger) TakeBack() { l.giveBack(errPaused) }
+
+func (l *Ledger) giveBack(why error) {
+	for _, token := range l.Unassigned() {
+		l.effects.Back = append(l.effects.Back, Return{token, why})
+	}
+}
+
+// dispatch gives attempts that wait to workers that take some.
+func (l *Ledger) dispatch(now time.Time) {
+	if l.Halted {
+		l.giveBack(errStopping)
+		return
+	}
+	for token, cause := range l.ends {
+		if l.Waits(token) {
+			l.flights[token].work = ends // so that no worker gets it
+			l.effects.Back = append(l.effects.Back, Return{token, cause})
+		}
+	}
+	for _, g := range l.Assign(now) {
+		if g.Times > MostTimes {
+			l.effects.Stuck = append(l.effects.Stuck, g.Token)
+		}
+		b := l.box(g.Instance)
+		if b.Tasks == nil {
+			b.Tasks = map[int64][]int64{}
+		}
+		b.Tasks[g.Round] = append(b.Tasks[g.Round], g.Token)
+		l.send(g.Instance)
+	}
+}
+
+// EndAlone has the worker of an attempt end it, and nothing else.
+func (l *Ledger) EndAlone(token int64, cause error, now time.Time) {
+	l.ends[token] = cause
+	l.sayEnd(token)
+	l.dispatch(now)
+}
+
+// sayEnd tells the worker of an attempt to end it, if somebody has asked for that. Whenever its worker says that it has
+// the attempt, this is said again.
+func (l *Ledger) sayEnd(token int64) {
+	if instance := l.HolderOf(token); l.ends[token] != nil && instance != "" {
+		b := l.box(instance)
+		b.End = append(b.End, token)
+		l.send(instance)
+	}
+}
+
+// Hurry has the steps of attempts not wait any longer. A worker that this does not reach lets them wait.
+func (l *Ledger) Hurry(tokens []int64) {
+	for _, token := range tokens {
+		if instance := l.HolderOf(token); instance != "" {
+			b := l.box(instance)
+			b.Due = append(b.Due, token)
+			l.send(instance)
+		}
+	}
+}
+
+// Hear takes what a worker says of itself. One that is no member yet is heard when it is: it is given nothing before,
+// since a resume would not know that it was.
+func (l *Ledger) Hear(w WorkerStatus, now time.Time) {
+	if len(l.given) > 0 {
+		w.Holds = slices.DeleteFunc(w.Holds, func(token int64) bool { return !l.MayHave(token, w.Instance) })
+	}
+	if l.members[w.Instance] {
+		l.status(w, now)
+		return
+	}
+	l.joining = append(l.joining, w)
+	l.effects.Join = l.effects.Join || len(l.joining) == 1
+}
+
+// Joining returns the workers that are to be written down as members.
+func (l *Ledger) Joining() []WorkerStatus { return slices.Clone(l.joining) }
+
+// Joined notes that the first n of Joining are on disk. If they could not be written they will speak again.
+func (l *Ledger) Joined(n int, written bool, now time.Time) {
+	words := l.joining[:n]
+	l.joining = l.joining[n:]
+	if !written {
+		return
+	}
+	for _, w := range words {
+		l.members[w.Instance] = true
+		l.status(w, now)
+	}
+}
+
+// Remember enters the members of the run before, and which of them it gave which attempts.
+func (l *Ledger) Remember(instances []string, given map[int64]string) {
+	for _, instance := range instances {
+		l.members[instance] = true
+	}
+	maps.Copy(l.given, given)
+}
+
+func (l *Ledger) status(w WorkerStatus, now time.Time) {
+	b := l.box(w.Instance)
+	if w.Full {
+		clear(b.sent)
+	}
+	over, again := l.Update(w, now)
+	for _, token := range over {
+		if !l.reported[token] && !l.left[token] {
+			b.Over = append(b.Over, token)
+		}
+	}
+	if w.Full && len(l.ends) > 0 {
+		for _, token := range w.Holds {
+			l.sayEnd(token)
+		}
+	}
+	if b.Again = b.Again || again; b.Again || len(b.Over) > 0 {
+		l.send(w.Instance)
+	}
+	l.dispatch(now)
+	if !w.Gone {
+		return
+	}
+	// One that still had something is remembered: this run may die before the log says how that has ended, and the next
+	// one must not take it for never begun.
+	if w.Full && len(w.Holds) == 0 && !l.Knows(w.Instance) {
+		l.effects.Gone = append(l.effects.Gone, w.Instance)
+	}
+	delete(l.boxes, w.Instance)
+}
+
+// Ended notes that an instance has ended, as WorkerEnded does.
+func (l *Ledger) Ended(who Holder, left []int64, now time.Time) {
+	l.WorkerEnded(who, left, now)
+	l.dispatch(now)
+}
+
+// SayAgain has all workers say again what they may have said while nobody could hear them.
+func (l *Ledger) SayAgain() {
+	for instance, b := range l.boxes {
+		b.Again = true
+		l.send(instance)
+	}
+}

@@ -1,0 +1,288 @@
+package fleet
+
+import "time"
+
+// Verdict is what becomes of a report.
+type Verdict int
+
+const (
+	Ignore   Verdict = iota // its attempt is being ended
+	Later                   // it is not its turn, and it is to come again
+	Answered                // nobody needs it: its worker is told so
+	Kept                    // it is answered when the record of the end is on disk, as the first one that said so
+	Late                    // it is the end of an attempt that was given up, see TakeLost
+	Inside                  // it happened inside the attempt: it is passed on, and then Relayed answers it
+	Final                   // it ends the attempt
+)
+
+// Report takes what a worker says of an attempt. The reports of an attempt count in order, each once.
+func (l *Ledger) Report(r Report, now time.Time) Verdict {
+	f := l.flights[r.Token]
+	switch {
+	case f == nil:
+		return l.reportOfNone(r)
+	case !l.MayHave(r.Token, r.Holder.Instance), f.work == relays: // relays: it came by another way than the one before
+		return Later
+	case f.work == ends:
+		return Ignore
+	case !l.Reported(r.Token, r.Holder, now), f.last >= r.Index:
+		l.ack(r)
+		return Answered
+	case f.last >= 0 && r.Index != f.last+1: // one before it is missing
+		return Later
+	case r.Ref != "": // it was not its turn when it came
+		return Later
+	}
+	f.last = r.Index
+	if !r.Kind.final() {
+		f.work = relays
+		return Inside
+	}
+	return Final
+}
+
+// reportOfNone takes a report of an attempt that is not out.
+func (l *Ledger) reportOfNone(r Report) Verdict {
+	switch lost := l.lost[r.Token]; {
+	case l.left[r.Token]:
+		return Later
+	case l.reported[r.Token]:
+		return Kept
+	case lost == nil || !r.Kind.final() || !lost.Of(r.Holder.Instance, IDOf(r.Holder.Instance)):
+		l.ack(r)
+		return Answered
+	case !lost.recorded: // it would come before the AgentLost
+		return Later
+	}
+	return Late
+}
+
+// final reports whether a report of this kind is the last one of its attempt.
+func (k ReportKind) final() bool { return k == Ended || k == Dropped || k == Returned || k == Broken }
+
+// Wants reports whether it is the turn of a report.
+func (l *Ledger) Wants(r Report) bool {
+	f := l.flights[r.Token]
+	return f != nil && l.MayHave(r.Token, r.Holder.Instance) && f.work == waits &&
+		f.last < r.Index && (f.last < 0 || r.Index == f.last+1)
+}
+
+// Relayed notes that what happened inside an attempt was passed on.
+func (l *Ledger) Relayed(r Report) {
+	if f := l.flights[r.Token]; f != nil {
+		f.work = waits
+	}
+	l.ack(r)
+}
+
+// Fetch notes that what an attempt has produced is being fetched. Its worker is needed no more.
+func (l *Ledger) Fetch(token int64) { l.flights[token].work = ends }
+
+// Fetches reports whether what an attempt has produced is being fetched.
+func (l *Ledger) Fetches(token int64) bool {
+	f := l.flights[token]
+	return f != nil && f.work == ends
+}
+
+// End ends an attempt, and returns who had it. It reports false if the attempt is not out: who reported that is late.
+func (l *Ledger) End(e Ending) (Holder, bool) {
+	h, ok := l.Remove(e.Token)
+	if !ok {
+		return h, false
+	}
+	l.drop(e.Token)
+	l.pending[e.AgentID] = append(l.pending[e.AgentID], e)
+	if e.Instance != "" {
+		l.reported[e.Token] = true
+	}
+	return h, true
+}
+
+// Lose ends an attempt that is lost, and remembers it.
+func (l *Ledger) Lose(a Lost, agentID string) (Holder, bool) {
+	a.ID = l.given[a.Token]
+	h, ok := l.End(Ending{Token: a.Token, AgentID: agentID})
+	if !ok {
+		return h, false
+	}
+	a.Instance = h.Instance
+	l.lost[a.Token] = &a
+	l.order = append(l.order, a.Token)
+	if len(l.order) > mostLost {
+		delete(l.lost, l.order[0])
+		l.order = l.order[1:]
+	}
+	return h, true
+}
+
+// LostOf returns an attempt that was given up and that a worker may have had, or nil.
+func (l *Ledger) LostOf(token int64, instance string) *Lost {
+	if lost := l.lost[token]; lost != nil && lost.Of(instance, IDOf(instance)) {
+		return lost
+	}
+	return nil
+}
+
+// TakeLost returns an attempt that was given up, and forgets it: its end counts once.
+func (l *Ledger) TakeLost(token int64) Lost {
+	lost := l.lost[token]
+	delete(l.lost, token)
+	return *lost
+}
+
+// Leave leaves an attempt to the run after this one. Its worker and the broker keep for that what is reported of it.
+func (l *Ledger) Leave(token int64) {
+	l.Remove(token)
+	l.Detached, l.left[token] = true, true
+}
+
+// Left reports whether an attempt was left to the run after this one.
+func (l *Ledger) Left(token int64) bool { return l.left[token] }
+
+// Forget removes an attempt whose end nobody will record.
+func (l *Ledger) Forget(token int64) {
+	l.Remove(token)
+	l.drop(token)
+}
+
+func (l *Ledger) drop(token int64) {
+	delete(l.given, token)
+	delete(l.ends, token)
+}
+
+// Written notes that the record of the next end of an agent is on disk, and returns that end. lost says that it is an
+// AgentLost. It reports false if no end of the agent is awaited.
+func (l *Ledger) Written(agentID string, lost bool) (Ending, bool) {
+	queue := l.pending[agentID]
+	if len(queue) == 0 {
+		return Ending{}, false
+	}
+	e := queue[0]
+	if l.pending[agentID] = queue[1:]; len(queue) == 1 {
+		delete(l.pending, agentID)
+	}
+	delete(l.ends, e.Token) // it was asked for after the end
+	if e.Instance != "" {
+		delete(l.reported, e.Token)
+		l.acknowledge(e.Instance, Ack{Token: e.Token, Index: e.Index})
+	}
+	if a := l.lost[e.Token]; lost && a != nil {
+		a.recorded = true
+	}
+	return e, true
+}
+
+// MayHave reports whether an instance may have an attempt. With credentials no other than the one that it was given to.
+func (l *Ledger) MayHave(token int64, instance string) bool {
+	id, known := l.given[token]
+	return !known || id == IDOf(instance)
+}
+
+// Give notes the worker that attempts are about to be sent to, and returns those of them that it has. No other one can
+// say that it has them, also after a resume. What another one was given since is sent too late, and refused.
+func (l *Ledger) Give(instance string, tokens []int64) (has []int64) {
+	for _, token := range tokens {
+		if l.HolderOf(token) == instance {
+			l.given[token] = IDOf(instance)
+			has = append(has, token)
+		}
+	}
+	return has
+}
+
+// Given returns the ids of the workers that attempts were given to, by token.
+func (l *Ledger) Given() map[int64]string { return l.given }
+
+// box is what is to be sent to a worker.
+type box struct {
+	Letter
+	dirty   bool
+	numbers int
+	sent    map[int]delivery // tasks that may be on the way, by the number of their message
+}
+
+// Letter is what is to be sent to a worker at once.
+type Letter struct {
+	Instance string
+	Tasks    map[int64][]int64 // tokens, by the round that they answer
+	Acks     []Ack
+	Over     []int64
+	End      []int64
+	Due      []int64
+	Again    bool
+}
+
+// delivery are tasks that one message had.
+type delivery struct {
+	round  int64
+	tokens []int64
+}
+
+func (l *Ledger) box(instance string) *box {
+	b := l.boxes[instance]
+	if b == nil {
+		b = &box{sent: map[int]delivery{}}
+		l.boxes[instance] = b
+	}
+	return b
+}
+
+// send has what there is for a worker sent.
+func (l *Ledger) send(instance string) {
+	l.mark(instance)
+	l.effects.Send = true
+}
+
+func (l *Ledger) mark(instance string) {
+	if b := l.box(instance); !b.dirty {
+		b.dirty = true
+		l.dirty = append(l.dirty, instance)
+	}
+}
+
+// ack tells a worker that a report is not needed any more.
+func (l *Ledger) ack(r Report) { l.acknowledge(r.Holder.Instance, Ack{Token: r.Token, Index: r.Index}) }
+
+// acknowledge sends an acknowledgement in a moment, so that it mostly goes with what its worker is given next.
+func (l *Ledger) acknowledge(instance string, a Ack) {
+	b := l.box(instance)
+	b.Acks = append(b.Acks, a)
+	l.mark(instance)
+	l.effects.Ack = true
+}
+
+// Next returns what is to be sent next. It reports false if nothing is.
+func (l *Ledger) Next() (Letter, bool) {
+	for len(l.dirty) > 0 {
+		instance := l.dirty[0]
+		l.dirty = l.dirty[1:]
+		if b := l.boxes[instance]; b != nil {
+			letter := b.Letter
+			letter.Instance, b.dirty, b.Letter = instance, false, Letter{}
+			return letter, true
+		}
+	}
+	return Letter{}, false
+}
+
+// Sent notes that tasks are about to be sent in one message, and returns its number, for Undelivered. It returns 0 if
+// the worker has ended.
+func (l *Ledger) Sent(instance string, round int64, tokens []int64) int {
+	b := l.boxes[instance]
+	if b == nil {
+		return 0
+	}
+	b.numbers++
+	b.sent[b.numbers] = delivery{round, tokens}
+	return b.numbers
+}
+
+// Returned notes that a message did not reach its worker.
+func (l *Ledger) Returned(instance string, number int, now time.Time) {
+	if b := l.boxes[instance]; b != nil {
+		what := b.sent[number]
+		delete(b.sent, number)
+		l.Undelivered(instance, what.round, what.tokens)
+		l.dispatch(now)
+	}
+}

@@ -1,0 +1,390 @@
+package natsfleet
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"prodigy/internal/fleet"
+)
+
+// open takes the lock of the job, makes what it needs at the broker, and begins to receive from workers. It does so
+// once: later calls return the same error.
+func (c *coordinator) open(ctx context.Context, jobID string) error {
+	if c.slow.opened.Load() {
+		return c.slow.unopened
+	}
+	c.slow.opening.Lock()
+	defer c.slow.opening.Unlock()
+	if !c.slow.opened.Load() { // meanwhile
+		c.slow.unopened = c.openOnce(ctx, jobID)
+		c.slow.opened.Store(true)
+	}
+	return c.slow.unopened
+}
+
+func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
+	key := keyOf(jobID, c.c.Seed)
+	c.members.path = probeOf(c.o.Dir, key)
+	if c.clones != nil { // nobody looks for it in the checkout of the user
+		c.members.path = filepath.Join(c.clones.Dir(), "fleet")
+	}
+	c.jobID, c.epoch = jobID, max(c.epoch, epochIn(c.members.path)+1)
+	if err := c.provided(ctx, func(ctx context.Context) error { return c.lock(ctx, key, jobID) }); err != nil {
+		return err
+	}
+	adopts := false
+	c.turn(func(s *jobState) { adopts = len(s.awaited) > 0 })
+	if err := c.openMembers(key, adopts); err != nil {
+		return fmt.Errorf("make the file by which workers find the directory of the run: %w", err)
+	}
+	c.turn(func(s *jobState) {
+		c.key = key
+		s.entry.Job = fleet.Job{
+			V: fleet.Protocol, ID: jobID, Owner: c.owner, Version: c.o.Version, Lease: c.o.Lease,
+			Requires: c.o.Requires, Programs: c.o.Programs, Guards: c.o.Guards, Dir: c.o.Dir,
+			Probe: filepath.Base(c.members.path), Grace: c.c.Grace, Secrets: len(c.c.Secrets) > 0, Epoch: c.epoch,
+			Stop: s.entry.Stop, Serial: s.entry.Serial, // somebody may have asked for a stop
+		}
+	})
+	c.sender.returns = c.nc.NewInbox()
+	for subject, answer := range map[string]nats.MsgHandler{
+		ownerSubject(key):       c.confirm,
+		callSubject("*", key):   func(m *nats.Msg) { go c.call(m) },
+		liveSubject("*", key):   c.progress,
+		c.sender.returns + ".>": c.returned,
+		nodesSubject:            c.tellRoster,
+	} {
+		if _, err := c.subscribe(subject, answer); err != nil {
+			return err
+		}
+	}
+	// Reports that the coordinator before had not acknowledged come at once when the consumer is new.
+	if err := c.provided(ctx, func(ctx context.Context) error {
+		if err := c.js.DeleteConsumer(ctx, outStream, key); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return err
+		}
+		return c.ensureConsumer(ctx)
+	}); err != nil {
+		return err
+	}
+	var files, seed string
+	if len(c.o.Files) > 0 {
+		if err := c.provided(ctx, func(ctx context.Context) (err error) {
+			files, err = c.sendFiles(ctx)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	if c.clones != nil {
+		var err error
+		if seed, err = c.sendSeed(ctx); err != nil {
+			return fmt.Errorf("send what workspaces are made of: %w", err)
+		}
+	}
+	c.turn(func(s *jobState) { s.entry.Files, s.entry.Seed, s.entry.described = files, seed, true })
+	c.work.Go(c.send)
+	c.work.Go(c.monitor)
+	if adopts {
+		return nil
+	}
+	return c.begin(ctx)
+}
+
+// confirm answers who asks whether this is the coordinator of the job.
+func (c *coordinator) confirm(m *nats.Msg) {
+	if !c.isGone() {
+		_ = m.RespondMsg(c.signer.message("", signedOwner, c.key+"\x00"+string(m.Data), []byte(c.owner)))
+	}
+}
+
+// begin starts to receive from workers, and announces the job to them. All attempts that the run before left must be known by then, or what is reported of them
+// would be late.
+func (c *coordinator) begin(ctx context.Context) error {
+	consume := func(context.Context) error { return c.consume() }
+	if err := c.provided(ctx, consume); err != nil {
+		return err
+	}
+	for waits := true; waits; {
+		select {
+		case <-c.caughtUp:
+			waits = false
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Second):
+			if !c.lostBacklog(ctx) {
+				continue
+			}
+			if err := c.provided(ctx, consume); err != nil {
+				return err
+			}
+		}
+	}
+	ups, err := c.subscribe(upSubject("*", c.key), c.receive)
+	if err != nil {
+		return err
+	}
+	if err := ups.SetPendingLimits(-1, -1); err != nil {
+		return err
+	}
+	c.turn(func(s *jobState) { s.mailbox.ups = ups })
+	return c.provided(ctx, c.announce)
+}
+
+// lostBacklog reports whether the broker has nothing left of the reports that are to be read: it has lost its disk, and the consumer too, unless that was made
+// again since.
+func (c *coordinator) lostBacklog(ctx context.Context) bool {
+	consumer, err := c.js.Consumer(ctx, outStream, c.key)
+	if err != nil {
+		return isMissing(err)
+	}
+	is := consumer.CachedInfo()
+	return is.NumPending == 0 && is.NumAckPending == 0
+}
+
+// provided calls do as steadily does. What the broker has lost since it was connected with is made again for that.
+func (c *coordinator) provided(ctx context.Context, do func(ctx context.Context) error) error {
+	return c.steadily(ctx, func(ctx context.Context) error {
+		err := do(ctx)
+		if !isMissing(err) {
+			return err
+		}
+		if c.key == "" {
+			err = ensureStreams(ctx, c.brokerConn)
+		} else {
+			err = c.ensureConsumer(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		return do(ctx)
+	})
+}
+
+// isMissing reports whether an error is that the broker does not have what a fleet needs.
+func isMissing(err error) bool {
+	return errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound)
+}
+
+// ensureConsumer makes what the broker needs for the job, unless it is there, and says once that the broker has lost it.
+func (c *coordinator) ensureConsumer(ctx context.Context) error {
+	if err := ensureStreams(ctx, c.brokerConn); err != nil {
+		return err
+	}
+	s, err := c.js.Stream(ctx, outStream)
+	if err != nil {
+		return err
+	}
+	made, lost := s.CachedInfo().Created, false // no other of this name was made then
+	c.turn(func(s *jobState) {
+		lost = !s.mailbox.made.IsZero() && !made.Equal(s.mailbox.made)
+		s.mailbox.made = made
+	})
+	if lost {
+		c.notify("the broker has lost what it had of the job: was its store emptied, or is it another broker? It is given all that again; what had ended, and only the broker had the report, runs again")
+	}
+	_, err = s.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
+		Durable: c.key, FilterSubject: "prodigy.out.*." + c.key + ".>", AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.o.Lease, MaxDeliver: -1,
+		MaxAckPending: -1, InactiveThreshold: 7 * 24 * time.Hour,
+	})
+	return err
+}
+
+// announce writes the entry of the job.
+func (c *coordinator) announce(ctx context.Context) error {
+	c.slow.announcing.Lock() // what is older must not come after
+	defer c.slow.announcing.Unlock()
+	kv, err := c.js.KeyValue(ctx, jobsBucket)
+	if err != nil {
+		return err
+	}
+	var entry fleet.Job
+	gone := false
+	c.turn(func(s *jobState) { entry, gone = s.entry.Job, s.gone })
+	if !gone {
+		_, err = kv.Put(ctx, c.key, encoded(c.signer.signJob(c.key, entry)))
+	}
+	return err
+}
+
+// consume begins to take the reports that workers have left with the broker.
+func (c *coordinator) consume() error {
+	ctx, cancel := context.WithTimeout(c.life, requestTime)
+	defer cancel()
+	consumer, err := c.js.Consumer(ctx, outStream, c.key)
+	if err != nil {
+		return err
+	}
+	backlog := consumer.CachedInfo().NumPending
+	if backlog == 0 {
+		c.reached()
+	}
+	hear, err := consumer.Consume(func(m jetstream.Msg) {
+		c.stored(m)
+		if meta, err := m.Metadata(); err != nil || meta.NumPending == 0 || meta.Sequence.Consumer >= backlog {
+			c.reached()
+		}
+	}, jetstream.PullExpiry(10*time.Second), jetstream.PullHeartbeat(2*time.Second), jetstream.ConsumeErrHandler(c.interrupted))
+	if err != nil {
+		return err
+	}
+	var before jetstream.ConsumeContext
+	c.turn(func(s *jobState) { before, s.mailbox.hear = s.mailbox.hear, hear })
+	if before != nil {
+		before.Stop()
+	}
+	return nil
+}
+
+// interrupted hears why the reports that workers have left are not read. A consumer that somebody has removed delivers nothing any more, also when it is there
+// again.
+func (c *coordinator) interrupted(hear jetstream.ConsumeContext, err error) {
+	if !errors.Is(err, jetstream.ErrConsumerDeleted) && !errors.Is(err, jetstream.ErrBadRequest) {
+		return
+	}
+	c.turn(func(s *jobState) {
+		if s.mailbox.hear == hear && c.life.Err() == nil {
+			c.work.Go(func() { c.reconcile(c.life, true) })
+		}
+	})
+}
+
+// reconnected makes good for what the broker may have lost, and for what could not be heard.
+func (c *coordinator) reconnected() {
+	c.turn(func(s *jobState) { // without waiting for a leader, which announcing the job needs
+		c.restartLeases(s)
+		s.ledger.SayAgain()
+	})
+	c.work.Go(func() { c.reconcile(c.life, true) })
+}
+
+// restartLeases notes that nobody could be heard until now.
+func (c *coordinator) restartLeases(s *jobState) {
+	now := time.Now()
+	s.ledger.RestartLeases(now)
+	for instance := range s.workers.heard {
+		s.workers.heard[instance] = now
+	}
+}
+
+// tend has the broker know again what it has lost, and removes what other jobs have left there. The monitor does not wait for it: a broker that keeps nothing
+// delays it for a lease.
+func (c *coordinator) tend() {
+	ctx, cancel := context.WithTimeout(c.life, c.o.Lease)
+	c.reconcile(ctx, false)
+	cancel()
+	c.sweep(c.life)
+	c.slow.tending.Store(false)
+}
+
+// reconcile has the broker know again what it should, until it does or ctx ends. again says that it was away: workers that see the entry of the job say
+// everything again.
+func (c *coordinator) reconcile(ctx context.Context, again bool) {
+	c.slow.opening.Lock()
+	opened := c.key != ""
+	c.slow.opening.Unlock() // without a leader what follows takes seconds, and attempts are submitted meanwhile
+	c.slow.reconciling.Lock()
+	defer c.slow.reconciling.Unlock()
+	if !opened || ctx.Err() != nil || keepTrying(ctx, c.ensureConsumer) != nil {
+		return
+	}
+	err := c.restoring(ctx, func(ctx context.Context) error {
+		err := c.renewLock(ctx)
+		if errors.Is(err, errTaken) {
+			c.taken()
+			return nil
+		}
+		return err
+	})
+	if err != nil || c.isGone() {
+		return
+	}
+	listens := false
+	var objects map[string][]byte
+	var files []fleet.File
+	c.turn(func(s *jobState) {
+		listens = s.mailbox.ups != nil
+		objects, files = maps.Clone(s.kept.objects), s.kept.files
+	})
+	if listens && (again || c.deaf()) { // a consumer that was made anew has forgotten who waits for it
+		_ = c.restoring(ctx, func(context.Context) error { return c.consume() })
+	}
+	var kept map[string]string
+	if err := c.restoring(ctx, func(ctx context.Context) (err error) {
+		kept, err = c.digests(ctx)
+		return err
+	}); err != nil {
+		return
+	}
+	for name, data := range objects {
+		if sum := sha256.Sum256(data); kept[name] != hex.EncodeToString(sum[:]) {
+			_ = c.restoring(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) })
+		}
+	}
+	lost := slices.DeleteFunc(slices.Clone(files), func(f fleet.File) bool { return kept[c.fileObject(f)] == f.Sum })
+	c.resendFiles(c.life, lost) // which may take long, and tries each once
+	if listens && (again || !c.announced(ctx)) {
+		_ = c.restoring(ctx, c.announce)
+	}
+}
+
+// deaf reports whether the reports that workers have left are not read any more.
+func (c *coordinator) deaf() bool {
+	var hear jetstream.ConsumeContext
+	c.turn(func(s *jobState) { hear = s.mailbox.hear })
+	if hear == nil {
+		return false
+	}
+	select {
+	case <-hear.Closed():
+		return true
+	default:
+		return false
+	}
+}
+
+// restoring is keepTrying for what needs something of the broker that it may lose at any time: that is made again before each further try.
+func (c *coordinator) restoring(ctx context.Context, do func(ctx context.Context) error) error {
+	failed := false
+	return keepTrying(ctx, func(ctx context.Context) error {
+		if failed {
+			if err := c.ensureConsumer(ctx); err != nil {
+				return err
+			}
+		}
+		err := do(ctx)
+		if failed = err != nil; failed {
+			c.noteKept(err)
+		}
+		return err
+	})
+}
+
+// announced reports whether the broker has the entry of the job.
+func (c *coordinator) announced(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	kv, err := c.js.KeyValue(ctx, jobsBucket)
+	if err == nil {
+		_, err = kv.Get(ctx, c.key)
+	}
+	return err == nil
+}
+
+// heardAll reports whether the broker has no reports that it has not delivered.
+func (c *coordinator) heardAll() bool {
+	ctx, cancel := context.WithTimeout(c.life, requestTime)
+	defer cancel()
+	consumer, err := c.js.Consumer(ctx, outStream, c.key)
+	return err == nil && consumer.CachedInfo().NumPending == 0
+}

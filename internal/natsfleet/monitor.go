@@ -1,0 +1,243 @@
+package natsfleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/fleet"
+)
+
+// monitor finds lost attempts, and now and then what the broker has lost.
+func (c *coordinator) monitor() {
+	often := every(c.o.Lease)
+	if c.o.Patience > 0 {
+		often = min(often, max(c.o.Patience, time.Second)) // an answer may be on the way for so long
+	}
+	tick, look := time.NewTicker(often), time.NewTicker(min(often, starvedFor/2))
+	defer tick.Stop()
+	defer look.Stop()
+	tended, lock := time.Now(), renewal{time.Now()}
+	var away absence
+	var alone starvation
+	var suspected suspicion
+	silent := silence{}
+	for {
+		select {
+		case <-c.life.Done():
+			return
+		case <-look.C:
+			now := time.Now()
+			if !c.nc.IsConnected() {
+				away.missing(c, now, now)
+				continue
+			}
+			alone.look(c, now)
+			silent.look(c, now)
+			continue
+		case <-tick.C:
+		}
+		asked := time.Now()
+		if !c.nc.IsConnected() {
+			away.missing(c, asked, asked)
+			continue
+		}
+		if err := c.nc.FlushTimeout(often); err != nil { // nobody can be heard
+			away.missing(c, asked, time.Now())
+			c.turn(c.restartLeases)
+			continue
+		}
+		away.back(c)
+		now := time.Now()
+		lock.look(c, now)
+		c.lookAtStore(now)
+		suspected.look(c, now)
+		c.releaseTickets(now)
+		if now.Sub(tended) > c.slow.tendEvery && c.slow.tending.CompareAndSwap(false, true) {
+			tended = now
+			c.work.Go(c.tend)
+		}
+	}
+}
+
+// starvation is a time in which attempts wait and no worker takes part.
+type starvation struct {
+	since time.Time // zero: there are some
+	told  bool
+}
+
+// starvedFor is how long that may last before somebody is told.
+const starvedFor = 2 * time.Second
+
+func (d *starvation) look(c *coordinator, now time.Time) {
+	alone, waiting, refusing := false, 0, ""
+	c.turn(func(s *jobState) {
+		alone = s.ledger.NoWorkers() && s.mailbox.ups != nil && !s.ledger.Halted
+		waiting, refusing = s.ledger.Len(), s.workers.roster.refusing()
+	})
+	switch {
+	case !alone:
+		*d = starvation{}
+	case d.since.IsZero():
+		d.since = now
+	case !d.told && now.Sub(d.since) >= starvedFor:
+		d.told = true
+		var flags strings.Builder
+		flags.WriteString(c.o.WorkerFlags())
+		for _, label := range c.o.Requires {
+			flags.WriteString(" --label " + label)
+		}
+		c.notify("no worker takes part%s, and attempts wait: %d; start one with: prodigy worker %s", refusing, waiting, flags.String())
+	}
+}
+
+// silence has the instances whose silence was told.
+type silence map[string]bool
+
+// look says which workers are silent, and which of those are back.
+func (s silence) look(c *coordinator, now time.Time) {
+	unread := 0
+	var silent []fleet.Silence
+	back := map[string]bool{}
+	c.turn(func(j *jobState) {
+		unread = j.mailbox.unread()
+		silent = j.ledger.Silent(now)
+		for instance := range s {
+			switch {
+			case slices.ContainsFunc(silent, func(w fleet.Silence) bool { return w.Instance == instance }):
+			case j.ledger.IsHeard(instance, now):
+				back[j.workers.roster[instance].name] = true
+				delete(s, instance)
+			case !j.ledger.Knows(instance): // it has ended, or is lost
+				delete(s, instance)
+			}
+		}
+	})
+	for _, name := range slices.Sorted(maps.Keys(back)) {
+		c.notify("worker %s is back", name)
+	}
+	for _, w := range silent {
+		if unread > 0 || s[w.Instance] { // what is to be read may be from it
+			continue
+		}
+		s[w.Instance] = true
+		text := ", and is given nothing"
+		if w.Holds > 0 {
+			text = fmt.Sprintf(", and what it has goes elsewhere in %s: %d", duration.Format((c.o.Lease - w.For).Round(time.Second)), w.Holds)
+		}
+		c.notify("worker %s has been silent for %s%s", w.Node, duration.Format(w.For.Round(time.Second)), text)
+	}
+}
+
+// renewal follows when the lock of the job was renewed.
+type renewal struct{ last time.Time }
+
+// look renews the lock when it is time, and more often while the broker refuses things: it may have room again.
+func (r *renewal) look(c *coordinator, now time.Time) {
+	refused := false
+	c.turn(func(s *jobState) { refused = s.refuses.now(now) })
+	if past := now.Sub(r.last); past <= c.o.Lease/4 && (!refused || past <= refusedFor/5) {
+		return
+	}
+	r.last = now
+	ctx, cancel := context.WithTimeout(c.life, requestTime)
+	defer cancel()
+	if err := c.renewLock(ctx); errors.Is(err, errTaken) {
+		c.taken()
+	} else if err != nil { // there may be room for so little, and no more
+		c.noteKept(err)
+	}
+}
+
+// suspicion has the attempts whose workers were silent the last time.
+type suspicion struct{ of []fleet.Loss }
+
+// look ends the attempts that are lost. What was read when it was asked about has been taken by the next time, so an attempt is lost when its worker is silent
+// twice.
+func (s *suspicion) look(c *coordinator, now time.Time) {
+	unread := 0
+	var silent []fleet.Loss
+	c.turn(func(j *jobState) { silent, unread = j.ledger.Lost(now), j.mailbox.unread() })
+	if len(silent) > 0 && (unread > 0 || !c.heardAll()) { // the end of some may be among what is to be read
+		silent = nil
+	}
+	had, forgot := map[string]int{}, map[string]int{} // attempts that were lost, by the worker
+	c.turn(func(j *jobState) {
+		for _, lost := range silent {
+			switch {
+			case !slices.Contains(s.of, lost) || !c.endLost(j, lost):
+			case lost.Missing:
+				forgot[lost.Node]++
+			default:
+				had[lost.Node]++
+			}
+		}
+	})
+	s.of = silent
+	for _, node := range slices.Sorted(maps.Keys(had)) {
+		c.notify("worker %s is lost, and what it had goes elsewhere: %d", cmp.Or(node, "(of the run before)"), had[node])
+	}
+	for _, node := range slices.Sorted(maps.Keys(forgot)) {
+		c.notify("worker %s has given up what it had, and it begins again: %d", node, forgot[node])
+	}
+}
+
+// releaseTickets gives back the starts that workers were admitted to which have been silent for a lease.
+func (c *coordinator) releaseTickets(now time.Time) {
+	var lost []ticket
+	c.turn(func(s *jobState) { lost = s.calls.lostTickets(s.workers.heard, now, c.o.Lease) })
+	for _, t := range lost {
+		t.release()
+	}
+}
+
+// unread is how many messages of workers have arrived and were not taken yet.
+func (m mailbox) unread() (n int) {
+	if m.ups != nil {
+		n, _, _ = m.ups.Pending()
+	}
+	return n
+}
+
+// shortAbsence is how long the broker may be away before somebody is told.
+const shortAbsence = 5 * time.Second
+
+// absence follows how long the broker does not answer.
+type absence struct {
+	since time.Time // zero: it answers
+	told  bool
+	over  bool // the run was asked to stop
+}
+
+// missing notes that the broker does not answer what it was asked at a time, and stops the run when that lasts too
+// long. Nobody can tell workers to end what they run, so it is left to the resume at once.
+func (a *absence) missing(c *coordinator, asked, now time.Time) {
+	if a.since.IsZero() {
+		a.since = asked
+	}
+	away := now.Sub(a.since)
+	if !a.told && away >= shortAbsence {
+		a.told = true
+		c.notify("the broker does not answer: what runs on workers goes on for most of a lease, and nothing new begins")
+	}
+	if !a.over && c.o.Patience > 0 && away >= c.o.Patience {
+		a.over = true
+		c.stop(fmt.Errorf("the broker has not answered for %s (--broker-patience)", c.o.Patience))
+		c.turn(func(s *jobState) { s.ledger.Halt() })
+		c.turn(func(s *jobState) { c.leave(s, func(*flight) bool { return true }) })
+	}
+}
+
+// back notes that it does.
+func (a *absence) back(c *coordinator) {
+	if a.told {
+		c.notify("the broker answers again")
+	}
+	a.since, a.told = time.Time{}, false
+}
