@@ -511,10 +511,15 @@ func (w *worker) ask(ctx context.Context, j *workerJob, method string, token int
 
 // askAged is ask. It also returns how old the answer was when it was sent: it could not be before, if the coordinator or the broker was away.
 func (w *worker) askAged(ctx context.Context, j *workerJob, method string, token int64, args, result any) (age time.Duration, err error) {
-	w.mu.Lock()
-	w.asked++
-	q := fleet.Call{ID: w.node.Instance + "-" + strconv.Itoa(w.asked), Method: method, Token: token, Args: encoded(args), Curve: w.curveID, From: w.node.Instance}
-	w.mu.Unlock()
+	number := 0
+	w.turn(func(s *workerState) {
+		s.asked++
+		number = s.asked
+	})
+	q := fleet.Call{
+		ID: w.node.Instance + "-" + strconv.Itoa(number), Method: method, Token: token, Args: encoded(args),
+		Curve: w.curveID, From: w.node.Instance,
+	}
 	data := encoded(q)
 	for {
 		one, cancel := context.WithTimeout(ctx, pendingAfter+time.Second)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -210,24 +211,13 @@ type jobSpace struct {
 	bringing sync.Mutex // held while objects are fetched
 }
 
-// lacksGit says why there can be no workspaces here; empty: there can.
-func (w *worker) lacksGit() string {
-	w.gitOnce.Do(func() {
-		if err := gitspace.Usable(w.life, w.o.Environ); err != nil {
-			w.noGit = err.Error()
-		}
-	})
-	return w.noGit
-}
-
 // workspaces returns those of a job; nil: it has none. It is called with j.asking held.
 func (w *worker) workspaces(ctx context.Context, j *workerJob, entry fleet.Job) (*jobSpace, error) {
 	if entry.Seed == "" {
 		return nil, nil
 	}
-	w.mu.Lock()
-	s := j.spaces[entry.Seed]
-	w.mu.Unlock()
+	var s *jobSpace
+	w.turn(func(*workerState) { s = j.spaces[entry.Seed] })
 	if s != nil {
 		return s, nil
 	}
@@ -260,47 +250,36 @@ func (w *worker) workspaces(ctx context.Context, j *workerJob, entry fleet.Job) 
 	if err != nil {
 		return nil, err
 	}
-	w.mu.Lock()
-	j.spaces[entry.Seed] = s
-	w.mu.Unlock()
+	w.turn(func(*workerState) { j.spaces[entry.Seed] = s })
 	return s, nil
 }
 
 // usesStore reports whether a job here has its objects in a store.
-func (w *worker) usesStore(name string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	uses := func(j *workerJob) bool {
-		for _, s := range j.spaces {
-			if s.seed.Store == name {
-				return true
+func (w *worker) usesStore(name string) (uses bool) {
+	w.turn(func(s *workerState) {
+		jobs := slices.Collect(maps.Values(s.jobs))
+		for _, h := range s.held { // of a job that is gone
+			jobs = append(jobs, h.job)
+		}
+		for _, j := range jobs {
+			for _, space := range j.spaces {
+				uses = uses || space.seed.Store == name
 			}
 		}
-		return false
-	}
-	for _, j := range w.jobs {
-		if uses(j) {
-			return true
-		}
-	}
-	for _, h := range w.held { // of a job that is gone
-		if uses(h.job) {
-			return true
-		}
-	}
-	return false
+	})
+	return uses
 }
 
 // tell reports an event about a slot with the attempt that has it.
 func (w *worker) tell(j *workerJob, slot int, e events.Event) {
-	w.mu.Lock()
 	var of *heldAttempt
-	for _, h := range w.held {
-		if h.job == j && h.slot == slot {
-			of = h
+	w.turn(func(s *workerState) {
+		for _, h := range s.held {
+			if h.job == j && h.slot == slot {
+				of = h
+			}
 		}
-	}
-	w.mu.Unlock()
+	})
 	line, err := events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: j.ID, Event: e})
 	if of != nil && err == nil {
 		w.report(of, fleet.Report{Kind: fleet.Event, Event: line})
@@ -358,14 +337,13 @@ func (w *worker) bring(ctx context.Context, h *heldAttempt, s *jobSpace, a agent
 }
 
 // prepares notes whether an attempt waits for what it begins at: a worker that is to end does not finish such a one.
-func (w *worker) prepares(h *heldAttempt, does bool) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	h.preparing = does
-	if w.stopping && does {
-		return errGivenBack
-	}
-	return nil
+func (w *worker) prepares(h *heldAttempt, does bool) (err error) {
+	w.turn(func(s *workerState) {
+		if h.preparing = does; s.stopping && does {
+			err = errGivenBack
+		}
+	})
+	return err
 }
 
 // executeIsolated runs an attempt in the workspace of its slot, and returns what it did as a pack.

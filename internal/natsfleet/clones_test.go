@@ -275,10 +275,11 @@ func TestWhatAJobHadBeforeItWasAnnouncedAgainGoesWithIt(t *testing.T) {
 	if err := os.MkdirAll(before, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w.mu.Lock() // until it is announced again
-	w.tidy(&workerJob{key: "key"})
-	j := newTestJob(w, "key", time.Minute)
-	w.mu.Unlock()
+	var j *workerJob
+	w.turn(func(s *workerState) { // until it is announced again
+		w.tidy(s, &workerJob{key: "key"})
+		j = newTestJob(w, "key", time.Minute)
+	})
 	if err := os.MkdirAll(after, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -287,9 +288,9 @@ func TestWhatAJobHadBeforeItWasAnnouncedAgainGoesWithIt(t *testing.T) {
 		t.Errorf("there is %v, %v, want what it has now alone", there, err)
 	}
 	h, _ := w.hold(j, 1)
-	w.forget("key")
+	forget(w, "key")
 	newTestJob(w, "key", time.Minute)
-	w.forget("key")
+	forget(w, "key")
 	w.runs.Wait()
 	if _, err := os.Stat(after); err != nil {
 		t.Errorf("it is removed under what still runs: %v", err)

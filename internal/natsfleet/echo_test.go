@@ -126,11 +126,11 @@ func TestTheEndWaitsForWhatIsBeingShown(t *testing.T) {
 // What printed before the end comes before the end, and nothing behind it.
 func TestTheEndOfAnAttemptIsTheLastOfItsReports(t *testing.T) {
 	j := &workerJob{key: "j"}
-	w := &worker{held: map[string]*heldAttempt{}, jobs: map[string]*workerJob{"j": j}, changed: make(chan struct{}, 1)}
-	w.space = sync.NewCond(&w.mu)
+	w := newWorker(fleet.WorkerOptions{})
+	w.state.jobs["j"] = j
 	w.life = t.Context()
 	k := &heldAttempt{job: j, token: 7}
-	w.held[k.name()] = k
+	w.state.held[k.name()] = k
 	out, _ := workerEcho{&workerHost{w: w, job: j}}.Command(&agent.Attempt{Token: 7, ItemID: "item_1"}, "step", 1)
 	_, _ = io.WriteString(out, "some")
 	w.finish(k, fleet.Report{Kind: fleet.Ended})

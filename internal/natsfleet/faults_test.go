@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -150,7 +149,8 @@ func TestAWorkerWaitsForWhatTheBrokerHasLost(t *testing.T) {
 	_, of := f.config(nil) // has made the store
 	c := of.(*coordinator)
 	defer func() { _ = c.Close() }()
-	w := &worker{brokerConn: c.brokerConn}
+	w := newWorker(fleet.WorkerOptions{})
+	w.brokerConn = c.brokerConn
 	name := objectName("spec", []byte("steps"))
 	if err := w.js.DeleteObjectStore(t.Context(), filesStore); err != nil {
 		t.Fatal(err)
@@ -407,15 +407,15 @@ func TestAFreezeBeforeTheWatcherIsTold(t *testing.T) {
 		guarded time.Time // what the watcher was told before
 		want    bool
 	}{"it was frozen for longer than that": {now.Add(-500 * time.Millisecond), true}, "it was not": {now.Add(time.Minute), false}, "the watcher did not wait": {time.Time{}, false}} {
-		w := &worker{jobs: map[string]*workerJob{}, held: map[string]*heldAttempt{}, proof: now, guarded: c.guarded}
-		w.space = sync.NewCond(&w.mu)
+		w := newWorker(fleet.WorkerOptions{})
+		w.state.proof, w.state.guarded = now, c.guarded
 		h := &heldAttempt{job: &workerJob{key: "j"}}
-		w.held["j.1"] = h
+		w.state.held["j.1"] = h
 		w.beat(now.Add(-time.Second)) // when it began to
-		if h.fenced != c.want || w.rest.IsZero() == c.want {
-			t.Errorf("%s: it knows %v, and rests until %s", name, h.fenced, w.rest)
+		if h.fenced != c.want || w.state.rest.IsZero() == c.want {
+			t.Errorf("%s: it knows %v, and rests until %s", name, h.fenced, w.state.rest)
 		}
-		if w.unguarded() {
+		if w.state.unguarded() {
 			t.Errorf("%s: the watcher does not wait for it", name)
 		}
 	}
@@ -435,16 +435,17 @@ func TestOnlyAWorkerThatWasWellIsCutOff(t *testing.T) {
 		"it stood still a lease before":    {time.Second, 6 * time.Second, true},
 		"it stands still until it is told": {30 * time.Second, 18 * time.Second, false},
 	} {
-		w := &worker{jobs: map[string]*workerJob{"j": {key: "j", Job: fleet.Job{Lease: lease}}}, held: map[string]*heldAttempt{}, proof: began.Add(30 * time.Second)}
-		w.space = sync.NewCond(&w.mu)
-		h := &heldAttempt{job: w.jobs["j"]}
-		w.held["j.1"] = h
+		w := newWorker(fleet.WorkerOptions{})
+		w.state.proof = began.Add(30 * time.Second)
+		w.state.jobs["j"] = &workerJob{key: "j", Job: fleet.Job{Lease: lease}}
+		h := &heldAttempt{job: w.state.jobs["j"]}
+		w.state.held["j.1"] = h
 		for at := time.Duration(0); !h.fenced; at += 250 * time.Millisecond {
 			if at == c.stall {
 				at += c.length
 			}
-			w.noteTurn(began.Add(at))
-			w.fence(began.Add(at))
+			w.state.noteTurn(began.Add(at))
+			w.fence(&w.state, began.Add(at))
 		}
 		if h.cut != c.want {
 			t.Errorf("%s: cut off is %v, want %v", name, h.cut, c.want)
@@ -465,18 +466,18 @@ func TestAWorkerWithoutContactTakesNothing(t *testing.T) {
 		guarded time.Duration // that the watcher waits from now on; 0: it does not
 		want    int
 	}{"in contact": {time.Second, 0, 1}, "without contact": {time.Minute, 0, 0}, "without contact for most of the time that its watcher waits": {40 * time.Second, 0, 0}, "its watcher kills": {time.Second, -time.Millisecond, 0}} {
-		w := &worker{brokerConn: h, jobs: map[string]*workerJob{}, held: map[string]*heldAttempt{}, changed: make(chan struct{}, 1), proof: time.Now().Add(-c.ago)}
-		w.space = sync.NewCond(&w.mu)
-		w.life, w.rounds = t.Context(), 1
+		w := newWorker(fleet.WorkerOptions{})
+		w.brokerConn, w.state.proof = h, time.Now().Add(-c.ago)
+		w.life, w.state.rounds = t.Context(), 1
 		if c.guarded != 0 {
-			w.guarded = time.Now().Add(c.guarded)
+			w.state.guarded = time.Now().Add(c.guarded)
 		}
 		j := &workerJob{key: "j", Job: fleet.Job{Lease: time.Minute, Owner: "o"}, round: 1, credit: 1, arrived: map[int64]bool{}}
-		w.jobs["j"] = j
+		w.state.jobs["j"] = j
 		w.delivered(&nats.Msg{Data: encoded(fleet.CoordinatorMessage{V: fleet.Protocol, Key: "j", Owner: "o", Round: 1, Tasks: []fleet.Task{{Token: 7}}})})
 		w.mu.Lock()
-		if len(w.held) != c.want || (j.round > 1) != (c.want == 0) {
-			t.Errorf("%s: it holds %d in round %d, want %d", name, len(w.held), j.round, c.want)
+		if len(w.state.held) != c.want || (j.round > 1) != (c.want == 0) {
+			t.Errorf("%s: it holds %d in round %d, want %d", name, len(w.state.held), j.round, c.want)
 		}
 		w.mu.Unlock()
 	}
@@ -491,17 +492,17 @@ func TestOnlyWhatHasBegunIsLostWithoutContact(t *testing.T) {
 	}
 	defer h.nc.Close()
 	for want, begins := range map[fleet.ReportKind]bool{fleet.Returned: false, fleet.Dropped: true} {
-		w := &worker{brokerConn: h, jobs: map[string]*workerJob{}, held: map[string]*heldAttempt{}, changed: make(chan struct{}, 1), proof: time.Now()}
-		w.space = sync.NewCond(&w.mu)
+		w := newWorker(fleet.WorkerOptions{})
+		w.brokerConn = h
 		w.life = t.Context()
 		j := &workerJob{key: "j", Job: fleet.Job{ID: "job", Lease: time.Minute}, executors: map[string]*jobExecutor{}}
 		j.life, j.cancel = context.WithCancelCause(t.Context())
-		w.jobs["j"] = j
+		w.state.jobs["j"] = j
 		a := attemptAt(f, 1, "true")
 		lose := func() { // the contact
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.proof = time.Now().Add(-time.Hour)
+			w.state.proof = time.Now().Add(-time.Hour)
 		}
 		x := &jobExecutor{spec: fleet.NewSpec(*a), Executor: agent.New(agent.Config{Environ: os.Environ(), TempDir: t.TempDir(), Run: func(ctx context.Context, c process.Command) (process.Exit, error) {
 			if begins {
@@ -513,7 +514,7 @@ func TestOnlyWhatHasBegunIsLostWithoutContact(t *testing.T) {
 		}}, &workerHost{w: w, job: j})}
 		j.executors["spec"] = x
 		k := &heldAttempt{job: j, token: 1, task: fleet.NewTask(a, "spec", time.Now()), slot: 1, began: 1}
-		w.held[k.name()] = k
+		w.state.held[k.name()] = k
 		w.run(k)
 		var r fleet.Report
 		if n := len(k.reports); n == 0 || json.Unmarshal(k.reports[n-1].data, &r) != nil || r.Kind != want { // on a slow machine it was placed before
@@ -536,8 +537,8 @@ func TestAWorkerEndsThoughNobodyTakesItsReports(t *testing.T) {
 		"it prints and runs":   {&heldAttempt{reports: []report{{made: time.Now().Add(-2 * time.Minute)}}}, false},
 	} {
 		c.h.job = j
-		w := &worker{stopping: true, held: map[string]*heldAttempt{"x": c.h}}
-		if got := w.finished(time.Now()); got != c.want {
+		s := workerState{parting: parting{stopping: true}, held: map[string]*heldAttempt{"x": c.h}}
+		if got := s.finished(time.Now()); got != c.want {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}
 	}

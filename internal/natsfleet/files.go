@@ -569,17 +569,20 @@ func (w *worker) untilKept(ctx context.Context, keep func(n int) (again bool, er
 // triesAtEnd is how often a worker that is to end offers something to a broker that does not take it.
 const triesAtEnd = 10
 
-// tries is how often what an attempt did is offered to a broker that does not take it. One that has lost its disk does when the coordinator has been there.
-func (w *worker) tries(full bool) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.stopping:
-		return triesAtEnd
-	case full:
-		return math.MaxInt
-	}
-	return 240
+// tries is how often what an attempt did is offered to a broker that does not take it. One that has lost its disk does
+// when the coordinator has been there.
+func (w *worker) tries(full bool) (n int) {
+	w.turn(func(s *workerState) {
+		switch {
+		case s.stopping:
+			n = triesAtEnd
+		case full:
+			n = math.MaxInt
+		default:
+			n = 240
+		}
+	})
+	return n
 }
 
 // produced returns the paths of what an item leaves, with slashes, below the directory.

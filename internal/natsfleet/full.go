@@ -111,33 +111,35 @@ func (w *worker) store(h *heldAttempt, do func(ctx context.Context) error) error
 		err := do(ctx)
 		w.noteKept(err)
 		tries++
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.jobs[h.job.key] != h.job || w.gaveBack || w.stopping && tries >= triesAtEnd && (w.nc.IsConnected() || time.Since(w.drained) > longestWait) {
-			giveUp()
-		}
+		w.turn(func(s *workerState) {
+			enough := tries >= triesAtEnd && (w.nc.IsConnected() || time.Since(s.drained) > longestWait)
+			if s.jobs[h.job.key] != h.job || s.gaveBack || s.stopping && enough {
+				giveUp()
+			}
+		})
 		return err
 	})
 }
 
-// noteKept notes whether the broker has kept something of an attempt, and says so. Coordinators are told as long as it does not.
+// noteKept notes whether the broker has kept something of an attempt, and says so. Coordinators are told as long as it
+// does not.
 func (w *worker) noteKept(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := time.Now()
-	switch {
-	case err != nil && w.nc.IsConnected() && w.life.Err() == nil:
-		w.refuses.note(err, now)
-		if !w.refuses.told && now.Sub(w.refuses.since) >= absentFor {
-			w.refuses.told = true
-			w.o.Say("the broker does not keep what attempts have made: " + w.refuses.why + ". They wait until it does")
+	w.turn(func(s *workerState) {
+		r, now := &s.refuses, time.Now()
+		switch {
+		case err != nil && w.nc.IsConnected() && w.life.Err() == nil:
+			r.note(err, now)
+			if !r.told && now.Sub(r.since) >= absentFor {
+				r.told = true
+				w.o.Say("the broker does not keep what attempts have made: " + r.why + ". They wait until it does")
+			}
+		case err == nil && !r.since.IsZero():
+			if r.told {
+				w.o.Say("the broker keeps what attempts have made again")
+			}
+			*r = refusals{}
 		}
-	case err == nil && !w.refuses.since.IsZero():
-		if w.refuses.told {
-			w.o.Say("the broker keeps what attempts have made again")
-		}
-		w.refuses = refusals{}
-	}
+	})
 }
 
 // alive reports whether the error of a request shows that the broker hears this side. One that is alone does also when it answers that nobody takes the

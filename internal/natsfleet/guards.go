@@ -25,40 +25,40 @@ func (w *worker) measureLoop() {
 	}
 }
 
-// measure finds out what may begin here: nothing at all while the guards of the worker are closed, and nothing of a job while its guards are. What runs
-// goes on. A directory that does not answer keeps nobody else waiting.
+// measure finds out what may begin here: nothing at all while the guards of the worker are closed, and nothing of a job
+// while its guards are. What runs goes on. A directory that does not answer keeps nobody else waiting.
 func (w *worker) measure() {
-	w.mu.Lock()
-	before := w.short
+	before := ""
 	entries := map[*workerJob]fleet.Job{}
 	was := map[*workerJob]string{}
-	for _, j := range w.jobs {
-		if j.refuses == "" {
-			entries[j], was[j] = j.Job, j.short
+	w.turn(func(s *workerState) {
+		before = s.short
+		for _, j := range s.jobs {
+			if j.refuses == "" {
+				entries[j], was[j] = j.Job, j.short
+			}
 		}
-	}
-	w.mu.Unlock()
+	})
 	short := w.closed(w.o.Guards, before, w.o.Home)
-	w.mu.Lock()
-	w.short = short
-	if changes := (short == "") != (before == ""); changes {
-		for _, j := range w.jobs {
+	w.turn(func(s *workerState) {
+		if s.short = short; (short == "") == (before == "") {
+			return
+		}
+		for _, j := range s.jobs {
 			j.dirty, j.full = true, true
 		}
 		w.sayShort("", short)
-	}
-	w.mu.Unlock()
+	})
 	for j, entry := range entries {
 		short := w.shortOf(entry, was[j])
-		w.mu.Lock()
-		if changes := (short == "") != (was[j] == ""); changes {
-			j.dirty, j.full = true, true
-			w.sayShort(entry.ID, short)
-		}
-		j.short = short
-		w.mu.Unlock()
+		w.turn(func(s *workerState) {
+			if (short == "") != (was[j] == "") {
+				j.dirty, j.full = true, true
+				w.sayShort(entry.ID, short)
+			}
+			j.short, s.woken = short, true
+		})
 	}
-	w.wake()
 }
 
 // shortOf returns why nothing of a job may begin here, or "". was is what it returned the last time.

@@ -125,7 +125,7 @@ func TestAWorkerGoesOnWhileItLooksAtAJob(t *testing.T) {
 		"what it has left": {fleet.Job{Files: "list", Guards: least}, func(w *worker, j fleet.Job) { w.update("j", j) }},
 		"what it needs":    {fleet.Job{Seed: "seed"}, func(w *worker, j fleet.Job) { w.update("j", j) }},
 		"what it lacked before": {fleet.Job{Seed: "seed"}, func(w *worker, j fleet.Job) {
-			newTestJob(w, "j", j.Lease).Job, w.jobs["j"].refuses = j, "there was no git"
+			newTestJob(w, "j", j.Lease).Job, w.state.jobs["j"].refuses = j, "there was no git"
 			w.recheck()
 		}},
 	} {

@@ -3,6 +3,7 @@ package natsfleet
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"prodigy/internal/agent"
@@ -25,10 +26,9 @@ var _ agent.Host = (*workerHost)(nil)
 
 var errHalting = errors.New("the job is stopping")
 
-func (h *workerHost) held(a *agent.Attempt) *heldAttempt {
-	h.w.mu.Lock()
-	defer h.w.mu.Unlock()
-	return h.w.held[(&heldAttempt{job: h.job, token: a.Token}).name()]
+func (h *workerHost) held(a *agent.Attempt) (k *heldAttempt) {
+	h.w.turn(func(s *workerState) { k = s.heldOf(h.job, a.Token) })
+	return k
 }
 
 func (h *workerHost) Emit(a *agent.Attempt, e events.Event) {
@@ -45,12 +45,11 @@ func (h *workerHost) Output(a *agent.Attempt, e outputs.Entry) {
 }
 
 func (h *workerHost) Progress(a *agent.Attempt, e events.AgentProgress) {
-	k := h.held(a)
-	h.w.mu.Lock()
-	defer h.w.mu.Unlock()
-	if k != nil && a.ItemID != "" {
-		k.at = &e
-	}
+	h.w.turn(func(s *workerState) {
+		if k := s.heldOf(h.job, a.Token); k != nil && a.ItemID != "" {
+			k.at = &e
+		}
+	})
 }
 
 // Pause waits between two tries. The worker decides alone that others get the slot; the coordinator is told, so that it sends more.
@@ -120,71 +119,60 @@ func (h *workerHost) StepTurn(ctx context.Context, a *agent.Attempt, t agent.Ste
 func (h *workerHost) isolated() bool { return h.w.entry(h.job).Seed != "" }
 
 // without calls do while others have the slot of an attempt, and returns the slot that it goes on in.
-func (h *workerHost) without(ctx context.Context, k *heldAttempt, do func() error) (int, error) {
-	h.w.mu.Lock()
-	slot := k.slot
-	k.slot = 0
-	h.w.mu.Unlock()
-	if slot > 0 {
-		h.w.release(slot)
-	}
-	err := do()
-	if err != nil {
+func (h *workerHost) without(ctx context.Context, k *heldAttempt, do func() error) (slot int, err error) {
+	h.w.turn(func(s *workerState) {
+		if k.slot > 0 {
+			s.release(k.slot)
+		}
+		k.slot = 0
+	})
+	if err := do(); err != nil {
 		return 0, err
 	}
 	woken := make(chan int, 1)
-	h.w.mu.Lock()
-	h.w.waking = append(h.w.waking, woken)
-	h.w.mu.Unlock()
-	h.w.wake()
+	h.w.turn(func(s *workerState) { s.waking, s.woken = append(s.waking, woken), true })
 	select {
 	case slot = <-woken:
 	case <-ctx.Done():
-		h.unwake(woken)
-		return 0, context.Cause(ctx)
+		err = context.Cause(ctx)
 	case <-h.halting():
-		h.unwake(woken)
-		return 0, errHalting
+		err = errHalting
 	}
-	h.w.mu.Lock()
-	defer h.w.mu.Unlock()
-	k.slot = slot
-	return slot, nil
+	h.w.turn(func(s *workerState) {
+		if err == nil {
+			k.slot = slot
+		} else {
+			s.unwake(woken)
+		}
+	})
+	return slot, err
 }
 
 // unwake gives up the wait for a slot.
-func (h *workerHost) unwake(woken chan int) {
-	h.w.mu.Lock()
-	for i, c := range h.w.waking {
-		if c == woken {
-			h.w.waking = append(h.w.waking[:i:i], h.w.waking[i+1:]...)
-			break
-		}
-	}
-	h.w.mu.Unlock()
+func (s *workerState) unwake(woken chan int) {
+	s.waking = slices.DeleteFunc(s.waking, func(c chan int) bool { return c == woken })
 	select {
 	case slot := <-woken:
-		h.w.release(slot)
+		s.release(slot)
 	default:
 	}
 }
 
-func (h *workerHost) halting() chan struct{} {
-	h.w.mu.Lock()
-	defer h.w.mu.Unlock()
-	return h.job.halting
+func (h *workerHost) halting() (halting chan struct{}) {
+	h.w.turn(func(*workerState) { halting = h.job.halting })
+	return halting
 }
 
 // wait waits for the next try of a step. Somebody may ask that it does not wait so long.
 func (h *workerHost) wait(ctx context.Context, k *heldAttempt, d time.Duration) error {
 	var hurried chan struct{}
 	if k != nil {
-		h.w.mu.Lock()
-		if k.hurried == nil {
-			k.hurried = make(chan struct{})
-		}
-		hurried = k.hurried
-		h.w.mu.Unlock()
+		h.w.turn(func(*workerState) {
+			if k.hurried == nil {
+				k.hurried = make(chan struct{})
+			}
+			hurried = k.hurried
+		})
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -287,13 +275,13 @@ func (h *workerHost) RecordUsage(a *agent.Attempt, t agent.AgentTicket, e events
 	ctx, cancel := context.WithCancel(h.w.life)
 	defer cancel()
 	defer context.AfterFunc(h.w.lifeOf(h.job), func() {
-		h.w.mu.Lock()
-		defer h.w.mu.Unlock()
-		if h.w.jobs[h.job.key] != h.job { // nobody is there any more who would answer
-			cancel()
-			return
-		}
-		time.AfterFunc(h.job.Lease, cancel)
+		h.w.turn(func(s *workerState) {
+			if s.jobs[h.job.key] != h.job { // nobody is there any more who would answer
+				cancel()
+				return
+			}
+			time.AfterFunc(h.job.Lease, cancel)
+		})
 	})()
 	_ = h.w.ask(ctx, h.job, callRecordUsage, a.Token, agentArgs{Ticket: t, Usage: line}, new(agentResult))
 }

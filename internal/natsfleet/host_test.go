@@ -20,7 +20,7 @@ func TestAttemptsAskWhileAStoppedJobGoesOn(t *testing.T) {
 	w.node.Instance = w.instance()
 	entry := fleet.Job{V: fleet.Protocol, ID: "job", Version: "test", Owner: "a", Lease: fleet.LeastHere, Files: "list", Stop: fleet.Kill}
 	w.update("j", entry)
-	host, a := &workerHost{w: w, job: w.jobs["j"]}, &agent.Attempt{}
+	host, a := &workerHost{w: w, job: w.state.jobs["j"]}, &agent.Attempt{}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

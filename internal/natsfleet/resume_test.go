@@ -237,8 +237,7 @@ func TestAWorkerThatEndsIsRememberedUntilTheLogHasWhatItHad(t *testing.T) {
 // A worker keeps the reports that it has left with the broker up to a bound, and forgets those of the attempts that have been kept longest.
 func TestHowMuchAWorkerKeeps(t *testing.T) {
 	now := time.Now()
-	w := &worker{held: map[string]*heldAttempt{}}
-	w.space = sync.NewCond(&w.mu)
+	w := &newWorker(fleet.WorkerOptions{}).state
 	j := &workerJob{key: "j"}
 	for token := range int64(5) {
 		h := &heldAttempt{job: j, token: token, ended: true, index: 2}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,14 +63,11 @@ func TestJobsShareTheSlotsOfAWorker(t *testing.T) {
 // runJobs has a worker run attempts of jobs, of which all but the first begin later, and returns the jobs then.
 func runJobs(t *testing.T, slots int, before, after time.Duration, jobs []testCoordinator) []testCoordinator {
 	started := make(chan *heldAttempt, 100)
-	w := &worker{
-		brokerConn: &brokerConn{}, o: fleet.WorkerOptions{Version: "v", Slots: slots}, jobs: map[string]*workerJob{}, held: map[string]*heldAttempt{}, changed: make(chan struct{}, 1), idle: make(chan *heldAttempt),
-		owners: map[string]string{}, asking: map[string]fleet.Job{}, warned: map[string]bool{}, rounds: 1, life: t.Context(),
-	}
-	w.space = sync.NewCond(&w.mu)
+	w := newWorker(fleet.WorkerOptions{Version: "v"})
+	w.brokerConn, w.o.Slots, w.life, w.state.rounds = &brokerConn{}, slots, t.Context(), 1
 	defer close(w.idle)
 	for slot := range slots {
-		w.free = append(w.free, slot+1)
+		w.state.free = append(w.state.free, slot+1)
 		go func() {
 			for h := range w.idle {
 				started <- h
@@ -85,7 +81,7 @@ func runJobs(t *testing.T, slots int, before, after time.Duration, jobs []testCo
 	}
 	const tick = 50 * time.Millisecond
 	for now := time.Duration(0); now < before+after; now += tick {
-		w.proof = time.Now()
+		w.state.proof = time.Now()
 		if now == 0 {
 			w.applyJob(jobs[0].key, fleet.Job{V: fleet.Protocol, Version: "v", Lease: time.Minute, Owner: "o", Files: "sent"}, nil)
 		}
@@ -103,9 +99,9 @@ func runJobs(t *testing.T, slots int, before, after time.Duration, jobs []testCo
 				if b.ends[token] > now {
 					continue
 				}
-				h := w.held[(&heldAttempt{job: w.jobs[b.key], token: token}).name()]
-				w.free = append(w.free, h.slot)
-				delete(w.held, h.name())
+				h := w.state.held[(&heldAttempt{job: w.state.jobs[b.key], token: token}).name()]
+				w.state.free = append(w.state.free, h.slot)
+				delete(w.state.held, h.name())
 				delete(b.ends, token)
 				delete(b.out, token)
 				b.dispatcher.Remove(token)
@@ -118,15 +114,15 @@ func runJobs(t *testing.T, slots int, before, after time.Duration, jobs []testCo
 		}
 		for range 2 { // offers, and what answers them
 			synctest.Wait() // goroutines wait for attempts
-			w.schedule(time.Now())
+			w.schedule(&w.state, time.Now())
 			for i := range jobs {
 				b := &jobs[i]
-				j := w.jobs[b.key]
+				j := w.state.jobs[b.key]
 				if j == nil {
 					continue
 				}
 				u := fleet.WorkerStatus{Instance: "w", Node: "w", Round: j.round, Credit: j.credit, Slots: slots, Full: true}
-				for _, h := range w.held {
+				for _, h := range w.state.held {
 					if h.job == j {
 						u.Holds = append(u.Holds, h.token)
 					}

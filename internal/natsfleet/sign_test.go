@@ -280,9 +280,9 @@ func TestAStopThatComesWhileAJobIsConfirmedIsHeard(t *testing.T) {
 	f.waitFor("kill", func() string {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.jobs["k"] == nil {
+		if w.state.jobs["k"] == nil {
 			return ""
 		}
-		return string(w.jobs["k"].Stop)
+		return string(w.state.jobs["k"].Stop)
 	})
 }

@@ -115,9 +115,10 @@ func TestATurnThatComesTooLateIsNotUsed(t *testing.T) {
 	}
 	defer conn.nc.Close()
 	j := &workerJob{key: "j", halting: make(chan struct{})}
-	w := &worker{brokerConn: conn, node: fleet.Node{Instance: "w"}, held: map[string]*heldAttempt{}, jobs: map[string]*workerJob{"j": j}}
+	w := newWorker(fleet.WorkerOptions{})
+	w.brokerConn, w.node.Instance, w.state.jobs["j"] = conn, "w", j
 	k := &heldAttempt{job: j, token: 7, slot: 1}
-	w.held[k.name()] = k
+	w.state.held[k.name()] = k
 	var asked []turnArgs
 	sub, err := conn.nc.Subscribe(callSubject("w", "j"), func(m *nats.Msg) {
 		var q fleet.Call
@@ -137,12 +138,12 @@ func TestATurnThatComesTooLateIsNotUsed(t *testing.T) {
 	}
 	go func() { // on a slow machine the step gives its slot to others meanwhile, and is given it again
 		for ; t.Context().Err() == nil; time.Sleep(10 * time.Millisecond) {
-			w.mu.Lock()
-			for len(w.free) > 0 && len(w.waking) > 0 {
-				w.waking[0] <- w.takeSlot()
-				w.waking = w.waking[1:]
-			}
-			w.mu.Unlock()
+			w.turn(func(s *workerState) {
+				for len(s.free) > 0 && len(s.waking) > 0 {
+					s.waking[0] <- s.takeSlot()
+					s.waking = s.waking[1:]
+				}
+			})
 		}
 	}()
 	slot, err := (&workerHost{w: w, job: j}).StepTurn(t.Context(), &agent.Attempt{Token: 7, Worker: 1}, agent.StepTurn{Step: "call"}, true)

@@ -45,7 +45,8 @@ func TestWhatAWorkerLacks(t *testing.T) {
 		if t.Setenv("PATH", path); o.Environ == nil {
 			t.Setenv("PATH", shared) // which has no git
 		}
-		w := &worker{o: o, life: t.Context()}
+		w := newWorker(o)
+		w.life = t.Context()
 		w.node.Host = "here"
 		if got := w.unfit(j); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)

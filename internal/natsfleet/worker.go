@@ -23,62 +23,131 @@ import (
 )
 
 // worker runs attempts of the jobs of a fleet.
+//
+// What it knows of its jobs and attempts is its workerState, and only turn has that. All else is set once, or has a lock
+// of its own.
 type worker struct {
 	*brokerConn
 	o        fleet.WorkerOptions
 	curve    nkeys.KeyPair
-	trust    trust
 	curveID  string
+	trust    trust
 	register *process.Register
 	temp     string
+	node     fleet.Node
 	after    string // instance of the worker before with this home
 
 	life context.Context // ends when the worker is to end
 	end  context.CancelFunc
 	runs sync.WaitGroup
 
-	caching sync.Mutex // of files
-	storing sync.Mutex // of repositories
-	beating sync.Mutex // of beat; mu may be taken while it is held
-	gitOnce sync.Once
-	noGit   string // see lacksGit
+	caching sync.Mutex    // of files
+	storing sync.Mutex    // of repositories
+	beating sync.Mutex    // of beat; a turn may be taken while it is held
+	lacks   func() string // why there can be no workspaces here; empty if there can
 
-	mu       sync.Mutex
-	space    *sync.Cond // of mu: reports have been taken, or nobody wants them
-	node     fleet.Node
-	asked    int
-	rounds   int64 // of offers so far
-	jobs     map[string]*workerJob
-	owners   map[string]string       // with trust, by job: the coordinator that has confirmed that it runs it
-	asking   map[string]fleet.Job    // with trust, by job: what its coordinator says, which is asked to
-	warned   map[string]bool         // what was said of what was not believed
-	turn     int                     // of the jobs, whose next offer it is
-	turned   time.Time               // when offers last went round
-	counted  time.Time               // when the shares of the jobs were counted
-	queue    []*heldAttempt          // given to this worker, and waiting for a slot
-	held     map[string]*heldAttempt // by job and token
-	free     []int                   // slots, the next one last
-	refuses  refusals                // of the broker, to keep what attempts have made
-	kept     int                     // bytes of reports that are kept though the broker has them
-	short    string                  // why nothing begins here now, see measure; empty: it may
-	waking   []chan int              // attempts that wait for a slot to go on in
-	idle     chan *heldAttempt       // of goroutines that wait for another attempt
-	guarded  time.Time               // when the watcher kills what runs if it has not heard of this process; zero: it does not
-	lastTurn time.Time               // when the loop last came round
-	stalled  time.Time               // when that last took long; zero: it never did
-	stood    time.Duration           // how long it took, not said yet; 0: it came round in time
-	killed   int                     // attempts, for lack of contact, not said yet
-	proof    time.Time               // when the broker last proved that it hears this worker
-	rest     time.Time               // nothing begins before, after something went wrong here
-	resting  time.Duration           // how long the last rest was
-	began    bool                    // it has all that it needs
-	stopping bool                    // takes no more
-	drained  time.Time               // since when
-	lost     []string                // what has ended here, and could not be reported
-	gaveBack bool                    // what it had is to end at once
-	absent   absentBroker            // of the loop alone
-	changed  chan struct{}           // somebody should look
-	rewatch  chan struct{}           // the jobs are to be followed anew
+	idle    chan *heldAttempt // of goroutines that wait for another attempt
+	changed chan struct{}     // somebody should look
+	rewatch chan struct{}     // the jobs are to be followed anew
+
+	mu    sync.Mutex // of state, for turn alone
+	state workerState
+}
+
+// workerState is what a worker knows of its jobs and attempts.
+type workerState struct {
+	contact
+	offers
+	believed
+	parting
+	asked   int // calls so far
+	jobs    map[string]*workerJob
+	held    map[string]*heldAttempt // by job and token
+	queue   []*heldAttempt          // given to this worker, and waiting for a slot
+	free    []int                   // slots, the next one last
+	waking  []chan int              // attempts that wait for a slot to go on in
+	refuses refusals                // of the broker, to keep what attempts have made
+	kept    int                     // bytes of reports that are kept though the broker has them
+	short   string                  // why nothing begins here now, see measure; empty if something may
+	rest    time.Time               // nothing begins before, after something went wrong here
+	resting time.Duration           // how long the last rest was
+	began   bool                    // it has all that it needs
+	space   chan struct{}           // closed by freed
+	woken   bool                    // the loop is to look after this turn
+}
+
+// contact is what a worker knows of its contact with the broker, and of its watcher, which kills what runs if it has not
+// heard of this process in time.
+type contact struct {
+	proof    time.Time     // when the broker last proved that it hears this worker
+	guarded  time.Time     // when the watcher kills; zero if it does not
+	lastTurn time.Time     // when the loop last came round
+	stalled  time.Time     // when that last took long; zero if it never did
+	stood    time.Duration // how long it took, not said yet; 0 if it came round in time
+	killed   int           // attempts, for lack of contact, not said yet
+}
+
+// offers are whose turn it is of the jobs that slots are offered to.
+type offers struct {
+	rounds  int64     // so far
+	turn    int       // whose next offer it is
+	turned  time.Time // when offers last went round
+	counted time.Time // when the shares of the jobs were counted
+}
+
+// believed is what a worker with trust believes of the entries of jobs, by their keys.
+type believed struct {
+	owners map[string]string    // the coordinators that have confirmed that they run them
+	asking map[string]fleet.Job // what coordinators say that are asked whether they do
+	warned map[string]bool      // by text: what was said of what was not believed
+}
+
+// parting is how the worker comes to its end.
+type parting struct {
+	stopping bool         // it takes no more
+	drained  time.Time    // since when
+	gaveBack bool         // what it had is to end at once
+	lost     []string     // what has ended here, and could not be reported
+	absent   absentBroker // of the loop alone
+}
+
+// newWorker returns a worker that is not connected yet.
+func newWorker(o fleet.WorkerOptions) *worker {
+	w := &worker{
+		o: o, idle: make(chan *heldAttempt), changed: make(chan struct{}, 1), rewatch: make(chan struct{}, 1),
+		state: workerState{
+			contact: contact{proof: time.Now()},
+			jobs:    map[string]*workerJob{}, held: map[string]*heldAttempt{}, space: make(chan struct{}),
+			believed: believed{owners: map[string]string{}, asking: map[string]fleet.Job{}, warned: map[string]bool{}},
+		},
+	}
+	for slot := o.Slots; slot > 0; slot-- {
+		w.state.free = append(w.state.free, slot)
+	}
+	w.lacks = sync.OnceValue(func() string {
+		if err := gitspace.Usable(w.life, o.Environ); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	return w
+}
+
+// turn calls f with what the worker knows. Turns are taken one at a time: f must not wait for anything, nor take a turn.
+func (w *worker) turn(f func(s *workerState)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f(&w.state)
+	if w.state.woken {
+		w.state.woken = false
+		w.wake()
+	}
+}
+
+// freed wakes those that wait until there is room for their reports, or nobody wants those any more.
+func (s *workerState) freed() {
+	close(s.space)
+	s.space = make(chan struct{})
 }
 
 // Work runs a worker until it is drained or ctx ends.
@@ -86,20 +155,9 @@ func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	if _, err := exec.LookPath("sh"); err != nil {
 		return fleet.Refusef("steps are run by sh, and there is no sh in PATH: install one, or run the worker where there is one")
 	}
-	w := &worker{
-		o: o, jobs: map[string]*workerJob{}, held: map[string]*heldAttempt{}, changed: make(chan struct{}, 1), proof: time.Now(), idle: make(chan *heldAttempt),
-	}
-	w.rewatch = make(chan struct{}, 1)
-	w.owners, w.asking, w.warned = map[string]string{}, map[string]fleet.Job{}, map[string]bool{}
-	w.space = sync.NewCond(&w.mu)
+	w := newWorker(o)
 	defer close(w.idle)
 	host, _ := os.Hostname()
-	w.node = fleet.Node{
-		V: fleet.Protocol, Name: o.Name, NameSig: o.NameSig, Host: host, Version: o.Version, Labels: o.Labels, Slots: o.Slots, Began: time.Now(),
-	}
-	for slot := o.Slots; slot > 0; slot-- {
-		w.free = append(w.free, slot)
-	}
 	err := o.May(fleet.WorkerRole)
 	if err != nil {
 		return err
@@ -117,7 +175,10 @@ func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 		return err
 	}
 	defer w.nc.Close()
-	w.node.Instance = w.instance()
+	w.node = fleet.Node{
+		V: fleet.Protocol, Instance: w.instance(), Name: o.Name, NameSig: o.NameSig, Host: host, Version: o.Version,
+		Labels: o.Labels, Slots: o.Slots, Began: time.Now(),
+	}
 	defer context.AfterFunc(w.denied, func() { o.Say("the broker: " + context.Cause(w.denied).Error()) })()
 	if m, err := w.nc.Request(nameSubject(o.Name), nil, 500*time.Millisecond); err == nil {
 		return fleet.Refusef("the name %s is taken by a worker on %s: choose another with --name", o.Name, m.Data)
@@ -162,9 +223,7 @@ func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	if o.Slots != 1 {
 		slots = fmt.Sprintf("%d slots", o.Slots)
 	}
-	w.mu.Lock()
-	w.began = true
-	w.mu.Unlock()
+	w.turn(func(s *workerState) { s.began = true })
 	o.Say(fmt.Sprintf("worker %s takes attempts in %s from %s", o.Name, slots, fleet.ShownURL(o.URL)))
 	w.measure()
 	go w.measureLoop()
@@ -225,11 +284,13 @@ func (w *worker) loop(ctx context.Context) error {
 	drain, killed := w.o.Drain.Done(), ctx.Done()
 	var said, renewed, sent time.Time
 	for {
-		if w.unguarded() { // before any of them begins
+		unguarded := false
+		w.turn(func(s *workerState) { unguarded = s.unguarded() })
+		if unguarded { // before any of them begins
 			w.beat(time.Now())
 		}
 		now := time.Now()
-		w.schedule(now)
+		w.turn(func(s *workerState) { w.schedule(s, now) })
 		var later <-chan time.Time
 		if wait := sent.Add(sendGap).Sub(now); wait > 0 && w.busy() {
 			later = time.After(wait)
@@ -250,26 +311,32 @@ func (w *worker) loop(ctx context.Context) error {
 			w.drain()
 			w.giveBack()
 		case now := <-tick.C:
-			w.fence(now)
+			w.turn(func(s *workerState) { w.fence(s, now) })
 			w.beat(now)
-			w.sayKilled(time.Now()) // now may be of before a freeze
-			w.watchBroker(now)
-			w.sayWaiting()
-			if now.Sub(said) >= w.every() {
+			w.turn(func(s *workerState) {
+				w.sayKilled(s, time.Now()) // now may be of before a freeze
+				w.watchBroker(s, now)
+				w.sayWaiting(s)
+			})
+			lease := w.lease()
+			if now.Sub(said) >= every(lease) {
 				said = now
 				w.restateAll()
 				w.sendAll(false)
-				w.progress()
+				w.turn(func(s *workerState) { w.progress(s) })
 			}
-			w.spill(now)
-			if process.Elapsed(renewed, now) >= w.lease()/4 {
+			w.turn(func(s *workerState) { w.spill(s, now) })
+			if process.Elapsed(renewed, now) >= lease/4 {
 				renewed = now
 				go w.renewProof()
 			}
 		}
-		if w.finished(time.Now()) {
+		over := false
+		var lost error
+		w.turn(func(s *workerState) { over = s.finished(time.Now()) })
+		if over {
 			w.runs.Wait()
-			lost := w.lostResults()
+			w.turn(func(s *workerState) { lost = s.lostResults() })
 			w.announceEnd()
 			w.o.Say("worker " + w.o.Name + " has ended")
 			return lost
@@ -281,10 +348,9 @@ func (w *worker) loop(ctx context.Context) error {
 const sendGap = time.Millisecond
 
 // busy reports whether a slot is in use.
-func (w *worker) busy() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.free) < w.o.Slots
+func (w *worker) busy() (busy bool) {
+	w.turn(func(s *workerState) { busy = len(s.free) < w.o.Slots })
+	return busy
 }
 
 // absentBroker is how long there has been no connection.
@@ -300,12 +366,9 @@ type absentBroker struct {
 const absentFor = 2 * time.Second
 
 // watchBroker says that the broker is away, or lets this worker in no more, and that it is back.
-func (w *worker) watchBroker(now time.Time) {
-	a := &w.absent
-	w.mu.Lock()
-	a.away = !w.nc.IsConnected() || w.outOfContact(now)
-	w.mu.Unlock()
-	if a.away {
+func (w *worker) watchBroker(s *workerState, now time.Time) {
+	a := &s.absent
+	if a.away = !w.nc.IsConnected() || s.outOfContact(now); a.away {
 		a.last = now
 	}
 	switch {
@@ -327,15 +390,13 @@ func (w *worker) watchBroker(now time.Time) {
 }
 
 // sayWaiting says how many results a worker that is to end keeps until the broker is back.
-func (w *worker) sayWaiting() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	a := &w.absent
-	if !w.stopping || w.gaveBack || !a.told {
+func (w *worker) sayWaiting(s *workerState) {
+	a := &s.absent
+	if !s.stopping || s.gaveBack || !a.told {
 		return
 	}
 	waiting, running := 0, 0
-	for _, h := range w.held {
+	for _, h := range s.held {
 		switch {
 		case !h.ended:
 			running++
@@ -349,6 +410,7 @@ func (w *worker) sayWaiting() {
 	}
 }
 
+// wake has the loop look.
 func (w *worker) wake() {
 	select {
 	case w.changed <- struct{}{}:
@@ -358,49 +420,59 @@ func (w *worker) wake() {
 
 // drain has the worker take no more.
 func (w *worker) drain() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.stopping {
-		return
-	}
-	w.stopping, w.node.Draining, w.drained = true, true, time.Now()
-	running := len(w.held)
-	for _, h := range w.held {
-		if h.ended {
-			running--
+	w.turn(func(s *workerState) {
+		if s.stopping {
+			return
 		}
-	}
-	running -= len(w.queue)
-	w.giveBackQueued("the worker is being ended")
-	for _, h := range w.held {
-		if h.preparing && h.cancel != nil {
-			h.cancel(errGivenBack)
+		s.stopping, s.drained = true, time.Now()
+		running := -len(s.queue)
+		for _, h := range s.held {
+			if !h.ended {
+				running++
+			}
 		}
-	}
-	for _, j := range w.jobs {
-		w.closeRound(j)
-	}
-	w.o.Say(fmt.Sprintf("worker %s takes no more and finishes what it has: %d (a second signal gives that back)", w.o.Name, running))
-	w.wake()
+		w.giveBackQueued(s, nil, "the worker is being ended")
+		for _, h := range s.held {
+			if h.preparing && h.cancel != nil {
+				h.cancel(errGivenBack)
+			}
+		}
+		for _, j := range s.jobs {
+			s.closeRound(j)
+		}
+		w.o.Say(fmt.Sprintf("worker %s takes no more and finishes what it has: %d (a second signal gives that back)", w.o.Name, running))
+		s.woken = true
+	})
 }
 
-// giveBackQueued gives back what has not begun. It is called with the lock held.
-func (w *worker) giveBackQueued(reason string) {
-	for _, h := range w.queue {
-		h.ended = true
-		w.runs.Go(func() { w.report(h, fleet.Report{Kind: fleet.Returned, Reason: reason}) })
-	}
-	w.queue = nil
+// giveBackQueued gives back what has not begun of a job, or of all if j is nil.
+func (w *worker) giveBackQueued(s *workerState, j *workerJob, reason string) {
+	s.queue = slices.DeleteFunc(s.queue, func(h *heldAttempt) bool {
+		if j != nil && h.job != j {
+			return false
+		}
+		w.returnUnbegun(s, h, reason)
+		return true
+	})
 }
 
-// tidy removes the directories of a job that is gone, when nothing of it runs here any more. They may also be of what the job was here before the broker lost
-// its disk, or of a clone that was not completed. They are moved away first, so that the job can come back while they are removed. It is called with the lock
-// held.
-func (w *worker) tidy(j *workerJob) {
-	if w.jobs[j.key] != nil {
+// returnUnbegun gives back an attempt that has not begun.
+func (w *worker) returnUnbegun(s *workerState, h *heldAttempt, reason string) {
+	h.ended = true
+	if s.jobs[h.job.key] == h.job {
+		r := w.stamped(h, fleet.Report{Kind: fleet.Returned, Reason: reason})
+		s.add(h, report{data: encoded(r), index: r.Index, made: time.Now()})
+	}
+}
+
+// tidy removes the directories of a job that is gone, when nothing of it runs here any more. They may also be of what
+// the job was here before the broker lost its disk, or of a clone that was not completed. They are moved away first, so
+// that the job can come back while they are removed.
+func (w *worker) tidy(s *workerState, j *workerJob) {
+	if s.jobs[j.key] != nil {
 		return
 	}
-	for _, h := range w.held {
+	for _, h := range s.held {
 		if h.job.key == j.key {
 			return
 		}
@@ -412,16 +484,14 @@ func (w *worker) tidy(j *workerJob) {
 	}
 }
 
-// finished reports whether a worker that takes no more has ended all that it had, and coordinators know or the broker does, or it has waited long enough for
-// one of them to.
-func (w *worker) finished(now time.Time) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.stopping {
+// finished reports whether a worker that takes no more has ended all that it had, and coordinators know or the broker
+// does, or it has waited long enough for one of them to.
+func (s *workerState) finished(now time.Time) bool {
+	if !s.stopping {
 		return false
 	}
-	for _, h := range w.held {
-		if !h.left && !w.givesUp(h, now) {
+	for _, h := range s.held {
+		if !h.left && !s.givesUp(h, now) {
 			return false
 		}
 	}
@@ -433,21 +503,21 @@ func (w *worker) finished(now time.Time) bool {
 const longestWait = 10 * time.Minute
 
 // givesUp reports whether a worker that is to end no longer waits until somebody takes what an attempt reports. With the broker there, the coordinator has
-// given the attempt up after a lease. It is called by the loop, with the lock held.
-func (w *worker) givesUp(h *heldAttempt, now time.Time) bool {
+// given the attempt up after a lease. It is called by the loop.
+func (s *workerState) givesUp(h *heldAttempt, now time.Time) bool {
 	if !h.ended || len(h.reports) == 0 {
 		return false
 	}
 	from, wait := h.reports[0].made, h.job.Lease
-	switch a := &w.absent; {
-	case w.gaveBack:
+	switch a := &s.absent; {
+	case s.gaveBack:
 		from, wait = later(from, a.last), requestTime
 		if a.away {
 			from = h.reports[0].made
 		}
 	case !h.result:
 	case a.away:
-		from, wait = later(from, w.drained), max(wait, longestWait)
+		from, wait = later(from, s.drained), max(wait, longestWait)
 	default:
 		from = later(from, a.last)
 	}
@@ -461,51 +531,49 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// lostResults returns an error that names the items that have ended here and whose results were not taken; nil: there are none.
-func (w *worker) lostResults() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, h := range w.held {
+// lostResults returns an error that names the items that have ended here and whose results were not taken, if there are
+// any.
+func (s *workerState) lostResults() error {
+	for _, h := range s.held {
 		if h.result && !h.left {
-			w.lost = append(w.lost, h.job.ID+"/"+h.task.ItemID)
+			s.lost = append(s.lost, h.job.ID+"/"+h.task.ItemID)
 		}
 	}
-	if len(w.lost) == 0 {
+	if len(s.lost) == 0 {
 		return nil
 	}
-	slices.Sort(w.lost)
+	slices.Sort(s.lost)
 	items := "1 item, which runs"
-	if n := len(w.lost); n != 1 {
+	if n := len(s.lost); n != 1 {
 		items = fmt.Sprintf("%d items, which run", n)
 	}
-	return fmt.Errorf("the broker has not taken the results of %s again: %s", items, strings.Join(w.lost, ", "))
+	return fmt.Errorf("the broker has not taken the results of %s again: %s", items, strings.Join(s.lost, ", "))
 }
 
 // giveBack ends what runs, with the grace, and what is about to.
 func (w *worker) giveBack() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.gaveBack = true
-	for _, h := range w.held {
-		if h.cancel != nil {
-			h.cancel(errGivenBack)
+	w.turn(func(s *workerState) {
+		s.gaveBack = true
+		for _, h := range s.held {
+			if h.cancel != nil {
+				h.cancel(errGivenBack)
+			}
 		}
-	}
-	w.space.Broadcast()
+		s.freed()
+	})
 }
 
-// lease is shortestLease for those that do not hold the lock.
-func (w *worker) lease() time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.shortestLease()
+// lease is shortestLease for those that have no turn.
+func (w *worker) lease() (lease time.Duration) {
+	w.turn(func(s *workerState) { lease = s.shortestLease() })
+	return lease
 }
 
 // shortestLease returns the shortest lease of the jobs that this worker takes part in: contact with the broker is proven often enough for all of them. It
 // is called with the lock held.
-func (w *worker) shortestLease() time.Duration {
-	lease := w.heldLease()
-	for _, j := range w.jobs {
+func (s *workerState) shortestLease() time.Duration {
+	lease := s.heldLease()
+	for _, j := range s.jobs {
 		if j.refuses == "" {
 			lease = shorterLease(lease, j.Lease)
 		}
@@ -514,12 +582,12 @@ func (w *worker) shortestLease() time.Duration {
 }
 
 // runningLease returns the shortest lease of what this worker runs, or is about to. Without contact for most of that it ends all of it; what other jobs say
-// their leases are must not end it. It is called with the lock held.
-func (w *worker) runningLease() time.Duration { return cmp.Or(w.heldLease(), w.shortestLease()) }
+// their leases are must not end it.
+func (s *workerState) runningLease() time.Duration { return cmp.Or(s.heldLease(), s.shortestLease()) }
 
-// heldLease returns the shortest lease of the attempts that have not ended, 0 if there are none. It is called with the lock held.
-func (w *worker) heldLease() (lease time.Duration) {
-	for _, h := range w.held {
+// heldLease returns the shortest lease of the attempts that have not ended, 0 if there are none.
+func (s *workerState) heldLease() (lease time.Duration) {
+	for _, h := range s.held {
 		if !h.ended {
 			lease = shorterLease(lease, h.job.Lease)
 		}
@@ -535,38 +603,35 @@ func shorterLease(lease, other time.Duration) time.Duration {
 	return other
 }
 
-func (w *worker) every() time.Duration { return every(w.lease()) }
-
 // describe returns what the worker says of itself.
-func (w *worker) describe() fleet.Node {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := w.node
-	n.Now, n.Busy = time.Now().UTC(), w.o.Slots-len(w.free)
-	n.Holds, n.Refuses, n.Jobs, n.Short = map[string][]int64{}, map[string]string{}, map[string]string{}, map[string]string{}
-	for _, h := range w.held {
-		if !h.ended { // else only its coordinator still has to write down how
-			n.Holds[h.job.key] = append(n.Holds[h.job.key], h.token)
+func (w *worker) describe() (n fleet.Node) {
+	w.turn(func(s *workerState) {
+		n = w.node
+		n.Now, n.Busy, n.Draining = time.Now().UTC(), w.o.Slots-len(s.free), s.stopping
+		n.Holds, n.Refuses = map[string][]int64{}, map[string]string{}
+		n.Jobs, n.Short = map[string]string{}, map[string]string{}
+		for _, h := range s.held {
+			if !h.ended { // else only its coordinator still has to write down how
+				n.Holds[h.job.key] = append(n.Holds[h.job.key], h.token)
+			}
 		}
-	}
-	for key, j := range w.jobs {
-		n.Jobs[key] = j.ID
-		if j.refuses != "" {
-			n.Refuses[key] = j.refuses
+		for key, j := range s.jobs {
+			n.Jobs[key] = j.ID
+			if j.refuses != "" {
+				n.Refuses[key] = j.refuses
+			}
+			if j.short != "" {
+				n.Short[key] = j.short
+			}
 		}
-		if j.short != "" {
-			n.Short[key] = j.short
+		if s.short != "" {
+			n.Short[""] = s.short
 		}
-	}
-	if w.short != "" {
-		n.Short[""] = w.short
-	}
+	})
 	return n
 }
 
 // unguarded reports whether attempts are held of which the watcher has not been told.
-func (w *worker) unguarded() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.held) > 0 && w.guarded.IsZero()
+func (s *workerState) unguarded() bool {
+	return len(s.held) > 0 && s.guarded.IsZero()
 }

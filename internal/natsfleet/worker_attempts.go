@@ -88,42 +88,45 @@ const watcherEarly = 200 * time.Millisecond
 const goRound = 300 * time.Millisecond
 
 // schedule gives free slots to attempts that go on, then to those that wait, and offers what is left to the jobs.
-func (w *worker) schedule(now time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.noteTurn(now)
-	for len(w.free) > 0 && len(w.waking) > 0 {
-		w.waking[0] <- w.takeSlot()
-		w.waking = w.waking[1:]
+func (w *worker) schedule(s *workerState, now time.Time) {
+	s.noteTurn(now)
+	for len(s.free) > 0 && len(s.waking) > 0 {
+		s.waking[0] <- s.takeSlot()
+		s.waking = s.waking[1:]
 	}
-	for len(w.free) > 0 && len(w.queue) > 0 && !now.Before(w.rest) {
-		h := w.queue[0]
-		w.queue = w.queue[1:]
-		h.slot = w.takeSlot()
+	for len(s.free) > 0 && len(s.queue) > 0 && !now.Before(s.rest) {
+		h := s.queue[0]
+		s.queue = s.queue[1:]
+		h.slot = s.takeSlot()
 		h.began = h.slot
 		w.start(h)
 	}
-	w.countShares(now)
+	free := len(s.free) - len(s.queue)
+	if s.stopping || now.Before(s.rest) || s.outOfContact(now) || s.frozen(now) {
+		free = 0
+	}
+	s.offer(free, now)
+}
+
+// offer offers free slots to the jobs, each in turn. What was offered is taken back when there are fewer, or when a job
+// leaves it unused that another one may want.
+func (s *workerState) offer(free int, now time.Time) {
+	s.countShares(now)
 	var open []*workerJob
 	offered := 0
-	for _, j := range w.jobs {
-		if w.short != "" || j.short != "" {
+	for _, j := range s.jobs {
+		if s.short != "" || j.short != "" {
 			if j.credit > j.got {
-				w.closeRound(j)
+				s.closeRound(j)
 			}
 		} else if j.refuses == "" && j.Stop == "" {
 			open = append(open, j)
 		}
 		offered += int(j.credit - j.got)
 	}
-	rests := w.stopping || now.Before(w.rest) || w.outOfContact(now) || w.frozen(now)
-	free := len(w.free) - len(w.queue)
-	if rests {
-		free = 0
-	}
-	unused := len(open) > 1 && offered > 0 && now.Sub(w.turned) > goRound
+	unused := len(open) > 1 && offered > 0 && now.Sub(s.turned) > goRound
 	if offered > free || unused {
-		for _, j := range w.jobs {
+		for _, j := range s.jobs {
 			if j.credit == j.got {
 				continue
 			}
@@ -131,17 +134,17 @@ func (w *worker) schedule(now time.Time) {
 				j.declined()
 			}
 			j.slots -= int(j.credit - j.got)
-			w.closeRound(j)
+			s.closeRound(j)
 		}
 		offered = 0
 	}
 	if len(open) == 0 || offered >= free {
 		return
 	}
-	w.turned = now
+	s.turned = now
 	slices.SortFunc(open, func(a, b *workerJob) int { return cmp.Compare(a.key, b.key) })
 	for ; offered < free; offered++ {
-		j := w.nextOf(open)
+		j := s.nextOf(open)
 		j.slots++
 		j.credit++
 		j.dirty = true
@@ -173,18 +176,16 @@ func (w *worker) start(h *heldAttempt) {
 // idleTime is how long a goroutine waits for another attempt.
 const idleTime = time.Second
 
-func (w *worker) takeSlot() int {
-	slot := w.free[len(w.free)-1]
-	w.free = w.free[:len(w.free)-1]
+func (s *workerState) takeSlot() int {
+	slot := s.free[len(s.free)-1]
+	s.free = s.free[:len(s.free)-1]
 	return slot
 }
 
 // release gives a slot back.
-func (w *worker) release(slot int) {
-	w.mu.Lock()
-	w.free = append(w.free, slot)
-	w.mu.Unlock()
-	w.wake()
+func (s *workerState) release(slot int) {
+	s.free = append(s.free, slot)
+	s.woken = true
 }
 
 // delivered takes what the coordinator of a job says.
@@ -197,66 +198,77 @@ func (w *worker) delivered(m *nats.Msg) {
 		w.warn(d.Key, fmt.Sprintf("a message with %d attempts: %v", len(d.Tasks), err))
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	defer w.wake()
-	j := w.jobs[d.Key]
-	if j == nil || j.Owner != d.Owner {
-		return
-	}
-	if now := time.Now(); len(d.Tasks) > 0 && (w.proofTooOld(now) || w.frozen(now)) {
-		w.restate(j)
-		d.Tasks = nil
-		go w.renewProof()
-	}
-	for _, t := range d.Tasks {
-		h := &heldAttempt{job: j, token: t.Token, task: t, arrived: time.Now()}
-		if d.Round != j.round || j.got >= j.credit || w.held[h.name()] != nil || j.arrived[t.Token] {
-			continue // the offer was taken back
+	w.turn(func(s *workerState) {
+		s.woken = true
+		j := s.jobs[d.Key]
+		if j == nil || j.Owner != d.Owner {
+			return
 		}
-		w.assigned(j)
-		j.got++
-		j.arrived[t.Token] = true
-		w.held[h.name()] = h
-		w.queue = append(w.queue, h)
-	}
-	for _, e := range d.Acks {
-		h := w.held[(&heldAttempt{job: j, token: e.Token}).name()]
-		if h == nil {
-			continue
+		now := time.Now()
+		if len(d.Tasks) > 0 && (s.proofTooOld(now) || s.frozen(now)) {
+			s.restate(j)
+			d.Tasks = nil
+			go w.renewProof()
 		}
-		w.acked(h, e.Index)
-		if h.ended && len(h.reports) == 0 && e.Index >= h.index {
-			w.drop(h)
+		for _, t := range d.Tasks {
+			s.take(j, d.Round, t, now)
 		}
-	}
-	for _, token := range d.Over {
-		w.giveUp(j, token)
-	}
-	for _, token := range d.End {
-		w.endAlone(j, token)
-	}
-	for _, token := range d.Due {
-		if h := w.held[(&heldAttempt{job: j, token: token}).name()]; h != nil && h.hurried != nil {
-			close(h.hurried)
-			h.hurried = nil
+		for _, e := range d.Acks {
+			h := s.heldOf(j, e.Token)
+			if h == nil {
+				continue
+			}
+			s.acked(h, e.Index)
+			if h.ended && len(h.reports) == 0 && e.Index >= h.index {
+				s.drop(h)
+			}
 		}
-	}
-	if d.Again {
-		w.resync(j)
-	}
+		for _, token := range d.Over {
+			s.giveUp(j, token)
+		}
+		for _, token := range d.End {
+			w.endAlone(s, j, token)
+		}
+		for _, token := range d.Due {
+			if h := s.heldOf(j, token); h != nil && h.hurried != nil {
+				close(h.hurried)
+				h.hurried = nil
+			}
+		}
+		if d.Again {
+			s.resync(j)
+		}
+	})
 }
 
-// giveUp ends an attempt that the coordinator has given up. It is called with the lock held.
-func (w *worker) giveUp(j *workerJob, token int64) {
-	h := w.held[(&heldAttempt{job: j, token: token}).name()]
+// take enters a task that has arrived, unless the offer that it answers was taken back.
+func (s *workerState) take(j *workerJob, round int64, t fleet.Task, now time.Time) {
+	h := &heldAttempt{job: j, token: t.Token, task: t, arrived: now}
+	if round != j.round || j.got >= j.credit || s.held[h.name()] != nil || j.arrived[t.Token] {
+		return
+	}
+	s.assigned(j)
+	j.got++
+	j.arrived[t.Token] = true
+	s.held[h.name()] = h
+	s.queue = append(s.queue, h)
+}
+
+// heldOf returns what is held of a job with a token, or nil.
+func (s *workerState) heldOf(j *workerJob, token int64) *heldAttempt {
+	return s.held[(&heldAttempt{job: j, token: token}).name()]
+}
+
+// giveUp ends an attempt that the coordinator has given up.
+func (s *workerState) giveUp(j *workerJob, token int64) {
+	h := s.heldOf(j, token)
 	if h == nil {
 		return
 	}
-	if at := slices.Index(w.queue, h); at >= 0 || h.left {
-		w.drop(h)
+	if at := slices.Index(s.queue, h); at >= 0 || h.left {
+		s.drop(h)
 		if at >= 0 {
-			w.queue = slices.Delete(w.queue, at, at+1)
+			s.queue = slices.Delete(s.queue, at, at+1)
 		}
 		return
 	}
@@ -269,16 +281,15 @@ func (w *worker) giveUp(j *workerJob, token int64) {
 	}
 }
 
-// endAlone ends an attempt and nothing else, with the grace. How it ends is reported. It is called with the lock held.
-func (w *worker) endAlone(j *workerJob, token int64) {
-	h := w.held[(&heldAttempt{job: j, token: token}).name()]
+// endAlone ends an attempt and nothing else, with the grace. How it ends is reported.
+func (w *worker) endAlone(s *workerState, j *workerJob, token int64) {
+	h := s.heldOf(j, token)
 	if h == nil || h.ended {
 		return
 	}
-	if at := slices.Index(w.queue, h); at >= 0 {
-		w.queue = slices.Delete(w.queue, at, at+1)
-		h.ended = true
-		w.runs.Go(func() { w.report(h, fleet.Report{Kind: fleet.Returned, Reason: errAlone.Error()}) })
+	if at := slices.Index(s.queue, h); at >= 0 {
+		s.queue = slices.Delete(s.queue, at, at+1)
+		w.returnUnbegun(s, h, errAlone.Error())
 		return
 	}
 	h.alone = true
@@ -294,12 +305,14 @@ func (w *worker) run(h *heldAttempt) {
 	o, made, pack, err := w.execute(h)
 	err = inWords(err)
 	r := fleet.Report{Kind: fleet.Ended, Outcome: &o, Files: made, Pack: pack}
-	w.mu.Lock()
-	fenced, cut := w.fencedOff(h, o.Failure != nil && o.Failure.Signal != ""), h.cut
-	h.cancel = nil // to report what came of it may take long
-	_, over := errors.AsType[overError](err)
-	stopped := over || errors.Is(context.Cause(h.life), err) || errors.Is(err, errGivenBack) || h.alone || errors.Is(err, errHalting) || errors.Is(err, errObjectGone)
-	w.mu.Unlock()
+	fenced, cut, stopped := false, false, false
+	w.turn(func(s *workerState) {
+		fenced, cut = s.fencedOff(h, o.Failure != nil && o.Failure.Signal != ""), h.cut
+		h.cancel = nil // to report what came of it may take long
+		_, over := errors.AsType[overError](err)
+		stopped = over || h.alone || errors.Is(context.Cause(h.life), err) || errors.Is(err, errGivenBack) ||
+			errors.Is(err, errHalting) || errors.Is(err, errObjectGone)
+	})
 	switch {
 	case fenced && !h.ran.Load():
 		r = fleet.Report{Kind: fleet.Returned, Reason: "its worker had no contact with the broker before it began"}
@@ -311,46 +324,48 @@ func (w *worker) run(h *heldAttempt) {
 		r = fleet.Report{Kind: fleet.Broken, Reason: err.Error()}
 		w.broken(err)
 	default:
-		w.mu.Lock()
-		w.resting = 0
-		w.mu.Unlock()
+		w.turn(func(s *workerState) { s.resting = 0 })
 	}
 	w.finish(h, r)
 }
 
 // broken has the worker rest after it could not do something itself, longer each time.
 func (w *worker) broken(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.resting = min(max(2*w.resting, 5*time.Second), time.Minute)
-	w.rest = time.Now().Add(w.resting)
-	w.o.Say(fmt.Sprintf("could not run an attempt, which is given back: %v; rests for %s", err, w.resting))
+	w.turn(func(s *workerState) {
+		s.resting = min(max(2*s.resting, 5*time.Second), time.Minute)
+		s.rest = time.Now().Add(s.resting)
+		w.o.Say(fmt.Sprintf("could not run an attempt, which is given back: %v; rests for %s", err, s.resting))
+	})
 }
 
-func (w *worker) holder(h *heldAttempt) fleet.Holder {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return fleet.Holder{Instance: w.node.Instance, Node: w.o.Name, Slot: h.began}
+// stamped returns the next report of an attempt, with what says whose it is.
+func (w *worker) stamped(h *heldAttempt, r fleet.Report) fleet.Report {
+	h.index++
+	r.V, r.Token, r.Index = fleet.Protocol, h.token, h.index
+	r.Holder = fleet.Holder{Instance: w.node.Instance, Node: w.o.Name, Slot: h.began}
+	return r
 }
 
 // execute runs an attempt that was granted.
 func (w *worker) execute(h *heldAttempt) (o agent.Outcome, made []fleet.File, pack *fleet.Pack, err error) {
-	w.mu.Lock()
-	h.life = h.job.life
-	ctx, cancel := context.WithCancelCause(context.WithValue(h.life, heldKey{}, h))
+	var ctx context.Context
+	var cancel context.CancelCauseFunc
+	w.turn(func(s *workerState) {
+		h.life = h.job.life
+		ctx, cancel = context.WithCancelCause(context.WithValue(h.life, heldKey{}, h))
+		h.cancel = cancel
+		switch { // what was said before it could be ended
+		case s.gaveBack:
+			cancel(errGivenBack)
+		case h.fenced:
+			cancel(errNoContact)
+		case h.over:
+			cancel(errGivenUp)
+		case h.alone:
+			cancel(errAlone)
+		}
+	})
 	defer cancel(nil)
-	h.cancel = cancel
-	switch { // what was said before it could be ended
-	case w.gaveBack:
-		cancel(errGivenBack)
-	case h.fenced:
-		cancel(errNoContact)
-	case h.over:
-		cancel(errGivenUp)
-	case h.alone:
-		cancel(errAlone)
-	}
-	w.mu.Unlock()
 	if h.task.Ref != "" {
 		data, err := w.fetch(ctx, h.task.Ref)
 		if err == nil {
@@ -480,33 +495,35 @@ type heldKey struct{}
 
 // command runs a command, unless this worker was out of contact: after it was frozen it must begin nothing. One that
 // was killed for that has not failed.
-func (w *worker) command(ctx context.Context, c process.Command) (process.Exit, error) {
-	w.mu.Lock()
-	out := w.outOfContact(time.Now()) || w.frozen(time.Now())
-	w.mu.Unlock()
-	if out {
-		return process.Exit{}, errNoContact
+func (w *worker) command(ctx context.Context, c process.Command) (exit process.Exit, err error) {
+	w.turn(func(s *workerState) {
+		if now := time.Now(); s.outOfContact(now) || s.frozen(now) {
+			err = errNoContact
+		}
+	})
+	if err != nil {
+		return exit, err
 	}
 	h, ok := ctx.Value(heldKey{}).(*heldAttempt)
 	if !ok {
 		return process.Run(ctx, c)
 	}
 	h.ran.Store(true)
-	exit, err := process.Run(ctx, c)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err == nil && w.fencedOff(h, exit.Signal != "") {
-		err = errNoContact
-	}
+	exit, err = process.Run(ctx, c)
+	w.turn(func(s *workerState) {
+		if err == nil && s.fencedOff(h, exit.Signal != "") {
+			err = errNoContact
+		}
+	})
 	return exit, err
 }
 
 // fencedOff reports whether this worker, or its watcher, has killed an attempt for lack of contact, or may have:
-// signaled says that something has. It is called with the lock held.
-func (w *worker) fencedOff(h *heldAttempt, signaled bool) bool {
+// signaled says that something has.
+func (s *workerState) fencedOff(h *heldAttempt, signaled bool) bool {
 	now := time.Now()
-	if w.outOfContact(now) || w.frozen(now) || signaled && w.frozen(now.Add(watcherEarly)) {
-		w.fenceOff(h, now)
+	if s.outOfContact(now) || s.frozen(now) || signaled && s.frozen(now.Add(watcherEarly)) {
+		s.fenceOff(h, now)
 	}
 	return h.fenced
 }
@@ -518,17 +535,30 @@ const mostUnread = 8 << 20
 func (w *worker) report(h *heldAttempt, r fleet.Report) {
 	h.making.Lock()
 	defer h.making.Unlock()
-	w.mu.Lock()
-	for h.job.unread > mostUnread && w.jobs[h.job.key] == h.job && !h.fenced && !w.gaveBack && w.life.Err() == nil {
-		w.space.Wait()
+	for w.waitForSpace(h) {
 	}
-	w.mu.Unlock()
-	one, ok := w.encode(h, r)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if ok {
-		w.add(h, one)
+	if one, ok := w.encode(h, r); ok {
+		w.turn(func(s *workerState) { s.add(h, one) })
 	}
+}
+
+// waitForSpace waits for something to change if too much of a job was reported that nobody has taken. It reports whether
+// it has.
+func (w *worker) waitForSpace(h *heldAttempt) bool {
+	var space chan struct{}
+	w.turn(func(s *workerState) {
+		if h.job.unread > mostUnread && s.jobs[h.job.key] == h.job && !h.fenced && !s.gaveBack {
+			space = s.space
+		}
+	})
+	if space == nil || w.life.Err() != nil {
+		return false
+	}
+	select {
+	case <-space:
+	case <-w.life.Done():
+	}
+	return true
 }
 
 // finish frees the slot of an attempt and reports its end, in one message.
@@ -537,50 +567,53 @@ func (w *worker) finish(h *heldAttempt, r fleet.Report) {
 	h.making.Lock()
 	defer h.making.Unlock()
 	one, ok := w.encode(h, r)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if h.slot > 0 {
-		w.free = append(w.free, h.slot)
-		h.slot = 0
-	}
-	h.ended = true
-	h.result = r.Kind == fleet.Ended
-	if h.over || !ok {
-		if h.result && !h.over && w.jobs[h.job.key] == h.job {
-			w.lost = append(w.lost, h.job.ID+"/"+h.task.ItemID)
+	w.turn(func(s *workerState) {
+		if h.slot > 0 {
+			s.free = append(s.free, h.slot)
+			h.slot = 0
 		}
-		w.drop(h)
-		w.tidy(h.job)
-		w.wake()
-		return
-	}
-	w.add(h, one)
+		h.ended = true
+		h.result = r.Kind == fleet.Ended
+		if !h.over && ok {
+			s.add(h, one)
+			return
+		}
+		if h.result && !h.over && s.jobs[h.job.key] == h.job {
+			s.lost = append(s.lost, h.job.ID+"/"+h.task.ItemID)
+		}
+		s.drop(h)
+		w.tidy(s, h.job)
+		s.woken = true
+	})
 }
 
-// encode makes the next report of an attempt. What is too large for a message becomes an object. It reports false if nobody wants to know it.
+// encode makes the next report of an attempt. What is too large for a message becomes an object. It reports false if
+// nobody wants to know it: the job is over, and nobody listens any more.
 func (w *worker) encode(h *heldAttempt, r fleet.Report) (report, bool) {
-	w.mu.Lock()
-	wanted := w.jobs[h.job.key] == h.job
-	w.mu.Unlock()
+	wanted := false
+	w.turn(func(s *workerState) {
+		if wanted = s.jobs[h.job.key] == h.job; wanted {
+			r = w.stamped(h, r)
+		}
+	})
 	if !wanted {
-		return report{}, false // the job is over, and nobody listens any more
+		return report{}, false
 	}
-	r.V, r.Token, r.Index, r.Holder = fleet.Protocol, h.token, h.index+1, w.holder(h)
 	data := encoded(r)
 	if len(data) > maxBody {
 		ref := objectName(fmt.Sprintf("%s/report-%d-%s-%d", h.job.key, h.token, w.node.Instance, r.Index), data)
 		if w.store(h, func(ctx context.Context) error { return w.put(ctx, ref, data) }) != nil {
+			w.turn(func(*workerState) { h.index-- })
 			return report{}, false
 		}
 		data = encoded(fleet.Report{V: r.V, Token: r.Token, Index: r.Index, Kind: r.Kind, Holder: r.Holder, Ref: ref})
 	}
-	h.index++
 	return report{data: data, index: r.Index, made: time.Now()}, true
 }
 
-// add puts a report among those to be sent, unless its attempt was dropped. It is called with the lock held.
-func (w *worker) add(h *heldAttempt, r report) {
-	if w.held[h.name()] != h {
+// add puts a report among those to be sent, unless its attempt was dropped.
+func (s *workerState) add(h *heldAttempt, r report) {
+	if s.held[h.name()] != h {
 		return
 	}
 	j := h.job
@@ -589,5 +622,5 @@ func (w *worker) add(h *heldAttempt, r report) {
 	if !slices.Contains(j.outbox, h) {
 		j.outbox = append(j.outbox, h)
 	}
-	w.wake()
+	s.woken = true
 }

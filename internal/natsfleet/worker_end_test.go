@@ -24,7 +24,7 @@ import (
 func TestAnAttemptThatIsEndedDoesNotWaitToReport(t *testing.T) {
 	for name, end := range map[string]func(*worker){
 		"a second signal": (*worker).giveBack,
-		"no contact":      func(w *worker) { w.fence(time.Now().Add(time.Hour)) },
+		"no contact":      func(w *worker) { w.fence(&w.state, time.Now().Add(time.Hour)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -46,7 +46,6 @@ func TestAnAttemptThatIsEndedDoesNotWaitToReport(t *testing.T) {
 				if !reported {
 					t.Error("it still waits")
 					w.end()
-					w.space.Broadcast()
 				}
 			})
 		})
@@ -75,9 +74,9 @@ func TestHowLongALargeReportIsTried(t *testing.T) {
 		least, most time.Duration // that it goes on then
 	}{
 		"the worker is to end, without a broker": {(*worker).drain, longestWait, longestWait + 20*time.Second},
-		"the worker was to end long ago":         {func(w *worker) { w.drain(); w.mu.Lock(); defer w.mu.Unlock(); w.drained = time.Now().Add(-longestWait) }, 0, 20 * time.Second},
+		"the worker was to end long ago":         {func(w *worker) { w.drain(); w.turn(func(s *workerState) { s.drained = time.Now().Add(-longestWait) }) }, 0, 20 * time.Second},
 		"the worker is to end at once":           {(*worker).giveBack, 0, 2 * time.Second},
-		"the job is gone":                        {func(w *worker) { w.forget("j") }, 0, 2 * time.Second},
+		"the job is gone":                        {func(w *worker) { forget(w, "j") }, 0, 2 * time.Second},
 		"nothing":                                {nil, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -179,21 +178,21 @@ func TestHowLongAWorkerWaitsToReport(t *testing.T) {
 		want   time.Duration // from the signal, when the report was a minute old
 	}{
 		"the broker is there":         {func(*worker, *heldAttempt) {}, 0},
-		"it was back at the signal":   {func(w *worker, _ *heldAttempt) { w.absent.last = w.drained }, lease},
-		"it is away":                  {func(w *worker, _ *heldAttempt) { w.absent.away = true }, longestWait},
-		"its lease is long":           {func(w *worker, h *heldAttempt) { w.absent.away, h.job.Lease = true, time.Hour }, time.Hour},
-		"it was killed meanwhile":     {func(w *worker, h *heldAttempt) { w.absent.away, h.result = true, false }, 0},
-		"it is away, a second signal": {func(w *worker, _ *heldAttempt) { w.absent.away, w.gaveBack = true, true }, 0},
-		"it has ended just now":       {func(w *worker, h *heldAttempt) { w.gaveBack, h.reports[0].made = true, w.drained }, requestTime},
-		"it is being reported":        {func(w *worker, _ *heldAttempt) { w.absent.last, w.gaveBack = w.drained, true }, requestTime},
+		"it was back at the signal":   {func(w *worker, _ *heldAttempt) { w.state.absent.last = w.state.drained }, lease},
+		"it is away":                  {func(w *worker, _ *heldAttempt) { w.state.absent.away = true }, longestWait},
+		"its lease is long":           {func(w *worker, h *heldAttempt) { w.state.absent.away, h.job.Lease = true, time.Hour }, time.Hour},
+		"it was killed meanwhile":     {func(w *worker, h *heldAttempt) { w.state.absent.away, h.result = true, false }, 0},
+		"it is away, a second signal": {func(w *worker, _ *heldAttempt) { w.state.absent.away, w.state.gaveBack = true, true }, 0},
+		"it has ended just now":       {func(w *worker, h *heldAttempt) { w.state.gaveBack, h.reports[0].made = true, w.state.drained }, requestTime},
+		"it is being reported":        {func(w *worker, _ *heldAttempt) { w.state.absent.last, w.state.gaveBack = w.state.drained, true }, requestTime},
 	} {
 		w := newTestWorker(t)
 		h, _ := w.hold(newTestJob(w, "j", lease), 1)
-		w.drained = time.Now()
-		h.ended, h.result, h.reports = true, true, []report{{made: w.drained.Add(-time.Minute)}}
+		w.state.drained = time.Now()
+		h.ended, h.result, h.reports = true, true, []report{{made: w.state.drained.Add(-time.Minute)}}
 		c.change(w, h)
 		for _, after := range []time.Duration{c.want - time.Second, c.want + time.Second} {
-			if got := w.givesUp(h, w.drained.Add(after)); got != (after > c.want) && after > 0 {
+			if got := w.state.givesUp(h, w.state.drained.Add(after)); got != (after > c.want) && after > 0 {
 				t.Errorf("%s: gives up %s after the signal: %v", name, after, got)
 			}
 		}
@@ -205,7 +204,7 @@ func TestAnAttemptOfAJobThatWasStoppedAndGoesOn(t *testing.T) {
 	w := newTestWorker(t)
 	entry := fleet.Job{V: fleet.Protocol, Version: "test", ID: "j", Lease: time.Minute, Owner: "first"}
 	w.update("j", entry)
-	j := w.jobs["j"]
+	j := w.state.jobs["j"]
 	a := attemptAt(&field{root: t.TempDir()}, 1, "true")
 	j.executors["spec"] = &jobExecutor{spec: fleet.NewSpec(*a), Executor: agent.New(agent.Config{Environ: os.Environ(), TempDir: t.TempDir(), Run: func(ctx context.Context, _ process.Command) (process.Exit, error) {
 		stopped, goesOn := entry, entry
@@ -216,13 +215,13 @@ func TestAnAttemptOfAJobThatWasStoppedAndGoesOn(t *testing.T) {
 		return process.Exit{}, context.Cause(ctx)
 	}}, &workerHost{w: w, job: j})}
 	h := &heldAttempt{job: j, token: 1, task: fleet.NewTask(a, "spec", time.Now()), slot: 1, began: 1}
-	w.held[h.name()] = h
+	w.state.held[h.name()] = h
 	w.run(h)
 	var r fleet.Report
 	if err := json.Unmarshal(h.reports[len(h.reports)-1].data, &r); err != nil || r.Kind != fleet.Returned {
 		t.Errorf("got %+v, %v, want it returned", r, err)
 	}
-	if !w.rest.IsZero() {
+	if !w.state.rest.IsZero() {
 		t.Error("the worker rests")
 	}
 }

@@ -123,7 +123,7 @@ func (w *worker) follow(updates <-chan jetstream.KeyValueEntry, before bucket, l
 			case strings.ContainsFunc(u.Key(), unsafeInKey): // no coordinator has written that
 			case u.Operation() != jetstream.KeyValuePut:
 				delete(there, u.Key())
-				w.forget(u.Key())
+				w.turn(func(s *workerState) { w.forget(s, u.Key()) })
 			default:
 				there[u.Key()] = true
 				var j fleet.Job
@@ -147,13 +147,16 @@ func (w *worker) follow(updates <-chan jetstream.KeyValueEntry, before bucket, l
 	}
 }
 
-// forgetOthers forgets the jobs that are not there and that nothing is held of. A job that runs here may be unknown to a broker that lost its disk.
+// forgetOthers forgets the jobs that are not there and that nothing is held of. A job that runs here may be unknown to a
+// broker that lost its disk.
 func (w *worker) forgetOthers(there map[string]bool) {
-	for _, key := range w.idleJobs() {
-		if !there[key] {
-			w.forget(key)
+	w.turn(func(s *workerState) {
+		for _, key := range s.idleJobs() {
+			if !there[key] {
+				w.forget(s, key)
+			}
 		}
-	}
+	})
 }
 
 // bucket is a bucket at a time.
@@ -182,15 +185,13 @@ func bucketOf(ctx context.Context, kv jetstream.KeyValue) bucket {
 }
 
 // idleJobs returns the keys of the jobs that nothing is held of.
-func (w *worker) idleJobs() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (s *workerState) idleJobs() []string {
 	busy := map[string]bool{}
-	for _, h := range w.held {
+	for _, h := range s.held {
 		busy[h.job.key] = true
 	}
 	var keys []string
-	for key := range w.jobs {
+	for key := range s.jobs {
 		if !busy[key] {
 			keys = append(keys, key)
 		}
@@ -198,7 +199,8 @@ func (w *worker) idleJobs() []string {
 	return keys
 }
 
-// examine takes over the entry of a job, if it can be believed: with trust, one that is signed, and whose coordinator says now that it runs the job.
+// examine takes over the entry of a job, if it can be believed: with trust, one that is signed, and whose coordinator
+// says now that it runs the job.
 func (w *worker) examine(key string, now fleet.Job) {
 	if len(w.trust) == 0 || now.V != fleet.Protocol || now.Version != w.o.Version { // that is refused, and could not be checked
 		w.update(key, now)
@@ -208,32 +210,31 @@ func (w *worker) examine(key string, now fleet.Job) {
 		w.rejectJob(key, now, err)
 		return
 	}
-	w.mu.Lock()
-	owner := w.owners[key]
-	old := owner == now.Owner && w.jobs[key] != nil && now.Serial < w.jobs[key].Serial
-	asks := w.asking[key]
-	asked := asks.Owner == now.Owner
-	if owner != now.Owner && (!asked || now.Serial > asks.Serial) {
-		w.asking[key] = now
-	}
-	w.mu.Unlock()
+	confirmed, asked, old := false, false, false
+	w.turn(func(s *workerState) {
+		confirmed = s.owners[key] == now.Owner
+		old = confirmed && s.jobs[key] != nil && now.Serial < s.jobs[key].Serial
+		asks := s.asking[key]
+		if asked = asks.Owner == now.Owner; !confirmed && (!asked || now.Serial > asks.Serial) {
+			s.asking[key] = now
+		}
+	})
 	switch {
 	case old:
 		w.warn(key, "the description of job "+now.ID+": it is an older one than this worker knows")
-	case owner == now.Owner:
+	case confirmed:
 		w.update(key, now)
 	case !asked:
 		go w.confirm(key, now)
 	}
 }
 
-// confirm asks the coordinator of a job whether it runs it, until it says so, and takes the job over then. An entry that somebody repeats is of one that
-// does not answer.
+// confirm asks the coordinator of a job whether it runs it, until it says so, and takes the job over then. An entry that
+// somebody repeats is of one that does not answer.
 func (w *worker) confirm(key string, now fleet.Job) {
 	for tries := 0; ; tries++ {
-		w.mu.Lock()
-		wanted := w.asking[key].Owner == now.Owner
-		w.mu.Unlock()
+		wanted := false
+		w.turn(func(s *workerState) { wanted = s.asking[key].Owner == now.Owner })
 		if !wanted || w.life.Err() != nil {
 			return
 		}
@@ -247,13 +248,14 @@ func (w *worker) confirm(key string, now fleet.Job) {
 			}
 		}
 		if err == nil {
-			w.mu.Lock()
-			last := w.asking[key] // it may have said more since, or the job is gone
-			if wanted = last.Owner == now.Owner; wanted {
-				w.owners[key] = now.Owner
-				delete(w.asking, key)
-			}
-			w.mu.Unlock()
+			var last fleet.Job // it may have said more since, or the job is gone
+			w.turn(func(s *workerState) {
+				last = s.asking[key]
+				if wanted = last.Owner == now.Owner; wanted {
+					s.owners[key] = now.Owner
+					delete(s.asking, key)
+				}
+			})
 			if wanted {
 				w.update(key, last)
 			}
@@ -271,142 +273,139 @@ func (w *worker) confirm(key string, now fleet.Job) {
 
 // rejectJob refuses a job whose entry cannot be believed. What was believed of it before stays.
 func (w *worker) rejectJob(key string, now fleet.Job, why error) {
-	w.mu.Lock()
-	j := w.jobs[key]
-	if j != nil && !j.untrusted {
-		w.mu.Unlock()
+	trusted, said := false, false
+	w.turn(func(s *workerState) {
+		j := s.jobs[key]
+		trusted = j != nil && !j.untrusted
+		said = j != nil && j.refuses == why.Error() && j.Owner == now.Owner
+	})
+	switch {
+	case trusted:
 		w.warn(key, "the description of job "+now.ID+": "+why.Error())
-		return
+	case !said:
+		now.Stop = ""
+		w.applyJob(key, now, why)
 	}
-	said := j != nil && j.refuses == why.Error() && j.Owner == now.Owner
-	w.mu.Unlock()
-	if said {
-		return
-	}
-	now.Stop = ""
-	w.applyJob(key, now, why)
 }
 
 // warn says once what was not believed, here and to the coordinator of the job.
 func (w *worker) warn(key, text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.warned[text] {
-		return
-	}
-	if len(w.warned) > 1000 {
-		clear(w.warned)
-	}
-	w.warned[text] = true
-	w.o.Say("not believed: " + text)
-	if j := w.jobs[key]; j != nil {
-		j.warns, j.dirty = text, true
-		w.wake()
-	}
+	w.turn(func(s *workerState) {
+		if s.warned[text] {
+			return
+		}
+		if len(s.warned) > 1000 {
+			clear(s.warned)
+		}
+		s.warned[text] = true
+		w.o.Say("not believed: " + text)
+		if j := s.jobs[key]; j != nil {
+			j.warns, j.dirty, s.woken = text, true, true
+		}
+	})
 }
 
 // update takes over what a coordinator says of its job.
 func (w *worker) update(key string, now fleet.Job) { w.applyJob(key, now, nil) }
 
 // entry returns what the coordinator of a job says of it.
-func (w *worker) entry(j *workerJob) fleet.Job {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return j.Job
+func (w *worker) entry(j *workerJob) (entry fleet.Job) {
+	w.turn(func(*workerState) { entry = j.Job })
+	return entry
 }
 
 // lifeOf returns a context that ends when a job is to be ended here. A job that was stopped and goes on has another.
-func (w *worker) lifeOf(j *workerJob) context.Context {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return j.life
+func (w *worker) lifeOf(j *workerJob) (life context.Context) {
+	w.turn(func(*workerState) { life = j.life })
+	return life
 }
 
-// applyJob takes over the entry of a job. untrusted is why it is not believed; nil: it is.
+// applyJob takes over the entry of a job. untrusted is why it is not believed, or nil.
 func (w *worker) applyJob(key string, now fleet.Job, untrusted error) {
-	refuses, short := "", "" // looked up without the lock: a directory may not answer
+	refuses, short := "", "" // looked up without a turn: a directory may not answer
 	if untrusted != nil {
 		refuses = untrusted.Error()
 	} else if refuses = w.unfit(now); refuses == "" {
 		short = w.shortOf(now, "")
 	}
-	w.mu.Lock()
-	j := w.jobs[key]
-	if j != nil && untrusted == nil && !j.untrusted && (now.Epoch < j.Epoch || now.Owner == j.Owner && now.Serial < j.Serial) {
-		w.mu.Unlock()
-		return // of a coordinator that another has taken the job over from, or an older one
-	}
-	if j == nil {
-		j = &workerJob{key: key, arrived: map[int64]bool{}, halting: make(chan struct{}), executors: map[string]*jobExecutor{}, dirs: map[string]string{}, spaces: map[string]*jobSpace{}, share: share{used: w.leastUsed(nil), wants: -1}}
-		j.life, j.cancel = context.WithCancelCause(context.Background())
-		w.jobs[key] = j
-	}
-	before := j.Job
-	if before.Owner != "" && before.Owner != now.Owner && before.Stop != "" { // it was stopped, and goes on
-		j.halting = make(chan struct{})
-		j.life, j.cancel = context.WithCancelCause(context.Background())
-	}
-	j.Job, j.untrusted, j.refuses = now, untrusted != nil, refuses
-	if j.refuses != "" && before.Owner != now.Owner {
-		w.o.Say(fmt.Sprintf("takes no part in job %s: %s", now.ID, j.refuses))
-	}
-	if now.Stop != "" {
-		select {
-		case <-j.halting:
-		default:
-			close(j.halting)
+	w.turn(func(s *workerState) {
+		j := s.jobs[key]
+		if j != nil && untrusted == nil && !j.untrusted && (now.Epoch < j.Epoch || now.Owner == j.Owner && now.Serial < j.Serial) {
+			return // of a coordinator that another has taken the job over from, or an older one
 		}
+		if j == nil {
+			j = newWorkerJob(key, s.leastUsed(nil))
+			s.jobs[key] = j
+		}
+		before := j.Job
+		if before.Owner != "" && before.Owner != now.Owner && before.Stop != "" { // it was stopped, and goes on
+			j.begin()
+		}
+		j.Job, j.untrusted, j.refuses = now, untrusted != nil, refuses
+		if j.refuses != "" && before.Owner != now.Owner {
+			w.o.Say(fmt.Sprintf("takes no part in job %s: %s", now.ID, j.refuses))
+		}
+		if now.Stop != "" {
+			j.stop()
+			w.giveBackQueued(s, j, "the job is stopping")
+		}
+		if j.short == "" && short != "" { // before slots are offered to it
+			j.short = short
+			w.sayShort(now.ID, j.short)
+		}
+		s.resync(j) // a new coordinator wants to know everything, and one that was away
+	})
+}
+
+// newWorkerJob returns a job that has used slots for some time.
+func newWorkerJob(key string, used time.Duration) *workerJob {
+	j := &workerJob{
+		key: key, arrived: map[int64]bool{}, executors: map[string]*jobExecutor{}, dirs: map[string]string{},
+		spaces: map[string]*jobSpace{}, share: share{used: used, wants: -1},
 	}
-	switch now.Stop {
+	j.begin()
+	return j
+}
+
+// begin has what waits and runs of a job not end any more.
+func (j *workerJob) begin() {
+	j.halting = make(chan struct{})
+	j.life, j.cancel = context.WithCancelCause(context.Background())
+}
+
+// stop ends what waits of a job, and what runs as far as its entry says.
+func (j *workerJob) stop() {
+	select {
+	case <-j.halting:
+	default:
+		close(j.halting)
+	}
+	switch j.Stop {
 	case fleet.Grace:
 		j.cancel(errors.New("the job is stopping"))
 	case fleet.Kill:
 		j.cancel(fmt.Errorf("the job is stopping: %w", process.ErrKill))
 	}
-	if now.Stop != "" {
-		w.giveBackOf(j)
-	}
-	if j.short == "" && short != "" { // before slots are offered to it
-		j.short = short
-		w.sayShort(now.ID, j.short)
-	}
-	w.resync(j) // a new coordinator wants to know everything, and one that was away
-	w.mu.Unlock()
 }
 
-// giveBackOf gives back what has not begun of a job. It is called with the lock held.
-func (w *worker) giveBackOf(j *workerJob) {
-	others := w.queue
-	w.queue = nil
-	for _, h := range others {
-		if h.job != j {
-			w.queue = append(w.queue, h)
-			continue
-		}
-		h.ended = true
-		w.runs.Go(func() { w.report(h, fleet.Report{Kind: fleet.Returned, Reason: "the job is stopping"}) })
-	}
-}
-
-// recheck looks whether the worker can take part by now in jobs that it has refused. As in measure, a directory that does not answer keeps nobody else
-// waiting.
+// recheck looks whether the worker can take part by now in jobs that it has refused. As in measure, a directory that
+// does not answer keeps nobody else waiting.
 func (w *worker) recheck() {
-	w.mu.Lock()
 	refused := map[*workerJob]fleet.Job{}
-	for _, j := range w.jobs {
-		if j.refuses != "" && !j.untrusted {
-			refused[j] = j.Job
+	w.turn(func(s *workerState) {
+		for _, j := range s.jobs {
+			if j.refuses != "" && !j.untrusted {
+				refused[j] = j.Job
+			}
 		}
-	}
-	w.mu.Unlock()
+	})
 	for j, entry := range refused {
 		why := w.unfit(entry)
-		w.mu.Lock()
-		if j.Owner == entry.Owner && j.Serial == entry.Serial && j.refuses != why {
-			j.refuses, j.dirty, j.full = why, true, true
-			w.wake()
-		}
-		w.mu.Unlock()
+		w.turn(func(s *workerState) {
+			if j.Owner == entry.Owner && j.Serial == entry.Serial && j.refuses != why {
+				j.refuses, j.dirty, j.full, s.woken = why, true, true, true
+			}
+		})
 	}
 }
 
@@ -430,7 +429,7 @@ func (w *worker) unfit(j fleet.Job) string {
 		return "it has guards, and what this machine has left cannot be measured"
 	}
 	if j.Seed != "" {
-		return w.lacksGit()
+		return w.lacks()
 	}
 	if w.o.Dir != "" && j.Files == "" {
 		if info, err := os.Stat(w.o.Dir); err != nil || !info.IsDir() {
@@ -456,23 +455,22 @@ func lacking(programs []string) (lacks []string) {
 }
 
 // forget ends what runs of a job that is gone.
-func (w *worker) forget(key string) {
-	w.mu.Lock()
-	j := w.jobs[key]
-	delete(w.jobs, key)
-	delete(w.owners, key)
-	delete(w.asking, key)
-	if j != nil {
-		j.cancel(fmt.Errorf("the job is gone: %w", process.ErrKill))
-		for _, h := range w.held {
-			if h.job == j && (h.ended || slices.Contains(w.queue, h)) {
-				w.drop(h)
-			}
-		}
-		w.queue = slices.DeleteFunc(w.queue, func(h *heldAttempt) bool { return h.job == j })
-		w.space.Broadcast()
-		w.tidy(j)
+func (w *worker) forget(s *workerState, key string) {
+	j := s.jobs[key]
+	delete(s.jobs, key)
+	delete(s.owners, key)
+	delete(s.asking, key)
+	if j == nil {
+		return
 	}
-	w.mu.Unlock()
-	w.wake()
+	j.cancel(fmt.Errorf("the job is gone: %w", process.ErrKill))
+	for _, h := range s.held {
+		if h.job == j && (h.ended || slices.Contains(s.queue, h)) {
+			s.drop(h)
+		}
+	}
+	s.queue = slices.DeleteFunc(s.queue, func(h *heldAttempt) bool { return h.job == j })
+	s.freed()
+	w.tidy(s, j)
+	s.woken = true
 }

@@ -149,11 +149,11 @@ func TestAJobWithoutAnEntryIsForgottenOnceItIsIdle(t *testing.T) {
 			t.Helper()
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if len(w.jobs) != len(want) {
-				t.Errorf("it knows %d jobs, want %q", len(w.jobs), want)
+			if len(w.state.jobs) != len(want) {
+				t.Errorf("it knows %d jobs, want %q", len(w.state.jobs), want)
 			}
 			for _, key := range want {
-				if w.jobs[key] == nil {
+				if w.state.jobs[key] == nil {
 					t.Errorf("it has forgotten %s", key)
 				}
 			}
@@ -167,7 +167,7 @@ func TestAJobWithoutAnEntryIsForgottenOnceItIsIdle(t *testing.T) {
 		synctest.Wait()
 		has("there", "busy")
 		w.mu.Lock()
-		delete(w.held, h.name())
+		delete(w.state.held, h.name())
 		w.mu.Unlock()
 		time.Sleep(2 * checkTime)
 		has("there")

@@ -19,10 +19,10 @@ func TestAJobGoesAwayWhileItsReportsAreLeft(t *testing.T) {
 	for i := range 2 * maxKept / maxBody {
 		h.reports = append(h.reports, report{data: make([]byte, maxBody), index: i + 1, made: time.Now()})
 	}
-	w.forget("j")
+	forget(w, "j")
 	w.spillReports(h)
-	if w.kept != 0 || h.left || h.spilling {
-		t.Errorf("%d bytes are kept; it is with the broker: %v, on the way there: %v; want nothing of it", w.kept, h.left, h.spilling)
+	if w.state.kept != 0 || h.left || h.spilling {
+		t.Errorf("%d bytes are kept; it is with the broker: %v, on the way there: %v; want nothing of it", w.state.kept, h.left, h.spilling)
 	}
 }
 
@@ -34,13 +34,11 @@ func TestReportsOfADroppedAttemptAreNotUnread(t *testing.T) {
 		h, _ := w.hold(j, token)
 		w.report(h, fleet.Report{Kind: fleet.Printed, Reason: "it was printed"})
 		j.outbox, h.sent = []*heldAttempt{h}, 1
-		w.mu.Lock()
-		w.giveUp(j, token)
-		w.mu.Unlock()
+		w.turn(func(s *workerState) { s.giveUp(j, token) })
 		w.finish(h, fleet.Report{Kind: fleet.Returned})
 		w.report(h, fleet.Report{Kind: fleet.Placed}) // of something that has come too late
-		if len(w.held) != 0 || j.unread != 0 || h.sent != len(h.reports) {
-			t.Errorf("%d attempts are held, %d bytes count as unread, %d of %d reports were sent", len(w.held), j.unread, h.sent, len(h.reports))
+		if len(w.state.held) != 0 || j.unread != 0 || h.sent != len(h.reports) {
+			t.Errorf("%d attempts are held, %d bytes count as unread, %d of %d reports were sent", len(w.state.held), j.unread, h.sent, len(h.reports))
 		}
 	}
 }

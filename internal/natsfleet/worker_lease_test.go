@@ -46,17 +46,17 @@ func TestOnlyTheLeaseOfWhatRunsEndsIt(t *testing.T) {
 			j := fits
 			j.Lease = 1
 			w.update("other", j)
-			w.hold(w.jobs["other"], 1)
+			w.hold(w.state.jobs["other"], 1)
 		}, false, lease / 4},
 		"a job that has nothing here yet": {func(_ *testing.T, w *worker) { w.update("other", fits) }, false, fleet.LeastLease / 4},
 		"a job whose attempt has ended": {func(_ *testing.T, w *worker) {
 			w.update("other", fits)
-			h, _ := w.hold(w.jobs["other"], 1)
+			h, _ := w.hold(w.state.jobs["other"], 1)
 			h.ended = true
 		}, false, fleet.LeastLease / 4},
 		"a job that runs here": {func(_ *testing.T, w *worker) {
 			w.update("other", fits)
-			w.hold(w.jobs["other"], 1)
+			w.hold(w.state.jobs["other"], 1)
 		}, true, fleet.LeastLease / 4},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,12 +64,12 @@ func TestOnlyTheLeaseOfWhatRunsEndsIt(t *testing.T) {
 			h, ctx := w.hold(newTestJob(w, "mine", lease), 1)
 			c.other(t, w)
 			now := time.Now()
-			w.proof = now.Add(-ago)
+			w.state.proof = now.Add(-ago)
 			w.beat(now)
-			if watched := w.guarded.After(now.Add(lease / 2)); watched == c.want {
-				t.Errorf("its watcher kills in %s", w.guarded.Sub(now))
+			if watched := w.state.guarded.After(now.Add(lease / 2)); watched == c.want {
+				t.Errorf("its watcher kills in %s", w.state.guarded.Sub(now))
 			}
-			w.fence(now)
+			w.fence(&w.state, now)
 			if h.fenced != c.want || (ctx.Err() != nil) != c.want {
 				t.Errorf("fenced off: %v, killed: %v, want %v", h.fenced, ctx.Err(), c.want)
 			}
@@ -100,12 +100,10 @@ func TestAWorkerWhoseMachineWasSuspended(t *testing.T) {
 			w := newTestWorker(t)
 			j := newTestJob(w, "j", lease)
 			h, ctx := w.hold(j, 1)
-			w.proof = time.Now()
-			w.beat(w.proof)
-			now := testenv.Suspended(w.proof, c.suspended)
-			w.mu.Lock()
-			out, frozen := w.outOfContact(now), w.frozen(now)
-			w.mu.Unlock()
+			w.state.proof = time.Now()
+			w.beat(w.state.proof)
+			now := testenv.Suspended(w.state.proof, c.suspended)
+			out, frozen := w.state.outOfContact(now), w.state.frozen(now)
 			if out != c.want || frozen != c.want {
 				t.Errorf("out of contact: %v, its watcher has killed: %v, want %v", out, frozen, c.want)
 			}
@@ -113,10 +111,10 @@ func TestAWorkerWhoseMachineWasSuspended(t *testing.T) {
 			if h.fenced != c.want || (ctx.Err() != nil) != c.want {
 				t.Errorf("fenced off: %v, killed: %v, want %v", h.fenced, ctx.Err(), c.want)
 			}
-			if left, most := w.guarded.Sub(w.proof), lease*5/6; left <= 0 || c.want && left > time.Millisecond || left > most {
+			if left, most := w.state.guarded.Sub(w.state.proof), lease*5/6; left <= 0 || c.want && left > time.Millisecond || left > most {
 				t.Errorf("its watcher waits for %s", left)
 			}
-			if got := w.proofTooOld(now); got != (c.suspended > lease/2) {
+			if got := w.state.proofTooOld(now); got != (c.suspended > lease/2) {
 				t.Errorf("it takes nothing: %v", got)
 			}
 		})
@@ -130,24 +128,24 @@ func TestAWorkerWithoutContactKillsOnlyWhatRuns(t *testing.T) {
 		happens func(w *worker, now time.Time)
 		want    string
 	}{
-		"no contact": {func(w *worker, now time.Time) { w.lastTurn = now.Add(-time.Second); w.fence(now) }, noContact},
+		"no contact": {func(w *worker, now time.Time) { w.state.lastTurn = now.Add(-time.Second); w.fence(&w.state, now) }, noContact},
 		"frozen, and its watcher has killed": {
 			func(w *worker, now time.Time) { w.beat(now) },
 			"stood still for 1h0m0s (stopped, suspended, or its clock was set forward): killed what ran, 1\n",
 		},
 		"frozen, and out of contact": {
-			func(w *worker, now time.Time) { w.noteTurn(now); w.fence(now) },
+			func(w *worker, now time.Time) { w.state.noteTurn(now); w.fence(&w.state, now) },
 			"stood still for 1h0m0s (stopped, suspended, or its clock was set forward): killed what ran, 1\n",
 		},
 		"frozen, and what ran was killed first": {
-			func(w *worker, now time.Time) { w.mu.Lock(); w.killAll(now); w.mu.Unlock(); w.fence(now); w.beat(now) },
+			func(w *worker, now time.Time) { w.state.killAll(now); w.fence(&w.state, now); w.beat(now) },
 			"stood still for 1h0m0s (stopped, suspended, or its clock was set forward): killed what ran, 1\n",
 		},
 		"frozen, and nothing ran": {
-			func(w *worker, now time.Time) { clear(w.held); w.beat(now) },
+			func(w *worker, now time.Time) { clear(w.state.held); w.beat(now) },
 			"stood still for 1h0m0s (stopped, suspended, or its clock was set forward)\n",
 		},
-		"busy for a moment": {func(w *worker, now time.Time) { w.lastTurn = now.Add(-20 * time.Second) }, ""},
+		"busy for a moment": {func(w *worker, now time.Time) { w.state.lastTurn = now.Add(-20 * time.Second) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, said := newTestWorker(t), new(log)
@@ -157,11 +155,11 @@ func TestAWorkerWithoutContactKillsOnlyWhatRuns(t *testing.T) {
 			ended.ended, ended.reports = true, []report{{made: time.Now()}}
 			w.hold(j, 2)
 			w.beat(time.Now())
-			w.lastTurn = time.Now()
-			now := testenv.Suspended(w.lastTurn, time.Hour)
+			w.state.lastTurn = time.Now()
+			now := testenv.Suspended(w.state.lastTurn, time.Hour)
 			c.happens(w, now)
 			for range 2 {
-				w.sayKilled(now)
+				w.sayKilled(&w.state, now)
 			}
 			if over.Err() != nil {
 				t.Error("it killed what had ended")
@@ -180,12 +178,12 @@ func TestACommandThatTheWatcherHasKilledIsNoFailure(t *testing.T) {
 		does    string
 		fenced  bool
 	}{
-		"somebody else has killed it":                       {func(w *worker, _ *heldAttempt) { w.guarded = time.Now().Add(time.Hour) }, "kill -9 $$", false},
-		"the watcher was about to kill it":                  {func(w *worker, _ *heldAttempt) { w.guarded = time.Now().Add(watcherEarly / 2) }, "kill -9 $$", true},
-		"the worker was frozen":                             {func(w *worker, _ *heldAttempt) { w.guarded = time.Now().Add(-1) }, "kill -9 $$", true},
-		"the worker was frozen, and its watcher knows more": {func(w *worker, h *heldAttempt) { w.fenceOff(h, time.Now()) }, "kill -9 $$", true},
-		"the worker has no contact":                         {func(w *worker, _ *heldAttempt) { w.proof = time.Now().Add(-time.Hour) }, "exit 1", true},
-		"it has failed":                                     {func(w *worker, _ *heldAttempt) { w.guarded = time.Now().Add(time.Hour) }, "exit 1", false},
+		"somebody else has killed it":                       {func(w *worker, _ *heldAttempt) { w.state.guarded = time.Now().Add(time.Hour) }, "kill -9 $$", false},
+		"the watcher was about to kill it":                  {func(w *worker, _ *heldAttempt) { w.state.guarded = time.Now().Add(watcherEarly / 2) }, "kill -9 $$", true},
+		"the worker was frozen":                             {func(w *worker, _ *heldAttempt) { w.state.guarded = time.Now().Add(-1) }, "kill -9 $$", true},
+		"the worker was frozen, and its watcher knows more": {func(w *worker, h *heldAttempt) { w.state.fenceOff(h, time.Now()) }, "kill -9 $$", true},
+		"the worker has no contact":                         {func(w *worker, _ *heldAttempt) { w.state.proof = time.Now().Add(-time.Hour) }, "exit 1", true},
+		"it has failed":                                     {func(w *worker, _ *heldAttempt) { w.state.guarded = time.Now().Add(time.Hour) }, "exit 1", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -201,9 +199,7 @@ func TestACommandThatTheWatcherHasKilledIsNoFailure(t *testing.T) {
 			if !eventually(func() bool { _, err := os.Stat(began); return err == nil }) {
 				t.Fatal("it does not begin")
 			}
-			w.mu.Lock()
-			c.happens(w, h)
-			w.mu.Unlock()
+			w.turn(func(*workerState) { c.happens(w, h) })
 			if err := os.WriteFile(goOn, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -18,10 +16,8 @@ import (
 )
 
 // progress sends coordinators the step that each attempt is at.
-func (w *worker) progress() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, h := range w.held {
+func (w *worker) progress(s *workerState) {
+	for _, h := range s.held {
 		if h.at == nil {
 			continue
 		}
@@ -35,25 +31,25 @@ func (w *worker) progress() {
 
 // restateAll has the next message to each coordinator list all that this worker holds.
 func (w *worker) restateAll() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, j := range w.jobs {
-		j.dirty, j.full = true, true
-	}
+	w.turn(func(s *workerState) {
+		for _, j := range s.jobs {
+			j.dirty, j.full = true, true
+		}
+	})
 }
 
-// resync repeats everything to the coordinator of a job: something may have been lost on the way. It is called with the lock held.
-func (w *worker) resync(j *workerJob) {
-	w.restate(j)
-	w.wake()
+// resync repeats everything to the coordinator of a job: something may have been lost on the way.
+func (s *workerState) resync(j *workerJob) {
+	s.restate(j)
+	s.woken = true
 }
 
-func (w *worker) restate(j *workerJob) {
-	w.closeRound(j)
+func (s *workerState) restate(j *workerJob) {
+	s.closeRound(j)
 	j.outbox = nil
-	for _, h := range w.held {
+	for _, h := range s.held {
 		if h.job == j {
-			w.resendKept(h)
+			s.resendKept(h)
 		}
 		if h.job == j && len(h.reports) > 0 {
 			h.sent = 0
@@ -62,48 +58,53 @@ func (w *worker) restate(j *workerJob) {
 	}
 }
 
-// closeRound closes the round of the offers to a job: what answers them from now on is refused. It is called with the lock held.
-func (w *worker) closeRound(j *workerJob) {
-	w.rounds++ // never the same again, also not of a job that comes again
-	j.round, j.credit, j.got = w.rounds, 0, 0
+// closeRound closes the round of the offers to a job: what answers them from now on is refused.
+func (s *workerState) closeRound(j *workerJob) {
+	s.rounds++ // never the same again, also not of a job that comes again
+	j.round, j.credit, j.got = s.rounds, 0, 0
 	clear(j.arrived)
 	j.dirty, j.full = true, true
 }
 
 // sendAll sends what there is to say to coordinators. gone says that the worker ends.
 func (w *worker) sendAll(gone bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if !w.nc.IsConnected() {
 		return // everything is said when it is
 	}
-	for _, j := range w.jobs {
-		for j.dirty || len(j.outbox) > 0 || gone {
-			if !w.sendTo(j, gone) {
-				w.restate(j) // next time
-				break
-			}
-			if gone {
-				break
+	w.turn(func(s *workerState) {
+		for _, j := range s.jobs {
+			for j.dirty || len(j.outbox) > 0 || gone {
+				if !w.sendTo(s, j, gone) {
+					s.restate(j) // next time
+					break
+				}
+				if gone {
+					break
+				}
 			}
 		}
-	}
+	})
 }
 
-// sendTo sends one message to the coordinator of a job, with as many reports as there is room for. It reports false if there is no connection.
-func (w *worker) sendTo(j *workerJob, gone bool) bool {
-	u := fleet.WorkerMessage{V: fleet.Protocol, Owner: j.Owner, Now: time.Now().UTC(), Host: w.node.Host, Refuses: j.refuses, Warns: j.warns, NameSig: w.o.NameSig, WorkerStatus: fleet.WorkerStatus{
-		Instance: w.node.Instance, Node: w.o.Name, Round: j.round, Credit: j.credit, Full: j.full || gone, Gone: gone,
-	}}
-	if !w.stopping && !gone && w.short == "" && j.short == "" {
+// sendTo sends one message to the coordinator of a job, with as many reports as there is room for. It reports false if
+// there is no connection.
+func (w *worker) sendTo(s *workerState, j *workerJob, gone bool) bool {
+	u := fleet.WorkerMessage{
+		V: fleet.Protocol, Owner: j.Owner, Now: time.Now().UTC(), Host: w.node.Host, Refuses: j.refuses, Warns: j.warns,
+		NameSig: w.o.NameSig,
+		WorkerStatus: fleet.WorkerStatus{
+			Instance: w.node.Instance, Node: w.o.Name, Round: j.round, Credit: j.credit, Full: j.full || gone, Gone: gone,
+		},
+	}
+	if !s.stopping && !gone && s.short == "" && j.short == "" {
 		u.Slots = w.o.Slots
 	}
 	if u.Full {
-		u.After, u.Short = w.after, cmp.Or(w.short, j.short)
-		if w.refuses.now(time.Now()) {
-			u.Unkept = w.refuses.why
+		u.After, u.Short = w.after, cmp.Or(s.short, j.short)
+		if s.refuses.now(time.Now()) {
+			u.Unkept = s.refuses.why
 		}
-		for _, h := range w.held {
+		for _, h := range s.held {
 			if h.job != j {
 				continue
 			}
@@ -113,8 +114,14 @@ func (w *worker) sendTo(j *workerJob, gone bool) bool {
 			}
 		}
 	}
+	reports := j.unsent()
+	j.dirty, j.full, j.warns = false, false, ""
+	return w.nc.Publish(upSubject(w.node.Instance, j.key), upMessage(u, reports)) == nil
+}
+
+// unsent takes as many reports that were not sent as there is room for in a message.
+func (j *workerJob) unsent() (reports [][]byte) {
 	size := 0
-	var reports [][]byte
 	for len(j.outbox) > 0 && size < maxBody {
 		h := j.outbox[0]
 		for h.sent < len(h.reports) && size < maxBody {
@@ -126,8 +133,7 @@ func (w *worker) sendTo(j *workerJob, gone bool) bool {
 			j.outbox = j.outbox[1:]
 		}
 	}
-	j.dirty, j.full, j.warns = false, false, ""
-	return w.nc.Publish(upSubject(w.node.Instance, j.key), upMessage(u, reports)) == nil
+	return reports
 }
 
 // upMessage returns a message of a worker as JSON, with reports that are JSON already.
@@ -150,14 +156,12 @@ func upMessage(u fleet.WorkerMessage, reports [][]byte) []byte {
 const unheard = 2 * time.Second
 
 // spill leaves reports with the broker that no coordinator takes.
-func (w *worker) spill(now time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (w *worker) spill(s *workerState, now time.Time) {
 	patience := unheard
-	if w.stopping {
+	if s.stopping {
 		patience /= 4
 	}
-	for _, h := range w.held {
+	for _, h := range s.held {
 		if len(h.reports) == 0 || h.spilling || now.Sub(h.reports[0].made) < patience {
 			continue
 		}
@@ -177,73 +181,88 @@ func (w *worker) spillReports(h *heldAttempt) {
 	ctx, cancel := context.WithTimeout(w.life, requestTime)
 	defer cancel()
 	for {
-		w.mu.Lock()
-		if w.held[h.name()] != h || len(h.reports) == 0 || ctx.Err() != nil {
+		var r report
+		more := false
+		w.turn(func(s *workerState) {
+			held := s.held[h.name()] == h
+			if more = held && len(h.reports) > 0 && ctx.Err() == nil; more {
+				r = h.reports[0]
+				return
+			}
 			h.spilling = false
-			h.left = w.held[h.name()] == h && h.ended && len(h.reports) == 0
-			w.mu.Unlock()
-			w.wake()
+			h.left = held && h.ended && len(h.reports) == 0
+			s.woken = true
+		})
+		if !more {
 			return
 		}
-		r := h.reports[0]
-		w.mu.Unlock()
-		m := &nats.Msg{Subject: outSubject(w.node.Instance, h.job.key, strconv.FormatInt(h.token, 10)), Data: r.data, Header: nats.Header{}}
-		m.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s.%d.%s.%d", h.job.key, h.token, w.node.Instance, r.index))
-		m.Header.Set(nowHeader, time.Now().UTC().Format(time.RFC3339Nano))
-		m.Header.Set(nameHeader, w.o.NameSig)
-		one, cancelOne := context.WithTimeout(ctx, unheard)
-		_, err := w.js.PublishMsg(one, m)
-		cancelOne()
+		err := w.leave(ctx, h, r)
 		w.noteKept(err)
+		w.turn(func(s *workerState) {
+			if err != nil {
+				h.spilling = false
+			} else if s.held[h.name()] == h {
+				s.keep(h, r.index)
+			}
+		})
 		if err != nil {
-			w.mu.Lock()
-			h.spilling = false
-			w.mu.Unlock()
 			return
 		}
-		w.mu.Lock()
-		if w.held[h.name()] == h {
-			w.keep(h, r.index)
-		}
-		w.mu.Unlock()
 	}
 }
 
-// unload forgets reports up to an index, which somebody else has now. It is called with the lock held.
-func (w *worker) unload(h *heldAttempt, index int) {
+// leave leaves a report with the broker.
+func (w *worker) leave(ctx context.Context, h *heldAttempt, r report) error {
+	m := &nats.Msg{
+		Subject: outSubject(w.node.Instance, h.job.key, strconv.FormatInt(h.token, 10)), Data: r.data, Header: nats.Header{},
+	}
+	m.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s.%d.%s.%d", h.job.key, h.token, w.node.Instance, r.index))
+	m.Header.Set(nowHeader, time.Now().UTC().Format(time.RFC3339Nano))
+	m.Header.Set(nameHeader, w.o.NameSig)
+	ctx, cancel := context.WithTimeout(ctx, unheard)
+	defer cancel()
+	_, err := w.js.PublishMsg(ctx, m)
+	return err
+}
+
+// unload forgets reports up to an index, which somebody else has now.
+func (s *workerState) unload(h *heldAttempt, index int) {
 	n := 0
 	for n < len(h.reports) && h.reports[n].index <= index {
 		h.job.unread -= len(h.reports[n].data)
 		n++
 	}
-	if n == 0 {
-		return
+	if n > 0 {
+		h.reports, h.sent = h.reports[n:], max(0, h.sent-n)
+		s.freed()
 	}
-	h.reports, h.sent = h.reports[n:], max(0, h.sent-n)
-	w.space.Broadcast()
 }
 
 // announceEnd tells coordinators that the worker has ended, also those that are away.
 func (w *worker) announceEnd() {
 	w.sendAll(true)
-	w.mu.Lock()
-	keys := slices.Collect(maps.Keys(w.jobs))
-	left := map[string][]int64{}
-	for _, h := range w.held {
-		if h.ended { // also those whose reports nobody has taken for a lease
-			left[h.job.key] = append(left[h.job.key], h.token)
+	left := map[string][]int64{} // by the key of each job
+	w.turn(func(s *workerState) {
+		for key := range s.jobs {
+			left[key] = nil
 		}
-	}
-	w.mu.Unlock()
+		for _, h := range s.held {
+			if h.ended && s.jobs[h.job.key] != nil { // also those whose reports nobody has taken for a lease
+				left[h.job.key] = append(left[h.job.key], h.token)
+			}
+		}
+	})
 	var all sync.WaitGroup
-	for _, key := range keys {
+	for key, tokens := range left {
 		all.Go(func() {
 			if _, err := w.nc.Request(ownerSubject(key), nil, unheard); err == nil {
 				return // it has heard it
 			}
 			ctx, cancel := context.WithTimeout(w.life, unheard)
 			defer cancel()
-			data := encoded(fleet.Report{V: fleet.Protocol, Kind: fleet.Gone, Holder: fleet.Holder{Instance: w.node.Instance, Node: w.o.Name}, Left: left[key]})
+			data := encoded(fleet.Report{
+				V: fleet.Protocol, Kind: fleet.Gone, Holder: fleet.Holder{Instance: w.node.Instance, Node: w.o.Name}, Left: tokens,
+			})
 			m := &nats.Msg{Subject: outSubject(w.node.Instance, key, "0"), Data: data, Header: nats.Header{}}
 			m.Header.Set(nameHeader, w.o.NameSig)
 			_, _ = w.js.PublishMsg(ctx, m)
@@ -252,154 +271,151 @@ func (w *worker) announceEnd() {
 	all.Wait()
 }
 
-// renewProof asks the broker for an answer, which proves that this worker is connected. The time of the question counts, not that of the answer.
+// renewProof asks the broker for an answer, which proves that this worker is connected. The time of the question counts,
+// not that of the answer.
 func (w *worker) renewProof() {
 	w.restateAll()
 	w.sendAll(false)
 	sent := time.Now()
 	if _, err := w.nc.Request("$JS.API.STREAM.INFO."+outStream, nil, w.lease()/4); w.alive(err) {
-		w.mu.Lock()
-		if sent.After(w.proof) {
-			w.proof = sent
-		}
-		w.mu.Unlock()
+		w.turn(func(s *workerState) {
+			if sent.After(s.proof) {
+				s.proof = sent
+			}
+		})
 		w.beat(time.Now()) // the watcher counts from the proof before
 		w.wake()
 	}
 }
 
 // outOfContact reports whether the leases of what is held may be over soon, so that others may begin it.
-func (w *worker) outOfContact(now time.Time) bool {
-	silent := process.Elapsed(w.proof, now)
-	return silent > fleet.LeastHere*5/6 && silent > w.runningLease()*5/6 // no lease is shorter, and to look for the shortest takes time
+func (s *workerState) outOfContact(now time.Time) bool {
+	silent := process.Elapsed(s.proof, now)
+	return silent > fleet.LeastHere*5/6 && silent > s.runningLease()*5/6 // no lease is shorter, and to look for the shortest takes time
 }
 
-// proofTooOld reports whether what arrives may have been on the way for so long that others have it by now. It is called with the lock held.
-func (w *worker) proofTooOld(now time.Time) bool {
-	return process.Elapsed(w.proof, now) > w.shortestLease()/2
+// proofTooOld reports whether what arrives may have been on the way for so long that others have it by now.
+func (s *workerState) proofTooOld(now time.Time) bool {
+	return process.Elapsed(s.proof, now) > s.shortestLease()/2
 }
 
 // fence kills all that is held when the broker has not been heard of for most of a lease.
-func (w *worker) fence(now time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.outOfContact(now) {
-		return
+func (w *worker) fence(s *workerState, now time.Time) {
+	if s.outOfContact(now) {
+		s.killAll(now)
+		w.giveBackQueued(s, nil, "its worker had no contact with the broker")
 	}
-	w.killAll(now)
-	w.giveBackQueued("its worker had no contact with the broker")
 }
 
-// killAll fences off all that is held, and kills what has not ended. It is called with the lock held.
-func (w *worker) killAll(now time.Time) {
-	for _, h := range w.held {
+// killAll fences off all that is held, and kills what has not ended.
+func (s *workerState) killAll(now time.Time) {
+	for _, h := range s.held {
 		if h.fenced {
 			continue
 		}
-		w.fenceOff(h, now)
+		s.fenceOff(h, now)
 		if h.cancel != nil && !h.ended {
 			h.cancel(errNoContact)
 		}
 	}
 }
 
-// sayKilled says how much was killed for lack of contact since it was called last, and for how long this process stood still if that may be why, or the
-// coordinator may have given up what it had.
-func (w *worker) sayKilled(now time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.noteTurn(now) // what was killed may be why this is called, before the loop has come round
-	why, stood, killed := "no contact with the broker for most of the lease", w.stood, w.killed
-	w.stood, w.killed = 0, 0
+// sayKilled says how much was killed for lack of contact since it was called last, and for how long this process stood
+// still if that may be why, or the coordinator may have given up what it had.
+func (w *worker) sayKilled(s *workerState, now time.Time) {
+	s.noteTurn(now) // what was killed may be why this is called, before the loop has come round
+	why, stood, killed := "no contact with the broker for most of the lease", s.stood, s.killed
+	s.stood, s.killed = 0, 0
 	if stood > 0 {
 		why = fmt.Sprintf("stood still for %s (stopped, suspended, or its clock was set forward)", stood.Round(time.Second))
 	}
 	switch {
 	case killed > 0:
 		w.o.Say(fmt.Sprintf("%s: killed what ran, %d", why, killed))
-	case stood > w.runningLease()*5/6:
+	case stood > s.runningLease()*5/6:
 		w.o.Say(why)
 	}
 }
 
-// fenceOff notes that an attempt was killed for lack of contact, or may have been. It is called with the lock held.
-func (w *worker) fenceOff(h *heldAttempt, now time.Time) {
-	if !h.fenced {
-		h.fenced, h.cut = true, w.steady(now)
-		if h.cancel != nil && !h.ended {
-			w.killed++
-		}
-		w.space.Broadcast()
+// fenceOff notes that an attempt was killed for lack of contact, or may have been.
+func (s *workerState) fenceOff(h *heldAttempt, now time.Time) {
+	if h.fenced {
+		return
 	}
+	h.fenced, h.cut = true, s.steady(now)
+	if h.cancel != nil && !h.ended {
+		s.killed++
+	}
+	s.freed()
 }
 
-// noteTurn notes that the loop has come round. When that took long, this process had no processor, or none to spare: what it runs may be why. It is
-// called with the lock held.
-func (w *worker) noteTurn(now time.Time) {
-	if !w.lastTurn.IsZero() && now.Sub(w.lastTurn) > w.mostTurn() {
-		w.stalled = now
+// noteTurn notes that the loop has come round. When that took long, this process had no processor, or none to spare: what it runs may be why.
+func (s *workerState) noteTurn(now time.Time) {
+	if !s.lastTurn.IsZero() && now.Sub(s.lastTurn) > s.mostTurn() {
+		s.stalled = now
 	}
-	if stood := process.Elapsed(w.lastTurn, now); !w.lastTurn.IsZero() && stood > w.mostTurn() {
-		w.stood = max(w.stood, stood)
+	if stood := process.Elapsed(s.lastTurn, now); !s.lastTurn.IsZero() && stood > s.mostTurn() {
+		s.stood = max(s.stood, stood)
 	}
-	w.lastTurn = now
+	s.lastTurn = now
 }
 
-// steady reports whether the loop has come round in time for as long as contact may have been missing. It is called with the lock held.
-func (w *worker) steady(now time.Time) bool {
-	return now.Sub(w.lastTurn) <= w.mostTurn() && (w.stalled.IsZero() || now.Sub(w.stalled) > w.runningLease())
+// steady reports whether the loop has come round in time for as long as contact may have been missing.
+func (s *workerState) steady(now time.Time) bool {
+	return now.Sub(s.lastTurn) <= s.mostTurn() && (s.stalled.IsZero() || now.Sub(s.stalled) > s.runningLease())
 }
 
 // mostTurn is how long the loop takes at most that comes round in time, which is four times a second.
-func (w *worker) mostTurn() time.Duration { return max(time.Second, w.runningLease()/4) }
+func (s *workerState) mostTurn() time.Duration { return max(time.Second, s.runningLease()/4) }
 
 // afterFreeze is how long nothing begins after this process was frozen.
 const afterFreeze = 2 * time.Second
 
-// frozen reports whether this process has been silent for so long that its watcher has killed what it ran. It is called with the lock held.
-func (w *worker) frozen(now time.Time) bool {
-	return !w.guarded.IsZero() && process.Elapsed(w.guarded, now) > 0
+// frozen reports whether this process has been silent for so long that its watcher has killed what it ran.
+func (s *workerState) frozen(now time.Time) bool {
+	return !s.guarded.IsZero() && process.Elapsed(s.guarded, now) > 0
 }
 
-// beat has what runs killed in time even if this process is frozen from now on. Until the watcher was told so, it keeps to what it was told before: whoever
-// was frozen meanwhile has to know that what ran may have been killed.
+// beat has what runs killed in time even if this process is frozen from now on. Until the watcher was told so, it keeps
+// to what it was told before: whoever was frozen meanwhile has to know that what ran may have been killed.
 func (w *worker) beat(now time.Time) {
 	w.beating.Lock()
 	defer w.beating.Unlock()
-	w.mu.Lock()
 	left := time.Duration(0)
-	if len(w.held) > 0 {
-		left = max(w.runningLease()*5/6-process.Elapsed(w.proof, now), time.Millisecond)
-	}
-	w.mu.Unlock()
+	w.turn(func(s *workerState) {
+		if len(s.held) > 0 {
+			left = max(s.runningLease()*5/6-process.Elapsed(s.proof, now), time.Millisecond)
+		}
+	})
 	w.register.Beat(left)
 	told := time.Now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.frozen(now) || w.frozen(told) { // what ran has been killed, and the watcher may still be at it
-		w.rest = told.Add(afterFreeze)
-		w.killAll(told)
-	}
-	w.guarded = time.Time{}
-	if left > 0 {
-		w.guarded = now.Add(left)
-	}
+	w.turn(func(s *workerState) {
+		if s.frozen(now) || s.frozen(told) { // what ran has been killed, and the watcher may still be at it
+			s.rest = told.Add(afterFreeze)
+			s.killAll(told)
+		}
+		s.guarded = time.Time{}
+		if left > 0 {
+			s.guarded = now.Add(left)
+		}
+	})
 }
 
 func (w *worker) reconnected() {
-	w.mu.Lock()
-	if !w.began {
-		w.mu.Unlock()
-		return // nothing was said that could have been lost
+	began := false // else nothing was said that could have been lost
+	w.turn(func(s *workerState) {
+		if began = s.began; began {
+			for _, j := range s.jobs {
+				s.resync(j)
+			}
+		}
+	})
+	if !began {
+		return
 	}
-	for _, j := range w.jobs {
-		w.resync(j)
-	}
-	w.mu.Unlock()
 	select {
 	case w.rewatch <- struct{}{}:
 	default:
 	}
 	go w.renewProof()
-	w.wake()
 }

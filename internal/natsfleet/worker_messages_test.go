@@ -14,12 +14,13 @@ import (
 func TestTheEndOfAWorkerIsLeftForEachCoordinatorThatDoesNotAnswer(t *testing.T) {
 	f := newField(t)
 	c := f.coordinator()
-	w := &worker{brokerConn: c.brokerConn, jobs: map[string]*workerJob{}, held: map[string]*heldAttempt{}, o: fleet.WorkerOptions{Name: "a"}}
+	w := newWorker(fleet.WorkerOptions{Name: "a"})
+	w.brokerConn = c.brokerConn
 	w.node.Instance = w.instance()
 	w.life, w.end = context.WithCancel(t.Context())
 	defer w.end()
 	for _, key := range []string{"one", "two", "three"} {
-		w.jobs[key] = &workerJob{key: key, Job: fleet.Job{Lease: time.Minute}}
+		w.state.jobs[key] = &workerJob{key: key, Job: fleet.Job{Lease: time.Minute}}
 		if _, err := c.nc.Subscribe(ownerSubject(key), func(*nats.Msg) {}); err != nil { // as one that is frozen
 			t.Fatal(err)
 		}

@@ -12,20 +12,20 @@ type share struct {
 	wants int           // how many it had when it left an offer unused; less than 0: it takes all that it is offered
 }
 
-// countShares brings the shares of the jobs up to date. It is called with the lock held.
-func (w *worker) countShares(now time.Time) {
-	since := max(0, now.Sub(w.counted))
-	w.counted = now
-	for _, j := range w.jobs {
+// countShares brings the shares of the jobs up to date.
+func (s *workerState) countShares(now time.Time) {
+	since := max(0, now.Sub(s.counted))
+	s.counted = now
+	for _, j := range s.jobs {
 		j.slots = int(j.credit - j.got)
 	}
-	for _, h := range w.held {
+	for _, h := range s.held {
 		if h.slot > 0 {
 			h.job.slots++
 			h.job.used += since
 		}
 	}
-	for _, h := range w.queue {
+	for _, h := range s.queue {
 		h.job.slots++
 	}
 }
@@ -39,26 +39,26 @@ func (j *workerJob) satisfied() bool { return j.wants >= 0 && j.slots >= j.wants
 
 // assigned notes that a job has been given an attempt. When that is more than it wanted, it wants all again, and is owed nothing for the time before. It is
 // called with the lock held, before the attempt is entered.
-func (w *worker) assigned(j *workerJob) {
+func (s *workerState) assigned(j *workerJob) {
 	if j.wants < 0 {
 		return
 	}
 	has := 1
-	for _, h := range w.held {
-		if h.job == j && (h.slot > 0 || slices.Contains(w.queue, h)) {
+	for _, h := range s.held {
+		if h.job == j && (h.slot > 0 || slices.Contains(s.queue, h)) {
 			has++
 		}
 	}
 	if has > j.wants {
 		j.wants = -1
-		j.used = max(j.used, w.leastUsed(j))
+		j.used = max(j.used, s.leastUsed(j))
 	}
 }
 
 // leastUsed returns the least time that another job that wants slots has had some, or 0 if there is none.
-func (w *worker) leastUsed(but *workerJob) time.Duration {
+func (s *workerState) leastUsed(but *workerJob) time.Duration {
 	least, found := time.Duration(0), false
-	for _, j := range w.jobs {
+	for _, j := range s.jobs {
 		if j != but && !j.satisfied() && (!found || j.used < least) {
 			least, found = j.used, true
 		}
@@ -69,9 +69,9 @@ func (w *worker) leastUsed(but *workerJob) time.Duration {
 // nextOf returns the job that a slot is offered to: of those that want one, the job that has the fewest, and of these the one that has had slots for the
 // shortest time. A job that has begun first, or has more or longer attempts, takes nothing from the others this way. Jobs that have left an offer unused
 // are asked in turn with the others whether they want more by now.
-func (w *worker) nextOf(open []*workerJob) *workerJob {
-	next := open[w.turn%len(open)]
-	w.turn++
+func (s *workerState) nextOf(open []*workerJob) *workerJob {
+	next := open[s.turn%len(open)]
+	s.turn++
 	if next.satisfied() {
 		return next
 	}
