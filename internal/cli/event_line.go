@@ -113,12 +113,15 @@ type look struct {
 	label   func(index int) string // what the items of events are called besides their ids; nil: nothing
 }
 
-// of returns a line in the colour of its event type, cut to the width of the terminal.
-func (k look) of(eventType, line string) string {
+// of returns a line about an event, which is a line of the log, in its colour and cut to the width of the terminal.
+func (k look) of(event []byte, line string) string {
 	if k.width > 0 {
 		line = displaywidth.TruncateString(line, k.width, "…")
 	}
-	return k.paint(eventColour(eventType), line)
+	if !k.colours {
+		return line
+	}
+	return k.paint(eventColour(event), line)
 }
 
 func (k look) paint(c colour, text string) string {
@@ -150,18 +153,16 @@ func (k look) fold(indent int, text string) string {
 	return b.String()
 }
 
-// eventColour returns the colour of an event type, or "" for none.
-func eventColour(eventType string) colour {
-	switch eventType {
-	case events.TypeOf(events.AgentFailed{}), events.TypeOf(events.StepFailed{}), events.TypeOf(events.JobFailed{}), events.TypeOf(events.JobCancelled{}), events.TypeOf(events.CancelRequested{}), events.TypeOf(events.DLQItemAdded{}):
-		return red
-	case events.TypeOf(events.StepRetrying{}), events.TypeOf(events.AgentInterrupted{}), events.TypeOf(events.AgentLost{}), events.TypeOf(events.JobPaused{}), events.TypeOf(events.CircuitOpen{}),
-		events.TypeOf(events.CircuitHalfOpen{}), events.TypeOf(events.AgentStraggling{}), events.TypeOf(events.PauseRequested{}), events.TypeOf(events.DrainRequested{}), events.TypeOf(events.SkipRequested{}):
-		return yellow
-	case events.TypeOf(events.CircuitClosed{}), events.TypeOf(events.JobCompleted{}), events.TypeOf(events.DLQItemRemoved{}):
-		return green
+// graveColours are the colours of events, by how much they should worry people.
+var graveColours = map[events.Grave]colour{events.Good: green, events.Odd: yellow, events.Bad: red}
+
+// eventColour returns the colour of the event in a line of the log. One that this version cannot read has none.
+func eventColour(line []byte) colour {
+	r, err := events.Decode(line)
+	if err != nil {
+		return ""
 	}
-	return ""
+	return graveColours[events.Say(r).Grave]
 }
 
 // printEvent prints an event as one line, its type as it is in the log, its fields as people read them.
@@ -184,7 +185,7 @@ func printEvent(w io.Writer, line []byte, k look) error {
 			b.WriteString(e.label(k.label))
 		}
 	}
-	_, err = fmt.Fprintln(w, k.of(e.Type, strings.TrimRight(b.String(), " ")))
+	_, err = fmt.Fprintln(w, k.of(line, strings.TrimRight(b.String(), " ")))
 	return err
 }
 

@@ -13,12 +13,12 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/metrics"
 	"prodigy/internal/oneline"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -244,89 +244,49 @@ func (p *printer) print(r events.Record) {
 		p.agentFailed(e)
 	case events.ErrorBatch:
 		p.batch(e)
-	case events.BudgetReached:
-		p.budgetReached(e)
-	case events.QuotaResumed:
-		p.log.Info().Msg("agents of " + e.Gate() + " come through again")
-	case events.StartsHeld:
-		p.log.Warn().Msg(visible(e.Words(r.Time)))
-	case events.StartsAllowed:
-		p.log.Info().Msg("items start again: the " + visible(e.By) + " allow it")
-	case events.PauseRequested:
-		p.log.Warn().Msg("paused by " + visible(e.By) + ": prodigy continue goes on")
-	case events.ContinueRequested:
-		p.log.Info().Msg("continued by " + visible(e.By))
-	case events.DrainRequested:
-		p.log.Warn().Msg("drained by " + visible(e.By) + ": what runs comes to its end, then the run ends")
-	case events.CancelRequested:
-		p.log.Warn().Msg("cancelled by " + visible(e.By))
-	case events.ScaleRequested:
-		p.log.Info().Msg(visible(e.Words()))
+	case events.BudgetReached, events.QuotaResumed, events.StartsHeld, events.StartsAllowed, events.PauseRequested, events.ContinueRequested,
+		events.DrainRequested, events.CancelRequested, events.ScaleRequested, events.RetryNowRequested, events.RolloutStage, events.RolloutHeld,
+		events.RetriesHeld, events.RetriesAllowed:
+		p.say(r, events.Say(r).Line())
 	case events.SkipRequested:
-		p.log.Info().Msg("item " + visible(e.ItemID) + " is to be skipped, by " + visible(e.By))
-	case events.RetryNowRequested:
-		p.log.Info().Msg("what waits for its next attempt goes on now, by " + visible(e.By))
-	case events.RolloutStage:
-		p.log.Info().Msg(e.Words())
-	case events.RolloutHeld:
-		p.log.Warn().Msg("nothing more starts: " + visible(e.Reason))
-	case events.RetriesHeld:
-		p.log.Warn().Msg(e.Words())
-	case events.RetriesAllowed:
-		p.log.Info().Msg("no retry waits for first attempts any more")
+		p.say(r, events.Say(r).Named(e.ItemID))
 	case events.AgentStraggling:
 		if p.flood.admit("stragglers", time.Now()) {
-			p.log.Warn().Msg("item " + visible(e.ItemID) + " is a straggler: " + e.Words())
+			p.say(r, events.Say(r).Named(e.ItemID))
 		}
-	case events.CircuitOpen:
-		if e.Key == "" || p.flood.admit("circuit breakers opened", time.Now()) {
-			p.circuitOpen(r.Time, e)
-		}
-	case events.CircuitHalfOpen:
-		if e.Key == "" || p.flood.admit("half-open", time.Now()) {
-			p.log.Info().Msg(breakerOf(e.Scope, e.Key) + " is half-open, testing")
-		}
-	case events.CircuitClosed:
-		if e.Key == "" || p.flood.admit("closed", time.Now()) {
-			p.log.Info().Msg(breakerOf(e.Scope, e.Key) + " closed")
-		}
+	case events.CircuitOpen, events.CircuitHalfOpen, events.CircuitClosed:
+		p.circuit(r)
 	}
 }
 
-// budgetReached prints that no further agent starts.
-func (p *printer) budgetReached(e events.BudgetReached) {
-	text := spend.JobSpent{Limit: e.LimitUSD, Spent: e.SpentUSD, Tokens: e.LimitTokens, Used: e.SpentTokens, Next: e.NextUSD}.Text()
-	if e.Running > 0 {
-		text += fmt.Sprintf("; no further agent starts, %s", counted(e.Running, "agent")+" may end")
-	}
-	p.log.Warn().Msg(text)
+// say prints a sentence about an event.
+func (p *printer) say(r events.Record, text string) {
+	p.log.WithLevel(levels[events.Say(r).Grave]).Msg(visible(text))
 }
+
+var levels = [...]zerolog.Level{events.Plain: zerolog.InfoLevel, events.Good: zerolog.InfoLevel, events.Odd: zerolog.WarnLevel, events.Bad: zerolog.ErrorLevel}
+
+// circuit prints what has happened to a breaker. Of one that has opened it says why, and what becomes of the items meanwhile.
+func (p *printer) circuit(r events.Record) {
+	scope, t, _ := events.Transition(r.Event)
+	if t.Key != "" && !p.flood.admit(transitions[t.To], time.Now()) {
+		return
+	}
+	text := events.Say(r).Line()
+	if b, known := p.job.Breaker(scope, t.Key); known && t.To == limit.Open {
+		text += prefixed(", ", p.lines.meanwhile(p.job, b, r.Time)) + prefixed(": ", opened(b))
+	}
+	p.say(r, text)
+}
+
+// transitions are the words for breakers that got no line of their own.
+var transitions = map[limit.BreakerState]string{limit.Open: "circuit breakers opened", limit.HalfOpen: "half-open", limit.Closed: "closed"}
 
 // tellFlood prints how many events got no line of their own, when it is time for that, or at the end.
 func (p *printer) tellFlood(end bool) {
 	if text := p.flood.summary(time.Now(), end); text != "" {
 		p.log.Warn().Msg(text)
 	}
-}
-
-// circuitOpen prints that a breaker has opened, why, and what becomes of the items meanwhile.
-func (p *printer) circuitOpen(now time.Time, e events.CircuitOpen) {
-	var text strings.Builder
-	text.WriteString(breakerOf(e.Scope, e.Key) + " open until " + e.Until.Local().Format("15:04:05"))
-	if b, known := p.job.Breaker(e.Scope, e.Key); known {
-		text.WriteString(prefixed(", ", p.lines.meanwhile(p.job, b, now)) + prefixed(": ", opened(b)))
-	}
-	p.log.Warn().Msg(text.String())
-}
-
-func breakerOf(scope, key string) string {
-	if key != "" {
-		return "circuit breaker of " + visible(key)
-	}
-	if scope == view.WorkflowScope {
-		return "circuit breaker"
-	}
-	return "circuit breaker of step " + visible(scope)
 }
 
 // itemEnded prints the output of an item, if outputs are printed and it has one.

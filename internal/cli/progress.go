@@ -11,6 +11,7 @@ import (
 	"github.com/clipperhouse/displaywidth"
 
 	"prodigy/internal/duration"
+	"prodigy/internal/events"
 	"prodigy/internal/limit"
 	"prodigy/internal/oneline"
 	"prodigy/internal/retry"
@@ -416,7 +417,7 @@ func (g progressLines) breakers(j *view.Job, now time.Time) (lines [][]string) {
 				text = "breaker open, about to test"
 			}
 		}
-		if b.Scope != view.WorkflowScope {
+		if b.Scope != events.WorkflowScope {
 			text = "step " + visible(b.Scope) + ": " + text
 		}
 		if b.Key != "" {
@@ -443,9 +444,9 @@ func (g progressLines) meanwhile(j *view.Job, b view.Breaker, now time.Time) str
 	switch {
 	case n == 0:
 		return ""
-	case b.Scope == view.WorkflowScope && !g.waits:
+	case b.Scope == events.WorkflowScope && !g.waits:
 		return counted(n, "item") + " to be rejected"
-	case b.Scope == view.WorkflowScope:
+	case b.Scope == events.WorkflowScope:
 		return counted(n, "item") + " held back"
 	}
 	return counted(n, "item") + " waiting for it"

@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
 	"time"
 
-	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/fingerprint"
 	"prodigy/internal/limit"
@@ -292,25 +290,6 @@ type ScaleRequested struct {
 
 	Fleet   bool `json:"fleet,omitempty"`   // nobody has asked for it: these are the slots of the workers of a fleet
 	Workers int  `json:"workers,omitempty"` // of that fleet that take part
-}
-
-// Words says it in a sentence.
-func (e ScaleRequested) Words() string {
-	text := fmt.Sprintf("%d slots", e.MaxParallel)
-	if e.MaxParallel == 1 {
-		text = "1 slot"
-	}
-	if e.Was > 0 {
-		text += fmt.Sprintf(" instead of %d", e.Was)
-	}
-	switch {
-	case !e.Fleet:
-		return text + ", by " + e.By
-	case e.Workers == 1:
-		return "1 worker takes part: " + text
-	default:
-		return fmt.Sprintf("%d workers take part: %s", e.Workers, text)
-	}
 }
 
 // SkipRequested says that an item is not to run (any more). An AgentFailed with action skip settles it: at once if it has begun, else when its
@@ -694,45 +673,12 @@ type QuotaPaused struct {
 	Error   string     `json:"error" log:"mask,clip"`           // what the CLI said
 }
 
-// Gate names what waits: the pool, or its agents of a model.
-func (e QuotaPaused) Gate() string { return gateName(e.Pool, e.Model) }
-
-// Words returns what waits, for what, and until when, for people.
-func (e QuotaPaused) Words(now time.Time) string {
-	limit := "the limit of its plan"
-	switch {
-	case e.Kind == "auth":
-		limit = "somebody has to log in or to pay"
-	case e.Scope != "":
-		limit = e.Scope + " limit"
-	}
-	text := e.Gate() + ", " + limit
-	if left := e.Until.Sub(now); left > 0 {
-		at := "15:04:05"
-		if left > 12*time.Hour {
-			at = time.DateTime
-		}
-		return text + ", goes on at " + e.Until.Local().Format(at) + " (in " + duration.Format(left.Round(time.Second)) + ")"
-	}
-	return text + ", one agent tries whether it is over"
-}
-
 // QuotaResumed says that agents of a pool come through again.
 type QuotaResumed struct {
 	Fact
 
 	Pool  string `json:"pool" log:"clip"`
 	Model string `json:"model,omitempty" log:"clip"` // as in QuotaPaused
-}
-
-// Gate names what waits: the pool, or its agents of a model.
-func (e QuotaResumed) Gate() string { return gateName(e.Pool, e.Model) }
-
-func gateName(pool, model string) string {
-	if model == "" {
-		return pool
-	}
-	return pool + "/" + model
 }
 
 // AgentInterrupted is a stop, not a failure: the attempt is given back.
@@ -765,15 +711,6 @@ type AgentStraggling struct {
 	// With a percentile: what it is, and of how many attempts.
 	PercentileMS Millis `json:"percentile_ms,omitempty"`
 	Attempts     int    `json:"attempts,omitempty"`
-}
-
-// Words returns what is known of the straggler, for people.
-func (e AgentStraggling) Words() string {
-	text := fmt.Sprintf("it has run for %s, longer than %s", duration.Format(time.Duration(e.RanMS).Round(10*time.Millisecond)), e.After)
-	if e.Attempts > 0 {
-		text += fmt.Sprintf(": %s, of %d attempts that have succeeded", duration.Format(time.Duration(e.LimitMS).Round(10*time.Millisecond)), e.Attempts)
-	}
-	return text
 }
 
 // AgentDuplicated begins a second attempt of an item while the first, a straggler, still runs. The first of the two that succeeds counts, and
@@ -993,15 +930,6 @@ type ConcurrencyChanged struct {
 	Reason string  `json:"reason"`
 }
 
-// Words returns the limits, for people.
-func (e ConcurrencyChanged) Words() string {
-	text := fmt.Sprintf("%d at once", e.Limit)
-	if e.Rate > 0 {
-		text += fmt.Sprintf(", %.3g/s", e.Rate)
-	}
-	return text
-}
-
 // RolloutStage says that a stage of a rollout begins, and how the one before went.
 type RolloutStage struct {
 	Fact
@@ -1013,27 +941,6 @@ type RolloutStage struct {
 	SuccessRate float64 `json:"success_rate,omitempty"` // the part of them that has to succeed
 	Successful  int     `json:"successful,omitempty"`   // items of the stage before
 	Failed      int     `json:"failed,omitempty"`
-}
-
-// Words says what the stage is.
-func (e RolloutStage) Words() string {
-	before := ""
-	if e.Successful+e.Failed > 0 {
-		before = fmt.Sprintf("%d of %d items succeeded: ", e.Successful, e.Successful+e.Failed)
-	}
-	what := ""
-	switch {
-	case e.Name == "":
-		return before + "the rollout is over, and the others follow"
-	case e.Name == "canary":
-		what = fmt.Sprintf("canary: %d items run before the others", e.Items)
-		if e.Slots > 0 {
-			what += fmt.Sprintf(", %d at once", e.Slots)
-		}
-	default:
-		what = fmt.Sprintf("ramp: %d at once for %d items", e.Slots, e.Items)
-	}
-	return fmt.Sprintf("%s%s, of which %v %% must succeed", before, what, math.Round(e.SuccessRate*1e4)/100)
 }
 
 // RolloutHeld says that too few items of a stage have succeeded. The run ends when what runs has ended.
@@ -1056,11 +963,6 @@ type RetriesHeld struct {
 	Ratio   float64 `json:"ratio"`
 }
 
-// Words says what waits, and why.
-func (e RetriesHeld) Words() string {
-	return fmt.Sprintf("retries wait for first attempts: there were %d for %d, and retry_ratio is %v", e.Retries, e.First, e.Ratio)
-}
-
 // RetriesAllowed says that no retry waits any more because of RetriesHeld.
 type RetriesAllowed struct{ Fact }
 
@@ -1071,15 +973,6 @@ type StartsHeld struct {
 	By     string     `json:"by"` // windows or guards
 	Reason string     `json:"reason"`
 	Until  *time.Time `json:"until,omitempty"` // when it is over, if that is known
-}
-
-// Words returns what holds starts back, for people.
-func (e StartsHeld) Words(now time.Time) string {
-	text := "nothing starts: " + e.Reason
-	if e.Until != nil {
-		text += ", the next begins at " + e.Until.Local().Format(time.DateTime) + " (in " + duration.Format(max(0, e.Until.Sub(now)).Round(time.Second)) + ")"
-	}
-	return text
 }
 
 // StartsAllowed says that what By names holds starts back no more.

@@ -147,7 +147,7 @@ func (j *job) record(e events.Event) events.Record {
 	r := j.log.Append(time.Now(), e)
 	effects := j.state.apply(r)
 	for _, t := range effects.Transitions {
-		j.record(events.Circuit(scopeWorkflow, t))
+		j.record(events.Circuit(events.WorkflowScope, t))
 	}
 	if c := effects.Limit; c != nil {
 		j.record(events.ConcurrencyChanged{Limit: c.Limit, Before: c.Before, Rate: c.Rate, Reason: c.Reason})

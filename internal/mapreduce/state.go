@@ -715,13 +715,10 @@ func (s *state) details() int {
 // of the workflow is not among them, because the policy has it.
 type circuits map[string]map[string]limit.Transition
 
-// scopeWorkflow is the scope of the breaker over the items of a job.
-const scopeWorkflow = "workflow"
-
 // note records a circuit event of a phase. The failures in a row are kept from the opening while tests run.
 func (c circuits) note(phase string, e events.Event) {
 	scope, t, ok := events.Transition(e)
-	if !ok || scope == scopeWorkflow {
+	if !ok || scope == events.WorkflowScope {
 		return
 	}
 	if c[phase] == nil {

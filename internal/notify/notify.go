@@ -269,48 +269,16 @@ func momentsOf(e events.Event) []workflow.Moment {
 
 // line says an event in one line.
 func (g *gathered) line(r events.Record) string {
-	switch e := r.Event.(type) {
-	case events.DLQItemAdded:
-		text := e.ItemID
+	if e, ok := r.Event.(events.DLQItemAdded); ok {
+		text := "dead letter " + e.ItemID
 		if f, is := g.failed.Event.(events.AgentFailed); is && f.ItemID == e.ItemID {
 			text += ": " + oneline.Brief(f.Error, maxText)
 		}
-		return "dead letter " + text
-	case events.CircuitOpen:
-		if e.Key != "" {
-			return "the circuit breaker of " + oneline.Brief(e.Key, maxText) + " is open"
-		}
-		return "a circuit breaker is open"
-	case events.BudgetReached:
-		return "the budget is spent"
-	case events.JobPaused:
-		return "paused: " + oneline.Brief(e.Reason, maxText)
-	case events.PauseRequested:
-		return "paused by " + oneline.Brief(e.By, maxText) + ", until it is continued"
-	case events.QuotaPaused:
-		return "the limit of " + e.Pool + " is used up, until " + e.Until.Format(time.RFC3339)
-	case events.JobFailed:
-		return "failed: " + oneline.Brief(e.Reason, maxText) + "; " + countsOf(e.Metrics)
-	case events.JobCompleted:
-		return "completed: " + countsOf(e.Metrics)
-	case events.JobCancelled:
-		return oneline.Brief(e.Reason, maxText) + ": " + countsOf(e.Metrics)
+		return text
 	}
-	return events.TypeOf(r.Event)
-}
-
-func countsOf(m errorpolicy.Metrics) string {
-	text := fmt.Sprintf("%d of %d items succeeded", m.Successful, m.TotalItems)
-	if m.TotalItems == 0 {
-		text = "no items"
-	}
-	if m.Failed > 0 {
-		text += fmt.Sprintf(", %d failed", m.Failed)
-	}
-	if m.Skipped > 0 {
-		text += fmt.Sprintf(", %d skipped", m.Skipped)
-	}
-	return text
+	s := events.Say(r)
+	s.Who, s.Text = oneline.Brief(s.Who, maxText), oneline.Brief(s.Text, maxText)
+	return s.Line()
 }
 
 // message makes the message of what was gathered.

@@ -62,7 +62,7 @@ func (p *plot) limited(r events.Record, now time.Duration) {
 		l.fix(e.Rates)
 	case events.ScaleRequested:
 		l.slots, l.known = e.MaxParallel, true
-		l.change(now, e.Words())
+		l.change(now, r)
 	case events.ConcurrencyChanged:
 		if !l.adapted {
 			l.adapted = true
@@ -71,11 +71,9 @@ func (p *plot) limited(r events.Record, now time.Duration) {
 			}
 		}
 		l.slots, l.adapts = e.Limit, e.Rate
-		l.change(now, e.Words()+": "+e.Reason)
-	case events.StartsHeld:
-		l.change(now, "nothing starts: "+e.Reason)
-	case events.PauseRequested:
-		l.change(now, "paused by "+e.By)
+		l.change(now, r)
+	case events.StartsHeld, events.PauseRequested:
+		l.change(now, r)
 	case events.StepRetried:
 		l.turns = true
 		l.cols[l.filled].starts++
@@ -141,12 +139,12 @@ func (l *limits) ended(s *span) {
 	}
 }
 
-func (l *limits) change(at time.Duration, text string) {
+func (l *limits) change(at time.Duration, r events.Record) {
 	if len(l.changes) == changesKept {
 		l.more++
 		return
 	}
-	l.changes = append(l.changes, change{at, text})
+	l.changes = append(l.changes, change{at, events.Say(r).Clause()})
 }
 
 // goTo goes on to a column. In those between nothing has changed, but that attempts are found to wait for a worker of a fleet.
@@ -254,7 +252,7 @@ func (p *plot) breakers(periods []view.Period) (c *chart, more int) {
 		y := row * float64(i)
 		at[one] = y
 		name := one.key
-		if one.scope != view.WorkflowScope {
+		if one.scope != events.WorkflowScope {
 			name = one.scope + " " + name
 		}
 		c.Labels = append(c.Labels, label{X: 4, Y: y + row - 6, Text: fmt.Sprintf("%s, %s", name, duration.Format(long[one].Round(time.Millisecond)))})

@@ -256,7 +256,7 @@ func (s standing) Notices() []string {
 	breakers := j.Breakers()
 	for _, b := range breakers[:min(len(breakers), breakersShown)] {
 		of := ""
-		if b.Scope != view.WorkflowScope {
+		if b.Scope != events.WorkflowScope {
 			of = " of step " + b.Scope
 		}
 		if b.Key != "" {

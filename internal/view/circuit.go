@@ -21,7 +21,7 @@ const (
 
 // Breaker is the state of a circuit breaker that has opened at least once.
 type Breaker struct {
-	Scope    string // WorkflowScope, or the label of a step
+	Scope    string // events.WorkflowScope, or the label of a step
 	Key      string // of the breaker, of which each key has its own
 	State    BreakerState
 	Since    time.Time
@@ -36,9 +36,6 @@ type Cause struct {
 	Type  retry.Type
 	Error string
 }
-
-// WorkflowScope is the scope of the breaker over the items.
-const WorkflowScope = "workflow"
 
 // Period is a period in which a breaker was not closed.
 type Period struct {
@@ -86,7 +83,7 @@ func (j *Job) Held(b Breaker, now time.Time) int {
 	if b.Key != "" {
 		return 0 // nobody has told yet which keys the items have that did not start
 	}
-	if b.Scope == WorkflowScope {
+	if b.Scope == events.WorkflowScope {
 		return max(j.ToGo()-j.Running(now)-j.AwaitWorkers(now), 0)
 	}
 	n := 0

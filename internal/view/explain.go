@@ -13,7 +13,6 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -151,137 +150,81 @@ func (x *explainer) apply(r events.Record) {
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
 		x.started(r, e)
-	case events.AgentProgress:
-		x.add(r, fmt.Sprintf("step %s begins (%d of %d)", e.Step, e.StepIndex+1, e.Steps))
-	case events.AISessionStarted:
-		text := "works in session " + e.SessionID
-		if e.Resumed {
-			text = "goes on in session " + e.SessionID
-		}
-		x.add(r, fmt.Sprintf("step %s: %s %s", e.Step, e.Preset, text))
 	case events.StepRetrying:
 		x.stepRetrying(r, e)
-	case events.StepTurn:
-		text := "step " + e.Step + " had its turn"
-		if waited := time.Duration(e.WaitedMS); waited > 0 {
-			text += " after " + duration.Format(waited.Round(time.Millisecond))
-		}
-		x.add(r, text, "its rate"+keyed(e.Key))
-	case events.StepRetried:
-		x.add(r, "it had its turn: the step is tried again")
 	case events.StepFailed:
 		x.stepFailed(r, e)
-	case events.AgentUsage:
-		x.usage(r, e)
-	case events.StepSkipped:
-		x.add(r, fmt.Sprintf("step %s is skipped", e.Step), "its condition is false: "+e.When)
 	case events.AgentCompleted:
-		if e.Commit != "" {
-			x.out.Status, x.done = Merging, r.Time
-			x.add(r, fmt.Sprintf("attempt %d succeeded after %s", e.Attempt, duration.Format(time.Duration(e.DurationMS))), changes(e), "its work waits to be merged"+x.behind())
-			return
-		}
-		x.out.Status, x.letter = Succeeded, false
-		x.add(r, fmt.Sprintf("attempt %d succeeded%s after %s", e.Attempt, on(e.Node, e.Host, e.Slot), duration.Format(time.Duration(e.DurationMS))))
+		x.completed(r, e)
 	case events.AgentReused:
 		x.out.Status = Succeeded
-		x.add(r, fmt.Sprintf("nothing is run: the result of item %s of job %s is taken over", e.FromItem, e.FromJob), unchanged(e)...)
+		x.tell(r)
 	case events.AgentFailed:
 		x.failed(r, e)
-	case events.AgentInterrupted:
-		x.out.Status = Pending
-		why := "a stop is not a failure: the attempt is given back, and the next one has the same number"
-		if x.letter {
-			x.out.Status = DeadLetter
-			why += "; it stays a dead letter until it succeeds"
-		}
-		x.add(r, fmt.Sprintf("attempt %d was stopped%s: %s", e.Attempt, on(e.Node, e.Host, 0), e.Reason), why)
-	case events.AgentStraggling:
-		x.add(r, fmt.Sprintf("attempt %d is a straggler", e.Attempt), e.Words())
+	case events.AgentInterrupted, events.AgentLost:
+		x.givenBack(r)
 	case events.AgentDuplicated:
 		x.attempt, x.placed = e.Attempt, ""
-		x.add(r, fmt.Sprintf("attempt %d starts in slot %d, while attempt %d goes on", e.Attempt, e.Worker, e.Of), "the first of the two that succeeds counts; this one uses up no try")
+		x.tell(r)
 	case events.AgentSuperseded:
 		x.superseded(r, e)
 	case events.AgentPlaced:
-		x.placed = on(e.Node, e.Host, 0)
-		x.add(r, fmt.Sprintf("attempt %d runs%s, in slot %d there", e.Attempt, x.placed, e.Slot))
-	case events.AgentLost:
-		x.out.Status = Pending
-		why := "that is no failure and uses up no try: another attempt follows, with the next number"
-		if x.letter {
-			x.out.Status = DeadLetter
-			why += "; it stays a dead letter until it succeeds"
-		}
-		x.add(r, fmt.Sprintf("attempt %d was lost%s: %s", e.Attempt, on(e.Node, e.Host, 0), e.Reason), why)
+		x.placed = events.OnWorker(e.Node, e.Host, 0)
+		x.tell(r)
 	case events.AgentEndedLate:
 		at := x.attempt
 		x.attempt = e.Attempt
-		x.add(r, fmt.Sprintf("attempt %d has ended%s after it was given up: %s", e.Attempt, on(e.Node, "", e.Slot), lateEnd(e)), "that comes too late and changes nothing")
+		x.tell(r)
 		x.attempt = at
 	case events.SkipRequested:
 		x.skip = e.By
-		x.add(r, "is not to run any more: "+e.By+" has asked to skip it")
-	case events.AgentSkipped:
-		x.add(r, "counted as skipped: "+e.Reason)
-	case events.DLQItemAdded:
-		x.add(r, fmt.Sprintf("became a dead letter after %s", times(e.FailureCount, "attempt", "attempts")))
+		x.tell(r)
 	case events.DLQItemRemoved:
-		x.removed(r, e)
+		x.letter = false
+		if x.out.Status != Succeeded {
+			x.out.Status = Evicted
+		}
+		x.tell(r)
+	default:
+		x.tell(r)
 	}
 }
 
-// lateEnd says how an attempt has ended that was given up.
-func lateEnd(e events.AgentEndedLate) string {
-	switch e.Outcome {
-	case events.LateKilled:
-		return "the worker had no contact, and has killed it"
-	case events.LateReturned:
-		return "it was stopped, or could not be run"
+// tell adds what an event says by itself, and further reasons.
+func (x *explainer) tell(r events.Record, why ...string) {
+	s := events.Say(r)
+	reasons := slices.Concat(s.Why, why)
+	if then, ok := strings.CutPrefix(s.Then, ": "); ok {
+		reasons = append([]string{then}, reasons...)
 	}
-	return fmt.Sprintf("it %s after %s", e.Outcome, duration.Format(time.Duration(e.DurationMS)))
+	x.add(r, s.Clause(), reasons...)
 }
 
-// on returns the words for a worker of a fleet, or nothing when there is none.
-func on(node, host string, slot int) string {
-	if node == "" {
-		return ""
+func (x *explainer) completed(r events.Record, e events.AgentCompleted) {
+	if e.Commit == "" {
+		x.out.Status, x.letter = Succeeded, false
+		x.tell(r)
+		return
 	}
-	text := " on " + node
-	if host != "" {
-		text += " (host " + host + ")"
+	x.out.Status, x.done = Merging, r.Time
+	x.tell(r, "its work waits to be merged"+x.behind())
+}
+
+// givenBack adds the end of an attempt that is no failure.
+func (x *explainer) givenBack(r events.Record) {
+	s := events.Say(r)
+	x.out.Status = Pending
+	if x.letter {
+		x.out.Status = DeadLetter
+		s.Why[0] += "; it stays a dead letter until it succeeds"
 	}
-	if slot > 0 {
-		text += fmt.Sprintf(" in slot %d", slot)
-	}
-	return text
+	x.add(r, s.Clause(), s.Why...)
 }
 
 func (x *explainer) add(r events.Record, text string, why ...string) {
 	x.out.Entries = append(x.out.Entries, Entry{
 		Seq: r.Seq, Time: r.Time, Event: events.TypeOf(r.Event), Text: text, Why: why, Attempt: x.attempt, Outputs: events.Printed(r.Event),
 	})
-}
-
-// unchanged says by what the item was found to be the same.
-func unchanged(e events.AgentReused) []string {
-	same := []string{"its data, the steps and the values are the same as there"}
-	if n := len(e.Uses); n > 0 {
-		same = append(same, "so is the content of what it is made from: "+times(n, "file", "files"))
-	}
-	return same
-}
-
-// short returns the name of a commit as people write it.
-func short(commit string) string { return commit[:min(len(commit), 10)] }
-
-// changes says what an attempt has changed.
-func changes(e events.AgentCompleted) string {
-	text := fmt.Sprintf("it changed %s, +%d −%d, kept as %s", times(e.Files, "file", "files"), e.Insertions, e.Deletions, short(e.Commit))
-	if e.Discarded > 0 {
-		text += fmt.Sprintf("; what it had not committed was thrown away, in %s", times(e.Discarded, "file", "files"))
-	}
-	return text
 }
 
 // merged adds the merge of the work of the item.
@@ -293,25 +236,17 @@ func (x *explainer) merged(r events.Record, e events.WorktreeMerged) {
 	x.out.Status, x.letter = Succeeded, false
 	why := []string{"it waited " + duration.Format(r.Time.Sub(x.done).Round(time.Millisecond)) + " for that"}
 	if n := len(e.ItemIDs) - 1; n > 0 {
-		why = append(why, "together with "+times(n, "other item", "other items"))
+		why = append(why, "together with "+events.Counted(n, "other item", "other items"))
 	}
-	x.add(r, "merged as "+short(e.Commits[at]), why...)
+	x.add(r, "merged as "+events.ShortCommit(e.Commits[at]), why...)
 }
 
 // behind says how many items are merged before the item, whose work waits to be merged.
 func (x *explainer) behind() string {
 	if n := x.job.before(x.index, x.byItem); n > 0 && x.others {
-		return ", behind " + times(n, "other", "others")
+		return ", behind " + events.Counted(n, "other", "others")
 	}
 	return ""
-}
-
-// times returns a number with its noun.
-func times(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 func (x *explainer) started(r events.Record, e events.AgentStarted) {
@@ -321,11 +256,11 @@ func (x *explainer) started(r events.Record, e events.AgentStarted) {
 	switch {
 	case x.resolves:
 		text = fmt.Sprintf("attempt %d resolves the conflict in slot %d", e.Attempt, e.Worker)
-		why = append(why, "with the steps of workspace.resolve, at "+short(e.Base))
+		why = append(why, "with the steps of workspace.resolve, at "+events.ShortCommit(e.Base))
 	case e.Base != "" && e.Worker == 0:
 		text = fmt.Sprintf("a commit of the user is taken as attempt %d", e.Attempt)
 	case e.Base != "":
-		why = append(why, "in a git workspace, at "+short(e.Base))
+		why = append(why, "in a git workspace, at "+events.ShortCommit(e.Base))
 	}
 	x.resolves = false
 	if e.Fleet {
@@ -340,7 +275,7 @@ func (x *explainer) started(r events.Record, e events.AgentStarted) {
 	if x.alone = e.Alone; x.alone && x.killed {
 		why = append(why, "alone, after all others, since it was killed for lack of memory")
 	} else if x.alone {
-		why = append(why, fmt.Sprintf("alone, after all others: the run had died %s while the item was running, and nothing explains that", times(x.crashes, "time", "times")))
+		why = append(why, fmt.Sprintf("alone, after all others: the run had died %s while the item was running, and nothing explains that", events.Counted(x.crashes, "time", "times")))
 	}
 	switch {
 	case x.out.Status == Waiting && !x.due.IsZero() && !x.killed:
@@ -375,25 +310,11 @@ func (x *explainer) superseded(r events.Record, e events.AgentSuperseded) {
 
 func clock(t time.Time) string { return t.Local().Format("15:04:05.000") }
 
-// usage says what an AI agent has used.
-func (x *explainer) usage(r events.Record, e events.AgentUsage) {
-	var sum spend.Sum
-	sum.Add(e.Use())
-	text := fmt.Sprintf("the agent of step %s (%s) ended as %s, cost %s", e.Step, e.Preset, strings.ReplaceAll(e.Outcome, "_", " "), sum.CostText())
-	var why []string
-	if tokens := sum.TokensText(); tokens != "" {
-		why = append(why, tokens)
-	}
-	if e.SessionID != "" {
-		why = append(why, "its session: "+e.SessionID)
-	}
-	x.add(r, text, why...)
-}
-
 func (x *explainer) stepRetrying(r events.Record, e events.StepRetrying) {
 	x.step = e.Step
 	p, known := x.policies[e.Step]
-	text := fmt.Sprintf("step %s failed on try %d%s: %s", e.Step, e.Attempt, of(p.Attempts, known), e.Error)
+	said := events.Say(r)
+	text := said.Clause() + of(p.Attempts, known) + said.Then
 	why := append(ruled(e.Rule), matched(p, known, e.ErrorType, e.Matched))
 	why = append(why, x.delay(p, known, e.Step, e.Attempt, time.Duration(e.ComputedDelayMS), time.Duration(e.DelayMS)))
 	if e.AskedMS > 0 {
@@ -473,7 +394,7 @@ func (x *explainer) stepFailed(r events.Record, e events.StepFailed) {
 	if what := consequences[e.Action]; what != "" {
 		why = append(why, what)
 	}
-	x.add(r, fmt.Sprintf("step %s failed for good after %s: %s", e.Step, times(e.Attempts, "try", "tries"), e.Error), why...)
+	x.tell(r, why...)
 }
 
 func (x *explainer) gaveUp(r events.Record, p retry.Policy, known bool, e events.StepFailed) string {
@@ -504,20 +425,16 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed) {
 	x.budget = expiry{}
 	if e.Rejected() {
 		x.out.Status, x.letter = Rejected, true
-		x.add(r, "rejected without being run", x.breaker(r.Time), "it is a dead letter: retry it once the cause is fixed")
+		x.tell(r, x.breaker(r.Time), "it is a dead letter: retry it once the cause is fixed")
 		return
 	}
-	text := fmt.Sprintf("attempt %d failed%s after %s%s: %s", e.Attempt, on(e.Node, e.Host, e.Slot), duration.Format(time.Duration(e.DurationMS)), in(e.Step), e.Error)
+	text := events.Say(r).Clause()
 	why := append(ruled(e.Rule), "type "+string(e.ErrorType))
 	switch {
 	case x.out.Status == Merging && e.ErrorType == retry.TypeVerifyFailed:
-		text = fmt.Sprintf("what attempt %d did was not taken%s: %s", e.Attempt, in(e.Step), e.Error)
+		text = fmt.Sprintf("what attempt %d did was not taken%s: %s", e.Attempt, events.InStep(e.Step), e.Error)
 	case x.out.Status == Merging:
 		text = fmt.Sprintf("the work of attempt %d could not be merged: %s", e.Attempt, e.Error)
-	case e.AgentID == "" && e.Attempt == 0:
-		text = "is not run: " + e.Error
-	case e.AgentID == "":
-		text = "is not run again: " + e.Error
 	}
 	for _, c := range e.Conflicts {
 		line := "conflict in " + c.Path
@@ -527,7 +444,7 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed) {
 		why = append(why, line)
 	}
 	if e.Commit != "" {
-		why = append(why, "what it had changed is kept as "+short(e.Commit))
+		why = append(why, "what it had changed is kept as "+events.ShortCommit(e.Commit))
 	}
 	if e.Action.RunsAgain() {
 		x.out.Status, x.resolves = Waiting, e.Resolve
@@ -548,13 +465,6 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed) {
 		action += "; " + note
 	}
 	x.add(r, text, append(why, action)...)
-}
-
-func in(step string) string {
-	if step == "" {
-		return ""
-	}
-	return " in step " + step
 }
 
 // itemRetry says why the policy retried the item.
@@ -595,14 +505,6 @@ func (x *explainer) breaker(now time.Time) string {
 		duration.Format(now.Sub(x.held).Round(time.Millisecond)), clock(x.until))
 }
 
-func (x *explainer) removed(r events.Record, e events.DLQItemRemoved) {
-	x.letter = false
-	if x.out.Status != Succeeded {
-		x.out.Status = Evicted
-	}
-	x.add(r, "removed from the dead letter queue: "+e.Reason)
-}
-
 // jobEvent adds events of the job that affected the item.
 func (x *explainer) jobEvent(r events.Record) {
 	switch e := r.Event.(type) {
@@ -638,7 +540,7 @@ func (x *explainer) jobEvent(r events.Record) {
 }
 
 func (x *explainer) opened(r events.Record, e events.CircuitOpen) {
-	if e.Scope != WorkflowScope {
+	if e.Scope != events.WorkflowScope {
 		x.stepOpened(r, e)
 		return
 	}
@@ -665,7 +567,7 @@ func (x *explainer) stepOpened(r events.Record, e events.CircuitOpen) {
 }
 
 func (x *explainer) closed(r events.Record, e events.CircuitClosed) {
-	if e.Scope != WorkflowScope || e.Key != "" && e.Key != x.key {
+	if e.Scope != events.WorkflowScope || e.Key != "" && e.Key != x.key {
 		return
 	}
 	x.held, x.until = time.Time{}, time.Time{}
@@ -789,12 +691,4 @@ func (x *explainer) words() string {
 		return "it was deleted from the dead letter queue"
 	}
 	panic("BUG: an item has an unknown status: " + string(x.out.Status))
-}
-
-// keyed names a key, if there is one.
-func keyed(key string) string {
-	if key == "" {
-		return ""
-	}
-	return " of " + key
 }

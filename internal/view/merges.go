@@ -49,7 +49,7 @@ type Merged struct {
 }
 
 // Short returns the name of the commit as people write it.
-func (m Merged) Short() string { return short(m.Commit) }
+func (m Merged) Short() string { return events.ShortCommit(m.Commit) }
 
 // Collision is work that could not be merged.
 type Collision struct {

@@ -78,7 +78,7 @@ func TestABreakerHasItsCause(t *testing.T) {
 	for _, e := range []events.Event{
 		events.AgentStarted{ItemID: "a"},
 		events.AgentFailed{ItemID: "a", AgentID: "x", Action: errorpolicy.DLQ, ErrorType: "network", Error: "refused"},
-		events.CircuitOpen{Scope: WorkflowScope, ConsecutiveFailures: 1, Until: began.Add(time.Minute)},
+		events.CircuitOpen{Scope: events.WorkflowScope, ConsecutiveFailures: 1, Until: began.Add(time.Minute)},
 		events.AgentFailed{ItemID: "b", ItemIndex: 1, Action: errorpolicy.DLQ, ErrorType: retry.TypeCircuitOpen, Error: "refused: the circuit breaker is open"},
 	} {
 		j.Apply(events.Record{Time: began, Event: e})

@@ -3,6 +3,8 @@ package view
 import (
 	"math"
 	"time"
+
+	"prodigy/internal/events"
 )
 
 // speed counts the items finished in each of the last seconds of a run.
@@ -115,7 +117,7 @@ func (j *Job) notBefore(now time.Time) time.Duration {
 		floor = j.waiting.latest.Sub(now) + j.Durations.Quantile(0.5)
 	}
 	for _, b := range j.circuit.breakers {
-		if b.Scope == WorkflowScope && b.Key == "" && b.State == Open {
+		if b.Scope == events.WorkflowScope && b.Key == "" && b.State == Open {
 			floor = max(floor, b.Until.Sub(now))
 		}
 	}

@@ -117,9 +117,9 @@ func (s Stragglers) Words() string {
 	if s.Found == 0 {
 		return ""
 	}
-	text := times(s.Found, "attempt", "attempts")
+	text := events.Counted(s.Found, "attempt", "attempts")
 	if s.Duplicates > 0 {
-		text += fmt.Sprintf(", %s, of which %d counted", times(s.Duplicates, "second attempt", "second attempts"), s.Counted)
+		text += fmt.Sprintf(", %s, of which %d counted", events.Counted(s.Duplicates, "second attempt", "second attempts"), s.Counted)
 	}
 	return text
 }
@@ -420,7 +420,7 @@ func (j *Job) failed(now time.Time, e events.AgentFailed) {
 	j.placed(e.ItemIndex, e.Node, e.Host, e.Slot)
 	j.ended(now, e.ItemIndex, time.Duration(e.DurationMS), e.Step, e.ErrorType)
 	if !e.Rejected() && !e.ErrorType.AfterAttempt() {
-		j.circuit.failed(WorkflowScope, e.ErrorType, e.Error)
+		j.circuit.failed(events.WorkflowScope, e.ErrorType, e.Error)
 		j.circuit.failed(e.Step, e.ErrorType, e.Error)
 	}
 	j.applyMerge(events.Record{Time: now, Event: e})

@@ -1,0 +1,462 @@
+package events
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/spend"
+)
+
+// Grave is how much an event should worry people: the colour of a line, the level on the screen, the severity in telemetry.
+type Grave int
+
+const (
+	Plain Grave = iota
+	Good
+	Odd
+	Bad
+)
+
+// A Sentence is what an event says to people. A reader takes the parts that it has room for: a notification the text, the screen also what
+// follows, `why` also the reasons. It is not cut and not made safe to print: that depends on where it goes.
+type Sentence struct {
+	Grave Grave
+	Who   string   // the subject of Text, where it is not the job: "attempt 2", or "it" for the item
+	Text  string   // what happened; empty if the event has no sentence of its own
+	Then  string   // what follows from it, with the comma or colon before it
+	Why   []string // reasons, one line each
+}
+
+// Clause returns who and what.
+func (s Sentence) Clause() string {
+	if s.Who == "" {
+		return s.Text
+	}
+	return s.Who + " " + s.Text
+}
+
+// Line returns the sentence without its reasons.
+func (s Sentence) Line() string { return s.Clause() + s.Then }
+
+// Named returns the line about an item by its name, in place of an attempt or a pronoun.
+func (s Sentence) Named(item string) string { return "item " + item + " " + s.Text + s.Then }
+
+// Say returns what an event says. It knows nothing but the record: what an event means for an item or a job that was in some state is said
+// by whoever knows that state.
+func Say(r Record) Sentence {
+	for _, say := range []func(Record) Sentence{sayJob, sayRequest, sayHeld, sayAttempt, sayStep} {
+		if s := say(r); s.Text != "" {
+			return s
+		}
+	}
+	return Sentence{}
+}
+
+// sayJob speaks of runs, phases, and what belongs to the whole job.
+func sayJob(r Record) Sentence {
+	switch e := r.Event.(type) {
+	case JobStarted:
+		return Sentence{Text: "the job has begun"}
+	case JobResumed:
+		return Sentence{Text: fmt.Sprintf("the job continues: %d done, %d to go", e.Completed, e.Pending+e.InFlight)}
+	case JobCompleted:
+		return Sentence{Grave: Good, Text: "completed: " + itemsOf(e.Metrics)}
+	case JobFailed:
+		return Sentence{Grave: Bad, Text: "failed: " + e.Reason, Then: "; " + itemsOf(e.Metrics)}
+	case JobCancelled:
+		return Sentence{Grave: Odd, Text: e.Reason, Then: ": " + itemsOf(e.Metrics)}
+	case JobPaused:
+		return Sentence{Grave: Odd, Text: "paused: " + e.Reason}
+	case PhaseSkipped:
+		return Sentence{Text: e.Phase + " is left out: " + e.Reason}
+	case BudgetReached:
+		s := Sentence{Grave: Bad, Text: spend.JobSpent{
+			Limit: e.LimitUSD, Spent: e.SpentUSD, Tokens: e.LimitTokens, Used: e.SpentTokens, Next: e.NextUSD,
+		}.Text()}
+		if e.Running > 0 {
+			s.Then = "; no further agent starts, " + Counted(e.Running, "agent", "agents") + " may end"
+		}
+		return s
+	case VerifyCompleted:
+		if !e.Passed {
+			return Sentence{Grave: Odd, Text: "verify: " + cmp.Or(e.Error, "failed")}
+		}
+	case WorktreeCleaned:
+		if e.Worker > 0 {
+			return Sentence{Text: fmt.Sprintf("the workspace of slot %d is deleted: %s", e.Worker, e.Reason)}
+		}
+	}
+	return Sentence{}
+}
+
+// itemsOf says what has become of the items of a job.
+func itemsOf(m errorpolicy.Metrics) string {
+	if m.TotalItems == 0 {
+		return "no items"
+	}
+	text := fmt.Sprintf("%d of %d items succeeded", m.Successful, m.TotalItems)
+	if m.Failed > 0 {
+		text += fmt.Sprintf(", %d failed", m.Failed)
+	}
+	if m.Skipped > 0 {
+		text += fmt.Sprintf(", %d skipped", m.Skipped)
+	}
+	return text
+}
+
+// sayRequest speaks of what people have asked of the job.
+func sayRequest(r Record) Sentence {
+	switch e := r.Event.(type) {
+	case PauseRequested:
+		return Sentence{Grave: Odd, Text: "paused by " + e.By, Then: ": prodigy continue goes on"}
+	case ContinueRequested:
+		return Sentence{Text: "continued by " + e.By}
+	case DrainRequested:
+		return Sentence{Grave: Odd, Text: "drained by " + e.By, Then: ": what runs comes to its end, then the run ends"}
+	case CancelRequested:
+		return Sentence{Grave: Odd, Text: "cancelled by " + e.By}
+	case ScaleRequested:
+		return Sentence{Text: e.Words()}
+	case SkipRequested:
+		return Sentence{Who: "it", Text: "is to be skipped, by " + e.By}
+	case RetryNowRequested:
+		return Sentence{Text: "what waits for its next attempt goes on now, by " + e.By}
+	}
+	return Sentence{}
+}
+
+// sayHeld speaks of what holds back starts, or does so no more.
+func sayHeld(r Record) Sentence {
+	switch e := r.Event.(type) {
+	case QuotaPaused:
+		wait := duration.Format(e.Until.Sub(r.Time).Round(time.Second))
+		return Sentence{Grave: Odd, Text: "agents of " + e.Gate() + " wait for " + wait}
+	case QuotaResumed:
+		return Sentence{Text: "agents of " + e.Gate() + " come through again"}
+	case ConcurrencyChanged:
+		return Sentence{Text: e.Words() + ": " + e.Reason}
+	case RolloutStage:
+		return Sentence{Text: e.Words()}
+	case RolloutHeld:
+		return Sentence{Grave: Bad, Text: "nothing more starts, since the rollout is held: " + e.Reason}
+	case RetriesHeld:
+		return Sentence{Grave: Odd, Text: e.Words()}
+	case RetriesAllowed:
+		return Sentence{Text: "no retry waits for first attempts any more"}
+	case StartsHeld:
+		return Sentence{Grave: Odd, Text: "nothing starts: " + e.Reason, Then: e.next(r.Time)}
+	case StartsAllowed:
+		return Sentence{Text: "items start again: the " + e.By + " allow it"}
+	case CircuitOpen:
+		return Sentence{Grave: Odd, Who: breakerOf(e.Scope, e.Key), Text: "open", Then: " until " + e.Until.Local().Format(time.TimeOnly)}
+	case CircuitHalfOpen:
+		return Sentence{Who: breakerOf(e.Scope, e.Key), Text: "is half-open, testing"}
+	case CircuitClosed:
+		return Sentence{Grave: Good, Who: breakerOf(e.Scope, e.Key), Text: "closed"}
+	}
+	return Sentence{}
+}
+
+// WorkflowScope is the scope of the breaker of the items, in the circuit events.
+const WorkflowScope = "workflow"
+
+func breakerOf(scope, key string) string {
+	switch {
+	case key != "":
+		return "circuit breaker of " + key
+	case scope == WorkflowScope:
+		return "circuit breaker"
+	}
+	return "circuit breaker of step " + scope
+}
+
+// sayAttempt speaks of attempts and of dead letters.
+func sayAttempt(r Record) Sentence {
+	switch e := r.Event.(type) {
+	case AgentCompleted:
+		s := Sentence{Grave: Good, Who: attempt(e.Attempt), Text: "succeeded" + OnWorker(e.Node, e.Host, e.Slot) + " after " + duration.Format(time.Duration(e.DurationMS))}
+		if e.Commit != "" {
+			s.Text, s.Why = "succeeded after "+duration.Format(time.Duration(e.DurationMS)), []string{changesOf(e)}
+		}
+		return s
+	case AgentReused:
+		s := Sentence{Grave: Good, Text: fmt.Sprintf("nothing is run: the result of item %s of job %s is taken over", e.FromItem, e.FromJob)}
+		s.Why = []string{"its data, the steps and the values are the same as there"}
+		if n := len(e.Uses); n > 0 {
+			s.Why = append(s.Why, "so is the content of what it is made from: "+Counted(n, "file", "files"))
+		}
+		return s
+	case AgentFailed:
+		return sayFailed(e)
+	case AgentSkipped:
+		return Sentence{Text: "counted as skipped: " + e.Reason}
+	case AgentInterrupted:
+		return Sentence{
+			Grave: Odd, Who: attempt(e.Attempt), Text: "was stopped" + OnWorker(e.Node, e.Host, 0) + ": " + e.Reason,
+			Why: []string{"a stop is not a failure: the attempt is given back, and the next one has the same number"},
+		}
+	case AgentStraggling:
+		return Sentence{Grave: Odd, Who: attempt(e.Attempt), Text: "is a straggler", Then: ": " + e.ran()}
+	case AgentDuplicated:
+		return Sentence{
+			Who: attempt(e.Attempt), Text: fmt.Sprintf("starts in slot %d, while attempt %d goes on", e.Worker, e.Of),
+			Why: []string{"the first of the two that succeeds counts; this one uses up no try"},
+		}
+	case AgentPlaced:
+		return Sentence{Who: attempt(e.Attempt), Text: fmt.Sprintf("runs%s, in slot %d there", OnWorker(e.Node, e.Host, 0), e.Slot)}
+	case AgentLost:
+		return Sentence{
+			Grave: Odd, Who: attempt(e.Attempt), Text: "was lost" + OnWorker(e.Node, e.Host, 0) + ": " + e.Reason,
+			Why: []string{"that is no failure and uses up no try: another attempt follows, with the next number"},
+		}
+	case AgentEndedLate:
+		return Sentence{
+			Who: attempt(e.Attempt), Text: "has ended" + OnWorker(e.Node, "", e.Slot) + " after it was given up: " + e.ending(),
+			Why: []string{"that comes too late and changes nothing"},
+		}
+	case DLQItemAdded:
+		return Sentence{Grave: Bad, Text: "became a dead letter after " + Counted(e.FailureCount, "attempt", "attempts")}
+	case DLQItemRemoved:
+		return Sentence{Grave: Good, Text: "removed from the dead letter queue: " + e.Reason}
+	}
+	return Sentence{}
+}
+
+func sayFailed(e AgentFailed) Sentence {
+	s := Sentence{Grave: Bad}
+	if e.Action.RunsAgain() {
+		s.Grave = Odd
+	}
+	switch {
+	case e.Rejected():
+		s.Text = "rejected without being run"
+	case e.AgentID == "" && e.Attempt == 0:
+		s.Text = "is not run: " + e.Error
+	case e.AgentID == "":
+		s.Text = "is not run again: " + e.Error
+	default:
+		took := duration.Format(time.Duration(e.DurationMS))
+		s.Who, s.Text = attempt(e.Attempt), fmt.Sprintf("failed%s after %s%s: %s", OnWorker(e.Node, e.Host, e.Slot), took, InStep(e.Step), e.Error)
+	}
+	return s
+}
+
+// sayStep speaks of steps, and of what runs in them.
+func sayStep(r Record) Sentence {
+	switch e := r.Event.(type) {
+	case AgentProgress:
+		return Sentence{Text: fmt.Sprintf("step %s begins (%d of %d)", e.Step, e.StepIndex+1, e.Steps)}
+	case AISessionStarted:
+		works := "works"
+		if e.Resumed {
+			works = "goes on"
+		}
+		return Sentence{Text: fmt.Sprintf("step %s: %s %s in session %s", e.Step, e.Preset, works, e.SessionID)}
+	case AgentUsage:
+		return sayUsage(e)
+	case StepSkipped:
+		return Sentence{Text: "step " + e.Step + " is skipped", Why: []string{"its condition is false: " + e.When}}
+	case StepRetrying:
+		return Sentence{Grave: Odd, Who: "step " + e.Step, Text: fmt.Sprintf("failed on try %d", e.Attempt), Then: ": " + e.Error}
+	case StepRetried:
+		return Sentence{Who: "it", Text: "had its turn: the step is tried again"}
+	case StepTurn:
+		s := Sentence{Who: "step " + e.Step, Text: "had its turn", Why: []string{"its rate"}}
+		if e.Key != "" {
+			s.Why[0] += " of " + e.Key
+		}
+		if waited := time.Duration(e.WaitedMS); waited > 0 {
+			s.Text += " after " + duration.Format(waited.Round(time.Millisecond))
+		}
+		return s
+	case StepFailed:
+		text := "failed for good after " + Counted(e.Attempts, "try", "tries") + ": " + e.Error
+		return Sentence{Grave: Bad, Who: "step " + e.Step, Text: text}
+	}
+	return Sentence{}
+}
+
+func sayUsage(e AgentUsage) Sentence {
+	var sum spend.Sum
+	sum.Add(e.Use())
+	outcome := strings.ReplaceAll(e.Outcome, "_", " ")
+	s := Sentence{Text: fmt.Sprintf("the agent of step %s (%s) ended as %s, cost %s", e.Step, e.Preset, outcome, sum.CostText())}
+	if tokens := sum.TokensText(); tokens != "" {
+		s.Why = append(s.Why, tokens)
+	}
+	if e.SessionID != "" {
+		s.Why = append(s.Why, "its session: "+e.SessionID)
+	}
+	return s
+}
+
+func attempt(number int) string { return fmt.Sprintf("attempt %d", number) }
+
+// OnWorker returns " on " and a worker of a fleet, or nothing where there is none.
+func OnWorker(node, host string, slot int) string {
+	if node == "" {
+		return ""
+	}
+	text := " on " + node
+	if host != "" {
+		text += " (host " + host + ")"
+	}
+	if slot > 0 {
+		text += fmt.Sprintf(" in slot %d", slot)
+	}
+	return text
+}
+
+// InStep returns " in step " and the step, or nothing where there is none.
+func InStep(step string) string {
+	if step == "" {
+		return ""
+	}
+	return " in step " + step
+}
+
+// Counted returns a number with its noun.
+func Counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// ShortCommit returns the name of a commit as people write it.
+func ShortCommit(commit string) string { return commit[:min(len(commit), 10)] }
+
+// changesOf says what an attempt has changed.
+func changesOf(e AgentCompleted) string {
+	text := fmt.Sprintf("it changed %s, +%d −%d, kept as %s", Counted(e.Files, "file", "files"), e.Insertions, e.Deletions, ShortCommit(e.Commit))
+	if e.Discarded > 0 {
+		text += "; what it had not committed was thrown away, in " + Counted(e.Discarded, "file", "files")
+	}
+	return text
+}
+
+// ran says how long a straggler has run.
+func (e AgentStraggling) ran() string {
+	ms := func(m Millis) string { return duration.Format(time.Duration(m).Round(10 * time.Millisecond)) }
+	text := fmt.Sprintf("it has run for %s, longer than %s", ms(e.RanMS), e.After)
+	if e.Attempts > 0 {
+		text += fmt.Sprintf(": %s, of %d attempts that have succeeded", ms(e.LimitMS), e.Attempts)
+	}
+	return text
+}
+
+// ending says how an attempt has ended that was given up.
+func (e AgentEndedLate) ending() string {
+	switch e.Outcome {
+	case LateKilled:
+		return "the worker had no contact, and has killed it"
+	case LateReturned:
+		return "it was stopped, or could not be run"
+	}
+	return fmt.Sprintf("it %s after %s", e.Outcome, duration.Format(time.Duration(e.DurationMS)))
+}
+
+// Words says it in a sentence.
+func (e ScaleRequested) Words() string {
+	text := fmt.Sprintf("%d slots", e.MaxParallel)
+	if e.MaxParallel == 1 {
+		text = "1 slot"
+	}
+	if e.Was > 0 {
+		text += fmt.Sprintf(" instead of %d", e.Was)
+	}
+	switch {
+	case !e.Fleet:
+		return text + ", by " + e.By
+	case e.Workers == 1:
+		return "1 worker takes part: " + text
+	default:
+		return fmt.Sprintf("%d workers take part: %s", e.Workers, text)
+	}
+}
+
+// Gate names what waits: the pool, or its agents of a model.
+func (e QuotaPaused) Gate() string { return gateName(e.Pool, e.Model) }
+
+// Words returns what waits, for what, and until when, for people.
+func (e QuotaPaused) Words(now time.Time) string {
+	limit := "the limit of its plan"
+	switch {
+	case e.Kind == "auth":
+		limit = "somebody has to log in or to pay"
+	case e.Scope != "":
+		limit = e.Scope + " limit"
+	}
+	text := e.Gate() + ", " + limit
+	if left := e.Until.Sub(now); left > 0 {
+		at := "15:04:05"
+		if left > 12*time.Hour {
+			at = time.DateTime
+		}
+		return text + ", goes on at " + e.Until.Local().Format(at) + " (in " + duration.Format(left.Round(time.Second)) + ")"
+	}
+	return text + ", one agent tries whether it is over"
+}
+
+// Gate names what waits: the pool, or its agents of a model.
+func (e QuotaResumed) Gate() string { return gateName(e.Pool, e.Model) }
+
+func gateName(pool, model string) string {
+	if model == "" {
+		return pool
+	}
+	return pool + "/" + model
+}
+
+// Words returns the limits, for people.
+func (e ConcurrencyChanged) Words() string {
+	text := fmt.Sprintf("%d at once", e.Limit)
+	if e.Rate > 0 {
+		text += fmt.Sprintf(", %.3g/s", e.Rate)
+	}
+	return text
+}
+
+// Words says what the stage is.
+func (e RolloutStage) Words() string {
+	before := ""
+	if e.Successful+e.Failed > 0 {
+		before = fmt.Sprintf("%d of %d items succeeded: ", e.Successful, e.Successful+e.Failed)
+	}
+	what := ""
+	switch {
+	case e.Name == "":
+		return before + "the rollout is over, and the others follow"
+	case e.Name == "canary":
+		what = fmt.Sprintf("canary: %d items run before the others", e.Items)
+		if e.Slots > 0 {
+			what += fmt.Sprintf(", %d at once", e.Slots)
+		}
+	default:
+		what = fmt.Sprintf("ramp: %d at once for %d items", e.Slots, e.Items)
+	}
+	return fmt.Sprintf("%s%s, of which %v %% must succeed", before, what, math.Round(e.SuccessRate*1e4)/100)
+}
+
+// Words says what waits, and why.
+func (e RetriesHeld) Words() string {
+	return fmt.Sprintf("retries wait for first attempts: there were %d for %d, and retry_ratio is %v", e.Retries, e.First, e.Ratio)
+}
+
+// Words returns what holds starts back, for people.
+func (e StartsHeld) Words(now time.Time) string {
+	return "nothing starts: " + e.Reason + e.next(now)
+}
+
+func (e StartsHeld) next(now time.Time) string {
+	if e.Until == nil {
+		return ""
+	}
+	left := duration.Format(max(0, e.Until.Sub(now)).Round(time.Second))
+	return ", the next begins at " + e.Until.Local().Format(time.DateTime) + " (in " + left + ")"
+}
