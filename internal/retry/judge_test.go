@@ -133,6 +133,9 @@ var said = []struct {
 	{"try 1: <urlopen error [Errno 111] Connection refused>\ntry 2: <urlopen error [Errno 111] Connection refused>\n" +
 		"all tries failed", 1, retry.TypeNetwork},
 	{"attempt 1: HTTP 503\nattempt 2: HTTP 503\nFailed after 2 attempts.", 1, retry.TypeServerError},
+	{"lua: get.lua:2: request failed: timeout\nstack traceback:\n\t[C]: in function 'error'\n\tget.lua:2: in main chunk\n\t[C]: in ?", 1, retry.TypeTimeout},
+	{"lua: get.lua:1: closed\nstack traceback:\n\t[C]: in function 'assert'\n\tget.lua:1: in main chunk\n\t[C]: in ?", 1, retry.TypeNetwork},
+	{"lua: get.lua:2: request failed: host or service not provided, or not known\nstack traceback:\n\t[C]: in ?", 1, retry.TypeNetwork},
 	{"gpg: keyserver receive failed: No keyserver available", 2, retry.TypeNetwork},
 	{"Exception in thread \"main\" java.lang.IllegalStateException: unexpected status 503\n\tat Get.main(Get.java:4)", 1, retry.TypeServerError},
 	{"Exception in thread \"main\" java.net.UnknownHostException: rows.invalid\n\tat Get.main(Get.java:4)", 1, retry.TypeNetwork},
@@ -141,6 +144,7 @@ var said = []struct {
 		"Failed to connect to bus: Host is down", 1, retry.TypeCommandFailed},
 	{"WARN connection refused, retrying\nrow 7 has no total\ngiving up", 1, retry.TypeCommandFailed},
 	{"attempt 1: no total in row 7\nattempt 2: no total in row 7\nall attempts failed", 1, retry.TypeCommandFailed},
+	{"lua: load.lua:7: timeout is no column\nstack traceback:\n\t[C]: in ?", 1, retry.TypeCommandFailed},
 	{"KeyError: Timeout", 1, retry.TypeCommandFailed},
 	{"Exception in thread \"main\" java.lang.IllegalStateException: row 503 has no total\n\tat Get.main(Get.java:4)", 1, retry.TypeCommandFailed},
 	{"row 12: connection reset is no known state\n    while executing\n\"error $said\"\n    (file \"a.tcl\" line 1)", 1, retry.TypeCommandFailed},
