@@ -64,10 +64,6 @@ torture-fleet: ## Run FLEETS rounds (20) of 1 to 4 jobs on fleets of 1 or 3 BROK
 soak-fleet: ## Run one job for half an hour with a fault every 20 s, print memory every minute
 	$(GO) run ./lab chaos -rounds 1 -soak 30m -seed $(SEED)
 
-SCRIPTS ?= 10000
-attack-shell: ## Run SCRIPTS random scripts (10,000) with values that show when they are run, against what validate says
-	$(GO) run ./attack/shell -scripts $(SCRIPTS) -seed $(SEED)
-
 SECRETS ?= 20000
 attack-secrets: ## Encode SECRETS random secrets (20,000) in every way, have commands print some, look for what masking leaves
 	$(GO) test ./internal/mask -count=1 -timeout 0 -v -run 'TestNoEncoding|TestTextsWithout|RandomSecrets$$' -args -rounds $(SECRETS) -live 2 -seed $(SEED)
@@ -159,4 +155,4 @@ release: ## Build archives for six platforms in dist, with checksums
 clean: ## Remove what make build made
 	rm -rf bin dist
 
-.PHONY: help build test exhaustive race fuzz bench bench-quick bench-fleet bench-rationed bench-code torture torture-fleet soak-fleet attack-shell attack-secrets attack-damage stock-servers stock-broker scale through-json lint fmt generate check man install release clean nightly
+.PHONY: help build test exhaustive race fuzz bench bench-quick bench-fleet bench-rationed bench-code torture torture-fleet soak-fleet attack-secrets attack-damage stock-servers stock-broker scale through-json lint fmt generate check man install release clean nightly

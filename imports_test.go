@@ -19,7 +19,6 @@ var allowed = map[string][]string{
 		"agent", "aicli", "check", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "limit", "mapreduce", "mask", "metrics", "notify", "oneline", "outputs", "posix", "process", "rawjson", "report", "retry", "settings", "shell", "shorthand", "simulate", "spend", "telemetry", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
-	"attack/shell": {"agent", "events", "mapreduce", "process", "workflow", "golang.org/x/sync"}, // it compiles and runs scripts as a job does
 
 	"lab": {},
 	"lab/bench": {
@@ -45,7 +44,7 @@ var allowed = map[string][]string{
 		"agent", "aicli", "checksum", "control", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "limit", "outputs", "process", "retry", "settings", "spend", "tracing", "workflow",
 		"github.com/bmatcuk/doublestar/v4", "github.com/go-json-experiment/json", "golang.org/x/sync",
 	},
-	"internal/agent":    {"aicli", "direct", "duration", "events", "filter", "limit", "mask", "outputs", "posix", "process", "rawjson", "retry", "shell", "spend", "taint", "template", "tracing", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
+	"internal/agent":    {"aicli", "direct", "duration", "events", "filter", "limit", "mask", "outputs", "posix", "process", "rawjson", "retry", "shell", "spend", "template", "tracing", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/gitspace": {"agent", "events", "oneline", "process", "retry", "workflow", "golang.org/x/sys"},
 	"internal/metrics":  {"errorpolicy", "events", "spend", "view", "golang.org/x/net"},
 	"internal/otlp": {
@@ -75,8 +74,7 @@ var allowed = map[string][]string{
 	"internal/limit":       {"check", "duration", "github.com/gofrs/flock"},
 	"internal/check":       {},
 	"internal/retry":       {"check", "duration", "limit"},
-	"internal/template":    {"check", "posix", "rawjson", "shell", "taint", "mvdan.cc/sh/v3"},
-	"internal/taint":       {"posix", "shell", "mvdan.cc/sh/v3"},
+	"internal/template":    {"check", "posix", "rawjson", "shell", "mvdan.cc/sh/v3"},
 	"internal/shell":       {"mvdan.cc/sh/v3"},
 	"internal/shorthand":   {"posix", "shell", "template", "mvdan.cc/sh/v3"}, // template knows which words are names of programs
 	"internal/settings":    {"dotenv", "filter", "items", "mask", "process", "template", "workflow"},
@@ -100,7 +98,7 @@ var allowed = map[string][]string{
 
 func TestPackagesImportOnlyWhatThePictureAllows(t *testing.T) {
 	seen := map[string]bool{}
-	for _, path := range sources(t, "attack", "cmd", "internal", "lab") {
+	for _, path := range sources(t, "cmd", "internal", "lab") {
 		pkg := filepath.ToSlash(filepath.Dir(path))
 		seen[pkg] = true
 		checkImports(t, pkg, path)

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"prodigy/internal/retry"
-	"prodigy/internal/taint"
+	shelltext "prodigy/internal/shell"
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
 )
@@ -324,7 +324,7 @@ func (c *compiler) elementName(s *step) {
 
 // steering reports data in a variable that makes it code: shells and programs run what they find there.
 func (c *compiler) steering(v workflow.EnvVar, compiled variable, n scopeNames) {
-	runs, searched := taint.Steering(v.Name)
+	runs, searched := shelltext.Steering(v.Name)
 	if !runs && !searched {
 		return
 	}

@@ -85,7 +85,7 @@ func (c *compiler) passthrough() *Template {
 	c.lintUnresolved(file)
 	c.lintBracesOfOthers()
 	if c.namesEnvironmentData() {
-		c.checkTaint(c.src, dialects)
+		c.checkValues(c.src, dialects)
 	}
 	t.Diags = c.diags
 	t.argv, t.redirects = c.plainCommand(file)

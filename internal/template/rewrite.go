@@ -52,7 +52,7 @@ func (c *compiler) assemble() (*Template, error) {
 		return nil, err
 	}
 	if dialects, ok := shell.Dialects(c.shell); ok {
-		c.checkTaint(analyzed(pieces), dialects)
+		c.checkValues(analyzed(pieces), dialects)
 		if err := c.failure(); err != nil {
 			return nil, err
 		}

@@ -7,7 +7,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"prodigy/internal/posix"
-	"prodigy/internal/taint"
+	"prodigy/internal/shell"
 )
 
 // Variables that prodigy sets for every command of an agent: what an item says, and the name of a file that holds it.
@@ -20,14 +20,9 @@ const (
 	itemsFile   = "items_file"       // of a batch
 )
 
-// checkTaint reports the values in a finished script that reach a place where the shell, or a program that it starts, runs them.
-func (c *compiler) checkTaint(script string, dialects []syntax.LangVariant) {
-	found := taint.Check(taint.Script{
-		Text: script, Dialects: dialects, Sources: c.sources(script),
-		Inherited: c.names.declared,
-		Assigned:  func(name string) bool { return c.sets[name] },
-	})
-	for _, f := range found {
+// checkValues reports the values in a finished script that stand where the shell, or a program that it starts, runs them.
+func (c *compiler) checkValues(script string, dialects []syntax.LangVariant) {
+	for _, f := range shell.CheckValues(script, dialects, c.valuesIn(script)) {
 		severity := Error
 		if f.Warning {
 			severity = Warning
@@ -38,46 +33,53 @@ func (c *compiler) checkTaint(script string, dialects []syntax.LangVariant) {
 	}
 }
 
-// sources returns the values that reach a script: placeholders, and names of the environment that it mentions.
-func (c *compiler) sources(script string) []taint.Source {
-	var all []taint.Source
+// valuesIn returns the values that reach a script: placeholders, and names of the environment that it mentions.
+func (c *compiler) valuesIn(script string) []shell.Value {
+	var all []shell.Value
 	for i := range c.slots {
 		s := &c.slots[i]
-		src := taint.Source{
-			Variable: s.variable, Placeholder: true, Written: s.written,
-			Quoted: s.expr.has("sh"), Word: s.expr.has("url"), List: s.mode == separate, JSON: s.expr.isJSON(),
+		if s.mode == pastedCode || s.number || s.expr.has("sh") || s.expr.has("url") {
+			continue
+		}
+		v := shell.Value{Variable: s.variable, Written: s.written, JSON: s.expr.isJSON()}
+		if s.mode == separate {
+			v.Variable += "_0"
 		}
 		for _, r := range c.refs {
 			if r.filled && r.slot == i {
-				src.Places = append(src.Places, taint.Place{Offset: r.start, Written: r.written})
+				v.Places = append(v.Places, shell.Place{Offset: r.start, Written: r.written})
 			}
 		}
-		if len(src.Places) > 0 {
-			src.Offset, src.Written = src.Places[0].Offset, src.Places[0].Written
+		if len(v.Places) > 0 {
+			v.Offset, v.Written = v.Places[0].Offset, v.Places[0].Written
 		}
 		switch {
-		case s.mode == pastedCode || s.number:
-			continue
 		case s.expr.has("file") || s.expr.root == itemsFile && c.names.root(itemsFile):
-			src.File, src.JSON, src.Places = true, false, nil
+			v.File, v.JSON, v.Places = true, false, nil
 		case s.expr.isOfMap("results_file"), s.expr.isOfMap("missing_file"):
-			src.File, src.JSON, src.Places = true, true, nil
+			v.File, v.JSON, v.Places = true, true, nil
 		case c.harmless(s.expr):
 			continue
 		default:
-			src.Places = startsOf(s.variable, script, src.Places)
+			v.Places = startsOf(s.variable, script, v.Places)
 		}
-		all = append(all, src)
+		all = append(all, v)
 	}
+	return append(all, c.namedValues()...)
+}
+
+// namedValues returns the names of the environment that bring data, and that the text mentions and does not set.
+func (c *compiler) namedValues() (all []shell.Value) {
 	seen := map[string]bool{}
 	for at := 0; at < len(c.src); {
 		n := posix.NameLen(c.src[at:])
 		name := c.src[at : at+n]
-		isFile := name == itemFile || name == itemsFile && c.names.root(itemsFile) && !c.sets[itemsFile]
-		if n > 0 && !seen[name] && (isFile || c.bringsData(name)) {
+		isFile := name == itemFile || name == itemsFile && c.names.root(itemsFile)
+		if n > 0 && !seen[name] && !c.sets[name] && (isFile || c.bringsData(name)) {
 			seen[name] = true
-			all = append(all, taint.Source{
-				Variable: name, Offset: at, Written: "$" + name, File: isFile, JSON: name == itemFile || name == itemVar, Item: name == itemVar || name == itemIDVar,
+			all = append(all, shell.Value{
+				Variable: name, Offset: at, Written: "$" + name,
+				File: isFile, JSON: name == itemVar || name == itemFile, Item: name == itemVar || name == itemIDVar,
 			})
 		}
 		at += max(1, n)
@@ -87,7 +89,7 @@ func (c *compiler) sources(script string) []taint.Source {
 
 // startsOf finds where the script has a value that was written at several places, so that a finding names the right one. If the rewriting
 // left another number of them, the first place stands for all.
-func startsOf(variable, script string, places []taint.Place) []taint.Place {
+func startsOf(variable, script string, places []shell.Place) []shell.Place {
 	if len(places) < 2 {
 		return nil
 	}

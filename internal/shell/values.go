@@ -1,0 +1,882 @@
+package shell
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// Value is data that a script gets from outside, in a variable of its environment.
+type Value struct {
+	Variable string
+	Offset   int    // in the text as written
+	Written  string // as the text has it
+	Item     bool   // Variable is one that every command has
+	File     bool   // Variable is the name of a file that holds the value
+	JSON     bool   // it is no number, no name and no program by itself
+	Places   []Place
+}
+
+// Place is one of several places of the script with the same value, and how that is written there.
+type Place struct {
+	Start   int // in the script
+	Offset  int // in the text as written
+	Written string
+}
+
+// Finding is a value that is run.
+type Finding struct {
+	Offset  int
+	Warning bool // it may be run; else it surely is
+	Code    string
+	Text    string
+}
+
+const (
+	codeReaches     = "PS119"
+	codeOutput      = "PS107"
+	codePiped       = "PS108"
+	codeCommandName = "PS105"
+	codeLanguage    = "PS110"
+)
+
+// CheckValues reports the values that stand where a script runs them: in the code of another shell, as a command, as the name of a
+// variable, in arithmetic, in code of another language.
+//
+// A value is found there itself, in the output of a command that prints it, or in a variable that the script gives it. The order of
+// assignments is not looked at: if the script also gives the variable something else, the value may be there, and if it compares the
+// variable with anything, nothing is said. Functions and their parameters are not followed. A script that is no valid shell has no findings.
+func CheckValues(script string, dialects []syntax.LangVariant, values []Value) []Finding {
+	if len(values) == 0 {
+		return nil
+	}
+	c := &valueCheck{dialects: dialects, values: values}
+	vars := map[string]*variable{}
+	for i := range values {
+		vars[values[i].Variable] = &variable{flows: []flow{{value: i}}, exported: true}
+	}
+	c.code(script, vars, 0)
+	return c.found
+}
+
+// maxCodeDepth bounds code within code. No script that a person writes comes near it.
+const maxCodeDepth = 6
+
+// valueCheck is a run of CheckValues.
+type valueCheck struct {
+	dialects []syntax.LangVariant
+	values   []Value
+	found    []Finding
+}
+
+// certainty says whether a value gets somewhere.
+type certainty uint8
+
+const (
+	sure    certainty = iota
+	likely            // a variable may hold something else
+	perhaps           // a program may print something else
+)
+
+// flow is a value on its way.
+type flow struct {
+	value     int
+	certainty certainty
+	place     *Place // where it stood, if its value has several places
+	via       string // the variable that brought it
+	piped     bool
+	content   bool // it is what a file holds
+}
+
+// variable is what a script does with a variable.
+type variable struct {
+	flows    []flow
+	other    bool   // it is also given something without a value
+	appended bool   // a value was added to what it had
+	constant string // what it is given, if that is one constant text
+	exported bool
+	compared bool // the script looks what it is, or takes characters out of it
+	maps     bool // it is an associative array
+}
+
+// codeCheck looks at the code of one shell.
+type codeCheck struct {
+	*valueCheck
+	vars      map[string]*variable
+	piped     map[*syntax.Stmt][]flow // what a command reads from a pipe
+	depth     int
+	reporting bool // the variables are known
+	changed   bool // a variable was given something new
+}
+
+// code looks at the code of a shell that starts with these variables: first at what it assigns, until nothing new turns up.
+func (v *valueCheck) code(text string, vars map[string]*variable, depth int) {
+	file, err := Parse(text, v.dialects)
+	if err != nil {
+		return
+	}
+	c := &codeCheck{valueCheck: v, vars: vars, piped: map[*syntax.Stmt][]flow{}, depth: depth, changed: true}
+	for range 8 {
+		if !c.changed {
+			break
+		}
+		c.changed = false
+		c.walk(file, nil)
+	}
+	c.reporting = true
+	c.walk(file, nil)
+}
+
+// walk visits all nodes of a file, each with what it reads from its input.
+func (c *codeCheck) walk(file *syntax.File, stdin []flow) {
+	stack := [][]flow{stdin}
+	syntax.Walk(file, func(node syntax.Node) bool {
+		if node == nil {
+			stack = stack[:len(stack)-1]
+			return true
+		}
+		in := stack[len(stack)-1]
+		if s, ok := node.(*syntax.Stmt); ok {
+			in = c.input(s, in)
+		}
+		stack = append(stack, in)
+		c.visit(node, in)
+		return true
+	})
+}
+
+// input returns what a statement reads, where the code around it reads in.
+func (c *codeCheck) input(s *syntax.Stmt, in []flow) []flow {
+	if piped, ok := c.piped[s]; ok {
+		in = piped
+	}
+	for _, r := range s.Redirs {
+		switch {
+		case r.Hdoc != nil:
+			in = c.parts(r.Hdoc.Parts)
+		case r.Op == syntax.WordHdoc:
+			in = c.word(r.Word)
+		case r.Op == syntax.RdrIn:
+			in = c.content(r.Word)
+		}
+	}
+	return in
+}
+
+// content returns the values in the file that a word names.
+func (c *codeCheck) content(word *syntax.Word) []flow {
+	if len(word.Parts) == 1 {
+		if p, ok := word.Parts[0].(*syntax.ProcSubst); ok {
+			return c.outputs(p.Stmts)
+		}
+	}
+	return c.files(word)
+}
+
+func (c *codeCheck) visit(node syntax.Node, in []flow) {
+	switch n := node.(type) {
+	case *syntax.BinaryCmd:
+		if n.Op == syntax.Pipe || n.Op == syntax.PipeAll {
+			c.piped[n.Y] = asPiped(c.output(n.X, in))
+		}
+	case *syntax.CallExpr:
+		for _, a := range n.Assigns {
+			if len(n.Args) > 0 && a.Name != nil {
+				c.variable(a.Name.Value).exported = true
+			}
+		}
+		c.call(n.Args, in)
+	case *syntax.DeclClause:
+		c.declaration(n)
+	case *syntax.Assign:
+		c.assign(n)
+	case *syntax.WordIter:
+		for _, word := range n.Items {
+			c.give(n.Name.Value, c.word(word), "")
+		}
+	case *syntax.ParamExp:
+		c.expansion(n)
+	case *syntax.CaseClause:
+		c.compare(n.Word)
+	case *syntax.BinaryTest:
+		if n.Op >= syntax.TsEql && n.Op <= syntax.TsGtr {
+			c.count(n, arithmeticSink)
+		}
+		c.compare(n)
+	case *syntax.UnaryTest:
+		if word, ok := n.X.(*syntax.Word); ok && (n.Op == syntax.TsVarSet || n.Op == syntax.TsRefVar) {
+			c.leak(nameSink, c.word(word))
+		}
+	case *syntax.ArithmExp, *syntax.ArithmCmd, *syntax.LetClause, *syntax.CStyleLoop:
+		c.count(n, arithmeticSink)
+	}
+}
+
+func asPiped(flows []flow) []flow {
+	for i := range flows {
+		flows[i].piped = true
+	}
+	return flows
+}
+
+func (c *codeCheck) variable(name string) *variable {
+	v := c.vars[name]
+	if v == nil {
+		v = &variable{}
+		c.vars[name] = v
+	}
+	return v
+}
+
+// give notes that a variable gets these values, or a constant text, or something else.
+func (c *codeCheck) give(name string, flows []flow, constant string) {
+	if c.reporting {
+		return
+	}
+	v := c.variable(name)
+	before, known := len(v.flows), v.other
+	switch {
+	case len(flows) > 0:
+	case constant == "" || known && v.constant != constant || before > 0:
+		v.other, v.constant = true, ""
+	default:
+		v.other, v.constant = true, constant
+	}
+	for _, f := range flows {
+		if !slices.ContainsFunc(v.flows, func(g flow) bool { return g.value == f.value && g.certainty <= f.certainty }) {
+			v.flows = append(v.flows, f)
+			v.constant = ""
+		}
+	}
+	c.changed = c.changed || len(v.flows) > before || v.other != known
+}
+
+func (c *codeCheck) assign(a *syntax.Assign) {
+	if a.Name == nil {
+		return
+	}
+	name := a.Name.Value
+	v := c.variable(name)
+	if a.Index != nil && !v.maps {
+		c.count(a.Index, subscriptSink)
+	}
+	var flows []flow
+	constant := ""
+	if a.Value != nil {
+		flows, constant = c.word(a.Value), WordText(a.Value)
+		v.compared = v.compared || holds(a.Value, func(p *syntax.ParamExp) bool { return p.Repl != nil && takesOut(p.Repl.Orig) })
+		v.appended = v.appended || len(flows) > 0 &&
+			(a.Append || holds(a.Value, func(p *syntax.ParamExp) bool { return p.Param != nil && p.Param.Value == name }))
+	}
+	if a.Array != nil {
+		for _, e := range a.Array.Elems {
+			flows = append(flows, c.word(e.Value)...)
+		}
+	}
+	c.steer(name, flows)
+	if !a.Naked && (len(flows) > 0 || !a.Append) {
+		c.give(name, flows, constant)
+	}
+}
+
+func (c *codeCheck) declaration(n *syntax.DeclClause) {
+	exports, maps, names := n.Variant.Value == "export", false, n.Variant.Value == "nameref"
+	for _, a := range n.Args {
+		switch {
+		case a.Name != nil:
+			v := c.variable(a.Name.Value)
+			v.exported, v.maps = v.exported || exports, v.maps || maps
+			if names {
+				c.leak(nameSink, c.word(a.Value))
+			}
+		case strings.HasPrefix(a.Value.Lit(), "-"):
+			exports = exports || strings.Contains(a.Value.Lit(), "x")
+			maps = maps || strings.Contains(a.Value.Lit(), "A")
+			names = names || strings.Contains(a.Value.Lit(), "n")
+		default:
+			c.leak(nameSink, c.leading(a.Value))
+		}
+	}
+}
+
+// holds reports whether an expansion that is asked for stands below a node.
+func holds(node syntax.Node, is func(*syntax.ParamExp) bool) bool {
+	for n := range syntax.Preorder(node) {
+		if p, ok := n.(*syntax.ParamExp); ok && is(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// steer reports values in a variable by which they become code.
+func (c *codeCheck) steer(name string, flows []flow) {
+	switch runs, searches := Steering(name); {
+	case runs:
+		c.leak(sink{what: "the variable " + name, remedy: "shells and programs run what they find there, so give it a constant value"}, flows)
+	case searches:
+		c.leak(sink{code: codeCommandName, says: "reaches the variable " + name + "; whoever writes the value may choose which program runs"}, flows)
+	}
+}
+
+// compare notes that the script looks at the variables below a node.
+func (c *codeCheck) compare(node syntax.Node) {
+	for n := range syntax.Preorder(node) {
+		if p, ok := n.(*syntax.ParamExp); ok && p.Param != nil {
+			c.variable(p.Param.Value).compared = true
+		}
+	}
+}
+
+// word returns the values in the text of a word.
+func (c *codeCheck) word(word *syntax.Word) []flow {
+	if word == nil {
+		return nil
+	}
+	return c.parts(word.Parts)
+}
+
+func (c *codeCheck) parts(parts []syntax.WordPart) (flows []flow) {
+	for _, part := range parts {
+		switch p := part.(type) {
+		case *syntax.DblQuoted:
+			flows = append(flows, c.parts(p.Parts)...)
+		case *syntax.ParamExp:
+			flows = append(flows, c.param(p)...)
+		case *syntax.CmdSubst:
+			flows = append(flows, c.outputs(p.Stmts)...)
+		}
+	}
+	return flows
+}
+
+// leading returns the values that a word begins with.
+func (c *codeCheck) leading(word *syntax.Word) []flow {
+	part := word.Parts[0]
+	if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) > 0 {
+		part = q.Parts[0]
+	}
+	return c.parts([]syntax.WordPart{part})
+}
+
+// param returns the values that an expansion brings. A length, a quoted text and what is left of a text when characters are taken out
+// are harmless.
+func (c *codeCheck) param(p *syntax.ParamExp) (flows []flow) {
+	if p.Param == nil || p.Length || p.Width {
+		return nil
+	}
+	if p.Exp != nil && HasDefault(p) {
+		flows = c.word(p.Exp.Word)
+	}
+	quoted := p.Exp != nil && p.Exp.Op == syntax.OtherParamOps && p.Exp.Word.Lit() == "Q"
+	alternate := p.Exp != nil && (p.Exp.Op == syntax.AlternateUnset || p.Exp.Op == syntax.AlternateUnsetOrNull)
+	if quoted || alternate || p.Repl != nil && takesOut(p.Repl.Orig) {
+		return flows
+	}
+	return append(flows, slices.DeleteFunc(c.read(p.Param), func(f flow) bool { return c.values[f.value].File && !f.content })...)
+}
+
+// takesOut reports whether a pattern is a set of all characters but some: [!a-z].
+func takesOut(pattern *syntax.Word) bool {
+	lit := pattern.Lit()
+	return strings.HasPrefix(lit, "[!") || strings.HasPrefix(lit, "[^")
+}
+
+// read returns the values in the variable that stands at name.
+func (c *codeCheck) read(name *syntax.Lit) []flow {
+	v := c.vars[name.Value]
+	if v == nil || v.compared {
+		return nil
+	}
+	flows := slices.Clone(v.flows)
+	for i := range flows {
+		f := &flows[i]
+		if v.other && !v.appended {
+			f.certainty = max(f.certainty, likely)
+		}
+		switch src := &c.values[f.value]; {
+		case src.Variable != name.Value && f.via == "":
+			f.via = name.Value
+		case src.Variable == name.Value && c.depth == 0:
+			f.place = placeAt(src.Places, int(name.Pos().Offset()))
+		}
+	}
+	return flows
+}
+
+func placeAt(places []Place, start int) *Place {
+	for i := range places {
+		if places[i].Start == start {
+			return &places[i]
+		}
+	}
+	return nil
+}
+
+// files returns the values in the files that a word names.
+func (c *codeCheck) files(word *syntax.Word) (flows []flow) {
+	for n := range syntax.Preorder(word) {
+		if p, ok := n.(*syntax.ParamExp); ok && p.Param != nil {
+			flows = append(flows, c.read(p.Param)...)
+		}
+	}
+	flows = slices.DeleteFunc(flows, func(f flow) bool { return !c.values[f.value].File || f.content })
+	for i := range flows {
+		flows[i].content = true
+	}
+	return flows
+}
+
+// outputs returns the values that statements print.
+func (c *codeCheck) outputs(stmts []*syntax.Stmt) (flows []flow) {
+	for _, s := range stmts {
+		flows = append(flows, c.output(s, nil)...)
+	}
+	return flows
+}
+
+// output returns the values that a statement prints, where the code around it reads in.
+func (c *codeCheck) output(s *syntax.Stmt, in []flow) (flows []flow) {
+	in = c.input(s, in)
+	switch n := s.Cmd.(type) {
+	case *syntax.BinaryCmd:
+		if n.Op == syntax.Pipe || n.Op == syntax.PipeAll {
+			return c.output(n.Y, c.output(n.X, in))
+		}
+		return append(c.output(n.X, in), c.output(n.Y, in)...)
+	case *syntax.Block:
+		return c.outputs(n.Stmts)
+	case *syntax.Subshell:
+		return c.outputs(n.Stmts)
+	case *syntax.CallExpr:
+		return c.printed(n.Args, in)
+	}
+	return nil
+}
+
+// printed returns the values that a command prints.
+func (c *codeCheck) printed(words []*syntax.Word, in []flow) []flow {
+	args := c.texts(words)
+	at := wrappedBy(args)
+	if at >= len(words) {
+		return nil
+	}
+	var inWords, inFiles []flow
+	for _, word := range words[at+1:] {
+		inWords = append(inWords, c.word(word)...)
+		inFiles = append(inFiles, c.files(word)...)
+	}
+	name := ProgramName(args[at])
+	switch p := programOf(name); {
+	case name == "printf" && strings.Contains(strings.Join(args, " "), "%q"):
+		return nil
+	case name == "printenv":
+		return c.environment(args[at+1:])
+	case p.prints == nothing:
+		return nil
+	case p.prints == itsWords:
+		return inWords
+	case p.prints == itsInput:
+		return append(in, inFiles...)
+	case p.prints == partsOf:
+		return doubted(append(in, inFiles...))
+	default:
+		return doubted(slices.Concat(in, inWords, inFiles))
+	}
+}
+
+// environment returns the values of the variables with these names.
+func (c *codeCheck) environment(names []string) (flows []flow) {
+	for _, name := range names {
+		flows = append(flows, c.read(&syntax.Lit{Value: name})...)
+	}
+	return flows
+}
+
+func doubted(flows []flow) []flow {
+	flows = slices.Clone(flows)
+	for i := range flows {
+		flows[i].certainty = perhaps
+	}
+	return flows
+}
+
+// texts returns the constant texts of words, with the texts of variables that the script gives one constant, and name= for the word of
+// an assignment. Others are empty.
+func (c *codeCheck) texts(words []*syntax.Word) []string {
+	args := make([]string, len(words))
+	for i, word := range words {
+		args[i] = WordText(word)
+		if name, _, ok := strings.Cut(leadingText(word), "="); ok && args[i] == "" && syntax.ValidName(name) {
+			args[i] = name + "="
+		}
+		if args[i] != "" || len(word.Parts) != 1 {
+			continue
+		}
+		part := word.Parts[0]
+		if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) == 1 {
+			part = q.Parts[0]
+		}
+		if p, ok := part.(*syntax.ParamExp); ok && p.Param != nil && (p.Short || IsPlainExpansion(p)) && c.vars[p.Param.Value] != nil {
+			args[i] = c.vars[p.Param.Value].constant
+		}
+	}
+	return args
+}
+
+// spread splits words that stand for several, as $S does with S="sh -c".
+func (c *codeCheck) spread(words []*syntax.Word) (args []string, nodes []*syntax.Word) {
+	for i, text := range c.texts(words) {
+		_, expands := words[i].Parts[0].(*syntax.ParamExp)
+		fields := []string{text}
+		if expands && strings.Contains(text, " ") {
+			fields = strings.Fields(text)
+		}
+		for _, field := range fields {
+			args, nodes = append(args, field), append(nodes, words[i])
+		}
+	}
+	return args, nodes
+}
+
+// call looks at a simple command that reads in.
+func (c *codeCheck) call(words []*syntax.Word, in []flow) {
+	if len(words) == 0 {
+		return
+	}
+	args, words := c.spread(words)
+	at := wrappedBy(args)
+	c.wrappers(args[:at], words[:at], in)
+	if at >= len(args) {
+		return
+	}
+	c.commandName(words[at])
+	name := ProgramName(args[at])
+	if args[at] == "" {
+		for i := at + 1; i+1 < len(args); i++ {
+			if IsCodeOption(args[i]) {
+				c.leak(codeSink, doubted(c.word(words[i+1])))
+			}
+		}
+		return
+	}
+	c.codes(PlanCall(args), args, words, in)
+	c.builtin(name, args[at:], words[at:], in)
+	c.language(name, args[at:], words[at:], in)
+}
+
+// wrappers looks at the programs in front of a command, such as env and xargs.
+func (c *codeCheck) wrappers(args []string, words []*syntax.Word, in []flow) {
+	for i, arg := range args {
+		name, _, isAssignment := strings.Cut(leadingText(words[i]), "=")
+		switch {
+		case isAssignment && syntax.ValidName(name):
+			flows := c.word(words[i])
+			c.steer(name, flows)
+			c.give(name, flows, "")
+			c.variable(name).exported = true
+		case arg == "-S" && i+1 < len(words):
+			c.leak(codeSink, c.word(words[i+1]))
+		}
+	}
+}
+
+// leadingText returns the literal text that a word begins with, in quotes or not.
+func leadingText(word *syntax.Word) string {
+	part := word.Parts[0]
+	if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) > 0 {
+		part = q.Parts[0]
+	}
+	if lit, ok := part.(*syntax.Lit); ok {
+		return lit.Value
+	}
+	return ""
+}
+
+func (c *codeCheck) commandName(word *syntax.Word) {
+	flows := c.leading(word)
+	if _, quoted := word.Parts[0].(*syntax.DblQuoted); !quoted {
+		c.leak(commandSink, flows)
+		return
+	}
+	c.leak(sink{code: codeCommandName, says: "names the command; whoever writes the value chooses the program", words: true}, flows)
+}
+
+// codes looks at the code among the words of a command, and at the code that it reads.
+func (c *codeCheck) codes(plan Plan, args []string, words []*syntax.Word, in []flow) {
+	for _, code := range plan.Codes {
+		var text []string
+		before := len(c.found)
+		for _, i := range code.Args {
+			c.leak(codeSink, c.word(words[i]))
+			text = append(text, codeText(words[i].Parts, Outside))
+		}
+		last := code.Args[len(code.Args)-1]
+		if len(c.found) == before {
+			c.nested(strings.Join(text, " "), code, words[last+1:])
+		}
+	}
+	if plan.Stdin != nil {
+		c.leak(codeSink, in)
+	}
+	if last := args[len(args)-1]; slices.Contains(args, "xargs") && IsCodeOption(last) {
+		c.leak(codeSink, in)
+	}
+	for i := range plan.Denied {
+		if i < len(words) && !(args[0] == "read" && slices.Contains([]string{"-p", "-d", "-t", "-n", "-N", "-u", "-i"}, args[i-1])) {
+			c.leak(nameSink, c.word(words[i]))
+		}
+	}
+}
+
+// nested looks at the code of another shell, or of this one. A child has only the exported variables, and parameters of its own.
+func (c *codeCheck) nested(text string, code Code, params []*syntax.Word) {
+	if c.depth >= maxCodeDepth || code.Remote != "" {
+		return
+	}
+	if !code.Child {
+		file, err := Parse(text, c.dialects)
+		if err == nil {
+			inner := *c
+			inner.depth++
+			inner.piped = map[*syntax.Stmt][]flow{}
+			inner.walk(file, nil)
+			c.changed = inner.changed
+		}
+		return
+	}
+	if !c.reporting {
+		return
+	}
+	vars := map[string]*variable{}
+	for name, v := range c.vars {
+		if v.exported {
+			vars[name] = &variable{flows: c.read(&syntax.Lit{Value: name}), other: v.other, exported: true, compared: v.compared}
+		}
+	}
+	for i, word := range params {
+		flows := c.word(word)
+		vars[strconv.Itoa(i)] = &variable{flows: flows}
+		if i > 0 && len(flows) > 0 {
+			vars["@"], vars["*"] = &variable{flows: flows}, &variable{flows: flows}
+		}
+	}
+	c.code(text, vars, c.depth+1)
+}
+
+// codeText returns code as a shell passes it on. What only that shell knows is a variable that nobody has.
+func codeText(parts []syntax.WordPart, special string) string {
+	var b strings.Builder
+	for _, part := range parts {
+		switch p := part.(type) {
+		case *syntax.Lit:
+			b.WriteString(Unescape(p.Value, special))
+		case *syntax.SglQuoted:
+			if p.Dollar {
+				b.WriteString(UnescapeAnsi(p.Value))
+				continue
+			}
+			b.WriteString(p.Value)
+		case *syntax.DblQuoted:
+			b.WriteString(codeText(p.Parts, InDouble))
+		default:
+			b.WriteString("${PRODIGY_X}")
+		}
+	}
+	return b.String()
+}
+
+// builtin looks at what builtins of a shell do with their words.
+func (c *codeCheck) builtin(name string, args []string, words []*syntax.Word, in []flow) {
+	switch name {
+	case "read", "mapfile", "readarray":
+		names := 0
+		for _, arg := range args[1:] {
+			if syntax.ValidName(arg) {
+				names++
+				c.give(arg, in, "")
+			}
+		}
+		if names == 0 {
+			c.give("REPLY", in, "")
+			c.give("MAPFILE", in, "")
+		}
+	case "printf":
+		if len(args) > 2 && args[1] == "-v" && syntax.ValidName(args[2]) {
+			c.give(args[2], c.printed(words, nil), "")
+		}
+	case "unset":
+		for _, arg := range args[1:] {
+			c.give(arg, nil, "")
+		}
+	case "test", "[":
+		if slices.ContainsFunc(args, func(a string) bool {
+			return strings.Contains("= == != < >", a) && a != "" || slices.Contains(NumberTests, a)
+		}) {
+			for _, word := range words {
+				c.compare(word)
+			}
+		}
+	case "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", ".", "source":
+		if i := skipOptions(args, 1, ""); i < len(args) && args[i] == "" && !slices.ContainsFunc(args[1:i], func(a string) bool { return strings.ContainsAny(a, "cs") }) {
+			c.leak(codeSink, c.content(words[i]))
+			c.leak(sink{code: codeCommandName, says: "chooses the script that a shell runs; whoever writes the value chooses what runs"}, c.word(words[i]))
+		}
+	}
+}
+
+// expansion looks for expansions that take a value for more than text.
+func (c *codeCheck) expansion(p *syntax.ParamExp) {
+	if p.Param == nil {
+		return
+	}
+	name := p.Param.Value
+	if p.Index != nil && !c.variable(name).maps {
+		c.count(p.Index, subscriptSink)
+	}
+	if p.Slice != nil {
+		c.count(p.Slice.Offset, arithmeticSink)
+		c.count(p.Slice.Length, arithmeticSink)
+	}
+	switch {
+	case p.Excl && p.Names == 0 && p.Index == nil:
+		c.leak(sink{what: "${!" + name + "}", remedy: nameSink.remedy}, c.read(p.Param))
+	case p.Exp == nil:
+	case p.Exp.Op == syntax.OtherParamOps && p.Exp.Word.Lit() == "P":
+		c.leak(sink{what: "${" + name + "@P}", remedy: "the shell expands it as a prompt, so leave @P out"}, c.read(p.Param))
+	case p.Exp.Op == syntax.AssignUnset || p.Exp.Op == syntax.AssignUnsetOrNull:
+		c.give(name, c.word(p.Exp.Word), "")
+	}
+}
+
+// count reports the values that a shell counts with below a node.
+func (c *codeCheck) count(node syntax.Node, s sink) {
+	if node == nil {
+		return
+	}
+	for n := range syntax.Preorder(node) {
+		switch x := n.(type) {
+		case *syntax.Lit:
+			if syntax.ValidName(x.Value) {
+				c.leak(s, c.read(x))
+			}
+		case *syntax.ParamExp:
+			c.leak(s, c.param(x))
+		case *syntax.CmdSubst:
+			c.leak(s, c.outputs(x.Stmts))
+		}
+	}
+}
+
+// language reports values in code of a language that is not the shell's.
+func (c *codeCheck) language(name string, args []string, words []*syntax.Word, in []flow) {
+	p := programOf(name)
+	s := sink{code: codeLanguage, says: "stands in code for " + name + ", which may read more into it than a value; pass it as an argument or through the environment"}
+	found, operands := false, 0
+	for i := 1; i < len(args); i++ {
+		switch option := p.option(args[i]); {
+		case option && i+1 < len(args):
+			found = true
+			i++
+			c.leak(s, c.word(words[i]))
+		case len(args[i]) == 2 && args[i][0] == '-' && strings.Contains(p.takes, args[i][1:]):
+			found = found || args[i] == "-f"
+			i++
+		case args[i] == "-":
+		case strings.HasPrefix(args[i], "-"):
+		default:
+			operands++
+			if operands == 1 && p.operand && !found {
+				c.leak(s, c.word(words[i]))
+			}
+		}
+	}
+	if p.reads && operands == 0 && !found {
+		c.leak(s, in)
+	}
+}
+
+// option reports whether the next word is code: -e, or letters that end with it, as in -ne.
+func (p program) option(arg string) bool {
+	return slices.ContainsFunc(p.options, func(o string) bool {
+		letters := len(o) == 2 && strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--")
+		return arg == o || letters && strings.HasSuffix(arg, o[1:])
+	})
+}
+
+// sink is a place where something is run that should be data.
+type sink struct {
+	what   string // the words behind "reaches"
+	remedy string
+	code   string // of a warning, however sure it is; an error has none
+	says   string // in the place of "reaches" and what
+	words  bool   // JSON, which is not a word, does nothing there
+}
+
+const numberRemedy = "assign the value itself, which is checked to be a whole number: n=${...}"
+
+var (
+	codeSink       = sink{what: "shell code"}
+	commandSink    = sink{what: "the place of a command", remedy: "write |raw when the value is meant to be code, and quotes when it is meant to name a program"}
+	nameSink       = sink{what: "a place that names a variable", remedy: "the shell evaluates what it finds there, so choose among constant names with case", words: true}
+	arithmeticSink = sink{what: "arithmetic", remedy: numberRemedy, words: true}
+	subscriptSink  = sink{what: "arithmetic", remedy: numberRemedy} // some shells expand it again
+)
+
+// leak reports values that reach a sink. What a program may print is reported as code only, and JSON is no number and no name.
+func (c *codeCheck) leak(s sink, flows []flow) {
+	if !c.reporting {
+		return
+	}
+	for _, f := range flows {
+		src := &c.values[f.value]
+		switch {
+		case f.certainty == perhaps && s.what != codeSink.what && s.code == "":
+		case src.JSON && s.words:
+		default:
+			if found := s.finding(src, f); !slices.Contains(c.found, found) {
+				c.found = append(c.found, found)
+			}
+		}
+	}
+}
+
+func (s sink) finding(src *Value, f flow) Finding {
+	written, offset := src.Written, src.Offset
+	if f.place != nil {
+		written, offset = f.place.Written, f.place.Offset
+	}
+	through := ""
+	if f.via != "" && "$"+f.via != written && "${"+f.via+"}" != written {
+		through = " through $" + f.via
+	}
+	found := Finding{Offset: offset, Warning: f.certainty != sure, Code: codeReaches}
+	switch {
+	case s.code != "":
+		found.Warning, found.Code, found.Text = true, s.code, written+through+" "+s.says
+	case f.certainty == perhaps && f.piped:
+		found.Code = codePiped
+		found.Text = written + " reaches a shell as code through the pipe; write |sh where it stands for one word of that code"
+	case f.certainty == perhaps:
+		found.Code, found.Text = codeOutput, written+" reaches a shell as code through the output of a command"
+	default:
+		verb := " reaches "
+		if found.Warning {
+			verb = " may reach "
+		}
+		found.Text = written + verb + s.what + through + "; " + s.remedyFor(src, written)
+	}
+	return found
+}
+
+func (s sink) remedyFor(src *Value, written string) string {
+	switch {
+	case s.remedy != "":
+		return s.remedy
+	case src.Item:
+		return "let that code read the variable itself, within single quotes"
+	}
+	return "write ${" + strings.Trim(strings.TrimPrefix(written, "$"), "{}") + "|sh} there, outside the quotes of that code"
+}
