@@ -10,9 +10,7 @@ import (
 	"fmt"
 	"html"
 	"math/rand/v2"
-	"mime/quotedprintable"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,7 +108,7 @@ func alnum(c rune) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20
 
 // escapes are the ways to write one character, for encodings that change in the middle.
 func escapes(c rune, raw string) []string {
-	all := []string{raw, percentAll(raw, "%%%02X"), percentAll(raw, "%%%02x"), percentAll(raw, `\x%02x`), percentAll(raw, `\%03o`), percentAll(raw, "%%25%02X"), percentAll(raw, "=%02X")}
+	all := []string{raw, percentAll(raw, "%%%02X"), percentAll(raw, "%%%02x"), percentAll(raw, `\x%02x`), percentAll(raw, `\%03o`)}
 	if c < 0 {
 		return all
 	}
@@ -133,59 +131,6 @@ func base64s() map[string]*base64.Encoding {
 	}
 }
 
-func dumpLines(s string, width int, line func(at int, b string) string) string {
-	var b strings.Builder
-	for at := 0; at < len(s); at += width {
-		b.WriteString(line(at, s[at:min(at+width, len(s))]) + "\n")
-	}
-	return b.String()
-}
-
-func printable(s string) string {
-	return strings.Map(func(c rune) rune {
-		if c < 0x20 || c > 0x7e {
-			return '.'
-		}
-		return c
-	}, string([]rune(strings.ToValidUTF8(s, "."))))
-}
-
-func odC(s string) string {
-	return dumpLines(s, 16, func(at int, b string) string {
-		var fields strings.Builder
-		for i := range len(b) {
-			var field string
-			switch c := b[i]; {
-			case strings.IndexByte("\a\b\t\n\v\f\r", c) >= 0:
-				field = `\` + "abtnvfr"[strings.IndexByte("\a\b\t\n\v\f\r", c):][:1]
-			case c < 0x20 || c > 0x7e:
-				field = fmt.Sprintf("%03o", c)
-			default:
-				field = b[i : i+1]
-			}
-			fmt.Fprintf(&fields, "%4s", field)
-		}
-		return fmt.Sprintf("%07o", at) + fields.String()
-	})
-}
-
-func words16(format string) func(*rand.Rand, string) string {
-	return func(_ *rand.Rand, s string) string {
-		return dumpLines(s, 16, func(at int, b string) string {
-			var line strings.Builder
-			line.WriteString(fmt.Sprintf("%07o", at))
-			for i := 0; i < len(b); i += 2 {
-				v := int(b[i])
-				if i+1 < len(b) {
-					v |= int(b[i+1]) << 8
-				}
-				line.WriteString(" " + fmt.Sprintf(format, v))
-			}
-			return line.String()
-		})
-	}
-}
-
 func encoders() []encoder {
 	all := []encoder{
 		whole("as it is", func(s string) string { return s }),
@@ -200,7 +145,6 @@ func encoders() []encoder {
 		}),
 		whole("QueryEscape", url.QueryEscape),
 		whole("PathEscape", url.PathEscape),
-		whole("QueryEscape twice", func(s string) string { return url.QueryEscape(url.QueryEscape(s)) }),
 		whole("all percent", func(s string) string { return percentAll(s, "%%%02x") }),
 		each("encodeURI", func(_ *rand.Rand, c rune, raw string) string {
 			if alnum(c) || strings.ContainsRune(";,/?:@&=+$-_.!~*'()#", c) {
@@ -259,42 +203,11 @@ func encoders() []encoder {
 		}),
 		whole("ANSI C quoting", func(s string) string { return "$'" + percentAll(s, `\%03o`) + "'" }),
 		whole("HTML", html.EscapeString),
-		whole("HTML twice", func(s string) string { return html.EscapeString(html.EscapeString(s)) }),
 		each("decimal entities", func(_ *rand.Rand, c rune, raw string) string {
 			if c < 0 {
 				return raw
 			}
 			return fmt.Sprintf("&#%d;", c)
-		}),
-		whole("quoted-printable", func(s string) string {
-			var b strings.Builder
-			w := quotedprintable.NewWriter(&b)
-			_, _ = w.Write([]byte(s))
-			_ = w.Close()
-			return b.String()
-		}),
-		each("cat -A", func(_ *rand.Rand, _ rune, raw string) string {
-			var b strings.Builder
-			for i := range len(raw) {
-				c := raw[i]
-				if c == '\n' {
-					b.WriteString("$\n")
-					continue
-				}
-				if c >= 0x80 {
-					b.WriteString("M-")
-					c &= 0x7f
-				}
-				switch {
-				case c < 0x20:
-					b.WriteString("^" + string(rune(c^0x40)))
-				case c == 0x7f:
-					b.WriteString("^?")
-				default:
-					b.WriteByte(c)
-				}
-			}
-			return b.String()
 		}),
 		whole("CSV", func(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }),
 		whole("SQL", func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }),
@@ -302,40 +215,11 @@ func encoders() []encoder {
 			all := escapes(c, raw)
 			return all[r.IntN(len(all))]
 		}),
-		whole("PyYAML", func(s string) string {
-			if strings.ContainsAny(s, "\t ") || !utf8.ValidString(s) {
-				return strconv.Quote(s)
-			}
-			s = strings.ReplaceAll(s, "'", "''")
-			s = regexp.MustCompile("\n+").ReplaceAllString(s, "\n$0")
-			return regexp.MustCompile(`([\x{85}\x{2028}\x{2029}\n])([^\x{85}\x{2028}\x{2029}\n])`).ReplaceAllString(s, "$1    $2")
-		}),
 		around("hex", func(_ *rand.Rand, s string) string { return hex.EncodeToString([]byte(s)) }),
 		around("HEX", func(_ *rand.Rand, s string) string { return strings.ToUpper(hex.EncodeToString([]byte(s))) }),
 		around("xxd -p", func(_ *rand.Rand, s string) string { return wrapped(hex.EncodeToString([]byte(s)), 60, "\n") }),
 		around("hex with colons", func(_ *rand.Rand, s string) string { return listed(s, "%02x", ":") }),
 		around("xxd -i", func(_ *rand.Rand, s string) string { return wrapped(listed(s, "0x%02x", ", "), 72, "\n  ") }),
-		around("hexdump -C", func(_ *rand.Rand, s string) string { return hex.Dump([]byte(s)) }),
-		around("xxd", func(_ *rand.Rand, s string) string {
-			return dumpLines(s, 16, func(at int, b string) string {
-				return fmt.Sprintf("%08x: %-39s  %s", at, wrapped(hex.EncodeToString([]byte(b)), 4, " "), printable(b))
-			})
-		}),
-		around("od -tx1", func(_ *rand.Rand, s string) string {
-			return dumpLines(s, 16, func(at int, b string) string { return fmt.Sprintf("%07o %s", at, listed(b, "%02x", " ")) })
-		}),
-		around("od -b", func(_ *rand.Rand, s string) string {
-			return dumpLines(s, 16, func(at int, b string) string { return fmt.Sprintf("%07o %s", at, listed(b, "%03o", " ")) })
-		}),
-		around("od -tu1", func(_ *rand.Rand, s string) string {
-			return dumpLines(s, 16, func(_ int, b string) string { return listed(b, "%4d", "") })
-		}),
-		around("od -x", words16("%04x")),
-		around("od", words16("%06o")),
-		around("od -c", func(_ *rand.Rand, s string) string { return odC(s) }),
-		around("a list", func(_ *rand.Rand, s string) string { return "[" + listed(s, "%d", ", ") + "]" }),
-		around("a list on lines", func(_ *rand.Rand, s string) string { return "[\n    " + listed(s, "%d", ",\n    ") + "\n  ]" }),
-		around("a slice", func(_ *rand.Rand, s string) string { return fmt.Sprint([]byte(s)) }),
 		around("base32", func(_ *rand.Rand, s string) string { return base32.StdEncoding.EncodeToString([]byte(s)) }),
 		around("base32 on lines", func(_ *rand.Rand, s string) string {
 			return wrapped(base32.HexEncoding.EncodeToString([]byte(s)), 76, "\n")

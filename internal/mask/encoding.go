@@ -16,45 +16,37 @@ const brokenFrom = 16
 type form struct {
 	kind   kind
 	secret []byte
-	units  []unit     // of numbers and digits
-	fields [][]string // of columns: what each byte can be there
+	units  []unit // of digits
 	set    *notation
 }
 
 type kind uint8
 
 const (
-	asWord    kind = iota // the bytes themselves, where no letter, digit or underscore stands beside them
-	asText                // characters, each as it is or escaped
-	asDigits              // groups of bits: base64, base32
-	asNumbers             // numbers: hexadecimal, octal and decimal dumps
-	asColumns             // od -c, od -a and hexdump -c
+	asWord   kind = iota // the bytes themselves, where no letter, digit or underscore stands beside them
+	asText               // characters, each as it is or escaped
+	asDigits             // groups of bits: base64, base32, hexadecimal
 )
 
-// unit is the bits of a secret that one digit or number has. Those outside of mask belong to what is around the secret.
+// unit is the bits of a secret that one digit has. Those outside of mask belong to what is around the secret.
 type unit struct{ value, mask uint16 }
 
 func (u unit) is(v int) bool { return uint16(v)&u.mask == u.value }
 
-// notation says how digits or numbers are written.
+// notation says how digits are written.
 type notation struct {
 	bits   int       // of a digit
-	digits [256]int8 // their values; -1: none
-
-	base     int32
-	min, max int  // digits of a number
-	words    bool // numbers of two bytes, the first of which is the lower
-	packed   bool // numbers may stand without anything between them
+	values [256]int8 // of the digits, or -1
 }
 
 func alphabet(bits int, letters ...string) *notation {
 	n := &notation{bits: bits}
-	for i := range n.digits {
-		n.digits[i] = -1
+	for i := range n.values {
+		n.values[i] = -1
 	}
 	for _, s := range letters {
 		for i := range len(s) {
-			n.digits[s[i]] = int8(i)
+			n.values[s[i]] = int8(i)
 		}
 	}
 	return n
@@ -71,11 +63,7 @@ func notations() []*notation {
 		alphabet(6, letters+"+/", letters+"-_"),
 		alphabet(5, upper+"234567"),
 		alphabet(5, digits+upper[:22]),
-		{base: 16, min: 1, max: 2, packed: true},
-		{base: 10, min: 1, max: 3},
-		{base: 8, min: 3, max: 3},
-		{base: 16, min: 4, max: 4, words: true},
-		{base: 8, min: 6, max: 6, words: true},
+		alphabet(4, digits+"ABCDEF", digits+"abcdef"),
 	}
 }
 
@@ -84,28 +72,11 @@ func formsOf(secret string, all []*notation) []*form {
 	if Short(secret) {
 		return []*form{{kind: asWord, secret: []byte(secret)}}
 	}
-	columns := &form{kind: asColumns, secret: []byte(secret)}
-	for _, c := range columns.secret {
-		columns.fields = append(columns.fields, fieldsOf(c))
-	}
-	forms := []*form{{kind: asText, secret: []byte(secret)}, columns}
+	forms := []*form{{kind: asText, secret: []byte(secret)}}
 	for _, n := range all {
-		switch {
-		case n.bits > 0:
-			forms = append(forms, digitForms(secret, n)...)
-		case n.words:
-			for before := range 2 {
-				forms = append(forms, &form{kind: asNumbers, secret: []byte(secret), set: n, units: wordUnits(secret, before)})
-			}
-		default:
-			units := make([]unit, len(secret))
-			for i := range units {
-				units[i] = unit{uint16(secret[i]), 0xffff}
-			}
-			forms = append(forms, &form{kind: asNumbers, secret: []byte(secret), set: n, units: units})
-		}
+		forms = append(forms, digitForms(secret, n)...)
 	}
-	return slices.Concat(forms, lineForms(secret))
+	return append(forms, lineForms(secret)...)
 }
 
 // lineForms returns the forms of the lines of a secret that has several.
@@ -156,21 +127,6 @@ func bitsAt(secret string, from, count int) (u unit) {
 		}
 	}
 	return u
-}
-
-// wordUnits returns the secret in words of two bytes, when before bytes of the first are not its own.
-func wordUnits(secret string, before int) (units []unit) {
-	for i := -before; i < len(secret); i += 2 {
-		var u unit
-		for high := range 2 {
-			if at := i + high; 0 <= at && at < len(secret) {
-				u.value |= uint16(secret[at]) << (8 * high)
-				u.mask |= 0xff << (8 * high)
-			}
-		}
-		units = append(units, u)
-	}
-	return units
 }
 
 func (f *form) length() int {
@@ -227,9 +183,6 @@ func (f *form) match(w *walk, text []byte, more bool) (length int, undecided boo
 	}
 	last := &w.ends[w.unit%len(w.ends)]
 	for _, end := range *last {
-		if f.kind == asNumbers {
-			end += w.restOfDump(end)
-		}
 		length = max(length, end)
 	}
 	*last = (*last)[:0]
@@ -254,22 +207,12 @@ func (f *form) follow(w *walk, start int) {
 		w.undecided = w.undecided || w.more
 		return
 	}
-	if f.kind == asColumns {
-		f.column(w, start)
-		return
-	}
-	if w.unit == 0 || f.kind != asNumbers || f.set.packed {
-		f.spelled(w, start)
-	}
+	f.spelled(w, start)
 	if w.unit == 0 {
 		return
 	}
 	w.gaps = w.gaps[:0]
-	if f.kind == asNumbers {
-		w.numberGaps(start)
-	} else {
-		f.textGaps(w, start)
-	}
+	f.textGaps(w, start)
 	for _, at := range w.gaps {
 		if start+at < len(w.text) {
 			f.spelled(w, start+at)
@@ -281,13 +224,10 @@ func (f *form) follow(w *walk, start int) {
 
 // spelled looks for a spelling of the unit at hand at a place.
 func (f *form) spelled(w *walk, at int) {
-	switch f.kind {
-	case asText:
-		f.character(w, at)
-	case asDigits:
+	if f.kind == asDigits {
 		f.digit(w, at)
-	case asNumbers:
-		f.number(w, at)
+	} else {
+		f.character(w, at)
 	}
 }
 
@@ -325,19 +265,16 @@ func separates(c byte) bool { return c == '\n' || c == '\r' || c == '\t' }
 // else, as nearly everything does: nobody has to escape these.
 func escapesWord(text []byte, c byte) bool {
 	if len(text) < 2 {
-		return text[0] == '\\' || text[0] == '%' || text[0] == '&' || text[0] == '='
+		return text[0] == '\\' || text[0] == '%' || text[0] == '&'
 	}
 	next := text[1]
 	switch text[0] {
 	case '\\':
 		return next == '\\' || next|0x20 == 'x' || next|0x20 == 'u' || digit(next) >= 0 || next == c
 	case '%':
-		nested := next == '2' && (len(text) < 3 || text[2] == '5')
-		return nested || next|0x20 == 'u' || digit(next) == int32(c>>4)
-	case '=':
-		return digit(next) == int32(c>>4)
+		return next|0x20 == 'u' || digit(next) == int32(c>>4)
 	case '&':
-		return next == '#' || next == 'a' || c == '_'
+		return next == '#' || c == '_'
 	}
 	return false
 }
@@ -356,7 +293,7 @@ func (w *walk) read(at int) {
 // digit looks for a digit. The last two of base64 may be escaped: + and / are, in URLs and in some JSON.
 func (f *form) digit(w *walk, at int) {
 	c, u := w.text[at], f.units[w.unit]
-	if v := f.set.digits[c]; v >= 0 {
+	if v := f.set.values[c]; v >= 0 {
 		if u.is(int(v)) {
 			w.reached(1, at+1)
 		}
@@ -367,7 +304,7 @@ func (f *form) digit(w *walk, at int) {
 	}
 	w.read(at)
 	for _, r := range w.reader.found {
-		if v := f.set.digits[r.value[0]]; r.size == 1 && v >= 0 && u.is(int(v)) {
+		if v := f.set.values[r.value[0]]; r.size == 1 && v >= 0 && u.is(int(v)) {
 			w.reached(1, at+r.n)
 		}
 	}
@@ -379,6 +316,9 @@ func (f *form) textGaps(w *walk, start int) {
 	if marksGap(c) {
 		w.gaps = w.reader.gaps(w.text[start:], w.more, f.kind == asDigits || len(f.secret) >= brokenFrom, w.gaps)
 		w.undecided = w.undecided || w.reader.partial
+	}
+	if f.set != nil && f.set.bits == 4 && w.unit%2 == 0 {
+		w.byteGap(start)
 	}
 	if f.kind != asDigits || c != ' ' && c != '\\' && c != '%' && c != '&' {
 		return
@@ -394,6 +334,23 @@ func (f *form) textGaps(w *walk, start int) {
 	}
 }
 
+// byteGap adds what stands between two bytes in hexadecimal: "73 33", "73:33", "0x73, 0x33".
+func (w *walk) byteGap(start int) {
+	r := &w.reader
+	r.text, r.more, r.partial = w.text[start:], w.more, false
+	i := 0
+	for i < maxIndent && r.at(i) != 0 && strings.IndexByte(" \t\n:-,", r.at(i)) >= 0 {
+		i++
+	}
+	if i > 0 {
+		w.gaps = append(w.gaps, i)
+	}
+	if i > 0 && r.at(i) == '0' && r.at(i+1) == 'x' {
+		w.gaps = append(w.gaps, i+2)
+	}
+	w.undecided = w.undecided || r.partial
+}
+
 // escapedEnd returns the length of a character at a place that stands for the end of a line, or 0.
 func (w *walk) escapedEnd(at int) (n int) {
 	if at >= len(w.text) {
@@ -407,210 +364,4 @@ func (w *walk) escapedEnd(at int) (n int) {
 		}
 	}
 	return n
-}
-
-// number looks for a number, with what may stand in front of it.
-func (f *form) number(w *walk, at int) {
-	r := &w.reader
-	r.text, r.more, r.partial = w.text[at:], w.more, false
-	i, negative, marked := 0, false, false
-	switch {
-	case r.text[0] == '-' && f.set.base == 10:
-		i, negative = 1, true
-	case f.set.base == 16 && !f.set.words:
-		i = r.prefix()
-		marked = i > 0
-	}
-	u := f.units[w.unit]
-	if negative {
-		u.value = 256 - u.value
-	}
-	cut := r.partial // in the prefix
-	for n := f.set.min; n <= f.set.max; n++ {
-		r.partial = false
-		v, got := r.digits(i, n, f.set.base)
-		next := int32(-1)
-		if got == n {
-			next = digit(r.at(i + n))
-		}
-		if r.partial && u.mayBecome(int(v), f.set.max-got, int(f.set.base)) {
-			cut = true
-		}
-		if got < n {
-			break
-		}
-		ends := next < 0 || next >= f.set.base
-		full := n == f.set.max && (f.set.packed || ends)
-		if (full || ends && (marked || f.set.base == 10 || w.unit > 0)) && u.is(int(v)) {
-			w.reached(1, at+i+n)
-		}
-	}
-	w.undecided = w.undecided || cut
-}
-
-// mayBecome reports whether v can be the first digits of a number that is u, of which up to left digits are to come.
-func (u unit) mayBecome(v, left, base int) bool {
-	low, high := v, v
-	for range left + 1 {
-		if low <= int(u.value|^u.mask) && high >= int(u.value) {
-			return true
-		}
-		low, high = low*base, high*base+base-1
-	}
-	return false
-}
-
-// prefix returns the length of what marks a hexadecimal number: 0x73, \x73.
-func (r *reader) prefix() int {
-	i := r.backslashes(0)
-	if i == 0 && r.at(0) == '0' {
-		i = 1
-	}
-	if i > 0 && r.at(i)|0x20 == 'x' {
-		return i + 1
-	}
-	return 0
-}
-
-// Limits of a dump.
-const (
-	maxOffset = 16 // digits
-	maxLine   = 160
-)
-
-// numberGaps adds what may be between two numbers: blanks, a comma or the like, and at the end of a line of a dump the same bytes as
-// characters, and the offset of the next line.
-func (w *walk) numberGaps(start int) {
-	r := &w.reader
-	r.text, r.more, r.partial = w.text[start:], w.more, false
-	i := r.blanks(0)
-	if i > 0 {
-		w.gaps = append(w.gaps, i)
-	}
-	switch r.at(i) {
-	case ',', ':', ';', '.', '-', '_', '|', '/':
-		w.gaps = append(w.gaps, r.blanks(i+1))
-	}
-	if c := r.text[0]; c == ' ' || c == '\t' || c == '\n' || c == '\r' {
-		line := 0
-		for line < maxLine && r.at(line) != '\n' && line < len(r.text) {
-			line++
-		}
-		if r.at(line) == '\n' {
-			w.offset(line + 1)
-		}
-	}
-	w.undecided = w.undecided || r.partial
-}
-
-// offset adds what follows the offset at the start of a line.
-func (w *walk) offset(i int) {
-	r, n := &w.reader, 0
-	for n < maxOffset && digit(r.at(i+n)) >= 0 {
-		n++
-	}
-	if n < 4 {
-		return
-	}
-	i += n
-	if r.at(i) == ':' {
-		i++
-	}
-	if end := r.blanks(i); end > i {
-		w.gaps = append(w.gaps, end)
-	}
-}
-
-func (r *reader) blanks(i int) int {
-	for first := i; i-first < maxIndent; i++ {
-		if c := r.at(i); c != ' ' && c != '\t' && c != '\n' && c != '\r' {
-			break
-		}
-	}
-	return i
-}
-
-// restOfDump returns the length of the rest of a line of a dump, which repeats its bytes as characters: "73 33 63  |s3c|". It is 0 when
-// the line has no such part.
-func (w *walk) restOfDump(end int) int {
-	r := &w.reader
-	r.text, r.more, r.partial = w.text[end:], w.more, false
-	i := 0
-	for i < maxLine && (r.at(i) == ' ' || digit(r.at(i)) >= 0) && (r.at(i) != ' ' || r.at(i+1) != ' ') {
-		i++
-	}
-	if r.at(i) == ' ' || i > 0 && (r.at(i) == '|' || r.at(i) == '>') {
-		for i < maxLine && i < len(r.text) && r.at(i) != '\n' {
-			i++
-		}
-		r.at(i)
-		w.undecided = w.undecided || r.partial
-		return min(i, len(r.text))
-	}
-	w.undecided = w.undecided || r.partial
-	return 0
-}
-
-// columnWidth is that of a byte in od -c, od -a and hexdump -c.
-const columnWidth = 4
-
-// column looks for a byte in a dump of characters: od -c writes "   a", "  \n" and " 303".
-func (f *form) column(w *walk, at int) {
-	r := &w.reader
-	r.text, r.more, r.partial = w.text[at:], w.more, false
-	if w.unit == 0 {
-		for _, field := range f.fields[0] {
-			switch {
-			case bytes.HasPrefix(r.text, []byte(field)):
-				w.reached(1, at+len(field))
-			case w.more && len(r.text) < len(field) && strings.HasPrefix(field, string(r.text)):
-				w.undecided = true
-			}
-		}
-		return
-	}
-	i := 0
-	if r.text[0] == '\n' {
-		n := 0
-		for n < maxOffset && digit(r.at(1+n)) >= 0 {
-			n++
-		}
-		if n > 0 && n < 4 {
-			w.undecided = w.undecided || r.partial
-			return
-		}
-		i = 1 + n
-	}
-	if r.at(i) == ' ' {
-		r.at(i + columnWidth - 1)
-		if end := i + columnWidth; end <= len(r.text) {
-			field := bytes.TrimLeft(r.text[i:end], " ")
-			if len(field) == 0 && f.secret[w.unit] == ' ' || slices.Contains(f.fields[w.unit], string(field)) {
-				w.reached(1, at+end)
-			}
-		}
-	}
-	w.undecided = w.undecided || r.partial
-}
-
-// fieldsOf returns what dumps of characters print for c.
-func fieldsOf(c byte) []string {
-	octal := string([]byte{'0' + c>>6, '0' + c>>3&7, '0' + c&7})
-	fields := []string{string([]byte{c}), octal, asciiName(c & 0x7f)}
-	if i := strings.IndexByte("\a\b\t\n\v\f\r", c); i >= 0 {
-		fields = append(fields, `\`+"abtnvfr"[i:i+1])
-	}
-	return fields
-}
-
-// asciiName returns how od -a calls a character, of which it does not see the highest bit.
-func asciiName(c byte) string {
-	names := strings.Fields("nul soh stx etx eot enq ack bel bs ht nl vt ff cr so si dle dc1 dc2 dc3 dc4 nak syn etb can em sub esc fs gs rs us sp")
-	switch {
-	case int(c) < len(names):
-		return names[c]
-	case c == 0x7f:
-		return "del"
-	}
-	return string([]byte{c})
 }

@@ -14,18 +14,13 @@ import (
 
 var (
 	colours        = regexp.MustCompile("\x1b\\[[0-9;]*[mK]")
-	dumpColumns    = regexp.MustCompile(`(?m)^[0-9a-f]{6,} ?|   (\S)|  (\\.)| (\d\d\d)`)
 	unicodePercent = regexp.MustCompile(`%u([0-9a-fA-F]{4})`)
 	percentByte    = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
 	continued      = regexp.MustCompile(`\\\n\s*`)
 	surrogates     = regexp.MustCompile(`\\u([dD][89abAB]..)\\u([dD][c-fC-F]..)`)
 	escape         = regexp.MustCompile(`(?s)\\(x\{[0-9a-fA-F]+\}|u\{[0-9a-fA-F]+\}|x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|.)`)
-	meta           = regexp.MustCompile(`M-(\^?.)`)
-	control        = regexp.MustCompile(`\^[?-_]`)
-	lineOffset     = regexp.MustCompile(`^[0-9a-f]{7,8}:? +`)
 	hexFiller      = regexp.MustCompile(`0[xX]|\\x|[\s,:;-]`)
 	hexRun         = regexp.MustCompile(`[0-9a-fA-F]{8,}`)
-	numberRun      = regexp.MustCompile(`-?[0-9]+`)
 	base64Filler   = regexp.MustCompile(`\\r|\\n|\\u000a|'\s+b'|\s`)
 	base64Run      = regexp.MustCompile(`[A-Za-z0-9+/]{4,}`)
 	space          = regexp.MustCompile(`\s`)
@@ -78,17 +73,9 @@ func decoders() []decoder {
 			return strings.NewReplacer(`'\''`, "'", `'"'"'`, "'", "'$'", "", "''", "").Replace(unescaped(s))
 		})},
 		{"halving quotes", one(func(s string) string { return strings.NewReplacer("''", "'", `""`, `"`, "%%", "%").Replace(s) })},
-		{"quoted-printable", one(func(s string) string {
-			return percentDecoded(strings.ReplaceAll(strings.ReplaceAll(s, "=\n", ""), "=", "%"))
-		})},
-		{"undoing cat -v", one(uncaret)},
 		{"hexadecimal", fromHex},
-		{"numbers", fromNumbers},
 		{"base64", fromBase64},
 		{"base32", fromBase32},
-		{"columns", func(s string) []string {
-			return []string{dumpColumns.ReplaceAllString(s, "$1$2$3")}
-		}},
 	}
 }
 
@@ -133,57 +120,15 @@ func unescaped(s string) string {
 	})
 }
 
-func uncaret(s string) string {
-	s = meta.ReplaceAllStringFunc(s, func(m string) string {
-		if m[2] == '^' && len(m) == 4 {
-			return string([]byte{m[3] ^ 0x40 | 0x80})
-		}
-		return string([]byte{m[2] | 0x80})
-	})
-	return control.ReplaceAllStringFunc(s, func(m string) string { return string([]byte{m[1] ^ 0x40}) })
-}
-
 func fromHex(s string) (texts []string) {
-	var lines strings.Builder // of a dump, without their offsets and what they repeat
-	for line := range strings.Lines(s) {
-		line = lineOffset.ReplaceAllString(strings.TrimRight(line, "\n"), "")
-		line, _, _ = strings.Cut(line, "  ")
-		lines.WriteString(line + " ")
-	}
-	for _, s := range []string{s, lines.String()} {
-		s = hexFiller.ReplaceAllString(s, "")
-		for _, digits := range hexRun.FindAllString(s, -1) {
-			for from := range 2 {
-				text := digits[from:]
-				b, _ := hex.DecodeString(text[:len(text)/2*2])
-				swapped := make([]byte, len(b))
-				for i := range b {
-					if i^1 < len(b) {
-						swapped[i] = b[i^1]
-					}
-				}
-				texts = append(texts, string(b), string(swapped))
-			}
+	for _, digits := range hexRun.FindAllString(hexFiller.ReplaceAllString(s, ""), -1) {
+		for from := range 2 {
+			text := digits[from:]
+			b, _ := hex.DecodeString(text[:len(text)/2*2])
+			texts = append(texts, string(b))
 		}
 	}
 	return texts
-}
-
-func fromNumbers(s string) (texts []string) {
-	words := numberRun.FindAllString(s, -1)
-	var dec, oct, low []byte
-	for _, w := range words {
-		if v, err := strconv.ParseInt(w, 10, 16); err == nil && -128 <= v && v <= 255 {
-			dec = append(dec, byte(v))
-		}
-		if v, err := strconv.ParseUint(w, 8, 8); err == nil && len(w) == 3 {
-			oct = append(oct, byte(v))
-		}
-		if v, err := strconv.ParseUint(w, 8, 16); err == nil && len(w) == 6 {
-			low = append(low, byte(v), byte(v>>8))
-		}
-	}
-	return []string{string(dec), string(oct), string(low)}
 }
 
 func fromBase64(s string) (texts []string) {

@@ -2,7 +2,7 @@
 //
 // A secret is found by reading: each character of a text is taken for all that the encodings in use make of it, and what that comes to
 // is held against the secrets. So an encoding that escapes characters needs no list of what it makes of a secret, and may change in the
-// middle. Encodings of bits (base64, base32) and dumps of numbers are read in the same way, unit by unit.
+// middle. Digits that stand for bits (base64, base32, hexadecimal) are read in the same way, one by one.
 package mask
 
 import (
@@ -59,7 +59,7 @@ func New(secrets []string) *Masker {
 // add asks f itself with which bytes its spellings can begin.
 func (m *Masker) add(f *form, w *walk) {
 	bytes := 256
-	if f.kind == asDigits || f.kind == asNumbers {
+	if f.kind == asDigits {
 		bytes = 128 // all that they are written with
 	}
 	var text [2]byte

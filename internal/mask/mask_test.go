@@ -46,21 +46,6 @@ func TestLinesOfASecretMayBeJoined(t *testing.T) {
 	}
 }
 
-// PyYAML with allow_unicode ends a line behind each of these characters and indents the next.
-func TestLinesOfYAMLMayEndInOtherCharacters(t *testing.T) {
-	for _, c := range []struct{ secret, text, want string }{
-		{"abc'd\u2028ef gh", "a:\n  b: 'abc''d\u2028    ef gh'\n", "a:\n  b: '***'\n"},
-		{"abc'd\u2029ef gh", "a:\n  b: |-\n    abc'd\u2029    ef gh\n", "a:\n  b: |-\n    ***\n"},
-		{"a\u0085b: c", "a:\n  b: 'a\u0085    b: c'\n", "a:\n  b: '***'\n"},
-		{"abc\tdef\u0085ghi", "a: abc def ghi\n", "a: ***\n"}, // yq folds it
-		{"tok\n\u2028\nen", "a:\n  b: 'tok\n\n\u2028\n    en'\n", "a:\n  b: '***'\n"},
-	} {
-		if got := New([]string{c.secret}).Text(c.text); got != c.want {
-			t.Errorf("%q: got %q, want %q", c.secret, got, c.want)
-		}
-	}
-}
-
 func TestTheMiddleOfASecretIsFoundInLongerBase64(t *testing.T) {
 	m := New([]string{"correct-horse-battery"})
 	for before := range 6 {

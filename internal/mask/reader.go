@@ -9,8 +9,7 @@ import (
 
 // Limits of what is read as one spelling or as one gap. They bound what a Writer holds back.
 const (
-	maxBackslashes = 32 // of one escape: a JSON text in a JSON text, five levels deep
-	maxNested      = 3  // escapes of an escape: %252B, &amp;lt;
+	maxBackslashes = 8  // of one escape: a JSON text in a JSON text in a JSON text
 	maxEntity      = 31 // letters of an entity
 	maxIndent      = 64
 	maxQuotes      = 8
@@ -45,32 +44,22 @@ func (r *reader) read(text []byte, more bool) {
 		r.percent()
 	case '&':
 		r.entity()
-	case '=': // quoted-printable
-		r.hexByte(1)
-	case '^', 'M':
-		r.caret()
 	case '+':
 		r.add(1, ' ')
-	case '$': // cat -A marks the end of a line
-		r.pair('$', '$')
-		r.pair('\n', '\n')
-	case '"', '\'', '`', '{', '}':
+	case '"', '\'': // doubled in CSV and SQL
 		r.pair(text[0], text[0])
-	case ' ': // folded: what ends a line, and in an attribute of XML a tab
-		for _, end := range []string{"\n", "\t", "\u0085", "\u2028", "\u2029"} {
-			r.add(1, []byte(end)...)
-		}
+	case ' ': // what a shell makes of the end of a line outside quotes
+		r.add(1, '\n')
+		r.add(1, '\t')
 	case '\n', '\r':
 		r.newline()
-	case "\u0085"[0], "\u2028"[0]:
-		r.otherLineEnd()
 	}
 }
 
 // marksReading reports whether a byte can begin something else than itself.
 func marksReading(c byte) bool {
 	switch c {
-	case '\\', '%', '&', '=', '^', 'M', '+', '$', '"', '\'', '`', '{', '}', ' ', '\n', '\r', "\u0085"[0], "\u2028"[0], "\uFFFD"[0]:
+	case '\\', '%', '&', '+', '"', '\'', ' ', '\n', '\r', "\uFFFD"[0]:
 		return true
 	}
 	return false
@@ -194,9 +183,6 @@ func (r *reader) backslash() {
 		r.hexRune(i+1, 8, noMarker)
 	case '0' <= c && c <= '7':
 		r.octal(i)
-		r.hexByte(i)
-	case digit(c) >= 0: // LDAP has two digits and nothing in front
-		r.hexByte(i)
 	}
 	if isWord(c) && c != '_' {
 		if v := escaped(c); v != 0 {
@@ -205,9 +191,6 @@ func (r *reader) backslash() {
 		return
 	}
 	r.add(i+1, c)
-	if c == '_' { // YAML's no-break space
-		r.addRune(i+1, 0xa0)
-	}
 }
 
 func noMarker(int) (int, bool) { return 0, false }
@@ -267,58 +250,33 @@ func escaped(c byte) rune {
 		return '\v'
 	case 'e', 'E':
 		return 0x1b
-	case 'N': // this and the next two are YAML's
-		return 0x85
-	case 'L':
-		return 0x2028
-	case 'P':
-		return 0x2029
 	}
 	return 0
 }
 
-// percent reads the escapes of URLs, also of a URL in a URL, and the %u20AC of JavaScript's escape.
+// percent reads the escapes of URLs, and the %u20AC of JavaScript's escape.
 func (r *reader) percent() {
-	r.pair('%', '%')
-	i := 1
-	for range maxNested + 1 {
-		r.hexByte(i)
-		if r.at(i) == '2' && r.at(i+1)|0x20 == 'b' { // a space, in a query that was escaped once more
-			r.add(i+2, ' ')
-		}
-		if r.at(i) != '2' || r.at(i+1) != '5' {
-			break
-		}
-		i += 2
-	}
+	r.hexByte(1)
 	if r.at(1) == 'u' || r.at(1) == 'U' {
 		r.hexRune(2, 4, func(end int) (int, bool) { return end + 2, r.at(end) == '%' && r.at(end+1)|0x20 == 'u' })
 	}
 }
 
-// entity reads the entities of HTML and XML, also of a text that was escaped more than once.
+// entity reads the entities of HTML and XML.
 func (r *reader) entity() {
-	i := 1
-	for range maxNested + 1 {
-		if r.at(i) == '#' {
-			r.numberedEntity(i + 1)
-			return
-		}
-		n := 0
-		for n < maxEntity && isWord(r.at(i+n)) {
-			n++
-		}
-		if n == 0 || r.at(i+n) != ';' {
-			return
-		}
-		name := r.text[i : i+n+1]
-		if value := html.UnescapeString("&" + string(name)); len(value) <= utf8.UTFMax && value[0] != '&' || value == "&" {
-			r.add(i+n+1, []byte(value)...)
-		}
-		if string(name) != "amp;" {
-			return
-		}
-		i += n + 1
+	if r.at(1) == '#' {
+		r.numberedEntity(2)
+		return
+	}
+	n := 0
+	for n < maxEntity && isWord(r.at(1+n)) {
+		n++
+	}
+	if n == 0 || r.at(1+n) != ';' {
+		return
+	}
+	if value := html.UnescapeString(string(r.text[:n+2])); len(value) <= utf8.UTFMax && (value[0] != '&' || value == "&") {
+		r.add(n+2, []byte(value)...)
 	}
 }
 
@@ -330,26 +288,6 @@ func (r *reader) numberedEntity(i int) {
 	}
 	if v, n := r.digits(i, 8, base); n > 0 && r.at(i+n) == ';' {
 		r.addRune(i+n+1, v)
-	}
-}
-
-// caret reads ^M and M-a, as cat -v writes them.
-func (r *reader) caret() {
-	i, high := 0, byte(0)
-	if r.text[0] == 'M' {
-		if r.at(1) != '-' {
-			return
-		}
-		i, high = 2, 0x80
-	}
-	c := r.at(i)
-	if c == '^' {
-		if next := r.at(i + 1); next == '?' || '@' <= next && next <= '_' {
-			r.add(i+2, next^0x40|high)
-		}
-	}
-	if high != 0 && c != 0 {
-		r.add(i+1, c|high)
 	}
 }
 
@@ -380,29 +318,6 @@ func (r *reader) newline() {
 	}
 }
 
-// otherLineEnd reads the other characters that end a line of YAML, with the indentation of the next line.
-func (r *reader) otherLineEnd() {
-	c := "\u0085"
-	if r.text[0] != c[0] {
-		c = "\u2028"
-		if r.at(1) == c[1] && r.at(2) == "\u2029"[2] {
-			c = "\u2029"
-		}
-	}
-	for i := 1; i < len(c); i++ {
-		if r.at(i) != c[i] {
-			return
-		}
-	}
-	end := len(c)
-	for end-len(c) < maxIndent && r.at(end) == ' ' {
-		end++
-	}
-	if end > len(c) {
-		r.add(end, []byte(c)...)
-	}
-}
-
 // gaps appends to ends where the next character may begin after something that stands for nothing: quotes that end and begin again, a
 // line that is continued, colours of a terminal. When broken, that may be the end of a line as well.
 func (r *reader) gaps(text []byte, more, broken bool, ends []int) []int {
@@ -413,8 +328,6 @@ func (r *reader) gaps(text []byte, more, broken bool, ends []int) []int {
 	case '\\':
 		ends = r.quotes(ends)
 		ends = r.lineEnd(r.backslashes(0), ends)
-	case '=':
-		ends = r.lineEnd(1, ends)
 	case '\r', '\n':
 		if broken {
 			ends = r.lineEnd(0, ends)
@@ -427,7 +340,7 @@ func (r *reader) gaps(text []byte, more, broken bool, ends []int) []int {
 
 func marksGap(c byte) bool {
 	switch c {
-	case '\'', '"', '$', '\\', '=', '\r', '\n', 0x1b:
+	case '\'', '"', '$', '\\', '\r', '\n', 0x1b:
 		return true
 	}
 	return false
