@@ -29,7 +29,6 @@ type Attempt struct {
 	Number        int                      `json:"number"`          // from 1
 	Worker        int                      `json:"worker"`          // slot, from 1; on a worker of a fleet a slot of that
 	Token         int64                    `json:"token,omitempty"` // number of the record of its start, which no other execution has; 0: it is about no item
-	Beside        int64                    `json:"-"`               // the token of an attempt at the same item that runs already, which another worker is better for; 0: there is none
 	Dir           string                   `json:"dir"`
 	Base          string                   `json:"base,omitempty"`      // with workspaces: the commit it begins at
 	Resolve       string                   `json:"resolve,omitempty"`   // with workspaces: the work whose conflict with Base the steps resolve; empty: none

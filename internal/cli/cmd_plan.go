@@ -280,7 +280,7 @@ func makePlan(ctx context.Context, w *checked, space *planSpace, slots int, earl
 		p.ItemDelays = delays(w.ErrorPolicy.Retries())
 		p.WorstWaiting = new(worstWaiting(*w))
 		p.MaxParallel = slots
-		p.Stragglers = stragglersOf(w.Workflow, slots)
+		p.Stragglers = stragglersOf(w.Workflow)
 		p.Rate, p.StepRates, p.Rollout = rateOf(w.Workflow), stepRatesOf(w.Workflow), mapreduce.RolloutOf(w.Workflow.Map)
 	}
 	p.estimate(w.Workflow)

@@ -175,7 +175,6 @@ type agentShown struct {
 	Step       string        `json:"step,omitempty"`
 	DurationMS events.Millis `json:"duration_ms"`
 	Straggling bool          `json:"straggling,omitempty"` // it takes unusually long
-	Duplicate  bool          `json:"duplicate,omitempty"`  // it is the second of two attempts that run at once
 }
 
 // verifyShown is the run of workspace.verify at work.
@@ -275,7 +274,7 @@ func timesOf(j *view.Job) attemptTimes {
 func agentsShown(list []view.Attempt, label func(index int) string, took func(view.Attempt) time.Duration) []agentShown {
 	shown := make([]agentShown, len(list))
 	for i, a := range list {
-		shown[i] = agentShown{ItemID: a.ItemID, Label: label(a.Index), Attempt: a.Number, Worker: a.Worker, Node: a.Node, Host: a.Host, Slot: a.Slot, Step: a.Step, DurationMS: events.Millis(took(a)), Straggling: a.Straggling, Duplicate: a.Duplicate}
+		shown[i] = agentShown{ItemID: a.ItemID, Label: label(a.Index), Attempt: a.Number, Worker: a.Worker, Node: a.Node, Host: a.Host, Slot: a.Slot, Step: a.Step, DurationMS: events.Millis(took(a)), Straggling: a.Straggling}
 	}
 	return shown
 }

@@ -3,11 +3,9 @@ package cli
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 
 	"prodigy/internal/events"
-	"prodigy/internal/limit"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -31,15 +29,15 @@ func stepRatesOf(w *workflow.Workflow) (rates []string) {
 }
 
 // stragglersOf returns what becomes of attempts that take unusually long, for people; "": nothing does.
-func stragglersOf(w *workflow.Workflow, slots int) string {
+func stragglersOf(w *workflow.Workflow) string {
 	if w.Map == nil || w.Map.Straggler == nil {
 		return ""
 	}
 	text := "stragglers: after " + w.Map.Straggler.After.String()
-	if !w.Map.Straggler.Duplicate {
-		return text + ", which are told"
+	if w.Map.Straggler.Stop {
+		return text + ", which are stopped"
 	}
-	return text + ", whose items get a second attempt in a free slot, " + strconv.Itoa(limit.MostDuplicates(slots)) + " at once at most"
+	return text + ", which are told"
 }
 
 // shownIf returns a list with a text, if there is one.

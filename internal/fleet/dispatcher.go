@@ -20,7 +20,6 @@ type Dispatcher struct {
 	workers map[string]*workerState
 	queue   []int64        // attempts that wait for a worker; some may have ended since
 	ready   []*workerState // that have offered more than they were given
-	apart   []int64        // of those that wait: attempts that another worker is better for; some may have ended or be given out since
 
 	zero     time.Time // when the dispatcher was made
 	began    time.Time
@@ -51,7 +50,6 @@ type flight struct {
 	began   bool          // its worker has reported something of it
 	missing bool          // its worker has it no more, and has not said how it ended
 	left    bool          // it has ended, and its worker has left the report with the broker
-	apart   *separation   // nil: it may be anywhere
 	last    int           // index of the last report that counted, or -1 if the run before may have taken some
 	work    work          // what its coordinator is doing with it
 }
@@ -64,12 +62,6 @@ const (
 	relays             // it passes on what happened inside it
 	ends               // it is about to end it, when what it has produced is here
 )
-
-// separation says which attempt another is better apart from.
-type separation struct {
-	beside int64
-	until  time.Time // when any worker will do
-}
 
 // workerState is what the dispatcher knows of a worker.
 type workerState struct {
@@ -138,12 +130,6 @@ func (d *Dispatcher) Add(token int64) {
 func (d *Dispatcher) Adopt(token int64, ranOn string) {
 	d.flights[token] = &flight{token: token, adopted: true, ranOn: ranOn}
 	d.adopted++
-}
-
-// AddApart enters an attempt that is to be given out, if possible to another worker than other was: one that nobody has by some time goes to any.
-func (d *Dispatcher) AddApart(token, other int64, now time.Time) {
-	d.flights[token] = &flight{token: token, apart: &separation{other, now.Add(d.Every)}}
-	d.apart = append(d.apart, token)
 }
 
 // Waits reports whether an attempt is out that no worker was given.
@@ -413,27 +399,18 @@ func (d *Dispatcher) releaseAdopted() {
 // Assign gives attempts that wait to workers that have offered to take some, one at a time to each in turn.
 func (d *Dispatcher) Assign(now time.Time) []Assignment {
 	var assigned []Assignment
-	passed := 0 // workers in a row that have nothing to take
-	for len(d.ready) > passed {
+	for len(d.ready) > 0 {
 		s := d.ready[0]
 		if s.given >= s.credit || d.silentFor(s, now) > 0 { // it is put there again when it is heard of
 			d.ready = d.ready[1:]
 			s.queued = false
 			continue
 		}
-		f := d.nextApart(s, now)
+		f := d.next()
 		if f == nil {
-			f = d.next()
-		}
-		if f == nil && len(d.apart) == 0 {
 			break
 		}
 		d.ready = append(d.ready[1:], s)
-		if f == nil {
-			passed++
-			continue
-		}
-		passed = 0
 		s.given++
 		f.at, f.round, f.given = s, s.round, now.Sub(d.zero)
 		f.times++
@@ -441,29 +418,6 @@ func (d *Dispatcher) Assign(now time.Time) []Assignment {
 		assigned = append(assigned, Assignment{f.token, s.instance, s.round, f.times})
 	}
 	return assigned
-}
-
-// nextApart removes and returns the first of those that another worker may be better for, and that s may have; nil: there is none.
-func (d *Dispatcher) nextApart(s *workerState, now time.Time) *flight {
-	d.apart = slices.DeleteFunc(d.apart, func(token int64) bool { return !d.Waits(token) })
-	for i, token := range d.apart {
-		f := d.flights[token]
-		if other := d.flights[f.apart.beside]; other == nil || other.at == nil || other.at.node != s.node || !now.Before(f.apart.until) || !d.hasOther(s.node) {
-			d.apart = slices.Delete(d.apart, i, i+1)
-			return f
-		}
-	}
-	return nil
-}
-
-// hasOther reports whether a worker takes part that has another name.
-func (d *Dispatcher) hasOther(node string) bool {
-	for _, s := range d.workers {
-		if s.slots > 0 && s.node != node {
-			return true
-		}
-	}
-	return false
 }
 
 // next removes and returns the attempt that has waited longest, or nil.

@@ -57,51 +57,6 @@ func TestAttemptsGoRoundThoseThatTakeSome(t *testing.T) {
 	}
 }
 
-// The second attempt at an item goes to another worker than the first, if there is one that takes it soon.
-func TestASecondAttemptGoesToAnotherWorker(t *testing.T) {
-	two := func(credits map[string]int64) func(d *Dispatcher, now time.Time) {
-		return func(d *Dispatcher, now time.Time) {
-			for _, who := range slices.Sorted(maps.Keys(credits)) {
-				d.Update(WorkerStatus{Instance: who, Node: who, Round: 2, Credit: credits[who], Slots: 2}, now)
-			}
-		}
-	}
-	for name, c := range map[string]struct {
-		then  func(d *Dispatcher, now time.Time)
-		after time.Duration
-		want  []string
-	}{
-		"the other one has room":               {then: two(map[string]int64{"a": 1, "b": 1}), want: []string{"b:2", "a:3"}},
-		"the other one has none":               {then: two(map[string]int64{"a": 2, "b": 0}), want: []string{"a:3"}},
-		"the other one has none for some time": {then: two(map[string]int64{"a": 2, "b": 0}), after: often, want: []string{"a:2", "a:3"}},
-		"there is no other one":                {then: two(map[string]int64{"a": 2}), want: []string{"a:2", "a:3"}},
-		"the first one has ended": {want: []string{"a:2", "a:3"}, then: func(d *Dispatcher, now time.Time) {
-			d.Remove(1)
-			two(map[string]int64{"a": 2, "b": 0})(d, now)
-		}},
-		"it has ended before": {want: []string{"a:3"}, then: func(d *Dispatcher, now time.Time) {
-			d.Remove(2)
-			two(map[string]int64{"a": 2, "b": 0})(d, now)
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := NewDispatcher(lease, often, start)
-			d.Add(1)
-			d.Update(WorkerStatus{Instance: "a", Node: "a", Round: 1, Credit: 1, Slots: 2}, start)
-			d.Assign(start)
-			d.AddApart(2, 1, start)
-			d.Add(3)
-			c.then(d, at(c.after))
-			got := given(d.Assign(at(c.after)))
-			slices.Sort(got)
-			slices.Sort(c.want)
-			if !slices.Equal(got, c.want) {
-				t.Errorf("got %v, want %v", got, c.want)
-			}
-		})
-	}
-}
-
 func TestWhatAWorkerNeverTookIsGivenToAnother(t *testing.T) {
 	for name, c := range map[string]struct {
 		then func(d *Dispatcher) (again bool)
@@ -426,11 +381,7 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 				}
 			},
 			"give out": func(t *rapid.T) {
-				if rapid.IntRange(0, 2).Draw(t, "apart") == 0 {
-					d.AddApart(next, max(1, next-int64(rapid.IntRange(1, 4).Draw(t, "from"))), now)
-				} else {
-					d.Add(next)
-				}
+				d.Add(next)
 				out[next] = true
 				next++
 				deal()

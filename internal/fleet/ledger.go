@@ -105,12 +105,6 @@ func (l *Ledger) Submit(token int64, now time.Time) {
 	l.dispatch(now)
 }
 
-// SubmitApart enters an attempt that is to be given out, if possible to another worker than other was.
-func (l *Ledger) SubmitApart(token, other int64, now time.Time) {
-	l.AddApart(token, other, now)
-	l.dispatch(now)
-}
-
 // SubmitAdopted enters an attempt that the run before may have given out, as Adopt does. Which of its reports that run
 // has taken, nobody knows.
 func (l *Ledger) SubmitAdopted(token int64, ranOn string, now time.Time) {

@@ -138,7 +138,7 @@ func (t Task) Attempt(spec Spec, jobID string, slot int, arrived time.Time) agen
 func NewSpec(a agent.Attempt) Spec {
 	a.ID, a.CorrelationID, a.ItemID, a.Item, a.Retrying, a.Session, a.Adopted, a.RanOn, a.Lost = "", "", "", nil, nil, nil, false, "", false
 	a.Base, a.Resolve, a.Branch, a.Trace, a.Again, a.Produces = "", "", "", "", nil, nil
-	a.ItemIndex, a.ItemTotal, a.Number, a.Worker, a.Token, a.Beside, a.Due = 0, 0, 0, 0, 0, 0, time.Time{}
+	a.ItemIndex, a.ItemTotal, a.Number, a.Worker, a.Token, a.Due = 0, 0, 0, 0, 0, time.Time{}
 	return Spec{Template: a}
 }
 

@@ -14,8 +14,8 @@ import (
 
 // StragglerConfig is a straggler block.
 type StragglerConfig struct {
-	After     StragglerAfter `yaml:"after"`     // how long an attempt may take before it is a straggler: a multiple of a percentile of the attempts that have succeeded so far, such as `3×p95` (also `3xp95`, `3*p95`; p50 to p99), at least 1s, or a time such as `10m`. There is no percentile before 20 attempts have succeeded (above p95: before one of them can lie above it; p99: 100); required
-	Duplicate bool           `yaml:"duplicate"` // whether a second attempt at the item starts in a slot that nothing else needs, and the first that succeeds counts. Each step of agent_template, and of a handler, then has to say `idempotent: true`. Without it stragglers are only told; default false
+	After StragglerAfter `yaml:"after"` // how long an attempt may take before it is a straggler: a multiple of a percentile of the attempts that have succeeded so far, such as `3×p95` (also `3xp95`, `3*p95`; p50 to p99), at least 1s, or a time such as `10m`. There is no percentile before 20 attempts have succeeded (above p95: before one of them can lie above it; p99: 100); required
+	Stop  bool           `yaml:"stop"`  // whether a straggler is stopped, which is a timeout like any: its item is tried again if there are retries. Without it stragglers are only told; default false
 }
 
 // StragglerAfter is how long an attempt may take. The zero StragglerAfter is no limit.
@@ -65,7 +65,7 @@ func (a StragglerAfter) Limits() bool { return a.Factor > 0 || a.Time > 0 }
 const (
 	// leastAttempts is how many attempts have to have succeeded before a percentile is believed.
 	leastAttempts = 20
-	// leastTime is how long an attempt may take, however short the others are: less is not worth a second one.
+	// leastTime is how long an attempt may take, however short the others are: less is not worth the attention.
 	leastTime = time.Second
 )
 
@@ -127,11 +127,3 @@ func (t *StragglerTimes) Percentile() time.Duration {
 
 // N returns how many attempts the percentile is of.
 func (t *StragglerTimes) N() int { return t.taken.N() }
-
-// MostDuplicates returns how many duplicates may run at once: a tenth of the slots, at least one.
-func MostDuplicates(slots int) int { return max(1, slots/10) }
-
-// Counts reports whether the end of an attempt is the outcome of its item: a success is, and a failure or a
-// stop is if no other attempt at the item still runs. Decided says that the item has its outcome already, by
-// another attempt.
-func Counts(success, decided, otherRuns bool) bool { return !decided && (success || !otherRuns) }

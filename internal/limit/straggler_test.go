@@ -71,19 +71,3 @@ func TestATimeIsALimitFromTheFirstAttemptOn(t *testing.T) {
 		t.Error("got a limit where there is none")
 	}
 }
-
-// Of any two attempts at an item that end in any way, in any order, exactly one counts: the first success,
-// else the last end.
-func TestExactlyOneOfTwoAttemptsCounts(t *testing.T) {
-	for _, first := range []bool{true, false} {
-		for _, second := range []bool{true, false} {
-			counts := Counts(first, false, true)
-			if counts != first {
-				t.Errorf("the first end, a success %v, counts: %v", first, counts)
-			}
-			if got := Counts(second, counts, false); got == counts {
-				t.Errorf("the second end, a success %v after one %v, counts: %v", second, first, got)
-			}
-		}
-	}
-}

@@ -287,10 +287,8 @@ func (p *pool) skip(r control.Request) control.Answer {
 			j.skipWaiting(it.ID, it.Index)
 			settled = append(settled, it.ID)
 		case runs:
-			for _, f := range []running{j.state.Running.at(it.Index), j.state.Doubles[it.Index]} {
-				if f := p.flights[f.Token]; f != nil {
-					f.end(errSkipped)
-				}
+			if f := p.flights[j.state.Running.at(it.Index).Token]; f != nil {
+				f.end(errSkipped)
 			}
 			settled = append(settled, it.ID)
 		default:
@@ -495,7 +493,7 @@ func (p *pool) waitElsewhere(now time.Time, names func(itemID string) bool) []in
 	}
 	var tokens []int64
 	for token, f := range p.flights {
-		one, _ := p.job.state.runs(f.index, f.number)
+		one := p.job.state.Running.at(f.index)
 		if k, retrying := p.job.state.Retrying[one.ID]; retrying && k.Due.After(now) && names(one.ID) {
 			tokens = append(tokens, token)
 		}

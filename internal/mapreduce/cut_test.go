@@ -57,11 +57,11 @@ func kinds() map[string]recorded {
 		"agents at once that adapt": {items: 8, reply: failing("item_2"), source: strings.Replace(rated(1, "1/s",
 			"      retry_config: {attempts: 2, backoff: fixed, initial_delay: 1s, retry_on: [{exit_code: 3}]}\n", slices.Repeat([]string{"a"}, 8)...),
 			"max_parallel: 1\n  rate: 1/s", "concurrency: {min: 2, max: 6, adapt: true}", 1)},
-		"stragglers": {items: 7, same: true, reply: func(c call) answer {
+		"stragglers": {items: 7, reply: func(c call) answer {
 			switch {
-			case c.item == "item_1" && c.attempt == "1":
+			case c.item == "item_1":
 				return answer{takes: time.Minute}
-			case c.item == "item_3" && c.attempt == "1":
+			case c.item == "item_3":
 				return answer{takes: 15 * time.Second}
 			case c.item == "item_5":
 				return answer{takes: 12 * time.Second, code: 1}

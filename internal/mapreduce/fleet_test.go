@@ -775,89 +775,22 @@ func TestAStepThatCouldNotUseItsTurnIsNext(t *testing.T) {
 	})
 }
 
-// Workers have two attempts at an item, and are lost or not: the item gets one outcome, and no number is used twice.
-func TestTwoAttemptsOnAFleet(t *testing.T) {
-	for name, c := range map[string]struct {
-		fates []fate // of the attempts at item_0
-		want  []string
-	}{
-		"the second one is faster": {[]fate{{takes: time.Minute}, {takes: 2 * time.Second, worker: 1}}, []string{
-			"0 start 1", "5 slow 1", "5 double 2 of 1", "7 done 2", "7 superseded 1 by 2",
-		}},
-		"the first one is faster": {[]fate{{takes: 8 * time.Second}, {takes: time.Minute, worker: 1}}, []string{
-			"0 start 1", "5 slow 1", "5 double 2 of 1", "8 done 1", "8 superseded 2 by 1",
-		}},
-		"the worker of the first is lost": {[]fate{{takes: 8 * time.Second, kills: true}, {takes: 10 * time.Second, worker: 1}}, []string{
-			"0 start 1", "5 slow 1", "5 double 2 of 1", "8 superseded 1 by 2", "15 done 2",
-		}},
-		"the worker of the second is lost": {[]fate{{takes: 10 * time.Second}, {takes: time.Second, worker: 1, kills: true}}, []string{
-			"0 start 1", "5 slow 1", "5 double 2 of 1", "6 superseded 2 by 1", "10 done 1",
-		}},
-		"one worker has both, and is lost": {[]fate{{takes: time.Minute}, {takes: 3 * time.Second, kills: true}, {takes: time.Second}}, []string{
-			"0 start 1", "5 slow 1", "5 double 2 of 1", "8 superseded 2 by 1", "8 start 3", "9 done 3",
-		}},
-		"one is given back": {[]fate{{takes: time.Minute}, {takes: time.Second, worker: 1, err: agent.ErrReturned}, {takes: time.Second}}, []string{
-			"0 start 1", "5 slow 1", "5 double 2 of 1", "6 superseded 2 by 1", "60 done 1",
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newCrew(func(a agent.Attempt) fate {
-					if a.ItemID != "item_0" {
-						return fate{worker: 2}
-					}
-					return c.fates[a.Number-1]
-				})
-				r := run(t, w.config(t), slow(3, 2, "5s", true, ""))
-				all := recordsOf(t, r.Job)
-				got := attemptsTold(all, "item_0")
-				if c.fates[1].kills && c.fates[1].worker == c.fates[0].worker && slices.Contains(got, "8 superseded 1 by 2") { // both end at once
-					got[3] = "8 superseded 2 by 1"
-				}
-				if r.State != Completed || r.Metrics.Successful != 3 || !slices.Equal(got, c.want) {
-					t.Errorf("%s: got %q\nwant %q", r.State, got, c.want)
-				}
-				w.once(t, 3, all)
-			})
-		})
-	}
-}
-
-// A run that dies while workers have two attempts at items takes up both.
-func TestALogCutWhileWorkersRunTwoAttemptsResumesToTheSameEnd(t *testing.T) {
+// A worker ends a straggler, whose next attempt begins then.
+func TestAStragglerOfAFleetIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fates := func(a agent.Attempt) fate {
-			f := fate{worker: a.Number, takes: time.Second}
-			if a.ItemIndex%3 == 0 {
-				f.takes = []time.Duration{20 * time.Second, 9 * time.Second}[min(a.ItemIndex/3, 1)]
+		w := newCrew(func(a agent.Attempt) fate {
+			if a.ItemID == "item_0" && a.Number == 1 {
+				return fate{takes: time.Minute}
 			}
-			if a.Number == 2 {
-				f.takes = 6 * time.Second
-			}
-			return f
+			return fate{worker: 2, takes: time.Second}
+		})
+		r := run(t, w.config(t), slow(3, 2, "5s", true, "error_policy: {retry_config: {attempts: 2, backoff: fixed, initial_delay: 2s, jitter: false}}\n"))
+		all := recordsOf(t, r.Job)
+		want := []string{"0 start 1", "5 slow 1", "5 retry 1", "7 start 2", "8 done 2"}
+		if got := attemptsTold(all, "item_0"); r.State != Completed || r.Metrics.Successful != 3 || !slices.Equal(got, want) {
+			t.Errorf("%s: got %q\nwant %q", r.State, got, want)
 		}
-		w := newCrew(fates)
-		c := w.config(t)
-		source := slow(7, 30, "5s", true, "")
-		whole := run(t, c, source)
-		if doubles, _ := told[events.AgentDuplicated](recordsOf(t, whole.Job)); len(doubles) != 3 {
-			t.Fatalf("%d second attempts, want 3", len(doubles))
-		}
-		lines := strings.SplitAfter(strings.TrimSuffix(readLog(t, whole.Job), "\n"), "\n")
-		for cut := 2; cut < len(lines); cut++ {
-			place := copyJob(t, c, whole.Job, strings.Join(lines[:cut], ""))
-			w := newCrew(fates)
-			c := withHome(w.config(t), place)
-			r, err := Resume(t.Context(), c, place.job)
-			if err != nil || r.State != Completed || r.Metrics.Successful != 7 {
-				t.Fatalf("cut after %d: got %s (%s) with %+v, %v, want 7 successful", cut, r.State, r.Reason, r.Metrics, err)
-			}
-			all := recordsOf(t, place.job)
-			w.once(t, 7, all)
-			if lost, _ := told[events.AgentInterrupted](all); len(lost) > 0 {
-				t.Errorf("cut after %d: given back: %+v", cut, lost)
-			}
-		}
+		w.once(t, 3, all)
 	})
 }
 

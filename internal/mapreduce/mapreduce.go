@@ -748,9 +748,6 @@ func (j *job) attached(ctx context.Context) ([]int, error) {
 	for index, f := range j.state.Running.all() {
 		if f.Fleet == (j.fleet != nil) && index < j.store.Len() { // a power loss may have taken it: the selection will bring it again
 			indexes[j.attemptID(f.ID, f.Number)] = index
-			if d, doubled := j.state.Doubles[index]; doubled {
-				indexes[j.attemptID(d.ID, d.Number)] = index
-			}
 		}
 	}
 	if len(indexes) == 0 {

@@ -148,9 +148,6 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []due
 	if s.chosen != nil && (namesTotal(p.template.Steps, p.template.Handler) || len(j.workflow.Map.Input.Items) > 0) {
 		p.total = time.Now().Add(totalWait)
 	}
-	if m := j.workflow.Map; m.Straggler != nil && m.Straggler.Duplicate && j.shared != nil {
-		j.notice("stragglers get no second attempt with --pool, whose slots other jobs may need: they are only told")
-	}
 	p.enqueueAll()
 	p.adopt()
 	p.checkPolicy() // an item may have been set aside before
@@ -283,7 +280,6 @@ func (p *pool) receive(it offered, ok bool) {
 	}
 	if ok {
 		p.merger.last = it.Index
-		p.watch.dry = time.Time{}
 		if p.job.state.Skips[it.Index] != "" {
 			p.job.skipWaiting(it.ID, it.Index)
 			p.checkPolicy()
@@ -363,7 +359,7 @@ func (p *pool) dispatch(now time.Time) bool {
 			p.seek(now)
 			return false
 		}
-		if !p.serveSteps(now, true) && !p.wake(now) && !p.admitNext(now) && !p.duplicateNext(now) {
+		if !p.serveSteps(now, true) && !p.wake(now) && !p.admitNext(now) {
 			p.turns.wait(now)
 			p.returnShared(now)
 			return false
@@ -488,9 +484,6 @@ func (p *pool) adopt() {
 			p.loneOut = index
 		}
 		p.adoptOne(index, f)
-		if d, doubled := p.job.state.Doubles[index]; doubled {
-			p.adoptOne(index, d)
-		}
 	}
 }
 
@@ -501,9 +494,6 @@ func (p *pool) adoptOne(index int, f running) {
 	}
 	a := p.attempt(items.Item{ID: f.ID, Index: index}, f.Number, slot)
 	a.Token, a.Adopted, a.RanOn = f.Token, true, f.Node
-	if f.Number == f.Doubled {
-		a.Retrying, a.Due, a.Session = nil, time.Time{}, nil // as when it began
-	}
 	if p.job.space != nil {
 		p.inWorkspace(&a, f.Base, f.Resolve)
 	}
@@ -656,16 +646,8 @@ func (p *pool) handle(m message) {
 // ended records the end of an attempt, and does what follows from it.
 func (p *pool) ended(e *attemptEnd) {
 	index, breaker := e.attempt.ItemIndex, p.flights[e.attempt.Token].keys.breaker
-	if !p.counts(e) {
-		seq := p.supersede(e)
-		p.askAgain(breaker)
-		p.haltForOwn(e.err)
-		p.release(e, seq)
-		return
-	}
-	other := p.job.state.other(index, e.attempt.Number)
+	p.asTimeout(e)
 	seq := p.job.recordOutcome(e, p.halted)
-	p.endOther(other, e.attempt.Number)
 	p.askAgain(breaker)
 	p.haltForOwn(e.err)
 	p.job.condemn(index)
@@ -818,7 +800,7 @@ func (p *pool) arm(t *time.Timer) {
 	}
 	sooner(p.nextStep(next, vacant))
 	sooner(p.turns.next(next, vacant, p.held))
-	sooner(p.nextStraggler(next, vacant))
+	sooner(p.nextStraggler(next))
 	if vacant && len(p.parked) > 0 {
 		sooner(p.parked[0].due)
 	}
@@ -947,7 +929,6 @@ func (p *pool) takeSlot() int {
 	slot := p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
 	p.taken[slot] = 1
-	p.watch.dry = time.Time{}
 	if p.seeker.slot != nil {
 		p.job.shared.put(slot, p.seeker.slot)
 		p.seeker.slot = nil

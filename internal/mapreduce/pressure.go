@@ -32,7 +32,7 @@ func (s *state) ended(index int, e limit.CallEnd, now time.Time) *limit.Change {
 	if f.Waited {
 		e.Took = 0
 	}
-	e.Calls = len(s.Running) + len(s.Doubles)
+	e.Calls = len(s.Running)
 	return s.Adapt.End(e, now)
 }
 

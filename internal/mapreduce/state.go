@@ -33,17 +33,16 @@ type state struct {
 	Broker   string                `json:"broker,omitempty"` // see events.JobStarted
 
 	Phases   map[string]*phase    `json:"phases"`
-	Working  string               `json:"working"`           // the phase that its events are about
-	Status   errorpolicy.Statuses `json:"status"`            // by item index, as far as items have been seen
-	Running  attempts             `json:"running"`           // attempts that have started and not ended, by item index
-	Doubles  map[int]running      `json:"doubles,omitempty"` // second attempts at items whose first one still runs, by item index
-	Waiting  map[int]pendingRetry `json:"waiting"`           // items between two attempts, by item index
-	Retrying map[string]stepRetry `json:"retrying"`          // the last retry of a step by item id, of what has not ended; "" for the other phases
-	Crashes  map[int]crashes      `json:"crashes"`           // of items that were in flight when a run died
-	Losses   map[int]losses       `json:"losses"`            // of items whose workers were lost
-	Failed   map[int]failed       `json:"failed,omitempty"`  // the last failures of items that have a retry budget and are not settled
-	Failures map[int]int          `json:"failures"`          // failures so far of items that wait or are dead-lettered
-	LastTry  map[int]int          `json:"last_try"`          // attempt number of items that are dead-lettered, for their retry from the queue
+	Working  string               `json:"working"`          // the phase that its events are about
+	Status   errorpolicy.Statuses `json:"status"`           // by item index, as far as items have been seen
+	Running  attempts             `json:"running"`          // attempts that have started and not ended, by item index
+	Waiting  map[int]pendingRetry `json:"waiting"`          // items between two attempts, by item index
+	Retrying map[string]stepRetry `json:"retrying"`         // the last retry of a step by item id, of what has not ended; "" for the other phases
+	Crashes  map[int]crashes      `json:"crashes"`          // of items that were in flight when a run died
+	Losses   map[int]losses       `json:"losses"`           // of items whose workers were lost
+	Failed   map[int]failed       `json:"failed,omitempty"` // the last failures of items that have a retry budget and are not settled
+	Failures map[int]int          `json:"failures"`         // failures so far of items that wait or are dead-lettered
+	LastTry  map[int]int          `json:"last_try"`         // attempt number of items that are dead-lettered, for their retry from the queue
 	Circuits circuits             `json:"circuits"`
 
 	Quotas   map[string]events.QuotaPaused      `json:"quotas,omitempty"`   // the pools whose agents wait
@@ -113,7 +112,7 @@ type running struct {
 	Try    time.Time `json:"try,omitzero"`     // when the last try of a step began; zero: with the attempt
 	Waited bool      `json:"waited,omitempty"` // it waited for a try, so that how long it takes says nothing
 
-	Doubled int `json:"doubled,omitempty"` // number of the second attempt that was begun for it, or that it is; 0: none was
+	Doubled int `json:"doubled,omitempty"` // number of a second attempt at the item, of a log of an earlier version
 }
 
 // crashes is how often a run died, for no reason that is known, soon after an attempt at an item had begun.
@@ -175,7 +174,6 @@ func newState(p errorpolicy.Policy) *state {
 		Retrying: map[string]stepRetry{},
 		Circuits: circuits{},
 		Merging:  map[int]merging{},
-		Doubles:  map[int]running{},
 	}
 }
 
@@ -317,12 +315,12 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 		})
 		delete(s.Waiting, e.ItemIndex)
 		return effects
-	case events.AgentDuplicated:
-		return s.double(r, e)
-	case events.AgentSuperseded:
-		s.supersede(e.ItemIndex, e.Attempt)
+	case events.AgentDuplicated: // no later version begins a second attempt, nor may its number be used again
+		if f, runs := s.Running.get(e.ItemIndex); runs {
+			f.Doubled = e.Attempt
+			s.Running.set(e.ItemIndex, f)
+		}
 	case events.AgentCompleted:
-		s.single(e.ItemIndex, e.Attempt)
 		if _, retried := s.Retrying[e.ItemID]; !retried && !s.Running.at(e.ItemIndex).Waited {
 			s.Times.Add(time.Duration(e.DurationMS))
 		}
@@ -368,9 +366,6 @@ func (s *state) place(e events.AgentPlaced) {
 	if f := s.Running.at(e.ItemIndex); f.Number == e.Attempt {
 		f.Node = e.Node
 		s.Running.set(e.ItemIndex, f)
-	} else if d, doubled := s.Doubles[e.ItemIndex]; doubled && d.Number == e.Attempt {
-		d.Node = e.Node
-		s.Doubles[e.ItemIndex] = d
 	}
 }
 
@@ -444,7 +439,6 @@ func (s *state) merging() int {
 }
 
 func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Effects {
-	s.single(e.ItemIndex, e.Attempt)
 	number := max(e.Attempt, s.Running.at(e.ItemIndex).Doubled)
 	before, failures := s.Status.At(e.ItemIndex), s.Failures[e.ItemIndex]+1
 	if before == errorpolicy.Pending && e.ErrorType != retry.TypeSkipped && (e.Rejected() || !e.Action.RunsAgain()) {
@@ -538,13 +532,8 @@ func (s *state) resume(now time.Time, e events.JobResumed) {
 			continue
 		}
 		s.Policy.Released(f.Ticket)
-		began := f.Began
-		if d, doubled := s.Doubles[index]; doubled {
-			s.Policy.Released(d.Ticket)
-			began = d.Began
-		}
 		s.giveBack(index, f, max(f.Number, f.Doubled))
-		if e.Died == nil || e.Died.Sub(began) > suspiciousTime {
+		if e.Died == nil || e.Died.Sub(f.Began) > suspiciousTime {
 			continue
 		}
 		c := s.Crashes[index]
@@ -592,7 +581,6 @@ func (s *state) unfinished() string {
 // whose retry was stopped is a dead letter as before.
 func (s *state) giveBack(index int, f running, number int) {
 	delete(s.Running, index)
-	delete(s.Doubles, index)
 	if s.Status.At(index) != errorpolicy.Pending {
 		s.LastTry[index] = number
 		return
@@ -627,7 +615,6 @@ func (s *state) settle(id string, index int, st errorpolicy.Status) {
 	s.Spent.Settle(index)
 	delete(s.Merging, index)
 	delete(s.Running, index)
-	delete(s.Doubles, index)
 	delete(s.Waiting, index)
 	delete(s.LastTry, index)
 	delete(s.Failures, index)
@@ -708,7 +695,7 @@ func (s *state) retried(a *agent.Attempt, itemID string) {
 
 // details returns how many items the state knows more of than how they ended. Eight that are but numbers take the room of one that is more.
 func (s *state) details() int {
-	return len(s.Running) + len(s.Doubles) + len(s.Merging) + len(s.Waiting) + len(s.Skips) + len(s.Retrying) + len(s.Sessions) + len(s.Spent.Items) + s.Rate.Keys() + s.Policy.Keys() + s.Steps.keys() + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
+	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Skips) + len(s.Retrying) + len(s.Sessions) + len(s.Spent.Items) + s.Rate.Keys() + s.Policy.Keys() + s.Steps.keys() + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
 }
 
 // circuits are the last transitions of the breakers of steps, by phase and scope: two phases may have steps of one label. The breaker

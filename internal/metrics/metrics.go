@@ -162,8 +162,6 @@ func (j *Job) apply(r events.Record) {
 	case events.AgentInterrupted:
 		j.attempts["interrupted"]++
 		j.endSteps(e.ItemID, r.Time, false)
-	case events.AgentSuperseded:
-		j.attempts["superseded"]++
 	case events.AgentLost:
 		j.attempts["lost"]++
 		j.endSteps(e.ItemID, r.Time, false)

@@ -110,14 +110,14 @@ map:
       rate: {limit: 10/s, burst: 1}
       retry_config: {attempts: 2, backoff: fixed, initial_delay: 10ms, jitter: false}
 `},
-	"the first success of two attempts counts": {2, `
+	"a straggler is stopped, and tried again": {2, `
 map:
   max_parallel: 2
   input: [1, 2]
-  straggler: {after: 3s, duplicate: true}
+  straggler: {after: 3s, stop: true}
   agent_template:
     - shell: "[ ${item} != 1 ] || [ $PRODIGY_ATTEMPT = 2 ] || exec sleep 30; echo done"
-      idempotent: true
+error_policy: {retry_config: {attempts: 2, initial_delay: 10ms, backoff: fixed, jitter: false}}
 `},
 	"a validation judges what a step has done": {2, `
 map:
@@ -195,10 +195,6 @@ func story(t *testing.T, place jobs.Job) map[string][]happened {
 			id, h.Step = e.ItemID, e.Step
 		case events.AgentUsage:
 			id, h.Step, h.Kind, h.Output = e.ItemID, e.Step, e.Outcome, e.CostUSD.Decimal()
-		case events.AgentDuplicated:
-			id, h.Attempt = e.ItemID, e.Attempt
-		case events.AgentSuperseded:
-			id, h.Attempt, h.Error = e.ItemID, e.Attempt, e.Error
 		case events.AgentSkipped:
 			id = e.ItemID
 		case events.DLQItemAdded:

@@ -336,8 +336,6 @@ func (c *coordinator) submit(ctx context.Context, a *agent.Attempt, done func(*a
 		switch now := time.Now(); {
 		case adopted:
 			s.ledger.SubmitAdopted(a.Token, a.RanOn, now)
-		case a.Beside != 0:
-			s.ledger.SubmitApart(a.Token, a.Beside, now)
 		default:
 			s.ledger.Submit(a.Token, now)
 		}

@@ -61,7 +61,6 @@ type rareParts struct {
 	again                 *agent.Again
 	due                   time.Time
 	session               *events.AISessionStarted
-	beside                int64
 	ranOn                 string
 	adopted, lost         bool
 }
@@ -76,7 +75,7 @@ func newFlight(ctx context.Context, a *agent.Attempt, s *sharedSpec, done func(*
 	for _, path := range a.Produces {
 		produces.WriteString("\x00" + path)
 	}
-	r := rareParts{a.Base, a.Resolve, a.Branch, a.Trace, produces.String(), a.Retrying, a.Again, a.Due, a.Session, a.Beside, a.RanOn, a.Adopted, a.Lost}
+	r := rareParts{a.Base, a.Resolve, a.Branch, a.Trace, produces.String(), a.Retrying, a.Again, a.Due, a.Session, a.RanOn, a.Adopted, a.Lost}
 	if r != (rareParts{}) {
 		f.more = &r
 	}
@@ -96,7 +95,7 @@ func (f *flight) attempt() *agent.Attempt {
 			a.Produces = strings.Split(m.produces[1:], "\x00")
 		}
 		a.Retrying, a.Again, a.Due, a.Session = m.retrying, m.again, m.due, m.session
-		a.Beside, a.RanOn, a.Adopted, a.Lost = m.beside, m.ranOn, m.adopted, m.lost
+		a.RanOn, a.Adopted, a.Lost = m.ranOn, m.adopted, m.lost
 	}
 	return &a
 }
@@ -187,8 +186,6 @@ func (c *coordinator) Persisted(records []events.Record) {
 			id = e.AgentID
 		case events.AgentLost:
 			id, lost = e.AgentID, true
-		case events.AgentSuperseded:
-			id = e.AgentID
 		}
 		if id == "" {
 			continue

@@ -267,8 +267,7 @@ var classes = [...]struct{ class, word string }{
 	stopped:   {"stopped", "was stopped, or running when prodigy died"},
 	lost:      {"stopped", "was lost with its worker"},
 
-	superseded: {"stopped", "does not count, since another attempt at its item does"},
-	unended:    {"unended", "is running"},
+	unended: {"unended", "is running"},
 }
 
 func (p *plot) attempt(s span, y, h float64) []rect {

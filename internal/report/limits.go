@@ -86,11 +86,6 @@ func (p *plot) limited(r events.Record, now time.Duration) {
 			s.awaits = false
 			l.running++
 		}
-	case events.AgentDuplicated:
-		l.running++
-		l.cols[l.filled].starts++
-	case events.AgentSuperseded:
-		l.running = max(l.running-1, 0)
 	case events.AgentCompleted:
 		l.ended(p.open[e.ItemIndex])
 	case events.AgentFailed:

@@ -35,8 +35,7 @@ const (
 	stopped // interrupted, or running when the run died
 	lost    // with its worker
 
-	superseded // by another attempt at its item
-	unended    // running now
+	unended // running now
 )
 
 // span is an attempt in its slot, on the axis of the job.
@@ -96,7 +95,6 @@ type plot struct {
 	nodes   map[string]*tally // of a job on a fleet
 	width   int               // cells of a lane
 	open    map[int]*span     // attempts that run, by item index
-	double  map[int]*span     // the other one, of items that have two
 	byID    map[string]*span
 	waiting map[int]time.Duration
 	changes [columns + 1]int // of the number of waiting items
@@ -107,7 +105,7 @@ type plot struct {
 // newPlot returns an empty plot for a job with this number of slots.
 func newPlot(a *axis, workers int, kept bounds) *plot {
 	p := &plot{
-		axis: a, kept: kept, length: max(a.length(), time.Millisecond), lanes: map[lane][]cell{}, nodes: map[string]*tally{}, open: map[int]*span{}, double: map[int]*span{}, byID: map[string]*span{}, waiting: map[int]time.Duration{},
+		axis: a, kept: kept, length: max(a.length(), time.Millisecond), lanes: map[lane][]cell{}, nodes: map[string]*tally{}, open: map[int]*span{}, byID: map[string]*span{}, waiting: map[int]time.Duration{},
 		width: min(laneCells, max(kept.cells/max(workers, 1), 40)),
 	}
 	p.queue = newQueue(p.width)
@@ -132,14 +130,6 @@ func (p *plot) see(r events.Record) {
 			s.lane.slot = 0 // it waits for a worker
 		}
 		p.open[e.ItemIndex], p.byID[e.ItemID] = s, s
-	case events.AgentDuplicated:
-		p.double[e.ItemIndex] = &span{From: now, lane: lane{slot: e.Worker}, ItemID: e.ItemID, Number: e.Attempt}
-	case events.AgentSuperseded:
-		p.supersede(e.ItemIndex, e.Attempt)
-		if s := p.double[e.ItemIndex]; s != nil {
-			p.draw(s, now, superseded)
-		}
-		delete(p.double, e.ItemIndex)
 	case events.StepRetrying:
 		p.stepWaits(e, now)
 	case events.AgentPlaced:
@@ -148,9 +138,6 @@ func (p *plot) see(r events.Record) {
 			p.at(e.Node, e.Host)
 		}
 	case events.AgentCompleted:
-		if d := p.double[e.ItemIndex]; d != nil && d.Number == e.Attempt {
-			p.supersede(e.ItemIndex, p.open[e.ItemIndex].Number)
-		}
 		p.at(e.Node, e.Host)
 		p.ran(e.ItemIndex, lane{e.Node, e.Slot}, now, e.DurationMS)
 		p.close(e.ItemIndex, now, succeeded)
@@ -167,13 +154,6 @@ func (p *plot) see(r events.Record) {
 		p.at(e.Node, e.Host)
 		p.ran(e.ItemIndex, lane{e.Node, e.Slot}, now, e.DurationMS)
 		p.fail(e, now)
-	}
-}
-
-// supersede has the attempt with a number be the one of two that does not count.
-func (p *plot) supersede(index, number int) {
-	if s, d := p.open[index], p.double[index]; s != nil && d != nil && s.Number == number {
-		p.open[index], p.byID[s.ItemID], p.double[index] = d, d, s
 	}
 }
 
@@ -213,10 +193,6 @@ func (p *plot) close(index int, now time.Duration, o outcome) {
 	delete(p.open, index)
 	delete(p.byID, s.ItemID)
 	p.draw(s, now, o)
-	if d := p.double[index]; d != nil && (o == stopped || o == unended) {
-		delete(p.double, index)
-		p.draw(d, now, o)
-	}
 }
 
 // draw adds an attempt that has ended.

@@ -83,7 +83,7 @@ func LogOf(records iter.Seq2[events.Record, error], steps []workflow.Step, seed 
 	l := &Log{
 		Seed: seed, attempts: map[attemptKey][]recorded{}, phases: map[string]Outcome{}, uses: map[string]Use{}, rejected: map[attemptKey]rejection{}, first: map[string]*sample{}, again: map[string]*sample{},
 	}
-	b := logReader{log: l, running: map[string]*runningAttempt{}, doubles: map[string]*runningAttempt{}}
+	b := logReader{log: l, running: map[string]*runningAttempt{}}
 	for i, s := range steps {
 		b.labels = append(b.labels, s.Label(i))
 		b.captures = append(b.captures, s.Capture)
@@ -106,7 +106,6 @@ type logReader struct {
 	labels   []string                   // of the steps of an item
 	captures []string                   // the names that their outputs have
 	running  map[string]*runningAttempt // by item
-	doubles  map[string]*runningAttempt // second attempts at items whose first one runs
 	phase    string
 	reset    time.Time // when the limit of a plan ends that an agent has met
 	pauses   []pause   // while agents waited for that
@@ -140,10 +139,8 @@ func (b *logReader) apply(r events.Record) {
 		b.phase = e.Phase
 	case events.AgentStarted:
 		b.running[e.ItemID] = &runningAttempt{number: e.Attempt, since: r.Time, try: 1}
-	case events.AgentDuplicated:
-		b.doubles[e.ItemID] = &runningAttempt{number: e.Attempt, since: r.Time, try: 1}
-	case events.AgentSuperseded:
-		b.superseded(e.ItemID, e.Attempt)
+	case events.AgentDuplicated: // of an earlier version: how long the first took is not known
+		delete(b.running, e.ItemID)
 	case events.AgentInterrupted:
 		delete(b.running, e.ItemID)
 	case events.AgentLost:
@@ -177,14 +174,6 @@ func (b *logReader) apply(r events.Record) {
 			b.log.phases[b.phase+" "+e.Step] = o
 		}
 	}
-}
-
-// superseded forgets one of two attempts at an item that ran at once.
-func (b *logReader) superseded(item string, number int) {
-	if a, d := b.running[item], b.doubles[item]; a != nil && d != nil && a.number == number {
-		b.running[item] = d
-	}
-	delete(b.doubles, item)
 }
 
 // progressed notes the beginning of a step, in the log of a job that logs that.
@@ -289,9 +278,6 @@ func (b *logReader) retrying(now time.Time, e events.StepRetrying) {
 }
 
 func (b *logReader) completed(now time.Time, e events.AgentCompleted) {
-	if d := b.doubles[e.ItemID]; d != nil && d.number == e.Attempt {
-		b.superseded(e.ItemID, b.running[e.ItemID].number)
-	}
 	a := b.running[e.ItemID]
 	if a == nil || len(b.labels) == 0 {
 		return

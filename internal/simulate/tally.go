@@ -14,7 +14,6 @@ type Tally struct {
 	ItemRetries int            `json:"item_retries"` // attempts that a policy has asked for after a failure
 	StepRetries int            `json:"step_retries"`
 	Stragglers  int            `json:"stragglers,omitempty"`
-	Duplicates  int            `json:"duplicates,omitempty"` // second attempts at the items of stragglers
 	DeadLetters int            `json:"dead_letters"`
 	Openings    map[string]int `json:"breaker_openings"` // by the scope of the breaker
 
@@ -73,10 +72,7 @@ func (t *Tally) Apply(r events.Record) {
 		t.started(r.Time)
 	case events.AgentStraggling:
 		t.Stragglers++
-	case events.AgentDuplicated:
-		t.Duplicates++
-		t.started(r.Time)
-	case events.AgentCompleted, events.AgentInterrupted, events.AgentLost, events.AgentSuperseded:
+	case events.AgentCompleted, events.AgentInterrupted, events.AgentLost:
 		t.ended(events.Subject(r.Event))
 	case events.AgentFailed:
 		switch {

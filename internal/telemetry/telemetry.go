@@ -74,7 +74,6 @@ type Tracer struct {
 	stepsRun int   // of the phase: steps that are done
 	verify   *open // of workspaces
 	items    map[int]*item
-	doubles  map[int]*double // by item index
 	byID     map[string]*item
 	subject  tracing.Context // the span that the record being applied is about; the zero Context: that of the run
 }
@@ -95,7 +94,7 @@ type item struct {
 
 // NewTracer returns the Tracer of a job. Parent is the traceparent that the job was started with.
 func NewTracer(jobID, parent string) *Tracer {
-	t := &Tracer{job: tracing.OfJob(jobID, parent), items: map[int]*item{}, doubles: map[int]*double{}, byID: map[string]*item{}}
+	t := &Tracer{job: tracing.OfJob(jobID, parent), items: map[int]*item{}, byID: map[string]*item{}}
 	t.parent, _ = tracing.Parse(parent)
 	return t
 }
@@ -195,10 +194,6 @@ func (t *Tracer) end(at time.Time, failure string, attrs []Attr) {
 		t.close(&i.open, at, "", Attr{"prodigy.item.state", "unfinished"})
 		t.forget(index)
 	}
-	for _, index := range slices.Sorted(maps.Keys(t.doubles)) {
-		t.close(&t.doubles[index].open, at, "", Attr{"prodigy.interrupted", true})
-	}
-	clear(t.doubles)
 	t.endPhase(at, failure)
 	if t.verify != nil {
 		t.close(t.verify, at, "", Attr{"prodigy.interrupted", true})
@@ -391,14 +386,6 @@ func (t *Tracer) applyItem(r events.Record) {
 		if i := t.items[e.ItemIndex]; i != nil && i.attempt != nil {
 			i.attempt.Attrs = append(i.attempt.Attrs, Attr{"prodigy.straggler", true})
 		}
-	case events.AgentDuplicated:
-		i := t.item(r, e.ItemIndex, e.ItemID)
-		t.doubles[e.ItemIndex] = &double{number: e.Attempt, open: open{Span{
-			Context: t.job.Attempt(r.Seq), Parent: i.Context, Name: "attempt", Begin: r.Time,
-			Attrs: []Attr{{"prodigy.item.id", e.ItemID}, {"prodigy.attempt", e.Attempt}, {"prodigy.slot", e.Worker}, {"prodigy.duplicate", true}},
-		}}}
-	case events.AgentSuperseded:
-		t.superseded(r.Time, e)
 	case events.AgentPlaced:
 		if i := t.items[e.ItemIndex]; i != nil && i.attempt != nil {
 			i.attempt.Attrs = append(i.attempt.Attrs, Attr{"prodigy.worker", e.Node})
@@ -407,9 +394,6 @@ func (t *Tracer) applyItem(r events.Record) {
 		t.progress(r.Time, e)
 	case events.AgentCompleted:
 		i := t.item(r, e.ItemIndex, e.ItemID)
-		if d := t.doubles[e.ItemIndex]; d != nil && d.number == e.Attempt {
-			t.promote(i, d)
-		}
 		t.endAttempt(i, r.Time, "", Attr{"process.exit.code", e.ExitCode})
 		if e.Commit == "" {
 			t.settle(e.ItemIndex, r.Time, "", "succeeded")
@@ -472,39 +456,6 @@ func (t *Tracer) applyWorkspaces(r events.Record) {
 		t.subject = v.Context
 		t.close(v, r.Time, failure)
 	}
-}
-
-// double is the second of two attempts at an item that run at once; when that one counts, the first.
-type double struct {
-	open
-	number int
-}
-
-// promote makes the second attempt at an item the one that counts.
-func (t *Tracer) promote(i *item, d *double) {
-	first := i.attempt
-	if i.step != nil {
-		t.close(i.step, i.step.Begin, "")
-		i.step = nil
-	}
-	second := d.open
-	i.attempt = &second
-	if d.number = 0; first != nil {
-		d.open = *first
-	}
-}
-
-// superseded ends an attempt that does not count, because another one at its item does.
-func (t *Tracer) superseded(at time.Time, e events.AgentSuperseded) {
-	d := t.doubles[e.ItemIndex]
-	if d == nil {
-		return
-	}
-	if i := t.items[e.ItemIndex]; i != nil && d.number != e.Attempt && d.number != 0 { // the first has ended, and the second goes on
-		t.promote(i, d)
-	}
-	delete(t.doubles, e.ItemIndex)
-	t.close(&d.open, at, e.Error, Attr{"prodigy.superseded", true})
 }
 
 func (t *Tracer) progress(at time.Time, e events.AgentProgress) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -17,7 +16,6 @@ func (j *Job) InFlight() []Attempt {
 		a.Printed, a.Held = j.printed[a.ItemID], j.held(a)
 		list = append(list, a)
 	}
-	list = slices.AppendSeq(list, maps.Values(j.doubles))
 	slices.SortFunc(list, func(a, b Attempt) int {
 		return cmp.Or(a.Began.Compare(b.Began), cmp.Compare(a.Index, b.Index), cmp.Compare(a.Number, b.Number))
 	})

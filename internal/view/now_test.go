@@ -127,15 +127,13 @@ func TestWhatNoWorkerRunsYetIsNotCountedAsRunning(t *testing.T) {
 	if got := counts(3 * time.Second); got != [3]int{2, 1, 1} {
 		t.Errorf("then: %d, want 2 running, 1 that waits for its step, 1 that waits for a worker", got)
 	}
-	apply(4*time.Second, events.AgentDuplicated{ItemID: "a", Attempt: 2, Of: 1})
-	apply(5*time.Second, events.AgentPlaced{ItemID: "a", Attempt: 2, Node: "attic", Slot: 1})
 	var where []string
 	for _, a := range j.InFlight() {
 		if a.ItemID == "a" {
 			where = append(where, a.Where())
 		}
 	}
-	if want := []string{"desk slot 2 on host vm-7", "attic slot 1"}; !slices.Equal(where, want) {
+	if want := []string{"desk slot 2 on host vm-7"}; !slices.Equal(where, want) {
 		t.Errorf("a runs on %q, want %q", where, want)
 	}
 }

@@ -7,7 +7,6 @@ package view
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -89,7 +88,6 @@ type Job struct {
 
 	status  errorpolicy.Statuses // by item index
 	running map[int]Attempt      // by item index
-	doubles map[int]Attempt      // second attempts at items whose first one is in running, by item index
 	merging map[int]queued       // items whose work waits to be merged, by index
 	indexes map[string]int       // of what runs, by item id
 	printed map[string]string    // last lines of commands that run, by item id
@@ -107,21 +105,15 @@ type Job struct {
 
 // Stragglers are the attempts that took unusually long.
 type Stragglers struct {
-	Found      int `json:"found"`
-	Duplicates int `json:"duplicates,omitempty"` // second attempts at their items
-	Counted    int `json:"counted,omitempty"`    // of these: gave the item its success
+	Found int `json:"found"`
 }
 
-// Words returns the counts, for people; "": there were none.
+// Words returns their number, for people; "": there were none.
 func (s Stragglers) Words() string {
 	if s.Found == 0 {
 		return ""
 	}
-	text := events.Counted(s.Found, "attempt", "attempts")
-	if s.Duplicates > 0 {
-		text += fmt.Sprintf(", %s, of which %d counted", events.Counted(s.Duplicates, "second attempt", "second attempts"), s.Counted)
-	}
-	return text
+	return events.Counted(s.Found, "attempt", "attempts")
 }
 
 // Counts are the numbers of items by outcome. A retried dead letter counts by its last outcome.
@@ -162,12 +154,11 @@ type Attempt struct {
 	Type     retry.Type    // of its failure; empty: none
 
 	Straggling bool // it takes unusually long
-	Duplicate  bool // it is the second of two attempts that run at once
 }
 
 // New returns the view of a job before its first record.
 func New() *Job {
-	return &Job{State: Running, running: map[int]Attempt{}, doubles: map[int]Attempt{}, merging: map[int]queued{}, indexes: map[string]int{}, printed: map[string]string{}, waiting: newWaiting(), circuit: newCircuit()}
+	return &Job{State: Running, running: map[int]Attempt{}, merging: map[int]queued{}, indexes: map[string]int{}, printed: map[string]string{}, waiting: newWaiting(), circuit: newCircuit()}
 }
 
 // Resumed returns a view to which only the records from a resume on will be applied; earlier are the metrics before it.
@@ -294,24 +285,9 @@ func (j *Job) applyAgent(r events.Record) {
 			a.Straggling = true
 			j.running[e.ItemIndex] = a
 		}
-	case events.AgentDuplicated:
-		j.Stragglers.Duplicates++
-		j.doubles[e.ItemIndex] = Attempt{ItemID: e.ItemID, Index: e.ItemIndex, Number: e.Attempt, Worker: e.Worker, Fleet: j.running[e.ItemIndex].Fleet, Began: r.Time, Duplicate: true}
-		j.slots = max(j.slots, e.Worker)
-	case events.AgentSuperseded:
-		if a, runs := j.running[e.ItemIndex]; runs && a.Number == e.Attempt {
-			j.running[e.ItemIndex] = j.doubles[e.ItemIndex]
-		}
-		delete(j.doubles, e.ItemIndex)
 	case events.AgentProgress:
 		j.Step(e)
 	case events.AgentCompleted:
-		if d, runs := j.doubles[e.ItemIndex]; runs && d.Number == e.Attempt {
-			j.running[e.ItemIndex] = d
-		}
-		if j.running[e.ItemIndex].Duplicate {
-			j.Stragglers.Counted++
-		}
 		j.placed(e.ItemIndex, e.Node, e.Host, e.Slot)
 		j.ended(r.Time, e.ItemIndex, time.Duration(e.DurationMS), "", "")
 		if e.Commit != "" {
@@ -329,11 +305,9 @@ func (j *Job) applyAgent(r events.Record) {
 	case events.AgentFailed:
 		j.failed(r.Time, e)
 	case events.AgentPlaced:
-		for _, attempts := range []map[int]Attempt{j.running, j.doubles} {
-			if a, runs := attempts[e.ItemIndex]; runs && a.Number == e.Attempt {
-				a.Node, a.Host, a.Slot = e.Node, e.Host, e.Slot
-				attempts[e.ItemIndex] = a
-			}
+		if a, runs := j.running[e.ItemIndex]; runs && a.Number == e.Attempt {
+			a.Node, a.Host, a.Slot = e.Node, e.Host, e.Slot
+			j.running[e.ItemIndex] = a
 		}
 	case events.AgentInterrupted:
 		j.stopped(e.ItemIndex)
@@ -378,7 +352,6 @@ func (j *Job) resume(now time.Time, e events.JobResumed) {
 	for index, a := range j.running {
 		if !e.IsAttached(index) { // it died with the run before
 			delete(j.running, index)
-			delete(j.doubles, index)
 			delete(j.indexes, a.ItemID)
 		}
 	}
@@ -603,13 +576,11 @@ func (j *Job) stopped(index int) {
 	delete(j.printed, j.running[index].ItemID)
 	delete(j.indexes, j.running[index].ItemID)
 	delete(j.running, index)
-	delete(j.doubles, index)
 }
 
 // halt removes all running items.
 func (j *Job) halt() {
 	clear(j.running)
-	clear(j.doubles)
 	clear(j.indexes)
 	clear(j.printed)
 }

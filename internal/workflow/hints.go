@@ -80,6 +80,7 @@ func aliasesOfOtherTools() map[string]map[string]string {
 		"map":          {"items": "input", "parallel": "max_parallel", "concurrency": "max_parallel", "workers": "max_parallel", "jobs": "max_parallel", "do": "agent_template", "steps": "agent_template"},
 		"step":         {"run": "shell", "cmd": "shell", "script": "shell", "bash": "shell", "sh": "shell", "prompt": "claude", "if": "when", "cwd": "working_dir", "dir": "working_dir", "register": "capture"},
 		"foreach":      {"items": "input", "list": "input", "steps": "do", "commands": "do"},
+		"straggler":    {"duplicate": "stop: true"},
 		"retry_config": {"delay": "initial_delay", "wait": "initial_delay", "tries": "attempts", "times": "attempts"},
 	}
 }

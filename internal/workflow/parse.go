@@ -32,7 +32,6 @@ func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 	if r.w.Workspace.Isolated() {
 		r.w.Workspace = r.w.Workspace.withDefaults()
 	}
-	r.checkStraggler()
 	r.checkSigns()
 	if len(r.problems) > 0 {
 		return nil, &InvalidError{Problems: sortProblems(r.problems), Read: r.readSoFar()}

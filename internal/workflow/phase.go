@@ -79,7 +79,7 @@ func (r *reader) mapPhase(e entry) *Map {
 	}
 	r.checkRollout(m, b)
 	if s := m.Straggler; s != nil {
-		m.StragglerPos, r.w.ErrorPolicy.Straggler = posOf(b.at("straggler")), s.After
+		r.w.ErrorPolicy.Straggler = s.After
 	}
 	r.stepRates(m)
 	r.w.ErrorPolicy.OnTimeout, r.w.ErrorPolicy.Rate = m.Timeouts.Action, m.Rate.Limit

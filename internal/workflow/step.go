@@ -45,7 +45,7 @@ type Step struct {
 	WorkingDir   *Text         `yaml:"working_dir" json:"working_dir,omitempty"`          // where the step runs, and its hooks and validation unless they have their own; default where prodigy was started
 	AllowFailure bool          `yaml:"allow_failure" json:"allow_failure,omitempty"`      // a failure does not end the list of steps: the same as `on_failure: continue`; default false
 
-	Idempotent bool `yaml:"idempotent" json:"idempotent,omitempty"` // that the step, with all that is inside of it, may run twice for one item, also at the same time, and that it may be stopped at any moment of one of them; `straggler` with `duplicate` needs it. Default false
+	Idempotent bool `yaml:"idempotent" json:"idempotent,omitempty"` // that the step, with all that is inside of it, may run twice for one item, as it does when prodigy is killed. That is for people: nothing depends on it. Default false
 
 	CommitRequired bool `yaml:"commit_required" json:"commit_required,omitempty"` // the step fails when HEAD of its working directory did not move; default false
 

@@ -1,12 +1,9 @@
 package workflow
 
 import (
-	"cmp"
-
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/duration"
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/limit"
 )
 
@@ -37,30 +34,4 @@ func (r *reader) stragglerAfter(e entry) (limit.StragglerAfter, bool) {
 		return limit.StragglerAfter{}, false
 	}
 	return a, true
-}
-
-// checkStraggler checks that two attempts at an item may run at once, if the map phase has that.
-func (r *reader) checkStraggler() {
-	m := r.w.Map
-	if m == nil || m.Straggler == nil || !m.Straggler.Duplicate {
-		return
-	}
-	const duplicate = "straggler with duplicate: true"
-	switch {
-	case r.w.Workspace.Isolated():
-		r.failAt(m.StragglerPos, "%s does not go with workspaces: both attempts at an item would have the same branch; without duplicate, stragglers are told", duplicate)
-	case len(m.Produces) > 0:
-		r.failAt(m.StragglerPos, "%s does not go with produces: both attempts at an item would write the same files; without duplicate, stragglers are told", duplicate)
-	case m.MaxParallel.Var == "" && m.MaxParallel.Value == 1:
-		r.warnings = append(r.warnings, r.problem(m.StragglerPos, "%s has no effect with one slot: there is never a free one for a second attempt", duplicate))
-	}
-	steps := m.AgentTemplate
-	if p := r.w.ErrorPolicy.OnItemFailure; p.Kind == errorpolicy.Custom {
-		steps = append(steps[:len(steps):len(steps)], r.w.Handlers[p.Handler]...)
-	}
-	for i, s := range steps {
-		if !s.Idempotent {
-			r.failAt(s.Pos, "%s runs a step twice for one item, perhaps at once, and stops one of the two: step %s has to say that this does no harm, with idempotent: true", duplicate, cmp.Or(s.Label(i), "without a name"))
-		}
-	}
 }

@@ -124,8 +124,6 @@ type Map struct {
 	AgentTimeout  SecondsOrVar           `yaml:"agent_timeout_secs"` // of a whole agent, its waits for retries included; default none
 	Timeouts      Timeouts               `yaml:"timeout_config"`     // more about the limits in time of agents and their commands
 
-	StragglerPos Pos // of the block
-
 	Windows limit.Windows `yaml:"windows"` // the times of day in which agents may start, such as `22:00-06:00 Europe/Berlin`; default always
 	Guards  limit.Guards  `yaml:"guards"`  // what the machine must have left for an agent to start; only on Linux
 

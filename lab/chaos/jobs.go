@@ -36,7 +36,7 @@ type job struct {
 	cwd   string // of prodigy
 	space bool   // items have workspaces
 	files bool   // commands have no directory in common with the run: files are sent, and come back
-	slow  bool   // the first attempts at some items take long, and get a second one beside them; the step has a rate
+	slow  bool   // the first attempts at some items take long, and are stopped and tried again; the step has a rate
 	took  time.Duration
 }
 
@@ -74,8 +74,8 @@ const made = `[ -d out ] || mkdir -p out
 echo "NAME $i $(<data)" >"$PRODIGY_PRODUCES"
 `
 
-// slowly is how long the first attempts at some items take where they are stragglers.
-const slowly = `case $PRODIGY_ATTEMPT.$((i % 25)) in 1.7) beats=240;; esac
+// slowly is how long the first attempts at some items take where stragglers are stopped. Later ones are none.
+const slowly = `case $PRODIGY_ATTEMPT.$((i % 25)) in 1.7) beats=240;; 1.*) ;; *) beats=1;; esac
 `
 
 // makeUsers makes the users with their jobs, and all that these need. Of several jobs each second one has its files sent; of the others some have stragglers.
@@ -122,8 +122,8 @@ func (r *round) makeJob(j *job) error {
 		flow = strings.Replace(flow, "map:\n", "map:\n  files: [item.sh, data]\n  produces: out/${item}\n", 1)
 		does, path = does+made, "item.sh"
 	case j.slow:
-		flow = strings.Replace(flow, "map:\n", "map:\n  straggler: {after: 1s, duplicate: true}\n", 1)
-		flow += "      idempotent: true\n      rate: 100/s\n"
+		flow = strings.Replace(flow, "map:\n", "map:\n  straggler: {after: 1s, stop: true}\n", 1)
+		flow += "      rate: 100/s\nerror_policy: {retry_config: {attempts: 9, initial_delay: 100ms}}\n"
 		does = strings.Replace(does, "n=0\n", slowly+"n=0\n", 1)
 	}
 	replace := strings.NewReplacer("NAME", j.name, "ITEMS", strconv.Itoa(r.items), "WITNESS", filepath.Join(j.dir, "witness"), "SILENT", silent, "SCRIPT", path,

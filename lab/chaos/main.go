@@ -122,10 +122,10 @@ func Main() error {
 
 // verdict is what was found out about a round.
 type verdict struct {
-	faults                                           map[string]int
-	executions, lost, late, beside, twice, lap, left int
-	took                                             time.Duration
-	bad                                              []string
+	faults                                            map[string]int
+	executions, lost, late, stopped, twice, lap, left int
+	took                                              time.Duration
+	bad                                               []string
 }
 
 func (v *verdict) add(o verdict) {
@@ -135,13 +135,13 @@ func (v *verdict) add(o verdict) {
 	for name, n := range o.faults {
 		v.faults[name] += n
 	}
-	v.executions, v.lost, v.late, v.beside, v.twice, v.lap, v.left, v.took = v.executions+o.executions, v.lost+o.lost, v.late+o.late, v.beside+o.beside, v.twice+o.twice, v.lap+o.lap, v.left+o.left, v.took+o.took
+	v.executions, v.lost, v.late, v.stopped, v.twice, v.lap, v.left, v.took = v.executions+o.executions, v.lost+o.lost, v.late+o.late, v.stopped+o.stopped, v.twice+o.twice, v.lap+o.lap, v.left+o.left, v.took+o.took
 	v.bad = append(v.bad, o.bad...)
 }
 
 func (v verdict) String() string {
-	return fmt.Sprintf("%d bad, %d executions, %d lost with a worker (%d of them ended late), %d beside another, %d run twice, %d overlapping, %d left at the broker, faults %v, %s",
-		len(v.bad), v.executions, v.lost, v.late, v.beside, v.twice, v.lap, v.left, v.faults, v.took.Round(100*time.Millisecond))
+	return fmt.Sprintf("%d bad, %d executions, %d lost with a worker (%d of them ended late), %d stopped as stragglers, %d run twice, %d overlapping, %d left at the broker, faults %v, %s",
+		len(v.bad), v.executions, v.lost, v.late, v.stopped, v.twice, v.lap, v.left, v.faults, v.took.Round(100*time.Millisecond))
 }
 
 // round is what is done to jobs on one fleet.
