@@ -114,11 +114,11 @@ var exceptions = []words{
 		Timeout TimeoutError TimeoutException TimeoutExpired WriteTimeout LockWaitTimeout`},
 	{TypeRateLimit, `
 		RateLimitError RateLimitException RateLimitExceededException ResourceExhausted ThrottledException
-		ThrottlingException TooManyRequests TooManyRequestsException RateLimitReachedError`},
+		ThrottlingException TooManyRequests TooManyRequestsException RateLimitReachedError RateLimitExceeded`},
 	{TypeServerError, `
 		BusyLoadingError CannotConnectNowError DeadlockDetected DeadlockDetectedError InternalServerError
 		OverloadedError SerializationFailure ServiceUnavailable ServiceUnavailableError TooManyConnections
-		TooManyConnectionsError BadGateway GatewayTimeout InternalFailure`},
+		TooManyConnectionsError BadGateway GatewayTimeout InternalFailure VaultDown`},
 	{TypeAuth, `
 		AccessDenied AccessDeniedException AuthError AuthenticationError AuthenticationException AuthenticationFailed
 		ClientAuthenticationError CredentialRetrievalError DefaultCredentialsError InvalidAuthorizationSpecification
@@ -291,7 +291,8 @@ var phrases = []phrase{
 		"*the server returned an invalid or incomplete response", "*etcdserver: leader changed",
 		"*name node is in safe mode", "*clusterdown *", "*server shutting down", "*server shutdown in progress",
 		"*tryagain *", "*greylisted", "*try again later", "server error", "*service not available, closing",
-		"*unexpected response code 5*", "*vault is sealed",
+		"*unexpected response code 5*", "*vault is sealed", "no healthy upstream",
+		"upstream connect error or disconnect/reset before headers",
 	}},
 	{is: TypeTimeout, texts: []string{
 		"connect timeout", "read timeout", "operation timeout", "request timeout", "*timed out", "error: timeout",
@@ -307,6 +308,7 @@ var phrases = []phrase{
 		"connection timed-out", "*timeout exceeded while *", "data timeout", "error in timeout *", "io timeout",
 		"timeout in data send/receive", "headers timeout error", "body timeout error", "connect timeout error",
 		"navigation timeout of *", "received timeout from *", "request timed-out", "*.lua:*: timeout",
+		"upstream request timeout",
 		"*query execution was interrupted, maximum statement execution time exceeded", "no servers could be reached",
 	}},
 	{is: TypeClientError, texts: []string{
@@ -346,7 +348,8 @@ var phrases = []phrase{
 		"error sending request for url", "error trying to connect", "client error (connect)",
 		"couldn’t resolve the given hostname", "server returned nothing", "couldn't resolve host name",
 		"error: aborted", "transferred a partial file", "end of file reached", "fatal error: max-retries exceeded",
-		"empty reply from server", "no data received", "recv failure", "send failure", "failure when receiving data",
+		"empty reply from server", "empty response from server when *", "no data received", "recv failure",
+		"send failure", "failure when receiving data",
 		"failed sending data", "failed receiving *", "transfer closed with *", "end of file while reading data",
 		"premature eof", "unexpected eof", "eof", "early eof", "unexpected end of file while reading *",
 		"unexpected end of stream", "stream ended *before", "incomplete chunked *", "response ended prematurely",

@@ -211,8 +211,8 @@ var (
 	beside = []string{
 		"http", "http/1.0", "http/1.1", "http/2", "http/2.0", "http/3", "http error", "http code", "http status",
 		"status", "status code", "status_code", "statuscode", "response code", "error code", "returned error",
-		"does not indicate success", "http response code", "http status was", "status was", "returned http",
-		"response status",
+		"does not indicate success", "http response code", "response code was", "http status was", "status was",
+		"returned http", "response status",
 	}
 	besideAtEnds = []string{
 		"error", "code", "returned", "answered", "responded", "responded with", "response", "got", "received", "answer",
@@ -308,7 +308,10 @@ func isStatus(before, after string, status int) bool {
 	case endsIn(left, besideAtEnds...):
 		return endsStatus(after) && (left == "error" || containsAny(before, talking...))
 	}
-	return before == "" && (strings.HasPrefix(after, " {") || strings.HasPrefix(after, ": "))
+	if strings.HasPrefix(after, " {") { // the body of an answer
+		return before == "" || strings.HasSuffix(before, "exception: ")
+	}
+	return before == "" && strings.HasPrefix(after, ": ")
 }
 
 // containsAny reports whether s has one of the texts.
