@@ -16,8 +16,8 @@ import (
 var allowed = map[string][]string{
 	"cmd/prodigy": {"cli", "natsfleet", "otlp"},
 	"internal/cli": {
-		"agent", "aicli", "check", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "limit", "mapreduce", "mask", "metrics", "notify", "oneline", "outputs", "posix", "process", "rawjson", "report", "retry", "settings", "shell", "shorthand", "simulate", "spend", "telemetry", "ui", "view", "workflow",
-		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
+		"agent", "aicli", "check", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "limit", "mapreduce", "mask", "metrics", "notify", "oneline", "outputs", "posix", "process", "rawjson", "report", "retry", "settings", "shell", "shorthand", "simulate", "spend", "telemetry", "term", "ui", "view", "workflow",
+		"github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
 
 	"lab": {},
@@ -83,6 +83,7 @@ var allowed = map[string][]string{
 	"internal/dotenv":      {"posix"},
 	"internal/process":     {"golang.org/x/sync", "golang.org/x/sys"},
 	"internal/checksum":    {},
+	"internal/term":        {"oneline", "github.com/clipperhouse/displaywidth", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sys", "golang.org/x/term"},
 	"internal/oneline":     {},
 	"internal/posix":       {},
 	"internal/duration":    {},

@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,6 +24,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
+	"prodigy/internal/term"
 )
 
 func newAgentsCommand(con *console) *cobra.Command {
@@ -103,13 +103,13 @@ func newAgentsListCommand(con *console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			w := tabwriter.NewWriter(con.text(), 0, 0, 2, ' ', 0)
-			_, _ = fmt.Fprintln(w, "NAME\tCOMMAND\tTESTED WITH\tRULES")
-			for _, name := range set.Names() {
-				p := set[name]
-				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\n", visible(name), visible(p.Argv[0]), visible(cmp.Or(p.Tested, "-")), len(p.Rules))
-			}
-			return w.Flush()
+			_, err = printRows(con, term.Human, []term.Column[string]{
+				{Head: "NAME", Cell: func(name string) string { return name }},
+				{Head: "COMMAND", Cell: func(name string) string { return set[name].Argv[0] }},
+				{Head: "TESTED WITH", Cell: func(name string) string { return cmp.Or(set[name].Tested, "-") }},
+				{Head: "RULES", Cell: func(name string) string { return strconv.Itoa(len(set[name].Rules)) }},
+			}, term.Each(set.Names()))
+			return err
 		},
 	}
 }
@@ -155,38 +155,47 @@ The exit code is 1 if the CLI that is named is not there, or none of them is.`,
 				}
 				names = args
 			}
-			paths, versions := make([]string, len(names)), make([]string, len(names))
-			var asked sync.WaitGroup
-			for i, name := range names {
-				path, err := exec.LookPath(set[name].Argv[0])
-				if err != nil {
-					continue
-				}
-				paths[i] = path
-				asked.Go(func() { versions[i] = versionOf(cmd.Context(), path, versionPatience) })
-			}
-			asked.Wait()
-			found := 0
-			w := tabwriter.NewWriter(con.text(), 0, 0, 2, ' ', 0)
-			_, _ = fmt.Fprintln(w, "NAME\tPROGRAM\tVERSION\tTESTED WITH\tPROMPT")
-			for i, name := range names {
-				p, path, version := set[name], paths[i], versions[i]
-				if path == "" {
-					path, version = "not found: "+p.Argv[0], "-"
-				} else {
-					found++
-				}
-				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", visible(name), visible(path), visible(version), visible(cmp.Or(p.Tested, "-")), p.Prompt)
-			}
-			if err := w.Flush(); err != nil {
+			list := installedCLIs(cmd.Context(), set, names)
+			_, err = printRows(con, term.Human, []term.Column[installedCLI]{
+				{Head: "NAME", Cell: func(c installedCLI) string { return c.preset.Name }},
+				{Head: "PROGRAM", Cell: func(c installedCLI) string { return cmp.Or(c.path, "not found: "+c.preset.Argv[0]) }},
+				{Head: "VERSION", Cell: func(c installedCLI) string { return cmp.Or(c.version, "-") }},
+				{Head: "TESTED WITH", Cell: func(c installedCLI) string { return cmp.Or(c.preset.Tested, "-") }},
+				{Head: "PROMPT", Cell: func(c installedCLI) string { return c.preset.Prompt.String() }},
+			}, term.Each(list))
+			if err != nil {
 				return err
 			}
-			if found == 0 {
+			if !slices.ContainsFunc(list, func(c installedCLI) bool { return c.path != "" }) {
 				return status(exitFailed)
 			}
 			return nil
 		},
 	}
+}
+
+// installedCLI is a CLI as it is on this machine. Without a path it is not there.
+type installedCLI struct {
+	preset        *aicli.Preset
+	path, version string
+}
+
+// installedCLIs finds the CLIs of presets, and asks all of them at once for their versions.
+func installedCLIs(ctx context.Context, set aicli.Set, names []string) []installedCLI {
+	list := make([]installedCLI, len(names))
+	var asked sync.WaitGroup
+	for i, name := range names {
+		c := &list[i]
+		c.preset = set[name]
+		path, err := exec.LookPath(c.preset.Argv[0])
+		if err != nil {
+			continue
+		}
+		c.path = path
+		asked.Go(func() { c.version = versionOf(ctx, path, versionPatience) })
+	}
+	asked.Wait()
+	return list
 }
 
 // versionPatience is how long a CLI may take to say its version. The slowest needs five seconds on a slow machine.
@@ -213,7 +222,7 @@ type agentsTestOptions struct {
 	signal      string
 	allowDenied bool
 	allowEmpty  bool
-	format      format
+	format      term.Format
 }
 
 func newAgentsTestCommand(con *console) *cobra.Command {
@@ -242,7 +251,7 @@ key want, an outcome or a list of them, the exit code is 1 when the outcome is n
 	f.StringVar(&o.stderr, "stderr", "", "a `file` with what it printed to stderr")
 	f.BoolVar(&o.allowDenied, "allow-denied", false, "as with allow_denied: true in the step")
 	f.BoolVar(&o.allowEmpty, "allow-empty", false, "as with allow_empty: true in the step")
-	addFormat(cmd, &o.format, asJSON)
+	addFormat(cmd, &o.format, term.JSON)
 	return cmd
 }
 
@@ -294,8 +303,8 @@ func runAgentsTest(con *console, o agentsTestOptions, files []string) error {
 		}
 		all = append(all, v)
 	}
-	if o.format == asJSON {
-		err = printJSON(con.out, all)
+	if o.format == term.JSON {
+		err = term.PrintJSON(con.out, all)
 	} else {
 		printVerdicts(con, all)
 	}
@@ -315,9 +324,9 @@ func printVerdicts(con *console, all []agentVerdict) {
 		if says == "" {
 			says, _, _ = strings.Cut(v.Text, "\n")
 		}
-		_, _ = fmt.Fprintf(con.text(), "%s: %s, %s: %s\n", visible(v.File), v.Outcome, visible(rule), visible(says))
+		_, _ = fmt.Fprintf(con.text(), "%s: %s, %s: %s\n", term.Visible(v.File), v.Outcome, term.Visible(rule), term.Visible(says))
 		if v.ResetAt != nil {
-			_, _ = fmt.Fprintf(con.text(), "  resets at %s (from a %s) %s\n", v.ResetAt.UTC().Format(time.RFC3339), v.ResetBy, visible(v.Scope))
+			_, _ = fmt.Fprintf(con.text(), "  resets at %s (from a %s) %s\n", v.ResetAt.UTC().Format(time.RFC3339), v.ResetBy, term.Visible(v.Scope))
 		}
 		if v.Right != nil && !*v.Right {
 			_, _ = fmt.Fprintf(con.text(), "  wanted: %v\n", v.Want)

@@ -12,14 +12,14 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"prodigy/internal/retry"
 	"prodigy/internal/shell"
+	"prodigy/internal/term"
 )
 
 type classifyOptions struct {
-	format format
+	format term.Format
 	code   int
 	lines  bool
 }
@@ -39,7 +39,7 @@ printed as one line with its type and rule.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if o.lines {
-				if len(args) > 0 || o.format == asJSON {
+				if len(args) > 0 || o.format == term.JSON {
 					return usagef("--jsonl takes the commands from the lines, and prints lines")
 				}
 				return classifyLines(con.out, os.Stdin)
@@ -49,7 +49,7 @@ printed as one line with its type and rule.`,
 	}
 	cmd.Flags().IntVar(&o.code, "exit-code", 1, "exit code of the command")
 	cmd.Flags().BoolVar(&o.lines, "jsonl", false, "judge each line of standard input, a JSON object")
-	addFormat(cmd, &o.format, asJSON)
+	addFormat(cmd, &o.format, term.JSON)
 	return cmd
 }
 
@@ -62,7 +62,7 @@ type judgement struct {
 
 func runClassify(con *console, o classifyOptions, command string) error {
 	f := retry.Failure{ExitCode: o.code}
-	if !term.IsTerminal(int(os.Stdin.Fd())) || command == "" {
+	if !term.Is(os.Stdin) || command == "" {
 		text, err := io.ReadAll(os.Stdin)
 		if err != nil {
 			return fmt.Errorf("read standard input: %w", err)
@@ -71,7 +71,7 @@ func runClassify(con *console, o classifyOptions, command string) error {
 	}
 	var j judgement
 	j.Type, j.Rule = retry.Judge(f, shell.Deciders(command))
-	if o.format == asJSON {
+	if o.format == term.JSON {
 		return json.NewEncoder(con.out).Encode(j)
 	}
 	text := string(j.Type)

@@ -1,9 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +19,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/term"
 )
 
 // cleanAge is the default minimum age of the last event of a job, used when neither a job nor an age is given.
@@ -28,7 +27,7 @@ const cleanAge = 30 * 24 * time.Hour
 
 type cleanOptions struct {
 	jobID   jobName // empty: all jobs
-	format  format
+	format  term.Format
 	older   time.Duration
 	archive string // directory; empty: none
 	force   bool
@@ -65,7 +64,7 @@ never removed.`,
 			return runClean(cmd.Context(), con, o, terminalAsker(con), time.Now())
 		},
 	}
-	addFormat(cmd, &o.format, asJSON, asJSONL, asCSV)
+	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
 	f := cmd.Flags()
 	f.StringVar(&o.jobID.id, "job-id", "", "only this job: its id, a prefix of it, or latest")
 	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
@@ -193,7 +192,7 @@ func (c oldJob) reason(force bool) string {
 	case c.State != string(mapreduce.Completed) && c.State != string(mapreduce.Failed) && c.State != string(mapreduce.Cancelled):
 		return "it was " + c.State + " and can be resumed (--force removes it)"
 	case c.DeadLetters > 0:
-		return "it has " + counted(c.DeadLetters, "dead letter") + " (--force removes it)"
+		return "it has " + term.Counted(c.DeadLetters, "dead letter") + " (--force removes it)"
 	}
 	return ""
 }
@@ -247,11 +246,12 @@ func (o cleanOptions) removeAll(ctx context.Context, con *console, old []oldJob,
 		return nil
 	}
 	if !o.yes {
-		if err := printOldJobs(con.err, old); err != nil {
+		table := term.Rows[oldJob]{Format: term.Human, Look: con.errLook(), Columns: oldJobColumns}
+		if _, err := table.Print(con.err, term.Each(old)); err != nil {
 			return err
 		}
 	}
-	yes, err := ask(fmt.Sprintf("Remove %s permanently?", counted(n, "job")))
+	yes, err := ask(fmt.Sprintf("Remove %s permanently?", term.Counted(n, "job")))
 	if err != nil {
 		return err
 	}
@@ -310,26 +310,13 @@ func (o cleanOptions) keepLog(job jobs.Job) error {
 }
 
 func (o cleanOptions) print(con *console, old []oldJob) error {
-	switch o.format {
-	case asJSON:
-		return printJSON(con.out, old)
-	case asJSONL:
-		enc := json.NewEncoder(con.out)
-		for _, c := range old {
-			if err := enc.Encode(c); err != nil {
-				return err
-			}
-		}
-		return nil
-	case asCSV:
-		return tabulateOldJobs(con.text(), old)
+	if o.format != term.Human || o.dryRun && len(old) > 0 {
+		_, err := printRows(con, o.format, oldJobColumns, term.Each(old))
+		return err
 	}
 	if len(old) == 0 {
 		_, _ = fmt.Fprintln(con.err, "There are no jobs to remove.")
 		return nil
-	}
-	if o.dryRun {
-		return printOldJobs(con.text(), old)
 	}
 	for _, c := range old {
 		if c.Removed {
@@ -341,28 +328,15 @@ func (o cleanOptions) print(con *console, old []oldJob) error {
 	return nil
 }
 
-func tabulateOldJobs(w io.Writer, old []oldJob) error {
-	t := csv.NewWriter(w)
-	_ = t.Write([]string{"job_id", "state", "last_event", "bytes", "dead_letters", "removed", "kept"}) // reported by Error
-	for _, c := range old {
-		_ = t.Write([]string{
-			c.JobID, c.State, c.LastEvent.Format(time.RFC3339Nano), strconv.FormatInt(c.Bytes, 10), strconv.Itoa(c.DeadLetters),
-			strconv.FormatBool(c.Removed), c.Kept,
-		})
-	}
-	t.Flush()
-	return t.Error()
-}
-
-func printOldJobs(w io.Writer, old []oldJob) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "JOB\tSTATE\tLAST EVENT\tBYTES\tDEAD LETTERS\tSTAYS") // reported by Flush
-	for _, c := range old {
-		stays := "no"
-		if c.Kept != "" {
-			stays = c.Kept
-		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\n", c.JobID, c.State, c.LastEvent.Local().Format(time.DateTime), c.Bytes, c.DeadLetters, stays)
-	}
-	return t.Flush()
+var oldJobColumns = []term.Column[oldJob]{
+	{Key: "job_id", Head: "JOB", Cell: func(c oldJob) string { return c.JobID }},
+	{Key: "state", Head: "STATE", Cell: func(c oldJob) string { return c.State }},
+	{
+		Key: "last_event", Head: "LAST EVENT", Drop: 2,
+		Cell: func(c oldJob) string { return c.LastEvent.Local().Format(time.DateTime) },
+	},
+	{Key: "bytes", Head: "BYTES", Cell: func(c oldJob) string { return strconv.FormatInt(c.Bytes, 10) }, Drop: 1},
+	{Key: "dead_letters", Head: "DEAD LETTERS", Cell: func(c oldJob) string { return strconv.Itoa(c.DeadLetters) }, Drop: 3},
+	{Key: "removed"},
+	{Key: "kept", Head: "STAYS", Cell: func(c oldJob) string { return cmp.Or(c.Kept, "no") }},
 }

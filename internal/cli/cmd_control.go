@@ -16,6 +16,7 @@ import (
 	"prodigy/internal/control"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/term"
 )
 
 // steerOptions are the flags of the commands that steer a running job.
@@ -207,9 +208,9 @@ func skipStanding(con *console, job jobs.Job, r control.Request) error {
 	case err != nil:
 		return fmt.Errorf("job %s: %w", job.ID, err)
 	case !answer.Done:
-		return refusef("job %s: %s", job.ID, visible(answer.Text))
+		return refusef("job %s: %s", job.ID, term.Visible(answer.Text))
 	}
-	_, _ = fmt.Fprintf(con.err, "job %s: %s\nnext: %s\n", job.ID, visible(answer.Text), resumeCommand(job, ""))
+	_, _ = fmt.Fprintf(con.err, "job %s: %s\nnext: %s\n", job.ID, term.Visible(answer.Text), resumeCommand(job, ""))
 	return nil
 }
 
@@ -307,9 +308,9 @@ func steerJob(ctx context.Context, con *console, o steerOptions, job jobs.Job, r
 	case err != nil:
 		return fmt.Errorf("job %s: %w", job.ID, err)
 	case !answer.Done:
-		return refusef("job %s: %s", job.ID, visible(answer.Text))
+		return refusef("job %s: %s", job.ID, term.Visible(answer.Text))
 	}
-	_, _ = fmt.Fprintf(con.err, "job %s: %s\n", job.ID, visible(answer.Text))
+	_, _ = fmt.Fprintf(con.err, "job %s: %s\n", job.ID, term.Visible(answer.Text))
 	if !ends(r.Do) || o.noWait || pid == 0 {
 		return nil
 	}

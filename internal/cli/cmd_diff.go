@@ -14,18 +14,18 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/oneline"
+	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
 
 type diffOptions struct {
-	format format
+	format term.Format
 	all    bool
 	check  bool
 }
 
 // asMarkdown is a table for a comment on a pull request, which only diff has.
-const asMarkdown format = "markdown"
+const asMarkdown term.Format = "markdown"
 
 func newDiffCommand(con *console) *cobra.Command {
 	var o diffOptions
@@ -44,7 +44,7 @@ succeeded.`,
 			return runDiff(con, o, append(args, "latest")[:2])
 		},
 	}
-	addFormat(cmd, &o.format, asJSON, asMarkdown)
+	addFormat(cmd, &o.format, term.JSON, asMarkdown)
 	cmd.Flags().BoolVar(&o.all, "all", false, "list all items, not only the first of each list")
 	cmd.Flags().BoolVar(&o.check, "exit-code", false, "exit with 3 if an item fails that had succeeded")
 	return cmd
@@ -84,8 +84,8 @@ func runDiff(con *console, o diffOptions, names []string) error {
 	}
 	con.hideSecretsOf(both[1])
 	switch o.format {
-	case asJSON:
-		err = printJSON(con.out, d)
+	case term.JSON:
+		err = term.PrintJSON(con.out, d)
 	default:
 		err = o.print(con, both, d)
 	}
@@ -156,7 +156,7 @@ func (o diffOptions) printList(con *console, b *strings.Builder, l diffList, mar
 		shown = shown[:diffShown]
 	}
 	for _, d := range shown {
-		line := visible(d.ItemID) + inBrackets(names.Label(d.Index)) + diffDetail(l, d)
+		line := term.Visible(d.ItemID) + inBrackets(names.Label(d.Index)) + diffDetail(l, d)
 		if markdown {
 			line = inMarkdown(line)
 		}
@@ -183,7 +183,7 @@ func diffDetail(l diffList, d mapreduce.ItemDiff) string {
 	case "newly failing":
 		if letter, found, err := dlq.Find(l.job.DLQFile(), d.ItemID); err == nil && found {
 			last := letter.Last()
-			return fmt.Sprintf(": %s: %s", last.ErrorType, oneline.Cut(visible(last.Message), diffWidth))
+			return fmt.Sprintf(": %s: %s", last.ErrorType, term.Brief(last.Message, diffWidth))
 		}
 		return ": " + d.After
 	case "slower":

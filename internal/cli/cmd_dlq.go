@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,9 +18,9 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/oneline"
 	"prodigy/internal/posix"
 	"prodigy/internal/retry"
+	"prodigy/internal/term"
 )
 
 func newDLQCommand(con *console) *cobra.Command {
@@ -43,7 +40,7 @@ func newDLQCommand(con *console) *cobra.Command {
 
 type dlqListOptions struct {
 	jobID    jobName
-	format   format
+	format   term.Format
 	eligible bool
 	typ      string
 	limit    int // 0: all
@@ -65,7 +62,7 @@ func newDLQListCommand(con *console) *cobra.Command {
 		},
 	}
 	addJobID(cmd, &o.jobID)
-	addFormat(cmd, &o.format, asJSON)
+	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().BoolVar(&o.eligible, "eligible", false, "only those that a retry would run")
 	addErrorType(cmd, &o.typ)
 	cmd.Flags().Var(positive{&o.limit}, "limit", "only so many, the first ones")
@@ -107,36 +104,39 @@ func runDLQList(con *console, o dlqListOptions) error {
 	if err != nil {
 		return err
 	}
-	print := newLetterTable(con, job, labelsOf(job))
-	if o.format == asJSON {
-		print = newLetterWriter(con.out, asJSON)
-	}
-	found := 0
-	for e, err := range con.secrets.letters(job) {
-		if err != nil {
-			return err
-		}
+	var first dlq.Entry
+	found, eligible := 0, 0
+	listed := term.Those(con.secrets.letters(job), func(e dlq.Entry) bool {
 		if !o.wants(e) {
-			continue
+			return false
 		}
 		if found++; o.limit > 0 && found > o.limit {
-			continue
+			return false
 		}
-		if err := print.one(e); err != nil {
-			return err
+		if found == 1 {
+			first = e
 		}
+		if e.ReprocessEligible {
+			eligible++
+		}
+		return true
+	})
+	if _, err := printRows(con, o.format, letterColumns(labelsOf(job), con.look()), listed); err != nil {
+		return err
 	}
 	if o.limit > 0 && found > o.limit {
-		_, _ = fmt.Fprintf(con.err, "%d of %s are listed.\n", o.limit, counted(found, "dead letter"))
+		_, _ = fmt.Fprintf(con.err, "%d of %s are listed.\n", o.limit, term.Counted(found, "dead letter"))
 	}
-	if o.format == asJSON {
-		return print.end()
-	}
-	if found == 0 {
+	switch {
+	case o.format == term.JSON:
+	case found == 0:
 		_, _ = fmt.Fprintf(con.err, "There are no %s in job %s.\n", o.lettersWanted(), job.ID)
-		return nil
+	case eligible > 0:
+		printNext(con.err, []string{inspect(first.ItemID, job), retryCommand(job, "")})
+	default:
+		printNext(con.err, []string{inspect(first.ItemID, job)})
 	}
-	return print.end()
+	return nil
 }
 
 // lettersWanted describes the listed dead letters, for the message that there are none.
@@ -151,41 +151,58 @@ func (o dlqListOptions) wants(e dlq.Entry) bool {
 	return (!o.eligible || e.ReprocessEligible) && (o.typ == "" || string(e.Last().ErrorType) == o.typ)
 }
 
-// newLetterTable returns a writer that prints one row for each dead letter, and the commands to type next.
-func newLetterTable(con *console, job jobs.Job, names labels) letterWriter {
-	k := con.look()
-	t := newTable(con.text(), k, []string{"DATA", "LAST ATTEMPT", "FAILURES", "ELIGIBLE", "STEP"},
-		"ITEM", "FAILURES", "TYPE", "STEP", "ELIGIBLE", "LAST ATTEMPT", "LABEL", "DATA", "ERROR")
-	var first dlq.Entry
-	eligible := 0
-	return letterWriter{
-		one: func(e dlq.Entry) error {
-			if first.ItemID == "" {
-				first = e
-			}
-			if e.ReprocessEligible {
-				eligible++
-			}
-			last := e.Last()
-			label := names.label(e.ItemID, e.Item)
-			if label == itemExcerpt(e) && k.width == 0 {
-				label = "" // it is printed as the data
-			}
-			t.row(cell(e.ItemID, 40), strconv.Itoa(e.FailureCount), string(last.ErrorType), cell(cmp.Or(last.Step, "-"), 30),
-				yesNo(e.ReprocessEligible), e.LastAttempt.Local().Format(time.DateTime), cell(cmp.Or(label, "-"), 40), cell(itemExcerpt(e), 40), cell(last.Message, 80))
-			return nil
+// letterColumns are what is shown of a dead letter. For programs, data and failure history are JSON in one cell each.
+func letterColumns(names labels, k term.Look) []term.Column[dlq.Entry] {
+	label := func(e dlq.Entry) string {
+		label := names.label(e.ItemID, e.Item)
+		if label == itemExcerpt(e) && k.Width == 0 {
+			return "-" // it is printed as the data
+		}
+		return cmp.Or(label, "-")
+	}
+	last := func(of func(dlq.Failure) any) func(dlq.Entry) any {
+		return func(e dlq.Entry) any { return of(e.Last()) }
+	}
+	return []term.Column[dlq.Entry]{
+		{Key: "item_id", Head: "ITEM", Cell: func(e dlq.Entry) string { return e.ItemID }, Limit: 40},
+		{Key: "item_index"},
+		{Key: "correlation_id"},
+		{Key: "job_id"},
+		{Key: "workflow"},
+		{Key: "first_attempt"},
+		{Key: "last_attempt"},
+		{
+			Key: "failure_count", Head: "FAILURES", Drop: 3,
+			Cell: func(e dlq.Entry) string { return strconv.Itoa(e.FailureCount) },
 		},
-		end: func() error {
-			if err := t.flush(); err != nil {
-				return err
-			}
-			commands := []string{inspect(first.ItemID, job)}
-			if eligible > 0 {
-				commands = append(commands, retryCommand(job, ""))
-			}
-			printNext(con.err, commands)
-			return nil
+		{Key: "retry_count"},
+		{
+			Key: "error_type", Value: last(func(f dlq.Failure) any { return f.ErrorType }),
+			Head: "TYPE", Cell: func(e dlq.Entry) string { return string(e.Last().ErrorType) },
 		},
+		{Key: "exit_code", Value: last(func(f dlq.Failure) any { return f.ExitCode })},
+		{
+			Key: "step", Value: last(func(f dlq.Failure) any { return f.Step }),
+			Head: "STEP", Cell: func(e dlq.Entry) string { return cmp.Or(e.Last().Step, "-") }, Limit: 30, Drop: 5,
+		},
+		{Key: "message", Value: last(func(f dlq.Failure) any { return f.Message })},
+		{Key: "error_signature"},
+		{
+			Key: "reprocess_eligible", Head: "ELIGIBLE", Drop: 4,
+			Cell: func(e dlq.Entry) string { return term.YesNo(e.ReprocessEligible) },
+		},
+		{Key: "manual_review_required"},
+		{
+			Head: "LAST ATTEMPT", Drop: 2,
+			Cell: func(e dlq.Entry) string { return e.LastAttempt.Local().Format(time.DateTime) },
+		},
+		{Head: "LABEL", Cell: label, Limit: 40},
+		{
+			Key: "item", Value: func(e dlq.Entry) any { return string(e.Item) },
+			Head: "DATA", Cell: itemExcerpt, Limit: 40, Drop: 1,
+		},
+		{Key: "failure_history"},
+		{Head: "ERROR", Cell: func(e dlq.Entry) string { return e.Last().Message }, Limit: 80},
 	}
 }
 
@@ -201,13 +218,8 @@ func itemExcerpt(e dlq.Entry) string {
 	return text
 }
 
-// cell makes a text safe and short enough for a table.
-func cell(s string, limit int) string {
-	return oneline.Cut(strings.ReplaceAll(visible(s), "\t", " "), limit)
-}
-
 // quoted returns a word for a command line that people can copy.
-func quoted(word string) string { return posix.Quote(visible(word)) }
+func quoted(word string) string { return posix.Quote(term.Visible(word)) }
 
 // shellWords returns a command line of words.
 func shellWords(words []string) string {
@@ -221,17 +233,10 @@ func shellWords(words []string) string {
 	return line.String()
 }
 
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
-}
-
 type dlqInspectOptions struct {
 	jobID  jobName
 	itemID string
-	format format
+	format term.Format
 }
 
 func newDLQInspectCommand(con *console) *cobra.Command {
@@ -249,7 +254,7 @@ func newDLQInspectCommand(con *console) *cobra.Command {
 		},
 	}
 	addJobID(cmd, &o.jobID)
-	addFormat(cmd, &o.format, asJSON)
+	addFormat(cmd, &o.format, term.JSON)
 	return cmd
 }
 
@@ -269,8 +274,8 @@ func runDLQInspect(con *console, o dlqInspectOptions) error {
 		return err
 	case !found:
 		return refusef("no dead letter %q in job %s (prodigy dlq list --job-id %s lists them, prodigy why %s %s explains the item)", o.itemID, job.ID, job.ID, job.ID, quoted(o.itemID))
-	case o.format == asJSON:
-		return printJSON(con.out, e)
+	case o.format == term.JSON:
+		return term.PrintJSON(con.out, e)
 	}
 	if err := printLetter(con.text(), job, e, names.label(e.ItemID, e.Item)); err != nil {
 		return err
@@ -292,23 +297,20 @@ func sendAgain(job jobs.Job, e dlq.Entry) string {
 const dataShown = 2000
 
 func printLetter(w io.Writer, job jobs.Job, e dlq.Entry, label string) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, row := range [][2]string{
-		{"item", cell(e.ItemID, dataShown)},
-		{"label", cell(cmp.Or(label, "-"), dataShown)},
-		{"data", cell(string(e.Item), dataShown)},
-		{"job", fmt.Sprintf("%s (%s)", e.JobID, cell(cmp.Or(e.Workflow, "-"), dataShown))},
-		{"correlation id", cell(e.CorrelationID, dataShown)},
-		{"first attempt", e.FirstAttempt.Local().Format(time.DateTime)},
-		{"last attempt", e.LastAttempt.Local().Format(time.DateTime)},
-		{"failures", fmt.Sprintf("%d, retried %s", e.FailureCount, counted(e.RetryCount, "time"))},
-		{"signature", cell(e.ErrorSignature, dataShown)},
-		{"eligible for retry", yesNo(e.ReprocessEligible)},
-		{"needs manual review", yesNo(e.ManualReviewRequired)},
-	} {
-		_, _ = fmt.Fprintf(t, "%s:\t%s\n", row[0], row[1])
-	}
-	if err := t.Flush(); err != nil {
+	err := term.Page(w, [][2]string{
+		{"item:", term.Cell(e.ItemID, dataShown)},
+		{"label:", term.Cell(cmp.Or(label, "-"), dataShown)},
+		{"data:", term.Cell(string(e.Item), dataShown)},
+		{"job:", fmt.Sprintf("%s (%s)", e.JobID, term.Cell(cmp.Or(e.Workflow, "-"), dataShown))},
+		{"correlation id:", term.Cell(e.CorrelationID, dataShown)},
+		{"first attempt:", e.FirstAttempt.Local().Format(time.DateTime)},
+		{"last attempt:", e.LastAttempt.Local().Format(time.DateTime)},
+		{"failures:", fmt.Sprintf("%d, retried %s", e.FailureCount, term.Counted(e.RetryCount, "time"))},
+		{"signature:", term.Cell(e.ErrorSignature, dataShown)},
+		{"eligible for retry:", term.YesNo(e.ReprocessEligible)},
+		{"needs manual review:", term.YesNo(e.ManualReviewRequired)},
+	})
+	if err != nil {
 		return err
 	}
 	for _, f := range e.FailureHistory {
@@ -321,11 +323,11 @@ func printLetter(w io.Writer, job jobs.Job, e dlq.Entry, label string) error {
 func printFailure(w io.Writer, f dlq.Failure) {
 	_, _ = fmt.Fprintf(w, "\nattempt %d at %s, %s: %s\n", f.Attempt, f.Time.Local().Format(time.DateTime), ran(f), f.ErrorType)
 	for i, r := range f.Retries {
-		_, _ = fmt.Fprintf(w, "  try %d: %s; again after %s\n", i+1, visible(r.Error), duration.Format(time.Duration(r.DelayMS)))
+		_, _ = fmt.Fprintf(w, "  try %d: %s; again after %s\n", i+1, term.Visible(r.Error), duration.Format(time.Duration(r.DelayMS)))
 	}
-	_, _ = fmt.Fprintf(w, "  %s\n", visible(f.Message))
+	_, _ = fmt.Fprintf(w, "  %s\n", term.Visible(f.Message))
 	if preset, rule, ok := strings.Cut(f.Rule, "/"); ok {
-		_, _ = fmt.Fprintf(w, "  told by rule %s of agent %s\n", visible(rule), visible(preset))
+		_, _ = fmt.Fprintf(w, "  told by rule %s of agent %s\n", term.Visible(rule), term.Visible(preset))
 	}
 	printTail(w, "stdout", f.StdoutTail)
 	printTail(w, "stderr", f.StderrTail)
@@ -338,7 +340,7 @@ func printKept(w io.Writer, job jobs.Job, e dlq.Entry, f dlq.Failure) {
 		if len(c.With) > 0 {
 			with = ", changed by " + strings.Join(c.With, ", ")
 		}
-		_, _ = fmt.Fprintf(w, "  conflict in %s%s%s\n", visible(c.Path), visible(with), prefixed(": ", visible(c.Message)))
+		_, _ = fmt.Fprintf(w, "  conflict in %s%s%s\n", term.Visible(c.Path), term.Visible(with), term.Prefixed(": ", term.Visible(c.Message)))
 	}
 	if f.Commit == "" {
 		return
@@ -355,24 +357,24 @@ func ran(f dlq.Failure) string {
 	if f.AgentID == "" {
 		return "not run"
 	}
-	return fmt.Sprintf("%s, step %s", duration.Format(time.Duration(f.DurationMS)), cmp.Or(visible(f.Step), "-"))
+	return fmt.Sprintf("%s, step %s", duration.Format(time.Duration(f.DurationMS)), cmp.Or(term.Visible(f.Step), "-"))
 }
 
 func printTail(w io.Writer, name, text string) {
-	lines := lastLines(text, 1000)
+	lines := term.LastLines(text, 1000)
 	if len(lines) == 0 {
 		return
 	}
 	_, _ = fmt.Fprintf(w, "  end of %s:\n", name)
 	for _, line := range lines {
-		_, _ = fmt.Fprintf(w, "    | %s\n", visible(line))
+		_, _ = fmt.Fprintf(w, "    | %s\n", term.Visible(line))
 	}
 }
 
 type dlqExportOptions struct {
 	jobID  jobName
-	file   string // - is stdout
-	format format // empty: by the extension of the file
+	file   string      // - is stdout
+	format term.Format // empty: by the extension of the file
 }
 
 func newDLQExportCommand(con *console) *cobra.Command {
@@ -390,7 +392,7 @@ func newDLQExportCommand(con *console) *cobra.Command {
 	}
 	addJobID(cmd, &o.jobID)
 	addChoice(cmd, (*string)(&o.format), "format", "format of the file; by default that of its extension, else json",
-		string(asJSON), string(asJSONL), string(asCSV))
+		string(term.JSON), string(term.JSONL), string(term.CSV))
 	return cmd
 }
 
@@ -401,137 +403,32 @@ func runDLQExport(con *console, o dlqExportOptions) error {
 	}
 	n := 0
 	err = writeOut(con, o.file, func(w io.Writer) error {
-		out := newLetterWriter(w, o.form())
-		for e, err := range con.secrets.letters(job) {
-			if err != nil {
-				return err
-			}
-			n++
-			if err := out.one(e); err != nil {
-				return err
-			}
-		}
-		return out.end()
+		rows := term.Rows[dlq.Entry]{Format: o.form(), Columns: letterColumns(labels{}, term.Look{})}
+		var err error
+		n, err = rows.Print(w, con.secrets.letters(job))
+		return err
 	})
 	if err == nil && o.file != "-" {
-		_, _ = fmt.Fprintf(con.err, "%s of job %s written to %s\n", counted(n, "dead letter"), job.ID, o.file)
+		_, _ = fmt.Fprintf(con.err, "%s of job %s written to %s\n", term.Counted(n, "dead letter"), job.ID, o.file)
 	}
 	return err
 }
 
-func (o dlqExportOptions) form() format {
+func (o dlqExportOptions) form() term.Format {
 	if o.format != "" {
 		return o.format
 	}
-	switch f := format(strings.TrimPrefix(strings.ToLower(filepath.Ext(o.file)), ".")); f {
-	case asJSONL, asCSV:
+	switch f := term.Format(strings.TrimPrefix(strings.ToLower(filepath.Ext(o.file)), ".")); f {
+	case term.JSONL, term.CSV:
 		return f
 	}
-	return asJSON
-}
-
-// letterWriter prints dead letters in one format. end is called after the last one.
-type letterWriter struct {
-	one func(e dlq.Entry) error
-	end func() error
-}
-
-func newLetterWriter(w io.Writer, f format) letterWriter {
-	switch f {
-	case asJSONL:
-		return letterWriter{
-			one: func(e dlq.Entry) error {
-				data, err := encodeLetter(e, "", "")
-				if err != nil {
-					return err
-				}
-				_, err = fmt.Fprintf(w, "%s\n", data)
-				return err
-			},
-			end: func() error { return nil },
-		}
-	case asCSV:
-		return newLetterCSV(w)
-	}
-	return newLetterArray(w)
-}
-
-// encodeLetter returns e as JSON without a newline at its end.
-func encodeLetter(e dlq.Entry, prefix, indent string) ([]byte, error) {
-	var data bytes.Buffer
-	enc := json.NewEncoder(&data)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent(prefix, indent)
-	err := enc.Encode(e)
-	return bytes.TrimSuffix(data.Bytes(), []byte("\n")), err
-}
-
-// newLetterArray streams one JSON array.
-func newLetterArray(w io.Writer) letterWriter {
-	before, after := "[\n", "[]\n"
-	return letterWriter{
-		one: func(e dlq.Entry) error {
-			data, err := encodeLetter(e, "  ", "  ")
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(w, "%s  %s", before, data)
-			before, after = ",\n", "\n]\n"
-			return err
-		},
-		end: func() error {
-			_, err := io.WriteString(w, after)
-			return err
-		},
-	}
-}
-
-// letterColumns returns the columns of the CSV export. Data and failure history are JSON in one cell each.
-func letterColumns() []string {
-	return []string{
-		"item_id", "item_index", "correlation_id", "job_id", "workflow", "first_attempt", "last_attempt", "failure_count", "retry_count",
-		"error_type", "exit_code", "step", "message", "error_signature", "reprocess_eligible", "manual_review_required", "item",
-		"failure_history",
-	}
-}
-
-func newLetterCSV(w io.Writer) letterWriter {
-	t := csv.NewWriter(w)
-	header := t.Write(letterColumns())
-	return letterWriter{
-		one: func(e dlq.Entry) error {
-			row, err := letterRow(e)
-			if err = errors.Join(header, err); err != nil {
-				return err
-			}
-			return t.Write(row)
-		},
-		end: func() error {
-			t.Flush()
-			return t.Error()
-		},
-	}
-}
-
-func letterRow(e dlq.Entry) ([]string, error) {
-	history, err := json.Marshal(e.FailureHistory)
-	last := e.Last()
-	code := ""
-	if last.ExitCode != nil {
-		code = strconv.Itoa(*last.ExitCode)
-	}
-	return []string{
-		e.ItemID, strconv.Itoa(e.ItemIndex), e.CorrelationID, e.JobID, e.Workflow, e.FirstAttempt.Format(time.RFC3339Nano),
-		e.LastAttempt.Format(time.RFC3339Nano), strconv.Itoa(e.FailureCount), strconv.Itoa(e.RetryCount), string(last.ErrorType), code,
-		last.Step, last.Message, e.ErrorSignature, strconv.FormatBool(e.ReprocessEligible), strconv.FormatBool(e.ManualReviewRequired),
-		string(e.Item), string(history),
-	}, err
+	return term.JSON
 }
 
 // dlqEvictOptions are the options of purge and clear, which delete dead letters.
 type dlqEvictOptions struct {
 	jobID  jobName
-	format format
+	format term.Format
 	yes    bool
 	older  time.Duration // purge: only those whose last failure is at least this long ago
 	reason string        // for the log
@@ -539,7 +436,7 @@ type dlqEvictOptions struct {
 
 func (o *dlqEvictOptions) add(cmd *cobra.Command) {
 	addJobID(cmd, &o.jobID)
-	addFormat(cmd, &o.format, asJSON)
+	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 }
 
@@ -621,10 +518,10 @@ func runDLQEvict(con *console, o dlqEvictOptions, ask asker) error {
 	if err != nil {
 		return err
 	}
-	if o.format == asJSON {
-		return printJSON(con.out, e)
+	if o.format == term.JSON {
+		return term.PrintJSON(con.out, e)
 	}
-	_, _ = fmt.Fprintf(con.err, "%s of job %s deleted, %d left\n", counted(e.Removed, "dead letter"), job.ID, e.Left)
+	_, _ = fmt.Fprintf(con.err, "%s of job %s deleted, %d left\n", term.Counted(e.Removed, "dead letter"), job.ID, e.Left)
 	return nil
 }
 
@@ -649,7 +546,7 @@ func (o dlqEvictOptions) choose(q *dlq.Queue, now time.Time) ([]string, error) {
 
 // agreed asks for confirmation to delete n dead letters of a job. The answer no is an error that ends the command.
 func agreed(con *console, ask asker, job jobs.Job, n int) error {
-	yes, err := ask(fmt.Sprintf("Delete %s of job %s permanently?", counted(n, "dead letter"), job.ID))
+	yes, err := ask(fmt.Sprintf("Delete %s of job %s permanently?", term.Counted(n, "dead letter"), job.ID))
 	if err != nil || yes {
 		return err
 	}

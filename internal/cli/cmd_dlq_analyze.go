@@ -3,7 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,12 +11,13 @@ import (
 	"prodigy/internal/dlq"
 	"prodigy/internal/jobs"
 	"prodigy/internal/retry"
+	"prodigy/internal/term"
 )
 
 type dlqAnalyzeOptions struct {
 	jobID  jobName
 	export string
-	format format
+	format term.Format
 }
 
 func newDLQAnalyzeCommand(con *console) *cobra.Command {
@@ -34,7 +35,7 @@ func newDLQAnalyzeCommand(con *console) *cobra.Command {
 		},
 	}
 	addJobID(cmd, &o.jobID)
-	addFormat(cmd, &o.format, asJSON)
+	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().StringVar(&o.export, "export", "", "write all groups to this file as JSON; - is stdout")
 	return cmd
 }
@@ -64,14 +65,14 @@ func runDLQAnalyze(con *console, o dlqAnalyzeOptions) error {
 		return err
 	}
 	if o.export != "" {
-		if err := writeOut(con, o.export, func(w io.Writer) error { return printJSON(w, a) }); err != nil || o.export == "-" {
+		if err := writeOut(con, o.export, func(w io.Writer) error { return term.PrintJSON(w, a) }); err != nil || o.export == "-" {
 			return err
 		}
 		_, _ = fmt.Fprintf(con.err, "groups of job %s written to %s\n", job.ID, o.export)
 		return nil
 	}
-	if o.format == asJSON {
-		return printJSON(con.out, a)
+	if o.format == term.JSON {
+		return term.PrintJSON(con.out, a)
 	}
 	return a.print(con)
 }
@@ -100,12 +101,12 @@ func (a analysis) print(con *console) error {
 		_, _ = fmt.Fprintf(con.err, "There are no dead letters in job %s.\n", a.JobID)
 		return nil
 	}
-	_, _ = fmt.Fprintf(con.text(), "%s in job %s\n\nBy signature:\n", counted(a.Total, "dead letter"), a.JobID)
+	_, _ = fmt.Fprintf(con.text(), "%s in job %s\n\nBy signature:\n", term.Counted(a.Total, "dead letter"), a.JobID)
 	k := con.look()
 	for i, g := range a.BySignature[:min(len(a.BySignature), signaturesShown)] {
-		_, _ = fmt.Fprintln(con.text(), k.fold(8, fmt.Sprintf("%6d  #%d %s", g.Count, i+1, cell(g.Signature, 120))))
+		_, _ = fmt.Fprintln(con.text(), k.Fold(8, fmt.Sprintf("%6d  #%d %s", g.Count, i+1, term.Cell(g.Signature, 120))))
 		for _, s := range g.Samples {
-			_, _ = fmt.Fprintln(con.text(), k.fold(10, fmt.Sprintf("        %s: %s", cell(s.ItemID, 40), cell(s.Message, 120))))
+			_, _ = fmt.Fprintln(con.text(), k.Fold(10, fmt.Sprintf("        %s: %s", term.Cell(s.ItemID, 40), term.Cell(s.Message, 120))))
 		}
 	}
 	if n := len(a.BySignature) - signaturesShown; n > 0 {
@@ -119,7 +120,7 @@ func (a analysis) print(con *console) error {
 	printGroups(con.text(), types, func(g dlq.Group) string { return g.Type })
 	for _, g := range a.ByType {
 		if g.SuggestedAction != "" {
-			_, _ = fmt.Fprintf(con.text(), "%s: %s\n", g.Type, visible(g.SuggestedAction))
+			_, _ = fmt.Fprintf(con.text(), "%s: %s\n", g.Type, term.Visible(g.SuggestedAction))
 		}
 	}
 	_, _ = fmt.Fprintln(con.text(), "\nBy hour of the last attempt:")
@@ -130,16 +131,17 @@ func (a analysis) print(con *console) error {
 }
 
 func printGroups(w io.Writer, groups []dlq.Group, name func(dlq.Group) string) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, g := range groups {
-		_, _ = fmt.Fprintf(t, "%6d\t%s\t%d eligible\tas in %s\n", g.Count, name(g), g.Eligible, cell(g.Samples[0].ItemID, 40))
+	lines := make([][]string, len(groups))
+	for i, g := range groups {
+		example := term.Cell(g.Samples[0].ItemID, 40)
+		lines[i] = []string{fmt.Sprintf("%6d", g.Count), name(g), fmt.Sprintf("%d eligible", g.Eligible), "as in " + example}
 	}
-	_ = t.Flush() // like the lines around it
+	_ = term.Aligned(w, lines) // like the lines around it
 }
 
 type dlqStatsOptions struct {
 	jobID  jobName
-	format format
+	format term.Format
 }
 
 func newDLQStatsCommand(con *console) *cobra.Command {
@@ -157,7 +159,7 @@ func newDLQStatsCommand(con *console) *cobra.Command {
 		},
 	}
 	addJobID(cmd, &o.jobID)
-	addFormat(cmd, &o.format, asJSON)
+	addFormat(cmd, &o.format, term.JSON)
 	return cmd
 }
 
@@ -196,8 +198,8 @@ func runDLQStats(con *console, o dlqStatsOptions) error {
 	for _, g := range groups.ByType() {
 		s.ByType = append(s.ByType, typeCount{g.Type, g.Count})
 	}
-	if o.format == asJSON {
-		return printJSON(con.out, s)
+	if o.format == term.JSON {
+		return term.PrintJSON(con.out, s)
 	}
 	return s.print(con)
 }
@@ -223,18 +225,24 @@ func (s *letterStats) add(e dlq.Entry) {
 }
 
 func (s *letterStats) print(con *console) error {
-	t := tabwriter.NewWriter(con.text(), 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintf(t, "job:\t%s\ndead letters:\t%d\n", s.JobID, s.Total)
+	page := [][2]string{{"job:", s.JobID}, {"dead letters:", strconv.Itoa(s.Total)}}
 	if s.Total == 0 {
-		return t.Flush()
+		return term.Page(con.text(), page)
 	}
-	_, _ = fmt.Fprintf(t, "eligible for retry:\t%d\nneed manual review:\t%d\nretried before:\t%d\nfailures:\t%d\n",
-		s.Eligible, s.ManualReview, s.SentAgain, s.Failures)
+	page = append(page, [][2]string{
+		{"eligible for retry:", strconv.Itoa(s.Eligible)},
+		{"need manual review:", strconv.Itoa(s.ManualReview)},
+		{"retried before:", strconv.Itoa(s.SentAgain)},
+		{"failures:", strconv.Itoa(s.Failures)},
+	}...)
 	for _, c := range s.ByType {
-		_, _ = fmt.Fprintf(t, "of type %s:\t%d\n", c.Type, c.Count)
+		page = append(page, [2]string{"of type " + c.Type + ":", strconv.Itoa(c.Count)})
 	}
-	_, _ = fmt.Fprintf(t, "oldest:\t%s\nnewest:\t%s\n", s.Oldest.Local().Format(time.DateTime), s.Newest.Local().Format(time.DateTime))
-	if err := t.Flush(); err != nil {
+	page = append(page, [][2]string{
+		{"oldest:", s.Oldest.Local().Format(time.DateTime)},
+		{"newest:", s.Newest.Local().Format(time.DateTime)},
+	}...)
+	if err := term.Page(con.text(), page); err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintf(con.err, "next: prodigy dlq analyze --job-id %s\n", s.JobID)

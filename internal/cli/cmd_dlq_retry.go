@@ -17,8 +17,8 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/oneline"
 	"prodigy/internal/retry"
+	"prodigy/internal/term"
 )
 
 type dlqRetryOptions struct {
@@ -132,7 +132,7 @@ func runDLQRetry(ctx context.Context, con *console, o dlqRetryOptions) error {
 				return nil, err
 			}
 			if kept := len(choice.named) - len(choice.items); kept > 0 && !o.quiet {
-				c.Notice(fmt.Sprintf("warning: %s not eligible, left as before: %s", counted(kept, "dead letter"), choice.kept))
+				c.Notice(fmt.Sprintf("warning: %s not eligible, left as before: %s", term.Counted(kept, "dead letter"), choice.kept))
 			}
 			return choice.items, nil
 		}, o.reduce)
@@ -164,7 +164,7 @@ type reasons struct {
 func (r reasons) String() string {
 	var parts []string
 	if r.spent > 0 {
-		parts = append(parts, fmt.Sprintf("%d retried %s already (a higher --max-retries or --force runs them)", r.spent, counted(r.limit, "time")))
+		parts = append(parts, fmt.Sprintf("%d retried %s already (a higher --max-retries or --force runs them)", r.spent, term.Counted(r.limit, "time")))
 	}
 	for _, t := range slices.Sorted(maps.Keys(r.types)) {
 		parts = append(parts, fmt.Sprintf("%d failed with %s, which a retry does not mend (--workflow with the mended file or --force runs them)", r.types[t], t))
@@ -327,16 +327,16 @@ func (o dlqRetryOptions) announce(con *console, c *letterChoice) error {
 	out := bufio.NewWriter(con.text())
 	names := labelsOf(c.job)
 	err := c.make(dlq.Each(c.job.DLQFile()), func(e dlq.Entry) {
-		if o.format != asJSON {
-			_, _ = fmt.Fprintf(out, "would run %s%s: %s\n", e.ItemID, inBrackets(names.label(e.ItemID, con.secrets.item(e.Item))), oneline.Cut(visible(e.Last().Message), 120))
+		if o.format != term.JSON {
+			_, _ = fmt.Fprintf(out, "would run %s%s: %s\n", e.ItemID, inBrackets(names.label(e.ItemID, con.secrets.item(e.Item))), term.Brief(e.Last().Message, 120))
 		}
 	})
 	if err != nil {
 		return err
 	}
 	kept := len(c.named) - len(c.items)
-	if o.format == asJSON {
-		return printJSON(con.out, map[string]any{"would_run": append([]string{}, c.items...), "not_eligible": kept})
+	if o.format == term.JSON {
+		return term.PrintJSON(con.out, map[string]any{"would_run": append([]string{}, c.items...), "not_eligible": kept})
 	}
 	if o.canary > 0 && o.canary < len(c.items) {
 		_, _ = fmt.Fprintf(out, "the first %d, and the others only if these succeed\n", o.canary)
@@ -356,9 +356,9 @@ func (o dlqRetryOptions) nothing(con *console, c *letterChoice, reduceStale, red
 	if left > 0 && !o.partialOK || reduceStale || reduceHeld {
 		code = exitLeft
 	}
-	if o.format == asJSON {
+	if o.format == term.JSON {
 		r := retried{outcome: outcome{JobID: job.ID, ReduceStale: reduceStale, ReduceHeld: reduceHeld, ExitCode: code, Events: job.EventsDir(), DLQ: job.DLQFile()}, Left: left, Others: c.total - left}
-		if err := printJSON(con.out, r); err != nil {
+		if err := term.PrintJSON(con.out, r); err != nil {
 			return err
 		}
 	} else if !o.quiet {
@@ -366,7 +366,7 @@ func (o dlqRetryOptions) nothing(con *console, c *letterChoice, reduceStale, red
 		case left > 0:
 			_, _ = fmt.Fprintf(con.err, "No dead letter was run: %s.\n", c.kept)
 		case c.total > 0:
-			_, _ = fmt.Fprintf(con.err, "None of %s fits the flags that choose among them.\n", counted(c.total, "dead letter"))
+			_, _ = fmt.Fprintf(con.err, "None of %s fits the flags that choose among them.\n", term.Counted(c.total, "dead letter"))
 		default:
 			_, _ = fmt.Fprintln(con.err, "There are no dead letters to run.")
 		}
@@ -405,14 +405,14 @@ func (o dlqRetryOptions) concludeRetry(con *console, e finishedRun, c *letterCho
 		e.printFailures(con)
 		rest := ""
 		if others > 0 {
-			rest = fmt.Sprintf("; %s not among those chosen", counted(others, "dead letter"))
+			rest = fmt.Sprintf("; %s not among those chosen", term.Counted(others, "dead letter"))
 		}
-		_, _ = fmt.Fprintf(con.err, "%s run again, %d succeeded, %d left%s\n", counted(e.Reprocessed, "dead letter"), e.Recovered, left, rest)
+		_, _ = fmt.Fprintf(con.err, "%s run again, %d succeeded, %d left%s\n", term.Counted(e.Reprocessed, "dead letter"), e.Recovered, left, rest)
 		e.print(con)
 	}
-	if o.format == asJSON {
+	if o.format == term.JSON {
 		r := retried{outcome: e.outcome(code), Reprocessed: e.Reprocessed, Recovered: e.Recovered, Left: left, Others: others}
-		if err := printJSON(con.out, r); err != nil {
+		if err := term.PrintJSON(con.out, r); err != nil {
 			return err
 		}
 	}

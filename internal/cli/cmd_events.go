@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +24,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/term"
 )
 
 func newEventsCommand(con *console) *cobra.Command {
@@ -39,7 +38,7 @@ func newEventsCommand(con *console) *cobra.Command {
 
 type eventsOptions struct {
 	jobID  jobName
-	format format
+	format term.Format
 	since  time.Duration
 	query  events.Query
 }
@@ -102,7 +101,7 @@ func newEventsReader(use, short string, run func(context.Context, jobs.Job, even
 		},
 	}
 	o.add(cmd)
-	addFormat(cmd, &o.format, asJSON, asJSONL, asCSV)
+	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
 	return cmd
 }
 
@@ -115,7 +114,7 @@ func newEventsListCommand(con *console) *cobra.Command {
 }
 
 func runEventsList(con *console, job jobs.Job, o eventsOptions) error {
-	out := bufio.NewWriter(con.eventsOut(o.format))
+	out := bufio.NewWriter(con.outFor(o.format))
 	seen := false
 	lines := func(yield func([]byte, error) bool) {
 		for line, err := range events.ReadLines(job.EventsDir(), o.query) {
@@ -125,14 +124,14 @@ func runEventsList(con *console, job jobs.Job, o eventsOptions) error {
 			}
 		}
 	}
-	k := con.look()
-	if k.width > 0 { // what is for a pipe may be millions of lines
+	p := eventPrinter{format: o.format, look: con.look()}
+	if p.look.Width > 0 { // what is for a pipe may be millions of lines
 		names := labelsInStore(job)
 		defer func() { _ = names.Close() }() // only read from
-		k.label = names.Label
+		p.label = names.Label
 	}
-	err := printEvents(out, con.err, o.format, k, lines)
-	if !seen && o.format == asHuman {
+	err := p.print(out, con.err, lines)
+	if !seen && o.format == term.Human {
 		_, _ = fmt.Fprintf(con.err, "There are no such events in job %s.\n", job.ID)
 	}
 	return unlessClosed(errors.Join(err, out.Flush()))
@@ -158,14 +157,15 @@ func newEventsFollowCommand(con *console) *cobra.Command {
 
 // runFollow prints events as they come. When a signal stops it, it exits with the code of the signal, without a message.
 func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions) error {
-	if o.format == asJSON {
-		o.format = asJSONL
+	if o.format == term.JSON {
+		o.format = term.JSONL
 	}
-	k, names := con.look(), labelsInStore(job)
+	names := labelsInStore(job)
 	defer func() { _ = names.Close() }() // only read from
-	k.label = names.Label
+	p := eventPrinter{format: o.format, look: con.look(), label: names.Label}
 	err := untilSignal(ctx, func(ctx context.Context) error {
-		return unlessClosed(printEvents(con.eventsOut(o.format), con.err, o.format, k, events.Follow(ctx, job.EventsDir(), o.query, job.Running)))
+		lines := events.Follow(ctx, job.EventsDir(), o.query, job.Running)
+		return unlessClosed(p.print(con.outFor(o.format), con.err, lines))
 	})
 	if err != nil {
 		return err
@@ -182,100 +182,80 @@ func tellDeath(con *console, job jobs.Job) {
 	}
 }
 
-// eventWriter prints events in one format. end is called after the last one.
-type eventWriter struct {
-	one func(line []byte) error
-	end func() error
+// eventPrinter prints events in one format.
+type eventPrinter struct {
+	format term.Format
+	look   term.Look
+	label  func(index int) string // what the items of events are called besides their ids; it may be nil
 }
 
-// eventsOut returns the writer for events in a format. What is for people must be safe in a pipe too.
-func (c *console) eventsOut(f format) io.Writer {
-	if f == asHuman {
-		return c.text()
+// print prints lines of the log. If the last of them is torn, it says so on diag.
+func (p eventPrinter) print(out, diag io.Writer, lines iter.Seq2[[]byte, error]) error {
+	lines = whole(lines, diag)
+	switch p.format {
+	case term.JSON, term.JSONL:
+		_, err := term.Rows[loggedLine]{Format: p.format}.Print(out, mapped(lines, func(line []byte) (loggedLine, error) { return line, nil }))
+		return err
+	case term.CSV:
+		_, err := term.Rows[eventLine]{Format: p.format, Columns: eventColumns}.Print(out, mapped(lines, readEvent))
+		return err
 	}
-	return c.out
-}
-
-func printEvents(out, diag io.Writer, f format, k look, lines iter.Seq2[[]byte, error]) error {
-	w := newEventWriter(out, f, k)
 	for line, err := range lines {
-		if errors.Is(err, events.ErrTorn) {
-			_, _ = fmt.Fprintf(diag, "warning: %v\n", err)
-			break
+		if err == nil {
+			err = printEvent(out, line, p.look, p.label)
 		}
 		if err != nil {
 			return err
 		}
-		if err := w.one(line); err != nil {
-			return err
+	}
+	return nil
+}
+
+// loggedLine is a line of the log.
+type loggedLine []byte
+
+// JSONLine implements term.Lined.
+func (l loggedLine) JSONLine() []byte { return l }
+
+// whole yields the lines before one that is torn, and warns of that one.
+func whole(lines iter.Seq2[[]byte, error], diag io.Writer) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for line, err := range lines {
+			if errors.Is(err, events.ErrTorn) {
+				_, _ = fmt.Fprintf(diag, "warning: %v\n", err)
+				return
+			}
+			if !yield(line, err) {
+				return
+			}
 		}
 	}
-	return w.end()
 }
 
-func newEventWriter(w io.Writer, f format, k look) eventWriter {
-	nothing := func() error { return nil }
-	switch f {
-	case asJSON:
-		return arrayWriter(w)
-	case asJSONL:
-		return eventWriter{func(line []byte) error { return writeLine(w, line) }, nothing}
-	case asCSV:
-		return csvWriter(w)
-	}
-	return eventWriter{func(line []byte) error { return printEvent(w, line, k) }, nothing}
-}
-
-func writeLine(w io.Writer, line []byte) error {
-	_, err := fmt.Fprintf(w, "%s\n", trimNewline(line))
-	return err
-}
-
-// arrayWriter prints one JSON array, one event per line.
-func arrayWriter(w io.Writer) eventWriter {
-	before := "["
-	return eventWriter{
-		one: func(line []byte) error {
-			_, err := fmt.Fprintf(w, "%s\n%s", before, trimNewline(line))
-			before = ","
-			return err
-		},
-		end: func() error {
-			if before == "[" {
-				_, err := io.WriteString(w, "[]\n")
-				return err
+func mapped[T any](lines iter.Seq2[[]byte, error], read func([]byte) (T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for line, err := range lines {
+			var v T
+			if err == nil {
+				v, err = read(line)
 			}
-			_, err := io.WriteString(w, "\n]\n")
-			return err
-		},
+			if !yield(v, err) {
+				return
+			}
+		}
 	}
 }
 
-// csvWriter prints CSV: the fields that all events have, the item and agent, and the other fields as one JSON object.
-func csvWriter(w io.Writer) eventWriter {
-	t := csv.NewWriter(w)
-	err := t.Write([]string{"seq", "time", "job_id", "correlation_id", "type", "item_id", "agent_id", "fields"})
-	return eventWriter{
-		one: func(line []byte) error {
-			if err != nil {
-				return err
-			}
-			e, err := readEvent(line)
-			if err != nil {
-				return err
-			}
-			err = t.Write([]string{
-				strconv.FormatInt(e.Seq, 10), e.Time.Format(time.RFC3339Nano), e.jobID.text(), e.correlationID.text(), e.Type,
-				e.text("item_id"), e.text("agent_id"), e.rest("item_id", "agent_id"),
-			})
-			t.Flush() // somebody may be following
-			return errors.Join(err, t.Error())
-		},
-		end: func() error {
-			t.Flush()
-			return t.Error()
-		},
-	}
+// eventColumns are the fields that all events have, the item and agent, and the other fields as one JSON object.
+var eventColumns = []term.Column[eventLine]{
+	{Key: "seq", Value: func(e eventLine) any { return e.Seq }},
+	{Key: "time", Value: func(e eventLine) any { return e.Time }},
+	{Key: "job_id", Value: func(e eventLine) any { return e.jobID.text() }},
+	{Key: "correlation_id", Value: func(e eventLine) any { return e.correlationID.text() }},
+	{Key: "type", Value: func(e eventLine) any { return e.Type }},
+	{Key: "item_id", Value: func(e eventLine) any { return e.text("item_id") }},
+	{Key: "agent_id", Value: func(e eventLine) any { return e.text("agent_id") }},
+	{Key: "fields", Value: func(e eventLine) any { return e.rest("item_id", "agent_id") }},
 }
 
 func newEventsSearchCommand(con *console) *cobra.Command {
@@ -306,7 +286,7 @@ func newEventsSearchCommand(con *console) *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	o.add(cmd)
-	addFormat(cmd, &o.format, asJSON, asJSONL, asCSV)
+	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
 	cmd.Flags().BoolVar(&isRegex, "regex", false, "the text is a regular expression")
 	return cmd
 }
@@ -358,7 +338,7 @@ func newEventsExportCommand(con *console) *cobra.Command {
 		},
 	}
 	o.add(cmd)
-	formats := []string{string(asJSONL), string(asJSON), string(asCSV)}
+	formats := []string{string(term.JSONL), string(term.JSON), string(term.CSV)}
 	addChoice(cmd, (*string)(&o.format), "format", "format of the file; by default that of its extension, else jsonl", formats...)
 	cmd.Flags().Var(formatOrFile{&o.format, formats, &file}, "output", "the same, or the file")
 	cmd.Flags().VarPF(jsonFlag{&o.format}, "json", "", "same as --output json").NoOptDefVal = "true"
@@ -367,7 +347,7 @@ func newEventsExportCommand(con *console) *cobra.Command {
 
 // formatOrFile is a flag that takes a format, as with the other commands, or a file to write to.
 type formatOrFile struct {
-	format  *format
+	format  *term.Format
 	formats []string
 	file    *string
 }
@@ -378,8 +358,8 @@ func (v formatOrFile) Type() string   { return "word" }
 func (v formatOrFile) Set(s string) error {
 	switch {
 	case slices.Contains(v.formats, s):
-		*v.format = format(s)
-	case s == "" || s == string(asHuman):
+		*v.format = term.Format(s)
+	case s == "" || s == string(term.Human):
 		return fmt.Errorf("must be one of %s, or a file", strings.Join(v.formats, ", "))
 	default:
 		*v.file = s
@@ -388,20 +368,20 @@ func (v formatOrFile) Set(s string) error {
 }
 
 // formatOf returns the format for the extension of a file, by default JSONL.
-func formatOf(path string) format {
+func formatOf(path string) term.Format {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".json":
-		return asJSON
+		return term.JSON
 	case ".csv":
-		return asCSV
+		return term.CSV
 	}
-	return asJSONL
+	return term.JSONL
 }
 
 // runEventsExport writes the events to a file, replacing it only once the new one is complete.
 func runEventsExport(con *console, job jobs.Job, path string, o eventsOptions) error {
 	return writeOut(con, path, func(w io.Writer) error {
-		return printEvents(w, con.err, o.format, look{}, events.ReadLines(job.EventsDir(), o.query))
+		return eventPrinter{format: o.format}.print(w, con.err, events.ReadLines(job.EventsDir(), o.query))
 	})
 }
 
@@ -420,26 +400,27 @@ type jobStats struct {
 
 func runEventsStats(con *console, job jobs.Job, o eventsOptions) error {
 	var counted events.Stats
-	for line, err := range events.ReadLines(job.EventsDir(), o.query) {
-		if errors.Is(err, events.ErrTorn) {
-			_, _ = fmt.Fprintf(con.err, "warning: %v\n", err)
-			break
+	for line, err := range whole(events.ReadLines(job.EventsDir(), o.query), con.err) {
+		if err == nil {
+			err = counted.AddLine(line)
 		}
 		if err != nil {
-			return err
-		}
-		if err := counted.AddLine(line); err != nil {
 			return err
 		}
 	}
 	s := jobStats{job.ID, counted.Sum()}
 	switch o.format {
-	case asJSON:
-		return printJSON(con.out, s)
-	case asJSONL:
+	case term.JSON:
+		return term.PrintJSON(con.out, s)
+	case term.JSONL:
 		return json.NewEncoder(con.out).Encode(s)
-	case asCSV:
-		return s.table(con.text())
+	case term.CSV:
+		_, err := term.Rows[[3]string]{Format: term.CSV, Columns: []term.Column[[3]string]{
+			{Key: "name", Value: func(row [3]string) any { return row[0] }},
+			{Key: "key", Value: func(row [3]string) any { return row[1] }},
+			{Key: "value", Value: func(row [3]string) any { return row[2] }},
+		}}.Print(con.text(), term.Each(s.rows()))
+		return err
 	}
 	return s.print(con.text())
 }
@@ -496,20 +477,10 @@ func msText(m events.Millis) string {
 	return string(text)
 }
 
-func (s jobStats) table(w io.Writer) error {
-	t := csv.NewWriter(w)
-	_ = t.Write([]string{"name", "key", "value"}) // reported by Error
-	for _, row := range s.rows() {
-		_ = t.Write(row[:])
-	}
-	t.Flush()
-	return t.Error()
-}
-
 func (s jobStats) print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var page [][2]string
 	line := func(name, format string, args ...any) {
-		_, _ = fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) // reported by Flush
+		page = append(page, [2]string{name, fmt.Sprintf(format, args...)})
 	}
 	line("job", "%s", s.JobID)
 	if s.Events > 0 {
@@ -517,21 +488,21 @@ func (s jobStats) print(w io.Writer) error {
 	}
 	line("events", "%d in %s, %.1f a second", s.Events, duration.Format(time.Duration(s.SpanMS)), s.PerSecond)
 	line("items", "%d", s.Items)
-	line("attempts", "%d by %s, %d retried", s.Attempts, counted(s.Agents, "agent"), s.Retries)
+	line("attempts", "%d by %s, %d retried", s.Attempts, term.Counted(s.Agents, "agent"), s.Retries)
 	line("step retries", "%d", s.StepRetries)
 	if d := s.Durations; d.Count > 0 {
 		line("took", "half of the agents up to %s, 95 %% up to %s, the longest %s", duration.Format(time.Duration(d.P50)),
 			duration.Format(time.Duration(d.P95)), duration.Format(time.Duration(d.Max)))
 	}
 	if t := s.Spent; t != nil {
-		line("cost", "%s for %s%s%s", t.CostText(), counted(t.Agents, "agent"), inBrackets(t.Doubt()), prefixed("; ", t.TokensText()))
+		line("cost", "%s for %s%s%s", t.CostText(), term.Counted(t.Agents, "agent"), inBrackets(t.Doubt()), term.Prefixed("; ", t.TokensText()))
 		for _, name := range slices.Sorted(maps.Keys(t.Outcomes)) {
 			o := t.Outcomes[name]
-			line("  "+name, "%s for %s%s", o.CostText(), counted(o.Agents, "agent"), inBrackets(o.Doubt()))
+			line("  "+name, "%s for %s%s", o.CostText(), term.Counted(o.Agents, "agent"), inBrackets(o.Doubt()))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Nodes)) {
-		line("on worker "+visible(name), "%s", counted(s.Nodes[name], "attempt"))
+		line("on worker "+term.Visible(name), "%s", term.Counted(s.Nodes[name], "attempt"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Types)) {
 		line("  "+name, "%d", s.Types[name])
@@ -539,5 +510,5 @@ func (s jobStats) print(w io.Writer) error {
 	for _, name := range slices.Sorted(maps.Keys(s.ErrorTypes)) {
 		line("errors of type "+string(name), "%d", s.ErrorTypes[name])
 	}
-	return t.Flush()
+	return term.Page(w, page)
 }

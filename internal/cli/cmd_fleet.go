@@ -18,11 +18,12 @@ import (
 	"prodigy/internal/fleet"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/term"
 )
 
 type fleetCommandOptions struct {
 	broker brokerOptions
-	format format
+	format term.Format
 }
 
 func newFleetCommand(con *console) *cobra.Command {
@@ -42,7 +43,7 @@ that it has heard of and that do not: silent is one that it waits for word of, a
 			return runFleetList(cmd.Context(), con, o)
 		},
 	}
-	addFormat(list, &o.format, asJSON)
+	addFormat(list, &o.format, term.JSON)
 	drain := &cobra.Command{
 		Use:     "drain <worker>",
 		Short:   "Have a worker finish what it runs, take no more, and end",
@@ -85,7 +86,7 @@ here by its id, workers end what they run of it, and all of it is removed from t
 		},
 	}
 	o.broker.add(cmd, "fleet", "the broker")
-	addFormat(cmd, &o.format, asJSON)
+	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "remove nothing, only list it")
 	return cmd
 }
@@ -243,8 +244,8 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 		slices.SortFunc(one.Jobs, func(a, b jobHeld) int { return cmp.Compare(a.JobID, b.JobID) })
 		shown = append(shown, one)
 	}
-	if o.format == asJSON {
-		return printJSON(con.out, shown)
+	if o.format == term.JSON {
+		return term.PrintJSON(con.out, shown)
 	}
 	if len(shown) == 0 {
 		if _, err := fmt.Fprintf(con.err, "no worker answers at %s; start one with: prodigy worker %s\n", fleet.ShownURL(o.broker.found.URL), o.broker.found.WorkerFlags()); err != nil {
@@ -252,42 +253,61 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 		}
 		return printOrphans(ctx, con, o)
 	}
-	t := newTable(con.out, con.look(), nil, "WORKER", "HOST", "SLOTS", "BUSY", "SINCE", "LAST", "LABELS", "VERSION", "JOBS")
-	for _, n := range shown {
-		var held []string
-		for _, j := range n.Jobs {
-			text := j.JobID + ": " + strconv.Itoa(j.Items)
-			if j.Refused != "" {
-				text = j.JobID + ": refused, " + j.Refused
-			} else if j.Short != "" && n.Short == "" {
-				text += ", takes no more: " + j.Short
+	_, err = printRows(con, term.Human, []term.Column[nodeShown]{
+		{Head: "WORKER", Cell: nodeShown.title},
+		{Head: "HOST", Cell: func(n nodeShown) string { return n.Host }},
+		{Head: "SLOTS", Cell: func(n nodeShown) string { return strconv.Itoa(n.Slots) }},
+		{Head: "BUSY", Cell: func(n nodeShown) string { return strconv.Itoa(n.Busy) }},
+		{Head: "SINCE", Cell: func(n nodeShown) string {
+			if n.Began.IsZero() {
+				return "-"
 			}
-			held = append(held, text)
-		}
-		if n.Short != "" {
-			held = append(held, "takes nothing: "+n.Short)
-		}
-		name := n.Name
-		if n.Draining {
-			name += " (draining)"
-		}
-		since, last := "-", "now"
-		if !n.Began.IsZero() {
-			since = duration.Format(now.Sub(n.Began).Round(time.Second))
-		}
-		if n.ago >= time.Second {
-			last = duration.Format(n.ago.Round(time.Second)) + " ago"
-		}
-		if n.Silent {
-			name += " (silent)"
-		}
-		t.row(visible(name), visible(n.Host), strconv.Itoa(n.Slots), strconv.Itoa(n.Busy), since, last,
-			visible(cmp.Or(strings.Join(n.Labels, ","), "-")), visible(cmp.Or(n.Version, "-")), visible(cmp.Or(strings.Join(held, "; "), "-")))
-	}
-	if err := t.flush(); err != nil {
+			return duration.Format(now.Sub(n.Began).Round(time.Second))
+		}},
+		{Head: "LAST", Cell: func(n nodeShown) string {
+			if n.ago < time.Second {
+				return "now"
+			}
+			return duration.Format(n.ago.Round(time.Second)) + " ago"
+		}},
+		{Head: "LABELS", Cell: func(n nodeShown) string { return cmp.Or(strings.Join(n.Labels, ","), "-") }},
+		{Head: "VERSION", Cell: func(n nodeShown) string { return cmp.Or(n.Version, "-") }},
+		{Head: "JOBS", Cell: nodeShown.work},
+	}, term.Each(shown))
+	if err != nil {
 		return err
 	}
 	return printOrphans(ctx, con, o)
+}
+
+// title returns the name of a worker, and what is unusual about it.
+func (n nodeShown) title() string {
+	name := n.Name
+	if n.Draining {
+		name += " (draining)"
+	}
+	if n.Silent {
+		name += " (silent)"
+	}
+	return name
+}
+
+// work returns what a worker has of jobs, and why it takes no more.
+func (n nodeShown) work() string {
+	var held []string
+	for _, j := range n.Jobs {
+		text := j.JobID + ": " + strconv.Itoa(j.Items)
+		if j.Refused != "" {
+			text = j.JobID + ": refused, " + j.Refused
+		} else if j.Short != "" && n.Short == "" {
+			text += ", takes no more: " + j.Short
+		}
+		held = append(held, text)
+	}
+	if n.Short != "" {
+		held = append(held, "takes nothing: "+n.Short)
+	}
+	return cmp.Or(strings.Join(held, "; "), "-")
 }
 
 // printOrphans prints the jobs that can be resumed and that no coordinator has now. Only a coordinator may do something about them.
@@ -303,8 +323,8 @@ func printOrphans(ctx context.Context, con *console, o fleetCommandOptions) erro
 		if r.Ended || r.JobID == "" {
 			continue
 		}
-		id, flags := visible(r.JobID), o.broker.shown()
-		if _, err := fmt.Fprintf(con.err, "job %s is not running%s: prodigy resume %s%s continues it there, prodigy fleet sweep %s%s gives it up\n", id, visible(lastRunner(r)), id, flags, id, flags); err != nil {
+		id, flags := term.Visible(r.JobID), o.broker.shown()
+		if _, err := fmt.Fprintf(con.err, "job %s is not running%s: prodigy resume %s%s continues it there, prodigy fleet sweep %s%s gives it up\n", id, term.Visible(lastRunner(r)), id, flags, id, flags); err != nil {
 			return err
 		}
 	}
@@ -372,31 +392,36 @@ func runFleetSweep(ctx context.Context, con *console, o fleetCommandOptions, nam
 			return refusef("the broker has nothing of a job %q, or the job is running elsewhere: prodigy fleet sweep without a name lists what can be removed", name)
 		}
 	}
-	if o.format == asJSON {
+	if o.format == term.JSON {
 		shown := make([]leftoversShown, 0, len(found))
 		for _, r := range found {
 			shown = append(shown, leftoversShown{JobID: r.JobID, Key: r.Key, Objects: r.Objects, Bytes: r.Bytes, Reports: r.Reports, Host: r.Host, PID: r.PID, Heard: r.Heard, Ended: r.Ended, Removed: r.Swept})
 		}
-		return printJSON(con.out, shown)
+		return term.PrintJSON(con.out, shown)
 	}
 	if len(found) == 0 {
 		_, err := fmt.Fprintln(con.err, "nothing to remove: the broker has nothing of jobs that are not running")
 		return err
 	}
-	t := newTable(con.out, con.look(), nil, "JOB", "OBJECTS", "BYTES", "REPORTS", "STATE")
-	for _, r := range found {
-		state := "kept, since it can be resumed" + lastRunner(r)
+	state := func(r fleet.Leftovers) string {
 		switch {
 		case r.Swept:
-			state = "removed"
+			return "removed"
 		case r.Ended && dryRun:
-			state = "would be removed: the job has ended"
+			return "would be removed: the job has ended"
 		case r.Ended:
-			state = "kept: another process uses it now"
+			return "kept: another process uses it now"
 		}
-		t.row(visible(cmp.Or(r.JobID, r.Key)), strconv.Itoa(r.Objects), strconv.FormatUint(r.Bytes, 10), strconv.FormatUint(r.Reports, 10), visible(state))
+		return "kept, since it can be resumed" + lastRunner(r)
 	}
-	return t.flush()
+	_, err = printRows(con, term.Human, []term.Column[fleet.Leftovers]{
+		{Head: "JOB", Cell: func(r fleet.Leftovers) string { return cmp.Or(r.JobID, r.Key) }},
+		{Head: "OBJECTS", Cell: func(r fleet.Leftovers) string { return strconv.Itoa(r.Objects) }},
+		{Head: "BYTES", Cell: func(r fleet.Leftovers) string { return strconv.FormatUint(r.Bytes, 10) }},
+		{Head: "REPORTS", Cell: func(r fleet.Leftovers) string { return strconv.FormatUint(r.Reports, 10) }},
+		{Head: "STATE", Cell: state},
+	}, term.Each(found))
+	return err
 }
 
 func runFleetDrain(ctx context.Context, con *console, o fleetCommandOptions, name string) error {

@@ -7,12 +7,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/fsck"
+	"prodigy/internal/term"
 )
 
 type fsckOptions struct {
 	jobID   jobName
 	salvage string
-	format  format
+	format  term.Format
 }
 
 func newFsckCommand(con *console) *cobra.Command {
@@ -37,7 +38,7 @@ The exit code is 0 when all is sound and 1 when something is damaged.`,
 		},
 	}
 	addJobID(cmd, &o.jobID)
-	addFormat(cmd, &o.format, asJSON)
+	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().StringVar(&o.salvage, "salvage", "", "write what is sound to this `directory`, which must be empty or new")
 	_ = cmd.MarkFlagDirname("salvage")
 	return cmd
@@ -57,13 +58,13 @@ func runFsck(con *console, o fsckOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.format == asJSON {
-		err = printJSON(con.out, report)
+	if o.format == term.JSON {
+		err = term.PrintJSON(con.out, report)
 	} else {
 		printFsck(con.out, report)
 	}
 	if o.salvage != "" {
-		_, _ = fmt.Fprintf(con.err, "what is sound is in %s\n", visible(o.salvage))
+		_, _ = fmt.Fprintf(con.err, "what is sound is in %s\n", term.Visible(o.salvage))
 	}
 	if err == nil && !report.Sound {
 		err = status(exitFailed)
@@ -80,24 +81,24 @@ func printFsck(w io.Writer, r fsck.Report) {
 	for _, f := range r.Files {
 		switch {
 		case len(f.Problems) > 0 && f.Good > 0:
-			_, _ = fmt.Fprintf(w, "%s: damaged, %s good\n", visible(f.Path), counted(f.Good, "line"))
+			_, _ = fmt.Fprintf(w, "%s: damaged, %s good\n", term.Visible(f.Path), term.Counted(f.Good, "line"))
 		case len(f.Problems) > 0:
-			_, _ = fmt.Fprintf(w, "%s: damaged\n", visible(f.Path))
+			_, _ = fmt.Fprintf(w, "%s: damaged\n", term.Visible(f.Path))
 		case f.Good > 0:
-			_, _ = fmt.Fprintf(w, "%s: %s good\n", visible(f.Path), counted(f.Good, "line"))
+			_, _ = fmt.Fprintf(w, "%s: %s good\n", term.Visible(f.Path), term.Counted(f.Good, "line"))
 		default:
-			_, _ = fmt.Fprintf(w, "%s: good\n", visible(f.Path))
+			_, _ = fmt.Fprintf(w, "%s: good\n", term.Visible(f.Path))
 		}
 		for _, p := range f.Problems {
 			if p.Line > 0 {
-				_, _ = fmt.Fprintf(w, "  line %d: %s\n", p.Line, visible(p.What))
+				_, _ = fmt.Fprintf(w, "  line %d: %s\n", p.Line, term.Visible(p.What))
 			} else {
-				_, _ = fmt.Fprintf(w, "  %s\n", visible(p.What))
+				_, _ = fmt.Fprintf(w, "  %s\n", term.Visible(p.What))
 			}
 		}
 	}
 	for _, note := range r.Notes {
-		_, _ = fmt.Fprintf(w, "note: %s\n", visible(note))
+		_, _ = fmt.Fprintf(w, "note: %s\n", term.Visible(note))
 	}
 	if i := r.Items; i.Recorded+i.Selected > 0 {
 		_, _ = fmt.Fprintf(w, "items by the sound records: %d recorded, %d succeeded, %d dead letters, %d skipped, %d begun and not ended, %d never run\n",

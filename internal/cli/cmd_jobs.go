@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,12 +14,13 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/spend"
+	"prodigy/internal/term"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
 
 type jobsOptions struct {
-	format format
+	format term.Format
 	limit  int
 	all    bool
 }
@@ -35,7 +37,7 @@ directory. With --all it lists those of all directories, and which these are.`,
 		RunE:    func(*cobra.Command, []string) error { return runJobs(con, o) },
 	}
 	cmd.Flags().BoolVar(&o.all, "all", false, "also those of other directories")
-	addFormat(cmd, &o.format, asJSON)
+	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().Var(positive{&o.limit}, "limit", "how many jobs to list")
 	return cmd
 }
@@ -111,14 +113,14 @@ func runJobs(con *console, o jobsOptions) error {
 		}
 		list = append(list, statusOf(s))
 	}
-	if o.format == asJSON {
-		return printJSON(con.out, list)
+	if o.format == term.JSON {
+		return term.PrintJSON(con.out, list)
 	}
 	if len(all) == 0 && !o.all {
 		project := home.Project
 		home.Project = ""
 		if others, err := home.List(); err == nil && len(others) > 0 {
-			_, _ = fmt.Fprintf(con.err, "There are no jobs of %s yet (--all lists those of other directories).\n", visible(project))
+			_, _ = fmt.Fprintf(con.err, "There are no jobs of %s yet (--all lists those of other directories).\n", term.Visible(project))
 			return nil
 		}
 	}
@@ -138,55 +140,60 @@ func printJobs(con *console, list []jobStatus, dirs bool, now time.Time) error {
 		_, _ = fmt.Fprintln(con.err, "There are no jobs yet.")
 		return nil
 	}
-	head := []string{"JOB", "STATE", "AGE", "DURATION", "OK", "FAILED", "ITEMS", "WORKFLOW"}
+	_, err := printRows(con, term.Human, jobColumns(con.look(), list, dirs, now), term.Each(list))
+	return err
+}
+
+func jobColumns(k term.Look, list []jobStatus, dirs bool, now time.Time) []term.Column[jobStatus] {
+	columns := []term.Column[jobStatus]{
+		{Head: "JOB", Cell: func(s jobStatus) string { return s.JobID }},
+		{Head: "STATE", Cell: func(s jobStatus) string { return s.stateInList(k, now) }, Paint: jobStatus.colour},
+		{Head: "AGE", Cell: func(s jobStatus) string { return view.Rough(now.Sub(s.Started)) }, Drop: 2},
+		{Head: "DURATION", Cell: func(s jobStatus) string { return duration.Format(time.Duration(s.DurationMS)) }, Drop: 1},
+		{Head: "OK", Cell: func(s jobStatus) string { return s.count(s.Metrics.Successful) }},
+		{Head: "FAILED", Cell: func(s jobStatus) string { return s.count(s.Metrics.Failed) }},
+		{Head: "ITEMS", Cell: func(s jobStatus) string { return s.count(s.Metrics.TotalItems) }, Drop: 3},
+	}
+	if slices.ContainsFunc(list, func(s jobStatus) bool { return s.Spent != nil }) {
+		columns = append(columns, term.Column[jobStatus]{Head: "COST", Cell: jobStatus.cost})
+	}
+	name := func(s jobStatus) string { return cmp.Or(s.Workflow, "-") }
+	columns = append(columns, term.Column[jobStatus]{Head: "WORKFLOW", Cell: name})
 	if dirs {
-		head = append(head, "DIRECTORY")
+		dir := func(s jobStatus) string { return cmp.Or(s.Dir, "-") }
+		columns = append(columns, term.Column[jobStatus]{Head: "DIRECTORY", Cell: dir})
 	}
-	costs := slices.ContainsFunc(list, func(s jobStatus) bool { return s.Spent != nil })
-	if costs {
-		head = slices.Insert(head, slices.Index(head, "WORKFLOW"), "COST")
+	return columns
+}
+
+// stateInList is stateShown with how long agents wait. On a narrow terminal it is shorter: the colour and the column of
+// failures say as much.
+func (s jobStatus) stateInList(k term.Look, now time.Time) string {
+	state := s.stateShown()
+	if k.IsNarrow() {
+		s.Metrics = errorpolicy.Metrics{}
+		state = s.stateShown()
 	}
-	k := con.look()
-	t := newTable(con.text(), k, []string{"DURATION", "AGE", "ITEMS"}, head...)
-	for _, s := range list {
-		ok, failed, total := s.counts()
-		state := s.stateShown()
-		if k.width > 0 && k.width < narrow { // the colour and the column of failures say as much
-			state = mapreduce.Summary{State: s.State, ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld, Hold: s.Hold}.StateShown()
+	for _, q := range s.Quota {
+		if left := q.Until.Sub(now); left > 0 && s.State == stateRunning {
+			return state + ", paused for " + view.Rough(left)
 		}
-		for _, q := range s.Quota {
-			if left := q.Until.Sub(now); left > 0 && s.State == stateRunning {
-				state += ", paused for " + view.Rough(left)
-				break
-			}
-		}
-		row := []string{
-			s.JobID, k.paint(s.colour(), state), view.Rough(now.Sub(s.Started)), duration.Format(time.Duration(s.DurationMS)), ok, failed, total,
-		}
-		if costs {
-			row = append(row, s.cost())
-		}
-		row = append(row, cmp.Or(visible(s.Workflow), "-"))
-		if dirs {
-			row = append(row, cmp.Or(visible(s.Dir), "-"))
-		}
-		t.row(row...)
 	}
-	return t.flush()
+	return state
 }
 
 // colour returns the colour of the state: green only when nothing is left to do.
-func (s jobStatus) colour() colour {
+func (s jobStatus) colour() term.Colour {
 	switch s.State {
 	case string(mapreduce.Completed):
 		if s.ReduceStale || s.ReduceHeld || s.Metrics.Failed+s.Metrics.Rejected+s.Metrics.Skipped > 0 {
-			return yellow
+			return term.Yellow
 		}
-		return green
+		return term.Green
 	case string(mapreduce.Failed), string(mapreduce.Cancelled), mapreduce.StateKilled:
-		return red
+		return term.Red
 	case string(mapreduce.Paused):
-		return cyan
+		return term.Cyan
 	}
 	return ""
 }
@@ -202,10 +209,10 @@ func (s jobStatus) cost() string {
 	return s.Spent.CostText()
 }
 
-// counts returns the numbers of successful, failed and all items; "-" for a standard workflow, which has none.
-func (s jobStatus) counts() (ok, failed, total string) {
+// count returns a number of items, and "-" for a standard workflow, which has none.
+func (s jobStatus) count(n int) string {
 	if s.Mode == string(workflow.Standard) {
-		return "-", "-", "-"
+		return "-"
 	}
-	return fmt.Sprint(s.Metrics.Successful), fmt.Sprint(s.Metrics.Failed), fmt.Sprint(s.Metrics.TotalItems)
+	return strconv.Itoa(n)
 }

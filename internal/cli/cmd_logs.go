@@ -20,13 +20,14 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
+	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
 
 type logsOptions struct {
 	jobID  jobName
 	query  outputs.Query
-	format format
+	format term.Format
 	stderr bool
 	follow bool
 	failed bool
@@ -72,7 +73,7 @@ How much is kept is set by outputs in the workflow file.`,
 		},
 	}
 	addJobID(cmd, &o.jobID)
-	addFormat(cmd, &o.format, asJSON, asJSONL)
+	addFormat(cmd, &o.format, term.JSON, term.JSONL)
 	f := cmd.Flags()
 	f.BoolVar(&latest, "latest", false, "the latest job, which is meant anyway without a job")
 	f.BoolVar(&o.follow, "tail", false, "same as --follow")
@@ -87,7 +88,7 @@ How much is kept is set by outputs in the workflow file.`,
 }
 
 func runLogs(ctx context.Context, con *console, job jobs.Job, o logsOptions) error {
-	if o.format == asHuman && !o.raw {
+	if o.format == term.Human && !o.raw {
 		o.query.Render = conversations(job)
 	}
 	if o.follow {
@@ -185,32 +186,28 @@ func (o logsOptions) print(con *console, job jobs.Job, entries iter.Seq2[outputs
 	if o.failed {
 		entries = failedOnly(entries)
 	}
-	p := newLogPrinter(con, o)
 	seen, damaged := false, false
-	for e, err := range entries {
-		if broken, ok := errors.AsType[*outputs.DamagedError](err); ok {
-			_, _ = fmt.Fprintf(con.err, "damaged, and passed over: %v\n", broken)
-			damaged = true
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if e.Limit != "" {
-			_, _ = fmt.Fprintln(con.err, limitNote(e.Limit))
-			continue
-		}
-		if o.stderr {
-			e.Printed = onlyStderr(e.Printed)
-			seen = seen || len(e.Printed) > 0
-		} else {
-			seen = true
-		}
-		if err := p.entry(e); err != nil {
-			return unlessClosed(err)
+	shown := func(yield func(outputs.Entry, error) bool) {
+		for e, err := range entries {
+			if broken, ok := errors.AsType[*outputs.DamagedError](err); ok {
+				_, _ = fmt.Fprintf(con.err, "damaged, and passed over: %v\n", broken)
+				damaged = true
+				continue
+			}
+			if e.Limit != "" {
+				_, _ = fmt.Fprintln(con.err, limitNote(e.Limit))
+				continue
+			}
+			if o.stderr {
+				e.Printed = onlyStderr(e.Printed)
+			}
+			seen = seen || !o.stderr || len(e.Printed) > 0
+			if !yield(e, err) {
+				return
+			}
 		}
 	}
-	if err := p.end(); err != nil {
+	if err := o.printEntries(con, shown); err != nil {
 		return unlessClosed(err)
 	}
 	if !seen {
@@ -218,13 +215,54 @@ func (o logsOptions) print(con *console, job jobs.Job, entries iter.Seq2[outputs
 			return err
 		}
 	}
-	if !seen && o.format == asHuman {
+	if !seen && o.format == term.Human {
 		_, _ = fmt.Fprintln(con.err, o.nothing(job))
 	}
 	if damaged {
 		return status(exitFailed)
 	}
 	return nil
+}
+
+// printEntries prints entries in the format that was asked for. An array would have no end while the job runs.
+func (o logsOptions) printEntries(con *console, entries iter.Seq2[outputs.Entry, error]) error {
+	if o.format == term.JSON && o.follow {
+		o.format = term.JSONL
+	}
+	if o.format != term.Human {
+		_, err := term.Rows[entryRow]{Format: o.format}.Print(con.out, entryRows(entries))
+		return err
+	}
+	p := newLogPrinter(con, o)
+	for e, err := range entries {
+		if err == nil {
+			err = p.entry(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return p.end()
+}
+
+// entryRow is an entry as a line of JSON.
+type entryRow []byte
+
+// JSONLine implements term.Lined.
+func (r entryRow) JSONLine() []byte { return r }
+
+func entryRows(entries iter.Seq2[outputs.Entry, error]) iter.Seq2[entryRow, error] {
+	return func(yield func(entryRow, error) bool) {
+		for e, err := range entries {
+			var line []byte
+			if err == nil {
+				line, err = json.Marshal(e)
+			}
+			if !yield(line, err) {
+				return
+			}
+		}
+	}
 }
 
 // mistaken returns an error if the job has never had what the flags ask for, with what it has.
@@ -352,13 +390,11 @@ func failedOnly(entries iter.Seq2[outputs.Entry, error]) iter.Seq2[outputs.Entry
 	}
 }
 
-// logPrinter prints entries in one format.
+// logPrinter prints entries for people.
 type logPrinter struct {
-	format format
 	out    io.Writer
-	events eventWriter // of JSON
 	prefix bool
-	look   look
+	look   term.Look
 	safe   bool // for a terminal
 	before outputs.Source
 	open   map[lineKey][]byte // lines whose end has not come
@@ -372,24 +408,10 @@ type lineKey struct {
 }
 
 func newLogPrinter(con *console, o logsOptions) *logPrinter {
-	p := &logPrinter{format: o.format, out: con.out, prefix: o.prefix, look: con.look(), safe: con.safe, open: map[lineKey][]byte{}}
-	switch {
-	case o.format == asJSON && !o.follow:
-		p.events = arrayWriter(con.out)
-	case o.format != asHuman:
-		p.events = eventWriter{func(line []byte) error { return writeLine(con.out, line) }, func() error { return nil }}
-	}
-	return p
+	return &logPrinter{out: con.out, prefix: o.prefix, look: con.look(), safe: con.safe, open: map[lineKey][]byte{}}
 }
 
 func (p *logPrinter) entry(e outputs.Entry) error {
-	if p.format != asHuman {
-		line, err := json.Marshal(e)
-		if err != nil {
-			return err
-		}
-		return p.events.one(line)
-	}
 	var b bytes.Buffer
 	if p.prefix {
 		p.lines(&b, e)
@@ -402,9 +424,6 @@ func (p *logPrinter) entry(e outputs.Entry) error {
 
 // end prints what is left.
 func (p *logPrinter) end() error {
-	if p.format != asHuman {
-		return p.events.end()
-	}
 	var b bytes.Buffer
 	left := slices.SortedFunc(maps.Keys(p.open), func(a, b lineKey) int {
 		return cmp.Or(cmp.Compare(a.source.ItemID, b.source.ItemID), cmp.Compare(a.source.Command, b.source.Command), cmp.Compare(a.stream.String(), b.stream.String()))
@@ -426,7 +445,7 @@ func (p *logPrinter) plain(b *bytes.Buffer, e outputs.Entry) {
 			b.WriteByte('\n')
 		}
 		if p.safe {
-			b.WriteString(p.paint("1", "── "+headingOf(e.Source)+" ──") + "\n")
+			b.WriteString(p.look.Paint(term.Bold, "── "+headingOf(e.Source)+" ──") + "\n")
 		}
 		p.before, p.middle = e.Source, false
 	}
@@ -452,7 +471,7 @@ func headingOf(s outputs.Source) string {
 	if s.Try > 1 {
 		heading += ", try " + strconv.Itoa(s.Try)
 	}
-	return visible(heading)
+	return term.Visible(heading)
 }
 
 // lines adds the whole lines of an entry, each with its prefix.
@@ -486,7 +505,7 @@ func (p *logPrinter) lines(b *bytes.Buffer, e outputs.Entry) {
 		p.flush(b, lineKey{e.Source, s})
 	}
 	if end := endOf(*e.End); end != "" {
-		b.WriteString(p.prefixOf(e.Source, "=") + p.paint(red, end) + "\n")
+		b.WriteString(p.prefixOf(e.Source, "=") + p.look.Paint(term.Red, end) + "\n")
 	}
 }
 
@@ -522,7 +541,7 @@ func (p *logPrinter) prefixOf(s outputs.Source, mark string) string {
 	if who += s.Step; s.Try > 1 {
 		who += " (try " + strconv.Itoa(s.Try) + ")"
 	}
-	return p.paint("36", visible(who)+" "+mark) + " "
+	return p.look.Paint(term.Cyan, term.Visible(who)+" "+mark) + " "
 }
 
 // shown returns text of others for the terminal, where no byte of it may pass for one of prodigy's own colours.
@@ -531,10 +550,6 @@ func (p *logPrinter) shown(text []byte) []byte {
 		return text
 	}
 	return bytes.ToValidUTF8(text, []byte("\ufffd"))
-}
-
-func (p *logPrinter) paint(c colour, text string) string {
-	return progressLines{colours: p.look.colours}.paint(c, text)
 }
 
 // endOf says how a command failed, or nothing when it succeeded.

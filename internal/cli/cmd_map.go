@@ -26,6 +26,7 @@ import (
 	"prodigy/internal/posix"
 	"prodigy/internal/settings"
 	"prodigy/internal/shorthand"
+	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
 
@@ -84,7 +85,7 @@ to stdout and stderr, each item as a whole when it has ended; failures and how t
 			return runMap(cmd.Context(), con, o)
 		},
 	}
-	o.format = asHuman
+	o.format = term.Human
 	o.addRunning(cmd)
 	f := cmd.Flags()
 	f.BoolVarP(&o.nul, "null", "0", false, "items end with a NUL byte instead of a line end, as find -print0 writes them")
@@ -104,7 +105,7 @@ to stdout and stderr, each item as a whole when it has ended; failures and how t
 	f.Uint64Var(&o.seed, "seed", 0, "seed for the jitter of delays, to make them repeatable; 0: random")
 	addMaxDelay(cmd, &o.maxDelay)
 	f.BoolVarP(&o.keepOrder, "keep-order", "k", false, "show what commands print in the order of the items")
-	o.echo.add(cmd, echoGrouped)
+	o.echo.add(cmd, term.Grouped)
 	o.fleet.add(cmd)
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the command of each item, and run nothing")
 	f.StringVar(&o.save, "save", "", "write the workflow that does the same to this file, and run nothing")

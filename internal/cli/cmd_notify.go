@@ -11,13 +11,14 @@ import (
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/notify"
 	"prodigy/internal/settings"
+	"prodigy/internal/term"
 )
 
 type notifyOptions struct {
 	jobID    jobName
 	test     string
 	settings settingOptions
-	format   format
+	format   term.Format
 }
 
 func newNotifyCommand(con *console) *cobra.Command {
@@ -54,7 +55,7 @@ The exit code is 0 when all was delivered and 1 when something was not.`,
 	addJobID(cmd, &o.jobID)
 	o.settings.add(cmd)
 	cmd.Flags().StringVar(&o.test, "test", "", "send a test message to each receiver of this workflow `file`")
-	addFormat(cmd, &o.format, asJSON)
+	addFormat(cmd, &o.format, term.JSON)
 	return cmd
 }
 
@@ -108,15 +109,15 @@ func (o notifyOptions) report(con *console, do func(told func(notify.Outcome)) e
 		if out.Error != "" {
 			failed, end = true, "not delivered: "+out.Error
 		}
-		if o.format != asJSON {
-			_, _ = fmt.Fprintf(con.out, "%s  %s  %s\n", out.ID, visible(out.Receiver), visible(end))
+		if o.format != term.JSON {
+			_, _ = fmt.Fprintf(con.out, "%s  %s  %s\n", out.ID, term.Visible(out.Receiver), term.Visible(end))
 		}
 	})
 	switch {
 	case err != nil:
 		return err
-	case o.format == asJSON:
-		err = printJSON(con.out, outcomes)
+	case o.format == term.JSON:
+		err = term.PrintJSON(con.out, outcomes)
 	case len(outcomes) == 0:
 		_, err = fmt.Fprintln(con.out, "all notifications of the job were delivered")
 	}

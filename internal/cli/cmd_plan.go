@@ -12,17 +12,16 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/oneline"
 	"prodigy/internal/retry"
 	"prodigy/internal/settings"
 	"prodigy/internal/spend"
+	"prodigy/internal/term"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -30,7 +29,7 @@ import (
 type planOptions struct {
 	settings    settingOptions
 	path        string
-	format      format
+	format      term.Format
 	maxDelay    time.Duration
 	maxParallel int
 	allowDirty  bool
@@ -60,7 +59,7 @@ are stable; a time without a limit is left out. With --fleet the broker is asked
 			return runPlan(cmd.Context(), con, o)
 		},
 	}
-	addFormat(cmd, &o.format, asJSON)
+	addFormat(cmd, &o.format, term.JSON)
 	addMaxDelay(cmd, &o.maxDelay)
 	addMaxParallel(cmd, &o.maxParallel)
 	addMaxCost(cmd, &o.maxCost)
@@ -135,14 +134,14 @@ func planWorkspace(ctx context.Context, c mapreduce.Config, w *workflow.Workflow
 
 func (s planSpace) print(w io.Writer) {
 	if s.Refused != "" {
-		_, _ = fmt.Fprintf(w, "%s (a run would be refused)\n", visible(s.Refused))
+		_, _ = fmt.Fprintf(w, "%s (a run would be refused)\n", term.Visible(s.Refused))
 		return
 	}
-	size := "of " + counted(s.Files, "file")
+	size := "of " + term.Counted(s.Files, "file")
 	if s.Bytes > 0 {
 		size += fmt.Sprintf(", about %s each and %s in all", onDisk(s.Bytes), onDisk(s.Bytes*int64(s.Number)))
 	}
-	_, _ = fmt.Fprintf(w, "workspaces: up to %d at %s%s, %s\n", s.Number, s.Base[:min(len(s.Base), 10)], prefixed(" of ", visible(s.Branch)), size)
+	_, _ = fmt.Fprintf(w, "workspaces: up to %d at %s%s, %s\n", s.Number, s.Base[:min(len(s.Base), 10)], term.Prefixed(" of ", term.Visible(s.Branch)), size)
 }
 
 // onDisk returns a size in words.
@@ -246,8 +245,8 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	printProblems(con.err, slices.Concat(w.warnings, t.warnOfPermissions(w.Workflow)), "warning: ")
 	printNote(con.err, w.elsewhere())
 	printNote(con.err, note)
-	if o.format == asJSON {
-		return printJSON(con.out, p)
+	if o.format == term.JSON {
+		return term.PrintJSON(con.out, p)
 	}
 	p.print(con.text())
 	return nil
@@ -450,7 +449,7 @@ func planSelection(ctx context.Context, w checked, earlier *mapreduce.Comparison
 	if in != nil {
 		selected.Source, selected.Job, selected.Select = "the results of job "+in.Job.ID, in.Job.ID, in.Select()
 	}
-	if !free || w.Map.Input.Stdin && term.IsTerminal(int(os.Stdin.Fd())) {
+	if !free || w.Map.Input.Stdin && term.Is(os.Stdin) {
 		return selected, nil
 	}
 	if w.Setup != nil && len(items.CheckInput(w.Map, env)) > 0 {
@@ -558,7 +557,7 @@ func (p plan) print(w io.Writer) {
 		}
 		printRate(w, p.Rate)
 		for _, text := range slices.Concat(p.StepRates, p.Rollout, shownIf(p.Stragglers)) {
-			_, _ = fmt.Fprintln(w, visible(text))
+			_, _ = fmt.Fprintln(w, term.Visible(text))
 		}
 	}
 	if len(p.Requires) > 0 {
@@ -579,7 +578,7 @@ func (p plan) print(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "each item: %s%s\n", upTo(p.ItemRuns), schedule(p.ItemDelays))
 		_, _ = fmt.Fprintf(w, "worst-case waiting per item: %s\n", spell(*p.WorstWaiting))
 		if p.WorstStarts > 0 && p.ItemRuns > 1 {
-			_, _ = fmt.Fprintf(w, "worst case of starts: %s at items\n", counted(p.WorstStarts, "attempt"))
+			_, _ = fmt.Fprintf(w, "worst case of starts: %s at items\n", term.Counted(p.WorstStarts, "attempt"))
 		}
 		if p.LeastByRate != nil && *p.LeastByRate > 0 {
 			_, _ = fmt.Fprintf(w, "the rate alone takes: %s at least\n", spell(*p.LeastByRate))
@@ -601,7 +600,7 @@ func (p plan) printWorst(w io.Writer) {
 	}
 	line("an item", p.WorstItem, "")
 	if p.Items != nil && p.Items.Total != nil {
-		line("the map", p.WorstMap, fmt.Sprintf(" (%s in %s)", counted(*p.Items.Total, "item"), counted(p.MaxParallel, "slot")))
+		line("the map", p.WorstMap, fmt.Sprintf(" (%s in %s)", term.Counted(*p.Items.Total, "item"), term.Counted(p.MaxParallel, "slot")))
 	}
 	line("the job", p.WorstJob, "")
 	switch {
@@ -627,14 +626,14 @@ func (p plan) heading(section string) string {
 
 func (p planItems) print(w io.Writer) {
 	if p.Refused != "" {
-		_, _ = fmt.Fprintf(w, "items: from %s: %s (a run would be refused)\n", visible(p.Source), visible(p.Refused))
+		_, _ = fmt.Fprintf(w, "items: from %s: %s (a run would be refused)\n", term.Visible(p.Source), term.Visible(p.Refused))
 		return
 	}
 	if p.Total == nil && p.Source == items.Stdin {
 		_, _ = fmt.Fprintln(w, "items: from standard input, which is a terminal and was not read")
 		return
 	}
-	source := visible(p.Source)
+	source := term.Visible(p.Source)
 	if p.Kind == "glob" {
 		source = "the glob " + source
 	}
@@ -643,7 +642,7 @@ func (p planItems) print(w io.Writer) {
 		return
 	}
 	if p.Total == nil {
-		_, _ = fmt.Fprintf(w, "items: from a command, which was not run: %s\n", visible(p.Source))
+		_, _ = fmt.Fprintf(w, "items: from a command, which was not run: %s\n", term.Visible(p.Source))
 		return
 	}
 	which := ""
@@ -652,14 +651,14 @@ func (p planItems) print(w io.Writer) {
 	}
 	_, _ = fmt.Fprintf(w, "items: %d from %s%s\n", *p.Total, source, which)
 	if p.Since != nil {
-		_, _ = fmt.Fprintf(w, "since %s: %s\n", p.Since.JobID, visible(view.Difference(*p.Since)))
+		_, _ = fmt.Fprintf(w, "since %s: %s\n", p.Since.JobID, term.Visible(view.Difference(*p.Since)))
 	}
 	if *p.Total == 0 {
 		_, _ = fmt.Fprintln(w, "  a run would warn that there is nothing to do, and skip reduce and merge")
 	}
 	for _, it := range p.First {
 		line := fmt.Sprintf("  %s  %s", it.ID, it.Data)
-		_, _ = fmt.Fprintln(w, oneline.Cut(visible(line), planWidth))
+		_, _ = fmt.Fprintln(w, term.Brief(line, planWidth))
 	}
 	if more := *p.Total - len(p.First); more > 0 {
 		_, _ = fmt.Fprintf(w, "  and %d more\n", more)
@@ -672,7 +671,7 @@ func (s planStep) print(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "    (%s)\n", detail)
 	}
 	for line := range strings.SplitSeq(strings.TrimRight(s.Command, "\n"), "\n") {
-		_, _ = fmt.Fprintf(w, "      %s\n", visible(line))
+		_, _ = fmt.Fprintf(w, "      %s\n", term.Visible(line))
 	}
 }
 
@@ -680,10 +679,10 @@ func (s planStep) print(w io.Writer) {
 func (s planStep) details() []string {
 	var all []string
 	if s.Description != "" {
-		all = append(all, visible(strings.TrimSpace(s.Description)))
+		all = append(all, term.Visible(strings.TrimSpace(s.Description)))
 	}
 	if s.When != "" {
-		all = append(all, "when "+visible(strings.TrimSpace(s.When)))
+		all = append(all, "when "+term.Visible(strings.TrimSpace(s.When)))
 	}
 	if s.Timeout > 0 {
 		all = append(all, "each run may take "+spell(s.Timeout))

@@ -2,30 +2,27 @@ package cli
 
 import (
 	"bufio"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"io"
-	"strconv"
+	"iter"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/term"
 )
 
 type resultsOptions struct {
 	jobID  jobName
 	status string
-	format format
+	format term.Format
 }
 
-// asTSV is CSV with tabs, which only results have.
-const asTSV format = "tsv"
-
 func newResultsCommand(con *console) *cobra.Command {
-	o := resultsOptions{format: asJSONL, status: anyStatus}
+	o := resultsOptions{format: term.JSONL, status: anyStatus}
 	cmd := &cobra.Command{
 		Use:   "results [job] [item]",
 		Short: "Print the results of the items of a job",
@@ -50,7 +47,7 @@ reused_from, and one that ran on a fleet node, the name of its worker, but not i
 	}
 	addJobID(cmd, &o.jobID)
 	addChoice(cmd, &o.status, "status", "only items with this status", anyStatus, "success", "failed", "skipped")
-	addChoice(cmd, (*string)(&o.format), "output", "output format", string(asJSONL), string(asJSON), string(asCSV), string(asTSV), string(asJUnit), string(asGitHub))
+	addChoice(cmd, (*string)(&o.format), "output", "output format", string(term.JSONL), string(term.JSON), string(term.CSV), string(term.TSV), string(asJUnit), string(asGitHub))
 	flag := cmd.Flags().VarPF(jsonFlag{&o.format}, "json", "", "same as --output json")
 	flag.NoOptDefVal = "true"
 	return cmd
@@ -62,37 +59,57 @@ const anyStatus = "any"
 // runResults prints the rows of a job, or only that of an item.
 func runResults(con *console, job jobs.Job, itemID string, o resultsOptions) error {
 	out := bufio.NewWriter(con.out)
-	rows, done := o.writer(out), func() error { return nil }
-	if o.format == asJUnit || o.format == asGitHub {
-		var err error
-		if rows, done, err = o.ciWriter(job, itemID, out); err != nil {
-			return err
-		}
+	lines := term.Those(resultsOf(job), func(line resultLine) bool { return o.wants(line, itemID) })
+	var err error
+	switch o.format {
+	case asJUnit, asGitHub:
+		err = o.printForCI(out, job, itemID, lines)
+	default:
+		_, err = term.Rows[resultLine]{Format: o.format, Columns: resultColumns}.Print(out, lines)
 	}
-	err := eachResult(job, func(line []byte) error {
-		if o.status != anyStatus || itemID != "" {
-			var row struct {
-				ItemID string `json:"item_id"`
-				Status string `json:"status"`
-			}
-			err := json.Unmarshal(line, &row)
-			if err != nil || o.status != anyStatus && row.Status != o.status || itemID != "" && row.ItemID != itemID {
-				return err
-			}
-		}
-		return rows.one(line)
-	})
-	if err == nil {
-		err = rows.end()
-	}
-	err = errors.Join(err, done())
 	if errors.Is(err, mapreduce.ErrNoItems) {
 		return refusef("job %s has no items, and so no results: 'prodigy logs %s' shows what its steps have printed", job.ID, job.ID)
 	}
 	return unlessClosed(errors.Join(err, out.Flush()))
 }
 
-// resultRow is a line of results.jsonl.
+// wants reports whether a result has the status, and is that of the item, that were asked for.
+func (o resultsOptions) wants(line resultLine, itemID string) bool {
+	if o.status == anyStatus && itemID == "" {
+		return true
+	}
+	var row struct {
+		ItemID string `json:"item_id"`
+		Status string `json:"status"`
+	}
+	if json.Unmarshal(line, &row) != nil {
+		return true
+	}
+	return (o.status == anyStatus || row.Status == o.status) && (itemID == "" || row.ItemID == itemID)
+}
+
+// resultLine is a line of results.jsonl.
+type resultLine []byte
+
+// JSONLine implements term.Lined.
+func (l resultLine) JSONLine() []byte { return l }
+
+// resultColumns are the fields of a result in csv and tsv.
+var resultColumns = []term.Column[resultLine]{
+	{Key: "item_id"},
+	{Key: "index"},
+	{Key: "status"},
+	{Key: "output"},
+	{Key: "exit_code"},
+	{Key: "duration_ms"},
+	{Key: "attempt"},
+	{Key: "captured"},
+	{Key: "error_type"},
+	{Key: "outcome"},
+	{Key: "session_id"},
+}
+
+// resultRow is a result.
 type resultRow struct {
 	ItemID     string          `json:"item_id"`
 	Index      int             `json:"index"`
@@ -107,72 +124,26 @@ type resultRow struct {
 	SessionID  string          `json:"session_id"`
 }
 
-// eachResult calls row with each line of the results of a job, in the order of the items. The line is valid until the next.
-func eachResult(job jobs.Job, row func(line []byte) error) error {
-	read, write := io.Pipe()
-	var making errgroup.Group
-	making.Go(func() error {
-		err := mapreduce.WriteResults(job, write)
-		return errors.Join(err, write.CloseWithError(err))
-	})
-	err := eachLine(bufio.NewReaderSize(read, 64<<10), row)
-	_ = read.CloseWithError(err)
-	if made := making.Wait(); made != nil {
-		return made
-	}
-	return err
-}
-
-func eachLine(lines *bufio.Reader, do func(line []byte) error) error {
-	for {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil {
-			err = do(line)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-func (o resultsOptions) writer(w io.Writer) eventWriter {
-	switch o.format {
-	case asJSON:
-		return arrayWriter(w)
-	case asCSV, asTSV:
-		return resultsTable(w, o.format)
-	}
-	return eventWriter{func(line []byte) error { return writeLine(w, line) }, func() error { return nil }}
-}
-
-// resultsTable prints rows with a header.
-func resultsTable(w io.Writer, f format) eventWriter {
-	t := csv.NewWriter(w)
-	if f == asTSV {
-		t.Comma = '\t'
-	}
-	header := t.Write([]string{"item_id", "index", "status", "output", "exit_code", "duration_ms", "attempt", "captured", "error_type", "outcome", "session_id"})
-	return eventWriter{
-		one: func(line []byte) error {
-			var row resultRow
-			if err := errors.Join(header, json.Unmarshal(line, &row)); err != nil {
-				return err
+// resultsOf yields the results of a job, in the order of the items.
+func resultsOf(job jobs.Job) iter.Seq2[resultLine, error] {
+	return func(yield func(resultLine, error) bool) {
+		read, write := io.Pipe()
+		var making errgroup.Group
+		making.Go(func() error {
+			err := mapreduce.WriteResults(job, write)
+			return errors.Join(err, write.CloseWithError(err))
+		})
+		lines, more := bufio.NewReaderSize(read, 64<<10), true
+		for more {
+			line, err := lines.ReadBytes('\n')
+			if err != nil {
+				break
 			}
-			code := ""
-			if row.ExitCode != nil {
-				code = strconv.Itoa(*row.ExitCode)
-			}
-			return t.Write([]string{
-				row.ItemID, strconv.Itoa(row.Index), row.Status, row.Output, code, row.DurationMS.String(), strconv.Itoa(row.Attempt), string(row.Captured),
-				row.ErrorType, row.Outcome, row.SessionID,
-			})
-		},
-		end: func() error {
-			t.Flush()
-			return t.Error()
-		},
+			more = yield(line, nil)
+		}
+		_ = read.Close()
+		if err := making.Wait(); err != nil && more {
+			yield(nil, err)
+		}
 	}
 }

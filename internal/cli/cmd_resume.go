@@ -10,6 +10,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/term"
 )
 
 type resumeOptions struct {
@@ -113,13 +114,13 @@ func (o resumeOptions) nothingDone(con *console, e finishedRun) error {
 		e.print(con)
 	}
 	if o.keepOrder {
-		all := &itemOutput{w: con.out, ordered: true}
-		if err := errors.Join(all.endedBefore(e.Job.ID), all.close()); err != nil {
+		all := term.NewEcho(term.Grouped, true, con.out, con.raw)
+		if err := errors.Join(echoEndedBefore(all, e.Job.ID), all.Close()); err != nil {
 			return unlessClosed(err)
 		}
 	}
-	if o.format == asJSON {
-		if err := printJSON(con.out, e.outcome(code)); err != nil {
+	if o.format == term.JSON {
+		if err := term.PrintJSON(con.out, e.outcome(code)); err != nil {
 			return err
 		}
 	}
@@ -167,8 +168,8 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, on fl
 	if err != nil {
 		return o.afterError(con, end, err)
 	}
-	if p.echo != nil && p.echo.failure() != nil && end.State == mapreduce.Completed {
-		return fmt.Errorf("all items of job %s have run, but not all that they printed was shown: %w", end.Job.ID, p.echo.failure())
+	if p.ofCommands && p.echo.Failure() != nil && end.State == mapreduce.Completed {
+		return fmt.Errorf("all items of job %s have run, but not all that they printed was shown: %w", end.Job.ID, p.echo.Failure())
 	}
 	return conclude(con, end)
 }

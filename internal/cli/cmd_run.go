@@ -16,6 +16,7 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/settings"
+	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
 
@@ -106,7 +107,7 @@ func runAll(ctx context.Context, con *console, o runOptions) error {
 		}
 		if err := runRun(ctx, con, one); err != nil {
 			if !o.dryRun && i+1 < len(all) {
-				_, _ = fmt.Fprintf(con.err, "not run, because %s did not end with exit code 0: %s\n", visible(one.path), visible(strings.Join(o.rest[i:], " ")))
+				_, _ = fmt.Fprintf(con.err, "not run, because %s did not end with exit code 0: %s\n", term.Visible(one.path), term.Visible(strings.Join(o.rest[i:], " ")))
 			}
 			return err
 		}
@@ -226,8 +227,8 @@ func (o runOptions) start(ctx context.Context, con *console, w checked, limit ti
 	if err != nil {
 		return o.afterError(con, end, err)
 	}
-	if p.echo != nil && p.echo.failure() != nil && end.State == mapreduce.Completed {
-		return fmt.Errorf("all items of job %s have run, but not all that they printed was shown: %w", end.Job.ID, p.echo.failure())
+	if p.ofCommands && p.echo.Failure() != nil && end.State == mapreduce.Completed {
+		return fmt.Errorf("all items of job %s have run, but not all that they printed was shown: %w", end.Job.ID, p.echo.Failure())
 	}
 	return o.conclude(con, end)
 }

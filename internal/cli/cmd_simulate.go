@@ -25,6 +25,7 @@ import (
 	"prodigy/internal/oneline"
 	"prodigy/internal/settings"
 	"prodigy/internal/simulate"
+	"prodigy/internal/term"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -89,7 +90,7 @@ The exit code is that of the run: 0 all items succeeded, 1 the job failed or its
 	}
 	f := cmd.Flags()
 	o.grace, o.maxRetries = defaultGrace, defaultMaxRetries
-	addFormat(cmd, &o.format, asJSON)
+	addFormat(cmd, &o.format, term.JSON)
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on success")
 	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the policy stops the job")
 	f.BoolVar(&o.exitOutside, "exit-outside", false, "end with exit code 75 outside of the windows of the job, instead of waiting for the next")
@@ -188,7 +189,7 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 		return job, nil, err
 	}
 	if !o.quiet {
-		c.Notice = func(text string) { _, _ = fmt.Fprintln(con.err, visible("note: "+text)) }
+		c.Notice = func(text string) { _, _ = fmt.Fprintln(con.err, term.Visible("note: "+text)) }
 	}
 	return simulate.Job{Config: c, Workflow: w.Workflow, Source: w.source, Model: model, Begin: begin, MaxTime: o.maxTime}, cleanup, nil
 }
@@ -222,12 +223,12 @@ func (o simulateOptions) run(ctx context.Context, con *console, job simulate.Job
 	if !o.quiet || code != exitOK {
 		o.print(con, end, tally, took)
 	}
-	if o.format == asJSON {
+	if o.format == term.JSON {
 		s := simulation{outcome: end.outcome(code), Began: job.Begin, Seed: o.seed, Counts: tally, Took: events.Millis(took), Workflow: job.Workflow.Name}
 		if o.keep == "" {
 			s.Events, s.DLQ, s.ResultsFile = "", "", "" // they are removed
 		}
-		if err := printJSON(con.out, s); err != nil {
+		if err := term.PrintJSON(con.out, s); err != nil {
 			return err
 		}
 	}
@@ -237,23 +238,23 @@ func (o simulateOptions) run(ctx context.Context, con *console, job simulate.Job
 // print prints how a simulated job ended, for people.
 func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, took time.Duration) {
 	w, k := con.err, con.errLook()
-	line := func(format string, args ...any) { _, _ = fmt.Fprintln(w, k.fold(2, fmt.Sprintf(format, args...))) }
+	line := func(format string, args ...any) { _, _ = fmt.Fprintln(w, k.Fold(2, fmt.Sprintf(format, args...))) }
 	for i, g := range e.job.Failures.Groups() {
 		if i == groupsShown {
 			break
 		}
-		line("%s (%s): %s, for example %s", k.paint(red, fmt.Sprintf("%d %s", g.Count, g.Outcome())), g.Type, oneline.Cut(visible(g.Title()), 160), visible(g.Example.ItemID))
+		line("%s (%s): %s, for example %s", k.Paint(term.Red, fmt.Sprintf("%d %s", g.Count, g.Outcome())), g.Type, term.Brief(g.Title(), 160), term.Visible(g.Example.ItemID))
 	}
 	status := jobStatus{State: string(e.State), ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, Metrics: e.Metrics}
-	line("%s after %s of virtual time%s", k.paint(bold+status.colour(), status.stateShown()), duration.Format(e.Duration), prefixed(": ", strings.Join(e.counts(), ", ")))
+	line("%s after %s of virtual time%s", k.Paint(status.colour().Strong(), status.stateShown()), duration.Format(e.Duration), term.Prefixed(": ", strings.Join(e.counts(), ", ")))
 	if e.Reason != "" {
-		line("reason: %s", visible(e.Reason))
+		line("reason: %s", term.Visible(e.Reason))
 	}
 	if errors.Is(e.Cause, fs.ErrNotExist) || strings.HasPrefix(e.Reason, "select items: ") && e.workflow.Setup != nil {
 		line("if setup makes the input, name a file like it with --items")
 	}
 	if t.Attempts > 0 {
-		line("starts: %s at items, %d at once at most", counted(t.Attempts, "attempt"), t.AtOnce)
+		line("starts: %s at items, %d at once at most", term.Counted(t.Attempts, "attempt"), t.AtOnce)
 	}
 	if e.job.Retries > 0 {
 		line("%s (%d of items, %d of steps)", retryCounts(e.job, ""), t.ItemRetries, t.StepRetries)
@@ -267,13 +268,13 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 	if n := t.Opened(); n > 0 {
 		var scopes []string
 		for _, scope := range slices.SortedFunc(maps.Keys(t.Openings), func(a, b string) int { return cmp.Or(cmp.Compare(t.Openings[b], t.Openings[a]), cmp.Compare(a, b)) }) {
-			scopes = append(scopes, fmt.Sprintf("%s %d", visible(scope), t.Openings[scope]))
+			scopes = append(scopes, fmt.Sprintf("%s %d", term.Visible(scope), t.Openings[scope]))
 		}
 		const most = 5
 		if len(scopes) > most {
 			scopes = append(scopes[:most], fmt.Sprintf("%d more", len(scopes)-most))
 		}
-		line("circuit breakers opened %s: %s", counted(n, "time"), strings.Join(scopes, ", "))
+		line("circuit breakers opened %s: %s", term.Counted(n, "time"), strings.Join(scopes, ", "))
 	}
 	if t.AtLimit > 0 {
 		line("at the limit: %s with as many attempts as may run at once (%s)", duration.Format(time.Duration(t.AtLimit).Round(time.Second)), limitsOf(t))
@@ -282,12 +283,12 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 		line("held back: %s without any start, because of windows", duration.Format(time.Duration(t.Held).Round(time.Second)))
 	}
 	if e.workflow.Workspace.Isolated() {
-		text := "merged: " + counted(t.Merged, "item")
+		text := "merged: " + term.Counted(t.Merged, "item")
 		if t.Conflicts > 0 {
-			text += ", " + counted(t.Conflicts, "conflict")
+			text += ", " + term.Counted(t.Conflicts, "conflict")
 		}
 		if t.Verified > 0 {
-			text += fmt.Sprintf(", verified %s in %s", counted(t.Verified, "time"), duration.Format(time.Duration(t.Verifying).Round(time.Second)))
+			text += fmt.Sprintf(", verified %s in %s", term.Counted(t.Verified, "time"), duration.Format(time.Duration(t.Verifying).Round(time.Second)))
 		}
 		if t.Unverified > 0 {
 			text += fmt.Sprintf(", %d left out because of that", t.Unverified)
@@ -295,7 +296,7 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 		line("%s", text)
 	}
 	if t.Pauses > 0 {
-		line("agents waited %s for %s of plans to end", duration.Format(time.Duration(t.Paused).Round(time.Second)), counted(t.Pauses, "limit"))
+		line("agents waited %s for %s of plans to end", duration.Format(time.Duration(t.Paused).Round(time.Second)), term.Counted(t.Pauses, "limit"))
 	}
 	printSpent(w, k, e.Spent, e.limit())
 	if e.Spent.Agents > 0 && !e.Spent.Known() && o.cost == "" {
@@ -484,7 +485,7 @@ func (o simulateOptions) chooseItems(w *checked, c mapreduce.Config, real jobs.H
 	}
 	env := items.Env{Dir: w.dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
 	if name, _, free := items.Source(m.Input, env); !free {
-		return refusef("%s:%d: the items are what a command prints (%s), and simulate runs none: give them with --items FILE", visible(w.File), m.Input.Pos.Line, visible(oneline.Cut(name, 60)))
+		return refusef("%s:%d: the items are what a command prints (%s), and simulate runs none: give them with --items FILE", term.Visible(w.File), m.Input.Pos.Line, term.Visible(oneline.Cut(name, 60)))
 	}
 	if w.Setup == nil {
 		if found := items.CheckInput(m, env); len(found) > 0 {

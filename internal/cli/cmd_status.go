@@ -17,15 +17,15 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/oneline"
 	"prodigy/internal/outputs"
+	"prodigy/internal/term"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
 
 type statusOptions struct {
 	jobID  jobName
-	format format
+	format term.Format
 	watch  bool
 }
 
@@ -48,7 +48,7 @@ With --watch it shows the progress of the job, as run does, until the job ends.`
 		},
 	}
 	addJobID(cmd, &o.jobID)
-	addFormat(cmd, &o.format, asJSON)
+	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show progress until the job ends")
 	return cmd
 }
@@ -80,8 +80,8 @@ func runStatus(ctx context.Context, con *console, o statusOptions) error {
 		recorded = w
 	}
 	s := detailsOf(summary, seen, recorded, names.Label)
-	if o.format == asJSON {
-		return printJSON(con.out, s)
+	if o.format == term.JSON {
+		return term.PrintJSON(con.out, s)
 	}
 	s.label = names.Label
 	s.print(con.text(), con.look(), seen, time.Now())
@@ -282,16 +282,16 @@ func agentsShown(list []view.Attempt, label func(index int) string, took func(vi
 // groupsInStatus is the number of failure groups that status prints.
 const groupsInStatus = 5
 
-func (d details) print(w io.Writer, k look, j *view.Job, now time.Time) {
-	state := k.paint(d.colour(), d.stateShown())
+func (d details) print(w io.Writer, k term.Look, j *view.Job, now time.Time) {
+	state := k.Paint(d.colour(), d.stateShown())
 	if d.Hold != nil {
 		state += fmt.Sprintf(" since %s", d.Hold.Since.Local().Format(time.DateTime))
 	}
 	if d.State == stateRunning && d.Phase != "" {
 		state += ", in phase " + d.Phase
 	}
-	_, _ = fmt.Fprintf(w, "job: %s\nworkflow: %s (mode %s)\nstate: %s%s\nstarted: %s\nduration: %s\n", d.JobID, cmp.Or(visible(d.Workflow), "-"), d.Mode,
-		state, prefixed(": ", visible(d.Reason)), d.Started.Local().Format(time.DateTime), duration.Format(time.Duration(d.DurationMS)))
+	_, _ = fmt.Fprintf(w, "job: %s\nworkflow: %s (mode %s)\nstate: %s%s\nstarted: %s\nduration: %s\n", d.JobID, cmp.Or(term.Visible(d.Workflow), "-"), d.Mode,
+		state, term.Prefixed(": ", term.Visible(d.Reason)), d.Started.Local().Format(time.DateTime), duration.Format(time.Duration(d.DurationMS)))
 	d.printSteps(w, j)
 	if d.Mode == string(workflow.Standard) {
 		d.printSpent(w, k, j)
@@ -317,8 +317,8 @@ func (d details) print(w io.Writer, k look, j *view.Job, now time.Time) {
 		_, _ = fmt.Fprintf(w, "errors of type %s: %d\n", t, m.ErrorTypes[t])
 	}
 	for _, g := range d.Groups[:min(len(d.Groups), groupsInStatus)] {
-		example := visible(g.Example) + prefixed(", ", oneline.Cut(visible(g.Label), labelShown))
-		_, _ = fmt.Fprintln(w, k.fold(4, fmt.Sprintf("  %d × %s: %s (for example %s)", g.Count, g.ErrorType, oneline.Cut(visible(g.title), 120), example)))
+		example := term.Visible(g.Example) + term.Prefixed(", ", term.Brief(g.Label, labelShown))
+		_, _ = fmt.Fprintln(w, k.Fold(4, fmt.Sprintf("  %d × %s: %s (for example %s)", g.Count, g.ErrorType, term.Brief(g.title, 120), example)))
 	}
 	printSlowest(w, k, j.Slowest, d.label)
 	d.printSpent(w, k, j)
@@ -332,7 +332,7 @@ func (d details) printSteps(w io.Writer, j *view.Job) {
 		if s.Duration > 0 {
 			took = " after " + duration.Format(s.Duration.Round(time.Millisecond))
 		}
-		_, _ = fmt.Fprintf(w, "step %s%s: %s%s%s\n", visible(s.Name), prefixed(" of ", s.Phase), s.Outcome, took, prefixed(": ", visible(s.Error)))
+		_, _ = fmt.Fprintf(w, "step %s%s: %s%s%s\n", term.Visible(s.Name), term.Prefixed(" of ", s.Phase), s.Outcome, took, term.Prefixed(": ", term.Visible(s.Error)))
 		if why := s.GaveUp(); why != "" {
 			_, _ = fmt.Fprintf(w, "  not retried: %s\n", why)
 		}
@@ -343,11 +343,11 @@ func (d details) printSteps(w io.Writer, j *view.Job) {
 }
 
 // printSpent prints what AI agents have used.
-func (d details) printSpent(w io.Writer, k look, j *view.Job) {
+func (d details) printSpent(w io.Writer, k term.Look, j *view.Job) {
 	printSpent(w, k, j.Spent, finishedRun{job: j, workflow: d.recorded}.limit())
 	for _, name := range slices.Sorted(maps.Keys(j.Spent.Presets)) {
 		if sum := j.Spent.Presets[name]; len(j.Spent.Presets) > 1 {
-			_, _ = fmt.Fprintf(w, "  %s: %s for %s%s\n", visible(name), sum.CostText(), counted(sum.Agents, "agent"), prefixed("; ", sum.TokensText()))
+			_, _ = fmt.Fprintf(w, "  %s: %s for %s%s\n", term.Visible(name), sum.CostText(), term.Counted(sum.Agents, "agent"), term.Prefixed("; ", sum.TokensText()))
 		}
 	}
 }
@@ -362,16 +362,16 @@ func (d details) printMerge(w io.Writer) {
 		text += fmt.Sprintf(", %d waiting, the first for %s", d.Merging, duration.Format(d.waitsToMerge.Round(time.Second)))
 	}
 	if d.Collided > 0 {
-		text += ", " + counted(d.Collided, "conflict")
+		text += ", " + term.Counted(d.Collided, "conflict")
 	}
 	_, _ = fmt.Fprintln(w, text)
 	if v := d.Verify; v != nil {
-		_, _ = fmt.Fprintf(w, "verify %s: %s merged as %.10s\n", duration.Format(time.Duration(v.DurationMS).Truncate(time.Second)), counted(v.Items, "item"), v.Commit)
+		_, _ = fmt.Fprintf(w, "verify %s: %s merged as %.10s\n", duration.Format(time.Duration(v.DurationMS).Truncate(time.Second)), term.Counted(v.Items, "item"), v.Commit)
 	}
 	if len(d.queue) > 0 {
 		names := make([]string, 0, queueShown)
 		for _, q := range d.queue[:min(len(d.queue), queueShown)] {
-			names = append(names, visible(q.ItemID)+prefixed(" ", oneline.Cut(visible(d.label(q.Index)), labelShown)))
+			names = append(names, term.Visible(q.ItemID)+term.Prefixed(" ", term.Brief(d.label(q.Index), labelShown)))
 		}
 		more := ""
 		if n := len(d.queue) - len(names); n > 0 {
@@ -379,20 +379,20 @@ func (d details) printMerge(w io.Writer) {
 		}
 		_, _ = fmt.Fprintf(w, "merge queue: %s%s\n", strings.Join(names, ", "), more)
 	}
-	_, _ = fmt.Fprintf(w, "head: %s%s\n", d.Head, prefixed(", delivered as ", d.Branch))
+	_, _ = fmt.Fprintf(w, "head: %s%s\n", d.Head, term.Prefixed(", delivered as ", d.Branch))
 }
 
 // printProgress prints the remaining items and, while the job runs, its progress.
-func (d details) printProgress(w io.Writer, k look, j *view.Job, now time.Time) {
+func (d details) printProgress(w io.Writer, k term.Look, j *view.Job, now time.Time) {
 	if d.ToGo > 0 {
-		_, _ = fmt.Fprintf(w, "to go: %d, %d running, %d waiting%s%s\n", d.ToGo, d.Running, d.Waiting, prefixed(", ", nextRetry(j, now)), prefixed(", ", awaiting(d.Await)))
+		_, _ = fmt.Fprintf(w, "to go: %d, %d running, %d waiting%s%s\n", d.ToGo, d.Running, d.Waiting, term.Prefixed(", ", nextRetry(j, now)), term.Prefixed(", ", awaiting(d.Await)))
 	}
 	if d.Broker != "" {
 		slots := ""
 		if d.State == stateRunning {
 			slots = j.FleetSlots()
 		}
-		_, _ = fmt.Fprintf(w, "fleet: %s%s\n", visible(d.Broker), prefixed(": ", slots))
+		_, _ = fmt.Fprintf(w, "fleet: %s%s\n", term.Visible(d.Broker), term.Prefixed(": ", slots))
 	}
 	if text := adapted(j); text != "" {
 		_, _ = fmt.Fprintln(w, text)
@@ -403,7 +403,7 @@ func (d details) printProgress(w io.Writer, k look, j *view.Job, now time.Time) 
 	if d.recorded != nil {
 		printRate(w, rateOf(d.recorded))
 		for _, text := range stepRatesOf(d.recorded) {
-			_, _ = fmt.Fprintln(w, visible(text))
+			_, _ = fmt.Fprintln(w, term.Visible(text))
 		}
 	}
 	g := progressLines{waits: d.recorded != nil && breakerWaits(d.recorded), label: d.label}
@@ -413,7 +413,7 @@ func (d details) printProgress(w io.Writer, k look, j *view.Job, now time.Time) 
 	for _, b := range g.breakers(j, now) {
 		_, _ = fmt.Fprintln(w, strings.Join(b, ": "))
 	}
-	for _, line := range slices.Concat(pace(j, now), g.running(j, now, cmp.Or(k.width, 200))) {
+	for _, line := range slices.Concat(pace(j, now), g.running(j, now, cmp.Or(k.Width, 200))) {
 		_, _ = fmt.Fprintln(w, line)
 	}
 }
@@ -421,7 +421,7 @@ func (d details) printProgress(w io.Writer, k look, j *view.Job, now time.Time) 
 // watchJob shows the progress of a job until it ends: redrawn in place on a terminal, else one line at intervals.
 func watchJob(ctx context.Context, con *console, job jobs.Job) error {
 	w := watcher{
-		job: view.New(), screen: &screen{w: con.err, live: con.live, size: con.size},
+		job: view.New(), screen: newJobScreen(con.err, con.live, con.size),
 	}
 	recorded, _ := loadRecorded(job) // without it some details are not shown
 	w.lines = newProgressLines(con, recorded)
@@ -430,14 +430,14 @@ func watchJob(ctx context.Context, con *console, job jobs.Job) error {
 		defer func() { _ = names.Close() }() // only read from
 		w.lines.label = names.Label
 	}
-	defer w.screen.clear()
+	defer w.screen.Clear()
 	return untilSignal(ctx, func(ctx context.Context) error { return w.follow(ctx, job) })
 }
 
 // watcher shows the progress of a job from its log.
 type watcher struct {
 	job    *view.Job
-	screen *screen
+	screen *jobScreen
 	lines  progressLines
 }
 
@@ -452,7 +452,7 @@ func (w *watcher) follow(ctx context.Context, job jobs.Job) error {
 	printed := make(chan outputs.Entry, 256)
 	watched, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
-	if w.screen.live {
+	if w.screen.Live {
 		g.Go(func() error {
 			for e, err := range outputs.Follow(watched, job.OutputsDir(), outputs.Query{Newest: newestOutputs, Render: conversations(job)}, job.Running) {
 				if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/term"
 	"prodigy/internal/view"
 )
 
@@ -28,7 +29,7 @@ func TestLostAttemptsAreCounted(t *testing.T) {
 		t.Errorf("got %+v", d.Attempts)
 	}
 	var b bytes.Buffer
-	d.print(&b, look{}, j, time.Unix(9, 0))
+	d.print(&b, term.Look{}, j, time.Unix(9, 0))
 	if want := "\nattempts: 2, 1 lost with their workers, median "; !strings.Contains(b.String(), want) {
 		t.Errorf("%q is not in:\n%s", want, b.String())
 	}

@@ -20,6 +20,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/simulate"
+	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
 
@@ -27,7 +28,7 @@ import (
 const testSuffix = "_test"
 
 type testOptions struct {
-	format format
+	format term.Format
 	run    string
 	quiet  bool
 }
@@ -53,8 +54,8 @@ Exit codes: 0 all cases passed, 1 a case failed, 2 a file is wrong, or there are
 			return runTest(cmd.Context(), con, o, args)
 		},
 	}
-	o.format = asHuman
-	addChoice(cmd, (*string)(&o.format), "output", "output format", string(asHuman), string(asJUnit))
+	o.format = term.Human
+	addChoice(cmd, (*string)(&o.format), "output", "output format", string(term.Human), string(asJUnit))
 	cmd.Flags().StringVar(&o.run, "run", "", "only the cases whose names this regular expression matches")
 	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print only the cases that failed")
 	return cmd
@@ -108,7 +109,7 @@ func runTest(ctx context.Context, con *console, o testOptions, args []string) er
 	case o.format == asJUnit:
 		err = writeTestReport(con.out, all)
 	case len(all) > 0:
-		_, err = fmt.Fprintf(con.out, "%d of %s passed\n", len(all)-failed, counted(len(all), "case"))
+		_, err = fmt.Fprintf(con.out, "%d of %s passed\n", len(all)-failed, term.Counted(len(all), "case"))
 	}
 	switch {
 	case err != nil:
@@ -196,7 +197,7 @@ func (o testOptions) testFile(ctx context.Context, con *console, file string, ch
 			return results, err
 		}
 		results = append(results, r)
-		if o.format == asHuman {
+		if o.format == term.Human {
 			r.print(con, o.quiet)
 		}
 	}
@@ -282,13 +283,13 @@ func (r testResult) print(con *console, quiet bool) {
 	k := con.look()
 	if len(r.wrong) == 0 {
 		if !quiet {
-			_, _ = fmt.Fprintf(con.out, "%s    %s: %s (%s)\n", k.paint(green, "ok"), visible(r.file), visible(r.name), duration.Format(r.virtual))
+			_, _ = fmt.Fprintf(con.out, "%s    %s: %s (%s)\n", k.Paint(term.Green, "ok"), term.Visible(r.file), term.Visible(r.name), duration.Format(r.virtual))
 		}
 		return
 	}
-	_, _ = fmt.Fprintf(con.out, "%s  %s:%d: %s\n", k.paint(red, "FAIL"), visible(r.file), r.line, visible(r.name))
+	_, _ = fmt.Fprintf(con.out, "%s  %s:%d: %s\n", k.Paint(term.Red, "FAIL"), term.Visible(r.file), r.line, term.Visible(r.name))
 	for _, line := range r.wrong {
-		_, _ = fmt.Fprintf(con.out, "      %s\n", visible(line))
+		_, _ = fmt.Fprintf(con.out, "      %s\n", term.Visible(line))
 	}
 }
 

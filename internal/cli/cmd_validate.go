@@ -12,13 +12,14 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/settings"
+	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
 
 type validateOptions struct {
 	settings settingOptions
 	paths    []string
-	format   format
+	format   term.Format
 	strict   bool
 	fix      bool
 }
@@ -41,7 +42,7 @@ Exit codes: 0 all files are valid, 2 some are not. With --strict, warnings count
 			return runValidate(cmd.Context(), con, o)
 		},
 	}
-	addFormat(cmd, &o.format, asJSON)
+	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "treat warnings as errors")
 	cmd.Flags().BoolVar(&o.fix, "fix", false, "write \"workspace: git\" into files whose agents edit one checkout or commit, or whose work is to be merged, before they are checked")
 	o.settings.add(cmd)
@@ -145,9 +146,9 @@ func judge(ctx context.Context, path string, c mapreduce.Config, o settingOption
 	return v, nil
 }
 
-func (all verdicts) print(con *console, f format) error {
-	if f == asJSON {
-		return printJSON(con.out, all)
+func (all verdicts) print(con *console, f term.Format) error {
+	if f == term.JSON {
+		return term.PrintJSON(con.out, all)
 	}
 	for _, v := range all.Files {
 		printProblems(con.err, v.Problems, "")
@@ -163,7 +164,7 @@ func (all verdicts) print(con *console, f format) error {
 func (v verdict) print(out io.Writer) {
 	warned := ""
 	if n := len(v.Warnings); n > 0 {
-		warned = ", " + counted(n, "warning")
+		warned = ", " + term.Counted(n, "warning")
 	}
 	_, _ = fmt.Fprintf(out, "%s: valid, mode %s%s\n", v.File, v.Mode, warned)
 	for _, s := range v.Steps {

@@ -6,10 +6,12 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"prodigy/internal/term"
 )
 
 func newVersionCommand(con *console) *cobra.Command {
-	var f format
+	var f term.Format
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
@@ -17,14 +19,14 @@ func newVersionCommand(con *console) *cobra.Command {
 		Args:    exactly(),
 		RunE:    func(*cobra.Command, []string) error { return runVersion(con, f) },
 	}
-	addFormat(cmd, &f, asJSON)
+	addFormat(cmd, &f, term.JSON)
 	return cmd
 }
 
-func runVersion(con *console, f format) error {
+func runVersion(con *console, f term.Format) error {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
-	if f == asJSON {
-		return printJSON(con.out, map[string]string{"version": versionText(), "go": runtime.Version(), "platform": platform})
+	if f == term.JSON {
+		return term.PrintJSON(con.out, map[string]string{"version": versionText(), "go": runtime.Version(), "platform": platform})
 	}
 	_, err := fmt.Fprintf(con.out, "prodigy %s (%s, %s)\n", versionText(), runtime.Version(), platform)
 	return err

@@ -14,8 +14,8 @@ import (
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/oneline"
 	"prodigy/internal/outputs"
+	"prodigy/internal/term"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -23,7 +23,7 @@ import (
 type whyOptions struct {
 	jobID  jobName
 	itemID string
-	format format
+	format term.Format
 }
 
 func newWhyCommand(con *console) *cobra.Command {
@@ -44,7 +44,7 @@ what the policy decided, what a resume did with it, and its present status.`,
 		},
 	}
 	addJobID(cmd, &o.jobID)
-	addFormat(cmd, &o.format, asJSON)
+	addFormat(cmd, &o.format, term.JSON)
 	return cmd
 }
 
@@ -84,8 +84,8 @@ func runWhy(con *console, o whyOptions) error {
 	con.hideSecretsOf(job)
 	e.Item = con.secrets.item(e.Item)
 	e.Label = names.label(e.ItemID, e.Item)
-	if o.format == asJSON {
-		return printJSON(con.out, e)
+	if o.format == term.JSON {
+		return term.PrintJSON(con.out, e)
 	}
 	e.print(con.text(), con.look())
 	e.printFrom(con.text(), con.look())
@@ -169,19 +169,19 @@ func originOf(jobID, itemID string) (made madeFrom, job jobs.Job, origins []stri
 }
 
 // printFrom prints what the item is made from, and the commands that explain the items there.
-func (e explained) printFrom(w io.Writer, k look) {
+func (e explained) printFrom(w io.Writer, k term.Look) {
 	for _, from := range e.From {
-		line := fmt.Sprintf("made from the result of item %s of job %s", visible(from.ItemID), from.JobID)
+		line := fmt.Sprintf("made from the result of item %s of job %s", term.Visible(from.ItemID), from.JobID)
 		switch {
 		case from.Gone != "":
-			line += ": " + visible(from.Gone)
+			line += ": " + term.Visible(from.Gone)
 		default:
-			line += fmt.Sprintf(" (%s): %s; more: prodigy why %s %s", visible(from.Workflow), visible(from.Now), from.JobID, quoted(from.ItemID))
+			line += fmt.Sprintf(" (%s): %s; more: prodigy why %s %s", term.Visible(from.Workflow), term.Visible(from.Now), from.JobID, quoted(from.ItemID))
 		}
-		_, _ = fmt.Fprintln(w, k.fold(2, line))
+		_, _ = fmt.Fprintln(w, k.Fold(2, line))
 	}
 	if e.more > 0 {
-		_, _ = fmt.Fprintf(w, "and from %s more of that job\n", counted(e.more, "item"))
+		_, _ = fmt.Fprintf(w, "and from %s more of that job\n", term.Counted(e.more, "item"))
 	}
 }
 
@@ -220,16 +220,16 @@ func recordedItem(job jobs.Job, itemID string) (items.Item, bool, error) {
 	return store.Find(itemID)
 }
 
-func (e explained) print(w io.Writer, k look) {
-	head := fmt.Sprintf("item %s%s of job %s", visible(e.ItemID), beside(e.Label, e.Item), e.JobID)
+func (e explained) print(w io.Writer, k term.Look) {
+	head := fmt.Sprintf("item %s%s of job %s", term.Visible(e.ItemID), beside(e.Label, e.Item), e.JobID)
 	if len(e.Item) > 0 {
-		head += ": " + oneline.Cut(visible(string(e.Item)), dataShown)
+		head += ": " + term.Brief(string(e.Item), dataShown)
 	}
-	_, _ = fmt.Fprintln(w, k.fold(2, head))
+	_, _ = fmt.Fprintln(w, k.Fold(2, head))
 	for _, c := range e.Entries {
-		_, _ = fmt.Fprintln(w, k.fold(underTime, c.Time.Local().Format("2006-01-02 15:04:05.000")+"  "+visible(c.Text)))
+		_, _ = fmt.Fprintln(w, k.Fold(underTime, c.Time.Local().Format("2006-01-02 15:04:05.000")+"  "+term.Visible(c.Text)))
 		for _, why := range c.Why {
-			_, _ = fmt.Fprintln(w, k.fold(underTime+2, fmt.Sprintf("%*s%s", underTime+2, "", visible(why))))
+			_, _ = fmt.Fprintln(w, k.Fold(underTime+2, fmt.Sprintf("%*s%s", underTime+2, "", term.Visible(why))))
 		}
 		if c.Printed != nil {
 			e.printOutput(w, k, c)
@@ -242,16 +242,16 @@ func (e explained) print(w io.Writer, k look) {
 const underTime = len("2006-01-02 15:04:05.000  ")
 
 // printOutput prints the end of what an attempt has printed, and the command that shows all of it.
-func (e explained) printOutput(w io.Writer, k look, c view.Entry) {
+func (e explained) printOutput(w io.Writer, k term.Look, c view.Entry) {
 	for _, line := range c.Printed.Lines {
 		mark := "|"
 		if line.Stderr {
 			mark = "!"
 		}
-		_, _ = fmt.Fprintln(w, k.fold(underTime+4, fmt.Sprintf("%*s%s %s %s", underTime+2, "", visible(line.Step), mark, oneline.Cut(visible(line.Text), 200))))
+		_, _ = fmt.Fprintln(w, k.Fold(underTime+4, fmt.Sprintf("%*s%s %s %s", underTime+2, "", term.Visible(line.Step), mark, term.Brief(line.Text, 200))))
 	}
 	if n := c.Printed.Before; n > 0 {
-		_, _ = fmt.Fprintf(w, "%25s  (%s before: prodigy logs %s %s --attempt %d)\n", "", counted(n, "line"), e.JobID, quoted(e.ItemID), c.Attempt)
+		_, _ = fmt.Fprintf(w, "%25s  (%s before: prodigy logs %s %s --attempt %d)\n", "", term.Counted(n, "line"), e.JobID, quoted(e.ItemID), c.Attempt)
 	}
 }
 

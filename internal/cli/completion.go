@@ -12,6 +12,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
+	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
 
@@ -63,7 +64,7 @@ func described(j jobs.Job) string {
 	if err != nil || meta.Workflow == "" {
 		return j.ID
 	}
-	return cobra.CompletionWithDesc(j.ID, visible(meta.Workflow))
+	return cobra.CompletionWithDesc(j.ID, term.Visible(meta.Workflow))
 }
 
 // completeWorkflow completes the first argument to a YAML file.
@@ -235,7 +236,7 @@ func beginning(word string, offered []string) []string {
 	var list []string
 	for _, o := range offered {
 		id, _, _ := strings.Cut(o, "\t")
-		if strings.HasPrefix(id, word) && visible(id) == id {
+		if strings.HasPrefix(id, word) && term.Visible(id) == id {
 			list = append(list, o)
 		}
 	}

@@ -2,13 +2,12 @@ package cli
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,12 +15,12 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/term"
 
 	"prodigy/internal/fleet"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mask"
 	"prodigy/internal/telemetry"
+	"prodigy/internal/term"
 )
 
 // console is the output of the process: results go to out, everything else to err.
@@ -62,33 +61,31 @@ func (c *console) close() {
 // newConsole returns a console for the terminal and the environment.
 func newConsole(out, err *os.File, getenv func(string) string) *console {
 	able := getenv("TERM") != "dumb"
-	terminal := term.IsTerminal(int(err.Fd())) && able
+	terminal := term.Is(err) && able
 	c := &console{
 		out:     out,
-		err:     &safeWriter{w: err},
+		err:     term.NewSafeWriter(err),
 		plain:   !terminal,
 		noColor: getenv("NO_COLOR") != "",
 		live:    terminal,
 		size: func() (int, int) {
-			w, h, sizeErr := term.GetSize(int(err.Fd()))
-			if sizeErr != nil || w < 1 || h < 1 {
-				return 80, 24
-			}
-			return w, h
+			w, h := term.Size(err)
+			return cmp.Or(w, 80), cmp.Or(h, 24)
 		},
 		unicode: utf8Locale(getenv),
 		wide: func() int {
-			if w, _, sizeErr := term.GetSize(int(out.Fd())); sizeErr == nil && able {
-				return w
+			if !able {
+				return 0
 			}
-			return 0
+			w, _ := term.Size(out)
+			return w
 		},
 	}
-	if c.raw = io.Writer(err); term.IsTerminal(int(err.Fd())) {
-		c.raw = &safeWriter{w: err} // its own, since it is written to from elsewhere
+	if c.raw = io.Writer(err); term.Is(err) {
+		c.raw = term.NewSafeWriter(err) // its own, since it is written to from elsewhere
 	}
-	if term.IsTerminal(int(out.Fd())) {
-		c.out, c.safe = &safeWriter{w: out}, true
+	if term.Is(out) {
+		c.out, c.safe = term.NewSafeWriter(out), true
 	}
 	return c
 }
@@ -98,25 +95,38 @@ func (c *console) text() io.Writer {
 	if c.safe {
 		return c.out
 	}
-	return &safeWriter{w: c.out}
+	return term.NewSafeWriter(c.out)
+}
+
+// printRows prints values as a table, or in a format for programs, and returns how many there were.
+func printRows[T any](c *console, f term.Format, columns []term.Column[T], all iter.Seq2[T, error]) (int, error) {
+	return term.Rows[T]{Format: f, Look: c.look(), Columns: columns}.Print(c.outFor(f), all)
+}
+
+// outFor returns the writer for results in a format. What is for people must be safe in a pipe too.
+func (c *console) outFor(f term.Format) io.Writer {
+	if f == term.Human {
+		return c.text()
+	}
+	return c.out
 }
 
 // look returns how lines for people are printed on out.
-func (c *console) look() look {
+func (c *console) look() term.Look {
 	if c.wide == nil {
-		return look{}
+		return term.Look{}
 	}
 	width := c.wide()
-	return look{colours: width > 0 && !c.noColor, width: width}
+	return term.Look{Colours: width > 0 && !c.noColor, Width: width}
 }
 
 // errLook returns how lines for people are printed on err.
-func (c *console) errLook() look {
+func (c *console) errLook() term.Look {
 	if !c.live {
-		return look{}
+		return term.Look{}
 	}
 	width, _ := c.size()
-	return look{colours: c.colours(), width: width}
+	return term.Look{Colours: c.colours(), Width: width}
 }
 
 // utf8Locale reports whether the locale is UTF-8, by the first of LC_ALL, LC_CTYPE and LANG that is set.
@@ -132,20 +142,20 @@ func (c *console) colours() bool { return !c.plain && !c.noColor }
 func (c *console) logger(w io.Writer) zerolog.Logger {
 	lines := zerolog.ConsoleWriter{Out: foldingWriter{w, c}, NoColor: true, TimeFormat: "15:04:05"}
 	if c.colours() {
-		g := progressLines{colours: true}
+		g := term.Look{Colours: true}
 		lines.FormatTimestamp = func(at any) string {
 			t, err := time.Parse(time.RFC3339, fmt.Sprint(at))
 			if err != nil {
 				return fmt.Sprint(at)
 			}
-			return g.paint("90", t.Local().Format("15:04:05"))
+			return g.Paint(term.Grey, t.Local().Format("15:04:05"))
 		}
 		lines.FormatLevel = func(level any) string {
 			word := strings.ToUpper(fmt.Sprintf("%.3s", level))
-			return g.paint(map[string]colour{"INF": green, "WAR": yellow, "ERR": red}[word], map[string]string{"INF": "INF", "WAR": "WRN", "ERR": "ERR"}[word])
+			return g.Paint(map[string]term.Colour{"INF": term.Green, "WAR": term.Yellow, "ERR": term.Red}[word], map[string]string{"INF": "INF", "WAR": "WRN", "ERR": "ERR"}[word])
 		}
-		lines.FormatMessage = func(text any) string { return g.paint("1", fmt.Sprint(text)) }
-		lines.FormatFieldName = func(name any) string { return g.paint("36", fmt.Sprint(name)+"=") }
+		lines.FormatMessage = func(text any) string { return g.Paint(term.Bold, fmt.Sprint(text)) }
+		lines.FormatFieldName = func(name any) string { return g.Paint(term.Cyan, fmt.Sprint(name)+"=") }
 	}
 	return zerolog.New(lines).With().Timestamp().Logger()
 }
@@ -159,25 +169,12 @@ type foldingWriter struct {
 func (f foldingWriter) Write(p []byte) (int, error) {
 	const underMessage = len("15:04:05 WRN ")
 	text, end := strings.CutSuffix(string(p), "\n")
-	text = f.con.errLook().fold(underMessage, text)
+	text = f.con.errLook().Fold(underMessage, text)
 	if end {
 		text += "\n"
 	}
 	_, err := io.WriteString(f.w, text)
 	return len(p), err
-}
-
-// printJSON prints v as one indented document.
-func printJSON(w io.Writer, v any) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(v); err != nil {
-		return err
-	}
-	_, err := w.Write(b.Bytes())
-	return err
 }
 
 // writeOut calls write with a file, written as by writeWhole, or with stdout if file is "-".
@@ -234,7 +231,7 @@ type asker func(question string) (bool, error)
 
 // terminalAsker returns an asker for the terminal, or nil if stdin is not one.
 func terminalAsker(con *console) asker {
-	if !term.IsTerminal(int(os.Stdin.Fd())) {
+	if !term.Is(os.Stdin) {
 		return nil
 	}
 	return func(question string) (bool, error) { return askYesNo(os.Stdin, con.err, question) }

@@ -13,13 +13,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/clipperhouse/displaywidth"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/oneline"
+	"prodigy/internal/term"
 )
 
 // eventLine is one line of the log. It keeps all fields in their order, whatever their names, so that events of other versions of
@@ -106,58 +106,11 @@ var leftOut = []string{
 	"budget_expires_at", "seed",
 }
 
-// look is how lines for people are printed. The zero look is for output without a terminal.
-type look struct {
-	colours bool
-	width   int                    // of the terminal; 0: lines are as long as they are
-	label   func(index int) string // what the items of events are called besides their ids; nil: nothing
-}
-
-// of returns a line about an event, which is a line of the log, in its colour and cut to the width of the terminal.
-func (k look) of(event []byte, line string) string {
-	if k.width > 0 {
-		line = displaywidth.TruncateString(line, k.width, "…")
-	}
-	if !k.colours {
-		return line
-	}
-	return k.paint(eventColour(event), line)
-}
-
-func (k look) paint(c colour, text string) string {
-	return progressLines{colours: k.colours}.paint(c, text)
-}
-
-// fold breaks text at blanks into lines that fit the terminal; those after the first are indented by so many columns. A word that is longer
-// than a line, which may be a path to copy, is left to the terminal.
-func (k look) fold(indent int, text string) string {
-	if k.width <= indent {
-		return text
-	}
-	var b strings.Builder
-	used := 0
-	for i, word := range strings.Split(text, " ") {
-		wide := displaywidth.String(plain(word))
-		switch {
-		case i == 0:
-		case used+1+wide <= k.width:
-			b.WriteByte(' ')
-			used++
-		default:
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			used = indent
-		}
-		b.WriteString(word)
-		used += wide
-	}
-	return b.String()
-}
-
 // graveColours are the colours of events, by how much they should worry people.
-var graveColours = map[events.Grave]colour{events.Good: green, events.Odd: yellow, events.Bad: red}
+var graveColours = map[events.Grave]term.Colour{events.Good: term.Green, events.Odd: term.Yellow, events.Bad: term.Red}
 
 // eventColour returns the colour of the event in a line of the log. One that this version cannot read has none.
-func eventColour(line []byte) colour {
+func eventColour(line []byte) term.Colour {
 	r, err := events.Decode(line)
 	if err != nil {
 		return ""
@@ -166,14 +119,14 @@ func eventColour(line []byte) colour {
 }
 
 // printEvent prints an event as one line, its type as it is in the log, its fields as people read them.
-func printEvent(w io.Writer, line []byte, k look) error {
+func printEvent(w io.Writer, line []byte, k term.Look, labels func(index int) string) error {
 	e, err := readEvent(line)
 	if err != nil {
 		return err
 	}
 	var b strings.Builder
 	at := "2006-01-02 15:04:05.000"
-	if k.width > 0 && k.width < narrow {
+	if k.IsNarrow() {
 		at = "15:04:05"
 	}
 	fmt.Fprintf(&b, "%6d  %s  %-19s", e.Seq, e.Time.Local().Format(at), e.Type)
@@ -181,16 +134,17 @@ func printEvent(w io.Writer, line []byte, k look) error {
 		if !slices.Contains(leftOut, f.name) && !e.said(f) {
 			b.WriteString(f.words())
 		}
-		if f.name == "item_id" && k.label != nil {
-			b.WriteString(e.label(k.label))
+		if f.name == "item_id" && labels != nil {
+			b.WriteString(e.label(labels))
 		}
 	}
-	_, err = fmt.Fprintln(w, k.of(line, strings.TrimRight(b.String(), " ")))
+	var c term.Colour
+	if k.Colours {
+		c = eventColour(line)
+	}
+	_, err = fmt.Fprintln(w, k.Line(c, strings.TrimRight(b.String(), " ")))
 	return err
 }
-
-// narrow is the width of a terminal on which the date of an event would leave too little room for the rest.
-const narrow = 120
 
 // label returns " label=value" for the item of an event that has its index, or "".
 func (e eventLine) label(of func(index int) string) string {
@@ -211,7 +165,7 @@ func (e eventLine) said(f eventField) bool {
 	case "output":
 		return e.text("error") != ""
 	case "stderr_tail":
-		lines := lastLines(f.text(), 1)
+		lines := term.LastLines(f.text(), 1)
 		return len(lines) == 0 || strings.Contains(e.text("error"), strings.TrimSpace(lines[0]))
 	}
 	return false
@@ -225,7 +179,7 @@ func (f eventField) words() string {
 	case "errors":
 		return f.batch()
 	case "stderr_tail":
-		return " stderr=" + inQuotes(strings.Join(lastLines(f.text(), 1), ""))
+		return " stderr=" + inQuotes(strings.Join(term.LastLines(f.text(), 1), ""))
 	}
 	if name, ok := strings.CutSuffix(f.name, "_ms"); ok {
 		var ms events.Millis
@@ -234,7 +188,7 @@ func (f eventField) words() string {
 		}
 	}
 	if f.value[0] != '"' {
-		return " " + f.name + "=" + oneline.Cut(visible(f.text()), valueShown)
+		return " " + f.name + "=" + term.Brief(f.text(), valueShown)
 	}
 	text := f.text()
 	if text == "" {
@@ -287,27 +241,17 @@ func (f eventField) batch() string {
 	for _, e := range errs {
 		words = append(words, e.ItemID+":"+string(e.ErrorType))
 	}
-	return " " + oneline.Cut(visible(strings.Join(words, " ")), valueShown)
+	return " " + term.Brief(strings.Join(words, " "), valueShown)
 }
 
 // inQuotes returns s as one line of bounded length, quoted if it is empty or contains blanks.
 func inQuotes(s string) string {
-	value := oneline.Cut(joinedLines(s), valueShown)
+	value := oneline.Cut(term.Joined(s), valueShown)
 	if value == "" || strings.ContainsAny(value, " \t\"\ufffd") {
 		return `"` + value + `"`
 	}
 	return value
 }
-
-// joinedLines returns the lines of s on one, with bars between them.
-func joinedLines(s string) string {
-	if !strings.ContainsAny(s, "\r\n") {
-		return visible(s)
-	}
-	return visible(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " | "))
-}
-
-func trimNewline(line []byte) []byte { return bytes.TrimRight(line, "\n") }
 
 // eventField is a key of an event and its value, as they stand in the line.
 type eventField struct {

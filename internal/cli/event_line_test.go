@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clipperhouse/displaywidth"
 	"github.com/google/go-cmp/cmp"
 
 	"prodigy/internal/events"
+	"prodigy/internal/term"
 )
 
 const circuitLine = `{"seq":7,"time":"2026-11-20T16:15:30.123456Z","job_id":"j","correlation_id":"j/item_0","type":"Later",` +
@@ -18,7 +18,7 @@ const circuitLine = `{"seq":7,"time":"2026-11-20T16:15:30.123456Z","job_id":"j",
 
 func TestEventLineShowsFieldsOfEventsItDoesNotKnow(t *testing.T) {
 	var b strings.Builder
-	if err := printEvent(&b, []byte(circuitLine), look{}); err != nil {
+	if err := printEvent(&b, []byte(circuitLine), term.Look{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	want := `Later               item_id=item_0 note="two words" n=1.50 deep={"b":1,"a":[2]}` + "\n"
@@ -38,17 +38,17 @@ func TestEventsArePrintedInEveryForm(t *testing.T) {
 	}
 	line := strings.TrimSpace(circuitLine)
 	for _, c := range []struct {
-		format format
+		format term.Format
 		want   string
 	}{
-		{asJSON, "[\n" + line + ",\n" + line + "\n]\n"},
-		{asJSONL, line + "\n" + line + "\n"},
-		{asCSV, "seq,time,job_id,correlation_id,type,item_id,agent_id,fields\n" +
+		{term.JSON, "[\n" + line + ",\n" + line + "\n]\n"},
+		{term.JSONL, line + "\n" + line + "\n"},
+		{term.CSV, "seq,time,job_id,correlation_id,type,item_id,agent_id,fields\n" +
 			strings.Repeat(`7,2026-11-20T16:15:30.123456Z,j,j/item_0,Later,item_0,j/item_0/1,`+
 				`"{""note"":""two words"",""n"":1.50,""deep"":{""b"":1,""a"":[2]}}"`+"\n", 2)},
 	} {
 		var out, diag strings.Builder
-		if err := printEvents(&out, &diag, c.format, look{}, lines); err != nil {
+		if err := (eventPrinter{format: c.format}).print(&out, &diag, lines); err != nil {
 			t.Fatal(err)
 		}
 		if out.String() != c.want {
@@ -76,7 +76,7 @@ func TestEventLineSaysWhatAPersonWantsToKnow(t *testing.T) {
 	} {
 		line := `{"seq":7,"time":"2026-11-20T16:15:30.123456Z","job_id":"j","correlation_id":"j",` + strings.ReplaceAll(event, `\\`, `\`) + `}`
 		var b strings.Builder
-		if err := printEvent(&b, []byte(line), look{}); err != nil {
+		if err := printEvent(&b, []byte(line), term.Look{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := b.String(); !strings.HasSuffix(got, "  "+want+"\n") {
@@ -89,8 +89,8 @@ func TestAnEventLineNamesItsItem(t *testing.T) {
 	line := `{"seq":7,"time":"2026-11-20T16:15:30.123456Z","job_id":"j","correlation_id":"j/item_3","type":"AgentStarted","item_id":"item_3","item_index":3,` +
 		`"agent_id":"j/item_3/1","attempt":1,"worker":2}`
 	var b strings.Builder
-	k := look{label: func(index int) string { return map[int]string{3: "src/a b\x1b.go"}[index] }}
-	if err := printEvent(&b, []byte(line), k); err != nil {
+	label := func(index int) string { return map[int]string{3: "src/a b\x1b.go"}[index] }
+	if err := printEvent(&b, []byte(line), term.Look{}, label); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := b.String(), "  AgentStarted        item_id=item_3 label=\"src/a b\ufffd.go\" attempt=1 worker=2\n"; !strings.HasSuffix(got, want) {
@@ -100,12 +100,13 @@ func TestAnEventLineNamesItsItem(t *testing.T) {
 
 func TestOnATerminalAnEventTakesOneLine(t *testing.T) {
 	var b strings.Builder
-	line := strings.Replace(circuitLine, "Later", "CircuitOpen", 1)
-	if err := printEvent(&b, []byte(line), look{colours: true, width: 60}); err != nil {
+	line := `{"seq":7,"time":"2026-11-20T16:15:30.123456Z","job_id":"j","correlation_id":"j","type":"CircuitOpen","scope":"workflow",` +
+		`"consecutive_failures":5,"until":"2026-11-20T16:16:30Z"}` + "\n"
+	if err := printEvent(&b, []byte(line), term.Look{Colours: true, Width: 60}, nil); err != nil {
 		t.Fatal(err)
 	}
 	text := strings.TrimSuffix(b.String(), "\n")
-	if got := plain(text); displaywidth.String(got) != 60 || !strings.HasSuffix(got, "…") || !strings.HasPrefix(text, escapeMark+"[33m") {
+	if term.Width(text) != 60 || !strings.Contains(text, "…") || !strings.HasPrefix(text, "\xff[33m") {
 		t.Errorf("got %q", b.String())
 	}
 }
@@ -168,7 +169,7 @@ func FuzzFieldsAreThoseOfTheStandardLibrary(f *testing.F) {
 func BenchmarkPrintEvent(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := printEvent(io.Discard, []byte(circuitLine), look{}); err != nil {
+		if err := printEvent(io.Discard, []byte(circuitLine), term.Look{}, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"prodigy/internal/fleet"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
 
@@ -149,7 +150,7 @@ func explain(w io.Writer, cmd *cobra.Command, err error) {
 		printProblems(w, invalid.Problems, "")
 		return
 	}
-	_, _ = fmt.Fprintf(w, "prodigy: %s\n", visibleLines(err.Error()))
+	_, _ = fmt.Fprintf(w, "prodigy: %s\n", term.VisibleLines(err.Error()))
 	var usage *usageError
 	switch {
 	case errors.As(err, &usage):
@@ -165,7 +166,7 @@ func explain(w io.Writer, cmd *cobra.Command, err error) {
 
 func printNote(w io.Writer, text string) {
 	if text != "" {
-		_, _ = fmt.Fprintln(w, visible("note: "+text))
+		_, _ = fmt.Fprintln(w, term.Visible("note: "+text))
 	}
 }
 
@@ -174,6 +175,6 @@ func printNote(w io.Writer, text string) {
 func printProblems(w io.Writer, problems []workflow.Problem, word string) {
 	for _, p := range problems {
 		p.Message = word + p.Message
-		_, _ = fmt.Fprintln(w, visibleLines(p.String()))
+		_, _ = fmt.Fprintln(w, term.VisibleLines(p.String()))
 	}
 }

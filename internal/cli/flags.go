@@ -19,22 +19,13 @@ import (
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
 	"prodigy/internal/spend"
-)
-
-// format is an output format.
-type format string
-
-const (
-	asHuman format = "human"
-	asJSON  format = "json"
-	asJSONL format = "jsonl"
-	asCSV   format = "csv"
+	"prodigy/internal/term"
 )
 
 // addFormat adds --output with these formats besides human, and --json as its short form.
-func addFormat(cmd *cobra.Command, f *format, others ...format) {
-	*f = asHuman
-	names := []string{string(asHuman)}
+func addFormat(cmd *cobra.Command, f *term.Format, others ...term.Format) {
+	*f = term.Human
+	names := []string{string(term.Human)}
 	for _, o := range others {
 		names = append(names, string(o))
 	}
@@ -44,7 +35,7 @@ func addFormat(cmd *cobra.Command, f *format, others ...format) {
 }
 
 // jsonFlag is --json. It follows pflag.Value, as the types below do.
-type jsonFlag struct{ format *format }
+type jsonFlag struct{ format *term.Format }
 
 func (j jsonFlag) String() string { return "" }
 func (j jsonFlag) Type() string   { return "bool" }
@@ -52,7 +43,7 @@ func (j jsonFlag) Type() string   { return "bool" }
 func (j jsonFlag) Set(s string) error {
 	on, err := strconv.ParseBool(s)
 	if err == nil && on {
-		*j.format = asJSON
+		*j.format = term.JSON
 	}
 	return err
 }

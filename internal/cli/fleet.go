@@ -21,6 +21,7 @@ import (
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/mask"
 	"prodigy/internal/process"
+	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
 
@@ -256,7 +257,7 @@ func shownFlags(flags []fleetFlag) string {
 	for _, f := range flags {
 		words = append(words, f.shown().words()...)
 	}
-	return prefixed(" ", shellWords(words))
+	return term.Prefixed(" ", shellWords(words))
 }
 
 // fleetFlag is a flag about a fleet in a command line.
@@ -450,6 +451,6 @@ func isFile(path string) bool {
 // sayer returns a function that prints lines about what a worker or broker does.
 func (c *console) sayer() func(string) {
 	return func(text string) {
-		_, _ = fmt.Fprintf(c.err, "%s %s\n", time.Now().Format(time.TimeOnly), visible(text))
+		_, _ = fmt.Fprintf(c.err, "%s %s\n", time.Now().Format(time.TimeOnly), term.Visible(text))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"prodigy/internal/fleet"
+	"prodigy/internal/term"
 )
 
 // A command that continues a job names the fleet as the command line did that started it.
@@ -121,7 +122,7 @@ func TestTheConfigurationOfAFleetIsUsed(t *testing.T) {
 			}
 			config := c.config
 			if name != "credentials" { // which name a broker too
-				config = "url: 'tls://b:4222'" + prefixed(", ", config)
+				config = "url: 'tls://b:4222'" + term.Prefixed(", ", config)
 			}
 			writeText(t, at("config.yml"), "fleet: {"+config+"}\n")
 			backend := new(asked)

@@ -4,10 +4,8 @@ import (
 	"context"
 	"os"
 
-	"golang.org/x/term"
-
 	"prodigy/internal/control"
-	"prodigy/internal/process"
+	"prodigy/internal/term"
 )
 
 // keysHelp says what the keys of the terminal do while a job runs on it.
@@ -34,7 +32,7 @@ func keyRequest(key byte) (control.Request, bool) {
 // keysFrom returns the terminal whose keys steer a job; nil: none do. There must be live lines, and nobody else who reads the terminal.
 func (p *printer) keysFrom() *os.File {
 	reads := p.workflow != nil && p.workflow.Map != nil && p.workflow.Map.Input.Stdin
-	if !p.screen.live || reads || !term.IsTerminal(int(os.Stdin.Fd())) {
+	if !p.screen.Live || reads || !term.Is(os.Stdin) {
 		return nil
 	}
 	return os.Stdin
@@ -48,7 +46,7 @@ func (p *printer) readKeys(ctx context.Context, terminal *os.File) {
 		case <-ctx.Done():
 		}
 	}
-	_ = process.ReadKeys(ctx, terminal, func(key byte) { // without keys the job runs as well
+	_ = term.ReadKeys(ctx, terminal, func(key byte) { // without keys the job runs as well
 		if key == '?' || key == 'h' {
 			say(keysHelp)
 			return
@@ -58,7 +56,7 @@ func (p *printer) readKeys(ctx context.Context, terminal *os.File) {
 			return
 		}
 		if a, ok := p.steer.do(r); ok && !a.Recorded { // of what is recorded the records tell
-			say(visible(a.Text))
+			say(term.Visible(a.Text))
 		}
 	})
 }

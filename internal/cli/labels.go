@@ -12,7 +12,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
-	"prodigy/internal/oneline"
+	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
 
@@ -55,7 +55,7 @@ func inBrackets(label string) string {
 	if label == "" {
 		return ""
 	}
-	return " (" + oneline.Cut(visible(label), labelShown) + ")"
+	return " (" + term.Brief(label, labelShown) + ")"
 }
 
 // find returns the id of the item that is asked for, by its id or else by its label, and reports whether there is one. Several items with

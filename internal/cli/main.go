@@ -1,8 +1,8 @@
 // Package cli is the command line of prodigy.
 //
 // Each command is in cmd_NAME.go, those of a group such as dlq in cmd_GROUP.go; root.go has the table of commands. runjob.go runs a job:
-// printer.go turns its records into lines, progress.go makes the live lines, screen.go draws them, and summary.go prints how it ended.
-// exit.go maps errors to exit codes, and console.go decides what goes to stdout and stderr.
+// printer.go turns its records into lines, progress.go makes the live lines, and summary.go prints how it ended. Package term
+// draws and prints. exit.go maps errors to exit codes, and console.go decides what goes to stdout and stderr.
 package cli
 
 import (

@@ -14,6 +14,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/metrics"
+	"prodigy/internal/term"
 )
 
 // metricsOptions are the flags about metrics for Prometheus.
@@ -129,7 +130,7 @@ func (o metricsOptions) observe(p *printer, c *mapreduce.Config) (end func(), er
 			return
 		}
 		if err := file.Close(); err != nil {
-			p.notices <- notice{text: "note: " + visible(err.Error())}
+			p.notices <- notice{text: "note: " + term.Visible(err.Error())}
 		}
 	}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/notify"
+	"prodigy/internal/term"
 )
 
 // notifyPatience is how long the end of a job waits for its last messages.
@@ -24,7 +25,7 @@ func (p *printer) notify(ctx context.Context, c *mapreduce.Config) (end func(), 
 	}
 	n := notify.New(notify.Config{
 		Home: c.Home, Workflow: p.workflow.Name, Targets: targets,
-		Told: func(text string) { p.notices <- notice{text: "note: " + visible(text)} },
+		Told: func(text string) { p.notices <- notice{text: "note: " + term.Visible(text)} },
 	})
 	observe := c.Observe
 	c.Observe = func(records []events.Record) {

@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/oneline"
 	"prodigy/internal/telemetry"
+	"prodigy/internal/term"
 )
 
 // Patience at the end of a run.
@@ -47,12 +48,12 @@ func (p *printer) exportTelemetry(c *mapreduce.Config) (end func(), err error) {
 		return nil, refusef("--otel: %w", err)
 	case err != nil: // the variables may be meant for other programs
 		if !p.quiet {
-			p.printf("note: the job is not exported to OpenTelemetry: %s\n", visible(err.Error()))
+			p.printf("note: the job is not exported to OpenTelemetry: %s\n", term.Visible(err.Error()))
 		}
 		return func() {}, nil
 	}
 	x := &exporting{
-		export: p.con.export, told: func(text string) { p.notices <- notice{text: "note: " + visible(text)} }, over: make(chan struct{}),
+		export: p.con.export, told: func(text string) { p.notices <- notice{text: "note: " + term.Visible(text)} }, over: make(chan struct{}),
 		options: telemetry.Options{Version: versionText(), Environ: c.Environ, Patience: flushPatience},
 	}
 	x.options.Over = x.over
@@ -111,8 +112,8 @@ func (x *exporting) end() {
 
 // unsent says what of a job was not exported.
 func unsent(r telemetry.Report) string {
-	text := fmt.Sprintf("not exported to OpenTelemetry: %d of %s, %d of %s", r.Spans.Made-r.Spans.Sent, counted(r.Spans.Made, "span"), r.Logs.Made-r.Logs.Sent, counted(r.Logs.Made, "log record"))
-	return text + prefixed(": ", oneline.Cut(r.Error, 300))
+	text := fmt.Sprintf("not exported to OpenTelemetry: %d of %s, %d of %s", r.Spans.Made-r.Spans.Sent, term.Counted(r.Spans.Made, "span"), r.Logs.Made-r.Logs.Sent, term.Counted(r.Logs.Made, "log record"))
+	return text + term.Prefixed(": ", oneline.Cut(r.Error, 300))
 }
 
 func newOTelCommand(con *console) *cobra.Command {
@@ -161,6 +162,6 @@ func runOTel(ctx context.Context, con *console, id jobName) error {
 	if report.Spans.Sent < report.Spans.Made || report.Logs.Sent < report.Logs.Made {
 		return fmt.Errorf("job %s: %s", job.ID, unsent(report))
 	}
-	_, _ = fmt.Fprintf(con.out, "job %s: exported %s and %s to %s\n", job.ID, counted(report.Spans.Sent, "span"), counted(report.Logs.Sent, "log record"), env.Where())
+	_, _ = fmt.Fprintf(con.out, "job %s: exported %s and %s to %s\n", job.ID, term.Counted(report.Spans.Sent, "span"), term.Counted(report.Logs.Sent, "log record"), env.Where())
 	return nil
 }

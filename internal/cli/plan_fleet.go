@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"prodigy/internal/fleet"
+	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
 
@@ -72,10 +73,10 @@ func (p *planFleet) print(w io.Writer, slots int) {
 	var fit, unfit []string
 	for _, n := range p.Workers {
 		if n.Unfit != "" {
-			unfit = append(unfit, visible(n.Name+": "+n.Unfit))
+			unfit = append(unfit, term.Visible(n.Name+": "+n.Unfit))
 			continue
 		}
-		text := visible(n.Name) + " " + counted(n.Slots, "slot")
+		text := term.Visible(n.Name) + " " + term.Counted(n.Slots, "slot")
 		if n.Busy > 0 {
 			text += fmt.Sprintf(" (%d busy)", n.Busy)
 		}
@@ -93,11 +94,11 @@ func (p *planFleet) print(w io.Writer, slots int) {
 	}
 	switch {
 	case p.Unreachable != "":
-		_, _ = fmt.Fprintf(w, "fleet: %s (a run would be refused)\n", visible(p.Unreachable))
+		_, _ = fmt.Fprintf(w, "fleet: %s (a run would be refused)\n", term.Visible(p.Unreachable))
 	case len(fit) == 0:
-		_, _ = fmt.Fprintf(w, "fleet: %s, and no worker that fits: a run would wait for one\n", visible(p.Broker))
+		_, _ = fmt.Fprintf(w, "fleet: %s, and no worker that fits: a run would wait for one\n", term.Visible(p.Broker))
 	default:
-		_, _ = fmt.Fprintf(w, "fleet: %s: %s\n", visible(p.Broker), firstOf(fit))
+		_, _ = fmt.Fprintf(w, "fleet: %s: %s\n", term.Visible(p.Broker), firstOf(fit))
 	}
 	if len(unfit) > 0 {
 		_, _ = fmt.Fprintf(w, "workers that would take no part: %s\n", firstOf(unfit))

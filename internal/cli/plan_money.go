@@ -11,6 +11,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/jobs"
 	"prodigy/internal/spend"
+	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
 
@@ -101,7 +102,7 @@ func (c planCost) print(w io.Writer) {
 		}
 	}
 	line("an item", c.Item, "")
-	line("the map", c.Map, " ("+counted(c.items, "item")+")")
+	line("the map", c.Map, " ("+term.Counted(c.items, "item")+")")
 	switch {
 	case c.Job == nil:
 		_, _ = fmt.Fprintln(w, "worst cost of the job: no limit (budget, max_cost and --max-cost set some)")
@@ -113,7 +114,7 @@ func (c planCost) print(w io.Writer) {
 		line("the job", c.Job, "")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.By)) {
-		_, _ = fmt.Fprintf(w, "  %s is held to a limit by %s\n", visible(name), c.By[name])
+		_, _ = fmt.Fprintf(w, "  %s is held to a limit by %s\n", term.Visible(name), c.By[name])
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/term"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -62,7 +63,7 @@ func rateOf(w *workflow.Workflow) string {
 
 func printRate(w io.Writer, rate string) {
 	if rate != "" {
-		_, _ = fmt.Fprintf(w, "starts: at most %s\n", visible(rate))
+		_, _ = fmt.Fprintf(w, "starts: at most %s\n", term.Visible(rate))
 	}
 }
 
@@ -70,7 +71,7 @@ func printRate(w io.Writer, rate string) {
 func heldBy(rates []events.StartRate, ago time.Duration) string {
 	for _, r := range rates {
 		if between := time.Duration(float64(time.Second) / r.PerSecond); r.Step == "" && ago <= max(reportEvery, 2*between) {
-			return visible(r.Words())
+			return term.Visible(r.Words())
 		}
 	}
 	return ""
@@ -81,5 +82,5 @@ func adapted(j *view.Job) string {
 	if j.Limit == nil {
 		return ""
 	}
-	return "limit: " + j.Limit.Words() + ", because " + visible(j.Limit.Reason)
+	return "limit: " + j.Limit.Words() + ", because " + term.Visible(j.Limit.Reason)
 }

@@ -16,9 +16,9 @@ import (
 	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/metrics"
-	"prodigy/internal/oneline"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
+	"prodigy/internal/term"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -35,21 +35,22 @@ type printer struct {
 	workflow   *workflow.Workflow
 	earlier    errorpolicy.Metrics // of the runs before this one
 
-	steer   steering
-	waited  atomic.Int64 // when an item last had waited for its turn of a rate, in Unix milliseconds. Any goroutine may set it
-	metrics metricsOptions
-	counts  *metrics.Job // for the metrics; nil: nobody wants them
-	otel    bool         // --otel
-	items   *itemOutput  // what items print; nil: it is not printed
-	echo    *echo        // what all commands of items print; nil: it is not shown
-	results io.Writer    // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
-	screen  *screen
-	lines   progressLines
-	log     zerolog.Logger
-	con     *console
-	quiet   bool
-	flood   flood // of lines about keys and stragglers
-	job     *view.Job
+	steer      steering
+	waited     atomic.Int64 // when an item last had waited for its turn of a rate, in Unix milliseconds. Any goroutine may set it
+	metrics    metricsOptions
+	counts     *metrics.Job // for the metrics; nil: nobody wants them
+	otel       bool         // --otel
+	echo       *term.Echo   // of what items print; nil: it is not shown
+	results    io.Writer    // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
+	screen     *jobScreen
+	lines      progressLines
+	log        zerolog.Logger
+	con        *console
+	quiet      bool
+	ofCommands bool       // echo shows what all commands of items print, not only their outputs
+	tagged     bool       // each line of that begins with the item
+	flood      term.Flood // of lines about keys and stragglers
+	job        *view.Job
 }
 
 // newPrinter returns the printer of a run of w.
@@ -63,7 +64,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 		collection: collectionOf(w),
 		workflow:   w,
 		results:    con.out,
-		screen:     &screen{w: con.err, live: con.live && o.format != asJSON, size: con.size},
+		screen:     newJobScreen(con.err, con.live && o.format != term.JSON, con.size),
 		lines:      newProgressLines(con, w),
 		quiet:      o.quiet,
 		metrics:    o.metrics,
@@ -71,12 +72,12 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 		job:        view.Resumed(errorpolicy.Metrics{}),
 	}
 	if o.quiet {
-		p.screen = &screen{w: io.Discard, size: con.size}
+		p.screen = newJobScreen(io.Discard, false, con.size)
 	}
 	if o.print || o.keepOrder {
-		p.items = &itemOutput{w: con.out, ordered: o.keepOrder}
+		p.echo = term.NewEcho(term.Grouped, o.keepOrder, con.out, con.raw)
 	}
-	if o.quiet || o.format == asJSON {
+	if o.quiet || o.format == term.JSON {
 		p.results = io.Discard
 	}
 	p.log, p.con = con.logger(p.screen), con
@@ -132,7 +133,7 @@ func (p *printer) show() {
 		case batch, open := <-p.records:
 			if !open {
 				p.tellFlood(true)
-				p.screen.clear()
+				p.screen.Clear()
 				p.closeItems()
 				return
 			}
@@ -160,7 +161,7 @@ func (p *printer) show() {
 
 // tell prints a notice, and how the job stands if that asks for it.
 func (p *printer) tell(n notice) {
-	p.printf("%s\n", p.con.errLook().fold(2, n.text))
+	p.printf("%s\n", p.con.errLook().Fold(2, n.text))
 	if n.state && p.job.ID != "" {
 		p.printf("%s\n", p.lines.statusLine(p.job, time.Now()))
 	}
@@ -168,11 +169,11 @@ func (p *printer) tell(n notice) {
 
 // seeTogether shows records, and the live lines once. What items print goes to where these were, and they come back below it at once.
 func (p *printer) seeTogether(batch []events.Record) {
-	drawn := len(p.screen.drawn) > 0
-	p.screen.together(func() { p.see(batch) }, func(width, height int) []string {
+	drawn := p.screen.Drawn()
+	p.screen.Together(func() { p.see(batch) }, func(width, height int) []string {
 		return p.lines.lines(p.job, time.Now(), width, height)
 	})
-	if drawn && len(p.screen.drawn) == 0 {
+	if drawn && !p.screen.Drawn() {
 		p.progress(time.Now())
 	}
 }
@@ -182,7 +183,7 @@ func (p *printer) see(batch []events.Record) {
 		p.job.Apply(r)
 		p.print(r)
 	}
-	if p.lines.label == nil && p.screen.live && p.job.ID != "" {
+	if p.lines.label == nil && p.screen.Live && p.job.ID != "" {
 		p.lines.label = func(int) string { return "" }
 		if job, err := findJob(jobName{id: p.job.ID}); err == nil {
 			p.lines.label = p.con.labelsOfRun(job, p.workflow).Label
@@ -207,7 +208,7 @@ func (p *printer) printf(format string, args ...any) {
 func (p *printer) print(r events.Record) {
 	switch e := r.Event.(type) {
 	case events.JobStarted:
-		p.printf("job %s%s\n", r.JobID, prefixed(": ", e.Workflow))
+		p.printf("job %s%s\n", r.JobID, term.Prefixed(": ", e.Workflow))
 	case events.JobResumed:
 		p.resumed(e)
 	case events.ItemsSelected:
@@ -251,7 +252,7 @@ func (p *printer) print(r events.Record) {
 	case events.SkipRequested:
 		p.say(r, events.Say(r).Named(e.ItemID))
 	case events.AgentStraggling:
-		if p.flood.admit("stragglers", time.Now()) {
+		if p.flood.Admit("stragglers", time.Now()) {
 			p.say(r, events.Say(r).Named(e.ItemID))
 		}
 	case events.CircuitOpen, events.CircuitHalfOpen, events.CircuitClosed:
@@ -261,7 +262,7 @@ func (p *printer) print(r events.Record) {
 
 // say prints a sentence about an event.
 func (p *printer) say(r events.Record, text string) {
-	p.log.WithLevel(levels[events.Say(r).Grave]).Msg(visible(text))
+	p.log.WithLevel(levels[events.Say(r).Grave]).Msg(term.Visible(text))
 }
 
 var levels = [...]zerolog.Level{events.Plain: zerolog.InfoLevel, events.Good: zerolog.InfoLevel, events.Odd: zerolog.WarnLevel, events.Bad: zerolog.ErrorLevel}
@@ -269,12 +270,12 @@ var levels = [...]zerolog.Level{events.Plain: zerolog.InfoLevel, events.Good: ze
 // circuit prints what has happened to a breaker. Of one that has opened it says why, and what becomes of the items meanwhile.
 func (p *printer) circuit(r events.Record) {
 	scope, t, _ := events.Transition(r.Event)
-	if t.Key != "" && !p.flood.admit(transitions[t.To], time.Now()) {
+	if t.Key != "" && !p.flood.Admit(transitions[t.To], time.Now()) {
 		return
 	}
 	text := events.Say(r).Line()
 	if b, known := p.job.Breaker(scope, t.Key); known && t.To == limit.Open {
-		text += prefixed(", ", p.lines.meanwhile(p.job, b, r.Time)) + prefixed(": ", opened(b))
+		text += term.Prefixed(", ", p.lines.meanwhile(p.job, b, r.Time)) + term.Prefixed(": ", opened(b))
 	}
 	p.say(r, text)
 }
@@ -284,19 +285,19 @@ var transitions = map[limit.BreakerState]string{limit.Open: "circuit breakers op
 
 // tellFlood prints how many events got no line of their own, when it is time for that, or at the end.
 func (p *printer) tellFlood(end bool) {
-	if text := p.flood.summary(time.Now(), end); text != "" {
+	if text := p.flood.Summary(time.Now(), end); text != "" {
 		p.log.Warn().Msg(text)
 	}
 }
 
 // itemEnded prints the output of an item, if outputs are printed and it has one.
 func (p *printer) itemEnded(index int, output func() (string, error)) {
-	if p.echo != nil {
-		p.screen.clear()
-		p.echo.finished(index)
+	if p.echo == nil {
 		return
 	}
-	if p.items == nil {
+	if p.ofCommands {
+		p.screen.Clear()
+		p.echo.Finished(index)
 		return
 	}
 	var text string
@@ -304,21 +305,18 @@ func (p *printer) itemEnded(index int, output func() (string, error)) {
 	if output != nil {
 		text, err = output()
 	}
-	p.screen.clear()
-	if err = errors.Join(err, p.items.ended(index, text)); err != nil {
+	p.screen.Clear()
+	if err = errors.Join(err, p.echo.Printed(index, text)); err != nil {
 		p.log.Error().Err(err).Msg("print the output of an item")
 	}
 }
 
 // closeItems prints the output of items that waits for others to end.
 func (p *printer) closeItems() {
-	if p.echo != nil {
-		p.echo.close()
-	}
-	if p.items == nil {
+	if p.echo == nil {
 		return
 	}
-	if err := p.items.close(); err != nil {
+	if err := p.echo.Close(); err != nil && !p.ofCommands { // the run ends with an error of those
 		p.log.Error().Err(err).Msg("print the output of items")
 	}
 }
@@ -341,11 +339,11 @@ func (p *printer) resumed(e events.JobResumed) {
 		return
 	}
 	p.printf("job %s continues: %s\n", p.job.ID, found(e, p.earlier))
-	if p.items == nil || !p.items.ordered {
+	if p.echo == nil || p.ofCommands || !p.echo.Ordered {
 		return
 	}
-	p.screen.clear()
-	if err := p.items.endedBefore(p.job.ID); err != nil {
+	p.screen.Clear()
+	if err := echoEndedBefore(p.echo, p.job.ID); err != nil {
 		p.log.Error().Err(err).Msg("print the output of items that ended before")
 	}
 }
@@ -358,9 +356,9 @@ func found(e events.JobResumed, m errorpolicy.Metrics) string {
 	}
 	switch {
 	case e.StepsDone > 0 && e.Phase == "":
-		words = append(words, counted(e.StepsDone, "step")+" done")
+		words = append(words, term.Counted(e.StepsDone, "step")+" done")
 	case e.StepsDone > 0:
-		words = append(words, counted(e.StepsDone, "step")+" of "+e.Phase+" done")
+		words = append(words, term.Counted(e.StepsDone, "step")+" of "+e.Phase+" done")
 	case e.Phase != "" && e.Phase != "map":
 		words = append(words, e.Phase+" starts again")
 	}
@@ -392,9 +390,9 @@ func (p *printer) selected(e events.ItemsSelected) {
 		p.log.Warn().Msg("no items were selected: nothing to do")
 		return
 	}
-	p.printf("%s selected\n", counted(e.TotalItems, "item"))
+	p.printf("%s selected\n", term.Counted(e.TotalItems, "item"))
 	if e.Since != nil {
-		p.printf("since %s: %s\n", e.Since.JobID, visible(view.Difference(*e.Since)))
+		p.printf("since %s: %s\n", e.Since.JobID, term.Visible(view.Difference(*e.Since)))
 	}
 }
 
@@ -403,21 +401,21 @@ func (p *printer) result(phase, output string) {
 	if phase == "setup" || output == "" {
 		return
 	}
-	p.screen.clear()
+	p.screen.Clear()
 	_, _ = fmt.Fprintln(p.results, output)
 }
 
 // stepSkipped prints a skipped step outside the map phase.
 func (p *printer) stepSkipped(e events.StepSkipped) {
 	if e.ItemID == "" {
-		p.log.Info().Str("step", e.Step).Str("when", oneline.Cut(visible(e.When), 160)).Msg("skipped")
+		p.log.Info().Str("step", e.Step).Str("when", term.Brief(e.When, 160)).Msg("skipped")
 	}
 }
 
 // stepRetry prints the retry of a step outside the map phase, unless the live lines show it. Those of items are counted: in the live lines,
 // in the line about the progress, and in the summary.
 func (p *printer) stepRetry(e events.StepRetrying) {
-	if e.ItemID != "" || p.screen.live {
+	if e.ItemID != "" || p.screen.Live {
 		return
 	}
 	p.log.Warn().Str("step", e.Step).Msg(fmt.Sprintf("attempt %d failed: %s; next in %s", e.Attempt, cause(e.ErrorType, e.Error),
@@ -445,7 +443,7 @@ func (p *printer) agentFailed(e events.AgentFailed) {
 func (p *printer) batch(e events.ErrorBatch) {
 	p.log.Error().Int("size", e.Size).Msg("failures")
 	for _, one := range e.Errors {
-		p.printf("  %s (%s): %s\n", one.ItemID, one.ErrorType, oneline.Cut(visible(one.Error), 160))
+		p.printf("  %s (%s): %s\n", one.ItemID, one.ErrorType, term.Brief(one.Error, 160))
 	}
 	p.printf("    full output of one: prodigy events ls --job-id %s --event-type AgentFailed --json --item-id %s\n", p.job.ID, quoted(e.Errors[0].ItemID))
 }

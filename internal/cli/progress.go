@@ -3,12 +3,11 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/clipperhouse/displaywidth"
 
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
@@ -16,13 +15,14 @@ import (
 	"prodigy/internal/oneline"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
+	"prodigy/internal/term"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
 
 // progressLines formats the live lines that show the progress of a job.
 type progressLines struct {
-	colours bool
+	term.Look
 	unicode bool
 	steps   map[string]int         // number of steps by phase, for phases other than map
 	waits   bool                   // an open breaker keeps items waiting; false: it rejects them
@@ -34,7 +34,7 @@ type progressLines struct {
 
 // newProgressLines returns what formats the live lines of a job on con. A nil w is a workflow that cannot be read.
 func newProgressLines(con *console, w *workflow.Workflow) progressLines {
-	g := progressLines{colours: con.colours(), unicode: con.unicode}
+	g := progressLines{Look: term.Look{Colours: con.colours()}, unicode: con.unicode}
 	if w != nil {
 		g.steps, g.waits = stepCounts(w), breakerWaits(w)
 		if w.Budget.Job != nil {
@@ -62,7 +62,7 @@ func (g progressLines) lines(j *view.Job, now time.Time, width, height int) []st
 	width-- // a full line would wrap on some terminals
 	var list []string
 	add := func(parts ...string) {
-		if line := fit(width, parts...); line != "" {
+		if line := term.Fit(width, parts...); line != "" {
 			list = append(list, line)
 		}
 	}
@@ -72,19 +72,19 @@ func (g progressLines) lines(j *view.Job, now time.Time, width, height int) []st
 			add(append([]string{g.bar(j, width, counts)}, counts...)...)
 		}
 		if j.Phase != "map" { // the line above says how that ended
-			add(cut(width, g.phase(j, now)+g.lastLine(j.Printed)))
+			add(term.Cut(width, g.phase(j, now)+g.lastLine(j.Printed)))
 		}
 		add(g.nextTry(j, now))
 		add(g.money(j)...)
 		for _, text := range g.paused(j, now) {
-			add(g.paint(yellow, text))
+			add(g.Paint(term.Yellow, text))
 		}
 	} else {
 		counts := append(g.outcomes(j), activity(j, now)...)
 		add(append([]string{g.bar(j, width, counts)}, counts...)...)
-		add(cut(width, strings.Join(slices.Concat(onFleet(j, now), pace(j, now), g.money(j), g.retries(j, now)), "  ")))
+		add(term.Cut(width, strings.Join(slices.Concat(onFleet(j, now), pace(j, now), g.money(j), g.retries(j, now)), "  ")))
 		for _, text := range g.paused(j, now) {
-			add(g.paint(yellow, text))
+			add(g.Paint(term.Yellow, text))
 		}
 		if g.rate != "" {
 			add("items wait for the rate " + g.rate)
@@ -100,7 +100,7 @@ func (g progressLines) lines(j *view.Job, now time.Time, width, height int) []st
 		list = append(list, g.failures(j, width)...)
 	}
 	if g.keys {
-		add(g.paint(grey, keysHint))
+		add(g.Paint(term.Grey, keysHint))
 	}
 	return list[:min(len(list), max(min(regionLines, height/2), 1))]
 }
@@ -116,7 +116,7 @@ func (g progressLines) phase(j *view.Job, now time.Time) string {
 	}
 	text := fmt.Sprintf("%s: %s", name, duration.Format(now.Sub(began).Truncate(time.Second)))
 	if n := g.steps[j.Phase]; n > 0 {
-		text += fmt.Sprintf(", step %d of %d", min(j.StepsDone+1, n), n) + prefixed(": ", visible(j.StepNow))
+		text += fmt.Sprintf(", step %d of %d", min(j.StepsDone+1, n), n) + term.Prefixed(": ", term.Visible(j.StepNow))
 	}
 	return text
 }
@@ -126,7 +126,7 @@ func (g progressLines) lastLine(printed string) string {
 	if printed == "" {
 		return ""
 	}
-	return g.paint(grey, "  | "+inCells(printed))
+	return g.Paint(term.Grey, "  | "+term.Untabbed(printed))
 }
 
 // nextTry returns what a step of a phase that runs once waits for, or "".
@@ -135,7 +135,7 @@ func (g progressLines) nextTry(j *view.Job, now time.Time) string {
 	if last.ItemID != "" || !last.Due.After(now) {
 		return ""
 	}
-	return g.paint(yellow, fmt.Sprintf("  %s runs again in %s: %s", visible(last.Step), view.Rough(last.Due.Sub(now)), cause(last.Type, last.Error)))
+	return g.Paint(term.Yellow, fmt.Sprintf("  %s runs again in %s: %s", term.Visible(last.Step), view.Rough(last.Due.Sub(now)), cause(last.Type, last.Error)))
 }
 
 // bar draws the shares of the items that succeeded, were skipped and failed. It is empty while the number of items is not known. Its width is
@@ -165,7 +165,7 @@ const (
 func wide(parts []string) int {
 	n := 0
 	for _, part := range parts {
-		n += 2 + displaywidth.String(plain(part))
+		n += 2 + term.Width(part)
 	}
 	return n
 }
@@ -175,12 +175,12 @@ func (g progressLines) shares(j *view.Job, cells int) string {
 	c := j.Counts
 	parts := []struct {
 		n              int
-		colour         colour
+		colour         term.Colour
 		unicode, ascii string
 	}{
-		{c.Successful, green, "█", "#"},
-		{c.Skipped, yellow, "▓", "~"},
-		{c.Failed + c.Rejected, red, "▒", "x"},
+		{c.Successful, term.Green, "█", "#"},
+		{c.Skipped, term.Yellow, "▓", "~"},
+		{c.Failed + c.Rejected, term.Red, "▒", "x"},
 		{max(j.Total-c.Finished(), 0), "", "░", "-"},
 	}
 	total, sizes, largest := max(j.Total, c.Finished()), make([]int, len(parts)), 0
@@ -201,10 +201,10 @@ func (g progressLines) shares(j *view.Job, cells int) string {
 		if g.unicode {
 			cell = p.unicode
 		}
-		if g.unicode && g.colours && p.colour != "" {
+		if g.unicode && g.Colours && p.colour != "" {
 			cell = "█" // the colours tell the parts apart
 		}
-		b.WriteString(g.paint(p.colour, strings.Repeat(cell, sizes[i])))
+		b.WriteString(g.Paint(p.colour, strings.Repeat(cell, sizes[i])))
 	}
 	return b.String()
 }
@@ -220,13 +220,13 @@ func (g progressLines) outcomes(j *view.Job) []string {
 	for _, more := range []struct {
 		n      int
 		word   string
-		colour colour
+		colour term.Colour
 		always bool
-	}{{c.Failed, "failed", red, true}, {c.Skipped, "skipped", yellow, false}, {c.Rejected, "rejected", red, false}} {
+	}{{c.Failed, "failed", term.Red, true}, {c.Skipped, "skipped", term.Yellow, false}, {c.Rejected, "rejected", term.Red, false}} {
 		text := fmt.Sprintf("%d %s", more.n, more.word)
 		switch {
 		case more.n > 0:
-			parts = append(parts, g.paint(more.colour, text))
+			parts = append(parts, g.Paint(more.colour, text))
 		case more.always:
 			parts = append(parts, text)
 		}
@@ -285,16 +285,16 @@ func pace(j *view.Job, now time.Time) []string {
 func (g progressLines) paused(j *view.Job, now time.Time) []string {
 	var list []string
 	if j.Draining != "" {
-		list = append(list, visible(j.Draining))
+		list = append(list, term.Visible(j.Draining))
 	} else if j.Hold != nil {
-		text := "paused " + visible(j.Hold.Words(now)) + ": prodigy continue goes on"
+		text := "paused " + term.Visible(j.Hold.Words(now)) + ": prodigy continue goes on"
 		if g.keys {
 			text += ", or p"
 		}
 		list = append(list, text)
 	}
 	for _, by := range slices.Sorted(maps.Keys(j.StartsHeld)) {
-		list = append(list, visible(j.StartsHeld[by].Words(now)))
+		list = append(list, term.Visible(j.StartsHeld[by].Words(now)))
 	}
 	if s := j.Rollout; s != nil && j.AtItems() {
 		list = append(list, s.Words())
@@ -303,7 +303,7 @@ func (g progressLines) paused(j *view.Job, now time.Time) []string {
 		list = append(list, h.Words())
 	}
 	for _, p := range j.Paused() {
-		list = append(list, "paused: "+visible(p.Words(now)))
+		list = append(list, "paused: "+term.Visible(p.Words(now)))
 	}
 	return list
 }
@@ -315,7 +315,7 @@ func (g progressLines) money(j *view.Job) []string {
 	}
 	text := j.Spent.CostText()
 	if !j.Spent.Known() {
-		text = counted(j.Spent.Agents, "agent") + " of unknown cost"
+		text = term.Counted(j.Spent.Agents, "agent") + " of unknown cost"
 	}
 	if limit := cmp.Or(j.MaxCost, g.budget); limit > 0 {
 		text += " of " + limit.String()
@@ -349,9 +349,9 @@ func rateText(rate float64) string {
 
 // retries returns how often items were tried again, when the next one is due, for which types of failures, and the last of them.
 func (g progressLines) retries(j *view.Job, now time.Time) []string {
-	text := g.paint(yellow, retryCounts(j, nextRetry(j, now)))
+	text := g.Paint(term.Yellow, retryCounts(j, nextRetry(j, now)))
 	if last := j.Retried.Last; last.ItemID != "" {
-		text += "; last " + visible(last.ItemID) + ": " + cause(last.Type, last.Error)
+		text += "; last " + term.Visible(last.ItemID) + ": " + cause(last.Type, last.Error)
 	}
 	if text == "" {
 		return nil
@@ -387,7 +387,7 @@ func retryCounts(j *view.Job, next string) string {
 	case j.Retries == 0: // those that wait were counted by an earlier run
 		return "retry " + next
 	}
-	return text + prefixed(", ", next) + prefixed(": ", strings.Join(words, ", "))
+	return text + term.Prefixed(", ", next) + term.Prefixed(": ", strings.Join(words, ", "))
 }
 
 // causeShown is how many characters of the message of a failure a line shows.
@@ -395,7 +395,7 @@ const causeShown = 160
 
 // cause returns a failure in one line: its type, unless the message says as much, and its message.
 func cause(t retry.Type, message string) string {
-	message = oneline.Cut(joinedLines(message), causeShown)
+	message = oneline.Cut(term.Joined(message), causeShown)
 	if message == "" {
 		return string(t)
 	}
@@ -418,19 +418,19 @@ func (g progressLines) breakers(j *view.Job, now time.Time) (lines [][]string) {
 			}
 		}
 		if b.Scope != events.WorkflowScope {
-			text = "step " + visible(b.Scope) + ": " + text
+			text = "step " + term.Visible(b.Scope) + ": " + text
 		}
 		if b.Key != "" {
-			text = visible(b.Key) + ": " + text
+			text = term.Visible(b.Key) + ": " + text
 		}
-		line := []string{g.paint(yellow, text+prefixed(", ", g.meanwhile(j, b, now)))}
+		line := []string{g.Paint(term.Yellow, text+term.Prefixed(", ", g.meanwhile(j, b, now)))}
 		if why := opened(b); why != "" {
-			line = append(line, g.paint(yellow, why))
+			line = append(line, g.Paint(term.Yellow, why))
 		}
 		lines = append(lines, line)
 	}
 	if more > 0 {
-		lines = append(lines, []string{g.paint(yellow, fmt.Sprintf("%d more breakers are not closed", more))})
+		lines = append(lines, []string{g.Paint(term.Yellow, fmt.Sprintf("%d more breakers are not closed", more))})
 	}
 	return lines
 }
@@ -445,11 +445,11 @@ func (g progressLines) meanwhile(j *view.Job, b view.Breaker, now time.Time) str
 	case n == 0:
 		return ""
 	case b.Scope == events.WorkflowScope && !g.waits:
-		return counted(n, "item") + " to be rejected"
+		return term.Counted(n, "item") + " to be rejected"
 	case b.Scope == events.WorkflowScope:
-		return counted(n, "item") + " held back"
+		return term.Counted(n, "item") + " held back"
 	}
-	return counted(n, "item") + " waiting for it"
+	return term.Counted(n, "item") + " waiting for it"
 }
 
 // opened returns why a breaker is open, as far as that is known.
@@ -460,9 +460,9 @@ func opened(b view.Breaker) string {
 	last := cause(b.Cause.Type, b.Cause.Error)
 	switch {
 	case b.Failures > 1:
-		return fmt.Sprintf("%d failures in a row%s", b.Failures, prefixed(", the last ", last))
+		return fmt.Sprintf("%d failures in a row%s", b.Failures, term.Prefixed(", the last ", last))
 	case b.Failures == 1:
-		return "a failure" + prefixed(", ", last)
+		return "a failure" + term.Prefixed(", ", last)
 	}
 	return last
 }
@@ -481,39 +481,36 @@ func (g progressLines) running(j *view.Job, now time.Time, width int) []string {
 
 // attempt returns a line about an agent that runs. What it is called and what it has printed share the room that is left.
 func (g progressLines) attempt(a view.Attempt, now time.Time, width int) string {
-	head, details := "  running "+visible(a.ItemID), []string{view.Rough(now.Sub(a.Began))}
+	head, details := "  running "+term.Visible(a.ItemID), []string{view.Rough(now.Sub(a.Began))}
 	if a.Step != "" {
-		details = append(details, "step "+visible(a.Step))
+		details = append(details, "step "+term.Visible(a.Step))
 	}
 	if where := a.Where(); where != "" {
-		details = append(details, visible(where))
+		details = append(details, term.Visible(where))
 	}
 	switch {
 	case a.AwaitsWorker(now):
-		head = "  waiting " + visible(a.ItemID)
+		head = "  waiting " + term.Visible(a.ItemID)
 		details = append(details, "for a worker")
 	case a.Held:
-		head = "  waiting " + visible(a.ItemID)
+		head = "  waiting " + term.Visible(a.ItemID)
 		details = append(details, "next try when the job goes on")
 	case a.Due.After(now):
-		head = "  waiting " + visible(a.ItemID)
+		head = "  waiting " + term.Visible(a.ItemID)
 		details = append(details, "next try in "+view.Rough(a.Due.Sub(now)))
 	}
 	if a.Number > 1 {
 		details = append(details, fmt.Sprintf("attempt %d", a.Number))
 	}
 	printed := g.lastLine(a.Printed)
-	room := width - displaywidth.String(head) - wide(details)
+	room := width - term.Width(head) - wide(details)
 	const both = 32 // that room is enough for
 	label := ""
 	if printed == "" || room >= both {
-		label = g.labelled(a.Index, max(room/2, room-displaywidth.String(plain(printed))))
+		label = g.labelled(a.Index, max(room/2, room-term.Width(printed)))
 	}
-	return cut(width, fit(width, append([]string{head, label}, details...)...)+printed)
+	return term.Cut(width, term.Fit(width, append([]string{head, label}, details...)...)+printed)
 }
-
-// inCells is visible for text in a line whose columns are counted.
-func inCells(s string) string { return visible(strings.ReplaceAll(s, "\t", " ")) }
 
 // labelled returns what the item with this index is called, in at most so many columns with two blanks before it; "" if there is no room for
 // enough of it. Of a path the end is what tells it from others.
@@ -522,15 +519,15 @@ func (g progressLines) labelled(index, room int) string {
 	if room -= 2; g.label == nil || room < enough {
 		return ""
 	}
-	label := inCells(g.label(index))
+	label := term.Untabbed(g.label(index))
 	if !strings.Contains(label, "/") {
-		return cut(room, label)
+		return term.Cut(room, label)
 	}
 	for i := range label {
-		if i == 0 && displaywidth.String(label) <= room {
+		if i == 0 && term.Width(label) <= room {
 			return label
 		}
-		if i > 0 && displaywidth.String(label[i:]) < room {
+		if i > 0 && term.Width(label[i:]) < room {
 			return "…" + label[i:]
 		}
 	}
@@ -542,10 +539,10 @@ func (g progressLines) failures(j *view.Job, width int) []string {
 	newest := j.Failures.Newest
 	var list []string
 	for _, f := range newest[max(len(newest)-failuresShown, 0):] {
-		head, why := "  failed  "+visible(f.ItemID), cause(f.ErrorType, f.Error)
-		room := width - displaywidth.String(head)
-		label := g.labelled(f.ItemIndex, max(room/3, room-2-displaywidth.String(why)))
-		list = append(list, g.paint(red, cut(width, head+prefixed("  ", label)+"  "+why)))
+		head, why := "  failed  "+term.Visible(f.ItemID), cause(f.ErrorType, f.Error)
+		room := width - term.Width(head)
+		label := g.labelled(f.ItemIndex, max(room/3, room-2-term.Width(why)))
+		list = append(list, g.Paint(term.Red, term.Cut(width, head+term.Prefixed("  ", label)+"  "+why)))
 	}
 	return list
 }
@@ -572,82 +569,42 @@ func (g progressLines) statusLine(j *view.Job, now time.Time) string {
 	return strings.Join(parts, ", ")
 }
 
-// fit joins the non-empty parts with two spaces, as many as fit into width. The first one is truncated if needed.
-func fit(width int, parts ...string) string {
-	line := ""
-	for _, part := range parts {
-		switch {
-		case part == "":
-		case line == "":
-			line = cut(width, part)
-		case displaywidth.String(plain(line))+2+displaywidth.String(plain(part)) <= width:
-			line += "  " + part
-		default:
-			return line
-		}
-	}
-	return line
+// jobScreen is a screen that shows the progress of a job.
+type jobScreen struct {
+	*term.Screen
+
+	said time.Time // when the last line was printed, off a terminal
+	last time.Time // of the last record by then
 }
 
-// cut returns a line that is at most width columns wide, in its colours. The ellipsis stands for what is left out.
-func cut(width int, line string) string {
-	if displaywidth.String(plain(line)) <= width {
-		return line
-	}
-	const ellipsis = "…"
-	room := width - displaywidth.String(ellipsis)
-	var b strings.Builder
-	coloured := false
-	for rest := line; rest != ""; {
-		text, after, found := strings.Cut(rest, escapeMark+"[")
-		if shown := displaywidth.TruncateString(text, max(room, 0), ""); shown != text || room <= 0 {
-			b.WriteString(shown + ellipsis)
-			break
-		}
-		b.WriteString(text)
-		room -= displaywidth.String(text)
-		if !found {
-			break
-		}
-		code, left, _ := strings.Cut(after, "m")
-		b.WriteString(escapeMark + "[" + code + "m")
-		coloured, rest = code != "0", left
-	}
-	if coloured {
-		b.WriteString(escapeMark + "[0m")
-	}
-	return b.String()
+func newJobScreen(w io.Writer, live bool, size func() (width, height int)) *jobScreen {
+	return &jobScreen{Screen: term.NewScreen(w, live, size)}
 }
-
-// colour is an SGR code: https://www.ecma-international.org/publications-and-standards/standards/ecma-48/
-type colour string
 
 const (
-	red    colour = "31"
-	green  colour = "32"
-	yellow colour = "33"
-	cyan   colour = "36"
-	grey   colour = "90"
-
-	bold = "1;" // before a colour
+	redrawEvery = 100 * time.Millisecond
+	reportEvery = 10 * time.Second // off a terminal
+	pausedEvery = 15 * time.Minute // off a terminal, while agents wait for the limit of a plan and nothing else happens
 )
 
-func (g progressLines) paint(c colour, text string) string {
-	if !g.colours || c == "" || text == "" {
-		return text
+// every returns the interval at which progress is shown.
+func (s *jobScreen) every() time.Duration {
+	if s.Live {
+		return redrawEvery
 	}
-	return escapeMark + "[" + string(c) + "m" + text + escapeMark + "[0m"
+	return reportEvery
 }
 
-// plain removes the colours from a line.
-func plain(line string) string {
-	var b strings.Builder
-	for {
-		before, after, found := strings.Cut(line, escapeMark+"[")
-		b.WriteString(before)
-		if !found {
-			return b.String()
+// progress shows the progress of a job, redrawn in place or as another line.
+func (s *jobScreen) progress(g progressLines, j *view.Job, now time.Time) {
+	if !s.Live {
+		if (len(j.Paused()) > 0 || j.Hold != nil) && j.Last.Equal(s.last) && now.Sub(s.said) < pausedEvery {
+			return
 		}
-		_, line, _ = strings.Cut(after, "m")
+		s.said, s.last = now, j.Last
+		_, _ = fmt.Fprintln(s, g.statusLine(j, now))
+		return
 	}
+	width, height := s.Size()
+	s.Draw(g.lines(j, now, width, height))
 }

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clipperhouse/displaywidth"
 	"github.com/google/go-cmp/cmp"
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/outputs"
+	"prodigy/internal/term"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -100,7 +100,7 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 			events.JobResumed{Completed: 272, Pending: 128},
 		), 40, 20, []string{" 68% ██████▒░░  272/400 done  20 failed"}},
 		{"very narrow and low", progressLines{}, busy(), 12, 4, []string{" 40%", "2.0/s  3 r…"}},
-		{"colours take no room", progressLines{colours: true, unicode: true}, busy(), 42, 6, []string{
+		{"colours take no room", progressLines{Look: term.Look{Colours: true}, unicode: true}, busy(), 42, 6, []string{
 			" 40% \xff[32m█\xff[0m\xff[33m█\xff[0m\xff[31m██\xff[0m░░░░░░  4/10 done  \xff[31m1 failed\xff[0m",
 			"2.0/s  \xff[33m3 retries, next in 10s: 2 timeout…\xff[0m",
 			"\xff[33mbreaker open, tests in 28s, 4 items to b…\xff[0m",
@@ -231,13 +231,13 @@ func TestLinesFitTheTerminal(t *testing.T) {
 	j := busy()
 	j.Apply(events.Record{Time: sixteen, Event: events.AgentStarted{ItemID: strings.Repeat("界", 60), ItemIndex: 8}})
 	j.Apply(events.Record{Time: sixteen, Event: events.StepRetrying{ItemID: "g", Step: "👩‍💻\tstep", ErrorType: "network", Error: strings.Repeat("é́x", 99)}})
-	for _, g := range []progressLines{{}, {colours: true, unicode: true}} {
+	for _, g := range []progressLines{{}, {Look: term.Look{Colours: true}, unicode: true}} {
 		for width := 3; width < 130; width++ {
 			for _, line := range g.lines(j, sixteen.Add(time.Minute), width, 40) {
-				if wide := displaywidth.String(plain(line)); wide >= width {
+				if wide := term.Width(line); wide >= width {
 					t.Errorf("%d columns of %d: %q", wide, width, line)
 				}
-				if strings.Count(line, escapeMark+"[0m")*2 != strings.Count(line, escapeMark+"[") {
+				if strings.Count(line, "\xff[0m")*2 != strings.Count(line, "\xff[") {
 					t.Errorf("a colour goes on: %q", line)
 				}
 			}
@@ -253,25 +253,5 @@ func TestNoticesAreFoldedInATerminal(t *testing.T) {
 	p.tell(notice{text: "worker beta is lost, and what it had goes elsewhere: 2"})
 	if got, want := b.String(), "worker beta is lost, and what it had\n  goes elsewhere: 2\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestTextIsFoldedAtBlanks(t *testing.T) {
-	g := progressLines{colours: true}
-	for _, c := range []struct{ text, want string }{
-		{"", ""},
-		{"short", "short"},
-		{"twenty columns fit in", "twenty columns fit\n  in"},
-		{g.paint(red, "3 failed") + " and so many words", g.paint(red, "3 failed") + " and so many\n  words"},
-		{"see /a/path/that/is/longer/than/a/line for it", "see\n  /a/path/that/is/longer/than/a/line\n  for it"},
-		{"  | indented, and folded under it", "  | indented, and\n  folded under it"},
-		{"世界 世界 世界 世界 世界", "世界 世界 世界 世界\n  世界"},
-	} {
-		if got := (look{width: 20}).fold(2, c.text); got != c.want {
-			t.Errorf("got  %q\nwant %q", got, c.want)
-		}
-	}
-	if text := strings.Repeat("a b ", 40); (look{}).fold(2, text) != text {
-		t.Error("text that goes to no terminal was folded")
 	}
 }

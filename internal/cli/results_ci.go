@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -13,12 +14,13 @@ import (
 	"prodigy/internal/dlq"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/term"
 )
 
 // Formats of results that CI servers read.
 const (
-	asJUnit  format = "junit"
-	asGitHub format = "github"
+	asJUnit  term.Format = "junit"
+	asGitHub term.Format = "github"
 )
 
 // ciRows is what the formats for CI servers need besides the rows.
@@ -31,22 +33,37 @@ type ciRows struct {
 	letters map[string]dlq.Failure // the last failures of dead letters, by item
 }
 
-// ciWriter returns the writer of such a format. done must be called when all is written.
-func (o resultsOptions) ciWriter(job jobs.Job, itemID string, w io.Writer) (rows eventWriter, done func() error, err error) {
+// printForCI prints results in such a format.
+func (o resultsOptions) printForCI(w io.Writer, job jobs.Job, itemID string, lines iter.Seq2[resultLine, error]) error {
 	c := &ciRows{job: job, status: o.status, item: itemID, names: labelsInStore(job), letters: map[string]dlq.Failure{}}
+	defer func() { _ = c.names.Close() }() // only read from
+	var err error
 	if c.summary, err = mapreduce.Summarize(job); err != nil {
-		return eventWriter{}, nil, err
+		return err
 	}
 	for e, err := range dlq.Each(job.DLQFile()) {
 		if err != nil {
-			return eventWriter{}, nil, err
+			return err
 		}
 		c.letters[e.ItemID] = e.Last()
 	}
+	one, end := c.junit(w)
 	if o.format == asGitHub {
-		return c.github(w), c.names.Close, nil
+		one, end = c.github(w)
 	}
-	return c.junit(w), c.names.Close, nil
+	for line, err := range lines {
+		var row resultRow
+		if err == nil {
+			err = json.Unmarshal(line, &row)
+		}
+		if err == nil {
+			err = one(row)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return end()
 }
 
 // unclean returns what is wrong with the job beside its failed items, in a line; "" if it has come to its end.
@@ -57,9 +74,9 @@ func (c *ciRows) unclean() string {
 	}
 	switch {
 	case s.State != string(mapreduce.Completed):
-		text := s.State + prefixed(": ", s.Reason)
+		text := s.State + term.Prefixed(": ", s.Reason)
 		if m := s.Metrics; m.TotalItems > 0 {
-			text += fmt.Sprintf("; %d of %s have ended", m.Successful+m.Failed+m.Rejected+m.Skipped, counted(m.TotalItems, "item"))
+			text += fmt.Sprintf("; %d of %s have ended", m.Successful+m.Failed+m.Rejected+m.Skipped, term.Counted(m.TotalItems, "item"))
 		}
 		return text
 	case s.ReduceHeld:
@@ -104,7 +121,7 @@ func seconds(ms json.Number) string {
 
 // junit writes a test case for each row, as they come, and one more with an error for a job that did not come to its end: the report of JUnit as Jenkins
 // and GitLab read it, whose elements https://github.com/testmoapp/junitxml lists. It does without encoding/xml, which is felt at each start of the program.
-func (c *ciRows) junit(w io.Writer) eventWriter {
+func (c *ciRows) junit(w io.Writer) (one func(resultRow) error, end func() error) {
 	suite, unclean := xmlText(c.summary.Workflow), c.unclean()
 	begun := false
 	begin := func(rows map[string]int) error { // by status
@@ -130,12 +147,7 @@ func (c *ciRows) junit(w io.Writer) eventWriter {
 			delete(all, status)
 		}
 	}
-	return eventWriter{
-		one: func(line []byte) error {
-			var row resultRow
-			if err := json.Unmarshal(line, &row); err != nil {
-				return err
-			}
+	return func(row resultRow) error {
 			rows := all
 			if c.item != "" {
 				rows = map[string]int{row.Status: 1}
@@ -153,8 +165,7 @@ func (c *ciRows) junit(w io.Writer) eventWriter {
 			}
 			_, err := fmt.Fprintf(w, "    <testcase name=\"%s\" classname=\"%s\" time=\"%s\"%s\n", xmlText(c.name(row)), suite, seconds(row.DurationMS), end)
 			return err
-		},
-		end: func() error {
+		}, func() error {
 			if err := begin(all); err != nil {
 				return err
 			}
@@ -165,8 +176,7 @@ func (c *ciRows) junit(w io.Writer) eventWriter {
 			}
 			_, err := io.WriteString(w, "  </testsuite>\n</testsuites>\n")
 			return err
-		},
-	}
+		}
 }
 
 // xmlText returns text for an element or an attribute in double quotes. What XML 1.0 cannot hold becomes U+FFFD.
@@ -198,7 +208,7 @@ const maxAnnotations = 10
 
 // github writes annotations of GitHub Actions: an error for each of the first failures, and a line about the job, which is an error if it did not come to
 // its end.
-func (c *ciRows) github(w io.Writer) eventWriter {
+func (c *ciRows) github(w io.Writer) (one func(resultRow) error, end func() error) {
 	failed, unclean := 0, c.unclean()
 	shown := maxAnnotations - 1 // one is left for the others
 	if unclean != "" {
@@ -208,11 +218,9 @@ func (c *ciRows) github(w io.Writer) eventWriter {
 	inProperty := strings.NewReplacer(":", "%3A", ",", "%2C")
 	text := func(s string) string { return escapes.Replace(withoutControls(s)) }
 	property := func(s string) string { return inProperty.Replace(text(s)) }
-	return eventWriter{
-		one: func(line []byte) error {
-			var row resultRow
-			if err := json.Unmarshal(line, &row); err != nil || row.Status != "failed" {
-				return err
+	return func(row resultRow) error {
+			if row.Status != "failed" {
+				return nil
 			}
 			if failed++; failed > shown {
 				return nil
@@ -223,10 +231,9 @@ func (c *ciRows) github(w io.Writer) eventWriter {
 			}
 			_, err := fmt.Fprintf(w, "::error title=%s::%s\n", property(c.summary.Workflow+": "+c.name(row)), text(message))
 			return err
-		},
-		end: func() error {
+		}, func() error {
 			if more := failed - shown; more > 0 {
-				if _, err := fmt.Fprintf(w, "::error title=%s::%s more failed: prodigy dlq list --job-id %s\n", property(c.summary.Workflow), counted(more, "item"), c.job.ID); err != nil {
+				if _, err := fmt.Fprintf(w, "::error title=%s::%s more failed: prodigy dlq list --job-id %s\n", property(c.summary.Workflow), term.Counted(more, "item"), c.job.ID); err != nil {
 					return err
 				}
 			}
@@ -234,14 +241,13 @@ func (c *ciRows) github(w io.Writer) eventWriter {
 			if unclean != "" {
 				level, state = "error", unclean
 			}
-			counts := fmt.Sprintf("%d of %s succeeded, %d failed", m.Successful, counted(m.TotalItems, "item"), m.Failed)
+			counts := fmt.Sprintf("%d of %s succeeded, %d failed", m.Successful, term.Counted(m.TotalItems, "item"), m.Failed)
 			if m.Rejected > 0 {
 				counts += fmt.Sprintf(", %d rejected", m.Rejected)
 			}
 			_, err := fmt.Fprintf(w, "::%s title=%s::%s\n", level, property(c.summary.Workflow), text(fmt.Sprintf("%s: %s, %d skipped", state, counts, m.Skipped)))
 			return err
-		},
-	}
+		}
 }
 
 // withoutControls returns s without control characters but line ends: nobody sees them in an annotation, and a terminal would do what they say.

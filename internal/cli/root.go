@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/jobs"
+	"prodigy/internal/term"
 )
 
 // firstLevel is the table of the top-level commands.
@@ -75,7 +76,7 @@ func addVersionFlag(con *console, root *cobra.Command) {
 	help := root.RunE
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		if *asked {
-			return runVersion(con, asHuman)
+			return runVersion(con, term.Human)
 		}
 		return help(cmd, args)
 	}

@@ -19,11 +19,12 @@ import (
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
 	"prodigy/internal/spend"
+	"prodigy/internal/term"
 )
 
 // jobOptions are the flags of every command that runs a job.
 type jobOptions struct {
-	format      format
+	format      term.Format
 	quiet       bool
 	maxParallel int
 	durability  events.Durability
@@ -52,7 +53,7 @@ const defaultMaxRetries = 3
 
 // add gives cmd the flags.
 func (o *jobOptions) add(cmd *cobra.Command) {
-	addFormat(cmd, &o.format, asJSON)
+	addFormat(cmd, &o.format, term.JSON)
 	o.addRunning(cmd)
 }
 
@@ -81,7 +82,7 @@ func (o *jobOptions) addPrint(cmd *cobra.Command, keepOrder string) {
 }
 
 func (o *jobOptions) checkPrint() error {
-	if o.format == asJSON && (o.print || o.keepOrder) {
+	if o.format == term.JSON && (o.print || o.keepOrder) {
 		return usagef("--print and --keep-order cannot be used with --json")
 	}
 	return nil
@@ -132,7 +133,7 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 	defer stopListening()
 
 	c.Stop, c.Observe, c.RateWaited = stop, p.observe, p.rateWaited
-	if p.screen.live {
+	if p.screen.Live {
 		c.Progress, c.Printed = p.step, p.output
 	}
 	c.Earlier = func(e mapreduce.Earlier) { p.pasts <- e }
@@ -151,9 +152,8 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 		closeTelemetry()
 		return finishedRun{}, err
 	}
-	if p.echo != nil {
-		c.Echo = p.echo
-		p.echo.fatal = cancelStop
+	if p.ofCommands {
+		c.Echo, p.echo.Fatal = p, cancelStop
 	}
 	c.Notice = func(text string) { p.notices <- notice{text: text} }
 	c.Control = p.steer.control

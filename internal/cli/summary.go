@@ -18,11 +18,11 @@ import (
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/oneline"
 	"prodigy/internal/outputs"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
+	"prodigy/internal/term"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -88,8 +88,8 @@ func (o jobOptions) printOutcome(con *console, e finishedRun, code int) error {
 		printSuggestions(con.err, e.Metrics.FailurePatterns, e.workflow)
 		e.print(con)
 	}
-	if o.format == asJSON {
-		return printJSON(con.out, e.outcome(code))
+	if o.format == term.JSON {
+		return term.PrintJSON(con.out, e.outcome(code))
 	}
 	return nil
 }
@@ -102,14 +102,14 @@ func (e finishedRun) printFailures(con *console) {
 	printFailures(con, e.job.Failures, e.labels)
 	m := e.Metrics
 	if before := m.Failed + m.Skipped + m.Rejected - e.job.Failures.Count(); before > 0 {
-		_, _ = fmt.Fprintf(con.err, "failed or skipped before this run: %s (prodigy status %s)\n", counted(before, "item"), e.Job.ID)
+		_, _ = fmt.Fprintf(con.err, "failed or skipped before this run: %s (prodigy status %s)\n", term.Counted(before, "item"), e.Job.ID)
 	}
 }
 
 // slowEnough is how long the slowest attempt must have taken for the summary to list the slowest ones.
 const slowEnough = time.Second
 
-func (e finishedRun) printSlowest(w io.Writer, k look) {
+func (e finishedRun) printSlowest(w io.Writer, k term.Look) {
 	if e.job != nil {
 		const most = 3 // status has more
 		printSlowest(w, k, e.job.Slowest[:min(len(e.job.Slowest), most)], e.labels.Label)
@@ -117,14 +117,14 @@ func (e finishedRun) printSlowest(w io.Writer, k look) {
 }
 
 // printSlowest lists attempts with their durations, if the first took long enough.
-func printSlowest(w io.Writer, k look, list []view.Attempt, label func(index int) string) {
+func printSlowest(w io.Writer, k term.Look, list []view.Attempt, label func(index int) string) {
 	if len(list) == 0 || list[0].Duration < slowEnough {
 		return
 	}
 	begin := "slowest:"
 	for _, a := range list {
-		line := fmt.Sprintf("%s %6s  %s%s%s", begin, duration.Format(a.Duration.Round(10*time.Millisecond)), visible(a.ItemID), inBrackets(label(a.Index)), prefixed(" on ", visible(a.Where())))
-		_, _ = fmt.Fprintln(w, k.fold(len(begin)+2, line))
+		line := fmt.Sprintf("%s %6s  %s%s%s", begin, duration.Format(a.Duration.Round(10*time.Millisecond)), term.Visible(a.ItemID), inBrackets(label(a.Index)), term.Prefixed(" on ", term.Visible(a.Where())))
+		_, _ = fmt.Fprintln(w, k.Fold(len(begin)+2, line))
 		begin = strings.Repeat(" ", len(begin))
 	}
 }
@@ -141,12 +141,12 @@ func ifThere(path string) string {
 func (e finishedRun) print(con *console) {
 	w, look := con.err, con.errLook()
 	status := jobStatus{State: string(e.State), ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, Metrics: e.Metrics}
-	_, _ = fmt.Fprintln(w, look.fold(2, look.paint(bold+status.colour(), status.stateShown())+" in "+duration.Format(e.Duration)+prefixed(": ", strings.Join(e.counts(), ", "))))
+	_, _ = fmt.Fprintln(w, look.Fold(2, look.Paint(status.colour().Strong(), status.stateShown())+" in "+duration.Format(e.Duration)+term.Prefixed(": ", strings.Join(e.counts(), ", "))))
 	if e.Failure != nil {
 		e.printStepFailure(w, look, *e.Failure)
 		e.printGaveUp(w)
 	} else if e.State != mapreduce.Completed && e.Reason != "" {
-		_, _ = fmt.Fprintln(w, look.fold(2, "reason: "+visible(e.Reason)))
+		_, _ = fmt.Fprintln(w, look.Fold(2, "reason: "+term.Visible(e.Reason)))
 		printAdvice(w, e.Cause)
 		if e.Unknown {
 			_, _ = fmt.Fprintln(w, "its log cannot be read, so that it is not known how far it came")
@@ -162,17 +162,17 @@ func (e finishedRun) print(con *console) {
 		if !strings.Contains(why, "reduce_when") {
 			why = reduceHeldText
 		}
-		_, _ = fmt.Fprintln(w, look.fold(2, visible(why)))
+		_, _ = fmt.Fprintln(w, look.Fold(2, term.Visible(why)))
 	}
 	if e.ReduceStale {
 		_, _ = fmt.Fprintln(w, reduceStaleText)
 	}
 	e.printMerge(w)
 	if e.job != nil && e.job.Retries > 0 {
-		_, _ = fmt.Fprintf(w, "%s\n    all of them: prodigy logs %s --failed\n", look.fold(2, retryCounts(e.job, "")), e.Job.ID)
+		_, _ = fmt.Fprintf(w, "%s\n    all of them: prodigy logs %s --failed\n", look.Fold(2, retryCounts(e.job, "")), e.Job.ID)
 	}
 	if e.job != nil && e.job.Lost > 0 {
-		_, _ = fmt.Fprintf(w, "lost with their workers: %s\n", counted(e.job.Lost, "attempt"))
+		_, _ = fmt.Fprintf(w, "lost with their workers: %s\n", term.Counted(e.job.Lost, "attempt"))
 	}
 	e.printSlowest(w, look)
 	printSpent(w, look, e.Spent, e.limit())
@@ -207,7 +207,7 @@ func (e finishedRun) printMerge(w io.Writer) {
 		}
 	}
 	if conflicts > 0 {
-		parts = append(parts, fmt.Sprintf("%s (prodigy dlq list %s --type merge_conflict)", counted(conflicts, "conflict"), e.Job.ID))
+		parts = append(parts, fmt.Sprintf("%s (prodigy dlq list %s --type merge_conflict)", term.Counted(conflicts, "conflict"), e.Job.ID))
 	}
 	if len(parts) > 0 {
 		_, _ = fmt.Fprintln(w, strings.Join(parts, ", "))
@@ -242,7 +242,7 @@ func (e finishedRun) limit() spend.USD {
 }
 
 // printSpent prints what AI agents have used, if there were any.
-func printSpent(w io.Writer, k look, t spend.Total, limit spend.USD) {
+func printSpent(w io.Writer, k term.Look, t spend.Total, limit spend.USD) {
 	if t.Agents == 0 {
 		return
 	}
@@ -250,14 +250,14 @@ func printSpent(w io.Writer, k look, t spend.Total, limit spend.USD) {
 	if limit > 0 {
 		text += " of " + limit.String()
 	}
-	text += " for " + counted(t.Agents, "agent")
+	text += " for " + term.Counted(t.Agents, "agent")
 	if t.Known() {
 		text += inBrackets(t.Doubt())
 	}
 	if lost := t.InVain(); lost.Cost > 0 {
-		text += fmt.Sprintf(", %s of it for %s without success", lost.CostText(), counted(lost.Agents, "agent"))
+		text += fmt.Sprintf(", %s of it for %s without success", lost.CostText(), term.Counted(lost.Agents, "agent"))
 	}
-	_, _ = fmt.Fprintln(w, k.fold(2, text+prefixed("; ", t.TokensText())))
+	_, _ = fmt.Fprintln(w, k.Fold(2, text+term.Prefixed("; ", t.TokensText())))
 }
 
 // resumeWithMore returns the command that resumes a job whose budget is spent.
@@ -423,22 +423,22 @@ func failed(step, phase, what string) string {
 	if step == "" {
 		return what
 	}
-	return "step " + step + prefixed(" of ", phase) + " failed: " + what
+	return "step " + step + term.Prefixed(" of ", phase) + " failed: " + what
 }
 
 // printStepFailure prints the step that failed the job, with the end of its output.
-func (e finishedRun) printStepFailure(w io.Writer, look look, f agent.Failure) {
+func (e finishedRun) printStepFailure(w io.Writer, look term.Look, f agent.Failure) {
 	var code *int
 	if f.ExitCode >= 0 {
 		code = &f.ExitCode
 	}
-	_, _ = fmt.Fprintln(w, look.fold(2, failed(f.Step, e.phase(), withMessage(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message))))
-	evidence := lastLines(f.Stderr, phaseEvidenceLines)
+	_, _ = fmt.Fprintln(w, look.Fold(2, failed(f.Step, e.phase(), withMessage(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message))))
+	evidence := term.LastLines(f.Stderr, phaseEvidenceLines)
 	if len(evidence) == 0 {
-		evidence = lastLines(f.Stdout, phaseEvidenceLines)
+		evidence = term.LastLines(f.Stdout, phaseEvidenceLines)
 	}
 	for _, line := range evidence {
-		_, _ = fmt.Fprintln(w, look.fold(6, "    | "+oneline.Cut(visible(line), 200)))
+		_, _ = fmt.Fprintln(w, look.Fold(6, "    | "+term.Brief(line, 200)))
 	}
 	switch {
 	case f.Step == "":
@@ -476,18 +476,18 @@ func printFailures(con *console, f view.Failures, names *storedLabels) {
 }
 
 func printGroup(con *console, g view.FailureGroup, names *storedLabels) {
-	look, c := con.errLook(), red
+	look, c := con.errLook(), term.Red
 	if g.Example.Status() == errorpolicy.Skipped {
-		c = yellow
+		c = term.Yellow
 	}
-	head := look.paint(c, fmt.Sprintf("%d %s", g.Count, g.Outcome()))
-	_, _ = fmt.Fprintln(con.err, look.fold(2, fmt.Sprintf("%s (%s): %s", head, g.Type, oneline.Cut(visible(g.Title()), 160))))
+	head := look.Paint(c, fmt.Sprintf("%d %s", g.Count, g.Outcome()))
+	_, _ = fmt.Fprintln(con.err, look.Fold(2, fmt.Sprintf("%s (%s): %s", head, g.Type, term.Brief(g.Title(), 160))))
 	word := ""
 	if g.Count > 1 {
 		word = "for example "
 	}
 	e := g.Example.AgentFailed
-	_, _ = fmt.Fprintln(con.err, look.fold(4, "  "+word+describe(e, inBrackets(names.Label(e.ItemIndex)))))
+	_, _ = fmt.Fprintln(con.err, look.Fold(4, "  "+word+describe(e, inBrackets(names.Label(e.ItemIndex)))))
 	printEvidence(con.err, look, e, names.job.ID)
 }
 
@@ -528,7 +528,7 @@ func ending(code *int, signal string, t retry.Type) string {
 
 // withMessage joins how a command ended with its message, unless the message says it already.
 func withMessage(ending, message string) string {
-	message = oneline.Cut(visible(message), 300)
+	message = term.Brief(message, 300)
 	if strings.Contains(message, ending) {
 		return message
 	}
@@ -539,9 +539,9 @@ func withMessage(ending, message string) string {
 const evidenceLines = 5
 
 // printEvidence prints the end of stderr, and the command that shows all of it.
-func printEvidence(w io.Writer, look look, e events.AgentFailed, jobID string) {
-	for _, line := range lastLines(e.StderrTail, evidenceLines) {
-		_, _ = fmt.Fprintln(w, look.fold(6, "    | "+oneline.Cut(visible(line), 200)))
+func printEvidence(w io.Writer, look term.Look, e events.AgentFailed, jobID string) {
+	for _, line := range term.LastLines(e.StderrTail, evidenceLines) {
+		_, _ = fmt.Fprintln(w, look.Fold(6, "    | "+term.Brief(line, 200)))
 	}
 	if e.Outputs != nil {
 		_, _ = fmt.Fprintf(w, "    full output: prodigy logs %s %s\n", jobID, quoted(e.ItemID))
@@ -561,7 +561,7 @@ func printEvidence(w io.Writer, look look, e events.AgentFailed, jobID string) {
 func printSuggestions(w io.Writer, patterns []errorpolicy.Pattern, of *workflow.Workflow) {
 	for _, p := range patterns {
 		if text := suggestion(p.PatternType, of); text != "" {
-			_, _ = fmt.Fprintf(w, "%d %s errors: %s\n", p.Frequency, p.PatternType, visible(text))
+			_, _ = fmt.Fprintf(w, "%d %s errors: %s\n", p.Frequency, p.PatternType, term.Visible(text))
 		}
 	}
 }

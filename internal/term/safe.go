@@ -1,4 +1,4 @@
-package cli
+package term
 
 import (
 	"bytes"
@@ -7,21 +7,26 @@ import (
 	"unicode/utf8"
 )
 
-// escapeMark stands in text on its way to the terminal for the escape character of prodigy's own colours and cursor moves. It is no UTF-8, so that
-// nothing of a workflow, an item or a record can hold it, and every escape character that is met is of others.
+// escapeMark stands in text on its way to the terminal for the escape character of prodigy's own colours and cursor
+// moves. It is not UTF-8, so that nothing of a workflow, an item or a record can hold it, and every escape character that
+// is met belongs to others.
 const escapeMark = "\xff"
 
-// safeWriter replaces control characters in text for people, so that no item or log can control the terminal. Only prodigy's own escape
-// sequences, which begin with escapeMark, pass. It must not be used by several goroutines at once.
-type safeWriter struct {
+// SafeWriter replaces control characters in text for people, so that no item or log can control the terminal. Only
+// prodigy's own escape sequences, which begin with escapeMark, pass. It must not be used by several goroutines at once.
+type SafeWriter struct {
 	w    io.Writer
 	held []byte // the beginning of a character or a sequence whose rest has not come yet
 }
 
+// NewSafeWriter returns a SafeWriter that writes to w.
+func NewSafeWriter(w io.Writer) *SafeWriter { return &SafeWriter{w: w} }
+
 // longestSequence is the maximum length of one of prodigy's own sequences, in bytes. The writer waits no longer for its end.
 const longestSequence = 16
 
-func (d *safeWriter) Write(p []byte) (int, error) {
+// Write implements io.Writer.
+func (d *SafeWriter) Write(p []byte) (int, error) {
 	text := p
 	if len(d.held) > 0 {
 		text = append(d.held, p...)
@@ -33,7 +38,7 @@ func (d *safeWriter) Write(p []byte) (int, error) {
 		if at < 0 {
 			at = len(rest)
 		}
-		b.WriteString(visibleLines(string(rest[:at])))
+		b.WriteString(VisibleLines(string(rest[:at])))
 		if rest = rest[at:]; len(rest) == 0 {
 			break
 		}
@@ -57,7 +62,8 @@ func (d *safeWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ownSequence returns the length of the sequence that begins with an escapeMark: a colour, a move or a return of the cursor; 0 for anything else.
+// ownSequence returns the length of the sequence that begins with an escapeMark: a colour, a move or a return of the
+// cursor. It is 0 for anything else.
 func ownSequence(text []byte) int {
 	if len(text) > 1 && text[1] == '\r' {
 		return 2
@@ -102,8 +108,8 @@ func unfinished(text []byte) int {
 	return 0
 }
 
-// cursorWriter is the output of the library that moves the cursor. It marks the library's sequences as prodigy's own. The text between them
-// is safe already.
+// cursorWriter is the output of the library that moves the cursor. It marks the library's sequences as prodigy's own.
+// The text between them is safe already.
 type cursorWriter struct{ w io.Writer }
 
 func (m cursorWriter) Write(p []byte) (int, error) {

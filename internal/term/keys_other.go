@@ -1,6 +1,6 @@
 //go:build !linux && !darwin
 
-package process
+package term
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package cli
+package term
 
 import (
 	"fmt"
@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// flood bounds the lines about what may happen by the thousand, such as the circuit breakers of keys: after the first lines it only counts, and what it
-// has counted is told every so often. The log has all of it.
-type flood struct {
+// Flood bounds the lines about what may happen by the thousand, such as the circuit breakers of keys: after the first
+// lines it only counts, and what it has counted is told every so often. The log has all of it.
+type Flood struct {
 	shown int
 	held  []heldBack // in the order in which they came first
 	next  time.Time  // when to tell of them
@@ -25,8 +25,8 @@ const (
 	floodEvery = 10 * time.Second
 )
 
-// admit reports whether what has happened at now gets a line of its own. Else it is counted.
-func (f *flood) admit(what string, now time.Time) bool {
+// Admit reports whether what has happened at now gets a line of its own. Otherwise it is counted.
+func (f *Flood) Admit(what string, now time.Time) bool {
 	if f.shown < floodLines {
 		f.shown++
 		return true
@@ -44,8 +44,9 @@ func (f *flood) admit(what string, now time.Time) bool {
 	return false
 }
 
-// summary returns a line about what got none, when it is time for it, or at the end; "": there is nothing to say.
-func (f *flood) summary(now time.Time, end bool) string {
+// Summary returns a line about what got none, when it is time for it, or at the end. It is empty when there is nothing to
+// say.
+func (f *Flood) Summary(now time.Time, end bool) string {
 	if len(f.held) == 0 || !end && now.Before(f.next) {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package cli
+package term
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ func TestOnlyOwnSequencesPassTheDoor(t *testing.T) {
 	} {
 		for size := 1; size <= len(c.in); size++ {
 			var b bytes.Buffer
-			d := &safeWriter{w: &b}
+			d := &SafeWriter{w: &b}
 			for rest := c.in; rest != ""; {
 				n := min(size, len(rest))
 				if _, err := d.Write([]byte(rest[:n])); err != nil {
@@ -53,13 +53,13 @@ func FuzzDoor(f *testing.F) {
 	f.Add("a\x1b[31m", escapeMark+"[0m\xc3", "\r\n\u202e")
 	f.Fuzz(func(t *testing.T, a, b, c string) {
 		var whole, parts bytes.Buffer
-		d := &safeWriter{w: &parts}
+		d := &SafeWriter{w: &parts}
 		for _, p := range []string{a, b, c, "\n"} {
 			if n, err := d.Write([]byte(p)); n != len(p) || err != nil {
 				t.Fatal(n, err)
 			}
 		}
-		if _, err := (&safeWriter{w: &whole}).Write([]byte(a + b + c + "\n")); err != nil {
+		if _, err := (&SafeWriter{w: &whole}).Write([]byte(a + b + c + "\n")); err != nil {
 			t.Fatal(err)
 		}
 		if whole.String() != parts.String() {

@@ -1,4 +1,4 @@
-package process
+package term
 
 import "golang.org/x/sys/unix"
 

@@ -1,0 +1,394 @@
+package term
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"prodigy/internal/oneline"
+)
+
+// Format is how rows are printed.
+type Format string
+
+// The formats of rows.
+const (
+	Human Format = "human" // a table for people
+	JSON  Format = "json"  // one array
+	JSONL Format = "jsonl" // a line for each row
+	CSV   Format = "csv"
+	TSV   Format = "tsv"
+)
+
+// Column is a column of rows of type T.
+type Column[T any] struct {
+	Head  string         // heading for people; without one only programs get the column
+	Key   string         // name for programs; without one only people get the column
+	Cell  func(T) string // what people see; it is made visible, and cut to Limit
+	Value func(T) any    // what programs see in csv and tsv; by default the field that has Key as its name in JSON
+	Paint func(T) Colour
+	Limit int // characters; 0: as many as there are
+	Drop  int // on a terminal that is too narrow, columns are left out in this order; 0: it stays
+}
+
+// Rows prints values as a table for people, or in one of the formats for programs. It has the only code that does.
+type Rows[T any] struct {
+	Format  Format
+	Look    Look // of the terminal
+	Columns []Column[T]
+}
+
+// Lined is a row that has its own JSON, on one line: an event, a result.
+type Lined interface{ JSONLine() []byte }
+
+// Each yields the values of a list.
+func Each[T any](list []T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, v := range list {
+			if !yield(v, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Those yields the values that are to be kept, and all errors.
+func Those[T any](seq iter.Seq2[T, error], keep func(T) bool) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for v, err := range seq {
+			if (err != nil || keep(v)) && !yield(v, err) {
+				return
+			}
+		}
+	}
+}
+
+// Print prints all values, and returns how many there were. At an error it ends. Without values people get nothing, not
+// even headings.
+func (t Rows[T]) Print(w io.Writer, all iter.Seq2[T, error]) (n int, err error) {
+	one, end := t.writer(w)
+	for v, err := range all {
+		if err == nil {
+			err = one(v)
+		}
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	if n == 0 && t.Format == Human {
+		return 0, nil
+	}
+	return n, end()
+}
+
+// writer returns what prints one value, and what ends the output.
+func (t Rows[T]) writer(w io.Writer) (one func(T) error, end func() error) {
+	switch t.Format {
+	case JSON:
+		return jsonArray[T](w)
+	case JSONL:
+		return func(v T) error { return writeLine(w, v) }, func() error { return nil }
+	case CSV, TSV:
+		return t.separated(w)
+	}
+	p := newTable(w, t.Look)
+	shown := slices.DeleteFunc(slices.Clone(t.Columns), func(c Column[T]) bool { return c.Head == "" })
+	head := make([]string, len(shown))
+	for i, c := range shown {
+		head[i] = c.Head
+		if c.Drop > 0 {
+			p.drop = append(p.drop, i)
+		}
+	}
+	slices.SortStableFunc(p.drop, func(a, b int) int { return shown[a].Drop - shown[b].Drop })
+	p.row(head)
+	return func(v T) error {
+		cells := make([]string, len(shown))
+		for i, c := range shown {
+			cells[i] = c.cell(t.Look, v)
+		}
+		p.row(cells)
+		return nil
+	}, p.flush
+}
+
+// cell returns what people see of a value.
+func (c Column[T]) cell(k Look, v T) string {
+	text := Untabbed(c.Cell(v))
+	if c.Limit > 0 {
+		text = oneline.Cut(text, c.Limit)
+	}
+	if c.Paint != nil {
+		text = k.Paint(c.Paint(v), text)
+	}
+	return text
+}
+
+// jsonArray streams one array: rows that have a line of their own, one on each, others indented.
+func jsonArray[T any](w io.Writer) (one func(T) error, end func() error) {
+	before, after := "[\n", "[]\n"
+	return func(v T) error {
+			text, err := element(v)
+			if err == nil {
+				_, err = fmt.Fprintf(w, "%s%s", before, text)
+			}
+			before, after = ",\n", "\n]\n"
+			return err
+		}, func() error {
+			_, err := io.WriteString(w, after)
+			return err
+		}
+}
+
+func element(v any) ([]byte, error) {
+	if l, ok := v.(Lined); ok {
+		return bytes.TrimRight(l.JSONLine(), "\n"), nil
+	}
+	text, err := Encode(v, "  ", "  ")
+	return append([]byte("  "), text...), err
+}
+
+func writeLine(w io.Writer, v any) error {
+	if l, ok := v.(Lined); ok {
+		_, err := fmt.Fprintf(w, "%s\n", bytes.TrimRight(l.JSONLine(), "\n"))
+		return err
+	}
+	text, err := Encode(v, "", "")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
+}
+
+// Encode returns v as JSON, without escapes for HTML and without a newline at its end.
+func Encode(v any, prefix, indent string) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent(prefix, indent)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
+// PrintJSON prints v as one indented document.
+func PrintJSON(w io.Writer, v any) error {
+	text, err := Encode(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
+}
+
+// separated prints comma- or tab-separated values with a header. Each row is written at once: somebody may be following.
+func (t Rows[T]) separated(w io.Writer) (one func(T) error, end func() error) {
+	out := csv.NewWriter(w)
+	if t.Format == TSV {
+		out.Comma = '\t'
+	}
+	columns := slices.DeleteFunc(slices.Clone(t.Columns), func(c Column[T]) bool { return c.Key == "" })
+	row := make([]string, len(columns))
+	for i, c := range columns {
+		row[i] = c.Key
+	}
+	_ = out.Write(row) // an error is there again at the next write
+	flush := func() error {
+		out.Flush()
+		return out.Error()
+	}
+	return func(v T) error {
+		var fields map[string]json.RawMessage // of v in JSON, when a column needs one
+		for i, c := range columns {
+			var err error
+			if c.Value != nil {
+				row[i], err = valueText(c.Value(v))
+			} else {
+				row[i], err = fieldText(v, c.Key, &fields)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		_ = out.Write(row) // flush returns the error
+		return flush()
+	}, flush
+}
+
+// fieldText returns a field of v by its name in JSON. A text is as it is, and what is absent is empty.
+func fieldText(v any, key string, fields *map[string]json.RawMessage) (string, error) {
+	if *fields == nil {
+		var text []byte
+		var err error
+		if l, ok := v.(Lined); ok {
+			text = l.JSONLine()
+		} else if text, err = Encode(v, "", ""); err != nil {
+			return "", err
+		}
+		if err := json.Unmarshal(text, fields); err != nil {
+			return "", err
+		}
+	}
+	return plainJSON((*fields)[key])
+}
+
+// valueText returns a value for programs: a text as it is, a time in RFC 3339, what is absent as nothing, the rest as JSON.
+func valueText(v any) (string, error) {
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case time.Time:
+		return v.Format(time.RFC3339Nano), nil
+	}
+	text, err := Encode(v, "", "")
+	if err != nil {
+		return "", err
+	}
+	return plainJSON(text)
+}
+
+// plainJSON returns a text without its quotes, nothing for null, and other JSON as it is.
+func plainJSON(raw json.RawMessage) (string, error) {
+	if len(raw) > 0 && raw[0] == '"' {
+		var text string
+		err := json.Unmarshal(raw, &text)
+		return text, err
+	}
+	return strings.TrimPrefix(string(raw), "null"), nil
+}
+
+// Aligned prints lines of cells without headings, each column as wide as its widest cell.
+func Aligned(w io.Writer, lines [][]string) error {
+	t := newTable(w, Look{})
+	for _, cells := range lines {
+		t.row(cells)
+	}
+	return t.flush()
+}
+
+// Page prints names and values in two columns.
+func Page(w io.Writer, pairs [][2]string) error {
+	lines := make([][]string, len(pairs))
+	for i := range pairs {
+		lines[i] = pairs[i][:]
+	}
+	return Aligned(w, lines)
+}
+
+// table prints rows in columns, each as wide as its widest cell. On a terminal no row is wider than that: columns are left
+// out and cells cut, but never those of the first column, which are ids to copy.
+type table struct {
+	w       io.Writer
+	look    Look
+	drop    []int             // columns that may be left out, the first of them first
+	aligned *tabwriter.Writer // without a terminal
+	rows    [][]string        // for a terminal
+}
+
+func newTable(w io.Writer, k Look) *table {
+	t := &table{w: w, look: k}
+	if k.Width == 0 {
+		t.aligned = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	}
+	return t
+}
+
+// row adds a row, whose cells are visible text of one line.
+func (t *table) row(cells []string) {
+	if t.aligned == nil {
+		t.rows = append(t.rows, cells)
+		return
+	}
+	_, _ = io.WriteString(t.aligned, strings.Join(cells, "\t")+"\n") // it keeps it in memory
+}
+
+// flush prints the rows.
+func (t *table) flush() error {
+	if t.aligned != nil {
+		return t.aligned.Flush()
+	}
+	columns := t.columns()
+	widths := t.fit(columns)
+	var b strings.Builder
+	for _, row := range t.rows {
+		var line strings.Builder
+		for i, c := range columns {
+			text := Cut(widths[i], row[c])
+			if i < len(columns)-1 {
+				text += strings.Repeat(" ", widths[i]-Width(text)+columnGap)
+			}
+			line.WriteString(text)
+		}
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	_, err := io.WriteString(t.w, b.String())
+	return err
+}
+
+const (
+	columnGap   = 2
+	columnFloor = 20 // columns, of a cell that is cut while a column can be left out instead
+)
+
+// columns returns the columns that are printed.
+func (t *table) columns() []int {
+	var columns []int
+	for i := range t.rows[0] {
+		columns = append(columns, i)
+	}
+	for _, drop := range t.drop {
+		need := columnGap * (len(columns) - 1)
+		for i, width := range t.natural(columns) {
+			if i > 0 {
+				width = min(width, columnFloor)
+			}
+			need += width
+		}
+		if need <= t.look.Width {
+			break
+		}
+		columns = slices.DeleteFunc(columns, func(c int) bool { return c == drop })
+	}
+	return columns
+}
+
+// natural returns how wide the cells of columns are.
+func (t *table) natural(columns []int) []int {
+	widths := make([]int, len(columns))
+	for _, row := range t.rows {
+		for i, c := range columns {
+			widths[i] = max(widths[i], Width(row[c]))
+		}
+	}
+	return widths
+}
+
+// fit returns how wide the columns are printed: the widest ones are made narrower until all fit.
+func (t *table) fit(columns []int) []int {
+	widths := t.natural(columns)
+	left := t.look.Width - columnGap*(len(columns)-1)
+	for _, width := range widths {
+		left -= width
+	}
+	for ; left < 0; left++ {
+		widest := 0
+		for i := range widths {
+			if i > 0 && (widest == 0 || widths[i] >= widths[widest]) {
+				widest = i
+			}
+		}
+		if widest == 0 || widths[widest] <= 1 {
+			break
+		}
+		widths[widest]--
+	}
+	return widths
+}
