@@ -20,7 +20,7 @@ func TestAProgramThatIsWrittenRunsInTheNextStep(t *testing.T) {
 		dir := t.TempDir()
 		group.Go(func() error {
 			a := ofItem(workflow.Step{WriteFile: &workflow.WriteFile{
-				Path: workflow.Text{Value: "program"}, Content: workflow.Text{Value: "#!/bin/sh\nexit 0\n"}, Mode: &mode,
+				Path: workflow.Text{Value: "program"}, Content: workflow.Text{Value: "#!/bin/sh\nexit 0\n"}, Mode: new(workflow.Permissions(mode)),
 			}}, shellStep("./program"))
 			a.Dir = dir
 			o, err := x.Execute(t.Context(), a)

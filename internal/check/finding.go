@@ -13,6 +13,23 @@ type Finding struct {
 	Message string // the whole sentence, with the name of the key
 }
 
+// Error returns the message, so that a text that cannot be read is refused with a whole sentence.
+func (f Finding) Error() string { return f.Message }
+
+// Want is the error of a value of the wrong kind: a mapping, or a number in a wrong form. It says what is wanted.
+type Want string
+
+func (w Want) Error() string { return "want " + string(w) }
+
+// Words returns the words of an enum as plain texts.
+func Words[T ~string](words ...T) []string {
+	plain := make([]string, len(words))
+	for i, w := range words {
+		plain[i] = string(w)
+	}
+	return plain
+}
+
 // Under returns findings about a block as findings about the block that holds it under key.
 func Under(key string, findings []Finding) []Finding {
 	moved := make([]Finding, 0, len(findings))

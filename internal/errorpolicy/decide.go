@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
@@ -27,8 +28,9 @@ type Decision struct {
 	Reason string         // why this action, in words for people
 }
 
-// Decide returns what follows the failure in o. It is pure except for rnd, the source of jitter. It does not depend on thresholds: the
-// item that exceeds one is dead-lettered like any other, and a retry decided while the job stops waits for the resume.
+// Decide returns what follows the failure in o. It is pure except for rnd, the source of jitter. It does not
+// depend on thresholds: the item that exceeds one is dead-lettered like any other, and a retry decided while
+// the job stops waits for the resume.
 func (m *Machine) Decide(o Outcome, now time.Time, rnd *rand.Rand) Decision {
 	if o.Success {
 		panic("BUG: there is nothing to decide about a success")
@@ -131,9 +133,9 @@ const (
 	GracefulTerminate TimeoutAction = "graceful_terminate" // a longer time to clean up, then as TimeoutDLQ
 )
 
-// TimeoutActions returns all timeout actions.
-func TimeoutActions() []TimeoutAction {
-	return []TimeoutAction{TimeoutDLQ, TimeoutSkip, TimeoutFail, GracefulTerminate}
+// Words returns what can be written.
+func (TimeoutAction) Words() []string {
+	return check.Words(TimeoutDLQ, TimeoutSkip, TimeoutFail, GracefulTerminate)
 }
 
 // decidesTimeout reports whether timeout_action applies to o instead of on_item_failure.

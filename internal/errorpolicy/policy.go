@@ -1,7 +1,8 @@
 // Package errorpolicy decides what follows the outcome of an item, for the item and for its job.
 //
-// Policy is the block of the workflow file, Machine the policy at work in one job: a pure state machine, with outcomes and the clock as
-// input and decisions as output. Action and Status are the tables of what can happen to an item.
+// Policy is the block of the workflow file, Machine the policy at work in one job: a pure state machine, with
+// outcomes and the clock as input and decisions as output. Action and Status are the tables of what can
+// happen to an item.
 package errorpolicy
 
 import (
@@ -17,16 +18,16 @@ import (
 
 // Policy is an error_policy block. The zero Policy sends failed items to the dead letter queue, and the job continues.
 type Policy struct {
-	OnItemFailure     ItemAction           `yaml:"on_item_failure"`     // what happens to a failed item; default dlq
-	ContinueOnFailure *bool                `yaml:"continue_on_failure"` // false: the first failure stops the job; default true
-	MaxFailures       int                  `yaml:"max_failures"`        // the job stops when so many items have failed; default no limit
-	FailureThreshold  *float64             `yaml:"failure_threshold"`   // the job stops when a larger part of the finished items has failed; default no limit
-	ErrorCollection   Collection           `yaml:"error_collection"`    // when failures are told: at the end, at once, or so many at a time; default aggregate
-	CircuitBreaker    *limit.BreakerConfig `yaml:"circuit_breaker"`     // holds the items back while they keep failing; default none
-	RetryConfig       *retry.Policy        `yaml:"retry_config"`        // how often and when a failed item is run again, before `on_item_failure` decides about it; default never, and as an empty block with `on_item_failure: retry`
-	RetryRatio        *retry.Ratio         `yaml:"retry_ratio"`         // how many retries, of items and of steps, may start for each first attempt, such as `0.2`: further ones wait without a slot, while first attempts go on; default no limit
-	OnOOM             OnOOM                `yaml:"on_oom"`              // what happens to an item that was killed for lack of memory (type `oom`, on Linux): `alone` runs it again when all others are done, while nothing else runs; what it does then is decided as for any other failure. Default as for any other failure
-	Quota             *limit.QuotaPolicy   `yaml:"quota"`               // what agents do when the limit of an AI plan is used up; default they wait for its reset
+	OnItemFailure     ItemAction           `yaml:"on_item_failure"`        // what happens to a failed item; default dlq
+	ContinueOnFailure *bool                `yaml:"continue_on_failure"`    // false: the first failure stops the job; default true
+	MaxFailures       int                  `yaml:"max_failures" least:"1"` // the job stops when so many items have failed; default no limit
+	FailureThreshold  *float64             `yaml:"failure_threshold"`      // the job stops when a larger part of the finished items has failed; default no limit
+	ErrorCollection   Collection           `yaml:"error_collection"`       // when failures are told: at the end, at once, or so many at a time; default aggregate
+	CircuitBreaker    *limit.BreakerConfig `yaml:"circuit_breaker"`        // holds the items back while they keep failing; default none
+	RetryConfig       *retry.Policy        `yaml:"retry_config"`           // how often and when a failed item is run again, before `on_item_failure` decides about it; default never, and as an empty block with `on_item_failure: retry`
+	RetryRatio        *retry.Ratio         `yaml:"retry_ratio"`            // how many retries, of items and of steps, may start for each first attempt, such as `0.2`: further ones wait without a slot, while first attempts go on; default no limit
+	OnOOM             OnOOM                `yaml:"on_oom"`                 // what happens to an item that was killed for lack of memory (type `oom`, on Linux): `alone` runs it again when all others are done, while nothing else runs; what it does then is decided as for any other failure. Default as for any other failure
+	Quota             *limit.QuotaPolicy   `yaml:"quota"`                  // what agents do when the limit of an AI plan is used up; default they wait for its reset
 	Adapt             limit.AdaptiveConfig // of the number of agents at once, which the map phase sets; zero: none
 	Rate              limit.Rate           // of the starts of agents, which the map phase sets; zero: none
 	StepRates         map[int]limit.Rate   // of the starts of steps of agents, by position, which the map phase sets
@@ -47,6 +48,9 @@ type OnOOM string
 
 // OOMAlone is the one choice of OnOOM, beside none.
 const OOMAlone OnOOM = "alone"
+
+// Words returns what can be written.
+func (OnOOM) Words() []string { return check.Words(OOMAlone) }
 
 // ItemAction is the value of on_item_failure. Handler is set only for custom:<handler>. The zero ItemAction is DLQ.
 type ItemAction struct {
@@ -82,37 +86,33 @@ func actionForms() string {
 	return check.OneOf(forms)
 }
 
-// ParseItemAction parses the value of on_item_failure.
-func ParseItemAction(text string) (ItemAction, error) {
+// ReadText reads the value of on_item_failure.
+func (a *ItemAction) ReadText(text string) error {
+	*a = ItemAction{Kind: Action(text)}
 	if handler, ok := strings.CutPrefix(text, string(Custom)+":"); ok {
-		a := ItemAction{Kind: Custom, Handler: handler}
-		return a, a.check()
+		*a = ItemAction{Kind: Custom, Handler: handler}
 	}
-	a := ItemAction{Kind: Action(text)}
 	if text == "" {
-		return a, fmt.Errorf("on_item_failure must not be empty (want %s)", actionForms())
+		return onItemFailure("on_item_failure must not be empty (want %s)", actionForms())
 	}
-	return a, a.check()
+	return a.check()
 }
 
-// ParseCollection parses a value of error_collection that is a single word.
-func ParseCollection(text string) (Collection, error) {
-	if size, ok := strings.CutPrefix(text, string(Batched)+":"); ok {
-		n, err := strconv.Atoi(size)
-		if err != nil {
-			return Collection{}, fmt.Errorf("%q is not a batch size: use a whole number, as in batched:10", size)
-		}
-		c := Collection{Kind: Batched, Size: n}
-		return c, c.check()
-	}
-	c := Collection{Kind: CollectionKind(text)}
-	switch {
+// ReadText reads a value of error_collection that is a single word.
+func (c *Collection) ReadText(text string) error {
+	*c = Collection{Kind: CollectionKind(text)}
+	size, sized := strings.CutPrefix(text, string(Batched)+":")
+	switch n, err := strconv.Atoi(size); {
 	case text == "":
-		return c, fmt.Errorf("error_collection must not be empty (want %s)", collectionForms)
+		return errorCollection("error_collection must not be empty (want %s)", collectionForms)
+	case sized && err != nil:
+		return errorCollection("%q is not a batch size: use a whole number, as in batched:10", size)
+	case sized:
+		*c = Collection{Kind: Batched, Size: n}
 	case c.Kind == Batched:
 		c.Size = defaultBatch
 	}
-	return c, c.check()
+	return c.check()
 }
 
 // Check returns what is wrong with p as a block of a workflow file. Whether a custom handler exists is not known here.
@@ -150,22 +150,28 @@ func (a ItemAction) check() error {
 	case a.Kind == "" || slices.Contains(Actions(), a.Kind):
 		return nil
 	case a.Kind == Custom && a.Handler == "":
-		return fmt.Errorf("on_item_failure: custom needs the name of a handler, as in custom:notify")
+		return onItemFailure("on_item_failure: custom needs the name of a handler, as in custom:notify")
 	case a.Kind == Custom:
 		return nil
 	}
-	return fmt.Errorf("unknown on_item_failure %q (want %s)", a.Kind, actionForms())
+	return onItemFailure("unknown on_item_failure %q%s", a.Kind, check.Hint(string(a.Kind), Actions(), actionForms()))
 }
 
 func (c Collection) check() error {
-	switch c.Kind {
-	case "", Aggregate, Immediate:
+	switch {
+	case c.Kind == "", c.Kind == Aggregate, c.Kind == Immediate, c.Kind == Batched && c.Size >= 1:
 		return nil
-	case Batched:
-		if c.Size >= 1 {
-			return nil
-		}
-		return fmt.Errorf("the size of error_collection batched must be at least 1, not %d", c.Size)
+	case c.Kind == Batched:
+		return errorCollection("the size of error_collection batched must be at least 1, not %d", c.Size)
 	}
-	return fmt.Errorf("unknown error_collection %q (want %s)", c.Kind, collectionForms)
+	words := []CollectionKind{Aggregate, Immediate}
+	return errorCollection("unknown error_collection %q%s", c.Kind, check.Hint(string(c.Kind), words, collectionForms))
+}
+
+func onItemFailure(format string, args ...any) error {
+	return check.Finding{Field: "on_item_failure", Message: fmt.Sprintf(format, args...)}
+}
+
+func errorCollection(format string, args ...any) error {
+	return check.Finding{Field: "error_collection", Message: fmt.Sprintf(format, args...)}
 }

@@ -11,38 +11,47 @@ import (
 	"prodigy/internal/retry"
 )
 
-func TestParseItemActionReadsTheDocumentedForms(t *testing.T) {
+// read reads a text as the reader of workflow files does.
+func read[T any, P interface {
+	*T
+	ReadText(text string) error
+}](text string) (v T, err error) {
+	err = P(&v).ReadText(text)
+	return v, err
+}
+
+func TestItemActionReadsTheDocumentedForms(t *testing.T) {
 	for text, want := range map[string]ItemAction{
 		"dlq": {Kind: DLQ}, "retry": {Kind: Retry}, "skip": {Kind: Skip}, "stop": {Kind: Stop},
 		"custom:notify": {Custom, "notify"}, "custom:a:b": {Custom, "a:b"},
 	} {
-		if got, err := ParseItemAction(text); err != nil || got != want {
-			t.Errorf("ParseItemAction(%q): got %v, %v, want %v", text, got, err, want)
+		if got, err := read[ItemAction](text); err != nil || got != want {
+			t.Errorf("ItemAction %q: got %v, %v, want %v", text, got, err, want)
 		}
 	}
 	for text, want := range map[string]string{
-		"": "dlq, retry, skip", "dqlq": "dlq, retry, skip", "custom": "custom:notify", "custom:": "custom:notify", "DLQ": "want dlq", "notify:x": "unknown",
+		"": "dlq, retry, skip", "dqlq": `did you mean "dlq"?`, "custom": "custom:notify", "custom:": "custom:notify", "DLQ": `did you mean "dlq"?`, "notify:x": "unknown",
 	} {
-		if _, err := ParseItemAction(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("ParseItemAction(%q): got %v, want an error with %q", text, err, want)
+		if _, err := read[ItemAction](text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ItemAction %q: got %v, want an error with %q", text, err, want)
 		}
 	}
 }
 
-func TestParseCollectionReadsTheDocumentedForms(t *testing.T) {
+func TestCollectionReadsTheDocumentedForms(t *testing.T) {
 	for text, want := range map[string]Collection{
 		"aggregate": {Kind: Aggregate}, "immediate": {Kind: Immediate}, "batched": {Batched, 10}, "batched:10": {Batched, 10}, "batched:1": {Batched, 1},
 	} {
-		if got, err := ParseCollection(text); err != nil || got != want {
-			t.Errorf("ParseCollection(%q): got %v, %v, want %v", text, got, err, want)
+		if got, err := read[Collection](text); err != nil || got != want {
+			t.Errorf("Collection %q: got %v, %v, want %v", text, got, err, want)
 		}
 	}
 	for text, want := range map[string]string{
 		"": "aggregate, immediate", "batched:": "whole number", "batched:x": "whole number",
 		"batched:0": "at least 1", "batched:-3": "at least 1", "batch": "unknown", "batched:99999999999999999999": "whole number",
 	} {
-		if _, err := ParseCollection(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("ParseCollection(%q): got %v, want an error with %q", text, err, want)
+		if _, err := read[Collection](text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Collection %q: got %v, want an error with %q", text, err, want)
 		}
 	}
 }
@@ -52,14 +61,14 @@ func FuzzParse(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if a, err := ParseItemAction(text); err == nil {
+		if a, err := read[ItemAction](text); err == nil {
 			if found := (Policy{OnItemFailure: a}).Check(); len(found) != 0 {
-				t.Errorf("ParseItemAction(%q): got %v, which Check refuses: %v", text, a, found)
+				t.Errorf("ItemAction %q: got %v, which Check refuses: %v", text, a, found)
 			}
 		}
-		if c, err := ParseCollection(text); err == nil {
+		if c, err := read[Collection](text); err == nil {
 			if found := (Policy{ErrorCollection: c}).Check(); len(found) != 0 {
-				t.Errorf("ParseCollection(%q): got %v, which Check refuses: %v", text, c, found)
+				t.Errorf("Collection %q: got %v, which Check refuses: %v", text, c, found)
 			}
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"prodigy/internal/check"
@@ -28,16 +27,12 @@ type QuotaPolicy struct {
 	Jitter   *time.Duration `yaml:"jitter"`    // up to how much later, at random, since others may use the same plan; default 30s
 }
 
-// OnQuotas returns the values of on_quota.
-func OnQuotas() []OnQuota { return []OnQuota{QuotaPause, QuotaStop, QuotaFail} }
+// Words returns what can be written.
+func (OnQuota) Words() []string { return check.Words(QuotaPause, QuotaStop, QuotaFail) }
 
 // Check returns what is wrong with p as a block of a workflow file.
 func (p QuotaPolicy) Check() []check.Finding {
 	var found []check.Finding
-	if p.OnQuota != "" && !slices.Contains(OnQuotas(), p.OnQuota) {
-		words := []string{string(QuotaPause), string(QuotaStop), string(QuotaFail)}
-		found = append(found, check.Finding{Field: "on_quota", Message: fmt.Sprintf("unknown on_quota %q%s", p.OnQuota, check.Hint(string(p.OnQuota), words, "pause, stop, fail"))})
-	}
 	for name, d := range map[string]*time.Duration{"max_pause": p.MaxPause, "margin": p.Margin, "jitter": p.Jitter} {
 		if d != nil && *d < 0 {
 			found = append(found, check.Finding{Field: name, Message: name + " must not be negative"})

@@ -9,7 +9,7 @@ import (
 
 // Guards are what the machine must have left for something to start. The zero Guards is nothing.
 type Guards struct {
-	Load          float64 `yaml:"load"`            // nothing starts while the load of the last minute is more than so much for each CPU, such as 0.9
+	Load          float64 `yaml:"load" above:"0"`  // nothing starts while the load of the last minute is more than so much for each CPU, such as 0.9
 	MinFreeMemory *Amount `yaml:"min_free_memory"` // nothing starts while less memory is available, such as `10%` or `2GB`; in a container that of its limit
 	MinFreeDisk   *Amount `yaml:"min_free_disk"`   // nothing starts while the disk of the working directory, or that of the job's log, has less room, such as `5GB` or `5%`
 }
@@ -21,6 +21,12 @@ func (g Guards) Any() bool { return g.Load > 0 || g.MinFreeMemory != nil || g.Mi
 type Amount struct {
 	Bytes uint64
 	Share float64 // 0: Bytes holds
+}
+
+// ReadText reads an amount such as 10%, 5GB or 512MiB.
+func (a *Amount) ReadText(text string) (err error) {
+	*a, err = ParseAmount(text)
+	return err
 }
 
 // ParseAmount parses an amount such as 10%, 5GB or 512MiB.

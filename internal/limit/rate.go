@@ -32,6 +32,12 @@ const (
 	forms = "as in 40/s, 100/min, 1000/h or 3/10s"
 )
 
+// ReadText reads a limit such as 40/s.
+func (l *Rate) ReadText(text string) (err error) {
+	*l, err = ParseRate(text)
+	return err
+}
+
 // ParseRate parses a limit such as 40/s. What is behind the slash is a unit of time, or a duration.
 func ParseRate(text string) (Rate, error) {
 	count, per, ok := strings.Cut(text, "/")

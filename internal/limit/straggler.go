@@ -9,13 +9,14 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 )
 
 // StragglerConfig is a straggler block.
 type StragglerConfig struct {
-	After StragglerAfter `yaml:"after"` // how long an attempt may take before it is a straggler: a multiple of a percentile of the attempts that have succeeded so far, such as `3×p95` (also `3xp95`, `3*p95`; p50 to p99), at least 1s, or a time such as `10m`. There is no percentile before 20 attempts have succeeded (above p95: before one of them can lie above it; p99: 100); required
-	Stop  bool           `yaml:"stop"`  // whether a straggler is stopped, which is a timeout like any: its item is tried again if there are retries. Without it stragglers are only told; default false
+	After StragglerAfter `yaml:"after" required:"true"` // how long an attempt may take before it is a straggler: a multiple of a percentile of the attempts that have succeeded so far, such as `3×p95` (also `3xp95`, `3*p95`; p50 to p99), at least 1s, or a time such as `10m`. There is no percentile before 20 attempts have succeeded (above p95: before one of them can lie above it; p99: 100); required
+	Stop  bool           `yaml:"stop"`                  // whether a straggler is stopped, which is a timeout like any: its item is tried again if there are retries. Without it stragglers are only told; default false
 }
 
 // StragglerAfter is how long an attempt may take. The zero StragglerAfter is no limit.
@@ -30,8 +31,24 @@ const (
 	leastFactor, mostFactor   = 1.0, 1000.0
 )
 
-// ParseMultiple reads a multiple of a percentile, such as 3×p95.
-func ParseMultiple(text string) (StragglerAfter, error) {
+// ReadText reads a multiple of a percentile, such as 3×p95, or a time.
+func (a *StragglerAfter) ReadText(text string) (err error) {
+	const forms = "a multiple of a percentile as in 3×p95, or a time as in 10m"
+	switch d, wrong := duration.Parse(text); {
+	case text == "":
+		return check.Want(forms)
+	case wrong == nil && d == 0:
+		return check.Finding{Field: "after", Message: "after must be more than 0"}
+	case wrong == nil:
+		*a = StragglerAfter{Time: d}
+		return nil
+	}
+	*a, err = multiple(text)
+	return err
+}
+
+// multiple reads a multiple of a percentile, such as 3×p95.
+func multiple(text string) (StragglerAfter, error) {
 	at := strings.IndexAny(text, "×xX*")
 	if at < 0 {
 		return StragglerAfter{}, fmt.Errorf("want a multiple of a percentile as in 3×p95, or a time as in 10m, not %q", text)

@@ -16,7 +16,7 @@ func TestAMultipleOfAPercentileIsReadInAllItsForms(t *testing.T) {
 		"10m": "!", "90": "!", "": "!", "fast": "!",
 		"0.9×p95": "!", "1001×p95": "!", "3×p49": "!", "3×p100": "!", "3×95": "!", "×p95": "!", "3×": "!", "NaN×p95": "!", "Inf×p95": "!", "3×p9.5": "!", "p95": "!", "3p95": "!", "3×p95×2": "!",
 	} {
-		a, err := ParseMultiple(text)
+		a, err := multiple(text)
 		got := a.String()
 		if err != nil {
 			got = "!"

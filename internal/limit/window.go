@@ -17,6 +17,12 @@ type Window struct {
 	Text     string // as it is written
 }
 
+// ReadText reads a window such as "22:00-06:00 Europe/Berlin".
+func (w *Window) ReadText(text string) (err error) {
+	*w, err = ParseWindow(text)
+	return err
+}
+
 // ParseWindow parses a window such as "22:00-06:00 Europe/Berlin". Without a zone it is that of this machine.
 func ParseWindow(text string) (Window, error) {
 	span, zone, _ := strings.Cut(strings.TrimSpace(text), " ")

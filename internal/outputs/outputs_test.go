@@ -578,12 +578,14 @@ func TestFollowGoesOnUntilNobodyRunsTheJob(t *testing.T) {
 
 func TestSizes(t *testing.T) {
 	for text, want := range map[string]Size{"1KiB": 1 << 10, "256KiB": 256 << 10, "3MiB": 3 << 20, "1GiB": 1 << 30} {
-		if got, err := ParseSize(text); got != want || err != nil || got.String() != text {
+		var got Size
+		if err := got.ReadText(text); got != want || err != nil || got.String() != text {
 			t.Errorf("%s: got %v %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "1", "KiB", "0KiB", "-1KiB", "+1KiB", "1.5MiB", "01KiB", "512B", "1 KiB", "1KB", "1kib", "9999999999GiB", "99999999999999999999B"} {
-		if got, err := ParseSize(text); err == nil {
+		var got Size
+		if err := got.ReadText(text); err == nil {
 			t.Errorf("%q: got %v, want an error", text, got)
 		}
 	}

@@ -23,8 +23,8 @@ const (
 	None   Keep = "none"   // of none
 )
 
-// Keeps returns the words for Keep.
-func Keeps() []Keep { return []Keep{All, Failed, None} }
+// Words returns what can be written.
+func (Keep) Words() []string { return []string{string(All), string(Failed), string(None)} }
 
 const (
 	defaultPerStep = 256 << 10
@@ -58,8 +58,8 @@ func units() []struct {
 	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
 }
 
-// ParseSize reads a size such as 256KiB.
-func ParseSize(text string) (Size, error) {
+// ReadText reads a size such as 256KiB.
+func (s *Size) ReadText(text string) error {
 	for _, u := range units() {
 		digits, ok := strings.CutSuffix(text, u.name)
 		if !ok {
@@ -69,12 +69,13 @@ func ParseSize(text string) (Size, error) {
 		if err != nil || digits[0] < '1' || n > math.MaxInt64/u.size {
 			break
 		}
-		return Size(n * u.size), nil
+		*s = Size(n * u.size)
+		return nil
 	}
-	return 0, fmt.Errorf("%q is not a size: write a whole number and a unit, such as 256KiB, 10MiB or 1GiB", text)
+	return fmt.Errorf("%q is not a size: write a whole number and a unit, such as 256KiB, 10MiB or 1GiB", text)
 }
 
-// String returns s as ParseSize reads it, in the largest unit that shows all of it.
+// String returns s as ReadText reads it, in the largest unit that shows all of it.
 func (s Size) String() string {
 	for _, u := range units() {
 		if int64(s)%u.size == 0 && s != 0 {

@@ -11,12 +11,12 @@ import (
 	"prodigy/internal/duration"
 )
 
-// After is how a failed try says how long the service wants its next call to wait: as the header Retry-After of HTTP in what the command printed,
-// as by curl -i, or as the text that a pattern finds.
+// After is how a failed try says how long the service wants its next call to wait: as the header Retry-After
+// of HTTP in what the command printed, as by curl -i, or as the text that a pattern finds.
 type After struct {
-	Pattern string        `yaml:"pattern"` // a regular expression (RE2) that finds it, in its first group if there is one: seconds, a duration, a date or a Unix time; default the header `Retry-After`
-	File    string        `yaml:"file"`    // a file that is read for it besides what the command printed, such as the one of `curl -D`; only of a step. A relative path starts at the step's working directory
-	Max     time.Duration `yaml:"max"`     // how long the wait is at most, whatever is asked for; default 1h
+	Pattern string        `yaml:"pattern" text:"filled"` // a regular expression (RE2) that finds it, in its first group if there is one: seconds, a duration, a date or a Unix time; default the header `Retry-After`
+	File    string        `yaml:"file" text:"filled"`    // a file that is read for it besides what the command printed, such as the one of `curl -D`; only of a step. A relative path starts at the step's working directory
+	Max     time.Duration `yaml:"max" unit:"seconds"`    // how long the wait is at most, whatever is asked for; default 1h
 }
 
 const defaultMaxAfter = time.Hour
@@ -37,9 +37,10 @@ func (a After) check() []check.Finding {
 	return found
 }
 
-// Asked returns how long a failed try asks to wait, at most Most. It reports false if none of the texts says so. Of several times the last counts, in
-// the last text that has one. A date counts from the header Date of the same text, if there is one, so that it does not matter whether the clocks of
-// both sides agree; else from now.
+// Asked returns how long a failed try asks to wait, at most Most. It reports false if none of the texts says
+// so. Of several times the last counts, in the last text that has one. A date counts from the header Date of
+// the same text, if there is one, so that it does not matter whether the clocks of both sides agree; else
+// from now.
 func (a After) Asked(now time.Time, texts ...string) (wait time.Duration, ok bool) {
 	for _, text := range texts {
 		for _, value := range a.values(text) {

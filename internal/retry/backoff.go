@@ -28,12 +28,12 @@ const (
 // The zero Backoff is exponential with base 2.
 type Backoff struct {
 	Strategy   Strategy
-	Delay      *time.Duration  `yaml:"delay"`      // the delay; default initial_delay
-	Initial    *time.Duration  `yaml:"initial"`    // the first delay; default initial_delay
-	Increment  *time.Duration  `yaml:"increment"`  // what each delay has more than the one before; default the first delay
-	Base       *float64        `yaml:"base"`       // what each delay is multiplied by; default 2
-	Multiplier *float64        `yaml:"multiplier"` // another word for base; default 2
-	Delays     []time.Duration `yaml:"delays"`     // the delays one by one; past their end `max_delay`; default none
+	Delay      *time.Duration  `yaml:"delay"`                   // the delay; default initial_delay
+	Initial    *time.Duration  `yaml:"initial"`                 // the first delay; default initial_delay
+	Increment  *time.Duration  `yaml:"increment"`               // what each delay has more than the one before; default the first delay
+	Base       *float64        `yaml:"base"`                    // what each delay is multiplied by; default 2
+	Multiplier *float64        `yaml:"multiplier"`              // another word for base; default 2
+	Delays     []time.Duration `yaml:"delays" list:"durations"` // the delays one by one; past their end `max_delay`; default none
 }
 
 // forever is the delay at which all arithmetic saturates.
@@ -70,9 +70,9 @@ func numberOf[N ~int64 | ~float64](v *N) []float64 {
 	return []float64{float64(*v)}
 }
 
-// backoffs is the table of strategies: name, parameters, and the delay before retry n (from 1) where d is the first delay:
-// the parameter delay or initial, else initial_delay. The caller caps the delay; forever stands for "the cap".
-// The formula says the same for people, with the numbers in place.
+// backoffs is the table of strategies: name, parameters, and the delay before retry n (from 1) where d is the
+// first delay: the parameter delay or initial, else initial_delay. The caller caps the delay; forever stands
+// for "the cap". The formula says the same for people, with the numbers in place.
 var backoffs = []struct {
 	strategy   Strategy
 	parameters []parameter
@@ -144,8 +144,9 @@ func (p Policy) uncapped(n int) time.Duration {
 
 func (p Policy) strategy() Strategy { return cmp.Or(p.Backoff.Strategy, Exponential) }
 
-// Explain describes how the delay before retry n (1 is the first) is computed, as in "exponential: 1s × 2^5 = 32s, capped at
-// max_delay 30s; jitter full takes from 0s to 30s". Previous is the delay before that, 0 for the first retry.
+// Explain describes how the delay before retry n (1 is the first) is computed, as in "exponential: 1s × 2^5 =
+// 32s, capped at max_delay 30s; jitter full takes from 0s to 30s". Previous is the delay before that, 0 for
+// the first retry.
 func (p Policy) Explain(n int, previous time.Duration) string {
 	var b strings.Builder
 	computed := p.Computed(n)
@@ -201,7 +202,8 @@ func (p Policy) Spreads() []Spread {
 	return spreads
 }
 
-// Tries returns the highest possible number of tries: the attempts, or fewer if the budget cannot hold all the waits, whatever the jitter.
+// Tries returns the highest possible number of tries: the attempts, or fewer if the budget cannot hold all
+// the waits, whatever the jitter.
 func (p Policy) Tries() int {
 	if p.Budget > 0 && p.Jitter == NoJitter && p.Attempts <= mostListed {
 		return 1 + len(p.Spreads())
@@ -209,8 +211,8 @@ func (p Policy) Tries() int {
 	return max(p.Attempts, 1)
 }
 
-// MaxWait returns how long all waits of p take together at most. With jitter, shorter waits let more of them fit in the budget, so it is
-// the whole budget.
+// MaxWait returns how long all waits of p take together at most. With jitter, shorter waits let more of them
+// fit in the budget, so it is the whole budget.
 func (p Policy) MaxWait() time.Duration {
 	worst := p.Worst()
 	if p.Budget > 0 && p.Jitter != NoJitter && len(worst) < p.Attempts-1 {
@@ -256,8 +258,8 @@ func (b Backoff) factor() float64 {
 	return 2
 }
 
-// linear has three forms: without an increment the delay grows by d; with only an increment the first delay is d; with an initial delay
-// and an increment the first delay already includes one increment.
+// linear has three forms: without an increment the delay grows by d; with only an increment the first delay
+// is d; with an initial delay and an increment the first delay already includes one increment.
 func linear(b Backoff, d time.Duration, n int) time.Duration {
 	switch {
 	case b.Increment == nil:

@@ -6,6 +6,8 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"time"
+
+	"prodigy/internal/check"
 )
 
 // Jitter is the name of a way to randomise delays.
@@ -24,17 +26,19 @@ var jitters = []Jitter{Proportional, FullJitter, EqualJitter, Decorrelated}
 
 const jitterForms = "true, false, full, equal or decorrelated"
 
-// ParseJitter reads a jitter as it is written in a workflow file: true, false, full, equal or decorrelated.
-func ParseJitter(text string) (Jitter, error) {
+// ReadText reads a jitter as it is written in a workflow file: true, false, full, equal or decorrelated.
+func (j *Jitter) ReadText(text string) error {
 	switch text {
 	case "true":
-		return Proportional, nil
+		*j = Proportional
 	case "false":
-		return NoJitter, nil
+		*j = NoJitter
 	case string(FullJitter), string(EqualJitter), string(Decorrelated):
-		return Jitter(text), nil
+		*j = Jitter(text)
+	default:
+		return check.Finding{Field: "jitter", Message: fmt.Sprintf("unknown jitter %q (want %s)", text, jitterForms)}
 	}
-	return NoJitter, fmt.Errorf("unknown jitter %q (want %s)", text, jitterForms)
+	return nil
 }
 
 // NewRand returns the source of jitter for one item and step: the same seed and keys give the same delays in every run.
@@ -49,8 +53,8 @@ func NewRand(seed uint64, keys ...string) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// spread applies jitter to the computed delay d, after the cap, so that many retries at the cap still spread. Only decorrelated delays
-// stay below the cap. previous is the delay before this one, 0 before the first.
+// spread applies jitter to the computed delay d, after the cap, so that many retries at the cap still spread.
+// Only decorrelated delays stay below the cap. previous is the delay before this one, 0 before the first.
 func (p Policy) spread(d, previous time.Duration, rnd *rand.Rand) time.Duration {
 	low, high := p.bounds(d, previous)
 	if high <= low {

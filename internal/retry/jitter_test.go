@@ -88,17 +88,19 @@ func TestSeedMakesJitterRepeatable(t *testing.T) {
 	}
 }
 
-func TestParseJitterReadsTheDocumentedForms(t *testing.T) {
+func TestJitterReadsTheDocumentedForms(t *testing.T) {
 	for text, want := range map[string]Jitter{
 		"true": Proportional, "false": NoJitter, "full": FullJitter, "equal": EqualJitter, "decorrelated": Decorrelated,
 	} {
-		if got, err := ParseJitter(text); err != nil || got != want {
-			t.Errorf("ParseJitter(%q): got %q, %v, want %q", text, got, err, want)
+		var got Jitter
+		if err := got.ReadText(text); err != nil || got != want {
+			t.Errorf("%q: got %q, %v, want %q", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "yes", "proportional", "Full"} {
-		if got, err := ParseJitter(text); err == nil {
-			t.Errorf("ParseJitter(%q): got %q, want an error", text, got)
+		var got Jitter
+		if err := got.ReadText(text); err == nil {
+			t.Errorf("%q: got %q, want an error", text, got)
 		}
 	}
 }

@@ -61,16 +61,18 @@ func MatcherNames() []string {
 	return names
 }
 
-// NameMatcher returns the matcher of an error type, whose name may be written in any case style, as in ServerError or
-// server-error.
-func NameMatcher(name string) (Matcher, error) {
+// ReadText reads the name of an error type, which may be written in any case style, as in ServerError or server-error.
+func (m *Matcher) ReadText(name string) error {
+	*m = Matcher{Name: name}
 	for _, known := range MatcherNames() {
 		if check.Fold(name) == check.Fold(known) {
-			name = known
+			m.Name = known
 		}
 	}
-	m := Matcher{Name: name}
-	return m, m.Check()
+	if err := m.Check(); err != nil {
+		return check.Finding{Field: "retry_on", Message: err.Error()}
+	}
+	return nil
 }
 
 // Check returns what is wrong with m, in words for the author of the workflow file.

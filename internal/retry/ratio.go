@@ -9,16 +9,17 @@ import (
 	"prodigy/internal/duration"
 )
 
-// Ratio holds the retries of a job to a part of its first attempts, so that a service in trouble does not get more and more work by them.
-// It is the retry budget of Finagle and Linkerd, over a window that suits attempts of seconds and minutes.
+// Ratio holds the retries of a job to a part of its first attempts, so that a service in trouble does not get
+// more and more work by them. It is the retry budget of Finagle and Linkerd, over a window that suits
+// attempts of seconds and minutes.
 type Ratio struct {
-	Ratio  float64       `yaml:"ratio"`                 // retries for each first attempt, such as 0.2; required
-	Window time.Duration `yaml:"window" unit:"seconds"` // of the attempts that are counted: those that started in this time before; default 1m
-	Min    int           `yaml:"min"`                   // retries that may start in a window whatever the ratio is, so that few items are retried as ever, and no retry waits for ever; default 10
+	Ratio  float64       `yaml:"ratio" required:"true" short:"true"` // retries for each first attempt, such as 0.2; required
+	Window time.Duration `yaml:"window" unit:"seconds"`              // of the attempts that are counted: those that started in this time before; default 1m
+	Min    int           `yaml:"min"`                                // retries that may start in a window whatever the ratio is, so that few items are retried as ever, and no retry waits for ever; default 10
 }
 
-// DefaultRatio returns what a ratio has beside its number.
-func DefaultRatio() Ratio { return Ratio{Window: time.Minute, Min: 10} }
+// SetDefaults sets what a ratio has beside its number.
+func (r *Ratio) SetDefaults() { r.Window, r.Min = time.Minute, 10 }
 
 // Check returns what is wrong with r as a block of a workflow file.
 func (r Ratio) Check() []check.Finding {
@@ -47,10 +48,11 @@ const (
 	ratioSlots = 60 // that a window is counted in
 )
 
-// Throttle says when the next retry may start under a Ratio. It is a pure state machine: starts and the clock go in, the time of the next retry comes
-// out. It is not safe for concurrent use.
+// Throttle says when the next retry may start under a Ratio. It is a pure state machine: starts and the clock
+// go in, the time of the next retry comes out. It is not safe for concurrent use.
 //
-// In a window that ends at the start of a retry there are at most max(min, ratio × first attempts) retries; windows end at sixtieths of their length.
+// In a window that ends at the start of a retry there are at most max(min, ratio × first attempts) retries;
+// windows end at sixtieths of their length.
 type Throttle struct {
 	ratio Ratio
 	mem   throttleMemory

@@ -1,6 +1,7 @@
 // Package spend counts what AI agents use, in money and in tokens, and holds them to a budget.
 //
-// An Account adds up the attempts of a job. A Ledger decides whether one more agent may start; it is a pure state machine.
+// An Account adds up the attempts of a job. A Ledger decides whether one more agent may start; it is a pure
+// state machine.
 package spend
 
 import (
@@ -91,6 +92,12 @@ func (u *USD) UnmarshalJSON(data []byte) error {
 type Count int64
 
 var errCount = errors.New("write a whole number of tokens above 0, as in 500000, 500k or 20M")
+
+// ReadText reads a number above 0, as in 500000, 500k or 20M.
+func (n *Count) ReadText(text string) (err error) {
+	*n, err = ParseCount(text)
+	return err
+}
 
 // ParseCount reads a number above 0, as in 500000, 500k or 20M.
 func ParseCount(text string) (Count, error) {

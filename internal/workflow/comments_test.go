@@ -6,21 +6,19 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 )
 
 // comments are what the sources say about the types of the language.
 type comments struct {
-	fields map[string]string   // by package, type and field: "retry.Policy.Attempts"
-	words  map[string][]string // the constants of a text type, by package and type: "retry.Strategy"
+	fields map[string]string // by package, type and field: "retry.Policy.Attempts"
 }
 
 // readComments reads the packages whose types make up the language.
 func readComments(t *testing.T) comments {
 	t.Helper()
-	c := comments{fields: map[string]string{}, words: map[string][]string{}}
+	c := comments{fields: map[string]string{}}
 	for _, dir := range []string{".", "../retry", "../errorpolicy", "../limit", "../outputs", "../spend"} {
 		names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil {
@@ -48,11 +46,8 @@ func (c comments) file(file *ast.File) {
 			continue
 		}
 		for _, spec := range general.Specs {
-			switch s := spec.(type) {
-			case *ast.TypeSpec:
+			if s, ok := spec.(*ast.TypeSpec); ok {
 				c.structure(file.Name.Name+"."+s.Name.Name, s.Type)
-			case *ast.ValueSpec:
-				c.constant(file.Name.Name, general.Tok, s)
 			}
 		}
 	}
@@ -68,23 +63,6 @@ func (c comments) structure(name string, typ ast.Expr) {
 		text := strings.Join(strings.Fields(field.Doc.Text()+" "+field.Comment.Text()), " ")
 		for _, ident := range field.Names {
 			c.fields[name+"."+ident.Name] = text
-		}
-	}
-}
-
-// constant keeps a constant that is written as a text and has a type of its package.
-func (c comments) constant(pkg string, tok token.Token, s *ast.ValueSpec) {
-	typ, ok := s.Type.(*ast.Ident)
-	if !ok || tok != token.CONST {
-		return
-	}
-	for _, value := range s.Values {
-		literal, ok := value.(*ast.BasicLit)
-		if !ok || literal.Kind != token.STRING {
-			continue
-		}
-		if word, err := strconv.Unquote(literal.Value); err == nil && word != "" {
-			c.words[pkg+"."+typ.Name] = append(c.words[pkg+"."+typ.Name], word)
 		}
 	}
 }

@@ -107,7 +107,7 @@ func (l *language) fields(t reflect.Type) []keyDoc {
 		}
 		var special bool
 		if k.form, special = l.specialKey(t.String() + "." + name); !special {
-			k.form = l.form(field.Type, name, field.Tag.Get("unit") == "seconds")
+			k.form = l.form(field.Type, name, field.Tag)
 		}
 		keys = append(keys, k)
 	}

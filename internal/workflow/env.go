@@ -13,13 +13,13 @@ import (
 
 // envForm is the long form of a variable's value.
 type envForm struct {
-	Value     *Text  `yaml:"value"`      // the value, when there is more to say of it
-	Secret    bool   `yaml:"secret"`     // the value is masked wherever prodigy writes or prints, and never stored; default false
-	Command   *Text  `yaml:"command"`    // a shell command whose output is the value
-	Cache     bool   `yaml:"cache"`      // run the command once, before anything else; default once for each agent, and for each of the other phases
-	Condition string `yaml:"condition"`  // an expression over variables and parameters, in the language of filters
-	WhenTrue  *Text  `yaml:"when_true"`  // the value when the condition holds
-	WhenFalse *Text  `yaml:"when_false"` // the value when it does not
+	Value     *Text  `yaml:"value" text:"any"`      // the value, when there is more to say of it
+	Secret    bool   `yaml:"secret"`                // the value is masked wherever prodigy writes or prints, and never stored; default false
+	Command   *Text  `yaml:"command"`               // a shell command whose output is the value
+	Cache     bool   `yaml:"cache"`                 // run the command once, before anything else; default once for each agent, and for each of the other phases
+	Condition string `yaml:"condition"`             // an expression over variables and parameters, in the language of filters
+	WhenTrue  *Text  `yaml:"when_true" text:"any"`  // the value when the condition holds
+	WhenFalse *Text  `yaml:"when_false" text:"any"` // the value when it does not
 }
 
 // stepEnv reads the variables of a step. It refuses the forms that are evaluated once, before the job begins.
@@ -64,9 +64,6 @@ func (r *reader) longVariable(e entry) (EnvVar, bool) {
 	var form envForm
 	before := len(r.problems)
 	keys := r.fields(&form)
-	for name, target := range map[string]**Text{"value": &form.Value, "when_true": &form.WhenTrue, "when_false": &form.WhenFalse} {
-		keys = withReader(keys, name, func(e entry) { setPointer(target)(r.maybeBlankText(e)) })
-	}
 	var at Pos
 	keys = withReader(keys, "condition", func(e entry) { form.Condition, at = r.expression(e, r.nonBlank) })
 	b := r.block("env value", e, keys)
@@ -168,11 +165,10 @@ func (r *reader) secrets(e entry) []Secret {
 func (r *reader) secret(e entry) Secret {
 	s := Secret{Name: e.name, Pos: posOf(e.value)}
 	if e.value.Kind == yaml.MappingNode {
-		b := r.block("secret", e, r.fields(&s))
+		b := r.readWith(entry{name: "secret", value: e.value}, &s, r.fields(&s))
 		if b.has("file") && b.has("command") {
 			r.fail(b.written["command"].key, `secret has both "file" and "command": write one of them`)
 		}
-		r.require(b, "file", "command")
 		return s
 	}
 	var found []string
@@ -187,7 +183,8 @@ func (r *reader) secret(e entry) Secret {
 	return s
 }
 
-// checkSecretValue reports a secret value that Redact could not find in the file. A copy of the file is kept with the job.
+// checkSecretValue reports a secret value that Redact could not find in the file. A copy of the file is kept
+// with the job.
 func (r *reader) checkSecretValue(b *block) {
 	n := b.at("value")
 	t := r.withPos(n, n.Value)

@@ -4,11 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
-
-	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
-	"prodigy/internal/limit"
 )
 
 // rootPolicyKeys are the keys of an error_policy that can also be written at the root.
@@ -16,11 +12,10 @@ var rootPolicyKeys = []string{
 	"on_item_failure", "continue_on_failure", "max_failures", "failure_threshold", "error_collection",
 }
 
-// policyKeys returns the keys of an error_policy block. A workflow has one policy. Its keys can be spread over several blocks, but each
-// can be written only once.
+// policyKeys returns the keys of an error_policy block. A workflow has one policy. Its keys can be spread
+// over several blocks, but each can be written only once.
 func (r *reader) policyKeys() []key {
 	keys := r.fields(&r.w.ErrorPolicy)
-	keys = withReader(keys, "max_failures", func(e entry) { set(&r.w.ErrorPolicy.MaxFailures)(r.atLeast(e, 1)) })
 	for i, k := range keys {
 		keys[i].read = func(e entry) {
 			if before, twice := r.policy[k.name]; twice {
@@ -41,17 +36,6 @@ func (r *reader) policyKeysNamed(names ...string) []key {
 
 func (r *reader) errorPolicy(e entry) {
 	r.block("error_policy", e, r.policyKeys())
-}
-
-// quota reads what a used-up limit does.
-func (r *reader) quota(e entry) *limit.QuotaPolicy {
-	q := new(limit.QuotaPolicy)
-	if b := r.block("quota", e, r.fields(q)); b != nil {
-		for _, f := range q.Check() {
-			r.fail(b.at(f.Field), "%s", f.Message)
-		}
-	}
-	return q
 }
 
 // checkErrorPolicy checks the policy after all blocks that can hold its keys have been read.
@@ -95,54 +79,18 @@ func (r *reader) checkHandlers() {
 	}
 }
 
-func (r *reader) itemAction(e entry) (errorpolicy.ItemAction, bool) {
-	text, ok := r.text(e)
-	if !ok {
-		return errorpolicy.ItemAction{}, false
+// batched reads {batched: {size: n}}.
+func (r *reader) batched(e entry, c *errorpolicy.Collection) bool {
+	var form struct {
+		Batched *struct {
+			Size int `yaml:"size" least:"1" required:"true"`
+		} `yaml:"batched" required:"true"`
 	}
-	a, err := errorpolicy.ParseItemAction(text)
-	if err == nil {
-		return a, true
+	if !r.read(e, &form) || form.Batched == nil {
+		return false
 	}
-	words := toStrings(errorpolicy.Actions())
-	if guess := check.Nearest(text, words); guess != "" {
-		r.fail(e.value, "unknown on_item_failure %q (did you mean %q?)", text, guess)
-		return a, false
-	}
-	return a, r.check(e, err)
-}
-
-// collection reads a word, or {batched: {size: n}}.
-func (r *reader) collection(e entry) (errorpolicy.Collection, bool) {
-	if e.value.Kind != yaml.MappingNode {
-		return r.collectionWord(e)
-	}
-	c := errorpolicy.Collection{Kind: errorpolicy.Batched}
-	batched := func(e entry) {
-		size := key{name: "size", read: func(e entry) { set(&c.Size)(r.atLeast(e, 1)) }}
-		if b := r.block("batched", e, []key{size}); b != nil {
-			r.require(b, "size")
-		}
-	}
-	r.require(r.block("error_collection", e, []key{{name: "batched", read: batched}}), "batched")
-	return c, c.Size > 0
-}
-
-func (r *reader) collectionWord(e entry) (errorpolicy.Collection, bool) {
-	text, ok := r.text(e)
-	if !ok {
-		return errorpolicy.Collection{}, false
-	}
-	c, err := errorpolicy.ParseCollection(text)
-	if err == nil {
-		return c, true
-	}
-	words := toStrings([]errorpolicy.CollectionKind{errorpolicy.Aggregate, errorpolicy.Immediate})
-	if guess := check.Nearest(text, words); guess != "" {
-		r.fail(e.value, "unknown error_collection %q (did you mean %q?)", text, guess)
-		return c, false
-	}
-	return c, r.check(e, err)
+	*c = errorpolicy.Collection{Kind: errorpolicy.Batched, Size: form.Batched.Size}
+	return c.Size > 0
 }
 
 // handlers reads the named lists of steps that on_item_failure can call.

@@ -73,7 +73,7 @@ func ownName(p string) form {
 }
 
 func oneWord[T ~string](words ...T) form {
-	all := toStrings(words)
+	all := check.Words(words...)
 	return form{schema: node{"enum": all}, words: strings.Join(code(all), ", "), enum: all}
 }
 
@@ -138,34 +138,47 @@ func either(words string, forms ...form) form {
 	return form{schema: node{"anyOf": all}, words: words, enum: enum}
 }
 
-// form returns how a value of type t is written under a key. A type of the reader's own has a line in special.
-func (l *language) form(t reflect.Type, key string, isTimeout bool) form {
+// form returns how a value of type t is written under a key with these tags. A type of the reader's own has a line in
+// special.
+func (l *language) form(t reflect.Type, key string, tag reflect.StructTag) form {
+	if of := tag.Get("list"); of != "" && t.Kind() == reflect.Slice {
+		return listOf(l.form(t.Elem(), key, tag), "list of "+of)
+	}
 	if f, ok := l.special(t); ok {
 		return f
 	}
-	switch {
-	case t == reflect.TypeFor[time.Duration]() && isTimeout:
+	enum, isEnum := reflect.Zero(t).Interface().(worded)
+	switch kind := tag.Get("text"); {
+	case t.Kind() == reflect.Pointer:
+		return l.form(t.Elem(), key, tag)
+	case t == reflect.TypeFor[time.Duration]() && tag.Get("unit") == "seconds":
 		return timeout()
 	case t == reflect.TypeFor[time.Duration]():
 		return span()
-	case t == reflect.TypeFor[Text]():
+	case isEnum && tag.Get("case") == "any":
+		return inAnyCase(enum.Words()...)
+	case isEnum:
+		return oneWord(enum.Words()...)
+	case t == reflect.TypeFor[Text]() && kind == "any":
+		return text()
+	case t == reflect.TypeFor[Text](), t.Kind() == reflect.String && kind == "filled":
 		return filled()
-	case len(l.said.words[t.String()]) > 0:
-		return oneWord(l.said.words[t.String()]...)
+	case t.Kind() == reflect.String && kind == "constant":
+		return constantForm()
+	case t.Kind() == reflect.String && kind == "revision":
+		return revision()
 	}
 	switch t.Kind() {
-	case reflect.Pointer:
-		return l.form(t.Elem(), key, isTimeout)
 	case reflect.Bool:
 		return truth()
 	case reflect.Int:
-		return form{schema: node{"type": "integer"}, words: "whole number"}
+		return bounded(t, form{schema: node{"type": "integer"}, words: "whole number"}, tag)
 	case reflect.Float64:
-		return number("number", nil)
+		return bounded(t, number("number", nil), tag)
 	case reflect.String:
 		return text()
 	case reflect.Slice:
-		element := l.form(t.Elem(), key, isTimeout)
+		element := l.form(t.Elem(), key, tag)
 		return listOf(element, "list of "+element.words)
 	case reflect.Struct:
 		return l.block(t, key)
@@ -173,6 +186,42 @@ func (l *language) form(t reflect.Type, key string, isTimeout bool) form {
 		l.t.Errorf("how is a %s written (key %s)? Give it a line in language.special", t, key)
 		return form{schema: node{}}
 	}
+}
+
+// bounded returns f with the bounds that the tags set.
+func bounded(t reflect.Type, f form, tag reflect.StructTag) form {
+	bound := func(key, text string) {
+		var n any
+		if err := json.Unmarshal([]byte(text), &n); err != nil {
+			panic(err)
+		}
+		f.schema[key] = n
+	}
+	least, most, both := strings.Cut(tag.Get("range"), " ")
+	switch {
+	case both && t.Kind() == reflect.Int:
+		f.words += " from " + least
+	case both:
+		f.words += " from " + least + " to " + most
+	case tag.Get("above") != "":
+		f.words += " above " + tag.Get("above")
+		bound("exclusiveMinimum", tag.Get("above"))
+	case tag.Get("least") != "":
+		f.words += " from " + tag.Get("least")
+		bound("minimum", tag.Get("least"))
+	}
+	if both {
+		bound("minimum", least)
+		bound("maximum", most)
+	}
+	return f
+}
+
+// revision is the name of a commit or a branch.
+func revision() form {
+	f := pattern(`^[^-\s]\S*$`, "text")
+	f.schema["type"], f.schema["minimum"] = scalars(), 0 // a short hash may be all digits
+	return f
 }
 
 // special returns the form of a type that is written in a way of its own.
@@ -234,18 +283,10 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		some := l.block(reflect.TypeFor[ReduceWhen](), "reduce_when")
 		some.schema = node{"allOf": []node{some.schema, {"minProperties": 1}}}
 		return some, true
-	case reflect.TypeFor[OnEmpty]():
-		return oneWord(EmptyIsError, EmptyIsOK), true
-	case reflect.TypeFor[Incomplete]():
-		return oneWord(KeepIncomplete, RemoveIncomplete, PartialIncomplete), true
 	case reflect.TypeFor[*Bound]():
 		return pattern(`^ *([<>]=?) *[0-9.]+([eE][-+]?[0-9]+)? *%? *$`, "comparison, as in `>= 0.95`"), true
 	case reflect.TypeFor[*ParkAfter]():
 		return either("duration or seconds, also 0, or `never`", span(), atLeast(0), oneWord("never")), true
-	case reflect.TypeFor[TimeoutPolicy]():
-		return inAnyCase(PerAgent, PerCommand, Hybrid), true
-	case reflect.TypeFor[errorpolicy.TimeoutAction]():
-		return inAnyCase(errorpolicy.TimeoutActions()...), true
 	case reflect.TypeFor[[]Text]():
 		return either("list of texts, or one text", filled(), listOf(filled(), "")), true
 	case reflect.TypeFor[[]Profile]():
@@ -291,7 +332,8 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 	return form{}, false
 }
 
-// specialKey returns the form of a key, by block and name, that takes less than its type, or is written in another way than it.
+// specialKey returns the form of a key, by block and name, that takes less than its type, or is written in
+// another way than it.
 func (l *language) specialKey(name string) (f form, ok bool) {
 	switch name {
 	case "workflow.Map.agent_template":
@@ -300,14 +342,6 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return named(commandPattern(), timeout(), "kinds of steps, or kinds and positions as in `shell_2`, each with a duration or seconds"), true
 	case "workflow.Timeouts.cleanup_grace_period_secs":
 		return either("duration or seconds, also 0", span(), atLeast(0)), true
-	case "workflow.Agent.use", "workflow.Agent.model", "workflow.Agent.schema":
-		return constantForm(), true
-	case "workflow.Agent.args":
-		return listOf(constantForm(), "list of texts"), true
-	case "workflow.Agent.max_turns":
-		return atLeast(1), true
-	case "workflow.Validate.threshold":
-		return number("number from 0 to 100", node{"minimum": 0, "maximum": 100}), true
 	case "workflow.Foreach.parallel":
 		return either("whole number from 1, or `true` for 10", truth(), atLeast(1)), true
 	case "workflow.Foreach.as":
@@ -315,52 +349,29 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		element := pattern(namePattern, "name")
 		element.schema["not"] = node{"enum": append(names, "index", "total")}
 		return element, true
-	case "workflow.Foreach.max_items":
-		return atLeast(0), true
-	case "workflow.WriteFile.path":
-		return filled(), true
-	case "workflow.WriteFile.content":
-		return text(), true
 	case "workflow.WriteFile.mode":
 		return either("octal, as in `\"0644\"`", pattern(`^[0-7]{3,}$`, ""), form{schema: node{"type": "integer", "minimum": 0o10, "maximum": 777}}), true
-	case "workflow.Workspace.base", "workflow.Workspace.into":
-		revision := pattern(`^[^-\s]\S*$`, "text")
-		revision.schema["type"], revision.schema["minimum"] = scalars(), 0 // a short hash may be all digits
-		return revision, true
-	case "workflow.Verify.batch":
-		return atLeast(1), true
 	case "workflow.Map.requires":
 		label := form{schema: node{"type": scalars(), "minimum": 0, "pattern": `^[A-Za-z0-9][A-Za-z0-9._/:=+-]*$`}, words: "label"}
 		return either("list of labels, or one label", label, listOf(label, "")), true
-	case "limit.Guards.load":
-		return number("number above 0", node{"exclusiveMinimum": 0}), true
 	case "retry.Ratio.ratio":
 		return number("number above 0, at most 100", node{"exclusiveMinimum": 0, "maximum": 100}), true
 	case "retry.Ratio.min":
 		return number("whole number from 1 to 1000000", node{"type": "integer", "minimum": 1, "maximum": 1_000_000}), true
-	case "workflow.Canary.items", "workflow.Ramp.items":
-		return number("whole number from 1", node{"type": "integer", "minimum": 1, "maximum": maxRolloutItems}), true
 	case "workflow.Canary.success_rate", "workflow.Ramp.success_rate":
 		return number("number above 0, at most 1", node{"exclusiveMinimum": 0, "maximum": 1}), true
 	case "workflow.Ramp.steps":
 		return rampForm(), true
-	case "workflow.Rate.burst":
-		return number("whole number from 1", node{"type": "integer", "minimum": 1, "maximum": limit.MaxBurst}), true
-	case "workflow.Concurrency.min", "workflow.Concurrency.max":
-		return atLeast(1), true
 	case "workflow.Concurrency.adapt":
 		return form{schema: node{"const": true}, words: "`true`"}, true
-	case "workflow.Map.batch":
-		return atLeast(1), true
-	case "workflow.Map.offset", "workflow.Map.max_items", "workflow.callOptions.retry":
-		return atLeast(0), true
-	case "workflow.OnFailure.max_attempts", "workflow.OnIncomplete.max_attempts", "retry.Policy.attempts", "errorpolicy.Policy.max_failures",
-		"limit.BreakerConfig.failure_threshold", "limit.BreakerConfig.success_threshold", "limit.BreakerConfig.half_open_requests":
+	case "retry.Policy.attempts", "limit.BreakerConfig.failure_threshold", "limit.BreakerConfig.success_threshold", "limit.BreakerConfig.half_open_requests":
 		return atLeast(1), true
 	case "limit.QuotaPolicy.pause_at":
 		return number("number above 0, at most 1", node{"exclusiveMinimum": 0, "maximum": 1}), true
 	case "errorpolicy.Policy.failure_threshold", "retry.Policy.jitter_factor":
 		return number("number from 0 to 1", node{"minimum": 0, "maximum": 1}), true
+	case "retry.Backoff.delays":
+		return listOf(span(), "list of duration"), true
 	case "retry.Backoff.base", "retry.Backoff.multiplier":
 		return number("number above 0", node{"exclusiveMinimum": 0}), true
 	case "retry.Policy.max_delay", "retry.Policy.retry_budget", "workflow.callOptions.max_delay", "limit.BreakerConfig.timeout":
@@ -369,22 +380,18 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return l.itemRetry(), true
 	case "retry.Policy.circuit_breaker":
 		return l.stepBreaker(), true
-	case "retry.After.pattern", "retry.After.file", "limit.BreakerConfig.per":
+	case "limit.BreakerConfig.per":
 		return filled(), true
-	case "retry.After.max":
-		return timeout(), true
 	case "workflow.callOptions.backoff":
 		return oneWord(retry.Fixed, retry.Linear, retry.Exponential), true
 	case "workflow.Receiver.webhook":
 		return pattern(`^https?://.|\$`, "URL"), true
-	case "workflow.Receiver.command", "workflow.Receiver.sign":
+	case "workflow.Receiver.command":
 		return filled(), true
 	case "workflow.Step.on_success":
 		return l.following(), true
 	case "workflow.Step.env":
 		return l.stepEnv(), true
-	case "workflow.envForm.value", "workflow.envForm.when_true", "workflow.envForm.when_false":
-		return text(), true
 	case "workflow.Step.id":
 		return ownName(labelPattern), true
 	case "workflow.Step.capture":
@@ -393,7 +400,7 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		list := listOf(filled(), "")
 		list.schema["minItems"] = 1
 		return either("text, or list of texts", filled(), list), true
-	case "workflow.Input.command", "workflow.Map.filter", "workflow.Map.sort_by", "workflow.Map.key", "workflow.envForm.condition":
+	case "workflow.Map.filter", "workflow.Map.sort_by", "workflow.Map.key", "workflow.envForm.condition":
 		return filled(), true
 	case "workflow.Map.distinct":
 		f := filled()
@@ -626,7 +633,8 @@ func (l *language) onIncomplete() form {
 	return l.handling(reflect.TypeFor[OnIncomplete](), "on_incomplete", "mending")
 }
 
-// validate is a list of steps, a block with commands or only a result_file, or a step whose mapping holds the keys of the validation as well.
+// validate is a list of steps, a block with commands or only a result_file, or a step whose mapping holds the
+// keys of the validation as well.
 func (l *language) validate() form {
 	own := reflect.TypeFor[Validate]()
 	block := l.block(own, "validate")

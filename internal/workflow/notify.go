@@ -6,15 +6,17 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/check"
 )
 
 // Receiver is somebody outside who is told what happens to a job. Package notify sends the messages.
 type Receiver struct {
-	On      []Moment      `yaml:"on"`      // what it is told: `dead_letter`, `breaker_open`, `budget` (it is spent), `paused`, `failed` and `done` (the job has ended, also because it failed or was cancelled); default all of them
-	Webhook Text          `yaml:"webhook"` // a URL that gets the messages by POST, as JSON; parameters and variables can be named, as in `${SLACK_URL}`
-	Command Text          `yaml:"command"` // instead of a webhook: a shell command that reads the message, as JSON, from its standard input
-	Every   time.Duration `yaml:"every"`   // how long to wait between two messages, what happens meanwhile is one message; the end of a job does not wait; default 1m
-	Sign    string        `yaml:"sign"`    // the name of a secret by which messages to a webhook are signed, as Standard Webhooks says
+	On      []Moment      `yaml:"on"`                     // what it is told: `dead_letter`, `breaker_open`, `budget` (it is spent), `paused`, `failed` and `done` (the job has ended, also because it failed or was cancelled); default all of them
+	Webhook Text          `yaml:"webhook" required:"one"` // a URL that gets the messages by POST, as JSON; parameters and variables can be named, as in `${SLACK_URL}`
+	Command Text          `yaml:"command" required:"one"` // instead of a webhook: a shell command that reads the message, as JSON, from its standard input
+	Every   time.Duration `yaml:"every"`                  // how long to wait between two messages, what happens meanwhile is one message; the end of a job does not wait; default 1m
+	Sign    string        `yaml:"sign" text:"filled"`     // the name of a secret by which messages to a webhook are signed, as Standard Webhooks says
 
 	Pos Pos
 }
@@ -37,6 +39,9 @@ func Moments() []Moment {
 	return []Moment{OnDeadLetter, OnBreakerOpen, OnBudget, OnPaused, OnFailed, OnDone}
 }
 
+// Words returns what can be written.
+func (Moment) Words() []string { return check.Words(Moments()...) }
+
 // DefaultEvery is the time between two messages if a Receiver does not say it.
 const DefaultEvery = time.Minute
 
@@ -52,18 +57,19 @@ func (r *reader) receivers(e entry) []Receiver {
 	return all
 }
 
+// SetDefaults sets what a receiver is told, and how often.
+func (v *Receiver) SetDefaults() { v.On, v.Every = Moments(), DefaultEvery }
+
 func (r *reader) receiver(e entry) Receiver {
-	v := Receiver{On: Moments(), Every: DefaultEvery, Pos: posOf(e.value)}
-	keys := r.fields(&v)
-	keys = withReader(keys, "sign", func(e entry) { set(&v.Sign)(r.nonBlank(e)) })
-	b := r.block("notify", e, keys)
+	var v Receiver
+	b := r.readWith(e, &v, r.fields(&v))
 	if b == nil {
 		return v
 	}
-	r.atMostOne(b, []string{"webhook", "command"})
-	r.require(b, "webhook", "command")
-	if on := b.at("on"); b.has("on") && on.Kind == yaml.SequenceNode && len(on.Content) == 0 {
-		r.fail(b.at("on"), "on: nothing is told; write at least one of %s", strings.Join(toStrings(Moments()), ", "))
+	slices.Sort(v.On)
+	v.On = slices.Compact(v.On)
+	if b.emptyList("on") {
+		r.fail(b.at("on"), "on: nothing is told; write at least one of %s", strings.Join(Moment("").Words(), ", "))
 	}
 	if text := v.Webhook.Value; b.has("webhook") && text != "" && !strings.Contains(text, "$") && !isWebURL(text) {
 		r.fail(b.at("webhook"), "webhook: want a URL that begins with https:// or http://") // it is not repeated: it may be a secret
@@ -92,21 +98,6 @@ func (r *reader) checkSigns() {
 			r.failAt(n.Pos, "notify: sign: %s is no secret of this workflow: declare it under secrets", n.Sign)
 		}
 	}
-}
-
-// moments reads one moment, or a list of them.
-func (r *reader) moments(e entry) []Moment {
-	nodes := []*yaml.Node{e.value}
-	if e.value.Kind == yaml.SequenceNode {
-		nodes = e.value.Content
-	}
-	var all []Moment
-	for _, n := range nodes {
-		if m, ok := word(r, e.with(n), Moments()...); ok && !slices.Contains(all, m) {
-			all = append(all, m)
-		}
-	}
-	return all
 }
 
 func isWebURL(text string) bool {

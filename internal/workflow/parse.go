@@ -3,19 +3,11 @@ package workflow
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"gopkg.in/yaml.v3"
-
-	"prodigy/internal/errorpolicy"
-	"prodigy/internal/limit"
-	"prodigy/internal/outputs"
-	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 )
 
 // Parse reads a workflow. file is its name in messages. The error is an *InvalidError with all problems.
@@ -132,8 +124,8 @@ func (r *reader) checkStandard(b *block) {
 	}
 }
 
-// expandArgs turns a standard workflow into one with items if the run has values: its commands run once for each value, which is in ARG,
-// one after the other unless the run sets more slots.
+// expandArgs turns a standard workflow into one with items if the run has values: its commands run once for
+// each value, which is in ARG, one after the other unless the run sets more slots.
 func (r *reader) expandArgs() {
 	if len(r.options.Values) == 0 {
 		return
@@ -151,194 +143,4 @@ func (r *reader) expandArgs() {
 		Input: Input{Items: values}, MaxParallel: IntOrVar{Value: 1}, AgentTemplate: r.w.Commands, ItemsFromArgs: true,
 	}
 	r.w.Commands = nil
-}
-
-// value reads e into target, a pointer to a field of a block. It has a case for each type of field. An invalid value is reported and
-// leaves the target unchanged.
-func (r *reader) value(e entry, target any, timeout bool) {
-	switch t := target.(type) {
-	case *string:
-		set(t)(r.text(e))
-	case *Text:
-		set(t)(r.textWithPos(e))
-	case **Text:
-		setPointer(t)(r.textWithPos(e))
-	case *bool:
-		set(t)(r.boolean(e))
-	case **bool:
-		setPointer(t)(r.boolean(e))
-	case *int:
-		set(t)(r.integer(e))
-	case **int:
-		setPointer(t)(r.integer(e))
-	case *float64:
-		set(t)(r.number(e))
-	case **float64:
-		setPointer(t)(r.number(e))
-	case *time.Duration:
-		set(t)(r.duration(e, timeout))
-	case **time.Duration:
-		setPointer(t)(r.duration(e, timeout))
-	case *[]time.Duration:
-		set(t)(r.durations(e))
-	default:
-		r.workflowValue(e, target)
-	}
-}
-
-// workflowValue is value for the types of workflow files.
-func (r *reader) workflowValue(e entry, target any) {
-	switch t := target.(type) {
-	case *Mode:
-		set(t)(word(r, e, Standard, MapReduce))
-	case *[]Step:
-		*t = r.steps(e)
-	case **Phase:
-		*t = r.phase(e)
-	case **Map:
-		*t = r.mapPhase(e)
-	case *Input:
-		set(t)(r.input(e))
-	case *Workspace:
-		*t = r.workspace(e)
-	case *OnEmpty:
-		set(t)(word(r, e, EmptyIsError, EmptyIsOK))
-	case *Take:
-		set(t)(word(r, e, TakeAll, TakeCommits))
-	case *History:
-		set(t)(word(r, e, HistoryMerge, HistorySquash))
-	case *Order:
-		set(t)(word(r, e, OrderCompletion, OrderItems))
-	case **Verify:
-		*t = r.verify(e)
-	case **Agent:
-		*t = r.agent(e)
-	case *Sharing:
-		set(t)(word(r, e, SharingOK))
-	case *May:
-		set(t)(word(r, e, MayRead, MayEdit, MayAll))
-	case *SessionUse:
-		set(t)(word(r, e, ResumeAuto, ResumeNever))
-	case **AgentPresets:
-		*t = r.agentPresets(e)
-	case **WriteFile:
-		*t = r.writeFile(e)
-	case **Foreach:
-		*t = r.foreach(e)
-	case **Validate:
-		*t = r.validate(e)
-	case *[]Receiver:
-		*t = r.receivers(e)
-	case *[]Moment:
-		*t = r.moments(e)
-	case *SecondsOrVar:
-		set(t)(r.secondsOrVar(e))
-	case *limit.Windows:
-		*t = r.windows(e)
-	case *limit.Guards:
-		r.guards(e, t)
-	case **limit.Amount:
-		setPointer(t)(r.amount(e))
-	case **Canary:
-		*t = r.canary(e)
-	case **Ramp:
-		*t = r.ramp(e)
-	case **limit.StragglerConfig:
-		*t = r.straggler(e)
-	case *limit.StragglerAfter:
-		set(t)(r.stragglerAfter(e))
-	case *[]int: // read by its own reader
-	case **Concurrency:
-		*t = r.concurrency(e)
-	case *Rate:
-		set(t)(r.rate(e))
-	case **Rate:
-		setPointer(t)(r.rate(e))
-	case *limit.Rate:
-		set(t)(r.rateLimit(e))
-	case **ParkAfter:
-		setPointer(t)(r.parkAfter(e))
-	case **ReduceWhen:
-		set(t)(r.reduceWhen(e))
-	case *Incomplete:
-		set(t)(word(r, e, KeepIncomplete, RemoveIncomplete, PartialIncomplete))
-	case **Bound:
-		set(t)(r.bound(e))
-	case *IntOrVar:
-		set(t)(r.intOrVar(e))
-	case *ExitSteps:
-		*t = r.exitSteps(e)
-	case *CaptureFormat:
-		set(t)(word(r, e, CaptureFormats()...))
-	case *Interpreter:
-		set(t)(r.interpreter(e))
-	case *[]EnvVar:
-		*t = r.env(e)
-	case *[]Text:
-		*t = r.textList(e)
-	case *[]Profile:
-		*t = r.profiles(e)
-	case *[]Secret:
-		*t = r.secrets(e)
-	case *[]Parameter:
-		*t = r.params(e)
-	case *ParameterType:
-		set(t)(word(r, e, parameterTypes()...))
-	case *map[string][]Step:
-		*t = r.handlers(e)
-	default:
-		r.policyValue(e, target)
-	}
-}
-
-// policyValue is value for the types of other packages: retry, errorpolicy, breaker.
-func (r *reader) policyValue(e entry, target any) {
-	switch t := target.(type) {
-	case *outputs.Policy:
-		r.block("outputs", e, r.fields(t))
-	case *outputs.Keep:
-		set(t)(word(r, e, outputs.Keeps()...))
-	case *outputs.Size:
-		set(t)(r.size(e))
-	case *spend.Budget:
-		r.block("budget", e, r.fields(t))
-	case *spend.USD:
-		set(t)(r.dollars(e))
-	case **spend.USD:
-		setPointer(t)(r.dollars(e))
-	case **spend.Count:
-		setPointer(t)(r.tokens(e))
-	case *errorpolicy.Policy:
-		r.errorPolicy(e)
-	case **limit.QuotaPolicy:
-		*t = r.quota(e)
-	case *limit.OnQuota:
-		set(t)(word(r, e, limit.OnQuotas()...))
-	case *errorpolicy.OnOOM:
-		set(t)(word(r, e, errorpolicy.OOMAlone))
-	case *errorpolicy.ItemAction:
-		set(t)(r.itemAction(e))
-	case *errorpolicy.Collection:
-		set(t)(r.collection(e))
-	case **retry.Policy:
-		setPointer(t)(r.itemRetry(e))
-	case **retry.Ratio:
-		*t = r.retryRatio(e)
-	case *retry.Backoff:
-		set(t)(r.backoff(e))
-	case *retry.Jitter:
-		set(t)(r.jitter(e))
-	case **retry.After:
-		*t = r.retryAfter(e)
-	case *[]retry.Matcher:
-		*t = r.matchers(e)
-	case *retry.FailureAction:
-		set(t)(r.failureAction(e))
-	case **limit.BreakerConfig:
-		setPointer(t)(r.breaker(e))
-	case *limit.OnOpen:
-		set(t)(word(r, e, limit.Reject, limit.Wait))
-	default:
-		panic(fmt.Sprintf("BUG: no way to read a %T", target))
-	}
 }

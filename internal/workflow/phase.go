@@ -40,9 +40,6 @@ func (r *reader) mapPhase(e entry) *Map {
 	keys = withReader(keys, "sort_by", func(e entry) { m.SortBy, m.SortByPos = r.expression(e, r.nonBlank) })
 	keys = withReader(keys, "distinct", func(e entry) { m.Distinct, m.DistinctPos = r.expression(e, r.distinct) })
 	keys = withReader(keys, "key", func(e entry) { m.Key, m.KeyPos = r.expression(e, r.nonBlank) })
-	keys = withReader(keys, "offset", func(e entry) { set(&m.Offset)(r.atLeast(e, 0)) })
-	keys = withReader(keys, "max_items", func(e entry) { setPointer(&m.MaxItems)(r.atLeast(e, 0)) })
-	keys = withReader(keys, "batch", func(e entry) { set(&m.Batch)(r.atLeast(e, 1)) })
 	keys = withReader(keys, "requires", func(e entry) { m.Requires = r.workerLabels(e) })
 	keys = withReader(keys, "agent_template", func(e entry) {
 		before := len(r.rates)
@@ -53,7 +50,7 @@ func (r *reader) mapPhase(e entry) *Map {
 	var timeouts *block
 	keys = withReader(keys, "timeout_config", func(e entry) { timeouts = r.timeouts(e, m) })
 	keys = append(keys, r.policyKeysNamed("retry_config")...)
-	b := r.block("map", e, keys)
+	b := r.readWith(e, m, keys)
 	if b == nil {
 		return m
 	}
@@ -66,8 +63,9 @@ func (r *reader) mapPhase(e entry) *Map {
 	if b.has("batch") && m.Rate.Per != nil {
 		r.fail(b.at("rate"), `"batch" and "per" of the rate exclude each other: the items of a batch may have different ones`)
 	}
-	r.require(b, "input")
-	r.require(b, "agent_template")
+	if b.emptyList("windows") {
+		r.fail(b.at("windows"), "windows is empty: nothing would ever start")
+	}
 	r.checkTimeouts(m, b, timeouts)
 	r.warnOfAgentLimit(m, b, timeouts)
 	if c := m.Concurrency; c != nil {
@@ -160,21 +158,19 @@ func (r *reader) input(e entry) (Input, bool) {
 	return in, ok
 }
 
-// inputKinds are the keys that name the source of an input. It has exactly one of them.
-var inputKinds = []string{"file", "command", "glob", "stdin", "job"}
-
 // inputSource reads the mapping form of an input.
 func (r *reader) inputSource(e entry, in *Input) {
 	keys := r.fields(in)
-	keys = withReader(keys, "file", func(e entry) { in.File = r.names(e) })
-	keys = withReader(keys, "command", func(e entry) { set(&in.Command)(r.nonBlank(e)) })
-	keys = withReader(keys, "glob", func(e entry) { in.Glob = r.names(e) })
 	keys = withReader(keys, "stdin", func(e entry) { r.stdin(e, in) })
 	keys = withReader(keys, "job", func(e entry) { r.inputJob(e, in) })
-	keys = withReader(keys, "select", func(e entry) { set(&in.Select)(word(r, e, SelectSuccess, SelectFailed, SelectAll)) })
 	keys = withReader(keys, "format", func(e entry) { set(&in.Format)(word(r, e, Formats()...)) })
 	keys = withReader(keys, "delimiter", func(e entry) { in.Delimiter = r.delimiter(e) })
-	b := r.block("input", e, keys)
+	b := r.readWith(e, in, keys)
+	for _, name := range []string{"file", "glob"} {
+		if b.emptyList(name) {
+			r.fail(b.at(name), "%s: the list is empty", name)
+		}
+	}
 	if b.has("delimiter") && in.Format != "csv" && (in.Format != "" || !slices.ContainsFunc(in.File, isCSV)) {
 		r.fail(b.written["delimiter"].key, `"delimiter" is only for "format: csv", or a file that ends with .csv`)
 	}
@@ -184,28 +180,9 @@ func (r *reader) inputSource(e entry, in *Input) {
 	if b.has("format") && b.has("job") {
 		r.fail(b.written["format"].key, `"format" is not for a "job": its results are JSON`)
 	}
-	r.atMostOne(b, inputKinds)
-	r.require(b, inputKinds...)
 }
 
 func isCSV(file string) bool { return FormatOfFile(file) == "csv" }
-
-// names reads a name that is not blank, or a list of them.
-func (r *reader) names(e entry) []string {
-	if e.value.Kind != yaml.SequenceNode {
-		name, _ := r.nonBlank(e)
-		return []string{name}
-	}
-	if len(e.value.Content) == 0 {
-		r.fail(e.value, "%s: the list is empty", e.name)
-	}
-	var all []string
-	for _, n := range e.value.Content {
-		name, _ := r.nonBlank(e.with(n))
-		all = append(all, name)
-	}
-	return all
-}
 
 // inputJob reads the name of the job whose results are the items.
 func (r *reader) inputJob(e entry, in *Input) {

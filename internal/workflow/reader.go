@@ -102,7 +102,8 @@ func shorten(s string) string {
 	return s
 }
 
-// entry is one key of a mapping with its value, whose alias is resolved. An element of a list is an entry without a key.
+// entry is one key of a mapping with its value, whose alias is resolved. An element of a list is an entry
+// without a key.
 type entry struct {
 	name   string // the key as written; of an element, what messages call it
 	key    *yaml.Node
@@ -189,7 +190,8 @@ func (r *reader) merge(entries []entry, base *yaml.Node) []entry {
 	return entries
 }
 
-// namedEntries returns the entries of a mapping whose keys are names that the file chooses. It reports a value that is no mapping.
+// namedEntries returns the entries of a mapping whose keys are names that the file chooses. It reports a
+// value that is no mapping.
 func (r *reader) namedEntries(e entry) []entry {
 	if e.value.Kind != yaml.MappingNode {
 		r.wrongType(e, "a mapping")
@@ -204,8 +206,7 @@ type key struct {
 	read        func(entry)
 }
 
-// fields returns a key for each field with a yaml tag of the struct that target points to. The tag alias is a second name. The tag
-// unit:"seconds" marks a timeout, which can be a plain number.
+// fields returns a key for each field with a yaml tag of the struct that target points to.
 func (r *reader) fields(target any) []key {
 	from := reflect.ValueOf(target).Elem()
 	keys := make([]key, 0, from.NumField())
@@ -214,8 +215,7 @@ func (r *reader) fields(target any) []key {
 		if name == "" {
 			continue
 		}
-		timeout := field.Tag.Get("unit") == "seconds"
-		keys = append(keys, key{name, field.Tag.Get("alias"), func(e entry) { r.value(e, v.Addr().Interface(), timeout) }})
+		keys = append(keys, key{name, field.Tag.Get("alias"), func(e entry) { r.value(e, v, field.Tag) }})
 	}
 	return keys
 }
@@ -246,6 +246,12 @@ type block struct {
 func (b *block) has(name string) bool {
 	_, ok := b.written[name]
 	return ok
+}
+
+// emptyList reports whether the value of a key is a list without elements.
+func (b *block) emptyList(name string) bool {
+	e := b.written[name]
+	return b.has(name) && e.value.Kind == yaml.SequenceNode && len(e.value.Content) == 0
 }
 
 // at returns the value of a key for the position of a message, or the block itself.
@@ -311,8 +317,9 @@ func (r *reader) unknown(b *block, e entry, keys []key) {
 	r.readGuess(b, e, keys, guess)
 }
 
-// readGuess reads the value of an unknown key as that of the key that was probably meant, so that what it declares is known to the rest
-// of the file. It reports no problems of the value, since the guess may be wrong.
+// readGuess reads the value of an unknown key as that of the key that was probably meant, so that what it
+// declares is known to the rest of the file. It reports no problems of the value, since the guess may be
+// wrong.
 func (r *reader) readGuess(b *block, e entry, keys []key, guess string) {
 	i := slices.IndexFunc(keys, func(k key) bool { return k.name == guess || k.alias == guess })
 	if i < 0 || find(b.node, keys[i].name) != nil || keys[i].alias != "" && find(b.node, keys[i].alias) != nil {

@@ -3,6 +3,7 @@ package workflow
 import (
 	"fmt"
 	"path"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,7 +46,8 @@ type deferredKeys struct {
 	retry, with, onFailure, captureOutput *entry
 }
 
-// step reads one step. more are keys that its mapping may have besides those of a step. The block is nil if the value is no mapping.
+// step reads one step. more are keys that its mapping may have besides those of a step. The block is nil if
+// the value is no mapping.
 func (r *reader) step(e entry, more []key) (Step, *block) {
 	s := Step{Pos: posOf(e.value)}
 	var p deferredKeys
@@ -53,8 +55,8 @@ func (r *reader) step(e entry, more []key) (Step, *block) {
 	keys := r.fields(&s)
 	keys = withReader(keys, "env", func(e entry) { s.Env = r.stepEnv(e) })
 	keys = withReader(keys, "rate", func(e entry) {
-		if v, ok := r.rate(e); ok {
-			s.Rate = &v
+		if v := new(Rate); r.rate(e, v) {
+			s.Rate = v
 			r.rates = append(r.rates, rateOf{s.Pos, e})
 		}
 	})
@@ -136,8 +138,8 @@ func (r *reader) checkNames(s *Step, b *block, p deferredKeys) {
 	}
 }
 
-// captureOutput reads capture_output: a name, or true for the name in id. Without an id, true changes nothing: the output is always
-// available as shell.output.
+// captureOutput reads capture_output: a name, or true for the name in id. Without an id, true changes
+// nothing: the output is always available as shell.output.
 func (r *reader) captureOutput(s *Step, b *block, e entry) {
 	if b.has("capture") {
 		r.fail(e.key, `"capture" and "capture_output" are the same: write one of them`)
@@ -170,7 +172,8 @@ func (r *reader) checkOutput(s Step, b *block) {
 	}
 }
 
-// interpreter reads what runs the script of a step: the name of a known program, or the arguments that precede the script.
+// interpreter reads what runs the script of a step: the name of a known program, or the arguments that
+// precede the script.
 func (r *reader) interpreter(e entry) (Interpreter, bool) {
 	if e.value.Kind == yaml.SequenceNode {
 		return r.argv(e)
@@ -275,13 +278,12 @@ func isAction(n *yaml.Node) bool {
 func (r *reader) handler(e entry) *OnFailure {
 	var h OnFailure
 	keys := r.fields(&h)
-	keys = withReader(keys, "max_attempts", func(e entry) { set(&h.MaxAttempts)(r.atLeast(e, 1)) })
 	h.Steps = r.handlerSteps(e, keys)
 	return &h
 }
 
-// handlerSteps reads the steps of a handler: a list of steps, a mapping with commands, or one step. Such a mapping may have these keys
-// too.
+// handlerSteps reads the steps of a handler: a list of steps, a mapping with commands, or one step. Such a
+// mapping may have these keys too.
 func (r *reader) handlerSteps(e entry, keys []key) (steps []Step) {
 	switch {
 	case e.value.Kind == yaml.SequenceNode:
@@ -375,12 +377,12 @@ func (r *reader) warnOfMatchers(s Step, p deferredKeys) {
 // test reads a test step, the older way to write a shell step with a handler.
 func (r *reader) test(e entry, s *Step) {
 	s.Test = true
+	command := key{name: "command", read: func(e entry) { r.value(e, reflect.ValueOf(&s.Shell).Elem(), "") }}
 	r.warn(e.key, `"test" is the older way to write a step: write "shell" and beside it "on_failure"`)
 	if e.value.Kind != yaml.MappingNode {
-		setPointer(&s.Shell)(r.textWithPos(e))
+		command.read(e)
 		return
 	}
-	command := key{name: "command", read: func(e entry) { setPointer(&s.Shell)(r.textWithPos(e)) }}
 	onFailure := key{name: "on_failure", read: func(e entry) {
 		s.OnFailure = r.handler(e)
 		if s.OnFailure.MaxAttempts == 0 {

@@ -4,13 +4,16 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"prodigy/internal/check"
 )
 
-// ReduceWhen says when reduce and merge run after a map phase in which not all items succeeded. All of its conditions must hold.
+// ReduceWhen says when reduce and merge run after a map phase in which not all items succeeded. All of its
+// conditions must hold.
 type ReduceWhen struct {
-	SuccessRate *Bound `yaml:"success_rate"` // the part of all items that succeeded, from 0 to 1 or with `%`, such as `>= 0.95` or `>= 95%`
-	Successful  *Bound `yaml:"successful"`   // the number of items that succeeded, such as `>= 100`
-	Failed      *Bound `yaml:"failed"`       // the number of items that did not succeed, such as `<= 3`: dead letters, skipped and rejected ones
+	SuccessRate *Bound `yaml:"success_rate" required:"some"` // the part of all items that succeeded, from 0 to 1 or with `%`, such as `>= 0.95` or `>= 95%`
+	Successful  *Bound `yaml:"successful" required:"some"`   // the number of items that succeeded, such as `>= 100`
+	Failed      *Bound `yaml:"failed" required:"some"`       // the number of items that did not succeed, such as `<= 3`: dead letters, skipped and rejected ones
 }
 
 // Bound is a comparison with a number.
@@ -56,8 +59,8 @@ func (w *ReduceWhen) named() []namedBound {
 	return []namedBound{{"success_rate", w.SuccessRate}, {"successful", w.Successful}, {"failed", w.Failed}}
 }
 
-// Unmet returns the first condition that does not hold when so many of all items succeeded, and what is the case instead, or "". A nil w has no
-// conditions.
+// Unmet returns the first condition that does not hold when so many of all items succeeded, and what is the
+// case instead, or "". A nil w has no conditions.
 func (w *ReduceWhen) Unmet(successful, total int) string {
 	if total == 0 {
 		return ""
@@ -71,41 +74,44 @@ func (w *ReduceWhen) Unmet(successful, total int) string {
 	return ""
 }
 
-// reduceWhen reads the conditions of reduce.
-func (r *reader) reduceWhen(e entry) (*ReduceWhen, bool) {
-	w := &ReduceWhen{}
-	b := r.block("reduce_when", e, r.fields(w))
-	if b == nil {
-		return nil, false
+// Check returns what is wrong with w.
+func (w *ReduceWhen) Check() []check.Finding {
+	var found []check.Finding
+	for _, c := range w.named() {
+		switch rate := c.name == "success_rate"; {
+		case c.bound == nil:
+		case rate && c.bound.Value > 1:
+			message := fmt.Sprintf("success_rate: %s is not from 0 to 1, nor from 0%% to 100%%", c.bound.Written)
+			found = append(found, check.Finding{Field: c.name, Message: message})
+		case !rate && strings.HasSuffix(c.bound.Written, "%"):
+			found = append(found, check.Finding{Field: c.name, Message: fmt.Sprintf("%s: %v", c.name, noBound(c.bound.Written))})
+		}
 	}
-	r.require(b, "success_rate", "successful", "failed")
-	if w.SuccessRate != nil && (w.SuccessRate.Value < 0 || w.SuccessRate.Value > 1) {
-		r.fail(b.at("success_rate"), "success_rate: %s is not from 0 to 1, nor from 0%% to 100%%", w.SuccessRate.Written)
-	}
-	return w, true
+	return found
 }
 
-// bound reads a comparison such as ">= 0.95".
-func (r *reader) bound(e entry) (*Bound, bool) {
-	text, ok := r.nonBlank(e)
-	if !ok {
-		return nil, false
-	}
+// ReadText reads a comparison such as ">= 0.95" or ">= 95%".
+func (b *Bound) ReadText(text string) error {
+	written := strings.TrimSpace(text)
 	for _, op := range []string{">=", "<=", ">", "<"} {
-		number, found := strings.CutPrefix(strings.TrimSpace(text), op)
+		number, found := strings.CutPrefix(written, op)
 		if !found {
 			continue
 		}
 		digits, percent := strings.CutSuffix(strings.TrimSpace(number), "%")
 		v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
-		if err != nil || v < 0 || percent && e.name != "success_rate" || strings.ContainsAny(digits, "xXpPnNiI_") {
+		if err != nil || v < 0 || strings.ContainsAny(digits, "xXpPnNiI_") {
 			break
 		}
 		if percent {
 			v /= 100
 		}
-		return &Bound{Operator: op, Value: v, Written: strings.TrimSpace(text)}, true
+		*b = Bound{Operator: op, Value: v, Written: written}
+		return nil
 	}
-	r.fail(e.value, `%s: want a comparison such as ">= 0.95", got %q`, e.name, text)
-	return nil, false
+	return noBound(text)
+}
+
+func noBound(text string) error {
+	return fmt.Errorf(`want a comparison such as ">= 0.95", got %q`, text)
 }

@@ -3,6 +3,7 @@ package workflow
 import (
 	"cmp"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/check"
 	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
@@ -44,8 +46,8 @@ func (r *reader) retryDefaults(e entry) {
 	}
 }
 
-// retryBlock reads a retry_config into p; each key replaces the value of p as a whole. not holds keys that have no effect in this block,
-// and why.
+// retryBlock reads a retry_config into p; each key replaces the value of p as a whole. not holds keys that
+// have no effect in this block, and why.
 func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string) bool {
 	keys := r.fields(&p.policy)
 	keys = withReader(keys, "retry_budget", func(e entry) { set(&p.policy.Budget)(r.budget(e)) })
@@ -57,7 +59,11 @@ func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string)
 		keys = withReader(keys, name, func(e entry) { r.fail(e.key, "%q in %s has no effect: %s", name, "retry_config", why) })
 	}
 	if _, refused := not["circuit_breaker"]; !refused {
-		keys = withReader(keys, "circuit_breaker", func(e entry) { setPointer(&p.policy.CircuitBreaker)(r.stepBreaker(e)) })
+		keys = withReader(keys, "circuit_breaker", func(e entry) {
+			if c, ok := r.stepBreaker(e); ok {
+				p.policy.CircuitBreaker = &c
+			}
+		})
 	}
 	b := r.block(e.name, e, keys)
 	if b == nil {
@@ -96,7 +102,8 @@ func (r *reader) checkPolicy(p positionedPolicy, n *yaml.Node) {
 	}
 }
 
-// descend returns the node at a path of keys and indexes, joined by dots, below n, or the last one that exists on the way.
+// descend returns the node at a path of keys and indexes, joined by dots, below n, or the last one that
+// exists on the way.
 func descend(n *yaml.Node, path string) *yaml.Node {
 	if path == "" {
 		return n
@@ -129,31 +136,6 @@ func (r *reader) itemRetry(e entry) (retry.Policy, bool) {
 	return p.policy, ok
 }
 
-// retryRatio reads a number, or a mapping with it.
-func (r *reader) retryRatio(e entry) *retry.Ratio {
-	v := retry.DefaultRatio()
-	if e.value.Kind != yaml.MappingNode {
-		ok := false
-		if v.Ratio, ok = r.number(e); !ok {
-			return nil
-		}
-		for _, f := range v.Check() {
-			r.fail(e.value, "%s", f.Message)
-		}
-		return &v
-	}
-	b := r.block("retry_ratio", e, r.fields(&v))
-	if b == nil {
-		return nil
-	}
-	if r.require(b, "ratio"); b.has("ratio") {
-		for _, f := range v.Check() {
-			r.fail(b.at(f.Field), "%s", f.Message)
-		}
-	}
-	return &v
-}
-
 // backoff reads a strategy: its name; {name: {parameters}}; or {type: name, parameters}.
 func (r *reader) backoff(e entry) (retry.Backoff, bool) {
 	if e.value.Kind != yaml.MappingNode {
@@ -175,7 +157,7 @@ func (r *reader) backoff(e entry) (retry.Backoff, bool) {
 		return found, false
 	}
 	if len(b.guessed) == 0 {
-		r.require(b, toStrings(retry.Strategies())...)
+		r.require(b, check.Words(retry.Strategies()...)...)
 	}
 	return found, ok
 }
@@ -201,74 +183,37 @@ func (r *reader) parameters(e entry, strategy retry.Strategy, more []key) (retry
 	return b, read != nil
 }
 
-// jitter reads true, false or the name of a jitter.
-func (r *reader) jitter(e entry) (retry.Jitter, bool) {
-	text, ok := r.text(e)
-	if !ok {
-		return retry.NoJitter, false
-	}
-	if e.value.Tag == "!!bool" {
-		text = strings.ToLower(text)
-	}
-	j, err := retry.ParseJitter(text)
-	if err != nil {
-		r.fail(e.value, "%v", err)
-	}
-	return j, err == nil
-}
-
 // retryAfter reads true, false, or a mapping.
-func (r *reader) retryAfter(e entry) *retry.After {
+func (r *reader) retryAfter(e entry) (*retry.After, bool) {
 	a := new(retry.After)
 	if e.value.Kind == yaml.MappingNode {
-		keys := r.fields(a)
-		keys = withReader(keys, "pattern", func(e entry) { set(&a.Pattern)(r.nonBlank(e)) })
-		keys = withReader(keys, "file", func(e entry) { set(&a.File)(r.nonBlank(e)) })
-		keys = withReader(keys, "max", func(e entry) { set(&a.Max)(r.duration(e, true)) })
-		r.block("retry_after", e, keys)
-		return a
+		return a, r.read(e, a)
 	}
-	if wanted, ok := r.boolean(e); !ok || !wanted {
-		return nil
+	wanted, ok := r.boolean(e)
+	if !wanted {
+		return nil, ok
 	}
-	return a
+	return a, ok
 }
 
-// matchers reads retry_on: a list of matchers, or a single one.
-func (r *reader) matchers(e entry) []retry.Matcher {
-	nodes := []*yaml.Node{e.value}
-	if e.value.Kind == yaml.SequenceNode {
-		nodes = e.value.Content
-	}
-	var all []retry.Matcher
-	for _, n := range nodes {
-		if m, ok := r.matcher(e.with(n)); ok {
-			all = append(all, m)
-		}
-	}
-	return all
-}
-
-func (r *reader) matcher(e entry) (retry.Matcher, bool) {
-	var m retry.Matcher
-	if e.value.Kind != yaml.MappingNode {
-		name, ok := r.text(e)
-		if !ok {
-			return m, false
-		}
-		m, err := retry.NameMatcher(name)
-		return m, r.check(e, err)
-	}
+// matcher reads {pattern: regex} or {exit_code: [75]}.
+func (r *reader) matcher(e entry) (m retry.Matcher, ok bool) {
 	pattern := func(e entry) {
 		if expr, ok := r.nonBlank(e); ok {
 			var err error
-			m, err = retry.PatternMatcher(expr)
-			r.check(e, err)
+			if m, err = retry.PatternMatcher(expr); err != nil {
+				r.fail(e.value, "%v", err)
+			}
 		}
 	}
 	b := r.block(e.name, e, []key{
 		{name: "pattern", read: pattern},
-		{name: "exit_code", read: func(e entry) { m.ExitCodes = r.exitCodes(e) }},
+		{name: "exit_code", read: func(e entry) {
+			if e.value.Kind == yaml.SequenceNode && len(e.value.Content) == 0 {
+				r.fail(e.value, "exit_code has no codes")
+			}
+			r.value(e, reflect.ValueOf(&m.ExitCodes).Elem(), `least:"1"`)
+		}},
 	})
 	r.require(b, "pattern", "exit_code")
 	if b.has("pattern") && b.has("exit_code") {
@@ -276,24 +221,6 @@ func (r *reader) matcher(e entry) (retry.Matcher, bool) {
 		return m, false
 	}
 	return m, m.Pattern != "" || len(m.ExitCodes) > 0
-}
-
-// exitCodes reads one exit code or a list of them.
-func (r *reader) exitCodes(e entry) []int {
-	nodes := []*yaml.Node{e.value}
-	if e.value.Kind == yaml.SequenceNode {
-		nodes = e.value.Content
-	}
-	if len(nodes) == 0 {
-		r.fail(e.value, "exit_code has no codes")
-	}
-	var codes []int
-	for _, n := range nodes {
-		if code, ok := r.atLeast(e.with(n), 1); ok {
-			codes = append(codes, code)
-		}
-	}
-	return codes
 }
 
 // failureAction reads what follows when the attempts are used up: stop, continue, or {fallback: {command: …}}.
@@ -319,7 +246,7 @@ func (r *reader) failureAction(e entry) (retry.FailureAction, bool) {
 
 // callOptions is the block `with` of a step.
 type callOptions struct {
-	Retry    int            `yaml:"retry"`                  // tries after the first; default 0
+	Retry    int            `yaml:"retry" least:"0"`        // tries after the first; default 0
 	Delay    time.Duration  `yaml:"delay"`                  // D of the backoff; default 0s
 	Backoff  retry.Strategy `yaml:"backoff"`                // how the delay grows: not at all, n·D, or D·2^(n−1); default fixed
 	Timeout  time.Duration  `yaml:"timeout" unit:"seconds"` // of one attempt; default none
@@ -357,7 +284,6 @@ func (r *reader) callBlock(e entry, o *callOptions) *block {
 		e.value = n
 	}
 	keys := r.fields(o)
-	keys = withReader(keys, "retry", func(e entry) { set(&o.Retry)(r.atLeast(e, 0)) })
 	keys = withReader(keys, "backoff", func(e entry) { set(&o.Backoff)(word(r, e, retry.Fixed, retry.Linear, retry.Exponential)) })
 	return r.block(e.name, e, keys)
 }

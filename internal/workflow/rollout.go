@@ -1,112 +1,75 @@
 package workflow
 
 import (
-	"gopkg.in/yaml.v3"
+	"fmt"
+	"strconv"
+
+	"prodigy/internal/check"
 )
 
 // Canary is how a map phase begins with few items.
 type Canary struct {
-	Items       int      `yaml:"items"`        // how many items run before the others; required
-	SuccessRate *float64 `yaml:"success_rate"` // the part of them that has to succeed; default 0.95
+	Items       int      `yaml:"items" required:"true" range:"1 1000000"` // how many items run before the others; required
+	SuccessRate *float64 `yaml:"success_rate"`                            // the part of them that has to succeed; default 0.95
 }
 
 // Ramp is how a map phase begins with few agents at once.
 type Ramp struct {
-	Steps       []int    `yaml:"steps"`        // how many agents run at once, step by step; the last is that of the rest; required
-	Items       *int     `yaml:"items"`        // how many items end in a step before the next begins; default as many as the canary has, else 20
-	SuccessRate *float64 `yaml:"success_rate"` // the part of them that has to succeed; default that of the canary, else 0.95
+	Steps       []int    `yaml:"steps" required:"true" short:"true" list:"numbers of agents, as in [2, 8, 32]" least:"1"` // how many agents run at once, step by step; the last is that of the rest; required
+	Items       *int     `yaml:"items" range:"1 1000000"`                                                                 // how many items end in a step before the next begins; default as many as the canary has, else 20
+	SuccessRate *float64 `yaml:"success_rate"`                                                                            // the part of them that has to succeed; default that of the canary, else 0.95
 }
 
 const (
 	defaultSuccessRate = 0.95
 	defaultRampItems   = 20
-	maxRolloutItems    = 1_000_000
 	maxRampSteps       = 32
 )
 
-// canary reads a canary.
-func (r *reader) canary(e entry) *Canary {
-	c := &Canary{}
-	b := r.block("canary", e, r.fields(c))
-	if b == nil {
-		return nil
-	}
-	r.require(b, "items")
-	if b.has("items") {
-		r.checkRolloutItems(b, c.Items)
-	}
-	c.SuccessRate = r.successRate(b, c.SuccessRate, defaultSuccessRate)
-	return c
-}
+// SetDefaults sets the rate of a canary that does not name one.
+func (c *Canary) SetDefaults() { c.SuccessRate = new(defaultSuccessRate) }
 
-// ramp reads a list of steps, or a mapping with it.
-func (r *reader) ramp(e entry) *Ramp {
-	if e.value.Kind != yaml.MappingNode {
-		return &Ramp{Steps: r.rampSteps(e)}
-	}
-	v := &Ramp{}
-	keys := withReader(r.fields(v), "steps", func(e entry) { v.Steps = r.rampSteps(e) })
-	b := r.block("ramp", e, keys)
-	if b == nil {
-		return nil
-	}
-	r.require(b, "steps")
-	if b.has("items") && v.Items != nil {
-		r.checkRolloutItems(b, *v.Items)
-	}
-	if b.has("success_rate") {
-		v.SuccessRate = r.successRate(b, v.SuccessRate, defaultSuccessRate)
-	}
-	return v
-}
+// Check returns what is wrong with c.
+func (c *Canary) Check() []check.Finding { return checkSuccessRate(*c.SuccessRate) }
 
-func (r *reader) checkRolloutItems(b *block, n int) {
-	if n < 1 || n > maxRolloutItems {
-		r.fail(b.at("items"), "items must be from 1 to %d, not %d", maxRolloutItems, n)
+// Check returns what is wrong with v.
+func (v *Ramp) Check() []check.Finding {
+	var found []check.Finding
+	if v.SuccessRate != nil {
+		found = checkSuccessRate(*v.SuccessRate)
 	}
-}
-
-// successRate returns a rate that is more than 0 and at most 1.
-func (r *reader) successRate(b *block, rate *float64, otherwise float64) *float64 {
-	if rate == nil {
-		return &otherwise
+	steps := func(format string, args ...any) []check.Finding {
+		return append(found, check.Finding{Field: "steps", Message: fmt.Sprintf(format, args...)})
+	}
+	for i := 1; i < len(v.Steps); i++ {
+		if step, before := v.Steps[i], v.Steps[i-1]; step <= before {
+			found = steps("ramp must rise from step to step: %d comes after %d", step, before)
+			found[len(found)-1].Field += "." + strconv.Itoa(i)
+			return found
+		}
 	}
 	switch {
-	case *rate == 0:
-		r.fail(b.at("success_rate"), "success_rate of 0 lets everything go on: it must be more than 0, up to 1")
-	case !(*rate > 0 && *rate <= 1):
-		r.fail(b.at("success_rate"), "success_rate must be more than 0, up to 1, not %v", *rate)
+	case v.Steps == nil: // which was told
+		return found
+	case len(v.Steps) < 2:
+		return steps("ramp needs at least two steps, as in [2, 8, 32]: one alone is max_parallel")
+	case len(v.Steps) > maxRampSteps:
+		return steps("ramp has %d steps, more than %d", len(v.Steps), maxRampSteps)
 	}
-	return rate
+	return found
 }
 
-// rampSteps reads the steps of a ramp.
-func (r *reader) rampSteps(e entry) []int {
-	if e.value.Kind != yaml.SequenceNode {
-		r.wrongType(e, "a list of numbers of agents, as in [2, 8, 32]")
-		return nil
-	}
-	var steps []int
-	for _, n := range e.value.Content {
-		step, ok := r.atLeast(e.with(n), 1)
-		if !ok {
-			return nil
-		}
-		if len(steps) > 0 && step <= steps[len(steps)-1] {
-			r.fail(n, "ramp must rise from step to step: %d comes after %d", step, steps[len(steps)-1])
-			return nil
-		}
-		steps = append(steps, step)
-	}
+func checkSuccessRate(rate float64) []check.Finding {
+	message := ""
 	switch {
-	case len(steps) < 2:
-		r.fail(e.value, "ramp needs at least two steps, as in [2, 8, 32]: one alone is max_parallel")
-		return nil
-	case len(steps) > maxRampSteps:
-		r.fail(e.value, "ramp has %d steps, more than %d", len(steps), maxRampSteps)
+	case rate == 0:
+		message = "success_rate of 0 lets everything go on: it must be more than 0, up to 1"
+	case !(rate > 0 && rate <= 1):
+		message = fmt.Sprintf("success_rate must be more than 0, up to 1, not %v", rate)
+	default:
 		return nil
 	}
-	return steps
+	return []check.Finding{{Field: "success_rate", Message: message}}
 }
 
 // checkRollout checks canary and ramp against the rest of the map, and completes them.

@@ -146,7 +146,7 @@ func shape(block string) []node {
 		return []node{notBoth("batch", "key")}
 	case "workflow.Input":
 		csv := node{"required": []string{"format"}, "properties": node{"format": node{"const": "csv"}}}
-		return []node{oneOfKeys(inputKinds...), {"if": node{"required": []string{"delimiter"}}, "then": csv}}
+		return []node{oneOfKeys("file", "command", "glob", "stdin", "job"), {"if": node{"required": []string{"delimiter"}}, "then": csv}}
 	case "workflow.OnIncomplete-commands", "workflow.Validate":
 		return []node{{"required": []string{"commands"}}}
 	case "workflow.Step", "workflow.Step-handling", "workflow.Step-mending", "workflow.Step-validating":
@@ -198,8 +198,8 @@ func compareMade(t *testing.T, file, made string) {
 	}
 }
 
-// validator checks documents against the schema that the types make now. Schema returns the one of schema.json, which is stale while
-// -update writes it.
+// validator checks documents against the schema that the types make now. Schema returns the one of
+// schema.json, which is stale while -update writes it.
 type validator struct{ schema *jsonschema.Schema }
 
 func newValidator(t *testing.T) validator {
@@ -280,8 +280,9 @@ func glob(t *testing.T, patterns ...string) []string {
 
 var schemaValues = []string{"0", "-3", "1.5", "x", `""`, "0s", "true", "null", "[]", "{x: 1}", "[{shell: a}]"}
 
-// Whatever the reader accepts, the schema accepts: no editor marks a file that runs. And what the reader refuses the schema
-// refuses too, but for what no schema can say. Each value of the file that holds every key is replaced by each of these.
+// Whatever the reader accepts, the schema accepts: no editor marks a file that runs. And what the reader
+// refuses the schema refuses too, but for what no schema can say. Each value of the file that holds every key
+// is replaced by each of these.
 func TestTheSchemaAndTheReaderAgreeOnEveryValue(t *testing.T) {
 	v := newValidator(t)
 	for i, value := range schemaValues {
@@ -292,8 +293,8 @@ func TestTheSchemaAndTheReaderAgreeOnEveryValue(t *testing.T) {
 	}
 }
 
-// replaceEach compares what the schema and the reader say of the file in which value stands in place of each value in turn, or of a sample
-// of them, which is another one for each first.
+// replaceEach compares what the schema and the reader say of the file in which value stands in place of each
+// value in turn, or of a sample of them, which is another one for each first.
 func replaceEach(t *testing.T, v validator, value string, first int) {
 	n, place := testenv.OneIn(40, 10), first
 	root, replacement := everything(t), parseNode(t, []byte(value))

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
 )
@@ -53,7 +54,8 @@ type Step struct {
 	Pos  Pos  `json:"pos"`
 }
 
-// Label returns the name of the step in events and messages: its id, its name, or kind and position from 0, as in shell_2.
+// Label returns the name of the step in events and messages: its id, its name, or kind and position from 0,
+// as in shell_2.
 func (s Step) Label(position int) string {
 	if label := cmp.Or(s.ID, s.Name); label != "" {
 		return label
@@ -71,8 +73,8 @@ func (s Step) Kind() string {
 	return ""
 }
 
-// kinds is the table of command keys. is reports whether a step has the key. longest returns how long one try takes at most, without its
-// nested steps; false means that only a timeout ends it.
+// kinds is the table of command keys. is reports whether a step has the key. longest returns how long one try
+// takes at most, without its nested steps; false means that only a timeout ends it.
 var kinds = []struct {
 	key     string
 	is      func(*Step) bool
@@ -89,8 +91,8 @@ var kinds = []struct {
 func endless(*Step) (time.Duration, bool) { return 0, false }
 func instant(*Step) (time.Duration, bool) { return 0, true }
 
-// Longest returns how long one try of the step takes at most, without its timeout and its nested steps. It returns false if only a
-// timeout ends it.
+// Longest returns how long one try of the step takes at most, without its timeout and its nested steps. It
+// returns false if only a timeout ends it.
 func (s Step) Longest() (time.Duration, bool) {
 	for _, k := range kinds {
 		if k.is(&s) {
@@ -115,8 +117,8 @@ func (s *Step) isCommand() bool { return s.Shell != nil || s.Claude != nil || s.
 // Interpreter is the argv that runs a script. The script is appended to it.
 type Interpreter []string
 
-// ForFile returns the argv that runs a script from a file. The path is appended to it. It returns false for an interpreter that is not
-// in scriptFlags.
+// ForFile returns the argv that runs a script from a file. The path is appended to it. It returns false for
+// an interpreter that is not in scriptFlags.
 func (i Interpreter) ForFile() ([]string, bool) {
 	if len(i) != 2 {
 		return nil, false
@@ -128,8 +130,8 @@ func (i Interpreter) ForFile() ([]string, bool) {
 	return slices.Clone(i[:1]), true
 }
 
-// scriptFlags holds the option by which an interpreter takes a script as an argument, by the name of the program without a version, as
-// in python3.12.
+// scriptFlags holds the option by which an interpreter takes a script as an argument, by the name of the
+// program without a version, as in python3.12.
 var scriptFlags = map[string]string{
 	"sh": "-c", "bash": "-c", "dash": "-c", "ash": "-c", "zsh": "-c", "ksh": "-c", "mksh": "-c", "fish": "-c", "nu": "-c",
 	"python": "-c", "pypy": "-c", "node": "-e", "bun": "-e", "ruby": "-e", "perl": "-e", "lua": "-e", "Rscript": "-e", "julia": "-e",
@@ -147,23 +149,23 @@ const (
 	FormatBoolean CaptureFormat = "boolean" // whether the command succeeded, whatever it printed
 )
 
-// CaptureFormats returns all formats.
-func CaptureFormats() []CaptureFormat {
-	return []CaptureFormat{FormatString, FormatJSON, FormatLines, FormatNumber, FormatBoolean}
+// Words returns what can be written.
+func (CaptureFormat) Words() []string {
+	return check.Words(FormatString, FormatJSON, FormatLines, FormatNumber, FormatBoolean)
 }
 
 // Agent is an agent step: a run of an AI coding CLI.
 type Agent struct {
-	Use         string    `yaml:"use" json:"use,omitempty"`                   // the CLI, by the name of its preset; default `claude`
-	Prompt      Text      `yaml:"prompt" json:"prompt"`                       // what it is to do, which passes no shell; required
-	Model       string    `yaml:"model" json:"model,omitempty"`               // the model; default that of the preset, else of the CLI
-	MaxCost     spend.USD `yaml:"max_cost" json:"max_cost,omitempty"`         // US dollars that this step may cost an item, over all its attempts; with more, it fails as `budget`; default no limit
-	MaxTurns    int       `yaml:"max_turns" json:"max_turns,omitempty"`       // after how many turns the CLI ends; where it cannot count them, prodigy does. Default as the CLI does
-	Schema      string    `yaml:"schema" json:"schema,omitempty"`             // a file with a JSON Schema: the answer must be JSON that fits, `${agent.json}`
-	Args        []string  `yaml:"args" json:"args,omitempty"`                 // further arguments of the CLI
-	May         May       `yaml:"may" json:"may,omitempty"`                   // what the CLI may do without being asked: `read`, `edit` the files of its directory, or `all`; default edit in a workspace, elsewhere what the CLI itself allows
-	AllowDenied bool      `yaml:"allow_denied" json:"allow_denied,omitempty"` // a tool that was not permitted does not fail the step; default false
-	AllowEmpty  bool      `yaml:"allow_empty" json:"allow_empty,omitempty"`   // nor does an empty answer; default false
+	Use         string    `yaml:"use" json:"use,omitempty" text:"constant"`                // the CLI, by the name of its preset; default `claude`
+	Prompt      Text      `yaml:"prompt" json:"prompt" required:"true" short:"true"`       // what it is to do, which passes no shell; required
+	Model       string    `yaml:"model" json:"model,omitempty" text:"constant"`            // the model; default that of the preset, else of the CLI
+	MaxCost     spend.USD `yaml:"max_cost" json:"max_cost,omitempty"`                      // US dollars that this step may cost an item, over all its attempts; with more, it fails as `budget`; default no limit
+	MaxTurns    int       `yaml:"max_turns" json:"max_turns,omitempty" least:"1"`          // after how many turns the CLI ends; where it cannot count them, prodigy does. Default as the CLI does
+	Schema      string    `yaml:"schema" json:"schema,omitempty" text:"constant"`          // a file with a JSON Schema: the answer must be JSON that fits, `${agent.json}`
+	Args        []string  `yaml:"args" json:"args,omitempty" text:"constant" list:"texts"` // further arguments of the CLI
+	May         May       `yaml:"may" json:"may,omitempty"`                                // what the CLI may do without being asked: `read`, `edit` the files of its directory, or `all`; default edit in a workspace, elsewhere what the CLI itself allows
+	AllowDenied bool      `yaml:"allow_denied" json:"allow_denied,omitempty"`              // a tool that was not permitted does not fail the step; default false
+	AllowEmpty  bool      `yaml:"allow_empty" json:"allow_empty,omitempty"`                // nor does an empty answer; default false
 
 	StallTimeout *time.Duration `yaml:"stall_timeout" json:"stall_timeout,omitempty"` // how long the CLI may make no progress (see agents.md), 0s: without end; default that of the preset, 10m
 	ToolTimeout  *time.Duration `yaml:"tool_timeout" json:"tool_timeout,omitempty"`   // the same while one of its tools runs; default that of the preset, 15m
@@ -183,6 +185,9 @@ const (
 	MayAll  May = "all"
 )
 
+// Words returns what can be written.
+func (May) Words() []string { return check.Words(MayRead, MayEdit, MayAll) }
+
 // SessionUse says whether a CLI goes on in the session of a run that did not end by itself.
 type SessionUse string
 
@@ -191,16 +196,19 @@ const (
 	ResumeNever SessionUse = "never"
 )
 
+// Words returns what can be written.
+func (SessionUse) Words() []string { return check.Words(ResumeAuto, ResumeNever) }
+
 // DefaultAgent is the preset of agent steps that name none, and of claude steps.
 const DefaultAgent = "claude"
 
 // WriteFile is a write_file step.
 type WriteFile struct {
-	Path       Text       `yaml:"path" json:"path"`                         // in the working directory, which it never leads out of; required
-	Content    Text       `yaml:"content" json:"content"`                   // what the file is to hold; required
-	Format     FileFormat `yaml:"format" json:"format,omitempty"`           // what the content must be; default text
-	Mode       *int       `yaml:"mode" json:"mode,omitempty"`               // permissions, in octal; default those it has, else 0644 without what the umask takes
-	CreateDirs bool       `yaml:"create_dirs" json:"create_dirs,omitempty"` // make the directories that are missing; default false
+	Path       Text         `yaml:"path" json:"path" required:"true"`                  // in the working directory, which it never leads out of; required
+	Content    Text         `yaml:"content" json:"content" required:"true" text:"any"` // what the file is to hold; required
+	Format     FileFormat   `yaml:"format" json:"format,omitempty"`                    // what the content must be; default text
+	Mode       *Permissions `yaml:"mode" json:"mode,omitempty"`                        // permissions, in octal; default those it has, else 0644 without what the umask takes
+	CreateDirs bool         `yaml:"create_dirs" json:"create_dirs,omitempty"`          // make the directories that are missing; default false
 }
 
 // FileFormat is the format that the content of a written file must have.
@@ -212,14 +220,31 @@ const (
 	YAMLFile FileFormat = "yaml"
 )
 
+// Words returns what can be written.
+func (FileFormat) Words() []string { return check.Words(TextFile, JSONFile, YAMLFile) }
+
+// Permissions are the permissions of a file.
+type Permissions int
+
+// ReadText reads permissions in octal, in quotes or not.
+func (p *Permissions) ReadText(text string) error {
+	const least, all = 0o10, 0o777
+	n, err := strconv.ParseInt(text, 8, 32)
+	if err != nil || n < least || n > all || len(text) < 3 {
+		return check.Want(`permissions in octal, as in "0644"`)
+	}
+	*p = Permissions(n)
+	return nil
+}
+
 // Foreach is a foreach step.
 type Foreach struct {
-	Input    Elements `yaml:"input" alias:"foreach" json:"input"`          // what the steps are run for: a list, a command whose output is read, or a placeholder of a list; required
-	Do       []Step   `yaml:"do" json:"do"`                                // the steps, run for each element; required
-	As       string   `yaml:"as" json:"as,omitempty"`                      // the name of the element in the steps; default item
-	Parallel int      `yaml:"parallel" json:"parallel,omitempty"`          // for how many elements the steps run at once; default 1
-	Continue bool     `yaml:"continue_on_error" json:"continue,omitempty"` // a failure neither keeps other elements from being run nor fails the step; default false
-	MaxItems *int     `yaml:"max_items" json:"max_items,omitempty"`        // how many elements are taken at most; default all
+	Input    Elements `yaml:"input" alias:"foreach" json:"input" required:"true"` // what the steps are run for: a list, a command whose output is read, or a placeholder of a list; required
+	Do       []Step   `yaml:"do" json:"do" required:"true"`                       // the steps, run for each element; required
+	As       string   `yaml:"as" json:"as,omitempty"`                             // the name of the element in the steps; default item
+	Parallel int      `yaml:"parallel" json:"parallel,omitempty"`                 // for how many elements the steps run at once; default 1
+	Continue bool     `yaml:"continue_on_error" json:"continue,omitempty"`        // a failure neither keeps other elements from being run nor fails the step; default false
+	MaxItems *int     `yaml:"max_items" json:"max_items,omitempty" least:"0"`     // how many elements are taken at most; default all
 }
 
 // ElementName returns the name that the steps use for the element.
@@ -246,7 +271,7 @@ type Element struct {
 type Validate struct {
 	Commands     []Step        `yaml:"commands" json:"commands"`                        // the steps that find out how complete the work is; instead of them the keys of one step, or only a `result_file` that the step itself writes
 	ResultFile   *Text         `yaml:"result_file" json:"result_file,omitempty"`        // where the result is read from; default the output of the last step
-	Threshold    float64       `yaml:"threshold" json:"threshold"`                      // the percentage from which on the work is complete; default 100
+	Threshold    float64       `yaml:"threshold" json:"threshold" range:"0 100"`        // the percentage from which on the work is complete; default 100
 	Timeout      time.Duration `yaml:"timeout" json:"timeout,omitempty" unit:"seconds"` // of the steps together; default none
 	OnIncomplete *OnIncomplete `yaml:"on_incomplete" json:"on_incomplete,omitempty"`    // what is done about incomplete work, before it is validated again; default nothing
 }
@@ -254,21 +279,22 @@ type Validate struct {
 // OnIncomplete holds the steps that complete work that a validation found incomplete.
 type OnIncomplete struct {
 	Steps        []Step `json:"steps"`
-	MaxAttempts  int    `yaml:"max_attempts" json:"max_attempts"`   // rounds of these steps and the validation; default 2
-	FailWorkflow bool   `yaml:"fail_workflow" json:"fail_workflow"` // whether the step fails when the work is still incomplete; default true
+	MaxAttempts  int    `yaml:"max_attempts" json:"max_attempts" least:"1"` // rounds of these steps and the validation; default 2
+	FailWorkflow bool   `yaml:"fail_workflow" json:"fail_workflow"`         // whether the step fails when the work is still incomplete; default true
 }
 
 // OnFailure is a failure handler: steps that run when the tries of a step are used up.
 type OnFailure struct {
 	Steps        []Step `json:"steps"`
-	MaxAttempts  int    `yaml:"max_attempts" json:"max_attempts,omitempty"`   // rounds of handler and original, until the original succeeds; default the handler's success forgives
-	FailWorkflow bool   `yaml:"fail_workflow" json:"fail_workflow,omitempty"` // only the original's own success counts; default false
+	MaxAttempts  int    `yaml:"max_attempts" json:"max_attempts,omitempty" least:"1"` // rounds of handler and original, until the original succeeds; default the handler's success forgives
+	FailWorkflow bool   `yaml:"fail_workflow" json:"fail_workflow,omitempty"`         // only the original's own success counts; default false
 }
 
 // ExitSteps are the steps of on_exit_code, by exit code.
 type ExitSteps map[int][]Step
 
-// NestedSteps yields the lists of steps in s and their keys, such as "on_exit_code 101", in the order of the documentation.
+// NestedSteps yields the lists of steps in s and their keys, such as "on_exit_code 101", in the order of the
+// documentation.
 func (s Step) NestedSteps() iter.Seq2[string, []Step] {
 	return func(yield func(string, []Step) bool) {
 		if s.Foreach != nil && !yield("do", s.Foreach.Do) {
@@ -296,7 +322,8 @@ func (s Step) NestedSteps() iter.Seq2[string, []Step] {
 // IsPartOfTry reports whether the steps under a key of NestedSteps run in each try of the step, and not after it.
 func IsPartOfTry(key string) bool { return key == "do" || key == "validate" || key == "on_incomplete" }
 
-// LabelPrefix returns the prefix of the labels of nested steps, given the label of their step and the key they are under.
+// LabelPrefix returns the prefix of the labels of nested steps, given the label of their step and the key
+// they are under.
 func LabelPrefix(label, key string) string {
 	if key == "validate" || key == "on_incomplete" {
 		return label + "/" + key + "/"
@@ -304,8 +331,8 @@ func LabelPrefix(label, key string) string {
 	return label + "/"
 }
 
-// Rounds returns how often the steps under a key of NestedSteps run at most, one round after another. It returns 1, false if the number
-// is known only at run time.
+// Rounds returns how often the steps under a key of NestedSteps run at most, one round after another. It
+// returns 1, false if the number is known only at run time.
 func (s Step) Rounds(key string) (n int, known bool) {
 	switch key {
 	case "on_failure":
@@ -357,7 +384,8 @@ func MaxRetryWait(steps []Step) time.Duration {
 	return total
 }
 
-// maxRetryWait returns how long s waits between its tries at most. A rerun after its handler is a single try, without a wait.
+// maxRetryWait returns how long s waits between its tries at most. A rerun after its handler is a single try,
+// without a wait.
 func (s Step) maxRetryWait() time.Duration {
 	if s.Retry == nil {
 		return 0

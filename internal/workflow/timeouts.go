@@ -9,7 +9,6 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
 )
 
@@ -22,10 +21,12 @@ const (
 func (r *reader) timeouts(e entry, m *Map) *block {
 	t := &m.Timeouts
 	keys := r.fields(t)
-	keys = withReader(keys, "timeout_policy", func(e entry) { set(&t.Policy)(anyCase(r, e, PerAgent, PerCommand, Hybrid)) })
-	keys = withReader(keys, "timeout_action", func(e entry) { set(&t.Action)(anyCase(r, e, errorpolicy.TimeoutActions()...)) })
 	keys = withReader(keys, "command_timeouts", func(e entry) { t.Commands = r.commandTimeouts(e) })
-	keys = withReader(keys, "cleanup_grace_period_secs", func(e entry) { setPointer(&t.Cleanup)(r.grace(e)) })
+	keys = withReader(keys, "cleanup_grace_period_secs", func(e entry) {
+		if d, ok := r.grace(e); ok {
+			t.Cleanup = &d
+		}
+	})
 	keys = append(keys, r.policyKeysNamed("retry_config")...)
 	b := r.block("timeout_config", e, keys)
 	switch {
@@ -61,20 +62,6 @@ func (r *reader) parkAfter(e entry) (ParkAfter, bool) {
 	return ParkAfter{Time: d}, ok
 }
 
-// anyCase reads one of a few words, written as per_agent, PerAgent, per-agent or PER_AGENT.
-func anyCase[T ~string](r *reader, e entry, words ...T) (T, bool) {
-	s, ok := r.text(e)
-	if !ok {
-		return "", false
-	}
-	for _, w := range words {
-		if check.Fold(s) == check.Fold(string(w)) {
-			return w, true
-		}
-	}
-	return word(r, e, words...)
-}
-
 // commandTimeouts reads the limits of commands. checkCommandNames checks their names later, when the steps are known.
 func (r *reader) commandTimeouts(e entry) map[string]time.Duration {
 	if e.value.Kind != yaml.MappingNode {
@@ -92,8 +79,8 @@ func (r *reader) commandTimeouts(e entry) map[string]time.Duration {
 	return limits
 }
 
-// checkTimeouts reports settings that contradict each other, warns of settings without effect, and sets the timeouts of the steps. config
-// is the block of timeout_config, or nil.
+// checkTimeouts reports settings that contradict each other, warns of settings without effect, and sets the
+// timeouts of the steps. config is the block of timeout_config, or nil.
 func (r *reader) checkTimeouts(m *Map, phase, config *block) {
 	if config == nil {
 		return
@@ -137,8 +124,8 @@ func (r *reader) checkCommandNames(e entry, steps []Step) {
 	}
 }
 
-// limitCommands sets the timeout of each step of an agent_template that has none: the limit of its position, else of its kind. Nested
-// steps get the limit of their kind.
+// limitCommands sets the timeout of each step of an agent_template that has none: the limit of its position,
+// else of its kind. Nested steps get the limit of their kind.
 func limitCommands(steps []Step, limits map[string]time.Duration) {
 	for i := range steps {
 		at := steps[i].Kind() + "_" + strconv.Itoa(i)

@@ -9,10 +9,9 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
-	"prodigy/internal/outputs"
 	"prodigy/internal/posix"
-	"prodigy/internal/spend"
 )
 
 // set returns a function that stores a value in target if it is valid.
@@ -20,14 +19,6 @@ func set[T any](target *T) func(T, bool) {
 	return func(v T, ok bool) {
 		if ok {
 			*target = v
-		}
-	}
-}
-
-func setPointer[T any](target **T) func(T, bool) {
-	return func(v T, ok bool) {
-		if ok {
-			*target = &v
 		}
 	}
 }
@@ -57,20 +48,31 @@ func (r *reader) nonBlank(e entry) (string, bool) {
 
 // word reads one of a few words.
 func word[T ~string](r *reader, e entry, words ...T) (T, bool) {
-	s, ok := r.text(e)
-	if ok && !slices.Contains(words, T(s)) {
-		r.fail(e.value, "unknown %s %q%s", e.name, s, hint(s, toStrings(words)))
-		return "", false
-	}
+	s, ok := r.oneOf(e, check.Words(words...))
 	return T(s), ok
 }
 
-func toStrings[T ~string](words []T) []string {
-	plain := make([]string, len(words))
-	for i, w := range words {
-		plain[i] = string(w)
+func (r *reader) oneOf(e entry, words []string) (string, bool) {
+	s, ok := r.text(e)
+	if ok && !slices.Contains(words, s) {
+		r.fail(e.value, "unknown %s %q%s", e.name, s, hint(s, words))
+		return "", false
 	}
-	return plain
+	return s, ok
+}
+
+// anyCase reads one of a few words, written as per_agent, PerAgent, per-agent or PER_AGENT.
+func (r *reader) anyCase(e entry, words []string) (string, bool) {
+	s, ok := r.text(e)
+	for _, w := range words {
+		if ok && check.Fold(s) == check.Fold(w) {
+			return w, true
+		}
+	}
+	if !ok {
+		return "", false
+	}
+	return r.oneOf(e, words)
 }
 
 func (r *reader) boolean(e entry) (v, ok bool) {
@@ -89,16 +91,6 @@ func (r *reader) integer(e entry) (int, bool) {
 		return 0, false
 	}
 	return n, true
-}
-
-// atLeast reads a whole number that is not below least.
-func (r *reader) atLeast(e entry, least int) (int, bool) {
-	n, ok := r.integer(e)
-	if ok && n < least {
-		r.fail(e.value, "%s must be at least %d, not %d", e.name, least, n)
-		return 0, false
-	}
-	return n, ok
 }
 
 func (r *reader) number(e entry) (float64, bool) {
@@ -151,64 +143,6 @@ func (r *reader) seconds(e entry) (time.Duration, bool) {
 		return 0, false
 	}
 	return time.Duration(max(n, -1)) * time.Second, true
-}
-
-// size reads a number of bytes.
-func (r *reader) size(e entry) (outputs.Size, bool) {
-	text, ok := r.text(e)
-	if !ok {
-		return 0, false
-	}
-	size, err := outputs.ParseSize(text)
-	if err != nil {
-		r.fail(e.value, "%s: %v", e.name, err)
-	}
-	return size, err == nil
-}
-
-// dollars reads an amount of US dollars.
-func (r *reader) dollars(e entry) (spend.USD, bool) {
-	f, ok := r.number(e)
-	if !ok {
-		return 0, false
-	}
-	u, err := spend.LimitOf(f)
-	if err != nil {
-		r.fail(e.value, "%s: %v", e.name, err)
-	}
-	return u, err == nil
-}
-
-// tokens reads a number of tokens, plain or in thousands or millions.
-func (r *reader) tokens(e entry) (spend.Count, bool) {
-	text, ok := e.value.Value, isNumber(e.value)
-	if !ok {
-		text, ok = r.text(e)
-	}
-	if !ok {
-		return 0, false
-	}
-	n, err := spend.ParseCount(text)
-	if err != nil {
-		r.fail(e.value, "%s: %v", e.name, err)
-	}
-	return n, err == nil
-}
-
-func (r *reader) durations(e entry) ([]time.Duration, bool) {
-	if e.value.Kind != yaml.SequenceNode {
-		r.wrongType(e, "a list of durations")
-		return nil, false
-	}
-	all := make([]time.Duration, 0, len(e.value.Content))
-	for _, n := range e.value.Content {
-		d, ok := r.duration(e.with(n), false)
-		if !ok {
-			return nil, false
-		}
-		all = append(all, d)
-	}
-	return all, true
 }
 
 // textList reads a list of texts that are not blank, or a single one.
@@ -272,9 +206,9 @@ func (r *reader) textWithPos(e entry) (Text, bool) {
 func (r *reader) intOrVar(e entry) (IntOrVar, bool) {
 	v := IntOrVar{Pos: posOf(e.value)}
 	if isNumber(e.value) {
-		var ok bool
-		v.Value, ok = r.atLeast(e, 1)
-		return v, ok
+		n, ok := r.integer(e)
+		v.Value = n
+		return v, ok && r.bounded(e, float64(n), `least:"1"`)
 	}
 	name, isVar := variableName(e.value)
 	if !isVar {

@@ -1,10 +1,11 @@
 // Package workflow defines the language of workflow files: types, a strict parser and checks.
 //
-// Parse returns a Workflow, whose main parts are Step, Phase and Map, or an InvalidError with all problems and their positions. The
-// reader finds keys by the yaml tags of the types; their comments are the source of the JSON Schema and of docs/workflow.md.
+// Parse returns a Workflow, whose main parts are Step, Phase and Map, or an InvalidError with all problems
+// and their positions. The reader finds keys by the yaml tags of the types; their comments are the source of
+// the JSON Schema and of docs/workflow.md.
 //
-// The package knows nothing of jobs, logs or queues. A block with behaviour is a type of the package that implements it: retry.Policy,
-// errorpolicy.Policy, breaker.Config.
+// The package knows nothing of jobs, logs or queues. A block with behaviour is a type of the package that
+// implements it: retry.Policy, errorpolicy.Policy, breaker.Config.
 package workflow
 
 import (
@@ -22,6 +23,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
@@ -79,6 +81,9 @@ const (
 	MapReduce Mode = "mapreduce" // an agent for each of many items
 )
 
+// Words returns what can be written.
+func (Mode) Words() []string { return check.Words(Standard, MapReduce) }
+
 // Phase is a list of steps that runs once.
 type Phase struct {
 	Commands []Step       `yaml:"commands"` // the steps, run in order; required
@@ -88,8 +93,8 @@ type Phase struct {
 
 // Map is the map phase.
 type Map struct {
-	Input         Input  `yaml:"input"`     // where the items come from; required
-	JSONPath      string `yaml:"json_path"` // picks the items out of JSON; default the elements of an array, else the whole as one item
+	Input         Input  `yaml:"input" required:"true"` // where the items come from; required
+	JSONPath      string `yaml:"json_path"`             // picks the items out of JSON; default the elements of an array, else the whole as one item
 	JSONPathPos   Pos
 	Filter        string `yaml:"filter"` // an expression over an item's fields: only items for which it is true are taken
 	FilterPos     Pos
@@ -99,30 +104,30 @@ type Map struct {
 	DistinctPos   Pos
 	Key           string `yaml:"key"` // the field whose text is the item id; default `item_<index>`
 	KeyPos        Pos
-	Label         Text                   `yaml:"label"`        // what people call an item, such as `${item.path}`; default the item itself if it is a text, else its name, id, path, title or file
-	Offset        int                    `yaml:"offset"`       // how many of the chosen items are left out at the beginning; default 0
-	MaxItems      *int                   `yaml:"max_items"`    // how many items are taken at most; default all
-	OnEmpty       OnEmpty                `yaml:"on_empty"`     // what it means that no item is chosen: `error`, and nothing is done, or `ok`; default `error`
-	Batch         int                    `yaml:"batch"`        // how many items an agent gets at once, as the list `${items}`; default one, as `${item}`
-	MaxParallel   IntOrVar               `yaml:"max_parallel"` // how many agents run at once, unless they run on a fleet: there it is the slots of its workers if nothing is written; default 10
-	Concurrency   *Concurrency           `yaml:"concurrency"`  // how many agents run at once, as it turns out that a service can take; in place of `max_parallel`
-	Rate          Rate                   `yaml:"rate"`         // how often an agent may start at most, such as `40/s`, over all slots; the retries of steps count too. An agent that waits for its turn has no slot; default no limit
-	Canary        *Canary                `yaml:"canary"`       // a number of items that run before all others: only if enough of them succeed the others follow, else the job pauses with exit code 3, until `prodigy resume --accept`; default none
-	Ramp          *Ramp                  `yaml:"ramp"`         // how many agents run at once, in steps such as `[2, 8, 32]`: the next step begins when enough items have succeeded in the one before, else the job pauses as after a canary; the last step is `max_parallel`; default none
-	Straggler     *limit.StragglerConfig `yaml:"straggler"`    // which attempts take unusually long, and whether a second attempt is made then; default none
-	ParkAfter     *ParkAfter             `yaml:"park_after"`   // how long an agent that waits for the next try of a step keeps its slot; `never`: all the time, as with `max_parallel: 1`. At most 1,024 agents wait without a slot; default 10s
-	Requires      []Text                 `yaml:"requires"`     // labels that a worker of a fleet must have to run items, such as `gpu` or `linux/arm64`. A run on this machine alone warns of them, and refuses a system that is not its own
-	Files         []Text                 `yaml:"files"`        // files below the directory of the run, such as `scripts/**`, that the workers of a fleet are sent: their commands run beside them, and what `produces` names comes back. Default none: the directory is shared
+	Label         Text                   `yaml:"label"`               // what people call an item, such as `${item.path}`; default the item itself if it is a text, else its name, id, path, title or file
+	Offset        int                    `yaml:"offset" least:"0"`    // how many of the chosen items are left out at the beginning; default 0
+	MaxItems      *int                   `yaml:"max_items" least:"0"` // how many items are taken at most; default all
+	OnEmpty       OnEmpty                `yaml:"on_empty"`            // what it means that no item is chosen: `error`, and nothing is done, or `ok`; default `error`
+	Batch         int                    `yaml:"batch" least:"1"`     // how many items an agent gets at once, as the list `${items}`; default one, as `${item}`
+	MaxParallel   IntOrVar               `yaml:"max_parallel"`        // how many agents run at once, unless they run on a fleet: there it is the slots of its workers if nothing is written; default 10
+	Concurrency   *Concurrency           `yaml:"concurrency"`         // how many agents run at once, as it turns out that a service can take; in place of `max_parallel`
+	Rate          Rate                   `yaml:"rate"`                // how often an agent may start at most, such as `40/s`, over all slots; the retries of steps count too. An agent that waits for its turn has no slot; default no limit
+	Canary        *Canary                `yaml:"canary"`              // a number of items that run before all others: only if enough of them succeed the others follow, else the job pauses with exit code 3, until `prodigy resume --accept`; default none
+	Ramp          *Ramp                  `yaml:"ramp"`                // how many agents run at once, in steps such as `[2, 8, 32]`: the next step begins when enough items have succeeded in the one before, else the job pauses as after a canary; the last step is `max_parallel`; default none
+	Straggler     *limit.StragglerConfig `yaml:"straggler"`           // which attempts take unusually long, and whether a second attempt is made then; default none
+	ParkAfter     *ParkAfter             `yaml:"park_after"`          // how long an agent that waits for the next try of a step keeps its slot; `never`: all the time, as with `max_parallel: 1`. At most 1,024 agents wait without a slot; default 10s
+	Requires      []Text                 `yaml:"requires"`            // labels that a worker of a fleet must have to run items, such as `gpu` or `linux/arm64`. A run on this machine alone warns of them, and refuses a system that is not its own
+	Files         []Text                 `yaml:"files"`               // files below the directory of the run, such as `scripts/**`, that the workers of a fleet are sent: their commands run beside them, and what `produces` names comes back. Default none: the directory is shared
 	ItemsFromArgs bool                   // the items are values of the command line, and ARG is the item
-	Incremental   bool                   `yaml:"incremental"`        // whether a run takes over the results of items that the latest job of this workflow has done already, and that have not changed since; `--since` says it for one run; default false
-	Fingerprint   []Text                 `yaml:"fingerprint"`        // the fields of an item whose change means that it has to be done again; default all
-	Uses          []Text                 `yaml:"uses"`               // the files that an item is made from, such as `${item.path}` or `scripts/*.sh`: when one changes, the item has changed. A directory is all files in it; a path names the item, or has wildcards
-	Produces      []Text                 `yaml:"produces"`           // the files that an agent leaves, such as `out/${item.id}.png`: without them it has failed, and is done again when they are gone
-	Atomic        bool                   `yaml:"atomic"`             // whether the files of `produces` have other names until the attempt has succeeded, so that there is never half a file under its name: the steps write to `${produces}` (`${produces[0]}` when there are several), or `$PRODIGY_PRODUCES`; default false
-	Incomplete    Incomplete             `yaml:"incomplete"`         // what becomes of files of `produces` that an attempt has written which failed, was interrupted or killed: `keep`, `remove`, or `partial`, which adds `.partial` to their names; default `partial` for files whose paths name the item and are no directories, with `atomic` `remove`
-	AgentTemplate []Step                 `yaml:"agent_template"`     // the steps that are run for each item; a list, or `{commands: [...]}`; required
-	AgentTimeout  SecondsOrVar           `yaml:"agent_timeout_secs"` // of a whole agent, its waits for retries included; default none
-	Timeouts      Timeouts               `yaml:"timeout_config"`     // more about the limits in time of agents and their commands
+	Incremental   bool                   `yaml:"incremental"`                    // whether a run takes over the results of items that the latest job of this workflow has done already, and that have not changed since; `--since` says it for one run; default false
+	Fingerprint   []Text                 `yaml:"fingerprint"`                    // the fields of an item whose change means that it has to be done again; default all
+	Uses          []Text                 `yaml:"uses"`                           // the files that an item is made from, such as `${item.path}` or `scripts/*.sh`: when one changes, the item has changed. A directory is all files in it; a path names the item, or has wildcards
+	Produces      []Text                 `yaml:"produces"`                       // the files that an agent leaves, such as `out/${item.id}.png`: without them it has failed, and is done again when they are gone
+	Atomic        bool                   `yaml:"atomic"`                         // whether the files of `produces` have other names until the attempt has succeeded, so that there is never half a file under its name: the steps write to `${produces}` (`${produces[0]}` when there are several), or `$PRODIGY_PRODUCES`; default false
+	Incomplete    Incomplete             `yaml:"incomplete"`                     // what becomes of files of `produces` that an attempt has written which failed, was interrupted or killed: `keep`, `remove`, or `partial`, which adds `.partial` to their names; default `partial` for files whose paths name the item and are no directories, with `atomic` `remove`
+	AgentTemplate []Step                 `yaml:"agent_template" required:"true"` // the steps that are run for each item; a list, or `{commands: [...]}`; required
+	AgentTimeout  SecondsOrVar           `yaml:"agent_timeout_secs"`             // of a whole agent, its waits for retries included; default none
+	Timeouts      Timeouts               `yaml:"timeout_config"`                 // more about the limits in time of agents and their commands
 
 	Windows limit.Windows `yaml:"windows"` // the times of day in which agents may start, such as `22:00-06:00 Europe/Berlin`; default always
 	Guards  limit.Guards  `yaml:"guards"`  // what the machine must have left for an agent to start; only on Linux
@@ -132,16 +137,16 @@ type Map struct {
 
 // Concurrency is how many agents run at once, between bounds.
 type Concurrency struct {
-	Min   int  `yaml:"min"`   // how many at least, and at first; default 1
-	Max   int  `yaml:"max"`   // how many at most; required. `--max-parallel` can lower it
-	Adapt bool `yaml:"adapt"` // that the number follows how the agents fare; required, since otherwise it is `max_parallel`
+	Min   int  `yaml:"min" least:"1"`                 // how many at least, and at first; default 1
+	Max   int  `yaml:"max" least:"1" required:"true"` // how many at most; required. `--max-parallel` can lower it
+	Adapt bool `yaml:"adapt"`                         // that the number follows how the agents fare; required, since otherwise it is `max_parallel`
 }
 
 // Rate is how often agents may start.
 type Rate struct {
-	Limit limit.Rate `yaml:"limit"` // such as `40/s`, `100/min`, `1000/h` or `3/10s`; required
-	Burst *int       `yaml:"burst"` // how many may start at once after a time without any; default as many as there are in a tenth of a second, at least 1
-	Per   *Text      `yaml:"per"`   // a text such as `${item.host}`: items for which it is the same have one limit, each such group its own. Items for which it cannot be told have one limit together; default one limit for all items
+	Limit limit.Rate `yaml:"limit" required:"true" short:"true"` // such as `40/s`, `100/min`, `1000/h` or `3/10s`; required
+	Burst *int       `yaml:"burst" range:"1 100000"`             // how many may start at once after a time without any; default as many as there are in a tenth of a second, at least 1
+	Per   *Text      `yaml:"per"`                                // a text such as `${item.host}`: items for which it is the same have one limit, each such group its own. Items for which it cannot be told have one limit together; default one limit for all items
 }
 
 // ParkAfter is how long an agent that waits for the next try of a step keeps its slot, before another agent may use it.
@@ -150,7 +155,8 @@ type ParkAfter struct {
 	Time  time.Duration
 }
 
-// defaultParkAfter spares most agents the way out of their slot and back: other items should not begin because of a short wait.
+// defaultParkAfter spares most agents the way out of their slot and back: other items should not begin
+// because of a short wait.
 const defaultParkAfter = 10 * time.Second
 
 // SlotWait returns when an agent that waits gives up its slot.
@@ -172,7 +178,8 @@ func (m *Map) AgentLimit() SecondsOrVar {
 	return m.Timeouts.Agent
 }
 
-// ItemsAreTexts reports whether all items are known to be texts: file names, lines, or strings that end with a NUL byte.
+// ItemsAreTexts reports whether all items are known to be texts: file names, lines, or strings that end with
+// a NUL byte.
 func (m *Map) ItemsAreTexts() bool {
 	in := m.Input
 	return m.JSONPath == "" && m.Batch == 0 && (FormatNamed(in.Format).Texts == TextItems || in.Format == "" && len(in.Glob) > 0)
@@ -181,11 +188,11 @@ func (m *Map) ItemsAreTexts() bool {
 // Input is the source of the items. Besides Format, exactly one of the fields is set.
 type Input struct {
 	Text    string            // a text: the name of a file, a pattern, or a command (see package items)
-	File    []string          `yaml:"file"`    // a file to read, or several, one after the other
-	Command string            `yaml:"command"` // a shell command whose output is read
-	Glob    []string          `yaml:"glob"`    // a pattern of file names, `**` for any directories, or several, one after the other: the names are the items; with a format, what the files hold
-	Stdin   bool              `yaml:"stdin"`   // the standard input of prodigy is read
-	Job     string            `yaml:"job"`     // the results of another job are the items: `latest:NAME` for the latest job of that workflow in this project, or the id of a job
+	File    []string          `yaml:"file" required:"one" text:"filled"`    // a file to read, or several, one after the other
+	Command string            `yaml:"command" required:"one" text:"filled"` // a shell command whose output is read
+	Glob    []string          `yaml:"glob" required:"one" text:"filled"`    // a pattern of file names, `**` for any directories, or several, one after the other: the names are the items; with a format, what the files hold
+	Stdin   bool              `yaml:"stdin" required:"one"`                 // the standard input of prodigy is read
+	Job     string            `yaml:"job" required:"one"`                   // the results of another job are the items: `latest:NAME` for the latest job of that workflow in this project, or the id of a job
 	Items   []json.RawMessage // a YAML list: the items themselves
 	Format  string            `yaml:"format"` // what the data is; default told by the file's extension, else by its look
 
@@ -206,6 +213,11 @@ const (
 	PartialIncomplete Incomplete = "partial"
 )
 
+// Words returns what can be written.
+func (Incomplete) Words() []string {
+	return check.Words(KeepIncomplete, RemoveIncomplete, PartialIncomplete)
+}
+
 // OnEmpty says what an empty selection is.
 type OnEmpty string
 
@@ -214,6 +226,9 @@ const (
 	EmptyIsError OnEmpty = "error"
 	EmptyIsOK    OnEmpty = "ok"
 )
+
+// Words returns what can be written.
+func (OnEmpty) Words() []string { return check.Words(EmptyIsError, EmptyIsOK) }
 
 // Select says which results of a job are taken.
 type Select string
@@ -224,6 +239,9 @@ const (
 	SelectFailed  Select = "failed"  // those of items that failed for good; not of skipped ones
 	SelectAll     Select = "all"
 )
+
+// Words returns what can be written.
+func (Select) Words() []string { return check.Words(SelectSuccess, SelectFailed, SelectAll) }
 
 // Takes reports whether a result with this status is taken.
 func (s Select) Takes(status string) bool {
@@ -249,8 +267,8 @@ const (
 	TextItems               // each item is text
 )
 
-// formats are the formats that data can have. Data is sniffed if neither the workflow nor the file's name says its format: JSON values,
-// and lines of text for everything else.
+// formats are the formats that data can have. Data is sniffed if neither the workflow nor the file's name
+// says its format: JSON values, and lines of text for everything else.
 var formats = []Format{
 	{Name: "json", Extensions: []string{".json"}},
 	{Name: "jsonl", Extensions: []string{".jsonl", ".ndjson"}},
@@ -306,9 +324,9 @@ type SecondsOrVar struct {
 // Timeouts is a timeout_config block. After Parse, the limits of commands are also in Step.Timeout.
 type Timeouts struct {
 	Agent    SecondsOrVar              `yaml:"agent_timeout_secs"`        // the same as in the map, which has it instead
-	Policy   TimeoutPolicy             `yaml:"timeout_policy"`            // which limits count: that of the agent, those of the commands, or both; default hybrid
+	Policy   TimeoutPolicy             `yaml:"timeout_policy" case:"any"` // which limits count: that of the agent, those of the commands, or both; default hybrid
 	Commands map[string]time.Duration  `yaml:"command_timeouts"`          // limits of commands that have no `timeout` of their own
-	Action   errorpolicy.TimeoutAction `yaml:"timeout_action"`            // what happens to an item when a time is up; default what `on_item_failure` says
+	Action   errorpolicy.TimeoutAction `yaml:"timeout_action" case:"any"` // what happens to an item when a time is up; default what `on_item_failure` says
 	Cleanup  *time.Duration            `yaml:"cleanup_grace_period_secs"` // between SIGTERM and SIGKILL when a time is up; default 5s, and 30s with `graceful_terminate`
 }
 
@@ -320,6 +338,9 @@ const (
 	PerCommand TimeoutPolicy = "per_command" // those of the commands
 	Hybrid     TimeoutPolicy = "hybrid"      // both
 )
+
+// Words returns what can be written.
+func (TimeoutPolicy) Words() []string { return check.Words(PerAgent, PerCommand, Hybrid) }
 
 // EnvVar is one variable of an env block. Command or Choice, if set, takes the place of Value.
 type EnvVar struct {
@@ -386,8 +407,8 @@ func (w *Workflow) ProfileNamed(name string) (Profile, error) {
 type Secret struct {
 	Name    string
 	Env     string // the name of an environment variable
-	File    *Text  `yaml:"file"`    // a file that holds the secret
-	Command *Text  `yaml:"command"` // a shell command that prints the secret
+	File    *Text  `yaml:"file" required:"some"`    // a file that holds the secret
+	Command *Text  `yaml:"command" required:"some"` // a shell command that prints the secret
 	Pos     Pos
 }
 
@@ -454,8 +475,9 @@ const (
 	ObjectParameter  ParameterType = "object"
 )
 
-func parameterTypes() []ParameterType {
-	return []ParameterType{StringParameter, NumberParameter, IntegerParameter, BooleanParameter, ArrayParameter, ObjectParameter}
+// Words returns what can be written.
+func (ParameterType) Words() []string {
+	return check.Words(StringParameter, NumberParameter, IntegerParameter, BooleanParameter, ArrayParameter, ObjectParameter)
 }
 
 // Argument is the value of a parameter; nil if it has none.

@@ -7,22 +7,25 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/check"
 )
 
-// Workspace says where the agents work, and what becomes of what they did. The zero Workspace is that of a shared directory.
+// Workspace says where the agents work, and what becomes of what they did. The zero Workspace is that of a
+// shared directory.
 type Workspace struct {
-	Mode    WorkspaceMode // git, or shared or empty
-	Base    string        `yaml:"base"`    // the revision that the job begins at; default HEAD
-	Take    Take          `yaml:"take"`    // what counts of what an agent did: `all`, also what it has not committed, or only its `commits`; default all
-	History History       `yaml:"history"` // what the result has for each item: a `merge` commit, or one `squash` commit; default merge
-	Order   Order         `yaml:"order"`   // what is merged first: in the order of `completion`, or of the `items`, so that nothing depends on which agent was faster: with several slots all begin at the same commit; default completion
-	Setup   []Step        `yaml:"setup"`   // steps that run once in each workspace when it is made
-	Keep    []string      `yaml:"keep"`    // patterns, as in a .gitignore, of ignored files that stay in a workspace from one agent to the next; default none
-	Sparse  []string      `yaml:"sparse"`  // the directories that a workspace has; default those of the checkout
-	Verify  *Verify       `yaml:"verify"`  // steps that what was merged has to pass before it counts
-	Into    string        `yaml:"into"`    // the branch that is fast-forwarded to the result when the job has completed; default none
-	Resolve []Step        `yaml:"resolve"` // steps that resolve a conflict: they run instead of the agent's, in a workspace that has the conflicted merge, once for each conflict; what they leave is merged. When they fail, the conflict stands
-	Sign    bool          `yaml:"sign"`    // whether the commits that prodigy makes are signed, as git is set up to; default false
+	Mode    WorkspaceMode `short:"true"`                // git, or shared or empty
+	Base    string        `yaml:"base" text:"revision"` // the revision that the job begins at; default HEAD
+	Take    Take          `yaml:"take"`                 // what counts of what an agent did: `all`, also what it has not committed, or only its `commits`; default all
+	History History       `yaml:"history"`              // what the result has for each item: a `merge` commit, or one `squash` commit; default merge
+	Order   Order         `yaml:"order"`                // what is merged first: in the order of `completion`, or of the `items`, so that nothing depends on which agent was faster: with several slots all begin at the same commit; default completion
+	Setup   []Step        `yaml:"setup"`                // steps that run once in each workspace when it is made
+	Keep    []string      `yaml:"keep" text:"filled"`   // patterns, as in a .gitignore, of ignored files that stay in a workspace from one agent to the next; default none
+	Sparse  []string      `yaml:"sparse"`               // the directories that a workspace has; default those of the checkout
+	Verify  *Verify       `yaml:"verify"`               // steps that what was merged has to pass before it counts
+	Into    string        `yaml:"into" text:"revision"` // the branch that is fast-forwarded to the result when the job has completed; default none
+	Resolve []Step        `yaml:"resolve"`              // steps that resolve a conflict: they run instead of the agent's, in a workspace that has the conflicted merge, once for each conflict; what they leave is merged. When they fail, the conflict stands
+	Sign    bool          `yaml:"sign"`                 // whether the commits that prodigy makes are signed, as git is set up to; default false
 	Pos     Pos
 }
 
@@ -34,11 +37,17 @@ const (
 	GitWorkspace    WorkspaceMode = "git"    // each in a repository of its own
 )
 
+// Words returns what can be written.
+func (WorkspaceMode) Words() []string { return check.Words(GitWorkspace, SharedWorkspace) }
+
 // Sharing says whether agents are meant to edit one directory at once.
 type Sharing string
 
 // SharingOK is the only Sharing that can be written.
 const SharingOK Sharing = "ok"
+
+// Words returns what can be written.
+func (Sharing) Words() []string { return check.Words(SharingOK) }
 
 // Isolated reports whether each agent has a workspace of its own.
 func (w Workspace) Isolated() bool { return w.Mode == GitWorkspace }
@@ -51,6 +60,9 @@ const (
 	TakeCommits Take = "commits"
 )
 
+// Words returns what can be written.
+func (Take) Words() []string { return check.Words(TakeAll, TakeCommits) }
+
 // History says what the result has for each item.
 type History string
 
@@ -58,6 +70,9 @@ const (
 	HistoryMerge  History = "merge"
 	HistorySquash History = "squash"
 )
+
+// Words returns what can be written.
+func (History) Words() []string { return check.Words(HistoryMerge, HistorySquash) }
 
 // Order says in which order work is merged.
 type Order string
@@ -67,11 +82,14 @@ const (
 	OrderItems      Order = "items"
 )
 
+// Words returns what can be written.
+func (Order) Words() []string { return check.Words(OrderCompletion, OrderItems) }
+
 // Verify is how what was merged is verified.
 type Verify struct {
-	Commands []Step        `yaml:"commands"`               // the steps, run on the merged tree; required
-	Timeout  time.Duration `yaml:"timeout" unit:"seconds"` // of the steps together; default none
-	Batch    int           `yaml:"batch"`                  // how many items are verified at once; halved when it fails, until the one is found that is to blame; default 8
+	Commands []Step        `yaml:"commands" required:"true"` // the steps, run on the merged tree; required
+	Timeout  time.Duration `yaml:"timeout" unit:"seconds"`   // of the steps together; default none
+	Batch    int           `yaml:"batch" least:"1"`          // how many items are verified at once; halved when it fails, until the one is found that is to blame; default 8
 }
 
 // verifyBatch is how many items are verified at once when the workflow does not say it.
@@ -98,17 +116,12 @@ func orDefault[T ~string](value *T, otherwise T) {
 // workspace reads where the agents work: a word, or a mapping with the keys of workspaces that are git repositories.
 func (r *reader) workspace(e entry) Workspace {
 	w := Workspace{Pos: posOf(e.value)}
-	if e.value.Kind != yaml.MappingNode {
-		set(&w.Mode)(word(r, e, GitWorkspace, SharedWorkspace))
-		return w
+	if e.value.Kind == yaml.MappingNode {
+		w.Mode = GitWorkspace
 	}
-	w.Mode = GitWorkspace
 	keys := r.fields(&w)
-	keys = withReader(keys, "base", func(e entry) { set(&w.Base)(r.revision(e)) })
-	keys = withReader(keys, "into", func(e entry) { set(&w.Into)(r.revision(e)) })
-	keys = withReader(keys, "keep", func(e entry) { w.Keep = r.plainTexts(e) })
 	keys = withReader(keys, "sparse", func(e entry) { w.Sparse = r.sparse(e) })
-	if b := r.block("workspace", e, keys); b.has("setup") && !b.has("keep") {
+	if b := r.readWith(e, &w, keys); b != nil && b.has("setup") && !b.has("keep") {
 		r.warn(b.written["setup"].key, `what "setup" makes in a workspace is deleted before the next agent gets it, unless "keep" names it`)
 	}
 	return w
@@ -144,16 +157,8 @@ func (r *reader) plainTexts(e entry) []string {
 	return texts
 }
 
-func (r *reader) verify(e entry) *Verify {
-	v := new(Verify)
-	keys := withReader(r.fields(v), "batch", func(e entry) { set(&v.Batch)(r.atLeast(e, 1)) })
-	if b := r.block("verify", e, keys); b != nil {
-		r.require(b, "commands")
-	}
-	return v
-}
-
-// warnOfSharing warns of what reads as if each agent had a workspace of its own, in a file that does not say where agents work.
+// warnOfSharing warns of what reads as if each agent had a workspace of its own, in a file that does not say
+// where agents work.
 func (r *reader) warnOfSharing() {
 	w := r.w
 	if w.Workspace.Mode != "" || w.Map == nil {
@@ -167,7 +172,8 @@ func (r *reader) warnOfSharing() {
 	}
 }
 
-// mentionGit reports whether steps are about commits: an AI or git has work to do, or they name what was merged. Others may send a message.
+// mentionGit reports whether steps are about commits: an AI or git has work to do, or they name what was
+// merged. Others may send a message.
 func mentionGit(steps []Step) bool {
 	return slices.ContainsFunc(steps, func(s Step) bool {
 		if s.Claude != nil || s.Agent != nil || s.CommitRequired {

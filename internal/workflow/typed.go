@@ -1,0 +1,370 @@
+package workflow
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/check"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/limit"
+	"prodigy/internal/retry"
+	"prodigy/internal/spend"
+)
+
+// Types read themselves, in this order; a pointer is read as what it points to.
+
+// worded is an enum: a text that is one of its words. With the tag case:"any" it may be written as per_agent, PerAgent,
+// per-agent or PER_AGENT.
+type worded interface{ Words() []string }
+
+// fromText is a value that is written as one text, such as 40/s. The reader puts the name of the key before an error,
+// unless it is a check.Finding. A value that is no text is refused as an empty one if that is a check.Want.
+type fromText interface{ ReadText(text string) error }
+
+// Any other struct is a block. Its keys are its fields with a tag yaml. More tags say what holds of a key that is
+// written:
+//
+//	alias:"name"      another name of the key
+//	required:"true"   it must be there
+//	required:"one"    one of the keys with this must be there, and no more than one
+//	required:"some"   at least one of the keys with this must be there
+//	short:"true"      a value that is no mapping stands for this key alone
+//	unit:"seconds"    a duration that may be a number of seconds, and is more than 0
+//	least:"1"         a number that is not less
+//	above:"0"         a number that is more
+//	range:"0 100"     a number that is neither less nor more
+//	text:"filled"     a text that is not blank; a Text never is, but with text:"any"
+//	text:"constant"   a text that is not blank and has no placeholders
+//	text:"revision"   the name of a commit or of a branch
+//	list:"texts"      a list, and no single value in its place
+//
+// A field Pos of type Pos gets the position of the block.
+
+// defaulted is a block whose keys have values before any is written.
+type defaulted interface{ SetDefaults() }
+
+// checked is a block that knows what is wrong with it. It cannot tell a key that is absent from one that is zero.
+type checked interface{ Check() []check.Finding }
+
+// value reads e into target, a field with these tags. It reports whether it could. Else the problem is recorded, and
+// target is unchanged.
+func (r *reader) value(e entry, target reflect.Value, tag reflect.StructTag) bool {
+	v := reflect.New(target.Type())
+	v.Elem().Set(target)
+	ok, known := r.grammar(e, v.Interface())
+	switch {
+	case known:
+	case target.Kind() == reflect.Pointer:
+		v.Elem().Set(reflect.New(target.Type().Elem()))
+		ok = r.value(e, v.Elem().Elem(), tag)
+	default:
+		ok = r.ownValue(e, v.Interface(), tag)
+	}
+	if ok {
+		target.Set(v.Elem())
+	}
+	return ok
+}
+
+// grammar reads what is no plain value: steps, phases, names that the file chooses, and forms that depend on where they
+// stand. It reports known: false for all other types.
+func (r *reader) grammar(e entry, target any) (ok, known bool) {
+	ok = true
+	switch t := target.(type) {
+	case *[]Step:
+		*t = r.steps(e)
+	case **Phase:
+		*t = r.phase(e)
+	case **Map:
+		*t = r.mapPhase(e)
+	case *Input:
+		*t, ok = r.input(e)
+	case *Workspace:
+		*t = r.workspace(e)
+	case **Foreach:
+		*t = r.foreach(e)
+	case *Elements:
+		*t, ok = r.elements(e)
+	case **Validate:
+		*t = r.validate(e)
+	case **AgentPresets:
+		*t = r.agentPresets(e)
+	case *[]Receiver:
+		*t = r.receivers(e)
+	case *[]EnvVar:
+		*t = r.env(e)
+	case *[]Profile:
+		*t = r.profiles(e)
+	case *[]Secret:
+		*t = r.secrets(e)
+	case *[]Parameter:
+		*t = r.params(e)
+	case *map[string][]Step:
+		*t = r.handlers(e)
+	case *ExitSteps:
+		*t = r.exitSteps(e)
+	case *Interpreter:
+		*t, ok = r.interpreter(e)
+	case *SecondsOrVar:
+		*t, ok = r.secondsOrVar(e)
+	case *IntOrVar:
+		*t, ok = r.intOrVar(e)
+	case *ParkAfter:
+		*t, ok = r.parkAfter(e)
+	case *Rate:
+		ok = r.rate(e, t)
+	case *errorpolicy.Policy:
+		r.errorPolicy(e)
+		return false, true // it has been read into the policy of the workflow, key by key
+	case *errorpolicy.Collection:
+		if known = e.value.Kind == yaml.MappingNode; known {
+			return r.batched(e, t), true
+		}
+		return false, false
+	case *retry.Policy:
+		*t, ok = r.itemRetry(e)
+	case *retry.Backoff:
+		*t, ok = r.backoff(e)
+	case **retry.After:
+		*t, ok = r.retryAfter(e)
+	case *retry.Matcher:
+		if known = e.value.Kind == yaml.MappingNode; known {
+			*t, ok = r.matcher(e)
+		}
+		return ok, known
+	case *retry.FailureAction:
+		*t, ok = r.failureAction(e)
+	case *limit.BreakerConfig:
+		*t, ok = r.breaker(e)
+	default:
+		return false, false
+	}
+	return ok, true
+}
+
+// ownValue reads e as the type of target, which is a pointer, and its tags say.
+func (r *reader) ownValue(e entry, target any, tag reflect.StructTag) (ok bool) {
+	v := reflect.ValueOf(target).Elem()
+	switch t := target.(type) {
+	case *Text:
+		if tag.Get("text") == "any" {
+			*t, ok = r.maybeBlankText(e)
+		} else {
+			*t, ok = r.textWithPos(e)
+		}
+		return ok
+	case *time.Duration:
+		*t, ok = r.duration(e, tag.Get("unit") == "seconds")
+		return ok
+	case *spend.USD:
+		f, ok := r.number(e)
+		if !ok {
+			return false
+		}
+		var err error
+		if *t, err = spend.LimitOf(f); err != nil {
+			r.fail(e.value, "%s: %v", e.name, err)
+		}
+		return err == nil
+	case worded:
+		var word string
+		if tag.Get("case") == "any" {
+			word, ok = r.anyCase(e, t.Words())
+		} else {
+			word, ok = r.oneOf(e, t.Words())
+		}
+		v.SetString(word)
+		return ok
+	case fromText:
+		return r.fromText(e, t)
+	}
+	switch v.Kind() {
+	case reflect.String:
+		var text string
+		text, ok = r.string(e, tag.Get("text"))
+		v.SetString(text)
+	case reflect.Bool:
+		var is bool
+		is, ok = r.boolean(e)
+		v.SetBool(is)
+	case reflect.Int:
+		var n int
+		n, ok = r.integer(e)
+		v.SetInt(int64(n))
+		ok = ok && r.bounded(e, float64(n), tag)
+	case reflect.Float64:
+		var f float64
+		f, ok = r.number(e)
+		v.SetFloat(f)
+		ok = ok && r.bounded(e, f, tag)
+	case reflect.Slice:
+		return r.list(e, v, tag)
+	case reflect.Struct:
+		return r.read(e, target)
+	default:
+		panic(fmt.Sprintf("BUG: no way to read a %T", target))
+	}
+	return ok
+}
+
+func (r *reader) fromText(e entry, target fromText) bool {
+	if e.value.Kind != yaml.ScalarNode || isNull(e.value) {
+		want, _ := errors.AsType[check.Want](target.ReadText(""))
+		r.wrongType(e, cmp.Or(string(want), "text"))
+		return false
+	}
+	text, ok := r.text(e)
+	if !ok {
+		return false
+	}
+	if e.value.Tag == "!!bool" && target.ReadText(strings.ToLower(text)) == nil { // YAML writes true as True as well
+		return true
+	}
+	err := target.ReadText(text)
+	if want, is := errors.AsType[check.Want](err); is {
+		r.wrongType(e, string(want))
+		return false
+	}
+	if whole, is := errors.AsType[check.Finding](err); is {
+		r.fail(e.value, "%s", whole.Message)
+		return false
+	}
+	switch {
+	case err != nil && strings.TrimSpace(text) == "":
+		r.fail(e.value, "%s is empty", e.name)
+	case err != nil:
+		r.fail(e.value, "%s: %v", e.name, err)
+	}
+	return err == nil
+}
+
+// string reads a text of one of the kinds of the tag text.
+func (r *reader) string(e entry, kind string) (string, bool) {
+	switch kind {
+	case "filled":
+		return r.nonBlank(e)
+	case "constant":
+		return r.constantText(e)
+	case "revision":
+		return r.revision(e)
+	}
+	return r.text(e)
+}
+
+// bounded reports a number that its tags do not allow.
+func (r *reader) bounded(e entry, n float64, tag reflect.StructTag) bool {
+	number := func(text string) float64 {
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			panic("BUG: a bound is no number: " + err.Error())
+		}
+		return f
+	}
+	if text := tag.Get("least"); text != "" && n < number(text) {
+		r.fail(e.value, "%s must be at least %s, not %s", e.name, text, e.value.Value)
+		return false
+	}
+	if text := tag.Get("above"); text != "" && n <= number(text) {
+		r.fail(e.value, "%s must be more than %s", e.name, text)
+		return false
+	}
+	if least, most, ok := strings.Cut(tag.Get("range"), " "); ok && !(n >= number(least) && n <= number(most)) {
+		r.fail(e.value, "%s must be from %s to %s, not %s", e.name, least, most, e.value.Value)
+		return false
+	}
+	return true
+}
+
+// list reads a list, or with no tag list also a single value in its place. Elements that cannot be read are left out.
+func (r *reader) list(e entry, target reflect.Value, tag reflect.StructTag) bool {
+	nodes, of := []*yaml.Node{e.value}, tag.Get("list")
+	switch {
+	case e.value.Kind == yaml.SequenceNode:
+		nodes = e.value.Content
+	case of != "":
+		r.wrongType(e, "a list of "+of)
+		return false
+	}
+	all, valid := reflect.MakeSlice(target.Type(), 0, len(nodes)), true
+	for _, n := range nodes {
+		element := reflect.New(target.Type().Elem()).Elem()
+		if !r.value(e.with(n), element, tag) {
+			valid = false
+			continue
+		}
+		all = reflect.Append(all, element)
+	}
+	target.Set(all)
+	return valid || of == ""
+}
+
+// read reads a block into target, a pointer to its struct. It reports whether the value has the form of the block.
+func (r *reader) read(e entry, target any) bool {
+	return r.readWith(e, target, r.fields(target)) != nil
+}
+
+// readWith is read with other keys than those of the struct alone. It returns nil for what is no block.
+func (r *reader) readWith(e entry, target any, keys []key) *block {
+	v := reflect.ValueOf(target).Elem()
+	if pos := v.FieldByName("Pos"); pos.IsValid() {
+		pos.Set(reflect.ValueOf(posOf(e.value)))
+	}
+	if t, ok := target.(defaulted); ok {
+		t.SetDefaults()
+	}
+	b := &block{name: e.name, node: e.value}
+	if short := shortField(v.Type()); short.Name != "" && e.value.Kind != yaml.MappingNode {
+		if !r.value(e, v.FieldByIndex(short.Index), short.Tag) {
+			return nil
+		}
+	} else if b = r.block(e.name, e, keys); b == nil || !r.complete(b, v.Type()) {
+		return b
+	}
+	if t, ok := target.(checked); ok {
+		for _, f := range t.Check() {
+			key, rest, _ := strings.Cut(f.Field, ".")
+			r.fail(descend(b.at(key), rest), "%s", f.Message)
+		}
+	}
+	return b
+}
+
+// shortField returns the field with the tag short, or one without a name.
+func shortField(t reflect.Type) reflect.StructField {
+	for field := range t.Fields() {
+		if field.Tag.Get("short") != "" {
+			return field
+		}
+	}
+	return reflect.StructField{}
+}
+
+// complete reports keys that are missing in b, or exclude each other. It returns false if a key is missing that must be there.
+func (r *reader) complete(b *block, t reflect.Type) bool {
+	before := len(r.problems)
+	some := map[string][]string{}
+	for field := range t.Fields() {
+		name := field.Tag.Get("yaml")
+		switch how := field.Tag.Get("required"); how {
+		case "":
+		case "true":
+			r.require(b, name)
+		default:
+			some[how] = append(some[how], name)
+		}
+	}
+	for how, names := range some {
+		if how == "one" {
+			r.atMostOne(b, names)
+		}
+		r.require(b, names...)
+	}
+	return len(r.problems) == before
+}
