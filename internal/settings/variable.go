@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"prodigy/internal/dotenv"
 	"prodigy/internal/filter"
 	"prodigy/internal/process"
 	"prodigy/internal/template"
@@ -34,7 +33,7 @@ func (r *resolver) files() {
 			r.fail(name.Pos, "env_files: %s: %v%s", path, cause(err), missing)
 			continue
 		}
-		vars, err := dotenv.Parse(data)
+		vars, err := parseDotenv(data)
 		if err != nil {
 			r.fail(name.Pos, "env_files: %s: %v", path, err)
 			continue

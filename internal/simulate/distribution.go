@@ -142,7 +142,8 @@ func CostForms() string { return dollars().forms() }
 // CountForms names the forms of numbers of tokens, for people.
 func CountForms() string { return counts().forms() }
 
-// ParseDistribution reads a distribution: a plain duration, const(D), uniform(FROM, TO), exponential(MEAN) or lognormal(MEDIAN, SIGMA).
+// ParseDistribution reads a distribution: a plain duration, const(D), uniform(FROM, TO), exponential(MEAN) or
+// lognormal(MEDIAN, SIGMA).
 func ParseDistribution(text string) (Distribution, error) {
 	d, err := parseDistribution(text, durations())
 	return Distribution{d}, err

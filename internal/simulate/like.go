@@ -19,8 +19,9 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// Log is a Model of what the commands of a job have done that has run: how long they took, how they ended, and what they printed, as far as its log
-// says. A try that the job did not make ends like another of the same step. Create one with LogOf.
+// Log is a Model of what the commands of a job have done that has run: how long they took, how they ended,
+// and what they printed, as far as its log says. A try that the job did not make ends like another of the
+// same step. Create one with LogOf.
 type Log struct {
 	Seed uint64
 
@@ -63,7 +64,8 @@ type sample struct {
 // maxSample is how many outcomes a sample keeps.
 const maxSample = 10_000
 
-// add adds an outcome, in place of a random one when there are enough: each that was seen is kept with the same probability.
+// add adds an outcome, in place of a random one when there are enough: each that was seen is kept with the
+// same probability.
 func (s *sample) add(o Outcome, seed uint64) {
 	s.seen++
 	if len(s.kept) < maxSample {
@@ -332,8 +334,9 @@ func (b *logReader) failed(now time.Time, e events.AgentFailed) {
 	b.keep(e.ItemID, a)
 }
 
-// spread adds the tries from the step that runs first up to the one with index last, which shared a time that nobody told apart: each gets as
-// much, but for one that timed out, and for agents, of which it is known. The last of them ended with failure, if that is not nil.
+// spread adds the tries from the step that runs first up to the one with index last, which shared a time that
+// nobody told apart: each gets as much, but for one that timed out, and for agents, of which it is known. The
+// last of them ended with failure, if that is not nil.
 func (b *logReader) spread(a *runningAttempt, last int, took time.Duration, failure *Outcome) {
 	from, unknown := len(a.tries), 0
 	took -= a.waited
@@ -476,7 +479,8 @@ func (l *Log) Conflicts(t agent.SimulatedTry) []string {
 	return l.rejected[attemptKey{t.Attempt.ItemID, t.Attempt.Number}].conflicts
 }
 
-// recordedFor returns how a try has ended that the job made. One that charged nothing may be made more often now than then: the last counts.
+// recordedFor returns how a try has ended that the job made. One that charged nothing may be made more often
+// now than then: the last counts.
 func (l *Log) recordedFor(t agent.SimulatedTry) (o Outcome, ok bool) {
 	for _, one := range l.attempts[attemptKey{t.Attempt.ItemID, t.Attempt.Number}] {
 		if one.step == t.Label && one.try == t.Number && one.repeat <= t.Repeat {

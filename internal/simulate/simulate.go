@@ -1,7 +1,9 @@
-// Package simulate runs a job without its commands, in virtual time: what would become of its items, if the commands ended as a Model says.
+// Package simulate runs a job without its commands, in virtual time: what would become of its items, if the
+// commands ended as a Model says.
 //
-// It is the job of package mapreduce that runs: its queue, policy, retries, breakers, limits and log. Only the commands are replaced (Commands), and
-// the clock (package virtualtime). A Model is a Script that somebody has written, a Log of a job that has run, or Chance.
+// It is the job of package mapreduce that runs: its queue, policy, retries, breakers, limits and log. Only
+// the commands are replaced (Commands), and the clock (inVirtualTime). A Model is a Script that somebody has
+// written, a Log of a job that has run, or Chance.
 package simulate
 
 import (
@@ -22,7 +24,6 @@ import (
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
-	"prodigy/internal/virtualtime"
 	"prodigy/internal/workflow"
 )
 
@@ -88,12 +89,13 @@ func (w WithUse) Outcome(t agent.SimulatedTry) Outcome {
 // useSeed tells the draws of costs and tokens from those of times.
 const useSeed = 0x636f7374
 
-// Model says how commands end, and which work can be merged. Its methods are called from many goroutines at once, and return the same for the same try,
-// whenever they are asked.
+// Model says how commands end, and which work can be merged. Its methods are called from many goroutines at
+// once, and return the same for the same try, whenever they are asked.
 type Model interface {
 	Outcome(t agent.SimulatedTry) Outcome
 
-	// Conflicts returns the files in which the work of an attempt conflicts with what was merged since it began; nil: it can be merged.
+	// Conflicts returns the files in which the work of an attempt conflicts with what was merged since it
+	// began; nil: it can be merged.
 	Conflicts(t agent.SimulatedTry) []string
 }
 
@@ -188,7 +190,8 @@ func commands(m Model, w *workspaces) agent.Simulator {
 	}
 }
 
-// order returns some nanoseconds by which the commands of different items end at different times, and so always in the same order.
+// order returns some nanoseconds by which the commands of different items end at different times, and so
+// always in the same order.
 func order(t agent.SimulatedTry) time.Duration {
 	ns := t.Attempt.ItemIndex
 	for _, i := range t.Element {
@@ -200,8 +203,8 @@ func order(t agent.SimulatedTry) time.Duration {
 // phaseVerify is the phase of the attempts that verify what was merged.
 const phaseVerify = "verify"
 
-// curb ends a run of an AI coding CLI where it would be ended: when it costs more than it may, or has stalled. It returns the part of what it would have
-// used that it has used by then.
+// curb ends a run of an AI coding CLI where it would be ended: when it costs more than it may, or has
+// stalled. It returns the part of what it would have used that it has used by then.
 func (o *Outcome) curb(a agent.SimulatedAgent) (share float64) {
 	share = 1
 	if most := a.Cap; most > 0 && o.Use.Costed && o.Use.Cost > most {
@@ -243,7 +246,8 @@ type Job struct {
 	Begin    time.Time     // when the job would begin
 	MaxTime  time.Duration // of the job; 0: DefaultMaxTime
 
-	// Stop, when it is set to an error, ends the simulation as a signal ends a run. It is looked at when anything is recorded, and each virtual minute.
+	// Stop, when it is set to an error, ends the simulation as a signal ends a run. It is looked at when
+	// anything is recorded, and each virtual minute.
 	Stop *atomic.Pointer[error]
 
 	// Observe, when set, is called with every record, in order.
@@ -260,8 +264,8 @@ func (e *TimeError) Error() string {
 	return fmt.Sprintf("the simulation ended after %s of its time: the job would still be running", duration.Format(e.After))
 }
 
-// Run simulates a job. The errors are those of mapreduce.Run, and virtualtime.ErrStuck. What the job counted is in the Result, and its log below the
-// home of the Config, marked as simulated.
+// Run simulates a job. The errors are those of mapreduce.Run, and errStuck. What the job counted is in the
+// Result, and its log below the home of the Config, marked as simulated.
 func Run(ctx context.Context, job Job) (result mapreduce.Result, err error) {
 	c, w := job.Config, inside(job.Workflow)
 	spaces := &workspaces{model: job.Model}
@@ -276,7 +280,7 @@ func Run(ctx context.Context, job Job) (result mapreduce.Result, err error) {
 	if limit == 0 {
 		limit = DefaultMaxTime
 	}
-	err = virtualtime.Run(job.Begin, func() error {
+	err = inVirtualTime(job.Begin, func() error {
 		kill, end := context.WithCancelCause(context.WithoutCancel(ctx))
 		defer end(nil)
 		stop, cancel := context.WithCancelCause(kill)
@@ -320,7 +324,7 @@ func Run(ctx context.Context, job Job) (result mapreduce.Result, err error) {
 		<-watched
 		return err
 	})
-	if stuck := errors.Is(err, virtualtime.ErrStuck); stuck && result.Job.ID != "" {
+	if stuck := errors.Is(err, errStuck); stuck && result.Job.ID != "" {
 		result.State = mapreduce.Failed
 	}
 	return result, err

@@ -15,7 +15,8 @@ import (
 	"prodigy/internal/retry"
 )
 
-// workspaces takes the place of package gitspace: it has neither files nor commits, only names of commits. What conflicts, the Model says.
+// workspaces takes the place of package gitspace: it has neither files nor commits, only names of commits.
+// What conflicts, the Model says.
 type workspaces struct {
 	model Model
 
@@ -90,7 +91,8 @@ func (s *space) Execute(ctx context.Context, inner gitspace.Executor, a agent.At
 	return o, err
 }
 
-// Merge merges work as gitspace does. Work conflicts when the Model says so and something was merged since its attempt began.
+// Merge merges work as gitspace does. Work conflicts when the Model says so and something was merged since
+// its attempt began.
 func (s *space) Merge(ctx context.Context, head string, work []gitspace.Work) (gitspace.Merged, error) {
 	b := gitspace.Batch{Chain: s.chain}
 	if s.Policy.Verify != nil {
@@ -196,7 +198,8 @@ func (s *space) Adopt(context.Context, string, string, int, int) (gitspace.Work,
 // Clean removes nothing.
 func (s *space) Clean(context.Context) error { return nil }
 
-// verification returns how the steps that verify a commit end: as the first of its items says for which they fail, else as for the first.
+// verification returns how the steps that verify a commit end: as the first of its items says for which they
+// fail, else as for the first.
 func verification(m Model, t agent.SimulatedTry, merged []agent.Attempt) Outcome {
 	var o Outcome
 	for i := range merged {

@@ -1,4 +1,4 @@
-package dotenv
+package settings
 
 import (
 	"strconv"
@@ -9,7 +9,7 @@ import (
 )
 
 func TestAFileIsReadAsItStands(t *testing.T) {
-	for text, want := range map[string][]Var{
+	for text, want := range map[string][]dotenvVar{
 		"":                           nil,
 		"# only a comment\n\n":       nil,
 		"A=b":                        {{"A", "b"}},
@@ -35,7 +35,7 @@ func TestAFileIsReadAsItStands(t *testing.T) {
 		"A=b\nA=c":                   {{"A", "b"}, {"A", "c"}},
 		`A=""`:                       {{"A", ""}},
 	} {
-		got, err := Parse([]byte(text))
+		got, err := parseDotenv([]byte(text))
 		if err != nil || !cmp.Equal(got, want) {
 			t.Errorf("%q: got %v %v, want %v", text, got, err, want)
 		}
@@ -53,7 +53,7 @@ func TestAMistakeIsToldWithItsLineAndWithoutItsText(t *testing.T) {
 		"A='x\ny' hunter2":     "line 2: there is text behind",
 		"A=b\nB=hunter2\x00":   "line 2: a NUL byte",
 	} {
-		_, err := Parse([]byte(text))
+		_, err := parseDotenv([]byte(text))
 		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q: got %v, want %s", text, err, want)
 		}
@@ -64,13 +64,13 @@ func FuzzWhatIsQuotedComesBack(f *testing.F) {
 	f.Add("a", "A=b")
 	f.Add("a\nb # c \" $x \\", "A='b\n")
 	f.Fuzz(func(t *testing.T, value, file string) {
-		_, _ = Parse([]byte(file)) // does not panic
+		_, _ = parseDotenv([]byte(file)) // does not panic
 		if strings.ContainsAny(value, "\x00\r") {
 			return
 		}
 		quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
-		got, err := Parse([]byte("A=" + quoted + "\nB=c"))
-		if err != nil || !cmp.Equal(got, []Var{{"A", value}, {"B", "c"}}) {
+		got, err := parseDotenv([]byte("A=" + quoted + "\nB=c"))
+		if err != nil || !cmp.Equal(got, []dotenvVar{{"A", value}, {"B", "c"}}) {
 			t.Errorf("%s: got %v %v", strconv.Quote(value), got, err)
 		}
 	})

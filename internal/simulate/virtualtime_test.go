@@ -1,4 +1,4 @@
-package virtualtime
+package simulate
 
 import (
 	"context"
@@ -13,7 +13,7 @@ func TestTimePassesOnlyWhileAllWait(t *testing.T) {
 	began := time.Now()
 	var at, then time.Time
 	failed := errors.New("its error")
-	err := Run(start, func() error {
+	err := inVirtualTime(start, func() error {
 		at = time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), 100*24*time.Hour)
 		defer cancel()
@@ -36,18 +36,18 @@ func TestWhatGoesWrongInVirtualTimeIsAnError(t *testing.T) {
 		is   error
 	}{
 		"a panic":              {func() error { panic("no such luck") }, "panic: no such luck\n", nil},
-		"a wait without end":   {func() error { <-make(chan int); return nil }, "", ErrStuck},
-		"a goroutine left":     {func() error { go func() { <-make(chan int) }(); return nil }, "", ErrStuck},
-		"an error before that": {func() error { go func() { <-make(chan int) }(); return errors.New("mine") }, "mine", ErrStuck},
+		"a wait without end":   {func() error { <-make(chan int); return nil }, "", errStuck},
+		"a goroutine left":     {func() error { go func() { <-make(chan int) }(); return nil }, "", errStuck},
+		"an error before that": {func() error { go func() { <-make(chan int) }(); return errors.New("mine") }, "mine", errStuck},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := Run(time.Now(), c.f)
+			err := inVirtualTime(time.Now(), c.f)
 			if err == nil || !strings.Contains(err.Error(), c.want) || c.is != nil && !errors.Is(err, c.is) {
 				t.Errorf("got %v, want %q and %v", err, c.want, c.is)
 			}
 		})
 	}
-	if err := Run(time.Now(), func() error { return nil }); err != nil {
+	if err := inVirtualTime(time.Now(), func() error { return nil }); err != nil {
 		t.Errorf("the next one got %v", err)
 	}
 }
