@@ -9,7 +9,9 @@ import (
 
 // Finding is a problem of a block in a workflow file.
 type Finding struct {
-	Field   string // path of the key below the block, joined by dots, lists by index: "circuit_breaker.timeout", "retry_on.0"
+	// path of the key below the block, joined by dots, lists by index: "circuit_breaker.timeout", "retry_on.0"
+	Field string
+
 	Message string // the whole sentence, with the name of the key
 }
 
@@ -37,6 +39,23 @@ func Under(key string, findings []Finding) []Finding {
 		moved = append(moved, Finding{Field: key + "." + f.Field, Message: f.Message})
 	}
 	return moved
+}
+
+// Findings collects what is wrong with a block.
+type Findings []Finding
+
+// Require adds a finding about a key, unless ok.
+func (f *Findings) Require(ok bool, key, format string, args ...any) {
+	if !ok {
+		*f = append(*f, Finding{Field: key, Message: fmt.Sprintf(format, args...)})
+	}
+}
+
+// Block adds what is wrong with a block that stands under key, if there is one.
+func Block[T interface{ Check() []Finding }](f *Findings, key string, block *T) {
+	if block != nil {
+		*f = append(*f, Under(key, (*block).Check())...)
+	}
 }
 
 // Linter collects findings about keys that have no effect.

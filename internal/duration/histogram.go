@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Histogram counts durations in log-linear cells, as an HdrHistogram does: each power of two of microseconds is split into four equal cells, so that a
-// quantile is at most a quarter too long. Its size does not grow. The zero Histogram is empty.
+// Histogram counts durations in log-linear cells, as an HdrHistogram does: each power of two of microseconds
+// is split into four equal cells, so that a quantile is at most a quarter too long. Its size does not grow.
+// The zero Histogram is empty.
 type Histogram struct {
 	cells [cellCount]int
 	sum   time.Duration

@@ -26,7 +26,10 @@ var actions = []actionRow{
 	{action: DLQ, written: "dlq", status: Dead, failed: true},
 	{action: Retry, written: "retry", again: true},
 	{action: Skip, written: "skip", status: Skipped},
-	{action: Stop, written: "stop", status: Dead, failed: true, stops: true, note: "it becomes a dead letter and the job stops"},
+	{
+		action: Stop, written: "stop", status: Dead, failed: true, stops: true,
+		note: "it becomes a dead letter and the job stops",
+	},
 	{action: Custom, written: "custom:<handler>"},
 }
 

@@ -66,7 +66,10 @@ func (m *Machine) Decide(o Outcome, now time.Time, rnd *rand.Rand) Decision {
 // GiveUp returns what follows for an item whose retry budget expired while it waited for its next attempt; o has its
 // last failure.
 func (m *Machine) GiveUp(o Outcome) Decision {
-	d := Decision{Action: DLQ, Retry: retry.Decision{Type: retry.Classify(o.Failure), State: o.Retry, Reason: retry.Budget}}
+	d := Decision{Action: DLQ, Retry: retry.Decision{
+		Type: retry.Classify(o.Failure), State: o.Retry,
+		Reason: retry.Budget,
+	}}
 	d.Reason = refusal(retry.Budget, o.Retry.Attempts)
 	if m.policy.OnItemFailure.Kind == Custom {
 		return d // a handler runs at the end of an attempt, and none has begun

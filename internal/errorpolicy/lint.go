@@ -13,8 +13,8 @@ type linter struct {
 	check.Linter
 }
 
-// Ineffective returns findings about keys of p that have no effect, or not the one they seem to have. written reports whether a key is in
-// the file; others are ignored.
+// Ineffective returns findings about keys of p that have no effect, or not the one they seem to have. written
+// reports whether a key is in the file; others are ignored.
 func (p Policy) Ineffective(written func(key string) bool) []check.Finding {
 	l := &linter{Policy: p, Linter: check.Linter{Written: written}}
 	l.limits()
@@ -26,7 +26,8 @@ func (p Policy) Ineffective(written func(key string) bool) []check.Finding {
 // limits finds limits that no failure counts towards.
 func (l *linter) limits() {
 	why := l.firstStops()
-	if kind := cmp.Or(l.OnItemFailure.Kind, DLQ); why == "" && kind != Custom && !kind.RunsAgain() && !kind.row().failed {
+	if kind := cmp.Or(l.OnItemFailure.Kind, DLQ); why == "" && kind != Custom && !kind.RunsAgain() &&
+		!kind.row().failed {
 		why = fmt.Sprintf("on_item_failure: %s counts no failures", kind)
 	}
 	if why == "" {

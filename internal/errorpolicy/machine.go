@@ -11,8 +11,9 @@ import (
 	"prodigy/internal/retry"
 )
 
-// Machine applies the policy in one job. Decide and Admit change nothing. Started, AttemptSucceeded, ItemSucceeded, Failed, Rejected and Released apply a
-// record of the log, both live and on replay, so that a replayed Machine equals the live one.
+// Machine applies the policy in one job. Decide and Admit change nothing. Started, AttemptSucceeded,
+// ItemSucceeded, Failed, Rejected and Released apply a record of the log, both live and on replay, so that a
+// replayed Machine equals the live one.
 //
 // Its size does not grow with the number of items: counts, at most 100 item ids for each type of error, and one batch.
 type Machine struct {
@@ -42,7 +43,8 @@ func (m *Machine) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &m.mem); err != nil {
 		return err
 	}
-	if m.mem.Breaker == nil || m.mem.Keyed == nil || m.mem.Errors == nil || slices.Contains(slices.Collect(maps.Values(m.mem.Errors)), nil) {
+	if m.mem.Breaker == nil || m.mem.Keyed == nil || m.mem.Errors == nil ||
+		slices.Contains(slices.Collect(maps.Values(m.mem.Errors)), nil) {
 		return errors.New("the state of an error policy is incomplete")
 	}
 	return nil
@@ -88,7 +90,8 @@ type BatchError struct {
 	Error     string     `json:"error" log:"mask,clip"`
 }
 
-// SetTotal sets the number of items once it is known. It checks the failure threshold again, since of few items enough may have finished.
+// SetTotal sets the number of items once it is known. It checks the failure threshold again, since of few
+// items enough may have finished.
 func (m *Machine) SetTotal(n int) {
 	m.mem.Total, m.mem.TotalKnown = n, true
 	m.checkRate()
@@ -104,7 +107,8 @@ func (m *Machine) Started(key string, now time.Time) (limit.Ticket, Effects) {
 	return t, Effects{Transitions: transitions}
 }
 
-// AttemptSucceeded records an attempt that succeeded. It is what the breaker wants to know; the item has not succeeded before ItemSucceeded.
+// AttemptSucceeded records an attempt that succeeded. It is what the breaker wants to know; the item has not
+// succeeded before ItemSucceeded.
 func (m *Machine) AttemptSucceeded(t limit.Ticket, now time.Time) Effects {
 	if m.byKey() {
 		return Effects{Transitions: m.mem.Keyed.Success(t, now)}
@@ -112,17 +116,18 @@ func (m *Machine) AttemptSucceeded(t limit.Ticket, now time.Time) Effects {
 	return Effects{Transitions: m.mem.Breaker.Success(t, now)}
 }
 
-// ItemSucceeded records the success of an item. before is its status until now: a dead letter that is retried and succeeds moves from failed
-// to successful.
+// ItemSucceeded records the success of an item. before is its status until now: a dead letter that is retried
+// and succeeds moves from failed to successful.
 func (m *Machine) ItemSucceeded(before Status) {
 	m.mem.Counts.move(before, Succeeded)
 	m.mem.Thresholds.Finished++
 	m.checkRate()
 }
 
-// Failed records a failed attempt and the action that was decided for it. If the item runs again, only the breaker counts the failure;
-// any other action is final and also counts in the metrics, the batch and the thresholds. A failure that says nothing of what the breaker
-// protects, as that an item killed the runner, leaves it alone.
+// Failed records a failed attempt and the action that was decided for it. If the item runs again, only the
+// breaker counts the failure; any other action is final and also counts in the metrics, the batch and the
+// thresholds. A failure that says nothing of what the breaker protects, as that an item killed the runner,
+// leaves it alone.
 func (m *Machine) Failed(itemID string, t limit.Ticket, a Action, typ retry.Type, message string, before Status, now time.Time) Effects {
 	var e Effects
 	switch {
@@ -148,8 +153,8 @@ func (m *Machine) Rejected(itemID string, before Status) {
 	m.count(retry.TypeCircuitOpen, itemID)
 }
 
-// Released records that an attempt was stopped and returned to the queue. Call it also for attempts that were in flight when their run
-// died: a half-open breaker waits for the outcomes of its tests.
+// Released records that an attempt was stopped and returned to the queue. Call it also for attempts that were
+// in flight when their run died: a half-open breaker waits for the outcomes of its tests.
 func (m *Machine) Released(t limit.Ticket) {
 	if m.byKey() {
 		m.mem.Keyed.Release(t)
@@ -158,8 +163,9 @@ func (m *Machine) Released(t limit.Ticket) {
 	m.mem.Breaker.Release(t)
 }
 
-// Resumed records that the job is resumed at now. The thresholds start from zero if the policy had stopped the job, or if anew is set, as for a
-// retry of dead letters, whose failures have been counted. Otherwise they count on.
+// Resumed records that the job is resumed at now. The thresholds start from zero if the policy had stopped
+// the job, or if anew is set, as for a retry of dead letters, whose failures have been counted. Otherwise
+// they count on.
 func (m *Machine) Resumed(now time.Time, anew bool) {
 	m.mem.Breaker.Resumed(now)
 	m.mem.Keyed.Resumed(now)
@@ -170,7 +176,8 @@ func (m *Machine) Resumed(now time.Time, anew bool) {
 	m.mem.Stop = ""
 }
 
-// ResetBreaker closes the breaker, of all keys: a retry of dead letters means that their cause is fixed. No attempt may be in flight.
+// ResetBreaker closes the breaker, of all keys: a retry of dead letters means that their cause is fixed. No
+// attempt may be in flight.
 func (m *Machine) ResetBreaker() { m.mem.Breaker, m.mem.Keyed = newBreakers(m.policy) }
 
 // Stop reports whether the job must stop, and why. It stays so until Resumed.
@@ -205,7 +212,9 @@ func (m *Machine) collect(e BatchError) []BatchError {
 // Admission is the answer to "may this item start now?".
 type Admission struct {
 	Verdict Verdict
-	Until   time.Time // with Hold: when to ask again; zero: after the next outcome, of the same key if each has a breaker
+
+	// with Hold: when to ask again; zero: after the next outcome, of the same key if each has a breaker
+	Until time.Time
 }
 
 // Verdict is the answer in an Admission.

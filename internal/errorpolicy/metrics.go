@@ -7,16 +7,19 @@ import (
 	"prodigy/internal/retry"
 )
 
-// Metrics are the counts of a job. Each item is successful, failed, skipped, rejected or pending, by its latest outcome. ErrorTypes and
-// FailurePatterns are history: they count all final failures and rejections, including skipped items but not retried tries, and do not
-// go down when a dead letter succeeds later.
+// Metrics are the counts of a job. Each item is successful, failed, skipped, rejected or pending, by its
+// latest outcome. ErrorTypes and FailurePatterns are history: they count all final failures and rejections,
+// including skipped items but not retried tries, and do not go down when a dead letter succeeds later.
 type Metrics struct {
-	TotalItems      int                `json:"total_items"` // until it is known: the items that are no longer pending
-	Successful      int                `json:"successful"`
-	Failed          int                `json:"failed"`
-	Skipped         int                `json:"skipped"`
-	Rejected        int                `json:"rejected"`
-	FailureRate     float64            `json:"failure_rate"` // failed / (successful + failed + skipped), 0 when nothing finished
+	TotalItems int `json:"total_items"` // until it is known: the items that are no longer pending
+	Successful int `json:"successful"`
+	Failed     int `json:"failed"`
+	Skipped    int `json:"skipped"`
+	Rejected   int `json:"rejected"`
+
+	// failed / (successful + failed + skipped), 0 when nothing finished
+	FailureRate float64 `json:"failure_rate"`
+
 	ErrorTypes      map[retry.Type]int `json:"error_types"`
 	FailurePatterns []Pattern          `json:"failure_patterns"`
 }

@@ -18,21 +18,46 @@ import (
 
 // Policy is an error_policy block. The zero Policy sends failed items to the dead letter queue, and the job continues.
 type Policy struct {
-	OnItemFailure     ItemAction           `yaml:"on_item_failure"`        // what happens to a failed item; default dlq
-	ContinueOnFailure *bool                `yaml:"continue_on_failure"`    // false: the first failure stops the job; default true
-	MaxFailures       int                  `yaml:"max_failures" least:"1"` // the job stops when so many items have failed; default no limit
-	FailureThreshold  *float64             `yaml:"failure_threshold"`      // the job stops when a larger part of the finished items has failed; default no limit
-	ErrorCollection   Collection           `yaml:"error_collection"`       // when failures are told: at the end, at once, or so many at a time; default aggregate
-	CircuitBreaker    *limit.BreakerConfig `yaml:"circuit_breaker"`        // holds the items back while they keep failing; default none
-	RetryConfig       *retry.Policy        `yaml:"retry_config"`           // how often and when a failed item is run again, before `on_item_failure` decides about it; default never, and as an empty block with `on_item_failure: retry`
-	RetryRatio        *retry.Ratio         `yaml:"retry_ratio"`            // how many retries, of items and of steps, may start for each first attempt, such as `0.2`: further ones wait without a slot, while first attempts go on; default no limit
-	OnOOM             OnOOM                `yaml:"on_oom"`                 // what happens to an item that was killed for lack of memory (type `oom`, on Linux): `alone` runs it again when all others are done, while nothing else runs; what it does then is decided as for any other failure. Default as for any other failure
-	Quota             *limit.QuotaPolicy   `yaml:"quota"`                  // what agents do when the limit of an AI plan is used up; default they wait for its reset
-	Adapt             limit.AdaptiveConfig // of the number of agents at once, which the map phase sets; zero: none
-	Rate              limit.Rate           // of the starts of agents, which the map phase sets; zero: none
-	StepRates         map[int]limit.Rate   // of the starts of steps of agents, by position, which the map phase sets
-	Straggler         limit.StragglerAfter // how long an attempt may take, which the map phase sets; zero: no limit
-	OnTimeout         TimeoutAction        // timeout_action of the map phase; empty: a timeout is a failure like any other
+	OnItemFailure ItemAction `yaml:"on_item_failure"` // what happens to a failed item; default dlq
+
+	// false: the first failure stops the job; default true
+	ContinueOnFailure *bool `yaml:"continue_on_failure"`
+
+	// the job stops when so many items have failed; default no limit
+	MaxFailures int `yaml:"max_failures" least:"1"`
+
+	// the job stops when a larger part of the finished items has failed; default no limit
+	FailureThreshold *float64 `yaml:"failure_threshold"`
+
+	// when failures are told: at the end, at once, or so many at a time; default aggregate
+	ErrorCollection Collection `yaml:"error_collection"`
+
+	// holds the items back while they keep failing; default none
+	CircuitBreaker *limit.BreakerConfig `yaml:"circuit_breaker"`
+
+	// how often and when a failed item is run again, before `on_item_failure` decides about it; default never,
+	// and as an empty block with `on_item_failure: retry`
+	RetryConfig *retry.Policy `yaml:"retry_config"`
+
+	// how many retries, of items and of steps, may start for each first attempt, such as `0.2`: further ones
+	// wait without a slot, while first attempts go on; default no limit
+	RetryRatio *retry.Ratio `yaml:"retry_ratio"`
+
+	// what happens to an item that was killed for lack of memory (type `oom`, on Linux): `alone` runs it again
+	// when all others are done, while nothing else runs; what it does then is decided as for any other failure.
+	// Default as for any other failure
+	OnOOM OnOOM `yaml:"on_oom"`
+
+	// what agents do when the limit of an AI plan is used up; default they wait for its reset
+	Quota *limit.QuotaPolicy `yaml:"quota"`
+
+	Adapt     limit.AdaptiveConfig // of the number of agents at once, which the map phase sets; zero: none
+	Rate      limit.Rate           // of the starts of agents, which the map phase sets; zero: none
+	StepRates map[int]limit.Rate   // of the starts of steps of agents, by position, which the map phase sets
+	Straggler limit.StragglerAfter // how long an attempt may take, which the map phase sets; zero: no limit
+
+	// timeout_action of the map phase; empty: a timeout is a failure like any other
+	OnTimeout TimeoutAction
 }
 
 // Retries returns how often and when a failed item is run again, or nil if it never is.
@@ -117,31 +142,18 @@ func (c *Collection) ReadText(text string) error {
 
 // Check returns what is wrong with p as a block of a workflow file. Whether a custom handler exists is not known here.
 func (p Policy) Check() []check.Finding {
-	var found []check.Finding
-	if err := p.OnItemFailure.check(); err != nil {
-		found = append(found, check.Finding{Field: "on_item_failure", Message: err.Error()})
+	var found check.Findings
+	action, collection := p.OnItemFailure.check(), p.ErrorCollection.check()
+	found.Require(action == nil, "on_item_failure", "%v", action)
+	found.Require(collection == nil, "error_collection", "%v", collection)
+	found.Require(p.MaxFailures >= 0, "max_failures", "max_failures must be at least 1, not %d", p.MaxFailures)
+	if r := p.FailureThreshold; r != nil {
+		found.Require(*r >= 0 && *r <= 1, "failure_threshold", "failure_threshold must be from 0 to 1, not %v", *r)
 	}
-	if p.MaxFailures < 0 {
-		found = append(found, check.Finding{Field: "max_failures", Message: fmt.Sprintf("max_failures must be at least 1, not %d", p.MaxFailures)})
-	}
-	if r := p.FailureThreshold; r != nil && !(*r >= 0 && *r <= 1) {
-		found = append(found, check.Finding{Field: "failure_threshold", Message: fmt.Sprintf("failure_threshold must be from 0 to 1, not %v", *r)})
-	}
-	if err := p.ErrorCollection.check(); err != nil {
-		found = append(found, check.Finding{Field: "error_collection", Message: err.Error()})
-	}
-	if p.Quota != nil {
-		found = append(found, check.Under("quota", p.Quota.Check())...)
-	}
-	if p.RetryRatio != nil {
-		found = append(found, check.Under("retry_ratio", p.RetryRatio.Check())...)
-	}
-	if p.CircuitBreaker != nil {
-		found = append(found, check.Under("circuit_breaker", p.CircuitBreaker.Check())...)
-	}
-	if p.RetryConfig != nil {
-		found = append(found, check.Under("retry_config", p.RetryConfig.Check())...)
-	}
+	check.Block(&found, "quota", p.Quota)
+	check.Block(&found, "retry_ratio", p.RetryRatio)
+	check.Block(&found, "circuit_breaker", p.CircuitBreaker)
+	check.Block(&found, "retry_config", p.RetryConfig)
 	return found
 }
 

@@ -37,9 +37,10 @@ func (s Status) Result() string { return statusNames[s].result }
 // DeadLetter reports whether an item with this status is in the dead letter queue.
 func (s Status) DeadLetter() bool { return s == Dead || s == Rejected }
 
-// Statuses holds the status of each item, by index. All are Pending at first. Neighbours finish at about the same time, mostly with the
-// same status, so a page of items with one status takes no memory for its items, and any other half a byte an item: a million successful
-// items take a few kilobytes. The zero Statuses is empty. A copy shares memory; see Clone.
+// Statuses holds the status of each item, by index. All are Pending at first. Neighbours finish at about the
+// same time, mostly with the same status, so a page of items with one status takes no memory for its items,
+// and any other half a byte an item: a million successful items take a few kilobytes. The zero Statuses is
+// empty. A copy shares memory; see Clone.
 type Statuses struct {
 	pages []page
 	n     int // one more than the highest index that was set
@@ -119,8 +120,9 @@ func (p *page) set(i int, s Status) {
 // statusesKept bounds the memory that a decoded text can take.
 const statusesKept = 1 << 26
 
-// MarshalText implements encoding.TextMarshaler. Each run of items with the same status is a letter, a for the first status, and the
-// length of the run if that is more than one, as in c1200bc7. So the text has at most a byte an item.
+// MarshalText implements encoding.TextMarshaler. Each run of items with the same status is a letter, a for
+// the first status, and the length of the run if that is more than one, as in c1200bc7. So the text has at
+// most a byte an item.
 func (l Statuses) MarshalText() ([]byte, error) {
 	var text []byte
 	for s, n := range l.runs() {

@@ -36,7 +36,8 @@ func (m *Machine) continues() bool {
 	return m.policy.ContinueOnFailure == nil || *m.policy.ContinueOnFailure
 }
 
-// handled reports whether a custom handler dealt with the failure. An item that on_item_failure skips has failed all the same.
+// handled reports whether a custom handler dealt with the failure. An item that on_item_failure skips has
+// failed all the same.
 func (m *Machine) handled(a Action) bool {
 	return a == Skip && m.policy.OnItemFailure.Kind == Custom
 }
@@ -52,8 +53,8 @@ func (m *Machine) checkRate() {
 	}
 }
 
-// enough returns how many items must have finished: ten, or all that were left to run if fewer. If none were left, dead letters are
-// retried, and it is ten.
+// enough returns how many items must have finished: ten, or all that were left to run if fewer. If none were
+// left, dead letters are retried, and it is ten.
 func (m *Machine) enough() int {
 	if left := m.mem.Total - m.mem.Thresholds.SettledBefore; m.mem.TotalKnown && left > 0 {
 		return min(quorum, left)

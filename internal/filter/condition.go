@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// Condition is an expression in the language of filters over the variables of a step. It may be used by several goroutines at once.
-// A variable is written bare, as in build.success, or as ${build.success}; in a quoted text ${…} is a part of that text. Values are put
-// in after the expression was read, so none can become a part of it.
+// Condition is an expression in the language of filters over the variables of a step. It may be used by
+// several goroutines at once. A variable is written bare, as in build.success, or as ${build.success}; in a
+// quoted text ${…} is a part of that text. Values are put in after the expression was read, so none can
+// become a part of it.
 type Condition struct {
 	// Terms are the variables of the expression, in the order of the text.
 	Terms []Term
@@ -45,7 +46,8 @@ func ParseCondition(src string) (*Condition, error) {
 	return c, err
 }
 
-// unwrapped returns what stands inside a ${…} that is the whole of src and holds more than a placeholder can, and where that begins.
+// unwrapped returns what stands inside a ${…} that is the whole of src and holds more than a placeholder can,
+// and where that begins.
 func unwrapped(src string) (inner string, at int, ok bool) {
 	at = len(src) - len(strings.TrimLeft(src, " \t\n")) + len("${")
 	inner, prefixed := strings.CutPrefix(strings.TrimSpace(src), "${")
@@ -57,7 +59,8 @@ func unwrapped(src string) (inner string, at int, ok bool) {
 	if strings.Contains(operators, "|") { // a filter
 		return "", 0, false
 	}
-	return inner, at, operators != inner || strings.ContainsAny(inner, "&=<>!()") || strings.Contains(strings.TrimSpace(inner), " ")
+	return inner, at, operators != inner || strings.ContainsAny(inner, "&=<>!()") ||
+		strings.Contains(strings.TrimSpace(inner), " ")
 }
 
 // Holds reports whether the condition is true. operand returns the value of a term by its index.
@@ -74,8 +77,8 @@ type Operand struct{ value Value }
 // Typed returns the operand of a JSON document, which must be valid.
 func Typed(raw json.RawMessage) Operand { return Operand{newValue(raw)} }
 
-// Untyped returns the operand of a text that nothing is known of, as the output of a command: where it meets a number or a boolean
-// it is one, if it is spelled like one.
+// Untyped returns the operand of a text that nothing is known of, as the output of a command: where it meets
+// a number or a boolean it is one, if it is spelled like one.
 func Untyped(s string) Operand { return Operand{Value{kind: Text, text: s, untyped: true}} }
 
 // named makes a term of a placeholder or of a text with placeholders.

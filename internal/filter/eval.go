@@ -103,7 +103,8 @@ var functions = map[string]func(Value) Value{
 	"is_object":   isKind(Object),
 }
 
-// number returns a text that is spelled like a number as one, for data in which all is text; null of anything else but a number.
+// number returns a text that is spelled like a number as one, for data in which all is text; null of anything
+// else but a number.
 func (v Value) number() Value {
 	if v.kind == Text {
 		v = v.as(Number)

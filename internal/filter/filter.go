@@ -1,8 +1,9 @@
-// Package filter is the language in which workflows ask about values: filter of a map phase, sort_by, the paths of distinct and key,
-// and the conditions of steps (when) and of variables.
+// Package filter is the language in which workflows ask about values: filter of a map phase, sort_by, the
+// paths of distinct and key, and the conditions of steps (when) and of variables.
 //
-// An expression is read once into a tree of nodes and then evaluated on many values. Values are JSON as it lies in memory: nothing is
-// decoded but the fields that an expression asks for, and numbers are compared exactly, as they are spelled.
+// An expression is read once into a tree of nodes and then evaluated on many values. Values are JSON as it
+// lies in memory: nothing is decoded but the fields that an expression asks for, and numbers are compared
+// exactly, as they are spelled.
 //
 // The grammar, the weakest operator first:
 //
@@ -15,13 +16,14 @@
 //
 // The words and, or, not and in may be in capitals. Constants may not: True would be a field, so it is refused.
 //
-// Paths are written item.a.b[0]["odd name"], with or without the item. A missing field is null. Only two numbers or two texts have an
-// order; texts are compared byte by byte. Where a condition is wanted, null, false, 0 and what is empty count as false, all else as true.
-// In a text \\, \", \', \n, \r, \t and \uXXXX are escapes; any other backslash stands for itself, so that regular expressions can be
-// written as they are.
+// Paths are written item.a.b[0]["odd name"], with or without the item. A missing field is null. Only two
+// numbers or two texts have an order; texts are compared byte by byte. Where a condition is wanted, null,
+// false, 0 and what is empty count as false, all else as true. In a text \\, \", \', \n, \r, \t and \uXXXX
+// are escapes; any other backslash stands for itself, so that regular expressions can be written as they are.
 //
-// The main types: a [Filter] asks about an item, a [Condition] about variables whose values come from outside, a [Path] finds a field
-// of an item, and an [Order] sorts items by some of them. Errors of the parsers show the place with a caret.
+// The main types: a [Filter] asks about an item, a [Condition] about variables whose values come from
+// outside, a [Path] finds a field of an item, and an [Order] sorts items by some of them. Errors of the
+// parsers show the place with a caret.
 package filter
 
 import (
@@ -77,7 +79,8 @@ func (f *Filter) Mismatch(item json.RawMessage) (TypedComparison, bool) {
 	return TypedComparison{}, false
 }
 
-// MatchNamed reports whether the filter selects values that have names, each valid JSON: a path begins with one of them. Other names are null.
+// MatchNamed reports whether the filter selects values that have names, each valid JSON: a path begins with
+// one of them. Other names are null.
 func (f *Filter) MatchNamed(values map[string]json.RawMessage) bool {
 	return f.root.eval(func(path []step) (Value, bool) {
 		raw, ok := values[path[0].name]

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// TypedComparison is a comparison of a field with a number or a boolean. No text equals one, so that of data whose values are all texts
-// it holds for no item, or for every one.
+// TypedComparison is a comparison of a field with a number or a boolean. No text equals one, so that of data
+// whose values are all texts it holds for no item, or for every one.
 type TypedComparison struct {
 	At      int    // where it starts, in bytes
 	Written string // how it is written
@@ -39,7 +39,8 @@ func (p *parser) noteComparison(c comparison, start int, sign token) {
 	default:
 		return
 	}
-	t := TypedComparison{At: start, sign: sign.text, field: fieldOf(c.left, c.right), Instead: left + " " + sign.text + " " + right}
+	t := TypedComparison{At: start, sign: sign.text, field: fieldOf(c.left, c.right), Instead: left + " " +
+		sign.text + " " + right}
 	if looksTyped(c.left) || looksTyped(c.right) {
 		p.numeric = p.note(p.numeric, t)
 		return
@@ -54,7 +55,8 @@ func (p *parser) noteList(n oneOf, start int, word token) {
 		return
 	}
 	left, list := p.between(start, word.at), p.between(word.at+len(word.text), p.token.at)
-	t := TypedComparison{At: start, sign: word.text, field: fieldOf(n.left), Instead: "number(" + left + ") " + word.text + " " + list}
+	t := TypedComparison{At: start, sign: word.text, field: fieldOf(n.left), Instead: "number(" + left + ") " +
+		word.text + " " + list}
 	p.typed = p.note(p.typed, t)
 }
 

@@ -21,8 +21,8 @@ type term struct {
 	nullsFirst bool
 }
 
-// ParseOrder compiles a sort_by: path [ASC|DESC] [NULLS FIRST|LAST], and more of them after commas. The words are the same in small
-// letters. An error shows the place with a caret.
+// ParseOrder compiles a sort_by: path [ASC|DESC] [NULLS FIRST|LAST], and more of them after commas. The words
+// are the same in small letters. An error shows the place with a caret.
 func ParseOrder(src string) (Order, error) {
 	var o Order
 	err := parseWith(src, func(p *parser) error {
@@ -120,9 +120,10 @@ func invert(b []byte) {
 	}
 }
 
-// AppendOrdered appends a form of the value whose bytes have the order of values: null, booleans, numbers, texts, arrays, objects;
-// numbers by size, texts byte by byte, arrays by their first element that differs, objects by their members in the order of the names.
-// Two values have the same form if and only if they are equal, and no form is the beginning of another.
+// AppendOrdered appends a form of the value whose bytes have the order of values: null, booleans, numbers,
+// texts, arrays, objects; numbers by size, texts byte by byte, arrays by their first element that differs,
+// objects by their members in the order of the names. Two values have the same form if and only if they are
+// equal, and no form is the beginning of another.
 func (v Value) AppendOrdered(b []byte) []byte {
 	b = append(b, byte(v.kind)+1) // 0 ends arrays and objects
 	switch v.kind {

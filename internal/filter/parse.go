@@ -296,7 +296,8 @@ func (p *parser) word() (node, error) {
 	case t.text == "None":
 		return nil, mistake(t.at, "the constant is written null (a field of that name is written item.None)")
 	case isOperator(t.text), textTests[t.text] != nil:
-		return nil, mistake(t.at, "expected a field or a value, got %q (a field of that name is written item.%s)", t.text, t.text)
+		return nil, mistake(t.at, "expected a field or a value, got %q (a field of that name is written item.%s)",
+			t.text, t.text)
 	}
 	return p.steps([]step{{name: t.text}}, t.at)
 }
@@ -312,7 +313,8 @@ func isOperator(word string) bool {
 
 // calls names all functions.
 func calls() string {
-	names := slices.Concat(slices.Collect(maps.Keys(functions)), slices.Collect(maps.Keys(textTests)), []string{"matches"})
+	names := slices.Concat(slices.Collect(maps.Keys(functions)), slices.Collect(maps.Keys(textTests)),
+		[]string{"matches"})
 	slices.Sort(names)
 	return check.OneOf(names)
 }

@@ -221,8 +221,8 @@ func (v Value) contains(w Value) bool {
 	return false
 }
 
-// coerce returns a and b as what they are to each other: an untyped text beside a number or a boolean is one if it is spelled like one,
-// and so are two untyped numbers.
+// coerce returns a and b as what they are to each other: an untyped text beside a number or a boolean is one
+// if it is spelled like one, and so are two untyped numbers.
 func coerce(a, b Value) (Value, Value) {
 	switch {
 	case a.untyped && b.untyped:

@@ -29,7 +29,8 @@ func IsMissing(m *workflow.Map, e Env) bool {
 // largeFile is the size from which on it may take longer than a moment to select the items of a file.
 const largeFile = 4 << 20
 
-// SelectedAtOnce reports whether the items are surely selected in a moment: a list in the workflow, file names, or a file that is not large.
+// SelectedAtOnce reports whether the items are surely selected in a moment: a list in the workflow, file
+// names, or a file that is not large.
 func SelectedAtOnce(m *workflow.Map, e Env) bool {
 	s, err := resolve(m.Input, e)
 	return err == nil && s.atOnce()
@@ -47,8 +48,8 @@ func (s source) atOnce() bool {
 	return err == nil && info.Mode().IsRegular() && info.Size() < largeFile
 }
 
-// Check finds paths, filters, orders and fields that do not parse. Messages point at the place with a caret. The File of a problem is
-// left empty.
+// Check finds paths, filters, orders and fields that do not parse. Messages point at the place with a caret.
+// The File of a problem is left empty.
 func Check(m *workflow.Map) []workflow.Problem {
 	var found []workflow.Problem
 	for _, x := range new(pipeline).expressions(m) {
@@ -56,7 +57,10 @@ func Check(m *workflow.Map) []workflow.Problem {
 			continue
 		}
 		if err := cmp.Or(unfilled(x.src), x.parse(x.src)); err != nil {
-			found = append(found, workflow.Problem{Line: x.at.Line, Col: x.at.Col, Message: fmt.Sprintf("%s: %v", x.name, err)})
+			found = append(found, workflow.Problem{
+				Line: x.at.Line, Col: x.at.Col,
+				Message: fmt.Sprintf("%s: %v", x.name, err),
+			})
 		}
 	}
 	return found
@@ -81,8 +85,8 @@ func unfilled(src string) error {
 	return nil
 }
 
-// Warnings finds comparisons in a filter that hold for no item, or for every one, because the format of the input has only texts. Messages
-// point at the place with a caret. The File of a problem is left empty.
+// Warnings finds comparisons in a filter that hold for no item, or for every one, because the format of the
+// input has only texts. Messages point at the place with a caret. The File of a problem is left empty.
 func Warnings(m *workflow.Map) []workflow.Problem {
 	if m.Filter == "" {
 		return nil

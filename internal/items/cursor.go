@@ -112,5 +112,6 @@ func (s *Store) candidates(begin []byte) iter.Seq2[Item, error] {
 // cannotMatch reports whether the next line, by its first bytes, does not begin with begin, escaped or not.
 func (c *Cursor) cannotMatch(begin []byte) bool {
 	line, err := c.in.Peek(len(begin))
-	return err == nil && bytes.HasPrefix(line, []byte(idKey)) && !bytes.Equal(line, begin) && bytes.IndexByte(line, '\\') < 0
+	return err == nil && bytes.HasPrefix(line, []byte(idKey)) && !bytes.Equal(line, begin) &&
+		bytes.IndexByte(line, '\\') < 0
 }

@@ -12,8 +12,8 @@ import (
 	"prodigy/internal/rawjson"
 )
 
-// document is a JSON value in a form on which ojg evaluates paths. Objects keep their order and are read on demand. Selected values
-// keep their spelling.
+// document is a JSON value in a form on which ojg evaluates paths. Objects keep their order and are read on
+// demand. Selected values keep their spelling.
 type document struct {
 	value any
 	plain bool // objects are unordered maps, the only form in which ojg knows their length
@@ -102,7 +102,8 @@ func (d *document) object(raw []byte) any {
 	return out
 }
 
-// number returns a number that ojg can compare. One that Go would spell differently is a pointer, which is the key to its spelling.
+// number returns a number that ojg can compare. One that Go would spell differently is a pointer, which is
+// the key to its spelling.
 func (d *document) number(spelled string) any {
 	if n, err := strconv.ParseInt(spelled, 10, 64); err == nil && strconv.FormatInt(n, 10) == spelled {
 		return n

@@ -63,7 +63,8 @@ func (s *seen) note(raw []byte, f *filter.Filter, passes bool) {
 	}
 	s.fields.Add(raw)
 	if t, wrong := f.Mismatch(raw); wrong && s.mismatch == "" && t.HoldsFor() == "no" {
-		s.mismatch = fmt.Sprintf("%s compares a text with a number or a boolean, which are never equal: write %s", t.Written, t.Instead)
+		s.mismatch = fmt.Sprintf("%s compares a text with a number or a boolean, which are never equal: write %s",
+			t.Written, t.Instead)
 	}
 }
 

@@ -37,8 +37,8 @@ func (f *Fields) Add(item json.RawMessage) {
 	}
 }
 
-// Names returns the names of all fields that some item has, in their order; nil if every item is a text, a number or a boolean. They are not
-// known of other items, nor when there is none.
+// Names returns the names of all fields that some item has, in their order; nil if every item is a text, a
+// number or a boolean. They are not known of other items, nor when there is none.
 func (f *Fields) Names() (names []string, known bool) {
 	if f.other || f.texts == (f.names != nil) {
 		return nil, false

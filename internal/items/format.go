@@ -56,7 +56,8 @@ func (f *peekReader) jsonl(p path, emit func([]byte) error) error {
 	return f.selected(p, emit)
 }
 
-// valuesOrText calls emit with each JSON value, and with each line that is not JSON as a text. Only objects and arrays span lines.
+// valuesOrText calls emit with each JSON value, and with each line that is not JSON as a text. Only objects
+// and arrays span lines.
 func (f *peekReader) valuesOrText(emit func([]byte) error) error {
 	if f.loneArray() {
 		return f.values(emit, true)
@@ -91,8 +92,8 @@ func (f *peekReader) longValue(emit func([]byte) error) error {
 	return emit(raw)
 }
 
-// loneArray reports whether the data is a single array, whose elements are the items. An array that does not end on its first line, or
-// within lookAhead, counts as one.
+// loneArray reports whether the data is a single array, whose elements are the items. An array that does not
+// end on its first line, or within lookAhead, counts as one.
 func (f *peekReader) loneArray() bool {
 	if !f.skipBlank() {
 		return false
@@ -125,7 +126,8 @@ func (f *peekReader) lines(p path, emit func([]byte) error) error {
 	return f.failure()
 }
 
-// nul emits each text that ends with a NUL byte, as find -print0 and git ls-files -z write them. Empty ones are skipped.
+// nul emits each text that ends with a NUL byte, as find -print0 and git ls-files -z write them. Empty ones
+// are skipped.
 func (f *peekReader) nul(p path, emit func([]byte) error) error {
 	emit = p.evaluator(emit)
 	for {
@@ -168,8 +170,8 @@ func invalidAt(text []byte) int {
 	return len(text)
 }
 
-// yaml emits YAML documents as JSON: the elements of a list that is the only document, else each document. Empty documents are skipped.
-// A path is evaluated on each document.
+// yaml emits YAML documents as JSON: the elements of a list that is the only document, else each document.
+// Empty documents are skipped. A path is evaluated on each document.
 func (f *peekReader) yaml(p path, emit func([]byte) error) error {
 	emit = p.evaluator(emit)
 	var first json.RawMessage

@@ -19,13 +19,14 @@ import (
 
 func checkGlob(pattern string) error {
 	if !doublestar.ValidatePattern(filepath.ToSlash(pattern)) {
-		return fmt.Errorf("glob %s: is not a pattern: a bracket or brace is not closed, or a backslash stands last", pattern)
+		return fmt.Errorf("glob %s: is not a pattern: a bracket or brace is not closed, or a backslash stands last",
+			pattern)
 	}
 	return nil
 }
 
-// eachOfGlob emits the names of the matching files in the order of their bytes. With a format it emits the content of the files instead,
-// one file after the other.
+// eachOfGlob emits the names of the matching files in the order of their bytes. With a format it emits the
+// content of the files instead, one file after the other.
 func (s source) eachOfGlob(ctx context.Context, e Env, p path, emit func([]byte) error) error {
 	found := &sorter{dir: e.Temp}
 	defer found.close()
@@ -49,8 +50,9 @@ func (s source) eachOfGlob(ctx context.Context, e Env, p path, emit func([]byte)
 	})
 }
 
-// walk adds the names of the matching files to found. Links to directories are not followed below the fixed beginning of the pattern.
-// As in a shell, a name that begins with a dot only matches a pattern that spells the dot.
+// walk adds the names of the matching files to found. Links to directories are not followed below the fixed
+// beginning of the pattern. As in a shell, a name that begins with a dot only matches a pattern that spells
+// the dot.
 func (s source) walk(ctx context.Context, dir string, found *sorter) error {
 	base, pattern := doublestar.SplitPattern(slashed.Clean(filepath.ToSlash(s.glob)))
 	root := process.Resolve(dir, filepath.FromSlash(base))

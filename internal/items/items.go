@@ -1,11 +1,14 @@
-// Package items finds the items of a map phase: sources, formats, JSONPath, filter, sort; and keeps the chosen ones with the job.
+// Package items finds the items of a map phase: sources, formats, JSONPath, filter, sort; and keeps the
+// chosen ones with the job.
 //
-// Select runs the pipeline of a map phase: a source is read as it comes, the JSONPath selects values in it, and filter, sort_by, distinct,
-// offset and max_items choose among them. A Store records the chosen items, and a Cursor reads them.
+// Select runs the pipeline of a map phase: a source is read as it comes, the JSONPath selects values in it,
+// and filter, sort_by, distinct, offset and max_items choose among them. A Store records the chosen items,
+// and a Cursor reads them.
 //
-// JSON without a path means: the elements of an array that stands alone, else each value is an item. An array that does not end on its
-// first line, or within its first 64 KiB, counts as alone without looking further, since that would mean waiting; in JSONL no array does. Data
-// without a format is read in the same way, except that a line that is not JSON is a text. Blank lines are skipped.
+// JSON without a path means: the elements of an array that stands alone, else each value is an item. An array
+// that does not end on its first line, or within its first 64 KiB, counts as alone without looking further,
+// since that would mean waiting; in JSONL no array does. Data without a format is read in the same way,
+// except that a line that is not JSON is a text. Blank lines are skipped.
 //
 // A path is evaluated on each value, row, line or document of the data separately.
 package items
@@ -27,7 +30,8 @@ type Item struct {
 	// Masked is Data with the secrets masked that were known when it was chosen. Nil: it holds none.
 	Masked json.RawMessage `json:"masked,omitempty"`
 
-	// From are the ids of the items of another job whose results Data is made from, with an input of that kind. It has more than one of a batch.
+	// From are the ids of the items of another job whose results Data is made from, with an input of that
+	// kind. It has more than one of a batch.
 	From []string `json:"from,omitempty"`
 }
 
@@ -53,15 +57,17 @@ type Env struct {
 	Stdin   io.Reader // nil: there is none
 	Temp    string    // directory of scratch files; empty: that of the system
 
-	// Fill fills in the parameters and variables in a file name or pattern. Its error is an ErrLater if a value is only known to a run.
-	// Nil: names stay as they are.
+	// Fill fills in the parameters and variables in a file name or pattern. Its error is an ErrLater if a
+	// value is only known to a run. Nil: names stay as they are.
 	Fill func(text string) (string, error)
 
-	// Secret reports whether a text holds a secret. Such a text cannot be the name of an item, since names are in every event. Nil: none does.
+	// Secret reports whether a text holds a secret. Such a text cannot be the name of an item, since names
+	// are in every event. Nil: none does.
 	Secret func(text string) bool
 
-	// Results calls emit with each result of the job that is the input, and the id of its item there. The result is compact and only valid
-	// during the call. It returns the error of emit at once. Nil: the input is of another kind.
+	// Results calls emit with each result of the job that is the input, and the id of its item there. The
+	// result is compact and only valid during the call. It returns the error of emit at once. Nil: the input
+	// is of another kind.
 	Results func(emit func(itemID string, result []byte) error) error
 
 	// Warn is told, at the end of a selection, of what is hardly meant. Nil: nobody is.

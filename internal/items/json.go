@@ -134,8 +134,8 @@ func (r *reader) array(each func(i int) error) error {
 	}
 }
 
-// object reads the next value, an object. It calls each with every name, in quotes, before the value of the member. The name is only
-// valid until the next read.
+// object reads the next value, an object. It calls each with every name, in quotes, before the value of the
+// member. The name is only valid until the next read.
 func (r *reader) object(each func(quoted []byte) error) error {
 	if _, err := r.decoder.ReadToken(); err != nil {
 		return r.syntaxError(err)

@@ -69,8 +69,8 @@ func (f *peekReader) more() {
 // line returns the next line with its end, without taking it. whole is false if the line is longer than limit bytes.
 func (f *peekReader) line(limit int) (line []byte, whole bool) { return f.until('\n', limit) }
 
-// until returns the data up to and including the next end byte, or all that is left, without taking it. whole is false if there is no
-// such byte within limit bytes.
+// until returns the data up to and including the next end byte, or all that is left, without taking it. whole
+// is false if there is no such byte within limit bytes.
 func (f *peekReader) until(end byte, limit int) (data []byte, whole bool) {
 	for seen := 0; ; {
 		if i := bytes.IndexByte(f.buf[seen:], end); i >= 0 {

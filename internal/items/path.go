@@ -20,7 +20,10 @@ type path struct {
 	expr   jp.Expr
 	missed *missed // where selectors note keys that are not there; nil: nobody asks
 	rooted bool    // a filter in it refers to the root, $
-	plain  bool    // a filter in it uses length or empty, for which objects must be plain maps; not possible together with rooted
+
+	// a filter in it uses length or empty, for which objects must be plain maps; not possible together with
+	// rooted
+	plain bool
 }
 
 func (p path) empty() bool { return len(p.expr) == 0 }
@@ -74,9 +77,9 @@ func (p path) evaluator(emit func([]byte) error) func([]byte) error {
 	}
 }
 
-// selector evaluates a path on documents while they are read. Names, indexes, wildcards, forward slices and filters hold no more than one
-// selected value or element in memory. At any other step, the value found so far is loaded. Of members with the same name, a step
-// takes the first.
+// selector evaluates a path on documents while they are read. Names, indexes, wildcards, forward slices and
+// filters hold no more than one selected value or element in memory. At any other step, the value found so
+// far is loaded. Of members with the same name, a step takes the first.
 type selector struct {
 	reader *reader
 	path   path
@@ -191,7 +194,10 @@ func (s *selector) member(name string, rest jp.Expr) error {
 		return s.walk(rest)
 	})
 	if asked && !found && err == nil && kind != jsontext.KindNull {
-		s.path.missed.at = &MissingKeyError{Path: s.path.expr.String(), Parent: s.path.expr[:depth-1].String(), Key: name, Kind: byte(kind), Keys: keys}
+		s.path.missed.at = &MissingKeyError{
+			Path: s.path.expr.String(), Parent: s.path.expr[:depth-1].String(),
+			Key: name, Kind: byte(kind), Keys: keys,
+		}
 		s.path.missed.depth = depth
 	}
 	return err
@@ -200,7 +206,8 @@ func (s *selector) member(name string, rest jp.Expr) error {
 // keysKept is how many keys of an object are remembered for a message.
 const keysKept = 1000
 
-// missed notes the first key of a path that an object lacks, the one furthest in the path, as long as the path has selected nothing.
+// missed notes the first key of a path that an object lacks, the one furthest in the path, as long as the
+// path has selected nothing.
 type missed struct {
 	selected bool
 	depth    int // of the key in the path
@@ -344,8 +351,8 @@ func (d *document) get(p path, emit func([]byte) error) error {
 	return nil
 }
 
-// find returns what the path selects in v. A filter with length or empty is evaluated on each child separately, because the plain maps
-// that it needs have no order.
+// find returns what the path selects in v. A filter with length or empty is evaluated on each child
+// separately, because the plain maps that it needs have no order.
 func (d *document) find(v any, p path) ([]any, error) {
 	i := slices.IndexFunc(p.expr, isFilter)
 	if !p.plain || i < 0 {

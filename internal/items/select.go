@@ -18,9 +18,10 @@ import (
 // errStop ends the reading of a source when no more items are wanted.
 var errStop = errors.New("enough")
 
-// Select yields the chosen items as they are found, or with sort_by when all are found. It reads no further than it must, and stops when
-// ctx ends. The Data of an item is only valid until the next one. An error is the last thing it yields: also for data that is broken
-// behind some items, and for two items with the same key.
+// Select yields the chosen items as they are found, or with sort_by when all are found. It reads no further
+// than it must, and stops when ctx ends. The Data of an item is only valid until the next one. An error is
+// the last thing it yields: also for data that is broken behind some items, and for two items with the same
+// key.
 func Select(ctx context.Context, m *workflow.Map, e Env) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		if err := runPipeline(ctx, m, e, yield); err != nil && !errors.Is(err, errStop) {
@@ -197,8 +198,8 @@ func (c *pipeline) filtered(ctx context.Context, emit func([]byte) error) func([
 	}
 }
 
-// emit yields raw, alone or in a batch, unless distinct or offset leave it out. raw is compact and belongs to the caller. The error is errStop when
-// no more values are wanted.
+// emit yields raw, alone or in a batch, unless distinct or offset leave it out. raw is compact and belongs to
+// the caller. The error is errStop when no more values are wanted.
 func (c *pipeline) emit(raw []byte) error {
 	if c.distinct != nil && !c.distinct.isNew(raw) {
 		return nil
@@ -266,8 +267,8 @@ func (c *pipeline) full() bool {
 	return c.limit != nil && c.chosen >= *c.limit
 }
 
-// fingerprint identifies a value: 128 bits of a hash of its ordered form. The odds that two of a million values share one are below 1 in
-// 10^26.
+// fingerprint identifies a value: 128 bits of a hash of its ordered form. The odds that two of a million
+// values share one are below 1 in 10^26.
 type fingerprint [16]byte
 
 func newFingerprint(form []byte) fingerprint {

@@ -21,7 +21,8 @@ const (
 	minBuffer   = 4 << 10
 )
 
-// sorter sorts records by key, stably. What does not fit into its memory goes to a scratch file, as sorted runs that are merged at the end.
+// sorter sorts records by key, stably. What does not fit into its memory goes to a scratch file, as sorted
+// runs that are merged at the end.
 type sorter struct {
 	dir    string // of the scratch file; empty: the temporary directory
 	memory int    // 0: sortMemory

@@ -375,8 +375,8 @@ func (s source) eachOfCommand(ctx context.Context, e Env, p path, emit func([]by
 	})
 }
 
-// withOutput runs a command while use reads its output, and ends it when use returns. If the command fails, reading its output ends with
-// an error.
+// withOutput runs a command while use reads its output, and ends it when use returns. If the command fails,
+// reading its output ends with an error.
 func withOutput(ctx context.Context, command string, e Env, use func(io.Reader) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	out, in := io.Pipe()
@@ -447,7 +447,8 @@ func (s source) eachOfStdin(ctx context.Context, e Env, p path, emit func([]byte
 	return inPlace(err, Stdin, nil)
 }
 
-// inPlace prefixes an error of the data with the name of what was read and the position. place describes an offset; nil counts bytes.
+// inPlace prefixes an error of the data with the name of what was read and the position. place describes an
+// offset; nil counts bytes.
 func inPlace(err error, what string, place func(offset int64) string) error {
 	var bad *notJSONError
 	var row *rowError

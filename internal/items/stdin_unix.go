@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// interruptible returns a reader of in whose reads end with ctx. It only reads a file when there is data, so that no goroutine stays
-// blocked in a read of an idle pipe or terminal. The caller must call done.
+// interruptible returns a reader of in whose reads end with ctx. It only reads a file when there is data, so
+// that no goroutine stays blocked in a read of an idle pipe or terminal. The caller must call done.
 func interruptible(ctx context.Context, in io.Reader) (_ io.Reader, done func(), _ error) {
 	file, ok := in.(*os.File)
 	if !ok {

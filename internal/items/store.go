@@ -135,7 +135,8 @@ func checkLine(sums *checksum.Lines, line []byte, index int) error {
 // idKey is the beginning of each line of a store.
 const idKey = `{"item_id":"`
 
-// indexOf returns the index in a line that appendLine wrote. ok is false if the name has escapes; then readItem checks the index.
+// indexOf returns the index in a line that appendLine wrote. ok is false if the name has escapes; then
+// readItem checks the index.
 func indexOf(line []byte) (index int, ok bool) {
 	rest, _ := bytes.CutPrefix(line, []byte(idKey))
 	end := bytes.IndexByte(rest, '"')
@@ -162,7 +163,10 @@ func (s *Store) Holds(total int) error {
 	case s.count == total:
 		return nil
 	case s.count > total:
-		return &DamagedError{Path: s.file.Name(), Line: total + 1, Err: fmt.Errorf("there are %d items, where %d were selected", s.count, total)}
+		return &DamagedError{
+			Path: s.file.Name(), Line: total + 1,
+			Err: fmt.Errorf("there are %d items, where %d were selected", s.count, total),
+		}
 	}
 	err := fmt.Errorf("%d of %d items are left: ", s.count, total)
 	switch {
@@ -184,8 +188,8 @@ func (s *Store) added() {
 	s.count++
 }
 
-// Append records the next item, whose index must be Len. When it returns, the item survives a kill of prodigy; Sync makes it survive a
-// power failure.
+// Append records the next item, whose index must be Len. When it returns, the item survives a kill of
+// prodigy; Sync makes it survive a power failure.
 func (s *Store) Append(it Item) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -77,7 +77,8 @@ const (
 	enoughEnds  = 5
 	mostHold    = time.Hour
 
-	idleFactor = 10 // times as long as calls take, or as there is between their starts and ends: then no calls were made
+	// times as long as calls take, or as there is between their starts and ends: then no calls were made
+	idleFactor = 10
 )
 
 // Adaptive finds out how much a service takes: how many calls at once, and how many in a second. It is a pure
@@ -113,16 +114,22 @@ type adaptiveMemory struct {
 	Cut    time.Time `json:"cut,omitzero"`     // when the limit was cut last: what began before says nothing new
 	Grown  time.Time `json:"grown,omitzero"`   // up to when the slow start has used the time that it has to grow in
 
-	Good    []time.Time `json:"good,omitempty"`   // the newest good ends, in order
-	Starts  []time.Time `json:"starts,omitempty"` // the newest starts
-	Most    float64     `json:"most,omitempty"`   // starts in a second that the service took when it refused; 0: it has not
-	Refused time.Time   `json:"refused,omitzero"`
-	Again   int         `json:"again,omitempty"` // refusals one soon after the other
-	Since   int         `json:"since,omitempty"` // good ends since then
-	Sure    int         `json:"sure,omitempty"`  // refusals that confirmed Most, one after the other
-	Guess   int         `json:"guess,omitempty"` // calls in which the rate doubles, since Most is a guess; 0: it was measured
-	Next    time.Time   `json:"next,omitzero"`   // when the next start has its turn
-	Hold    time.Time   `json:"hold,omitzero"`   // nothing starts before, since the service has asked for that
+	Good   []time.Time `json:"good,omitempty"`   // the newest good ends, in order
+	Starts []time.Time `json:"starts,omitempty"` // the newest starts
+
+	// starts in a second that the service took when it refused; 0: it has not
+	Most float64 `json:"most,omitempty"`
+
+	Refused time.Time `json:"refused,omitzero"`
+	Again   int       `json:"again,omitempty"` // refusals one soon after the other
+	Since   int       `json:"since,omitempty"` // good ends since then
+	Sure    int       `json:"sure,omitempty"`  // refusals that confirmed Most, one after the other
+
+	// calls in which the rate doubles, since Most is a guess; 0: it was measured
+	Guess int `json:"guess,omitempty"`
+
+	Next time.Time `json:"next,omitzero"` // when the next start has its turn
+	Hold time.Time `json:"hold,omitzero"` // nothing starts before, since the service has asked for that
 
 	Last time.Time `json:"last,omitzero"` // the last start or end
 	Gap  float64   `json:"gap,omitempty"` // seconds between two of them, on average
@@ -441,11 +448,13 @@ func later(a, b time.Time) time.Time {
 func (l *Adaptive) tell(reason string, now time.Time) *Change {
 	m := &l.mem
 	limit, rate := l.AtOnce(), l.Rate(now)
-	small := float64(limit) < 1.25*float64(m.ToldOf) && float64(limit) > 0.8*float64(m.ToldOf) && rate >= 0.8*m.ToldRate && (rate == 0) == (m.ToldRate == 0)
+	small := float64(limit) < 1.25*float64(m.ToldOf) && float64(limit) > 0.8*float64(m.ToldOf) &&
+		rate >= 0.8*m.ToldRate && (rate == 0) == (m.ToldRate == 0)
 	if m.ToldRate > 0 && m.Guess == 0 && (rate == 0 || rate > 1.25*m.ToldRate) && now.Sub(m.Refused) > firstPause {
 		small, reason = false, "the service has refused no call for "+rough(now.Sub(m.Refused).Round(time.Second).Seconds())
 	}
-	if since := now.Sub(m.Told); reason == "" || small || since >= 0 && since < min(changePause, time.Duration(m.Tellings)*firstPause) {
+	if since := now.Sub(m.Told); reason == "" || small || since >= 0 &&
+		since < min(changePause, time.Duration(m.Tellings)*firstPause) {
 		return nil
 	}
 	c := &Change{Limit: limit, Before: m.ToldOf, Rate: rate, Reason: reason}

@@ -83,7 +83,10 @@ func NewBreaker(c BreakerConfig) *Breaker { return &Breaker{config: c} }
 // then are lost: failures of a closed breaker and successes of a half-open one start at 0, and no test is in
 // flight.
 func ContinueBreaker(c BreakerConfig, last Transition) *Breaker {
-	return &Breaker{config: c, mem: breakerMemory{State: last.To, Failures: last.ConsecutiveFailures, Until: last.Until}}
+	return &Breaker{config: c, mem: breakerMemory{
+		State: last.To, Failures: last.ConsecutiveFailures,
+		Until: last.Until,
+	}}
 }
 
 // Admit returns whether a start would be admitted at now. It changes nothing.

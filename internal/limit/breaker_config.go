@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"fmt"
 	"time"
 
 	"prodigy/internal/check"
@@ -13,8 +12,15 @@ type BreakerConfig struct {
 	SuccessThreshold int           `yaml:"success_threshold"`  // successful tests that close it again
 	Timeout          time.Duration `yaml:"timeout"`            // how long it stays open before it is tested
 	HalfOpenRequests int           `yaml:"half_open_requests"` // how many tests may run at once
-	OnOpen           OnOpen        `yaml:"on_open"`            // what happens to items while it is open: `reject` makes them dead letters without running them, `wait` has them wait without a slot; default reject, with `per` wait
-	Per              string        `yaml:"per"`                // a text such as `${item.host}`: items for which it is the same have one breaker, each such group its own, and an open one holds back nothing else. Items for which it cannot be told have one together; default one breaker for all items
+
+	// what happens to items while it is open: `reject` makes them dead letters without running them, `wait` has
+	// them wait without a slot; default reject, with `per` wait
+	OnOpen OnOpen `yaml:"on_open"`
+
+	// a text such as `${item.host}`: items for which it is the same have one breaker, each such group its own,
+	// and an open one holds back nothing else. Items for which it cannot be told have one together; default one
+	// breaker for all items
+	Per string `yaml:"per"`
 }
 
 // OnOpen says what an open workflow-level breaker does to the next item.
@@ -30,27 +36,20 @@ func (OnOpen) Words() []string { return check.Words(Reject, Wait) }
 
 // DefaultBreaker returns the configuration of an empty circuit_breaker block.
 func DefaultBreaker() BreakerConfig {
-	return BreakerConfig{FailureThreshold: 5, SuccessThreshold: 3, Timeout: 30 * time.Second, HalfOpenRequests: 3, OnOpen: Reject}
+	return BreakerConfig{
+		FailureThreshold: 5, SuccessThreshold: 3, Timeout: 30 * time.Second, HalfOpenRequests: 3,
+		OnOpen: Reject,
+	}
 }
 
 // Check returns what is wrong with c as a block of a workflow file. An absent block is not checked; an absent
 // key has its default.
 func (c BreakerConfig) Check() []check.Finding {
-	var found []check.Finding
-	for _, count := range []struct {
-		key   string
-		value int
-	}{
-		{"failure_threshold", c.FailureThreshold},
-		{"success_threshold", c.SuccessThreshold},
-		{"half_open_requests", c.HalfOpenRequests},
-	} {
-		if count.value < 1 {
-			found = append(found, check.Finding{Field: count.key, Message: fmt.Sprintf("%s must be at least 1, not %d", count.key, count.value)})
-		}
-	}
-	if c.Timeout <= 0 {
-		found = append(found, check.Finding{Field: "timeout", Message: fmt.Sprintf("timeout must be more than 0s, not %s", c.Timeout)})
-	}
+	var found check.Findings
+	atLeastOne := func(key string, n int) { found.Require(n >= 1, key, "%s must be at least 1, not %d", key, n) }
+	atLeastOne("failure_threshold", c.FailureThreshold)
+	atLeastOne("success_threshold", c.SuccessThreshold)
+	atLeastOne("half_open_requests", c.HalfOpenRequests)
+	found.Require(c.Timeout > 0, "timeout", "timeout must be more than 0s, not %s", c.Timeout)
 	return found
 }

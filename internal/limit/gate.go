@@ -20,11 +20,19 @@ const (
 
 // QuotaPolicy is the block quota of an error_policy.
 type QuotaPolicy struct {
-	OnQuota  OnQuota        `yaml:"on_quota"`  // what a used-up limit does; default pause
-	MaxPause *time.Duration `yaml:"max_pause"` // the job stops, and can be resumed, when the limit resets later than that; default 6h
-	Margin   *time.Duration `yaml:"margin"`    // how long after the reset the first agent runs; default 10s
-	PauseAt  *float64       `yaml:"pause_at"`  // from which share of a limit on agents wait for its reset, before it is reached, where the CLI says how far it is; above 0, at most 1; default off
-	Jitter   *time.Duration `yaml:"jitter"`    // up to how much later, at random, since others may use the same plan; default 30s
+	OnQuota OnQuota `yaml:"on_quota"` // what a used-up limit does; default pause
+
+	// the job stops, and can be resumed, when the limit resets later than that; default 6h
+	MaxPause *time.Duration `yaml:"max_pause"`
+
+	Margin *time.Duration `yaml:"margin"` // how long after the reset the first agent runs; default 10s
+
+	// from which share of a limit on agents wait for its reset, before it is reached, where the CLI says how
+	// far it is; above 0, at most 1; default off
+	PauseAt *float64 `yaml:"pause_at"`
+
+	// up to how much later, at random, since others may use the same plan; default 30s
+	Jitter *time.Duration `yaml:"jitter"`
 }
 
 // Words returns what can be written.
@@ -32,15 +40,12 @@ func (OnQuota) Words() []string { return check.Words(QuotaPause, QuotaStop, Quot
 
 // Check returns what is wrong with p as a block of a workflow file.
 func (p QuotaPolicy) Check() []check.Finding {
-	var found []check.Finding
+	var found check.Findings
 	for name, d := range map[string]*time.Duration{"max_pause": p.MaxPause, "margin": p.Margin, "jitter": p.Jitter} {
-		if d != nil && *d < 0 {
-			found = append(found, check.Finding{Field: name, Message: name + " must not be negative"})
-		}
+		found.Require(d == nil || *d >= 0, name, "%s must not be negative", name)
 	}
-	if s := p.PauseAt; s != nil && !(*s > 0 && *s <= 1) {
-		found = append(found, check.Finding{Field: "pause_at", Message: "pause_at must be above 0, and at most 1"})
-	}
+	share := p.PauseAt
+	found.Require(share == nil || *share > 0 && *share <= 1, "pause_at", "pause_at must be above 0, and at most 1")
 	return found
 }
 
@@ -65,7 +70,9 @@ const (
 	authWait     = 15 * time.Second // before it is tried once more whether somebody is logged in
 	probeWait    = time.Second      // how often agents that wait ask again while others probe
 	wide         = 16               // agents at once from which on the gate is open
-	maxHits      = 5                // an item that meets the limit so often while others succeed needs more than there is
+
+	// an item that meets the limit so often while others succeed needs more than there is
+	maxHits = 5
 )
 
 // GateReport is how an agent ended.

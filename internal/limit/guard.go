@@ -9,9 +9,15 @@ import (
 
 // Guards are what the machine must have left for something to start. The zero Guards is nothing.
 type Guards struct {
-	Load          float64 `yaml:"load" above:"0"`  // nothing starts while the load of the last minute is more than so much for each CPU, such as 0.9
-	MinFreeMemory *Amount `yaml:"min_free_memory"` // nothing starts while less memory is available, such as `10%` or `2GB`; in a container that of its limit
-	MinFreeDisk   *Amount `yaml:"min_free_disk"`   // nothing starts while the disk of the working directory, or that of the job's log, has less room, such as `5GB` or `5%`
+	// nothing starts while the load of the last minute is more than so much for each CPU, such as 0.9
+	Load float64 `yaml:"load" above:"0"`
+
+	// nothing starts while less memory is available, such as `10%` or `2GB`; in a container that of its limit
+	MinFreeMemory *Amount `yaml:"min_free_memory"`
+
+	// nothing starts while the disk of the working directory, or that of the job's log, has less room, such as
+	// `5GB` or `5%`
+	MinFreeDisk *Amount `yaml:"min_free_disk"`
 }
 
 // Any reports whether there is one.
@@ -44,7 +50,10 @@ func ParseAmount(text string) (Amount, error) {
 		}
 		return Amount{Share: n / 100}, nil
 	}
-	sizes := map[string]float64{"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+	sizes := map[string]float64{
+		"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 1 << 10, "MiB": 1 << 20,
+		"GiB": 1 << 30, "TiB": 1 << 40,
+	}
 	size, ok := sizes[unit]
 	if !ok || n <= 0 || n*size > math.MaxInt64 {
 		return Amount{}, wrong
@@ -86,9 +95,11 @@ func (g Guards) Closed(m Machine, was bool) string {
 	}
 	switch {
 	case short(g.MinFreeMemory, m.MemoryFree, m.MemoryTotal):
-		return fmt.Sprintf("%s of memory are available, and min_free_memory is %s", bytesText(m.MemoryFree), bytesText(g.MinFreeMemory.of(m.MemoryTotal)))
+		return fmt.Sprintf("%s of memory are available, and min_free_memory is %s", bytesText(m.MemoryFree),
+			bytesText(g.MinFreeMemory.of(m.MemoryTotal)))
 	case short(g.MinFreeDisk, m.DiskFree, m.DiskTotal):
-		return fmt.Sprintf("%s of the disk are free, and min_free_disk is %s", bytesText(m.DiskFree), bytesText(g.MinFreeDisk.of(m.DiskTotal)))
+		return fmt.Sprintf("%s of the disk are free, and min_free_disk is %s", bytesText(m.DiskFree),
+			bytesText(g.MinFreeDisk.of(m.DiskTotal)))
 	}
 	return ""
 }

@@ -28,7 +28,8 @@ func MachineNow(dirs ...string) (Machine, error) {
 	if err != nil {
 		return m, fmt.Errorf("measure the memory: %w", err)
 	}
-	m.MemoryTotal, m.MemoryFree = 1024*procField(string(memory), "MemTotal:"), 1024*procField(string(memory), "MemAvailable:")
+	m.MemoryTotal, m.MemoryFree = 1024*procField(string(memory), "MemTotal:"), 1024*procField(string(memory),
+		"MemAvailable:")
 	m.limitOfGroup()
 	for i, dir := range dirs {
 		var disk syscall.Statfs_t

@@ -17,7 +17,9 @@ import (
 type Rate struct {
 	Count int           // starts
 	Per   time.Duration // in this time
-	Burst int           // starts at once, after a time without any; 0: as many as there are in a tenth of a second, at least 1
+
+	// starts at once, after a time without any; 0: as many as there are in a tenth of a second, at least 1
+	Burst int
 }
 
 const (
@@ -44,7 +46,8 @@ func ParseRate(text string) (Rate, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(count), 10, 64)
 	switch {
 	case !ok && err == nil:
-		return Rate{}, fmt.Errorf("%q does not say in which time: write %s/s for so many in a second", text, strings.TrimSpace(count))
+		return Rate{}, fmt.Errorf("%q does not say in which time: write %s/s for so many in a second", text,
+			strings.TrimSpace(count))
 	case !ok:
 		return Rate{}, fmt.Errorf("%q is no rate: want starts and a time, %s", text, forms)
 	case err != nil:

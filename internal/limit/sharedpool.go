@@ -63,13 +63,15 @@ func ParseSharedPool(text string) (name string, slots int, err error) {
 		return "", 0, fmt.Errorf("want NAME:SLOTS, such as gpu:4, with 1 to %d slots", MaxSlots)
 	}
 	if !validPoolName(name) {
-		return "", 0, fmt.Errorf("%q is no name of a pool: use letters, digits, underscores and dashes, at most %d", name, maxName)
+		return "", 0, fmt.Errorf("%q is no name of a pool: use letters, digits, underscores and dashes, at most %d",
+			name, maxName)
 	}
 	return name, slots, nil
 }
 
 func validPoolName(s string) bool {
-	return s != "" && len(s) <= maxName && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
+	return s != "" && len(s) <= maxName &&
+		strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }
 
 // guardPatience is how long another process may take to open or close a pool.
@@ -78,7 +80,10 @@ const guardPatience = 10 * time.Second
 // OpenSharedPool begins to use the pool of a home. When others use it with another number of slots, that is a
 // *SharedPoolSizeError.
 func OpenSharedPool(ctx context.Context, home, name string, slots int) (_ *SharedPool, err error) {
-	p := &SharedPool{Name: name, Slots: slots, dir: filepath.Join(home, "pools", name), held: map[int]bool{}, freed: make(chan struct{}, 1)}
+	p := &SharedPool{
+		Name: name, Slots: slots, dir: filepath.Join(home, "pools", name), held: map[int]bool{},
+		freed: make(chan struct{}, 1),
+	}
 	defer func() {
 		if _, other := errors.AsType[*SharedPoolSizeError](err); err != nil && !other {
 			err = fmt.Errorf("pool %s: %w", name, err)

@@ -15,8 +15,15 @@ import (
 
 // StragglerConfig is a straggler block.
 type StragglerConfig struct {
-	After StragglerAfter `yaml:"after" required:"true"` // how long an attempt may take before it is a straggler: a multiple of a percentile of the attempts that have succeeded so far, such as `3×p95` (also `3xp95`, `3*p95`; p50 to p99), at least 1s, or a time such as `10m`. There is no percentile before 20 attempts have succeeded (above p95: before one of them can lie above it; p99: 100); required
-	Stop  bool           `yaml:"stop"`                  // whether a straggler is stopped, which is a timeout like any: its item is tried again if there are retries. Without it stragglers are only told; default false
+	// how long an attempt may take before it is a straggler: a multiple of a percentile of the attempts that
+	// have succeeded so far, such as `3×p95` (also `3xp95`, `3*p95`; p50 to p99), at least 1s, or a time such
+	// as `10m`. There is no percentile before 20 attempts have succeeded (above p95: before one of them can lie
+	// above it; p99: 100); required
+	After StragglerAfter `yaml:"after" required:"true"`
+
+	// whether a straggler is stopped, which is a timeout like any: its item is tried again if there are
+	// retries. Without it stragglers are only told; default false
+	Stop bool `yaml:"stop"`
 }
 
 // StragglerAfter is how long an attempt may take. The zero StragglerAfter is no limit.
@@ -63,7 +70,8 @@ func multiple(text string) (StragglerAfter, error) {
 	case !(factor >= leastFactor && factor <= mostFactor):
 		return StragglerAfter{}, fmt.Errorf("the factor must be from %g to %g, not %g", leastFactor, mostFactor, factor)
 	case percent < leastPercent || percent > mostPercent:
-		return StragglerAfter{}, fmt.Errorf("the percentile must be from p%d to p%d, not p%d", leastPercent, mostPercent, percent)
+		return StragglerAfter{}, fmt.Errorf("the percentile must be from p%d to p%d, not p%d", leastPercent,
+			mostPercent, percent)
 	}
 	return StragglerAfter{Factor: factor, Percent: percent}, nil
 }

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // workflows name zones, and not every machine has the list of them
+	_ "time/tzdata"
 )
 
 // Window is a time of each day, by the clock of a zone. It may go over midnight. Where a clock is set, it is
@@ -52,7 +52,8 @@ func clock(text string) (time.Duration, bool) {
 	hours, minutes, ok := strings.Cut(text, ":")
 	h, err := strconv.ParseUint(hours, 10, 8)
 	m, err2 := strconv.ParseUint(minutes, 10, 8)
-	if !ok || err != nil || err2 != nil || len(hours) != 2 || len(minutes) != 2 || h > 24 || m > 59 || h == 24 && m > 0 {
+	if !ok || err != nil || err2 != nil || len(hours) != 2 || len(minutes) != 2 || h > 24 || m > 59 || h == 24 &&
+		m > 0 {
 		return 0, false
 	}
 	return time.Duration(h)*time.Hour + time.Duration(m)*time.Minute, true

@@ -22,7 +22,8 @@ func decodeLine(line []byte) (Entry, error) {
 	return e, err
 }
 
-// decodeQuick reads a line in the form that appendLine gives it, which is a tenth of the work of encoding/json. Any other form is not ok.
+// decodeQuick reads a line in the form that appendLine gives it, which is a tenth of the work of
+// encoding/json. Any other form is not ok.
 func decodeQuick(line []byte) (e Entry, ok bool) {
 	c := cursor{rest: checksum.Members(line)}
 	if c.rest == nil || !c.has(`{"time":`) {

@@ -1,10 +1,12 @@
 // Package outputs keeps what the steps of a job print.
 //
-// Where commands run, a Recorder collects what one of them prints, within the bounds of a Policy, and passes it on as entries. The owner
-// of the job appends these to a Store, a sequence of files that are compressed when they are full. Read and Follow read them.
+// Where commands run, a Recorder collects what one of them prints, within the bounds of a Policy, and passes
+// it on as entries. The owner of the job appends these to a Store, a sequence of files that are compressed
+// when they are full. Read and Follow read them.
 //
-// An entry names the item, attempt, step and command that it is of, so that all entries can be found without the log of the job. The log
-// has the Span of the entries of an attempt, so that these are found without reading all others.
+// An entry names the item, attempt, step and command that it is of, so that all entries can be found without
+// the log of the job. The log has the Span of the entries of an attempt, so that these are found without
+// reading all others.
 package outputs
 
 import (
@@ -22,16 +24,21 @@ import (
 
 // Entry is a piece of what one command printed, in the order of time.
 type Entry struct {
-	Time time.Time `json:"time"` // of the first byte, or of the end of the command if nothing was printed since the last entry
+	// of the first byte, or of the end of the command if nothing was printed since the last entry
+	Time time.Time `json:"time"`
+
 	Source
-	First   bool   `json:"first,omitempty"` // of the command
-	Missing int64  `json:"missing,omitempty"`
-	Offset  int64  `json:"offset,omitempty"`  // of Printed in all that the command printed; only known of what is behind its head
+	First   bool  `json:"first,omitempty"` // of the command
+	Missing int64 `json:"missing,omitempty"`
+
+	// of Printed in all that the command printed; only known of what is behind its head
+	Offset int64 `json:"offset,omitempty"`
+
 	Printed []Part `json:"printed,omitempty"` // after Missing bytes that were left out
 	End     *End   `json:"end,omitempty"`     // the command has ended, and this is the last entry of it
 
-	// Limit makes the entry a mark of the store, which is of no command: from here on only this is kept, because the store has
-	// nearly or altogether the size that the policy grants a job.
+	// Limit makes the entry a mark of the store, which is of no command: from here on only this is kept,
+	// because the store has nearly or altogether the size that the policy grants a job.
 	Limit Keep `json:"limit,omitempty"`
 
 	// Provisional entries have what may become the tail of a command that goes on. When it ends, its tail comes again.

@@ -9,9 +9,14 @@ import (
 
 // Policy says what is kept of the outputs of steps. The zero Policy stands for the defaults.
 type Policy struct {
-	Keep    Keep `yaml:"keep" json:"keep,omitempty"`         // of which steps the output is kept; default all
-	PerStep Size `yaml:"per_step" json:"per_step,omitempty"` // how much is kept of one run of a step: what is over it loses its middle; default 256KiB
-	PerJob  Size `yaml:"per_job" json:"per_job,omitempty"`   // how much is kept of a job, before compression: past nine tenths only failed steps, past all of it nothing; default 1GiB
+	Keep Keep `yaml:"keep" json:"keep,omitempty"` // of which steps the output is kept; default all
+
+	// how much is kept of one run of a step: what is over it loses its middle; default 256KiB
+	PerStep Size `yaml:"per_step" json:"per_step,omitempty"`
+
+	// how much is kept of a job, before compression: past nine tenths only failed steps, past all of it
+	// nothing; default 1GiB
+	PerJob Size `yaml:"per_job" json:"per_job,omitempty"`
 }
 
 // Keep says of which steps the output is kept.

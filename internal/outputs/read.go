@@ -47,16 +47,20 @@ type Query struct {
 	Attempt int // 0: all
 	// Newest limits what is read of the store as it is now to about as many bytes at its end. 0: all.
 	Newest int64
-	Step   string // its label, or a part of it between slashes: the steps of hooks stand below their step, as in build/shell_0
 
-	// Render returns what the stdout of a command is shown through; nil: it is shown as it is. first says that its beginning is kept. Render nil:
-	// that of no command is.
+	// its label, or a part of it between slashes: the steps of hooks stand below their step, as in
+	// build/shell_0
+	Step string
+
+	// Render returns what the stdout of a command is shown through; nil: it is shown as it is. first says
+	// that its beginning is kept. Render nil: that of no command is.
 	Render func(s Source, first bool) Renderer
 }
 
-// Read yields the entries of the store in dir that match q, in order, and then, without an end to their span, what commands that go on, or
-// were killed with their run, have printed beyond their heads. What is damaged is passed over and yielded as a *DamagedError; an incomplete
-// last line is left out. There is nothing to read where there is no store.
+// Read yields the entries of the store in dir that match q, in order, and then, without an end to their span,
+// what commands that go on, or were killed with their run, have printed beyond their heads. What is damaged
+// is passed over and yielded as a *DamagedError; an incomplete last line is left out. There is nothing to
+// read where there is no store.
 func Read(dir string, q Query) iter.Seq2[Entry, error] {
 	if q.Span.Length > 0 {
 		return rendered(readStore(dir, q), q.Render)
@@ -101,7 +105,8 @@ func readStore(dir string, q Query) iter.Seq2[Entry, error] {
 	}
 }
 
-// Follow is Read, and goes on with what comes until ctx ends or nobody runs the job. Running reports whether somebody does.
+// Follow is Read, and goes on with what comes until ctx ends or nobody runs the job. Running reports whether
+// somebody does.
 func Follow(ctx context.Context, dir string, q Query, running func() bool) iter.Seq2[Entry, error] {
 	return rendered(follow(ctx, dir, q, running), q.Render)
 }
@@ -147,8 +152,9 @@ func follow(ctx context.Context, dir string, q Query, running func() bool) iter.
 	}
 }
 
-// Since returns a place in the store in dir behind which everything stands that was written after t, and little else. Entries are written up to some
-// seconds after their time. Where the clock went back, or a file cannot be read, that is the beginning.
+// Since returns a place in the store in dir behind which everything stands that was written after t, and
+// little else. Entries are written up to some seconds after their time. Where the clock went back, or a file
+// cannot be read, that is the beginning.
 func Since(dir string, t time.Time) int64 {
 	const late = time.Minute
 	files, err := list(dir)
@@ -280,7 +286,8 @@ func (r *reader) entry(l Line) (e Entry, match bool, err error) {
 }
 
 func (q Query) matches(e Entry) bool {
-	return (q.ItemID == "" || e.ItemID == q.ItemID) && (q.Attempt == 0 || e.Attempt == q.Attempt && e.ItemID != "") && (q.Step == "" || ofStep(e.Step, q.Step))
+	return (q.ItemID == "" || e.ItemID == q.ItemID) &&
+		(q.Attempt == 0 || e.Attempt == q.Attempt && e.ItemID != "") && (q.Step == "" || ofStep(e.Step, q.Step))
 }
 
 // ofStep reports whether a label is that of the step that is asked for, or of one below it.

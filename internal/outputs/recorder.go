@@ -24,8 +24,8 @@ const (
 // Receiver takes the entries of a Recorder, in order. It keeps them: their memory is not used again.
 type Receiver interface{ Receive(Entry) }
 
-// Recorder collects what one command prints. Nothing is passed on of a command that prints nothing. Its methods may be called from several
-// goroutines at once. The zero Recorder keeps nothing, nor does a nil one.
+// Recorder collects what one command prints. Nothing is passed on of a command that prints nothing. Its
+// methods may be called from several goroutines at once. The zero Recorder keeps nothing, nor does a nil one.
 type Recorder struct {
 	Source Source
 	Policy Policy // without Keep nothing is kept
@@ -107,7 +107,8 @@ func (r *Recorder) take(s Stream, p []byte) {
 	}
 }
 
-// limit is how many bytes are passed on for good while the command runs. What follows is held back, since its beginning may have to go.
+// limit is how many bytes are passed on for good while the command runs. What follows is held back, since its
+// beginning may have to go.
 func (r *Recorder) limit() int { return int(r.Policy.PerStep) / 2 }
 
 // tick passes on what is pending of a command that goes on.

@@ -28,7 +28,8 @@ func rendered(entries iter.Seq2[Entry, error], render func(s Source, first bool)
 			if r == nil {
 				continue
 			}
-			if rest := r.Close(); len(rest) > 0 && !yield(Entry{Source: s, Printed: []Part{{Stream: Stdout, Text: rest}}}, nil) {
+			if rest := r.Close(); len(rest) > 0 &&
+				!yield(Entry{Source: s, Printed: []Part{{Stream: Stdout, Text: rest}}}, nil) {
 				return
 			}
 		}

@@ -17,8 +17,8 @@ import (
 	"prodigy/internal/packed"
 )
 
-// Span is where entries stand in a Store, which counts the bytes of all its files as if they were one. Other entries may stand between
-// those that it is about. The zero Span is none.
+// Span is where entries stand in a Store, which counts the bytes of all its files as if they were one. Other
+// entries may stand between those that it is about. The zero Span is none.
 type Span struct {
 	Offset int64 `json:"offset"`
 	Length int64 `json:"length"`
@@ -49,8 +49,8 @@ type Options struct {
 	FileSize int64 // 0: 8 MiB
 }
 
-// Store is the outputs of one job. What is appended is written at once, so that it survives the end of prodigy; a file is synced when it
-// is full and when the store is closed. It belongs to one goroutine.
+// Store is the outputs of one job. What is appended is written at once, so that it survives the end of
+// prodigy; a file is synced when it is full and when the store is closed. It belongs to one goroutine.
 type Store struct {
 	dir     string
 	options Options
@@ -65,8 +65,8 @@ type Store struct {
 	tailNumber int // of tails so far
 }
 
-// Open returns the store in dir, behind what is there. An incomplete line at its end is cut off. No file is made before there is
-// something to keep.
+// Open returns the store in dir, behind what is there. An incomplete line at its end is cut off. No file is
+// made before there is something to keep.
 func Open(dir string, o Options) (*Store, error) {
 	if o.FileSize == 0 {
 		o.FileSize = fileSize
@@ -111,8 +111,8 @@ func (s *Store) open(last file) error {
 	return nil
 }
 
-// lengthOf returns the length of what a compressed file holds, as far as it can be read: damage to outputs keeps no job from going on, and
-// is told to who reads them.
+// lengthOf returns the length of what a compressed file holds, as far as it can be read: damage to outputs
+// keeps no job from going on, and is told to who reads them.
 func lengthOf(path string) int64 {
 	r, err := packed.Open(path)
 	if err != nil {
@@ -170,8 +170,8 @@ func (s *Store) Granted(keep Keep) Keep {
 // soft is from where on only what failed is kept.
 func (s *Store) soft() int64 { return int64(s.options.PerJob) / 10 * 9 }
 
-// Append writes e and returns where it stands. Beyond the bound of the job nothing is written, and the Span is none, as it is of a provisional
-// entry.
+// Append writes e and returns where it stands. Beyond the bound of the job nothing is written, and the Span
+// is none, as it is of a provisional entry.
 func (s *Store) Append(e Entry) (Span, error) {
 	if e.Provisional {
 		return Span{}, s.appendTail(e)
@@ -291,7 +291,8 @@ type file struct {
 	base int64
 }
 
-// list returns the files of the store in dir, the first one first. Of a file that is there compressed and as it was, it names the latter.
+// list returns the files of the store in dir, the first one first. Of a file that is there compressed and as
+// it was, it names the latter.
 func list(dir string) ([]file, error) {
 	entries, err := os.ReadDir(dir) // sorted
 	if errors.Is(err, os.ErrNotExist) {

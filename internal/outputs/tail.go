@@ -23,7 +23,8 @@ type TailLine struct {
 // maxTailLine is how much of a line a Tail has: its end is left out.
 const maxTailLine = 1 << 10
 
-// LastLines returns the last n lines of the store in dir that match q. Blank lines do not count. What is damaged is passed over.
+// LastLines returns the last n lines of the store in dir that match q. Blank lines do not count. What is
+// damaged is passed over.
 func LastLines(dir string, q Query, n int) Tail {
 	var t Tail
 	type key struct {

@@ -14,9 +14,10 @@ import (
 	"prodigy/internal/checksum"
 )
 
-// What a command has printed beyond the head that is kept of it goes to files of its own while it runs: see Entry.Provisional. Each holds
-// half of Policy.PerStep; of a command there are two at most, since the second last goes when another is begun. When the command ends, its tail
-// is appended to the store, and its files are removed. Where they are left, prodigy was killed.
+// What a command has printed beyond the head that is kept of it goes to files of its own while it runs: see
+// Entry.Provisional. Each holds half of Policy.PerStep; of a command there are two at most, since the second
+// last goes when another is begun. When the command ends, its tail is appended to the store, and its files
+// are removed. Where they are left, prodigy was killed.
 
 const tailPrefix = "tail-"
 
@@ -34,7 +35,8 @@ func tailPath(dir string, position int64, number, generation int) string {
 	return filepath.Join(dir, fmt.Sprintf("%s%016d-%06d-%06d%s", tailPrefix, position, number, generation, suffix))
 }
 
-// listTails returns the files of tails in dir, those of a command together, and in the order in which they were written.
+// listTails returns the files of tails in dir, those of a command together, and in the order in which they
+// were written.
 func listTails(dir string) ([]tailFile, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -59,7 +61,8 @@ func listTails(dir string) ([]tailFile, error) {
 		}
 	}
 	slices.SortFunc(files, func(a, b tailFile) int {
-		return slices.Compare([]int64{a.position, int64(a.number), int64(a.generation)}, []int64{b.position, int64(b.number), int64(b.generation)})
+		return slices.Compare([]int64{a.position, int64(a.number), int64(a.generation)},
+			[]int64{b.position, int64(b.number), int64(b.generation)})
 	})
 	return files, nil
 }
@@ -99,7 +102,8 @@ func (s *Store) appendTail(e Entry) error {
 	if s.line, err = e.appendLine(s.line[:0]); err != nil {
 		return cannotWrite(err)
 	}
-	f, err := os.OpenFile(tailPath(s.dir, t.position, t.number, t.generation), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(tailPath(s.dir, t.position, t.number, t.generation), os.O_CREATE|os.O_WRONLY|os.O_APPEND,
+		0o600)
 	if err != nil {
 		return cannotWrite(err)
 	}
@@ -181,7 +185,8 @@ func (s *Store) adoptTail(files []tailFile) error {
 	return nil
 }
 
-// tails reads the files of tails beside the entries of the store. Both may have the same text, of which the second is left out.
+// tails reads the files of tails beside the entries of the store. Both may have the same text, of which the
+// second is left out.
 type tails struct {
 	dir   string
 	query Query
@@ -197,8 +202,8 @@ type tailEnd struct {
 	at   int64
 }
 
-// look opens the files that there are. They are read by rest, but opened before what is in the store is read: a command that ends between has its
-// tail there, else here.
+// look opens the files that there are. They are read by rest, but opened before what is in the store is read:
+// a command that ends between has its tail there, else here.
 func (t *tails) look() {
 	t.files, _ = listTails(t.dir) // if it cannot be read, nor can the store, which says so
 	if len(t.files) == 0 {
@@ -326,8 +331,8 @@ func (t *tails) read(path string, do func(e Entry, at int64, err error) bool) {
 	t.scan(f, 0, do)
 }
 
-// scan calls do with the entries of a file, which is read from at on, or why a line is damaged, and with where the next line begins. An incomplete line
-// ends it.
+// scan calls do with the entries of a file, which is read from at on, or why a line is damaged, and with
+// where the next line begins. An incomplete line ends it.
 func (t *tails) scan(f *os.File, at int64, do func(e Entry, at int64, err error) bool) {
 	lines := bufio.NewReaderSize(f, maxLine)
 	for {

@@ -14,9 +14,16 @@ import (
 // After is how a failed try says how long the service wants its next call to wait: as the header Retry-After
 // of HTTP in what the command printed, as by curl -i, or as the text that a pattern finds.
 type After struct {
-	Pattern string        `yaml:"pattern" text:"filled"` // a regular expression (RE2) that finds it, in its first group if there is one: seconds, a duration, a date or a Unix time; default the header `Retry-After`
-	File    string        `yaml:"file" text:"filled"`    // a file that is read for it besides what the command printed, such as the one of `curl -D`; only of a step. A relative path starts at the step's working directory
-	Max     time.Duration `yaml:"max" unit:"seconds"`    // how long the wait is at most, whatever is asked for; default 1h
+	// a regular expression (RE2) that finds it, in its first group if there is one: seconds, a duration, a date
+	// or a Unix time; default the header `Retry-After`
+	Pattern string `yaml:"pattern" text:"filled"`
+
+	// a file that is read for it besides what the command printed, such as the one of `curl -D`; only of a
+	// step. A relative path starts at the step's working directory
+	File string `yaml:"file" text:"filled"`
+
+	// how long the wait is at most, whatever is asked for; default 1h
+	Max time.Duration `yaml:"max" unit:"seconds"`
 }
 
 const defaultMaxAfter = time.Hour
@@ -24,16 +31,12 @@ const defaultMaxAfter = time.Hour
 // Most returns the longest wait.
 func (a After) Most() time.Duration { return cmp.Or(a.Max, defaultMaxAfter) }
 
-func (a After) check() []check.Finding {
-	var found []check.Finding
-	if a.Max < 0 {
-		found = append(found, check.Finding{Field: "max", Message: "max of retry_after must be more than 0s"})
-	}
-	if a.Pattern != "" {
-		if err := checkPattern(a.Pattern); err != nil {
-			found = append(found, check.Finding{Field: "pattern", Message: "retry_after: " + err.Error()})
-		}
-	}
+// Check returns what is wrong with a as a block of a workflow file.
+func (a After) Check() []check.Finding {
+	var found check.Findings
+	found.Require(a.Max >= 0, "max", "max of retry_after must be more than 0s")
+	err := checkPattern(a.Pattern)
+	found.Require(err == nil, "pattern", "retry_after: %v", err)
 	return found
 }
 

@@ -85,7 +85,7 @@ func FuzzAsked(f *testing.F) {
 	f.Add("reset 1795176010", `(\d+)`)
 	f.Fuzz(func(t *testing.T, text, pattern string) {
 		a := After{Pattern: pattern, Max: time.Minute}
-		if len(a.check()) > 0 {
+		if len(a.Check()) > 0 {
 			return
 		}
 		if d, ok := a.Asked(noon, text); d < 0 || d > time.Minute || !ok && d != 0 {

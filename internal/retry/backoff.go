@@ -27,13 +27,18 @@ const (
 // The table backoffs has the parameters and formulas of the strategies.
 // The zero Backoff is exponential with base 2.
 type Backoff struct {
-	Strategy   Strategy
-	Delay      *time.Duration  `yaml:"delay"`                   // the delay; default initial_delay
-	Initial    *time.Duration  `yaml:"initial"`                 // the first delay; default initial_delay
-	Increment  *time.Duration  `yaml:"increment"`               // what each delay has more than the one before; default the first delay
-	Base       *float64        `yaml:"base"`                    // what each delay is multiplied by; default 2
-	Multiplier *float64        `yaml:"multiplier"`              // another word for base; default 2
-	Delays     []time.Duration `yaml:"delays" list:"durations"` // the delays one by one; past their end `max_delay`; default none
+	Strategy Strategy
+	Delay    *time.Duration `yaml:"delay"`   // the delay; default initial_delay
+	Initial  *time.Duration `yaml:"initial"` // the first delay; default initial_delay
+
+	// what each delay has more than the one before; default the first delay
+	Increment *time.Duration `yaml:"increment"`
+
+	Base       *float64 `yaml:"base"`       // what each delay is multiplied by; default 2
+	Multiplier *float64 `yaml:"multiplier"` // another word for base; default 2
+
+	// the delays one by one; past their end `max_delay`; default none
+	Delays []time.Duration `yaml:"delays" list:"durations"`
 }
 
 // forever is the delay at which all arithmetic saturates.
@@ -48,12 +53,18 @@ type parameter struct {
 }
 
 var (
-	delayKey      = parameter{key: "delay", numbers: func(b Backoff) []float64 { return numberOf(b.Delay) }}
-	initialKey    = parameter{key: "initial", numbers: func(b Backoff) []float64 { return numberOf(b.Initial) }}
-	incrementKey  = parameter{key: "increment", numbers: func(b Backoff) []float64 { return numberOf(b.Increment) }}
-	baseKey       = parameter{key: "base", numbers: func(b Backoff) []float64 { return numberOf(b.Base) }, positive: true}
-	multiplierKey = parameter{key: "multiplier", numbers: func(b Backoff) []float64 { return numberOf(b.Multiplier) }, positive: true}
-	delaysKey     = parameter{key: "delays", list: true, numbers: func(b Backoff) []float64 {
+	delayKey     = parameter{key: "delay", numbers: func(b Backoff) []float64 { return numberOf(b.Delay) }}
+	initialKey   = parameter{key: "initial", numbers: func(b Backoff) []float64 { return numberOf(b.Initial) }}
+	incrementKey = parameter{key: "increment", numbers: func(b Backoff) []float64 { return numberOf(b.Increment) }}
+	baseKey      = parameter{
+		key: "base", numbers: func(b Backoff) []float64 { return numberOf(b.Base) },
+		positive: true,
+	}
+	multiplierKey = parameter{
+		key:     "multiplier",
+		numbers: func(b Backoff) []float64 { return numberOf(b.Multiplier) }, positive: true,
+	}
+	delaysKey = parameter{key: "delays", list: true, numbers: func(b Backoff) []float64 {
 		all := make([]float64, len(b.Delays))
 		for i, d := range b.Delays {
 			all[i] = float64(d)
@@ -79,18 +90,33 @@ var backoffs = []struct {
 	delay      func(b Backoff, d time.Duration, n int) time.Duration
 	formula    func(b Backoff, d time.Duration, n int) string
 }{
-	{Fixed, []parameter{delayKey}, func(_ Backoff, d time.Duration, _ int) time.Duration { return d }, func(_ Backoff, d time.Duration, _ int) string {
-		return duration.Format(d)
-	}},
+	{
+		Fixed,
+		[]parameter{delayKey},
+		func(_ Backoff, d time.Duration, _ int) time.Duration { return d },
+		func(_ Backoff, d time.Duration, _ int) string {
+			return duration.Format(d)
+		},
+	},
 	{Linear, []parameter{initialKey, incrementKey}, linear, linearFormula},
-	{Exponential, []parameter{initialKey, baseKey, multiplierKey}, func(b Backoff, d time.Duration, n int) time.Duration {
-		return times(d, math.Pow(b.factor(), float64(n-1)))
-	}, func(b Backoff, d time.Duration, n int) string {
-		return fmt.Sprintf("%s × %v^%d", duration.Format(d), b.factor(), n-1)
-	}},
-	{Fibonacci, []parameter{initialKey}, func(_ Backoff, d time.Duration, n int) time.Duration { return times(d, fibonacci(n)) }, func(_ Backoff, d time.Duration, n int) string {
-		return fmt.Sprintf("%s × fib(%d)", duration.Format(d), n)
-	}},
+	{
+		Exponential,
+		[]parameter{initialKey, baseKey, multiplierKey},
+		func(b Backoff, d time.Duration, n int) time.Duration {
+			return times(d, math.Pow(b.factor(), float64(n-1)))
+		}, func(b Backoff, d time.Duration, n int) string {
+			return fmt.Sprintf("%s × %v^%d", duration.Format(d), b.factor(), n-1)
+		},
+	},
+	{
+		Fibonacci,
+		[]parameter{initialKey},
+		func(_ Backoff, d time.Duration, n int) time.Duration { return times(d, fibonacci(n)) }, func(_ Backoff,
+			d time.Duration, n int,
+		) string {
+			return fmt.Sprintf("%s × fib(%d)", duration.Format(d), n)
+		},
+	},
 	{Custom, []parameter{delaysKey}, func(b Backoff, _ time.Duration, n int) time.Duration {
 		if n > len(b.Delays) {
 			return forever
@@ -167,7 +193,8 @@ func (p Policy) Explain(n int, previous time.Duration) string {
 	}
 	if p.Jitter != NoJitter {
 		low, high := p.bounds(computed, previous)
-		fmt.Fprintf(&b, "; jitter %s takes from %s to %s", p.Jitter, duration.Format(low), duration.Format(min(max(low, high), p.ceiling())))
+		fmt.Fprintf(&b, "; jitter %s takes from %s to %s", p.Jitter, duration.Format(low),
+			duration.Format(min(max(low, high), p.ceiling())))
 	}
 	return b.String()
 }
@@ -321,14 +348,9 @@ func saturate(ns float64) time.Duration {
 
 // Check returns what is wrong with b as a block of a workflow file.
 func (b Backoff) Check() []check.Finding {
-	var found []check.Finding
-	report := func(ok bool, field, format string, args ...any) {
-		if !ok {
-			found = append(found, check.Finding{Field: field, Message: fmt.Sprintf(format, args...)})
-		}
-	}
+	var found check.Findings
 	_, known := Parameters(b.Strategy)
-	report(known || b.Strategy == "", "strategy", "unknown backoff %q%s",
+	found.Require(known || b.Strategy == "", "strategy", "unknown backoff %q%s",
 		b.Strategy, check.Hint(string(b.Strategy), Strategies(), check.OneOf(Strategies())))
 	checked := map[string]bool{}
 	for _, row := range backoffs {
@@ -340,15 +362,16 @@ func (b Backoff) Check() []check.Finding {
 			for i, number := range p.numbers(b) {
 				switch finite := !math.IsInf(number, 0) && !math.IsNaN(number); {
 				case p.list:
-					report(finite && number >= 0, p.key+"."+strconv.Itoa(i), "a delay must not be negative")
+					found.Require(finite && number >= 0, p.key+"."+strconv.Itoa(i), "a delay must not be negative")
 				case p.positive:
-					report(finite && number > 0, p.key, "%s must be a number above 0", p.key)
+					found.Require(finite && number > 0, p.key, "%s must be a number above 0", p.key)
 				default:
-					report(finite && number >= 0, p.key, "%s must not be negative", p.key)
+					found.Require(finite && number >= 0, p.key, "%s must not be negative", p.key)
 				}
 			}
 		}
 	}
-	report(b.Base == nil || b.Multiplier == nil, "multiplier", "base and multiplier mean the same: write one of them")
+	found.Require(b.Base == nil || b.Multiplier == nil, "multiplier",
+		"base and multiplier mean the same: write one of them")
 	return found
 }

@@ -6,13 +6,16 @@ import "time"
 type Type string
 
 const (
-	TypeTimeout         Type = "timeout"
-	TypeNetwork         Type = "network"
-	TypePermission      Type = "permission"
-	TypeRateLimit       Type = "rate_limit"
-	TypeServerError     Type = "server_error"
-	TypeClientError     Type = "client_error" // a service has refused the request: a status of 4xx, a certificate, too many redirects
-	TypeResource        Type = "resource"     // disk, memory, descriptors or a lock that somebody else holds
+	TypeTimeout     Type = "timeout"
+	TypeNetwork     Type = "network"
+	TypePermission  Type = "permission"
+	TypeRateLimit   Type = "rate_limit"
+	TypeServerError Type = "server_error"
+
+	// a service has refused the request: a status of 4xx, a certificate, too many redirects
+	TypeClientError Type = "client_error"
+
+	TypeResource        Type = "resource" // disk, memory, descriptors or a lock that somebody else holds
 	TypeCommandFailed   Type = "command_failed"
 	TypeCommandNotFound Type = "command_not_found"
 	TypeKilled          Type = "killed"
@@ -39,7 +42,9 @@ const (
 	TypeMergeConflict Type = "merge_conflict" // what an agent did cannot be merged with what others did
 	TypeVerifyFailed  Type = "verify_failed"  // it can, but then the steps of workspace.verify fail
 	TypeMissingOutput Type = "missing_output" // its agent did not leave a file that the map phase says it produces
-	TypeWorkspace     Type = "workspace"      // what an agent left in its workspace cannot be told, or its workspace not be set up
+
+	// what an agent left in its workspace cannot be told, or its workspace not be set up
+	TypeWorkspace Type = "workspace"
 )
 
 // AfterAttempt reports whether a failure of the type comes after an attempt that succeeded, or says nothing of it.
@@ -96,23 +101,34 @@ func Types() []Type {
 
 // Failure is what is known of one failed attempt.
 type Failure struct {
-	Type     Type   `json:"type,omitempty"`      // set by who knows better than Classify (template, circuit_open, ...); else empty
-	Message  string `json:"message"`             // one line for people
-	Stdout   string `json:"stdout,omitempty"`    // its end
-	Stderr   string `json:"stderr,omitempty"`    // its end
-	ExitCode int    `json:"exit_code"`           // -1 when there is none: a signal, a timeout, a start that did not happen
+	// set by who knows better than Classify (template, circuit_open, ...); else empty
+	Type Type `json:"type,omitempty"`
+
+	Message string `json:"message"`          // one line for people
+	Stdout  string `json:"stdout,omitempty"` // its end
+	Stderr  string `json:"stderr,omitempty"` // its end
+
+	// -1 when there is none: a signal, a timeout, a start that did not happen
+	ExitCode int `json:"exit_code"`
+
 	Signal   string `json:"signal,omitempty"`    // "SIGKILL", ...; empty when it exited
 	TimedOut bool   `json:"timed_out,omitempty"` // the step's own timeout ended it
-	Exact    bool   `json:"exact,omitempty"`     // Message alone says what it was: the rest of what was printed is about other things too
 
-	Rule       string        `json:"rule,omitempty"`        // what told the type: as Judge names it, or of the preset of an AI coding CLI, as in claude/usage_limit
-	ResetAt    time.Time     `json:"reset_at,omitzero"`     // with TypeQuota: when the limit ends; zero: it is not known
+	// Message alone says what it was: the rest of what was printed is about other things too
+	Exact bool `json:"exact,omitempty"`
+
+	// what told the type: as Judge names it, or of the preset of an AI coding CLI, as in claude/usage_limit
+	Rule string `json:"rule,omitempty"`
+
+	// with TypeQuota: when the limit ends; zero: it is not known
+	ResetAt time.Time `json:"reset_at,omitzero"`
+
 	Scope      string        `json:"scope,omitempty"`       // with TypeQuota: which limit, as the CLI calls it
 	RetryAfter time.Duration `json:"retry_after,omitempty"` // how long the service asks to wait; 0: it does not say
 }
 
-// permanent reports whether another attempt would fail in the same way: the workflow file is wrong, a program is missing, or an AI
-// has refused.
+// permanent reports whether another attempt would fail in the same way: the workflow file is wrong, a program
+// is missing, or an AI has refused.
 func permanent(f Failure, t Type) bool {
 	switch t {
 	case TypeRefused, TypeInvalidRequest, TypeBudget:

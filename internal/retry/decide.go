@@ -28,13 +28,19 @@ const (
 
 // Decision says whether a failed attempt is followed by another, and when.
 type Decision struct {
-	Retry      bool
-	Reason     Reason        // when not Retry
-	Type       Type          // of the failure
-	Matched    string        // the entry of retry_on that recognised the failure, as it is written there; empty when none did
-	Computed   time.Duration // before jitter
-	Asked      time.Duration // that the service wants to be left alone; 0: it has not said so
-	Delay      time.Duration // to wait now, what the service asks for at least; with Reason Budget: what the budget had no room for
+	Retry  bool
+	Reason Reason // when not Retry
+	Type   Type   // of the failure
+
+	// the entry of retry_on that recognised the failure, as it is written there; empty when none did
+	Matched string
+
+	Computed time.Duration // before jitter
+	Asked    time.Duration // that the service wants to be left alone; 0: it has not said so
+
+	// to wait now, what the service asks for at least; with Reason Budget: what the budget had no room for
+	Delay time.Duration
+
 	BudgetLeft time.Duration // after this delay; meaningless without a budget
 	State      State         // to carry to the next failure
 }

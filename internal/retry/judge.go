@@ -39,7 +39,8 @@ func Judge(f Failure, programs []string) (Type, string) {
 
 	e, known := exitOf(programs, f.ExitCode)
 	// Beside others curl says how it failed, and a script may end with any code.
-	others := len(programs) > 1 && (slices.Contains(programs, "curl") || slices.Contains(programs[:len(programs)-1], "exit"))
+	others := len(programs) > 1 && (slices.Contains(programs, "curl") ||
+		slices.Contains(programs[:len(programs)-1], "exit"))
 	if known && !e.soft && !others {
 		return e.is, e.rule
 	}

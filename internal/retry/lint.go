@@ -14,8 +14,8 @@ type linter struct {
 	check.Linter
 }
 
-// Ineffective returns findings about keys of p that have no effect, or not the one they seem to have. written reports whether a key is in
-// the file; others are ignored.
+// Ineffective returns findings about keys of p that have no effect, or not the one they seem to have. written
+// reports whether a key is in the file; others are ignored.
 func (p Policy) Ineffective(written func(key string) bool) []check.Finding {
 	l := &linter{Policy: p, Linter: check.Linter{Written: written}}
 	if p.Attempts == 1 {
@@ -31,7 +31,10 @@ func (p Policy) Ineffective(written func(key string) bool) []check.Finding {
 }
 
 func (l *linter) singleTry() {
-	for _, key := range []string{"backoff", "initial_delay", "max_delay", "jitter", "jitter_factor", "retry_on", "retry_after", "retry_budget"} {
+	for _, key := range []string{
+		"backoff", "initial_delay", "max_delay", "jitter", "jitter_factor", "retry_on",
+		"retry_after", "retry_budget",
+	} {
 		l.Add("%s has no effect with attempts: 1, which is the first try alone", []any{key}, key)
 	}
 }
@@ -62,9 +65,11 @@ func (l *linter) delays() {
 	b := l.Backoff
 	switch {
 	case b.Strategy == Custom && len(b.Delays) == 0:
-		l.Add("custom without delays waits max_delay before every retry, %s", []any{duration.Format(l.limit())}, "backoff")
+		l.Add("custom without delays waits max_delay before every retry, %s", []any{duration.Format(l.limit())},
+			"backoff")
 	case b.Strategy == Custom && len(b.Delays) > l.Attempts-1:
-		l.Add("delays has %d entries, but there are only %d retries", []any{len(b.Delays), l.Attempts - 1}, "backoff", "attempts")
+		l.Add("delays has %d entries, but there are only %d retries", []any{len(b.Delays), l.Attempts - 1},
+			"backoff", "attempts")
 	case b.factor() < 1:
 		l.Add("a factor of %v makes each delay shorter than the one before", []any{b.factor()}, "backoff")
 	}

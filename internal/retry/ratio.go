@@ -2,7 +2,6 @@ package retry
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"prodigy/internal/check"
@@ -13,9 +12,15 @@ import (
 // more and more work by them. It is the retry budget of Finagle and Linkerd, over a window that suits
 // attempts of seconds and minutes.
 type Ratio struct {
-	Ratio  float64       `yaml:"ratio" required:"true" short:"true"` // retries for each first attempt, such as 0.2; required
-	Window time.Duration `yaml:"window" unit:"seconds"`              // of the attempts that are counted: those that started in this time before; default 1m
-	Min    int           `yaml:"min"`                                // retries that may start in a window whatever the ratio is, so that few items are retried as ever, and no retry waits for ever; default 10
+	// retries for each first attempt, such as 0.2; required
+	Ratio float64 `yaml:"ratio" required:"true" short:"true"`
+
+	// of the attempts that are counted: those that started in this time before; default 1m
+	Window time.Duration `yaml:"window" unit:"seconds"`
+
+	// retries that may start in a window whatever the ratio is, so that few items are retried as ever, and no
+	// retry waits for ever; default 10
+	Min int `yaml:"min"`
 }
 
 // SetDefaults sets what a ratio has beside its number.
@@ -23,21 +28,21 @@ func (r *Ratio) SetDefaults() { r.Window, r.Min = time.Minute, 10 }
 
 // Check returns what is wrong with r as a block of a workflow file.
 func (r Ratio) Check() []check.Finding {
-	var found []check.Finding
+	var found check.Findings
 	switch {
 	case r.Ratio == 0:
-		found = append(found, check.Finding{Field: "ratio", Message: "retry_ratio of 0 leaves no retries but the floor: for none at all, leave on_item_failure: retry and retry_config out"})
+		found.Require(false, "ratio", "retry_ratio of 0 leaves no retries but the floor: "+
+			"for none at all, leave on_item_failure: retry and retry_config out")
 	case !(r.Ratio > 0):
-		found = append(found, check.Finding{Field: "ratio", Message: fmt.Sprintf("retry_ratio must be more than 0, not %v", r.Ratio)})
-	case r.Ratio > maxRatio:
-		found = append(found, check.Finding{Field: "ratio", Message: fmt.Sprintf("retry_ratio must be at most %d retries for each first attempt, not %v: leave it out for no limit", maxRatio, r.Ratio)})
+		found.Require(false, "ratio", "retry_ratio must be more than 0, not %v", r.Ratio)
 	}
-	if r.Window < time.Second || r.Window > 24*time.Hour {
-		found = append(found, check.Finding{Field: "window", Message: fmt.Sprintf("window must be from 1s to 1d, not %s", duration.Format(r.Window))})
-	}
-	if r.Min < 1 || r.Min > maxFloor {
-		found = append(found, check.Finding{Field: "min", Message: fmt.Sprintf("min must be from 1 to %d, not %d: without any, a retry could wait for ever", maxFloor, r.Min)})
-	}
+	found.Require(!(r.Ratio > maxRatio), "ratio",
+		"retry_ratio must be at most %d retries for each first attempt, not %v: "+
+			"leave it out for no limit", maxRatio, r.Ratio)
+	found.Require(r.Window >= time.Second && r.Window <= 24*time.Hour, "window",
+		"window must be from 1s to 1d, not %s", duration.Format(r.Window))
+	found.Require(r.Min >= 1 && r.Min <= maxFloor, "min",
+		"min must be from 1 to %d, not %d: without any, a retry could wait for ever", maxFloor, r.Min)
 	return found
 }
 

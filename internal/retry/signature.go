@@ -11,8 +11,9 @@ const (
 	signatureInput  = 4096 // bytes of a message that are looked at
 )
 
-// Signature returns message with what differs from item to item (numbers, hex, paths, quoted text, timestamps) normalised, so that
-// like failures have the same signature. Exit codes and the status codes of HTTP stay. It is one line of at most 200 bytes.
+// Signature returns message with what differs from item to item (numbers, hex, paths, quoted text,
+// timestamps) normalised, so that like failures have the same signature. Exit codes and the status codes of
+// HTTP stay. It is one line of at most 200 bytes.
 func Signature(message string) string {
 	s := signer{rest: strings.ToValidUTF8(message[:min(len(message), signatureInput)], "")}
 	s.whole = s.rest
@@ -41,8 +42,8 @@ type signer struct {
 	inWord bool // the last byte read belongs to a word
 }
 
-// volatile is the table of what is replaced at the start of a word. A measure returns how many bytes of s match, 0 for none; the first
-// row that matches wins.
+// volatile is the table of what is replaced at the start of a word. A measure returns how many bytes of s
+// match, 0 for none; the first row that matches wins.
 var volatile = []struct {
 	name    string
 	measure func(s string) int

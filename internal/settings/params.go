@@ -12,7 +12,8 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// Given parses the parameters of a command line: files, and texts K=V that override them. The error lists all invalid ones.
+// Given parses the parameters of a command line: files, and texts K=V that override them. The error lists all
+// invalid ones.
 func Given(w *workflow.Workflow, files, texts []string) ([]workflow.Argument, error) {
 	values := map[string]json.RawMessage{}
 	var wrong []error

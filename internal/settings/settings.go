@@ -1,7 +1,8 @@
 // Package settings resolves the parameters, variables and secrets of a job.
 //
-// All of it is resolved before anything of the job runs, or the job does not start. Variables are found in the order of their
-// precedence, the lowest first: inherited ones, files, env, the profile. Those of a step come on top when it runs, and then the secrets.
+// All of it is resolved before anything of the job runs, or the job does not start. Variables are found in
+// the order of their precedence, the lowest first: inherited ones, files, env, the profile. Those of a step
+// come on top when it runs, and then the secrets.
 package settings
 
 import (
@@ -53,7 +54,8 @@ type Settings struct {
 	known   scope
 }
 
-// Environ returns the environment of a command that runs once for the job, such as that of its input. It includes the parameters.
+// Environ returns the environment of a command that runs once for the job, such as that of its input. It
+// includes the parameters.
 func (s Settings) Environ(inherited []string) []string {
 	all := s.known.environ(inherited)
 	for _, arg := range s.Args {
@@ -64,7 +66,8 @@ func (s Settings) Environ(inherited []string) []string {
 	return all
 }
 
-// Lookup returns the value of a parameter or variable that is known before the job starts. It ignores inherited variables.
+// Lookup returns the value of a parameter or variable that is known before the job starts. It ignores
+// inherited variables.
 func (s Settings) Lookup(name string) (string, bool) {
 	for _, arg := range s.Args {
 		if arg.Name == name && arg.Value != nil {
@@ -190,8 +193,8 @@ func chosen(w *workflow.Workflow, name string) (workflow.Profile, error) {
 	return w.ProfileNamed(name)
 }
 
-// merged returns the variables of env, overridden by those of the profile, and then those that only the profile has. It omits variables
-// that a secret of the same name overrides.
+// merged returns the variables of env, overridden by those of the profile, and then those that only the
+// profile has. It omits variables that a secret of the same name overrides.
 func (r *resolver) merged(p workflow.Profile) []workflow.EnvVar {
 	all := slices.Clone(r.w.Env)
 	for _, v := range p.Env {
@@ -206,7 +209,8 @@ func (r *resolver) merged(p workflow.Profile) []workflow.EnvVar {
 	})
 }
 
-// checkSet refuses values for variables that the workflow does not have, and for secrets, which are found where the workflow says.
+// checkSet refuses values for variables that the workflow does not have, and for secrets, which are found
+// where the workflow says.
 func (r *resolver) checkSet(all []workflow.EnvVar) error {
 	for _, name := range slices.Sorted(maps.Keys(r.o.Set)) {
 		isVariable := func(v workflow.EnvVar) bool { return v.Name == name }

@@ -234,7 +234,8 @@ func (r *reader) expectation(n *yaml.Node, e *expectation) {
 			r.integer("exit", 0, 255, e.exit).read(n)
 		}},
 		field{"state", func(n *yaml.Node) {
-			e.state = r.word("state", n, string(mapreduce.Completed), string(mapreduce.Failed), string(mapreduce.Paused))
+			e.state = r.word("state", n, string(mapreduce.Completed), string(mapreduce.Failed),
+				string(mapreduce.Paused))
 		}},
 		r.text("reason", &e.reason),
 		field{"items", func(n *yaml.Node) {
@@ -425,7 +426,10 @@ func (o *Observer) Check(c *Case, exit int, result mapreduce.Result, tally *Tall
 		what string
 		got  int
 		want *numbers
-	}{{"starts", tally.Attempts, e.starts}, {"retries", tally.ItemRetries + tally.StepRetries, e.retries}, {"breaker_openings", tally.Opened(), e.openings}, {"agents", result.Spent.Agents, e.agents}, {"conflicts", tally.Conflicts, e.conflict}} {
+	}{{"starts", tally.Attempts, e.starts}, {
+		"retries", tally.ItemRetries + tally.StepRetries,
+		e.retries,
+	}, {"breaker_openings", tally.Opened(), e.openings}, {"agents", result.Spent.Agents, e.agents}, {"conflicts", tally.Conflicts, e.conflict}} {
 		if n.want != nil && (n.got < n.want.least || n.got > n.want.most) {
 			differ(n.what, n.got, *n.want)
 		}
@@ -457,7 +461,10 @@ func (o *Observer) Check(c *Case, exit int, result mapreduce.Result, tally *Tall
 func (e expectation) checkCounts(m errorpolicy.Metrics) []string {
 	var wrong []string
 	for _, name := range slices.Sorted(maps.Keys(e.counts)) {
-		got := map[string]int{"items": m.TotalItems, "successful": m.Successful, "failed": m.Failed, "skipped": m.Skipped, "rejected": m.Rejected}[name]
+		got := map[string]int{
+			"items": m.TotalItems, "successful": m.Successful, "failed": m.Failed,
+			"skipped": m.Skipped, "rejected": m.Rejected,
+		}[name]
 		if want := e.counts[name]; got < want.least || got > want.most {
 			wrong = append(wrong, fmt.Sprintf("%s: got %d, want %s", name, got, *want))
 		}

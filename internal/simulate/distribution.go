@@ -76,13 +76,19 @@ func forms() []*form {
 	value := func(q quantity) string { return q.value }
 	return []*form{
 		{"const", value, oneValue, func(d distribution, _ *rand.Rand) float64 { return d.a }},
-		{"uniform", func(q quantity) string { return q.less + ", " + q.great }, twoValues, func(d distribution, r *rand.Rand) float64 {
-			return d.a + r.Float64()*(d.b-d.a)
-		}},
+		{
+			"uniform", func(q quantity) string { return q.less + ", " + q.great }, twoValues,
+			func(d distribution, r *rand.Rand) float64 {
+				return d.a + r.Float64()*(d.b-d.a)
+			},
+		},
 		{"exponential", value, oneValue, func(d distribution, r *rand.Rand) float64 { return r.ExpFloat64() * d.a }},
-		{"lognormal", func(q quantity) string { return q.value + ", 0.8" }, median, func(d distribution, r *rand.Rand) float64 {
-			return d.a * math.Exp(d.sigma*r.NormFloat64())
-		}},
+		{
+			"lognormal", func(q quantity) string { return q.value + ", 0.8" }, median,
+			func(d distribution, r *rand.Rand) float64 {
+				return d.a * math.Exp(d.sigma*r.NormFloat64())
+			},
+		},
 	}
 }
 

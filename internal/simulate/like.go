@@ -169,7 +169,10 @@ func (b *logReader) apply(r events.Record) {
 	case events.AgentFailed:
 		b.failed(r.Time, e)
 	case events.StepCompleted:
-		b.log.phases[e.Phase+" "+e.Step] = Outcome{Takes: time.Duration(e.DurationMS), ExitCode: max(0, e.ExitCode), Stdout: e.Output, Stderr: e.Stderr, Unknown: e.Masked}
+		b.log.phases[e.Phase+" "+e.Step] = Outcome{
+			Takes: time.Duration(e.DurationMS), ExitCode: max(0, e.ExitCode),
+			Stdout: e.Output, Stderr: e.Stderr, Unknown: e.Masked,
+		}
 	case events.StepFailed:
 		if e.ItemID == "" {
 			o := ended(e.ErrorType, e.ExitCode, "", e.Error, e.StdoutTail, e.StderrTail)
@@ -218,7 +221,10 @@ func (b *logReader) used(now time.Time, e events.AgentUsage) {
 	}
 	next := agentRun{at: at, ended: now, Outcome: o}
 	if last, again := a.takeAgent(at); again { // the same try, made again: between the two it waited
-		a.tries = append(a.tries, recorded{step: e.Step, try: b.tryOf(a, at), repeat: last.repeat, Outcome: last.Outcome})
+		a.tries = append(a.tries, recorded{
+			step: e.Step, try: b.tryOf(a, at), repeat: last.repeat,
+			Outcome: last.Outcome,
+		})
 		next.repeat = last.repeat + 1
 		a.since = a.since.Add(max(0, now.Add(-o.Takes).Sub(last.ended)) + last.Takes)
 	} else {

@@ -26,7 +26,10 @@ type reader struct {
 }
 
 func (r *reader) fail(n *yaml.Node, format string, args ...any) {
-	r.problems = append(r.problems, workflow.Problem{File: r.file, Line: max(1, n.Line), Col: max(1, n.Column), Message: fmt.Sprintf(format, args...)})
+	r.problems = append(r.problems, workflow.Problem{
+		File: r.file, Line: max(1, n.Line), Col: max(1, n.Column),
+		Message: fmt.Sprintf(format, args...),
+	})
 }
 
 // err returns the problems as a *workflow.InvalidError, or nil.

@@ -102,7 +102,8 @@ func (e *ending) fields(r *reader) []field {
 			}
 		}},
 		{"error", func(n *yaml.Node) {
-			known := append(retry.MatcherNames(), string(retry.TypePermission), string(retry.TypeClientError), string(retry.TypeCommandFailed))
+			known := append(retry.MatcherNames(), string(retry.TypePermission), string(retry.TypeClientError),
+				string(retry.TypeCommandFailed))
 			var name string
 			if r.text("error", &name).read(n); !slices.Contains(known, name) {
 				r.fail(n, "error: unknown type %q%s", name, check.Hint(name, known, check.OneOf(known)))
@@ -134,7 +135,8 @@ func (e *ending) fields(r *reader) []field {
 				r.count("tokens", &e.tokens.input).read(n)
 				return
 			}
-			r.fields(n, "tokens", r.count("input", &e.tokens.input), r.count("cached", &e.tokens.cached), r.count("output", &e.tokens.output))
+			r.fields(n, "tokens", r.count("input", &e.tokens.input), r.count("cached", &e.tokens.cached),
+				r.count("output", &e.tokens.output))
 		}},
 		r.duration("resets", &e.resets),
 		r.part("limit_used", &e.used),
@@ -166,7 +168,8 @@ func (r *reader) rule(n *yaml.Node) rule {
 		{"phase", func(n *yaml.Node) {
 			r.text("phase", &one.phase).read(n)
 			if !slices.Contains(phases[:], one.phase) {
-				r.fail(n, "phase: unknown phase %q%s", one.phase, check.Hint(one.phase, phases[:], check.OneOf(phases[:])))
+				r.fail(n, "phase: unknown phase %q%s", one.phase,
+					check.Hint(one.phase, phases[:], check.OneOf(phases[:])))
 			}
 		}},
 		r.span("attempt", &one.attempt),
@@ -296,7 +299,10 @@ func (e ending) outcome(s Script, t agent.SimulatedTry) Outcome {
 		o.Use.Cost, o.Use.Costed = cost.Draw(random), true
 	}
 	if n := first(e.tokens, s.standard.tokens); n != nil {
-		o.Use.Tokens = spend.Tokens{Input: n.input.Draw(random), Cached: n.cached.Draw(random), Output: n.output.Draw(random)}
+		o.Use.Tokens = spend.Tokens{
+			Input: n.input.Draw(random), Cached: n.cached.Draw(random),
+			Output: n.output.Draw(random),
+		}
 		o.Use.Counted = true
 	}
 	if e.cost != nil && o.Use.Cost == 0 && e.tokens == nil { // a run that costs nothing has used none of those that others use

@@ -38,9 +38,12 @@ type Outcome struct {
 	Stderr   string
 	Unknown  bool // nobody knows what it would print
 
-	Use       Use           // of an AI coding CLI
-	Resets    time.Duration // of one that has met the limit of its plan: how long after its end the limit ends; 0: nobody knows
-	LimitUsed float64       // which part of that limit it says is used up, from 0 to 1; 0: it does not say
+	Use Use // of an AI coding CLI
+
+	// of one that has met the limit of its plan: how long after its end the limit ends; 0: nobody knows
+	Resets time.Duration
+
+	LimitUsed float64 // which part of that limit it says is used up, from 0 to 1; 0: it does not say
 }
 
 // Use is what a run of an AI coding CLI has used by its end.
@@ -56,7 +59,10 @@ func (u Use) part(share float64) aicli.Usage {
 	of := func(n int64) int64 { return int64(float64(n) * share) }
 	return aicli.Usage{
 		CostUSD: float64(of(int64(u.Cost))) / float64(spend.Dollar), Costed: u.Costed,
-		Tokens: aicli.Tokens{Input: of(u.Tokens.Input), Cached: of(u.Tokens.Cached), Output: of(u.Tokens.Output)}, Counted: u.Counted,
+		Tokens: aicli.Tokens{
+			Input: of(u.Tokens.Input), Cached: of(u.Tokens.Cached),
+			Output: of(u.Tokens.Output),
+		}, Counted: u.Counted,
 	}
 }
 
@@ -154,7 +160,10 @@ func commands(m Model, w *workspaces) agent.Simulator {
 		if t.Agent != nil {
 			share = o.curb(*t.Agent)
 		}
-		end := agent.SimulatedExit{Exit: process.Exit{Code: o.ExitCode, Signal: o.Signal, Duration: o.Takes}, Unknown: o.Unknown, Type: o.Type}
+		end := agent.SimulatedExit{
+			Exit:    process.Exit{Code: o.ExitCode, Signal: o.Signal, Duration: o.Takes},
+			Unknown: o.Unknown, Type: o.Type,
+		}
 		wait := o.Takes
 		switch {
 		case c.Timeout > 0 && (o.Hangs || o.Takes >= c.Timeout):
@@ -261,7 +270,8 @@ const DefaultMaxTime = 366 * 24 * time.Hour
 type TimeError struct{ After time.Duration }
 
 func (e *TimeError) Error() string {
-	return fmt.Sprintf("the simulation ended after %s of its time: the job would still be running", duration.Format(e.After))
+	return fmt.Sprintf("the simulation ended after %s of its time: the job would still be running",
+		duration.Format(e.After))
 }
 
 // Run simulates a job. The errors are those of mapreduce.Run, and errStuck. What the job counted is in the

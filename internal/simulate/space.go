@@ -85,7 +85,10 @@ func (s *space) Execute(ctx context.Context, inner gitspace.Executor, a agent.At
 	if err == nil && o.Failure == nil {
 		o.Commit, o.Files = commitOf("work", a.ID), 1
 		s.mu.Lock()
-		s.attempts[a.ItemIndex] = agent.Attempt{Phase: "map", ItemID: a.ItemID, ItemIndex: a.ItemIndex, Item: a.Item, Number: a.Number}
+		s.attempts[a.ItemIndex] = agent.Attempt{
+			Phase: "map", ItemID: a.ItemID, ItemIndex: a.ItemIndex,
+			Item: a.Item, Number: a.Number,
+		}
 		s.mu.Unlock()
 	}
 	return o, err
@@ -108,7 +111,8 @@ func (s *space) chain(_ context.Context, head string, work []gitspace.Work) (git
 	out := gitspace.Merged{Head: head}
 	for _, w := range work {
 		if paths := s.conflicts(out.Head, w); len(paths) > 0 {
-			r := gitspace.Rejected{Work: w, Type: retry.TypeMergeConflict, Message: "conflict in " + strings.Join(paths, ", ")}
+			r := gitspace.Rejected{Work: w, Type: retry.TypeMergeConflict, Message: "conflict in " +
+				strings.Join(paths, ", ")}
 			for _, path := range paths[:min(len(paths), events.MaxConflicts)] {
 				r.Conflicts = append(r.Conflicts, events.Conflict{Path: path})
 			}

@@ -17,19 +17,25 @@ type Tally struct {
 	DeadLetters int            `json:"dead_letters"`
 	Openings    map[string]int `json:"breaker_openings"` // by the scope of the breaker
 
-	AtOnce      int           `json:"most_at_once"` // attempts at items
-	LowestLimit int           `json:"lowest_limit"` // of attempts at once; the same as the highest without concurrency that adapts
-	TopLimit    int           `json:"highest_limit"`
-	AtLimit     events.Millis `json:"at_limit_ms"` // how long as many ran as may
-	Held        events.Millis `json:"held_ms"`     // how long no attempt might start, because of windows or a guard
+	AtOnce int `json:"most_at_once"` // attempts at items
+
+	// of attempts at once; the same as the highest without concurrency that adapts
+	LowestLimit int `json:"lowest_limit"`
+
+	TopLimit int           `json:"highest_limit"`
+	AtLimit  events.Millis `json:"at_limit_ms"` // how long as many ran as may
+	Held     events.Millis `json:"held_ms"`     // how long no attempt might start, because of windows or a guard
 
 	Merged     int           `json:"merged,omitempty"` // items, of a job with workspaces
 	Conflicts  int           `json:"conflicts,omitempty"`
 	Verified   int           `json:"verified,omitempty"`      // runs of the steps that verify what was merged
 	Unverified int           `json:"verify_failed,omitempty"` // items that were left out, because these fail with them
 	Verifying  events.Millis `json:"verifying_ms,omitempty"`
-	Pauses     int           `json:"quota_pauses,omitempty"` // how often agents began to wait for the limit of a plan to end
-	Paused     events.Millis `json:"quota_paused_ms,omitempty"`
+
+	// how often agents began to wait for the limit of a plan to end
+	Pauses int `json:"quota_pauses,omitempty"`
+
+	Paused events.Millis `json:"quota_paused_ms,omitempty"`
 
 	begun, limit int // attempts at items that have not ended, and how many may run
 	slotWait     workflow.ParkAfter
@@ -44,7 +50,10 @@ type absence struct{ from, until time.Time }
 
 // NewTally returns a Tally of no records of a job of w.
 func NewTally(w *workflow.Workflow) *Tally {
-	t := &Tally{Openings: map[string]int{}, held: map[string]bool{}, slotWait: workflow.ParkAfter{Never: true}, parked: map[string]absence{}}
+	t := &Tally{
+		Openings: map[string]int{}, held: map[string]bool{}, slotWait: workflow.ParkAfter{Never: true},
+		parked: map[string]absence{},
+	}
 	if w.Map != nil && !w.Workspace.Isolated() {
 		t.slotWait = w.Map.SlotWait()
 	}

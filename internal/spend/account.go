@@ -28,15 +28,18 @@ type Use struct {
 
 // Sum is what several attempts have used.
 type Sum struct {
-	Agents   int    `json:"agents"`                 // attempts of agent steps
-	Cost     USD    `json:"cost_usd,omitzero"`      // of those whose cost is known
-	Unknown  int    `json:"cost_unknown,omitempty"` // those whose cost is not
-	Partial  int    `json:"cost_partial,omitempty"` // those whose cost is known only until they were cut off
-	Tokens   Tokens `json:"tokens,omitzero"`
-	Untold   int    `json:"tokens_unknown,omitempty"` // those that did not say how many tokens they used
-	Assumed  USD    `json:"assumed_usd,omitzero"`     // what those of unknown cost may have cost at most, as far as their caps say
-	Largest  USD    `json:"largest_usd,omitzero"`     // the dearest of them
-	LargestN Count  `json:"largest_tokens,omitzero"`
+	Agents  int    `json:"agents"`                 // attempts of agent steps
+	Cost    USD    `json:"cost_usd,omitzero"`      // of those whose cost is known
+	Unknown int    `json:"cost_unknown,omitempty"` // those whose cost is not
+	Partial int    `json:"cost_partial,omitempty"` // those whose cost is known only until they were cut off
+	Tokens  Tokens `json:"tokens,omitzero"`
+	Untold  int    `json:"tokens_unknown,omitempty"` // those that did not say how many tokens they used
+
+	// what those of unknown cost may have cost at most, as far as their caps say
+	Assumed USD `json:"assumed_usd,omitzero"`
+
+	Largest  USD   `json:"largest_usd,omitzero"` // the dearest of them
+	LargestN Count `json:"largest_tokens,omitzero"`
 }
 
 // Add adds an attempt.

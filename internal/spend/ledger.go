@@ -7,8 +7,14 @@ import (
 
 // Budget is what agents may use.
 type Budget struct {
-	Job    *USD   `yaml:"job"`    // US dollars for all agents of the job; when they are spent, it stops, and can be resumed with more; default no limit
-	Item   *USD   `yaml:"item"`   // US dollars for all agents of one item, over all its attempts; with more, it fails as `budget`; default no limit
+	// US dollars for all agents of the job; when they are spent, it stops, and can be resumed with more;
+	// default no limit
+	Job *USD `yaml:"job"`
+
+	// US dollars for all agents of one item, over all its attempts; with more, it fails as `budget`; default no
+	// limit
+	Item *USD `yaml:"item"`
+
 	Tokens *Count `yaml:"tokens"` // tokens for all agents of the job, cached ones included; default no limit
 }
 
@@ -45,7 +51,8 @@ func (e JobSpent) Text() string {
 		return fmt.Sprintf("the budget of %s tokens is spent: agents have used %s", e.Tokens, e.Used)
 	}
 	if left := e.Limit - e.Spent; left > 0 && e.Next > 0 {
-		return fmt.Sprintf("the budget of %s does not allow one more agent: %s are spent, and an agent may cost %s", e.Limit, e.Spent, e.Next)
+		return fmt.Sprintf("the budget of %s does not allow one more agent: %s are spent, and an agent may cost %s",
+			e.Limit, e.Spent, e.Next)
 	}
 	return fmt.Sprintf("the budget of %s is spent: agents have cost %s", e.Limit, e.Spent)
 }
@@ -61,8 +68,8 @@ func (e *ItemSpent) Error() string {
 	return fmt.Sprintf("%s is %s, and %s are spent", e.What, e.Limit, e.Spent)
 }
 
-// Ledger holds the agents of a job to its budget. It reserves for each of them what it may cost, so that all of them together stay within the
-// budget. It is not safe for concurrent use.
+// Ledger holds the agents of a job to its budget. It reserves for each of them what it may cost, so that all
+// of them together stay within the budget. It is not safe for concurrent use.
 type Ledger struct {
 	budget  Budget
 	account Account
@@ -85,8 +92,8 @@ func NewLedger(b Budget, a Account) *Ledger {
 	return &Ledger{budget: b, account: a.Clone(), running: map[int64]*atWork{}}
 }
 
-// Admit decides about a start. Without a grant, wait says that it depends on agents that run: ask again when one has ended. The error is a
-// *JobSpent or an *ItemSpent.
+// Admit decides about a start. Without a grant, wait says that it depends on agents that run: ask again when
+// one has ended. The error is a *JobSpent or an *ItemSpent.
 func (l *Ledger) Admit(a Ask) (g Grant, wait bool, err error) {
 	most, limited, wait, err := l.ofItem(a)
 	if err != nil || wait {
@@ -192,8 +199,8 @@ func (l *Ledger) reserved() USD {
 	return sum
 }
 
-// Live notes what a running agent has cost by now. It reports whether the agent has reached its cap, or all agents together the budget of the job:
-// then it has to end.
+// Live notes what a running agent has cost by now. It reports whether the agent has reached its cap, or all
+// agents together the budget of the job: then it has to end.
 func (l *Ledger) Live(id int64, cost USD) (own, job bool) {
 	w := l.running[id]
 	if w == nil {

@@ -13,13 +13,21 @@ import (
 
 // envForm is the long form of a variable's value.
 type envForm struct {
-	Value     *Text  `yaml:"value" text:"any"`      // the value, when there is more to say of it
-	Secret    bool   `yaml:"secret"`                // the value is masked wherever prodigy writes or prints, and never stored; default false
-	Command   *Text  `yaml:"command"`               // a shell command whose output is the value
-	Cache     bool   `yaml:"cache"`                 // run the command once, before anything else; default once for each agent, and for each of the other phases
-	Condition string `yaml:"condition"`             // an expression over variables and parameters, in the language of filters
-	WhenTrue  *Text  `yaml:"when_true" text:"any"`  // the value when the condition holds
-	WhenFalse *Text  `yaml:"when_false" text:"any"` // the value when it does not
+	Value *Text `yaml:"value" text:"any"` // the value, when there is more to say of it
+
+	// the value is masked wherever prodigy writes or prints, and never stored; default false
+	Secret bool `yaml:"secret"`
+
+	Command *Text `yaml:"command"` // a shell command whose output is the value
+
+	// run the command once, before anything else; default once for each agent, and for each of the other phases
+	Cache bool `yaml:"cache"`
+
+	// an expression over variables and parameters, in the language of filters
+	Condition string `yaml:"condition"`
+
+	WhenTrue  *Text `yaml:"when_true" text:"any"`  // the value when the condition holds
+	WhenFalse *Text `yaml:"when_false" text:"any"` // the value when it does not
 }
 
 // stepEnv reads the variables of a step. It refuses the forms that are evaluated once, before the job begins.
@@ -74,7 +82,10 @@ func (r *reader) longVariable(e entry) (EnvVar, bool) {
 	v := EnvVar{Name: e.name, Command: form.Command, Cache: form.Cache, Secret: form.Secret}
 	switch {
 	case form.Condition != "":
-		v.Choice = &EnvChoice{Condition: form.Condition, ConditionPos: at, WhenTrue: *form.WhenTrue, WhenFalse: *form.WhenFalse}
+		v.Choice = &EnvChoice{
+			Condition: form.Condition, ConditionPos: at, WhenTrue: *form.WhenTrue,
+			WhenFalse: *form.WhenFalse,
+		}
 	case form.Value != nil:
 		v.Value = *form.Value
 	}

@@ -5,7 +5,8 @@ import (
 	"reflect"
 )
 
-// EqualSteps reports whether two steps do the same work. It ignores positions, descriptions, retries and timeouts, and what they say of being run twice.
+// EqualSteps reports whether two steps do the same work. It ignores positions, descriptions, retries and
+// timeouts, and what they say of being run twice.
 func EqualSteps(a, b Step) bool {
 	return reflect.DeepEqual(stepContent(a), stepContent(b))
 }
@@ -40,8 +41,9 @@ func withoutPositions(v any) any {
 	return v
 }
 
-// Content returns as JSON what a list of steps does. It leaves out what EqualSteps ignores, and what is null or empty, so that a later version
-// with more keys gives the same: a new field that is neither when it is not written needs omitempty.
+// Content returns as JSON what a list of steps does. It leaves out what EqualSteps ignores, and what is null
+// or empty, so that a later version with more keys gives the same: a new field that is neither when it is not
+// written needs omitempty.
 func Content(steps []Step) []byte {
 	all := make([]any, len(steps))
 	for i, s := range steps {
@@ -54,7 +56,8 @@ func Content(steps []Step) []byte {
 	return data
 }
 
-// withoutEmpty removes the members of objects that are null or empty. A 0 that is written may differ from one that is not.
+// withoutEmpty removes the members of objects that are null or empty. A 0 that is written may differ from one
+// that is not.
 func withoutEmpty(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

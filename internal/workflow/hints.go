@@ -26,8 +26,8 @@ func quoted(words []string) []string {
 	return all
 }
 
-// misplacedKey returns the end of a message about a key that is unknown in block where: the names of the blocks that have such a key.
-// It is empty if there are none.
+// misplacedKey returns the end of a message about a key that is unknown in block where: the names of the
+// blocks that have such a key. It is empty if there are none.
 func misplacedKey(name, where string) string {
 	var blocks []string
 	for _, block := range []struct {
@@ -55,7 +55,8 @@ func misplacedKey(name, where string) string {
 	return ": it is a key of " + check.OneOf(blocks) + "; is it indented wrongly?"
 }
 
-// slashCommand returns the command of Claude that a step of the older tool named as a text, as "/prodigy-lint" or "prodigy-lint fast".
+// slashCommand returns the command of Claude that a step of the older tool named as a text, as
+// "/prodigy-lint" or "prodigy-lint fast".
 func slashCommand(text string) (command string, ok bool) {
 	if strings.HasPrefix(text, "prodigy-") {
 		return "/" + text, true
@@ -72,8 +73,8 @@ func hasKey(t reflect.Type, name string) bool {
 	})
 }
 
-// aliasesOfOtherTools returns keys that other tools have, by block, and the key that means the same here. It is a function, as those
-// below and like it, so that only a mistake pays for the map.
+// aliasesOfOtherTools returns keys that other tools have, by block, and the key that means the same here. It
+// is a function, as those below and like it, so that only a mistake pays for the map.
 func aliasesOfOtherTools() map[string]map[string]string {
 	return map[string]map[string]string{
 		"workflow":     {"jobs": "commands", "tasks": "commands", "vars": "env", "variables": "env", "inputs": "parameters"},
@@ -85,8 +86,8 @@ func aliasesOfOtherTools() map[string]map[string]string {
 	}
 }
 
-// removedKeys returns keys of the older tool that this language does not have, by block, and what to do instead. docs/migrating.md lists
-// them too.
+// removedKeys returns keys of the older tool that this language does not have, by block, and what to do
+// instead. docs/migrating.md lists them too.
 func removedKeys() map[string]map[string]string {
 	const resumable = "every job can be resumed, so leave it out"
 	phase := map[string]string{

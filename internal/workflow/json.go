@@ -6,8 +6,8 @@ import (
 	"prodigy/internal/rawjson"
 )
 
-// Steps can be sent elsewhere as JSON, and are the same to the byte when they arrive. Here are the fields that encoding/json alone
-// would change: raw JSON, and the values of variables, which may be no UTF-8.
+// Steps can be sent elsewhere as JSON, and are the same to the byte when they arrive. Here are the fields
+// that encoding/json alone would change: raw JSON, and the values of variables, which may be no UTF-8.
 
 type (
 	plainText Text

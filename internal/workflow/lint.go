@@ -39,7 +39,8 @@ func (r *reader) warnOfErrorPolicy() {
 	r.warnOfBreaker(e.key, p)
 	tests := find(e.value, "half_open_requests")
 	if most := r.w.Map.MaxParallel; tests != nil && most.Var == "" && p.CircuitBreaker.HalfOpenRequests > most.Value {
-		r.warn(tests, "half_open_requests is %d, but no more than max_parallel, %d, run at once", p.CircuitBreaker.HalfOpenRequests, most.Value)
+		r.warn(tests, "half_open_requests is %d, but no more than max_parallel, %d, run at once",
+			p.CircuitBreaker.HalfOpenRequests, most.Value)
 	}
 }
 
@@ -76,8 +77,9 @@ func (r *reader) warnOfRate() {
 	const week = 7 * 24 * time.Hour
 	daily := m.Windows.OpenIn(time.Date(2030, 1, 7, 0, 0, 0, 0, time.UTC), week) / 7 // any week will do
 	if least := m.Rate.Limit.Least(n); daily > 0 && least > daily {
-		r.warnings = append(r.warnings, r.problem(m.Pos, "rate: %s, %d starts take at least %s, and the windows are open for %s a day: the job lasts for at least %d days",
-			m.Rate.Limit, n, duration.Format(least.Round(time.Second)), duration.Format(daily.Round(time.Second)), (least+daily-1)/daily))
+		r.warnAt(m.Pos,
+			"rate: %s, %d starts take at least %s, and the windows are open for %s a day: the job lasts for at least %d days",
+			m.Rate.Limit, n, duration.Format(least.Round(time.Second)), duration.Format(daily.Round(time.Second)), (least+daily-1)/daily)
 	}
 }
 
@@ -114,16 +116,18 @@ func (r *reader) warnOfStepMatchers(steps []Step) {
 		for _, nested := range s.NestedSteps() {
 			r.warnOfStepMatchers(nested)
 		}
-		if s.Retry == nil || r.defaults != nil && slices.EqualFunc(s.Retry.RetryOn, r.defaults.policy.RetryOn, retry.Matcher.Equal) {
+		if s.Retry == nil || r.defaults != nil &&
+			slices.EqualFunc(s.Retry.RetryOn, r.defaults.policy.RetryOn, retry.Matcher.Equal) {
 			continue
 		}
 		for _, m := range s.Retry.RetryOn {
 			switch t := retry.Type(m.Name); t {
 			case retry.TypeMergeConflict, retry.TypeVerifyFailed, retry.TypeMissingOutput:
-				r.warnings = append(r.warnings, r.problem(s.Pos, "retry_on: %s never matches here: so an attempt at an item fails, and no step", t))
+				r.warnAt(s.Pos, "retry_on: %s never matches here: so an attempt at an item fails, and no step", t)
 			case retry.TypeQuota, retry.TypeRefused, retry.TypeIncomplete, retry.TypeInvalidRequest, retry.TypeStalled:
 				if s.Shell != nil {
-					r.warnings = append(r.warnings, r.problem(s.Pos, "retry_on: %s never matches here: only what an AI coding CLI prints tells it, in an agent step", t))
+					r.warnAt(s.Pos,
+						"retry_on: %s never matches here: only what an AI coding CLI prints tells it, in an agent step", t)
 				}
 			}
 		}
@@ -170,8 +174,8 @@ func (r *reader) warnOfIdleBreakers(steps []Step) {
 	}
 }
 
-// warnOfAgentLimit warns of an agent timeout that is too short for the steps. phase and config are the blocks of the map and of its
-// timeout_config; they can be nil.
+// warnOfAgentLimit warns of an agent timeout that is too short for the steps. phase and config are the blocks
+// of the map and of its timeout_config; they can be nil.
 func (r *reader) warnOfAgentLimit(m *Map, phase, config *block) {
 	for _, b := range []*block{phase, config} {
 		if b == nil || !b.has("agent_timeout_secs") || m.AgentLimit().Value == 0 {
@@ -181,7 +185,8 @@ func (r *reader) warnOfAgentLimit(m *Map, phase, config *block) {
 		r.warnOfWaits(e, limit, "an agent", m.AgentTemplate)
 		for i, s := range m.AgentTemplate {
 			if s.Timeout > limit {
-				r.warn(e.value, "%s: %s has a timeout of %s, which is longer than this limit of the whole agent", e.name, s.Label(i), duration.Format(s.Timeout))
+				r.warn(e.value, "%s: %s has a timeout of %s, which is longer than this limit of the whole agent",
+					e.name, s.Label(i), duration.Format(s.Timeout))
 			}
 		}
 	}
@@ -190,6 +195,7 @@ func (r *reader) warnOfAgentLimit(m *Map, phase, config *block) {
 // warnOfWaits warns of a timeout that is no longer than the retry waits of its steps.
 func (r *reader) warnOfWaits(e entry, timeout time.Duration, what string, steps []Step) {
 	if waits := MaxRetryWait(steps); timeout > 0 && waits >= timeout {
-		r.warn(e.value, "%s: the steps of %s may wait %s in their retries, which is no less than this timeout", e.name, what, duration.Format(waits))
+		r.warn(e.value, "%s: the steps of %s may wait %s in their retries, which is no less than this timeout",
+			e.name, what, duration.Format(waits))
 	}
 }

@@ -12,11 +12,23 @@ import (
 
 // Receiver is somebody outside who is told what happens to a job. Package notify sends the messages.
 type Receiver struct {
-	On      []Moment      `yaml:"on"`                     // what it is told: `dead_letter`, `breaker_open`, `budget` (it is spent), `paused`, `failed` and `done` (the job has ended, also because it failed or was cancelled); default all of them
-	Webhook Text          `yaml:"webhook" required:"one"` // a URL that gets the messages by POST, as JSON; parameters and variables can be named, as in `${SLACK_URL}`
-	Command Text          `yaml:"command" required:"one"` // instead of a webhook: a shell command that reads the message, as JSON, from its standard input
-	Every   time.Duration `yaml:"every"`                  // how long to wait between two messages, what happens meanwhile is one message; the end of a job does not wait; default 1m
-	Sign    string        `yaml:"sign" text:"filled"`     // the name of a secret by which messages to a webhook are signed, as Standard Webhooks says
+	// what it is told: `dead_letter`, `breaker_open`, `budget` (it is spent), `paused`, `failed` and `done`
+	// (the job has ended, also because it failed or was cancelled); default all of them
+	On []Moment `yaml:"on"`
+
+	// a URL that gets the messages by POST, as JSON; parameters and variables can be named, as in
+	// `${SLACK_URL}`
+	Webhook Text `yaml:"webhook" required:"one"`
+
+	// instead of a webhook: a shell command that reads the message, as JSON, from its standard input
+	Command Text `yaml:"command" required:"one"`
+
+	// how long to wait between two messages, what happens meanwhile is one message; the end of a job does not
+	// wait; default 1m
+	Every time.Duration `yaml:"every"`
+
+	// the name of a secret by which messages to a webhook are signed, as Standard Webhooks says
+	Sign string `yaml:"sign" text:"filled"`
 
 	Pos Pos
 }

@@ -21,7 +21,8 @@ import (
 func (r *reader) params(e entry) []Parameter {
 	var all []Parameter
 	for _, p := range r.namedEntries(e) {
-		r.checkName(entry{name: "parameter", value: resolveAlias(p.key)}, p.name, posix.IsName, "letters, digits and underscores")
+		r.checkName(entry{name: "parameter", value: resolveAlias(p.key)}, p.name, posix.IsName,
+			"letters, digits and underscores")
 		all = append(all, r.parameter(p))
 	}
 	return all
@@ -124,7 +125,8 @@ func (p Parameter) FromText(text string) (json.RawMessage, error) {
 
 var wholeNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^-?[0-9]+$`) })
 
-// fromJSON returns raw, compacted, if it has the parameter's type. A number or a boolean is converted to a string where one is wanted.
+// fromJSON returns raw, compacted, if it has the parameter's type. A number or a boolean is converted to a
+// string where one is wanted.
 func (p Parameter) fromJSON(raw []byte) (json.RawMessage, bool) {
 	if !rawjson.Valid(raw) {
 		return nil, false
@@ -153,7 +155,8 @@ func (p Parameter) fromJSON(raw []byte) (json.RawMessage, bool) {
 	panic("BUG: a parameter of unknown type " + strconv.Quote(string(p.Type)))
 }
 
-// ParameterFile parses a file of parameter values, a mapping in YAML or JSON. params are the parameters of the workflow.
+// ParameterFile parses a file of parameter values, a mapping in YAML or JSON. params are the parameters of
+// the workflow.
 func ParameterFile(data []byte, params []Parameter) (map[string]json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if rawjson.Valid(data) && json.Unmarshal(data, &fields) == nil { // JSON has escapes that YAML reads otherwise
@@ -193,7 +196,8 @@ func jsonParameters(fields map[string]json.RawMessage, params []Parameter) (map[
 		}
 		value, ok := p.fromJSON(fields[name])
 		if !ok {
-			return nil, fmt.Errorf("parameter %s: want %s, got %s", name, withArticle(p.Type), shorten(string(fields[name])))
+			return nil, fmt.Errorf("parameter %s: want %s, got %s", name, withArticle(p.Type),
+				shorten(string(fields[name])))
 		}
 		given[name] = value
 	}

@@ -90,7 +90,8 @@ func (r *reader) checkMode(b *block) {
 	}
 	r.require(b, "map")
 	if commands, ok := b.written["commands"]; ok && b.has("map") {
-		r.fail(commands.key, `%q and "map" exclude each other: the steps of a map phase are its agent_template`, commands.name)
+		r.fail(commands.key, `%q and "map" exclude each other: the steps of a map phase are its agent_template`,
+			commands.name)
 	}
 }
 
@@ -118,7 +119,8 @@ func (r *reader) checkStandard(b *block) {
 		if slices.Contains(items, name) {
 			r.fail(e.key, "%q is only for mode mapreduce, which needs a \"map\"%s", name, mends[name])
 		}
-		if policy := name == "error_policy" || slices.Contains(rootPolicyKeys, name); policy && len(r.options.Values) == 0 {
+		if policy := name == "error_policy" || slices.Contains(rootPolicyKeys, name); policy &&
+			len(r.options.Values) == 0 {
 			r.warn(e.key, "%q has no effect without items, which a \"map\" or --args has: a step has its own retry_config and on_failure", name)
 		}
 	}

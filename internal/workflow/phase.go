@@ -70,7 +70,8 @@ func (r *reader) mapPhase(e entry) *Map {
 	r.warnOfAgentLimit(m, b, timeouts)
 	if c := m.Concurrency; c != nil {
 		if b.has("max_parallel") {
-			r.fail(b.at("max_parallel"), `"max_parallel" and "concurrency" exclude each other: write max of concurrency instead`)
+			r.fail(b.at("max_parallel"),
+				`"max_parallel" and "concurrency" exclude each other: write max of concurrency instead`)
 		}
 		m.MaxParallel = IntOrVar{Value: max(c.Max, 1)}
 		r.w.ErrorPolicy.Adapt = limit.AdaptiveConfig{Min: c.Min, Max: c.Max}
@@ -110,7 +111,8 @@ func (r *reader) workerLabels(e entry) []Text {
 	all := r.textList(e)
 	for i, t := range all {
 		if !IsWorkerLabel(t.Value) {
-			r.fail(&yaml.Node{Line: t.Pos.Line, Column: t.Pos.Col}, "%s: %q is no label of a worker: use letters, digits, and . _ / : = + - behind the first", e.name, t.Value)
+			r.fail(&yaml.Node{Line: t.Pos.Line, Column: t.Pos.Col},
+				"%s: %q is no label of a worker: use letters, digits, and . _ / : = + - behind the first", e.name, t.Value)
 		}
 		if slices.ContainsFunc(all[:i], func(o Text) bool { return o.Value == t.Value }) {
 			r.warn(&yaml.Node{Line: t.Pos.Line, Column: t.Pos.Col}, "%s: %s is given twice", e.name, t.Value)
@@ -195,11 +197,13 @@ func (r *reader) inputJob(e entry, in *Input) {
 	switch {
 	case latest && strings.TrimSpace(name) == "":
 		r.fail(e.value, "job: want the name of a workflow after %q", LatestOf)
-	case latest, strings.Contains(text, "$"), strings.HasPrefix(text, string(MapReduce)+"-"), text[0] >= '0' && text[0] <= '9':
+	case latest, strings.Contains(text, "$"), strings.HasPrefix(text, string(MapReduce)+"-"), text[0] >= '0' &&
+		text[0] <= '9':
 	case text == strings.TrimSuffix(LatestOf, ":"):
 		r.fail(e.value, "job: latest of which workflow? write latest:NAME")
 	default:
-		r.fail(e.value, "job: %q is no id of a job; the latest job of the workflow of that name is latest:%s", text, text)
+		r.fail(e.value, "job: %q is no id of a job; the latest job of the workflow of that name is latest:%s", text,
+			text)
 	}
 }
 
@@ -207,7 +211,8 @@ func (r *reader) inputJob(e entry, in *Input) {
 func (r *reader) delimiter(e entry) rune {
 	s := e.value.Value
 	c, size := utf8.DecodeRuneInString(s)
-	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!str" || s == "" || size != len(s) || strings.ContainsRune("\x00\"\r\n\uFFFD", c) {
+	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!str" || s == "" || size != len(s) ||
+		strings.ContainsRune("\x00\"\r\n\uFFFD", c) {
 		r.fail(e.value, "delimiter: want one character other than a quote or a line end, got %s", describe(e.value))
 		return 0
 	}
@@ -242,5 +247,8 @@ func (r *reader) agentPresets(e entry) *AgentPresets {
 
 // PresetKeys returns the keys of a preset of an AI coding CLI. Package aicli reads their values.
 func PresetKeys() []string {
-	return []string{"extends", "tested", "argv", "args", "env", "model", "pool", "models", "prompt", "options", "may", "ignore", "prices", "parse", "pick", "take", "watch", "show", "rules"}
+	return []string{
+		"extends", "tested", "argv", "args", "env", "model", "pool", "models", "prompt", "options",
+		"may", "ignore", "prices", "parse", "pick", "take", "watch", "show", "rules",
+	}
 }

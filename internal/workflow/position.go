@@ -23,8 +23,9 @@ type Text struct {
 	Indent int `json:"indent,omitempty"` // of a block scalar: how many columns of the file are not part of the text
 }
 
-// At returns the position in the file of a line and column of the value, both from 1. It is exact for a literal block (|) and for a text
-// on one line without escapes. For all other texts it is approximate, and beyond the first line it is where the text starts.
+// At returns the position in the file of a line and column of the value, both from 1. It is exact for a
+// literal block (|) and for a text on one line without escapes. For all other texts it is approximate, and
+// beyond the first line it is where the text starts.
 func (t Text) At(line, col int) Pos {
 	if t.Block {
 		return Pos{Line: t.Pos.Line + line, Col: t.Indent + col}

@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"fmt"
 	"slices"
 
 	"prodigy/internal/check"
@@ -13,13 +12,10 @@ func (c *Concurrency) SetDefaults() { c.Min = 1 }
 
 // Check returns what is wrong with c.
 func (c *Concurrency) Check() []check.Finding {
-	switch {
-	case !c.Adapt:
-		return []check.Finding{{Field: "adapt", Message: `concurrency without "adapt: true" is always the same: write max_parallel instead`}}
-	case c.Max > 0 && c.Min > c.Max:
-		return []check.Finding{{Field: "min", Message: fmt.Sprintf("min must not be more than max, which is %d", c.Max)}}
-	}
-	return nil
+	var found check.Findings
+	found.Require(c.Adapt, "adapt", `concurrency without "adapt: true" is always the same: write max_parallel instead`)
+	found.Require(!c.Adapt || c.Max == 0 || c.Min <= c.Max, "min", "min must not be more than max, which is %d", c.Max)
+	return found
 }
 
 // rate reads a limit as text, or a mapping with one.

@@ -56,8 +56,10 @@ func (r *reader) failAt(at Pos, format string, args ...any) {
 }
 
 // warn records a warning at n.
-func (r *reader) warn(n *yaml.Node, format string, args ...any) {
-	r.warnings = append(r.warnings, r.problem(posOf(n), format, args...))
+func (r *reader) warn(n *yaml.Node, format string, args ...any) { r.warnAt(posOf(n), format, args...) }
+
+func (r *reader) warnAt(at Pos, format string, args ...any) {
+	r.warnings = append(r.warnings, r.problem(at, format, args...))
 }
 
 func (r *reader) problem(at Pos, format string, args ...any) Problem {
@@ -286,7 +288,8 @@ func (r *reader) readKey(b *block, e entry, keys []key) {
 	switch before, twice := b.written[k.name]; {
 	case twice && e.merged:
 	case twice:
-		r.fail(e.key, "%q and %q are the same key of %s (the other is in line %d)", e.name, before.name, b.name, before.key.Line)
+		r.fail(e.key, "%q and %q are the same key of %s (the other is in line %d)", e.name, before.name, b.name,
+			before.key.Line)
 	default:
 		b.written[k.name] = e
 		k.read(e)

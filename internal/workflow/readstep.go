@@ -82,7 +82,8 @@ func (r *reader) step(e entry, more []key) (Step, *block) {
 		return s, nil
 	}
 	if b.has("fail_workflow") && b.has("allow_failure") {
-		r.fail(b.written["fail_workflow"].key, `"allow_failure" says the same as "fail_workflow": write the first alone`)
+		r.fail(b.written["fail_workflow"].key,
+			`"allow_failure" says the same as "fail_workflow": write the first alone`)
 	}
 	r.checkKind(b)
 	r.retryOf(&s, b, p)
@@ -237,7 +238,8 @@ func (r *reader) onFailure(s *Step, b *block, p deferredKeys) {
 		s.OnFailure = r.handler(e)
 		return
 	}
-	if text := e.value.Value; (e.value.ShortTag() == "!!str" || e.value.ShortTag() == "!!bool") && check.Nearest(text, []string{string(retry.Stop), string(retry.Continue)}) == "" {
+	if text := e.value.Value; (e.value.ShortTag() == "!!str" || e.value.ShortTag() == "!!bool") &&
+		check.Nearest(text, []string{string(retry.Stop), string(retry.Continue)}) == "" {
 		r.fail(e.value, `unknown on_failure %q (want stop, continue or {fallback: {command: "…"}}; a handler is written as a step, %s)`, text, asHandler(text))
 		return
 	}

@@ -11,9 +11,13 @@ import (
 // ReduceWhen says when reduce and merge run after a map phase in which not all items succeeded. All of its
 // conditions must hold.
 type ReduceWhen struct {
-	SuccessRate *Bound `yaml:"success_rate" required:"some"` // the part of all items that succeeded, from 0 to 1 or with `%`, such as `>= 0.95` or `>= 95%`
-	Successful  *Bound `yaml:"successful" required:"some"`   // the number of items that succeeded, such as `>= 100`
-	Failed      *Bound `yaml:"failed" required:"some"`       // the number of items that did not succeed, such as `<= 3`: dead letters, skipped and rejected ones
+	// the part of all items that succeeded, from 0 to 1 or with `%`, such as `>= 0.95` or `>= 95%`
+	SuccessRate *Bound `yaml:"success_rate" required:"some"`
+
+	Successful *Bound `yaml:"successful" required:"some"` // the number of items that succeeded, such as `>= 100`
+
+	// the number of items that did not succeed, such as `<= 3`: dead letters, skipped and rejected ones
+	Failed *Bound `yaml:"failed" required:"some"`
 }
 
 // Bound is a comparison with a number.
@@ -65,10 +69,14 @@ func (w *ReduceWhen) Unmet(successful, total int) string {
 	if total == 0 {
 		return ""
 	}
-	values := map[string]float64{"success_rate": float64(successful) / float64(total), "successful": float64(successful), "failed": float64(total - successful)}
+	values := map[string]float64{
+		"success_rate": float64(successful) / float64(total),
+		"successful":   float64(successful), "failed": float64(total - successful),
+	}
 	for _, c := range w.named() {
 		if c.bound != nil && !c.bound.Holds(values[c.name]) {
-			return fmt.Sprintf("%d of %d items succeeded, and reduce_when asks for %s %s", successful, total, c.name, c.bound.Written)
+			return fmt.Sprintf("%d of %d items succeeded, and reduce_when asks for %s %s", successful, total,
+				c.name, c.bound.Written)
 		}
 	}
 	return ""
@@ -76,16 +84,15 @@ func (w *ReduceWhen) Unmet(successful, total int) string {
 
 // Check returns what is wrong with w.
 func (w *ReduceWhen) Check() []check.Finding {
-	var found []check.Finding
+	var found check.Findings
 	for _, c := range w.named() {
-		switch rate := c.name == "success_rate"; {
-		case c.bound == nil:
-		case rate && c.bound.Value > 1:
-			message := fmt.Sprintf("success_rate: %s is not from 0 to 1, nor from 0%% to 100%%", c.bound.Written)
-			found = append(found, check.Finding{Field: c.name, Message: message})
-		case !rate && strings.HasSuffix(c.bound.Written, "%"):
-			found = append(found, check.Finding{Field: c.name, Message: fmt.Sprintf("%s: %v", c.name, noBound(c.bound.Written))})
+		if c.bound == nil {
+			continue
 		}
+		rate, written := c.name == "success_rate", c.bound.Written
+		found.Require(!rate || c.bound.Value <= 1, c.name,
+			"success_rate: %s is not from 0 to 1, nor from 0%% to 100%%", written)
+		found.Require(rate || !strings.HasSuffix(written, "%"), c.name, "%s: %v", c.name, noBound(written))
 	}
 	return found
 }

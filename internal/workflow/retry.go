@@ -56,7 +56,10 @@ func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string)
 		return false
 	}
 	for name, why := range not {
-		keys = withReader(keys, name, func(e entry) { r.fail(e.key, "%q in %s has no effect: %s", name, "retry_config", why) })
+		keys = withReader(keys, name, func(e entry) {
+			r.fail(e.key, "%q in %s has no effect: %s", name,
+				"retry_config", why)
+		})
 	}
 	if _, refused := not["circuit_breaker"]; !refused {
 		keys = withReader(keys, "circuit_breaker", func(e entry) {
@@ -83,7 +86,8 @@ func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string)
 func (r *reader) budget(e entry) (time.Duration, bool) {
 	d, ok := r.duration(e, false)
 	if ok && d == 0 {
-		r.fail(e.value, "%s must be more than 0s: leave it out for no limit, or write attempts: 1 for no retries", e.name)
+		r.fail(e.value, "%s must be more than 0s: leave it out for no limit, or write attempts: 1 for no retries",
+			e.name)
 	}
 	return d, ok
 }
@@ -131,7 +135,8 @@ func (r *reader) itemRetry(e entry) (retry.Policy, bool) {
 		"circuit_breaker": "that of an error policy stands beside its retry_config",
 	})
 	if a := p.policy.RetryAfter; a != nil && a.File != "" {
-		r.fail(descend(p.at["retry_after"], "file"), "file of retry_after is only for the retry_config of a step, whose directory it is in")
+		r.fail(descend(p.at["retry_after"], "file"),
+			"file of retry_after is only for the retry_config of a step, whose directory it is in")
 	}
 	return p.policy, ok
 }
@@ -149,7 +154,10 @@ func (r *reader) backoff(e entry) (retry.Backoff, bool) {
 	ok := false
 	var keys []key
 	for _, strategy := range retry.Strategies() {
-		keys = append(keys, key{name: string(strategy), read: func(e entry) { found, ok = r.parameters(e, strategy, nil) }})
+		keys = append(keys, key{
+			name: string(strategy),
+			read: func(e entry) { found, ok = r.parameters(e, strategy, nil) },
+		})
 	}
 	b := r.block("backoff", e, keys)
 	if len(b.written) > 1 {
@@ -246,11 +254,14 @@ func (r *reader) failureAction(e entry) (retry.FailureAction, bool) {
 
 // callOptions is the block `with` of a step.
 type callOptions struct {
-	Retry    int            `yaml:"retry" least:"0"`        // tries after the first; default 0
-	Delay    time.Duration  `yaml:"delay"`                  // D of the backoff; default 0s
-	Backoff  retry.Strategy `yaml:"backoff"`                // how the delay grows: not at all, n·D, or D·2^(n−1); default fixed
-	Timeout  time.Duration  `yaml:"timeout" unit:"seconds"` // of one attempt; default none
-	MaxDelay time.Duration  `yaml:"max_delay"`              // cap of the delays; default 30s
+	Retry int           `yaml:"retry" least:"0"` // tries after the first; default 0
+	Delay time.Duration `yaml:"delay"`           // D of the backoff; default 0s
+
+	// how the delay grows: not at all, n·D, or D·2^(n−1); default fixed
+	Backoff retry.Strategy `yaml:"backoff"`
+
+	Timeout  time.Duration `yaml:"timeout" unit:"seconds"` // of one attempt; default none
+	MaxDelay time.Duration `yaml:"max_delay"`              // cap of the delays; default 30s
 }
 
 // callOptions reads `with`, a short form of timeout and retry_config.
@@ -262,7 +273,8 @@ func (r *reader) callOptions(s *Step, step *block, e entry) {
 		return
 	}
 	if b.has("timeout") && step.has("timeout") {
-		r.fail(b.written["timeout"].key, `"timeout" is written twice: in "with" and in the step (line %d)`, step.written["timeout"].key.Line)
+		r.fail(b.written["timeout"].key, `"timeout" is written twice: in "with" and in the step (line %d)`,
+			step.written["timeout"].key.Line)
 	}
 	r.warnOfCallOptions(b)
 	policy.Attempts = o.Retry + 1
@@ -284,7 +296,10 @@ func (r *reader) callBlock(e entry, o *callOptions) *block {
 		e.value = n
 	}
 	keys := r.fields(o)
-	keys = withReader(keys, "backoff", func(e entry) { set(&o.Backoff)(word(r, e, retry.Fixed, retry.Linear, retry.Exponential)) })
+	keys = withReader(keys, "backoff", func(e entry) {
+		set(&o.Backoff)(word(r, e, retry.Fixed, retry.Linear,
+			retry.Exponential))
+	})
 	return r.block(e.name, e, keys)
 }
 
@@ -308,7 +323,8 @@ func (r *reader) callText(e entry) (*yaml.Node, bool) {
 	for part := range strings.SplitSeq(t.Value, ",") {
 		name, value, ok := strings.Cut(part, ":")
 		if !ok || strings.TrimSpace(name) == "" || strings.TrimSpace(value) == "" {
-			r.failAt(t.at(offset+blanks(part)), `%s: want options as in "retry: 5, delay: 500ms", got %q`, e.name, strings.TrimSpace(part))
+			r.failAt(t.at(offset+blanks(part)), `%s: want options as in "retry: 5, delay: 500ms", got %q`, e.name,
+				strings.TrimSpace(part))
 			return nil, false
 		}
 		n.Content = append(n.Content, t.scalar(offset, name), t.scalar(offset+len(name)+1, value))

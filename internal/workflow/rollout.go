@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"fmt"
 	"strconv"
 
 	"prodigy/internal/check"
@@ -9,15 +8,23 @@ import (
 
 // Canary is how a map phase begins with few items.
 type Canary struct {
-	Items       int      `yaml:"items" required:"true" range:"1 1000000"` // how many items run before the others; required
-	SuccessRate *float64 `yaml:"success_rate"`                            // the part of them that has to succeed; default 0.95
+	// how many items run before the others; required
+	Items int `yaml:"items" required:"true" range:"1 1000000"`
+
+	// the part of them that has to succeed; default 0.95
+	SuccessRate *float64 `yaml:"success_rate"`
 }
 
 // Ramp is how a map phase begins with few agents at once.
 type Ramp struct {
-	Steps       []int    `yaml:"steps" required:"true" short:"true" list:"numbers of agents, as in [2, 8, 32]" least:"1"` // how many agents run at once, step by step; the last is that of the rest; required
-	Items       *int     `yaml:"items" range:"1 1000000"`                                                                 // how many items end in a step before the next begins; default as many as the canary has, else 20
-	SuccessRate *float64 `yaml:"success_rate"`                                                                            // the part of them that has to succeed; default that of the canary, else 0.95
+	// how many agents run at once, step by step; the last is that of the rest; required
+	Steps []int `yaml:"steps" required:"true" short:"true" list:"numbers of agents, as in [2, 8, 32]" least:"1"`
+
+	// how many items end in a step before the next begins; default as many as the canary has, else 20
+	Items *int `yaml:"items" range:"1 1000000"`
+
+	// the part of them that has to succeed; default that of the canary, else 0.95
+	SuccessRate *float64 `yaml:"success_rate"`
 }
 
 const (
@@ -30,46 +37,38 @@ const (
 func (c *Canary) SetDefaults() { c.SuccessRate = new(defaultSuccessRate) }
 
 // Check returns what is wrong with c.
-func (c *Canary) Check() []check.Finding { return checkSuccessRate(*c.SuccessRate) }
-
-// Check returns what is wrong with v.
-func (v *Ramp) Check() []check.Finding {
-	var found []check.Finding
-	if v.SuccessRate != nil {
-		found = checkSuccessRate(*v.SuccessRate)
-	}
-	steps := func(format string, args ...any) []check.Finding {
-		return append(found, check.Finding{Field: "steps", Message: fmt.Sprintf(format, args...)})
-	}
-	for i := 1; i < len(v.Steps); i++ {
-		if step, before := v.Steps[i], v.Steps[i-1]; step <= before {
-			found = steps("ramp must rise from step to step: %d comes after %d", step, before)
-			found[len(found)-1].Field += "." + strconv.Itoa(i)
-			return found
-		}
-	}
-	switch {
-	case v.Steps == nil: // which was told
-		return found
-	case len(v.Steps) < 2:
-		return steps("ramp needs at least two steps, as in [2, 8, 32]: one alone is max_parallel")
-	case len(v.Steps) > maxRampSteps:
-		return steps("ramp has %d steps, more than %d", len(v.Steps), maxRampSteps)
-	}
+func (c *Canary) Check() []check.Finding {
+	var found check.Findings
+	checkSuccessRate(&found, c.SuccessRate)
 	return found
 }
 
-func checkSuccessRate(rate float64) []check.Finding {
-	message := ""
-	switch {
-	case rate == 0:
-		message = "success_rate of 0 lets everything go on: it must be more than 0, up to 1"
-	case !(rate > 0 && rate <= 1):
-		message = fmt.Sprintf("success_rate must be more than 0, up to 1, not %v", rate)
-	default:
-		return nil
+// Check returns what is wrong with v.
+func (v *Ramp) Check() []check.Finding {
+	var found check.Findings
+	checkSuccessRate(&found, v.SuccessRate)
+	for i := 1; i < len(v.Steps); i++ {
+		if step, before := v.Steps[i], v.Steps[i-1]; step <= before {
+			found.Require(false, "steps."+strconv.Itoa(i), "ramp must rise from step to step: %d comes after %d",
+				step, before)
+			return found
+		}
 	}
-	return []check.Finding{{Field: "success_rate", Message: message}}
+	few := v.Steps != nil && len(v.Steps) < 2 // nil is told already
+	found.Require(!few, "steps", "ramp needs at least two steps, as in [2, 8, 32]: one alone is max_parallel")
+	found.Require(len(v.Steps) <= maxRampSteps, "steps", "ramp has %d steps, more than %d", len(v.Steps), maxRampSteps)
+	return found
+}
+
+func checkSuccessRate(found *check.Findings, rate *float64) {
+	switch {
+	case rate == nil:
+	case *rate == 0:
+		found.Require(false, "success_rate", "success_rate of 0 lets everything go on: it must be more than 0, up to 1")
+	default:
+		found.Require(*rate > 0 && *rate <= 1, "success_rate", "success_rate must be more than 0, up to 1, not %v",
+			*rate)
+	}
 }
 
 // checkRollout checks canary and ramp against the rest of the map, and completes them.
@@ -107,6 +106,10 @@ func (r *reader) checkRollout(m *Map, b *block) {
 	case !b.has(written):
 		m.MaxParallel = IntOrVar{Value: last}
 	case m.MaxParallel.Var == "" && m.MaxParallel.Value != last:
-		r.fail(b.at("ramp"), "the last step of ramp is %d, and %s is %d: the last step is what the rest runs with", last, map[string]string{"max_parallel": "max_parallel", "concurrency": "max of concurrency"}[written], m.MaxParallel.Value)
+		r.fail(b.at("ramp"), "the last step of ramp is %d, and %s is %d: the last step is what the rest runs with",
+			last, map[string]string{
+				"max_parallel": "max_parallel",
+				"concurrency":  "max of concurrency",
+			}[written], m.MaxParallel.Value)
 	}
 }

@@ -22,33 +22,72 @@ type Step struct {
 	Shell  *Text `yaml:"shell" json:"shell,omitempty"`   // a script for `sh -c`
 	Claude *Text `yaml:"claude" json:"claude,omitempty"` // a prompt for the AI coding CLI, which passes no shell
 
-	Agent *Agent `yaml:"agent" json:"agent,omitempty"` // a prompt for an AI coding CLI whose output is read (see agents.md), or a mapping with more
+	// a prompt for an AI coding CLI whose output is read (see agents.md), or a mapping with more
+	Agent *Agent `yaml:"agent" json:"agent,omitempty"`
 
 	WriteFile *WriteFile `yaml:"write_file" json:"write_file,omitempty"` // a file to write
 	Foreach   *Foreach   `yaml:"foreach" json:"foreach,omitempty"`       // steps to run for each element of a list
-	Validate  *Validate  `yaml:"validate" json:"validate,omitempty"`     // how complete the work of the step is, and what is done until it is; alone it is a step of its own
 
-	ID           string        `yaml:"id" json:"id,omitempty"`                            // names the step in the log, and its results: `${<id>.output}`
-	Name         string        `yaml:"name" json:"name,omitempty"`                        // names the step for people, where it has no id
-	Description  string        `yaml:"description" json:"description,omitempty"`          // for people; a plan shows it
-	When         *Text         `yaml:"when" json:"when,omitempty"`                        // a condition; when it is not met, the step is skipped
-	Interpreter  Interpreter   `yaml:"interpreter" json:"interpreter,omitempty"`          // the program that runs the script, or a list of the arguments in front of the script; default `sh -c`
-	Timeout      time.Duration `yaml:"timeout" json:"timeout,omitempty" unit:"seconds"`   // of one attempt; default none
-	Rate         *Rate         `yaml:"rate" json:"rate,omitempty"`                        // how often the step may start at most, such as `40/s`, over all agents; its retries count too. Who waits for its turn has no slot. Only for the steps of agent_template; default no limit
-	Retry        *retry.Policy `yaml:"retry_config" alias:"retry" json:"retry,omitempty"` // how often and when the step is tried again, over `retry_defaults`
-	OnFailure    *OnFailure    `yaml:"on_failure" json:"on_failure,omitempty"`            // what follows when the tries are used up: steps that handle the failure, or a failure action; default stop
-	OnSuccess    []Step        `yaml:"on_success" json:"on_success,omitempty"`            // steps to run after the step has succeeded
-	OnExitCode   ExitSteps     `yaml:"on_exit_code" json:"on_exit_code,omitempty"`        // steps to run when the last try has exited with that code, by exit code
-	Capture      string        `yaml:"capture" json:"capture,omitempty"`                  // the name under which later steps see the output: `${<name>}`
-	Format       CaptureFormat `yaml:"capture_format" json:"capture_format,omitempty"`    // what the captured output is; default string
-	OutputFile   *Text         `yaml:"output_file" json:"output_file,omitempty"`          // a file that stdout goes to as well
-	Env          []EnvVar      `yaml:"env" json:"env,omitempty"`                          // variables of this step
-	WorkingDir   *Text         `yaml:"working_dir" json:"working_dir,omitempty"`          // where the step runs, and its hooks and validation unless they have their own; default where prodigy was started
-	AllowFailure bool          `yaml:"allow_failure" json:"allow_failure,omitempty"`      // a failure does not end the list of steps: the same as `on_failure: continue`; default false
+	// how complete the work of the step is, and what is done until it is; alone it is a step of its own
+	Validate *Validate `yaml:"validate" json:"validate,omitempty"`
 
-	Idempotent bool `yaml:"idempotent" json:"idempotent,omitempty"` // that the step, with all that is inside of it, may run twice for one item, as it does when prodigy is killed. That is for people: nothing depends on it. Default false
+	// names the step in the log, and its results: `${<id>.output}`
+	ID string `yaml:"id" json:"id,omitempty"`
 
-	CommitRequired bool `yaml:"commit_required" json:"commit_required,omitempty"` // the step fails when HEAD of its working directory did not move; default false
+	// names the step for people, where it has no id
+	Name string `yaml:"name" json:"name,omitempty"`
+
+	Description string `yaml:"description" json:"description,omitempty"` // for people; a plan shows it
+
+	// a condition; when it is not met, the step is skipped
+	When *Text `yaml:"when" json:"when,omitempty"`
+
+	// the program that runs the script, or a list of the arguments in front of the script; default `sh -c`
+	Interpreter Interpreter `yaml:"interpreter" json:"interpreter,omitempty"`
+
+	// of one attempt; default none
+	Timeout time.Duration `yaml:"timeout" json:"timeout,omitempty" unit:"seconds"`
+
+	// how often the step may start at most, such as `40/s`, over all agents; its retries count too. Who waits
+	// for its turn has no slot. Only for the steps of agent_template; default no limit
+	Rate *Rate `yaml:"rate" json:"rate,omitempty"`
+
+	// how often and when the step is tried again, over `retry_defaults`
+	Retry *retry.Policy `yaml:"retry_config" alias:"retry" json:"retry,omitempty"`
+
+	// what follows when the tries are used up: steps that handle the failure, or a failure action; default stop
+	OnFailure *OnFailure `yaml:"on_failure" json:"on_failure,omitempty"`
+
+	// steps to run after the step has succeeded
+	OnSuccess []Step `yaml:"on_success" json:"on_success,omitempty"`
+
+	// steps to run when the last try has exited with that code, by exit code
+	OnExitCode ExitSteps `yaml:"on_exit_code" json:"on_exit_code,omitempty"`
+
+	// the name under which later steps see the output: `${<name>}`
+	Capture string `yaml:"capture" json:"capture,omitempty"`
+
+	// what the captured output is; default string
+	Format CaptureFormat `yaml:"capture_format" json:"capture_format,omitempty"`
+
+	// a file that stdout goes to as well
+	OutputFile *Text `yaml:"output_file" json:"output_file,omitempty"`
+
+	Env []EnvVar `yaml:"env" json:"env,omitempty"` // variables of this step
+
+	// where the step runs, and its hooks and validation unless they have their own; default where prodigy was
+	// started
+	WorkingDir *Text `yaml:"working_dir" json:"working_dir,omitempty"`
+
+	// a failure does not end the list of steps: the same as `on_failure: continue`; default false
+	AllowFailure bool `yaml:"allow_failure" json:"allow_failure,omitempty"`
+
+	// that the step, with all that is inside of it, may run twice for one item, as it does when prodigy is
+	// killed. That is for people: nothing depends on it. Default false
+	Idempotent bool `yaml:"idempotent" json:"idempotent,omitempty"`
+
+	// the step fails when HEAD of its working directory did not move; default false
+	CommitRequired bool `yaml:"commit_required" json:"commit_required,omitempty"`
 
 	Test bool `json:"test,omitempty"` // it is written as test, and so its results are ${test.output} as well
 	Pos  Pos  `json:"pos"`
@@ -156,21 +195,47 @@ func (CaptureFormat) Words() []string {
 
 // Agent is an agent step: a run of an AI coding CLI.
 type Agent struct {
-	Use         string    `yaml:"use" json:"use,omitempty" text:"constant"`                // the CLI, by the name of its preset; default `claude`
-	Prompt      Text      `yaml:"prompt" json:"prompt" required:"true" short:"true"`       // what it is to do, which passes no shell; required
-	Model       string    `yaml:"model" json:"model,omitempty" text:"constant"`            // the model; default that of the preset, else of the CLI
-	MaxCost     spend.USD `yaml:"max_cost" json:"max_cost,omitempty"`                      // US dollars that this step may cost an item, over all its attempts; with more, it fails as `budget`; default no limit
-	MaxTurns    int       `yaml:"max_turns" json:"max_turns,omitempty" least:"1"`          // after how many turns the CLI ends; where it cannot count them, prodigy does. Default as the CLI does
-	Schema      string    `yaml:"schema" json:"schema,omitempty" text:"constant"`          // a file with a JSON Schema: the answer must be JSON that fits, `${agent.json}`
-	Args        []string  `yaml:"args" json:"args,omitempty" text:"constant" list:"texts"` // further arguments of the CLI
-	May         May       `yaml:"may" json:"may,omitempty"`                                // what the CLI may do without being asked: `read`, `edit` the files of its directory, or `all`; default edit in a workspace, elsewhere what the CLI itself allows
-	AllowDenied bool      `yaml:"allow_denied" json:"allow_denied,omitempty"`              // a tool that was not permitted does not fail the step; default false
-	AllowEmpty  bool      `yaml:"allow_empty" json:"allow_empty,omitempty"`                // nor does an empty answer; default false
+	// the CLI, by the name of its preset; default `claude`
+	Use string `yaml:"use" json:"use,omitempty" text:"constant"`
 
-	StallTimeout *time.Duration `yaml:"stall_timeout" json:"stall_timeout,omitempty"` // how long the CLI may make no progress (see agents.md), 0s: without end; default that of the preset, 10m
-	ToolTimeout  *time.Duration `yaml:"tool_timeout" json:"tool_timeout,omitempty"`   // the same while one of its tools runs; default that of the preset, 15m
+	// what it is to do, which passes no shell; required
+	Prompt Text `yaml:"prompt" json:"prompt" required:"true" short:"true"`
 
-	Resume SessionUse `yaml:"resume" json:"resume,omitempty"` // a CLI that was interrupted or stalled goes on in the same session (`auto`), or begins a new one (`never`); default auto
+	// the model; default that of the preset, else of the CLI
+	Model string `yaml:"model" json:"model,omitempty" text:"constant"`
+
+	// US dollars that this step may cost an item, over all its attempts; with more, it fails as `budget`;
+	// default no limit
+	MaxCost spend.USD `yaml:"max_cost" json:"max_cost,omitempty"`
+
+	// after how many turns the CLI ends; where it cannot count them, prodigy does. Default as the CLI does
+	MaxTurns int `yaml:"max_turns" json:"max_turns,omitempty" least:"1"`
+
+	// a file with a JSON Schema: the answer must be JSON that fits, `${agent.json}`
+	Schema string `yaml:"schema" json:"schema,omitempty" text:"constant"`
+
+	// further arguments of the CLI
+	Args []string `yaml:"args" json:"args,omitempty" text:"constant" list:"texts"`
+
+	// what the CLI may do without being asked: `read`, `edit` the files of its directory, or `all`; default
+	// edit in a workspace, elsewhere what the CLI itself allows
+	May May `yaml:"may" json:"may,omitempty"`
+
+	// a tool that was not permitted does not fail the step; default false
+	AllowDenied bool `yaml:"allow_denied" json:"allow_denied,omitempty"`
+
+	// nor does an empty answer; default false
+	AllowEmpty bool `yaml:"allow_empty" json:"allow_empty,omitempty"`
+
+	// how long the CLI may make no progress (see agents.md), 0s: without end; default that of the preset, 10m
+	StallTimeout *time.Duration `yaml:"stall_timeout" json:"stall_timeout,omitempty"`
+
+	// the same while one of its tools runs; default that of the preset, 15m
+	ToolTimeout *time.Duration `yaml:"tool_timeout" json:"tool_timeout,omitempty"`
+
+	// a CLI that was interrupted or stalled goes on in the same session (`auto`), or begins a new one
+	// (`never`); default auto
+	Resume SessionUse `yaml:"resume" json:"resume,omitempty"`
 }
 
 // Preset returns the name of the preset.
@@ -204,11 +269,20 @@ const DefaultAgent = "claude"
 
 // WriteFile is a write_file step.
 type WriteFile struct {
-	Path       Text         `yaml:"path" json:"path" required:"true"`                  // in the working directory, which it never leads out of; required
-	Content    Text         `yaml:"content" json:"content" required:"true" text:"any"` // what the file is to hold; required
-	Format     FileFormat   `yaml:"format" json:"format,omitempty"`                    // what the content must be; default text
-	Mode       *Permissions `yaml:"mode" json:"mode,omitempty"`                        // permissions, in octal; default those it has, else 0644 without what the umask takes
-	CreateDirs bool         `yaml:"create_dirs" json:"create_dirs,omitempty"`          // make the directories that are missing; default false
+	// in the working directory, which it never leads out of; required
+	Path Text `yaml:"path" json:"path" required:"true"`
+
+	// what the file is to hold; required
+	Content Text `yaml:"content" json:"content" required:"true" text:"any"`
+
+	// what the content must be; default text
+	Format FileFormat `yaml:"format" json:"format,omitempty"`
+
+	// permissions, in octal; default those it has, else 0644 without what the umask takes
+	Mode *Permissions `yaml:"mode" json:"mode,omitempty"`
+
+	// make the directories that are missing; default false
+	CreateDirs bool `yaml:"create_dirs" json:"create_dirs,omitempty"`
 }
 
 // FileFormat is the format that the content of a written file must have.
@@ -239,12 +313,23 @@ func (p *Permissions) ReadText(text string) error {
 
 // Foreach is a foreach step.
 type Foreach struct {
-	Input    Elements `yaml:"input" alias:"foreach" json:"input" required:"true"` // what the steps are run for: a list, a command whose output is read, or a placeholder of a list; required
-	Do       []Step   `yaml:"do" json:"do" required:"true"`                       // the steps, run for each element; required
-	As       string   `yaml:"as" json:"as,omitempty"`                             // the name of the element in the steps; default item
-	Parallel int      `yaml:"parallel" json:"parallel,omitempty"`                 // for how many elements the steps run at once; default 1
-	Continue bool     `yaml:"continue_on_error" json:"continue,omitempty"`        // a failure neither keeps other elements from being run nor fails the step; default false
-	MaxItems *int     `yaml:"max_items" json:"max_items,omitempty" least:"0"`     // how many elements are taken at most; default all
+	// what the steps are run for: a list, a command whose output is read, or a placeholder of a list; required
+	Input Elements `yaml:"input" alias:"foreach" json:"input" required:"true"`
+
+	// the steps, run for each element; required
+	Do []Step `yaml:"do" json:"do" required:"true"`
+
+	// the name of the element in the steps; default item
+	As string `yaml:"as" json:"as,omitempty"`
+
+	// for how many elements the steps run at once; default 1
+	Parallel int `yaml:"parallel" json:"parallel,omitempty"`
+
+	// a failure neither keeps other elements from being run nor fails the step; default false
+	Continue bool `yaml:"continue_on_error" json:"continue,omitempty"`
+
+	// how many elements are taken at most; default all
+	MaxItems *int `yaml:"max_items" json:"max_items,omitempty" least:"0"`
 }
 
 // ElementName returns the name that the steps use for the element.
@@ -269,25 +354,43 @@ type Element struct {
 
 // Validate is a validation of the step that it is part of, or a step by itself.
 type Validate struct {
-	Commands     []Step        `yaml:"commands" json:"commands"`                        // the steps that find out how complete the work is; instead of them the keys of one step, or only a `result_file` that the step itself writes
-	ResultFile   *Text         `yaml:"result_file" json:"result_file,omitempty"`        // where the result is read from; default the output of the last step
-	Threshold    float64       `yaml:"threshold" json:"threshold" range:"0 100"`        // the percentage from which on the work is complete; default 100
-	Timeout      time.Duration `yaml:"timeout" json:"timeout,omitempty" unit:"seconds"` // of the steps together; default none
-	OnIncomplete *OnIncomplete `yaml:"on_incomplete" json:"on_incomplete,omitempty"`    // what is done about incomplete work, before it is validated again; default nothing
+	// the steps that find out how complete the work is; instead of them the keys of one step, or only a
+	// `result_file` that the step itself writes
+	Commands []Step `yaml:"commands" json:"commands"`
+
+	// where the result is read from; default the output of the last step
+	ResultFile *Text `yaml:"result_file" json:"result_file,omitempty"`
+
+	// the percentage from which on the work is complete; default 100
+	Threshold float64 `yaml:"threshold" json:"threshold" range:"0 100"`
+
+	// of the steps together; default none
+	Timeout time.Duration `yaml:"timeout" json:"timeout,omitempty" unit:"seconds"`
+
+	// what is done about incomplete work, before it is validated again; default nothing
+	OnIncomplete *OnIncomplete `yaml:"on_incomplete" json:"on_incomplete,omitempty"`
 }
 
 // OnIncomplete holds the steps that complete work that a validation found incomplete.
 type OnIncomplete struct {
-	Steps        []Step `json:"steps"`
-	MaxAttempts  int    `yaml:"max_attempts" json:"max_attempts" least:"1"` // rounds of these steps and the validation; default 2
-	FailWorkflow bool   `yaml:"fail_workflow" json:"fail_workflow"`         // whether the step fails when the work is still incomplete; default true
+	Steps []Step `json:"steps"`
+
+	// rounds of these steps and the validation; default 2
+	MaxAttempts int `yaml:"max_attempts" json:"max_attempts" least:"1"`
+
+	// whether the step fails when the work is still incomplete; default true
+	FailWorkflow bool `yaml:"fail_workflow" json:"fail_workflow"`
 }
 
 // OnFailure is a failure handler: steps that run when the tries of a step are used up.
 type OnFailure struct {
-	Steps        []Step `json:"steps"`
-	MaxAttempts  int    `yaml:"max_attempts" json:"max_attempts,omitempty" least:"1"` // rounds of handler and original, until the original succeeds; default the handler's success forgives
-	FailWorkflow bool   `yaml:"fail_workflow" json:"fail_workflow,omitempty"`         // only the original's own success counts; default false
+	Steps []Step `json:"steps"`
+
+	// rounds of handler and original, until the original succeeds; default the handler's success forgives
+	MaxAttempts int `yaml:"max_attempts" json:"max_attempts,omitempty" least:"1"`
+
+	// only the original's own success counts; default false
+	FailWorkflow bool `yaml:"fail_workflow" json:"fail_workflow,omitempty"`
 }
 
 // ExitSteps are the steps of on_exit_code, by exit code.
@@ -301,7 +404,8 @@ func (s Step) NestedSteps() iter.Seq2[string, []Step] {
 			return
 		}
 		if v := s.Validate; v != nil {
-			if !yield("validate", v.Commands) || v.OnIncomplete != nil && !yield("on_incomplete", v.OnIncomplete.Steps) {
+			if !yield("validate", v.Commands) || v.OnIncomplete != nil &&
+				!yield("on_incomplete", v.OnIncomplete.Steps) {
 				return
 			}
 		}

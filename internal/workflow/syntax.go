@@ -42,7 +42,8 @@ func (r *reader) reportEmpty() {
 	r.failAt(Pos{1, 1}, "the file is empty: want a mapping or a list of steps")
 }
 
-// reportSyntax reports an error of the YAML parser at the line of the mistake. The parser itself often names the start of the block.
+// reportSyntax reports an error of the YAML parser at the line of the mistake. The parser itself often names
+// the start of the block.
 func (r *reader) reportSyntax(data []byte, err error) {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	told := 0
@@ -57,8 +58,9 @@ func (r *reader) reportSyntax(data []byte, err error) {
 	r.failAt(Pos{index + 1, col}, "%s", explain(text, line, col))
 }
 
-// brokenLine returns the index of the first line that makes the file invalid: the one after the longest valid prefix. It tries a limited
-// number of lines before the point where the parser stopped, and otherwise returns the line of the parser, told.
+// brokenLine returns the index of the first line that makes the file invalid: the one after the longest valid
+// prefix. It tries a limited number of lines before the point where the parser stopped, and otherwise returns
+// the line of the parser, told.
 func (r *reader) brokenLine(data []byte, told int) int {
 	const tries = 50
 	last := min(lastLineRead(data), len(r.lines)-1)
@@ -110,7 +112,8 @@ func (b *byteReader) Read(p []byte) (int, error) {
 func syntaxColumn(line, text string) int {
 	at := len(line) - len(strings.TrimLeft(line, " "))
 	switch {
-	case strings.Contains(text, "tab character"), text == "found character that cannot start any token" && strings.HasPrefix(line[at:], "\t"):
+	case strings.Contains(text, "tab character"), text == "found character that cannot start any token" &&
+		strings.HasPrefix(line[at:], "\t"):
 		at = max(at, strings.IndexByte(line, '\t'))
 	case text == "found character that cannot start any token":
 		if m := regexp.MustCompile("(?:^|[ \\[{,])([@`%])").FindStringSubmatchIndex(line); m != nil {
@@ -184,8 +187,8 @@ type inspector struct {
 	seen    map[*yaml.Node]bool // tagged nodes that were told
 }
 
-// inspect reports recursive aliases, aliases that expand to too many nodes, and unknown tags. It returns false if the document must not
-// be traversed.
+// inspect reports recursive aliases, aliases that expand to too many nodes, and unknown tags. It returns
+// false if the document must not be traversed.
 func (r *reader) inspect(root *yaml.Node) bool {
 	i := &inspector{r: r, open: map[*yaml.Node]bool{}, seen: map[*yaml.Node]bool{}}
 	return i.node(root)

@@ -86,7 +86,8 @@ func (r *reader) checkTimeouts(m *Map, phase, config *block) {
 		return
 	}
 	if phase.has("agent_timeout_secs") && config.has("agent_timeout_secs") {
-		r.fail(config.written["agent_timeout_secs"].key, `"agent_timeout_secs" is written in two places (the other is in line %d)`,
+		r.fail(config.written["agent_timeout_secs"].key,
+			`"agent_timeout_secs" is written in two places (the other is in line %d)`,
 			phase.written["agent_timeout_secs"].key.Line)
 	}
 	for _, b := range []*block{phase, config} {
@@ -120,7 +121,8 @@ func (r *reader) checkCommandNames(e entry, steps []Step) {
 			r.fail(limit.key, "command_timeouts: there is no %s step at position %d: positions count all steps of agent_template from 0", kind, n)
 			continue
 		}
-		r.fail(limit.key, "command_timeouts: %q is no kind of step and no step of agent_template%s", limit.name, hint(limit.name, known))
+		r.fail(limit.key, "command_timeouts: %q is no kind of step and no step of agent_template%s", limit.name,
+			hint(limit.name, known))
 	}
 }
 

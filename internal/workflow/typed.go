@@ -346,7 +346,8 @@ func shortField(t reflect.Type) reflect.StructField {
 	return reflect.StructField{}
 }
 
-// complete reports keys that are missing in b, or exclude each other. It returns false if a key is missing that must be there.
+// complete reports keys that are missing in b, or exclude each other. It returns false if a key is missing
+// that must be there.
 func (r *reader) complete(b *block, t reflect.Type) bool {
 	before := len(r.problems)
 	some := map[string][]string{}

@@ -32,35 +32,76 @@ import (
 
 // Workflow is the content of a workflow file.
 type Workflow struct {
-	File        string // its name, for messages
-	Name        string `yaml:"name"`                   // what people call it, by default the file without its ending; stands in the log, the reports and `${workflow.name}`
-	Description string `yaml:"description"`            // for people who read the file
-	Version     string `yaml:"version"`                // of the workflow, for people who read the file
-	Mode        Mode   `yaml:"mode"`                   // whether there are items; default mapreduce with a map, else standard
-	Commands    []Step `yaml:"commands" alias:"steps"` // the steps of a standard workflow, run once and in order
-	Setup       *Phase `yaml:"setup"`                  // steps that run once before the items; what they capture is seen by all that follows
-	Map         *Map   `yaml:"map"`                    // the items, and what is done with each of them
-	Reduce      *Phase `yaml:"reduce"`                 // steps that run once when the items are done; not when there were none, or the job was stopped
-	Merge       *Phase `yaml:"merge"`                  // steps that run once at the very end; not when there were no items, or the job was stopped
+	File string // its name, for messages
 
-	ReduceOnRetry bool `yaml:"reduce_on_retry"` // whether to run reduce and merge again after a retry of dead letters, as `dlq retry --reduce` does; default false
+	// what people call it, by default the file without its ending; stands in the log, the reports and
+	// `${workflow.name}`
+	Name string `yaml:"name"`
 
-	ReduceWhen *ReduceWhen `yaml:"reduce_when"` // when reduce and merge run: else the job ends without them, with exit code 3; default always
+	Description string `yaml:"description"` // for people who read the file
+	Version     string `yaml:"version"`     // of the workflow, for people who read the file
 
-	ErrorPolicy errorpolicy.Policy `yaml:"error_policy"` // what a failed item does to itself and to the job; written here, in the map, or its plain keys at the root
-	Handlers    map[string][]Step  `yaml:"handlers"`     // named lists of steps, for `on_item_failure: custom:<name>`
-	Env         []EnvVar           `yaml:"env"`          // variables of every command, in the order of the file: each sees those before it
-	EnvFiles    []Text             `yaml:"env_files"`    // files of variables, NAME=value a line; a later one goes before an earlier, and `env` before all of them
-	Profiles    []Profile          `yaml:"profiles"`     // named sets of variables that go before `env`; a run chooses one by `--profile`
-	Secrets     []Secret           `yaml:"secrets"`      // variables whose values are masked wherever prodigy writes or prints, and never stored
-	Parameters  []Parameter        `yaml:"parameters"`   // values that a run is given by `--param` or `--param-file`; every text can name them
-	Workspace   Workspace          `yaml:"workspace"`    // where the agents work: `shared`, all of them in the directory of the run, or `git`, each in a git repository of its own, whose commits are merged; default shared
+	// whether there are items; default mapreduce with a map, else standard
+	Mode Mode `yaml:"mode"`
 
-	SharedDirectory Sharing `yaml:"shared_directory"` // `ok` says that agents are meant to edit one git checkout at once, which else is warned of; default not said
+	Commands []Step `yaml:"commands" alias:"steps"` // the steps of a standard workflow, run once and in order
 
-	Agents  *AgentPresets  `yaml:"agents"`  // changes to the presets of AI coding CLIs, and new ones, for the agent steps of this workflow (see agents.md)
-	Budget  spend.Budget   `yaml:"budget"`  // what the AI agents of the job may cost
-	Notify  []Receiver     `yaml:"notify"`  // who outside is told of dead letters, of open breakers, of the end of the job and the like; one receiver or a list
+	// steps that run once before the items; what they capture is seen by all that follows
+	Setup *Phase `yaml:"setup"`
+
+	Map *Map `yaml:"map"` // the items, and what is done with each of them
+
+	// steps that run once when the items are done; not when there were none, or the job was stopped
+	Reduce *Phase `yaml:"reduce"`
+
+	// steps that run once at the very end; not when there were no items, or the job was stopped
+	Merge *Phase `yaml:"merge"`
+
+	// whether to run reduce and merge again after a retry of dead letters, as `dlq retry --reduce` does;
+	// default false
+	ReduceOnRetry bool `yaml:"reduce_on_retry"`
+
+	// when reduce and merge run: else the job ends without them, with exit code 3; default always
+	ReduceWhen *ReduceWhen `yaml:"reduce_when"`
+
+	// what a failed item does to itself and to the job; written here, in the map, or its plain keys at the root
+	ErrorPolicy errorpolicy.Policy `yaml:"error_policy"`
+
+	Handlers map[string][]Step `yaml:"handlers"` // named lists of steps, for `on_item_failure: custom:<name>`
+
+	// variables of every command, in the order of the file: each sees those before it
+	Env []EnvVar `yaml:"env"`
+
+	// files of variables, NAME=value a line; a later one goes before an earlier, and `env` before all of them
+	EnvFiles []Text `yaml:"env_files"`
+
+	// named sets of variables that go before `env`; a run chooses one by `--profile`
+	Profiles []Profile `yaml:"profiles"`
+
+	// variables whose values are masked wherever prodigy writes or prints, and never stored
+	Secrets []Secret `yaml:"secrets"`
+
+	// values that a run is given by `--param` or `--param-file`; every text can name them
+	Parameters []Parameter `yaml:"parameters"`
+
+	// where the agents work: `shared`, all of them in the directory of the run, or `git`, each in a git
+	// repository of its own, whose commits are merged; default shared
+	Workspace Workspace `yaml:"workspace"`
+
+	// `ok` says that agents are meant to edit one git checkout at once, which else is warned of; default not
+	// said
+	SharedDirectory Sharing `yaml:"shared_directory"`
+
+	// changes to the presets of AI coding CLIs, and new ones, for the agent steps of this workflow (see
+	// agents.md)
+	Agents *AgentPresets `yaml:"agents"`
+
+	Budget spend.Budget `yaml:"budget"` // what the AI agents of the job may cost
+
+	// who outside is told of dead letters, of open breakers, of the end of the job and the like; one receiver
+	// or a list
+	Notify []Receiver `yaml:"notify"`
+
 	Outputs outputs.Policy `yaml:"outputs"` // how much is kept of what steps print, for `prodigy logs`
 
 	BreakerPer *Text // per of the circuit_breaker of the error policy, with its position
@@ -93,60 +134,142 @@ type Phase struct {
 
 // Map is the map phase.
 type Map struct {
-	Input         Input  `yaml:"input" required:"true"` // where the items come from; required
-	JSONPath      string `yaml:"json_path"`             // picks the items out of JSON; default the elements of an array, else the whole as one item
-	JSONPathPos   Pos
-	Filter        string `yaml:"filter"` // an expression over an item's fields: only items for which it is true are taken
-	FilterPos     Pos
-	SortBy        string `yaml:"sort_by"` // the order of the items: `path [ASC|DESC] [NULLS FIRST|LAST], …`; default as they come
-	SortByPos     Pos
-	Distinct      string `yaml:"distinct"` // a field of which each value is taken once, or true for the whole item
-	DistinctPos   Pos
-	Key           string `yaml:"key"` // the field whose text is the item id; default `item_<index>`
-	KeyPos        Pos
-	Label         Text                   `yaml:"label"`               // what people call an item, such as `${item.path}`; default the item itself if it is a text, else its name, id, path, title or file
-	Offset        int                    `yaml:"offset" least:"0"`    // how many of the chosen items are left out at the beginning; default 0
-	MaxItems      *int                   `yaml:"max_items" least:"0"` // how many items are taken at most; default all
-	OnEmpty       OnEmpty                `yaml:"on_empty"`            // what it means that no item is chosen: `error`, and nothing is done, or `ok`; default `error`
-	Batch         int                    `yaml:"batch" least:"1"`     // how many items an agent gets at once, as the list `${items}`; default one, as `${item}`
-	MaxParallel   IntOrVar               `yaml:"max_parallel"`        // how many agents run at once, unless they run on a fleet: there it is the slots of its workers if nothing is written; default 10
-	Concurrency   *Concurrency           `yaml:"concurrency"`         // how many agents run at once, as it turns out that a service can take; in place of `max_parallel`
-	Rate          Rate                   `yaml:"rate"`                // how often an agent may start at most, such as `40/s`, over all slots; the retries of steps count too. An agent that waits for its turn has no slot; default no limit
-	Canary        *Canary                `yaml:"canary"`              // a number of items that run before all others: only if enough of them succeed the others follow, else the job pauses with exit code 3, until `prodigy resume --accept`; default none
-	Ramp          *Ramp                  `yaml:"ramp"`                // how many agents run at once, in steps such as `[2, 8, 32]`: the next step begins when enough items have succeeded in the one before, else the job pauses as after a canary; the last step is `max_parallel`; default none
-	Straggler     *limit.StragglerConfig `yaml:"straggler"`           // which attempts take unusually long, and whether a second attempt is made then; default none
-	ParkAfter     *ParkAfter             `yaml:"park_after"`          // how long an agent that waits for the next try of a step keeps its slot; `never`: all the time, as with `max_parallel: 1`. At most 1,024 agents wait without a slot; default 10s
-	Requires      []Text                 `yaml:"requires"`            // labels that a worker of a fleet must have to run items, such as `gpu` or `linux/arm64`. A run on this machine alone warns of them, and refuses a system that is not its own
-	Files         []Text                 `yaml:"files"`               // files below the directory of the run, such as `scripts/**`, that the workers of a fleet are sent: their commands run beside them, and what `produces` names comes back. Default none: the directory is shared
-	ItemsFromArgs bool                   // the items are values of the command line, and ARG is the item
-	Incremental   bool                   `yaml:"incremental"`                    // whether a run takes over the results of items that the latest job of this workflow has done already, and that have not changed since; `--since` says it for one run; default false
-	Fingerprint   []Text                 `yaml:"fingerprint"`                    // the fields of an item whose change means that it has to be done again; default all
-	Uses          []Text                 `yaml:"uses"`                           // the files that an item is made from, such as `${item.path}` or `scripts/*.sh`: when one changes, the item has changed. A directory is all files in it; a path names the item, or has wildcards
-	Produces      []Text                 `yaml:"produces"`                       // the files that an agent leaves, such as `out/${item.id}.png`: without them it has failed, and is done again when they are gone
-	Atomic        bool                   `yaml:"atomic"`                         // whether the files of `produces` have other names until the attempt has succeeded, so that there is never half a file under its name: the steps write to `${produces}` (`${produces[0]}` when there are several), or `$PRODIGY_PRODUCES`; default false
-	Incomplete    Incomplete             `yaml:"incomplete"`                     // what becomes of files of `produces` that an attempt has written which failed, was interrupted or killed: `keep`, `remove`, or `partial`, which adds `.partial` to their names; default `partial` for files whose paths name the item and are no directories, with `atomic` `remove`
-	AgentTemplate []Step                 `yaml:"agent_template" required:"true"` // the steps that are run for each item; a list, or `{commands: [...]}`; required
-	AgentTimeout  SecondsOrVar           `yaml:"agent_timeout_secs"`             // of a whole agent, its waits for retries included; default none
-	Timeouts      Timeouts               `yaml:"timeout_config"`                 // more about the limits in time of agents and their commands
+	Input Input `yaml:"input" required:"true"` // where the items come from; required
 
-	Windows limit.Windows `yaml:"windows"` // the times of day in which agents may start, such as `22:00-06:00 Europe/Berlin`; default always
-	Guards  limit.Guards  `yaml:"guards"`  // what the machine must have left for an agent to start; only on Linux
+	// picks the items out of JSON; default the elements of an array, else the whole as one item
+	JSONPath string `yaml:"json_path"`
+
+	JSONPathPos Pos
+
+	// an expression over an item's fields: only items for which it is true are taken
+	Filter string `yaml:"filter"`
+
+	FilterPos Pos
+
+	// the order of the items: `path [ASC|DESC] [NULLS FIRST|LAST], …`; default as they come
+	SortBy string `yaml:"sort_by"`
+
+	SortByPos   Pos
+	Distinct    string `yaml:"distinct"` // a field of which each value is taken once, or true for the whole item
+	DistinctPos Pos
+	Key         string `yaml:"key"` // the field whose text is the item id; default `item_<index>`
+	KeyPos      Pos
+
+	// what people call an item, such as `${item.path}`; default the item itself if it is a text, else its name,
+	// id, path, title or file
+	Label Text `yaml:"label"`
+
+	// how many of the chosen items are left out at the beginning; default 0
+	Offset int `yaml:"offset" least:"0"`
+
+	MaxItems *int `yaml:"max_items" least:"0"` // how many items are taken at most; default all
+
+	// what it means that no item is chosen: `error`, and nothing is done, or `ok`; default `error`
+	OnEmpty OnEmpty `yaml:"on_empty"`
+
+	// how many items an agent gets at once, as the list `${items}`; default one, as `${item}`
+	Batch int `yaml:"batch" least:"1"`
+
+	// how many agents run at once, unless they run on a fleet: there it is the slots of its workers if nothing
+	// is written; default 10
+	MaxParallel IntOrVar `yaml:"max_parallel"`
+
+	// how many agents run at once, as it turns out that a service can take; in place of `max_parallel`
+	Concurrency *Concurrency `yaml:"concurrency"`
+
+	// how often an agent may start at most, such as `40/s`, over all slots; the retries of steps count too. An
+	// agent that waits for its turn has no slot; default no limit
+	Rate Rate `yaml:"rate"`
+
+	// a number of items that run before all others: only if enough of them succeed the others follow, else the
+	// job pauses with exit code 3, until `prodigy resume --accept`; default none
+	Canary *Canary `yaml:"canary"`
+
+	// how many agents run at once, in steps such as `[2, 8, 32]`: the next step begins when enough items have
+	// succeeded in the one before, else the job pauses as after a canary; the last step is `max_parallel`;
+	// default none
+	Ramp *Ramp `yaml:"ramp"`
+
+	// which attempts take unusually long, and whether a second attempt is made then; default none
+	Straggler *limit.StragglerConfig `yaml:"straggler"`
+
+	// how long an agent that waits for the next try of a step keeps its slot; `never`: all the time, as with
+	// `max_parallel: 1`. At most 1,024 agents wait without a slot; default 10s
+	ParkAfter *ParkAfter `yaml:"park_after"`
+
+	// labels that a worker of a fleet must have to run items, such as `gpu` or `linux/arm64`. A run on this
+	// machine alone warns of them, and refuses a system that is not its own
+	Requires []Text `yaml:"requires"`
+
+	// files below the directory of the run, such as `scripts/**`, that the workers of a fleet are sent: their
+	// commands run beside them, and what `produces` names comes back. Default none: the directory is shared
+	Files []Text `yaml:"files"`
+
+	ItemsFromArgs bool // the items are values of the command line, and ARG is the item
+
+	// whether a run takes over the results of items that the latest job of this workflow has done already, and
+	// that have not changed since; `--since` says it for one run; default false
+	Incremental bool `yaml:"incremental"`
+
+	// the fields of an item whose change means that it has to be done again; default all
+	Fingerprint []Text `yaml:"fingerprint"`
+
+	// the files that an item is made from, such as `${item.path}` or `scripts/*.sh`: when one changes, the item
+	// has changed. A directory is all files in it; a path names the item, or has wildcards
+	Uses []Text `yaml:"uses"`
+
+	// the files that an agent leaves, such as `out/${item.id}.png`: without them it has failed, and is done
+	// again when they are gone
+	Produces []Text `yaml:"produces"`
+
+	// whether the files of `produces` have other names until the attempt has succeeded, so that there is never
+	// half a file under its name: the steps write to `${produces}` (`${produces[0]}` when there are several),
+	// or `$PRODIGY_PRODUCES`; default false
+	Atomic bool `yaml:"atomic"`
+
+	// what becomes of files of `produces` that an attempt has written which failed, was interrupted or killed:
+	// `keep`, `remove`, or `partial`, which adds `.partial` to their names; default `partial` for files whose
+	// paths name the item and are no directories, with `atomic` `remove`
+	Incomplete Incomplete `yaml:"incomplete"`
+
+	// the steps that are run for each item; a list, or `{commands: [...]}`; required
+	AgentTemplate []Step `yaml:"agent_template" required:"true"`
+
+	// of a whole agent, its waits for retries included; default none
+	AgentTimeout SecondsOrVar `yaml:"agent_timeout_secs"`
+
+	// more about the limits in time of agents and their commands
+	Timeouts Timeouts `yaml:"timeout_config"`
+
+	// the times of day in which agents may start, such as `22:00-06:00 Europe/Berlin`; default always
+	Windows limit.Windows `yaml:"windows"`
+
+	Guards limit.Guards `yaml:"guards"` // what the machine must have left for an agent to start; only on Linux
 
 	Pos Pos
 }
 
 // Concurrency is how many agents run at once, between bounds.
 type Concurrency struct {
-	Min   int  `yaml:"min" least:"1"`                 // how many at least, and at first; default 1
-	Max   int  `yaml:"max" least:"1" required:"true"` // how many at most; required. `--max-parallel` can lower it
-	Adapt bool `yaml:"adapt"`                         // that the number follows how the agents fare; required, since otherwise it is `max_parallel`
+	Min int `yaml:"min" least:"1"`                 // how many at least, and at first; default 1
+	Max int `yaml:"max" least:"1" required:"true"` // how many at most; required. `--max-parallel` can lower it
+
+	// that the number follows how the agents fare; required, since otherwise it is `max_parallel`
+	Adapt bool `yaml:"adapt"`
 }
 
 // Rate is how often agents may start.
 type Rate struct {
-	Limit limit.Rate `yaml:"limit" required:"true" short:"true"` // such as `40/s`, `100/min`, `1000/h` or `3/10s`; required
-	Burst *int       `yaml:"burst" range:"1 100000"`             // how many may start at once after a time without any; default as many as there are in a tenth of a second, at least 1
-	Per   *Text      `yaml:"per"`                                // a text such as `${item.host}`: items for which it is the same have one limit, each such group its own. Items for which it cannot be told have one limit together; default one limit for all items
+	// such as `40/s`, `100/min`, `1000/h` or `3/10s`; required
+	Limit limit.Rate `yaml:"limit" required:"true" short:"true"`
+
+	// how many may start at once after a time without any; default as many as there are in a tenth of a second,
+	// at least 1
+	Burst *int `yaml:"burst" range:"1 100000"`
+
+	// a text such as `${item.host}`: items for which it is the same have one limit, each such group its own.
+	// Items for which it cannot be told have one limit together; default one limit for all items
+	Per *Text `yaml:"per"`
 }
 
 // ParkAfter is how long an agent that waits for the next try of a step keeps its slot, before another agent may use it.
@@ -182,19 +305,33 @@ func (m *Map) AgentLimit() SecondsOrVar {
 // a NUL byte.
 func (m *Map) ItemsAreTexts() bool {
 	in := m.Input
-	return m.JSONPath == "" && m.Batch == 0 && (FormatNamed(in.Format).Texts == TextItems || in.Format == "" && len(in.Glob) > 0)
+	return m.JSONPath == "" && m.Batch == 0 &&
+		(FormatNamed(in.Format).Texts == TextItems || in.Format == "" && len(in.Glob) > 0)
 }
 
 // Input is the source of the items. Besides Format, exactly one of the fields is set.
 type Input struct {
-	Text    string            // a text: the name of a file, a pattern, or a command (see package items)
-	File    []string          `yaml:"file" required:"one" text:"filled"`    // a file to read, or several, one after the other
-	Command string            `yaml:"command" required:"one" text:"filled"` // a shell command whose output is read
-	Glob    []string          `yaml:"glob" required:"one" text:"filled"`    // a pattern of file names, `**` for any directories, or several, one after the other: the names are the items; with a format, what the files hold
-	Stdin   bool              `yaml:"stdin" required:"one"`                 // the standard input of prodigy is read
-	Job     string            `yaml:"job" required:"one"`                   // the results of another job are the items: `latest:NAME` for the latest job of that workflow in this project, or the id of a job
-	Items   []json.RawMessage // a YAML list: the items themselves
-	Format  string            `yaml:"format"` // what the data is; default told by the file's extension, else by its look
+	Text string // a text: the name of a file, a pattern, or a command (see package items)
+
+	// a file to read, or several, one after the other
+	File []string `yaml:"file" required:"one" text:"filled"`
+
+	Command string `yaml:"command" required:"one" text:"filled"` // a shell command whose output is read
+
+	// a pattern of file names, `**` for any directories, or several, one after the other: the names are the
+	// items; with a format, what the files hold
+	Glob []string `yaml:"glob" required:"one" text:"filled"`
+
+	Stdin bool `yaml:"stdin" required:"one"` // the standard input of prodigy is read
+
+	// the results of another job are the items: `latest:NAME` for the latest job of that workflow in this
+	// project, or the id of a job
+	Job string `yaml:"job" required:"one"`
+
+	Items []json.RawMessage // a YAML list: the items themselves
+
+	// what the data is; default told by the file's extension, else by its look
+	Format string `yaml:"format"`
 
 	Select Select `yaml:"select"` // of a job: the results that are taken; default `success`
 
@@ -323,11 +460,20 @@ type SecondsOrVar struct {
 
 // Timeouts is a timeout_config block. After Parse, the limits of commands are also in Step.Timeout.
 type Timeouts struct {
-	Agent    SecondsOrVar              `yaml:"agent_timeout_secs"`        // the same as in the map, which has it instead
-	Policy   TimeoutPolicy             `yaml:"timeout_policy" case:"any"` // which limits count: that of the agent, those of the commands, or both; default hybrid
-	Commands map[string]time.Duration  `yaml:"command_timeouts"`          // limits of commands that have no `timeout` of their own
-	Action   errorpolicy.TimeoutAction `yaml:"timeout_action" case:"any"` // what happens to an item when a time is up; default what `on_item_failure` says
-	Cleanup  *time.Duration            `yaml:"cleanup_grace_period_secs"` // between SIGTERM and SIGKILL when a time is up; default 5s, and 30s with `graceful_terminate`
+	// the same as in the map, which has it instead
+	Agent SecondsOrVar `yaml:"agent_timeout_secs"`
+
+	// which limits count: that of the agent, those of the commands, or both; default hybrid
+	Policy TimeoutPolicy `yaml:"timeout_policy" case:"any"`
+
+	// limits of commands that have no `timeout` of their own
+	Commands map[string]time.Duration `yaml:"command_timeouts"`
+
+	// what happens to an item when a time is up; default what `on_item_failure` says
+	Action errorpolicy.TimeoutAction `yaml:"timeout_action" case:"any"`
+
+	// between SIGTERM and SIGKILL when a time is up; default 5s, and 30s with `graceful_terminate`
+	Cleanup *time.Duration `yaml:"cleanup_grace_period_secs"`
 }
 
 // TimeoutPolicy says which time limits apply.
@@ -344,13 +490,19 @@ func (TimeoutPolicy) Words() []string { return check.Words(PerAgent, PerCommand,
 
 // EnvVar is one variable of an env block. Command or Choice, if set, takes the place of Value.
 type EnvVar struct {
-	Name    string     `json:"name"`
-	Value   Text       `json:"value"`
-	Literal bool       `json:"literal,omitempty"` // Value stands for itself: what looks like a placeholder in it is none
-	Command *Text      `json:"command,omitempty"` // its output is the value
-	Cache   bool       `json:"cache,omitempty"`   // Command is run once for the job, before anything else; else once for each attempt
-	Choice  *EnvChoice `json:"choice,omitempty"`
-	Secret  bool       `json:"secret,omitempty"` // the value is masked wherever it would be written, and never stored
+	Name  string `json:"name"`
+	Value Text   `json:"value"`
+
+	// Value stands for itself: what looks like a placeholder in it is none
+	Literal bool `json:"literal,omitempty"`
+
+	Command *Text `json:"command,omitempty"` // its output is the value
+
+	// Command is run once for the job, before anything else; else once for each attempt
+	Cache bool `json:"cache,omitempty"`
+
+	Choice *EnvChoice `json:"choice,omitempty"`
+	Secret bool       `json:"secret,omitempty"` // the value is masked wherever it would be written, and never stored
 }
 
 // At returns the position of the value.
@@ -455,8 +607,11 @@ func (w *Workflow) allVariables() []EnvVar {
 
 // Parameter is a value that is given to a run. All texts can use its name.
 type Parameter struct {
-	Name        string
-	Type        ParameterType   `yaml:"type"`        // what its values are; default the type of the default value, else string
+	Name string
+
+	// what its values are; default the type of the default value, else string
+	Type ParameterType `yaml:"type"`
+
 	Default     json.RawMessage `yaml:"default"`     // its value when a run gives none; default none
 	Required    bool            `yaml:"required"`    // a run must give it; default false
 	Description string          `yaml:"description"` // for people
@@ -477,7 +632,8 @@ const (
 
 // Words returns what can be written.
 func (ParameterType) Words() []string {
-	return check.Words(StringParameter, NumberParameter, IntegerParameter, BooleanParameter, ArrayParameter, ObjectParameter)
+	return check.Words(StringParameter, NumberParameter, IntegerParameter, BooleanParameter, ArrayParameter,
+		ObjectParameter)
 }
 
 // Argument is the value of a parameter; nil if it has none.

@@ -14,19 +14,42 @@ import (
 // Workspace says where the agents work, and what becomes of what they did. The zero Workspace is that of a
 // shared directory.
 type Workspace struct {
-	Mode    WorkspaceMode `short:"true"`                // git, or shared or empty
-	Base    string        `yaml:"base" text:"revision"` // the revision that the job begins at; default HEAD
-	Take    Take          `yaml:"take"`                 // what counts of what an agent did: `all`, also what it has not committed, or only its `commits`; default all
-	History History       `yaml:"history"`              // what the result has for each item: a `merge` commit, or one `squash` commit; default merge
-	Order   Order         `yaml:"order"`                // what is merged first: in the order of `completion`, or of the `items`, so that nothing depends on which agent was faster: with several slots all begin at the same commit; default completion
-	Setup   []Step        `yaml:"setup"`                // steps that run once in each workspace when it is made
-	Keep    []string      `yaml:"keep" text:"filled"`   // patterns, as in a .gitignore, of ignored files that stay in a workspace from one agent to the next; default none
-	Sparse  []string      `yaml:"sparse"`               // the directories that a workspace has; default those of the checkout
-	Verify  *Verify       `yaml:"verify"`               // steps that what was merged has to pass before it counts
-	Into    string        `yaml:"into" text:"revision"` // the branch that is fast-forwarded to the result when the job has completed; default none
-	Resolve []Step        `yaml:"resolve"`              // steps that resolve a conflict: they run instead of the agent's, in a workspace that has the conflicted merge, once for each conflict; what they leave is merged. When they fail, the conflict stands
-	Sign    bool          `yaml:"sign"`                 // whether the commits that prodigy makes are signed, as git is set up to; default false
-	Pos     Pos
+	Mode WorkspaceMode `short:"true"`                // git, or shared or empty
+	Base string        `yaml:"base" text:"revision"` // the revision that the job begins at; default HEAD
+
+	// what counts of what an agent did: `all`, also what it has not committed, or only its `commits`; default
+	// all
+	Take Take `yaml:"take"`
+
+	// what the result has for each item: a `merge` commit, or one `squash` commit; default merge
+	History History `yaml:"history"`
+
+	// what is merged first: in the order of `completion`, or of the `items`, so that nothing depends on which
+	// agent was faster: with several slots all begin at the same commit; default completion
+	Order Order `yaml:"order"`
+
+	Setup []Step `yaml:"setup"` // steps that run once in each workspace when it is made
+
+	// patterns, as in a .gitignore, of ignored files that stay in a workspace from one agent to the next;
+	// default none
+	Keep []string `yaml:"keep" text:"filled"`
+
+	// the directories that a workspace has; default those of the checkout
+	Sparse []string `yaml:"sparse"`
+
+	Verify *Verify `yaml:"verify"` // steps that what was merged has to pass before it counts
+
+	// the branch that is fast-forwarded to the result when the job has completed; default none
+	Into string `yaml:"into" text:"revision"`
+
+	// steps that resolve a conflict: they run instead of the agent's, in a workspace that has the conflicted
+	// merge, once for each conflict; what they leave is merged. When they fail, the conflict stands
+	Resolve []Step `yaml:"resolve"`
+
+	// whether the commits that prodigy makes are signed, as git is set up to; default false
+	Sign bool `yaml:"sign"`
+
+	Pos Pos
 }
 
 // WorkspaceMode says where the agents of a job work.
@@ -89,7 +112,10 @@ func (Order) Words() []string { return check.Words(OrderCompletion, OrderItems) 
 type Verify struct {
 	Commands []Step        `yaml:"commands" required:"true"` // the steps, run on the merged tree; required
 	Timeout  time.Duration `yaml:"timeout" unit:"seconds"`   // of the steps together; default none
-	Batch    int           `yaml:"batch" least:"1"`          // how many items are verified at once; halved when it fails, until the one is found that is to blame; default 8
+
+	// how many items are verified at once; halved when it fails, until the one is found that is to blame;
+	// default 8
+	Batch int `yaml:"batch" least:"1"`
 }
 
 // verifyBatch is how many items are verified at once when the workflow does not say it.
@@ -165,10 +191,12 @@ func (r *reader) warnOfSharing() {
 		return
 	}
 	if w.Merge != nil && mentionGit(w.Merge.Commands) {
-		r.warnings = append(r.warnings, r.problem(w.Merge.Pos, `merge: nothing was merged before these steps, since agents share a directory; "workspace: git" gives each a git workspace, and merges what it did (prodigy validate --fix writes that line)`))
+		r.warnAt(w.Merge.Pos,
+			`merge: nothing was merged before these steps, since agents share a directory; "workspace: git" gives each a git workspace, and merges what it did (prodigy validate --fix writes that line)`)
 	}
 	if at, ok := commits(w.Map.AgentTemplate); ok {
-		r.warnings = append(r.warnings, r.problem(at, `commit_required: the commits of agents are made in your checkout; "workspace: git" gives each agent a git workspace, and merges its commits (prodigy validate --fix writes that line)`))
+		r.warnAt(at,
+			`commit_required: the commits of agents are made in your checkout; "workspace: git" gives each agent a git workspace, and merges its commits (prodigy validate --fix writes that line)`)
 	}
 }
 
@@ -224,9 +252,13 @@ func (s Step) Edits() string {
 // if there is none or the script works elsewhere.
 func gitEdit(script string) string {
 	found := ""
-	for command := range strings.FieldsFuncSeq(script, func(c rune) bool { return strings.ContainsRune("\n;&|(){}", c) }) {
+	for command := range strings.FieldsFuncSeq(script,
+		func(c rune) bool { return strings.ContainsRune("\n;&|(){}", c) }) {
 		words := strings.Fields(command)
-		for len(words) > 0 && (slices.Contains([]string{"if", "then", "else", "do", "while", "until", "!", "exec", "time"}, words[0]) || strings.Contains(words[0], "=")) {
+		for len(words) > 0 && (slices.Contains([]string{
+			"if", "then", "else", "do", "while", "until", "!", "exec",
+			"time",
+		}, words[0]) || strings.Contains(words[0], "=")) {
 			words = words[1:]
 		}
 		if len(words) > 1 && words[0] == "cd" {
@@ -243,7 +275,8 @@ func gitEdit(script string) string {
 				words = words[1:]
 			}
 		}
-		if found == "" && len(words) > 0 && slices.Contains([]string{"commit", "add", "checkout", "stash", "rebase", "merge"}, words[0]) {
+		if found == "" && len(words) > 0 &&
+			slices.Contains([]string{"commit", "add", "checkout", "stash", "rebase", "merge"}, words[0]) {
 			found = "git " + words[0]
 		}
 	}

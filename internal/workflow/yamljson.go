@@ -73,7 +73,8 @@ func (r *reader) jsonScalar(b []byte, n *yaml.Node) []byte {
 	return jsonText(b, n.Value)
 }
 
-// jsonNumber returns a number as it is written if that is valid JSON, else converted. It returns false if JSON has no such number.
+// jsonNumber returns a number as it is written if that is valid JSON, else converted. It returns false if
+// JSON has no such number.
 func jsonNumber(n *yaml.Node) (string, bool) {
 	if rawjson.Valid([]byte(n.Value)) {
 		return n.Value, true
@@ -100,8 +101,8 @@ func jsonText(b []byte, s string) []byte {
 	return append(b, bytes.TrimRight(buf.Bytes(), "\n")...)
 }
 
-// Documents calls take with each document of YAML data as JSON. Keys keep their order, and numbers their spelling where JSON allows it.
-// One document is in memory at a time. An error of the data is a *DataError.
+// Documents calls take with each document of YAML data as JSON. Keys keep their order, and numbers their
+// spelling where JSON allows it. One document is in memory at a time. An error of the data is a *DataError.
 func Documents(in io.Reader, take func(json.RawMessage) error) error {
 	decoder := yaml.NewDecoder(in)
 	for {
