@@ -117,18 +117,14 @@ func entriesOf(job jobs.Job, q outputs.Query) iter.Seq2[outputs.Entry, error] {
 		if err != nil {
 			return whole
 		}
-		switch e := r.Event.(type) {
-		case events.AgentStarted:
+		if _, begins := r.Event.(events.AgentStarted); begins {
 			if lost.IsZero() {
 				lost = begun
 			}
 			begun = r.Time
-		case events.AgentCompleted, events.AgentInterrupted, events.AgentLost:
+		}
+		if end, ok := events.EndOf(r.Event); ok && end.Ran {
 			begun = time.Time{}
-		case events.AgentFailed:
-			if e.AgentID != "" { // else it was refused
-				begun = time.Time{}
-			}
 		}
 		if span := events.Printed(r.Event); span != nil && events.Subject(r.Event) != "" {
 			spans = append(spans, *span)

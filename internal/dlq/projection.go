@@ -119,10 +119,8 @@ func (p *Projection) apply(r events.Record) error {
 		if a := p.mem.Active[e.ItemID]; a != nil {
 			a.Retries = append(a.Retries, StepRetry{DelayMS: e.DelayMS, Error: e.Error})
 		}
-	case events.AgentInterrupted:
-		p.givenBack(e.ItemID)
-	case events.AgentLost:
-		p.givenBack(e.ItemID)
+	case events.AgentInterrupted, events.AgentLost:
+		p.givenBack(events.Subject(e))
 	case events.AgentFailed:
 		return p.failed(r, e)
 	case events.AgentCompleted:
@@ -139,10 +137,8 @@ func (p *Projection) apply(r events.Record) error {
 				return err
 			}
 		}
-	case events.AgentSkipped:
-		return p.settled(r.Seq, e.ItemID)
-	case events.DLQItemRemoved:
-		return p.settled(r.Seq, e.ItemID)
+	case events.AgentSkipped, events.DLQItemRemoved:
+		return p.settled(r.Seq, events.Subject(e))
 	}
 	return nil
 }

@@ -144,27 +144,10 @@ func (j *Job) Observe(records []events.Record) {
 }
 
 func (j *Job) apply(r events.Record) {
+	if end, ok := events.EndOf(r.Event); ok {
+		j.ended(r.Time, end)
+	}
 	switch e := r.Event.(type) {
-	case events.AgentCompleted:
-		j.attempts["succeeded"]++
-		j.took.add(time.Duration(e.DurationMS))
-		j.endSteps(e.ItemID, r.Time, true)
-	case events.AgentFailed:
-		if e.Action.RunsAgain() {
-			j.retries[string(e.ErrorType)]++
-		}
-		if !e.Rejected() && e.AgentID != "" && !e.ErrorType.AfterAttempt() {
-			j.attempts["failed"]++
-			j.failures[string(e.ErrorType)]++
-			j.took.add(time.Duration(e.DurationMS))
-			j.endSteps(e.ItemID, r.Time, true)
-		}
-	case events.AgentInterrupted:
-		j.attempts["interrupted"]++
-		j.endSteps(e.ItemID, r.Time, false)
-	case events.AgentLost:
-		j.attempts["lost"]++
-		j.endSteps(e.ItemID, r.Time, false)
 	case events.StepRetrying:
 		j.retries[string(e.ErrorType)]++
 	case events.StepCompleted:
@@ -177,6 +160,25 @@ func (j *Job) apply(r events.Record) {
 		j.opened[e.Scope]++
 	}
 	j.view.Apply(r)
+}
+
+// ended counts the end of an attempt. How long those took that were stopped or lost says nothing.
+func (j *Job) ended(now time.Time, end events.End) {
+	if end.Action.RunsAgain() {
+		j.retries[string(end.Type)]++
+	}
+	if !end.Ran {
+		return
+	}
+	byItself := !end.How.GivenBack()
+	j.attempts[string(end.How)]++
+	j.endSteps(end.ID, now, byItself)
+	if byItself {
+		j.took.add(end.Took)
+	}
+	if end.How == events.Failed {
+		j.failures[string(end.Type)]++
+	}
 }
 
 // endSteps ends the steps of an attempt that has ended at a time. The next attempt may have begun before its record was seen.

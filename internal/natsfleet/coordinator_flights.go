@@ -175,24 +175,13 @@ func (c *coordinator) endFlight(s *jobState, by fleet.Ending, e flightEnd, left 
 // Persisted does what waits for the records of ends that are on disk now.
 func (c *coordinator) Persisted(records []events.Record) {
 	for _, r := range records {
-		var id string
-		lost := false
-		switch e := r.Event.(type) {
-		case events.AgentCompleted:
-			id = e.AgentID
-		case events.AgentFailed:
-			id = e.AgentID
-		case events.AgentInterrupted:
-			id = e.AgentID
-		case events.AgentLost:
-			id, lost = e.AgentID, true
-		}
-		if id == "" {
+		end, ok := events.EndOf(r.Event)
+		if !ok || end.AgentID == "" {
 			continue
 		}
 		var after *endedFlight
 		c.turn(func(s *jobState) {
-			if e, ok := s.ledger.Written(id, lost); ok {
+			if e, ok := s.ledger.Written(end.AgentID, end.How == events.Lost); ok {
 				after = s.ended[e.Token]
 				delete(s.ended, e.Token)
 			}

@@ -7,6 +7,7 @@ package notify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -235,15 +236,8 @@ func (g *gathered) add(r events.Record, on []workflow.Moment) bool {
 			g.lines = append(g.lines, g.line(r))
 		}
 	}
-	switch e := r.Event.(type) {
-	case events.JobCompleted:
-		g.end, g.metrics = true, &e.Metrics
-	case events.JobFailed:
-		g.end, g.metrics = true, &e.Metrics
-	case events.JobCancelled:
-		g.end, g.metrics = true, &e.Metrics
-	case events.JobPaused:
-		g.end = true
+	if end, ok := events.RunEndOf(r.Event); ok {
+		g.end, g.metrics = true, cmp.Or(end.Metrics, g.metrics)
 	}
 	return true
 }

@@ -86,14 +86,9 @@ func (p *plot) limited(r events.Record, now time.Duration) {
 			s.awaits = false
 			l.running++
 		}
-	case events.AgentCompleted:
-		l.ended(p.open[e.ItemIndex])
-	case events.AgentFailed:
-		l.ended(p.open[e.ItemIndex])
-	case events.AgentInterrupted:
-		l.ended(p.open[e.ItemIndex])
-	case events.AgentLost:
-		l.ended(p.open[e.ItemIndex])
+	}
+	if end, ok := events.EndOf(r.Event); ok && end.Ran {
+		l.ended(p.open[end.Index])
 	}
 	c := &l.cols[l.filled]
 	if l.rate = l.adapts; l.rate == 0 || l.fixed > 0 && l.fixed < l.rate {

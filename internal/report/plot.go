@@ -137,43 +137,59 @@ func (p *plot) see(r events.Record) {
 			s.lane, s.From = lane{e.Node, e.Slot}, now
 			p.at(e.Node, e.Host)
 		}
-	case events.AgentCompleted:
-		p.at(e.Node, e.Host)
-		p.ran(e.ItemIndex, lane{e.Node, e.Slot}, now, e.DurationMS)
-		p.close(e.ItemIndex, now, succeeded)
-		p.column(now).Succeeded++
-	case events.AgentInterrupted:
-		p.close(e.ItemIndex, now, stopped)
-	case events.AgentLost:
-		if s := p.open[e.ItemIndex]; s != nil && s.lane.node == "" {
-			s.lane.node = e.Node
-			p.at(e.Node, e.Host)
-		}
-		p.close(e.ItemIndex, now, lost)
-	case events.AgentFailed:
-		p.at(e.Node, e.Host)
-		p.ran(e.ItemIndex, lane{e.Node, e.Slot}, now, e.DurationMS)
-		p.fail(e, now)
 	}
+	if end, ok := events.EndOf(r.Event); ok && end.How != events.Reused && end.How != events.Superseded {
+		p.ended(end, now)
+	}
+}
+
+// ended draws an attempt that has ended, and counts what it means for its item.
+func (p *plot) ended(end events.End, now time.Duration) {
+	if s := p.open[end.Index]; end.How == events.Lost && s != nil && s.lane.node == "" {
+		s.lane.node = end.Node
+		p.at(end.Node, end.Host)
+	}
+	if !end.How.GivenBack() {
+		p.at(end.Node, end.Host)
+		p.ran(end, now)
+	}
+	c := p.column(now)
+	switch how := outcomeOf(end); how {
+	case succeeded:
+		c.Succeeded++
+		p.close(end.Index, now, how)
+	case failed:
+		c.Failed++
+		p.close(end.Index, now, how)
+	case retried:
+		c.Retried++
+		p.close(end.Index, now, how)
+		p.waiting[end.Index] = now
+	default:
+		p.close(end.Index, now, how)
+	}
+}
+
+func outcomeOf(end events.End) outcome {
+	switch {
+	case end.How == events.Succeeded:
+		return succeeded
+	case end.How == events.Lost:
+		return lost
+	case end.How == events.Stopped:
+		return stopped
+	case end.Settles:
+		return failed
+	}
+	return retried
 }
 
 // ran notes where an attempt ran that ends now. One that ends soon is placed nowhere before.
-func (p *plot) ran(index int, where lane, now time.Duration, took events.Millis) {
-	if s := p.open[index]; s != nil && where.node != "" {
-		s.lane = where
-		s.From = max(s.From, now-time.Duration(took))
+func (p *plot) ran(end events.End, now time.Duration) {
+	if s := p.open[end.Index]; s != nil && end.Node != "" {
+		s.lane = lane{end.Node, end.Slot}
+		s.From = max(s.From, now-end.Took)
 	}
-}
-
-func (p *plot) fail(e events.AgentFailed, now time.Duration) {
-	if e.Action.RunsAgain() {
-		p.close(e.ItemIndex, now, retried)
-		p.column(now).Retried++
-		p.waiting[e.ItemIndex] = now
-		return
-	}
-	p.close(e.ItemIndex, now, failed)
-	p.column(now).Failed++
 }
 
 // waitsKept bounds the waits of one attempt.

@@ -117,14 +117,6 @@ func (t *Tracer) Apply(r events.Record) {
 		} else {
 			t.stepsRun = e.StepsDone
 		}
-	case events.JobCompleted:
-		t.end(r.Time, "", outcome("completed", e.Metrics))
-	case events.JobFailed:
-		t.end(r.Time, cmp.Or(e.Reason, "failed"), outcome("failed", e.Metrics))
-	case events.JobCancelled:
-		t.end(r.Time, cmp.Or(e.Reason, "cancelled"), outcome("cancelled", e.Metrics))
-	case events.JobPaused:
-		t.end(r.Time, "", []Attr{{"prodigy.outcome", "paused"}, {"prodigy.reason", e.Reason}})
 	case events.PhaseStarted:
 		if e.Phase != "map" {
 			t.beginPhase(r.Time, e.Phase, 0)
@@ -148,19 +140,31 @@ func (t *Tracer) Apply(r events.Record) {
 	default:
 		t.applyItem(r)
 	}
+	if end, ok := events.RunEndOf(r.Event); ok {
+		t.runEnded(r.Time, end)
+	}
 	t.say(r)
 }
 
-// outcome returns the attributes of the end of a run.
-func outcome(word string, m errorpolicy.Metrics) []Attr {
-	return []Attr{
-		{"prodigy.outcome", word},
+// runEnded ends a run with its last word. Only one that has failed, or was cancelled, is an error.
+func (t *Tracer) runEnded(at time.Time, end events.RunEnd) {
+	m := end.Metrics
+	if m == nil {
+		t.end(at, "", []Attr{{"prodigy.outcome", end.State}, {"prodigy.reason", end.Reason}})
+		return
+	}
+	failure := ""
+	if end.State != "completed" {
+		failure = cmp.Or(end.Reason, end.State)
+	}
+	t.end(at, failure, []Attr{
+		{"prodigy.outcome", end.State},
 		{"prodigy.items.total", m.TotalItems},
 		{"prodigy.items.succeeded", m.Successful},
 		{"prodigy.items.failed", m.Failed},
 		{"prodigy.items.skipped", m.Skipped},
 		{"prodigy.items.rejected", m.Rejected},
-	}
+	})
 }
 
 func (t *Tracer) begin(r events.Record, name string, parent tracing.Context, attrs ...Attr) {

@@ -86,7 +86,7 @@ func attemptsOf(x view.Explanation, commands []*command, running bool) []*attemp
 			}
 		}
 		a.Entries = append(a.Entries, e)
-		a.see(e.Event)
+		a.ended(e.How)
 	}
 	for _, c := range commands {
 		if a := attemptOf(list, c); a != nil {
@@ -110,19 +110,19 @@ func attemptsOf(x view.Explanation, commands []*command, running bool) []*attemp
 	return list
 }
 
-// see takes over how an attempt ended.
-func (a *attempt) see(event string) {
-	switch event {
-	case events.TypeOf(events.AgentCompleted{}):
-		a.State, a.Class = "succeeded", "item-success"
-	case events.TypeOf(events.AgentFailed{}):
-		a.State, a.Class = "failed", "item-failed"
-	case events.TypeOf(events.AgentInterrupted{}):
-		a.State, a.Class = "stopped", "item-pending"
-	case events.TypeOf(events.AgentSuperseded{}):
-		a.State, a.Class = "superseded by another attempt", "item-pending"
-	case events.TypeOf(events.AgentLost{}):
-		a.State, a.Class = "lost with its worker", "item-pending"
+// endings are the words and the classes for how an attempt ended.
+var endings = map[events.How]struct{ state, class string }{
+	events.Succeeded:  {"succeeded", "item-success"},
+	events.Failed:     {"failed", "item-failed"},
+	events.Stopped:    {"stopped", "item-pending"},
+	events.Lost:       {"lost with its worker", "item-pending"},
+	events.Superseded: {"superseded by another attempt", "item-pending"},
+}
+
+// ended takes over how an attempt ended, if it did.
+func (a *attempt) ended(how events.How) {
+	if end, known := endings[how]; known {
+		a.State, a.Class = end.state, end.class
 	}
 }
 

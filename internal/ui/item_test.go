@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"prodigy/internal/events"
 	"prodigy/internal/outputs"
 	"prodigy/internal/view"
 )
@@ -42,10 +43,10 @@ func TestCommandsStandWithTheirAttempt(t *testing.T) {
 	at := func(n int) time.Time { return began.Add(time.Duration(n) * time.Second) }
 	story := view.Explanation{ItemID: "i", Status: view.InFlight, Entries: []view.Entry{
 		{Time: at(0), Event: "AgentStarted", Attempt: 1},
-		{Time: at(2), Event: "AgentInterrupted", Attempt: 1},
+		{Time: at(2), Event: "AgentInterrupted", How: events.Stopped, Attempt: 1},
 		{Time: at(9), Event: "JobResumed", Attempt: 1},
 		{Time: at(10), Event: "AgentStarted", Attempt: 1},
-		{Time: at(12), Event: "AgentFailed", Attempt: 1},
+		{Time: at(12), Event: "AgentFailed", How: events.Failed, Attempt: 1},
 		{Time: at(20), Event: "AgentStarted", Attempt: 2},
 	}}
 	failed := &outputs.End{Failed: true, ExitCode: 3}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
 
@@ -136,13 +137,10 @@ func (j *Job) CountBreakers() map[string]map[BreakerState]int {
 // Periods returns the periods in which breakers were not closed, in the order of their beginning.
 func (j *Job) Periods() []Period { return j.circuit.periods }
 
-func (c *circuit) open(e events.CircuitOpen, now time.Time) {
-	b := c.change(circuitID{e.Scope, e.Key}, Open, now)
-	b.Until, b.Failures, b.Cause = e.Until, e.ConsecutiveFailures, c.newest[e.Scope]
-	b.Opened++
-}
+var breakerStates = map[limit.BreakerState]BreakerState{limit.Closed: Closed, limit.Open: Open, limit.HalfOpen: HalfOpen}
 
-func (c *circuit) change(id circuitID, s BreakerState, now time.Time) *Breaker {
+func (c *circuit) change(scope string, t limit.Transition, now time.Time) {
+	id, s := circuitID{scope, t.Key}, breakerStates[t.To]
 	b := c.breakers[id]
 	if b == nil {
 		b = &Breaker{Scope: id.scope, Key: id.key}
@@ -154,7 +152,7 @@ func (c *circuit) change(id circuitID, s BreakerState, now time.Time) *Breaker {
 		delete(c.breakers, id)
 	}
 	lasts := b.State == Open || b.State == HalfOpen // only then has it a period to end: there may be very many breakers
-	b.State, b.Since, b.Until = s, now, time.Time{}
+	b.State, b.Since, b.Until = s, now, t.Until
 	for i := len(c.periods) - 1; lasts && i >= 0; i-- {
 		if p := &c.periods[i]; p.Scope == id.scope && p.Key == id.key {
 			if p.To.IsZero() {
@@ -166,5 +164,8 @@ func (c *circuit) change(id circuitID, s BreakerState, now time.Time) *Breaker {
 	if s != Closed && len(c.periods) < periodsKept {
 		c.periods = append(c.periods, Period{Scope: id.scope, Key: id.key, State: s, From: now})
 	}
-	return b
+	if s == Open {
+		b.Failures, b.Cause = t.ConsecutiveFailures, c.newest[scope]
+		b.Opened++
+	}
 }

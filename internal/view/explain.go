@@ -33,7 +33,8 @@ type Entry struct {
 	Text  string    `json:"text"`
 	Why   []string  `json:"why,omitempty"` // one line each
 
-	Attempt int           `json:"-"`                 // that ends with the event
+	Attempt int           `json:"-"`                 // that the event is about
+	How     events.How    `json:"-"`                 // how that ends with it; empty if it does not
 	Outputs *outputs.Span `json:"-"`                 // where what its steps printed is kept; nil: nothing is
 	Printed *outputs.Tail `json:"printed,omitempty"` // the end of that, for who looks it up
 }
@@ -222,8 +223,10 @@ func (x *explainer) givenBack(r events.Record) {
 }
 
 func (x *explainer) add(r events.Record, text string, why ...string) {
+	end, _ := events.EndOf(r.Event)
 	x.out.Entries = append(x.out.Entries, Entry{
-		Seq: r.Seq, Time: r.Time, Event: events.TypeOf(r.Event), Text: text, Why: why, Attempt: x.attempt, Outputs: events.Printed(r.Event),
+		Seq: r.Seq, Time: r.Time, Event: events.TypeOf(r.Event), Text: text, Why: why,
+		Attempt: x.attempt, How: end.How, Outputs: events.Printed(r.Event),
 	})
 }
 
@@ -526,16 +529,11 @@ func (x *explainer) jobEvent(r events.Record) {
 		}
 	case events.RetryNowRequested:
 		x.retryNow(r, e)
-	case events.JobCancelled:
-		x.over(r, Cancelled, "the job was "+e.Reason)
-	case events.JobPaused:
-		x.over(r, Paused, "the job was stopped: "+e.Reason)
-	case events.JobFailed:
-		x.over(r, Failed, "the job failed: "+e.Reason)
-	case events.JobCompleted:
-		x.ended = Completed
 	case events.JobResumed:
 		x.resumed(r, e)
+	}
+	if end, ok := events.RunEndOf(r.Event); ok {
+		x.over(r, State(end.State), ends[State(end.State)]+end.Reason)
 	}
 }
 
@@ -575,6 +573,9 @@ func (x *explainer) closed(r events.Record, e events.CircuitClosed) {
 		x.add(r, fmt.Sprintf("the circuit breaker closed after %d successes", e.Successes))
 	}
 }
+
+// ends are what comes before the reason of the end of a run.
+var ends = map[State]string{Completed: "the job completed: ", Cancelled: "the job was ", Paused: "the job was stopped: ", Failed: "the job failed: "}
 
 // over adds the end of a run in which the item was not settled.
 func (x *explainer) over(r events.Record, s State, text string) {

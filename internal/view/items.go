@@ -65,13 +65,9 @@ func SearchItems(records iter.Seq2[events.Record, error], running bool, status S
 			return nil, err
 		}
 		s.Job.Apply(r)
-		switch e := r.Event.(type) {
-		case events.AgentFailed:
-			s.match(e.ItemIndex, s.failure != "" && hasText(e, s.failure))
-		case events.AgentCompleted:
-			s.match(e.ItemIndex, false)
-		case events.AgentReused:
-			s.match(e.ItemIndex, false)
+		if end, ok := events.EndOf(r.Event); ok && !end.How.GivenBack() {
+			failure, failed := r.Event.(events.AgentFailed)
+			s.match(end.Index, failed && s.failure != "" && hasText(failure, s.failure))
 		}
 	}
 	if !running {

@@ -187,15 +187,8 @@ func (j *Job) Apply(r events.Record) {
 		j.capped(e.MaxCostUSD)
 		j.resume(r.Time, e)
 	case events.JobCompleted:
-		j.end(Completed, e.Reason)
 		j.ReduceStale, j.ReduceHeld = e.ReduceStale, e.ReduceHeld
 		j.Head, j.Branch = cmp.Or(e.Head, j.Head), e.Branch
-	case events.JobFailed:
-		j.end(Failed, e.Reason)
-	case events.JobPaused:
-		j.end(Paused, e.Reason)
-	case events.JobCancelled:
-		j.end(Cancelled, e.Reason)
 	case events.PauseRequested:
 		j.Hold = &Hold{By: e.By, Since: r.Time}
 	case events.ContinueRequested:
@@ -251,12 +244,6 @@ func (j *Job) Apply(r events.Record) {
 		delete(j.StartsHeld, e.By)
 	case events.ConcurrencyChanged:
 		j.Limit = &e
-	case events.CircuitOpen:
-		j.circuit.open(e, r.Time)
-	case events.CircuitHalfOpen:
-		j.circuit.change(circuitID{e.Scope, e.Key}, HalfOpen, r.Time)
-	case events.CircuitClosed:
-		j.circuit.change(circuitID{e.Scope, e.Key}, Closed, r.Time)
 	case events.AgentUsage:
 		j.used(e)
 	case events.QuotaPaused:
@@ -267,6 +254,12 @@ func (j *Job) Apply(r events.Record) {
 		j.Budget = &spend.JobSpent{Limit: e.LimitUSD, Spent: e.SpentUSD, Next: e.NextUSD, Tokens: e.LimitTokens, Used: e.SpentTokens}
 	default:
 		j.applyAgent(r)
+	}
+	if end, ok := events.RunEndOf(r.Event); ok {
+		j.end(State(end.State), end.Reason)
+	}
+	if scope, t, ok := events.Transition(r.Event); ok {
+		j.circuit.change(scope, t, r.Time)
 	}
 }
 

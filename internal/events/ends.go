@@ -1,0 +1,109 @@
+package events
+
+import (
+	"time"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/retry"
+	"prodigy/internal/spend"
+)
+
+// How is how an attempt ended, or an item for which nothing was run.
+type How string
+
+const (
+	Succeeded How = "succeeded"
+	Failed    How = "failed"
+	Stopped   How = "interrupted"
+	Lost      How = "lost" // with its worker
+	Reused    How = "reused"
+
+	// Superseded is one of two attempts at an item that ran at once, in logs of earlier versions.
+	Superseded How = "superseded"
+)
+
+// GivenBack reports whether an attempt ended without an outcome, so that its item is as before it.
+func (h How) GivenBack() bool { return h == Stopped || h == Lost || h == Superseded }
+
+// An End is the end of an attempt, or what has become of an item without one.
+type End struct {
+	Item
+	AgentID string // empty if nothing was run
+	How     How
+	Ran     bool // the attempt at the item ends with it; else nothing was run, or its work was not taken after its end
+	Settles bool // the item has its outcome: no other attempt follows, and nothing has to be merged before
+	Took    time.Duration
+
+	// Where a worker of a fleet ran the attempt.
+	Node, Host string
+	Slot       int
+
+	// Of a failure.
+	Step   string
+	Type   retry.Type
+	Error  string
+	Action errorpolicy.Action
+}
+
+// Status returns how the item is counted from then on; Pending if it has no outcome yet.
+func (e End) Status() errorpolicy.Status {
+	switch {
+	case !e.Settles:
+		return errorpolicy.Pending
+	case e.How == Failed && e.Type == retry.TypeCircuitOpen && !e.Ran:
+		return errorpolicy.Rejected
+	case e.How == Failed:
+		return e.Action.Status()
+	}
+	return errorpolicy.Succeeded
+}
+
+// EndOf returns the end that an event is. It reports false for other events.
+func EndOf(e Event) (End, bool) {
+	item, _ := ItemOf(e)
+	switch e := e.(type) {
+	case AgentCompleted:
+		return End{
+			Item: item, AgentID: e.AgentID, How: Succeeded, Ran: true, Settles: e.Commit == "", Took: time.Duration(e.DurationMS),
+			Node: e.Node, Host: e.Host, Slot: e.Slot,
+		}, true
+	case AgentReused:
+		return End{Item: item, How: Reused, Settles: true}, true
+	case AgentFailed:
+		return End{
+			Item: item, AgentID: e.AgentID, How: Failed, Ran: e.AgentID != "" && !e.ErrorType.AfterAttempt(), Settles: !e.Action.RunsAgain(), Took: time.Duration(e.DurationMS),
+			Node: e.Node, Host: e.Host, Slot: e.Slot, Step: e.Step, Type: e.ErrorType, Error: e.Error, Action: e.Action,
+		}, true
+	case AgentInterrupted:
+		return End{Item: item, AgentID: e.AgentID, How: Stopped, Ran: true, Node: e.Node, Host: e.Host}, true
+	case AgentLost:
+		return End{Item: item, AgentID: e.AgentID, How: Lost, Ran: true, Node: e.Node, Host: e.Host}, true
+	case AgentSuperseded:
+		return End{Item: item, AgentID: e.AgentID, How: Superseded}, true
+	}
+	return End{}, false
+}
+
+// A RunEnd is the last word of a run.
+type RunEnd struct {
+	State   string // completed, failed, cancelled or paused
+	Reason  string
+	Took    time.Duration        // all runs of the job; 0 of a paused one
+	Metrics *errorpolicy.Metrics // nil of a paused one
+	Spent   *spend.Total
+}
+
+// RunEndOf returns the end of a run that an event is. It reports false for other events.
+func RunEndOf(e Event) (RunEnd, bool) {
+	switch e := e.(type) {
+	case JobCompleted:
+		return RunEnd{"completed", e.Reason, time.Duration(e.DurationMS), &e.Metrics, e.Spent}, true
+	case JobFailed:
+		return RunEnd{"failed", e.Reason, time.Duration(e.DurationMS), &e.Metrics, e.Spent}, true
+	case JobCancelled:
+		return RunEnd{"cancelled", e.Reason, time.Duration(e.DurationMS), &e.Metrics, e.Spent}, true
+	case JobPaused:
+		return RunEnd{State: "paused", Reason: e.Reason}, true
+	}
+	return RunEnd{}, false
+}
