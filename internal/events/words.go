@@ -143,7 +143,7 @@ func sayHeld(r Record) Sentence {
 	case RolloutStage:
 		return Sentence{Text: e.Words()}
 	case RolloutHeld:
-		return Sentence{Grave: Bad, Text: "nothing more starts, since the rollout is held: " + e.Reason}
+		return Sentence{Grave: Bad, Text: "nothing more starts: " + e.Reason}
 	case RetriesHeld:
 		return Sentence{Grave: Odd, Text: e.Words()}
 	case RetriesAllowed:
