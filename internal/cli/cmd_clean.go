@@ -55,7 +55,8 @@ never removed.`,
 			if len(args) == 1 && slices.Contains([]string{"worktrees", "sessions", "logs", "state", "events", "dlq"}, args[0]) {
 				return usagef("there is no %q to remove alone: prodigy clean removes whole jobs, prodigy events clean their events, and prodigy dlq purge dead letters", args[0])
 			}
-			if err := nameJob(cmd, &o.jobID, args); err != nil {
+			var err error
+			if o.jobID, err = jobNamed(cmd, args); err != nil {
 				return err
 			}
 			if o.jobID.id == "" && !cmd.Flags().Changed("older-than") {
@@ -66,10 +67,10 @@ never removed.`,
 	}
 	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
 	f := cmd.Flags()
-	f.StringVar(&o.jobID.id, "job-id", "", "only this job: its id, a prefix of it, or latest")
+	f.String("job-id", "", "only this job: its id, a prefix of it, or latest")
 	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
-	f.BoolVar(&o.jobID.all, "all", false, "consider the jobs of all directories, not only those of this project")
-	f.Var(durationFlag{&o.older}, "older-than", "only jobs whose last event is older than this (30d when no job is named)")
+	f.Bool("all", false, "consider the jobs of all directories, not only those of this project")
+	f.Var(durationFlag(&o.older), "older-than", "only jobs whose last event is older than this (30d when no job is named)")
 	f.StringVar(&o.archive, "archive", "", "save each log first, as <directory>/<repo>/<job>/events.jsonl.zst")
 	f.BoolVar(&o.force, "force", false, "also remove jobs that can be resumed or have dead letters")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show what would be removed, and remove nothing")

@@ -19,12 +19,6 @@ import (
 	"prodigy/internal/term"
 )
 
-// steerOptions are the flags of the commands that steer a running job.
-type steerOptions struct {
-	jobID  jobName
-	noWait bool
-}
-
 func newPauseCommand(con *console) *cobra.Command {
 	return newSteerCommand(con, control.Pause, &cobra.Command{
 		Use:   "pause [job]",
@@ -68,17 +62,12 @@ exits with 1, and 'prodigy resume' refuses it without --force. 'prodigy stop' st
 
 // newSteerCommand completes a command that takes a job and asks it for something.
 func newSteerCommand(con *console, verb control.Verb, cmd *cobra.Command) *cobra.Command {
-	var o steerOptions
-	cmd.Args, cmd.ValidArgsFunction = atMostOne, completeJob
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := nameJob(cmd, &o.jobID, args); err != nil {
-			return err
-		}
-		return steer(cmd.Context(), con, o, control.Request{Do: verb})
-	}
-	addJobID(cmd, &o.jobID)
+	noWait := false
+	onJob(cmd, func(ctx context.Context, job jobs.Job) error {
+		return steer(ctx, con, job, control.Request{Do: verb}, ends(verb) && !noWait)
+	})
 	if ends(verb) {
-		cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "ask it, and do not wait until the run has ended")
+		cmd.Flags().BoolVar(&noWait, "no-wait", false, "ask it, and do not wait until the run has ended")
 	}
 	return cmd
 }
@@ -87,96 +76,73 @@ func newSteerCommand(con *console, verb control.Verb, cmd *cobra.Command) *cobra
 func ends(verb control.Verb) bool { return verb == control.Drain || verb == control.Cancel }
 
 func newScaleCommand(con *console) *cobra.Command {
-	var o steerOptions
-	cmd := &cobra.Command{
+	cmd := onJobAnd("slots", &cobra.Command{
 		Use:   "scale [job] <slots>",
 		Short: "Change how many agents a running job runs at once",
 		Long: `Change how many agents a running job runs at once: to a number, or by one with a sign. Nothing is ended for that: of too many, those
 that run come to their end. The number holds over a resume, unless that says --max-parallel.`,
 		Example:           "  prodigy scale 16\n  prodigy scale mapreduce-20261120-1615 +4\n  prodigy scale -- -2",
-		Args:              afterJob("slots"),
 		ValidArgsFunction: completeJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			slots, err := nameJobBefore(cmd, &o.jobID, args)
-			if err != nil {
-				return err
-			}
-			r := control.Request{Do: control.Scale}
-			n, err := strconv.Atoi(slots)
-			switch {
-			case err != nil:
-				return usagef("%q is not a number of slots: write 16, or +4 or -- -2 for more or fewer", slots)
-			case strings.HasPrefix(slots, "+") || n < 0:
-				r.Change = n
-			default:
-				r.Slots = n
-			}
-			if n == 0 {
-				return usagef("with 0 slots nothing would run: prodigy pause does that")
-			}
-			return steer(cmd.Context(), con, o, r)
-		},
-	}
+	}, func(ctx context.Context, job jobs.Job, slots string) error {
+		r := control.Request{Do: control.Scale}
+		n, err := strconv.Atoi(slots)
+		switch {
+		case err != nil:
+			return usagef("%q is not a number of slots: write 16, or +4 or -- -2 for more or fewer", slots)
+		case n == 0:
+			return usagef("with 0 slots nothing would run: prodigy pause does that")
+		case strings.HasPrefix(slots, "+") || n < 0:
+			r.Change = n
+		default:
+			r.Slots = n
+		}
+		return steer(ctx, con, job, r, false)
+	})
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && strings.Trim(unknown.GetSpecifiedName(), "0123456789") == "" {
 			return usagef("for fewer slots write -- before the number, as in prodigy scale -- -2")
 		}
 		return wrongFlag(cmd, err)
 	})
-	addJobID(cmd, &o.jobID)
 	return cmd
 }
 
 func newSkipCommand(con *console) *cobra.Command {
-	var o steerOptions
-	cmd := &cobra.Command{
+	return newSteerItemsCommand(con, control.Skip, &cobra.Command{
 		Use:   "skip [job] <item>...",
 		Short: "Do not run some items of a job (any more)",
 		Long: `Do not run some items of a job: those that wait for their next attempt, and those that run, are settled as skipped at once, and those that
 have not begun when their turn comes. An attempt that runs is ended within the grace. Items of a job that does not run are skipped when it is
 resumed, also those whose work only waits to be merged. Skipped items count as skipped: the run exits with 3.`,
-		Example:           "  prodigy skip item_17\n  prodigy skip mapreduce-20261120-1615 item_17 item_18",
-		Args:              atLeastOne("item"),
-		ValidArgsFunction: completeWhy(&o.jobID),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return steerItems(cmd, con, o, control.Skip, args)
-		},
-	}
-	addJobID(cmd, &o.jobID)
-	return cmd
+		Example: "  prodigy skip item_17\n  prodigy skip mapreduce-20261120-1615 item_17 item_18",
+		Args:    atLeastOne("item"),
+	})
 }
 
 func newRetryNowCommand(con *console) *cobra.Command {
-	var o steerOptions
-	cmd := &cobra.Command{
+	return newSteerItemsCommand(con, control.RetryNow, &cobra.Command{
 		Use:   "retry-now [job] [item...]",
 		Short: "Do not wait any longer for the next attempt",
 		Long: `Have items and steps of a running job go on at once that wait for their next attempt: those that are named, else all of them. A limit of the
 starts, an open circuit breaker and the slots hold as before.`,
-		Example:           "  prodigy retry-now\n  prodigy retry-now mapreduce-20261120-1615 item_17",
-		ValidArgsFunction: completeWhy(&o.jobID),
-		Args:              cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return steerItems(cmd, con, o, control.RetryNow, args)
-		},
-	}
-	addJobID(cmd, &o.jobID)
-	return cmd
+		Example: "  prodigy retry-now\n  prodigy retry-now mapreduce-20261120-1615 item_17",
+		Args:    cobra.ArbitraryArgs,
+	})
 }
 
-// steerItems asks a job for something about the items among args.
-func steerItems(cmd *cobra.Command, con *console, o steerOptions, verb control.Verb, args []string) error {
-	named, err := nameJobAndItems(cmd, &o.jobID, args)
-	if err != nil {
-		return err
-	}
-	if verb == control.Skip && len(named) == 0 {
-		return usagef("the argument <item> is missing: %s is a job", args[0])
-	}
-	job, err := findJob(o.jobID)
-	if err != nil {
-		return err
-	}
+// newSteerItemsCommand completes a command that asks a job for something about items.
+func newSteerItemsCommand(con *console, verb control.Verb, cmd *cobra.Command) *cobra.Command {
+	cmd.ValidArgsFunction = completeWhy
+	return onItems(cmd, func(ctx context.Context, job jobs.Job, named []string) error {
+		if verb == control.Skip && len(named) == 0 {
+			return usagef("the argument <item> is missing: %s is a job", cmd.Flags().Arg(0))
+		}
+		return steerItems(ctx, con, job, verb, named)
+	})
+}
+
+// steerItems asks a job for something about items.
+func steerItems(ctx context.Context, con *console, job jobs.Job, verb control.Verb, named []string) (err error) {
 	stands := checkRunning(job, verb)
 	if stands != nil && !(verb == control.Skip && mayGoOn(job)) {
 		return stands
@@ -188,7 +154,7 @@ func steerItems(cmd *cobra.Command, con *console, o steerOptions, verb control.V
 	if stands != nil {
 		return skipStanding(con, job, r)
 	}
-	return steerJob(cmd.Context(), con, o, job, r)
+	return steerJob(ctx, con, job, r, false)
 }
 
 // mayGoOn reports whether a job that does not run can be resumed.
@@ -234,15 +200,12 @@ func itemsNamed(job jobs.Job, named []string) ([]control.Item, error) {
 	return found, nil
 }
 
-func steer(ctx context.Context, con *console, o steerOptions, r control.Request) error {
-	job, err := findJob(o.jobID)
-	if err != nil {
-		return err
-	}
+// steer asks a running job for something, and waits for its end if that is wanted.
+func steer(ctx context.Context, con *console, job jobs.Job, r control.Request, await bool) error {
 	if err := checkRunning(job, r.Do); err != nil {
 		return err
 	}
-	return steerJob(ctx, con, o, job, r)
+	return steerJob(ctx, con, job, r, await)
 }
 
 // insteadOf says what to do about a job that does not run, in place of a request to it.
@@ -284,7 +247,7 @@ func notRunning(job jobs.Job, verb control.Verb) error {
 const beginTime = 3 * time.Second
 
 // steerJob sends a request to a running job, and prints the answer.
-func steerJob(ctx context.Context, con *console, o steerOptions, job jobs.Job, r control.Request) error {
+func steerJob(ctx context.Context, con *console, job jobs.Job, r control.Request, await bool) error {
 	r.By = userName()
 	pid := job.Runner()
 	if jobs.Suspended(pid) {
@@ -311,7 +274,7 @@ func steerJob(ctx context.Context, con *console, o steerOptions, job jobs.Job, r
 		return refusef("job %s: %s", job.ID, term.Visible(answer.Text))
 	}
 	_, _ = fmt.Fprintf(con.err, "job %s: %s\n", job.ID, term.Visible(answer.Text))
-	if !ends(r.Do) || o.noWait || pid == 0 {
+	if !await || pid == 0 {
 		return nil
 	}
 	return untilSignal(ctx, func(ctx context.Context) error { return awaitStop(ctx, con, job, pid) })

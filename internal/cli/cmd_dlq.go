@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,43 +40,24 @@ func newDLQCommand(con *console) *cobra.Command {
 }
 
 type dlqListOptions struct {
-	jobID    jobName
 	format   term.Format
 	eligible bool
-	typ      string
+	typ      retry.Type
 	limit    int // 0: all
 }
 
 func newDLQListCommand(con *console) *cobra.Command {
 	var o dlqListOptions
-	cmd := &cobra.Command{
-		Use:               "list [job]",
-		Aliases:           []string{"ls"},
-		Short:             "List the dead letters of a job",
-		Args:              atMostOne,
-		ValidArgsFunction: completeJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := nameJob(cmd, &o.jobID, args); err != nil {
-				return err
-			}
-			return runDLQList(con, o)
-		},
-	}
-	addJobID(cmd, &o.jobID)
+	cmd := onJob(&cobra.Command{
+		Use:     "list [job]",
+		Aliases: []string{"ls"},
+		Short:   "List the dead letters of a job",
+	}, func(_ context.Context, job jobs.Job) error { return runDLQList(con, job, o) })
 	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().BoolVar(&o.eligible, "eligible", false, "only those that a retry would run")
 	addErrorType(cmd, &o.typ)
-	cmd.Flags().Var(positive{&o.limit}, "limit", "only so many, the first ones")
+	cmd.Flags().Var(positive(&o.limit), "limit", "only so many, the first ones")
 	return cmd
-}
-
-// findLetters is findJob for commands that read the dead letters of the job.
-func findLetters(con *console, name jobName) (jobs.Job, error) {
-	job, err := findJob(name)
-	if err == nil {
-		updateLetters(con, job)
-	}
-	return job, err
 }
 
 // updateLetters brings the dead letters up to date with the log, and masks the secrets of the job on con. If the update fails it
@@ -90,20 +72,12 @@ func updateLetters(con *console, job jobs.Job) {
 }
 
 // addErrorType adds the flag --type to cmd.
-func addErrorType(cmd *cobra.Command, typ *string) {
-	var words []string
-	for _, t := range retry.Types() {
-		words = append(words, string(t))
-	}
-	cmd.Flags().Var(choice{typ, words}, "type", "only those whose last failure is of this type: "+strings.Join(words, ", "))
-	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+func addErrorType(cmd *cobra.Command, typ *retry.Type) {
+	addChoice(cmd, typ, "type", "only those whose last failure is of this type", retry.Types()...)
 }
 
-func runDLQList(con *console, o dlqListOptions) error {
-	job, err := findLetters(con, o.jobID)
-	if err != nil {
-		return err
-	}
+func runDLQList(con *console, job jobs.Job, o dlqListOptions) error {
+	updateLetters(con, job)
 	var first dlq.Entry
 	found, eligible := 0, 0
 	listed := term.Those(con.secrets.letters(job), func(e dlq.Entry) bool {
@@ -148,7 +122,7 @@ func (o dlqListOptions) lettersWanted() string {
 }
 
 func (o dlqListOptions) wants(e dlq.Entry) bool {
-	return (!o.eligible || e.ReprocessEligible) && (o.typ == "" || string(e.Last().ErrorType) == o.typ)
+	return (!o.eligible || e.ReprocessEligible) && (o.typ == "" || e.Last().ErrorType == o.typ)
 }
 
 // letterColumns are what is shown of a dead letter. For programs, data and failure history are JSON in one cell each.
@@ -233,51 +207,30 @@ func shellWords(words []string) string {
 	return line.String()
 }
 
-type dlqInspectOptions struct {
-	jobID  jobName
-	itemID string
-	format term.Format
-}
-
 func newDLQInspectCommand(con *console) *cobra.Command {
-	var o dlqInspectOptions
-	cmd := &cobra.Command{
+	var f term.Format
+	cmd := onItem(&cobra.Command{
 		Use:               "inspect [job] <item>",
 		Short:             "Show a dead letter with its data, failures and output",
-		Args:              afterJob("item"),
-		ValidArgsFunction: completeLetter(&o.jobID),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.itemID, err = nameJobAndItem(cmd, &o.jobID, args); err != nil {
-				return err
-			}
-			return runDLQInspect(con, o)
-		},
-	}
-	addJobID(cmd, &o.jobID)
-	addFormat(cmd, &o.format, term.JSON)
+		ValidArgsFunction: completeLetter,
+	}, func(job jobs.Job, itemID string) error { return runDLQInspect(con, job, itemID, f) })
+	addFormat(cmd, &f, term.JSON)
 	return cmd
 }
 
-func runDLQInspect(con *console, o dlqInspectOptions) error {
-	job, err := findLetters(con, o.jobID)
-	if err != nil {
-		return err
-	}
-	names := labelsOf(job)
-	if o.itemID, err = names.idOf(o.itemID); err != nil {
-		return err
-	}
-	e, found, err := dlq.Find(job.DLQFile(), o.itemID)
+func runDLQInspect(con *console, job jobs.Job, itemID string, f term.Format) error {
+	updateLetters(con, job)
+	e, found, err := dlq.Find(job.DLQFile(), itemID)
 	e.Item = con.secrets.item(e.Item)
 	switch {
 	case err != nil:
 		return err
 	case !found:
-		return refusef("no dead letter %q in job %s (prodigy dlq list --job-id %s lists them, prodigy why %s %s explains the item)", o.itemID, job.ID, job.ID, job.ID, quoted(o.itemID))
-	case o.format == term.JSON:
+		return refusef("no dead letter %q in job %s (prodigy dlq list --job-id %s lists them, prodigy why %s %s explains the item)", itemID, job.ID, job.ID, job.ID, quoted(itemID))
+	case f == term.JSON:
 		return term.PrintJSON(con.out, e)
 	}
-	if err := printLetter(con.text(), job, e, names.label(e.ItemID, e.Item)); err != nil {
+	if err := printLetter(con.text(), job, e, labelsOf(job).label(e.ItemID, e.Item)); err != nil {
 		return err
 	}
 	printNext(con.err, []string{sendAgain(job, e)})
@@ -371,118 +324,77 @@ func printTail(w io.Writer, name, text string) {
 	}
 }
 
-type dlqExportOptions struct {
-	jobID  jobName
-	file   string      // - is stdout
-	format term.Format // empty: by the extension of the file
-}
-
 func newDLQExportCommand(con *console) *cobra.Command {
-	var o dlqExportOptions
-	cmd := &cobra.Command{
+	var f term.Format
+	cmd := onJobAnd("file", &cobra.Command{
 		Use:   "export [job] <file>",
 		Short: "Write the dead letters of a job to a file (- is stdout)",
-		Args:  afterJob("file"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.file, err = nameJobBefore(cmd, &o.jobID, args); err != nil {
-				return err
-			}
-			return runDLQExport(con, o)
-		},
-	}
-	addJobID(cmd, &o.jobID)
-	addChoice(cmd, (*string)(&o.format), "format", "format of the file; by default that of its extension, else json",
-		string(term.JSON), string(term.JSONL), string(term.CSV))
+	}, func(_ context.Context, job jobs.Job, file string) error {
+		return runDLQExport(con, job, file, cmp.Or(f, formatOf(file, term.JSON)))
+	})
+	addChoice(cmd, &f, "format", "format of the file; by default that of its extension, else json", term.JSON, term.JSONL, term.CSV)
 	return cmd
 }
 
-func runDLQExport(con *console, o dlqExportOptions) error {
-	job, err := findLetters(con, o.jobID)
-	if err != nil {
-		return err
-	}
+func runDLQExport(con *console, job jobs.Job, file string, f term.Format) error {
+	updateLetters(con, job)
 	n := 0
-	err = writeOut(con, o.file, func(w io.Writer) error {
-		rows := term.Rows[dlq.Entry]{Format: o.form(), Columns: letterColumns(labels{}, term.Look{})}
+	err := writeOut(con, file, func(w io.Writer) error {
+		rows := term.Rows[dlq.Entry]{Format: f, Columns: letterColumns(labels{}, term.Look{})}
 		var err error
 		n, err = rows.Print(w, con.secrets.letters(job))
 		return err
 	})
-	if err == nil && o.file != "-" {
-		_, _ = fmt.Fprintf(con.err, "%s of job %s written to %s\n", term.Counted(n, "dead letter"), job.ID, o.file)
+	if err == nil && file != "-" {
+		_, _ = fmt.Fprintf(con.err, "%s of job %s written to %s\n", term.Counted(n, "dead letter"), job.ID, file)
 	}
 	return err
 }
 
-func (o dlqExportOptions) form() term.Format {
-	if o.format != "" {
-		return o.format
-	}
-	switch f := term.Format(strings.TrimPrefix(strings.ToLower(filepath.Ext(o.file)), ".")); f {
-	case term.JSONL, term.CSV:
-		return f
-	}
-	return term.JSON
-}
-
 // dlqEvictOptions are the options of purge and clear, which delete dead letters.
 type dlqEvictOptions struct {
-	jobID  jobName
 	format term.Format
 	yes    bool
-	older  time.Duration // purge: only those whose last failure is at least this long ago
-	reason string        // for the log
+	older  time.Duration // only those whose last failure is at least this long ago
 }
 
-func (o *dlqEvictOptions) add(cmd *cobra.Command) {
-	addJobID(cmd, &o.jobID)
+// newDLQEvictCommand completes a command that deletes dead letters. Reason is for the log.
+func newDLQEvictCommand(con *console, o *dlqEvictOptions, reason func() string, cmd *cobra.Command) *cobra.Command {
+	onJob(cmd, func(_ context.Context, job jobs.Job) error {
+		return runDLQEvict(con, job, *o, reason(), terminalAsker(con))
+	})
 	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
+	return cmd
 }
 
 func newDLQPurgeCommand(con *console) *cobra.Command {
 	var o dlqEvictOptions
-	cmd := &cobra.Command{
-		Use:               "purge [job]",
-		Short:             "Delete dead letters whose last failure is older than a given age",
-		Args:              atMostOne,
-		ValidArgsFunction: completeJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := nameJob(cmd, &o.jobID, args); err != nil {
-				return err
-			}
+	cmd := newDLQEvictCommand(con, &o, func() string { return "older than " + duration.Format(o.older) }, &cobra.Command{
+		Use:   "purge [job]",
+		Short: "Delete dead letters whose last failure is older than a given age",
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("older-than") {
 				return usagef("--older-than is missing: give an age, such as 30d")
 			}
-			o.reason = "older than " + duration.Format(o.older)
-			return runDLQEvict(con, o, terminalAsker(con))
+			return nil
 		},
-	}
-	o.add(cmd)
-	cmd.Flags().Var(durationFlag{&o.older}, "older-than", "only those whose last failure is older than this, such as 30d")
+	})
+	cmd.Flags().Var(durationFlag(&o.older), "older-than", "only those whose last failure is older than this, such as 30d")
 	return cmd
 }
 
 func newDLQClearCommand(con *console) *cobra.Command {
-	var o dlqEvictOptions
-	cmd := &cobra.Command{
-		Use:               "clear <job>",
-		Short:             "Delete all dead letters of a job",
-		Args:              atMostOne,
-		ValidArgsFunction: completeJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
+	return newDLQEvictCommand(con, &dlqEvictOptions{}, func() string { return "cleared" }, &cobra.Command{
+		Use:   "clear <job>",
+		Short: "Delete all dead letters of a job",
+		PreRunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && !cmd.Flags().Changed("job-id") {
 				return usagef("the argument <job> is missing")
 			}
-			if err := nameJob(cmd, &o.jobID, args); err != nil {
-				return err
-			}
-			o.reason = "cleared"
-			return runDLQEvict(con, o, terminalAsker(con))
+			return nil
 		},
-	}
-	o.add(cmd)
-	return cmd
+	})
 }
 
 // evicted is what purge and clear print as JSON.
@@ -492,13 +404,9 @@ type evicted struct {
 	Left    int    `json:"left"`
 }
 
-func runDLQEvict(con *console, o dlqEvictOptions, ask asker) error {
+func runDLQEvict(con *console, job jobs.Job, o dlqEvictOptions, reason string, ask asker) (err error) {
 	if o.yes {
 		ask = func(string) (bool, error) { return true, nil }
-	}
-	job, err := findJob(o.jobID)
-	if err != nil {
-		return err
 	}
 	if ask == nil {
 		return refusef("there is no terminal to ask on whether to delete dead letters (use --yes)")
@@ -507,7 +415,7 @@ func runDLQEvict(con *console, o dlqEvictOptions, ask asker) error {
 	c := idleConfig()
 	con.hideSecretsOf(job)
 	c.Settings = con.secrets.Settings
-	e.Removed, err = mapreduce.Evict(c, job, o.reason, func(q *dlq.Queue) ([]string, error) {
+	e.Removed, err = mapreduce.Evict(c, job, reason, func(q *dlq.Queue) ([]string, error) {
 		ids, err := o.choose(q, time.Now())
 		e.Left = q.Len() - len(ids)
 		if err != nil || len(ids) == 0 {

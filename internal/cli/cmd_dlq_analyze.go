@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strconv"
@@ -15,26 +16,16 @@ import (
 )
 
 type dlqAnalyzeOptions struct {
-	jobID  jobName
 	export string
 	format term.Format
 }
 
 func newDLQAnalyzeCommand(con *console) *cobra.Command {
 	var o dlqAnalyzeOptions
-	cmd := &cobra.Command{
-		Use:               "analyze [job]",
-		Short:             "Group the dead letters of a job by signature, type and hour",
-		Args:              atMostOne,
-		ValidArgsFunction: completeJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := nameJob(cmd, &o.jobID, args); err != nil {
-				return err
-			}
-			return runDLQAnalyze(con, o)
-		},
-	}
-	addJobID(cmd, &o.jobID)
+	cmd := onJob(&cobra.Command{
+		Use:   "analyze [job]",
+		Short: "Group the dead letters of a job by signature, type and hour",
+	}, func(_ context.Context, job jobs.Job) error { return runDLQAnalyze(con, job, o) })
 	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().StringVar(&o.export, "export", "", "write all groups to this file as JSON; - is stdout")
 	return cmd
@@ -55,11 +46,8 @@ type typeGroup struct {
 	SuggestedAction string `json:"suggested_action,omitempty"` // names no setting that the workflow does not have
 }
 
-func runDLQAnalyze(con *console, o dlqAnalyzeOptions) error {
-	job, err := findLetters(con, o.jobID)
-	if err != nil {
-		return err
-	}
+func runDLQAnalyze(con *console, job jobs.Job, o dlqAnalyzeOptions) error {
+	updateLetters(con, job)
 	a, err := analyze(job)
 	if err != nil {
 		return err
@@ -139,27 +127,13 @@ func printGroups(w io.Writer, groups []dlq.Group, name func(dlq.Group) string) {
 	_ = term.Aligned(w, lines) // like the lines around it
 }
 
-type dlqStatsOptions struct {
-	jobID  jobName
-	format term.Format
-}
-
 func newDLQStatsCommand(con *console) *cobra.Command {
-	var o dlqStatsOptions
-	cmd := &cobra.Command{
-		Use:               "stats [job]",
-		Short:             "Count the dead letters of a job",
-		Args:              atMostOne,
-		ValidArgsFunction: completeJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := nameJob(cmd, &o.jobID, args); err != nil {
-				return err
-			}
-			return runDLQStats(con, o)
-		},
-	}
-	addJobID(cmd, &o.jobID)
-	addFormat(cmd, &o.format, term.JSON)
+	var f term.Format
+	cmd := onJob(&cobra.Command{
+		Use:   "stats [job]",
+		Short: "Count the dead letters of a job",
+	}, func(_ context.Context, job jobs.Job) error { return runDLQStats(con, job, f) })
+	addFormat(cmd, &f, term.JSON)
 	return cmd
 }
 
@@ -181,11 +155,8 @@ type typeCount struct {
 	Count int    `json:"count"`
 }
 
-func runDLQStats(con *console, o dlqStatsOptions) error {
-	job, err := findLetters(con, o.jobID)
-	if err != nil {
-		return err
-	}
+func runDLQStats(con *console, job jobs.Job, f term.Format) error {
+	updateLetters(con, job)
 	s := letterStats{JobID: job.ID, ByType: []typeCount{}}
 	var groups dlq.Analysis
 	for e, err := range dlq.Each(job.DLQFile()) {
@@ -198,7 +169,7 @@ func runDLQStats(con *console, o dlqStatsOptions) error {
 	for _, g := range groups.ByType() {
 		s.ByType = append(s.ByType, typeCount{g.Type, g.Count})
 	}
-	if o.format == term.JSON {
+	if f == term.JSON {
 		return term.PrintJSON(con.out, s)
 	}
 	return s.print(con)

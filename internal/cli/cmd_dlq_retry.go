@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"prodigy/internal/dlq"
 	"prodigy/internal/filter"
@@ -23,14 +24,13 @@ import (
 
 type dlqRetryOptions struct {
 	jobOptions
-	jobID   jobName
 	echo    echoOptions
 	filter  string
 	where   string
 	cluster int // 1 is the largest; 0: not given
 	canary  int
 	rate    limit.Rate
-	typ     string
+	typ     retry.Type
 	items   []string
 	force   bool
 	dryRun  bool
@@ -49,55 +49,46 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 The exit code is about those that were chosen: 0 when all of them have succeeded, 3 when one of them is left, because it failed again or is not
 eligible, or when reduce is older than the results. Others in the queue do not count; the last line says how many there are.`,
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: completeRetry(&o.jobID),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		ValidArgsFunction: completeRetry,
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"where", "filter"} {
 				if f := cmd.Flags().Lookup(name); f.Changed && strings.TrimSpace(f.Value.String()) == "" {
 					return usagef("--%s is empty: leave it out to run all dead letters", name) // of a variable that is not set
 				}
 			}
-			items, err := nameJobAndItems(cmd, &o.jobID, args)
-			if err != nil {
-				return err
-			}
-			o.items = append(o.items, items...)
-			if err := o.fleet.find(cmd); err != nil {
-				return err
-			}
-			return runDLQRetry(cmd.Context(), con, o)
+			return o.fleet.find(cmd)
 		},
 	}
-	addJobID(cmd, &o.jobID)
+	onItems(cmd, func(ctx context.Context, job jobs.Job, items []string) error {
+		o.items = append(o.items, items...)
+		return runDLQRetry(ctx, con, job, o)
+	})
 	o.add(cmd)
 	f := cmd.Flags()
 	addMaxParallel(cmd, &o.maxParallel)
 	o.fleet.add(cmd)
 	o.echo.add(cmd, "")
-	f.Var(parallelFlag{positive{&o.maxParallel}}, "parallel", "how many agents run at once")
+	f.Var(parallelFlag(&o.maxParallel), "parallel", "how many agents run at once")
 	_ = f.MarkHidden("parallel") // its former name
 	f.StringVar(&o.filter, "filter", "", "only items that match this expression")
 	f.StringVar(&o.where, "where", "", "only dead letters that match this expression over "+strings.Join(letterNames(), ", "))
-	f.Var(positive{&o.cluster}, "cluster", "only those of one signature: its number in dlq analyze")
-	f.Var(rateFlag{&o.rate}, "rate", "how often an agent may start at most in this retry, such as 5/s; by default what the workflow says")
-	f.Var(positive{&o.canary}, "canary", "first run so many, and the others only if all of these succeed")
+	f.Var(positive(&o.cluster), "cluster", "only those of one signature: its number in dlq analyze")
+	f.Var(rateFlag(&o.rate), "rate", "how often an agent may start at most in this retry, such as 5/s; by default what the workflow says")
+	f.Var(positive(&o.canary), "canary", "first run so many, and the others only if all of these succeed")
 	addErrorType(cmd, &o.typ)
-	f.Var(repeated{&o.items}, "item", "only this item (may be given more than once)")
-	_ = cmd.RegisterFlagCompletionFunc("item", completeLetterOf(&o.jobID))
-	f.Var(positive{&o.maxRetries}, "max-retries", "how often a dead letter may be retried")
+	f.Var(repeated(&o.items), "item", "only this item (may be given more than once)")
+	_ = cmd.RegisterFlagCompletionFunc("item", completeLetters)
+	f.Var(positive(&o.maxRetries), "max-retries", "how often a dead letter may be retried")
 	f.BoolVar(&o.force, "force", false, "also retry those that are not eligible")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show which would be run, and run nothing")
 	f.StringVar(&o.replacement, "workflow", "", "continue with this file from now on, in which the cause is mended; finished steps must be unchanged")
-	f.Var(repeated{&o.set}, "set", "in this retry another value of a parameter or variable of the workflow, as NAME=VALUE (may be given more than once)")
+	f.Var(repeated(&o.set), "set", "in this retry another value of a parameter or variable of the workflow, as NAME=VALUE (may be given more than once)")
 	f.StringVar(&o.with, "with", "", "take this commit of the repository as the work of the one --item, and merge it: no agent runs")
 	f.BoolVar(&o.reduce, "reduce", false, "then run the reduce phase over all results")
 	return cmd
 }
 
-func runDLQRetry(ctx context.Context, con *console, o dlqRetryOptions) error {
-	job, err := findJob(o.jobID)
-	if err != nil {
-		return err
-	}
+func runDLQRetry(ctx context.Context, con *console, job jobs.Job, o dlqRetryOptions) (err error) {
 	if o.items, err = labelsOf(job).idsOf(o.items); err != nil {
 		return err
 	}
@@ -291,7 +282,7 @@ func (c *letterChoice) make(all iter.Seq2[dlq.Entry, error], chosen func(dlq.Ent
 // asked reports whether the flags select e.
 func (c *letterChoice) asked(e dlq.Entry) (bool, error) {
 	named := len(c.options.items) == 0 || slices.Contains(c.options.items, e.ItemID)
-	typed := c.options.typ == "" || string(e.Last().ErrorType) == c.options.typ
+	typed := c.options.typ == "" || e.Last().ErrorType == c.options.typ
 	if !named || !typed || c.filter != nil && !c.filter.Match(e.Item) || c.options.cluster > 0 && e.ErrorSignature != c.cluster {
 		return false, nil
 	}
@@ -445,21 +436,13 @@ func (o dlqRetryOptions) retryCode(e finishedRun, left int) int {
 	return exitOK
 }
 
-// rateFlag is the value of a flag that takes a limit of starts.
-type rateFlag struct{ limit *limit.Rate }
-
-func (f rateFlag) String() string {
-	if f.limit == nil || f.limit.Count == 0 {
-		return ""
+// rateFlag is a flag that takes a limit of starts.
+func rateFlag(at *limit.Rate) pflag.Value {
+	show := func(r limit.Rate) string {
+		if r.Count == 0 {
+			return ""
+		}
+		return r.String()
 	}
-	return f.limit.String()
-}
-
-// Type implements pflag.Value.
-func (rateFlag) Type() string { return "rate" }
-
-// Set implements pflag.Value.
-func (f rateFlag) Set(text string) (err error) {
-	*f.limit, err = limit.ParseRate(text)
-	return err
+	return value[limit.Rate]{at, "rate", limit.ParseRate, show}
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
@@ -37,42 +38,36 @@ func newEventsCommand(con *console) *cobra.Command {
 }
 
 type eventsOptions struct {
-	jobID  jobName
 	format term.Format
 	since  time.Duration
 	query  events.Query
 }
 
 func (o *eventsOptions) add(cmd *cobra.Command) {
-	addJobID(cmd, &o.jobID)
 	f := cmd.Flags()
 	f.StringVar(&o.query.Type, "event-type", "", "only events of this type; case and underscores do not matter")
 	f.StringVar(&o.query.ItemID, "item-id", "", "only events about this item")
 	f.StringVar(&o.query.AgentID, "agent-id", "", "only events of this agent: item_0/1 is the first attempt of item_0")
-	f.Var(durationFlag{&o.since}, "since", "only events from the last 30m, 2h, ...")
-	f.Var(positive{&o.query.Limit}, "limit", "only the last N events")
+	f.Var(durationFlag(&o.since), "since", "only events from the last 30m, 2h, ...")
+	f.Var(positive(&o.query.Limit), "limit", "only the last N events")
 	_ = cmd.RegisterFlagCompletionFunc("event-type", completeEventType)
-	_ = cmd.RegisterFlagCompletionFunc("item-id", completeItemOf(&o.jobID))
+	_ = cmd.RegisterFlagCompletionFunc("item-id", completeItem)
 }
 
-// begin finds the job, and the item if one is named, and completes the query.
-func (o *eventsOptions) begin(cmd *cobra.Command, args []string) (jobs.Job, error) {
-	job, itemID, err := findJobAndItem(cmd, &o.jobID, args)
-	if err != nil {
-		return jobs.Job{}, err
-	}
+// complete completes the query for events of a job, or of an item of it.
+func (o *eventsOptions) complete(job jobs.Job, itemID string) (err error) {
 	if o.query.ItemID != "" {
 		if o.query.ItemID, err = labelsOf(job).idOf(o.query.ItemID); err != nil {
-			return jobs.Job{}, err
+			return err
 		}
 		if itemID != "" && itemID != o.query.ItemID {
-			return jobs.Job{}, usagef("the item is named twice: %s, and --item-id %s", itemID, o.query.ItemID)
+			return usagef("the item is named twice: %s, and --item-id %s", itemID, o.query.ItemID)
 		}
 	}
 	o.query.ItemID = cmp.Or(itemID, o.query.ItemID)
 	if o.query.Type != "" {
 		if o.query.Type, err = events.TypeNamed(o.query.Type); err != nil {
-			return jobs.Job{}, usagef("--event-type: %w", err)
+			return usagef("--event-type: %w", err)
 		}
 	}
 	if o.since > 0 {
@@ -81,25 +76,18 @@ func (o *eventsOptions) begin(cmd *cobra.Command, args []string) (jobs.Job, erro
 	if id := o.query.AgentID; id != "" && !strings.HasPrefix(id, job.ID+"/") {
 		o.query.AgentID = job.ID + "/" + id
 	}
-	return job, nil
+	return nil
 }
 
 // newEventsReader returns a command that calls run with a job and the query for its events.
 func newEventsReader(use, short string, run func(context.Context, jobs.Job, eventsOptions) error) *cobra.Command {
 	var o eventsOptions
-	cmd := &cobra.Command{
-		Use:               use,
-		Short:             short,
-		Args:              atMostTwo,
-		ValidArgsFunction: completeWhy(&o.jobID),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			job, err := o.begin(cmd, args)
-			if err != nil {
-				return err
-			}
-			return run(cmd.Context(), job, o)
-		},
-	}
+	cmd := onJobOrItem(&cobra.Command{Use: use, Short: short}, func(ctx context.Context, job jobs.Job, itemID string) error {
+		if err := o.complete(job, itemID); err != nil {
+			return err
+		}
+		return run(ctx, job, o)
+	})
 	o.add(cmd)
 	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
 	return cmd
@@ -261,30 +249,22 @@ var eventColumns = []term.Column[eventLine]{
 func newEventsSearchCommand(con *console) *cobra.Command {
 	var o eventsOptions
 	var isRegex bool
-	cmd := &cobra.Command{
+	cmd := onJobAnd("text", &cobra.Command{
 		Use:   "search [job] <text>",
 		Short: "Print the events of a job that contain a text",
 		Long: `Print the events of a job that contain a text, in the line as it is in the log or in any field. Case is ignored, except with
 --regex: begin the expression with (?i) there.`,
-		Args: afterJob("text"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := nameJobBefore(cmd, &o.jobID, args)
-			if err != nil {
-				return err
-			}
-			matches, err := searched(text, isRegex)
-			if err != nil {
-				return err
-			}
-			job, err := o.begin(cmd, nil)
-			if err != nil {
-				return err
-			}
-			o.query.Matches = matches
-			return runEventsList(con, job, o)
-		},
 		ValidArgsFunction: cobra.NoFileCompletions,
-	}
+	}, func(_ context.Context, job jobs.Job, text string) error {
+		var err error
+		if o.query.Matches, err = searched(text, isRegex); err != nil {
+			return err
+		}
+		if err := o.complete(job, ""); err != nil {
+			return err
+		}
+		return runEventsList(con, job, o)
+	})
 	o.add(cmd)
 	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
 	cmd.Flags().BoolVar(&isRegex, "regex", false, "the text is a regular expression")
@@ -314,68 +294,55 @@ func newEventsExportCommand(con *console) *cobra.Command {
 		Short: "Write the events of a job to a file, or to stdout",
 		Args:  atMostTwo,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var err error
-			switch last := len(args) - 1; {
-			case last == 1 || last == 0 && (args[0] == "-" || filepath.Ext(args[0]) != "" || !isJob(args[0], o.jobID)):
+			last := len(args) - 1
+			if last == 1 || last == 0 && (args[0] == "-" || filepath.Ext(args[0]) != "" || !isJob(args[0], jobByFlags(cmd))) {
 				if file != "" {
 					return usagef("the file is named twice: %s, and --output %s", args[last], file)
 				}
-				file, err = nameJobBefore(cmd, &o.jobID, args)
-			default:
-				err = nameJob(cmd, &o.jobID, args)
+				file, args = args[last], args[:last]
 			}
+			job, err := findJobNamed(cmd, args)
 			if err != nil {
 				return err
 			}
-			job, err := o.begin(cmd, nil)
-			if err != nil {
+			if err := o.complete(job, ""); err != nil {
 				return err
 			}
-			if o.format == "" {
-				o.format = formatOf(file)
-			}
+			o.format = cmp.Or(o.format, formatOf(file, term.JSONL))
 			return unlessClosed(runEventsExport(con, job, cmp.Or(file, "-"), o))
 		},
 	}
+	addJobID(cmd)
 	o.add(cmd)
-	formats := []string{string(term.JSONL), string(term.JSON), string(term.CSV)}
-	addChoice(cmd, (*string)(&o.format), "format", "format of the file; by default that of its extension, else jsonl", formats...)
-	cmd.Flags().Var(formatOrFile{&o.format, formats, &file}, "output", "the same, or the file")
-	cmd.Flags().VarPF(jsonFlag{&o.format}, "json", "", "same as --output json").NoOptDefVal = "true"
+	formats := []term.Format{term.JSONL, term.JSON, term.CSV}
+	addChoice(cmd, &o.format, "format", "format of the file; by default that of its extension, else jsonl", formats...)
+	cmd.Flags().Var(formatOrFile(&o.format, formats, &file), "output", "the same, or the file")
+	addJSON(cmd, &o.format)
 	return cmd
 }
 
 // formatOrFile is a flag that takes a format, as with the other commands, or a file to write to.
-type formatOrFile struct {
-	format  *term.Format
-	formats []string
-	file    *string
+func formatOrFile(f *term.Format, formats []term.Format, file *string) pflag.Value {
+	parse := func(text string) (string, error) {
+		switch {
+		case slices.Contains(formats, term.Format(text)):
+			*f = term.Format(text)
+			return *file, nil
+		case text == "" || text == string(term.Human):
+			return "", fmt.Errorf("must be one of %s, %s, %s, or a file", formats[0], formats[1], formats[2])
+		}
+		return text, nil
+	}
+	return value[string]{file, "word", parse, func(string) string { return "" }}
 }
 
-func (v formatOrFile) String() string { return "" }
-func (v formatOrFile) Type() string   { return "word" }
-
-func (v formatOrFile) Set(s string) error {
-	switch {
-	case slices.Contains(v.formats, s):
-		*v.format = term.Format(s)
-	case s == "" || s == string(term.Human):
-		return fmt.Errorf("must be one of %s, or a file", strings.Join(v.formats, ", "))
-	default:
-		*v.file = s
+// formatOf returns the format for the extension of a file, or by default another.
+func formatOf(path string, byDefault term.Format) term.Format {
+	switch f := term.Format(strings.TrimPrefix(strings.ToLower(filepath.Ext(path)), ".")); f {
+	case term.JSON, term.JSONL, term.CSV:
+		return f
 	}
-	return nil
-}
-
-// formatOf returns the format for the extension of a file, by default JSONL.
-func formatOf(path string) term.Format {
-	switch strings.ToLower(filepath.Ext(path)) {
-	case ".json":
-		return term.JSON
-	case ".csv":
-		return term.CSV
-	}
-	return term.JSONL
+	return byDefault
 }
 
 // runEventsExport writes the events to a file, replacing it only once the new one is complete.

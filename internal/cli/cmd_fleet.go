@@ -111,9 +111,9 @@ for one another. With three hosts the brokers are a cluster, which goes on when 
 		},
 	}
 	f := cmd.Flags()
-	f.Var(repeated{&o.Hosts}, "host", "name or address by which the others reach the broker, with :PORT if it is another (three for a cluster; default: the name of this machine)")
+	f.Var(repeated(&o.Hosts), "host", "name or address by which the others reach the broker, with :PORT if it is another (three for a cluster; default: the name of this machine)")
 	f.IntVar(&o.Port, "port", 4222, "where the broker listens")
-	f.Var(repeated{&o.Workers}, "worker", "credentials of its own for the worker of this name (may be given more than once; default: one file for all workers)")
+	f.Var(repeated(&o.Workers), "worker", "credentials of its own for the worker of this name (may be given more than once; default: one file for all workers)")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if o.Port < 1 || o.Port > 65535 {
 			return usagef("--port %d: want a number from 1 to 65535", o.Port)
@@ -129,7 +129,7 @@ for one another. With three hosts the brokers are a cluster, which goes on when 
 }
 
 func newFleetAddCommand(con *console) *cobra.Command {
-	role := string(fleet.WorkerRole)
+	role := fleet.WorkerRole
 	cmd := &cobra.Command{
 		Use:   "add <directory> <name>",
 		Short: "Make credentials for one more worker of a fleet",
@@ -138,7 +138,7 @@ users.conf, and to read it: kill -HUP.`,
 		Example: "  prodigy fleet add fleet cellar",
 		Args:    exactly("directory", "name"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			made, err := con.backend.Add(args[0], fleet.Role(role), args[1])
+			made, err := con.backend.Add(args[0], role, args[1])
 			return con.printMade(made, err)
 		},
 	}
@@ -147,7 +147,7 @@ users.conf, and to read it: kill -HUP.`,
 }
 
 func newFleetRemoveCommand(con *console) *cobra.Command {
-	role := string(fleet.WorkerRole)
+	role := fleet.WorkerRole
 	cmd := &cobra.Command{
 		Use:   "remove <directory> <name>",
 		Short: "Lock a worker out of a fleet",
@@ -158,7 +158,7 @@ With fleet add of the same name a worker gets new credentials.`,
 		Example: "  prodigy fleet remove fleet cellar\n  prodigy fleet remove fleet laptop --role coordinator",
 		Args:    exactly("directory", "name"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			changed, err := con.backend.Remove(args[0], fleet.Role(role), args[1])
+			changed, err := con.backend.Remove(args[0], role, args[1])
 			return con.printMade(told(changed), err)
 		},
 	}
@@ -167,12 +167,8 @@ With fleet add of the same name a worker gets new credentials.`,
 }
 
 // addRole gives cmd the flag for the role of a member.
-func addRole(cmd *cobra.Command, role *string) {
-	var words []string
-	for _, r := range fleet.Roles() {
-		words = append(words, string(r))
-	}
-	addChoice(cmd, role, "role", "what it may do", words...)
+func addRole(cmd *cobra.Command, role *fleet.Role) {
+	addChoice(cmd, role, "role", "what it may do", fleet.Roles()...)
 }
 
 // told says of files whether they were changed or removed.

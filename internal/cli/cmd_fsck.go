@@ -1,24 +1,25 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/fsck"
+	"prodigy/internal/jobs"
 	"prodigy/internal/term"
 )
 
 type fsckOptions struct {
-	jobID   jobName
 	salvage string
 	format  term.Format
 }
 
 func newFsckCommand(con *console) *cobra.Command {
 	var o fsckOptions
-	cmd := &cobra.Command{
+	cmd := onJob(&cobra.Command{
 		Use:   "fsck [job]",
 		Short: "Check all files of a job for damage",
 		Long: `Check all files of a job for damage: each record of the log, the items, results and dead letters, what was run, and outputs that the log
@@ -27,28 +28,15 @@ names. The job is named by its id, the beginning of it, or latest, which is the 
 With --salvage what is still good is written to a directory: records, items, results and dead letters, line by line as they are.
 
 The exit code is 0 when all is sound and 1 when something is damaged.`,
-		Example:           "  prodigy fsck\n  prodigy fsck latest --salvage rescued",
-		Args:              atMostOne,
-		ValidArgsFunction: completeJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := nameJob(cmd, &o.jobID, args); err != nil {
-				return err
-			}
-			return runFsck(con, o)
-		},
-	}
-	addJobID(cmd, &o.jobID)
+		Example: "  prodigy fsck\n  prodigy fsck latest --salvage rescued",
+	}, func(_ context.Context, job jobs.Job) error { return runFsck(con, job, o) })
 	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().StringVar(&o.salvage, "salvage", "", "write what is sound to this `directory`, which must be empty or new")
 	_ = cmd.MarkFlagDirname("salvage")
 	return cmd
 }
 
-func runFsck(con *console, o fsckOptions) error {
-	job, err := findJob(o.jobID)
-	if err != nil {
-		return err
-	}
+func runFsck(con *console, job jobs.Job, o fsckOptions) (err error) {
 	var report fsck.Report
 	if o.salvage != "" {
 		report, err = fsck.Salvage(job, o.salvage)

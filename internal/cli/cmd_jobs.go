@@ -38,7 +38,7 @@ directory. With --all it lists those of all directories, and which these are.`,
 	}
 	cmd.Flags().BoolVar(&o.all, "all", false, "also those of other directories")
 	addFormat(cmd, &o.format, term.JSON)
-	cmd.Flags().Var(positive{&o.limit}, "limit", "how many jobs to list")
+	cmd.Flags().Var(positive(&o.limit), "limit", "how many jobs to list")
 	return cmd
 }
 

@@ -25,7 +25,6 @@ import (
 )
 
 type logsOptions struct {
-	jobID  jobName
 	query  outputs.Query
 	format term.Format
 	stderr bool
@@ -51,34 +50,30 @@ What an AI coding CLI has printed is shown as a conversation: what the agent say
 each gave back (←), and messages of the CLI (·). --raw and --output jsonl have it as it was printed.
 
 How much is kept is set by outputs in the workflow file.`,
-		Example:           "  prodigy logs -f\n  prodigy logs latest item_17 --stderr\n  prodigy logs --failed --step build",
-		ValidArgsFunction: completeWhy(&o.jobID),
-		Args:              atMostTwo,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		Example: "  prodigy logs -f\n  prodigy logs latest item_17 --stderr\n  prodigy logs --failed --step build",
+		PreRunE: func(cmd *cobra.Command, args []string) error {
 			if latest && cmd.Flags().Changed("job-id") {
-				return usagef("the job is named twice: --latest, and --job-id %s", o.jobID.id)
+				return usagef("the job is named twice: --latest, and --job-id %s", jobByFlags(cmd).id)
 			}
 			if last := len(args) - 1; cmd.Flags().Changed("tail") && last >= 0 && strings.Trim(args[last], "0123456789") == "" {
 				return usagef("--tail takes no number: it goes on with what comes, as -f; prodigy logs | tail -n %s prints the last lines", args[last])
 			}
-			job, itemID, err := findJobAndItem(cmd, &o.jobID, args)
-			if err != nil {
-				return err
-			}
-			o.query.ItemID = itemID
-			if !cmd.Flags().Changed("prefix") {
-				o.prefix = o.query.ItemID == ""
-			}
-			return runLogs(cmd.Context(), con, job, o)
+			return nil
 		},
 	}
-	addJobID(cmd, &o.jobID)
+	onJobOrItem(cmd, func(ctx context.Context, job jobs.Job, itemID string) error {
+		o.query.ItemID = itemID
+		if !cmd.Flags().Changed("prefix") {
+			o.prefix = itemID == ""
+		}
+		return runLogs(ctx, con, job, o)
+	})
 	addFormat(cmd, &o.format, term.JSON, term.JSONL)
 	f := cmd.Flags()
 	f.BoolVar(&latest, "latest", false, "the latest job, which is meant anyway without a job")
 	f.BoolVar(&o.follow, "tail", false, "same as --follow")
 	f.StringVar(&o.query.Step, "step", "", "only this step and its hooks, by its id or name, or shell_0 for the first")
-	f.Var(positive{&o.query.Attempt}, "attempt", "only this attempt of each item")
+	f.Var(positive(&o.query.Attempt), "attempt", "only this attempt of each item")
 	f.BoolVar(&o.stderr, "stderr", false, "only stderr")
 	f.BoolVarP(&o.follow, "follow", "f", false, "go on with what comes until the job ends")
 	f.BoolVar(&o.failed, "failed", false, "only commands that failed or were stopped")

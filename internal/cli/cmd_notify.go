@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/notify"
 	"prodigy/internal/settings"
@@ -15,7 +16,6 @@ import (
 )
 
 type notifyOptions struct {
-	jobID    jobName
 	test     string
 	settings settingOptions
 	format   term.Format
@@ -46,24 +46,21 @@ The exit code is 0 when all was delivered and 1 when something was not.`,
 			if isTest {
 				return o.runTest(cmd.Context(), con)
 			}
-			if err := nameJob(cmd, &o.jobID, args); err != nil {
+			job, err := findJobNamed(cmd, args)
+			if err != nil {
 				return err
 			}
-			return o.run(cmd.Context(), con)
+			return o.run(cmd.Context(), con, job)
 		},
 	}
-	addJobID(cmd, &o.jobID)
+	addJobID(cmd)
 	o.settings.add(cmd)
 	cmd.Flags().StringVar(&o.test, "test", "", "send a test message to each receiver of this workflow `file`")
 	addFormat(cmd, &o.format, term.JSON)
 	return cmd
 }
 
-func (o notifyOptions) run(ctx context.Context, con *console) error {
-	job, err := findJob(o.jobID)
-	if err != nil {
-		return err
-	}
+func (o notifyOptions) run(ctx context.Context, con *console, job jobs.Job) error {
 	w, err := loadRecorded(job)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"os"
@@ -15,48 +16,30 @@ import (
 	"prodigy/internal/report"
 )
 
-type reportOptions struct {
-	jobID jobName
-	file  string // - is stdout
-}
-
 func newReportCommand(con *console) *cobra.Command {
-	var o reportOptions
-	cmd := &cobra.Command{
+	file := "-"
+	cmd := onJob(&cobra.Command{
 		Use:   "report [job]",
 		Short: "Write a self-contained HTML report of a job",
 		Long: `Write a self-contained HTML report of a job: how it ended, what each slot did over time, throughput, failures, the slowest items,
 the dead letters and the workflow. Everything is in one file; the page loads nothing from elsewhere.`,
-		Example:           "  prodigy report latest -o report.html",
-		Args:              atMostOne,
-		ValidArgsFunction: completeJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := nameJob(cmd, &o.jobID, args); err != nil {
-				return err
-			}
-			return runReport(con, o)
-		},
-	}
-	addJobID(cmd, &o.jobID)
-	cmd.Flags().StringVarP(&o.file, "out", "o", "-", "write to this file; - is stdout")
+		Example: "  prodigy report latest -o report.html",
+	}, func(_ context.Context, job jobs.Job) error { return runReport(con, job, file) })
+	cmd.Flags().StringVarP(&file, "out", "o", "-", "write to this file; - is stdout")
 	_ = cmd.MarkFlagFilename("out", "html")
 	return cmd
 }
 
-func runReport(con *console, o reportOptions) error {
-	job, err := findJob(o.jobID)
-	if err != nil {
-		return err
-	}
+func runReport(con *console, job jobs.Job, file string) error {
 	page, err := makeReport(job)
 	if err != nil {
 		return err
 	}
-	if err := writeOut(con, o.file, page.WriteHTML); err != nil {
+	if err := writeOut(con, file, page.WriteHTML); err != nil {
 		return unlessClosed(err)
 	}
-	if o.file != "-" {
-		_, _ = fmt.Fprintf(con.err, "report of %s: %s\n", job.ID, o.file)
+	if file != "-" {
+		_, _ = fmt.Fprintf(con.err, "report of %s: %s\n", job.ID, file)
 	}
 	return nil
 }

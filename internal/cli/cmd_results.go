@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,14 +17,13 @@ import (
 )
 
 type resultsOptions struct {
-	jobID  jobName
 	status string
 	format term.Format
 }
 
 func newResultsCommand(con *console) *cobra.Command {
 	o := resultsOptions{format: term.JSONL, status: anyStatus}
-	cmd := &cobra.Command{
+	cmd := onJobOrItem(&cobra.Command{
 		Use:   "results [job] [item]",
 		Short: "Print the results of the items of a job",
 		Long: `Print the results of the items of a job: a row for each item that has ended, in the order of the items. While the job runs these are the
@@ -34,22 +34,11 @@ captured, which is one column of JSON in csv and tsv. That of a failed item also
 With junit, which CI servers show, each item is a test case; github prints the failed items as annotations
 of GitHub Actions. A job that did not come to its end is an error in both. One that was taken over from an earlier job (run --since) also has
 reused_from, and one that ran on a fleet node, the name of its worker, but not in csv and tsv.`,
-		Example:           "  prodigy results --status failed\n  prodigy results latest --output csv > results.csv",
-		Args:              atMostTwo,
-		ValidArgsFunction: completeWhy(&o.jobID),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			job, itemID, err := findJobAndItem(cmd, &o.jobID, args)
-			if err != nil {
-				return err
-			}
-			return runResults(con, job, itemID, o)
-		},
-	}
-	addJobID(cmd, &o.jobID)
+		Example: "  prodigy results --status failed\n  prodigy results latest --output csv > results.csv",
+	}, func(_ context.Context, job jobs.Job, itemID string) error { return runResults(con, job, itemID, o) })
 	addChoice(cmd, &o.status, "status", "only items with this status", anyStatus, "success", "failed", "skipped")
-	addChoice(cmd, (*string)(&o.format), "output", "output format", string(term.JSONL), string(term.JSON), string(term.CSV), string(term.TSV), string(asJUnit), string(asGitHub))
-	flag := cmd.Flags().VarPF(jsonFlag{&o.format}, "json", "", "same as --output json")
-	flag.NoOptDefVal = "true"
+	addChoice(cmd, &o.format, "output", "output format", term.JSONL, term.JSON, term.CSV, term.TSV, asJUnit, asGitHub)
+	addJSON(cmd, &o.format)
 	return cmd
 }
 

@@ -15,7 +15,6 @@ import (
 
 type resumeOptions struct {
 	jobOptions
-	jobID  jobName
 	force  bool
 	accept bool
 	fleet  fleetOptions
@@ -34,22 +33,16 @@ codes are those of run, but 0 when the job had already completed.`,
 		Example: `  prodigy resume
   prodigy resume mapreduce-20261120-1615 --max-parallel 2
   prodigy resume --workflow fixed.yml`,
-		Args:              atMostOne,
-		ValidArgsFunction: completeJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := nameJob(cmd, &o.jobID, args); err != nil {
-				return err
-			}
-			if err := o.checkPrint(); err != nil {
-				return err
-			}
-			if err := o.fleet.find(cmd); err != nil {
-				return err
-			}
-			return runResume(cmd.Context(), con, o)
-		},
 	}
-	addJobID(cmd, &o.jobID)
+	onJob(cmd, func(ctx context.Context, job jobs.Job) error {
+		if err := o.checkPrint(); err != nil {
+			return err
+		}
+		if err := o.fleet.find(cmd); err != nil {
+			return err
+		}
+		return runResume(ctx, con, job, o)
+	})
 	o.add(cmd)
 	o.addPrint(cmd, "print the outputs of all items in their order, also of those that ended before")
 	o.echo.add(cmd, "")
@@ -65,11 +58,7 @@ codes are those of run, but 0 when the job had already completed.`,
 	return cmd
 }
 
-func runResume(ctx context.Context, con *console, o resumeOptions) error {
-	job, err := findJob(o.jobID)
-	if err != nil {
-		return err
-	}
+func runResume(ctx context.Context, con *console, job jobs.Job, o resumeOptions) error {
 	earlier, completed, err := completedBefore(job)
 	switch {
 	case err != nil:

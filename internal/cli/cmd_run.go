@@ -41,8 +41,8 @@ type sinceOptions struct{ mapreduce.Since }
 func (o *sinceOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Job, "since", "", "take over the results of items that have not changed since this job; latest: the latest of this workflow, none: of no job")
-	f.Var(repeated{&o.Force}, "force", "with --since: run this item though it has not changed (repeatable)")
-	f.Var(choice{&o.Only, mapreduce.OnlyChoices()}, "only", "with --since: of the items to run take only these, and leave the others out: "+strings.Join(mapreduce.OnlyChoices(), ", "))
+	f.Var(repeated(&o.Force), "force", "with --since: run this item though it has not changed (repeatable)")
+	addChoice(cmd, &o.Only, "only", "with --since: of the items to run take only these, and leave the others out", mapreduce.OnlyChoices()...)
 	f.BoolVar(&o.CheckOutputs, "check-outputs", false, "with --since: run items again whose files (produces) are not as their agents left them")
 	_ = cmd.RegisterFlagCompletionFunc("since", completeSince)
 }

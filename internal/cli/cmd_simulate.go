@@ -115,7 +115,7 @@ The exit code is that of the run: 0 all items succeeded, 1 the job failed or its
 	f.StringVar(&o.items, "items", "", "a file with what the input would give, in place of the input")
 	_ = cmd.MarkFlagFilename("items")
 	f.StringVar(&o.at, "at", "", "when the job begins, as 22:00, 2006-01-02, \"2006-01-02 22:00\" or with a time zone in RFC 3339 (default now)")
-	f.Var(durationFlag{&o.maxTime}, "max-time", "how long the job may take in virtual time before the simulation is ended (default 366d)")
+	f.Var(durationFlag(&o.maxTime), "max-time", "how long the job may take in virtual time before the simulation is ended (default 366d)")
 	f.StringVar(&o.keep, "keep", "", "keep the log and the other files of the job in this directory, for report, events and dlq")
 	_ = cmd.MarkFlagDirname("keep")
 	for _, other := range notSimulated {

@@ -24,40 +24,26 @@ import (
 )
 
 type statusOptions struct {
-	jobID  jobName
 	format term.Format
 	watch  bool
 }
 
 func newStatusCommand(con *console) *cobra.Command {
 	var o statusOptions
-	cmd := &cobra.Command{
+	cmd := onJob(&cobra.Command{
 		Use:   "status [job]",
 		Short: "Show the state of a job",
 		Long: `Show the state of a job, while it runs or afterwards. Name the job by its id, a prefix of it, or latest (the default).
 
 With --watch it shows the progress of the job, as run does, until the job ends.`,
-		Example:           "  prodigy status --json\n  prodigy status latest --watch",
-		Args:              atMostOne,
-		ValidArgsFunction: completeJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := nameJob(cmd, &o.jobID, args); err != nil {
-				return err
-			}
-			return runStatus(cmd.Context(), con, o)
-		},
-	}
-	addJobID(cmd, &o.jobID)
+		Example: "  prodigy status --json\n  prodigy status latest --watch",
+	}, func(ctx context.Context, job jobs.Job) error { return runStatus(ctx, con, job, o) })
 	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show progress until the job ends")
 	return cmd
 }
 
-func runStatus(ctx context.Context, con *console, o statusOptions) error {
-	job, err := findJob(o.jobID)
-	if err != nil {
-		return err
-	}
+func runStatus(ctx context.Context, con *console, job jobs.Job, o statusOptions) error {
 	if o.watch {
 		if err := watchJob(ctx, con, job); err != nil {
 			return err

@@ -15,41 +15,23 @@ import (
 	"prodigy/internal/mapreduce"
 )
 
-type stopOptions struct {
-	jobID  jobName
-	noWait bool
-}
-
 func newStopCommand(con *console) *cobra.Command {
-	var o stopOptions
-	cmd := &cobra.Command{
+	noWait := false
+	cmd := onJob(&cobra.Command{
 		Use:   "stop [job]",
 		Short: "Stop a running job, so that a resume continues it",
 		Long: `Stop a running job as Ctrl-C where it runs does: nothing starts any more, running agents may finish within the grace, and the job is
 paused. Wait until that is done. Stop it a second time to end what runs at once. 'prodigy resume' continues the job.`,
-		Example:           "  prodigy stop\n  prodigy stop mapreduce-20261120-1615",
-		Args:              atMostOne,
-		ValidArgsFunction: completeJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := nameJob(cmd, &o.jobID, args); err != nil {
-				return err
-			}
-			return runStop(cmd.Context(), con, o)
-		},
-	}
-	addJobID(cmd, &o.jobID)
-	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "ask it to stop, and do not wait until it has")
+		Example: "  prodigy stop\n  prodigy stop mapreduce-20261120-1615",
+	}, func(ctx context.Context, job jobs.Job) error { return runStop(ctx, con, job, noWait) })
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "ask it to stop, and do not wait until it has")
 	return cmd
 }
 
 // askEvery is how often stop looks whether the job still runs.
 const askEvery = 50 * time.Millisecond
 
-func runStop(ctx context.Context, con *console, o stopOptions) error {
-	job, err := findJob(o.jobID)
-	if err != nil {
-		return err
-	}
+func runStop(ctx context.Context, con *console, job jobs.Job, noWait bool) error {
 	pid := job.Runner()
 	switch {
 	case pid == 0 && job.Running():
@@ -61,7 +43,7 @@ func runStop(ctx context.Context, con *console, o stopOptions) error {
 		return fmt.Errorf("stop process %d, which runs job %s: %w", pid, job.ID, err)
 	}
 	_, _ = fmt.Fprintf(con.err, "job %s: process %d is asked to stop\n", job.ID, pid)
-	if o.noWait {
+	if noWait {
 		return nil
 	}
 	return untilSignal(ctx, func(ctx context.Context) error { return awaitStop(ctx, con, job, pid) })

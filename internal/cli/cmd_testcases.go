@@ -55,7 +55,7 @@ Exit codes: 0 all cases passed, 1 a case failed, 2 a file is wrong, or there are
 		},
 	}
 	o.format = term.Human
-	addChoice(cmd, (*string)(&o.format), "output", "output format", string(term.Human), string(asJUnit))
+	addChoice(cmd, &o.format, "output", "output format", term.Human, asJUnit)
 	cmd.Flags().StringVar(&o.run, "run", "", "only the cases whose names this regular expression matches")
 	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print only the cases that failed")
 	return cmd

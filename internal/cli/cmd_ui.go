@@ -58,7 +58,7 @@ addresses, also give --token-file.`,
 	cmd.Flags().StringVar(&o.tokenFile, "token-file", "", fmt.Sprintf("file that holds the token, at least %d characters; by default a new random token each time", shortestToken))
 	cmd.Flags().BoolVar(&o.all, "all", false, "show the jobs of all directories, not only those of this project")
 	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only show the jobs: nothing can be stopped, resumed or retried from the pages")
-	cmd.Flags().Var(repeated{&o.hosts}, "host", "another host:port that browsers may use (may be given more than once)")
+	cmd.Flags().Var(repeated(&o.hosts), "host", "another host:port that browsers may use (may be given more than once)")
 	return cmd
 }
 

@@ -20,31 +20,17 @@ import (
 	"prodigy/internal/workflow"
 )
 
-type whyOptions struct {
-	jobID  jobName
-	itemID string
-	format term.Format
-}
-
 func newWhyCommand(con *console) *cobra.Command {
-	var o whyOptions
-	cmd := &cobra.Command{
+	var f term.Format
+	cmd := onItem(&cobra.Command{
 		Use:   "why [job] <item>",
 		Short: "Explain what happened to an item, and why",
 		Long: `Explain what happened to an item, and why, in order: each attempt, what failed, which rule matched, how the delay was computed,
 what the policy decided, what a resume did with it, and its present status.`,
 		Example:           "  prodigy why item_17\n  prodigy why mapreduce-20261120-1615 item_17",
-		Args:              afterJob("item"),
-		ValidArgsFunction: completeWhy(&o.jobID),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.itemID, err = nameJobAndItem(cmd, &o.jobID, args); err != nil {
-				return err
-			}
-			return runWhy(con, o)
-		},
-	}
-	addJobID(cmd, &o.jobID)
-	addFormat(cmd, &o.format, term.JSON)
+		ValidArgsFunction: completeWhy,
+	}, func(job jobs.Job, itemID string) error { return runWhy(con, job, itemID, f) })
+	addFormat(cmd, &f, term.JSON)
 	return cmd
 }
 
@@ -67,24 +53,16 @@ type madeFrom struct {
 	Gone     string `json:"gone,omitempty"` // why nothing is known of it
 }
 
-func runWhy(con *console, o whyOptions) error {
-	job, err := findJob(o.jobID)
-	if err != nil {
-		return err
-	}
-	names := labelsOf(job)
-	if o.itemID, err = names.idOf(o.itemID); err != nil {
-		return err
-	}
-	e, err := explanationOf(job, o.itemID)
+func runWhy(con *console, job jobs.Job, itemID string, f term.Format) error {
+	e, err := explanationOf(job, itemID)
 	if err != nil {
 		return err
 	}
 	e.addPrinted(job)
 	con.hideSecretsOf(job)
 	e.Item = con.secrets.item(e.Item)
-	e.Label = names.label(e.ItemID, e.Item)
-	if o.format == term.JSON {
+	e.Label = labelsOf(job).label(e.ItemID, e.Item)
+	if f == term.JSON {
 		return term.PrintJSON(con.out, e)
 	}
 	e.print(con.text(), con.look())

@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"prodigy/internal/fleet"
 	"prodigy/internal/jobs"
@@ -27,11 +28,11 @@ type workerOptions struct {
 	name   string
 	dir    string
 	grace  time.Duration
-	disk   amountFlag
+	disk   string // an amount
 }
 
 func newWorkerCommand(con *console) *cobra.Command {
-	o := workerOptions{grace: defaultGrace, disk: amountFlag{text: "100MB", amount: &limit.Amount{Bytes: 100e6}}}
+	o := workerOptions{grace: defaultGrace, disk: "100MB"}
 	cmd := &cobra.Command{
 		Use:   "worker",
 		Short: "Run items of the jobs of a fleet on this machine",
@@ -54,32 +55,32 @@ on another worker.`,
 	}
 	f := cmd.Flags()
 	o.broker.add(cmd, "join", "the broker")
-	f.Var(positive{&o.slots}, "slots", "how many items run at once (default: the number of CPUs)")
-	f.Var(labelsFlag{&o.labels}, "label", "a label that workflows may require (may be given more than once)")
-	f.Var(repeated{&o.trust}, "trust", "run only jobs signed with this public key, or with one that the credentials trust (may be given more than once)")
+	f.Var(positive(&o.slots), "slots", "how many items run at once (default: the number of CPUs)")
+	f.Var(labelsFlag(&o.labels), "label", "a label that workflows may require (may be given more than once)")
+	f.Var(repeated(&o.trust), "trust", "run only jobs signed with this public key, or with one that the credentials trust (may be given more than once)")
 	f.StringVar(&o.name, "name", "", "its name, which no other worker of the fleet may have (default: that of its credentials, else of this machine)")
 	f.StringVar(&o.dir, "dir", "", "where commands run, instead of the directory of the run")
-	f.Var(&o.disk, "min-free-disk", "begin nothing while less than this is free on the disk of its directory or where commands run, such as 5GB or 5% (0: no limit; only on Linux)")
-	f.Var(durationFlag{&o.grace}, "grace", "how long commands may take to end that an earlier worker of this name has left")
+	f.Var(amountFlag(&o.disk), "min-free-disk", "begin nothing while less than this is free on the disk of its directory or where commands run, such as 5GB or 5% (0: no limit; only on Linux)")
+	f.Var(durationFlag(&o.grace), "grace", "how long commands may take to end that an earlier worker of this name has left")
 	return cmd
 }
 
-// amountFlag is a flag for an amount of what a machine has.
-type amountFlag struct {
-	text   string
-	amount *limit.Amount // nil: none
-}
-
-func (a *amountFlag) String() string { return a.text }
-func (a *amountFlag) Type() string   { return "amount" }
-
-func (a *amountFlag) Set(text string) error {
-	if a.text, a.amount = text, nil; text == "0" {
-		return nil
+// parseAmount reads an amount of what a machine has. 0 is none.
+func parseAmount(text string) (*limit.Amount, error) {
+	if text == "0" {
+		return nil, nil
 	}
 	amount, err := limit.ParseAmount(text)
-	a.amount = &amount
-	return err
+	return &amount, err
+}
+
+// amountFlag is a flag for such an amount, as it is written.
+func amountFlag(at *string) pflag.Value {
+	parse := func(text string) (string, error) {
+		_, err := parseAmount(text)
+		return text, err
+	}
+	return value[string]{at, "amount", parse, asText}
 }
 
 // longestWorkerName is how many bytes the name of a worker may have.
@@ -87,6 +88,10 @@ const longestWorkerName = 100
 
 func runWorker(ctx context.Context, con *console, o workerOptions) error {
 	o.broker.found.Trust = slices.Concat(o.broker.found.Trust, o.broker.given.trust, o.trust)
+	disk, err := parseAmount(o.disk)
+	if err != nil {
+		return err
+	}
 	home, err := jobs.FromEnv()
 	if err != nil {
 		return err
@@ -134,7 +139,7 @@ func runWorker(ctx context.Context, con *console, o workerOptions) error {
 	err = con.backend.Work(kill, fleet.WorkerOptions{
 		Address: o.broker.found, Version: versionText(), Name: name, Slots: cmp.Or(o.slots, runtime.NumCPU()),
 		Labels: append(o.labels, runtime.GOOS+"/"+runtime.GOARCH), Dir: o.dir, Home: dir, Environ: append(os.Environ(), "PRODIGY_NODE="+name), Grace: o.grace,
-		Guards:  limit.Guards{MinFreeDisk: o.disk.amount},
+		Guards:  limit.Guards{MinFreeDisk: disk},
 		Watcher: watcherCommand(), Say: con.sayer(), Drain: drain,
 	})
 	if errors.Is(err, context.Canceled) {

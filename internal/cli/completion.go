@@ -16,9 +16,6 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// completer returns the completions of an argument or flag. If the data cannot be read it returns none.
-type completer = cobra.CompletionFunc
-
 // noMore says that the completions are complete words, and not file names.
 const noMore = cobra.ShellCompDirectiveNoFileComp
 
@@ -81,87 +78,78 @@ func completeWorkflows(*cobra.Command, []string, string) ([]string, cobra.ShellC
 }
 
 // completeWhy completes a job, or an item of the latest one, then an item of the job.
-func completeWhy(name *jobName) completer {
-	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		switch len(args) {
-		case 0:
-			found, how := completeJobs(cmd, nil, word)
-			items, _ := completeItemOf(name)(cmd, nil, word)
-			return append(found, items...), how | cobra.ShellCompDirectiveKeepOrder
-		case 1:
-			return completeItemOf(&jobName{id: args[0]})(cmd, nil, word)
-		}
-		return nil, noMore
+func completeWhy(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		found, how := completeJobs(cmd, nil, word)
+		items, _ := completeItem(cmd, nil, word)
+		return append(found, items...), how | cobra.ShellCompDirectiveKeepOrder
+	case 1:
+		return completeItem(cmd, args, word)
 	}
+	return nil, noMore
 }
 
-// completeLetter completes the first argument to a dead letter of the latest job, or to a job, and the second to a dead letter of the job.
-func completeLetter(name *jobName) completer {
-	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		switch len(args) {
-		case 0:
-			items, how := completeLetterOf(name)(cmd, nil, word)
-			if word == "" {
-				return items, how
-			}
-			found, _ := completeJobs(cmd, nil, word)
-			return append(items, found...), how
-		case 1:
-			return completeLetterOf(&jobName{id: args[0]})(cmd, nil, word)
+// completeLetter completes the first argument to a dead letter of the latest job, or to a job, and the second to a dead letter
+// of the job.
+func completeLetter(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		items, how := completeLetters(cmd, nil, word)
+		if word == "" {
+			return items, how
 		}
-		return nil, noMore
+		found, _ := completeJobs(cmd, nil, word)
+		return append(items, found...), how
+	case 1:
+		return completeLetters(cmd, args, word)
 	}
+	return nil, noMore
 }
 
 // completeRetry completes the first argument to a job or a dead letter of the latest one, and the others to dead letters.
-func completeRetry(name *jobName) completer {
-	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			if !isJob(args[0], *name) {
-				args = nil
-			}
-			return completeLetterOf(name)(cmd, args, word)
+func completeRetry(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		if !isJob(args[0], jobByFlags(cmd)) {
+			args = nil
 		}
-		found, how := completeJobs(cmd, nil, word)
-		items, _ := completeLetterOf(name)(cmd, nil, word)
-		return append(found, items...), how | cobra.ShellCompDirectiveKeepOrder
+		return completeLetters(cmd, args, word)
 	}
+	found, how := completeJobs(cmd, nil, word)
+	items, _ := completeLetters(cmd, nil, word)
+	return append(found, items...), how | cobra.ShellCompDirectiveKeepOrder
 }
 
-// completeLetterOf completes to the item of a dead letter of the job that the first argument names, or else of jobID.
-func completeLetterOf(name *jobName) completer {
-	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		job, err := findJob(jobNamed(args, name))
-		if err != nil {
-			return nil, noMore
-		}
-		return lettersIn(job, word), noMore
+// completeLetters completes to the item of a dead letter of the job that the first argument names, or else the flags.
+func completeLetters(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	job, err := findJob(jobOf(cmd, args))
+	if err != nil {
+		return nil, noMore
 	}
+	return lettersIn(job, word), noMore
 }
 
-// completeItemOf completes to an item of the job that the first argument names, or else of jobID. Dead letters come first, because
-// they are asked about most.
-func completeItemOf(name *jobName) completer {
-	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		job, err := findJob(jobNamed(args, name))
-		if err != nil {
-			return nil, noMore
-		}
-		offered := lettersIn(job, word)
-		for _, id := range itemsIn(job, word) {
-			if !slices.Contains(offered, id) {
-				offered = append(offered, id)
-			}
-		}
-		return offered, noMore | cobra.ShellCompDirectiveKeepOrder
+// completeItem completes to an item of the job that the first argument names, or else the flags. Dead letters come first,
+// because they are asked about most.
+func completeItem(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	job, err := findJob(jobOf(cmd, args))
+	if err != nil {
+		return nil, noMore
 	}
+	offered := lettersIn(job, word)
+	for _, id := range itemsIn(job, word) {
+		if !slices.Contains(offered, id) {
+			offered = append(offered, id)
+		}
+	}
+	return offered, noMore | cobra.ShellCompDirectiveKeepOrder
 }
 
-func jobNamed(args []string, name *jobName) jobName {
+func jobOf(cmd *cobra.Command, args []string) jobName {
 	if len(args) > 0 {
 		return jobName{id: args[0]}
 	}
-	return *name
+	return jobByFlags(cmd)
 }
 
 // lettersIn returns the items of dead letters of a job that begin with word, as far as they can be read.
@@ -246,7 +234,7 @@ func beginning(word string, offered []string) []string {
 // offerNoFiles turns off file completion for flags that take numbers or durations, in cmd and its subcommands.
 func offerNoFiles(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if typ := f.Value.Type(); typ == (durationFlag{}).Type() || typ == (positive{}).Type() || typ == "uint64" {
+		if typ := f.Value.Type(); typ == durationType || typ == numberType || typ == "uint64" {
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions)
 		}
 	})

@@ -25,170 +25,146 @@ import (
 // addFormat adds --output with these formats besides human, and --json as its short form.
 func addFormat(cmd *cobra.Command, f *term.Format, others ...term.Format) {
 	*f = term.Human
-	names := []string{string(term.Human)}
-	for _, o := range others {
-		names = append(names, string(o))
-	}
-	addChoice(cmd, (*string)(f), "output", "output format", names...)
-	flag := cmd.Flags().VarPF(jsonFlag{f}, "json", "", "same as --output json")
-	flag.NoOptDefVal = "true"
+	addChoice(cmd, f, "output", "output format", append([]term.Format{term.Human}, others...)...)
+	addJSON(cmd, f)
 }
 
-// jsonFlag is --json. It follows pflag.Value, as the types below do.
-type jsonFlag struct{ format *term.Format }
+// value is a flag of any type. It implements pflag.Value.
+type value[T any] struct {
+	at    *T
+	name  string // of the type, for help and completion
+	parse func(text string) (T, error)
+	show  func(T) string
+}
 
-func (j jsonFlag) String() string { return "" }
-func (j jsonFlag) Type() string   { return "bool" }
+func (v value[T]) String() string { return v.show(*v.at) }
+func (v value[T]) Type() string   { return v.name }
 
-func (j jsonFlag) Set(s string) error {
-	on, err := strconv.ParseBool(s)
-	if err == nil && on {
-		*j.format = term.JSON
+func (v value[T]) Set(text string) error {
+	parsed, err := v.parse(text)
+	if err == nil {
+		*v.at = parsed
 	}
 	return err
 }
 
-// addChoice adds a flag that takes one of these words.
-func addChoice(cmd *cobra.Command, value *string, name, usage string, words ...string) {
-	cmd.Flags().Var(choice{value, words}, name, usage+": "+strings.Join(words, ", "))
-	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
-}
-
-type choice struct {
-	value *string
-	words []string
-}
-
-func (c choice) String() string { return *c.value }
-func (c choice) Type() string   { return "word" }
-
-func (c choice) Set(s string) error {
-	if !slices.Contains(c.words, s) {
-		return fmt.Errorf("must be one of %s", strings.Join(c.words, ", "))
+// shownUnlessZero is the show of a value whose zero is no default to tell.
+func shownUnlessZero[T comparable](show func(T) string) func(T) string {
+	return func(v T) string {
+		if zero := *new(T); v == zero {
+			return ""
+		}
+		return show(v)
 	}
-	*c.value = s
-	return nil
 }
 
-// repeated is a flag that may be given more than once; each adds one value unchanged. The list flags of pflag would make a CSV writer to
-// print their default.
-type repeated struct{ values *[]string }
+func asText(text string) string { return text }
 
-func (s repeated) String() string { return strings.Join(*s.values, " ") }
-func (s repeated) Type() string   { return "stringArray" }
-
-func (s repeated) Set(value string) error {
-	*s.values = append(*s.values, value)
-	return nil
+// addJSON adds --json as the short form of --output json.
+func addJSON(cmd *cobra.Command, f *term.Format) {
+	parse := func(text string) (term.Format, error) {
+		on, err := strconv.ParseBool(text)
+		if err != nil || !on {
+			return *f, err
+		}
+		return term.JSON, nil
+	}
+	v := value[term.Format]{f, "bool", parse, func(term.Format) string { return "" }}
+	cmd.Flags().VarPF(v, "json", "", "same as --output json").NoOptDefVal = "true"
 }
+
+// addChoice adds a flag that takes one of these words.
+func addChoice[T ~string](cmd *cobra.Command, at *T, name, usage string, words ...T) {
+	texts := make([]string, len(words))
+	for i, w := range words {
+		texts[i] = string(w)
+	}
+	all := strings.Join(texts, ", ")
+	parse := func(text string) (T, error) {
+		if !slices.Contains(texts, text) {
+			return "", fmt.Errorf("must be one of %s", all)
+		}
+		return T(text), nil
+	}
+	v := value[T]{at, "word", parse, func(w T) string { return string(w) }}
+	cmd.Flags().Var(v, name, usage+": "+all)
+	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(texts, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// repeated is a flag that may be given more than once; each adds one value unchanged. The list flags of pflag would make a
+// CSV writer to print their default.
+func repeated(at *[]string) pflag.Value {
+	return repeatedIf(at, "stringArray", func(string) error { return nil })
+}
+
+// repeatedIf is repeated for values that check accepts.
+func repeatedIf(at *[]string, name string, check func(text string) error) pflag.Value {
+	parse := func(text string) ([]string, error) { return append(*at, text), check(text) }
+	return value[[]string]{at, name, parse, func(list []string) string { return strings.Join(list, " ") }}
+}
+
+// The names of types whose flags complete to nothing.
+const (
+	durationType = "duration"
+	numberType   = "number"
+)
 
 // durationFlag is a flag that takes a duration as workflow files write it.
-type durationFlag struct{ value *time.Duration }
-
-func (l durationFlag) String() string {
-	if *l.value == 0 {
-		return ""
-	}
-	return duration.Format(*l.value)
-}
-
-func (l durationFlag) Type() string { return "duration" }
-
-func (l durationFlag) Set(s string) error {
-	d, err := duration.Parse(s)
-	if err != nil {
-		return err
-	}
-	*l.value = d
-	return nil
+func durationFlag(at *time.Duration) pflag.Value {
+	return value[time.Duration]{at, durationType, duration.Parse, shownUnlessZero(duration.Format)}
 }
 
 // positive is a flag that takes a whole number of at least 1.
-type positive struct{ value *int }
-
-func (p positive) String() string {
-	if *p.value == 0 {
-		return ""
-	}
-	return strconv.Itoa(*p.value)
+func positive(at *int) pflag.Value {
+	return value[int]{at, numberType, parsePositive, shownUnlessZero(strconv.Itoa)}
 }
 
-func (p positive) Type() string { return "number" }
-
-func (p positive) Set(s string) error {
-	n, err := strconv.Atoi(s)
+func parsePositive(text string) (int, error) {
+	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return fmt.Errorf("must be a whole number, at least 1")
+		return 0, errors.New("must be a whole number, at least 1")
 	}
-	*p.value = n
-	return nil
+	return n, nil
 }
 
-// parallelFlag is the flag for the number of slots. It rejects more than the process can handle.
-type parallelFlag struct{ positive }
-
-func (a parallelFlag) Set(s string) error {
-	if err := a.positive.Set(s); err != nil {
-		return err
+// parallelFlag is a flag for the number of slots. It rejects more than the process can handle.
+func parallelFlag(at *int) pflag.Value {
+	parse := func(text string) (int, error) {
+		n, err := parsePositive(text)
+		if err == nil {
+			err = process.CapacityNow().Check(n)
+		}
+		return n, err
 	}
-	return process.CapacityNow().Check(*a.value)
+	return value[int]{at, numberType, parse, shownUnlessZero(strconv.Itoa)}
 }
 
 // addMaxParallel adds the flag --max-parallel to cmd.
 func addMaxParallel(cmd *cobra.Command, n *int) {
-	cmd.Flags().VarP(parallelFlag{positive{n}}, "max-parallel", "j", "how many agents run at once")
-}
-
-// dollars is a flag that takes an amount of US dollars.
-type dollars struct{ value *spend.USD }
-
-func (d dollars) String() string {
-	if *d.value == 0 {
-		return ""
-	}
-	return d.value.Decimal()
-}
-
-func (d dollars) Type() string { return "dollars" }
-
-func (d dollars) Set(s string) error {
-	u, err := spend.ParseUSD(s)
-	if err != nil {
-		return err
-	}
-	*d.value = u
-	return nil
+	cmd.Flags().VarP(parallelFlag(n), "max-parallel", "j", "how many agents run at once")
 }
 
 // addMaxCost adds the flag --max-cost to cmd.
 func addMaxCost(cmd *cobra.Command, u *spend.USD) {
-	cmd.Flags().Var(dollars{u}, "max-cost", "US dollars that AI agents may cost in all; when they are spent, the job stops and can be resumed with more")
-}
-
-// poolFlag is a flag that takes a pool and its slots.
-type poolFlag struct{ value *jobs.Pool }
-
-func (p poolFlag) String() string {
-	if p.value.Name == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s:%d", p.value.Name, p.value.Slots)
-}
-
-func (p poolFlag) Type() string { return "pool" }
-
-func (p poolFlag) Set(s string) (err error) {
-	if s == mapreduce.NoPool {
-		*p.value = jobs.Pool{Name: s}
-		return nil
-	}
-	p.value.Name, p.value.Slots, err = limit.ParseSharedPool(s)
-	return err
+	v := value[spend.USD]{u, "dollars", spend.ParseUSD, shownUnlessZero(spend.USD.Decimal)}
+	cmd.Flags().Var(v, "max-cost", "US dollars that AI agents may cost in all; when they are spent, the job stops and can be resumed with more")
 }
 
 // addMaxDelay adds the flag --max-delay to cmd.
 func addMaxDelay(cmd *cobra.Command, d *time.Duration) {
-	cmd.Flags().Var(durationFlag{d}, "max-delay", "upper limit for delays that set none of their own (also: PRODIGY_MAX_DELAY)")
+	cmd.Flags().Var(durationFlag(d), "max-delay", "upper limit for delays that set none of their own (also: PRODIGY_MAX_DELAY)")
+}
+
+// poolFlag is a flag that takes a pool and its slots.
+func poolFlag(at *jobs.Pool) pflag.Value {
+	parse := func(text string) (p jobs.Pool, err error) {
+		if p.Name = text; text != mapreduce.NoPool {
+			p.Name, p.Slots, err = limit.ParseSharedPool(text)
+		}
+		return p, err
+	}
+	show := func(p jobs.Pool) string { return fmt.Sprintf("%s:%d", p.Name, p.Slots) }
+	return value[jobs.Pool]{at, "pool", parse, shownUnlessZero(show)}
 }
 
 // wrongFlag turns a flag error into a usage error that says what was probably meant, or what the flag takes.
@@ -215,51 +191,6 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 		want = "a whole number from 0"
 	}
 	return usagef("invalid argument %q for %q flag: must be %s", value.GetValue(), "--"+value.GetFlag().Name, want)
-}
-
-const nameTheJob = "name the job, by its id or a prefix of it, as the first argument"
-
-// anyCommand is the key of flags that every command of the older tool had.
-const anyCommand = ""
-
-// removedFlags returns flags of the older tool, by command, and what to do instead. docs/migrating.md lists them too.
-func removedFlags() map[string]map[string]string {
-	return map[string]map[string]string{
-		"run": {
-			"y":              "nothing is asked, so leave it out",
-			"yes":            "nothing is asked, so leave it out",
-			"n":              "a workflow runs once; repeat the command, or its steps with foreach",
-			"max-iterations": "a workflow runs once; repeat the command, or its steps with foreach",
-			"w":              "write --workspace git",
-			"worktree":       "write --workspace git",
-			"resume":         "prodigy resume continues a job",
-			"fail-fast":      "write on_item_failure: stop in the workflow",
-		},
-		anyCommand: {
-			"p":       "start prodigy in that directory",
-			"path":    "start prodigy in that directory",
-			"v":       "prodigy events follow shows every event",
-			"verbose": "prodigy events follow shows every event",
-		},
-		"validate": {"format": "a workflow has one format, so leave it out", "suggest": "it always says what to write, so leave it out"},
-		"resume":   {"from-checkpoint": "a job goes on where it stopped, so leave it out"},
-		"logs":     {"summary": "prodigy status and prodigy report have the sums of a job"},
-		"events":   {"job-id": "write prodigy events ls JOB"},
-		"ls":       {"file": nameTheJob},
-		"follow":   {"file": nameTheJob},
-		"search":   {"file": nameTheJob, "fields": "all fields are searched; --output jsonl has them for jq"},
-		"clean": {
-			"max-events": "write --older-than with a unit, as in --older-than 30d", "max-size": "write --older-than with a unit, as in --older-than 30d",
-			"archive-path": "--archive takes the directory", "all-jobs": "write --all", "all-repos": "write --all", "mapreduce": "leave it out",
-		},
-		"purge":   {"older-than-days": "write --older-than with a unit, as in --older-than 30d", "workflow-id": nameTheJob},
-		"stats":   {"group-by": "prodigy events stats counts by type, and prodigy events ls --output csv has all fields to count by", "workflow-id": nameTheJob, "file": nameTheJob},
-		"list":    {"workflow-id": nameTheJob},
-		"inspect": {"workflow-id": nameTheJob},
-		"analyze": {"workflow-id": nameTheJob},
-		"export":  {"workflow-id": nameTheJob, "file": nameTheJob},
-		"retry":   {"workflow-id": nameTheJob},
-	}
 }
 
 // nearFlag suggests a long flag: one with a similar name, or one that ends with it, such as --max-parallel for --parallel.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/events"
@@ -37,26 +38,20 @@ type brokerOptions struct {
 
 // add gives cmd the flags. name is that of the flag for the broker, and usage says what it is for.
 func (o *brokerOptions) add(cmd *cobra.Command, name, usage string) {
-	cmd.Flags().Var(namedFlag{&o.url, "the address is empty"}, name, usage+", as nats://HOST:4222 (also: PRODIGY_FLEET, and fleet in config.yml)")
-	cmd.Flags().Var(namedFlag{&o.credentials, "the name of the file is empty"}, "credentials", "a file of credentials that prodigy fleet init has made, which names the broker too (also: PRODIGY_FLEET_CREDENTIALS)")
+	cmd.Flags().Var(namedFlag(&o.url, "the address is empty"), name, usage+", as nats://HOST:4222 (also: PRODIGY_FLEET, and fleet in config.yml)")
+	cmd.Flags().Var(namedFlag(&o.credentials, "the name of the file is empty"), "credentials", "a file of credentials that prodigy fleet init has made, which names the broker too (also: PRODIGY_FLEET_CREDENTIALS)")
 	cmd.Flags().BoolVar(&o.insecure, "insecure", false, "allow a broker on another machine without TLS")
 }
 
 // namedFlag is a flag for a text that is not empty, as that of an unset variable would be. empty is the error for that.
-type namedFlag struct {
-	text  *string
-	empty string
-}
-
-func (f namedFlag) String() string { return *f.text }
-func (f namedFlag) Type() string   { return "string" }
-
-func (f namedFlag) Set(text string) error {
-	if text == "" {
-		return errors.New(f.empty)
+func namedFlag(at *string, empty string) pflag.Value {
+	parse := func(text string) (string, error) {
+		if text == "" {
+			return "", errors.New(empty)
+		}
+		return text, nil
 	}
-	*f.text = text
-	return nil
+	return value[string]{at, "string", parse, asText}
 }
 
 // find finds the broker by the flags, else the environment, else the configuration. Its URL is empty if there is none.
@@ -158,8 +153,8 @@ func (o *fleetOptions) add(cmd *cobra.Command) {
 	o.leaseOf = fleet.DefaultLease
 	o.addWorkers(cmd, "run the items on the workers of this broker")
 	f := cmd.Flags()
-	f.Var(durationFlag{&o.leaseOf}, "lease", "how long a worker may be silent before its items go elsewhere")
-	f.Var(durationFlag{&o.patience}, "broker-patience", "how long the broker may be away before the job pauses (default: any time)")
+	f.Var(durationFlag(&o.leaseOf), "lease", "how long a worker may be silent before its items go elsewhere")
+	f.Var(durationFlag(&o.patience), "broker-patience", "how long the broker may be away before the job pauses (default: any time)")
 }
 
 // addWorkers gives cmd the flags that say on which workers items run. usage is that of the flag for the broker.
@@ -167,8 +162,8 @@ func (o *fleetOptions) addWorkers(cmd *cobra.Command, usage string) {
 	o.brokerOptions.add(cmd, "fleet", usage)
 	broker := cmd.Flags().Lookup("fleet")
 	broker.Usage += "; none: here"
-	broker.Value = namedFlag{&o.url, "the address is empty; none runs it here"}
-	cmd.Flags().Var(labelsFlag{&o.requires}, "requires", "only workers with this label, besides those of map.requires (may be given more than once)")
+	broker.Value = namedFlag(&o.url, "the address is empty; none runs it here")
+	cmd.Flags().Var(labelsFlag(&o.requires), "requires", "only workers with this label, besides those of map.requires (may be given more than once)")
 }
 
 // find finds the broker, and how long to wait for it and for workers.
@@ -186,17 +181,13 @@ func (o *fleetOptions) find(cmd *cobra.Command) error {
 }
 
 // labelsFlag is a flag for labels of workers, which may be given more than once.
-type labelsFlag struct{ labels *[]string }
-
-func (l labelsFlag) String() string { return strings.Join(*l.labels, " ") }
-func (l labelsFlag) Type() string   { return "label" }
-
-func (l labelsFlag) Set(text string) error {
-	if !workflow.IsWorkerLabel(text) {
-		return errors.New("a label begins with a letter or a digit, and then may have . _ / : = + - too")
-	}
-	*l.labels = append(*l.labels, text)
-	return nil
+func labelsFlag(at *[]string) pflag.Value {
+	return repeatedIf(at, "label", func(text string) error {
+		if !workflow.IsWorkerLabel(text) {
+			return errors.New("a label begins with a letter or a digit, and then may have . _ / : = + - too")
+		}
+		return nil
+	})
 }
 
 // wanted reports whether the job is to run on a fleet. The broker has been looked for.

@@ -48,7 +48,7 @@ func loadSource(ctx context.Context, path string, source []byte, c mapreduce.Con
 	if err != nil {
 		return checked{}, err
 	}
-	w, err := workflow.Parse(path, source, workflow.ParseOptions{MaxDelay: c.MaxDelay, Values: values, Workspace: workflow.WorkspaceMode(o.workspace)})
+	w, err := workflow.Parse(path, source, workflow.ParseOptions{MaxDelay: c.MaxDelay, Values: values, Workspace: o.workspace})
 	c.Dir, c.Environ = dir, os.Environ()
 	if err != nil {
 		return checked{}, withMore(c, err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"prodigy/internal/events"
 	"prodigy/internal/mapreduce"
@@ -28,45 +29,40 @@ const metricsEvery = 15 * time.Second
 
 func (o *metricsOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.Var(listenFlag{&o.listen}, "metrics", "serve metrics for Prometheus at this port or address while the job runs, under /metrics; a port alone, as in :9464, is that of 127.0.0.1, and nobody has to log in")
-	f.Var(promFlag{&o.file}, "metrics-file", "keep the same metrics in this file, whose name ends in .prom, for the textfile collector of node_exporter")
+	f.Var(listenFlag(&o.listen), "metrics", "serve metrics for Prometheus at this port or address while the job runs, under /metrics; a port alone, as in :9464, is that of 127.0.0.1, and nobody has to log in")
+	f.Var(promFlag(&o.file), "metrics-file", "keep the same metrics in this file, whose name ends in .prom, for the textfile collector of node_exporter")
 }
 
 // listenFlag is a flag for an address to listen on. Without a host it is one of this machine alone.
-type listenFlag struct{ address *string }
+func listenFlag(at *string) pflag.Value {
+	return value[string]{at, "address", parseListen, asText}
+}
 
-func (l listenFlag) String() string { return *l.address }
-func (l listenFlag) Type() string   { return "address" }
-
-func (l listenFlag) Set(text string) error {
+func parseListen(text string) (string, error) {
 	if !strings.Contains(text, ":") {
 		text = ":" + text
 	}
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
-		return errors.New("write a port, as in :9464, or an address and a port, as in 0.0.0.0:9464")
+		return "", errors.New("write a port, as in :9464, or an address and a port, as in 0.0.0.0:9464")
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("%q is no port, as in :9464", port)
+		return "", fmt.Errorf("%q is no port, as in :9464", port)
 	} else if host == "" {
 		host, port = "127.0.0.1", strconv.FormatUint(n, 10)
 	}
-	*l.address = net.JoinHostPort(host, port)
-	return nil
+	return net.JoinHostPort(host, port), nil
 }
 
 // promFlag is a flag for a file that the textfile collector of node_exporter reads.
-type promFlag struct{ path *string }
-
-func (l promFlag) String() string { return *l.path }
-func (l promFlag) Type() string   { return "file" }
-
-func (l promFlag) Set(path string) error {
-	if filepath.Ext(path) != ".prom" {
-		return errors.New("its name has to end in .prom, or node_exporter does not read it")
+func promFlag(at *string) pflag.Value {
+	parse := func(path string) (string, error) {
+		if filepath.Ext(path) != ".prom" {
+			return "", errors.New("its name has to end in .prom, or node_exporter does not read it")
+		}
+		return path, nil
 	}
-	*l.path = path
-	return nil
+	return value[string]{at, "file", parse, asText}
 }
 
 // wanted reports whether anybody wants metrics.

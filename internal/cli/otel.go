@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/oneline"
 	"prodigy/internal/telemetry"
@@ -117,8 +118,7 @@ func unsent(r telemetry.Report) string {
 }
 
 func newOTelCommand(con *console) *cobra.Command {
-	var id jobName
-	cmd := &cobra.Command{
+	cmd := onJob(&cobra.Command{
 		Use:   "otel [job]",
 		Short: "Export a job to OpenTelemetry afterwards",
 		Long: `Export a job that has ended to OpenTelemetry: its trace, log records and metrics, over OTLP. The job is named by its id, the beginning of it, or
@@ -129,25 +129,12 @@ OTEL_EXPORTER_OTLP_PROTOCOL (http/protobuf or http/json), OTEL_SERVICE_NAME, OTE
 it runs, with --otel or when OTEL_EXPORTER_OTLP_ENDPOINT is set.
 
 The exit code is 0 when the collector has taken everything and 1 when it has not.`,
-		Example:           "  prodigy otel latest\n  prodigy otel mapreduce-20261120-1615",
-		Args:              atMostOne,
-		ValidArgsFunction: completeJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := nameJob(cmd, &id, args); err != nil {
-				return err
-			}
-			return runOTel(cmd.Context(), con, id)
-		},
-	}
-	addJobID(cmd, &id)
+		Example: "  prodigy otel latest\n  prodigy otel mapreduce-20261120-1615",
+	}, func(ctx context.Context, job jobs.Job) error { return runOTel(ctx, con, job) })
 	return cmd
 }
 
-func runOTel(ctx context.Context, con *console, id jobName) error {
-	job, err := findJob(id)
-	if err != nil {
-		return err
-	}
+func runOTel(ctx context.Context, con *console, job jobs.Job) error {
 	env := telemetry.EnvironOf(os.Environ())
 	if err := env.Check(); err != nil {
 		return refusef("%w", err)

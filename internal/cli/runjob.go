@@ -62,14 +62,14 @@ func (o *jobOptions) addRunning(cmd *cobra.Command) {
 	o.durability, o.grace, o.maxRetries = events.Batch, defaultGrace, defaultMaxRetries
 	f := cmd.Flags()
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on success")
-	addChoice(cmd, (*string)(&o.durability), "durability", "when the log is synced to disk",
-		string(events.Batch), string(events.Strict), string(events.None))
-	f.Var(durationFlag{&o.grace}, "grace", "how long running steps may take to finish after a stop")
+	addChoice(cmd, &o.durability, "durability", "when the log is synced to disk",
+		events.Batch, events.Strict, events.None)
+	f.Var(durationFlag(&o.grace), "grace", "how long running steps may take to finish after a stop")
 	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the policy stops the job")
 	f.BoolVar(&o.exitOutside, "exit-outside", false, "end with exit code 75 outside of the windows of the job, instead of waiting for the next")
 	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 even if items were dead-lettered or skipped")
 	addMaxCost(cmd, &o.maxCost)
-	f.Var(poolFlag{&o.pool}, "pool", "share slots with other jobs of this machine, as NAME:SLOTS: all jobs with this name run so many items at once together")
+	f.Var(poolFlag(&o.pool), "pool", "share slots with other jobs of this machine, as NAME:SLOTS: all jobs with this name run so many items at once together")
 	f.BoolVar(&o.logSteps, "log-steps", false, "log every step of every agent")
 	o.metrics.add(cmd)
 	f.BoolVar(&o.telemetry, "otel", false, "export the job to OpenTelemetry over OTLP as it runs; also when OTEL_EXPORTER_OTLP_ENDPOINT is set (default: http://localhost:4318)")

@@ -33,24 +33,25 @@ type settingOptions struct {
 	profile    string
 	args       []string
 	patterns   []string
-	workspace  string // run --workspace: where the agents work; empty: as the file says
+	workspace  workflow.WorkspaceMode // --workspace: where the agents work; empty: as the file says
 }
 
 // add gives cmd the flags.
 func (o *settingOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.Var(repeated{&o.params}, "param", "a parameter of the workflow, as NAME=VALUE (may be given more than once)")
+	f.Var(repeated(&o.params), "param", "a parameter of the workflow, as NAME=VALUE (may be given more than once)")
 	_ = cmd.RegisterFlagCompletionFunc("param", completeParam)
-	f.Var(repeated{&o.paramFiles}, "param-file", "a file of parameters, in YAML or JSON; --param overrides it")
+	f.Var(repeated(&o.paramFiles), "param-file", "a file of parameters, in YAML or JSON; --param overrides it")
 	f.StringVar(&o.profile, "profile", "", "use the variables of this profile of the workflow")
 	_ = cmd.RegisterFlagCompletionFunc("profile", completeProfile)
-	f.Var(repeated{&o.args}, "args", "run a standard workflow once for this value, available as $ARG (may be given more than once)")
-	f.Var(repeated{&o.patterns}, "map", "run a standard workflow once for each matching file, such as 'src/**/*.py' (may be given more than once)")
+	f.Var(repeated(&o.args), "args", "run a standard workflow once for this value, available as $ARG (may be given more than once)")
+	f.Var(repeated(&o.patterns), "map", "run a standard workflow once for each matching file, such as 'src/**/*.py' (may be given more than once)")
 }
 
 // addWorkspace adds the flag --workspace to cmd.
 func (o *settingOptions) addWorkspace(cmd *cobra.Command) {
-	addChoice(cmd, &o.workspace, "workspace", "where the agents work, whatever the workflow says: each in a git workspace of its own, or all in this directory", string(workflow.GitWorkspace), string(workflow.SharedWorkspace))
+	const usage = "where the agents work, whatever the workflow says: each in a git workspace of its own, or all in this directory"
+	addChoice(cmd, &o.workspace, "workspace", usage, workflow.GitWorkspace, workflow.SharedWorkspace)
 }
 
 // values returns the values of --args and --map, for each of which a standard workflow runs once.

@@ -1,0 +1,297 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/jobs"
+)
+
+// exactly requires these arguments, no fewer and no more.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < len(names) {
+			return usagef("the argument <%s> is missing", names[len(args)])
+		}
+		if len(args) > len(names) {
+			return usagef("unexpected argument %q", args[len(names)])
+		}
+		return nil
+	}
+}
+
+// atLeastOne requires one argument or more.
+func atLeastOne(name string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usagef("the argument <%s> is missing", name)
+		}
+		return nil
+	}
+}
+
+// afterJob allows a job in front of exactly one argument.
+func afterJob(argument string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch len(args) {
+		case 0:
+			return usagef("the argument <%s> is missing", argument)
+		case 1, 2:
+			return nil
+		}
+		return usagef("unexpected argument %q", args[2])
+	}
+}
+
+// atMostTwo allows two arguments.
+func atMostTwo(_ *cobra.Command, args []string) error {
+	if len(args) > 2 {
+		return usagef("unexpected argument %q", args[2])
+	}
+	return nil
+}
+
+// atMostOne allows one argument.
+func atMostOne(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usagef("unexpected argument %q", args[1])
+	}
+	return nil
+}
+
+// jobName is how the user named a job.
+type jobName struct {
+	id  string // its id, a prefix of it, or latest
+	all bool   // latest is that of all projects
+}
+
+// homeOf returns the home of all jobs, limited to those of the project of the current directory unless all is set.
+func homeOf(all bool) (jobs.Home, error) {
+	home, err := jobs.FromEnv()
+	if err != nil || all {
+		return home, err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return jobs.Home{}, err
+	}
+	home.Project = jobs.Project(dir)
+	return home, nil
+}
+
+// findJob returns the job that was named.
+func findJob(name jobName) (jobs.Job, error) {
+	home, err := homeOf(name.all)
+	if err != nil {
+		return jobs.Job{}, err
+	}
+	job, err := home.Find(name.id)
+	if name.id == "latest" && errors.Is(err, jobs.ErrNotFound) {
+		return jobs.Job{}, noJobs(home)
+	}
+	return job, err
+}
+
+// noJobs returns the error that there is no latest job, with the one of another project if there is one.
+func noJobs(home jobs.Home) error {
+	project := home.Project
+	home.Project = ""
+	newest, err := home.Find("latest")
+	if err != nil {
+		return refusef("there are no jobs yet in %s", home.Root)
+	}
+	meta, err := newest.ReadMeta()
+	if err != nil {
+		return refusef("there are no jobs of %s yet; the newest of all is %s (--all takes it)", project, newest.ID)
+	}
+	return refusef("there are no jobs of %s yet; the newest of all is %s, of %s (--all takes it)", project, newest.ID, meta.Dir)
+}
+
+// addJobID adds the flags --job-id and --all to cmd.
+func addJobID(cmd *cobra.Command) {
+	cmd.Flags().String("job-id", "latest", "the job: its id, a prefix of it, or latest")
+	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
+	cmd.Flags().Bool("all", false, "latest is the newest job of all directories, not only of this project")
+}
+
+// jobByFlags returns the job that --job-id and --all name.
+func jobByFlags(cmd *cobra.Command) jobName {
+	id, _ := cmd.Flags().GetString("job-id")
+	all, _ := cmd.Flags().GetBool("all")
+	return jobName{id, all}
+}
+
+// jobNamed returns the job named in args, if there is one, or by the flags. It is an error if both name one.
+func jobNamed(cmd *cobra.Command, args []string) (jobName, error) {
+	name := jobByFlags(cmd)
+	if len(args) == 0 {
+		return name, nil
+	}
+	if cmd.Flags().Changed("job-id") && name.id != args[0] {
+		return name, usagef("the job is named twice: %s, and --job-id %s", args[0], name.id)
+	}
+	name.id = args[0]
+	return name, nil
+}
+
+// findJobNamed finds that job.
+func findJobNamed(cmd *cobra.Command, args []string) (jobs.Job, error) {
+	name, err := jobNamed(cmd, args)
+	if err != nil {
+		return jobs.Job{}, err
+	}
+	return findJob(name)
+}
+
+// onJob completes a command about one job, which its argument or the flags name.
+func onJob(cmd *cobra.Command, run func(context.Context, jobs.Job) error) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = atMostOne, completeJob
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		job, err := findJobNamed(cmd, args)
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), job)
+	}
+	addJobID(cmd)
+	return cmd
+}
+
+// onJobAnd completes a command about one job that has another argument behind it.
+func onJobAnd(argument string, cmd *cobra.Command, run func(ctx context.Context, job jobs.Job, argument string) error) *cobra.Command {
+	cmd.Args = afterJob(argument)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		last := len(args) - 1
+		job, err := findJobNamed(cmd, args[:last])
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), job, args[last])
+	}
+	addJobID(cmd)
+	return cmd
+}
+
+// onItem completes a command about one item, behind its job or in front of it.
+func onItem(cmd *cobra.Command, run func(job jobs.Job, itemID string) error) *cobra.Command {
+	onJobAnd("item", cmd, func(_ context.Context, job jobs.Job, asked string) error {
+		itemID, err := labelsOf(job).idOf(asked)
+		if err != nil {
+			return err
+		}
+		return run(job, itemID)
+	})
+	inOrder := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		args, err := jobFirst(cmd, args)
+		if err != nil {
+			return err
+		}
+		return inOrder(cmd, args)
+	}
+	return cmd
+}
+
+// jobFirst returns a job and an item, or only an item, in this order.
+func jobFirst(cmd *cobra.Command, args []string) ([]string, error) {
+	name := jobByFlags(cmd)
+	switch {
+	case len(args) == 2 && isJob(args[1], name) && !isJob(args[0], name):
+		return []string{args[1], args[0]}, nil
+	case len(args) == 1 && isJob(args[0], name):
+		return nil, usagef("the argument <item> is missing: %s is a job", args[0])
+	}
+	return args, nil
+}
+
+// onItems completes a command about items, if any are named. The job is the first or the last argument.
+func onItems(cmd *cobra.Command, run func(ctx context.Context, job jobs.Job, items []string) error) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		job, items := jobAmong(cmd, args)
+		found, err := findJobNamed(cmd, job)
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), found, items)
+	}
+	addJobID(cmd)
+	return cmd
+}
+
+// jobAmong returns the job among arguments, as a list of one, if the first or the last of them is one, and the items.
+func jobAmong(cmd *cobra.Command, args []string) (job, items []string) {
+	name, last := jobByFlags(cmd), len(args)-1
+	switch {
+	case len(args) > 0 && isJob(args[0], name):
+		return args[:1], args[1:]
+	case last > 0 && isJob(args[last], name):
+		return args[last:], args[:last]
+	}
+	return nil, args
+}
+
+// onJobOrItem completes a command about a job, or one item of it: either of them is an argument, or both in either order.
+// Without an item its id is empty.
+func onJobOrItem(cmd *cobra.Command, run func(ctx context.Context, job jobs.Job, itemID string) error) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = atMostTwo, completeWhy
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		job, itemID, err := findJobAndItem(cmd, args)
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), job, itemID)
+	}
+	addJobID(cmd)
+	return cmd
+}
+
+func findJobAndItem(cmd *cobra.Command, args []string) (job jobs.Job, itemID string, err error) {
+	named, items := jobAmong(cmd, args)
+	if len(args) == 2 {
+		if args, err = jobFirst(cmd, args); err != nil {
+			return jobs.Job{}, "", err
+		}
+		named, items = args[:1], args[1:]
+	}
+	job, err = findJobNamed(cmd, named)
+	if err != nil || len(items) == 0 {
+		return job, "", err
+	}
+	itemID, found, err := labelsOf(job).find(items[0])
+	if err == nil && !found {
+		itemID = items[0]
+		err = noItem(job, itemID)
+		if len(args) == 1 {
+			err = refusef("there is no job %q, and no such item in job %s", itemID, job.ID)
+		}
+	}
+	return job, itemID, err
+}
+
+// isJob reports whether an argument that may name an item names a job: it is latest, the id of a job, or the beginning of one and no item
+// of the job that is meant without it.
+func isJob(arg string, name jobName) bool {
+	if arg == "latest" {
+		return true
+	}
+	home, err := homeOf(name.all)
+	if err != nil {
+		return false
+	}
+	named, err := home.Find(arg)
+	if err != nil && !errors.Is(err, jobs.ErrAmbiguous) {
+		return false
+	}
+	if err == nil && named.ID == arg {
+		return true
+	}
+	meant, err := findJob(name)
+	if err != nil {
+		return true
+	}
+	_, found, err := labelsOf(meant).find(arg)
+	return err == nil && !found
+}
