@@ -29,15 +29,18 @@ func Roles() []Role { return []Role{CoordinatorRole, WorkerRole, ObserverRole} }
 
 // Credentials are a file that has all that somebody needs to take part in a fleet. They are secret.
 type Credentials struct {
-	Role  Role     `yaml:"role"`
-	Name  string   `yaml:"name,omitempty"`
-	URL   string   `yaml:"url"`
-	CA    string   `yaml:"ca,omitempty"`    // certificate that signed that of the broker, as PEM; empty: those of the system
-	Seed  string   `yaml:"seed,omitempty"`  // of the NKEY that the broker knows; empty: none
-	Sign  string   `yaml:"sign,omitempty"`  // of a coordinator: the seed of the key that it signs jobs with
-	Trust []string `yaml:"trust,omitempty"` // of a worker: the public keys of the coordinators whose jobs it runs; none: those of all
+	Role Role   `yaml:"role"`
+	Name string `yaml:"name,omitempty"`
+	URL  string `yaml:"url"`
+	// certificate that signed that of the broker, as PEM, if not one that the system knows
+	CA   string `yaml:"ca,omitempty"`
+	Seed string `yaml:"seed,omitempty"` // of the NKEY that the broker knows, if any
+	Sign string `yaml:"sign,omitempty"` // of a coordinator: the seed of the key that it signs jobs with
+	// of a worker: the public keys of the coordinators whose jobs it runs, if not those of all
+	Trust []string `yaml:"trust,omitempty"`
 
-	Names   string `yaml:"names,omitempty"`    // of a coordinator or observer: the public key that has signed the names of workers, who are believed without one
+	// of a coordinator or observer: the public key that has signed the names of workers, who are believed without one
+	Names   string `yaml:"names,omitempty"`
 	NameSig string `yaml:"name_sig,omitempty"` // of a worker: that signature of its name, and of its key
 }
 

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// Dispatcher decides which worker gets an attempt, and which attempts are lost. It knows the attempts that are out and the workers that take part.
-// It has no clock, and is not safe for concurrent use.
+// Dispatcher decides which worker gets an attempt, and which attempts are lost. It knows the attempts that are out and
+// the workers that take part. It has no clock, and is not safe for concurrent use.
 //
-// Workers offer slots in rounds: an attempt that is given to a worker in a round that the worker has closed is refused by it. So when a worker
-// lists all that it holds after it has closed the round of an attempt, and the attempt is not among them, it will never run it.
+// Workers offer slots in rounds: an attempt that is given to a worker in a round that the worker has closed is refused
+// by it. So when a worker lists all that it holds after it has closed the round of an attempt, and the attempt is not
+// among them, it will never run it.
 type Dispatcher struct {
 	Lease time.Duration
 	Every time.Duration // how often workers say what they hold
@@ -40,12 +41,12 @@ type Holder struct {
 
 type flight struct {
 	token   int64
-	at      *workerState  // whom it was given to; nil: nobody, or nobody knows
+	at      *workerState  // whom it was given to, if somebody, as far as is known
 	round   int64         // in which it was
 	given   time.Duration // when it was, after Dispatcher.zero
 	times   int           // how often it was given out to workers that were connected
 	adopted bool          // nobody knows whom the run before gave it to
-	ranOn   string        // with adopted: the worker that ran it then; empty: it may not have begun
+	ranOn   string        // with adopted: the worker that ran it then, unless it may not have begun
 	arrived bool          // its worker has listed it: it is never given out again
 	began   bool          // its worker has reported something of it
 	missing bool          // its worker has it no more, and has not said how it ended
@@ -69,7 +70,7 @@ type workerState struct {
 	lastHeard      time.Time
 	round          int64
 	credit, given  int64 // attempts of this round that it takes, and that it was given
-	slots          int   // that it has; 0: it takes no more
+	slots          int   // that it has; none when it takes no more
 	queued         bool  // it is among the ready
 	unreachable    bool  // it was not connected in this round
 	flights        map[int64]*flight
@@ -81,7 +82,7 @@ type WorkerStatus struct {
 	Node     string  `json:"node"`            // name
 	Round    int64   `json:"round"`           // of its offer
 	Credit   int64   `json:"credit"`          // how many attempts it takes in this round, with those that it was given
-	Slots    int     `json:"slots,omitempty"` // how many it has; 0: it takes no more
+	Slots    int     `json:"slots,omitempty"` // how many it has; none when it takes no more
 	Full     bool    `json:"full,omitempty"`  // Holds is all that it has been given and that is not settled
 	Holds    []int64 `json:"holds,omitempty"` // tokens
 	Left     []int64 `json:"left,omitempty"`  // those of Holds that have ended, and whose reports only the broker has
@@ -100,7 +101,7 @@ type Assignment struct {
 // Loss is an attempt whose worker is lost.
 type Loss struct {
 	Token int64
-	Node  string // name of the worker; empty: it is not known
+	Node  string // name of the worker, if it is known
 	Began bool   // it had begun, and may have been what its worker was lost by
 	Left  bool   // it has ended, and the broker has lost the report
 
@@ -112,7 +113,8 @@ func NewDispatcher(lease, every time.Duration, now time.Time) *Dispatcher {
 	return &Dispatcher{Lease: lease, Every: every, flights: map[int64]*flight{}, workers: map[string]*workerState{}, expected: map[string]bool{}, zero: now, began: now}
 }
 
-// Expect says which instances may hold attempts that the run before gave out. With others there may be more that nobody knows of.
+// Expect says which instances may hold attempts that the run before gave out. With others there may be more that nobody
+// knows of.
 func (d *Dispatcher) Expect(instances []string, others bool, now time.Time) {
 	d.unsure, d.began = others, now
 	for _, name := range instances {
@@ -126,7 +128,8 @@ func (d *Dispatcher) Add(token int64) {
 	d.queue = append(d.queue, token)
 }
 
-// Adopt enters an attempt that the run before may have given out. ranOn is the worker that ran it then; empty: it may not have begun.
+// Adopt enters an attempt that the run before may have given out. ranOn is the worker that ran it then; empty: it may
+// not have begun.
 func (d *Dispatcher) Adopt(token int64, ranOn string) {
 	d.flights[token] = &flight{token: token, adopted: true, ranOn: ranOn}
 	d.adopted++
@@ -138,7 +141,7 @@ func (d *Dispatcher) Waits(token int64) bool {
 	return f != nil && f.at == nil && !f.adopted && f.work != ends
 }
 
-// HolderOf returns the instance that an attempt was given to; empty: none was, or nobody knows.
+// HolderOf returns the instance that an attempt was given to, or "" if none was or nobody knows.
 func (d *Dispatcher) HolderOf(token int64) string {
 	if f := d.flights[token]; f != nil && f.at != nil {
 		return f.at.instance
@@ -155,7 +158,8 @@ func (d *Dispatcher) Held(instance string) []int64 {
 	return slices.Sorted(maps.Keys(s.flights))
 }
 
-// Remove removes an attempt and returns its holder. It reports false if there is none with this token: what is reported of it counts no more.
+// Remove removes an attempt and returns its holder. It reports false if there is none with this token: what is reported
+// of it counts no more.
 func (d *Dispatcher) Remove(token int64) (Holder, bool) {
 	f, ok := d.flights[token]
 	if !ok {
@@ -172,8 +176,8 @@ func (d *Dispatcher) Remove(token int64) (Holder, bool) {
 	return Holder{Instance: f.at.instance, Node: f.at.node}, true
 }
 
-// Reported notes that a worker has reported something of an attempt. It reports false if that does not count: the attempt is not out, or it is
-// another worker's.
+// Reported notes that a worker has reported something of an attempt. It reports false if that does not count: the
+// attempt is not out, or it is another worker's.
 func (d *Dispatcher) Reported(token int64, who Holder, now time.Time) bool {
 	f, ok := d.flights[token]
 	if !ok || f.at == nil && !f.adopted || f.at != nil && f.at.instance != who.Instance {
@@ -212,8 +216,8 @@ func (d *Dispatcher) bind(f *flight, s *workerState) {
 	d.adopted--
 }
 
-// Update takes the status of a worker. It returns the attempts that the worker holds and is to end (over), and whether something that it was given
-// has not arrived (again): then it is to close the round and list what it holds.
+// Update takes the status of a worker. It returns the attempts that the worker holds and is to end (over), and whether
+// something that it was given has not arrived (again): then it is to close the round and list what it holds.
 func (d *Dispatcher) Update(w WorkerStatus, now time.Time) (over []int64, again bool) {
 	s := d.worker(w.Instance, w.Node, now)
 	s.lastHeard = now
@@ -302,8 +306,8 @@ func (d *Dispatcher) requeue(s *workerState, tokens []int64) {
 	d.queue = append(tokens, d.queue...)
 }
 
-// Undelivered notes that assignments of a round could not be delivered, since their worker was not connected. It is given no more before it offers
-// to take some in another round.
+// Undelivered notes that assignments of a round could not be delivered, since their worker was not connected. It is
+// given no more before it offers to take some in another round.
 func (d *Dispatcher) Undelivered(instance string, round int64, tokens []int64) {
 	s := d.workers[instance]
 	if s == nil || s.round != round {
@@ -331,7 +335,8 @@ func (d *Dispatcher) replaced(instance string) {
 	}
 }
 
-// workerGone gives no more to a worker that has ended. It is forgotten when nothing of it is out: what is, is lost after a lease.
+// workerGone gives no more to a worker that has ended. It is forgotten when nothing of it is out: what is, is lost
+// after a lease.
 func (d *Dispatcher) workerGone(s *workerState) {
 	d.setSlots(s, 0)
 	delete(d.expected, s.instance)
@@ -346,8 +351,9 @@ func (d *Dispatcher) forget(s *workerState) {
 	delete(d.workers, s.instance)
 }
 
-// WorkerEnded notes that an instance has ended and holds nothing. left are the attempts whose reports it has left with the broker. Those that have not come by now
-// were lost there: the attempts have run, and others must not be given them.
+// WorkerEnded notes that an instance has ended and holds nothing. left are the attempts whose reports it has left with
+// the broker. Those that have not come by now were lost there: the attempts have run, and others must not be given
+// them.
 func (d *Dispatcher) WorkerEnded(who Holder, left []int64, now time.Time) {
 	delete(d.expected, who.Instance)
 	for _, token := range left {
@@ -444,7 +450,7 @@ func (d *Dispatcher) RestartLeases(now time.Time) {
 // missedBeats is how often a worker says nothing when it should before it is taken to be silent, and given nothing.
 const missedBeats = 3
 
-// silentFor returns how long a worker has been silent; 0: it is heard of.
+// silentFor returns how long a worker has been silent, or 0 if it is heard of.
 func (d *Dispatcher) silentFor(s *workerState, now time.Time) time.Duration {
 	if ago := now.Sub(s.lastHeard); ago > missedBeats*d.Every {
 		return ago

@@ -1,9 +1,10 @@
-// Package fleet has what a coordinator and its workers share, whatever carries their messages: addresses and credentials, the messages, and the
-// Dispatcher, which decides which worker gets an attempt and which attempts are lost.
+// Package fleet has what a coordinator and its workers share, whatever carries their messages: addresses and
+// credentials, the messages, and the Dispatcher, which decides which worker gets an attempt and which attempts are
+// lost.
 //
-// The coordinator is the process that runs the job, and the only one that decides. An attempt has a token, the number of the record of its
-// start. Workers offer slots, and the Dispatcher gives each token to at most one of them. So messages may be lost,
-// repeated or late.
+// The coordinator is the process that runs the job, and the only one that decides. An attempt has a token, the number
+// of the record of its start. Workers offer slots, and the Dispatcher gives each token to at most one of them. So
+// messages may be lost, repeated or late.
 package fleet
 
 import (
@@ -36,8 +37,8 @@ type refusal struct{ error }
 func (r refusal) Unwrap() error      { return r.error }
 func (refusal) Is(target error) bool { return target == ErrRefused }
 
-// Refusef is fmt.Errorf for what is not done because of how it was asked for. Nothing has run then, and asking again changes nothing. The error is
-// ErrRefused.
+// Refusef is fmt.Errorf for what is not done because of how it was asked for. Nothing has run then, and asking again
+// changes nothing. The error is ErrRefused.
 func Refusef(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }
 
 // DefaultPort is that of a broker whose address names none.
@@ -54,12 +55,12 @@ const (
 type Address struct {
 	URL      string
 	Insecure bool   // plain TCP is allowed past this machine
-	CA       string // file of the certificate that signed that of the broker; empty: those of the system
-	Cert     string // files of a certificate of one's own and of its key; empty: none
+	CA       string // file of the certificate that signed that of the broker, if not one that the system knows
+	Cert     string // files of a certificate of one's own and of its key, if any
 	Key      string
-	NKey     string // file of the seed of an NKEY; empty: none
+	NKey     string // file of the seed of an NKEY, if any
 
-	Role  Role     // of the credentials; empty: there are none
+	Role  Role     // of the credentials, if there are any
 	CAPEM string   // as CA, itself
 	Seed  string   // as NKey, itself
 	Sign  string   // see Credentials
@@ -81,7 +82,7 @@ type JobOptions struct {
 	Address
 	Version  string
 	Lease    time.Duration
-	Patience time.Duration // how long the broker may be away before the run is asked to stop; 0: any time
+	Patience time.Duration // how long the broker may be away before the run is asked to stop, if there is a limit
 	Requires []string      // labels that a worker must have
 	Programs []string      // as in Job
 	Guards   limit.Guards  // what the machine of a worker must have left
@@ -89,9 +90,10 @@ type JobOptions struct {
 	Layers   []string      // how AI coding CLIs are called, beside what is built in: see aicli.Layer
 	Agents   bool          // there are steps that need that
 	Claude   []string      // argv of the AI coding CLI of claude steps
-	// Ended reports whether a job of this home has ended, so that what the broker has of it can go, and with which seed. Nil: nobody knows.
+	// Ended reports whether a job of this home has ended, so that what the broker has of it can go, and with which
+	// seed. Nil: nobody knows.
 	Ended    func(jobID string) (seed uint64, ended bool)
-	Files    []string        // patterns of the files that workers are sent; none: they share Dir
+	Files    []string        // patterns of the files that workers are sent, if they do not share Dir
 	Produces []workflow.Text // paths of what an item leaves
 }
 
@@ -102,11 +104,12 @@ type WorkerOptions struct {
 	Name    string
 	Slots   int
 	Labels  []string
-	Dir     string // where commands run, instead of the directory of the run; empty: there
+	Dir     string // where commands run, if not in the directory of the run
 	Home    string // directory of private files and the register
 	Environ []string
-	Guards  limit.Guards                                // what this machine must have left for an attempt to begin, besides those of the job
-	Machine func(dirs ...string) (limit.Machine, error) // measures that; nil: pressure.MachineNow
+	// what this machine must have left for an attempt to begin, besides those of the job
+	Guards  limit.Guards
+	Machine func(dirs ...string) (limit.Machine, error) // measures that, if not limit.MachineNow
 	Grace   time.Duration
 	Watcher []string // as mapreduce.Config.Watcher
 	Say     func(text string)
@@ -119,7 +122,7 @@ type BrokerOptions struct {
 	Listen   string // host:port
 	Store    string // directory
 	Insecure bool   // everybody may use it, and it may listen on more than the loopback
-	Config   string // file of a configuration of nats-server; empty: none
+	Config   string // file of a configuration of nats-server, if any
 	Home     string // where the credentials of its owner are kept, who alone may use it unless there is a configuration
 	Version  string
 	Say      func(text string)
@@ -136,25 +139,28 @@ type InitOptions struct {
 
 // Node is a worker as it describes itself.
 type Node struct {
-	V        int                `json:"v"`
-	Instance string             `json:"instance"` // of the process: no other worker ever has it
-	Name     string             `json:"name"`
-	NameSig  string             `json:"name_sig,omitempty"` // see Credentials
-	Host     string             `json:"host"`
-	Version  string             `json:"version"`
-	Labels   []string           `json:"labels,omitempty"`
-	Slots    int                `json:"slots"`
-	Busy     int                `json:"busy"`
-	Draining bool               `json:"draining,omitempty"`
-	Began    time.Time          `json:"began"`
-	Now      time.Time          `json:"now"`             // when it says this, by its clock
-	Ago      time.Duration      `json:"ago,omitempty"`   // since a coordinator heard of it last, of one that does not answer itself; 0: it does
-	Every    time.Duration      `json:"every,omitempty"` // with Ago: how often that coordinator should hear of it
-	Holds    map[string][]int64 `json:"holds"`           // tokens of what has not ended, by the key of its job
-	Refuses  map[string]string  `json:"refuses"`         // jobs that it takes no part in, and why
-	Short    map[string]string  `json:"short,omitempty"` // jobs that it begins nothing of now, and what its machine has too little of; with an empty key all
-	Jobs     map[string]string  `json:"jobs,omitempty"`  // ids of the jobs by their keys
-	Lacks    []string           `json:"lacks,omitempty"` // of the programs that it was asked about, those that are not on its PATH
+	V        int       `json:"v"`
+	Instance string    `json:"instance"` // of the process: no other worker ever has it
+	Name     string    `json:"name"`
+	NameSig  string    `json:"name_sig,omitempty"` // see Credentials
+	Host     string    `json:"host"`
+	Version  string    `json:"version"`
+	Labels   []string  `json:"labels,omitempty"`
+	Slots    int       `json:"slots"`
+	Busy     int       `json:"busy"`
+	Draining bool      `json:"draining,omitempty"`
+	Began    time.Time `json:"began"`
+	Now      time.Time `json:"now"` // when it says this, by its clock
+	// since a coordinator heard of it last, of one that does not answer itself, or 0
+	Ago     time.Duration      `json:"ago,omitempty"`
+	Every   time.Duration      `json:"every,omitempty"` // with Ago: how often that coordinator should hear of it
+	Holds   map[string][]int64 `json:"holds"`           // tokens of what has not ended, by the key of its job
+	Refuses map[string]string  `json:"refuses"`         // jobs that it takes no part in, and why
+	// jobs that it begins nothing of now, and what its machine has too little of; with an empty key all
+	Short map[string]string `json:"short,omitempty"`
+	Jobs  map[string]string `json:"jobs,omitempty"` // ids of the jobs by their keys
+	// of the programs that it was asked about, those that are not on its PATH
+	Lacks []string `json:"lacks,omitempty"`
 }
 
 // IDOf returns the id that an instance begins with, which is the public key of its credentials if it has some.
@@ -177,9 +183,9 @@ type SweepOptions struct {
 type Leftovers struct {
 	Key     string
 	JobID   string    // empty: nobody knows
-	Host    string    // of the last coordinator; empty: nobody knows
+	Host    string    // of the last coordinator, if somebody knows
 	PID     int       // its process
-	Heard   time.Time // when it was last heard of, by the clock of the broker; zero: nobody knows
+	Heard   time.Time // when it was last heard of, by the clock of the broker, if somebody knows
 	Objects int
 	Bytes   uint64 // of the objects
 	Reports uint64 // that workers have left
@@ -206,23 +212,27 @@ type Backend interface {
 	Join(ctx context.Context, o JobOptions) (Coordinator, error)
 	Work(ctx context.Context, o WorkerOptions) error
 	Serve(ctx context.Context, o BrokerOptions) error
-	// Nodes returns the workers that answer, and those that coordinators of running jobs have heard of and that do not answer. Each that answers
-	// says which of the programs it lacks.
+	// Nodes returns the workers that answer, and those that coordinators of running jobs have heard of and that do not
+	// answer. Each that answers says which of the programs it lacks.
 	Nodes(ctx context.Context, a Address, programs ...string) ([]Node, error)
 	// Drain asks workers with a name to finish and end, and returns how many heard that.
 	Drain(ctx context.Context, a Address, name string) (int, error)
-	// Sweep removes what jobs that have ended have left at the broker, and returns that, and what else there is of jobs that no coordinator has now.
+	// Sweep removes what jobs that have ended have left at the broker, and returns that, and what else there is of jobs
+	// that no coordinator has now.
 	Sweep(ctx context.Context, a Address, o SweepOptions) ([]Leftovers, error)
-	// Init makes the configuration of brokers and the credentials of all roles, and returns the names of the files. It overwrites nothing.
+	// Init makes the configuration of brokers and the credentials of all roles, and returns the names of the files. It
+	// overwrites nothing.
 	Init(o InitOptions) ([]string, error)
-	// Add makes credentials for one more member of the fleet whose files are in dir. It returns the names of the files that were made or changed.
+	// Add makes credentials for one more member of the fleet whose files are in dir. It returns the names of the files
+	// that were made or changed.
 	Add(dir string, role Role, name string) ([]string, error)
-	// Remove has the brokers let a member in no more, and deletes its credentials in dir. It returns the names of the files that were changed or deleted.
+	// Remove has the brokers let a member in no more, and deletes its credentials in dir. It returns the names of the
+	// files that were changed or deleted.
 	Remove(dir string, role Role, name string) ([]string, error)
 }
 
-// Unfit says why a worker would take no part in a job of this version that requires these labels, as far as that is known without the job; empty: it
-// would.
+// Unfit says why a worker would take no part in a job of this version that requires these labels, as far as that is
+// known without the job, or "" if it would.
 func (n Node) Unfit(version string, requires []string) string {
 	switch {
 	case n.Ago > 0:
@@ -245,7 +255,8 @@ func (n Node) Unfit(version string, requires []string) string {
 	return ""
 }
 
-// ShownURL returns the address of a broker, or several with commas between them, without the users, passwords and tokens that may be in it.
+// ShownURL returns the address of a broker, or several with commas between them, without the users, passwords and
+// tokens that may be in it.
 func ShownURL(text string) string {
 	var shown []string
 	for one := range strings.SplitSeq(text, ",") {

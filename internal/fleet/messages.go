@@ -29,7 +29,8 @@ type Job struct {
 	Version  string        `json:"version"`
 	Lease    time.Duration `json:"lease"`
 	Requires []string      `json:"requires,omitempty"`
-	Programs []string      `json:"programs,omitempty"` // that its items run: those without a slash must be on the PATH of a worker
+	// that its items run: those without a slash must be on the PATH of a worker
+	Programs []string      `json:"programs,omitempty"`
 	Dir      string        `json:"dir"`
 	Probe    string        `json:"probe"` // file that is in Dir, with this as its name
 	Grace    time.Duration `json:"grace"`
@@ -37,12 +38,13 @@ type Job struct {
 	Secrets  bool          `json:"secrets,omitempty"` // there are some, to be asked for
 	Epoch    int64         `json:"epoch,omitempty"`   // grows with each owner
 	Serial   int           `json:"serial,omitempty"`  // grows with what the owner says of it
-	By       string        `json:"by,omitempty"`      // public key of who has signed it; empty: nobody
+	By       string        `json:"by,omitempty"`      // public key of who has signed it, or empty
 	Sig      []byte        `json:"sig,omitempty"`
-	Files    string        `json:"files,omitempty"` // object with the list of the files that commands run beside; empty: Dir is shared
+	// object with the list of the files that commands run beside, unless Dir is shared
+	Files string `json:"files,omitempty"`
 	// Guards say what the machine of a worker must have left for it to take an attempt.
 	Guards limit.Guards `json:"guards,omitzero"`
-	Seed   string       `json:"seed,omitempty"` // object with what workspaces are made of; empty: commands run in Dir
+	Seed   string       `json:"seed,omitempty"` // object with what workspaces are made of, unless commands run in Dir
 }
 
 // NodesAsk asks all workers to describe themselves.
@@ -69,8 +71,9 @@ type Spec struct {
 	Agents   bool          `json:"agents,omitempty"`
 	Layers   []string      `json:"layers,omitempty"`
 
-	Produces []workflow.Text `json:"produces,omitempty"` // paths of what an item leaves, which the coordinator has to be sent
-	Setup    *agent.Attempt  `json:"setup,omitempty"`    // that makes a workspace ready
+	// paths of what an item leaves, which the coordinator has to be sent
+	Produces []workflow.Text `json:"produces,omitempty"`
+	Setup    *agent.Attempt  `json:"setup,omitempty"` // that makes a workspace ready
 }
 
 // Task is an attempt that is given to a worker: what it has besides its spec.
@@ -85,14 +88,15 @@ type Task struct {
 	Lost      bool                 `json:"lost,omitempty"`
 	Retrying  *events.StepRetrying `json:"retrying,omitempty"`
 	Wait      time.Duration        `json:"wait,omitempty"` // until the next try of the step that it goes on with
-	Now       time.Time            `json:"now,omitzero"`   // with Retrying or Again: when this was sent, by the clock of the coordinator
-	Base      string               `json:"base,omitempty"` // with workspaces
-	Resolve   string               `json:"resolve,omitempty"`
-	Branch    string               `json:"branch,omitempty"`
-	Trace     string               `json:"trace,omitempty"`
-	Again     *agent.Again         `json:"again,omitempty"`
-	Produces  []string             `json:"produces,omitempty"` // where it writes what it leaves
-	Ref       string               `json:"ref,omitempty"`      // object that has all this but the token instead
+	// with Retrying or Again: when this was sent, by the clock of the coordinator
+	Now      time.Time    `json:"now,omitzero"`
+	Base     string       `json:"base,omitempty"` // with workspaces
+	Resolve  string       `json:"resolve,omitempty"`
+	Branch   string       `json:"branch,omitempty"`
+	Trace    string       `json:"trace,omitempty"`
+	Again    *agent.Again `json:"again,omitempty"`
+	Produces []string     `json:"produces,omitempty"` // where it writes what it leaves
+	Ref      string       `json:"ref,omitempty"`      // object that has all this but the token instead
 }
 
 // Pack has objects of git.
@@ -101,11 +105,14 @@ type Pack struct {
 	File *File  `json:"file,omitempty"` // that has them instead
 }
 
-// NewTask returns the task of an attempt. The session of an AI coding CLI is not in it: it is on the machine that it was begun on.
+// NewTask returns the task of an attempt. The session of an AI coding CLI is not in it: it is on the machine that it
+// was begun on.
 func NewTask(a *agent.Attempt, spec string, now time.Time) Task {
 	t := Task{
-		Token: a.Token, Spec: spec, ItemID: a.ItemID, ItemIndex: a.ItemIndex, ItemTotal: a.ItemTotal, Number: a.Number, Item: a.Item, Lost: a.Lost,
-		Retrying: a.Retrying, Base: a.Base, Resolve: a.Resolve, Branch: a.Branch, Trace: a.Trace, Again: a.Again, Produces: a.Produces,
+		Token: a.Token, Spec: spec, ItemID: a.ItemID, ItemIndex: a.ItemIndex, ItemTotal: a.ItemTotal,
+		Number: a.Number, Item: a.Item, Lost: a.Lost,
+		Retrying: a.Retrying, Base: a.Base, Resolve: a.Resolve, Branch: a.Branch, Trace: a.Trace, Again: a.Again,
+		Produces: a.Produces,
 	}
 	if t.Retrying != nil || t.Again != nil {
 		t.Now = now.UTC()
@@ -149,12 +156,13 @@ type WorkerMessage struct {
 	Now   time.Time `json:"now"`   // when it was sent, by the clock of the worker
 	Host  string    `json:"host,omitempty"`
 	WorkerStatus
-	NameSig string   `json:"name_sig,omitempty"` // see Credentials
-	Refuses string   `json:"refuses,omitempty"`  // why it takes no part
-	Warns   string   `json:"warns,omitempty"`    // what it has not believed
-	Short   string   `json:"short,omitempty"`    // with Full: what its machine has too little of for an attempt to begin
-	Unkept  string   `json:"unkept,omitempty"`   // with Full: why the broker does not keep what attempts have made
-	Reports []Report `json:"reports,omitempty"`  // those of an attempt in order
+	NameSig string `json:"name_sig,omitempty"` // see Credentials
+	Refuses string `json:"refuses,omitempty"`  // why it takes no part
+	Warns   string `json:"warns,omitempty"`    // what it has not believed
+	// with Full: what its machine has too little of for an attempt to begin
+	Short   string   `json:"short,omitempty"`
+	Unkept  string   `json:"unkept,omitempty"`  // with Full: why the broker does not keep what attempts have made
+	Reports []Report `json:"reports,omitempty"` // those of an attempt in order
 }
 
 // CoordinatorMessage is what the coordinator of a job sends to a worker.
@@ -165,14 +173,17 @@ type CoordinatorMessage struct {
 	Round int64   `json:"round"` // of the offer that Tasks answer
 	Tasks []Task  `json:"tasks,omitempty"`
 	Acks  []Ack   `json:"settled,omitempty"`
-	Over  []int64 `json:"over,omitempty"`  // tokens that are given up: what runs of them is to be killed
-	End   []int64 `json:"end,omitempty"`   // tokens of attempts that are to be ended alone, with the grace, and reported
-	Due   []int64 `json:"due,omitempty"`   // tokens of attempts whose steps are not to wait any longer for their next tries
+	Over  []int64 `json:"over,omitempty"` // tokens that are given up: what runs of them is to be killed
+	// tokens of attempts that are to be ended alone, with the grace, and reported
+	End []int64 `json:"end,omitempty"`
+	// tokens of attempts whose steps are not to wait any longer for their next tries
+	Due   []int64 `json:"due,omitempty"`
 	Again bool    `json:"again,omitempty"` // something may not have arrived: close the round and say everything again
 }
 
-// Ack says that a worker needs the reports of an attempt up to an index no more: the record of its end is on disk, or nobody wants them. Of what happens inside
-// the attempt it only says that the coordinator has taken it, and will record it before the end. If the coordinator dies before that is on disk, it is lost.
+// Ack says that a worker needs the reports of an attempt up to an index no more: the record of its end is on disk, or
+// nobody wants them. Of what happens inside the attempt it only says that the coordinator has taken it, and will record
+// it before the end. If the coordinator dies before that is on disk, it is lost.
 type Ack struct {
 	Token int64 `json:"token"`
 	Index int   `json:"index"`
@@ -210,8 +221,9 @@ type Report struct {
 	Cut     bool           `json:"cut,omitempty"`   // of Dropped: the worker was well all the time
 	Files   []File         `json:"files,omitempty"` // that the item has left, with Outcome
 	Pack    *Pack          `json:"pack,omitempty"`  // of the commit of Outcome
-	Left    []int64        `json:"left,omitempty"`  // of Gone: tokens of attempts whose ends were left with the broker, and which no coordinator has confirmed
-	Ref     string         `json:"ref,omitempty"`   // object that has the report instead
+	// of Gone: tokens of attempts whose ends were left with the broker, and which no coordinator has confirmed
+	Left []int64 `json:"left,omitempty"`
+	Ref  string  `json:"ref,omitempty"` // object that has the report instead
 }
 
 // Echo is a piece of what a command has printed, for agent.Echo.
@@ -223,7 +235,8 @@ type Echo struct {
 	Data    []byte `json:"data,omitempty"`   // empty: the command has begun
 }
 
-// Call is a call of a method of agent.Host by a worker. It is repeated with the same ID until it is answered, and has its effect once.
+// Call is a call of a method of agent.Host by a worker. It is repeated with the same ID until it is answered, and has
+// its effect once.
 type Call struct {
 	ID     string          `json:"id"`
 	Method string          `json:"method"`
@@ -238,9 +251,10 @@ type CallAnswer struct {
 	Pending bool            `json:"pending,omitempty"` // ask again
 	Result  json.RawMessage `json:"result,omitempty"`
 	Err     string          `json:"err,omitempty"`
-	Over    bool            `json:"over,omitempty"`   // with Err: the attempt is not to go on, by no fault of the worker
-	Sealed  []byte          `json:"sealed,omitempty"` // Result, for Call.Curve
-	Key     string          `json:"key,omitempty"`    // public key of who sealed it
-	Ref     string          `json:"ref,omitempty"`    // object that has all this but the age instead
-	Age     time.Duration   `json:"age,omitempty"`    // how long the answer has been there, while nobody asked for it
+	// with Err: the attempt is not to go on, by no fault of the worker
+	Over   bool          `json:"over,omitempty"`
+	Sealed []byte        `json:"sealed,omitempty"` // Result, for Call.Curve
+	Key    string        `json:"key,omitempty"`    // public key of who sealed it
+	Ref    string        `json:"ref,omitempty"`    // object that has all this but the age instead
+	Age    time.Duration `json:"age,omitempty"`    // how long the answer has been there, while nobody asked for it
 }

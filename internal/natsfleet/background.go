@@ -2,7 +2,8 @@ package natsfleet
 
 import "sync"
 
-// background is what a coordinator does beside what it hears. Once it is waited for, nothing begins any more: workers go on to speak meanwhile.
+// background is what a coordinator does beside what it hears. Once it is waited for, nothing begins any more: workers
+// go on to speak meanwhile.
 type background struct {
 	mu    sync.Mutex
 	ended bool

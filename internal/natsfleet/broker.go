@@ -58,7 +58,8 @@ func (Backend) Serve(ctx context.Context, o fleet.BrokerOptions) error {
 			if now, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(began, now) {
 				s.Shutdown()
 				s.WaitForShutdown()
-				return fmt.Errorf("the store %s was removed while the broker ran, and nothing can be kept there: start the broker again, and jobs that run give it again what they need", dir)
+				return fmt.Errorf("the store %s was removed while the broker ran, and nothing can be kept there: "+
+					"start the broker again, and jobs that run give it again what they need", dir)
 			}
 			s = store.look(s, o)
 		case <-ctx.Done():
@@ -102,7 +103,8 @@ func brokerConfig(o fleet.BrokerOptions) (*server.Options, error) {
 		config.StoreDir = o.Store
 	}
 	if config.TLSConfig == nil && !loopback(config.Host) && !o.Insecure {
-		return nil, fleet.Refusef("without TLS whoever reaches %s has a shell on each worker: listen on 127.0.0.1, use --dir with what prodigy fleet init makes, or --insecure in a network that nobody else uses", net.JoinHostPort(config.Host, strconv.Itoa(config.Port)))
+		return nil, fleet.Refusef("without TLS whoever reaches %s has a shell on each worker: listen on 127.0.0.1, "+
+			"use --dir with what prodigy fleet init makes, or --insecure in a network that nobody else uses", net.JoinHostPort(config.Host, strconv.Itoa(config.Port)))
 	}
 	if config.Port == 0 && o.Listen != "" {
 		config.Port = server.RANDOM_PORT
@@ -114,7 +116,8 @@ func brokerConfig(o fleet.BrokerOptions) (*server.Options, error) {
 		}
 		config.Nkeys = []*server.NkeyUser{{Nkey: owner}}
 	} else if o.Config != "" && !o.Insecure && letsAllIn(config) {
-		return nil, fleet.Refusef("%s lets everybody in who reaches the broker, and each of them has a shell on each worker: add an authorization, or a certificate that clients must have, or say --insecure", o.Config)
+		return nil, fleet.Refusef("%s lets everybody in who reaches the broker, and each of them has a shell on "+
+			"each worker: add an authorization, or a certificate that clients must have, or say --insecure", o.Config)
 	}
 	config.JetStream, config.NoSigs, config.NoLog = true, true, true
 	config.ServerName = cmp.Or(config.ServerName, "prodigy-broker")
@@ -126,7 +129,8 @@ func ownerOnly(o fleet.BrokerOptions) bool { return o.Config == "" && o.Home != 
 
 // letsAllIn reports whether a configuration lets everybody in.
 func letsAllIn(c *server.Options) bool {
-	return len(c.Users)+len(c.Nkeys)+len(c.TrustedOperators)+len(c.TrustedKeys) == 0 && c.Username == "" && c.Authorization == "" && c.AuthCallout == nil &&
+	return len(c.Users)+len(c.Nkeys)+len(c.TrustedOperators)+len(c.TrustedKeys) == 0 && c.Username == "" &&
+		c.Authorization == "" && c.AuthCallout == nil &&
 		c.CustomClientAuthentication == nil && !c.TLSVerify
 }
 
@@ -154,7 +158,8 @@ func ownerOf(o fleet.BrokerOptions) (public string, err error) {
 		public, err = pair.PublicKey()
 	}
 	if err != nil {
-		return "", fleet.Refusef("the credentials of the owner of the broker, %s: %w: remove the file, and the broker makes others", path, err)
+		return "", fleet.Refusef("the credentials of the owner of the broker, %s: %w: remove the file, and the "+
+			"broker makes others", path, err)
 	}
 	return public, nil
 }
@@ -178,7 +183,8 @@ func makeOwner(path, address string) error {
 	}
 	part := path + "." + newInstance()
 	defer func() { _ = os.Remove(part) }()
-	if err := replaceFile(part, "# Credentials of the owner of a broker, who runs jobs and workers with them. Keep them secret.\n"+string(data)); err != nil {
+	if err := replaceFile(part, "# Credentials of the owner of a broker, who runs jobs and workers with them. Keep "+
+		"them secret.\n"+string(data)); err != nil {
 		return err
 	}
 	return os.Link(part, path)
@@ -217,13 +223,15 @@ func startBroker(o fleet.BrokerOptions) (*server.Server, error) {
 	}
 	if config.Port > 0 { // the server would only be found not to be ready, after a while
 		if err := canListen(net.JoinHostPort(config.Host, strconv.Itoa(config.Port))); err != nil {
-			return nil, fmt.Errorf("the broker cannot listen: %w: is another one running there? --listen HOST:PORT names another port", err)
+			return nil, fmt.Errorf("the broker cannot listen: %w: is another one running there? --listen HOST:PORT "+
+				"names another port", err)
 		}
 	}
 	return startServer(config)
 }
 
-// canListen returns why nobody can listen on an address now. No process is started meanwhile, which would listen there too until it runs its program.
+// canListen returns why nobody can listen on an address now. No process is started meanwhile, which would listen there
+// too until it runs its program.
 func canListen(address string) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -243,24 +251,27 @@ func startServer(config *server.Options) (*server.Server, error) {
 	s.Start()
 	if !s.ReadyForConnections(10 * time.Second) {
 		s.Shutdown()
-		return nil, fmt.Errorf("the broker is not ready on %s:%d after 10s: is another process using one of the ports of its configuration?", config.Host, config.Port)
+		return nil, fmt.Errorf("the broker is not ready on %s:%d after 10s: is another process using one of the "+
+			"ports of its configuration?", config.Host, config.Port)
 	}
 	if !s.JetStreamEnabled() {
 		s.Shutdown()
-		return nil, fmt.Errorf("the broker cannot use its store %s: is it writable, and is no other broker using it? --store names another directory", config.StoreDir)
+		return nil, fmt.Errorf("the broker cannot use its store %s: is it writable, and is no other broker using "+
+			"it? --store names another directory", config.StoreDir)
 	}
 	return s, nil
 }
 
-// storeWatch follows whether the disk of a broker is full. After that nats-server refuses what it is to keep, or turns its store off, until it is started
-// again.
+// storeWatch follows whether the disk of a broker is full. After that nats-server refuses what it is to keep, or turns
+// its store off, until it is started again.
 type storeWatch struct {
 	measure func(dir string) (free, total uint64, err error)
 	full    bool // since it was, no other server was started
 	port    int
 }
 
-// The disk of a broker is full when it has fewer bytes than leastRoom. It has room again when it has roomAgain, or a twentieth of the disk if that is less.
+// The disk of a broker is full when it has fewer bytes than leastRoom. It has room again when it has roomAgain, or a
+// twentieth of the disk if that is less.
 const (
 	leastRoom = 1 << 20
 	roomAgain = 256 << 20
@@ -271,7 +282,8 @@ func roomOf(dir string) (free, total uint64, err error) {
 	return m.DiskFree, m.DiskTotal, err
 }
 
-// look returns s, or a server in its place that has all that was kept, once there is room again on a disk that was full.
+// look returns s, or a server in its place that has all that was kept, once there is room again on a disk that was
+// full.
 func (w *storeWatch) look(s *server.Server, o fleet.BrokerOptions) *server.Server {
 	config, err := brokerConfig(o)
 	if err != nil {

@@ -1,18 +1,13 @@
 package natsfleet
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
-	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/nats-io/nats.go"
 
 	"prodigy/internal/agent"
@@ -22,11 +17,6 @@ import (
 	"prodigy/internal/limit"
 	"prodigy/internal/spend"
 )
-
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:16])
-}
 
 // The arguments and results of the methods of agent.Host that a worker passes on.
 type (
@@ -180,12 +170,13 @@ func (c *coordinator) call(m *nats.Msg) {
 		return m.RespondMsg(c.signer.message("", signedAnswer, c.key+"\x00"+q.ID, encoded(answer)))
 	}
 	if err := respond(answer); errors.Is(err, nats.ErrMaxPayload) {
-		_ = respond(fleet.CallAnswer{Err: "the answer is too large for the broker: let max_payload in its configuration be at least 1MB"})
+		_ = respond(fleet.CallAnswer{Err: "the answer is too large for the broker: let max_payload in its " +
+			"configuration be at least 1MB"})
 	}
 }
 
-// enter returns the call with an id, and whether it is new. It forgets old ones, whose objects at the broker it returns.
-// The call is nil if another coordinator has the job.
+// enter returns the call with an id, and whether it is new. It forgets old ones, whose objects at the broker it
+// returns. The call is nil if another coordinator has the job.
 func (c *coordinator) enter(id callID) (k *call, old []string, first bool) {
 	c.turn(func(s *jobState) {
 		if s.gone {
@@ -234,21 +225,6 @@ func (c *coordinator) answer(k *call, q fleet.Call) {
 	})
 }
 
-// encoded returns v as JSON, with the items in it as they are: json.Marshal would write some characters of them in
-// another way.
-func encoded(v any) []byte {
-	var data bytes.Buffer
-	e := json.NewEncoder(&data)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		panic("BUG: " + err.Error())
-	}
-	return data.Bytes()[:data.Len()-1] // without the line break
-}
-
-// decode reads what is sent with each attempt. It is encoding/json in all but the time that it takes.
-func decode(data []byte, v any) error { return jsonv1.Unmarshal(data, v) }
-
 // perform makes a call.
 func (c *coordinator) perform(q fleet.Call) fleet.CallAnswer {
 	result, err := c.invoke(q)
@@ -294,8 +270,8 @@ func (c *coordinator) invoke(q fleet.Call) (any, error) {
 	return do(c, q, c.flightOf(q.Token))
 }
 
-// flightOf returns the attempt with a token, or nil if it is not out. It waits until those are known that the run before
-// left.
+// flightOf returns the attempt with a token, or nil if it is not out. It waits until those are known that the run
+// before left.
 func (c *coordinator) flightOf(token int64) (f *flight) {
 	adopts := false
 	c.turn(func(s *jobState) { f, adopts = s.flights[token], len(s.awaited) > 0 })
@@ -501,73 +477,4 @@ func (c *coordinator) unmasked(_ fleet.Call, f *flight, args unmaskedArgs) (unma
 // broke has the attempt end with an error that is the job's.
 func (c *coordinator) broke(f *flight, err error) {
 	c.turn(func(*jobState) { f.stopping().broke = err })
-}
-
-// ask makes a call of the coordinator of a job, until it answers or ctx ends.
-func (w *worker) ask(ctx context.Context, j *workerJob, method string, token int64, args, result any) error {
-	_, err := w.askAged(ctx, j, method, token, args, result)
-	return err
-}
-
-// askAged is ask. It also returns how old the answer was when it was sent: it could not be before, if the coordinator or the broker was away.
-func (w *worker) askAged(ctx context.Context, j *workerJob, method string, token int64, args, result any) (age time.Duration, err error) {
-	number := 0
-	w.turn(func(s *workerState) {
-		s.asked++
-		number = s.asked
-	})
-	q := fleet.Call{
-		ID: w.node.Instance + "-" + strconv.Itoa(number), Method: method, Token: token, Args: encoded(args),
-		Curve: w.curveID, From: w.node.Instance,
-	}
-	data := encoded(q)
-	for {
-		one, cancel := context.WithTimeout(ctx, pendingAfter+time.Second)
-		m, err := w.nc.RequestWithContext(one, callSubject(q.From, j.key), data)
-		cancel()
-		if err == nil {
-			if err = w.trust.checkMessage(m, signedAnswer, j.key+"\x00"+q.ID); err != nil {
-				w.warn(j.key, "an answer of the coordinator of job "+w.entry(j).ID+": "+err.Error())
-			}
-		}
-		if err != nil {
-			select {
-			case <-time.After(250 * time.Millisecond): // the coordinator is away
-				continue
-			case <-ctx.Done():
-				return 0, context.Cause(ctx)
-			}
-		}
-		var answer fleet.CallAnswer
-		if err := json.Unmarshal(m.Data, &answer); err != nil {
-			return 0, err
-		}
-		if answer.Ref != "" {
-			data, err := w.fetch(ctx, answer.Ref)
-			if err == nil {
-				err = json.Unmarshal(data, &answer)
-			}
-			switch {
-			case ctx.Err() != nil:
-				return 0, context.Cause(ctx)
-			case errors.Is(err, errAltered):
-				return 0, fmt.Errorf("the answer of the coordinator: %w", err)
-			case err != nil: // asked again, it has the broker keep it again
-				continue
-			}
-		}
-		switch {
-		case answer.Pending:
-			continue
-		case answer.Err != "" && answer.Over:
-			return answer.Age, overError{errors.New(answer.Err)}
-		case answer.Err != "":
-			return answer.Age, errors.New(answer.Err)
-		case answer.Sealed != nil:
-			if answer.Result, err = w.curve.Open(answer.Sealed, answer.Key); err != nil {
-				return answer.Age, err
-			}
-		}
-		return answer.Age, json.Unmarshal(answer.Result, result)
-	}
 }

@@ -20,110 +20,16 @@ import (
 	"prodigy/internal/retry"
 )
 
-// A job with workspaces shares no directory with its workers. Each has a clone of the repository: it asks the coordinator for the commit that an attempt
-// begins at, and sends what the attempt did with the report of its end. Both go as packs of the objects that the other does not have. The base of a job
-// stays on the worker, for the next job of the repository.
+// A job with workspaces shares no directory with its workers. Each has a clone of the repository: it asks the
+// coordinator for the commit that an attempt begins at, and sends what the attempt did with the report of its end. Both
+// go as packs of the objects that the other does not have. The base of a job stays on the worker, for the next job of
+// the repository.
 
 const (
 	smallAnswer = 32 << 10  // bytes of a pack in an answer, which is kept for some time
 	smallReport = 128 << 10 // bytes of one in a report
 	mostStored  = 4 << 30   // bytes of the repositories that a worker keeps
 )
-
-// errTooLarge is the error about a pack that is not sent.
-var errTooLarge = errors.New("more than 1 GiB")
-
-// keepPack has write write a pack, and the broker keep what is larger than small.
-func (h *brokerConn) keepPack(ctx context.Context, dir, object string, small int64, write func(*os.File) error) (*fleet.Pack, error) {
-	f, err := os.CreateTemp(dir, "pack-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	defer func() { _ = f.Close() }()
-	if err := write(f); err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	switch size := info.Size(); {
-	case size > mostFiles:
-		return nil, errTooLarge
-	case size <= small:
-		data := make([]byte, size)
-		_, err := f.ReadAt(data, 0)
-		return &fleet.Pack{Data: data}, err
-	}
-	root, err := os.OpenRoot(filepath.Dir(f.Name()))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = root.Close() }()
-	file, err := h.putFile(ctx, object, root, filepath.Base(f.Name()))
-	file.Object = object
-	return &fleet.Pack{File: &file}, err
-}
-
-// whileConnected calls do with a context that ends when the connection is lost: what waits for an answer of the broker then may wait for ever. It also ends
-// when so many bytes should have been sent for long.
-func (h *brokerConn) whileConnected(ctx context.Context, size int64, do func(ctx context.Context) error) error {
-	connected, lost := context.WithCancelCause(ctx)
-	before := h.nc.Stats().Reconnects
-	most := time.Now().Add(transferTime(size))
-	over := make(chan struct{})
-	go func() {
-		tick := time.NewTicker(250 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-over:
-				lost(nil)
-				return
-			case <-tick.C:
-				if !h.nc.IsConnected() || h.nc.Stats().Reconnects != before || time.Now().After(most) {
-					lost(errLostConnection)
-				}
-			}
-		}
-	}()
-	defer close(over)
-	err := do(connected)
-	if err != nil && errors.Is(context.Cause(connected), errLostConnection) {
-		return errLostConnection
-	}
-	return err
-}
-
-var errLostConnection = errors.New("the connection to the broker was lost")
-
-// fetchPack writes a pack that was sent to a file, and has use read it.
-func (h *brokerConn) fetchPack(ctx context.Context, dir string, p *fleet.Pack, use func(*os.File) error) error {
-	f, err := os.CreateTemp(dir, "pack-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	defer func() { _ = f.Close() }()
-	if p.File == nil {
-		_, err = f.Write(p.Data)
-	} else if p.File.Size > mostFiles {
-		err = errTooLarge
-	} else {
-		err = h.fetchFile(ctx, p.File.Object, *p.File, f)
-	}
-	if err != nil {
-		return &packError{err}
-	}
-	return use(f)
-}
-
-// packError is the error about a pack that could not be fetched.
-type packError struct{ err error }
-
-func (e *packError) Error() string { return "fetch objects of the repository: " + e.err.Error() }
-func (e *packError) Unwrap() error { return e.err }
 
 // Isolate implements mapreduce.Fleet.
 func (c *coordinator) Isolate(k mapreduce.Clones) { c.clones = k }
@@ -146,7 +52,8 @@ type packArgs struct {
 	Have []string `json:"have"`
 }
 
-// pack returns objects for a worker that is to begin an attempt. It gets no commit but those that the attempt begins at.
+// pack returns objects for a worker that is to begin an attempt. It gets no commit but those that the attempt begins
+// at.
 func (c *coordinator) pack(_ fleet.Call, f *flight, args packArgs) (*fleet.Pack, error) {
 	if c.clones == nil {
 		return nil, errNotOut
@@ -166,7 +73,7 @@ func (c *coordinator) pack(_ fleet.Call, f *flight, args packArgs) (*fleet.Pack,
 	defer c.slow.packing.Unlock()
 	about := strings.Join(args.Want, " ") + "\x00" + strings.Join(args.Have, " ")
 	if p := c.slow.packs[about]; p != nil {
-		if has, err := c.has(c.life, p.File.Object); err != nil || has {
+		if is, err := c.sumOf(c.life, p.File.Object); err != nil || is != "" {
 			return p, err
 		}
 		delete(c.slow.packs, about)
@@ -174,7 +81,8 @@ func (c *coordinator) pack(_ fleet.Call, f *flight, args packArgs) (*fleet.Pack,
 	object := c.key + "/pack-" + newInstance()
 	p, err := c.keepPack(c.life, c.c.TempDir, object, smallAnswer, func(to *os.File) error { return c.clones.Pack(c.life, args.Want, args.Have, to) })
 	if errors.Is(err, errTooLarge) {
-		c.stop(errors.New("the repository is too large to be sent to workers, more than 1 GiB: run prodigy in a shallow clone of it (git clone --depth 1)"))
+		c.stop(errors.New("the repository is too large to be sent to workers, more than 1 GiB: run prodigy in a " +
+			"shallow clone of it (git clone --depth 1)"))
 	}
 	if err == nil && p.File != nil {
 		c.slow.packs[about] = p
@@ -211,7 +119,7 @@ type jobSpace struct {
 	bringing sync.Mutex // held while objects are fetched
 }
 
-// workspaces returns those of a job; nil: it has none. It is called with j.asking held.
+// workspaces returns those of a job, or nil if it has none. It is called with j.asking held.
 func (w *worker) workspaces(ctx context.Context, j *workerJob, entry fleet.Job) (*jobSpace, error) {
 	if entry.Seed == "" {
 		return nil, nil
@@ -238,7 +146,8 @@ func (w *worker) workspaces(ctx context.Context, j *workerJob, entry fleet.Job) 
 	}
 	dir := filepath.Join(w.o.Home, "jobs", j.key, newInstance())
 	s.Space, err = gitspace.OpenClone(ctx, gitspace.Config{
-		JobID: entry.ID, GitDir: filepath.Join(dir, "git"), WorkDir: filepath.Join(dir, "work"), Environ: w.o.Environ, Slots: w.o.Slots, Register: w.register,
+		JobID: entry.ID, GitDir: filepath.Join(dir, "git"), WorkDir: filepath.Join(dir, "work"), Environ: w.o.Environ,
+		Slots: w.o.Slots, Register: w.register,
 		Run: w.setUp,
 		Created: func(slot int, base string, took time.Duration) {
 			w.tell(j, slot, events.WorktreeCreated{Worker: slot, Base: base, DurationMS: events.Millis(took), Node: w.o.Name})
@@ -329,7 +238,8 @@ func (w *worker) bring(ctx context.Context, h *heldAttempt, s *jobSpace, a agent
 			}
 			return s.Take(ctx, want, have, pack)
 		})
-		if err != nil && !errors.Is(err, errObjectGone) && !errors.Is(err, errLostConnection) { // then it is asked for again
+		// then it is asked for again
+		if err != nil && !errors.Is(err, errObjectGone) && !errors.Is(err, errLostConnection) {
 			return err
 		}
 	}
@@ -366,7 +276,8 @@ func (w *worker) executeIsolated(ctx context.Context, h *heldAttempt, s *jobSpac
 func (w *worker) export(ctx context.Context, h *heldAttempt, s *jobSpace, a *agent.Attempt, o *agent.Outcome) (p *fleet.Pack, err error) {
 	ctx, cancel := gitspace.Lasting(ctx)
 	defer cancel()
-	err = w.untilKept(ctx, func(n int) (again bool, err error) { // each try with another name: a worker has no right to purge what it has sent
+	// each try with another name: a worker has no right to purge what it has sent
+	err = w.untilKept(ctx, func(n int) (again bool, err error) {
 		object := fmt.Sprintf("%s/work-%d-%s-%d", h.job.key, h.token, w.node.Instance, n)
 		p, err = w.keepPack(ctx, w.temp, object, smallReport, func(to *os.File) error { return s.Export(ctx, a, o.Commit, to) })
 		return !errors.Is(err, errTooLarge), err
@@ -374,7 +285,9 @@ func (w *worker) export(ctx context.Context, h *heldAttempt, s *jobSpace, a *age
 	if errors.Is(err, errTooLarge) {
 		o.Commit = ""
 		if o.Failure == nil {
-			o.Failure = &agent.Failure{Failure: retry.Failure{Type: retry.TypeWorkspace, Message: "what it changed takes more than 1 GiB", ExitCode: o.ExitCode}}
+			o.Failure = &agent.Failure{Failure: retry.Failure{
+				Type: retry.TypeWorkspace, Message: "what it changed takes more than 1 GiB", ExitCode: o.ExitCode,
+			}}
 		}
 		return nil, nil
 	}

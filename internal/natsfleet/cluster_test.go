@@ -174,7 +174,7 @@ func next(t *testing.T, sent chan fleet.CoordinatorMessage) fleet.CoordinatorMes
 	select {
 	case d := <-sent:
 		return d
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the worker is sent nothing")
 		return fleet.CoordinatorMessage{}
 	}

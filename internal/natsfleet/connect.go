@@ -1,20 +1,18 @@
-// Package natsfleet carries the messages of a fleet over NATS JetStream: the coordinator of a job (coordinator.go), the worker (worker.go), and a broker
-// for a first fleet (broker.go).
+// Package natsfleet carries the messages of a fleet over NATS JetStream: the coordinator of a job (coordinator.go), the
+// worker (worker.go), and a broker for a first fleet (broker.go).
 //
-// Coordinators and workers talk by plain messages: fleet.WorkerMessage and fleet.CoordinatorMessage. Both keep what they have said until the other has it, and say it again when
-// it may have been lost. The broker keeps three things: the bucket prodigy-jobs the jobs, the object store prodigy-files what is too large for a
-// message, and the stream PRODIGY_OUT what workers have to report while the coordinator is away. Whatever it loses of that is made again: package fleet
-// says why that is safe.
+// Coordinators and workers talk by plain messages: fleet.WorkerMessage and fleet.CoordinatorMessage. Both keep what
+// they have said until the other has it, and say it again when it may have been lost. The broker keeps three things:
+// the bucket prodigy-jobs the jobs, the object store prodigy-files what is too large for a message, and the stream
+// PRODIGY_OUT what workers have to report while the coordinator is away. Whatever it loses of that is made again:
+// package fleet says why that is safe.
 package natsfleet
 
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -65,8 +63,8 @@ type brokerConn struct {
 	deny   context.CancelCauseFunc
 }
 
-// connect reaches the broker, and has ready find out whether it can be used. who is shown by it. onReconnect is called whenever the connection is there
-// again.
+// connect reaches the broker, and has ready find out whether it can be used. who is shown by it. onReconnect is called
+// whenever the connection is there again.
 func connect(ctx context.Context, a fleet.Address, who string, ready func(ctx context.Context, h *brokerConn) error, onReconnect func()) (*brokerConn, error) {
 	if err := checkPlain(a); err != nil {
 		return nil, err
@@ -74,13 +72,17 @@ func connect(ctx context.Context, a fleet.Address, who string, ready func(ctx co
 	h := &brokerConn{id: newInstance()}
 	h.denied, h.deny = context.WithCancelCause(context.Background())
 	options := []nats.Option{
-		nats.Name("prodigy " + who), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond),
-		nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2), nats.ReconnectBufSize(-1), nats.Timeout(requestTime),
+		nats.Name("prodigy " + who), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
+		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond),
+		nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2), nats.ReconnectBufSize(-1),
+		nats.Timeout(requestTime),
 		nats.IgnoreAuthErrorAbort(), // a broker that reads its users again refuses for a moment
 		nats.ReconnectHandler(func(*nats.Conn) { onReconnect() }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			// The client of the object store removes what it could send only in part. A worker may not; the coordinator does it when the job has ended.
-			if errors.Is(err, nats.ErrPermissionViolation) && !strings.Contains(err.Error(), "$JS.API.STREAM.PURGE.OBJ_"+filesStore) {
+			// The client of the object store removes what it could send only in part. A worker may not; the coordinator
+			// does it when the job has ended.
+			if errors.Is(err, nats.ErrPermissionViolation) &&
+				!strings.Contains(err.Error(), "$JS.API.STREAM.PURGE.OBJ_"+filesStore) {
 				h.deny(fleet.Refusef("it does not let these credentials do this: %w", inWords(err)))
 			}
 		}),
@@ -116,13 +118,17 @@ func explain(a fleet.Address, err error) error {
 	case errors.Is(err, nats.ErrNoServers): // which hides why
 		return dialErrors(a.URL)
 	case errors.Is(err, nats.ErrAuthorization) && a.Seed == "" && a.NKey == "":
-		hint = "it lets in only whom it knows: name a file that prodigy fleet init has made, with --credentials, or the file of an NKEY, with PRODIGY_FLEET_NKEY; one that prodigy broker runs without a configuration is for its user alone, who needs the same PRODIGY_HOME"
+		hint = "it lets in only whom it knows: name a file that prodigy fleet init has made, with --credentials, or " +
+			"the file of an NKEY, with PRODIGY_FLEET_NKEY; one that prodigy broker runs without a configuration is " +
+			"for its user alone, who needs the same PRODIGY_HOME"
 	case errors.Is(err, nats.ErrNkeysNotSupported) && a.Role == fleet.OwnerRole:
-		hint = "everybody may use it, and your broker at this address lets only you in: is it somebody else's? If it is yours, remove the file in the directory brokers of PRODIGY_HOME"
+		hint = "everybody may use it, and your broker at this address lets only you in: is it somebody else's? If " +
+			"it is yours, remove the file in the directory brokers of PRODIGY_HOME"
 	case errors.Is(err, nats.ErrAuthorization) && a.Seed == "":
 		hint = "it does not know the NKEY in " + a.NKey
 	case errors.Is(err, nats.ErrAuthorization):
-		hint = "it does not know these credentials: they are of another fleet, were replaced or removed, or the broker has not read its users.conf again (kill -HUP)"
+		hint = "it does not know these credentials: they are of another fleet, were replaced or removed, or the " +
+			"broker has not read its users.conf again (kill -HUP)"
 	case errors.Is(err, nats.ErrSecureConnRequired):
 		hint = "it wants TLS: use --credentials, or tls:// and the certificates"
 	case errors.Is(err, nats.ErrSecureConnWanted):
@@ -130,14 +136,18 @@ func explain(a fleet.Address, err error) error {
 	case errors.As(err, &wrongCert) && a.CA != "":
 		hint = "its certificate is not of the authority in " + a.CA + ", or for another host"
 	case errors.As(err, &wrongCert) && a.CAPEM == "":
-		hint = "its certificate is of an authority that this machine does not know, or for another host: name the file of its authority with PRODIGY_FLEET_CA, or use --credentials"
+		hint = "its certificate is of an authority that this machine does not know, or for another host: name the " +
+			"file of its authority with PRODIGY_FLEET_CA, or use --credentials"
 	case errors.As(err, &wrongCert):
-		hint = "its certificate is of another fleet, or for another host: the name in the address must be one that prodigy fleet init was given as --host"
+		hint = "its certificate is of another fleet, or for another host: the name in the address must be one that " +
+			"prodigy fleet init was given as --host"
 	case errors.As(err, &timeout) && timeout.Timeout():
 		hint = "something listens there, and does not answer as a NATS server does: is it the right port?"
-	case (errors.As(err, &network) || errors.Is(err, io.EOF)) && errors.Is(err, nats.ErrTLS), network != nil && network.Op == "remote error":
+	case (errors.As(err, &network) || errors.Is(err, io.EOF)) && errors.Is(err, nats.ErrTLS), network != nil &&
+		network.Op == "remote error":
 		if hint = "it wants a certificate: name one with PRODIGY_FLEET_CERT and PRODIGY_FLEET_KEY"; a.Cert != "" {
-			hint = "it does not accept the certificate in " + a.Cert + ": it is of another authority than the broker trusts, or not valid any more"
+			hint = "it does not accept the certificate in " + a.Cert + ": it is of another authority than the " +
+				"broker trusts, or not valid any more"
 		}
 	case network != nil:
 		hint = "does the broker run, and is this its address?"
@@ -168,7 +178,8 @@ var clientWords = []struct {
 	{jetstream.ErrStreamNotFound, "the broker has nothing of the fleet any more"},
 	{jetstream.ErrConsumerNotFound, "the broker has nothing of the job any more"},
 	{jetstream.ErrJetStreamNotEnabled, "it keeps nothing: nats-server needs JetStream for a fleet (--jetstream)"},
-	{jetstream.ErrJetStreamNotEnabledForAccount, "it keeps nothing for these credentials: their account needs JetStream"},
+	{jetstream.ErrJetStreamNotEnabledForAccount, "it keeps nothing for these credentials: their account needs " +
+		"JetStream"},
 }
 
 // worded is an error that says in other words what it is.
@@ -244,7 +255,8 @@ func (h *brokerConn) authenticated(options []nats.Option, a fleet.Address) ([]na
 	case a.CAPEM != "":
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM([]byte(a.CAPEM)) {
-			return nil, fleet.Refusef("the certificate (ca) in the credentials cannot be read: copy the file again, or make a new one with prodigy fleet add")
+			return nil, fleet.Refusef("the certificate (ca) in the credentials cannot be read: copy the file again, " +
+				"or make a new one with prodigy fleet add")
 		}
 		options = append(options, nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}))
 	}
@@ -270,7 +282,8 @@ func (h *brokerConn) authenticated(options []nats.Option, a fleet.Address) ([]na
 		id, err = pair.PublicKey()
 	}
 	if err != nil {
-		return nil, fleet.Refusef("the key (seed) in the credentials cannot be read: copy the file again, or make a new one with prodigy fleet add: %w", err)
+		return nil, fleet.Refusef("the key (seed) in the credentials cannot be read: copy the file again, or make a "+
+			"new one with prodigy fleet add: %w", err)
 	}
 	options = append(options, nats.Nkey(id, pair.Sign))
 	if a.Role != fleet.OwnerRole { // whose workers and coordinators all have the same key
@@ -300,11 +313,13 @@ func checkPlain(a fleet.Address) error {
 func encrypted(u *url.URL) bool { return u.Scheme == "tls" || u.Scheme == "wss" }
 
 func refusePlain(host string) error {
-	return fleet.Refusef("the connection to %s would not be encrypted, and whoever can read or change what goes over it has a shell on each worker: use tls://, or --insecure in a network that nobody else uses", host)
+	return fleet.Refusef("the connection to %s would not be encrypted, and whoever can read or change what goes "+
+		"over it has a shell on each worker: use tls://, or --insecure in a network that nobody else uses", host)
 }
 
-// stayHere returns the options by which a connection that may be in the clear, since its broker is on this machine, is made with no other machine: a broker
-// of a cluster names the others to its clients, which go on with one of them when it dies.
+// stayHere returns the options by which a connection that may be in the clear, since its broker is on this machine, is
+// made with no other machine: a broker of a cluster names the others to its clients, which go on with one of them when
+// it dies.
 func stayHere(a fleet.Address) []nats.Option {
 	d := localDialer{}
 	plain := false
@@ -400,11 +415,14 @@ func (h *brokerConn) steadily(ctx context.Context, do func(ctx context.Context) 
 	}
 }
 
-// leaderless reports whether an error may be over in a moment: nobody has answered, who did has no leader to ask, or the connection is being made again.
+// leaderless reports whether an error may be over in a moment: nobody has answered, who did has no leader to ask, or
+// the connection is being made again.
 func leaderless(err error) bool {
 	var api *jetstream.APIError
-	return errors.As(err, &api) && api.Code == 503 || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrTimeout) ||
-		errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, errLostConnection) || errors.Is(err, context.DeadlineExceeded)
+	return errors.As(err, &api) && api.Code == 503 || errors.Is(err, nats.ErrNoResponders) ||
+		errors.Is(err, nats.ErrTimeout) ||
+		errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrReconnectBufExceeded) ||
+		errors.Is(err, errLostConnection) || errors.Is(err, context.DeadlineExceeded)
 }
 
 func ensureStreams(ctx context.Context, h *brokerConn) error {
@@ -418,7 +436,8 @@ func ensureStreams(ctx context.Context, h *brokerConn) error {
 		_, err := js.Stream(ctx, outStream)
 		if err != nil {
 			_, err = js.CreateStream(ctx, jetstream.StreamConfig{
-				Name: outStream, Subjects: []string{"prodigy.out.>"}, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, Replicas: replicas,
+				Name: outStream, Subjects: []string{"prodigy.out.>"}, Retention: jetstream.WorkQueuePolicy,
+				Discard: jetstream.DiscardNew, Replicas: replicas,
 			})
 		}
 		return unless(err, jetstream.ErrStreamNameAlreadyInUse)
@@ -456,58 +475,14 @@ const lockKept = 7 * 24 * time.Hour
 // clusterSize is how many brokers of a cluster keep each message.
 const clusterSize = 3
 
-// subscribe has take get what is said on a subject. What a stream of the broker delivers there is not: no member of a fleet speaks that way, but each that may
-// read a stream can name any subject for it.
+// subscribe has take get what is said on a subject. What a stream of the broker delivers there is not: no member of a
+// fleet speaks that way, but each that may read a stream can name any subject for it.
 func (h *brokerConn) subscribe(subject string, take nats.MsgHandler) (*nats.Subscription, error) {
 	return h.nc.Subscribe(subject, func(m *nats.Msg) {
 		if !strings.HasPrefix(m.Reply, "$JS.") {
 			take(m)
 		}
 	})
-}
-
-// put has the broker keep an object, unless it has it: the client replaces one by a purge, which a worker has no right to.
-func (h *brokerConn) put(ctx context.Context, name string, data []byte) error {
-	sum := sha256.Sum256(data)
-	if has, err := h.hasFile(ctx, name, hex.EncodeToString(sum[:])); err != nil || has {
-		return err
-	}
-	store, err := h.js.ObjectStore(ctx, filesStore)
-	if err == nil {
-		_, err = store.PutBytes(ctx, name, data)
-	}
-	return err
-}
-
-// objectName returns the name of an object, which ends with the digest of its content: whoever was told the name sees whether it was altered.
-func objectName(prefix string, data []byte) string { return prefix + "-" + digest(data) }
-
-// errAltered is the error about an object that is not what its name says.
-var errAltered = errors.New("somebody has altered it")
-
-// get returns an object.
-func (h *brokerConn) get(ctx context.Context, name string) ([]byte, error) {
-	store, err := h.js.ObjectStore(ctx, filesStore)
-	if err != nil {
-		return nil, err
-	}
-	data, err := store.GetBytes(ctx, name)
-	if err == nil && !strings.HasSuffix(name, objectName("", data)) {
-		return nil, errAltered
-	}
-	return data, err
-}
-
-// has reports whether an object is kept.
-func (h *brokerConn) has(ctx context.Context, name string) (bool, error) {
-	store, err := h.js.ObjectStore(ctx, filesStore)
-	if err == nil {
-		_, err = store.GetInfo(ctx, name)
-	}
-	if errors.Is(err, jetstream.ErrObjectNotFound) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // keepTrying calls do until it succeeds or ctx ends, with growing pauses between the calls.
@@ -527,27 +502,4 @@ func keepTrying(ctx context.Context, do func(ctx context.Context) error) error {
 		}
 		pause = min(2*pause, 2*time.Second)
 	}
-}
-
-// keyOf returns the name of a job in the subjects of the fleet. Two homes can have jobs of one id: their seeds differ.
-func keyOf(jobID string, seed uint64) string {
-	safe := strings.Map(func(r rune) rune {
-		if unsafeInKey(r) {
-			return '_'
-		}
-		return r
-	}, jobID)
-	return fmt.Sprintf("%s-%x", safe, seed)
-}
-
-// unsafeInKey reports whether the name of a job in the subjects of the fleet, and in the file systems of workers, may not have a character.
-func unsafeInKey(r rune) bool {
-	return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-}
-
-func newInstance() string { return rand.Text() }
-
-// every returns how often workers say what they hold.
-func every(lease time.Duration) time.Duration {
-	return min(max(lease/8, 250*time.Millisecond), 5*time.Second)
 }

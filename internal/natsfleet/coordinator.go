@@ -65,7 +65,8 @@ type jobState struct {
 	ledger  *fleet.Ledger
 	flights map[int64]*flight
 	ended   map[int64]*endedFlight // attempts whose ends are not on disk
-	awaited map[string]bool        // ids of attempts that the run before left, which Submit has not been called with yet
+	// ids of attempts that the run before left, which Submit has not been called with yet
+	awaited map[string]bool
 	stops   map[context.Context]bool
 	gone    bool // another coordinator has the job
 	entry   jobEntry
@@ -485,14 +486,16 @@ func (c *coordinator) Close() error {
 	}
 	if !c.nc.IsConnected() {
 		if clean {
-			c.notify("the broker is away, and has something of the job when it is back, which the next run from here removes (or prodigy fleet sweep)")
+			c.notify("the broker is away, and has something of the job when it is back, which the next run from " +
+				"here removes (or prodigy fleet sweep)")
 		}
 		return nil
 	}
 	if clean {
 		_ = os.Remove(c.members.path)
 		if err := keepTrying(ctx, func(ctx context.Context) error { return c.clear(ctx, key) }); err != nil {
-			c.notify("the broker still has something of the job, which the next run from here removes (or prodigy fleet sweep): %s", firstLine(inWords(err)))
+			c.notify("the broker still has something of the job, which the next run from here removes (or prodigy "+
+				"fleet sweep): %s", firstLine(inWords(err)))
 		}
 	}
 	if err := c.unlock(ctx); err != nil && !isConflict(err) {

@@ -2,8 +2,6 @@ package natsfleet
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -70,7 +68,8 @@ func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
 	}
 	// Reports that the coordinator before had not acknowledged come at once when the consumer is new.
 	if err := c.provided(ctx, func(ctx context.Context) error {
-		if err := c.js.DeleteConsumer(ctx, outStream, key); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		if err := c.js.DeleteConsumer(ctx, outStream, key); err != nil &&
+			!errors.Is(err, jetstream.ErrConsumerNotFound) {
 			return err
 		}
 		return c.ensureConsumer(ctx)
@@ -108,8 +107,8 @@ func (c *coordinator) confirm(m *nats.Msg) {
 	}
 }
 
-// begin starts to receive from workers, and announces the job to them. All attempts that the run before left must be known by then, or what is reported of them
-// would be late.
+// begin starts to receive from workers, and announces the job to them. All attempts that the run before left must be
+// known by then, or what is reported of them would be late.
 func (c *coordinator) begin(ctx context.Context) error {
 	consume := func(context.Context) error { return c.consume() }
 	if err := c.provided(ctx, consume); err != nil {
@@ -141,8 +140,8 @@ func (c *coordinator) begin(ctx context.Context) error {
 	return c.provided(ctx, c.announce)
 }
 
-// lostBacklog reports whether the broker has nothing left of the reports that are to be read: it has lost its disk, and the consumer too, unless that was made
-// again since.
+// lostBacklog reports whether the broker has nothing left of the reports that are to be read: it has lost its disk, and
+// the consumer too, unless that was made again since.
 func (c *coordinator) lostBacklog(ctx context.Context) bool {
 	consumer, err := c.js.Consumer(ctx, outStream, c.key)
 	if err != nil {
@@ -173,10 +172,12 @@ func (c *coordinator) provided(ctx context.Context, do func(ctx context.Context)
 
 // isMissing reports whether an error is that the broker does not have what a fleet needs.
 func isMissing(err error) bool {
-	return errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound)
+	return errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) ||
+		errors.Is(err, jetstream.ErrConsumerNotFound)
 }
 
-// ensureConsumer makes what the broker needs for the job, unless it is there, and says once that the broker has lost it.
+// ensureConsumer makes what the broker needs for the job, unless it is there, and says once that the broker has lost
+// it.
 func (c *coordinator) ensureConsumer(ctx context.Context) error {
 	if err := ensureStreams(ctx, c.brokerConn); err != nil {
 		return err
@@ -191,10 +192,12 @@ func (c *coordinator) ensureConsumer(ctx context.Context) error {
 		s.mailbox.made = made
 	})
 	if lost {
-		c.notify("the broker has lost what it had of the job: was its store emptied, or is it another broker? It is given all that again; what had ended, and only the broker had the report, runs again")
+		c.notify("the broker has lost what it had of the job: was its store emptied, or is it another broker? It is " +
+			"given all that again; what had ended, and only the broker had the report, runs again")
 	}
 	_, err = s.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
-		Durable: c.key, FilterSubject: "prodigy.out.*." + c.key + ".>", AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.o.Lease, MaxDeliver: -1,
+		Durable: c.key, FilterSubject: "prodigy.out.*." + c.key + ".>", AckPolicy: jetstream.AckExplicitPolicy,
+		AckWait: c.o.Lease, MaxDeliver: -1,
 		MaxAckPending: -1, InactiveThreshold: 7 * 24 * time.Hour,
 	})
 	return err
@@ -246,8 +249,8 @@ func (c *coordinator) consume() error {
 	return nil
 }
 
-// interrupted hears why the reports that workers have left are not read. A consumer that somebody has removed delivers nothing any more, also when it is there
-// again.
+// interrupted hears why the reports that workers have left are not read. A consumer that somebody has removed delivers
+// nothing any more, also when it is there again.
 func (c *coordinator) interrupted(hear jetstream.ConsumeContext, err error) {
 	if !errors.Is(err, jetstream.ErrConsumerDeleted) && !errors.Is(err, jetstream.ErrBadRequest) {
 		return
@@ -277,8 +280,8 @@ func (c *coordinator) restartLeases(s *jobState) {
 	}
 }
 
-// tend has the broker know again what it has lost, and removes what other jobs have left there. The monitor does not wait for it: a broker that keeps nothing
-// delays it for a lease.
+// tend has the broker know again what it has lost, and removes what other jobs have left there. The monitor does not
+// wait for it: a broker that keeps nothing delays it for a lease.
 func (c *coordinator) tend() {
 	ctx, cancel := context.WithTimeout(c.life, c.o.Lease)
 	c.reconcile(ctx, false)
@@ -287,8 +290,8 @@ func (c *coordinator) tend() {
 	c.slow.tending.Store(false)
 }
 
-// reconcile has the broker know again what it should, until it does or ctx ends. again says that it was away: workers that see the entry of the job say
-// everything again.
+// reconcile has the broker know again what it should, until it does or ctx ends. again says that it was away: workers
+// that see the entry of the job say everything again.
 func (c *coordinator) reconcile(ctx context.Context, again bool) {
 	c.slow.opening.Lock()
 	opened := c.key != ""
@@ -327,7 +330,7 @@ func (c *coordinator) reconcile(ctx context.Context, again bool) {
 		return
 	}
 	for name, data := range objects {
-		if sum := sha256.Sum256(data); kept[name] != hex.EncodeToString(sum[:]) {
+		if kept[name] != sumOf(data) {
 			_ = c.restoring(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) })
 		}
 	}
@@ -353,7 +356,8 @@ func (c *coordinator) deaf() bool {
 	}
 }
 
-// restoring is keepTrying for what needs something of the broker that it may lose at any time: that is made again before each further try.
+// restoring is keepTrying for what needs something of the broker that it may lose at any time: that is made again
+// before each further try.
 func (c *coordinator) restoring(ctx context.Context, do func(ctx context.Context) error) error {
 	failed := false
 	return keepTrying(ctx, func(ctx context.Context) error {

@@ -1,25 +1,20 @@
 package natsfleet
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
-	"prodigy/internal/fleet"
 )
 
-// flight is an attempt that is out. There may be tens of thousands, so it holds only what the attempt does not share with others of the job, and
-// attempt makes the rest again.
+// flight is an attempt that is out. There may be tens of thousands, so it holds only what the attempt does not share
+// with others of the job, and attempt makes the rest again.
 type flight struct {
 	spec    *sharedSpec
 	done    func(*agent.Attempt, agent.Outcome, error)
@@ -33,7 +28,6 @@ type flight struct {
 	item    json.RawMessage
 	index   int   // of the item
 	total   int   // of items
-	last    int   // index of the last report; -1: nobody knows, since the run before was told of some
 	try     int32 // number of the attempt
 	slot    int32
 	unread  *unreadReport // nil: all that has come could be read
@@ -68,8 +62,9 @@ type rareParts struct {
 // newFlight returns the flight of an attempt with a spec.
 func newFlight(ctx context.Context, a *agent.Attempt, s *sharedSpec, done func(*agent.Attempt, agent.Outcome, error)) *flight {
 	f := &flight{
-		spec: s, done: done, of: ctx, token: a.Token, id: a.ItemID, item: a.Item, index: a.ItemIndex, total: a.ItemTotal,
-		try: int32(a.Number), slot: int32(a.Worker), //nolint:gosec // both are small
+		spec: s, done: done, of: ctx, token: a.Token, id: a.ItemID, item: a.Item, index: a.ItemIndex,
+		total: a.ItemTotal,
+		try:   int32(a.Number), slot: int32(a.Worker), //nolint:gosec // both are small
 	}
 	var produces strings.Builder
 	for _, path := range a.Produces {
@@ -124,80 +119,5 @@ func (f *flight) stopping() *flightStop {
 func (f *flight) cancel() {
 	if f.stop != nil {
 		f.stop.cancel()
-	}
-}
-
-// endedFlight is what is done when the record of the end of an attempt is on disk.
-type endedFlight struct {
-	objects []string // that go
-	msgs    []jetstream.Msg
-}
-
-// flightEnd is how an attempt has ended.
-type flightEnd struct {
-	outcome agent.Outcome
-	err     error
-}
-
-// endFlight ends a flight. by names the report that says so; msg is the message that it was left with the broker in, or
-// nil. It reports false if the attempt is not out: who reported that is late.
-func (c *coordinator) endFlight(s *jobState, by fleet.Ending, e flightEnd, left ...endedFlight) bool {
-	f := s.flights[by.Token]
-	if f == nil {
-		return false
-	}
-	a := f.attempt()
-	by.AgentID = a.ID
-	lost, isLost := errors.AsType[*agent.LostError](e.err)
-	var h fleet.Holder
-	if isLost && by.Instance == "" {
-		h, _ = s.ledger.Lose(fleet.Lost{Token: f.token, ItemID: f.id, Index: f.index, Number: int(f.try)}, a.ID)
-	} else {
-		h, _ = s.ledger.End(by)
-	}
-	if isLost {
-		lost.Node, lost.Host = cmp.Or(lost.Node, h.Node), s.workers.roster.hostOf(h.Instance)
-	}
-	delete(s.flights, by.Token)
-	f.cancel()
-	if f.stop != nil && f.stop.broke != nil && e.err != nil {
-		e.err = f.stop.broke
-	}
-	after := &endedFlight{objects: f.objects}
-	for _, l := range left {
-		after.objects, after.msgs = append(after.objects, l.objects...), append(after.msgs, l.msgs...)
-	}
-	s.ended[by.Token] = after
-	f.done(a, e.outcome, e.err)
-	return true
-}
-
-// Persisted does what waits for the records of ends that are on disk now.
-func (c *coordinator) Persisted(records []events.Record) {
-	for _, r := range records {
-		end, ok := events.EndOf(r.Event)
-		if !ok || end.AgentID == "" {
-			continue
-		}
-		var after *endedFlight
-		c.turn(func(s *jobState) {
-			if e, ok := s.ledger.Written(end.AgentID, end.How == events.Lost); ok {
-				after = s.ended[e.Token]
-				delete(s.ended, e.Token)
-			}
-		})
-		if after == nil {
-			continue
-		}
-		for _, m := range after.msgs {
-			_ = m.Ack()
-		}
-		if len(after.objects) > 0 {
-			c.work.Go(func() {
-				for _, name := range after.objects {
-					_ = c.remove(c.life, name) // or with the job
-				}
-			})
-		}
 	}
 }

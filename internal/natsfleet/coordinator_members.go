@@ -208,7 +208,8 @@ func (c *coordinator) join() {
 		}
 		err := c.members.note("+", instances)
 		if err != nil { // they will say so again
-			c.notifyOnce("members", "workers cannot be given anything: the file with their names cannot be written: %v. Make room on its disk, or let prodigy write it; they take part as soon as it can", err)
+			c.notifyOnce("members", "workers cannot be given anything: the file with their names cannot be written: "+
+				"%v. Make room on its disk, or let prodigy write it; they take part as soon as it can", err)
 		}
 		c.turn(func(s *jobState) { s.ledger.Joined(len(words), err == nil, time.Now()) })
 	}

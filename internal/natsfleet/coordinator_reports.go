@@ -1,6 +1,7 @@
 package natsfleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,14 +23,16 @@ func (c *coordinator) receive(m *nats.Msg) {
 	var u fleet.WorkerMessage
 	err := decode(m.Data, &u)
 	if u.V != 0 && u.V != fleet.Protocol { // there may be no more that is the same
-		c.notifyOnce(u.Instance, "worker %s takes no part: it speaks protocol %d of the fleet, and this prodigy, %s, speaks %d", u.Node, u.V, c.o.Version, fleet.Protocol)
+		c.notifyOnce(u.Instance, "worker %s takes no part: it speaks protocol %d of the fleet, and this prodigy, "+
+			"%s, speaks %d", u.Node, u.V, c.o.Version, fleet.Protocol)
 		return
 	}
 	if err != nil || u.V == 0 || u.Owner != c.owner || !sentBy(u.Instance, m.Subject, 2) {
 		return
 	}
 	if !c.isNamed(u.Instance, u.Node, u.NameSig) {
-		c.notifyOnce(u.Instance, "worker %s takes no part: its credentials do not say that this is its name: start it with the name that they were made for, or renew them (prodigy fleet remove, then add)", u.Node)
+		c.notifyOnce(u.Instance, "worker %s takes no part: its credentials do not say that this is its name: start "+
+			"it with the name that they were made for, or renew them (prodigy fleet remove, then add)", u.Node)
 		return
 	}
 	c.turn(func(s *jobState) { s.workers.clocks.Note(u.Instance, u.Now, time.Now()) })
@@ -90,7 +93,9 @@ func (c *coordinator) isNamed(instance, node, sig string) (known bool) {
 // stored takes a report that a worker has left with the broker.
 func (c *coordinator) stored(m jetstream.Msg) {
 	var r fleet.Report
-	if err := json.Unmarshal(m.Data(), &r); err != nil || r.V != fleet.Protocol || !sentBy(r.Holder.Instance, m.Subject(), 2) || !c.isNamed(r.Holder.Instance, r.Holder.Node, m.Headers().Get(nameHeader)) {
+	if err := json.Unmarshal(m.Data(), &r); err != nil || r.V != fleet.Protocol ||
+		!sentBy(r.Holder.Instance, m.Subject(), 2) ||
+		!c.isNamed(r.Holder.Instance, r.Holder.Node, m.Headers().Get(nameHeader)) {
 		_ = m.Ack() // nobody will ever be able to read it, or believe it
 		return
 	}
@@ -324,8 +329,8 @@ func (c *coordinator) retryReport(r fleet.Report, m jetstream.Msg) {
 	})
 }
 
-// offset returns what is to be added to the times in what a worker says. m is the message of a report that was left with
-// the broker: when nothing else is heard of the worker, the time that it was there is added too.
+// offset returns what is to be added to the times in what a worker says. m is the message of a report that was left
+// with the broker: when nothing else is heard of the worker, the time that it was there is added too.
 func (c *coordinator) offset(instance string, m jetstream.Msg) (offset time.Duration) {
 	known, heard := false, false
 	c.turn(func(s *jobState) {
@@ -378,7 +383,8 @@ func (c *coordinator) relay(stop context.Context, a *agent.Attempt, r fleet.Repo
 
 // dropped says once of each worker that it has sent an event that cannot be recorded.
 func (c *coordinator) dropped(r fleet.Report, why string) {
-	c.notifyOnce(r.Holder.Instance+"/event", "worker %s sent an event that is not recorded: %s. If that is not your worker, remove its credentials (prodigy fleet remove)", r.Holder.Node, why)
+	c.notifyOnce(r.Holder.Instance+"/event", "worker %s sent an event that is not recorded: %s. If that is not your "+
+		"worker, remove its credentials (prodigy fleet remove)", r.Holder.Node, why)
 }
 
 // lostAttempt returns what events of an attempt that was given up name.
@@ -441,4 +447,79 @@ func (c *coordinator) endLost(s *jobState, lost fleet.Loss) bool {
 	return c.endFlight(s, fleet.Ending{Token: lost.Token}, flightEnd{
 		err: &agent.LostError{Node: lost.Node, Reason: reason, Unbegun: !lost.Began, Cut: lost.Missing},
 	})
+}
+
+// endedFlight is what is done when the record of the end of an attempt is on disk.
+type endedFlight struct {
+	objects []string // that go
+	msgs    []jetstream.Msg
+}
+
+// flightEnd is how an attempt has ended.
+type flightEnd struct {
+	outcome agent.Outcome
+	err     error
+}
+
+// endFlight ends a flight. by names the report that says so; msg is the message that it was left with the broker in, or
+// nil. It reports false if the attempt is not out: who reported that is late.
+func (c *coordinator) endFlight(s *jobState, by fleet.Ending, e flightEnd, left ...endedFlight) bool {
+	f := s.flights[by.Token]
+	if f == nil {
+		return false
+	}
+	a := f.attempt()
+	by.AgentID = a.ID
+	lost, isLost := errors.AsType[*agent.LostError](e.err)
+	var h fleet.Holder
+	if isLost && by.Instance == "" {
+		h, _ = s.ledger.Lose(fleet.Lost{Token: f.token, ItemID: f.id, Index: f.index, Number: int(f.try)}, a.ID)
+	} else {
+		h, _ = s.ledger.End(by)
+	}
+	if isLost {
+		lost.Node, lost.Host = cmp.Or(lost.Node, h.Node), s.workers.roster.hostOf(h.Instance)
+	}
+	delete(s.flights, by.Token)
+	f.cancel()
+	if f.stop != nil && f.stop.broke != nil && e.err != nil {
+		e.err = f.stop.broke
+	}
+	after := &endedFlight{objects: f.objects}
+	for _, l := range left {
+		after.objects, after.msgs = append(after.objects, l.objects...), append(after.msgs, l.msgs...)
+	}
+	s.ended[by.Token] = after
+	f.done(a, e.outcome, e.err)
+	return true
+}
+
+// Persisted does what waits for the records of ends that are on disk now.
+func (c *coordinator) Persisted(records []events.Record) {
+	for _, r := range records {
+		end, ok := events.EndOf(r.Event)
+		if !ok || end.AgentID == "" {
+			continue
+		}
+		var after *endedFlight
+		c.turn(func(s *jobState) {
+			if e, ok := s.ledger.Written(end.AgentID, end.How == events.Lost); ok {
+				after = s.ended[e.Token]
+				delete(s.ended, e.Token)
+			}
+		})
+		if after == nil {
+			continue
+		}
+		for _, m := range after.msgs {
+			_ = m.Ack()
+		}
+		if len(after.objects) > 0 {
+			c.work.Go(func() {
+				for _, name := range after.objects {
+					_ = c.remove(c.life, name) // or with the job
+				}
+			})
+		}
+	}
 }

@@ -9,7 +9,8 @@ import (
 	"prodigy/internal/fleet"
 )
 
-// workerEcho sends all that commands print to the coordinator, which shows it. What is kept in the job is less, and comes beside it.
+// workerEcho sends all that commands print to the coordinator, which shows it. What is kept in the job is less, and
+// comes beside it.
 type workerEcho struct{ *workerHost }
 
 const (
@@ -59,13 +60,15 @@ func (s *echoStream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// addEcho has a piece sent soon. It waits while too much of the job is on the way. It is called with the lock of the buffer held.
+// addEcho has a piece sent soon. It waits while too much of the job is on the way. It is called with the lock of the
+// buffer held.
 func (w *worker) addEcho(k *heldAttempt, piece fleet.Echo) {
 	b := &k.echo
 	if b.closed {
 		return
 	}
-	if last := len(b.pieces) - 1; last >= 0 && b.pieces[last].Command == piece.Command && b.pieces[last].Stream == piece.Stream {
+	if last := len(b.pieces) - 1; last >= 0 && b.pieces[last].Command == piece.Command &&
+		b.pieces[last].Stream == piece.Stream {
 		b.pieces[last].Data = append(b.pieces[last].Data, piece.Data...)
 	} else {
 		b.pieces = append(b.pieces, piece)

@@ -18,9 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"prodigy/internal/agent"
 	"prodigy/internal/fingerprint"
 	"prodigy/internal/fleet"
@@ -34,13 +31,8 @@ const (
 	readings     = 3       // of a file that changes while it is read
 )
 
-// errNotSent is the error about an object that is not what its digest says.
-var errNotSent = errors.New("it is not what was sent")
-
-// errChanges is the error about a file that changes each time it is read.
-var errChanges = errors.New("it changes while it is read")
-
-// sendFiles has the broker keep the files that commands run beside, each content once, and returns the name of the object with their list.
+// sendFiles has the broker keep the files that commands run beside, each content once, and returns the name of the
+// object with their list.
 func (c *coordinator) sendFiles(ctx context.Context) (string, error) {
 	found := fingerprint.NewFiles(c.o.Dir)
 	var paths []string
@@ -71,7 +63,8 @@ func (c *coordinator) sendFiles(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("files: %s: %w", name, err)
 		}
 		if total += f.Size; total > mostFiles {
-			return "", fleet.Refusef("files: more than 1 GiB: share the directory of the run instead, or have the commands fetch what they need")
+			return "", fleet.Refusef("files: more than 1 GiB: share the directory of the run instead, or have the " +
+				"commands fetch what they need")
 		}
 		list = append(list, f)
 	}
@@ -96,7 +89,7 @@ func (c *coordinator) sendFile(ctx context.Context, root *os.Root, name string) 
 			return fleet.File{}, err
 		}
 		object := c.fileObject(f)
-		if has, err := c.hasFile(ctx, object, f.Sum); err != nil || has {
+		if is, err := c.sumOf(ctx, object); err != nil || is == f.Sum {
 			return f, err
 		}
 		sent, err := c.putFile(ctx, object, root, name)
@@ -110,23 +103,11 @@ func (c *coordinator) sendFile(ctx context.Context, root *os.Root, name string) 
 	return fleet.File{}, errChanges
 }
 
-// kindOf says what a file is that cannot be sent.
-func kindOf(mode fs.FileMode) string {
-	switch {
-	case mode&fs.ModeSymlink != 0:
-		return "a symbolic link, which is not sent: name the file that it points to"
-	case mode.IsDir():
-		return "a directory, where a file is wanted"
-	default:
-		return "no regular file, but a pipe, a socket or a device, which cannot be sent"
-	}
-}
-
 // fileObject returns the name of the object that has the content of a file.
 func (c *coordinator) fileObject(f fleet.File) string { return c.key + "/file-" + f.Sum }
 
-// resendFiles has the broker keep again files of the job that it has lost. Without those that have changed since, workers cannot go on: the run is stopped,
-// and a resume sends what there is then.
+// resendFiles has the broker keep again files of the job that it has lost. Without those that have changed since,
+// workers cannot go on: the run is stopped, and a resume sends what there is then.
 func (c *coordinator) resendFiles(ctx context.Context, lost []fleet.File) {
 	if len(lost) == 0 {
 		return
@@ -146,178 +127,10 @@ func (c *coordinator) resendFiles(ctx context.Context, lost []fleet.File) {
 		case err != nil: // it is tried again
 			c.notify("%s cannot be sent to the broker again: %v", was.Path, inWords(err))
 		case is.Sum != was.Sum:
-			c.stop(fmt.Errorf("files: the broker has lost %s, and it has changed since the job began: resume the job to send it anew", was.Path))
+			c.stop(fmt.Errorf("files: the broker has lost %s, and it has changed since the job began: resume the "+
+				"job to send it anew", was.Path))
 		}
 	}
-}
-
-// readFile copies a file, and returns what it is. It reports errChanges if it changes meanwhile.
-func readFile(root *os.Root, name string, to io.Writer) (fleet.File, error) {
-	file, err := root.Open(filepath.FromSlash(name))
-	if err != nil {
-		return fleet.File{}, err
-	}
-	defer func() { _ = file.Close() }() // only read from
-	before, err := file.Stat()
-	if err != nil {
-		return fleet.File{}, err
-	}
-	if !before.Mode().IsRegular() {
-		return fleet.File{}, fmt.Errorf("it is %s", kindOf(before.Mode()))
-	}
-	sum := sha256.New()
-	size, err := io.Copy(io.MultiWriter(sum, to), file)
-	if err != nil {
-		return fleet.File{}, err
-	}
-	after, err := file.Stat()
-	if err != nil {
-		return fleet.File{}, err
-	}
-	if size != before.Size() || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
-		return fleet.File{}, errChanges
-	}
-	return fleet.File{Path: name, Size: size, Run: before.Mode()&0o111 != 0, Sum: hex.EncodeToString(sum.Sum(nil))}, nil
-}
-
-// hasFile reports whether an object is kept and is a file whose SHA-256 in hexadecimal is sum.
-func (h *brokerConn) hasFile(ctx context.Context, object, sum string) (bool, error) {
-	store, err := h.js.ObjectStore(ctx, filesStore)
-	if err != nil {
-		return false, err
-	}
-	info, err := store.GetInfo(ctx, object)
-	if errors.Is(err, jetstream.ErrObjectNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	is, err := jetstream.DecodeObjectDigest(info.Digest)
-	return err == nil && hex.EncodeToString(is) == sum, err
-}
-
-// putFile has the broker keep a file as an object, and returns what was sent. Only a part of it is in memory at a time. The error is an *unsentError unless
-// it is about the file.
-func (h *brokerConn) putFile(ctx context.Context, object string, root *os.Root, name string) (f fleet.File, err error) {
-	info, err := root.Stat(filepath.FromSlash(name))
-	if err != nil {
-		return f, err
-	}
-	err = h.whileConnected(ctx, info.Size(), func(ctx context.Context) (err error) {
-		f, err = h.putRead(ctx, object, func(to io.Writer) (fleet.File, error) { return readFile(root, name, to) })
-		return err
-	})
-	return f, err
-}
-
-// unsentError is why the broker does not keep a file.
-type unsentError struct{ err error }
-
-func (e *unsentError) Error() string { return e.err.Error() }
-func (e *unsentError) Unwrap() error { return e.err }
-
-// putRead has the broker keep what read writes as an object. When read fails, the broker keeps the part that was written: it is replaced, or removed with
-// what else is of the job. To remove it here would need a right that a worker does not have.
-func (h *brokerConn) putRead(ctx context.Context, object string, read func(to io.Writer) (fleet.File, error)) (fleet.File, error) {
-	store, err := h.js.ObjectStore(ctx, filesStore)
-	if err != nil {
-		return fleet.File{}, &unsentError{err}
-	}
-	from, to := io.Pipe()
-	var f fleet.File
-	var unread error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f, unread = read(to)
-		_ = to.Close()
-	}()
-	_, err = store.Put(ctx, jetstream.ObjectMeta{Name: object}, from)
-	_ = from.CloseWithError(errors.New("it was not sent"))
-	<-done
-	if err != nil && !errors.Is(unread, errChanges) {
-		return f, &unsentError{err}
-	}
-	return f, unread
-}
-
-// getFile writes an object to a file, and compares it with what it should be.
-func (h *brokerConn) getFile(ctx context.Context, object string, want fleet.File, to io.Writer) error {
-	return h.whileConnected(ctx, want.Size, func(ctx context.Context) error {
-		// Without a time limit of its own, a context would have the client take 5 s for all of the object.
-		ctx, cancel := context.WithDeadline(ctx, time.Now().Add(transferTime(want.Size)))
-		defer cancel()
-		stalled := time.AfterFunc(stallTime, cancel)
-		defer stalled.Stop()
-		err := h.getRead(ctx, object, want, &watchedWriter{to, stalled})
-		if err != nil && ctx.Err() != nil {
-			return errStalled
-		}
-		return err
-	})
-}
-
-// stallTime is how long nothing may arrive of an object before it is asked for again.
-const stallTime = 3 * requestTime
-
-// transferTime is how long so many bytes may be on their way.
-func transferTime(size int64) time.Duration { return stallTime + time.Duration(size>>17)*time.Second }
-
-var errStalled = fmt.Errorf("what the broker has of it does not arrive: %w", nats.ErrTimeout)
-
-// watchedWriter starts a timer again whenever something is written.
-type watchedWriter struct {
-	io.Writer
-	timer *time.Timer
-}
-
-func (w *watchedWriter) Write(p []byte) (int, error) {
-	w.timer.Reset(stallTime)
-	return w.Writer.Write(p)
-}
-
-func (h *brokerConn) getRead(ctx context.Context, object string, want fleet.File, to io.Writer) error {
-	store, err := h.js.ObjectStore(ctx, filesStore)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return errObjectGone
-	}
-	if err != nil {
-		return err
-	}
-	result, err := store.Get(ctx, object)
-	if errors.Is(err, jetstream.ErrObjectNotFound) {
-		return errObjectGone
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = result.Close() }()
-	sum := sha256.New()
-	size, err := io.Copy(io.MultiWriter(sum, to), io.LimitReader(result, want.Size+1))
-	if err != nil {
-		return err
-	}
-	if size != want.Size || hex.EncodeToString(sum.Sum(nil)) != want.Sum {
-		return fmt.Errorf("%s: %w", want.Path, errNotSent)
-	}
-	return nil
-}
-
-// remove removes an object, if there is one.
-func (h *brokerConn) remove(ctx context.Context, object string) error {
-	store, err := h.js.ObjectStore(ctx, filesStore)
-	if err != nil {
-		return err
-	}
-	o, err := store.GetInfo(ctx, object)
-	if errors.Is(err, jetstream.ErrObjectNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return h.erase(ctx, o)
 }
 
 // install writes a file below a directory, whole or not at all. No link leads it out of there.
@@ -458,7 +271,8 @@ func (w *worker) prune() error {
 	return nil
 }
 
-// collect has the broker keep the files that an attempt has left, as far as there are any, and returns them. What is wrong with them is a failure.
+// collect has the broker keep the files that an attempt has left, as far as there are any, and returns them. What is
+// wrong with them is a failure.
 func (w *worker) collect(ctx context.Context, x *jobExecutor, h *heldAttempt, a agent.Attempt, o *agent.Outcome) ([]fleet.File, error) {
 	if w.entry(h.job).Files == "" || x.produces == nil || o.Failure != nil {
 		return nil, nil
@@ -505,7 +319,8 @@ func (w *worker) collect(ctx context.Context, x *jobExecutor, h *heldAttempt, a 
 		var object string
 		var f fleet.File
 		changes := 0
-		err := w.untilKept(ctx, func(n int) (again bool, err error) { // each with a name of its own: a worker has no right to purge what it has sent
+		// each with a name of its own: a worker has no right to purge what it has sent
+		err := w.untilKept(ctx, func(n int) (again bool, err error) {
 			object = fmt.Sprintf("%s/made-%d-%s-%d-%d", h.job.key, h.token, w.node.Instance, i, n)
 			f, err = w.putFile(ctx, object, root, name)
 			if errors.Is(err, errChanges) {
@@ -541,14 +356,8 @@ func checkProduced(files int, size int64) error {
 	return nil
 }
 
-// isUnsent reports whether the broker is the reason that a file was not sent.
-func isUnsent(err error) bool {
-	_, unsent := errors.AsType[*unsentError](err)
-	return unsent || errors.Is(err, errLostConnection)
-}
-
-// untilKept calls keep, with the number of the try, until the broker has taken what it sends, however long it is away or full, or until keep says that there is no
-// sense in trying again.
+// untilKept calls keep, with the number of the try, until the broker has taken what it sends, however long it is away
+// or full, or until keep says that there is no sense in trying again.
 func (w *worker) untilKept(ctx context.Context, keep func(n int) (again bool, err error)) error {
 	for n := 0; ; n++ {
 		again, err := keep(n)
@@ -600,7 +409,8 @@ func produced(paths func(string, json.RawMessage) ([]string, error), id string, 
 	return all, nil
 }
 
-// fetchMade writes what an attempt on a worker has left into the directory of the run. It is accepted only while the attempt is out.
+// fetchMade writes what an attempt on a worker has left into the directory of the run. It is accepted only while the
+// attempt is out.
 func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
 	ctx, cancel := context.WithCancel(c.life)
 	defer cancel()
@@ -625,8 +435,10 @@ func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
 		return &agent.LostError{Reason: "its worker sent too much: " + err.Error()}
 	}
 	for i, file := range files {
-		if !filepath.IsLocal(filepath.FromSlash(file.Path)) || !slices.ContainsFunc(allowed, func(p string) bool { return isBelow(file.Path, p) }) {
-			return &agent.LostError{Reason: "its worker sent " + strconv.Quote(file.Path) + ", which it does not produce"}
+		if !filepath.IsLocal(filepath.FromSlash(file.Path)) ||
+			!slices.ContainsFunc(allowed, func(p string) bool { return isBelow(file.Path, p) }) {
+			return &agent.LostError{Reason: "its worker sent " + strconv.Quote(file.Path) + ", which it does not " +
+				"produce"}
 		}
 		part := fmt.Sprintf(".prodigy-%d-%d", f.token, i)
 		_ = root.Remove(path.Join(path.Dir(file.Path), part)) // of a run that was killed

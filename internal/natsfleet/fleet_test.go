@@ -137,7 +137,7 @@ func (f *field) worker(name string, slots int, change func(*fleet.WorkerOptions)
 		kill()
 		select {
 		case <-m.done:
-		case <-time.After(30 * time.Second):
+		case <-time.After(time.Minute):
 			f.t.Errorf("worker %s does not end", name)
 		}
 	})

@@ -13,13 +13,14 @@ import (
 
 // refusals follows whether the broker keeps what it is sent. It does not when its store is full.
 type refusals struct {
-	since, last time.Time // of the first and the last time that it did not; zero: it does
+	since, last time.Time // of the first and the last time that it did not, if it does not
 	why         string
 	told        bool
 	over        bool // the run was asked to stop
 }
 
-// refusedFor is how long after the last refusal the broker is taken to keep things again: what it has refused is tried again more often than that.
+// refusedFor is how long after the last refusal the broker is taken to keep things again: what it has refused is tried
+// again more often than that.
 const refusedFor = 10 * time.Second
 
 // note takes the error of something that the broker was to keep.
@@ -43,7 +44,8 @@ const (
 // isFull reports whether an error is that the store of the broker or its disk has no room.
 func isFull(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && (api.ErrorCode == codeNoRoomForAccount || api.ErrorCode == codeNoRoom || api.ErrorCode == codeNoRoomInStore || strings.Contains(api.Description, "no space left"))
+	return ok && (api.ErrorCode == codeNoRoomForAccount || api.ErrorCode == codeNoRoom ||
+		api.ErrorCode == codeNoRoomInStore || strings.Contains(api.Description, "no space left"))
 }
 
 // notKept reports whether an error is that the broker did not keep something now, and may later.
@@ -58,7 +60,8 @@ func whyNotKept(err error) string {
 	case isFull(err):
 		return "its store is full (" + api.Description + ")"
 	case notKept(err):
-		return "its store does not answer: its disk is full, its store was removed (start the broker again), or a cluster has no leader yet"
+		return "its store does not answer: its disk is full, its store was removed (start the broker again), or a " +
+			"cluster has no leader yet"
 	}
 	return inWords(err).Error()
 }
@@ -101,8 +104,8 @@ func (c *coordinator) lookAtStore(now time.Time) {
 	}
 }
 
-// store calls do, which has the broker store something of an attempt, until it succeeds, the job is gone, or the worker is to end and has tried often
-// enough.
+// store calls do, which has the broker store something of an attempt, until it succeeds, the job is gone, or the worker
+// is to end and has tried often enough.
 func (w *worker) store(h *heldAttempt, do func(ctx context.Context) error) error {
 	trying, giveUp := context.WithCancel(w.life)
 	defer giveUp()
@@ -142,8 +145,8 @@ func (w *worker) noteKept(err error) {
 	})
 }
 
-// alive reports whether the error of a request shows that the broker hears this side. One that is alone does also when it answers that nobody takes the
-// request, since its JetStream is off.
+// alive reports whether the error of a request shows that the broker hears this side. One that is alone does also when
+// it answers that nobody takes the request, since its JetStream is off.
 func (h *brokerConn) alive(err error) bool {
 	return err == nil || errors.Is(err, nats.ErrNoResponders) && h.nc.ConnectedClusterName() == ""
 }

@@ -2,8 +2,11 @@ package natsfleet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"prodigy/internal/agent"
@@ -16,7 +19,8 @@ import (
 	"prodigy/internal/spend"
 )
 
-// workerHost is the job that attempts on a worker belong to: it passes on what the coordinator has to know or to decide.
+// workerHost is the job that attempts on a worker belong to: it passes on what the coordinator has to know or to
+// decide.
 type workerHost struct {
 	w   *worker
 	job *workerJob
@@ -52,7 +56,8 @@ func (h *workerHost) Progress(a *agent.Attempt, e events.AgentProgress) {
 	})
 }
 
-// Pause waits between two tries. The worker decides alone that others get the slot; the coordinator is told, so that it sends more.
+// Pause waits between two tries. The worker decides alone that others get the slot; the coordinator is told, so that it
+// sends more.
 func (h *workerHost) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (int, error) {
 	k := h.held(a)
 	if k == nil || keepSlot || h.isolated() || d < 50*time.Millisecond {
@@ -68,8 +73,9 @@ const (
 	turnKept = time.Second           // how long a turn may be used after it was given
 )
 
-// StepTurn has the coordinator say when it is the step's turn. One that comes too late, after a time without the coordinator or without a free slot, is not
-// used: with the turns that others had meanwhile, too many steps would begin at once.
+// StepTurn has the coordinator say when it is the step's turn. One that comes too late, after a time without the
+// coordinator or without a free slot, is not used: with the turns that others had meanwhile, too many steps would begin
+// at once.
 func (h *workerHost) StepTurn(ctx context.Context, a *agent.Attempt, t agent.StepTurn, keepSlot bool) (int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -265,8 +271,8 @@ func (h *workerHost) AgentCost(t agent.AgentTicket, cost spend.USD) bool {
 	return err == nil && r.Over
 }
 
-// RecordUsage waits until the coordinator has it: what an agent has cost is not to be lost. A stop, which may be why the agent has ended, gives that a
-// lease: the coordinator still listens, if it is there.
+// RecordUsage waits until the coordinator has it: what an agent has cost is not to be lost. A stop, which may be why
+// the agent has ended, gives that a lease: the coordinator still listens, if it is there.
 func (h *workerHost) RecordUsage(a *agent.Attempt, t agent.AgentTicket, e events.AgentUsage) {
 	line, err := events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: a.JobID, CorrelationID: a.CorrelationID, Event: e})
 	if err != nil {
@@ -299,4 +305,74 @@ func (h *workerHost) ReleaseAgent(t agent.AgentTicket) {
 		defer cancel()
 		_ = h.w.ask(ctx, h.job, callReleaseAgent, 0, agentArgs{Ticket: t}, new(agentResult))
 	}()
+}
+
+// ask makes a call of the coordinator of a job, until it answers or ctx ends.
+func (w *worker) ask(ctx context.Context, j *workerJob, method string, token int64, args, result any) error {
+	_, err := w.askAged(ctx, j, method, token, args, result)
+	return err
+}
+
+// askAged is ask. It also returns how old the answer was when it was sent: it could not be before, if the coordinator
+// or the broker was away.
+func (w *worker) askAged(ctx context.Context, j *workerJob, method string, token int64, args, result any) (age time.Duration, err error) {
+	number := 0
+	w.turn(func(s *workerState) {
+		s.asked++
+		number = s.asked
+	})
+	q := fleet.Call{
+		ID: w.node.Instance + "-" + strconv.Itoa(number), Method: method, Token: token, Args: encoded(args),
+		Curve: w.curveID, From: w.node.Instance,
+	}
+	data := encoded(q)
+	for {
+		one, cancel := context.WithTimeout(ctx, pendingAfter+time.Second)
+		m, err := w.nc.RequestWithContext(one, callSubject(q.From, j.key), data)
+		cancel()
+		if err == nil {
+			if err = w.trust.checkMessage(m, signedAnswer, j.key+"\x00"+q.ID); err != nil {
+				w.warn(j.key, "an answer of the coordinator of job "+w.entry(j).ID+": "+err.Error())
+			}
+		}
+		if err != nil {
+			select {
+			case <-time.After(250 * time.Millisecond): // the coordinator is away
+				continue
+			case <-ctx.Done():
+				return 0, context.Cause(ctx)
+			}
+		}
+		var answer fleet.CallAnswer
+		if err := json.Unmarshal(m.Data, &answer); err != nil {
+			return 0, err
+		}
+		if answer.Ref != "" {
+			data, err := w.fetch(ctx, answer.Ref)
+			if err == nil {
+				err = json.Unmarshal(data, &answer)
+			}
+			switch {
+			case ctx.Err() != nil:
+				return 0, context.Cause(ctx)
+			case errors.Is(err, errAltered):
+				return 0, fmt.Errorf("the answer of the coordinator: %w", err)
+			case err != nil: // asked again, it has the broker keep it again
+				continue
+			}
+		}
+		switch {
+		case answer.Pending:
+			continue
+		case answer.Err != "" && answer.Over:
+			return answer.Age, overError{errors.New(answer.Err)}
+		case answer.Err != "":
+			return answer.Age, errors.New(answer.Err)
+		case answer.Sealed != nil:
+			if answer.Result, err = w.curve.Open(answer.Sealed, answer.Key); err != nil {
+				return answer.Age, err
+			}
+		}
+		return answer.Age, json.Unmarshal(answer.Result, result)
+	}
 }

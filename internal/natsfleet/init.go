@@ -34,7 +34,8 @@ const routePort = 2000
 
 const (
 	usersFile = "users.conf"
-	usersHead = "# Who may use the broker, and for what. Made by prodigy fleet init; prodigy fleet add adds to it. To lock somebody out, use prodigy fleet remove and reload\n" +
+	usersHead = "# Who may use the broker, and for what. Made by prodigy fleet init; prodigy fleet add adds to it. " +
+		"To lock somebody out, use prodigy fleet remove and reload\n" +
 		"# the broker: kill -HUP, or nats-server --signal reload.\nusers = [\n"
 	usersTail = "]\n"
 )
@@ -118,7 +119,8 @@ func (Backend) Add(dir string, role fleet.Role, name string) ([]string, error) {
 	for path, text := range lists {
 		before, ok := strings.CutSuffix(strings.TrimRight(text, " \r\n")+"\n", usersTail)
 		if !ok {
-			return nil, fleet.Refusef("%s was changed: it does not end with %q any more, so that nothing can be added to it", path, strings.TrimSpace(usersTail))
+			return nil, fleet.Refusef("%s was changed: it does not end with %q any more, so that nothing can be "+
+				"added to it", path, strings.TrimSpace(usersTail))
 		}
 		changed[path] = before + entry + usersTail
 	}
@@ -242,7 +244,8 @@ func brokersOf(o fleet.InitOptions) ([]broker, error) {
 
 func isHostName(text string) bool {
 	for label := range strings.SplitSeq(text, ".") {
-		if label == "" || strings.Trim(label, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
+		if label == "" ||
+			strings.Trim(label, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
 			return false
 		}
 	}
@@ -362,8 +365,8 @@ func newKey(create func() (nkeys.KeyPair, error)) (key, error) {
 	return key{string(seed), public}, err
 }
 
-// certificates makes an authority, and a certificate of all brokers that it signs, as PEM. The key of the authority is thrown away, so that nobody can
-// make another certificate with it.
+// certificates makes an authority, and a certificate of all brokers that it signs, as PEM. The key of the authority is
+// thrown away, so that nobody can make another certificate with it.
 func certificates(hosts []broker) (ca, server, serverKey string, err error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -371,7 +374,8 @@ func certificates(hosts []broker) (ca, server, serverKey string, err error) {
 	}
 	now := time.Now()
 	authority := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: "prodigy fleet"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(validFor),
+		SerialNumber: serial(), Subject: pkix.Name{CommonName: "prodigy fleet"},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(validFor),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	caDER, err := x509.CreateCertificate(rand.Reader, authority, authority, caKey.Public(), caKey)
@@ -383,9 +387,11 @@ func certificates(hosts []broker) (ca, server, serverKey string, err error) {
 		return "", "", "", err
 	}
 	leaf := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: "prodigy broker"}, NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // routes need both
-		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		SerialNumber: serial(), Subject: pkix.Name{CommonName: "prodigy broker"},
+		NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // routes need both
+		DNSNames:    []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 	}
 	for _, h := range hosts {
 		if ip := net.ParseIP(h.host); ip != nil {
@@ -414,7 +420,8 @@ func serial() *big.Int {
 	return new(big.Int).SetBytes(b)
 }
 
-// makeFiles writes files below dir with mode 0600, and returns their paths. It overwrites none: if one exists, or cannot be written, none is left behind.
+// makeFiles writes files below dir with mode 0600, and returns their paths. It overwrites none: if one exists, or
+// cannot be written, none is left behind.
 func makeFiles(dir string, files map[string]string) (made []string, err error) {
 	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {

@@ -35,10 +35,11 @@ type jobLock struct {
 }
 
 // errTaken is the reason why a job goes on elsewhere.
-var errTaken = errors.New("another coordinator has taken the job over, since this one was not heard of for a lease: it goes on there")
+var errTaken = errors.New("another coordinator has taken the job over, since this one was not heard of for a lease: " +
+	"it goes on there")
 
-// lock takes the lock of the job, or refuses. One who is gone from the broker has lost it; one who is connected and silent, such as a frozen one, when it has
-// not renewed it for a lease.
+// lock takes the lock of the job, or refuses. One who is gone from the broker has lost it; one who is connected and
+// silent, such as a frozen one, when it has not renewed it for a lease.
 func (c *coordinator) lock(ctx context.Context, key, jobID string) error {
 	_, err := c.nc.Request(ownerSubject(key), nil, 500*time.Millisecond)
 	gone := errors.Is(err, nats.ErrNoResponders)
@@ -64,7 +65,8 @@ func (c *coordinator) lock(ctx context.Context, key, jobID string) error {
 				return fmt.Errorf("read the lock of job %s: %w", jobID, err)
 			}
 		}
-		refused := fleet.Refusef("job %s is run already, by process %d on %s: stop it there first (prodigy stop), or let it finish", jobID, held.PID, held.Host)
+		refused := fleet.Refusef("job %s is run already, by process %d on %s: stop it there first (prodigy stop), "+
+			"or let it finish", jobID, held.PID, held.Host)
 		if err == nil || first != 0 && e.Revision() != first {
 			return refused
 		}
@@ -78,7 +80,8 @@ func (c *coordinator) lock(ctx context.Context, key, jobID string) error {
 		}
 		if rest := c.o.Lease - time.Since(began); !gone && held.Owner != "" && rest > 0 {
 			if first == 0 {
-				c.notify("the coordinator of the job, process %d on %s, is connected and does not answer: waiting %s for it", held.PID, held.Host, c.o.Lease)
+				c.notify("the coordinator of the job, process %d on %s, is connected and does not answer: waiting "+
+					"%s for it", held.PID, held.Host, c.o.Lease)
 			}
 			first = e.Revision()
 			select {
@@ -95,7 +98,8 @@ func (c *coordinator) lock(ctx context.Context, key, jobID string) error {
 	}
 }
 
-// lockData returns the entry of this coordinator after one with that epoch. The clock has it grow even after the broker has lost its disk.
+// lockData returns the entry of this coordinator after one with that epoch. The clock has it grow even after the broker
+// has lost its disk.
 func (c *coordinator) lockData(before int64) []byte {
 	c.epoch = max(before+1, c.epoch, time.Now().Unix())
 	return c.lockOf(c.owner)
@@ -108,7 +112,8 @@ func (c *coordinator) lockOf(owner string) []byte {
 
 func isConflict(err error) bool {
 	var api *jetstream.APIError
-	return errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || errors.Is(err, jetstream.ErrKeyExists)
+	return errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+		errors.Is(err, jetstream.ErrKeyExists)
 }
 
 // renewLock says that this coordinator still has the job. The error is errTaken if another one has.
@@ -147,7 +152,8 @@ func (c *coordinator) renewLock(ctx context.Context) error {
 	return err
 }
 
-// unlock gives the lock back. The entry stays for some days also when the job is done: one who was frozen and comes back must see that it is.
+// unlock gives the lock back. The entry stays for some days also when the job is done: one who was frozen and comes
+// back must see that it is.
 func (c *coordinator) unlock(ctx context.Context) error {
 	c.locking.Lock()
 	defer c.locking.Unlock()

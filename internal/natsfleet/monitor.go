@@ -158,8 +158,8 @@ func (r *renewal) look(c *coordinator, now time.Time) {
 // suspicion has the attempts whose workers were silent the last time.
 type suspicion struct{ of []fleet.Loss }
 
-// look ends the attempts that are lost. What was read when it was asked about has been taken by the next time, so an attempt is lost when its worker is silent
-// twice.
+// look ends the attempts that are lost. What was read when it was asked about has been taken by the next time, so an
+// attempt is lost when its worker is silent twice.
 func (s *suspicion) look(c *coordinator, now time.Time) {
 	unread := 0
 	var silent []fleet.Loss

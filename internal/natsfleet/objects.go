@@ -2,12 +2,19 @@ package natsfleet
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"prodigy/internal/fleet"
@@ -16,15 +23,15 @@ import (
 // errObjectGone is the error about an object that the broker has lost.
 var errObjectGone = errors.New("the broker has lost it")
 
-// How long a member of the fleet waits for an object that the broker does not have, and for a broker that cannot say: it may have lost its disk, and is told
-// what it had, or its cluster may have no leader yet.
+// How long a member of the fleet waits for an object that the broker does not have, and for a broker that cannot say:
+// it may have lost its disk, and is told what it had, or its cluster may have no leader yet.
 const (
 	missingFor = 2 * time.Second
 	dumbFor    = 30 * time.Second
 )
 
-// missingObject follows since when the broker does not have an object. In a cluster, a broker may not have yet what another one has taken, so an object that is
-// not found at once is not lost.
+// missingObject follows since when the broker does not have an object. In a cluster, a broker may not have yet what
+// another one has taken, so an object that is not found at once is not lost.
 type missingObject struct {
 	since time.Time // zero: it was not missing the last time
 }
@@ -32,7 +39,8 @@ type missingObject struct {
 // isGone takes the error of reading the object, and reports whether the object is lost.
 func (m *missingObject) isGone(err error, now time.Time) bool {
 	switch {
-	case !errors.Is(err, jetstream.ErrObjectNotFound) && !errors.Is(err, jetstream.ErrBucketNotFound) && !errors.Is(err, errObjectGone):
+	case !errors.Is(err, jetstream.ErrObjectNotFound) && !errors.Is(err, jetstream.ErrBucketNotFound) &&
+		!errors.Is(err, errObjectGone):
 		m.since = time.Time{}
 	case m.since.IsZero():
 		m.since = now
@@ -47,7 +55,8 @@ func (h *brokerConn) await(ctx context.Context, get func(ctx context.Context) er
 	began, missing := time.Now(), missingObject{}
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		err := get(ctx)
-		if _, local := errors.AsType[*fs.PathError](err); err == nil || local || errors.Is(err, errAltered) || errors.Is(err, errNotSent) {
+		if _, local := errors.AsType[*fs.PathError](err); err == nil || local || errors.Is(err, errAltered) ||
+			errors.Is(err, errNotSent) {
 			return err
 		}
 		now := time.Now()
@@ -76,4 +85,376 @@ func (h *brokerConn) fetchFile(ctx context.Context, object string, want fleet.Fi
 		}
 		return h.getFile(ctx, object, want, to)
 	})
+}
+
+// sumOf returns the SHA-256 of an object in hexadecimal, or "" if the broker does not have it.
+func (h *brokerConn) sumOf(ctx context.Context, name string) (string, error) {
+	store, err := h.js.ObjectStore(ctx, filesStore)
+	if err != nil {
+		return "", err
+	}
+	info, err := store.GetInfo(ctx, name)
+	if errors.Is(err, jetstream.ErrObjectNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	sum, err := jetstream.DecodeObjectDigest(info.Digest)
+	return hex.EncodeToString(sum), err
+}
+
+// put has the broker keep an object, unless it has it: the client replaces one by a purge, which a worker has no right
+// to.
+func (h *brokerConn) put(ctx context.Context, name string, data []byte) error {
+	if is, err := h.sumOf(ctx, name); err != nil || is == sumOf(data) {
+		return err
+	}
+	store, err := h.js.ObjectStore(ctx, filesStore)
+	if err == nil {
+		_, err = store.PutBytes(ctx, name, data)
+	}
+	return err
+}
+
+// objectName returns the name of an object, which ends with the digest of its content: whoever was told the name sees
+// whether it was altered.
+func objectName(prefix string, data []byte) string { return prefix + "-" + digest(data) }
+
+// errAltered is the error about an object that is not what its name says.
+var errAltered = errors.New("somebody has altered it")
+
+// get returns an object.
+func (h *brokerConn) get(ctx context.Context, name string) ([]byte, error) {
+	store, err := h.js.ObjectStore(ctx, filesStore)
+	if err != nil {
+		return nil, err
+	}
+	data, err := store.GetBytes(ctx, name)
+	if err == nil && !strings.HasSuffix(name, objectName("", data)) {
+		return nil, errAltered
+	}
+	return data, err
+}
+
+// errNotSent is the error about an object that is not what its digest says.
+var errNotSent = errors.New("it is not what was sent")
+
+// errChanges is the error about a file that changes each time it is read.
+var errChanges = errors.New("it changes while it is read")
+
+// readFile copies a file, and returns what it is. It reports errChanges if it changes meanwhile.
+func readFile(root *os.Root, name string, to io.Writer) (fleet.File, error) {
+	file, err := root.Open(filepath.FromSlash(name))
+	if err != nil {
+		return fleet.File{}, err
+	}
+	defer func() { _ = file.Close() }() // only read from
+	before, err := file.Stat()
+	if err != nil {
+		return fleet.File{}, err
+	}
+	if !before.Mode().IsRegular() {
+		return fleet.File{}, fmt.Errorf("it is %s", kindOf(before.Mode()))
+	}
+	sum := sha256.New()
+	size, err := io.Copy(io.MultiWriter(sum, to), file)
+	if err != nil {
+		return fleet.File{}, err
+	}
+	after, err := file.Stat()
+	if err != nil {
+		return fleet.File{}, err
+	}
+	if size != before.Size() || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
+		return fleet.File{}, errChanges
+	}
+	return fleet.File{Path: name, Size: size, Run: before.Mode()&0o111 != 0, Sum: hex.EncodeToString(sum.Sum(nil))}, nil
+}
+
+// kindOf says what a file is that cannot be sent.
+func kindOf(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeSymlink != 0:
+		return "a symbolic link, which is not sent: name the file that it points to"
+	case mode.IsDir():
+		return "a directory, where a file is wanted"
+	default:
+		return "no regular file, but a pipe, a socket or a device, which cannot be sent"
+	}
+}
+
+// putFile has the broker keep a file as an object, and returns what was sent. Only a part of it is in memory at a time.
+// The error is an *unsentError unless it is about the file.
+func (h *brokerConn) putFile(ctx context.Context, object string, root *os.Root, name string) (f fleet.File, err error) {
+	info, err := root.Stat(filepath.FromSlash(name))
+	if err != nil {
+		return f, err
+	}
+	err = h.whileConnected(ctx, info.Size(), func(ctx context.Context) (err error) {
+		f, err = h.putRead(ctx, object, func(to io.Writer) (fleet.File, error) { return readFile(root, name, to) })
+		return err
+	})
+	return f, err
+}
+
+// unsentError is why the broker does not keep a file.
+type unsentError struct{ err error }
+
+func (e *unsentError) Error() string { return e.err.Error() }
+
+func (e *unsentError) Unwrap() error { return e.err }
+
+// isUnsent reports whether the broker is the reason that a file was not sent.
+func isUnsent(err error) bool {
+	_, unsent := errors.AsType[*unsentError](err)
+	return unsent || errors.Is(err, errLostConnection)
+}
+
+// putRead has the broker keep what read writes as an object. When read fails, the broker keeps the part that was
+// written: it is replaced, or removed with what else is of the job. To remove it here would need a right that a worker
+// does not have.
+func (h *brokerConn) putRead(ctx context.Context, object string, read func(to io.Writer) (fleet.File, error)) (fleet.File, error) {
+	store, err := h.js.ObjectStore(ctx, filesStore)
+	if err != nil {
+		return fleet.File{}, &unsentError{err}
+	}
+	from, to := io.Pipe()
+	var f fleet.File
+	var unread error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f, unread = read(to)
+		_ = to.Close()
+	}()
+	_, err = store.Put(ctx, jetstream.ObjectMeta{Name: object}, from)
+	_ = from.CloseWithError(errors.New("it was not sent"))
+	<-done
+	if err != nil && !errors.Is(unread, errChanges) {
+		return f, &unsentError{err}
+	}
+	return f, unread
+}
+
+// getFile writes an object to a file, and compares it with what it should be.
+func (h *brokerConn) getFile(ctx context.Context, object string, want fleet.File, to io.Writer) error {
+	return h.whileConnected(ctx, want.Size, func(ctx context.Context) error {
+		// Without a time limit of its own, a context would have the client take 5 s for all of the object.
+		ctx, cancel := context.WithDeadline(ctx, time.Now().Add(transferTime(want.Size)))
+		defer cancel()
+		stalled := time.AfterFunc(stallTime, cancel)
+		defer stalled.Stop()
+		err := h.getRead(ctx, object, want, &watchedWriter{to, stalled})
+		if err != nil && ctx.Err() != nil {
+			return errStalled
+		}
+		return err
+	})
+}
+
+// stallTime is how long nothing may arrive of an object before it is asked for again.
+const stallTime = 3 * requestTime
+
+// transferTime is how long so many bytes may be on their way.
+func transferTime(size int64) time.Duration { return stallTime + time.Duration(size>>17)*time.Second }
+
+var errStalled = fmt.Errorf("what the broker has of it does not arrive: %w", nats.ErrTimeout)
+
+// watchedWriter starts a timer again whenever something is written.
+type watchedWriter struct {
+	io.Writer
+	timer *time.Timer
+}
+
+func (w *watchedWriter) Write(p []byte) (int, error) {
+	w.timer.Reset(stallTime)
+	return w.Writer.Write(p)
+}
+
+func (h *brokerConn) getRead(ctx context.Context, object string, want fleet.File, to io.Writer) error {
+	store, err := h.js.ObjectStore(ctx, filesStore)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return errObjectGone
+	}
+	if err != nil {
+		return err
+	}
+	result, err := store.Get(ctx, object)
+	if errors.Is(err, jetstream.ErrObjectNotFound) {
+		return errObjectGone
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = result.Close() }()
+	sum := sha256.New()
+	size, err := io.Copy(io.MultiWriter(sum, to), io.LimitReader(result, want.Size+1))
+	if err != nil {
+		return err
+	}
+	if size != want.Size || hex.EncodeToString(sum.Sum(nil)) != want.Sum {
+		return fmt.Errorf("%s: %w", want.Path, errNotSent)
+	}
+	return nil
+}
+
+// remove removes an object, if there is one.
+func (h *brokerConn) remove(ctx context.Context, object string) error {
+	store, err := h.js.ObjectStore(ctx, filesStore)
+	if err != nil {
+		return err
+	}
+	o, err := store.GetInfo(ctx, object)
+	if errors.Is(err, jetstream.ErrObjectNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return h.erase(ctx, o)
+}
+
+// errTooLarge is the error about a pack that is not sent.
+var errTooLarge = errors.New("more than 1 GiB")
+
+// keepPack has write write a pack, and the broker keep what is larger than small.
+func (h *brokerConn) keepPack(ctx context.Context, dir, object string, small int64, write func(*os.File) error) (*fleet.Pack, error) {
+	f, err := os.CreateTemp(dir, "pack-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	defer func() { _ = f.Close() }()
+	if err := write(f); err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	switch size := info.Size(); {
+	case size > mostFiles:
+		return nil, errTooLarge
+	case size <= small:
+		data := make([]byte, size)
+		_, err := f.ReadAt(data, 0)
+		return &fleet.Pack{Data: data}, err
+	}
+	root, err := os.OpenRoot(filepath.Dir(f.Name()))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	file, err := h.putFile(ctx, object, root, filepath.Base(f.Name()))
+	file.Object = object
+	return &fleet.Pack{File: &file}, err
+}
+
+// whileConnected calls do with a context that ends when the connection is lost: what waits for an answer of the broker
+// then may wait for ever. It also ends when so many bytes should have been sent for long.
+func (h *brokerConn) whileConnected(ctx context.Context, size int64, do func(ctx context.Context) error) error {
+	connected, lost := context.WithCancelCause(ctx)
+	before := h.nc.Stats().Reconnects
+	most := time.Now().Add(transferTime(size))
+	over := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(250 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				lost(nil)
+				return
+			case <-tick.C:
+				if !h.nc.IsConnected() || h.nc.Stats().Reconnects != before || time.Now().After(most) {
+					lost(errLostConnection)
+				}
+			}
+		}
+	}()
+	defer close(over)
+	err := do(connected)
+	if err != nil && errors.Is(context.Cause(connected), errLostConnection) {
+		return errLostConnection
+	}
+	return err
+}
+
+var errLostConnection = errors.New("the connection to the broker was lost")
+
+// fetchPack writes a pack that was sent to a file, and has use read it.
+func (h *brokerConn) fetchPack(ctx context.Context, dir string, p *fleet.Pack, use func(*os.File) error) error {
+	f, err := os.CreateTemp(dir, "pack-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	defer func() { _ = f.Close() }()
+	if p.File == nil {
+		_, err = f.Write(p.Data)
+	} else if p.File.Size > mostFiles {
+		err = errTooLarge
+	} else {
+		err = h.fetchFile(ctx, p.File.Object, *p.File, f)
+	}
+	if err != nil {
+		return &packError{err}
+	}
+	return use(f)
+}
+
+// packError is the error about a pack that could not be fetched.
+type packError struct{ err error }
+
+func (e *packError) Error() string { return "fetch objects of the repository: " + e.err.Error() }
+
+func (e *packError) Unwrap() error { return e.err }
+
+// objects returns all objects, also those that were deleted and that the broker still has the names of. A list from
+// which objects are removed meanwhile may never be complete: the error is then that of the time that it has.
+func (h *brokerConn) objects(ctx context.Context) ([]*jetstream.ObjectInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*requestTime)
+	defer cancel()
+	store, err := h.js.ObjectStore(ctx, filesStore)
+	if err != nil {
+		return nil, err
+	}
+	list, err := store.List(ctx, jetstream.ListObjectsShowDeleted())
+	if ctx.Err() != nil { // it may have some of them only
+		return nil, ctx.Err()
+	}
+	if errors.Is(err, jetstream.ErrNoObjectsFound) {
+		return nil, nil
+	}
+	return list, err
+}
+
+// digests returns the SHA-256 of all objects that are kept, in hexadecimal, by their names.
+func (h *brokerConn) digests(ctx context.Context) (map[string]string, error) {
+	all, err := h.objects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	kept := make(map[string]string, len(all))
+	for _, o := range all {
+		if sum, err := jetstream.DecodeObjectDigest(o.Digest); err == nil && !o.Deleted {
+			kept[o.Name] = hex.EncodeToString(sum)
+		}
+	}
+	return kept, nil
+}
+
+// erase removes an object, and that there was one: a store that deletes it keeps its name for ever.
+func (h *brokerConn) erase(ctx context.Context, o *jetstream.ObjectInfo) error {
+	stream, err := h.js.Stream(ctx, filesStream)
+	if err != nil {
+		return err
+	}
+	if o.NUID != "" && !strings.ContainsAny(o.NUID, ".*> ") { // else it would be that of others
+		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(chunks+o.NUID)); err != nil {
+			return err
+		}
+	}
+	return stream.Purge(ctx, jetstream.WithPurgeSubject(metas+base64.URLEncoding.EncodeToString([]byte(o.Name))))
 }

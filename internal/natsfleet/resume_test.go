@@ -65,7 +65,7 @@ func (e *ends) done(token int64) func(*agent.Attempt, agent.Outcome, error) {
 // What was on its way to a worker when the coordinator died is given out again as soon as the workers have said what they have, not after a lease.
 func TestWhatWaitsWhenTheCoordinatorDiesStartsAtOnce(t *testing.T) {
 	f := newField(t)
-	f.lease = time.Minute
+	f.lease = 3 * time.Minute
 	f.worker("a", 2, nil)
 	const script = `echo run >> runs-${item}; sleep 0.3`
 	_, first := f.config(nil)
@@ -79,7 +79,7 @@ func TestWhatWaitsWhenTheCoordinatorDiesStartsAtOnce(t *testing.T) {
 	}
 	select {
 	case <-dead.some:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nothing ends")
 	}
 	died.nc.Close() // as if it had been killed: nothing is settled
@@ -146,7 +146,7 @@ func TestWhatAWorkerHasEndedMeanwhileIsLostWithTheBroker(t *testing.T) {
 // A worker that goes on while the run is dead keeps what it has left with the broker, which may lose it.
 func TestWhatAWorkerHasReportedOutlivesTheDiskOfTheBroker(t *testing.T) {
 	f := newField(t)
-	f.lease = time.Minute
+	f.lease = 3 * time.Minute
 	f.worker("a", 3, nil)
 	const items, script = 3, `echo run >> runs-${item}; sleep 0.3`
 	_, first := f.config(nil)
@@ -281,7 +281,7 @@ func TestHowMuchAWorkerKeeps(t *testing.T) {
 // afterTheEndOfAWorker has a worker end while the run is dead, then calls do, and returns how the attempts end in the next run.
 func afterTheEndOfAWorker(t *testing.T, do func(*field)) *ends {
 	f := newField(t)
-	f.lease = time.Minute
+	f.lease = 3 * time.Minute
 	a := f.worker("a", 1, nil)
 	_, first := f.config(nil)
 	died := first.(*coordinator)
@@ -300,7 +300,7 @@ func afterTheEndOfAWorker(t *testing.T, do func(*field)) *ends {
 	a.drain() // it finishes the first, which nobody hears of
 	select {
 	case <-a.done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("the worker does not end: %s", a.said)
 	}
 	do(f)
@@ -375,7 +375,7 @@ func TestAnAttemptIsClaimedByNobodyElse(t *testing.T) {
 	say(a, ownA, first, fleet.WorkerStatus{Round: 1, Credit: 1, Full: true})
 	select {
 	case <-given:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the attempt is given to nobody")
 	}
 	first.nc.Close() // as if it had been killed
@@ -406,7 +406,7 @@ func TestAnAttemptIsClaimedByNobodyElse(t *testing.T) {
 		if how != "of a<nil>" {
 			t.Errorf("it ended with %q", how)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("it does not end")
 	}
 }

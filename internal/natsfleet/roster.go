@@ -35,15 +35,15 @@ func (b *workerBook) hear(u fleet.WorkerMessage, now time.Time) bool {
 	return true
 }
 
-// roster has the workers that a coordinator has heard of, by instance, for those who ask who is there: a worker that is silent cannot say so itself. Those
-// that have ended are not in it.
+// roster has the workers that a coordinator has heard of, by instance, for those who ask who is there: a worker that is
+// silent cannot say so itself. Those that have ended are not in it.
 type roster map[string]lastHeard
 
 // lastHeard is what a worker has said of itself last.
 type lastHeard struct {
 	name, host string
 	slots      int
-	refuses    string // why it takes no part in the job; empty: it does
+	refuses    string // why it takes no part in the job, if it takes none
 	at         time.Time
 }
 
@@ -63,7 +63,7 @@ func (r roster) heard(u fleet.WorkerMessage, now time.Time) {
 // refusalsShown is how many workers refusing names.
 const refusalsShown = 3
 
-// refusing says in brackets which workers take no part, and why; empty: all do.
+// refusing says in brackets which workers take no part, and why, or "" if all do.
 func (r roster) refusing() string {
 	var list []string
 	for _, w := range r {
@@ -91,14 +91,14 @@ func (r roster) hostOf(instance string) string {
 	return w.host
 }
 
-// nodes returns the workers, those that have been silent longest first. every is how often each should say something, and held returns the tokens of what one
-// has of the job.
+// nodes returns the workers, those that have been silent longest first. every is how often each should say something,
+// and held returns the tokens of what one has of the job.
 func (r roster) nodes(key, jobID string, every time.Duration, held func(instance string) []int64, now time.Time) []fleet.Node {
 	list := make([]fleet.Node, 0, len(r))
 	for instance, w := range r {
 		n := fleet.Node{
-			V: fleet.Protocol, Instance: instance, Name: w.name, Host: w.host, Slots: w.slots, Ago: max(1, now.Sub(w.at)), Every: every,
-			Jobs: map[string]string{key: jobID},
+			V: fleet.Protocol, Instance: instance, Name: w.name, Host: w.host, Slots: w.slots,
+			Ago: max(1, now.Sub(w.at)), Every: every, Jobs: map[string]string{key: jobID},
 		}
 		if tokens := held(instance); len(tokens) > 0 {
 			n.Holds, n.Busy = map[string][]int64{key: tokens}, len(tokens)
@@ -114,7 +114,8 @@ func (r roster) nodes(key, jobID string, every time.Duration, held func(instance
 	return list
 }
 
-// rosterAnswer is what a coordinator answers who asks for the workers. It has no instance, unlike the answer of a worker.
+// rosterAnswer is what a coordinator answers who asks for the workers. It has no instance, unlike the answer of a
+// worker.
 type rosterAnswer struct {
 	V     int               `json:"v"`
 	Heard []json.RawMessage `json:"heard"`
@@ -162,8 +163,8 @@ func (c *coordinator) tellRoster(m *nats.Msg) {
 	}
 }
 
-// withSilent returns the workers that answer, and those that only coordinators have heard of. One that has nothing, and whose name another one answers to,
-// has been replaced by that.
+// withSilent returns the workers that answer, and those that only coordinators have heard of. One that has nothing, and
+// whose name another one answers to, has been replaced by that.
 func withSilent(answering, heard []fleet.Node) []fleet.Node {
 	present, names := map[string]bool{}, map[string]bool{}
 	for _, n := range answering {

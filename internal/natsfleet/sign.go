@@ -45,7 +45,8 @@ func newSigner(seed string) (*signer, error) {
 		return nil, fleet.Refusef("sign in the credentials: %w", err)
 	}
 	public, err := pair.PublicKey()
-	if err == nil && !nkeys.IsValidPublicAccountKey(public) { // a key that proves to a broker who one is signs what the broker wants
+	// a key that proves to a broker who one is signs what the broker wants
+	if err == nil && !nkeys.IsValidPublicAccountKey(public) {
 		err = errors.New("it is no key to sign jobs with")
 	}
 	if err != nil {

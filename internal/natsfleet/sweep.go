@@ -2,8 +2,6 @@ package natsfleet
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"os"
@@ -17,8 +15,9 @@ import (
 	"prodigy/internal/fleet"
 )
 
-// A coordinator removes its job from the broker when it is done. What comes to the broker later, such as an object of a worker that was cut off, or what
-// could not be removed since the brokers had no leader, is removed by a sweep: that of the next coordinator, or of prodigy fleet sweep.
+// A coordinator removes its job from the broker when it is done. What comes to the broker later, such as an object of a
+// worker that was cut off, or what could not be removed since the brokers had no leader, is removed by a sweep: that of
+// the next coordinator, or of prodigy fleet sweep.
 
 const (
 	filesStream = "OBJ_" + filesStore
@@ -34,7 +33,8 @@ const (
 	// partKept is how long a part of an object is kept that nobody has finished.
 	partKept = 24 * time.Hour
 
-	// markersKept is how long a worker may be away and still learn that a job is gone, and mostMarkers how many such jobs there may be for all that.
+	// markersKept is how long a worker may be away and still learn that a job is gone, and mostMarkers how many such
+	// jobs there may be for all that.
 	markersKept = time.Hour
 	mostMarkers = 256
 )
@@ -42,11 +42,12 @@ const (
 // sweeper removes what jobs have left.
 type sweeper struct {
 	*brokerConn
-	own   string                                       // key of the job of this coordinator; empty: there is none
-	ended func(jobID string) (seed uint64, ended bool) // see fleet.JobOptions; nil: nobody knows
-	also  []string                                     // ids and keys of jobs that are removed though they may not have ended
-	all   bool                                         // what is not removed is looked at too
-	now   time.Time                                    // by the clock of the broker; zero: nobody knows
+	own   string                                       // key of the job of this coordinator, if there is one
+	ended func(jobID string) (seed uint64, ended bool) // see fleet.JobOptions
+	// ids and keys of jobs that are removed though they may not have ended
+	also []string
+	all  bool      // what is not removed is looked at too
+	now  time.Time // by the clock of the broker, if somebody knows
 }
 
 // Sweep removes what ended jobs have left at the broker.
@@ -67,7 +68,8 @@ func (Backend) Sweep(ctx context.Context, a fleet.Address, o fleet.SweepOptions)
 	return found, err
 }
 
-// sweep removes what is left of jobs that have ended, and returns that and what is left of others that no coordinator has now. With look nothing is removed.
+// sweep removes what is left of jobs that have ended, and returns that and what is left of others that no coordinator
+// has now. With look nothing is removed.
 func (s *sweeper) sweep(ctx context.Context, look bool) ([]fleet.Leftovers, error) {
 	all, err := s.leftovers(ctx)
 	if err != nil {
@@ -101,7 +103,7 @@ type leftover struct {
 	fleet.Leftovers
 	entry    bool // workers may run it
 	lock     lockEntry
-	revision uint64    // of the lock; 0: there is none
+	revision uint64    // of the lock, if there is one
 	newest   time.Time // of all that there is
 }
 
@@ -191,8 +193,8 @@ func (s *sweeper) leftovers(ctx context.Context) ([]*leftover, error) {
 	return all, nil
 }
 
-// over reports whether nobody wants what is left of a job that has no coordinator: it has ended, or its last coordinator has removed its entry and given
-// back its lock.
+// over reports whether nobody wants what is left of a job that has no coordinator: it has ended, or its last
+// coordinator has removed its entry and given back its lock.
 func (s *sweeper) over(r *leftover) bool {
 	switch {
 	case s.known(r):
@@ -296,7 +298,8 @@ func (s *sweeper) sweepMarkers(ctx context.Context) error {
 	return kv.PurgeDeletes(ctx, jetstream.DeleteMarkersOlderThan(markersKept))
 }
 
-// keysOf returns the keys of the entries of a bucket. As a watcher, the list is asked for with no other time limit than that of ctx.
+// keysOf returns the keys of the entries of a bucket. As a watcher, the list is asked for with no other time limit than
+// that of ctx.
 func keysOf(ctx context.Context, kv jetstream.KeyValue) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*requestTime)
 	defer cancel()
@@ -308,54 +311,6 @@ func keysOf(ctx context.Context, kv jetstream.KeyValue) ([]string, error) {
 		return nil, nil
 	}
 	return keys, err
-}
-
-// objects returns all objects, also those that were deleted and that the broker still has the names of. A list from which objects are removed meanwhile may
-// never be complete: the error is then that of the time that it has.
-func (h *brokerConn) objects(ctx context.Context) ([]*jetstream.ObjectInfo, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*requestTime)
-	defer cancel()
-	store, err := h.js.ObjectStore(ctx, filesStore)
-	if err != nil {
-		return nil, err
-	}
-	list, err := store.List(ctx, jetstream.ListObjectsShowDeleted())
-	if ctx.Err() != nil { // it may have some of them only
-		return nil, ctx.Err()
-	}
-	if errors.Is(err, jetstream.ErrNoObjectsFound) {
-		return nil, nil
-	}
-	return list, err
-}
-
-// digests returns the SHA-256 of all objects that are kept, in hexadecimal, by their names.
-func (h *brokerConn) digests(ctx context.Context) (map[string]string, error) {
-	all, err := h.objects(ctx)
-	if err != nil {
-		return nil, err
-	}
-	kept := make(map[string]string, len(all))
-	for _, o := range all {
-		if sum, err := jetstream.DecodeObjectDigest(o.Digest); err == nil && !o.Deleted {
-			kept[o.Name] = hex.EncodeToString(sum)
-		}
-	}
-	return kept, nil
-}
-
-// erase removes an object, and that there was one: a store that deletes it keeps its name for ever.
-func (h *brokerConn) erase(ctx context.Context, o *jetstream.ObjectInfo) error {
-	stream, err := h.js.Stream(ctx, filesStream)
-	if err != nil {
-		return err
-	}
-	if o.NUID != "" && !strings.ContainsAny(o.NUID, ".*> ") { // else it would be that of others
-		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(chunks+o.NUID)); err != nil {
-			return err
-		}
-	}
-	return stream.Purge(ctx, jetstream.WithPurgeSubject(metas+base64.URLEncoding.EncodeToString([]byte(o.Name))))
 }
 
 // clear removes a job from the broker.

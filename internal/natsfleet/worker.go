@@ -1,7 +1,6 @@
 package natsfleet
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,8 +23,8 @@ import (
 
 // worker runs attempts of the jobs of a fleet.
 //
-// What it knows of its jobs and attempts is its workerState, and only turn has that. All else is set once, or has a lock
-// of its own.
+// What it knows of its jobs and attempts is its workerState, and only turn has that. All else is set once, or has a
+// lock of its own.
 type worker struct {
 	*brokerConn
 	o        fleet.WorkerOptions
@@ -54,63 +53,6 @@ type worker struct {
 	state workerState
 }
 
-// workerState is what a worker knows of its jobs and attempts.
-type workerState struct {
-	contact
-	offers
-	believed
-	parting
-	asked   int // calls so far
-	jobs    map[string]*workerJob
-	held    map[string]*heldAttempt // by job and token
-	queue   []*heldAttempt          // given to this worker, and waiting for a slot
-	free    []int                   // slots, the next one last
-	waking  []chan int              // attempts that wait for a slot to go on in
-	refuses refusals                // of the broker, to keep what attempts have made
-	kept    int                     // bytes of reports that are kept though the broker has them
-	short   string                  // why nothing begins here now, see measure; empty if something may
-	rest    time.Time               // nothing begins before, after something went wrong here
-	resting time.Duration           // how long the last rest was
-	began   bool                    // it has all that it needs
-	space   chan struct{}           // closed by freed
-	woken   bool                    // the loop is to look after this turn
-}
-
-// contact is what a worker knows of its contact with the broker, and of its watcher, which kills what runs if it has not
-// heard of this process in time.
-type contact struct {
-	proof    time.Time     // when the broker last proved that it hears this worker
-	guarded  time.Time     // when the watcher kills; zero if it does not
-	lastTurn time.Time     // when the loop last came round
-	stalled  time.Time     // when that last took long; zero if it never did
-	stood    time.Duration // how long it took, not said yet; 0 if it came round in time
-	killed   int           // attempts, for lack of contact, not said yet
-}
-
-// offers are whose turn it is of the jobs that slots are offered to.
-type offers struct {
-	rounds  int64     // so far
-	turn    int       // whose next offer it is
-	turned  time.Time // when offers last went round
-	counted time.Time // when the shares of the jobs were counted
-}
-
-// believed is what a worker with trust believes of the entries of jobs, by their keys.
-type believed struct {
-	owners map[string]string    // the coordinators that have confirmed that they run them
-	asking map[string]fleet.Job // what coordinators say that are asked whether they do
-	warned map[string]bool      // by text: what was said of what was not believed
-}
-
-// parting is how the worker comes to its end.
-type parting struct {
-	stopping bool         // it takes no more
-	drained  time.Time    // since when
-	gaveBack bool         // what it had is to end at once
-	lost     []string     // what has ended here, and could not be reported
-	absent   absentBroker // of the loop alone
-}
-
 // newWorker returns a worker that is not connected yet.
 func newWorker(o fleet.WorkerOptions) *worker {
 	w := &worker{
@@ -133,7 +75,8 @@ func newWorker(o fleet.WorkerOptions) *worker {
 	return w
 }
 
-// turn calls f with what the worker knows. Turns are taken one at a time: f must not wait for anything, nor take a turn.
+// turn calls f with what the worker knows. Turns are taken one at a time: f must not wait for anything, nor take a
+// turn.
 func (w *worker) turn(f func(s *workerState)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,16 +87,11 @@ func (w *worker) turn(f func(s *workerState)) {
 	}
 }
 
-// freed wakes those that wait until there is room for their reports, or nobody wants those any more.
-func (s *workerState) freed() {
-	close(s.space)
-	s.space = make(chan struct{})
-}
-
 // Work runs a worker until it is drained or ctx ends.
 func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	if _, err := exec.LookPath("sh"); err != nil {
-		return fleet.Refusef("steps are run by sh, and there is no sh in PATH: install one, or run the worker where there is one")
+		return fleet.Refusef("steps are run by sh, and there is no sh in PATH: install one, or run the worker where " +
+			"there is one")
 	}
 	w := newWorker(o)
 	defer close(w.idle)
@@ -344,22 +282,14 @@ func (w *worker) loop(ctx context.Context) error {
 	}
 }
 
-// sendGap is how long a worker that is busy waits between two messages, so that what ends meanwhile goes with the second one.
+// sendGap is how long a worker that is busy waits between two messages, so that what ends meanwhile goes with the
+// second one.
 const sendGap = time.Millisecond
 
 // busy reports whether a slot is in use.
 func (w *worker) busy() (busy bool) {
 	w.turn(func(s *workerState) { busy = len(s.free) < w.o.Slots })
 	return busy
-}
-
-// absentBroker is how long there has been no connection.
-type absentBroker struct {
-	since  time.Time // zero: there is one
-	told   bool
-	away   bool      // there is none, or the broker has not answered for most of a lease
-	last   time.Time // when it was last away; zero: it never was
-	waited int       // how many results were said to wait for it
 }
 
 // absentFor is how long that may last before somebody is told.
@@ -382,7 +312,8 @@ func (w *worker) watchBroker(s *workerState, now time.Time) {
 	case a.told || now.Sub(a.since) < absentFor:
 	case errors.Is(w.nc.LastError(), nats.ErrAuthorization):
 		a.told = true
-		w.o.Say("the broker lets worker " + w.o.Name + " in no more: its credentials were removed or replaced. It goes on trying; with new credentials start it again")
+		w.o.Say("the broker lets worker " + w.o.Name + " in no more: its credentials were removed or replaced. It " +
+			"goes on trying; with new credentials start it again")
 	default:
 		a.told = true
 		w.o.Say("the broker is away: nothing begins before it is back")
@@ -406,7 +337,8 @@ func (w *worker) sayWaiting(s *workerState) {
 	}
 	if waiting > a.waited && (running == 0 || a.waited == 0) {
 		a.waited = waiting
-		w.o.Say(fmt.Sprintf("%d ended, not reported yet: waiting for the broker (a second signal gives them up, and they run again)", waiting))
+		w.o.Say(fmt.Sprintf("%d ended, not reported yet: waiting for the broker (a second signal gives them up, and "+
+			"they run again)", waiting))
 	}
 }
 
@@ -484,72 +416,6 @@ func (w *worker) tidy(s *workerState, j *workerJob) {
 	}
 }
 
-// finished reports whether a worker that takes no more has ended all that it had, and coordinators know or the broker
-// does, or it has waited long enough for one of them to.
-func (s *workerState) finished(now time.Time) bool {
-	if !s.stopping {
-		return false
-	}
-	for _, h := range s.held {
-		if !h.left && !s.givesUp(h, now) {
-			return false
-		}
-	}
-	return true
-}
-
-// longestWait is how long a worker that is to end waits at least for a broker that is away to take results. When the coordinator cannot reach it either, it
-// takes them however late: it restarts all leases when the broker is back.
-const longestWait = 10 * time.Minute
-
-// givesUp reports whether a worker that is to end no longer waits until somebody takes what an attempt reports. With the broker there, the coordinator has
-// given the attempt up after a lease. It is called by the loop.
-func (s *workerState) givesUp(h *heldAttempt, now time.Time) bool {
-	if !h.ended || len(h.reports) == 0 {
-		return false
-	}
-	from, wait := h.reports[0].made, h.job.Lease
-	switch a := &s.absent; {
-	case s.gaveBack:
-		from, wait = later(from, a.last), requestTime
-		if a.away {
-			from = h.reports[0].made
-		}
-	case !h.result:
-	case a.away:
-		from, wait = later(from, s.drained), max(wait, longestWait)
-	default:
-		from = later(from, a.last)
-	}
-	return now.Sub(from) > wait
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
-
-// lostResults returns an error that names the items that have ended here and whose results were not taken, if there are
-// any.
-func (s *workerState) lostResults() error {
-	for _, h := range s.held {
-		if h.result && !h.left {
-			s.lost = append(s.lost, h.job.ID+"/"+h.task.ItemID)
-		}
-	}
-	if len(s.lost) == 0 {
-		return nil
-	}
-	slices.Sort(s.lost)
-	items := "1 item, which runs"
-	if n := len(s.lost); n != 1 {
-		items = fmt.Sprintf("%d items, which run", n)
-	}
-	return fmt.Errorf("the broker has not taken the results of %s again: %s", items, strings.Join(s.lost, ", "))
-}
-
 // giveBack ends what runs, with the grace, and what is about to.
 func (w *worker) giveBack() {
 	w.turn(func(s *workerState) {
@@ -567,40 +433,6 @@ func (w *worker) giveBack() {
 func (w *worker) lease() (lease time.Duration) {
 	w.turn(func(s *workerState) { lease = s.shortestLease() })
 	return lease
-}
-
-// shortestLease returns the shortest lease of the jobs that this worker takes part in: contact with the broker is proven often enough for all of them. It
-// is called with the lock held.
-func (s *workerState) shortestLease() time.Duration {
-	lease := s.heldLease()
-	for _, j := range s.jobs {
-		if j.refuses == "" {
-			lease = shorterLease(lease, j.Lease)
-		}
-	}
-	return cmp.Or(lease, fleet.DefaultLease)
-}
-
-// runningLease returns the shortest lease of what this worker runs, or is about to. Without contact for most of that it ends all of it; what other jobs say
-// their leases are must not end it.
-func (s *workerState) runningLease() time.Duration { return cmp.Or(s.heldLease(), s.shortestLease()) }
-
-// heldLease returns the shortest lease of the attempts that have not ended, 0 if there are none.
-func (s *workerState) heldLease() (lease time.Duration) {
-	for _, h := range s.held {
-		if !h.ended {
-			lease = shorterLease(lease, h.job.Lease)
-		}
-	}
-	return lease
-}
-
-// shorterLease returns the shorter of two leases. One of 0 is none, and one that is shorter than a lease may be does not count.
-func shorterLease(lease, other time.Duration) time.Duration {
-	if other < fleet.LeastHere || lease > 0 && lease < other {
-		return lease
-	}
-	return other
 }
 
 // describe returns what the worker says of itself.
@@ -629,9 +461,4 @@ func (w *worker) describe() (n fleet.Node) {
 		}
 	})
 	return n
-}
-
-// unguarded reports whether attempts are held of which the watcher has not been told.
-func (s *workerState) unguarded() bool {
-	return len(s.held) > 0 && s.guarded.IsZero()
 }

@@ -1,15 +1,11 @@
 package natsfleet
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -17,7 +13,6 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/aicli"
-	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 	"prodigy/internal/mask"
 	"prodigy/internal/process"
@@ -30,62 +25,12 @@ type jobExecutor struct {
 	produces func(string, json.RawMessage) ([]string, error) // nil: none
 }
 
-// heldAttempt is an attempt that this worker was given.
-type heldAttempt struct {
-	job     *workerJob
-	token   int64
-	task    fleet.Task
-	slot    int // 0: it waits
-	began   int // the slot that it began in
-	arrived time.Time
-
-	ran    atomic.Bool // a command of it was begun
-	fenced bool
-	cut    bool            // once fenced: the worker was well, and only without contact
-	over   bool            // nobody wants to know how it ends
-	alone  bool            // it is to be ended, and others not
-	life   context.Context // of the job, when it began: one that was stopped and goes on has another
-	cancel context.CancelCauseFunc
-	at     *events.AgentProgress // not told yet
-
-	hurried chan struct{} // closed when its steps are not to wait any longer for their next tries; nil: none waits
-
-	preparing bool // it waits for the commits that it begins at
-
-	x        *jobExecutor // once it runs
-	checkout string       // with workspaces: the directory of the run here, or that of its files
-
-	reports  []report   // that neither the coordinator nor the broker has taken, in order
-	kept     []report   // before those, that the broker has and the coordinator may not have taken
-	sent     int        // how many of them were sent
-	index    int        // of the last report
-	ended    bool       // the last of them is its end
-	result   bool       // that end is how it succeeded or failed
-	spilling bool       // they are being left with the broker
-	left     bool       // its end is with the broker
-	making   sync.Mutex // reports come in order
-	echo     echoBuffer // of what is shown as it comes; making may be taken while its lock is held, not the other way
-}
-
-// report is a fleet.Report as JSON.
-type report struct {
-	data  []byte
-	index int
-	made  time.Time
-}
-
 var (
 	errGivenBack = errors.New("the worker is being ended")
 	errAlone     = errors.New("the coordinator has ended it")
 	errGivenUp   = fmt.Errorf("the coordinator has given it up: %w", process.ErrKill)
 	errNoContact = fmt.Errorf("the worker had no contact with the broker: %w", process.ErrKill)
 )
-
-// watcherEarly is how long before its time the watcher may kill, by this clock.
-const watcherEarly = 200 * time.Millisecond
-
-// goRound is how long slots are offered to one job before another one is offered them.
-const goRound = 300 * time.Millisecond
 
 // schedule gives free slots to attempts that go on, then to those that wait, and offers what is left to the jobs.
 func (w *worker) schedule(s *workerState, now time.Time) {
@@ -106,49 +51,6 @@ func (w *worker) schedule(s *workerState, now time.Time) {
 		free = 0
 	}
 	s.offer(free, now)
-}
-
-// offer offers free slots to the jobs, each in turn. What was offered is taken back when there are fewer, or when a job
-// leaves it unused that another one may want.
-func (s *workerState) offer(free int, now time.Time) {
-	s.countShares(now)
-	var open []*workerJob
-	offered := 0
-	for _, j := range s.jobs {
-		if s.short != "" || j.short != "" {
-			if j.credit > j.got {
-				s.closeRound(j)
-			}
-		} else if j.refuses == "" && j.Stop == "" {
-			open = append(open, j)
-		}
-		offered += int(j.credit - j.got)
-	}
-	unused := len(open) > 1 && offered > 0 && now.Sub(s.turned) > goRound
-	if offered > free || unused {
-		for _, j := range s.jobs {
-			if j.credit == j.got {
-				continue
-			}
-			if unused {
-				j.declined()
-			}
-			j.slots -= int(j.credit - j.got)
-			s.closeRound(j)
-		}
-		offered = 0
-	}
-	if len(open) == 0 || offered >= free {
-		return
-	}
-	s.turned = now
-	slices.SortFunc(open, func(a, b *workerJob) int { return cmp.Compare(a.key, b.key) })
-	for ; offered < free; offered++ {
-		j := s.nextOf(open)
-		j.slots++
-		j.credit++
-		j.dirty = true
-	}
 }
 
 // start has an idle goroutine, whose stack has grown already, or a new one run an attempt.
@@ -175,18 +77,6 @@ func (w *worker) start(h *heldAttempt) {
 
 // idleTime is how long a goroutine waits for another attempt.
 const idleTime = time.Second
-
-func (s *workerState) takeSlot() int {
-	slot := s.free[len(s.free)-1]
-	s.free = s.free[:len(s.free)-1]
-	return slot
-}
-
-// release gives a slot back.
-func (s *workerState) release(slot int) {
-	s.free = append(s.free, slot)
-	s.woken = true
-}
 
 // delivered takes what the coordinator of a job says.
 func (w *worker) delivered(m *nats.Msg) {
@@ -241,46 +131,6 @@ func (w *worker) delivered(m *nats.Msg) {
 	})
 }
 
-// take enters a task that has arrived, unless the offer that it answers was taken back.
-func (s *workerState) take(j *workerJob, round int64, t fleet.Task, now time.Time) {
-	h := &heldAttempt{job: j, token: t.Token, task: t, arrived: now}
-	if round != j.round || j.got >= j.credit || s.held[h.name()] != nil || j.arrived[t.Token] {
-		return
-	}
-	s.assigned(j)
-	j.got++
-	j.arrived[t.Token] = true
-	s.held[h.name()] = h
-	s.queue = append(s.queue, h)
-}
-
-// heldOf returns what is held of a job with a token, or nil.
-func (s *workerState) heldOf(j *workerJob, token int64) *heldAttempt {
-	return s.held[(&heldAttempt{job: j, token: token}).name()]
-}
-
-// giveUp ends an attempt that the coordinator has given up.
-func (s *workerState) giveUp(j *workerJob, token int64) {
-	h := s.heldOf(j, token)
-	if h == nil {
-		return
-	}
-	if at := slices.Index(s.queue, h); at >= 0 || h.left {
-		s.drop(h)
-		if at >= 0 {
-			s.queue = slices.Delete(s.queue, at, at+1)
-		}
-		return
-	}
-	if h.ended || h.fenced { // that is answered
-		return
-	}
-	h.over = true
-	if h.cancel != nil {
-		h.cancel(errGivenUp)
-	}
-}
-
 // endAlone ends an attempt and nothing else, with the grace. How it ends is reported.
 func (w *worker) endAlone(s *workerState, j *workerJob, token int64) {
 	h := s.heldOf(j, token)
@@ -297,8 +147,6 @@ func (w *worker) endAlone(s *workerState, j *workerJob, token int64) {
 		h.cancel(errAlone)
 	}
 }
-
-func (h *heldAttempt) name() string { return h.job.key + "." + strconv.FormatInt(h.token, 10) }
 
 // run runs an attempt, and reports how it ended.
 func (w *worker) run(h *heldAttempt) {
@@ -317,7 +165,8 @@ func (w *worker) run(h *heldAttempt) {
 	case fenced && !h.ran.Load():
 		r = fleet.Report{Kind: fleet.Returned, Reason: "its worker had no contact with the broker before it began"}
 	case fenced:
-		r = fleet.Report{Kind: fleet.Dropped, Cut: cut, Reason: "its worker had no contact with the broker for most of the lease, and has killed it"}
+		r = fleet.Report{Kind: fleet.Dropped, Cut: cut, Reason: "its worker had no contact with the broker for most " +
+			"of the lease, and has killed it"}
 	case err != nil && (stopped || errors.Is(err, process.ErrKill)):
 		r = fleet.Report{Kind: fleet.Returned, Reason: err.Error()}
 	case err != nil:
@@ -417,7 +266,8 @@ func (w *worker) fetch(ctx context.Context, name string) (data []byte, err error
 	})
 }
 
-// executor returns what runs the attempts of a spec, the directory of the files of the job (empty: it is shared), and its workspaces (nil: it has none).
+// executor returns what runs the attempts of a spec, the directory of the files of the job (empty: it is shared), and
+// its workspaces (nil: it has none).
 func (w *worker) executor(ctx context.Context, h *heldAttempt) (x *jobExecutor, dir string, space *jobSpace, err error) {
 	j := h.job
 	j.asking.Lock()
@@ -483,7 +333,8 @@ func (w *worker) executor(ctx context.Context, h *heldAttempt) (x *jobExecutor, 
 		echo = workerEcho{host}
 	}
 	x.Executor = agent.New(agent.Config{
-		Run: w.command, Claude: x.spec.Claude, Agents: agents, Seed: x.spec.Seed, Grace: entry.Grace, LogSteps: x.spec.LogSteps, TempDir: w.temp,
+		Run: w.command, Claude: x.spec.Claude, Agents: agents, Seed: x.spec.Seed, Grace: entry.Grace,
+		LogSteps: x.spec.LogSteps, TempDir: w.temp,
 		Environ: environ, Secrets: j.secrets, Mask: mask.New(values), Echo: echo,
 	}, host)
 	j.executors[h.task.Spec] = x
@@ -518,17 +369,8 @@ func (w *worker) command(ctx context.Context, c process.Command) (exit process.E
 	return exit, err
 }
 
-// fencedOff reports whether this worker, or its watcher, has killed an attempt for lack of contact, or may have:
-// signaled says that something has.
-func (s *workerState) fencedOff(h *heldAttempt, signaled bool) bool {
-	now := time.Now()
-	if s.outOfContact(now) || s.frozen(now) || signaled && s.frozen(now.Add(watcherEarly)) {
-		s.fenceOff(h, now)
-	}
-	return h.fenced
-}
-
-// mostUnread is how many bytes of reports of a job are kept until the coordinator has taken them or the broker has: then what is printed waits.
+// mostUnread is how many bytes of reports of a job are kept until the coordinator has taken them or the broker has:
+// then what is printed waits.
 const mostUnread = 8 << 20
 
 // report has the coordinator told what happened. Reports of an attempt come in order.
@@ -542,8 +384,8 @@ func (w *worker) report(h *heldAttempt, r fleet.Report) {
 	}
 }
 
-// waitForSpace waits for something to change if too much of a job was reported that nobody has taken. It reports whether
-// it has.
+// waitForSpace waits for something to change if too much of a job was reported that nobody has taken. It reports
+// whether it has.
 func (w *worker) waitForSpace(h *heldAttempt) bool {
 	var space chan struct{}
 	w.turn(func(s *workerState) {
@@ -609,18 +451,4 @@ func (w *worker) encode(h *heldAttempt, r fleet.Report) (report, bool) {
 		data = encoded(fleet.Report{V: r.V, Token: r.Token, Index: r.Index, Kind: r.Kind, Holder: r.Holder, Ref: ref})
 	}
 	return report{data: data, index: r.Index, made: time.Now()}, true
-}
-
-// add puts a report among those to be sent, unless its attempt was dropped.
-func (s *workerState) add(h *heldAttempt, r report) {
-	if s.held[h.name()] != h {
-		return
-	}
-	j := h.job
-	j.unread += len(r.data)
-	h.reports = append(h.reports, r)
-	if !slices.Contains(j.outbox, h) {
-		j.outbox = append(j.outbox, h)
-	}
-	s.woken = true
 }

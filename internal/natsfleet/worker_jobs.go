@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,33 +19,6 @@ import (
 	"prodigy/internal/limit"
 	"prodigy/internal/process"
 )
-
-// workerJob is a job as a worker sees it.
-type workerJob struct {
-	key string
-	fleet.Job
-	life      context.Context // ends when the job is to be ended here
-	cancel    context.CancelCauseFunc
-	halting   chan struct{} // closed when waits are to end
-	refuses   string        // why the worker takes no part; empty: it does
-	short     string        // why nothing of it begins here now, see measure; empty: it may
-	untrusted bool          // its entry is not believed
-	warns     string        // what was not believed, to be said
-
-	round, credit, got int64          // of the offer, and how many attempts of it have arrived
-	arrived            map[int64]bool // the tokens of those: what is repeated is not run again
-	dirty              bool           // there is something to say
-	full               bool           // all that is held is to be said
-	outbox             []*heldAttempt // that have reports that were not sent
-	unread             int            // bytes of reports that the coordinator has not taken
-	share
-
-	executors map[string]*jobExecutor // by spec
-	dirs      map[string]string       // that attempts run in, by the list of their files
-	spaces    map[string]*jobSpace    // by their seed
-	secrets   map[string]string       // once asked for
-	asking    sync.Mutex
-}
 
 // watch follows the jobs of the fleet.
 func (w *worker) watch() {
@@ -72,8 +44,8 @@ func (w *worker) watch() {
 	}
 }
 
-// watchAll follows the entries of a bucket until stop is called. The context of a watcher is also that of the request for it, and a broker that has no leader,
-// or dies, never answers that.
+// watchAll follows the entries of a bucket until stop is called. The context of a watcher is also that of the request
+// for it, and a broker that has no leader, or dies, never answers that.
 func watchAll(ctx context.Context, kv jetstream.KeyValue) (updates jetstream.KeyWatcher, stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(requestTime, cancel)
@@ -101,8 +73,9 @@ func watchAll(ctx context.Context, kv jetstream.KeyValue) (updates jetstream.Key
 // checkTime is how often a worker looks whether it is told of the jobs.
 const checkTime = 2 * time.Second
 
-// follow takes updates of the jobs until the bucket is another, or has had entries for some time that were not delivered: a broker that lost its disk has one
-// without those of before, and tells nobody. before is the bucket as it was before the updates began, and look returns it as it is.
+// follow takes updates of the jobs until the bucket is another, or has had entries for some time that were not
+// delivered: a broker that lost its disk has one without those of before, and tells nobody. before is the bucket as it
+// was before the updates began, and look returns it as it is.
 func (w *worker) follow(updates <-chan jetstream.KeyValueEntry, before bucket, look func() bucket) {
 	check := time.NewTicker(checkTime)
 	defer check.Stop()
@@ -147,8 +120,8 @@ func (w *worker) follow(updates <-chan jetstream.KeyValueEntry, before bucket, l
 	}
 }
 
-// forgetOthers forgets the jobs that are not there and that nothing is held of. A job that runs here may be unknown to a
-// broker that lost its disk.
+// forgetOthers forgets the jobs that are not there and that nothing is held of. A job that runs here may be unknown to
+// a broker that lost its disk.
 func (w *worker) forgetOthers(there map[string]bool) {
 	w.turn(func(s *workerState) {
 		for _, key := range s.idleJobs() {
@@ -161,7 +134,9 @@ func (w *worker) forgetOthers(there map[string]bool) {
 
 // bucket is a bucket at a time.
 type bucket struct {
-	made string // when: another one of the same name was made at another time; empty: it cannot be asked for; noBucket: there is none
+	// when: another one of the same name was made at another time; "" if it cannot be asked for, noBucket if there is
+	// none
+	made string
 	last uint64 // its last entry
 }
 
@@ -184,25 +159,11 @@ func bucketOf(ctx context.Context, kv jetstream.KeyValue) bucket {
 	return bucket{}
 }
 
-// idleJobs returns the keys of the jobs that nothing is held of.
-func (s *workerState) idleJobs() []string {
-	busy := map[string]bool{}
-	for _, h := range s.held {
-		busy[h.job.key] = true
-	}
-	var keys []string
-	for key := range s.jobs {
-		if !busy[key] {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
 // examine takes over the entry of a job, if it can be believed: with trust, one that is signed, and whose coordinator
 // says now that it runs the job.
 func (w *worker) examine(key string, now fleet.Job) {
-	if len(w.trust) == 0 || now.V != fleet.Protocol || now.Version != w.o.Version { // that is refused, and could not be checked
+	// that is refused, and could not be checked
+	if len(w.trust) == 0 || now.V != fleet.Protocol || now.Version != w.o.Version {
 		w.update(key, now)
 		return
 	}
@@ -229,8 +190,8 @@ func (w *worker) examine(key string, now fleet.Job) {
 	}
 }
 
-// confirm asks the coordinator of a job whether it runs it, until it says so, and takes the job over then. An entry that
-// somebody repeats is of one that does not answer.
+// confirm asks the coordinator of a job whether it runs it, until it says so, and takes the job over then. An entry
+// that somebody repeats is of one that does not answer.
 func (w *worker) confirm(key string, now fleet.Job) {
 	for tries := 0; ; tries++ {
 		wanted := false
@@ -262,7 +223,8 @@ func (w *worker) confirm(key string, now fleet.Job) {
 			return
 		}
 		if tries == 3 {
-			w.warn(key, "the description of job "+now.ID+": nobody confirms it: its coordinator is away, or it is an old one")
+			w.warn(key, "the description of job "+now.ID+": nobody confirms it: its coordinator is away, or it is "+
+				"an old one")
 		}
 		select {
 		case <-time.After(min(time.Duration(tries+1)*200*time.Millisecond, 2*time.Second)):
@@ -330,7 +292,8 @@ func (w *worker) applyJob(key string, now fleet.Job, untrusted error) {
 	}
 	w.turn(func(s *workerState) {
 		j := s.jobs[key]
-		if j != nil && untrusted == nil && !j.untrusted && (now.Epoch < j.Epoch || now.Owner == j.Owner && now.Serial < j.Serial) {
+		if j != nil && untrusted == nil && !j.untrusted && (now.Epoch < j.Epoch || now.Owner == j.Owner &&
+			now.Serial < j.Serial) {
 			return // of a coordinator that another has taken the job over from, or an older one
 		}
 		if j == nil {
@@ -355,37 +318,6 @@ func (w *worker) applyJob(key string, now fleet.Job, untrusted error) {
 		}
 		s.resync(j) // a new coordinator wants to know everything, and one that was away
 	})
-}
-
-// newWorkerJob returns a job that has used slots for some time.
-func newWorkerJob(key string, used time.Duration) *workerJob {
-	j := &workerJob{
-		key: key, arrived: map[int64]bool{}, executors: map[string]*jobExecutor{}, dirs: map[string]string{},
-		spaces: map[string]*jobSpace{}, share: share{used: used, wants: -1},
-	}
-	j.begin()
-	return j
-}
-
-// begin has what waits and runs of a job not end any more.
-func (j *workerJob) begin() {
-	j.halting = make(chan struct{})
-	j.life, j.cancel = context.WithCancelCause(context.Background())
-}
-
-// stop ends what waits of a job, and what runs as far as its entry says.
-func (j *workerJob) stop() {
-	select {
-	case <-j.halting:
-	default:
-		close(j.halting)
-	}
-	switch j.Stop {
-	case fleet.Grace:
-		j.cancel(errors.New("the job is stopping"))
-	case fleet.Kill:
-		j.cancel(fmt.Errorf("the job is stopping: %w", process.ErrKill))
-	}
 }
 
 // recheck looks whether the worker can take part by now in jobs that it has refused. As in measure, a directory that
@@ -423,7 +355,8 @@ func (w *worker) unfit(j fleet.Job) string {
 		}
 	}
 	if lacks := lacking(j.Programs); len(lacks) > 0 {
-		return fmt.Sprintf("it needs %s, which is not on the PATH of this worker: install it on %s, or start the worker with a PATH that has it", lacks[0], w.node.Host)
+		return fmt.Sprintf("it needs %s, which is not on the PATH of this worker: install it on %s, or start the "+
+			"worker with a PATH that has it", lacks[0], w.node.Host)
 	}
 	if j.Guards.Any() && !limit.CanMeasure && w.o.Machine == nil {
 		return "it has guards, and what this machine has left cannot be measured"
@@ -438,13 +371,15 @@ func (w *worker) unfit(j fleet.Job) string {
 	}
 	if w.o.Dir == "" && j.Files == "" {
 		if _, err := os.Stat(filepath.Join(j.Dir, j.Probe)); err != nil {
-			return fmt.Sprintf("the directory of the run is not shared with %s: there is no %s. Mount it there at the same path, start the worker with --dir, or send the files with files: in the map", w.node.Host, filepath.Join(j.Dir, j.Probe))
+			return fmt.Sprintf("the directory of the run is not shared with %s: there is no %s. Mount it there at "+
+				"the same path, start the worker with --dir, or send the files with files: in the map", w.node.Host, filepath.Join(j.Dir, j.Probe))
 		}
 	}
 	return ""
 }
 
-// lacking returns those of the programs that a command would not find on PATH. One with a slash is not looked for: the job may send it.
+// lacking returns those of the programs that a command would not find on PATH. One with a slash is not looked for: the
+// job may send it.
 func lacking(programs []string) (lacks []string) {
 	for _, name := range programs {
 		if _, err := exec.LookPath(name); err != nil && !strings.Contains(name, "/") {

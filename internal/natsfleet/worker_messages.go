@@ -38,34 +38,6 @@ func (w *worker) restateAll() {
 	})
 }
 
-// resync repeats everything to the coordinator of a job: something may have been lost on the way.
-func (s *workerState) resync(j *workerJob) {
-	s.restate(j)
-	s.woken = true
-}
-
-func (s *workerState) restate(j *workerJob) {
-	s.closeRound(j)
-	j.outbox = nil
-	for _, h := range s.held {
-		if h.job == j {
-			s.resendKept(h)
-		}
-		if h.job == j && len(h.reports) > 0 {
-			h.sent = 0
-			j.outbox = append(j.outbox, h)
-		}
-	}
-}
-
-// closeRound closes the round of the offers to a job: what answers them from now on is refused.
-func (s *workerState) closeRound(j *workerJob) {
-	s.rounds++ // never the same again, also not of a job that comes again
-	j.round, j.credit, j.got = s.rounds, 0, 0
-	clear(j.arrived)
-	j.dirty, j.full = true, true
-}
-
 // sendAll sends what there is to say to coordinators. gone says that the worker ends.
 func (w *worker) sendAll(gone bool) {
 	if !w.nc.IsConnected() {
@@ -93,7 +65,8 @@ func (w *worker) sendTo(s *workerState, j *workerJob, gone bool) bool {
 		V: fleet.Protocol, Owner: j.Owner, Now: time.Now().UTC(), Host: w.node.Host, Refuses: j.refuses, Warns: j.warns,
 		NameSig: w.o.NameSig,
 		WorkerStatus: fleet.WorkerStatus{
-			Instance: w.node.Instance, Node: w.o.Name, Round: j.round, Credit: j.credit, Full: j.full || gone, Gone: gone,
+			Instance: w.node.Instance, Node: w.o.Name, Round: j.round, Credit: j.credit, Full: j.full ||
+				gone, Gone: gone,
 		},
 	}
 	if !s.stopping && !gone && s.short == "" && j.short == "" {
@@ -117,23 +90,6 @@ func (w *worker) sendTo(s *workerState, j *workerJob, gone bool) bool {
 	reports := j.unsent()
 	j.dirty, j.full, j.warns = false, false, ""
 	return w.nc.Publish(upSubject(w.node.Instance, j.key), upMessage(u, reports)) == nil
-}
-
-// unsent takes as many reports that were not sent as there is room for in a message.
-func (j *workerJob) unsent() (reports [][]byte) {
-	size := 0
-	for len(j.outbox) > 0 && size < maxBody {
-		h := j.outbox[0]
-		for h.sent < len(h.reports) && size < maxBody {
-			reports = append(reports, h.reports[h.sent].data)
-			size += len(h.reports[h.sent].data)
-			h.sent++
-		}
-		if h.sent == len(h.reports) {
-			j.outbox = j.outbox[1:]
-		}
-	}
-	return reports
 }
 
 // upMessage returns a message of a worker as JSON, with reports that are JSON already.
@@ -214,7 +170,8 @@ func (w *worker) spillReports(h *heldAttempt) {
 // leave leaves a report with the broker.
 func (w *worker) leave(ctx context.Context, h *heldAttempt, r report) error {
 	m := &nats.Msg{
-		Subject: outSubject(w.node.Instance, h.job.key, strconv.FormatInt(h.token, 10)), Data: r.data, Header: nats.Header{},
+		Subject: outSubject(w.node.Instance, h.job.key, strconv.FormatInt(h.token, 10)), Data: r.data,
+		Header: nats.Header{},
 	}
 	m.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s.%d.%s.%d", h.job.key, h.token, w.node.Instance, r.index))
 	m.Header.Set(nowHeader, time.Now().UTC().Format(time.RFC3339Nano))
@@ -223,19 +180,6 @@ func (w *worker) leave(ctx context.Context, h *heldAttempt, r report) error {
 	defer cancel()
 	_, err := w.js.PublishMsg(ctx, m)
 	return err
-}
-
-// unload forgets reports up to an index, which somebody else has now.
-func (s *workerState) unload(h *heldAttempt, index int) {
-	n := 0
-	for n < len(h.reports) && h.reports[n].index <= index {
-		h.job.unread -= len(h.reports[n].data)
-		n++
-	}
-	if n > 0 {
-		h.reports, h.sent = h.reports[n:], max(0, h.sent-n)
-		s.freed()
-	}
 }
 
 // announceEnd tells coordinators that the worker has ended, also those that are away.
@@ -261,7 +205,8 @@ func (w *worker) announceEnd() {
 			ctx, cancel := context.WithTimeout(w.life, unheard)
 			defer cancel()
 			data := encoded(fleet.Report{
-				V: fleet.Protocol, Kind: fleet.Gone, Holder: fleet.Holder{Instance: w.node.Instance, Node: w.o.Name}, Left: tokens,
+				V: fleet.Protocol, Kind: fleet.Gone, Holder: fleet.Holder{Instance: w.node.Instance, Node: w.o.Name},
+				Left: tokens,
 			})
 			m := &nats.Msg{Subject: outSubject(w.node.Instance, key, "0"), Data: data, Header: nats.Header{}}
 			m.Header.Set(nameHeader, w.o.NameSig)
@@ -271,8 +216,8 @@ func (w *worker) announceEnd() {
 	all.Wait()
 }
 
-// renewProof asks the broker for an answer, which proves that this worker is connected. The time of the question counts,
-// not that of the answer.
+// renewProof asks the broker for an answer, which proves that this worker is connected. The time of the question
+// counts, not that of the answer.
 func (w *worker) renewProof() {
 	w.restateAll()
 	w.sendAll(false)
@@ -288,35 +233,11 @@ func (w *worker) renewProof() {
 	}
 }
 
-// outOfContact reports whether the leases of what is held may be over soon, so that others may begin it.
-func (s *workerState) outOfContact(now time.Time) bool {
-	silent := process.Elapsed(s.proof, now)
-	return silent > fleet.LeastHere*5/6 && silent > s.runningLease()*5/6 // no lease is shorter, and to look for the shortest takes time
-}
-
-// proofTooOld reports whether what arrives may have been on the way for so long that others have it by now.
-func (s *workerState) proofTooOld(now time.Time) bool {
-	return process.Elapsed(s.proof, now) > s.shortestLease()/2
-}
-
 // fence kills all that is held when the broker has not been heard of for most of a lease.
 func (w *worker) fence(s *workerState, now time.Time) {
 	if s.outOfContact(now) {
 		s.killAll(now)
 		w.giveBackQueued(s, nil, "its worker had no contact with the broker")
-	}
-}
-
-// killAll fences off all that is held, and kills what has not ended.
-func (s *workerState) killAll(now time.Time) {
-	for _, h := range s.held {
-		if h.fenced {
-			continue
-		}
-		s.fenceOff(h, now)
-		if h.cancel != nil && !h.ended {
-			h.cancel(errNoContact)
-		}
 	}
 }
 
@@ -335,45 +256,6 @@ func (w *worker) sayKilled(s *workerState, now time.Time) {
 	case stood > s.runningLease()*5/6:
 		w.o.Say(why)
 	}
-}
-
-// fenceOff notes that an attempt was killed for lack of contact, or may have been.
-func (s *workerState) fenceOff(h *heldAttempt, now time.Time) {
-	if h.fenced {
-		return
-	}
-	h.fenced, h.cut = true, s.steady(now)
-	if h.cancel != nil && !h.ended {
-		s.killed++
-	}
-	s.freed()
-}
-
-// noteTurn notes that the loop has come round. When that took long, this process had no processor, or none to spare: what it runs may be why.
-func (s *workerState) noteTurn(now time.Time) {
-	if !s.lastTurn.IsZero() && now.Sub(s.lastTurn) > s.mostTurn() {
-		s.stalled = now
-	}
-	if stood := process.Elapsed(s.lastTurn, now); !s.lastTurn.IsZero() && stood > s.mostTurn() {
-		s.stood = max(s.stood, stood)
-	}
-	s.lastTurn = now
-}
-
-// steady reports whether the loop has come round in time for as long as contact may have been missing.
-func (s *workerState) steady(now time.Time) bool {
-	return now.Sub(s.lastTurn) <= s.mostTurn() && (s.stalled.IsZero() || now.Sub(s.stalled) > s.runningLease())
-}
-
-// mostTurn is how long the loop takes at most that comes round in time, which is four times a second.
-func (s *workerState) mostTurn() time.Duration { return max(time.Second, s.runningLease()/4) }
-
-// afterFreeze is how long nothing begins after this process was frozen.
-const afterFreeze = 2 * time.Second
-
-// frozen reports whether this process has been silent for so long that its watcher has killed what it ran.
-func (s *workerState) frozen(now time.Time) bool {
-	return !s.guarded.IsZero() && process.Elapsed(s.guarded, now) > 0
 }
 
 // beat has what runs killed in time even if this process is frozen from now on. Until the watcher was told so, it keeps

@@ -1,0 +1,131 @@
+package natsfleet
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	jsonv1 "github.com/go-json-experiment/json/v1"
+	"github.com/nats-io/nkeys"
+
+	"prodigy/internal/fleet"
+)
+
+// The subjects of the fleet. What a worker sends has its id in the subject, which is the public key of its credentials
+// if it has some: so the broker can hold each worker to its own. Its instance begins with the id.
+
+func upSubject(instance, key string) string { return "prodigy.up." + fleet.IDOf(instance) + "." + key }
+
+func outSubject(instance, key, token string) string {
+	return "prodigy.out." + fleet.IDOf(instance) + "." + key + "." + token
+}
+
+func callSubject(instance, key string) string {
+	return "prodigy.ask." + key + ".call." + fleet.IDOf(instance)
+}
+
+func liveSubject(instance, key string) string {
+	return "prodigy.live." + key + "." + fleet.IDOf(instance)
+}
+
+func nameSubject(name string) string { return "prodigy.name." + hex.EncodeToString([]byte(name)) }
+
+func ownerSubject(key string) string { return "prodigy.ask." + key + ".owner" }
+
+func downSubject(instance string) string {
+	return "prodigy.down." + fleet.IDOf(instance) + "." + instance
+}
+
+// nodesSubject is where all who know workers are asked for them.
+const nodesSubject = "prodigy.nodes"
+
+// mostInstance is how many bytes an instance may have. Those that brokerConn.instance makes have at most 83.
+const mostInstance = 128
+
+// validInstance reports whether a text has the form of an instance: an id, a hyphen and the name of a process, in
+// letters and digits as newInstance and nkeys write them. No other text comes into a subject or into the file of
+// members.
+func validInstance(text string) bool {
+	id, process, _ := strings.Cut(text, "-")
+	return len(text) <= mostInstance && isCapital(id) && isCapital(process)
+}
+
+// isCapital reports whether a text is one or more capital letters and digits.
+func isCapital(text string) bool {
+	other := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') }
+	return text != "" && !strings.ContainsFunc(text, other)
+}
+
+// sentBy reports whether a message with this subject can be of an instance: its id is the word at that position, from
+// 0.
+func sentBy(instance, subject string, position int) bool {
+	words := strings.Split(subject, ".")
+	return validInstance(instance) && position < len(words) && fleet.IDOf(instance) == words[position]
+}
+
+// follows reports whether an instance may say that it comes after another one, whose commands it has ended: those with
+// credentials only of the same.
+func follows(instance, other string) bool {
+	if !validInstance(other) {
+		return false
+	}
+	a, b := fleet.IDOf(instance), fleet.IDOf(other)
+	return a == b || !nkeys.IsValidPublicUserKey(a) && !nkeys.IsValidPublicUserKey(b)
+}
+
+// inboxOf is the prefix of the subjects that answers to somebody go to. Nobody else may read them.
+func inboxOf(id string) string { return "_INBOX_" + id }
+
+func digest(data []byte) string {
+	return sumOf(data)[:32]
+}
+
+// sumOf returns the SHA-256 of data in hexadecimal.
+func sumOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// encoded returns v as JSON, with the items in it as they are: json.Marshal would write some characters of them in
+// another way.
+func encoded(v any) []byte {
+	var data bytes.Buffer
+	e := json.NewEncoder(&data)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return data.Bytes()[:data.Len()-1] // without the line break
+}
+
+// decode reads what is sent with each attempt. It is encoding/json in all but the time that it takes.
+func decode(data []byte, v any) error { return jsonv1.Unmarshal(data, v) }
+
+// keyOf returns the name of a job in the subjects of the fleet. Two homes can have jobs of one id: their seeds differ.
+func keyOf(jobID string, seed uint64) string {
+	safe := strings.Map(func(r rune) rune {
+		if unsafeInKey(r) {
+			return '_'
+		}
+		return r
+	}, jobID)
+	return fmt.Sprintf("%s-%x", safe, seed)
+}
+
+// unsafeInKey reports whether the name of a job in the subjects of the fleet, and in the file systems of workers, may
+// not have a character.
+func unsafeInKey(r rune) bool {
+	return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+}
+
+func newInstance() string { return rand.Text() }
+
+// every returns how often workers say what they hold.
+func every(lease time.Duration) time.Duration {
+	return min(max(lease/8, 250*time.Millisecond), 5*time.Second)
+}

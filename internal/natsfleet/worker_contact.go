@@ -1,0 +1,138 @@
+package natsfleet
+
+import (
+	"cmp"
+	"time"
+
+	"prodigy/internal/fleet"
+	"prodigy/internal/process"
+)
+
+// contact is what a worker knows of its contact with the broker, and of its watcher, which kills what runs if it has
+// not heard of this process in time.
+type contact struct {
+	proof    time.Time     // when the broker last proved that it hears this worker
+	guarded  time.Time     // when the watcher kills; zero if it does not
+	lastTurn time.Time     // when the loop last came round
+	stalled  time.Time     // when that last took long; zero if it never did
+	stood    time.Duration // how long it took, not said yet; 0 if it came round in time
+	killed   int           // attempts, for lack of contact, not said yet
+}
+
+// shortestLease returns the shortest lease of the jobs that this worker takes part in: contact with the broker is
+// proven often enough for all of them.
+func (s *workerState) shortestLease() time.Duration {
+	lease := s.heldLease()
+	for _, j := range s.jobs {
+		if j.refuses == "" {
+			lease = shorterLease(lease, j.Lease)
+		}
+	}
+	return cmp.Or(lease, fleet.DefaultLease)
+}
+
+// runningLease returns the shortest lease of what this worker runs, or is about to. Without contact for most of that it
+// ends all of it; what other jobs say their leases are must not end it.
+func (s *workerState) runningLease() time.Duration { return cmp.Or(s.heldLease(), s.shortestLease()) }
+
+// heldLease returns the shortest lease of the attempts that have not ended, 0 if there are none.
+func (s *workerState) heldLease() (lease time.Duration) {
+	for _, h := range s.held {
+		if !h.ended {
+			lease = shorterLease(lease, h.job.Lease)
+		}
+	}
+	return lease
+}
+
+// shorterLease returns the shorter of two leases. One of 0 is none, and one that is shorter than a lease may be does
+// not count.
+func shorterLease(lease, other time.Duration) time.Duration {
+	if other < fleet.LeastHere || lease > 0 && lease < other {
+		return lease
+	}
+	return other
+}
+
+// unguarded reports whether attempts are held of which the watcher has not been told.
+func (s *workerState) unguarded() bool {
+	return len(s.held) > 0 && s.guarded.IsZero()
+}
+
+// outOfContact reports whether the leases of what is held may be over soon, so that others may begin it.
+func (s *workerState) outOfContact(now time.Time) bool {
+	silent := process.Elapsed(s.proof, now)
+	// no lease is shorter, and to look for the shortest takes time
+	return silent > fleet.LeastHere*5/6 && silent > s.runningLease()*5/6
+}
+
+// proofTooOld reports whether what arrives may have been on the way for so long that others have it by now.
+func (s *workerState) proofTooOld(now time.Time) bool {
+	return process.Elapsed(s.proof, now) > s.shortestLease()/2
+}
+
+// killAll fences off all that is held, and kills what has not ended.
+func (s *workerState) killAll(now time.Time) {
+	for _, h := range s.held {
+		if h.fenced {
+			continue
+		}
+		s.fenceOff(h, now)
+		if h.cancel != nil && !h.ended {
+			h.cancel(errNoContact)
+		}
+	}
+}
+
+// fenceOff notes that an attempt was killed for lack of contact, or may have been.
+func (s *workerState) fenceOff(h *heldAttempt, now time.Time) {
+	if h.fenced {
+		return
+	}
+	h.fenced, h.cut = true, s.steady(now)
+	if h.cancel != nil && !h.ended {
+		s.killed++
+	}
+	s.freed()
+}
+
+// watcherEarly is how long before its time the watcher may kill, by this clock.
+const watcherEarly = 200 * time.Millisecond
+
+// fencedOff reports whether this worker, or its watcher, has killed an attempt for lack of contact, or may have:
+// signaled says that something has.
+func (s *workerState) fencedOff(h *heldAttempt, signaled bool) bool {
+	now := time.Now()
+	if s.outOfContact(now) || s.frozen(now) || signaled && s.frozen(now.Add(watcherEarly)) {
+		s.fenceOff(h, now)
+	}
+	return h.fenced
+}
+
+// noteTurn notes that the loop has come round. When that took long, this process had no processor, or none to spare:
+// what it runs may be why.
+func (s *workerState) noteTurn(now time.Time) {
+	if !s.lastTurn.IsZero() && now.Sub(s.lastTurn) > s.mostTurn() {
+		s.stalled = now
+	}
+	if stood := process.Elapsed(s.lastTurn, now); !s.lastTurn.IsZero() && stood > s.mostTurn() {
+		s.stood = max(s.stood, stood)
+	}
+	s.lastTurn = now
+}
+
+// steady reports whether the loop has come round in time for as long as contact may have been missing.
+func (s *workerState) steady(now time.Time) bool {
+	return now.Sub(s.lastTurn) <= s.mostTurn() && (s.stalled.IsZero() || now.Sub(s.stalled) > s.runningLease())
+}
+
+// mostTurn is how long the loop takes at most that comes round in time, which is four times a second.
+func (s *workerState) mostTurn() time.Duration { return max(time.Second, s.runningLease()/4) }
+
+// afterFreeze is how long nothing begins after this process was frozen.
+const afterFreeze = 2 * time.Second
+
+// frozen reports whether this process has been silent for so long that its watcher has killed what it ran.
+func (s *workerState) frozen(now time.Time) bool {
+	return !s.guarded.IsZero() && process.Elapsed(s.guarded, now) > 0
+}

@@ -1,0 +1,593 @@
+package natsfleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"prodigy/internal/events"
+	"prodigy/internal/fleet"
+	"prodigy/internal/process"
+)
+
+// workerState is what a worker knows of its jobs and attempts.
+type workerState struct {
+	contact
+	offers
+	believed
+	parting
+	asked   int // calls so far
+	jobs    map[string]*workerJob
+	held    map[string]*heldAttempt // by job and token
+	queue   []*heldAttempt          // given to this worker, and waiting for a slot
+	free    []int                   // slots, the next one last
+	waking  []chan int              // attempts that wait for a slot to go on in
+	refuses refusals                // of the broker, to keep what attempts have made
+	kept    int                     // bytes of reports that are kept though the broker has them
+	short   string                  // why nothing begins here now, see measure; empty if something may
+	rest    time.Time               // nothing begins before, after something went wrong here
+	resting time.Duration           // how long the last rest was
+	began   bool                    // it has all that it needs
+	space   chan struct{}           // closed by freed
+	woken   bool                    // the loop is to look after this turn
+}
+
+// offers are whose turn it is of the jobs that slots are offered to.
+type offers struct {
+	rounds  int64     // so far
+	turn    int       // whose next offer it is
+	turned  time.Time // when offers last went round
+	counted time.Time // when the shares of the jobs were counted
+}
+
+// believed is what a worker with trust believes of the entries of jobs, by their keys.
+type believed struct {
+	owners map[string]string    // the coordinators that have confirmed that they run them
+	asking map[string]fleet.Job // what coordinators say that are asked whether they do
+	warned map[string]bool      // by text: what was said of what was not believed
+}
+
+// parting is how the worker comes to its end.
+type parting struct {
+	stopping bool         // it takes no more
+	drained  time.Time    // since when
+	gaveBack bool         // what it had is to end at once
+	lost     []string     // what has ended here, and could not be reported
+	absent   absentBroker // of the loop alone
+}
+
+// absentBroker is how long there has been no connection.
+type absentBroker struct {
+	since  time.Time // zero: there is one
+	told   bool
+	away   bool      // there is none, or the broker has not answered for most of a lease
+	last   time.Time // when it was last away
+	waited int       // how many results were said to wait for it
+}
+
+// freed wakes those that wait until there is room for their reports, or nobody wants those any more.
+func (s *workerState) freed() {
+	close(s.space)
+	s.space = make(chan struct{})
+}
+
+// workerJob is a job as a worker sees it.
+type workerJob struct {
+	key string
+	fleet.Job
+	life      context.Context // ends when the job is to be ended here
+	cancel    context.CancelCauseFunc
+	halting   chan struct{} // closed when waits are to end
+	refuses   string        // why the worker takes no part, if it takes none
+	short     string        // why nothing of it begins here now, see measure
+	untrusted bool          // its entry is not believed
+	warns     string        // what was not believed, to be said
+
+	round, credit, got int64          // of the offer, and how many attempts of it have arrived
+	arrived            map[int64]bool // the tokens of those: what is repeated is not run again
+	dirty              bool           // there is something to say
+	full               bool           // all that is held is to be said
+	outbox             []*heldAttempt // that have reports that were not sent
+	unread             int            // bytes of reports that the coordinator has not taken
+	share
+
+	executors map[string]*jobExecutor // by spec
+	dirs      map[string]string       // that attempts run in, by the list of their files
+	spaces    map[string]*jobSpace    // by their seed
+	secrets   map[string]string       // once asked for
+	asking    sync.Mutex
+}
+
+// newWorkerJob returns a job that has used slots for some time.
+func newWorkerJob(key string, used time.Duration) *workerJob {
+	j := &workerJob{
+		key: key, arrived: map[int64]bool{}, executors: map[string]*jobExecutor{}, dirs: map[string]string{},
+		spaces: map[string]*jobSpace{}, share: share{used: used, wants: -1},
+	}
+	j.begin()
+	return j
+}
+
+// begin has what waits and runs of a job not end any more.
+func (j *workerJob) begin() {
+	j.halting = make(chan struct{})
+	j.life, j.cancel = context.WithCancelCause(context.Background())
+}
+
+// stop ends what waits of a job, and what runs as far as its entry says.
+func (j *workerJob) stop() {
+	select {
+	case <-j.halting:
+	default:
+		close(j.halting)
+	}
+	switch j.Stop {
+	case fleet.Grace:
+		j.cancel(errors.New("the job is stopping"))
+	case fleet.Kill:
+		j.cancel(fmt.Errorf("the job is stopping: %w", process.ErrKill))
+	}
+}
+
+// idleJobs returns the keys of the jobs that nothing is held of.
+func (s *workerState) idleJobs() []string {
+	busy := map[string]bool{}
+	for _, h := range s.held {
+		busy[h.job.key] = true
+	}
+	var keys []string
+	for key := range s.jobs {
+		if !busy[key] {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// heldAttempt is an attempt that this worker was given.
+type heldAttempt struct {
+	job     *workerJob
+	token   int64
+	task    fleet.Task
+	slot    int // 0: it waits
+	began   int // the slot that it began in
+	arrived time.Time
+
+	ran    atomic.Bool // a command of it was begun
+	fenced bool
+	cut    bool            // once fenced: the worker was well, and only without contact
+	over   bool            // nobody wants to know how it ends
+	alone  bool            // it is to be ended, and others not
+	life   context.Context // of the job, when it began: one that was stopped and goes on has another
+	cancel context.CancelCauseFunc
+	at     *events.AgentProgress // not told yet
+
+	hurried chan struct{} // closed when its steps are not to wait any longer for their next tries; nil while none waits
+
+	preparing bool // it waits for the commits that it begins at
+
+	x        *jobExecutor // once it runs
+	checkout string       // with workspaces: the directory of the run here, or that of its files
+
+	reports  []report   // that neither the coordinator nor the broker has taken, in order
+	kept     []report   // before those, that the broker has and the coordinator may not have taken
+	sent     int        // how many of them were sent
+	index    int        // of the last report
+	ended    bool       // the last of them is its end
+	result   bool       // that end is how it succeeded or failed
+	spilling bool       // they are being left with the broker
+	left     bool       // its end is with the broker
+	making   sync.Mutex // reports come in order
+	echo     echoBuffer // of what is shown as it comes; making may be taken while its lock is held, not the other way
+}
+
+// report is a fleet.Report as JSON.
+type report struct {
+	data  []byte
+	index int
+	made  time.Time
+}
+
+func (h *heldAttempt) name() string { return h.job.key + "." + strconv.FormatInt(h.token, 10) }
+
+// heldOf returns what is held of a job with a token, or nil.
+func (s *workerState) heldOf(j *workerJob, token int64) *heldAttempt {
+	return s.held[(&heldAttempt{job: j, token: token}).name()]
+}
+
+// take enters a task that has arrived, unless the offer that it answers was taken back.
+func (s *workerState) take(j *workerJob, round int64, t fleet.Task, now time.Time) {
+	h := &heldAttempt{job: j, token: t.Token, task: t, arrived: now}
+	if round != j.round || j.got >= j.credit || s.held[h.name()] != nil || j.arrived[t.Token] {
+		return
+	}
+	s.assigned(j)
+	j.got++
+	j.arrived[t.Token] = true
+	s.held[h.name()] = h
+	s.queue = append(s.queue, h)
+}
+
+// giveUp ends an attempt that the coordinator has given up.
+func (s *workerState) giveUp(j *workerJob, token int64) {
+	h := s.heldOf(j, token)
+	if h == nil {
+		return
+	}
+	if at := slices.Index(s.queue, h); at >= 0 || h.left {
+		s.drop(h)
+		if at >= 0 {
+			s.queue = slices.Delete(s.queue, at, at+1)
+		}
+		return
+	}
+	if h.ended || h.fenced { // that is answered
+		return
+	}
+	h.over = true
+	if h.cancel != nil {
+		h.cancel(errGivenUp)
+	}
+}
+
+// goRound is how long slots are offered to one job before another one is offered them.
+const goRound = 300 * time.Millisecond
+
+// offer offers free slots to the jobs, each in turn. What was offered is taken back when there are fewer, or when a job
+// leaves it unused that another one may want.
+func (s *workerState) offer(free int, now time.Time) {
+	s.countShares(now)
+	var open []*workerJob
+	offered := 0
+	for _, j := range s.jobs {
+		if s.short != "" || j.short != "" {
+			if j.credit > j.got {
+				s.closeRound(j)
+			}
+		} else if j.refuses == "" && j.Stop == "" {
+			open = append(open, j)
+		}
+		offered += int(j.credit - j.got)
+	}
+	unused := len(open) > 1 && offered > 0 && now.Sub(s.turned) > goRound
+	if offered > free || unused {
+		for _, j := range s.jobs {
+			if j.credit == j.got {
+				continue
+			}
+			if unused {
+				j.declined()
+			}
+			j.slots -= int(j.credit - j.got)
+			s.closeRound(j)
+		}
+		offered = 0
+	}
+	if len(open) == 0 || offered >= free {
+		return
+	}
+	s.turned = now
+	slices.SortFunc(open, func(a, b *workerJob) int { return cmp.Compare(a.key, b.key) })
+	for ; offered < free; offered++ {
+		j := s.nextOf(open)
+		j.slots++
+		j.credit++
+		j.dirty = true
+	}
+}
+
+func (s *workerState) takeSlot() int {
+	slot := s.free[len(s.free)-1]
+	s.free = s.free[:len(s.free)-1]
+	return slot
+}
+
+// release gives a slot back.
+func (s *workerState) release(slot int) {
+	s.free = append(s.free, slot)
+	s.woken = true
+}
+
+// share is the part of the slots of a worker that a job has.
+type share struct {
+	slots int           // that it has or is offered, as it was last counted
+	used  time.Duration // for how long it has had slots, all of them added up
+	wants int           // how many it had when it left an offer unused; less than 0: it takes all that it is offered
+}
+
+// countShares brings the shares of the jobs up to date.
+func (s *workerState) countShares(now time.Time) {
+	since := max(0, now.Sub(s.counted))
+	s.counted = now
+	for _, j := range s.jobs {
+		j.slots = int(j.credit - j.got)
+	}
+	for _, h := range s.held {
+		if h.slot > 0 {
+			h.job.slots++
+			h.job.used += since
+		}
+	}
+	for _, h := range s.queue {
+		h.job.slots++
+	}
+}
+
+// declined notes that a job has left an offer unused: it wants no more slots than it has, until it takes more. The shares were
+// counted before.
+func (j *workerJob) declined() { j.wants = j.slots - int(j.credit-j.got) }
+
+// satisfied reports whether a job has as many slots as it wants.
+func (j *workerJob) satisfied() bool { return j.wants >= 0 && j.slots >= j.wants }
+
+// assigned notes that a job has been given an attempt. When that is more than it wanted, it wants all again, and is
+// owed nothing for the time before. It is called before the attempt is
+// entered.
+func (s *workerState) assigned(j *workerJob) {
+	if j.wants < 0 {
+		return
+	}
+	has := 1
+	for _, h := range s.held {
+		if h.job == j && (h.slot > 0 || slices.Contains(s.queue, h)) {
+			has++
+		}
+	}
+	if has > j.wants {
+		j.wants = -1
+		j.used = max(j.used, s.leastUsed(j))
+	}
+}
+
+// leastUsed returns the least time that another job that wants slots has had some, or 0 if there is none.
+func (s *workerState) leastUsed(but *workerJob) time.Duration {
+	least, found := time.Duration(0), false
+	for _, j := range s.jobs {
+		if j != but && !j.satisfied() && (!found || j.used < least) {
+			least, found = j.used, true
+		}
+	}
+	return least
+}
+
+// nextOf returns the job that a slot is offered to: of those that want one, the job that has the fewest, and of these
+// the one that has had slots for the shortest time. A job that has begun first, or has more or longer attempts, takes
+// nothing from the others this way. Jobs that have left an offer unused are asked in turn with the others whether they
+// want more by now.
+func (s *workerState) nextOf(open []*workerJob) *workerJob {
+	next := open[s.turn%len(open)]
+	s.turn++
+	if next.satisfied() {
+		return next
+	}
+	for _, j := range open {
+		if !j.satisfied() && (j.slots < next.slots || j.slots == next.slots && j.used < next.used) {
+			next = j
+		}
+	}
+	return next
+}
+
+// closeRound closes the round of the offers to a job: what answers them from now on is refused.
+func (s *workerState) closeRound(j *workerJob) {
+	s.rounds++ // never the same again, also not of a job that comes again
+	j.round, j.credit, j.got = s.rounds, 0, 0
+	clear(j.arrived)
+	j.dirty, j.full = true, true
+}
+
+// resync repeats everything to the coordinator of a job: something may have been lost on the way.
+func (s *workerState) resync(j *workerJob) {
+	s.restate(j)
+	s.woken = true
+}
+
+func (s *workerState) restate(j *workerJob) {
+	s.closeRound(j)
+	j.outbox = nil
+	for _, h := range s.held {
+		if h.job == j {
+			s.resendKept(h)
+		}
+		if h.job == j && len(h.reports) > 0 {
+			h.sent = 0
+			j.outbox = append(j.outbox, h)
+		}
+	}
+}
+
+// add puts a report among those to be sent, unless its attempt was dropped.
+func (s *workerState) add(h *heldAttempt, r report) {
+	if s.held[h.name()] != h {
+		return
+	}
+	j := h.job
+	j.unread += len(r.data)
+	h.reports = append(h.reports, r)
+	if !slices.Contains(j.outbox, h) {
+		j.outbox = append(j.outbox, h)
+	}
+	s.woken = true
+}
+
+// unsent takes as many reports that were not sent as there is room for in a message.
+func (j *workerJob) unsent() (reports [][]byte) {
+	size := 0
+	for len(j.outbox) > 0 && size < maxBody {
+		h := j.outbox[0]
+		for h.sent < len(h.reports) && size < maxBody {
+			reports = append(reports, h.reports[h.sent].data)
+			size += len(h.reports[h.sent].data)
+			h.sent++
+		}
+		if h.sent == len(h.reports) {
+			j.outbox = j.outbox[1:]
+		}
+	}
+	return reports
+}
+
+// unload forgets reports up to an index, which somebody else has now.
+func (s *workerState) unload(h *heldAttempt, index int) {
+	n := 0
+	for n < len(h.reports) && h.reports[n].index <= index {
+		h.job.unread -= len(h.reports[n].data)
+		n++
+	}
+	if n > 0 {
+		h.reports, h.sent = h.reports[n:], max(0, h.sent-n)
+		s.freed()
+	}
+}
+
+// maxKept is how many bytes of reports a worker keeps that it has left with the broker. It says them again to a
+// coordinator that comes back, or after the connection was lost: the broker may have lost its disk.
+const maxKept = 4 << 20
+
+// keep notes that the broker has the reports of an attempt that is held up to an index.
+func (s *workerState) keep(h *heldAttempt, index int) {
+	var taken []report
+	for _, r := range h.reports {
+		if r.index <= index {
+			taken = append(taken, r)
+		}
+	}
+	s.unload(h, index)
+	h.kept = append(h.kept, taken...)
+	s.kept += sizeOf(taken)
+	for s.kept > maxKept {
+		s.forgetKept(s.oldestKept())
+	}
+}
+
+// oldestKept returns the attempt with the report that has been kept longest. Those of an attempt go together: without
+// the first, nobody believes the others.
+func (s *workerState) oldestKept() *heldAttempt {
+	var oldest *heldAttempt
+	for _, h := range s.held {
+		if len(h.kept) > 0 && (oldest == nil || h.kept[0].made.Before(oldest.kept[0].made)) {
+			oldest = h
+		}
+	}
+	return oldest
+}
+
+func (s *workerState) forgetKept(h *heldAttempt) {
+	s.kept -= sizeOf(h.kept)
+	h.kept = nil
+}
+
+// resendKept has the kept reports of an attempt sent again, and left with the broker again if no coordinator takes
+// them.
+func (s *workerState) resendKept(h *heldAttempt) {
+	if len(h.kept) == 0 {
+		return
+	}
+	now := time.Now()
+	for i := range h.kept {
+		h.kept[i].made = now
+	}
+	h.job.unread += sizeOf(h.kept)
+	again := h.kept
+	s.forgetKept(h)
+	h.reports, h.left = append(again, h.reports...), false
+}
+
+// acked notes that the coordinator has the reports of an attempt up to an index.
+func (s *workerState) acked(h *heldAttempt, index int) {
+	n := 0
+	for n < len(h.kept) && h.kept[n].index <= index {
+		n++
+	}
+	s.kept -= sizeOf(h.kept[:n])
+	h.kept = h.kept[n:]
+	s.unload(h, index)
+}
+
+// drop forgets an attempt, and what was reported of it.
+func (s *workerState) drop(h *heldAttempt) {
+	s.forgetKept(h)
+	s.unload(h, math.MaxInt)
+	delete(s.held, h.name())
+}
+
+func sizeOf(reports []report) (n int) {
+	for _, r := range reports {
+		n += len(r.data)
+	}
+	return n
+}
+
+// finished reports whether a worker that takes no more has ended all that it had, and coordinators know or the broker
+// does, or it has waited long enough for one of them to.
+func (s *workerState) finished(now time.Time) bool {
+	if !s.stopping {
+		return false
+	}
+	for _, h := range s.held {
+		if !h.left && !s.givesUp(h, now) {
+			return false
+		}
+	}
+	return true
+}
+
+// longestWait is how long a worker that is to end waits at least for a broker that is away to take results. When the
+// coordinator cannot reach it either, it takes them however late: it restarts all leases when the broker is back.
+const longestWait = 10 * time.Minute
+
+// givesUp reports whether a worker that is to end no longer waits until somebody takes what an attempt reports. With
+// the broker there, the coordinator has given the attempt up after a lease. It is called by the loop.
+func (s *workerState) givesUp(h *heldAttempt, now time.Time) bool {
+	if !h.ended || len(h.reports) == 0 {
+		return false
+	}
+	from, wait := h.reports[0].made, h.job.Lease
+	switch a := &s.absent; {
+	case s.gaveBack:
+		from, wait = later(from, a.last), requestTime
+		if a.away {
+			from = h.reports[0].made
+		}
+	case !h.result:
+	case a.away:
+		from, wait = later(from, s.drained), max(wait, longestWait)
+	default:
+		from = later(from, a.last)
+	}
+	return now.Sub(from) > wait
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// lostResults returns an error that names the items that have ended here and whose results were not taken, if there are
+// any.
+func (s *workerState) lostResults() error {
+	for _, h := range s.held {
+		if h.result && !h.left {
+			s.lost = append(s.lost, h.job.ID+"/"+h.task.ItemID)
+		}
+	}
+	if len(s.lost) == 0 {
+		return nil
+	}
+	slices.Sort(s.lost)
+	items := "1 item, which runs"
+	if n := len(s.lost); n != 1 {
+		items = fmt.Sprintf("%d items, which run", n)
+	}
+	return fmt.Errorf("the broker has not taken the results of %s again: %s", items, strings.Join(s.lost, ", "))
+}
