@@ -79,7 +79,6 @@ func (m *Machine) Keys() int { return m.mem.Keyed.Len() }
 // Effects are notifications that follow from an applied record. No state depends on them.
 type Effects struct {
 	Transitions []limit.Transition
-	Limit       *limit.Change
 	Batch       []BatchError // a full batch of collected errors, with error_collection batched
 }
 

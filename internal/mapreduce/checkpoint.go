@@ -24,7 +24,7 @@ import (
 
 // foldVersion is increased by each change of what state.apply and the projection onto the dead letters make of a log, and of the shape in which
 // both are written down: a checkpoint of another version is ignored. Tests notice either change and say what to do.
-const foldVersion = 33
+const foldVersion = 34
 
 // checkpoint is the state of a job at one record of its log, so that a resume need not read the log up to there. The log stays the one
 // truth: without a checkpoint, or with a bad one, it is read from its beginning.
@@ -80,7 +80,7 @@ func decodeCheckpoint(data []byte, p errorpolicy.Policy) (checkpoint, error) {
 
 // complete reports whether a state that was read has all that apply needs.
 func (s *state) complete() bool {
-	return s != nil && s.Policy != nil && s.Rate != nil && s.Adapt != nil && s.Retries != nil && s.Times != nil && s.Phases != nil && !slices.Contains(slices.Collect(maps.Values(s.Phases)), nil) && s.Running != nil &&
+	return s != nil && s.Policy != nil && s.Limits.Complete() && s.Times != nil && s.Phases != nil && !slices.Contains(slices.Collect(maps.Values(s.Phases)), nil) && s.Running != nil &&
 		s.Waiting != nil && s.Retrying != nil && s.Crashes != nil && s.Losses != nil && s.Failures != nil && s.LastTry != nil && s.Circuits != nil && s.Merging != nil
 }
 

@@ -1,6 +1,7 @@
 package mapreduce
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -20,12 +21,6 @@ import (
 
 // What people ask of a running job comes as requests, from any goroutine, to the owner of the job. The owner records a request, and then does it;
 // who asked gets the answer when the record is durable. A run that dies in between leaves the record, which the state of the job is folded from.
-
-// hold is a pause that somebody asked for.
-type hold struct {
-	By    string    `json:"by"`
-	Since time.Time `json:"since"`
-}
 
 // controlCall is a request on its way to the owner.
 type controlCall struct {
@@ -97,7 +92,7 @@ func (p *pool) request(r control.Request) control.Answer {
 	case control.Continue:
 		return p.continueStarts(r)
 	case control.Toggle:
-		if p.job.state.Hold != nil {
+		if p.job.state.Limits.Pause.Hold != nil {
 			return p.continueStarts(r)
 		}
 		return p.pauseStarts(r)
@@ -121,16 +116,16 @@ func (p *pool) request(r control.Request) control.Answer {
 
 // holdFleet tells the fleet, once, that the job begins to stop.
 func (p *pool) holdFleet() {
-	if p.job.fleet != nil && !p.fleetHeld {
-		p.fleetHeld = true
+	if p.job.fleet != nil && !p.ending.fleetHeld {
+		p.ending.fleetHeld = true
 		p.job.fleet.Hold()
 	}
 }
 
 // stillRunning says what runs, and what happens with one or several of them.
 func (p *pool) stillRunning(one, several string) string {
-	switch n := p.running; {
-	case n == 0 || p.between:
+	switch n := p.runners.running; {
+	case n == 0 || p.single.between:
 		return "nothing is running"
 	case p.flights == nil:
 		return "the step that runs may end"
@@ -142,7 +137,7 @@ func (p *pool) stillRunning(one, several string) string {
 }
 
 func (p *pool) pauseStarts(r control.Request) control.Answer {
-	if h := p.job.state.Hold; h != nil {
+	if h := p.job.state.Limits.Pause.Hold; h != nil {
 		return control.Done("it is paused already, by %s since %s", h.By, h.Since.Local().Format(time.TimeOnly))
 	}
 	p.job.record(events.PauseRequested{By: r.By})
@@ -154,7 +149,7 @@ func (p *pool) pauseStarts(r control.Request) control.Answer {
 }
 
 func (p *pool) continueStarts(r control.Request) control.Answer {
-	if p.job.state.Hold == nil {
+	if p.job.state.Limits.Pause.Hold == nil {
 		return control.Done("it was not paused")
 	}
 	p.job.record(events.ContinueRequested{By: r.By})
@@ -239,7 +234,7 @@ func (p *pool) scale(r control.Request) control.Answer {
 	} else {
 		p.resize(n)
 	}
-	if over := len(p.taken) - n; over > 0 {
+	if over := len(p.slots.taken) - n; over > 0 {
 		text += fmt.Sprintf("; %d more run to their end", over)
 	}
 	if c := j.workflow.Map.Concurrency; c != nil && n > c.Max {
@@ -251,17 +246,11 @@ func (p *pool) scale(r control.Request) control.Answer {
 	return control.Done("%s", text)
 }
 
-// resize changes the number of slots. Slots beyond it that are taken go when they are given back.
+// resize changes the number of slots.
 func (p *pool) resize(n int) {
 	p.job.parallel = n
-	if p.flights == nil {
-		return // the next pool begins with as many
-	}
-	p.free = p.free[:0]
-	for slot := n; slot > 0; slot-- {
-		if p.taken[slot] == 0 {
-			p.free = append(p.free, slot)
-		}
+	if p.flights != nil { // else the next pool begins with as many
+		p.slots.resize(n)
 	}
 }
 
@@ -276,8 +265,8 @@ func (p *pool) skip(r control.Request) control.Answer {
 		return control.Refused("%s", refused)
 	}
 	inTurn := map[int]bool{}
-	for it := range p.turns.starts.all() {
-		inTurn[it.Index] = !p.gone[it.Index]
+	for it := range p.lobby.starts.all() {
+		inTurn[it.Index] = !p.lobby.gone[it.Index]
 	}
 	for _, it := range wanted {
 		j.record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
@@ -408,27 +397,27 @@ func (j *job) recordSkipped(e events.AgentFailed) int64 {
 // forget removes an item that has not begun, or that waits for its next attempt, from what is to start; inTurn are those that wait for the turn of their
 // keys. It reports whether the item was there: else the source has not given it yet, or it runs.
 func (p *pool) forget(index int, inTurn map[int]bool) bool {
-	if p.fresh != nil && p.fresh.Index == index {
-		p.fresh = nil
+	if p.lobby.fresh != nil && p.lobby.fresh.Index == index {
+		p.lobby.fresh = nil
 		return true
 	}
 	same := func(d dueItem) bool { return d.index == index }
-	if at := slices.IndexFunc(p.due, same); at >= 0 {
-		if heap.Remove(&p.due, at); p.loneOut == index {
-			p.loneOut = -1
+	if at := slices.IndexFunc(p.lobby.due, same); at >= 0 {
+		if heap.Remove(&p.lobby.due, at); p.suspects.out == index {
+			p.suspects.out = -1
 		}
 		return true
 	}
-	n := len(p.lone) + len(p.suspects)
-	p.lone, p.suspects = slices.DeleteFunc(p.lone, same), slices.DeleteFunc(p.suspects, same)
-	if len(p.lone)+len(p.suspects) < n {
+	n := len(p.suspects.lone) + len(p.suspects.waiting)
+	p.suspects.lone, p.suspects.waiting = slices.DeleteFunc(p.suspects.lone, same), slices.DeleteFunc(p.suspects.waiting, same)
+	if len(p.suspects.lone)+len(p.suspects.waiting) < n {
 		return true
 	}
 	if !inTurn[index] {
 		return false
 	}
-	if p.gone[index] = true; p.loneOut == index {
-		p.loneOut = -1
+	if p.lobby.gone[index] = true; p.suspects.out == index {
+		p.suspects.out = -1
 	}
 	return true
 }
@@ -455,18 +444,18 @@ func (p *pool) retryNow(r control.Request) control.Answer {
 		return control.Done("nothing waits for its next attempt")
 	}
 	j.record(e)
-	for i, d := range p.due {
+	for i, d := range p.lobby.due {
 		if e.Names(d.id) && d.due.After(now) {
-			p.due[i].due = now
+			p.lobby.due[i].due = now
 		}
 	}
-	heap.Init(&p.due)
-	for _, k := range p.parked {
+	heap.Init(&p.lobby.due)
+	for _, k := range p.lobby.parked {
 		if k.retries && e.Names(k.id) && k.due.After(now) {
 			k.due = now
 		}
 	}
-	heap.Init(&p.parked)
+	heap.Init(&p.lobby.parked)
 	j.waits.end(e.Names)
 	if len(elsewhere) > 0 {
 		j.fleet.Hurry(elsewhere)
@@ -503,10 +492,10 @@ func (p *pool) waitElsewhere(now time.Time, names func(itemID string) bool) []in
 
 // withHolds adds to an answer what holds back all starts.
 func (p *pool) withHolds(text string) string {
-	if p.job.state.Hold != nil {
+	if p.job.state.Limits.Pause.Hold != nil {
 		text += "; the job is paused"
 	}
-	if reason := p.gates.reason(); reason != "" {
+	if reason := cmp.Or(p.gates.windows.Reason(), p.gates.guards.Reason()); reason != "" {
 		text += "; nothing starts meanwhile: " + reason
 	}
 	return text
@@ -514,12 +503,12 @@ func (p *pool) withHolds(text string) string {
 
 // whileHeld waits while the job is paused, at the beginning of a phase. It returns how the run ends, if it does.
 func (j *job) whileHeld(ctx context.Context) (*runResult, error) {
-	if v := j.stopResult(); v != nil || j.state.Hold == nil {
+	if v := j.stopResult(); v != nil || j.state.Limits.Pause.Hold == nil {
 		return v, nil
 	}
-	p := &pool{job: j, idle: make(chan task), source: source{cancel: func() {}}, between: true, loneOut: -1}
-	p.agents, p.kill = context.WithCancelCause(ctx)
-	defer p.kill(nil)
+	p := &pool{job: j, runners: newRunners(ctx), source: source{cancel: func() {}}, single: single{between: true}, suspects: suspects{out: -1}}
+	p.openNoGates()
+	defer p.runners.kill(nil)
 	p.run(ctx)
 	return p.halted, j.log.Err()
 }

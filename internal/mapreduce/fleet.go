@@ -187,7 +187,7 @@ func (p *pool) submit(a agent.Attempt) {
 		for some := s.next(); some != nil; some = s.next() {
 			written := p.job.log.Flush() // once for all of them
 			for _, a := range some {
-				p.job.executeRecorded(p.agents, a, written)
+				p.job.executeRecorded(p.runners.ctx, a, written)
 			}
 		}
 		return nil

@@ -5,38 +5,196 @@ import (
 	"fmt"
 	"time"
 
-	"prodigy/internal/events"
+	"prodigy/internal/errorpolicy"
 	"prodigy/internal/limit"
+	"prodigy/internal/limits"
 )
 
-// gates hold back all starts of a pool: outside of the windows of the job, and while the machine has too little left. What runs goes on.
+// gates are the limits of a pool, in the groups and the order in which they are asked. The comment of package limits
+// says what each holds back.
 type gates struct {
-	windows limit.Windows
-	outside bool
-	asked   time.Time // when the windows were looked at last
-	until   time.Time // what they said then holds until then
+	all  []limits.Limit // of everything
+	slot []limits.Limit // of what needs a slot
+	turn []limits.Limit // of what begins, but for those by key
 
-	short   string        // why the guards are closed; empty: they are not
-	changed <-chan string // what short becomes; nil: there are no guards
+	paces []limits.Limit // of turn: the limits in time that all starts share
+
+	windows *limits.Windows
+	guards  *limits.Guards
+	rollout *limits.Stages
+	first   limits.First
 }
 
-// What holds starts back, in the events of it.
-const (
-	byWindows = "windows"
-	byGuards  = "guards"
-)
+// openGates makes the limits of the map phase. The machine is looked at before it returns, and then until ctx ends.
+func (p *pool) openGates(ctx context.Context) error {
+	j, m := p.job, p.job.workflow.Map
+	known, g := j.state.Limits, &p.gates
+	g.windows, g.guards = limits.NewWindows(m.Windows), &limits.Guards{}
+	g.rollout = &limits.Stages{Rollout: &known.Rollout, List: j.stages}
+	g.first = limits.First{Stages: g.rollout}
+	g.all = []limits.Limit{&known.Pause, p.awaitTotal()}
+	g.slot = []limits.Limit{
+		g.windows, g.guards, limits.Func(p.admitSender), limits.Func(p.admitMerges), limits.Func(p.admitAlone), g.rollout,
+		limits.Func(p.admitSlots), limits.Func(p.admitRoom), known.Concurrency,
+	}
+	g.turn = []limits.Limit{g.first, known.Ratio}
+	if j.workflow.BreakerPer == nil {
+		g.turn = append(g.turn, limits.Func(j.admitBreaker))
+	}
+	if g.paces = []limits.Limit{limits.Pace{Concurrency: known.Concurrency}}; !p.lobby.rateKey {
+		g.paces = append(g.paces, known.Rate)
+	}
+	g.turn = append(g.turn, g.paces...)
+	j.live = []limits.Limit{g.windows, g.guards}
+	return p.watchMachine(ctx)
+}
+
+// openNoGates makes the limits of a pool that is about no items.
+func (p *pool) openNoGates() {
+	p.gates = gates{
+		all:     []limits.Limit{&p.job.state.Limits.Pause},
+		windows: &limits.Windows{}, guards: &limits.Guards{},
+	}
+}
+
+// asks returns the question whether something of a class may start.
+func (p *pool) asks(c limits.Class, now time.Time) limits.Ask {
+	s := p.job.state
+	begun := len(s.Running) + len(s.Waiting) + len(s.Merging) + p.lobby.starts.len() - p.lobby.again
+	return limits.Ask{Class: c, Now: now, Busy: len(p.slots.taken), Begun: begun}
+}
+
+// ask asks limits in their order, and returns the answer of the first that does not say Go.
+func (p *pool) ask(list []limits.Limit, a limits.Ask) limits.Verdict {
+	for _, l := range list {
+		if v := p.askOne(l, a); v.Answer != limits.Go {
+			return v
+		}
+	}
+	return limits.Verdict{}
+}
+
+// askOne asks a limit, and notes when to ask it again.
+func (p *pool) askOne(l limits.Limit, a limits.Ask) limits.Verdict {
+	v := l.Admit(a)
+	if v.Answer != limits.Wait {
+		return v
+	}
+	p.lobby.soon(v.Until)
+	switch v.By {
+	case limits.ByRate, limits.ByPace:
+		p.lobby.rated = true
+	case limits.ByRatio:
+		p.lobby.retriesWait = true
+		p.tell(p.job.state.Limits.Ratio, a.Now, true)
+	}
+	return v
+}
+
+// tell records what a limit has to say.
+func (p *pool) tell(t limits.Teller, now time.Time, held bool) {
+	for e := t.Tell(now, held); e != nil; e = t.Tell(now, held) {
+		p.job.record(e)
+	}
+}
+
+// vacant reports whether a slot may be taken now.
+func (p *pool) vacant(now time.Time) bool {
+	return p.ask(p.gates.slot, p.asks(limits.Again, now)).Answer == limits.Go
+}
+
+// mayBegin reports whether a new item may begin, as far as that depends on the canary.
+func (p *pool) mayBegin(now time.Time) bool {
+	return p.gates.first.Admit(p.asks(limits.New, now)).Answer == limits.Go
+}
+
+// totalWait is how long the first agent waits for the end of the selection, if it wants to know how many items
+// there are.
+const totalWait = 100 * time.Millisecond
+
+// awaitTotal returns the limit of a job whose agents ask how many items there are, or whose items are a list,
+// whose number people know.
+func (p *pool) awaitTotal() limits.Limit {
+	asked := namesTotal(p.template.Steps, p.template.Handler) || len(p.job.workflow.Map.Input.Items) > 0
+	if p.source.chosen == nil || !asked {
+		return limits.Func(func(limits.Ask) limits.Verdict { return limits.Verdict{} })
+	}
+	until := time.Now().Add(totalWait)
+	return limits.Func(func(a limits.Ask) limits.Verdict {
+		if p.source.chosen == nil {
+			return limits.Verdict{}
+		}
+		return limits.WaitUntil(until, a.Now, "total", "the number of items is not known yet")
+	})
+}
+
+// waitIf returns a Verdict that lasts until something happens.
+func waitIf(holds bool, by, reason string) limits.Verdict {
+	if !holds {
+		return limits.Verdict{}
+	}
+	return limits.Verdict{Answer: limits.Wait, By: by, Reason: reason}
+}
+
+func (p *pool) admitSender(limits.Ask) limits.Verdict {
+	return waitIf(p.submitter.full(), "sender", "the fleet has not taken what has started")
+}
+
+// admitMerges holds back what would begin far behind what others have done already.
+func (p *pool) admitMerges(limits.Ask) limits.Verdict {
+	m, now := &p.merger, p.mergesNow()
+	m.backlog = m.backlog && now
+	behind := m.backlog || now && (p.slotsNow() == 1 || len(p.job.state.Merging) >= mergesAhead*p.job.parallel)
+	return waitIf(behind, "merges", "the work of items waits to be merged")
+}
+
+func (p *pool) admitAlone(limits.Ask) limits.Verdict {
+	return waitIf(p.suspects.alone && p.runners.busy(), "suspects", "an item runs alone")
+}
+
+func (p *pool) admitSlots(a limits.Ask) limits.Verdict {
+	return waitIf(len(p.slots.free) == 0 || a.Busy >= p.slotsNow(), "slots", "all slots are taken")
+}
+
+func (p *pool) admitRoom(a limits.Ask) limits.Verdict {
+	return waitIf(int64(a.Busy) >= p.job.room.Load(), "room", "the machine has no room for more")
+}
+
+// admitBreaker asks the breaker of the policy.
+func (j *job) admitBreaker(a limits.Ask) limits.Verdict {
+	if a.Class == limits.Try {
+		return limits.Verdict{}
+	}
+	const by, reason = "breaker", "the circuit breaker is open"
+	switch v := j.state.Policy.Admit(a.Key, a.Now); v.Verdict {
+	case errorpolicy.Refuse:
+		return limits.Verdict{Answer: limits.Refuse, By: by, Reason: reason}
+	case errorpolicy.Hold:
+		return limits.Verdict{Answer: limits.Wait, Until: v.Until, By: by, Reason: reason}
+	}
+	return limits.Verdict{}
+}
+
+// slotsNow returns how many agents may be out at once. On a fleet that is no more than it has slots if there are
+// workspaces: an agent that waits for a worker would begin at what was merged before the wait.
+func (p *pool) slotsNow() int {
+	if p.job.space == nil || p.job.fleet == nil {
+		return p.job.parallel
+	}
+	_, n := p.job.fleetSlots.now()
+	return min(p.job.parallel, max(n, 1))
+}
 
 // guardPause is how long there is between two looks at the machine.
 const guardPause = 2 * time.Second
 
-// openGates returns what the workflow says. The guards are looked at before it returns, and then until ctx ends.
-func (p *pool) openGates(ctx context.Context) error {
-	j, m, g := p.job, p.job.workflow.Map, &p.gates
-	g.windows = m.Windows
-	if !m.Guards.Any() {
+// watchMachine follows what the machine has left until ctx ends, if there are guards. What it finds becomes a
+// record, from which the limit learns.
+func (p *pool) watchMachine(ctx context.Context) error {
+	j, guards := p.job, p.job.workflow.Map.Guards
+	if !guards.Any() {
 		return nil
 	}
-	guards := m.Guards
 	if j.config.OnFleet { // workers look at their machines; here the log is written
 		guards = limit.Guards{MinFreeDisk: guards.MinFreeDisk}
 	}
@@ -48,9 +206,9 @@ func (p *pool) openGates(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("guards: %w", err)
 	}
-	p.guarded(first)
-	changed := make(chan string, 1)
-	g.changed = changed
+	if first != "" {
+		j.record(p.gates.guards.Found(first))
+	}
 	j.agents.Go(func() error {
 		tick := time.NewTicker(guardPause)
 		defer tick.Stop()
@@ -66,7 +224,7 @@ func (p *pool) openGates(ctx context.Context) error {
 			}
 			last = short
 			select {
-			case changed <- short:
+			case j.inbox <- message{event: p.gates.guards.Found(short)}:
 			case <-ctx.Done():
 				return nil
 			}
@@ -83,70 +241,11 @@ func (j *job) machine() (limit.Machine, error) {
 	return limit.MachineNow(j.config.Dir, j.place.EventsDir())
 }
 
-// guarded records that the guards have closed or opened.
-func (p *pool) guarded(short string) {
-	if p.gates.short == short {
-		return
-	}
-	if p.gates.short = short; short == "" {
-		p.job.record(events.StartsAllowed{By: byGuards})
-		return
-	}
-	p.job.record(events.StartsHeld{By: byGuards, Reason: short})
-}
-
-// watchWindows notes whether now is in the windows of the job, and records when that changes. Outside of them a run ends that is not to wait.
-func (p *pool) watchWindows(now time.Time) {
-	g := &p.gates
-	if len(g.windows) == 0 || p.halted != nil {
-		return
-	}
-	if now.Before(g.until) && !now.Before(g.asked) {
-		p.exitOutside()
-		return
-	}
-	open, until := g.windows.At(now)
-	g.asked, g.until = now, until
-	if open == !g.outside {
-		return
-	}
-	g.outside = !open
-	if open {
-		p.job.record(events.StartsAllowed{By: byWindows})
-		return
-	}
-	p.job.record(events.StartsHeld{By: byWindows, Reason: "it is outside of the windows (" + g.windows.String() + ")", Until: &until})
-	p.exitOutside()
-}
-
 // exitOutside ends a run that is not to wait for the next window, once there is something that would have to wait.
 func (p *pool) exitOutside() {
-	if !p.gates.outside || !p.job.config.ExitOutside || p.exhausted() && len(p.suspects) == 0 {
+	reason := p.gates.windows.Reason()
+	if reason == "" || !p.job.config.ExitOutside || p.exhausted() && len(p.suspects.waiting) == 0 {
 		return
 	}
-	p.halt(runResult{state: Paused, reason: p.gates.reason(), outside: true}, untilTheyEnd)
-}
-
-// reason returns why nothing may start; "" if it may.
-func (g *gates) reason() string {
-	if g.outside {
-		return "it is outside of the windows (" + g.windows.String() + "), the next begins at " + g.until.Local().Format(time.DateTime)
-	}
-	return g.short
-}
-
-// closed reports whether nothing may start.
-func (g *gates) closed() bool { return g.outside || g.short != "" }
-
-// next returns when to look again, or latest if that is sooner. A clock that is set, or a machine that sleeps, is noticed within a minute.
-func (g *gates) next(now, latest time.Time) time.Time {
-	if len(g.windows) == 0 {
-		return latest
-	}
-	for _, at := range []time.Time{g.until, now.Add(time.Minute)} {
-		if at.Before(latest) {
-			latest = at
-		}
-	}
-	return latest
+	p.halt(runResult{state: Paused, reason: reason, outside: true}, untilTheyEnd)
 }

@@ -16,6 +16,7 @@ import (
 	"prodigy/internal/fingerprint"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
+	"prodigy/internal/limits"
 	"prodigy/internal/process"
 	"prodigy/internal/spend"
 	"prodigy/internal/tracing"
@@ -70,7 +71,8 @@ type job struct {
 	recordAt       time.Time                 // when the change since then is recorded; zero: there is none
 	rescaled       bool                      // another workflow has another number of slots than somebody asked for
 	crowds         crowds                    // of retries that are due at once
-	stages         []stage                   // of the rollout of the map phase
+	stages         []limits.Stage            // of the rollout of the map phase
+	live           []limits.Limit            // of the pool at work, that remember nothing of the job
 	halting        chan struct{}             // closed when a pool begins to stop
 	agents         errgroup.Group            // every goroutine of the run
 }
@@ -146,11 +148,14 @@ func (j *job) record(e events.Event) events.Record {
 	}
 	r := j.log.Append(time.Now(), e)
 	effects := j.state.apply(r)
+	for _, l := range j.live {
+		l.Apply(r, j.state)
+	}
 	for _, t := range effects.Transitions {
 		j.record(events.Circuit(events.WorkflowScope, t))
 	}
-	if c := effects.Limit; c != nil {
-		j.record(events.ConcurrencyChanged{Limit: c.Limit, Before: c.Before, Rate: c.Rate, Reason: c.Reason})
+	if c := j.state.Limits.Concurrency.Tell(r.Time, false); c != nil {
+		j.record(c)
 	}
 	if len(effects.Batch) > 0 {
 		j.record(events.ErrorBatch{Size: len(effects.Batch), Errors: effects.Batch})

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// lanes are queues of what waits for its turn, one for each key. Of the keys that may go on it is the turn of the one that could have gone on
-// first, so that none waits for ever; within a key the first that came goes on first. To find the next takes time that grows with the logarithm of
-// the number of keys. The zero lanes are empty.
+// lanes are queues of what waits for its turn, one for each key. Of the keys that may go on it is the turn of
+// the one that could have gone on first, so that none waits for ever; within a key the first that came goes on
+// first. To find the next takes time that grows with the logarithm of the number of keys. The zero lanes are
+// empty.
 type lanes[K comparable, T any] struct {
 	byKey map[K]*lane[K, T]
 	order laneHeap[K, T]
@@ -60,8 +61,9 @@ func (l *lanes[K, T]) addFirst(key K, v T) {
 	one.queue = slices.Insert(one.queue, 0, v)
 }
 
-// next returns the key and the element whose turn it is at now. Limit returns when a key may go on; it may be later than it was when it was last asked, and
-// not earlier, but for what again is called for, and for all when the clock was set back.
+// next returns the key and the element whose turn it is at now. Limit returns when a key may go on; it may be
+// later than it was when it was last asked, and not earlier, but for what again is called for, and for all when
+// the clock was set back.
 func (l *lanes[K, T]) next(now time.Time, limit func(key K, now time.Time) time.Time) (key K, v T, ok bool) {
 	wall := now.Round(0)
 	if wall.Before(l.asked) { // the clock was set back: what the limits said before is no time that will come soon

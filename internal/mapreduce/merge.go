@@ -107,7 +107,7 @@ func (p *pool) holdSlot(index, slot int) {
 	if slot == 0 || p.job.workflow.Workspace.Order == workflow.OrderItems {
 		return
 	}
-	p.taken[slot]++
+	p.slots.taken[slot]++
 	p.merger.slots[index] = slot
 }
 
@@ -144,20 +144,20 @@ func (p *pool) horizon() int64 {
 	for index := range p.job.state.Running {
 		first = min(first, index)
 	}
-	for _, d := range p.due {
+	for _, d := range p.lobby.due {
 		first = min(first, d.index)
 	}
-	for _, d := range p.suspects {
+	for _, d := range p.suspects.waiting {
 		first = min(first, d.index)
 	}
-	for it := range p.turns.starts.all() {
-		if !p.gone[it.Index] {
+	for it := range p.lobby.starts.all() {
+		if !p.lobby.gone[it.Index] {
 			first = min(first, it.Index)
 		}
 	}
 	switch {
-	case p.fresh != nil:
-		first = min(first, p.fresh.Index)
+	case p.lobby.fresh != nil:
+		first = min(first, p.lobby.fresh.Index)
 	case p.source.found != nil:
 		first = min(first, p.merger.last+1)
 	}
@@ -167,7 +167,7 @@ func (p *pool) horizon() int64 {
 // merge has the merger work on what waits, if it is idle.
 func (p *pool) merge() {
 	m := &p.merger
-	if m.busy || p.agents == nil || p.agents.Err() != nil {
+	if m.busy || p.runners.ctx == nil || p.runners.ctx.Err() != nil {
 		return
 	}
 	if p.halted == nil {
@@ -177,7 +177,7 @@ func (p *pool) merge() {
 		return
 	}
 	m.busy = true
-	j, ctx, head, batch, publish := p.job, p.agents, p.job.state.Head, m.batch, m.publish
+	j, ctx, head, batch, publish := p.job, p.runners.ctx, p.job.state.Head, m.batch, m.publish
 	m.publish = nil
 	j.agents.Go(func() error {
 		var end mergeEnd
@@ -227,7 +227,7 @@ func (p *pool) merged(end *mergeEnd) {
 	for _, r := range end.merged.Failed {
 		p.job.recordRejected(r)
 		if w, ok := p.job.state.Waiting[r.Index]; ok && p.halted == nil {
-			p.due.push(dueItem{id: w.ID, index: r.Index, due: w.Due})
+			p.lobby.due.push(dueItem{id: w.ID, index: r.Index, due: w.Due})
 		}
 	}
 	for _, w := range batch {

@@ -86,11 +86,12 @@ func (j *job) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) a
 
 // runAlone runs one attempt that is about no item. The owner stays at its post meanwhile: for events, a stop, and the log's own failure.
 func (j *job) runAlone(ctx context.Context, a agent.Attempt) (end attemptEnd, halted *runResult, err error) {
-	p := &pool{job: j, idle: make(chan task), source: source{cancel: func() {}}, running: 1}
-	defer close(p.idle)
-	p.agents, p.kill = context.WithCancelCause(ctx)
-	defer p.kill(nil)
+	p := &pool{job: j, runners: newRunners(ctx), source: source{cancel: func() {}}}
+	p.openNoGates()
+	p.runners.running = 1
+	defer close(p.runners.idle)
+	defer p.runners.kill(nil)
 	p.startWorker(a)
 	p.run(ctx)
-	return *p.end, p.halted, j.log.Err()
+	return *p.single.end, p.halted, j.log.Err()
 }

@@ -8,6 +8,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/fingerprint"
 	"prodigy/internal/limit"
+	"prodigy/internal/limits"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
 )
@@ -15,12 +16,9 @@ import (
 // state is all that is known of a job: the fold of its log. Only the goroutine that runs the job touches it. It is also what a checkpoint has
 // of the job, as JSON, so each field must survive that; a test holds foldVersion against the shape of it.
 type state struct {
+	Limits   *limits.Memory        `json:"limits"` // without what the workflow says
 	Policy   *errorpolicy.Machine  `json:"policy"` // without what the workflow says
-	Rate     *limit.RateLimiter    `json:"rate"`   // without the limit
-	Adapt    *limit.Adaptive       `json:"adapt"`  // without its bounds
-	Retries  *retry.Throttle       `json:"retries"`
-	Steps    stepRates             `json:"steps,omitempty"` // without their limits
-	Times    *limit.StragglerTimes `json:"times"`           // without their limit
+	Times    *limit.StragglerTimes `json:"times"`  // without their limit
 	Started  time.Time             `json:"started"`
 	Seq      int64                 `json:"seq"`     // of the last record
 	Outcome  int64                 `json:"outcome"` // of the last record that gave an item its row of the results
@@ -62,12 +60,9 @@ type state struct {
 	Merging      map[int]merging `json:"merging"`            // work that waits to be merged, by item index
 	Merged       int             `json:"merged,omitempty"`   // items whose work was merged
 
-	Hold      *hold          `json:"hold,omitempty"`      // nothing starts; nil: the job is not paused
 	Slots     int            `json:"slots,omitempty"`     // that somebody has given the job while it ran; 0: nobody has
 	Skips     map[int]string `json:"skips,omitempty"`     // items that are to be skipped and have no outcome yet, by index: who asked for it
 	Cancelled string         `json:"cancelled,omitempty"` // who has cancelled the job; empty: nobody
-
-	Rollout rollout `json:"rollout,omitzero"`
 
 	Total    int  `json:"total"`    // number of items; of meaning once selected
 	Selected bool `json:"selected"` // selection has ended
@@ -158,10 +153,7 @@ type stepRetry struct {
 func newState(p errorpolicy.Policy) *state {
 	return &state{
 		Policy:   errorpolicy.New(p),
-		Rate:     limit.NewRateLimiter(p.Rate),
-		Adapt:    limit.NewAdaptive(p.Adapt),
-		Retries:  retry.NewThrottle(p.RetryRatio),
-		Steps:    newStepRates(p.StepRates),
+		Limits:   limits.NewMemory(p),
 		Times:    limit.NewStragglerTimes(p.Straggler),
 		Phases:   map[string]*phase{},
 		Running:  attempts{},
@@ -188,6 +180,7 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 		s.Earlier, s.RunBegan = s.duration(s.Last), r.Time
 	}
 	s.Seq, s.Last = r.Seq, r.Time
+	s.Limits.Apply(r, s)
 	switch e := r.Event.(type) {
 	case events.JobStarted:
 		s.Started, s.Seed, s.Mode, s.Workflow, s.Broker = r.Time, e.Seed, e.Mode, e.Workflow, e.Broker
@@ -203,10 +196,6 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 		s.Ended, s.Reason = Paused, e.Reason
 	case events.JobCancelled:
 		s.Ended, s.Reason = Cancelled, e.Reason
-	case events.PauseRequested:
-		s.Hold = &hold{By: e.By, Since: r.Time}
-	case events.ContinueRequested:
-		s.Hold = nil
 	case events.CancelRequested:
 		s.Cancelled = e.By
 	case events.ScaleRequested:
@@ -218,10 +207,6 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 			s.Skips = map[int]string{}
 		}
 		s.Skips[e.ItemIndex] = e.By
-	case events.RolloutStage:
-		s.Rollout = rollout{Stage: e.Stage, Begun: true}
-	case events.RolloutHeld:
-		s.Rollout.Held = e.Reason
 	case events.RetryNowRequested:
 		s.retryNow(r.Time, e)
 	case events.PhaseStarted:
@@ -249,7 +234,7 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 		s.Sessions[e.ItemID] = e
 	case events.StepRetrying:
 		s.Retrying[e.ItemID] = stepRetry{Event: e, Due: r.Time.Add(time.Duration(e.DelayMS))}
-		return errorpolicy.Effects{Limit: s.stepFailed(r.Time, e)}
+		s.stepFailed(e)
 	case events.ErrorBatch:
 		_ = s.Policy.Remainder()
 	case events.FingerprintChanged:
@@ -305,9 +290,6 @@ func (s *state) retryNow(now time.Time, e events.RetryNowRequested) {
 func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
-		s.Rate.Start(e.Key, r.Time)
-		s.Adapt.Start(r.Time)
-		s.Retries.Start(s.isRetry(e.ItemIndex), r.Time)
 		ticket, effects := s.Policy.Started(e.BreakerKey, r.Time)
 		s.Running.set(e.ItemIndex, running{
 			ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Ticket: ticket, Retry: s.Waiting[e.ItemIndex].Retry, Base: e.Base,
@@ -325,7 +307,6 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 			s.Times.Add(time.Duration(e.DurationMS))
 		}
 		effects := s.Policy.AttemptSucceeded(s.Running.at(e.ItemIndex).Ticket, r.Time)
-		effects.Limit = s.ended(e.ItemIndex, limit.CallEnd{Kind: limit.CallGood, Took: time.Duration(e.DurationMS)}, r.Time)
 		if e.Commit != "" {
 			s.awaitMerge(r, e)
 			return effects
@@ -354,7 +335,7 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 	case events.AgentPlaced:
 		s.place(e)
 	case events.StepTurn:
-		s.stepTurn(r.Time, e)
+		s.stepTurn(e)
 	case events.StepRetried:
 		s.retriedStep(r.Time, e)
 	}
@@ -402,9 +383,6 @@ func (s *state) succeed(id string, index int, seq int64, reused bool) {
 		}
 	}
 	s.Policy.ItemSucceeded(s.Status.At(index))
-	if s.Status.At(index) == errorpolicy.Pending && !reused {
-		s.Rollout.countEnd(true)
-	}
 	s.settle(id, index, errorpolicy.Succeeded)
 }
 
@@ -441,9 +419,6 @@ func (s *state) merging() int {
 func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Effects {
 	number := max(e.Attempt, s.Running.at(e.ItemIndex).Doubled)
 	before, failures := s.Status.At(e.ItemIndex), s.Failures[e.ItemIndex]+1
-	if before == errorpolicy.Pending && e.ErrorType != retry.TypeSkipped && (e.Rejected() || !e.Action.RunsAgain()) {
-		s.Rollout.countEnd(false)
-	}
 	if e.Rejected() {
 		s.Policy.Rejected(e.ItemID, before)
 		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Rejected)
@@ -456,13 +431,7 @@ func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Ef
 	if !e.Action.RunsAgain() {
 		s.Alike.add(e.ErrorType, e.ErrorSignature)
 	}
-	end := limit.CallEnd{Kind: kindOf(e.ErrorType)}
-	if e.Retry != nil {
-		end.Asked = time.Duration(e.Retry.AskedMS)
-	}
-	limit := s.ended(e.ItemIndex, end, now)
 	effects := s.Policy.Failed(e.ItemID, s.Running.at(e.ItemIndex).Ticket, e.Action, e.ErrorType, e.Error, before, now)
-	effects.Limit = limit
 	if e.Action.RunsAgain() {
 		delete(s.Running, e.ItemIndex)
 		delete(s.Merging, e.ItemIndex)
@@ -509,10 +478,7 @@ func (s *state) retryOf(index int) retry.State {
 // on, unless the policy had stopped the job or dead letters are retried. A dead letter whose retry was stopped is a dead letter as before, also
 // one that waited for its next attempt.
 func (s *state) resume(now time.Time, e events.JobResumed) {
-	s.Ended, s.Reason, s.Hold, s.Cancelled, s.Broker = "", "", nil, "", e.Broker
-	if e.Reason != events.ForDeadLetters {
-		s.Rollout.resumed(e.Accepted)
-	}
+	s.Ended, s.Reason, s.Cancelled, s.Broker = "", "", "", e.Broker
 	if e.MaxCostUSD != nil {
 		s.MaxCost = e.MaxCostUSD
 	}
@@ -695,7 +661,7 @@ func (s *state) retried(a *agent.Attempt, itemID string) {
 
 // details returns how many items the state knows more of than how they ended. Eight that are but numbers take the room of one that is more.
 func (s *state) details() int {
-	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Skips) + len(s.Retrying) + len(s.Sessions) + len(s.Spent.Items) + s.Rate.Keys() + s.Policy.Keys() + s.Steps.keys() + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
+	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Skips) + len(s.Retrying) + len(s.Sessions) + len(s.Spent.Items) + s.Limits.Keys() + s.Policy.Keys() + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
 }
 
 // circuits are the last transitions of the breakers of steps, by phase and scope: two phases may have steps of one label. The breaker

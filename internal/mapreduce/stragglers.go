@@ -12,8 +12,8 @@ import (
 	"prodigy/internal/retry"
 )
 
-// An attempt that takes much longer than the others is a straggler. People are told of it. With `stop` it is ended, and what follows is what follows any
-// timeout of an agent.
+// An attempt that takes much longer than the others is a straggler. People are told of it. With `stop` it is
+// ended, and what follows is what follows any timeout of an agent.
 
 // flight is an attempt of a pool that has not ended, or whose end the pool has not heard of.
 type flight struct {
@@ -56,8 +56,8 @@ func (h *clockHeap) Pop() any {
 	return last
 }
 
-// sinceOf returns since when the present try of an attempt runs. One that waits for its next try begins then, and one that waits for a worker of a fleet when
-// it has that.
+// sinceOf returns since when the present try of an attempt runs. One that waits for its next try begins then,
+// and one that waits for a worker of a fleet when it has that.
 func (p *pool) sinceOf(f *flight, id string, now time.Time) time.Time {
 	if f.waits != nil || !f.placed {
 		return now
@@ -113,25 +113,23 @@ func (p *pool) findStragglers(now time.Time) {
 			f.end(f.slow)
 		}
 	}
+	p.soonStraggling()
 }
 
-// restartClocks has all attempts begin now, as far as stragglers are concerned, after a time in which they may have stood still.
+// soonStraggling notes when the next attempt may be a straggler.
+func (p *pool) soonStraggling() {
+	if limit, known := p.job.state.Times.Limit(); known && len(p.watch.clocks) > 0 {
+		p.lobby.soon(p.watch.clocks[0].since.Add(limit))
+	}
+}
+
+// restartClocks has all attempts begin now, as far as stragglers are concerned, after a time in which they may
+// have stood still.
 func (p *pool) restartClocks() {
 	now := time.Now()
 	for _, f := range p.flights {
 		f.began = now
 	}
-}
-
-// nextStraggler returns when an attempt may become a straggler, or latest if that is sooner.
-func (p *pool) nextStraggler(latest time.Time) time.Time {
-	w := &p.watch
-	if limit, known := p.job.state.Times.Limit(); known && len(w.clocks) > 0 && len(p.job.state.Quotas) == 0 {
-		if at := w.clocks[0].since.Add(limit); at.Before(latest) {
-			latest = at
-		}
-	}
-	return latest
 }
 
 // stragglerError stops an attempt that takes too long.
@@ -141,7 +139,8 @@ func (e *stragglerError) Error() string {
 	return "the agent timed out as a straggler, after " + duration.Format(e.limit.Round(10*time.Millisecond))
 }
 
-// asTimeout makes the end of an attempt that was stopped as a straggler the timeout that it stands for. Its handler does not run any more.
+// asTimeout makes the end of an attempt that was stopped as a straggler the timeout that it stands for. Its
+// handler does not run any more.
 func (p *pool) asTimeout(e *attemptEnd) {
 	f := p.flights[e.attempt.Token]
 	if _, lost := errors.AsType[*agent.LostError](e.err); e.err == nil || f.slow == nil || lost {

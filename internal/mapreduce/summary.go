@@ -9,6 +9,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
+	"prodigy/internal/limits"
 	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
@@ -38,7 +39,7 @@ type Summary struct {
 }
 
 // Hold is a pause of a running job that somebody asked for.
-type Hold = hold
+type Hold = limits.Hold
 
 // StateShown returns the state for people, who are to see at once that a job has completed but not all of its items have succeeded.
 func (s Summary) StateShown() string {
@@ -256,7 +257,7 @@ func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record
 		sum.State, sum.Reason = string(Cancelled), "cancelled by "+s.Cancelled
 	}
 	if place.Running() {
-		sum.State, sum.Hold, sum.Duration = "running", s.Hold, s.duration(time.Now())
+		sum.State, sum.Hold, sum.Duration = "running", s.Limits.Pause.Hold, s.duration(time.Now())
 	}
 	sum.ReduceStale = sum.State == string(Completed) && s.ReduceStale
 	sum.ReduceHeld = sum.State == string(Completed) && held

@@ -1,6 +1,7 @@
 package mapreduce
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,10 +14,96 @@ import (
 	"prodigy/internal/retry"
 )
 
-// An item that kills prodigy would kill each run that tries it. But a run may also be killed from outside, which condemns nobody. So an item
-// that was in flight at several deaths that nothing explains is only a suspect: it runs when all others have come to their end, alone, after
-// a pause. Whoever kills runs from outside will mostly hit that pause, which clears all suspects. One that was running alone at several deaths
+// An item that kills prodigy would kill each run that tries it. But a run may also be killed from outside,
+// which condemns nobody. So an item that was in flight at several deaths that nothing explains is only a
+// suspect: it runs when all others have come to their end, alone, after a pause. Whoever kills runs from
+// outside will mostly hit that pause, which clears all suspects. One that was running alone at several deaths
 // is set aside.
+
+// suspects are the items of a pool that run alone.
+type suspects struct {
+	waiting []dueItem // until all others are done
+	alone   bool      // all others are done: one suspect at a time
+	pause   time.Time // nothing starts before, so that a suspect runs alone; zero if no pause has begun
+
+	lone []dueItem // items that may be what killed workers: one of them is out at a time
+	out  int       // the index of that one, or -1
+}
+
+// count returns how many of those that wait are suspects, and not items that run alone for lack of memory.
+func (s *suspects) count(j *job) (n int) {
+	for _, d := range s.waiting {
+		if j.suspect(d.index) {
+			n++
+		}
+	}
+	return n
+}
+
+// ended notes that an item is not out any more.
+func (s *suspects) ended(index int) {
+	if index == s.out {
+		s.out = -1
+	}
+}
+
+// exhausted reports whether nothing is left to start but suspects.
+func (p *pool) exhausted() bool {
+	return p.source.found == nil && p.source.chosen == nil && p.lobby.fresh == nil && p.onlySuspects()
+}
+
+// onlySuspects reports whether nothing waits to begin, or to begin again, but suspects.
+func (p *pool) onlySuspects() bool {
+	return len(p.lobby.due) == 0 && len(p.suspects.lone) == 0 && p.lobby.starts.len() == len(p.lobby.gone)
+}
+
+// waitsForSuspects reports whether nothing else can begin before those have ended that are to run alone: they
+// are of the canary.
+func (p *pool) waitsForSuspects(now time.Time) bool {
+	return p.lobby.fresh != nil && !p.mayBegin(now) && len(p.lobby.parked) == 0 && p.onlySuspects()
+}
+
+// isolate makes the next suspect due, once nothing else is left and some time has passed, and the next of those
+// that may have killed workers.
+func (p *pool) isolate(now time.Time) {
+	s := &p.suspects
+	if len(s.waiting) > 0 && !p.runners.busy() && (p.exhausted() || p.waitsForSuspects(now)) {
+		next := s.waiting[0]
+		if s.pause.IsZero() {
+			s.pause = now.Add(p.job.quiet(next.index))
+		}
+		if now.Before(s.pause) {
+			p.lobby.soon(s.pause)
+		} else {
+			s.alone, s.pause, s.waiting = true, time.Time{}, s.waiting[1:]
+			p.lobby.due.push(next)
+		}
+	}
+	if len(s.lone) > 0 && s.out < 0 {
+		s.out = s.lone[0].index
+		p.lobby.due.push(s.lone[0])
+		s.lone = s.lone[1:]
+	}
+}
+
+// suspects returns the items that are to run alone, those first that were alone at fewer deaths.
+func (j *job) suspects() []dueItem {
+	var found []dueItem
+	for index, w := range j.state.Waiting {
+		if (j.suspect(index) || w.Retry.Alone) && index < j.store.Len() {
+			found = append(found, dueItem{id: w.ID, index: index, due: w.Due})
+		}
+	}
+	slices.SortFunc(found, func(a, b dueItem) int {
+		return cmp.Or(cmp.Compare(j.state.Crashes[a.index].Alone, j.state.Crashes[b.index].Alone), cmp.Compare(a.index, b.index))
+	})
+	return found
+}
+
+// quiet is how long nothing runs before a suspect does.
+func (j *job) quiet(index int) time.Duration {
+	return time.Second << min(2*j.state.Crashes[index].Alone, 4)
+}
 
 // noteDeath finds out how the run before died, if it did.
 func (j *job) noteDeath() {
@@ -34,8 +121,8 @@ func (j *job) suspect(index int) bool {
 	return j.config.MaxCrashes > 0 && j.state.Crashes[index].Together >= j.config.MaxCrashes && j.state.Status.At(index) == errorpolicy.Pending
 }
 
-// quarantine records the failure of the items that were running alone when the run died, once that has happened too often. The policy decides
-// what follows as of any failure. The breaker never learns of it.
+// quarantine records the failure of the items that were running alone when the run died, once that has happened
+// too often. The policy decides what follows as of any failure. The breaker never learns of it.
 func (j *job) quarantine() {
 	for _, index := range slices.Sorted(maps.Keys(j.state.Losses)) {
 		if index < j.store.Len() {
@@ -73,14 +160,15 @@ func (j *job) setAside(index int, w pendingRetry, message string) {
 	j.recordFailed(failed, j.whySkipped(false))
 }
 
-// A worker that dies takes all its attempts with it, and mostly none of them is to blame. So an item is suspected only when it was among the lost
-// at several losses; then it is sent out while no other suspect is, and one whose workers are lost even so has failed.
+// A worker that dies takes all its attempts with it, and mostly none of them is to blame. So an item is
+// suspected only when it was among the lost at several losses; then it is sent out while no other suspect is,
+// and one whose workers are lost even so has failed.
 const (
 	lostTogether = 2 // losses after which an item is a suspect
 	lostAlone    = 3 // losses as a suspect after which it has failed
 
-	// lostCut is how often the worker of an item may be cut off while it is well. Outages that are so many have nothing to do with the item, but nobody
-	// is to try for ever.
+	// lostCut is how often the worker of an item may be cut off while it is well. Outages that are so many have
+	// nothing to do with the item, but nobody is to try for ever.
 	lostCut = 20
 )
 

@@ -14,17 +14,69 @@ import (
 	"prodigy/internal/workflow"
 )
 
+// slotsHeld are the slots that the agents of a pool run in.
+type slotsHeld struct {
+	free   []int       // slots nobody holds, the next one last
+	taken  map[int]int // slots that are held: by how many, an attempt and work that ended there and is not merged
+	seeker seeker      // of a job that shares the slots of a pool
+}
+
+// newSlots returns n free slots, of which 1 is taken first.
+func newSlots(n int) slotsHeld {
+	s := slotsHeld{taken: map[int]int{}}
+	s.resize(n)
+	return s
+}
+
+// resize changes the number of slots. Slots beyond it that are taken go when they are given back.
+func (s *slotsHeld) resize(n int) {
+	s.free = s.free[:0]
+	for slot := n; slot > 0; slot-- {
+		if s.taken[slot] == 0 {
+			s.free = append(s.free, slot)
+		}
+	}
+}
+
+func (p *pool) takeSlot() int {
+	slot := p.slots.free[len(p.slots.free)-1]
+	p.slots.free = p.slots.free[:len(p.slots.free)-1]
+	p.slots.taken[slot] = 1
+	if p.slots.seeker.slot != nil {
+		p.job.shared.put(slot, p.slots.seeker.slot)
+		p.slots.seeker.slot = nil
+	}
+	return slot
+}
+
+// freeSlot gives a slot back for one of those that hold it.
+func (p *pool) freeSlot(slot int) {
+	if slot == 0 {
+		return
+	}
+	p.job.shared.yield(slot)
+	if p.slots.taken[slot]--; p.slots.taken[slot] > 0 {
+		return
+	}
+	delete(p.slots.taken, slot)
+	if slot <= p.job.parallel { // else the job was scaled down
+		p.slots.free = append(p.slots.free, slot)
+	}
+}
+
 // NoPool is the name of a pool with which a resumed job shares no slots any more.
 const NoPool = "none"
 
-// sharedSlots are the slots of a pool of this machine that the items of the job hold, by the slot of the job. An item that waits holds none.
+// sharedSlots are the slots of a pool of this machine that the items of the job hold, by the slot of the job.
+// An item that waits holds none.
 type sharedSlots struct {
 	*limit.SharedPool
 	mu   sync.Mutex
 	held map[int]*limit.SharedSlot
 }
 
-// openShared opens the pool that the job shares slots of, which a resumed job has recorded. It returns nil when there is none.
+// openShared opens the pool that the job shares slots of, which a resumed job has recorded. It returns nil when
+// there is none.
 func openShared(ctx context.Context, c Config, w *workflow.Workflow, recorded *jobs.Pool) (*sharedSlots, error) {
 	wanted := c.Pool
 	if wanted.Name == "" && recorded != nil {
@@ -139,15 +191,22 @@ const (
 
 // seek asks for a shared slot if something could start in it now.
 func (p *pool) seek(now time.Time) {
-	s := &p.seeker
-	if s.found != nil || s.slot != nil || now.Before(s.idle) || p.halted != nil || !p.hasReady(now) {
+	s := &p.slots.seeker
+	switch {
+	case s.found != nil || s.slot != nil || p.halted != nil:
+		return
+	case !p.hasReady(now):
+		p.lobby.soonDue(now)
+		return
+	case now.Before(s.idle):
+		p.lobby.soon(s.idle)
 		return
 	}
-	ctx, cancel := context.WithCancel(p.agents)
+	ctx, cancel := context.WithCancel(p.runners.ctx)
 	found := make(chan foundSlot, 1)
 	s.found, s.cancel = found, cancel
 	shared, told := p.job.shared, s.told
-	s.told = s.told || p.running == 0
+	s.told = s.told || p.runners.running == 0
 	p.job.agents.Go(func() error {
 		slow := time.AfterFunc(tellAfter, func() {
 			if !told {
@@ -161,50 +220,45 @@ func (p *pool) seek(now time.Time) {
 	})
 }
 
-// hasReady reports whether something may be there to start.
-func (p *pool) hasReady(now time.Time) bool {
-	_, starts := p.turns.starts.due()
-	return p.fresh != nil || p.hasDue(now) && p.turns.free.IsZero() || len(p.parked) > 0 && !p.parked[0].due.After(now) || p.turns.woken.len() > 0 || starts
-}
-
 // foundShared takes over the shared slot that was asked for.
 func (p *pool) foundShared(f foundSlot) {
-	p.seeker.cancel()
-	p.seeker.found = nil
+	p.slots.seeker.cancel()
+	p.slots.seeker.found = nil
 	if f.err != nil {
 		p.haltForOwn(f.err)
 		return
 	}
-	p.seeker.slot = f.slot
+	p.slots.seeker.slot = f.slot
 }
 
 // returnShared gives a shared slot back in which nothing could start.
 func (p *pool) returnShared(now time.Time) {
-	s := &p.seeker
+	s := &p.slots.seeker
 	if s.slot == nil {
 		return
 	}
 	_ = s.slot.Release()
 	s.slot = nil
-	s.idle = p.turns.next(now.Add(idleAsks), true, p.held)
-	if p.held && !p.hold.IsZero() && p.hold.Before(s.idle) {
-		s.idle = p.hold
+	s.idle = now.Add(idleAsks)
+	if next := p.lobby.next; !next.IsZero() && next.Before(s.idle) {
+		s.idle = next
 	}
 	if soon := now.Add(leastIdle); s.idle.Before(soon) {
 		s.idle = soon
 	}
+	p.lobby.soon(s.idle)
 }
 
 // endSeeking gives up to ask for a shared slot, and gives back what was found.
-func (p *pool) endSeeking() {
-	s := &p.seeker
-	if s.found != nil {
-		s.cancel()
-		if f := <-s.found; f.slot != nil {
+func (s *slotsHeld) endSeeking() {
+	k := &s.seeker
+	if k.found != nil {
+		k.cancel()
+		if f := <-k.found; f.slot != nil {
 			_ = f.slot.Release()
 		}
 	}
-	if s.slot != nil {
-		_ = s.slot.Release()
+	if k.slot != nil {
+		_ = k.slot.Release()
 	}
 }

@@ -1,0 +1,347 @@
+package mapreduce
+
+import (
+	"fmt"
+	"time"
+
+	"prodigy/internal/events"
+	"prodigy/internal/items"
+	"prodigy/internal/limits"
+)
+
+// burst bounds how many items are refused in one go, so that the loop stays awake while the breaker is open.
+const burst = 256
+
+// dispatch starts what may start now, and notes when more may. It returns true when it stopped before it was done.
+func (p *pool) dispatch(now time.Time) bool {
+	if !p.beginRound(now) {
+		return false
+	}
+	for range burst {
+		if p.halted != nil || p.runners.ctx.Err() != nil || !p.vacant(now) {
+			p.returnShared(now)
+			return false
+		}
+		if p.job.shared != nil && p.slots.seeker.slot == nil {
+			p.seek(now)
+			return false
+		}
+		if !p.serveSteps(now, true) && !p.wake(now) && !p.admitNext(now) {
+			p.noteRated(now)
+			p.lobby.soonDue(now)
+			p.returnShared(now)
+			return false
+		}
+	}
+	return true
+}
+
+// beginRound says in the log what has changed by itself, and serves those that need no slot. It reports whether
+// something else may start.
+func (p *pool) beginRound(now time.Time) bool {
+	l, known := &p.lobby, p.job.state.Limits
+	l.next, l.rated, l.retriesWait = time.Time{}, false, false
+	if known.Ratio.Told && !l.retriesLeft(now) {
+		p.tell(known.Ratio, now, false)
+	}
+	windows := time.Time{}
+	if p.halted == nil {
+		windows = p.gates.windows.Look(now)
+		p.tell(p.gates.windows, now, false)
+		p.exitOutside()
+	}
+	if p.halted == nil && known.Pause.Hold == nil {
+		l.next = now.Add(mostSleep)
+		l.soon(windows)
+		l.soon(p.job.recordAt)
+	}
+	if p.ask(p.gates.all, p.asks(limits.Again, now)).Answer != limits.Go {
+		p.returnShared(now)
+		return false
+	}
+	if p.rollOut(now); p.halted == nil {
+		p.isolate(now)
+	}
+	p.findStragglers(now)
+	p.serveAsking(now)
+	p.serveSteps(now, false)
+	return true
+}
+
+// rollOut begins the next stage of the rollout when the one before has gone well. Else the run ends.
+func (p *pool) rollOut(now time.Time) {
+	if p.halted != nil || p.flights == nil {
+		return
+	}
+	r := p.gates.rollout
+	before := r.Held
+	if p.tell(r, now, false); r.Held != before {
+		p.halt(runResult{state: Paused, reason: r.Held, unproven: true}, untilTheyEnd)
+	}
+}
+
+// again has an item wait for its next attempt.
+func (p *pool) again(d dueItem) {
+	if p.dropSkipped(d) {
+		return
+	}
+	if p.job.killsWorkers(d.index) {
+		p.suspects.lone = append(p.suspects.lone, d)
+		return
+	}
+	p.lobby.due.push(d)
+}
+
+// admitNext starts or rejects the next item, of those that are tried again first. It reports false when there
+// is nothing to do now.
+func (p *pool) admitNext(now time.Time) bool {
+	if p.lobby.keysOf != nil {
+		return p.admitByKey(now)
+	}
+	for _, retrying := range []bool{true, false} {
+		class, there := p.classOf(retrying, now)
+		if !there {
+			continue
+		}
+		v := p.ask(p.gates.turn, p.asks(class, now))
+		if v.Answer == limits.Wait {
+			continue
+		}
+		it := p.take(retrying)
+		if !p.dropped(it.Item, v, now) {
+			p.start(it, itemKeys{})
+		}
+		return true
+	}
+	return false
+}
+
+// classOf returns the class of the next item that is tried again, or of the next new one. It reports false if
+// there is none.
+func (p *pool) classOf(retrying bool, now time.Time) (limits.Class, bool) {
+	switch {
+	case !retrying:
+		return limits.New, p.lobby.fresh != nil
+	case !p.lobby.hasDue(now):
+		return limits.Again, false
+	case p.job.state.isRetry(p.lobby.due[0].index):
+		return limits.Retry, true
+	}
+	return limits.Again, true
+}
+
+// take removes and returns the next item: the retry that is due longest, or else the new one. The data of a
+// retry is read by its agent.
+func (p *pool) take(retrying bool) offered {
+	if retrying {
+		d := p.lobby.due.pop()
+		return offered{Item: items.Item{ID: d.id, Index: d.index}}
+	}
+	it := *p.lobby.fresh
+	p.lobby.fresh = nil
+	return it
+}
+
+// admitByKey is admitNext for a job whose items have limits by their keys.
+func (p *pool) admitByKey(now time.Time) bool {
+	l := &p.lobby
+	if p.retryDue(now) && l.retries < p.job.state.Limits.Ratio.Throttle.Free(now) {
+		return p.lineUp()
+	}
+	keys, it, waited := l.starts.next(now, p.mayStart)
+	if !waited && (l.fresh == nil || !p.mayBegin(now)) {
+		p.soonByKey()
+		return false
+	}
+	if waited && l.gone[it.Index] {
+		delete(l.gone, it.Index)
+		l.popStart(it)
+		return true
+	}
+	if p.ask(p.gates.paces, p.asks(limits.Again, now)).Answer != limits.Go {
+		return false
+	}
+	if !waited {
+		it, keys = *l.fresh, l.keysOf(l.fresh.ID, l.fresh.Data)
+	}
+	a := p.asks(limits.Again, now)
+	a.Key = keys.breaker
+	v := p.job.admitBreaker(a)
+	if v.Answer == limits.Wait && p.job.workflow.BreakerPer == nil {
+		l.soon(v.Until)
+		return false
+	}
+	switch {
+	case waited && it.retry && p.retriesHeld(now):
+		l.popStart(it)
+		l.due.push(dueItem{id: it.ID, index: it.Index, due: p.job.state.Waiting[it.Index].Due})
+		return true
+	case waited:
+		l.popStart(it)
+	case l.starts.has(keys) || p.mayStart(keys, now).After(now):
+		return p.setAside(keys)
+	default:
+		l.fresh = nil
+	}
+	if !p.dropped(it.Item, v, now) {
+		p.start(it, keys)
+	}
+	return true
+}
+
+// lineUp has the item that is due wait for the turn of its keys.
+func (p *pool) lineUp() bool {
+	l := &p.lobby
+	d := l.due.pop()
+	it, err := p.job.store.At(d.index)
+	if err != nil {
+		p.haltForOwn(fmt.Errorf("read the recorded item: %w", err))
+		return false
+	}
+	next := offered{Item: items.Item{ID: d.id, Index: d.index}, retry: p.job.state.isRetry(d.index), again: true}
+	if next.retry {
+		l.retries++
+	}
+	l.again++
+	l.starts.add(l.keysOf(it.ID, it.Data), next)
+	return true
+}
+
+// soonByKey notes when the next item may have the turn of its keys.
+func (p *pool) soonByKey() {
+	if at, ok := p.lobby.starts.due(); ok {
+		p.lobby.soon(at)
+	}
+}
+
+// mostHeld bounds the items that wait for the turns of their keys. When there are so many, those behind them
+// wait too, whatever their keys are.
+const mostHeld = 1 << 16
+
+// setAside has the new item wait for its turn, so that others can go before it. It reports false when too many wait.
+func (p *pool) setAside(key itemKeys) bool {
+	l := &p.lobby
+	if l.starts.len() >= mostHeld {
+		p.soonByKey()
+		return false
+	}
+	it := *l.fresh
+	it.Data, l.fresh = nil, nil
+	l.starts.add(key, it)
+	return true
+}
+
+// mayStart returns when an item with these keys may start, or be refused: at once, if that is not after now.
+// Where a breaker has all its tests running, askAgain is called for the key when that may have changed.
+func (p *pool) mayStart(keys itemKeys, now time.Time) time.Time {
+	at := now
+	if p.job.workflow.BreakerPer != nil {
+		switch v := p.job.admitBreaker(limits.Ask{Class: limits.Again, Now: now, Key: keys.breaker}); {
+		case v.Answer == limits.Refuse:
+			return now
+		case v.Answer == limits.Wait && v.Until.IsZero():
+			p.lobby.full[keys.breaker] = append(p.lobby.full[keys.breaker], keys)
+			return now.Add(time.Hour)
+		case v.Answer == limits.Wait:
+			at = v.Until
+		}
+	}
+	if p.lobby.rateKey {
+		if rate := p.job.state.Limits.Rate.Next(keys.rate, now); rate.After(at) {
+			return rate
+		}
+	}
+	return at
+}
+
+// askAgain has the items go on, if they may, that wait for a start of the same breaker to end.
+func (p *pool) askAgain(breaker string) {
+	for _, keys := range p.lobby.full[breaker] {
+		p.lobby.starts.again(keys)
+	}
+	delete(p.lobby.full, breaker)
+}
+
+// retryDue reports whether the next attempt at an item is due and may start, as far as that depends on the
+// number of retries.
+func (p *pool) retryDue(now time.Time) bool {
+	class, due := p.classOf(true, now)
+	return due && (class != limits.Retry || !p.retriesHeld(now))
+}
+
+// retriesHeld reports whether no retry may start now.
+func (p *pool) retriesHeld(now time.Time) bool {
+	return p.askOne(p.job.state.Limits.Ratio, p.asks(limits.Retry, now)).Answer != limits.Go
+}
+
+// takeTurn returns the agent whose turn it is, and records that.
+func (p *pool) takeTurn(l *lanes[string, *parking], now time.Time) (*parking, bool) {
+	for l.len() > 0 {
+		a := p.asks(limits.Try, now)
+		if p.ask(p.gates.paces, a).Answer != limits.Go || p.retriesHeld(now) {
+			return nil, false
+		}
+		_, k, ok := l.next(now, p.job.state.Limits.Rate.Next)
+		if !ok {
+			at, _ := l.due()
+			p.lobby.soon(at)
+			return nil, false
+		}
+		l.pop()
+		if !k.gone {
+			p.turnTaken()
+			p.job.record(events.StepRetried{ItemID: k.id, ItemIndex: k.index})
+			return k, true
+		}
+	}
+	return nil, false
+}
+
+// serveAsking has agents go on that have kept their slots.
+func (p *pool) serveAsking(now time.Time) {
+	for p.halted == nil {
+		k, ok := p.takeTurn(&p.lobby.asking, now)
+		if !ok {
+			return
+		}
+		k.wake <- p.flights[k.token].slot
+	}
+}
+
+// wakeInTurn gives a free slot to an agent whose turn it is. It returns false when there is none.
+func (p *pool) wakeInTurn(now time.Time) bool {
+	k, ok := p.takeTurn(&p.lobby.woken, now)
+	if ok {
+		p.goOn(k)
+	}
+	return ok
+}
+
+// noteRated notes that nothing could start now though there is a slot.
+func (p *pool) noteRated(now time.Time) {
+	l := &p.lobby
+	switch {
+	case !l.rated && (!l.rateKey || l.starts.len() == 0) && l.woken.len() == 0:
+		l.since = time.Time{} // it is not because of a limit
+	case l.since.IsZero():
+		l.since = now
+	}
+}
+
+// turnTaken ends the wait for a turn.
+func (p *pool) turnTaken() {
+	if p.lobby.since.IsZero() {
+		return
+	}
+	if p.job.config.RateWaited != nil {
+		p.job.config.RateWaited(time.Since(p.lobby.since))
+	}
+	p.lobby.since = time.Time{}
+}
+
+// hasReady reports whether something may be there to start in a shared slot.
+func (p *pool) hasReady(now time.Time) bool {
+	l := &p.lobby
+	return l.fresh != nil || l.hasDue(now) && !l.retriesWait ||
+		len(l.parked) > 0 && !l.parked[0].due.After(now) || l.woken.len() > 0 || l.starts.len() > 0
+}
