@@ -54,7 +54,7 @@ var allowed = map[string][]string{
 	"internal/telemetry":   {"duration", "errorpolicy", "events", "jobs", "tracing"},
 	"internal/tracing":     {},
 	"internal/notify":      {"errorpolicy", "events", "jobs", "oneline", "process", "settings", "workflow"},
-	"internal/view":        {"duration", "errorpolicy", "events", "limit", "outputs", "retry", "spend", "workflow"},
+	"internal/view":        {"duration", "errorpolicy", "events", "limit", "oneline", "outputs", "retry", "spend", "term", "workflow"},
 	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "outputs", "report", "view", "golang.org/x/net", "golang.org/x/sync"},
 	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "outputs", "retry", "view"},
 	"internal/fsck":        {"checksum", "dlq", "errorpolicy", "events", "items", "jobs", "mapreduce", "outputs"},

@@ -257,7 +257,7 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 		line("starts: %s at items, %d at once at most", term.Counted(t.Attempts, "attempt"), t.AtOnce)
 	}
 	if e.job.Retries > 0 {
-		line("%s (%d of items, %d of steps)", retryCounts(e.job, ""), t.ItemRetries, t.StepRetries)
+		line("%s (%d of items, %d of steps)", view.RetryCounts(e.job, ""), t.ItemRetries, t.StepRetries)
 	}
 	if t.Stragglers > 0 {
 		line("stragglers: %s", e.job.Stragglers.Words())

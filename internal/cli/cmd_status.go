@@ -324,7 +324,7 @@ func (d details) printSteps(w io.Writer, j *view.Job) {
 		}
 	}
 	if d.State == stateRunning && d.Mode == string(workflow.Standard) {
-		_, _ = fmt.Fprintln(w, progressLines{}.phase(j, time.Now()))
+		_, _ = fmt.Fprintln(w, view.Progress{}.PhaseLine(j, time.Now()))
 	}
 }
 
@@ -371,7 +371,7 @@ func (d details) printMerge(w io.Writer) {
 // printProgress prints the remaining items and, while the job runs, its progress.
 func (d details) printProgress(w io.Writer, k term.Look, j *view.Job, now time.Time) {
 	if d.ToGo > 0 {
-		_, _ = fmt.Fprintf(w, "to go: %d, %d running, %d waiting%s%s\n", d.ToGo, d.Running, d.Waiting, term.Prefixed(", ", nextRetry(j, now)), term.Prefixed(", ", awaiting(d.Await)))
+		_, _ = fmt.Fprintf(w, "to go: %d, %d running, %d waiting%s%s\n", d.ToGo, d.Running, d.Waiting, term.Prefixed(", ", view.NextRetry(j, now)), term.Prefixed(", ", view.Awaiting(d.Await)))
 	}
 	if d.Broker != "" {
 		slots := ""
@@ -380,7 +380,7 @@ func (d details) printProgress(w io.Writer, k term.Look, j *view.Job, now time.T
 		}
 		_, _ = fmt.Fprintf(w, "fleet: %s%s\n", term.Visible(d.Broker), term.Prefixed(": ", slots))
 	}
-	if text := adapted(j); text != "" {
+	if text := view.Adapted(j); text != "" {
 		_, _ = fmt.Fprintln(w, text)
 	}
 	if d.State != stateRunning {
@@ -392,14 +392,14 @@ func (d details) printProgress(w io.Writer, k term.Look, j *view.Job, now time.T
 			_, _ = fmt.Fprintln(w, term.Visible(text))
 		}
 	}
-	g := progressLines{waits: d.recorded != nil && breakerWaits(d.recorded), label: d.label}
-	for _, text := range g.paused(j, now) {
+	g := view.Progress{Waits: d.recorded != nil && breakerWaits(d.recorded), Label: d.label}
+	for _, text := range g.Holds(j, now) {
 		_, _ = fmt.Fprintln(w, text)
 	}
-	for _, b := range g.breakers(j, now) {
+	for _, b := range g.BreakerLines(j, now) {
 		_, _ = fmt.Fprintln(w, strings.Join(b, ": "))
 	}
-	for _, line := range slices.Concat(pace(j, now), g.running(j, now, cmp.Or(k.Width, 200))) {
+	for _, line := range slices.Concat(view.Pace(j, now), g.RunningLines(j, now, cmp.Or(k.Width, 200))) {
 		_, _ = fmt.Fprintln(w, line)
 	}
 }
@@ -410,11 +410,11 @@ func watchJob(ctx context.Context, con *console, job jobs.Job) error {
 		job: view.New(), screen: newJobScreen(con.err, con.live, con.size),
 	}
 	recorded, _ := loadRecorded(job) // without it some details are not shown
-	w.lines = newProgressLines(con, recorded)
+	w.lines = newProgress(con, recorded)
 	if con.live {
 		names := labelsInStore(job)
 		defer func() { _ = names.Close() }() // only read from
-		w.lines.label = names.Label
+		w.lines.Label = names.Label
 	}
 	defer w.screen.Clear()
 	return untilSignal(ctx, func(ctx context.Context) error { return w.follow(ctx, job) })
@@ -424,7 +424,7 @@ func watchJob(ctx context.Context, con *console, job jobs.Job) error {
 type watcher struct {
 	job    *view.Job
 	screen *jobScreen
-	lines  progressLines
+	lines  view.Progress
 }
 
 // follow reads the log until the job ends, and redraws at intervals even if nothing happens.

@@ -3,11 +3,8 @@ package cli
 import (
 	"fmt"
 	"io"
-	"time"
 
-	"prodigy/internal/events"
 	"prodigy/internal/term"
-	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
 
@@ -65,22 +62,4 @@ func printRate(w io.Writer, rate string) {
 	if rate != "" {
 		_, _ = fmt.Fprintf(w, "starts: at most %s\n", term.Visible(rate))
 	}
-}
-
-// heldBy returns the rate of agents, if an item had waited for it so long ago that others do now; empty: there is none, or none waits.
-func heldBy(rates []events.StartRate, ago time.Duration) string {
-	for _, r := range rates {
-		if between := time.Duration(float64(time.Second) / r.PerSecond); r.Step == "" && ago <= max(reportEvery, 2*between) {
-			return term.Visible(r.Words())
-		}
-	}
-	return ""
-}
-
-// adapted returns how many agents run at once, in a job that finds that out, and why; "": it has not changed that yet.
-func adapted(j *view.Job) string {
-	if j.Limit == nil {
-		return ""
-	}
-	return "limit: " + j.Limit.Words() + ", because " + term.Visible(j.Limit.Reason)
 }

@@ -43,7 +43,7 @@ type printer struct {
 	echo       *term.Echo   // of what items print; nil: it is not shown
 	results    io.Writer    // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
 	screen     *jobScreen
-	lines      progressLines
+	lines      view.Progress
 	log        zerolog.Logger
 	con        *console
 	quiet      bool
@@ -65,7 +65,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 		workflow:   w,
 		results:    con.out,
 		screen:     newJobScreen(con.err, con.live && o.format != term.JSON, con.size),
-		lines:      newProgressLines(con, w),
+		lines:      newProgress(con, w),
 		quiet:      o.quiet,
 		metrics:    o.metrics,
 		otel:       o.telemetry,
@@ -163,7 +163,7 @@ func (p *printer) show() {
 func (p *printer) tell(n notice) {
 	p.printf("%s\n", p.con.errLook().Fold(2, n.text))
 	if n.state && p.job.ID != "" {
-		p.printf("%s\n", p.lines.statusLine(p.job, time.Now()))
+		p.printf("%s\n", p.lines.StatusLine(p.job, time.Now()))
 	}
 }
 
@@ -171,7 +171,7 @@ func (p *printer) tell(n notice) {
 func (p *printer) seeTogether(batch []events.Record) {
 	drawn := p.screen.Drawn()
 	p.screen.Together(func() { p.see(batch) }, func(width, height int) []string {
-		return p.lines.lines(p.job, time.Now(), width, height)
+		return p.lines.Lines(p.job, time.Now(), width, height)
 	})
 	if drawn && !p.screen.Drawn() {
 		p.progress(time.Now())
@@ -183,10 +183,10 @@ func (p *printer) see(batch []events.Record) {
 		p.job.Apply(r)
 		p.print(r)
 	}
-	if p.lines.label == nil && p.screen.Live && p.job.ID != "" {
-		p.lines.label = func(int) string { return "" }
+	if p.lines.Label == nil && p.screen.Live && p.job.ID != "" {
+		p.lines.Label = func(int) string { return "" }
 		if job, err := findJob(jobName{id: p.job.ID}); err == nil {
-			p.lines.label = p.con.labelsOfRun(job, p.workflow).Label
+			p.lines.Label = p.con.labelsOfRun(job, p.workflow).Label
 		}
 	}
 }
@@ -196,7 +196,7 @@ func (p *printer) progress(now time.Time) {
 	if p.job.ID == "" {
 		return
 	}
-	p.lines.rate = heldBy(p.job.Rates, now.Sub(time.UnixMilli(p.waited.Load())))
+	p.lines.Rate = view.RateHeld(p.job.Rates, now.Sub(time.UnixMilli(p.waited.Load())))
 	p.screen.progress(p.lines, p.job, now)
 }
 
@@ -275,7 +275,7 @@ func (p *printer) circuit(r events.Record) {
 	}
 	text := events.Say(r).Line()
 	if b, known := p.job.Breaker(scope, t.Key); known && t.To == limit.Open {
-		text += term.Prefixed(", ", p.lines.meanwhile(p.job, b, r.Time)) + term.Prefixed(": ", opened(b))
+		text += term.Prefixed(", ", p.lines.Meanwhile(p.job, b, r.Time)) + term.Prefixed(": ", view.Opened(b))
 	}
 	p.say(r, text)
 }
@@ -418,7 +418,7 @@ func (p *printer) stepRetry(e events.StepRetrying) {
 	if e.ItemID != "" || p.screen.Live {
 		return
 	}
-	p.log.Warn().Str("step", e.Step).Msg(fmt.Sprintf("attempt %d failed: %s; next in %s", e.Attempt, cause(e.ErrorType, e.Error),
+	p.log.Warn().Str("step", e.Step).Msg(fmt.Sprintf("attempt %d failed: %s; next in %s", e.Attempt, view.CauseText(e.ErrorType, e.Error),
 		duration.Format(time.Duration(e.DelayMS))))
 }
 

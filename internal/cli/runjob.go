@@ -160,7 +160,9 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 	finished := make(chan struct{})
 	var asked *signalError
 	terminal := p.keysFrom()
-	p.lines.keys = terminal != nil
+	if terminal != nil {
+		p.lines.Keys = keysHint
+	}
 	keys, endKeys := context.WithCancel(ctx)
 	defer endKeys()
 	var g errgroup.Group

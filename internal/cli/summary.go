@@ -169,7 +169,7 @@ func (e finishedRun) print(con *console) {
 	}
 	e.printMerge(w)
 	if e.job != nil && e.job.Retries > 0 {
-		_, _ = fmt.Fprintf(w, "%s\n    all of them: prodigy logs %s --failed\n", look.Fold(2, retryCounts(e.job, "")), e.Job.ID)
+		_, _ = fmt.Fprintf(w, "%s\n    all of them: prodigy logs %s --failed\n", look.Fold(2, view.RetryCounts(e.job, "")), e.Job.ID)
 	}
 	if e.job != nil && e.job.Lost > 0 {
 		_, _ = fmt.Fprintf(w, "lost with their workers: %s\n", term.Counted(e.job.Lost, "attempt"))

@@ -1,8 +1,6 @@
-package cli
+package view
 
 import (
-	"bytes"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -13,14 +11,12 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/outputs"
 	"prodigy/internal/term"
-	"prodigy/internal/view"
-	"prodigy/internal/workflow"
 )
 
 var sixteen = time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC)
 
 // seen returns a job that was shown these events, all at one moment.
-func seen(j *view.Job, list ...events.Event) *view.Job {
+func seen(j *Job, list ...events.Event) *Job {
 	for _, e := range list {
 		j.Apply(events.Record{Time: sixteen, JobID: "j", Event: e})
 	}
@@ -33,8 +29,8 @@ func retryIn(item string, index int, d time.Duration) events.AgentFailed {
 }
 
 // busy is a job in the middle.
-func busy() *view.Job {
-	return seen(view.New(),
+func busy() *Job {
+	return seen(New(),
 		events.JobStarted{},
 		events.PhaseStarted{Phase: "map"},
 		events.ItemsSelected{TotalItems: 10},
@@ -61,12 +57,12 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 	now := sixteen.Add(2 * time.Second)
 	for _, c := range []struct {
 		name          string
-		lines         progressLines
-		job           *view.Job
+		lines         Progress
+		job           *Job
 		width, height int
 		want          []string
 	}{
-		{"wide", progressLines{unicode: true, waits: true}, busy(), 120, 40, []string{
+		{"wide", Progress{Unicode: true, Waits: true}, busy(), 120, 40, []string{
 			" 40% ███▓▓▓▒▒▒▒▒▒░░░░░░░░░░░░░░░░░░  4/10 done  1 failed  1 skipped  1 rejected  2 running  1 waiting",
 			"2.0/s  3 retries, next in 10s: 2 timeout, 1 network; last g: timeout: timed out after 2s",
 			"breaker open, tests in 28s, 4 items held back",
@@ -76,7 +72,7 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 			"  failed  d  timeout: timed out after 1s",
 			"  failed  h  circuit_open: refused: the circuit breaker is open",
 		}},
-		{"80 columns", progressLines{unicode: true}, busy(), 80, 24, []string{
+		{"80 columns", Progress{Unicode: true}, busy(), 80, 24, []string{
 			" 40% █▓▒▒░░░░░░  4/10 done  1 failed  1 skipped  1 rejected  2 running",
 			"2.0/s  3 retries, next in 10s: 2 timeout, 1 network; last g: timeout: timed ou…",
 			"breaker open, tests in 28s, 4 items to be rejected",
@@ -86,7 +82,7 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 			"  failed  d  timeout: timed out after 1s",
 			"  failed  h  circuit_open: refused: the circuit breaker is open",
 		}},
-		{"narrow, without Unicode", progressLines{}, busy(), 42, 40, []string{
+		{"narrow, without Unicode", Progress{}, busy(), 42, 40, []string{
 			" 40% #~xx------  4/10 done  1 failed",
 			"2.0/s  3 retries, next in 10s: 2 timeout…",
 			"breaker open, tests in 28s, 4 items to b…",
@@ -96,20 +92,20 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 			"  failed  d  timeout: timed out after 1s",
 			"  failed  h  circuit_open: refused: the …",
 		}},
-		{"40 columns leave room for the failures", progressLines{unicode: true}, seen(view.Resumed(errorpolicy.Metrics{TotalItems: 400, Successful: 252, Failed: 20}),
+		{"40 columns leave room for the failures", Progress{Unicode: true}, seen(Resumed(errorpolicy.Metrics{TotalItems: 400, Successful: 252, Failed: 20}),
 			events.JobResumed{Completed: 272, Pending: 128},
 		), 40, 20, []string{" 68% ██████▒░░  272/400 done  20 failed"}},
-		{"very narrow and low", progressLines{}, busy(), 12, 4, []string{" 40%", "2.0/s  3 r…"}},
-		{"colours take no room", progressLines{Look: term.Look{Colours: true}, unicode: true}, busy(), 42, 6, []string{
+		{"very narrow and low", Progress{}, busy(), 12, 4, []string{" 40%", "2.0/s  3 r…"}},
+		{"colours take no room", Progress{Look: term.Look{Colours: true}, Unicode: true}, busy(), 42, 6, []string{
 			" 40% \xff[32m█\xff[0m\xff[33m█\xff[0m\xff[31m██\xff[0m░░░░░░  4/10 done  \xff[31m1 failed\xff[0m",
 			"2.0/s  \xff[33m3 retries, next in 10s: 2 timeout…\xff[0m",
 			"\xff[33mbreaker open, tests in 28s, 4 items to b…\xff[0m",
 		}},
-		{"the number of items is not known yet", progressLines{}, seen(view.New(),
+		{"the number of items is not known yet", Progress{}, seen(New(),
 			events.JobStarted{}, events.PhaseStarted{Phase: "map"}, events.AgentStarted{ItemID: "a"}, events.AgentStarted{ItemID: "b", ItemIndex: 1},
 			events.AgentCompleted{ItemID: "a"},
 		), 120, 40, []string{"1 done  0 failed  1 running  0 waiting  2 found so far", "30.0/min", "  running b  2s"}},
-		{"on a fleet, in 80 columns", progressLines{}, seen(view.New(),
+		{"on a fleet, in 80 columns", Progress{}, seen(New(),
 			events.JobStarted{}, events.PhaseStarted{Phase: "map"}, events.ItemsSelected{TotalItems: 500},
 			events.ScaleRequested{MaxParallel: 12, By: "the fleet", Fleet: true, Workers: 3},
 			events.AgentStarted{ItemID: "a", Fleet: true}, events.AgentStarted{ItemID: "b", ItemIndex: 1, Fleet: true}, events.AgentCompleted{ItemID: "a"},
@@ -118,10 +114,10 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 			"12 slots on 3 workers  1 waiting for a worker",
 			"  waiting b  2s  for a worker",
 		}},
-		{"a phase that runs once", progressLines{steps: map[string]int{"reduce": 3}}, seen(view.New(),
+		{"a phase that runs once", Progress{Steps: map[string]int{"reduce": 3}}, seen(New(),
 			events.JobStarted{Mode: "mapreduce"}, events.PhaseStarted{Phase: "reduce"}, events.StepCompleted{Phase: "reduce"},
 		), 120, 40, []string{"reduce: 2s, step 2 of 3"}},
-		{"reduce behind a map phase", progressLines{steps: map[string]int{"reduce": 1}}, seen(view.New(),
+		{"reduce behind a map phase", Progress{Steps: map[string]int{"reduce": 1}}, seen(New(),
 			events.JobStarted{Mode: "mapreduce"}, events.PhaseStarted{Phase: "map"}, events.ItemsSelected{TotalItems: 2},
 			events.AgentStarted{ItemID: "a"}, events.AgentCompleted{ItemID: "a"},
 			events.AgentStarted{ItemID: "b", ItemIndex: 1}, events.AgentFailed{ItemID: "b", ItemIndex: 1, AgentID: "x", Action: errorpolicy.DLQ, ErrorType: "command_failed"},
@@ -132,24 +128,24 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 			"reduce: 2s, step 1 of 1",
 			"  sum runs again in 7s: network: exit code 7: refused",
 		}},
-		{"after the map phase, before the next", progressLines{}, seen(view.New(),
+		{"after the map phase, before the next", Progress{}, seen(New(),
 			events.JobStarted{Mode: "mapreduce"}, events.PhaseStarted{Phase: "map"}, events.ItemsSelected{TotalItems: 1},
 			events.AgentStarted{ItemID: "a"}, events.AgentCompleted{ItemID: "a"}, events.PhaseCompleted{Phase: "map"},
 		), 80, 24, []string{"100% ##############################  1/1 done  0 failed  0 running  0 waiting", "30.0/min"}},
-		{"dead letters, then reduce", progressLines{steps: map[string]int{"reduce": 1}}, seen(view.Resumed(errorpolicy.Metrics{TotalItems: 2, Successful: 1, Failed: 1}),
+		{"dead letters, then reduce", Progress{Steps: map[string]int{"reduce": 1}}, seen(Resumed(errorpolicy.Metrics{TotalItems: 2, Successful: 1, Failed: 1}),
 			events.JobResumed{Reason: events.ForDeadLetters, Completed: 2}, events.AgentStarted{ItemID: "b", ItemIndex: 1},
 			events.AgentCompleted{ItemID: "b", ItemIndex: 1}, events.PhaseStarted{Phase: "reduce"},
 		), 80, 24, []string{"2 done  0 failed", "reduce: 2s, step 1 of 1"}},
-		{"a phase that is over", progressLines{steps: map[string]int{"setup": 1}}, seen(view.New(),
+		{"a phase that is over", Progress{Steps: map[string]int{"setup": 1}}, seen(New(),
 			events.JobStarted{Mode: "mapreduce"}, events.PhaseStarted{Phase: "setup"}, events.PhaseCompleted{Phase: "setup"},
 		), 80, 24, []string{"setup: done"}},
-		{"a standard workflow", progressLines{steps: map[string]int{"": 2}}, seen(view.New(),
+		{"a standard workflow", Progress{Steps: map[string]int{"": 2}}, seen(New(),
 			events.JobStarted{Mode: "standard"},
 		), 120, 40, []string{"commands: 2s, step 1 of 2"}},
-		{"a standard workflow that is resumed", progressLines{steps: map[string]int{"": 2}}, seen(view.Resumed(errorpolicy.Metrics{}),
+		{"a standard workflow that is resumed", Progress{Steps: map[string]int{"": 2}}, seen(Resumed(errorpolicy.Metrics{}),
 			events.JobResumed{StepsDone: 1},
 		), 120, 40, []string{"commands: 2s, step 2 of 2"}},
-		{"a resume", progressLines{}, seen(view.Resumed(errorpolicy.Metrics{TotalItems: 100, Successful: 83, Failed: 4, Rejected: 1, Skipped: 2}),
+		{"a resume", Progress{}, seen(Resumed(errorpolicy.Metrics{TotalItems: 100, Successful: 83, Failed: 4, Rejected: 1, Skipped: 2}),
 			events.JobResumed{Completed: 90, Pending: 9, InFlight: 1}, events.AgentCompleted{ItemID: "a", ItemIndex: 95},
 		), 120, 40, []string{
 			" 91% ##########################~x--  91/100 done  4 failed  2 skipped  1 rejected  0 running  0 waiting",
@@ -157,7 +153,7 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, c.lines.lines(c.job, now, c.width, c.height)); diff != "" {
+			if diff := cmp.Diff(c.want, c.lines.Lines(c.job, now, c.width, c.height)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -166,7 +162,7 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 
 // A line about an agent shares its room: what it is called, what it has printed.
 func TestRunningLinesShowLabelsAndTheLastLine(t *testing.T) {
-	j := seen(view.New(), events.JobStarted{}, events.PhaseStarted{Phase: "map"}, events.AgentStarted{ItemID: "item_0"},
+	j := seen(New(), events.JobStarted{}, events.PhaseStarted{Phase: "map"}, events.AgentStarted{ItemID: "item_0"},
 		events.AgentStarted{ItemID: "item_1", ItemIndex: 1, Attempt: 2}, events.StepRetrying{ItemID: "item_1", Step: "fetch", DelayMS: events.Millis(time.Minute)})
 	j.Output(outputs.Entry{Source: outputs.Source{ItemID: "item_0"}, Printed: []outputs.Part{{Text: []byte("reading\tpage 3 of 12 \x1b[31m, which is long\n")}}})
 	now := sixteen.Add(4 * time.Second)
@@ -182,15 +178,15 @@ func TestRunningLinesShowLabelsAndTheLastLine(t *testing.T) {
 			"  waiting item_1  世界 and a title of many words that goes on and on  4s  step fetch  next try in 56s  attempt 2",
 		},
 	} {
-		g := progressLines{label: func(index int) string { return names[index] }}
-		if diff := cmp.Diff(want, g.running(j, now, width)); diff != "" {
+		g := Progress{Label: func(index int) string { return names[index] }}
+		if diff := cmp.Diff(want, g.RunningLines(j, now, width)); diff != "" {
 			t.Errorf("%d columns (-want +got):\n%s", width, diff)
 		}
 	}
 }
 
 func TestOffATerminalOneLineSaysIt(t *testing.T) {
-	got := progressLines{}.statusLine(busy(), sixteen.Add(2*time.Second))
+	got := Progress{}.StatusLine(busy(), sixteen.Add(2*time.Second))
 	want := "4/10 done, 1 failed, 1 skipped, 1 rejected, 2 running, 1 waiting, 2.0/s, 3 retries, next in 10s: 2 timeout, 1 network, " +
 		"breaker open, tests in 28s, 4 items to be rejected: 5 failures in a row, the last timeout: timed out after 1s"
 	if got != want {
@@ -201,25 +197,25 @@ func TestOffATerminalOneLineSaysIt(t *testing.T) {
 // Off a terminal, too, the line says what limits the starts.
 func TestTheLineSaysWhatLimitsStarts(t *testing.T) {
 	rates := []events.StartRate{{Limit: "9/s", PerSecond: 9, Step: "call"}, {Limit: "40/s", PerSecond: 40, Per: "${item.host}"}}
-	j := seen(view.New(), events.JobStarted{MaxParallel: 8, Rates: rates}, events.PhaseStarted{Phase: "map"}, events.AgentStarted{ItemID: "a"}, events.ConcurrencyChanged{Limit: 5, Before: 2, Rate: 48.5, Reason: "because"})
-	got := progressLines{rate: heldBy(j.Rates, time.Second)}.statusLine(j, sixteen.Add(2*time.Second))
+	j := seen(New(), events.JobStarted{MaxParallel: 8, Rates: rates}, events.PhaseStarted{Phase: "map"}, events.AgentStarted{ItemID: "a"}, events.ConcurrencyChanged{Limit: 5, Before: 2, Rate: 48.5, Reason: "because"})
+	got := Progress{Rate: RateHeld(j.Rates, time.Second)}.StatusLine(j, sixteen.Add(2*time.Second))
 	if want := "items wait for the rate 40/s for each ${item.host}, limit 5 at once, 48.5/s"; !strings.Contains(got, want) {
 		t.Errorf("got %q, want %q in it", got, want)
 	}
-	for ago, want := range map[time.Duration]string{reportEvery: "40/s for each ${item.host}", reportEvery + 1: ""} {
-		if got := heldBy(j.Rates, ago); got != want {
+	for ago, want := range map[time.Duration]string{rateShown: "40/s for each ${item.host}", rateShown + 1: ""} {
+		if got := RateHeld(j.Rates, ago); got != want {
 			t.Errorf("%s after the last wait: got %q, want %q", ago, got, want)
 		}
 	}
-	if got := heldBy([]events.StartRate{{Limit: "1/min", PerSecond: 1.0 / 60}}, time.Minute); got == "" {
+	if got := RateHeld([]events.StartRate{{Limit: "1/min", PerSecond: 1.0 / 60}}, time.Minute); got == "" {
 		t.Error("a rate of one in a minute is left out between two starts")
 	}
 }
 
 // What an item is called cannot steer the terminal.
 func TestTheRegionIsText(t *testing.T) {
-	j := seen(view.New(), events.JobStarted{}, events.AgentStarted{ItemID: "\x1b[2Jx\ny"})
-	for _, line := range (progressLines{}).lines(j, sixteen.Add(time.Minute), 80, 24) {
+	j := seen(New(), events.JobStarted{}, events.AgentStarted{ItemID: "\x1b[2Jx\ny"})
+	for _, line := range (Progress{}).Lines(j, sixteen.Add(time.Minute), 80, 24) {
 		if strings.ContainsAny(line, "\x1b\n") {
 			t.Errorf("%q", line)
 		}
@@ -231,9 +227,9 @@ func TestLinesFitTheTerminal(t *testing.T) {
 	j := busy()
 	j.Apply(events.Record{Time: sixteen, Event: events.AgentStarted{ItemID: strings.Repeat("界", 60), ItemIndex: 8}})
 	j.Apply(events.Record{Time: sixteen, Event: events.StepRetrying{ItemID: "g", Step: "👩‍💻\tstep", ErrorType: "network", Error: strings.Repeat("é́x", 99)}})
-	for _, g := range []progressLines{{}, {Look: term.Look{Colours: true}, unicode: true}} {
+	for _, g := range []Progress{{}, {Look: term.Look{Colours: true}, Unicode: true}} {
 		for width := 3; width < 130; width++ {
-			for _, line := range g.lines(j, sixteen.Add(time.Minute), width, 40) {
+			for _, line := range g.Lines(j, sixteen.Add(time.Minute), width, 40) {
 				if wide := term.Width(line); wide >= width {
 					t.Errorf("%d columns of %d: %q", wide, width, line)
 				}
@@ -242,16 +238,5 @@ func TestLinesFitTheTerminal(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// Notices are broken between words, as the lines of the log are.
-func TestNoticesAreFoldedInATerminal(t *testing.T) {
-	var b bytes.Buffer
-	con := &console{err: &b, out: io.Discard, live: true, plain: true, size: func() (int, int) { return 40, 20 }}
-	p := newPrinter(con, jobOptions{}, &workflow.Workflow{})
-	p.tell(notice{text: "worker beta is lost, and what it had goes elsewhere: 2"})
-	if got, want := b.String(), "worker beta is lost, and what it had\n  goes elsewhere: 2\n"; got != want {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }

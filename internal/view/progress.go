@@ -1,9 +1,8 @@
-package cli
+package view
 
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -11,43 +10,22 @@ import (
 
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
-	"prodigy/internal/limit"
 	"prodigy/internal/oneline"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
 	"prodigy/internal/term"
-	"prodigy/internal/view"
-	"prodigy/internal/workflow"
 )
 
-// progressLines formats the live lines that show the progress of a job.
-type progressLines struct {
+// Progress formats the live lines that show the progress of a job.
+type Progress struct {
 	term.Look
-	unicode bool
-	steps   map[string]int         // number of steps by phase, for phases other than map
-	waits   bool                   // an open breaker keeps items waiting; false: it rejects them
-	label   func(index int) string // what items are called besides their ids; nil: nothing
-	keys    bool                   // keys of the terminal steer the job
-	budget  spend.USD              // of the workflow, for AI agents; 0: none
-	rate    string                 // of starts, for which items have waited of late; empty: none have
-}
-
-// newProgressLines returns what formats the live lines of a job on con. A nil w is a workflow that cannot be read.
-func newProgressLines(con *console, w *workflow.Workflow) progressLines {
-	g := progressLines{Look: term.Look{Colours: con.colours()}, unicode: con.unicode}
-	if w != nil {
-		g.steps, g.waits = stepCounts(w), breakerWaits(w)
-		if w.Budget.Job != nil {
-			g.budget = *w.Budget.Job
-		}
-	}
-	return g
-}
-
-// breakerWaits reports whether items wait while the circuit breaker over them is open.
-func breakerWaits(w *workflow.Workflow) bool {
-	c := w.ErrorPolicy.CircuitBreaker
-	return c != nil && c.OnOpen == limit.Wait
+	Unicode bool
+	Steps   map[string]int         // number of steps by phase, for phases other than map
+	Waits   bool                   // an open breaker keeps items waiting; otherwise it rejects them
+	Label   func(index int) string // what items are called besides their ids; it may be nil
+	Keys    string                 // what the keys of the terminal do, if they steer the job
+	Budget  spend.USD              // of the workflow, for AI agents; 0: there is no limit
+	Rate    string                 // of starts, for which items have waited of late; empty: none have
 }
 
 const (
@@ -57,8 +35,8 @@ const (
 	slow          = time.Second // an agent that runs for less is not shown
 )
 
-// lines returns at most regionLines lines of less than width columns.
-func (g progressLines) lines(j *view.Job, now time.Time, width, height int) []string {
+// Lines returns at most regionLines lines of less than width columns.
+func (g Progress) Lines(j *Job, now time.Time, width, height int) []string {
 	width-- // a full line would wrap on some terminals
 	var list []string
 	add := func(parts ...string) {
@@ -72,41 +50,41 @@ func (g progressLines) lines(j *view.Job, now time.Time, width, height int) []st
 			add(append([]string{g.bar(j, width, counts)}, counts...)...)
 		}
 		if j.Phase != "map" { // the line above says how that ended
-			add(term.Cut(width, g.phase(j, now)+g.lastLine(j.Printed)))
+			add(term.Cut(width, g.PhaseLine(j, now)+g.lastLine(j.Printed)))
 		}
 		add(g.nextTry(j, now))
 		add(g.money(j)...)
-		for _, text := range g.paused(j, now) {
+		for _, text := range g.Holds(j, now) {
 			add(g.Paint(term.Yellow, text))
 		}
 	} else {
 		counts := append(g.outcomes(j), activity(j, now)...)
 		add(append([]string{g.bar(j, width, counts)}, counts...)...)
-		add(term.Cut(width, strings.Join(slices.Concat(onFleet(j, now), pace(j, now), g.money(j), g.retries(j, now)), "  ")))
-		for _, text := range g.paused(j, now) {
+		add(term.Cut(width, strings.Join(slices.Concat(onFleet(j, now), Pace(j, now), g.money(j), g.retries(j, now)), "  ")))
+		for _, text := range g.Holds(j, now) {
 			add(g.Paint(term.Yellow, text))
 		}
-		if g.rate != "" {
-			add("items wait for the rate " + g.rate)
+		if g.Rate != "" {
+			add("items wait for the rate " + g.Rate)
 		}
-		add(adapted(j))
-		for _, b := range g.breakers(j, now) {
+		add(Adapted(j))
+		for _, b := range g.BreakerLines(j, now) {
 			add(b[0])
 			for _, why := range b[1:] {
 				add("  " + why)
 			}
 		}
-		list = append(list, g.running(j, now, width)...)
+		list = append(list, g.RunningLines(j, now, width)...)
 		list = append(list, g.failures(j, width)...)
 	}
-	if g.keys {
-		add(g.Paint(term.Grey, keysHint))
+	if g.Keys != "" {
+		add(g.Paint(term.Grey, g.Keys))
 	}
 	return list[:min(len(list), max(min(regionLines, height/2), 1))]
 }
 
-// phase returns the progress of a phase other than map.
-func (g progressLines) phase(j *view.Job, now time.Time) string {
+// PhaseLine returns the progress of a phase other than map.
+func (g Progress) PhaseLine(j *Job, now time.Time) string {
 	name, began := j.Phase, j.PhaseBegan
 	if name == "" {
 		name, began = "commands", j.RunBegan
@@ -115,14 +93,14 @@ func (g progressLines) phase(j *view.Job, now time.Time) string {
 		return name + ": done"
 	}
 	text := fmt.Sprintf("%s: %s", name, duration.Format(now.Sub(began).Truncate(time.Second)))
-	if n := g.steps[j.Phase]; n > 0 {
+	if n := g.Steps[j.Phase]; n > 0 {
 		text += fmt.Sprintf(", step %d of %d", min(j.StepsDone+1, n), n) + term.Prefixed(": ", term.Visible(j.StepNow))
 	}
 	return text
 }
 
 // lastLine returns the last line that a command has printed, to stand behind what runs.
-func (g progressLines) lastLine(printed string) string {
+func (g Progress) lastLine(printed string) string {
 	if printed == "" {
 		return ""
 	}
@@ -130,17 +108,17 @@ func (g progressLines) lastLine(printed string) string {
 }
 
 // nextTry returns what a step of a phase that runs once waits for, or "".
-func (g progressLines) nextTry(j *view.Job, now time.Time) string {
+func (g Progress) nextTry(j *Job, now time.Time) string {
 	last := j.Retried.Last
 	if last.ItemID != "" || !last.Due.After(now) {
 		return ""
 	}
-	return g.Paint(term.Yellow, fmt.Sprintf("  %s runs again in %s: %s", term.Visible(last.Step), view.Rough(last.Due.Sub(now)), cause(last.Type, last.Error)))
+	return g.Paint(term.Yellow, fmt.Sprintf("  %s runs again in %s: %s", term.Visible(last.Step), Rough(last.Due.Sub(now)), CauseText(last.Type, last.Error)))
 }
 
 // bar draws the shares of the items that succeeded, were skipped and failed. It is empty while the number of items is not known. Its width is
 // what counts leave, which are printed behind it.
-func (g progressLines) bar(j *view.Job, width int, counts []string) string {
+func (g Progress) bar(j *Job, width int, counts []string) string {
 	if !j.Complete || j.Total == 0 || j.Letters {
 		return ""
 	}
@@ -171,7 +149,7 @@ func wide(parts []string) int {
 }
 
 // shares draws a bar of so many cells. What is there at all has a cell of its own, and what is missing too.
-func (g progressLines) shares(j *view.Job, cells int) string {
+func (g Progress) shares(j *Job, cells int) string {
 	c := j.Counts
 	parts := []struct {
 		n              int
@@ -198,10 +176,10 @@ func (g progressLines) shares(j *view.Job, cells int) string {
 	var b strings.Builder
 	for i, p := range parts {
 		cell := p.ascii
-		if g.unicode {
+		if g.Unicode {
 			cell = p.unicode
 		}
-		if g.unicode && g.Colours && p.colour != "" {
+		if g.Unicode && g.Colours && p.colour != "" {
 			cell = "█" // the colours tell the parts apart
 		}
 		b.WriteString(g.Paint(p.colour, strings.Repeat(cell, sizes[i])))
@@ -210,7 +188,7 @@ func (g progressLines) shares(j *view.Job, cells int) string {
 }
 
 // outcomes returns the numbers of items that have an outcome, in words.
-func (g progressLines) outcomes(j *view.Job) []string {
+func (g Progress) outcomes(j *Job) []string {
 	c := j.Counts
 	done := fmt.Sprintf("%d done", c.Finished())
 	if j.Complete && !j.Letters {
@@ -235,7 +213,7 @@ func (g progressLines) outcomes(j *view.Job) []string {
 }
 
 // activity returns what happens to the other items, in words.
-func activity(j *view.Job, now time.Time) []string {
+func activity(j *Job, now time.Time) []string {
 	parts := []string{fmt.Sprintf("%d running", j.Running(now)), fmt.Sprintf("%d waiting", j.Waiting(now))}
 	if n, _ := j.Merging(now); n > 0 {
 		text := fmt.Sprintf("%d merging", n)
@@ -251,20 +229,20 @@ func activity(j *view.Job, now time.Time) []string {
 }
 
 // onFleet returns the slots of the workers of a fleet, and how many items wait for one, in words.
-func onFleet(j *view.Job, now time.Time) []string {
-	return slices.DeleteFunc([]string{j.FleetSlots(), awaiting(j.AwaitWorkers(now))}, func(text string) bool { return text == "" })
+func onFleet(j *Job, now time.Time) []string {
+	return slices.DeleteFunc([]string{j.FleetSlots(), Awaiting(j.AwaitWorkers(now))}, func(text string) bool { return text == "" })
 }
 
-// awaiting says how many attempts wait for a worker of a fleet, if any do.
-func awaiting(n int) string {
+// Awaiting says how many attempts wait for a worker of a fleet, if any do.
+func Awaiting(n int) string {
 	if n == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%d waiting for a worker", n)
 }
 
-// pace returns the throughput and the estimated remaining time, of a job that something can run of.
-func pace(j *view.Job, now time.Time) []string {
+// Pace returns the throughput and the estimated remaining time, of a job that something can run of.
+func Pace(j *Job, now time.Time) []string {
 	rate := j.Rate(now)
 	if rate <= 0 || j.LacksWorkers(now) {
 		return nil
@@ -274,21 +252,21 @@ func pace(j *view.Job, now time.Time) []string {
 	if !ok || len(j.Paused()) > 0 || j.Hold != nil {
 		return parts
 	}
-	low, high := view.Rough(e.Low), view.Rough(e.High)
+	low, high := Rough(e.Low), Rough(e.High)
 	if low == high {
 		return append(parts, "eta "+low)
 	}
 	return append(parts, "eta "+low+" to "+high)
 }
 
-// paused returns who has paused or is ending the job, and for what limits of plans agents wait.
-func (g progressLines) paused(j *view.Job, now time.Time) []string {
+// Holds returns who has paused or is ending the job, and for what limits of plans agents wait.
+func (g Progress) Holds(j *Job, now time.Time) []string {
 	var list []string
 	if j.Draining != "" {
 		list = append(list, term.Visible(j.Draining))
 	} else if j.Hold != nil {
 		text := "paused " + term.Visible(j.Hold.Words(now)) + ": prodigy continue goes on"
-		if g.keys {
+		if g.Keys != "" {
 			text += ", or p"
 		}
 		list = append(list, text)
@@ -309,7 +287,7 @@ func (g progressLines) paused(j *view.Job, now time.Time) []string {
 }
 
 // money returns what AI agents have cost, and what all of them are expected to.
-func (g progressLines) money(j *view.Job) []string {
+func (g Progress) money(j *Job) []string {
 	if j.Spent.Agents == 0 {
 		return nil
 	}
@@ -317,7 +295,7 @@ func (g progressLines) money(j *view.Job) []string {
 	if !j.Spent.Known() {
 		text = term.Counted(j.Spent.Agents, "agent") + " of unknown cost"
 	}
-	if limit := cmp.Or(j.MaxCost, g.budget); limit > 0 {
+	if limit := cmp.Or(j.MaxCost, g.Budget); limit > 0 {
 		text += " of " + limit.String()
 	}
 	if done := j.Counts.Finished(); j.AtItems() && j.Spent.Cost > 0 && done >= enoughItems && !j.Letters {
@@ -348,10 +326,10 @@ func rateText(rate float64) string {
 }
 
 // retries returns how often items were tried again, when the next one is due, for which types of failures, and the last of them.
-func (g progressLines) retries(j *view.Job, now time.Time) []string {
-	text := g.Paint(term.Yellow, retryCounts(j, nextRetry(j, now)))
+func (g Progress) retries(j *Job, now time.Time) []string {
+	text := g.Paint(term.Yellow, RetryCounts(j, NextRetry(j, now)))
 	if last := j.Retried.Last; last.ItemID != "" {
-		text += "; last " + term.Visible(last.ItemID) + ": " + cause(last.Type, last.Error)
+		text += "; last " + term.Visible(last.ItemID) + ": " + CauseText(last.Type, last.Error)
 	}
 	if text == "" {
 		return nil
@@ -359,18 +337,18 @@ func (g progressLines) retries(j *view.Job, now time.Time) []string {
 	return []string{text}
 }
 
-// nextRetry returns when the first of the waiting items goes on; "" if none waits.
-func nextRetry(j *view.Job, now time.Time) string {
+// NextRetry returns when the first of the waiting items goes on; "" if none waits.
+func NextRetry(j *Job, now time.Time) string {
 	next := j.NextRetry(now)
 	if next.IsZero() {
 		return ""
 	}
-	return "next in " + view.Rough(next.Sub(now))
+	return "next in " + Rough(next.Sub(now))
 }
 
-// retryCounts returns the number of retries, next, and the number for each type of failure, as in "42 retries, next in 2s: 30 network, 12 timeout".
+// RetryCounts returns the number of retries, next, and the number for each type of failure, as in "42 retries, next in 2s: 30 network, 12 timeout".
 // It is "" if there is nothing to say.
-func retryCounts(j *view.Job, next string) string {
+func RetryCounts(j *Job, next string) string {
 	types := slices.SortedFunc(maps.Keys(j.Retried.Types), func(a, b retry.Type) int {
 		return cmp.Or(cmp.Compare(j.Retried.Types[b], j.Retried.Types[a]), cmp.Compare(a, b))
 	})
@@ -393,8 +371,8 @@ func retryCounts(j *view.Job, next string) string {
 // causeShown is how many characters of the message of a failure a line shows.
 const causeShown = 160
 
-// cause returns a failure in one line: its type, unless the message says as much, and its message.
-func cause(t retry.Type, message string) string {
+// CauseText returns a failure in one line: its type, unless the message says as much, and its message.
+func CauseText(t retry.Type, message string) string {
 	message = oneline.Cut(term.Joined(message), causeShown)
 	if message == "" {
 		return string(t)
@@ -405,14 +383,14 @@ func cause(t retry.Type, message string) string {
 	return string(t) + ": " + message
 }
 
-// breakers returns what each circuit breaker that is not closed does next and to items, and why it opened.
-func (g progressLines) breakers(j *view.Job, now time.Time) (lines [][]string) {
+// BreakerLines returns what each circuit breaker that is not closed does next and to items, and why it opened.
+func (g Progress) BreakerLines(j *Job, now time.Time) (lines [][]string) {
 	all := j.Breakers()
 	more := len(all) - breakersShown
 	for _, b := range all[:min(len(all), breakersShown)] {
 		text := "breaker half-open, testing"
-		if b.State == view.Open {
-			text = "breaker open, tests in " + view.Rough(b.Until.Sub(now))
+		if b.State == Open {
+			text = "breaker open, tests in " + Rough(b.Until.Sub(now))
 			if !b.Until.After(now) {
 				text = "breaker open, about to test"
 			}
@@ -423,8 +401,8 @@ func (g progressLines) breakers(j *view.Job, now time.Time) (lines [][]string) {
 		if b.Key != "" {
 			text = term.Visible(b.Key) + ": " + text
 		}
-		line := []string{g.Paint(term.Yellow, text+term.Prefixed(", ", g.meanwhile(j, b, now)))}
-		if why := opened(b); why != "" {
+		line := []string{g.Paint(term.Yellow, text+term.Prefixed(", ", g.Meanwhile(j, b, now)))}
+		if why := Opened(b); why != "" {
 			line = append(line, g.Paint(term.Yellow, why))
 		}
 		lines = append(lines, line)
@@ -438,13 +416,13 @@ func (g progressLines) breakers(j *view.Job, now time.Time) (lines [][]string) {
 // breakersShown bounds the breakers that are shown; status --json has all.
 const breakersShown = 5
 
-// meanwhile returns what becomes of items while a breaker is not closed, or "" if there is nothing to say.
-func (g progressLines) meanwhile(j *view.Job, b view.Breaker, now time.Time) string {
+// Meanwhile returns what becomes of items while a breaker is not closed, or "" if there is nothing to say.
+func (g Progress) Meanwhile(j *Job, b Breaker, now time.Time) string {
 	n := j.Held(b, now)
 	switch {
 	case n == 0:
 		return ""
-	case b.Scope == events.WorkflowScope && !g.waits:
+	case b.Scope == events.WorkflowScope && !g.Waits:
 		return term.Counted(n, "item") + " to be rejected"
 	case b.Scope == events.WorkflowScope:
 		return term.Counted(n, "item") + " held back"
@@ -452,12 +430,12 @@ func (g progressLines) meanwhile(j *view.Job, b view.Breaker, now time.Time) str
 	return term.Counted(n, "item") + " waiting for it"
 }
 
-// opened returns why a breaker is open, as far as that is known.
-func opened(b view.Breaker) string {
-	if b.State != view.Open {
+// Opened returns why a breaker is open, as far as that is known.
+func Opened(b Breaker) string {
+	if b.State != Open {
 		return ""
 	}
-	last := cause(b.Cause.Type, b.Cause.Error)
+	last := CauseText(b.Cause.Type, b.Cause.Error)
 	switch {
 	case b.Failures > 1:
 		return fmt.Sprintf("%d failures in a row%s", b.Failures, term.Prefixed(", the last ", last))
@@ -467,8 +445,8 @@ func opened(b view.Breaker) string {
 	return last
 }
 
-// running returns lines about the agents that have been running longest.
-func (g progressLines) running(j *view.Job, now time.Time, width int) []string {
+// RunningLines returns lines about the agents that have been running longest.
+func (g Progress) RunningLines(j *Job, now time.Time, width int) []string {
 	var list []string
 	for _, a := range j.InFlight() {
 		if now.Sub(a.Began) < slow || len(list) == runningShown {
@@ -480,8 +458,8 @@ func (g progressLines) running(j *view.Job, now time.Time, width int) []string {
 }
 
 // attempt returns a line about an agent that runs. What it is called and what it has printed share the room that is left.
-func (g progressLines) attempt(a view.Attempt, now time.Time, width int) string {
-	head, details := "  running "+term.Visible(a.ItemID), []string{view.Rough(now.Sub(a.Began))}
+func (g Progress) attempt(a Attempt, now time.Time, width int) string {
+	head, details := "  running "+term.Visible(a.ItemID), []string{Rough(now.Sub(a.Began))}
 	if a.Step != "" {
 		details = append(details, "step "+term.Visible(a.Step))
 	}
@@ -497,7 +475,7 @@ func (g progressLines) attempt(a view.Attempt, now time.Time, width int) string 
 		details = append(details, "next try when the job goes on")
 	case a.Due.After(now):
 		head = "  waiting " + term.Visible(a.ItemID)
-		details = append(details, "next try in "+view.Rough(a.Due.Sub(now)))
+		details = append(details, "next try in "+Rough(a.Due.Sub(now)))
 	}
 	if a.Number > 1 {
 		details = append(details, fmt.Sprintf("attempt %d", a.Number))
@@ -514,12 +492,12 @@ func (g progressLines) attempt(a view.Attempt, now time.Time, width int) string 
 
 // labelled returns what the item with this index is called, in at most so many columns with two blanks before it; "" if there is no room for
 // enough of it. Of a path the end is what tells it from others.
-func (g progressLines) labelled(index, room int) string {
+func (g Progress) labelled(index, room int) string {
 	const enough = 8
-	if room -= 2; g.label == nil || room < enough {
+	if room -= 2; g.Label == nil || room < enough {
 		return ""
 	}
-	label := term.Untabbed(g.label(index))
+	label := term.Untabbed(g.Label(index))
 	if !strings.Contains(label, "/") {
 		return term.Cut(room, label)
 	}
@@ -535,11 +513,11 @@ func (g progressLines) labelled(index, room int) string {
 }
 
 // failures returns lines about the newest failures.
-func (g progressLines) failures(j *view.Job, width int) []string {
+func (g Progress) failures(j *Job, width int) []string {
 	newest := j.Failures.Newest
 	var list []string
 	for _, f := range newest[max(len(newest)-failuresShown, 0):] {
-		head, why := "  failed  "+term.Visible(f.ItemID), cause(f.ErrorType, f.Error)
+		head, why := "  failed  "+term.Visible(f.ItemID), CauseText(f.ErrorType, f.Error)
 		room := width - term.Width(head)
 		label := g.labelled(f.ItemIndex, max(room/3, room-2-term.Width(why)))
 		list = append(list, g.Paint(term.Red, term.Cut(width, head+term.Prefixed("  ", label)+"  "+why)))
@@ -547,64 +525,45 @@ func (g progressLines) failures(j *view.Job, width int) []string {
 	return list
 }
 
-// statusLine returns the progress in one line, for output without a terminal.
-func (g progressLines) statusLine(j *view.Job, now time.Time) string {
+// StatusLine returns the progress in one line, for output without a terminal.
+func (g Progress) StatusLine(j *Job, now time.Time) string {
 	if !j.AtItems() {
-		return g.phase(j, now)
+		return g.PhaseLine(j, now)
 	}
-	parts := slices.Concat(progressLines{}.outcomes(j), activity(j, now), onFleet(j, now), pace(j, now), g.money(j))
-	if g.rate != "" {
-		parts = append(parts, "items wait for the rate "+g.rate)
+	parts := slices.Concat(Progress{}.outcomes(j), activity(j, now), onFleet(j, now), Pace(j, now), g.money(j))
+	if g.Rate != "" {
+		parts = append(parts, "items wait for the rate "+g.Rate)
 	}
 	if j.Limit != nil {
 		parts = append(parts, "limit "+j.Limit.Words())
 	}
-	if text := retryCounts(j, nextRetry(j, now)); text != "" {
+	if text := RetryCounts(j, NextRetry(j, now)); text != "" {
 		parts = append(parts, text)
 	}
-	parts = append(parts, g.paused(j, now)...)
-	for _, b := range (progressLines{waits: g.waits}).breakers(j, now) {
+	parts = append(parts, g.Holds(j, now)...)
+	for _, b := range (Progress{Waits: g.Waits}).BreakerLines(j, now) {
 		parts = append(parts, strings.Join(b, ": "))
 	}
 	return strings.Join(parts, ", ")
 }
 
-// jobScreen is a screen that shows the progress of a job.
-type jobScreen struct {
-	*term.Screen
+// rateShown is how long at least a rate is shown after an item has waited for it.
+const rateShown = 10 * time.Second
 
-	said time.Time // when the last line was printed, off a terminal
-	last time.Time // of the last record by then
-}
-
-func newJobScreen(w io.Writer, live bool, size func() (width, height int)) *jobScreen {
-	return &jobScreen{Screen: term.NewScreen(w, live, size)}
-}
-
-const (
-	redrawEvery = 100 * time.Millisecond
-	reportEvery = 10 * time.Second // off a terminal
-	pausedEvery = 15 * time.Minute // off a terminal, while agents wait for the limit of a plan and nothing else happens
-)
-
-// every returns the interval at which progress is shown.
-func (s *jobScreen) every() time.Duration {
-	if s.Live {
-		return redrawEvery
-	}
-	return reportEvery
-}
-
-// progress shows the progress of a job, redrawn in place or as another line.
-func (s *jobScreen) progress(g progressLines, j *view.Job, now time.Time) {
-	if !s.Live {
-		if (len(j.Paused()) > 0 || j.Hold != nil) && j.Last.Equal(s.last) && now.Sub(s.said) < pausedEvery {
-			return
+// RateHeld returns the rate of agents, if an item had waited for it so long ago that others do now; empty: there is none, or none waits.
+func RateHeld(rates []events.StartRate, ago time.Duration) string {
+	for _, r := range rates {
+		if between := time.Duration(float64(time.Second) / r.PerSecond); r.Step == "" && ago <= max(rateShown, 2*between) {
+			return term.Visible(r.Words())
 		}
-		s.said, s.last = now, j.Last
-		_, _ = fmt.Fprintln(s, g.statusLine(j, now))
-		return
 	}
-	width, height := s.Size()
-	s.Draw(g.lines(j, now, width, height))
+	return ""
+}
+
+// Adapted returns how many agents run at once, in a job that finds that out, and why; "": it has not changed that yet.
+func Adapted(j *Job) string {
+	if j.Limit == nil {
+		return ""
+	}
+	return "limit: " + j.Limit.Words() + ", because " + term.Visible(j.Limit.Reason)
 }
