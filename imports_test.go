@@ -54,7 +54,7 @@ var allowed = map[string][]string{
 	"internal/telemetry":   {"duration", "errorpolicy", "events", "jobs", "tracing"},
 	"internal/tracing":     {},
 	"internal/notify":      {"errorpolicy", "events", "jobs", "oneline", "process", "settings", "workflow"},
-	"internal/view":        {"duration", "errorpolicy", "events", "limit", "oneline", "outputs", "retry", "spend", "term", "workflow"},
+	"internal/view":        {"duration", "errorpolicy", "events", "limit", "oneline", "outputs", "retry", "spend", "term", "workflow", "github.com/go-json-experiment/json"},
 	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "outputs", "report", "view", "golang.org/x/net", "golang.org/x/sync"},
 	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "outputs", "retry", "view"},
 	"internal/fsck":        {"checksum", "dlq", "errorpolicy", "events", "items", "jobs", "mapreduce", "outputs"},
@@ -77,7 +77,7 @@ var allowed = map[string][]string{
 	"internal/template":    {"check", "posix", "rawjson", "shell", "mvdan.cc/sh/v3"},
 	"internal/shell":       {"mvdan.cc/sh/v3"},
 	"internal/shorthand":   {"posix", "shell", "template", "mvdan.cc/sh/v3"}, // template knows which words are names of programs
-	"internal/settings":    {"filter", "items", "mask", "posix", "process", "template", "workflow"},
+	"internal/settings":    {"dotenv", "duration", "filter", "items", "mask", "process", "template", "workflow", "gopkg.in/yaml.v3"},
 	"internal/mask":        {},
 	"internal/direct":      {"posix", "process", "template"},
 	"internal/process":     {"golang.org/x/sync", "golang.org/x/sys"},

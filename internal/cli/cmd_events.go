@@ -26,6 +26,7 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/term"
+	"prodigy/internal/view"
 )
 
 func newEventsCommand(con *console) *cobra.Command {
@@ -185,12 +186,12 @@ func (p eventPrinter) print(out, diag io.Writer, lines iter.Seq2[[]byte, error])
 		_, err := term.Rows[loggedLine]{Format: p.format}.Print(out, mapped(lines, func(line []byte) (loggedLine, error) { return line, nil }))
 		return err
 	case term.CSV:
-		_, err := term.Rows[eventLine]{Format: p.format, Columns: eventColumns}.Print(out, mapped(lines, readEvent))
+		_, err := term.Rows[view.EventLine]{Format: p.format, Columns: eventColumns}.Print(out, mapped(lines, view.ReadEvent))
 		return err
 	}
 	for line, err := range lines {
 		if err == nil {
-			err = printEvent(out, line, p.look, p.label)
+			err = view.PrintEvent(out, line, p.look, p.label)
 		}
 		if err != nil {
 			return err
@@ -235,15 +236,15 @@ func mapped[T any](lines iter.Seq2[[]byte, error], read func([]byte) (T, error))
 }
 
 // eventColumns are the fields that all events have, the item and agent, and the other fields as one JSON object.
-var eventColumns = []term.Column[eventLine]{
-	{Key: "seq", Value: func(e eventLine) any { return e.Seq }},
-	{Key: "time", Value: func(e eventLine) any { return e.Time }},
-	{Key: "job_id", Value: func(e eventLine) any { return e.jobID.text() }},
-	{Key: "correlation_id", Value: func(e eventLine) any { return e.correlationID.text() }},
-	{Key: "type", Value: func(e eventLine) any { return e.Type }},
-	{Key: "item_id", Value: func(e eventLine) any { return e.text("item_id") }},
-	{Key: "agent_id", Value: func(e eventLine) any { return e.text("agent_id") }},
-	{Key: "fields", Value: func(e eventLine) any { return e.rest("item_id", "agent_id") }},
+var eventColumns = []term.Column[view.EventLine]{
+	{Key: "seq", Value: func(e view.EventLine) any { return e.Seq }},
+	{Key: "time", Value: func(e view.EventLine) any { return e.Time }},
+	{Key: "job_id", Value: func(e view.EventLine) any { return e.JobID }},
+	{Key: "correlation_id", Value: func(e view.EventLine) any { return e.CorrelationID }},
+	{Key: "type", Value: func(e view.EventLine) any { return e.Type }},
+	{Key: "item_id", Value: func(e view.EventLine) any { return e.Text("item_id") }},
+	{Key: "agent_id", Value: func(e view.EventLine) any { return e.Text("agent_id") }},
+	{Key: "fields", Value: func(e view.EventLine) any { return e.Rest("item_id", "agent_id") }},
 }
 
 func newEventsSearchCommand(con *console) *cobra.Command {

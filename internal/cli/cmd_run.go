@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/agent"
 	"prodigy/internal/aicli"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/jobs"
@@ -259,6 +260,18 @@ func findTools(w *workflow.Workflow, here func(stepRef) bool) (tools, error) {
 		return tools{}, err
 	}
 	return tools{home, claude, agents}, checkAgents(w, agents, here)
+}
+
+// claudeCommand returns the argv of the AI coding CLI: the environment's, else the configured one, else the usual one.
+func claudeCommand(home jobs.Home) ([]string, error) {
+	if argv := strings.Fields(os.Getenv("PRODIGY_CLAUDE_COMMAND")); len(argv) > 0 {
+		return argv, nil
+	}
+	c, err := settings.ReadConfig(home.Root)
+	if err != nil || len(c.Claude) > 0 {
+		return c.Claude, err
+	}
+	return agent.DefaultClaude(), nil
 }
 
 // noSteps is for findTools when nothing is run.

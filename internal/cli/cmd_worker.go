@@ -87,7 +87,7 @@ func amountFlag(at *string) pflag.Value {
 const longestWorkerName = 100
 
 func runWorker(ctx context.Context, con *console, o workerOptions) error {
-	o.broker.found.Trust = slices.Concat(o.broker.found.Trust, o.broker.given.trust, o.trust)
+	o.broker.found.Trust = slices.Concat(o.broker.found.Trust, o.broker.given.Trust, o.trust)
 	disk, err := parseAmount(o.disk)
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/mask"
 	"prodigy/internal/process"
+	"prodigy/internal/settings"
 	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
@@ -33,7 +34,7 @@ type brokerOptions struct {
 	insecure    bool
 
 	found fleet.Address
-	given fleetConfig // the configuration
+	given settings.FleetConfig // the configuration
 }
 
 // add gives cmd the flags. name is that of the flag for the broker, and usage says what it is for.
@@ -60,27 +61,27 @@ func (o *brokerOptions) find() error {
 	if err != nil {
 		return err
 	}
-	c, err := readConfig(home)
+	c, err := settings.ReadConfig(home.Root)
 	if err != nil {
 		return err
 	}
-	o.given = c.fleet
+	o.given = c.Fleet
 	o.found = fleet.Address{
-		Insecure: o.insecure || c.fleet.insecure,
-		CA:       cmp.Or(os.Getenv("PRODIGY_FLEET_CA"), c.fleet.ca), NKey: cmp.Or(os.Getenv("PRODIGY_FLEET_NKEY"), c.fleet.nkey),
+		Insecure: o.insecure || c.Fleet.Insecure,
+		CA:       cmp.Or(os.Getenv("PRODIGY_FLEET_CA"), c.Fleet.CA), NKey: cmp.Or(os.Getenv("PRODIGY_FLEET_NKEY"), c.Fleet.NKey),
 		Cert: os.Getenv("PRODIGY_FLEET_CERT"), Key: os.Getenv("PRODIGY_FLEET_KEY"),
 	}
 	if (o.found.Cert == "") != (o.found.Key == "") {
 		return refusef("PRODIGY_FLEET_CERT and PRODIGY_FLEET_KEY need each other: they are one certificate")
 	}
 	if o.found.Cert == "" {
-		o.found.Cert, o.found.Key = c.fleet.cert, c.fleet.key
+		o.found.Cert, o.found.Key = c.Fleet.Cert, c.Fleet.Key
 	}
 	// The first that names a broker by its URL or by credentials does. Credentials serve for a broker that is named before them, too.
 	for _, from := range []struct{ url, credentials string }{
 		{o.url, o.credentials},
 		{os.Getenv("PRODIGY_FLEET"), os.Getenv("PRODIGY_FLEET_CREDENTIALS")},
-		{c.fleet.url, c.fleet.credentials},
+		{c.Fleet.URL, c.Fleet.Credentials},
 	} {
 		o.found.URL = cmp.Or(o.found.URL, from.url)
 		if o.found.URL == noFleet {
@@ -171,11 +172,11 @@ func (o *fleetOptions) find(cmd *cobra.Command) error {
 	if err := o.brokerOptions.find(); err != nil {
 		return err
 	}
-	if o.given.lease > 0 && !cmd.Flags().Changed("lease") {
-		o.leaseOf = o.given.lease
+	if o.given.Lease > 0 && !cmd.Flags().Changed("lease") {
+		o.leaseOf = o.given.Lease
 	}
 	if !cmd.Flags().Changed("broker-patience") {
-		o.patience = o.given.patience
+		o.patience = o.given.Patience
 	}
 	return nil
 }

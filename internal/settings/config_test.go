@@ -1,4 +1,4 @@
-package cli
+package settings
 
 import (
 	"strings"
@@ -17,7 +17,7 @@ func TestConfigNamesTheClaudeCommandAsTextOrList(t *testing.T) {
 		{"agent:\n  command: [my claude, --print]\n", []string{"my claude", "--print"}},
 	} {
 		r := configReader{file: "config.yml"}
-		got := r.read([]byte(c.in)).claude
+		got := r.read([]byte(c.in)).Claude
 		if diff := cmp.Diff(c.want, got); diff != "" || len(r.problems) > 0 {
 			t.Errorf("%q: %v\n%s", c.in, r.problems, diff)
 		}

@@ -1,4 +1,4 @@
-package cli
+package view
 
 import (
 	"bytes"
@@ -22,13 +22,13 @@ import (
 	"prodigy/internal/term"
 )
 
-// eventLine is one line of the log. It keeps all fields in their order, whatever their names, so that events of other versions of
+// EventLine is one line of the log. It keeps all fields in their order, whatever their names, so that events of other versions of
 // prodigy can be shown too.
-type eventLine struct {
+type EventLine struct {
 	Seq           int64
 	Time          time.Time
-	jobID         eventField
-	correlationID eventField
+	JobID         string
+	CorrelationID string
 	Type          string
 	fields        []eventField // besides those that every event has
 }
@@ -36,8 +36,9 @@ type eventLine struct {
 // fieldsExpected is the initial capacity for fields.
 const fieldsExpected = 10
 
-func readEvent(line []byte) (eventLine, error) {
-	e := eventLine{fields: make([]eventField, 0, fieldsExpected)}
+// ReadEvent reads a line of the log.
+func ReadEvent(line []byte) (EventLine, error) {
+	e := EventLine{fields: make([]eventField, 0, fieldsExpected)}
 	fields, err := fieldsOf(line)
 	if err != nil {
 		return e, fmt.Errorf("read an event: %w", err)
@@ -51,7 +52,7 @@ func readEvent(line []byte) (eventLine, error) {
 }
 
 // take stores a field.
-func (e *eventLine) take(f eventField) error {
+func (e *EventLine) take(f eventField) error {
 	switch f.name {
 	case "seq":
 		var err error
@@ -61,9 +62,9 @@ func (e *eventLine) take(f eventField) error {
 		return e.Time.UnmarshalJSON(f.value)
 	case "crc": // of the line, for programs
 	case "job_id":
-		e.jobID = f
+		e.JobID = f.text()
 	case "correlation_id":
-		e.correlationID = f
+		e.CorrelationID = f.text()
 	case "type":
 		e.Type = f.text()
 	default:
@@ -72,8 +73,8 @@ func (e *eventLine) take(f eventField) error {
 	return nil
 }
 
-// text returns the field as text, or "" when there is none.
-func (e eventLine) text(name string) string {
+// Text returns a field as text, or "" when there is none.
+func (e EventLine) Text(name string) string {
 	for _, f := range e.fields {
 		if f.name == name {
 			return f.text()
@@ -82,8 +83,8 @@ func (e eventLine) text(name string) string {
 	return ""
 }
 
-// rest returns the fields except those left out, as one JSON object.
-func (e eventLine) rest(leaveOut ...string) string {
+// Rest returns the fields except those left out, as one JSON object.
+func (e EventLine) Rest(leaveOut ...string) string {
 	var b strings.Builder
 	for _, f := range e.fields {
 		if slices.Contains(leaveOut, f.name) {
@@ -96,6 +97,9 @@ func (e eventLine) rest(leaveOut ...string) string {
 	}
 	return "{" + b.String() + "}"
 }
+
+// labelInLine is how many characters of a label a line shows.
+const labelInLine = 60
 
 // valueShown is how many characters of a field a line shows.
 const valueShown = 120
@@ -118,9 +122,9 @@ func eventColour(line []byte) term.Colour {
 	return graveColours[events.Say(r).Grave]
 }
 
-// printEvent prints an event as one line, its type as it is in the log, its fields as people read them.
-func printEvent(w io.Writer, line []byte, k term.Look, labels func(index int) string) error {
-	e, err := readEvent(line)
+// PrintEvent prints an event as one line, its type as it is in the log, its fields as people read them.
+func PrintEvent(w io.Writer, line []byte, k term.Look, labels func(index int) string) error {
+	e, err := ReadEvent(line)
 	if err != nil {
 		return err
 	}
@@ -147,8 +151,8 @@ func printEvent(w io.Writer, line []byte, k term.Look, labels func(index int) st
 }
 
 // label returns " label=value" for the item of an event that has its index, or "".
-func (e eventLine) label(of func(index int) string) string {
-	index, err := strconv.Atoi(e.text("item_index"))
+func (e EventLine) label(of func(index int) string) string {
+	index, err := strconv.Atoi(e.Text("item_index"))
 	if err != nil {
 		return ""
 	}
@@ -156,17 +160,17 @@ func (e eventLine) label(of func(index int) string) string {
 	if label == "" {
 		return ""
 	}
-	return " label=" + inQuotes(oneline.Cut(label, labelShown))
+	return " label=" + inQuotes(oneline.Cut(label, labelInLine))
 }
 
 // said reports whether the error of the event already contains the value of f.
-func (e eventLine) said(f eventField) bool {
+func (e EventLine) said(f eventField) bool {
 	switch f.name {
 	case "output":
-		return e.text("error") != ""
+		return e.Text("error") != ""
 	case "stderr_tail":
 		lines := term.LastLines(f.text(), 1)
-		return len(lines) == 0 || strings.Contains(e.text("error"), strings.TrimSpace(lines[0]))
+		return len(lines) == 0 || strings.Contains(e.Text("error"), strings.TrimSpace(lines[0]))
 	}
 	return false
 }
@@ -194,14 +198,14 @@ func (f eventField) words() string {
 	if text == "" {
 		return ""
 	}
-	if t, ok := moment(text); ok {
+	if t, ok := momentIn(text); ok {
 		text = t.Local().Format("15:04:05.000")
 	}
 	return " " + f.name + "=" + inQuotes(text)
 }
 
-// moment parses a time and reports whether text is one.
-func moment(text string) (time.Time, bool) {
+// momentIn parses a time and reports whether text is one.
+func momentIn(text string) (time.Time, bool) {
 	if len(text) < len("2006-01-02T15:04:05Z") || text[len("2006-01-02")] != 'T' {
 		return time.Time{}, false // cheaper than to parse it
 	}

@@ -1,4 +1,4 @@
-package cli
+package settings
 
 import (
 	"errors"
@@ -12,58 +12,44 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"prodigy/internal/agent"
 	"prodigy/internal/duration"
-	"prodigy/internal/jobs"
 	"prodigy/internal/workflow"
 )
 
-// config is what config.yml in PRODIGY_HOME says. All of it can be missing.
-type config struct {
-	claude []string // agent.command
-	fleet  fleetConfig
+// Config is what config.yml in PRODIGY_HOME says. All of it can be missing.
+type Config struct {
+	Claude []string // agent.command
+	Fleet  FleetConfig
 }
 
-// fleetConfig is the block fleet of a configuration. Relative names of files start at the directory of the configuration.
-type fleetConfig struct {
-	url         string
-	credentials string
-	ca          string
-	cert        string
-	key         string
-	nkey        string
-	insecure    bool
-	lease       time.Duration // 0: not given
-	patience    time.Duration // broker_patience; 0: not given
-	trust       []string
+// FleetConfig is the block fleet of a configuration. Relative names of files start at the directory of the configuration.
+type FleetConfig struct {
+	URL         string
+	Credentials string
+	CA          string
+	Cert        string
+	Key         string
+	NKey        string
+	Insecure    bool
+	Lease       time.Duration // 0 if it is not given
+	Patience    time.Duration // broker_patience; 0 if it is not given
+	Trust       []string
 }
 
-// claudeCommand returns the argv of the AI coding CLI: the environment's, else the configured one, else the usual one.
-func claudeCommand(home jobs.Home) ([]string, error) {
-	if argv := strings.Fields(os.Getenv("PRODIGY_CLAUDE_COMMAND")); len(argv) > 0 {
-		return argv, nil
-	}
-	c, err := readConfig(home)
-	if err != nil || len(c.claude) > 0 {
-		return c.claude, err
-	}
-	return agent.DefaultClaude(), nil
-}
-
-// readConfig reads the configuration. A missing file is an empty one.
-func readConfig(home jobs.Home) (config, error) {
-	path := filepath.Join(home.Root, "config.yml")
+// ReadConfig reads the configuration in a home directory. A missing file is an empty one.
+func ReadConfig(home string) (Config, error) {
+	path := filepath.Join(home, "config.yml")
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return config{}, nil
+		return Config{}, nil
 	}
 	if err != nil {
-		return config{}, fmt.Errorf("read the configuration: %w", err)
+		return Config{}, fmt.Errorf("read the configuration: %w", err)
 	}
 	r := configReader{file: path}
 	c := r.read(data)
 	if len(r.problems) > 0 {
-		return config{}, &workflow.InvalidError{Problems: r.problems}
+		return Config{}, &workflow.InvalidError{Problems: r.problems}
 	}
 	return c, nil
 }
@@ -74,26 +60,26 @@ type configReader struct {
 	problems []workflow.Problem
 }
 
-func (r *configReader) read(data []byte) config {
+func (r *configReader) read(data []byte) Config {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
 		r.complain(&yaml.Node{Line: 1, Column: 1}, "this is not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
-		return config{}
+		return Config{}
 	}
-	var c config
+	var c Config
 	if len(doc.Content) == 0 {
 		return c
 	}
 	r.mapping(doc.Content[0], "the configuration", configKeys{
 		{"agent", func(n *yaml.Node) {
-			r.mapping(n, "agent", configKeys{{"command", func(n *yaml.Node) { c.claude = r.argv(n) }}})
+			r.mapping(n, "agent", configKeys{{"command", func(n *yaml.Node) { c.Claude = r.argv(n) }}})
 		}},
-		{"fleet", func(n *yaml.Node) { r.fleet(n, &c.fleet) }},
+		{"fleet", func(n *yaml.Node) { r.fleet(n, &c.Fleet) }},
 	})
 	return c
 }
 
-func (r *configReader) fleet(n *yaml.Node, f *fleetConfig) {
+func (r *configReader) fleet(n *yaml.Node, f *FleetConfig) {
 	text := func(name string, to *string) configKey {
 		return configKey{name, func(n *yaml.Node) { *to = r.text(n, "fleet."+name) }}
 	}
@@ -113,24 +99,24 @@ func (r *configReader) fleet(n *yaml.Node, f *fleetConfig) {
 		}}
 	}
 	r.mapping(n, "fleet", configKeys{
-		text("url", &f.url), file("credentials", &f.credentials), file("ca", &f.ca), file("cert", &f.cert), file("key", &f.key), file("nkey", &f.nkey),
+		text("url", &f.URL), file("credentials", &f.Credentials), file("ca", &f.CA), file("cert", &f.Cert), file("key", &f.Key), file("nkey", &f.NKey),
 		{"insecure", func(n *yaml.Node) {
-			if n.Tag != "!!bool" || n.Decode(&f.insecure) != nil {
+			if n.Tag != "!!bool" || n.Decode(&f.Insecure) != nil {
 				r.complain(n, "fleet.insecure must be true or false")
 			}
 		}},
-		length("lease", &f.lease), length("broker_patience", &f.patience),
+		length("lease", &f.Lease), length("broker_patience", &f.Patience),
 		{"trust", func(n *yaml.Node) {
 			list := []*yaml.Node{n}
 			if n.Kind == yaml.SequenceNode {
 				list = n.Content
 			}
 			for _, one := range list {
-				f.trust = append(f.trust, r.text(one, "fleet.trust"))
+				f.Trust = append(f.Trust, r.text(one, "fleet.trust"))
 			}
 		}},
 	})
-	if (f.cert == "") != (f.key == "") {
+	if (f.Cert == "") != (f.Key == "") {
 		r.complain(n, "fleet.cert and fleet.key need each other: they are one certificate")
 	}
 }

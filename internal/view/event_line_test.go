@@ -1,4 +1,4 @@
-package cli
+package view
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"prodigy/internal/events"
 	"prodigy/internal/term"
 )
 
@@ -18,45 +17,12 @@ const circuitLine = `{"seq":7,"time":"2026-11-20T16:15:30.123456Z","job_id":"j",
 
 func TestEventLineShowsFieldsOfEventsItDoesNotKnow(t *testing.T) {
 	var b strings.Builder
-	if err := printEvent(&b, []byte(circuitLine), term.Look{}, nil); err != nil {
+	if err := PrintEvent(&b, []byte(circuitLine), term.Look{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	want := `Later               item_id=item_0 note="two words" n=1.50 deep={"b":1,"a":[2]}` + "\n"
 	if got := b.String(); !strings.HasSuffix(got, want) {
 		t.Errorf("got  %q\nwant ...%q", got, want)
-	}
-}
-
-func TestEventsArePrintedInEveryForm(t *testing.T) {
-	lines := func(yield func([]byte, error) bool) {
-		for range 2 {
-			if !yield([]byte(circuitLine), nil) {
-				return
-			}
-		}
-		yield(nil, events.ErrTorn)
-	}
-	line := strings.TrimSpace(circuitLine)
-	for _, c := range []struct {
-		format term.Format
-		want   string
-	}{
-		{term.JSON, "[\n" + line + ",\n" + line + "\n]\n"},
-		{term.JSONL, line + "\n" + line + "\n"},
-		{term.CSV, "seq,time,job_id,correlation_id,type,item_id,agent_id,fields\n" +
-			strings.Repeat(`7,2026-11-20T16:15:30.123456Z,j,j/item_0,Later,item_0,j/item_0/1,`+
-				`"{""note"":""two words"",""n"":1.50,""deep"":{""b"":1,""a"":[2]}}"`+"\n", 2)},
-	} {
-		var out, diag strings.Builder
-		if err := (eventPrinter{format: c.format}).print(&out, &diag, lines); err != nil {
-			t.Fatal(err)
-		}
-		if out.String() != c.want {
-			t.Errorf("%s: got\n%s\nwant\n%s", c.format, &out, c.want)
-		}
-		if !strings.Contains(diag.String(), "incomplete") {
-			t.Errorf("%s: the torn line is not told: %q", c.format, &diag)
-		}
 	}
 }
 
@@ -76,7 +42,7 @@ func TestEventLineSaysWhatAPersonWantsToKnow(t *testing.T) {
 	} {
 		line := `{"seq":7,"time":"2026-11-20T16:15:30.123456Z","job_id":"j","correlation_id":"j",` + strings.ReplaceAll(event, `\\`, `\`) + `}`
 		var b strings.Builder
-		if err := printEvent(&b, []byte(line), term.Look{}, nil); err != nil {
+		if err := PrintEvent(&b, []byte(line), term.Look{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := b.String(); !strings.HasSuffix(got, "  "+want+"\n") {
@@ -90,7 +56,7 @@ func TestAnEventLineNamesItsItem(t *testing.T) {
 		`"agent_id":"j/item_3/1","attempt":1,"worker":2}`
 	var b strings.Builder
 	label := func(index int) string { return map[int]string{3: "src/a b\x1b.go"}[index] }
-	if err := printEvent(&b, []byte(line), term.Look{}, label); err != nil {
+	if err := PrintEvent(&b, []byte(line), term.Look{}, label); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := b.String(), "  AgentStarted        item_id=item_3 label=\"src/a b\ufffd.go\" attempt=1 worker=2\n"; !strings.HasSuffix(got, want) {
@@ -102,7 +68,7 @@ func TestOnATerminalAnEventTakesOneLine(t *testing.T) {
 	var b strings.Builder
 	line := `{"seq":7,"time":"2026-11-20T16:15:30.123456Z","job_id":"j","correlation_id":"j","type":"CircuitOpen","scope":"workflow",` +
 		`"consecutive_failures":5,"until":"2026-11-20T16:16:30Z"}` + "\n"
-	if err := printEvent(&b, []byte(line), term.Look{Colours: true, Width: 60}, nil); err != nil {
+	if err := PrintEvent(&b, []byte(line), term.Look{Colours: true, Width: 60}, nil); err != nil {
 		t.Fatal(err)
 	}
 	text := strings.TrimSuffix(b.String(), "\n")
@@ -169,7 +135,7 @@ func FuzzFieldsAreThoseOfTheStandardLibrary(f *testing.F) {
 func BenchmarkPrintEvent(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := printEvent(io.Discard, []byte(circuitLine), term.Look{}, nil); err != nil {
+		if err := PrintEvent(io.Discard, []byte(circuitLine), term.Look{}, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
