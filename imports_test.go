@@ -17,7 +17,7 @@ var allowed = map[string][]string{
 	"cmd/prodigy": {"cli", "natsfleet", "otlp"},
 	"internal/cli": {
 		"agent", "aicli", "check", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "limit", "mapreduce", "mask", "metrics", "notify", "oneline", "outputs", "posix", "process", "rawjson", "report", "retry", "settings", "shell", "shorthand", "simulate", "spend", "telemetry", "term", "ui", "view", "workflow",
-		"github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sync", "gopkg.in/yaml.v3",
+		"github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
 
 	"lab": {},
@@ -54,7 +54,7 @@ var allowed = map[string][]string{
 	"internal/telemetry":   {"duration", "errorpolicy", "events", "jobs", "tracing"},
 	"internal/tracing":     {},
 	"internal/notify":      {"errorpolicy", "events", "jobs", "oneline", "process", "settings", "workflow"},
-	"internal/view":        {"duration", "errorpolicy", "events", "limit", "oneline", "outputs", "retry", "spend", "term", "workflow", "github.com/go-json-experiment/json"},
+	"internal/view":        {"duration", "errorpolicy", "events", "limit", "oneline", "outputs", "retry", "spend", "term", "workflow", "github.com/go-json-experiment/json/jsontext"},
 	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "outputs", "report", "view", "golang.org/x/net", "golang.org/x/sync"},
 	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "outputs", "retry", "view"},
 	"internal/fsck":        {"checksum", "dlq", "errorpolicy", "events", "items", "jobs", "mapreduce", "outputs"},
@@ -69,7 +69,7 @@ var allowed = map[string][]string{
 	"internal/jobs":        {"checksum", "github.com/gofrs/flock"},
 	"internal/workflow":    {"check", "duration", "errorpolicy", "limit", "outputs", "posix", "rawjson", "retry", "spend", "gopkg.in/yaml.v3"},
 	"internal/errorpolicy": {"check", "limit", "retry"},
-	"internal/simulate":    {"agent", "aicli", "check", "duration", "errorpolicy", "events", "filter", "gitspace", "limit", "mapreduce", "process", "retry", "spend", "workflow", "github.com/bmatcuk/doublestar/v4", "gopkg.in/yaml.v3"},
+	"internal/simulate":    {"agent", "aicli", "check", "duration", "errorpolicy", "events", "filter", "gitspace", "items", "limit", "mapreduce", "process", "retry", "settings", "spend", "workflow", "github.com/bmatcuk/doublestar/v4", "gopkg.in/yaml.v3"},
 	"internal/limits":      {"errorpolicy", "events", "limit", "retry", "workflow"}, // it reads records; what is pure is in limit
 	"internal/limit":       {"check", "duration", "github.com/gofrs/flock"},
 	"internal/check":       {},
@@ -77,7 +77,7 @@ var allowed = map[string][]string{
 	"internal/template":    {"check", "posix", "rawjson", "shell", "mvdan.cc/sh/v3"},
 	"internal/shell":       {"mvdan.cc/sh/v3"},
 	"internal/shorthand":   {"posix", "shell", "template", "mvdan.cc/sh/v3"}, // template knows which words are names of programs
-	"internal/settings":    {"dotenv", "duration", "filter", "items", "mask", "process", "template", "workflow", "gopkg.in/yaml.v3"},
+	"internal/settings":    {"duration", "filter", "items", "mask", "posix", "process", "template", "workflow", "gopkg.in/yaml.v3"},
 	"internal/mask":        {},
 	"internal/direct":      {"posix", "process", "template"},
 	"internal/process":     {"golang.org/x/sync", "golang.org/x/sys"},

@@ -302,8 +302,8 @@ func stepLabels(w *workflow.Workflow) []string {
 			}
 		}
 	}
-	for _, s := range sectionsOf(w) {
-		add(s.steps)
+	for _, s := range w.Sections() {
+		add(s.Steps)
 	}
 	return labels
 }

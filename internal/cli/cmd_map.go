@@ -406,7 +406,7 @@ func printCommands(ctx context.Context, out io.Writer, w checked) error {
 	a := agent.Attempt{Phase: "map", Workflow: w.Name, Number: 1, Worker: 1, Dir: w.dir, Batch: w.Map.Batch > 0, Steps: w.Map.AgentTemplate}
 	for it, err := range items.Select(ctx, w.Map, env) {
 		if err != nil {
-			return planError(err)
+			return mistaken(fmt.Errorf("select the items: %w", err))
 		}
 		a.ItemID, a.ItemIndex, a.Item = it.ID, it.Index, json.RawMessage(it.Data)
 		commands, err := agent.Render(a)

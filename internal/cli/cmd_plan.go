@@ -1,12 +1,13 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -18,8 +19,8 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/retry"
 	"prodigy/internal/settings"
+	"prodigy/internal/simulate"
 	"prodigy/internal/spend"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
@@ -70,69 +71,7 @@ are stable; a time without a limit is left out. With --fleet the broker is asked
 	return cmd
 }
 
-// plan is what a run would do.
-type plan struct {
-	Workflow     string        `json:"workflow"`
-	Mode         workflow.Mode `json:"mode"`
-	Items        *planItems    `json:"items,omitempty"`            // with a map phase
-	MaxParallel  int           `json:"max_parallel,omitempty"`     // with a map phase; absent when it is up to the workers of a fleet, and none of them is known
-	Requires     []string      `json:"requires,omitempty"`         // of the workers of a fleet
-	Fleet        *planFleet    `json:"fleet,omitempty"`            // of a job on one
-	Rate         string        `json:"rate,omitempty"`             // how often agents start at most
-	LeastByRate  *millis       `json:"least_by_rate_ms,omitempty"` // how long the first starts of all items take because of that; absent when that is not known
-	WorstStarts  int           `json:"worst_starts,omitempty"`     // attempts at items, when all their number is known
-	StepRates    []string      `json:"step_rates,omitempty"`       // how often steps start at most
-	Stragglers   string        `json:"stragglers,omitempty"`       // what becomes of attempts that take unusually long, in words
-	Rollout      []string      `json:"rollout,omitempty"`          // its stages, in words
-	Steps        []planStep    `json:"steps"`
-	ReduceWhen   []string      `json:"reduce_when,omitempty"` // the conditions of reduce and merge
-	ItemRuns     int           `json:"item_runs,omitempty"`   // with a map phase
-	ItemDelays   []millis      `json:"item_delays_ms,omitempty"`
-	WorstWaiting *millis       `json:"worst_waiting_per_item_ms,omitempty"` // with a map phase
-	WorstItem    *millis       `json:"worst_per_item_ms,omitempty"`         // with a map phase; absent when nothing limits it
-	WorstMap     *millis       `json:"worst_map_ms,omitempty"`              // absent when nothing limits it, or the number of items is not known
-	WorstJob     *millis       `json:"worst_job_ms,omitempty"`              // the same
-	Cost         *planCost     `json:"cost,omitempty"`                      // of AI agents; absent when there are none
-	Workspace    *planSpace    `json:"workspace,omitempty"`                 // with workspaces
-	Unlimited    string        `json:"unlimited,omitempty"`                 // the first step that nothing limits, if there is one
-}
-
-// planSpace is what the workspaces of a job would be.
-type planSpace struct {
-	Refused string `json:"refused,omitempty"` // why a run would be refused; then all else is unknown
-	Base    string `json:"base,omitempty"`
-	Branch  string `json:"branch,omitempty"` // that is checked out
-	Number  int    `json:"number,omitempty"` // of workspaces, at most
-	Files   int    `json:"files,omitempty"`  // of each
-	Bytes   int64  `json:"bytes,omitempty"`  // of each, about; absent when not known
-}
-
-// planWorkspace returns what the workspaces of a run would be, or nil if it would have none.
-func planWorkspace(ctx context.Context, c mapreduce.Config, w *workflow.Workflow, slots int) (*planSpace, error) {
-	if !w.Workspace.Isolated() {
-		return nil, nil
-	}
-	if w.Map == nil {
-		slots = 0
-	}
-	start, err := mapreduce.StartOf(ctx, c, w, slots)
-	if refused, ok := errors.AsType[*mapreduce.RefusedError](err); ok {
-		return &planSpace{Refused: refused.Reason}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	number := slots + 1 // that of the job
-	if c.OnFleet {
-		number = 1 // the others are elsewhere
-	}
-	if w.Workspace.Verify != nil {
-		number++
-	}
-	return &planSpace{Base: start.Base, Branch: start.Branch, Number: number, Files: start.Files, Bytes: start.Bytes}, nil
-}
-
-func (s planSpace) print(w io.Writer) {
+func printPlannedSpace(s simulate.PlannedSpace, w io.Writer) {
 	if s.Refused != "" {
 		_, _ = fmt.Fprintf(w, "%s (a run would be refused)\n", term.Visible(s.Refused))
 		return
@@ -150,39 +89,6 @@ func onDisk(n int64) string {
 		return fmt.Sprintf("%d kB", (n+999)/1000)
 	}
 	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-}
-
-// millis is a delay, in milliseconds.
-type millis = events.Millis
-
-// planItems are the items that a run would start with.
-type planItems struct {
-	Source  string             `json:"source"`
-	Kind    string             `json:"kind,omitempty"`  // file, command, glob, stdin or job; absent: a list in the workflow
-	Total   *int               `json:"total,omitempty"` // absent when a command or a terminal would have to be asked, or setup be run
-	First   []items.Item       `json:"first"`
-	Job     string             `json:"job,omitempty"`     // whose results are the items
-	Select  workflow.Select    `json:"select,omitempty"`  // which of them
-	Refused string             `json:"refused,omitempty"` // why they cannot be the items now
-	Since   *events.Difference `json:"since,omitempty"`   // with --since: how they differ from those of the earlier job
-	made    string             // not empty: what is not there, which setup may make
-	fields  items.Fields
-	notes   []string // what is hardly meant
-}
-
-// planStep is what would be run for one step.
-type planStep struct {
-	Section string   `json:"section"`
-	Step    string   `json:"step"`
-	Command string   `json:"command"` // for the first item, in the map phase; of a handler of failures: as it is written
-	Runs    int      `json:"runs"`
-	Timeout millis   `json:"timeout_ms,omitempty"` // of each run
-	Delays  []millis `json:"delays_ms"`            // before each retry, at most
-	Least   []millis `json:"delays_least_ms"`      // the same at least, where jitter spreads them
-	RetryOn []string `json:"retry_on"`             // which failures are tried again; empty: any
-	When    string   `json:"when,omitempty"`       // the condition of the step
-
-	Description string `json:"description,omitempty"`
 }
 
 func runPlan(ctx context.Context, con *console, o planOptions) error {
@@ -204,7 +110,7 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	con.hide(w.settings.Mask)
 	c.Settings, c.Dir, c.AllowDirty, c.WorkRoot = w.settings, w.dir, o.allowDirty, workRoot()
 	slots := mapreduce.Slots(c, w.Workflow)
-	space, err := planWorkspace(ctx, c, w.Workflow, slots)
+	space, err := simulate.PlanWorkspace(ctx, c, w.Workflow, slots)
 	if err != nil {
 		return err
 	}
@@ -227,11 +133,17 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	}
 	workers := planFleetOf(ctx, con, o.fleet, w.Workflow, t)
 	if workers != nil {
-		slots = workers.slots(slots, mapreduce.OpenSlots(c, w.Workflow))
+		slots = workers.SlotsOf(slots, mapreduce.OpenSlots(c, w.Workflow))
 	}
-	p, err := makePlan(ctx, &w, space, slots, earlier, in)
+	made := simulate.PlanInput{
+		Workflow: w.Workflow, Settings: w.settings, Dir: w.dir, Environ: os.Environ(), Space: space, Slots: slots, Earlier: earlier, From: in,
+	}
+	if !term.Is(os.Stdin) {
+		made.Stdin = os.Stdin
+	}
+	p, warnings, err := simulate.MakePlan(ctx, made)
 	if err != nil {
-		return err
+		return mistaken(err)
 	}
 	if p.Fleet = workers; p.Items != nil {
 		p.Requires = o.fleet.labels(w.Workflow)
@@ -239,321 +151,36 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	if isRefused {
 		p.Items.Refused = strings.TrimPrefix(refused.Reason, "input: ")
 	}
-	if p.Cost, err = planCostOf(w.Workflow, o.maxCost, p.Items); err != nil {
-		return err
-	}
-	printProblems(con.err, slices.Concat(w.warnings, t.warnOfPermissions(w.Workflow)), "warning: ")
+	p.Cost = simulate.PlanCost(w.Workflow, t.agents, o.maxCost, p.Items)
+	printProblems(con.err, slices.Concat(w.warnings, warnings, t.warnOfPermissions(w.Workflow)), "warning: ")
 	printNote(con.err, w.elsewhere())
 	printNote(con.err, note)
 	if o.format == term.JSON {
 		return term.PrintJSON(con.out, p)
 	}
-	p.print(con.text())
+	printPlan(p, con.text())
 	return nil
 }
 
-func makePlan(ctx context.Context, w *checked, space *planSpace, slots int, earlier *mapreduce.Comparison, in *mapreduce.Input) (plan, error) {
-	p := plan{Workflow: w.Name, Mode: w.Mode, Steps: []planStep{}, ReduceWhen: w.ReduceWhen.Conditions()}
-	sample := agent.Attempt{Workflow: w.Name, Number: 1, Dir: w.dir}
-	if w.Workspace.Isolated() {
-		sample.Base = "HEAD" // or what it is by then
-		if p.Workspace = space; space.Base != "" {
-			sample.Base = space.Base
-		}
-		sample.Merge = &agent.MergeResult{Worktree: "<workspace>", SourceBranch: "prodigy/<job>", TargetBranch: space.Branch}
-	}
-	sample.Env, sample.Secrets, sample.Args = w.settings.Env, w.settings.Final, w.settings.Args
-	if w.Map != nil {
-		selected, err := planSelection(ctx, *w, earlier, in)
-		if err != nil {
-			return plan{}, err
-		}
-		if err := checkFields(w, selected.fields); err != nil {
-			return plan{}, err
-		}
-		for _, note := range selected.notes {
-			w.warnings = append(w.warnings, workflow.Problem{File: w.File, Line: w.Map.Input.Pos.Line, Col: w.Map.Input.Pos.Col, Message: note})
-		}
-		p.Items = &selected
-		p.ItemRuns = triesOf(w.ErrorPolicy.Retries())
-		p.ItemDelays = delays(w.ErrorPolicy.Retries())
-		p.WorstWaiting = new(worstWaiting(*w))
-		p.MaxParallel = slots
-		p.Stragglers = stragglersOf(w.Workflow)
-		p.Rate, p.StepRates, p.Rollout = rateOf(w.Workflow), stepRatesOf(w.Workflow), mapreduce.RolloutOf(w.Workflow.Map)
-	}
-	p.estimate(w.Workflow)
-	for _, s := range sectionsOf(w.Workflow) {
-		a := sample
-		a.Phase, a.Steps = s.phase(), s.steps
-		if s.handler() {
-			a = handling(a, w.Workflow)
-		}
-		if a.Phase == "map" {
-			a.PerValue, a.Batch = w.Map.ItemsFromArgs, w.Map.Batch > 0
-			a.Producing = len(w.Map.Produces) > 0
-			a = withFirst(a, *p.Items)
-			if a.Producing && a.ItemID != "" {
-				if paths, err := agent.Paths(w.Map.Produces); err == nil {
-					a.Produces, _ = paths(a.ItemID, a.Item) // what is wrong with a path is what an attempt would fail by
-				}
-			}
-		}
-		steps, err := planSteps(a, s)
-		if err != nil {
-			return plan{}, err
-		}
-		p.Steps = append(p.Steps, steps...)
-		if s.name != "map" {
-			sample.Earlier = append(sample.Earlier, captures(s)...)
-		}
-	}
-	return p, nil
-}
-
-// handling turns a, which holds the steps of a handler, into an attempt of the workflow with that handler.
-func handling(a agent.Attempt, w *workflow.Workflow) agent.Attempt {
-	a.Phase, a.Handler, a.Steps = "", a.Steps, w.Commands
-	if w.Map != nil {
-		a.Phase, a.Steps = "map", w.Map.AgentTemplate
-	}
-	return a
-}
-
-// withFirst returns a with the data of the first item, if there is one.
-func withFirst(a agent.Attempt, selected planItems) agent.Attempt {
-	if len(selected.First) == 0 {
-		return a
-	}
-	it := selected.First[0]
-	a.ItemID, a.ItemIndex, a.Item = it.ID, it.Index, it.Data
-	a.ItemTotal = *selected.Total
-	return a
-}
-
-func planSteps(a agent.Attempt, s section) ([]planStep, error) {
-	render := agent.Render
-	if s.handler() {
-		render = agent.RenderHandler
-	}
-	commands, err := render(a)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]planStep, 0, len(s.steps))
-	eachStep(stepRef{section: s.name, handler: s.handler()}, s.steps, func(at stepRef, step workflow.Step) bool {
-		all = append(all, plannedStep(s.name, at.label, commands[0], step))
-		commands = commands[1:]
-		return true
-	})
-	return all, nil
-}
-
-// plannedStep returns the plan of one step.
-func plannedStep(section, label, command string, s workflow.Step) planStep {
-	p := planStep{
-		Section: section, Step: label, Command: command, Runs: triesOf(s.Retry), Timeout: millis(s.Timeout),
-		Delays: delays(s.Retry), Least: []millis{}, RetryOn: []string{}, Description: s.Description,
-	}
-	if s.When != nil {
-		p.When = s.When.Value
-	}
-	if s.Retry == nil {
-		return p
-	}
-	for _, m := range s.Retry.RetryOn {
-		p.RetryOn = append(p.RetryOn, m.String())
-	}
-	if s.Retry.Jitter != retry.NoJitter {
-		for _, d := range s.Retry.Spreads() {
-			p.Least = append(p.Least, millis(d.From))
-		}
-	}
-	return p
-}
-
-// estimate fills in the longest time that an item, the map phase and the job can take.
-func (p *plan) estimate(w *workflow.Workflow) {
-	job := costOfOnce(w)
-	known := p.Items == nil || p.Items.Total != nil
-	if p.Items != nil {
-		item := costOfItem(w)
-		p.WorstItem = item.worst()
-		if known {
-			all := costOfMap(w, *p.Items.Total, max(p.MaxParallel, 1))
-			p.WorstStarts = *p.Items.Total * p.ItemRuns
-			if limit := w.Map.Rate.Limit; limit.Count > 0 {
-				all = all.plus(cost{time: limit.Least(p.WorstStarts * turnsOf(w.Map.AgentTemplate))})
-				if w.Map.Rate.Per == nil {
-					p.LeastByRate = new(millis(limit.Least(*p.Items.Total)))
-				}
-			}
-			p.WorstMap = all.worst()
-			item = all
-		}
-		job = item.plus(job)
-	}
-	p.Unlimited = job.unlimited
-	if w.Workspace.Isolated() && w.Workspace.Verify != nil {
-		p.WorstMap, known = nil, false // nobody knows how often it is verified
-	}
-	if w.Map != nil && p.MaxParallel == 0 {
-		p.WorstMap, known = nil, false // nobody knows how many there will be at once
-	}
-	if known {
-		p.WorstJob = job.worst()
-	}
-}
-
-// turnsOf returns how many turns of the limit of starts an attempt takes at most: its own, and one for each retry of its steps.
-func turnsOf(steps []workflow.Step) int {
-	turns := 1
-	for _, s := range steps {
-		turns += triesOf(s.Retry) - 1
-	}
-	return turns
-}
-
-// worst returns the longest time, or nil if there is no limit.
-func (c cost) worst() *millis {
-	if c.unlimited != "" {
-		return nil
-	}
-	return new(millis(c.time))
-}
-
-// captures returns the names that the steps of a section capture; the values are only known at run time.
-func captures(s section) []events.StepCompleted {
-	var names []events.StepCompleted
-	for _, step := range s.steps {
-		if step.Capture != "" {
-			names = append(names, events.StepCompleted{
-				Phase: s.name, Kind: step.Kind(), Capture: step.Capture, CaptureFormat: string(step.Format),
-			})
-		}
-	}
-	return names
-}
-
-// firstItems is how many items a plan shows.
-const firstItems = 5
-
-func planSelection(ctx context.Context, w checked, earlier *mapreduce.Comparison, in *mapreduce.Input) (planItems, error) {
-	env := items.Env{Dir: w.dir, Environ: w.settings.Environ(os.Environ()), Fill: w.settings.Fill, Stdin: os.Stdin, Secret: w.settings.Mask.Holds}
-	if in != nil {
-		env.Results = in.Results
-	}
-	source, kind, free := items.Source(w.Map.Input, env)
-	selected := planItems{Source: source, Kind: kind, First: []items.Item{}}
-	env.Warn = func(text string) { selected.notes = append(selected.notes, text) }
-	if in != nil {
-		selected.Source, selected.Job, selected.Select = "the results of job "+in.Job.ID, in.Job.ID, in.Select()
-	}
-	if !free || w.Map.Input.Stdin && term.Is(os.Stdin) {
-		return selected, nil
-	}
-	if w.Setup != nil && len(items.CheckInput(w.Map, env)) > 0 {
-		selected.made = "does not exist yet: setup, which was not run, may create it"
-		return selected, nil
-	}
-	total := 0
-	for it, err := range items.Select(ctx, w.Map, env) {
-		if _, empty := errors.AsType[*items.EmptyError](err); empty && w.Setup != nil {
-			selected.made = "has no items yet: setup, which was not run, may make some"
-			return selected, nil
-		}
-		if err != nil {
-			return planItems{}, planError(err)
-		}
-		if earlier != nil {
-			wanted, err := earlier.Add(it)
-			if err != nil {
-				return planItems{}, err
-			}
-			if !wanted {
-				continue
-			}
-		}
-		selected.fields.Add(it.Data)
-		if total++; total <= firstItems {
-			it.Data = bytes.Clone(it.Data)
-			selected.First = append(selected.First, it)
-		}
-	}
-	selected.Total = &total
-	if earlier != nil {
-		selected.Since = new(earlier.Difference())
-	}
-	return selected, nil
-}
-
-// checkFields returns an error for the placeholders of w that name a field which none of the items has, and adds warnings to w for those which a
-// condition guards.
-func checkFields(w *checked, seen items.Fields) error {
-	fields, known := seen.Names()
-	if !known || w.Map.Batch > 0 || w.Map.ItemsFromArgs {
-		return nil
-	}
-	problems, warnings := agent.CheckFields(w.Workflow, fields)
-	for _, found := range [][]workflow.Problem{problems, warnings} {
-		for i := range found {
-			found[i].Message += ": no item has such a field"
-		}
-	}
-	w.warnings = append(w.warnings, warnings...)
-	if len(problems) == 0 {
-		return nil
-	}
-	return &workflow.InvalidError{Problems: problems}
-}
-
-// planError wraps an error of the selection. A bad key is a usage error, and so is a path with one that is not there.
-func planError(err error) error {
+// mistaken returns an error of the selection. A bad key is a usage error, and so is a path with one that is not there.
+func mistaken(err error) error {
 	if items.Mistaken(err) {
-		return refusef("select the items: %w", err)
+		return refusef("%w", err)
 	}
-	return fmt.Errorf("select the items: %w", err)
-}
-
-// delays returns the longest possible delay before each retry of p.
-func delays(p *retry.Policy) []millis {
-	all := []millis{}
-	if p == nil {
-		return all
-	}
-	for _, d := range p.Worst() {
-		all = append(all, millis(d))
-	}
-	return all
-}
-
-// worstWaiting returns the longest total time that one item can wait for retries.
-func worstWaiting(w checked) millis {
-	policy := w.ErrorPolicy.Retries()
-	agents := cost{time: workflow.MaxRetryWait(w.Map.AgentTemplate)}.times(triesOf(policy))
-	handled := workflow.MaxRetryWait(w.Handlers[w.ErrorPolicy.OnItemFailure.Handler])
-	return millis(agents.plus(cost{time: waitOf(policy)}).plus(cost{time: handled}).time)
-}
-
-func sum(all []millis) millis {
-	var total millis
-	for _, d := range all {
-		total += d
-	}
-	return total
+	return err
 }
 
 // planWidth is the maximum width of a line about an item.
 const planWidth = 80
 
-func (p plan) print(w io.Writer) {
+func printPlan(p simulate.Plan, w io.Writer) {
 	_, _ = fmt.Fprintf(w, "workflow: %s (mode %s)\n", p.Workflow, p.Mode)
 	if p.Items != nil {
-		p.Items.print(w)
+		printPlannedItems(*p.Items, w)
 		if p.Fleet == nil {
 			_, _ = fmt.Fprintf(w, "slots: %d\n", p.MaxParallel)
 		} else {
-			p.Fleet.print(w, p.MaxParallel)
+			printPlannedFleet(p.Fleet, w, p.MaxParallel)
 		}
 		printRate(w, p.Rate)
 		for _, text := range slices.Concat(p.StepRates, p.Rollout, shownIf(p.Stragglers)) {
@@ -564,15 +191,15 @@ func (p plan) print(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "requires: %s\n", strings.Join(p.Requires, ", "))
 	}
 	if p.Workspace != nil {
-		p.Workspace.print(w)
+		printPlannedSpace(*p.Workspace, w)
 	}
 	section := ""
 	for _, s := range p.Steps {
 		if s.Section != section {
 			section = s.Section
-			_, _ = fmt.Fprintf(w, "%s:\n", p.heading(section))
+			_, _ = fmt.Fprintf(w, "%s:\n", headingInPlan(p, section))
 		}
-		s.print(w)
+		printPlannedStep(s, w)
 	}
 	if p.Items != nil {
 		_, _ = fmt.Fprintf(w, "each item: %s%s\n", upTo(p.ItemRuns), schedule(p.ItemDelays))
@@ -584,16 +211,16 @@ func (p plan) print(w io.Writer) {
 			_, _ = fmt.Fprintf(w, "the rate alone takes: %s at least\n", spell(*p.LeastByRate))
 		}
 	}
-	p.printWorst(w)
+	printWorst(p, w)
 	if p.Cost != nil {
-		p.Cost.print(w)
+		printPlannedCost(*p.Cost, w)
 	}
 	_, _ = fmt.Fprintln(w, "nothing was run")
 }
 
 // printWorst prints the longest times of an item, the map phase and the job.
-func (p plan) printWorst(w io.Writer) {
-	line := func(what string, d *millis, of string) {
+func printWorst(p simulate.Plan, w io.Writer) {
+	line := func(what string, d *events.Millis, of string) {
 		if d != nil {
 			_, _ = fmt.Fprintf(w, "worst case of %s: %s%s\n", what, spell(*d), of)
 		}
@@ -613,8 +240,8 @@ func (p plan) printWorst(w io.Writer) {
 	}
 }
 
-// heading returns the heading of a section; for the map phase it names the item whose commands are shown.
-func (p plan) heading(section string) string {
+// headingInPlan returns the heading of a section; for the map phase it names the item whose commands are shown.
+func headingInPlan(p simulate.Plan, section string) string {
 	if (section == "reduce" || section == "merge") && len(p.ReduceWhen) > 0 {
 		return section + ", when " + strings.Join(p.ReduceWhen, " and ")
 	}
@@ -624,7 +251,7 @@ func (p plan) heading(section string) string {
 	return section
 }
 
-func (p planItems) print(w io.Writer) {
+func printPlannedItems(p simulate.PlannedItems, w io.Writer) {
 	if p.Refused != "" {
 		_, _ = fmt.Fprintf(w, "items: from %s: %s (a run would be refused)\n", term.Visible(p.Source), term.Visible(p.Refused))
 		return
@@ -637,8 +264,8 @@ func (p planItems) print(w io.Writer) {
 	if p.Kind == "glob" {
 		source = "the glob " + source
 	}
-	if p.made != "" {
-		_, _ = fmt.Fprintf(w, "items: from %s, which %s\n", source, p.made)
+	if p.Made != "" {
+		_, _ = fmt.Fprintf(w, "items: from %s, which %s\n", source, p.Made)
 		return
 	}
 	if p.Total == nil {
@@ -665,9 +292,9 @@ func (p planItems) print(w io.Writer) {
 	}
 }
 
-func (s planStep) print(w io.Writer) {
+func printPlannedStep(s simulate.PlannedStep, w io.Writer) {
 	_, _ = fmt.Fprintf(w, "  %s: %s%s\n", s.Step, upTo(s.Runs), schedule(s.Delays))
-	for _, detail := range s.details() {
+	for _, detail := range detailsInPlan(s) {
 		_, _ = fmt.Fprintf(w, "    (%s)\n", detail)
 	}
 	for line := range strings.SplitSeq(strings.TrimRight(s.Command, "\n"), "\n") {
@@ -675,8 +302,8 @@ func (s planStep) print(w io.Writer) {
 	}
 }
 
-// details returns the condition, timeout and retry rules of a step, in words.
-func (s planStep) details() []string {
+// detailsInPlan returns the condition, timeout and retry rules of a step, in words.
+func detailsInPlan(s simulate.PlannedStep) []string {
 	var all []string
 	if s.Description != "" {
 		all = append(all, term.Visible(strings.TrimSpace(s.Description)))
@@ -700,7 +327,7 @@ func (s planStep) details() []string {
 const scheduleShown = 10
 
 // schedule prints the delays before retries.
-func schedule(all []millis) string {
+func schedule(all []events.Millis) string {
 	if len(all) == 0 {
 		return ""
 	}
@@ -708,7 +335,7 @@ func schedule(all []millis) string {
 }
 
 // spread prints the first delays.
-func spread(all []millis) string {
+func spread(all []events.Millis) string {
 	var b strings.Builder
 	for _, d := range all[:min(len(all), scheduleShown)] {
 		b.WriteString(" " + spell(d))
@@ -720,4 +347,85 @@ func spread(all []millis) string {
 }
 
 // spell prints a duration exactly.
-func spell(d millis) string { return duration.Exact(time.Duration(d)) }
+func spell(d events.Millis) string { return duration.Exact(time.Duration(d)) }
+
+func sum(all []events.Millis) events.Millis {
+	var total events.Millis
+	for _, d := range all {
+		total += d
+	}
+	return total
+}
+
+// upTo prints a maximum number of runs.
+func upTo(n int) string {
+	if n == 1 {
+		return "1 run"
+	}
+	return fmt.Sprintf("up to %d runs", n)
+}
+
+// shownIf returns a list with a text, if there is one.
+func shownIf(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return []string{text}
+}
+
+func printRate(w io.Writer, rate string) {
+	if rate != "" {
+		_, _ = fmt.Fprintf(w, "starts: at most %s\n", term.Visible(rate))
+	}
+}
+
+func printPlannedCost(c simulate.PlannedCost, w io.Writer) {
+	line := func(what string, u *spend.USD, of string) {
+		if u != nil {
+			_, _ = fmt.Fprintf(w, "worst cost of %s: %s%s\n", what, *u, of)
+		}
+	}
+	line("an item", c.Item, "")
+	line("the map", c.Map, " ("+term.Counted(c.Items, "item")+")")
+	switch {
+	case c.Job == nil:
+		_, _ = fmt.Fprintln(w, "worst cost of the job: no limit (budget, max_cost and --max-cost set some)")
+	case c.IsBudget && c.Item == nil:
+		line("the job", c.Job, ", its budget; without a limit for each item, agents that run may pass it")
+	case c.IsBudget:
+		line("the job", c.Job, ", its budget")
+	default:
+		line("the job", c.Job, "")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.By)) {
+		_, _ = fmt.Fprintf(w, "  %s is held to a limit by %s\n", term.Visible(name), c.By[name])
+	}
+}
+
+// warnOfPermissions returns a warning for each step whose CLI may do less than its agent may try, where nobody has
+// said what it may.
+func (t tools) warnOfPermissions(w *workflow.Workflow) []workflow.Problem {
+	var warnings []workflow.Problem
+	for _, s := range w.EachStep() {
+		name, argv, at := workflow.DefaultAgent, t.claude, workflow.Pos{}
+		switch {
+		case s.Agent != nil && s.Agent.May == "":
+			name, at = s.Agent.Preset(), s.Agent.Prompt.Pos
+			argv = slices.Concat(t.agents[name].Argv, s.Agent.Args)
+		case s.Claude != nil && agent.ReadsPrompt(t.claude[0]):
+			at = s.Claude.Pos
+		default:
+			continue
+		}
+		p := t.agents[name]
+		if edit, _, _ := p.May.Of(workflow.MayEdit); len(edit) == 0 || p.May.Said(slices.Concat(argv, p.Args)) != "" {
+			continue
+		}
+		message := `without "may" in the agent step, %s changes no files and runs no commands but as its own settings allow; write may: read, may: edit or may: all`
+		if w.Workspace.Isolated() && (s.WorkingDir == nil || !filepath.IsAbs(s.WorkingDir.Value)) {
+			message = `without "may" in the agent step, %s may edit files, but do no more than that and what its own settings allow; if it is to run tests or other commands, write may: all, else may: edit`
+		}
+		warnings = append(warnings, workflow.Problem{File: w.File, Line: at.Line, Col: at.Col, Message: fmt.Sprintf(message, name)})
+	}
+	return warnings
+}

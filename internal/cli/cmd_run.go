@@ -243,7 +243,7 @@ type tools struct {
 }
 
 // findTools returns the tools for w. It fails if a CLI is not installed that a step needs which runs on this machine.
-func findTools(w *workflow.Workflow, here func(stepRef) bool) (tools, error) {
+func findTools(w *workflow.Workflow, here func(workflow.StepRef) bool) (tools, error) {
 	home, err := jobs.FromEnv()
 	if err != nil {
 		return tools{}, err
@@ -275,12 +275,12 @@ func claudeCommand(home jobs.Home) ([]string, error) {
 }
 
 // noSteps is for findTools when nothing is run.
-func noSteps(stepRef) bool { return false }
+func noSteps(workflow.StepRef) bool { return false }
 
 // programs returns the CLIs that w runs in steps that on picks, by the names that they are started with.
-func (t tools) programs(w *workflow.Workflow, on func(stepRef) bool) []string {
+func (t tools) programs(w *workflow.Workflow, on func(workflow.StepRef) bool) []string {
 	var all []string
-	for at, s := range stepsOf(w) {
+	for at, s := range w.EachStep() {
 		switch {
 		case !on(at):
 		case s.Claude != nil:

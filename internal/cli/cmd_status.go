@@ -387,8 +387,8 @@ func (d details) printProgress(w io.Writer, k term.Look, j *view.Job, now time.T
 		return
 	}
 	if d.recorded != nil {
-		printRate(w, rateOf(d.recorded))
-		for _, text := range stepRatesOf(d.recorded) {
+		printRate(w, d.recorded.Rate())
+		for _, text := range d.recorded.StepRates() {
 			_, _ = fmt.Fprintln(w, term.Visible(text))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/settings"
+	"prodigy/internal/simulate"
 	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
@@ -174,10 +175,10 @@ func (v verdict) print(out io.Writer) {
 
 func allRuns(w *workflow.Workflow) []stepRuns {
 	all := []stepRuns{}
-	for at, step := range stepsOf(w) {
-		all = append(all, stepRuns{Section: at.section, Step: at.label, Kind: step.Kind(), Runs: triesOf(step.Retry)})
+	for at, step := range w.EachStep() {
+		all = append(all, stepRuns{Section: at.Section, Step: at.Label, Kind: step.Kind(), Runs: simulate.TriesOf(step.Retry)})
 	}
-	if tries := triesOf(w.ErrorPolicy.Retries()); tries > 1 {
+	if tries := simulate.TriesOf(w.ErrorPolicy.Retries()); tries > 1 {
 		all = append(all, stepRuns{Section: "map", Step: "item", Kind: "item", Runs: tries})
 	}
 	return all

@@ -203,8 +203,8 @@ func (o fleetOptions) forWorkflow(w *workflow.Workflow) fleetOptions {
 }
 
 // stepsHere returns which steps of w run on this machine.
-func (o fleetOptions) stepsHere(w *workflow.Workflow) func(stepRef) bool {
-	return func(at stepRef) bool { return !o.wanted() || at.runsHere(w) }
+func (o fleetOptions) stepsHere(w *workflow.Workflow) func(workflow.StepRef) bool {
+	return func(at workflow.StepRef) bool { return !o.wanted() || at.RunsHere(w) }
 }
 
 // labels returns what a worker must have to run items of w.
@@ -391,7 +391,7 @@ func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string
 			files = append(files, pattern.Value)
 		}
 		coordinator, err := con.backend.Join(ctx, fleet.JobOptions{
-			Address: o.found, Version: versionText(), Lease: o.leaseOf, Patience: o.patience, Requires: o.labels(w), Programs: t.programs(w, stepRef.runsOnWorkers), Guards: w.Map.Guards, Dir: dir,
+			Address: o.found, Version: versionText(), Lease: o.leaseOf, Patience: o.patience, Requires: o.labels(w), Programs: t.programs(w, workflow.StepRef.RunsOnWorkers), Guards: w.Map.Guards, Dir: dir,
 			Agents: t.agents != nil, Layers: layers, Claude: t.claude, Files: files, Produces: w.Map.Produces, Ended: endedIn(t.home),
 		})
 		if err != nil {

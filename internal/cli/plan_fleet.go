@@ -9,67 +9,38 @@ import (
 	"strings"
 
 	"prodigy/internal/fleet"
+	"prodigy/internal/simulate"
 	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
 
-// planFleet is the fleet that items would run on.
-type planFleet struct {
-	Broker      string       `json:"broker"`
-	Unreachable string       `json:"unreachable,omitempty"`  // why it cannot be asked; then nothing is known of the workers
-	OfWorkers   bool         `json:"slots_of_workers"`       // there is no max_parallel: the job has the slots of the workers
-	Max         int          `json:"max_parallel,omitempty"` // else: that
-	Slots       int          `json:"slots"`                  // of the workers that fit now
-	Workers     []planWorker `json:"workers"`
-}
-
-// planWorker is a worker that answers.
-type planWorker struct {
-	Name  string `json:"name"`
-	Slots int    `json:"slots"`
-	Busy  int    `json:"busy"`
-	Unfit string `json:"unfit,omitempty"` // why it would take no part
-}
-
 // planFleetOf asks the broker for the workers that a job of w could run on. It returns nil for a job without a fleet.
-func planFleetOf(ctx context.Context, con *console, o fleetOptions, w *workflow.Workflow, t tools) *planFleet {
+func planFleetOf(ctx context.Context, con *console, o fleetOptions, w *workflow.Workflow, t tools) *simulate.PlannedFleet {
 	if !o.wanted() {
 		return nil
 	}
-	p := &planFleet{Broker: fleet.ShownURL(o.found.URL), Workers: []planWorker{}}
-	nodes, err := con.backend.Nodes(ctx, o.found, t.programs(w, stepRef.runsOnWorkers)...)
+	p := &simulate.PlannedFleet{Broker: fleet.ShownURL(o.found.URL), Workers: []simulate.PlannedWorker{}}
+	nodes, err := con.backend.Nodes(ctx, o.found, t.programs(w, workflow.StepRef.RunsOnWorkers)...)
 	if err != nil {
 		p.Unreachable = err.Error()
 		return p
 	}
 	for _, n := range nodes {
-		one := planWorker{Name: n.Name, Slots: n.Slots, Busy: n.Busy, Unfit: n.Unfit(versionText(), o.labels(w))}
+		one := simulate.PlannedWorker{Name: n.Name, Slots: n.Slots, Busy: n.Busy, Unfit: n.Unfit(versionText(), o.labels(w))}
 		if p.Workers = append(p.Workers, one); one.Unfit == "" {
 			p.Slots += n.Slots
 		}
 	}
-	slices.SortFunc(p.Workers, func(a, b planWorker) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Slots, b.Slots)) })
+	slices.SortFunc(p.Workers, func(a, b simulate.PlannedWorker) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Slots, b.Slots))
+	})
 	return p
-}
-
-// slots returns how many items run at once, 0 if nobody knows. most is max_parallel, or its default if open.
-func (p *planFleet) slots(most int, open bool) int {
-	if p.OfWorkers = open; !open {
-		p.Max = most
-	}
-	switch {
-	case open:
-		return p.Slots
-	case p.Slots > 0:
-		return min(most, p.Slots)
-	}
-	return most
 }
 
 // plannedWorkers is how many workers of a kind a plan names.
 const plannedWorkers = 10
 
-func (p *planFleet) print(w io.Writer, slots int) {
+func printPlannedFleet(p *simulate.PlannedFleet, w io.Writer, slots int) {
 	var fit, unfit []string
 	for _, n := range p.Workers {
 		if n.Unfit != "" {

@@ -260,7 +260,7 @@ func agentsOf(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
 	}
 	var problems []workflow.Problem
 	used := aicli.Set{}
-	for _, s := range stepsOf(w) {
+	for _, s := range w.EachStep() {
 		if s.Claude != nil {
 			used[workflow.DefaultAgent] = set[workflow.DefaultAgent]
 		}
@@ -303,7 +303,7 @@ func (o jobOptions) checkBudget(w *workflow.Workflow, set aicli.Set) error {
 		return nil
 	}
 	agents := false
-	for _, s := range stepsOf(w) {
+	for _, s := range w.EachStep() {
 		agents = agents || s.Agent != nil || s.Claude != nil
 		if s.Agent == nil {
 			continue
@@ -322,7 +322,7 @@ func (o jobOptions) checkBudget(w *workflow.Workflow, set aicli.Set) error {
 }
 
 func containsStep(w *workflow.Workflow, is func(workflow.Step) bool) bool {
-	for _, s := range stepsOf(w) {
+	for _, s := range w.EachStep() {
 		if is(s) {
 			return true
 		}
@@ -331,8 +331,8 @@ func containsStep(w *workflow.Workflow, is func(workflow.Step) bool) bool {
 }
 
 // checkAgents finds the executables of the CLIs that those agent steps of w use that run here.
-func checkAgents(w *workflow.Workflow, set aicli.Set, here func(stepRef) bool) error {
-	for at, s := range stepsOf(w) {
+func checkAgents(w *workflow.Workflow, set aicli.Set, here func(workflow.StepRef) bool) error {
+	for at, s := range w.EachStep() {
 		if s.Agent == nil || !here(at) {
 			continue
 		}
@@ -348,8 +348,8 @@ func checkAgents(w *workflow.Workflow, set aicli.Set, here func(stepRef) bool) e
 }
 
 // checkClaude finds the executable of argv, when a step of w needs it that runs here.
-func checkClaude(w *workflow.Workflow, argv []string, here func(stepRef) bool) error {
-	for at, step := range stepsOf(w) {
+func checkClaude(w *workflow.Workflow, argv []string, here func(workflow.StepRef) bool) error {
+	for at, step := range w.EachStep() {
 		if step.Claude == nil || !here(at) {
 			continue
 		}

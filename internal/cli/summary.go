@@ -575,10 +575,10 @@ func suggestion(t retry.Type, w *workflow.Workflow) string {
 		if w.Map != nil && w.Map.AgentLimit() != (workflow.SecondsOrVar{}) {
 			limits = append(limits, "agent_timeout_secs")
 		}
-		for at, step := range stepsOf(w) {
+		for at, step := range w.EachStep() {
 			retried = retried || step.Retry != nil
 			if step.Timeout > 0 {
-				limits = append(limits, fmt.Sprintf("the timeout of %s (%s)", at.label, duration.Format(step.Timeout)))
+				limits = append(limits, fmt.Sprintf("the timeout of %s (%s)", at.Label, duration.Format(step.Timeout)))
 			}
 		}
 	}

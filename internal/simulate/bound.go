@@ -1,0 +1,149 @@
+package simulate
+
+import (
+	"math"
+	"time"
+
+	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
+)
+
+// bound is an upper bound of a running time.
+type bound struct {
+	time      time.Duration // including waits; saturates at the longest Duration
+	unlimited string        // a step without a limit; empty if all have one
+}
+
+func (c bound) plus(other bound) bound {
+	if c.unlimited == "" {
+		c.unlimited = other.unlimited
+	}
+	c.time = longer(c.time, other.time)
+	return c
+}
+
+// times bounds the time of n times c in sequence.
+func (c bound) times(n int) bound {
+	if c.time > 0 && time.Duration(n) > math.MaxInt64/c.time {
+		c.time = math.MaxInt64
+		return c
+	}
+	c.time *= time.Duration(n)
+	return c
+}
+
+// within returns c bounded by a timeout around it; 0 means no timeout.
+func (c bound) within(limit time.Duration) bound {
+	if limit > 0 && (c.unlimited != "" || c.time > limit) {
+		return bound{time: limit}
+	}
+	return c
+}
+
+// longer adds two durations and saturates at the longest Duration.
+func longer(a, b time.Duration) time.Duration {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// boundOf bounds the time of the steps of a section in sequence, including retries and hooks.
+func boundOf(section string, steps []workflow.Step) bound {
+	var total bound
+	for i, s := range steps {
+		total = total.plus(boundOfStep(section+": "+s.Label(i), s))
+	}
+	return total
+}
+
+func boundOfStep(name string, s workflow.Step) bound {
+	again := 0
+	if s.OnFailure != nil {
+		again = s.OnFailure.MaxAttempts
+	}
+	total := boundOfRun(name, s).plus(boundOfValidation(name, s)).times(TriesOf(s.Retry) + again).plus(bound{time: waitOf(s.Retry)})
+	for key, steps := range s.NestedSteps() {
+		if !workflow.IsPartOfTry(key) {
+			rounds, _ := s.Rounds(key)
+			total = total.plus(boundOf(name+" "+key, steps).times(rounds))
+		}
+	}
+	return total
+}
+
+// boundOfValidation bounds the time of validating one try of a step, including the steps that complete its work.
+func boundOfValidation(name string, s workflow.Step) bound {
+	var total bound
+	for key, steps := range s.NestedSteps() {
+		if workflow.IsPartOfTry(key) && key != keyOfLoop {
+			rounds, _ := s.Rounds(key)
+			total = total.plus(boundOf(name+" "+key, steps).times(rounds))
+		}
+	}
+	return total
+}
+
+const keyOfLoop = "do"
+
+// boundOfRun bounds the time of one try of a step.
+func boundOfRun(name string, s workflow.Step) bound {
+	longest, limited := s.Longest()
+	total := bound{time: longest}
+	if !limited {
+		total.unlimited = name
+	}
+	for key, steps := range s.NestedSteps() {
+		if key == keyOfLoop {
+			rounds, known := s.Rounds(key)
+			total = total.plus(boundOf(name+" "+key, steps).times(rounds))
+			if !known {
+				total.unlimited = name
+			}
+		}
+	}
+	return total.within(s.Timeout)
+}
+
+// TriesOf returns the maximum number of tries under p, which may be nil.
+func TriesOf(p *retry.Policy) int {
+	if p == nil {
+		return 1
+	}
+	return p.Tries()
+}
+
+// waitOf returns the longest total delay of all retries under p, which may be nil.
+func waitOf(p *retry.Policy) time.Duration {
+	if p == nil {
+		return 0
+	}
+	return p.MaxWait()
+}
+
+// boundOfItem bounds the time of one item: all attempts, delays and the handler of its failure.
+func boundOfItem(w *workflow.Workflow) bound {
+	agent := boundOf("map", w.Map.AgentTemplate).within(w.Map.AgentLimit().Value)
+	policy := w.ErrorPolicy.Retries()
+	handler := w.ErrorPolicy.OnItemFailure.Handler
+	return agent.times(TriesOf(policy)).plus(bound{time: waitOf(policy)}).plus(boundOf("handlers."+handler, w.Handlers[handler]))
+}
+
+// boundOfMap bounds the time of the map phase for this number of items and slots.
+func boundOfMap(w *workflow.Workflow, items, slots int) bound {
+	return boundOfItem(w).times((items + slots - 1) / slots)
+}
+
+// boundOfOnce bounds the time of the steps that run once per job, not once per item.
+func boundOfOnce(w *workflow.Workflow) bound {
+	total := boundOf("commands", w.Commands)
+	for _, p := range []struct {
+		name  string
+		phase *workflow.Phase
+	}{{"setup", w.Setup}, {"reduce", w.Reduce}, {"merge", w.Merge}} {
+		if p.phase != nil {
+			total = total.plus(boundOf(p.name, p.phase.Commands).within(p.phase.Timeout.Value))
+		}
+	}
+	return total
+}

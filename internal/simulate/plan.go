@@ -1,0 +1,514 @@
+package simulate
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/aicli"
+	"prodigy/internal/events"
+	"prodigy/internal/items"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/retry"
+	"prodigy/internal/settings"
+	"prodigy/internal/spend"
+	"prodigy/internal/workflow"
+)
+
+// Plan is what a run would do.
+type Plan struct {
+	Workflow     string        `json:"workflow"`
+	Mode         workflow.Mode `json:"mode"`
+	Items        *PlannedItems `json:"items,omitempty"`            // with a map phase
+	MaxParallel  int           `json:"max_parallel,omitempty"`     // with a map phase; absent when it is up to the workers of a fleet, and none of them is known
+	Requires     []string      `json:"requires,omitempty"`         // of the workers of a fleet
+	Fleet        *PlannedFleet `json:"fleet,omitempty"`            // of a job on one
+	Rate         string        `json:"rate,omitempty"`             // how often agents start at most
+	LeastByRate  *Millis       `json:"least_by_rate_ms,omitempty"` // how long the first starts of all items take because of that; absent when that is not known
+	WorstStarts  int           `json:"worst_starts,omitempty"`     // attempts at items, when all their number is known
+	StepRates    []string      `json:"step_rates,omitempty"`       // how often steps start at most
+	Stragglers   string        `json:"stragglers,omitempty"`       // what becomes of attempts that take unusually long, in words
+	Rollout      []string      `json:"rollout,omitempty"`          // its stages, in words
+	Steps        []PlannedStep `json:"steps"`
+	ReduceWhen   []string      `json:"reduce_when,omitempty"` // the conditions of reduce and merge
+	ItemRuns     int           `json:"item_runs,omitempty"`   // with a map phase
+	ItemDelays   []Millis      `json:"item_delays_ms,omitempty"`
+	WorstWaiting *Millis       `json:"worst_waiting_per_item_ms,omitempty"` // with a map phase
+	WorstItem    *Millis       `json:"worst_per_item_ms,omitempty"`         // with a map phase; absent when nothing limits it
+	WorstMap     *Millis       `json:"worst_map_ms,omitempty"`              // absent when nothing limits it, or the number of items is not known
+	WorstJob     *Millis       `json:"worst_job_ms,omitempty"`              // the same
+	Cost         *PlannedCost  `json:"cost,omitempty"`                      // of AI agents; absent when there are none
+	Workspace    *PlannedSpace `json:"workspace,omitempty"`                 // with workspaces
+	Unlimited    string        `json:"unlimited,omitempty"`                 // the first step that nothing limits, if there is one
+}
+
+// PlannedSpace is what the workspaces of a job would be.
+type PlannedSpace struct {
+	Refused string `json:"refused,omitempty"` // why a run would be refused; then all else is unknown
+	Base    string `json:"base,omitempty"`
+	Branch  string `json:"branch,omitempty"` // that is checked out
+	Number  int    `json:"number,omitempty"` // of workspaces, at most
+	Files   int    `json:"files,omitempty"`  // of each
+	Bytes   int64  `json:"bytes,omitempty"`  // of each, about; absent when not known
+}
+
+// PlanWorkspace returns what the workspaces of a run would be, or nil if it would have none.
+func PlanWorkspace(ctx context.Context, c mapreduce.Config, w *workflow.Workflow, slots int) (*PlannedSpace, error) {
+	if !w.Workspace.Isolated() {
+		return nil, nil
+	}
+	if w.Map == nil {
+		slots = 0
+	}
+	start, err := mapreduce.StartOf(ctx, c, w, slots)
+	if refused, ok := errors.AsType[*mapreduce.RefusedError](err); ok {
+		return &PlannedSpace{Refused: refused.Reason}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	number := slots + 1 // that of the job
+	if c.OnFleet {
+		number = 1 // the others are elsewhere
+	}
+	if w.Workspace.Verify != nil {
+		number++
+	}
+	return &PlannedSpace{Base: start.Base, Branch: start.Branch, Number: number, Files: start.Files, Bytes: start.Bytes}, nil
+}
+
+// Millis is a delay, in Milliseconds.
+type Millis = events.Millis
+
+// PlannedItems are the items that a run would start with.
+type PlannedItems struct {
+	Source  string             `json:"source"`
+	Kind    string             `json:"kind,omitempty"`  // file, command, glob, stdin or job; absent: a list in the workflow
+	Total   *int               `json:"total,omitempty"` // absent when a command or a terminal would have to be asked, or setup be run
+	First   []items.Item       `json:"first"`
+	Job     string             `json:"job,omitempty"`     // whose results are the items
+	Select  workflow.Select    `json:"select,omitempty"`  // which of them
+	Refused string             `json:"refused,omitempty"` // why they cannot be the items now
+	Since   *events.Difference `json:"since,omitempty"`   // with --since: how they differ from those of the earlier job
+	Made    string             `json:"-"`                 // what is not there yet and setup may make, if there is such a thing
+	fields  items.Fields
+	notes   []string // what is hardly meant
+}
+
+// PlannedStep is what would be run for one step.
+type PlannedStep struct {
+	Section string   `json:"section"`
+	Step    string   `json:"step"`
+	Command string   `json:"command"` // for the first item, in the map phase; of a handler of failures: as it is written
+	Runs    int      `json:"runs"`
+	Timeout Millis   `json:"timeout_ms,omitempty"` // of each run
+	Delays  []Millis `json:"delays_ms"`            // before each retry, at most
+	Least   []Millis `json:"delays_least_ms"`      // the same at least, where jitter spreads them
+	RetryOn []string `json:"retry_on"`             // which failures are tried again; empty: any
+	When    string   `json:"when,omitempty"`       // the condition of the step
+
+	Description string `json:"description,omitempty"`
+}
+
+// PlannedFleet is the fleet that items would run on.
+type PlannedFleet struct {
+	Broker      string          `json:"broker"`
+	Unreachable string          `json:"unreachable,omitempty"`  // why it cannot be asked; then nothing is known of the workers
+	OfWorkers   bool            `json:"slots_of_workers"`       // there is no max_parallel: the job has the slots of the workers
+	Max         int             `json:"max_parallel,omitempty"` // else: that
+	Slots       int             `json:"slots"`                  // of the workers that fit now
+	Workers     []PlannedWorker `json:"workers"`
+}
+
+// PlannedWorker is a worker that answers.
+type PlannedWorker struct {
+	Name  string `json:"name"`
+	Slots int    `json:"slots"`
+	Busy  int    `json:"busy"`
+	Unfit string `json:"unfit,omitempty"` // why it would take no part
+}
+
+// SlotsOf returns how many items run at once, 0 if nobody knows. most is max_parallel, or its default if open.
+func (p *PlannedFleet) SlotsOf(most int, open bool) int {
+	if p.OfWorkers = open; !open {
+		p.Max = most
+	}
+	switch {
+	case open:
+		return p.Slots
+	case p.Slots > 0:
+		return min(most, p.Slots)
+	}
+	return most
+}
+
+// PlanInput is what a plan is made of.
+type PlanInput struct {
+	*workflow.Workflow
+
+	Settings settings.Settings
+	Dir      string
+	Environ  []string
+	Stdin    io.Reader             // nil: it is a terminal, and not read
+	Space    *PlannedSpace         // with workspaces
+	Slots    int                   // how many items run at once; 0: nobody knows
+	Earlier  *mapreduce.Comparison // with the job whose results are taken over; it may be nil
+	From     *mapreduce.Input      // the job whose results are the items; it may be nil
+}
+
+// MakePlan returns what a run would do, and warnings about what is hardly meant.
+func MakePlan(ctx context.Context, w PlanInput) (Plan, []workflow.Problem, error) {
+	var warnings []workflow.Problem
+	p := Plan{Workflow: w.Name, Mode: w.Mode, Steps: []PlannedStep{}, ReduceWhen: w.ReduceWhen.Conditions()}
+	sample := agent.Attempt{Workflow: w.Name, Number: 1, Dir: w.Dir}
+	if w.Workspace.Isolated() {
+		sample.Base = "HEAD" // or what it is by then
+		if p.Workspace = w.Space; w.Space.Base != "" {
+			sample.Base = w.Space.Base
+		}
+		sample.Merge = &agent.MergeResult{Worktree: "<workspace>", SourceBranch: "prodigy/<job>", TargetBranch: w.Space.Branch}
+	}
+	sample.Env, sample.Secrets, sample.Args = w.Settings.Env, w.Settings.Final, w.Settings.Args
+	if w.Map != nil {
+		selected, err := planSelection(ctx, w)
+		if err != nil {
+			return Plan{}, nil, err
+		}
+		guarded, err := checkFields(w.Workflow, selected.fields)
+		if err != nil {
+			return Plan{}, nil, err
+		}
+		warnings = append(warnings, guarded...)
+		for _, note := range selected.notes {
+			warnings = append(warnings, workflow.Problem{File: w.File, Line: w.Map.Input.Pos.Line, Col: w.Map.Input.Pos.Col, Message: note})
+		}
+		p.Items = &selected
+		p.ItemRuns = TriesOf(w.ErrorPolicy.Retries())
+		p.ItemDelays = delays(w.ErrorPolicy.Retries())
+		p.WorstWaiting = new(worstWaiting(w.Workflow))
+		p.MaxParallel = w.Slots
+		p.Stragglers = w.Workflow.Stragglers()
+		p.Rate, p.StepRates, p.Rollout = w.Workflow.Rate(), w.StepRates(), mapreduce.RolloutOf(w.Workflow.Map)
+	}
+	p.estimate(w.Workflow)
+	for _, s := range w.Sections() {
+		a := sample
+		a.Phase, a.Steps = s.Phase(), s.Steps
+		if s.IsHandler() {
+			a = handling(a, w.Workflow)
+		}
+		if a.Phase == "map" {
+			a.PerValue, a.Batch = w.Map.ItemsFromArgs, w.Map.Batch > 0
+			a.Producing = len(w.Map.Produces) > 0
+			a = withFirst(a, *p.Items)
+			if a.Producing && a.ItemID != "" {
+				if paths, err := agent.Paths(w.Map.Produces); err == nil {
+					a.Produces, _ = paths(a.ItemID, a.Item) // what is wrong with a path is what an attempt would fail by
+				}
+			}
+		}
+		steps, err := planSteps(a, s)
+		if err != nil {
+			return Plan{}, nil, err
+		}
+		p.Steps = append(p.Steps, steps...)
+		if s.Name != "map" {
+			sample.Earlier = append(sample.Earlier, captures(s)...)
+		}
+	}
+	return p, warnings, nil
+}
+
+// handling turns a, which holds the steps of a handler, into an attempt of the workflow with that handler.
+func handling(a agent.Attempt, w *workflow.Workflow) agent.Attempt {
+	a.Phase, a.Handler, a.Steps = "", a.Steps, w.Commands
+	if w.Map != nil {
+		a.Phase, a.Steps = "map", w.Map.AgentTemplate
+	}
+	return a
+}
+
+// withFirst returns a with the data of the first item, if there is one.
+func withFirst(a agent.Attempt, selected PlannedItems) agent.Attempt {
+	if len(selected.First) == 0 {
+		return a
+	}
+	it := selected.First[0]
+	a.ItemID, a.ItemIndex, a.Item = it.ID, it.Index, it.Data
+	a.ItemTotal = *selected.Total
+	return a
+}
+
+func planSteps(a agent.Attempt, s workflow.Section) ([]PlannedStep, error) {
+	render := agent.Render
+	if s.IsHandler() {
+		render = agent.RenderHandler
+	}
+	commands, err := render(a)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]PlannedStep, 0, len(s.Steps))
+	for at, step := range s.EachStep() {
+		all = append(all, plannedStep(s.Name, at.Label, commands[0], step))
+		commands = commands[1:]
+	}
+	return all, nil
+}
+
+// plannedStep returns the plan of one step.
+func plannedStep(section, label, command string, s workflow.Step) PlannedStep {
+	p := PlannedStep{
+		Section: section, Step: label, Command: command, Runs: TriesOf(s.Retry), Timeout: Millis(s.Timeout),
+		Delays: delays(s.Retry), Least: []Millis{}, RetryOn: []string{}, Description: s.Description,
+	}
+	if s.When != nil {
+		p.When = s.When.Value
+	}
+	if s.Retry == nil {
+		return p
+	}
+	for _, m := range s.Retry.RetryOn {
+		p.RetryOn = append(p.RetryOn, m.String())
+	}
+	if s.Retry.Jitter != retry.NoJitter {
+		for _, d := range s.Retry.Spreads() {
+			p.Least = append(p.Least, Millis(d.From))
+		}
+	}
+	return p
+}
+
+// estimate fills in the longest time that an item, the map phase and the job can take.
+func (p *Plan) estimate(w *workflow.Workflow) {
+	job := boundOfOnce(w)
+	known := p.Items == nil || p.Items.Total != nil
+	if p.Items != nil {
+		item := boundOfItem(w)
+		p.WorstItem = item.worst()
+		if known {
+			all := boundOfMap(w, *p.Items.Total, max(p.MaxParallel, 1))
+			p.WorstStarts = *p.Items.Total * p.ItemRuns
+			if limit := w.Map.Rate.Limit; limit.Count > 0 {
+				all = all.plus(bound{time: limit.Least(p.WorstStarts * turnsOf(w.Map.AgentTemplate))})
+				if w.Map.Rate.Per == nil {
+					p.LeastByRate = new(Millis(limit.Least(*p.Items.Total)))
+				}
+			}
+			p.WorstMap = all.worst()
+			item = all
+		}
+		job = item.plus(job)
+	}
+	p.Unlimited = job.unlimited
+	if w.Workspace.Isolated() && w.Workspace.Verify != nil {
+		p.WorstMap, known = nil, false // nobody knows how often it is verified
+	}
+	if w.Map != nil && p.MaxParallel == 0 {
+		p.WorstMap, known = nil, false // nobody knows how many there will be at once
+	}
+	if known {
+		p.WorstJob = job.worst()
+	}
+}
+
+// turnsOf returns how many turns of the limit of starts an attempt takes at most: its own, and one for each retry of its steps.
+func turnsOf(steps []workflow.Step) int {
+	turns := 1
+	for _, s := range steps {
+		turns += TriesOf(s.Retry) - 1
+	}
+	return turns
+}
+
+// worst returns the longest time, or nil if there is no limit.
+func (c bound) worst() *Millis {
+	if c.unlimited != "" {
+		return nil
+	}
+	return new(Millis(c.time))
+}
+
+// captures returns the names that the steps of a section capture; the values are only known at run time.
+func captures(s workflow.Section) []events.StepCompleted {
+	var names []events.StepCompleted
+	for _, step := range s.Steps {
+		if step.Capture != "" {
+			names = append(names, events.StepCompleted{
+				Phase: s.Name, Kind: step.Kind(), Capture: step.Capture, CaptureFormat: string(step.Format),
+			})
+		}
+	}
+	return names
+}
+
+// firstItems is how many items a plan shows.
+const firstItems = 5
+
+func planSelection(ctx context.Context, w PlanInput) (PlannedItems, error) {
+	env := items.Env{Dir: w.Dir, Environ: w.Settings.Environ(w.Environ), Fill: w.Settings.Fill, Stdin: w.Stdin, Secret: w.Settings.Mask.Holds}
+	if in := w.From; in != nil {
+		env.Results = in.Results
+	}
+	source, kind, free := items.Source(w.Map.Input, env)
+	selected := PlannedItems{Source: source, Kind: kind, First: []items.Item{}}
+	env.Warn = func(text string) { selected.notes = append(selected.notes, text) }
+	if in := w.From; in != nil {
+		selected.Source, selected.Job, selected.Select = "the results of job "+in.Job.ID, in.Job.ID, in.Select()
+	}
+	if !free || w.Map.Input.Stdin && w.Stdin == nil {
+		return selected, nil
+	}
+	if w.Setup != nil && len(items.CheckInput(w.Map, env)) > 0 {
+		selected.Made = "does not exist yet: setup, which was not run, may create it"
+		return selected, nil
+	}
+	total := 0
+	for it, err := range items.Select(ctx, w.Map, env) {
+		if _, empty := errors.AsType[*items.EmptyError](err); empty && w.Setup != nil {
+			selected.Made = "has no items yet: setup, which was not run, may make some"
+			return selected, nil
+		}
+		if err != nil {
+			return PlannedItems{}, fmt.Errorf("select the items: %w", err)
+		}
+		if w.Earlier != nil {
+			wanted, err := w.Earlier.Add(it)
+			if err != nil {
+				return PlannedItems{}, err
+			}
+			if !wanted {
+				continue
+			}
+		}
+		selected.fields.Add(it.Data)
+		if total++; total <= firstItems {
+			it.Data = bytes.Clone(it.Data)
+			selected.First = append(selected.First, it)
+		}
+	}
+	selected.Total = &total
+	if w.Earlier != nil {
+		selected.Since = new(w.Earlier.Difference())
+	}
+	return selected, nil
+}
+
+// checkFields returns an error for the placeholders of w that name a field which none of the items has, and warnings for those
+// which a condition guards.
+func checkFields(w *workflow.Workflow, seen items.Fields) ([]workflow.Problem, error) {
+	fields, known := seen.Names()
+	if !known || w.Map.Batch > 0 || w.Map.ItemsFromArgs {
+		return nil, nil
+	}
+	problems, warnings := agent.CheckFields(w, fields)
+	for _, found := range [][]workflow.Problem{problems, warnings} {
+		for i := range found {
+			found[i].Message += ": no item has such a field"
+		}
+	}
+	if len(problems) == 0 {
+		return warnings, nil
+	}
+	return nil, &workflow.InvalidError{Problems: problems}
+}
+
+// delays returns the longest possible delay before each retry of p.
+func delays(p *retry.Policy) []Millis {
+	all := []Millis{}
+	if p == nil {
+		return all
+	}
+	for _, d := range p.Worst() {
+		all = append(all, Millis(d))
+	}
+	return all
+}
+
+// worstWaiting returns the longest total time that one item can wait for retries.
+func worstWaiting(w *workflow.Workflow) Millis {
+	policy := w.ErrorPolicy.Retries()
+	agents := bound{time: workflow.MaxRetryWait(w.Map.AgentTemplate)}.times(TriesOf(policy))
+	handled := workflow.MaxRetryWait(w.Handlers[w.ErrorPolicy.OnItemFailure.Handler])
+	return Millis(agents.plus(bound{time: waitOf(policy)}).plus(bound{time: handled}).time)
+}
+
+// PlannedCost is what the AI agents of a run may cost at most. A limit that is not there is absent.
+type PlannedCost struct {
+	Item *spend.USD        `json:"item_usd,omitempty"`
+	Map  *spend.USD        `json:"map_usd,omitempty"`
+	Job  *spend.USD        `json:"job_usd,omitempty"`
+	By   map[string]string `json:"held_by"` // by preset: who holds an agent to its limit
+
+	IsBudget bool `json:"-"` // Job is the budget
+	Items    int  `json:"-"`
+}
+
+// PlanCost returns what the agents of w may cost, which are read by the presets of set, or nil if it has none. A maxCost that
+// is not 0 goes before its budget.
+func PlanCost(w *workflow.Workflow, set aicli.Set, maxCost spend.USD, selected *PlannedItems) *PlannedCost {
+	if set == nil {
+		return nil
+	}
+	c := &PlannedCost{By: map[string]string{}}
+	var perItem, once spend.USD
+	itemLimited, onceLimited := true, true
+	for at, s := range w.EachStep() {
+		name, model, most := workflow.DefaultAgent, "", spend.USD(0)
+		switch {
+		case s.Agent != nil:
+			name, model, most = s.Agent.Preset(), s.Agent.Model, s.Agent.MaxCost
+		case s.Claude == nil:
+			continue
+		}
+		p := set[name]
+		told := p != nil && p.TellsCost(cmp.Or(model, p.Model))
+		switch {
+		case !told:
+			c.By[name] = "nobody: it does not say what it costs, and its model has no price"
+		case p.Options["max_cost"] != nil:
+			c.By[name] = "itself, to the end of the call that reaches the limit"
+		case p.AddsUpCost():
+			c.By[name] = "prodigy, which adds up what it says and ends it at the limit"
+		default:
+			c.By[name] = "prodigy, which knows what an agent has cost when it has ended, and starts no other at the limit"
+		}
+		limited := most > 0 && told
+		if ofItems := at.Section == "map" || at.Section == "workspace.resolve" || (workflow.Section{Name: at.Section}).IsHandler(); ofItems {
+			perItem, itemLimited = perItem+most, itemLimited && limited
+		} else {
+			once, onceLimited = once+most, onceLimited && limited
+		}
+	}
+	if len(c.By) == 0 {
+		return nil
+	}
+	if b := w.Budget.Item; b != nil && (!itemLimited || *b < perItem) {
+		perItem, itemLimited = *b, true
+	}
+	if itemLimited && perItem > 0 {
+		c.Item = &perItem
+		if selected != nil && selected.Total != nil {
+			c.Items = *selected.Total
+			c.Map = new(perItem * spend.USD(c.Items))
+		}
+	}
+	if onceLimited && (selected == nil || c.Map != nil || itemLimited && perItem == 0) {
+		c.Job = new(once)
+		if c.Map != nil {
+			c.Job = new(once + *c.Map)
+		}
+	}
+	budget := maxCost
+	if budget == 0 && w.Budget.Job != nil {
+		budget = *w.Budget.Job
+	}
+	if budget > 0 && (c.Job == nil || budget < *c.Job) {
+		c.Job, c.IsBudget = &budget, true
+	}
+	return c
+}
