@@ -16,7 +16,7 @@ import (
 var allowed = map[string][]string{
 	"cmd/prodigy": {"cli", "natsfleet", "otlp"},
 	"internal/cli": {
-		"agent", "aicli", "check", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "limit", "mapreduce", "mask", "metrics", "notify", "oneline", "outputs", "posix", "process", "rawjson", "report", "retry", "settings", "shell", "shorthand", "simulate", "spend", "telemetry", "term", "ui", "view", "workflow",
+		"agent", "aicli", "check", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "limit", "mapreduce", "mask", "metrics", "notify", "oneline", "outputs", "process", "rawjson", "report", "retry", "settings", "shell", "simulate", "spend", "telemetry", "term", "ui", "view", "workflow",
 		"github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
 
@@ -44,7 +44,7 @@ var allowed = map[string][]string{
 		"agent", "aicli", "checksum", "control", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "limit", "limits", "outputs", "process", "retry", "settings", "spend", "tracing", "workflow",
 		"github.com/bmatcuk/doublestar/v4", "github.com/go-json-experiment/json", "golang.org/x/sync",
 	},
-	"internal/agent":    {"aicli", "direct", "duration", "events", "filter", "limit", "mask", "outputs", "posix", "process", "rawjson", "retry", "shell", "spend", "template", "tracing", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
+	"internal/agent":    {"aicli", "duration", "events", "filter", "limit", "mask", "outputs", "process", "rawjson", "retry", "shell", "spend", "shell/template", "tracing", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/gitspace": {"agent", "events", "oneline", "process", "retry", "workflow", "golang.org/x/sys"},
 	"internal/metrics":  {"errorpolicy", "events", "spend", "view", "golang.org/x/net"},
 	"internal/otlp": {
@@ -67,28 +67,25 @@ var allowed = map[string][]string{
 	"internal/items":       {"check", "checksum", "filter", "process", "rawjson", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
 	"internal/filter":      {"check", "rawjson"},
 	"internal/jobs":        {"checksum", "github.com/gofrs/flock"},
-	"internal/workflow":    {"check", "duration", "errorpolicy", "limit", "outputs", "posix", "rawjson", "retry", "spend", "gopkg.in/yaml.v3"},
+	"internal/workflow":    {"check", "duration", "errorpolicy", "limit", "outputs", "rawjson", "retry", "shell", "spend", "gopkg.in/yaml.v3"},
 	"internal/errorpolicy": {"check", "limit", "retry"},
 	"internal/simulate":    {"agent", "aicli", "check", "duration", "errorpolicy", "events", "filter", "gitspace", "items", "limit", "mapreduce", "process", "retry", "settings", "spend", "workflow", "github.com/bmatcuk/doublestar/v4", "gopkg.in/yaml.v3"},
 	"internal/limits":      {"errorpolicy", "events", "limit", "retry", "workflow"}, // it reads records; what is pure is in limit
 	"internal/limit":       {"check", "duration", "github.com/gofrs/flock"},
 	"internal/check":       {},
 	"internal/retry":       {"check", "duration", "limit"},
-	"internal/template":    {"check", "posix", "rawjson", "shell", "mvdan.cc/sh/v3"},
 	"internal/shell":       {"mvdan.cc/sh/v3"},
-	"internal/shorthand":   {"posix", "shell", "template", "mvdan.cc/sh/v3"}, // template knows which words are names of programs
-	"internal/settings":    {"duration", "filter", "items", "mask", "posix", "process", "template", "workflow", "gopkg.in/yaml.v3"},
+	"internal/settings":    {"duration", "filter", "items", "mask", "process", "shell", "shell/template", "workflow", "gopkg.in/yaml.v3"},
 	"internal/mask":        {},
-	"internal/direct":      {"posix", "process", "template"},
-	"internal/process":     {"golang.org/x/sync", "golang.org/x/sys"},
+	"internal/process":     {"shell", "golang.org/x/sync", "golang.org/x/sys"},
 	"internal/checksum":    {},
 	"internal/term":        {"oneline", "github.com/clipperhouse/displaywidth", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sys", "golang.org/x/term"},
 	"internal/oneline":     {},
-	"internal/posix":       {},
 	"internal/duration":    {},
 	"internal/spend":       {},
 	"internal/testenv":     {"golang.org/x/sys"}, // for tests
 
+	"internal/shell/template":  {"check", "process", "rawjson", "shell", "mvdan.cc/sh/v3"},
 	"internal/testenv/proxy":   {},                                             // for tests and torture
 	"internal/testenv/scripts": {"testenv", "github.com/rogpeppe/go-internal"}, // for tests
 

@@ -14,11 +14,10 @@ import (
 	"time"
 
 	"prodigy/internal/aicli"
-	"prodigy/internal/direct"
 	"prodigy/internal/events"
 	"prodigy/internal/mask"
 	"prodigy/internal/process"
-	"prodigy/internal/template"
+	"prodigy/internal/shell/template"
 )
 
 // Runner runs one command. process.Run is one; tests and dry runs are functions.
@@ -63,7 +62,7 @@ type Config struct {
 type Executor struct {
 	Config
 	host      Host
-	shell     func() *direct.Shell // looked up once: a search of PATH for every command costs time
+	shell     func() *process.Shell // looked up once: a search of PATH for every command costs time
 	limiter   limiter
 	inherited inherited
 	plans     plans
@@ -76,7 +75,7 @@ func New(c Config, h Host) *Executor {
 	if h == nil {
 		h = new(noJob)
 	}
-	x := &Executor{Config: c, host: h, shell: sync.OnceValue(direct.Find)}
+	x := &Executor{Config: c, host: h, shell: sync.OnceValue(process.FindShell)}
 	x.oom = process.NewOOMKills()
 	x.limiter.most, x.limiter.onLowered = c.MaxCommands, h.Lowered
 	return x
@@ -134,7 +133,7 @@ type command interface {
 type call struct {
 	path     string // of the program; empty: it is looked up
 	argv     []string
-	program  direct.Program // what argv would run when it is a shell and the program is all it runs
+	program  process.Program // what argv would run when it is a shell and the program is all it runs
 	env      []string
 	input    string   // what it reads from its standard input
 	ai       bool     // it is an AI coding CLI: what its tools have started ends with it

@@ -17,8 +17,8 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
+	"prodigy/internal/shell/template"
 	"prodigy/internal/spend"
-	"prodigy/internal/template"
 	"prodigy/internal/workflow"
 )
 

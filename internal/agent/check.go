@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"prodigy/internal/posix"
-	"prodigy/internal/template"
+	shelltext "prodigy/internal/shell"
+	"prodigy/internal/shell/template"
 	"prodigy/internal/workflow"
 )
 
@@ -248,7 +248,7 @@ func (c *sharedCheck) differs(text string) bool {
 			return false
 		}
 		rest = strings.TrimPrefix(after, "{")
-		if name := rest[:posix.NameLen(rest)]; name != "" && !c.everywhere[name] {
+		if name := rest[:shelltext.NameLen(rest)]; name != "" && !c.everywhere[name] {
 			return true
 		}
 	}

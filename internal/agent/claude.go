@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"prodigy/internal/aicli"
-	"prodigy/internal/template"
+	"prodigy/internal/shell/template"
 	"prodigy/internal/workflow"
 )
 

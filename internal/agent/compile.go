@@ -11,7 +11,7 @@ import (
 
 	"prodigy/internal/retry"
 	shelltext "prodigy/internal/shell"
-	"prodigy/internal/template"
+	"prodigy/internal/shell/template"
 	"prodigy/internal/workflow"
 )
 

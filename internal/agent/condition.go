@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"prodigy/internal/filter"
-	"prodigy/internal/template"
+	"prodigy/internal/shell/template"
 )
 
 // condition is the compiled when of a step.

@@ -21,7 +21,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
-	"prodigy/internal/direct"
 	"prodigy/internal/process"
 	"prodigy/internal/testenv"
 )
@@ -102,8 +101,8 @@ func newLab(t *testing.T, shell string) *lab {
 	if err := os.WriteFile(unknown, binary, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	l.direct.shell = func() *direct.Shell { return direct.At(sh) }
-	l.asked.shell = func() *direct.Shell { return direct.At(unknown) }
+	l.direct.shell = func() *process.Shell { return process.ShellAt(sh) }
+	l.asked.shell = func() *process.Shell { return process.ShellAt(unknown) }
 	l.direct.Run = func(ctx context.Context, c process.Command) (process.Exit, error) {
 		exit, err := process.Run(ctx, c)
 		if c.Path != sh && exit.Start == nil {

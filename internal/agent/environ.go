@@ -13,7 +13,7 @@ import (
 	"sync"
 
 	"prodigy/internal/process"
-	"prodigy/internal/template"
+	"prodigy/internal/shell/template"
 	"prodigy/internal/tracing"
 )
 

@@ -16,7 +16,7 @@ import (
 	"prodigy/internal/process"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
-	"prodigy/internal/template"
+	"prodigy/internal/shell/template"
 	"prodigy/internal/workflow"
 )
 

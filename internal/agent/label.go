@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"prodigy/internal/rawjson"
-	"prodigy/internal/template"
+	"prodigy/internal/shell/template"
 	"prodigy/internal/workflow"
 )
 

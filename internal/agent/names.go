@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"prodigy/internal/template"
+	"prodigy/internal/shell/template"
 	"prodigy/internal/workflow"
 )
 

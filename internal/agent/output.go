@@ -17,7 +17,7 @@ import (
 	"prodigy/internal/outputs"
 	"prodigy/internal/process"
 	"prodigy/internal/rawjson"
-	"prodigy/internal/template"
+	"prodigy/internal/shell/template"
 	"prodigy/internal/workflow"
 )
 

@@ -5,8 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"prodigy/internal/direct"
-	"prodigy/internal/template"
+	"prodigy/internal/shell/template"
 	"prodigy/internal/workflow"
 )
 
@@ -28,7 +27,7 @@ func (s shell) bind(r template.Resolver, x *Executor) (call, error) {
 	}
 	c := call{
 		path: x.shell().Path(), argv: []string{"sh", "-c", inv.Script}, env: inv.Env, values: inv.Values,
-		program: direct.Program{Argv: inv.Argv, Redirects: inv.Redirects},
+		program: inv.Program,
 	}
 	if inv.AsFile {
 		c.argv, c.script = []string{"sh"}, inv.Script

@@ -10,8 +10,8 @@ import (
 	"prodigy/internal/aicli"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
+	"prodigy/internal/shell/template"
 	"prodigy/internal/spend"
-	"prodigy/internal/template"
 	"prodigy/internal/workflow"
 )
 

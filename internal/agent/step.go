@@ -19,7 +19,7 @@ import (
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	shelltext "prodigy/internal/shell"
-	"prodigy/internal/template"
+	"prodigy/internal/shell/template"
 	"prodigy/internal/workflow"
 )
 

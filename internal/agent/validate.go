@@ -12,7 +12,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
-	"prodigy/internal/template"
+	"prodigy/internal/shell/template"
 	"prodigy/internal/workflow"
 )
 

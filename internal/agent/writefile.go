@@ -23,7 +23,7 @@ import (
 
 	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
-	"prodigy/internal/template"
+	"prodigy/internal/shell/template"
 	"prodigy/internal/workflow"
 )
 

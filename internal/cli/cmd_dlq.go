@@ -19,8 +19,8 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/posix"
 	"prodigy/internal/retry"
+	"prodigy/internal/shell"
 	"prodigy/internal/term"
 )
 
@@ -193,7 +193,7 @@ func itemExcerpt(e dlq.Entry) string {
 }
 
 // quoted returns a word for a command line that people can copy.
-func quoted(word string) string { return posix.Quote(term.Visible(word)) }
+func quoted(word string) string { return shell.Quote(term.Visible(word)) }
 
 // shellWords returns a command line of words.
 func shellWords(words []string) string {

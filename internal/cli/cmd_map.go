@@ -23,9 +23,8 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/items"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/posix"
 	"prodigy/internal/settings"
-	"prodigy/internal/shorthand"
+	"prodigy/internal/shell"
 	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
@@ -260,8 +259,8 @@ func (o *mapOptions) file() ([]byte, error) {
 
 // script returns the script of the one step: a single word that holds more than a name is one already.
 func (o *mapOptions) script() (string, error) {
-	style := shorthand.Style{Batch: o.batch > 0, Replace: o.replace}
-	if len(o.words) == 1 && posix.Quote(o.words[0]) != o.words[0] {
+	style := shell.Shorthand{Batch: o.batch > 0, Replace: o.replace}
+	if len(o.words) == 1 && shell.Quote(o.words[0]) != o.words[0] {
 		return style.Script(o.words[0])
 	}
 	return style.Words(o.words)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"prodigy/internal/posix"
+	"prodigy/internal/shell"
 )
 
 // dotenvVar is one variable of a file.
@@ -110,7 +110,7 @@ func (p *dotenvParser) name() (string, error) {
 	if rest, ok := strings.CutPrefix(name, "export"); ok && rest != strings.TrimLeft(rest, " \t") {
 		name = strings.TrimLeft(rest, " \t")
 	}
-	if !posix.IsName(name) {
+	if !shell.IsName(name) {
 		return "", p.fail(p.line, "what stands before the equals sign is not a name: use letters, digits and underscores, and no digit first")
 	}
 	return name, nil

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"prodigy/internal/template"
+	"prodigy/internal/shell/template"
 	"prodigy/internal/workflow"
 )
 

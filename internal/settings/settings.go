@@ -14,7 +14,7 @@ import (
 	"prodigy/internal/items"
 	"prodigy/internal/mask"
 	"prodigy/internal/process"
-	"prodigy/internal/template"
+	"prodigy/internal/shell/template"
 	"prodigy/internal/workflow"
 )
 

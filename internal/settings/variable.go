@@ -12,7 +12,7 @@ import (
 
 	"prodigy/internal/filter"
 	"prodigy/internal/process"
-	"prodigy/internal/template"
+	"prodigy/internal/shell/template"
 	"prodigy/internal/workflow"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"prodigy/internal/posix"
+	"prodigy/internal/shell"
 )
 
 // envForm is the long form of a variable's value.
@@ -49,7 +49,7 @@ func (r *reader) env(e entry) []EnvVar {
 func (r *reader) variables(entries []entry) []EnvVar {
 	var vars []EnvVar
 	for _, v := range entries {
-		if !posix.IsName(v.name) {
+		if !shell.IsName(v.name) {
 			r.fail(v.key, "%q cannot be the name of a variable: use letters, digits and underscores", v.name)
 		}
 		if one, ok := r.variable(v); ok {
@@ -165,7 +165,7 @@ var environmentName = sync.OnceValue(func() *regexp.Regexp {
 func (r *reader) secrets(e entry) []Secret {
 	var all []Secret
 	for _, s := range r.namedEntries(e) {
-		if !posix.IsName(s.name) {
+		if !shell.IsName(s.name) {
 			r.fail(s.key, "%q cannot be the name of a variable: use letters, digits and underscores", s.name)
 		}
 		all = append(all, r.secret(s))

@@ -13,15 +13,15 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"prodigy/internal/posix"
 	"prodigy/internal/rawjson"
+	"prodigy/internal/shell"
 )
 
 // params reads the parameters, a mapping by name.
 func (r *reader) params(e entry) []Parameter {
 	var all []Parameter
 	for _, p := range r.namedEntries(e) {
-		r.checkName(entry{name: "parameter", value: resolveAlias(p.key)}, p.name, posix.IsName,
+		r.checkName(entry{name: "parameter", value: resolveAlias(p.key)}, p.name, shell.IsName,
 			"letters, digits and underscores")
 		all = append(all, r.parameter(p))
 	}

@@ -6,7 +6,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"prodigy/internal/posix"
+	"prodigy/internal/shell"
 )
 
 // constantText reads a text that is the same for all items.
@@ -58,7 +58,7 @@ func (r *reader) elementName(e entry) (string, bool) {
 	case name == "index", name == "total":
 		r.fail(e.value, "%s: %q is a name that every foreach has: choose another", e.name, name)
 	case name != "item":
-		r.checkName(e, name, posix.IsName, "letters, digits and underscores")
+		r.checkName(e, name, shell.IsName, "letters, digits and underscores")
 	}
 	return name, ok
 }

@@ -11,8 +11,8 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/check"
-	"prodigy/internal/posix"
 	"prodigy/internal/retry"
+	"prodigy/internal/shell"
 )
 
 // steps reads a list of at least one step. It reports duplicate ids.
@@ -135,7 +135,7 @@ func (r *reader) checkNames(s *Step, b *block, p deferredKeys) {
 		r.checkName(b.written["id"], s.ID, isLabel, "letters, digits, underscores and dashes")
 	}
 	if b.has("capture") {
-		r.checkName(b.written["capture"], s.Capture, posix.IsName, "letters, digits and underscores")
+		r.checkName(b.written["capture"], s.Capture, shell.IsName, "letters, digits and underscores")
 	}
 }
 
@@ -149,7 +149,7 @@ func (r *reader) captureOutput(s *Step, b *block, e entry) {
 	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!bool" {
 		if name, ok := r.text(e); ok {
 			s.Capture = name
-			r.checkName(e, name, posix.IsName, "letters, digits and underscores")
+			r.checkName(e, name, shell.IsName, "letters, digits and underscores")
 		}
 		return
 	}

@@ -11,7 +11,7 @@ import (
 
 	"prodigy/internal/check"
 	"prodigy/internal/duration"
-	"prodigy/internal/posix"
+	"prodigy/internal/shell"
 )
 
 // set returns a function that stores a value in target if it is valid.
@@ -191,7 +191,7 @@ func (r *reader) checkName(e entry, name string, ok func(string) bool, of string
 }
 
 // isLabel reports whether s is a name that may hold dashes after its first character.
-func isLabel(s string) bool { return posix.IsName(strings.ReplaceAll(s, "-", "_")) && s[0] != '-' }
+func isLabel(s string) bool { return shell.IsName(strings.ReplaceAll(s, "-", "_")) && s[0] != '-' }
 
 // textWithPos reads a text that is not blank, with its position.
 func (r *reader) textWithPos(e entry) (Text, bool) {
@@ -240,7 +240,7 @@ func variableName(n *yaml.Node) (string, bool) {
 	if inner, braced := strings.CutPrefix(name, "{"); braced {
 		name, isVar = strings.CutSuffix(inner, "}")
 	}
-	if n.Kind != yaml.ScalarNode || !isVar || !posix.IsName(name) {
+	if n.Kind != yaml.ScalarNode || !isVar || !shell.IsName(name) {
 		return "", false
 	}
 	return name, true

@@ -6,7 +6,6 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
-	"prodigy/internal/posix"
 	"prodigy/internal/shell"
 )
 
@@ -58,7 +57,7 @@ func (c *compiler) namesEnvironmentData() bool {
 // [[ -v and printenv.
 func (c *compiler) usesDeclaredName() bool {
 	for rest := c.src; rest != ""; {
-		n := posix.NameLen(rest)
+		n := shell.NameLen(rest)
 		if n > 0 && c.names.declared(rest[:n]) {
 			return true
 		}

@@ -6,7 +6,6 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
-	"prodigy/internal/posix"
 	"prodigy/internal/shell"
 )
 
@@ -72,7 +71,7 @@ func (c *compiler) valuesIn(script string) []shell.Value {
 func (c *compiler) namedValues() (all []shell.Value) {
 	seen := map[string]bool{}
 	for at := 0; at < len(c.src); {
-		n := posix.NameLen(c.src[at:])
+		n := shell.NameLen(c.src[at:])
 		name := c.src[at : at+n]
 		isFile := name == itemFile || name == itemsFile && c.names.root(itemsFile)
 		if n > 0 && !seen[name] && !c.sets[name] && (isFile || c.bringsData(name)) {
@@ -99,7 +98,7 @@ func startsOf(variable, script string, places []shell.Place) []shell.Place {
 		if i < 0 {
 			break
 		}
-		if i += from; posix.NameLen(script[i:]) == len(variable) {
+		if i += from; shell.NameLen(script[i:]) == len(variable) {
 			if n < len(places) {
 				places[n].Start = i
 			}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"prodigy/internal/posix"
+	"prodigy/internal/shell"
 )
 
 // expr is a parsed placeholder: ${root.key[0]["key"][*]|filter:-default}.
@@ -324,6 +324,6 @@ func isKey(s string) bool {
 	return s != ""
 }
 
-func isKeyByte(c byte) bool { return posix.IsNameByte(c) || c == '-' || c >= 0x80 }
+func isKeyByte(c byte) bool { return shell.IsNameByte(c) || c == '-' || c >= 0x80 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"prodigy/internal/posix"
+	"prodigy/internal/shell"
 )
 
 // hole stands for the placeholder while code is wrapped into quotes.
@@ -38,12 +38,12 @@ var wrappers = []func(code string) string{
 	func(code string) string { return "{ " + code + "\n}" },
 	func(code string) string { return "if true; then " + code + "\nfi" },
 	func(code string) string { return "x=$( " + code + "\nprintf x); printf '%s' \"${x%x}\"" },
-	func(code string) string { return "sh -c " + posix.Quote(code) },
+	func(code string) string { return "sh -c " + shell.Quote(code) },
 	func(code string) string { return "sh -c \"" + double.write(code) + "\"" },
 	func(code string) string { return "env X=1 sh -eu -c \"" + double.write(code) + "\" _ a b" },
-	func(code string) string { return "eval " + posix.Quote(code) },
+	func(code string) string { return "eval " + shell.Quote(code) },
 	func(code string) string { return "eval \"" + double.write(code) + "\"" },
-	func(code string) string { return "( trap " + posix.Quote(code) + " EXIT; : )" },
+	func(code string) string { return "( trap " + shell.Quote(code) + " EXIT; : )" },
 	func(code string) string { return "sh <<PEOF\n" + heredoc.write(code) + "\nPEOF\n" },
 }
 

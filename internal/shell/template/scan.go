@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"prodigy/internal/check"
-	"prodigy/internal/posix"
+	"prodigy/internal/shell"
 )
 
 // ref is a piece of a text that prodigy may have to fill in.
@@ -114,7 +114,7 @@ func (s *scanner) makeLiteral(r *ref) {
 }
 
 func (s *scanner) unbraced(i int) int {
-	end := i + 1 + posix.NameLen(s.src[i+1:])
+	end := i + 1 + shell.NameLen(s.src[i+1:])
 	name := s.src[i+1 : end]
 	if name != "" && s.names.declared(name) {
 		s.add(short, i, end, &expr{root: name}, finding{})
@@ -155,9 +155,9 @@ func (s *scanner) braced(i int) int {
 // rootEnd returns where the name at start ends. Ids of steps may hold dashes; a shell reads ${a-b} as a default, so the dashes
 // count only when the whole is a known name.
 func (s *scanner) rootEnd(start int) int {
-	end := start + posix.NameLen(s.src[start:])
+	end := start + shell.NameLen(s.src[start:])
 	long := end
-	for long > start && long < len(s.src) && (posix.IsNameByte(s.src[long]) || s.src[long] == '-') {
+	for long > start && long < len(s.src) && (shell.IsNameByte(s.src[long]) || s.src[long] == '-') {
 		long++
 	}
 	if long > end && s.known(s.src[start:long]) {
@@ -323,7 +323,7 @@ func removed(name, rest, inside string) string {
 // nothing.
 func (s *scanner) ofGit(start, rootEnd int) string {
 	inside := strings.TrimPrefix(strings.TrimSuffix(s.src[rootEnd:closing(s.src, start)], "}"), ".")
-	field := inside[:posix.NameLen(inside)]
+	field := inside[:shell.NameLen(inside)]
 	glob := strings.TrimPrefix(inside[len(field):], ":")
 	base := "$base"
 	if s.known("workspace") {
@@ -377,5 +377,5 @@ func (s *scanner) source(i, nameEnd int) (end int, ok bool) {
 // root returns the name that a dotted placeholder of nobody begins with.
 func (r *ref) root() string {
 	name := r.written[len("${"):]
-	return name[:posix.NameLen(name)]
+	return name[:shell.NameLen(name)]
 }

@@ -6,7 +6,6 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
-	"prodigy/internal/posix"
 	"prodigy/internal/shell"
 )
 
@@ -28,7 +27,7 @@ const (
 func (q quoting) write(text string) string {
 	switch q {
 	case unquoted:
-		return posix.Quote(text)
+		return shell.Quote(text)
 	case single:
 		return strings.ReplaceAll(text, `'`, `'\''`)
 	case ansi:

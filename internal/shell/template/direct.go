@@ -3,23 +3,14 @@ package template
 import (
 	"cmp"
 	"os"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"mvdan.cc/sh/v3/syntax"
 
-	"prodigy/internal/posix"
+	"prodigy/internal/process"
 	"prodigy/internal/shell"
 )
-
-// Names that a shell takes for itself, be it in one shell only: builtins and reserved words of POSIX sh, dash, bash, ksh and zsh.
-const shellWords = `. : [ alias autoload bg bind break builtin caller case cat cd chdir command compgen complete compopt continue coproc
-	declare dirs disown do done echo elif else enable end esac eval exec exit export false fc fg fi float for foreach function functions
-	getopts hash help hist history if in integer jobs kill let limit local log login logout mapfile nameref namespace newgrp nocorrect
-	noglob popd print printf pushd pwd read readarray readonly rename repeat return sched select set setopt shift shopt source stop
-	suspend test then time times trap true type typeset ulimit umask unalias unfunction unlimit unset unsetopt until wait whence where
-	which while zmodload`
 
 // plainCommand returns the words and the redirections of a script that is one simple command of constant words and values, so that
 // running the program itself does what a shell would do. It returns nil for anything else, and for all that two shells might read
@@ -63,15 +54,7 @@ func (a argument) isProgram() bool {
 		}
 		name.WriteString(p.text)
 	}
-	return IsProgram(name.String())
-}
-
-// IsProgram reports whether every shell takes the unquoted word s for the name of a program when a command begins with it.
-func IsProgram(s string) bool {
-	odd := func(r rune) bool {
-		return r >= 0x80 || !posix.IsNameByte(byte(r)) && !strings.ContainsRune("-./+@,", r)
-	}
-	return s != "" && s[0] != '-' && strings.IndexFunc(s, odd) < 0 && !slices.Contains(strings.Fields(shellWords), s)
+	return shell.IsProgram(name.String())
 }
 
 func (c *compiler) argument(parts []syntax.WordPart) (argument, bool) {
@@ -224,25 +207,17 @@ func (a argument) text(b *binding, first []int) string {
 	return text.String()
 }
 
-// Redirect is a redirection of a plain command. Those of a command are applied in their order.
-type Redirect struct {
-	FD   int    // what is redirected: 0, 1 or 2
-	File string // as the shell would open it; empty: FD becomes a copy of Copy
-	Flag int    // for opening File, as for os.OpenFile
-	Copy int
-}
-
 // opening returns what an operator redirects when no number stands before it, and how it opens the file.
-func opening(op syntax.RedirOperator) (r Redirect, ok bool) {
+func opening(op syntax.RedirOperator) (r process.Redirect, ok bool) {
 	switch op {
 	case syntax.RdrIn:
-		return Redirect{FD: 0, Flag: os.O_RDONLY}, true
+		return process.Redirect{FD: 0, Flag: os.O_RDONLY}, true
 	case syntax.RdrOut:
-		return Redirect{FD: 1, Flag: os.O_WRONLY | os.O_CREATE | os.O_TRUNC}, true
+		return process.Redirect{FD: 1, Flag: os.O_WRONLY | os.O_CREATE | os.O_TRUNC}, true
 	case syntax.AppOut:
-		return Redirect{FD: 1, Flag: os.O_WRONLY | os.O_CREATE | os.O_APPEND}, true
+		return process.Redirect{FD: 1, Flag: os.O_WRONLY | os.O_CREATE | os.O_APPEND}, true
 	}
-	return Redirect{}, false
+	return process.Redirect{}, false
 }
 
 // redirections returns the redirections of a plain command. They are not ok when only a shell knows what they mean.
@@ -297,9 +272,9 @@ func copying(r *syntax.Redirect) (redirection, bool) {
 	}
 	switch from + ">&" + r.Word.Lit() {
 	case "2>&1":
-		return redirection{Redirect{FD: 2, Copy: 1}, nil}, true
+		return redirection{process.Redirect{FD: 2, Copy: 1}, nil}, true
 	case "1>&2":
-		return redirection{Redirect{FD: 1, Copy: 2}, nil}, true
+		return redirection{process.Redirect{FD: 1, Copy: 2}, nil}, true
 	}
 	return redirection{}, false
 }
@@ -315,7 +290,7 @@ func (c *compiler) isList(a argument) bool {
 }
 
 // redirected returns the redirections of a plain command with the values of a binding. A file without a name is left to the shell.
-func (t *Template) redirected(b *binding, first []int) (redirects []Redirect, ok bool) {
+func (t *Template) redirected(b *binding, first []int) (redirects []process.Redirect, ok bool) {
 	for _, r := range t.redirects {
 		if r.file != nil {
 			if r.File = r.file.text(b, first); r.File == "" {

@@ -1,4 +1,4 @@
-package posix
+package shell
 
 import (
 	"os/exec"

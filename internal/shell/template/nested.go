@@ -8,7 +8,6 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
-	"prodigy/internal/posix"
 	"prodigy/internal/shell"
 )
 
@@ -85,7 +84,7 @@ func isAssignment(word *syntax.Word) bool {
 		switch p := part.(type) {
 		case *syntax.Lit:
 			name, _, ok := strings.Cut(p.Value, "=")
-			if name != "" && strings.IndexFunc(name, func(r rune) bool { return r >= 0x80 || !posix.IsNameByte(byte(r)) }) >= 0 {
+			if name != "" && strings.IndexFunc(name, func(r rune) bool { return r >= 0x80 || !shell.IsNameByte(byte(r)) }) >= 0 {
 				return false
 			}
 			if ok {

@@ -7,6 +7,8 @@ package template
 import (
 	"fmt"
 	"strings"
+
+	"prodigy/internal/process"
 )
 
 // Resolver gives the values of names while a step is bound. False means: no value, now.
@@ -164,8 +166,8 @@ type argumentPart struct {
 	slot int
 }
 
-// redirection is a Redirect whose File is not known before the values are.
+// redirection is a process.Redirect whose File is not known before the values are.
 type redirection struct {
-	Redirect
+	process.Redirect
 	file argument // nil: there is none
 }

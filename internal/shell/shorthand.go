@@ -1,8 +1,4 @@
-// Package shorthand translates a command as xargs and GNU parallel take it into the script of a step.
-//
-// The replacement strings {}, {.}, {/}, {//}, {/.}, {#} and {%} become placeholders, which stand for one argument each whatever the item
-// holds. Words of a command are quoted, so that no shell acts on what is in them. What is no shorthand is refused, never run as it is.
-package shorthand
+package shell
 
 import (
 	"errors"
@@ -12,20 +8,22 @@ import (
 	"unicode/utf8"
 
 	"mvdan.cc/sh/v3/syntax"
-
-	"prodigy/internal/posix"
-	"prodigy/internal/shell"
-	"prodigy/internal/template"
 )
 
-// Style is how a command names its items.
-type Style struct {
-	Batch   bool   // {} stands for several items
-	Replace string // the one text that stands for the item, as xargs -I has it; empty: the shorthands above
+// Shorthand translates a command as xargs and GNU parallel take it into the script of a step.
+//
+// The replacement strings {}, {.}, {/}, {//}, {/.}, {#} and {%} become placeholders, which stand for one argument each whatever the item
+// holds. Words of a command are quoted, so that no shell acts on what is in them. What is no shorthand is refused, never run as it is.
+type Shorthand struct {
+	// Batch says that {} stands for several items.
+	Batch bool
+
+	// Replace is the one text that stands for the item, as with xargs -I. If it is empty, the replacement strings above do.
+	Replace string
 }
 
-// known are the shorthands, and what they stand for. ITEM is the item, or the items of a batch.
-var known = []struct{ text, placeholder string }{
+// shorthands are the replacement strings, and what they stand for. ITEM is the item, or the items of a batch.
+var shorthands = []struct{ text, placeholder string }{
 	{"{}", "${ITEM}"},
 	{"{.}", "${ITEM|noext}"},
 	{"{/}", "${ITEM|basename}"},
@@ -35,19 +33,19 @@ var known = []struct{ text, placeholder string }{
 	{"{%}", "${worker.id}"},
 }
 
-// Names returns the shorthands, for messages.
-func Names() string {
+// shorthandNames returns the shorthands, for messages.
+func shorthandNames() string {
 	var names []string
-	for _, k := range known {
+	for _, k := range shorthands {
 		names = append(names, k.text)
 	}
 	return strings.Join(names, " ")
 }
 
 // item returns the placeholder of the item.
-func (s Style) item() string { return s.placeholder(known[0].placeholder) }
+func (s Shorthand) item() string { return s.placeholder(shorthands[0].placeholder) }
 
-func (s Style) placeholder(p string) string {
+func (s Shorthand) placeholder(p string) string {
 	if s.Batch {
 		return strings.ReplaceAll(p, "ITEM", "items[*]")
 	}
@@ -56,7 +54,7 @@ func (s Style) placeholder(p string) string {
 
 // Words returns the script that runs a program with arguments. Nothing but shorthands and the placeholders of an item has a meaning in
 // them. If none of them names the item, it is the last argument.
-func (s Style) Words(words []string) (string, error) {
+func (s Shorthand) Words(words []string) (string, error) {
 	if len(words) == 0 || words[0] == "" {
 		return "", errors.New("the command is empty")
 	}
@@ -65,7 +63,7 @@ func (s Style) Words(words []string) (string, error) {
 	}
 	named := false
 	script := make([]string, 0, len(words)+2)
-	if !template.IsProgram(words[0]) {
+	if !IsProgram(words[0]) {
 		script = append(script, "exec") // the program of that name, not what the shell has under it
 	}
 	for _, word := range words {
@@ -86,7 +84,7 @@ func (s Style) Words(words []string) (string, error) {
 }
 
 // word returns the shell code for one word, and whether it names the item.
-func (s Style) word(word string) (code string, named bool, err error) {
+func (s Shorthand) word(word string) (code string, named bool, err error) {
 	var b strings.Builder
 	for start, at := 0, 0; at <= len(word); {
 		placeholder, n, err := s.at(word[at:])
@@ -98,12 +96,12 @@ func (s Style) word(word string) (code string, named bool, err error) {
 		}
 		switch {
 		case n > 0:
-			b.WriteString(quote(word[start:at]))
+			b.WriteString(quoteConstant(word[start:at]))
 			b.WriteString(placeholder)
 			at += n
 			start, named = at, true
 		case at == len(word):
-			if b.WriteString(quote(word[start:])); b.Len() == 0 {
+			if b.WriteString(quoteConstant(word[start:])); b.Len() == 0 {
 				b.WriteString("''")
 			}
 			at++
@@ -114,19 +112,19 @@ func (s Style) word(word string) (code string, named bool, err error) {
 	return b.String(), named, nil
 }
 
-// quote returns s as a part of a word of shell code, in which prodigy finds no placeholder either: a dollar sign ends the quotes.
-func quote(s string) string {
+// quoteConstant returns s as a part of a word of shell code, in which prodigy finds no placeholder either: a dollar sign ends the quotes.
+func quoteConstant(s string) string {
 	var b strings.Builder
 	for part := range strings.SplitAfterSeq(s, "$") {
 		if part != "" {
-			b.WriteString(posix.Quote(part))
+			b.WriteString(Quote(part))
 		}
 	}
 	return b.String()
 }
 
 // at returns the placeholder for the shorthand that text begins with, and its length; 0 if there is none.
-func (s Style) at(text string) (placeholder string, n int, err error) {
+func (s Shorthand) at(text string) (placeholder string, n int, err error) {
 	if s.Replace != "" {
 		if strings.HasPrefix(text, s.Replace) {
 			return s.item(), len(s.Replace), nil
@@ -136,16 +134,16 @@ func (s Style) at(text string) (placeholder string, n int, err error) {
 	if !strings.HasPrefix(text, "{") {
 		return "", 0, nil
 	}
-	for _, k := range known {
+	for _, k := range shorthands {
 		if strings.HasPrefix(text, k.text) {
 			return s.placeholder(k.placeholder), len(k.text), nil
 		}
 	}
-	return "", 0, unknown(text)
+	return "", 0, unknownShorthand(text)
 }
 
-// unknown returns an error if text begins with what GNU parallel would replace, or looks as if it were to be replaced.
-func unknown(text string) error {
+// unknownShorthand returns an error if text begins with what GNU parallel would replace, or looks as if it were to be replaced.
+func unknownShorthand(text string) error {
 	end := strings.IndexByte(text, '}')
 	if end < 0 {
 		return nil
@@ -161,7 +159,7 @@ func unknown(text string) error {
 	if strings.Trim(body, "0123456789") == "" {
 		more = "; a column of the items is ${item.NAME}"
 	}
-	return fmt.Errorf("%s is not known (known: %s)%s; -I STR names the item by STR, and braces mean nothing then", name, Names(), more)
+	return fmt.Errorf("%s is not known (known: %s)%s; -I STR names the item by STR, and braces mean nothing then", name, shorthandNames(), more)
 }
 
 // isRange reports whether braces around body are a brace expansion, as in {1..9}.
@@ -189,7 +187,7 @@ func itemPlaceholder(text string) (placeholder string, n int) {
 }
 
 // Script returns the script with its shorthands replaced. If it is a simple command and names no item, that is the last argument.
-func (s Style) Script(text string) (string, error) {
+func (s Shorthand) Script(text string) (string, error) {
 	if strings.TrimSpace(text) == "" {
 		return "", errors.New("the command is empty")
 	}
@@ -199,12 +197,12 @@ func (s Style) Script(text string) (string, error) {
 	if s.Replace != "" && strings.Contains(text, s.Replace) {
 		return strings.ReplaceAll(text, s.Replace, s.item()), nil
 	}
-	dialects, _ := shell.Dialects("sh")
-	file, err := shell.Parse(withoutExpansions(text), dialects)
+	dialects, _ := Dialects("sh")
+	file, err := Parse(withoutExpansions(text), dialects)
 	if err != nil {
-		at := min(shell.ErrorOffset(err), len(text))
+		at := min(ErrorOffset(err), len(text))
 		line, col := 1+strings.Count(text[:at], "\n"), at-strings.LastIndexByte(text[:at], '\n')
-		return "", fmt.Errorf("the script, line %d, column %d: %s", line, col, shell.ErrorText(err))
+		return "", fmt.Errorf("the script, line %d, column %d: %s", line, col, ErrorText(err))
 	}
 	if s.Replace == "" {
 		r := &replacer{style: s, src: text, plain: withoutExpansions(text)}
@@ -249,7 +247,7 @@ func withoutExpansions(text string) string {
 
 // replacer replaces the shorthands of a script.
 type replacer struct {
-	style Style
+	style Shorthand
 	src   string
 	plain string // src without expansions
 	out   strings.Builder
@@ -282,7 +280,7 @@ func (r *replacer) visit(node syntax.Node) bool {
 // refuse reports a shorthand in quotes: a program may want those characters, or the value may be meant.
 func (r *replacer) refuse(node syntax.Node) {
 	text := r.plain[node.Pos().Offset():node.End().Offset()]
-	for _, k := range known {
+	for _, k := range shorthands {
 		if r.err == nil && strings.Contains(text, k.text) {
 			r.err = fmt.Errorf("%s stands in quotes, where it may be meant as it is: leave the quotes out, since an item is one argument whatever it holds, "+
 				"or write %s; -I STR names the item by STR, and braces mean nothing then", k.text, r.style.placeholder(k.placeholder))
@@ -314,7 +312,7 @@ func (r *replacer) replace(lit *syntax.Lit) {
 }
 
 // appended returns a script that names no item with that as the last argument of its one command.
-func (s Style) appended(text string, file *syntax.File) (string, error) {
+func (s Shorthand) appended(text string, file *syntax.File) (string, error) {
 	if len(file.Stmts) == 1 && len(file.Last) == 0 && len(file.Stmts[0].Comments) == 0 {
 		stmt := file.Stmts[0]
 		call, isCall := stmt.Cmd.(*syntax.CallExpr)
@@ -323,7 +321,7 @@ func (s Style) appended(text string, file *syntax.File) (string, error) {
 			return text[:end] + " " + s.item() + text[end:], nil
 		}
 	}
-	name := known[0].text
+	name := shorthands[0].text
 	if s.Replace != "" {
 		name = s.Replace
 	}

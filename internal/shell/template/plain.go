@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"prodigy/internal/posix"
+	"prodigy/internal/shell"
 )
 
 // Plain is a text without a shell: a prompt, a value of env, a path.
@@ -233,7 +233,7 @@ func CompileExpression(inner string, n Names) (*Expression, error) {
 
 // unknownExpression is the message for a text that is no placeholder of a known name.
 func (c *compiler) unknownExpression(inner string) string {
-	if end := posix.NameLen(inner); end == len(inner) {
+	if end := shell.NameLen(inner); end == len(inner) {
 		return c.unknown(0, len("${")+end)
 	}
 	return fmt.Sprintf("%q is not a value (it is written like item.name or ${item.name})", shortText(inner))

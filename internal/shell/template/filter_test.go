@@ -121,7 +121,7 @@ func TestFiltersThatAreWrittenWrong(t *testing.T) {
 }
 
 func TestEveryFilterIsInTheDocuments(t *testing.T) {
-	data, err := os.ReadFile("../../docs/interpolation.md")
+	data, err := os.ReadFile("../../../docs/interpolation.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"prodigy/internal/posix"
+	"prodigy/internal/process"
+	"prodigy/internal/shell"
 )
 
 // Limits of what goes through the environment: systems allow 128 KiB for one string, arguments and environment share about 2 MiB.
@@ -23,12 +24,11 @@ type Invocation struct {
 	Values string   // when not empty: write it to a private file, and put the file's path in the environment as PRODIGY_VALUES
 	AsFile bool     // the script is too large for -c: write it to a file and run that
 
-	// Argv is not nil when the script is one plain command: a program, looked up in the PATH of Env's process, with constant words
+	// Program has an Argv when the script is one plain command: a program, looked up in the PATH of Env's process, with constant words
 	// and values for arguments. Running it directly is the same as running Script, except that a shell sets PWD (bash also _ and
 	// SHLVL), and that exported functions of bash may bear the program's name. When the program cannot be started, Script still
 	// tells why in the words and with the exit code of a shell, and runs a file without #!.
-	Argv      []string
-	Redirects []Redirect // of Argv: to be done before the program is started
+	process.Program
 }
 
 // binding is one Bind under way.
@@ -168,7 +168,7 @@ func (b *binding) setEnv(inv *Invocation) error {
 			inv.Env = append(inv.Env, v.name+"="+v.value)
 			continue
 		}
-		file.WriteString(v.name + "=" + posix.Quote(v.value) + "\n")
+		file.WriteString(v.name + "=" + shell.Quote(v.value) + "\n")
 	}
 	if file.Len() > 0 {
 		inv.Values = file.String()
@@ -220,7 +220,7 @@ func (p *piece) shown(slots []slot, r Resolver) string {
 			return p.text
 		}
 		for i := range list {
-			list[i] = posix.Quote(list[i])
+			list[i] = shell.Quote(list[i])
 		}
 		return encode(strings.Join(list, " "), p.around)
 	}

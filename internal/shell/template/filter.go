@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"prodigy/internal/posix"
+	"prodigy/internal/shell"
 )
 
 var filterNames = []string{"raw", "sh", "json", "url", "int", "ordinal", "words", "basename", "dirname", "noext", "file", "opt", "pattern", "default"}
@@ -48,7 +48,7 @@ func (f filter) makesList() bool { return f.name == "words" || f.name == "opt" |
 func filtered(v Value, f filter, r Resolver) (Value, error) {
 	switch f.name {
 	case "sh":
-		return Text(posix.Quote(v.String())), nil
+		return Text(shell.Quote(v.String())), nil
 	case "json":
 		return Text(v.literal()), nil
 	case "url":

@@ -1,4 +1,4 @@
-package shorthand
+package shell
 
 import (
 	"os/exec"
@@ -26,7 +26,7 @@ func TestWords(t *testing.T) {
 		{[]string{"{}"}, "exec ${item}"},
 	}
 	for _, test := range tests {
-		got, err := Style{}.Words(test.words)
+		got, err := Shorthand{}.Words(test.words)
 		if err != nil || got != test.want {
 			t.Errorf("%q: got %s (%v), want %s", test.words, got, err, test.want)
 		}
@@ -48,7 +48,7 @@ func TestScripts(t *testing.T) {
 		{"{ echo {}; }", "{ echo ${item}; }"},
 	}
 	for _, test := range tests {
-		got, err := Style{}.Script(test.script)
+		got, err := Shorthand{}.Script(test.script)
 		if test.want == "" {
 			if err == nil {
 				t.Errorf("%q: got %s, want an error", test.script, got)
@@ -61,28 +61,28 @@ func TestScripts(t *testing.T) {
 
 func TestStyles(t *testing.T) {
 	words := []string{"p", "a%{}", "{1}"}
-	if got, err := (Style{Replace: "%"}).Words(words); err != nil || got != "p a${item}'{}' '{1}'" {
+	if got, err := (Shorthand{Replace: "%"}).Words(words); err != nil || got != "p a${item}'{}' '{1}'" {
 		t.Errorf("-I %%: got %s, %v", got, err)
 	}
-	if got, err := (Style{Replace: "%"}).Script(`awk '{}' "%"`); err != nil || got != `awk '{}' "${item}"` {
+	if got, err := (Shorthand{Replace: "%"}).Script(`awk '{}' "%"`); err != nil || got != `awk '{}' "${item}"` {
 		t.Errorf("-I %%: got %s, %v", got, err)
 	}
-	if got, err := (Style{Batch: true}).Words([]string{"rm", "--"}); err != nil || got != "rm -- ${items[*]}" {
+	if got, err := (Shorthand{Batch: true}).Words([]string{"rm", "--"}); err != nil || got != "rm -- ${items[*]}" {
 		t.Errorf("batch: got %s, %v", got, err)
 	}
-	if got, err := (Style{Batch: true}).Script("rm {/}; echo {#}"); err != nil || got != "rm ${items[*]|basename}; echo ${item_index|ordinal}" {
+	if got, err := (Shorthand{Batch: true}).Script("rm {/}; echo {#}"); err != nil || got != "rm ${items[*]|basename}; echo ${item_index|ordinal}" {
 		t.Errorf("batch: got %s, %v", got, err)
 	}
 }
 
 func TestWhatIsNoCommandIsRefused(t *testing.T) {
 	for _, words := range [][]string{{}, {""}, {"p", "{1}"}, {"p", "{..}"}, {"p", "{+/}"}, {"p", "{= s/a/b/ =}"}, {"p", "{}", ":::", "a"}, {"p", "\xff"}} {
-		if got, err := (Style{}).Words(words); err == nil {
+		if got, err := (Shorthand{}).Words(words); err == nil {
 			t.Errorf("%q: got %s, want an error", words, got)
 		}
 	}
 	for _, script := range []string{"", " \n", "echo {1}", `echo "{}"`, "echo '{.}'", `awk '{}'`, "echo a; echo b", "a | b", "(a)", "a > b", "a &", "if", "echo 'x", "echo \xff"} {
-		if got, err := (Style{}).Script(script); err == nil {
+		if got, err := (Shorthand{}).Script(script); err == nil {
 			t.Errorf("%q: got %s, want an error", script, got)
 		}
 	}
@@ -94,7 +94,7 @@ func FuzzWords(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, word string) {
-		code, named, err := Style{}.word(word)
+		code, named, err := Shorthand{}.word(word)
 		if err != nil || named || !utf8.ValidString(word) || strings.ContainsRune(word, 0) {
 			return
 		}
@@ -110,7 +110,7 @@ func FuzzScript(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, script string) {
-		got, err := Style{}.Script(script)
+		got, err := Shorthand{}.Script(script)
 		if err == nil && !strings.Contains(got, "${item") && !strings.Contains(got, "${worker.id}") && !strings.Contains(got, "PRODIGY_ITEM") {
 			t.Errorf("%q became %q, which names no item", script, got)
 		}

@@ -8,7 +8,6 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"prodigy/internal/check"
-	"prodigy/internal/posix"
 	"prodigy/internal/shell"
 )
 
@@ -223,7 +222,7 @@ func (c *compiler) lintBracesOfOthers() {
 			continue
 		}
 		inside = strings.TrimSpace(strings.Trim(inside, "-"))
-		root := inside[:posix.NameLen(inside)]
+		root := inside[:shell.NameLen(inside)]
 		rest := strings.TrimSpace(inside[len(root):])
 		is, known := c.names.Lookup(root)
 		if known = known && (is.Root || is.Declared) || knownOnly(root) != ""; !known || rest != "" && rest[0] != '.' && rest[0] != '[' && rest[0] != '|' {
@@ -250,7 +249,7 @@ func (s *scanner) fieldBehind(name string, end int) string {
 		return ""
 	}
 	field := s.src[end+1:]
-	field = field[:posix.NameLen(field)]
+	field = field[:shell.NameLen(field)]
 	if field == "" || is.Fields != nil && !slices.Contains(is.Fields, field) {
 		return ""
 	}

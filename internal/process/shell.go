@@ -1,7 +1,4 @@
-// Package direct starts the program of a shell command without the shell, where nobody can see a difference: that saves half of what
-// starting it costs. Package template finds out which program a command comes to; a Shell knows how sh would start it. Whatever depends
-// on more than that (an odd environment, a file that does not start, a pipe to be opened) is left to the shell.
-package direct
+package process
 
 import (
 	"context"
@@ -13,29 +10,31 @@ import (
 	"strconv"
 	"strings"
 
-	"prodigy/internal/posix"
-	"prodigy/internal/process"
-	"prodigy/internal/template"
+	"prodigy/internal/shell"
 )
 
 // Shell is the sh that commands are written for. It is immutable.
+//
+// Where a shell command comes to one program and nobody can see a difference, Run starts that program without the shell, which saves half
+// of what starting it costs. Whatever depends on more (an odd environment, a file that does not start, a pipe to be opened) is left to
+// the shell.
 type Shell struct {
 	path    string
 	dialect dialect
 	known   bool // which dialect it has
 }
 
-// Find returns the sh in PATH. Without one its Path is empty, and starting it says what is wrong.
-func Find() *Shell {
+// FindShell returns the sh in PATH. Without one its Path is empty, and starting it says what is wrong.
+func FindShell() *Shell {
 	path, err := exec.LookPath("sh")
 	if err != nil {
 		return &Shell{}
 	}
-	return At(path)
+	return ShellAt(path)
 }
 
-// At returns the shell at path. What kind of shell it is shows in the name of the file that path leads to.
-func At(path string) *Shell {
+// ShellAt returns the shell at path. What kind of shell it is shows in the name of the file that path leads to.
+func ShellAt(path string) *Shell {
 	s := &Shell{path: path}
 	file, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -66,12 +65,20 @@ func dialects() map[string]dialect {
 // Program is what a shell command comes to when it is one program and nothing else.
 type Program struct {
 	Argv      []string // empty: only the shell knows what the command does
-	Redirects []template.Redirect
+	Redirects []Redirect
+}
+
+// Redirect is a redirection of a plain command. Those of a command are applied in their order.
+type Redirect struct {
+	FD   int    // what is redirected: 0, 1 or 2
+	File string // as the shell would open it; empty: FD becomes a copy of Copy
+	Flag int    // for opening File, as for os.OpenFile
+	Copy int
 }
 
 // Run runs c, which starts the shell, or instead of it the program p that the shell would start. When the program does not start, the
-// shell runs after all: it may know what to do with the file, and says best what is wrong with it. run is process.Run, or a function like it.
-func (s *Shell) Run(ctx context.Context, run func(context.Context, process.Command) (process.Exit, error), c process.Command, p Program) (process.Exit, error) {
+// shell runs after all: it may know what to do with the file, and says best what is wrong with it. run is package process's Run, or a function like it.
+func (s *Shell) Run(ctx context.Context, run func(context.Context, Command) (Exit, error), c Command, p Program) (Exit, error) {
 	path, env, ok := s.program(p, c)
 	if !ok || ctx.Err() != nil {
 		return run(ctx, c)
@@ -99,7 +106,7 @@ func (s *Shell) Run(ctx context.Context, run func(context.Context, process.Comma
 }
 
 // program returns the file that the shell would start for p, and with which environment. It is not ok when only the shell knows.
-func (s *Shell) program(p Program, c process.Command) (path string, env []string, ok bool) {
+func (s *Shell) program(p Program, c Command) (path string, env []string, ok bool) {
 	if !s.known || len(p.Argv) == 0 || !filepath.IsAbs(c.Dir) || slices.Contains(needsShell(), filepath.Base(p.Argv[0])) {
 		return "", nil, false
 	}
@@ -155,7 +162,7 @@ func readVariables(env []string) (v variables, ok bool) {
 		case "SHLVL":
 			v.level = value
 		default:
-			if !posix.IsName(name) || slices.Contains(shellManagedVars, name) || strings.HasPrefix(name, "BASH") {
+			if !shell.IsName(name) || slices.Contains(shellManagedVars, name) || strings.HasPrefix(name, "BASH") {
 				return variables{}, false
 			}
 		}
@@ -222,7 +229,7 @@ func (v variables) addBash(env []string, path string) (with []string, ok bool) {
 }
 
 // asShellReports returns exit as the shell would report it. A shell that stays the parent says which signal killed the program.
-func (d dialect) asShellReports(exit process.Exit, stderr io.Writer) process.Exit {
+func (d dialect) asShellReports(exit Exit, stderr io.Writer) Exit {
 	if !d.staysParent || exit.Signal == "" || exit.TimedOut {
 		return exit
 	}
@@ -248,7 +255,7 @@ func signalMessages() map[string]string {
 // firstRealTime is the first of the signals that programs may use as they like; the two before it are the C library's own.
 const firstRealTime = 34
 
-func signalMessage(exit process.Exit) string {
+func signalMessage(exit Exit) string {
 	words, named := signalMessages()[exit.Signal]
 	switch {
 	case named && words == "":
@@ -262,4 +269,57 @@ func signalMessage(exit process.Exit) string {
 		words += " (core dumped)"
 	}
 	return words
+}
+
+// stdio is where the descriptors 0, 1 and 2 of a program lead.
+type stdio struct {
+	fds   [3]io.Writer // fds[0] is nil or a file
+	files []*os.File   // those that were opened
+}
+
+// openStdio opens the files that redirections name, as the shell would that c runs. It is not ok when they are more than files to read
+// from, or when one cannot be opened: then only the shell knows what happens.
+func openStdio(redirects []Redirect, c Command) (s stdio, ok bool) {
+	s.fds = [3]io.Writer{nil, c.Stdout, c.Stderr}
+	for _, r := range redirects {
+		if r.File == "" {
+			s.fds[r.FD] = s.fds[r.Copy]
+			continue
+		}
+		path := r.File
+		if !filepath.IsAbs(path) {
+			path = c.Dir + "/" + path // not cleaned: it may lead through links
+		}
+		if !opensWithoutTrace(path) {
+			s.close()
+			return stdio{}, false
+		}
+		file, err := OpenSource(path, r.Flag)
+		if err != nil {
+			s.close()
+			return stdio{}, false
+		}
+		s.files = append(s.files, file)
+		s.fds[r.FD] = file
+	}
+	return s, true
+}
+
+// opensForWriting reports whether a redirection opens a file for writing, which is left to the shell: see OpenSource.
+func opensForWriting(r Redirect) bool {
+	return r.File != "" && r.File != os.DevNull && r.Flag != os.O_RDONLY
+}
+
+// opensWithoutTrace reports whether nobody notices that a file is opened. Opening a pipe would let its writer go on.
+func opensWithoutTrace(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && (info.Mode().IsRegular() || path == os.DevNull)
+}
+
+// close closes the files. A command that runs has its own descriptors of them.
+func (s *stdio) close() {
+	for _, file := range s.files {
+		_ = file.Close()
+	}
+	s.files = nil
 }

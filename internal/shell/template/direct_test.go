@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"prodigy/internal/process"
 	"prodigy/internal/testenv"
 )
 
@@ -94,21 +95,21 @@ func TestRedirectionsOfPlainCommands(t *testing.T) {
 	const truncate, add = os.O_WRONLY | os.O_CREATE | os.O_TRUNC, os.O_WRONLY | os.O_CREATE | os.O_APPEND
 	for _, c := range []struct {
 		src  string
-		want []Redirect // nil: the shell is needed
+		want []process.Redirect // nil: the shell is needed
 	}{
-		{`p > f`, []Redirect{{FD: 1, File: "f", Flag: truncate}}},
-		{`>f p`, []Redirect{{FD: 1, File: "f", Flag: truncate}}},
-		{`p a>>f b`, []Redirect{{FD: 1, File: "f", Flag: add}}},
-		{`p <f 0<g`, []Redirect{{FD: 0, File: "f"}, {FD: 0, File: "g"}}},
-		{`p 2>f 2>>'g h' 0>i 1<j`, []Redirect{{FD: 2, File: "f", Flag: truncate}, {FD: 2, File: "g h", Flag: add}, {FD: 0, File: "i", Flag: truncate}, {FD: 1, File: "j"}}},
-		{`p 2 > f`, []Redirect{{FD: 1, File: "f", Flag: truncate}}},
-		{`p > f 2>&1`, []Redirect{{FD: 1, File: "f", Flag: truncate}, {FD: 2, Copy: 1}}},
-		{`p 2>&1 > f`, []Redirect{{FD: 2, Copy: 1}, {FD: 1, File: "f", Flag: truncate}}},
-		{`p >&2`, []Redirect{{FD: 1, Copy: 2}}},
-		{`p 1>&2`, []Redirect{{FD: 1, Copy: 2}}},
-		{`p > ${item.v}`, []Redirect{{FD: 1, File: "&1", Flag: truncate}}},
-		{`p >> "o/${item.v}.txt" < ${item.dash}`, []Redirect{{FD: 1, File: "o/&1.txt", Flag: add}, {FD: 0, File: "-"}}},
-		{`p > "${item.list[*]}"`, []Redirect{{FD: 1, File: "x y ", Flag: truncate}}},
+		{`p > f`, []process.Redirect{{FD: 1, File: "f", Flag: truncate}}},
+		{`>f p`, []process.Redirect{{FD: 1, File: "f", Flag: truncate}}},
+		{`p a>>f b`, []process.Redirect{{FD: 1, File: "f", Flag: add}}},
+		{`p <f 0<g`, []process.Redirect{{FD: 0, File: "f"}, {FD: 0, File: "g"}}},
+		{`p 2>f 2>>'g h' 0>i 1<j`, []process.Redirect{{FD: 2, File: "f", Flag: truncate}, {FD: 2, File: "g h", Flag: add}, {FD: 0, File: "i", Flag: truncate}, {FD: 1, File: "j"}}},
+		{`p 2 > f`, []process.Redirect{{FD: 1, File: "f", Flag: truncate}}},
+		{`p > f 2>&1`, []process.Redirect{{FD: 1, File: "f", Flag: truncate}, {FD: 2, Copy: 1}}},
+		{`p 2>&1 > f`, []process.Redirect{{FD: 2, Copy: 1}, {FD: 1, File: "f", Flag: truncate}}},
+		{`p >&2`, []process.Redirect{{FD: 1, Copy: 2}}},
+		{`p 1>&2`, []process.Redirect{{FD: 1, Copy: 2}}},
+		{`p > ${item.v}`, []process.Redirect{{FD: 1, File: "&1", Flag: truncate}}},
+		{`p >> "o/${item.v}.txt" < ${item.dash}`, []process.Redirect{{FD: 1, File: "o/&1.txt", Flag: add}, {FD: 0, File: "-"}}},
+		{`p > "${item.list[*]}"`, []process.Redirect{{FD: 1, File: "x y ", Flag: truncate}}},
 		{`p > ${item.e}`, nil},
 		{`p > f < ''`, nil},
 		{`p > ${item.v|raw}`, nil},
@@ -116,7 +117,7 @@ func TestRedirectionsOfPlainCommands(t *testing.T) {
 		{`p \2> f`, nil},
 		{"p 2\\\n> f", nil},
 		{"p 2>\\\n> f", nil},
-		{"p \\\n a \\\n 2> f", []Redirect{{FD: 2, File: "f", Flag: truncate}}},
+		{"p \\\n a \\\n 2> f", []process.Redirect{{FD: 2, File: "f", Flag: truncate}}},
 		{`p 2>&1>f`, nil},
 		{`p a1>f`, nil},
 		{`p > 2< f`, nil},
