@@ -435,7 +435,7 @@ func runDLQEvict(con *console, job jobs.Job, o dlqEvictOptions, reason string, a
 
 // idleConfig returns the configuration to open a job with in which nothing is run.
 func idleConfig() mapreduce.Config {
-	return mapreduce.Config{Durability: events.Batch, MaxRetries: defaultMaxRetries, Version: versionText()}
+	return mapreduce.Config{MaxRetries: defaultMaxRetries, Version: versionText(), LogConfig: mapreduce.LogConfig{Durability: events.Batch}}
 }
 
 // choose returns the ids of the dead letters to delete.

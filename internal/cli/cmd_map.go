@@ -333,7 +333,9 @@ func runMap(ctx context.Context, con *console, o mapOptions) error {
 	if o.dryRun || o.save != "" {
 		purpose = settings.ToPlan
 	}
-	w, err := loadSource(ctx, "the command", source, mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, OnFleet: o.fleet.wanted()}, o.settings, purpose)
+	c := mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel}
+	c.OnFleet = o.fleet.wanted()
+	w, err := loadSource(ctx, "the command", source, c, o.settings, purpose)
 	if err != nil {
 		return o.explained(err, source)
 	}

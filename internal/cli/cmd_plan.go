@@ -96,7 +96,8 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	if err != nil {
 		return err
 	}
-	c := mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, Environ: os.Environ(), OnFleet: o.fleet.wanted()}
+	c := mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, Environ: os.Environ()}
+	c.OnFleet = o.fleet.wanted()
 	w, err := load(ctx, o.path, c, o.settings, settings.ToPlan)
 	if err != nil {
 		return err

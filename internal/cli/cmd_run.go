@@ -133,7 +133,9 @@ func (o runOptions) each(ctx context.Context) ([]runOptions, error) {
 			return nil, err
 		}
 		all = append(all, one)
-		w, err := load(ctx, path, mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, OnFleet: o.fleet.wanted(), InputMayCome: i > 0}, one.settings, settings.ToPlan)
+		c := mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, InputMayCome: i > 0}
+		c.OnFleet = o.fleet.wanted()
+		w, err := load(ctx, path, c, one.settings, settings.ToPlan)
 		if err != nil {
 			return nil, err
 		}
@@ -191,7 +193,9 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	if err != nil {
 		return err
 	}
-	w, err := load(ctx, o.path, mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, OnFleet: o.fleet.wanted()}, o.settings, settings.ToRun)
+	checked := mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel}
+	checked.OnFleet = o.fleet.wanted()
+	w, err := load(ctx, o.path, checked, o.settings, settings.ToRun)
 	if err != nil {
 		return err
 	}

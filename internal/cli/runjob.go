@@ -92,9 +92,14 @@ func (o *jobOptions) checkPrint() error {
 func (o jobOptions) config(t tools) mapreduce.Config {
 	return mapreduce.Config{
 		Home: t.home, Environ: os.Environ(), Claude: t.claude, Agents: t.agents, Version: versionText(),
-		MaxParallel: o.maxParallel, Durability: o.durability, Grace: o.grace,
-		StopNow: o.stopNow, ExitOutside: o.exitOutside, LogSteps: o.logSteps, MaxRetries: o.maxRetries, MaxCrashes: o.maxCrashes, MaxCost: o.maxCost, Pool: o.pool,
-		Watcher: watcherCommand(), WorkRoot: workRoot(), LogFileSize: linkedLogFileSize(),
+		MaxParallel: o.maxParallel,
+		MaxRetries:  o.maxRetries, MaxCost: o.maxCost, Pool: o.pool,
+
+		EndConfig:       mapreduce.EndConfig{Grace: o.grace, StopNow: o.stopNow, ExitOutside: o.exitOutside},
+		LogConfig:       mapreduce.LogConfig{Durability: o.durability, LogSteps: o.logSteps, LogFileSize: linkedLogFileSize()},
+		ResumeConfig:    mapreduce.ResumeConfig{MaxCrashes: o.maxCrashes},
+		RunConfig:       mapreduce.RunConfig{Watcher: watcherCommand()},
+		WorkspaceConfig: mapreduce.WorkspaceConfig{WorkRoot: workRoot()},
 	}
 }
 

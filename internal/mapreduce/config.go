@@ -65,128 +65,154 @@ type Fleet interface {
 // localExecutor is what a Config without an Executor uses.
 func localExecutor(c agent.Config, h agent.Host) Executor { return agent.New(c, h) }
 
-// Config is how a job is run.
+// Config is how a job is run. Of a resumed job some fields are ignored: it runs where it began, with the items that it had.
 type Config struct {
 	Home        jobs.Home
-	Dir         string            // working directory of the run; of a resumed job: ignored, it runs where it began
+	Dir         string            // working directory of the run; ignored on a resume
 	Environ     []string          // inherited by every command
-	Stdin       io.Reader         // for a workflow that takes its items from there; of a resumed job: ignored, it cannot be read again
+	Stdin       io.Reader         // for a workflow that takes its items from there; ignored on a resume
 	Values      []string          // of the command line: the workflow was parsed with them
 	Settings    settings.Settings // what was found before the job begins
 	Claude      []string          // argv of the AI coding CLI of claude steps
 	Agents      aicli.Set         // how AI coding CLIs are called and read, for a workflow with steps that need it
 	Version     string            // of prodigy
-	MaxParallel int               // 0: what the workflow says
-	Seed        uint64            // of jitter; 0: a random one, recorded with the job
-	MaxDelay    time.Duration     // the cap that the workflow was parsed with, to parse it the same on resume; 0: the default
-	Durability  events.Durability
-	LogFileSize int64         // bytes of a file of the log before the next is begun; 0: the default of the log
-	Grace       time.Duration // what running agents get to finish in at a stop, and a process between SIGTERM and SIGKILL
-	StopNow     bool          // no grace for running agents when the policy stops the job
-	Accept      bool          // of a resume: a job goes on whose rollout is held
-	ExitOutside bool          // outside of the windows of the job the run ends, paused, instead of waiting for the next
-	LogSteps    bool          // an AgentProgress event for each step
-	MaxRetries  int           // how often a dead letter may be sent again
-	MaxCrashes  int           // of a resume: after so many unexplained deaths of a run an item that was in flight runs alone, after as many alone it has failed; 0: never
-	MaxCost     spend.USD     // what agents may cost in all, from now on; 0: what it was, at first what the workflow says
-	Replacement *Replacement  // of a resume: the workflow that it goes on with; nil: the recorded one
+	MaxParallel int               // 0 for what the workflow says
+	MaxDelay    time.Duration     // the cap that the workflow was parsed with, to parse it the same on resume; 0 for the default
+	Seed        uint64            // of jitter; 0 for a random one, which is recorded with the job
+	MaxRetries  int               // how often a dead letter may be sent again
+	MaxCost     spend.USD         // what agents may cost in all, from now on; 0 for what it was, at first what the workflow says
 
-	// WorkRoot is the directory of the workspaces of all jobs; "": one of Home. Of a resumed job: ignored, they are where they were.
-	WorkRoot string
-
-	// Workspaces makes the workspaces of a job that has them. Nil: package gitspace.
-	Workspaces Workspaces
-
-	// AllowDirty lets a new job with workspaces begin though the checkout has changes, which the workspaces do not have.
-	AllowDirty bool
+	LogConfig
+	EndConfig
+	ResumeConfig
+	RetryConfig
+	WorkspaceConfig
+	FleetConfig
+	RunConfig
+	Hooks
 
 	// Since is, of a new job, the earlier job whose results are taken over for items that have not changed.
 	Since Since
 
-	// Pool is the pool of this machine whose slots the items share with other jobs. Without a name: of a new job none, of another the recorded one.
+	// Pool is the pool of this machine whose slots the items share with other jobs. Without a name it is, of a resumed
+	// job, the recorded one.
 	Pool jobs.Pool
-
-	// With is, of RetryDead, a revision of the user's repository that is the work of the one item that is chosen: it is merged, and no agent runs.
-	With string
-
-	// Rate is, of RetryDead, how often its agents may start at most, in place of what the workflow says. The zero Limit leaves it.
-	Rate limit.Rate
-
-	// Set is, of RetryDead, what Settings have other values for than the job was started with, as NAME=VALUE.
-	Set []string
-
-	// Canary is, of RetryDead, how many dead letters are run first: if one of them fails again, the others are not run. 0: none is.
-	Canary int
-
-	// Stop, when it ends, asks for a stop: no new agents, and running ones get the grace. Its cause is the reason that is recorded.
-	// The ctx that Run is given kills instead. Nil never stops.
-	Stop context.Context
-
-	// Control, when set, is called when the job has been opened, and lets requests come in until the function that it returns is called. Ask does a
-	// request; it may be called on any goroutine, and answers when what it recorded is durable. With an error other processes cannot steer the job, which is
-	// run all the same.
-	Control func(place jobs.Job, ask func(control.Request) control.Answer) (stop func() error, err error)
-
-	// Observe, when set, is called with every record once it is durable, in order, on a goroutine of the log.
-	Observe func([]events.Record)
-
-	// Progress, when set, is called when an agent of the map phase begins a step, also when that is not logged. It is called by many
-	// goroutines and must not wait.
-	Progress func(events.AgentProgress)
-
-	// Printed, when set, is called with what commands print, as it comes. It is called by many goroutines, and must neither wait nor change
-	// the entry.
-	Printed func(outputs.Entry)
-
-	// Earlier, when set, is called with what the earlier runs of a resumed job have done, before the first call of Observe.
-	Earlier func(Earlier)
-
-	// Trace has the commands of steps be told which span of the job they belong to, by TRACEPARENT.
-	Trace bool
-
-	// RateWaited, when set, is called with how long an item could have started, but for the limit of starts. The owner of the job calls it: it must not wait.
-	RateWaited func(time.Duration)
-
-	// Notice, when set, is called with messages for the user, for example about what a resume found.
-	Notice func(text string)
-
-	// Executor makes what runs the attempts of the job. c is how commands are run on this machine, and h the job that the attempts
-	// belong to; one that wraps another passes both on, or something that wraps them. Nil: agent.New.
-	Executor func(c agent.Config, h agent.Host) Executor
-
-	// OnFleet says that Executor makes a Fleet, so that what this machine has room for does not limit the attempts.
-	OnFleet bool
-
-	// Broker is the address of the broker of that Fleet, as it may be shown.
-	Broker string
-
-	// Machine measures what the machine has left, for the guards of a job. Nil: pressure.MachineNow.
-	Machine func() (limit.Machine, error)
-
-	Echo agent.Echo // shows what the commands of items print; nil: nobody does
-
-	// Abandon has the items of a resumed job run here that ran on a fleet before, and gives up what its workers may still run, which then may run
-	// twice. Without, such a job is resumed with a Fleet only.
-	Abandon bool
-
-	// Force continues, of a resume, a job that was cancelled.
-	Force bool
-
-	// Simulate, when set, takes the place of all commands: nothing is started, and no files are touched but those of the job and its input.
-	// The job is marked as simulated, and cannot be continued. If it has workspaces, Workspaces must be set, too.
-	Simulate agent.Simulator
-
-	// Runner runs the commands. Nil: process.Run.
-	Runner agent.Runner
-
-	// Watcher is the argv that starts process.Watch, for process.OpenRegister, with the directory of the private files in front: it ends
-	// the commands at once when this process is killed, and removes that directory. Empty: that is left to the resume.
-	Watcher []string
 
 	// InputMayCome makes Check warn of a missing input file instead of refusing it. No job runs without it.
 	InputMayCome bool
+}
 
-	CheckpointRecords int64 // how many records there are at least between two checkpoints; 0: a number that takes no time to read
+// LogConfig is how the log of a job is written.
+type LogConfig struct {
+	Durability        events.Durability
+	LogFileSize       int64 // bytes of a file before the next is begun; 0 for the default of the log
+	LogSteps          bool  // an AgentProgress event for each step
+	CheckpointRecords int64 // how many records there are at least between two checkpoints; 0 for as many as take no time to read
+}
+
+// EndConfig is when and how a run ends before its job does.
+type EndConfig struct {
+	// Stop, when it ends, asks for a stop: no new agents, and running ones get the grace. Its cause is the reason that is
+	// recorded. The ctx that Run is given kills instead. Nil never stops.
+	Stop context.Context
+
+	Grace       time.Duration // what running agents get to finish in at a stop, and a process between SIGTERM and SIGKILL
+	StopNow     bool          // no grace for running agents when the policy stops the job
+	ExitOutside bool          // outside of the windows of the job the run ends, paused, instead of waiting for the next
+}
+
+// ResumeConfig is how a job goes on.
+type ResumeConfig struct {
+	Accept      bool         // although its rollout is held
+	Force       bool         // although it was cancelled
+	Replacement *Replacement // with this workflow; nil for the recorded one
+
+	// MaxCrashes is how many unexplained deaths of a run make an item that was in flight run alone. After as many alone
+	// it has failed. 0 is never.
+	MaxCrashes int
+
+	// Abandon has the items run here that ran on a fleet before, and gives up what its workers may still run, which then
+	// may run twice. Without, such a job is resumed with a Fleet only.
+	Abandon bool
+}
+
+// RetryConfig is how RetryDead runs dead letters.
+type RetryConfig struct {
+	// With is a revision of the user's repository that is the work of the one item that is chosen: it is merged, and no
+	// agent runs.
+	With string
+
+	Rate   limit.Rate // how often agents may start at most, in place of what the workflow says; the zero Rate leaves it
+	Set    []string   // what Settings have other values for than the job was started with, as NAME=VALUE
+	Canary int        // how many dead letters are run first: if one of them fails again, the others are not run
+}
+
+// WorkspaceConfig is about a job with workspaces.
+type WorkspaceConfig struct {
+	WorkRoot   string     // directory of the workspaces of all jobs; "" for one of Home; ignored on a resume
+	Workspaces Workspaces // makes them; nil for package gitspace
+	AllowDirty bool       // a new job begins though the checkout has changes, which the workspaces do not have
+}
+
+// FleetConfig is about a job whose attempts run elsewhere.
+type FleetConfig struct {
+	// Executor makes what runs the attempts of the job. c is how commands are run on this machine, and h the job that the
+	// attempts belong to; one that wraps another passes both on, or something that wraps them. Nil is agent.New.
+	Executor func(c agent.Config, h agent.Host) Executor
+
+	OnFleet bool   // Executor makes a Fleet, so that what this machine has room for does not limit the attempts
+	Broker  string // address of the broker of that Fleet, as it may be shown
+}
+
+// RunConfig is how commands are run on this machine.
+type RunConfig struct {
+	Runner agent.Runner // runs the commands; nil for process.Run
+	Trace  bool         // commands of steps are told which span of the job they belong to, by TRACEPARENT
+
+	// Simulate, when set, takes the place of all commands: nothing is started, and no files are touched but those of the
+	// job and its input. The job is marked as simulated, and cannot be continued. If it has workspaces, Workspaces must be
+	// set, too.
+	Simulate agent.Simulator
+
+	// Watcher is the argv that starts process.Watch, for process.OpenRegister, with the directory of the private files in
+	// front: it ends the commands at once when this process is killed, and removes that directory. Without it that is
+	// left to the resume.
+	Watcher []string
+
+	// Machine measures what the machine has left, for the guards of a job. Nil is limit.MachineNow.
+	Machine func() (limit.Machine, error)
+}
+
+// Hooks are called while a job runs. Each may be nil.
+type Hooks struct {
+	// Control is called when the job has been opened, and lets requests come in until the function that it returns is
+	// called. Ask does a request; it may be called on any goroutine, and answers when what it recorded is durable. With an
+	// error other processes cannot steer the job, which is run all the same.
+	Control func(place jobs.Job, ask func(control.Request) control.Answer) (stop func() error, err error)
+
+	// Observe is called with every record once it is durable, in order, on a goroutine of the log.
+	Observe func([]events.Record)
+
+	// Progress is called when an agent of the map phase begins a step, also when that is not logged. It is called by many
+	// goroutines and must not wait.
+	Progress func(events.AgentProgress)
+
+	// Printed is called with what commands print, as it comes. It is called by many goroutines, and must neither wait nor
+	// change the entry.
+	Printed func(outputs.Entry)
+
+	// Echo shows what the commands of items print.
+	Echo agent.Echo
+
+	// Earlier is called with what the earlier runs of a resumed job have done, before the first call of Observe.
+	Earlier func(Earlier)
+
+	// RateWaited is called with how long an item could have started, but for the limit of starts. The owner of the job
+	// calls it: it must not wait.
+	RateWaited func(time.Duration)
+
+	// Notice is called with messages for the user, for example about what a resume found.
+	Notice func(text string)
 }
 
 // Earlier is what the earlier runs of a resumed job have done.

@@ -23,8 +23,10 @@ func BenchmarkInput(b *testing.B) {
 	}
 	root := b.TempDir()
 	c := Config{
-		Home: jobs.Home{Root: filepath.Join(root, "home")}, Dir: root, Environ: []string{"PATH=/bin"}, Durability: events.None,
-		Runner: func(context.Context, process.Command) (process.Exit, error) { return process.Exit{}, nil },
+		Home: jobs.Home{Root: filepath.Join(root, "home")}, Dir: root, Environ: []string{"PATH=/bin"},
+
+		LogConfig: LogConfig{Durability: events.None},
+		RunConfig: RunConfig{Runner: func(context.Context, process.Command) (process.Exit, error) { return process.Exit{}, nil }},
 	}
 	source := "name: w\nmap:\n  input: {command: 'seq " + strconv.Itoa(n) + "'}\n  max_parallel: 8\n  agent_template:\n    - shell: work ${item}\n"
 	w, err := workflow.Parse("w.yml", []byte(source), workflow.ParseOptions{})

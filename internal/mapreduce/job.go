@@ -30,9 +30,32 @@ type job struct {
 	place    jobs.Job
 	meta     jobs.Meta
 	parallel int
-	elastic  bool // nobody has said how many: the slots of the workers of the fleet
+	state    *state
 
-	state       *state
+	opened
+	onWorkers
+	onItems
+	steering
+
+	executor Executor
+	host     *host
+	printed  printed
+	shared   *sharedSlots   // nil if the items share no slots with other jobs
+	inbox    chan message   // from agents to the owner
+	halting  chan struct{}  // closed when a pool begins to stop
+	agents   errgroup.Group // every goroutine of the run
+
+	runSeq int64          // number of the record that the run begins with
+	died   *time.Time     // when the run before died, if nothing explains that
+	serial bool           // there is one slot, which its agent keeps, so that one item comes after the other
+	room   atomic.Int64   // how many agents may run at once by what there is of files, processes and memory
+	crowds crowds         // of retries that are due at once
+	stages []limits.Stage // of the rollout of the map phase
+	live   []limits.Limit // of the pool at work, that remember nothing of the job
+}
+
+// opened are the files that a run holds open.
+type opened struct {
 	log         *events.Log
 	lock        *jobs.Lock
 	register    *process.Register
@@ -40,41 +63,38 @@ type job struct {
 	store       *items.Store
 	queue       *dlq.Queue
 	project     *dlq.Projection
-	checkpoints *checkpointer // nil: there is nothing to make a checkpoint of yet
+	checkpoints *checkpointer // nil while there is nothing to make a checkpoint of
+}
 
-	printed    printed
-	host       *host
-	executor   Executor
+// onWorkers is what a job has that runs on a fleet.
+type onWorkers struct {
 	fleet      Fleet                                      // the executor, if it is one; else nil
 	returned   func(*agent.Attempt, agent.Outcome, error) // takes what comes from it
 	fleetSlots fleetSlots                                 // what it says
-	shared     *sharedSlots                               // nil: the items share no slots with other jobs
-	space      Space                                      // nil: the job has no workspaces
-	places     map[string]string                          // see agent.Config
-	files      *itemFiles                                 // nil: the map phase names none
-	production *production                                // nil: files that agents leave are left as they are
-	reuse      *reuse                                     // nil: no results are taken over
+	elastic    bool                                       // nobody has said how many slots: they are those of the workers
+	recorded   int                                        // slots of the fleet, as they were recorded or told last
+	recordAt   time.Time                                  // when the change since then is recorded; zero if there is none
+	rescaled   bool                                       // another workflow has another number of slots than somebody asked for
+}
 
-	workspaceSteps map[string]agent.Attempt  // setup and verify: see setSteps
-	runSeq         int64                     // number of the record that the run begins with
-	died           *time.Time                // when the run before died, if nothing explains that
-	room           atomic.Int64              // how many agents may run at once by what there is of files, processes and memory
-	inbox          chan message              // from agents to the owner
-	controls       chan controlCall          // from who steers the job to the owner
-	closing        chan struct{}             // closed when the owner takes no more requests
-	unlisten       func() error              // ends the way in of requests; nil: there is none
-	ordered        atomic.Pointer[runResult] // how the run is to end, because a request said so
-	gate           holdGate                  // of the next tries of steps
-	waits          waits                     // of steps for their next tries
-	serial         bool                      // there is one slot, which its agent keeps, so that one item comes after the other
-	recorded       int                       // slots of the fleet, as they were recorded or told last
-	recordAt       time.Time                 // when the change since then is recorded; zero: there is none
-	rescaled       bool                      // another workflow has another number of slots than somebody asked for
-	crowds         crowds                    // of retries that are due at once
-	stages         []limits.Stage            // of the rollout of the map phase
-	live           []limits.Limit            // of the pool at work, that remember nothing of the job
-	halting        chan struct{}             // closed when a pool begins to stop
-	agents         errgroup.Group            // every goroutine of the run
+// onItems is what is done for items beside their commands.
+type onItems struct {
+	space          Space                    // nil if the job has no workspaces
+	workspaceSteps map[string]agent.Attempt // setup and verify: see setSteps
+	places         map[string]string        // see agent.Config
+	files          *itemFiles               // nil if the map phase names none
+	production     *production              // nil if files that agents leave are left as they are
+	reuse          *reuse                   // nil if no results are taken over
+}
+
+// steering is the way of requests to the owner.
+type steering struct {
+	controls chan controlCall          // from who steers the job
+	closing  chan struct{}             // closed when the owner takes no more requests
+	unlisten func() error              // ends the way in of requests; nil if there is none
+	ordered  atomic.Pointer[runResult] // how the run is to end, because a request said so
+	gate     holdGate                  // of the next tries of steps
+	waits    waits                     // of steps for their next tries
 }
 
 // runResult is the result of a run or a phase, before it is recorded.

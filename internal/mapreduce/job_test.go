@@ -81,8 +81,12 @@ func config(t *testing.T, runner agent.Runner) Config {
 	root := t.TempDir()
 	return Config{
 		Home: jobs.Home{Root: filepath.Join(root, "home")}, Dir: root, Environ: []string{"PATH=/bin"}, Seed: 7, Version: "test",
-		Durability: events.Batch, Grace: 5 * time.Second, MaxRetries: 3, Runner: runner,
-		Executor: testedExecutor(),
+		MaxRetries: 3,
+
+		EndConfig:   EndConfig{Grace: 5 * time.Second},
+		FleetConfig: FleetConfig{Executor: testedExecutor()},
+		LogConfig:   LogConfig{Durability: events.Batch},
+		RunConfig:   RunConfig{Runner: runner},
 	}
 }
 

@@ -164,7 +164,8 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64() >> 11 // exact as a JSON number
 	}
-	j := &job{config: c, workflow: w, place: place, parallel: parallel, elastic: c.OnFleet && OpenSlots(c, w), state: newState(w.ErrorPolicy), shared: shared}
+	j := &job{config: c, workflow: w, place: place, parallel: parallel, state: newState(w.ErrorPolicy), shared: shared}
+	j.elastic = c.OnFleet && OpenSlots(c, w)
 	j.meta = jobs.Meta{
 		JobID: place.ID, Workflow: w.Name, WorkflowPath: process.Resolve(c.Dir, w.File), Mode: string(w.Mode), Dir: c.Dir, Started: now,
 		Version: c.Version, Seed: c.Seed, MaxParallel: parallel, OpenSlots: OpenSlots(c, w), MaxDelayMS: c.MaxDelay.Milliseconds(), Args: maskedAll(c.Settings, os.Args[1:]),

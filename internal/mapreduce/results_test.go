@@ -280,7 +280,9 @@ func TestADamagedOutputIsTold(t *testing.T) {
 	r := run(t, c, workflowOf(2, 1, "reduce:\n  - shell: sum\n"))
 	moved := copyJob(t, c, r.Job, readLog(t, r.Job)).job
 	_ = os.RemoveAll(r.Job.OutputsDir())
-	update := func() error { return makeResults(moved, &state{Total: 2, Outcome: 1, Status: statusesOf(2)}) }
+	update := func() error {
+		return makeResults(moved, &state{selected: selected{Total: 2}, Outcome: 1, Status: statusesOf(2)})
+	}
 	if err := update(); err != nil {
 		t.Fatalf("moved: %v", err)
 	}

@@ -29,8 +29,10 @@ func BenchmarkComparison(b *testing.B) {
 	}
 	root := b.TempDir()
 	c := Config{
-		Home: jobs.Home{Root: filepath.Join(root, "home")}, Dir: root, Environ: []string{"PATH=/bin"}, Durability: events.None,
-		Runner: func(context.Context, process.Command) (process.Exit, error) { return process.Exit{}, nil },
+		Home: jobs.Home{Root: filepath.Join(root, "home")}, Dir: root, Environ: []string{"PATH=/bin"},
+
+		LogConfig: LogConfig{Durability: events.None},
+		RunConfig: RunConfig{Runner: func(context.Context, process.Command) (process.Exit, error) { return process.Exit{}, nil }},
 	}
 	write := func(changed int) {
 		var data bytes.Buffer

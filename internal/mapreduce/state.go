@@ -16,64 +16,117 @@ import (
 // state is all that is known of a job: the fold of its log. Only the goroutine that runs the job touches it. It is also what a checkpoint has
 // of the job, as JSON, so each field must survive that; a test holds foldVersion against the shape of it.
 type state struct {
-	Limits   *limits.Memory        `json:"limits"` // without what the workflow says
-	Policy   *errorpolicy.Machine  `json:"policy"` // without what the workflow says
-	Times    *limit.StragglerTimes `json:"times"`  // without their limit
-	Started  time.Time             `json:"started"`
-	Seq      int64                 `json:"seq"`     // of the last record
-	Outcome  int64                 `json:"outcome"` // of the last record that gave an item its row of the results
-	Earlier  time.Duration         `json:"earlier"` // that the runs before this one took
-	RunBegan time.Time             `json:"run_began"`
-	Last     time.Time             `json:"last"` // of the last record
-	Seed     uint64                `json:"seed"`
-	Mode     string                `json:"mode"`
-	Workflow string                `json:"workflow"`
-	Broker   string                `json:"broker,omitempty"` // see events.JobStarted
+	Limits *limits.Memory        `json:"limits"` // without what the workflow says
+	Policy *errorpolicy.Machine  `json:"policy"` // without what the workflow says
+	Times  *limit.StragglerTimes `json:"times"`  // without their limit
 
-	Phases   map[string]*phase    `json:"phases"`
-	Working  string               `json:"working"`          // the phase that its events are about
-	Status   errorpolicy.Statuses `json:"status"`           // by item index, as far as items have been seen
-	Running  attempts             `json:"running"`          // attempts that have started and not ended, by item index
-	Waiting  map[int]pendingRetry `json:"waiting"`          // items between two attempts, by item index
-	Retrying map[string]stepRetry `json:"retrying"`         // the last retry of a step by item id, of what has not ended; "" for the other phases
-	Crashes  map[int]crashes      `json:"crashes"`          // of items that were in flight when a run died
-	Losses   map[int]losses       `json:"losses"`           // of items whose workers were lost
-	Failed   map[int]failed       `json:"failed,omitempty"` // the last failures of items that have a retry budget and are not settled
-	Failures map[int]int          `json:"failures"`         // failures so far of items that wait or are dead-lettered
-	LastTry  map[int]int          `json:"last_try"`         // attempt number of items that are dead-lettered, for their retry from the queue
-	Circuits circuits             `json:"circuits"`
+	beginning
+	runTimes
+	Seq     int64 `json:"seq"`     // of the last record
+	Outcome int64 `json:"outcome"` // of the last record that gave an item its row of the results
 
-	Quotas   map[string]events.QuotaPaused      `json:"quotas,omitempty"`   // the pools whose agents wait
-	Sessions map[string]events.AISessionStarted `json:"sessions,omitempty"` // of AI coding CLIs that have not ended by themselves, by item id; "" for the other phases
+	Phases  map[string]*phase `json:"phases"`
+	Working string            `json:"working"` // the phase that its events are about
+	reducing
 
-	Alike alike `json:"alike,omitzero"` // whether all items fail with the same invalid request
+	selected
+	Status   errorpolicy.Statuses `json:"status"`   // by item index, as far as items have been seen
+	Running  attempts             `json:"running"`  // attempts that have started and not ended, by item index
+	Waiting  map[int]pendingRetry `json:"waiting"`  // items between two attempts, by item index
+	Retrying map[string]stepRetry `json:"retrying"` // by item id; "" for the other phases: the last retry of a step that has not ended
+	tries
+	suspicions
+	Circuits circuits `json:"circuits"`
+	Alike    alike    `json:"alike,omitzero"` // whether all items fail with the same invalid request
 
-	Spent   spend.Account `json:"spent"`              // what agents have used
-	MaxCost *spend.USD    `json:"max_cost,omitempty"` // the budget of the job, if a command line set it
+	agentsUsed
+	workspaceState
+	requests
 
-	// Of a job with workspaces: the commit it began at, the branch of then, the commit that the map phase began at, and the commit with all that counts.
-	Base         string          `json:"base,omitempty"`
-	TargetBranch string          `json:"target_branch,omitempty"`
-	MapBase      string          `json:"map_base,omitempty"`
-	Head         string          `json:"head,omitempty"`
-	Checkout     []string        `json:"checkout,omitempty"` // see events.JobStarted
-	Merging      map[int]merging `json:"merging"`            // work that waits to be merged, by item index
-	Merged       int             `json:"merged,omitempty"`   // items whose work was merged
+	// Fingerprint is what the items share that are run now. It is nil until the map phase has begun, and for one that an
+	// older version began.
+	Fingerprint *fingerprint.Job `json:"fingerprint,omitempty"`
 
-	Slots     int            `json:"slots,omitempty"`     // that somebody has given the job while it ran; 0: nobody has
-	Skips     map[int]string `json:"skips,omitempty"`     // items that are to be skipped and have no outcome yet, by index: who asked for it
-	Cancelled string         `json:"cancelled,omitempty"` // who has cancelled the job; empty: nobody
+	ended
+}
 
-	Total    int  `json:"total"`    // number of items; of meaning once selected
-	Selected bool `json:"selected"` // selection has ended
-	Reducing bool `json:"reducing"` // the phases after the map phase are to be run again
+// beginning is how the job began.
+type beginning struct {
+	Started  time.Time `json:"started"`
+	Seed     uint64    `json:"seed"`
+	Mode     string    `json:"mode"`
+	Workflow string    `json:"workflow"`
+	Broker   string    `json:"broker,omitempty"` // see events.JobStarted
+}
 
-	// ReduceStale says that items have succeeded since reduce, or merge if there is no reduce, began. It is false once that is to run again.
+// runTimes is how long the job has run.
+type runTimes struct {
+	Earlier  time.Duration `json:"earlier"` // that the runs before this one took
+	RunBegan time.Time     `json:"run_began"`
+	Last     time.Time     `json:"last"` // of the last record
+}
+
+// reducing is what is known of the phases after the map phase.
+type reducing struct {
+	Reducing bool `json:"reducing"` // they are to be run again
+
+	// ReduceStale says that items have succeeded since reduce, or merge if there is no reduce, began. It is false once
+	// that is to run again.
 	ReduceStale bool `json:"reduce_stale"`
+}
 
-	Fingerprint *fingerprint.Job `json:"fingerprint,omitempty"` // what the items share that are run now; nil: the map phase has not begun, or an older version began it
+// selected is how many items there are.
+type selected struct {
+	Total    int  `json:"total"`    // of meaning once selected
+	Selected bool `json:"selected"` // selection has ended
+}
 
-	Ended  State  `json:"ended"` // how the last run of the job ended; empty while it runs, or when it was killed
+// tries is what the attempts at items have come to, by item index.
+type tries struct {
+	Failed   map[int]failed `json:"failed,omitempty"` // the last failures of items that have a retry budget and are not settled
+	Failures map[int]int    `json:"failures"`         // failures so far of items that wait or are dead-lettered
+	LastTry  map[int]int    `json:"last_try"`         // attempt number of dead letters, for their retry from the queue
+}
+
+// suspicions are what speaks for it that an item kills what runs it, by item index.
+type suspicions struct {
+	Crashes map[int]crashes `json:"crashes"` // of items that were in flight when a run died
+	Losses  map[int]losses  `json:"losses"`  // of items whose workers were lost
+}
+
+// agentsUsed is what is known of the AI coding CLIs of the job.
+type agentsUsed struct {
+	// Quotas are the pools whose agents wait.
+	Quotas map[string]events.QuotaPaused `json:"quotas,omitempty"`
+
+	// Sessions are those that have not ended by themselves, by item id; "" for the other phases.
+	Sessions map[string]events.AISessionStarted `json:"sessions,omitempty"`
+
+	Spent   spend.Account `json:"spent"`              // what they have used
+	MaxCost *spend.USD    `json:"max_cost,omitempty"` // the budget of the job, if a command line set it
+}
+
+// workspaceState is what is known of a job with workspaces.
+type workspaceState struct {
+	Base         string          `json:"base,omitempty"`          // the commit that it began at
+	TargetBranch string          `json:"target_branch,omitempty"` // the branch of then
+	MapBase      string          `json:"map_base,omitempty"`      // the commit that the map phase began at
+	Head         string          `json:"head,omitempty"`          // the commit with all that counts
+	Checkout     []string        `json:"checkout,omitempty"`      // see events.JobStarted
+	Merging      map[int]merging `json:"merging"`                 // work that waits to be merged, by item index
+	Merged       int             `json:"merged,omitempty"`        // items whose work was merged
+}
+
+// requests are what people have asked of the job and is still to be done.
+type requests struct {
+	Slots     int            `json:"slots,omitempty"`     // that somebody has given the job while it ran, or 0
+	Skips     map[int]string `json:"skips,omitempty"`     // who asked to skip items that have no outcome yet, by index
+	Cancelled string         `json:"cancelled,omitempty"` // who has cancelled the job; empty for nobody
+}
+
+// ended is how the last run of the job ended.
+type ended struct {
+	Ended  State  `json:"ended"` // empty while it runs, or when it was killed
 	Reason string `json:"reason"`
 }
 
@@ -152,20 +205,17 @@ type stepRetry struct {
 
 func newState(p errorpolicy.Policy) *state {
 	return &state{
-		Policy:   errorpolicy.New(p),
-		Limits:   limits.NewMemory(p),
-		Times:    limit.NewStragglerTimes(p.Straggler),
-		Phases:   map[string]*phase{},
-		Running:  attempts{},
-		Waiting:  map[int]pendingRetry{},
-		Failed:   map[int]failed{},
-		Crashes:  map[int]crashes{},
-		Losses:   map[int]losses{},
-		Failures: map[int]int{},
-		LastTry:  map[int]int{},
-		Retrying: map[string]stepRetry{},
-		Circuits: circuits{},
-		Merging:  map[int]merging{},
+		Limits:         limits.NewMemory(p),
+		Policy:         errorpolicy.New(p),
+		Times:          limit.NewStragglerTimes(p.Straggler),
+		Phases:         map[string]*phase{},
+		Running:        attempts{},
+		Waiting:        map[int]pendingRetry{},
+		Retrying:       map[string]stepRetry{},
+		tries:          tries{Failed: map[int]failed{}, Failures: map[int]int{}, LastTry: map[int]int{}},
+		suspicions:     suspicions{Crashes: map[int]crashes{}, Losses: map[int]losses{}},
+		Circuits:       circuits{},
+		workspaceState: workspaceState{Merging: map[int]merging{}},
 	}
 }
 

@@ -30,7 +30,7 @@ func BenchmarkItems(b *testing.B) {
 	b.Run("pool", func(b *testing.B) {
 		w, text := items(b.N)
 		dir := b.TempDir()
-		c := mapreduce.Config{Home: jobs.Home{Root: dir}, Dir: dir, Version: "test", Durability: events.Batch, Grace: time.Second, MaxRetries: 3}
+		c := mapreduce.Config{Home: jobs.Home{Root: dir}, Dir: dir, Version: "test", MaxRetries: 3, EndConfig: mapreduce.EndConfig{Grace: time.Second}, LogConfig: mapreduce.LogConfig{Durability: events.Batch}}
 		if r, err := mapreduce.Run(b.Context(), c, w, text); err != nil || r.Metrics.Successful != b.N {
 			b.Fatalf("%+v, %v", r, err)
 		}

@@ -75,8 +75,11 @@ func (r *repo) run(f *field, source string) mapreduce.Result {
 
 func (r *repo) config() mapreduce.Config {
 	return mapreduce.Config{
-		Home: jobs.Home{Root: filepath.Join(filepath.Dir(r.dir), "prodigy")}, Dir: r.dir, Environ: r.environ, Version: "test", Durability: events.Batch,
-		Grace: time.Second, MaxRetries: 3, Notice: func(text string) { r.t.Log("notice: " + text) },
+		Home: jobs.Home{Root: filepath.Join(filepath.Dir(r.dir), "prodigy")}, Dir: r.dir, Environ: r.environ, Version: "test",
+		MaxRetries: 3,
+		EndConfig:  mapreduce.EndConfig{Grace: time.Second},
+		Hooks:      mapreduce.Hooks{Notice: func(text string) { r.t.Log("notice: " + text) }},
+		LogConfig:  mapreduce.LogConfig{Durability: events.Batch},
 	}
 }
 

@@ -157,8 +157,12 @@ func (f *field) config(change func(*fleet.JobOptions)) (mapreduce.Config, fleet.
 	}
 	c.Notify(func(text string) { f.t.Log("notice: " + text) })
 	return mapreduce.Config{
-		Home: jobs.Home{Root: filepath.Join(f.root, "home")}, Dir: f.root, Environ: os.Environ(), Version: "test", Durability: events.Batch,
-		Grace: time.Second, MaxRetries: 3, Executor: c.Executor, OnFleet: true, Observe: c.Persisted,
+		Home: jobs.Home{Root: filepath.Join(f.root, "home")}, Dir: f.root, Environ: os.Environ(), Version: "test",
+		MaxRetries:  3,
+		EndConfig:   mapreduce.EndConfig{Grace: time.Second},
+		FleetConfig: mapreduce.FleetConfig{Executor: c.Executor, OnFleet: true},
+		Hooks:       mapreduce.Hooks{Observe: c.Persisted},
+		LogConfig:   mapreduce.LogConfig{Durability: events.Batch},
 	}, c
 }
 

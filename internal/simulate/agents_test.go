@@ -49,7 +49,7 @@ func simulatedBy(t *testing.T, source string, model func(begin time.Time) Model)
 	}
 	dir := t.TempDir()
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	c := mapreduce.Config{Home: jobs.Home{Root: dir}, Dir: dir, Environ: os.Environ(), Seed: 5, Grace: time.Second, Agents: presets, LogSteps: true}
+	c := mapreduce.Config{Home: jobs.Home{Root: dir}, Dir: dir, Environ: os.Environ(), Seed: 5, Agents: presets, EndConfig: mapreduce.EndConfig{Grace: time.Second}, LogConfig: mapreduce.LogConfig{LogSteps: true}}
 	var all []events.Record
 	r, err := Run(t.Context(), Job{
 		Config: c, Workflow: w, Source: []byte(source), Model: model(begin), Begin: begin, Observe: func(records []events.Record) { all = append(all, records...) },

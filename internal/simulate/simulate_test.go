@@ -62,11 +62,13 @@ func TestNothingIsStartedAndNoFileIsWritten(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := mapreduce.Config{
-				Home: jobs.Home{Root: filepath.Join(t.TempDir(), "home")}, Dir: dir, Environ: os.Environ(), Seed: 1, Grace: time.Second, Agents: agents, Claude: []string{"claude"},
-				Runner: func(context.Context, process.Command) (process.Exit, error) {
+				Home: jobs.Home{Root: filepath.Join(t.TempDir(), "home")}, Dir: dir, Environ: os.Environ(), Seed: 1, Agents: agents, Claude: []string{"claude"},
+
+				EndConfig: mapreduce.EndConfig{Grace: time.Second},
+				RunConfig: mapreduce.RunConfig{Runner: func(context.Context, process.Command) (process.Exit, error) {
 					t.Error(started)
 					return process.Exit{}, started
-				},
+				}},
 			}
 			for _, rate := range []float64{0, 0.5, 1} {
 				before := filesBelow(t, dir)
@@ -96,7 +98,7 @@ func TestASimulationStopsWhenItIsAskedTo(t *testing.T) {
 		stop.Store(&interrupted)
 		return Outcome{Hangs: true}
 	})
-	c := mapreduce.Config{Home: jobs.Home{Root: dir}, Dir: dir, Environ: os.Environ(), Seed: 1, Grace: time.Second}
+	c := mapreduce.Config{Home: jobs.Home{Root: dir}, Dir: dir, Environ: os.Environ(), Seed: 1, EndConfig: mapreduce.EndConfig{Grace: time.Second}}
 	r, err := Run(t.Context(), Job{Config: c, Workflow: w, Source: source, Model: hanging, Begin: time.Now(), Stop: stop})
 	if err != nil || r.State != mapreduce.Paused || r.Reason != "SIGINT" || r.Duration > 2*time.Minute {
 		t.Errorf("got %s by %q in %v and %v, want it paused by SIGINT in about a minute", r.State, r.Reason, r.Duration, err)

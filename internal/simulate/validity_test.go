@@ -153,7 +153,9 @@ func holdAgainstARun(t *testing.T, one trial, seed uint64) {
 	}
 	c := mapreduce.Config{
 		Dir: dir, Environ: os.Environ(), Seed: seed,
-		Durability: events.None, Grace: 5 * time.Second, MaxRetries: 3,
+		MaxRetries: 3,
+		EndConfig:  mapreduce.EndConfig{Grace: 5 * time.Second},
+		LogConfig:  mapreduce.LogConfig{Durability: events.None},
 	}
 	c.Home.Root = filepath.Join(dir, "simulated")
 	began := time.Now()

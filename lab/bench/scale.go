@@ -214,8 +214,11 @@ func live(home string, total, done int) error {
 	defer halt(nil)
 	var ran atomic.Int64
 	c := mapreduce.Config{
-		Home: jobs.Home{Root: home}, Dir: home, Environ: []string{"PATH=" + os.Getenv("PATH")}, Version: "bench", Durability: events.None, Stop: stop,
-		Runner: func(context.Context, process.Command) (process.Exit, error) {
+		Home: jobs.Home{Root: home}, Dir: home, Environ: []string{"PATH=" + os.Getenv("PATH")}, Version: "bench",
+
+		EndConfig: mapreduce.EndConfig{Stop: stop},
+		LogConfig: mapreduce.LogConfig{Durability: events.None},
+		RunConfig: mapreduce.RunConfig{Runner: func(context.Context, process.Command) (process.Exit, error) {
 			n := ran.Add(1)
 			if n == int64(done) {
 				halt(errors.New("enough"))
@@ -224,7 +227,7 @@ func live(home string, total, done int) error {
 				return process.Exit{Code: 1}, nil
 			}
 			return process.Exit{}, nil
-		},
+		}},
 	}
 	_, err = mapreduce.Run(context.Background(), c, w, []byte(source))
 	return err

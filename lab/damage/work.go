@@ -99,8 +99,10 @@ func run(_ context.Context, cmd process.Command) (process.Exit, error) {
 
 func config(home string) mapreduce.Config {
 	return mapreduce.Config{
-		Home: jobs.Home{Root: home}, Dir: home, Durability: events.None, LogFileSize: 16 << 10, MaxRetries: 3, Seed: 1, Runner: run,
-		CheckpointRecords: 1,
+		Home: jobs.Home{Root: home}, Dir: home, MaxRetries: 3, Seed: 1,
+
+		LogConfig: mapreduce.LogConfig{Durability: events.None, LogFileSize: 16 << 10, CheckpointRecords: 1},
+		RunConfig: mapreduce.RunConfig{Runner: run},
 	}
 }
 
