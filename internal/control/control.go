@@ -1,6 +1,8 @@
-// Package control carries requests to a running job: over a unix socket in the directory of the job, one line of JSON each way.
+// Package control carries requests to a running job: over a unix socket in the directory of the job, one line
+// of JSON each way.
 //
-// Serve listens for who runs the job, Ask sends a request to it. What a request does is decided in package mapreduce.
+// Serve listens for who runs the job, Ask sends a request to it. What a request does is decided in package
+// mapreduce.
 package control
 
 import (
@@ -84,8 +86,9 @@ type Server struct {
 	callers  chan struct{}
 }
 
-// Serve listens on a socket at path, and answers each request with what do returns. It may call do on several goroutines at once. The caller
-// holds the lock of the job, so that a socket that is there is that of a dead run: it is replaced.
+// Serve listens on a socket at path, and answers each request with what do returns. It may call do on several
+// goroutines at once. The caller holds the lock of the job, so that a socket that is there is that of a dead
+// run: it is replaced.
 func Serve(path string, do func(Request) Answer) (*Server, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -173,7 +176,8 @@ func readLine(r io.Reader, v any) error {
 	return json.Unmarshal(line, v)
 }
 
-// Close stops to listen, lets answers that are on their way out, and removes the socket. Call it before the lock of the job is released.
+// Close stops to listen, lets answers that are on their way out, and removes the socket. Call it before the
+// lock of the job is released.
 func (s *Server) Close() error {
 	err := s.listener.Close()
 	if removed := os.Remove(s.path); removed != nil && !errors.Is(removed, os.ErrNotExist) {

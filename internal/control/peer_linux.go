@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// checkPeer refuses a caller that is another user. The rights of the socket and its directory refuse it too, unless somebody has changed them.
+// checkPeer refuses a caller that is another user. The rights of the socket and its directory refuse it too,
+// unless somebody has changed them.
 func checkPeer(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

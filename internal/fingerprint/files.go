@@ -19,10 +19,12 @@ import (
 
 // File is the content of a file at one moment.
 type File struct {
-	Path     string `json:"path" log:"mask,clip"` // from the directory of the job, with slashes; what is no UTF-8 in it is replaced
-	Size     int64  `json:"size"`                 // in bytes
-	Modified int64  `json:"modified,omitempty"`   // nanoseconds since 1970; 0: so recent that it may change again and keep its time
-	Sum      string `json:"sum,omitempty"`        // first 12 bytes of the SHA-256; empty: it changed while it was read
+	// from the directory of the job, with slashes; what is no UTF-8 in it is replaced
+	Path string `json:"path" log:"mask,clip"`
+	Size int64  `json:"size"` // in bytes
+	// nanoseconds since 1970; 0: so recent that it may change again and keep its time
+	Modified int64  `json:"modified,omitempty"`
+	Sum      string `json:"sum,omitempty"` // first 12 bytes of the SHA-256; empty: it changed while it was read
 }
 
 // Missing is the Sum of a file that does not exist.
@@ -55,8 +57,8 @@ func Changed(now, before []File) string {
 // MaxFiles is how many files an item may be made from.
 const MaxFiles = 10_000
 
-// Files finds and reads the files that items are made from. What it has read it does not read again while size and time stay. It is safe for
-// use by several goroutines.
+// Files finds and reads the files that items are made from. What it has read it does not read again while size
+// and time stay. It is safe for use by several goroutines.
 type Files struct {
 	dir string
 	now func() time.Time
@@ -143,8 +145,8 @@ func (f *Files) expand(paths []string) ([]string, error) {
 // Full returns the path of a file for the system.
 func (f *Files) Full(path string) string { return filepath.Join(f.dir, filepath.FromSlash(path)) }
 
-// Of returns what the files at these paths are now, sorted by path. A directory is all files in it. Known are what some of them were before: a
-// file whose size and time are still the same is not read.
+// Of returns what the files at these paths are now, sorted by path. A directory is all files in it. Known are
+// what some of them were before: a file whose size and time are still the same is not read.
 func (f *Files) Of(paths []string, known []File) ([]File, error) {
 	if len(paths) == 0 {
 		return nil, nil
@@ -252,8 +254,8 @@ func (f *Files) sumOnce(path string) (found File, stable bool, err error) {
 	return found, os.SameFile(before, after) && before.ModTime().Equal(after.ModTime()) && before.Size() == size && after.Size() == size, nil
 }
 
-// Since returns the files as they were when an attempt began, with those marked that have changed by now: what they were is then no longer
-// known, since the attempt may have read either.
+// Since returns the files as they were when an attempt began, with those marked that have changed by now: what
+// they were is then no longer known, since the attempt may have read either.
 func (f *Files) Since(began []File) []File {
 	marked := slices.Clone(began)
 	for i, was := range marked {

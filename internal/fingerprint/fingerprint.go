@@ -1,7 +1,9 @@
-// Package fingerprint identifies the work of an item, so that another job can tell whether it would do the same work again.
+// Package fingerprint identifies the work of an item, so that another job can tell whether it would do the same
+// work again.
 //
-// The fingerprint of an item has a part that all items of a job share, [Job], a part for its data, which [Data] computes, and a part for the files
-// that it is made from, each a [File], which [Files] reads. Each part is compared on its own, so that people can be told which of them differs.
+// The fingerprint of an item has a part that all items of a job share, [Job], a part for its data, which [Data]
+// computes, and a part for the files that it is made from, each a [File], which [Files] reads. Each part is
+// compared on its own, so that people can be told which of them differs.
 package fingerprint
 
 import (
@@ -29,8 +31,9 @@ func Of(data []byte) Sum {
 
 // Job is the part of the fingerprint that all items share which are run with the same workflow and the same values.
 type Job struct {
-	Steps   string            `json:"steps"`             // digest of the steps of the agent and of its handler
-	Values  map[string]string `json:"values,omitempty"`  // digests of the parameters, variables and outputs of setup, by name
+	Steps string `json:"steps"` // digest of the steps of the agent and of its handler
+	// digests of the parameters, variables and outputs of setup, by name
+	Values  map[string]string `json:"values,omitempty"`
 	Version string            `json:"version,omitempty"` // of the workflow, as it is written
 }
 
@@ -42,8 +45,8 @@ func (j Job) Equal(other Job) bool {
 // Unknown is the digest of a value that nobody knows before the run. It is equal to every other.
 const Unknown = "?"
 
-// Part names the part of two fingerprints that differs first, in the order in which people want to know it: "steps", "version", or a value as in
-// "values: RATE". It returns "" if none does.
+// Part names the part of two fingerprints that differs first, in the order in which people want to know it:
+// "steps", "version", or a value as in "values: RATE". It returns "" if none does.
 func (j Job) Part(before Job) string {
 	switch {
 	case j.Steps != before.Steps:
@@ -90,7 +93,8 @@ type Data struct {
 	form   []byte
 }
 
-// NewData returns a Data for which the fields with these paths count; none: the whole item. An error shows the place with a caret.
+// NewData returns a Data for which the fields with these paths count; none: the whole item. An error shows the
+// place with a caret.
 func NewData(fields []string) (*Data, error) {
 	if len(fields) == 0 {
 		fields = []string{"item"}
@@ -106,7 +110,8 @@ func NewData(fields []string) (*Data, error) {
 	return d, nil
 }
 
-// Of returns the digest of the data of an item. Two items have the same if their values are equal, however they are written.
+// Of returns the digest of the data of an item. Two items have the same if their values are equal, however they
+// are written.
 func (d *Data) Of(item json.RawMessage) Sum {
 	d.form = d.form[:0]
 	for _, path := range d.fields {

@@ -209,7 +209,8 @@ func (w *Writer) finish() error {
 	return err
 }
 
-// maxProbes bounds how many slots are looked at for an item. With twice as many slots as entries only items that are equal need so many.
+// maxProbes bounds how many slots are looked at for an item. With twice as many slots as entries only items
+// that are equal need so many.
 const maxProbes = 64
 
 func slotOf(id Sum, slots int) int {
@@ -333,8 +334,8 @@ func (x *Index) Next() (Entry, bool, error) {
 // Found says that an entry was that of an item.
 func (x *Index) Found(e Entry) { x.next = e.number + 1 }
 
-// Find returns the entry of the item with this digest: of its id in a job with keys, else of its data. Of several it is one that succeeded, if
-// any did.
+// Find returns the entry of the item with this digest: of its id in a job with keys, else of its data. Of
+// several it is one that succeeded, if any did.
 func (x *Index) Find(id Sum) (e Entry, found bool, err error) {
 	var slot [slotSize]byte
 	at := slotOf(id, x.Slots)

@@ -60,10 +60,12 @@ type Items struct {
 // most is how many problems of one file are reported.
 const most = 100
 
-// Check reads all files of a job. It changes nothing and needs no lock: of a job that is running it sees a moment.
+// Check reads all files of a job. It changes nothing and needs no lock: of a job that is running it sees a
+// moment.
 //
-// Keep, when it is not nil, is called with each sound line of a file, by its name: items.jsonl, results.jsonl, dlq.jsonl and events.jsonl,
-// which stands for all files of the log, and for job.json and workflow.yml with all of it.
+// Keep, when it is not nil, is called with each sound line of a file, by its name: items.jsonl, results.jsonl,
+// dlq.jsonl and events.jsonl, which stands for all files of the log, and for job.json and workflow.yml with all
+// of it.
 func Check(job jobs.Job, keep func(name string, text []byte) error) (Report, error) {
 	c := checker{job: job, keep: keep, status: map[int]errorpolicy.Status{}}
 	if keep == nil {

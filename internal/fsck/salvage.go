@@ -10,8 +10,9 @@ import (
 	"prodigy/internal/jobs"
 )
 
-// Salvage is Check, and writes what is sound to files in dir, which must be empty or not be there: job.json, workflow.yml, events.jsonl,
-// items.jsonl, results.jsonl and dlq.jsonl, as far as the job has them. Lines are written as they are found.
+// Salvage is Check, and writes what is sound to files in dir, which must be empty or not be there: job.json,
+// workflow.yml, events.jsonl, items.jsonl, results.jsonl and dlq.jsonl, as far as the job has them. Lines are
+// written as they are found.
 func Salvage(job jobs.Job, dir string) (Report, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return Report{}, err

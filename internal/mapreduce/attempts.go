@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// attempts are attempts at items that have started and not ended, by the index of the item. On a fleet there may be tens of thousands, and the log is
-// folded twice: most of them have little to be remembered, and take less than half of what a running takes. It is written as a map[int]running.
+// attempts are attempts at items that have started and not ended, by the index of the item. On a fleet there
+// may be tens of thousands, and the log is folded twice: most of them have little to be remembered, and take
+// less than half of what a running takes. It is written as a map[int]running.
 type attempts map[int]*startedAttempt
 
 // startedAttempt is what a running is made of.

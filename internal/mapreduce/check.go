@@ -19,8 +19,9 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// Check finds what can be known to be wrong with a parsed workflow before anything runs: unknown values in commands, a missing
-// input file, a path or filter that does not parse. It returns what to warn of; the error is a *workflow.InvalidError.
+// Check finds what can be known to be wrong with a parsed workflow before anything runs: unknown values in
+// commands, a missing input file, a path or filter that does not parse. It returns what to warn of; the error
+// is a *workflow.InvalidError.
 func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 	problems, warnings := findings(c, w)
 	if !c.OnFleet && jobs.IsCheckout(c.Dir) {
@@ -126,14 +127,14 @@ func Slots(c Config, w *workflow.Workflow) int {
 	return n
 }
 
-// OpenSlots reports whether neither the run nor the workflow says how many agents run at once. On a fleet that is up to the slots of its workers then, with
-// what a concurrency or ramp says as the limit.
+// OpenSlots reports whether neither the run nor the workflow says how many agents run at once. On a fleet that
+// is up to the slots of its workers then, with what a concurrency or ramp says as the limit.
 func OpenSlots(c Config, w *workflow.Workflow) bool {
 	return c.MaxParallel == 0 && w.Map != nil && w.Map.MaxParallel.Pos == (workflow.Pos{}) && !w.Map.ItemsFromArgs
 }
 
-// maxParallel returns the number of slots: that of the run, else that of the workflow, which may name a variable of its env or of the
-// environment.
+// maxParallel returns the number of slots: that of the run, else that of the workflow, which may name a
+// variable of its env or of the environment.
 func maxParallel(c Config, w *workflow.Workflow) (int, error) {
 	switch {
 	case c.MaxParallel > 0:

@@ -22,15 +22,17 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// foldVersion is increased by each change of what state.apply and the projection onto the dead letters make of a log, and of the shape in which
-// both are written down: a checkpoint of another version is ignored. Tests notice either change and say what to do.
+// foldVersion is increased by each change of what state.apply and the projection onto the dead letters make of
+// a log, and of the shape in which both are written down: a checkpoint of another version is ignored. Tests
+// notice either change and say what to do.
 const foldVersion = 35
 
-// checkpoint is the state of a job at one record of its log, so that a resume need not read the log up to there. The log stays the one
-// truth: without a checkpoint, or with a bad one, it is read from its beginning.
+// checkpoint is the state of a job at one record of its log, so that a resume need not read the log up to
+// there. The log stays the one truth: without a checkpoint, or with a bad one, it is read from its beginning.
 type checkpoint struct {
-	Mark    events.Mark `json:"mark"`
-	Policy  []byte      `json:"policy"` // SHA-256 of the policy that the log was folded with: another workflow may have another
+	Mark events.Mark `json:"mark"`
+	// SHA-256 of the policy that the log was folded with: another workflow may have another
+	Policy  []byte      `json:"policy"`
 	State   *state      `json:"state"`
 	Letters *dlq.Memory `json:"letters,omitempty"` // nil: the job has no items
 }
@@ -128,7 +130,8 @@ type restored struct {
 	rest  iter.Seq2[events.Record, error]
 }
 
-// restore returns the state at the checkpoint, or of nothing if that is not usable. The queue, if it is not nil, is put to the same record.
+// restore returns the state at the checkpoint, or of nothing if that is not usable. The queue, if it is not
+// nil, is put to the same record.
 func (f found) restore(queue *dlq.Projection) (restored, error) {
 	whole := restored{newState(f.policy), events.Read(f.place.EventsDir())}
 	if !f.usable || queue != nil && f.Letters == nil {
@@ -153,8 +156,9 @@ const (
 	checkpointDetails = 100_000
 )
 
-// checkpointer makes the checkpoints of a job. It folds the records that are durable a second time, apart from the owner, so that a checkpoint
-// is of no record that the log may still lose, and at the same record as the queue. It belongs to the goroutine of the log.
+// checkpointer makes the checkpoints of a job. It folds the records that are durable a second time, apart from
+// the owner, so that a checkpoint is of no record that the log may still lose, and at the same record as the
+// queue. It belongs to the goroutine of the log.
 type checkpointer struct {
 	place   jobs.Job
 	policy  errorpolicy.Policy
@@ -170,15 +174,16 @@ type checkpointer struct {
 	writing errgroup.Group  // of one at a time
 }
 
-// newCheckpointer returns the checkpointer of a job. It takes over s, the state of the job at the end of its log; last is the record of the last
-// checkpoint.
+// newCheckpointer returns the checkpointer of a job. It takes over s, the state of the job at the end of its
+// log; last is the record of the last checkpoint.
 func newCheckpointer(place jobs.Job, p errorpolicy.Policy, s *state, last int64, queue *dlq.Projection) *checkpointer {
 	c := &checkpointer{place: place, policy: p, queue: queue, state: s, records: checkpointRecords, last: last, pause: checkpointPause}
 	c.writing.SetLimit(1)
 	return c
 }
 
-// follow applies records that are durable and end at a position, and makes a checkpoint when it is due. The queue has applied them before.
+// follow applies records that are durable and end at a position, and makes a checkpoint when it is due. The
+// queue has applied them before.
 func (c *checkpointer) follow(records []events.Record, end events.Position) {
 	if c.state == nil {
 		return
@@ -258,7 +263,8 @@ func writeCheckpoint(path string, data []byte) error {
 // replayChunk bounds how many records are held while the queue catches up.
 const replayChunk = 1024
 
-// followLog calls one with each record of a log, and chunks with the same records in slices. It stops at a torn last line.
+// followLog calls one with each record of a log, and chunks with the same records in slices. It stops at a torn
+// last line.
 func followLog(log iter.Seq2[events.Record, error], one func(events.Record) errorpolicy.Effects, chunks func([]events.Record) error) error {
 	chunk := make([]events.Record, 0, replayChunk)
 	for r, err := range log {
@@ -280,8 +286,8 @@ func followLog(log iter.Seq2[events.Record, error], one func(events.Record) erro
 	return chunks(chunk)
 }
 
-// lostEnd returns a message if the log of a job ends before record known, from which something was made. Dead letters, results and checkpoints
-// are only made from records on disk, so the log must have lost its end.
+// lostEnd returns a message if the log of a job ends before record known, from which something was made. Dead
+// letters, results and checkpoints are only made from records on disk, so the log must have lost its end.
 func lostEnd(place jobs.Job, known int64) (string, error) {
 	last, err := events.LastSeq(place.EventsDir())
 	if err != nil || known <= last {
@@ -290,7 +296,8 @@ func lostEnd(place jobs.Job, known int64) (string, error) {
 	return fmt.Sprintf("the end of the log is lost: it ends with record %d, and there were at least %d", last, known), nil
 }
 
-// checkLogEnd is lostEnd for commands that only read a job. It returns nil while the job runs. Checkpoint is the record of its checkpoint, or 0.
+// checkLogEnd is lostEnd for commands that only read a job. It returns nil while the job runs. Checkpoint is
+// the record of its checkpoint, or 0.
 func checkLogEnd(place jobs.Job, meta jobs.Meta, checkpoint int64) error {
 	if place.Running() {
 		return nil

@@ -19,43 +19,47 @@ import (
 	"prodigy/internal/spend"
 )
 
-// Executor runs the attempts of a job. *agent.Executor runs them on this machine; another one may wrap it, or send attempts elsewhere.
+// Executor runs the attempts of a job. *agent.Executor runs them on this machine; another one may wrap it, or
+// send attempts elsewhere.
 type Executor interface {
-	// Execute runs an attempt to its end. A failed step is an Outcome; the error is for what prodigy itself could not do, or
-	// context.Cause(ctx) for a stop, which gives the attempt back.
+	// Execute runs an attempt to its end. A failed step is an Outcome; the error is for what prodigy itself
+	// could not do, or context.Cause(ctx) for a stop, which gives the attempt back.
 	Execute(ctx context.Context, a agent.Attempt) (agent.Outcome, error)
 
-	// Holds returns which of the attempts with these IDs, in flight when the run before this one ended, the executor still has: they
-	// run, or their outcomes wait. Execute of such an attempt must not start it again, but return how it ends. The others died with
-	// the run, and are started anew.
+	// Holds returns which of the attempts with these IDs, in flight when the run before this one ended, the
+	// executor still has: they run, or their outcomes wait. Execute of such an attempt must not start it again,
+	// but return how it ends. The others died with the run, and are started anew.
 	Holds(ctx context.Context, ids []string) ([]string, error)
 }
 
-// Fleet is an Executor that gives attempts at items to workers elsewhere. What they run does not die with the run: Holds and Execute take it up
-// again. Execute is for attempts that are about no item.
+// Fleet is an Executor that gives attempts at items to workers elsewhere. What they run does not die with the
+// run: Holds and Execute take it up again. Execute is for attempts that are about no item.
 type Fleet interface {
 	Executor
 
-	// Submit takes an attempt at an item, and returns before it has ended. done is called once, must not block, and gets an attempt that equals this one
-	// and what Execute would return; its error may also be one that agent.GivenBack knows. Many attempts may be out: who needs the attempt until
-	// then had better keep only what it does not share with others.
+	// Submit takes an attempt at an item, and returns before it has ended. done is called once, must not block,
+	// and gets an attempt that equals this one and what Execute would return; its error may also be one that
+	// agent.GivenBack knows. Many attempts may be out: who needs the attempt until then had better keep only
+	// what it does not share with others.
 	Submit(ctx context.Context, a *agent.Attempt, done func(a *agent.Attempt, o agent.Outcome, err error))
 
-	// Hold is called once when the job begins to stop: what has not begun anywhere is to be given back at once, and attempts that wait for their
-	// next try end. What runs may go on until the context of Execute ends.
+	// Hold is called once when the job begins to stop: what has not begun anywhere is to be given back at once,
+	// and attempts that wait for their next try end. What runs may go on until the context of Execute ends.
 	Hold()
 
 	// TakeBack gives back at once what has not begun anywhere. More may be given later.
 	TakeBack()
 
-	// OnSlots sets who is told how many workers take part in the job, and how many slots they have, whenever one of both changes. changed must not
-	// block. It is called before all else.
+	// OnSlots sets who is told how many workers take part in the job, and how many slots they have, whenever
+	// one of both changes. changed must not block. It is called before all else.
 	OnSlots(changed func(workers, slots int))
 
-	// End ends one attempt alone, with the grace. Unless it ends by itself before, it is given back. It may be called before Submit is, and must not block.
+	// End ends one attempt alone, with the grace. Unless it ends by itself before, it is given back. It may be
+	// called before Submit is, and must not block.
 	End(token int64, cause error)
 
-	// Hurry has the steps of attempts not wait any longer for their next tries, as far as their workers can be told. It must not block.
+	// Hurry has the steps of attempts not wait any longer for their next tries, as far as their workers can be
+	// told. It must not block.
 	Hurry(tokens []int64)
 
 	// Isolate says that attempts at items work in workspaces. It is called before all else.
@@ -65,7 +69,8 @@ type Fleet interface {
 // localExecutor is what a Config without an Executor uses.
 func localExecutor(c agent.Config, h agent.Host) Executor { return agent.New(c, h) }
 
-// Config is how a job is run. Of a resumed job some fields are ignored: it runs where it began, with the items that it had.
+// Config is how a job is run. Of a resumed job some fields are ignored: it runs where it began, with the items
+// that it had.
 type Config struct {
 	Home        jobs.Home
 	Dir         string            // working directory of the run; ignored on a resume
@@ -77,10 +82,12 @@ type Config struct {
 	Agents      aicli.Set         // how AI coding CLIs are called and read, for a workflow with steps that need it
 	Version     string            // of prodigy
 	MaxParallel int               // 0 for what the workflow says
-	MaxDelay    time.Duration     // the cap that the workflow was parsed with, to parse it the same on resume; 0 for the default
-	Seed        uint64            // of jitter; 0 for a random one, which is recorded with the job
-	MaxRetries  int               // how often a dead letter may be sent again
-	MaxCost     spend.USD         // what agents may cost in all, from now on; 0 for what it was, at first what the workflow says
+	// the cap that the workflow was parsed with, to parse it the same on resume; 0 for the default
+	MaxDelay   time.Duration
+	Seed       uint64 // of jitter; 0 for a random one, which is recorded with the job
+	MaxRetries int    // how often a dead letter may be sent again
+	// what agents may cost in all, from now on; 0 for what it was, at first what the workflow says
+	MaxCost spend.USD
 
 	LogConfig
 	EndConfig
@@ -104,21 +111,23 @@ type Config struct {
 
 // LogConfig is how the log of a job is written.
 type LogConfig struct {
-	Durability        events.Durability
-	LogFileSize       int64 // bytes of a file before the next is begun; 0 for the default of the log
-	LogSteps          bool  // an AgentProgress event for each step
-	CheckpointRecords int64 // how many records there are at least between two checkpoints; 0 for as many as take no time to read
+	Durability  events.Durability
+	LogFileSize int64 // bytes of a file before the next is begun; 0 for the default of the log
+	LogSteps    bool  // an AgentProgress event for each step
+	// how many records there are at least between two checkpoints; 0 for as many as take no time to read
+	CheckpointRecords int64
 }
 
 // EndConfig is when and how a run ends before its job does.
 type EndConfig struct {
-	// Stop, when it ends, asks for a stop: no new agents, and running ones get the grace. Its cause is the reason that is
-	// recorded. The ctx that Run is given kills instead. Nil never stops.
+	// Stop, when it ends, asks for a stop: no new agents, and running ones get the grace. Its cause is the
+	// reason that is recorded. The ctx that Run is given kills instead. Nil never stops.
 	Stop context.Context
 
-	Grace       time.Duration // what running agents get to finish in at a stop, and a process between SIGTERM and SIGKILL
-	StopNow     bool          // no grace for running agents when the policy stops the job
-	ExitOutside bool          // outside of the windows of the job the run ends, paused, instead of waiting for the next
+	// what running agents get to finish in at a stop, and a process between SIGTERM and SIGKILL
+	Grace       time.Duration
+	StopNow     bool // no grace for running agents when the policy stops the job
+	ExitOutside bool // outside of the windows of the job the run ends, paused, instead of waiting for the next
 }
 
 // ResumeConfig is how a job goes on.
@@ -131,8 +140,8 @@ type ResumeConfig struct {
 	// it has failed. 0 is never.
 	MaxCrashes int
 
-	// Abandon has the items run here that ran on a fleet before, and gives up what its workers may still run, which then
-	// may run twice. Without, such a job is resumed with a Fleet only.
+	// Abandon has the items run here that ran on a fleet before, and gives up what its workers may still run,
+	// which then may run twice. Without, such a job is resumed with a Fleet only.
 	Abandon bool
 }
 
@@ -156,8 +165,9 @@ type WorkspaceConfig struct {
 
 // FleetConfig is about a job whose attempts run elsewhere.
 type FleetConfig struct {
-	// Executor makes what runs the attempts of the job. c is how commands are run on this machine, and h the job that the
-	// attempts belong to; one that wraps another passes both on, or something that wraps them. Nil is agent.New.
+	// Executor makes what runs the attempts of the job. c is how commands are run on this machine, and h the
+	// job that the attempts belong to; one that wraps another passes both on, or something that wraps them. Nil
+	// is agent.New.
 	Executor func(c agent.Config, h agent.Host) Executor
 
 	OnFleet bool   // Executor makes a Fleet, so that what this machine has room for does not limit the attempts
@@ -169,14 +179,14 @@ type RunConfig struct {
 	Runner agent.Runner // runs the commands; nil for process.Run
 	Trace  bool         // commands of steps are told which span of the job they belong to, by TRACEPARENT
 
-	// Simulate, when set, takes the place of all commands: nothing is started, and no files are touched but those of the
-	// job and its input. The job is marked as simulated, and cannot be continued. If it has workspaces, Workspaces must be
-	// set, too.
+	// Simulate, when set, takes the place of all commands: nothing is started, and no files are touched but
+	// those of the job and its input. The job is marked as simulated, and cannot be continued. If it has
+	// workspaces, Workspaces must be set, too.
 	Simulate agent.Simulator
 
-	// Watcher is the argv that starts process.Watch, for process.OpenRegister, with the directory of the private files in
-	// front: it ends the commands at once when this process is killed, and removes that directory. Without it that is
-	// left to the resume.
+	// Watcher is the argv that starts process.Watch, for process.OpenRegister, with the directory of the
+	// private files in front: it ends the commands at once when this process is killed, and removes that
+	// directory. Without it that is left to the resume.
 	Watcher []string
 
 	// Machine measures what the machine has left, for the guards of a job. Nil is limit.MachineNow.
@@ -185,20 +195,20 @@ type RunConfig struct {
 
 // Hooks are called while a job runs. Each may be nil.
 type Hooks struct {
-	// Control is called when the job has been opened, and lets requests come in until the function that it returns is
-	// called. Ask does a request; it may be called on any goroutine, and answers when what it recorded is durable. With an
-	// error other processes cannot steer the job, which is run all the same.
+	// Control is called when the job has been opened, and lets requests come in until the function that it
+	// returns is called. Ask does a request; it may be called on any goroutine, and answers when what it
+	// recorded is durable. With an error other processes cannot steer the job, which is run all the same.
 	Control func(place jobs.Job, ask func(control.Request) control.Answer) (stop func() error, err error)
 
 	// Observe is called with every record once it is durable, in order, on a goroutine of the log.
 	Observe func([]events.Record)
 
-	// Progress is called when an agent of the map phase begins a step, also when that is not logged. It is called by many
-	// goroutines and must not wait.
+	// Progress is called when an agent of the map phase begins a step, also when that is not logged. It is
+	// called by many goroutines and must not wait.
 	Progress func(events.AgentProgress)
 
-	// Printed is called with what commands print, as it comes. It is called by many goroutines, and must neither wait nor
-	// change the entry.
+	// Printed is called with what commands print, as it comes. It is called by many goroutines, and must
+	// neither wait nor change the entry.
 	Printed func(outputs.Entry)
 
 	// Echo shows what the commands of items print.

@@ -19,8 +19,9 @@ import (
 	"prodigy/internal/retry"
 )
 
-// What people ask of a running job comes as requests, from any goroutine, to the owner of the job. The owner records a request, and then does it;
-// who asked gets the answer when the record is durable. A run that dies in between leaves the record, which the state of the job is folded from.
+// What people ask of a running job comes as requests, from any goroutine, to the owner of the job. The owner
+// records a request, and then does it; who asked gets the answer when the record is durable. A run that dies in
+// between leaves the record, which the state of the job is folded from.
 
 // controlCall is a request on its way to the owner.
 type controlCall struct {
@@ -378,7 +379,8 @@ func (j *job) skipWaiting(id string, index int) {
 	j.recordSkipped(events.AgentFailed{ItemID: id, ItemIndex: index, Attempt: j.state.nextNumber(index) - 1})
 }
 
-// dropSkipped settles an item that is to wait for its next attempt, if somebody has asked to skip it. It reports whether they have.
+// dropSkipped settles an item that is to wait for its next attempt, if somebody has asked to skip it. It
+// reports whether they have.
 func (p *pool) dropSkipped(d dueItem) bool {
 	if p.job.state.Skips[d.index] == "" {
 		return false
@@ -394,8 +396,9 @@ func (j *job) recordSkipped(e events.AgentFailed) int64 {
 	return j.recordFailed(e, message)
 }
 
-// forget removes an item that has not begun, or that waits for its next attempt, from what is to start; inTurn are those that wait for the turn of their
-// keys. It reports whether the item was there: else the source has not given it yet, or it runs.
+// forget removes an item that has not begun, or that waits for its next attempt, from what is to start; inTurn
+// are those that wait for the turn of their keys. It reports whether the item was there: else the source has
+// not given it yet, or it runs.
 func (p *pool) forget(index int, inTurn map[int]bool) bool {
 	if p.lobby.fresh != nil && p.lobby.fresh.Index == index {
 		p.lobby.fresh = nil
@@ -475,7 +478,8 @@ func (p *pool) retryNow(r control.Request) control.Answer {
 	return control.Done("%s", p.withHolds("due now: "+strings.Join(parts, " and ")))
 }
 
-// waitElsewhere returns the tokens of the attempts at some items that wait on workers of a fleet for the next try of a step.
+// waitElsewhere returns the tokens of the attempts at some items that wait on workers of a fleet for the next
+// try of a step.
 func (p *pool) waitElsewhere(now time.Time, names func(itemID string) bool) []int64 {
 	if p.job.fleet == nil {
 		return nil

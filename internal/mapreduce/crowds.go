@@ -8,7 +8,8 @@ import (
 	"prodigy/internal/retry"
 )
 
-// crowds count the retries of items by the second in which they are due, so that many that fail at once do not all come back at once.
+// crowds count the retries of items by the second in which they are due, so that many that fail at once do not
+// all come back at once.
 type crowds map[int64]int
 
 const (
@@ -31,8 +32,9 @@ func (c *crowds) add(due time.Time) int {
 	return n
 }
 
-// spread delays a retry that comes in a crowd, and whose policy has no jitter, and returns by how much: by a random part of its delay, which follows from
-// the seed of rnd, and where retries are limited also by its place in the crowd.
+// spread delays a retry that comes in a crowd, and whose policy has no jitter, and returns by how much: by a
+// random part of its delay, which follows from the seed of rnd, and where retries are limited also by its place
+// in the crowd.
 func (c *crowds) spread(d *retry.Decision, p retry.Policy, limited bool, now time.Time, rnd *rand.Rand) time.Duration {
 	if len(*c) > crowdSeconds {
 		maps.DeleteFunc(*c, func(second int64, _ int) bool { return second < now.Unix() })

@@ -14,17 +14,19 @@ import (
 	"prodigy/internal/jobs"
 )
 
-// Diff is how the results of a job differ from those of an earlier one. An item is in one list at most, the first that fits.
+// Diff is how the results of a job differ from those of an earlier one. An item is in one list at most, the
+// first that fits.
 type Diff struct {
 	Before  string     `json:"before"` // ids of the jobs
 	After   string     `json:"after"`
-	Failing []ItemDiff `json:"newly_failing"`  // that had succeeded
-	Fixed   []ItemDiff `json:"fixed"`          // that had not
-	Output  []ItemDiff `json:"changed_output"` // that succeeded both times, and printed something else or captured other values
-	Slower  []ItemDiff `json:"slower"`         // that succeeded both times, and took much longer
-	New     []ItemDiff `json:"new"`            // that have no result in the earlier job
-	Gone    []ItemDiff `json:"gone"`           // that have none in the later one
-	Same    int        `json:"same"`           // items that are in no list
+	Failing []ItemDiff `json:"newly_failing"` // that had succeeded
+	Fixed   []ItemDiff `json:"fixed"`         // that had not
+	// that succeeded both times, and printed something else or captured other values
+	Output []ItemDiff `json:"changed_output"`
+	Slower []ItemDiff `json:"slower"` // that succeeded both times, and took much longer
+	New    []ItemDiff `json:"new"`    // that have no result in the earlier job
+	Gone   []ItemDiff `json:"gone"`   // that have none in the later one
+	Same   int        `json:"same"`   // items that are in no list
 }
 
 // ItemDiff is an item of a Diff. The fields of the job in which it has no result are empty.
@@ -37,14 +39,15 @@ type ItemDiff struct {
 	AfterMS  events.Millis `json:"after_ms,omitempty"`
 }
 
-// An item has become slower when it took so much longer than before: both as a factor and at least. What is less comes from a busy machine.
+// An item has become slower when it took so much longer than before: both as a factor and at least. What is
+// less comes from a busy machine.
 const (
 	slowerFactor = 1.5
 	slowerLeast  = 100 * time.Millisecond
 )
 
-// Compared compares the results of two jobs, which must not be running. Items are found by their ids if those of both jobs have keys, else by their
-// data. What takes long is made once, and kept with the jobs.
+// Compared compares the results of two jobs, which must not be running. Items are found by their ids if those
+// of both jobs have keys, else by their data. What takes long is made once, and kept with the jobs.
 func Compared(before, after jobs.Job) (d Diff, err error) {
 	d = Diff{
 		Before: before.ID, After: after.ID, Failing: []ItemDiff{}, Fixed: []ItemDiff{}, Output: []ItemDiff{}, Slower: []ItemDiff{}, New: []ItemDiff{}, Gone: []ItemDiff{},

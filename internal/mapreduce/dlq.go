@@ -22,8 +22,9 @@ func syncQueue(place jobs.Job, p *dlq.Projection) error {
 	return p.Behind(last)
 }
 
-// UpdateLetters brings the dead letters of a job up to date with its log, before they are read: a run may have been killed between recording a
-// failure and writing its letter. It is cheap when there is nothing to do, and does nothing while the job runs. The secrets in s are masked.
+// UpdateLetters brings the dead letters of a job up to date with its log, before they are read: a run may have
+// been killed between recording a failure and writing its letter. It is cheap when there is nothing to do, and
+// does nothing while the job runs. The secrets in s are masked.
 func UpdateLetters(place jobs.Job, maxRetries int, s settings.Settings) error {
 	behind, err := lettersBehind(place)
 	if err != nil || !behind {
@@ -88,8 +89,8 @@ func updateLetters(place jobs.Job, maxRetries int, s settings.Settings) (err err
 	return followLog(known.rest, func(events.Record) errorpolicy.Effects { return errorpolicy.Effects{} }, p.Apply)
 }
 
-// maskedData returns a function that returns the data of an item for a dead letter, without the secrets of the run that selected it and those
-// in s.
+// maskedData returns a function that returns the data of an item for a dead letter, without the secrets of the
+// run that selected it and those in s.
 func maskedData(store *items.Store, s settings.Settings) func(index int) (json.RawMessage, error) {
 	return func(index int) (json.RawMessage, error) {
 		it, err := store.At(index)
@@ -103,8 +104,8 @@ type Chooser func(q *dlq.Queue) ([]string, error)
 // ErrNoMap is the error for a job without items, which has no dead letters.
 var ErrNoMap = errors.New("a standard workflow has no dead letters")
 
-// Evict deletes the chosen dead letters and returns how many. It is recorded in the log, so a queue that is rebuilt from the log does not have
-// them either. The state of the job stays as it is.
+// Evict deletes the chosen dead letters and returns how many. It is recorded in the log, so a queue that is
+// rebuilt from the log does not have them either. The state of the job stays as it is.
 func Evict(c Config, place jobs.Job, reason string, choose Chooser) (int, error) {
 	j, err := openJob(c, place)
 	if err != nil {

@@ -28,7 +28,8 @@ func (e *OnFleetError) Error() string {
 	return fmt.Sprintf("job %s ran on %s: %s it goes on there; with --fleet none the rest runs here", e.JobID, fleet, there)
 }
 
-// broker is the broker of the fleet that the items of a resumed job run on. A run that has none to run leaves it as it was.
+// broker is the broker of the fleet that the items of a resumed job run on. A run that has none to run leaves
+// it as it was.
 func (j *job) broker() string {
 	if j.config.OnFleet || j.config.Abandon {
 		return j.config.Broker
@@ -47,7 +48,8 @@ func (j *job) onFleet() int {
 	return n
 }
 
-// fleetSlots are the slots of the workers that take part in a job, as the fleet has said last. It may be used by several goroutines.
+// fleetSlots are the slots of the workers that take part in a job, as the fleet has said last. It may be used
+// by several goroutines.
 type fleetSlots struct {
 	changed chan struct{} // gets a value when they have changed
 
@@ -82,7 +84,8 @@ func (j *job) ceiling() int {
 	return 0
 }
 
-// fleetUses is how many slots of the fleet the job uses; all of them if it is not elastic: then its own limit counts besides.
+// fleetUses is how many slots of the fleet the job uses; all of them if it is not elastic: then its own limit
+// counts besides.
 func (j *job) fleetUses() (workers, n int) {
 	workers, n = j.fleetSlots.now()
 	n = min(n, maxFleetSlots)
@@ -92,10 +95,12 @@ func (j *job) fleetUses() (workers, n int) {
 	return workers, n
 }
 
-// fleetSettles is how long the slots of a fleet may change before that is recorded, since workers mostly come several at a time.
+// fleetSettles is how long the slots of a fleet may change before that is recorded, since workers mostly come
+// several at a time.
 const fleetSettles = 200 * time.Millisecond
 
-// fitFleet has an elastic job use the slots that the fleet has. One is left when there is no worker, so that an attempt waits for the first.
+// fitFleet has an elastic job use the slots that the fleet has. One is left when there is no worker, so that an
+// attempt waits for the first.
 func (p *pool) fitFleet(now time.Time) {
 	_, n := p.job.fleetUses()
 	if p.job.elastic {
@@ -106,7 +111,8 @@ func (p *pool) fitFleet(now time.Time) {
 	}
 }
 
-// recordFleet records that the slots of the fleet have changed, once that is due. A job that is not elastic says only which there are at first.
+// recordFleet records that the slots of the fleet have changed, once that is due. A job that is not elastic
+// says only which there are at first.
 func (p *pool) recordFleet(now time.Time) {
 	j := p.job
 	if j.recordAt.IsZero() || now.Before(j.recordAt) {
@@ -126,8 +132,9 @@ func (p *pool) recordFleet(now time.Time) {
 	j.recorded = n
 }
 
-// submitter gives attempts to the fleet, each of its goroutines some at a time. An attempt that starts is held as a whole until the fleet has it, and all
-// that may be out, tens of thousands, may start at once: so those for which there is no room start a little later.
+// submitter gives attempts to the fleet, each of its goroutines some at a time. An attempt that starts is held
+// as a whole until the fleet has it, and all that may be out, tens of thousands, may start at once: so those
+// for which there is no room start a little later.
 type submitter struct {
 	mu      sync.Mutex
 	waiting []agent.Attempt
@@ -150,8 +157,8 @@ func (s *submitter) full() bool {
 	return s.missed
 }
 
-// next removes and returns attempts for one goroutine, as many as it has to take when others may still come to help it. It returns none when the goroutine
-// is to end.
+// next removes and returns attempts for one goroutine, as many as it has to take when others may still come to
+// help it. It returns none when the goroutine is to end.
 func (s *submitter) next() []agent.Attempt {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// host is a job as the executor of its attempts sees it. Its methods run on the goroutines of the attempts: they send messages to the
-// owner of the job, and touch nothing that is the owner's.
+// host is a job as the executor of its attempts sees it. Its methods run on the goroutines of the attempts:
+// they send messages to the owner of the job, and touch nothing that is the owner's.
 type host struct {
 	job      *job
 	breakers agent.StepBreakers
@@ -43,8 +43,8 @@ func (h *host) Progress(_ *agent.Attempt, e events.AgentProgress) {
 	}
 }
 
-// Pause waits between two tries of a step. In the map phase the agent leaves its slot to others after some time, unless it has to keep it or
-// there is only one. A stop ends the wait at once.
+// Pause waits between two tries of a step. In the map phase the agent leaves its slot to others after some
+// time, unless it has to keep it or there is only one. A stop ends the wait at once.
 func (h *host) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (slot int, err error) {
 	return h.yielding(ctx, a, func() (int, error) { return h.pauseStep(ctx, a, d, keepSlot) })
 }
@@ -79,7 +79,8 @@ func (h *host) StepTurn(ctx context.Context, a *agent.Attempt, t agent.StepTurn,
 	})
 }
 
-// rest waits in the slot of an agent, until due or until over is closed, and then while the job is paused. With turn it takes a turn then.
+// rest waits in the slot of an agent, until due or until over is closed, and then while the job is paused. With
+// turn it takes a turn then.
 func (h *host) rest(ctx context.Context, a *agent.Attempt, due time.Time, turn bool, over <-chan struct{}) (slot int, err error) {
 	err = h.wait(ctx, due, over)
 	for opened := h.job.gate.wait(); err == nil && opened != nil; opened = h.job.gate.wait() {
@@ -105,8 +106,8 @@ func (h *host) ask(ctx context.Context, a *agent.Attempt) (slot int, err error) 
 	}
 }
 
-// await waits d in the map phase, or until over is closed, and gives the slot to others after some time. With turn it takes a turn of the limit of
-// starts then.
+// await waits d in the map phase, or until over is closed, and gives the slot to others after some time. With
+// turn it takes a turn of the limit of starts then.
 func (h *host) await(ctx context.Context, a *agent.Attempt, d time.Duration, after workflow.ParkAfter, turn bool, over <-chan struct{}) (slot int, err error) {
 	due := time.Now().Add(d)
 	if after.Never || after.Time > 0 {

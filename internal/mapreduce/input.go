@@ -27,8 +27,8 @@ type Input struct {
 	store *items.Store
 }
 
-// OpenInput finds and opens the job that is the input of w. It returns nil when the input is of another kind. A *RefusedError says why the job
-// cannot be the input now.
+// OpenInput finds and opens the job that is the input of w. It returns nil when the input is of another kind. A
+// *RefusedError says why the job cannot be the input now.
 func OpenInput(c Config, w *workflow.Workflow) (*Input, error) {
 	if w.Map == nil || w.Map.Input.Job == "" {
 		return nil, nil
@@ -131,7 +131,8 @@ func total(s *state) string {
 	return fmt.Sprint(s.Total)
 }
 
-// readerPatience is how long another process may take to read the results of a job that has ended, for which it holds the lock.
+// readerPatience is how long another process may take to read the results of a job that has ended, for which it
+// holds the lock.
 const readerPatience = 10 * time.Second
 
 // lockEnded locks a job that has ended. Others that only read its results at the same time are waited for.
@@ -173,9 +174,10 @@ func (in *Input) Select() workflow.Select {
 // Close closes the files. They were only read from.
 func (in *Input) Close() error { return errors.Join(in.rows.Close(), in.store.Close()) }
 
-// Results calls emit with each result that is taken, in the order of the items, and the id of its item. A result is an object with what does not
-// change when the same item is run again with the same outcome: with status, exit_code, output, captured and item, and with item_id if the items
-// have keys. Secrets that the job has masked are masked. The result is only valid during the call.
+// Results calls emit with each result that is taken, in the order of the items, and the id of its item. A
+// result is an object with what does not change when the same item is run again with the same outcome: with
+// status, exit_code, output, captured and item, and with item_id if the items have keys. Secrets that the job
+// has masked are masked. The result is only valid during the call.
 func (in *Input) Results(emit func(itemID string, result []byte) error) error {
 	if _, err := in.rows.Seek(0, io.SeekStart); err != nil {
 		return unusable(in.Job, err)
@@ -236,7 +238,8 @@ func (in *Input) Results(emit func(itemID string, result []byte) error) error {
 	}
 }
 
-// inputResults returns the results of the job that is the input, for the selection of items; nil: the input is of another kind.
+// inputResults returns the results of the job that is the input, for the selection of items; nil: the input is
+// of another kind.
 func (j *job) inputResults() func(emit func(itemID string, result []byte) error) error {
 	if j.meta.Input == nil {
 		return nil
@@ -258,7 +261,8 @@ func (j *job) inputResults() func(emit func(itemID string, result []byte) error)
 	}
 }
 
-// chosenInput returns what is recorded of the job that is the input of a new job, or nil. The job must be fit to be read from now.
+// chosenInput returns what is recorded of the job that is the input of a new job, or nil. The job must be fit
+// to be read from now.
 func chosenInput(c Config, w *workflow.Workflow) (*jobs.Input, error) {
 	in, err := OpenInput(c, w)
 	if in == nil || err != nil {

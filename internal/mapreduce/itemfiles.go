@@ -27,7 +27,8 @@ type itemFiles struct {
 // pathsOf returns paths that depend on an item.
 type pathsOf func(id string, item json.RawMessage) ([]string, error)
 
-// newItemFiles returns nil for a map that names no files. The files that a pattern stands for are looked up once for a run.
+// newItemFiles returns nil for a map that names no files. The files that a pattern stands for are looked up
+// once for a run.
 func newItemFiles(dir string, m *workflow.Map) (*itemFiles, error) {
 	if m == nil || len(m.Uses) == 0 && len(m.Produces) == 0 {
 		return nil, nil
@@ -158,7 +159,8 @@ func (j *job) beginWith(e *attemptEnd) error {
 	return err
 }
 
-// endWith notes which of the files have changed since an attempt began that has succeeded, and fails it if it did not leave what it should.
+// endWith notes which of the files have changed since an attempt began that has succeeded, and fails it if it
+// did not leave what it should.
 func (j *job) endWith(e *attemptEnd) {
 	a := e.attempt
 	if j.files == nil || a.ItemID == "" || e.outcome.Failure != nil || j.config.Simulate != nil {

@@ -71,10 +71,13 @@ type onWorkers struct {
 	fleet      Fleet                                      // the executor, if it is one; else nil
 	returned   func(*agent.Attempt, agent.Outcome, error) // takes what comes from it
 	fleetSlots fleetSlots                                 // what it says
-	elastic    bool                                       // nobody has said how many slots: they are those of the workers
-	recorded   int                                        // slots of the fleet, as they were recorded or told last
-	recordAt   time.Time                                  // when the change since then is recorded; zero if there is none
-	rescaled   bool                                       // another workflow has another number of slots than somebody asked for
+	// nobody has said how many slots: they are those of the workers
+	elastic  bool
+	recorded int // slots of the fleet, as they were recorded or told last
+	// when the change since then is recorded; zero if there is none
+	recordAt time.Time
+	// another workflow has another number of slots than somebody asked for
+	rescaled bool
 }
 
 // onItems is what is done for items beside their commands.
@@ -133,9 +136,10 @@ type attemptEnd struct {
 	outputCRC  string             // of that file
 	uses       []fingerprint.File // that its item is made from, as they were when it began
 	produced   []fingerprint.File // that it has left
-	before     []fileBefore       // that it may leave, as they were when it began; nil: nothing is done with them if it does not succeed
-	err        error              // a stop, or what prodigy could not do
-	ack        chan ack
+	// that it may leave, as they were when it began; nil: nothing is done with them if it does not succeed
+	before []fileBefore
+	err    error // a stop, or what prodigy could not do
+	ack    chan ack
 }
 
 // ack is the answer to an attemptEnd: the record to wait for before the slot is free.
@@ -215,7 +219,8 @@ func slots(n int) string {
 	return strconv.Itoa(n) + " slots"
 }
 
-// attempt returns what all attempts of a phase have in common. The breakers of its steps continue in the state that the log has.
+// attempt returns what all attempts of a phase have in common. The breakers of its steps continue in the state
+// that the log has.
 func (j *job) attempt(phase string) agent.Attempt {
 	j.host.breakers.Continue(phase, maps.Clone(j.state.Circuits[phase]))
 	a := agent.Attempt{
@@ -259,7 +264,8 @@ func (j *job) earlier(phase string) []events.StepCompleted {
 	return done
 }
 
-// recordPhaseCompleted records the end of a phase, with the time that all runs of the job have worked on it, and the commit that it ended at.
+// recordPhaseCompleted records the end of a phase, with the time that all runs of the job have worked on it,
+// and the commit that it ended at.
 func (j *job) recordPhaseCompleted(name, head string) {
 	took := j.state.duration(time.Now()) - j.state.phase(name).Began
 	j.record(events.PhaseCompleted{Phase: name, DurationMS: events.Millis(took), Head: head})

@@ -16,14 +16,16 @@ type lobby struct {
 	due    dueHeap  // items that wait for their next attempt
 	parked parkHeap // agents that wait for the next try of a step
 
-	woken       lanes[string, *parking] // agents whose wait for the next try of a step is over, by the key of their rate
+	// agents whose wait for the next try of a step is over, by the key of their rate
+	woken       lanes[string, *parking]
 	asking      lanes[string, *parking] // the same of those that have kept their slots
 	steps       stepQueues              // agents that wait for the turns of steps
 	stepsParked int                     // of them: without a slot
 
 	byKey // items that wait for the turns of their keys
 
-	next        time.Time // when something may start that could not in this round, if nothing happens before; zero if nothing may
+	// when something may start that could not in this round, if nothing happens before; zero if nothing may
+	next        time.Time
 	since       time.Time // from when on a slot has been free for what waits for its turn; zero if nothing waits
 	rated       bool      // a rate has held something back in this round
 	retriesWait bool      // the retry ratio has
@@ -34,10 +36,11 @@ type byKey struct {
 	keysOf  func(id string, item json.RawMessage) itemKeys // nil if all items have the same
 	rateKey bool                                           // each key has a rate of its own
 	starts  lanes[itemKeys, offered]                       // without their data, which their agents read
-	full    map[string][]itemKeys                          // of those in starts, by the key of a breaker that waits for the outcomes of its tests
-	retries int                                            // of items in starts that are tried again
-	again   int                                            // of items in starts that have begun before
-	gone    map[int]bool                                   // items in starts that were settled meanwhile
+	// of those in starts, by the key of a breaker that waits for the outcomes of its tests
+	full    map[string][]itemKeys
+	retries int          // of items in starts that are tried again
+	again   int          // of items in starts that have begun before
+	gone    map[int]bool // items in starts that were settled meanwhile
 }
 
 // newLobby returns an empty lobby with what the workflow says about keys.

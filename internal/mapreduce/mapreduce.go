@@ -35,8 +35,9 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// Run runs a new job from a parsed workflow and the source it was parsed from. The error is a *workflow.InvalidError when nothing
-// was run, else for what prodigy itself could not do; a job that fails is a Result.
+// Run runs a new job from a parsed workflow and the source it was parsed from. The error is a
+// *workflow.InvalidError when nothing was run, else for what prodigy itself could not do; a job that fails is a
+// Result.
 func Run(ctx context.Context, c Config, w *workflow.Workflow, source []byte) (Result, error) {
 	j, err := createJob(ctx, c, w, source)
 	if err != nil {
@@ -76,8 +77,9 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 	return j.finish(ctx, v, err)
 }
 
-// RetryDead runs the chosen dead letters of a job again, each as a new agent; with reduce, or if the workflow says so, it then runs the reduce
-// phase again over all results. When none is chosen and there is no reduce to run, the job is left alone and the Result has no State.
+// RetryDead runs the chosen dead letters of a job again, each as a new agent; with reduce, or if the workflow
+// says so, it then runs the reduce phase again over all results. When none is chosen and there is no reduce to
+// run, the job is left alone and the Result has no State.
 func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, reduce bool) (Result, error) {
 	j, err := openJob(c, place)
 	if err != nil {
@@ -213,8 +215,8 @@ func (j *job) begin(ctx context.Context, start gitspace.Start) error {
 	return j.equip(ctx, start)
 }
 
-// beginAgain opens what the job runs with, for another run. items says whether that has items to run. A job with workspaces that died before its first
-// record begins as a new one.
+// beginAgain opens what the job runs with, for another run. items says whether that has items to run. A job
+// with workspaces that died before its first record begins as a new one.
 func (j *job) beginAgain(ctx context.Context, items bool) error {
 	if n := j.onFleet(); (n > 0 || items && j.state.Broker != "") && !j.config.OnFleet && !j.config.Abandon {
 		return &OnFleetError{JobID: j.place.ID, Broker: j.state.Broker, Attempts: n}
@@ -443,7 +445,8 @@ func (j *job) replay() error {
 	return err
 }
 
-// checkpointer sets up the checkpoints of the job. It takes over s, the state at the end of the log; last is the record of the last checkpoint.
+// checkpointer sets up the checkpoints of the job. It takes over s, the state at the end of the log; last is
+// the record of the last checkpoint.
 func (j *job) checkpointer(s *state, last int64) {
 	j.checkpoints = newCheckpointer(j.place, j.workflow.ErrorPolicy, s, last, j.project)
 	if n := j.config.CheckpointRecords; n > 0 {
@@ -469,7 +472,8 @@ func (j *job) follow(records []events.Record, end events.Position) error {
 	return nil
 }
 
-// endLeftovers kills the commands that a killed run has left, and removes its private files. It comes first, before anything else can fail.
+// endLeftovers kills the commands that a killed run has left, and removes its private files. It comes first,
+// before anything else can fail.
 func (j *job) endLeftovers() error {
 	n, err := process.EndLeftovers(context.Background(), j.place.RegisterFile(), j.config.Grace)
 	if n > 0 {
@@ -621,7 +625,8 @@ func (j *job) reduced() bool {
 	return j.state.phase("reduce").Started || j.state.phase("merge").Started
 }
 
-// reduceHeld reports whether the job has completed without the phases after the map phase, since their condition did not hold.
+// reduceHeld reports whether the job has completed without the phases after the map phase, since their
+// condition did not hold.
 func (j *job) reduceHeld() bool {
 	return j.workflow.ReduceWhen != nil && j.state.Ended == Completed && j.state.Total > 0 && !j.reduced()
 }
@@ -633,8 +638,9 @@ func (j *job) lastPhases() iter.Seq2[string, *workflow.Phase] {
 	}
 }
 
-// retryDead runs dead letters again, and the phases after the map phase if they are asked for.
-// Those that the run before held back are asked for when their condition holds now. Work takes the place of what an agent would do for the one item.
+// retryDead runs dead letters again, and the phases after the map phase if they are asked for. Those that the
+// run before held back are asked for when their condition holds now. Work takes the place of what an agent
+// would do for the one item.
 func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce, held bool, work *gitspace.Work) (runResult, error) {
 	reduce = reduce || j.state.Reducing
 	if err := j.recordResumed(ctx, events.ForDeadLetters, reduce); err != nil {
@@ -686,8 +692,8 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce, held bool
 	return last, err
 }
 
-// runCanary runs dead letters again: first as many as Config.Canary says, and the others only if none of these failed. It reports whether it
-// stopped at that.
+// runCanary runs dead letters again: first as many as Config.Canary says, and the others only if none of these
+// failed. It reports whether it stopped at that.
 func (j *job) runCanary(ctx context.Context, indexes []int) (v runResult, stopped bool, err error) {
 	first, rest := indexes, []int(nil)
 	if n := j.config.Canary; n > 0 && n < len(indexes) {
@@ -816,8 +822,8 @@ func (j *job) finish(ctx context.Context, v runResult, err error) (Result, error
 	return result, err
 }
 
-// countKept takes the counts from the log: after an error of prodigy's own not all that was done is in it. When it cannot be read, nothing is
-// known.
+// countKept takes the counts from the log: after an error of prodigy's own not all that was done is in it. When
+// it cannot be read, nothing is known.
 func (r *Result) countKept() {
 	kept, err := Summarize(r.Job)
 	if err != nil {

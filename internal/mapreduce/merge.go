@@ -15,8 +15,9 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// What an agent did is merged after its slot is free, by one merger: a goroutine that gets the head and a list of work, and returns what of it could be
-// merged. Its work counts once WorktreeMerged is recorded; what is not merged when a run ends is merged first by the next.
+// What an agent did is merged after its slot is free, by one merger: a goroutine that gets the head and a list
+// of work, and returns what of it could be merged. Its work counts once WorktreeMerged is recorded; what is not
+// merged when a run ends is merged first by the next.
 
 // merging is the work of an item that has not been merged yet.
 type merging struct {
@@ -89,7 +90,9 @@ type mergeEnd struct {
 
 const (
 	mergesAtOnce = 64 // without verify
-	mergesAhead  = 4  // times max_parallel: how many items may wait to be merged, where slots are not held, before no more are started
+	// times max_parallel: how many items may wait to be merged, where slots are not held, before no more are
+	// started
+	mergesAhead = 4
 )
 
 // enqueue adds an item whose work is to be merged.
@@ -135,7 +138,8 @@ func (p *pool) mayMerge() bool {
 	return len(p.merger.queue) > 0 && p.merger.queue[0].turn < p.horizon()
 }
 
-// horizon returns the turn from which on work may still come that has to be merged before. It is without a bound when the order is that of completion.
+// horizon returns the turn from which on work may still come that has to be merged before. It is without a
+// bound when the order is that of completion.
 func (p *pool) horizon() int64 {
 	if p.job.workflow.Workspace.Order != workflow.OrderItems {
 		return math.MaxInt64
@@ -258,7 +262,8 @@ func (j *job) recordMerged(end *mergeEnd) *published {
 	return done
 }
 
-// recordRejected records that work could not be merged, as a failure of its item. The policy decides what follows, as of any failure.
+// recordRejected records that work could not be merged, as a failure of its item. The policy decides what
+// follows, as of any failure.
 func (j *job) recordRejected(r gitspace.Rejected) {
 	m := j.state.Merging[r.Index]
 	f := retry.Failure{Type: r.Type, Message: r.Message, ExitCode: -1}

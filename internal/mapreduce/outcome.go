@@ -16,8 +16,9 @@ import (
 	"prodigy/internal/retry"
 )
 
-// execute runs an attempt, on a goroutine of its own, and sends its end to the owner. It waits until the record of its start is written:
-// otherwise a command that kills prodigy at once would never be noticed, and its number be used again.
+// execute runs an attempt, on a goroutine of its own, and sends its end to the owner. It waits until the record
+// of its start is written: otherwise a command that kills prodigy at once would never be noticed, and its
+// number be used again.
 func (j *job) execute(ctx context.Context, a agent.Attempt) { j.executeRecorded(ctx, a, j.log.Flush()) }
 
 // executeRecorded is execute when the record of the start has been written, or could not be.
@@ -42,7 +43,8 @@ func (j *job) newAck(a *agent.Attempt) chan ack {
 	return nil
 }
 
-// submit gives an attempt to the fleet. Many may be out: its end is kept until then only if something of it is known already.
+// submit gives an attempt to the fleet. Many may be out: its end is kept until then only if something of it is
+// known already.
 func (j *job) submit(ctx context.Context, known *attemptEnd) {
 	a, done := known.attempt, j.returned
 	if known.uses != nil || known.before != nil {
@@ -118,8 +120,8 @@ func (j *job) keepLarge(output string, index int, attempt string) (inline, file,
 	return "", file, checksum.Of([]byte(output)), nil
 }
 
-// recordOutcome records the end of an attempt and what follows from it, in one record, and returns its number. A stop or an error of prodigy itself
-// is not a failure of the item: the attempt is given back.
+// recordOutcome records the end of an attempt and what follows from it, in one record, and returns its number.
+// A stop or an error of prodigy itself is not a failure of the item: the attempt is given back.
 func (j *job) recordOutcome(e *attemptEnd, halted *runResult) int64 {
 	if lost, ok := errors.AsType[*agent.LostError](e.err); ok {
 		a := e.attempt
@@ -213,8 +215,8 @@ func addRetry(e *events.AgentFailed, d retry.Decision, now time.Time) {
 	}
 }
 
-// recordFailed records a failure and adds the events that only inform; skipped is why, if it is skipped. It returns the number of the
-// failure's record.
+// recordFailed records a failure and adds the events that only inform; skipped is why, if it is skipped. It
+// returns the number of the failure's record.
 func (j *job) recordFailed(e events.AgentFailed, skipped string) int64 {
 	seq := j.record(e).Seq
 	switch status := e.Status(); {

@@ -76,7 +76,8 @@ func (p *printed) take(attempt string) *outputs.Span {
 	return span
 }
 
-// withOutputs adds to an event of an attempt, when it ends a step of a phase that runs once, where the outputs of the step are.
+// withOutputs adds to an event of an attempt, when it ends a step of a phase that runs once, where the outputs
+// of the step are.
 func (p *printed) withOutputs(e events.Event, attempt string) events.Event {
 	switch e := e.(type) {
 	case events.StepCompleted:

@@ -11,8 +11,8 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// runPhase runs the steps of a phase that runs once, from its first step that is not done. A standard workflow is one phase
-// without a name.
+// runPhase runs the steps of a phase that runs once, from its first step that is not done. A standard workflow
+// is one phase without a name.
 func (j *job) runPhase(ctx context.Context, name string, p *workflow.Phase, m *agent.MapResult) (runResult, error) {
 	known := j.state.phase(name)
 	if p == nil || known.Completed {
@@ -84,7 +84,8 @@ func (j *job) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) a
 	return a
 }
 
-// runAlone runs one attempt that is about no item. The owner stays at its post meanwhile: for events, a stop, and the log's own failure.
+// runAlone runs one attempt that is about no item. The owner stays at its post meanwhile: for events, a stop,
+// and the log's own failure.
 func (j *job) runAlone(ctx context.Context, a agent.Attempt) (end attemptEnd, halted *runResult, err error) {
 	p := &pool{job: j, runners: newRunners(ctx), source: source{cancel: func() {}}}
 	p.openNoGates()

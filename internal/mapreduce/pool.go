@@ -80,7 +80,8 @@ func (j *job) runMap(ctx context.Context) (runResult, error) {
 		if len(j.state.Merging) == 0 {
 			return runResult{state: Completed}, nil
 		}
-		return j.runPool(ctx, source{cancel: func() {}}, nil, nil) // a retry of dead letters was stopped before their work was merged
+		// a retry of dead letters was stopped before their work was merged
+		return j.runPool(ctx, source{cancel: func() {}}, nil, nil)
 	}
 	now := j.fingerprint(ctx)
 	if !p.Started {
@@ -348,7 +349,8 @@ func (p *pool) attempt(it items.Item, number, slot int) agent.Attempt {
 	a.Outputs = p.job.printed.granted()
 	p.job.state.retried(&a, it.ID)
 	a.Number, a.Worker = number, slot
-	a.Lost = p.job.fleet != nil && number-1 > p.job.state.Failures[it.Index] // of attempts that are lost there is a number and no failure
+	// of attempts that are lost there is a number and no failure
+	a.Lost = p.job.fleet != nil && number-1 > p.job.state.Failures[it.Index]
 	a.CorrelationID = p.job.place.ID + "/" + it.ID
 	a.ID = p.job.attemptID(it.ID, number)
 	if again := p.job.workflow.ErrorPolicy.RetryConfig; again != nil && len(a.Handler) > 0 {

@@ -14,19 +14,21 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// production is how the files come to be that the agents of a map phase leave: under which names, and what becomes of those that are not whole.
+// production is how the files come to be that the agents of a map phase leave: under which names, and what
+// becomes of those that are not whole.
 type production struct {
-	atomic     bool                // they have other names until the attempt has succeeded
-	incomplete workflow.Incomplete // empty: those of an item's own are kept under another name, if they are not directories
-	mark       string              // part of these names, so that no other job has the same
-	sync       bool                // they are on disk before they get their names
+	atomic bool // they have other names until the attempt has succeeded
+	// empty: those of an item's own are kept under another name, if they are not directories
+	incomplete workflow.Incomplete
+	mark       string // part of these names, so that no other job has the same
+	sync       bool   // they are on disk before they get their names
 }
 
 // partialSuffix is added to the names of files that are kept though they may not be whole.
 const partialSuffix = ".partial"
 
-// newProduction returns nil when files are left as they are. With a fleet whose workers are sent files, those have directories of their own, and only
-// whole files come back.
+// newProduction returns nil when files are left as they are. With a fleet whose workers are sent files, those
+// have directories of their own, and only whole files come back.
 func (j *job) newProduction() *production {
 	m := j.workflow.Map
 	if m == nil || len(m.Produces) == 0 || j.config.Simulate != nil || j.config.OnFleet && len(m.Files) > 0 {
@@ -62,7 +64,8 @@ func (b fileBefore) changed() bool {
 	return err == nil && (b.info == nil || info.Size() != b.info.Size() || !info.ModTime().Equal(b.info.ModTime()))
 }
 
-// beginProducing tells an attempt under which names it writes its files, and removes what an earlier one has left under these names.
+// beginProducing tells an attempt under which names it writes its files, and removes what an earlier one has
+// left under these names.
 func (j *job) beginProducing(e *attemptEnd) error {
 	a := e.attempt
 	if j.files == nil || j.files.produces == nil {
@@ -111,8 +114,9 @@ func (j *job) filesBefore(paths []string) ([]fileBefore, error) {
 	return all, nil
 }
 
-// deliverProduced gives the files of an attempt that has succeeded their names. It returns what is wrong with them, or "". All are there before
-// the first gets its name, and each name has the file of before or the whole new one at any time.
+// deliverProduced gives the files of an attempt that has succeeded their names. It returns what is wrong with
+// them, or "". All are there before the first gets its name, and each name has the file of before or the whole
+// new one at any time.
 func (j *job) deliverProduced(e *attemptEnd) string {
 	if j.production == nil || !j.production.atomic {
 		return ""
@@ -189,7 +193,8 @@ func (p *production) drop(b fileBefore, notice func(string)) {
 // clockSlack is how much older than the time of a write the time of a file may be.
 const clockSlack = 20 * time.Millisecond
 
-// dropInterrupted is dropIncomplete for the attempts that ran when the run before was killed. What they had written is told by its time.
+// dropInterrupted is dropIncomplete for the attempts that ran when the run before was killed. What they had
+// written is told by its time.
 func (j *job) dropInterrupted(attached []int) error {
 	if j.production == nil || j.fleet != nil {
 		return nil

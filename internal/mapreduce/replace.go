@@ -15,8 +15,8 @@ type Replacement struct {
 	Path     string // absolute
 }
 
-// validate checks the replacement, alone and against the recorded workflow whose log it will read, and returns it. A nil m returns
-// recorded.
+// validate checks the replacement, alone and against the recorded workflow whose log it will read, and returns
+// it. A nil m returns recorded.
 func (m *Replacement) validate(c Config, recorded *workflow.Workflow) (*workflow.Workflow, error) {
 	if m == nil {
 		return recorded, nil
@@ -130,7 +130,8 @@ func stepsOf(p *workflow.Phase) []workflow.Step {
 	return p.Commands
 }
 
-// changedSteps reports steps of a phase that are done and would be different now. A phase that is done gets no more steps either.
+// changedSteps reports steps of a phase that are done and would be different now. A phase that is done gets no
+// more steps either.
 func (j *job) changedSteps(phase string, now, before []workflow.Step) []workflow.Problem {
 	p := j.state.phase(phase)
 	done := len(p.Steps)

@@ -32,14 +32,19 @@ type row struct {
 	DurationMS events.Millis              `json:"duration_ms"`
 	Attempt    int                        `json:"attempt"`
 	Captured   map[string]json.RawMessage `json:"captured,omitempty"`
-	Node       string                     `json:"node,omitempty"`         // the worker of a fleet that ran it
-	From       *origin                    `json:"reused_from,omitempty"`  // the item of an earlier job whose result this is; absent: it was run in this one
-	CostUSD    *spend.USD                 `json:"cost_usd,omitempty"`     // of its agents, in all attempts; absent when none is known
-	Unknown    int                        `json:"cost_unknown,omitempty"` // agents of which nobody knows what they have cost
-	ErrorType  retry.Type                 `json:"error_type,omitempty"`   // of a failed item
-	Outcome    string                     `json:"outcome,omitempty"`      // of a failed item: what became of its last agent
-	SessionID  string                     `json:"session_id,omitempty"`   // of that agent
-	Commit     string                     `json:"commit,omitempty"`       // of a job with workspaces: that has the work of the item in the result
+	Node       string                     `json:"node,omitempty"` // the worker of a fleet that ran it
+	// the item of an earlier job whose result this is; absent: it was run in this one
+	From *origin `json:"reused_from,omitempty"`
+	// of its agents, in all attempts; absent when none is known
+	CostUSD *spend.USD `json:"cost_usd,omitempty"`
+	// agents of which nobody knows what they have cost
+	Unknown   int        `json:"cost_unknown,omitempty"`
+	ErrorType retry.Type `json:"error_type,omitempty"` // of a failed item
+	// of a failed item: what became of its last agent
+	Outcome   string `json:"outcome,omitempty"`
+	SessionID string `json:"session_id,omitempty"` // of that agent
+	// of a job with workspaces: that has the work of the item in the result
+	Commit string `json:"commit,omitempty"`
 }
 
 // origin is an item of an earlier job.
@@ -123,8 +128,8 @@ func (j *job) refreshResults() error {
 	return j.makeResults()
 }
 
-// UpdateResults makes the results of a job again if they were made before and are damaged or behind its log, as a run that was killed
-// may leave them. It leaves a job that is running alone, because that does it itself.
+// UpdateResults makes the results of a job again if they were made before and are damaged or behind its log, as
+// a run that was killed may leave them. It leaves a job that is running alone, because that does it itself.
 func UpdateResults(place jobs.Job) error {
 	if !hadResults(place) {
 		return nil
@@ -176,8 +181,9 @@ func makeResults(place jobs.Job, s *state) error {
 	return nil
 }
 
-// resultsMeta is the contents of results.meta.json, one sealed line beside results.jsonl. The rows themselves are for users, and are
-// rows only. It is written after them, so that after a crash it fits either them or nothing.
+// resultsMeta is the contents of results.meta.json, one sealed line beside results.jsonl. The rows themselves
+// are for users, and are rows only. It is written after them, so that after a crash it fits either them or
+// nothing.
 type resultsMeta struct {
 	Seq  int64  `json:"seq"` // the last record of the log that gave a row
 	Rows int    `json:"rows"`
@@ -226,7 +232,8 @@ func resultsFresh(place jobs.Job, outcome int64) bool {
 // older versions did not write.
 var ErrNoCompanion = errors.New("results.meta.json is missing")
 
-// CheckResults returns an error if the results of a job were made and do not match their companion. The job must not be running.
+// CheckResults returns an error if the results of a job were made and do not match their companion. The job
+// must not be running.
 func CheckResults(place jobs.Job) error {
 	if !hadResults(place) {
 		return nil
@@ -244,8 +251,8 @@ func CheckResults(place jobs.Job) error {
 	return nil
 }
 
-// dropResultsAhead removes the companion of results that have more than the log does. A power loss took its end, and the records that
-// take the place of those must not pass for them.
+// dropResultsAhead removes the companion of results that have more than the log does. A power loss took its
+// end, and the records that take the place of those must not pass for them.
 func dropResultsAhead(place jobs.Job, outcome int64) error {
 	path := place.ResultsMetaFile()
 	if m, ok := readResultsMeta(path); !ok || m.Seq <= outcome {
@@ -265,9 +272,9 @@ type span struct {
 	ok     bool  // it succeeded
 }
 
-// writeResults makes the rows from the log, in the order of the items. Two passes over files keep memory small: rows as they come
-// into a scratch file, then by item index into the result. The companion comes last.
-// With want the index of the results is made too.
+// writeResults makes the rows from the log, in the order of the items. Two passes over files keep memory small:
+// rows as they come into a scratch file, then by item index into the result. The companion comes last. With
+// want the index of the results is made too.
 func writeResults(place jobs.Job, s *state, want *indexWanted) (err error) {
 	path := place.ResultsFile()
 	scratch, err := os.OpenFile(path+".rows", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
@@ -538,7 +545,8 @@ func Output(job jobs.Job, e events.AgentCompleted) (string, error) {
 	return outputOf(job, e.Output, e.OutputFile, e.OutputCRC)
 }
 
-// outputOf returns an output, inline or from its file, which lies with the job wherever that was moved to. Sum is empty in old records.
+// outputOf returns an output, inline or from its file, which lies with the job wherever that was moved to. Sum
+// is empty in old records.
 func outputOf(place jobs.Job, inline, file, sum string) (string, error) {
 	if file == "" {
 		return inline, nil

@@ -24,7 +24,8 @@ import (
 
 // Since is the choice of an earlier job whose results are taken over.
 type Since struct {
-	Job          string   // its id or a prefix; "latest": the latest of the same workflow in the same directory; "none" or "": no job
+	// its id or a prefix; "latest": the latest of the same workflow in the same directory; "none" or "": no job
+	Job          string
 	Force        []string // ids of items that are run all the same
 	Only         string   // of the items that would have to be run only these: changed, new or failed; empty: all
 	CheckOutputs bool     // a result counts only while the files that the agent left are as it left them
@@ -83,7 +84,8 @@ type earlierJob struct {
 	keyed   bool     // items are found by their ids
 }
 
-// resolveSince finds the job that a new job of w takes results from, and checks that it can. The result is nil when there is none.
+// resolveSince finds the job that a new job of w takes results from, and checks that it can. The result is nil
+// when there is none.
 func resolveSince(c Config, w *workflow.Workflow) (*jobs.Since, string, error) {
 	name := c.Since.Job
 	if name == "" && w.Map != nil && w.Map.Incremental {
@@ -152,7 +154,8 @@ func latestOf(c Config, name string) (jobs.Job, error) {
 	return jobs.Job{}, nil
 }
 
-// openReuse opens the earlier jobs of a job that takes over results, and records the fingerprint that its items have from now on.
+// openReuse opens the earlier jobs of a job that takes over results, and records the fingerprint that its items
+// have from now on.
 func (j *job) openReuse(now *fingerprint.Job) error {
 	if j.state.Fingerprint == nil || !j.state.Fingerprint.Equal(*now) {
 		j.record(events.FingerprintChanged{Fingerprint: *now})
@@ -201,8 +204,8 @@ func newReuse(c Config, w *workflow.Workflow, since jobs.Since, now fingerprint.
 	return r, nil
 }
 
-// openEarlier opens the results of a job, and makes what is missing of them. Next is the job that it took results from, if it did not come to its
-// end, so that it may not have taken all of them.
+// openEarlier opens the results of a job, and makes what is missing of them. Next is the job that it took
+// results from, if it did not come to its end, so that it may not have taken all of them.
 func openEarlier(place jobs.Job, m *workflow.Map, now fingerprint.Job) (_ *earlierJob, next string, err error) {
 	e, meta, ended, err := openResults(place, textsOf(m.Fingerprint), "wait for its end, stop it, or name another job with --since")
 	if err != nil {
@@ -226,8 +229,8 @@ func openEarlier(place jobs.Job, m *workflow.Map, now fingerprint.Job) (_ *earli
 	return e, next, nil
 }
 
-// openResults opens the results of a job that is not running, with their index, and makes what is missing of them. It reports whether the job has
-// completed; instead is what to do about one that runs.
+// openResults opens the results of a job that is not running, with their index, and makes what is missing of
+// them. It reports whether the job has completed; instead is what to do about one that runs.
 func openResults(place jobs.Job, fields []string, instead string) (e *earlierJob, meta jobs.Meta, completed bool, err error) {
 	lock, err := lockEnded(place)
 	if errors.Is(err, jobs.ErrLocked) {
@@ -290,7 +293,8 @@ func (e *earlierJob) find(it items.Item, raw fingerprint.Sum, data func() finger
 	return x, true, nil
 }
 
-// compare finds out what is to be done with an item. The reason is empty when its result is to be taken from the entry of an earlier job.
+// compare finds out what is to be done with an item. The reason is empty when its result is to be taken from
+// the entry of an earlier job.
 func (r *reuse) compare(it items.Item) (source int, x fingerprint.Entry, reason string, err error) {
 	raw := fingerprint.Of(it.Data)
 	var sum *fingerprint.Sum
@@ -379,7 +383,8 @@ func (r *reuse) filesOf(e *earlierJob, x fingerprint.Entry, it items.Item) (now 
 	return now, "", err
 }
 
-// choose decides about the next item of a selection. It reports false for one that is left out, and gives the others their index.
+// choose decides about the next item of a selection. It reports false for one that is left out, and gives the
+// others their index.
 func (r *reuse) choose(it *items.Item) (wanted bool, err error) {
 	n, x, reason, err := r.compare(*it)
 	if err != nil {
@@ -433,7 +438,8 @@ func (r *reuse) count(kind, reason string) {
 	}
 }
 
-// difference returns how the items differ from those of the earlier job, after all were chosen; nil: no results are taken over.
+// difference returns how the items differ from those of the earlier job, after all were chosen; nil: no results
+// are taken over.
 func (r *reuse) difference() *events.Difference {
 	if r == nil || len(r.earlier) == 0 {
 		return nil
@@ -449,8 +455,8 @@ func (r *reuse) difference() *events.Difference {
 	return &d
 }
 
-// take returns an item with its earlier result, or the reason for which it is run. What was found out when the items were chosen may no longer be
-// so: the files are looked at once more.
+// take returns an item with its earlier result, or the reason for which it is run. What was found out when the
+// items were chosen may no longer be so: the files are looked at once more.
 func (r *reuse) take(it items.Item) (offered, error) {
 	var n int
 	var x fingerprint.Entry
@@ -601,7 +607,8 @@ func eachCapture(steps []workflow.Step, see func(name string)) {
 	}
 }
 
-// makeIndex makes the results of a job and their index, unless they are as the log has them. It reports whether the job has completed. Its lock is held.
+// makeIndex makes the results of a job and their index, unless they are as the log has them. It reports whether
+// the job has completed. Its lock is held.
 func makeIndex(place jobs.Job, meta jobs.Meta, fields []string) (completed bool, err error) {
 	s, err := endState(place, meta)
 	if err != nil {
@@ -669,8 +676,8 @@ type indexWanted struct {
 // Comparison compares the items that a new job would have with those of an earlier one.
 type Comparison struct{ reuse *reuse }
 
-// Compare opens the earlier job that c.Since names. It returns nil when there is none, and then may have a note that says so. Values of
-// commands and secrets are not known before a run, and count as unchanged.
+// Compare opens the earlier job that c.Since names. It returns nil when there is none, and then may have a note
+// that says so. Values of commands and secrets are not known before a run, and count as unchanged.
 func Compare(c Config, w *workflow.Workflow) (*Comparison, string, error) {
 	since, note, err := resolveSince(c, w)
 	if err != nil || since == nil {

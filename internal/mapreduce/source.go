@@ -18,8 +18,8 @@ type source struct {
 	failed func() error   // how that ended; after found is closed
 	cancel func()         // ends it early
 
-	// Of a source that selects: chosen is closed when selection has ended, while items may still wait for their turn, and then
-	// choice returns its result, with what people are to be told of it.
+	// Of a source that selects: chosen is closed when selection has ended, while items may still wait for their
+	// turn, and then choice returns its result, with what people are to be told of it.
 	chosen <-chan struct{}
 	choice func() (total int, notes []string, _ error)
 	whole  bool // nothing may start before the end of the selection is recorded
@@ -28,7 +28,8 @@ type source struct {
 const (
 	lead = 16 // items in memory that wait for a slot
 
-	// A selection that has recorded so many items before their turn waits, so that an endless input cannot fill the disk.
+	// A selection that has recorded so many items before their turn waits, so that an endless input cannot fill
+	// the disk.
 	mostAhead      = 1 << 20
 	mostBytesAhead = 1 << 30
 )
@@ -63,8 +64,9 @@ func (j *job) feed(produce func(ctx context.Context, give func(offered) bool) er
 	return source{found: found, cancel: cancel, failed: func() error { return failed }}
 }
 
-// selected is the source of a job's items: as they were recorded if selection had ended, else by selecting them. The selection runs
-// ahead into items.jsonl, so that the input is needed for as short as can be, and the pool follows that file.
+// selected is the source of a job's items: as they were recorded if selection had ended, else by selecting
+// them. The selection runs ahead into items.jsonl, so that the input is needed for as short as can be, and the
+// pool follows that file.
 func (j *job) selected() source {
 	todo := j.todo()
 	sel := &selection{
@@ -116,12 +118,12 @@ type selection struct {
 	notes  []string      // the same
 }
 
-// whole reports whether all items are selected before the first agent starts: their keys must be known to be different, or people are to be told
-// what has changed since an earlier job.
+// whole reports whether all items are selected before the first agent starts: their keys must be known to be
+// different, or people are to be told what has changed since an earlier job.
 func (j *job) whole() bool { return j.workflow.Map.Key != "" || j.reuse != nil }
 
-// record selects items and records each with the job. When no agent starts before the end, what an earlier run recorded does not count; else it
-// must be what is selected now.
+// record selects items and records each with the job. When no agent starts before the end, what an earlier run
+// recorded does not count; else it must be what is selected now.
 func (s *selection) record(ctx context.Context) error {
 	whole := s.job.whole()
 	if whole {
@@ -247,7 +249,8 @@ func (a *ahead) move(c *items.Cursor) {
 	signal(a.moved)
 }
 
-// wait blocks while the selection, which is at an index and a size, is too far ahead. It reports false if ctx has ended.
+// wait blocks while the selection, which is at an index and a size, is too far ahead. It reports false if ctx
+// has ended.
 func (a *ahead) wait(ctx context.Context, index, size int64) bool {
 	for index-a.turn.Load() >= a.items || size-a.taken.Load() >= a.bytes {
 		select {
@@ -297,8 +300,8 @@ func (s *selection) give(ctx context.Context, todo func(int) bool, give func(off
 	}
 }
 
-// todo returns a function that reports whether an item, by index, is to be started for the first time in this run. It is a snapshot of the
-// state, so a source can use it while the owner continues.
+// todo returns a function that reports whether an item, by index, is to be started for the first time in this
+// run. It is a snapshot of the state, so a source can use it while the owner continues.
 func (j *job) todo() func(index int) bool {
 	statuses := j.state.Status.Clone()
 	waiting := make(map[int]bool, len(j.state.Waiting))

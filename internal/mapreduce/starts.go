@@ -20,8 +20,9 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// starts are the AI coding CLIs of a job that were admitted: by the gates of their pools, and by the budget. They are used by the goroutines of the
-// attempts. The lock is held while events are emitted, so that the log has them in order.
+// starts are the AI coding CLIs of a job that were admitted: by the gates of their pools, and by the budget.
+// They are used by the goroutines of the attempts. The lock is held while events are emitted, so that the log
+// has them in order.
 type starts struct {
 	mu      sync.Mutex
 	presets aicli.Set
@@ -29,7 +30,8 @@ type starts struct {
 	ledger  *spend.Ledger
 	open    map[int64]start // by the ID of their tickets
 
-	waiting int   // agents that ask again each second: for money that others have reserved, or while others probe a limit
+	// agents that ask again each second: for money that others have reserved, or while others probe a limit
+	waiting int
 	reached bool  // the budget of the job is spent, and that was recorded
 	stop    error // no agent starts any more that has to wait: the job stops
 }
@@ -117,14 +119,15 @@ func (j *job) budget() spend.Budget {
 	return b
 }
 
-// reservedWait is how often agents that wait for money that others have reserved ask again. When more of them wait than asksPerSecond, most ask less
-// often: what is free is soon taken by one of them.
+// reservedWait is how often agents that wait for money that others have reserved ask again. When more of them
+// wait than asksPerSecond, most ask less often: what is free is soon taken by one of them.
 const (
 	reservedWait  = time.Second
 	asksPerSecond = 8
 )
 
-// admit asks the gates and the ledger at once, so that nobody holds one while it waits for another. Without a ticket it says how long to wait.
+// admit asks the gates and the ledger at once, so that nobody holds one while it waits for another. Without a
+// ticket it says how long to wait.
 func (s *starts) admit(item int, ask agent.AgentAsk, now time.Time) (t agent.AgentTicket, wait time.Duration, err error) {
 	st := start{ask: ask, gates: map[gateKey]limit.GateTicket{}}
 	release := func() {
@@ -200,7 +203,8 @@ func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.Agent
 		if err != nil || wait <= 0 {
 			return a.Worker, t, nil, err
 		}
-		wait += time.Duration(a.ItemIndex) // nanoseconds: those that began to wait at once ask in the order of their items
+		// nanoseconds: those that began to wait at once ask in the order of their items
+		wait += time.Duration(a.ItemIndex)
 		slot, err = h.yielding(ctx, a, func() (int, error) {
 			if keepSlot || a.ItemID == "" || h.job.serial || h.job.space != nil {
 				return a.Worker, h.wait(ctx, time.Now().Add(wait), nil)

@@ -13,8 +13,9 @@ import (
 	"prodigy/internal/spend"
 )
 
-// state is all that is known of a job: the fold of its log. Only the goroutine that runs the job touches it. It is also what a checkpoint has
-// of the job, as JSON, so each field must survive that; a test holds foldVersion against the shape of it.
+// state is all that is known of a job: the fold of its log. Only the goroutine that runs the job touches it. It
+// is also what a checkpoint has of the job, as JSON, so each field must survive that; a test holds foldVersion
+// against the shape of it.
 type state struct {
 	Limits *limits.Memory        `json:"limits"` // without what the workflow says
 	Policy *errorpolicy.Machine  `json:"policy"` // without what the workflow says
@@ -30,10 +31,11 @@ type state struct {
 	reducing
 
 	selected
-	Status   errorpolicy.Statuses `json:"status"`   // by item index, as far as items have been seen
-	Running  attempts             `json:"running"`  // attempts that have started and not ended, by item index
-	Waiting  map[int]pendingRetry `json:"waiting"`  // items between two attempts, by item index
-	Retrying map[string]stepRetry `json:"retrying"` // by item id; "" for the other phases: the last retry of a step that has not ended
+	Status  errorpolicy.Statuses `json:"status"`  // by item index, as far as items have been seen
+	Running attempts             `json:"running"` // attempts that have started and not ended, by item index
+	Waiting map[int]pendingRetry `json:"waiting"` // items between two attempts, by item index
+	// by item id; "" for the other phases: the last retry of a step that has not ended
+	Retrying map[string]stepRetry `json:"retrying"`
 	tries
 	suspicions
 	Circuits circuits `json:"circuits"`
@@ -43,8 +45,8 @@ type state struct {
 	workspaceState
 	requests
 
-	// Fingerprint is what the items share that are run now. It is nil until the map phase has begun, and for one that an
-	// older version began.
+	// Fingerprint is what the items share that are run now. It is nil until the map phase has begun, and for
+	// one that an older version began.
 	Fingerprint *fingerprint.Job `json:"fingerprint,omitempty"`
 
 	ended
@@ -83,9 +85,10 @@ type selected struct {
 
 // tries is what the attempts at items have come to, by item index.
 type tries struct {
-	Failed   map[int]failed `json:"failed,omitempty"` // the last failures of items that have a retry budget and are not settled
-	Failures map[int]int    `json:"failures"`         // failures so far of items that wait or are dead-lettered
-	LastTry  map[int]int    `json:"last_try"`         // attempt number of dead letters, for their retry from the queue
+	// the last failures of items that have a retry budget and are not settled
+	Failed   map[int]failed `json:"failed,omitempty"`
+	Failures map[int]int    `json:"failures"` // failures so far of items that wait or are dead-lettered
+	LastTry  map[int]int    `json:"last_try"` // attempt number of dead letters, for their retry from the queue
 }
 
 // suspicions are what speaks for it that an item kills what runs it, by item index.
@@ -176,8 +179,8 @@ type losses struct {
 	Cut      int `json:"cut,omitempty"` // it was only cut off, and well
 }
 
-// suspiciousTime is how soon after the beginning of an attempt the run must die for its item to be a suspect. An item that kills the run
-// mostly does so at once.
+// suspiciousTime is how soon after the beginning of an attempt the run must die for its item to be a suspect.
+// An item that kills the run mostly does so at once.
 const suspiciousTime = 10 * time.Second
 
 // failed is the last failure of an item.
@@ -219,8 +222,8 @@ func newState(p errorpolicy.Policy) *state {
 	}
 }
 
-// apply changes the state by one record. It is the only function that does, live and on replay. The effects are recorded as
-// events; on replay they have been.
+// apply changes the state by one record. It is the only function that does, live and on replay. The effects are
+// recorded as events; on replay they have been.
 func (s *state) apply(r events.Record) errorpolicy.Effects {
 	if events.BetweenRuns(r.Event) {
 		s.Seq = r.Seq // it does not tell how long a run took
@@ -400,8 +403,9 @@ func (s *state) place(e events.AgentPlaced) {
 	}
 }
 
-// lose gives an item whose worker was lost its next attempt. Unlike after a stop, a dead letter that is run again has one too. One that is not known
-// to have begun is not counted against the item, and one whose worker was only cut off hardly is.
+// lose gives an item whose worker was lost its next attempt. Unlike after a stop, a dead letter that is run
+// again has one too. One that is not known to have begun is not counted against the item, and one whose worker
+// was only cut off hardly is.
 func (s *state) lose(e events.AgentLost) {
 	index := e.ItemIndex
 	f := s.Running.at(index)
@@ -436,7 +440,8 @@ func (s *state) succeed(id string, index int, seq int64, reused bool) {
 	s.settle(id, index, errorpolicy.Succeeded)
 }
 
-// awaitMerge keeps the work of an attempt that has ended. Until it is merged the item is what it was: pending, or a dead letter that is run again.
+// awaitMerge keeps the work of an attempt that has ended. Until it is merged the item is what it was: pending,
+// or a dead letter that is run again.
 func (s *state) awaitMerge(r events.Record, e events.AgentCompleted) {
 	f := s.Running.at(e.ItemIndex)
 	s.Merging[e.ItemIndex] = merging{
@@ -524,9 +529,9 @@ func (s *state) retryOf(index int) retry.State {
 	return s.Running.at(index).Retry
 }
 
-// resume is the beginning of a new run of the job: what was in flight and is not attached starts again as a new attempt. The thresholds count
-// on, unless the policy had stopped the job or dead letters are retried. A dead letter whose retry was stopped is a dead letter as before, also
-// one that waited for its next attempt.
+// resume is the beginning of a new run of the job: what was in flight and is not attached starts again as a new
+// attempt. The thresholds count on, unless the policy had stopped the job or dead letters are retried. A dead
+// letter whose retry was stopped is a dead letter as before, also one that waited for its next attempt.
 func (s *state) resume(now time.Time, e events.JobResumed) {
 	s.Ended, s.Reason, s.Cancelled, s.Broker = "", "", "", e.Broker
 	if e.MaxCostUSD != nil {
@@ -593,8 +598,8 @@ func (s *state) unfinished() string {
 	return ""
 }
 
-// giveBack makes an item that was in flight ready to start again, with number as the last attempt that counts. A dead letter
-// whose retry was stopped is a dead letter as before.
+// giveBack makes an item that was in flight ready to start again, with number as the last attempt that counts.
+// A dead letter whose retry was stopped is a dead letter as before.
 func (s *state) giveBack(index int, f running, number int) {
 	delete(s.Running, index)
 	if s.Status.At(index) != errorpolicy.Pending {
@@ -604,7 +609,8 @@ func (s *state) giveBack(index int, f running, number int) {
 	s.Waiting[index] = pendingRetry{ID: f.ID, Number: number, Retry: f.Retry, Resolve: f.Resolve}
 }
 
-// alike is how many items in a row, from the first on, have failed because the service did not take what was asked of it, all with the same words.
+// alike is how many items in a row, from the first on, have failed because the service did not take what was
+// asked of it, all with the same words.
 type alike struct {
 	Signature string `json:"signature,omitempty"`
 	Items     int    `json:"items,omitempty"`
@@ -684,8 +690,8 @@ func (s *state) dead(index int) bool {
 	return s.Status.At(index).DeadLetter()
 }
 
-// reprocessed counts, of dead letters and the number of their last attempt, how many have had another one to its end since, and
-// how many of these are no dead letters any more.
+// reprocessed counts, of dead letters and the number of their last attempt, how many have had another one to
+// its end since, and how many of these are no dead letters any more.
 func (s *state) reprocessed(tried map[int]int) (ended, recovered int) {
 	for index, number := range tried {
 		switch {
@@ -698,8 +704,8 @@ func (s *state) reprocessed(tried map[int]int) (ended, recovered int) {
 	return ended, recovered
 }
 
-// retried adds to an attempt the last retry of a step that an earlier run has begun for the item, and the session of its AI coding CLI, if there
-// is one.
+// retried adds to an attempt the last retry of a step that an earlier run has begun for the item, and the
+// session of its AI coding CLI, if there is one.
 func (s *state) retried(a *agent.Attempt, itemID string) {
 	if k, ok := s.Retrying[itemID]; ok {
 		a.Retrying, a.Due = &k.Event, k.Due
@@ -709,13 +715,14 @@ func (s *state) retried(a *agent.Attempt, itemID string) {
 	}
 }
 
-// details returns how many items the state knows more of than how they ended. Eight that are but numbers take the room of one that is more.
+// details returns how many items the state knows more of than how they ended. Eight that are but numbers take
+// the room of one that is more.
 func (s *state) details() int {
 	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Skips) + len(s.Retrying) + len(s.Sessions) + len(s.Spent.Items) + s.Limits.Keys() + s.Policy.Keys() + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
 }
 
-// circuits are the last transitions of the breakers of steps, by phase and scope: two phases may have steps of one label. The breaker
-// of the workflow is not among them, because the policy has it.
+// circuits are the last transitions of the breakers of steps, by phase and scope: two phases may have steps of
+// one label. The breaker of the workflow is not among them, because the policy has it.
 type circuits map[string]map[string]limit.Transition
 
 // note records a circuit event of a phase. The failures in a row are kept from the opening while tests run.
@@ -733,8 +740,9 @@ func (c circuits) note(phase string, e events.Event) {
 	c[phase][scope] = t
 }
 
-// givesRow reports whether a failed attempt gives its item a new row of the results. One that is tried again does so only if the item was
-// settled before: it is a dead letter that is run again, and stays one until it succeeds.
+// givesRow reports whether a failed attempt gives its item a new row of the results. One that is tried again
+// does so only if the item was settled before: it is a dead letter that is run again, and stays one until it
+// succeeds.
 func givesRow(e events.AgentFailed, settled bool) bool {
 	return !e.Action.RunsAgain() || settled
 }

@@ -41,7 +41,8 @@ type Summary struct {
 // Hold is a pause of a running job that somebody asked for.
 type Hold = limits.Hold
 
-// StateShown returns the state for people, who are to see at once that a job has completed but not all of its items have succeeded.
+// StateShown returns the state for people, who are to see at once that a job has completed but not all of its
+// items have succeeded.
 func (s Summary) StateShown() string {
 	shown := s.State
 	if s.State == string(Completed) && s.Metrics.Failed+s.Metrics.Rejected > 0 {
@@ -59,8 +60,8 @@ func (s Summary) StateShown() string {
 	return shown
 }
 
-// MayHaveCompleted reports whether the log of a job ends as that of a completed one does. It reads the end only: if the answer is no, a log
-// that is about to be replayed need not be folded before.
+// MayHaveCompleted reports whether the log of a job ends as that of a completed one does. It reads the end
+// only: if the answer is no, a log that is about to be replayed need not be folded before.
 func MayHaveCompleted(place jobs.Job) (bool, error) {
 	last, err := lastWord(place.EventsDir())
 	if err != nil {
@@ -83,7 +84,8 @@ func WasCancelled(place jobs.Job) (bool, error) {
 	return false, nil
 }
 
-// AwaitsAccept reports whether a job is paused because too few items of its canary or of a step of its ramp have succeeded.
+// AwaitsAccept reports whether a job is paused because too few items of its canary or of a step of its ramp
+// have succeeded.
 func AwaitsAccept(place jobs.Job) (bool, error) {
 	last, err := lastWord(place.EventsDir())
 	if err != nil {
@@ -109,8 +111,9 @@ func InputGone(place jobs.Job) (bool, error) {
 	return failed && e.InputGone, nil
 }
 
-// Summarize returns the summary of a job, which may be running. If the job has ended, only the last record is read, which has all of it; damage
-// before that is not noticed. Otherwise the log is folded from the last checkpoint on.
+// Summarize returns the summary of a job, which may be running. If the job has ended, only the last record is
+// read, which has all of it; damage before that is not noticed. Otherwise the log is folded from the last
+// checkpoint on.
 func Summarize(place jobs.Job) (Summary, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
@@ -148,7 +151,8 @@ func summaryOf(place jobs.Job, meta jobs.Meta) Summary {
 	return Summary{Job: place, Workflow: meta.Workflow, Mode: meta.Mode, Started: meta.Started}
 }
 
-// lastWord returns the last event of the log in dir, but for those that people cause between its runs; nil: it has none.
+// lastWord returns the last event of the log in dir, but for those that people cause between its runs; nil: it
+// has none.
 func lastWord(dir string) (events.Event, error) {
 	var last events.Event
 	said := func(line []byte) bool {
@@ -190,7 +194,8 @@ func valueOf(t *spend.Total) spend.Total {
 	return *t
 }
 
-// BrokerOf returns the address of the broker of the fleet that the items of a job ran on last, as it may be shown; empty: they ran on this machine.
+// BrokerOf returns the address of the broker of the fleet that the items of a job ran on last, as it may be
+// shown; empty: they ran on this machine.
 func BrokerOf(place jobs.Job) (string, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
@@ -213,7 +218,8 @@ func summarizeFold(place jobs.Job, meta jobs.Meta) (Summary, error) {
 	return known.summary(place, meta, func(events.Record) {})
 }
 
-// recordedState returns the state of a job at its checkpoint, for commands that only read it. A log that ends before what was made from it is an error.
+// recordedState returns the state of a job at its checkpoint, for commands that only read it. A log that ends
+// before what was made from it is an error.
 func recordedState(place jobs.Job, meta jobs.Meta) (restored, error) {
 	policy, err := recordedPolicy(place, meta)
 	if err != nil {
@@ -226,7 +232,8 @@ func recordedState(place jobs.Job, meta jobs.Meta) (restored, error) {
 	return from.restore(nil)
 }
 
-// summary folds the rest of a log, and shows all of it to see. What of the rest the state knows already is not folded again.
+// summary folds the rest of a log, and shows all of it to see. What of the rest the state knows already is not
+// folded again.
 func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record)) (Summary, error) {
 	s, known, held := k.state, k.state.Seq, false
 	for r, err := range k.rest {
@@ -264,8 +271,8 @@ func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record
 	return sum, nil
 }
 
-// recordedPolicy returns the policy a job was run with. A workflow that this version cannot read leaves the counts right all the same; one
-// that is not the recorded one is an error.
+// recordedPolicy returns the policy a job was run with. A workflow that this version cannot read leaves the
+// counts right all the same; one that is not the recorded one is an error.
 func recordedPolicy(place jobs.Job, meta jobs.Meta) (errorpolicy.Policy, error) {
 	source, err := place.ReadWorkflow(meta)
 	if err != nil {

@@ -27,7 +27,8 @@ type Workspaces interface {
 	// Check returns what a new job would begin with. It only reads. The error says why it would be refused.
 	Check(ctx context.Context, c gitspace.Config, allowDirty bool) (gitspace.Start, error)
 
-	// Open makes the workspaces of a job, or those of a job that is continued, whose recorded head and work that waits to be merged are given.
+	// Open makes the workspaces of a job, or those of a job that is continued, whose recorded head and work
+	// that waits to be merged are given.
 	Open(ctx context.Context, c gitspace.Config, start gitspace.Start, head string, live []gitspace.Work) (Space, error)
 }
 
@@ -59,8 +60,8 @@ type Clones interface {
 	// Dir returns a directory for what the next run of the job has to know.
 	Dir() string
 
-	// Setup returns the attempt that makes a workspace ready; nil: there is nothing to do. The first variable of its environment is PRODIGY_CHECKOUT. It is
-	// called when there is an attempt at an item.
+	// Setup returns the attempt that makes a workspace ready; nil: there is nothing to do. The first variable
+	// of its environment is PRODIGY_CHECKOUT. It is called when there is an attempt at an item.
 	Setup() *agent.Attempt
 }
 
@@ -108,8 +109,8 @@ type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return e.Reason }
 
-// StartOf returns what a new job of w would begin with, if it has workspaces. It reads the repository and changes nothing. The error is a *RefusedError
-// when such a job would be refused.
+// StartOf returns what a new job of w would begin with, if it has workspaces. It reads the repository and
+// changes nothing. The error is a *RefusedError when such a job would be refused.
 func StartOf(ctx context.Context, c Config, w *workflow.Workflow, slots int) (gitspace.Start, error) {
 	if c.OnFleet {
 		slots = 0 // they are elsewhere
@@ -171,8 +172,9 @@ func (j *job) gitConfig() gitspace.Config {
 	}
 }
 
-// openWorkspaces opens the workspaces of the job. It comes before any command of the job runs, and after the record of what the job begins with is
-// on disk: start is that of a new job, and empty for one that is continued.
+// openWorkspaces opens the workspaces of the job. It comes before any command of the job runs, and after the
+// record of what the job begins with is on disk: start is that of a new job, and empty for one that is
+// continued.
 func (j *job) openWorkspaces(ctx context.Context, start gitspace.Start) error {
 	if !j.isolated() {
 		return nil
@@ -200,7 +202,8 @@ func (j *job) openWorkspaces(ctx context.Context, start gitspace.Start) error {
 	return nil
 }
 
-// uncommitted says what to do about an input file that the checkout has and the workspaces have not; empty: that is not what err is about.
+// uncommitted says what to do about an input file that the checkout has and the workspaces have not; empty:
+// that is not what err is about.
 func (j *job) uncommitted(err error) string {
 	var missing *items.NoFileError
 	if empty, ok := errors.AsType[*items.EmptyError](err); ok && empty.Glob && j.isolated() {
@@ -241,7 +244,8 @@ func (j *job) setSteps(a agent.Attempt) {
 	j.workspaceSteps = map[string]agent.Attempt{"setup": setup, "verify": verify}
 }
 
-// runInWorkspace runs the steps of workspace.setup or workspace.verify. It is called on the goroutines of attempts and of the merger.
+// runInWorkspace runs the steps of workspace.setup or workspace.verify. It is called on the goroutines of
+// attempts and of the merger.
 func (j *job) runInWorkspace(ctx context.Context, kind, dir, base string, worker int) (agent.Outcome, error) {
 	a := j.workspaceSteps[kind]
 	a.ID = j.place.ID + "/" + a.Phase + "/" + filepath.Base(dir)
@@ -312,8 +316,8 @@ type delivered struct {
 	into string
 }
 
-// deliver brings the result of the run into the user's repository, whatever the run came to: nothing is to be only in prodigy's home. It returns what the
-// run has come to then.
+// deliver brings the result of the run into the user's repository, whatever the run came to: nothing is to be
+// only in prodigy's home. It returns what the run has come to then.
 func (j *job) deliver(ctx context.Context, v runResult) (delivered, runResult) {
 	if j.space == nil {
 		return delivered{}, v
@@ -369,8 +373,8 @@ func (j *job) deliver(ctx context.Context, v runResult) (delivered, runResult) {
 	return d, v
 }
 
-// RemoveWorkspaces deletes what a job with workspaces has outside of its own directories: the workspaces, and the hidden ref in the user's repository. The
-// branch that was delivered stays.
+// RemoveWorkspaces deletes what a job with workspaces has outside of its own directories: the workspaces, and
+// the hidden ref in the user's repository. The branch that was delivered stays.
 func RemoveWorkspaces(ctx context.Context, place jobs.Job, environ []string) error {
 	meta, err := place.ReadMeta()
 	if err != nil || meta.WorkDir == "" {
