@@ -42,7 +42,7 @@ bench-quick: ## The same on a smaller scale, in less than a minute
 	$(GO) run ./lab bench -quick
 
 bench-fleet: ## Hold a fleet against the local pool, and its throughput and memory against their goals
-	$(GO) run ./lab benchfleet
+	$(GO) run ./lab bench -only fleet
 
 bench-rationed: build ## Hold prodigy against GNU parallel and an asyncio client, with a service that rations its calls
 	$(GO) run ./lab rationed

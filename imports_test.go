@@ -25,14 +25,13 @@ var allowed = map[string][]string{
 		"events", "items", "jobs", "mapreduce", "process", "workflow",
 		"github.com/ohler55/ojg",
 	},
-	"lab/benchfleet": {},
-	"lab/chaos":      {"testenv/proxy", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys"},
-	"lab/damage":     {"dlq", "events", "fsck", "jobs", "mapreduce", "process", "settings", "workflow"}, // it does what a user does, without the start of a program
-	"lab/live":       {},
-	"lab/rationed":   {},
-	"lab/release":    {},
-	"lab/torture":    {"github.com/klauspost/compress"},
-	"lab/trials":     {},
+	"lab/chaos":    {"testenv/proxy", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys"},
+	"lab/damage":   {"dlq", "events", "fsck", "jobs", "mapreduce", "process", "settings", "workflow"}, // it does what a user does, without the start of a program
+	"lab/live":     {},
+	"lab/rationed": {},
+	"lab/release":  {},
+	"lab/torture":  {"github.com/klauspost/compress"},
+	"lab/trials":   {},
 
 	"internal/natsfleet": {
 		"agent", "aicli", "duration", "events", "fingerprint", "fleet", "gitspace", "limit", "mapreduce", "mask", "outputs", "process", "retry", "spend",

@@ -10,7 +10,6 @@ import (
 	"os"
 
 	"prodigy/lab/bench"
-	"prodigy/lab/benchfleet"
 	"prodigy/lab/chaos"
 	"prodigy/lab/damage"
 	"prodigy/lab/live"
@@ -26,8 +25,7 @@ var tools = []struct {
 	{"torture", "kill jobs at random instants, resume them, look for losses", torture.Main},
 	{"chaos", "the same for fleets: kill, freeze and cut off workers, runs and brokers", chaos.Main},
 	{"damage", "damage files of jobs, look whether each damage is harmless or told", damage.Main},
-	{"bench", "hold prodigy against its peers and goals", bench.Main},
-	{"benchfleet", "hold a fleet against the local pool", benchfleet.Main},
+	{"bench", "hold prodigy against its peers and goals, with -only fleet a fleet against the pool", bench.Main},
 	{"rationed", "hold prodigy against others with a service that rations its calls", rationed.Main},
 	{"live", "run the real AI coding CLIs against a server that plays failures", live.Main},
 	{"release", "build archives for all platforms, with checksums", release.Main},
