@@ -28,7 +28,6 @@ import (
 type coordinator struct {
 	*brokerConn
 	jobLock
-	notices
 	jobRun
 	o       fleet.JobOptions
 	signer  *signer
@@ -76,6 +75,7 @@ type jobState struct {
 	mailbox mailbox
 	refuses refusals
 	room    roomTold
+	told    notices
 }
 
 // jobEntry is what workers can read of the job at the broker.
@@ -163,6 +163,7 @@ func newCoordinator(o fleet.JobOptions) *coordinator {
 				short: map[string]string{}, named: map[string]bool{},
 			},
 			calls: callTable{calls: map[callID]*call{}, tickets: map[string][]ticket{}},
+			told:  notices{func(string) {}, func(error) {}, map[string]bool{}},
 		},
 	}
 	c.reached = sync.OnceFunc(func() { close(c.caughtUp) })
@@ -212,22 +213,17 @@ func (c *coordinator) carryOut(s *jobState, e fleet.Effects) {
 
 // notices are what people are told of the job.
 type notices struct {
-	told   sync.Mutex
 	notice func(string)
-	stopBy func(cause error) // see fleet.Coordinator.OnAbort
+	stop   func(cause error) // see fleet.Coordinator.OnAbort
 	keys   map[string]bool   // what notifyOnce has told, by the digest of its key
 }
 
-func (n *notices) Notify(notice func(string)) {
-	n.told.Lock()
-	defer n.told.Unlock()
-	n.notice = notice
+func (c *coordinator) Notify(notice func(string)) {
+	c.turn(func(s *jobState) { s.told.notice = notice })
 }
 
-func (n *notices) OnAbort(stop func(cause error)) {
-	n.told.Lock()
-	defer n.told.Unlock()
-	n.stopBy = stop
+func (c *coordinator) OnAbort(stop func(cause error)) {
+	c.turn(func(s *jobState) { s.told.stop = stop })
 }
 
 // mostKeys is how many keys are remembered. What is told after so many others may be told again.
@@ -236,42 +232,35 @@ const mostKeys = 1000
 // isFirst reports whether nothing was told with a key yet, and remembers the key.
 func (n *notices) isFirst(key string) bool {
 	key = digest([]byte(key)) // it may have what somebody has sent, however long
-	n.told.Lock()
-	defer n.told.Unlock()
 	if n.keys[key] {
 		return false
 	}
-	if n.keys == nil || len(n.keys) >= mostKeys {
-		n.keys = map[string]bool{}
+	if len(n.keys) >= mostKeys {
+		clear(n.keys)
 	}
 	n.keys[key] = true
 	return true
 }
 
-func (n *notices) notify(format string, args ...any) {
-	n.told.Lock()
-	notice := n.notice
-	n.told.Unlock()
-	if notice != nil {
-		notice(fmt.Sprintf(format, args...))
-	}
+func (c *coordinator) notify(format string, args ...any) {
+	var notice func(string)
+	c.turn(func(s *jobState) { notice = s.told.notice })
+	notice(fmt.Sprintf(format, args...))
 }
 
 // notifyOnce is notify, unless it was called with the same key before.
-func (n *notices) notifyOnce(key, format string, args ...any) {
-	if n.isFirst(key) {
-		n.notify(format, args...)
+func (c *coordinator) notifyOnce(key, format string, args ...any) {
+	first := false
+	if c.turn(func(s *jobState) { first = s.told.isFirst(key) }); first {
+		c.notify(format, args...)
 	}
 }
 
 // stop asks the run to stop.
-func (n *notices) stop(cause error) {
-	n.told.Lock()
-	stop := n.stopBy
-	n.told.Unlock()
-	if stop != nil {
-		stop(inWords(cause))
-	}
+func (c *coordinator) stop(cause error) {
+	var stop func(error)
+	c.turn(func(s *jobState) { stop = s.told.stop })
+	stop(inWords(cause))
 }
 
 // Executor is for mapreduce.Config.

@@ -81,10 +81,10 @@ func TestWhatIsToldOnceIsBounded(t *testing.T) {
 		}
 	}
 	size := 0
-	for key := range c.keys {
+	for key := range c.state.told.keys {
 		size += len(key)
 	}
-	if told != 3000 || len(c.keys) > 1000 || size > 64<<10 {
-		t.Errorf("told %d times, want 3000; %d keys of %d bytes are kept, want at most 1000 of 64 KiB", told, len(c.keys), size)
+	if told != 3000 || len(c.state.told.keys) > 1000 || size > 64<<10 {
+		t.Errorf("told %d times, want 3000; %d keys of %d bytes are kept, want at most 1000 of 64 KiB", told, len(c.state.told.keys), size)
 	}
 }

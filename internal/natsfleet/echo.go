@@ -3,6 +3,7 @@ package natsfleet
 import (
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"prodigy/internal/agent"
@@ -20,12 +21,13 @@ const (
 
 // echoBuffer is what an attempt has printed and what was not sent yet.
 type echoBuffer struct {
-	mu       sync.Mutex
-	commands int
-	pieces   []fleet.Echo
-	size     int
-	waits    bool // it will be sent in a moment
-	closed   bool
+	commands atomic.Int64
+
+	mu     sync.Mutex
+	pieces []fleet.Echo
+	size   int
+	waits  bool // it will be sent in a moment
+	closed bool
 }
 
 // Command implements agent.Echo.
@@ -34,10 +36,7 @@ func (e workerEcho) Command(a *agent.Attempt, step string, try int) (stdout, std
 	if k == nil || a.ItemID == "" {
 		return io.Discard, io.Discard
 	}
-	k.echo.mu.Lock()
-	defer k.echo.mu.Unlock()
-	k.echo.commands++
-	one := fleet.Echo{Command: k.echo.commands, Step: step, Try: try}
+	one := fleet.Echo{Command: int(k.echo.commands.Add(1)), Step: step, Try: try}
 	e.w.addEcho(k, one) // it drops what a try before has printed, also if it prints nothing
 	two := one
 	two.Stream = 1
@@ -52,18 +51,17 @@ type echoStream struct {
 }
 
 func (s *echoStream) Write(p []byte) (int, error) {
-	s.k.echo.mu.Lock()
-	defer s.k.echo.mu.Unlock()
 	one := s.piece
 	one.Data = append([]byte(nil), p...)
 	s.w.addEcho(s.k, one)
 	return len(p), nil
 }
 
-// addEcho has a piece sent soon. It waits while too much of the job is on the way. It is called with the lock of the
-// buffer held.
+// addEcho has a piece sent soon. It waits while too much of the job is on the way.
 func (w *worker) addEcho(k *heldAttempt, piece fleet.Echo) {
 	b := &k.echo
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.closed {
 		return
 	}
@@ -74,37 +72,30 @@ func (w *worker) addEcho(k *heldAttempt, piece fleet.Echo) {
 		b.pieces = append(b.pieces, piece)
 	}
 	if b.size += len(piece.Data); b.size >= echoSize {
-		w.sendEcho(k)
-		return
-	}
-	if !b.waits {
+		w.report(k, b.take())
+	} else if !b.waits {
 		b.waits = true
-		time.AfterFunc(echoDelay, func() {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			w.sendEcho(k)
-		})
+		time.AfterFunc(echoDelay, func() { w.flushEcho(k, false) })
 	}
 }
 
-// sendEcho sends what there is. It is called with the lock of the buffer held.
-func (w *worker) sendEcho(k *heldAttempt) {
-	b := &k.echo
-	b.waits = false
-	if len(b.pieces) == 0 || b.closed {
-		return
-	}
-	pieces := b.pieces
+// take returns the report of what there is.
+func (b *echoBuffer) take() fleet.Report {
+	r := fleet.Report{Kind: fleet.Echoed, Echo: b.pieces}
 	b.pieces, b.size = nil, 0
-	w.report(k, fleet.Report{Kind: fleet.Echoed, Echo: pieces})
+	return r
 }
 
-// endEcho sends what is left. Nothing follows.
-func (w *worker) endEcho(k *heldAttempt) {
-	k.echo.mu.Lock()
-	defer k.echo.mu.Unlock()
-	w.sendEcho(k)
-	k.echo.closed = true
+// flushEcho sends what there is. Nothing follows when the attempt has ended.
+func (w *worker) flushEcho(k *heldAttempt, ended bool) {
+	b := &k.echo
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waits = false
+	if len(b.pieces) > 0 && !b.closed {
+		w.report(k, b.take())
+	}
+	b.closed = b.closed || ended
 }
 
 // show shows what an attempt has printed on its worker.

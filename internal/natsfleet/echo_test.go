@@ -135,7 +135,7 @@ func TestTheEndOfAnAttemptIsTheLastOfItsReports(t *testing.T) {
 	_, _ = io.WriteString(out, "some")
 	w.finish(k, fleet.Report{Kind: fleet.Ended})
 	_, _ = io.WriteString(out, "late")
-	w.endEcho(k)
+	w.flushEcho(k, true)
 	if len(k.reports) != 2 || !strings.Contains(string(k.reports[0].data), `"echoed"`) || !strings.Contains(string(k.reports[1].data), `"ended"`) {
 		t.Errorf("got %d reports, want what it printed and its end", len(k.reports))
 	}

@@ -405,7 +405,7 @@ func (w *worker) waitForSpace(h *heldAttempt) bool {
 
 // finish frees the slot of an attempt and reports its end, in one message.
 func (w *worker) finish(h *heldAttempt, r fleet.Report) {
-	w.endEcho(h)
+	w.flushEcho(h, true)
 	h.making.Lock()
 	defer h.making.Unlock()
 	one, ok := w.encode(h, r)
