@@ -1,6 +1,10 @@
 // Package natsfleet carries the messages of a fleet over NATS JetStream: the coordinator of a job (coordinator.go), the
 // worker (worker.go), and a broker for a first fleet (broker.go).
 //
+// What a coordinator knows of its job is its jobState, with the fleet.Ledger that decides; what a worker knows is its
+// workerState. Each is given to one function at a time, by turn: it waits for nothing, so that nobody waits for it.
+// What takes long, such as what is asked of the broker, is done between two turns.
+//
 // Coordinators and workers talk by plain messages: fleet.WorkerMessage and fleet.CoordinatorMessage. Both keep what
 // they have said until the other has it, and say it again when it may have been lost. The broker keeps three things:
 // the bucket prodigy-jobs the jobs, the object store prodigy-files what is too large for a message, and the stream

@@ -531,10 +531,10 @@ func TestAWorkerEndsThoughNobodyTakesItsReports(t *testing.T) {
 		want bool
 	}{
 		"it runs":              {&heldAttempt{}, false},
-		"it has just ended":    {&heldAttempt{ended: true, reports: []report{{made: time.Now()}}}, false},
-		"nobody takes its end": {&heldAttempt{ended: true, reports: []report{{made: time.Now().Add(-2 * time.Minute)}}}, true},
-		"the broker has it":    {&heldAttempt{ended: true, left: true}, true},
-		"it prints and runs":   {&heldAttempt{reports: []report{{made: time.Now().Add(-2 * time.Minute)}}}, false},
+		"it has just ended":    {&heldAttempt{reporting: reporting{ended: true, reports: []report{{made: time.Now()}}}}, false},
+		"nobody takes its end": {&heldAttempt{reporting: reporting{ended: true, reports: []report{{made: time.Now().Add(-2 * time.Minute)}}}}, true},
+		"the broker has it":    {&heldAttempt{reporting: reporting{ended: true, left: true}}, true},
+		"it prints and runs":   {&heldAttempt{reporting: reporting{reports: []report{{made: time.Now().Add(-2 * time.Minute)}}}}, false},
 	} {
 		c.h.job = j
 		s := workerState{parting: parting{stopping: true}, held: map[string]*heldAttempt{"x": c.h}}

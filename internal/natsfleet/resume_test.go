@@ -240,7 +240,7 @@ func TestHowMuchAWorkerKeeps(t *testing.T) {
 	w := &newWorker(fleet.WorkerOptions{}).state
 	j := &workerJob{key: "j"}
 	for token := range int64(5) {
-		h := &heldAttempt{job: j, token: token, ended: true, index: 2}
+		h := &heldAttempt{job: j, token: token, reporting: reporting{ended: true, index: 2}}
 		w.held[h.name()] = h
 		for index := range 2 {
 			r := report{data: make([]byte, maxKept/8), index: index + 1, made: now.Add(time.Duration(token) * time.Second)}

@@ -157,7 +157,7 @@ type heldAttempt struct {
 	job     *workerJob
 	token   int64
 	task    fleet.Task
-	slot    int // 0: it waits
+	slot    int // 0 while it waits
 	began   int // the slot that it began in
 	arrived time.Time
 
@@ -177,6 +177,11 @@ type heldAttempt struct {
 	x        *jobExecutor // once it runs
 	checkout string       // with workspaces: the directory of the run here, or that of its files
 
+	reporting
+}
+
+// reporting is what is said of an attempt.
+type reporting struct {
 	reports  []report   // that neither the coordinator nor the broker has taken, in order
 	kept     []report   // before those, that the broker has and the coordinator may not have taken
 	sent     int        // how many of them were sent
