@@ -105,10 +105,7 @@ func (c *coordinator) takeWork(f *flight, p *fleet.Pack, o *agent.Outcome) error
 		case errors.Is(err, errObjectGone), errors.Is(err, errNotSent), errors.Is(err, errTooLarge):
 			return &agent.LostError{Reason: "what it has done could not be fetched: " + inWords(unfetched.err).Error(), Unbegun: true}
 		}
-		select { // the broker is away
-		case <-time.After(250 * time.Millisecond):
-		case <-c.life.Done():
-		}
+		pause(c.life, 250*time.Millisecond) // the broker is away
 	}
 }
 

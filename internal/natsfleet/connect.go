@@ -393,9 +393,7 @@ func (h *brokerConn) until(ctx context.Context, do func(ctx context.Context) err
 		case h.denied.Err() != nil:
 			return context.Cause(h.denied)
 		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
+		if !pause(ctx, 200*time.Millisecond) {
 			return cmp.Or(context.Cause(h.denied), err)
 		}
 	}
@@ -411,9 +409,7 @@ func (h *brokerConn) steadily(ctx context.Context, do func(ctx context.Context) 
 		if !leaderless(err) || time.Now().After(until) {
 			return err
 		}
-		select {
-		case <-time.After(250 * time.Millisecond):
-		case <-ctx.Done():
+		if !pause(ctx, 250*time.Millisecond) {
 			return context.Cause(ctx)
 		}
 	}
@@ -489,21 +485,27 @@ func (h *brokerConn) subscribe(subject string, take nats.MsgHandler) (*nats.Subs
 	})
 }
 
+// pause waits for some time, and reports false if ctx ends meanwhile.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // keepTrying calls do until it succeeds or ctx ends, with growing pauses between the calls.
 func keepTrying(ctx context.Context, do func(ctx context.Context) error) error {
-	pause := 20 * time.Millisecond
-	for {
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		one, cancel := context.WithTimeout(ctx, requestTime)
 		err := do(one)
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !pause(ctx, wait) {
 			return err
 		}
-		pause = min(2*pause, 2*time.Second)
 	}
 }

@@ -397,10 +397,7 @@ func (c *coordinator) endAll(ctx context.Context) {
 		how = fleet.Kill
 	}
 	c.setStop(how)
-	select {
-	case <-time.After(c.c.Grace + patience):
-	case <-c.life.Done():
-	}
+	pause(c.life, c.c.Grace+patience)
 	c.turn(func(s *jobState) { c.leave(s, func(f *flight) bool { return f.of == ctx }) })
 }
 
@@ -471,7 +468,7 @@ func (c *coordinator) Close() error {
 		return nil
 	}
 	for clean && !c.nc.IsConnected() && !c.nc.IsClosed() && ctx.Err() == nil {
-		time.Sleep(20 * time.Millisecond)
+		pause(ctx, 20*time.Millisecond)
 	}
 	if !c.nc.IsConnected() {
 		if clean {

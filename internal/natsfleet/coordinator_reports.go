@@ -318,9 +318,7 @@ func (c *coordinator) retryReport(r fleet.Report, m jetstream.Msg) {
 		u := f.unread
 		u.waits = true
 		c.work.Go(func() {
-			select {
-			case <-time.After(relayRetry):
-			case <-c.life.Done():
+			if !pause(c.life, relayRetry) {
 				return
 			}
 			c.turn(func(*jobState) { u.waits = false })

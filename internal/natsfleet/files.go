@@ -368,10 +368,7 @@ func (w *worker) untilKept(ctx context.Context, keep func(n int) (again bool, er
 		if err == nil || !again || ctx.Err() != nil || w.nc.IsConnected() && n > w.tries(full) {
 			return err
 		}
-		select {
-		case <-time.After(250 * time.Millisecond):
-		case <-ctx.Done():
-		}
+		pause(ctx, 250*time.Millisecond)
 	}
 }
 
@@ -442,32 +439,34 @@ func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
 		}
 		part := fmt.Sprintf(".prodigy-%d-%d", f.token, i)
 		_ = root.Remove(path.Join(path.Dir(file.Path), part)) // of a run that was killed
-		for {
-			err := install(root, file, part, func(to *os.File) error {
-				err := c.fetchFile(ctx, file.Object, file, to)
-				if err != nil && !leaderless(err) {
-					return &agent.LostError{Reason: "what it produced could not be fetched: " + inWords(err).Error(), Unbegun: true}
-				}
-				out := false
-				c.turn(func(s *jobState) { out = s.flights[f.token] == f })
-				if !out {
-					return &agent.LostError{Reason: "it was given up meanwhile"}
-				}
-				return err
-			})
-			if err == nil {
-				break
-			}
-			if !leaderless(err) || ctx.Err() != nil {
-				return err
-			}
-			select { // the broker is away
-			case <-time.After(250 * time.Millisecond):
-			case <-ctx.Done():
-			}
+		if err := c.fetchInto(ctx, root, part, f, file); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// fetchInto writes one of these files, however long the broker is away.
+func (c *coordinator) fetchInto(ctx context.Context, root *os.Root, part string, f *flight, file fleet.File) error {
+	for {
+		err := install(root, file, part, func(to *os.File) error {
+			err := c.fetchFile(ctx, file.Object, file, to)
+			if err != nil && !leaderless(err) {
+				reason := "what it produced could not be fetched: " + inWords(err).Error()
+				return &agent.LostError{Reason: reason, Unbegun: true}
+			}
+			out := false
+			c.turn(func(s *jobState) { out = s.flights[f.token] == f })
+			if !out {
+				return &agent.LostError{Reason: "it was given up meanwhile"}
+			}
+			return err
+		})
+		if err == nil || !leaderless(err) || ctx.Err() != nil {
+			return err
+		}
+		pause(ctx, 250*time.Millisecond)
+	}
 }
 
 // isBelow reports whether a path is another one, or in it.

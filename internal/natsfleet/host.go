@@ -336,12 +336,10 @@ func (w *worker) askAged(ctx context.Context, j *workerJob, method string, token
 			}
 		}
 		if err != nil {
-			select {
-			case <-time.After(250 * time.Millisecond): // the coordinator is away
-				continue
-			case <-ctx.Done():
+			if !pause(ctx, 250*time.Millisecond) { // the coordinator is away
 				return 0, context.Cause(ctx)
 			}
+			continue
 		}
 		var answer fleet.CallAnswer
 		if err := json.Unmarshal(m.Data, &answer); err != nil {

@@ -71,12 +71,10 @@ func (c *coordinator) lock(ctx context.Context, key, jobID string) error {
 			return refused
 		}
 		if held.Sweeps && time.Since(began) < sweepTime {
-			select {
-			case <-time.After(50 * time.Millisecond):
-				continue
-			case <-ctx.Done():
+			if !pause(ctx, 50*time.Millisecond) {
 				return context.Cause(ctx)
 			}
+			continue
 		}
 		if rest := c.o.Lease - time.Since(began); !gone && held.Owner != "" && rest > 0 {
 			if first == 0 {
@@ -84,12 +82,10 @@ func (c *coordinator) lock(ctx context.Context, key, jobID string) error {
 					"%s for it", held.PID, held.Host, c.o.Lease)
 			}
 			first = e.Revision()
-			select {
-			case <-time.After(min(rest, 250*time.Millisecond)):
-				continue
-			case <-ctx.Done():
+			if !pause(ctx, min(rest, 250*time.Millisecond)) {
 				return context.Cause(ctx)
 			}
+			continue
 		}
 		if c.revision, err = kv.Update(ctx, key, c.lockData(held.Epoch), e.Revision()); isConflict(err) {
 			return refused

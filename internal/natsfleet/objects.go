@@ -53,7 +53,7 @@ func (m *missingObject) isGone(err error, now time.Time) bool {
 // await calls get until it has what it asks the broker for.
 func (h *brokerConn) await(ctx context.Context, get func(ctx context.Context) error) error {
 	began, missing := time.Now(), missingObject{}
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		err := get(ctx)
 		if _, local := errors.AsType[*fs.PathError](err); err == nil || local || errors.Is(err, errAltered) ||
 			errors.Is(err, errNotSent) {
@@ -66,9 +66,7 @@ func (h *brokerConn) await(ctx context.Context, get func(ctx context.Context) er
 		if now.Sub(began) > dumbFor {
 			return err
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !pause(ctx, wait) {
 			return context.Cause(ctx)
 		}
 	}

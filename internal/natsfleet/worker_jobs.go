@@ -36,7 +36,7 @@ func (w *worker) watch() {
 			w.forgetOthers(nil)
 		}
 		if err != nil {
-			time.Sleep(250 * time.Millisecond)
+			pause(w.life, 250*time.Millisecond)
 			continue
 		}
 		w.follow(updates.Updates(), before, func() bucket { return bucketOf(w.life, kv) })
@@ -226,10 +226,7 @@ func (w *worker) confirm(key string, now fleet.Job) {
 			w.warn(key, "the description of job "+now.ID+": nobody confirms it: its coordinator is away, or it is "+
 				"an old one")
 		}
-		select {
-		case <-time.After(min(time.Duration(tries+1)*200*time.Millisecond, 2*time.Second)):
-		case <-w.life.Done():
-		}
+		pause(w.life, min(time.Duration(tries+1)*200*time.Millisecond, 2*time.Second))
 	}
 }
 
