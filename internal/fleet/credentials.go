@@ -50,7 +50,8 @@ func ParseCredentials(data []byte) (Credentials, error) {
 	d.KnownFields(true)
 	var c Credentials
 	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		why := strings.NewReplacer("yaml: ", "", "unmarshal errors:\n  ", "", "\n ", ";", " in type fleet.Credentials", "", " into fleet.Credentials", "").Replace(err.Error())
+		why := strings.NewReplacer("yaml: ", "", "unmarshal errors:\n  ", "", "\n ", ";",
+			" in type fleet.Credentials", "", " into fleet.Credentials", "").Replace(err.Error())
 		return c, fmt.Errorf("not a credentials file, as prodigy fleet init makes: %s", why)
 	}
 	for _, r := range append(Roles(), OwnerRole) {

@@ -110,7 +110,10 @@ type Loss struct {
 
 // NewDispatcher returns an empty dispatcher of a coordinator that begins now.
 func NewDispatcher(lease, every time.Duration, now time.Time) *Dispatcher {
-	return &Dispatcher{Lease: lease, Every: every, flights: map[int64]*flight{}, workers: map[string]*workerState{}, expected: map[string]bool{}, zero: now, began: now}
+	return &Dispatcher{
+		Lease: lease, Every: every, flights: map[int64]*flight{}, workers: map[string]*workerState{},
+		expected: map[string]bool{}, zero: now, began: now,
+	}
 }
 
 // Expect says which instances may hold attempts that the run before gave out. With others there may be more that nobody

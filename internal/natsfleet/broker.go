@@ -174,7 +174,10 @@ func makeOwner(path, address string) error {
 	if err != nil {
 		return err
 	}
-	data, err := yaml.Marshal(fleet.Credentials{Role: fleet.OwnerRole, URL: "nats://" + address, Seed: own.seed, Sign: sign.seed, Trust: []string{sign.public}})
+	data, err := yaml.Marshal(fleet.Credentials{
+		Role: fleet.OwnerRole, URL: "nats://" + address, Seed: own.seed,
+		Sign: sign.seed, Trust: []string{sign.public},
+	})
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,8 @@ func (c *coordinator) pack(_ fleet.Call, f *flight, args packArgs) (*fleet.Pack,
 		delete(c.slow.packs, about)
 	}
 	object := c.key + "/pack-" + newInstance()
-	p, err := c.keepPack(c.life, c.c.TempDir, object, smallAnswer, func(to *os.File) error { return c.clones.Pack(c.life, args.Want, args.Have, to) })
+	p, err := c.keepPack(c.life, c.c.TempDir, object, smallAnswer,
+		func(to *os.File) error { return c.clones.Pack(c.life, args.Want, args.Have, to) })
 	if errors.Is(err, errTooLarge) {
 		c.stop(errors.New("the repository is too large to be sent to workers, more than 1 GiB: run prodigy in a " +
 			"shallow clone of it (git clone --depth 1)"))
@@ -97,7 +98,8 @@ func (c *coordinator) takeWork(f *flight, p *fleet.Pack, o *agent.Outcome) error
 		return &agent.LostError{Reason: "its worker has not sent what it did"}
 	}
 	for {
-		err := c.fetchPack(c.life, c.c.TempDir, p, func(pack *os.File) error { return c.clones.Import(c.life, f.attempt(), o, pack) })
+		err := c.fetchPack(c.life, c.c.TempDir, p,
+			func(pack *os.File) error { return c.clones.Import(c.life, f.attempt(), o, pack) })
 		var unfetched *packError
 		switch {
 		case c.life.Err() != nil, !errors.As(err, &unfetched):
@@ -147,7 +149,8 @@ func (w *worker) workspaces(ctx context.Context, j *workerJob, entry fleet.Job) 
 		Slots: w.o.Slots, Register: w.register,
 		Run: w.setUp,
 		Created: func(slot int, base string, took time.Duration) {
-			w.tell(j, slot, events.WorktreeCreated{Worker: slot, Base: base, DurationMS: events.Millis(took), Node: w.o.Name})
+			w.tell(j, slot,
+				events.WorktreeCreated{Worker: slot, Base: base, DurationMS: events.Millis(took), Node: w.o.Name})
 		},
 		Cleaned: func(slot int, reason string) {
 			w.tell(j, slot, events.WorktreeCleaned{Worker: slot, Reason: reason, Node: w.o.Name})
@@ -186,7 +189,7 @@ func (w *worker) tell(j *workerJob, slot int, e events.Event) {
 			}
 		}
 	})
-	line, err := events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: j.ID, Event: e})
+	line, err := lineOf(j.ID, e)
 	if of != nil && err == nil {
 		w.report(of, fleet.Report{Kind: fleet.Event, Event: line})
 	}
@@ -276,7 +279,8 @@ func (w *worker) export(ctx context.Context, h *heldAttempt, s *jobSpace, a *age
 	// each try with another name: a worker has no right to purge what it has sent
 	err = w.untilKept(ctx, func(n int) (again bool, err error) {
 		object := fmt.Sprintf("%s/work-%d-%s-%d", h.job.key, h.token, w.node.Instance, n)
-		p, err = w.keepPack(ctx, w.temp, object, smallReport, func(to *os.File) error { return s.Export(ctx, a, o.Commit, to) })
+		p, err = w.keepPack(ctx, w.temp, object, smallReport,
+			func(to *os.File) error { return s.Export(ctx, a, o.Commit, to) })
 		return !errors.Is(err, errTooLarge), err
 	})
 	if errors.Is(err, errTooLarge) {

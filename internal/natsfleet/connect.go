@@ -69,7 +69,10 @@ type brokerConn struct {
 
 // connect reaches the broker, and has ready find out whether it can be used. who is shown by it. onReconnect is called
 // whenever the connection is there again.
-func connect(ctx context.Context, a fleet.Address, who string, ready func(ctx context.Context, h *brokerConn) error, onReconnect func()) (*brokerConn, error) {
+func connect(
+	ctx context.Context, a fleet.Address, who string, ready func(ctx context.Context, h *brokerConn) error,
+	onReconnect func(),
+) (*brokerConn, error) {
 	if err := checkPlain(a); err != nil {
 		return nil, err
 	}
@@ -232,13 +235,15 @@ func dialErrors(urls string) error {
 			continue // it was checked
 		}
 		here = here && loopback(u.Hostname())
-		c, err := net.DialTimeout("tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), fleet.DefaultPort)), requestTime)
+		c, err := net.DialTimeout("tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), fleet.DefaultPort)),
+			requestTime)
 		if err != nil {
 			all = append(all, err)
 			continue
 		}
 		_ = c.Close()
-		all = append(all, fmt.Errorf("%s listens, and does not answer as a NATS server does: is it the right port?", u.Host))
+		all = append(all,
+			fmt.Errorf("%s listens, and does not answer as a NATS server does: is it the right port?", u.Host))
 	}
 	if len(all) == 1 && here {
 		return fmt.Errorf("%w: does the broker run? \"prodigy broker\" starts one", all[0])
@@ -388,7 +393,8 @@ func (h *brokerConn) until(ctx context.Context, do func(ctx context.Context) err
 		err := do(one)
 		cancelOne()
 		switch {
-		case err == nil, errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		case err == nil, errors.Is(err, jetstream.ErrJetStreamNotEnabled),
+			errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 			return err
 		case h.denied.Err() != nil:
 			return context.Cause(h.denied)

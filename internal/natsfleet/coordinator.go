@@ -189,7 +189,8 @@ func (c *coordinator) carryOut(s *jobState, e fleet.Effects) {
 		if f := s.flights[token]; f != nil {
 			id := f.id
 			c.work.Go(func() {
-				c.stop(fmt.Errorf("%s was sent to workers %d times, and none has ever said that it has it", id, fleet.MostTimes))
+				c.stop(fmt.Errorf("%s was sent to workers %d times, and none has ever said that it has it", id,
+					fleet.MostTimes))
 			})
 		}
 	}
@@ -289,7 +290,7 @@ func (c *coordinator) Execute(ctx context.Context, a agent.Attempt) (agent.Outco
 }
 
 // Submit gives an attempt at an item to a worker.
-func (c *coordinator) Submit(ctx context.Context, a *agent.Attempt, done func(*agent.Attempt, agent.Outcome, error)) {
+func (c *coordinator) Submit(ctx context.Context, a *agent.Attempt, done doneFunc) {
 	err := c.submit(ctx, a, done)
 	if err == nil {
 		return
@@ -304,7 +305,7 @@ func (c *coordinator) Submit(ctx context.Context, a *agent.Attempt, done func(*a
 	done(a, agent.Outcome{}, err)
 }
 
-func (c *coordinator) submit(ctx context.Context, a *agent.Attempt, done func(*agent.Attempt, agent.Outcome, error)) error {
+func (c *coordinator) submit(ctx context.Context, a *agent.Attempt, done doneFunc) error {
 	if err := c.open(ctx, a.JobID); err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 // with others of the job, and attempt makes the rest again.
 type flight struct {
 	spec    *sharedSpec
-	done    func(*agent.Attempt, agent.Outcome, error)
+	done    doneFunc
 	of      context.Context
 	stop    *flightStop          // nil: nobody has asked for a context of it
 	more    *rareParts           // nil: the attempt has none of them
@@ -32,6 +32,9 @@ type flight struct {
 	slot    int32
 	unread  *unreadReport // nil: all that has come could be read
 }
+
+// doneFunc is called with how an attempt has ended.
+type doneFunc = func(*agent.Attempt, agent.Outcome, error)
 
 // sharedSpec is what attempts have in common, and the name that the broker has it by.
 type sharedSpec struct {
@@ -60,7 +63,7 @@ type rareParts struct {
 }
 
 // newFlight returns the flight of an attempt with a spec.
-func newFlight(ctx context.Context, a *agent.Attempt, s *sharedSpec, done func(*agent.Attempt, agent.Outcome, error)) *flight {
+func newFlight(ctx context.Context, a *agent.Attempt, s *sharedSpec, done doneFunc) *flight {
 	f := &flight{
 		spec: s, done: done, of: ctx, token: a.Token, id: a.ItemID, item: a.Item, index: a.ItemIndex,
 		total: a.ItemTotal,
@@ -70,7 +73,10 @@ func newFlight(ctx context.Context, a *agent.Attempt, s *sharedSpec, done func(*
 	for _, path := range a.Produces {
 		produces.WriteString("\x00" + path)
 	}
-	r := rareParts{a.Base, a.Resolve, a.Branch, a.Trace, produces.String(), a.Retrying, a.Again, a.Due, a.Session, a.RanOn, a.Adopted, a.Lost}
+	r := rareParts{
+		a.Base, a.Resolve, a.Branch, a.Trace, produces.String(), a.Retrying, a.Again, a.Due, a.Session,
+		a.RanOn, a.Adopted, a.Lost,
+	}
 	if r != (rareParts{}) {
 		f.more = &r
 	}

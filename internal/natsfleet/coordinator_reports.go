@@ -297,7 +297,10 @@ func (c *coordinator) complete(r *fleet.Report) bool {
 		case !gone && !unreadable:
 			return false
 		}
-		whole = fleet.Report{Token: r.Token, Index: r.Index, Kind: fleet.Dropped, Holder: r.Holder, Reason: "the broker lost its report, or somebody altered it"}
+		whole = fleet.Report{
+			Token: r.Token, Index: r.Index, Kind: fleet.Dropped, Holder: r.Holder,
+			Reason: "the broker lost its report, or somebody altered it",
+		}
 	}
 	*r = whole
 	r.Ref = ""

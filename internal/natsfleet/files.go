@@ -278,7 +278,10 @@ func (w *worker) collect(ctx context.Context, x *jobExecutor, h *heldAttempt, a 
 		return nil, nil
 	}
 	fail := func(err error) {
-		o.Failure = &agent.Failure{Failure: retry.Failure{Type: retry.TypeMissingOutput, Message: "produces: " + err.Error(), ExitCode: o.ExitCode, Exact: true}}
+		o.Failure = &agent.Failure{Failure: retry.Failure{
+			Type:    retry.TypeMissingOutput,
+			Message: "produces: " + err.Error(), ExitCode: o.ExitCode, Exact: true,
+		}}
 	}
 	paths, err := produced(x.produces, a.ItemID, a.Item, a.Dir)
 	if err != nil {

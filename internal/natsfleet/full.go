@@ -97,7 +97,8 @@ func (c *coordinator) lookAtStore(now time.Time) {
 		c.notify("the broker does not keep what it is sent: %s. What needs that waits until it does", was.why)
 	}
 	if stop {
-		c.stop(fmt.Errorf("the broker has not kept what it was sent for %s (--broker-patience): %s", c.o.Patience, was.why))
+		c.stop(fmt.Errorf("the broker has not kept what it was sent for %s (--broker-patience): %s", c.o.Patience,
+			was.why))
 	}
 	if !full && was.told {
 		c.notify("the broker keeps what it is sent again")

@@ -36,7 +36,7 @@ func (h *workerHost) held(a *agent.Attempt) (k *heldAttempt) {
 }
 
 func (h *workerHost) Emit(a *agent.Attempt, e events.Event) {
-	line, err := events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: a.JobID, CorrelationID: a.CorrelationID, Event: e})
+	line, err := lineOf(a.JobID, e)
 	if k := h.held(a); k != nil && err == nil && a.ItemID != "" { // else it is about a workspace
 		h.w.report(k, fleet.Report{Kind: fleet.Event, Event: line})
 	}
@@ -274,7 +274,7 @@ func (h *workerHost) AgentCost(t agent.AgentTicket, cost spend.USD) bool {
 // RecordUsage waits until the coordinator has it: what an agent has cost is not to be lost. A stop, which may be why
 // the agent has ended, gives that a lease: the coordinator still listens, if it is there.
 func (h *workerHost) RecordUsage(a *agent.Attempt, t agent.AgentTicket, e events.AgentUsage) {
-	line, err := events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: a.JobID, CorrelationID: a.CorrelationID, Event: e})
+	line, err := lineOf(a.JobID, e)
 	if err != nil {
 		return
 	}

@@ -54,7 +54,10 @@ func (Backend) Init(o fleet.InitOptions) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := fleet.Credentials{URL: urlOf(hosts), CA: ca, Sign: sign.seed, Trust: []string{sign.public}, Names: sign.public}
+	base := fleet.Credentials{
+		URL: urlOf(hosts), CA: ca, Sign: sign.seed, Trust: []string{sign.public},
+		Names: sign.public,
+	}
 	files := map[string]string{}
 	var users strings.Builder
 	users.WriteString(usersHead)
@@ -185,7 +188,8 @@ func (Backend) Remove(dir string, role fleet.Role, name string) ([]string, error
 		}
 	}
 	if len(changed) == 0 {
-		return nil, fleet.Refusef("there is no %s named %s in %s", role, name, strings.Join(slices.Sorted(maps.Keys(lists)), ", "))
+		return nil, fleet.Refusef("there is no %s named %s in %s", role, name,
+			strings.Join(slices.Sorted(maps.Keys(lists)), ", "))
 	}
 	var done []string
 	for _, path := range slices.Sorted(maps.Keys(changed)) {
@@ -288,7 +292,8 @@ authorization {
 	}
 	var routes []string
 	for _, h := range all {
-		routes = append(routes, fmt.Sprintf("    \"nats-route://%s\"\n", net.JoinHostPort(h.host, strconv.Itoa(h.port+routePort))))
+		routes = append(routes,
+			fmt.Sprintf("    \"nats-route://%s\"\n", net.JoinHostPort(h.host, strconv.Itoa(h.port+routePort))))
 	}
 	return text + fmt.Sprintf(`cluster {
   name: "prodigy"

@@ -93,7 +93,8 @@ func (d *starvation) look(c *coordinator, now time.Time) {
 		for _, label := range c.o.Requires {
 			flags.WriteString(" --label " + label)
 		}
-		c.notify("no worker takes part%s, and attempts wait: %d; start one with: prodigy worker %s", refusing, waiting, flags.String())
+		c.notify("no worker takes part%s, and attempts wait: %d; start one with: prodigy worker %s", refusing,
+			waiting, flags.String())
 	}
 }
 
@@ -129,7 +130,8 @@ func (s silence) look(c *coordinator, now time.Time) {
 		s[w.Instance] = true
 		text := ", and is given nothing"
 		if w.Holds > 0 {
-			text = fmt.Sprintf(", and what it has goes elsewhere in %s: %d", duration.Format((c.o.Lease - w.For).Round(time.Second)), w.Holds)
+			text = fmt.Sprintf(", and what it has goes elsewhere in %s: %d",
+				duration.Format((c.o.Lease - w.For).Round(time.Second)), w.Holds)
 		}
 		c.notify("worker %s has been silent for %s%s", w.Node, duration.Format(w.For.Round(time.Second)), text)
 	}
@@ -181,7 +183,8 @@ func (s *suspicion) look(c *coordinator, now time.Time) {
 	})
 	s.of = silent
 	for _, node := range slices.Sorted(maps.Keys(had)) {
-		c.notify("worker %s is lost, and what it had goes elsewhere: %d", cmp.Or(node, "(of the run before)"), had[node])
+		c.notify("worker %s is lost, and what it had goes elsewhere: %d", cmp.Or(node, "(of the run before)"),
+			had[node])
 	}
 	for _, node := range slices.Sorted(maps.Keys(forgot)) {
 		c.notify("worker %s has given up what it had, and it begins again: %d", node, forgot[node])

@@ -57,7 +57,10 @@ func (r roster) heard(u fleet.WorkerMessage, now time.Time) {
 		delete(r, u.Instance)
 		return
 	}
-	r[u.Instance] = lastHeard{name: u.Node, host: u.Host, slots: cmp.Or(u.Slots, r[u.Instance].slots), refuses: u.Refuses, at: now}
+	r[u.Instance] = lastHeard{
+		name: u.Node, host: u.Host, slots: cmp.Or(u.Slots, r[u.Instance].slots),
+		refuses: u.Refuses, at: now,
+	}
 }
 
 // refusalsShown is how many workers refusing names.

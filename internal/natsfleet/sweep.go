@@ -82,7 +82,8 @@ func (s *sweeper) sweep(ctx context.Context, look bool) ([]fleet.Leftovers, erro
 		if !remove && !s.all {
 			continue
 		}
-		if _, err := s.nc.Request(ownerSubject(r.Key), nil, 500*time.Millisecond); !errors.Is(err, nats.ErrNoResponders) {
+		_, err := s.nc.Request(ownerSubject(r.Key), nil, 500*time.Millisecond)
+		if !errors.Is(err, nats.ErrNoResponders) {
 			continue // it has a coordinator, which may be frozen
 		}
 		if remove && !look {
@@ -231,7 +232,10 @@ func (s *sweeper) remove(ctx context.Context, r *leftover) (bool, error) {
 		return false, err
 	}
 	host, _ := os.Hostname()
-	mine := lockEntry{Job: r.JobID, Owner: newInstance(), Host: host, PID: os.Getpid(), Epoch: r.lock.Epoch, Sweeps: true}
+	mine := lockEntry{
+		Job: r.JobID, Owner: newInstance(), Host: host, PID: os.Getpid(), Epoch: r.lock.Epoch,
+		Sweeps: true,
+	}
 	revision := r.revision
 	if revision == 0 {
 		revision, err = locks.Create(ctx, r.Key, encoded(mine))

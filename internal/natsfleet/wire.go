@@ -13,6 +13,7 @@ import (
 	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/nats-io/nkeys"
 
+	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 )
 
@@ -89,6 +90,11 @@ func digest(data []byte) string {
 func sumOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
+}
+
+// lineOf returns an event as a line of a log. Of that, its reader takes the event alone.
+func lineOf(jobID string, e events.Event) ([]byte, error) {
+	return events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: jobID, Event: e})
 }
 
 // encoded returns v as JSON, with the items in it as they are: json.Marshal would write some characters of them in

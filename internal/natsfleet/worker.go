@@ -372,7 +372,8 @@ func (w *worker) drain() {
 		for _, j := range s.jobs {
 			s.closeRound(j)
 		}
-		w.o.Say(fmt.Sprintf("worker %s takes no more and finishes what it has: %d (a second signal gives that back)", w.o.Name, running))
+		w.o.Say(fmt.Sprintf("worker %s takes no more and finishes what it has: %d (a second signal gives that back)",
+			w.o.Name, running))
 		s.woken = true
 	})
 }

@@ -341,10 +341,12 @@ func (w *worker) recheck() {
 // unfit returns why the worker cannot take part in a job, or nothing.
 func (w *worker) unfit(j fleet.Job) string {
 	if j.V != fleet.Protocol {
-		return fmt.Sprintf("prodigy %s speaks protocol %d of the fleet, and this worker, prodigy %s, speaks %d", j.Version, j.V, w.o.Version, fleet.Protocol)
+		return fmt.Sprintf("prodigy %s speaks protocol %d of the fleet, and this worker, prodigy %s, speaks %d",
+			j.Version, j.V, w.o.Version, fleet.Protocol)
 	}
 	if j.Version != w.o.Version {
-		return fmt.Sprintf("it is run by prodigy %s, and this worker is prodigy %s: install the same version on both", j.Version, w.o.Version)
+		return fmt.Sprintf("it is run by prodigy %s, and this worker is prodigy %s: install the same version on both",
+			j.Version, w.o.Version)
 	}
 	for _, label := range j.Requires {
 		if !slices.Contains(w.o.Labels, label) {
@@ -363,7 +365,8 @@ func (w *worker) unfit(j fleet.Job) string {
 	}
 	if w.o.Dir != "" && j.Files == "" {
 		if info, err := os.Stat(w.o.Dir); err != nil || !info.IsDir() {
-			return fmt.Sprintf("commands are to run in %s (--dir), and there is no such directory on %s", w.o.Dir, w.node.Host)
+			return fmt.Sprintf("commands are to run in %s (--dir), and there is no such directory on %s", w.o.Dir,
+				w.node.Host)
 		}
 	}
 	if w.o.Dir == "" && j.Files == "" {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 	"prodigy/internal/process"
 )
@@ -21,7 +20,7 @@ func (w *worker) progress(s *workerState) {
 		if h.at == nil {
 			continue
 		}
-		line, err := events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: h.job.ID, Event: *h.at})
+		line, err := lineOf(h.job.ID, *h.at)
 		if err == nil {
 			_ = w.nc.Publish(liveSubject(w.node.Instance, h.job.key), line)
 		}
@@ -248,7 +247,8 @@ func (w *worker) sayKilled(s *workerState, now time.Time) {
 	why, stood, killed := "no contact with the broker for most of the lease", s.stood, s.killed
 	s.stood, s.killed = 0, 0
 	if stood > 0 {
-		why = fmt.Sprintf("stood still for %s (stopped, suspended, or its clock was set forward)", stood.Round(time.Second))
+		why = fmt.Sprintf("stood still for %s (stopped, suspended, or its clock was set forward)",
+			stood.Round(time.Second))
 	}
 	switch {
 	case killed > 0:
