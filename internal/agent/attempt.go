@@ -17,48 +17,35 @@ import (
 // Attempt is one execution of a list of steps, with all that is needed to do it here or on another machine: it survives JSON.
 // In the map phase it is one try of one item; in the other phases Item is nil and ItemID empty.
 type Attempt struct {
-	ID            string                   `json:"id"` // <job>/<item>/<n>: its dedupe key, and the agent id
-	JobID         string                   `json:"job_id"`
-	Workflow      string                   `json:"workflow"`
-	CorrelationID string                   `json:"correlation_id"`
-	Phase         string                   `json:"phase"` // setup, map, reduce, merge; empty in standard mode
-	ItemID        string                   `json:"item_id,omitempty"`
-	ItemIndex     int                      `json:"item_index"`
-	ItemTotal     int                      `json:"item_total"` // 0 while unknown
-	Item          json.RawMessage          `json:"item,omitempty"`
-	Number        int                      `json:"number"`          // from 1
-	Worker        int                      `json:"worker"`          // slot, from 1; on a worker of a fleet a slot of that
-	Token         int64                    `json:"token,omitempty"` // number of the record of its start, which no other execution has; 0: it is about no item
-	Dir           string                   `json:"dir"`
-	Base          string                   `json:"base,omitempty"`      // with workspaces: the commit it begins at
-	Resolve       string                   `json:"resolve,omitempty"`   // with workspaces: the work whose conflict with Base the steps resolve; empty: none
-	Branch        string                   `json:"branch,omitempty"`    // with workspaces, of an item: the branch it is on
-	Env           []workflow.EnvVar        `json:"env,omitempty"`       // of the workflow; secret ones have no value here
-	Secrets       []string                 `json:"secrets,omitempty"`   // names of variables that override all others
-	PerValue      bool                     `json:"per_value,omitempty"` // ARG is the item
-	Batch         bool                     `json:"batch,omitempty"`     // the item is a list, ${items}
-	Producing     bool                     `json:"producing,omitempty"` // the workflow says which files the agent leaves, ${produces}
-	Produces      []string                 `json:"produces,omitempty"`  // under which names it writes them
-	Args          []workflow.Argument      `json:"args,omitempty"`      // the parameters
-	Steps         []workflow.Step          `json:"steps"`
-	Handler       []workflow.Step          `json:"handler,omitempty"`  // of on_item_failure: custom:<name>
-	Earlier       []events.StepCompleted   `json:"earlier,omitempty"`  // of earlier phases: what they captured is visible
-	Done          []events.StepCompleted   `json:"done,omitempty"`     // the first steps of this phase, which are not run again
-	Retrying      *events.StepRetrying     `json:"retrying,omitempty"` // what a step had used up when the run before this one ended
-	Due           time.Time                `json:"due,omitzero"`       // of the next try of that step
-	Session       *events.AISessionStarted `json:"session,omitempty"`  // of an AI coding CLI that did not end by itself, to be continued
-	Map           *MapResult               `json:"map,omitempty"`      // in reduce and merge
-	Merge         *MergeResult             `json:"merge,omitempty"`    // with workspaces: in reduce and merge
+	ID            string                 `json:"id"` // <job>/<item>/<n>: its dedupe key, and the agent id
+	JobID         string                 `json:"job_id"`
+	Workflow      string                 `json:"workflow"`
+	CorrelationID string                 `json:"correlation_id"`
+	Phase         string                 `json:"phase"` // setup, map, reduce, merge; empty in standard mode
+	ItemID        string                 `json:"item_id,omitempty"`
+	ItemIndex     int                    `json:"item_index"`
+	ItemTotal     int                    `json:"item_total"` // 0 while unknown
+	Item          json.RawMessage        `json:"item,omitempty"`
+	Number        int                    `json:"number"`          // from 1
+	Worker        int                    `json:"worker"`          // slot, from 1; on a worker of a fleet a slot of that
+	Token         int64                  `json:"token,omitempty"` // number of the record of its start, which no other execution has; 0: it is about no item
+	Dir           string                 `json:"dir"`
+	Env           []workflow.EnvVar      `json:"env,omitempty"`       // of the workflow; secret ones have no value here
+	Secrets       []string               `json:"secrets,omitempty"`   // names of variables that override all others
+	PerValue      bool                   `json:"per_value,omitempty"` // ARG is the item
+	Batch         bool                   `json:"batch,omitempty"`     // the item is a list, ${items}
+	Producing     bool                   `json:"producing,omitempty"` // the workflow says which files the agent leaves, ${produces}
+	Produces      []string               `json:"produces,omitempty"`  // under which names it writes them
+	Args          []workflow.Argument    `json:"args,omitempty"`      // the parameters
+	Steps         []workflow.Step        `json:"steps"`
+	Handler       []workflow.Step        `json:"handler,omitempty"` // of on_item_failure: custom:<name>
+	Earlier       []events.StepCompleted `json:"earlier,omitempty"` // of earlier phases: what they captured is visible
+	Done          []events.StepCompleted `json:"done,omitempty"`    // the first steps of this phase, which are not run again
+	Map           *MapResult             `json:"map,omitempty"`     // in reduce and merge
+	Merge         *MergeResult           `json:"merge,omitempty"`   // with workspaces: in reduce and merge
 
-	// Adopted says that an earlier run began the attempt, and it goes on: what files were when it began is not known.
-	Adopted bool `json:"adopted,omitempty"`
-
-	// RanOn is, with Adopted, the worker of a fleet that ran it when it was last heard of; empty: it may not have begun.
-	RanOn string `json:"ran_on,omitempty"`
-
-	// Lost says that a worker with an earlier attempt at the item was lost. A worker reports the beginning of this one before it runs anything,
-	// so that an item that kills workers can be told from its bystanders.
-	Lost bool `json:"lost,omitempty"`
+	Workspace
+	Continued
 
 	// Trace is the span of the attempt, as a traceparent, for the environment of its commands. Empty: nobody traces the job.
 	Trace string `json:"trace,omitempty"`
@@ -73,6 +60,30 @@ type Attempt struct {
 	// Spec identifies what an Executor compiles of an attempt, so that attempts of the same job and phase share it (see SetSpec).
 	// Empty: it is compiled for this attempt alone.
 	Spec string `json:"spec,omitempty"`
+}
+
+// Workspace is where an attempt works in git, if the workflow has workspaces.
+type Workspace struct {
+	Base    string `json:"base,omitempty"`    // the commit it begins at
+	Resolve string `json:"resolve,omitempty"` // the work whose conflict with Base the steps resolve
+	Branch  string `json:"branch,omitempty"`  // of an item: the branch it is on
+}
+
+// Continued is what is known of an attempt, or of an earlier one at the same item, from before it was started here.
+type Continued struct {
+	Retrying *events.StepRetrying     `json:"retrying,omitempty"` // what a step had used up when the run before this one ended
+	Due      time.Time                `json:"due,omitzero"`       // when the next try of that step is due
+	Session  *events.AISessionStarted `json:"session,omitempty"`  // of an AI coding CLI that did not end by itself
+
+	// Adopted says that an earlier run began the attempt, and it goes on: what files were when it began is not known.
+	Adopted bool `json:"adopted,omitempty"`
+
+	// RanOn is, with Adopted, the worker of a fleet that ran it when it was last heard of. It is empty if the attempt may not have begun.
+	RanOn string `json:"ran_on,omitempty"`
+
+	// Lost says that a worker with an earlier attempt at the item was lost. A worker reports the beginning of this one before it runs
+	// anything, so that an item that kills workers can be told from its bystanders.
+	Lost bool `json:"lost,omitempty"`
 }
 
 // SetSpec sets a.Spec to a digest of everything that an Executor compiles of a.

@@ -18,7 +18,7 @@ import (
 // hostileTexts are texts that try to become code, an option, a pattern, a path or a part of an expression.
 func hostileTexts(t *testing.T) []string {
 	t.Helper()
-	data, err := os.ReadFile("../template/testdata/hostile.json")
+	data, err := os.ReadFile("../shell/template/testdata/hostile.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 // for documents and paths.
 func hostileValues(t *testing.T) []string {
 	t.Helper()
-	data, err := os.ReadFile("../template/testdata/hostile.json")
+	data, err := os.ReadFile("../shell/template/testdata/hostile.json")
 	if err != nil {
 		t.Fatal(err)
 	}

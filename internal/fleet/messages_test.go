@@ -20,11 +20,13 @@ func TestATaskHasAllOfAnAttemptButItsSession(t *testing.T) {
 	due := start.Add(3 * time.Second)
 	a := agent.Attempt{
 		ID: "job/item_3/2", JobID: "job", Workflow: "w", CorrelationID: "job/item_3", Phase: "map", ItemID: "item_3", ItemIndex: 3, ItemTotal: 9,
-		Item: json.RawMessage(`{"a":1}`), Number: 2, Worker: 4, Token: 17, Dir: "/run", Lost: true, Due: due, Base: "aaa", Resolve: "bbb", Branch: "prodigy/job-3",
-		Trace:    "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-		Steps:    []workflow.Step{{Shell: &workflow.Text{Value: "true"}}},
-		Retrying: &events.StepRetrying{ItemID: "item_3", Step: "x"},
-		Session:  &events.AISessionStarted{ItemID: "item_3", SessionID: "left on another machine"},
+		Item: json.RawMessage(`{"a":1}`), Number: 2, Worker: 4, Token: 17, Dir: "/run", Workspace: agent.Workspace{Base: "aaa", Resolve: "bbb", Branch: "prodigy/job-3"},
+		Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		Steps: []workflow.Step{{Shell: &workflow.Text{Value: "true"}}},
+		Continued: agent.Continued{
+			Lost: true, Due: due, Retrying: &events.StepRetrying{ItemID: "item_3", Step: "x"},
+			Session: &events.AISessionStarted{ItemID: "item_3", SessionID: "left on another machine"},
+		},
 	}
 	spec, task := NewSpec(a), NewTask(&a, "spec", start)
 	for _, v := range []any{&spec, &task} {

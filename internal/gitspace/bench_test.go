@@ -96,7 +96,7 @@ func benchItems(b *testing.B, n int) {
 		return s, start.Base
 	}
 	item := func(b *testing.B, s *Space, x Executor, head string, i int) string {
-		a := agent.Attempt{Phase: "map", ItemID: fmt.Sprintf("item_%d", i), ItemIndex: i, Number: 1, Worker: 1, Base: head}
+		a := agent.Attempt{Phase: "map", ItemID: fmt.Sprintf("item_%d", i), ItemIndex: i, Number: 1, Worker: 1, Workspace: agent.Workspace{Base: head}}
 		o, err := s.Execute(b.Context(), x, a)
 		if err != nil || o.Failure != nil {
 			b.Fatal(err, o.Failure)
@@ -173,7 +173,7 @@ func BenchmarkMerges(b *testing.B) {
 	each := make([]time.Duration, 0, b.N)
 	for i := range b.N {
 		base := heads[max(0, len(heads)-behind)]
-		a := agent.Attempt{Phase: "map", ItemID: fmt.Sprintf("item_%d", i), ItemIndex: i, Number: 1, Worker: 1, Base: base}
+		a := agent.Attempt{Phase: "map", ItemID: fmt.Sprintf("item_%d", i), ItemIndex: i, Number: 1, Worker: 1, Workspace: agent.Workspace{Base: base}}
 		o, err := s.Execute(b.Context(), addition{}, a)
 		if err != nil || o.Failure != nil {
 			b.Fatal(err, o.Failure)
