@@ -30,61 +30,21 @@ const (
 	Cancelled State = "cancelled"
 )
 
-// Job is the view of a job after the records applied so far. Its memory is bounded, except for the status of each item and the running and
-// waiting ones. Create one with New or Resumed.
+// Job is the view of a job after the records applied so far. Its memory is bounded, except for the status of each item and
+// the running and waiting ones. Create one with New or Resumed.
 type Job struct {
-	ID          string
-	Workflow    string
-	Mode        string
-	Version     string
-	MaxParallel int
-	Broker      string // of the fleet that the items run on; empty: they run on this machine
-	OnFleet     bool   // MaxParallel are the slots of the workers of a fleet
-	Workers     int    // of these, those that take part
-	State       State
-	Base        string    // with workspaces: the commit that the job began at
-	Head        string    // with workspaces: the commit with all that was merged
-	Branch      string    // with workspaces: that it was delivered as
-	Reason      string    // of the state
-	ReduceHeld  bool      // of the state Completed: reduce did not run, since its condition did not hold
-	ReduceStale bool      // of the state Completed: items have succeeded since reduce ran
-	Began       time.Time // first record
-	Last        time.Time // last record
-	RunBegan    time.Time // of the run that Last is in
-	Runs        int
-	Phase       string // the current one, or the last
-	PhaseBegan  time.Time
-	Phases      []Phase
-	StepsDone   int    // of the current phase
-	StepNow     string // of the current phase, if it runs once: the last step that has printed something
-	Printed     string // the last line of that
-
-	Total    int  // chosen items; until Complete, those found so far
-	Complete bool // the selection is over
-	Counts   Counts
-	Merged   int // items whose work was merged, in a job with workspaces
-	Merges   Merges
-	Reused   int // items whose results were taken over from an earlier job
-	Retries  int // decided, of items and of steps
-	Lost     int // attempts whose worker of a fleet was lost
-	Retried  Retried
-	Hold     *Hold  // nil: the job is not paused by a person
-	Draining string // who has asked for the end of the run, or cancelled the job; empty: nobody
-	Letters  bool   // dead letters are being run again
-
-	Durations duration.Histogram // of the attempts that ended by themselves
-	Failures  Failures
-	Slowest   []Attempt // the slowest attempts that have ended, the longest first
-
-	Spent       spend.Total // by AI agents
-	MaxCost     spend.USD   // that they may cost in all, if a command line said so
-	Stragglers  Stragglers
-	Rollout     *events.RolloutStage         // the stage; nil: there is none, or the last is over
-	RetriesHeld *events.RetriesHeld          // nil: no retry waits because of too many
-	StartsHeld  map[string]events.StartsHeld // what holds back all starts, by its name
-	Limit       *events.ConcurrencyChanged   // the last; nil: there was none
-	Rates       []events.StartRate           // of agents and steps, that the workflow says
-	Budget      *spend.JobSpent              // nil: the budget allows further agents, as far as this run has asked
+	Identity
+	Ending
+	History
+	Progress
+	Capacity
+	Items
+	Delivery
+	Holds
+	Measures
+	Failures Failures
+	Spent    spend.Total // by AI agents
+	MaxCost  spend.USD   // that they may cost in all, if a command line said so
 
 	status  errorpolicy.Statuses // by item index
 	running map[int]Attempt      // by item index
@@ -101,6 +61,89 @@ type Job struct {
 	atItems bool // see AtItems
 	resumed bool // the records from before this run were not shown
 	known   int  // with resumed: how many items the runs before knew of
+}
+
+// Identity is what a job is from its beginning on.
+type Identity struct {
+	ID       string
+	Workflow string
+	Mode     string
+	Version  string
+}
+
+// Ending is the state of a job and why it is in that.
+type Ending struct {
+	State       State
+	Reason      string
+	ReduceHeld  bool // reduce did not run in a completed job, since its condition did not hold
+	ReduceStale bool // items of a completed job have succeeded since reduce ran
+}
+
+// History is when a job was run.
+type History struct {
+	Began    time.Time // first record
+	Last     time.Time // last record
+	RunBegan time.Time // of the run that Last is in
+	Runs     int
+}
+
+// Progress is how far a job is.
+type Progress struct {
+	Phase      string // the current one, or the last
+	PhaseBegan time.Time
+	Phases     []Phase
+	StepsDone  int    // of the current phase
+	StepNow    string // of the current phase, if it runs once: the last step that has printed something
+	Printed    string // the last line of that
+}
+
+// Capacity is how much of a job may run at once, and where.
+type Capacity struct {
+	MaxParallel int
+	OnFleet     bool   // MaxParallel are the slots of the workers of a fleet
+	Workers     int    // of these, those that take part
+	Broker      string // of the fleet that the items run on; empty if they run on this machine
+
+	Rates   []events.StartRate         // of agents and steps, that the workflow says
+	Limit   *events.ConcurrencyChanged // the last change; nil if there was none
+	Rollout *events.RolloutStage       // nil if there is no stage, or the last is over
+}
+
+// Items is what has become of the items of a job.
+type Items struct {
+	Total    int  // chosen items; until Complete, those found so far
+	Complete bool // the selection is over
+	Counts   Counts
+	Reused   int  // items whose results were taken over from an earlier job
+	Letters  bool // dead letters are being run again
+}
+
+// Delivery is what a job with workspaces has made of the work of its items.
+type Delivery struct {
+	Base   string // the commit that the job began at
+	Head   string // the commit with all that was merged
+	Branch string // that it was delivered as
+	Merged int    // items whose work was merged
+	Merges Merges
+}
+
+// Holds is what keeps a job from going on. What is nil or empty does not.
+type Holds struct {
+	Hold        *Hold  // a person
+	Draining    string // who has asked for the end of the run, or cancelled the job
+	RetriesHeld *events.RetriesHeld
+	StartsHeld  map[string]events.StartsHeld // by the name of what holds back all starts
+	Budget      *spend.JobSpent              // which allows no further agent
+}
+
+// Measures is what is known of the attempts that have ended.
+type Measures struct {
+	Durations  duration.Histogram // of those that ended by themselves
+	Slowest    []Attempt          // the longest first
+	Stragglers Stragglers
+	Lost       int // those whose worker of a fleet was lost
+	Retries    int // decided, of items and of steps
+	Retried    Retried
 }
 
 // Stragglers are the attempts that took unusually long.
@@ -158,7 +201,7 @@ type Attempt struct {
 
 // New returns the view of a job before its first record.
 func New() *Job {
-	return &Job{State: Running, running: map[int]Attempt{}, merging: map[int]queued{}, indexes: map[string]int{}, printed: map[string]string{}, waiting: newWaiting(), circuit: newCircuit()}
+	return &Job{Ending: Ending{State: Running}, running: map[int]Attempt{}, merging: map[int]queued{}, indexes: map[string]int{}, printed: map[string]string{}, waiting: newWaiting(), circuit: newCircuit()}
 }
 
 // Resumed returns a view to which only the records from a resume on will be applied; earlier are the metrics before it.
