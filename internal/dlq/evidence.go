@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"prodigy/internal/checksum"
+	"prodigy/internal/jobs"
 )
 
 // maxKept is how many bytes of evidence of items that wait for their next attempt are held in memory. There may be a million of them.
@@ -90,7 +90,7 @@ func (v *evidence) write(f Failure) (exhibit, error) {
 var errDamaged = errors.New("damaged; the log has it all, so that a resume goes on")
 
 func sumOf(data []byte) uint32 {
-	sum := checksum.New()
+	sum := jobs.NewChecksum()
 	_, _ = sum.Write(data) // a hash takes everything
 	return sum.Sum32()
 }

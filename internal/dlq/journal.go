@@ -9,7 +9,7 @@ import (
 	"io"
 	"strconv"
 
-	"prodigy/internal/checksum"
+	"prodigy/internal/jobs"
 )
 
 // The words under "op" in the journal.
@@ -37,7 +37,7 @@ func (o op) encode() ([]byte, error) {
 	if err := e.Encode(o); err != nil {
 		return nil, err
 	}
-	return append(checksum.Seal(bytes.TrimSuffix(line.Bytes(), []byte("\n")), 0), '\n'), nil
+	return append(jobs.Seal(bytes.TrimSuffix(line.Bytes(), []byte("\n")), 0), '\n'), nil
 }
 
 // decodeOp reads a line, whose checksum must be right if it has one. What it returns may share memory with it.
@@ -62,8 +62,8 @@ func decodeObject(object []byte, sealed bool) (op, error) {
 // unseal checks a line and returns it without its checksum and its newline.
 func unseal(line []byte) (object []byte, sealed bool, err error) {
 	line = bytes.TrimSuffix(line, []byte("\n"))
-	sealed, err = checksum.Check(line)
-	return checksum.Strip(line), sealed, err
+	sealed, err = jobs.CheckSeal(line)
+	return jobs.StripSeal(line), sealed, err
 }
 
 // cutOp splits a line in exactly the form that encode gives it, without decoding the entry; that takes a fraction of the time of
@@ -165,7 +165,7 @@ func (x *index) note(o op, length int64) {
 func replay(in io.Reader, name string) (index, error) {
 	x := newIndex()
 	r := bufio.NewReaderSize(in, 64<<10)
-	var sums checksum.Lines // those that an older version wrote have none, and come first
+	var sums jobs.SealedLines // those that an older version wrote have none, and come first
 	for {
 		line, err := r.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
@@ -177,7 +177,7 @@ func replay(in io.Reader, name string) (index, error) {
 		var o op
 		sealed := bytes.TrimSuffix(line, []byte("\n"))
 		if err = sums.Check(sealed); err == nil {
-			o, err = decodeObject(checksum.Strip(sealed), sums.Required)
+			o, err = decodeObject(jobs.StripSeal(sealed), sums.Required)
 		}
 		if err == nil {
 			err = o.check()

@@ -12,10 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"prodigy/internal/jobs"
+
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"prodigy/internal/checksum"
 	"prodigy/internal/retry"
 	"prodigy/internal/testenv"
 )
@@ -109,7 +110,7 @@ func TestTheJournalHasOneLineForEveryChange(t *testing.T) {
 	}
 	var got []string
 	for line := range strings.Lines(string(data)) {
-		head, _, _ := strings.Cut(string(checksum.Strip([]byte(strings.TrimSpace(line)))), `,"entry":{"item_id":"a",`)
+		head, _, _ := strings.Cut(string(jobs.StripSeal([]byte(strings.TrimSpace(line)))), `,"entry":{"item_id":"a",`)
 		got = append(got, strings.TrimSpace(head))
 	}
 	want := []string{`{"op":"add","line":1,"item_id":"a"`, `{"op":"update","line":2,"item_id":"a"`, `{"op":"remove","line":3,"item_id":"a"}`}
@@ -376,7 +377,7 @@ func TestTheLinesOfEntriesAreReadTheQuickWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		object := checksum.Strip(bytes.TrimSpace(line))
+		object := jobs.StripSeal(bytes.TrimSpace(line))
 		if got, ok := cutOp(object); !ok || !cmp.Equal(got, o) {
 			t.Errorf("%s was read the slow way, or as %v", line, got)
 		}
@@ -478,7 +479,7 @@ func TestAJournalWithoutChecksumsIsReadAndGetsThemFromThenOn(t *testing.T) {
 	closeQueue(t, q)
 	var old []byte
 	for line := range bytes.Lines(contents(t, path)) {
-		old = append(append(old, checksum.Strip(bytes.TrimSpace(line))...), '\n')
+		old = append(append(old, jobs.StripSeal(bytes.TrimSpace(line))...), '\n')
 	}
 	if bytes.Contains(old, []byte(`"crc"`)) {
 		t.Fatalf("got %s, want no checksum", old)
@@ -497,12 +498,12 @@ func TestAJournalWithoutChecksumsIsReadAndGetsThemFromThenOn(t *testing.T) {
 		t.Errorf("got %d entries, want 3", len(got))
 	}
 	lines := bytes.SplitAfter(bytes.TrimSuffix(contents(t, path), []byte("\n")), []byte("\n"))
-	withoutNumber := append(checksum.Seal(bytes.Replace(checksum.Strip(lines[2]), []byte(`"line":3,`), nil, 1), 0), '\n')
+	withoutNumber := append(jobs.Seal(bytes.Replace(jobs.StripSeal(lines[2]), []byte(`"line":3,`), nil, 1), 0), '\n')
 	if err := os.WriteFile(path, bytes.Join([][]byte{withoutNumber, lines[0], lines[1]}, nil), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var told *DamagedError
-	if _, err := Read(path); !errors.As(err, &told) || !errors.Is(err, checksum.ErrMissing) {
+	if _, err := Read(path); !errors.As(err, &told) || !errors.Is(err, jobs.ErrNoSeal) {
 		t.Errorf("lines without checksums behind one with: got %v, want the second told", err)
 	}
 }

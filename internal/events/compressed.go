@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io"
 
-	"prodigy/internal/packed"
+	"prodigy/internal/jobs"
 )
 
 // compress replaces the log file at path by a compressed one.
 func compress(path string) error {
-	if err := packed.Replace(path); err != nil {
+	if err := jobs.Pack(path); err != nil {
 		return fmt.Errorf("compress log: %w", err)
 	}
 	return nil
@@ -18,7 +18,7 @@ func compress(path string) error {
 
 // compressLeft compresses the files that a run left behind before it came to it.
 func compressLeft(paths []string) error {
-	if err := packed.ReplaceAll(paths); err != nil {
+	if err := jobs.PackAll(paths); err != nil {
 		return fmt.Errorf("compress log: %w", err)
 	}
 	return nil
@@ -26,7 +26,7 @@ func compressLeft(paths []string) error {
 
 // Pack writes all lines of the log in dir to w, compressed as one file. It leaves out a torn last line, which is no record.
 func Pack(w io.Writer, dir string) error {
-	z, err := packed.NewWriter(w)
+	z, err := jobs.NewPacker(w)
 	if err != nil {
 		return err
 	}

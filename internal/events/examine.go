@@ -6,7 +6,7 @@ import (
 	"io"
 	"iter"
 
-	"prodigy/internal/packed"
+	"prodigy/internal/jobs"
 )
 
 // Examined is one line of a log, or what is wrong with one.
@@ -41,7 +41,7 @@ func Examine(dir string) iter.Seq[Examined] {
 }
 
 func examineFile(path string, newest bool, sums *seals, last *int64, yield func(Examined) bool) bool {
-	f, err := packed.Open(path)
+	f, err := jobs.OpenPacked(path)
 	if err != nil {
 		return yield(Examined{File: path, Err: err})
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"prodigy/internal/jobs"
-	"prodigy/internal/packed"
 )
 
 // file is what a log is written to. Write writes all of p or returns an error, as *os.File does.
@@ -46,11 +45,11 @@ func logFiles(dir string) ([]string, error) {
 	}
 	var files []string
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), "events-") || !strings.HasSuffix(packed.Stem(e.Name()), ".jsonl") {
+		if !strings.HasPrefix(e.Name(), "events-") || !strings.HasSuffix(jobs.UnpackedName(e.Name()), ".jsonl") {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
-		if n := len(files); n == 0 || files[n-1] != packed.Stem(path) {
+		if n := len(files); n == 0 || files[n-1] != jobs.UnpackedName(path) {
 			files = append(files, path)
 		}
 	}
@@ -64,13 +63,13 @@ const nameLayout = "20060102T150405.000000Z"
 // set back since.
 func nextPath(dir, before string, now time.Time) string {
 	path := filepath.Join(dir, "events-"+now.UTC().Format(nameLayout)+".jsonl")
-	if path > packed.Stem(before) {
+	if path > jobs.UnpackedName(before) {
 		return path
 	}
-	word := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(packed.Stem(before)), "events-"), ".jsonl")
+	word := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(jobs.UnpackedName(before)), "events-"), ".jsonl")
 	t, err := time.Parse(nameLayout, word)
 	if err != nil {
-		return strings.TrimSuffix(packed.Stem(before), ".jsonl") + "0.jsonl" // a name that prodigy did not give
+		return strings.TrimSuffix(jobs.UnpackedName(before), ".jsonl") + "0.jsonl" // a name that prodigy did not give
 	}
 	return filepath.Join(dir, "events-"+t.Add(time.Microsecond).Format(nameLayout)+".jsonl")
 }
@@ -91,7 +90,7 @@ func createFile(path string) (*os.File, error) {
 // the job, before the log is read to go on with it: that record did not happen. Damage before the last line is left alone.
 func Repair(dir string) (cut int64, err error) {
 	files, err := logFiles(dir)
-	if err != nil || len(files) == 0 || packed.Is(files[len(files)-1]) {
+	if err != nil || len(files) == 0 || jobs.IsPacked(files[len(files)-1]) {
 		return 0, err
 	}
 	f, err := os.OpenFile(files[len(files)-1], os.O_RDWR|os.O_APPEND, 0)
@@ -126,7 +125,7 @@ func checkPlace(f file) error {
 // off.
 func openNewest(files []string, last int64) (*os.File, int64, error) {
 	before, newest := files[:len(files)-1], files[len(files)-1]
-	if packed.Is(newest) {
+	if jobs.IsPacked(newest) {
 		f, err := openBehind(newest, last)
 		return f, 0, err
 	}
@@ -219,7 +218,7 @@ func LastSeq(dir string) (int64, error) {
 
 // lastIn returns the number of the last whole record in the file at path, 0 when there is none.
 func lastIn(path string) (seq int64, err error) {
-	if packed.Is(path) {
+	if jobs.IsPacked(path) {
 		return lastSeq(path)
 	}
 	f, err := os.Open(path)

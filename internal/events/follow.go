@@ -8,7 +8,7 @@ import (
 	"iter"
 	"time"
 
-	"prodigy/internal/packed"
+	"prodigy/internal/jobs"
 )
 
 // pollEvery is how often Follow looks whether the log has grown.
@@ -136,7 +136,7 @@ func (f *follower) newer() (string, error) {
 		return "", fmt.Errorf("follow the event log: %w", err)
 	}
 	for _, path := range files {
-		if packed.Stem(path) > f.path {
+		if jobs.UnpackedName(path) > f.path {
 			return path, nil
 		}
 	}
@@ -145,11 +145,11 @@ func (f *follower) newer() (string, error) {
 
 func (f *follower) open(path string) error {
 	f.close()
-	file, err := packed.Open(path)
+	file, err := jobs.OpenPacked(path)
 	if err != nil {
 		return fmt.Errorf("follow the event log: %w", err)
 	}
-	f.path, f.file, f.number, f.offset = packed.Stem(path), file, 0, 0
+	f.path, f.file, f.number, f.offset = jobs.UnpackedName(path), file, 0, 0
 	f.lines = newLineReader(file, f.path, true, &f.sums)
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/jobs"
-	"prodigy/internal/packed"
 )
 
 // Durability says when the log is synced to disk.
@@ -96,7 +95,7 @@ func Open(dir, jobID string, last int64, o Options) (*Log, error) {
 		err = fmt.Errorf("there is none in %s", dir)
 	}
 	if err == nil {
-		err = packed.RemoveTemporary(dir, "events-")
+		err = jobs.RemoveTemporary(dir, "events-")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the event log: %w", err)

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"prodigy/internal/packed"
+	"prodigy/internal/jobs"
 )
 
 // Position is a position between two lines of a log. It stays valid when the file is compressed.
@@ -82,7 +82,7 @@ func from(dir string, m Mark) iter.Seq2[line, error] {
 			yield(line{}, fmt.Errorf("read the event log: %w", err))
 			return
 		}
-		at := slices.IndexFunc(files, func(path string) bool { return filepath.Base(packed.Stem(path)) == m.File })
+		at := slices.IndexFunc(files, func(path string) bool { return filepath.Base(jobs.UnpackedName(path)) == m.File })
 		if at < 0 {
 			yield(line{}, errNoMark)
 			return
@@ -107,7 +107,7 @@ func (m Mark) readFile(path string, newest bool, sums *seals, yield func(line, e
 		yield(line{}, err)
 		return false
 	}
-	f, err := packed.Open(path)
+	f, err := jobs.OpenPacked(path)
 	if err == nil {
 		defer func() { _ = f.Close() }() // only read from
 		err = skip(f, m.Offset)
@@ -143,7 +143,7 @@ func (m Mark) number(path string) (int, error) {
 	return 0, errNoMark
 }
 
-// skip passes over the first n bytes of what packed.Open opened.
+// skip passes over the first n bytes of what jobs.OpenPacked opened.
 func skip(f io.Reader, n int64) error {
 	if n < 0 {
 		return errNoMark

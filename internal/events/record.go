@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"prodigy/internal/checksum"
+	"prodigy/internal/jobs"
 )
 
 // timeLayout always has six digits after the point, so that lines of a log align and times compare as text.
@@ -78,7 +78,7 @@ func (e *encoder) add(r Record) error {
 		line[join] = ','
 		e.lines.Truncate(len(line) - len("}\n"))
 	}
-	e.lines.Write(checksum.AppendEnd(e.lines.AvailableBuffer(), e.lines.Bytes()[start:]))
+	e.lines.Write(jobs.AppendSeal(e.lines.AvailableBuffer(), e.lines.Bytes()[start:]))
 	return e.lines.WriteByte('\n')
 }
 
@@ -147,7 +147,7 @@ var escaped = func() (set [256]bool) {
 // event type it does not know becomes an Unknown.
 func Decode(line []byte) (Record, error) {
 	line = trimLine(line)
-	if _, err := checksum.Check(line); err != nil {
+	if _, err := jobs.CheckSeal(line); err != nil {
 		return Record{}, err
 	}
 	return decode(line)
@@ -187,7 +187,7 @@ type heading struct {
 
 func decodeHead(line []byte) (heading, error) {
 	line = trimLine(line)
-	members := checksum.Members(line)
+	members := jobs.SealedMembers(line)
 	if members == nil {
 		return heading{}, errors.New("no record: it does not end with a brace")
 	}

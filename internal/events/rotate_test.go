@@ -16,9 +16,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"prodigy/internal/jobs"
 
-	"prodigy/internal/packed"
+	"github.com/google/go-cmp/cmp"
 )
 
 // small makes a file of two records.
@@ -125,7 +125,7 @@ func TestACrashInARotationLosesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old, zipped := filepath.Base(packed.Stem(files[0])), filepath.Base(files[0])
+	old, zipped := filepath.Base(jobs.UnpackedName(files[0])), filepath.Base(files[0])
 	original := []byte(numberedSkips(t, whole))
 	crash := map[string]func(t *testing.T, dir string){
 		"before the next file": func(t *testing.T, dir string) {
@@ -170,7 +170,7 @@ func TestACrashInARotationLosesNothing(t *testing.T) {
 			}
 			left := names(t, dir)
 			for _, n := range left[:len(left)-1] {
-				if !packed.Is(n) || strings.HasPrefix(n, ".") {
+				if !jobs.IsPacked(n) || strings.HasPrefix(n, ".") {
 					t.Errorf("got %s among the rotated files", n)
 				}
 			}

@@ -8,7 +8,7 @@ import (
 	"iter"
 	"os"
 
-	"prodigy/internal/packed"
+	"prodigy/internal/jobs"
 )
 
 // line is one complete line of a log, without its newline. The text is good until the next line.
@@ -53,7 +53,7 @@ func inTurn(files []string, last int64, sums *seals, yield func(line, error) boo
 // scanFile yields the lines of one file. Only the newest may end in a line that is none.
 func scanFile(path string, newest bool, sums *seals) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
-		f, err := packed.Open(path)
+		f, err := jobs.OpenPacked(path)
 		if err != nil {
 			yield(line{}, fmt.Errorf("read the event log: %w", err))
 			return

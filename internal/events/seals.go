@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"errors"
 
-	"prodigy/internal/checksum"
+	"prodigy/internal/jobs"
 )
 
 // seals checks the checksums of the lines of a log in their order, over its files. The zero value has seen no line.
@@ -13,7 +13,7 @@ import (
 // from where it began: at the first record of a run, or of what people do between runs. From there on every line must have one. A line that
 // lost its checksum by damage therefore does not pass as one of an earlier version.
 type seals struct {
-	lines    checksum.Lines
+	lines    jobs.SealedLines
 	unsealed bool // a line without a checksum was seen
 }
 
@@ -34,16 +34,16 @@ func (s *seals) check(text []byte) error {
 
 // checkBefore is for those who read a log from its end: it checks a line and whether the one after it, nil behind the last, may follow.
 func checkBefore(text, later []byte) error {
-	sealed, err := checksum.Check(text)
+	sealed, err := jobs.CheckSeal(text)
 	if err != nil || later == nil {
 		return err
 	}
-	followed, _ := checksum.Check(later)
+	followed, _ := jobs.CheckSeal(later)
 	switch {
 	case sealed && !followed:
 		return errors.New("the record after it has no checksum")
 	case !sealed && followed && !beginsRun(later):
-		return checksum.ErrMissing
+		return jobs.ErrNoSeal
 	}
 	return nil
 }

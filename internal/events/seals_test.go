@@ -12,14 +12,14 @@ import (
 	"strings"
 	"testing"
 
-	"prodigy/internal/checksum"
+	"prodigy/internal/jobs"
 )
 
 // unsealed returns lines as the versions before checksums wrote them.
 func unsealed(lines string) string {
 	var old strings.Builder
 	for line := range strings.Lines(lines) {
-		old.Write(checksum.Strip([]byte(strings.TrimSuffix(line, "\n"))))
+		old.Write(jobs.StripSeal([]byte(strings.TrimSuffix(line, "\n"))))
 		old.WriteByte('\n')
 	}
 	return old.String()

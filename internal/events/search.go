@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"prodigy/internal/checksum"
+	"prodigy/internal/jobs"
 )
 
 // Containing returns a Query.Matches for the lines in which the expression is found: in the line as it is written, or in one
@@ -26,7 +26,7 @@ func Containing(expr *regexp.Regexp) func(line []byte) bool {
 			return false
 		}
 		var fields any
-		return json.Unmarshal(checksum.Strip(line), &fields) == nil && textContains(fields, expr)
+		return json.Unmarshal(jobs.StripSeal(line), &fields) == nil && textContains(fields, expr)
 	}
 }
 
@@ -45,7 +45,7 @@ func ContainingText(text string) func(line []byte) bool {
 
 // searched returns a line without its checksum, whose digits nobody looks for.
 func searched(line []byte) []byte {
-	if members := checksum.Members(line); members != nil {
+	if members := jobs.SealedMembers(line); members != nil {
 		return members
 	}
 	return line

@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"prodigy/internal/packed"
+	"prodigy/internal/jobs"
 )
 
 // Closed describes a finished log file by what is known without reading it: name, size and time.
@@ -23,7 +23,7 @@ func closedBefore(dir, name string) ([]Closed, error) {
 	}
 	var before []Closed
 	for _, path := range files {
-		if filepath.Base(packed.Stem(path)) >= name {
+		if filepath.Base(jobs.UnpackedName(path)) >= name {
 			break
 		}
 		c, err := closedAt(path)
@@ -38,8 +38,8 @@ func closedBefore(dir, name string) ([]Closed, error) {
 // closedAt looks at a file, also one that was compressed since its name was read.
 func closedAt(path string) (Closed, error) {
 	info, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) && !packed.Is(path) {
-		info, err = os.Stat(path + packed.Ext)
+	if errors.Is(err, os.ErrNotExist) && !jobs.IsPacked(path) {
+		info, err = os.Stat(path + jobs.PackedExt)
 	}
 	if err != nil {
 		return Closed{}, err
@@ -49,5 +49,5 @@ func closedAt(path string) (Closed, error) {
 
 // became reports whether now is what c may be by now. How large it is when it is compressed cannot be known before.
 func (c Closed) became(now Closed) bool {
-	return c == now || !packed.Is(c.Name) && now.Name == c.Name+packed.Ext
+	return c == now || !jobs.IsPacked(c.Name) && now.Name == c.Name+jobs.PackedExt
 }

@@ -8,7 +8,7 @@ import (
 	"os"
 	"slices"
 
-	"prodigy/internal/packed"
+	"prodigy/internal/jobs"
 )
 
 // blockSize is how much of a file is read at once where it is read from its end.
@@ -44,7 +44,7 @@ func (f *filter) newest(dir string, limit int) (lines [][]byte, err error) {
 
 // newestOf returns the last lines of a file that match, newest first.
 func (f *filter) newestOf(path string, last bool, limit int) ([][]byte, error) {
-	if packed.Is(path) {
+	if jobs.IsPacked(path) {
 		return f.lastOf(path, limit)
 	}
 	file, err := os.Open(path)

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"prodigy/internal/checksum"
 	"prodigy/internal/jobs"
 )
 
@@ -120,7 +119,7 @@ func Create(path string, head Head) (*Writer, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close(), os.Remove(file.Name()))
 	}
-	w := &Writer{path: path, file: file, sum: checksum.New(), head: head, texts: texts, tail: bufio.NewWriter(texts)}
+	w := &Writer{path: path, file: file, sum: jobs.NewChecksum(), head: head, texts: texts, tail: bufio.NewWriter(texts)}
 	w.out = bufio.NewWriterSize(io.MultiWriter(file, w.sum), 1<<16)
 	w.head.Shape = shape
 	return w, nil
@@ -199,12 +198,12 @@ func (w *Writer) finish() error {
 	if err = errors.Join(err, copyErr, w.out.Flush()); err != nil {
 		return err
 	}
-	w.head.Sum = checksum.Text(w.sum)
+	w.head.Sum = jobs.ChecksumText(w.sum)
 	head, err := json.Marshal(w.head)
 	if err != nil {
 		return err
 	}
-	head = checksum.Seal(head, 0)
+	head = jobs.Seal(head, 0)
 	_, err = w.file.Write(binary.LittleEndian.AppendUint32(head, uint32(len(head))))
 	return err
 }
@@ -261,7 +260,7 @@ func (x *Index) check() error {
 	if _, err := x.file.ReadAt(head, body); err != nil {
 		return err
 	}
-	if sealed, err := checksum.Check(head); !sealed || err != nil {
+	if sealed, err := jobs.CheckSeal(head); !sealed || err != nil {
 		return errors.Join(errors.New("its end is damaged"), err)
 	}
 	if err := json.Unmarshal(head, &x.Head); err != nil {
@@ -273,11 +272,11 @@ func (x *Index) check() error {
 	if body != x.textsAt()+x.Texts || x.Slots < 2 || x.Slots&(x.Slots-1) != 0 || x.Slots < x.Entries {
 		return errors.New("its parts have other sizes than it says")
 	}
-	sum := checksum.New()
+	sum := jobs.NewChecksum()
 	if _, err := io.Copy(sum, io.NewSectionReader(x.file, 0, body)); err != nil {
 		return err
 	}
-	if found := checksum.Text(sum); found != x.Sum {
+	if found := jobs.ChecksumText(sum); found != x.Sum {
 		return fmt.Errorf("the checksum is %s, but the content gives %s", x.Sum, found)
 	}
 	return nil

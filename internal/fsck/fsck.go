@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"prodigy/internal/checksum"
 	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
@@ -187,7 +186,7 @@ func (c *checker) log() error {
 			}
 		}
 		f.Good++
-		if sealed, _ := checksum.Check(x.Text); !sealed {
+		if sealed, _ := jobs.CheckSeal(x.Text); !sealed {
 			unsealed++
 		}
 		c.lastSeq = x.Record.Seq
@@ -234,7 +233,7 @@ func (c *checker) output(path, sum string, f *File, line int) {
 	}
 	path = filepath.Join(c.job.OutputsDir(), filepath.Base(path)) // the job may have been moved
 	data, err := os.ReadFile(path)
-	if found := checksum.Of(data); err == nil && sum != "" && found != sum {
+	if found := jobs.ChecksumOf(data); err == nil && sum != "" && found != sum {
 		err = fmt.Errorf("the checksum of %s is %q, but its bytes give %q", path, sum, found)
 	}
 	if err != nil {
@@ -284,7 +283,7 @@ func (c *checker) lines(path string, needed bool, open func() (int, error)) erro
 		return nil
 	}
 	defer func() { _ = in.Close() }() // only read from
-	var sums checksum.Lines
+	var sums jobs.SealedLines
 	r := bufio.NewReaderSize(in, 256<<10)
 	for number := 1; ; number++ {
 		text, err := r.ReadBytes('\n')

@@ -14,9 +14,10 @@ import (
 	"strconv"
 	"sync"
 
+	"prodigy/internal/jobs"
+
 	"github.com/go-json-experiment/json/jsontext"
 
-	"prodigy/internal/checksum"
 	"prodigy/internal/rawjson"
 )
 
@@ -91,7 +92,7 @@ func openStore(path string, flag int) (*Store, error) {
 // scan checks and counts the whole lines and sets the marks.
 func (s *Store) scan() error {
 	in := bufio.NewReaderSize(s.file, storeBuffer)
-	var sums checksum.Lines
+	var sums jobs.SealedLines
 	var long []byte // the parts of a line that is larger than the buffer
 	for {
 		line, err := in.ReadSlice('\n')
@@ -122,7 +123,7 @@ func (s *Store) scan() error {
 }
 
 // checkLine checks the line of the item with this index without decoding it.
-func checkLine(sums *checksum.Lines, line []byte, index int) error {
+func checkLine(sums *jobs.SealedLines, line []byte, index int) error {
 	if err := sums.Check(line); err != nil {
 		return err
 	}
@@ -235,7 +236,7 @@ func appendLine(b []byte, it Item) ([]byte, error) {
 	if len(it.From) > 0 {
 		line = append(line, ']')
 	}
-	return append(checksum.Seal(append(line, '}'), start), '\n'), nil
+	return append(jobs.Seal(append(line, '}'), start), '\n'), nil
 }
 
 // Clear removes all items.
@@ -306,7 +307,7 @@ func readItem(in *bufio.Reader, path string, index int) (Item, error) {
 		return Item{}, fmt.Errorf("read item %d: %w", index, err)
 	}
 	damaged := func(err error) error { return &DamagedError{Path: path, Line: index + 1, Err: err} }
-	if _, err := checksum.Check(line[:len(line)-1]); err != nil {
+	if _, err := jobs.CheckSeal(line[:len(line)-1]); err != nil {
 		return Item{}, damaged(err)
 	}
 	var it Item

@@ -10,10 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"prodigy/internal/jobs"
+
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
-	"prodigy/internal/checksum"
 	"prodigy/internal/testenv"
 )
 
@@ -176,7 +177,7 @@ func TestTheStoreIsJSONLinesOfItsOwnerOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"item_id":"a\"b","index":0,"item":{"x":1.10}}`; string(checksum.Strip(bytes.TrimSpace(got))) != want || !bytes.HasSuffix(got, []byte("\"}\n")) {
+	if want := `{"item_id":"a\"b","index":0,"item":{"x":1.10}}`; string(jobs.StripSeal(bytes.TrimSpace(got))) != want || !bytes.HasSuffix(got, []byte("\"}\n")) {
 		t.Errorf("got  %swant %s with a checksum", got, want)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o077 != 0 {
@@ -293,7 +294,7 @@ func TestAStoreWithoutChecksumsIsRead(t *testing.T) {
 	path, whole := closedStore(t, 5)
 	var old []byte
 	for line := range bytes.Lines(whole) {
-		old = append(append(old, checksum.Strip(bytes.TrimSpace(line))...), '\n')
+		old = append(append(old, jobs.StripSeal(bytes.TrimSpace(line))...), '\n')
 	}
 	if err := os.WriteFile(path, old, 0o600); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,8 @@
 // Package jobs creates and finds jobs, knows the paths of their files, and locks them.
 //
-// Home is the root directory of all files, Job one job in it, Meta how it was started, and Lock what a process holds while it runs the job.
+// Home is the root directory of all files, Job one job in it, Meta how it was started, and Lock what a process holds while
+// it runs the job. Whoever writes files of a job does it with what is here: WriteFile and Rename make them durable, Seal puts
+// a checksum on a line, Pack replaces a complete file by a compressed one.
 package jobs
 
 import (

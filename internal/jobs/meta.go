@@ -12,8 +12,6 @@ import (
 	"slices"
 	"time"
 	"unicode/utf8"
-
-	"prodigy/internal/checksum"
 )
 
 // Meta is job.json: how the job was started. Secrets are never in it.
@@ -100,7 +98,7 @@ func (j Job) WriteMeta(m Meta) error {
 		return fmt.Errorf("write job.json: %w", err)
 	}
 	data = append(bytes.TrimSuffix(data, []byte("\n}")), '}')
-	return WriteFile(j.MetaFile(), append(checksum.Seal(data, 0), '\n'))
+	return WriteFile(j.MetaFile(), append(Seal(data, 0), '\n'))
 }
 
 // ReadMeta reads job.json and checks it. What is wrong with its contents is a [*DamagedError].
@@ -121,11 +119,11 @@ func (j Job) ReadMeta() (Meta, error) {
 
 func decodeMeta(data []byte) (m Meta, err error) {
 	data = bytes.TrimSpace(data)
-	sealed, err := checksum.Check(data)
+	sealed, err := CheckSeal(data)
 	if err != nil {
 		return m, err
 	}
-	if members := checksum.Members(data); sealed {
+	if members := SealedMembers(data); sealed {
 		data = append(bytes.Clone(members), '}')
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -137,7 +135,7 @@ func decodeMeta(data []byte) (m Meta, err error) {
 		return m, errors.New("something follows the object")
 	}
 	if !sealed && len(m.Digests) > 0 {
-		return m, checksum.ErrMissing
+		return m, ErrNoSeal
 	}
 	for name, path := range m.paths() {
 		if raw, ok := m.Raw[name]; ok {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/checksum"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
@@ -117,7 +116,7 @@ func (j *job) keepLarge(output string, index int, attempt string) (inline, file,
 	if err := jobs.WriteFile(file, []byte(output)); err != nil {
 		return "", "", "", fmt.Errorf("keep the output: %w", err)
 	}
-	return "", file, checksum.Of([]byte(output)), nil
+	return "", file, jobs.ChecksumOf([]byte(output)), nil
 }
 
 // recordOutcome records the end of an attempt and what follows from it, in one record, and returns its number.

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/checksum"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/fingerprint"
@@ -196,7 +195,7 @@ func (m resultsMeta) write(path string) error {
 	if err != nil {
 		return err
 	}
-	return jobs.WriteFile(path, append(checksum.Seal(line, 0), '\n'))
+	return jobs.WriteFile(path, append(jobs.Seal(line, 0), '\n'))
 }
 
 // readResultsMeta returns false when there is no companion, or a damaged one.
@@ -206,7 +205,7 @@ func readResultsMeta(path string) (m resultsMeta, ok bool) {
 		return m, false
 	}
 	line := bytes.TrimSuffix(data, []byte("\n"))
-	if sealed, err := checksum.Check(line); !sealed || err != nil {
+	if sealed, err := jobs.CheckSeal(line); !sealed || err != nil {
 		return m, false
 	}
 	return m, json.Unmarshal(line, &m) == nil
@@ -223,9 +222,9 @@ func resultsFresh(place jobs.Job, outcome int64) bool {
 		return false
 	}
 	defer func() { _ = f.Close() }() // only read from
-	sum := checksum.New()
+	sum := jobs.NewChecksum()
 	size, err := io.Copy(sum, f)
-	return err == nil && size == m.Size && checksum.Text(sum) == m.Sum
+	return err == nil && size == m.Size && jobs.ChecksumText(sum) == m.Sum
 }
 
 // ErrNoCompanion means that nothing tells whether results are as they were made: results.meta.json is missing, which
@@ -309,14 +308,14 @@ func writeResults(place jobs.Job, s *state, want *indexWanted) (err error) {
 	if err != nil {
 		return err
 	}
-	sum := checksum.New()
+	sum := jobs.NewChecksum()
 	if err := errors.Join(copySpans(io.MultiWriter(out, sum), scratch, spans), out.Sync(), out.Close()); err != nil {
 		return err
 	}
 	if err := jobs.Rename(partial, path); err != nil {
 		return err
 	}
-	m.Sum = checksum.Text(sum)
+	m.Sum = jobs.ChecksumText(sum)
 	if err := m.write(place.ResultsMetaFile()); err != nil || want == nil {
 		return err
 	}
@@ -556,7 +555,7 @@ func outputOf(place jobs.Job, inline, file, sum string) (string, error) {
 	if err != nil {
 		return "", unusable(place, err)
 	}
-	if found := checksum.Of(data); sum != "" && found != sum {
+	if found := jobs.ChecksumOf(data); sum != "" && found != sum {
 		return "", unusable(place, fmt.Errorf("%s: the checksum is %q, but its %d bytes give %q (what can still be had: prodigy fsck %s)",
 			path, sum, len(data), found, place.ID))
 	}

@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"prodigy/internal/jobs"
 
-	"prodigy/internal/checksum"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // decodeLine reads a line whose checksum has been checked, without its line feed.
@@ -25,7 +25,7 @@ func decodeLine(line []byte) (Entry, error) {
 // decodeQuick reads a line in the form that appendLine gives it, which is a tenth of the work of
 // encoding/json. Any other form is not ok.
 func decodeQuick(line []byte) (e Entry, ok bool) {
-	c := cursor{rest: checksum.Members(line)}
+	c := cursor{rest: jobs.SealedMembers(line)}
 	if c.rest == nil || !c.has(`{"time":`) {
 		return e, false
 	}

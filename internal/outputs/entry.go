@@ -17,9 +17,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"prodigy/internal/jobs"
 
-	"prodigy/internal/checksum"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Entry is a piece of what one command printed, in the order of time.
@@ -204,5 +204,5 @@ func (e Entry) appendLine(b []byte) ([]byte, error) {
 	if err != nil {
 		return b[:start], err
 	}
-	return append(checksum.Seal(append(b, '}'), start), '\n'), nil
+	return append(jobs.Seal(append(b, '}'), start), '\n'), nil
 }

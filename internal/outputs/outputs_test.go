@@ -15,10 +15,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"prodigy/internal/jobs"
+
 	"github.com/google/go-cmp/cmp"
 
 	"prodigy/internal/mask"
-	"prodigy/internal/packed"
 )
 
 // received is a Receiver that keeps what it is given for good.
@@ -372,7 +373,7 @@ func TestEntriesAreFoundOverAllFiles(t *testing.T) {
 	s = open(t, dir, Options{FileSize: 5000})
 	spans = append(spans, appendAll(t, s, entries[321:])...)
 	closed(t, s)
-	if files, err := list(dir); err != nil || len(files) < 10 || !packed.Is(files[0].path) {
+	if files, err := list(dir); err != nil || len(files) < 10 || !jobs.IsPacked(files[0].path) {
 		t.Errorf("got %v %v, want many files, compressed", files, err)
 	}
 	if diff := cmp.Diff(entries, readAll(t, dir, Query{})); diff != "" {

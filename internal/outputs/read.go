@@ -12,10 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"prodigy/internal/jobs"
 
-	"prodigy/internal/checksum"
-	"prodigy/internal/packed"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // maxLine is longer than any line of a store.
@@ -245,7 +244,7 @@ func newReader(dir string, q Query) *reader {
 	if q.Newest > 0 {
 		last := files[len(files)-1]
 		r.at = max(r.at, last.base)
-		if info, err := os.Stat(last.path); err == nil && info.Size() > q.Newest && !packed.Is(last.path) {
+		if info, err := os.Stat(last.path); err == nil && info.Size() > q.Newest && !jobs.IsPacked(last.path) {
 			r.at, r.amid = last.base+info.Size()-q.Newest, true
 		}
 	}
@@ -269,9 +268,9 @@ func (r *reader) entry(l Line) (e Entry, match bool, err error) {
 	if l.Err != nil {
 		return Entry{}, false, l.Err
 	}
-	sealed, err := checksum.Check(l.Text)
+	sealed, err := jobs.CheckSeal(l.Text)
 	if err == nil && !sealed {
-		err = checksum.ErrMissing
+		err = jobs.ErrNoSeal
 	}
 	if err == nil && r.wanted != nil && !bytes.Contains(l.Text, r.wanted) {
 		return Entry{}, false, nil
@@ -336,7 +335,7 @@ func (r *reader) file(f file, last bool, yield func(Line) bool) bool {
 		l.Text, l.Err, l.End = nil, &DamagedError{f.path, l.Line, err}, r.at
 		return yield(l)
 	}
-	in, err := packed.Open(f.path)
+	in, err := jobs.OpenPacked(f.path)
 	if err != nil {
 		return damaged(err)
 	}

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/jobs"
-	"prodigy/internal/packed"
 )
 
 // Span is where entries stand in a Store, which counts the bytes of all its files as if they were one. Other
@@ -77,11 +76,11 @@ func Open(dir string, o Options) (*Store, error) {
 	s := &Store{dir: dir, options: o}
 	files, err := list(dir)
 	if err == nil {
-		err = packed.RemoveTemporary(dir, prefix)
+		err = jobs.RemoveTemporary(dir, prefix)
 	}
 	if err == nil && len(files) > 0 {
 		err = s.open(files[len(files)-1])
-		s.packing.Go(func() error { return packed.ReplaceAll(paths(files[:len(files)-1])) })
+		s.packing.Go(func() error { return jobs.PackAll(paths(files[:len(files)-1])) })
 	}
 	if err == nil {
 		err = s.adoptTails()
@@ -95,7 +94,7 @@ func Open(dir string, o Options) (*Store, error) {
 // open goes on behind the newest file.
 func (s *Store) open(last file) error {
 	s.base = last.base
-	if packed.Is(last.path) {
+	if jobs.IsPacked(last.path) {
 		s.base += max(1, lengthOf(last.path)) // never the name that there is
 		return nil
 	}
@@ -114,7 +113,7 @@ func (s *Store) open(last file) error {
 // lengthOf returns the length of what a compressed file holds, as far as it can be read: damage to outputs
 // keeps no job from going on, and is told to who reads them.
 func lengthOf(path string) int64 {
-	r, err := packed.Open(path)
+	r, err := jobs.OpenPacked(path)
 	if err != nil {
 		return 0
 	}
@@ -254,7 +253,7 @@ func (s *Store) rotate() {
 		if err := finish(f, sync); err != nil {
 			return err
 		}
-		return packed.Replace(path)
+		return jobs.Pack(path)
 	})
 }
 
@@ -303,7 +302,7 @@ func list(dir string) ([]file, error) {
 	}
 	var files []file
 	for _, e := range entries {
-		digits, ok := strings.CutPrefix(packed.Stem(e.Name()), prefix)
+		digits, ok := strings.CutPrefix(jobs.UnpackedName(e.Name()), prefix)
 		if !ok {
 			continue
 		}

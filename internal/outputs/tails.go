@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"prodigy/internal/checksum"
+	"prodigy/internal/jobs"
 )
 
 // What a command has printed beyond the head that is kept of it goes to files of its own while it runs: see
@@ -343,9 +343,9 @@ func (t *tails) scan(f *os.File, at int64, do func(e Entry, at int64, err error)
 		at += int64(len(text))
 		text = text[:len(text)-1]
 		var e Entry
-		sealed, err := checksum.Check(text)
+		sealed, err := jobs.CheckSeal(text)
 		if err == nil && !sealed {
-			err = checksum.ErrMissing
+			err = jobs.ErrNoSeal
 		}
 		if err == nil {
 			e, err = decodeLine(text)

@@ -1,7 +1,4 @@
-// Package packed replaces files that are complete by compressed ones, and reads both alike.
-//
-// A compressed file has the name of the original with Ext behind it. It can be read by zstd tools.
-package packed
+package jobs
 
 import (
 	"errors"
@@ -13,27 +10,25 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
-
-	"prodigy/internal/jobs"
 )
 
-// Ext follows the name of a compressed file.
-const Ext = ".zst"
+// PackedExt follows the name of a file that is complete and was replaced by a compressed one. It can be read by zstd tools.
+const PackedExt = ".zst"
 
 // window is how far back a compression looks. Lines of a log resemble those just before them: a larger one takes megabytes of memory
 // here and wherever the file is read, and makes the file no smaller.
 const window = 256 << 10
 
-// NewWriter returns a writer that compresses to w. Close ends the compressed data; it does not close w.
-func NewWriter(w io.Writer) (io.WriteCloser, error) {
+// NewPacker returns a writer that compresses to w. Close ends the compressed data; it does not close w.
+func NewPacker(w io.Writer) (io.WriteCloser, error) {
 	return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true))
 }
 
-// Replace replaces the file at path by a compressed one. The original stays until that one is on disk under its name, so that a crash
+// Pack replaces the file at path by a compressed one. The original stays until that one is on disk under its name, so that a crash
 // leaves the one, the other, or both, which then say the same.
-func Replace(path string) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+Ext+"-*") // mode 0600
+func Pack(path string) error {
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+PackedExt+"-*") // mode 0600
 	if err != nil {
 		return err
 	}
@@ -44,10 +39,10 @@ func Replace(path string) error {
 	if err = errors.Join(err, temp.Close()); err != nil {
 		return errors.Join(err, os.Remove(temp.Name()))
 	}
-	if err := jobs.Rename(temp.Name(), path+Ext); err != nil {
+	if err := Rename(temp.Name(), path+PackedExt); err != nil {
 		return err
 	}
-	// Windows keeps a file that somebody reads; the next ReplaceAll tries again.
+	// Windows keeps a file that somebody reads; the next PackAll tries again.
 	if err := os.Remove(path); err != nil && runtime.GOOS != "windows" {
 		return err
 	}
@@ -61,7 +56,7 @@ func compress(w io.Writer, path string) error {
 		return err
 	}
 	defer func() { _ = in.Close() }() // only read from
-	z, err := NewWriter(w)
+	z, err := NewPacker(w)
 	if err != nil {
 		return err
 	}
@@ -69,22 +64,22 @@ func compress(w io.Writer, path string) error {
 	return errors.Join(err, z.Close())
 }
 
-// ReplaceAll replaces those of the files at paths that are not compressed yet.
-func ReplaceAll(paths []string) error {
+// PackAll replaces those of the files at paths that are not compressed yet.
+func PackAll(paths []string) error {
 	for _, path := range paths {
-		if Is(path) {
+		if IsPacked(path) {
 			continue
 		}
-		if err := Replace(path); err != nil {
+		if err := Pack(path); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// RemoveTemporary removes what interrupted calls of Replace left in dir of files whose names begin with prefix.
+// RemoveTemporary removes what interrupted calls of Pack left in dir of files whose names begin with prefix.
 func RemoveTemporary(dir, prefix string) error {
-	left, err := filepath.Glob(filepath.Join(dir, "."+prefix+"*"+Ext+"-*"))
+	left, err := filepath.Glob(filepath.Join(dir, "."+prefix+"*"+PackedExt+"-*"))
 	if err != nil {
 		return fmt.Errorf("remove temporary files: %w", err)
 	}
@@ -96,17 +91,17 @@ func RemoveTemporary(dir, prefix string) error {
 	return nil
 }
 
-// Is reports whether path is the name of a compressed file.
-func Is(path string) bool { return strings.HasSuffix(path, Ext) }
+// IsPacked reports whether path is the name of a compressed file.
+func IsPacked(path string) bool { return strings.HasSuffix(path, PackedExt) }
 
-// Stem returns path without Ext, so that a file has the same name before and after it is compressed.
-func Stem(path string) string { return strings.TrimSuffix(path, Ext) }
+// UnpackedName returns path without PackedExt, so that a file has the same name before and after it is compressed.
+func UnpackedName(path string) string { return strings.TrimSuffix(path, PackedExt) }
 
-// Open opens a file for reading, also one that was compressed since its name was read.
-func Open(path string) (io.ReadCloser, error) {
+// OpenPacked opens a file for reading, also one that was compressed since its name was read.
+func OpenPacked(path string) (io.ReadCloser, error) {
 	f, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) && !Is(path) {
-		path += Ext
+	if errors.Is(err, os.ErrNotExist) && !IsPacked(path) {
+		path += PackedExt
 		if g, packedErr := os.Open(path); packedErr == nil {
 			f, err = g, nil
 		}
@@ -114,7 +109,7 @@ func Open(path string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !Is(path) {
+	if !IsPacked(path) {
 		return f, nil
 	}
 	z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1))

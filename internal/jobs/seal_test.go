@@ -1,4 +1,4 @@
-package checksum
+package jobs
 
 import (
 	"bytes"
@@ -18,24 +18,24 @@ func TestSealPutsTheChecksumLast(t *testing.T) {
 		if got := string(buf); got != "before "+test.want {
 			t.Errorf("Seal(%s) = %s, want %s", test.object, got, test.want)
 		}
-		if sealed, err := Check([]byte(test.want)); !sealed || err != nil {
-			t.Errorf("Check(%s) = %t, %v", test.want, sealed, err)
+		if sealed, err := CheckSeal([]byte(test.want)); !sealed || err != nil {
+			t.Errorf("CheckSeal(%s) = %t, %v", test.want, sealed, err)
 		}
-		if got := string(Strip([]byte(test.want))); got != test.object {
-			t.Errorf("Strip(%s) = %s, want %s", test.want, got, test.object)
+		if got := string(StripSeal([]byte(test.want))); got != test.object {
+			t.Errorf("StripSeal(%s) = %s, want %s", test.want, got, test.object)
 		}
 	}
 }
 
 // The check value that every description of CRC32C gives for the digits 1 to 9.
 func TestThePolynomialIsCastagnolis(t *testing.T) {
-	if sum := Of([]byte("123456789")); sum != "e3069283" {
+	if sum := ChecksumOf([]byte("123456789")); sum != "e3069283" {
 		t.Errorf("the checksum of 123456789 is %s, want e3069283", sum)
 	}
-	running := New()
+	running := NewChecksum()
 	_, _ = running.Write([]byte("12345"))
 	_, _ = running.Write([]byte("6789"))
-	if sum := Text(running); sum != "e3069283" {
+	if sum := ChecksumText(running); sum != "e3069283" {
 		t.Errorf("in two pieces it is %s, want e3069283", sum)
 	}
 }
@@ -56,11 +56,11 @@ func TestWhatIsNotInTheFormIsNotSealed(t *testing.T) {
 		`{"a":"\"crc\":\"fb431377"}`,
 		`"crc":"fb431377"}`,
 	} {
-		if sealed, err := Check([]byte(line)); sealed || err != nil {
-			t.Errorf("Check(%s) = %t, %v, want it to be unsealed", line, sealed, err)
+		if sealed, err := CheckSeal([]byte(line)); sealed || err != nil {
+			t.Errorf("CheckSeal(%s) = %t, %v, want it to be unsealed", line, sealed, err)
 		}
-		if got := Strip([]byte(line)); string(got) != line {
-			t.Errorf("Strip(%s) = %s", line, got)
+		if got := StripSeal([]byte(line)); string(got) != line {
+			t.Errorf("StripSeal(%s) = %s", line, got)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func TestEveryFlippedBitIsNoticed(t *testing.T) {
 		for bit := range 8 {
 			flipped := bytes.Clone(line)
 			flipped[at] ^= 1 << bit
-			lines := Lines{Required: true}
+			lines := SealedLines{Required: true}
 			if err := lines.Check(flipped); err == nil {
 				t.Errorf("bit %d of byte %d flipped is not noticed: %s", bit, at, flipped)
 			}
@@ -83,7 +83,7 @@ func TestEveryFlippedBitIsNoticed(t *testing.T) {
 func TestLinesAfterASealedOneMustBeSealed(t *testing.T) {
 	sound, old := Seal([]byte(`{"seq":2}`), 0), []byte(`{"seq":1}`)
 	wrong := bytes.Replace(sound, []byte("2"), []byte("3"), 1)
-	var lines Lines
+	var lines SealedLines
 	for i, step := range []struct {
 		line []byte
 		want string
@@ -100,11 +100,11 @@ func TestLinesAfterASealedOneMustBeSealed(t *testing.T) {
 			t.Errorf("line %d: %q, want %q", i+1, got, step.want)
 		}
 	}
-	lines = Lines{}
+	lines = SealedLines{}
 	if err := lines.Check(wrong); err == nil {
 		t.Error("a first line with a wrong checksum is not noticed")
 	}
-	if err := lines.Check(old); !errors.Is(err, ErrMissing) {
+	if err := lines.Check(old); !errors.Is(err, ErrNoSeal) {
 		t.Errorf("after a line with a wrong checksum one without gives %v, want it to be missed", err)
 	}
 }
@@ -126,25 +126,25 @@ func FuzzSeal(f *testing.F) {
 	f.Add([]byte(`{}`), 0, byte(255))
 	f.Add([]byte(`{"crc":"00000000"}`), 12, byte(32))
 	f.Fuzz(func(t *testing.T, object []byte, at int, change byte) {
-		if _, err := Check(object); err != nil && len(object) < memberLen+1 {
-			t.Errorf("Check(%q) found a checksum in so short a line", object)
+		if _, err := CheckSeal(object); err != nil && len(object) < sealLen+1 {
+			t.Errorf("CheckSeal(%q) found a checksum in so short a line", object)
 		}
 		if len(object) < 2 || object[0] != '{' || object[len(object)-1] != '}' {
 			return
 		}
 		line := Seal(bytes.Clone(object), 0)
-		if sealed, err := Check(line); !sealed || err != nil {
-			t.Fatalf("Check(%q) = %t, %v", line, sealed, err)
+		if sealed, err := CheckSeal(line); !sealed || err != nil {
+			t.Fatalf("CheckSeal(%q) = %t, %v", line, sealed, err)
 		}
-		if !bytes.Equal(Strip(line), object) {
-			t.Errorf("Strip(%q) is not %q", line, object)
+		if !bytes.Equal(StripSeal(line), object) {
+			t.Errorf("StripSeal(%q) is not %q", line, object)
 		}
 		if compact := new(bytes.Buffer); json.Valid(object) && json.Compact(compact, object) == nil && bytes.Equal(compact.Bytes(), object) && !json.Valid(line) {
 			t.Errorf("%q is no JSON any more", line)
 		}
 		if change != 0 {
 			line[uint(at)%uint(len(line))] ^= change
-			lines := Lines{Required: true}
+			lines := SealedLines{Required: true}
 			if lines.Check(line) == nil {
 				t.Errorf("a changed byte is not noticed: %q", line)
 			}
@@ -165,7 +165,7 @@ func BenchmarkCheck(b *testing.B) {
 	line := Seal(append(append([]byte(`{"text":"`), bytes.Repeat([]byte("a"), 300)...), `"}`...), 0)
 	b.SetBytes(int64(len(line)))
 	for b.Loop() {
-		if _, err := Check(line); err != nil {
+		if _, err := CheckSeal(line); err != nil {
 			b.Fatal(err)
 		}
 	}
