@@ -36,7 +36,7 @@ type Job struct {
 	Identity
 	Ending
 	History
-	Progress
+	Standing
 	Capacity
 	Items
 	Delivery
@@ -87,8 +87,8 @@ type History struct {
 	Runs     int
 }
 
-// Progress is how far a job is.
-type Progress struct {
+// Standing is how far a job is.
+type Standing struct {
 	Phase      string // the current one, or the last
 	PhaseBegan time.Time
 	Phases     []Phase
