@@ -16,7 +16,7 @@ import (
 var allowed = map[string][]string{
 	"cmd/prodigy": {"cli", "natsfleet", "otlp"},
 	"internal/cli": {
-		"agent", "aicli", "check", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "limit", "mapreduce", "mask", "metrics", "notify", "oneline", "outputs", "process", "rawjson", "report", "retry", "settings", "shell", "simulate", "spend", "telemetry", "term", "ui", "view", "workflow",
+		"agent", "ai", "check", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "limit", "mapreduce", "mask", "metrics", "notify", "oneline", "outputs", "process", "rawjson", "report", "retry", "settings", "shell", "simulate", "spend", "telemetry", "term", "ui", "view", "workflow",
 		"github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
 
@@ -34,16 +34,16 @@ var allowed = map[string][]string{
 	"lab/trials":   {},
 
 	"internal/natsfleet": {
-		"agent", "aicli", "duration", "events", "fingerprint", "fleet", "gitspace", "limit", "mapreduce", "mask", "outputs", "process", "retry", "spend",
+		"agent", "ai", "duration", "events", "fingerprint", "fleet", "gitspace", "limit", "mapreduce", "mask", "outputs", "process", "retry", "spend",
 		"github.com/go-json-experiment/json", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
 	"internal/control": {},
 	"internal/fleet":   {"agent", "events", "limit", "mapreduce", "outputs", "workflow", "gopkg.in/yaml.v3"}, // limit: a worker looks at its own machine
 	"internal/mapreduce": {
-		"agent", "aicli", "control", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "limit", "limits", "outputs", "process", "retry", "settings", "spend", "tracing", "workflow",
+		"agent", "ai", "control", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "limit", "limits", "outputs", "process", "retry", "settings", "spend", "tracing", "workflow",
 		"github.com/bmatcuk/doublestar/v4", "github.com/go-json-experiment/json", "golang.org/x/sync",
 	},
-	"internal/agent":    {"aicli", "duration", "events", "filter", "limit", "mask", "outputs", "process", "rawjson", "retry", "shell", "spend", "shell/template", "tracing", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
+	"internal/agent":    {"ai", "duration", "events", "filter", "limit", "mask", "outputs", "process", "rawjson", "retry", "shell", "spend", "shell/template", "tracing", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/gitspace": {"agent", "events", "oneline", "process", "retry", "workflow", "golang.org/x/sys"},
 	"internal/metrics":  {"errorpolicy", "events", "spend", "view", "golang.org/x/net"},
 	"internal/otlp": {
@@ -61,13 +61,13 @@ var allowed = map[string][]string{
 	"internal/events":      {"check", "duration", "errorpolicy", "fingerprint", "jobs", "limit", "outputs", "retry", "spend", "golang.org/x/sync"},
 	"internal/fingerprint": {"filter", "jobs", "github.com/bmatcuk/doublestar/v4"},
 	"internal/outputs":     {"jobs", "process", "github.com/go-json-experiment/json", "golang.org/x/sync"},
-	"internal/aicli":       {"check", "duration", "filter", "oneline", "rawjson", "retry", "workflow", "gopkg.in/yaml.v3"},
+	"internal/ai":          {"check", "duration", "filter", "oneline", "rawjson", "retry", "workflow", "gopkg.in/yaml.v3"},
 	"internal/items":       {"check", "filter", "jobs", "process", "rawjson", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
 	"internal/filter":      {"check", "rawjson"},
 	"internal/jobs":        {"github.com/gofrs/flock", "github.com/klauspost/compress"},
 	"internal/workflow":    {"check", "duration", "errorpolicy", "limit", "outputs", "rawjson", "retry", "shell", "spend", "gopkg.in/yaml.v3"},
 	"internal/errorpolicy": {"check", "limit", "retry"},
-	"internal/simulate":    {"agent", "aicli", "check", "duration", "errorpolicy", "events", "filter", "gitspace", "items", "limit", "mapreduce", "process", "retry", "settings", "spend", "workflow", "github.com/bmatcuk/doublestar/v4", "gopkg.in/yaml.v3"},
+	"internal/simulate":    {"agent", "ai", "check", "duration", "errorpolicy", "events", "filter", "gitspace", "items", "limit", "mapreduce", "process", "retry", "settings", "spend", "workflow", "github.com/bmatcuk/doublestar/v4", "gopkg.in/yaml.v3"},
 	"internal/limits":      {"errorpolicy", "events", "limit", "retry", "workflow"}, // it reads records; what is pure is in limit
 	"internal/limit":       {"check", "duration", "github.com/gofrs/flock"},
 	"internal/check":       {},

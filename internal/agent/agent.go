@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/mask"
 	"prodigy/internal/process"
@@ -34,7 +34,7 @@ type Echo interface {
 type Config struct {
 	Run      Runner
 	Claude   []string      // argv of the AI coding CLI of claude steps; claude.bind says how it gets its prompt
-	Agents   aicli.Set     // how AI coding CLIs are called and read; nil: claude steps are judged by their exit code
+	Agents   ai.Set        // how AI coding CLIs are called and read; nil: claude steps are judged by their exit code
 	Seed     uint64        // of the jitter of retry delays
 	Grace    time.Duration // between SIGTERM and SIGKILL
 	LogSteps bool          // emit AgentProgress
@@ -103,7 +103,7 @@ type run struct {
 	session    string           // that its AI coding CLI is to continue; empty: none
 	limit      *agentLimit      // of the time of the attempt; nil: none
 	ticket     AgentTicket      // of the AI coding CLI that may start, or runs
-	limitUse   aicli.LimitUse   // that it has told of
+	limitUse   ai.LimitUse      // that it has told of
 	commands   *atomic.Int32    // how many have begun; shared by the elements of a foreach
 	current    string           // label of the step of the attempt's own list that runs
 	position   int              // of that step in the list

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
@@ -56,13 +56,13 @@ func (a aiStep) render(r template.Resolver) string { return a.prompt.Render(r) }
 
 // aiRun is how the output of a run of an AI coding CLI is read.
 type aiRun struct {
-	preset                  *aicli.Preset
+	preset                  *ai.Preset
 	prompt                  string
 	model                   string // that it was told to use, or empty for the default of the CLI
 	may                     workflow.May
 	allowDenied, allowEmpty bool
 	schema                  string // a file with a JSON Schema for the answer
-	limits                  aicli.Limits
+	limits                  ai.Limits
 
 	sessions  bool   // it may continue one
 	session   string // that it works in; empty: it is not known yet
@@ -212,7 +212,7 @@ const (
 )
 
 // recordUsage records what a run of an AI coding CLI has used.
-func (r *run) recordUsage(st *step, a *aiRun, v aicli.Verdict, outcome string, took time.Duration) {
+func (r *run) recordUsage(st *step, a *aiRun, v ai.Verdict, outcome string, took time.Duration) {
 	e := events.AgentUsage{
 		ItemID: r.a.ItemID, ItemIndex: r.a.ItemIndex, AgentID: r.a.ID, Attempt: r.a.Number, Step: st.label, Preset: a.preset.Name, Model: cmp.Or(v.Usage.Model, a.model),
 		SessionID: v.SessionID, Outcome: outcome, Partial: v.Usage.Partial, Turns: v.Usage.Turns, DurationMS: events.Millis(took),
@@ -236,11 +236,11 @@ func (r *run) recordUsage(st *step, a *aiRun, v aicli.Verdict, outcome string, t
 
 // costOf returns what a run has cost, as far as the CLI says or there is a price, and the source of that, or an empty
 // source. Nothing for some tokens is no cost: the CLI does not know the price of the model.
-func (a *aiRun) costOf(u aicli.Usage) (cost spend.USD, source string) {
-	if u.Costed && (u.CostUSD > 0 || u.Tokens == aicli.Tokens{}) {
+func (a *aiRun) costOf(u ai.Usage) (cost spend.USD, source string) {
+	if u.Costed && (u.CostUSD > 0 || u.Tokens == ai.Tokens{}) {
 		return spend.FromFloat(u.CostUSD), events.CostReported
 	}
-	if dollars, priced := a.preset.CostOf(cmp.Or(u.Model, a.model), u.Tokens); priced && u.Tokens != (aicli.Tokens{}) {
+	if dollars, priced := a.preset.CostOf(cmp.Or(u.Model, a.model), u.Tokens); priced && u.Tokens != (ai.Tokens{}) {
 		return spend.FromFloat(dollars), events.CostPriced
 	}
 	return 0, ""
@@ -251,7 +251,7 @@ func (r *run) recordCutOff(ctx context.Context, st *step, b boundCommand, out *s
 	if b.aiRun == nil {
 		return
 	}
-	v := r.verdict(b.aiRun, out, aicli.End{Signal: "SIGTERM", Now: time.Now()}, "", "")
+	v := r.verdict(b.aiRun, out, ai.End{Signal: "SIGTERM", Now: time.Now()}, "", "")
 	if b.aiRun.notOurs(v) {
 		return
 	}
@@ -264,7 +264,7 @@ func (r *run) recordCutOff(ctx context.Context, st *step, b boundCommand, out *s
 }
 
 // verdict says what became of a run of an AI coding CLI by what it printed, of which stderr is the end.
-func (r *run) verdict(a *aiRun, out *sink, e aicli.End, stderr, output string) aicli.Verdict {
+func (r *run) verdict(a *aiRun, out *sink, e ai.End, stderr, output string) ai.Verdict {
 	if r.x.Simulate != nil {
 		return r.simulated.verdict(a, e, stderr, output)
 	}
@@ -273,7 +273,7 @@ func (r *run) verdict(a *aiRun, out *sink, e aicli.End, stderr, output string) a
 }
 
 // notOurs reports whether a command that may be one of the user's own has shown that it is one.
-func (a *aiRun) notOurs(v aicli.Verdict) bool {
+func (a *aiRun) notOurs(v ai.Verdict) bool {
 	return !v.Known && (a.raw || a.lenient && v.Plain)
 }
 
@@ -291,18 +291,18 @@ func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, ex
 	}
 	a := b.aiRun
 	if exit.TimedOut || exit.Code == 126 || exit.Code == 127 {
-		v := r.verdict(a, out, aicli.End{ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now()}, stderr, res.Output)
+		v := r.verdict(a, out, ai.End{ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now()}, stderr, res.Output)
 		if exit.TimedOut && !a.notOurs(v) {
 			v.Usage.Partial, v.Rule = true, ""
 			r.recordUsage(st, a, v, outcomeTimeout, exit.Duration)
 		}
 		return res, nil, false
 	}
-	v := r.verdict(a, out, aicli.End{ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now(), May: a.may, AllowDenied: a.allowDenied, AllowEmpty: a.allowEmpty}, stderr, res.Output)
+	v := r.verdict(a, out, ai.End{ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now(), May: a.may, AllowDenied: a.allowDenied, AllowEmpty: a.allowEmpty}, stderr, res.Output)
 	if stall != nil {
 		v.Outcome, v.Type, v.Rule, v.Message = stall.Outcome, stall.Outcome.ErrorType(), stall.Rule, stall.Message
 	}
-	if a.lenient && v.Outcome == aicli.Failed && v.Rule == "" && !v.Known && (v.Plain || exit.Code != 0 || exit.Signal != "") {
+	if a.lenient && v.Outcome == ai.Failed && v.Rule == "" && !v.Known && (v.Plain || exit.Code != 0 || exit.Signal != "") {
 		return res, nil, false
 	}
 	if a.raw && !v.Known {
@@ -312,10 +312,10 @@ func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, ex
 	if cost, source := a.costOf(v.Usage); source != "" {
 		end.CostUSD = &cost
 	}
-	if v.Outcome == aicli.Success && a.schema != "" && !r.simulated.Unknown {
+	if v.Outcome == ai.Success && a.schema != "" && !r.simulated.Unknown {
 		answer, err := answerOf(v, res.Output, a.schema)
 		if err != nil {
-			v.Outcome, v.Type, v.Rule, v.Message = aicli.Incomplete, aicli.Incomplete.ErrorType(), "schema", err.Error()
+			v.Outcome, v.Type, v.Rule, v.Message = ai.Incomplete, ai.Incomplete.ErrorType(), "schema", err.Error()
 		}
 		end.JSON = answer
 	}
@@ -325,7 +325,7 @@ func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, ex
 		res.session = end.SessionID
 	}
 	outcome := end.Outcome
-	if ctx.Err() != nil && v.Outcome != aicli.Success {
+	if ctx.Err() != nil && v.Outcome != ai.Success {
 		outcome, v.Usage.Partial = outcomeInterrupted, true
 	}
 	v.Usage.Partial = v.Usage.Partial || !ended && (exit.Signal != "" || stall != nil)
@@ -338,7 +338,7 @@ func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, ex
 			res.masked = &masked
 		}
 	}
-	if v.Outcome == aicli.Success {
+	if v.Outcome == ai.Success {
 		return res, nil, true
 	}
 	f := &Failure{Step: st.label, Failure: retry.Failure{

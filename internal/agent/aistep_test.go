@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
@@ -19,7 +19,7 @@ import (
 // withPresets is executor with the presets that are built in.
 func (f *fake) withPresets(t testing.TB) *Executor {
 	t.Helper()
-	set, err := aicli.Load()
+	set, err := ai.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func prompt(text string) workflow.Text { return workflow.Text{Value: text} }
 
 // Every recorded output has the outcome that it ought to have, as a step of a job.
 func TestRecordedRunsOfAICLIsAsSteps(t *testing.T) {
-	paths, err := filepath.Glob("../aicli/testdata/recorded/*.json")
+	paths, err := filepath.Glob("../ai/testdata/recorded/*.json")
 	if err != nil || len(paths) < 100 {
 		t.Fatal(len(paths), err)
 	}
@@ -45,7 +45,7 @@ func TestRecordedRunsOfAICLIsAsSteps(t *testing.T) {
 		var r struct {
 			CLI, Stdout, Stderr string
 			Exit                int
-			Want                []aicli.Outcome
+			Want                []ai.Outcome
 		}
 		data, err := os.ReadFile(path)
 		if err == nil {
@@ -63,7 +63,7 @@ func TestRecordedRunsOfAICLIsAsSteps(t *testing.T) {
 			return process.Exit{Code: r.Exit}
 		}
 		o := execute(t, x, ofItem(agentStep(workflow.Agent{Use: strings.TrimSuffix(r.CLI, "197"), Prompt: prompt("do it")})))
-		got := aicli.Success
+		got := ai.Success
 		if o.Failure != nil {
 			got = outcomeOf(o.Failure.Type)
 			if o.Failure.Message == "" {
@@ -80,14 +80,14 @@ func TestRecordedRunsOfAICLIsAsSteps(t *testing.T) {
 	}
 }
 
-func outcomeOf(typ retry.Type) aicli.Outcome {
+func outcomeOf(typ retry.Type) ai.Outcome {
 	switch typ {
 	case retry.TypeRateLimit, retry.TypeServerError, retry.TypeNetwork:
-		return aicli.Overloaded
+		return ai.Overloaded
 	case retry.TypeCommandFailed, retry.TypeKilled, retry.TypeTimeout:
-		return aicli.Failed
+		return ai.Failed
 	}
-	return aicli.Outcome(typ)
+	return ai.Outcome(typ)
 }
 
 const goodClaude = `{"type":"system","subtype":"init","session_id":"s1"}
@@ -215,8 +215,8 @@ func TestPromptsByFileAndByArgument(t *testing.T) {
 
 	x := f.withPresets(t)
 	p := *x.Agents["codex"]
-	p.Prompt = aicli.Prompt{}
-	x.Agents = aicli.Set{"mine": &p}
+	p.Prompt = ai.Prompt{}
+	x.Agents = ai.Set{"mine": &p}
 	failure := execute(t, x, ofItem(agentStep(workflow.Agent{Use: "mine", Prompt: prompt("--help ${item.n}")}))).Failure
 	if failure == nil || failure.Type != retry.TypeTemplate {
 		t.Errorf("got %v, want a prompt that begins with a dash refused", failure)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/shell/template"
 	"prodigy/internal/workflow"
 )
@@ -88,7 +88,7 @@ func lastWords(p Printed) (line string, exact bool) {
 	if json.Unmarshal([]byte(line), &o) != nil {
 		return cmp.Or(line, lastLine(p.Stderr)), false
 	}
-	if words := aicli.ErrorIn(o); words != "" {
+	if words := ai.ErrorIn(o); words != "" {
 		return words, true
 	}
 	return lastLine(p.Stderr), false

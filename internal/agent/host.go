@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
@@ -77,7 +77,7 @@ type Host interface {
 
 	// ReportAgent says how an agent ended, and how far the limit of its plan is used up. again says that it met a limit that it may wait for, and is to ask for
 	// another start: that charges nothing.
-	ReportAgent(a *Attempt, t AgentTicket, f *Failure, use aicli.LimitUse) (again bool, err error)
+	ReportAgent(a *Attempt, t AgentTicket, f *Failure, use ai.LimitUse) (again bool, err error)
 
 	// ReleaseAgent gives a start back that was stopped and has no outcome.
 	ReleaseAgent(t AgentTicket)
@@ -191,7 +191,7 @@ func (*noJob) AgentCost(AgentTicket, spend.USD) bool { return false }
 
 func (*noJob) RecordUsage(*Attempt, AgentTicket, events.AgentUsage) {}
 
-func (*noJob) ReportAgent(*Attempt, AgentTicket, *Failure, aicli.LimitUse) (bool, error) {
+func (*noJob) ReportAgent(*Attempt, AgentTicket, *Failure, ai.LimitUse) (bool, error) {
 	return false, nil
 }
 

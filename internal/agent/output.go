@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/mask"
 	"prodigy/internal/outputs"
 	"prodigy/internal/process"
@@ -334,10 +334,10 @@ type sink struct {
 	file *os.File // nil: none
 	err  error
 
-	reading *aicli.Reading // reads it as well; nil: nothing does
-	held    bool           // the file gets the answer, which is known at the end
-	watch   *watch         // ends the command when it does not get on; nil: nothing does
-	costs   *meter         // ends the command when it has cost what it may; nil: nothing does
+	reading *ai.Reading // reads it as well; nil: nothing does
+	held    bool        // the file gets the answer, which is known at the end
+	watch   *watch      // ends the command when it does not get on; nil: nothing does
+	costs   *meter      // ends the command when it has cost what it may; nil: nothing does
 
 	onSession func() // called after lines that name the session; nil: nobody is interested
 	sessions  int    // how many these were

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
@@ -142,7 +142,7 @@ func (r *run) tryAdmitted(ctx context.Context, s *scope, st *step) (result, *Fai
 			refusal.Step = st.label
 			return notRun, refusal, nil
 		}
-		r.ticket, r.limitUse = ticket, aicli.LimitUse{}
+		r.ticket, r.limitUse = ticket, ai.LimitUse{}
 		res, failure, err := r.try(ctx, s, st)
 		if err != nil {
 			r.x.host.ReleaseAgent(ticket)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/rawjson"
 )
 
@@ -28,7 +28,7 @@ func checkSchema(data []byte) error {
 }
 
 // answerOf returns the answer of a CLI as JSON, if it fits the schema: what the CLI gives as JSON, else its text, or the last code block in it.
-func answerOf(v aicli.Verdict, output, schema string) (json.RawMessage, error) {
+func answerOf(v ai.Verdict, output, schema string) (json.RawMessage, error) {
 	answer := []byte(v.JSON)
 	if answer == nil {
 		text := v.Text

@@ -5,20 +5,20 @@ import (
 	"fmt"
 	"slices"
 
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/process"
 )
 
 // goesOn reports whether the next try of an agent with that verdict continues its session: it did not end by itself, or its service went away
 // when it had begun to answer. Its work would be lost.
-func goesOn(v aicli.Verdict, exit process.Exit) bool {
+func goesOn(v ai.Verdict, exit process.Exit) bool {
 	switch v.Outcome {
-	case aicli.Quota, aicli.Auth, aicli.Stalled:
+	case ai.Quota, ai.Auth, ai.Stalled:
 		return true
-	case aicli.Overloaded:
+	case ai.Overloaded:
 		return v.Usage.Tokens.Output > 0
-	case aicli.Failed:
+	case ai.Failed:
 		return v.Rule == "" && exit.Signal != ""
 	}
 	return false
@@ -26,12 +26,12 @@ func goesOn(v aicli.Verdict, exit process.Exit) bool {
 
 // LeavesSession reports whether the end of a run of an agent leaves a session that its item may go on in, as far as its record tells.
 func LeavesSession(e events.AgentUsage) bool {
-	switch aicli.Outcome(e.Outcome) {
-	case aicli.Quota, aicli.Auth, aicli.Stalled, outcomeInterrupted:
+	switch ai.Outcome(e.Outcome) {
+	case ai.Quota, ai.Auth, ai.Stalled, outcomeInterrupted:
 		return true
-	case aicli.Overloaded:
+	case ai.Overloaded:
 		return e.Tokens != nil && e.Tokens.Output > 0
-	case aicli.Failed:
+	case ai.Failed:
 		return e.Rule == "" && e.Partial
 	}
 	return false

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/shell/template"
@@ -45,9 +45,9 @@ type SimulatedExit struct {
 	Unknown bool       // what it would print is not known, so that later steps may miss values that are made from it
 
 	// Of an AI coding CLI.
-	Usage   aicli.Usage
+	Usage   ai.Usage
 	ResetAt time.Time // with TypeQuota: when the limit ends; zero: it does not say
-	Limit   aicli.LimitUse
+	Limit   ai.LimitUse
 }
 
 // simulate runs the command of a step by the Simulator.
@@ -74,9 +74,9 @@ func (r *run) simulate(st *step, b boundCommand, c process.Command) (process.Exi
 }
 
 // verdict says what became of a simulated run of an AI coding CLI, as its preset would if it printed that.
-func (s SimulatedExit) verdict(a *aiRun, e aicli.End, stderr, output string) aicli.Verdict {
+func (s SimulatedExit) verdict(a *aiRun, e ai.End, stderr, output string) ai.Verdict {
 	said := s.Usage.Costed || s.Usage.Counted
-	v := aicli.Verdict{Outcome: aicli.Success, Whole: true, Known: !a.raw || said, Usage: s.Usage, Limit: s.Limit, Type: s.Type, Reset: s.ResetAt}
+	v := ai.Verdict{Outcome: ai.Success, Whole: true, Known: !a.raw || said, Usage: s.Usage, Limit: s.Limit, Type: s.Type, Reset: s.ResetAt}
 	if !a.preset.TellsCost(a.model) {
 		v.Usage.CostUSD, v.Usage.Costed = 0, false
 	}
@@ -84,7 +84,7 @@ func (s SimulatedExit) verdict(a *aiRun, e aicli.End, stderr, output string) aic
 	failed := e.ExitCode != 0 || e.Signal != ""
 	switch {
 	case !failed && !s.Unknown && !e.AllowEmpty && strings.TrimSpace(output) == "":
-		v.Outcome, v.Type, v.Message = aicli.Incomplete, retry.TypeIncomplete, "the answer is empty"
+		v.Outcome, v.Type, v.Message = ai.Incomplete, retry.TypeIncomplete, "the answer is empty"
 	case failed:
 		v.Outcome, v.Message = outcomeOfType(s.Type), lastLine(stderr)
 		if s.Type == "" {
@@ -96,16 +96,16 @@ func (s SimulatedExit) verdict(a *aiRun, e aicli.End, stderr, output string) aic
 }
 
 // outcomeOfType returns the outcome of a run whose error has that type.
-func outcomeOfType(t retry.Type) aicli.Outcome {
-	for _, o := range aicli.Outcomes() {
+func outcomeOfType(t retry.Type) ai.Outcome {
+	for _, o := range ai.Outcomes() {
 		if t != "" && o.ErrorType() == t {
 			return o
 		}
 	}
 	if t == retry.TypeRateLimit || t == retry.TypeNetwork {
-		return aicli.Overloaded
+		return ai.Overloaded
 	}
-	return aicli.Failed
+	return ai.Failed
 }
 
 // withoutValues returns what a simulated step does that misses values: nothing if it is a file or a loop. Nil: it is a command.

@@ -5,24 +5,24 @@ import (
 	"sync"
 	"time"
 
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/spend"
 )
 
 // watch ends a run of an AI coding CLI that does not get on. What the CLI prints is observed by one goroutine, while a timer waits. A nil watch
 // does nothing.
 type watch struct {
-	limits  aicli.Limits
+	limits  ai.Limits
 	lenient bool // nothing is known of the command until it prints what the preset knows
 
 	expiry context.Context
 	expire context.CancelFunc
 
 	mu    sync.Mutex
-	dog   *aicli.Watchdog // nil: the run has not begun, or is not watched yet
+	dog   *ai.Watchdog // nil: the run has not begun, or is not watched yet
 	timer *time.Timer
-	due   time.Time    // of the timer; zero: it does not run
-	why   *aicli.Stall // nil: it was not ended
+	due   time.Time // of the timer; zero: it does not run
+	why   *ai.Stall // nil: it was not ended
 }
 
 // newWatch returns the watch for a run; nil if its output is its own affair.
@@ -43,14 +43,14 @@ func (w *watch) begin() context.Context {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.lenient {
-		w.dog = aicli.NewWatchdog(w.limits, time.Now())
+		w.dog = ai.NewWatchdog(w.limits, time.Now())
 		w.arm()
 	}
 	return w.expiry
 }
 
 // observe takes the signs of the run.
-func (w *watch) observe(s aicli.Signs) {
+func (w *watch) observe(s ai.Signs) {
 	if w == nil {
 		return
 	}
@@ -61,7 +61,7 @@ func (w *watch) observe(s aicli.Signs) {
 		if !s.Known {
 			return
 		}
-		w.dog = aicli.NewWatchdog(w.limits, now)
+		w.dog = ai.NewWatchdog(w.limits, now)
 	}
 	if w.why != nil {
 		return
@@ -103,7 +103,7 @@ func (w *watch) check() {
 }
 
 // endFor ends the run for a reason that is not its silence.
-func (w *watch) endFor(why *aicli.Stall) {
+func (w *watch) endFor(why *ai.Stall) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.why == nil {
@@ -144,13 +144,13 @@ func (m *meter) observe(s *sink) {
 	if m.ticket.Cap > 0 && cost >= m.ticket.Cap {
 		message = "it has cost " + cost.String() + ", and may cost " + m.ticket.Cap.String()
 	}
-	s.watch.endFor(&aicli.Stall{Rule: ruleMaxCost, Outcome: aicli.Budget, Message: message})
+	s.watch.endFor(&ai.Stall{Rule: ruleMaxCost, Outcome: ai.Budget, Message: message})
 }
 
 // ruleMaxCost is the rule of an agent that was ended because of what it costs.
 const ruleMaxCost = "max_cost"
 
-func (w *watch) end(why *aicli.Stall) {
+func (w *watch) end(why *ai.Stall) {
 	w.why = why
 	w.expire()
 }
@@ -169,7 +169,7 @@ func (w *watch) stop() {
 }
 
 // stall returns why the run was ended, or nil.
-func (w *watch) stall() *aicli.Stall {
+func (w *watch) stall() *ai.Stall {
 	if w == nil {
 		return nil
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
 
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/duration"
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
@@ -41,7 +41,7 @@ presets or adds some: see docs/agents.md.`
 const agentsFile = "agents.yml"
 
 // presets returns the presets of this user.
-func presets() (aicli.Set, error) {
+func presets() (ai.Set, error) {
 	home, err := jobs.FromEnv()
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func presets() (aicli.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, err := aicli.Load(layers...)
+	set, err := ai.Load(layers...)
 	if err != nil {
 		return nil, refusef("%w", err)
 	}
@@ -58,7 +58,7 @@ func presets() (aicli.Set, error) {
 }
 
 // homePresets returns the changes to presets that are in PRODIGY_HOME.
-func homePresets(home jobs.Home) ([]aicli.Layer, error) {
+func homePresets(home jobs.Home) ([]ai.Layer, error) {
 	path := filepath.Join(home.Root, agentsFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -67,15 +67,15 @@ func homePresets(home jobs.Home) ([]aicli.Layer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the presets of agents: %w", err)
 	}
-	layer, err := aicli.ReadLayer(path, data)
+	layer, err := ai.ReadLayer(path, data)
 	if err != nil {
 		return nil, refusef("%w", err)
 	}
-	return []aicli.Layer{layer}, nil
+	return []ai.Layer{layer}, nil
 }
 
 // preset returns the preset with that name.
-func preset(name string) (*aicli.Preset, error) {
+func preset(name string) (*ai.Preset, error) {
 	set, err := presets()
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func newAgentsShowCommand(con *console) *cobra.Command {
 			var b bytes.Buffer
 			enc := yaml.NewEncoder(&b)
 			enc.SetIndent(2)
-			if err := enc.Encode(map[string]*aicli.Preset{p.Name: p}); err != nil {
+			if err := enc.Encode(map[string]*ai.Preset{p.Name: p}); err != nil {
 				return err
 			}
 			_, err = con.text().Write(b.Bytes())
@@ -176,12 +176,12 @@ The exit code is 1 if the CLI that is named is not there, or none of them is.`,
 
 // installedCLI is a CLI as it is on this machine. Without a path it is not there.
 type installedCLI struct {
-	preset        *aicli.Preset
+	preset        *ai.Preset
 	path, version string
 }
 
 // installedCLIs finds the CLIs of presets, and asks all of them at once for their versions.
-func installedCLIs(ctx context.Context, set aicli.Set, names []string) []installedCLI {
+func installedCLIs(ctx context.Context, set ai.Set, names []string) []installedCLI {
 	list := make([]installedCLI, len(names))
 	var asked sync.WaitGroup
 	for i, name := range names {
@@ -266,24 +266,24 @@ type recording struct {
 
 // agentVerdict is what `agents test` says of a file.
 type agentVerdict struct {
-	File       string            `json:"file"`
-	Agent      string            `json:"agent"`
-	Outcome    aicli.Outcome     `json:"outcome"`
-	Rule       string            `json:"rule,omitempty"`
-	ErrorType  string            `json:"error_type,omitempty"`
-	Message    string            `json:"message,omitempty"`
-	Text       string            `json:"text,omitempty"`
-	SessionID  string            `json:"session_id,omitempty"`
-	ResetAt    *time.Time        `json:"reset_at,omitempty"`
-	ResetBy    aicli.ResetSource `json:"reset_by,omitempty"`
-	Scope      string            `json:"scope,omitempty"`
-	RetryAfter int64             `json:"retry_after_ms,omitempty"`
-	Model      string            `json:"model,omitempty"`
-	Turns      int               `json:"turns,omitempty"`
-	CostUSD    *float64          `json:"cost_usd,omitempty"`
-	Tokens     *aicli.Tokens     `json:"tokens,omitempty"`
-	Want       []aicli.Outcome   `json:"want,omitempty"`
-	Right      *bool             `json:"right,omitempty"`
+	File       string         `json:"file"`
+	Agent      string         `json:"agent"`
+	Outcome    ai.Outcome     `json:"outcome"`
+	Rule       string         `json:"rule,omitempty"`
+	ErrorType  string         `json:"error_type,omitempty"`
+	Message    string         `json:"message,omitempty"`
+	Text       string         `json:"text,omitempty"`
+	SessionID  string         `json:"session_id,omitempty"`
+	ResetAt    *time.Time     `json:"reset_at,omitempty"`
+	ResetBy    ai.ResetSource `json:"reset_by,omitempty"`
+	Scope      string         `json:"scope,omitempty"`
+	RetryAfter int64          `json:"retry_after_ms,omitempty"`
+	Model      string         `json:"model,omitempty"`
+	Turns      int            `json:"turns,omitempty"`
+	CostUSD    *float64       `json:"cost_usd,omitempty"`
+	Tokens     *ai.Tokens     `json:"tokens,omitempty"`
+	Want       []ai.Outcome   `json:"want,omitempty"`
+	Right      *bool          `json:"right,omitempty"`
 }
 
 func runAgentsTest(con *console, o agentsTestOptions, files []string) error {
@@ -334,7 +334,7 @@ func printVerdicts(con *console, all []agentVerdict) {
 	}
 }
 
-func (o agentsTestOptions) test(set aicli.Set, file string) (agentVerdict, error) {
+func (o agentsTestOptions) test(set ai.Set, file string) (agentVerdict, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return agentVerdict{}, refusef("%w", err)
@@ -365,7 +365,7 @@ func (o agentsTestOptions) test(set aicli.Set, file string) (agentVerdict, error
 	if err != nil {
 		return agentVerdict{}, refusef("%s: %w", file, err)
 	}
-	end := aicli.End{ExitCode: r.Exit, Signal: o.signal, Now: time.Now(), AllowDenied: o.allowDenied, AllowEmpty: o.allowEmpty}
+	end := ai.End{ExitCode: r.Exit, Signal: o.signal, Now: time.Now(), AllowDenied: o.allowDenied, AllowEmpty: o.allowEmpty}
 	if r.Exit < 0 {
 		end.Signal = "signal " + strconv.Itoa(-r.Exit)
 	}
@@ -390,9 +390,9 @@ func (o agentsTestOptions) test(set aicli.Set, file string) (agentVerdict, error
 		out.Tokens = &v.Usage.Tokens
 	}
 	if len(r.Want) > 0 {
-		var one aicli.Outcome
+		var one ai.Outcome
 		if json.Unmarshal(r.Want, &one) == nil {
-			out.Want = []aicli.Outcome{one}
+			out.Want = []ai.Outcome{one}
 		} else if err := json.Unmarshal(r.Want, &out.Want); err != nil {
 			return agentVerdict{}, refusef("%s: want: %w", file, err)
 		}

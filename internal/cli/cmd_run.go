@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
@@ -243,7 +243,7 @@ func (o runOptions) start(ctx context.Context, con *console, w checked, limit ti
 type tools struct {
 	home   jobs.Home
 	claude []string
-	agents aicli.Set
+	agents ai.Set
 }
 
 // findTools returns the tools for w. It fails if a CLI is not installed that a step needs which runs on this machine.

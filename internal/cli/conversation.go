@@ -5,7 +5,7 @@ import (
 	"iter"
 	"sync"
 
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mask"
 	"prodigy/internal/outputs"
@@ -20,7 +20,7 @@ func conversationsOf(job jobs.Job, q outputs.Query) iter.Seq2[outputs.Entry, err
 // conversations returns how the stdout of AI coding CLIs of a job is shown: as the presets of its workflow say, which are read for the first of
 // them. What no preset is known for is shown as it is.
 func conversations(job jobs.Job) func(s outputs.Source, first bool) outputs.Renderer {
-	set := sync.OnceValue(func() aicli.Set {
+	set := sync.OnceValue(func() ai.Set {
 		home, err := jobs.FromEnv()
 		if err != nil {
 			return nil
@@ -30,7 +30,7 @@ func conversations(job jobs.Job) func(s outputs.Source, first bool) outputs.Rend
 				return set
 			}
 		}
-		set, _ := aicli.Load()
+		set, _ := ai.Load()
 		return set
 	})
 	secrets := sync.OnceValue(func() jobSecrets { return secretsOf(job) })
@@ -47,7 +47,7 @@ func conversations(job jobs.Job) func(s outputs.Source, first bool) outputs.Rend
 
 // maskedTranscript hides the secrets that were masked in none of the pieces of which a text is put together.
 type maskedTranscript struct {
-	*aicli.Transcript
+	*ai.Transcript
 	out    bytes.Buffer
 	masker *mask.Writer
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/dlq"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
@@ -232,34 +232,34 @@ func declared(w *workflow.Workflow, parameter string) bool {
 }
 
 // loadPresets returns the presets of a workflow.
-func loadPresets(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
+func loadPresets(home jobs.Home, w *workflow.Workflow) (ai.Set, error) {
 	layers, err := homePresets(home)
 	if err != nil {
 		return nil, err
 	}
 	if w.Agents != nil {
-		layers = append(layers, aicli.Layer{Name: w.File, Node: w.Agents.Node})
+		layers = append(layers, ai.Layer{Name: w.File, Node: w.Agents.Node})
 	}
-	return aicli.Load(layers...)
+	return ai.Load(layers...)
 }
 
 // agentsOf returns how the AI coding CLIs are called and read that a workflow needs: of the presets that are built
 // in, changed by those in PRODIGY_HOME and by its own, those that it uses. Without a step that needs one, nothing is
 // read, and it is nil.
-func agentsOf(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
+func agentsOf(home jobs.Home, w *workflow.Workflow) (ai.Set, error) {
 	uses := func(s workflow.Step) bool { return s.Agent != nil || s.Claude != nil }
 	if w.Agents == nil && !containsStep(w, uses) {
 		return nil, nil
 	}
 	set, err := loadPresets(home, w)
-	if wrong, ok := errors.AsType[*aicli.Error](err); ok {
+	if wrong, ok := errors.AsType[*ai.Error](err); ok {
 		return nil, &workflow.InvalidError{Problems: []workflow.Problem{{File: wrong.File, Line: wrong.Line, Col: wrong.Col, Message: wrong.Message}}}
 	}
 	if err != nil {
 		return nil, refusef("%w", err)
 	}
 	var problems []workflow.Problem
-	used := aicli.Set{}
+	used := ai.Set{}
 	for _, s := range w.EachStep() {
 		if s.Claude != nil {
 			used[workflow.DefaultAgent] = set[workflow.DefaultAgent]
@@ -298,7 +298,7 @@ func agentsOf(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
 }
 
 // checkBudget reports a budget in money that nothing can hold: without an agent, or with one that does not say what it costs.
-func (o jobOptions) checkBudget(w *workflow.Workflow, set aicli.Set) error {
+func (o jobOptions) checkBudget(w *workflow.Workflow, set ai.Set) error {
 	if o.maxCost == 0 && w.Budget.Job == nil && w.Budget.Item == nil {
 		return nil
 	}
@@ -331,7 +331,7 @@ func containsStep(w *workflow.Workflow, is func(workflow.Step) bool) bool {
 }
 
 // checkAgents finds the executables of the CLIs that those agent steps of w use that run here.
-func checkAgents(w *workflow.Workflow, set aicli.Set, here func(workflow.StepRef) bool) error {
+func checkAgents(w *workflow.Workflow, set ai.Set, here func(workflow.StepRef) bool) error {
 	for at, s := range w.EachStep() {
 		if s.Agent == nil || !here(at) {
 			continue

@@ -87,7 +87,7 @@ type JobOptions struct {
 	Programs []string      // as in Job
 	Guards   limit.Guards  // what the machine of a worker must have left
 	Dir      string        // directory of the run
-	Layers   []string      // how AI coding CLIs are called, beside what is built in: see aicli.Layer
+	Layers   []string      // how AI coding CLIs are called, beside what is built in: see ai.Layer
 	Agents   bool          // there are steps that need that
 	Claude   []string      // argv of the AI coding CLI of claude steps
 	// Ended reports whether a job of this home has ended, so that what the broker has of it can go, and with which

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/control"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
@@ -79,7 +79,7 @@ type Config struct {
 	Values      []string          // of the command line: the workflow was parsed with them
 	Settings    settings.Settings // what was found before the job begins
 	Claude      []string          // argv of the AI coding CLI of claude steps
-	Agents      aicli.Set         // how AI coding CLIs are called and read, for a workflow with steps that need it
+	Agents      ai.Set            // how AI coding CLIs are called and read, for a workflow with steps that need it
 	Version     string            // of prodigy
 	MaxParallel int               // 0 for what the workflow says
 	// the cap that the workflow was parsed with, to parse it the same on resume; 0 for the default

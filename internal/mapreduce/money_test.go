@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/process"
 	"prodigy/internal/spend"
@@ -51,7 +51,7 @@ reduce:
 
 // A job that is killed and resumed anywhere has recorded all that the log had, and all that its agents cost since.
 func TestALogCutAfterAnyRecordLosesNoMoney(t *testing.T) {
-	set, err := aicli.Load()
+	set, err := ai.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func costs(all []events.Record) (sum spend.USD) {
 
 // An agent that waits for money others have reserved lets them end. The job stops when they have, and goes on with more.
 func TestASpentBudgetStopsTheJobWhenItsAgentsHaveEnded(t *testing.T) {
-	set, err := aicli.Load()
+	set, err := ai.Load()
 	if err != nil {
 		t.Fatal(err)
 	}

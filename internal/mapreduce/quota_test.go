@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/process"
 )
@@ -110,7 +110,7 @@ func checkPause(t *testing.T, r Result, p *plan, closed time.Time) {
 
 func withAgents(t *testing.T, c Config) Config {
 	t.Helper()
-	set, err := aicli.Load()
+	set, err := ai.Load()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
@@ -25,7 +25,7 @@ import (
 // has them in order.
 type starts struct {
 	mu      sync.Mutex
-	presets aicli.Set
+	presets ai.Set
 	gates   map[gateKey]*gate
 	ledger  *spend.Ledger
 	open    map[int64]start // by the ID of their tickets
@@ -54,7 +54,7 @@ type start struct {
 }
 
 // restore begins where the run before ended: gates that it left closed, and what has been spent.
-func (s *starts) restore(presets aicli.Set, paused map[string]events.QuotaPaused, b spend.Budget, spent spend.Account) {
+func (s *starts) restore(presets ai.Set, paused map[string]events.QuotaPaused, b spend.Budget, spent spend.Account) {
 	s.presets, s.gates, s.open = presets, map[gateKey]*gate{}, map[int64]start{}
 	for _, e := range paused {
 		g := s.gate(gateKey{e.Pool, e.Model})
@@ -261,7 +261,7 @@ func (h *host) ReleaseAgent(t agent.AgentTicket) {
 }
 
 // ReportAgent says to the gates of a pool how an agent ended.
-func (h *host) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failure, use aicli.LimitUse) (again bool, err error) {
+func (h *host) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failure, use ai.LimitUse) (again bool, err error) {
 	s := &h.starts
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -320,7 +320,7 @@ func (h *host) metLimit(a *agent.Attempt, st start, f *agent.Failure, p limit.Qu
 }
 
 // nearLimit closes the gate of a limit that an agent has nearly used up. The agent itself is done.
-func (h *host) nearLimit(a *agent.Attempt, st start, use aicli.LimitUse, p limit.QuotaPolicy, now time.Time) {
+func (h *host) nearLimit(a *agent.Attempt, st start, use ai.LimitUse, p limit.QuotaPolicy, now time.Time) {
 	s := &h.starts
 	k := gateKey{s.pool(st.ask.Preset), s.model(st.ask.Preset, use.Scope)}
 	g := s.gate(k)

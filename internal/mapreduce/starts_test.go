@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/limit"
 	"prodigy/internal/retry"
@@ -28,7 +28,7 @@ func TestAnAgentOfTheRunBeforeAsksAgainAtALimit(t *testing.T) {
 	} {
 		j := &job{workflow: &workflow.Workflow{ErrorPolicy: errorpolicy.Policy{Quota: &limit.QuotaPolicy{OnQuota: c.on}}}}
 		h := &host{job: j, starts: starts{ledger: new(spend.Ledger), open: map[int64]start{}}}
-		again, err := h.ReportAgent(&agent.Attempt{ItemID: "item_1"}, agent.AgentTicket{ID: -1}, c.failure, aicli.LimitUse{})
+		again, err := h.ReportAgent(&agent.Attempt{ItemID: "item_1"}, agent.AgentTicket{ID: -1}, c.failure, ai.LimitUse{})
 		if again != c.want || err != nil {
 			t.Errorf("%s: it asks again: %v, %v; want %v", c.name, again, err, c.want)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
@@ -146,7 +146,7 @@ func (h farHost) RecordUsage(a *agent.Attempt, t agent.AgentTicket, e events.Age
 	h.Host.RecordUsage(new(sent(*a)), sent(t), sent(e))
 }
 
-func (h farHost) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failure, use aicli.LimitUse) (bool, error) {
+func (h farHost) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failure, use ai.LimitUse) (bool, error) {
 	h.calls.Add(1)
 	return h.Host.ReportAgent(new(sent(*a)), sent(t), sent(f), sent(use))
 }

@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/fleet"
 	"prodigy/internal/mapreduce"
 )
 
 // fakeCLI is the preset of an AI coding CLI named mine. It answers each prompt with that, at 2.5 cents, but does not want to answer "refuse".
 type fakeCLI struct {
-	agents aicli.Set
+	agents ai.Set
 	layer  string
 }
 
@@ -35,9 +35,9 @@ echo '{"type":"result","subtype":"success","is_error":false,"session_id":"s1","s
 		t.Fatal(err)
 	}
 	c := fakeCLI{layer: "mine: {extends: claude, argv: ['" + path + "']}"}
-	layer, err := aicli.ReadLayer("agents.yml", []byte(c.layer))
+	layer, err := ai.ReadLayer("agents.yml", []byte(c.layer))
 	if err == nil {
-		c.agents, err = aicli.Load(layer)
+		c.agents, err = ai.Load(layer)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func (h *admittingHost) AdmitAgent(context.Context, *agent.Attempt, agent.AgentA
 	return 1, agent.AgentTicket{ID: h.admitted}, nil, nil
 }
 
-func (h *admittingHost) ReportAgent(_ *agent.Attempt, t agent.AgentTicket, _ *agent.Failure, _ aicli.LimitUse) (bool, error) {
+func (h *admittingHost) ReportAgent(_ *agent.Attempt, t agent.AgentTicket, _ *agent.Failure, _ ai.LimitUse) (bool, error) {
 	h.reported = append(h.reported, t.ID)
 	return false, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 	"prodigy/internal/limit"
@@ -35,7 +35,7 @@ type (
 		Ticket   agent.AgentTicket `json:"ticket,omitzero"`
 		KeepSlot bool              `json:"keep_slot,omitempty"`
 		Failure  *agent.Failure    `json:"failure,omitempty"`
-		Use      aicli.LimitUse    `json:"use,omitzero"`
+		Use      ai.LimitUse       `json:"use,omitzero"`
 		Cost     spend.USD         `json:"cost,omitempty"`
 		Usage    []byte            `json:"usage,omitempty"` // a line of a log
 	}

@@ -17,7 +17,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 	"prodigy/internal/mapreduce"
@@ -42,7 +42,7 @@ func TestTheCostOfAgentsIsRecordedWhenTheJobIsStopped(t *testing.T) {
 	f.worker("a", 2, nil)
 	cfg, of := f.config(func(o *fleet.JobOptions) { o.Agents, o.Layers = true, []string{preset} })
 	var err error
-	if cfg.Agents, err = aicli.Load(aicli.Layer{Name: "a test", Node: node.Content[0]}); err != nil {
+	if cfg.Agents, err = ai.Load(ai.Layer{Name: "a test", Node: node.Content[0]}); err != nil {
 		t.Fatal(err)
 	}
 	cfg.MaxCost = spend.FromFloat(100)

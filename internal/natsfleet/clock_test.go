@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 	"prodigy/internal/outputs"
@@ -39,7 +39,7 @@ func (h *clockHost) Emit(_ *agent.Attempt, e events.Event) {
 
 func (h *clockHost) Output(_ *agent.Attempt, e outputs.Entry) { h.note("output", e.Time) }
 
-func (h *clockHost) ReportAgent(_ *agent.Attempt, _ agent.AgentTicket, f *agent.Failure, use aicli.LimitUse) (bool, error) {
+func (h *clockHost) ReportAgent(_ *agent.Attempt, _ agent.AgentTicket, f *agent.Failure, use ai.LimitUse) (bool, error) {
 	h.note("quota", f.ResetAt)
 	h.note("use", use.Reset)
 	return false, nil
@@ -88,7 +88,7 @@ func TestTimesOfAWorkerAreMovedToTheClockOfTheCoordinator(t *testing.T) {
 		say(list[:2]...)
 		c.keep(instance, "agent 5", func() {})
 		q := fleet.Call{ID: instance, Method: callReportAgent, Token: a.Token, From: instance, Args: encoded(agentArgs{
-			Ticket: agent.AgentTicket{ID: 5, Owner: c.owner}, Failure: failure, Use: aicli.LimitUse{Reset: at},
+			Ticket: agent.AgentTicket{ID: 5, Owner: c.owner}, Failure: failure, Use: ai.LimitUse{Reset: at},
 		})}
 		if _, err := c.invoke(q); err != nil {
 			t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 	"prodigy/internal/limit"
@@ -292,7 +292,7 @@ func (h *workerHost) RecordUsage(a *agent.Attempt, t agent.AgentTicket, e events
 	_ = h.w.ask(ctx, h.job, callRecordUsage, a.Token, agentArgs{Ticket: t, Usage: line}, new(agentResult))
 }
 
-func (h *workerHost) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failure, use aicli.LimitUse) (bool, error) {
+func (h *workerHost) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failure, use ai.LimitUse) (bool, error) {
 	var r agentResult
 	err := h.w.ask(h.w.lifeOf(h.job), h.job, callReportAgent, a.Token, agentArgs{Ticket: t, Failure: f, Use: use}, &r)
 	return r.Again, err

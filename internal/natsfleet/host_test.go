@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 	"prodigy/internal/limit"
@@ -28,7 +28,7 @@ func TestAttemptsAskWhileAStoppedJobGoesOn(t *testing.T) {
 		host.Unmasked(a, "map", 0)
 		host.AgentCost(agent.AgentTicket{}, 0)
 		host.RecordUsage(a, agent.AgentTicket{}, events.AgentUsage{})
-		_, _ = host.ReportAgent(a, agent.AgentTicket{}, nil, aicli.LimitUse{})
+		_, _ = host.ReportAgent(a, agent.AgentTicket{}, nil, ai.LimitUse{})
 	}()
 	entry.Owner, entry.Stop = "b", ""
 	w.update("j", entry) // it goes on

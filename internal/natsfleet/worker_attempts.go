@@ -12,7 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/fleet"
 	"prodigy/internal/mask"
 	"prodigy/internal/process"
@@ -298,19 +298,19 @@ func (w *worker) executor(ctx context.Context, h *heldAttempt) (x *jobExecutor, 
 			return nil, "", nil, fmt.Errorf("ask for the secrets: %w", err)
 		}
 	}
-	var agents aicli.Set
+	var agents ai.Set
 	if x.spec.Agents {
-		var layers []aicli.Layer
+		var layers []ai.Layer
 		for _, text := range x.spec.Layers {
 			var node yaml.Node
 			if err := yaml.Unmarshal([]byte(text), &node); err != nil {
 				return nil, "", nil, fmt.Errorf("read the presets: %w", err)
 			}
 			if len(node.Content) > 0 { // it has more than comments
-				layers = append(layers, aicli.Layer{Name: "the coordinator", Node: node.Content[0]})
+				layers = append(layers, ai.Layer{Name: "the coordinator", Node: node.Content[0]})
 			}
 		}
-		if agents, err = aicli.Load(layers...); err != nil {
+		if agents, err = ai.Load(layers...); err != nil {
 			return nil, "", nil, err
 		}
 	}

@@ -27,7 +27,7 @@ const (
 
 	TypeAuth Type = "auth" // a login, a key or a right is missing: a status of 401, 403 or 407
 
-	// What an AI coding CLI says of its own end, see package aicli.
+	// What an AI coding CLI says of its own end, see package ai.
 	TypeQuota          Type = "quota"
 	TypeRefused        Type = "refused"
 	TypeIncomplete     Type = "incomplete"

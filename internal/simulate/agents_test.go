@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
@@ -43,7 +43,7 @@ func simulatedBy(t *testing.T, source string, model func(begin time.Time) Model)
 	if err != nil {
 		t.Fatal(err)
 	}
-	presets, err := aicli.Load()
+	presets, err := ai.Load()
 	if err != nil {
 		t.Fatal(err)
 	}

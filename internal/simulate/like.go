@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
@@ -200,10 +200,10 @@ func (b *logReader) used(now time.Time, e events.AgentUsage) {
 	if e.Tokens != nil {
 		o.Use.Tokens, o.Use.Counted = *e.Tokens, true
 	}
-	if e.Outcome != string(aicli.Success) {
-		o.ExitCode, o.Type, o.Stderr = 1, aicli.Outcome(e.Outcome).ErrorType(), e.Outcome+"\n"
+	if e.Outcome != string(ai.Success) {
+		o.ExitCode, o.Type, o.Stderr = 1, ai.Outcome(e.Outcome).ErrorType(), e.Outcome+"\n"
 	}
-	if e.Outcome == string(aicli.Quota) { // only the first that meets a limit is recorded with its end
+	if e.Outcome == string(ai.Quota) { // only the first that meets a limit is recorded with its end
 		o.Resets = max(0, b.reset.Sub(now))
 	}
 	if e.ItemID == "" {

@@ -9,7 +9,7 @@ import (
 	"io"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/mapreduce"
@@ -450,7 +450,7 @@ type PlannedCost struct {
 
 // PlanCost returns what the agents of w may cost, which are read by the presets of set, or nil if it has none. A maxCost that
 // is not 0 goes before its budget.
-func PlanCost(w *workflow.Workflow, set aicli.Set, maxCost spend.USD, selected *PlannedItems) *PlannedCost {
+func PlanCost(w *workflow.Workflow, set ai.Set, maxCost spend.USD, selected *PlannedItems) *PlannedCost {
 	if set == nil {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
@@ -55,11 +55,11 @@ type Use struct {
 }
 
 // part returns what a part of the run has used.
-func (u Use) part(share float64) aicli.Usage {
+func (u Use) part(share float64) ai.Usage {
 	of := func(n int64) int64 { return int64(float64(n) * share) }
-	return aicli.Usage{
+	return ai.Usage{
 		CostUSD: float64(of(int64(u.Cost))) / float64(spend.Dollar), Costed: u.Costed,
-		Tokens: aicli.Tokens{
+		Tokens: ai.Tokens{
 			Input: of(u.Tokens.Input), Cached: of(u.Tokens.Cached),
 			Output: of(u.Tokens.Output),
 		}, Counted: u.Counted,

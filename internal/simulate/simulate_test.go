@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/aicli"
+	"prodigy/internal/ai"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
@@ -57,7 +57,7 @@ func TestNothingIsStartedAndNoFileIsWritten(t *testing.T) {
 			}
 			dir := t.TempDir()
 			started := errors.New("a command was started")
-			agents, err := aicli.Load()
+			agents, err := ai.Load()
 			if err != nil {
 				t.Fatal(err)
 			}

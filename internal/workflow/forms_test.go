@@ -433,7 +433,7 @@ func constantForm() form {
 	return form{schema: node{"type": scalars(), "pattern": `\S`, "not": node{"type": "string", "pattern": `\$\{`}}, words: "text"}
 }
 
-// presetKeys are those of package aicli, for completion in editors; aicli checks them.
+// presetKeys are those of package ai, for completion in editors; ai checks them.
 func presetKeys() node {
 	keys := node{}
 	for _, name := range PresetKeys() {

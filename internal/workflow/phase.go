@@ -245,7 +245,7 @@ func (r *reader) agentPresets(e entry) *AgentPresets {
 	return &AgentPresets{Node: e.value}
 }
 
-// PresetKeys returns the keys of a preset of an AI coding CLI. Package aicli reads their values.
+// PresetKeys returns the keys of a preset of an AI coding CLI. Package ai reads their values.
 func PresetKeys() []string {
 	return []string{
 		"extends", "tested", "argv", "args", "env", "model", "pool", "models", "prompt", "options",

@@ -111,7 +111,7 @@ type Workflow struct {
 	Warnings []Problem // what validate and the start of a run tell, though it is no error
 }
 
-// AgentPresets is the block agents. Package aicli reads it.
+// AgentPresets is the block agents. Package ai reads it.
 type AgentPresets struct{ Node *yaml.Node }
 
 // Mode is the mode of a workflow.

@@ -1,9 +1,9 @@
-// Package aicli knows AI coding CLIs: how each is called, and what its output means.
+// Package ai knows AI coding CLIs: how each is called, and what its output means.
 //
 // What is known of a CLI is a Preset, which is data (presets.yml), so that users can change it when a CLI changes. A Reading reads the
 // output of one run while it is printed, in bounded memory. Its Verdict says what became of the run: the first rule of the preset whose
 // condition holds decides. Nothing is a success without positive evidence, whatever the exit code is.
-package aicli
+package ai
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package aicli
+package ai
 
 import (
 	"bytes"
