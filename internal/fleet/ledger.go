@@ -37,7 +37,7 @@ type Ledger struct {
 type Effects struct {
 	Back  []Return // attempts that no worker has, and none is to have
 	Stuck []int64  // tokens of attempts that were sent too often
-	Join  bool     // somebody has to write down the members in Joining
+	Join  bool     // the workers in Joining are to be written down, for which Joined is called once
 	Gone  []string // members that have ended, and had nothing
 	Send  bool     // something is to be sent now
 	Ack   bool     // something is to be sent, which can wait a moment
@@ -217,6 +217,7 @@ func (l *Ledger) Joining() []WorkerStatus { return slices.Clone(l.joining) }
 func (l *Ledger) Joined(n int, written bool, now time.Time) {
 	words := l.joining[:n]
 	l.joining = l.joining[n:]
+	l.effects.Join = len(l.joining) > 0
 	if !written {
 		return
 	}

@@ -278,7 +278,8 @@ func (f *simFleet) carryOut() {
 			}
 		}
 		if e.Join {
-			f.after(50*time.Millisecond, func() { f.l.Joined(len(f.l.Joining()), true, f.now) })
+			n, written := len(f.l.Joining()), f.rand.IntN(5) > 0
+			f.after(50*time.Millisecond, func() { f.l.Joined(n, written, f.now) })
 		}
 		letter, ok := f.l.Next()
 		if !ok && len(e.Back) == 0 {

@@ -196,21 +196,16 @@ func (m *members) close() {
 // join notes new workers, and hears them then: they are given nothing before, since a resume would not know that they
 // were.
 func (c *coordinator) join() {
-	for {
-		var words []fleet.WorkerStatus
-		c.turn(func(s *jobState) { words = s.ledger.Joining() })
-		if len(words) == 0 {
-			return
-		}
-		instances := make([]string, len(words))
-		for i, w := range words {
-			instances[i] = w.Instance
-		}
-		err := c.members.note("+", instances)
-		if err != nil { // they will say so again
-			c.notifyOnce("members", "workers cannot be given anything: the file with their names cannot be written: "+
-				"%v. Make room on its disk, or let prodigy write it; they take part as soon as it can", err)
-		}
-		c.turn(func(s *jobState) { s.ledger.Joined(len(words), err == nil, time.Now()) })
+	var words []fleet.WorkerStatus
+	c.turn(func(s *jobState) { words = s.ledger.Joining() })
+	instances := make([]string, len(words))
+	for i, w := range words {
+		instances[i] = w.Instance
 	}
+	err := c.members.note("+", instances)
+	if err != nil { // they will say so again
+		c.notifyOnce("members", "workers cannot be given anything: the file with their names cannot be written: "+
+			"%v. Make room on its disk, or let prodigy write it; they take part as soon as it can", err)
+	}
+	c.turn(func(s *jobState) { s.ledger.Joined(len(words), err == nil, time.Now()) })
 }

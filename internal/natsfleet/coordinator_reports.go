@@ -46,10 +46,10 @@ func (c *coordinator) receive(m *nats.Msg) {
 		u.After = ""
 	}
 	if u.Warns != "" {
-		c.notifyOnce(u.Instance+u.Warns, "worker %s has not believed something: %s", u.Node, u.Warns)
+		go c.notifyOnce(u.Instance+u.Warns, "worker %s has not believed something: %s", u.Node, u.Warns)
 	}
 	if u.Refuses != "" {
-		c.notifyOnce(u.Instance, "worker %s takes no part: %s", u.Node, u.Refuses)
+		go c.notifyOnce(u.Instance, "worker %s takes no part: %s", u.Node, u.Refuses)
 	}
 	short := false // whether its machine has too little of something has changed
 	c.turn(func(s *jobState) {
@@ -65,9 +65,9 @@ func (c *coordinator) receive(m *nats.Msg) {
 	switch {
 	case !short:
 	case u.Short == "":
-		c.notify("worker %s takes attempts again", u.Node)
+		go c.notify("worker %s takes attempts again", u.Node)
 	default:
-		c.notify("worker %s takes no attempts for now: %s", u.Node, u.Short)
+		go c.notify("worker %s takes no attempts for now: %s", u.Node, u.Short)
 	}
 }
 

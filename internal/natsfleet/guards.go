@@ -45,7 +45,7 @@ func (w *worker) measure() {
 			return
 		}
 		for _, j := range s.jobs {
-			j.dirty, j.full = true, true
+			j.dirty, j.full, s.woken = true, true, true
 		}
 		w.sayShort("", short)
 	})
