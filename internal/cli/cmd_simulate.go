@@ -459,7 +459,7 @@ func (o simulateOptions) chooseItems(w *checked, c mapreduce.Config, real jobs.H
 	own, input := *w.Workflow, *m
 	w.Workflow, own.Map = &own, &input
 	if o.chosen != nil {
-		input.Input, input.JSONPath = workflow.Input{Items: o.chosen, Pos: m.Input.Pos}, ""
+		input.Input, input.JSONPath = workflow.Input{Items: o.chosen, Pos: m.Input.Pos}, workflow.Text{}
 		return nil
 	}
 	if o.items != "" {

@@ -37,9 +37,9 @@ func BenchmarkSource(b *testing.B) {
 		measure(b, format, &workflow.Map{Input: workflow.Input{File: []string{"data." + format}, Format: format}}, e)
 	}
 	jsonl := workflow.Input{File: []string{"data.jsonl"}}
-	measure(b, "SortBy", &workflow.Map{Input: jsonl, SortBy: "id DESC"}, e)
-	measure(b, "Distinct", &workflow.Map{Input: jsonl, Distinct: "id"}, e)
-	measure(b, "Key", &workflow.Map{Input: jsonl, Key: "id"}, e)
+	measure(b, "SortBy", &workflow.Map{Input: jsonl, SortBy: workflow.Text{Value: "id DESC"}}, e)
+	measure(b, "Distinct", &workflow.Map{Input: jsonl, Distinct: workflow.Text{Value: "id"}}, e)
+	measure(b, "Key", &workflow.Map{Input: jsonl, Key: workflow.Text{Value: "id"}}, e)
 }
 
 func measure(b *testing.B, name string, m *workflow.Map, e Env) {

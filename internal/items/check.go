@@ -53,12 +53,12 @@ func (s source) atOnce() bool {
 func Check(m *workflow.Map) []workflow.Problem {
 	var found []workflow.Problem
 	for _, x := range new(pipeline).expressions(m) {
-		if x.src == "" {
+		if x.text.Value == "" {
 			continue
 		}
-		if err := cmp.Or(unfilled(x.src), x.parse(x.src)); err != nil {
+		if err := cmp.Or(unfilled(x.text.Value), x.parse(x.text.Value)); err != nil {
 			found = append(found, workflow.Problem{
-				Line: x.at.Line, Col: x.at.Col,
+				Line: x.text.At(1, 1).Line, Col: x.text.At(1, 1).Col,
 				Message: fmt.Sprintf("%s: %v", x.name, err),
 			})
 		}
@@ -88,20 +88,20 @@ func unfilled(src string) error {
 // Warnings finds comparisons in a filter that hold for no item, or for every one, because the format of the
 // input has only texts. Messages point at the place with a caret. The File of a problem is left empty.
 func Warnings(m *workflow.Map) []workflow.Problem {
-	if m.Filter == "" {
+	if m.Filter.Value == "" {
 		return nil
 	}
 	format := knownFormat(m.Input)
-	f, err := filter.Parse(m.Filter)
+	f, err := filter.Parse(m.Filter.Value)
 	if err != nil || workflow.FormatNamed(format).Texts == workflow.NoTexts {
 		return nil
 	}
 	var found []workflow.Problem
 	for _, t := range f.TypedComparisons {
 		found = append(found, workflow.Problem{
-			Line: m.FilterPos.Line, Col: m.FilterPos.Col,
+			Line: m.Filter.At(1, 1).Line, Col: m.Filter.At(1, 1).Col,
 			Message: fmt.Sprintf("filter: %s has texts only, so that %s holds for %s item: write %s\n%s",
-				format, t.Written, t.HoldsFor(), t.Instead, filter.PointAt(m.Filter, t.At)),
+				format, t.Written, t.HoldsFor(), t.Instead, filter.PointAt(m.Filter.Value, t.At)),
 		})
 	}
 	return found

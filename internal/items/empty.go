@@ -115,12 +115,12 @@ func (c *pipeline) empty(m *workflow.Map, src source, e Env) error {
 	switch s := &c.seen; {
 	case c.full():
 		why = "max_items is 0"
-	case s.read == 0 && m.JSONPath != "" && src.glob == "":
-		why = "json_path " + m.JSONPath + " selects nothing in " + words
+	case s.read == 0 && m.JSONPath.Value != "" && src.glob == "":
+		why = "json_path " + m.JSONPath.Value + " selects nothing in " + words
 	case s.read == 0:
 		why = src.nothing(e)
 	case s.passed == 0:
-		why = fmt.Sprintf("filter %s leaves none of %s", m.Filter, counted(s.read))
+		why = fmt.Sprintf("filter %s leaves none of %s", m.Filter.Value, counted(s.read))
 		hints := s.misspelt(false)
 		if s.mismatch != "" {
 			hints = append(hints, s.mismatch)
@@ -173,7 +173,7 @@ func (c *pipeline) hint(m *workflow.Map, e Env) {
 	for _, text := range c.seen.misspelt(true) {
 		e.Warn("filter: " + text)
 	}
-	if s := &c.seen; s.read == 1 && len(s.lists) == 1 && m.JSONPath == "" && m.Input.Items == nil && m.Input.Job == "" {
+	if s := &c.seen; s.read == 1 && len(s.lists) == 1 && m.JSONPath.Value == "" && m.Input.Items == nil && m.Input.Job == "" {
 		path := s.lists[0]
 		e.Warn(fmt.Sprintf("the input is one item, an object: json_path: %q would take the %d elements of its list, and %q says that the one is meant",
 			path+"[*]", s.elements, "$"))

@@ -61,7 +61,7 @@ func TestEachFormatIsTheSameFromEachSource(t *testing.T) {
 				continue // the names are meant
 			}
 			e.Stdin = iotest.OneByteReader(strings.NewReader(c.text))
-			got, err := selectItems(&workflow.Map{Input: in, JSONPath: c.path}, e)
+			got, err := selectItems(&workflow.Map{Input: in, JSONPath: workflow.Text{Value: c.path}}, e)
 			if (err != nil) != bad {
 				t.Errorf("%s, %s: %v", c.name, name, err)
 			}

@@ -45,7 +45,7 @@ func TestSortByPutsItemsInOrder(t *testing.T) {
 		{"desc desc", []string{`{"desc":1,"n":1}`, `{"desc":2,"n":2}`}, `2 1`},
 		{"nulls", []string{`{"nulls":2,"n":1}`, `{"nulls":1,"n":2}`}, `2 1`},
 	} {
-		got, err := selectItems(&workflow.Map{Input: inline(c.in...), SortBy: c.by}, Env{})
+		got, err := selectItems(&workflow.Map{Input: inline(c.in...), SortBy: workflow.Text{Value: c.by}}, Env{})
 		if err != nil {
 			t.Fatalf("%s: %v", c.by, err)
 		}
@@ -117,14 +117,14 @@ func TestASortEndsEarlyAndSaysWhatFailed(t *testing.T) {
 		t.Errorf("got %v, want what failed", err)
 	}
 	one := 1
-	got, err := selectItems(&workflow.Map{Input: inline("3", "1", "2"), SortBy: "item", MaxItems: &one}, Env{})
+	got, err := selectItems(&workflow.Map{Input: inline("3", "1", "2"), SortBy: workflow.Text{Value: "item"}, MaxItems: &one}, Env{})
 	if err != nil || len(got) != 1 || got[0] != "1" {
 		t.Errorf("got %v, %v, want the least", got, err)
 	}
 	stop := errors.New("stop")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	for _, err := range Select(ctx, &workflow.Map{Input: inline("3", "1", "2"), SortBy: "item"}, Env{}) {
+	for _, err := range Select(ctx, &workflow.Map{Input: inline("3", "1", "2"), SortBy: workflow.Text{Value: "item"}}, Env{}) {
 		if err != nil && !errors.Is(err, stop) {
 			t.Error(err)
 		}
@@ -139,7 +139,7 @@ func TestDistinctKeepsTheFirst(t *testing.T) {
 		"item.a": {`{"a":1,"b":2}`, `{"a":"1"}`, `{}`},
 		"b":      {`{"a":1,"b":2}`, `{"a":1}`},
 	} {
-		got, err := selectItems(&workflow.Map{Input: in, Distinct: field}, Env{})
+		got, err := selectItems(&workflow.Map{Input: in, Distinct: workflow.Text{Value: field}}, Env{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +154,7 @@ func TestThePipelineHasOneOrder(t *testing.T) {
 	two := 2
 	m := &workflow.Map{
 		Input:    workflow.Input{Items: inline(`{"all":[{"n":5},{"n":1},{"n":5,"x":1},{"n":9},{"n":3},{"n":2},{"n":3,"x":1},{"n":8}]}`).Items},
-		JSONPath: "$[*].all[*]", Filter: "n < 9", SortBy: "n DESC", Distinct: "n", Offset: 1, MaxItems: &two,
+		JSONPath: workflow.Text{Value: "$[*].all[*]"}, Filter: workflow.Text{Value: "n < 9"}, SortBy: workflow.Text{Value: "n DESC"}, Distinct: workflow.Text{Value: "n"}, Offset: 1, MaxItems: &two,
 	}
 	got, err := selectItems(m, Env{})
 	if err != nil {
@@ -166,7 +166,7 @@ func TestThePipelineHasOneOrder(t *testing.T) {
 }
 
 func TestAKeyNamesTheItems(t *testing.T) {
-	m := &workflow.Map{Input: inline(`{"k":"src/a.go"}`, `{"k":1.10}`, `{"k":true}`, `{"k":"item_0"}`, `{"k":"é ß"}`), Key: "item.k"}
+	m := &workflow.Map{Input: inline(`{"k":"src/a.go"}`, `{"k":1.10}`, `{"k":true}`, `{"k":"item_0"}`, `{"k":"é ß"}`), Key: workflow.Text{Value: "item.k"}}
 	var got []string
 	for it, err := range Select(t.Context(), m, Env{}) {
 		if err != nil {
@@ -194,7 +194,7 @@ func TestABadKeyNamesItsItem(t *testing.T) {
 		`{"k":"` + strings.Repeat("x", maxKey+1) + `"}`: `key k: item_1 has one of 513 bytes, and more than 512 are too long`,
 	} {
 		var last error
-		for _, err := range Select(t.Context(), &workflow.Map{Input: inline(`{"k":"a"}`, raw), Key: "k"}, Env{}) {
+		for _, err := range Select(t.Context(), &workflow.Map{Input: inline(`{"k":"a"}`, raw), Key: workflow.Text{Value: "k"}}, Env{}) {
 			last = err
 		}
 		var bad *KeyError
@@ -218,11 +218,11 @@ func TestExpressionsThatDoNotParseAreShownWithACaret(t *testing.T) {
 		m := &workflow.Map{}
 		switch c.name {
 		case "sort_by":
-			m.SortBy, m.SortByPos.Line = c.src, 7
+			m.SortBy.Value, m.SortBy.Pos.Line = c.src, 7
 		case "distinct":
-			m.Distinct, m.DistinctPos.Line = c.src, 7
+			m.Distinct.Value, m.Distinct.Pos.Line = c.src, 7
 		default:
-			m.Key, m.KeyPos.Line = c.src, 7
+			m.Key.Value, m.Key.Pos.Line = c.src, 7
 		}
 		if diff := gocmp.Diff([]workflow.Problem{{Line: 7, Message: c.want}}, Check(m)); diff != "" {
 			t.Errorf("%s: got + want -\n%s", c.src, diff)

@@ -134,10 +134,10 @@ type pipeline struct {
 func compile(m *workflow.Map) (*pipeline, error) {
 	c := &pipeline{skip: m.Offset, limit: m.MaxItems, batch: m.Batch}
 	for _, x := range c.expressions(m) {
-		if x.src == "" {
+		if x.text.Value == "" {
 			continue
 		}
-		if err := x.parse(x.src); err != nil {
+		if err := x.parse(x.text.Value); err != nil {
 			return nil, fmt.Errorf("%s: %w", x.name, err)
 		}
 	}
@@ -146,33 +146,33 @@ func compile(m *workflow.Map) (*pipeline, error) {
 
 // expression is a key of a map phase whose value is parsed.
 type expression struct {
-	name, src string
-	at        workflow.Pos
-	parse     func(src string) error
+	name  string
+	text  workflow.Text
+	parse func(src string) error
 }
 
 // expressions returns the expressions of a map phase. Their parse functions store the result in c.
 func (c *pipeline) expressions(m *workflow.Map) []expression {
 	return []expression{
-		{"json_path", m.JSONPath, m.JSONPathPos, func(src string) (err error) {
+		{"json_path", m.JSONPath, func(src string) (err error) {
 			c.path, err = parsePath(src)
 			c.path.missed = new(missed)
 			return err
 		}},
-		{"filter", m.Filter, m.FilterPos, func(src string) (err error) {
+		{"filter", m.Filter, func(src string) (err error) {
 			c.filter, err = filter.Parse(src)
 			return err
 		}},
-		{"sort_by", m.SortBy, m.SortByPos, func(src string) (err error) {
+		{"sort_by", m.SortBy, func(src string) (err error) {
 			c.order, err = filter.ParseOrder(src)
 			return err
 		}},
-		{"distinct", m.Distinct, m.DistinctPos, func(src string) error {
+		{"distinct", m.Distinct, func(src string) error {
 			path, err := filter.ParsePath(src)
 			c.distinct = &dedup{path: path, seen: map[fingerprint]struct{}{}}
 			return err
 		}},
-		{"key", m.Key, m.KeyPos, func(src string) error {
+		{"key", m.Key, func(src string) error {
 			path, err := filter.ParsePath(src)
 			c.keys = &keys{src: src, path: path}
 			return err

@@ -73,7 +73,7 @@ func TestFilesGiveTheirItems(t *testing.T) {
 		{"names may stand twice", "x.json", `[{"a":1,"a":2}]`, "", []string{`{"a":1,"a":2}`}},
 		{"escapes stay as they are", "x.json", `["\u00e9\/"]`, "$[*]", []string{`"\u00e9\/"`}},
 	} {
-		m := &workflow.Map{Input: workflow.Input{File: []string{c.file}}, JSONPath: c.path}
+		m := &workflow.Map{Input: workflow.Input{File: []string{c.file}}, JSONPath: workflow.Text{Value: c.path}}
 		got, err := selectItems(m, folder(t, map[string]string{c.file: c.text}))
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
@@ -103,7 +103,7 @@ func TestCommandsGiveTheirItems(t *testing.T) {
 		{"no output is no items", "", "", nil},
 		{"no output is no items for a path", "", "$[*]", nil},
 	} {
-		m := &workflow.Map{Input: workflow.Input{Command: "cat data"}, JSONPath: c.path}
+		m := &workflow.Map{Input: workflow.Input{Command: "cat data"}, JSONPath: workflow.Text{Value: c.path}}
 		got, err := selectItems(m, folder(t, map[string]string{"data": c.output}))
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
@@ -137,12 +137,12 @@ func TestThePipelineFiltersThenSkipsThenCuts(t *testing.T) {
 		m    workflow.Map
 		want []string
 	}{
-		{workflow.Map{Filter: "item >= 10", Offset: 3, MaxItems: &two}, []string{"13", "14"}},
-		{workflow.Map{Filter: "item >= 18"}, []string{"18", "19"}},
+		{workflow.Map{Filter: workflow.Text{Value: "item >= 10"}, Offset: 3, MaxItems: &two}, []string{"13", "14"}},
+		{workflow.Map{Filter: workflow.Text{Value: "item >= 18"}}, []string{"18", "19"}},
 		{workflow.Map{Offset: 19, MaxItems: &two}, []string{"19"}},
 		{workflow.Map{Offset: 21}, nil},
 		{workflow.Map{MaxItems: &none}, nil},
-		{workflow.Map{JSONPath: "$[-1]"}, []string{"19"}},
+		{workflow.Map{JSONPath: workflow.Text{Value: "$[-1]"}}, []string{"19"}},
 	} {
 		c.m.Input.Items = list
 		got, err := selectItems(&c.m, Env{})
@@ -214,7 +214,7 @@ func TestErrorsNameThePlaceInPlainWords(t *testing.T) {
 		{workflow.Input{Command: "echo '[1]'; exit 4"}, "", 1, "the input command failed with exit code 4"},
 		{workflow.Input{Command: "kill -9 $$"}, "", 0, "the input command was ended by SIGKILL"},
 	} {
-		got, err := selectItems(&workflow.Map{Input: c.input, JSONPath: c.path}, e)
+		got, err := selectItems(&workflow.Map{Input: c.input, JSONPath: workflow.Text{Value: c.path}}, e)
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%+v %s\ngot  %v\nwant %s", c.input, c.path, err, c.want)
 		}
@@ -237,7 +237,7 @@ func TestTheOutputOfACommandStreams(t *testing.T) {
 	} {
 		e := folder(t, nil)
 		count := 0
-		for _, err := range Select(t.Context(), &workflow.Map{Input: workflow.Input{Command: c.command}, JSONPath: c.path}, e) {
+		for _, err := range Select(t.Context(), &workflow.Map{Input: workflow.Input{Command: c.command}, JSONPath: workflow.Text{Value: c.path}}, e) {
 			if err == nil {
 				err = os.WriteFile(filepath.Join(e.Dir, "go"), nil, 0o600)
 			}
@@ -339,7 +339,7 @@ func TestAFileInWhichNothingIsFoundIsNotReadOnAfterAStop(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stop)
 	e := folder(t, map[string]string{"x.json": "[1,2,3"})
-	for _, err := range Select(ctx, &workflow.Map{Input: workflow.Input{File: []string{"x.json"}}, JSONPath: "$[7]"}, e) {
+	for _, err := range Select(ctx, &workflow.Map{Input: workflow.Input{File: []string{"x.json"}}, JSONPath: workflow.Text{Value: "$[7]"}}, e) {
 		if !errors.Is(err, stop) {
 			t.Errorf("got %v, want %v", err, stop)
 		}
@@ -351,7 +351,7 @@ func TestAFileInWhichNothingIsFoundIsNotReadOnAfterAStop(t *testing.T) {
 func TestAConsumerMayStopAtAnyItem(t *testing.T) {
 	e := folder(t, map[string]string{"x.json": "[1,2,3]"})
 	for _, in := range []workflow.Input{{File: []string{"x.json"}}, {Command: "cat x.json; sleep 1000"}, {Items: []json.RawMessage{[]byte("1"), []byte("2")}}} {
-		for it, err := range Select(t.Context(), &workflow.Map{Input: in, JSONPath: "$[*]"}, e) {
+		for it, err := range Select(t.Context(), &workflow.Map{Input: in, JSONPath: workflow.Text{Value: "$[*]"}}, e) {
 			if err != nil || it.Index != 0 {
 				t.Errorf("%+v: got item %d, %v, want the first", in, it.Index, err)
 			}
@@ -364,8 +364,8 @@ func TestCheckTellsAllThatIsWrong(t *testing.T) {
 	e := folder(t, map[string]string{"x.json": "not looked at"})
 	m := &workflow.Map{
 		Input:    workflow.Input{Text: "none.json", Pos: workflow.Pos{Line: 3, Col: 10}},
-		JSONPath: "$.items[", JSONPathPos: workflow.Pos{Line: 4, Col: 14},
-		Filter: "a ==", FilterPos: workflow.Pos{Line: 5, Col: 11},
+		JSONPath: workflow.Text{Value: "$.items[", Pos: workflow.Pos{Line: 4, Col: 14}},
+		Filter:   workflow.Text{Value: "a ==", Pos: workflow.Pos{Line: 5, Col: 11}},
 	}
 	want := []workflow.Problem{
 		{Line: 3, Col: 10, Message: "input file none.json: there is no such file"},
@@ -419,7 +419,7 @@ func BenchmarkSelect(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(doc.Len()))
-			m := &workflow.Map{Input: workflow.Input{File: []string{"x.json"}}, JSONPath: c.path, Filter: c.filter}
+			m := &workflow.Map{Input: workflow.Input{File: []string{"x.json"}}, JSONPath: workflow.Text{Value: c.path}, Filter: workflow.Text{Value: c.filter}}
 			for b.Loop() {
 				for _, err := range Select(b.Context(), m, e) {
 					if err != nil {

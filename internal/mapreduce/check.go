@@ -46,7 +46,7 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 			problems = append(problems, found...)
 		}
 	}
-	if w.Map != nil && !w.Map.ItemsFromArgs && w.Map.Key == "" {
+	if w.Map != nil && !w.Map.ItemsFromArgs && w.Map.Key.Value == "" {
 		env := items.Env{Dir: c.Dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
 		for _, s := range w.Map.AgentTemplate {
 			if !items.SelectedAtOnce(w.Map, env) && namesTotal([]workflow.Step{s}) { // encoding steps is most of what a small validate costs

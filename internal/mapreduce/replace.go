@@ -104,7 +104,7 @@ func (j *job) changedWork(recorded *workflow.Workflow) []workflow.Problem {
 
 // unchosen reports whether no item of the job counts yet. With a key none does before all are selected.
 func (j *job) unchosen(recorded *workflow.Workflow) bool {
-	return !j.state.Selected && (j.store.Len() == 0 || recorded.Map.Key != "")
+	return !j.state.Selected && (j.store.Len() == 0 || recorded.Map.Key.Value != "")
 }
 
 // chooseAgain forgets items that do not count: the replacement may choose others.

@@ -181,7 +181,7 @@ func newReuse(c Config, w *workflow.Workflow, since jobs.Since, now fingerprint.
 	if err != nil {
 		return nil, err
 	}
-	r := &reuse{since: since, data: data, files: files, numbers: map[string]int{}, forced: map[string]bool{}, keyed: w.Map.Key != ""}
+	r := &reuse{since: since, data: data, files: files, numbers: map[string]int{}, forced: map[string]bool{}, keyed: w.Map.Key.Value != ""}
 	for _, id := range since.Force {
 		r.forced[id] = true
 	}
@@ -212,7 +212,7 @@ func openEarlier(place jobs.Job, m *workflow.Map, now fingerprint.Job) (_ *earli
 		return nil, "", err
 	}
 	index := e.index
-	e.keyed = index.Keyed && m.Key != ""
+	e.keyed = index.Keyed && m.Key.Value != ""
 	if index.Keyed && !e.keyed {
 		err := &RefusedError{Reason: fmt.Sprintf("the items of job %s have keys, and those of this workflow have none: they cannot be told to be the same", place.ID)}
 		return nil, "", errors.Join(err, e.close())
@@ -637,7 +637,7 @@ func (j *job) refreshIndex() error {
 	if resultsFresh(j.place, j.state.Outcome) && indexFresh(j.place, fields) {
 		return nil
 	}
-	if err := writeResults(j.place, j.state, &indexWanted{fields: fields, keyed: m.Key != ""}); err != nil {
+	if err := writeResults(j.place, j.state, &indexWanted{fields: fields, keyed: m.Key.Value != ""}); err != nil {
 		return fmt.Errorf("make the index of the results: %w", err)
 	}
 	return nil
@@ -650,7 +650,7 @@ func keyed(place jobs.Job, meta jobs.Meta) bool {
 		return false
 	}
 	w, err := workflow.Parse(place.WorkflowFile(), source, workflow.ParseOptions{Values: meta.Values})
-	return err == nil && w.Map != nil && w.Map.Key != ""
+	return err == nil && w.Map != nil && w.Map.Key.Value != ""
 }
 
 // indexFresh reports whether the index of a job is that of its results, for the fields that count.

@@ -120,7 +120,7 @@ type selection struct {
 
 // whole reports whether all items are selected before the first agent starts: their keys must be known to be
 // different, or people are to be told what has changed since an earlier job.
-func (j *job) whole() bool { return j.workflow.Map.Key != "" || j.reuse != nil }
+func (j *job) whole() bool { return j.workflow.Map.Key.Value != "" || j.reuse != nil }
 
 // record selects items and records each with the job. When no agent starts before the end, what an earlier run
 // recorded does not count; else it must be what is selected now.

@@ -53,7 +53,7 @@ func TestNothingIsStartedAndNoFileIsWritten(t *testing.T) {
 					json.RawMessage(`{"id": "a", "name": "a", "path": "a.txt", "url": "u", "host": "h", "file": "f"}`),
 					json.RawMessage(`{"id": "b", "name": "b", "path": "b.txt", "url": "u", "host": "h", "file": "f"}`),
 				}}
-				w.Map.Filter, w.Map.JSONPath, w.Map.Offset, w.Map.Key, w.Map.MaxParallel = "", "", 0, "", workflow.IntOrVar{Value: 2}
+				w.Map.Filter.Value, w.Map.JSONPath.Value, w.Map.Offset, w.Map.Key.Value, w.Map.MaxParallel = "", "", 0, "", workflow.IntOrVar{Value: 2}
 			}
 			dir := t.TempDir()
 			started := errors.New("a command was started")

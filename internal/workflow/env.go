@@ -24,7 +24,7 @@ type envForm struct {
 	Cache bool `yaml:"cache"`
 
 	// an expression over variables and parameters, in the language of filters
-	Condition string `yaml:"condition"`
+	Condition *Text `yaml:"condition"`
 
 	WhenTrue  *Text `yaml:"when_true" text:"any"`  // the value when the condition holds
 	WhenFalse *Text `yaml:"when_false" text:"any"` // the value when it does not
@@ -72,8 +72,6 @@ func (r *reader) longVariable(e entry) (EnvVar, bool) {
 	var form envForm
 	before := len(r.problems)
 	keys := r.fields(&form)
-	var at Pos
-	keys = withReader(keys, "condition", func(e entry) { form.Condition, at = r.expression(e, r.nonBlank) })
 	b := r.block("env value", e, keys)
 	r.checkForm(b)
 	if len(r.problems) > before {
@@ -81,9 +79,9 @@ func (r *reader) longVariable(e entry) (EnvVar, bool) {
 	}
 	v := EnvVar{Name: e.name, Command: form.Command, Cache: form.Cache, Secret: form.Secret}
 	switch {
-	case form.Condition != "":
+	case form.Condition != nil:
 		v.Choice = &EnvChoice{
-			Condition: form.Condition, ConditionPos: at, WhenTrue: *form.WhenTrue,
+			Condition: form.Condition.Value, ConditionPos: form.Condition.At(1, 1), WhenTrue: *form.WhenTrue,
 			WhenFalse: *form.WhenFalse,
 		}
 	case form.Value != nil:

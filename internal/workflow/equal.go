@@ -103,11 +103,11 @@ func (m *Map) Selection(before *Map) []Change {
 		at   Pos
 	}{
 		{"input", reflect.DeepEqual(in, old), m.Input.Pos},
-		{"json_path", m.JSONPath == before.JSONPath, m.JSONPathPos},
-		{"filter", m.Filter == before.Filter, m.FilterPos},
-		{"sort_by", m.SortBy == before.SortBy, m.SortByPos},
-		{"distinct", m.Distinct == before.Distinct, m.DistinctPos},
-		{"key", m.Key == before.Key, m.KeyPos},
+		{"json_path", m.JSONPath.Value == before.JSONPath.Value, m.JSONPath.At(1, 1)},
+		{"filter", m.Filter.Value == before.Filter.Value, m.Filter.At(1, 1)},
+		{"sort_by", m.SortBy.Value == before.SortBy.Value, m.SortBy.At(1, 1)},
+		{"distinct", m.Distinct.Value == before.Distinct.Value, m.Distinct.At(1, 1)},
+		{"key", m.Key.Value == before.Key.Value, m.Key.At(1, 1)},
 		{"offset", m.Offset == before.Offset, m.Pos},
 		{"max_items", reflect.DeepEqual(m.MaxItems, before.MaxItems), m.Pos},
 	} {

@@ -400,8 +400,6 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		list := listOf(filled(), "")
 		list.schema["minItems"] = 1
 		return either("text, or list of texts", filled(), list), true
-	case "workflow.Map.filter", "workflow.Map.sort_by", "workflow.Map.key", "workflow.envForm.condition":
-		return filled(), true
 	case "workflow.Map.distinct":
 		f := filled()
 		f.words = "text or `true`"

@@ -35,11 +35,7 @@ func (r *reader) phase(e entry) *Phase {
 func (r *reader) mapPhase(e entry) *Map {
 	m := &Map{Pos: posOf(e.value), MaxParallel: IntOrVar{Value: defaultParallel}}
 	keys := r.fields(m)
-	keys = withReader(keys, "json_path", func(e entry) { m.JSONPath, m.JSONPathPos = r.expression(e, r.text) })
-	keys = withReader(keys, "filter", func(e entry) { m.Filter, m.FilterPos = r.expression(e, r.nonBlank) })
-	keys = withReader(keys, "sort_by", func(e entry) { m.SortBy, m.SortByPos = r.expression(e, r.nonBlank) })
-	keys = withReader(keys, "distinct", func(e entry) { m.Distinct, m.DistinctPos = r.expression(e, r.distinct) })
-	keys = withReader(keys, "key", func(e entry) { m.Key, m.KeyPos = r.expression(e, r.nonBlank) })
+	keys = withReader(keys, "distinct", func(e entry) { set(&m.Distinct)(r.distinct(e)) })
 	keys = withReader(keys, "requires", func(e entry) { m.Requires = r.workerLabels(e) })
 	keys = withReader(keys, "agent_template", func(e entry) {
 		before := len(r.rates)
@@ -85,25 +81,16 @@ func (r *reader) mapPhase(e entry) *Map {
 	return m
 }
 
-// expression reads an expression, such as a filter, and its position.
-func (r *reader) expression(e entry, read func(entry) (string, bool)) (string, Pos) {
-	s, ok := read(e)
-	if !ok {
-		return "", Pos{}
-	}
-	return s, r.withPos(e.value, s).At(1, 1)
-}
-
 // distinct reads the name of a field, or true for the whole item.
-func (r *reader) distinct(e entry) (string, bool) {
-	if e.value.Kind == yaml.ScalarNode && e.value.Tag == "!!bool" {
-		whole, ok := r.boolean(e)
-		if !whole {
-			return "", ok
-		}
-		return "item", ok
+func (r *reader) distinct(e entry) (Text, bool) {
+	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!bool" {
+		return r.textWithPos(e)
 	}
-	return r.nonBlank(e)
+	whole, ok := r.boolean(e)
+	if !whole {
+		return Text{}, ok
+	}
+	return r.withPos(e.value, "item"), ok
 }
 
 // workerLabels reads a list of labels of workers, or a single one.

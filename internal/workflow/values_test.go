@@ -143,7 +143,7 @@ workspace: shared
 		Setup: &Phase{Timeout: SecondsOrVar{Value: 90 * time.Second, Pos: Pos{6, 18}}, Commands: one("s", Pos{6, 33}, Pos{6, 41}), Pos: Pos{6, 8}},
 		Map: &Map{
 			Input:    Input{File: []string{"in.json"}, Format: "json", Pos: Pos{8, 10}},
-			JSONPath: "$.a", JSONPathPos: Pos{9, 15}, Filter: "b > 1", FilterPos: Pos{10, 11},
+			JSONPath: Text{Value: "$.a", Pos: Pos{9, 15}}, Filter: Text{Value: "b > 1", Pos: Pos{10, 11}},
 			Offset: 2, MaxItems: &three, MaxParallel: IntOrVar{Value: 4, Pos: Pos{13, 17}},
 			AgentTemplate: one("t", Pos{14, 20}, Pos{14, 28}), Pos: Pos{8, 3},
 		},
@@ -237,9 +237,9 @@ func runesTo(text, word string) (line, col int) {
 
 func TestAnExpressionKnowsWhereItStarts(t *testing.T) {
 	m := parse(t, "map:\n  json_path: ''\n  filter: |\n     a > 1\n  input: a\n  agent_template: [{shell: a}]\n").Map
-	equal(t, "json_path", m.JSONPath, "")
-	equal(t, "filter", m.Filter, "a > 1\n")
-	equal(t, "place", m.FilterPos, Pos{4, 6})
+	equal(t, "json_path", m.JSONPath.Value, "")
+	equal(t, "filter", m.Filter.Value, "a > 1\n")
+	equal(t, "place", m.Filter.At(1, 1), Pos{4, 6})
 }
 
 func TestAByteOrderMarkMovesNothing(t *testing.T) {

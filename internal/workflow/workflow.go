@@ -137,23 +137,16 @@ type Map struct {
 	Input Input `yaml:"input" required:"true"` // where the items come from; required
 
 	// picks the items out of JSON; default the elements of an array, else the whole as one item
-	JSONPath string `yaml:"json_path"`
-
-	JSONPathPos Pos
+	JSONPath Text `yaml:"json_path" text:"any"`
 
 	// an expression over an item's fields: only items for which it is true are taken
-	Filter string `yaml:"filter"`
-
-	FilterPos Pos
+	Filter Text `yaml:"filter"`
 
 	// the order of the items: `path [ASC|DESC] [NULLS FIRST|LAST], …`; default as they come
-	SortBy string `yaml:"sort_by"`
+	SortBy Text `yaml:"sort_by"`
 
-	SortByPos   Pos
-	Distinct    string `yaml:"distinct"` // a field of which each value is taken once, or true for the whole item
-	DistinctPos Pos
-	Key         string `yaml:"key"` // the field whose text is the item id; default `item_<index>`
-	KeyPos      Pos
+	Distinct Text `yaml:"distinct"` // a field of which each value is taken once, or true for the whole item
+	Key      Text `yaml:"key"`      // the field whose text is the item id; default `item_<index>`
 
 	// what people call an item, such as `${item.path}`; default the item itself if it is a text, else its name,
 	// id, path, title or file
@@ -305,7 +298,7 @@ func (m *Map) AgentLimit() SecondsOrVar {
 // a NUL byte.
 func (m *Map) ItemsAreTexts() bool {
 	in := m.Input
-	return m.JSONPath == "" && m.Batch == 0 &&
+	return m.JSONPath.Value == "" && m.Batch == 0 &&
 		(FormatNamed(in.Format).Texts == TextItems || in.Format == "" && len(in.Glob) > 0)
 }
 
