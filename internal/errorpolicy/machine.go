@@ -31,7 +31,7 @@ type memory struct {
 	Errors     map[retry.Type]*tally `json:"errors"`
 	Batch      []BatchError          `json:"batch"`
 	Thresholds thresholds            `json:"thresholds"`
-	Stop       string                `json:"stop"` // why the job is to stop; empty: it is not
+	Stop       string                `json:"stop"` // why the job is to stop, if it is
 }
 
 // MarshalJSON encodes what the machine remembers.
@@ -212,7 +212,7 @@ func (m *Machine) collect(e BatchError) []BatchError {
 type Admission struct {
 	Verdict Verdict
 
-	// with Hold: when to ask again; zero: after the next outcome, of the same key if each has a breaker
+	// with Hold: when to ask again. The zero time is after the next outcome, of the same key if each has a breaker
 	Until time.Time
 }
 

@@ -51,12 +51,12 @@ type Policy struct {
 	// what agents do when the limit of an AI plan is used up; default they wait for its reset
 	Quota *limit.QuotaPolicy `yaml:"quota"`
 
-	Adapt     limit.AdaptiveConfig // of the number of agents at once, which the map phase sets; zero: none
-	Rate      limit.Rate           // of the starts of agents, which the map phase sets; zero: none
+	Adapt     limit.AdaptiveConfig // of the number of agents at once, which the map phase sets, if it has such a limit
+	Rate      limit.Rate           // of the starts of agents, which the map phase sets, if it has such a limit
 	StepRates map[int]limit.Rate   // of the starts of steps of agents, by position, which the map phase sets
-	Straggler limit.StragglerAfter // how long an attempt may take, which the map phase sets; zero: no limit
+	Straggler limit.StragglerAfter // how long an attempt may take, which the map phase sets, if it has such a limit
 
-	// timeout_action of the map phase; empty: a timeout is a failure like any other
+	// timeout_action of the map phase. Without it, a timeout is a failure like any other
 	OnTimeout TimeoutAction
 }
 

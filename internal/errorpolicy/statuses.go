@@ -51,7 +51,7 @@ const pageItems = 4096
 
 // page holds the statuses of pageItems neighbouring items.
 type page struct {
-	list   []byte // two of them a byte, the first in the lower half; nil: all are the same
+	list   []byte // two of them a byte, the first in the lower half. It is nil while all are the same
 	same   Status // as all of them, without a list
 	counts [Rejected + 1]int16
 }

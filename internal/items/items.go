@@ -54,8 +54,8 @@ func itemID(index int) string {
 type Env struct {
 	Dir     string    // where relative file names start and commands run
 	Environ []string  // of commands
-	Stdin   io.Reader // nil: there is none
-	Temp    string    // directory of scratch files; empty: that of the system
+	Stdin   io.Reader // may be nil
+	Temp    string    // directory of scratch files, by default that of the system
 
 	// Fill fills in the parameters and variables in a file name or pattern. Its error is an ErrLater if a
 	// value is only known to a run. Nil: names stay as they are.

@@ -15,7 +15,7 @@ import (
 // reader reads JSON values one after the other. It may read ahead in the data.
 type reader struct {
 	decoder jsontext.Decoder
-	input   *peekReader  // of the decoder; nil: it reads data
+	input   *peekReader  // of the decoder, unless it reads data
 	data    bytes.Buffer // for open: a single document
 	start   int64        // offset in the input at which the decoder started
 	out     []byte       // a value in compact form

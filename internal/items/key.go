@@ -28,7 +28,7 @@ const maxKey = 512
 type keys struct {
 	src    string
 	path   filter.Path
-	secret func(string) bool // nil: none is
+	secret func(string) bool // reports whether a text is secret; may be nil
 	given  sorter            // the names, with the indexes of their items
 	index  []byte
 }

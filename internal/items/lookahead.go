@@ -21,7 +21,7 @@ type peekReader struct {
 
 	found bool // a JSON value has been read
 
-	delimiter rune // of CSV; 0: a comma
+	delimiter rune // of CSV, by default a comma
 }
 
 // Read returns what was looked at, then what follows.

@@ -18,7 +18,7 @@ import (
 // path is a compiled JSONPath. The zero path selects the whole value.
 type path struct {
 	expr   jp.Expr
-	missed *missed // where selectors note keys that are not there; nil: nobody asks
+	missed *missed // where selectors note keys that are not there, if somebody asks
 	rooted bool    // a filter in it refers to the root, $
 
 	// a filter in it uses length or empty, for which objects must be plain maps; not possible together with

@@ -112,16 +112,16 @@ func (c *pipeline) unlessFull(err error) error {
 // pipeline has the compiled expressions of a map phase, and its state.
 type pipeline struct {
 	path     path
-	filter   *filter.Filter // nil: all pass
-	order    filter.Order   // nil: as they come
-	distinct *dedup         // nil: all pass
+	filter   *filter.Filter // without it, all pass
+	order    filter.Order   // without it, as they come
+	distinct *dedup         // without it, all pass
 	skip     int            // items left to skip
 	limit    *int
-	keys     *keys    // nil: the index names an item
+	keys     *keys    // without them, the index names an item
 	next     int      // index of the next item
 	chosen   int      // values chosen so far
-	batch    int      // values in an item; 0: the value is the item
-	batched  []byte   // the array of the values of the next item so far; empty: there are none
+	batch    int      // values in an item, 0 where the value is the item
+	batched  []byte   // the array of the values of the next item so far
 	inBatch  int      // number of these
 	origin   string   // with results of a job as input: the item of the one at hand
 	origins  []string // of the values in the batch

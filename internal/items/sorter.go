@@ -24,8 +24,8 @@ const (
 // sorter sorts records by key, stably. What does not fit into its memory goes to a scratch file, as sorted
 // runs that are merged at the end.
 type sorter struct {
-	dir    string // of the scratch file; empty: the temporary directory
-	memory int    // 0: sortMemory
+	dir    string // of the scratch file, by default the temporary directory
+	memory int    // by default sortMemory
 
 	held    []byte // keys and data not in the file
 	records []record

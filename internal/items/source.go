@@ -35,8 +35,8 @@ type source struct {
 	list    []json.RawMessage
 	parts   []source // one after the other
 
-	format    string // empty: sniffed
-	delimiter rune   // of CSV; 0: a comma
+	format    string // without one it is sniffed
+	delimiter rune   // of CSV, by default a comma
 }
 
 // ErrLater is wrapped by an error of Fill for values that are only known to a run.

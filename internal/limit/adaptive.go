@@ -28,8 +28,8 @@ const (
 type CallEnd struct {
 	Kind  CallKind
 	Began time.Time
-	Took  time.Duration // of a good one; 0: it says nothing of the service, as when there were waits in it
-	Asked time.Duration // of a refused one: how long the service wants to be left alone; 0: it does not say
+	Took  time.Duration // of a good one. It is 0 when it says nothing of the service, as with waits in it
+	Asked time.Duration // of a refused one: how long the service wants to be left alone, if it says so
 	Calls int           // that ran when it ended, itself among them
 }
 
@@ -38,7 +38,7 @@ type CallEnd struct {
 type Change struct {
 	Limit  int
 	Before int
-	Rate   float64 // starts in a second; 0: no limit
+	Rate   float64 // starts in a second, 0 without a limit
 	Reason string
 }
 
@@ -117,7 +117,7 @@ type adaptiveMemory struct {
 	Good   []time.Time `json:"good,omitempty"`   // the newest good ends, in order
 	Starts []time.Time `json:"starts,omitempty"` // the newest starts
 
-	// starts in a second that the service took when it refused; 0: it has not
+	// starts in a second that the service took when it refused, 0 before that
 	Most float64 `json:"most,omitempty"`
 
 	Refused time.Time `json:"refused,omitzero"`
@@ -125,7 +125,7 @@ type adaptiveMemory struct {
 	Since   int       `json:"since,omitempty"` // good ends since then
 	Sure    int       `json:"sure,omitempty"`  // refusals that confirmed Most, one after the other
 
-	// calls in which the rate doubles, since Most is a guess; 0: it was measured
+	// calls in which the rate doubles, if Most is a guess and not measured
 	Guess int `json:"guess,omitempty"`
 
 	Next time.Time `json:"next,omitzero"` // when the next start has its turn
@@ -165,7 +165,7 @@ func (l *Adaptive) AtOnce() int {
 	return min(max(int(l.mem.Limit), l.config.Min, 1), l.config.Max)
 }
 
-// Rate returns how many calls may start in a second at now; 0: there is no limit.
+// Rate returns how many calls may start in a second at now. It returns 0 when there is no limit.
 func (l *Adaptive) Rate(now time.Time) float64 {
 	m := &l.mem
 	if m.Most == 0 {

@@ -77,8 +77,8 @@ const (
 
 // GateReport is how an agent ended.
 type GateReport struct {
-	Kind  GateKind  // empty: it came through the gate
-	Reset time.Time // of the limit; zero: not known
+	Kind  GateKind  // of an agent that came through the gate it is empty
+	Reset time.Time // of the limit, if it is known
 	Item  string
 }
 
@@ -89,7 +89,7 @@ type GateTicket struct{ Closings int }
 type GateClosing struct {
 	Kind    GateKind
 	Until   time.Time // when the probe may run
-	ResetAt time.Time // what the CLI said; zero: nothing
+	ResetAt time.Time // what the CLI said, if it did
 	Again   bool      // the probe met the limit, too
 	Near    bool      // the limit was not reached yet
 }

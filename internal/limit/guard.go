@@ -26,7 +26,7 @@ func (g Guards) Any() bool { return g.Load > 0 || g.MinFreeMemory != nil || g.Mi
 // Amount is a number of bytes, or a share of all there are.
 type Amount struct {
 	Bytes uint64
-	Share float64 // 0: Bytes holds
+	Share float64 // from 0 to 1. Without a share, Bytes counts
 }
 
 // ReadText reads an amount such as 10%, 5GB or 512MiB.

@@ -18,7 +18,7 @@ type Rate struct {
 	Count int           // starts
 	Per   time.Duration // in this time
 
-	// starts at once, after a time without any; 0: as many as there are in a tenth of a second, at least 1
+	// starts at once, after a time without any: by default as many as there are in a tenth of a second, at least 1
 	Burst int
 }
 

@@ -28,7 +28,7 @@ type StragglerConfig struct {
 
 // StragglerAfter is how long an attempt may take. The zero StragglerAfter is no limit.
 type StragglerAfter struct {
-	Factor  float64       // times the percentile; 0: Time counts
+	Factor  float64       // times the percentile. Without a factor, Time counts
 	Percent int           // which percentile
 	Time    time.Duration // without a percentile
 }

@@ -120,11 +120,11 @@ type Failure struct {
 	// what told the type: as Judge names it, or of the preset of an AI coding CLI, as in claude/usage_limit
 	Rule string `json:"rule,omitempty"`
 
-	// with TypeQuota: when the limit ends; zero: it is not known
+	// with TypeQuota: when the limit ends, if that is known
 	ResetAt time.Time `json:"reset_at,omitzero"`
 
 	Scope      string        `json:"scope,omitempty"`       // with TypeQuota: which limit, as the CLI calls it
-	RetryAfter time.Duration `json:"retry_after,omitempty"` // how long the service asks to wait; 0: it does not say
+	RetryAfter time.Duration `json:"retry_after,omitempty"` // how long the service asks to wait, if it does
 }
 
 // permanent reports whether another attempt would fail in the same way: the workflow file is wrong, a program

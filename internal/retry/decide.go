@@ -36,7 +36,7 @@ type Decision struct {
 	Matched string
 
 	Computed time.Duration // before jitter
-	Asked    time.Duration // that the service wants to be left alone; 0: it has not said so
+	Asked    time.Duration // that the service wants to be left alone, if it has said so
 
 	// to wait now, what the service asks for at least; with Reason Budget: what the budget had no room for
 	Delay time.Duration

@@ -33,7 +33,7 @@ type Options struct {
 	Purpose Purpose
 	Dir     string              // where relative names of files start and commands run
 	Environ []string            // inherited
-	Profile string              // its name; empty: none
+	Profile string              // its name, if one is chosen
 	Params  []workflow.Argument // as given
 	Set     map[string]string   // values of variables in place of those that the workflow gives them
 	Source  string              // path of the workflow as it was written: a recorded one lacks its secrets

@@ -22,7 +22,7 @@ import (
 
 // Cases are the cases of a test file: what is to become of a workflow.
 type Cases struct {
-	Workflow string // path of the workflow, relative to the file; empty: that the name of the file says
+	Workflow string // path of the workflow, relative to the file. Without it, the name of the file says which
 	Cases    []Case
 }
 
@@ -30,7 +30,7 @@ type Cases struct {
 type Case struct {
 	Name        string
 	Line        int
-	Items       []json.RawMessage // nil: those of the workflow
+	Items       []json.RawMessage // by default those of the workflow
 	ItemsFile   string            // relative to the test file
 	Params      []string          // as NAME=VALUE
 	Args        []string          // for each of which a standard workflow runs
@@ -50,7 +50,7 @@ type expectation struct {
 	reason   string // that the reason contains
 	items    map[string]string
 	counts   map[string]*numbers
-	letters  map[string]string // error types of dead letters, by item; nil: not written
+	letters  map[string]string // error types of dead letters, by item. It is nil if they are not written
 	retries  *numbers
 	starts   *numbers
 	openings *numbers

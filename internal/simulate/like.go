@@ -52,7 +52,7 @@ type recorded struct {
 // rejection is why the work of an attempt was not merged.
 type rejection struct {
 	conflicts []string
-	verify    *Outcome // of the steps that verify; nil: it conflicted
+	verify    *Outcome // of the steps that verify, unless it conflicted
 }
 
 // sample is a random choice of outcomes, of bounded size.

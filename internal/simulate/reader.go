@@ -199,7 +199,7 @@ func (r *reader) span(name string, to *span) field {
 // span is a range of numbers from 1. The zero span has all.
 type span struct {
 	first int
-	last  int // 0: there is none
+	last  int // 0 without an end
 }
 
 func (s span) has(n int) bool { return n >= s.first && (s.last == 0 || n <= s.last) }

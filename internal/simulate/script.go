@@ -25,7 +25,7 @@ type Script struct {
 
 // rule says how the tries end that it matches.
 type rule struct {
-	items    []string // ids, or patterns of ids; empty: of all
+	items    []string // ids, or patterns of ids; of all if there are none
 	where    *filter.Filter
 	steps    []string // labels, or patterns of them
 	phase    string
@@ -35,7 +35,7 @@ type rule struct {
 	chance   float64       // that it matches all the same
 	sure     bool          // there is no chance
 	merge    bool          // it is about the merges of work, and not about commands
-	conflict []string      // the files in which work conflicts; empty: it can be merged
+	conflict []string      // the files in which work conflicts
 
 	ending
 }

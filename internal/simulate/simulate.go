@@ -32,18 +32,18 @@ type Outcome struct {
 	Takes    time.Duration
 	Hangs    bool // it does not end by itself
 	ExitCode int
-	Signal   string     // that kills it, such as SIGKILL; empty: none
-	Type     retry.Type // of the failure; empty: as a real one is classified
+	Signal   string     // that kills it, such as SIGKILL
+	Type     retry.Type // of the failure. Without it, it is classified as a real one
 	Stdout   string
 	Stderr   string
 	Unknown  bool // nobody knows what it would print
 
 	Use Use // of an AI coding CLI
 
-	// of one that has met the limit of its plan: how long after its end the limit ends; 0: nobody knows
+	// of one that has met the limit of its plan: how long after its end the limit ends, if anybody knows
 	Resets time.Duration
 
-	LimitUsed float64 // which part of that limit it says is used up, from 0 to 1; 0: it does not say
+	LimitUsed float64 // which part of that limit it says is used up, from 0 to 1, if it says so
 }
 
 // Use is what a run of an AI coding CLI has used by its end.
@@ -70,7 +70,7 @@ func (u Use) part(share float64) ai.Usage {
 type WithUse struct {
 	Model
 	Seed   uint64
-	Cost   *Costs  // nil: it stays unknown
+	Cost   *Costs  // without them, the cost stays unknown
 	Tokens *Counts // the same; they count as input
 }
 
@@ -101,7 +101,7 @@ type Model interface {
 	Outcome(t agent.SimulatedTry) Outcome
 
 	// Conflicts returns the files in which the work of an attempt conflicts with what was merged since it
-	// began; nil: it can be merged.
+	// began. It is nil for what can be merged.
 	Conflicts(t agent.SimulatedTry) []string
 }
 
@@ -253,7 +253,7 @@ type Job struct {
 	Source   []byte
 	Model    Model
 	Begin    time.Time     // when the job would begin
-	MaxTime  time.Duration // of the job; 0: DefaultMaxTime
+	MaxTime  time.Duration // of the job, by default DefaultMaxTime
 
 	// Stop, when it is set to an error, ends the simulation as a signal ends a run. It is looked at when
 	// anything is recorded, and each virtual minute.

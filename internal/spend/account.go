@@ -20,10 +20,10 @@ func (t Tokens) All() Count { return Count(t.Input + t.Cached + t.Output) }
 // Use is what one attempt of an agent step has used.
 type Use struct {
 	Preset, Outcome string
-	Cost            *USD    // nil: unknown
+	Cost            *USD    // nil if it is unknown
 	Partial         bool    // it was cut off: it may have used more
 	Assumed         USD     // with an unknown cost: what it may have cost at most
-	Tokens          *Tokens // nil: unknown
+	Tokens          *Tokens // nil if they are unknown
 }
 
 // Sum is what several attempts have used.
@@ -81,7 +81,7 @@ func (s Sum) CostText() string {
 	return s.Cost.String()
 }
 
-// Doubt returns why the cost is not exact; empty: it is.
+// Doubt returns why the cost is not exact, or "".
 func (s Sum) Doubt() string {
 	var parts []string
 	if s.Unknown > 0 {
@@ -100,7 +100,7 @@ func agents(n int) string {
 	return fmt.Sprintf("%d agents", n)
 }
 
-// TokensText returns the tokens for people, as in "3.1M tokens in (62% cached), 0.2M out"; empty: none are known.
+// TokensText returns the tokens for people, as in "3.1M tokens in (62% cached), 0.2M out", or "" if none are known.
 func (s Sum) TokensText() string {
 	in := Count(s.Tokens.Input + s.Tokens.Cached)
 	if s.Tokens.All() == 0 {

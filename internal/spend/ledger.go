@@ -25,13 +25,13 @@ func (b Budget) Limited() bool { return b.Job != nil || b.Tokens != nil }
 type Ask struct {
 	Item int // index; below 0: it is in another phase
 	Step string
-	Max  USD // what the step may cost the item; 0: no limit
+	Max  USD // what the step may cost the item, 0 without a limit
 }
 
 // Grant is a start that was admitted.
 type Grant struct {
 	ID      int64
-	Cap     USD  // what the agent may cost; 0: no limit
+	Cap     USD  // what the agent may cost, 0 without a limit
 	Rest    bool // Cap is less than the step and the item may cost: it is what is left of the budget of the job
 	Assumed USD  // what it counts as if nobody learns what it has cost
 }

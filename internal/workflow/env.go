@@ -46,11 +46,16 @@ func (r *reader) env(e entry) []EnvVar {
 	return r.variables(r.namedEntries(e))
 }
 
+const (
+	notAVariable = "%q cannot be the name of a variable: use letters, digits and underscores"
+	notAProfile  = "%q cannot be the name of a profile: use letters, digits, underscores and dashes, and no digit first"
+)
+
 func (r *reader) variables(entries []entry) []EnvVar {
 	var vars []EnvVar
 	for _, v := range entries {
 		if !shell.IsName(v.name) {
-			r.fail(v.key, "%q cannot be the name of a variable: use letters, digits and underscores", v.name)
+			r.fail(v.key, notAVariable, v.name)
 		}
 		if one, ok := r.variable(v); ok {
 			vars = append(vars, one)
@@ -123,18 +128,6 @@ func (r *reader) checkForm(b *block) {
 	}
 }
 
-// profiles reads the profiles, a mapping by name.
-func (r *reader) profiles(e entry) []Profile {
-	var all []Profile
-	for _, p := range r.namedEntries(e) {
-		if !isLabel(p.name) {
-			r.fail(p.key, "%q cannot be the name of a profile: use letters, digits, underscores and dashes, and no digit first", p.name)
-		}
-		all = append(all, r.profile(p))
-	}
-	return all
-}
-
 // profile reads the variables of one profile. Its key description is not a variable.
 func (r *reader) profile(e entry) Profile {
 	p := Profile{Name: e.name, Pos: posOf(e.value)}
@@ -158,18 +151,6 @@ func (r *reader) profile(e entry) Profile {
 var environmentName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(?:\$\{env[:.]([A-Za-z_]\w*)\}|\$\{([A-Za-z_]\w*)\}|\$?([A-Za-z_]\w*))$`)
 })
-
-// secrets reads the secrets, a mapping by name.
-func (r *reader) secrets(e entry) []Secret {
-	var all []Secret
-	for _, s := range r.namedEntries(e) {
-		if !shell.IsName(s.name) {
-			r.fail(s.key, "%q cannot be the name of a variable: use letters, digits and underscores", s.name)
-		}
-		all = append(all, r.secret(s))
-	}
-	return all
-}
 
 func (r *reader) secret(e entry) Secret {
 	s := Secret{Name: e.name, Pos: posOf(e.value)}

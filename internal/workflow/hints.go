@@ -27,7 +27,7 @@ func quoted(words []string) []string {
 }
 
 // misplacedKey returns the end of a message about a key that is unknown in block where: the names of the
-// blocks that have such a key. It is empty if there are none.
+// blocks that have such a key. It is empty if no block has.
 func misplacedKey(name, where string) string {
 	var blocks []string
 	for _, block := range []struct {

@@ -57,7 +57,7 @@ func (r *reader) parameter(e entry) Parameter {
 	return p
 }
 
-// typeOf returns the type of a parameter that has only a default value, n; nil is none.
+// typeOf returns the type of a parameter that has only a default value, n, or none if n is nil.
 func typeOf(n *yaml.Node) ParameterType {
 	switch {
 	case n == nil:

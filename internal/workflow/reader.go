@@ -15,9 +15,14 @@ import (
 
 // ParseOptions are the settings of a run that Parse depends on.
 type ParseOptions struct {
-	Values    []string      // a standard workflow is run once for each of them (--args, --map); none: once
-	Workspace WorkspaceMode // where the agents work, whatever the file says (--workspace); empty: as the file says
-	MaxDelay  time.Duration // cap of delays where a workflow does not name one (--max-delay, PRODIGY_MAX_DELAY); 0: 30s
+	// a standard workflow is run once for each of them (--args, --map), and without any just once
+	Values []string
+
+	// where the agents work, whatever the file says (--workspace). It is empty where the file decides
+	Workspace WorkspaceMode
+
+	// cap of delays where a workflow does not name one (--max-delay, PRODIGY_MAX_DELAY), by default 30s
+	MaxDelay time.Duration
 }
 
 // reader turns the nodes of a YAML document into a workflow. It continues after a problem, to report all of them.
@@ -200,6 +205,18 @@ func (r *reader) namedEntries(e entry) []entry {
 		return nil
 	}
 	return r.entries(e.value)
+}
+
+// byName reads a mapping whose keys are names that the file chooses. A name that is not valid is reported as wrong.
+func byName[T any](r *reader, e entry, valid func(string) bool, wrong string, read func(entry) T) []T {
+	var all []T
+	for _, one := range r.namedEntries(e) {
+		if !valid(one.name) {
+			r.fail(one.key, wrong, one.name)
+		}
+		all = append(all, read(one))
+	}
+	return all
 }
 
 // key is a key that a block can have, and how its value is read.

@@ -284,42 +284,35 @@ func (r *reader) handler(e entry) *OnFailure {
 	return &h
 }
 
-// handlerSteps reads the steps of a handler: a list of steps, a mapping with commands, or one step. Such a
-// mapping may have these keys too.
-func (r *reader) handlerSteps(e entry, keys []key) (steps []Step) {
-	switch {
-	case e.value.Kind == yaml.SequenceNode:
-		return r.steps(e)
-	case e.value.Kind != yaml.MappingNode && e.name == "on_incomplete":
-		r.wrongType(e, "a step or a list of steps")
-		return nil
-	case e.value.Kind != yaml.MappingNode:
-		r.wrongType(e, "a step, a list of steps or a failure action")
-		return nil
-	case find(e.value, "commands") != nil:
-		keys = withReader(keys, "commands", func(e entry) { steps = r.steps(e) })
-		r.block(e.name+` with "commands"`, e, keys)
-		return steps
+// handlerSteps reads the steps of a handler: a list of steps, a mapping with commands, or one step. Such a mapping may
+// have these keys too.
+func (r *reader) handlerSteps(e entry, keys []key) []Step {
+	if e.name == "on_incomplete" {
+		return r.stepsOf(e, "a step or a list of steps", e.name, keys)
 	}
-	s, _ := r.step(e, keys)
-	return []Step{s}
+	return r.stepsOf(e, "a step, a list of steps or a failure action", e.name, keys)
 }
 
 // hookSteps reads steps that run after another one: a list, a mapping with commands, or one step.
 func (r *reader) hookSteps(e entry) []Step {
+	return r.stepsOf(e, "a step or a list of steps", "step", nil)
+}
+
+// stepsOf reads steps in one of their forms, which messages call want. One step alone has a name, and perhaps
+// more keys.
+func (r *reader) stepsOf(e entry, want, name string, more []key) (steps []Step) {
 	switch {
 	case e.value.Kind == yaml.SequenceNode:
 		return r.steps(e)
 	case e.value.Kind != yaml.MappingNode:
-		r.wrongType(e, "a step or a list of steps")
+		r.wrongType(e, want)
 		return nil
 	case find(e.value, "commands") != nil:
-		var steps []Step
-		commands := key{name: "commands", read: func(e entry) { steps = r.steps(e) }}
-		r.block(e.name+` with "commands"`, e, []key{commands})
+		more = withReader(more, "commands", func(e entry) { steps = r.steps(e) })
+		r.block(e.name+` with "commands"`, e, more)
 		return steps
 	}
-	s, _ := r.step(entry{name: "step", key: e.key, value: e.value}, nil)
+	s, _ := r.step(entry{name: name, key: e.key, value: e.value}, more)
 	return []Step{s}
 }
 

@@ -15,6 +15,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/limit"
 	"prodigy/internal/retry"
+	"prodigy/internal/shell"
 	"prodigy/internal/spend"
 )
 
@@ -101,9 +102,9 @@ func (r *reader) grammar(e entry, target any) (ok, known bool) {
 	case *[]EnvVar:
 		*t = r.env(e)
 	case *[]Profile:
-		*t = r.profiles(e)
+		*t = byName(r, e, isLabel, notAProfile, r.profile)
 	case *[]Secret:
-		*t = r.secrets(e)
+		*t = byName(r, e, shell.IsName, notAVariable, r.secret)
 	case *[]Parameter:
 		*t = r.params(e)
 	case *map[string][]Step:

@@ -440,14 +440,14 @@ func FormatOfFile(file string) string {
 // IntOrVar is a whole number, or the name of an environment variable that holds one.
 type IntOrVar struct {
 	Value int
-	Var   string // written "$VAR" or "${VAR}"; empty: Value holds
+	Var   string // written "$VAR" or "${VAR}". Without it, Value counts
 	Pos   Pos
 }
 
 // SecondsOrVar is a time limit, or the name of an environment variable that holds one. The zero value is no limit.
 type SecondsOrVar struct {
 	Value time.Duration
-	Var   string // written "$VAR" or "${VAR}"; empty: Value holds
+	Var   string // written "$VAR" or "${VAR}". Without it, Value counts
 	Pos   Pos
 }
 
