@@ -1,8 +1,9 @@
 // Package agent runs the steps of an attempt: for one item, or in one of the other phases.
 //
-// An Executor compiles the steps of a phase once (compile.go). Execute goes through them (execute.go): each is tried as often as its policy
-// allows (retry.go), one try binds its values, runs its command and makes a result of that (step.go), and hooks follow (hooks.go). The kinds of
-// steps have a file each. A scope has the values that placeholders stand for. Whatever outlives an attempt goes to its Host.
+// An Executor compiles the steps of a phase once (compile.go). Execute goes through them (execute.go): each is
+// tried as often as its policy allows (retry.go), one try binds its values, runs its command and makes a result
+// of that (step.go), and hooks follow (hooks.go). The kinds of steps have a file each. A scope has the values
+// that placeholders stand for. Whatever outlives an attempt goes to its Host.
 package agent
 
 import (
@@ -23,10 +24,11 @@ import (
 // Runner runs one command. process.Run is one; tests and dry runs are functions.
 type Runner func(ctx context.Context, c process.Command) (process.Exit, error)
 
-// Echo shows what the commands of items print, as they print it and without secrets. Its methods are called from many goroutines at once.
+// Echo shows what the commands of items print, as they print it and without secrets. Its methods are called
+// from many goroutines at once.
 type Echo interface {
-	// Command returns where a command that is about to start prints to. try is the try of its step, from 1. Errors of the writers are
-	// the Echo's own: the command goes on.
+	// Command returns where a command that is about to start prints to. try is the try of its step, from 1.
+	// Errors of the writers are the Echo's own: the command goes on.
 	Command(a *Attempt, step string, try int) (stdout, stderr io.Writer)
 }
 
@@ -53,8 +55,8 @@ type Config struct {
 
 	Simulate Simulator // takes the place of Run; nil: commands are run
 
-	// MaxCommands limits how many commands run at once, over all attempts; 0: no limit. The Executor lowers it when files, processes or
-	// memory run short, and reports that to its Host.
+	// MaxCommands limits how many commands run at once, over all attempts; 0: no limit. The Executor lowers it
+	// when files, processes or memory run short, and reports that to its Host.
 	MaxCommands int
 }
 
@@ -81,7 +83,8 @@ func New(c Config, h Host) *Executor {
 	return x
 }
 
-// run is one execution of an attempt. It belongs to the goroutine of the attempt; the elements of a foreach have copies.
+// run is one execution of an attempt. It belongs to the goroutine of the attempt; the elements of a foreach
+// have copies.
 type run struct {
 	x        *Executor
 	a        *Attempt
@@ -145,7 +148,8 @@ type call struct {
 	action action // instead of all above: what to do without one process of its own
 }
 
-// action does a bound step once. Its result counts when it failed, too. The error is for a stop, and for what prodigy could not do.
+// action does a bound step once. Its result counts when it failed, too. The error is for a stop, and for what
+// prodigy could not do.
 type action func(ctx context.Context, r *run, st *step, b boundCommand) (result, *Failure, error)
 
 // boundCommand is a command with all that it needs to run.

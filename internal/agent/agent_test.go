@@ -128,7 +128,8 @@ func (f *fake) ran() []string {
 	return scripts
 }
 
-// by answers with what the words of the script say: fail exits with 1, err:x prints x to stderr, anything else succeeds.
+// by answers with what the words of the script say: fail exits with 1, err:x prints x to stderr, anything else
+// succeeds.
 func by(_ int, c process.Command) process.Exit {
 	script := c.Argv[len(c.Argv)-1]
 	_, _ = fmt.Fprintln(c.Stdout, "out of "+script)

@@ -47,7 +47,8 @@ func (a aiStep) bind(r template.Resolver, x *Executor) (call, error) {
 		argv = append(argv, p.Options.Of("max_turns", strconv.Itoa(a.MaxTurns))...)
 	}
 	return aiCall(call{argv: argv}, &aiRun{
-		preset: p, prompt: prompt, model: cmp.Or(a.Model, p.Model), may: a.May, allowDenied: a.AllowDenied, allowEmpty: a.AllowEmpty, schema: a.Schema,
+		preset: p, prompt: prompt, model: cmp.Or(a.Model, p.Model), may: a.May, allowDenied: a.AllowDenied,
+		allowEmpty: a.AllowEmpty, schema: a.Schema,
 		limits: p.Limits(a.StallTimeout, a.ToolTimeout, a.MaxTurns), sessions: a.Resume != workflow.ResumeNever,
 	}), nil
 }
@@ -68,8 +69,8 @@ type aiRun struct {
 	session   string // that it works in; empty: it is not known yet
 	continued bool   // it was begun by a run before
 
-	// lenient says that the command may be one of the user's own that is only called like a CLI: plain text is its output, and its exit
-	// code decides, as long as it prints nothing of what the preset knows.
+	// lenient says that the command may be one of the user's own that is only called like a CLI: plain text is
+	// its output, and its exit code decides, as long as it prints nothing of what the preset knows.
 	lenient bool
 
 	// raw says that the command was told itself how to print: its output stays as it is.
@@ -127,7 +128,8 @@ func checkPromptArgument(program, prompt string) error {
 		return &template.BindError{Text: "the prompt holds a NUL byte, which no argument can"}
 	case strings.HasPrefix(prompt, "-"):
 		return &template.BindError{Text: fmt.Sprintf(
-			"the prompt begins with a dash, so that %s would take it for an option: begin it with words of your own", filepath.Base(program),
+			"the prompt begins with a dash, so that %s would take it for an option: begin it with words of your own",
+			filepath.Base(program),
 		)}
 	}
 	return nil
@@ -196,8 +198,9 @@ func agentValues(a *events.AgentEnd) map[string]template.Value {
 		cost = a.CostUSD.Decimal()
 	}
 	m := map[string]template.Value{
-		"outcome": template.Text(a.Outcome), "session_id": template.Text(a.SessionID), "turns": template.Text(strconv.Itoa(a.Turns)),
-		"cost": template.Text(cost),
+		"outcome": template.Text(a.Outcome), "session_id": template.Text(a.SessionID),
+		"turns": template.Text(strconv.Itoa(a.Turns)),
+		"cost":  template.Text(cost),
 	}
 	if a.JSON != nil {
 		m["json"] = template.JSON(a.JSON)
@@ -214,8 +217,10 @@ const (
 // recordUsage records what a run of an AI coding CLI has used.
 func (r *run) recordUsage(st *step, a *aiRun, v ai.Verdict, outcome string, took time.Duration) {
 	e := events.AgentUsage{
-		ItemID: r.a.ItemID, ItemIndex: r.a.ItemIndex, AgentID: r.a.ID, Attempt: r.a.Number, Step: st.label, Preset: a.preset.Name, Model: cmp.Or(v.Usage.Model, a.model),
-		SessionID: v.SessionID, Outcome: outcome, Partial: v.Usage.Partial, Turns: v.Usage.Turns, DurationMS: events.Millis(took),
+		ItemID: r.a.ItemID, ItemIndex: r.a.ItemIndex, AgentID: r.a.ID, Attempt: r.a.Number, Step: st.label,
+		Preset: a.preset.Name, Model: cmp.Or(v.Usage.Model, a.model),
+		SessionID: v.SessionID, Outcome: outcome, Partial: v.Usage.Partial, Turns: v.Usage.Turns,
+		DurationMS: events.Millis(took),
 	}
 	if r.a.ItemID == "" {
 		e.Phase = r.a.Phase
@@ -277,9 +282,12 @@ func (a *aiRun) notOurs(v ai.Verdict) bool {
 	return !v.Known && (a.raw || a.lenient && v.Plain)
 }
 
-// judge turns the end of a command that a preset reads into a result: its answer is the output, and a failure says what the preset found.
-// Timeouts and commands that did not start are no affair of the preset. A command that was ended after it had printed its end has that end.
-func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, exit process.Exit, stderr string, res result) (result, *Failure, bool) {
+// judge turns the end of a command that a preset reads into a result: its answer is the output, and a failure
+// says what the preset found. Timeouts and commands that did not start are no affair of the preset. A command
+// that was ended after it had printed its end has that end.
+func (r *run) judge(
+	ctx context.Context, st *step, b boundCommand, out *sink, exit process.Exit, stderr string, res result,
+) (result, *Failure, bool) {
 	stall := out.watch.stall()
 	ended := out.watch.ended()
 	if ended && (exit.TimedOut || exit.Expired) {
@@ -298,7 +306,11 @@ func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, ex
 		}
 		return res, nil, false
 	}
-	v := r.verdict(a, out, ai.End{ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now(), May: a.may, AllowDenied: a.allowDenied, AllowEmpty: a.allowEmpty}, stderr, res.Output)
+	v := r.verdict(
+		a, out,
+		ai.End{ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now(), May: a.may, AllowDenied: a.allowDenied, AllowEmpty: a.allowEmpty},
+		stderr, res.Output,
+	)
 	if stall != nil {
 		v.Outcome, v.Type, v.Rule, v.Message = stall.Outcome, stall.Outcome.ErrorType(), stall.Rule, stall.Message
 	}
@@ -342,7 +354,8 @@ func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, ex
 		return res, nil, true
 	}
 	f := &Failure{Step: st.label, Failure: retry.Failure{
-		Type: v.Type, Message: events.Clip(r.x.Mask.Text(v.Message), events.MaxError), ExitCode: exit.Code, Signal: exit.Signal, Exact: true,
+		Type: v.Type, Message: events.Clip(r.x.Mask.Text(v.Message), events.MaxError), ExitCode: exit.Code,
+		Signal: exit.Signal, Exact: true,
 		RetryAfter: v.RetryAfter, ResetAt: v.Reset, Scope: v.Scope,
 	}}
 	switch {

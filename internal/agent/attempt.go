@@ -14,8 +14,8 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// Attempt is one execution of a list of steps, with all that is needed to do it here or on another machine: it survives JSON.
-// In the map phase it is one try of one item; in the other phases Item is nil and ItemID empty.
+// Attempt is one execution of a list of steps, with all that is needed to do it here or on another machine: it
+// survives JSON. In the map phase it is one try of one item; in the other phases Item is nil and ItemID empty.
 type Attempt struct {
 	ID            string                 `json:"id"` // <job>/<item>/<n>: its dedupe key, and the agent id
 	JobID         string                 `json:"job_id"`
@@ -47,7 +47,8 @@ type Attempt struct {
 	Workspace
 	Continued
 
-	// Trace is the span of the attempt, as a traceparent, for the environment of its commands. Empty: nobody traces the job.
+	// Trace is the span of the attempt, as a traceparent, for the environment of its commands. Empty: nobody
+	// traces the job.
 	Trace string `json:"trace,omitempty"`
 
 	Limits Limits `json:"limits,omitzero"`
@@ -57,8 +58,8 @@ type Attempt struct {
 
 	Outputs outputs.Policy `json:"outputs,omitzero"` // what is kept of the output of steps; with an empty Keep nothing
 
-	// Spec identifies what an Executor compiles of an attempt, so that attempts of the same job and phase share it (see SetSpec).
-	// Empty: it is compiled for this attempt alone.
+	// Spec identifies what an Executor compiles of an attempt, so that attempts of the same job and phase share
+	// it (see SetSpec). Empty: it is compiled for this attempt alone.
 	Spec string `json:"spec,omitempty"`
 }
 
@@ -78,11 +79,12 @@ type Continued struct {
 	// Adopted says that an earlier run began the attempt, and it goes on: what files were when it began is not known.
 	Adopted bool `json:"adopted,omitempty"`
 
-	// RanOn is, with Adopted, the worker of a fleet that ran it when it was last heard of. It is empty if the attempt may not have begun.
+	// RanOn is, with Adopted, the worker of a fleet that ran it when it was last heard of. It is empty if the
+	// attempt may not have begun.
 	RanOn string `json:"ran_on,omitempty"`
 
-	// Lost says that a worker with an earlier attempt at the item was lost. A worker reports the beginning of this one before it runs
-	// anything, so that an item that kills workers can be told from its bystanders.
+	// Lost says that a worker with an earlier attempt at the item was lost. A worker reports the beginning of
+	// this one before it runs anything, so that an item that kills workers can be told from its bystanders.
 	Lost bool `json:"lost,omitempty"`
 }
 
@@ -90,7 +92,9 @@ type Continued struct {
 func (a *Attempt) SetSpec() {
 	digest := sha256.New()
 	// Names of what is captured and of secrets and parameters decide how texts compile.
-	err := json.NewEncoder(digest).Encode([]any{a.Env, a.Secrets, a.Args, a.PerValue, a.Batch, a.Producing, a.Earlier, a.Steps, a.Handler, a.Base != ""})
+	err := json.NewEncoder(digest).Encode(
+		[]any{a.Env, a.Secrets, a.Args, a.PerValue, a.Batch, a.Producing, a.Earlier, a.Steps, a.Handler, a.Base != ""},
+	)
 	if err != nil {
 		panic("BUG: an attempt has no JSON: " + err.Error())
 	}
@@ -108,7 +112,8 @@ type Limits struct {
 	Agent   time.Duration  `json:"agent,omitempty"`   // for all of its steps, their waits included; 0: none
 	Cleanup *time.Duration `json:"cleanup,omitempty"` // between SIGTERM and SIGKILL when a time is up; nil: the executor's Grace
 
-	// SkipHandlerOnTimeout says that Handler does not run when a time is up: what follows then has been decided for all items.
+	// SkipHandlerOnTimeout says that Handler does not run when a time is up: what follows then has been decided
+	// for all items.
 	SkipHandlerOnTimeout bool `json:"skip_handler_on_timeout,omitempty"`
 }
 
@@ -149,8 +154,8 @@ type Outcome struct {
 	Host     string                     `json:"host,omitempty"` // that the worker is on, if it has another name
 	Slot     int                        `json:"slot,omitempty"` // of that worker
 
-	// With workspaces, also of an attempt that failed: the commit with all that it changed (empty: nothing), how many files, inserted and deleted
-	// lines that is, and how many changed files were not taken.
+	// With workspaces, also of an attempt that failed: the commit with all that it changed (empty: nothing),
+	// how many files, inserted and deleted lines that is, and how many changed files were not taken.
 	Commit     string `json:"commit,omitempty"`
 	Files      int    `json:"files,omitempty"`
 	Insertions int    `json:"insertions,omitempty"`
@@ -177,8 +182,9 @@ type Printed struct {
 	Stderr string `json:"stderr"`
 }
 
-// An Attempt and its Outcome can be sent elsewhere as JSON, and are the same to the byte when they arrive. The types below replace the
-// fields that encoding/json alone would change: raw JSON, and output of commands, which may not be UTF-8.
+// An Attempt and its Outcome can be sent elsewhere as JSON, and are the same to the byte when they arrive. The
+// types below replace the fields that encoding/json alone would change: raw JSON, and output of commands, which
+// may not be UTF-8.
 
 type (
 	plainAttempt Attempt
@@ -252,7 +258,9 @@ type (
 
 // MarshalJSON implements json.Marshaler.
 func (f Failure) MarshalJSON() ([]byte, error) {
-	return json.Marshal(failureJSON{(*plainFailure)(&f), rawjson.Exact(f.Message), rawjson.Exact(f.Stdout), rawjson.Exact(f.Stderr)})
+	return json.Marshal(
+		failureJSON{(*plainFailure)(&f), rawjson.Exact(f.Message), rawjson.Exact(f.Stdout), rawjson.Exact(f.Stderr)},
+	)
 }
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -13,18 +13,21 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// Check compiles every text of a workflow that can hold values, whichever profile will be chosen, and returns the errors and warnings in the
-// order of the file.
+// Check compiles every text of a workflow that can hold values, whichever profile will be chosen, and returns
+// the errors and warnings in the order of the file.
 func Check(w *workflow.Workflow) (problems, warnings []workflow.Problem) {
 	c := checked(w, nil)
 	return c.problems(w.File)
 }
 
-// CheckFields returns the placeholders of w that name a field which none of its items has: those that surely fail, and those of steps that a
-// condition may skip. Fields are all that the items have, and nil when each item is a text. Conditions may name any field: one that is missing
-// is null.
+// CheckFields returns the placeholders of w that name a field which none of its items has: those that surely
+// fail, and those of steps that a condition may skip. Fields are all that the items have, and nil when each
+// item is a text. Conditions may name any field: one that is missing is null.
 func CheckFields(w *workflow.Workflow, fields []string) (problems, warnings []workflow.Problem) {
-	item := template.Name{Root: true, Declared: true, Data: true, Seen: true, Text: fields == nil, Fields: append([]string{"output"}, fields...)}
+	item := template.Name{
+		Root: true, Declared: true, Data: true, Seen: true, Text: fields == nil,
+		Fields: append([]string{"output"}, fields...),
+	}
 	before := checked(w, nil).findings
 	c := checked(w, &item)
 	c.findings = slices.DeleteFunc(c.findings, func(f finding) bool { return slices.Contains(before, f) })
@@ -143,8 +146,9 @@ func (c *compiler) problems(file string) (problems, warnings []workflow.Problem)
 	return problems, warnings
 }
 
-// CheckShared returns an error for each step by which agents that run at once, or elements of a foreach that do, would take each other's work
-// for their own: a commit in a directory that they share, or a result_file that all of them write. slots is how many agents run at once.
+// CheckShared returns an error for each step by which agents that run at once, or elements of a foreach that
+// do, would take each other's work for their own: a commit in a directory that they share, or a result_file
+// that all of them write. slots is how many agents run at once.
 func CheckShared(w *workflow.Workflow, slots int) []workflow.Problem {
 	return checkShared(w, slots).problems
 }
@@ -160,7 +164,9 @@ func CheckSharedEdits(w *workflow.Workflow, slots int) (first workflow.Problem, 
 }
 
 func checkShared(w *workflow.Workflow, slots int) *sharedCheck {
-	c := &sharedCheck{file: w.File, everywhere: map[string]bool{"workflow": true, "job": true, "env": true, "map": true}}
+	c := &sharedCheck{
+		file: w.File, everywhere: map[string]bool{"workflow": true, "job": true, "env": true, "map": true},
+	}
 	for _, p := range w.Parameters {
 		c.everywhere[p.Name] = true
 	}
@@ -232,7 +238,9 @@ func (c *sharedCheck) steps(steps []workflow.Step, a atOnce, ownDir bool) {
 			if key == "do" {
 				innerOwn = ownDir
 				if s.Foreach.Parallel > 1 {
-					inner, innerOwn = atOnce{n: s.Foreach.Parallel, of: "elements", mend: "parallel: 1", name: "${index}"}, false
+					inner, innerOwn = atOnce{
+						n: s.Foreach.Parallel, of: "elements", mend: "parallel: 1", name: "${index}",
+					}, false
 				}
 			}
 			c.steps(nested, inner, innerOwn)
@@ -255,5 +263,7 @@ func (c *sharedCheck) differs(text string) bool {
 }
 
 func (c *sharedCheck) add(at workflow.Pos, format string, args ...any) {
-	c.problems = append(c.problems, workflow.Problem{File: c.file, Line: at.Line, Col: at.Col, Message: fmt.Sprintf(format, args...)})
+	c.problems = append(
+		c.problems, workflow.Problem{File: c.file, Line: at.Line, Col: at.Col, Message: fmt.Sprintf(format, args...)},
+	)
 }

@@ -13,9 +13,9 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// claude is a step that gives its text to the AI coding CLI, without a shell. Values in it are data, which the CLI must not take for
-// options: so claude reads the prompt from its standard input. Other programs get it as their last argument, since not all of them
-// would read it; a prompt that looks like an option is refused.
+// claude is a step that gives its text to the AI coding CLI, without a shell. Values in it are data, which the
+// CLI must not take for options: so claude reads the prompt from its standard input. Other programs get it as
+// their last argument, since not all of them would read it; a prompt that looks like an option is refused.
 type claude struct{ *template.Plain }
 
 var errNoCLI = errors.New("no AI coding CLI is configured")
@@ -42,7 +42,9 @@ func (c claude) bind(r template.Resolver, x *Executor) (call, error) {
 			return call{argv: x.Claude, input: prompt, ai: true, aiRun: run}, nil
 		}
 		p := run.preset
-		argv := slices.Concat(x.Claude, p.Args, []string{"--output-format", "stream-json", "--verbose"}, p.Options.Of("model", p.Model))
+		argv := slices.Concat(
+			x.Claude, p.Args, []string{"--output-format", "stream-json", "--verbose"}, p.Options.Of("model", p.Model),
+		)
 		if slices.Equal(x.Claude, DefaultClaude()) {
 			argv = slices.Concat(p.Argv, p.Args, p.Options.Of("model", p.Model))
 		}
@@ -58,15 +60,19 @@ func (c claude) bind(r template.Resolver, x *Executor) (call, error) {
 // DefaultClaude returns the command of claude steps where nothing else is configured.
 func DefaultClaude() []string { return []string{"claude", "--print"} }
 
-// readsClaude returns how the output of the command of claude steps is read; nil: it is not. A command that is not claude, or that was told
-// how to print, keeps its output; what it prints counts only if it is what claude prints.
+// readsClaude returns how the output of the command of claude steps is read; nil: it is not. A command that is
+// not claude, or that was told how to print, keeps its output; what it prints counts only if it is what claude
+// prints.
 func (x *Executor) readsClaude() *aiRun {
 	p := x.Agents[workflow.DefaultAgent]
 	if p == nil {
 		return nil
 	}
 	said := func(arg string) bool { return arg == "--output-format" || strings.HasPrefix(arg, "--output-format=") }
-	return &aiRun{preset: p, model: p.Model, lenient: true, limits: p.Limits(nil, nil, 0), raw: !ReadsPrompt(x.Claude[0]) || slices.ContainsFunc(x.Claude, said)}
+	return &aiRun{
+		preset: p, model: p.Model, lenient: true, limits: p.Limits(nil, nil, 0),
+		raw: !ReadsPrompt(x.Claude[0]) || slices.ContainsFunc(x.Claude, said),
+	}
 }
 
 func (c claude) render(r template.Resolver) string { return c.Render(r) }
@@ -80,8 +86,9 @@ func ReadsPrompt(program string) bool {
 	return false
 }
 
-// lastWords returns the line that says best why an AI coding CLI failed: the last one on stdout, where they write their errors, or the error in
-// it when it is a JSON object; else the last line of stderr. exact reports whether it came from JSON.
+// lastWords returns the line that says best why an AI coding CLI failed: the last one on stdout, where they
+// write their errors, or the error in it when it is a JSON object; else the last line of stderr. exact reports
+// whether it came from JSON.
 func lastWords(p Printed) (line string, exact bool) {
 	line = lastLine(p.Output)
 	var o map[string]json.RawMessage

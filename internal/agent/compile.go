@@ -121,7 +121,8 @@ func (c *compiler) plan(a *Attempt) *plan {
 	return p
 }
 
-// list compiles steps that run one after another. n are the names that the first of them sees; it returns those after the last.
+// list compiles steps that run one after another. n are the names that the first of them sees; it returns those
+// after the last.
 func (c *compiler) list(steps []workflow.Step, n scopeNames, prefix string) ([]*step, scopeNames) {
 	compiled := make([]*step, len(steps))
 	for i := range steps {
@@ -297,7 +298,8 @@ func (c *compiler) failed(s *step, at locate, err error) {
 
 func (c *compiler) found(s *step, at locate, d template.Diag) {
 	c.findings = append(c.findings, finding{
-		at: at(d.Line, d.Col), severity: d.Severity, message: d.Code + " " + d.Text, conditional: s != nil && s.When != nil,
+		at: at(d.Line, d.Col), severity: d.Severity, message: d.Code + " " + d.Text,
+		conditional: s != nil && s.When != nil,
 	})
 }
 

@@ -19,7 +19,8 @@ type term struct {
 	text   *template.Plain
 }
 
-// conditionProblem is a mistake in a condition. line and col are those of its term, or 1 when the condition as a whole does not parse.
+// conditionProblem is a mistake in a condition. line and col are those of its term, or 1 when the condition as
+// a whole does not parse.
 type conditionProblem struct {
 	line, col int
 	err       error

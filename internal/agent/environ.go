@@ -28,7 +28,8 @@ func (i *inherited) of(environ []string) []string {
 	return i.vars
 }
 
-// variables returns prodigy's variables that are the same for all commands of the attempt. itemFile is empty when there is none.
+// variables returns prodigy's variables that are the same for all commands of the attempt. itemFile is empty
+// when there is none.
 func (a *Attempt) variables(itemFile string) []string {
 	vars := []string{automationVar + "=true", jobVar + "=" + a.JobID, correlationVar + "=" + a.CorrelationID}
 	if a.Base != "" {
@@ -144,8 +145,9 @@ func (s *scratch) add(pattern, content string) (path string, err error) {
 	return path, nil
 }
 
-// addValues is add for values. A file that holds a secret is kept in memory, so that nothing of it is left when prodigy is killed. Programs
-// that want the real path of a file do not find such a one, so it is not used for all.
+// addValues is add for values. A file that holds a secret is kept in memory, so that nothing of it is left when
+// prodigy is killed. Programs that want the real path of a file do not find such a one, so it is not used for
+// all.
 func (s *scratch) addValues(pattern, content string) (string, error) {
 	if s.x.Simulate != nil || !s.x.Mask.Holds(content) {
 		return s.add(pattern, content)

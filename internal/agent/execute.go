@@ -16,8 +16,8 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// Execute runs the steps of a. A failed step is an Outcome. The error is for a stop, and then it is context.Cause(ctx), or for what prodigy
-// itself could not do.
+// Execute runs the steps of a. A failed step is an Outcome. The error is for a stop, and then it is
+// context.Cause(ctx), or for what prodigy itself could not do.
 func (x *Executor) Execute(ctx context.Context, a Attempt) (Outcome, error) {
 	began := time.Now()
 	r := &run{x: x, a: &a, plan: x.plans.of(&a), stop: ctx, commands: new(atomic.Int32)}
@@ -121,7 +121,9 @@ func (r *run) runAttempt(ctx context.Context, s *scope) (stepEnd, error) {
 	failure.Message = fmt.Sprintf("the agent timed out after %s", duration.Format(limit))
 	if r.a.Phase != phaseMap {
 		failure.Step = "" // there is no record of its failure
-		failure.Message = fmt.Sprintf("the %s phase timed out after %s, in step %s", r.a.Phase, duration.Format(limit), r.current)
+		failure.Message = fmt.Sprintf(
+			"the %s phase timed out after %s, in step %s", r.a.Phase, duration.Format(limit), r.current,
+		)
 	}
 	return stepEnd{failure: failure}, nil
 }
@@ -173,7 +175,8 @@ func (l *agentLimit) suspend() (resume func()) {
 	}
 }
 
-// runAll runs the steps of the attempt that are not done yet. It returns how the last one that ran ended: the others have not failed.
+// runAll runs the steps of the attempt that are not done yet. It returns how the last one that ran ended: the
+// others have not failed.
 func (r *run) runAll(ctx context.Context, s *scope) (end stepEnd, err error) {
 	steps := r.plan.steps
 	for _, st := range steps[min(len(r.a.Done), len(steps)):] {
@@ -205,7 +208,8 @@ func (r *run) runAll(ctx context.Context, s *scope) (end stepEnd, err error) {
 	return end, nil
 }
 
-// capture keeps the output of st for the outcome, when it has a name and has run. JSON of a step that failed for good is null.
+// capture keeps the output of st for the outcome, when it has a name and has run. JSON of a step that failed
+// for good is null.
 func (r *run) capture(st *step, end stepEnd) {
 	res := end.result.as(st.Format)
 	if st.Capture == "" || res.skipped {
@@ -228,8 +232,10 @@ func (r *run) stepCompleted(st *step, end stepEnd) events.StepCompleted {
 	shown := res.shown()
 	e := events.StepCompleted{
 		Phase: r.a.Phase, Step: st.label, StepIndex: st.position, Kind: st.written(), ID: st.ID, Capture: st.Capture,
-		DurationMS: events.Millis(res.duration), ExitCode: res.code, Output: shown.Output, Stderr: shown.Stderr, Masked: res.masked != nil, Printed: end.printed,
-		CaptureFormat: string(st.Format), Failed: res.failed, Skipped: res.skipped, Validation: res.validation, Agent: res.ai,
+		DurationMS: events.Millis(res.duration), ExitCode: res.code, Output: shown.Output, Stderr: shown.Stderr,
+		Masked: res.masked != nil, Printed: end.printed,
+		CaptureFormat: string(st.Format), Failed: res.failed, Skipped: res.skipped, Validation: res.validation,
+		Agent: res.ai,
 	}
 	if e.Masked {
 		r.x.host.KeepUnmasked(r.a, st.position, res.Printed)

@@ -55,7 +55,10 @@ func buildForeach(c *compiler, s *step, n scopeNames) command {
 		f.command = c.command(s, compileShell, text.Value, text.At, n)
 	}
 	if f.Parallel > process.MaxCommands {
-		c.failed(s, s.anywhere, fmt.Errorf("parallel: %d at once are more than prodigy can run: %d would do", f.Parallel, process.MaxCommands))
+		c.failed(
+			s, s.anywhere,
+			fmt.Errorf("parallel: %d at once are more than prodigy can run: %d would do", f.Parallel, process.MaxCommands),
+		)
 	}
 	c.elementName(s)
 	f.do, _ = c.list(f.Do, n.each(f.ElementName()), s.label+"/")
@@ -136,14 +139,15 @@ func (r *run) listing(ctx context.Context, st *step, b boundCommand) ([]json.Raw
 	}
 	if stdout.Cut() {
 		return nil, &Failure{Step: st.label, Failure: retry.Failure{
-			Type: retry.TypeTemplate, ExitCode: -1, Message: fmt.Sprintf("foreach: the command printed more than %d bytes: use a map phase", maxListing),
+			Type: retry.TypeTemplate, ExitCode: -1,
+			Message: fmt.Sprintf("foreach: the command printed more than %d bytes: use a map phase", maxListing),
 		}}, nil
 	}
 	return elementsOf(stdout.Text()), nil, nil
 }
 
-// elementsOf reads the output of a command: a JSON array of the elements, or else one element on each line that is not blank. A line that is
-// JSON is that value, any other is text.
+// elementsOf reads the output of a command: a JSON array of the elements, or else one element on each line that
+// is not blank. A line that is JSON is that value, any other is text.
 func elementsOf(output string) []json.RawMessage {
 	var elements []json.RawMessage
 	if trimmed := strings.TrimSpace(output); strings.HasPrefix(trimmed, "[") && rawjson.Valid([]byte(trimmed)) && json.Unmarshal([]byte(trimmed), &elements) == nil {
@@ -176,7 +180,9 @@ type row struct {
 }
 
 // run runs the steps for each element, and makes the result of the step from their outcomes.
-func (f *foreach) run(ctx context.Context, r *run, s *scope, st *step, elements []json.RawMessage) (result, *Failure, error) {
+func (f *foreach) run(
+	ctx context.Context, r *run, s *scope, st *step, elements []json.RawMessage,
+) (result, *Failure, error) {
 	began := time.Now()
 	if f.MaxItems != nil {
 		elements = elements[:min(len(elements), *f.MaxItems)]
@@ -194,8 +200,8 @@ func (f *foreach) run(ctx context.Context, r *run, s *scope, st *step, elements 
 	return res, f.failure(st, rows), nil
 }
 
-// each runs the steps for the elements, at most as many at once as the step says. After a failure nothing new is started, unless the step
-// goes on; what runs gets to finish. An element that was not started has no row.
+// each runs the steps for the elements, at most as many at once as the step says. After a failure nothing new
+// is started, unless the step goes on; what runs gets to finish. An element that was not started has no row.
 func (f *foreach) each(ctx context.Context, r *run, s *scope, elements []json.RawMessage) ([]*row, error) {
 	rows := make([]*row, len(elements))
 	var halt atomic.Bool // nothing new is started
@@ -278,7 +284,8 @@ func rowsJSON(rows []*row) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// failure returns the failure of the first element that failed as that of the step, or nil when the step continues after failures.
+// failure returns the failure of the first element that failed as that of the step, or nil when the step
+// continues after failures.
 func (f *foreach) failure(st *step, rows []*row) *Failure {
 	var first *row
 	failed := 0

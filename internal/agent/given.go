@@ -2,7 +2,8 @@ package agent
 
 import "errors"
 
-// LostError is the error of an attempt whose worker is gone: nobody knows how far it came. That is no failure of the item.
+// LostError is the error of an attempt whose worker is gone: nobody knows how far it came. That is no failure
+// of the item.
 type LostError struct {
 	Node   string // name of the worker; empty: it is not known
 	Host   string // that it was on, if it has another name
@@ -17,10 +18,12 @@ func (e *LostError) Error() string { return e.Reason }
 // ErrReturned is wrapped by the error of an attempt that a worker has given back: it has ended, or never began.
 var ErrReturned = errors.New("the worker gave it back")
 
-// ErrDetached is the error of an attempt that its Executor no longer waits for, though it may still run elsewhere. Who resumes the job asks for it.
+// ErrDetached is the error of an attempt that its Executor no longer waits for, though it may still run
+// elsewhere. Who resumes the job asks for it.
 var ErrDetached = errors.New("the attempt may still run on its worker")
 
-// GivenBack reports whether an attempt ended without an outcome and not because of a failure of prodigy itself, so that others can go on.
+// GivenBack reports whether an attempt ended without an outcome and not because of a failure of prodigy itself,
+// so that others can go on.
 func GivenBack(err error) bool {
 	var lost *LostError
 	return errors.As(err, &lost) || errors.Is(err, ErrReturned) || errors.Is(err, ErrDetached)

@@ -99,7 +99,8 @@ func TestFallbackGivesTheOutputOfTheStep(t *testing.T) {
 	same(t, "output", o.Output, "got instead of 3")
 }
 
-// The outcome is that of the last command that ran, also when that stands in a handler; variables are about the step itself.
+// The outcome is that of the last command that ran, also when that stands in a handler; variables are about the
+// step itself.
 func TestAForgivenStepEndsWithWhatItsHandlerDid(t *testing.T) {
 	const failing = "echo own; exit 3"
 	tests := []struct {

@@ -8,8 +8,9 @@ import (
 	"prodigy/internal/retry"
 )
 
-// runHooks runs what follows a step that has succeeded: the steps for exit code 0, then those of on_success. When one of them fails, the
-// step has failed. Their results are not seen outside, and the step keeps its own output.
+// runHooks runs what follows a step that has succeeded: the steps for exit code 0, then those of on_success.
+// When one of them fails, the step has failed. Their results are not seen outside, and the step keeps its own
+// output.
 func (r *run) runHooks(ctx context.Context, s *scope, st *step, end stepEnd) (stepEnd, error) {
 	for _, list := range [][]*step{st.onCode[0], st.onSuccess} {
 		if len(list) == 0 {
@@ -39,8 +40,8 @@ const (
 	actionHandler  = "handler"
 )
 
-// onStepFailure runs what the step wants after its failure: the steps for its exit code, then its handler or fallback, unless it simply
-// continues. It returns how the step ends by that.
+// onStepFailure runs what the step wants after its failure: the steps for its exit code, then its handler or
+// fallback, unless it simply continues. It returns how the step ends by that.
 func (r *run) onStepFailure(ctx context.Context, s *scope, st *step, end stepEnd) (stepEnd, error) {
 	var err error
 	if code := end.failure.ExitCode; code > 0 && len(st.onCode[code]) > 0 {
@@ -83,8 +84,8 @@ func (r *run) stepFailed(st *step, end stepEnd, action string) events.StepFailed
 	return e
 }
 
-// runExitSteps runs the steps for the exit code of a failed step. Their success forgives the step; their failure leaves it to what else the
-// step says about failures.
+// runExitSteps runs the steps for the exit code of a failed step. Their success forgives the step; their
+// failure leaves it to what else the step says about failures.
 func (r *run) runExitSteps(ctx context.Context, s *scope, st *step, end stepEnd) (stepEnd, error) {
 	r.showOutput(s, st, &end)
 	code := end.failure.ExitCode
@@ -104,8 +105,9 @@ func (r *run) runExitSteps(ctx context.Context, s *scope, st *step, end stepEnd)
 	return end, nil
 }
 
-// runHandler runs on_failure, and after it the step once more, for as many rounds as max_attempts. Without it, the success of the handler
-// is enough, unless fail_workflow is set. When the handler fails, the step is not run again in that round.
+// runHandler runs on_failure, and after it the step once more, for as many rounds as max_attempts. Without it,
+// the success of the handler is enough, unless fail_workflow is set. When the handler fails, the step is not
+// run again in that round.
 func (r *run) runHandler(ctx context.Context, s *scope, st *step, end stepEnd) (stepEnd, error) {
 	var handlerFailure *Failure // in the last round
 	if st.OnFailure.MaxAttempts == 0 {
@@ -173,8 +175,8 @@ func (r *run) runFallback(ctx context.Context, s *scope, st *step, end stepEnd) 
 	return r.runHooks(ctx, s, st, end)
 }
 
-// showOutput shows what a step has printed before its hooks run, and what a hook has printed. All other output is shown when the step is
-// completed. Of items nothing is shown.
+// showOutput shows what a step has printed before its hooks run, and what a hook has printed. All other output
+// is shown when the step is completed. Of items nothing is shown.
 func (r *run) showOutput(s *scope, st *step, end *stepEnd) {
 	output := end.result.shown().Output
 	if r.a.Phase == phaseMap || s.quiet || end.printed || output == "" {

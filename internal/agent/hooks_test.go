@@ -174,7 +174,8 @@ func TestCapturesHaveTheFormatThatWasAskedFor(t *testing.T) {
 	}
 }
 
-// What a failed step has captured shows that it failed, for the results of the item and for the steps after a failure that is accepted.
+// What a failed step has captured shows that it failed, for the results of the item and for the steps after a
+// failure that is accepted.
 func TestCapturesOfFailedSteps(t *testing.T) {
 	tests := []struct {
 		format         workflow.CaptureFormat

@@ -14,48 +14,56 @@ import (
 	"prodigy/internal/spend"
 )
 
-// Host is the job that the attempts of an Executor belong to. The Executor keeps nothing that outlives an attempt except compiled steps:
-// whatever several attempts share, or the log has to know, goes through the Host. So an attempt can run on another machine, where a Host
-// passes the calls on: all their arguments and results survive JSON. Methods are called from many goroutines at once.
+// Host is the job that the attempts of an Executor belong to. The Executor keeps nothing that outlives an
+// attempt except compiled steps: whatever several attempts share, or the log has to know, goes through the
+// Host. So an attempt can run on another machine, where a Host passes the calls on: all their arguments and
+// results survive JSON. Methods are called from many goroutines at once.
 type Host interface {
-	// Emit records what happens inside an attempt: in the map phase the events that events.Within knows, and outside it also StepPrinted and StepCompleted.
-	// The events of one attempt come in order.
+	// Emit records what happens inside an attempt: in the map phase the events that events.Within knows, and
+	// outside it also StepPrinted and StepCompleted. The events of one attempt come in order.
 	Emit(a *Attempt, e events.Event)
 
-	// Output keeps what a command of the attempt has printed, in order. It comes before the events that follow from its end.
+	// Output keeps what a command of the attempt has printed, in order. It comes before the events that follow
+	// from its end.
 	Output(a *Attempt, e outputs.Entry)
 
 	// Progress shows which step an agent of the map phase begins, whether that is recorded or not. It does not block.
 	Progress(a *Attempt, e events.AgentProgress)
 
-	// Pause waits d between two tries of a step, and returns the worker slot that the attempt goes on in. With keepSlot that is
-	// a.Worker; without, the slot may serve other attempts meanwhile. The error is a stop.
+	// Pause waits d between two tries of a step, and returns the worker slot that the attempt goes on in. With
+	// keepSlot that is a.Worker; without, the slot may serve other attempts meanwhile. The error is a stop.
 	Pause(ctx context.Context, a *Attempt, d time.Duration, keepSlot bool) (slot int, err error)
 
-	// StepTurn waits for a turn of the rate of a step, before each of its tries. It returns the worker slot that the attempt goes on in, as Pause does: while it
-	// waits, the slot serves other attempts. The error is a stop.
+	// StepTurn waits for a turn of the rate of a step, before each of its tries. It returns the worker slot
+	// that the attempt goes on in, as Pause does: while it waits, the slot serves other attempts. The error is
+	// a stop.
 	StepTurn(ctx context.Context, a *Attempt, t StepTurn, keepSlot bool) (slot int, err error)
 
-	// Stopping returns why no further step may begin, or nil. Attempts of the map phase do not ask: one that may finish is not run again.
+	// Stopping returns why no further step may begin, or nil. Attempts of the map phase do not ask: one that
+	// may finish is not run again.
 	Stopping() error
 
-	// Lowered reports that the Executor runs at most so many commands at once from now on, and what there is too little of.
+	// Lowered reports that the Executor runs at most so many commands at once from now on, and what there is
+	// too little of.
 	Lowered(most int, why error)
 
 	// Register returns the register of the commands that run on this machine. Nil: there is none.
 	Register() *process.Register
 
-	// KeepUnmasked keeps what a step outside the map phase printed when that holds secrets and so is masked in the log. step is its index.
+	// KeepUnmasked keeps what a step outside the map phase printed when that holds secrets and so is masked in
+	// the log. step is its index.
 	KeepUnmasked(a *Attempt, step int, p Printed)
 
-	// Unmasked returns what KeepUnmasked was given for a step of a phase of the same job. A resumed run does not have it.
+	// Unmasked returns what KeepUnmasked was given for a step of a phase of the same job. A resumed run does
+	// not have it.
 	Unmasked(a *Attempt, phase string, step int) (p Printed, ok bool)
 
-	// AdmitStep asks the breaker of a step for a start. A refusal says why there is none; without one, the start is to be
-	// answered by ReportStep or ReleaseStep. The error is a stop.
+	// AdmitStep asks the breaker of a step for a start. A refusal says why there is none; without one, the
+	// start is to be answered by ReportStep or ReleaseStep. The error is a stop.
 	AdmitStep(ctx context.Context, b StepBreaker) (t limit.Ticket, refusal string, err error)
 
-	// StepRefusal returns why the breaker of a step would refuse a start after d whatever happens until then, or nothing.
+	// StepRefusal returns why the breaker of a step would refuse a start after d whatever happens until then,
+	// or nothing.
 	StepRefusal(ctx context.Context, b StepBreaker, d time.Duration) (refusal string, err error)
 
 	// ReportStep tells the breaker of a step how a start ended.
@@ -64,10 +72,14 @@ type Host interface {
 	// ReleaseStep gives the breaker of a step a start back that was stopped and has no outcome.
 	ReleaseStep(b StepBreaker, t limit.Ticket)
 
-	// AdmitAgent waits until an AI coding CLI may start: for the limit of its plan, and for the budget. It returns the worker slot that the
-	// attempt goes on in, as Pause does: while it waits, the slot serves other attempts. A refusal is the failure of a start that the item may not
-	// pay for any more. Without one, the start is to be answered by ReportAgent or ReleaseAgent. The error is a stop, or says that the job has to stop.
-	AdmitAgent(ctx context.Context, a *Attempt, ask AgentAsk, keepSlot bool) (slot int, t AgentTicket, refusal *Failure, err error)
+	// AdmitAgent waits until an AI coding CLI may start: for the limit of its plan, and for the budget. It
+	// returns the worker slot that the attempt goes on in, as Pause does: while it waits, the slot serves other
+	// attempts. A refusal is the failure of a start that the item may not pay for any more. Without one, the
+	// start is to be answered by ReportAgent or ReleaseAgent. The error is a stop, or says that the job has to
+	// stop.
+	AdmitAgent(
+		ctx context.Context, a *Attempt, ask AgentAsk, keepSlot bool,
+	) (slot int, t AgentTicket, refusal *Failure, err error)
 
 	// AgentCost says what an agent that runs has cost by now. It reports whether the agent has to end.
 	AgentCost(t AgentTicket, cost spend.USD) (over bool)
@@ -75,8 +87,8 @@ type Host interface {
 	// RecordUsage records what a run of an admitted agent has used. What was reserved for it is free again.
 	RecordUsage(a *Attempt, t AgentTicket, e events.AgentUsage)
 
-	// ReportAgent says how an agent ended, and how far the limit of its plan is used up. again says that it met a limit that it may wait for, and is to ask for
-	// another start: that charges nothing.
+	// ReportAgent says how an agent ended, and how far the limit of its plan is used up. again says that it met
+	// a limit that it may wait for, and is to ask for another start: that charges nothing.
 	ReportAgent(a *Attempt, t AgentTicket, f *Failure, use ai.LimitUse) (again bool, err error)
 
 	// ReleaseAgent gives a start back that was stopped and has no outcome.
@@ -89,8 +101,8 @@ type StepTurn struct {
 	Position int    `json:"position"`      // in the list of the agent
 	Key      string `json:"key,omitempty"` // with a rate for each key
 
-	// Late is how long the step had waited when it could not use the turn that it was given, such as for lack of a slot. It goes before the others then.
-	// 0: it asks for the first time.
+	// Late is how long the step had waited when it could not use the turn that it was given, such as for lack
+	// of a slot. It goes before the others then. 0: it asks for the first time.
 	Late time.Duration `json:"late,omitempty"`
 }
 
@@ -197,7 +209,8 @@ func (*noJob) ReportAgent(*Attempt, AgentTicket, *Failure, ai.LimitUse) (bool, e
 
 func (*noJob) ReleaseAgent(AgentTicket) {}
 
-// StepBreaker names the circuit breaker of one step, which all attempts at the step share, and says how it is configured.
+// StepBreaker names the circuit breaker of one step, which all attempts at the step share, and says how it is
+// configured.
 type StepBreaker struct {
 	JobID  string              `json:"job_id"`
 	Phase  string              `json:"phase"`
@@ -206,8 +219,9 @@ type StepBreaker struct {
 	Config limit.BreakerConfig `json:"config"`
 }
 
-// StepBreakers are the circuit breakers of steps. They belong to the coordinator of a job: wherever the attempts run, each step has
-// one breaker. The zero value has none yet; they are made as they are asked for. It is safe for concurrent use.
+// StepBreakers are the circuit breakers of steps. They belong to the coordinator of a job: wherever the
+// attempts run, each step has one breaker. The zero value has none yet; they are made as they are asked for. It
+// is safe for concurrent use.
 type StepBreakers struct {
 	mu   sync.Mutex
 	made map[stepBreakerKey]*stepBreaker
@@ -219,7 +233,8 @@ type stepBreakerKey struct {
 	nth              int
 }
 
-// stepBreaker is the breaker of one step. Its lock is held while transitions are emitted, so that the log has them in order.
+// stepBreaker is the breaker of one step. Its lock is held while transitions are emitted, so that the log has
+// them in order.
 type stepBreaker struct {
 	scope string
 
@@ -227,8 +242,9 @@ type stepBreaker struct {
 	breaker *limit.Breaker
 }
 
-// Continue gives the last transitions of the breakers of a phase by the labels of their steps, as an earlier run left them. It has no
-// effect on breakers that have been asked for, and only the first call for a phase has one.
+// Continue gives the last transitions of the breakers of a phase by the labels of their steps, as an earlier
+// run left them. It has no effect on breakers that have been asked for, and only the first call for a phase has
+// one.
 func (s *StepBreakers) Continue(phase string, last map[string]limit.Transition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -45,7 +45,8 @@ func hostileTexts(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(values))
 }
 
-// hostileContext is a place where a value stands: the steps of an attempt whose last one must print the value and nothing else.
+// hostileContext is a place where a value stands: the steps of an attempt whose last one must print the value
+// and nothing else.
 type hostileContext struct {
 	name  string
 	needs string // a program

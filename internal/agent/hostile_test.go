@@ -15,8 +15,8 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// hostileValues are values that try to be something else than data: those of the corpus of package template, and some that are made
-// for documents and paths.
+// hostileValues are values that try to be something else than data: those of the corpus of package template,
+// and some that are made for documents and paths.
 func hostileValues(t *testing.T) []string {
 	t.Helper()
 	data, err := os.ReadFile("../shell/template/testdata/hostile.json")

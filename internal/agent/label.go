@@ -19,8 +19,9 @@ func labelNames() template.Names {
 // labelFields are the fields of an object that are taken for its label, the first of them that has a text or number.
 func labelFields() []string { return []string{"name", "id", "path", "title", "file"} }
 
-// Labels returns what names items for people: by the label of the map phase, else by what an item is or by one of its usual fields. The
-// data of the item is as it may be shown. The label is "" if there is none, or none but the id. A nil m has no label.
+// Labels returns what names items for people: by the label of the map phase, else by what an item is or by one
+// of its usual fields. The data of the item is as it may be shown. The label is "" if there is none, or none
+// but the id. A nil m has no label.
 func Labels(m *workflow.Map) func(id string, item json.RawMessage) string {
 	var given *template.Plain
 	if m != nil && m.Label.Value != "" {
@@ -84,7 +85,8 @@ func labelText(value json.RawMessage) string {
 	return ""
 }
 
-// Keys compiles a text that says which items have something in common, such as a limit. An item for which it cannot be told has the key "".
+// Keys compiles a text that says which items have something in common, such as a limit. An item for which it
+// cannot be told has the key "".
 func Keys(text workflow.Text) (func(id string, item json.RawMessage) string, error) {
 	of, err := template.CompilePlain(text.Value, labelNames())
 	if err != nil {
@@ -99,7 +101,8 @@ func Keys(text workflow.Text) (func(id string, item json.RawMessage) string, err
 	}, nil
 }
 
-// Paths compiles texts that each stand for a path and may name the item. The error is of the first that is wrong; Check has refused it.
+// Paths compiles texts that each stand for a path and may name the item. The error is of the first that is
+// wrong; Check has refused it.
 func Paths(texts []workflow.Text) (func(id string, item json.RawMessage) ([]string, error), error) {
 	all := make([]*template.Plain, len(texts))
 	for i, text := range texts {

@@ -14,8 +14,8 @@ const (
 	loneTriesWait = 250 * time.Millisecond
 )
 
-// limiter limits how many commands run at once. When files, processes or memory run short it lowers the limit and tries again: what could
-// not be started has done nothing yet.
+// limiter limits how many commands run at once. When files, processes or memory run short it lowers the limit
+// and tries again: what could not be started has done nothing yet.
 type limiter struct {
 	onLowered func(most int, why error)
 
@@ -26,8 +26,8 @@ type limiter struct {
 	freed   chan struct{} // closed when one has ended; nil: nobody waits for that
 }
 
-// do calls f, which starts a command or opens files, when one more may run. It calls f again when that met a shortage, and returns the
-// shortage when f meets it with nothing else running.
+// do calls f, which starts a command or opens files, when one more may run. It calls f again when that met a
+// shortage, and returns the shortage when f meets it with nothing else running.
 func (l *limiter) do(ctx context.Context, f func() error) error {
 	for lone := 0; ; {
 		most, lowered, err := l.enter(ctx)

@@ -24,7 +24,8 @@ const (
 
 	pwdVar = "PWD" // the working directory, as shells set it
 
-	// Only in a workflow that runs once for each value: the value under two names, its number from 1, and how many there are.
+	// Only in a workflow that runs once for each value: the value under two names, its number from 1, and how
+	// many there are.
 	argVar   = "ARG"
 	fileVar  = "FILE"
 	indexVar = "INDEX"
@@ -43,7 +44,8 @@ const kindAgent = "agent"
 // kindTest is the kind of a shell step that is written as `test`, the older way.
 const kindTest = "test"
 
-// maxItemVar is the size past which an item does not go into the environment: arguments and environment share one limit.
+// maxItemVar is the size past which an item does not go into the environment: arguments and environment share
+// one limit.
 const maxItemVar = 96 << 10
 
 // isOurs reports whether prodigy itself sets the variable of kv.
@@ -62,7 +64,8 @@ func isOurs(kv string) bool {
 // valueVars returns the names that only a workflow that runs once for each value has.
 func valueVars() []string { return []string{argVar, fileVar, indexVar, totalVar} }
 
-// scopeNames are the names that stand for values of prodigy at one place of a workflow. Its methods return what is known at another place.
+// scopeNames are the names that stand for values of prodigy at one place of a workflow. Its methods return what
+// is known at another place.
 type scopeNames struct{ template.Names }
 
 // with returns n with one name more.
@@ -74,14 +77,19 @@ func (n scopeNames) with(name string, is template.Name) scopeNames {
 var (
 	resultFields     = []string{"output", "stderr", "exit_code", "success", "skipped", "duration", "duration_ms"}
 	agentFields      = append(slices.Clip(resultFields), "outcome", "cost", "turns", "session_id", "json")
-	validationFields = []string{"completion", "completion_percentage", "status", "missing", "implemented", "gaps", "threshold", "attempt_number"}
-	errorFields      = []string{"message", "type", "exit_code", "step", "attempts"}
-	workspaceFields  = []string{"base", "branch"}
-	mergeFields      = []string{
-		"worktree", "source_branch", "target_branch", "session_id", "commit_count", "commit_ids", "commits", "file_count", "file_list", "modified_files",
+	validationFields = []string{
+		"completion", "completion_percentage", "status", "missing", "implemented", "gaps", "threshold",
+		"attempt_number",
+	}
+	errorFields     = []string{"message", "type", "exit_code", "step", "attempts"}
+	workspaceFields = []string{"base", "branch"}
+	mergeFields     = []string{
+		"worktree", "source_branch", "target_branch", "session_id", "commit_count", "commit_ids", "commits",
+		"file_count", "file_list", "modified_files",
 	}
 	mapFields = []string{
-		"total", "successful", "failed", "skipped", "failure_rate", "duration", "duration_ms", "results", "results_file", "missing_file", "cost", "cost_unknown", "tokens",
+		"total", "successful", "failed", "skipped", "failure_rate", "duration", "duration_ms", "results",
+		"results_file", "missing_file", "cost", "cost_unknown", "tokens",
 	}
 )
 
@@ -128,7 +136,10 @@ func (n scopeNames) perValue(is bool) scopeNames {
 		return n
 	}
 	for _, name := range valueVars() {
-		n = n.with(name, template.Name{Root: true, Declared: true, Data: name == argVar || name == fileVar, Constant: name != argVar && name != fileVar})
+		n = n.with(
+			name,
+			template.Name{Root: true, Declared: true, Data: name == argVar || name == fileVar, Constant: name != argVar && name != fileVar},
+		)
 	}
 	return n
 }
@@ -164,12 +175,15 @@ func (n scopeNames) inPhase(phase string) scopeNames {
 // ofAgents returns n as the first step of an agent of m sees it, as far as the workflow file shows.
 func (n scopeNames) ofAgents(m *workflow.Map) scopeNames {
 	if m.ItemsAreTexts() {
-		return n.agent(template.Name{Root: true, Declared: true, Data: true, Text: true, Fields: []string{"output"}}).flatten()
+		return n.agent(
+			template.Name{Root: true, Declared: true, Data: true, Text: true, Fields: []string{"output"}},
+		).flatten()
 	}
 	return n.inPhase(phaseMap).batch(m.Batch > 0)
 }
 
-// isolated adds the names of a phase of a job with workspaces. Ids and captures of the workflow may be the same, and come first.
+// isolated adds the names of a phase of a job with workspaces. Ids and captures of the workflow may be the
+// same, and come first.
 func (n scopeNames) isolated(is bool, phase string) scopeNames {
 	if !is {
 		return n

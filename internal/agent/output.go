@@ -21,8 +21,9 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// stream keeps what a command prints: as it is for the steps of this run, and without secrets for everything that is written or shown.
-// Secrets are removed before anything is cut off, since half of one would not be found any more.
+// stream keeps what a command prints: as it is for the steps of this run, and without secrets for everything
+// that is written or shown. Secrets are removed before anything is cut off, since half of one would not be
+// found any more.
 type stream struct {
 	process.Capture // as it is
 
@@ -136,8 +137,8 @@ func endOf(exit process.Exit, failure *Failure) outputs.End {
 // trimmed returns what was captured, without trailing newlines, as variables have it.
 func trimmed(c *process.Capture) string { return strings.TrimRight(c.Text(), "\n") }
 
-// formatted returns the output of a step as JSON in the format of a capture, or nil when it stays a text. Output of a failed step that does not
-// fit is null.
+// formatted returns the output of a step as JSON in the format of a capture, or nil when it stays a text.
+// Output of a failed step that does not fit is null.
 func formatted(f workflow.CaptureFormat, output string, failed bool) (json.RawMessage, error) {
 	data, err := parseCapture(f, output, failed)
 	if err != nil && failed {
@@ -205,19 +206,22 @@ type outputFile struct {
 	head *template.Plain // the part of the path before the first value that is data; nil: no value is
 }
 
-// destination is where the stdout of a command goes beside the capture. It is written to a file beside the path, which gets its name when the
-// step has succeeded: until then, and after a failure, an earlier file stays as it was.
+// destination is where the stdout of a command goes beside the capture. It is written to a file beside the
+// path, which gets its name when the step has succeeded: until then, and after a failure, an earlier file stays
+// as it was.
 type destination struct {
 	within string // a directory that the path must not leave; empty: it may be anywhere
 	path   string
-	tag    string // in the name of the file that is written: the same when a resume runs the step again, which removes what a killed run left
+	// in the name of the file that is written: the same when a resume runs the step again, which removes what a
+	// killed run left
+	tag    string
 	beside string // the file that is written, below within; empty: none, or the path itself
 }
 
 var errLeaves = errors.New("a value leads out of the directory")
 
-// bind returns the destination for a command that runs in dir. The parts of the path that the workflow itself writes may lead anywhere;
-// data may only lead further down.
+// bind returns the destination for a command that runs in dir. The parts of the path that the workflow itself
+// writes may lead anywhere; data may only lead further down.
 func (o *outputFile) bind(r template.Resolver, dir string) (*destination, error) {
 	if o == nil {
 		return nil, nil
@@ -244,7 +248,8 @@ func (o *outputFile) bind(r template.Resolver, dir string) (*destination, error)
 	return d, nil
 }
 
-// create makes the file that is written, and the directories above it. A path that is no regular file, such as a device, is written itself.
+// create makes the file that is written, and the directories above it. A path that is no regular file, such as
+// a device, is written itself.
 func (d *destination) create() (*os.File, error) {
 	const flags = os.O_CREATE | os.O_TRUNC | os.O_WRONLY
 	if d.within == "" {
@@ -295,8 +300,8 @@ func (d *destination) create() (*os.File, error) {
 	return file, nil
 }
 
-// replaceable reports whether path is a regular file, or none yet. The descriptors of a process are not, whatever they lead to. /dev/shm holds
-// ordinary files.
+// replaceable reports whether path is a regular file, or none yet. The descriptors of a process are not,
+// whatever they lead to. /dev/shm holds ordinary files.
 func replaceable(path string) bool {
 	if strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/dev/shm/") || strings.HasPrefix(path, "/proc/") {
 		return false

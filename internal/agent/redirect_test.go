@@ -22,8 +22,8 @@ import (
 	"prodigy/internal/testenv"
 )
 
-// TestRedirectionsLeaveTheSameWithoutAShellAsWithOne runs commands with redirections in both ways, and compares what is seen of them
-// and all that lies in their directory afterwards.
+// TestRedirectionsLeaveTheSameWithoutAShellAsWithOne runs commands with redirections in both ways, and compares
+// what is seen of them and all that lies in their directory afterwards.
 func TestRedirectionsLeaveTheSameWithoutAShellAsWithOne(t *testing.T) {
 	rounds := 2000 / testenv.OneIn(20, 10)
 	l := newYard(t)

@@ -15,7 +15,8 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// runSteps runs the steps of a hook and shows what they print. It returns the failure of the one that failed for good, or nil.
+// runSteps runs the steps of a hook and shows what they print. It returns the failure of the one that failed
+// for good, or nil.
 func (r *run) runSteps(ctx context.Context, s *scope, steps []*step) (*Failure, error) {
 	for _, st := range steps {
 		end, err := r.runStep(ctx, s, st)
@@ -32,7 +33,10 @@ func (r *run) runStep(ctx context.Context, s *scope, st *step) (stepEnd, error) 
 	if st.when != nil && st.broken == nil { // a step with a text that does not compile fails below
 		wanted, err := st.when.holds(s.binding(st))
 		if err != nil {
-			return r.onStepFailure(ctx, s, st, stepEnd{result: notRun, failure: templateFailure(st, err), attempts: 1, reason: retry.Permanent})
+			return r.onStepFailure(
+				ctx, s, st,
+				stepEnd{result: notRun, failure: templateFailure(st, err), attempts: 1, reason: retry.Permanent},
+			)
 		}
 		if !wanted {
 			// Its own names stand for nothing now; the last step is the one before it.
@@ -122,8 +126,9 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 	}
 }
 
-// tryAdmitted is try for steps that may have to wait for the limit of a plan, or for the budget. A try that meets such a limit charges nothing: it
-// is made again when the limit is over. Nor does one that was to continue a session that does not exist: the next one begins a session.
+// tryAdmitted is try for steps that may have to wait for the limit of a plan, or for the budget. A try that
+// meets such a limit charges nothing: it is made again when the limit is over. Nor does one that was to
+// continue a session that does not exist: the next one begins a session.
 func (r *run) tryAdmitted(ctx context.Context, s *scope, st *step) (result, *Failure, error) {
 	ask, is := r.ask(st)
 	if !is {
@@ -160,11 +165,14 @@ func (r *run) tryAdmitted(ctx context.Context, s *scope, st *step) (result, *Fai
 	}
 }
 
-// ask returns what st asks for before it starts an AI coding CLI. It reports false if st starts none whose output is read.
+// ask returns what st asks for before it starts an AI coding CLI. It reports false if st starts none whose
+// output is read.
 func (r *run) ask(st *step) (AgentAsk, bool) {
 	switch c := st.command.(type) {
 	case aiStep:
-		return AgentAsk{Preset: c.Preset(), Model: r.x.modelOf(c.Preset(), c.Model), Step: st.label, MaxCost: c.MaxCost}, true
+		return AgentAsk{
+			Preset: c.Preset(), Model: r.x.modelOf(c.Preset(), c.Model), Step: st.label, MaxCost: c.MaxCost,
+		}, true
 	case claude:
 		ask := AgentAsk{Preset: workflow.DefaultAgent, Model: r.x.modelOf(workflow.DefaultAgent, ""), Step: st.label}
 		return ask, len(r.x.Claude) > 0 && r.x.readsClaude() != nil
@@ -239,12 +247,14 @@ func (e stepEnd) overBudget() stepEnd {
 // it.
 func (r *run) tryBefore(st *step) *stepEnd {
 	e := r.a.Retrying
-	failure := &Failure{Failure: retry.Failure{Type: e.ErrorType, Message: e.Error, Rule: e.Rule, ExitCode: -1}, Step: st.label}
+	failure := &Failure{
+		Failure: retry.Failure{Type: e.ErrorType, Message: e.Error, Rule: e.Rule, ExitCode: -1}, Step: st.label,
+	}
 	return &stepEnd{result: notRun, failure: failure, attempts: e.Attempt}
 }
 
-// resumed returns what retrying st had used up before a resume; nothing for any other step. An item begins again at its first step, the
-// other phases continue after the last one that is done.
+// resumed returns what retrying st had used up before a resume; nothing for any other step. An item begins
+// again at its first step, the other phases continue after the last one that is done.
 func (r *run) resumed(st *step) retry.State {
 	e := r.a.Retrying
 	if e == nil || st.label != e.Step || (r.a.Phase != phaseMap && st.position != len(r.a.Done)) {
@@ -261,8 +271,10 @@ func (r *run) resumed(st *step) retry.State {
 
 func (r *run) stepRetrying(st *step, f *Failure, d retry.Decision) events.StepRetrying {
 	e := events.StepRetrying{
-		ItemID: r.a.ItemID, ItemIndex: r.a.ItemIndex, Step: st.label, Attempt: d.State.Attempts, ErrorType: d.Type, Error: f.Message, Rule: f.Rule, Matched: d.Matched,
-		ComputedDelayMS: events.Millis(d.Computed), DelayMS: events.Millis(d.Delay), AskedMS: events.Millis(d.Asked), WaitedMS: events.Millis(d.State.Waited),
+		ItemID: r.a.ItemID, ItemIndex: r.a.ItemIndex, Step: st.label, Attempt: d.State.Attempts, ErrorType: d.Type,
+		Error: f.Message, Rule: f.Rule, Matched: d.Matched,
+		ComputedDelayMS: events.Millis(d.Computed), DelayMS: events.Millis(d.Delay), AskedMS: events.Millis(d.Asked),
+		WaitedMS: events.Millis(d.State.Waited),
 	}
 	if st.policy().Budget > 0 {
 		left, expires := events.Millis(d.BudgetLeft), d.State.ExpiresAt
@@ -283,7 +295,8 @@ func (r *run) pause(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// heedRetryAfter adds to a failure how long the service asks to wait, by all that the try printed, and by the file that the step names.
+// heedRetryAfter adds to a failure how long the service asks to wait, by all that the try printed, and by the
+// file that the step names.
 func (r *run) heedRetryAfter(s *scope, st *step, res result, f *Failure) {
 	after := st.policy().RetryAfter
 	if after == nil || f.RetryAfter > 0 {

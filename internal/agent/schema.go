@@ -27,7 +27,8 @@ func checkSchema(data []byte) error {
 	return err
 }
 
-// answerOf returns the answer of a CLI as JSON, if it fits the schema: what the CLI gives as JSON, else its text, or the last code block in it.
+// answerOf returns the answer of a CLI as JSON, if it fits the schema: what the CLI gives as JSON, else its
+// text, or the last code block in it.
 func answerOf(v ai.Verdict, output, schema string) (json.RawMessage, error) {
 	answer := []byte(v.JSON)
 	if answer == nil {

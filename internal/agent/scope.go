@@ -130,7 +130,8 @@ func (st *step) written() string {
 	return st.kind
 }
 
-// kindNames returns the names that the result of a step has by its kind. Only commands have some, so that others leave ids free.
+// kindNames returns the names that the result of a step has by its kind. Only commands have some, so that
+// others leave ids free.
 func kindNames(kind string) []string {
 	switch kind {
 	case "shell", "claude", kindAgent:
@@ -152,7 +153,8 @@ func (s *scope) set(r result, names ...string) {
 	}
 }
 
-// completed returns the result of a step from its record. Output that held secrets is known only to the run in which it was printed.
+// completed returns the result of a step from its record. Output that held secrets is known only to the run in
+// which it was printed.
 func (r *run) completed(e events.StepCompleted) result {
 	res := result{
 		Printed: Printed{e.Output, e.Stderr}, code: e.ExitCode, duration: time.Duration(e.DurationMS),
@@ -170,12 +172,16 @@ func (r *run) completed(e events.StepCompleted) result {
 // use returns the value of a result. When it is not known any more, the step that is being bound fails.
 func (s *scope) use(root string, r result) template.Value {
 	if r.lost {
-		s.run.lostSecret = fmt.Errorf("${%s} held a secret when it was printed, and was therefore not stored: after a resume it is not known any more", root)
+		s.run.lostSecret = fmt.Errorf(
+			"${%s} held a secret when it was printed, and was therefore not stored: after a resume it is not known any more",
+			root,
+		)
 	}
 	return r.value()
 }
 
-// hooks returns the scope of the hooks of a step that ended with r. They inherit its working directory, unless that is what failed.
+// hooks returns the scope of the hooks of a step that ended with r. They inherit its working directory, unless
+// that is what failed.
 func (s *scope) hooks(r result) *scope {
 	inner := s.inside()
 	if r.dir != "" && process.CheckDir(r.dir) == nil {
@@ -258,7 +264,8 @@ func (a *Attempt) merged() template.Value {
 	files := strings.Join(m.Files, "\n")
 	return fields("",
 		"worktree", m.Worktree, "source_branch", m.SourceBranch, "target_branch", m.TargetBranch, "session_id", a.JobID,
-		"commit_count", strconv.Itoa(len(m.Commits)), "commit_ids", strings.Join(m.Commits, "\n"), "commits", strings.Join(commits, "\n"),
+		"commit_count", strconv.Itoa(len(m.Commits)), "commit_ids", strings.Join(m.Commits, "\n"), "commits",
+		strings.Join(commits, "\n"),
 		"file_count", strconv.Itoa(len(m.Files)), "file_list", files, "modified_files", files)
 }
 
@@ -320,8 +327,8 @@ func (a *Attempt) produced() template.Value {
 	return template.JSON(list)
 }
 
-// batchFile returns the path of a file with one item of the batch a line: a text as it is if it is one line, anything else as JSON. An
-// error is kept by the scratch.
+// batchFile returns the path of a file with one item of the batch a line: a text as it is if it is one line,
+// anything else as JSON. An error is kept by the scratch.
 func (r *run) batchFile() string {
 	if r.itemsFile == "" {
 		var b strings.Builder
@@ -344,7 +351,8 @@ func (r result) value() template.Value {
 		m = agentValues(r.ai)
 	}
 	for name, text := range map[string]string{
-		"output": r.Output, "stderr": r.Stderr, "exit_code": strconv.Itoa(r.code), "success": strconv.FormatBool(!r.failed && !r.skipped),
+		"output": r.Output, "stderr": r.Stderr, "exit_code": strconv.Itoa(r.code),
+		"success": strconv.FormatBool(!r.failed && !r.skipped),
 		"skipped": strconv.FormatBool(r.skipped), "duration": duration.Format(r.duration),
 		"duration_ms": strconv.FormatInt(r.duration.Milliseconds(), 10),
 	} {
@@ -367,7 +375,8 @@ func (s *scope) argument(name string) (template.Value, bool) {
 	return template.Value{}, false
 }
 
-// variable returns the value of a variable that the workflow or the step sets. Inherited variables are left to the shell.
+// variable returns the value of a variable that the workflow or the step sets. Inherited variables are left to
+// the shell.
 func (s *scope) variable(name string) (template.Value, bool) {
 	for i := len(s.env) - 1; i >= 0; i-- {
 		if key, value, _ := strings.Cut(s.env[i], "="); key == name {
@@ -456,8 +465,9 @@ func validationValue(raw json.RawMessage) template.Value {
 	v := template.JSON(raw)
 	completion, _ := v.Field("completion_percentage")
 	return v.With(map[string]template.Value{
-		"completion": completion, "missing": template.JSON(json.RawMessage("[]")), "implemented": template.JSON(json.RawMessage("[]")),
-		"gaps": template.JSON(json.RawMessage("{}")),
+		"completion": completion, "missing": template.JSON(json.RawMessage("[]")),
+		"implemented": template.JSON(json.RawMessage("[]")),
+		"gaps":        template.JSON(json.RawMessage("{}")),
 	})
 }
 
@@ -469,8 +479,9 @@ type loop struct {
 	outer        *loop
 }
 
-// ofLoop returns the value of a name of the loops around s: an element by its name, from the innermost out, and the index and the total of
-// the innermost. named reports whether it is a name of a loop, known whether its value is known.
+// ofLoop returns the value of a name of the loops around s: an element by its name, from the innermost out, and
+// the index and the total of the innermost. named reports whether it is a name of a loop, known whether its
+// value is known.
 func (s *scope) ofLoop(root string) (v template.Value, named, known bool) {
 	for l := s.loop; l != nil; l = l.outer {
 		switch root {

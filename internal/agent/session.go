@@ -10,8 +10,8 @@ import (
 	"prodigy/internal/process"
 )
 
-// goesOn reports whether the next try of an agent with that verdict continues its session: it did not end by itself, or its service went away
-// when it had begun to answer. Its work would be lost.
+// goesOn reports whether the next try of an agent with that verdict continues its session: it did not end by
+// itself, or its service went away when it had begun to answer. Its work would be lost.
 func goesOn(v ai.Verdict, exit process.Exit) bool {
 	switch v.Outcome {
 	case ai.Quota, ai.Auth, ai.Stalled:
@@ -24,7 +24,8 @@ func goesOn(v ai.Verdict, exit process.Exit) bool {
 	return false
 }
 
-// LeavesSession reports whether the end of a run of an agent leaves a session that its item may go on in, as far as its record tells.
+// LeavesSession reports whether the end of a run of an agent leaves a session that its item may go on in, as
+// far as its record tells.
 func LeavesSession(e events.AgentUsage) bool {
 	switch ai.Outcome(e.Outcome) {
 	case ai.Quota, ai.Auth, ai.Stalled, outcomeInterrupted:
@@ -37,7 +38,8 @@ func LeavesSession(e events.AgentUsage) bool {
 	return false
 }
 
-// sessionBefore returns the session that the first try of st is to continue, of an attempt or a run before this one; empty: none.
+// sessionBefore returns the session that the first try of st is to continue, of an attempt or a run before this
+// one; empty: none.
 func (r *run) sessionBefore(s *scope, st *step) string {
 	e := r.a.Session
 	ask, is := r.ask(st)
@@ -48,7 +50,8 @@ func (r *run) sessionBefore(s *scope, st *step) string {
 	return e.SessionID
 }
 
-// addSession adds the arguments for the session of an AI coding CLI: for that to continue, or else for a new one, where the CLI lets it be named.
+// addSession adds the arguments for the session of an AI coding CLI: for that to continue, or else for a new
+// one, where the CLI lets it be named.
 func (b *boundCommand) addSession(id string) {
 	run := b.aiRun
 	if run == nil || run.raw || run.namesSession(b.argv) {
@@ -79,7 +82,8 @@ func (a *aiRun) namesSession(argv []string) bool {
 	return false
 }
 
-// newSessionID returns a UUID. It is random: an id that was used once cannot be used for another session, whatever became of the first.
+// newSessionID returns a UUID. It is random: an id that was used once cannot be used for another session,
+// whatever became of the first.
 func newSessionID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
@@ -97,7 +101,8 @@ func (r *run) followSession(st *step, a *aiRun, out *sink) {
 		}
 		known = id
 		r.emit(events.AISessionStarted{
-			ItemID: r.a.ItemID, Attempt: r.a.Number, Step: st.label, Preset: a.preset.Name, Model: out.reading.Model(), SessionID: id,
+			ItemID: r.a.ItemID, Attempt: r.a.Number, Step: st.label, Preset: a.preset.Name,
+			Model: out.reading.Model(), SessionID: id,
 			Resumed: a.continued && id == a.session,
 		})
 	}

@@ -37,7 +37,8 @@ func (s shell) bind(r template.Resolver, x *Executor) (call, error) {
 
 func (s shell) render(r template.Resolver) string { return s.Render(r) }
 
-// interpreted returns how steps for an interpreter are compiled: for a shell like those of sh, for anything else as a constant text.
+// interpreted returns how steps for an interpreter are compiled: for a shell like those of sh, for anything
+// else as a constant text.
 func interpreted(argv []string) compileText {
 	if name, ok := shellOf(argv); ok {
 		return func(text string, n template.Names) (command, []template.Diag, error) {

@@ -15,9 +15,10 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// Simulator takes the place of all commands: what an Executor with one runs starts nothing, and neither reads nor writes files beside those of the
-// job. It writes what the command would print to c.Stdout and c.Stderr, heeds c.Timeout and a stop like process.Run, and returns how the command
-// would end. It is called from many goroutines at once.
+// Simulator takes the place of all commands: what an Executor with one runs starts nothing, and neither reads
+// nor writes files beside those of the job. It writes what the command would print to c.Stdout and c.Stderr,
+// heeds c.Timeout and a stop like process.Run, and returns how the command would end. It is called from many
+// goroutines at once.
 type Simulator func(ctx context.Context, t SimulatedTry, c process.Command) (SimulatedExit, error)
 
 // SimulatedTry is one try of a step for a Simulator, which must not change what it leads to.
@@ -27,7 +28,8 @@ type SimulatedTry struct {
 	Label   string // of the step; one inside another has a prefix, and a fallback the suffix /fallback
 	Number  int    // of the try, from 1
 	Element []int  // in foreach: the indexes of the elements, of the outermost loop first
-	Repeat  int    // how often the same try was made before and charged nothing: it met the limit of a plan, or of the budget
+	// how often the same try was made before and charged nothing: it met the limit of a plan, or of the budget
+	Repeat int
 
 	Agent *SimulatedAgent // of an AI coding CLI whose output is read; nil: another command
 }
@@ -52,7 +54,10 @@ type SimulatedExit struct {
 
 // simulate runs the command of a step by the Simulator.
 func (r *run) simulate(st *step, b boundCommand, c process.Command) (process.Exit, error) {
-	t := SimulatedTry{Attempt: r.a, Step: st.Step, Label: st.label, Number: max(1, r.tryNumber), Element: r.element, Repeat: r.repeat}
+	t := SimulatedTry{
+		Attempt: r.a, Step: st.Step, Label: st.label, Number: max(1, r.tryNumber), Element: r.element,
+		Repeat: r.repeat,
+	}
 	if r.fallback {
 		t.Label += "/fallback"
 	}
@@ -76,7 +81,10 @@ func (r *run) simulate(st *step, b boundCommand, c process.Command) (process.Exi
 // verdict says what became of a simulated run of an AI coding CLI, as its preset would if it printed that.
 func (s SimulatedExit) verdict(a *aiRun, e ai.End, stderr, output string) ai.Verdict {
 	said := s.Usage.Costed || s.Usage.Counted
-	v := ai.Verdict{Outcome: ai.Success, Whole: true, Known: !a.raw || said, Usage: s.Usage, Limit: s.Limit, Type: s.Type, Reset: s.ResetAt}
+	v := ai.Verdict{
+		Outcome: ai.Success, Whole: true, Known: !a.raw || said, Usage: s.Usage, Limit: s.Limit, Type: s.Type,
+		Reset: s.ResetAt,
+	}
 	if !a.preset.TellsCost(a.model) {
 		v.Usage.CostUSD, v.Usage.Costed = 0, false
 	}
@@ -108,7 +116,8 @@ func outcomeOfType(t retry.Type) ai.Outcome {
 	return ai.Failed
 }
 
-// withoutValues returns what a simulated step does that misses values: nothing if it is a file or a loop. Nil: it is a command.
+// withoutValues returns what a simulated step does that misses values: nothing if it is a file or a loop. Nil:
+// it is a command.
 func withoutValues(cmd command) action {
 	switch cmd.(type) {
 	case *writeFile, *foreach:
@@ -117,8 +126,8 @@ func withoutValues(cmd command) action {
 	return nil
 }
 
-// forgives reports whether a step can be simulated though a value for it is missing: it may be one that a simulated command would have printed. What
-// items lack, they lack in a real run, too.
+// forgives reports whether a step can be simulated though a value for it is missing: it may be one that a
+// simulated command would have printed. What items lack, they lack in a real run, too.
 func (x *Executor) forgives(err error) bool {
 	bind, ok := errors.AsType[*template.BindError](err)
 	return ok && bind.Missing && x.unknown.Load() && !strings.HasPrefix(bind.Placeholder, "${item.")

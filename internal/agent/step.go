@@ -23,8 +23,8 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// This file is one try of a step, from top to bottom: the values are bound, the breaker is asked, the command runs, and its output and exit
-// become a result or a failure.
+// This file is one try of a step, from top to bottom: the values are bound, the breaker is asked, the command
+// runs, and its output and exit become a result or a failure.
 
 // try runs st once. When its breaker refuses that, the failure has the type circuit_open.
 func (r *run) try(ctx context.Context, s *scope, st *step) (result, *Failure, error) {
@@ -46,7 +46,9 @@ func (r *run) try(ctx context.Context, s *scope, st *step) (result, *Failure, er
 			return notRun, nil, err
 		}
 		if refusal != "" {
-			return result{code: -1, failed: true, dir: b.dir}, &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeCircuitOpen, Message: refusal, ExitCode: -1}}, nil
+			return result{code: -1, failed: true, dir: b.dir}, &Failure{
+				Step: st.label, Failure: retry.Failure{Type: retry.TypeCircuitOpen, Message: refusal, ExitCode: -1},
+			}, nil
 		}
 	}
 	res, failure, err := r.requireCommit(ctx, st, b)
@@ -78,7 +80,8 @@ func (r *run) breaker(st *step) (b StepBreaker, ok bool) {
 	return StepBreaker{JobID: r.a.JobID, Phase: r.a.Phase, Step: st.label, Nth: st.nth, Config: *c}, true
 }
 
-// bind puts the values into one of the commands of st, and makes its private files. A value that is missing or does not fit is a failure.
+// bind puts the values into one of the commands of st, and makes its private files. A value that is missing or
+// does not fit is a failure.
 func (r *run) bind(s *scope, st *step, cmd command) (boundCommand, *Failure, error) {
 	if cmd == nil || st.broken != nil {
 		return boundCommand{}, templateFailure(st, st.broken), nil
@@ -182,7 +185,8 @@ func (b *boundCommand) makeFiles() error {
 	return nil
 }
 
-// bindEnv returns the variables of a block as "K=V", after those in s. Each sees the ones before it. A secret overrides a variable of its name.
+// bindEnv returns the variables of a block as "K=V", after those in s. Each sees the ones before it. A secret
+// overrides a variable of its name.
 func (r *run) bindEnv(s *scope, vars []variable) ([]string, error) {
 	inner := *s
 	inner.env = slices.Clip(s.env)
@@ -239,7 +243,8 @@ func (r *run) commandValue(s *scope, cmd command) (string, error) {
 	}
 	stdout, stderr := newStream(r.x.Mask), newStream(r.x.Mask)
 	exit, err := r.x.Run(r.stop, process.Command{
-		Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Stdout: stdout, Stderr: stderr, Timeout: maxValueTime, Grace: r.x.Grace,
+		Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Stdout: stdout, Stderr: stderr, Timeout: maxValueTime,
+		Grace:    r.x.Grace,
 		Register: r.x.host.Register(),
 	})
 	if err != nil {
@@ -269,10 +274,13 @@ func templateFailure(st *step, err error) *Failure {
 	if err == nil {
 		panic("BUG: step " + st.label + " has no command")
 	}
-	return &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeTemplate, Message: err.Error(), ExitCode: -1}}
+	return &Failure{
+		Step: st.label, Failure: retry.Failure{Type: retry.TypeTemplate, Message: err.Error(), ExitCode: -1},
+	}
 }
 
-// requireCommit runs b. With commit_required, st fails when HEAD of its working directory is where it was before the first try.
+// requireCommit runs b. With commit_required, st fails when HEAD of its working directory is where it was
+// before the first try.
 func (r *run) requireCommit(ctx context.Context, st *step, b boundCommand) (result, *Failure, error) {
 	if !st.CommitRequired || r.x.Simulate != nil {
 		return r.runCommand(ctx, st, b)
@@ -304,7 +312,9 @@ func (r *run) requireCommit(ctx context.Context, st *step, b boundCommand) (resu
 
 // head returns the commit that HEAD of the working directory is at, empty before the first one.
 func (r *run) head(ctx context.Context, st *step, b boundCommand) (string, *Failure, error) {
-	git := boundCommand{call: call{argv: []string{"git", "rev-parse", "--quiet", "--verify", "HEAD"}}, env: b.env, dir: b.dir}
+	git := boundCommand{
+		call: call{argv: []string{"git", "rev-parse", "--quiet", "--verify", "HEAD"}}, env: b.env, dir: b.dir,
+	}
 	stdout, stderr := newStream(r.x.Mask), newStream(r.x.Mask)
 	exit, err := r.execWithTimeout(ctx, st, git, &sink{kept: stdout}, stderr)
 	switch {
@@ -319,7 +329,9 @@ func (r *run) head(ctx context.Context, st *step, b boundCommand) (string, *Fail
 }
 
 func commitFailure(st *step, why string) *Failure {
-	return &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeCommitMissing, Message: "commit_required: " + why}}
+	return &Failure{
+		Step: st.label, Failure: retry.Failure{Type: retry.TypeCommitMissing, Message: "commit_required: " + why},
+	}
 }
 
 // runCommand runs a bound command of st.
@@ -349,7 +361,10 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 		r.recordCutOff(ctx, st, b, out, time.Since(began), err)
 		return result{}, nil, err
 	}
-	res := result{Printed: Printed{trimmed(&stdout.Capture), trimmed(&stderr.Capture)}, code: exit.Code, duration: exit.Duration}
+	res := result{
+		Printed: Printed{trimmed(&stdout.Capture), trimmed(&stderr.Capture)}, code: exit.Code,
+		duration: exit.Duration,
+	}
 	if masked := (Printed{trimmed(stdout.masked()), trimmed(stderr.masked())}); masked != res.Printed {
 		res.masked = &masked
 	}
@@ -405,8 +420,8 @@ func (b boundCommand) deciders() []string {
 // maxReadStderr is how much of the end of stderr a preset is given.
 const maxReadStderr = 8 << 10
 
-// runAction runs a step that is not a command (write_file, foreach, validate). Its output is masked, captured and written to output_file like
-// a command's.
+// runAction runs a step that is not a command (write_file, foreach, validate). Its output is masked, captured
+// and written to output_file like a command's.
 func (r *run) runAction(ctx context.Context, st *step, b boundCommand) (result, *Failure, error) {
 	inner, up := withTimeLimit(ctx, st.Timeout, st.label)
 	defer up.cancel()
@@ -440,9 +455,11 @@ func (r *run) runAction(ctx context.Context, st *step, b boundCommand) (result, 
 	return res, failure, nil
 }
 
-// execWithTimeout runs b until it ends or a time limit is up: its own, or one around it. The error is for a limit around it, a stop, and
-// what keeps prodigy itself from running any command.
-func (r *run) execWithTimeout(ctx context.Context, st *step, b boundCommand, stdout *sink, stderr *stream) (process.Exit, error) {
+// execWithTimeout runs b until it ends or a time limit is up: its own, or one around it. The error is for a
+// limit around it, a stop, and what keeps prodigy itself from running any command.
+func (r *run) execWithTimeout(
+	ctx context.Context, st *step, b boundCommand, stdout *sink, stderr *stream,
+) (process.Exit, error) {
 	var exit process.Exit
 	var outer bool
 	err := r.x.limiter.do(ctx, func() error {
@@ -450,8 +467,10 @@ func (r *run) execWithTimeout(ctx context.Context, st *step, b boundCommand, std
 		var err error
 		limit, outer = effectiveTimeout(ctx, st.Timeout)
 		c := process.Command{
-			Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Input: b.input, Stdout: stdout, Stderr: stderr, Timeout: limit, Grace: r.x.Grace,
-			Cleanup: r.a.Limits.Cleanup, Expiry: stdout.watch.begin(), Register: r.x.host.Register(), EndAll: b.ai, OOM: r.x.oom,
+			Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Input: b.input, Stdout: stdout, Stderr: stderr,
+			Timeout: limit, Grace: r.x.Grace,
+			Cleanup: r.a.Limits.Cleanup, Expiry: stdout.watch.begin(), Register: r.x.host.Register(), EndAll: b.ai,
+			OOM: r.x.oom,
 		}
 		if r.x.Simulate != nil {
 			exit, err = r.simulate(st, b, c)
@@ -465,7 +484,8 @@ func (r *run) execWithTimeout(ctx context.Context, st *step, b boundCommand, std
 	}
 	if exit.TimedOut && outer {
 		r.cut = &Failure{Step: st.label, Failure: retry.Failure{
-			TimedOut: true, ExitCode: -1, Stdout: stdout.kept.masked().Tail(events.MaxTail), Stderr: stderr.masked().Tail(events.MaxTail),
+			TimedOut: true, ExitCode: -1, Stdout: stdout.kept.masked().Tail(events.MaxTail),
+			Stderr: stderr.masked().Tail(events.MaxTail),
 		}}
 		<-ctx.Done() // at this moment, if not before
 		err = context.Cause(ctx)
@@ -476,7 +496,8 @@ func (r *run) execWithTimeout(ctx context.Context, st *step, b boundCommand, std
 	return exit, err
 }
 
-// effectiveTimeout returns the time limit of a command whose own is given (0: none), and whether it is not its own but that of ctx.
+// effectiveTimeout returns the time limit of a command whose own is given (0: none), and whether it is not its
+// own but that of ctx.
 func effectiveTimeout(ctx context.Context, own time.Duration) (limit time.Duration, outer bool) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -518,9 +539,8 @@ func (r *run) timedOut(label string, limit time.Duration) *Failure {
 	return &failure
 }
 
-// format gives r its output in the capture_format of st. Output that does not fit fails the step; that of a step that has failed anyway
-// stays a text. Output
-// that is unknown is null where it does not fit.
+// format gives r its output in the capture_format of st. Output that does not fit fails the step; that of a
+// step that has failed anyway stays a text. Output that is unknown is null where it does not fit.
 func (r result) format(st *step, stdout *process.Capture, failure *Failure, unknown bool) (result, *Failure) {
 	data, err := formatted(st.Format, r.Output, failure != nil)
 	if err != nil && unknown {
@@ -538,7 +558,8 @@ func (r result) format(st *step, stdout *process.Capture, failure *Failure, unkn
 	}
 	if failure == nil {
 		failure = &Failure{Step: st.label, Failure: retry.Failure{
-			Type: retry.TypeCommandFailed, Message: events.Clip(fmt.Sprintf("capture_format %s: %v", st.Format, err), events.MaxError),
+			Type:    retry.TypeCommandFailed,
+			Message: events.Clip(fmt.Sprintf("capture_format %s: %v", st.Format, err), events.MaxError),
 		}}
 	}
 	return r, failure
@@ -560,8 +581,8 @@ func (r *run) openOutput(ctx context.Context, d *destination, kept *stream) (*si
 	return out, err
 }
 
-// settleOutput keeps the output_file of a step that has succeeded. That of a step which failed is kept only when its failure is accepted and
-// its command printed something and exited by itself.
+// settleOutput keeps the output_file of a step that has succeeded. That of a step which failed is kept only
+// when its failure is accepted and its command printed something and exited by itself.
 func (r *run) settleOutput(st *step, b boundCommand, res result, failure *Failure, err error) (*Failure, error) {
 	d := b.output
 	if d == nil || d.beside == "" {
@@ -579,12 +600,16 @@ func (r *run) settleOutput(st *step, b boundCommand, res result, failure *Failur
 	return failure, err
 }
 
-// outputFailure returns the failure of a step whose output_file could not be written, or the error when the step is not to blame.
+// outputFailure returns the failure of a step whose output_file could not be written, or the error when the
+// step is not to blame.
 func (r *run) outputFailure(st *step, err error) (*Failure, error) {
 	if blameless := r.blameless(err); blameless != nil {
 		return nil, blameless
 	}
-	f := &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeCommandFailed, Message: "output_file: " + err.Error(), ExitCode: -1}}
+	f := &Failure{
+		Step:    st.label,
+		Failure: retry.Failure{Type: retry.TypeCommandFailed, Message: "output_file: " + err.Error(), ExitCode: -1},
+	}
 	if errors.Is(err, fs.ErrPermission) {
 		f.Type = retry.TypePermission
 	}
@@ -594,7 +619,8 @@ func (r *run) outputFailure(st *step, err error) (*Failure, error) {
 // ErrDir is in the chain when the directory that the commands of a job run in cannot be used.
 var ErrDir = errors.New("the working directory of the job cannot be used")
 
-// dirError returns an error when the working directory of the attempt cannot be used. A directory that a step names is the step's affair.
+// dirError returns an error when the working directory of the attempt cannot be used. A directory that a step
+// names is the step's affair.
 func (r *run) dirError() error {
 	if err := process.CheckDir(r.a.Dir); err != nil {
 		return fmt.Errorf("%w: %w", ErrDir, err)
@@ -602,7 +628,8 @@ func (r *run) dirError() error {
 	return nil
 }
 
-// blameless returns an error of files when no step is to blame for it: files or memory ran short, or the job has no directory. Else nil.
+// blameless returns an error of files when no step is to blame for it: files or memory ran short, or the job
+// has no directory. Else nil.
 func (r *run) blameless(err error) error {
 	if err == nil || process.Short(err) || errors.Is(err, ErrDir) {
 		return err
@@ -615,7 +642,9 @@ func (r *run) blameless(err error) error {
 
 // failureOf returns the failure that an exit is, or nil when it is a success. stderr is where the reason is looked for.
 func failureOf(st *step, exit process.Exit, stderr string) *Failure {
-	f := &Failure{Step: st.label, Failure: retry.Failure{ExitCode: exit.Code, Signal: exit.Signal, TimedOut: exit.TimedOut}}
+	f := &Failure{
+		Step: st.label, Failure: retry.Failure{ExitCode: exit.Code, Signal: exit.Signal, TimedOut: exit.TimedOut},
+	}
 	if exit.Start != nil || exit.TimedOut || exit.Signal != "" {
 		f.ExitCode = -1
 	}
@@ -638,7 +667,9 @@ func failureOf(st *step, exit process.Exit, stderr string) *Failure {
 	case exit.Signal != "":
 		f.Message = "killed by " + exit.Signal
 	case exit.Code == 126 && strings.Contains(stderr, "rgument list too long"):
-		f.Type, f.Message = retry.TypeTemplate, events.Clip(exitMessage(exit.Code, stderr), events.MaxError-len(tooLarge))+tooLarge
+		f.Type, f.Message = retry.TypeTemplate, events.Clip(
+			exitMessage(exit.Code, stderr), events.MaxError-len(tooLarge),
+		)+tooLarge
 	case exit.Code != 0:
 		f.Message = exitMessage(exit.Code, stderr)
 	default:

@@ -47,7 +47,9 @@ type onlyValidation struct{}
 func buildValidate(*compiler, *step, scopeNames) command { return onlyValidation{} }
 
 func (onlyValidation) bind(template.Resolver, *Executor) (call, error) {
-	return call{action: func(context.Context, *run, *step, boundCommand) (result, *Failure, error) { return result{}, nil, nil }}, nil
+	return call{
+		action: func(context.Context, *run, *step, boundCommand) (result, *Failure, error) { return result{}, nil, nil },
+	}, nil
 }
 
 func (onlyValidation) render(template.Resolver) string { return "validate" }
@@ -74,8 +76,9 @@ const (
 // complete reports whether nothing is left to do.
 func (f found) complete() bool { return f.Status == statusComplete }
 
-// run validates st, which has succeeded with res. Work that is not complete is completed by the steps of on_incomplete and validated again,
-// as often as the step allows. When they fail, it is not validated in that round.
+// run validates st, which has succeeded with res. Work that is not complete is completed by the steps of
+// on_incomplete and validated again, as often as the step allows. When they fail, it is not validated in that
+// round.
 func (v *validation) run(ctx context.Context, r *run, s *scope, st *step, res result) (result, *Failure, error) {
 	inner := s.hooks(res)
 	inner.quiet = true
@@ -169,8 +172,8 @@ func (v *validation) read(ctx context.Context, r *run, s *scope, st *step) (stri
 	return string(data), nil
 }
 
-// judge reads the result of the validation from output, which holds no secrets. When a shell command prints none, its exit says whether all is
-// complete.
+// judge reads the result of the validation from output, which holds no secrets. When a shell command prints
+// none, its exit says whether all is complete.
 func (v *validation) judge(output string, failure *Failure) found {
 	f, ok := readResult(output)
 	f.failure, f.Threshold = failure, v.Threshold
@@ -184,7 +187,9 @@ func (v *validation) judge(output string, failure *Failure) found {
 		f.Completion, f.Status = 100, statusComplete
 	case failure == nil:
 		f.Status = statusFailed
-		f.failure = &Failure{Failure: retry.Failure{Message: "it gave no result: no JSON with completion_percentage", ExitCode: -1}}
+		f.failure = &Failure{
+			Failure: retry.Failure{Message: "it gave no result: no JSON with completion_percentage", ExitCode: -1},
+		}
 	default:
 		f.Status = statusFailed
 	}

@@ -9,8 +9,8 @@ import (
 	"prodigy/internal/spend"
 )
 
-// watch ends a run of an AI coding CLI that does not get on. What the CLI prints is observed by one goroutine, while a timer waits. A nil watch
-// does nothing.
+// watch ends a run of an AI coding CLI that does not get on. What the CLI prints is observed by one goroutine,
+// while a timer waits. A nil watch does nothing.
 type watch struct {
 	limits  ai.Limits
 	lenient bool // nothing is known of the command until it prints what the preset knows

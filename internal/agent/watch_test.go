@@ -22,7 +22,8 @@ type printed struct {
 	text  string
 }
 
-// plays prints at the given times, and then lives until it is ended, or until it exits by itself at the time of an empty text.
+// plays prints at the given times, and then lives until it is ended, or until it exits by itself at the time of
+// an empty text.
 func plays(prints ...printed) func(int, process.Command) process.Exit {
 	return func(_ int, c process.Command) process.Exit {
 		began := time.Now()

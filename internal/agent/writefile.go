@@ -27,8 +27,8 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// writeFile is a step that writes a file in the working directory. Its path and its content are data: no path leads out of the
-// directory, and no value changes the structure of a JSON or YAML document.
+// writeFile is a step that writes a file in the working directory. Its path and its content are data: no path
+// leads out of the directory, and no value changes the structure of a JSON or YAML document.
 type writeFile struct {
 	*workflow.WriteFile
 	path    *template.Plain
@@ -157,7 +157,8 @@ func (f *writeFile) replace(root *os.Root, path, content string) (err error) {
 	return root.Rename(beside, path)
 }
 
-// toSync returns how a file is opened to be synced. Windows wants to be allowed to write for that, and runs what others may write.
+// toSync returns how a file is opened to be synced. Windows wants to be allowed to write for that, and runs
+// what others may write.
 func toSync() int {
 	if runtime.GOOS == "windows" {
 		return os.O_RDWR
@@ -165,8 +166,8 @@ func toSync() int {
 	return os.O_RDONLY
 }
 
-// fill makes a file. No command is started while it is open for writing: that would hold it for a moment longer, and a file that
-// somebody holds so cannot be run, which may be the next step.
+// fill makes a file. No command is started while it is open for writing: that would hold it for a moment
+// longer, and a file that somebody holds so cannot be run, which may be the next step.
 func fill(root *os.Root, path, content string) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -194,8 +195,9 @@ func (f *writeFile) render(r template.Resolver) string {
 	return "write_file " + f.path.Render(r) + "\n" + f.content.Render(r)
 }
 
-// A value in a document is one value of it, whatever it holds. In quotes it is text. Where it stands alone and without quotes, a
-// value that is JSON is that JSON, and any other is text: so numbers and lists can be filled in, and nothing can be smuggled in.
+// A value in a document is one value of it, whatever it holds. In quotes it is text. Where it stands alone and
+// without quotes, a value that is JSON is that JSON, and any other is text: so numbers and lists can be filled
+// in, and nothing can be smuggled in.
 
 // filler fills values into a content, each passed through turn.
 type filler func(template.Turn) (string, error)
@@ -263,7 +265,8 @@ func quotedAfter(quoted bool, text string) bool {
 	return quoted
 }
 
-// fillYAML puts a word for each value into the text, parses that as YAML, and replaces the words by the values in the nodes.
+// fillYAML puts a word for each value into the text, parses that as YAML, and replaces the words by the values
+// in the nodes.
 func fillYAML(fill filler) (string, error) {
 	y := &yamlFilling{base: "PRODIGYVALUE"}
 	text, err := fill(func(_, written, value string) (string, error) {
@@ -381,8 +384,8 @@ func (y *yamlFilling) replaced(text string, by []string) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// text returns the documents as YAML that reads back as the same documents. Where the encoder does not get that right in the style of the
-// content, the values are put in quotes.
+// text returns the documents as YAML that reads back as the same documents. Where the encoder does not get that
+// right in the style of the content, the values are put in quotes.
 func (y *yamlFilling) text(documents []*yaml.Node) (string, error) {
 	text, err := encodeYAML(documents)
 	if err == nil && readsAs(text, documents) {

@@ -1,8 +1,9 @@
 // Package ai knows AI coding CLIs: how each is called, and what its output means.
 //
-// What is known of a CLI is a Preset, which is data (presets.yml), so that users can change it when a CLI changes. A Reading reads the
-// output of one run while it is printed, in bounded memory. Its Verdict says what became of the run: the first rule of the preset whose
-// condition holds decides. Nothing is a success without positive evidence, whatever the exit code is.
+// What is known of a CLI is a Preset, which is data (presets.yml), so that users can change it when a CLI
+// changes. A Reading reads the output of one run while it is printed, in bounded memory. Its Verdict says what
+// became of the run: the first rule of the preset whose condition holds decides. Nothing is a success without
+// positive evidence, whatever the exit code is.
 package ai
 
 import (
@@ -82,7 +83,9 @@ func (p *Price) UnmarshalYAML(n *yaml.Node) error {
 	type plain Price
 	var keys map[string]float64
 	if err := n.Decode(&keys); err != nil {
-		return fmt.Errorf("line %d: a price is {input: DOLLARS, cached: DOLLARS, output: DOLLARS} for a million tokens", n.Line)
+		return fmt.Errorf(
+			"line %d: a price is {input: DOLLARS, cached: DOLLARS, output: DOLLARS} for a million tokens", n.Line,
+		)
 	}
 	if err := known("prices", keys, []string{"input", "cached", "output"}); err != nil {
 		return fmt.Errorf("line %d: %w", n.Line, err)
@@ -177,7 +180,9 @@ const maySaid = "said"
 // Of returns the arguments and variables that let an agent do that much. It reports false if the CLI cannot be told.
 func (m May) Of(may workflow.May) (args, env []string, ok bool) {
 	args, ok = m[string(may)]
-	options := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-") || !strings.Contains(arg, "=") })
+	options := slices.IndexFunc(
+		args, func(arg string) bool { return strings.HasPrefix(arg, "-") || !strings.Contains(arg, "=") },
+	)
 	if options < 0 {
 		options = len(args)
 	}
@@ -219,7 +224,8 @@ const (
 	Text  Format = "text"
 )
 
-// Pick names lines of stdout: with JSONL those whose fields have certain values, with Text those that match a regular expression.
+// Pick names lines of stdout: with JSONL those whose fields have certain values, with Text those that match a
+// regular expression.
 type Pick struct {
 	name   string
 	fields []fieldTest
@@ -293,8 +299,8 @@ func Outcomes() []Outcome {
 	return []Outcome{Success, Incomplete, Refused, InvalidRequest, Overloaded, Quota, Auth, Stalled, Budget, Failed}
 }
 
-// ErrorType returns the type of error of a run with that outcome, where its rule names none; empty for a success, and for a failure
-// that its exit code says as much about.
+// ErrorType returns the type of error of a run with that outcome, where its rule names none; empty for a
+// success, and for a failure that its exit code says as much about.
 func (o Outcome) ErrorType() retry.Type {
 	switch o {
 	case Success, Failed:
@@ -337,9 +343,9 @@ func (r *Rule) MarshalYAML() (any, error) {
 // Set is a set of presets by name.
 type Set map[string]*Preset
 
-// Layer is a text in YAML that changes presets or adds some: presets by name. Of a preset that is there already, the keys it writes
-// replace those before it; env, options, pick and take are merged by their names; its rules come before the others, and one with the
-// name of another replaces that.
+// Layer is a text in YAML that changes presets or adds some: presets by name. Of a preset that is there
+// already, the keys it writes replace those before it; env, options, pick and take are merged by their names;
+// its rules come before the others, and one with the name of another replaces that.
 type Layer struct {
 	Name string // for errors: a path
 	Node *yaml.Node
@@ -440,7 +446,10 @@ func (s Set) add(l Layer) error {
 				continue
 			}
 			if keys := workflow.PresetKeys(); !slices.Contains(keys, k.Value) {
-				return at(k, "unknown key %q in agents.%s%s", k.Value, key.Value, check.Hint(k.Value, keys, strings.Join(keys, ", ")))
+				return at(
+					k, "unknown key %q in agents.%s%s", k.Value, key.Value,
+					check.Hint(k.Value, keys, strings.Join(keys, ", ")),
+				)
 			}
 		}
 		own := *body
@@ -625,7 +634,10 @@ func sourceOf(n *yaml.Node) (*source, error) {
 
 // takeNames are the things that a preset can take from the output.
 func takeNames() []string {
-	return []string{"text", "json", "session_id", "model", "turns", "cost_usd", "input_tokens", "cached_tokens", "output_tokens", "message", "limit_used", "limit_reset", "limit_scope"}
+	return []string{
+		"text", "json", "session_id", "model", "turns", "cost_usd", "input_tokens", "cached_tokens", "output_tokens",
+		"message", "limit_used", "limit_reset", "limit_scope",
+	}
 }
 
 // optionNames are the settings of a step that a preset can have arguments for.
@@ -737,9 +749,13 @@ func (r *Rule) compile(p *Preset) error {
 		for _, o := range Outcomes() {
 			names = append(names, string(o))
 		}
-		return fmt.Errorf("unknown outcome %q%s", r.Outcome, check.Hint(string(r.Outcome), names, strings.Join(names, ", ")))
+		return fmt.Errorf(
+			"unknown outcome %q%s", r.Outcome, check.Hint(string(r.Outcome), names, strings.Join(names, ", ")),
+		)
 	}
-	for _, written := range []string{r.ResetAt, r.ResetAfter, r.ResetText, r.RetryAfter, r.RetryAfterMS, r.Scope, r.About} {
+	for _, written := range []string{
+		r.ResetAt, r.ResetAfter, r.ResetText, r.RetryAfter, r.RetryAfterMS, r.Scope, r.About,
+	} {
 		if written == "" {
 			continue
 		}

@@ -22,8 +22,8 @@ const (
 	maxOnce      = 4096 // values of once that are remembered
 )
 
-// Reading reads the output of one run. It keeps the last line of each pick and some sums, however long the output is. It is for one
-// goroutine at a time; stdout and stderr may be written by two.
+// Reading reads the output of one run. It keeps the last line of each pick and some sums, however long the
+// output is. It is for one goroutine at a time; stdout and stderr may be written by two.
 type Reading struct {
 	preset *Preset
 
@@ -71,7 +71,8 @@ func (v *accumulated) first(id []byte) bool {
 // Read returns a Reading of one run of the CLI.
 func (p *Preset) Read() *Reading {
 	return &Reading{
-		preset: p, lines: map[string][]byte{}, at: map[string]int{}, open: map[string]int{}, values: make([]accumulated, len(p.sums)),
+		preset: p, lines: map[string][]byte{}, at: map[string]int{}, open: map[string]int{},
+		values: make([]accumulated, len(p.sums)),
 		stderr: tail{most: maxStderr}, stdout: tail{most: maxStderr},
 	}
 }
@@ -304,7 +305,10 @@ func (r *Reading) facts(e End) []byte {
 	if r.preset.Parse == Text {
 		b = append(b, `,"stdout":`+jsonText(r.stdout.String())...)
 	}
-	b = append(b, `,"allow_denied":`+strconv.FormatBool(e.AllowDenied)+`,"allow_empty":`+strconv.FormatBool(e.AllowEmpty)+`,"at":{`...)
+	b = append(
+		b,
+		`,"allow_denied":`+strconv.FormatBool(e.AllowDenied)+`,"allow_empty":`+strconv.FormatBool(e.AllowEmpty)+`,"at":{`...,
+	)
 	for i, p := range r.preset.picks {
 		if i > 0 {
 			b = append(b, ',')
@@ -364,7 +368,8 @@ func (r *Reading) named(written string) string {
 	return r.value(&source{pick: pick, path: path})
 }
 
-// path leads to a value in a JSON document. A number is also the index in a list, and * stands for all members or elements.
+// path leads to a value in a JSON document. A number is also the index in a list, and * stands for all members
+// or elements.
 type path []string
 
 func parsePath(written string) path { return strings.Split(written, ".") }

@@ -51,8 +51,9 @@ func epoch(at float64, now time.Time) (time.Time, bool) {
 // past is how long ago a time of day may be to be taken for one that has just been, and not for that of tomorrow.
 const past = 30 * time.Minute
 
-// ParseReset returns the time that a CLI names in words: "resets 3pm (Europe/Lisbon)", "try again at Nov 25th, 2026 8:42 AM", "retry in
-// 10800s", "in 2h 5m", "limit reached|1795336487". A time of day is the next one in the zone that is named, else in that of now.
+// ParseReset returns the time that a CLI names in words: "resets 3pm (Europe/Lisbon)", "try again at Nov 25th,
+// 2026 8:42 AM", "retry in 10800s", "in 2h 5m", "limit reached|1795336487". A time of day is the next one in
+// the zone that is named, else in that of now.
 func ParseReset(text string, now time.Time) (time.Time, bool) {
 	text = strings.NewReplacer("\u202f", " ", "\u00a0", " ").Replace(text)
 	if _, after, ok := strings.Cut(text, "|"); ok {
@@ -60,7 +61,9 @@ func ParseReset(text string, now time.Time) (time.Time, bool) {
 			return epoch(at, now)
 		}
 	}
-	if m := regexp.MustCompile(`(?i)\b(?:resets?|retry|again|available)(?: \w+){0,2}? in ((?:\d+(?:\.\d+)? ?[a-z]+[, ]*(?:and )?)+)`).FindStringSubmatch(text); m != nil {
+	if m := regexp.MustCompile(
+		`(?i)\b(?:resets?|retry|again|available)(?: \w+){0,2}? in ((?:\d+(?:\.\d+)? ?[a-z]+[, ]*(?:and )?)+)`,
+	).FindStringSubmatch(text); m != nil {
 		if d, ok := span(m[1]); ok {
 			return now.Add(d), true
 		}

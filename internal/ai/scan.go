@@ -8,8 +8,9 @@ import (
 	"prodigy/internal/rawjson"
 )
 
-// This file reads the many lines of a stream of which nothing is kept: only numbers that are summed, and ids. They are gone through once, and not
-// held against the grammar of JSON. Whatever is not quite simple is left to the slow path, which finds the same.
+// This file reads the many lines of a stream of which nothing is kept: only numbers that are summed, and ids.
+// They are gone through once, and not held against the grammar of JSON. Whatever is not quite simple is left to
+// the slow path, which finds the same.
 
 // scanNode is a place in a document that something is looked for at or below.
 type scanNode struct {
@@ -242,7 +243,8 @@ func (p *Preset) compileScan() {
 	p.scanner = s
 }
 
-// quick takes a document of which nothing is kept. It reports false, and takes nothing, if it is not such a document or not a simple one.
+// quick takes a document of which nothing is kept. It reports false, and takes nothing, if it is not such a
+// document or not a simple one.
 func (r *Reading) quick(doc []byte) bool {
 	s := r.preset.scanner
 	if s == nil {

@@ -64,8 +64,8 @@ const (
 	shownResult    = 160 // of the first line of a result
 )
 
-// Transcript makes a conversation for people of what a CLI prints: what the agent says, its tools with their arguments shortened, and the first
-// line of each result. It is for one goroutine at a time.
+// Transcript makes a conversation for people of what a CLI prints: what the agent says, its tools with their
+// arguments shortened, and the first line of each result. It is for one goroutine at a time.
 type Transcript struct {
 	// Apart keeps what comes in pieces in lines of its own, so that what was masked in none of them does not stand
 	// there as a whole.
@@ -85,7 +85,8 @@ func (p *Preset) Transcript(cut bool) *Transcript { return &Transcript{preset: p
 // Gap says that something is missing here.
 func (t *Transcript) Gap() { t.line, t.long, t.cut = t.line[:0], false, true }
 
-// Write takes what was printed, and returns what people see of it: whole lines, except where the agent goes on in the middle of one.
+// Write takes what was printed, and returns what people see of it: whole lines, except where the agent goes on
+// in the middle of one.
 func (t *Transcript) Write(p []byte) []byte {
 	if t.preset.Parse == Text {
 		return p

@@ -80,7 +80,10 @@ type Tokens struct {
 // Verdict says what became of the run, once all of its output is written.
 func (r *Reading) Verdict(e End) Verdict {
 	r.close()
-	v := Verdict{Outcome: Failed, Skipped: r.skipped, Known: len(r.at) > 0, Plain: strings.TrimSpace(r.plain) != "", Usage: r.Usage()}
+	v := Verdict{
+		Outcome: Failed, Skipped: r.skipped, Known: len(r.at) > 0, Plain: strings.TrimSpace(r.plain) != "",
+		Usage: r.Usage(),
+	}
 	facts := r.facts(e)
 	var decided *Rule
 	for _, rule := range r.preset.Rules {
@@ -101,7 +104,10 @@ func (r *Reading) Verdict(e End) Verdict {
 		v.Outcome, v.Rule, v.NewSession = decided.Outcome, decided.Name, decided.NewSession
 		v.Type = cmp.Or(decided.Type, decided.Outcome.ErrorType())
 		v.Scope = r.named(decided.Scope)
-		v.RetryAfter = cmp.Or(seconds(r.named(decided.RetryAfter), time.Second), seconds(r.named(decided.RetryAfterMS), time.Millisecond))
+		v.RetryAfter = cmp.Or(
+			seconds(r.named(decided.RetryAfter), time.Second),
+			seconds(r.named(decided.RetryAfterMS), time.Millisecond),
+		)
 		v.Reset, v.ResetBy = r.reset(decided, e.Now)
 	}
 	v.Limit = r.limitUse()
@@ -126,7 +132,8 @@ func (r *Reading) limitUse() (u LimitUse) {
 // maxUnix bounds a time in seconds since 1970: that of the year 2200.
 const maxUnix = 7_258_118_400
 
-// SessionID returns the session of the run, as far as it is known by now. A text that might be more than an id is none: it becomes an argument.
+// SessionID returns the session of the run, as far as it is known by now. A text that might be more than an id
+// is none: it becomes an argument.
 func (r *Reading) SessionID() string {
 	id, _ := r.take("session_id")
 	for i, c := range []byte(id) {
@@ -146,7 +153,8 @@ func (r *Reading) Model() string {
 	return model
 }
 
-// Continued reports whether a run with that outcome has left work that is lost without its session: it did not end by itself.
+// Continued reports whether a run with that outcome has left work that is lost without its session: it did not
+// end by itself.
 func (o Outcome) Continued() bool { return o == Quota || o == Auth || o == Stalled }
 
 // Usage returns what the run has used, as far as it has said so by now.
@@ -227,7 +235,8 @@ func (r *Reading) sentence(rule *Rule, e End) string {
 
 const maxSentence = 500
 
-// firstSentence returns the first line of what a CLI says, on one line. CLIs pass on errors of their service as JSON, in which it is dug for.
+// firstSentence returns the first line of what a CLI says, on one line. CLIs pass on errors of their service as
+// JSON, in which it is dug for.
 func firstSentence(text string) string {
 	text = strings.TrimSpace(text)
 	if inner, ok := strings.CutPrefix(text, "[API Error: "); ok {

@@ -30,7 +30,11 @@ type Watching struct {
 // with returns w, changed by what is set in over.
 func (w Watching) with(over Watching) Watching {
 	for _, list := range []struct{ to, from *[]string }{
-		{&w.Progress, &over.Progress}, {&w.Idle, &over.Idle}, {&w.End, &over.End}, {&w.ToolBegins, &over.ToolBegins}, {&w.ToolEnds, &over.ToolEnds},
+		{&w.Progress, &over.Progress},
+		{&w.Idle, &over.Idle},
+		{&w.End, &over.End},
+		{&w.ToolBegins, &over.ToolBegins},
+		{&w.ToolEnds, &over.ToolEnds},
 	} {
 		if *list.from != nil {
 			*list.to = *list.from
@@ -137,7 +141,8 @@ const (
 	RuleLingers     = "lingers"
 )
 
-// Watchdog decides when a run does not get on. It is a pure state machine: signs and the time go in. It is for one goroutine at a time.
+// Watchdog decides when a run does not get on. It is a pure state machine: signs and the time go in. It is for
+// one goroutine at a time.
 type Watchdog struct {
 	limits Limits
 	last   time.Time // of progress
@@ -168,7 +173,9 @@ func (w *Watchdog) Observe(s Signs, now time.Time) *Stall {
 	case w.limits.Loop > 0 && s.Idle >= w.limits.Loop && !s.Ended:
 		return &Stall{RuleLoop, Stalled, fmt.Sprintf("it went round %d times without getting on", s.Idle)}
 	case w.limits.Turns > 0 && s.Turns > w.limits.Turns:
-		return &Stall{RuleMaxTurns, Incomplete, fmt.Sprintf("it was not done after %d turns (max_turns)", w.limits.Turns)}
+		return &Stall{
+			RuleMaxTurns, Incomplete, fmt.Sprintf("it was not done after %d turns (max_turns)", w.limits.Turns),
+		}
 	}
 	return nil
 }

@@ -73,8 +73,9 @@ func benchSh(b *testing.B, dir string, environ []string, text string) {
 	}
 }
 
-// BenchmarkItem measures the CPU time that the isolation of one item costs: its workspace, its commit, its merge. The last case is how a tool does
-// it that adds a linked worktree for each item and merges in a checkout. Only cpu-ms/op says something; on a machine that others use as well, too.
+// BenchmarkItem measures the CPU time that the isolation of one item costs: its workspace, its commit, its
+// merge. The last case is how a tool does it that adds a linked worktree for each item and merges in a
+// checkout. Only cpu-ms/op says something; on a machine that others use as well, too.
 func BenchmarkItem(b *testing.B) {
 	for _, n := range [...]int{100, 10_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) { benchItems(b, n) })
@@ -154,8 +155,9 @@ func benchItems(b *testing.B, n int) {
 	})
 }
 
-// BenchmarkMerges measures the merges of a long job, of agents that began a while ago, and what a resume costs then until the first agent can start. Each
-// merge should cost the same: -benchtime 10000x shows it, in some minutes.
+// BenchmarkMerges measures the merges of a long job, of agents that began a while ago, and what a resume costs
+// then until the first agent can start. Each merge should cost the same: -benchtime 10000x shows it, in some
+// minutes.
 func BenchmarkMerges(b *testing.B) {
 	dir, environ := benchRepo(b, 1000)
 	c := Config{JobID: "bench", Workflow: "bench", Dir: dir, GitDir: filepath.Join(b.TempDir(), "git"), WorkDir: filepath.Join(b.TempDir(), "work"), Environ: environ, Slots: 1}

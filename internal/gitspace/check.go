@@ -11,8 +11,9 @@ import (
 	"prodigy/internal/process"
 )
 
-// What a record names was synced before, so that the hub has it, also after a loss of power. A disk can break this promise. So the objects are looked at
-// when the machine has gone down since, or something is found missing: what is lost is said, and never merged as if nothing had been.
+// What a record names was synced before, so that the hub has it, also after a loss of power. A disk can break
+// this promise. So the objects are looked at when the machine has gone down since, or something is found
+// missing: what is lost is said, and never merged as if nothing had been.
 
 // damage is what is missing in the hub of a job.
 type damage struct {
@@ -43,7 +44,8 @@ func (s *Space) hasTrees(ctx context.Context, head string, live []Work) (bool, e
 	return !strings.Contains(out, " missing\n"), err
 }
 
-// inspectHub looks for all objects of the head and of the work that waits. An error says that the head is not whole: nothing can be merged then.
+// inspectHub looks for all objects of the head and of the work that waits. An error says that the head is not
+// whole: nothing can be merged then.
 func (s *Space) inspectHub(ctx context.Context, head string, live []Work) error {
 	s.damage.lost = make(map[string]string)
 	if reason, err := s.missing(ctx, head, s.record.Base); err != nil || reason != "" {

@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// checkout is the user's repository, as seen from the directory the job was started in. It is only read, but for the refs of the job.
+// checkout is the user's repository, as seen from the directory the job was started in. It is only read, but
+// for the refs of the job.
 type checkout struct {
 	place place
 	head  string // the commit; empty: there is none yet
@@ -60,18 +61,23 @@ func (g *git) inspect(ctx context.Context, dir string) (checkout, error) {
 	case err != nil:
 		return c, err
 	case strings.HasPrefix(out, "true"):
-		return c, fmt.Errorf("workspaces need a checkout, and %s is a bare repository: run prodigy in a clone of it", dir)
+		return c, fmt.Errorf(
+			"workspaces need a checkout, and %s is a bare repository: run prodigy in a clone of it", dir,
+		)
 	case !strings.HasSuffix(out, "true\n"):
 		return c, fmt.Errorf("workspaces need a checkout, and %s is inside of a .git directory", dir)
 	}
 	out, err = g.output(ctx, c.place, "rev-parse", "--path-format=absolute", "--show-toplevel", "--show-prefix", "--git-common-dir",
-		"--git-path", "objects", "--git-path", "shallow", "--git-path", "info/sparse-checkout", "--git-path", "info/exclude", "--git-path", "info/attributes",
+		"--git-path", "objects", "--git-path", "shallow", "--git-path", "info/sparse-checkout", "--git-path",
+		"info/exclude", "--git-path", "info/attributes",
 		"--show-object-format")
 	if err != nil {
 		return c, err
 	}
 	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
-	into := []*string{&c.top, &c.prefix, &c.commonDir, &c.objects, &c.shallow, &c.sparse, &c.exclude, &c.attributes, &c.format}
+	into := []*string{
+		&c.top, &c.prefix, &c.commonDir, &c.objects, &c.shallow, &c.sparse, &c.exclude, &c.attributes, &c.format,
+	}
 	if len(lines) != len(into) {
 		return c, fmt.Errorf("the path of the repository of %s has a newline, which git's own files cannot hold", dir)
 	}
@@ -151,8 +157,8 @@ func isTrue(s setting) bool {
 	return s.bare
 }
 
-// Check reports why a job cannot have workspaces, or what it begins with. It only reads. With allowDirty, changes of tracked files are no reason: the
-// job goes on without them.
+// Check reports why a job cannot have workspaces, or what it begins with. It only reads. With allowDirty,
+// changes of tracked files are no reason: the job goes on without them.
 func Check(ctx context.Context, c Config, allowDirty bool) (Start, error) {
 	g := newGit(c)
 	if err := g.find(ctx); err != nil {
@@ -163,11 +169,15 @@ func Check(ctx context.Context, c Config, allowDirty bool) (Start, error) {
 		return Start{}, err
 	}
 	if user.head == "" {
-		return Start{}, errors.New("the repository has no commit yet, and workspaces begin at one: commit what is there")
+		return Start{}, errors.New(
+			"the repository has no commit yet, and workspaces begin at one: commit what is there",
+		)
 	}
 	start := Start{Prefix: user.prefix, Base: user.head}
 	if want := c.Policy.Base; want != "" && want != "HEAD" {
-		base, _, err := g.answer(ctx, user.place, "rev-parse", "--verify", "--quiet", "--end-of-options", want+"^{commit}")
+		base, _, err := g.answer(
+			ctx, user.place, "rev-parse", "--verify", "--quiet", "--end-of-options", want+"^{commit}",
+		)
 		if err != nil || base == "" {
 			return Start{}, errors.Join(fmt.Errorf("workspace.base: no commit is called %q", want), err)
 		}
@@ -282,7 +292,8 @@ func (g *git) sparseSize(ctx context.Context, user checkout) (files int, total i
 	return files, total, nil
 }
 
-// inCone reports whether a sparse checkout of dirs has a file: those of the top level, of the directories above dirs, and all in dirs.
+// inCone reports whether a sparse checkout of dirs has a file: those of the top level, of the directories above
+// dirs, and all in dirs.
 func inCone(dirs []string, name string) bool {
 	if len(dirs) == 0 || !strings.Contains(name, "/") {
 		return true
@@ -306,7 +317,10 @@ func checkDisk(c Config, bytes int64) error {
 	if !ok || bytes == 0 || bytes*count <= free {
 		return nil
 	}
-	reason := fmt.Sprintf("%d workspaces of %s need %s, and %s are free in %s", count, size(bytes), size(bytes*count), size(free), c.WorkDir)
+	reason := fmt.Sprintf(
+		"%d workspaces of %s need %s, and %s are free in %s", count, size(bytes), size(bytes*count), size(free),
+		c.WorkDir,
+	)
 	if fit := free/bytes - 1; fit > 0 {
 		return fmt.Errorf("%s: use --max-parallel %d, or workspace.sparse", reason, fit)
 	}

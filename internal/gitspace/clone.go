@@ -33,7 +33,8 @@ type Seed struct {
 	Policy workflow.Workspace `json:"policy"`
 }
 
-// Seed returns what another machine needs. Branches and tags that the base of the job does not contain are not in it, nor are passwords.
+// Seed returns what another machine needs. Branches and tags that the base of the job does not contain are not
+// in it, nor are passwords.
 func (s *Space) Seed(ctx context.Context) (Seed, error) {
 	dir := s.templateDir()
 	template := place{dir: dir, gitDir: dir}
@@ -54,7 +55,10 @@ func (s *Space) Seed(ctx context.Context) (Seed, error) {
 			return seed, err
 		}
 	}
-	out, err = s.git.output(ctx, template, "for-each-ref", "--merged="+s.record.Base, refFormat, "refs/heads", "refs/tags", "refs/remotes")
+	out, err = s.git.output(
+		ctx, template, "for-each-ref", "--merged="+s.record.Base, refFormat, "refs/heads", "refs/tags",
+		"refs/remotes",
+	)
 	if err != nil {
 		return seed, err
 	}
@@ -76,8 +80,14 @@ func (s *Space) Seed(ctx context.Context) (Seed, error) {
 
 // portable returns the settings that are good on another machine, and no secret.
 func portable(all []setting) []setting {
-	sections := []string{"branch", "color", "core", "diff", "extensions", "filter", "gc", "i18n", "init", "log", "maintenance", "merge", "pull", "push", "rebase", "remote", "submodule", "tag", "user", "commit", "index"}
-	dropped := []string{"core.sshcommand", "core.askpass", "core.gitproxy", "core.alternaterefscommand", "core.excludesfile", "core.attributesfile", "extensions.partialclone", "user.signingkey"}
+	sections := []string{
+		"branch", "color", "core", "diff", "extensions", "filter", "gc", "i18n", "init", "log", "maintenance",
+		"merge", "pull", "push", "rebase", "remote", "submodule", "tag", "user", "commit", "index",
+	}
+	dropped := []string{
+		"core.sshcommand", "core.askpass", "core.gitproxy", "core.alternaterefscommand", "core.excludesfile",
+		"core.attributesfile", "extensions.partialclone", "user.signingkey",
+	}
 	var kept []setting
 	for _, one := range all {
 		section, _, _ := strings.Cut(one.key, ".")
@@ -109,8 +119,9 @@ func withoutPassword(text string) string {
 	return u.String()
 }
 
-// OpenClone makes the workspaces of a job on a machine that has not its repository. Their objects come in packs: those of the base into store, a directory
-// that other jobs of the repository use too, and all else into the hub. The directories of c must be new.
+// OpenClone makes the workspaces of a job on a machine that has not its repository. Their objects come in
+// packs: those of the base into store, a directory that other jobs of the repository use too, and all else into
+// the hub. The directories of c must be new.
 func OpenClone(ctx context.Context, c Config, seed Seed, store string) (*Space, error) {
 	c.Policy = seed.Policy
 	var err error
@@ -161,11 +172,15 @@ func haveRef(commit string) string { return "refs/have/" + commit }
 // mostHaves is how many commits are named as known: the newest.
 const mostHaves = 32
 
-// Lacks returns which commits a clone has to ask for before attempts can begin at these, and some that it has. When it has nothing of the job it asks for
-// the base, and is to be asked again. It is not called at the same time as itself or Take.
+// Lacks returns which commits a clone has to ask for before attempts can begin at these, and some that it has.
+// When it has nothing of the job it asks for the base, and is to be asked again. It is not called at the same
+// time as itself or Take.
 func (s *Space) Lacks(ctx context.Context, commits []string) (want, have []string, err error) {
 	if len(s.haves) == 0 {
-		out, err := s.git.output(ctx, place{dir: s.store, gitDir: s.store}, "for-each-ref", "--sort=-committerdate", "--format=%(objectname)", "refs/have")
+		out, err := s.git.output(
+			ctx, place{dir: s.store, gitDir: s.store}, "for-each-ref", "--sort=-committerdate",
+			"--format=%(objectname)", "refs/have",
+		)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -240,7 +255,8 @@ func (s *Space) Take(ctx context.Context, want, have []string, pack *os.File) er
 	return err
 }
 
-// Knows notes commits that the clone has, with all that they contain. Of many the newest are kept, and the base. It is called as Lacks is.
+// Knows notes commits that the clone has, with all that they contain. Of many the newest are kept, and the
+// base. It is called as Lacks is.
 func (s *Space) Knows(commits ...string) {
 	for _, name := range commits {
 		if !isObjectName(name) || slices.Contains(s.tips, name) || slices.Contains(s.haves, name) {
@@ -273,8 +289,8 @@ func (s *Space) unpack(ctx context.Context, in place, pack *os.File, flags ...st
 	return err
 }
 
-// Pack writes the objects of commits, with all that they contain, to a file as a pack, without those that whoever gets it has. With the base come the
-// tags of Seed, which is called before.
+// Pack writes the objects of commits, with all that they contain, to a file as a pack, without those that
+// whoever gets it has. With the base come the tags of Seed, which is called before.
 func (s *Space) Pack(ctx context.Context, want, have []string, to *os.File) error {
 	var input strings.Builder
 	for _, name := range append(slices.Clone(want), have...) {
@@ -299,7 +315,9 @@ func (s *Space) Pack(ctx context.Context, want, have []string, to *os.File) erro
 	}
 	in := s.hub()
 	in.stdout = to
-	_, err = s.git.feed(ctx, in, input.String(), "pack-objects", "-q", "--revs", "--thin", "--stdout", "--delta-base-offset")
+	_, err = s.git.feed(
+		ctx, in, input.String(), "pack-objects", "-q", "--revs", "--thin", "--stdout", "--delta-base-offset",
+	)
 	return err
 }
 
@@ -324,15 +342,18 @@ func isObjectName(text string) bool {
 	return err == nil && (len(text) == 40 || len(text) == 64)
 }
 
-// Import takes what an attempt has done in a clone: the commit that its outcome names, whose objects are in pack. As with an attempt that has run here, work
-// whose state cannot be told is a failure of the attempt. An error is about git or the disk.
+// Import takes what an attempt has done in a clone: the commit that its outcome names, whose objects are in
+// pack. As with an attempt that has run here, work whose state cannot be told is a failure of the attempt. An
+// error is about git or the disk.
 func (s *Space) Import(ctx context.Context, a *agent.Attempt, o *agent.Outcome, pack *os.File) error {
 	c, err := s.importWork(ctx, a, o.Commit, pack)
 	o.Commit, o.Files, o.Insertions, o.Deletions = c.commit, c.files, c.insertions, c.deletions
 	var state *StateError
 	switch {
 	case errors.As(err, &state) && o.Failure == nil:
-		o.Failure = &agent.Failure{Failure: retry.Failure{Type: retry.TypeWorkspace, Message: state.Reason, ExitCode: -1}}
+		o.Failure = &agent.Failure{
+			Failure: retry.Failure{Type: retry.TypeWorkspace, Message: state.Reason, ExitCode: -1},
+		}
 	case errors.As(err, &state):
 	case err != nil:
 		return fmt.Errorf("take the work of %s: %w", a.ItemID, err)
@@ -366,8 +387,8 @@ func (s *Space) importWork(ctx context.Context, a *agent.Attempt, commit string,
 // RemoveClone deletes the directories of a clone. Agents may have taken permissions away.
 func RemoveClone(dir string) error { return removeAll(dir) }
 
-// PruneStores deletes stores that were not used for longest, until those in dir have at most so many bytes, and packs the others where it is worth it.
-// Those in use stay as they are.
+// PruneStores deletes stores that were not used for longest, until those in dir have at most so many bytes, and
+// packs the others where it is worth it. Those in use stay as they are.
 func PruneStores(ctx context.Context, dir string, most int64, environ []string, inUse func(name string) bool) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

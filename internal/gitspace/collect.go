@@ -43,7 +43,8 @@ var unfinished = [...]struct{ file, what string }{
 	{"BISECT_START", "a bisect"},
 }
 
-// collect makes one commit of everything that was done in a workspace since base, and puts it into the hub. What cannot be told is a *StateError.
+// collect makes one commit of everything that was done in a workspace since base, and puts it into the hub.
+// What cannot be told is a *StateError.
 func (s *Space) collect(ctx context.Context, w workspace, want task) (collected, error) {
 	strangers, err := s.vet(w)
 	cut := exists(filepath.Join(w.gitDir(), "shallow")) && !exists(filepath.Join(s.templateDir(), "shallow"))
@@ -96,7 +97,9 @@ func (s *Space) take(ctx context.Context, w workspace, want task) (collected, er
 			return collected{}, s.blame(err, "HEAD of its workspace cannot be read")
 		}
 		if code == 1 {
-			return collected{}, stateErrorf("HEAD of its workspace does not contain the commit %s that it began at", short(base))
+			return collected{}, stateErrorf(
+				"HEAD of its workspace does not contain the commit %s that it began at", short(base),
+			)
 		}
 	}
 	if err := s.cleanIndex(ctx, in, w, merging); err != nil {
@@ -109,7 +112,9 @@ func (s *Space) take(ctx context.Context, w workspace, want task) (collected, er
 		discarded, err = s.countChanges(ctx, in)
 	}
 	if err == nil && want.resolve != "" {
-		err = s.blame(s.checkResolution(ctx, in, base, tree, head, want.resolve, merging), "its resolution cannot be read")
+		err = s.blame(
+			s.checkResolution(ctx, in, base, tree, head, want.resolve, merging), "its resolution cannot be read",
+		)
 	}
 	if err != nil || tree == baseTree {
 		return collected{discarded: discarded}, err
@@ -154,7 +159,8 @@ func (s *Space) isUnfinished(w workspace) bool {
 	return false
 }
 
-// isAt reports whether HEAD of a workspace is surely at a commit. It is quicker than git, and does not know all ways to store a ref.
+// isAt reports whether HEAD of a workspace is surely at a commit. It is quicker than git, and does not know all
+// ways to store a ref.
 func isAt(w workspace, commit string) bool {
 	text := w.readRef("HEAD")
 	if branch, is := strings.CutPrefix(text, "ref: refs/heads/"); is {
@@ -247,8 +253,8 @@ func (s *Space) isPlain(index string) bool {
 	return ok
 }
 
-// writeRef makes a ref in the hub, as git would: the refs there are files, and no other process has this one. It is written outside of refs, where git
-// would take a half-written file for a ref.
+// writeRef makes a ref in the hub, as git would: the refs there are files, and no other process has this one.
+// It is written outside of refs, where git would take a half-written file for a ref.
 func (s *Space) writeRef(ref, commit string) error {
 	file := filepath.Join(s.hubDir(), filepath.FromSlash(ref))
 	var err error
@@ -282,9 +288,10 @@ func reasonOf(err error) string {
 	return "git printed something else"
 }
 
-// cleanIndex sees to it that the index shows all files as they are: no flags that hide changes, and nothing unmerged, which `git add` would take for
-// resolved. In a merge that is being resolved a file counts as resolved when it is staged, or its conflict was between two texts: then the marks of the
-// conflict, which are looked for later, show whether it is.
+// cleanIndex sees to it that the index shows all files as they are: no flags that hide changes, and nothing
+// unmerged, which `git add` would take for resolved. In a merge that is being resolved a file counts as
+// resolved when it is staged, or its conflict was between two texts: then the marks of the conflict, which are
+// looked for later, show whether it is.
 func (s *Space) cleanIndex(ctx context.Context, in place, w workspace, merging bool) error {
 	index := filepath.Join(w.gitDir(), "index")
 	var out string

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// Deliver puts the result into the user's repository: as the hidden ref, and as the branch ResultBranch, which is only moved forward. A branch that cannot
-// be moved is a notice. When the hidden ref cannot be set there is an error, and Deliver may be called again.
+// Deliver puts the result into the user's repository: as the hidden ref, and as the branch ResultBranch, which
+// is only moved forward. A branch that cannot be moved is a notice. When the hidden ref cannot be set there is
+// an error, and Deliver may be called again.
 func (s *Space) Deliver(ctx context.Context, head string) (Delivery, error) {
 	d := Delivery{Hidden: s.hiddenRef()}
 	if head == s.record.Base {
@@ -41,7 +42,8 @@ func (s *Space) Deliver(ctx context.Context, head string) (Delivery, error) {
 	return d, nil
 }
 
-// tryAgain calls try up to three times as long as git fails: a gc or another command of the user may be in the way, and is soon over.
+// tryAgain calls try up to three times as long as git fails: a gc or another command of the user may be in the
+// way, and is soon over.
 func (s *Space) tryAgain(ctx context.Context, try func() error) error {
 	err := try()
 	var failed *gitError
@@ -88,7 +90,9 @@ func (s *Space) Into(ctx context.Context, branch, head string) error {
 	}
 	var failed *gitError
 	if where == "" {
-		_, err = s.git.output(ctx, s.user.place, "fetch", "-q", "--no-tags", "--no-write-fetch-head", ".", s.hiddenRef()+":"+full)
+		_, err = s.git.output(
+			ctx, s.user.place, "fetch", "-q", "--no-tags", "--no-write-fetch-head", ".", s.hiddenRef()+":"+full,
+		)
 	} else {
 		_, err = s.git.output(ctx, place{dir: where}, "merge", "-q", "--ff-only", "--no-autostash", head)
 	}
@@ -126,7 +130,8 @@ func (s *Space) Forget() error {
 	return nil
 }
 
-// Remove deletes everything of a job but its branch: the workspaces, the hub, and the hidden ref in the user's repository.
+// Remove deletes everything of a job but its branch: the workspaces, the hub, and the hidden ref in the user's
+// repository.
 func Remove(ctx context.Context, c Config) error {
 	errs := []error{removeAll(c.WorkDir), removeAll(c.GitDir)}
 	_ = os.Remove(filepath.Dir(c.WorkDir))

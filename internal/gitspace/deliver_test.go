@@ -354,8 +354,8 @@ func TestPhasesShareOneWorkspaceThatNobodyCleans(t *testing.T) {
 	}
 }
 
-// A kill in the middle of the move of the job's workspace leaves some files of one commit and some of the other. The next run finishes the move, and
-// keeps what the phase before did not commit.
+// A kill in the middle of the move of the job's workspace leaves some files of one commit and some of the
+// other. The next run finishes the move, and keeps what the phase before did not commit.
 func TestAMoveThatWasKilledIsFinished(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

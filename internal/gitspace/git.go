@@ -19,28 +19,39 @@ import (
 // The oldest git that merges without a working tree.
 const minMajor, minMinor = 2, 38
 
-// repositoryVars are the variables that lead git to another repository, index or set of objects than those of the directory it runs in. It is what
-// `git rev-parse --local-env-vars` lists, and what hooks and aliases get besides.
+// repositoryVars are the variables that lead git to another repository, index or set of objects than those of
+// the directory it runs in. It is what `git rev-parse --local-env-vars` lists, and what hooks and aliases get
+// besides.
 var repositoryVars = [...]string{
-	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT", "GIT_OBJECT_DIRECTORY", "GIT_DIR", "GIT_WORK_TREE",
-	"GIT_IMPLICIT_WORK_TREE", "GIT_GRAFT_FILE", "GIT_INDEX_FILE", "GIT_INDEX_VERSION", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE", "GIT_PREFIX",
-	"GIT_INTERNAL_SUPER_PREFIX", "GIT_SHALLOW_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_QUARANTINE_PATH", "GIT_ATTR_SOURCE",
+	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT",
+	"GIT_OBJECT_DIRECTORY", "GIT_DIR", "GIT_WORK_TREE",
+	"GIT_IMPLICIT_WORK_TREE", "GIT_GRAFT_FILE", "GIT_INDEX_FILE", "GIT_INDEX_VERSION", "GIT_NO_REPLACE_OBJECTS",
+	"GIT_REPLACE_REF_BASE", "GIT_PREFIX",
+	"GIT_INTERNAL_SUPER_PREFIX", "GIT_SHALLOW_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_QUARANTINE_PATH",
+	"GIT_ATTR_SOURCE",
 	"GIT_REF_PARANOIA", "GIT_DEFAULT_HASH", "GIT_DEFAULT_REF_FORMAT",
 }
 
 // ownVars are the variables that change what the commands of this package do, and that agents may have.
 var ownVars = [...]string{
-	"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_COMMITTER_DATE",
-	"GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS", "GIT_EXTERNAL_DIFF", "GIT_DIFF_OPTS",
+	"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL",
+	"GIT_COMMITTER_DATE",
+	"GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS", "GIT_EXTERNAL_DIFF",
+	"GIT_DIFF_OPTS",
 	"GIT_CEILING_DIRECTORIES", "GIT_OPTIONAL_LOCKS",
 }
 
-// settings are given to every command of this package: no hooks, no background work, nothing that asks, and objects that are on disk when it ends.
+// settings are given to every command of this package: no hooks, no background work, nothing that asks, and
+// objects that are on disk when it ends.
 var settings = [...]string{
-	"core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false", "core.splitIndex=false", "core.safecrlf=false",
-	"gc.auto=0", "maintenance.auto=false", "commit.gpgSign=false", "submodule.recurse=false", "fetch.recurseSubmodules=false", "fetch.prune=false",
-	"fetch.writeCommitGraph=false", "fetch.fsckObjects=false", "transfer.fsckObjects=false", "protocol.file.allow=always", "protocol.version=2",
-	"log.showSignature=false", "advice.addEmbeddedRepo=false", "core.fsync=committed", "core.alternateRefsPrefixes=refs/prodigy/",
+	"core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false", "core.splitIndex=false",
+	"core.safecrlf=false",
+	"gc.auto=0", "maintenance.auto=false", "commit.gpgSign=false", "submodule.recurse=false",
+	"fetch.recurseSubmodules=false", "fetch.prune=false",
+	"fetch.writeCommitGraph=false", "fetch.fsckObjects=false", "transfer.fsckObjects=false",
+	"protocol.file.allow=always", "protocol.version=2",
+	"log.showSignature=false", "advice.addEmbeddedRepo=false", "core.fsync=committed",
+	"core.alternateRefsPrefixes=refs/prodigy/",
 }
 
 // git runs git commands.
@@ -75,7 +86,9 @@ func newGit(c Config) git {
 		}
 	}
 	// Nobody answers, and what is only read must not be written, not even an index.
-	g.environ = append(g.environ, "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=true", "GIT_OPTIONAL_LOCKS=0", "GIT_DEFAULT_REF_FORMAT=files")
+	g.environ = append(
+		g.environ, "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=true", "GIT_OPTIONAL_LOCKS=0", "GIT_DEFAULT_REF_FORMAT=files",
+	)
 	return g
 }
 
@@ -91,7 +104,10 @@ func (g *git) find(ctx context.Context) error {
 	}
 	major, minor, ok := parseVersion(out)
 	if !ok {
-		return fmt.Errorf("workspaces need git %d.%d or newer, and %q is not understood", minMajor, minMinor, strings.TrimSpace(out))
+		return fmt.Errorf(
+			"workspaces need git %d.%d or newer, and %q is not understood", minMajor, minMinor,
+			strings.TrimSpace(out),
+		)
 	}
 	if major < minMajor || major == minMajor && minor < minMinor {
 		return fmt.Errorf("workspaces need git %d.%d or newer: this is %d.%d", minMajor, minMinor, major, minor)
@@ -171,7 +187,9 @@ func (e *gitError) Error() string {
 // byItself reports whether git has failed by itself: it said so, or crashed. Other signals are those of a stop, or of
 // a machine without memory.
 func (e *gitError) byItself() bool {
-	return !e.exit.Expired && (e.exit.Signal == "" || slices.Contains([]string{"SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL"}, e.exit.Signal))
+	return !e.exit.Expired && (e.exit.Signal == "" || slices.Contains(
+		[]string{"SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL"}, e.exit.Signal,
+	))
 }
 
 // reason returns what git printed, in one line, or else how it ended.
@@ -215,7 +233,9 @@ func (g *git) line(ctx context.Context, p place, args ...string) (string, error)
 }
 
 // run runs a command. Exit codes other than 0 and those of answers are a *gitError; a stop is its cause.
-func (g *git) run(ctx context.Context, p place, input string, answers []int, args ...string) (out string, code int, err error) {
+func (g *git) run(
+	ctx context.Context, p place, input string, answers []int, args ...string,
+) (out string, code int, err error) {
 	expiry, expire := context.WithTimeout(context.Background(), g.patience)
 	defer expire()
 	stdout := bounded{most: cmp.Or(p.most, mostOutput), keep: p.most == 0, full: expire}
@@ -226,7 +246,8 @@ func (g *git) run(ctx context.Context, p place, input string, answers []int, arg
 	argv = append(argv, args...)
 	c := process.Command{
 		Path: g.path, Argv: argv, Dir: p.dir, Env: append(slices.Clip(g.environ), p.environ()...),
-		Stdin: p.stdin, Input: input, Stdout: &stdout, Stderr: &stderr, Grace: 5 * time.Second, Register: g.register, Expiry: expiry,
+		Stdin: p.stdin, Input: input, Stdout: &stdout, Stderr: &stderr, Grace: 5 * time.Second, Register: g.register,
+		Expiry: expiry,
 	}
 	if p.stdout != nil {
 		c.Stdout = p.stdout
@@ -238,9 +259,14 @@ func (g *git) run(ctx context.Context, p place, input string, answers []int, arg
 	case exit.Start != nil:
 		return "", -1, fmt.Errorf("git %s: %w", args[0], exit.Start)
 	case exit.Expired && stdout.over:
-		return "", -1, &gitError{args: args, exit: exit, stderr: fmt.Sprintf("git %s printed more than %s", args[0], size(int64(stdout.most)))}
+		return "", -1, &gitError{
+			args: args, exit: exit,
+			stderr: fmt.Sprintf("git %s printed more than %s", args[0], size(int64(stdout.most))),
+		}
 	case exit.Expired:
-		return "", -1, &gitError{args: args, exit: exit, stderr: fmt.Sprintf("git %s did not end within %v", args[0], g.patience)}
+		return "", -1, &gitError{
+			args: args, exit: exit, stderr: fmt.Sprintf("git %s did not end within %v", args[0], g.patience),
+		}
 	case exit.Code != 0 && !slices.Contains(answers, exit.Code):
 		return "", exit.Code, &gitError{args: args, exit: exit, stderr: stderr.Text()}
 	}

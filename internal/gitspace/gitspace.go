@@ -7,7 +7,8 @@
 // (clone.go). The user's repository gets one hidden ref at the start and one branch at the end (deliver.go). Every
 // git command goes through git.go.
 //
-// What counts is what the caller has recorded: the head of the job and the work that waits are given to each call. The refs follow from these.
+// What counts is what the caller has recorded: the head of the job and the work that waits are given to each
+// call. The refs follow from these.
 package gitspace
 
 import (
@@ -53,7 +54,8 @@ type Config struct {
 	Created func(worker int, base string, took time.Duration) // a workspace was made; nil: nobody is told
 	Cleaned func(worker int, reason string)                   // a workspace was thrown away; nil: nobody is told
 
-	Verifying func(commit string, items []MergedItem)                  // Policy.Verify begins on a commit that has these merged; nil: nobody is told
+	// Policy.Verify begins on a commit that has these merged; nil: nobody is told
+	Verifying func(commit string, items []MergedItem)
 	Verified  func(commit string, o agent.Outcome, took time.Duration) // it has ended; not called after a stop
 }
 
@@ -110,8 +112,8 @@ type Delivery struct {
 	Notices []string
 }
 
-// StateError says why what is in a workspace or in the user's repository cannot be used. The reason is a sentence for people. Other errors are those of
-// git, the disk, or a stop.
+// StateError says why what is in a workspace or in the user's repository cannot be used. The reason is a
+// sentence for people. Other errors are those of git, the disk, or a stop.
 type StateError struct{ Reason string }
 
 func (e *StateError) Error() string { return e.Reason }
@@ -126,8 +128,8 @@ type Executor interface {
 	Holds(ctx context.Context, ids []string) ([]string, error)
 }
 
-// Space has the workspaces and the hub of one job. Only one process may have it open; the lock of the job sees to that. Execute, Phase and Merge may run
-// at once. Merge and Publish may not, nor two of one of them.
+// Space has the workspaces and the hub of one job. Only one process may have it open; the lock of the job sees
+// to that. Execute, Phase and Merge may run at once. Merge and Publish may not, nor two of one of them.
 type Space struct {
 	Config
 	git    git
@@ -173,7 +175,9 @@ func (c Config) recordFile() string  { return filepath.Join(c.GitDir, "start.jso
 
 // hub is the place of commands that work on the objects of the job.
 func (s *Space) hub() place {
-	return place{dir: s.hubDir(), gitDir: s.hubDir(), identity: s.record.Identity, env: []string{"GIT_NO_REPLACE_OBJECTS=1"}}
+	return place{
+		dir: s.hubDir(), gitDir: s.hubDir(), identity: s.record.Identity, env: []string{"GIT_NO_REPLACE_OBJECTS=1"},
+	}
 }
 
 const headRef = "refs/heads/job" // in the hub
@@ -183,18 +187,20 @@ func itemRef(index, attempt int) string { return fmt.Sprintf("refs/items/%d/%d",
 
 func (w Work) ref() string { return itemRef(w.Index, w.Attempt) }
 
-// hiddenRef is the ref in the user's repository that keeps what the job needs. It is not refs/prodigy/<job>: with that, the name of the result branch would be
-// ambiguous for git.
+// hiddenRef is the ref in the user's repository that keeps what the job needs. It is not refs/prodigy/<job>:
+// with that, the name of the result branch would be ambiguous for git.
 func (c Config) hiddenRef() string { return "refs/prodigy/jobs/" + c.JobID }
 
 // ResultBranch returns the branch that the result is delivered as.
 func (c Config) ResultBranch() string { return "prodigy/" + c.JobID }
 
-// Branch returns the branch that is checked out for an item. It is not below ResultBranch: both can be in one repository.
+// Branch returns the branch that is checked out for an item. It is not below ResultBranch: both can be in one
+// repository.
 func (c Config) Branch(index int) string { return c.ResultBranch() + "-" + strconv.Itoa(index) }
 
-// Open makes the hub of a new job, or restores that of a job that is resumed: locks that a killed git left are removed, and the refs are set from what
-// the caller has recorded. Head is the recorded head, and live the work that waits to be merged.
+// Open makes the hub of a new job, or restores that of a job that is resumed: locks that a killed git left are
+// removed, and the refs are set from what the caller has recorded. Head is the recorded head, and live the work
+// that waits to be merged.
 func Open(ctx context.Context, c Config, start Start, head string, live []Work) (*Space, error) {
 	var err error
 	// The workspaces are compared with paths that the system reports, which have no symbolic links in them.

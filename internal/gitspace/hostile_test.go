@@ -23,7 +23,8 @@ cat .git/config .git/info/exclude a sub/b
 ls .git .git/refs
 `
 
-// hostile are the agents that have spoilt a workspace for others, in other tools or in a prototype. Each works in the workspace of the one before.
+// hostile are the agents that have spoilt a workspace for others, in other tools or in a prototype. Each works
+// in the workspace of the one before.
 var hostile = []struct {
 	name, script string
 	refused      string // what the failure says; empty: its work is taken

@@ -23,8 +23,8 @@ type stamp struct{ sec, nsec uint32 }
 
 func (s stamp) before(o stamp) bool { return s.sec < o.sec || s.sec == o.sec && s.nsec < o.nsec }
 
-// parseIndex parses an index file. It reports false for one that is damaged, or has something that is not understood here: the caller asks git then.
-// https://git-scm.com/docs/index-format
+// parseIndex parses an index file. It reports false for one that is damaged, or has something that is not
+// understood here: the caller asks git then. https://git-scm.com/docs/index-format
 func parseIndex(data []byte, hash int) (entries []entry, ok bool) {
 	const head, fixed = 12, 40
 	if len(data) < head+hash || !bytes.HasPrefix(data, []byte("DIRC")) {
@@ -44,7 +44,10 @@ func parseIndex(data []byte, hash int) (entries []entry, ok bool) {
 			return nil, false
 		}
 		f := func(i int) uint32 { return be.Uint32(data[begin+4*i:]) }
-		e := entry{ctime: stamp{f(0), f(1)}, mtime: stamp{f(2), f(3)}, ino: f(5), mode: f(6), uid: f(7), gid: f(8), size: f(9)}
+		e := entry{
+			ctime: stamp{f(0), f(1)}, mtime: stamp{f(2), f(3)}, ino: f(5), mode: f(6), uid: f(7), gid: f(8),
+			size: f(9),
+		}
 		at += fixed + hash
 		flags := be.Uint16(data[at:])
 		at += 2
@@ -94,7 +97,8 @@ type differences struct {
 	changed []string // files that are missing or may have changed
 }
 
-// isSimple reports whether the differences can be undone without git's looking at all files: not those that decide how others are checked out.
+// isSimple reports whether the differences can be undone without git's looking at all files: not those that
+// decide how others are checked out.
 func (d differences) isSimple(of int) bool {
 	for _, name := range d.changed {
 		if strings.HasSuffix(name, ".gitattributes") {
@@ -104,8 +108,8 @@ func (d differences) isSimple(of int) bool {
 	return len(d.changed) <= max(100, of/10)
 }
 
-// compare compares the files of a workspace with its seal, and sees to it that the directories have the permissions of new ones. It reports false when
-// only git can tell.
+// compare compares the files of a workspace with its seal, and sees to it that the directories have the
+// permissions of new ones. It reports false when only git can tell.
 func (s *Space) compare(w workspace, seal string) (d differences, ok bool) {
 	entries, ok := s.readIndex(seal)
 	info, err := os.Lstat(seal)

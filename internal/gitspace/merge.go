@@ -29,8 +29,9 @@ const (
 	attemptTrailer = "Prodigy-Attempt"
 )
 
-// Merge merges work into head, one after another, and verifies the result. An error is git's, the disk's or a stop's; then nothing was merged and no
-// item is to blame. Nothing is published: the caller records the result first.
+// Merge merges work into head, one after another, and verifies the result. An error is git's, the disk's or a
+// stop's; then nothing was merged and no item is to blame. Nothing is published: the caller records the result
+// first.
 func (s *Space) Merge(ctx context.Context, head string, work []Work) (Merged, error) {
 	b := Batch{Chain: s.chain, Verifying: s.Verifying, Verified: s.Verified}
 	if s.Policy.Verify != nil {
@@ -58,7 +59,10 @@ func (s *Space) chain(ctx context.Context, head string, work []Work) (Merged, er
 			if reason == "" {
 				return Merged{}, fmt.Errorf("merge the work of %s: %w", w.ItemID, err)
 			}
-			out.Failed = append(out.Failed, Rejected{Work: w, Type: retry.TypeWorkspace, Message: reason, Duration: time.Since(began)})
+			out.Failed = append(
+				out.Failed,
+				Rejected{Work: w, Type: retry.TypeWorkspace, Message: reason, Duration: time.Since(began)},
+			)
 			continue
 		}
 		if len(conflicts) > 0 {
@@ -92,7 +96,9 @@ func (s *Space) culprit(ctx context.Context, head string, w Work, err error) str
 }
 
 // mergeOne merges work into head and returns the commit, or the conflicts.
-func (s *Space) mergeOne(ctx context.Context, head string, w Work) (commit string, conflicts []events.Conflict, err error) {
+func (s *Space) mergeOne(
+	ctx context.Context, head string, w Work,
+) (commit string, conflicts []events.Conflict, err error) {
 	tree := w.Commit + "^{tree}"
 	if head != w.Base { // else there is nothing to merge with
 		tree, conflicts, err = s.mergeTree(ctx, head, w)
@@ -143,7 +149,9 @@ func parseTrailer(value string) string {
 }
 
 // mergeTree merges the trees of head and work.
-func (s *Space) mergeTree(ctx context.Context, head string, w Work) (tree string, conflicts []events.Conflict, err error) {
+func (s *Space) mergeTree(
+	ctx context.Context, head string, w Work,
+) (tree string, conflicts []events.Conflict, err error) {
 	if err := s.attributes.update(ctx, s, head); err != nil {
 		return "", nil, err
 	}
@@ -169,8 +177,8 @@ func (s *Space) mergeTree(ctx context.Context, head string, w Work) (tree string
 	return tree, conflicts, s.findOthers(ctx, w.Base, head, conflicts)
 }
 
-// parseMergeTree parses the output of merge-tree -z: the tree, a line for each stage of each conflicted file, an empty field, and messages. Those are the
-// number of paths, the paths, a type, and the text.
+// parseMergeTree parses the output of merge-tree -z: the tree, a line for each stage of each conflicted file,
+// an empty field, and messages. Those are the number of paths, the paths, a type, and the text.
 func parseMergeTree(out string) (tree string, conflicts []events.Conflict, err error) {
 	tree, rest, ok := strings.Cut(out, "\x00")
 	if !ok {
@@ -261,10 +269,12 @@ func (s *Space) findOthers(ctx context.Context, base, head string, conflicts []e
 	return nil
 }
 
-// foldedNames returns the names that a merge adds and that differ from others only by case: where the user's disk does not tell such names apart, nobody
-// could check them out.
+// foldedNames returns the names that a merge adds and that differ from others only by case: where the user's
+// disk does not tell such names apart, nobody could check them out.
 func (s *Space) foldedNames(ctx context.Context, head, tree string) ([]events.Conflict, error) {
-	out, err := s.git.output(ctx, s.hub(), "diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=A", head, tree)
+	out, err := s.git.output(
+		ctx, s.hub(), "diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=A", head, tree,
+	)
 	if err != nil || out == "" {
 		return nil, err
 	}
@@ -293,7 +303,10 @@ func (s *Space) foldedNames(ctx context.Context, head, tree string) ([]events.Co
 		for _, name := range fields(out) {
 			folded := strings.ToLower(name)
 			if other, twice := seen[folded]; twice {
-				conflicts = append(conflicts, events.Conflict{Path: path.Join(dir, name), Message: other + " and " + name + " differ only by case, and the user's disk cannot hold both (core.ignorecase)"})
+				conflicts = append(
+					conflicts,
+					events.Conflict{Path: path.Join(dir, name), Message: other + " and " + name + " differ only by case, and the user's disk cannot hold both (core.ignorecase)"},
+				)
 			}
 			seen[folded] = name
 		}
@@ -422,14 +435,18 @@ func (s *Space) Publish(ctx context.Context, head string, settled []Work) error 
 	return s.packRefs(ctx)
 }
 
-// packEvery is how much work is merged before its objects are packed. A pack takes a tenth of the disk, and each object that is not in one is a file.
+// packEvery is how much work is merged before its objects are packed. A pack takes a tenth of the disk, and
+// each object that is not in one is a file.
 const packEvery = 1000
 
-// packObjects packs the objects of what was merged since the last time. The history before, which is the user's, is not looked at.
+// packObjects packs the objects of what was merged since the last time. The history before, which is the
+// user's, is not looked at.
 func (s *Space) packObjects(ctx context.Context, head string) error {
 	since := cmp.Or(s.packed, s.record.Base)
 	pack := filepath.Join(s.hubDir(), "objects", "pack", "pack")
-	if _, err := s.git.feed(ctx, s.hub(), head+"\n^"+since+"\n", "pack-objects", "-q", "--revs", "--unpacked", "--local", pack); err != nil {
+	if _, err := s.git.feed(
+		ctx, s.hub(), head+"\n^"+since+"\n", "pack-objects", "-q", "--revs", "--unpacked", "--local", pack,
+	); err != nil {
 		return err
 	}
 	if _, err := s.git.output(ctx, s.hub(), "prune-packed", "-q"); err != nil {

@@ -18,8 +18,9 @@ func (s *Space) job() workspace { return s.workspace("job", 0) }
 // moving names the file that is there while the workspace is moved from one commit to another. It has both.
 func (w workspace) moving() string { return w.dir + ".moving" }
 
-// Phase returns the directory in which the phases of the job run, with head in it. The workspace is made once and never cleaned: what a phase did not
-// commit is there for the next. It is moved to head, which is refused with a *StateError when a change would be lost.
+// Phase returns the directory in which the phases of the job run, with head in it. The workspace is made once
+// and never cleaned: what a phase did not commit is there for the next. It is moved to head, which is refused
+// with a *StateError when a change would be lost.
 func (s *Space) Phase(ctx context.Context, head string) (dir string, err error) {
 	s.phase.Lock()
 	defer s.phase.Unlock()
@@ -32,7 +33,9 @@ func (s *Space) Phase(ctx context.Context, head string) (dir string, err error) 
 		err := s.create(ctx, w, head, s.ResultBranch())
 		var setup *setupFailed
 		if errors.As(err, &setup) {
-			return "", stateErrorf("workspace.setup failed in the workspace of the job: %s", setup.outcome.Failure.Message)
+			return "", stateErrorf(
+				"workspace.setup failed in the workspace of the job: %s", setup.outcome.Failure.Message,
+			)
 		}
 		if err != nil {
 			return "", err
@@ -48,8 +51,9 @@ func (s *Space) Phase(ctx context.Context, head string) (dir string, err error) 
 	return dir, nil
 }
 
-// moveTo moves the job's workspace to head. One that has head, and perhaps commits of a phase on top, stays. A file beside the workspace says that git is
-// at work: a git that was killed has left some files of one commit and some of the other, which it would refuse to touch again.
+// moveTo moves the job's workspace to head. One that has head, and perhaps commits of a phase on top, stays. A
+// file beside the workspace says that git is at work: a git that was killed has left some files of one commit
+// and some of the other, which it would refuse to touch again.
 func (s *Space) moveTo(ctx context.Context, w workspace, head string) error {
 	if _, err := s.vet(w); err != nil {
 		return err
@@ -83,7 +87,9 @@ func (s *Space) moveTo(ctx context.Context, w workspace, head string) error {
 	move := func(args ...string) error {
 		_, err := s.git.output(ctx, in, append(args, head)...)
 		if errors.As(err, &failed) && failed.byItself() {
-			return stateErrorf("the workspace of the job, %s, cannot be moved to what was merged: %s", w.dir, failed.reason())
+			return stateErrorf(
+				"the workspace of the job, %s, cannot be moved to what was merged: %s", w.dir, failed.reason(),
+			)
 		}
 		return err
 	}
@@ -99,8 +105,8 @@ func (s *Space) moveTo(ctx context.Context, w workspace, head string) error {
 	return os.Remove(w.moving())
 }
 
-// finishMove finishes a move of the job's workspace that was cut off. All files that differ between the two commits are the move's: it had begun only
-// because no change was in its way, and no phase has run since.
+// finishMove finishes a move of the job's workspace that was cut off. All files that differ between the two
+// commits are the move's: it had begun only because no change was in its way, and no phase has run since.
 func (s *Space) finishMove(ctx context.Context, w workspace) error {
 	data, err := os.ReadFile(w.moving())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -116,13 +122,16 @@ func (s *Space) finishMove(ctx context.Context, w workspace) error {
 	in := s.in(w)
 	var lists [2][]string // of changed files: all, and those that the new commit has
 	for i, filter := range [...]string{"", "d"} {
-		out, err := s.git.output(ctx, in, "diff-tree", "-r", "-z", "--no-renames", "--name-only", "--diff-filter="+filter, from, to)
+		out, err := s.git.output(
+			ctx, in, "diff-tree", "-r", "-z", "--no-renames", "--name-only", "--diff-filter="+filter, from, to,
+		)
 		if err != nil {
 			return err
 		}
 		lists[i] = fields(out)
 	}
-	slices.Sort(lists[0]) // a link goes before what was in the directory of its name, which is not to be looked for behind the link
+	// a link goes before what was in the directory of its name, which is not to be looked for behind the link
+	slices.Sort(lists[0])
 	err = within(w.dir, func(root *os.Root) error {
 		for _, name := range lists[0] {
 			if err := removeTracked(root, name); err != nil {
@@ -137,7 +146,9 @@ func (s *Space) finishMove(ctx context.Context, w workspace) error {
 	if _, err := s.git.output(ctx, in, "reset", "-q", to); err != nil {
 		return err
 	}
-	if _, err := s.git.feed(ctx, in, strings.Join(lists[1], "\x00")+"\x00", "checkout-index", "-q", "-f", "-u", "-z", "--stdin"); err != nil {
+	if _, err := s.git.feed(
+		ctx, in, strings.Join(lists[1], "\x00")+"\x00", "checkout-index", "-q", "-f", "-u", "-z", "--stdin",
+	); err != nil {
 		return err
 	}
 	return os.Remove(w.moving())
@@ -159,8 +170,9 @@ func removeTracked(root *os.Root, name string) error {
 	return nil
 }
 
-// PhaseHead returns the commit that a phase ended at, once it is in the hub: the head that Phase was called with, or one that contains it. With all,
-// what the phase did not commit is committed, with this subject. A *StateError says why it cannot be told.
+// PhaseHead returns the commit that a phase ended at, once it is in the hub: the head that Phase was called
+// with, or one that contains it. With all, what the phase did not commit is committed, with this subject. A
+// *StateError says why it cannot be told.
 func (s *Space) PhaseHead(ctx context.Context, all bool, message string) (commit string, err error) {
 	s.phase.Lock()
 	defer s.phase.Unlock()

@@ -97,7 +97,8 @@ func hubSettings() []setting {
 	}
 }
 
-// writeTemplate writes the .git of a new workspace, which has the branches and tags of the user and borrows the objects of the hub.
+// writeTemplate writes the .git of a new workspace, which has the branches and tags of the user and borrows the
+// objects of the hub.
 func (s *Space) writeTemplate(ctx context.Context, identified bool) error {
 	own := []setting{
 		{key: "core.bare", value: "false"},
@@ -117,7 +118,10 @@ func (s *Space) writeTemplate(ctx context.Context, identified bool) error {
 		own = append(own, setting{key: "core.hookspath", value: s.user.hooks})
 	}
 	if identified { // a directory of another place may have another identity, by includeIf
-		own = append(own, setting{key: "user.name", value: s.record.Identity.Name}, setting{key: "user.email", value: s.record.Identity.Email})
+		own = append(
+			own, setting{key: "user.name", value: s.record.Identity.Name},
+			setting{key: "user.email", value: s.record.Identity.Email},
+		)
 	}
 	if _, set := lookup(s.user.config, "lfs.storage"); !set && isDir(filepath.Join(s.user.commonDir, "lfs")) {
 		own = append(own, setting{key: "lfs.storage", value: filepath.Join(s.user.commonDir, "lfs")})
@@ -141,7 +145,8 @@ func (s *Space) writeTemplate(ctx context.Context, identified bool) error {
 // inherited returns the user's own settings that are good for a repository at another place.
 func (s *Space) inherited() []setting {
 	dropped := []string{
-		"core.worktree", "core.fsmonitor", "core.hookspath", "core.repositoryformatversion", "core.splitindex", "core.untrackedcache",
+		"core.worktree", "core.fsmonitor", "core.hookspath", "core.repositoryformatversion", "core.splitindex",
+		"core.untrackedcache",
 		"core.alternaterefscommand", "commit.gpgsign", "tag.gpgsign", "include.path",
 	}
 	var kept []setting
@@ -170,16 +175,19 @@ func (c checkout) absoluteURL(url string) string {
 	return filepath.Join(c.top, url)
 }
 
-// writeRepository writes a repository by hand, with the user's settings and own instead of them: `git init` would follow the user's templates and
-// defaults.
+// writeRepository writes a repository by hand, with the user's settings and own instead of them: `git init`
+// would follow the user's templates and defaults.
 func (s *Space) writeRepository(dir, borrowed string, own []setting) error {
-	config := slices.DeleteFunc(s.inherited(), func(one setting) bool { // a key with two values could not be set any more
+	// a key with two values could not be set any more
+	config := slices.DeleteFunc(s.inherited(), func(one setting) bool {
 		_, set := lookup(own, one.key)
 		return set
 	})
 	config = append(config, own...)
 	_, partial := lookup(config, "extensions.partialclone")
-	if err := writeGitDir(dir, borrowed, formatConfig(append(formatSettings(s.record.Format, partial), config...)), nil); err != nil {
+	if err := writeGitDir(
+		dir, borrowed, formatConfig(append(formatSettings(s.record.Format, partial), config...)), nil,
+	); err != nil {
 		return err
 	}
 	for from, to := range map[string]string{s.user.shallow: "shallow", s.user.attributes: "info/attributes"} {
@@ -276,9 +284,13 @@ func conePatterns(dirs []string) string {
 	return b.String()
 }
 
-// writeRefs writes the branches, tags and notes of the user. A branch that would be in the way of those of the job is left out.
+// writeRefs writes the branches, tags and notes of the user. A branch that would be in the way of those of the
+// job is left out.
 func (s *Space) writeRefs(ctx context.Context, dir string) error {
-	out, err := s.git.output(ctx, s.user.place, "for-each-ref", refFormat, "refs/heads", "refs/tags", "refs/remotes", "refs/notes", "refs/replace")
+	out, err := s.git.output(
+		ctx, s.user.place, "for-each-ref", refFormat, "refs/heads", "refs/tags", "refs/remotes", "refs/notes",
+		"refs/replace",
+	)
 	if err != nil {
 		return err
 	}
@@ -301,7 +313,8 @@ func (s *Space) writeRefs(ctx context.Context, dir string) error {
 // refFormat has `git for-each-ref` print what refFiles reads.
 const refFormat = "--format=%(objectname) %(refname) %(*objectname) %(symref)"
 
-// refFiles returns the files of a repository that hold refs, by their paths in it, and the tags that are objects of their own.
+// refFiles returns the files of a repository that hold refs, by their paths in it, and the tags that are
+// objects of their own.
 func refFiles(out string, skip func(name string) bool) (files map[string]string, tags []string) {
 	files = make(map[string]string)
 	packed := []byte("# pack-refs with: peeled fully-peeled sorted \n")
@@ -343,7 +356,9 @@ func formatConfig(all []setting) string {
 		}
 		b.WriteString("]\n\t" + name)
 		if !s.bare {
-			b.WriteString(` = "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`).Replace(s.value) + `"`)
+			b.WriteString(
+				` = "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`).Replace(s.value) + `"`,
+			)
 		}
 		b.WriteByte('\n')
 	}

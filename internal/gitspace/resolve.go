@@ -11,7 +11,10 @@ import (
 
 // beginMerge merges work into the tree of a workspace, and leaves the conflicts there.
 func (s *Space) beginMerge(ctx context.Context, w workspace, work string) error {
-	_, _, err := s.git.answer(ctx, s.in(w), "-c", "merge.conflictStyle=diff3", "-c", "rerere.enabled=false", "merge", "-q", "--no-ff", "--no-commit", "--no-autostash", work)
+	_, _, err := s.git.answer(
+		ctx, s.in(w), "-c", "merge.conflictStyle=diff3", "-c", "rerere.enabled=false", "merge", "-q", "--no-ff",
+		"--no-commit", "--no-autostash", work,
+	)
 	if err == nil && !s.isMerging(w, work) {
 		err = fmt.Errorf("git has begun no merge of %s", short(work))
 	}
@@ -23,8 +26,8 @@ func (s *Space) isMerging(w workspace, work string) bool {
 	return w.readRef("MERGE_HEAD") == work
 }
 
-// checkStaged refuses files that are not merged and do not show it: those that one side deleted, and those that are no text. Whoever resolves them
-// stages them.
+// checkStaged refuses files that are not merged and do not show it: those that one side deleted, and those that
+// are no text. Whoever resolves them stages them.
 func (s *Space) checkStaged(ctx context.Context, in place, sides map[string]int) error {
 	var both []string
 	for _, name := range slices.Sorted(maps.Keys(sides)) {
@@ -37,7 +40,10 @@ func (s *Space) checkStaged(ctx context.Context, in place, sides map[string]int)
 		return nil
 	}
 	// A file that has binary content on one side has no numbers of lines.
-	out, err := s.git.output(ctx, in, append([]string{"diff", "--numstat", "-z", "--no-ext-diff", "--no-renames", "HEAD", "MERGE_HEAD", "--"}, literally(both)...)...)
+	out, err := s.git.output(
+		ctx, in,
+		append([]string{"diff", "--numstat", "-z", "--no-ext-diff", "--no-renames", "HEAD", "MERGE_HEAD", "--"}, literally(both)...)...,
+	)
 	if err != nil {
 		return err
 	}
@@ -69,7 +75,10 @@ func (s *Space) checkResolution(ctx context.Context, in place, base, tree, head,
 		}
 	}
 	in.env = append(slices.Clip(in.env), "LC_ALL=C") // its output is compared
-	out, _, err := s.git.run(ctx, in, "", []int{2}, "-c", "core.whitespace=-trailing-space,-space-before-tab,-blank-at-eof", "diff", "--check", "--no-ext-diff", "--no-renames", base, tree)
+	out, _, err := s.git.run(
+		ctx, in, "", []int{2}, "-c", "core.whitespace=-trailing-space,-space-before-tab,-blank-at-eof", "diff",
+		"--check", "--no-ext-diff", "--no-renames", base, tree,
+	)
 	if err != nil {
 		return err
 	}
@@ -81,9 +90,12 @@ func (s *Space) checkResolution(ctx context.Context, in place, base, tree, head,
 	return nil
 }
 
-// Adopt makes a commit of the user's repository the work of an attempt: a resolution that a person made. A *StateError says why it cannot be.
+// Adopt makes a commit of the user's repository the work of an attempt: a resolution that a person made. A
+// *StateError says why it cannot be.
 func (s *Space) Adopt(ctx context.Context, head, revision string, index, attempt int) (Work, error) {
-	out, code, err := s.git.answer(ctx, s.user.place, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
+	out, code, err := s.git.answer(
+		ctx, s.user.place, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}",
+	)
 	if err != nil || code == 1 {
 		return Work{}, stateErrorf("no commit of %s is called %q", s.user.top, revision)
 	}
@@ -105,7 +117,9 @@ func (s *Space) Adopt(ctx context.Context, head, revision string, index, attempt
 	w.Files, w.Insertions, w.Deletions = c.files, c.insertions, c.deletions
 	// The objects are the user's, who may delete them. A fetch would borrow them, so they are packed.
 	pack := filepath.Join(s.hubDir(), "objects", "pack", "pack")
-	if _, err := s.git.feed(ctx, s.hub(), w.Commit+"\n^"+s.record.Base+"\n", "pack-objects", "-q", "--revs", pack); err != nil {
+	if _, err := s.git.feed(
+		ctx, s.hub(), w.Commit+"\n^"+s.record.Base+"\n", "pack-objects", "-q", "--revs", pack,
+	); err != nil {
 		return Work{}, err
 	}
 	_, err = s.git.output(ctx, s.hub(), "update-ref", w.ref(), w.Commit)

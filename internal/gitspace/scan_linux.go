@@ -28,8 +28,9 @@ func readDir(path string, do func(name string, kind fs.FileMode, look func() (fi
 				return fileStat{}, &fs.PathError{Op: "stat", Path: path + "/" + name, Err: err}
 			}
 			return fileStat{
-				ctime: stamp{uint32(st.Ctim.Sec), uint32(st.Ctim.Nsec)}, mtime: stamp{uint32(st.Mtim.Sec), uint32(st.Mtim.Nsec)},
-				ino: uint32(st.Ino), mode: st.Mode, uid: st.Uid, gid: st.Gid, size: uint32(st.Size),
+				ctime: stamp{uint32(st.Ctim.Sec), uint32(st.Ctim.Nsec)},
+				mtime: stamp{uint32(st.Mtim.Sec), uint32(st.Mtim.Nsec)},
+				ino:   uint32(st.Ino), mode: st.Mode, uid: st.Uid, gid: st.Gid, size: uint32(st.Size),
 			}, nil
 		}
 		if err := do(name, one.Type(), look); err != nil {

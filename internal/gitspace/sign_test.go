@@ -16,7 +16,8 @@ printf '\n[GNUPG:] SIG_CREATED D\n' >&2
 printf -- '-----BEGIN PGP SIGNATURE-----\n\nsigned by %s\n-----END PGP SIGNATURE-----\n' "$3"
 `
 
-// With sign, the commits that prodigy makes are signed as git is set up to: what an attempt did, and what merges it. The attempt's own are not its business.
+// With sign, the commits that prodigy makes are signed as git is set up to: what an attempt did, and what
+// merges it. The attempt's own are not its business.
 func TestCommitsAreSigned(t *testing.T) {
 	repo, environ := newRepo(t, files{"a": "1\n"})
 	gpg := filepath.Join(t.TempDir(), "gpg")

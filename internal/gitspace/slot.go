@@ -19,8 +19,9 @@ import (
 
 // workspace is a directory with a checkout and a repository of its own. It is used by one attempt after another.
 //
-// Beside it is its seal: the index as it was when the workspace was clean, with its time, by which git sees which files have changed since. A workspace
-// without a seal is made anew. The seal is taken away before anything is changed and written last.
+// Beside it is its seal: the index as it was when the workspace was clean, with its time, by which git sees
+// which files have changed since. A workspace without a seal is made anew. The seal is taken away before
+// anything is changed and written last.
 type workspace struct {
 	name   string
 	worker int // slot; 0: it is no slot's
@@ -37,13 +38,18 @@ func (w workspace) gitDir() string { return filepath.Join(w.dir, ".git") }
 
 // place is for commands of this package in the workspace.
 func (s *Space) in(w workspace) place {
-	return place{dir: w.dir, gitDir: w.gitDir(), workTree: w.dir, identity: s.record.Identity, env: []string{"GIT_NO_REPLACE_OBJECTS=1"}}
+	return place{
+		dir: w.dir, gitDir: w.gitDir(), workTree: w.dir, identity: s.record.Identity,
+		env: []string{"GIT_NO_REPLACE_OBJECTS=1"},
+	}
 }
 
 // start returns the directory in which commands begin, and makes it when the commit does not have it.
 func (s *Space) start(w workspace) (string, error) {
 	prefix := filepath.Clean(filepath.FromSlash(s.record.Prefix))
-	return filepath.Join(w.dir, prefix), within(w.dir, func(root *os.Root) error { return root.MkdirAll(prefix, 0o777) })
+	return filepath.Join(w.dir, prefix), within(
+		w.dir, func(root *os.Root) error { return root.MkdirAll(prefix, 0o777) },
+	)
 }
 
 // setupFailed is a setup of a workspace that failed, as an outcome.
@@ -128,8 +134,9 @@ func (s *Space) sealAt(w workspace, base string) error {
 	return nil
 }
 
-// settle waits until the clock of the file system, which has steps of some milliseconds, is past everything that is in an index and its copy, and dates
-// them then: what changes from now on is newer, and git need not read the files that were written together with the index.
+// settle waits until the clock of the file system, which has steps of some milliseconds, is past everything
+// that is in an index and its copy, and dates them then: what changes from now on is newer, and git need not
+// read the files that were written together with the index.
 func settle(index, seal string) error {
 	for range 5 {
 		written, err := os.Lstat(index)
@@ -223,7 +230,8 @@ func (s *Space) reuse(ctx context.Context, w workspace, base, branch string) err
 		}
 		return s.sealAt(w, base)
 	}
-	// First everything goes that the index does not have. A checkout takes a file for unchanged that is seen through a link to its old directory.
+	// First everything goes that the index does not have. A checkout takes a file for unchanged that is seen
+	// through a link to its old directory.
 	if _, err := s.git.output(ctx, s.in(w), s.cleanArgs()...); err != nil {
 		return err
 	}
@@ -236,7 +244,8 @@ func (s *Space) reuse(ctx context.Context, w workspace, base, branch string) err
 	return s.sealAt(w, base)
 }
 
-// undo takes back what an attempt has left in a workspace: first what is more, so that nothing is seen through a link to another directory.
+// undo takes back what an attempt has left in a workspace: first what is more, so that nothing is seen through
+// a link to another directory.
 func (s *Space) undo(ctx context.Context, w workspace, left differences) error {
 	clean := false
 	for _, name := range left.extra {
@@ -269,7 +278,9 @@ func (s *Space) undo(ctx context.Context, w workspace, left differences) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.git.feed(ctx, s.in(w), strings.Join(left.changed, "\x00")+"\x00", "checkout-index", "-q", "-f", "-u", "-z", "--stdin")
+	_, err = s.git.feed(
+		ctx, s.in(w), strings.Join(left.changed, "\x00")+"\x00", "checkout-index", "-q", "-f", "-u", "-z", "--stdin",
+	)
 	return err
 }
 
@@ -282,7 +293,10 @@ func (s *Space) move(ctx context.Context, w workspace, from, to, branch string) 
 	}
 	zero, head := strings.Repeat("0", len(to)), to
 	now := time.Now()
-	log := fmt.Sprintf("%s %s %s <%s> %d %s\t", zero, to, s.record.Identity.Name, s.record.Identity.Email, now.Unix(), now.Format("-0700"))
+	log := fmt.Sprintf(
+		"%s %s %s <%s> %d %s\t", zero, to, s.record.Identity.Name, s.record.Identity.Email, now.Unix(),
+		now.Format("-0700"),
+	)
 	files := map[string]string{"logs/HEAD": log + "checkout: moving from job to " + cmp.Or(branch, to) + "\n"}
 	if branch != "" {
 		head = "ref: refs/heads/" + branch

@@ -11,8 +11,8 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// sources are repositories of kinds that have broken tools which copy or borrow them. Each script runs in a directory beside `origin`, which has two
-// commits, and makes `repo`.
+// sources are repositories of kinds that have broken tools which copy or borrow them. Each script runs in a
+// directory beside `origin`, which has two commits, and makes `repo`.
 var sources = []struct {
 	name, script string
 	dir          string // where the job is started, in repo

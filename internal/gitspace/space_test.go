@@ -19,7 +19,8 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// script is an Executor whose attempts are shell scripts. It gets the script from the name of the workflow of the attempt.
+// script is an Executor whose attempts are shell scripts. It gets the script from the name of the workflow of
+// the attempt.
 type script struct{ environ []string }
 
 func (x script) Execute(_ context.Context, a agent.Attempt) (agent.Outcome, error) {

@@ -56,7 +56,8 @@ func TestRefsOfTheHubStayFew(t *testing.T) {
 	}
 }
 
-// Without the merge base git looks for it among all that was merged since. A git that stands for a newer one notes how it was called.
+// Without the merge base git looks for it among all that was merged since. A git that stands for a newer one
+// notes how it was called.
 func TestTheMergeBaseIsGivenWhereGitTakesIt(t *testing.T) {
 	t.Parallel()
 	repo, environ := newRepo(t, files{"a": "1\n"})

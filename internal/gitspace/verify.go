@@ -31,8 +31,9 @@ type verdict struct {
 
 func (v verdict) passed() bool { return v.outcome.Failure == nil }
 
-// Merge merges a batch and verifies what came out. When that fails, both halves are merged and verified on their own, until the work that is to blame is
-// alone. Conflicts are found again with each half: they may have been with work that is now left out.
+// Merge merges a batch and verifies what came out. When that fails, both halves are merged and verified on
+// their own, until the work that is to blame is alone. Conflicts are found again with each half: they may have
+// been with work that is now left out.
 func (b *Batch) Merge(ctx context.Context, head string, work []Work) (Merged, error) {
 	all, err := b.Chain(ctx, head, work)
 	if err != nil || len(all.Items) == 0 || b.Verify == nil {
@@ -60,7 +61,8 @@ func (b *Batch) Merge(ctx context.Context, head string, work []Work) (Merged, er
 		}
 	}
 	out.Failed = append(out.Failed, Rejected{
-		Work: culprit, Type: retry.TypeVerifyFailed, Message: fmt.Sprintf("workspace.verify: %s: %s", v.outcome.Failure.Step, v.outcome.Failure.Message),
+		Work: culprit, Type: retry.TypeVerifyFailed,
+		Message: fmt.Sprintf("workspace.verify: %s: %s", v.outcome.Failure.Step, v.outcome.Failure.Message),
 		Outcome: &v.outcome, Duration: v.duration,
 	})
 	return out, nil
@@ -81,11 +83,14 @@ func (b *Batch) halves(ctx context.Context, head string, work []Work, merged []M
 	if err != nil {
 		return Merged{}, err
 	}
-	return Merged{Head: second.Head, Items: append(first.Items, second.Items...), Failed: append(first.Failed, second.Failed...)}, nil
+	return Merged{
+		Head: second.Head, Items: append(first.Items, second.Items...),
+		Failed: append(first.Failed, second.Failed...),
+	}, nil
 }
 
-// verify verifies a commit that has items merged. A commit is verified once: when the first half of a batch is sound, the second half ends
-// at the commit that has failed already.
+// verify verifies a commit that has items merged. A commit is verified once: when the first half of a batch is
+// sound, the second half ends at the commit that has failed already.
 func (b *Batch) verify(ctx context.Context, commit string, items []MergedItem) (verdict, error) {
 	if v, known := b.verified[commit]; known {
 		return v, nil

@@ -167,7 +167,9 @@ func leadsOut(root *os.Root, name string, entry fs.DirEntry) bool {
 		to = path.Join(path.Dir(name), to)
 	}
 	_, err = root.Stat(to)
-	inside := slices.ContainsFunc(strings.Split(to, "/"), func(part string) bool { return strings.EqualFold(part, ".git") })
+	inside := slices.ContainsFunc(
+		strings.Split(to, "/"), func(part string) bool { return strings.EqualFold(part, ".git") },
+	)
 	return err != nil || !inside
 }
 
@@ -177,7 +179,9 @@ func (s *Space) refuse(ctx context.Context, w workspace, strangers []string) err
 	if len(strangers) == 0 {
 		return nil
 	}
-	out, _, err := s.git.run(ctx, s.in(w), strings.Join(strangers, "\x00")+"\x00", []int{1}, "check-ignore", "--no-index", "--stdin", "-z")
+	out, _, err := s.git.run(
+		ctx, s.in(w), strings.Join(strangers, "\x00")+"\x00", []int{1}, "check-ignore", "--no-index", "--stdin", "-z",
+	)
 	if err != nil {
 		return s.blame(err, "its files cannot be taken")
 	}
@@ -228,7 +232,9 @@ func (s *Space) rewrite(root *os.Root) error {
 			return err
 		}
 	}
-	for _, name := range [...]string{"config", "info/exclude", "info/attributes", "info/sparse-checkout", "objects/info/alternates"} {
+	for _, name := range [...]string{
+		"config", "info/exclude", "info/attributes", "info/sparse-checkout", "objects/info/alternates",
+	} {
 		if err := s.renew(root, name); err != nil {
 			return err
 		}
@@ -268,7 +274,9 @@ func (s *Space) bring(ctx context.Context, w workspace, commit string, known ...
 	from := s.in(w)
 	from.stdout = pack
 	input := commit + "\n^" + strings.Join(known, "\n^") + "\n"
-	if _, err := s.git.feed(ctx, from, input, "pack-objects", "-q", "--revs", "--stdout", "--delta-base-offset"); err != nil {
+	if _, err := s.git.feed(
+		ctx, from, input, "pack-objects", "-q", "--revs", "--stdout", "--delta-base-offset",
+	); err != nil {
 		return s.blame(err, "what it committed cannot be read")
 	}
 	return s.admit(ctx, pack)
@@ -322,7 +330,9 @@ func (s *Space) whole(ctx context.Context, commit string, known ...string) error
 
 // describe counts what differs between a base and a tree of the hub, and refuses what cannot be checked out.
 func (s *Space) describe(ctx context.Context, base, tree string) (c collected, err error) {
-	out, err := s.git.output(ctx, s.hub(), "diff-tree", "-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", base, tree)
+	out, err := s.git.output(
+		ctx, s.hub(), "diff-tree", "-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", base, tree,
+	)
 	if err != nil {
 		return collected{}, s.blame(err, "its work cannot be read")
 	}

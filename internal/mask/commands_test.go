@@ -18,8 +18,8 @@ var (
 	update = flag.Bool("update", false, "write testdata/masked.txtar")
 )
 
-// The secrets that the commands print: one line of everything that somebody escapes, one long enough for every program to break it,
-// and one of several lines.
+// The secrets that the commands print: one line of everything that somebody escapes, one long enough for every
+// program to break it, and one of several lines.
 const (
 	hostile = `pä$s/w"ö'd <+&%\=x;€😀!`
 	token   = "ghp_16C7e42F292c6912E7710c838347Ae178B4a.eyJhbGciOiJIUzI1NiJ9~AeI78/+zzQ==_" +

@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// brokenFrom is the length from which a secret is also found when its lines were broken, as fold does it, or joined. In a short one
-// every accident of two lines would count.
+// brokenFrom is the length from which a secret is also found when its lines were broken, as fold does it, or
+// joined. In a short one every accident of two lines would count.
 const brokenFrom = 16
 
-// form is a family of encodings of one secret, as a sequence of units: a text can spell each unit in several ways and have a gap in
-// front of all but the first.
+// form is a family of encodings of one secret, as a sequence of units: a text can spell each unit in several
+// ways and have a gap in front of all but the first.
 type form struct {
 	kind   kind
 	secret []byte
@@ -92,8 +92,8 @@ func lineForms(secret string) (forms []*form) {
 	return forms
 }
 
-// leastBits is how many bits of the first digit must be the secret's. Digits with fewer are left out: they would be looked for
-// everywhere, and give away no more than what they hold.
+// leastBits is how many bits of the first digit must be the secret's. Digits with fewer are left out: they
+// would be looked for everywhere, and give away no more than what they hold.
 const leastBits = 4
 
 // digitForms returns the secret in digits for each number of bytes that may be before it.
@@ -141,12 +141,14 @@ type walk struct {
 	text      []byte
 	more      bool
 	undecided bool
-	ends      [utf8.UTFMax + 1][]int // of the unit at hand and of the next ones; the units of a text are bytes, of which a character may have several
-	open      int                    // how many ends there are
-	unit      int
-	reader    reader
-	gaps      []int
-	harmless  prefixes
+	// of the unit at hand and of the next ones; the units of a text are bytes, of which a character may have
+	// several
+	ends     [utf8.UTFMax + 1][]int
+	open     int // how many ends there are
+	unit     int
+	reader   reader
+	gaps     []int
+	harmless prefixes
 }
 
 // maxEnds bounds how many places are followed at once. Only a text that is made for it has more than two or three.
@@ -161,8 +163,8 @@ func (w *walk) reached(units, end int) {
 	}
 }
 
-// match returns the length of the longest start of text that is a spelling of f, or 0. It is undecided when the text may go on and
-// could then begin with one, or with a longer one.
+// match returns the length of the longest start of text that is a spelling of f, or 0. It is undecided when the
+// text may go on and could then begin with one, or with a longer one.
 func (f *form) match(w *walk, text []byte, more bool) (length int, undecided bool) {
 	if f.kind == asWord {
 		return f.word(text, more)
@@ -261,8 +263,8 @@ func (f *form) character(w *walk, at int) {
 
 func separates(c byte) bool { return c == '\n' || c == '\r' || c == '\t' }
 
-// escapesWord reports whether text may begin with an escape of a letter, digit or underscore. It saves reading what escapes something
-// else, as nearly everything does: nobody has to escape these.
+// escapesWord reports whether text may begin with an escape of a letter, digit or underscore. It saves reading
+// what escapes something else, as nearly everything does: nobody has to escape these.
 func escapesWord(text []byte, c byte) bool {
 	if len(text) < 2 {
 		return text[0] == '\\' || text[0] == '%' || text[0] == '&'
@@ -310,7 +312,8 @@ func (f *form) digit(w *walk, at int) {
 	}
 }
 
-// textGaps adds the gaps at start. Digits may be broken by lines at any place, in whatever way the ends of these are written.
+// textGaps adds the gaps at start. Digits may be broken by lines at any place, in whatever way the ends of
+// these are written.
 func (f *form) textGaps(w *walk, start int) {
 	c := w.text[start]
 	if marksGap(c) {

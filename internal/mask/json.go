@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// JSON returns a JSON document with the secrets in its texts, keys and numbers masked; it stays valid, and its keys keep their order.
-// Of a secret that is JSON itself the whole document is masked.
+// JSON returns a JSON document with the secrets in its texts, keys and numbers masked; it stays valid, and its
+// keys keep their order. Of a secret that is JSON itself the whole document is masked.
 func (m *Masker) JSON(raw json.RawMessage) json.RawMessage {
 	if m == nil || m.Text(string(raw)) == string(raw) {
 		return raw

@@ -27,12 +27,13 @@ var (
 	base32Run      = regexp.MustCompile(`[A-Z0-9]{8,}`)
 )
 
-// leakFrom is how many bytes of a secret in a row are a leak. Base64 may keep some bits of its first byte, and a text the same few
-// letters by accident.
+// leakFrom is how many bytes of a secret in a row are a leak. Base64 may keep some bits of its first byte, and
+// a text the same few letters by accident.
 const leakFrom = 6
 
-// leak decodes what was masked in all the ways that are known here, and returns the first that has a part of the secret. It shares no
-// code with what masks: it decodes whole texts, by the standard library where that can.
+// leak decodes what was masked in all the ways that are known here, and returns the first that has a part of
+// the secret. It shares no code with what masks: it decodes whole texts, by the standard library where that
+// can.
 func leak(masked, secret string) (how, part string) {
 	parts := map[string]bool{}
 	size := min(leakFrom, len(secret))

@@ -1,8 +1,9 @@
 // Package mask takes secrets out of what is written or printed.
 //
-// A secret is found by reading: each character of a text is taken for all that the encodings in use make of it, and what that comes to
-// is held against the secrets. So an encoding that escapes characters needs no list of what it makes of a secret, and may change in the
-// middle. Digits that stand for bits (base64, base32, hexadecimal) are read in the same way, one by one.
+// A secret is found by reading: each character of a text is taken for all that the encodings in use make of it,
+// and what that comes to is held against the secrets. So an encoding that escapes characters needs no list of
+// what it makes of a secret, and may change in the middle. Digits that stand for bits (base64, base32,
+// hexadecimal) are read in the same way, one by one.
 package mask
 
 import (
@@ -96,8 +97,9 @@ const (
 	prefixBits = 13 // of the hash: 64 KiB of prefixes
 )
 
-// prefixes remembers prefixes of texts with which no secret begins. In ordinary text the same ones return all the time, so that most
-// text is never read by a form. It is a cache of fixed size: a new prefix takes the slot of an older one.
+// prefixes remembers prefixes of texts with which no secret begins. In ordinary text the same ones return all
+// the time, so that most text is never read by a form. It is a cache of fixed size: a new prefix takes the slot
+// of an older one.
 type prefixes [1 << prefixBits]uint64
 
 // slot returns where the prefix of b is kept, and what is kept of it there, which is never 0: that is an empty slot.
@@ -140,8 +142,8 @@ func (m *Masker) Text(s string) string {
 // Holds reports whether there is a secret in s.
 func (m *Masker) Holds(s string) bool { return m.Text(s) != s }
 
-// at returns how long the longest secret is that b begins with, where the byte before stands in front of it. It is undecided when more
-// bytes could make one, or a longer one, and there may be more.
+// at returns how long the longest secret is that b begins with, where the byte before stands in front of it. It
+// is undecided when more bytes could make one, or a longer one, and there may be more.
 func (m *Masker) at(w *walk, before byte, b []byte, more bool) (length int, undecided bool) {
 	for i := range m.starts[b[0]] {
 		s := &m.starts[b[0]][i]

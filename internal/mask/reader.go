@@ -25,8 +25,8 @@ type reading struct {
 
 func (r *reading) bytes() []byte { return r.value[:r.size] }
 
-// reader reads the start of a text as the encodings in use write characters: URLs, JSON, XML, shells, programming languages, dumps.
-// It decodes and knows no secrets, so it needs no list of the ways to write one.
+// reader reads the start of a text as the encodings in use write characters: URLs, JSON, XML, shells,
+// programming languages, dumps. It decodes and knows no secrets, so it needs no list of the ways to write one.
 type reader struct {
 	text    []byte
 	more    bool // text may go on
@@ -131,7 +131,8 @@ func (r *reader) hexByte(i int) {
 	}
 }
 
-// hexRune reads count hexadecimal digits at i, and the same behind marker when they are the first half of a surrogate pair.
+// hexRune reads count hexadecimal digits at i, and the same behind marker when they are the first half of a
+// surrogate pair.
 func (r *reader) hexRune(i, count int, marker func(i int) (next int, ok bool)) {
 	v, n := r.digits(i, count, 16)
 	if n < count {
@@ -165,8 +166,8 @@ func (r *reader) backslashes(i int) (n int) {
 	return n
 }
 
-// backslash reads the escapes of JSON, shells and programming languages. Escaping the text again doubles the backslashes in front, so
-// that their number says nothing.
+// backslash reads the escapes of JSON, shells and programming languages. Escaping the text again doubles the
+// backslashes in front, so that their number says nothing.
 func (r *reader) backslash() {
 	i := r.backslashes(0)
 	for n := 2; n <= i; n *= 2 {
@@ -318,8 +319,9 @@ func (r *reader) newline() {
 	}
 }
 
-// gaps appends to ends where the next character may begin after something that stands for nothing: quotes that end and begin again, a
-// line that is continued, colours of a terminal. When broken, that may be the end of a line as well.
+// gaps appends to ends where the next character may begin after something that stands for nothing: quotes that
+// end and begin again, a line that is continued, colours of a terminal. When broken, that may be the end of a
+// line as well.
 func (r *reader) gaps(text []byte, more, broken bool, ends []int) []int {
 	r.text, r.more, r.partial = text, more, false
 	switch text[0] {
@@ -366,7 +368,8 @@ func (r *reader) lineEnd(i int, ends []int) []int {
 	return ends
 }
 
-// quotes appends where a text goes on behind quotes: 'a'\”b', 'a'$'\n”b', and behind the joints of texts that are written in parts.
+// quotes appends where a text goes on behind quotes: 'a'\”b', 'a'$'\n”b', and behind the joints of texts that
+// are written in parts.
 func (r *reader) quotes(ends []int) []int {
 	for i := 0; i < maxQuotes; {
 		switch c := r.at(i); {
@@ -385,7 +388,8 @@ func (r *reader) quotes(ends []int) []int {
 	return ends
 }
 
-// joint returns where the second part of "a" + "b" begins, or of two parts on lines of their own, when the first ends at i; else 0.
+// joint returns where the second part of "a" + "b" begins, or of two parts on lines of their own, when the
+// first ends at i; else 0.
 func (r *reader) joint(i int) int {
 	joined, first := false, i
 	for i-first < maxIndent {

@@ -46,7 +46,8 @@ func (c *cutter) take(m *Masker, p []byte, last bool) {
 	c.held = append(c.held[:0], b[i:]...)
 }
 
-// Writer masks what is written through it, also a secret that comes in several writes. It belongs to one goroutine at a time.
+// Writer masks what is written through it, also a secret that comes in several writes. It belongs to one
+// goroutine at a time.
 type Writer struct {
 	to     io.Writer
 	masker *Masker

@@ -93,7 +93,8 @@ func (s *Store) appendTail(e Entry) error {
 	if t.size >= int64(s.options.PerStep)/2 {
 		t.generation++
 		t.size = 0
-		_ = os.Remove(tailPath(s.dir, t.position, t.number, t.generation-2)) // where somebody reads it that may fail; then it stays until the next run
+		// where somebody reads it that may fail; then it stays until the next run
+		_ = os.Remove(tailPath(s.dir, t.position, t.number, t.generation-2))
 	}
 	if t.size == 0 {
 		e.Missing = e.Offset - t.begin // what is before this file will go

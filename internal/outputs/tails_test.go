@@ -24,8 +24,9 @@ func (s *storing) Receive(e Entry) {
 	}
 }
 
-// shownOf returns what entries show of a command that prints "<number>\n" with increasing numbers: its text with … for what is missing. It fails
-// when something comes twice, or when what is missing is not what is counted.
+// shownOf returns what entries show of a command that prints "<number>\n" with increasing numbers: its text
+// with … for what is missing. It fails when something comes twice, or when what is missing is not what is
+// counted.
 func shownOf(t *testing.T, entries []Entry, printed string) (text string) {
 	t.Helper()
 	at := 0
@@ -45,8 +46,9 @@ func shownOf(t *testing.T, entries []Entry, printed string) (text string) {
 	return text
 }
 
-// What a command prints beyond the head that is kept of it can be read a second later: while it runs, when the run was killed, and when the next one
-// has opened the store. Nothing comes twice, and what is missing is counted.
+// What a command prints beyond the head that is kept of it can be read a second later: while it runs, when the
+// run was killed, and when the next one has opened the store. Nothing comes twice, and what is missing is
+// counted.
 func TestTheTailOfARunningCommandIsKept(t *testing.T) {
 	const perStep = 4 << 10
 	for seed := range uint64(40) {
@@ -135,8 +137,8 @@ func TestTheTailOfARunningCommandIsKept(t *testing.T) {
 	}
 }
 
-// A run may be killed anywhere in what it does about tails: when it has appended the tail of a command that has ended, and not yet removed its files, or
-// while it appends what the run before has left.
+// A run may be killed anywhere in what it does about tails: when it has appended the tail of a command that has
+// ended, and not yet removed its files, or while it appends what the run before has left.
 func TestATailIsAdoptedOnce(t *testing.T) {
 	source := Source{ItemID: "item_0", Step: "shell_0", Command: 1}
 	entry := func(offset int64, text string) Entry {

@@ -9,12 +9,12 @@ type Capacity struct {
 	Limit string // what bounds Fits, in words
 }
 
-// MaxCommands is how many commands prodigy runs at once at most, whatever the limits are. It is below the 10,000 threads that Go allows
-// a program: each command that runs has one, which waits for it.
+// MaxCommands is how many commands prodigy runs at once at most, whatever the limits are. It is below the
+// 10,000 threads that Go allows a program: each command that runs has one, which waits for it.
 const MaxCommands = 8000
 
-// What prodigy needs for itself, and for each command: a pipe for each of its outputs and a descriptor of the process, a thread that
-// waits, the command, and in a shell what that runs.
+// What prodigy needs for itself, and for each command: a pipe for each of its outputs and a descriptor of the
+// process, a thread that waits, the command, and in a shell what that runs.
 const (
 	ownFiles, filesEach         = 32, 3
 	ownProcesses, processesEach = 24, 4

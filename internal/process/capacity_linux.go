@@ -12,8 +12,8 @@ import (
 // fewProcesses is a limit below which it matters how many processes a user already has; to count them takes time.
 const fewProcesses = 20_000
 
-// processLimit returns how many processes and threads the user may have, 0 for any number, and how many there are besides this
-// process. The limit does not bind root.
+// processLimit returns how many processes and threads the user may have, 0 for any number, and how many there
+// are besides this process. The limit does not bind root.
 func processLimit() (most, others int) {
 	if os.Geteuid() == 0 {
 		return 0, 0

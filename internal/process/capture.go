@@ -8,8 +8,8 @@ import (
 
 const defaultLimit = 1 << 20
 
-// Capture keeps what is written to it in bounded memory: all of it up to Limit bytes, then the head and the tail with a marker between.
-// The zero Capture is ready for use, by one goroutine at a time.
+// Capture keeps what is written to it in bounded memory: all of it up to Limit bytes, then the head and the
+// tail with a marker between. The zero Capture is ready for use, by one goroutine at a time.
 type Capture struct {
 	Limit int // 0: 1 MiB
 

@@ -5,14 +5,15 @@ import "os/exec"
 // child is a command that has been started. All but expire is called by one goroutine, in this order.
 type child interface {
 	group() group
-	// drainUntilEnd delivers output and returns when the process has ended. Until reap its id, which is that of its group, is given to nobody
-	// else and can be signalled without harm, where the system allows that.
+	// drainUntilEnd delivers output and returns when the process has ended. Until reap its id, which is that of
+	// its group, is given to nobody else and can be signalled without harm, where the system allows that.
 	drainUntilEnd()
 	// drainRest delivers output until nobody holds the output any more, or expire is called.
 	drainRest()
 	// expire is called by any goroutine, at any time.
 	expire()
-	// reap delivers the rest of the output. It returns how the process ended, and what went wrong when its output was written.
+	// reap delivers the rest of the output. It returns how the process ended, and what went wrong when its
+	// output was written.
 	reap() (end Exit, written, err error)
 }
 

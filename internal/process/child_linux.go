@@ -14,8 +14,8 @@ import (
 // drainStep is how many milliseconds pass at most until drainRest sees that it has expired.
 const drainStep = 10
 
-// polled is a child that one thread waits for, its output and its end alike: to wake other goroutines for these costs more than
-// a short command takes.
+// polled is a child that one thread waits for, its output and its end alike: to wake other goroutines for these
+// costs more than a short command takes.
 type polled struct {
 	id      int
 	pidfd   int
@@ -87,7 +87,8 @@ func startPolled(c Command) (child, error) {
 	return p, nil
 }
 
-// connect puts into ends what the command has: the files of c, and a pipe for each of its other writers. It returns the ends of these.
+// connect puts into ends what the command has: the files of c, and a pipe for each of its other writers. It
+// returns the ends of these.
 func (p *polled) connect(ends *[3]uintptr, c Command) (pipes []int, err error) {
 	if c.Stdin != nil {
 		ends[0] = c.Stdin.Fd()
@@ -127,8 +128,8 @@ func (p *polled) drainRest() {
 	}
 }
 
-// poll waits until there is output, delivers it, and reports whether pidfd is ready. It waits at most timeout milliseconds; -1: as long as it
-// takes.
+// poll waits until there is output, delivers it, and reports whether pidfd is ready. It waits at most timeout
+// milliseconds; -1: as long as it takes.
 func (p *polled) poll(timeout, pidfd int) (ended bool) {
 	fds := [3]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
 	for i := range p.streams {

@@ -15,14 +15,16 @@ const (
 	stoppingWord = "stopping"
 )
 
-// Death is what is known of how the process that kept a register died. The zero Death is that of one that nobody watched: its watcher ended
-// with it, as when the machine went down or everything in a container was killed.
+// Death is what is known of how the process that kept a register died. The zero Death is that of one that
+// nobody watched: its watcher ended with it, as when the machine went down or everything in a container was
+// killed.
 type Death struct {
 	At       time.Time
 	Stopping bool // it had been asked to stop
 }
 
-// noteDeath writes down for LastDeath when the owner with the mark died. Without the note its death counts as one that nobody saw.
+// noteDeath writes down for LastDeath when the owner with the mark died. Without the note its death counts as
+// one that nobody saw.
 func noteDeath(path, mark string, at time.Time) {
 	_ = os.WriteFile(path+diedSuffix, fmt.Appendf(nil, "%s %d\n", mark, at.UnixNano()), 0o600)
 }

@@ -6,15 +6,15 @@ import (
 	"os"
 )
 
-// input is a file that holds what a command reads from its standard input. A file needs no writer beside the command, which would
-// block on a command that reads slowly and fail on one that does not read at all.
+// input is a file that holds what a command reads from its standard input. A file needs no writer beside the
+// command, which would block on a command that reads slowly and fail on one that does not read at all.
 type input struct {
 	file  *os.File
 	named bool // the file still has its name
 }
 
-// inputFile returns a file that holds text, to be read from its beginning. Where the system allows that, it has no name, so that
-// nothing of it remains whatever happens.
+// inputFile returns a file that holds text, to be read from its beginning. Where the system allows that, it has
+// no name, so that nothing of it remains whatever happens.
 func inputFile(text string) (input, error) {
 	in, err := openInput()
 	if err != nil {

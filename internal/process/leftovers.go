@@ -14,18 +14,21 @@ const (
 	// A group that was sent SIGKILL is gone at once, unless the kernel holds a process in it.
 	killWait = 5 * time.Second
 
-	// To look whether they have ended is to look at all processes. Most end at once; who takes long may take all of a long grace.
+	// To look whether they have ended is to look at all processes. Most end at once; who takes long may take
+	// all of a long grace.
 	pollStep    = 10 * time.Millisecond
 	maxPollStep = 250 * time.Millisecond
 )
 
-// EndLeftovers ends the groups that the register at path says are running, and returns how many there were. It is for when the
-// process that kept the register is dead. They get SIGTERM, and after grace SIGKILL. A file that is missing says that there is nothing.
+// EndLeftovers ends the groups that the register at path says are running, and returns how many there were. It
+// is for when the process that kept the register is dead. They get SIGTERM, and after grace SIGKILL. A file
+// that is missing says that there is nothing.
 //
-// The id of a group is free for others once its last process has ended, and no sooner. So a group is the recorded one when one
-// process of it is: its leader, as its startID shows, or any that has the mark of the register in its environment. A
-// group of which neither can be shown is left alone. One that was started and not yet recorded is found by the mark too, unless it
-// has left the session. What belongs to a command with EndAll is found in any session.
+// The id of a group is free for others once its last process has ended, and no sooner. So a group is the
+// recorded one when one process of it is: its leader, as its startID shows, or any that has the mark of the
+// register in its environment. A group of which neither can be shown is left alone. One that was started and
+// not yet recorded is found by the mark too, unless it has left the session. What belongs to a command with
+// EndAll is found in any session.
 func EndLeftovers(ctx context.Context, path string, grace time.Duration) (ended int, err error) {
 	owner, running, err := readRegister(path)
 	if err != nil {
@@ -74,8 +77,8 @@ func endRecorded(ctx context.Context, groups []record, grace time.Duration) (end
 	return found - len(left), err
 }
 
-// strays returns the groups with a process that has the owner's mark and is in its session, or belongs to a command with EndAll. Those
-// that are recorded are not among them.
+// strays returns the groups with a process that has the owner's mark and is in its session, or belongs to a
+// command with EndAll. Those that are recorded are not among them.
 func (o owner) strays(recorded []record) ([]record, error) {
 	if o.boot != BootID() {
 		return nil, nil
@@ -101,8 +104,8 @@ func hasMarkOf(register, kv string) bool {
 	return hasMark(kv, func(mark string) bool { return strings.HasPrefix(mark, register+ownerSeparator) })
 }
 
-// groupsOf returns the groups with a running process that is wanted, and the startID of each leader that is one. The group of this
-// process is not among them.
+// groupsOf returns the groups with a running process that is wanted, and the startID of each leader that is
+// one. The group of this process is not among them.
 func groupsOf(all []member, wanted func(member) bool) []record {
 	known := make(map[int]bool)
 	if i := slices.IndexFunc(all, func(m member) bool { return m.pid == os.Getpid() }); i >= 0 {
@@ -126,7 +129,8 @@ func groupsOf(all []member, wanted func(member) bool) []record {
 // leftover is a group that may have outlived its run.
 type leftover struct {
 	record
-	known map[int]string // processes that were in the group when it was proven to be the recorded one, and when they started
+	// processes that were in the group when it was proven to be the recorded one, and when they started
+	known map[int]string
 }
 
 type leftovers []*leftover
@@ -175,7 +179,8 @@ func (l leftovers) alive() (leftovers, error) {
 	return left, nil
 }
 
-// is reports whether members are those of the recorded group, and one of them is running. The group of the caller is never one.
+// is reports whether members are those of the recorded group, and one of them is running. The group of the
+// caller is never one.
 func (l *leftover) is(members []member) bool {
 	ours := slices.ContainsFunc(members, func(m member) bool { return m.pid == os.Getpid() })
 	if ours || !slices.ContainsFunc(members, l.proves) {

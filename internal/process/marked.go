@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// markedVar is the variable that the processes of a command with EndAll carry: its mark and, when this prodigy runs in a command of
-// another one, the marks of the commands around it, with colons between them.
+// markedVar is the variable that the processes of a command with EndAll carry: its mark and, when this prodigy
+// runs in a command of another one, the marks of the commands around it, with colons between them.
 const markedVar = "PRODIGY_MARKS"
 
 const (
@@ -17,8 +17,8 @@ const (
 	ownerSeparator = "." // behind the mark of the register in that of a command
 )
 
-// newMark returns a mark for one command. It begins with that of the register, so that its processes can also be found by who reads the
-// register when this process is dead.
+// newMark returns a mark for one command. It begins with that of the register, so that its processes can also
+// be found by who reads the register when this process is dead.
 func newMark(r *Register) string {
 	if r == nil {
 		return rand.Text()
@@ -42,16 +42,17 @@ func hasMark(kv string, wanted func(mark string) bool) bool {
 	return ok && slices.ContainsFunc(strings.Split(list, marksSeparator), wanted)
 }
 
-// marked are the processes of one command that have left its group. They are known by its mark in their environment. A nil marked
-// has none.
+// marked are the processes of one command that have left its group. They are known by its mark in their
+// environment. A nil marked has none.
 type marked struct {
 	mark   string
 	group  int           // of the command
 	killed chan struct{} // closed when their grace is over
 	once   sync.Once
 
-	mu    sync.Mutex
-	known map[int]string // when the members of these groups began, by process id: a group stays one of them while any of these lives
+	mu sync.Mutex
+	// when the members of these groups began, by process id: a group stays one of them while any of these lives
+	known map[int]string
 }
 
 func newMarked(mark string, of group) *marked {
@@ -131,8 +132,8 @@ func (m *marked) wait() {
 	}
 }
 
-// end kills them until none is left: one that is being started while the others are looked for is found the next time. What the
-// kernel holds is given up after a while.
+// end kills them until none is left: one that is being started while the others are looked for is found the
+// next time. What the kernel holds is given up after a while.
 func (m *marked) end() {
 	limit := time.Now().Add(killWait)
 	for m.send(group.kill) > 0 && time.Now().Before(limit) {

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// away is a script that starts $TOOL in a session of its own and waits until it runs. The tool says so by its process id in the file $PID.
+// away is a script that starts $TOOL in a session of its own and waits until it runs. The tool says so by its
+// process id in the file $PID.
 const away = `setsid sh -c "$TOOL" & until test -s "$PID"; do :; done; `
 
 // tool returns a command that runs away and then script, and what reads the process id of the tool.
@@ -46,8 +47,9 @@ func readPID(t *testing.T, file string) (pid int, ok bool) {
 	return pid, true
 }
 
-// cutOff runs a command with EndAll that starts the tool and then script, and ends it in the given way after a while: after a longer
-// one when the tool had not started by then. It returns the process id of the tool, which ran when the end came.
+// cutOff runs a command with EndAll that starts the tool and then script, and ends it in the given way after a
+// while: after a longer one when the tool had not started by then. It returns the process id of the tool, which
+// ran when the end came.
 func cutOff(t *testing.T, toolScript, script string, end func(c *Command, after time.Duration) context.Context) (Exit, int) {
 	t.Helper()
 	for after := 100 * time.Millisecond; ; after *= 2 {

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MemoryFile makes a private file that is on no disk, and returns the path by which other processes of the user open it. It is gone when
-// the file is closed or this process ends, however it does. The error is errors.ErrUnsupported where the system has no such files.
+// MemoryFile makes a private file that is on no disk, and returns the path by which other processes of the user
+// open it. It is gone when the file is closed or this process ends, however it does. The error is
+// errors.ErrUnsupported where the system has no such files.
 func MemoryFile(content string) (file *os.File, path string, err error) {
 	fd, err := unix.MemfdCreate("prodigy", unix.MFD_CLOEXEC)
 	switch {

@@ -9,8 +9,9 @@ import (
 	"sync"
 )
 
-// OOMKills counts the processes that the kernel has killed for lack of memory: those of the control group of prodigy and of groups below it, or, where that
-// cannot be told, those of the whole machine. Only on Linux is there such a count. It is safe for concurrent use; a nil OOMKills knows of none.
+// OOMKills counts the processes that the kernel has killed for lack of memory: those of the control group of
+// prodigy and of groups below it, or, where that cannot be told, those of the whole machine. Only on Linux is
+// there such a count. It is safe for concurrent use; a nil OOMKills knows of none.
 type OOMKills struct {
 	paths []string // of files that may have the count, the best first
 	find  sync.Once

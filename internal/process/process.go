@@ -41,13 +41,15 @@ func Resolve(dir, path string) string {
 
 // Command is what to run.
 type Command struct {
-	Path    string // of the program, for who has looked it up; empty: it is looked up as Argv[0]
-	Argv    []string
-	Dir     string
-	Env     []string       // the whole environment, "K=V"; of two with one name the later holds
-	Stdin   *os.File       // nil: Input
-	Input   string         // what it reads from its standard input; empty: /dev/null
-	Stdout  io.Writer      // nil: thrown away. A file is the command's own; else written to by one goroutine, never after Run has returned
+	Path  string // of the program, for who has looked it up; empty: it is looked up as Argv[0]
+	Argv  []string
+	Dir   string
+	Env   []string // the whole environment, "K=V"; of two with one name the later holds
+	Stdin *os.File // nil: Input
+	Input string   // what it reads from its standard input; empty: /dev/null
+	// nil: thrown away. A file is the command's own; else written to by one goroutine, never after Run has
+	// returned
+	Stdout  io.Writer
 	Stderr  io.Writer      // the same. When it is Stdout, both are one pipe
 	Timeout time.Duration  // 0: none
 	Grace   time.Duration  // between SIGTERM and SIGKILL to the group, at a stop
@@ -59,8 +61,9 @@ type Command struct {
 
 	OOM *OOMKills // reports whether it was killed for lack of memory; nil: that is not looked for
 
-	// EndAll ends every process that the command has started with it, however it ends, also those that have left the group. They are found
-	// by a mark in their environment, so a process that drops it lives on. This looks at all processes of the machine.
+	// EndAll ends every process that the command has started with it, however it ends, also those that have
+	// left the group. They are found by a mark in their environment, so a process that drops it lives on. This
+	// looks at all processes of the machine.
 	EndAll bool
 
 	mark string // of this command, with EndAll
@@ -74,17 +77,21 @@ type Exit struct {
 	Core     bool   // Signal made it dump core
 	TimedOut bool   // Timeout ended it
 	Expired  bool   // Expiry ended it
-	OOM      bool   // it was killed by somebody else, and the kernel has killed a process for lack of memory while it ran
-	Start    error  // it could not be started; all else is zero
+	// it was killed by somebody else, and the kernel has killed a process for lack of memory while it ran
+	OOM      bool
+	Start    error // it could not be started; all else is zero
 	Duration time.Duration
 }
 
-// Run runs the command and returns when it has ended, nothing of its group is left, and its output has been written. A command
-// that fails is no error; what prodigy could not do is: there was a shortage (see Short), or no place for Input. When ctx ends first,
-// the group gets SIGTERM and after Grace SIGKILL, and the error is context.Cause(ctx), unless the command had succeeded all the same.
-// A ctx whose cause is (or wraps) ErrKill gets SIGKILL at once.
+// Run runs the command and returns when it has ended, nothing of its group is left, and its output has been
+// written. A command that fails is no error; what prodigy could not do is: there was a shortage (see Short), or
+// no place for Input. When ctx ends first, the group gets SIGTERM and after Grace SIGKILL, and the error is
+// context.Cause(ctx), unless the command had succeeded all the same. A ctx whose cause is (or wraps) ErrKill
+// gets SIGKILL at once.
 //
-// A leader that gets SIGTERM may end before its children, as sh does. They have the grace too, as long as they hold the output. A process that left the group with setsid lives on, unless EndAll is set, but what it writes from then on is not waited for.
+// A leader that gets SIGTERM may end before its children, as sh does. They have the grace too, as long as they
+// hold the output. A process that left the group with setsid lives on, unless EndAll is set, but what it writes
+// from then on is not waited for.
 func Run(ctx context.Context, c Command) (Exit, error) { return run(ctx, c, startChild) }
 
 func run(ctx context.Context, c Command, start func(Command) (child, error)) (Exit, error) {
@@ -114,7 +121,8 @@ func run(ctx context.Context, c Command, start func(Command) (child, error)) (Ex
 	}
 	line := c.Register.Begin(kid.group().id)
 	k := &killer{
-		group: kid.group(), marked: newMarked(c.mark, kid.group()), grace: c.Grace, cleanup: c.cleanup(), expire: kid.expire,
+		group: kid.group(), marked: newMarked(c.mark, kid.group()), grace: c.Grace, cleanup: c.cleanup(),
+		expire: kid.expire,
 	}
 	release := k.watch(ctx, c.Timeout, c.Expiry)
 	kid.drainUntilEnd()
@@ -184,8 +192,8 @@ func (c Command) environ() []string {
 	return kept[first:]
 }
 
-// startError returns why c could not be started. A missing working directory looks like a missing program, and one that may not be
-// entered like a program that may not be run, so the directory is checked first.
+// startError returns why c could not be started. A missing working directory looks like a missing program, and
+// one that may not be entered like a program that may not be run, so the directory is checked first.
 func startError(c Command, err error) error {
 	if Short(err) {
 		return fmt.Errorf("start %s: %w", c.Argv[0], err)

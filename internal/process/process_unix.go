@@ -23,8 +23,8 @@ func isolate(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }
 
-// Detach makes cmd the leader of a session of its own, so that signals from this one's terminal do not reach it. On Windows it does
-// nothing.
+// Detach makes cmd the leader of a session of its own, so that signals from this one's terminal do not reach
+// it. On Windows it does nothing.
 func Detach(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 }
@@ -58,7 +58,9 @@ func exitOf(status syscall.WaitStatus) Exit {
 	if !status.Signaled() {
 		return Exit{Code: status.ExitStatus()}
 	}
-	exit := Exit{Code: -1, Signal: unix.SignalName(status.Signal()), Number: int(status.Signal()), Core: status.CoreDump()}
+	exit := Exit{
+		Code: -1, Signal: unix.SignalName(status.Signal()), Number: int(status.Signal()), Core: status.CoreDump(),
+	}
 	if exit.Signal == "" {
 		exit.Signal = fmt.Sprintf("signal %d", exit.Number)
 	}

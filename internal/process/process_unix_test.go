@@ -20,8 +20,8 @@ import (
 
 const long = time.Minute
 
-// TestMain lets the test binary play a program that puts a child of its own into a new session, one that is killed while its command
-// runs, and the watcher of that one.
+// TestMain lets the test binary play a program that puts a child of its own into a new session, one that is
+// killed while its command runs, and the watcher of that one.
 func TestMain(m *testing.M) {
 	if slices.Contains(os.Args, watchWord) {
 		os.Exit(watch(os.Args[2:]))

@@ -20,9 +20,10 @@ const (
 	recordSize = 128
 )
 
-// Register is a file that says which process groups are running, so that they can be found when whoever started them was
-// killed and could not end them: see EndLeftovers and Watch. It has a line about its owner, and one for each group. A nil Register
-// keeps nothing, nor does one on Windows, where job objects end with their owner.
+// Register is a file that says which process groups are running, so that they can be found when whoever started
+// them was killed and could not end them: see EndLeftovers and Watch. It has a line about its owner, and one
+// for each group. A nil Register keeps nothing, nor does one on Windows, where job objects end with their
+// owner.
 type Register struct {
 	file    *os.File
 	owner   owner
@@ -56,8 +57,9 @@ func (l *lines) giveBack(at int) {
 	l.free = append(l.free, at)
 }
 
-// OpenRegister makes an empty register. What path held before is lost, so EndLeftovers comes first. Argv, unless it is empty, starts
-// a process that calls Watch with the arguments that are put behind it: path, mark and grace. It is started before the first command.
+// OpenRegister makes an empty register. What path held before is lost, so EndLeftovers comes first. Argv,
+// unless it is empty, starts a process that calls Watch with the arguments that are put behind it: path, mark
+// and grace. It is started before the first command.
 func OpenRegister(path string, grace time.Duration, argv ...string) (*Register, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -77,8 +79,9 @@ func (r *Register) Close() error {
 	return r.file.Close()
 }
 
-// Beat has the watcher kill everything that the register has if this process does not call it again within d, because it is frozen. With d 0 it
-// may be silent. Without a watcher there is no effect. When it returns the watcher has been told.
+// Beat has the watcher kill everything that the register has if this process does not call it again within d,
+// because it is frozen. With d 0 it may be silent. Without a watcher there is no effect. When it returns the
+// watcher has been told.
 func (r *Register) Beat(d time.Duration) {
 	if r == nil {
 		return
@@ -103,8 +106,9 @@ func (r *Register) guard() {
 	}
 }
 
-// Begin records that the group that pid leads is running, and returns the line that says so, for End. The leader must not have been
-// waited for. A group that cannot be recorded runs all the same: what is lost is only that nobody ends it when nobody else can.
+// Begin records that the group that pid leads is running, and returns the line that says so, for End. The
+// leader must not have been waited for. A group that cannot be recorded runs all the same: what is lost is only
+// that nobody ends it when nobody else can.
 func (r *Register) Begin(pid int) (at int) {
 	if r == nil {
 		return 0
@@ -170,8 +174,8 @@ func line(words ...string) []byte {
 	return text
 }
 
-// readRegister returns what a register says: nothing when it is missing. What cannot be read, as after a crash of the machine, is
-// passed over.
+// readRegister returns what a register says: nothing when it is missing. What cannot be read, as after a crash
+// of the machine, is passed over.
 func readRegister(path string) (o owner, running []record, err error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -50,8 +50,8 @@ func processes() ([]member, error) {
 	return all, nil
 }
 
-// environHas reports whether a process was started with a variable of ours that is wanted. The system does not show the environment of its own
-// programs.
+// environHas reports whether a process was started with a variable of ours that is wanted. The system does not
+// show the environment of its own programs.
 func environHas(pid int, wanted func(kv string) bool) bool {
 	args, err := unix.SysctlRaw("kern.procargs2", pid)
 	if err != nil {

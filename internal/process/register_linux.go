@@ -20,8 +20,9 @@ func BootID() string {
 	return string(id)
 }
 
-// startIDOf identifies a process among all that have its id during this boot: by a number that the kernel gives to no other process, or
-// where it has none by when it started, in ticks since the boot. It is called for each command, and the number takes a seventh of the time.
+// startIDOf identifies a process among all that have its id during this boot: by a number that the kernel gives
+// to no other process, or where it has none by when it started, in ticks since the boot. It is called for each
+// command, and the number takes a seventh of the time.
 func startIDOf(pid int) (string, bool) {
 	if number, ok := numberOf(pid); ok {
 		return number, true
@@ -57,7 +58,8 @@ func numberOf(pid int) (string, bool) {
 	return numberSign + strconv.FormatUint(stat.Ino, 10), err == nil
 }
 
-// hasNumbers reports whether pidfds have inodes of their own (from Linux 6.9). A system of 32 bits does not show all of their digits.
+// hasNumbers reports whether pidfds have inodes of their own (from Linux 6.9). A system of 32 bits does not
+// show all of their digits.
 var hasNumbers = sync.OnceValue(func() bool {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
@@ -84,8 +86,8 @@ func memberOf(pid int) (member, bool) {
 	return parseStat(pid, buf[:n])
 }
 
-// parseStat reads the fields behind the name of the program, which may hold anything: the first is the state, the third the
-// group, the fourth the session and the twentieth the time of the start.
+// parseStat reads the fields behind the name of the program, which may hold anything: the first is the state,
+// the third the group, the fourth the session and the twentieth the time of the start.
 func parseStat(pid int, stat []byte) (member, bool) {
 	const state, group, session, start = 0, 2, 3, 19
 	m, n := member{pid: pid}, 0

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A register may have been written on a kernel without numbers, and its leaders carry no mark when they have thrown it away.
+// A register may have been written on a kernel without numbers, and its leaders carry no mark when they have
+// thrown it away.
 func TestALeaderIsKnownByItsNumberAndByItsStart(t *testing.T) {
 	for name, startIDOf := range map[string]func(pid int) (string, bool){
 		"number": numberOf,

@@ -36,8 +36,8 @@ func abandon() int {
 // recorded waits in a script until its process is in the register.
 const recorded = `until grep -q "^$$ " "$REGISTER"; do :; done; `
 
-// leave lets a process run script and kills that process when the script has printed a line, which leave returns with the path
-// of the register.
+// leave lets a process run script and kills that process when the script has printed a line, which leave
+// returns with the path of the register.
 func leave(t *testing.T, script string) (line, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "processes")
@@ -269,7 +269,8 @@ func TestTheWatcherLivesAsLongAsItsRegister(t *testing.T) {
 	}
 }
 
-// The first command may kill its owner at once: the watcher has to be there before it. KILLS is how often that is tried.
+// The first command may kill its owner at once: the watcher has to be there before it. KILLS is how often that
+// is tried.
 func TestNothingIsLeftByACommandThatKillsItsOwner(t *testing.T) {
 	rounds := 10
 	if n, err := strconv.Atoi(os.Getenv("KILLS")); err == nil {

@@ -15,9 +15,9 @@ import (
 
 // Shell is the sh that commands are written for. It is immutable.
 //
-// Where a shell command comes to one program and nobody can see a difference, Run starts that program without the shell, which saves half
-// of what starting it costs. Whatever depends on more (an odd environment, a file that does not start, a pipe to be opened) is left to
-// the shell.
+// Where a shell command comes to one program and nobody can see a difference, Run starts that program without
+// the shell, which saves half of what starting it costs. Whatever depends on more (an odd environment, a file
+// that does not start, a pipe to be opened) is left to the shell.
 type Shell struct {
 	path    string
 	dialect dialect
@@ -49,7 +49,8 @@ func (s *Shell) Path() string { return s.path }
 
 // dialect is what differs between shells when they run one program and nothing else.
 type dialect struct {
-	staysParent bool // it stays the parent of the program, and reports with its own exit code and words that a signal killed it
+	// it stays the parent of the program, and reports with its own exit code and words that a signal killed it
+	staysParent bool
 	setsShlvl   bool // it names the program in _, counts itself in SHLVL, and hides an OLDPWD that is no directory
 	redirects   bool // all of this holds with redirections too, and its words about a signal go where they lead
 }
@@ -76,9 +77,12 @@ type Redirect struct {
 	Copy int
 }
 
-// Run runs c, which starts the shell, or instead of it the program p that the shell would start. When the program does not start, the
-// shell runs after all: it may know what to do with the file, and says best what is wrong with it. run is package process's Run, or a function like it.
-func (s *Shell) Run(ctx context.Context, run func(context.Context, Command) (Exit, error), c Command, p Program) (Exit, error) {
+// Run runs c, which starts the shell, or instead of it the program p that the shell would start. When the
+// program does not start, the shell runs after all: it may know what to do with the file, and says best what is
+// wrong with it. run is package process's Run, or a function like it.
+func (s *Shell) Run(
+	ctx context.Context, run func(context.Context, Command) (Exit, error), c Command, p Program,
+) (Exit, error) {
 	path, env, ok := s.program(p, c)
 	if !ok || ctx.Err() != nil {
 		return run(ctx, c)
@@ -105,7 +109,8 @@ func (s *Shell) Run(ctx context.Context, run func(context.Context, Command) (Exi
 	return s.dialect.asShellReports(exit, instead.Stderr), nil
 }
 
-// program returns the file that the shell would start for p, and with which environment. It is not ok when only the shell knows.
+// program returns the file that the shell would start for p, and with which environment. It is not ok when only
+// the shell knows.
 func (s *Shell) program(p Program, c Command) (path string, env []string, ok bool) {
 	if !s.known || len(p.Argv) == 0 || !filepath.IsAbs(c.Dir) || slices.Contains(needsShell(), filepath.Base(p.Argv[0])) {
 		return "", nil, false
@@ -137,7 +142,8 @@ func needsShell() []string { return []string{"setsid"} }
 
 // shellManagedVars are variables that some shell reads from its environment and does not pass on as they were.
 var shellManagedVars = []string{
-	"COPROC", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME", "GROUPS", "HISTCMD", "IFS", "LINENO", "OPTERR", "OPTIND",
+	"COPROC", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME", "GROUPS", "HISTCMD", "IFS", "LINENO",
+	"OPTERR", "OPTIND",
 	"POSIXLY_CORRECT", "PPID", "PS1", "PS2", "PS4", "RANDOM", "SECONDS", "SHELLOPTS", "SRANDOM", "UID",
 }
 
@@ -147,8 +153,8 @@ type variables struct {
 	hasOldPWD                bool
 }
 
-// readVariables finds the variables in env, where the last of a name holds. It is not ok when a shell would change or drop one of the
-// others, as some do with names that are none in shell.
+// readVariables finds the variables in env, where the last of a name holds. It is not ok when a shell would
+// change or drop one of the others, as some do with names that are none in shell.
 func readVariables(env []string) (v variables, ok bool) {
 	for _, kv := range env {
 		name, value, _ := strings.Cut(kv, "=")
@@ -188,7 +194,8 @@ func lookUp(name, path string) (file string, found bool) {
 	return "", false
 }
 
-// workingDir returns the PWD of a shell that is started in dir: the inherited one if that leads to dir, else the real path of dir.
+// workingDir returns the PWD of a shell that is started in dir: the inherited one if that leads to dir, else
+// the real path of dir.
 func workingDir(dir, inherited string) (pwd string, known bool) {
 	if !strings.HasPrefix(inherited, "/") {
 		inherited = ""
@@ -210,7 +217,8 @@ func workingDir(dir, inherited string) (pwd string, known bool) {
 	return pwd, err == nil
 }
 
-// addBash adds to env what bash adds to the environment of a program that it becomes. It is not ok when only bash knows that.
+// addBash adds to env what bash adds to the environment of a program that it becomes. It is not ok when only
+// bash knows that.
 func (v variables) addBash(env []string, path string) (with []string, ok bool) {
 	if v.hasOldPWD {
 		if info, err := os.Stat(v.oldPWD); err != nil || !info.IsDir() {
@@ -228,7 +236,8 @@ func (v variables) addBash(env []string, path string) (with []string, ok bool) {
 	return append(env, "_="+path, "SHLVL="+level), true
 }
 
-// asShellReports returns exit as the shell would report it. A shell that stays the parent says which signal killed the program.
+// asShellReports returns exit as the shell would report it. A shell that stays the parent says which signal
+// killed the program.
 func (d dialect) asShellReports(exit Exit, stderr io.Writer) Exit {
 	if !d.staysParent || exit.Signal == "" || exit.TimedOut {
 		return exit
@@ -240,19 +249,25 @@ func (d dialect) asShellReports(exit Exit, stderr io.Writer) Exit {
 	return exit
 }
 
-// signalMessages are the words of the C library for the signals that kill a program. Shells say nothing of SIGINT and SIGPIPE.
+// signalMessages are the words of the C library for the signals that kill a program. Shells say nothing of
+// SIGINT and SIGPIPE.
 func signalMessages() map[string]string {
 	return map[string]string{
-		"SIGHUP": "Hangup", "SIGINT": "", "SIGQUIT": "Quit", "SIGILL": "Illegal instruction", "SIGTRAP": "Trace/breakpoint trap",
+		"SIGHUP": "Hangup", "SIGINT": "", "SIGQUIT": "Quit", "SIGILL": "Illegal instruction",
+		"SIGTRAP": "Trace/breakpoint trap",
 		"SIGABRT": "Aborted", "SIGBUS": "Bus error", "SIGFPE": "Floating point exception", "SIGKILL": "Killed",
-		"SIGUSR1": "User defined signal 1", "SIGSEGV": "Segmentation fault", "SIGUSR2": "User defined signal 2", "SIGPIPE": "",
-		"SIGALRM": "Alarm clock", "SIGTERM": "Terminated", "SIGSTKFLT": "Stack fault", "SIGXCPU": "CPU time limit exceeded",
-		"SIGXFSZ": "File size limit exceeded", "SIGVTALRM": "Virtual timer expired", "SIGPROF": "Profiling timer expired",
-		"SIGIO": "I/O possible", "SIGPWR": "Power failure", "SIGSYS": "Bad system call",
+		"SIGUSR1": "User defined signal 1", "SIGSEGV": "Segmentation fault", "SIGUSR2": "User defined signal 2",
+		"SIGPIPE": "",
+		"SIGALRM": "Alarm clock", "SIGTERM": "Terminated", "SIGSTKFLT": "Stack fault",
+		"SIGXCPU": "CPU time limit exceeded",
+		"SIGXFSZ": "File size limit exceeded", "SIGVTALRM": "Virtual timer expired",
+		"SIGPROF": "Profiling timer expired",
+		"SIGIO":   "I/O possible", "SIGPWR": "Power failure", "SIGSYS": "Bad system call",
 	}
 }
 
-// firstRealTime is the first of the signals that programs may use as they like; the two before it are the C library's own.
+// firstRealTime is the first of the signals that programs may use as they like; the two before it are the C
+// library's own.
 const firstRealTime = 34
 
 func signalMessage(exit Exit) string {
@@ -277,8 +292,8 @@ type stdio struct {
 	files []*os.File   // those that were opened
 }
 
-// openStdio opens the files that redirections name, as the shell would that c runs. It is not ok when they are more than files to read
-// from, or when one cannot be opened: then only the shell knows what happens.
+// openStdio opens the files that redirections name, as the shell would that c runs. It is not ok when they are
+// more than files to read from, or when one cannot be opened: then only the shell knows what happens.
 func openStdio(redirects []Redirect, c Command) (s stdio, ok bool) {
 	s.fds = [3]io.Writer{nil, c.Stdout, c.Stderr}
 	for _, r := range redirects {

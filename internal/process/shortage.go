@@ -18,8 +18,8 @@ var shortages = []struct {
 	{syscall.ENOMEM, "not enough memory"},
 }
 
-// Short reports whether err says that there was no file descriptor, process or memory left. No command is to blame for that, and
-// it may work once others have ended.
+// Short reports whether err says that there was no file descriptor, process or memory left. No command is to
+// blame for that, and it may work once others have ended.
 func Short(err error) bool { return Shortage(err) != "" }
 
 // Shortage says what was short, or nothing when err is no shortage.

@@ -7,7 +7,8 @@ import (
 	"os"
 )
 
-// OpenSource opens nothing here: this system does not show whether a path leads to a descriptor of the process that opens it.
+// OpenSource opens nothing here: this system does not show whether a path leads to a descriptor of the process
+// that opens it.
 func OpenSource(path string, _ int) (*os.File, error) {
 	return nil, fmt.Errorf("open %s: %w", path, errIrregular)
 }

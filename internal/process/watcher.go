@@ -11,11 +11,12 @@ import (
 	"time"
 )
 
-// Watch waits until lifeline ends, which it does when the process that has its other end dies. It notes when that was, for LastDeath, and ends
-// what the register at path says is left, unless the register has another mark than this by then: somebody else keeps it.
+// Watch waits until lifeline ends, which it does when the process that has its other end dies. It notes when
+// that was, for LastDeath, and ends what the register at path says is left, unless the register has another
+// mark than this by then: somebody else keeps it.
 //
-// The kernel gives a lifeline its end only after every command that was being started has become the program it was to run, since
-// until then that has the other end too. So none is missed that carries its environment on.
+// The kernel gives a lifeline its end only after every command that was being started has become the program it
+// was to run, since until then that has the other end too. So none is missed that carries its environment on.
 //
 // When a beat (see Register.Beat) is not followed by another in time, what runs is killed at once: its owner is frozen.
 func Watch(ctx context.Context, lifeline io.Reader, path, mark string, grace time.Duration) error {
@@ -41,11 +42,12 @@ func Watch(ctx context.Context, lifeline io.Reader, path, mark string, grace tim
 // unreadFor is how long a watcher that has not been scheduled for a while gets to read what has been written meanwhile.
 const unreadFor = 20 * time.Millisecond
 
-// lookEvery is how often a watcher looks at the clock, since the machine may have been suspended: timers stand still then.
+// lookEvery is how often a watcher looks at the clock, since the machine may have been suspended: timers stand
+// still then.
 const lookEvery = time.Second
 
-// listen calls silent when a beat is not followed by another in time, and returns when lifeline ends. A beat that was written in time counts also when
-// it could not be read in time.
+// listen calls silent when a beat is not followed by another in time, and returns when lifeline ends. A beat
+// that was written in time counts also when it could not be read in time.
 func listen(lifeline io.Reader, now func() time.Time, silent func()) {
 	silence := time.NewTimer(0)
 	silence.Stop()

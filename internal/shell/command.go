@@ -27,13 +27,18 @@ type Code struct {
 var (
 	shellNames  = []string{"sh", "bash", "dash", "ash", "zsh", "ksh", "ksh93", "mksh", "rbash", "yash", "posh"}
 	remoteNames = []string{
-		"ssh", "sudo", "su", "doas", "docker", "docker-compose", "podman", "nerdctl", "kubectl", "oc", "chroot", "nsenter", "runuser",
-		"pkexec", "systemd-run", "lxc", "machinectl", "rsh", "mosh", "vagrant", "sshpass", "run0", "crictl", "ctr", "firejail", "bwrap",
+		"ssh", "sudo", "su", "doas", "docker", "docker-compose", "podman", "nerdctl", "kubectl", "oc", "chroot",
+		"nsenter", "runuser",
+		"pkexec", "systemd-run", "lxc", "machinectl", "rsh", "mosh", "vagrant", "sshpass", "run0", "crictl", "ctr",
+		"firejail", "bwrap",
 	}
 	wrapperNames = []string{
-		"env", "timeout", "nice", "ionice", "nohup", "exec", "command", "builtin", "time", "setsid", "stdbuf", "busybox", "flock", "chronic", "unbuffer", "caffeinate", "doas", "sudo",
+		"env", "timeout", "nice", "ionice", "nohup", "exec", "command", "builtin", "time", "setsid", "stdbuf",
+		"busybox", "flock", "chronic", "unbuffer", "caffeinate", "doas", "sudo",
 	}
-	inertNames = []string{"echo", "printf", "test", "[", "grep", "cat", "cp", "mv", "ls", "rm", "mkdir", "touch", "which", "type"}
+	inertNames = []string{
+		"echo", "printf", "test", "[", "grep", "cat", "cp", "mv", "ls", "rm", "mkdir", "touch", "which", "type",
+	}
 )
 
 // ProgramName returns the name of the program in a word of a command.

@@ -12,13 +12,15 @@ import (
 
 // Shorthand translates a command as xargs and GNU parallel take it into the script of a step.
 //
-// The replacement strings {}, {.}, {/}, {//}, {/.}, {#} and {%} become placeholders, which stand for one argument each whatever the item
-// holds. Words of a command are quoted, so that no shell acts on what is in them. What is no shorthand is refused, never run as it is.
+// The replacement strings {}, {.}, {/}, {//}, {/.}, {#} and {%} become placeholders, which stand for one
+// argument each whatever the item holds. Words of a command are quoted, so that no shell acts on what is in
+// them. What is no shorthand is refused, never run as it is.
 type Shorthand struct {
 	// Batch says that {} stands for several items.
 	Batch bool
 
-	// Replace is the one text that stands for the item, as with xargs -I. If it is empty, the replacement strings above do.
+	// Replace is the one text that stands for the item, as with xargs -I. If it is empty, the replacement
+	// strings above do.
 	Replace string
 }
 
@@ -52,14 +54,17 @@ func (s Shorthand) placeholder(p string) string {
 	return strings.ReplaceAll(p, "ITEM", "item")
 }
 
-// Words returns the script that runs a program with arguments. Nothing but shorthands and the placeholders of an item has a meaning in
-// them. If none of them names the item, it is the last argument.
+// Words returns the script that runs a program with arguments. Nothing but shorthands and the placeholders of
+// an item has a meaning in them. If none of them names the item, it is the last argument.
 func (s Shorthand) Words(words []string) (string, error) {
 	if len(words) == 0 || words[0] == "" {
 		return "", errors.New("the command is empty")
 	}
 	if i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, ":::") }); i >= 0 {
-		return "", fmt.Errorf("%s is not known here: the items come from standard input, or from --glob, --arg-file or --json", words[i])
+		return "", fmt.Errorf(
+			"%s is not known here: the items come from standard input, or from --glob, --arg-file or --json",
+			words[i],
+		)
 	}
 	named := false
 	script := make([]string, 0, len(words)+2)
@@ -112,7 +117,8 @@ func (s Shorthand) word(word string) (code string, named bool, err error) {
 	return b.String(), named, nil
 }
 
-// quoteConstant returns s as a part of a word of shell code, in which prodigy finds no placeholder either: a dollar sign ends the quotes.
+// quoteConstant returns s as a part of a word of shell code, in which prodigy finds no placeholder either: a
+// dollar sign ends the quotes.
 func quoteConstant(s string) string {
 	var b strings.Builder
 	for part := range strings.SplitAfterSeq(s, "$") {
@@ -142,7 +148,8 @@ func (s Shorthand) at(text string) (placeholder string, n int, err error) {
 	return "", 0, unknownShorthand(text)
 }
 
-// unknownShorthand returns an error if text begins with what GNU parallel would replace, or looks as if it were to be replaced.
+// unknownShorthand returns an error if text begins with what GNU parallel would replace, or looks as if it were
+// to be replaced.
 func unknownShorthand(text string) error {
 	end := strings.IndexByte(text, '}')
 	if end < 0 {
@@ -168,7 +175,8 @@ func isRange(body string) bool {
 	return found && from != "" && to != ""
 }
 
-// itemPlaceholder returns the placeholder of an item that text begins with, such as ${item.url}, and its length; 0 if there is none.
+// itemPlaceholder returns the placeholder of an item that text begins with, such as ${item.url}, and its
+// length; 0 if there is none.
 func itemPlaceholder(text string) (placeholder string, n int) {
 	rest, ok := strings.CutPrefix(text, "${item")
 	if !ok {
@@ -186,7 +194,8 @@ func itemPlaceholder(text string) (placeholder string, n int) {
 	return "", 0
 }
 
-// Script returns the script with its shorthands replaced. If it is a simple command and names no item, that is the last argument.
+// Script returns the script with its shorthands replaced. If it is a simple command and names no item, that is
+// the last argument.
 func (s Shorthand) Script(text string) (string, error) {
 	if strings.TrimSpace(text) == "" {
 		return "", errors.New("the command is empty")
@@ -221,7 +230,8 @@ func (s Shorthand) Script(text string) (string, error) {
 	return s.appended(text, file)
 }
 
-// withoutExpansions returns text with a letter for each byte of what stands in ${…}: what prodigy knows there is no shell code.
+// withoutExpansions returns text with a letter for each byte of what stands in ${…}: what prodigy knows there
+// is no shell code.
 func withoutExpansions(text string) string {
 	b := []byte(text)
 	for i := 0; i+1 < len(b); i++ {

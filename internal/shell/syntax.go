@@ -1,5 +1,5 @@
-// Package shell has what the packages that read shell code share: the dialects that a shell may speak, what its quotes and backslashes
-// mean, and which words of a command are code for another shell (PlanCall).
+// Package shell has what the packages that read shell code share: the dialects that a shell may speak, what its
+// quotes and backslashes mean, and which words of a command are code for another shell (PlanCall).
 package shell
 
 import (
@@ -62,7 +62,8 @@ func ErrorText(err error) string {
 	return text
 }
 
-// IsPlainExpansion reports whether p is ${name} and no more: a script that asks for a default knows that the name may be unset.
+// IsPlainExpansion reports whether p is ${name} and no more: a script that asks for a default knows that the
+// name may be unset.
 func IsPlainExpansion(p *syntax.ParamExp) bool {
 	return !p.Short && p.Param != nil && p.Exp == nil && p.Slice == nil && p.Repl == nil && p.Index == nil && !p.Length && !p.Excl
 }
@@ -93,7 +94,8 @@ const (
 	InHeredoc = "$`\\\n"
 )
 
-// Unescape takes away the backslashes that a shell takes away in literal text. Special are the characters that lose one there.
+// Unescape takes away the backslashes that a shell takes away in literal text. Special are the characters that
+// lose one there.
 func Unescape(lit, special string) string {
 	if !strings.Contains(lit, `\`) {
 		return lit
@@ -112,9 +114,12 @@ func Unescape(lit, special string) string {
 	return b.String()
 }
 
-// UnescapeAnsi takes away the escapes of $'…' that matter to a reader of code. Others stay: they can only make a word longer.
+// UnescapeAnsi takes away the escapes of $'…' that matter to a reader of code. Others stay: they can only make
+// a word longer.
 func UnescapeAnsi(s string) string {
-	return strings.NewReplacer(`\\`, `\`, `\'`, `'`, `\"`, `"`, `\n`, "\n", `\t`, "\t", `\r`, "\r", `\x27`, `'`, `\047`, `'`, `\x22`, `"`).Replace(s)
+	return strings.NewReplacer(
+		`\\`, `\`, `\'`, `'`, `\"`, `"`, `\n`, "\n", `\t`, "\t", `\r`, "\r", `\x27`, `'`, `\047`, `'`, `\x22`, `"`,
+	).Replace(s)
 }
 
 // HasDefault reports whether the expansion says itself what to do without a value.

@@ -89,8 +89,8 @@ var wrapperTable = []wrapper{
 	{names: "env", takes: "uCS"},
 }
 
-// wrappedBy returns the index of the program that the words of a command start in the end, behind programs such as env and timeout,
-// or len(args) if there is none. Words that are not constant are empty texts.
+// wrappedBy returns the index of the program that the words of a command start in the end, behind programs such
+// as env and timeout, or len(args) if there is none. Words that are not constant are empty texts.
 func wrappedBy(args []string) int {
 	i := 0
 	for i < len(args) {
@@ -124,13 +124,14 @@ const steering = `BASH_ENV ENV PS0 PS1 PS2 PS4 PROMPT_COMMAND SHELLOPTS BASHOPTS
 // steeringPrefixes begin more of them: names of functions that bash takes over, and settings of git.
 var steeringPrefixes = []string{"BASH_FUNC_", "GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"}
 
-// searched are variables that say where programs and libraries are looked for, or with which options a program is started: who writes
-// them may choose what is run.
+// searched are variables that say where programs and libraries are looked for, or with which options a program
+// is started: who writes them may choose what is run.
 const searched = `PATH LD_LIBRARY_PATH DYLD_LIBRARY_PATH PYTHONPATH PYTHONHOME PERL5LIB PERLLIB RUBYLIB NODE_PATH CLASSPATH GCONV_PATH
 	FPATH ZDOTDIR GIT_DIR GIT_TEMPLATE_DIR LUA_PATH LUA_CPATH GEM_PATH GEM_HOME SHELL CC CXX RUSTC RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER
 	RUSTFLAGS GOFLAGS MAKEFLAGS GNUMAKEFLAGS MFLAGS JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS`
 
-// Steering reports whether data in an environment variable of this name becomes code: surely, or by what is found where it points.
+// Steering reports whether data in an environment variable of this name becomes code: surely, or by what is
+// found where it points.
 func Steering(name string) (runs, searches bool) {
 	runs = slices.Contains(strings.Fields(steering), name) ||
 		slices.ContainsFunc(steeringPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })

@@ -42,12 +42,13 @@ const (
 	codeLanguage    = "PS110"
 )
 
-// CheckValues reports the values that stand where a script runs them: in the code of another shell, as a command, as the name of a
-// variable, in arithmetic, in code of another language.
+// CheckValues reports the values that stand where a script runs them: in the code of another shell, as a
+// command, as the name of a variable, in arithmetic, in code of another language.
 //
-// A value is found there itself, in the output of a command that prints it, or in a variable that the script gives it. The order of
-// assignments is not looked at: if the script also gives the variable something else, the value may be there, and if it compares the
-// variable with anything, nothing is said. Functions and their parameters are not followed. A script that is no valid shell has no findings.
+// A value is found there itself, in the output of a command that prints it, or in a variable that the script
+// gives it. The order of assignments is not looked at: if the script also gives the variable something else,
+// the value may be there, and if it compares the variable with anything, nothing is said. Functions and their
+// parameters are not followed. A script that is no valid shell has no findings.
 func CheckValues(script string, dialects []syntax.LangVariant, values []Value) []Finding {
 	if len(values) == 0 {
 		return nil
@@ -111,7 +112,8 @@ type codeCheck struct {
 	changed   bool // a variable was given something new
 }
 
-// code looks at the code of a shell that starts with these variables: first at what it assigns, until nothing new turns up.
+// code looks at the code of a shell that starts with these variables: first at what it assigns, until nothing
+// new turns up.
 func (v *valueCheck) code(text string, vars map[string]*variable, depth int) {
 	file, err := Parse(text, v.dialects)
 	if err != nil {
@@ -245,7 +247,9 @@ func (c *codeCheck) give(name string, flows []flow, constant string) {
 		v.other, v.constant = true, constant
 	}
 	for _, f := range flows {
-		if !slices.ContainsFunc(v.flows, func(g flow) bool { return g.value == f.value && g.certainty <= f.certainty }) {
+		if !slices.ContainsFunc(
+			v.flows, func(g flow) bool { return g.value == f.value && g.certainty <= f.certainty },
+		) {
 			v.flows = append(v.flows, f)
 			v.constant = ""
 		}
@@ -266,9 +270,13 @@ func (c *codeCheck) assign(a *syntax.Assign) {
 	constant := ""
 	if a.Value != nil {
 		flows, constant = c.word(a.Value), WordText(a.Value)
-		v.compared = v.compared || holds(a.Value, func(p *syntax.ParamExp) bool { return p.Repl != nil && takesOut(p.Repl.Orig) })
+		v.compared = v.compared || holds(
+			a.Value, func(p *syntax.ParamExp) bool { return p.Repl != nil && takesOut(p.Repl.Orig) },
+		)
 		v.appended = v.appended || len(flows) > 0 &&
-			(a.Append || holds(a.Value, func(p *syntax.ParamExp) bool { return p.Param != nil && p.Param.Value == name }))
+			(a.Append || holds(
+				a.Value, func(p *syntax.ParamExp) bool { return p.Param != nil && p.Param.Value == name },
+			))
 	}
 	if a.Array != nil {
 		for _, e := range a.Array.Elems {
@@ -315,7 +323,10 @@ func holds(node syntax.Node, is func(*syntax.ParamExp) bool) bool {
 func (c *codeCheck) steer(name string, flows []flow) {
 	switch runs, searches := Steering(name); {
 	case runs:
-		c.leak(sink{what: "the variable " + name, remedy: "shells and programs run what they find there, so give it a constant value"}, flows)
+		c.leak(
+			sink{what: "the variable " + name, remedy: "shells and programs run what they find there, so give it a constant value"},
+			flows,
+		)
 	case searches:
 		c.leak(sink{code: codeCommandName, says: "reaches the variable " + name + "; whoever writes the value may choose which program runs"}, flows)
 	}
@@ -361,8 +372,8 @@ func (c *codeCheck) leading(word *syntax.Word) []flow {
 	return c.parts([]syntax.WordPart{part})
 }
 
-// param returns the values that an expansion brings. A length, a quoted text and what is left of a text when characters are taken out
-// are harmless.
+// param returns the values that an expansion brings. A length, a quoted text and what is left of a text when
+// characters are taken out are harmless.
 func (c *codeCheck) param(p *syntax.ParamExp) (flows []flow) {
 	if p.Param == nil || p.Length || p.Width {
 		return nil
@@ -375,7 +386,10 @@ func (c *codeCheck) param(p *syntax.ParamExp) (flows []flow) {
 	if quoted || alternate || p.Repl != nil && takesOut(p.Repl.Orig) {
 		return flows
 	}
-	return append(flows, slices.DeleteFunc(c.read(p.Param), func(f flow) bool { return c.values[f.value].File && !f.content })...)
+	return append(
+		flows,
+		slices.DeleteFunc(c.read(p.Param), func(f flow) bool { return c.values[f.value].File && !f.content })...,
+	)
 }
 
 // takesOut reports whether a pattern is a set of all characters but some: [!a-z].
@@ -503,8 +517,8 @@ func doubted(flows []flow) []flow {
 	return flows
 }
 
-// texts returns the constant texts of words, with the texts of variables that the script gives one constant, and name= for the word of
-// an assignment. Others are empty.
+// texts returns the constant texts of words, with the texts of variables that the script gives one constant,
+// and name= for the word of an assignment. Others are empty.
 func (c *codeCheck) texts(words []*syntax.Word) []string {
 	args := make([]string, len(words))
 	for i, word := range words {
@@ -625,13 +639,16 @@ func (c *codeCheck) codes(plan Plan, args []string, words []*syntax.Word, in []f
 		c.leak(codeSink, in)
 	}
 	for i := range plan.Denied {
-		if i < len(words) && !(args[0] == "read" && slices.Contains([]string{"-p", "-d", "-t", "-n", "-N", "-u", "-i"}, args[i-1])) {
+		if i < len(words) && !(args[0] == "read" && slices.Contains(
+			[]string{"-p", "-d", "-t", "-n", "-N", "-u", "-i"}, args[i-1],
+		)) {
 			c.leak(nameSink, c.word(words[i]))
 		}
 	}
 }
 
-// nested looks at the code of another shell, or of this one. A child has only the exported variables, and parameters of its own.
+// nested looks at the code of another shell, or of this one. A child has only the exported variables, and
+// parameters of its own.
 func (c *codeCheck) nested(text string, code Code, params []*syntax.Word) {
 	if c.depth >= maxCodeDepth || code.Remote != "" {
 		return
@@ -653,7 +670,9 @@ func (c *codeCheck) nested(text string, code Code, params []*syntax.Word) {
 	vars := map[string]*variable{}
 	for name, v := range c.vars {
 		if v.exported {
-			vars[name] = &variable{flows: c.read(&syntax.Lit{Value: name}), other: v.other, exported: true, compared: v.compared}
+			vars[name] = &variable{
+				flows: c.read(&syntax.Lit{Value: name}), other: v.other, exported: true, compared: v.compared,
+			}
 		}
 	}
 	for i, word := range params {
@@ -720,7 +739,9 @@ func (c *codeCheck) builtin(name string, args []string, words []*syntax.Word, in
 			}
 		}
 	case "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", ".", "source":
-		if i := skipOptions(args, 1, ""); i < len(args) && args[i] == "" && !slices.ContainsFunc(args[1:i], func(a string) bool { return strings.ContainsAny(a, "cs") }) {
+		if i := skipOptions(args, 1, ""); i < len(args) && args[i] == "" && !slices.ContainsFunc(
+			args[1:i], func(a string) bool { return strings.ContainsAny(a, "cs") },
+		) {
 			c.leak(codeSink, c.content(words[i]))
 			c.leak(sink{code: codeCommandName, says: "chooses the script that a shell runs; whoever writes the value chooses what runs"}, c.word(words[i]))
 		}
@@ -745,7 +766,10 @@ func (c *codeCheck) expansion(p *syntax.ParamExp) {
 		c.leak(sink{what: "${!" + name + "}", remedy: nameSink.remedy}, c.read(p.Param))
 	case p.Exp == nil:
 	case p.Exp.Op == syntax.OtherParamOps && p.Exp.Word.Lit() == "P":
-		c.leak(sink{what: "${" + name + "@P}", remedy: "the shell expands it as a prompt, so leave @P out"}, c.read(p.Param))
+		c.leak(
+			sink{what: "${" + name + "@P}", remedy: "the shell expands it as a prompt, so leave @P out"},
+			c.read(p.Param),
+		)
 	case p.Exp.Op == syntax.AssignUnset || p.Exp.Op == syntax.AssignUnsetOrNull:
 		c.give(name, c.word(p.Exp.Word), "")
 	}
@@ -818,14 +842,21 @@ type sink struct {
 const numberRemedy = "assign the value itself, which is checked to be a whole number: n=${...}"
 
 var (
-	codeSink       = sink{what: "shell code"}
-	commandSink    = sink{what: "the place of a command", remedy: "write |raw when the value is meant to be code, and quotes when it is meant to name a program"}
-	nameSink       = sink{what: "a place that names a variable", remedy: "the shell evaluates what it finds there, so choose among constant names with case", words: true}
+	codeSink    = sink{what: "shell code"}
+	commandSink = sink{
+		what:   "the place of a command",
+		remedy: "write |raw when the value is meant to be code, and quotes when it is meant to name a program",
+	}
+	nameSink = sink{
+		what:   "a place that names a variable",
+		remedy: "the shell evaluates what it finds there, so choose among constant names with case", words: true,
+	}
 	arithmeticSink = sink{what: "arithmetic", remedy: numberRemedy, words: true}
 	subscriptSink  = sink{what: "arithmetic", remedy: numberRemedy} // some shells expand it again
 )
 
-// leak reports values that reach a sink. What a program may print is reported as code only, and JSON is no number and no name.
+// leak reports values that reach a sink. What a program may print is reported as code only, and JSON is no
+// number and no name.
 func (c *codeCheck) leak(s sink, flows []flow) {
 	if !c.reporting {
 		return

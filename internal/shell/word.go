@@ -22,8 +22,8 @@ func IsNameByte(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// Quote returns s as one word of shell code: as it is when no shell would act on a character in it, else in single quotes. A NUL byte,
-// which no shell accepts, stays.
+// Quote returns s as one word of shell code: as it is when no shell would act on a character in it, else in
+// single quotes. A NUL byte, which no shell accepts, stays.
 func Quote(s string) string {
 	if s != "" && strings.IndexFunc(s, needsQuotes) < 0 {
 		return s
@@ -35,7 +35,8 @@ func needsQuotes(r rune) bool {
 	return r >= 0x80 || !IsNameByte(byte(r)) && !strings.ContainsRune("-./,:@%+", r)
 }
 
-// Names that a shell takes for itself, be it in one shell only: builtins and reserved words of POSIX sh, dash, bash, ksh and zsh.
+// Names that a shell takes for itself, be it in one shell only: builtins and reserved words of POSIX sh, dash,
+// bash, ksh and zsh.
 const shellWords = `. : [ alias autoload bg bind break builtin caller case cat cd chdir command compgen complete compopt continue coproc
 	declare dirs disown do done echo elif else enable end esac eval exec exit export false fc fg fi float for foreach function functions
 	getopts hash help hist history if in integer jobs kill let limit local log login logout mapfile nameref namespace newgrp nocorrect
@@ -43,7 +44,8 @@ const shellWords = `. : [ alias autoload bg bind break builtin caller case cat c
 	suspend test then time times trap true type typeset ulimit umask unalias unfunction unlimit unset unsetopt until wait whence where
 	which while zmodload`
 
-// IsProgram reports whether every shell takes the unquoted word s for the name of a program when a command begins with it.
+// IsProgram reports whether every shell takes the unquoted word s for the name of a program when a command
+// begins with it.
 func IsProgram(s string) bool {
 	odd := func(r rune) bool {
 		return r >= 0x80 || !IsNameByte(byte(r)) && !strings.ContainsRune("-./+@,", r)

@@ -7,8 +7,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// collectArithmetic notes the variables that the script uses in arithmetic. bash runs the command in a[$(cmd)] when it finds that
-// in the value of a variable there, so what is assigned to such a variable must be a number.
+// collectArithmetic notes the variables that the script uses in arithmetic. bash runs the command in a[$(cmd)]
+// when it finds that in the value of a variable there, so what is assigned to such a variable must be a number.
 func (c *compiler) collectArithmetic(file *syntax.File, fn string) {
 	in := scriptFunctions{fn, functionsOf(file)}
 	for node := range syntax.Preorder(file) {
@@ -35,7 +35,8 @@ func (c *compiler) collectArithmetic(file *syntax.File, fn string) {
 	}
 }
 
-// collectArithmeticSources counts the variables whose values are assigned to counted ones. It reports whether that added any.
+// collectArithmeticSources counts the variables whose values are assigned to counted ones. It reports whether
+// that added any.
 func (c *compiler) collectArithmeticSources(file *syntax.File, in scriptFunctions) bool {
 	before := len(c.arithmeticVars)
 	for node := range syntax.Preorder(file) {

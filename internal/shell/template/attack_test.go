@@ -11,8 +11,8 @@ var payloads = []string{
 	"$(touch pwned)", "`touch pwned`", "a[$(touch pwned)]", "'; touch pwned; '", "\"; touch pwned; \"", "x\nE\ntouch pwned\n", "touch pwned", "x[$(touch pwned)]=1", "$(touch pwned >&2)1",
 }
 
-// TestPayloadsFindNoWayIntoACommand runs commands that are known for taking their arguments for code. What they print does not
-// matter, and many fail. Parameters of functions, which are not followed, are not among them.
+// TestPayloadsFindNoWayIntoACommand runs commands that are known for taking their arguments for code. What they
+// print does not matter, and many fail. Parameters of functions, which are not followed, are not among them.
 func TestPayloadsFindNoWayIntoACommand(t *testing.T) {
 	scripts := strings.Split(strings.TrimSpace(strings.ReplaceAll(attackList, "BQ", "`")), "\n")
 	unfold := strings.NewReplacer("NL", "\n", "HERE", "${item.v}")

@@ -9,7 +9,8 @@ import (
 	"prodigy/internal/shell"
 )
 
-// Limits of what goes through the environment: systems allow 128 KiB for one string, arguments and environment share about 2 MiB.
+// Limits of what goes through the environment: systems allow 128 KiB for one string, arguments and environment
+// share about 2 MiB.
 const (
 	maxValue    = 64 << 10
 	maxValues   = 128 << 10
@@ -21,13 +22,15 @@ const (
 type Invocation struct {
 	Script string   // for sh -c
 	Env    []string // "PRODIGY_V0=…" and declared names that the script uses as $name
-	Values string   // when not empty: write it to a private file, and put the file's path in the environment as PRODIGY_VALUES
-	AsFile bool     // the script is too large for -c: write it to a file and run that
+	// when not empty: write it to a private file, and put the file's path in the environment as PRODIGY_VALUES
+	Values string
+	AsFile bool // the script is too large for -c: write it to a file and run that
 
-	// Program has an Argv when the script is one plain command: a program, looked up in the PATH of Env's process, with constant words
-	// and values for arguments. Running it directly is the same as running Script, except that a shell sets PWD (bash also _ and
-	// SHLVL), and that exported functions of bash may bear the program's name. When the program cannot be started, Script still
-	// tells why in the words and with the exit code of a shell, and runs a file without #!.
+	// Program has an Argv when the script is one plain command: a program, looked up in the PATH of Env's
+	// process, with constant words and values for arguments. Running it directly is the same as running Script,
+	// except that a shell sets PWD (bash also _ and SHLVL), and that exported functions of bash may bear the
+	// program's name. When the program cannot be started, Script still tells why in the words and with the exit
+	// code of a shell, and runs a file without #!.
 	process.Program
 }
 
@@ -163,7 +166,10 @@ func (b *binding) setEnv(inv *Invocation) error {
 	for _, v := range b.vars {
 		if !large || v.child {
 			if len(v.value) > maxValue {
-				return &BindError{Placeholder: v.written, Text: v.written + " stands in nested shell code, and its value of " + strconv.Itoa(len(v.value)) + " bytes is too large for the environment"}
+				return &BindError{
+					Placeholder: v.written,
+					Text:        v.written + " stands in nested shell code, and its value of " + strconv.Itoa(len(v.value)) + " bytes is too large for the environment",
+				}
 			}
 			inv.Env = append(inv.Env, v.name+"="+v.value)
 			continue
@@ -392,7 +398,10 @@ func notWhole(written string, err error) error {
 
 func refuseNUL(written, text string) error {
 	if at := strings.IndexByte(text, 0); at >= 0 {
-		return &BindError{Placeholder: written, Text: fmt.Sprintf("%s has a value with a NUL byte at offset %d, which no shell can take", written, at)}
+		return &BindError{
+			Placeholder: written,
+			Text:        fmt.Sprintf("%s has a value with a NUL byte at offset %d, which no shell can take", written, at),
+		}
 	}
 	return nil
 }

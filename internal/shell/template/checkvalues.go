@@ -19,7 +19,8 @@ const (
 	itemsFile   = "items_file"       // of a batch
 )
 
-// checkValues reports the values in a finished script that stand where the shell, or a program that it starts, runs them.
+// checkValues reports the values in a finished script that stand where the shell, or a program that it starts,
+// runs them.
 func (c *compiler) checkValues(script string, dialects []syntax.LangVariant) {
 	for _, f := range shell.CheckValues(script, dialects, c.valuesIn(script)) {
 		severity := Error
@@ -86,8 +87,8 @@ func (c *compiler) namedValues() (all []shell.Value) {
 	return all
 }
 
-// startsOf finds where the script has a value that was written at several places, so that a finding names the right one. If the rewriting
-// left another number of them, the first place stands for all.
+// startsOf finds where the script has a value that was written at several places, so that a finding names the
+// right one. If the rewriting left another number of them, the first place stands for all.
 func startsOf(variable, script string, places []shell.Place) []shell.Place {
 	if len(places) < 2 {
 		return nil
@@ -112,8 +113,8 @@ func startsOf(variable, script string, places []shell.Place) []shell.Place {
 	return places
 }
 
-// bringsData reports whether a name of the environment brings data. Names that the workflow gives a constant value bring none, nor do
-// those of which prodigy checks that they are numbers.
+// bringsData reports whether a name of the environment brings data. Names that the workflow gives a constant
+// value bring none, nor do those of which prodigy checks that they are numbers.
 func (c *compiler) bringsData(name string) bool {
 	if name == itemVar || name == itemIDVar || name == producesVar {
 		return true
@@ -135,14 +136,16 @@ func (c *compiler) harmless(e *expr) bool {
 	return is.Constant && len(e.steps) == 0
 }
 
-// isTrusted reports whether a placeholder stands for a word that prodigy made itself: no one else writes it. An item's id is none,
-// since it may be a field of the item.
+// isTrusted reports whether a placeholder stands for a word that prodigy made itself: no one else writes it. An
+// item's id is none, since it may be a field of the item.
 func (c *compiler) isTrusted(e *expr) bool {
 	if e.has("file") {
 		return true
 	}
 	if len(e.steps) == 0 {
-		return c.names.root("item") && slices.Contains([]string{"item_index", "item_total", "attempt", "worker"}, e.root)
+		return c.names.root("item") && slices.Contains(
+			[]string{"item_index", "item_total", "attempt", "worker"}, e.root,
+		)
 	}
 	if len(e.steps) != 1 || e.def != nil {
 		return false
@@ -155,5 +158,7 @@ func (c *compiler) isTrusted(e *expr) bool {
 	case "workflow":
 		return true
 	}
-	return slices.Contains([]string{"exit_code", "success", "duration_ms"}, e.steps[0].key) && (e.root == "shell" || e.root == "claude" || e.root == "last" || e.root == "error")
+	return slices.Contains(
+		[]string{"exit_code", "success", "duration_ms"}, e.steps[0].key,
+	) && (e.root == "shell" || e.root == "claude" || e.root == "last" || e.root == "error")
 }

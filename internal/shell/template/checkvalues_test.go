@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestValuesThatAreRunAreTold holds where a value, or a variable that the script gives it, is run: error when it surely is, warning when
-// it may be, nothing when it is data, or when nobody can say.
+// TestValuesThatAreRunAreTold holds where a value, or a variable that the script gives it, is run: error when
+// it surely is, warning when it may be, nothing when it is data, or when nobody can say.
 func TestValuesThatAreRunAreTold(t *testing.T) {
 	names := namesOf([]string{"item", "map", "env", "shell"}, []string{"item", "cap", "item_id", "item_index"}).
 		With("fixed", Name{Declared: true, Constant: true}).With("items_file", Name{Root: true, Declared: true, Constant: true})

@@ -53,8 +53,8 @@ func (c *compiler) namesEnvironmentData() bool {
 	return strings.Contains(c.src, itemVar) // which the others begin with
 }
 
-// usesDeclaredName reports whether a declared name stands in the text. It needs no dollar in arithmetic, as in $((count + 1)), nor behind
-// [[ -v and printenv.
+// usesDeclaredName reports whether a declared name stands in the text. It needs no dollar in arithmetic, as in
+// $((count + 1)), nor behind [[ -v and printenv.
 func (c *compiler) usesDeclaredName() bool {
 	for rest := c.src; rest != ""; {
 		n := shell.NameLen(rest)
@@ -66,8 +66,9 @@ func (c *compiler) usesDeclaredName() bool {
 	return false
 }
 
-// passthrough is the template of a text without names that prodigy fills in. It is parsed to see whether it needs a shell at all, and to
-// warn of what no shell will take; it runs all the same, since a shell may take more than the parser.
+// passthrough is the template of a text without names that prodigy fills in. It is parsed to see whether it
+// needs a shell at all, and to warn of what no shell will take; it runs all the same, since a shell may take
+// more than the parser.
 func (c *compiler) passthrough() *Template {
 	t := &Template{src: c.src, script: c.src}
 	dialects, ok := shell.Dialects(c.shell)
@@ -76,7 +77,10 @@ func (c *compiler) passthrough() *Template {
 	}
 	file, err := shell.Parse(c.src, dialects)
 	if err != nil {
-		c.report(Warning, shell.ErrorOffset(err), finding{codeShell, "this does not look like valid sh: " + shell.ErrorText(err)})
+		c.report(
+			Warning, shell.ErrorOffset(err),
+			finding{codeShell, "this does not look like valid sh: " + shell.ErrorText(err)},
+		)
 		t.Diags = c.diags
 		return t
 	}
@@ -106,10 +110,16 @@ func (c *compiler) analyze() error {
 	file, err := shell.Parse(c.parseText, dialects)
 	if err != nil {
 		if len(c.refs) == 0 && len(c.natives) == 0 {
-			c.report(Warning, shell.ErrorOffset(err), finding{codeShell, "this does not look like valid sh: " + shell.ErrorText(err)})
+			c.report(
+				Warning, shell.ErrorOffset(err),
+				finding{codeShell, "this does not look like valid sh: " + shell.ErrorText(err)},
+			)
 			return nil
 		}
-		c.report(Error, c.sourceOffset(shell.ErrorOffset(err)), finding{codeShell, "this is not valid sh: " + c.restorePlaceholders(shell.ErrorText(err))})
+		c.report(
+			Error, c.sourceOffset(shell.ErrorOffset(err)),
+			finding{codeShell, "this is not valid sh: " + c.restorePlaceholders(shell.ErrorText(err))},
+		)
 		return c.failure()
 	}
 	c.file = file
@@ -120,8 +130,8 @@ func (c *compiler) analyze() error {
 	return nil
 }
 
-// place finds the place of each ref. Nested code, which only a walk finds, may set and count variables of the code around it:
-// then a second walk sees them from the start.
+// place finds the place of each ref. Nested code, which only a walk finds, may set and count variables of the
+// code around it: then a second walk sees them from the start.
 func (c *compiler) place(file *syntax.File, dialects []syntax.LangVariant) {
 	faults := make([]finding, len(c.refs))
 	for i, r := range c.refs {
@@ -149,8 +159,8 @@ func (c *compiler) walk(file *syntax.File, dialects []syntax.LangVariant) {
 	w.stmts(file.Stmts)
 }
 
-// CompileConstant returns the text for an interpreter that no value can be put into the text of: a value would be code there.
-// $${name} becomes ${name}; what nobody declared stays as it is. The error is a *CompileError.
+// CompileConstant returns the text for an interpreter that no value can be put into the text of: a value would
+// be code there. $${name} becomes ${name}; what nobody declared stays as it is. The error is a *CompileError.
 func CompileConstant(src string, n Names, interpreter string) (string, error) {
 	c := newCompiler(src, Options{Names: n})
 	if err := c.scan(); err != nil {

@@ -33,7 +33,8 @@ type compiler struct {
 func newCompiler(src string, o Options) *compiler {
 	return &compiler{
 		scanner: newScanner(src, o.Names), shell: o.Shell,
-		sets: map[string]bool{}, arithmeticVars: map[string]bool{}, exports: map[string]*exportedVar{}, rootUses: map[string]bool{},
+		sets: map[string]bool{}, arithmeticVars: map[string]bool{}, exports: map[string]*exportedVar{},
+		rootUses:  map[string]bool{},
 		slotIndex: map[string]int{}, used: map[string]bool{},
 	}
 }

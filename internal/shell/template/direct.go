@@ -12,9 +12,9 @@ import (
 	"prodigy/internal/shell"
 )
 
-// plainCommand returns the words and the redirections of a script that is one simple command of constant words and values, so that
-// running the program itself does what a shell would do. It returns nil for anything else, and for all that two shells might read
-// differently.
+// plainCommand returns the words and the redirections of a script that is one simple command of constant words
+// and values, so that running the program itself does what a shell would do. It returns nil for anything else,
+// and for all that two shells might read differently.
 func (c *compiler) plainCommand(file *syntax.File) ([]argument, []redirection) {
 	if file == nil || len(file.Stmts) != 1 || len(c.exports) > 0 || oddText(c.src) {
 		return nil, nil
@@ -39,8 +39,8 @@ func (c *compiler) plainCommand(file *syntax.File) ([]argument, []redirection) {
 	return words, redirects
 }
 
-// oddText reports whether the parser may see words where a shell sees others: it drops carriage returns, and lets a backslash at
-// the start of a comment join it with the next line.
+// oddText reports whether the parser may see words where a shell sees others: it drops carriage returns, and
+// lets a backslash at the start of a comment join it with the next line.
 func oddText(src string) bool {
 	return strings.Contains(src, "\r") || strings.Contains(src, "\\\n") && strings.Contains(src, "#") || !utf8.ValidString(src)
 }
@@ -144,7 +144,8 @@ func (c *compiler) valueArgument(a argument, p *syntax.ParamExp) (argument, bool
 	return c.refArgument(a, i)
 }
 
-// refArgument takes a ref that this shell fills in. One that another shell fills in later leaves the command to the shell.
+// refArgument takes a ref that this shell fills in. One that another shell fills in later leaves the command to
+// the shell.
 func (c *compiler) refArgument(a argument, i int) (argument, bool) {
 	r := c.refs[i]
 	if len(r.places) != 1 || len(r.places[0].around) > 0 || r.places[0].escaped {
@@ -253,8 +254,8 @@ func (c *compiler) redirection(r *syntax.Redirect) (redirection, bool) {
 	return redirection{open, file}, true
 }
 
-// standsAlone reports whether every shell sees the operator of r where the parser does: some take the end of a word before it for its
-// number, as in 2>&1>file, or do not join lines within it.
+// standsAlone reports whether every shell sees the operator of r where the parser does: some take the end of a
+// word before it for its number, as in 2>&1>file, or do not join lines within it.
 func (c *compiler) standsAlone(r *syntax.Redirect) bool {
 	text := cmp.Or(c.parseText, c.src)
 	start := r.Pos().Offset()
@@ -289,7 +290,8 @@ func (c *compiler) isList(a argument) bool {
 	return false
 }
 
-// redirected returns the redirections of a plain command with the values of a binding. A file without a name is left to the shell.
+// redirected returns the redirections of a plain command with the values of a binding. A file without a name is
+// left to the shell.
 func (t *Template) redirected(b *binding, first []int) (redirects []process.Redirect, ok bool) {
 	for _, r := range t.redirects {
 		if r.file != nil {

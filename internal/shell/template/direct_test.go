@@ -179,7 +179,8 @@ type outcome struct {
 	Code           int
 }
 
-// runArgs runs a program as a shell would: looked up in PATH, with PWD set. Without the program the words of the message may differ.
+// runArgs runs a program as a shell would: looked up in PATH, with PWD set. Without the program the words of
+// the message may differ.
 func runArgs(t *testing.T, dir string, env, argv []string) outcome {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)

@@ -13,7 +13,10 @@ import (
 	"prodigy/internal/shell"
 )
 
-var filterNames = []string{"raw", "sh", "json", "url", "int", "ordinal", "words", "basename", "dirname", "noext", "file", "opt", "pattern", "default"}
+var filterNames = []string{
+	"raw", "sh", "json", "url", "int", "ordinal", "words", "basename", "dirname", "noext", "file", "opt", "pattern",
+	"default",
+}
 
 // filter is one of the filters of a placeholder.
 type filter struct {
@@ -28,7 +31,8 @@ func (f filter) String() string {
 	return "|" + f.name + ":" + escapeArgument(f.glob.src)
 }
 
-// Filer is a Resolver that can put a value into a private file, which lasts as long as the command that the value is for.
+// Filer is a Resolver that can put a value into a private file, which lasts as long as the command that the
+// value is for.
 type Filer interface {
 	File(content string) (path string, err error)
 }
@@ -132,7 +136,8 @@ func parseWhole(s string) (int64, error) {
 	return n, nil
 }
 
-// shown quotes a value for a message. A long one is not shown, not even its beginning: half of a secret would not be masked.
+// shown quotes a value for a message. A long one is not shown, not even its beginning: half of a secret would
+// not be masked.
 func shown(s string) string {
 	const most = 60
 	if len(s) > most {
@@ -146,8 +151,8 @@ func splitBlanks(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == '\t' || r == '\n' })
 }
 
-// glob is the argument of |pattern: * and ? stand for anything but a slash, ** for anything, [a-z] for one of these. Without a slash
-// it is about the last part of a path.
+// glob is the argument of |pattern: * and ? stand for anything but a slash, ** for anything, [a-z] for one of
+// these. Without a slash it is about the last part of a path.
 type glob struct {
 	src string
 	re  *regexp.Regexp
@@ -178,7 +183,9 @@ func globRegexp(src string) string {
 			b.WriteString("[^/]")
 		case c == '[' && strings.Contains(rest, "]"):
 			class, _, _ := strings.Cut(rest[1:], "]")
-			b.WriteString("[" + strings.Replace(class, "!", "^", min(1, strings.Count(class[:min(1, len(class))], "!"))) + "]")
+			b.WriteString(
+				"[" + strings.Replace(class, "!", "^", min(1, strings.Count(class[:min(1, len(class))], "!"))) + "]",
+			)
 			i += len(class) + 1
 		default:
 			b.WriteString(regexp.QuoteMeta(string(c)))

@@ -12,7 +12,8 @@ import (
 )
 
 var optionsMatterTo = []string{
-	"tar", "git", "ssh", "scp", "find", "rsync", "sort", "curl", "wget", "rm", "cp", "mv", "ln", "grep", "cat", "ls", "touch",
+	"tar", "git", "ssh", "scp", "find", "rsync", "sort", "curl", "wget", "rm", "cp", "mv", "ln", "grep", "cat", "ls",
+	"touch",
 	"chmod", "chown", "mkdir", "rmdir", "xargs", "zip", "unzip", "sed", "awk",
 }
 

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Names are the names that are prodigy's at some place of a workflow. The zero Names has none. They do not change: With returns others,
-// and shares with them what they have in common, so that a name more costs little however many there are.
+// Names are the names that are prodigy's at some place of a workflow. The zero Names has none. They do not
+// change: With returns others, and shares with them what they have in common, so that a name more costs little
+// however many there are.
 type Names struct {
 	top  *frame
 	open bool // see Open
@@ -22,7 +23,8 @@ type Name struct {
 	Fields   []string // of a root: all that it has; nil: any
 	List     bool     // of a root: a list, whose elements ${name} stands for, as ${name[*]} does
 	Text     bool     // of a root: it is a text, of which Fields only tell what came after it
-	Seen     bool     // of a root: Fields are what its values have, by chance: a placeholder with a default may name others
+	// of a root: Fields are what its values have, by chance: a placeholder with a default may name others
+	Seen bool
 }
 
 // frame holds some of the names. The frames below hold more names each, but for those on top that are not packed yet.
@@ -59,11 +61,15 @@ func (n Names) Packed() Names {
 	return Names{top: &frame{names: merged, below: last.below}, open: n.open}
 }
 
-// Open returns n for texts that are only checked, before all variables are known: a ${name} of nobody is then no error in a Plain either.
+// Open returns n for texts that are only checked, before all variables are known: a ${name} of nobody is then
+// no error in a Plain either.
 func (n Names) Open() Names { return Names{top: n.top, open: true} }
 
 func (n Name) and(m Name) Name {
-	both := Name{Root: n.Root || m.Root, Declared: n.Declared || m.Declared, Data: n.Data || m.Data, Constant: n.Constant && m.Constant, Text: n.Text && m.Text, Seen: n.Seen || m.Seen}
+	both := Name{
+		Root: n.Root || m.Root, Declared: n.Declared || m.Declared, Data: n.Data || m.Data,
+		Constant: n.Constant && m.Constant, Text: n.Text && m.Text, Seen: n.Seen || m.Seen,
+	}
 	if n.Fields != nil && m.Fields != nil && slices.Equal(n.Fields, m.Fields) {
 		both.Fields = n.Fields
 	}
@@ -102,16 +108,19 @@ func (n Names) all() []string {
 }
 
 var reservedNames = []string{
-	"PATH", "IFS", "ENV", "BASH_ENV", "PS4", "SHELLOPTS", "BASHOPTS", "CDPATH", "HOME", "SHELL", "PROMPT_COMMAND", "FPATH", "ZDOTDIR",
-	"GLOBIGNORE", "POSIXLY_CORRECT", "NODE_OPTIONS", "NODE_PATH", "RUBYOPT", "RUBYLIB", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS",
-	"CLASSPATH", "MAKEFLAGS", "EDITOR", "VISUAL", "PAGER", "LESSOPEN", "LESSCLOSE", "TMPDIR", "TERMINFO", "LOCPATH", "GCONV_PATH",
+	"PATH", "IFS", "ENV", "BASH_ENV", "PS4", "SHELLOPTS", "BASHOPTS", "CDPATH", "HOME", "SHELL", "PROMPT_COMMAND",
+	"FPATH", "ZDOTDIR",
+	"GLOBIGNORE", "POSIXLY_CORRECT", "NODE_OPTIONS", "NODE_PATH", "RUBYOPT", "RUBYLIB", "JAVA_TOOL_OPTIONS",
+	"_JAVA_OPTIONS",
+	"CLASSPATH", "MAKEFLAGS", "EDITOR", "VISUAL", "PAGER", "LESSOPEN", "LESSCLOSE", "TMPDIR", "TERMINFO", "LOCPATH",
+	"GCONV_PATH",
 	"HOSTALIASES", "MALLOC_CHECK_", "RUSTC_WRAPPER", "GOFLAGS",
 }
 
 var reservedPrefixes = []string{"PRODIGY_", "LD_", "DYLD_", "BASH_FUNC_", "GIT_", "PYTHON", "PERL5"}
 
-// ReservedName reports whether a captured name or parameter must not be called this: an environment variable of the name would
-// steer the shell or the programs it starts, or it is prodigy's own.
+// ReservedName reports whether a captured name or parameter must not be called this: an environment variable of
+// the name would steer the shell or the programs it starts, or it is prodigy's own.
 func ReservedName(name string) bool {
 	if slices.Contains(reservedNames, name) {
 		return true
@@ -119,8 +128,8 @@ func ReservedName(name string) bool {
 	return slices.ContainsFunc(reservedPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// knownOnly says where a name of prodigy is known that is not known everywhere: a text that has one at a wrong place means it all the
-// same. Of any other name it says nothing.
+// knownOnly says where a name of prodigy is known that is not known everywhere: a text that has one at a wrong
+// place means it all the same. Of any other name it says nothing.
 func knownOnly(root string) string {
 	switch root {
 	case "item":

@@ -73,8 +73,8 @@ func (w *walker) arguments(plan shell.Plan, words []*syntax.Word) {
 	}
 }
 
-// isAssignment reports whether a word starts with a name and a sign of equality. A name that the script holds in a variable of its own
-// counts: the analysis of the finished script looks what it is.
+// isAssignment reports whether a word starts with a name and a sign of equality. A name that the script holds
+// in a variable of its own counts: the analysis of the finished script looks what it is.
 func isAssignment(word *syntax.Word) bool {
 	parts := word.Parts
 	if q, ok := parts[0].(*syntax.DblQuoted); ok && len(parts) == 1 {
@@ -84,7 +84,9 @@ func isAssignment(word *syntax.Word) bool {
 		switch p := part.(type) {
 		case *syntax.Lit:
 			name, _, ok := strings.Cut(p.Value, "=")
-			if name != "" && strings.IndexFunc(name, func(r rune) bool { return r >= 0x80 || !shell.IsNameByte(byte(r)) }) >= 0 {
+			if name != "" && strings.IndexFunc(
+				name, func(r rune) bool { return r >= 0x80 || !shell.IsNameByte(byte(r)) },
+			) >= 0 {
 				return false
 			}
 			if ok {
@@ -135,8 +137,8 @@ func (w *walker) codes(plan shell.Plan, words []*syntax.Word, redirs []*syntax.R
 	}
 }
 
-// inside parses nested code and places the refs in it, except for data, which the shell outside fills in. It returns the
-// parameters of the code, from $0, that it evaluates as numbers.
+// inside parses nested code and places the refs in it, except for data, which the shell outside fills in. It
+// returns the parameters of the code, from $0, that it evaluates as numbers.
 func (w *walker) inside(code *nestedCode, args shell.Code) []int {
 	if w.refuseOpaque(code) {
 		return nil
@@ -148,7 +150,10 @@ func (w *walker) inside(code *nestedCode, args shell.Code) []int {
 	w.c.hasNested = true
 	file, err := shell.Parse(code.text.String(), w.dialects)
 	if err != nil {
-		w.refuseAll(code, codeNested, "stands in nested code that is not valid sh: "+w.c.restorePlaceholders(shell.ErrorText(err)))
+		w.refuseAll(
+			code, codeNested,
+			"stands in nested code that is not valid sh: "+w.c.restorePlaceholders(shell.ErrorText(err)),
+		)
 		return nil
 	}
 	inner := w.innerWalker(code, args)

@@ -57,7 +57,8 @@ type exprParser struct {
 	fault finding
 }
 
-// parseExpr reads the placeholder whose "${" is at start and whose root ends at rootEnd. It returns the index after its "}".
+// parseExpr reads the placeholder whose "${" is at start and whose root ends at rootEnd. It returns the index
+// after its "}".
 func parseExpr(src string, start, rootEnd int) (e *expr, end int, fault finding) {
 	p := &exprParser{src: src, pos: rootEnd}
 	e = &expr{root: src[start+2 : rootEnd]}

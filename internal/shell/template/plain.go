@@ -24,12 +24,12 @@ type plainPart struct {
 	slot *slot
 }
 
-// CompilePlain compiles such a text. Placeholders are replaced by their values as they are, and $$ is a dollar. An unknown name is an error,
-// since nobody after prodigy gives it a value. The error is a *CompileError.
+// CompilePlain compiles such a text. Placeholders are replaced by their values as they are, and $$ is a dollar.
+// An unknown name is an error, since nobody after prodigy gives it a value. The error is a *CompileError.
 func CompilePlain(src string, n Names) (*Plain, error) { return compilePlain(src, n, false) }
 
-// CompileEarly is CompilePlain for a text that is bound before all names are known: an unknown name stays as it is, unless it looks like
-// a mistyped one.
+// CompileEarly is CompilePlain for a text that is bound before all names are known: an unknown name stays as it
+// is, unless it looks like a mistyped one.
 func CompileEarly(src string, n Names) (*Plain, error) { return compilePlain(src, n, true) }
 
 func compilePlain(src string, n Names, early bool) (*Plain, error) {
@@ -75,7 +75,8 @@ func compilePlain(src string, n Names, early bool) (*Plain, error) {
 // asText is what an error about an unknown name adds.
 func asText(written string) string { return "; $" + written + " stands for this very text" }
 
-// refuseUnknown reports each ${name} of nobody, or early only those that look like a name of prodigy, and makes text of $${name}.
+// refuseUnknown reports each ${name} of nobody, or early only those that look like a name of prodigy, and makes
+// text of $${name}.
 func (c *compiler) refuseUnknown(early bool) {
 	for _, u := range c.unquoted {
 		text := c.unresolved(u.name)
@@ -85,7 +86,9 @@ func (c *compiler) refuseUnknown(early bool) {
 		switch {
 		case text == "":
 		case strings.HasPrefix(u.written, "$$"):
-			c.refs = append(c.refs, &ref{kind: literal, start: u.offset, end: u.offset + len(u.written), written: u.written})
+			c.refs = append(
+				c.refs, &ref{kind: literal, start: u.offset, end: u.offset + len(u.written), written: u.written},
+			)
 		default:
 			c.report(Error, u.offset, finding{codeUnknown, text + asText(u.written)})
 		}
@@ -96,12 +99,18 @@ func (c *compiler) refuseUnknown(early bool) {
 // unknownInText says what is wrong with a ${name} of nobody in a text that no shell reads.
 func (s *scanner) unknownInText(name string) string {
 	if name == strings.ToUpper(name) {
-		return fmt.Sprintf("${%s} is no value of prodigy, and no shell reads this text: write ${env.%s} for the variable of the environment", name, name)
+		return fmt.Sprintf(
+			"${%s} is no value of prodigy, and no shell reads this text: write ${env.%s} for the variable of the environment",
+			name, name,
+		)
 	}
 	if name == "output" && s.known("last") {
 		return "${output} is no value of prodigy, and no shell reads this text: write ${last.output}"
 	}
-	return fmt.Sprintf("${%s} is no value of prodigy, and no shell reads this text (known: %s)", name, strings.Join(s.names.all(), ", "))
+	return fmt.Sprintf(
+		"${%s} is no value of prodigy, and no shell reads this text (known: %s)", name,
+		strings.Join(s.names.all(), ", "),
+	)
 }
 
 func (c *compiler) plainPart(r *ref, before string, early bool) plainPart {
@@ -122,7 +131,8 @@ func (c *compiler) plainPart(r *ref, before string, early bool) plainPart {
 	return plainPart{text: before, slot: &slot{expr: r.expr, written: r.written, mode: joined}}
 }
 
-// Before returns the text before its first placeholder whose root is one of those, or nil when it has no such placeholder.
+// Before returns the text before its first placeholder whose root is one of those, or nil when it has no such
+// placeholder.
 func (p *Plain) Before(of func(root string) bool) *Plain {
 	for i, part := range p.parts {
 		if part.slot != nil && of(part.slot.expr.root) {
@@ -132,8 +142,9 @@ func (p *Plain) Before(of func(root string) bool) *Plain {
 	return nil
 }
 
-// Data returns the first placeholder, as written, whose value comes from an item, a command or a parameter. A value of the environment
-// that prodigy was started with is not meant, nor one that the workflow file or prodigy itself has made.
+// Data returns the first placeholder, as written, whose value comes from an item, a command or a parameter. A
+// value of the environment that prodigy was started with is not meant, nor one that the workflow file or
+// prodigy itself has made.
 func (p *Plain) Data(n Names) (written string, ok bool) {
 	c := &compiler{scanner: &scanner{names: n}}
 	for _, part := range p.parts {
@@ -149,7 +160,9 @@ func (p *Plain) Data(n Names) (written string, ok bool) {
 
 // Uses reports whether the text holds a placeholder whose root is this name.
 func (p *Plain) Uses(root string) bool {
-	return slices.ContainsFunc(p.parts, func(part plainPart) bool { return part.slot != nil && part.slot.expr.root == root })
+	return slices.ContainsFunc(
+		p.parts, func(part plainPart) bool { return part.slot != nil && part.slot.expr.root == root },
+	)
 }
 
 // Bind returns the text with its values. The error is a *BindError.
@@ -157,7 +170,8 @@ func (p *Plain) Bind(r Resolver) (string, error) {
 	return p.with(func(_ string, s *slot) (string, error) { return s.text(r) })
 }
 
-// with returns the text with a value in each place. value also gets the constant text before the place, from the one before.
+// with returns the text with a value in each place. value also gets the constant text before the place, from
+// the one before.
 func (p *Plain) with(value func(before string, s *slot) (string, error)) (string, error) {
 	var b strings.Builder
 	before := ""
@@ -177,7 +191,8 @@ func (p *Plain) with(value func(before string, s *slot) (string, error)) (string
 	return b.String(), nil
 }
 
-// Turn makes of a value what takes its place. It gets the constant text before it, from the value before, and how it is written.
+// Turn makes of a value what takes its place. It gets the constant text before it, from the value before, and
+// how it is written.
 type Turn func(before, written, value string) (string, error)
 
 // Fill is Bind with each value turned.

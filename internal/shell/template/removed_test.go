@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// ${cmd:…} and its like meant something to the older tool. No shell takes them for what they were, so they are reported before anything runs.
+// ${cmd:…} and its like meant something to the older tool. No shell takes them for what they were, so they are
+// reported before anything runs.
 func TestSourcesOfTheOlderToolAreToldBeforeAnythingRuns(t *testing.T) {
 	for _, c := range []struct{ src, want string }{
 		{`p ${cmd:git rev-parse HEAD}`, "write $(git rev-parse HEAD)"},

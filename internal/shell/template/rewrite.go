@@ -46,7 +46,9 @@ func (c *compiler) assemble() (*Template, error) {
 	c.lintBracesOfOthers()
 	pieces, ok := merge(c.parseText, edits)
 	if !ok {
-		c.report(Error, c.firstOffset(), finding{codeInternal, "the places of values in this text cannot be told apart"})
+		c.report(
+			Error, c.firstOffset(), finding{codeInternal, "the places of values in this text cannot be told apart"},
+		)
 	}
 	if err := c.failure(); err != nil {
 		return nil, err
@@ -57,7 +59,10 @@ func (c *compiler) assemble() (*Template, error) {
 			return nil, err
 		}
 	}
-	t := &Template{Diags: c.sortedDiags(), src: c.src, display: display, slots: c.slots, exports: c.sortedExports(), roots: c.used}
+	t := &Template{
+		Diags: c.sortedDiags(), src: c.src, display: display, slots: c.slots, exports: c.sortedExports(),
+		roots: c.used,
+	}
 	if c.parseText == "" {
 		t.script, t.display = c.src, nil
 		return t, nil
@@ -147,7 +152,8 @@ func (r *ref) unquoteHeredoc() {
 	}
 }
 
-// fillsIn reports whether a ref in a quoted heredoc stands for a value there; one in nested code is filled in by the next shell.
+// fillsIn reports whether a ref in a quoted heredoc stands for a value there; one in nested code is filled in
+// by the next shell.
 func (c *compiler) fillsIn(r *ref) bool {
 	return r.kind != unknownRef && r.kind != literal && len(r.places) == 1 && r.places[0].quote == quotedHeredoc && !c.shadowed(r)
 }
@@ -178,7 +184,10 @@ func (c *compiler) resolve(r *ref) (script, shown piece) {
 	case r.kind == unknownRef:
 		return c.unknownRef(r, p), passthrough
 	case c.shadowed(r):
-		c.report(Info, r.start, finding{codeShadowed, fmt.Sprintf("the script sets %s itself, so %s is the shell's", r.expr.root, r.written)})
+		c.report(
+			Info, r.start,
+			finding{codeShadowed, fmt.Sprintf("the script sets %s itself, so %s is the shell's", r.expr.root, r.written)},
+		)
 		return c.asWritten(r), passthrough
 	case c.refuses(r, p):
 		return passthrough, passthrough

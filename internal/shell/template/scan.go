@@ -19,8 +19,9 @@ type ref struct {
 	parseStart int // in the text that is parsed
 	places     []place
 	filled     bool // slot is its value
-	meant      bool // of unknownRef: it is a slip, or a name of prodigy at the wrong place, and no text of another language
-	slot       int
+	// of unknownRef: it is a slip, or a name of prodigy at the wrong place, and no text of another language
+	meant bool
+	slot  int
 }
 
 type refKind uint8
@@ -57,7 +58,8 @@ func (s *scanner) known(name string) bool {
 	return known
 }
 
-// run looks at each run of dollars: $$ is the process id of the shell, but before a placeholder the doubled dollar makes it text.
+// run looks at each run of dollars: $$ is the process id of the shell, but before a placeholder the doubled
+// dollar makes it text.
 func (s *scanner) run() {
 	for i := 0; i < len(s.src); {
 		next := strings.IndexByte(s.src[i:], '$')
@@ -152,8 +154,8 @@ func (s *scanner) braced(i int) int {
 	return end
 }
 
-// rootEnd returns where the name at start ends. Ids of steps may hold dashes; a shell reads ${a-b} as a default, so the dashes
-// count only when the whole is a known name.
+// rootEnd returns where the name at start ends. Ids of steps may hold dashes; a shell reads ${a-b} as a
+// default, so the dashes count only when the whole is a known name.
 func (s *scanner) rootEnd(start int) int {
 	end := start + shell.NameLen(s.src[start:])
 	long := end
@@ -218,7 +220,10 @@ func (s *scanner) field(e *expr, written string) finding {
 	is, _ := s.names.Lookup(e.root)
 	if is.List && len(e.steps) > 0 && e.steps[0].kind == byKey {
 		path := strings.TrimPrefix(written, "${"+e.root)
-		return finding{codeUnknown, fmt.Sprintf("unknown value %s (%s is a list: write ${%s[*]%s or ${%s[0]%s)", written, e.root, e.root, path, e.root, path)}
+		return finding{
+			codeUnknown,
+			fmt.Sprintf("unknown value %s (%s is a list: write ${%s[*]%s or ${%s[0]%s)", written, e.root, e.root, path, e.root, path),
+		}
 	}
 	if is.Fields == nil || len(e.steps) == 0 || e.steps[0].kind != byKey || slices.Contains(is.Fields, e.steps[0].key) {
 		return finding{}
@@ -227,7 +232,10 @@ func (s *scanner) field(e *expr, written string) finding {
 		return finding{}
 	}
 	if is.Text {
-		return finding{codeUnknown, fmt.Sprintf("unknown value %s (each %s is a text here: write ${%s})", written, e.root, e.root)}
+		return finding{
+			codeUnknown,
+			fmt.Sprintf("unknown value %s (each %s is a text here: write ${%s})", written, e.root, e.root),
+		}
 	}
 	if key := e.steps[0].key; !is.Seen && s.names.declared(key) && len(e.steps) == 1 {
 		return finding{codeUnknown, fmt.Sprintf("unknown value %s (did you mean ${%s}?)", written, key)} // ${shell.NAME} was the output captured as NAME
@@ -235,7 +243,9 @@ func (s *scanner) field(e *expr, written string) finding {
 	if near := check.Nearest(e.steps[0].key, is.Fields); near != "" {
 		return finding{codeUnknown, fmt.Sprintf("unknown value %s (did you mean ${%s.%s}?)", written, e.root, near)}
 	}
-	return finding{codeUnknown, fmt.Sprintf("unknown value %s (%s has %s)", written, e.root, strings.Join(is.Fields, ", "))}
+	return finding{
+		codeUnknown, fmt.Sprintf("unknown value %s (%s has %s)", written, e.root, strings.Join(is.Fields, ", ")),
+	}
 }
 
 // kindOf reports whether a shell could read the placeholder, too.
@@ -284,7 +294,10 @@ func (s *scanner) unknown(start, rootEnd int) string {
 }
 
 // foreignRoots are what names of terraform, of Maven and of JavaScript begin with.
-var foreignRoots = []string{"count", "data", "document", "each", "local", "module", "path", "process", "project", "self", "terraform", "this", "var", "window"}
+var foreignRoots = []string{
+	"count", "data", "document", "each", "local", "module", "path", "process", "project", "self", "terraform", "this",
+	"var", "window",
+}
 
 // meant reports whether a dotted name of nobody is hardly that of another language: it is one of prodigy, or nearly
 // one, and does not stand in a template of JavaScript.
@@ -298,9 +311,9 @@ func (s *scanner) meant(root string) bool {
 	return root == "merge" || root == "workspace" || knownOnly(root) != "" || check.Nearest(root, s.names.all()) != ""
 }
 
-// removed returns what to write instead of an expansion that asked the older tool for something: the output of a command, a date, a
-// file or a field of JSON. Name is what the expansion begins with, rest what stands behind, and inside what stands between the colon
-// and the brace. Of any other expansion it says nothing.
+// removed returns what to write instead of an expansion that asked the older tool for something: the output of
+// a command, a date, a file or a field of JSON. Name is what the expansion begins with, rest what stands
+// behind, and inside what stands between the colon and the brace. Of any other expansion it says nothing.
 func removed(name, rest, inside string) string {
 	if len(rest) < 2 || rest[0] != ':' || strings.IndexByte("-=?+ \t\n0123456789", rest[1]) >= 0 {
 		return ""

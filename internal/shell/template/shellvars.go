@@ -59,8 +59,8 @@ func (c *compiler) setArithm(x syntax.ArithmExpr) {
 	}
 }
 
-// setByCall takes name=value without a command, and the arguments of read and its like. An assignment in front of a command
-// holds for that command only.
+// setByCall takes name=value without a command, and the arguments of read and its like. An assignment in front
+// of a command holds for that command only.
 func (c *compiler) setByCall(call *syntax.CallExpr) {
 	if len(call.Args) == 0 {
 		for _, a := range call.Assigns {
@@ -136,7 +136,8 @@ func (c *compiler) collectShells(file *syntax.File) {
 	}
 }
 
-// nativeUse notes that the shell itself expands a name. One that would steer the shell is left to the environment as it is.
+// nativeUse notes that the shell itself expands a name. One that would steer the shell is left to the
+// environment as it is.
 func (c *compiler) nativeUse(name string, s quoteContext, required, child bool) {
 	if !c.names.declared(name) {
 		if c.names.root(name) {
@@ -158,7 +159,8 @@ func (c *compiler) nativeUse(name string, s quoteContext, required, child bool) 
 	e.child = e.child || child
 }
 
-// finishExports drops the names that the script sets itself. A name that nobody exports has no use for the shell's operators.
+// finishExports drops the names that the script sets itself. A name that nobody exports has no use for the
+// shell's operators.
 func (c *compiler) finishExports() {
 	for name := range c.exports {
 		if c.sets[name] {

@@ -1,7 +1,8 @@
 // Package template puts values into command text so that a value can never become code.
 //
-// A shell step is parsed once, at load: each ${placeholder} of prodigy's own names becomes a reference to an environment
-// variable in the right quoting for its place, and the script is a constant from then on. Per item only the environment differs.
+// A shell step is parsed once, at load: each ${placeholder} of prodigy's own names becomes a reference to an
+// environment variable in the right quoting for its place, and the script is a constant from then on. Per item
+// only the environment differs.
 package template
 
 import (
@@ -149,7 +150,8 @@ const (
 	pastedCode          // no variable: part of the script
 )
 
-// exportedVar is a declared name that the script uses as $name: the shell finds it in its environment, and expands it natively.
+// exportedVar is a declared name that the script uses as $name: the shell finds it in its environment, and
+// expands it natively.
 type exportedVar struct {
 	name     string
 	number   bool // the shell evaluates it
@@ -157,7 +159,8 @@ type exportedVar struct {
 	child    bool // another shell reads it
 }
 
-// argument is a word of a plain command: its parts are joined, but a list that stands alone is an argument for each element.
+// argument is a word of a plain command: its parts are joined, but a list that stands alone is an argument for
+// each element.
 type argument []argumentPart
 
 // argumentPart is constant text when slot is negative.

@@ -79,7 +79,8 @@ func (w *walker) put(i int, s quoteContext, parts int) {
 	})
 }
 
-// checkData looks where data that is quoted for this code stands in it. The value itself is filled in by the shell outside.
+// checkData looks where data that is quoted for this code stands in it. The value itself is filled in by the
+// shell outside.
 func (w *walker) checkData(i int, s quoteContext) {
 	r := w.c.refs[i]
 	if r.expr.has("sh") && s.quote != unquoted && s.quote != comment {
@@ -140,7 +141,8 @@ func (w *walker) part(part syntax.WordPart, s quoteContext, parts int) {
 	}
 }
 
-// lit takes the refs that the parser left in literal text: behind a backslash they are text, otherwise no reference can work there.
+// lit takes the refs that the parser left in literal text: behind a backslash they are text, otherwise no
+// reference can work there.
 func (w *walker) lit(lit *syntax.Lit, s quoteContext) {
 	for _, at := range w.c.sentinelsIn(lit.Value) {
 		if backslashes(lit.Value[:at.start])%2 == 0 {
