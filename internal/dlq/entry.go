@@ -1,7 +1,7 @@
 // Package dlq keeps the items that failed for good (dead letters), for people to inspect and retry.
 //
-// A Queue is a journal on disk of Entry values. A Projection keeps it up to date with the log of the job. The functions Read, Each, Find
-// and IDs read a queue without opening it for writing.
+// A Queue is a journal on disk of Entry values. A Projection keeps it up to date with the log of the job. The
+// functions Read, Each, Find and IDs read a queue without opening it for writing.
 package dlq
 
 import (

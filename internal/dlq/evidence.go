@@ -9,11 +9,12 @@ import (
 	"prodigy/internal/jobs"
 )
 
-// maxKept is how many bytes of evidence of items that wait for their next attempt are held in memory. There may be a million of them.
+// maxKept is how many bytes of evidence of items that wait for their next attempt are held in memory. There
+// may be a million of them.
 const maxKept = 8 << 20
 
-// evidence keeps failures until the letter of their item is written, or is not: the first few MiB in memory, the others in a file. That
-// needs no care, because the log has them all.
+// evidence keeps failures until the letter of their item is written, or is not: the first few MiB in memory,
+// the others in a file. That needs no care, because the log has them all.
 type evidence struct {
 	path string
 	file *os.File // nil: nothing has been put there
@@ -86,7 +87,8 @@ func (v *evidence) write(f Failure) (exhibit, error) {
 	return x, nil
 }
 
-// errDamaged says that the bytes of a failure are not those that were written. The log has them too: a resume makes the file anew.
+// errDamaged says that the bytes of a failure are not those that were written. The log has them too: a resume
+// makes the file anew.
 var errDamaged = errors.New("damaged; the log has it all, so that a resume goes on")
 
 func sumOf(data []byte) uint32 {
@@ -112,7 +114,8 @@ func (v *evidence) all(history []exhibit) ([]Failure, error) {
 			err = json.Unmarshal(data, &failures[i])
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s, %d bytes from %d: read the evidence of an item: %w", v.path, x.length, x.offset, err)
+			return nil, fmt.Errorf("%s, %d bytes from %d: read the evidence of an item: %w", v.path, x.length,
+				x.offset, err)
 		}
 	}
 	return failures, nil

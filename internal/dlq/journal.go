@@ -66,8 +66,8 @@ func unseal(line []byte) (object []byte, sealed bool, err error) {
 	return jobs.StripSeal(line), sealed, err
 }
 
-// cutOp splits a line in exactly the form that encode gives it, without decoding the entry; that takes a fraction of the time of
-// encoding/json. It reports false for any other form.
+// cutOp splits a line in exactly the form that encode gives it, without decoding the entry; that takes a
+// fraction of the time of encoding/json. It reports false for any other form.
 func cutOp(line []byte) (o op, ok bool) {
 	word, rest, ok := within(line, `{"op":"`, `"`)
 	if o.Op = string(word); !ok || o.Op != opAdd && o.Op != opUpdate {
@@ -160,8 +160,8 @@ func (x *index) note(o op, length int64) {
 	x.size += length
 }
 
-// replay reads a journal. A torn or unreadable last line is left out; x.size tells where it begins. What is damaged before
-// is an error that names the journal and the line.
+// replay reads a journal. A torn or unreadable last line is left out; x.size tells where it begins. What is
+// damaged before is an error that names the journal and the line.
 func replay(in io.Reader, name string) (index, error) {
 	x := newIndex()
 	r := bufio.NewReaderSize(in, 64<<10)
@@ -205,7 +205,8 @@ type DamagedError struct {
 
 // Error begins with the place, and ends with what can be done.
 func (e *DamagedError) Error() string {
-	return e.Place + ": damaged line: " + e.Err.Error() + " (the log has it all: move this file away, and the next command makes it again)"
+	return e.Place + ": damaged line: " + e.Err.Error() +
+		" (the log has it all: move this file away, and the next command makes it again)"
 }
 
 // Unwrap returns why.

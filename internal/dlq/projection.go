@@ -11,13 +11,14 @@ import (
 	"prodigy/internal/retry"
 )
 
-// Projection follows the log of a job and keeps its queue: an item whose AgentFailed makes it a dead letter is put, with the
-// evidence of all its attempts; one that completes, is skipped or whose DLQItemRemoved comes is removed. It is idempotent:
-// records may be applied again, and a new Projection over the same queue catches up when it is given the whole log: of the
-// records that the queue has followed before it only learns which items are between two attempts.
+// Projection follows the log of a job and keeps its queue: an item whose AgentFailed makes it a dead letter
+// is put, with the evidence of all its attempts; one that completes, is skipped or whose DLQItemRemoved comes
+// is removed. It is idempotent: records may be applied again, and a new Projection over the same queue
+// catches up when it is given the whole log: of the records that the queue has followed before it only learns
+// which items are between two attempts.
 //
-// It keeps in memory the items that are running or have failed and will be tried again, no others, and of the evidence of their
-// failures no more than a few MiB: see evidence.
+// It keeps in memory the items that are running or have failed and will be tried again, no others, and of the
+// evidence of their failures no more than a few MiB: see evidence.
 type Projection struct {
 	queue      *Queue
 	jobID      string
@@ -30,12 +31,14 @@ type Projection struct {
 	applied int64 // records up to this one are in the queue
 }
 
-// Memory is what a projection knows of the items that are between their first start and their final outcome, after some record of the log.
-// It is what a checkpoint has of the projection.
+// Memory is what a projection knows of the items that are between their first start and their final outcome,
+// after some record of the log. It is what a checkpoint has of the projection.
 type Memory struct {
-	Journal int64              `json:"journal"` // the record that the last line of the journal follows from; set by Projection.Memory
-	Resent  bool               `json:"resent"`  // the records are of a retry of dead letters
-	Active  map[string]*active `json:"active"`  // by item ID
+	// The record that the last line of the journal follows from; set by Projection.Memory.
+	Journal int64 `json:"journal"`
+
+	Resent bool               `json:"resent"` // the records are of a retry of dead letters
+	Active map[string]*active `json:"active"` // by item ID
 }
 
 // active is an item that is between its first start and its final outcome.
@@ -47,23 +50,26 @@ type active struct {
 
 // NewProjection returns a projection onto q. Item gives the data of an item as it was recorded with the job;
 // maxRetries is how often an entry may be sent again from the queue before it is no longer eligible.
-func NewProjection(q *Queue, jobID, workflow string, maxRetries int, item func(index int) (json.RawMessage, error)) *Projection {
+func NewProjection(q *Queue, jobID, workflow string, maxRetries int,
+	item func(index int) (json.RawMessage, error),
+) *Projection {
 	return &Projection{
 		queue: q, jobID: jobID, workflow: workflow, maxRetries: maxRetries, item: item,
 		mem: Memory{Active: map[string]*active{}}, applied: q.Applied(), kept: evidence{path: q.path + ".waiting"},
 	}
 }
 
-// Memory returns what the projection knows, between two calls of Apply. The result shares memory with the projection: encode it before the
-// next call. It reports false if some failures are only in the spill file.
+// Memory returns what the projection knows, between two calls of Apply. The result shares memory with the
+// projection: encode it before the next call. It reports false if some failures are only in the spill file.
 func (p *Projection) Memory() (m Memory, ok bool) {
 	m = p.mem
 	m.Journal = p.queue.Applied()
 	return m, p.kept.out == 0
 }
 
-// Restore makes a projection that has followed nothing continue after record seq, where m was taken. It takes over m. It reports false, and
-// changes nothing, if the journal lacks what had been written then: the log must be followed from its beginning.
+// Restore makes a projection that has followed nothing continue after record seq, where m was taken. It takes
+// over m. It reports false, and changes nothing, if the journal lacks what had been written then: the log
+// must be followed from its beginning.
 func (p *Projection) Restore(m Memory, seq int64) (bool, error) {
 	if p.applied < m.Journal || m.Active == nil || slices.Contains(slices.Collect(maps.Values(m.Active)), nil) {
 		return false, nil
@@ -84,9 +90,9 @@ func (p *Projection) Restore(m Memory, seq int64) (bool, error) {
 	return true, nil
 }
 
-// Behind tells the projection that the log ends with record last. A queue that is ahead of its log, because a power loss has taken the end of
-// the log, is rebuilt: it has failures and removals that the log does not have. If the log is empty (last is 0) it is gone, which its readers
-// report, and the queue stays as it is.
+// Behind tells the projection that the log ends with record last. A queue that is ahead of its log, because a
+// power loss has taken the end of the log, is rebuilt: it has failures and removals that the log does not
+// have. If the log is empty (last is 0) it is gone, which its readers report, and the queue stays as it is.
 func (p *Projection) Behind(last int64) error {
 	if p.applied <= last || last == 0 {
 		return nil
@@ -205,8 +211,8 @@ func (p *Projection) failed(r events.Record, e events.AgentFailed) error {
 	return p.put(r, e, a.First, append(history, f))
 }
 
-// failedAgain adds a failed attempt to the letter of an item that is to be tried once more. The letter is not kept waiting for the last
-// attempt of its retry, which may be stopped before that.
+// failedAgain adds a failed attempt to the letter of an item that is to be tried once more. The letter is not
+// kept waiting for the last attempt of its retry, which may be stopped before that.
 func (p *Projection) failedAgain(r events.Record, e events.AgentFailed, a *active, f Failure) error {
 	p.mem.Active[e.ItemID] = a
 	if r.Seq <= p.applied {
@@ -275,7 +281,8 @@ func (p *Projection) newEntry(r events.Record, e events.AgentFailed, first time.
 	}, nil
 }
 
-// same reports whether f and g are of the same record. Refusals by the breaker have no agent, so the time counts as well.
+// same reports whether f and g are of the same record. Refusals by the breaker have no agent, so the time
+// counts as well.
 func (f Failure) same(g Failure) bool {
 	return f.Attempt == g.Attempt && f.AgentID == g.AgentID && f.Time.Equal(g.Time)
 }

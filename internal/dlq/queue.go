@@ -12,8 +12,9 @@ import (
 	"prodigy/internal/jobs"
 )
 
-// Queue is the journal dlq.jsonl of one job. Of the entries it keeps in memory only where they lie. One process at a time
-// may have it open: the holder of the job's lock. Within the process it is safe for concurrent use.
+// Queue is the journal dlq.jsonl of one job. Of the entries it keeps in memory only where they lie. One
+// process at a time may have it open: the holder of the job's lock. Within the process it is safe for
+// concurrent use.
 type Queue struct {
 	path string
 
@@ -78,8 +79,8 @@ func (q *Queue) Applied() int64 {
 	return q.index.applied
 }
 
-// Follow tells that what is put and removed from now on follows from record seq of the log, and that the record named before has
-// been followed.
+// Follow tells that what is put and removed from now on follows from record seq of the log, and that the
+// record named before has been followed.
 func (q *Queue) Follow(seq int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -93,8 +94,8 @@ func (q *Queue) Followed() {
 	q.done = q.seq
 }
 
-// Restart empties the queue, for a log that is to be followed from its beginning again. The journal as it was is kept beside, as
-// dlq.jsonl.ahead: it may be all that is left of what the log has lost.
+// Restart empties the queue, for a log that is to be followed from its beginning again. The journal as it was
+// is kept beside, as dlq.jsonl.ahead: it may be all that is left of what the log has lost.
 func (q *Queue) Restart() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -201,8 +202,8 @@ func (q *Queue) Load(itemID string) (Entry, bool, error) {
 	return e, true, nil
 }
 
-// Each yields the entries in the order they were added; those that were removed since it began are left out. An error is the
-// last it yields.
+// Each yields the entries in the order they were added; those that were removed since it began are left out.
+// An error is the last it yields.
 func (q *Queue) Each() iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		q.mu.Lock()

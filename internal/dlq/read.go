@@ -25,8 +25,8 @@ func Read(path string) ([]Entry, error) {
 	return entries, nil
 }
 
-// Each is Read for queues of any size: it yields the entries one by one, as they were when it began. An error is the last it
-// yields.
+// Each is Read for queues of any size: it yields the entries one by one, as they were when it began. An error
+// is the last it yields.
 func Each(path string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		err := look(path, func(f io.ReaderAt, x index) error {
@@ -47,7 +47,8 @@ func Each(path string) iter.Seq2[Entry, error] {
 	}
 }
 
-// Lead returns the id of the first entry at path, or "" if there is none, and whether any entry is eligible for a retry.
+// Lead returns the id of the first entry at path, or "" if there is none, and whether any entry is eligible
+// for a retry.
 func Lead(path string) (first string, eligible bool, err error) {
 	err = look(path, func(f io.ReaderAt, x index) error {
 		for _, id := range x.ids() {
@@ -111,7 +112,8 @@ func Applied(path string) (seq int64, err error) {
 	return seq, err
 }
 
-// lastOp returns the last line of the journal at path. It is not ok when that is torn, damaged or very long: then all of it is to be read.
+// lastOp returns the last line of the journal at path. It is not ok when that is torn, damaged or very long:
+// then all of it is to be read.
 func lastOp(path string) (o op, ok bool) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -24,7 +24,8 @@ func compressLeft(paths []string) error {
 	return nil
 }
 
-// Pack writes all lines of the log in dir to w, compressed as one file. It leaves out a torn last line, which is no record.
+// Pack writes all lines of the log in dir to w, compressed as one file. It leaves out a torn last line, which
+// is no record.
 func Pack(w io.Writer, dir string) error {
 	z, err := jobs.NewPacker(w)
 	if err != nil {

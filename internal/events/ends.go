@@ -71,7 +71,8 @@ func EndOf(e Event) (End, bool) {
 		return End{Item: item, How: Reused, Settles: true}, true
 	case AgentFailed:
 		return End{
-			Item: item, AgentID: e.AgentID, How: Failed, Ran: e.AgentID != "" && !e.ErrorType.AfterAttempt(), Settles: !e.Action.RunsAgain(), Took: time.Duration(e.DurationMS),
+			Item: item, AgentID: e.AgentID, How: Failed, Ran: e.AgentID != "" &&
+				!e.ErrorType.AfterAttempt(), Settles: !e.Action.RunsAgain(), Took: time.Duration(e.DurationMS),
 			Node: e.Node, Host: e.Host, Slot: e.Slot, Step: e.Step, Type: e.ErrorType, Error: e.Error, Action: e.Action,
 		}, true
 	case AgentInterrupted:

@@ -26,8 +26,8 @@ type Record struct {
 	Event         Event
 }
 
-// Event is one of the structs of this file, by value. The list types holds them all. What its fields say of themselves in their
-// tags is told at plan.
+// Event is one of the structs of this file, by value. The list types holds them all. What its fields say of
+// themselves in their tags is told at plan.
 type Event interface{ fact() }
 
 // Fact is embedded in every type of event.
@@ -50,7 +50,8 @@ type Masker interface {
 	JSON(raw json.RawMessage) json.RawMessage
 }
 
-// BetweenRuns reports whether an event may also be written while nobody runs the job, so that its time belongs to no run.
+// BetweenRuns reports whether an event may also be written while nobody runs the job, so that its time
+// belongs to no run.
 func BetweenRuns(e Event) bool {
 	switch e.(type) {
 	case DLQItemRemoved, DLQItemsEvicted:
@@ -142,8 +143,10 @@ type JobStarted struct {
 	Seed        uint64 `json:"seed"`
 	Version     string `json:"version"`
 
-	// With workspaces: the commit that the job begins at, and the branch that was checked out then; empty when HEAD was detached.
-	Base         string `json:"base,omitempty"`
+	// With workspaces: the commit that the job begins at, and the branch that was checked out then; empty
+	// when HEAD was detached.
+	Base string `json:"base,omitempty"`
+
 	TargetBranch string `json:"target_branch,omitempty"`
 
 	// With workspaces: what the user's checkout is like, which no agent is to change: HEAD, and a line of git status
@@ -152,11 +155,13 @@ type JobStarted struct {
 
 	MaxCostUSD *spend.USD `json:"max_cost_usd,omitempty"` // that agents may cost in all, if the command line said so
 
-	InputJob string `json:"input_job,omitempty"` // the job whose results are the items; items.jsonl has which item each comes from
+	// The job whose results are the items; items.jsonl has which item each comes from.
+	InputJob string `json:"input_job,omitempty"`
 
 	Rates []StartRate `json:"rates,omitempty"` // that the workflow says
 
-	Broker string `json:"broker,omitempty"` // of the fleet that the items run on, as it may be shown; empty: they run on this machine
+	// Of the fleet that the items run on, as it may be shown; empty: they run on this machine.
+	Broker string `json:"broker,omitempty"`
 }
 
 // JobCompleted ends a run after which every item has an outcome, including dead letters and skipped items.
@@ -166,14 +171,17 @@ type JobCompleted struct {
 	DurationMS Millis              `json:"duration_ms"`
 	Metrics    errorpolicy.Metrics `json:"metrics"`
 	Reason     string              `json:"reason" log:"mask,clip"`
+
 	// ReduceStale says that items have succeeded since reduce and merge ran, which do not know of it.
 	ReduceStale bool `json:"reduce_stale,omitempty"`
+
 	// ReduceHeld says that reduce and merge did not run, since their condition did not hold.
 	ReduceHeld bool `json:"reduce_held,omitempty"`
 
-	// With workspaces: the commit with everything that was merged, the branch it was delivered as (empty when nothing was, or the branch could not
-	// be moved), and the branch of `into` that was moved to it.
-	Head   string `json:"head,omitempty"`
+	// With workspaces: the commit with everything that was merged, the branch it was delivered as (empty when
+	// nothing was, or the branch could not be moved), and the branch of `into` that was moved to it.
+	Head string `json:"head,omitempty"`
+
 	Branch string `json:"branch,omitempty"`
 	Into   string `json:"into,omitempty"`
 
@@ -187,16 +195,20 @@ type JobFailed struct {
 	DurationMS Millis              `json:"duration_ms"`
 	Metrics    errorpolicy.Metrics `json:"metrics"`
 	Reason     string              `json:"reason" log:"mask,clip"`
-	Spent      *spend.Total        `json:"spent,omitempty"`      // as in JobCompleted
-	InputGone  bool                `json:"input_gone,omitempty"` // the rest of its items cannot be read any more, and all others have run: a resume can do nothing
+	Spent      *spend.Total        `json:"spent,omitempty"` // as in JobCompleted
+
+	// The rest of its items cannot be read any more, and all others have run: a resume can do nothing.
+	InputGone bool `json:"input_gone,omitempty"`
 }
 
 // JobPaused ends a run that was interrupted and can be resumed.
 type JobPaused struct {
 	Fact
 
-	Reason   string `json:"reason" log:"mask,clip"`
-	Unproven bool   `json:"unproven,omitempty"` // too few items of a stage of the rollout have succeeded: see RolloutHeld
+	Reason string `json:"reason" log:"mask,clip"`
+
+	// Too few items of a stage of the rollout have succeeded: see RolloutHeld.
+	Unproven bool `json:"unproven,omitempty"`
 }
 
 // JobResumed begins every continuation of a job: by resume, and by a retry of its dead letters.
@@ -210,22 +222,31 @@ type JobResumed struct {
 	Waiting   int    `json:"waiting,omitempty"`    // of Pending: those that wait for their next attempt
 	Phase     string `json:"phase,omitempty"`      // that is not finished; empty in standard mode
 	StepsDone int    `json:"steps_done,omitempty"` // of that phase, if it runs once
-	Reduce    bool   `json:"reduce,omitempty"`     // the phases after the map phase are to be run again, now or by a later resume
-	Attached  []int  `json:"attached,omitempty"`   // ascending indexes of items in flight whose attempts did not die with the run before: they go on
-	// Died is when the run before died, if a watcher saw that, and nobody had asked the run to stop. Nothing explains such a death, so one of the
-	// attempts that were in flight may be the cause.
+
+	// The phases after the map phase are to be run again, now or by a later resume.
+	Reduce bool `json:"reduce,omitempty"`
+
+	// Ascending indexes of items in flight whose attempts did not die with the run before: they go on.
+	Attached []int `json:"attached,omitempty"`
+
+	// Died is when the run before died, if a watcher saw that, and nobody had asked the run to stop. Nothing
+	// explains such a death, so one of the attempts that were in flight may be the cause.
 	Died *time.Time `json:"died,omitempty"`
 
 	MaxCostUSD *spend.USD `json:"max_cost_usd,omitempty"` // from now on, as in JobStarted
 
-	Accepted bool     `json:"accepted,omitempty"`            // the job goes on though its rollout was held (RolloutHeld); without it, the stage begins anew
-	Set      []string `json:"set,omitempty" log:"mask,clip"` // of a retry of dead letters: other values of parameters and variables, as NAME=VALUE
+	// The job goes on though its rollout was held (RolloutHeld); without it, the stage begins anew.
+	Accepted bool `json:"accepted,omitempty"`
+
+	// Of a retry of dead letters: other values of parameters and variables, as NAME=VALUE.
+	Set []string `json:"set,omitempty" log:"mask,clip"`
 
 	Rates []StartRate `json:"rates,omitempty"` // from now on, as in JobStarted
 
 	Broker string `json:"broker,omitempty"` // from now on, as in JobStarted
 
-	Checkout []string `json:"checkout,omitempty"` // from now on, as in JobStarted; absent if it is that of before, as when the run before died
+	// From now on, as in JobStarted; absent if it is that of before, as when the run before died.
+	Checkout []string `json:"checkout,omitempty"`
 }
 
 // IsAttached reports whether the attempt at an item that was in flight when the run before died still runs.
@@ -240,7 +261,8 @@ const (
 	ForDeadLetters = "dlq_retry"
 )
 
-// JobCancelled ends a run for good, because somebody asked for that with CancelRequested. What has not run does not run any more.
+// JobCancelled ends a run for good, because somebody asked for that with CancelRequested. What has not run
+// does not run any more.
 type JobCancelled struct {
 	Fact
 
@@ -250,7 +272,8 @@ type JobCancelled struct {
 	Spent      *spend.Total        `json:"spent,omitempty"` // as in JobCompleted
 }
 
-// The requests are what people ask of a job while it runs. Each is recorded before it has an effect, so that a resume knows of it.
+// The requests are what people ask of a job while it runs. Each is recorded before it has an effect, so that
+// a resume knows of it.
 
 // PauseRequested has nothing start any more, until ContinueRequested or a resume. What runs goes on.
 type PauseRequested struct {
@@ -280,7 +303,8 @@ type CancelRequested struct {
 	By string `json:"by"`
 }
 
-// ScaleRequested changes the number of slots. What a person asks for holds over a resume, unless that says another number.
+// ScaleRequested changes the number of slots. What a person asks for holds over a resume, unless that says
+// another number.
 type ScaleRequested struct {
 	Fact
 
@@ -292,8 +316,8 @@ type ScaleRequested struct {
 	Workers int  `json:"workers,omitempty"` // of that fleet that take part
 }
 
-// SkipRequested says that an item is not to run (any more). An AgentFailed with action skip settles it: at once if it has begun, else when its
-// turn comes.
+// SkipRequested says that an item is not to run (any more). An AgentFailed with action skip settles it: at
+// once if it has begun, else when its turn comes.
 type SkipRequested struct {
 	Fact `log:"early"`
 
@@ -319,8 +343,10 @@ func (e RetryNowRequested) Names(itemID string) bool {
 type PhaseStarted struct {
 	Fact
 
-	Phase       string           `json:"phase"`
-	Fingerprint *fingerprint.Job `json:"fingerprint,omitempty"` // of map: what all of its items share; absent in logs of older versions
+	Phase string `json:"phase"`
+
+	// Of map: what all of its items share; absent in logs of older versions.
+	Fingerprint *fingerprint.Job `json:"fingerprint,omitempty"`
 }
 
 // PhaseCompleted ends a successful phase; a failed one has no such record.
@@ -329,7 +355,9 @@ type PhaseCompleted struct {
 
 	Phase      string `json:"phase"`
 	DurationMS Millis `json:"duration_ms"`
-	Head       string `json:"head,omitempty"` // with workspaces: the commit that the phase ended at; what it committed is part of the result
+
+	// With workspaces: the commit that the phase ended at; what it committed is part of the result.
+	Head string `json:"head,omitempty"`
 }
 
 // PhaseSkipped says that the job ends without a phase, and those after it, because a condition does not hold.
@@ -340,9 +368,9 @@ type PhaseSkipped struct {
 	Reason string `json:"reason" log:"mask,clip"`
 }
 
-// StepCompleted is written for the steps of the phases that run once (setup, reduce, merge, and the commands of a standard
-// workflow, whose phase is empty), so that a resume goes on with the first step that has no such record, and knows what the
-// earlier ones gave. Forgiven failures are completed steps too.
+// StepCompleted is written for the steps of the phases that run once (setup, reduce, merge, and the commands
+// of a standard workflow, whose phase is empty), so that a resume goes on with the first step that has no
+// such record, and knows what the earlier ones gave. Forgiven failures are completed steps too.
 type StepCompleted struct {
 	Fact
 
@@ -360,14 +388,17 @@ type StepCompleted struct {
 	CaptureFormat string `json:"capture_format,omitempty"` // what the output is to later steps
 	Failed        bool   `json:"failed,omitempty"`         // and the failure was forgiven
 	Skipped       bool   `json:"skipped,omitempty"`        // its condition was not met
-	Masked        bool   `json:"masked,omitempty"`         // there were secrets in Output or Stderr, so a resume cannot use them
-	Printed       bool   `json:"printed,omitempty"`        // a StepPrinted before this has Output already
+	// There were secrets in Output or Stderr, so a resume cannot use them.
+	Masked bool `json:"masked,omitempty"`
+
+	Printed bool `json:"printed,omitempty"` // a StepPrinted before this has Output already
 
 	Validation json.RawMessage `json:"validation,omitempty" log:"mask"` // what its validation found
 
 	Agent *AgentEnd `json:"agent,omitempty"` // of an agent step: what is known of its agent
 
-	Outputs *outputs.Span `json:"outputs,omitempty"` // where what the step and its hooks printed is kept; absent when that is nothing
+	// Where what the step and its hooks printed is kept; absent when that is nothing.
+	Outputs *outputs.Span `json:"outputs,omitempty"`
 }
 
 // AgentEnd is what a run of an AI coding CLI leaves to the steps after it, beside its answer.
@@ -377,11 +408,14 @@ type AgentEnd struct {
 	Turns     int             `json:"turns,omitempty"`
 	CostUSD   *spend.USD      `json:"cost_usd,omitempty"`               // absent: unknown
 	JSON      json.RawMessage `json:"json,omitempty" log:"mask=Masked"` // with a schema: the answer
-	Masked    bool            `json:"masked,omitempty"`                 // there were secrets in JSON, so a resume cannot use it
+
+	// There were secrets in JSON, so a resume cannot use it.
+	Masked bool `json:"masked,omitempty"`
 }
 
-// StepPrinted carries the output of a step, for display only, when more steps (hooks, handlers) follow before it completes, and the output
-// of each of those. Like StepCompleted it is written for the phases that run once. A resume that runs the step again writes it again.
+// StepPrinted carries the output of a step, for display only, when more steps (hooks, handlers) follow before
+// it completes, and the output of each of those. Like StepCompleted it is written for the phases that run
+// once. A resume that runs the step again writes it again.
 type StepPrinted struct {
 	Fact
 
@@ -400,7 +434,8 @@ type StepSkipped struct {
 	When   string `json:"when" log:"clip"`
 }
 
-// FingerprintChanged says that the items that are run from here on share another fingerprint: a resume has another workflow, or other values.
+// FingerprintChanged says that the items that are run from here on share another fingerprint: a resume has
+// another workflow, or other values.
 type FingerprintChanged struct {
 	Fact
 
@@ -411,22 +446,28 @@ type FingerprintChanged struct {
 type ItemsSelected struct {
 	Fact
 
-	TotalItems int         `json:"total_items"`
-	Since      *Difference `json:"since,omitempty"` // how they differ from those of an earlier job whose results are taken over
+	TotalItems int `json:"total_items"`
+
+	// How they differ from those of an earlier job whose results are taken over.
+	Since *Difference `json:"since,omitempty"`
 }
 
 // Difference is how the items of a job differ from those of an earlier one.
 type Difference struct {
-	JobID     string         `json:"job_id"`                       // the earlier one
-	Unchanged int            `json:"unchanged"`                    // their results are taken over
-	Changed   int            `json:"changed"`                      // run again, because their fingerprint is another
-	New       int            `json:"new"`                          // not among the items of the earlier job, or never run by it
-	Failed    int            `json:"failed"`                       // run again, because they had failed
-	Forced    int            `json:"forced"`                       // run again, because somebody asked for it
-	Gone      int            `json:"gone"`                         // items of the earlier job that are none any more
-	LeftOut   int            `json:"left_out"`                     // by --only
-	By        map[string]int `json:"by,omitempty" log:"mask,clip"` // of Changed: how many by which part of the fingerprint, MaxParts at most
-	ByMore    int            `json:"by_more,omitempty"`
+	JobID     string `json:"job_id"`    // the earlier one
+	Unchanged int    `json:"unchanged"` // their results are taken over
+	Changed   int    `json:"changed"`   // run again, because their fingerprint is another
+	// Not among the items of the earlier job, or never run by it.
+	New     int `json:"new"`
+	Failed  int `json:"failed"`   // run again, because they had failed
+	Forced  int `json:"forced"`   // run again, because somebody asked for it
+	Gone    int `json:"gone"`     // items of the earlier job that are none any more
+	LeftOut int `json:"left_out"` // by --only
+
+	// Of Changed: how many by which part of the fingerprint, MaxParts at most.
+	By map[string]int `json:"by,omitempty" log:"mask,clip"`
+
+	ByMore int `json:"by_more,omitempty"`
 }
 
 // MaxParts bounds the parts in a Difference.
@@ -441,18 +482,27 @@ type AgentStarted struct {
 	AgentID   string `json:"agent_id"`
 	Attempt   int    `json:"attempt"`
 	Worker    int    `json:"worker"`
-	Alone     bool   `json:"alone,omitempty"`   // nothing else runs meanwhile, because it may be what killed earlier runs
-	Base      string `json:"base,omitempty"`    // with workspaces: the commit it begins at
-	Fleet     bool   `json:"fleet,omitempty"`   // it is given to a worker on some machine, so that it does not die with the run
-	Suspect   bool   `json:"suspect,omitempty"` // no other such attempt is given to a worker meanwhile, because it may be what killed earlier workers
 
-	// Reason is, of the first attempt in a job that takes over results, why the item is run: new, failed, forced, or "changed: " with the part of its
-	// fingerprint that is another.
+	// Nothing else runs meanwhile, because it may be what killed earlier runs.
+	Alone bool `json:"alone,omitempty"`
+
+	Base string `json:"base,omitempty"` // with workspaces: the commit it begins at
+
+	// It is given to a worker on some machine, so that it does not die with the run.
+	Fleet bool `json:"fleet,omitempty"`
+
+	// No other such attempt is given to a worker meanwhile, because it may be what killed earlier workers.
+	Suspect bool `json:"suspect,omitempty"`
+
+	// Reason is, of the first attempt in a job that takes over results, why the item is run: new, failed,
+	// forced, or "changed: " with the part of its fingerprint that is another.
 	Reason string `json:"reason,omitempty" log:"mask,clip"`
 
 	BreakerKey string `json:"breaker_key,omitempty" log:"mask,clip"` // of the circuit breaker, where each key has one
 
-	Key string `json:"key,omitempty" log:"mask,clip"` // which of the limits of a map phase with `per` it takes a turn of; without one: that of the items without a key
+	// Which of the limits of a map phase with `per` it takes a turn of; without one: that of the items
+	// without a key.
+	Key string `json:"key,omitempty" log:"mask,clip"`
 }
 
 // AgentCompleted ends an attempt that succeeded.
@@ -471,23 +521,33 @@ type AgentCompleted struct {
 	ExitCode   int                        `json:"exit_code"`
 	Captured   map[string]json.RawMessage `json:"captured,omitempty" log:"mask"`
 	Output     string                     `json:"output,omitempty" log:"mask"`
-	OutputFile string                     `json:"output_file,omitempty"` // instead of Output past 64 KiB; synced before the record
-	OutputCRC  string                     `json:"output_crc,omitempty"`  // CRC32C of that file; absent in records of older versions
-	Outputs    *outputs.Span              `json:"outputs,omitempty"`     // where what its steps printed is kept; absent when that is nothing
 
-	// With workspaces: the commit with all that the attempt changed, whose merge settles the item. Empty when it changed nothing: then this record
-	// settles it.
-	Commit     string `json:"commit,omitempty"`
-	Files      int    `json:"files,omitempty"` // that differ from base
-	Insertions int    `json:"insertions,omitempty"`
-	Deletions  int    `json:"deletions,omitempty"`
-	Discarded  int    `json:"discarded,omitempty"` // files that were changed and not committed, with `take: commits`
+	// Instead of Output past 64 KiB; synced before the record.
+	OutputFile string `json:"output_file,omitempty"`
 
-	Uses     []fingerprint.File `json:"uses,omitempty"`     // the files that the item is made from, as they were when the attempt began
+	// CRC32C of that file; absent in records of older versions.
+	OutputCRC string `json:"output_crc,omitempty"`
+
+	// Where what its steps printed is kept; absent when that is nothing.
+	Outputs *outputs.Span `json:"outputs,omitempty"`
+
+	// With workspaces: the commit with all that the attempt changed, whose merge settles the item. Empty when
+	// it changed nothing: then this record settles it.
+	Commit string `json:"commit,omitempty"`
+
+	Files      int `json:"files,omitempty"` // that differ from base
+	Insertions int `json:"insertions,omitempty"`
+	Deletions  int `json:"deletions,omitempty"`
+	Discarded  int `json:"discarded,omitempty"` // files that were changed and not committed, with `take: commits`
+
+	// The files that the item is made from, as they were when the attempt began.
+	Uses []fingerprint.File `json:"uses,omitempty"`
+
 	Produced []fingerprint.File `json:"produced,omitempty"` // the files that it left
 }
 
-// AgentReused settles an item with the success of an item of an earlier job that has the same fingerprint. Nothing was run for it.
+// AgentReused settles an item with the success of an item of an earlier job that has the same fingerprint.
+// Nothing was run for it.
 type AgentReused struct {
 	Fact
 
@@ -507,51 +567,73 @@ type AgentReused struct {
 	Produced []fingerprint.File `json:"produced,omitempty"`
 }
 
-// AgentFailed is a failed attempt of an item and the decision that follows it: one record, so that no crash comes between.
-// With ErrorType circuit_open nothing was run: AgentID is empty and Attempt counts the tries made before.
+// AgentFailed is a failed attempt of an item and the decision that follows it: one record, so that no crash
+// comes between. With ErrorType circuit_open nothing was run: AgentID is empty and Attempt counts the tries
+// made before.
 type AgentFailed struct {
 	Fact
 
-	ItemID         string                     `json:"item_id"`
-	ItemIndex      int                        `json:"item_index"`
-	AgentID        string                     `json:"agent_id"`
-	Attempt        int                        `json:"attempt"`
-	Worker         int                        `json:"worker"`
-	Node           string                     `json:"node,omitempty"` // the worker of a fleet that ran it
-	Host           string                     `json:"host,omitempty"` // of that worker, if it has another name
-	Slot           int                        `json:"slot,omitempty"` // of that worker, from 1
-	DurationMS     Millis                     `json:"duration_ms"`
-	ExitCode       *int                       `json:"exit_code,omitempty"` // absent when there is none: a signal, a timeout
-	Captured       map[string]json.RawMessage `json:"captured,omitempty" log:"mask"`
-	Output         string                     `json:"output,omitempty" log:"mask"`
-	OutputFile     string                     `json:"output_file,omitempty"`
-	OutputCRC      string                     `json:"output_crc,omitempty"`
-	Step           string                     `json:"step"`
-	Signal         string                     `json:"signal,omitempty"`
-	Error          string                     `json:"error" log:"mask,clip"`
-	ErrorType      retry.Type                 `json:"error_type"`
-	Rule           string                     `json:"rule,omitempty" log:"clip"` // what told the type: a rule of package retry, or of an AI coding CLI, as in claude/usage_limit
-	ErrorSignature string                     `json:"error_signature" log:"mask,clip"`
-	StdoutTail     string                     `json:"stdout_tail,omitempty" log:"mask,tail"`
-	StderrTail     string                     `json:"stderr_tail,omitempty" log:"mask,tail"`
-	Action         errorpolicy.Action         `json:"action"`
-	Reason         string                     `json:"reason,omitempty" log:"mask,clip"` // why this action, where the policy has something to say
-	Matched        string                     `json:"matched,omitempty"`                // the entry of the policy's retry_on that recognised it
-	DelayMS        *Millis                    `json:"delay_ms,omitempty"`               // with action retry
-	RetryAt        *time.Time                 `json:"retry_at,omitempty"`               // with action retry
-	Retry          *RetryState                `json:"retry,omitempty"`                  // with action retry: what the next decision needs
-	Outputs        *outputs.Span              `json:"outputs,omitempty"`                // as in AgentCompleted
+	ItemID     string `json:"item_id"`
+	ItemIndex  int    `json:"item_index"`
+	AgentID    string `json:"agent_id"`
+	Attempt    int    `json:"attempt"`
+	Worker     int    `json:"worker"`
+	Node       string `json:"node,omitempty"` // the worker of a fleet that ran it
+	Host       string `json:"host,omitempty"` // of that worker, if it has another name
+	Slot       int    `json:"slot,omitempty"` // of that worker, from 1
+	DurationMS Millis `json:"duration_ms"`
 
-	Commit    string     `json:"commit,omitempty"`                 // with workspaces: what the attempt had changed, kept as a commit
-	Conflicts []Conflict `json:"conflicts,omitempty" log:"max=20"` // with ErrorType merge_conflict, MaxConflicts at most
-	Resolve   bool       `json:"resolve,omitempty"`                // with action retry: the next attempt resolves the conflict of Commit
+	// Absent when there is none: a signal, a timeout.
+	ExitCode *int `json:"exit_code,omitempty"`
+
+	Captured   map[string]json.RawMessage `json:"captured,omitempty" log:"mask"`
+	Output     string                     `json:"output,omitempty" log:"mask"`
+	OutputFile string                     `json:"output_file,omitempty"`
+	OutputCRC  string                     `json:"output_crc,omitempty"`
+	Step       string                     `json:"step"`
+	Signal     string                     `json:"signal,omitempty"`
+	Error      string                     `json:"error" log:"mask,clip"`
+	ErrorType  retry.Type                 `json:"error_type"`
+
+	// What told the type: a rule of package retry, or of an AI coding CLI, as in claude/usage_limit.
+	Rule string `json:"rule,omitempty" log:"clip"`
+
+	ErrorSignature string             `json:"error_signature" log:"mask,clip"`
+	StdoutTail     string             `json:"stdout_tail,omitempty" log:"mask,tail"`
+	StderrTail     string             `json:"stderr_tail,omitempty" log:"mask,tail"`
+	Action         errorpolicy.Action `json:"action"`
+
+	// Why this action, where the policy has something to say.
+	Reason string `json:"reason,omitempty" log:"mask,clip"`
+
+	// The entry of the policy's retry_on that recognised it.
+	Matched string `json:"matched,omitempty"`
+
+	DelayMS *Millis    `json:"delay_ms,omitempty"` // with action retry
+	RetryAt *time.Time `json:"retry_at,omitempty"` // with action retry
+
+	// With action retry: what the next decision needs.
+	Retry *RetryState `json:"retry,omitempty"`
+
+	Outputs *outputs.Span `json:"outputs,omitempty"` // as in AgentCompleted
+
+	// With workspaces: what the attempt had changed, kept as a commit.
+	Commit string `json:"commit,omitempty"`
+
+	// With ErrorType merge_conflict, MaxConflicts at most.
+	Conflicts []Conflict `json:"conflicts,omitempty" log:"max=20"`
+
+	// With action retry: the next attempt resolves the conflict of Commit.
+	Resolve bool `json:"resolve,omitempty"`
 }
 
 // Conflict is a path that could not be merged.
 type Conflict struct {
-	Path    string   `json:"path" log:"mask,clip"`
-	Message string   `json:"message,omitempty" log:"mask,clip"` // of git
-	With    []string `json:"with,omitempty"`                    // ids of the items that changed the path since the attempt began
+	Path    string `json:"path" log:"mask,clip"`
+	Message string `json:"message,omitempty" log:"mask,clip"` // of git
+
+	// Ids of the items that changed the path since the attempt began.
+	With []string `json:"with,omitempty"`
 }
 
 // MaxConflicts bounds the conflicts in a record.
@@ -570,13 +652,16 @@ func (e AgentFailed) Status() errorpolicy.Status {
 
 // RetryState is retry.State as it is written to the log.
 type RetryState struct {
-	Attempts   int        `json:"attempts"`
-	WaitedMS   Millis     `json:"waited_ms"`
-	PreviousMS Millis     `json:"previous_ms"`
-	Alone      bool       `json:"alone,omitempty"`     // it runs while nothing else does
-	SpreadMS   Millis     `json:"spread_ms,omitempty"` // by which it comes later than the policy says, because many others are due then
-	AskedMS    Millis     `json:"asked_ms,omitempty"`  // how long the service has asked to be left alone, if it has
-	ExpiresAt  *time.Time `json:"budget_expires_at,omitempty"`
+	Attempts   int    `json:"attempts"`
+	WaitedMS   Millis `json:"waited_ms"`
+	PreviousMS Millis `json:"previous_ms"`
+	Alone      bool   `json:"alone,omitempty"` // it runs while nothing else does
+
+	// By which it comes later than the policy says, because many others are due then.
+	SpreadMS Millis `json:"spread_ms,omitempty"`
+
+	AskedMS   Millis     `json:"asked_ms,omitempty"` // how long the service has asked to be left alone, if it has
+	ExpiresAt *time.Time `json:"budget_expires_at,omitempty"`
 }
 
 // AgentSkipped records that an item counts as skipped without an attempt that was skipped, and why.
@@ -592,21 +677,24 @@ type AgentSkipped struct {
 type AgentUsage struct {
 	Fact
 
-	ItemID     string        `json:"item_id,omitempty"` // empty: of a step outside the map phase
-	ItemIndex  int           `json:"item_index"`
-	Phase      string        `json:"phase,omitempty"` // of such a step
-	AgentID    string        `json:"agent_id"`
-	Attempt    int           `json:"attempt"`
-	Step       string        `json:"step"` // label
-	Preset     string        `json:"preset"`
-	Model      string        `json:"model,omitempty" log:"mask,clip"`
-	SessionID  string        `json:"session_id,omitempty" log:"mask,clip"`
-	Outcome    string        `json:"outcome"` // of the preset; or timeout, interrupted
-	Rule       string        `json:"rule,omitempty" log:"clip"`
-	CostUSD    *spend.USD    `json:"cost_usd,omitempty"`
-	CostSource string        `json:"cost_source,omitempty"` // CostReported or CostPriced
-	AssumedUSD spend.USD     `json:"assumed_usd,omitzero"`  // without a cost: what counts against the budget in its place
-	Partial    bool          `json:"partial,omitempty"`     // it was cut off: it may have used more
+	ItemID     string     `json:"item_id,omitempty"` // empty: of a step outside the map phase
+	ItemIndex  int        `json:"item_index"`
+	Phase      string     `json:"phase,omitempty"` // of such a step
+	AgentID    string     `json:"agent_id"`
+	Attempt    int        `json:"attempt"`
+	Step       string     `json:"step"` // label
+	Preset     string     `json:"preset"`
+	Model      string     `json:"model,omitempty" log:"mask,clip"`
+	SessionID  string     `json:"session_id,omitempty" log:"mask,clip"`
+	Outcome    string     `json:"outcome"` // of the preset; or timeout, interrupted
+	Rule       string     `json:"rule,omitempty" log:"clip"`
+	CostUSD    *spend.USD `json:"cost_usd,omitempty"`
+	CostSource string     `json:"cost_source,omitempty"` // CostReported or CostPriced
+
+	// Without a cost: what counts against the budget in its place.
+	AssumedUSD spend.USD `json:"assumed_usd,omitzero"`
+
+	Partial    bool          `json:"partial,omitempty"` // it was cut off: it may have used more
 	Tokens     *spend.Tokens `json:"tokens,omitempty"`
 	Turns      int           `json:"turns,omitempty"`
 	DurationMS Millis        `json:"duration_ms"`
@@ -620,7 +708,10 @@ const (
 
 // Use returns what is added up.
 func (e AgentUsage) Use() spend.Use {
-	return spend.Use{Preset: e.Preset, Outcome: e.Outcome, Cost: e.CostUSD, Partial: e.Partial, Assumed: e.AssumedUSD, Tokens: e.Tokens}
+	return spend.Use{
+		Preset: e.Preset, Outcome: e.Outcome, Cost: e.CostUSD, Partial: e.Partial, Assumed: e.AssumedUSD,
+		Tokens: e.Tokens,
+	}
 }
 
 // Index returns the index of the item; below 0: it is of no item.
@@ -631,7 +722,8 @@ func (e AgentUsage) Index() int {
 	return e.ItemIndex
 }
 
-// BudgetReached says that no further agent starts, because the job has spent what it may. The job stops when those that run have ended.
+// BudgetReached says that no further agent starts, because the job has spent what it may. The job stops when
+// those that run have ended.
 type BudgetReached struct {
 	Fact
 
@@ -643,7 +735,8 @@ type BudgetReached struct {
 	Running     int         `json:"running,omitempty"` // agents that may still end
 }
 
-// AISessionStarted says in which session an AI coding CLI works: of itself, or one that it continues. It comes as soon as the session is known.
+// AISessionStarted says in which session an AI coding CLI works: of itself, or one that it continues. It
+// comes as soon as the session is known.
 type AISessionStarted struct {
 	Fact
 
@@ -656,13 +749,16 @@ type AISessionStarted struct {
 	Resumed   bool   `json:"resumed,omitempty"`
 }
 
-// QuotaPaused says that agents of a pool wait: the limit of the plan that they share is used up, or somebody has to log in. It charges nothing to
-// any item.
+// QuotaPaused says that agents of a pool wait: the limit of the plan that they share is used up, or somebody
+// has to log in. It charges nothing to any item.
 type QuotaPaused struct {
 	Fact
 
-	Pool    string     `json:"pool" log:"clip"`                 // of the agents: their preset, unless it names another
-	Model   string     `json:"model,omitempty" log:"clip"`      // of which the limit is: a part of its name; empty: of the whole plan
+	Pool string `json:"pool" log:"clip"` // of the agents: their preset, unless it names another
+
+	// Of which the limit is: a part of its name; empty: of the whole plan.
+	Model string `json:"model,omitempty" log:"clip"`
+
 	Step    string     `json:"step_model,omitempty" log:"clip"` // the model of the step that met it, with Model
 	Kind    string     `json:"kind"`                            // quota or auth
 	Scope   string     `json:"scope,omitempty" log:"mask,clip"` // which limit, as the CLI calls it
@@ -710,11 +806,13 @@ type AgentStraggling struct {
 
 	// With a percentile: what it is, and of how many attempts.
 	PercentileMS Millis `json:"percentile_ms,omitempty"`
-	Attempts     int    `json:"attempts,omitempty"`
+
+	Attempts int `json:"attempts,omitempty"`
 }
 
-// AgentDuplicated begins a second attempt of an item while the first, a straggler, still runs. The first of the two that succeeds counts, and
-// AgentSuperseded ends the other. It has all that AgentStarted has for a first one, and is the token of its attempt.
+// AgentDuplicated begins a second attempt of an item while the first, a straggler, still runs. The first of
+// the two that succeeds counts, and AgentSuperseded ends the other. It has all that AgentStarted has for a
+// first one, and is the token of its attempt.
 type AgentDuplicated struct {
 	Fact
 
@@ -728,8 +826,8 @@ type AgentDuplicated struct {
 	Key        string `json:"key,omitempty" log:"mask,clip"`
 }
 
-// AgentSuperseded ends one of two attempts of an item that ran at once, because the other one counts: that has succeeded, or goes on after this one has
-// failed. It is no failure of the item, and uses up no try.
+// AgentSuperseded ends one of two attempts of an item that ran at once, because the other one counts: that
+// has succeeded, or goes on after this one has failed. It is no failure of the item, and uses up no try.
 type AgentSuperseded struct {
 	Fact
 
@@ -745,7 +843,8 @@ type AgentSuperseded struct {
 	Outputs    *outputs.Span `json:"outputs,omitempty"`               // as in AgentCompleted
 }
 
-// AgentPlaced says which worker of a fleet runs an attempt. Of one that ends soon there is none: its end names the worker too.
+// AgentPlaced says which worker of a fleet runs an attempt. Of one that ends soon there is none: its end
+// names the worker too.
 type AgentPlaced struct {
 	Fact
 
@@ -762,20 +861,24 @@ type AgentPlaced struct {
 type AgentLost struct {
 	Fact
 
-	ItemID    string        `json:"item_id"`
-	ItemIndex int           `json:"item_index"`
-	AgentID   string        `json:"agent_id"`
-	Attempt   int           `json:"attempt"`
-	Node      string        `json:"node,omitempty"` // name of the worker; empty: it is not known
-	Host      string        `json:"host,omitempty"` // that the worker was on, if it has another name
-	Reason    string        `json:"reason" log:"mask,clip"`
-	Unbegun   bool          `json:"unbegun,omitempty"` // nothing says that it had begun, so its item is not to blame
-	Cut       bool          `json:"cut,omitempty"`     // its worker is well, and has ended it since it had no contact: its item is not to blame either
-	Outputs   *outputs.Span `json:"outputs,omitempty"` // as in AgentCompleted
+	ItemID    string `json:"item_id"`
+	ItemIndex int    `json:"item_index"`
+	AgentID   string `json:"agent_id"`
+	Attempt   int    `json:"attempt"`
+	Node      string `json:"node,omitempty"` // name of the worker; empty: it is not known
+	Host      string `json:"host,omitempty"` // that the worker was on, if it has another name
+	Reason    string `json:"reason" log:"mask,clip"`
+	Unbegun   bool   `json:"unbegun,omitempty"` // nothing says that it had begun, so its item is not to blame
+
+	// Its worker is well, and has ended it since it had no contact: its item is not to blame either.
+	Cut bool `json:"cut,omitempty"`
+
+	Outputs *outputs.Span `json:"outputs,omitempty"` // as in AgentCompleted
 }
 
-// AgentEndedLate says how an attempt ended that was given up before: its worker is back, and says so. It changes nothing, since the AgentLost counts. It is
-// recorded at most once for each attempt, and not when the job has ended or its coordinator was killed at that moment.
+// AgentEndedLate says how an attempt ended that was given up before: its worker is back, and says so. It
+// changes nothing, since the AgentLost counts. It is recorded at most once for each attempt, and not when the
+// job has ended or its coordinator was killed at that moment.
 type AgentEndedLate struct {
 	Fact
 
@@ -811,8 +914,8 @@ type WorktreeCreated struct {
 	Node       string `json:"node,omitempty" log:"given"` // the worker of a fleet that it is on, whose slot that is
 }
 
-// WorktreeMerged records that the work of attempts is part of the result. It settles their items, and Head is the head of the job from then on: what is
-// merged is what this record says, whatever the refs say.
+// WorktreeMerged records that the work of attempts is part of the result. It settles their items, and Head is
+// the head of the job from then on: what is merged is what this record says, whatever the refs say.
 type WorktreeMerged struct {
 	Fact
 
@@ -827,10 +930,12 @@ type WorktreeMerged struct {
 	DurationMS  Millis   `json:"duration_ms"` // of all merges and their verification
 }
 
-// check returns an error for a record whose lists do not fit together, or are about items that no job has begun by record seq.
+// check returns an error for a record whose lists do not fit together, or are about items that no job has
+// begun by record seq.
 func (e WorktreeMerged) check(seq int64) error {
 	n := len(e.ItemIDs)
-	if n == 0 || len(e.ItemIndexes) != n || len(e.Attempts) != n || len(e.Commits) != n || len(e.Files) != n || e.Head == "" {
+	if n == 0 || len(e.ItemIndexes) != n || len(e.Attempts) != n || len(e.Commits) != n || len(e.Files) != n ||
+		e.Head == "" {
 		return errors.New("its lists do not fit together")
 	}
 	for i, index := range e.ItemIndexes {
@@ -841,7 +946,8 @@ func (e WorktreeMerged) check(seq int64) error {
 	return nil
 }
 
-// WorktreeCleaned records that a workspace was deleted: one that could not be used again, or all of them at the end of the job.
+// WorktreeCleaned records that a workspace was deleted: one that could not be used again, or all of them at
+// the end of the job.
 type WorktreeCleaned struct {
 	Fact
 
@@ -850,8 +956,8 @@ type WorktreeCleaned struct {
 	Node   string `json:"node,omitempty" log:"given"`
 }
 
-// VerifyStarted records that the steps of workspace.verify begin on a commit that has the work of some items merged. One runs at a time. What a stop ends
-// has no VerifyCompleted.
+// VerifyStarted records that the steps of workspace.verify begin on a commit that has the work of some items
+// merged. One runs at a time. What a stop ends has no VerifyCompleted.
 type VerifyStarted struct {
 	Fact
 
@@ -900,7 +1006,8 @@ type StepRetrying struct {
 	BudgetExpiresAt *time.Time `json:"budget_expires_at,omitempty"`
 }
 
-// StepRetried says that a step is tried again, after its wait. It is only written in a job with a limit of its starts, which it takes a turn of.
+// StepRetried says that a step is tried again, after its wait. It is only written in a job with a limit of
+// its starts, which it takes a turn of.
 type StepRetried struct {
 	Fact
 
@@ -920,7 +1027,8 @@ type StepTurn struct {
 	WaitedMS  Millis `json:"waited_ms,omitempty"`
 }
 
-// ConcurrencyChanged says that another number of agents runs at once, or that they start more or less often, of a job that adapts both.
+// ConcurrencyChanged says that another number of agents runs at once, or that they start more or less often,
+// of a job that adapts both.
 type ConcurrencyChanged struct {
 	Fact
 
@@ -954,7 +1062,8 @@ type RolloutHeld struct {
 	Reason     string `json:"reason"`
 }
 
-// RetriesHeld says that retries wait, in no slot, because so many have started for the first attempts there were (retry_ratio). First attempts go on.
+// RetriesHeld says that retries wait, in no slot, because so many have started for the first attempts there
+// were (retry_ratio). First attempts go on.
 type RetriesHeld struct {
 	Fact
 
@@ -982,8 +1091,8 @@ type StartsAllowed struct {
 	By string `json:"by"`
 }
 
-// StepFailed records that a step failed for good, and what follows. It has the end of the output of the step unless an AgentFailed
-// follows, which has it then.
+// StepFailed records that a step failed for good, and what follows. It has the end of the output of the step
+// unless an AgentFailed follows, which has it then.
 type StepFailed struct {
 	Fact
 
@@ -1009,8 +1118,11 @@ type StepFailed struct {
 type CircuitOpen struct {
 	Fact
 
-	Scope               string    `json:"scope"`
-	Key                 string    `json:"key,omitempty" log:"mask,clip"` // of the breaker, of which each key has its own
+	Scope string `json:"scope"`
+
+	// Of the breaker, of which each key has its own.
+	Key string `json:"key,omitempty" log:"mask,clip"`
+
 	ConsecutiveFailures int       `json:"consecutive_failures"`
 	Until               time.Time `json:"until"`
 }
@@ -1092,7 +1204,10 @@ func Circuit(scope string, t limit.Transition) Event {
 func Transition(e Event) (scope string, t limit.Transition, ok bool) {
 	switch e := e.(type) {
 	case CircuitOpen:
-		return e.Scope, limit.Transition{To: limit.Open, Key: e.Key, ConsecutiveFailures: e.ConsecutiveFailures, Until: e.Until}, true
+		return e.Scope, limit.Transition{
+			To: limit.Open, Key: e.Key, ConsecutiveFailures: e.ConsecutiveFailures,
+			Until: e.Until,
+		}, true
 	case CircuitHalfOpen:
 		return e.Scope, limit.Transition{To: limit.HalfOpen, Key: e.Key}, true
 	case CircuitClosed:
@@ -1107,7 +1222,8 @@ func believable(r Record) error {
 	if err := p.checkCounts(reflect.ValueOf(r.Event), p.givenCounts); err != nil {
 		return fmt.Errorf("%s: %w", TypeOf(r.Event), err)
 	}
-	// Items are started in their order, so that there are at least as many records before the first about an item as there are items.
+	// Items are started in their order, so that there are at least as many records before the first about an
+	// item as there are items.
 	if item, ok := ItemOf(r.Event); ok && !p.early && (int64(item.Index) >= r.Seq || item.ID == "") {
 		return fmt.Errorf("it is about item %q with index %d, which no job has begun by then", item.ID, item.Index)
 	}

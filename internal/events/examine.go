@@ -18,9 +18,10 @@ type Examined struct {
 	Err    error
 }
 
-// Examine yields all lines of the log in dir and goes on behind damage: it is for who wants to know what can still be had. An incomplete
-// last line of the log has the error ErrTorn. Records that are missing are an error of the line behind them, whose record is returned all
-// the same; a line that was read before, by its number, is an error.
+// Examine yields all lines of the log in dir and goes on behind damage: it is for who wants to know what can
+// still be had. An incomplete last line of the log has the error ErrTorn. Records that are missing are an
+// error of the line behind them, whose record is returned all the same; a line that was read before, by its
+// number, is an error.
 func Examine(dir string) iter.Seq[Examined] {
 	return func(yield func(Examined) bool) {
 		files, err := logFiles(dir)

@@ -13,9 +13,10 @@ const (
 	completed = "AgentCompleted"
 )
 
-// decodeHot reads the two events that a log has most of, in the form that Encode gives them: a replay of a large job reads
-// little else, and encoding/json takes ten times as long. What it does not expect, such as escapes, captured values or a
-// field that came later, is not ok and left to decodeEvent, which gives the same event for all that is.
+// decodeHot reads the two events that a log has most of, in the form that Encode gives them: a replay of a
+// large job reads little else, and encoding/json takes ten times as long. What it does not expect, such as
+// escapes, captured values or a field that came later, is not ok and left to decodeEvent, which gives the
+// same event for all that is.
 func (h heading) decodeHot() (Event, bool) {
 	c := cursor{rest: h.rest, ok: true, ids: h.ids}
 	switch h.name {
@@ -97,7 +98,8 @@ func (c *cursor) typeName() string {
 	}
 }
 
-// ids is a text that the ids of a line are parts of, so that they share its memory: the agent's, or else the correlation.
+// ids is a text that the ids of a line are parts of, so that they share its memory: the agent's, or else the
+// correlation.
 type ids struct {
 	text        string
 	correlation int // how much of it that is
@@ -126,7 +128,8 @@ func (c *cursor) correlation() string {
 	return c.ids.text[:len(raw)]
 }
 
-// agentAhead returns the agent id of an event that has one where decodeHot expects it, behind the correlation, and stays where it is.
+// agentAhead returns the agent id of an event that has one where decodeHot expects it, behind the
+// correlation, and stays where it is.
 func (c *cursor) agentAhead() ([]byte, bool) {
 	ahead := *c
 	ahead.skip(`,"type":`)
@@ -153,8 +156,8 @@ func (c *cursor) numberOf(key string) int {
 // end reports whether no field is left.
 func (c *cursor) end() bool { return c.ok && len(c.rest) == 0 }
 
-// cursor walks over a line in the form that Encode gives it. Once something is not as expected it is no longer ok, and what
-// it returns means nothing: the line is then left to encoding/json.
+// cursor walks over a line in the form that Encode gives it. Once something is not as expected it is no
+// longer ok, and what it returns means nothing: the line is then left to encoding/json.
 type cursor struct {
 	rest []byte
 	ok   bool
@@ -210,8 +213,8 @@ func (c *cursor) millis() Millis {
 // longest is what millis reads at most; what is longer is left to others.
 const longest = 100 * 365 * 24 * time.Hour
 
-// digits reads a number of up to most digits and returns how many there were. A longer one is cut, so that what comes next
-// is not what is expected.
+// digits reads a number of up to most digits and returns how many there were. A longer one is cut, so that
+// what comes next is not what is expected.
 func digits(b []byte, most int) (n int64, size int) {
 	for size < min(len(b), most) && '0' <= b[size] && b[size] <= '9' {
 		n = n*10 + int64(b[size]-'0')
@@ -257,10 +260,11 @@ func (c *cursor) time() time.Time {
 	return t
 }
 
-// parseTime reads a time of timeLayout. It does what time.Parse does in a tenth of the time, which counts where a log of
-// millions of lines is read.
+// parseTime reads a time of timeLayout. It does what time.Parse does in a tenth of the time, which counts
+// where a log of millions of lines is read.
 func parseTime(b []byte) (time.Time, bool) {
-	if len(b) != len(timeLayout) || b[4] != '-' || b[7] != '-' || b[10] != 'T' || b[13] != ':' || b[16] != ':' || b[19] != '.' || b[26] != 'Z' {
+	if len(b) != len(timeLayout) || b[4] != '-' || b[7] != '-' || b[10] != 'T' || b[13] != ':' || b[16] != ':' ||
+		b[19] != '.' || b[26] != 'Z' {
 		return time.Time{}, false
 	}
 	var d pairs
@@ -268,7 +272,8 @@ func parseTime(b []byte) (time.Time, bool) {
 	month, day := d.two(b[5:]), d.two(b[8:])
 	hour, minute, second := d.two(b[11:]), d.two(b[14:]), d.two(b[17:])
 	micros := d.two(b[20:])*10000 + d.two(b[22:])*100 + d.two(b[24:])
-	if d.odd || hour > 23 || minute > 59 || second > 59 || month < 1 || month > 12 || day < 1 || day > daysIn(year, month) {
+	if d.odd || hour > 23 || minute > 59 || second > 59 || month < 1 || month > 12 || day < 1 ||
+		day > daysIn(year, month) {
 		return time.Time{}, false
 	}
 	seconds := int64(daysTo(year, month, day))*86400 + int64(hour*3600+minute*60+second)
@@ -293,8 +298,8 @@ func daysIn(year, month int) int {
 	return monthDays[month-1]
 }
 
-// daysTo returns the days from 1 January 1970 in the Gregorian calendar. It counts years from March, so that a leap day is the last
-// of its year, from a year that divides by 400 before all that are written.
+// daysTo returns the days from 1 January 1970 in the Gregorian calendar. It counts years from March, so that
+// a leap day is the last of its year, from a year that divides by 400 before all that are written.
 func daysTo(year, month, day int) int {
 	month -= 3
 	if month < 0 {

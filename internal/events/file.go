@@ -36,8 +36,8 @@ func newOutput(f *os.File) (output, error) {
 	return output{f, info.Size(), func(path string) (file, error) { return createFile(path) }}, nil
 }
 
-// logFiles returns the paths of the log in dir, oldest first: their names sort by time. Of a file that is there compressed
-// and as it was, which say the same, it names the latter.
+// logFiles returns the paths of the log in dir, oldest first: their names sort by time. Of a file that is
+// there compressed and as it was, which say the same, it names the latter.
 func logFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir) // sorted
 	if err != nil {
@@ -59,8 +59,8 @@ func logFiles(dir string) ([]string, error) {
 // nameLayout is the time in the name of a log file.
 const nameLayout = "20060102T150405.000000Z"
 
-// nextPath returns the path of the log file that begins at now. It sorts behind the file before it, also when the clock was
-// set back since.
+// nextPath returns the path of the log file that begins at now. It sorts behind the file before it, also when
+// the clock was set back since.
 func nextPath(dir, before string, now time.Time) string {
 	path := filepath.Join(dir, "events-"+now.UTC().Format(nameLayout)+".jsonl")
 	if path > jobs.UnpackedName(before) {
@@ -86,8 +86,9 @@ func createFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Repair cuts an incomplete or damaged last line off the log in dir, and returns how many bytes that were. It is for whoever holds the lock of
-// the job, before the log is read to go on with it: that record did not happen. Damage before the last line is left alone.
+// Repair cuts an incomplete or damaged last line off the log in dir, and returns how many bytes that were. It
+// is for whoever holds the lock of the job, before the log is read to go on with it: that record did not
+// happen. Damage before the last line is left alone.
 func Repair(dir string) (cut int64, err error) {
 	files, err := logFiles(dir)
 	if err != nil || len(files) == 0 || jobs.IsPacked(files[len(files)-1]) {
@@ -101,7 +102,8 @@ func Repair(dir string) (cut int64, err error) {
 	return cut, errors.Join(err, f.Close())
 }
 
-// checkPlace returns an error when a file that is being written is no longer at its path. Then what is written goes nowhere.
+// checkPlace returns an error when a file that is being written is no longer at its path. Then what is
+// written goes nowhere.
 func checkPlace(f file) error {
 	open, ok := f.(*os.File)
 	if !ok {
@@ -116,13 +118,14 @@ func checkPlace(f file) error {
 		err = errors.New("another file is there")
 	}
 	if err != nil {
-		return fmt.Errorf("%s was deleted or replaced while it was written, and the records in it are lost: %w", open.Name(), err)
+		return fmt.Errorf("%s was deleted or replaced while it was written, and the records in it are lost: %w",
+			open.Name(), err)
 	}
 	return nil
 }
 
-// openNewest opens the last of files for appending behind record last, less its torn last line, and returns how much was cut
-// off.
+// openNewest opens the last of files for appending behind record last, less its torn last line, and returns
+// how much was cut off.
 func openNewest(files []string, last int64) (*os.File, int64, error) {
 	before, newest := files[:len(files)-1], files[len(files)-1]
 	if jobs.IsPacked(newest) {
@@ -165,8 +168,8 @@ func checkLast(path string, seq, last int64) error {
 	return fmt.Errorf("%s ends with record %d, not with %d: somebody else has written to it", path, seq, last)
 }
 
-// repair cuts a torn or unreadable last line off f. It returns the number of the last record, 0 when there is none, and how
-// many bytes it cut.
+// repair cuts a torn or unreadable last line off f. It returns the number of the last record, 0 when there is
+// none, and how many bytes it cut.
 func repair(f *os.File) (seq, cut int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -198,7 +201,8 @@ func lastSeq(path string) (seq int64, err error) {
 	return seq, nil
 }
 
-// LastSeq returns the number of the last whole record of the log in dir, 0 when it has none. A directory without a log is an error. It reads little more than that.
+// LastSeq returns the number of the last whole record of the log in dir, 0 when it has none. A directory
+// without a log is an error. It reads little more than that.
 func LastSeq(dir string) (int64, error) {
 	files, err := logFiles(dir)
 	if err == nil && len(files) == 0 {

@@ -14,12 +14,12 @@ import (
 // pollEvery is how often Follow looks whether the log has grown.
 const pollEvery = 250 * time.Millisecond
 
-// Follow yields the lines that match q that are there, then those that come, and returns when the job ends or ctx does.
-// With q.Limit it begins with the last of those that are there. Only complete lines count.
+// Follow yields the lines that match q that are there, then those that come, and returns when the job ends or
+// ctx does. With q.Limit it begins with the last of those that are there. Only complete lines count.
 //
-// The job has ended when JobCompleted, JobFailed, JobPaused or JobCancelled is the last record and nobody runs it (any more, or again), or
-// when it was killed: nobody runs it, and nothing says so. Running reports whether somebody does; nil: nobody can tell, so that
-// only a last record ends it.
+// The job has ended when JobCompleted, JobFailed, JobPaused or JobCancelled is the last record and nobody
+// runs it (any more, or again), or when it was killed: nobody runs it, and nothing says so. Running reports
+// whether somebody does; nil: nobody can tell, so that only a last record ends it.
 func Follow(ctx context.Context, dir string, q Query, running func() bool) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		filter, err := newFilter(q)
@@ -78,7 +78,8 @@ func (f *follower) run(ctx context.Context, yield func([]byte, error) bool) erro
 	}
 }
 
-// look asks whether somebody runs the job: before the log is read, so that all that was written is read when nobody does.
+// look asks whether somebody runs the job: before the log is read, so that all that was written is read when
+// nobody does.
 func (f *follower) look() {
 	switch {
 	case f.running == nil:
@@ -89,8 +90,8 @@ func (f *follower) look() {
 	}
 }
 
-// over reports whether nothing more will come. A job that has just begun is not locked yet, so its last record or a second look
-// has to confirm that nobody runs it.
+// over reports whether nothing more will come. A job that has just begun is not locked yet, so its last
+// record or a second look has to confirm that nobody runs it.
 func (f *follower) over() bool {
 	if f.doubt {
 		return false
@@ -128,8 +129,8 @@ func (f *follower) catchUp(ctx context.Context, yield func([]byte, error) bool) 
 	return nil
 }
 
-// newer returns the log file that comes after the current one, which is then complete, or "". The current one may have been
-// compressed since it was opened.
+// newer returns the log file that comes after the current one, which is then complete, or "". The current one
+// may have been compressed since it was opened.
 func (f *follower) newer() (string, error) {
 	files, err := logFiles(f.dir)
 	if err != nil {
@@ -175,7 +176,8 @@ func (f *follower) drain(ctx context.Context, yield func([]byte, error) bool) er
 			f.torn = true
 			return f.rewind()
 		}
-		// A resume may have cut off an incomplete line and written another there, between two reads of this one: look again.
+		// A resume may have cut off an incomplete line and written another there, between two reads of this
+		// one: look again.
 		_, damaged := errors.AsType[*DamagedError](err)
 		if _, plain := f.file.(io.Seeker); damaged && plain && !f.doubt {
 			f.doubt = true
@@ -197,7 +199,8 @@ func (f *follower) drain(ctx context.Context, yield func([]byte, error) bool) er
 	return nil
 }
 
-// rewind goes back to where an incomplete line begins: its rest may come, or a resume cuts it off and writes another there.
+// rewind goes back to where an incomplete line begins: its rest may come, or a resume cuts it off and writes
+// another there.
 func (f *follower) rewind() error {
 	file, ok := f.file.(io.Seeker)
 	if !ok {

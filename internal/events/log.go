@@ -30,13 +30,13 @@ var ErrClosed = errors.New("the log is closed")
 // Options of a Log.
 type Options struct {
 	Durability Durability // empty: Batch
-	// Durable, when set, is called in order with records that are as safe as Durability promises. It runs on the log's own
-	// goroutine, so projections made in it follow the record. An error from it is treated as a write error of the log.
-	// It may keep the slice. It must not call Append, Wait or Close: they may wait for the goroutine that it runs on.
-	// End is where the last of them ends.
+	// Durable, when set, is called in order with records that are as safe as Durability promises. It runs on
+	// the log's own goroutine, so projections made in it follow the record. An error from it is treated as a
+	// write error of the log. It may keep the slice. It must not call Append, Wait or Close: they may wait
+	// for the goroutine that it runs on. End is where the last of them ends.
 	Durable func(records []Record, end Position) error
-	// MaxFileSize is how many bytes a file of the log may have before the next is begun, 0 for 100 MiB. A batch of lines is
-	// never divided, so that a file can be larger by one.
+	// MaxFileSize is how many bytes a file of the log may have before the next is begun, 0 for 100 MiB. A
+	// batch of lines is never divided, so that a file can be larger by one.
 	MaxFileSize int64
 }
 
@@ -63,8 +63,8 @@ type Log struct {
 	err     error
 }
 
-// Create starts the log of job jobID in directory dir, in a new file events-{timestamp}.jsonl. A directory that has a log
-// already is refused.
+// Create starts the log of job jobID in directory dir, in a new file events-{timestamp}.jsonl. A directory
+// that has a log already is refused.
 func Create(dir, jobID string, now time.Time, o Options) (*Log, error) {
 	files, err := logFiles(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -87,8 +87,9 @@ func Create(dir, jobID string, now time.Time, o Options) (*Log, error) {
 	return start(out, jobID, 0, o), nil
 }
 
-// Open continues the log in dir behind record last: in its newest file, whose torn last line, if any, is cut off first.
-// It refuses a log that does not end with record last. What an earlier run left to be compressed is compressed meanwhile.
+// Open continues the log in dir behind record last: in its newest file, whose torn last line, if any, is cut
+// off first. It refuses a log that does not end with record last. What an earlier run left to be compressed
+// is compressed meanwhile.
 func Open(dir, jobID string, last int64, o Options) (*Log, error) {
 	files, err := logFiles(dir)
 	if err == nil && len(files) == 0 {
@@ -129,11 +130,12 @@ func start(out output, jobID string, last int64, o Options) *Log {
 // Torn returns the number of bytes of an incomplete last line that Open cut off.
 func (l *Log) Torn() int64 { return l.torn }
 
-// Append numbers the event, stamps it with now and hands it to the writer. It blocks only while the writer is far behind.
-// The record it returns is what a reader of the log will see: texts are bounded and times rounded.
+// Append numbers the event, stamps it with now and hands it to the writer. It blocks only while the writer is
+// far behind. The record it returns is what a reader of the log will see: texts are bounded and times
+// rounded.
 //
-// After a write error it still returns a record; Err and Failed tell of the error. An event that cannot be encoded is such
-// an error. After Close the record goes nowhere. Safe for concurrent use.
+// After a write error it still returns a record; Err and Failed tell of the error. An event that cannot be
+// encoded is such an error. After Close the record goes nowhere. Safe for concurrent use.
 func (l *Log) Append(now time.Time, e Event) Record {
 	e = normal(e)
 	l.mu.Lock()
@@ -162,8 +164,8 @@ func (l *Log) correlation(itemID string) string {
 	return l.jobID + "/" + itemID
 }
 
-// Wait returns when everything up to record seq is as safe as the durability promises, which is seen to at once, and Durable has seen it; or
-// the write error that prevents it.
+// Wait returns when everything up to record seq is as safe as the durability promises, which is seen to at
+// once, and Durable has seen it; or the write error that prevents it.
 func (l *Log) Wait(seq int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,8 +177,8 @@ func (l *Log) Wait(seq int64) error {
 	return l.reached(seq, l.safe)
 }
 
-// Flush returns when every record appended before has been written to the file, so that it survives a crash of prodigy, though not of the
-// machine; or the write error that prevents it.
+// Flush returns when every record appended before has been written to the file, so that it survives a crash
+// of prodigy, though not of the machine; or the write error that prevents it.
 func (l *Log) Flush() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,9 +210,10 @@ func (l *Log) Err() error {
 	return l.err
 }
 
-// Close writes and syncs what is left (also with None it writes), calls Durable for it, ends the writer and waits until the
-// files that were left behind are compressed. It returns the first write error, and may be called again. An error in
-// compressing stops nothing before, because the log is whole without it: it is returned here when there is no other.
+// Close writes and syncs what is left (also with None it writes), calls Durable for it, ends the writer and
+// waits until the files that were left behind are compressed. It returns the first write error, and may be
+// called again. An error in compressing stops nothing before, because the log is whole without it: it is
+// returned here when there is no other.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	l.closing = true

@@ -28,7 +28,8 @@ type Mark struct {
 	Before []Closed `json:"before,omitempty"` // the files before that of the line
 }
 
-// MarkOf returns the mark of a record of the log in dir that ends at a position. The record is one that Append returned.
+// MarkOf returns the mark of a record of the log in dir that ends at a position. The record is one that
+// Append returned.
 func MarkOf(dir string, r Record, end Position) (Mark, error) {
 	line, err := Encode(r)
 	if err != nil {
@@ -44,8 +45,9 @@ func sumOf(line []byte) []byte {
 	return sum[:]
 }
 
-// Holds reports whether the log in dir has the record of the mark, to the byte, where the mark says, and before it the files that were there,
-// with nothing done to them since but their compression. It does not read these.
+// Holds reports whether the log in dir has the record of the mark, to the byte, where the mark says, and
+// before it the files that were there, with nothing done to them since but their compression. It does not
+// read these.
 func Holds(dir string, m Mark) bool {
 	before, err := closedBefore(dir, m.File)
 	if err != nil || !slices.EqualFunc(m.Before, before, Closed.became) {
@@ -57,7 +59,8 @@ func Holds(dir string, m Mark) bool {
 	return false
 }
 
-// ReadBehind is Read without the records up to that of the mark, which the log holds. Damage before that goes unnoticed.
+// ReadBehind is Read without the records up to that of the mark, which the log holds. Damage before that goes
+// unnoticed.
 func ReadBehind(dir string, m Mark) iter.Seq2[Record, error] {
 	return records(func(yield func(line, error) bool) {
 		for l, err := range from(dir, m) {

@@ -187,7 +187,8 @@ func tagOf(f reflect.StructField) (t tag) {
 	return t
 }
 
-// stepsOf returns how a value of type t is masked, and how it is made what comes back from the log. Steps that do nothing are zero.
+// stepsOf returns how a value of type t is masked, and how it is made what comes back from the log. Steps
+// that do nothing are zero.
 func stepsOf(t reflect.Type, says tag) (mask, normal step) {
 	switch t {
 	case reflect.TypeFor[time.Time]():
@@ -440,8 +441,8 @@ func (t tag) bounds() (bound func(string) string, most int) {
 	return nil, 0
 }
 
-// Within returns e as an event of an attempt, whatever e itself says of the item, the attempt and the worker. It reports false if e is of a type
-// that does not happen inside an attempt: an executor must not record it.
+// Within returns e as an event of an attempt, whatever e itself says of the item, the attempt and the worker.
+// It reports false if e is of a type that does not happen inside an attempt: an executor must not record it.
 func Within(e Event, a Attempt) (Event, bool) {
 	p := planOf(e)
 	if len(p.given) == 0 {
@@ -455,12 +456,12 @@ func Within(e Event, a Attempt) (Event, bool) {
 	return own.Interface().(Event), true
 }
 
-// Masked returns e without the secrets that m knows in what commands printed and in what was made of it. Names, ids and prodigy's own
-// words stay as they are: the state of a job is computed from them.
+// Masked returns e without the secrets that m knows in what commands printed and in what was made of it.
+// Names, ids and prodigy's own words stay as they are: the state of a job is computed from them.
 func Masked(e Event, m Masker) Event { return planOf(e).mask.apply(e, m) }
 
-// normal returns e as it comes back from the log, so that what is applied live is what is applied on replay: texts are cut to their bounds
-// and made UTF-8, times and durations are rounded to what is written.
+// normal returns e as it comes back from the log, so that what is applied live is what is applied on replay:
+// texts are cut to their bounds and made UTF-8, times and durations are rounded to what is written.
 func normal(e Event) Event { return planOf(e).normal.apply(e, nil) }
 
 // TypeOf returns the word that stands under "type" in the log.
@@ -489,7 +490,8 @@ type Item struct {
 	Attempt int // 0 where the event does not say it
 }
 
-// ItemOf returns the item that an event is about. It reports false for events about the job, and for those that do not say its index.
+// ItemOf returns the item that an event is about. It reports false for events about the job, and for those
+// that do not say its index.
 func ItemOf(e Event) (Item, bool) {
 	p := planOf(e)
 	if p.index == none {

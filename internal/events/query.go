@@ -19,7 +19,8 @@ type Query struct {
 	Limit   int                    // the last n
 }
 
-// filter is a Query made ready for looking at many lines, by one goroutine: what can be ruled out by its bytes is not decoded.
+// filter is a Query made ready for looking at many lines, by one goroutine: what can be ruled out by its
+// bytes is not decoded.
 type filter struct {
 	query Query
 	name  []byte // of the type, quoted
@@ -87,8 +88,8 @@ func (f *filter) typeMatches(l line) bool {
 
 var typeKey = []byte(`"type":`)
 
-// TypeNamed returns the name of the event type that is meant by a word in any case style, such as circuit_open, or an error
-// that says which one may have been meant.
+// TypeNamed returns the name of the event type that is meant by a word in any case style, such as
+// circuit_open, or an error that says which one may have been meant.
 func TypeNamed(word string) (string, error) {
 	var names []string
 	for _, e := range types {

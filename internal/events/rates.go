@@ -4,8 +4,11 @@ package events
 type StartRate struct {
 	Limit     string  `json:"limit" log:"clip"` // such as 40/s
 	PerSecond float64 `json:"per_second"`
-	Per       string  `json:"per,omitempty" log:"clip"`  // as the workflow writes it: those for which it is the same have the limit for themselves
-	Step      string  `json:"step,omitempty" log:"clip"` // empty: agents
+
+	// As the workflow writes it: those for which it is the same have the limit for themselves.
+	Per string `json:"per,omitempty" log:"clip"`
+
+	Step string `json:"step,omitempty" log:"clip"` // empty: agents
 }
 
 // Words returns the limit, for people.

@@ -6,12 +6,14 @@ import (
 	"iter"
 )
 
-// ErrTorn is what Read yields last when the log ends in an incomplete line: a run was killed while it wrote, or is writing it now.
+// ErrTorn is what Read yields last when the log ends in an incomplete line: a run was killed while it wrote,
+// or is writing it now.
 var ErrTorn = errors.New("the log ends in an incomplete line")
 
-// Read yields the records of the log in dir, oldest first, over all its files, compressed or not, for those who believe them: whatever is
-// wrong with one is an error. A damaged line is a [*DamagedError] that names file and line, and so is a record that is missing or doubled or
-// of a type that this version does not know; a torn last line of the newest file yields what is before it and then ErrTorn.
+// Read yields the records of the log in dir, oldest first, over all its files, compressed or not, for those
+// who believe them: whatever is wrong with one is an error. A damaged line is a [*DamagedError] that names
+// file and line, and so is a record that is missing or doubled or of a type that this version does not know;
+// a torn last line of the newest file yields what is before it and then ErrTorn.
 func Read(dir string) iter.Seq2[Record, error] { return records(scan(dir)) }
 
 // records yields the records of lines.
@@ -34,8 +36,9 @@ func records(lines iter.Seq2[line, error]) iter.Seq2[Record, error] {
 	}
 }
 
-// ReadLines is Read for people who want the lines as they are written, without their newlines: it decodes only what q does
-// not rule out. A line is good until the next one is asked for. A torn last line is ErrTorn, after all others.
+// ReadLines is Read for people who want the lines as they are written, without their newlines: it decodes
+// only what q does not rule out. A line is good until the next one is asked for. A torn last line is ErrTorn,
+// after all others.
 func ReadLines(dir string, q Query) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		f, err := newFilter(q)

@@ -38,8 +38,9 @@ type subject struct {
 	AgentID string `json:"agent_id"`
 }
 
-// Encode returns the line of r, with its newline. The keys are seq, time, job_id, correlation_id, type, and then the fields
-// of the event in the order of its struct; crc, the checksum of the line, is the last. Texts longer than their bounds are clipped.
+// Encode returns the line of r, with its newline. The keys are seq, time, job_id, correlation_id, type, and
+// then the fields of the event in the order of its struct; crc, the checksum of the line, is the last. Texts
+// longer than their bounds are clipped.
 func Encode(r Record) ([]byte, error) {
 	r.Event = normal(r.Event)
 	e := newEncoder()
@@ -143,8 +144,8 @@ var escaped = func() (set [256]bool) {
 	return set
 }()
 
-// Decode reads one line, with or without its newline, and checks its checksum if it has one: lines of earlier versions have none. An
-// event type it does not know becomes an Unknown.
+// Decode reads one line, with or without its newline, and checks its checksum if it has one: lines of earlier
+// versions have none. An event type it does not know becomes an Unknown.
 func Decode(line []byte) (Record, error) {
 	line = trimLine(line)
 	if _, err := jobs.CheckSeal(line); err != nil {
@@ -272,7 +273,8 @@ func withoutHead(line []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// decodeEvent reads the fields of an event out of an object. Numbers that every record of the type has must be there, and within their bounds.
+// decodeEvent reads the fields of an event out of an object. Numbers that every record of the type has must
+// be there, and within their bounds.
 func decodeEvent(name string, body []byte) (Event, error) {
 	byName, _ := plans()
 	p, ok := byName[name]

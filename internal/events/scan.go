@@ -35,7 +35,8 @@ func scan(dir string) iter.Seq2[line, error] {
 	}
 }
 
-// inTurn yields the lines of the last files of a log, which go on behind record last. It returns early when no more are wanted.
+// inTurn yields the lines of the last files of a log, which go on behind record last. It returns early when
+// no more are wanted.
 func inTurn(files []string, last int64, sums *seals, yield func(line, error) bool) {
 	for i, path := range files {
 		for l, err := range scanFile(path, i == len(files)-1, sums) {
@@ -128,7 +129,8 @@ func (l line) decode() (Record, error) {
 	return r, nil
 }
 
-// DamagedError says that a log cannot be read any further, for a reason other than a run that was killed while it wrote.
+// DamagedError says that a log cannot be read any further, for a reason other than a run that was killed
+// while it wrote.
 type DamagedError struct {
 	Place string // file:line
 	Err   error

@@ -7,11 +7,13 @@ import (
 	"prodigy/internal/jobs"
 )
 
-// seals checks the checksums of the lines of a log in their order, over its files. The zero value has seen no line.
+// seals checks the checksums of the lines of a log in their order, over its files. The zero value has seen no
+// line.
 //
-// Logs of versions that knew no checksums have lines without. This version goes on with them, so that lines with checksums follow, but only
-// from where it began: at the first record of a run, or of what people do between runs. From there on every line must have one. A line that
-// lost its checksum by damage therefore does not pass as one of an earlier version.
+// Logs of versions that knew no checksums have lines without. This version goes on with them, so that lines
+// with checksums follow, but only from where it began: at the first record of a run, or of what people do
+// between runs. From there on every line must have one. A line that lost its checksum by damage therefore
+// does not pass as one of an earlier version.
 type seals struct {
 	lines    jobs.SealedLines
 	unsealed bool // a line without a checksum was seen
@@ -32,7 +34,8 @@ func (s *seals) check(text []byte) error {
 	return nil
 }
 
-// checkBefore is for those who read a log from its end: it checks a line and whether the one after it, nil behind the last, may follow.
+// checkBefore is for those who read a log from its end: it checks a line and whether the one after it, nil
+// behind the last, may follow.
 func checkBefore(text, later []byte) error {
 	sealed, err := jobs.CheckSeal(text)
 	if err != nil || later == nil {

@@ -13,15 +13,16 @@ import (
 	"prodigy/internal/jobs"
 )
 
-// Containing returns a Query.Matches for the lines in which the expression is found: in the line as it is written, or in one
-// of its texts as it was before it was escaped.
+// Containing returns a Query.Matches for the lines in which the expression is found: in the line as it is
+// written, or in one of its texts as it was before it was escaped.
 func Containing(expr *regexp.Regexp) func(line []byte) bool {
 	looks := looksAround(expr)
 	return func(line []byte) bool {
 		if expr.Match(searched(line)) {
 			return true
 		}
-		// A text without escapes is part of the line. Only an expression that asks for its ends could be found in the one and not in the other.
+		// A text without escapes is part of the line. Only an expression that asks for its ends could be
+		// found in the one and not in the other.
 		if !looks && bytes.IndexByte(line, '\\') < 0 {
 			return false
 		}
@@ -30,7 +31,8 @@ func Containing(expr *regexp.Regexp) func(line []byte) bool {
 	}
 }
 
-// ContainingText is Containing for a text, upper or lower case. What is not UTF-8 in it is looked for as the log has it.
+// ContainingText is Containing for a text, upper or lower case. What is not UTF-8 in it is looked for as the
+// log has it.
 func ContainingText(text string) func(line []byte) bool {
 	text = valid(text)
 	slow := Containing(regexp.MustCompile("(?i)" + regexp.QuoteMeta(text)))
@@ -51,7 +53,8 @@ func searched(line []byte) []byte {
 	return line
 }
 
-// simple reports whether a line is the text that it stands for, and its letters have two cases: that nothing is escaped or past ASCII.
+// simple reports whether a line is the text that it stands for, and its letters have two cases: that nothing
+// is escaped or past ASCII.
 func simple(line []byte) bool {
 	if bytes.IndexByte(line, '\\') >= 0 {
 		return false
@@ -135,7 +138,8 @@ func looksAround(expr *regexp.Regexp) bool {
 
 func asksForEnds(r *syntax.Regexp) bool {
 	switch r.Op {
-	case syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText, syntax.OpEndText, syntax.OpWordBoundary, syntax.OpNoWordBoundary:
+	case syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText, syntax.OpEndText, syntax.OpWordBoundary,
+		syntax.OpNoWordBoundary:
 		return true
 	}
 	return slices.ContainsFunc(r.Sub, asksForEnds)

@@ -11,21 +11,27 @@ import (
 
 // Stats counts what happened in a job. The zero value has seen nothing.
 type Stats struct {
-	Events      int                `json:"events"`
-	First       time.Time          `json:"first,omitzero"`
-	Last        time.Time          `json:"last,omitzero"`
-	SpanMS      Millis             `json:"span_ms"`    // from the first to the last
-	PerSecond   float64            `json:"per_second"` // events; 0 when there is no span
-	Types       map[string]int     `json:"types"`
-	ErrorTypes  map[retry.Type]int `json:"error_types"` // of failed attempts, and of steps outside the map phase that failed
-	Items       int                `json:"items"`       // that something happened to
-	Agents      int                `json:"agents"`      // that were started: one for each attempt, also when it was taken up again
-	Attempts    int                `json:"attempts"`    // that were started
-	Retries     int                `json:"retries"`     // that the policy decided on
-	StepRetries int                `json:"step_retries"`
-	Durations   Durations          `json:"durations"`
-	Nodes       map[string]int     `json:"nodes,omitempty"` // attempts that ended on workers of a fleet, by their names
-	Spent       *spend.Total       `json:"spent,omitempty"` // by AI agents; absent when there were none
+	Events    int            `json:"events"`
+	First     time.Time      `json:"first,omitzero"`
+	Last      time.Time      `json:"last,omitzero"`
+	SpanMS    Millis         `json:"span_ms"`    // from the first to the last
+	PerSecond float64        `json:"per_second"` // events; 0 when there is no span
+	Types     map[string]int `json:"types"`
+
+	// Of failed attempts, and of steps outside the map phase that failed.
+	ErrorTypes map[retry.Type]int `json:"error_types"`
+
+	Items int `json:"items"` // that something happened to
+
+	// That were started: one for each attempt, also when it was taken up again.
+	Agents int `json:"agents"`
+
+	Attempts    int            `json:"attempts"` // that were started
+	Retries     int            `json:"retries"`  // that the policy decided on
+	StepRetries int            `json:"step_retries"`
+	Durations   Durations      `json:"durations"`
+	Nodes       map[string]int `json:"nodes,omitempty"` // attempts that ended on workers of a fleet, by their names
+	Spent       *spend.Total   `json:"spent,omitempty"` // by AI agents; absent when there were none
 
 	items   idSet // marked: the agent of the first attempt was started
 	agents  idSet // the others
@@ -160,11 +166,15 @@ func (s *Stats) rank(percent int) Millis {
 	return s.lengths[(n*percent+99)/100-1]
 }
 
-// idSet counts different ids, and how many of them were marked. It keeps a hash of each: of a million ids these take a fraction of the memory.
-// The zero value is empty.
+// idSet counts different ids, and how many of them were marked. It keeps a hash of each: of a million ids
+// these take a fraction of the memory. The zero value is empty.
 type idSet struct {
-	seed   maphash.Seed
-	slots  []uint64 // each where its lower bits say, or behind that when the place is taken; 0: free. The lowest bit is the mark
+	seed maphash.Seed
+
+	// Each where its lower bits say, or behind that when the place is taken; 0: free. The lowest bit is the
+	// mark.
+	slots []uint64
+
 	n      int
 	marked int
 }

@@ -14,8 +14,9 @@ import (
 // blockSize is how much of a file is read at once where it is read from its end.
 const blockSize = 256 << 10
 
-// newest returns the last lines that match, oldest first. It reads from the end of the log and no further than it has to, so that
-// damage before that goes unnoticed. A torn last line is ErrTorn beside the lines before it.
+// newest returns the last lines that match, oldest first. It reads from the end of the log and no further
+// than it has to, so that damage before that goes unnoticed. A torn last line is ErrTorn beside the lines
+// before it.
 func (f *filter) newest(dir string, limit int) (lines [][]byte, err error) {
 	files, err := logFiles(dir)
 	if err == nil && len(files) == 0 {
@@ -121,8 +122,8 @@ func (b *backward) collect(f *filter, limit int) (lines [][]byte, err error) {
 	return lines, nil
 }
 
-// previous returns the line before those that it has returned, and io.EOF when there is none. An incomplete line at the end of the newest
-// file is passed over.
+// previous returns the line before those that it has returned, and io.EOF when there is none. An incomplete
+// line at the end of the newest file is passed over.
 func (b *backward) previous() (line, error) {
 	for first := b.held == nil && b.begin > 0; ; first = false {
 		text, whole, err := b.cut()

@@ -12,7 +12,8 @@ import (
 	"prodigy/internal/spend"
 )
 
-// Grave is how much an event should worry people: the colour of a line, the level on the screen, the severity in telemetry.
+// Grave is how much an event should worry people: the colour of a line, the level on the screen, the severity
+// in telemetry.
 type Grave int
 
 const (
@@ -22,8 +23,9 @@ const (
 	Bad
 )
 
-// A Sentence is what an event says to people. A reader takes the parts that it has room for: a notification the text, the screen also what
-// follows, `why` also the reasons. It is not cut and not made safe to print: that depends on where it goes.
+// A Sentence is what an event says to people. A reader takes the parts that it has room for: a notification
+// the text, the screen also what follows, `why` also the reasons. It is not cut and not made safe to print:
+// that depends on where it goes.
 type Sentence struct {
 	Grave Grave
 	Who   string   // the subject of Text, where it is not the job: "attempt 2", or "it" for the item
@@ -46,8 +48,8 @@ func (s Sentence) Line() string { return s.Clause() + s.Then }
 // Named returns the line about an item by its name, in place of an attempt or a pronoun.
 func (s Sentence) Named(item string) string { return "item " + item + " " + s.Text + s.Then }
 
-// Say returns what an event says. It knows nothing but the record: what an event means for an item or a job that was in some state is said
-// by whoever knows that state.
+// Say returns what an event says. It knows nothing but the record: what an event means for an item or a job
+// that was in some state is said by whoever knows that state.
 func Say(r Record) Sentence {
 	for _, say := range []func(Record) Sentence{sayJob, sayRequest, sayHeld, sayAttempt, sayStep} {
 		if s := say(r); s.Text != "" {
@@ -153,7 +155,8 @@ func sayHeld(r Record) Sentence {
 	case StartsAllowed:
 		return Sentence{Text: "items start again: the " + e.By + " allow it"}
 	case CircuitOpen:
-		return Sentence{Grave: Odd, Who: breakerOf(e.Scope, e.Key), Text: "open", Then: " until " + e.Until.Local().Format(time.TimeOnly)}
+		return Sentence{Grave: Odd, Who: breakerOf(e.Scope, e.Key), Text: "open", Then: " until " +
+			e.Until.Local().Format(time.TimeOnly)}
 	case CircuitHalfOpen:
 		return Sentence{Who: breakerOf(e.Scope, e.Key), Text: "is half-open, testing"}
 	case CircuitClosed:
@@ -179,13 +182,15 @@ func breakerOf(scope, key string) string {
 func sayAttempt(r Record) Sentence {
 	switch e := r.Event.(type) {
 	case AgentCompleted:
-		s := Sentence{Grave: Good, Who: attempt(e.Attempt), Text: "succeeded" + OnWorker(e.Node, e.Host, e.Slot) + " after " + duration.Format(time.Duration(e.DurationMS))}
+		s := Sentence{Grave: Good, Who: attempt(e.Attempt), Text: "succeeded" + OnWorker(e.Node, e.Host, e.Slot) +
+			" after " + duration.Format(time.Duration(e.DurationMS))}
 		if e.Commit != "" {
 			s.Text, s.Why = "succeeded after "+duration.Format(time.Duration(e.DurationMS)), []string{changesOf(e)}
 		}
 		return s
 	case AgentReused:
-		s := Sentence{Grave: Good, Text: fmt.Sprintf("nothing is run: the result of item %s of job %s is taken over", e.FromItem, e.FromJob)}
+		s := Sentence{Grave: Good, Text: fmt.Sprintf("nothing is run: the result of item %s of job %s is taken over",
+			e.FromItem, e.FromJob)}
 		s.Why = []string{"its data, the steps and the values are the same as there"}
 		if n := len(e.Uses); n > 0 {
 			s.Why = append(s.Why, "so is the content of what it is made from: "+Counted(n, "file", "files"))
@@ -208,7 +213,8 @@ func sayAttempt(r Record) Sentence {
 			Why: []string{"the first of the two that succeeds counts; this one uses up no try"},
 		}
 	case AgentPlaced:
-		return Sentence{Who: attempt(e.Attempt), Text: fmt.Sprintf("runs%s, in slot %d there", OnWorker(e.Node, e.Host, 0), e.Slot)}
+		return Sentence{Who: attempt(e.Attempt), Text: fmt.Sprintf("runs%s, in slot %d there",
+			OnWorker(e.Node, e.Host, 0), e.Slot)}
 	case AgentLost:
 		return Sentence{
 			Grave: Odd, Who: attempt(e.Attempt), Text: "was lost" + OnWorker(e.Node, e.Host, 0) + ": " + e.Reason,
@@ -216,11 +222,13 @@ func sayAttempt(r Record) Sentence {
 		}
 	case AgentEndedLate:
 		return Sentence{
-			Who: attempt(e.Attempt), Text: "has ended" + OnWorker(e.Node, "", e.Slot) + " after it was given up: " + e.ending(),
+			Who: attempt(e.Attempt), Text: "has ended" + OnWorker(e.Node, "", e.Slot) + " after it was given up: " +
+				e.ending(),
 			Why: []string{"that comes too late and changes nothing"},
 		}
 	case DLQItemAdded:
-		return Sentence{Grave: Bad, Text: "became a dead letter after " + Counted(e.FailureCount, "attempt", "attempts")}
+		return Sentence{Grave: Bad, Text: "became a dead letter after " +
+			Counted(e.FailureCount, "attempt", "attempts")}
 	case DLQItemRemoved:
 		return Sentence{Grave: Good, Text: "removed from the dead letter queue: " + e.Reason}
 	}
@@ -241,7 +249,8 @@ func sayFailed(e AgentFailed) Sentence {
 		s.Text = "is not run again: " + e.Error
 	default:
 		took := duration.Format(time.Duration(e.DurationMS))
-		s.Who, s.Text = attempt(e.Attempt), fmt.Sprintf("failed%s after %s%s: %s", OnWorker(e.Node, e.Host, e.Slot), took, InStep(e.Step), e.Error)
+		s.Who, s.Text = attempt(e.Attempt), fmt.Sprintf("failed%s after %s%s: %s", OnWorker(e.Node, e.Host, e.Slot),
+			took, InStep(e.Step), e.Error)
 	}
 	return s
 }
@@ -262,7 +271,10 @@ func sayStep(r Record) Sentence {
 	case StepSkipped:
 		return Sentence{Text: "step " + e.Step + " is skipped", Why: []string{"its condition is false: " + e.When}}
 	case StepRetrying:
-		return Sentence{Grave: Odd, Who: "step " + e.Step, Text: fmt.Sprintf("failed on try %d", e.Attempt), Then: ": " + e.Error}
+		return Sentence{
+			Grave: Odd, Who: "step " + e.Step, Text: fmt.Sprintf("failed on try %d", e.Attempt),
+			Then: ": " + e.Error,
+		}
 	case StepRetried:
 		return Sentence{Who: "it", Text: "had its turn: the step is tried again"}
 	case StepTurn:
@@ -285,7 +297,8 @@ func sayUsage(e AgentUsage) Sentence {
 	var sum spend.Sum
 	sum.Add(e.Use())
 	outcome := strings.ReplaceAll(e.Outcome, "_", " ")
-	s := Sentence{Text: fmt.Sprintf("the agent of step %s (%s) ended as %s, cost %s", e.Step, e.Preset, outcome, sum.CostText())}
+	s := Sentence{Text: fmt.Sprintf("the agent of step %s (%s) ended as %s, cost %s", e.Step, e.Preset, outcome,
+		sum.CostText())}
 	if tokens := sum.TokensText(); tokens != "" {
 		s.Why = append(s.Why, tokens)
 	}
@@ -333,7 +346,8 @@ func ShortCommit(commit string) string { return commit[:min(len(commit), 10)] }
 
 // changesOf says what an attempt has changed.
 func changesOf(e AgentCompleted) string {
-	text := fmt.Sprintf("it changed %s, +%d −%d, kept as %s", Counted(e.Files, "file", "files"), e.Insertions, e.Deletions, ShortCommit(e.Commit))
+	text := fmt.Sprintf("it changed %s, +%d −%d, kept as %s", Counted(e.Files, "file", "files"), e.Insertions,
+		e.Deletions, ShortCommit(e.Commit))
 	if e.Discarded > 0 {
 		text += "; what it had not committed was thrown away, in " + Counted(e.Discarded, "file", "files")
 	}
@@ -398,7 +412,8 @@ func (e QuotaPaused) Words(now time.Time) string {
 		if left > 12*time.Hour {
 			at = time.DateTime
 		}
-		return text + ", goes on at " + e.Until.Local().Format(at) + " (in " + duration.Format(left.Round(time.Second)) + ")"
+		return text + ", goes on at " + e.Until.Local().Format(at) + " (in " +
+			duration.Format(left.Round(time.Second)) + ")"
 	}
 	return text + ", one agent tries whether it is over"
 }
@@ -445,7 +460,8 @@ func (e RolloutStage) Words() string {
 
 // Words says what waits, and why.
 func (e RetriesHeld) Words() string {
-	return fmt.Sprintf("retries wait for first attempts: there were %d for %d, and retry_ratio is %v", e.Retries, e.First, e.Ratio)
+	return fmt.Sprintf("retries wait for first attempts: there were %d for %d, and retry_ratio is %v", e.Retries,
+		e.First, e.Ratio)
 }
 
 // Words returns what holds starts back, for people.

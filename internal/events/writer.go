@@ -9,10 +9,11 @@ import (
 // syncEvery is how long a written record may wait for its sync.
 const syncEvery = 50 * time.Millisecond
 
-// writer is the goroutine that writes a log. Its fields are its own; it meets the others in the log, under the log's mutex.
+// writer is the goroutine that writes a log. Its fields are its own; it meets the others in the log, under
+// the log's mutex.
 //
-// What is written is made safe and shown by a goroutine beside it, one at a time, so that writing goes on while the disk is busy: a
-// prodigy that is killed then has lost nothing that it had done.
+// What is written is made safe and shown by a goroutine beside it, one at a time, so that writing goes on
+// while the disk is busy: a prodigy that is killed then has lost nothing that it had done.
 type writer struct {
 	output
 	log      *Log
@@ -213,8 +214,8 @@ func (w *writer) end() {
 	w.log.wrote.Broadcast()
 }
 
-// rotate begins the next file when the lines that are to be written would make the current one too large. The old one is
-// on disk before that, whatever the durability: only the newest file of a log may lack its end.
+// rotate begins the next file when the lines that are to be written would make the current one too large. The
+// old one is on disk before that, whatever the durability: only the newest file of a log may lack its end.
 func (w *writer) rotate(now time.Time) error {
 	if w.size == 0 || w.size+int64(w.lines.lines.Len()) <= w.limit() {
 		return nil

@@ -70,8 +70,9 @@ func MakeDirs(dir string) error {
 	return SyncDir(parent)
 }
 
-// ReplaceWorkflow makes source the workflow of the job and records m, with the digests of both. The previous ones are kept as workflow.1.yml,
-// workflow.2.yml and so on. The workflow must be the one that ReadWorkflow returned for the recorded m.
+// ReplaceWorkflow makes source the workflow of the job and records m, with the digests of both. The previous
+// ones are kept as workflow.1.yml, workflow.2.yml and so on. The workflow must be the one that ReadWorkflow
+// returned for the recorded m.
 func (j Job) ReplaceWorkflow(m *Meta, source []byte) error {
 	before, err := os.ReadFile(j.WorkflowFile())
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Find returns the job with this id or unique prefix, of whatever project, or the newest one of h.Project for "latest". The prefix may
-// also be that of the time in the id, without the mode before it.
+// Find returns the job with this id or unique prefix, of whatever project, or the newest one of h.Project for
+// "latest". The prefix may also be that of the time in the id, without the mode before it.
 func (h Home) Find(id string) (Job, error) {
 	all, err := h.all()
 	if err != nil {

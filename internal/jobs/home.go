@@ -32,8 +32,9 @@ func FromEnv() (Home, error) {
 // maxTries is how many ids Create tries before it gives up. There are 1296 per millisecond.
 const maxTries = 1000
 
-// Create makes the directories of a new job (mode 0700). Mode is "mapreduce" or "standard". Ids sort by time and are unique within a
-// home, even for jobs started in the same millisecond. Characters of repo that a path cannot hold are replaced.
+// Create makes the directories of a new job (mode 0700). Mode is "mapreduce" or "standard". Ids sort by time
+// and are unique within a home, even for jobs started in the same millisecond. Characters of repo that a path
+// cannot hold are replaced.
 func (h Home) Create(repo, mode string, now time.Time) (Job, error) {
 	repo = safeName(repo)
 	for range maxTries {
@@ -52,8 +53,8 @@ func (h Home) Create(repo, mode string, now time.Time) (Job, error) {
 	return Job{}, errors.New("create the job: too many jobs started in the same millisecond")
 }
 
-// claim makes the state directory of a job, which reserves its id, and reports false if the id was taken. If two processes claim the same
-// id in different repos at once, at least one of them notices and gives way.
+// claim makes the state directory of a job, which reserves its id, and reports false if the id was taken. If
+// two processes claim the same id in different repos at once, at least one of them notices and gives way.
 func (h Home) claim(job Job) (bool, error) {
 	if err := MakeDirs(filepath.Dir(job.StateDir())); err != nil {
 		return false, err
@@ -115,8 +116,8 @@ func subdirs(dir string) ([]string, error) {
 	return names, nil
 }
 
-// FingerprintKey returns the key of the fingerprints of secrets, which is made when it is first wanted. Whoever reads a fingerprint cannot find
-// the secret by trying values without it.
+// FingerprintKey returns the key of the fingerprints of secrets, which is made when it is first wanted.
+// Whoever reads a fingerprint cannot find the secret by trying values without it.
 func (h Home) FingerprintKey() ([]byte, error) {
 	path := filepath.Join(h.Root, "fingerprint.key")
 	key, err := os.ReadFile(path)

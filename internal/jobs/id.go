@@ -12,8 +12,8 @@ const (
 	suffixSize = 4
 )
 
-// newID returns the id of a job: mode, time in UTC, and four digits to base 36, of which two are the millisecond and two
-// are random. Ids of one mode therefore sort by time.
+// newID returns the id of a job: mode, time in UTC, and four digits to base 36, of which two are the
+// millisecond and two are random. Ids of one mode therefore sort by time.
 func newID(mode string, now time.Time, random int) string {
 	now = now.UTC()
 	return mode + "-" + now.Format(idTime) + "-" + base36(now.Nanosecond()/int(time.Millisecond)) + base36(random)

@@ -1,8 +1,9 @@
 // Package jobs creates and finds jobs, knows the paths of their files, and locks them.
 //
-// Home is the root directory of all files, Job one job in it, Meta how it was started, and Lock what a process holds while
-// it runs the job. Whoever writes files of a job does it with what is here: WriteFile and Rename make them durable, Seal puts
-// a checksum on a line, Pack replaces a complete file by a compressed one.
+// Home is the root directory of all files, Job one job in it, Meta how it was started, and Lock what a
+// process holds while it runs the job. Whoever writes files of a job does it with what is here: WriteFile and
+// Rename make them durable, Seal puts a checksum on a line, Pack replaces a complete file by a compressed
+// one.
 package jobs
 
 import (
@@ -47,10 +48,12 @@ func (j Job) ItemsFile() string { return j.state("items.jsonl") }
 // ResultsFile returns the path of the results, which exist once the map phase is over.
 func (j Job) ResultsFile() string { return j.state("results.jsonl") }
 
-// ResultsMetaFile returns the path of the file that says which part of the log the results were made from, and their checksum.
+// ResultsMetaFile returns the path of the file that says which part of the log the results were made from,
+// and their checksum.
 func (j Job) ResultsMetaFile() string { return j.state("results.meta.json") }
 
-// MissingFile returns the path of the list of the items without a success, which is made for the phases after the map phase that ask for it.
+// MissingFile returns the path of the list of the items without a success, which is made for the phases after
+// the map phase that ask for it.
 func (j Job) MissingFile() string { return j.state("missing.jsonl") }
 
 // IndexFile returns the path of the index by which another job finds the results of the items that it has too.

@@ -38,8 +38,9 @@ type Lock struct{ file *flock.Flock }
 const (
 	// lockPatience is longer than a concurrent Running holds the lock to test it.
 	lockPatience = 50 * time.Millisecond
-	// heirPatience outlasts the start of a command. A process that was being started when its parent was killed has the lock of
-	// the dead one until it becomes the program that it is to run, which takes its time on a busy machine.
+	// heirPatience outlasts the start of a command. A process that was being started when its parent was
+	// killed has the lock of the dead one until it becomes the program that it is to run, which takes its
+	// time on a busy machine.
 	heirPatience = 5 * time.Second
 )
 
@@ -62,7 +63,8 @@ func (j Job) Lock() (*Lock, error) {
 	return &Lock{file: file}, nil
 }
 
-// tryLock locks a file that another process may be about to free. However long this process is kept waiting, it tries at the beginning and after the patience.
+// tryLock locks a file that another process may be about to free. However long this process is kept waiting,
+// it tries at the beginning and after the patience.
 func tryLock(file *flock.Flock, patience time.Duration) (bool, error) {
 	for until := time.Now().Add(patience); ; time.Sleep(lockPatience / 10) {
 		over := !time.Now().Before(until)
@@ -85,7 +87,8 @@ func gone(pid int) bool {
 	return err == nil && errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
-// LockWorker makes the directory of a worker and locks it, so that no other process uses it. The kernel frees it when the process dies.
+// LockWorker makes the directory of a worker and locks it, so that no other process uses it. The kernel frees
+// it when the process dies.
 func LockWorker(dir string) (unlock func() error, err error) {
 	if err := MakeDirs(dir); err != nil {
 		return nil, err
@@ -133,12 +136,14 @@ func Suspended(pid int) bool {
 		return false
 	}
 	text := string(stat)
-	state := strings.TrimSpace(text[strings.LastIndexByte(text, ')')+1:]) // the name of the program may have anything in it
+	// The name of the program may have anything in it.
+	state := strings.TrimSpace(text[strings.LastIndexByte(text, ')')+1:])
 	return strings.HasPrefix(state, "T")
 }
 
-// hasOpen reports whether a process has a file open. Where the system has no /proc it is believed to: a process that got the lock just now may
-// not have written its id yet, so that there is that of the one before, and by now of another program.
+// hasOpen reports whether a process has a file open. Where the system has no /proc it is believed to: a
+// process that got the lock just now may not have written its id yet, so that there is that of the one
+// before, and by now of another program.
 func hasOpen(pid int, path string) bool {
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		return true
@@ -163,8 +168,8 @@ func hasOpen(pid int, path string) bool {
 // Unlock releases the lock.
 func (l *Lock) Unlock() error { return l.file.Unlock() }
 
-// The process id stands behind the first byte of the lock file, at a fixed width: Windows locks that byte against all other
-// handles and would refuse to cut the file.
+// The process id stands behind the first byte of the lock file, at a fixed width: Windows locks that byte
+// against all other handles and would refuse to cut the file.
 const (
 	pidOffset = 1
 	pidWidth  = 20

@@ -16,36 +16,52 @@ import (
 
 // Meta is job.json: how the job was started. Secrets are never in it.
 type Meta struct {
-	JobID        string                     `json:"job_id"`
-	Workflow     string                     `json:"workflow"`      // its name
-	WorkflowPath string                     `json:"workflow_path"` // as given, made absolute
-	Mode         string                     `json:"mode"`
-	Dir          string                     `json:"dir"` // working directory of the run
-	Started      time.Time                  `json:"started"`
-	Version      string                     `json:"version"`
-	Seed         uint64                     `json:"seed"`
-	MaxParallel  int                        `json:"max_parallel"`
-	OpenSlots    bool                       `json:"open_slots,omitempty"` // nobody said that number: on a fleet it is that of the slots of the workers
-	MaxDelayMS   int64                      `json:"max_delay_ms,omitempty"`
-	Args         []string                   `json:"args"`
-	Values       []string                   `json:"values,omitempty"` // of --args and --map
-	Profile      string                     `json:"profile,omitempty"`
-	Params       map[string]json.RawMessage `json:"params,omitempty"`       // the values of the parameters
-	Workspace    string                     `json:"workspace,omitempty"`    // git, as the file or --workspace said
-	WorkDir      string                     `json:"work_dir,omitempty"`     // of its workspaces
-	Since        *Since                     `json:"since,omitempty"`        // the earlier job whose results are taken over
-	Input        *Input                     `json:"input,omitempty"`        // the job whose results are the items
-	Pool         *Pool                      `json:"pool,omitempty"`         // whose slots the items share with other jobs
-	Simulated    bool                       `json:"simulated,omitempty"`    // nothing of it has run
-	TraceParent  string                     `json:"trace_parent,omitempty"` // the span, of whoever started the job, that the job belongs to
+	JobID        string    `json:"job_id"`
+	Workflow     string    `json:"workflow"`      // its name
+	WorkflowPath string    `json:"workflow_path"` // as given, made absolute
+	Mode         string    `json:"mode"`
+	Dir          string    `json:"dir"` // working directory of the run
+	Started      time.Time `json:"started"`
+	Version      string    `json:"version"`
+	Seed         uint64    `json:"seed"`
+	MaxParallel  int       `json:"max_parallel"`
+
+	// Nobody said that number: on a fleet it is that of the slots of the workers.
+	OpenSlots bool `json:"open_slots,omitempty"`
+
+	MaxDelayMS int64                      `json:"max_delay_ms,omitempty"`
+	Args       []string                   `json:"args"`
+	Values     []string                   `json:"values,omitempty"` // of --args and --map
+	Profile    string                     `json:"profile,omitempty"`
+	Params     map[string]json.RawMessage `json:"params,omitempty"`    // the values of the parameters
+	Workspace  string                     `json:"workspace,omitempty"` // git, as the file or --workspace said
+	WorkDir    string                     `json:"work_dir,omitempty"`  // of its workspaces
+	// The earlier job whose results are taken over.
+	Since *Since `json:"since,omitempty"`
+
+	Input *Input `json:"input,omitempty"` // the job whose results are the items
+
+	// Whose slots the items share with other jobs.
+	Pool *Pool `json:"pool,omitempty"`
+
+	Simulated bool `json:"simulated,omitempty"` // nothing of it has run
+
+	// The span, of whoever started the job, that the job belongs to.
+	TraceParent string `json:"trace_parent,omitempty"`
+
 	// Raw has those of the paths above that are not UTF-8, by their names here: JSON cannot hold them.
 	Raw map[string][]byte `json:"raw_paths,omitempty"`
+
 	// Shown is workflow.yml as it may be shown, if a secret stands in it: only a run knows the values of those that a
 	// command prints.
 	Shown string `json:"workflow_shown,omitempty"`
-	// Digests are what workflow.yml may be, by SHA-256. There are two only while a resume replaces it. Jobs of earlier versions have none.
+
+	// Digests are what workflow.yml may be, by SHA-256. There are two only while a resume replaces it. Jobs
+	// of earlier versions have none.
 	Digests []string `json:"workflow_sha256,omitempty"`
-	// Former has the SHA-256 of workflow.1.yml, workflow.2.yml and so on. It is "" where that is not known, of a copy that an earlier version made.
+
+	// Former has the SHA-256 of workflow.1.yml, workflow.2.yml and so on. It is "" where that is not known,
+	// of a copy that an earlier version made.
 	Former []string `json:"former_workflow_sha256,omitempty"`
 }
 
@@ -63,10 +79,14 @@ type Pool struct {
 
 // Since says which results of an earlier job a job takes over: those of items that have not changed.
 type Since struct {
-	JobID        string   `json:"job_id"`
-	Force        []string `json:"force,omitempty"`         // ids of items that are run all the same
-	Only         string   `json:"only,omitempty"`          // changed, new or failed: other items that would have to be run are left out; empty: none is
-	CheckOutputs bool     `json:"check_outputs,omitempty"` // a result counts only while the files that the agent left are as it left them
+	JobID string   `json:"job_id"`
+	Force []string `json:"force,omitempty"` // ids of items that are run all the same
+
+	// Changed, new or failed: other items that would have to be run are left out; empty: none is.
+	Only string `json:"only,omitempty"`
+
+	// A result counts only while the files that the agent left are as it left them.
+	CheckOutputs bool `json:"check_outputs,omitempty"`
 }
 
 // DamagedError says that a file of a job is not as prodigy wrote it.
@@ -176,8 +196,8 @@ func Digest(workflow []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ReadWorkflow reads workflow.yml, which must be the one that m was written for, as must be the former ones. When one is not, that is a
-// [*DamagedError].
+// ReadWorkflow reads workflow.yml, which must be the one that m was written for, as must be the former ones.
+// When one is not, that is a [*DamagedError].
 func (j Job) ReadWorkflow(m Meta) ([]byte, error) {
 	source, err := os.ReadFile(j.WorkflowFile())
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Own reports whether the files of the job belong to the user of this process. Even a user who may read all files does not run commands for
-// others.
+// Own reports whether the files of the job belong to the user of this process. Even a user who may read all
+// files does not run commands for others.
 func (j Job) Own() bool {
 	info, err := os.Stat(j.StateDir())
 	if err != nil {

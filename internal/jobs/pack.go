@@ -12,11 +12,12 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// PackedExt follows the name of a file that is complete and was replaced by a compressed one. It can be read by zstd tools.
+// PackedExt follows the name of a file that is complete and was replaced by a compressed one. It can be read
+// by zstd tools.
 const PackedExt = ".zst"
 
-// window is how far back a compression looks. Lines of a log resemble those just before them: a larger one takes megabytes of memory
-// here and wherever the file is read, and makes the file no smaller.
+// window is how far back a compression looks. Lines of a log resemble those just before them: a larger one
+// takes megabytes of memory here and wherever the file is read, and makes the file no smaller.
 const window = 256 << 10
 
 // NewPacker returns a writer that compresses to w. Close ends the compressed data; it does not close w.
@@ -25,8 +26,8 @@ func NewPacker(w io.Writer) (io.WriteCloser, error) {
 		zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true))
 }
 
-// Pack replaces the file at path by a compressed one. The original stays until that one is on disk under its name, so that a crash
-// leaves the one, the other, or both, which then say the same.
+// Pack replaces the file at path by a compressed one. The original stays until that one is on disk under its
+// name, so that a crash leaves the one, the other, or both, which then say the same.
 func Pack(path string) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+PackedExt+"-*") // mode 0600
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// removedPrefix begins the name of the state directory of a job that is being removed. No id begins with it, so that from
-// then on there is no such job.
+// removedPrefix begins the name of the state directory of a job that is being removed. No id begins with it,
+// so that from then on there is no such job.
 const removedPrefix = ".removed-"
 
-// Remove deletes all files of the job, whose lock the caller holds, and releases the lock. A crash leaves the whole job, or files that
-// List does not find and FinishRemovals deletes.
+// Remove deletes all files of the job, whose lock the caller holds, and releases the lock. A crash leaves the
+// whole job, or files that List does not find and FinishRemovals deletes.
 func (j Job) Remove(lock *Lock) error {
 	if runtime.GOOS == "windows" {
 		// What is open cannot be renamed there. Nor can it when somebody else takes the lock meanwhile.

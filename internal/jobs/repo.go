@@ -5,7 +5,8 @@ import (
 	"path/filepath"
 )
 
-// Project returns the directory that jobs started in dir belong to: the git top level, else dir. Symbolic links in it are resolved.
+// Project returns the directory that jobs started in dir belong to: the git top level, else dir. Symbolic
+// links in it are resolved.
 func Project(dir string) string {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -23,8 +24,8 @@ func IsCheckout(dir string) bool {
 	return err == nil
 }
 
-// Repo returns the {repo} part of the paths of jobs started in dir: the base name of the git top level, else of dir. Characters that a
-// path cannot hold are replaced.
+// Repo returns the {repo} part of the paths of jobs started in dir: the base name of the git top level, else
+// of dir. Characters that a path cannot hold are replaced.
 func Repo(dir string) string {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -46,8 +47,8 @@ func topLevel(abs string) string {
 	}
 }
 
-// belongs returns a function that reports whether a job belongs to a project. A job whose job.json cannot be read is told by the name of
-// its repo: a damaged job must not disappear.
+// belongs returns a function that reports whether a job belongs to a project. A job whose job.json cannot be
+// read is told by the name of its repo: a damaged job must not disappear.
 func belongs(project string) func(Job) bool {
 	known := map[string]bool{} // by the directory of a run
 	return func(j Job) bool {

@@ -11,15 +11,17 @@ import (
 	"sync"
 )
 
-// A JSON object is sealed with a CRC32C of its own bytes, so that damage to a stored record is noticed when it is read.
+// A JSON object is sealed with a CRC32C of its own bytes, so that damage to a stored record is noticed when
+// it is read.
 //
 // A sealed object has the checksum as its last member, in exactly this form:
 //
 //	{"seq":7,"type":"job_started","crc":"1a2b3c4d"}
 //
-// The checksum covers every byte of the object before the comma of that member: from its opening brace up to and including the last byte
-// of the member before. CRC32C is Castagnoli's polynomial, as in iSCSI and ext4, written as eight lower-case hexadecimal digits. An object
-// without members is sealed as {"crc":"…"}, and its opening brace alone is covered. The line feed that ends a line is no part of the object.
+// The checksum covers every byte of the object before the comma of that member: from its opening brace up to
+// and including the last byte of the member before. CRC32C is Castagnoli's polynomial, as in iSCSI and ext4,
+// written as eight lower-case hexadecimal digits. An object without members is sealed as {"crc":"…"}, and its
+// opening brace alone is covered. The line feed that ends a line is no part of the object.
 //
 // The form is fixed, so that a check needs no parser and that no second spelling of a sealed object is valid.
 const (
@@ -45,8 +47,9 @@ func (e *SealError) Error() string {
 
 var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
-// Seal adds the checksum to the JSON object that is buf[start:], and returns the extended buffer. The object must end with its closing
-// brace, have no whitespace before that, and have no member "crc" of its own. Seal panics when buf[start:] is not in braces.
+// Seal adds the checksum to the JSON object that is buf[start:], and returns the extended buffer. The object
+// must end with its closing brace, have no whitespace before that, and have no member "crc" of its own. Seal
+// panics when buf[start:] is not in braces.
 func Seal(buf []byte, start int) []byte {
 	object := buf[start:]
 	if len(object) < 2 || object[0] != '{' || object[len(object)-1] != '}' {
@@ -56,8 +59,8 @@ func Seal(buf []byte, start int) []byte {
 	return AppendSeal(buf[:len(buf)-1], covered)
 }
 
-// AppendSeal appends what seals an object whose bytes so far, without its closing brace, are covered: the checksum and the brace. Dst may
-// be the buffer that covered lies in.
+// AppendSeal appends what seals an object whose bytes so far, without its closing brace, are covered: the
+// checksum and the brace. Dst may be the buffer that covered lies in.
 func AppendSeal(dst, covered []byte) []byte {
 	sum := sumOf(covered)
 	if len(covered) > 1 {
@@ -68,9 +71,10 @@ func AppendSeal(dst, covered []byte) []byte {
 	return append(dst, sealEnding...)
 }
 
-// CheckSeal reports whether line, a JSON object without its line feed, is sealed, and returns a [*SealError] when its bytes are not those
-// that were sealed. A line that does not end exactly as Seal writes it is not sealed, whatever else is wrong with it: callers that know
-// that a checksum has to be there treat that as damage, see [SealedLines].
+// CheckSeal reports whether line, a JSON object without its line feed, is sealed, and returns a [*SealError]
+// when its bytes are not those that were sealed. A line that does not end exactly as Seal writes it is not
+// sealed, whatever else is wrong with it: callers that know that a checksum has to be there treat that as
+// damage, see [SealedLines].
 func CheckSeal(line []byte) (sealed bool, err error) {
 	covered, stored, sealed := cut(line)
 	if !sealed {
@@ -83,8 +87,8 @@ func CheckSeal(line []byte) (sealed bool, err error) {
 	return true, nil
 }
 
-// StripSeal returns the object of a sealed line as it was before it was sealed. It does not check the checksum, and returns a copy. A line that
-// is not sealed is returned as it is.
+// StripSeal returns the object of a sealed line as it was before it was sealed. It does not check the
+// checksum, and returns a copy. A line that is not sealed is returned as it is.
 func StripSeal(line []byte) []byte {
 	covered, _, sealed := cut(line)
 	if !sealed {
@@ -93,8 +97,8 @@ func StripSeal(line []byte) []byte {
 	return append(bytes.Clone(covered), '}')
 }
 
-// SealedMembers returns the object of a line, sealed or not, without its closing brace and without the checksum. It does not copy. It is nil
-// when the line does not end with a brace.
+// SealedMembers returns the object of a line, sealed or not, without its closing brace and without the
+// checksum. It does not copy. It is nil when the line does not end with a brace.
 func SealedMembers(line []byte) []byte {
 	if covered, _, sealed := cut(line); sealed {
 		return covered
@@ -108,7 +112,8 @@ func SealedMembers(line []byte) []byte {
 // cut splits a sealed line into the bytes that its checksum covers and the digits.
 func cut(line []byte) (covered, stored []byte, sealed bool) {
 	at := len(line) - sealLen
-	if at < 1 || line[0] != '{' || string(line[at:at+len(sealKey)]) != sealKey || string(line[len(line)-len(sealEnding):]) != sealEnding {
+	if at < 1 || line[0] != '{' || string(line[at:at+len(sealKey)]) != sealKey ||
+		string(line[len(line)-len(sealEnding):]) != sealEnding {
 		return nil, nil, false
 	}
 	stored = line[at+len(sealKey) : at+len(sealKey)+sealDigits]
@@ -141,14 +146,15 @@ func sumOf(covered []byte) [sealDigits]byte {
 	return text
 }
 
-// SealedLines checks the lines of one file in their order. SealedLines of an older program, which have no checksum, may come first. After the first
-// sealed line every line must be sealed. The zero value is ready; set Required where the first line must be sealed already.
+// SealedLines checks the lines of one file in their order. SealedLines of an older program, which have no
+// checksum, may come first. After the first sealed line every line must be sealed. The zero value is ready;
+// set Required where the first line must be sealed already.
 type SealedLines struct {
 	Required bool
 }
 
-// Check returns nil for a sound line, a [*SealError] for one that was changed, and [ErrNoSeal] for one without the checksum that it
-// has to have.
+// Check returns nil for a sound line, a [*SealError] for one that was changed, and [ErrNoSeal] for one
+// without the checksum that it has to have.
 func (l *SealedLines) Check(line []byte) error {
 	sealed, err := CheckSeal(line)
 	switch {

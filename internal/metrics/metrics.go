@@ -1,7 +1,8 @@
 // Package metrics counts what a job does, for Prometheus and its like.
 //
-// A [Job] is told of the records of the job when they are durable, and returns its metrics as families of samples. text.go writes them in Prometheus'
-// text format, and serve.go has them fetched over HTTP, or kept in a file.
+// A [Job] is told of the records of the job when they are durable, and returns its metrics as families of
+// samples. text.go writes them in Prometheus' text format, and serve.go has them fetched over HTTP, or kept
+// in a file.
 package metrics
 
 import (
@@ -64,8 +65,8 @@ func (d *Distribution) add(t time.Duration) {
 	d.N++
 }
 
-// Job is the metrics of a job. Counters count what happened in this run; items, their states, and costs are of the whole job. Its methods can be
-// called by several goroutines. Create one with New.
+// Job is the metrics of a job. Counters count what happened in this run; items, their states, and costs are
+// of the whole job. Its methods can be called by several goroutines. Create one with New.
 type Job struct {
 	mu       sync.Mutex
 	view     *view.Job
@@ -93,7 +94,8 @@ const (
 	otherSteps = "other"
 )
 
-// New returns the metrics of a run of a workflow that has not begun. The number of slots is that of the workflow; the log of a new job says it too.
+// New returns the metrics of a run of a workflow that has not begun. The number of slots is that of the
+// workflow; the log of a new job says it too.
 func New(workflow string, slots int) *Job {
 	v := view.New()
 	v.Workflow, v.MaxParallel = workflow, slots
@@ -181,7 +183,8 @@ func (j *Job) ended(now time.Time, end events.End) {
 	}
 }
 
-// endSteps ends the steps of an attempt that has ended at a time. The next attempt may have begun before its record was seen.
+// endSteps ends the steps of an attempt that has ended at a time. The next attempt may have begun before its
+// record was seen.
 func (j *Job) endSteps(itemID string, at time.Time, count bool) {
 	list := j.open[itemID]
 	n := 0
@@ -258,21 +261,49 @@ func (j *Job) Families(now time.Time) []Family {
 		slots = v.Limit.Limit
 	}
 	list := []Family{
-		{"prodigy_job_info", "The job that these metrics are of.", Gauge, "", []Sample{one(1, Label{"job_id", v.ID}, Label{"mode", v.Mode})}},
+		{
+			"prodigy_job_info", "The job that these metrics are of.", Gauge, "",
+			[]Sample{one(1, Label{"job_id", v.ID}, Label{"mode", v.Mode})},
+		},
 		{"prodigy_job_state", "Which state the job is in: 1 for that, 0 for the others.", Gauge, "", states},
-		{"prodigy_job_start_time_seconds", "When this run of the job began, in seconds since 1970.", Gauge, "s", []Sample{one(float64(v.RunBegan.UnixMicro()) / 1e6)}},
+		{
+			"prodigy_job_start_time_seconds", "When this run of the job began, in seconds since 1970.", Gauge, "s",
+			[]Sample{one(float64(v.RunBegan.UnixMicro()) / 1e6)},
+		},
 		{"prodigy_items", "Items of the job, by their state.", Gauge, "", items},
-		{"prodigy_attempts_total", "Attempts at items that have ended, by outcome.", Counter, "", by("outcome", j.attempts)},
-		{"prodigy_attempt_failures_total", "Attempts that failed, by error type.", Counter, "", by("error_type", j.failures)},
-		{"prodigy_retries_total", "Retries of items and steps, by the error type of the failure before.", Counter, "", by("error_type", j.retries)},
-		{"prodigy_dead_letters_total", "Items that were dead-lettered.", Counter, "", []Sample{one(float64(j.letters))}},
-		{"prodigy_attempt_duration_seconds", "How long attempts at items took.", Histogram, "s", []Sample{{Labels: one(0).Labels, Counts: &j.took}}},
-		{"prodigy_step_duration_seconds", "How long steps took, with their retries and the waits for them.", Histogram, "s", j.stepSamples(one)},
+		{
+			"prodigy_attempts_total", "Attempts at items that have ended, by outcome.", Counter, "",
+			by("outcome", j.attempts),
+		},
+		{
+			"prodigy_attempt_failures_total", "Attempts that failed, by error type.", Counter, "",
+			by("error_type", j.failures),
+		},
+		{
+			"prodigy_retries_total", "Retries of items and steps, by the error type of the failure before.", Counter, "",
+			by("error_type", j.retries),
+		},
+		{
+			"prodigy_dead_letters_total", "Items that were dead-lettered.", Counter, "",
+			[]Sample{one(float64(j.letters))},
+		},
+		{
+			"prodigy_attempt_duration_seconds", "How long attempts at items took.", Histogram, "s",
+			[]Sample{{Labels: one(0).Labels, Counts: &j.took}},
+		},
+		{
+			"prodigy_step_duration_seconds", "How long steps took, with their retries and the waits for them.",
+			Histogram, "s", j.stepSamples(one),
+		},
 		{"prodigy_slots", "How many items may run at once.", Gauge, "", []Sample{one(float64(slots))}},
 		{"prodigy_slots_used", "How many slots are in use.", Gauge, "", []Sample{one(float64(running))}},
 	}
 	if v.Limit != nil && v.Limit.Rate > 0 {
-		list = append(list, Family{"prodigy_adapted_starts_per_second", "Starts in a second that the adaptive limit allows.", Gauge, "", []Sample{one(v.Limit.Rate)}})
+		list = append(list, Family{
+			"prodigy_adapted_starts_per_second",
+			"Starts in a second that the adaptive limit allows.", Gauge, "",
+			[]Sample{one(v.Limit.Rate)},
+		})
 	}
 	var rates []Sample
 	for _, r := range v.Rates {
@@ -281,18 +312,25 @@ func (j *Job) Families(now time.Time) []Family {
 	list = append(list,
 		Family{"prodigy_rate_starts_per_second", "Starts in a second that a rate of the workflow allows: of agents, or of a step; for each value of per, if it has one.", Gauge, "", rates},
 		Family{"prodigy_rate_wait_seconds_total", "Time in which an item had a slot and waited for its turn of the rate.", Counter, "s", []Sample{one(j.waited.Seconds())}},
-		Family{"prodigy_starts_held", "Whether nothing starts, by what holds it back: windows, guards, or a person.", Gauge, "", []Sample{
-			one(number(v.StartsHeld["guards"].By != ""), Label{"by", "guards"}),
-			one(number(v.Hold != nil), Label{"by", "person"}),
-			one(number(v.StartsHeld["windows"].By != ""), Label{"by", "windows"}),
-		}},
+		Family{
+			"prodigy_starts_held", "Whether nothing starts, by what holds it back: windows, guards, or a person.",
+			Gauge, "",
+			[]Sample{
+				one(number(v.StartsHeld["guards"].By != ""), Label{"by", "guards"}),
+				one(number(v.Hold != nil), Label{"by", "person"}),
+				one(number(v.StartsHeld["windows"].By != ""), Label{"by", "windows"}),
+			},
+		},
 	)
 	list = append(list, j.breakers(one)...)
 	if v.Spent.Agents > 0 {
 		list = append(list, j.costs(one)...)
 	}
 	if j.dropped != nil {
-		list = append(list, Family{"prodigy_otel_dropped_total", "What was not exported to OpenTelemetry, by signal.", Counter, "", by("signal", j.dropped)})
+		list = append(list, Family{
+			"prodigy_otel_dropped_total", "What was not exported to OpenTelemetry, by signal.",
+			Counter, "", by("signal", j.dropped),
+		})
 	}
 	return slices.DeleteFunc(list, func(f Family) bool { return len(f.Samples) == 0 })
 }
@@ -315,12 +353,16 @@ func (j *Job) breakers(one func(float64, ...Label) Sample) []Family {
 	var states, opened []Sample
 	for _, scope := range slices.Sorted(maps.Keys(j.opened)) {
 		for _, state := range []view.BreakerState{view.HalfOpen, view.Open} {
-			states = append(states, one(float64(notClosed[scope][state]), Label{"scope", scope}, Label{"state", string(state)}))
+			states = append(states, one(float64(notClosed[scope][state]), Label{"scope", scope},
+				Label{"state", string(state)}))
 		}
 		opened = append(opened, one(float64(j.opened[scope]), Label{"scope", scope}))
 	}
 	return []Family{
-		{"prodigy_breakers", "How many circuit breakers are open or half-open, of a scope of which one has opened.", Gauge, "", states},
+		{
+			"prodigy_breakers", "How many circuit breakers are open or half-open, of a scope of which one has opened.",
+			Gauge, "", states,
+		},
 		{"prodigy_breaker_openings_total", "How often a circuit breaker of the scope has opened.", Counter, "", opened},
 	}
 }
@@ -333,12 +375,23 @@ func (j *Job) costs(one func(float64, ...Label) Sample) []Family {
 		costs = append(costs, one(float64(t.Presets[preset].Cost)/float64(spend.Dollar), Label{"preset", preset}))
 	}
 	return []Family{
-		{"prodigy_agent_cost_usd_total", "What AI agents of the job have cost, as far as that is known.", Counter, "USD", costs},
+		{
+			"prodigy_agent_cost_usd_total", "What AI agents of the job have cost, as far as that is known.", Counter,
+			"USD", costs,
+		},
 		{"prodigy_agent_runs_total", "Runs of AI agents of the job.", Counter, "", []Sample{one(float64(t.Agents))}},
-		{"prodigy_agent_runs_unknown_cost_total", "Runs of AI agents whose cost is not known.", Counter, "", []Sample{one(float64(t.Unknown))}},
-		{"prodigy_agent_tokens_total", "Tokens that AI agents of the job have used, as far as that is known.", Counter, "", []Sample{
-			one(float64(t.Tokens.Cached), Label{"kind", "cached"}), one(float64(t.Tokens.Input), Label{"kind", "input"}), one(float64(t.Tokens.Output), Label{"kind", "output"}),
-		}},
+		{
+			"prodigy_agent_runs_unknown_cost_total", "Runs of AI agents whose cost is not known.", Counter, "",
+			[]Sample{one(float64(t.Unknown))},
+		},
+		{
+			"prodigy_agent_tokens_total", "Tokens that AI agents of the job have used, as far as that is known.",
+			Counter, "",
+			[]Sample{
+				one(float64(t.Tokens.Cached), Label{"kind", "cached"}), one(float64(t.Tokens.Input),
+					Label{"kind", "input"}), one(float64(t.Tokens.Output), Label{"kind", "output"}),
+			},
+		},
 	}
 }
 

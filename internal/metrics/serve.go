@@ -16,7 +16,8 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// Server has the metrics of a job fetched over HTTP, at /metrics. There is no authentication: whoever reaches the address can read them.
+// Server has the metrics of a job fetched over HTTP, at /metrics. There is no authentication: whoever reaches
+// the address can read them.
 type Server struct {
 	listener net.Listener
 	server   http.Server
@@ -38,7 +39,10 @@ func Listen(address string, families func(time.Time) []Family) (*Server, error) 
 		_, _ = w.Write(b.Bytes())
 	})
 	s := &Server{listener: listener}
-	s.server = http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+	s.server = http.Server{
+		Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+	}
 	s.serving.Go(func() {
 		_ = s.server.Serve(netutil.LimitListener(listener, connections)) // until Close
 	})
@@ -99,7 +103,8 @@ func (f *File) Close() error {
 	return f.err
 }
 
-// write replaces the file as a whole, so that nobody reads half of it. Its mode lets others read it, since the collector is another user.
+// write replaces the file as a whole, so that nobody reads half of it. Its mode lets others read it, since
+// the collector is another user.
 func (f *File) write() error {
 	var b bytes.Buffer
 	_ = Write(&b, f.families(time.Now())) // a buffer takes all

@@ -14,7 +14,8 @@ const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 func Write(w io.Writer, families []Family) error {
 	b := bufio.NewWriter(w)
 	for _, f := range families {
-		_, _ = b.WriteString("# HELP " + f.Name + " " + escape(f.Help, false) + "\n# TYPE " + f.Name + " " + string(f.Kind) + "\n")
+		_, _ = b.WriteString("# HELP " + f.Name + " " + escape(f.Help, false) + "\n# TYPE " + f.Name + " " +
+			string(f.Kind) + "\n")
 		for _, s := range f.Samples {
 			if s.Counts == nil {
 				writeSample(b, f.Name, s.Labels, s.Value)
@@ -27,7 +28,8 @@ func Write(w io.Writer, families []Family) error {
 				if i < len(bounds) {
 					le = text(bounds[i])
 				}
-				writeSample(b, f.Name+"_bucket", append(s.Labels[:len(s.Labels):len(s.Labels)], Label{"le", le}), float64(sum))
+				writeSample(b, f.Name+"_bucket", append(s.Labels[:len(s.Labels):len(s.Labels)], Label{"le", le}),
+					float64(sum))
 			}
 			writeSample(b, f.Name+"_sum", s.Labels, s.Counts.Sum.Seconds())
 			writeSample(b, f.Name+"_count", s.Labels, float64(s.Counts.N))

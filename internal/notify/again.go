@@ -17,8 +17,8 @@ type Outcome struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// Again sends the messages of a job that were given up, and tells what its last run has not told, because it was killed. Name is that of the workflow. It
-// calls told after each message. The job must not be running.
+// Again sends the messages of a job that were given up, and tells what its last run has not told, because it
+// was killed. Name is that of the workflow. It calls told after each message. The job must not be running.
 func Again(ctx context.Context, job jobs.Job, name string, targets []Target, told func(Outcome)) error {
 	lock, err := job.Lock()
 	if err != nil {

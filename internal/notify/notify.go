@@ -1,8 +1,10 @@
 // Package notify tells the outside what happens to a job, by webhooks and commands.
 //
-// A [Notifier] sees the records of a job when they are durable. Each of its receivers gathers those that it wants and sends them as one [Message] after
-// the other, on a goroutine of its own: nothing here holds the job up, and what is gathered is bounded. A file of the job, the journal, has a line before
-// and after each message. After a kill the next run finds there what was not told yet, and sends a message that may have arrived with the same ID again.
+// A [Notifier] sees the records of a job when they are durable. Each of its receivers gathers those that it
+// wants and sends them as one [Message] after the other, on a goroutine of its own: nothing here holds the
+// job up, and what is gathered is bounded. A file of the job, the journal, has a line before and after each
+// message. After a kill the next run finds there what was not told yet, and sends a message that may have
+// arrived with the same ID again.
 package notify
 
 import (
@@ -37,9 +39,12 @@ type Message struct {
 	Time     time.Time               `json:"time"` // of the last event
 	Text     string                  `json:"text"` // for people
 	Counts   map[workflow.Moment]int `json:"counts"`
-	Events   []json.RawMessage       `json:"events"`         // the first ones, as `prodigy events ls --output json` prints them
-	More     int                     `json:"more,omitempty"` // events that Events does not have
-	Metrics  *errorpolicy.Metrics    `json:"metrics,omitempty"`
+
+	// The first ones, as `prodigy events ls --output json` prints them.
+	Events []json.RawMessage `json:"events"`
+
+	More    int                  `json:"more,omitempty"` // events that Events does not have
+	Metrics *errorpolicy.Metrics `json:"metrics,omitempty"`
 }
 
 // Config is what a Notifier needs.
@@ -188,7 +193,8 @@ func (n *Notifier) told(format string, args ...any) {
 	}
 }
 
-// Close sends what is left, and returns when that is done, at the latest after patience or when ctx ends. What was not sent then is in the journal.
+// Close sends what is left, and returns when that is done, at the latest after patience or when ctx ends.
+// What was not sent then is in the journal.
 func (n *Notifier) Close(ctx context.Context, patience time.Duration) {
 	close(n.closing)
 	defer context.AfterFunc(ctx, n.cancel)()

@@ -69,7 +69,8 @@ func (r *receiver) run() {
 	}
 }
 
-// await waits until a message is due: something is pending and the time has come, or the job has ended. It reports whether the Notifier is closing.
+// await waits until a message is due: something is pending and the time has come, or the job has ended. It
+// reports whether the Notifier is closing.
 func (r *receiver) await(next time.Time) (closing bool) {
 	for {
 		r.n.mu.Lock()
@@ -94,7 +95,8 @@ func (r *receiver) await(next time.Time) (closing bool) {
 	}
 }
 
-// messageID returns the ID of a message to the receiver with a number: it is the same when the same events are gathered again.
+// messageID returns the ID of a message to the receiver with a number: it is the same when the same events
+// are gathered again.
 func messageID(job jobs.Job, receiver int, g *gathered) string {
 	return fmt.Sprintf("%s-%d-%d", job.ID, receiver, g.to)
 }

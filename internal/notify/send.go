@@ -21,8 +21,8 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// Resolve returns the receivers of a workflow, with what it takes to send them something. Commands run in dir with this environment, beside the
-// variables of the workflow.
+// Resolve returns the receivers of a workflow, with what it takes to send them something. Commands run in dir
+// with this environment, beside the variables of the workflow.
 func Resolve(w *workflow.Workflow, found settings.Settings, dir string, environ []string) ([]Target, error) {
 	var targets []Target
 	var problems []workflow.Problem
@@ -35,7 +35,10 @@ func Resolve(w *workflow.Workflow, found settings.Settings, dir string, environ 
 			s, err = newWebhook(r, found)
 		}
 		if err != nil {
-			problems = append(problems, workflow.Problem{File: w.File, Line: r.Pos.Line, Col: r.Pos.Col, Message: "notify: " + err.Error()})
+			problems = append(problems, workflow.Problem{
+				File: w.File, Line: r.Pos.Line, Col: r.Pos.Col,
+				Message: "notify: " + err.Error(),
+			})
 			continue
 		}
 		targets = append(targets, Target{r, s})
@@ -67,7 +70,8 @@ func newWebhook(r workflow.Receiver, found settings.Settings) (*webhook, error) 
 		return nil, fmt.Errorf("webhook: %w", err)
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" { // the text is not repeated: it may be a secret
+	// The text is not repeated: it may be a secret.
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return nil, errors.New("webhook: want a URL that begins with https:// or http://")
 	}
 	w := &webhook{url: text, host: u.Scheme + "://" + u.Host}
@@ -81,8 +85,9 @@ func newWebhook(r workflow.Receiver, found settings.Settings) (*webhook, error) 
 		}
 	}
 	w.client = &http.Client{
-		Transport:     http.DefaultTransport.(*http.Transport).Clone(),
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the message is for this URL only
+		Transport: http.DefaultTransport.(*http.Transport).Clone(),
+		// The message is for this URL only.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return w, nil
 }
@@ -114,7 +119,8 @@ func (w *webhook) Send(ctx context.Context, id string, body []byte) error {
 	switch code := res.StatusCode; {
 	case code >= 200 && code < 300:
 		return nil
-	case code >= 500, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusTooEarly:
+	case code >= 500, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout,
+		code == http.StatusTooEarly:
 		if seconds, e := strconv.Atoi(res.Header.Get("Retry-After")); e == nil && seconds > 0 {
 			err = &laterError{err, time.Duration(min(seconds, 3600)) * time.Second}
 		}
@@ -123,7 +129,8 @@ func (w *webhook) Send(ctx context.Context, id string, body []byte) error {
 	return &permanentError{err}
 }
 
-// sign sets the headers of a message, as https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md has them.
+// sign sets the headers of a message, as
+// https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md has them.
 func sign(h http.Header, key []byte, id string, now time.Time, body []byte) {
 	stamp := strconv.FormatInt(now.Unix(), 10)
 	h.Set("webhook-id", id)
@@ -163,7 +170,8 @@ func (c command) String() string {
 func (c command) Send(ctx context.Context, id string, body []byte) error {
 	stderr := process.Capture{Limit: 4 << 10}
 	exit, err := process.Run(ctx, process.Command{
-		Argv: []string{"sh", "-c", c.text}, Dir: c.dir, Env: append(c.env[:len(c.env):len(c.env)], "PRODIGY_NOTIFICATION_ID="+id),
+		Argv: []string{"sh", "-c", c.text}, Dir: c.dir, Env: append(c.env[:len(c.env):len(c.env)],
+			"PRODIGY_NOTIFICATION_ID="+id),
 		Input: string(body) + "\n", Stderr: &stderr, Grace: time.Second,
 	})
 	switch {

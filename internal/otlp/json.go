@@ -64,8 +64,8 @@ func readAll(r *http.Request) ([]byte, error) {
 	return io.ReadAll(z)
 }
 
-// encodeJSON encodes a message as OTLP says: as Protobuf's JSON, but for enums, which are numbers, and for the names of traces and spans, which are
-// hexadecimal.
+// encodeJSON encodes a message as OTLP says: as Protobuf's JSON, but for enums, which are numbers, and for
+// the names of traces and spans, which are hexadecimal.
 func encodeJSON(m proto.Message) ([]byte, error) {
 	text, err := protojson.MarshalOptions{UseEnumNumbers: true}.Marshal(m)
 	if err != nil {

@@ -20,7 +20,8 @@ func (g metricGate) Export(ctx context.Context, m *metricdata.ResourceMetrics) e
 	return g.send(ctx, 1, func(ctx context.Context) error { return g.Exporter.Export(ctx, m) })
 }
 
-// Produce returns the metrics of the job as they were at its last record: those of Prometheus, under the names of OpenTelemetry.
+// Produce returns the metrics of the job as they were at its last record: those of Prometheus, under the
+// names of OpenTelemetry.
 func (x *exporter) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	x.mu.Lock()
 	began, now := x.began, x.last
@@ -36,7 +37,10 @@ func (x *exporter) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 		m := metricdata.Metrics{Name: nameOf(f), Description: f.Help, Unit: f.Unit}
 		switch f.Kind {
 		case metrics.Counter:
-			m.Data = metricdata.Sum[float64]{Temporality: metricdata.CumulativeTemporality, IsMonotonic: true, DataPoints: points(f, began, now)}
+			m.Data = metricdata.Sum[float64]{
+				Temporality: metricdata.CumulativeTemporality, IsMonotonic: true,
+				DataPoints: points(f, began, now),
+			}
 		case metrics.Gauge:
 			m.Data = metricdata.Gauge[float64]{DataPoints: points(f, time.Time{}, now)}
 		case metrics.Histogram:
@@ -57,8 +61,8 @@ func (x *exporter) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	return []metricdata.ScopeMetrics{s}, nil
 }
 
-// nameOf returns the name of a metric for OpenTelemetry, where neither the unit nor the kind are parts of it: prodigy_step_duration_seconds is
-// prodigy.step_duration.
+// nameOf returns the name of a metric for OpenTelemetry, where neither the unit nor the kind are parts of it:
+// prodigy_step_duration_seconds is prodigy.step_duration.
 func nameOf(f metrics.Family) string {
 	name := strings.TrimSuffix(strings.TrimPrefix(f.Name, "prodigy_"), "_total")
 	switch f.Unit {
@@ -73,7 +77,10 @@ func nameOf(f metrics.Family) string {
 func points(f metrics.Family, began, now time.Time) []metricdata.DataPoint[float64] {
 	var list []metricdata.DataPoint[float64]
 	for _, s := range f.Samples {
-		list = append(list, metricdata.DataPoint[float64]{Attributes: labels(s), StartTime: began, Time: now, Value: s.Value})
+		list = append(list, metricdata.DataPoint[float64]{
+			Attributes: labels(s), StartTime: began, Time: now,
+			Value: s.Value,
+		})
 	}
 	return list
 }

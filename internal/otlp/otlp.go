@@ -1,7 +1,7 @@
 // Package otlp exports jobs by OpenTelemetry's SDK, over OTLP and HTTP.
 //
-// It reads the log of a job, also while that grows, so that whatever a collector does, the job does not wait: what is not sent yet is in the log. Spans
-// are made by package telemetry.
+// It reads the log of a job, also while that grows, so that whatever a collector does, the job does not wait:
+// what is not sent yet is in the log. Spans are made by package telemetry.
 package otlp
 
 import (
@@ -56,7 +56,8 @@ func Export(ctx context.Context, o telemetry.Options) (telemetry.Report, error) 
 		var giveUp context.CancelFunc
 		x.sending, giveUp = context.WithCancel(ctx)
 		defer giveUp()
-		records = followed(events.Follow(ctx, o.Job.EventsDir(), events.Query{}, func() bool { return !closed(o.Over) }))
+		records = followed(events.Follow(ctx, o.Job.EventsDir(), events.Query{},
+			func() bool { return !closed(o.Over) }))
 		go func() { // it ends with the export
 			select {
 			case <-o.Over:
@@ -203,7 +204,10 @@ func newExporter(ctx context.Context, o telemetry.Options, meta jobs.Meta) (*exp
 	if err := env.Check(); err != nil {
 		return nil, err
 	}
-	x := &exporter{o: o, tracer: telemetry.NewTracer(meta.JobID, meta.TraceParent), counts: metrics.New(meta.Workflow, meta.MaxParallel)}
+	x := &exporter{
+		o: o, tracer: telemetry.NewTracer(meta.JobID, meta.TraceParent),
+		counts: metrics.New(meta.Workflow, meta.MaxParallel),
+	}
 	x.tracer.Span, x.tracer.Log, x.sending = x.span, x.log, ctx
 	x.spans.x, x.logs.x, x.points.x = x, x, x
 	// Errors of batches come here too; those of the gates are told in the report, others are of no use to anybody.
@@ -211,7 +215,8 @@ func newExporter(ctx context.Context, o telemetry.Options, meta jobs.Meta) (*exp
 	res, err := resource.New(
 		ctx,
 		resource.WithTelemetrySDK(), resource.WithHost(),
-		resource.WithAttributes(attribute.String("service.name", "prodigy"), attribute.String("service.version", o.Version)),
+		resource.WithAttributes(attribute.String("service.name", "prodigy"),
+			attribute.String("service.version", o.Version)),
 		resource.WithFromEnv(),
 	)
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) && !errors.Is(err, resource.ErrSchemaURLConflict) {
@@ -245,7 +250,10 @@ func (x *exporter) openTraces(ctx context.Context, env telemetry.Environ, res *r
 	if !env.Exports("TRACES") {
 		return nil
 	}
-	options := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: firstRetry, MaxInterval: lastRetry, MaxElapsedTime: sendPatience})}
+	options := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
+		Enabled:         true,
+		InitialInterval: firstRetry, MaxInterval: lastRetry, MaxElapsedTime: sendPatience,
+	})}
 	if url := env.Endpoint("TRACES"); url != "" {
 		options = append(options, otlptracehttp.WithEndpointURL(url))
 	}
@@ -268,7 +276,10 @@ func (x *exporter) openMetrics(ctx context.Context, env telemetry.Environ, res *
 	if !env.Exports("METRICS") {
 		return nil
 	}
-	options := []otlpmetrichttp.Option{otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{Enabled: true, InitialInterval: firstRetry, MaxInterval: lastRetry, MaxElapsedTime: sendPatience})}
+	options := []otlpmetrichttp.Option{otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{
+		Enabled:         true,
+		InitialInterval: firstRetry, MaxInterval: lastRetry, MaxElapsedTime: sendPatience,
+	})}
 	if url := env.Endpoint("METRICS"); url != "" {
 		options = append(options, otlpmetrichttp.WithEndpointURL(url))
 	}
@@ -283,7 +294,8 @@ func (x *exporter) openMetrics(ctx context.Context, env telemetry.Environ, res *
 	if env["OTEL_METRIC_EXPORT_INTERVAL"] == "" {
 		reading = append(reading, sdkmetric.WithInterval(metricsEvery))
 	}
-	x.metering = sdkmetric.NewMeterProvider(sdkmetric.WithResource(res), sdkmetric.WithReader(sdkmetric.NewPeriodicReader(metricGate{exp, &x.points}, reading...)))
+	x.metering = sdkmetric.NewMeterProvider(sdkmetric.WithResource(res),
+		sdkmetric.WithReader(sdkmetric.NewPeriodicReader(metricGate{exp, &x.points}, reading...)))
 	return nil
 }
 
@@ -299,7 +311,10 @@ func (x *exporter) openLogs(ctx context.Context, env telemetry.Environ, res *res
 	if !env.Exports("LOGS") {
 		return nil
 	}
-	options := []otlploghttp.Option{otlploghttp.WithRetry(otlploghttp.RetryConfig{Enabled: true, InitialInterval: firstRetry, MaxInterval: lastRetry, MaxElapsedTime: sendPatience})}
+	options := []otlploghttp.Option{otlploghttp.WithRetry(otlploghttp.RetryConfig{
+		Enabled:         true,
+		InitialInterval: firstRetry, MaxInterval: lastRetry, MaxElapsedTime: sendPatience,
+	})}
 	if url := env.Endpoint("LOGS"); url != "" {
 		options = append(options, otlploghttp.WithEndpointURL(url))
 	}
@@ -310,7 +325,8 @@ func (x *exporter) openLogs(ctx context.Context, env telemetry.Environ, res *res
 	if err != nil {
 		return err
 	}
-	x.logging = sdklog.NewLoggerProvider(sdklog.WithResource(res), sdklog.WithProcessor(sdklog.NewBatchProcessor(logGate{exp, &x.logs}, sdklog.WithMaxQueueSize(2*logsAtOnce))))
+	x.logging = sdklog.NewLoggerProvider(sdklog.WithResource(res),
+		sdklog.WithProcessor(sdklog.NewBatchProcessor(logGate{exp, &x.logs}, sdklog.WithMaxQueueSize(2*logsAtOnce))))
 	x.logger = x.logging.Logger("prodigy", log.WithInstrumentationVersion(x.o.Version))
 	return nil
 }
@@ -428,7 +444,10 @@ func (x *exporter) log(l telemetry.Log) {
 	r.SetTimestamp(l.Time)
 	r.SetObservedTimestamp(l.Time)
 	r.SetSeverity(log.Severity(l.Severity))
-	r.SetSeverityText(map[telemetry.Severity]string{telemetry.Info: "INFO", telemetry.Warn: "WARN", telemetry.Error: "ERROR"}[l.Severity])
+	r.SetSeverityText(map[telemetry.Severity]string{
+		telemetry.Info: "INFO", telemetry.Warn: "WARN",
+		telemetry.Error: "ERROR",
+	}[l.Severity])
 	r.SetEventName(l.Name)
 	r.SetBody(attribute.StringValue(l.Body))
 	r.AddAttributes(attributes(append([]telemetry.Attr{{Key: "prodigy.job.id", Value: x.o.Job.ID}}, l.Attrs...))...)

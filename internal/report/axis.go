@@ -6,7 +6,8 @@ import (
 	"prodigy/internal/events"
 )
 
-// axis is the time axis of a job. It leaves out the time between runs, so that a night between a stop and a resume takes no space.
+// axis is the time axis of a job. It leaves out the time between runs, so that a night between a stop and a
+// resume takes no space.
 type axis struct {
 	runs []run
 }

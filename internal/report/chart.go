@@ -68,7 +68,8 @@ func (p *plot) throughput() chart {
 	var waits, rates points
 	for i, col := range p.cols {
 		x := width * float64(i) / columns
-		title := fmt.Sprintf("after %s: %d succeeded, %d failed, %d to be retried", Duration(time.Duration(i)*each), col.Succeeded, col.Failed, col.Retried)
+		title := fmt.Sprintf("after %s: %d succeeded, %d failed, %d to be retried", Duration(time.Duration(i)*each),
+			col.Succeeded, col.Failed, col.Retried)
 		c.stack(x, width/columns, height/float64(most), title, col.Succeeded, col.Failed, col.Retried)
 		waits.add(x, height-height*float64(col.Waiting)/float64(waiting))
 		if col.Finished > 0 {
@@ -131,8 +132,8 @@ func (p *points) add(x, y float64) { *p = fmt.Appendf(*p, "%.1f,%.1f ", x, y) }
 
 func (p points) String() string { return string(p) }
 
-// slots draws what each slot did: every attempt, or a summary if there are too many. Periods in which a breaker was not closed are in the
-// background.
+// slots draws what each slot did: every attempt, or a summary if there are too many. Periods in which a
+// breaker was not closed are in the background.
 func (p *plot) slots(periods []view.Period, pauses []view.Pause) chart {
 	lanes := slices.SortedFunc(maps.Keys(p.lanes), lane.compare)
 	row := 16.0
@@ -233,7 +234,8 @@ func (p *plot) pause(b view.Pause, height float64) rect {
 	}
 	return rect{
 		X: p.x(from), W: max(p.x(to)-p.x(from), 1), H: height, Class: "pause",
-		Title: fmt.Sprintf("agents of %s waited %s for their %s: %s", b.Gate(), duration.Format((to - from).Round(time.Millisecond)), what, b.Error),
+		Title: fmt.Sprintf("agents of %s waited %s for their %s: %s", b.Gate(),
+			duration.Format((to - from).Round(time.Millisecond)), what, b.Error),
 	}
 }
 
@@ -248,7 +250,8 @@ func (p *plot) period(b view.Period, height float64) rect {
 	}
 	return rect{
 		X: p.x(from), W: max(p.x(to)-p.x(from), 1), H: height, Class: "breaker-" + what,
-		Title: fmt.Sprintf("breaker of %s%s %s for %s", b.Scope, prefixed(", key ", b.Key), what, duration.Format((to - from).Round(time.Millisecond))),
+		Title: fmt.Sprintf("breaker of %s%s %s for %s", b.Scope, prefixed(", key ", b.Key), what,
+			duration.Format((to - from).Round(time.Millisecond))),
 	}
 }
 
@@ -275,13 +278,15 @@ func (p *plot) attempt(s span, y, h float64) []rect {
 	x := p.x(s.From)
 	list := []rect{{
 		X: x, Y: y, W: apart(p.x(s.To) - x), H: h, Class: how.class,
-		Title: fmt.Sprintf("%s, attempt %d%s %s after %s", s.ItemID, s.Number, s.lane.on(), how.word, duration.Format((s.To - s.From).Round(time.Millisecond))),
+		Title: fmt.Sprintf("%s, attempt %d%s %s after %s", s.ItemID, s.Number, s.lane.on(), how.word,
+			duration.Format((s.To - s.From).Round(time.Millisecond))),
 	}}
 	for _, w := range s.Waits {
 		from, to := p.x(w.From), p.x(min(w.To, s.To))
 		list = append(list, rect{
 			X: from, Y: y + h/4, W: max(to-from, 0.5), H: h / 2, Class: "gap",
-			Title: fmt.Sprintf("%s waits %s for the next try of a step", s.ItemID, duration.Format((w.To - w.From).Round(time.Millisecond))),
+			Title: fmt.Sprintf("%s waits %s for the next try of a step", s.ItemID,
+				duration.Format((w.To - w.From).Round(time.Millisecond))),
 		})
 	}
 	return list
@@ -341,7 +346,8 @@ func lengths(cells []duration.Cell) chart {
 		h := height * float64(cell.Count) / float64(most)
 		c.Rects = append(c.Rects, rect{
 			X: float64(i) * each, Y: height - h, W: max(each-1, 0.5), H: h, Class: "ok",
-			Title: fmt.Sprintf("%s to %s: %d attempts", duration.Format(cell.From), duration.Format(cell.To), cell.Count),
+			Title: fmt.Sprintf("%s to %s: %d attempts", duration.Format(cell.From), duration.Format(cell.To),
+				cell.Count),
 		})
 		if i%max(len(cells)/6, 1) == 0 {
 			c.Ticks = append(c.Ticks, tick{At: float64(i) * each, Text: Duration(cell.From)})
@@ -363,7 +369,10 @@ func (p *plot) marks() []float64 {
 func (p *plot) ticks() []tick {
 	var list []tick
 	step := p.length / 6
-	for _, round := range []time.Duration{time.Hour, time.Minute, time.Second, 100 * time.Millisecond, 10 * time.Millisecond, time.Millisecond} {
+	for _, round := range []time.Duration{
+		time.Hour, time.Minute, time.Second, 100 * time.Millisecond,
+		10 * time.Millisecond, time.Millisecond,
+	} {
 		if step >= round {
 			step = step.Round(round)
 			break

@@ -16,9 +16,13 @@ type limits struct {
 	cols    [columns]limitColumn
 	filled  int // the column of the last record
 	running int
-	slots   int      // how many agents may run at once
-	known   bool     // slots is: those of a fleet are not at first
-	rate    float64  // starts in a second that are allowed, whatever their keys are; 0: there is no limit, or the log does not have it
+	slots   int  // how many agents may run at once
+	known   bool // slots is: those of a fleet are not at first
+
+	// Starts in a second that are allowed, whatever their keys are; 0: there is no limit, or the log does not
+	// have it.
+	rate float64
+
 	adapts  float64  // that of the adaptive limit
 	fixed   float64  // that of the workflow
 	rates   []string // of the workflow, also those that are drawn nowhere
@@ -137,7 +141,8 @@ func (l *limits) change(at time.Duration, r events.Record) {
 	l.changes = append(l.changes, change{at, events.Say(r).Clause()})
 }
 
-// goTo goes on to a column. In those between nothing has changed, but that attempts are found to wait for a worker of a fleet.
+// goTo goes on to a column. In those between nothing has changed, but that attempts are found to wait for a
+// worker of a fleet.
 func (p *plot) goTo(to int) {
 	l := &p.limits
 	for l.filled < to {
@@ -153,7 +158,8 @@ func (p *plot) goTo(to int) {
 	}
 }
 
-// limitCharts draws how many agents ran and started, of a job whose limits changed or whose starts had turns. It returns nil for others.
+// limitCharts draws how many agents ran and started, of a job whose limits changed or whose starts had turns.
+// It returns nil for others.
 func (p *plot) limitCharts() []chart {
 	l := &p.limits
 	p.goTo(columns - 1)
@@ -175,7 +181,10 @@ func (p *plot) limitCharts() []chart {
 		after := "after " + Duration(time.Duration(i)*each)
 		if c.running > 0 {
 			h := height * float64(c.running) / float64(most)
-			atOnce.Rects = append(atOnce.Rects, rect{X: x, Y: height - h, W: width / columns, H: h, Class: "ok", Title: fmt.Sprintf("%s: %d of %d at once", after, c.running, c.slots)})
+			atOnce.Rects = append(atOnce.Rects, rect{
+				X: x, Y: height - h, W: width / columns, H: h, Class: "ok",
+				Title: fmt.Sprintf("%s: %d of %d at once", after, c.running, c.slots),
+			})
 		}
 		if c.starts > 0 {
 			h := height * perSecond(c) / fastest
@@ -183,7 +192,10 @@ func (p *plot) limitCharts() []chart {
 			if c.rate > 0 {
 				title += fmt.Sprintf(", %.3g allowed", c.rate)
 			}
-			starts.Rects = append(starts.Rects, rect{X: x, Y: height - h, W: width / columns, H: h, Class: "ok", Title: title})
+			starts.Rects = append(starts.Rects, rect{
+				X: x, Y: height - h, W: width / columns, H: h, Class: "ok",
+				Title: title,
+			})
 		}
 		y := height - height*float64(c.slots)/float64(most)
 		slots.add(x, y)
@@ -197,7 +209,8 @@ func (p *plot) limitCharts() []chart {
 		starts.Lines = []line{{"waits", rates.String()}}
 	}
 	for _, c := range l.changes {
-		atOnce.Rects = append(atOnce.Rects, rect{X: p.x(c.at), W: 3, H: height, Class: "change", Title: "after " + Duration(c.at) + ": " + c.text})
+		atOnce.Rects = append(atOnce.Rects, rect{X: p.x(c.at), W: 3, H: height, Class: "change", Title: "after " +
+			Duration(c.at) + ": " + c.text})
 	}
 	atOnce.Name = fmt.Sprintf("Agents at once and their limit over time, at most %d", most)
 	starts.Name = fmt.Sprintf("Starts in a second over time, at most %.3g", fastest)
@@ -209,8 +222,8 @@ func (p *plot) limitCharts() []chart {
 // breakersDrawn bounds the breakers that have a row of their own.
 const breakersDrawn = 40
 
-// breakers draws when breakers were not closed, each in a row: those that were so the longest. It returns nil if only breakers without keys were, which
-// the chart of the slots shows.
+// breakers draws when breakers were not closed, each in a row: those that were so the longest. It returns nil
+// if only breakers without keys were, which the chart of the slots shows.
 func (p *plot) breakers(periods []view.Period) (c *chart, more int) {
 	type id struct{ scope, key string }
 	long := map[id]time.Duration{}
@@ -236,7 +249,10 @@ func (p *plot) breakers(periods []view.Period) (c *chart, more int) {
 	more = max(len(rows)-breakersDrawn, 0)
 	rows = rows[:len(rows)-more]
 	const row = 20.0
-	c = &chart{Height: row * float64(len(rows)), Ticks: p.ticks(), Marks: p.marks(), Name: fmt.Sprintf("When %d circuit breakers were open over time", len(rows))}
+	c = &chart{
+		Height: row * float64(len(rows)), Ticks: p.ticks(), Marks: p.marks(),
+		Name: fmt.Sprintf("When %d circuit breakers were open over time", len(rows)),
+	}
 	at := map[id]float64{}
 	for i, one := range rows {
 		y := row * float64(i)
@@ -245,7 +261,10 @@ func (p *plot) breakers(periods []view.Period) (c *chart, more int) {
 		if one.scope != events.WorkflowScope {
 			name = one.scope + " " + name
 		}
-		c.Labels = append(c.Labels, label{X: 4, Y: y + row - 6, Text: fmt.Sprintf("%s, %s", name, duration.Format(long[one].Round(time.Millisecond)))})
+		c.Labels = append(c.Labels, label{
+			X: 4, Y: y + row - 6,
+			Text: fmt.Sprintf("%s, %s", name, duration.Format(long[one].Round(time.Millisecond))),
+		})
 	}
 	for _, b := range periods {
 		if y, drawn := at[id{b.Scope, b.Key}]; drawn {

@@ -62,7 +62,10 @@ type queue struct {
 }
 
 func newQueue(width int) queue {
-	return queue{waits: map[int]bool{}, merger: track{cells: make([]cell, width)}, verify: track{cells: make([]cell, width)}}
+	return queue{
+		waits: map[int]bool{}, merger: track{cells: make([]cell, width)},
+		verify: track{cells: make([]cell, width)},
+	}
 }
 
 // addTo adds a bar to a track. Bad says that it is about a failure.
@@ -84,7 +87,8 @@ func (p *plot) queued(r events.Record, now time.Duration) {
 		}
 	case events.WorktreeMerged:
 		began := max(now-time.Duration(e.DurationMS), 0)
-		title := fmt.Sprintf("%s merged as %.10s after %s", namesOf(e.ItemIDs), e.Head, exactly(time.Duration(e.DurationMS)))
+		title := fmt.Sprintf("%s merged as %.10s after %s", namesOf(e.ItemIDs), e.Head,
+			exactly(time.Duration(e.DurationMS)))
 		p.addTo(&q.merger, bar{began, now, "ok", title}, false)
 		for _, index := range e.ItemIndexes {
 			delete(q.waits, index)
@@ -174,7 +178,10 @@ func (p *plot) mergeQueue() chart {
 		}
 		for _, b := range t.bars {
 			x := p.x(b.From)
-			c.Rects = append(c.Rects, rect{X: x, Y: y, W: max(p.x(b.To)-x, 2), H: trackHeight - 1, Class: b.Class, Title: b.Title})
+			c.Rects = append(c.Rects, rect{
+				X: x, Y: y, W: max(p.x(b.To)-x, 2), H: trackHeight - 1, Class: b.Class,
+				Title: b.Title,
+			})
 		}
 	}
 	most := max(slices.Max(q.depths[:]), 1)
@@ -194,7 +201,8 @@ func (p *plot) tooMany() bool {
 	return len(p.queue.merger.bars) > p.kept.spans || len(p.queue.verify.bars) > p.kept.spans
 }
 
-// mergesOf returns what is shown of the merge queue, with at most so many rows in each table; nil: the job has no workspaces.
+// mergesOf returns what is shown of the merge queue, with at most so many rows in each table; nil: the job
+// has no workspaces.
 func mergesOf(j *view.Job, p *plot, rows int) *merges {
 	if j.Base == "" {
 		return nil

@@ -301,7 +301,8 @@ func (p *plot) part(t time.Duration, n int) int {
 
 func (p *plot) column(t time.Duration) *column { return &p.cols[p.part(t, columns)] }
 
-// finish ends the attempts and waits that have no end in the log, and adds up the columns. Running says that the job goes on.
+// finish ends the attempts and waits that have no end in the log, and adds up the columns. Running says that
+// the job goes on.
 func (p *plot) finish(running bool) {
 	how := stopped
 	if running {

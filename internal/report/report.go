@@ -1,7 +1,7 @@
 // Package report writes a self-contained HTML report of a job.
 //
-// New reads the log twice into a Report, which WriteHTML renders. A plot collects what is drawn over time on an axis, and a chart is one
-// drawing, made into an SVG element by the template page.html.
+// New reads the log twice into a Report, which WriteHTML renders. A plot collects what is drawn over time on
+// an axis, and a chart is one drawing, made into an SVG element by the template page.html.
 package report
 
 import (
@@ -42,10 +42,11 @@ type Source struct {
 	Text     string                                 // of the workflow file
 	Records  func() iter.Seq2[events.Record, error] // of the log, from its beginning; called twice
 	Letters  iter.Seq2[dlq.Entry, error]
-	Printed  func(outputs.Query) outputs.Tail             // the end of what an attempt or a step has printed; nil: not known
-	Named    func(index int) string                       // as Label, of an item by its index; nil: nothing
-	Label    func(id string, item json.RawMessage) string // what an item is called besides its id; "" for nothing
-	Made     time.Time
+	// The end of what an attempt or a step has printed; nil: not known.
+	Printed func(outputs.Query) outputs.Tail
+	Named   func(index int) string                       // as Label, of an item by its index; nil: nothing
+	Label   func(id string, item json.RawMessage) string // what an item is called besides its id; "" for nothing
+	Made    time.Time
 }
 
 // Report is the data of one HTML page.
@@ -104,13 +105,15 @@ type stepRow struct {
 	Printed *outputs.Tail // nil: nothing
 }
 
-// Badge is the state of a job as people see it. A job whose items did not all succeed is never shown as one that completed.
+// Badge is the state of a job as people see it. A job whose items did not all succeed is never shown as one
+// that completed.
 type Badge struct {
 	Text  string
 	Class string // in Style
 }
 
-// BadgeOf returns the badge of a job in a state, of which some items have failed or were rejected, and some were skipped.
+// BadgeOf returns the badge of a job in a state, of which some items have failed or were rejected, and some
+// were skipped.
 func BadgeOf(state string, failed, skipped int) Badge {
 	switch {
 	case state != string(view.Completed):
@@ -188,7 +191,10 @@ func New(s Source) (*Report, error) {
 		}
 		r.Groups = append(r.Groups, group{FailureGroup: g, Label: named(g.Example.ItemIndex)})
 		if g.Example.Outputs != nil && s.Printed != nil {
-			tail := s.Printed(outputs.Query{ItemID: g.Example.ItemID, Attempt: g.Example.Attempt, Span: *g.Example.Outputs})
+			tail := s.Printed(outputs.Query{
+				ItemID: g.Example.ItemID, Attempt: g.Example.Attempt,
+				Span: *g.Example.Outputs,
+			})
 			r.Groups[len(r.Groups)-1].Printed = &tail
 		}
 	}
@@ -212,12 +218,13 @@ func draw(records func() iter.Seq2[events.Record, error], now time.Time, kept bo
 	return job, charts{
 		Limits: p.limitCharts(), Rates: strings.Join(p.limits.rates, ", "), Breakers: breakers, Shut: more,
 		Merges:     mergesOf(job, p, kept.rows),
-		Throughput: p.throughput(), Slots: p.slots(job.Periods(), job.Pauses()), SummedUp: p.many, Lengths: lengths(job.Durations.Cells()), Durations: &job.Durations,
+		Throughput: p.throughput(), Slots: p.slots(job.Periods(),
+			job.Pauses()), SummedUp: p.many, Lengths: lengths(job.Durations.Cells()), Durations: &job.Durations,
 	}, nil
 }
 
-// Draw returns the view of a job and its charts, for a page that uses Style and is made again and again. It reads the log twice. Now is the time
-// if the job is running, else zero.
+// Draw returns the view of a job and its charts, for a page that uses Style and is made again and again. It
+// reads the log twice. Now is the time if the job is running, else zero.
 func Draw(records func() iter.Seq2[events.Record, error], now time.Time) (*view.Job, template.HTML, error) {
 	job, c, err := draw(records, now, pageKept)
 	if err != nil {
@@ -253,7 +260,10 @@ func (r *Report) list(letters iter.Seq2[dlq.Entry, error], label func(id string,
 			r.MoreLetters++
 			continue
 		}
-		l := letter{ItemID: e.ItemID, Label: cut(label(e.ItemID, e.Item), itemShown), Item: cut(string(e.Item), itemShown), Failures: e.FailureCount, Eligible: e.ReprocessEligible}
+		l := letter{
+			ItemID: e.ItemID, Label: cut(label(e.ItemID, e.Item), itemShown),
+			Item: cut(string(e.Item), itemShown), Failures: e.FailureCount, Eligible: e.ReprocessEligible,
+		}
 		last := e.Last()
 		l.Type, l.Message = string(last.ErrorType), cut(last.Message, itemShown)
 		l.Stdout, l.Stderr = events.ClipTail(last.StdoutTail, tailShown), events.ClipTail(last.StderrTail, tailShown)
@@ -288,8 +298,9 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return err
 }
 
-// Plain removes from the texts of a page what is meant for a terminal, such as colours, and replaces the characters that turn the direction of
-// text, with which the name of an item could look like another. The pages themselves have none of that.
+// Plain removes from the texts of a page what is meant for a terminal, such as colours, and replaces the
+// characters that turn the direction of text, with which the name of an item could look like another. The
+// pages themselves have none of that.
 func Plain(page []byte) []byte {
 	return bytes.Map(func(r rune) rune {
 		switch {
@@ -302,8 +313,8 @@ func Plain(page []byte) []byte {
 	}, withoutColours(page))
 }
 
-// withoutColours removes control sequences: ECMA-48, 5.4. Their parameters are digits here, so that no tag after a sequence that is cut off is taken
-// for a part of it.
+// withoutColours removes control sequences: ECMA-48, 5.4. Their parameters are digits here, so that no tag
+// after a sequence that is cut off is taken for a part of it.
 func withoutColours(page []byte) []byte {
 	before, rest, found := bytes.Cut(page, []byte("\x1b["))
 	if !found {

@@ -62,7 +62,8 @@ func boundOfStep(name string, s workflow.Step) bound {
 	if s.OnFailure != nil {
 		again = s.OnFailure.MaxAttempts
 	}
-	total := boundOfRun(name, s).plus(boundOfValidation(name, s)).times(TriesOf(s.Retry) + again).plus(bound{time: waitOf(s.Retry)})
+	total := boundOfRun(name, s).plus(boundOfValidation(name, s)).times(TriesOf(s.Retry) +
+		again).plus(bound{time: waitOf(s.Retry)})
 	for key, steps := range s.NestedSteps() {
 		if !workflow.IsPartOfTry(key) {
 			rounds, _ := s.Rounds(key)
@@ -126,7 +127,8 @@ func boundOfItem(w *workflow.Workflow) bound {
 	agent := boundOf("map", w.Map.AgentTemplate).within(w.Map.AgentLimit().Value)
 	policy := w.ErrorPolicy.Retries()
 	handler := w.ErrorPolicy.OnItemFailure.Handler
-	return agent.times(TriesOf(policy)).plus(bound{time: waitOf(policy)}).plus(boundOf("handlers."+handler, w.Handlers[handler]))
+	return agent.times(TriesOf(policy)).plus(bound{time: waitOf(policy)}).plus(boundOf("handlers."+handler,
+		w.Handlers[handler]))
 }
 
 // boundOfMap bounds the time of the map phase for this number of items and slots.

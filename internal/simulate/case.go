@@ -426,10 +426,16 @@ func (o *Observer) Check(c *Case, exit int, result mapreduce.Result, tally *Tall
 		what string
 		got  int
 		want *numbers
-	}{{"starts", tally.Attempts, e.starts}, {
-		"retries", tally.ItemRetries + tally.StepRetries,
-		e.retries,
-	}, {"breaker_openings", tally.Opened(), e.openings}, {"agents", result.Spent.Agents, e.agents}, {"conflicts", tally.Conflicts, e.conflict}} {
+	}{
+		{"starts", tally.Attempts, e.starts},
+		{
+			"retries", tally.ItemRetries + tally.StepRetries,
+			e.retries,
+		},
+		{"breaker_openings", tally.Opened(), e.openings},
+		{"agents", result.Spent.Agents, e.agents},
+		{"conflicts", tally.Conflicts, e.conflict},
+	} {
 		if n.want != nil && (n.got < n.want.least || n.got > n.want.most) {
 			differ(n.what, n.got, *n.want)
 		}

@@ -300,7 +300,8 @@ func (b *logReader) completed(now time.Time, e events.AgentCompleted) {
 		if value, ok := e.Captured[b.captures[at]]; ok && b.captures[at] != "" {
 			one.Stdout, one.Unknown = textOf(value), false
 		} else if at == len(b.labels)-1 && e.OutputFile == "" {
-			one.Stdout, one.Unknown = e.Output, one.agent && e.Output == "" // an agent that says nothing has failed, unless its step allows it
+			// An agent that says nothing has failed, unless its step allows it.
+			one.Stdout, one.Unknown = e.Output, one.agent && e.Output == ""
 		}
 		if len(one.Stdout) > maxKept {
 			one.Stdout, one.Unknown = "", true
@@ -329,7 +330,8 @@ func (b *logReader) failed(now time.Time, e events.AgentFailed) {
 		return
 	}
 	switch e.ErrorType {
-	case retry.TypeCircuitOpen, retry.TypeTemplate, retry.TypeMissingOutput, retry.TypeMergeConflict: // no command ended so
+	case retry.TypeCircuitOpen, retry.TypeTemplate, retry.TypeMissingOutput,
+		retry.TypeMergeConflict: // no command ended so
 		delete(b.running, e.ItemID)
 		return
 	}

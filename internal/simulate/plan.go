@@ -21,29 +21,35 @@ import (
 
 // Plan is what a run would do.
 type Plan struct {
-	Workflow     string        `json:"workflow"`
-	Mode         workflow.Mode `json:"mode"`
-	Items        *PlannedItems `json:"items,omitempty"`            // with a map phase
-	MaxParallel  int           `json:"max_parallel,omitempty"`     // with a map phase; absent when it is up to the workers of a fleet, and none of them is known
-	Requires     []string      `json:"requires,omitempty"`         // of the workers of a fleet
-	Fleet        *PlannedFleet `json:"fleet,omitempty"`            // of a job on one
-	Rate         string        `json:"rate,omitempty"`             // how often agents start at most
-	LeastByRate  *Millis       `json:"least_by_rate_ms,omitempty"` // how long the first starts of all items take because of that; absent when that is not known
-	WorstStarts  int           `json:"worst_starts,omitempty"`     // attempts at items, when all their number is known
-	StepRates    []string      `json:"step_rates,omitempty"`       // how often steps start at most
-	Stragglers   string        `json:"stragglers,omitempty"`       // what becomes of attempts that take unusually long, in words
-	Rollout      []string      `json:"rollout,omitempty"`          // its stages, in words
+	Workflow string        `json:"workflow"`
+	Mode     workflow.Mode `json:"mode"`
+	Items    *PlannedItems `json:"items,omitempty"` // with a map phase
+	// With a map phase; absent when it is up to the workers of a fleet, and none of them is known.
+	MaxParallel int           `json:"max_parallel,omitempty"`
+	Requires    []string      `json:"requires,omitempty"` // of the workers of a fleet
+	Fleet       *PlannedFleet `json:"fleet,omitempty"`    // of a job on one
+	Rate        string        `json:"rate,omitempty"`     // how often agents start at most
+	// How long the first starts of all items take because of that; absent when that is not known.
+	LeastByRate *Millis  `json:"least_by_rate_ms,omitempty"`
+	WorstStarts int      `json:"worst_starts,omitempty"` // attempts at items, when all their number is known
+	StepRates   []string `json:"step_rates,omitempty"`   // how often steps start at most
+	// What becomes of attempts that take unusually long, in words.
+	Stragglers   string        `json:"stragglers,omitempty"`
+	Rollout      []string      `json:"rollout,omitempty"` // its stages, in words
 	Steps        []PlannedStep `json:"steps"`
 	ReduceWhen   []string      `json:"reduce_when,omitempty"` // the conditions of reduce and merge
 	ItemRuns     int           `json:"item_runs,omitempty"`   // with a map phase
 	ItemDelays   []Millis      `json:"item_delays_ms,omitempty"`
 	WorstWaiting *Millis       `json:"worst_waiting_per_item_ms,omitempty"` // with a map phase
-	WorstItem    *Millis       `json:"worst_per_item_ms,omitempty"`         // with a map phase; absent when nothing limits it
-	WorstMap     *Millis       `json:"worst_map_ms,omitempty"`              // absent when nothing limits it, or the number of items is not known
-	WorstJob     *Millis       `json:"worst_job_ms,omitempty"`              // the same
-	Cost         *PlannedCost  `json:"cost,omitempty"`                      // of AI agents; absent when there are none
-	Workspace    *PlannedSpace `json:"workspace,omitempty"`                 // with workspaces
-	Unlimited    string        `json:"unlimited,omitempty"`                 // the first step that nothing limits, if there is one
+	// With a map phase; absent when nothing limits it.
+	WorstItem *Millis `json:"worst_per_item_ms,omitempty"`
+	// Absent when nothing limits it, or the number of items is not known.
+	WorstMap  *Millis       `json:"worst_map_ms,omitempty"`
+	WorstJob  *Millis       `json:"worst_job_ms,omitempty"` // the same
+	Cost      *PlannedCost  `json:"cost,omitempty"`         // of AI agents; absent when there are none
+	Workspace *PlannedSpace `json:"workspace,omitempty"`    // with workspaces
+	// The first step that nothing limits, if there is one.
+	Unlimited string `json:"unlimited,omitempty"`
 }
 
 // PlannedSpace is what the workspaces of a job would be.
@@ -78,7 +84,10 @@ func PlanWorkspace(ctx context.Context, c mapreduce.Config, w *workflow.Workflow
 	if w.Workspace.Verify != nil {
 		number++
 	}
-	return &PlannedSpace{Base: start.Base, Branch: start.Branch, Number: number, Files: start.Files, Bytes: start.Bytes}, nil
+	return &PlannedSpace{
+		Base: start.Base, Branch: start.Branch, Number: number, Files: start.Files,
+		Bytes: start.Bytes,
+	}, nil
 }
 
 // Millis is a delay, in Milliseconds.
@@ -86,24 +95,28 @@ type Millis = events.Millis
 
 // PlannedItems are the items that a run would start with.
 type PlannedItems struct {
-	Source  string             `json:"source"`
-	Kind    string             `json:"kind,omitempty"`  // file, command, glob, stdin or job; absent: a list in the workflow
-	Total   *int               `json:"total,omitempty"` // absent when a command or a terminal would have to be asked, or setup be run
+	Source string `json:"source"`
+	// File, command, glob, stdin or job; absent: a list in the workflow.
+	Kind string `json:"kind,omitempty"`
+	// Absent when a command or a terminal would have to be asked, or setup be run.
+	Total   *int               `json:"total,omitempty"`
 	First   []items.Item       `json:"first"`
 	Job     string             `json:"job,omitempty"`     // whose results are the items
 	Select  workflow.Select    `json:"select,omitempty"`  // which of them
 	Refused string             `json:"refused,omitempty"` // why they cannot be the items now
 	Since   *events.Difference `json:"since,omitempty"`   // with --since: how they differ from those of the earlier job
-	Made    string             `json:"-"`                 // what is not there yet and setup may make, if there is such a thing
-	fields  items.Fields
-	notes   []string // what is hardly meant
+	// What is not there yet and setup may make, if there is such a thing.
+	Made   string `json:"-"`
+	fields items.Fields
+	notes  []string // what is hardly meant
 }
 
 // PlannedStep is what would be run for one step.
 type PlannedStep struct {
-	Section string   `json:"section"`
-	Step    string   `json:"step"`
-	Command string   `json:"command"` // for the first item, in the map phase; of a handler of failures: as it is written
+	Section string `json:"section"`
+	Step    string `json:"step"`
+	// For the first item, in the map phase; of a handler of failures: as it is written.
+	Command string   `json:"command"`
 	Runs    int      `json:"runs"`
 	Timeout Millis   `json:"timeout_ms,omitempty"` // of each run
 	Delays  []Millis `json:"delays_ms"`            // before each retry, at most
@@ -116,12 +129,14 @@ type PlannedStep struct {
 
 // PlannedFleet is the fleet that items would run on.
 type PlannedFleet struct {
-	Broker      string          `json:"broker"`
-	Unreachable string          `json:"unreachable,omitempty"`  // why it cannot be asked; then nothing is known of the workers
-	OfWorkers   bool            `json:"slots_of_workers"`       // there is no max_parallel: the job has the slots of the workers
-	Max         int             `json:"max_parallel,omitempty"` // else: that
-	Slots       int             `json:"slots"`                  // of the workers that fit now
-	Workers     []PlannedWorker `json:"workers"`
+	Broker string `json:"broker"`
+	// Why it cannot be asked; then nothing is known of the workers.
+	Unreachable string `json:"unreachable,omitempty"`
+	// There is no max_parallel: the job has the slots of the workers.
+	OfWorkers bool            `json:"slots_of_workers"`
+	Max       int             `json:"max_parallel,omitempty"` // else: that
+	Slots     int             `json:"slots"`                  // of the workers that fit now
+	Workers   []PlannedWorker `json:"workers"`
 }
 
 // PlannedWorker is a worker that answers.
@@ -170,7 +185,10 @@ func MakePlan(ctx context.Context, w PlanInput) (Plan, []workflow.Problem, error
 		if p.Workspace = w.Space; w.Space.Base != "" {
 			sample.Base = w.Space.Base
 		}
-		sample.Merge = &agent.MergeResult{Worktree: "<workspace>", SourceBranch: "prodigy/<job>", TargetBranch: w.Space.Branch}
+		sample.Merge = &agent.MergeResult{
+			Worktree: "<workspace>", SourceBranch: "prodigy/<job>",
+			TargetBranch: w.Space.Branch,
+		}
 	}
 	sample.Env, sample.Secrets, sample.Args = w.Settings.Env, w.Settings.Final, w.Settings.Args
 	if w.Map != nil {
@@ -184,7 +202,10 @@ func MakePlan(ctx context.Context, w PlanInput) (Plan, []workflow.Problem, error
 		}
 		warnings = append(warnings, guarded...)
 		for _, note := range selected.notes {
-			warnings = append(warnings, workflow.Problem{File: w.File, Line: w.Map.Input.Pos.Line, Col: w.Map.Input.Pos.Col, Message: note})
+			warnings = append(warnings, workflow.Problem{
+				File: w.File, Line: w.Map.Input.Pos.Line,
+				Col: w.Map.Input.Pos.Col, Message: note,
+			})
 		}
 		p.Items = &selected
 		p.ItemRuns = TriesOf(w.ErrorPolicy.Retries())
@@ -207,7 +228,8 @@ func MakePlan(ctx context.Context, w PlanInput) (Plan, []workflow.Problem, error
 			a = withFirst(a, *p.Items)
 			if a.Producing && a.ItemID != "" {
 				if paths, err := agent.Paths(w.Map.Produces); err == nil {
-					a.Produces, _ = paths(a.ItemID, a.Item) // what is wrong with a path is what an attempt would fail by
+					// What is wrong with a path is what an attempt would fail by.
+					a.Produces, _ = paths(a.ItemID, a.Item)
 				}
 			}
 		}
@@ -316,7 +338,8 @@ func (p *Plan) estimate(w *workflow.Workflow) {
 	}
 }
 
-// turnsOf returns how many turns of the limit of starts an attempt takes at most: its own, and one for each retry of its steps.
+// turnsOf returns how many turns of the limit of starts an attempt takes at most: its own, and one for each
+// retry of its steps.
 func turnsOf(steps []workflow.Step) int {
 	turns := 1
 	for _, s := range steps {
@@ -350,7 +373,10 @@ func captures(s workflow.Section) []events.StepCompleted {
 const firstItems = 5
 
 func planSelection(ctx context.Context, w PlanInput) (PlannedItems, error) {
-	env := items.Env{Dir: w.Dir, Environ: w.Settings.Environ(w.Environ), Fill: w.Settings.Fill, Stdin: w.Stdin, Secret: w.Settings.Mask.Holds}
+	env := items.Env{
+		Dir: w.Dir, Environ: w.Settings.Environ(w.Environ), Fill: w.Settings.Fill, Stdin: w.Stdin,
+		Secret: w.Settings.Mask.Holds,
+	}
 	if in := w.From; in != nil {
 		env.Results = in.Results
 	}
@@ -398,8 +424,8 @@ func planSelection(ctx context.Context, w PlanInput) (PlannedItems, error) {
 	return selected, nil
 }
 
-// checkFields returns an error for the placeholders of w that name a field which none of the items has, and warnings for those
-// which a condition guards.
+// checkFields returns an error for the placeholders of w that name a field which none of the items has, and
+// warnings for those which a condition guards.
 func checkFields(w *workflow.Workflow, seen items.Fields) ([]workflow.Problem, error) {
 	fields, known := seen.Names()
 	if !known || w.Map.Batch > 0 || w.Map.ItemsFromArgs {
@@ -448,8 +474,8 @@ type PlannedCost struct {
 	Items    int  `json:"-"`
 }
 
-// PlanCost returns what the agents of w may cost, which are read by the presets of set, or nil if it has none. A maxCost that
-// is not 0 goes before its budget.
+// PlanCost returns what the agents of w may cost, which are read by the presets of set, or nil if it has
+// none. A maxCost that is not 0 goes before its budget.
 func PlanCost(w *workflow.Workflow, set ai.Set, maxCost spend.USD, selected *PlannedItems) *PlannedCost {
 	if set == nil {
 		return nil
@@ -478,7 +504,8 @@ func PlanCost(w *workflow.Workflow, set ai.Set, maxCost spend.USD, selected *Pla
 			c.By[name] = "prodigy, which knows what an agent has cost when it has ended, and starts no other at the limit"
 		}
 		limited := most > 0 && told
-		if ofItems := at.Section == "map" || at.Section == "workspace.resolve" || (workflow.Section{Name: at.Section}).IsHandler(); ofItems {
+		if ofItems := at.Section == "map" || at.Section == "workspace.resolve" ||
+			(workflow.Section{Name: at.Section}).IsHandler(); ofItems {
 			perItem, itemLimited = perItem+most, itemLimited && limited
 		} else {
 			once, onceLimited = once+most, onceLimited && limited

@@ -230,7 +230,8 @@ func (s Script) Outcome(t agent.SimulatedTry) Outcome {
 	for i, one := range s.rules {
 		if !one.merge && one.matches(t, since) && (one.sure || randOf(s.Seed+uint64(i)+1, t).Float64() < one.chance) {
 			o := one.outcome(s, t)
-			if o.Resets == 0 && one.to > 0 && (one.fails == retry.TypeQuota || one.used > 0) { // the limit lasts as long as the rule
+			// The limit lasts as long as the rule.
+			if o.Resets == 0 && one.to > 0 && (one.fails == retry.TypeQuota || one.used > 0) {
 				o.Resets = max(one.to-since-o.Takes, time.Second)
 			}
 			return o
@@ -305,7 +306,8 @@ func (e ending) outcome(s Script, t agent.SimulatedTry) Outcome {
 		}
 		o.Use.Counted = true
 	}
-	if e.cost != nil && o.Use.Cost == 0 && e.tokens == nil { // a run that costs nothing has used none of those that others use
+	// A run that costs nothing has used none of those that others use.
+	if e.cost != nil && o.Use.Cost == 0 && e.tokens == nil {
 		o.Use.Tokens = spend.Tokens{}
 	}
 	return o

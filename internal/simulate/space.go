@@ -31,7 +31,9 @@ func (w *workspaces) Check(context.Context, gitspace.Config, bool) (gitspace.Sta
 }
 
 // Open implements mapreduce.Workspaces.
-func (w *workspaces) Open(_ context.Context, c gitspace.Config, _ gitspace.Start, _ string, _ []gitspace.Work) (mapreduce.Space, error) {
+func (w *workspaces) Open(_ context.Context, c gitspace.Config, _ gitspace.Start, _ string,
+	_ []gitspace.Work,
+) (mapreduce.Space, error) {
 	w.attempts = map[int]agent.Attempt{}
 	return &space{Config: c, workspaces: w, ready: map[int]bool{}}, nil
 }

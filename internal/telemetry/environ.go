@@ -75,7 +75,8 @@ func (e Environ) Check() error {
 			return errors.New("OTEL_EXPORTER_OTLP_PROTOCOL is grpc: only http/protobuf and http/json are supported, which collectors take at port 4318")
 		case p != Protobuf && p != JSON:
 			return fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q: only http/protobuf and http/json are supported", p)
-		case p == JSON && (e["OTEL_EXPORTER_OTLP_CERTIFICATE"] != "" || e["OTEL_EXPORTER_OTLP_"+signal+"_CERTIFICATE"] != ""):
+		case p == JSON && (e["OTEL_EXPORTER_OTLP_CERTIFICATE"] != "" ||
+			e["OTEL_EXPORTER_OTLP_"+signal+"_CERTIFICATE"] != ""):
 			return errors.New("OTEL_EXPORTER_OTLP_CERTIFICATE is supported with http/protobuf only")
 		}
 	}
@@ -92,7 +93,10 @@ func (e Environ) Endpoint(signal string) string {
 
 // Where returns what the telemetry is sent to, for people.
 func (e Environ) Where() string {
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"} {
+	for _, name := range []string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+		"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT",
+	} {
 		if e[name] != "" {
 			return e[name]
 		}
@@ -109,9 +113,12 @@ type Options struct {
 	Version string   // of prodigy
 	Environ []string // with the variables of OpenTelemetry
 
-	From int64 // the record that what is exported begins with; what ended before it was exported by others, or is not wanted
+	// The record that what is exported begins with; what ended before it was exported by others, or is not
+	// wanted.
+	From int64
 
-	// Over, when set, says that the job is being run: its records are exported as they come. When Over is closed, those that there are are the last.
+	// Over, when set, says that the job is being run: its records are exported as they come. When Over is
+	// closed, those that there are are the last.
 	Over <-chan struct{}
 
 	// Patience is how long what is left may take when Over is closed.

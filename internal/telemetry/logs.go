@@ -12,7 +12,8 @@ func (t *Tracer) say(r events.Record) {
 	body := said.Clause()
 	item, ofItem := events.ItemOf(r.Event)
 	switch e := r.Event.(type) {
-	case events.JobStarted, events.JobResumed, events.JobCompleted, events.JobFailed, events.JobCancelled, events.JobPaused, events.PhaseSkipped,
+	case events.JobStarted, events.JobResumed, events.JobCompleted, events.JobFailed, events.JobCancelled,
+		events.JobPaused, events.PhaseSkipped,
 		events.BudgetReached, events.QuotaPaused, events.QuotaResumed, events.ConcurrencyChanged, events.RolloutStage, events.RolloutHeld,
 		events.RetriesHeld, events.RetriesAllowed, events.StartsHeld, events.StartsAllowed, events.CircuitOpen, events.CircuitHalfOpen,
 		events.CircuitClosed, events.PauseRequested, events.ContinueRequested, events.DrainRequested, events.CancelRequested,
@@ -53,7 +54,11 @@ var severities = map[events.Grave]Severity{events.Plain: Info, events.Good: Info
 func attrsOf(e events.Event) []Attr {
 	switch e := e.(type) {
 	case events.AgentFailed:
-		return []Attr{{"error.type", string(e.ErrorType)}, {"prodigy.action", string(e.Action)}, {"prodigy.step", e.Step}}
+		return []Attr{
+			{"error.type", string(e.ErrorType)},
+			{"prodigy.action", string(e.Action)},
+			{"prodigy.step", e.Step},
+		}
 	case events.StepFailed:
 		return []Attr{{"prodigy.step", e.Step}, {"error.type", string(e.ErrorType)}, {"prodigy.action", e.Action}}
 	case events.ConcurrencyChanged:

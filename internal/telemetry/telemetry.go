@@ -1,7 +1,8 @@
-// Package telemetry turns the log of a job into what OpenTelemetry knows: the spans of a trace, and log records.
+// Package telemetry turns the log of a job into what OpenTelemetry knows: the spans of a trace, and log
+// records.
 //
-// A [Tracer] is a fold over the records: the same log gives the same spans, with the same names (see package tracing), whoever reads it and whenever. What
-// sends them is in package otlp.
+// A [Tracer] is a fold over the records: the same log gives the same spans, with the same names (see package
+// tracing), whoever reads it and whenever. What sends them is in package otlp.
 package telemetry
 
 import (
@@ -132,9 +133,11 @@ func (t *Tracer) Apply(r events.Record) {
 	case events.AgentUsage:
 		t.used(r.Time, e)
 	case events.AISessionStarted:
-		t.during(r.Time, e.ItemID, e.Step, "agent session", Attr{"gen_ai.provider.name", e.Preset}, Attr{"gen_ai.conversation.id", e.SessionID}, Attr{"prodigy.resumed", e.Resumed})
+		t.during(r.Time, e.ItemID, e.Step, "agent session", Attr{"gen_ai.provider.name", e.Preset},
+			Attr{"gen_ai.conversation.id", e.SessionID}, Attr{"prodigy.resumed", e.Resumed})
 	case events.StepTurn:
-		t.during(r.Time, e.ItemID, e.Step, "turn", Attr{"prodigy.key", e.Key}, Attr{"prodigy.waited", time.Duration(e.WaitedMS).Seconds()})
+		t.during(r.Time, e.ItemID, e.Step, "turn", Attr{"prodigy.key", e.Key},
+			Attr{"prodigy.waited", time.Duration(e.WaitedMS).Seconds()})
 	case events.StepSkipped:
 		t.during(r.Time, e.ItemID, "", "step skipped", Attr{"prodigy.step", e.Step})
 	default:
@@ -251,7 +254,8 @@ func (t *Tracer) runContext() tracing.Context {
 	return t.run.Context
 }
 
-// phaseStep returns the step of the phase that runs. Without a record of its beginning it began with the phase, or when the step before ended.
+// phaseStep returns the step of the phase that runs. Without a record of its beginning it began with the
+// phase, or when the step before ended.
 func (t *Tracer) phaseStep(label string, at time.Time) *open {
 	if t.step == nil {
 		above := &open{Span{Context: t.job, Begin: at}}
@@ -261,7 +265,10 @@ func (t *Tracer) phaseStep(label string, at time.Time) *open {
 		if t.phase != nil {
 			above = t.phase
 		}
-		t.step = &open{Span{Context: above.Context.Step(t.stepsRun), Parent: above.Context, Begin: above.Begin, Name: label}}
+		t.step = &open{Span{
+			Context: above.Context.Step(t.stepsRun), Parent: above.Context, Begin: above.Begin,
+			Name: label,
+		}}
 	}
 	t.step.Name = label
 	return t.step
@@ -298,7 +305,10 @@ func (t *Tracer) findStep(itemID, label string, at time.Time) *open {
 func (t *Tracer) stepRetrying(at time.Time, e events.StepRetrying) {
 	if s := t.findStep(e.ItemID, e.Step, at); s != nil {
 		s.Events = append(s.Events, Event{"backoff", at, []Attr{
-			{"prodigy.try", e.Attempt}, {"error.type", string(e.ErrorType)}, {"exception.message", e.Error}, {"prodigy.delay", time.Duration(e.DelayMS).Seconds()},
+			{"prodigy.try", e.Attempt}, {"error.type", string(e.ErrorType)}, {
+				"exception.message",
+				e.Error,
+			}, {"prodigy.delay", time.Duration(e.DelayMS).Seconds()},
 		}})
 	}
 }
@@ -313,7 +323,10 @@ func (t *Tracer) stepFailed(at time.Time, e events.StepFailed) {
 		attrs = append(attrs, Attr{"process.exit.code", *e.ExitCode})
 	}
 	if e.Action != "stop" {
-		s.Events = append(s.Events, Event{"step failed", at, append(attrs, Attr{"exception.message", e.Error}, Attr{"prodigy.action", e.Action})})
+		s.Events = append(s.Events, Event{
+			"step failed", at,
+			append(attrs, Attr{"exception.message", e.Error}, Attr{"prodigy.action", e.Action}),
+		})
 		return
 	}
 	s.Error = e.Error
@@ -329,12 +342,17 @@ func (t *Tracer) used(at time.Time, e events.AgentUsage) {
 	if s == nil {
 		return
 	}
-	attrs := []Attr{{"gen_ai.provider.name", e.Preset}, {"prodigy.agent.outcome", e.Outcome}, {"prodigy.agent.turns", e.Turns}}
+	attrs := []Attr{
+		{"gen_ai.provider.name", e.Preset},
+		{"prodigy.agent.outcome", e.Outcome},
+		{"prodigy.agent.turns", e.Turns},
+	}
 	if e.Model != "" {
 		attrs = append(attrs, Attr{"gen_ai.response.model", e.Model})
 	}
 	if e.Tokens != nil {
-		attrs = append(attrs, Attr{"gen_ai.usage.input_tokens", int(e.Tokens.Input + e.Tokens.Cached)}, Attr{"gen_ai.usage.output_tokens", int(e.Tokens.Output)})
+		attrs = append(attrs, Attr{"gen_ai.usage.input_tokens", int(e.Tokens.Input + e.Tokens.Cached)},
+			Attr{"gen_ai.usage.output_tokens", int(e.Tokens.Output)})
 	}
 	if e.CostUSD != nil {
 		attrs = append(attrs, Attr{"prodigy.agent.cost_usd", float64(*e.CostUSD) / 1e9})
@@ -342,7 +360,8 @@ func (t *Tracer) used(at time.Time, e events.AgentUsage) {
 	s.Events = append(s.Events, Event{"agent usage", at, attrs})
 }
 
-// during notes what happened during the step of an item that runs, or else of a phase; a step of a phase has not begun if label is empty.
+// during notes what happened during the step of an item that runs, or else of a phase; a step of a phase has
+// not begun if label is empty.
 func (t *Tracer) during(at time.Time, itemID, label, name string, attrs ...Attr) {
 	var s *open
 	if itemID == "" && label == "" {
@@ -424,10 +443,14 @@ func (t *Tracer) applyItem(r events.Record) {
 	}
 }
 
-// applyWorkspaces makes the spans of what is done for and with the work of attempts. They are below the run, since they may be about many items.
+// applyWorkspaces makes the spans of what is done for and with the work of attempts. They are below the run,
+// since they may be about many items.
 func (t *Tracer) applyWorkspaces(r events.Record) {
 	work := func(name string, took events.Millis, attrs ...Attr) *open {
-		return &open{Span{Context: t.job.Work(r.Seq), Parent: t.runContext(), Name: name, Begin: r.Time.Add(-time.Duration(took)), Attrs: attrs}}
+		return &open{Span{
+			Context: t.job.Work(r.Seq), Parent: t.runContext(), Name: name,
+			Begin: r.Time.Add(-time.Duration(took)), Attrs: attrs,
+		}}
 	}
 	switch e := r.Event.(type) {
 	case events.WorktreeCreated:
@@ -437,7 +460,8 @@ func (t *Tracer) applyWorkspaces(r events.Record) {
 		}
 		t.close(work("create workspace", e.DurationMS, attrs...), r.Time, "")
 	case events.WorktreeMerged:
-		t.close(work("merge", e.DurationMS, Attr{"prodigy.items", len(e.ItemIDs)}, Attr{"prodigy.head", e.Head}, Attr{"prodigy.insertions", e.Insertions}, Attr{"prodigy.deletions", e.Deletions}), r.Time, "")
+		t.close(work("merge", e.DurationMS, Attr{"prodigy.items", len(e.ItemIDs)}, Attr{"prodigy.head", e.Head},
+			Attr{"prodigy.insertions", e.Insertions}, Attr{"prodigy.deletions", e.Deletions}), r.Time, "")
 		for n, index := range e.ItemIndexes {
 			i := t.item(r, index, e.ItemIDs[n])
 			i.Events = append(i.Events, Event{"merged", r.Time, []Attr{{"prodigy.head", e.Head}}})
@@ -470,7 +494,10 @@ func (t *Tracer) progress(at time.Time, e events.AgentProgress) {
 	if i.step != nil {
 		t.close(i.step, at, i.step.Error)
 	}
-	i.step = &open{Span{Context: i.attempt.Context.Step(e.StepIndex), Parent: i.attempt.Context, Name: e.Step, Begin: at}}
+	i.step = &open{Span{
+		Context: i.attempt.Context.Step(e.StepIndex), Parent: i.attempt.Context, Name: e.Step,
+		Begin: at,
+	}}
 }
 
 func (t *Tracer) failed(r events.Record, e events.AgentFailed) {

@@ -1,5 +1,6 @@
-// Package tracing names the spans of a job, after the W3C's Trace Context. The names are derived from the log of the job, so that whoever reads it
-// finds the same ones again: a resume, an export afterwards, and the commands that are told of them by TRACEPARENT.
+// Package tracing names the spans of a job, after the W3C's Trace Context. The names are derived from the log
+// of the job, so that whoever reads it finds the same ones again: a resume, an export afterwards, and the
+// commands that are told of them by TRACEPARENT.
 package tracing
 
 import (
@@ -40,7 +41,8 @@ func Parse(text string) (Context, bool) {
 	}
 	var c Context
 	var flags, other [1]byte
-	ok := decode(other[:], version) && decode(c.Trace[:], text[traceAt:spanAt-1]) && decode(c.Span[:], text[spanAt:flagsAt-1]) && decode(flags[:], text[flagsAt:length])
+	ok := decode(other[:], version) && decode(c.Trace[:], text[traceAt:spanAt-1]) &&
+		decode(c.Span[:], text[spanAt:flagsAt-1]) && decode(flags[:], text[flagsAt:length])
 	if !ok || c.Trace == [16]byte{} || c.Span == [8]byte{} {
 		return Context{}, false
 	}
@@ -61,10 +63,12 @@ func decode(to []byte, digits string) bool {
 
 // String returns the value of a traceparent.
 func (c Context) String() string {
-	return "00-" + hex.EncodeToString(c.Trace[:]) + "-" + hex.EncodeToString(c.Span[:]) + "-" + hex.EncodeToString([]byte{c.Flags})
+	return "00-" + hex.EncodeToString(c.Trace[:]) + "-" + hex.EncodeToString(c.Span[:]) + "-" +
+		hex.EncodeToString([]byte{c.Flags})
 }
 
-// OfJob returns the span of a job. Parent is the traceparent that the job was started with. If it is empty or not valid, the job begins a trace of its own.
+// OfJob returns the span of a job. Parent is the traceparent that the job was started with. If it is empty or
+// not valid, the job begins a trace of its own.
 func OfJob(jobID, parent string) Context {
 	c, ok := Parse(parent)
 	if !ok {

@@ -66,8 +66,8 @@ func newCircuit() circuit {
 	return circuit{breakers: map[circuitID]*Breaker{}, newest: map[string]Cause{}}
 }
 
-// failed notes a failure that the breaker with a scope counts, if there is one. The breaker of a step may open just before the log
-// has the failure.
+// failed notes a failure that the breaker with a scope counts, if there is one. The breaker of a step may
+// open just before the log has the failure.
 func (c *circuit) failed(scope string, t retry.Type, message string) {
 	if scope == "" || t == retry.TypeCircuitOpen {
 		return
@@ -119,7 +119,8 @@ func (j *Job) Breakers() []Breaker {
 	return list
 }
 
-// CountBreakers returns how many breakers are open and half-open, by scope. It is for jobs with very many, which it does not sort.
+// CountBreakers returns how many breakers are open and half-open, by scope. It is for jobs with very many,
+// which it does not sort.
 func (j *Job) CountBreakers() map[string]map[BreakerState]int {
 	counts := map[string]map[BreakerState]int{}
 	for id, b := range j.circuit.breakers {
@@ -137,7 +138,10 @@ func (j *Job) CountBreakers() map[string]map[BreakerState]int {
 // Periods returns the periods in which breakers were not closed, in the order of their beginning.
 func (j *Job) Periods() []Period { return j.circuit.periods }
 
-var breakerStates = map[limit.BreakerState]BreakerState{limit.Closed: Closed, limit.Open: Open, limit.HalfOpen: HalfOpen}
+var breakerStates = map[limit.BreakerState]BreakerState{
+	limit.Closed: Closed, limit.Open: Open,
+	limit.HalfOpen: HalfOpen,
+}
 
 func (c *circuit) change(scope string, t limit.Transition, now time.Time) {
 	id, s := circuitID{scope, t.Key}, breakerStates[t.To]

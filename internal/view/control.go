@@ -16,7 +16,8 @@ type Hold struct {
 
 // Words says who has paused the job and since when.
 func (h Hold) Words(now time.Time) string {
-	return fmt.Sprintf("by %s for %s, since %s", h.By, duration.Format(max(0, now.Sub(h.Since)).Truncate(time.Second)), h.Since.Local().Format(time.TimeOnly))
+	return fmt.Sprintf("by %s for %s, since %s", h.By, duration.Format(max(0,
+		now.Sub(h.Since)).Truncate(time.Second)), h.Since.Local().Format(time.TimeOnly))
 }
 
 // retryNow makes due what waits for its next attempt or try.

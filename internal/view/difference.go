@@ -13,14 +13,17 @@ import (
 // partsShown is how many parts of fingerprints are named.
 const partsShown = 5
 
-// Difference says how the items of a job differ from those of an earlier one, as in "812 unchanged, 9 changed (7 by uses: convert.sh, 2 by data),
-// 14 new, 3 gone".
+// Difference says how the items of a job differ from those of an earlier one, as in "812 unchanged, 9 changed
+// (7 by uses: convert.sh, 2 by data), 14 new, 3 gone".
 func Difference(d events.Difference) string {
 	words := []string{fmt.Sprintf("%d unchanged", d.Unchanged)}
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{d.Changed, "changed" + by(d)}, {d.New, "new"}, {d.Failed, "failed before"}, {d.Forced, "forced"}, {d.LeftOut, "left out"}, {d.Gone, "gone"}} {
+	}{{d.Changed, "changed" + by(d)}, {d.New, "new"}, {d.Failed, "failed before"}, {d.Forced, "forced"}, {
+		d.LeftOut,
+		"left out",
+	}, {d.Gone, "gone"}} {
 		if c.n > 0 {
 			words = append(words, fmt.Sprintf("%d %s", c.n, c.what))
 		}

@@ -22,8 +22,8 @@ import (
 	"prodigy/internal/term"
 )
 
-// EventLine is one line of the log. It keeps all fields in their order, whatever their names, so that events of other versions of
-// prodigy can be shown too.
+// EventLine is one line of the log. It keeps all fields in their order, whatever their names, so that events
+// of other versions of prodigy can be shown too.
 type EventLine struct {
 	Seq           int64
 	Time          time.Time
@@ -300,7 +300,8 @@ func fieldsOf(object []byte) (iter.Seq[eventField], error) {
 	}
 	return func(yield func(eventField) bool) {
 		// Valid JSON gives no errors.
-		d := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+		d := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowDuplicateNames(true),
+			jsontext.AllowInvalidUTF8(true))
 		_, _ = d.ReadToken()
 		for d.PeekKind() == jsontext.KindString {
 			name, _ := d.ReadToken()

@@ -55,10 +55,14 @@ const (
 	Evicted    Status = "gone" // a dead letter that was deleted
 )
 
-// Explain returns the explanation of an item from the records of its job. Those of other items may be left out: then it does not say how many are merged
-// before it. The workflow w gives the reasons of decisions; it may be nil.
+// Explain returns the explanation of an item from the records of its job. Those of other items may be left
+// out: then it does not say how many are merged before it. The workflow w gives the reasons of decisions; it
+// may be nil.
 func Explain(records iter.Seq2[events.Record, error], itemID, key string, w *workflow.Workflow) (Explanation, error) {
-	x := &explainer{out: Explanation{ItemID: itemID, Status: Unseen, Entries: []Entry{}}, key: key, policies: policiesOf(w), waited: map[string]time.Duration{}, job: New()}
+	x := &explainer{
+		out: Explanation{ItemID: itemID, Status: Unseen, Entries: []Entry{}}, key: key,
+		policies: policiesOf(w), waited: map[string]time.Duration{}, job: New(),
+	}
 	if w != nil {
 		x.policy, x.byItem = w.ErrorPolicy, w.Workspace.Order == workflow.OrderItems
 	}
@@ -283,7 +287,8 @@ func (x *explainer) started(r events.Record, e events.AgentStarted) {
 	switch {
 	case x.out.Status == Waiting && !x.due.IsZero() && !x.killed:
 		if late := r.Time.Sub(x.due); late > time.Second {
-			why = append(why, fmt.Sprintf("it was due at %s, and waited %s more for a free slot", clock(x.due), duration.Format(late.Round(time.Millisecond))))
+			why = append(why, fmt.Sprintf("it was due at %s, and waited %s more for a free slot", clock(x.due),
+				duration.Format(late.Round(time.Millisecond))))
 		}
 	case x.out.Status == DeadLetter || x.out.Status == Rejected:
 		why = append(why, "it is retried from the dead letter queue")
@@ -300,11 +305,14 @@ func (x *explainer) superseded(r events.Record, e events.AgentSuperseded) {
 	x.attempt = e.Attempt
 	switch {
 	case e.Error != "":
-		x.add(r, fmt.Sprintf("attempt %d failed after %s: %s", e.Attempt, duration.Format(time.Duration(e.DurationMS)), e.Error), fmt.Sprintf("attempt %d still runs, and it counts: ", e.By)+why)
+		x.add(r, fmt.Sprintf("attempt %d failed after %s: %s", e.Attempt,
+			duration.Format(time.Duration(e.DurationMS)), e.Error),
+			fmt.Sprintf("attempt %d still runs, and it counts: ", e.By)+why)
 	case x.out.Status == InFlight:
 		x.add(r, fmt.Sprintf("attempt %d was stopped", e.Attempt), fmt.Sprintf("attempt %d still ran: ", e.By)+why)
 	default:
-		x.add(r, fmt.Sprintf("attempt %d was stopped after %s, or has ended too: attempt %d counts", e.Attempt, duration.Format(time.Duration(e.DurationMS)), e.By), why)
+		x.add(r, fmt.Sprintf("attempt %d was stopped after %s, or has ended too: attempt %d counts", e.Attempt,
+			duration.Format(time.Duration(e.DurationMS)), e.By), why)
 	}
 	if x.attempt = at; at == e.Attempt {
 		x.attempt = e.By
@@ -327,7 +335,8 @@ func (x *explainer) stepRetrying(r events.Record, e events.StepRetrying) {
 		x.budget = expiry{step: e.Step, at: *e.BudgetExpiresAt, counts: x.budget.counts && x.budget.step == e.Step}
 	}
 	if e.BudgetLeftMS != nil {
-		why = append(why, fmt.Sprintf("retry budget: %s waited including this, %s left", duration.Format(time.Duration(e.WaitedMS)),
+		why = append(why, fmt.Sprintf("retry budget: %s waited including this, %s left",
+			duration.Format(time.Duration(e.WaitedMS)),
 			duration.Format(time.Duration(*e.BudgetLeftMS))))
 	}
 	x.add(r, text, why...)
@@ -401,7 +410,8 @@ func (x *explainer) stepFailed(r events.Record, e events.StepFailed) {
 }
 
 func (x *explainer) gaveUp(r events.Record, p retry.Policy, known bool, e events.StepFailed) string {
-	if e.Reason == retry.Exhausted && known && p.Attempts <= 1 || e.Reason == retry.Exhausted && !known && e.Attempts == 1 {
+	if e.Reason == retry.Exhausted && known && p.Attempts <= 1 || e.Reason == retry.Exhausted && !known &&
+		e.Attempts == 1 {
 		return "it has no retry_config"
 	}
 	if e.Reason == retry.NotRetryable && known {
@@ -490,12 +500,14 @@ func (x *explainer) itemRetry(e events.AgentFailed) []string {
 		x.killed = true
 		return why
 	}
-	why = append(why, x.delay(p, known, "", n, time.Duration(*e.DelayMS), time.Duration(*e.DelayMS))+", due at "+clock(x.due))
+	why = append(why, x.delay(p, known, "", n, time.Duration(*e.DelayMS),
+		time.Duration(*e.DelayMS))+", due at "+clock(x.due))
 	if e.Retry != nil && e.Retry.SpreadMS > 0 {
 		why = append(why, duration.Format(time.Duration(e.Retry.SpreadMS))+" of it because many others are due at the same time")
 	}
 	if e.Retry != nil && e.Retry.ExpiresAt != nil {
-		why = append(why, fmt.Sprintf("retry budget: %s of %s waited including this", duration.Format(time.Duration(e.Retry.WaitedMS)), duration.Format(p.Budget)))
+		why = append(why, fmt.Sprintf("retry budget: %s of %s waited including this",
+			duration.Format(time.Duration(e.Retry.WaitedMS)), duration.Format(p.Budget)))
 	}
 	return why
 }
@@ -548,7 +560,8 @@ func (x *explainer) opened(r events.Record, e events.CircuitOpen) {
 	x.held, x.until = r.Time, e.Until
 	switch {
 	case e.Key != "" && (x.out.Status == Waiting || x.out.Status == Unseen):
-		x.add(r, fmt.Sprintf("the circuit breaker of %s opened after %d failures in a row", e.Key, e.ConsecutiveFailures),
+		x.add(r, fmt.Sprintf("the circuit breaker of %s opened after %d failures in a row", e.Key,
+			e.ConsecutiveFailures),
 			"no item of it starts before "+clock(e.Until)+", then few at once")
 	case x.out.Status == Waiting:
 		x.add(r, fmt.Sprintf("the circuit breaker opened after %d failures in a row", e.ConsecutiveFailures),
@@ -559,7 +572,8 @@ func (x *explainer) opened(r events.Record, e events.CircuitOpen) {
 // stepOpened adds the opening of the breaker of the step that the item is about to try again.
 func (x *explainer) stepOpened(r events.Record, e events.CircuitOpen) {
 	if x.out.Status == InFlight && x.step == e.Scope {
-		x.add(r, fmt.Sprintf("the circuit breaker of step %s opened after %d failures in a row", e.Scope, e.ConsecutiveFailures),
+		x.add(r, fmt.Sprintf("the circuit breaker of step %s opened after %d failures in a row", e.Scope,
+			e.ConsecutiveFailures),
 			"a try of the step before "+clock(e.Until)+" would be rejected")
 	}
 }
@@ -575,7 +589,10 @@ func (x *explainer) closed(r events.Record, e events.CircuitClosed) {
 }
 
 // ends are what comes before the reason of the end of a run.
-var ends = map[State]string{Completed: "the job completed: ", Cancelled: "the job was ", Paused: "the job was stopped: ", Failed: "the job failed: "}
+var ends = map[State]string{
+	Completed: "the job completed: ", Cancelled: "the job was ",
+	Paused: "the job was stopped: ", Failed: "the job failed: ",
+}
 
 // over adds the end of a run in which the item was not settled.
 func (x *explainer) over(r events.Record, s State, text string) {
@@ -599,15 +616,19 @@ func (x *explainer) resumed(r events.Record, e events.JobResumed) {
 	unfinished := x.out.Status == InFlight && crashed || x.out.Status == Waiting
 	switch {
 	case attached:
-		x.add(r, fmt.Sprintf("the run had died while attempt %d was running; the job continues", x.attempt), "the attempt may still run"+x.placed+", and counts if it ends there")
+		x.add(r, fmt.Sprintf("the run had died while attempt %d was running; the job continues", x.attempt),
+			"the attempt may still run"+x.placed+", and counts if it ends there")
 	case unfinished && x.letter:
 		x.out.Status = DeadLetter
-		x.add(r, "its retry from the dead letter queue did not finish; the job continues", "it is a dead letter as before")
+		x.add(r, "its retry from the dead letter queue did not finish; the job continues",
+			"it is a dead letter as before")
 	case x.out.Status == InFlight && crashed:
 		x.out.Status = Pending
-		x.add(r, fmt.Sprintf("the run had died while attempt %d was running; the job continues", x.attempt), append([]string{
-			fmt.Sprintf("how attempt %d ended is unknown: it starts again as attempt %d, without using up a try", x.attempt, x.attempt+1),
-		}, x.death(e)...)...)
+		x.add(r, fmt.Sprintf("the run had died while attempt %d was running; the job continues", x.attempt),
+			append([]string{
+				fmt.Sprintf("how attempt %d ended is unknown: it starts again as attempt %d, without using up a try",
+					x.attempt, x.attempt+1),
+			}, x.death(e)...)...)
 	case x.out.Status == Merging:
 		x.add(r, "the job continues, and merges the work of the item; no agent runs again for that")
 	case x.out.Status == Pending:

@@ -8,7 +8,8 @@ import (
 	"prodigy/internal/retry"
 )
 
-// Failures are the final failures of items, grouped by type and signature, and the newest of them. The zero Failures is empty.
+// Failures are the final failures of items, grouped by type and signature, and the newest of them. The zero
+// Failures is empty.
 type Failures struct {
 	Newest    []Failure // at most newestKept, the newest last
 	Ungrouped int       // beyond the groups that are kept

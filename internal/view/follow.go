@@ -23,8 +23,8 @@ func Fold(records iter.Seq2[events.Record, error]) (*Job, error) {
 	return j, nil
 }
 
-// Follow sends the records of the log in dir, then new ones as they come, until the job or ctx ends. Running reports whether a process
-// runs the job, as for events.Follow.
+// Follow sends the records of the log in dir, then new ones as they come, until the job or ctx ends. Running
+// reports whether a process runs the job, as for events.Follow.
 func Follow(ctx context.Context, dir string, running func() bool, records chan<- events.Record) error {
 	for line, err := range events.Follow(ctx, dir, events.Query{}, running) {
 		if err != nil {

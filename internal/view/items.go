@@ -44,7 +44,8 @@ func statusOf(s errorpolicy.Status) Status {
 	return Pending
 }
 
-// Search finds items by status and by the text of their last failure. Its memory is a byte for each item, and no text of them.
+// Search finds items by status and by the text of their last failure. Its memory is a byte for each item, and
+// no text of them.
 type Search struct {
 	Job *Job
 
@@ -53,9 +54,12 @@ type Search struct {
 	matches []bool // the last failure has that text, by item index
 }
 
-// SearchItems returns the items whose status is the given one, if it is not empty, and whose last failure contains the text, in any case of
-// its letters. Running reports whether the job is being run: else no item is.
-func SearchItems(records iter.Seq2[events.Record, error], running bool, status Status, failure string) (*Search, error) {
+// SearchItems returns the items whose status is the given one, if it is not empty, and whose last failure
+// contains the text, in any case of its letters. Running reports whether the job is being run: else no item
+// is.
+func SearchItems(records iter.Seq2[events.Record, error], running bool, status Status, failure string) (*Search,
+	error,
+) {
 	s := &Search{Job: New(), status: status, failure: strings.ToLower(failure)}
 	for r, err := range records {
 		if errors.Is(err, events.ErrTorn) {
@@ -78,7 +82,8 @@ func SearchItems(records iter.Seq2[events.Record, error], running bool, status S
 
 // hasText reports whether a failure has the text, which is in lower case, in its type and message or in its signature.
 func hasText(e events.AgentFailed, text string) bool {
-	return strings.Contains(strings.ToLower(string(e.ErrorType)+": "+e.Error), text) || strings.Contains(strings.ToLower(e.ErrorSignature), text)
+	return strings.Contains(strings.ToLower(string(e.ErrorType)+": "+e.Error), text) ||
+		strings.Contains(strings.ToLower(e.ErrorSignature), text)
 }
 
 func (s *Search) match(index int, matches bool) {

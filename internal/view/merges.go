@@ -88,8 +88,8 @@ type Queued struct {
 	Since  time.Time
 }
 
-// Queue returns the items whose work waits to be merged, those that are being merged included, in the order in which that is done: that in which their
-// agents were done, or that of the items.
+// Queue returns the items whose work waits to be merged, those that are being merged included, in the order
+// in which that is done: that in which their agents were done, or that of the items.
 func (j *Job) Queue(byItem bool) []Queued {
 	list := make([]Queued, 0, len(j.merging))
 	for index, q := range j.merging {
@@ -104,7 +104,8 @@ func (j *Job) Queue(byItem bool) []Queued {
 	return list
 }
 
-// before returns how many items are merged before one whose work waits to be merged. In the order of the items, that are all before it without an outcome.
+// before returns how many items are merged before one whose work waits to be merged. In the order of the
+// items, that are all before it without an outcome.
 func (j *Job) before(index int, byItem bool) int {
 	n := 0
 	if byItem {
@@ -130,7 +131,10 @@ func (j *Job) applyMerge(r events.Record) {
 	case events.WorktreeMerged:
 		for i, index := range e.ItemIndexes {
 			delete(j.merging, index)
-			m.Commits.add(Merged{Time: r.Time, Commit: e.Commits[i], ItemID: e.ItemIDs[i], Index: index, Attempt: e.Attempts[i], Files: e.Files[i]})
+			m.Commits.add(Merged{
+				Time: r.Time, Commit: e.Commits[i], ItemID: e.ItemIDs[i], Index: index,
+				Attempt: e.Attempts[i], Files: e.Files[i],
+			})
 			j.settle(r.Time, index, errorpolicy.Succeeded)
 		}
 		j.Merged += len(e.ItemIndexes)

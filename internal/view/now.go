@@ -58,8 +58,9 @@ func (j *Job) LacksWorkers(now time.Time) bool {
 	return j.Running(now) == 0 && (j.AwaitWorkers(now) > 0 || j.OnFleet && j.Workers == 0)
 }
 
-// Running returns the number of running attempts. Attempts that wait for a worker or for the next try of a step do not count, nor do those that wait for
-// a slot afterwards: the log does not say which those are, but no more can run than there are slots.
+// Running returns the number of running attempts. Attempts that wait for a worker or for the next try of a
+// step do not count, nor do those that wait for a slot afterwards: the log does not say which those are, but
+// no more can run than there are slots.
 func (j *Job) Running(now time.Time) int {
 	parked, _ := j.parked(now)
 	n := len(j.running) - parked - j.AwaitWorkers(now)
@@ -69,12 +70,14 @@ func (j *Job) Running(now time.Time) int {
 	return n
 }
 
-// Waiting returns the number of items that wait for another attempt, for the next try of a step, or for a slot afterwards.
+// Waiting returns the number of items that wait for another attempt, for the next try of a step, or for a
+// slot afterwards.
 func (j *Job) Waiting(now time.Time) int {
 	return len(j.waiting.due) + len(j.running) - j.AwaitWorkers(now) - j.Running(now)
 }
 
-// held reports whether an attempt waits until the job is continued, since the next try of its step has come due while it was paused.
+// held reports whether an attempt waits until the job is continued, since the next try of its step has come
+// due while it was paused.
 func (j *Job) held(a Attempt) bool {
 	return j.Hold != nil && !a.Due.IsZero() && !a.Due.Before(j.Hold.Since)
 }

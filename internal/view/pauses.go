@@ -42,7 +42,8 @@ func (p *pauses) end(now time.Time, gate string) {
 	}
 }
 
-// PausedBefore notes what agents waited for when the run before ended, of a job whose records from before are not shown.
+// PausedBefore notes what agents waited for when the run before ended, of a job whose records from before are
+// not shown.
 func (j *Job) PausedBefore(list []events.QuotaPaused, now time.Time) {
 	for _, e := range list {
 		j.pauses.begin(now, e)
@@ -79,7 +80,10 @@ func (j *Job) Dearest() []ItemCost {
 			list = append(list, *c)
 		}
 	}
-	slices.SortFunc(list, func(a, b ItemCost) int { return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(a.Index, b.Index)) })
+	slices.SortFunc(list, func(a, b ItemCost) int {
+		return cmp.Or(cmp.Compare(b.Cost, a.Cost),
+			cmp.Compare(a.Index, b.Index))
+	})
 	return list[:min(len(list), dearestKept)]
 }
 
@@ -91,7 +95,8 @@ func (j *Job) pausedNow(now time.Time, e events.QuotaPaused) {
 	}
 }
 
-// used adds what an agent has used. One that met the limit of its plan waits for the end of the pause, which another has begun.
+// used adds what an agent has used. One that met the limit of its plan waits for the end of the pause, which
+// another has begun.
 func (j *Job) used(e events.AgentUsage) {
 	j.Spent.Add(e.Use())
 	if e.Outcome == string(retry.TypeQuota) || e.Outcome == string(retry.TypeAuth) {

@@ -60,7 +60,8 @@ func (g Progress) Lines(j *Job, now time.Time, width, height int) []string {
 	} else {
 		counts := append(g.outcomes(j), activity(j, now)...)
 		add(append([]string{g.bar(j, width, counts)}, counts...)...)
-		add(term.Cut(width, strings.Join(slices.Concat(onFleet(j, now), Pace(j, now), g.money(j), g.retries(j, now)), "  ")))
+		add(term.Cut(width, strings.Join(slices.Concat(onFleet(j, now), Pace(j, now), g.money(j), g.retries(j, now)),
+			"  ")))
 		for _, text := range g.Holds(j, now) {
 			add(g.Paint(term.Yellow, text))
 		}
@@ -113,11 +114,12 @@ func (g Progress) nextTry(j *Job, now time.Time) string {
 	if last.ItemID != "" || !last.Due.After(now) {
 		return ""
 	}
-	return g.Paint(term.Yellow, fmt.Sprintf("  %s runs again in %s: %s", term.Visible(last.Step), Rough(last.Due.Sub(now)), CauseText(last.Type, last.Error)))
+	return g.Paint(term.Yellow, fmt.Sprintf("  %s runs again in %s: %s", term.Visible(last.Step),
+		Rough(last.Due.Sub(now)), CauseText(last.Type, last.Error)))
 }
 
-// bar draws the shares of the items that succeeded, were skipped and failed. It is empty while the number of items is not known. Its width is
-// what counts leave, which are printed behind it.
+// bar draws the shares of the items that succeeded, were skipped and failed. It is empty while the number of
+// items is not known. Its width is what counts leave, which are printed behind it.
 func (g Progress) bar(j *Job, width int, counts []string) string {
 	if !j.Complete || j.Total == 0 || j.Letters {
 		return ""
@@ -126,14 +128,16 @@ func (g Progress) bar(j *Job, width int, counts []string) string {
 	const step, most = 5, 30 // in steps, so that it does not jump with each digit
 	begin := len("100% ")
 	left := width - begin - wide(counts)
-	cells := min(max(left-left%step, narrowBar), most, width-begin-wide(counts[:min(len(counts), 2)])) // how many have failed counts more
+	// How many have failed counts more.
+	cells := min(max(left-left%step, narrowBar), most, width-begin-wide(counts[:min(len(counts), 2)]))
 	if cells < shortestBar {
 		return percent
 	}
 	return percent + " " + g.shares(j, cells)
 }
 
-// narrowBar is the number of cells of a bar that leaves counts out, and shortestBar that of one that is worth its place.
+// narrowBar is the number of cells of a bar that leaves counts out, and shortestBar that of one that is worth
+// its place.
 const (
 	narrowBar   = 10
 	shortestBar = 5
@@ -200,7 +204,10 @@ func (g Progress) outcomes(j *Job) []string {
 		word   string
 		colour term.Colour
 		always bool
-	}{{c.Failed, "failed", term.Red, true}, {c.Skipped, "skipped", term.Yellow, false}, {c.Rejected, "rejected", term.Red, false}} {
+	}{{c.Failed, "failed", term.Red, true}, {c.Skipped, "skipped", term.Yellow, false}, {
+		c.Rejected, "rejected",
+		term.Red, false,
+	}} {
 		text := fmt.Sprintf("%d %s", more.n, more.word)
 		switch {
 		case more.n > 0:
@@ -230,7 +237,8 @@ func activity(j *Job, now time.Time) []string {
 
 // onFleet returns the slots of the workers of a fleet, and how many items wait for one, in words.
 func onFleet(j *Job, now time.Time) []string {
-	return slices.DeleteFunc([]string{j.FleetSlots(), Awaiting(j.AwaitWorkers(now))}, func(text string) bool { return text == "" })
+	return slices.DeleteFunc([]string{j.FleetSlots(), Awaiting(j.AwaitWorkers(now))},
+		func(text string) bool { return text == "" })
 }
 
 // Awaiting says how many attempts wait for a worker of a fleet, if any do.
@@ -325,7 +333,8 @@ func rateText(rate float64) string {
 	return fmt.Sprintf("%.1f/h", rate*3600)
 }
 
-// retries returns how often items were tried again, when the next one is due, for which types of failures, and the last of them.
+// retries returns how often items were tried again, when the next one is due, for which types of failures,
+// and the last of them.
 func (g Progress) retries(j *Job, now time.Time) []string {
 	text := g.Paint(term.Yellow, RetryCounts(j, NextRetry(j, now)))
 	if last := j.Retried.Last; last.ItemID != "" {
@@ -346,8 +355,8 @@ func NextRetry(j *Job, now time.Time) string {
 	return "next in " + Rough(next.Sub(now))
 }
 
-// RetryCounts returns the number of retries, next, and the number for each type of failure, as in "42 retries, next in 2s: 30 network, 12 timeout".
-// It is "" if there is nothing to say.
+// RetryCounts returns the number of retries, next, and the number for each type of failure, as in "42
+// retries, next in 2s: 30 network, 12 timeout". It is "" if there is nothing to say.
 func RetryCounts(j *Job, next string) string {
 	types := slices.SortedFunc(maps.Keys(j.Retried.Types), func(a, b retry.Type) int {
 		return cmp.Or(cmp.Compare(j.Retried.Types[b], j.Retried.Types[a]), cmp.Compare(a, b))
@@ -457,7 +466,8 @@ func (g Progress) RunningLines(j *Job, now time.Time, width int) []string {
 	return list
 }
 
-// attempt returns a line about an agent that runs. What it is called and what it has printed share the room that is left.
+// attempt returns a line about an agent that runs. What it is called and what it has printed share the room
+// that is left.
 func (g Progress) attempt(a Attempt, now time.Time, width int) string {
 	head, details := "  running "+term.Visible(a.ItemID), []string{Rough(now.Sub(a.Began))}
 	if a.Step != "" {
@@ -490,8 +500,8 @@ func (g Progress) attempt(a Attempt, now time.Time, width int) string {
 	return term.Cut(width, term.Fit(width, append([]string{head, label}, details...)...)+printed)
 }
 
-// labelled returns what the item with this index is called, in at most so many columns with two blanks before it; "" if there is no room for
-// enough of it. Of a path the end is what tells it from others.
+// labelled returns what the item with this index is called, in at most so many columns with two blanks before
+// it; "" if there is no room for enough of it. Of a path the end is what tells it from others.
 func (g Progress) labelled(index, room int) string {
 	const enough = 8
 	if room -= 2; g.Label == nil || room < enough {
@@ -550,10 +560,12 @@ func (g Progress) StatusLine(j *Job, now time.Time) string {
 // rateShown is how long at least a rate is shown after an item has waited for it.
 const rateShown = 10 * time.Second
 
-// RateHeld returns the rate of agents, if an item had waited for it so long ago that others do now; empty: there is none, or none waits.
+// RateHeld returns the rate of agents, if an item had waited for it so long ago that others do now; empty:
+// there is none, or none waits.
 func RateHeld(rates []events.StartRate, ago time.Duration) string {
 	for _, r := range rates {
-		if between := time.Duration(float64(time.Second) / r.PerSecond); r.Step == "" && ago <= max(rateShown, 2*between) {
+		if between := time.Duration(float64(time.Second) / r.PerSecond); r.Step == "" &&
+			ago <= max(rateShown, 2*between) {
 			return term.Visible(r.Words())
 		}
 	}

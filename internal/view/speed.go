@@ -47,8 +47,8 @@ func (s *speed) last(now time.Time, n int64) int {
 // enoughForRate is the minimum number of items to compute a rate from.
 const enoughForRate = 10
 
-// Rate returns the current throughput in items per second: over the shortest of the last 5, 15 and 60 seconds in which enough items
-// finished, else over the whole run; 0 if it is not known yet.
+// Rate returns the current throughput in items per second: over the shortest of the last 5, 15 and 60 seconds
+// in which enough items finished, else over the whole run; 0 if it is not known yet.
 func (j *Job) Rate(now time.Time) float64 {
 	run := now.Sub(j.mapBegan())
 	for _, window := range []int64{5, 15, 60} {
@@ -87,15 +87,18 @@ type Estimate struct {
 // enoughForEstimate is the minimum number of finished items for an estimate.
 const enoughForEstimate = 5
 
-// Remaining estimates the remaining time of the map phase. It reports false if it cannot: items are still being selected, too few have
-// finished, dead letters are being retried, or nothing runs before a worker of the fleet takes part.
+// Remaining estimates the remaining time of the map phase. It reports false if it cannot: items are still
+// being selected, too few have finished, dead letters are being retried, or nothing runs before a worker of
+// the fleet takes part.
 //
-// The two rates (of now, and of the whole run) give the range. It is widened by 1/√n, the relative error of counting n events,
-// and by what the last attempts take longer than the others; a retry that is due later, or an open breaker, moves its beginning.
+// The two rates (of now, and of the whole run) give the range. It is widened by 1/√n, the relative error of
+// counting n events, and by what the last attempts take longer than the others; a retry that is due later, or
+// an open breaker, moves its beginning.
 func (j *Job) Remaining(now time.Time) (Estimate, bool) {
 	left := float64(j.ToGo())
 	recent, mean := j.Rate(now), j.meanRate(now)
-	if !j.Complete || j.Letters || j.speed.n < enoughForEstimate || left == 0 || min(recent, mean) <= 0 || j.LacksWorkers(now) {
+	if !j.Complete || j.Letters || j.speed.n < enoughForEstimate || left == 0 || min(recent, mean) <= 0 ||
+		j.LacksWorkers(now) {
 		return Estimate{}, false
 	}
 	spread := 1 / math.Sqrt(float64(j.speed.n))

@@ -22,7 +22,8 @@ type Step struct {
 	reason   retry.Reason
 }
 
-// GaveUp returns why a failed step was not retried, or "" if there is nothing to explain: one try was all it had, or the error is permanent.
+// GaveUp returns why a failed step was not retried, or "" if there is nothing to explain: one try was all it
+// had, or the error is permanent.
 func (s Step) GaveUp() string {
 	switch {
 	case s.reason == retry.Exhausted && s.Tries <= 1, s.reason == retry.Permanent:
@@ -61,7 +62,10 @@ func (s *steps) retrying(e events.StepRetrying) {
 }
 
 func (s *steps) completed(now time.Time, e events.StepCompleted) {
-	step := Step{Phase: e.Phase, Name: e.Step, Ended: now, Duration: time.Duration(e.DurationMS), Tries: s.tries[e.Step] + 1, Outcome: StepDone, Outputs: e.Outputs}
+	step := Step{
+		Phase: e.Phase, Name: e.Step, Ended: now, Duration: time.Duration(e.DurationMS),
+		Tries: s.tries[e.Step] + 1, Outcome: StepDone, Outputs: e.Outputs,
+	}
 	switch {
 	case e.Skipped:
 		step.Outcome, step.Tries = StepLeftOut, 0
@@ -74,7 +78,10 @@ func (s *steps) completed(now time.Time, e events.StepCompleted) {
 // failed notes a step that ended its phase. A failed step after which the phase continues has a StepCompleted as well.
 func (s *steps) failed(now time.Time, phase string, e events.StepFailed) {
 	if e.Action == "stop" {
-		s.add(Step{Phase: phase, Name: e.Step, Ended: now, Tries: e.Attempts, Outcome: StepFailed, Error: e.Error, Outputs: e.Outputs, reason: e.Reason})
+		s.add(Step{
+			Phase: phase, Name: e.Step, Ended: now, Tries: e.Attempts, Outcome: StepFailed, Error: e.Error,
+			Outputs: e.Outputs, reason: e.Reason,
+		})
 	}
 }
 

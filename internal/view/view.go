@@ -1,5 +1,6 @@
-// Package view is a job as people see it, computed from the records of its log: counts, running and waiting items, throughput, remaining
-// time, failures (type Job), and what happened to one item, and why (type Explanation).
+// Package view is a job as people see it, computed from the records of its log: counts, running and waiting
+// items, throughput, remaining time, failures (type Job), and what happened to one item, and why (type
+// Explanation).
 //
 // It is for display only. Nothing that runs a job depends on it.
 package view
@@ -30,8 +31,8 @@ const (
 	Cancelled State = "cancelled"
 )
 
-// Job is the view of a job after the records applied so far. Its memory is bounded, except for the status of each item and
-// the running and waiting ones. Create one with New or Resumed.
+// Job is the view of a job after the records applied so far. Its memory is bounded, except for the status of
+// each item and the running and waiting ones. Create one with New or Resumed.
 type Job struct {
 	Identity
 	Ending
@@ -201,14 +202,20 @@ type Attempt struct {
 
 // New returns the view of a job before its first record.
 func New() *Job {
-	return &Job{Ending: Ending{State: Running}, running: map[int]Attempt{}, merging: map[int]queued{}, indexes: map[string]int{}, printed: map[string]string{}, waiting: newWaiting(), circuit: newCircuit()}
+	return &Job{
+		Ending: Ending{State: Running}, running: map[int]Attempt{}, merging: map[int]queued{},
+		indexes: map[string]int{}, printed: map[string]string{}, waiting: newWaiting(), circuit: newCircuit(),
+	}
 }
 
 // Resumed returns a view to which only the records from a resume on will be applied; earlier are the metrics before it.
 func Resumed(earlier errorpolicy.Metrics) *Job {
 	j := New()
 	j.resumed, j.known = true, earlier.TotalItems
-	j.Counts = Counts{Successful: earlier.Successful, Failed: earlier.Failed, Skipped: earlier.Skipped, Rejected: earlier.Rejected}
+	j.Counts = Counts{
+		Successful: earlier.Successful, Failed: earlier.Failed, Skipped: earlier.Skipped,
+		Rejected: earlier.Rejected,
+	}
 	j.speed.before = j.Counts.Finished()
 	return j
 }
@@ -294,7 +301,10 @@ func (j *Job) Apply(r events.Record) {
 	case events.QuotaResumed:
 		j.pauses.end(r.Time, e.Gate())
 	case events.BudgetReached:
-		j.Budget = &spend.JobSpent{Limit: e.LimitUSD, Spent: e.SpentUSD, Next: e.NextUSD, Tokens: e.LimitTokens, Used: e.SpentTokens}
+		j.Budget = &spend.JobSpent{
+			Limit: e.LimitUSD, Spent: e.SpentUSD, Next: e.NextUSD, Tokens: e.LimitTokens,
+			Used: e.SpentTokens,
+		}
 	default:
 		j.applyAgent(r)
 	}
@@ -312,7 +322,10 @@ func (j *Job) applyAgent(r events.Record) {
 		j.waiting.remove(e.ItemIndex)
 		j.found(e.ItemIndex)
 		j.atItems = true
-		j.running[e.ItemIndex] = Attempt{ItemID: e.ItemID, Index: e.ItemIndex, Number: e.Attempt, Worker: e.Worker, Fleet: e.Fleet, Began: r.Time}
+		j.running[e.ItemIndex] = Attempt{
+			ItemID: e.ItemID, Index: e.ItemIndex, Number: e.Attempt, Worker: e.Worker,
+			Fleet: e.Fleet, Began: r.Time,
+		}
 		j.indexes[e.ItemID] = e.ItemIndex
 		j.slots = max(j.slots, e.Worker)
 	case events.AgentStraggling:
@@ -381,7 +394,8 @@ func (j *Job) resume(now time.Time, e events.JobResumed) {
 	if j.resumed || e.Phase != "" && e.Phase != j.Phase {
 		j.Phase, j.PhaseBegan, j.StepsDone = e.Phase, now, e.StepsDone
 	}
-	j.atItems = j.Letters || e.Phase == "map" || e.Phase == "" && e.Completed+e.Pending+e.InFlight > 0 // older logs have no phase
+	// Older logs have no phase.
+	j.atItems = j.Letters || e.Phase == "map" || e.Phase == "" && e.Completed+e.Pending+e.InFlight > 0
 	if !j.resumed || j.Runs > 1 {
 		j.Runs++
 	}
@@ -392,7 +406,8 @@ func (j *Job) resume(now time.Time, e events.JobResumed) {
 		}
 	}
 	for index := range j.waiting.due {
-		if j.status.At(index).DeadLetter() { // its retry from the queue did not finish, and it is a dead letter as before
+		// Its retry from the queue did not finish, and it is a dead letter as before.
+		if j.status.At(index).DeadLetter() {
 			j.waiting.remove(index)
 		}
 	}
@@ -495,7 +510,8 @@ func (j *Job) ended(now time.Time, index int, took time.Duration, step string, t
 	j.slow(a)
 }
 
-// Attempts returns the number of attempts that are over: they have ended by themselves, or were lost with their workers.
+// Attempts returns the number of attempts that are over: they have ended by themselves, or were lost with
+// their workers.
 func (j *Job) Attempts() int { return j.Durations.N() + j.Lost }
 
 // slowestKept is the number of slowest attempts that are kept.
@@ -515,8 +531,8 @@ func (j *Job) slow(a Attempt) {
 	j.Slowest = j.Slowest[:min(len(j.Slowest), slowestKept)]
 }
 
-// settle gives an item its end and takes back the one it had before. When the records from before were not shown, an item that
-// is run again as a dead letter had failed.
+// settle gives an item its end and takes back the one it had before. When the records from before were not
+// shown, an item that is run again as a dead letter had failed.
 func (j *Job) settle(now time.Time, index int, s errorpolicy.Status) {
 	j.count(index, s)
 	j.speed.add(now)
@@ -569,8 +585,8 @@ func (j *Job) at(itemID, step string, due time.Time) {
 	j.running[index] = a
 }
 
-// Output notes what a command has printed. Without it no attempt has Printed. What is of an attempt that is not known to run may have come
-// before the record of its start.
+// Output notes what a command has printed. Without it no attempt has Printed. What is of an attempt that is
+// not known to run may have come before the record of its start.
 func (j *Job) Output(e outputs.Entry) {
 	switch line := lastLine(e); {
 	case e.ItemID == "":
