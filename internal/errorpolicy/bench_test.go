@@ -15,9 +15,8 @@ func BenchmarkDecide(b *testing.B) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	b.ReportAllocs()
 	for b.Loop() {
-		ticket, _ := m.Started("", noon)
 		failure := retry.Failure{ExitCode: 1, Message: "exit code 1"}
-		d := m.Decide(Outcome{ItemID: "item_1", Failure: failure, Ticket: ticket}, noon, rnd)
-		m.Failed("item_1", ticket, d.Action, retry.Classify(failure), failure.Message, Pending, noon)
+		d := m.Decide(Outcome{ItemID: "item_1", Failure: failure}, noon, rnd)
+		m.Failed("item_1", d.Action, retry.Classify(failure), failure.Message, Pending)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"prodigy/internal/check"
-	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
 
@@ -18,7 +17,6 @@ type Outcome struct {
 	Failure retry.Failure // when not Success
 	Handled bool          // the custom handler ran and succeeded
 	Retry   retry.State   // of the item, before this outcome
-	Ticket  limit.Ticket
 }
 
 // Decision is what follows a failed attempt of an item.

@@ -9,6 +9,8 @@ import (
 	"prodigy/internal/retry"
 )
 
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
 func on(kind Action) Policy { return Policy{OnItemFailure: ItemAction{Kind: kind}} }
 
 func TestItemActionDecidesWhatHappensToTheItem(t *testing.T) {

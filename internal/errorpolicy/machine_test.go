@@ -6,16 +6,12 @@ import (
 	"reflect"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
-
-var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // play lets fresh items finish, one for each letter: s succeeds, f is dead-lettered, k is skipped, r is retried, x rejected.
 // An item is named after its place.
@@ -26,25 +22,17 @@ func play(m *Machine, outcomes string) {
 			m.Rejected(id, Pending)
 			continue
 		}
-		ticket, _ := m.Started("", noon)
 		switch o {
 		case 's':
-			succeed(m, ticket, Pending, noon)
+			m.ItemSucceeded(Pending)
 		case 'f':
-			m.Failed(id, ticket, DLQ, retry.TypeTimeout, "late", Pending, noon)
+			m.Failed(id, DLQ, retry.TypeTimeout, "late", Pending)
 		case 'k':
-			m.Failed(id, ticket, Skip, retry.TypeNetwork, "gone", Pending, noon)
+			m.Failed(id, Skip, retry.TypeNetwork, "gone", Pending)
 		case 'r':
-			m.Failed(id, ticket, Retry, retry.TypeNetwork, "gone", Pending, noon)
+			m.Failed(id, Retry, retry.TypeNetwork, "gone", Pending)
 		}
 	}
-}
-
-// succeed has an attempt succeed, and its item with it.
-func succeed(m *Machine, t limit.Ticket, before Status, now time.Time) Effects {
-	e := m.AttemptSucceeded(t, now)
-	m.ItemSucceeded(before)
-	return e
 }
 
 // stopped plays outcomes one by one and returns how many it took until the job was to stop, and 0 when it never was.
@@ -104,8 +92,7 @@ func TestThresholdsStopTheJob(t *testing.T) {
 
 func TestStopActionStopsTheJobAndDeadLettersTheItem(t *testing.T) {
 	m := New(on(Stop))
-	ticket, _ := m.Started("", noon)
-	m.Failed("a", ticket, Stop, retry.TypeKilled, "", Pending, noon)
+	m.Failed("a", Stop, retry.TypeKilled, "", Pending)
 	if reason, stop := m.Stop(); !stop || reason != "a failed and on_item_failure is stop" {
 		t.Errorf("got stop %v because %q, want a stop because of a", stop, reason)
 	}
@@ -140,7 +127,7 @@ func TestThresholdsCountFromTheResumeOn(t *testing.T) {
 	m := New(Policy{MaxFailures: 2, FailureThreshold: new(0.5)})
 	m.SetTotal(7)
 	play(m, "ff")
-	m.Resumed(time.Unix(0, 0), false)
+	m.Resumed(false)
 	if reason, stop := m.Stop(); stop {
 		t.Errorf("at the resume: got a stop because %q, want none", reason)
 	}
@@ -157,7 +144,7 @@ func TestFewItemsLeftAtAResumeAfterAStopAreEnoughForTheRate(t *testing.T) {
 	m := New(Policy{FailureThreshold: new(0.25)})
 	m.SetTotal(20)
 	play(m, "ffffffffffsssssss")
-	m.Resumed(time.Unix(0, 0), false)
+	m.Resumed(false)
 	if got, _ := stopped(m, "fff"); got != 3 {
 		t.Errorf("three items left: got a stop after %d, want after all 3", got)
 	}
@@ -169,7 +156,7 @@ func TestThresholdsCountOnOverAResume(t *testing.T) {
 		m := New(Policy{MaxFailures: 3})
 		m.SetTotal(9)
 		play(m, "fsf")
-		m.Resumed(time.Unix(0, 0), anew)
+		m.Resumed(anew)
 		play(m, "f")
 		if reason, stop := m.Stop(); stop == anew {
 			t.Errorf("anew %t, third failure: got stop %t (%s)", anew, stop, reason)
@@ -181,9 +168,8 @@ func TestDeadLettersSentAgainDoNotStopAtTheFirstFailure(t *testing.T) {
 	m := New(Policy{FailureThreshold: new(0.9)})
 	m.SetTotal(3)
 	play(m, "ffs")
-	m.Resumed(time.Unix(0, 0), true)
-	ticket, _ := m.Started("", noon)
-	m.Failed("item_0", ticket, DLQ, retry.TypeTimeout, "late", Dead, noon)
+	m.Resumed(true)
+	m.Failed("item_0", DLQ, retry.TypeTimeout, "late", Dead)
 	if reason, stop := m.Stop(); stop {
 		t.Errorf("got a stop because %q, want none", reason)
 	}
@@ -195,8 +181,8 @@ func TestDeadLettersSentAgainDoNotStopAtTheFirstFailure(t *testing.T) {
 func TestDeadLetterThatSucceedsMovesFromFailedToSuccessful(t *testing.T) {
 	m := New(Policy{})
 	play(m, "ffx")
-	succeed(m, limit.Ticket{}, Dead, noon)
-	succeed(m, limit.Ticket{}, Rejected, noon)
+	m.ItemSucceeded(Dead)
+	m.ItemSucceeded(Rejected)
 	got := m.Metrics()
 	want := Metrics{
 		TotalItems: 3, Successful: 2, Failed: 1, FailureRate: 1.0 / 3,
@@ -238,7 +224,7 @@ func TestPatternsAppearAtThreeAndKeepCounting(t *testing.T) {
 	m := New(Policy{})
 	fail := func(typ retry.Type, n int) {
 		for i := range n {
-			m.Failed(string(typ)+strconv.Itoa(i), limit.Ticket{}, DLQ, typ, "", Pending, noon)
+			m.Failed(string(typ)+strconv.Itoa(i), DLQ, typ, "", Pending)
 		}
 	}
 	fail(retry.TypeTimeout, 2)
@@ -280,8 +266,8 @@ func TestFullBatchesComeOutAndTheRestRemains(t *testing.T) {
 	m := New(Policy{ErrorCollection: Collection{Batched, 2}})
 	var sizes []int
 	for i, a := range []Action{DLQ, Retry, Skip, DLQ, Retry, Stop, DLQ} {
-		e := m.Failed("item_"+strconv.Itoa(i), limit.Ticket{}, a, retry.TypeNetwork, "gone", Pending, noon)
-		sizes = append(sizes, len(e.Batch))
+		e := m.Failed("item_"+strconv.Itoa(i), a, retry.TypeNetwork, "gone", Pending)
+		sizes = append(sizes, len(e))
 	}
 	if diff := cmp.Diff(sizes, []int{0, 0, 2, 0, 0, 2, 0}); diff != "" {
 		t.Errorf("batches (-got +want):\n%s", diff)
@@ -298,77 +284,9 @@ func TestFullBatchesComeOutAndTheRestRemains(t *testing.T) {
 func TestOtherCollectionsKeepNoErrors(t *testing.T) {
 	for _, kind := range []CollectionKind{"", Aggregate, Immediate} {
 		m := New(Policy{ErrorCollection: Collection{Kind: kind, Size: 1}})
-		if e := m.Failed("a", limit.Ticket{}, DLQ, retry.TypeNetwork, "", Pending, noon); e.Batch != nil || m.Remainder() != nil {
+		if e := m.Failed("a", DLQ, retry.TypeNetwork, "", Pending); e != nil || m.Remainder() != nil {
 			t.Errorf("%q: got a batch, want none", kind)
 		}
-	}
-}
-
-func TestBreakerSeesEveryAttempt(t *testing.T) {
-	m := New(Policy{CircuitBreaker: &limit.BreakerConfig{FailureThreshold: 3, SuccessThreshold: 2, Timeout: time.Minute, HalfOpenRequests: 1}})
-	play(m, "rfr")
-	if got := m.Admit("", noon).Verdict; got != Refuse {
-		t.Errorf("after three failed attempts: got %v, want %v", got, Refuse)
-	}
-	now := noon.Add(time.Minute)
-	for range 2 {
-		if got := m.Admit("", now).Verdict; got != Run {
-			t.Fatalf("a test: got %v, want %v", got, Run)
-		}
-		ticket, _ := m.Started("", now)
-		if got, want := m.Admit("", now), (Admission{Verdict: Hold}); got != want {
-			t.Errorf("during the only test: got %v, want %v", got, want)
-		}
-		succeed(m, ticket, Pending, now)
-	}
-	if got := m.Admit("", now).Verdict; got != Run {
-		t.Errorf("after two successes: got %v, want %v", got, Run)
-	}
-}
-
-func TestEffectsTellTheTransitions(t *testing.T) {
-	m := New(Policy{CircuitBreaker: &limit.BreakerConfig{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Minute, HalfOpenRequests: 1}})
-	now := noon.Add(time.Minute)
-	ticket, first := m.Started("", noon)
-	failed := m.Failed("a", ticket, Retry, retry.TypeKilled, "", Pending, noon)
-	ticket, started := m.Started("", now)
-	succeeded := succeed(m, ticket, Pending, now)
-	var got [][]limit.Transition
-	for _, e := range []Effects{first, failed, started, succeeded} {
-		got = append(got, e.Transitions)
-	}
-	want := [][]limit.Transition{
-		nil, {{To: limit.Open, ConsecutiveFailures: 1, Until: now}}, {{To: limit.HalfOpen}}, {{To: limit.Closed, Successes: 1}},
-	}
-	if diff := cmp.Diff(got, want); diff != "" {
-		t.Errorf("transitions (-got +want):\n%s", diff)
-	}
-}
-
-func TestOnOpenWaitHoldsUntilTheTimeout(t *testing.T) {
-	m := New(Policy{CircuitBreaker: &limit.BreakerConfig{FailureThreshold: 1, Timeout: time.Minute, OnOpen: limit.Wait}})
-	play(m, "f")
-	if got, want := m.Admit("", noon), (Admission{Hold, noon.Add(time.Minute)}); got != want {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-func TestWithoutABreakerEverythingRuns(t *testing.T) {
-	m := New(Policy{})
-	play(m, "ffffffffffffffffffff")
-	if got := m.Admit("", noon).Verdict; got != Run {
-		t.Errorf("got %v, want %v", got, Run)
-	}
-}
-
-func TestReleasedTestGivesItsPlaceBack(t *testing.T) {
-	m := New(Policy{CircuitBreaker: &limit.BreakerConfig{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Minute, HalfOpenRequests: 1}})
-	play(m, "f")
-	now := noon.Add(time.Minute)
-	ticket, _ := m.Started("", now)
-	m.Released(ticket)
-	if got := m.Admit("", now).Verdict; got != Run {
-		t.Errorf("got %v, want %v", got, Run)
 	}
 }
 
@@ -378,80 +296,42 @@ func anyPolicy(t *rapid.T) Policy {
 		MaxFailures:      rapid.IntRange(0, 8).Draw(t, "max_failures"),
 		FailureThreshold: rapid.Ptr(rapid.Float64Range(0, 1), true).Draw(t, "failure_threshold"),
 		ErrorCollection:  Collection{Kind: Batched, Size: rapid.IntRange(1, 4).Draw(t, "size")},
-		CircuitBreaker: &limit.BreakerConfig{
-			FailureThreshold: rapid.IntRange(1, 3).Draw(t, "opens"),
-			SuccessThreshold: rapid.IntRange(1, 3).Draw(t, "closes"),
-			HalfOpenRequests: rapid.IntRange(1, 2).Draw(t, "half_open_requests"),
-			Timeout:          time.Second,
-		},
 	}
 }
 
 // The invariants of any history of a job:
 //  1. total = successful + failed + skipped + rejected + pending, as a count of the items one by one says too.
 //  2. The same calls give the same machine.
-//  3. No more items than half_open_requests are in flight that were started since the last half-opening.
-//  4. Once the job is to stop it stays so, unless resumed.
+//  3. Once the job is to stop it stays so, unless resumed.
 func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, total := anyPolicy(t), rapid.IntRange(1, 12).Draw(t, "total")
 		m, twin := New(p), New(p)
 		both := func(do func(*Machine)) { do(m); do(twin) }
-		status, flying := make([]Status, total), map[int]limit.Ticket{}
-		now, tests := noon, map[int]bool{}
-		transitions := func(ts []limit.Transition) {
-			if len(ts) > 0 {
-				clear(tests)
-			}
-		}
+		status := make([]Status, total)
 		for range rapid.IntRange(0, 80).Draw(t, "steps") {
 			i := rapid.IntRange(0, total-1).Draw(t, "item")
 			id := strconv.Itoa(i)
 			_, stoppedBefore := m.Stop()
 			resumed := false
-			ticket, isFlying := flying[i]
 			switch step := rapid.IntRange(0, 7).Draw(t, "step"); {
-			case step == 0:
-				now = now.Add(time.Duration(rapid.IntRange(0, 1500).Draw(t, "ms")) * time.Millisecond)
 			case step == 1 && rapid.IntRange(0, 9).Draw(t, "resume") == 0:
 				resumed = true
-				both(func(m *Machine) { m.Resumed(now, false) })
+				both(func(m *Machine) { m.Resumed(false) })
 			case step == 2:
 				both(func(m *Machine) { m.SetTotal(total) })
-			case !isFlying:
-				switch m.Admit("", now).Verdict {
-				case Run:
-					var e Effects
-					both(func(m *Machine) { flying[i], e = m.Started("", now) })
-					transitions(e.Transitions)
-					tests[i] = true
-				case Refuse:
-					both(func(m *Machine) { m.Rejected(id, status[i]) })
-					status[i] = Rejected
-				}
 			case step == 3:
-				both(func(m *Machine) { m.Released(ticket) })
-				delete(flying, i)
-				delete(tests, i)
+				both(func(m *Machine) { m.Rejected(id, status[i]) })
+				status[i] = Rejected
+			case step == 4:
+				both(func(m *Machine) { m.ItemSucceeded(status[i]) })
+				status[i] = Succeeded
 			default:
-				a := rapid.SampledFrom([]Action{"success", Retry, DLQ, Skip, Stop}).Draw(t, "action")
-				var e Effects
-				both(func(m *Machine) {
-					if a == "success" {
-						e = succeed(m, ticket, status[i], now)
-						return
-					}
-					e = m.Failed(id, ticket, a, retry.TypeNetwork, "gone", status[i], now)
-				})
-				delete(flying, i)
-				delete(tests, i)
-				transitions(e.Transitions)
-				if s, final := map[Action]Status{"success": Succeeded, DLQ: Dead, Stop: Dead, Skip: Skipped}[a]; final {
+				a := rapid.SampledFrom([]Action{Retry, DLQ, Skip, Stop}).Draw(t, "action")
+				both(func(m *Machine) { m.Failed(id, a, retry.TypeNetwork, "gone", status[i]) })
+				if s, final := map[Action]Status{DLQ: Dead, Stop: Dead, Skip: Skipped}[a]; final {
 					status[i] = s
 				}
-			}
-			if m.mem.Breaker.State(now) == limit.HalfOpen && len(tests) > p.CircuitBreaker.HalfOpenRequests {
-				t.Fatalf("tests in flight: got %d, want at most %d", len(tests), p.CircuitBreaker.HalfOpenRequests)
 			}
 			if _, stop := m.Stop(); stoppedBefore && !stop && !resumed {
 				t.Fatal("got no stop, want that it stays")

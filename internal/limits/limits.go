@@ -116,6 +116,7 @@ type Memory struct {
 	Pause       Pause        `json:"pause"`
 	Rollout     Rollout      `json:"rollout"`
 	Ratio       *Ratio       `json:"ratio"`
+	Breaker     *Breaker     `json:"breaker"`
 	Concurrency *Concurrency `json:"concurrency"`
 	Rate        *Rate        `json:"rate"`
 	Steps       StepRates    `json:"steps,omitempty"`
@@ -123,12 +124,15 @@ type Memory struct {
 
 // NewMemory returns the limits of a new job.
 func NewMemory(p errorpolicy.Policy) *Memory {
-	return &Memory{Ratio: newRatio(p), Concurrency: newConcurrency(p), Rate: newRate(p), Steps: newStepRates(p)}
+	return &Memory{
+		Ratio: newRatio(p), Breaker: newBreaker(p), Concurrency: newConcurrency(p), Rate: newRate(p), Steps: newStepRates(p),
+	}
 }
 
 // Complete reports whether a memory that was read has all that Apply needs.
 func (m *Memory) Complete() bool {
-	return m != nil && m.Ratio != nil && m.Ratio.Throttle != nil && m.Concurrency != nil && m.Concurrency.Service != nil && m.Rate != nil
+	return m != nil && m.Ratio != nil && m.Ratio.Throttle != nil && m.Breaker.complete() &&
+		m.Concurrency != nil && m.Concurrency.Service != nil && m.Rate != nil
 }
 
 // Apply takes note of a record.
@@ -136,13 +140,14 @@ func (m *Memory) Apply(r events.Record, was Job) {
 	m.Pause.Apply(r, was)
 	m.Rollout.Apply(r, was)
 	m.Ratio.Apply(r, was)
+	m.Breaker.Apply(r, was)
 	m.Concurrency.Apply(r, was)
 	m.Rate.Apply(r, was)
 	m.Steps.Apply(r, was)
 }
 
 // Keys returns for how many keys something is remembered.
-func (m *Memory) Keys() int { return m.Rate.Keys() + m.Steps.keys() }
+func (m *Memory) Keys() int { return m.Breaker.Keyed.Len() + m.Rate.Keys() + m.Steps.keys() }
 
 // TakesTurns reports whether the next try of a step has to wait for a turn.
 func (m *Memory) TakesTurns() bool {

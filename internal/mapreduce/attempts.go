@@ -22,15 +22,14 @@ type startedAttempt struct {
 	began  time.Time
 	token  int64
 	number uint16
-	epoch  uint16 // of the ticket
 	fleet  bool
 	all    *running // of an attempt that has more than the fields above, which are empty then
 }
 
 func newStartedAttempt(f running) *startedAttempt {
 	a := &startedAttempt{id: f.ID, base: f.Base, node: f.Node, began: f.Began, token: f.Token, fleet: f.Fleet}
-	if f.Number >= 0 && f.Number <= math.MaxUint16 && f.Ticket.Epoch >= 0 && f.Ticket.Epoch <= math.MaxUint16 {
-		a.number, a.epoch = uint16(f.Number), uint16(f.Ticket.Epoch)
+	if f.Number >= 0 && f.Number <= math.MaxUint16 {
+		a.number = uint16(f.Number)
 	}
 	if a.running() != f {
 		return &startedAttempt{all: &f}
@@ -43,7 +42,6 @@ func (a *startedAttempt) running() running {
 		return *a.all
 	}
 	f := running{ID: a.id, Base: a.base, Node: a.node, Began: a.began, Token: a.token, Fleet: a.fleet, Number: int(a.number)}
-	f.Ticket.Epoch = int(a.epoch)
 	return f
 }
 

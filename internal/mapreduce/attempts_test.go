@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
 
@@ -25,8 +24,6 @@ func TestAttemptsAreKeptAsTheyWereSet(t *testing.T) {
 		2: {ID: "item_2", Number: 1, Began: began, Token: 9, Fleet: true, Base: "1b2c"},
 		3: {ID: "item_3", Number: math.MaxUint16 + 1, Token: 10},
 		4: {ID: "item_4", Number: -1, Token: 11},
-		5: {ID: "item_5", Number: 2, Ticket: limit.Ticket{Epoch: 3}},
-		6: {ID: "item_6", Number: 2, Ticket: limit.Ticket{Epoch: math.MaxUint16 + 1, Key: "k"}},
 		7: {ID: "item_7", Number: 2, Retry: retry.State{Attempts: 1, ExpiresAt: began}},
 		8: full,
 	}
@@ -63,7 +60,7 @@ func TestAnAttemptThatRunsIsSmall(t *testing.T) {
 	before := liveHeap()
 	l := attempts{}
 	for i := range n {
-		l.set(i, running{ID: "item", Number: 1, Began: time.Now(), Token: int64(i), Fleet: true, Base: "1b2c", Ticket: limit.Ticket{Epoch: 1}})
+		l.set(i, running{ID: "item", Number: 1, Began: time.Now(), Token: int64(i), Fleet: true, Base: "1b2c"})
 	}
 	if got := (liveHeap() - before) / n; got > most {
 		t.Errorf("an attempt takes %d bytes, want %d at most", got, most)

@@ -128,7 +128,7 @@ func TestManyKeysLeaveTheStateSmall(t *testing.T) {
 		s.apply(events.Record{Seq: int64(2 * i), Event: events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1, BreakerKey: fmt.Sprintf("%0200d", i)}})
 		s.apply(events.Record{Seq: int64(2*i + 1), Event: events.AgentFailed{ItemID: id, ItemIndex: i, Attempt: 1, AgentID: "a", Action: errorpolicy.DLQ}})
 	}
-	if n := s.Policy.Keys(); n > 1<<16 || n < 1<<15 {
+	if n := s.Limits.Keys(); n > 1<<16 || n < 1<<15 {
 		t.Errorf("got %d keys", n)
 	}
 }

@@ -25,7 +25,7 @@ import (
 // foldVersion is increased by each change of what state.apply and the projection onto the dead letters make of
 // a log, and of the shape in which both are written down: a checkpoint of another version is ignored. Tests
 // notice either change and say what to do.
-const foldVersion = 35
+const foldVersion = 36
 
 // checkpoint is the state of a job at one record of its log, so that a resume need not read the log up to
 // there. The log stays the one truth: without a checkpoint, or with a bad one, it is read from its beginning.
@@ -265,7 +265,7 @@ const replayChunk = 1024
 
 // followLog calls one with each record of a log, and chunks with the same records in slices. It stops at a torn
 // last line.
-func followLog(log iter.Seq2[events.Record, error], one func(events.Record) errorpolicy.Effects, chunks func([]events.Record) error) error {
+func followLog(log iter.Seq2[events.Record, error], one func(events.Record), chunks func([]events.Record) error) error {
 	chunk := make([]events.Record, 0, replayChunk)
 	for r, err := range log {
 		if errors.Is(err, events.ErrTorn) {

@@ -431,6 +431,7 @@ var foldSums = map[int]string{
 	33: "d482908b3128400103365d52c9327f76508d645022ba5ebc2a36672aec165562", // no second attempts
 	34: "303931f94b4a6ab3c3c608564fdc70e54f867d2eb4ba3466c6d8ae2393ed6c95", // the limits in a memory of their own
 	35: "494f68bc087200e8be5c30dec969627ed6285db165af845c9d45994bb8a11f39", // in another order
+	36: "ab2dcafe75cc4137649c1ce5ce81c12133008f62aa4bfe18e3555b644dbabdb5", // the breaker among the limits
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

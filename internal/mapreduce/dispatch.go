@@ -166,7 +166,7 @@ func (p *pool) admitByKey(now time.Time) bool {
 	}
 	a := p.asks(limits.Again, now)
 	a.Key = keys.breaker
-	v := p.job.admitBreaker(a)
+	v := p.job.state.Limits.Breaker.Admit(a)
 	if v.Answer == limits.Wait && p.job.workflow.BreakerPer == nil {
 		l.soon(v.Until)
 		return false
@@ -236,7 +236,7 @@ func (p *pool) setAside(key itemKeys) bool {
 func (p *pool) mayStart(keys itemKeys, now time.Time) time.Time {
 	at := now
 	if p.job.workflow.BreakerPer != nil {
-		switch v := p.job.admitBreaker(limits.Ask{Class: limits.Again, Now: now, Key: keys.breaker}); {
+		switch v := p.job.state.Limits.Breaker.Admit(limits.Ask{Class: limits.Again, Now: now, Key: keys.breaker}); {
 		case v.Answer == limits.Refuse:
 			return now
 		case v.Answer == limits.Wait && v.Until.IsZero():

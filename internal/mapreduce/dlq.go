@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"prodigy/internal/dlq"
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
@@ -86,7 +85,7 @@ func updateLetters(place jobs.Job, maxRetries int, s settings.Settings) (err err
 	if err != nil {
 		return err
 	}
-	return followLog(known.rest, func(events.Record) errorpolicy.Effects { return errorpolicy.Effects{} }, p.Apply)
+	return followLog(known.rest, func(events.Record) {}, p.Apply)
 }
 
 // maskedData returns a function that returns the data of an item for a dead letter, without the secrets of the

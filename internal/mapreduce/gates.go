@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/limit"
 	"prodigy/internal/limits"
 )
@@ -39,7 +38,7 @@ func (p *pool) openGates(ctx context.Context) error {
 	}
 	g.turn = []limits.Limit{g.first, known.Ratio}
 	if j.workflow.BreakerPer == nil {
-		g.turn = append(g.turn, limits.Func(j.admitBreaker))
+		g.turn = append(g.turn, known.Breaker)
 	}
 	if g.paces = []limits.Limit{limits.Pace{Concurrency: known.Concurrency}}; !p.lobby.rateKey {
 		g.paces = append(g.paces, known.Rate)
@@ -158,21 +157,6 @@ func (p *pool) admitSlots(a limits.Ask) limits.Verdict {
 
 func (p *pool) admitRoom(a limits.Ask) limits.Verdict {
 	return waitIf(int64(a.Busy) >= p.job.room.Load(), "room", "the machine has no room for more")
-}
-
-// admitBreaker asks the breaker of the policy.
-func (j *job) admitBreaker(a limits.Ask) limits.Verdict {
-	if a.Class == limits.Try {
-		return limits.Verdict{}
-	}
-	const by, reason = "breaker", "the circuit breaker is open"
-	switch v := j.state.Policy.Admit(a.Key, a.Now); v.Verdict {
-	case errorpolicy.Refuse:
-		return limits.Verdict{Answer: limits.Refuse, By: by, Reason: reason}
-	case errorpolicy.Hold:
-		return limits.Verdict{Answer: limits.Wait, Until: v.Until, By: by, Reason: reason}
-	}
-	return limits.Verdict{}
 }
 
 // slotsNow returns how many agents may be out at once. On a fleet that is no more than it has slots if there are

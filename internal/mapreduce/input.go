@@ -157,7 +157,7 @@ func endState(place jobs.Job, meta jobs.Meta) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := followLog(known.rest, known.state.apply, func([]events.Record) error { return nil }); err != nil {
+	if err := followLog(known.rest, known.state.replay, func([]events.Record) error { return nil }); err != nil {
 		return nil, unusable(place, err)
 	}
 	return known.state, nil

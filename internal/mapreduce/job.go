@@ -171,18 +171,17 @@ func (j *job) record(e events.Event) events.Record {
 		e = events.Masked(e, m)
 	}
 	r := j.log.Append(time.Now(), e)
-	effects := j.state.apply(r)
+	batch := j.state.apply(r)
 	for _, l := range j.live {
 		l.Apply(r, j.state)
 	}
-	for _, t := range effects.Transitions {
-		j.record(events.Circuit(events.WorkflowScope, t))
+	for _, t := range []limits.Teller{j.state.Limits.Breaker, j.state.Limits.Concurrency} {
+		for told := t.Tell(r.Time, false); told != nil; told = t.Tell(r.Time, false) {
+			j.record(told)
+		}
 	}
-	if c := j.state.Limits.Concurrency.Tell(r.Time, false); c != nil {
-		j.record(c)
-	}
-	if len(effects.Batch) > 0 {
-		j.record(events.ErrorBatch{Size: len(effects.Batch), Errors: effects.Batch})
+	if len(batch) > 0 {
+		j.record(events.ErrorBatch{Size: len(batch), Errors: batch})
 	}
 	return r
 }

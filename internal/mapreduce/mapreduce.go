@@ -437,7 +437,7 @@ func (j *job) replay() error {
 	if j.project != nil {
 		chunks = j.project.Apply
 	}
-	if err := followLog(known.rest, j.state.apply, chunks); err != nil {
+	if err := followLog(known.rest, j.state.replay, chunks); err != nil {
 		return err
 	}
 	again, err := j.state.clone(j.workflow.ErrorPolicy)

@@ -175,7 +175,7 @@ func (j *job) recordFailure(e *attemptEnd) int64 {
 	}
 	rnd := retry.NewRand(j.meta.Seed, a.ItemID, strconv.Itoa(a.Number))
 	d := j.state.Policy.Decide(errorpolicy.Outcome{
-		ItemID: a.ItemID, Failure: f.Failure, Handled: o.Handled, Retry: flight.Retry, Ticket: flight.Ticket,
+		ItemID: a.ItemID, Failure: f.Failure, Handled: o.Handled, Retry: flight.Retry,
 	}, now, rnd)
 	message := f.Message
 	if d.Retry.Reason == retry.Budget {

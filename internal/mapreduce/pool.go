@@ -335,7 +335,7 @@ func (p *pool) adoptOne(index int, f running) {
 	if p.job.space != nil {
 		p.inWorkspace(&a, f.Base, f.Resolve)
 	}
-	p.fly(a, itemKeys{f.Key, f.Ticket.Key})
+	p.fly(a, itemKeys{f.Key, p.job.state.Limits.Breaker.KeyOf(index)})
 	if p.job.state.Skips[index] != "" {
 		p.flights[a.Token].end(errSkipped)
 	}

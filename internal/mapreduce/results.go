@@ -157,7 +157,7 @@ func updateResults(place jobs.Job) error {
 	if err != nil {
 		return unusable(place, err)
 	}
-	if err := followLog(known.rest, known.state.apply, func([]events.Record) error { return nil }); err != nil {
+	if err := followLog(known.rest, known.state.replay, func([]events.Record) error { return nil }); err != nil {
 		return unusable(place, err)
 	}
 	return makeResults(place, known.state)

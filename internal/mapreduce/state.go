@@ -144,13 +144,12 @@ type phase struct {
 
 // running is an attempt at an item that has started and not ended.
 type running struct {
-	ID     string       `json:"id"`     // of the item
-	Number int          `json:"number"` // of the attempt
-	Began  time.Time    `json:"began"`
-	Alone  bool         `json:"alone,omitempty"`
-	Ticket limit.Ticket `json:"ticket"`
-	Retry  retry.State  `json:"retry"` // before this attempt
-	Base   string       `json:"base,omitempty"`
+	ID     string      `json:"id"`     // of the item
+	Number int         `json:"number"` // of the attempt
+	Began  time.Time   `json:"began"`
+	Alone  bool        `json:"alone,omitempty"`
+	Retry  retry.State `json:"retry"` // before this attempt
+	Base   string      `json:"base,omitempty"`
 
 	Resolve string `json:"resolve,omitempty"` // the work whose conflict it resolves
 
@@ -222,12 +221,15 @@ func newState(p errorpolicy.Policy) *state {
 	}
 }
 
-// apply changes the state by one record. It is the only function that does, live and on replay. The effects are
-// recorded as events; on replay they have been.
-func (s *state) apply(r events.Record) errorpolicy.Effects {
+// replay applies a record that was recorded before, with all that followed from it.
+func (s *state) replay(r events.Record) { s.apply(r) }
+
+// apply changes the state by one record. It is the only function that does, live and on replay. It returns a
+// full batch of collected errors, which is recorded; on replay it has been.
+func (s *state) apply(r events.Record) (batch []errorpolicy.BatchError) {
 	if events.BetweenRuns(r.Event) {
 		s.Seq = r.Seq // it does not tell how long a run took
-		return errorpolicy.Effects{}
+		return nil
 	}
 	if _, resumed := r.Event.(events.JobResumed); resumed || s.RunBegan.IsZero() {
 		s.Earlier, s.RunBegan = s.duration(s.Last), r.Time
@@ -312,7 +314,7 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 	default:
 		return s.applyAgent(r)
 	}
-	return errorpolicy.Effects{}
+	return nil
 }
 
 // duration is how long the runs of the job have taken until now, without the time between them.
@@ -340,16 +342,14 @@ func (s *state) retryNow(now time.Time, e events.RetryNowRequested) {
 }
 
 // applyAgent is apply for what happens to items.
-func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
+func (s *state) applyAgent(r events.Record) (batch []errorpolicy.BatchError) {
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
-		ticket, effects := s.Policy.Started(e.BreakerKey, r.Time)
 		s.Running.set(e.ItemIndex, running{
-			ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Ticket: ticket, Retry: s.Waiting[e.ItemIndex].Retry, Base: e.Base,
+			ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Retry: s.Waiting[e.ItemIndex].Retry, Base: e.Base,
 			Resolve: s.Waiting[e.ItemIndex].Resolve, Token: r.Seq, Fleet: e.Fleet, Suspect: e.Suspect, Key: e.Key,
 		})
 		delete(s.Waiting, e.ItemIndex)
-		return effects
 	case events.AgentDuplicated: // no later version begins a second attempt, nor may its number be used again
 		if f, runs := s.Running.get(e.ItemIndex); runs {
 			f.Doubled = e.Attempt
@@ -359,13 +359,11 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 		if _, retried := s.Retrying[e.ItemID]; !retried && !s.Running.at(e.ItemIndex).Waited {
 			s.Times.Add(time.Duration(e.DurationMS))
 		}
-		effects := s.Policy.AttemptSucceeded(s.Running.at(e.ItemIndex).Ticket, r.Time)
 		if e.Commit != "" {
 			s.awaitMerge(r, e)
-			return effects
+			break
 		}
 		s.succeed(e.ItemID, e.ItemIndex, r.Seq, false)
-		return effects
 	case events.AgentReused:
 		s.succeed(e.ItemID, e.ItemIndex, r.Seq, true)
 	case events.WorktreeMerged:
@@ -378,10 +376,9 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 		if givesRow(e, s.Status.At(e.ItemIndex) != errorpolicy.Pending) {
 			s.Outcome = r.Seq
 		}
-		return s.applyFailure(r.Time, e)
+		return s.applyFailure(e)
 	case events.AgentInterrupted:
 		f := s.Running.at(e.ItemIndex)
-		s.Policy.Released(f.Ticket)
 		s.giveBack(e.ItemIndex, f, max(f.Number-1, f.Doubled))
 	case events.AgentLost:
 		s.lose(e)
@@ -392,7 +389,7 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 	case events.StepRetried:
 		s.retriedStep(r.Time, e)
 	}
-	return errorpolicy.Effects{}
+	return nil
 }
 
 // place notes which worker runs an attempt.
@@ -409,7 +406,6 @@ func (s *state) place(e events.AgentPlaced) {
 func (s *state) lose(e events.AgentLost) {
 	index := e.ItemIndex
 	f := s.Running.at(index)
-	s.Policy.Released(f.Ticket)
 	delete(s.Running, index)
 	s.Waiting[index] = pendingRetry{ID: f.ID, Number: max(f.Number, f.Doubled), Retry: f.Retry, Resolve: f.Resolve}
 	if e.Unbegun {
@@ -471,22 +467,20 @@ func (s *state) merging() int {
 	return n
 }
 
-func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Effects {
+func (s *state) applyFailure(e events.AgentFailed) []errorpolicy.BatchError {
 	number := max(e.Attempt, s.Running.at(e.ItemIndex).Doubled)
 	before, failures := s.Status.At(e.ItemIndex), s.Failures[e.ItemIndex]+1
 	if e.Rejected() {
 		s.Policy.Rejected(e.ItemID, before)
 		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Rejected)
 		s.LastTry[e.ItemIndex], s.Failures[e.ItemIndex] = number, failures
-		return errorpolicy.Effects{}
+		return nil
 	}
-	if e.ErrorType == retry.TypeSkipped {
-		s.Policy.Released(s.Running.at(e.ItemIndex).Ticket) // it may have been a test of the breaker
-	}
+
 	if !e.Action.RunsAgain() {
 		s.Alike.add(e.ErrorType, e.ErrorSignature)
 	}
-	effects := s.Policy.Failed(e.ItemID, s.Running.at(e.ItemIndex).Ticket, e.Action, e.ErrorType, e.Error, before, now)
+	batch := s.Policy.Failed(e.ItemID, e.Action, e.ErrorType, e.Error, before)
 	if e.Action.RunsAgain() {
 		delete(s.Running, e.ItemIndex)
 		delete(s.Merging, e.ItemIndex)
@@ -500,13 +494,13 @@ func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Ef
 			next.Resolve = e.Commit
 		}
 		s.Waiting[e.ItemIndex] = next
-		return effects
+		return batch
 	}
 	s.settle(e.ItemID, e.ItemIndex, e.Status())
 	if e.Status().DeadLetter() {
 		s.LastTry[e.ItemIndex], s.Failures[e.ItemIndex] = number, failures
 	}
-	return effects
+	return batch
 }
 
 // retryState reads back what addRetry wrote.
@@ -552,7 +546,6 @@ func (s *state) resume(now time.Time, e events.JobResumed) {
 		if e.IsAttached(index) {
 			continue
 		}
-		s.Policy.Released(f.Ticket)
 		s.giveBack(index, f, max(f.Number, f.Doubled))
 		if e.Died == nil || e.Died.Sub(f.Began) > suspiciousTime {
 			continue
@@ -580,10 +573,9 @@ func (s *state) resume(now time.Time, e events.JobResumed) {
 	if !s.Alike.Over {
 		s.Alike = alike{}
 	}
-	s.Policy.Resumed(now, e.Reason == events.ForDeadLetters)
+	s.Policy.Resumed(e.Reason == events.ForDeadLetters)
 	s.Working = s.unfinished()
 	if e.Reason == events.ForDeadLetters {
-		s.Policy.ResetBreaker()
 		s.Circuits, s.Working = circuits{}, "map"
 	}
 }
@@ -718,7 +710,7 @@ func (s *state) retried(a *agent.Attempt, itemID string) {
 // details returns how many items the state knows more of than how they ended. Eight that are but numbers take
 // the room of one that is more.
 func (s *state) details() int {
-	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Skips) + len(s.Retrying) + len(s.Sessions) + len(s.Spent.Items) + s.Limits.Keys() + s.Policy.Keys() + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
+	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Skips) + len(s.Retrying) + len(s.Sessions) + len(s.Spent.Items) + s.Limits.Keys() + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
 }
 
 // circuits are the last transitions of the breakers of steps, by phase and scope: two phases may have steps of
