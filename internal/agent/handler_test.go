@@ -73,7 +73,7 @@ func TestWhatFollowsAFailedStep(t *testing.T) {
 				t.Errorf("success: got %t, want %t (%+v)", got, test.ok, o.Failure)
 			}
 			for _, e := range f.events {
-				if e, ok := e.(events.Event); ok && events.Subject(e) != "item_4" {
+				if events.Subject(e) != "item_4" {
 					t.Errorf("event about %q, want item_4", events.Subject(e))
 				}
 			}

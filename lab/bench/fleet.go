@@ -264,7 +264,7 @@ func (s *stage) resident(workers, n, slots int) (r resident, err error) {
 			time.Sleep(2 * time.Second) // what it has begun is out by then
 			r, statusErr := residentOf(cmd.Process.Pid)
 			_ = cmd.Process.Signal(syscall.SIGTERM)
-			<-ended
+			_ = <-ended // it says that it was interrupted
 			return r, errors.Join(err, statusErr)
 		}
 	}
