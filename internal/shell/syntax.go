@@ -1,5 +1,6 @@
-// Package shell has what the packages that read shell code share: the dialects that a shell may speak, what its
-// quotes and backslashes mean, and which words of a command are code for another shell (PlanCall).
+// Package shell knows shell text: how it is parsed and quoted (Parse, Quote), which words of a command are code for another
+// shell (PlanCall), which programs decide how a script ends (Deciders), which values a script runs (CheckValues), and how a
+// command of xargs or parallel is written as a script (Shorthand). Package shell/template puts values into such text.
 package shell
 
 import (

@@ -26,22 +26,6 @@ type Place struct {
 	Written string
 }
 
-// Finding is a value that is run.
-type Finding struct {
-	Offset  int
-	Warning bool // it may be run; else it surely is
-	Code    string
-	Text    string
-}
-
-const (
-	codeReaches     = "PS119"
-	codeOutput      = "PS107"
-	codePiped       = "PS108"
-	codeCommandName = "PS105"
-	codeLanguage    = "PS110"
-)
-
 // CheckValues reports the values that stand where a script runs them: in the code of another shell, as a
 // command, as the name of a variable, in arithmetic, in code of another language.
 //
@@ -324,11 +308,17 @@ func (c *codeCheck) steer(name string, flows []flow) {
 	switch runs, searches := Steering(name); {
 	case runs:
 		c.leak(
-			sink{what: "the variable " + name, remedy: "shells and programs run what they find there, so give it a constant value"},
+			sink{
+				what:   "the variable " + name,
+				remedy: "shells and programs run what they find there, so give it a constant value",
+			},
 			flows,
 		)
 	case searches:
-		c.leak(sink{code: codeCommandName, says: "reaches the variable " + name + "; whoever writes the value may choose which program runs"}, flows)
+		c.leak(sink{
+			code: codeCommandName,
+			says: "reaches the variable " + name + "; whoever writes the value may choose which program runs",
+		}, flows)
 	}
 }
 
@@ -533,8 +523,12 @@ func (c *codeCheck) texts(words []*syntax.Word) []string {
 		if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) == 1 {
 			part = q.Parts[0]
 		}
-		if p, ok := part.(*syntax.ParamExp); ok && p.Param != nil && (p.Short || IsPlainExpansion(p)) && c.vars[p.Param.Value] != nil {
-			args[i] = c.vars[p.Param.Value].constant
+		p, ok := part.(*syntax.ParamExp)
+		if !ok || p.Param == nil || !p.Short && !IsPlainExpansion(p) {
+			continue
+		}
+		if v := c.vars[p.Param.Value]; v != nil {
+			args[i] = v.constant
 		}
 	}
 	return args
@@ -615,7 +609,7 @@ func (c *codeCheck) commandName(word *syntax.Word) {
 		c.leak(commandSink, flows)
 		return
 	}
-	c.leak(sink{code: codeCommandName, says: "names the command; whoever writes the value chooses the program", words: true}, flows)
+	c.leak(programSink, flows)
 }
 
 // codes looks at the code among the words of a command, and at the code that it reads.
@@ -743,7 +737,7 @@ func (c *codeCheck) builtin(name string, args []string, words []*syntax.Word, in
 			args[1:i], func(a string) bool { return strings.ContainsAny(a, "cs") },
 		) {
 			c.leak(codeSink, c.content(words[i]))
-			c.leak(sink{code: codeCommandName, says: "chooses the script that a shell runs; whoever writes the value chooses what runs"}, c.word(words[i]))
+			c.leak(scriptSink, c.word(words[i]))
 		}
 	}
 }
@@ -797,7 +791,11 @@ func (c *codeCheck) count(node syntax.Node, s sink) {
 // language reports values in code of a language that is not the shell's.
 func (c *codeCheck) language(name string, args []string, words []*syntax.Word, in []flow) {
 	p := programOf(name)
-	s := sink{code: codeLanguage, says: "stands in code for " + name + ", which may read more into it than a value; pass it as an argument or through the environment"}
+	s := sink{
+		code: codeLanguage,
+		says: "stands in code for " + name + ", which may read more into it than a value; " +
+			"pass it as an argument or through the environment",
+	}
 	found, operands := false, 0
 	for i := 1; i < len(args); i++ {
 		switch option := p.option(args[i]); {
@@ -828,86 +826,4 @@ func (p program) option(arg string) bool {
 		letters := len(o) == 2 && strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--")
 		return arg == o || letters && strings.HasSuffix(arg, o[1:])
 	})
-}
-
-// sink is a place where something is run that should be data.
-type sink struct {
-	what   string // the words behind "reaches"
-	remedy string
-	code   string // of a warning, however sure it is; an error has none
-	says   string // in the place of "reaches" and what
-	words  bool   // JSON, which is not a word, does nothing there
-}
-
-const numberRemedy = "assign the value itself, which is checked to be a whole number: n=${...}"
-
-var (
-	codeSink    = sink{what: "shell code"}
-	commandSink = sink{
-		what:   "the place of a command",
-		remedy: "write |raw when the value is meant to be code, and quotes when it is meant to name a program",
-	}
-	nameSink = sink{
-		what:   "a place that names a variable",
-		remedy: "the shell evaluates what it finds there, so choose among constant names with case", words: true,
-	}
-	arithmeticSink = sink{what: "arithmetic", remedy: numberRemedy, words: true}
-	subscriptSink  = sink{what: "arithmetic", remedy: numberRemedy} // some shells expand it again
-)
-
-// leak reports values that reach a sink. What a program may print is reported as code only, and JSON is no
-// number and no name.
-func (c *codeCheck) leak(s sink, flows []flow) {
-	if !c.reporting {
-		return
-	}
-	for _, f := range flows {
-		src := &c.values[f.value]
-		switch {
-		case f.certainty == perhaps && s.what != codeSink.what && s.code == "":
-		case src.JSON && s.words:
-		default:
-			if found := s.finding(src, f); !slices.Contains(c.found, found) {
-				c.found = append(c.found, found)
-			}
-		}
-	}
-}
-
-func (s sink) finding(src *Value, f flow) Finding {
-	written, offset := src.Written, src.Offset
-	if f.place != nil {
-		written, offset = f.place.Written, f.place.Offset
-	}
-	through := ""
-	if f.via != "" && "$"+f.via != written && "${"+f.via+"}" != written {
-		through = " through $" + f.via
-	}
-	found := Finding{Offset: offset, Warning: f.certainty != sure, Code: codeReaches}
-	switch {
-	case s.code != "":
-		found.Warning, found.Code, found.Text = true, s.code, written+through+" "+s.says
-	case f.certainty == perhaps && f.piped:
-		found.Code = codePiped
-		found.Text = written + " reaches a shell as code through the pipe; write |sh where it stands for one word of that code"
-	case f.certainty == perhaps:
-		found.Code, found.Text = codeOutput, written+" reaches a shell as code through the output of a command"
-	default:
-		verb := " reaches "
-		if found.Warning {
-			verb = " may reach "
-		}
-		found.Text = written + verb + s.what + through + "; " + s.remedyFor(src, written)
-	}
-	return found
-}
-
-func (s sink) remedyFor(src *Value, written string) string {
-	switch {
-	case s.remedy != "":
-		return s.remedy
-	case src.Item:
-		return "let that code read the variable itself, within single quotes"
-	}
-	return "write ${" + strings.Trim(strings.TrimPrefix(written, "$"), "{}") + "|sh} there, outside the quotes of that code"
 }
