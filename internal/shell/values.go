@@ -155,7 +155,7 @@ func (c *codeCheck) input(s *syntax.Stmt, in []flow) []flow {
 func (c *codeCheck) content(word *syntax.Word) []flow {
 	if len(word.Parts) == 1 {
 		if p, ok := word.Parts[0].(*syntax.ProcSubst); ok {
-			return c.outputs(p.Stmts)
+			return c.outputs(p.Stmts, nil)
 		}
 	}
 	return c.files(word)
@@ -347,7 +347,7 @@ func (c *codeCheck) parts(parts []syntax.WordPart) (flows []flow) {
 		case *syntax.ParamExp:
 			flows = append(flows, c.param(p)...)
 		case *syntax.CmdSubst:
-			flows = append(flows, c.outputs(p.Stmts)...)
+			flows = append(flows, c.outputs(p.Stmts, nil)...)
 		}
 	}
 	return flows
@@ -433,29 +433,39 @@ func (c *codeCheck) files(word *syntax.Word) (flows []flow) {
 	return flows
 }
 
-// outputs returns the values that statements print.
-func (c *codeCheck) outputs(stmts []*syntax.Stmt) (flows []flow) {
+// outputs returns the values that statements print, where the code around them reads in.
+func (c *codeCheck) outputs(stmts []*syntax.Stmt, in []flow) (flows []flow) {
 	for _, s := range stmts {
-		flows = append(flows, c.output(s, nil)...)
+		flows = append(flows, c.output(s, in)...)
 	}
-	return flows
+	return unique(flows)
+}
+
+// unique returns each flow once. Several commands of a pipe may pass on the same ones, and those behind them again.
+func unique(flows []flow) (once []flow) {
+	for _, f := range flows {
+		if !slices.Contains(once, f) {
+			once = append(once, f)
+		}
+	}
+	return once
 }
 
 // output returns the values that a statement prints, where the code around it reads in.
-func (c *codeCheck) output(s *syntax.Stmt, in []flow) (flows []flow) {
+func (c *codeCheck) output(s *syntax.Stmt, in []flow) []flow {
 	in = c.input(s, in)
 	switch n := s.Cmd.(type) {
 	case *syntax.BinaryCmd:
 		if n.Op == syntax.Pipe || n.Op == syntax.PipeAll {
 			return c.output(n.Y, c.output(n.X, in))
 		}
-		return append(c.output(n.X, in), c.output(n.Y, in)...)
+		return c.outputs([]*syntax.Stmt{n.X, n.Y}, in)
 	case *syntax.Block:
-		return c.outputs(n.Stmts)
+		return c.outputs(n.Stmts, in)
 	case *syntax.Subshell:
-		return c.outputs(n.Stmts)
+		return c.outputs(n.Stmts, in)
 	case *syntax.CallExpr:
-		return c.printed(n.Args, in)
+		return unique(c.printed(n.Args, in))
 	}
 	return nil
 }
@@ -483,9 +493,9 @@ func (c *codeCheck) printed(words []*syntax.Word, in []flow) []flow {
 	case p.prints == itsWords:
 		return inWords
 	case p.prints == itsInput:
-		return append(in, inFiles...)
+		return slices.Concat(in, inFiles)
 	case p.prints == partsOf:
-		return doubted(append(in, inFiles...))
+		return doubted(slices.Concat(in, inFiles))
 	default:
 		return doubted(slices.Concat(in, inWords, inFiles))
 	}
@@ -783,7 +793,7 @@ func (c *codeCheck) count(node syntax.Node, s sink) {
 		case *syntax.ParamExp:
 			c.leak(s, c.param(x))
 		case *syntax.CmdSubst:
-			c.leak(s, c.outputs(x.Stmts))
+			c.leak(s, c.outputs(x.Stmts, nil))
 		}
 	}
 }

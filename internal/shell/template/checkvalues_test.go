@@ -40,6 +40,7 @@ func TestValuesThatAreRunAreTold(t *testing.T) {
 		{`echo "${item.v}" | sh`, refused},
 		{`echo ${item.v} | env sh -s a b`, refused},
 		{`echo ${item.v} | cat | sh`, refused},
+		{`echo ${item.v} | { cat; } | sh`, refused},
 		{`printenv PRODIGY_ITEM | sh`, refused},
 		{`x=$cap; bash <<< "$x"`, refused},
 		{`sh < <(echo ${item.v})`, refused},
