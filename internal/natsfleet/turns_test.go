@@ -59,8 +59,9 @@ func TestTheRateOfAStepIsThatOfTheFleet(t *testing.T) {
 			n++
 		}
 	}
-	if turnsOf(t, r, 500*time.Millisecond) != 6 || early < 4 {
-		t.Errorf("%d turns, and %d items have begun before the second, want 6, and more than the two slots", n, early)
+	// A turn that comes too late, on a machine that is busy, is not used and given once more.
+	if turnsOf(t, r, 500*time.Millisecond) < 6 || early < 4 {
+		t.Errorf("%d turns, and %d items have begun before the second, want one for each, and more than the two slots", n, early)
 	}
 }
 
