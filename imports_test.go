@@ -40,18 +40,17 @@ var allowed = map[string][]string{
 	"internal/control": {},
 	"internal/fleet":   {"agent", "events", "limit", "mapreduce", "outputs", "workflow", "gopkg.in/yaml.v3"}, // limit: a worker looks at its own machine
 	"internal/mapreduce": {
-		"agent", "ai", "control", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "limit", "limits", "outputs", "process", "retry", "settings", "spend", "tracing", "workflow",
+		"agent", "ai", "control", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "limit", "limits", "outputs", "process", "retry", "settings", "spend", "workflow",
 		"github.com/bmatcuk/doublestar/v4", "github.com/go-json-experiment/json", "golang.org/x/sync",
 	},
-	"internal/agent":    {"ai", "duration", "events", "filter", "limit", "mask", "outputs", "process", "rawjson", "retry", "shell", "spend", "shell/template", "tracing", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
+	"internal/agent":    {"ai", "duration", "events", "filter", "limit", "mask", "outputs", "process", "rawjson", "retry", "shell", "spend", "shell/template", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/gitspace": {"agent", "events", "oneline", "process", "retry", "workflow", "golang.org/x/sys"},
 	"internal/metrics":  {"errorpolicy", "events", "spend", "view", "golang.org/x/net"},
 	"internal/otlp": {
-		"events", "jobs", "metrics", "oneline", "telemetry", "tracing",
+		"events", "jobs", "metrics", "oneline", "telemetry",
 		"go.opentelemetry.io/otel", "go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf",
 	},
-	"internal/telemetry":   {"duration", "errorpolicy", "events", "jobs", "tracing"},
-	"internal/tracing":     {},
+	"internal/telemetry":   {"duration", "errorpolicy", "events", "jobs"},
 	"internal/notify":      {"errorpolicy", "events", "jobs", "oneline", "process", "settings", "workflow"},
 	"internal/view":        {"duration", "errorpolicy", "events", "limit", "oneline", "outputs", "retry", "spend", "term", "workflow", "github.com/go-json-experiment/json/jsontext"},
 	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "outputs", "report", "view", "golang.org/x/net", "golang.org/x/sync"},

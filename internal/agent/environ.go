@@ -12,9 +12,10 @@ import (
 	"strings"
 	"sync"
 
+	"prodigy/internal/events"
+
 	"prodigy/internal/process"
 	"prodigy/internal/shell/template"
-	"prodigy/internal/tracing"
 )
 
 // inherited is the environment that every command starts from, made once for all.
@@ -105,8 +106,8 @@ func (r *run) environ(vars []string, c call, dir string) []string {
 	env = append(env, c.defaults...)
 	env = append(env, inherited...)
 	env = append(env, r.places...)
-	if span, traced := tracing.Parse(r.a.Trace); traced {
-		env = append(env, tracing.Var+"="+span.Step(r.position).String()) // in place of the one that prodigy was started with
+	if span, traced := events.ParseTrace(r.a.Trace); traced {
+		env = append(env, events.TraceVar+"="+span.Step(r.position).String()) // in place of the one that prodigy was started with
 	}
 	env = append(env, vars...)
 	env = append(env, r.vars...)

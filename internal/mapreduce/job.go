@@ -19,7 +19,6 @@ import (
 	"prodigy/internal/limits"
 	"prodigy/internal/process"
 	"prodigy/internal/spend"
-	"prodigy/internal/tracing"
 	"prodigy/internal/workflow"
 )
 
@@ -232,7 +231,7 @@ func (j *job) attempt(phase string) agent.Attempt {
 }
 
 // span returns the span of the job.
-func (j *job) span() tracing.Context { return tracing.OfJob(j.place.ID, j.meta.TraceParent) }
+func (j *job) span() events.TraceContext { return events.TraceOfJob(j.place.ID, j.meta.TraceParent) }
 
 // attemptID returns the ID of an attempt at an item.
 func (j *job) attemptID(itemID string, number int) string {

@@ -31,7 +31,6 @@ import (
 	"prodigy/internal/process"
 	"prodigy/internal/settings"
 	"prodigy/internal/spend"
-	"prodigy/internal/tracing"
 	"prodigy/internal/workflow"
 )
 
@@ -253,11 +252,11 @@ func maskedAll(s settings.Settings, texts []string) []string {
 func traceParent(environ []string) string {
 	text := ""
 	for _, kv := range environ {
-		if value, ok := strings.CutPrefix(kv, tracing.Var+"="); ok {
+		if value, ok := strings.CutPrefix(kv, events.TraceVar+"="); ok {
 			text = value
 		}
 	}
-	if _, ok := tracing.Parse(text); !ok {
+	if _, ok := events.ParseTrace(text); !ok {
 		return ""
 	}
 	return text

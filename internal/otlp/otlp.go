@@ -31,7 +31,6 @@ import (
 	"prodigy/internal/metrics"
 	"prodigy/internal/oneline"
 	"prodigy/internal/telemetry"
-	"prodigy/internal/tracing"
 )
 
 // Patience with a collector.
@@ -398,18 +397,18 @@ type wanted struct{}
 type derived struct{}
 
 func (derived) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	c, _ := ctx.Value(wanted{}).(tracing.Context)
+	c, _ := ctx.Value(wanted{}).(events.TraceContext)
 	return c.Trace, c.Span
 }
 
 func (derived) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
-	c, _ := ctx.Value(wanted{}).(tracing.Context)
+	c, _ := ctx.Value(wanted{}).(events.TraceContext)
 	return c.Span
 }
 
 // within returns a context in which the span c is the current one, as one of another process.
-func within(ctx context.Context, c tracing.Context) context.Context {
-	if c == (tracing.Context{}) {
+func within(ctx context.Context, c events.TraceContext) context.Context {
+	if c == (events.TraceContext{}) {
 		return ctx
 	}
 	return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{

@@ -30,7 +30,6 @@ import (
 	"prodigy/internal/metrics"
 	"prodigy/internal/retry"
 	"prodigy/internal/telemetry"
-	"prodigy/internal/tracing"
 )
 
 // collector takes OTLP over HTTP.
@@ -270,7 +269,7 @@ func TestAnExportAfterwardsIsWhatTheRunsExported(t *testing.T) {
 			t.Errorf("%v is %v afterwards", s, again[id])
 		}
 	}
-	root := tracing.OfJob(job.ID, parent)
+	root := events.TraceOfJob(job.ID, parent)
 	if s := got[hex.EncodeToString(root.Span[:])]; s.name != "job convert" || s.parent != "b7ad6b7169203331" {
 		t.Errorf("the span of the job is %v", s)
 	}
@@ -334,7 +333,7 @@ func TestJSONIsThatOfOTLP(t *testing.T) {
 		t.Fatalf("%+v, %v, %d requests", r, err, len(c.json))
 	}
 	text, _ := json.Marshal(c.json)
-	root := tracing.OfJob(job.ID, "")
+	root := events.TraceOfJob(job.ID, "")
 	for _, want := range []string{`"traceId":"` + hex.EncodeToString(root.Trace[:]) + `"`, `"spanId":"` + hex.EncodeToString(root.Span[:]) + `"`, `"severityNumber":9`, `"kind":1`, `"startTimeUnixNano":"`, `"isMonotonic":true`} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("%s is not in %s", want, text)

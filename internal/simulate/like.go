@@ -141,12 +141,8 @@ func (b *logReader) apply(r events.Record) {
 		b.phase = e.Phase
 	case events.AgentStarted:
 		b.running[e.ItemID] = &runningAttempt{number: e.Attempt, since: r.Time, try: 1}
-	case events.AgentDuplicated: // of an earlier version: how long the first took is not known
-		delete(b.running, e.ItemID)
-	case events.AgentInterrupted:
-		delete(b.running, e.ItemID)
-	case events.AgentLost:
-		delete(b.running, e.ItemID)
+	case events.AgentInterrupted, events.AgentLost, events.AgentDuplicated: // how long it would have taken is not known
+		delete(b.running, events.Subject(e))
 	case events.AgentUsage:
 		b.used(r.Time, e)
 	case events.QuotaPaused:

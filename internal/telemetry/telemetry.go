@@ -1,8 +1,8 @@
 // Package telemetry turns the log of a job into what OpenTelemetry knows: the spans of a trace, and log
 // records.
 //
-// A [Tracer] is a fold over the records: the same log gives the same spans, with the same names (see package
-// tracing), whoever reads it and whenever. What sends them is in package otlp.
+// A [Tracer] is a fold over the records: the same log gives the same spans, with the same names (see
+// events.TraceContext), whoever reads it and whenever. What sends them is in package otlp.
 package telemetry
 
 import (
@@ -14,14 +14,13 @@ import (
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
-	"prodigy/internal/tracing"
 )
 
 // Span is a span that has ended.
 type Span struct {
-	Context tracing.Context
-	Parent  tracing.Context // the zero Context: it has none
-	Name    string          // one of few: what tells spans apart is in the attributes
+	Context events.TraceContext
+	Parent  events.TraceContext // the zero Context: it has none
+	Name    string              // one of few: what tells spans apart is in the attributes
 	Begin   time.Time
 	End     time.Time
 	Attrs   []Attr
@@ -44,7 +43,7 @@ type Attr struct {
 
 // Log is a log record.
 type Log struct {
-	Context  tracing.Context // the span that it belongs to
+	Context  events.TraceContext // the span that it belongs to
 	Time     time.Time
 	Severity Severity
 	Name     string // the type of the event
@@ -66,8 +65,8 @@ type Tracer struct {
 	Span func(Span) // called with each span when it ends
 	Log  func(Log)
 
-	job      tracing.Context
-	parent   tracing.Context // of the job
+	job      events.TraceContext
+	parent   events.TraceContext // of the job
 	workflow string
 	run      *open
 	phase    *open
@@ -76,7 +75,7 @@ type Tracer struct {
 	verify   *open // of workspaces
 	items    map[int]*item
 	byID     map[string]*item
-	subject  tracing.Context // the span that the record being applied is about; the zero Context: that of the run
+	subject  events.TraceContext // the span that the record being applied is about; the zero Context: that of the run
 }
 
 // open is a span that has not ended.
@@ -95,8 +94,8 @@ type item struct {
 
 // NewTracer returns the Tracer of a job. Parent is the traceparent that the job was started with.
 func NewTracer(jobID, parent string) *Tracer {
-	t := &Tracer{job: tracing.OfJob(jobID, parent), items: map[int]*item{}, byID: map[string]*item{}}
-	t.parent, _ = tracing.Parse(parent)
+	t := &Tracer{job: events.TraceOfJob(jobID, parent), items: map[int]*item{}, byID: map[string]*item{}}
+	t.parent, _ = events.ParseTrace(parent)
 	return t
 }
 
@@ -105,7 +104,7 @@ func (t *Tracer) Apply(r events.Record) {
 	if events.BetweenRuns(r.Event) {
 		return
 	}
-	t.subject = tracing.Context{}
+	t.subject = events.TraceContext{}
 	switch e := r.Event.(type) {
 	case events.JobStarted:
 		t.workflow = e.Workflow
@@ -170,7 +169,7 @@ func (t *Tracer) runEnded(at time.Time, end events.RunEnd) {
 	})
 }
 
-func (t *Tracer) begin(r events.Record, name string, parent tracing.Context, attrs ...Attr) {
+func (t *Tracer) begin(r events.Record, name string, parent events.TraceContext, attrs ...Attr) {
 	attrs = append([]Attr{{"prodigy.job.id", r.JobID}, {"prodigy.workflow", t.workflow}}, attrs...)
 	c := t.job.Run(r.Seq)
 	if c == parent {
@@ -247,7 +246,7 @@ func (t *Tracer) endPhase(at time.Time, failure string) {
 }
 
 // runContext returns the span of the run; that of the job while there is none.
-func (t *Tracer) runContext() tracing.Context {
+func (t *Tracer) runContext() events.TraceContext {
 	if t.run == nil {
 		return t.job
 	}

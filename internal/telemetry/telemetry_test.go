@@ -14,7 +14,6 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
-	"prodigy/internal/tracing"
 )
 
 var began = time.Date(2026, 11, 20, 16, 15, 0, 0, time.UTC)
@@ -38,7 +37,7 @@ func tree(t *testing.T, parent string, list []events.Record) (lines []string, lo
 	for _, r := range list {
 		tracer.Apply(r)
 	}
-	seen := map[tracing.Context]bool{}
+	seen := map[events.TraceContext]bool{}
 	for _, s := range spans {
 		if seen[s.Context] || s.Context.Trace != tracer.job.Trace {
 			t.Errorf("span %s is twice, or in another trace", s.Context)
@@ -46,8 +45,8 @@ func tree(t *testing.T, parent string, list []events.Record) (lines []string, lo
 		seen[s.Context] = true
 	}
 	slices.SortStableFunc(spans, func(a, b Span) int { return a.Begin.Compare(b.Begin) })
-	var print func(parent tracing.Context, indent string)
-	print = func(parent tracing.Context, indent string) {
+	var print func(parent events.TraceContext, indent string)
+	print = func(parent events.TraceContext, indent string) {
 		for _, s := range spans {
 			if s.Parent != parent {
 				continue
@@ -69,7 +68,7 @@ func tree(t *testing.T, parent string, list []events.Record) (lines []string, lo
 			print(s.Context, indent+"  ")
 		}
 	}
-	p, _ := tracing.Parse(parent)
+	p, _ := events.ParseTrace(parent)
 	print(p, "")
 	if len(lines) != len(spans) {
 		t.Errorf("%d of %d spans are below the first", len(lines), len(spans))
@@ -134,7 +133,7 @@ job w 0-19 !reduce: exit code 3 failed
 17 a: exit code 2
 17 sum: exit code 3
 17 failed: reduce: exit code 3`)
-	if job := tracing.OfJob("mapreduce-1", ""); logs[1].Context != job.Attempt(6) || logs[4].Context != job {
+	if job := events.TraceOfJob("mapreduce-1", ""); logs[1].Context != job.Attempt(6) || logs[4].Context != job {
 		t.Errorf("log records are of %s and %s", logs[1].Context, logs[4].Context)
 	}
 }
@@ -201,7 +200,7 @@ func TestNoLogBreaksTheSpans(t *testing.T) {
 		tracer := NewTracer("j", "")
 		tracer.Log = func(Log) {}
 		tracer.Span = func(s Span) {
-			if s.End.Before(s.Begin) || s.Context == (tracing.Context{}) {
+			if s.End.Before(s.Begin) || s.Context == (events.TraceContext{}) {
 				t.Errorf("from %T: %+v", all[from], s)
 			}
 		}

@@ -124,25 +124,20 @@ func Courses(records iter.Seq2[events.Record, error]) (map[int]Course, error) {
 		if err != nil {
 			return nil, err
 		}
-		index, c := -1, Course{}
-		switch e := r.Event.(type) {
-		case events.AgentStarted:
-			index, c = e.ItemIndex, found[e.ItemIndex]
-			c.Attempts = e.Attempt
-		case events.AgentCompleted:
-			index = e.ItemIndex
-			c = Course{Attempts: e.Attempt, Duration: time.Duration(e.DurationMS)}
-		case events.AgentReused:
-			index = e.ItemIndex
-		case events.AgentFailed:
-			index = e.ItemIndex
-			c = Course{
-				Attempts: found[index].Attempts, Duration: time.Duration(e.DurationMS), Failure: e.Error, Type: e.ErrorType, Step: e.Step,
-			}
+		if e, begins := r.Event.(events.AgentStarted); begins {
+			c := found[e.ItemIndex]
+			c.Attempts, c.Last = e.Attempt, r.Time
+			found[e.ItemIndex] = c
 		}
-		if index >= 0 {
-			c.Last = r.Time
-			found[index] = c
+		if end, ok := events.EndOf(r.Event); ok && !end.How.GivenBack() {
+			c := Course{Last: r.Time, Duration: end.Took, Failure: end.Error, Type: end.Type, Step: end.Step}
+			switch end.How {
+			case events.Succeeded:
+				c.Attempts = end.Attempt
+			case events.Failed:
+				c.Attempts = found[end.Index].Attempts
+			}
+			found[end.Index] = c
 		}
 	}
 	return found, nil

@@ -254,10 +254,7 @@ func (j *Job) Apply(r events.Record) {
 	case events.PhaseStarted:
 		j.phaseStarted(r.Time, e.Phase)
 	case events.PhaseCompleted:
-		j.applyMerge(r)
 		j.phaseCompleted(e)
-	case events.VerifyStarted, events.VerifyCompleted:
-		j.applyMerge(r)
 	case events.StepCompleted:
 		j.StepsDone++
 		j.StepNow, j.Printed = "", ""
@@ -308,6 +305,7 @@ func (j *Job) Apply(r events.Record) {
 	default:
 		j.applyAgent(r)
 	}
+	j.applyMerge(r)
 	if end, ok := events.RunEndOf(r.Event); ok {
 		j.end(State(end.State), end.Reason)
 	}
@@ -349,8 +347,6 @@ func (j *Job) applyAgent(r events.Record) {
 		j.Reused++
 		j.speed.before++ // it says nothing of how fast items are done
 		j.count(e.ItemIndex, errorpolicy.Succeeded)
-	case events.WorktreeMerged:
-		j.applyMerge(r)
 	case events.AgentFailed:
 		j.failed(r.Time, e)
 	case events.AgentPlaced:
@@ -447,7 +443,6 @@ func (j *Job) failed(now time.Time, e events.AgentFailed) {
 		j.circuit.failed(events.WorkflowScope, e.ErrorType, e.Error)
 		j.circuit.failed(e.Step, e.ErrorType, e.Error)
 	}
-	j.applyMerge(events.Record{Time: now, Event: e})
 	if e.Action.RunsAgain() {
 		j.retried(Retry{ItemID: e.ItemID, Step: e.Step, Type: e.ErrorType, Error: e.Error, Due: *e.RetryAt})
 		j.waiting.add(e.ItemIndex, *e.RetryAt)

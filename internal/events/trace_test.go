@@ -1,4 +1,4 @@
-package tracing
+package events
 
 import (
 	"strings"
@@ -30,7 +30,7 @@ func TestATraceparentIsReadAsTheStandardSays(t *testing.T) {
 		{"", ""},
 		{strings.Repeat("-", 55), ""},
 	} {
-		got, ok := Parse(c.text)
+		got, ok := ParseTrace(c.text)
 		if ok != (c.want != "") || ok && got.String() != c.want {
 			t.Errorf("%s: %v %v, want %q", c.text, got, ok, c.want)
 		}
@@ -40,11 +40,11 @@ func TestATraceparentIsReadAsTheStandardSays(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	f.Fuzz(func(t *testing.T, text string) {
-		c, ok := Parse(text)
+		c, ok := ParseTrace(text)
 		if !ok {
 			return
 		}
-		if again, ok := Parse(c.String()); !ok || again != c {
+		if again, ok := ParseTrace(c.String()); !ok || again != c {
 			t.Errorf("%q: %v, then %v", text, c, again)
 		}
 	})
@@ -52,15 +52,15 @@ func FuzzParse(f *testing.F) {
 
 func TestSpansOfAJobAreAllDifferent(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
-	job, under := OfJob("mapreduce-1", ""), OfJob("mapreduce-1", parent)
-	if job != OfJob("mapreduce-1", "not one") || job == OfJob("mapreduce-2", "") || job.Flags != Sampled {
+	job, under := TraceOfJob("mapreduce-1", ""), TraceOfJob("mapreduce-1", parent)
+	if job != TraceOfJob("mapreduce-1", "not one") || job == TraceOfJob("mapreduce-2", "") || job.Flags != TraceSampled {
 		t.Errorf("%v", job)
 	}
-	if p, _ := Parse(parent); under.Trace != p.Trace || under.Span == p.Span || under.Flags != 0 {
+	if p, _ := ParseTrace(parent); under.Trace != p.Trace || under.Span == p.Span || under.Flags != 0 {
 		t.Errorf("%v is not below %v", under, p)
 	}
-	seen := map[Context]string{}
-	note := func(name string, c Context) {
+	seen := map[TraceContext]string{}
+	note := func(name string, c TraceContext) {
 		if other := seen[c]; other != "" || c.Trace != job.Trace {
 			t.Errorf("%s is %s", name, other)
 		}
