@@ -13,6 +13,7 @@ import (
 )
 
 func main() {
-	runtime.MemProfileRate = 0 // nats-server can serve a profile of the memory, for which each program with it samples its own
+	// nats-server can serve a profile of the memory, for which each program with it samples its own
+	runtime.MemProfileRate = 0
 	os.Exit(cli.Main(os.Args[1:], natsfleet.Backend{}, otlp.Export))
 }

@@ -33,7 +33,8 @@ func newAgentsCommand(con *console) *cobra.Command {
 
 What is known of a CLI is a preset: how it is called, how its output is read, and rules that say what became of a run. ~/.prodigy/agents.yml changes
 presets or adds some: see docs/agents.md.`
-	group.AddCommand(newAgentsListCommand(con), newAgentsShowCommand(con), newAgentsCheckCommand(con), newAgentsTestCommand(con))
+	group.AddCommand(newAgentsListCommand(con), newAgentsShowCommand(con), newAgentsCheckCommand(con),
+		newAgentsTestCommand(con))
 	return group
 }
 
@@ -158,7 +159,10 @@ The exit code is 1 if the CLI that is named is not there, or none of them is.`,
 			list := installedCLIs(cmd.Context(), set, names)
 			_, err = printRows(con, term.Human, []term.Column[installedCLI]{
 				{Head: "NAME", Cell: func(c installedCLI) string { return c.preset.Name }},
-				{Head: "PROGRAM", Cell: func(c installedCLI) string { return cmp.Or(c.path, "not found: "+c.preset.Argv[0]) }},
+				{Head: "PROGRAM", Cell: func(c installedCLI) string {
+					return cmp.Or(c.path,
+						"not found: "+c.preset.Argv[0])
+				}},
 				{Head: "VERSION", Cell: func(c installedCLI) string { return cmp.Or(c.version, "-") }},
 				{Head: "TESTED WITH", Cell: func(c installedCLI) string { return cmp.Or(c.preset.Tested, "-") }},
 				{Head: "PROMPT", Cell: func(c installedCLI) string { return c.preset.Prompt.String() }},
@@ -201,10 +205,14 @@ func installedCLIs(ctx context.Context, set ai.Set, names []string) []installedC
 // versionPatience is how long a CLI may take to say its version. The slowest needs five seconds on a slow machine.
 const versionPatience = 10 * time.Second
 
-// versionOf returns what a program prints for --version, if it does so within patience. Nothing of it is left afterwards.
+// versionOf returns what a program prints for --version, if it does so within patience. Nothing of it is left
+// afterwards.
 func versionOf(ctx context.Context, path string, patience time.Duration) string {
 	var out process.Capture
-	exit, err := process.Run(ctx, process.Command{Argv: []string{path, "--version"}, Stdout: &out, Timeout: patience, Grace: time.Second, EndAll: true})
+	exit, err := process.Run(ctx, process.Command{
+		Argv: []string{path, "--version"}, Stdout: &out, Timeout: patience,
+		Grace: time.Second, EndAll: true,
+	})
 	line, _, _ := strings.Cut(strings.TrimSpace(out.Text()), "\n")
 	switch {
 	case exit.TimedOut:
@@ -324,9 +332,11 @@ func printVerdicts(con *console, all []agentVerdict) {
 		if says == "" {
 			says, _, _ = strings.Cut(v.Text, "\n")
 		}
-		_, _ = fmt.Fprintf(con.text(), "%s: %s, %s: %s\n", term.Visible(v.File), v.Outcome, term.Visible(rule), term.Visible(says))
+		_, _ = fmt.Fprintf(con.text(), "%s: %s, %s: %s\n", term.Visible(v.File), v.Outcome, term.Visible(rule),
+			term.Visible(says))
 		if v.ResetAt != nil {
-			_, _ = fmt.Fprintf(con.text(), "  resets at %s (from a %s) %s\n", v.ResetAt.UTC().Format(time.RFC3339), v.ResetBy, term.Visible(v.Scope))
+			_, _ = fmt.Fprintf(con.text(), "  resets at %s (from a %s) %s\n", v.ResetAt.UTC().Format(time.RFC3339),
+				v.ResetBy, term.Visible(v.Scope))
 		}
 		if v.Right != nil && !*v.Right {
 			_, _ = fmt.Fprintf(con.text(), "  wanted: %v\n", v.Want)
@@ -365,7 +375,10 @@ func (o agentsTestOptions) test(set ai.Set, file string) (agentVerdict, error) {
 	if err != nil {
 		return agentVerdict{}, refusef("%s: %w", file, err)
 	}
-	end := ai.End{ExitCode: r.Exit, Signal: o.signal, Now: time.Now(), AllowDenied: o.allowDenied, AllowEmpty: o.allowEmpty}
+	end := ai.End{
+		ExitCode: r.Exit, Signal: o.signal, Now: time.Now(), AllowDenied: o.allowDenied,
+		AllowEmpty: o.allowEmpty,
+	}
 	if r.Exit < 0 {
 		end.Signal = "signal " + strconv.Itoa(-r.Exit)
 	}

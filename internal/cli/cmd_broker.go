@@ -35,10 +35,12 @@ for all who may use it. --config names any configuration of nats-server. SIGHUP 
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", "", "HOST:PORT (default: 127.0.0.1:4222, or what --config says)")
-	f.StringVar(&o.Store, "store", "", "directory of its files (default: broker below PRODIGY_HOME, or what --config says)")
+	f.StringVar(&o.Store, "store", "",
+		"directory of its files (default: broker below PRODIGY_HOME, or what --config says)")
 	f.StringVar(&dir, "dir", "", "a directory of fleet init: its nats.conf is the configuration, and names of files start there")
 	f.StringVar(&o.Config, "config", "", "a configuration file of nats-server")
-	f.BoolVar(&o.Insecure, "insecure", false, "let everybody in who reaches it, also from other machines and without TLS: each of them can run commands as the users of the workers")
+	f.BoolVar(&o.Insecure, "insecure", false,
+		"let everybody in who reaches it, also from other machines and without TLS: each of them can run commands as the users of the workers")
 	return cmd
 }
 

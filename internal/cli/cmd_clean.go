@@ -70,7 +70,8 @@ never removed.`,
 	f.String("job-id", "", "only this job: its id, a prefix of it, or latest")
 	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
 	f.Bool("all", false, "consider the jobs of all directories, not only those of this project")
-	f.Var(durationFlag(&o.older), "older-than", "only jobs whose last event is older than this (30d when no job is named)")
+	f.Var(durationFlag(&o.older), "older-than",
+		"only jobs whose last event is older than this (30d when no job is named)")
 	f.StringVar(&o.archive, "archive", "", "save each log first, as <directory>/<repo>/<job>/events.jsonl.zst")
 	f.BoolVar(&o.force, "force", false, "also remove jobs that can be resumed or have dead letters")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show what would be removed, and remove nothing")
@@ -177,7 +178,10 @@ func (o cleanOptions) candidate(job jobs.Job) (oldJob, error) {
 		}
 		size += n
 	}
-	c := oldJob{job: job, last: last, JobID: job.ID, State: summary.State, LastEvent: last.Time, Bytes: size, DeadLetters: letters}
+	c := oldJob{
+		job: job, last: last, JobID: job.ID, State: summary.State, LastEvent: last.Time, Bytes: size,
+		DeadLetters: letters,
+	}
 	c.Kept = c.reason(o.force)
 	c.Removed = c.Kept == ""
 	return c, nil
@@ -303,7 +307,8 @@ func (o cleanOptions) keepLog(job jobs.Job) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("archive the log: %w", err)
 	}
-	err := writeWhole(filepath.Join(dir, "events.jsonl.zst"), func(w io.Writer) error { return events.Pack(w, job.EventsDir()) })
+	err := writeWhole(filepath.Join(dir, "events.jsonl.zst"),
+		func(w io.Writer) error { return events.Pack(w, job.EventsDir()) })
 	if err != nil {
 		return fmt.Errorf("archive the log of job %s: %w", job.ID, err)
 	}
@@ -337,7 +342,10 @@ var oldJobColumns = []term.Column[oldJob]{
 		Cell: func(c oldJob) string { return c.LastEvent.Local().Format(time.DateTime) },
 	},
 	{Key: "bytes", Head: "BYTES", Cell: func(c oldJob) string { return strconv.FormatInt(c.Bytes, 10) }, Drop: 1},
-	{Key: "dead_letters", Head: "DEAD LETTERS", Cell: func(c oldJob) string { return strconv.Itoa(c.DeadLetters) }, Drop: 3},
+	{
+		Key: "dead_letters", Head: "DEAD LETTERS", Cell: func(c oldJob) string { return strconv.Itoa(c.DeadLetters) },
+		Drop: 3,
+	},
 	{Key: "removed"},
 	{Key: "kept", Head: "STAYS", Cell: func(c oldJob) string { return cmp.Or(c.Kept, "no") }},
 }

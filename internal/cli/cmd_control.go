@@ -254,7 +254,8 @@ func steerJob(ctx context.Context, con *console, job jobs.Job, r control.Request
 		return refusef("job %s stands still, and cannot answer: process %d, which runs it, is stopped (kill -CONT %d has it go on)", job.ID, pid, pid)
 	}
 	answer, err := control.Ask(job.ControlSocket(), r)
-	for until := time.Now().Add(beginTime); errors.Is(err, control.ErrNobody) && time.Now().Before(until); { // it just begins, or ends
+	// it just begins, or ends
+	for until := time.Now().Add(beginTime); errors.Is(err, control.ErrNobody) && time.Now().Before(until); {
 		if err := checkRunning(job, r.Do); err != nil {
 			return err
 		}

@@ -60,8 +60,8 @@ func newDLQListCommand(con *console) *cobra.Command {
 	return cmd
 }
 
-// updateLetters brings the dead letters up to date with the log, and masks the secrets of the job on con. If the update fails it
-// prints a warning: the dead letters that are there can still be read.
+// updateLetters brings the dead letters up to date with the log, and masks the secrets of the job on con. If the update
+// fails it prints a warning: the dead letters that are there can still be read.
 func updateLetters(con *console, job jobs.Job) {
 	con.hideSecretsOf(job)
 	err := mapreduce.UpdateLetters(job, defaultMaxRetries, con.secrets.Settings)
@@ -180,7 +180,8 @@ func letterColumns(names labels, k term.Look) []term.Column[dlq.Entry] {
 	}
 }
 
-// itemExcerpt returns the data of an item for a table: a string as it is, anything else as JSON, and "-" if it is the same as the name.
+// itemExcerpt returns the data of an item for a table: a string as it is, anything else as JSON, and "-" if it is the
+// same as the name.
 func itemExcerpt(e dlq.Entry) string {
 	var text string
 	if json.Unmarshal(e.Item, &text) != nil {
@@ -274,9 +275,11 @@ func printLetter(w io.Writer, job jobs.Job, e dlq.Entry, label string) error {
 }
 
 func printFailure(w io.Writer, f dlq.Failure) {
-	_, _ = fmt.Fprintf(w, "\nattempt %d at %s, %s: %s\n", f.Attempt, f.Time.Local().Format(time.DateTime), ran(f), f.ErrorType)
+	_, _ = fmt.Fprintf(w, "\nattempt %d at %s, %s: %s\n", f.Attempt, f.Time.Local().Format(time.DateTime), ran(f),
+		f.ErrorType)
 	for i, r := range f.Retries {
-		_, _ = fmt.Fprintf(w, "  try %d: %s; again after %s\n", i+1, term.Visible(r.Error), duration.Format(time.Duration(r.DelayMS)))
+		_, _ = fmt.Fprintf(w, "  try %d: %s; again after %s\n", i+1, term.Visible(r.Error),
+			duration.Format(time.Duration(r.DelayMS)))
 	}
 	_, _ = fmt.Fprintf(w, "  %s\n", term.Visible(f.Message))
 	if preset, rule, ok := strings.Cut(f.Rule, "/"); ok {
@@ -293,7 +296,8 @@ func printKept(w io.Writer, job jobs.Job, e dlq.Entry, f dlq.Failure) {
 		if len(c.With) > 0 {
 			with = ", changed by " + strings.Join(c.With, ", ")
 		}
-		_, _ = fmt.Fprintf(w, "  conflict in %s%s%s\n", term.Visible(c.Path), term.Visible(with), term.Prefixed(": ", term.Visible(c.Message)))
+		_, _ = fmt.Fprintf(w, "  conflict in %s%s%s\n", term.Visible(c.Path), term.Visible(with),
+			term.Prefixed(": ", term.Visible(c.Message)))
 	}
 	if f.Commit == "" {
 		return
@@ -301,7 +305,8 @@ func printKept(w io.Writer, job jobs.Job, e dlq.Entry, f dlq.Failure) {
 	_, _ = fmt.Fprintf(w, "  its work is commit %s:\n    git fetch %s refs/items/%d/%d && git merge FETCH_HEAD\n",
 		f.Commit, quoted(filepath.Join(job.GitDir(), "hub")), e.ItemIndex, f.Attempt)
 	if f.ErrorType == retry.TypeMergeConflict {
-		_, _ = fmt.Fprintf(w, "  to resolve it, merge that on top of prodigy/%s, commit, and: %s\n", job.ID, retryCommand(job, " --item "+quoted(e.ItemID)+" --with HEAD"))
+		_, _ = fmt.Fprintf(w, "  to resolve it, merge that on top of prodigy/%s, commit, and: %s\n", job.ID,
+			retryCommand(job, " --item "+quoted(e.ItemID)+" --with HEAD"))
 	}
 }
 
@@ -332,7 +337,8 @@ func newDLQExportCommand(con *console) *cobra.Command {
 	}, func(_ context.Context, job jobs.Job, file string) error {
 		return runDLQExport(con, job, file, cmp.Or(f, formatOf(file, term.JSON)))
 	})
-	addChoice(cmd, &f, "format", "format of the file; by default that of its extension, else json", term.JSON, term.JSONL, term.CSV)
+	addChoice(cmd, &f, "format", "format of the file; by default that of its extension, else json", term.JSON,
+		term.JSONL, term.CSV)
 	return cmd
 }
 
@@ -370,17 +376,19 @@ func newDLQEvictCommand(con *console, o *dlqEvictOptions, reason func() string, 
 
 func newDLQPurgeCommand(con *console) *cobra.Command {
 	var o dlqEvictOptions
-	cmd := newDLQEvictCommand(con, &o, func() string { return "older than " + duration.Format(o.older) }, &cobra.Command{
-		Use:   "purge [job]",
-		Short: "Delete dead letters whose last failure is older than a given age",
-		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			if !cmd.Flags().Changed("older-than") {
-				return usagef("--older-than is missing: give an age, such as 30d")
-			}
-			return nil
-		},
-	})
-	cmd.Flags().Var(durationFlag(&o.older), "older-than", "only those whose last failure is older than this, such as 30d")
+	cmd := newDLQEvictCommand(con, &o, func() string { return "older than " + duration.Format(o.older) },
+		&cobra.Command{
+			Use:   "purge [job]",
+			Short: "Delete dead letters whose last failure is older than a given age",
+			PreRunE: func(cmd *cobra.Command, _ []string) error {
+				if !cmd.Flags().Changed("older-than") {
+					return usagef("--older-than is missing: give an age, such as 30d")
+				}
+				return nil
+			},
+		})
+	cmd.Flags().Var(durationFlag(&o.older), "older-than",
+		"only those whose last failure is older than this, such as 30d")
 	return cmd
 }
 
@@ -429,13 +437,17 @@ func runDLQEvict(con *console, job jobs.Job, o dlqEvictOptions, reason string, a
 	if o.format == term.JSON {
 		return term.PrintJSON(con.out, e)
 	}
-	_, _ = fmt.Fprintf(con.err, "%s of job %s deleted, %d left\n", term.Counted(e.Removed, "dead letter"), job.ID, e.Left)
+	_, _ = fmt.Fprintf(con.err, "%s of job %s deleted, %d left\n", term.Counted(e.Removed, "dead letter"), job.ID,
+		e.Left)
 	return nil
 }
 
 // idleConfig returns the configuration to open a job with in which nothing is run.
 func idleConfig() mapreduce.Config {
-	return mapreduce.Config{MaxRetries: defaultMaxRetries, Version: versionText(), LogConfig: mapreduce.LogConfig{Durability: events.Batch}}
+	return mapreduce.Config{
+		MaxRetries: defaultMaxRetries, Version: versionText(),
+		LogConfig: mapreduce.LogConfig{Durability: events.Batch},
+	}
 }
 
 // choose returns the ids of the dead letters to delete.

@@ -73,7 +73,10 @@ func analyze(job jobs.Job) (analysis, error) {
 		}
 		groups.Add(e)
 	}
-	a := analysis{JobID: job.ID, Total: groups.Total(), BySignature: groups.BySignature(), ByType: []typeGroup{}, ByHour: groups.ByHour()}
+	a := analysis{
+		JobID: job.ID, Total: groups.Total(), BySignature: groups.BySignature(), ByType: []typeGroup{},
+		ByHour: groups.ByHour(),
+	}
 	w, _ := loadRecorded(job) // without it there is less advice
 	for _, g := range groups.ByType() {
 		a.ByType = append(a.ByType, typeGroup{g, suggestion(retry.Type(g.Type), w)})
@@ -92,9 +95,11 @@ func (a analysis) print(con *console) error {
 	_, _ = fmt.Fprintf(con.text(), "%s in job %s\n\nBy signature:\n", term.Counted(a.Total, "dead letter"), a.JobID)
 	k := con.look()
 	for i, g := range a.BySignature[:min(len(a.BySignature), signaturesShown)] {
-		_, _ = fmt.Fprintln(con.text(), k.Fold(8, fmt.Sprintf("%6d  #%d %s", g.Count, i+1, term.Cell(g.Signature, 120))))
+		_, _ = fmt.Fprintln(con.text(), k.Fold(8,
+			fmt.Sprintf("%6d  #%d %s", g.Count, i+1, term.Cell(g.Signature, 120))))
 		for _, s := range g.Samples {
-			_, _ = fmt.Fprintln(con.text(), k.Fold(10, fmt.Sprintf("        %s: %s", term.Cell(s.ItemID, 40), term.Cell(s.Message, 120))))
+			_, _ = fmt.Fprintln(con.text(), k.Fold(10,
+				fmt.Sprintf("        %s: %s", term.Cell(s.ItemID, 40), term.Cell(s.Message, 120))))
 		}
 	}
 	if n := len(a.BySignature) - signaturesShown; n > 0 {
@@ -122,7 +127,10 @@ func printGroups(w io.Writer, groups []dlq.Group, name func(dlq.Group) string) {
 	lines := make([][]string, len(groups))
 	for i, g := range groups {
 		example := term.Cell(g.Samples[0].ItemID, 40)
-		lines[i] = []string{fmt.Sprintf("%6d", g.Count), name(g), fmt.Sprintf("%d eligible", g.Eligible), "as in " + example}
+		lines[i] = []string{
+			fmt.Sprintf("%6d", g.Count), name(g), fmt.Sprintf("%d eligible", g.Eligible),
+			"as in " + example,
+		}
 	}
 	_ = term.Aligned(w, lines) // like the lines around it
 }

@@ -83,21 +83,23 @@ func (o *eventsOptions) complete(job jobs.Job, itemID string) (err error) {
 // newEventsReader returns a command that calls run with a job and the query for its events.
 func newEventsReader(use, short string, run func(context.Context, jobs.Job, eventsOptions) error) *cobra.Command {
 	var o eventsOptions
-	cmd := onJobOrItem(&cobra.Command{Use: use, Short: short}, func(ctx context.Context, job jobs.Job, itemID string) error {
-		if err := o.complete(job, itemID); err != nil {
-			return err
-		}
-		return run(ctx, job, o)
-	})
+	cmd := onJobOrItem(&cobra.Command{Use: use, Short: short},
+		func(ctx context.Context, job jobs.Job, itemID string) error {
+			if err := o.complete(job, itemID); err != nil {
+				return err
+			}
+			return run(ctx, job, o)
+		})
 	o.add(cmd)
 	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
 	return cmd
 }
 
 func newEventsListCommand(con *console) *cobra.Command {
-	cmd := newEventsReader("ls [job] [item]", "Print the events of a job, oldest first", func(_ context.Context, job jobs.Job, o eventsOptions) error {
-		return runEventsList(con, job, o)
-	})
+	cmd := newEventsReader("ls [job] [item]", "Print the events of a job, oldest first",
+		func(_ context.Context, job jobs.Job, o eventsOptions) error {
+			return runEventsList(con, job, o)
+		})
 	cmd.Aliases = []string{"list"}
 	return cmd
 }
@@ -135,16 +137,18 @@ func unlessClosed(err error) error {
 }
 
 func newEventsFollowCommand(con *console) *cobra.Command {
-	cmd := newEventsReader("follow [job] [item]", "Print the events of a job as they come, until it ends", func(ctx context.Context, job jobs.Job, o eventsOptions) error {
-		return runFollow(ctx, con, job, o)
-	})
+	cmd := newEventsReader("follow [job] [item]", "Print the events of a job as they come, until it ends",
+		func(ctx context.Context, job jobs.Job, o eventsOptions) error {
+			return runFollow(ctx, con, job, o)
+		})
 	cmd.Long = `Print the events of a job so far, then new ones as they come, until the job ends or its run dies.
 
 --json prints one object per line, like jsonl: an array would have no end while the job runs.`
 	return cmd
 }
 
-// runFollow prints events as they come. When a signal stops it, it exits with the code of the signal, without a message.
+// runFollow prints events as they come. When a signal stops it, it exits with the code of the signal, without a
+// message.
 func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions) error {
 	if o.format == term.JSON {
 		o.format = term.JSONL
@@ -183,10 +187,12 @@ func (p eventPrinter) print(out, diag io.Writer, lines iter.Seq2[[]byte, error])
 	lines = whole(lines, diag)
 	switch p.format {
 	case term.JSON, term.JSONL:
-		_, err := term.Rows[loggedLine]{Format: p.format}.Print(out, mapped(lines, func(line []byte) (loggedLine, error) { return line, nil }))
+		_, err := term.Rows[loggedLine]{Format: p.format}.Print(out,
+			mapped(lines, func(line []byte) (loggedLine, error) { return line, nil }))
 		return err
 	case term.CSV:
-		_, err := term.Rows[view.EventLine]{Format: p.format, Columns: eventColumns}.Print(out, mapped(lines, view.ReadEvent))
+		_, err := term.Rows[view.EventLine]{Format: p.format, Columns: eventColumns}.Print(out,
+			mapped(lines, view.ReadEvent))
 		return err
 	}
 	for line, err := range lines {
@@ -397,10 +403,12 @@ func runEventsStats(con *console, job jobs.Job, o eventsOptions) error {
 func (s jobStats) rows() [][3]string {
 	rows := [][3]string{{"events", "", strconv.Itoa(s.Events)}}
 	if s.Events > 0 {
-		rows = append(rows, [3]string{"first", "", s.First.Format(time.RFC3339Nano)}, [3]string{"last", "", s.Last.Format(time.RFC3339Nano)})
+		rows = append(rows, [3]string{"first", "", s.First.Format(time.RFC3339Nano)},
+			[3]string{"last", "", s.Last.Format(time.RFC3339Nano)})
 	}
 	number := func(name string, n int) { rows = append(rows, [3]string{name, "", strconv.Itoa(n)}) }
-	rows = append(rows, [3]string{"span_ms", "", msText(s.SpanMS)}, [3]string{"per_second", "", strconv.FormatFloat(s.PerSecond, 'f', 3, 64)})
+	rows = append(rows, [3]string{"span_ms", "", msText(s.SpanMS)},
+		[3]string{"per_second", "", strconv.FormatFloat(s.PerSecond, 'f', 3, 64)})
 	number("items", s.Items)
 	number("agents", s.Agents)
 	number("attempts", s.Attempts)
@@ -459,11 +467,13 @@ func (s jobStats) print(w io.Writer) error {
 	line("attempts", "%d by %s, %d retried", s.Attempts, term.Counted(s.Agents, "agent"), s.Retries)
 	line("step retries", "%d", s.StepRetries)
 	if d := s.Durations; d.Count > 0 {
-		line("took", "half of the agents up to %s, 95 %% up to %s, the longest %s", duration.Format(time.Duration(d.P50)),
+		line("took", "half of the agents up to %s, 95 %% up to %s, the longest %s",
+			duration.Format(time.Duration(d.P50)),
 			duration.Format(time.Duration(d.P95)), duration.Format(time.Duration(d.Max)))
 	}
 	if t := s.Spent; t != nil {
-		line("cost", "%s for %s%s%s", t.CostText(), term.Counted(t.Agents, "agent"), inBrackets(t.Doubt()), term.Prefixed("; ", t.TokensText()))
+		line("cost", "%s for %s%s%s", t.CostText(), term.Counted(t.Agents, "agent"), inBrackets(t.Doubt()),
+			term.Prefixed("; ", t.TokensText()))
 		for _, name := range slices.Sorted(maps.Keys(t.Outcomes)) {
 			o := t.Outcomes[name]
 			line("  "+name, "%s for %s%s", o.CostText(), term.Counted(o.Agents, "agent"), inBrackets(o.Doubt()))

@@ -60,7 +60,8 @@ that it has heard of and that do not: silent is one that it waits for word of, a
 		o.broker.add(cmd, "fleet", "the broker")
 		group.AddCommand(cmd)
 	}
-	group.AddCommand(newFleetSweepCommand(con), newFleetInitCommand(con), newFleetAddCommand(con), newFleetRemoveCommand(con))
+	group.AddCommand(newFleetSweepCommand(con), newFleetInitCommand(con), newFleetAddCommand(con),
+		newFleetRemoveCommand(con))
 	return group
 }
 
@@ -111,9 +112,11 @@ for one another. With three hosts the brokers are a cluster, which goes on when 
 		},
 	}
 	f := cmd.Flags()
-	f.Var(repeated(&o.Hosts), "host", "name or address by which the others reach the broker, with :PORT if it is another (three for a cluster; default: the name of this machine)")
+	f.Var(repeated(&o.Hosts), "host",
+		"name or address by which the others reach the broker, with :PORT if it is another (three for a cluster; default: the name of this machine)")
 	f.IntVar(&o.Port, "port", 4222, "where the broker listens")
-	f.Var(repeated(&o.Workers), "worker", "credentials of its own for the worker of this name (may be given more than once; default: one file for all workers)")
+	f.Var(repeated(&o.Workers), "worker",
+		"credentials of its own for the worker of this name (may be given more than once; default: one file for all workers)")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if o.Port < 1 || o.Port > 65535 {
 			return usagef("--port %d: want a number from 1 to 65535", o.Port)
@@ -235,7 +238,10 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 			Last: now.Add(-n.Ago), Silent: n.Silent(), Jobs: []jobHeld{}, ago: n.Ago,
 		}
 		for key, id := range n.Jobs {
-			one.Jobs = append(one.Jobs, jobHeld{JobID: id, Items: len(n.Holds[key]), Refused: n.Refuses[key], Short: cmp.Or(n.Short[""], n.Short[key])})
+			one.Jobs = append(one.Jobs, jobHeld{
+				JobID: id, Items: len(n.Holds[key]), Refused: n.Refuses[key],
+				Short: cmp.Or(n.Short[""], n.Short[key]),
+			})
 		}
 		slices.SortFunc(one.Jobs, func(a, b jobHeld) int { return cmp.Compare(a.JobID, b.JobID) })
 		shown = append(shown, one)
@@ -306,7 +312,8 @@ func (n nodeShown) work() string {
 	return cmp.Or(strings.Join(held, "; "), "-")
 }
 
-// printOrphans prints the jobs that can be resumed and that no coordinator has now. Only a coordinator may do something about them.
+// printOrphans prints the jobs that can be resumed and that no coordinator has now. Only a coordinator may do something
+// about them.
 func printOrphans(ctx context.Context, con *console, o fleetCommandOptions) error {
 	if o.broker.found.May(fleet.CoordinatorRole) != nil {
 		return nil
@@ -332,7 +339,8 @@ func lastRunner(r fleet.Leftovers) string {
 	if r.Host == "" {
 		return ""
 	}
-	return fmt.Sprintf(": process %d on %s ran it until %s ago", r.PID, r.Host, duration.Format(max(0, time.Since(r.Heard)).Round(time.Second)))
+	return fmt.Sprintf(": process %d on %s ran it until %s ago", r.PID, r.Host,
+		duration.Format(max(0, time.Since(r.Heard)).Round(time.Second)))
 }
 
 // sweep removes what jobs that have ended have left. Those of this home are known to have.
@@ -391,7 +399,10 @@ func runFleetSweep(ctx context.Context, con *console, o fleetCommandOptions, nam
 	if o.format == term.JSON {
 		shown := make([]leftoversShown, 0, len(found))
 		for _, r := range found {
-			shown = append(shown, leftoversShown{JobID: r.JobID, Key: r.Key, Objects: r.Objects, Bytes: r.Bytes, Reports: r.Reports, Host: r.Host, PID: r.PID, Heard: r.Heard, Ended: r.Ended, Removed: r.Swept})
+			shown = append(shown, leftoversShown{
+				JobID: r.JobID, Key: r.Key, Objects: r.Objects, Bytes: r.Bytes,
+				Reports: r.Reports, Host: r.Host, PID: r.PID, Heard: r.Heard, Ended: r.Ended, Removed: r.Swept,
+			})
 		}
 		return term.PrintJSON(con.out, shown)
 	}

@@ -61,11 +61,12 @@ type jobStatus struct {
 
 // quotaShown is what agents wait for.
 type quotaShown struct {
-	Pool    string     `json:"pool"`
-	Model   string     `json:"model,omitempty"`
-	Kind    string     `json:"kind"`
-	Scope   string     `json:"scope,omitempty"`
-	State   string     `json:"state"` // paused, or probing: the time is over, and it is not known yet whether agents come through
+	Pool  string `json:"pool"`
+	Model string `json:"model,omitempty"`
+	Kind  string `json:"kind"`
+	Scope string `json:"scope,omitempty"`
+	// paused, or probing: the time is over, and it is not known yet whether agents come through
+	State   string     `json:"state"`
 	Until   time.Time  `json:"until"`
 	ResetAt *time.Time `json:"reset_at,omitempty"`
 }
@@ -73,7 +74,10 @@ type quotaShown struct {
 func quotasShown(paused []events.QuotaPaused, now time.Time) []quotaShown {
 	var shown []quotaShown
 	for _, e := range paused {
-		q := quotaShown{Pool: e.Pool, Model: e.Model, Kind: e.Kind, Scope: e.Scope, State: "paused", Until: e.Until, ResetAt: e.ResetAt}
+		q := quotaShown{
+			Pool: e.Pool, Model: e.Model, Kind: e.Kind, Scope: e.Scope, State: "paused", Until: e.Until,
+			ResetAt: e.ResetAt,
+		}
 		if !e.Until.After(now) {
 			q.State = "probing"
 		}
@@ -92,7 +96,10 @@ func statusOf(s mapreduce.Summary) jobStatus {
 }
 
 func (s jobStatus) stateShown() string {
-	return mapreduce.Summary{State: s.State, ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld, Hold: s.Hold, Metrics: s.Metrics}.StateShown()
+	return mapreduce.Summary{
+		State: s.State, ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld, Hold: s.Hold,
+		Metrics: s.Metrics,
+	}.StateShown()
 }
 
 func runJobs(con *console, o jobsOptions) error {
@@ -120,7 +127,8 @@ func runJobs(con *console, o jobsOptions) error {
 		project := home.Project
 		home.Project = ""
 		if others, err := home.List(); err == nil && len(others) > 0 {
-			_, _ = fmt.Fprintf(con.err, "There are no jobs of %s yet (--all lists those of other directories).\n", term.Visible(project))
+			_, _ = fmt.Fprintf(con.err, "There are no jobs of %s yet (--all lists those of other directories).\n",
+				term.Visible(project))
 			return nil
 		}
 	}
@@ -149,7 +157,10 @@ func jobColumns(k term.Look, list []jobStatus, dirs bool, now time.Time) []term.
 		{Head: "JOB", Cell: func(s jobStatus) string { return s.JobID }},
 		{Head: "STATE", Cell: func(s jobStatus) string { return s.stateInList(k, now) }, Paint: jobStatus.colour},
 		{Head: "AGE", Cell: func(s jobStatus) string { return view.Rough(now.Sub(s.Started)) }, Drop: 2},
-		{Head: "DURATION", Cell: func(s jobStatus) string { return duration.Format(time.Duration(s.DurationMS)) }, Drop: 1},
+		{
+			Head: "DURATION", Cell: func(s jobStatus) string { return duration.Format(time.Duration(s.DurationMS)) },
+			Drop: 1,
+		},
 		{Head: "OK", Cell: func(s jobStatus) string { return s.count(s.Metrics.Successful) }},
 		{Head: "FAILED", Cell: func(s jobStatus) string { return s.count(s.Metrics.Failed) }},
 		{Head: "ITEMS", Cell: func(s jobStatus) string { return s.count(s.Metrics.TotalItems) }, Drop: 3},

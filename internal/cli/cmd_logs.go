@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +20,7 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
 	"prodigy/internal/term"
+	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
 
@@ -96,86 +96,13 @@ func runLogs(ctx context.Context, con *console, job jobs.Job, o logsOptions) err
 		tellDeath(con, job)
 		return nil
 	}
-	return o.print(con, job, entriesOf(job, o.query))
-}
-
-// entriesOf returns the entries of a job that match a query. Those of an item are found by the log, without reading all others. Of an attempt that goes
-// on, or was killed with its run, the log only says when it began.
-func entriesOf(job jobs.Job, q outputs.Query) iter.Seq2[outputs.Entry, error] {
-	whole := outputs.Read(job.OutputsDir(), q)
-	if q.ItemID == "" {
-		return whole
-	}
-	var spans []outputs.Span
-	var begun, lost time.Time // of the attempt that has not ended, and of the first one that never did
-	for r, err := range events.About(job.EventsDir(), q.ItemID) {
-		if err != nil {
-			return whole
-		}
-		if _, begins := r.Event.(events.AgentStarted); begins {
-			if lost.IsZero() {
-				lost = begun
-			}
-			begun = r.Time
-		}
-		if end, ok := events.EndOf(r.Event); ok && end.Ran {
-			begun = time.Time{}
-		}
-		if span := events.Printed(r.Event); span != nil && events.Subject(r.Event) != "" {
-			spans = append(spans, *span)
-		}
-	}
-	spans = apart(spans)
-	if lost.IsZero() {
-		lost = begun
-	}
-	rest := int64(-1) // from where on everything is read
-	if !lost.IsZero() {
-		rest = outputs.Since(job.OutputsDir(), lost)
-		for len(spans) > 0 && spans[len(spans)-1].Offset+spans[len(spans)-1].Length > rest {
-			rest = min(rest, spans[len(spans)-1].Offset)
-			spans = spans[:len(spans)-1]
-		}
-	}
-	return func(yield func(outputs.Entry, error) bool) {
-		for _, span := range spans {
-			q.Span = span
-			for e, err := range outputs.Read(job.OutputsDir(), q) {
-				if !yield(e, err) {
-					return
-				}
-			}
-		}
-		if rest < 0 {
-			return
-		}
-		q.Span = outputs.Span{Offset: rest}
-		for e, err := range outputs.Read(job.OutputsDir(), q) {
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
-}
-
-// apart returns spans in their order, and as one those that overlap: of two attempts that ran at once.
-func apart(spans []outputs.Span) (list []outputs.Span) {
-	slices.SortFunc(spans, func(a, b outputs.Span) int { return cmp.Compare(a.Offset, b.Offset) })
-	for _, s := range spans {
-		last := len(list) - 1
-		if last < 0 || s.Offset >= list[last].Offset+list[last].Length {
-			list = append(list, s)
-			continue
-		}
-		list[last].Length = max(list[last].Length, s.Offset+s.Length-list[last].Offset)
-	}
-	return list
+	return o.print(con, job, view.PrintedOf(job, o.query))
 }
 
 // print prints entries, and says what is missing.
 func (o logsOptions) print(con *console, job jobs.Job, entries iter.Seq2[outputs.Entry, error]) error {
 	if o.failed {
-		entries = failedOnly(entries)
+		entries = view.FailedOnly(entries)
 	}
 	seen, damaged := false, false
 	shown := func(yield func(outputs.Entry, error) bool) {
@@ -283,7 +210,8 @@ func (o logsOptions) mistaken(job jobs.Job) error {
 		}
 	}
 	if o.query.Attempt > most {
-		return refusef("job %s has no attempt %d at %s: there were %d", job.ID, o.query.Attempt, cmp.Or(o.query.ItemID, "any item"), most)
+		return refusef("job %s has no attempt %d at %s: there were %d", job.ID, o.query.Attempt,
+			cmp.Or(o.query.ItemID, "any item"), most)
 	}
 	return nil
 }
@@ -336,51 +264,6 @@ func onlyStderr(parts []outputs.Part) []outputs.Part {
 	return kept
 }
 
-// failedOnly yields the entries of commands that failed or were stopped, each when its end is known. A command without an end was stopped with
-// its run.
-func failedOnly(entries iter.Seq2[outputs.Entry, error]) iter.Seq2[outputs.Entry, error] {
-	return func(yield func(outputs.Entry, error) bool) {
-		held := map[outputs.Source][]outputs.Entry{}
-		var order []outputs.Source
-		release := func(s outputs.Source) bool {
-			for _, e := range held[s] {
-				if !yield(e, nil) {
-					return false
-				}
-			}
-			delete(held, s)
-			return true
-		}
-		for e, err := range entries {
-			if err != nil || e.Limit != "" {
-				if !yield(e, err) {
-					return
-				}
-				continue
-			}
-			if e.First && len(held[e.Source]) > 0 && !release(e.Source) { // of a run that died
-				return
-			}
-			if e.End != nil && !e.End.Failed && !e.End.Stopped {
-				delete(held, e.Source)
-				continue
-			}
-			if len(held[e.Source]) == 0 && e.End == nil {
-				order = append(order, e.Source)
-			}
-			held[e.Source] = append(held[e.Source], e)
-			if e.End != nil && !release(e.Source) {
-				return
-			}
-		}
-		for _, s := range order {
-			if !release(s) {
-				return
-			}
-		}
-	}
-}
-
 // logPrinter prints entries for people.
 type logPrinter struct {
 	out    io.Writer
@@ -417,7 +300,8 @@ func (p *logPrinter) entry(e outputs.Entry) error {
 func (p *logPrinter) end() error {
 	var b bytes.Buffer
 	left := slices.SortedFunc(maps.Keys(p.open), func(a, b lineKey) int {
-		return cmp.Or(cmp.Compare(a.source.ItemID, b.source.ItemID), cmp.Compare(a.source.Command, b.source.Command), cmp.Compare(a.stream.String(), b.stream.String()))
+		return cmp.Or(cmp.Compare(a.source.ItemID, b.source.ItemID), cmp.Compare(a.source.Command, b.source.Command),
+			cmp.Compare(a.stream.String(), b.stream.String()))
 	})
 	for _, k := range left {
 		p.line(&b, k, p.open[k])

@@ -87,9 +87,11 @@ to stdout and stderr, each item as a whole when it has ended; failures and how t
 	o.format = term.Human
 	o.addRunning(cmd)
 	f := cmd.Flags()
-	f.BoolVarP(&o.nul, "null", "0", false, "items end with a NUL byte instead of a line end, as find -print0 writes them")
+	f.BoolVarP(&o.nul, "null", "0", false,
+		"items end with a NUL byte instead of a line end, as find -print0 writes them")
 	f.VarP(repeated(&o.argFile), "arg-file", "a", "the items are the lines of this file (may be given more than once)")
-	f.Var(repeated(&o.glob), "glob", "the items are the names of the files that match, such as 'src/**/*.go' (may be given more than once)")
+	f.Var(repeated(&o.glob), "glob",
+		"the items are the names of the files that match, such as 'src/**/*.go' (may be given more than once)")
 	f.StringVar(&o.json, "json", "", "the items are in this file: what a JSONPath behind it selects, else its elements")
 	f.BoolVarP(&o.emptyOK, "no-run-if-empty", "r", false, "without items do nothing and succeed, instead of failing")
 	f.StringVarP(&o.replace, "replace", "I", "", "the text that stands for the item, instead of {} and the others")
@@ -98,9 +100,12 @@ to stdout and stderr, each item as a whole when it has ended; failures and how t
 	f.VarP(parallelFlag(&o.maxParallel), "max-procs", "P", "same as --max-parallel")
 	f.Var(durationFlag(&o.timeout), "timeout", "time limit of each command, such as 30s")
 	f.Var(positive(&o.retries), "retry", "how often a command is tried in all while it fails; the delays grow from 1s")
-	f.StringVar(&o.backoff, "backoff", "", "how the delays of --retry grow: fixed, linear, exponential and so on, or one delay, such as 10s")
-	f.StringVar(&o.onFailure, "on-failure", "", "what happens to an item that failed: dlq, retry, skip, stop (default dlq)")
-	f.StringVar(&o.halt, "halt", "", "when the job stops: never, or soon,fail=3 or now,fail=10%; now kills running commands")
+	f.StringVar(&o.backoff, "backoff", "",
+		"how the delays of --retry grow: fixed, linear, exponential and so on, or one delay, such as 10s")
+	f.StringVar(&o.onFailure, "on-failure", "",
+		"what happens to an item that failed: dlq, retry, skip, stop (default dlq)")
+	f.StringVar(&o.halt, "halt", "",
+		"when the job stops: never, or soon,fail=3 or now,fail=10%; now kills running commands")
 	f.Uint64Var(&o.seed, "seed", 0, "seed for the jitter of delays, to make them repeatable; 0: random")
 	addMaxDelay(cmd, &o.maxDelay)
 	f.BoolVarP(&o.keepOrder, "keep-order", "k", false, "show what commands print in the order of the items")
@@ -161,7 +166,8 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 	return o.echo.check(o.jobOptions)
 }
 
-// mapFile is the workflow file that does what map does. Its keys are those of package workflow, in the order in which they are written.
+// mapFile is the workflow file that does what map does. Its keys are those of package workflow, in the order in which
+// they are written.
 type mapFile struct {
 	Name          string   `yaml:"name"`
 	Map           mapPhase `yaml:"map"`
@@ -216,7 +222,10 @@ func (o *mapOptions) file() ([]byte, error) {
 	if err != nil {
 		return nil, refusef("%w", err)
 	}
-	w := mapFile{Name: o.name(), Map: mapPhase{JSONPath: o.path, Batch: o.batch, MaxParallel: o.maxParallel, Requires: o.fleet.requires}, OnItemFailure: o.onFailure}
+	w := mapFile{Name: o.name(), Map: mapPhase{
+		JSONPath: o.path, Batch: o.batch, MaxParallel: o.maxParallel,
+		Requires: o.fleet.requires,
+	}, OnItemFailure: o.onFailure}
 	lines := "lines"
 	if o.nul {
 		lines = "nul"
@@ -403,8 +412,14 @@ func createWhole(path string, content []byte) error {
 
 // printCommands prints the command of each item.
 func printCommands(ctx context.Context, out io.Writer, w checked) error {
-	env := items.Env{Dir: w.dir, Environ: os.Environ(), Fill: w.settings.Fill, Stdin: os.Stdin, Secret: w.settings.Mask.Holds}
-	a := agent.Attempt{Phase: "map", Workflow: w.Name, Number: 1, Worker: 1, Dir: w.dir, Batch: w.Map.Batch > 0, Steps: w.Map.AgentTemplate}
+	env := items.Env{
+		Dir: w.dir, Environ: os.Environ(), Fill: w.settings.Fill, Stdin: os.Stdin,
+		Secret: w.settings.Mask.Holds,
+	}
+	a := agent.Attempt{
+		Phase: "map", Workflow: w.Name, Number: 1, Worker: 1, Dir: w.dir, Batch: w.Map.Batch > 0,
+		Steps: w.Map.AgentTemplate,
+	}
 	for it, err := range items.Select(ctx, w.Map, env) {
 		if err != nil {
 			return mistaken(fmt.Errorf("select the items: %w", err))

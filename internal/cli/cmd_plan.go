@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +23,6 @@ import (
 	"prodigy/internal/spend"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
-	"prodigy/internal/workflow"
 )
 
 type planOptions struct {
@@ -80,7 +78,8 @@ func printPlannedSpace(s simulate.PlannedSpace, w io.Writer) {
 	if s.Bytes > 0 {
 		size += fmt.Sprintf(", about %s each and %s in all", onDisk(s.Bytes), onDisk(s.Bytes*int64(s.Number)))
 	}
-	_, _ = fmt.Fprintf(w, "workspaces: up to %d at %s%s, %s\n", s.Number, s.Base[:min(len(s.Base), 10)], term.Prefixed(" of ", term.Visible(s.Branch)), size)
+	_, _ = fmt.Fprintf(w, "workspaces: up to %d at %s%s, %s\n", s.Number, s.Base[:min(len(s.Base), 10)],
+		term.Prefixed(" of ", term.Visible(s.Branch)), size)
 }
 
 // onDisk returns a size in words.
@@ -153,7 +152,8 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 		p.Items.Refused = strings.TrimPrefix(refused.Reason, "input: ")
 	}
 	p.Cost = simulate.PlanCost(w.Workflow, t.agents, o.maxCost, p.Items)
-	printProblems(con.err, slices.Concat(w.warnings, warnings, t.warnOfPermissions(w.Workflow)), "warning: ")
+	printProblems(con.err, slices.Concat(w.warnings, warnings,
+		t.agents.WarnOfPermissions(w.Workflow, t.claude, agent.ReadsPrompt(t.claude[0]))), "warning: ")
 	printNote(con.err, w.elsewhere())
 	printNote(con.err, note)
 	if o.format == term.JSON {
@@ -228,7 +228,8 @@ func printWorst(p simulate.Plan, w io.Writer) {
 	}
 	line("an item", p.WorstItem, "")
 	if p.Items != nil && p.Items.Total != nil {
-		line("the map", p.WorstMap, fmt.Sprintf(" (%s in %s)", term.Counted(*p.Items.Total, "item"), term.Counted(p.MaxParallel, "slot")))
+		line("the map", p.WorstMap, fmt.Sprintf(" (%s in %s)", term.Counted(*p.Items.Total, "item"),
+			term.Counted(p.MaxParallel, "slot")))
 	}
 	line("the job", p.WorstJob, "")
 	switch {
@@ -254,7 +255,8 @@ func headingInPlan(p simulate.Plan, section string) string {
 
 func printPlannedItems(p simulate.PlannedItems, w io.Writer) {
 	if p.Refused != "" {
-		_, _ = fmt.Fprintf(w, "items: from %s: %s (a run would be refused)\n", term.Visible(p.Source), term.Visible(p.Refused))
+		_, _ = fmt.Fprintf(w, "items: from %s: %s (a run would be refused)\n", term.Visible(p.Source),
+			term.Visible(p.Refused))
 		return
 	}
 	if p.Total == nil && p.Source == items.Stdin {
@@ -401,32 +403,4 @@ func printPlannedCost(c simulate.PlannedCost, w io.Writer) {
 	for _, name := range slices.Sorted(maps.Keys(c.By)) {
 		_, _ = fmt.Fprintf(w, "  %s is held to a limit by %s\n", term.Visible(name), c.By[name])
 	}
-}
-
-// warnOfPermissions returns a warning for each step whose CLI may do less than its agent may try, where nobody has
-// said what it may.
-func (t tools) warnOfPermissions(w *workflow.Workflow) []workflow.Problem {
-	var warnings []workflow.Problem
-	for _, s := range w.EachStep() {
-		name, argv, at := workflow.DefaultAgent, t.claude, workflow.Pos{}
-		switch {
-		case s.Agent != nil && s.Agent.May == "":
-			name, at = s.Agent.Preset(), s.Agent.Prompt.Pos
-			argv = slices.Concat(t.agents[name].Argv, s.Agent.Args)
-		case s.Claude != nil && agent.ReadsPrompt(t.claude[0]):
-			at = s.Claude.Pos
-		default:
-			continue
-		}
-		p := t.agents[name]
-		if edit, _, _ := p.May.Of(workflow.MayEdit); len(edit) == 0 || p.May.Said(slices.Concat(argv, p.Args)) != "" {
-			continue
-		}
-		message := `without "may" in the agent step, %s changes no files and runs no commands but as its own settings allow; write may: read, may: edit or may: all`
-		if w.Workspace.Isolated() && (s.WorkingDir == nil || !filepath.IsAbs(s.WorkingDir.Value)) {
-			message = `without "may" in the agent step, %s may edit files, but do no more than that and what its own settings allow; if it is to run tests or other commands, write may: all, else may: edit`
-		}
-		warnings = append(warnings, workflow.Problem{File: w.File, Line: at.Line, Col: at.Col, Message: fmt.Sprintf(message, name)})
-	}
-	return warnings
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/events"
+	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/outputs"
@@ -59,7 +60,7 @@ func makeReport(job jobs.Job) (*report.Report, error) {
 }
 
 // reportSource returns the data for the report of a job.
-func reportSource(job jobs.Job, s mapreduce.Summary, names *storedLabels) report.Source {
+func reportSource(job jobs.Job, s mapreduce.Summary, names *items.StoredLabels) report.Source {
 	text, _ := os.ReadFile(job.WorkflowFile()) // a page without it is better than none
 	if meta, err := job.ReadMeta(); err == nil && meta.Shown != "" {
 		text = []byte(meta.Shown)

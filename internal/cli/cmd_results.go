@@ -11,8 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"prodigy/internal/dlq"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/report"
 	"prodigy/internal/term"
 )
 
@@ -42,6 +44,12 @@ reused_from, and one that ran on a fleet node, the name of its worker, but not i
 	return cmd
 }
 
+// Formats of results that CI servers read.
+const (
+	asJUnit  term.Format = "junit"
+	asGitHub term.Format = "github"
+)
+
 // anyStatus selects all rows.
 const anyStatus = "any"
 
@@ -57,9 +65,47 @@ func runResults(con *console, job jobs.Job, itemID string, o resultsOptions) err
 		_, err = term.Rows[resultLine]{Format: o.format, Columns: resultColumns}.Print(out, lines)
 	}
 	if errors.Is(err, mapreduce.ErrNoItems) {
-		return refusef("job %s has no items, and so no results: 'prodigy logs %s' shows what its steps have printed", job.ID, job.ID)
+		return refusef("job %s has no items, and so no results: 'prodigy logs %s' shows what its steps have printed",
+			job.ID, job.ID)
 	}
 	return unlessClosed(errors.Join(err, out.Flush()))
+}
+
+// printForCI prints results in such a format.
+func (o resultsOptions) printForCI(w io.Writer, job jobs.Job, itemID string, lines iter.Seq2[resultLine, error]) error {
+	names := labelsInStore(job)
+	defer func() { _ = names.Close() }() // only read from
+	summary, err := mapreduce.Summarize(job)
+	if err != nil {
+		return err
+	}
+	c := &report.CI{Summary: summary, Item: itemID, Label: names.Label, Letters: map[string]dlq.Failure{}}
+	if o.status != anyStatus {
+		c.Status = o.status
+	}
+	for e, err := range dlq.Each(job.DLQFile()) {
+		if err != nil {
+			return err
+		}
+		c.Letters[e.ItemID] = e.Last()
+	}
+	one, end := c.JUnit(w)
+	if o.format == asGitHub {
+		one, end = c.GitHub(w)
+	}
+	for line, err := range lines {
+		var row report.Result
+		if err == nil {
+			err = json.Unmarshal(line, &row)
+		}
+		if err == nil {
+			err = one(row)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return end()
 }
 
 // wants reports whether a result has the status, and is that of the item, that were asked for.
@@ -96,21 +142,6 @@ var resultColumns = []term.Column[resultLine]{
 	{Key: "error_type"},
 	{Key: "outcome"},
 	{Key: "session_id"},
-}
-
-// resultRow is a result.
-type resultRow struct {
-	ItemID     string          `json:"item_id"`
-	Index      int             `json:"index"`
-	Status     string          `json:"status"`
-	Output     string          `json:"output"`
-	ExitCode   *int            `json:"exit_code"`
-	DurationMS json.Number     `json:"duration_ms"`
-	Attempt    int             `json:"attempt"`
-	Captured   json.RawMessage `json:"captured"`
-	ErrorType  string          `json:"error_type"`
-	Outcome    string          `json:"outcome"`
-	SessionID  string          `json:"session_id"`
 }
 
 // resultsOf yields the results of a job, in the order of the items.

@@ -52,9 +52,11 @@ codes are those of run, but 0 when the job had already completed.`,
 	cmd.Flags().Lookup("pool").Usage += "; default as before, none: share none any more"
 	cmd.Flags().Lookup("fleet").Usage += ", and give up what they may still run"
 	f.StringVar(&o.replacement, "workflow", "", "continue with this file from now on; finished steps must be unchanged")
-	f.BoolVar(&o.accept, "accept", false, "go on although too few items of the canary, or of a step of the ramp, have succeeded")
+	f.BoolVar(&o.accept, "accept", false,
+		"go on although too few items of the canary, or of a step of the ramp, have succeeded")
 	f.BoolVar(&o.force, "force", false, "continue the job although it was cancelled")
-	f.IntVar(&o.maxCrashes, "max-crashes", 2, "run an item alone that was running during this many unexplained crashes, and set it aside after as many alone; 0: never")
+	f.IntVar(&o.maxCrashes, "max-crashes", 2,
+		"run an item alone that was running during this many unexplained crashes, and set it aside after as many alone; 0: never")
 	return cmd
 }
 
@@ -76,10 +78,11 @@ func runResume(ctx context.Context, con *console, job jobs.Job, o resumeOptions)
 	if completed {
 		conclude = o.nothingDone
 	}
-	return o.again(ctx, con, job, o.fleet, o.echo, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
-		c.Force, c.Accept = o.force, o.accept
-		return mapreduce.Resume(ctx, c, job)
-	})
+	return o.again(ctx, con, job, o.fleet, o.echo, conclude,
+		func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
+			c.Force, c.Accept = o.force, o.accept
+			return mapreduce.Resume(ctx, c, job)
+		})
 }
 
 // completedBefore reports whether the job has completed, and returns its summary if so.
@@ -158,7 +161,8 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, on fl
 		return o.afterError(con, end, err)
 	}
 	if p.ofCommands && p.echo.Failure() != nil && end.State == mapreduce.Completed {
-		return fmt.Errorf("all items of job %s have run, but not all that they printed was shown: %w", end.Job.ID, p.echo.Failure())
+		return fmt.Errorf("all items of job %s have run, but not all that they printed was shown: %w", end.Job.ID,
+			p.echo.Failure())
 	}
 	return conclude(con, end)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -41,10 +40,13 @@ type sinceOptions struct{ mapreduce.Since }
 
 func (o *sinceOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.Job, "since", "", "take over the results of items that have not changed since this job; latest: the latest of this workflow, none: of no job")
+	f.StringVar(&o.Job, "since", "",
+		"take over the results of items that have not changed since this job; latest: the latest of this workflow, none: of no job")
 	f.Var(repeated(&o.Force), "force", "with --since: run this item though it has not changed (repeatable)")
-	addChoice(cmd, &o.Only, "only", "with --since: of the items to run take only these, and leave the others out", mapreduce.OnlyChoices()...)
-	f.BoolVar(&o.CheckOutputs, "check-outputs", false, "with --since: run items again whose files (produces) are not as their agents left them")
+	addChoice(cmd, &o.Only, "only", "with --since: of the items to run take only these, and leave the others out",
+		mapreduce.OnlyChoices()...)
+	f.BoolVar(&o.CheckOutputs, "check-outputs", false,
+		"with --since: run items again whose files (produces) are not as their agents left them")
 	_ = cmd.RegisterFlagCompletionFunc("since", completeSince)
 }
 
@@ -82,7 +84,8 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 	addMaxParallel(cmd, &o.maxParallel)
 	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "seed for the jitter of delays, to make them repeatable; 0: random")
 	addMaxDelay(cmd, &o.maxDelay)
-	cmd.Flags().BoolVar(&o.allowDirty, "allow-dirty", false, "begin although the checkout has changes that are not committed, which git workspaces do not have")
+	cmd.Flags().BoolVar(&o.allowDirty, "allow-dirty", false,
+		"begin although the checkout has changes that are not committed, which git workspaces do not have")
 	o.since.add(cmd)
 	o.addPrint(cmd, "like --print, or with --group and --line-buffer, but in the order of the items")
 	o.echo.add(cmd, "")
@@ -108,7 +111,8 @@ func runAll(ctx context.Context, con *console, o runOptions) error {
 		}
 		if err := runRun(ctx, con, one); err != nil {
 			if !o.dryRun && i+1 < len(all) {
-				_, _ = fmt.Fprintf(con.err, "not run, because %s did not end with exit code 0: %s\n", term.Visible(one.path), term.Visible(strings.Join(o.rest[i:], " ")))
+				_, _ = fmt.Fprintf(con.err, "not run, because %s did not end with exit code 0: %s\n",
+					term.Visible(one.path), term.Visible(strings.Join(o.rest[i:], " ")))
 			}
 			return err
 		}
@@ -116,8 +120,8 @@ func runAll(ctx context.Context, con *console, o runOptions) error {
 	return nil
 }
 
-// each returns the options for each of the workflows, after it has looked for mistakes in all of them. A file that is missing may be made by the
-// workflows before.
+// each returns the options for each of the workflows, after it has looked for mistakes in all of them. A file that is
+// missing may be made by the workflows before.
 func (o runOptions) each(ctx context.Context) ([]runOptions, error) {
 	limit, err := delayCap(o.maxDelay)
 	if err != nil {
@@ -148,7 +152,8 @@ func (o runOptions) each(ctx context.Context) ([]runOptions, error) {
 		}
 		if w.Map != nil && w.Map.Input.Stdin {
 			if stdin != "" {
-				return nil, refusef("both %s and %s read their items from standard input, which can be read once", stdin, path)
+				return nil, refusef("both %s and %s read their items from standard input, which can be read once",
+					stdin, path)
 			}
 			stdin = path
 		}
@@ -161,8 +166,8 @@ func (o runOptions) each(ctx context.Context) ([]runOptions, error) {
 	return all, nil
 }
 
-// paramsFor returns those of the values of --param that are for a workflow, and notes their names in wanted. A file that is no workflow has all of
-// them, so that the mistake is found where it is read.
+// paramsFor returns those of the values of --param that are for a workflow, and notes their names in wanted. A file
+// that is no workflow has all of them, so that the mistake is found where it is read.
 func paramsFor(path string, params []string, wanted map[string]bool) ([]string, error) {
 	source, err := os.ReadFile(path)
 	if err != nil {
@@ -184,7 +189,10 @@ func paramsFor(path string, params []string, wanted map[string]bool) ([]string, 
 
 func runRun(ctx context.Context, con *console, o runOptions) error {
 	if o.dryRun {
-		return runPlan(ctx, con, planOptions{settings: o.settings, path: o.path, format: o.format, maxDelay: o.maxDelay, maxParallel: o.maxParallel, allowDirty: o.allowDirty, maxCost: o.maxCost, since: o.since, fleet: o.fleet})
+		return runPlan(ctx, con, planOptions{
+			settings: o.settings, path: o.path, format: o.format,
+			maxDelay: o.maxDelay, maxParallel: o.maxParallel, allowDirty: o.allowDirty, maxCost: o.maxCost, since: o.since, fleet: o.fleet,
+		})
 	}
 	if err := errors.Join(o.checkPrint(), o.echo.check(o.jobOptions)); err != nil {
 		return err
@@ -226,20 +234,22 @@ func (o runOptions) start(ctx context.Context, con *console, w checked, limit ti
 	c.AllowDirty, c.Since = o.allowDirty, o.since.Since
 	p := newPrinter(con, o.jobOptions, w.Workflow)
 	p.showItems(con, o.echo, o.keepOrder)
-	end, err := watch(ctx, c, p, o.fleet.on(con, t, w.Workflow, w.dir, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
-		return mapreduce.Run(ctx, c, w.Workflow, w.source)
-	}))
+	end, err := watch(ctx, c, p, o.fleet.on(con, t, w.Workflow, w.dir,
+		func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
+			return mapreduce.Run(ctx, c, w.Workflow, w.source)
+		}))
 	if err != nil {
 		return o.afterError(con, end, err)
 	}
 	if p.ofCommands && p.echo.Failure() != nil && end.State == mapreduce.Completed {
-		return fmt.Errorf("all items of job %s have run, but not all that they printed was shown: %w", end.Job.ID, p.echo.Failure())
+		return fmt.Errorf("all items of job %s have run, but not all that they printed was shown: %w", end.Job.ID,
+			p.echo.Failure())
 	}
 	return o.conclude(con, end)
 }
 
-// tools are what a job finds on this machine: the home of all jobs, the argv of the AI coding CLI of claude steps, and how such CLIs are called
-// and read.
+// tools are what a job finds on this machine: the home of all jobs, the argv of the AI coding CLI of claude steps, and
+// how such CLIs are called and read.
 type tools struct {
 	home   jobs.Home
 	claude []string
@@ -256,14 +266,14 @@ func findTools(w *workflow.Workflow, here func(workflow.StepRef) bool) (tools, e
 	if err != nil {
 		return tools{}, err
 	}
-	if err := checkClaude(w, claude, here); err != nil {
+	if err := ai.CheckClaude(w, claude, here); err != nil {
 		return tools{}, err
 	}
 	agents, err := agentsOf(home, w)
 	if err != nil {
 		return tools{}, err
 	}
-	return tools{home, claude, agents}, checkAgents(w, agents, here)
+	return tools{home, claude, agents}, agents.CheckInstalled(w, here)
 }
 
 // claudeCommand returns the argv of the AI coding CLI: the environment's, else the configured one, else the usual one.
@@ -281,23 +291,8 @@ func claudeCommand(home jobs.Home) ([]string, error) {
 // noSteps is for findTools when nothing is run.
 func noSteps(workflow.StepRef) bool { return false }
 
-// programs returns the CLIs that w runs in steps that on picks, by the names that they are started with.
-func (t tools) programs(w *workflow.Workflow, on func(workflow.StepRef) bool) []string {
-	var all []string
-	for at, s := range w.EachStep() {
-		switch {
-		case !on(at):
-		case s.Claude != nil:
-			all = append(all, t.claude[0])
-		case s.Agent != nil:
-			all = append(all, t.agents[s.Agent.Preset()].Argv[0])
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-// collectionOf returns when the failures of a workflow are printed: in one summary at the end, unless it says otherwise.
+// collectionOf returns when the failures of a workflow are printed: in one summary at the end, unless it says
+// otherwise.
 func collectionOf(w *workflow.Workflow) errorpolicy.CollectionKind {
 	if kind := w.ErrorPolicy.ErrorCollection.Kind; kind != "" {
 		return kind

@@ -93,17 +93,21 @@ The exit code is that of the run: 0 all items succeeded, 1 the job failed or its
 	addFormat(cmd, &o.format, term.JSON)
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on success")
 	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the policy stops the job")
-	f.BoolVar(&o.exitOutside, "exit-outside", false, "end with exit code 75 outside of the windows of the job, instead of waiting for the next")
+	f.BoolVar(&o.exitOutside, "exit-outside", false,
+		"end with exit code 75 outside of the windows of the job, instead of waiting for the next")
 	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 even if items were dead-lettered or skipped")
 	addMaxCost(cmd, &o.maxCost)
 	addMaxParallel(cmd, &o.maxParallel)
 	addMaxDelay(cmd, &o.maxDelay)
 	o.settings.add(cmd)
-	f.Float64Var(&o.failureRate, "failure-rate", 0, "which part of the commands of items fails with exit code 1, from 0 to 1")
+	f.Float64Var(&o.failureRate, "failure-rate", 0,
+		"which part of the commands of items fails with exit code 1, from 0 to 1")
 	f.StringVar(&o.latency, "latency", "", "how long a command takes: "+simulate.DistributionForms())
-	f.Float64Var(&o.conflicts, "conflict-rate", 0, "with workspaces, which part of the work that is merged conflicts with other work, from 0 to 1")
+	f.Float64Var(&o.conflicts, "conflict-rate", 0,
+		"with workspaces, which part of the work that is merged conflicts with other work, from 0 to 1")
 	f.StringVar(&o.cost, "cost", "", "what an AI agent costs where nothing else says it: "+simulate.CostForms())
-	f.StringVar(&o.tokens, "tokens", "", "how many tokens an AI agent uses where nothing else says it: "+simulate.CountForms())
+	f.StringVar(&o.tokens, "tokens", "",
+		"how many tokens an AI agent uses where nothing else says it: "+simulate.CountForms())
 	f.StringVar(&o.outcomes, "outcomes", "", "a file that says how commands end")
 	_ = cmd.MarkFlagFilename("outcomes", "yml", "yaml")
 	f.StringVar(&o.like, "like", "", "a job whose log says how commands end: its id, a prefix of it, or latest")
@@ -115,8 +119,10 @@ The exit code is that of the run: 0 all items succeeded, 1 the job failed or its
 	f.StringVar(&o.items, "items", "", "a file with what the input would give, in place of the input")
 	_ = cmd.MarkFlagFilename("items")
 	f.StringVar(&o.at, "at", "", "when the job begins, as 22:00, 2006-01-02, \"2006-01-02 22:00\" or with a time zone in RFC 3339 (default now)")
-	f.Var(durationFlag(&o.maxTime), "max-time", "how long the job may take in virtual time before the simulation is ended (default 366d)")
-	f.StringVar(&o.keep, "keep", "", "keep the log and the other files of the job in this directory, for report, events and dlq")
+	f.Var(durationFlag(&o.maxTime), "max-time",
+		"how long the job may take in virtual time before the simulation is ended (default 366d)")
+	f.StringVar(&o.keep, "keep", "",
+		"keep the log and the other files of the job in this directory, for report, events and dlq")
 	_ = cmd.MarkFlagDirname("keep")
 	for _, other := range notSimulated {
 		f.String(other.name, "", other.instead)
@@ -165,7 +171,8 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 	if err != nil {
 		return job, nil, err
 	}
-	w, err := load(ctx, o.path, mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, InputMayCome: true}, o.settings, settings.ToSimulate)
+	w, err := load(ctx, o.path, mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, InputMayCome: true},
+		o.settings, settings.ToSimulate)
 	if err != nil {
 		return job, nil, err
 	}
@@ -191,7 +198,10 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 	if !o.quiet {
 		c.Notice = func(text string) { _, _ = fmt.Fprintln(con.err, term.Visible("note: "+text)) }
 	}
-	return simulate.Job{Config: c, Workflow: w.Workflow, Source: w.source, Model: model, Begin: begin, MaxTime: o.maxTime}, cleanup, nil
+	return simulate.Job{
+		Config: c, Workflow: w.Workflow, Source: w.source, Model: model, Begin: begin,
+		MaxTime: o.maxTime,
+	}, cleanup, nil
 }
 
 // run simulates the job, and prints how it ended.
@@ -212,7 +222,10 @@ func (o simulateOptions) run(ctx context.Context, con *console, job simulate.Job
 	if err != nil && result.Job.ID == "" {
 		return err
 	}
-	end := finishedRun{Result: result, job: seen, collection: collectionOf(job.Workflow), workflow: job.Workflow, labels: con.labelsOfRun(result.Job, job.Workflow)}
+	end := finishedRun{
+		Result: result, job: seen, collection: collectionOf(job.Workflow), workflow: job.Workflow,
+		labels: con.labelsOfRun(result.Job, job.Workflow),
+	}
 	if reason := stop.Load(); reason != nil {
 		end.stop, _ = errors.AsType[*signalError](*reason)
 	}
@@ -224,7 +237,10 @@ func (o simulateOptions) run(ctx context.Context, con *console, job simulate.Job
 		o.print(con, end, tally, took)
 	}
 	if o.format == term.JSON {
-		s := simulation{outcome: end.outcome(code), Began: job.Begin, Seed: o.seed, Counts: tally, Took: events.Millis(took), Workflow: job.Workflow.Name}
+		s := simulation{
+			outcome: end.outcome(code), Began: job.Begin, Seed: o.seed, Counts: tally,
+			Took: events.Millis(took), Workflow: job.Workflow.Name,
+		}
 		if o.keep == "" {
 			s.Events, s.DLQ, s.ResultsFile = "", "", "" // they are removed
 		}
@@ -243,10 +259,15 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 		if i == groupsShown {
 			break
 		}
-		line("%s (%s): %s, for example %s", k.Paint(term.Red, fmt.Sprintf("%d %s", g.Count, g.Outcome())), g.Type, term.Brief(g.Title(), 160), term.Visible(g.Example.ItemID))
+		line("%s (%s): %s, for example %s", k.Paint(term.Red, fmt.Sprintf("%d %s", g.Count, g.Outcome())), g.Type,
+			term.Brief(g.Title(), 160), term.Visible(g.Example.ItemID))
 	}
-	status := jobStatus{State: string(e.State), ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, Metrics: e.Metrics}
-	line("%s after %s of virtual time%s", k.Paint(status.colour().Strong(), status.stateShown()), duration.Format(e.Duration), term.Prefixed(": ", strings.Join(e.counts(), ", ")))
+	status := jobStatus{
+		State: string(e.State), ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld,
+		Metrics: e.Metrics,
+	}
+	line("%s after %s of virtual time%s", k.Paint(status.colour().Strong(), status.stateShown()),
+		duration.Format(e.Duration), term.Prefixed(": ", strings.Join(e.counts(), ", ")))
 	if e.Reason != "" {
 		line("reason: %s", term.Visible(e.Reason))
 	}
@@ -277,10 +298,12 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 		line("circuit breakers opened %s: %s", term.Counted(n, "time"), strings.Join(scopes, ", "))
 	}
 	if t.AtLimit > 0 {
-		line("at the limit: %s with as many attempts as may run at once (%s)", duration.Format(time.Duration(t.AtLimit).Round(time.Second)), limitsOf(t))
+		line("at the limit: %s with as many attempts as may run at once (%s)",
+			duration.Format(time.Duration(t.AtLimit).Round(time.Second)), limitsOf(t))
 	}
 	if t.Held > 0 {
-		line("held back: %s without any start, because of windows", duration.Format(time.Duration(t.Held).Round(time.Second)))
+		line("held back: %s without any start, because of windows",
+			duration.Format(time.Duration(t.Held).Round(time.Second)))
 	}
 	if e.workflow.Workspace.Isolated() {
 		text := "merged: " + term.Counted(t.Merged, "item")
@@ -288,7 +311,8 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 			text += ", " + term.Counted(t.Conflicts, "conflict")
 		}
 		if t.Verified > 0 {
-			text += fmt.Sprintf(", verified %s in %s", term.Counted(t.Verified, "time"), duration.Format(time.Duration(t.Verifying).Round(time.Second)))
+			text += fmt.Sprintf(", verified %s in %s", term.Counted(t.Verified, "time"),
+				duration.Format(time.Duration(t.Verifying).Round(time.Second)))
 		}
 		if t.Unverified > 0 {
 			text += fmt.Sprintf(", %d left out because of that", t.Unverified)
@@ -296,7 +320,8 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 		line("%s", text)
 	}
 	if t.Pauses > 0 {
-		line("agents waited %s for %s of plans to end", duration.Format(time.Duration(t.Paused).Round(time.Second)), term.Counted(t.Pauses, "limit"))
+		line("agents waited %s for %s of plans to end", duration.Format(time.Duration(t.Paused).Round(time.Second)),
+			term.Counted(t.Pauses, "limit"))
 	}
 	printSpent(w, k, e.Spent, e.limit())
 	if e.Spent.Agents > 0 && !e.Spent.Known() && o.cost == "" {
@@ -447,7 +472,8 @@ func (o simulateOptions) home(real jobs.Home) (home jobs.Home, cleanup func(), e
 	return jobs.Home{Root: dir}, func() {}, err
 }
 
-// chooseItems replaces the input of w where the real one cannot be read without running a command, or where another was given.
+// chooseItems replaces the input of w where the real one cannot be read without running a command, or where another was
+// given.
 func (o simulateOptions) chooseItems(w *checked, c mapreduce.Config, real jobs.Home) error {
 	m := w.Map
 	if m == nil {
@@ -516,8 +542,8 @@ func (o simulateOptions) takeResults(m *workflow.Map, w *checked, c mapreduce.Co
 	return errors.Join(err, file.Close(), in.Close())
 }
 
-// stoppedBySignal returns where the first signal that asks for an end is kept. Another ends the program, unless it comes at once: timeout(1) sends
-// each twice, to its child and to the group.
+// stoppedBySignal returns where the first signal that asks for an end is kept. Another ends the program, unless it
+// comes at once: timeout(1) sends each twice, to its child and to the group.
 func stoppedBySignal() (stop *atomic.Pointer[error], end func()) {
 	signals, stopListening := listen()
 	stop = new(atomic.Pointer[error])

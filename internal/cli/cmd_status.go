@@ -117,12 +117,13 @@ type details struct {
 	Groups     []group          `json:"failure_groups"`
 	Merging    int              `json:"merging,omitempty"` // items whose work waits to be merged, with workspaces
 	Merged     int              `json:"merged,omitempty"`
-	Queue      []string         `json:"merge_queue,omitempty"` // ids of the first of Merging, in the order in which they are merged
-	Collided   int              `json:"collisions,omitempty"`  // merges that had a conflict
-	Verify     *verifyShown     `json:"verify,omitempty"`      // that runs
-	Base       string           `json:"base,omitempty"`
-	Head       string           `json:"head,omitempty"`
-	Branch     string           `json:"branch,omitempty"`
+	// ids of the first of Merging, in the order in which they are merged
+	Queue    []string     `json:"merge_queue,omitempty"`
+	Collided int          `json:"collisions,omitempty"` // merges that had a conflict
+	Verify   *verifyShown `json:"verify,omitempty"`     // that runs
+	Base     string       `json:"base,omitempty"`
+	Head     string       `json:"head,omitempty"`
+	Branch   string       `json:"branch,omitempty"`
 
 	recorded     *workflow.Workflow // nil: it cannot be read
 	waitsToMerge time.Duration      // the first of Merging
@@ -200,7 +201,8 @@ func detailsOf(s mapreduce.Summary, j *view.Job, recorded *workflow.Workflow, la
 	running := s.State == stateRunning
 	d := details{
 		jobStatus: statusOf(s), Reason: s.Reason, Phase: j.Phase, Broker: j.Broker, Waiting: j.Waiting(now), ToGo: j.ToGo(), Complete: j.Complete,
-		Attempts: timesOf(j), Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, label, func(a view.Attempt) time.Duration { return a.Duration }),
+		Attempts: timesOf(j), Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, label,
+			func(a view.Attempt) time.Duration { return a.Duration }),
 		Breakers: []breakerShown{}, Groups: []group{}, recorded: recorded,
 	}
 	if j.Stragglers.Found > 0 {
@@ -238,7 +240,10 @@ func detailsOf(s mapreduce.Summary, j *view.Job, recorded *workflow.Workflow, la
 		d.Breakers = append(d.Breakers, shown)
 	}
 	for _, g := range j.Failures.Groups() {
-		d.Groups = append(d.Groups, group{ErrorType: string(g.Type), Signature: g.Signature, Count: g.Count, Example: g.Example.ItemID, Label: label(g.Example.ItemIndex), title: g.Title()})
+		d.Groups = append(d.Groups, group{
+			ErrorType: string(g.Type), Signature: g.Signature, Count: g.Count,
+			Example: g.Example.ItemID, Label: label(g.Example.ItemIndex), title: g.Title(),
+		})
 	}
 	return d
 }
@@ -260,7 +265,10 @@ func timesOf(j *view.Job) attemptTimes {
 func agentsShown(list []view.Attempt, label func(index int) string, took func(view.Attempt) time.Duration) []agentShown {
 	shown := make([]agentShown, len(list))
 	for i, a := range list {
-		shown[i] = agentShown{ItemID: a.ItemID, Label: label(a.Index), Attempt: a.Number, Worker: a.Worker, Node: a.Node, Host: a.Host, Slot: a.Slot, Step: a.Step, DurationMS: events.Millis(took(a)), Straggling: a.Straggling}
+		shown[i] = agentShown{
+			ItemID: a.ItemID, Label: label(a.Index), Attempt: a.Number, Worker: a.Worker,
+			Node: a.Node, Host: a.Host, Slot: a.Slot, Step: a.Step, DurationMS: events.Millis(took(a)), Straggling: a.Straggling,
+		}
 	}
 	return shown
 }
@@ -276,7 +284,8 @@ func (d details) print(w io.Writer, k term.Look, j *view.Job, now time.Time) {
 	if d.State == stateRunning && d.Phase != "" {
 		state += ", in phase " + d.Phase
 	}
-	_, _ = fmt.Fprintf(w, "job: %s\nworkflow: %s (mode %s)\nstate: %s%s\nstarted: %s\nduration: %s\n", d.JobID, cmp.Or(term.Visible(d.Workflow), "-"), d.Mode,
+	_, _ = fmt.Fprintf(w, "job: %s\nworkflow: %s (mode %s)\nstate: %s%s\nstarted: %s\nduration: %s\n", d.JobID,
+		cmp.Or(term.Visible(d.Workflow), "-"), d.Mode,
 		state, term.Prefixed(": ", term.Visible(d.Reason)), d.Started.Local().Format(time.DateTime), duration.Format(time.Duration(d.DurationMS)))
 	d.printSteps(w, j)
 	if d.Mode == string(workflow.Standard) {
@@ -293,7 +302,8 @@ func (d details) print(w io.Writer, k term.Look, j *view.Job, now time.Time) {
 		if t.Lost > 0 {
 			lost = fmt.Sprintf(", %d lost with their workers", t.Lost)
 		}
-		_, _ = fmt.Fprintf(w, "attempts: %d%s, median %s, 9 of 10 within %s, longest %s\n", t.Count, lost, duration.Format(time.Duration(t.MedianMS)),
+		_, _ = fmt.Fprintf(w, "attempts: %d%s, median %s, 9 of 10 within %s, longest %s\n", t.Count, lost,
+			duration.Format(time.Duration(t.MedianMS)),
 			duration.Format(time.Duration(t.P90MS)), duration.Format(time.Duration(t.MaxMS)))
 	}
 	if d.Stragglers != nil {
@@ -304,7 +314,8 @@ func (d details) print(w io.Writer, k term.Look, j *view.Job, now time.Time) {
 	}
 	for _, g := range d.Groups[:min(len(d.Groups), groupsInStatus)] {
 		example := term.Visible(g.Example) + term.Prefixed(", ", term.Brief(g.Label, labelShown))
-		_, _ = fmt.Fprintln(w, k.Fold(4, fmt.Sprintf("  %d × %s: %s (for example %s)", g.Count, g.ErrorType, term.Brief(g.title, 120), example)))
+		_, _ = fmt.Fprintln(w, k.Fold(4,
+			fmt.Sprintf("  %d × %s: %s (for example %s)", g.Count, g.ErrorType, term.Brief(g.title, 120), example)))
 	}
 	printSlowest(w, k, j.Slowest, d.label)
 	d.printSpent(w, k, j)
@@ -318,7 +329,8 @@ func (d details) printSteps(w io.Writer, j *view.Job) {
 		if s.Duration > 0 {
 			took = " after " + duration.Format(s.Duration.Round(time.Millisecond))
 		}
-		_, _ = fmt.Fprintf(w, "step %s%s: %s%s%s\n", term.Visible(s.Name), term.Prefixed(" of ", s.Phase), s.Outcome, took, term.Prefixed(": ", term.Visible(s.Error)))
+		_, _ = fmt.Fprintf(w, "step %s%s: %s%s%s\n", term.Visible(s.Name), term.Prefixed(" of ", s.Phase), s.Outcome,
+			took, term.Prefixed(": ", term.Visible(s.Error)))
 		if why := s.GaveUp(); why != "" {
 			_, _ = fmt.Fprintf(w, "  not retried: %s\n", why)
 		}
@@ -333,7 +345,8 @@ func (d details) printSpent(w io.Writer, k term.Look, j *view.Job) {
 	printSpent(w, k, j.Spent, finishedRun{job: j, workflow: d.recorded}.limit())
 	for _, name := range slices.Sorted(maps.Keys(j.Spent.Presets)) {
 		if sum := j.Spent.Presets[name]; len(j.Spent.Presets) > 1 {
-			_, _ = fmt.Fprintf(w, "  %s: %s for %s%s\n", term.Visible(name), sum.CostText(), term.Counted(sum.Agents, "agent"), term.Prefixed("; ", sum.TokensText()))
+			_, _ = fmt.Fprintf(w, "  %s: %s for %s%s\n", term.Visible(name), sum.CostText(),
+				term.Counted(sum.Agents, "agent"), term.Prefixed("; ", sum.TokensText()))
 		}
 	}
 }
@@ -345,14 +358,16 @@ func (d details) printMerge(w io.Writer) {
 	}
 	text := fmt.Sprintf("merged: %d", d.Merged)
 	if d.Merging > 0 {
-		text += fmt.Sprintf(", %d waiting, the first for %s", d.Merging, duration.Format(d.waitsToMerge.Round(time.Second)))
+		text += fmt.Sprintf(", %d waiting, the first for %s", d.Merging,
+			duration.Format(d.waitsToMerge.Round(time.Second)))
 	}
 	if d.Collided > 0 {
 		text += ", " + term.Counted(d.Collided, "conflict")
 	}
 	_, _ = fmt.Fprintln(w, text)
 	if v := d.Verify; v != nil {
-		_, _ = fmt.Fprintf(w, "verify %s: %s merged as %.10s\n", duration.Format(time.Duration(v.DurationMS).Truncate(time.Second)), term.Counted(v.Items, "item"), v.Commit)
+		_, _ = fmt.Fprintf(w, "verify %s: %s merged as %.10s\n",
+			duration.Format(time.Duration(v.DurationMS).Truncate(time.Second)), term.Counted(v.Items, "item"), v.Commit)
 	}
 	if len(d.queue) > 0 {
 		names := make([]string, 0, queueShown)
@@ -371,7 +386,8 @@ func (d details) printMerge(w io.Writer) {
 // printProgress prints the remaining items and, while the job runs, its progress.
 func (d details) printProgress(w io.Writer, k term.Look, j *view.Job, now time.Time) {
 	if d.ToGo > 0 {
-		_, _ = fmt.Fprintf(w, "to go: %d, %d running, %d waiting%s%s\n", d.ToGo, d.Running, d.Waiting, term.Prefixed(", ", view.NextRetry(j, now)), term.Prefixed(", ", view.Awaiting(d.Await)))
+		_, _ = fmt.Fprintf(w, "to go: %d, %d running, %d waiting%s%s\n", d.ToGo, d.Running, d.Waiting,
+			term.Prefixed(", ", view.NextRetry(j, now)), term.Prefixed(", ", view.Awaiting(d.Await)))
 	}
 	if d.Broker != "" {
 		slots := ""

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
+	"prodigy/internal/report"
 	"prodigy/internal/simulate"
 	"prodigy/internal/term"
 	"prodigy/internal/workflow"
@@ -61,16 +61,6 @@ Exit codes: 0 all cases passed, 1 a case failed, 2 a file is wrong, or there are
 	return cmd
 }
 
-// testResult is how a case ended.
-type testResult struct {
-	file    string
-	name    string
-	line    int
-	wrong   []string // how it differs from what is expected; none: it passed
-	took    time.Duration
-	virtual time.Duration
-}
-
 func runTest(ctx context.Context, con *console, o testOptions, args []string) error {
 	chosen, err := regexp.Compile(o.run)
 	if err != nil {
@@ -82,7 +72,7 @@ func runTest(ctx context.Context, con *console, o testOptions, args []string) er
 	}
 	stop, stopListening := stoppedBySignal()
 	defer stopListening()
-	var all []testResult
+	var all []report.TestCase
 	broken := false
 	for _, file := range files {
 		results, err := o.testFile(ctx, con, file, chosen, stop)
@@ -99,7 +89,7 @@ func runTest(ctx context.Context, con *console, o testOptions, args []string) er
 	}
 	failed := 0
 	for _, r := range all {
-		if len(r.wrong) > 0 {
+		if len(r.Wrong) > 0 {
 			failed++
 		}
 	}
@@ -107,7 +97,7 @@ func runTest(ctx context.Context, con *console, o testOptions, args []string) er
 	case len(all) == 0 && !broken:
 		return refusef("no case is named so: --run %s", o.run)
 	case o.format == asJUnit:
-		err = writeTestReport(con.out, all)
+		err = report.WriteTestCases(con.out, all)
 	case len(all) > 0:
 		_, err = fmt.Fprintf(con.out, "%d of %s passed\n", len(all)-failed, term.Counted(len(all), "case"))
 	}
@@ -172,7 +162,7 @@ func isTestFile(path string) bool {
 }
 
 // testFile runs the chosen cases of a file.
-func (o testOptions) testFile(ctx context.Context, con *console, file string, chosen *regexp.Regexp, stop *atomic.Pointer[error]) ([]testResult, error) {
+func (o testOptions) testFile(ctx context.Context, con *console, file string, chosen *regexp.Regexp, stop *atomic.Pointer[error]) ([]report.TestCase, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, refusef("%w", err)
@@ -186,7 +176,7 @@ func (o testOptions) testFile(ctx context.Context, con *console, file string, ch
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(filepath.Dir(file), path)
 	}
-	var results []testResult
+	var results []report.TestCase
 	for i := range cases.Cases {
 		c := &cases.Cases[i]
 		if !chosen.MatchString(c.Name) {
@@ -198,17 +188,17 @@ func (o testOptions) testFile(ctx context.Context, con *console, file string, ch
 		}
 		results = append(results, r)
 		if o.format == term.Human {
-			r.print(con, o.quiet)
+			printCase(r, con, o.quiet)
 		}
 	}
 	return results, nil
 }
 
 // testCase simulates the job of one case. The error says that there can be none.
-func testCase(ctx context.Context, con *console, path, file string, c *simulate.Case, stop *atomic.Pointer[error]) (testResult, error) {
+func testCase(ctx context.Context, con *console, path, file string, c *simulate.Case, stop *atomic.Pointer[error]) (report.TestCase, error) {
 	restore, err := setEnviron(c.Env)
 	if err != nil {
-		return testResult{}, err
+		return report.TestCase{}, err
 	}
 	defer restore()
 	o := simulateOptions{path: path, seed: uint64(c.Seed), at: c.At, chosen: c.Items}
@@ -227,9 +217,9 @@ func testCase(ctx context.Context, con *console, path, file string, c *simulate.
 	})
 	if err != nil {
 		if _, is := problemsOf(err); is {
-			return testResult{}, err
+			return report.TestCase{}, err
 		}
-		return testResult{}, refusef("%s:%d: %s: %w", file, c.Line, c.Name, err)
+		return report.TestCase{}, refusef("%s:%d: %s: %w", file, c.Line, c.Name, err)
 	}
 	defer cleanup()
 	var seen simulate.Observer
@@ -247,12 +237,13 @@ func testCase(ctx context.Context, con *console, path, file string, c *simulate.
 	if err = errors.Join(err, broken); err != nil {
 		var invalid *workflow.InvalidError
 		if errors.As(err, &invalid) {
-			return testResult{}, err
+			return report.TestCase{}, err
 		}
-		return testResult{}, fmt.Errorf("%s:%d: %s: %w", file, c.Line, c.Name, err)
+		return report.TestCase{}, fmt.Errorf("%s:%d: %s: %w", file, c.Line, c.Name, err)
 	}
-	return testResult{
-		file: file, name: c.Name, line: c.Line, wrong: seen.Check(c, resultCode(result, nil, false), result, tally), took: time.Since(began), virtual: result.Duration,
+	return report.TestCase{
+		File: file, Name: c.Name, Line: c.Line, Wrong: seen.Check(c, resultCode(result, nil, false), result,
+			tally), Took: time.Since(began), Virtual: result.Duration,
 	}, nil
 }
 
@@ -279,48 +270,18 @@ func setEnviron(vars []string) (restore func(), err error) {
 	return restore, nil
 }
 
-func (r testResult) print(con *console, quiet bool) {
+func printCase(r report.TestCase, con *console, quiet bool) {
 	k := con.look()
-	if len(r.wrong) == 0 {
+	if len(r.Wrong) == 0 {
 		if !quiet {
-			_, _ = fmt.Fprintf(con.out, "%s    %s: %s (%s)\n", k.Paint(term.Green, "ok"), term.Visible(r.file), term.Visible(r.name), duration.Format(r.virtual))
+			_, _ = fmt.Fprintf(con.out, "%s    %s: %s (%s)\n", k.Paint(term.Green, "ok"), term.Visible(r.File),
+				term.Visible(r.Name), duration.Format(r.Virtual))
 		}
 		return
 	}
-	_, _ = fmt.Fprintf(con.out, "%s  %s:%d: %s\n", k.Paint(term.Red, "FAIL"), term.Visible(r.file), r.line, term.Visible(r.name))
-	for _, line := range r.wrong {
+	_, _ = fmt.Fprintf(con.out, "%s  %s:%d: %s\n", k.Paint(term.Red, "FAIL"), term.Visible(r.File), r.Line,
+		term.Visible(r.Name))
+	for _, line := range r.Wrong {
 		_, _ = fmt.Fprintf(con.out, "      %s\n", term.Visible(line))
 	}
-}
-
-// writeTestReport writes the results for CI servers, as results --output junit does.
-func writeTestReport(w io.Writer, all []testResult) error {
-	var b strings.Builder
-	b.WriteString("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n")
-	for len(all) > 0 {
-		n := slices.IndexFunc(all, func(r testResult) bool { return r.file != all[0].file })
-		if n < 0 {
-			n = len(all)
-		}
-		failed, took, suite := 0, time.Duration(0), xmlText(all[0].file)
-		for _, r := range all[:n] {
-			took += r.took
-			if len(r.wrong) > 0 {
-				failed++
-			}
-		}
-		fmt.Fprintf(&b, "  <testsuite name=\"%s\" tests=\"%d\" failures=\"%d\" errors=\"0\" skipped=\"0\" time=\"%.3f\">\n", suite, n, failed, took.Seconds())
-		for _, r := range all[:n] {
-			end := "/>"
-			if len(r.wrong) > 0 {
-				end = fmt.Sprintf("><failure message=\"%s\" type=\"expectation\">%s</failure></testcase>", xmlText(r.wrong[0]), xmlText(strings.Join(r.wrong, "\n")))
-			}
-			fmt.Fprintf(&b, "    <testcase name=\"%s\" classname=\"%s\" time=\"%.3f\"%s\n", xmlText(r.name), suite, r.took.Seconds(), end)
-		}
-		b.WriteString("  </testsuite>\n")
-		all = all[n:]
-	}
-	b.WriteString("</testsuites>\n")
-	_, err := io.WriteString(w, b.String())
-	return err
 }

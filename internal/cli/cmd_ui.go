@@ -55,9 +55,12 @@ addresses, also give --token-file.`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runUI(cmd.Context(), con, o) },
 	}
 	cmd.Flags().StringVar(&o.listen, "listen", o.listen, "address and port to listen on; port 0 picks a free one")
-	cmd.Flags().StringVar(&o.tokenFile, "token-file", "", fmt.Sprintf("file that holds the token, at least %d characters; by default a new random token each time", shortestToken))
+	cmd.Flags().StringVar(&o.tokenFile, "token-file", "",
+		fmt.Sprintf("file that holds the token, at least %d characters; by default a new random token each time",
+			shortestToken))
 	cmd.Flags().BoolVar(&o.all, "all", false, "show the jobs of all directories, not only those of this project")
-	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only show the jobs: nothing can be stopped, resumed or retried from the pages")
+	cmd.Flags().BoolVar(&o.readOnly, "read-only", false,
+		"only show the jobs: nothing can be stopped, resumed or retried from the pages")
 	cmd.Flags().Var(repeated(&o.hosts), "host", "another host:port that browsers may use (may be given more than once)")
 	return cmd
 }
@@ -125,11 +128,14 @@ func hostsOf(addr net.Addr) []string {
 
 func serve(ctx context.Context, listener net.Listener, o uiOptions, hosts []string, home jobs.Home) error {
 	var commands errgroup.Group // they outlive the server, so nobody waits for them
-	pages := ui.Server{Limits: ui.DefaultLimits(), Token: o.token, Hosts: hosts, Version: versionText(), ReadOnly: o.readOnly, Dirs: o.all, Data: ui.Data{
-		Jobs: home.List, Find: home.Find, Summary: mapreduce.Summarize, Explain: explainItem, Items: itemsShown, Report: makeReport,
-		Outputs: conversationsOf, EachItem: eachItem, Labels: func(j jobs.Job) ui.Labels { return labelsInStore(j) },
-		Start: func(j jobs.Job, a ui.Action) error { return startCommand(&commands, home, j, a) },
-	}}
+	pages := ui.Server{
+		Limits: ui.DefaultLimits(), Token: o.token, Hosts: hosts, Version: versionText(),
+		ReadOnly: o.readOnly, Dirs: o.all, Data: ui.Data{
+			Jobs: home.List, Find: home.Find, Summary: mapreduce.Summarize, Explain: explainItem, Items: itemsShown, Report: makeReport,
+			Outputs: conversationsOf, EachItem: eachItem, Labels: func(j jobs.Job) ui.Labels { return labelsInStore(j) },
+			Start: func(j jobs.Job, a ui.Action) error { return startCommand(&commands, home, j, a) },
+		},
+	}
 	return pages.Serve(ctx, listener)
 }
 
@@ -187,7 +193,8 @@ func eachItem(job jobs.Job, wanted func(int) bool) iter.Seq2[ui.Item, error] {
 // settled is how long startCommand waits for a command to be refused.
 const settled = time.Second
 
-// commandOf returns the arguments of the command that a person would type for an action, but for the flags about a fleet.
+// commandOf returns the arguments of the command that a person would type for an action, but for the flags about a
+// fleet.
 func commandOf(job jobs.Job, a ui.Action) []string {
 	switch a.Kind {
 	case ui.Stop:
@@ -216,8 +223,8 @@ func commandOf(job jobs.Job, a ui.Action) []string {
 	return args
 }
 
-// startCommand starts the command of an action as a process that outlives the server, in the directory of the job. What it prints is kept
-// with the job. It returns an error if the command is refused or fails right away.
+// startCommand starts the command of an action as a process that outlives the server, in the directory of the job. What
+// it prints is kept with the job. It returns an error if the command is refused or fails right away.
 func startCommand(g *errgroup.Group, home jobs.Home, job jobs.Job, a ui.Action) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -45,7 +45,8 @@ Exit codes: 0 all files are valid, 2 some are not. With --strict, warnings count
 	}
 	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "treat warnings as errors")
-	cmd.Flags().BoolVar(&o.fix, "fix", false, "write \"workspace: git\" into files whose agents edit one checkout or commit, or whose work is to be merged, before they are checked")
+	cmd.Flags().BoolVar(&o.fix, "fix", false,
+		"write \"workspace: git\" into files whose agents edit one checkout or commit, or whose work is to be merged, before they are checked")
 	o.settings.add(cmd)
 	return cmd
 }
@@ -176,7 +177,10 @@ func (v verdict) print(out io.Writer) {
 func allRuns(w *workflow.Workflow) []stepRuns {
 	all := []stepRuns{}
 	for at, step := range w.EachStep() {
-		all = append(all, stepRuns{Section: at.Section, Step: at.Label, Kind: step.Kind(), Runs: simulate.TriesOf(step.Retry)})
+		all = append(all, stepRuns{
+			Section: at.Section, Step: at.Label, Kind: step.Kind(),
+			Runs: simulate.TriesOf(step.Retry),
+		})
 	}
 	if tries := simulate.TriesOf(w.ErrorPolicy.Retries()); tries > 1 {
 		all = append(all, stepRuns{Section: "map", Step: "item", Kind: "item", Runs: tries})

@@ -26,7 +26,10 @@ func newVersionCommand(con *console) *cobra.Command {
 func runVersion(con *console, f term.Format) error {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	if f == term.JSON {
-		return term.PrintJSON(con.out, map[string]string{"version": versionText(), "go": runtime.Version(), "platform": platform})
+		return term.PrintJSON(con.out, map[string]string{
+			"version": versionText(), "go": runtime.Version(),
+			"platform": platform,
+		})
 	}
 	_, err := fmt.Fprintf(con.out, "prodigy %s (%s, %s)\n", versionText(), runtime.Version(), platform)
 	return err

@@ -119,7 +119,8 @@ func (e *explained) follow(job jobs.Job, from []string) {
 	}
 }
 
-// originOf returns what is known of an item of a job that others are made from, with the job and the origins of the item itself.
+// originOf returns what is known of an item of a job that others are made from, with the job and the origins of the
+// item itself.
 func originOf(jobID, itemID string) (made madeFrom, job jobs.Job, origins []string) {
 	made = madeFrom{JobID: jobID, ItemID: itemID}
 	job, err := findJob(jobName{id: jobID, all: true})
@@ -154,7 +155,8 @@ func (e explained) printFrom(w io.Writer, k term.Look) {
 		case from.Gone != "":
 			line += ": " + term.Visible(from.Gone)
 		default:
-			line += fmt.Sprintf(" (%s): %s; more: prodigy why %s %s", term.Visible(from.Workflow), term.Visible(from.Now), from.JobID, quoted(from.ItemID))
+			line += fmt.Sprintf(" (%s): %s; more: prodigy why %s %s", term.Visible(from.Workflow),
+				term.Visible(from.Now), from.JobID, quoted(from.ItemID))
 		}
 		_, _ = fmt.Fprintln(w, k.Fold(2, line))
 	}
@@ -205,7 +207,8 @@ func (e explained) print(w io.Writer, k term.Look) {
 	}
 	_, _ = fmt.Fprintln(w, k.Fold(2, head))
 	for _, c := range e.Entries {
-		_, _ = fmt.Fprintln(w, k.Fold(underTime, c.Time.Local().Format("2006-01-02 15:04:05.000")+"  "+term.Visible(c.Text)))
+		_, _ = fmt.Fprintln(w, k.Fold(underTime,
+			c.Time.Local().Format("2006-01-02 15:04:05.000")+"  "+term.Visible(c.Text)))
 		for _, why := range c.Why {
 			_, _ = fmt.Fprintln(w, k.Fold(underTime+2, fmt.Sprintf("%*s%s", underTime+2, "", term.Visible(why))))
 		}
@@ -226,10 +229,12 @@ func (e explained) printOutput(w io.Writer, k term.Look, c view.Entry) {
 		if line.Stderr {
 			mark = "!"
 		}
-		_, _ = fmt.Fprintln(w, k.Fold(underTime+4, fmt.Sprintf("%*s%s %s %s", underTime+2, "", term.Visible(line.Step), mark, term.Brief(line.Text, 200))))
+		_, _ = fmt.Fprintln(w, k.Fold(underTime+4,
+			fmt.Sprintf("%*s%s %s %s", underTime+2, "", term.Visible(line.Step), mark, term.Brief(line.Text, 200))))
 	}
 	if n := c.Printed.Before; n > 0 {
-		_, _ = fmt.Fprintf(w, "%25s  (%s before: prodigy logs %s %s --attempt %d)\n", "", term.Counted(n, "line"), e.JobID, quoted(e.ItemID), c.Attempt)
+		_, _ = fmt.Fprintf(w, "%25s  (%s before: prodigy logs %s %s --attempt %d)\n", "", term.Counted(n, "line"),
+			e.JobID, quoted(e.ItemID), c.Attempt)
 	}
 }
 

@@ -57,11 +57,15 @@ on another worker.`,
 	o.broker.add(cmd, "join", "the broker")
 	f.Var(positive(&o.slots), "slots", "how many items run at once (default: the number of CPUs)")
 	f.Var(labelsFlag(&o.labels), "label", "a label that workflows may require (may be given more than once)")
-	f.Var(repeated(&o.trust), "trust", "run only jobs signed with this public key, or with one that the credentials trust (may be given more than once)")
-	f.StringVar(&o.name, "name", "", "its name, which no other worker of the fleet may have (default: that of its credentials, else of this machine)")
+	f.Var(repeated(&o.trust), "trust",
+		"run only jobs signed with this public key, or with one that the credentials trust (may be given more than once)")
+	f.StringVar(&o.name, "name", "",
+		"its name, which no other worker of the fleet may have (default: that of its credentials, else of this machine)")
 	f.StringVar(&o.dir, "dir", "", "where commands run, instead of the directory of the run")
-	f.Var(amountFlag(&o.disk), "min-free-disk", "begin nothing while less than this is free on the disk of its directory or where commands run, such as 5GB or 5% (0: no limit; only on Linux)")
-	f.Var(durationFlag(&o.grace), "grace", "how long commands may take to end that an earlier worker of this name has left")
+	f.Var(amountFlag(&o.disk), "min-free-disk",
+		"begin nothing while less than this is free on the disk of its directory or where commands run, such as 5GB or 5% (0: no limit; only on Linux)")
+	f.Var(durationFlag(&o.grace), "grace",
+		"how long commands may take to end that an earlier worker of this name has left")
 	return cmd
 }
 
@@ -99,7 +103,8 @@ func runWorker(ctx context.Context, con *console, o workerOptions) error {
 	machine, _ := os.Hostname()
 	own := o.broker.found.Name
 	if own != "" && o.name != "" && o.name != own {
-		return refusef("--name %s: these are credentials of worker %s: leave --name out, or use those of %s", o.name, own, o.name)
+		return refusef("--name %s: these are credentials of worker %s: leave --name out, or use those of %s", o.name,
+			own, o.name)
 	}
 	name := cmp.Or(o.name, own, machine, "worker")
 	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {

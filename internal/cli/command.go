@@ -107,7 +107,8 @@ func noJobs(home jobs.Home) error {
 	if err != nil {
 		return refusef("there are no jobs of %s yet; the newest of all is %s (--all takes it)", project, newest.ID)
 	}
-	return refusef("there are no jobs of %s yet; the newest of all is %s, of %s (--all takes it)", project, newest.ID, meta.Dir)
+	return refusef("there are no jobs of %s yet; the newest of all is %s, of %s (--all takes it)", project, newest.ID,
+		meta.Dir)
 }
 
 // addJobID adds the flags --job-id and --all to cmd.
@@ -233,8 +234,8 @@ func jobAmong(cmd *cobra.Command, args []string) (job, items []string) {
 	return nil, args
 }
 
-// onJobOrItem completes a command about a job, or one item of it: either of them is an argument, or both in either order.
-// Without an item its id is empty.
+// onJobOrItem completes a command about a job, or one item of it: either of them is an argument, or both in either
+// order. Without an item its id is empty.
 func onJobOrItem(cmd *cobra.Command, run func(ctx context.Context, job jobs.Job, itemID string) error) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = atMostTwo, completeWhy
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -271,8 +272,8 @@ func findJobAndItem(cmd *cobra.Command, args []string) (job jobs.Job, itemID str
 	return job, itemID, err
 }
 
-// isJob reports whether an argument that may name an item names a job: it is latest, the id of a job, or the beginning of one and no item
-// of the job that is meant without it.
+// isJob reports whether an argument that may name an item names a job: it is latest, the id of a job, or the beginning
+// of one and no item of the job that is meant without it.
 func isJob(arg string, name jobName) bool {
 	if arg == "latest" {
 		return true

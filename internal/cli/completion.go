@@ -90,8 +90,8 @@ func completeWhy(cmd *cobra.Command, args []string, word string) ([]string, cobr
 	return nil, noMore
 }
 
-// completeLetter completes the first argument to a dead letter of the latest job, or to a job, and the second to a dead letter
-// of the job.
+// completeLetter completes the first argument to a dead letter of the latest job, or to a job, and the second to a dead
+// letter of the job.
 func completeLetter(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:
@@ -107,7 +107,8 @@ func completeLetter(cmd *cobra.Command, args []string, word string) ([]string, c
 	return nil, noMore
 }
 
-// completeRetry completes the first argument to a job or a dead letter of the latest one, and the others to dead letters.
+// completeRetry completes the first argument to a job or a dead letter of the latest one, and the others to dead
+// letters.
 func completeRetry(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		if !isJob(args[0], jobByFlags(cmd)) {
@@ -129,8 +130,8 @@ func completeLetters(cmd *cobra.Command, args []string, word string) ([]string, 
 	return lettersIn(job, word), noMore
 }
 
-// completeItem completes to an item of the job that the first argument names, or else the flags. Dead letters come first,
-// because they are asked about most.
+// completeItem completes to an item of the job that the first argument names, or else the flags. Dead letters come
+// first, because they are asked about most.
 func completeItem(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	job, err := findJob(jobOf(cmd, args))
 	if err != nil {
@@ -218,8 +219,8 @@ func workflowNamed(args []string) workflow.Workflow {
 	return *w
 }
 
-// beginning returns the offered words that begin with word. Words with control characters are left out: a completion is one line, and a
-// tab ends the word.
+// beginning returns the offered words that begin with word. Words with control characters are left out: a completion is
+// one line, and a tab ends the word.
 func beginning(word string, offered []string) []string {
 	var list []string
 	for _, o := range offered {

@@ -152,7 +152,8 @@ func (c *console) logger(w io.Writer) zerolog.Logger {
 		}
 		lines.FormatLevel = func(level any) string {
 			word := strings.ToUpper(fmt.Sprintf("%.3s", level))
-			return g.Paint(map[string]term.Colour{"INF": term.Green, "WAR": term.Yellow, "ERR": term.Red}[word], map[string]string{"INF": "INF", "WAR": "WRN", "ERR": "ERR"}[word])
+			return g.Paint(map[string]term.Colour{"INF": term.Green, "WAR": term.Yellow, "ERR": term.Red}[word],
+				map[string]string{"INF": "INF", "WAR": "WRN", "ERR": "ERR"}[word])
 		}
 		lines.FormatMessage = func(text any) string { return g.Paint(term.Bold, fmt.Sprint(text)) }
 		lines.FormatFieldName = func(name any) string { return g.Paint(term.Cyan, fmt.Sprint(name)+"=") }
@@ -196,7 +197,8 @@ func writeOut(con *console, file string, write func(io.Writer) error) error {
 	return nil
 }
 
-// writeWhole creates or replaces the file at path with what write writes, atomically. Devices and pipes are written to directly.
+// writeWhole creates or replaces the file at path with what write writes, atomically. Devices and pipes are written to
+// directly.
 func writeWhole(path string, write func(io.Writer) error) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return writeInto(path, write)
@@ -226,7 +228,8 @@ func writeInto(path string, write func(io.Writer) error) error {
 	return errors.Join(write(f), f.Close())
 }
 
-// asker asks the user a question and reports whether the answer is yes. A nil asker means that there is no terminal to ask on.
+// asker asks the user a question and reports whether the answer is yes. A nil asker means that there is no terminal to
+// ask on.
 type asker func(question string) (bool, error)
 
 // terminalAsker returns an asker for the terminal, or nil if stdin is not one.

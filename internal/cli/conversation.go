@@ -9,16 +9,17 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/mask"
 	"prodigy/internal/outputs"
+	"prodigy/internal/view"
 )
 
 // conversationsOf returns the entries of a job that match a query, as people see them.
 func conversationsOf(job jobs.Job, q outputs.Query) iter.Seq2[outputs.Entry, error] {
 	q.Render = conversations(job)
-	return entriesOf(job, q)
+	return view.PrintedOf(job, q)
 }
 
-// conversations returns how the stdout of AI coding CLIs of a job is shown: as the presets of its workflow say, which are read for the first of
-// them. What no preset is known for is shown as it is.
+// conversations returns how the stdout of AI coding CLIs of a job is shown: as the presets of its workflow say, which
+// are read for the first of them. What no preset is known for is shown as it is.
 func conversations(job jobs.Job) func(s outputs.Source, first bool) outputs.Renderer {
 	set := sync.OnceValue(func() ai.Set {
 		home, err := jobs.FromEnv()

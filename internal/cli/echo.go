@@ -11,6 +11,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/rawjson"
+	"prodigy/internal/report"
 	"prodigy/internal/term"
 )
 
@@ -25,7 +26,8 @@ type echoOptions struct {
 func (o *echoOptions) add(cmd *cobra.Command, usual term.EchoMode) {
 	o.usual = usual
 	f := cmd.Flags()
-	f.BoolVar(&o.group, string(term.Grouped), false, "show all that an item prints when it has ended: stdout, then stderr"+ifUsual(usual == term.Grouped))
+	f.BoolVar(&o.group, string(term.Grouped), false,
+		"show all that an item prints when it has ended: stdout, then stderr"+ifUsual(usual == term.Grouped))
 	f.BoolVar(&o.lines, string(term.LineByLine), false, "show each line that an item prints when it is complete")
 	f.BoolVarP(&o.ungroup, string(term.AtOnce), "u", false, "show what items print as it comes")
 	f.BoolVar(&o.tag, "tag", false, "begin each line with the item and a tab")
@@ -113,15 +115,15 @@ func (p *printer) Command(a *agent.Attempt, step string, try int) (stdout, stder
 	return p.echo.Streams(from)
 }
 
-// echoEndedBefore prints the outputs of the items of a job that have ended so far. What earlier runs have printed of them is
-// not known.
+// echoEndedBefore prints the outputs of the items of a job that have ended so far. What earlier runs have printed of
+// them is not known.
 func echoEndedBefore(to *term.Echo, jobID string) error {
 	job, err := findJob(jobName{id: jobID, all: true})
 	if err != nil {
 		return err
 	}
 	for line, err := range resultsOf(job) {
-		var row resultRow
+		var row report.Result
 		if err == nil {
 			err = json.Unmarshal(line, &row)
 		}

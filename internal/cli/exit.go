@@ -18,10 +18,12 @@ import (
 
 // The exit codes. Scripts rely on them.
 const (
-	exitOK          = 0   // every item succeeded
-	exitFailed      = 1   // the job failed, was cancelled or stopped by its policy, or prodigy could not go on
-	exitUsage       = 2   // a wrong command line, an invalid workflow, an unknown job: nothing was run
-	exitLeft        = 3   // the job completed, but items were dead-lettered or skipped, or reduce does not know of all results; or too few items of a canary or a ramp succeeded
+	exitOK     = 0 // every item succeeded
+	exitFailed = 1 // the job failed, was cancelled or stopped by its policy, or prodigy could not go on
+	exitUsage  = 2 // a wrong command line, an invalid workflow, an unknown job: nothing was run
+	// the job completed, but items were dead-lettered or skipped, or reduce does not know of all results; or too few
+	// items of a canary or a ramp succeeded
+	exitLeft        = 3
 	exitOutside     = 75  // paused outside of the windows of the job, with --exit-outside; can be resumed
 	exitInterrupted = 130 // stopped by SIGINT; can be resumed
 	exitQuit        = 131 // ended by SIGQUIT; can be resumed
@@ -41,7 +43,8 @@ func status(code int) error {
 	return statusError(code)
 }
 
-// usageError is a mistake of the caller, found before anything ran. With hint set, the message points to the help of the command.
+// usageError is a mistake of the caller, found before anything ran. With hint set, the message points to the help of
+// the command.
 type usageError struct {
 	err  error
 	hint bool
@@ -170,8 +173,8 @@ func printNote(w io.Writer, text string) {
 	}
 }
 
-// printProblems prints one problem per line, with word before its message. Further lines of a message stay as they are: one may hold a
-// caret.
+// printProblems prints one problem per line, with word before its message. Further lines of a message stay as they are:
+// one may hold a caret.
 func printProblems(w io.Writer, problems []workflow.Problem, word string) {
 	for _, p := range problems {
 		p.Message = word + p.Message

@@ -91,8 +91,8 @@ func addChoice[T ~string](cmd *cobra.Command, at *T, name, usage string, words .
 	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(texts, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// repeated is a flag that may be given more than once; each adds one value unchanged. The list flags of pflag would make a
-// CSV writer to print their default.
+// repeated is a flag that may be given more than once; each adds one value unchanged. The list flags of pflag would
+// make a CSV writer to print their default.
 func repeated(at *[]string) pflag.Value {
 	return repeatedIf(at, "stringArray", func(string) error { return nil })
 }
@@ -152,7 +152,8 @@ func addMaxCost(cmd *cobra.Command, u *spend.USD) {
 
 // addMaxDelay adds the flag --max-delay to cmd.
 func addMaxDelay(cmd *cobra.Command, d *time.Duration) {
-	cmd.Flags().Var(durationFlag(d), "max-delay", "upper limit for delays that set none of their own (also: PRODIGY_MAX_DELAY)")
+	cmd.Flags().Var(durationFlag(d), "max-delay",
+		"upper limit for delays that set none of their own (also: PRODIGY_MAX_DELAY)")
 }
 
 // poolFlag is a flag that takes a pool and its slots.
@@ -169,7 +170,8 @@ func poolFlag(at *jobs.Pool) pflag.Value {
 
 // wrongFlag turns a flag error into a usage error that says what was probably meant, or what the flag takes.
 func wrongFlag(cmd *cobra.Command, err error) error {
-	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 { // the flag is one of a command that there is not
+	// the flag is one of a command that there is not
+	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
 		return unknownCommand(cmd, args)
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
@@ -193,7 +195,8 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return usagef("invalid argument %q for %q flag: must be %s", value.GetValue(), "--"+value.GetFlag().Name, want)
 }
 
-// nearFlag suggests a long flag: one with a similar name, or one that ends with it, such as --max-parallel for --parallel.
+// nearFlag suggests a long flag: one with a similar name, or one that ends with it, such as --max-parallel for
+// --parallel.
 func nearFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 	name, ok := longName(unknown)
 	if !ok {

@@ -39,8 +39,10 @@ type brokerOptions struct {
 
 // add gives cmd the flags. name is that of the flag for the broker, and usage says what it is for.
 func (o *brokerOptions) add(cmd *cobra.Command, name, usage string) {
-	cmd.Flags().Var(namedFlag(&o.url, "the address is empty"), name, usage+", as nats://HOST:4222 (also: PRODIGY_FLEET, and fleet in config.yml)")
-	cmd.Flags().Var(namedFlag(&o.credentials, "the name of the file is empty"), "credentials", "a file of credentials that prodigy fleet init has made, which names the broker too (also: PRODIGY_FLEET_CREDENTIALS)")
+	cmd.Flags().Var(namedFlag(&o.url, "the address is empty"), name,
+		usage+", as nats://HOST:4222 (also: PRODIGY_FLEET, and fleet in config.yml)")
+	cmd.Flags().Var(namedFlag(&o.credentials, "the name of the file is empty"), "credentials",
+		"a file of credentials that prodigy fleet init has made, which names the broker too (also: PRODIGY_FLEET_CREDENTIALS)")
 	cmd.Flags().BoolVar(&o.insecure, "insecure", false, "allow a broker on another machine without TLS")
 }
 
@@ -68,7 +70,8 @@ func (o *brokerOptions) find() error {
 	o.given = c.Fleet
 	o.found = fleet.Address{
 		Insecure: o.insecure || c.Fleet.Insecure,
-		CA:       cmp.Or(os.Getenv("PRODIGY_FLEET_CA"), c.Fleet.CA), NKey: cmp.Or(os.Getenv("PRODIGY_FLEET_NKEY"), c.Fleet.NKey),
+		CA:       cmp.Or(os.Getenv("PRODIGY_FLEET_CA"), c.Fleet.CA), NKey: cmp.Or(os.Getenv("PRODIGY_FLEET_NKEY"),
+			c.Fleet.NKey),
 		Cert: os.Getenv("PRODIGY_FLEET_CERT"), Key: os.Getenv("PRODIGY_FLEET_KEY"),
 	}
 	if (o.found.Cert == "") != (o.found.Key == "") {
@@ -77,7 +80,8 @@ func (o *brokerOptions) find() error {
 	if o.found.Cert == "" {
 		o.found.Cert, o.found.Key = c.Fleet.Cert, c.Fleet.Key
 	}
-	// The first that names a broker by its URL or by credentials does. Credentials serve for a broker that is named before them, too.
+	// The first that names a broker by its URL or by credentials does. Credentials serve for a broker that is named
+	// before them, too.
 	for _, from := range []struct{ url, credentials string }{
 		{o.url, o.credentials},
 		{os.Getenv("PRODIGY_FLEET"), os.Getenv("PRODIGY_FLEET_CREDENTIALS")},
@@ -114,7 +118,8 @@ func (o *brokerOptions) use(path string) error {
 	return nil
 }
 
-// shown returns the flags that were given, each after a space and without passwords, for a command that is to find the same broker.
+// shown returns the flags that were given, each after a space and without passwords, for a command that is to find the
+// same broker.
 func (o *brokerOptions) shown() string {
 	var flags []fleetFlag
 	for _, f := range []fleetFlag{{"--fleet", o.url}, {"--credentials", o.credentials}} {
@@ -147,7 +152,8 @@ type fleetOptions struct {
 	requires []string
 }
 
-// noFleet as the broker is none: the items run here. Given to a resume by its flag, it gives up what workers may still run.
+// noFleet as the broker is none: the items run here. Given to a resume by its flag, it gives up what workers may still
+// run.
 const noFleet = "none"
 
 func (o *fleetOptions) add(cmd *cobra.Command) {
@@ -155,7 +161,8 @@ func (o *fleetOptions) add(cmd *cobra.Command) {
 	o.addWorkers(cmd, "run the items on the workers of this broker")
 	f := cmd.Flags()
 	f.Var(durationFlag(&o.leaseOf), "lease", "how long a worker may be silent before its items go elsewhere")
-	f.Var(durationFlag(&o.patience), "broker-patience", "how long the broker may be away before the job pauses (default: any time)")
+	f.Var(durationFlag(&o.patience), "broker-patience",
+		"how long the broker may be away before the job pauses (default: any time)")
 }
 
 // addWorkers gives cmd the flags that say on which workers items run. usage is that of the flag for the broker.
@@ -164,7 +171,8 @@ func (o *fleetOptions) addWorkers(cmd *cobra.Command, usage string) {
 	broker := cmd.Flags().Lookup("fleet")
 	broker.Usage += "; none: here"
 	broker.Value = namedFlag(&o.url, "the address is empty; none runs it here")
-	cmd.Flags().Var(labelsFlag(&o.requires), "requires", "only workers with this label, besides those of map.requires (may be given more than once)")
+	cmd.Flags().Var(labelsFlag(&o.requires), "requires",
+		"only workers with this label, besides those of map.requires (may be given more than once)")
 }
 
 // find finds the broker, and how long to wait for it and for workers.
@@ -194,7 +202,8 @@ func labelsFlag(at *[]string) pflag.Value {
 // wanted reports whether the job is to run on a fleet. The broker has been looked for.
 func (o fleetOptions) wanted() bool { return o.found.URL != "" }
 
-// forWorkflow returns the options for a workflow. One without a map has nothing for a fleet that was not asked for on the command line: it runs here.
+// forWorkflow returns the options for a workflow. One without a map has nothing for a fleet that was not asked for on
+// the command line: it runs here.
 func (o fleetOptions) forWorkflow(w *workflow.Workflow) fleetOptions {
 	if w.Mode == workflow.Standard && o.url == "" && o.credentials == "" {
 		o.found = fleet.Address{}
@@ -219,18 +228,21 @@ func (o fleetOptions) labels(w *workflow.Workflow) []string {
 	return slices.Compact(all)
 }
 
-// resumeCommand returns the command to type that resumes a job, on the fleet that its items ran on last. more are further flags, each after a space.
+// resumeCommand returns the command to type that resumes a job, on the fleet that its items ran on last. more are
+// further flags, each after a space.
 func resumeCommand(job jobs.Job, more string) string {
 	return "prodigy resume " + job.ID + more + fleetFlags(job)
 }
 
-// retryCommand returns the command to type that retries dead letters of a job, on the fleet that its items ran on last. more is as for resumeCommand.
+// retryCommand returns the command to type that retries dead letters of a job, on the fleet that its items ran on last.
+// more is as for resumeCommand.
 func retryCommand(job jobs.Job, more string) string {
 	return "prodigy dlq retry " + job.ID + more + fleetFlags(job)
 }
 
-// fleetFlags returns the flags by which a command continues a job on the fleet that its items ran on last, each after a space and without passwords. It is
-// empty if they ran on this machine, or if the environment or the configuration names that fleet.
+// fleetFlags returns the flags by which a command continues a job on the fleet that its items ran on last, each after a
+// space and without passwords. It is empty if they ran on this machine, or if the environment or the configuration
+// names that fleet.
 func fleetFlags(job jobs.Job) string {
 	meta, err := job.ReadMeta()
 	if err != nil {
@@ -298,19 +310,22 @@ func recordedFlags(args []string, dir string) []fleetFlag {
 	return flags
 }
 
-// continuing returns the flags by which a command that this process starts continues a job on the fleet that its items ran on last; none if they ran on this
-// machine. It returns an error, with the command to type, if the password of the broker was not recorded. command is the one to start.
+// continuing returns the flags by which a command that this process starts continues a job on the fleet that its items
+// ran on last; none if they ran on this machine. It returns an error, with the command to type, if the password of the
+// broker was not recorded. command is the one to start.
 func continuing(job jobs.Job, meta jobs.Meta, command []string) ([]fleetFlag, error) {
 	flags, incomplete, err := lastFleet(job, meta)
 	if err != nil || !incomplete {
 		return flags, err
 	}
 	words := append(slices.Clone(command), flags[len(flags)-1].words()...)
-	return nil, refusef("the password of the broker is not recorded: type %s, with the password, in %s", shellWords(words), meta.Dir)
+	return nil, refusef("the password of the broker is not recorded: type %s, with the password, in %s",
+		shellWords(words), meta.Dir)
 }
 
-// lastFleet returns the flags that lead to the fleet that the items of a job ran on last: those that the job was begun with, if they still do, else others with
-// the broker as the last. It returns none if the items ran on this machine. incomplete reports whether the password of the broker was not recorded.
+// lastFleet returns the flags that lead to the fleet that the items of a job ran on last: those that the job was begun
+// with, if they still do, else others with the broker as the last. It returns none if the items ran on this machine.
+// incomplete reports whether the password of the broker was not recorded.
 func lastFleet(job jobs.Job, meta jobs.Meta) (flags []fleetFlag, incomplete bool, err error) {
 	broker, err := mapreduce.BrokerOf(job)
 	if err != nil || broker == "" {
@@ -342,7 +357,8 @@ func lastFleet(job jobs.Job, meta jobs.Meta) (flags []fleetFlag, incomplete bool
 	return append(others, fleetFlag{"--fleet", broker}), incomplete, nil // by another command since
 }
 
-// check refuses what a fleet cannot do, or this machine without one, before anything runs. What this machine may lack it only warns of.
+// check refuses what a fleet cannot do, or this machine without one, before anything runs. What this machine may lack
+// it only warns of.
 func (o fleetOptions) check(con *console, w *workflow.Workflow, quiet bool) error {
 	if !o.wanted() {
 		return o.checkHere(con, w, quiet)
@@ -361,7 +377,8 @@ func (o fleetOptions) checkHere(con *console, w *workflow.Workflow, quiet bool) 
 		switch {
 		case label == here:
 		case ok && slices.Contains([]string{"darwin", "freebsd", "linux", "netbsd", "openbsd", "windows"}, system):
-			return refusef("the items require %s, and without --fleet they would run on this machine, which is %s", label, here)
+			return refusef("the items require %s, and without --fleet they would run on this machine, which is %s",
+				label, here)
 		default:
 			unknown = append(unknown, label)
 		}
@@ -391,14 +408,15 @@ func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string
 			files = append(files, pattern.Value)
 		}
 		coordinator, err := con.backend.Join(ctx, fleet.JobOptions{
-			Address: o.found, Version: versionText(), Lease: o.leaseOf, Patience: o.patience, Requires: o.labels(w), Programs: t.programs(w, workflow.StepRef.RunsOnWorkers), Guards: w.Map.Guards, Dir: dir,
+			Address: o.found, Version: versionText(), Lease: o.leaseOf, Patience: o.patience, Requires: o.labels(w), Programs: t.agents.Programs(w, t.claude, workflow.StepRef.RunsOnWorkers), Guards: w.Map.Guards, Dir: dir,
 			Agents: t.agents != nil, Layers: layers, Claude: t.claude, Files: files, Produces: w.Map.Produces, Ended: endedIn(t.home),
 		})
 		if err != nil {
 			return mapreduce.Result{}, err
 		}
 		notice := c.Notice
-		coordinator.Notify(func(text string) { notice(time.Now().Format(time.TimeOnly) + " " + text) }) // as workers say it, to compare
+		// as workers say it, to compare
+		coordinator.Notify(func(text string) { notice(time.Now().Format(time.TimeOnly) + " " + text) })
 		stop, abort := context.WithCancelCause(c.Stop)
 		defer abort(nil)
 		coordinator.OnAbort(abort)

@@ -29,7 +29,8 @@ func keyRequest(key byte) (control.Request, bool) {
 	return control.Request{}, false
 }
 
-// keysFrom returns the terminal whose keys steer a job; nil: none do. There must be live lines, and nobody else who reads the terminal.
+// keysFrom returns the terminal whose keys steer a job; nil: none do. There must be live lines, and nobody else who
+// reads the terminal.
 func (p *printer) keysFrom() *os.File {
 	reads := p.workflow != nil && p.workflow.Map != nil && p.workflow.Map.Input.Stdin
 	if !p.screen.Live || reads || !term.Is(os.Stdin) {

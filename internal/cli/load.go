@@ -48,7 +48,8 @@ func loadSource(ctx context.Context, path string, source []byte, c mapreduce.Con
 	if err != nil {
 		return checked{}, err
 	}
-	w, err := workflow.Parse(path, source, workflow.ParseOptions{MaxDelay: c.MaxDelay, Values: values, Workspace: o.workspace})
+	w, err := workflow.Parse(path, source,
+		workflow.ParseOptions{MaxDelay: c.MaxDelay, Values: values, Workspace: o.workspace})
 	c.Dir, c.Environ = dir, os.Environ()
 	if err != nil {
 		return checked{}, withMore(c, err)
@@ -72,7 +73,8 @@ func loadSource(ctx context.Context, path string, source []byte, c mapreduce.Con
 		}
 	}
 	return checked{
-		Workflow: w, source: source, warnings: slices.Concat(found.Warnings, warnings), dir: dir, settings: found, values: values,
+		Workflow: w, source: source, warnings: slices.Concat(found.Warnings,
+			warnings), dir: dir, settings: found, values: values,
 	}, joinProblems(missing, err)
 }
 
@@ -116,8 +118,8 @@ func withMore(c mapreduce.Config, err error) error {
 	return invalid.And(more)
 }
 
-// workflowOf reads the workflow that a job continues with: the file that o names, which is also returned as the replacement, else the
-// recorded one.
+// workflowOf reads the workflow that a job continues with: the file that o names, which is also returned as the
+// replacement, else the recorded one.
 func (o jobOptions) workflowOf(job jobs.Job) (*mapreduce.Replacement, *workflow.Workflow, error) {
 	if o.replacement == "" {
 		w, err := loadRecorded(job)
@@ -139,8 +141,8 @@ func (o jobOptions) workflowOf(job jobs.Job) (*mapreduce.Replacement, *workflow.
 	return &mapreduce.Replacement{Workflow: w, Source: source, Path: path}, w, err
 }
 
-// changedSince returns the path of the workflow file of a job if it is another than the recorded one, and nothing replaces that. It
-// returns "" if the file is gone, as it may well be.
+// changedSince returns the path of the workflow file of a job if it is another than the recorded one, and nothing
+// replaces that. It returns "" if the file is gone, as it may well be.
 func changedSince(job jobs.Job, replaced *mapreduce.Replacement) string {
 	meta, err := job.ReadMeta()
 	if err != nil || replaced != nil || meta.WorkflowPath == "" {

@@ -1,8 +1,9 @@
 // Package cli is the command line of prodigy.
 //
-// Each command is in cmd_NAME.go, those of a group such as dlq in cmd_GROUP.go; root.go has the table of commands. runjob.go runs a job:
-// printer.go turns its records into lines, progress.go makes the live lines, and summary.go prints how it ended. Package term
-// draws and prints. exit.go maps errors to exit codes, and console.go decides what goes to stdout and stderr.
+// Each command is in cmd_NAME.go, those of a group such as dlq in cmd_GROUP.go; root.go has the table of commands.
+// runjob.go runs a job: printer.go turns its records into lines, progress.go makes the live lines, and summary.go
+// prints how it ended. Package term draws and prints. exit.go maps errors to exit codes, and console.go decides what
+// goes to stdout and stderr.
 package cli
 
 import (
@@ -30,8 +31,8 @@ func Main(args []string, backend fleet.Backend, export telemetry.Export) int {
 	return run(args, backend, export)
 }
 
-// growStack makes the stack as large at once as reading a workflow needs. To grow it in steps, each time from deeper calls, takes a
-// twentieth of the time of a short command.
+// growStack makes the stack as large at once as reading a workflow needs. To grow it in steps, each time from deeper
+// calls, takes a twentieth of the time of a short command.
 //
 //go:noinline
 func growStack(depth int) byte {
@@ -61,8 +62,8 @@ func run(args []string, backend fleet.Backend, export telemetry.Export) int {
 	return exitCode(err)
 }
 
-// profile is the CPU profile of a command, for developers. There is none of its memory: a program that can write one samples its
-// allocations, and the first sample is felt at each start.
+// profile is the CPU profile of a command, for developers. There is none of its memory: a program that can write one
+// samples its allocations, and the first sample is felt at each start.
 type profile struct {
 	path    string
 	running *os.File

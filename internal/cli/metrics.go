@@ -29,8 +29,10 @@ const metricsEvery = 15 * time.Second
 
 func (o *metricsOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.Var(listenFlag(&o.listen), "metrics", "serve metrics for Prometheus at this port or address while the job runs, under /metrics; a port alone, as in :9464, is that of 127.0.0.1, and nobody has to log in")
-	f.Var(promFlag(&o.file), "metrics-file", "keep the same metrics in this file, whose name ends in .prom, for the textfile collector of node_exporter")
+	f.Var(listenFlag(&o.listen), "metrics",
+		"serve metrics for Prometheus at this port or address while the job runs, under /metrics; a port alone, as in :9464, is that of 127.0.0.1, and nobody has to log in")
+	f.Var(promFlag(&o.file), "metrics-file",
+		"keep the same metrics in this file, whose name ends in .prom, for the textfile collector of node_exporter")
 }
 
 // listenFlag is a flag for an address to listen on. Without a host it is one of this machine alone.
@@ -68,8 +70,8 @@ func promFlag(at *string) pflag.Value {
 // wanted reports whether anybody wants metrics.
 func (o metricsOptions) wanted() bool { return o.listen != "" || o.file != "" }
 
-// observe has the metrics of the job that c configures served and kept in a file, as far as that is wanted. The function that it returns must be called
-// when the job has ended.
+// observe has the metrics of the job that c configures served and kept in a file, as far as that is wanted. The
+// function that it returns must be called when the job has ended.
 func (o metricsOptions) observe(p *printer, c *mapreduce.Config) (end func(), err error) {
 	if !o.wanted() {
 		return func() {}, nil

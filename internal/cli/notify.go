@@ -13,8 +13,8 @@ import (
 // notifyPatience is how long the end of a job waits for its last messages.
 const notifyPatience = 15 * time.Second
 
-// notify has the receivers of the workflow told what c records. The function that it returns must be called when the job has ended; it waits for
-// the last messages, unless ctx ends.
+// notify has the receivers of the workflow told what c records. The function that it returns must be called when the
+// job has ended; it waits for the last messages, unless ctx ends.
 func (p *printer) notify(ctx context.Context, c *mapreduce.Config) (end func(), err error) {
 	if len(p.workflow.Notify) == 0 {
 		return func() {}, nil

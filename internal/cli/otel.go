@@ -37,8 +37,8 @@ type exporting struct {
 	failed error
 }
 
-// exportTelemetry has the job that c configures exported to OpenTelemetry, if --otel or the environment asks for that. The function that it returns must
-// be called when the job has ended.
+// exportTelemetry has the job that c configures exported to OpenTelemetry, if --otel or the environment asks for that.
+// The function that it returns must be called when the job has ended.
 func (p *printer) exportTelemetry(c *mapreduce.Config) (end func(), err error) {
 	env := telemetry.EnvironOf(c.Environ)
 	if env.Disabled() || !p.otel && !env.Named() {
@@ -113,7 +113,8 @@ func (x *exporting) end() {
 
 // unsent says what of a job was not exported.
 func unsent(r telemetry.Report) string {
-	text := fmt.Sprintf("not exported to OpenTelemetry: %d of %s, %d of %s", r.Spans.Made-r.Spans.Sent, term.Counted(r.Spans.Made, "span"), r.Logs.Made-r.Logs.Sent, term.Counted(r.Logs.Made, "log record"))
+	text := fmt.Sprintf("not exported to OpenTelemetry: %d of %s, %d of %s", r.Spans.Made-r.Spans.Sent,
+		term.Counted(r.Spans.Made, "span"), r.Logs.Made-r.Logs.Sent, term.Counted(r.Logs.Made, "log record"))
 	return text + term.Prefixed(": ", oneline.Cut(r.Error, 300))
 }
 
@@ -149,6 +150,7 @@ func runOTel(ctx context.Context, con *console, job jobs.Job) error {
 	if report.Spans.Sent < report.Spans.Made || report.Logs.Sent < report.Logs.Made {
 		return fmt.Errorf("job %s: %s", job.ID, unsent(report))
 	}
-	_, _ = fmt.Fprintf(con.out, "job %s: exported %s and %s to %s\n", job.ID, term.Counted(report.Spans.Sent, "span"), term.Counted(report.Logs.Sent, "log record"), env.Where())
+	_, _ = fmt.Fprintf(con.out, "job %s: exported %s and %s to %s\n", job.ID, term.Counted(report.Spans.Sent, "span"),
+		term.Counted(report.Logs.Sent, "log record"), env.Where())
 	return nil
 }

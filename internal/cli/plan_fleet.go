@@ -20,13 +20,16 @@ func planFleetOf(ctx context.Context, con *console, o fleetOptions, w *workflow.
 		return nil
 	}
 	p := &simulate.PlannedFleet{Broker: fleet.ShownURL(o.found.URL), Workers: []simulate.PlannedWorker{}}
-	nodes, err := con.backend.Nodes(ctx, o.found, t.programs(w, workflow.StepRef.RunsOnWorkers)...)
+	nodes, err := con.backend.Nodes(ctx, o.found, t.agents.Programs(w, t.claude, workflow.StepRef.RunsOnWorkers)...)
 	if err != nil {
 		p.Unreachable = err.Error()
 		return p
 	}
 	for _, n := range nodes {
-		one := simulate.PlannedWorker{Name: n.Name, Slots: n.Slots, Busy: n.Busy, Unfit: n.Unfit(versionText(), o.labels(w))}
+		one := simulate.PlannedWorker{
+			Name: n.Name, Slots: n.Slots, Busy: n.Busy,
+			Unfit: n.Unfit(versionText(), o.labels(w)),
+		}
 		if p.Workers = append(p.Workers, one); one.Unfit == "" {
 			p.Slots += n.Slots
 		}

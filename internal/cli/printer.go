@@ -23,8 +23,8 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// printer shows the records of a job as they come: results on stdout, progress on stderr. Its goroutine owns all its fields; observe
-// sends it records.
+// printer shows the records of a job as they come: results on stdout, progress on stderr. Its goroutine owns all its
+// fields; observe sends it records.
 type printer struct {
 	records    chan []events.Record
 	pasts      chan mapreduce.Earlier // of the runs before this one
@@ -35,8 +35,9 @@ type printer struct {
 	workflow   *workflow.Workflow
 	earlier    errorpolicy.Metrics // of the runs before this one
 
-	steer      steering
-	waited     atomic.Int64 // when an item last had waited for its turn of a rate, in Unix milliseconds. Any goroutine may set it
+	steer steering
+	// when an item last had waited for its turn of a rate, in Unix milliseconds. Any goroutine may set it
+	waited     atomic.Int64
 	metrics    metricsOptions
 	counts     *metrics.Job // for the metrics; nil: nobody wants them
 	otel       bool         // --otel
@@ -84,7 +85,8 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 	return p
 }
 
-// stepCounts returns the number of steps of setup, reduce and merge by phase; the steps of a standard workflow are under "".
+// stepCounts returns the number of steps of setup, reduce and merge by phase; the steps of a standard workflow are
+// under "".
 func stepCounts(w *workflow.Workflow) map[string]int {
 	steps := map[string]int{"": len(w.Commands)}
 	for name, p := range map[string]*workflow.Phase{"setup": w.Setup, "reduce": w.Reduce, "merge": w.Merge} {
@@ -113,7 +115,8 @@ func (p *printer) rateWaited(d time.Duration) {
 	}
 }
 
-// output implements Config.Printed. It drops what comes when the buffer is full, and what commands print that end before anybody could see it.
+// output implements Config.Printed. It drops what comes when the buffer is full, and what commands print that end
+// before anybody could see it.
 func (p *printer) output(e outputs.Entry) {
 	if e.First && e.End != nil {
 		return
@@ -167,7 +170,8 @@ func (p *printer) tell(n notice) {
 	}
 }
 
-// seeTogether shows records, and the live lines once. What items print goes to where these were, and they come back below it at once.
+// seeTogether shows records, and the live lines once. What items print goes to where these were, and they come back
+// below it at once.
 func (p *printer) seeTogether(batch []events.Record) {
 	drawn := p.screen.Drawn()
 	p.screen.Together(func() { p.see(batch) }, func(width, height int) []string {
@@ -217,7 +221,10 @@ func (p *printer) print(r events.Record) {
 		p.itemEnded(e.ItemIndex, func() (string, error) { return outputOfItem(r.JobID, e) })
 	case events.AgentReused:
 		p.itemEnded(e.ItemIndex, func() (string, error) {
-			return outputOfItem(r.JobID, events.AgentCompleted{Output: e.Output, OutputFile: e.OutputFile, OutputCRC: e.OutputCRC})
+			return outputOfItem(r.JobID, events.AgentCompleted{
+				Output: e.Output, OutputFile: e.OutputFile,
+				OutputCRC: e.OutputCRC,
+			})
 		})
 	case events.AgentSkipped:
 		p.itemEnded(e.ItemIndex, nil)
@@ -265,9 +272,13 @@ func (p *printer) say(r events.Record, text string) {
 	p.log.WithLevel(levels[events.Say(r).Grave]).Msg(term.Visible(text))
 }
 
-var levels = [...]zerolog.Level{events.Plain: zerolog.InfoLevel, events.Good: zerolog.InfoLevel, events.Odd: zerolog.WarnLevel, events.Bad: zerolog.ErrorLevel}
+var levels = [...]zerolog.Level{
+	events.Plain: zerolog.InfoLevel, events.Good: zerolog.InfoLevel,
+	events.Odd: zerolog.WarnLevel, events.Bad: zerolog.ErrorLevel,
+}
 
-// circuit prints what has happened to a breaker. Of one that has opened it says why, and what becomes of the items meanwhile.
+// circuit prints what has happened to a breaker. Of one that has opened it says why, and what becomes of the items
+// meanwhile.
 func (p *printer) circuit(r events.Record) {
 	scope, t, _ := events.Transition(r.Event)
 	if t.Key != "" && !p.flood.Admit(transitions[t.To], time.Now()) {
@@ -281,7 +292,10 @@ func (p *printer) circuit(r events.Record) {
 }
 
 // transitions are the words for breakers that got no line of their own.
-var transitions = map[limit.BreakerState]string{limit.Open: "circuit breakers opened", limit.HalfOpen: "half-open", limit.Closed: "closed"}
+var transitions = map[limit.BreakerState]string{
+	limit.Open: "circuit breakers opened", limit.HalfOpen: "half-open",
+	limit.Closed: "closed",
+}
 
 // tellFlood prints how many events got no line of their own, when it is time for that, or at the end.
 func (p *printer) tellFlood(end bool) {
@@ -377,7 +391,11 @@ func foundItems(e events.JobResumed, m errorpolicy.Metrics) string {
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{failed, "failed"}, {m.Skipped, "skipped"}, {len(e.Attached), "still running"}, {max(e.InFlight-len(e.Attached), 0), "in flight, starting again"}, {e.Waiting, "waiting for their next attempt"}} {
+	}{{failed, "failed"}, {m.Skipped, "skipped"}, {
+		len(e.Attached),
+		"still running",
+	}, {max(e.InFlight-len(e.Attached),
+		0), "in flight, starting again"}, {e.Waiting, "waiting for their next attempt"}} {
 		if c.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
 		}
@@ -412,18 +430,19 @@ func (p *printer) stepSkipped(e events.StepSkipped) {
 	}
 }
 
-// stepRetry prints the retry of a step outside the map phase, unless the live lines show it. Those of items are counted: in the live lines,
-// in the line about the progress, and in the summary.
+// stepRetry prints the retry of a step outside the map phase, unless the live lines show it. Those of items are
+// counted: in the live lines, in the line about the progress, and in the summary.
 func (p *printer) stepRetry(e events.StepRetrying) {
 	if e.ItemID != "" || p.screen.Live {
 		return
 	}
-	p.log.Warn().Str("step", e.Step).Msg(fmt.Sprintf("attempt %d failed: %s; next in %s", e.Attempt, view.CauseText(e.ErrorType, e.Error),
+	p.log.Warn().Str("step", e.Step).Msg(fmt.Sprintf("attempt %d failed: %s; next in %s", e.Attempt,
+		view.CauseText(e.ErrorType, e.Error),
 		duration.Format(time.Duration(e.DelayMS))))
 }
 
-// stepFailed prints a failed step outside the map phase that does not end its phase. The summary has the step that ended it, and
-// AgentFailed the failures of items.
+// stepFailed prints a failed step outside the map phase that does not end its phase. The summary has the step that
+// ended it, and AgentFailed the failures of items.
 func (p *printer) stepFailed(e events.StepFailed) {
 	if e.ItemID != "" || e.Action == string(retry.Stop) {
 		return
@@ -445,5 +464,6 @@ func (p *printer) batch(e events.ErrorBatch) {
 	for _, one := range e.Errors {
 		p.printf("  %s (%s): %s\n", one.ItemID, one.ErrorType, term.Brief(one.Error, 160))
 	}
-	p.printf("    full output of one: prodigy events ls --job-id %s --event-type AgentFailed --json --item-id %s\n", p.job.ID, quoted(e.Errors[0].ItemID))
+	p.printf("    full output of one: prodigy events ls --job-id %s --event-type AgentFailed --json --item-id %s\n",
+		p.job.ID, quoted(e.Errors[0].ItemID))
 }

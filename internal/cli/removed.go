@@ -1,6 +1,7 @@
 package cli
 
-// removedCommands returns commands of the older tool, by group, and what to do instead. docs/migrating.md lists them too.
+// removedCommands returns commands of the older tool, by group, and what to do instead. docs/migrating.md lists them
+// too.
 func removedCommands() map[string]map[string]string {
 	return map[string]map[string]string{
 		"prodigy": {
@@ -52,18 +53,24 @@ func removedFlags() map[string]map[string]string {
 			"v":       "prodigy events follow shows every event",
 			"verbose": "prodigy events follow shows every event",
 		},
-		"validate": {"format": "a workflow has one format, so leave it out", "suggest": "it always says what to write, so leave it out"},
-		"resume":   {"from-checkpoint": "a job goes on where it stopped, so leave it out"},
-		"logs":     {"summary": "prodigy status and prodigy report have the sums of a job"},
-		"events":   {"job-id": "write prodigy events ls JOB"},
-		"ls":       {"file": nameTheJob},
-		"follow":   {"file": nameTheJob},
-		"search":   {"file": nameTheJob, "fields": "all fields are searched; --output jsonl has them for jq"},
+		"validate": {
+			"format":  "a workflow has one format, so leave it out",
+			"suggest": "it always says what to write, so leave it out",
+		},
+		"resume": {"from-checkpoint": "a job goes on where it stopped, so leave it out"},
+		"logs":   {"summary": "prodigy status and prodigy report have the sums of a job"},
+		"events": {"job-id": "write prodigy events ls JOB"},
+		"ls":     {"file": nameTheJob},
+		"follow": {"file": nameTheJob},
+		"search": {"file": nameTheJob, "fields": "all fields are searched; --output jsonl has them for jq"},
 		"clean": {
 			"max-events": "write --older-than with a unit, as in --older-than 30d", "max-size": "write --older-than with a unit, as in --older-than 30d",
 			"archive-path": "--archive takes the directory", "all-jobs": "write --all", "all-repos": "write --all", "mapreduce": "leave it out",
 		},
-		"purge":   {"older-than-days": "write --older-than with a unit, as in --older-than 30d", "workflow-id": nameTheJob},
+		"purge": {
+			"older-than-days": "write --older-than with a unit, as in --older-than 30d",
+			"workflow-id":     nameTheJob,
+		},
 		"stats":   {"group-by": "prodigy events stats counts by type, and prodigy events ls --output csv has all fields to count by", "workflow-id": nameTheJob, "file": nameTheJob},
 		"list":    {"workflow-id": nameTheJob},
 		"inspect": {"workflow-id": nameTheJob},

@@ -79,8 +79,8 @@ func addVersionFlag(con *console, root *cobra.Command) {
 	}
 }
 
-// newRootCommandFor returns a tree with only the command that args begin with, or the whole tree if they begin with no command.
-// Building all commands and flags is a good part of the cost of a short command.
+// newRootCommandFor returns a tree with only the command that args begin with, or the whole tree if they begin with no
+// command. Building all commands and flags is a good part of the cost of a short command.
 func newRootCommandFor(con *console, args []string) *cobra.Command {
 	for _, c := range firstLevel {
 		if len(args) > 0 && args[0] == c.name {

@@ -66,18 +66,22 @@ func (o *jobOptions) addRunning(cmd *cobra.Command) {
 		events.Batch, events.Strict, events.None)
 	f.Var(durationFlag(&o.grace), "grace", "how long running steps may take to finish after a stop")
 	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the policy stops the job")
-	f.BoolVar(&o.exitOutside, "exit-outside", false, "end with exit code 75 outside of the windows of the job, instead of waiting for the next")
+	f.BoolVar(&o.exitOutside, "exit-outside", false,
+		"end with exit code 75 outside of the windows of the job, instead of waiting for the next")
 	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 even if items were dead-lettered or skipped")
 	addMaxCost(cmd, &o.maxCost)
-	f.Var(poolFlag(&o.pool), "pool", "share slots with other jobs of this machine, as NAME:SLOTS: all jobs with this name run so many items at once together")
+	f.Var(poolFlag(&o.pool), "pool",
+		"share slots with other jobs of this machine, as NAME:SLOTS: all jobs with this name run so many items at once together")
 	f.BoolVar(&o.logSteps, "log-steps", false, "log every step of every agent")
 	o.metrics.add(cmd)
-	f.BoolVar(&o.telemetry, "otel", false, "export the job to OpenTelemetry over OTLP as it runs; also when OTEL_EXPORTER_OTLP_ENDPOINT is set (default: http://localhost:4318)")
+	f.BoolVar(&o.telemetry, "otel", false,
+		"export the job to OpenTelemetry over OTLP as it runs; also when OTEL_EXPORTER_OTLP_ENDPOINT is set (default: http://localhost:4318)")
 }
 
 // addPrint gives cmd the flags that print what items print.
 func (o *jobOptions) addPrint(cmd *cobra.Command, keepOrder string) {
-	cmd.Flags().BoolVar(&o.print, "print", false, "print the output of each item when it has succeeded: that of its last step")
+	cmd.Flags().BoolVar(&o.print, "print", false,
+		"print the output of each item when it has succeeded: that of its last step")
 	cmd.Flags().BoolVar(&o.keepOrder, "keep-order", false, keepOrder)
 }
 
@@ -95,8 +99,11 @@ func (o jobOptions) config(t tools) mapreduce.Config {
 		MaxParallel: o.maxParallel,
 		MaxRetries:  o.maxRetries, MaxCost: o.maxCost, Pool: o.pool,
 
-		EndConfig:       mapreduce.EndConfig{Grace: o.grace, StopNow: o.stopNow, ExitOutside: o.exitOutside},
-		LogConfig:       mapreduce.LogConfig{Durability: o.durability, LogSteps: o.logSteps, LogFileSize: linkedLogFileSize()},
+		EndConfig: mapreduce.EndConfig{Grace: o.grace, StopNow: o.stopNow, ExitOutside: o.exitOutside},
+		LogConfig: mapreduce.LogConfig{
+			Durability: o.durability, LogSteps: o.logSteps,
+			LogFileSize: linkedLogFileSize(),
+		},
 		ResumeConfig:    mapreduce.ResumeConfig{MaxCrashes: o.maxCrashes},
 		RunConfig:       mapreduce.RunConfig{Watcher: watcherCommand()},
 		WorkspaceConfig: mapreduce.WorkspaceConfig{WorkRoot: workRoot()},
@@ -128,7 +135,8 @@ func linkedLogFileSize() int64 {
 // work runs a job: mapreduce.Run, Resume or RetryDead with their arguments bound.
 type work func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error)
 
-// watch runs do, shows its progress with p, and lets signals stop it: the first asks it to stop, the second kills running commands.
+// watch runs do, shows its progress with p, and lets signals stop it: the first asks it to stop, the second kills
+// running commands.
 func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finishedRun, error) {
 	kill, cancelKill := context.WithCancelCause(ctx)
 	defer cancelKill(nil)
@@ -189,12 +197,16 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 	if groupErr := g.Wait(); groupErr != nil {
 		panic("BUG: " + groupErr.Error())
 	}
-	return finishedRun{Result: result, stop: asked, job: p.job, collection: p.collection, workflow: p.workflow, labels: p.con.labelsOfRun(result.Job, p.workflow)}, err
+	return finishedRun{
+		Result: result, stop: asked, job: p.job, collection: p.collection, workflow: p.workflow,
+		labels: p.con.labelsOfRun(result.Job, p.workflow),
+	}, err
 }
 
 const endLeftoversName = "end-leftovers"
 
-// newEndLeftoversCommand returns the hidden command that each run starts beside itself: it ends the commands of a run that is killed.
+// newEndLeftoversCommand returns the hidden command that each run starts beside itself: it ends the commands of a run
+// that is killed.
 func newEndLeftoversCommand(*console) *cobra.Command {
 	return &cobra.Command{
 		Use:    endLeftoversName + " <files> <register> <mark> <grace>",
@@ -217,7 +229,8 @@ func newEndLeftoversCommand(*console) *cobra.Command {
 	}
 }
 
-// watcherCommand returns the argv of end-leftovers for mapreduce.Config, or nil if the executable cannot be found; then no watcher runs.
+// watcherCommand returns the argv of end-leftovers for mapreduce.Config, or nil if the executable cannot be found; then
+// no watcher runs.
 func watcherCommand() []string {
 	self, err := os.Executable()
 	if err != nil {

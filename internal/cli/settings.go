@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"iter"
 	"maps"
 	"os"
-	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
@@ -44,8 +42,10 @@ func (o *settingOptions) add(cmd *cobra.Command) {
 	f.Var(repeated(&o.paramFiles), "param-file", "a file of parameters, in YAML or JSON; --param overrides it")
 	f.StringVar(&o.profile, "profile", "", "use the variables of this profile of the workflow")
 	_ = cmd.RegisterFlagCompletionFunc("profile", completeProfile)
-	f.Var(repeated(&o.args), "args", "run a standard workflow once for this value, available as $ARG (may be given more than once)")
-	f.Var(repeated(&o.patterns), "map", "run a standard workflow once for each matching file, such as 'src/**/*.py' (may be given more than once)")
+	f.Var(repeated(&o.args), "args",
+		"run a standard workflow once for this value, available as $ARG (may be given more than once)")
+	f.Var(repeated(&o.patterns), "map",
+		"run a standard workflow once for each matching file, such as 'src/**/*.py' (may be given more than once)")
 }
 
 // addWorkspace adds the flag --workspace to cmd.
@@ -82,7 +82,10 @@ func (o settingOptions) resolve(ctx context.Context, w *workflow.Workflow, dir s
 	if err != nil {
 		return settings.Settings{}, refusef("%w", err)
 	}
-	return resolve(ctx, w, settings.Options{Purpose: p, Dir: dir, Environ: os.Environ(), Profile: o.profile, Params: given})
+	return resolve(ctx, w, settings.Options{
+		Purpose: p, Dir: dir, Environ: os.Environ(), Profile: o.profile,
+		Params: given,
+	})
 }
 
 // resolve finds the settings of w. A signal ends the commands that this may run.
@@ -100,8 +103,8 @@ func resolve(ctx context.Context, w *workflow.Workflow, o settings.Options) (set
 	return s, err
 }
 
-// resolveRecorded finds the settings of a job again. Secrets, files and commands are read again. A replacement workflow may have other
-// secrets and lack some parameters.
+// resolveRecorded finds the settings of a job again. Secrets, files and commands are read again. A replacement workflow
+// may have other secrets and lack some parameters.
 func resolveRecorded(ctx context.Context, job jobs.Job, w *workflow.Workflow, replacement *mapreduce.Replacement) (settings.Settings, error) {
 	return resolveAgain(ctx, job, w, replacement, nil)
 }
@@ -114,7 +117,8 @@ func resolveAgain(ctx context.Context, job jobs.Job, w *workflow.Workflow, repla
 	}
 	if replacement != nil {
 		options.Source = replacement.Path
-		options.Params = slices.DeleteFunc(options.Params, func(a workflow.Argument) bool { return !declared(w, a.Name) })
+		options.Params = slices.DeleteFunc(options.Params,
+			func(a workflow.Argument) bool { return !declared(w, a.Name) })
 	}
 	for _, text := range set {
 		name, written, ok := strings.Cut(text, "=")
@@ -136,7 +140,8 @@ func resolveAgain(ctx context.Context, job jobs.Job, w *workflow.Workflow, repla
 		if err != nil {
 			return settings.Settings{}, refusef("--set: %w", err)
 		}
-		options.Params = append(slices.DeleteFunc(options.Params, func(a workflow.Argument) bool { return a.Name == name }), workflow.Argument{Name: name, Value: value})
+		options.Params = append(slices.DeleteFunc(options.Params,
+			func(a workflow.Argument) bool { return a.Name == name }), workflow.Argument{Name: name, Value: value})
 	}
 	found, err := resolve(ctx, w, options)
 	if len(options.Set) > 0 && err != nil {
@@ -162,7 +167,8 @@ type jobSecrets struct {
 	unknown error // why not even their names are known: items are hidden then
 }
 
-// secretsOf returns the secrets of a job that can be read without running a command. Secrets that cannot be read are left out.
+// secretsOf returns the secrets of a job that can be read without running a command. Secrets that cannot be read are
+// left out.
 func secretsOf(job jobs.Job) jobSecrets {
 	w, err := loadRecorded(job)
 	if err != nil {
@@ -210,12 +216,14 @@ func (s jobSecrets) letters(job jobs.Job) iter.Seq2[dlq.Entry, error] {
 	}
 }
 
-// hideSecretsOf masks the secrets of a job in everything that is printed from now on, and warns when they are not known.
+// hideSecretsOf masks the secrets of a job in everything that is printed from now on, and warns when they are not
+// known.
 func (c *console) hideSecretsOf(job jobs.Job) {
 	c.secrets = secretsOf(job)
 	c.hide(c.secrets.Mask)
 	if err := c.secrets.unknown; err != nil {
-		_, _ = fmt.Fprintf(c.err, "warning: items are not shown, since the secrets of job %s are not known: %v\n", job.ID, err)
+		_, _ = fmt.Fprintf(c.err, "warning: items are not shown, since the secrets of job %s are not known: %v\n",
+			job.ID, err)
 	}
 }
 
@@ -237,130 +245,38 @@ func loadPresets(home jobs.Home, w *workflow.Workflow) (ai.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.Agents != nil {
-		layers = append(layers, ai.Layer{Name: w.File, Node: w.Agents.Node})
-	}
-	return ai.Load(layers...)
+	return ai.Of(w, layers)
 }
 
-// agentsOf returns how the AI coding CLIs are called and read that a workflow needs: of the presets that are built
-// in, changed by those in PRODIGY_HOME and by its own, those that it uses. Without a step that needs one, nothing is
-// read, and it is nil.
+// agentsOf returns how the AI coding CLIs are called and read that a workflow needs: of the presets that are built in,
+// changed by those in PRODIGY_HOME and by its own, those that it uses. Without a step that needs one, nothing is read,
+// and it is nil.
 func agentsOf(home jobs.Home, w *workflow.Workflow) (ai.Set, error) {
-	uses := func(s workflow.Step) bool { return s.Agent != nil || s.Claude != nil }
-	if w.Agents == nil && !containsStep(w, uses) {
+	if !ai.Wanted(w) {
 		return nil, nil
 	}
 	set, err := loadPresets(home, w)
 	if wrong, ok := errors.AsType[*ai.Error](err); ok {
-		return nil, &workflow.InvalidError{Problems: []workflow.Problem{{File: wrong.File, Line: wrong.Line, Col: wrong.Col, Message: wrong.Message}}}
+		at := workflow.Problem{File: wrong.File, Line: wrong.Line, Col: wrong.Col, Message: wrong.Message}
+		return nil, &workflow.InvalidError{Problems: []workflow.Problem{at}}
 	}
 	if err != nil {
 		return nil, refusef("%w", err)
 	}
-	var problems []workflow.Problem
-	used := ai.Set{}
-	for _, s := range w.EachStep() {
-		if s.Claude != nil {
-			used[workflow.DefaultAgent] = set[workflow.DefaultAgent]
-		}
-		if s.Agent == nil {
-			continue
-		}
-		problem := func(format string, args ...any) {
-			problems = append(problems, workflow.Problem{File: w.File, Line: s.Agent.Prompt.Pos.Line, Col: s.Agent.Prompt.Pos.Col, Message: fmt.Sprintf(format, args...)})
-		}
-		p, err := set.Find(s.Agent.Preset())
-		if err != nil {
-			problem("use: %v", err)
-			continue
-		}
-		used[p.Name] = p
-		said := p.May.Said(slices.Concat(p.Argv, p.Args, s.Agent.Args))
-		_, _, mayBeTold := p.May.Of(s.Agent.May)
-		switch {
-		case s.Agent.May != "" && said != "":
-			problem("may: its arguments have %s, which says that as well; write one of them", said)
-		case s.Agent.May != "" && !mayBeTold:
-			problem("may: %s cannot be told that it may %s", p.Name, s.Agent.May)
-		case s.Agent.MaxTurns > 0 && p.Options["max_turns"] == nil && p.Watch.Turn == "":
-			problem("max_turns: %s cannot be told after how many turns to end", p.Name)
-		case s.Agent.MaxCost > 0 && !p.TellsCost(cmp.Or(s.Agent.Model, p.Model)):
-			problem("max_cost: %s does not say what it costs; write the price of its model (agents.%s.prices)", p.Name, p.Name)
-		case s.Agent.Model != "" && p.Options["model"] == nil:
-			problem("model: %s cannot be told which model to use", p.Name)
-		}
-	}
-	if problems != nil {
-		return nil, &workflow.InvalidError{Problems: problems}
-	}
-	return used, nil
+	return set.UsedBy(w)
 }
 
-// checkBudget reports a budget in money that nothing can hold: without an agent, or with one that does not say what it costs.
+// checkBudget reports a budget in money that nothing can hold: without an agent, or with one that does not say what it
+// costs.
 func (o jobOptions) checkBudget(w *workflow.Workflow, set ai.Set) error {
 	if o.maxCost == 0 && w.Budget.Job == nil && w.Budget.Item == nil {
 		return nil
 	}
-	agents := false
-	for _, s := range w.EachStep() {
-		agents = agents || s.Agent != nil || s.Claude != nil
-		if s.Agent == nil {
-			continue
-		}
-		if p := set[s.Agent.Preset()]; !p.TellsCost(cmp.Or(s.Agent.Model, p.Model)) {
-			return &workflow.InvalidError{Problems: []workflow.Problem{{
-				File: w.File, Line: s.Agent.Prompt.Pos.Line, Col: s.Agent.Prompt.Pos.Col,
-				Message: fmt.Sprintf("budget: %s does not say what it costs, so that no budget in money can hold it; write the price of its model (agents.%s.prices), or limit its tokens (budget: {tokens: 20M})", p.Name, p.Name),
-			}}}
-		}
+	if err := set.CheckBudget(w); err != nil {
+		return err
 	}
-	if !agents && o.maxCost > 0 {
+	if o.maxCost > 0 && !ai.Runs(w) {
 		return refusef("--max-cost: no step of the workflow runs an AI agent")
-	}
-	return nil
-}
-
-func containsStep(w *workflow.Workflow, is func(workflow.Step) bool) bool {
-	for _, s := range w.EachStep() {
-		if is(s) {
-			return true
-		}
-	}
-	return false
-}
-
-// checkAgents finds the executables of the CLIs that those agent steps of w use that run here.
-func checkAgents(w *workflow.Workflow, set ai.Set, here func(workflow.StepRef) bool) error {
-	for at, s := range w.EachStep() {
-		if s.Agent == nil || !here(at) {
-			continue
-		}
-		program := set[s.Agent.Preset()].Argv[0]
-		if _, err := exec.LookPath(program); err != nil {
-			return &workflow.InvalidError{Problems: []workflow.Problem{{
-				File: w.File, Line: s.Agent.Prompt.Pos.Line, Col: s.Agent.Prompt.Pos.Col,
-				Message: fmt.Sprintf("agent: %q is not an executable on PATH: install it, or set argv of agents.%s", program, s.Agent.Preset()),
-			}}}
-		}
-	}
-	return nil
-}
-
-// checkClaude finds the executable of argv, when a step of w needs it that runs here.
-func checkClaude(w *workflow.Workflow, argv []string, here func(workflow.StepRef) bool) error {
-	for at, step := range w.EachStep() {
-		if step.Claude == nil || !here(at) {
-			continue
-		}
-		if _, err := exec.LookPath(argv[0]); err != nil {
-			return &workflow.InvalidError{Problems: []workflow.Problem{{
-				File: w.File, Line: step.Claude.Pos.Line, Col: step.Claude.Pos.Col,
-				Message: fmt.Sprintf("claude: %q is not an executable on PATH: install it, or set PRODIGY_CLAUDE_COMMAND, or agent.command in config.yml",
-					argv[0]),
-			}}}
-		}
-		return nil
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 	"prodigy/internal/process"
 )
 
-// repeatWindow is how long after the first signal further ones count as the same request. timeout(1) sends one to the process and one to its
-// group, and a supervisor SIGHUP after SIGTERM; no person repeats a signal that fast.
+// repeatWindow is how long after the first signal further ones count as the same request. timeout(1) sends one to the
+// process and one to its group, and a supervisor SIGHUP after SIGTERM; no person repeats a signal that fast.
 const repeatWindow = 100 * time.Millisecond
 
 // request is what a signal asks for.
@@ -48,8 +48,8 @@ func (r *requests) take(s os.Signal, now time.Time) request {
 	return toKill
 }
 
-// listen delivers the signals that ask for an end until stop is called. From then on a write to a closed pipe is an error and does not
-// end the process: the job continues though nobody reads its output.
+// listen delivers the signals that ask for an end until stop is called. From then on a write to a closed pipe is an
+// error and does not end the process: the job continues though nobody reads its output.
 func listen() (signals chan os.Signal, stop func()) {
 	// Not ignored: that would be handed down to the commands.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -61,8 +61,8 @@ func listen() (signals chan os.Signal, stop func()) {
 // debugVar is the variable that leaves SIGQUIT to the Go runtime, which prints all stacks and exits with 2.
 const debugVar = "PRODIGY_DEBUG"
 
-// stopSignals returns the signals that ask for an end. SIGHUP and SIGINT stay ignored if they were ignored when prodigy started, as by
-// nohup; Go cannot detect that for other signals.
+// stopSignals returns the signals that ask for an end. SIGHUP and SIGINT stay ignored if they were ignored when prodigy
+// started, as by nohup; Go cannot detect that for other signals.
 func stopSignals() []os.Signal {
 	signals := []os.Signal{syscall.SIGTERM}
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
@@ -82,8 +82,8 @@ type notice struct {
 	state bool // also print the progress of the job
 }
 
-// relay cancels the two contexts on signals and sends notices about it, until finished is closed. It returns the first signal. It does not
-// block on a notice that nobody receives.
+// relay cancels the two contexts on signals and sends notices about it, until finished is closed. It returns the first
+// signal. It does not block on a notice that nobody receives.
 func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- notice, grace time.Duration, stop, kill context.CancelCauseFunc) *signalError {
 	var asked requests
 	var pending []notice
@@ -94,7 +94,10 @@ func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- no
 	killBy := func(s os.Signal) {
 		stop(asked.first)
 		kill(fmt.Errorf("%s: %w", signalName(s), process.ErrKill))
-		pending = append(pending, notice{text: signalName(s) + ": killing running commands", state: s == syscall.SIGQUIT})
+		pending = append(pending, notice{
+			text:  signalName(s) + ": killing running commands",
+			state: s == syscall.SIGQUIT,
+		})
 	}
 	for {
 		var out chan<- notice

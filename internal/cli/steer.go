@@ -7,7 +7,8 @@ import (
 	"prodigy/internal/jobs"
 )
 
-// steering is the way in of requests to the job that this process runs: from other processes over its socket, and from the keys of the terminal.
+// steering is the way in of requests to the job that this process runs: from other processes over its socket, and from
+// the keys of the terminal.
 type steering struct {
 	mu  sync.Mutex
 	ask func(control.Request) control.Answer // nil: the job takes none

@@ -34,7 +34,7 @@ type finishedRun struct {
 	job        *view.Job
 	collection errorpolicy.CollectionKind
 	workflow   *workflow.Workflow
-	labels     *storedLabels
+	labels     *items.StoredLabels
 }
 
 // outcome is what run --json prints.
@@ -99,10 +99,11 @@ func (e finishedRun) printFailures(con *console) {
 	if e.job == nil || e.collection != errorpolicy.Aggregate {
 		return
 	}
-	printFailures(con, e.job.Failures, e.labels)
+	printFailures(con, e.job.Failures, e.Job.ID, e.labels)
 	m := e.Metrics
 	if before := m.Failed + m.Skipped + m.Rejected - e.job.Failures.Count(); before > 0 {
-		_, _ = fmt.Fprintf(con.err, "failed or skipped before this run: %s (prodigy status %s)\n", term.Counted(before, "item"), e.Job.ID)
+		_, _ = fmt.Fprintf(con.err, "failed or skipped before this run: %s (prodigy status %s)\n",
+			term.Counted(before, "item"), e.Job.ID)
 	}
 }
 
@@ -123,7 +124,8 @@ func printSlowest(w io.Writer, k term.Look, list []view.Attempt, label func(inde
 	}
 	begin := "slowest:"
 	for _, a := range list {
-		line := fmt.Sprintf("%s %6s  %s%s%s", begin, duration.Format(a.Duration.Round(10*time.Millisecond)), term.Visible(a.ItemID), inBrackets(label(a.Index)), term.Prefixed(" on ", term.Visible(a.Where())))
+		line := fmt.Sprintf("%s %6s  %s%s%s", begin, duration.Format(a.Duration.Round(10*time.Millisecond)),
+			term.Visible(a.ItemID), inBrackets(label(a.Index)), term.Prefixed(" on ", term.Visible(a.Where())))
 		_, _ = fmt.Fprintln(w, k.Fold(len(begin)+2, line))
 		begin = strings.Repeat(" ", len(begin))
 	}
@@ -140,8 +142,13 @@ func ifThere(path string) string {
 // print prints the summary of a run: how it ended, the counts, where the log is, and what to type next.
 func (e finishedRun) print(con *console) {
 	w, look := con.err, con.errLook()
-	status := jobStatus{State: string(e.State), ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, Metrics: e.Metrics}
-	_, _ = fmt.Fprintln(w, look.Fold(2, look.Paint(status.colour().Strong(), status.stateShown())+" in "+duration.Format(e.Duration)+term.Prefixed(": ", strings.Join(e.counts(), ", "))))
+	status := jobStatus{
+		State: string(e.State), ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld,
+		Metrics: e.Metrics,
+	}
+	_, _ = fmt.Fprintln(w, look.Fold(2,
+		look.Paint(status.colour().Strong(),
+			status.stateShown())+" in "+duration.Format(e.Duration)+term.Prefixed(": ", strings.Join(e.counts(), ", "))))
 	if e.Failure != nil {
 		e.printStepFailure(w, look, *e.Failure)
 		e.printGaveUp(w)
@@ -169,7 +176,8 @@ func (e finishedRun) print(con *console) {
 	}
 	e.printMerge(w)
 	if e.job != nil && e.job.Retries > 0 {
-		_, _ = fmt.Fprintf(w, "%s\n    all of them: prodigy logs %s --failed\n", look.Fold(2, view.RetryCounts(e.job, "")), e.Job.ID)
+		_, _ = fmt.Fprintf(w, "%s\n    all of them: prodigy logs %s --failed\n",
+			look.Fold(2, view.RetryCounts(e.job, "")), e.Job.ID)
 	}
 	if e.job != nil && e.job.Lost > 0 {
 		_, _ = fmt.Fprintf(w, "lost with their workers: %s\n", term.Counted(e.job.Lost, "attempt"))
@@ -207,7 +215,8 @@ func (e finishedRun) printMerge(w io.Writer) {
 		}
 	}
 	if conflicts > 0 {
-		parts = append(parts, fmt.Sprintf("%s (prodigy dlq list %s --type merge_conflict)", term.Counted(conflicts, "conflict"), e.Job.ID))
+		parts = append(parts, fmt.Sprintf("%s (prodigy dlq list %s --type merge_conflict)",
+			term.Counted(conflicts, "conflict"), e.Job.ID))
 	}
 	if len(parts) > 0 {
 		_, _ = fmt.Fprintln(w, strings.Join(parts, ", "))
@@ -432,7 +441,8 @@ func (e finishedRun) printStepFailure(w io.Writer, look term.Look, f agent.Failu
 	if f.ExitCode >= 0 {
 		code = &f.ExitCode
 	}
-	_, _ = fmt.Fprintln(w, look.Fold(2, failed(f.Step, e.phase(), withMessage(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message))))
+	_, _ = fmt.Fprintln(w, look.Fold(2,
+		failed(f.Step, e.phase(), withMessage(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message))))
 	evidence := term.LastLines(f.Stderr, phaseEvidenceLines)
 	if len(evidence) == 0 {
 		evidence = term.LastLines(f.Stdout, phaseEvidenceLines)
@@ -461,21 +471,21 @@ func (e finishedRun) phase() string {
 const groupsShown = 10
 
 // printFailures prints the groups of failures, the largest first, each with an example.
-func printFailures(con *console, f view.Failures, names *storedLabels) {
+func printFailures(con *console, f view.Failures, jobID string, names *items.StoredLabels) {
 	rest := f.Ungrouped
 	for i, g := range f.Groups() {
 		if i >= groupsShown {
 			rest += g.Count
 			continue
 		}
-		printGroup(con, g, names)
+		printGroup(con, g, jobID, names)
 	}
 	if rest > 0 {
-		_, _ = fmt.Fprintf(con.err, "and %d more failures of other kinds: prodigy dlq list --job-id %s\n", rest, names.job.ID)
+		_, _ = fmt.Fprintf(con.err, "and %d more failures of other kinds: prodigy dlq list --job-id %s\n", rest, jobID)
 	}
 }
 
-func printGroup(con *console, g view.FailureGroup, names *storedLabels) {
+func printGroup(con *console, g view.FailureGroup, jobID string, names *items.StoredLabels) {
 	look, c := con.errLook(), term.Red
 	if g.Example.Status() == errorpolicy.Skipped {
 		c = term.Yellow
@@ -488,7 +498,7 @@ func printGroup(con *console, g view.FailureGroup, names *storedLabels) {
 	}
 	e := g.Example.AgentFailed
 	_, _ = fmt.Fprintln(con.err, look.Fold(4, "  "+word+describe(e, inBrackets(names.Label(e.ItemIndex)))))
-	printEvidence(con.err, look, e, names.job.ID)
+	printEvidence(con.err, look, e, jobID)
 }
 
 // describe returns one line about a failed item: its step and error. Label is printed behind its id.
@@ -551,7 +561,8 @@ func printEvidence(w io.Writer, look term.Look, e events.AgentFailed, jobID stri
 		return // it has printed nothing
 	}
 	if !e.Status().DeadLetter() {
-		_, _ = fmt.Fprintf(w, "    full output: prodigy events ls --job-id %s --item-id %s --json\n", jobID, quoted(e.ItemID))
+		_, _ = fmt.Fprintf(w, "    full output: prodigy events ls --job-id %s --item-id %s --json\n", jobID,
+			quoted(e.ItemID))
 		return
 	}
 	_, _ = fmt.Fprintf(w, "    full output: prodigy dlq inspect %s --job-id %s\n", quoted(e.ItemID), jobID)

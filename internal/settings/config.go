@@ -22,7 +22,8 @@ type Config struct {
 	Fleet  FleetConfig
 }
 
-// FleetConfig is the block fleet of a configuration. Relative names of files start at the directory of the configuration.
+// FleetConfig is the block fleet of a configuration. Relative names of files start at the directory of the
+// configuration.
 type FleetConfig struct {
 	URL         string
 	Credentials string

@@ -19,9 +19,9 @@ const (
 	AtOnce     EchoMode = "ungroup"     // as it comes
 )
 
-// Echo shows what the commands of items print, as GNU parallel does: every byte of it, of items that fail too, but only of
-// the last attempt. What waits is in memory while it is small, and in files that have no name. It is safe for concurrent
-// use.
+// Echo shows what the commands of items print, as GNU parallel does: every byte of it, of items that fail too, but only
+// of the last attempt. What waits is in memory while it is small, and in files that have no name. It is safe for
+// concurrent use.
 type Echo struct {
 	Ordered bool        // in the order of the items
 	Fatal   func(error) // is called once, when output cannot be kept or shown; it may be nil
@@ -166,8 +166,8 @@ func (e *Echo) showKept(it *itemEcho, n int) error {
 	return it.kept[n].drain(func(p []byte) error { return e.show(it, n, p) })
 }
 
-// Printed is [Echo.Finished] for an item whose whole output is known, without the newline at its end. An empty one is not
-// shown. Of an item that has ended before, only the first output counts.
+// Printed is [Echo.Finished] for an item whose whole output is known, without the newline at its end. An empty one is
+// not shown. Of an item that has ended before, only the first output counts.
 func (e *Echo) Printed(index int, output string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -280,8 +280,8 @@ func (e *Echo) park(index int) error {
 	return nil
 }
 
-// Close shows what still waits for an item that has not ended, and returns the error of that. Of items that have not ended
-// nothing more is shown: they run again.
+// Close shows what still waits for an item that has not ended, and returns the error of that. Of items that have not
+// ended nothing more is shown: they run again.
 func (e *Echo) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

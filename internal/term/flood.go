@@ -44,8 +44,8 @@ func (f *Flood) Admit(what string, now time.Time) bool {
 	return false
 }
 
-// Summary returns a line about what got none, when it is time for it, or at the end. It is empty when there is nothing to
-// say.
+// Summary returns a line about what got none, when it is time for it, or at the end. It is empty when there is nothing
+// to say.
 func (f *Flood) Summary(now time.Time, end bool) string {
 	if len(f.held) == 0 || !end && now.Before(f.next) {
 		return ""

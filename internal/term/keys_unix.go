@@ -15,9 +15,9 @@ import (
 // keyEvery is how often ReadKeys looks whether it is to end, and whether the process is in the foreground again.
 const keyEvery = 250 * time.Millisecond
 
-// ReadKeys calls key with each byte that is typed on the terminal f, until ctx ends. The terminal does not echo, and gives
-// keys at once, but signals such as Ctrl-C come as ever; it is as it was when ReadKeys returns. While the process is in the
-// background it leaves the terminal to the others: it neither reads nor changes it.
+// ReadKeys calls key with each byte that is typed on the terminal f, until ctx ends. The terminal does not echo, and
+// gives keys at once, but signals such as Ctrl-C come as ever; it is as it was when ReadKeys returns. While the process
+// is in the background it leaves the terminal to the others: it neither reads nor changes it.
 func ReadKeys(ctx context.Context, f *os.File, key func(byte)) error {
 	fd := int(f.Fd())
 	saved, err := unix.IoctlGetTermios(fd, getTermios)

@@ -189,7 +189,8 @@ func PrintJSON(w io.Writer, v any) error {
 	return err
 }
 
-// separated prints comma- or tab-separated values with a header. Each row is written at once: somebody may be following.
+// separated prints comma- or tab-separated values with a header. Each row is written at once: somebody may be
+// following.
 func (t Rows[T]) separated(w io.Writer) (one func(T) error, end func() error) {
 	out := csv.NewWriter(w)
 	if t.Format == TSV {
@@ -240,7 +241,8 @@ func fieldText(v any, key string, fields *map[string]json.RawMessage) (string, e
 	return plainJSON((*fields)[key])
 }
 
-// valueText returns a value for programs: a text as it is, a time in RFC 3339, what is absent as nothing, the rest as JSON.
+// valueText returns a value for programs: a text as it is, a time in RFC 3339, what is absent as nothing, the rest as
+// JSON.
 func valueText(v any) (string, error) {
 	switch v := v.(type) {
 	case string:
@@ -283,8 +285,8 @@ func Page(w io.Writer, pairs [][2]string) error {
 	return Aligned(w, lines)
 }
 
-// table prints rows in columns, each as wide as its widest cell. On a terminal no row is wider than that: columns are left
-// out and cells cut, but never those of the first column, which are ids to copy.
+// table prints rows in columns, each as wide as its widest cell. On a terminal no row is wider than that: columns are
+// left out and cells cut, but never those of the first column, which are ids to copy.
 type table struct {
 	w       io.Writer
 	look    Look

@@ -8,8 +8,8 @@ import (
 )
 
 // escapeMark stands in text on its way to the terminal for the escape character of prodigy's own colours and cursor
-// moves. It is not UTF-8, so that nothing of a workflow, an item or a record can hold it, and every escape character that
-// is met belongs to others.
+// moves. It is not UTF-8, so that nothing of a workflow, an item or a record can hold it, and every escape character
+// that is met belongs to others.
 const escapeMark = "\xff"
 
 // SafeWriter replaces control characters in text for people, so that no item or log can control the terminal. Only
@@ -22,7 +22,8 @@ type SafeWriter struct {
 // NewSafeWriter returns a SafeWriter that writes to w.
 func NewSafeWriter(w io.Writer) *SafeWriter { return &SafeWriter{w: w} }
 
-// longestSequence is the maximum length of one of prodigy's own sequences, in bytes. The writer waits no longer for its end.
+// longestSequence is the maximum length of one of prodigy's own sequences, in bytes. The writer waits no longer for its
+// end.
 const longestSequence = 16
 
 // Write implements io.Writer.

@@ -9,7 +9,8 @@ import (
 	"github.com/vbauerster/mpb/v8/cwriter"
 )
 
-// Screen is an output stream. On a live terminal it keeps some lines at the end that are redrawn; other output goes above them.
+// Screen is an output stream. On a live terminal it keeps some lines at the end that are redrawn; other output goes
+// above them.
 type Screen struct {
 	Live bool // lines can be redrawn
 

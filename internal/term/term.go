@@ -1,9 +1,10 @@
-// Package term is what prodigy prints for people: text that is safe for a terminal, colours, lines that fit its width, tables of rows,
-// the live lines below what scrolls by, and the keys that are typed meanwhile.
+// Package term is what prodigy prints for people: text that is safe for a terminal, colours, lines that fit its width,
+// tables of rows, the live lines below what scrolls by, and the keys that are typed meanwhile.
 //
-// A [Look] says what the terminal can do; the zero Look is for output without one. A [Screen] keeps live lines at the end of an output. [Rows]
-// prints values as a table for people, or in one of the formats for programs. An [Echo] shows what many commands print at once.
-// Everything goes through a [SafeWriter], which lets only prodigy's own colours and cursor moves pass.
+// A [Look] says what the terminal can do; the zero Look is for output without one. A [Screen] keeps live lines at the
+// end of an output. [Rows] prints values as a table for people, or in one of the formats for programs. An [Echo] shows
+// what many commands print at once. Everything goes through a [SafeWriter], which lets only prodigy's own colours and
+// cursor moves pass.
 package term
 
 import (
@@ -70,8 +71,8 @@ func (k Look) Line(c Colour, line string) string {
 	return k.Paint(c, line)
 }
 
-// Fold breaks text at blanks into lines that fit the terminal; those after the first are indented by so many columns. A word that is
-// longer than a line, which may be a path to copy, is left to the terminal.
+// Fold breaks text at blanks into lines that fit the terminal; those after the first are indented by so many columns. A
+// word that is longer than a line, which may be a path to copy, is left to the terminal.
 func (k Look) Fold(indent int, text string) string {
 	if k.Width <= indent {
 		return text

@@ -63,8 +63,8 @@ func (s *Server) refusal(r *http.Request) error {
 	return nil
 }
 
-// act returns a handler that starts the command of an action. The form must send its token, so that no other site can submit it; guard has
-// checked the host, the origin and the cookie.
+// act returns a handler that starts the command of an action. The form must send its token, so that no other site can
+// submit it; guard has checked the host, the origin and the cookie.
 func (s *Server) act(kind ActionKind) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := s.refusal(r); err != nil {
@@ -77,7 +77,8 @@ func (s *Server) act(kind ActionKind) http.HandlerFunc {
 			return
 		}
 		if !same(r.PostForm.Get("token"), s.form) {
-			s.refuse(w, r, http.StatusForbidden, "The form lacks its token: the page was made by an earlier prodigy ui. Go back, load it again, and press the button there.")
+			s.refuse(w, r, http.StatusForbidden,
+				"The form lacks its token: the page was made by an earlier prodigy ui. Go back, load it again, and press the button there.")
 			return
 		}
 		place, err := s.Data.Find(r.PathValue("job"))
@@ -104,7 +105,8 @@ func (s *Server) act(kind ActionKind) http.HandlerFunc {
 			}
 		case Scale:
 			if a.Slots, err = strconv.Atoi(strings.TrimSpace(r.PostForm.Get("slots"))); err != nil || a.Slots < 1 {
-				s.refuse(w, r, http.StatusBadRequest, "The number of slots is a number from 1 on. Pause has nothing start.")
+				s.refuse(w, r, http.StatusBadRequest,
+					"The number of slots is a number from 1 on. Pause has nothing start.")
 				return
 			}
 		}
@@ -134,7 +136,10 @@ type button struct {
 
 // jobButton returns a button for an action on the job of a page. The action is called like its id.
 func jobButton(p page, id, text, title string, confirm ...string) button {
-	return button{"/jobs/" + url.PathEscape(p.Data.(standing).Place.ID) + "/" + id, p.Token, id, text, title, strings.Join(confirm, "")}
+	return button{
+		"/jobs/" + url.PathEscape(p.Data.(standing).Place.ID) + "/" + id, p.Token, id, text, title,
+		strings.Join(confirm, ""),
+	}
 }
 
 // itemButton is jobButton for the item of a page.

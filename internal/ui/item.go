@@ -27,7 +27,8 @@ type itemPage struct {
 
 // Skippable reports whether the item may still be left out.
 func (d itemPage) Skippable() bool {
-	return d.Running && slices.Contains([]view.Status{view.Unseen, view.Pending, view.Waiting, view.InFlight}, d.Item.Status)
+	return d.Running && slices.Contains([]view.Status{view.Unseen, view.Pending, view.Waiting, view.InFlight},
+		d.Item.Status)
 }
 
 // attempt is what happened in an attempt and after it, until the next.
@@ -59,7 +60,10 @@ func (s *Server) explain(r *http.Request) (page, error) {
 	}
 	d.Left = left
 	d.Attempts = attemptsOf(d.Item, commands, d.Running)
-	return page{Title: item + " · " + place.ID, Name: "explain", Live: "/live" + itemURL(place.ID, "items", item), Ended: !d.Running, Data: d}, nil
+	return page{
+		Title: item + " · " + place.ID, Name: "explain", Live: "/live" + itemURL(place.ID, "items", item),
+		Ended: !d.Running, Data: d,
+	}, nil
 }
 
 // indented returns JSON as people read it.
@@ -71,8 +75,8 @@ func indented(data json.RawMessage) json.RawMessage {
 	return b.Bytes()
 }
 
-// attemptsOf puts together what belongs to each attempt. Each start begins one, also one that has the number of the one before, which was
-// stopped; their commands are told apart by the order in which they began.
+// attemptsOf puts together what belongs to each attempt. Each start begins one, also one that has the number of the one
+// before, which was stopped; their commands are told apart by the order in which they began.
 func attemptsOf(x view.Explanation, commands []*command, running bool) []*attempt {
 	var list []*attempt
 	for _, e := range x.Entries {
@@ -126,7 +130,8 @@ func (a *attempt) ended(how events.How) {
 	}
 }
 
-// attemptOf returns the attempt that a command belongs to: of several with one number the last that began before it did.
+// attemptOf returns the attempt that a command belongs to: of several with one number the last that began before it
+// did.
 func attemptOf(list []*attempt, c *command) *attempt {
 	var found *attempt
 	for _, a := range list {

@@ -33,7 +33,10 @@ type itemQuery struct {
 }
 
 func itemQueryOf(v url.Values) itemQuery {
-	q := itemQuery{State: view.Status(v.Get("state")), Name: strings.TrimSpace(v.Get("q")), Failure: strings.TrimSpace(v.Get("failure")), Page: 1}
+	q := itemQuery{
+		State: view.Status(v.Get("state")), Name: strings.TrimSpace(v.Get("q")),
+		Failure: strings.TrimSpace(v.Get("failure")), Page: 1,
+	}
 	if n, err := strconv.Atoi(v.Get("page")); err == nil && n > 0 {
 		q.Page = n
 	}
@@ -58,7 +61,8 @@ func (q itemQuery) url(job string) string {
 // named reports whether the item is one that is asked for by name.
 func (q itemQuery) named(it Item) bool {
 	name := strings.ToLower(q.Name)
-	return name == "" || strings.Contains(strings.ToLower(it.ID), name) || strings.Contains(strings.ToLower(it.Label), name)
+	return name == "" || strings.Contains(strings.ToLower(it.ID), name) || strings.Contains(strings.ToLower(it.Label),
+		name)
 }
 
 // itemRow is an item in the list.
@@ -129,7 +133,10 @@ func (s *Server) items(r *http.Request) (page, error) {
 	if err := s.fill(&list, found); err != nil {
 		return page{}, err
 	}
-	return page{Title: "Items · " + place.ID, Name: "items", Live: "/live" + q.url(place.ID), Ended: !running, Data: list}, nil
+	return page{
+		Title: "Items · " + place.ID, Name: "items", Live: "/live" + q.url(place.ID), Ended: !running,
+		Data: list,
+	}, nil
 }
 
 // fill adds the rows of the page.
@@ -194,7 +201,10 @@ func stateChoices(place jobs.Job, j *view.Job, q itemQuery) []stateChoice {
 	for _, state := range view.Statuses() {
 		if counts[state] > 0 || state == chosen {
 			q.State = state
-			list = append(list, stateChoice{State: state, Count: counts[state], URL: q.url(place.ID), Chosen: state == chosen})
+			list = append(list, stateChoice{
+				State: state, Count: counts[state], URL: q.url(place.ID),
+				Chosen: state == chosen,
+			})
 		}
 	}
 	return list

@@ -111,8 +111,8 @@ func (s *Server) liveJob(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// follow owns the view of a job for one browser, and sends it when it changes, but not before it has all that the log has now: the page in the browser
-// has that already.
+// follow owns the view of a job for one browser, and sends it when it changes, but not before it has all that the log
+// has now: the page in the browser has that already.
 func (s *Server) follow(req *http.Request, place jobs.Job, out *stream) error {
 	last, err := events.LastSeq(place.EventsDir())
 	if err != nil {

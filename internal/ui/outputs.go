@@ -55,7 +55,8 @@ func (c command) Outcome() string {
 // Failed reports whether the command failed or was stopped.
 func (c command) Failed() bool { return c.End != nil && (c.End.Failed || c.End.Stopped) }
 
-// commandsOf returns the commands of one item by their entries, without the oldest of very many, of which there were left.
+// commandsOf returns the commands of one item by their entries, without the oldest of very many, of which there were
+// left.
 func commandsOf(entries iter.Seq2[outputs.Entry, error]) (list []*command, left int, err error) {
 	last := map[outputs.Source]*command{}
 	for e, err := range entries {
@@ -121,8 +122,8 @@ func (c *command) cut() {
 	}
 }
 
-// shownText returns what a command printed for people: without what steers a terminal, and of a line that is written again and again over
-// itself the last state.
+// shownText returns what a command printed for people: without what steers a terminal, and of a line that is written
+// again and again over itself the last state.
 func shownText(text []byte) string {
 	var b strings.Builder
 	for line := range bytes.Lines(bytes.ToValidUTF8(text, []byte("\ufffd"))) {
@@ -171,8 +172,8 @@ func stepURL(job string, s view.Step) string {
 	return "/jobs/" + url.PathEscape(job) + "/output?" + url.Values{"phase": {s.Phase}, "step": {s.Name}}.Encode()
 }
 
-// output writes what the steps of an item have printed as plain text, of one attempt or command if the request names it, or what a step of
-// setup or reduce has printed.
+// output writes what the steps of an item have printed as plain text, of one attempt or command if the request names
+// it, or what a step of setup or reduce has printed.
 func (s *Server) output(w http.ResponseWriter, r *http.Request) {
 	place, err := s.Data.Find(r.PathValue("job"))
 	if err != nil {
@@ -238,7 +239,8 @@ func stepEntries(place jobs.Job, phase, step string) (iter.Seq2[outputs.Entry, e
 			q.Span = *known.Outputs
 		}
 	}
-	return only(outputs.Read(place.OutputsDir(), q), func(e outputs.Entry) bool { return e.ItemID == "" && e.Phase == phase }), nil
+	return only(outputs.Read(place.OutputsDir(), q),
+		func(e outputs.Entry) bool { return e.ItemID == "" && e.Phase == phase }), nil
 }
 
 // writeOutput writes entries as text, each command with a heading, up to outputMost bytes.

@@ -103,7 +103,8 @@ func functions() template.FuncMap {
 	}
 }
 
-// itemURL returns the address of a page about an item. The item is in the query, since browsers would resolve . and .. in a path.
+// itemURL returns the address of a page about an item. The item is in the query, since browsers would resolve . and ..
+// in a path.
 func itemURL(job, page, item string) string {
 	return "/jobs/" + url.PathEscape(job) + "/" + page + "?" + url.Values{"item": {item}}.Encode()
 }
@@ -310,10 +311,12 @@ func drawn(place jobs.Job) (*view.Job, template.HTML, error) {
 
 func jobPage(place jobs.Job, seen *view.Job, labels Labels, charts template.HTML, now time.Time) page {
 	st := standing{
-		Place: place, Job: seen, State: stateOf(seen, place.Running()), Now: now, Labels: map[int]string{}, Mine: place.Own(),
+		Place: place, Job: seen, State: stateOf(seen,
+			place.Running()), Now: now, Labels: map[int]string{}, Mine: place.Own(),
 		Letters: seen.Counts.Failed + seen.Counts.Rejected, Started: startedIn(place), Charts: charts,
 	}
-	st.Reduces = slices.ContainsFunc(seen.Phases, func(p view.Phase) bool { return p.Name == "reduce" || p.Name == "merge" })
+	st.Reduces = slices.ContainsFunc(seen.Phases,
+		func(p view.Phase) bool { return p.Name == "reduce" || p.Name == "merge" })
 	st.Merging, _ = seen.Merging(now)
 	st.Dir = dirOf(place)
 	name := func(index int) { st.Labels[index] = labels.Label(index) }
@@ -336,7 +339,10 @@ func jobPage(place jobs.Job, seen *view.Job, labels Labels, charts template.HTML
 	if ended {
 		st.Unproven, _ = mapreduce.AwaitsAccept(place) // a log that cannot be read has no page
 	}
-	return page{Title: seen.Workflow + " · " + place.ID, Name: "job", Live: "/live/jobs/" + url.PathEscape(place.ID), Ended: ended, Data: st}
+	return page{
+		Title: seen.Workflow + " · " + place.ID, Name: "job", Live: "/live/jobs/" + url.PathEscape(place.ID),
+		Ended: ended, Data: st,
+	}
 }
 
 func (s *Server) letters(r *http.Request) (page, error) {

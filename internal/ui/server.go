@@ -1,8 +1,9 @@
-// Package ui is a web server that shows jobs: the list, a running job, its items, what happened to an item and what it printed, and the dead
-// letters. The commands that stop, resume, retry and steer can be started from the pages (actions.go).
+// Package ui is a web server that shows jobs: the list, a running job, its items, what happened to an item and what it
+// printed, and the dead letters. The commands that stop, resume, retry and steer can be started from the pages
+// (actions.go).
 //
-// A Server renders HTML pages from the functions in Data. A small script replaces the middle of a page with what the server streams when
-// the log has grown (live.go). Templates, style and script are embedded.
+// A Server renders HTML pages from the functions in Data. A small script replaces the middle of a page with what the
+// server streams when the log has grown (live.go). Templates, style and script are embedded.
 package ui
 
 import (
@@ -25,8 +26,8 @@ import (
 	"prodigy/internal/view"
 )
 
-// Server serves the pages. Every request needs the token, so that other users of the machine see nothing. Opening a page with the token in
-// the address sets a cookie instead.
+// Server serves the pages. Every request needs the token, so that other users of the machine see nothing. Opening a
+// page with the token in the address sets a cookie instead.
 type Server struct {
 	Token   string
 	Hosts   []string // the host:port values that requests may use, against DNS rebinding
@@ -59,7 +60,8 @@ type Data struct {
 	// Labels returns what items of a job are called, for a page that shows a few of them again and again.
 	Labels func(jobs.Job) Labels
 
-	// Items returns a function that says what an item of a job is called besides its id, "" for nothing, and its data as it may be shown.
+	// Items returns a function that says what an item of a job is called besides its id, "" for nothing, and its data
+	// as it may be shown.
 	Items func(jobs.Job) func(id string, item json.RawMessage) (label string, shown json.RawMessage)
 
 	Start func(jobs.Job, Action) error // starts the command of an action, which outlives the server
@@ -167,7 +169,10 @@ func cookieName(host string) string {
 
 // welcome stores the token in a cookie and redirects to the address without it.
 func (s *Server) welcome(w http.ResponseWriter, r *http.Request) {
-	http.SetCookie(w, &http.Cookie{Name: cookieName(r.Host), Value: s.Token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	http.SetCookie(w, &http.Cookie{
+		Name: cookieName(r.Host), Value: s.Token, Path: "/", HttpOnly: true,
+		SameSite: http.SameSiteStrictMode,
+	})
 	query := r.URL.Query()
 	query.Del("token")
 	to := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/"), RawQuery: query.Encode()}

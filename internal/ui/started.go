@@ -20,11 +20,12 @@ const (
 	startedTime  = "20060102-150405.000000000"
 )
 
-// The first line of such a file is the command. Its last line says how the command ended, and begins with a character that prodigy does not
-// print.
+// The first line of such a file is the command. Its last line says how the command ended, and begins with a character
+// that prodigy does not print.
 const endMark = "\x1e"
 
-// CreateStarted makes the file for the output of a command that is started for a job now, and drops those of the oldest.
+// CreateStarted makes the file for the output of a command that is started for a job now, and drops those of the
+// oldest.
 func CreateStarted(place jobs.Job, command string, now time.Time) (*os.File, error) {
 	if err := os.MkdirAll(place.StartedDir(), 0o700); err != nil {
 		return nil, err
@@ -83,7 +84,8 @@ type started struct {
 	Text    []byte // the end of what it printed
 }
 
-// Open reports whether the page shows at once what the command printed: the answer of one that has ended, if it is short.
+// Open reports whether the page shows at once what the command printed: the answer of one that has ended, if it is
+// short.
 func (s started) Open() bool {
 	return s.Outcome != "" && len(s.Text) < 400 && bytes.Count(s.Text, []byte("\n")) <= 3
 }

@@ -117,7 +117,8 @@ func (r StepRef) RunsOnWorkers() bool {
 
 // RunsHere reports whether a job of w on a fleet runs them where it was started.
 func (r StepRef) RunsHere(w *Workflow) bool {
-	return !r.RunsOnWorkers() || r.Section == "workspace.setup" && w.Workspace.Verify != nil // which has a workspace, too
+	// which has a workspace, too
+	return !r.RunsOnWorkers() || r.Section == "workspace.setup" && w.Workspace.Verify != nil
 }
 
 // StepRates says how often steps of agents start at most.

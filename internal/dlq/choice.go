@@ -1,0 +1,214 @@
+package dlq
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"prodigy/internal/filter"
+	"prodigy/internal/retry"
+)
+
+// Choice selects the dead letters to retry. Its zero value selects those that may be retried at all.
+type Choice struct {
+	JobID      string
+	Items      []string // their ids; none: all
+	Type       retry.Type
+	Filter     *filter.Filter // over the data of items; it may be nil
+	Where      *filter.Filter // over the names of ParseWhere; it may be nil
+	Cluster    int            // of one signature: its number, the largest is 1; 0: of any
+	MaxRetries int            // those that were retried so often are left
+	Mended     bool           // the workflow is another than the one that they failed in
+	Force      bool           // also those that are not eligible
+
+	// The rest is set by Make.
+	Total  int             // dead letters of the job
+	Named  map[string]bool // selected by all but their eligibility
+	Chosen []string        // the ones to run
+	Kept   Kept            // why others of the named are not run
+
+	signature string // of Cluster
+}
+
+// ChoiceError says that a choice names what is not there.
+type ChoiceError struct{ text string }
+
+func (e *ChoiceError) Error() string { return e.text }
+
+// Kept counts why dead letters are not eligible for a retry.
+type Kept struct {
+	spent int // retried too often
+	limit int // how often that is
+	types map[retry.Type]int
+}
+
+// String returns the reasons, each with the flag that overrides it.
+func (r Kept) String() string {
+	var parts []string
+	if r.spent > 0 {
+		parts = append(parts, fmt.Sprintf("%d retried %s already (a higher --max-retries or --force runs them)", r.spent, times(r.limit)))
+	}
+	for _, t := range slices.Sorted(maps.Keys(r.types)) {
+		parts = append(parts, fmt.Sprintf("%d failed with %s, which a retry does not mend (--workflow with the mended file or --force runs them)", r.types[t], t))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "1 time"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// Names returns the names in an expression over dead letters.
+func Names() []string {
+	return []string{"item", "item_id", "error.type", "error.message", "error.step", "error.exit_code", "error.signature", "failures", "retries"}
+}
+
+// ParseWhere parses an expression over [Names] and what is below item.
+func ParseWhere(text string) (*filter.Filter, error) {
+	f, err := filter.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range f.Paths {
+		if len(path) > 0 && path[0] == "item" {
+			continue
+		}
+		if name := strings.Join(path[:min(len(path), 2)], "."); !slices.Contains(Names(), name) {
+			return nil, fmt.Errorf("there is no %s: an expression is over %s", name, strings.Join(Names(), ", "))
+		}
+	}
+	return f, nil
+}
+
+// letterValues returns the values of Names.
+func letterValues(e Entry) (map[string]json.RawMessage, error) {
+	last := e.Last()
+	values := map[string]json.RawMessage{"item": e.Item}
+	for name, v := range map[string]any{
+		"item_id": e.ItemID, "failures": e.FailureCount, "retries": e.RetryCount,
+		"error": map[string]any{"type": last.ErrorType, "message": last.Message, "step": last.Step, "exit_code": last.ExitCode, "signature": e.ErrorSignature},
+	} {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return nil, err
+		}
+		values[name] = raw
+	}
+	return values, nil
+}
+
+// findCluster finds the signature of --cluster among all dead letters.
+func (c *Choice) findCluster(all iter.Seq2[Entry, error]) error {
+	n := c.Cluster
+	if n == 0 {
+		return nil
+	}
+	var groups Analysis
+	for e, err := range all {
+		if err != nil {
+			return err
+		}
+		groups.Add(e)
+	}
+	clusters := groups.BySignature()
+	if n > len(clusters) {
+		return choicef("--cluster %d: there are %d (prodigy dlq analyze %s numbers them)", n, len(clusters), c.JobID)
+	}
+	c.signature = clusters[n-1].Signature
+	return nil
+}
+
+// Make chooses among all dead letters and calls chosen, if not nil, for each one to run.
+func (c *Choice) Make(all iter.Seq2[Entry, error], chosen func(Entry)) error {
+	if err := c.findCluster(all); err != nil {
+		return err
+	}
+	c.Named, c.Kept = map[string]bool{}, Kept{limit: c.MaxRetries, types: map[retry.Type]int{}}
+	missing := map[string]bool{}
+	for _, id := range c.Items {
+		missing[id] = true
+	}
+	for e, err := range all {
+		if err != nil {
+			return err
+		}
+		delete(missing, e.ItemID)
+		c.Total++
+		asked, err := c.asked(e)
+		if err != nil {
+			return err
+		}
+		if !asked {
+			continue
+		}
+		c.Named[e.ItemID] = true
+		if !c.eligible(e) {
+			continue
+		}
+		c.Chosen = append(c.Chosen, e.ItemID)
+		if chosen != nil {
+			chosen(e)
+		}
+	}
+	for _, id := range c.Items {
+		if missing[id] {
+			return choicef("no dead letter %q in job %s (prodigy dlq list --job-id %s lists them)", id, c.JobID, c.JobID)
+		}
+	}
+	return nil
+}
+
+// asked reports whether the flags select e.
+func (c *Choice) asked(e Entry) (bool, error) {
+	named := len(c.Items) == 0 || slices.Contains(c.Items, e.ItemID)
+	typed := c.Type == "" || e.Last().ErrorType == c.Type
+	if !named || !typed || c.Filter != nil && !c.Filter.Match(e.Item) || c.Cluster > 0 && e.ErrorSignature != c.signature {
+		return false, nil
+	}
+	if c.Where == nil {
+		return true, nil
+	}
+	values, err := letterValues(e)
+	return err == nil && c.Where.MatchNamed(values), err
+}
+
+// eligible reports whether e may be retried, and counts why not. A higher --max-retries makes entries eligible that
+// were only retried too often, and another workflow those whose failure lies in the workflow.
+func (c *Choice) eligible(e Entry) bool {
+	if c.Force {
+		return true
+	}
+	if e.RetryCount >= c.MaxRetries {
+		c.Kept.spent++
+		return false
+	}
+	switch t := e.Last().ErrorType; t {
+	case retry.TypePermission, retry.TypeCommandNotFound, retry.TypeTemplate:
+		if !e.ReprocessEligible && !c.Mended {
+			c.Kept.types[t]++
+			return false
+		}
+	}
+	return true
+}
+
+func choicef(format string, args ...any) error { return &ChoiceError{fmt.Sprintf(format, args...)} }
+
+// Left counts the dead letters in the queue at path: those that were selected, and others.
+func (c *Choice) Left(path string) (selected, others int, err error) {
+	ids, err := IDs(path)
+	for _, id := range ids {
+		if c.Named[id] {
+			selected++
+		} else {
+			others++
+		}
+	}
+	return selected, others, err
+}

@@ -1,0 +1,154 @@
+package items
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Names are what the items of a job are called besides their ids.
+type Names struct {
+	JobID string
+	Path  string // of the store
+	Label func(id string, item json.RawMessage) string
+}
+
+// AmbiguousError says that several items have a label.
+type AmbiguousError struct {
+	JobID string
+	Label string
+	IDs   []string // the first of them
+	More  bool     // there are others
+}
+
+func (e *AmbiguousError) Error() string {
+	more := ""
+	if e.More {
+		more = " and more"
+	}
+	return fmt.Sprintf("several items of job %s are called %q: %s%s", e.JobID, e.Label, strings.Join(e.IDs, ", "), more)
+}
+
+// Find returns the items that are asked for by their ids or else by their labels, without their data, by what was
+// asked. It reads the items once or twice, however many are asked for. Several items with one label are an
+// *AmbiguousError.
+func (n Names) Find(asked []string) (map[string]Item, error) {
+	found := map[string]Item{}
+	store, err := OpenStore(n.Path)
+	if errors.Is(err, os.ErrNotExist) {
+		return found, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = store.Close() }()
+	left := map[string]bool{}
+	for _, name := range asked {
+		left[name] = true
+	}
+	take := func(name string, it Item) {
+		delete(left, name)
+		found[name] = Item{ID: it.ID, Index: it.Index}
+	}
+	if len(asked) == 1 {
+		it, ok, err := store.Find(asked[0])
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			take(asked[0], it)
+		}
+	} else {
+		for c := store.Cursor(); c.More() && len(left) > 0; {
+			it, err := c.Next()
+			if err != nil {
+				return nil, err
+			}
+			if left[it.ID] {
+				take(it.ID, it)
+			}
+		}
+	}
+	const few = 3
+	called := map[string][]Item{} // by label
+	for c := store.Cursor(); c.More() && len(left) > 0; {
+		it, err := c.Next()
+		if err != nil {
+			return nil, err
+		}
+		if name := n.Label(it.ID, it.Shown()); left[name] && len(called[name]) <= few {
+			called[name] = append(called[name], Item{ID: it.ID, Index: it.Index})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(called)) {
+		if same := called[name]; len(same) > 1 {
+			var ids []string
+			for _, it := range same[:min(len(same), few)] {
+				ids = append(ids, it.ID)
+			}
+			return nil, &AmbiguousError{JobID: n.JobID, Label: name, IDs: ids, More: len(same) > few}
+		}
+		take(name, called[name][0])
+	}
+	return found, nil
+}
+
+// StoredLabels reads labels from the items of a job, which may be running.
+type StoredLabels struct {
+	path   string // of the store
+	shown  func(id string, item json.RawMessage) (string, json.RawMessage)
+	store  *Store // nil until it is opened
+	opened time.Time
+	took   time.Duration // to open it
+}
+
+// NewStoredLabels returns the labels of the items in the store at path. Shown returns what an item is called, and its
+// data as it may be shown.
+func NewStoredLabels(path string, shown func(id string, item json.RawMessage) (string, json.RawMessage)) *StoredLabels {
+	return &StoredLabels{path: path, shown: shown}
+}
+
+// A view of a growing store must be so old, and opening it has taken so small a part of the time, before it is opened
+// again for an item that it lacks.
+const (
+	reopenAfter = 2 * time.Second
+	reopenShare = 20
+)
+
+// Label returns what the item with this index is called, as ui.Labels has it. An item that cannot be read has no label.
+func (l *StoredLabels) Label(index int) string {
+	if l.store == nil || index >= l.store.Len() {
+		now := time.Now()
+		if now.Sub(l.opened) < max(reopenAfter, reopenShare*l.took) {
+			return ""
+		}
+		_ = l.Close() // only read from
+		store, err := OpenStore(l.path)
+		l.opened, l.took = time.Now(), time.Since(now)
+		if err != nil {
+			return ""
+		}
+		l.store = store
+	}
+	it, err := l.store.At(index)
+	if err != nil {
+		return ""
+	}
+	label, _ := l.shown(it.ID, it.Shown())
+	return label
+}
+
+// Close closes the items.
+func (l *StoredLabels) Close() error {
+	if l.store == nil {
+		return nil
+	}
+	store := l.store
+	l.store = nil
+	return store.Close()
+}
