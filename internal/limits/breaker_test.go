@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -15,12 +16,12 @@ func TestBreakerLearnsFromEachAttempt(t *testing.T) {
 	config := limit.BreakerConfig{FailureThreshold: 3, SuccessThreshold: 2, Timeout: time.Minute, HalfOpenRequests: 1}
 	b := newBreaker(errorpolicy.Policy{CircuitBreaker: &config})
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	told := ""
+	var told strings.Builder
 	apply := func(es ...events.Event) {
 		for _, e := range es {
 			b.Apply(events.Record{Time: now, Event: e}, nil)
 			for e := b.Tell(now, false); e != nil; e = b.Tell(now, false) {
-				told += events.TypeOf(e) + " "
+				told.WriteString(events.TypeOf(e) + " ")
 				b.Apply(events.Record{Time: now, Event: e}, nil)
 			}
 		}
@@ -44,8 +45,8 @@ func TestBreakerLearnsFromEachAttempt(t *testing.T) {
 		apply(events.AgentCompleted{ItemIndex: 4 + i})
 	}
 	admits("after two successes", Go)
-	if want := "CircuitOpen CircuitHalfOpen CircuitClosed "; told != want || len(b.Tickets) > 0 {
-		t.Errorf("told %q and kept %v, want %q and none", told, b.Tickets, want)
+	if want := "CircuitOpen CircuitHalfOpen CircuitClosed "; told.String() != want || len(b.Tickets) > 0 {
+		t.Errorf("told %q and kept %v, want %q and none", told.String(), b.Tickets, want)
 	}
 }
 

@@ -406,9 +406,8 @@ func (p *pool) forget(index int, inTurn map[int]bool) bool {
 	}
 	same := func(d dueItem) bool { return d.index == index }
 	if at := slices.IndexFunc(p.lobby.due, same); at >= 0 {
-		if heap.Remove(&p.lobby.due, at); p.suspects.out == index {
-			p.suspects.out = -1
-		}
+		heap.Remove(&p.lobby.due, at)
+		p.suspects.ended(index)
 		return true
 	}
 	n := len(p.suspects.lone) + len(p.suspects.waiting)
@@ -419,9 +418,8 @@ func (p *pool) forget(index int, inTurn map[int]bool) bool {
 	if !inTurn[index] {
 		return false
 	}
-	if p.lobby.gone[index] = true; p.suspects.out == index {
-		p.suspects.out = -1
-	}
+	p.lobby.gone[index] = true
+	p.suspects.ended(index)
 	return true
 }
 

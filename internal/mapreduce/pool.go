@@ -420,9 +420,7 @@ func (p *pool) dropped(it items.Item, v limits.Verdict, now time.Time) bool {
 	default:
 		return false
 	}
-	if it.Index == p.suspects.out {
-		p.suspects.out = -1
-	}
+	p.suspects.ended(it.Index)
 	return true
 }
 
@@ -525,9 +523,7 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 	if slot == 0 || p.job.fleet != nil {
 		p.unpark(e.attempt.Token)
 	}
-	if e.attempt.ItemIndex == p.suspects.out {
-		p.suspects.out = -1
-	}
+	p.suspects.ended(e.attempt.ItemIndex)
 	if p.suspects.alone && !p.exhausted() {
 		p.suspects.alone = false // it ran alone only so that the stage of a rollout ends
 	}
