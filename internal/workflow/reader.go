@@ -76,14 +76,6 @@ func (r *reader) wrongType(e entry, want string) {
 	r.fail(e.value, "%s: want %s, got %s", e.name, want, describe(e.value))
 }
 
-// check reports err, if there is one, at the value of e.
-func (r *reader) check(e entry, err error) bool {
-	if err != nil {
-		r.fail(e.value, "%v", err)
-	}
-	return err == nil
-}
-
 // describe names a value in messages.
 func describe(n *yaml.Node) string {
 	switch {

@@ -45,6 +45,7 @@ type fromText interface{ ReadText(text string) error }
 //	text:"constant"   a text that is not blank and has no placeholders
 //	text:"revision"   the name of a commit or of a branch
 //	list:"texts"      a list, and no single value in its place
+//	case:"any"        the words of an enum in any style of names
 //
 // A field Pos of type Pos gets the position of the block.
 
