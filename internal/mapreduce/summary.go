@@ -170,19 +170,13 @@ func lastWord(dir string) (events.Event, error) {
 
 // ended takes over what the record of an end says. It reports false if e does not end the job, or lacks a field.
 func (s *Summary) ended(e events.Event) bool {
-	switch e := e.(type) {
-	case events.JobCompleted:
-		s.State, s.Reason, s.Duration, s.Metrics = string(Completed), e.Reason, time.Duration(e.DurationMS), e.Metrics
-		s.ReduceStale, s.ReduceHeld = e.ReduceStale, e.ReduceHeld
-		s.Spent = valueOf(e.Spent)
-	case events.JobFailed:
-		s.State, s.Reason, s.Duration, s.Metrics = string(Failed), e.Reason, time.Duration(e.DurationMS), e.Metrics
-		s.Spent = valueOf(e.Spent)
-	case events.JobCancelled:
-		s.State, s.Reason, s.Duration, s.Metrics = string(Cancelled), e.Reason, time.Duration(e.DurationMS), e.Metrics
-		s.Spent = valueOf(e.Spent)
-	default:
+	end, ok := events.RunEndOf(e)
+	if !ok || end.Metrics == nil {
 		return false
+	}
+	s.State, s.Reason, s.Duration, s.Metrics, s.Spent = end.State, end.Reason, end.Took, *end.Metrics, valueOf(end.Spent)
+	if e, completed := e.(events.JobCompleted); completed {
+		s.ReduceStale, s.ReduceHeld = e.ReduceStale, e.ReduceHeld
 	}
 	return true
 }
