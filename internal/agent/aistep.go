@@ -308,13 +308,17 @@ func (r *run) judge(
 	}
 	v := r.verdict(
 		a, out,
-		ai.End{ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now(), May: a.may, AllowDenied: a.allowDenied, AllowEmpty: a.allowEmpty},
+		ai.End{
+			ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now(), May: a.may, AllowDenied: a.allowDenied,
+			AllowEmpty: a.allowEmpty,
+		},
 		stderr, res.Output,
 	)
 	if stall != nil {
 		v.Outcome, v.Type, v.Rule, v.Message = stall.Outcome, stall.Outcome.ErrorType(), stall.Rule, stall.Message
 	}
-	if a.lenient && v.Outcome == ai.Failed && v.Rule == "" && !v.Known && (v.Plain || exit.Code != 0 || exit.Signal != "") {
+	if a.lenient && v.Outcome == ai.Failed && v.Rule == "" && !v.Known &&
+		(v.Plain || exit.Code != 0 || exit.Signal != "") {
 		return res, nil, false
 	}
 	if a.raw && !v.Known {

@@ -227,10 +227,14 @@ func (c *sharedCheck) steps(steps []workflow.Step, a atOnce, ownDir bool) {
 			c.add(s.Pos, "commit_required: %d %s run at once in one directory and would take each other's commits for their own; %sgive each a directory, as with working_dir: wt/%s, or set %s", a.n, a.of, a.workspace, a.name, a.mend)
 		}
 		if what := s.Edits(); what != "" && a.n > 1 && !own && !s.CommitRequired {
-			c.edits = append(c.edits, workflow.Problem{File: c.file, Line: s.Pos.Line, Col: s.Pos.Col, Message: fmt.Sprintf(
-				"%s: %d %s run at once in one git checkout, and each changes files and commits under the others; write workspace: git at the root of the file (prodigy validate --fix does), or shared_directory: ok if that is meant", what, a.n, a.of)})
+			c.edits = append(c.edits, workflow.Problem{
+				File: c.file, Line: s.Pos.Line, Col: s.Pos.Col,
+				Message: fmt.Sprintf(
+					"%s: %d %s run at once in one git checkout, and each changes files and commits under the others; write workspace: git at the root of the file (prodigy validate --fix does), or shared_directory: ok if that is meant", what, a.n, a.of),
+			})
 		}
-		if v := s.Validate; v != nil && v.ResultFile != nil && a.n > 1 && !c.differs(v.ResultFile.Value) && (!own || filepath.IsAbs(v.ResultFile.Value)) {
+		if v := s.Validate; v != nil && v.ResultFile != nil && a.n > 1 && !c.differs(v.ResultFile.Value) &&
+			(!own || filepath.IsAbs(v.ResultFile.Value)) {
 			c.add(v.ResultFile.At(1, 1), "result_file: %d %s run at once and would read each other's results; name it after each, as with result-%s.json, or set %s", a.n, a.of, a.name, a.mend)
 		}
 		for key, nested := range s.NestedSteps() {

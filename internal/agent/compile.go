@@ -346,7 +346,8 @@ func (c *compiler) steering(v workflow.EnvVar, compiled variable, n scopeNames) 
 		"PS033 %s is the value of %s, where shells and programs look for what they run; give it a constant value", written, v.Name)}
 	if !runs || v.Command != nil {
 		f.severity = template.Warning
-		f.message = fmt.Sprintf("PS033 %s is the value of %s; whoever writes it may choose which program runs", written, v.Name)
+		f.message = fmt.Sprintf("PS033 %s is the value of %s; whoever writes it may choose which program runs",
+			written, v.Name)
 	}
 	c.findings = append(c.findings, f)
 }

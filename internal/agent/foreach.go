@@ -57,7 +57,8 @@ func buildForeach(c *compiler, s *step, n scopeNames) command {
 	if f.Parallel > process.MaxCommands {
 		c.failed(
 			s, s.anywhere,
-			fmt.Errorf("parallel: %d at once are more than prodigy can run: %d would do", f.Parallel, process.MaxCommands),
+			fmt.Errorf("parallel: %d at once are more than prodigy can run: %d would do", f.Parallel,
+				process.MaxCommands),
 		)
 	}
 	c.elementName(s)
@@ -150,7 +151,8 @@ func (r *run) listing(ctx context.Context, st *step, b boundCommand) ([]json.Raw
 // is not blank. A line that is JSON is that value, any other is text.
 func elementsOf(output string) []json.RawMessage {
 	var elements []json.RawMessage
-	if trimmed := strings.TrimSpace(output); strings.HasPrefix(trimmed, "[") && rawjson.Valid([]byte(trimmed)) && json.Unmarshal([]byte(trimmed), &elements) == nil {
+	if trimmed := strings.TrimSpace(output); strings.HasPrefix(trimmed, "[") && rawjson.Valid([]byte(trimmed)) &&
+		json.Unmarshal([]byte(trimmed), &elements) == nil {
 		return elements
 	}
 	for line := range strings.Lines(output) {
@@ -302,7 +304,8 @@ func (f *foreach) failure(st *step, rows []*row) *Failure {
 		return nil
 	}
 	failure := *first.failure
-	failure.Message = fmt.Sprintf("%d of %d elements failed; %s of element %d: %s", failed, len(rows), failure.Step, first.Index, failure.Message)
+	failure.Message = fmt.Sprintf("%d of %d elements failed; %s of element %d: %s", failed, len(rows), failure.Step,
+		first.Index, failure.Message)
 	failure.Step = st.label
 	return &failure
 }

@@ -138,7 +138,10 @@ func (n scopeNames) perValue(is bool) scopeNames {
 	for _, name := range valueVars() {
 		n = n.with(
 			name,
-			template.Name{Root: true, Declared: true, Data: name == argVar || name == fileVar, Constant: name != argVar && name != fileVar},
+			template.Name{
+				Root: true, Declared: true, Data: name == argVar || name == fileVar,
+				Constant: name != argVar && name != fileVar,
+			},
 		)
 	}
 	return n

@@ -43,7 +43,8 @@ func LeavesSession(e events.AgentUsage) bool {
 func (r *run) sessionBefore(s *scope, st *step) string {
 	e := r.a.Session
 	ask, is := r.ask(st)
-	if e == nil || !is || e.Step != st.label || s.loop != nil || e.Preset != ask.Preset || (r.a.Phase != phaseMap && st.position != len(r.a.Done)) {
+	if e == nil || !is || e.Step != st.label || s.loop != nil || e.Preset != ask.Preset ||
+		(r.a.Phase != phaseMap && st.position != len(r.a.Done)) {
 		return ""
 	}
 	r.a.Session = nil

@@ -352,7 +352,8 @@ func (y *yamlFilling) scalar(n *yaml.Node) error {
 	const quotes = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 	whole := n.Value
 	n.Value = y.replaced(whole, y.values)
-	if alone := strings.Count(whole, y.base) == 1 && strings.HasPrefix(whole, y.base) && strings.HasSuffix(whole, "Z"); alone &&
+	if alone := strings.Count(whole, y.base) == 1 && strings.HasPrefix(whole, y.base) &&
+		strings.HasSuffix(whole, "Z"); alone &&
 		n.Style&quotes == 0 && rawjson.Valid([]byte(n.Value)) {
 		return y.document(n)
 	}

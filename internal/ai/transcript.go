@@ -44,7 +44,14 @@ func (p *Preset) compileShow() error {
 			written string
 			to      *path
 			what    int
-		}{{s.Each, &s.each, 0}, {s.Say, &s.say, 1}, {s.Tool, &s.tool, 1}, {s.Args, &s.args, 0}, {s.Result, &s.result, 1}, {s.Note, &s.note, 1}} {
+		}{
+			{s.Each, &s.each, 0},
+			{s.Say, &s.say, 1},
+			{s.Tool, &s.tool, 1},
+			{s.Args, &s.args, 0},
+			{s.Result, &s.result, 1},
+			{s.Note, &s.note, 1},
+		} {
 			if f.written != "" {
 				*f.to = parsePath(f.written)
 				set += f.what
@@ -155,7 +162,8 @@ func (t *Transcript) document(doc []byte) {
 
 func (t *Transcript) part(s *Shown, part []byte) {
 	for name, want := range s.If {
-		if raw := parsePath(name).in(part); raw == nil || !filter.ValueOf(raw).Equal(filter.ValueOf([]byte(jsonText(want)))) {
+		if raw := parsePath(name).in(part); raw == nil ||
+			!filter.ValueOf(raw).Equal(filter.ValueOf([]byte(jsonText(want)))) {
 			return
 		}
 	}

@@ -43,7 +43,10 @@ func (set Set) UsedBy(w *workflow.Workflow) (Set, error) {
 			continue
 		}
 		problem := func(format string, args ...any) {
-			problems = append(problems, workflow.Problem{File: w.File, Line: s.Agent.Prompt.Pos.Line, Col: s.Agent.Prompt.Pos.Col, Message: fmt.Sprintf(format, args...)})
+			problems = append(problems, workflow.Problem{
+				File: w.File, Line: s.Agent.Prompt.Pos.Line,
+				Col: s.Agent.Prompt.Pos.Col, Message: fmt.Sprintf(format, args...),
+			})
 		}
 		p, err := set.Find(s.Agent.Preset())
 		if err != nil {
@@ -61,7 +64,8 @@ func (set Set) UsedBy(w *workflow.Workflow) (Set, error) {
 		case s.Agent.MaxTurns > 0 && p.Options["max_turns"] == nil && p.Watch.Turn == "":
 			problem("max_turns: %s cannot be told after how many turns to end", p.Name)
 		case s.Agent.MaxCost > 0 && !p.TellsCost(cmp.Or(s.Agent.Model, p.Model)):
-			problem("max_cost: %s does not say what it costs; write the price of its model (agents.%s.prices)", p.Name, p.Name)
+			problem("max_cost: %s does not say what it costs; write the price of its model (agents.%s.prices)",
+				p.Name, p.Name)
 		case s.Agent.Model != "" && p.Options["model"] == nil:
 			problem("model: %s cannot be told which model to use", p.Name)
 		}
@@ -100,7 +104,8 @@ func (set Set) CheckInstalled(w *workflow.Workflow, here func(workflow.StepRef) 
 		}
 		program := set[s.Agent.Preset()].Argv[0]
 		if _, err := exec.LookPath(program); err != nil {
-			return invalid(w, s.Agent.Prompt.Pos, "agent: %q is not an executable on PATH: install it, or set argv of agents.%s", program, s.Agent.Preset())
+			return invalid(w, s.Agent.Prompt.Pos,
+				"agent: %q is not an executable on PATH: install it, or set argv of agents.%s", program, s.Agent.Preset())
 		}
 	}
 	return nil
@@ -160,7 +165,10 @@ func (set Set) WarnOfPermissions(w *workflow.Workflow, claude []string, readsPro
 		if w.Workspace.Isolated() && (s.WorkingDir == nil || !filepath.IsAbs(s.WorkingDir.Value)) {
 			message = `without "may" in the agent step, %s may edit files, but do no more than that and what its own settings allow; if it is to run tests or other commands, write may: all, else may: edit`
 		}
-		warnings = append(warnings, workflow.Problem{File: w.File, Line: at.Line, Col: at.Col, Message: fmt.Sprintf(message, name)})
+		warnings = append(warnings, workflow.Problem{
+			File: w.File, Line: at.Line, Col: at.Col,
+			Message: fmt.Sprintf(message, name),
+		})
 	}
 	return warnings
 }

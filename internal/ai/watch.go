@@ -255,7 +255,11 @@ func (p *Preset) compileWatch() error {
 		name    string
 		paths   []string
 		sources *[]*source
-	}{{"tool_begins", w.ToolBegins, &p.toolBegins}, {"tool_ends", w.ToolEnds, &p.toolEnds}, {"wait_ms", names(w.WaitMS), &p.waits}} {
+	}{
+		{"tool_begins", w.ToolBegins, &p.toolBegins},
+		{"tool_ends", w.ToolEnds, &p.toolEnds},
+		{"wait_ms", names(w.WaitMS), &p.waits},
+	} {
 		for _, written := range list.paths {
 			s := new(source)
 			if s.pick, s.path = splitPath(written); p.pick(s.pick) == nil {

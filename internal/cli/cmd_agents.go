@@ -390,8 +390,10 @@ func (o agentsTestOptions) test(set ai.Set, file string) (agentVerdict, error) {
 	reading.WriteStderr([]byte(r.Stderr))
 	v := reading.Verdict(end)
 	out := agentVerdict{
-		File: file, Agent: p.Name, Outcome: v.Outcome, Rule: v.Rule, ErrorType: string(v.Type), Message: v.Message, Text: v.Text,
-		SessionID: v.SessionID, ResetBy: v.ResetBy, Scope: v.Scope, RetryAfter: v.RetryAfter.Milliseconds(), Model: v.Usage.Model, Turns: v.Usage.Turns,
+		File: file, Agent: p.Name, Outcome: v.Outcome, Rule: v.Rule, ErrorType: string(v.Type), Message: v.Message,
+		Text:      v.Text,
+		SessionID: v.SessionID, ResetBy: v.ResetBy, Scope: v.Scope, RetryAfter: v.RetryAfter.Milliseconds(),
+		Model: v.Usage.Model, Turns: v.Usage.Turns,
 	}
 	if !v.Reset.IsZero() {
 		out.ResetAt = &v.Reset

@@ -52,7 +52,8 @@ never removed.`,
 			if len(args) == 1 && args[0] == "all" {
 				return usagef("a flag names the jobs of all directories: write --all")
 			}
-			if len(args) == 1 && slices.Contains([]string{"worktrees", "sessions", "logs", "state", "events", "dlq"}, args[0]) {
+			if len(args) == 1 && slices.Contains([]string{"worktrees", "sessions", "logs", "state", "events", "dlq"},
+				args[0]) {
 				return usagef("there is no %q to remove alone: prodigy clean removes whole jobs, prodigy events clean their events, and prodigy dlq purge dead letters", args[0])
 			}
 			var err error

@@ -99,7 +99,8 @@ that run come to their end. The number holds over a resume, unless that says --m
 		return steer(ctx, con, job, r, false)
 	})
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && strings.Trim(unknown.GetSpecifiedName(), "0123456789") == "" {
+		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok &&
+			strings.Trim(unknown.GetSpecifiedName(), "0123456789") == "" {
 			return usagef("for fewer slots write -- before the number, as in prodigy scale -- -2")
 		}
 		return wrongFlag(cmd, err)

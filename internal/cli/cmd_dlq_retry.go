@@ -137,7 +137,8 @@ func runDLQRetry(ctx context.Context, con *console, job jobs.Job, o dlqRetryOpti
 // choice returns what the flags and arguments select.
 func (o dlqRetryOptions) choice(job jobs.Job) (c *dlq.Choice, err error) {
 	c = &dlq.Choice{
-		JobID: job.ID, Items: o.items, Type: o.typ, Cluster: o.cluster, MaxRetries: o.maxRetries, Mended: o.replacement != "", Force: o.force,
+		JobID: job.ID, Items: o.items, Type: o.typ, Cluster: o.cluster, MaxRetries: o.maxRetries,
+		Mended: o.replacement != "", Force: o.force,
 	}
 	if o.filter != "" {
 		if c.Filter, err = filter.Parse(o.filter); err != nil {

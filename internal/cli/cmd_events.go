@@ -302,7 +302,8 @@ func newEventsExportCommand(con *console) *cobra.Command {
 		Args:  atMostTwo,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			last := len(args) - 1
-			if last == 1 || last == 0 && (args[0] == "-" || filepath.Ext(args[0]) != "" || !isJob(args[0], jobByFlags(cmd))) {
+			if last == 1 || last == 0 && (args[0] == "-" || filepath.Ext(args[0]) != "" ||
+				!isJob(args[0], jobByFlags(cmd))) {
 				if file != "" {
 					return usagef("the file is named twice: %s, and --output %s", args[last], file)
 				}

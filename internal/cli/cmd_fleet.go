@@ -234,7 +234,8 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 	shown, now := make([]nodeShown, 0, len(nodes)), time.Now()
 	for _, n := range nodes {
 		one := nodeShown{
-			Name: n.Name, Host: n.Host, Version: n.Version, Slots: n.Slots, Busy: n.Busy, Labels: n.Labels, Draining: n.Draining, Short: n.Short[""], Began: n.Began,
+			Name: n.Name, Host: n.Host, Version: n.Version, Slots: n.Slots, Busy: n.Busy, Labels: n.Labels,
+			Draining: n.Draining, Short: n.Short[""], Began: n.Began,
 			Last: now.Add(-n.Ago), Silent: n.Silent(), Jobs: []jobHeld{}, ago: n.Ago,
 		}
 		for key, id := range n.Jobs {
@@ -250,7 +251,8 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 		return term.PrintJSON(con.out, shown)
 	}
 	if len(shown) == 0 {
-		if _, err := fmt.Fprintf(con.err, "no worker answers at %s; start one with: prodigy worker %s\n", fleet.ShownURL(o.broker.found.URL), o.broker.found.WorkerFlags()); err != nil {
+		if _, err := fmt.Fprintf(con.err, "no worker answers at %s; start one with: prodigy worker %s\n",
+			fleet.ShownURL(o.broker.found.URL), o.broker.found.WorkerFlags()); err != nil {
 			return err
 		}
 		return printOrphans(ctx, con, o)

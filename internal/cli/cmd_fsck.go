@@ -31,7 +31,8 @@ The exit code is 0 when all is sound and 1 when something is damaged.`,
 		Example: "  prodigy fsck\n  prodigy fsck latest --salvage rescued",
 	}, func(_ context.Context, job jobs.Job) error { return runFsck(con, job, o) })
 	addFormat(cmd, &o.format, term.JSON)
-	cmd.Flags().StringVar(&o.salvage, "salvage", "", "write what is sound to this `directory`, which must be empty or new")
+	cmd.Flags().StringVar(&o.salvage, "salvage", "",
+		"write what is sound to this `directory`, which must be empty or new")
 	_ = cmd.MarkFlagDirname("salvage")
 	return cmd
 }

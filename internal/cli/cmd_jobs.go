@@ -89,7 +89,8 @@ func quotasShown(paused []events.QuotaPaused, now time.Time) []quotaShown {
 func statusOf(s mapreduce.Summary) jobStatus {
 	meta, _ := s.Job.ReadMeta() // the summary was made from it
 	return jobStatus{
-		JobID: s.Job.ID, Workflow: s.Workflow, Dir: meta.Dir, Mode: s.Mode, State: s.State, ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld, Started: s.Started,
+		JobID: s.Job.ID, Workflow: s.Workflow, Dir: meta.Dir, Mode: s.Mode, State: s.State,
+		ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld, Started: s.Started,
 		DurationMS: events.Millis(s.Duration), Metrics: s.Metrics,
 		Spent: orNil(s.Spent), Quota: quotasShown(s.Paused, time.Now()), Hold: s.Hold,
 	}

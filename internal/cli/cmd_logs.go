@@ -55,7 +55,8 @@ How much is kept is set by outputs in the workflow file.`,
 			if latest && cmd.Flags().Changed("job-id") {
 				return usagef("the job is named twice: --latest, and --job-id %s", jobByFlags(cmd).id)
 			}
-			if last := len(args) - 1; cmd.Flags().Changed("tail") && last >= 0 && strings.Trim(args[last], "0123456789") == "" {
+			if last := len(args) - 1; cmd.Flags().Changed("tail") && last >= 0 &&
+				strings.Trim(args[last], "0123456789") == "" {
 				return usagef("--tail takes no number: it goes on with what comes, as -f; prodigy logs | tail -n %s prints the last lines", args[last])
 			}
 			return nil

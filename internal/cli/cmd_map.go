@@ -156,7 +156,10 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 		return usagef("%s must not be empty", sources[0])
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if f.Value.String() != "false" && slices.Contains([]string{"durability", "fleet", "grace", "insecure", "keep-order", "lease", "log-steps", "max-delay", "partial-ok", "quiet", "seed", "stop-now"}, f.Name) {
+		if f.Value.String() != "false" && slices.Contains([]string{
+			"durability", "fleet", "grace", "insecure",
+			"keep-order", "lease", "log-steps", "max-delay", "partial-ok", "quiet", "seed", "stop-now",
+		}, f.Name) {
 			o.forRun = append(o.forRun, "--"+f.Name)
 			if f.Value.Type() != "bool" {
 				o.forRun = append(o.forRun, f.Value.String())
@@ -278,7 +281,8 @@ func (o *mapOptions) script() (string, error) {
 // name returns the name of the workflow: what is run.
 func (o *mapOptions) name() string {
 	first, _, _ := strings.Cut(strings.TrimSpace(o.words[0]), " ")
-	if name := filepath.Base(first); name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-") == "" {
+	if name := filepath.Base(first); name != "" &&
+		strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-") == "" {
 		return "map " + name
 	}
 	return "map"

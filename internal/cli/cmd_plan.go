@@ -136,7 +136,8 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 		slots = workers.SlotsOf(slots, mapreduce.OpenSlots(c, w.Workflow))
 	}
 	made := simulate.PlanInput{
-		Workflow: w.Workflow, Settings: w.settings, Dir: w.dir, Environ: os.Environ(), Space: space, Slots: slots, Earlier: earlier, From: in,
+		Workflow: w.Workflow, Settings: w.settings, Dir: w.dir, Environ: os.Environ(), Space: space, Slots: slots,
+		Earlier: earlier, From: in,
 	}
 	if !term.Is(os.Stdin) {
 		made.Stdin = os.Stdin

@@ -71,8 +71,9 @@ func reportSource(job jobs.Job, s mapreduce.Summary, names *items.StoredLabels) 
 	}
 	render := conversations(job)
 	return report.Source{
-		JobID: job.ID, Workflow: s.Workflow, Mode: s.Mode, State: s.State, Reason: s.Reason, Started: s.Started, Duration: s.Duration,
-		Metrics: s.Metrics, Version: versionText(), Text: secrets.Mask.Text(string(text)), Made: time.Now(),
+		JobID: job.ID, Workflow: s.Workflow, Mode: s.Mode, State: s.State, Reason: s.Reason, Started: s.Started,
+		Duration: s.Duration,
+		Metrics:  s.Metrics, Version: versionText(), Text: secrets.Mask.Text(string(text)), Made: time.Now(),
 		Records: func() iter.Seq2[events.Record, error] { return events.Read(job.EventsDir()) },
 		Letters: secrets.letters(job), Label: labelsOf(job).label,
 		Printed: func(q outputs.Query) outputs.Tail {

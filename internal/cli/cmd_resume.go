@@ -71,7 +71,8 @@ func runResume(ctx context.Context, con *console, job jobs.Job, o resumeOptions)
 		}
 		return o.nothingDone(con, finishedRun{Result: mapreduce.Result{
 			Job: earlier.Job, State: mapreduce.Completed, Reason: "the job had completed before; nothing was run",
-			Metrics: earlier.Metrics, Duration: earlier.Duration, Results: ifThere(job.ResultsFile()), ReduceStale: earlier.ReduceStale, ReduceHeld: earlier.ReduceHeld,
+			Metrics: earlier.Metrics, Duration: earlier.Duration, Results: ifThere(job.ResultsFile()),
+			ReduceStale: earlier.ReduceStale, ReduceHeld: earlier.ReduceHeld,
 		}})
 	}
 	conclude := o.conclude

@@ -191,7 +191,8 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	if o.dryRun {
 		return runPlan(ctx, con, planOptions{
 			settings: o.settings, path: o.path, format: o.format,
-			maxDelay: o.maxDelay, maxParallel: o.maxParallel, allowDirty: o.allowDirty, maxCost: o.maxCost, since: o.since, fleet: o.fleet,
+			maxDelay: o.maxDelay, maxParallel: o.maxParallel, allowDirty: o.allowDirty, maxCost: o.maxCost,
+			since: o.since, fleet: o.fleet,
 		})
 	}
 	if err := errors.Join(o.checkPrint(), o.echo.check(o.jobOptions)); err != nil {

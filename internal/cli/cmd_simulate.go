@@ -190,7 +190,8 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 		return job, nil, err
 	}
 	c := o.config(t)
-	c.Home, c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = home, w.dir, o.seed, limit, os.Stdin, w.settings, w.values
+	c.Home, c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = home, w.dir, o.seed, limit, os.Stdin,
+		w.settings, w.values
 	if err := o.chooseItems(&w, c, t.home); err != nil {
 		cleanup()
 		return job, nil, err

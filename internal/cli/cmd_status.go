@@ -54,7 +54,8 @@ func runStatus(ctx context.Context, con *console, job jobs.Job, o statusOptions)
 	if err != nil {
 		return err
 	}
-	for e, err := range outputs.Read(job.OutputsDir(), outputs.Query{Newest: newestOutputs, Render: conversations(job)}) {
+	for e, err := range outputs.Read(job.OutputsDir(),
+		outputs.Query{Newest: newestOutputs, Render: conversations(job)}) {
 		if err == nil && summary.State == stateRunning {
 			seen.Output(e)
 		}
@@ -89,7 +90,8 @@ func runStatus(ctx context.Context, con *console, job jobs.Job, o statusOptions)
 // notSelected reports whether the job failed because its items could not be selected.
 func (d details) notSelected() bool {
 	m := d.Metrics
-	return d.State == string(mapreduce.Failed) && d.Phase == "map" && !d.Complete && m.Successful+m.Failed+m.Skipped+m.Rejected == 0
+	return d.State == string(mapreduce.Failed) && d.Phase == "map" && !d.Complete &&
+		m.Successful+m.Failed+m.Skipped+m.Rejected == 0
 }
 
 // details is what status prints of a job as JSON.
@@ -200,7 +202,8 @@ func detailsOf(s mapreduce.Summary, j *view.Job, recorded *workflow.Workflow, la
 	now := time.Now()
 	running := s.State == stateRunning
 	d := details{
-		jobStatus: statusOf(s), Reason: s.Reason, Phase: j.Phase, Broker: j.Broker, Waiting: j.Waiting(now), ToGo: j.ToGo(), Complete: j.Complete,
+		jobStatus: statusOf(s), Reason: s.Reason, Phase: j.Phase, Broker: j.Broker, Waiting: j.Waiting(now),
+		ToGo: j.ToGo(), Complete: j.Complete,
 		Attempts: timesOf(j), Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, label,
 			func(a view.Attempt) time.Duration { return a.Duration }),
 		Breakers: []breakerShown{}, Groups: []group{}, recorded: recorded,
@@ -217,7 +220,8 @@ func detailsOf(s mapreduce.Summary, j *view.Job, recorded *workflow.Workflow, la
 		d.Verify = &verifyShown{Items: len(v.ItemIDs), Commit: v.Commit, DurationMS: events.Millis(now.Sub(v.Began))}
 	}
 	if running {
-		d.Running, d.PerSecond, d.Slots, d.Workers, d.Await = j.Running(now), j.Rate(now), j.MaxParallel, j.Workers, j.AwaitWorkers(now)
+		d.Running, d.PerSecond, d.Slots, d.Workers, d.Await = j.Running(now), j.Rate(now), j.MaxParallel, j.Workers,
+			j.AwaitWorkers(now)
 		d.Agents = agentsShown(j.InFlight(), label, func(a view.Attempt) time.Duration { return now.Sub(a.Began) })
 		for _, by := range slices.Sorted(maps.Keys(j.StartsHeld)) {
 			held := j.StartsHeld[by]
@@ -257,8 +261,9 @@ const stateRunning = "running"
 func timesOf(j *view.Job) attemptTimes {
 	d := &j.Durations
 	return attemptTimes{
-		Count: j.Attempts(), Lost: j.Lost, Retries: j.Retries, MeanMS: events.Millis(d.Mean()), MedianMS: events.Millis(d.Quantile(0.5)),
-		P90MS: events.Millis(d.Quantile(0.9)), MaxMS: events.Millis(d.Max()),
+		Count: j.Attempts(), Lost: j.Lost, Retries: j.Retries, MeanMS: events.Millis(d.Mean()),
+		MedianMS: events.Millis(d.Quantile(0.5)),
+		P90MS:    events.Millis(d.Quantile(0.9)), MaxMS: events.Millis(d.Max()),
 	}
 }
 
@@ -267,7 +272,8 @@ func agentsShown(list []view.Attempt, label func(index int) string, took func(vi
 	for i, a := range list {
 		shown[i] = agentShown{
 			ItemID: a.ItemID, Label: label(a.Index), Attempt: a.Number, Worker: a.Worker,
-			Node: a.Node, Host: a.Host, Slot: a.Slot, Step: a.Step, DurationMS: events.Millis(took(a)), Straggling: a.Straggling,
+			Node: a.Node, Host: a.Host, Slot: a.Slot, Step: a.Step, DurationMS: events.Millis(took(a)),
+			Straggling: a.Straggling,
 		}
 	}
 	return shown
@@ -286,7 +292,8 @@ func (d details) print(w io.Writer, k term.Look, j *view.Job, now time.Time) {
 	}
 	_, _ = fmt.Fprintf(w, "job: %s\nworkflow: %s (mode %s)\nstate: %s%s\nstarted: %s\nduration: %s\n", d.JobID,
 		cmp.Or(term.Visible(d.Workflow), "-"), d.Mode,
-		state, term.Prefixed(": ", term.Visible(d.Reason)), d.Started.Local().Format(time.DateTime), duration.Format(time.Duration(d.DurationMS)))
+		state, term.Prefixed(": ", term.Visible(d.Reason)), d.Started.Local().Format(time.DateTime),
+		duration.Format(time.Duration(d.DurationMS)))
 	d.printSteps(w, j)
 	if d.Mode == string(workflow.Standard) {
 		d.printSpent(w, k, j)
@@ -456,7 +463,8 @@ func (w *watcher) follow(ctx context.Context, job jobs.Job) error {
 	defer stopWatching()
 	if w.screen.Live {
 		g.Go(func() error {
-			for e, err := range outputs.Follow(watched, job.OutputsDir(), outputs.Query{Newest: newestOutputs, Render: conversations(job)}, job.Running) {
+			for e, err := range outputs.Follow(watched, job.OutputsDir(),
+				outputs.Query{Newest: newestOutputs, Render: conversations(job)}, job.Running) {
 				if err != nil {
 					continue // logs reports what is damaged
 				}

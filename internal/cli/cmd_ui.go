@@ -131,7 +131,8 @@ func serve(ctx context.Context, listener net.Listener, o uiOptions, hosts []stri
 	pages := ui.Server{
 		Limits: ui.DefaultLimits(), Token: o.token, Hosts: hosts, Version: versionText(),
 		ReadOnly: o.readOnly, Dirs: o.all, Data: ui.Data{
-			Jobs: home.List, Find: home.Find, Summary: mapreduce.Summarize, Explain: explainItem, Items: itemsShown, Report: makeReport,
+			Jobs: home.List, Find: home.Find, Summary: mapreduce.Summarize, Explain: explainItem, Items: itemsShown,
+			Report:  makeReport,
 			Outputs: conversationsOf, EachItem: eachItem, Labels: func(j jobs.Job) ui.Labels { return labelsInStore(j) },
 			Start: func(j jobs.Job, a ui.Action) error { return startCommand(&commands, home, j, a) },
 		},

@@ -143,7 +143,8 @@ func runWorker(ctx context.Context, con *console, o workerOptions) error {
 	}()
 	err = con.backend.Work(kill, fleet.WorkerOptions{
 		Address: o.broker.found, Version: versionText(), Name: name, Slots: cmp.Or(o.slots, runtime.NumCPU()),
-		Labels: append(o.labels, runtime.GOOS+"/"+runtime.GOARCH), Dir: o.dir, Home: dir, Environ: append(os.Environ(), "PRODIGY_NODE="+name), Grace: o.grace,
+		Labels: append(o.labels, runtime.GOOS+"/"+runtime.GOARCH), Dir: o.dir, Home: dir,
+		Environ: append(os.Environ(), "PRODIGY_NODE="+name), Grace: o.grace,
 		Guards:  limit.Guards{MinFreeDisk: disk},
 		Watcher: watcherCommand(), Say: con.sayer(), Drain: drain,
 	})

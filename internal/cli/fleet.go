@@ -408,8 +408,11 @@ func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string
 			files = append(files, pattern.Value)
 		}
 		coordinator, err := con.backend.Join(ctx, fleet.JobOptions{
-			Address: o.found, Version: versionText(), Lease: o.leaseOf, Patience: o.patience, Requires: o.labels(w), Programs: t.agents.Programs(w, t.claude, workflow.StepRef.RunsOnWorkers), Guards: w.Map.Guards, Dir: dir,
-			Agents: t.agents != nil, Layers: layers, Claude: t.claude, Files: files, Produces: w.Map.Produces, Ended: endedIn(t.home),
+			Address: o.found, Version: versionText(), Lease: o.leaseOf, Patience: o.patience, Requires: o.labels(w),
+			Programs: t.agents.Programs(w, t.claude, workflow.StepRef.RunsOnWorkers), Guards: w.Map.Guards,
+			Dir:    dir,
+			Agents: t.agents != nil, Layers: layers, Claude: t.claude, Files: files, Produces: w.Map.Produces,
+			Ended: endedIn(t.home),
 		})
 		if err != nil {
 			return mapreduce.Result{}, err

@@ -39,7 +39,9 @@ func load(ctx context.Context, path string, c mapreduce.Config, o settingOptions
 }
 
 // loadSource is load with the content of the file, which need not exist.
-func loadSource(ctx context.Context, path string, source []byte, c mapreduce.Config, o settingOptions, p settings.Purpose) (checked, error) {
+func loadSource(ctx context.Context, path string, source []byte, c mapreduce.Config, o settingOptions,
+	p settings.Purpose,
+) (checked, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return checked{}, err
@@ -191,7 +193,8 @@ func recordedOptions(job jobs.Job) (workflow.ParseOptions, error) {
 		return workflow.ParseOptions{}, &mapreduce.FilesError{JobID: job.ID, Err: err}
 	}
 	return workflow.ParseOptions{
-		MaxDelay: time.Duration(meta.MaxDelayMS) * time.Millisecond, Values: meta.Values, Workspace: workflow.WorkspaceMode(meta.Workspace),
+		MaxDelay: time.Duration(meta.MaxDelayMS) * time.Millisecond, Values: meta.Values,
+		Workspace: workflow.WorkspaceMode(meta.Workspace),
 	}, nil
 }
 

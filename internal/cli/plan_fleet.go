@@ -15,7 +15,9 @@ import (
 )
 
 // planFleetOf asks the broker for the workers that a job of w could run on. It returns nil for a job without a fleet.
-func planFleetOf(ctx context.Context, con *console, o fleetOptions, w *workflow.Workflow, t tools) *simulate.PlannedFleet {
+func planFleetOf(ctx context.Context, con *console, o fleetOptions, w *workflow.Workflow,
+	t tools,
+) *simulate.PlannedFleet {
 	if !o.wanted() {
 		return nil
 	}

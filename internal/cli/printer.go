@@ -253,7 +253,8 @@ func (p *printer) print(r events.Record) {
 	case events.ErrorBatch:
 		p.batch(e)
 	case events.BudgetReached, events.QuotaResumed, events.StartsHeld, events.StartsAllowed, events.PauseRequested, events.ContinueRequested,
-		events.DrainRequested, events.CancelRequested, events.ScaleRequested, events.RetryNowRequested, events.RolloutStage, events.RolloutHeld,
+		events.DrainRequested, events.CancelRequested, events.ScaleRequested, events.RetryNowRequested,
+		events.RolloutStage, events.RolloutHeld,
 		events.RetriesHeld, events.RetriesAllowed:
 		p.say(r, events.Say(r).Line())
 	case events.SkipRequested:

@@ -59,7 +59,9 @@ func (o settingOptions) values(ctx context.Context, dir string) ([]string, error
 	values := slices.Clone(o.args)
 	for _, pattern := range o.patterns {
 		before := len(values)
-		for it, err := range items.Select(ctx, &workflow.Map{Input: workflow.Input{Glob: []string{pattern}}, OnEmpty: workflow.EmptyIsOK}, items.Env{Dir: dir}) {
+		for it, err := range items.Select(ctx,
+			&workflow.Map{Input: workflow.Input{Glob: []string{pattern}}, OnEmpty: workflow.EmptyIsOK},
+			items.Env{Dir: dir}) {
 			var name string
 			if err == nil {
 				err = json.Unmarshal(it.Data, &name)
@@ -77,7 +79,9 @@ func (o settingOptions) values(ctx context.Context, dir string) ([]string, error
 }
 
 // resolve finds the settings of w in the current directory.
-func (o settingOptions) resolve(ctx context.Context, w *workflow.Workflow, dir string, p settings.Purpose) (settings.Settings, error) {
+func (o settingOptions) resolve(ctx context.Context, w *workflow.Workflow, dir string,
+	p settings.Purpose,
+) (settings.Settings, error) {
 	given, err := settings.Given(w, o.paramFiles, o.params)
 	if err != nil {
 		return settings.Settings{}, refusef("%w", err)
@@ -105,12 +109,16 @@ func resolve(ctx context.Context, w *workflow.Workflow, o settings.Options) (set
 
 // resolveRecorded finds the settings of a job again. Secrets, files and commands are read again. A replacement workflow
 // may have other secrets and lack some parameters.
-func resolveRecorded(ctx context.Context, job jobs.Job, w *workflow.Workflow, replacement *mapreduce.Replacement) (settings.Settings, error) {
+func resolveRecorded(ctx context.Context, job jobs.Job, w *workflow.Workflow,
+	replacement *mapreduce.Replacement,
+) (settings.Settings, error) {
 	return resolveAgain(ctx, job, w, replacement, nil)
 }
 
 // resolveAgain is resolveRecorded with other values for parameters and variables, as NAME=VALUE.
-func resolveAgain(ctx context.Context, job jobs.Job, w *workflow.Workflow, replacement *mapreduce.Replacement, set []string) (settings.Settings, error) {
+func resolveAgain(ctx context.Context, job jobs.Job, w *workflow.Workflow, replacement *mapreduce.Replacement,
+	set []string,
+) (settings.Settings, error) {
 	options, err := settingsOf(job)
 	if err != nil {
 		return settings.Settings{}, err
@@ -157,7 +165,8 @@ func settingsOf(job jobs.Job) (settings.Options, error) {
 		return settings.Options{}, &mapreduce.FilesError{JobID: job.ID, Err: err}
 	}
 	return settings.Options{
-		Dir: meta.Dir, Environ: os.Environ(), Profile: meta.Profile, Params: arguments(meta.Params), Source: meta.WorkflowPath,
+		Dir: meta.Dir, Environ: os.Environ(), Profile: meta.Profile, Params: arguments(meta.Params),
+		Source: meta.WorkflowPath,
 	}, nil
 }
 

@@ -84,7 +84,9 @@ type notice struct {
 
 // relay cancels the two contexts on signals and sends notices about it, until finished is closed. It returns the first
 // signal. It does not block on a notice that nobody receives.
-func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- notice, grace time.Duration, stop, kill context.CancelCauseFunc) *signalError {
+func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- notice, grace time.Duration, stop,
+	kill context.CancelCauseFunc,
+) *signalError {
 	var asked requests
 	var pending []notice
 	stopBy := func(s os.Signal) {

@@ -63,7 +63,8 @@ type outcome struct {
 
 func (e finishedRun) outcome(code int) outcome {
 	o := outcome{
-		JobID: e.Job.ID, State: e.State, ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, ExitCode: code, Reason: e.Reason, DurationMS: events.Millis(e.Duration),
+		JobID: e.Job.ID, State: e.State, ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, ExitCode: code,
+		Reason: e.Reason, DurationMS: events.Millis(e.Duration),
 		Metrics: e.Metrics, Events: e.Job.EventsDir(), DLQ: ifThere(e.Job.DLQFile()), ResultsFile: e.Results,
 		Spent: orNil(e.Spent),
 	}
@@ -148,7 +149,8 @@ func (e finishedRun) print(con *console) {
 	}
 	_, _ = fmt.Fprintln(w, look.Fold(2,
 		look.Paint(status.colour().Strong(),
-			status.stateShown())+" in "+duration.Format(e.Duration)+term.Prefixed(": ", strings.Join(e.counts(), ", "))))
+			status.stateShown())+" in "+duration.Format(e.Duration)+term.Prefixed(": ",
+			strings.Join(e.counts(), ", "))))
 	if e.Failure != nil {
 		e.printStepFailure(w, look, *e.Failure)
 		e.printGaveUp(w)

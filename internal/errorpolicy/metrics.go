@@ -80,7 +80,8 @@ func (c *counts) settled() int { return c.finished() + c[Rejected] }
 func (m *Machine) Metrics() Metrics {
 	metrics := Metrics{
 		TotalItems: m.mem.Counts.settled(),
-		Successful: m.mem.Counts[Succeeded], Failed: m.mem.Counts[Dead], Skipped: m.mem.Counts[Skipped], Rejected: m.mem.Counts[Rejected],
+		Successful: m.mem.Counts[Succeeded], Failed: m.mem.Counts[Dead], Skipped: m.mem.Counts[Skipped],
+		Rejected:    m.mem.Counts[Rejected],
 		FailureRate: share(m.mem.Counts[Dead], m.mem.Counts.finished()),
 		ErrorTypes:  map[retry.Type]int{}, FailurePatterns: []Pattern{},
 	}

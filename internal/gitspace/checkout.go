@@ -67,7 +67,8 @@ func (g *git) inspect(ctx context.Context, dir string) (checkout, error) {
 	case !strings.HasSuffix(out, "true\n"):
 		return c, fmt.Errorf("workspaces need a checkout, and %s is inside of a .git directory", dir)
 	}
-	out, err = g.output(ctx, c.place, "rev-parse", "--path-format=absolute", "--show-toplevel", "--show-prefix", "--git-common-dir",
+	out, err = g.output(ctx, c.place, "rev-parse", "--path-format=absolute", "--show-toplevel", "--show-prefix",
+		"--git-common-dir",
 		"--git-path", "objects", "--git-path", "shallow", "--git-path", "info/sparse-checkout", "--git-path",
 		"info/exclude", "--git-path", "info/attributes",
 		"--show-object-format")
@@ -121,7 +122,8 @@ func (g *git) readConfig(ctx context.Context, c *checkout) error {
 	}
 	for _, s := range c.config {
 		name := s.key[strings.LastIndex(s.key, ".")+1:]
-		if s.key == "extensions.partialclone" || strings.HasPrefix(s.key, "remote.") && name == "promisor" && isTrue(s) {
+		if s.key == "extensions.partialclone" || strings.HasPrefix(s.key, "remote.") && name == "promisor" &&
+			isTrue(s) {
 			c.promise = true
 		}
 	}

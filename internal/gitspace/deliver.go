@@ -33,7 +33,8 @@ func (s *Space) Deliver(ctx context.Context, head string) (Delivery, error) {
 	switch {
 	case errors.As(err, &failed) && failed.byItself():
 		reason := cmp.Or(failed.reason(), "it has commits that the result does not have") // that is all git is silent about
-		d.Notices = append(d.Notices, fmt.Sprintf("the branch %s was not moved: %s; the result is %s", branch, reason, s.hiddenRef()))
+		d.Notices = append(d.Notices, fmt.Sprintf("the branch %s was not moved: %s; the result is %s", branch, reason,
+			s.hiddenRef()))
 	case err != nil:
 		return d, err
 	default:

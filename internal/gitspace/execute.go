@@ -61,7 +61,8 @@ func (s *Space) Execute(ctx context.Context, inner Executor, a agent.Attempt) (a
 	case err != nil:
 		return agent.Outcome{}, fmt.Errorf("take the work of %s: %w", a.ItemID, err)
 	default:
-		o.Commit, o.Files, o.Insertions, o.Deletions, o.Discarded = c.commit, c.files, c.insertions, c.deletions, c.discarded
+		o.Commit, o.Files, o.Insertions, o.Deletions, o.Discarded = c.commit, c.files, c.insertions, c.deletions,
+			c.discarded
 		s.attributes.note(c)
 	}
 	return o, nil

@@ -209,5 +209,6 @@ func (f fileStat) is(e *entry) bool {
 	if f.mode&kind == regular && f.mode&executable != e.mode&executable {
 		return false
 	}
-	return f.mode&kind == e.mode&kind && f.ctime == e.ctime && f.mtime == e.mtime && f.ino == e.ino && f.uid == e.uid && f.gid == e.gid && f.size == e.size
+	return f.mode&kind == e.mode&kind && f.ctime == e.ctime && f.mtime == e.mtime && f.ino == e.ino &&
+		f.uid == e.uid && f.gid == e.gid && f.size == e.size
 }

@@ -48,7 +48,8 @@ func (s *Space) chain(ctx context.Context, head string, work []Work) (Merged, er
 	for _, w := range work {
 		if reason, lost := s.damage.lost[w.Commit]; lost {
 			out.Failed = append(out.Failed, Rejected{
-				Work: w, Type: retry.TypeWorkspace, Message: "the work of attempt " + strconv.Itoa(w.Attempt) + " is lost, its commit " + short(w.Commit) + " cannot be read: " + reason,
+				Work: w, Type: retry.TypeWorkspace,
+				Message: "the work of attempt " + strconv.Itoa(w.Attempt) + " is lost, its commit " + short(w.Commit) + " cannot be read: " + reason,
 			})
 			continue
 		}
@@ -305,7 +306,10 @@ func (s *Space) foldedNames(ctx context.Context, head, tree string) ([]events.Co
 			if other, twice := seen[folded]; twice {
 				conflicts = append(
 					conflicts,
-					events.Conflict{Path: path.Join(dir, name), Message: other + " and " + name + " differ only by case, and the user's disk cannot hold both (core.ignorecase)"},
+					events.Conflict{
+						Path:    path.Join(dir, name),
+						Message: other + " and " + name + " differ only by case, and the user's disk cannot hold both (core.ignorecase)",
+					},
 				)
 			}
 			seen[folded] = name

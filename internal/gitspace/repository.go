@@ -169,7 +169,8 @@ func (s *Space) inherited() []setting {
 // absoluteURL returns the URL of a remote so that it means the same everywhere. A path is relative to the top level.
 func (c checkout) absoluteURL(url string) string {
 	colon, slash := strings.IndexByte(url, ':'), strings.IndexByte(url, '/')
-	if strings.Contains(url, "://") || filepath.IsAbs(url) || url == "" || strings.HasPrefix(url, "~") || colon >= 0 && (slash < 0 || colon < slash) {
+	if strings.Contains(url, "://") || filepath.IsAbs(url) || url == "" || strings.HasPrefix(url, "~") ||
+		colon >= 0 && (slash < 0 || colon < slash) {
 		return url
 	}
 	return filepath.Join(c.top, url)

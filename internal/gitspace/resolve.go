@@ -42,7 +42,8 @@ func (s *Space) checkStaged(ctx context.Context, in place, sides map[string]int)
 	// A file that has binary content on one side has no numbers of lines.
 	out, err := s.git.output(
 		ctx, in,
-		append([]string{"diff", "--numstat", "-z", "--no-ext-diff", "--no-renames", "HEAD", "MERGE_HEAD", "--"}, literally(both)...)...,
+		append([]string{"diff", "--numstat", "-z", "--no-ext-diff", "--no-renames", "HEAD", "MERGE_HEAD", "--"},
+			literally(both)...)...,
 	)
 	if err != nil {
 		return err

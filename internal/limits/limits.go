@@ -125,7 +125,8 @@ type Memory struct {
 // NewMemory returns the limits of a new job.
 func NewMemory(p errorpolicy.Policy) *Memory {
 	return &Memory{
-		Ratio: newRatio(p), Breaker: newBreaker(p), Concurrency: newConcurrency(p), Rate: newRate(p), Steps: newStepRates(p),
+		Ratio: newRatio(p), Breaker: newBreaker(p), Concurrency: newConcurrency(p), Rate: newRate(p),
+		Steps: newStepRates(p),
 	}
 }
 

@@ -41,7 +41,10 @@ func (a *startedAttempt) running() running {
 	if a.all != nil {
 		return *a.all
 	}
-	f := running{ID: a.id, Base: a.base, Node: a.node, Began: a.began, Token: a.token, Fleet: a.fleet, Number: int(a.number)}
+	f := running{
+		ID: a.id, Base: a.base, Node: a.node, Began: a.began, Token: a.token, Fleet: a.fleet,
+		Number: int(a.number),
+	}
 	return f
 }
 

@@ -40,7 +40,8 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 		found := items.CheckInput(w.Map, env)
 		if c.InputMayCome && items.IsMissing(w.Map, env) {
 			for _, p := range found {
-				warnings = append(warnings, problemAt(w, workflow.Pos{Line: p.Line, Col: p.Col}, p.Message+": something has to make it before the run, which refuses to start without it"))
+				warnings = append(warnings, problemAt(w, workflow.Pos{Line: p.Line, Col: p.Col},
+					p.Message+": something has to make it before the run, which refuses to start without it"))
 			}
 		} else {
 			problems = append(problems, found...)
@@ -50,7 +51,8 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 		env := items.Env{Dir: c.Dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
 		for _, s := range w.Map.AgentTemplate {
 			if !items.SelectedAtOnce(w.Map, env) && namesTotal([]workflow.Step{s}) { // encoding steps is most of what a small validate costs
-				warnings = append(warnings, problemAt(w, s.Pos, "${item_total} may be empty for the first agents: they begin while the items are still being read. With a key, they begin when all are known"))
+				warnings = append(warnings, problemAt(w, s.Pos,
+					"${item_total} may be empty for the first agents: they begin while the items are still being read. With a key, they begin when all are known"))
 				break
 			}
 		}
@@ -63,7 +65,8 @@ func findings(c Config, w *workflow.Workflow) (problems, warnings []workflow.Pro
 	problems, warnings = agent.Check(w)
 	problems = append(problems, settings.Check(w)...)
 	if w.Map != nil && w.Map.Guards.Any() && !limit.CanMeasure {
-		problems = append(problems, problemAt(w, w.Map.Pos, "guards are only known on Linux: remove them to run the workflow here"))
+		problems = append(problems, problemAt(w, w.Map.Pos,
+			"guards are only known on Linux: remove them to run the workflow here"))
 	}
 	if w.Map == nil {
 		problems = append(problems, agent.CheckShared(w, 1)...)

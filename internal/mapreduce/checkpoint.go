@@ -82,8 +82,10 @@ func decodeCheckpoint(data []byte, p errorpolicy.Policy) (checkpoint, error) {
 
 // complete reports whether a state that was read has all that apply needs.
 func (s *state) complete() bool {
-	return s != nil && s.Policy != nil && s.Limits.Complete() && s.Times != nil && s.Phases != nil && !slices.Contains(slices.Collect(maps.Values(s.Phases)), nil) && s.Running != nil &&
-		s.Waiting != nil && s.Retrying != nil && s.Crashes != nil && s.Losses != nil && s.Failures != nil && s.LastTry != nil && s.Circuits != nil && s.Merging != nil
+	return s != nil && s.Policy != nil && s.Limits.Complete() && s.Times != nil && s.Phases != nil &&
+		!slices.Contains(slices.Collect(maps.Values(s.Phases)), nil) && s.Running != nil &&
+		s.Waiting != nil && s.Retrying != nil && s.Crashes != nil && s.Losses != nil && s.Failures != nil &&
+		s.LastTry != nil && s.Circuits != nil && s.Merging != nil
 }
 
 // clone returns an independent copy of the state.
@@ -177,7 +179,10 @@ type checkpointer struct {
 // newCheckpointer returns the checkpointer of a job. It takes over s, the state of the job at the end of its
 // log; last is the record of the last checkpoint.
 func newCheckpointer(place jobs.Job, p errorpolicy.Policy, s *state, last int64, queue *dlq.Projection) *checkpointer {
-	c := &checkpointer{place: place, policy: p, queue: queue, state: s, records: checkpointRecords, last: last, pause: checkpointPause}
+	c := &checkpointer{
+		place: place, policy: p, queue: queue, state: s, records: checkpointRecords, last: last,
+		pause: checkpointPause,
+	}
 	c.writing.SetLimit(1)
 	return c
 }

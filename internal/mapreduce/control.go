@@ -102,7 +102,8 @@ func (p *pool) request(r control.Request) control.Answer {
 		p.job.order(runResult{state: Paused, reason: "drained by " + r.By, drained: true})
 		p.haltOrdered(untilTheyEnd)
 		p.holdFleet()
-		return control.Done("draining: nothing starts any more, %s", p.stillRunning(", with which the run ends", ", with which the run ends"))
+		return control.Done("draining: nothing starts any more, %s",
+			p.stillRunning(", with which the run ends", ", with which the run ends"))
 	case control.Cancel:
 		return p.cancel(r)
 	case control.Scale:
@@ -146,7 +147,8 @@ func (p *pool) pauseStarts(r control.Request) control.Answer {
 	if p.job.fleet != nil {
 		p.job.fleet.TakeBack()
 	}
-	return control.Done("paused: nothing starts any more, %s", p.stillRunning(" and goes on to its end", " and go on to their end"))
+	return control.Done("paused: nothing starts any more, %s",
+		p.stillRunning(" and goes on to its end", " and go on to their end"))
 }
 
 func (p *pool) continueStarts(r control.Request) control.Answer {
@@ -174,7 +176,8 @@ func (p *pool) cancel(r control.Request) control.Answer {
 	}
 	p.job.register.Stopping()
 	p.haltOrdered(p.job.config.Grace)
-	return control.Done("cancelled: %s", p.stillRunning(" and may finish within the grace", " and may finish within the grace"))
+	return control.Done("cancelled: %s", p.stillRunning(" and may finish within the grace",
+		" and may finish within the grace"))
 }
 
 // order notes that the job is to end with v, also if the phase that runs comes to its end before it notices.
@@ -392,7 +395,8 @@ func (p *pool) dropSkipped(d dueItem) bool {
 // recordSkipped settles an item as skipped, because somebody asked for it.
 func (j *job) recordSkipped(e events.AgentFailed) int64 {
 	message := "skipped by " + j.state.Skips[e.ItemIndex]
-	e.Error, e.ErrorType, e.ErrorSignature, e.Action = message, retry.TypeSkipped, retry.Signature(message), errorpolicy.Skip
+	e.Error, e.ErrorType, e.ErrorSignature, e.Action = message, retry.TypeSkipped, retry.Signature(message),
+		errorpolicy.Skip
 	return j.recordFailed(e, message)
 }
 
@@ -411,7 +415,8 @@ func (p *pool) forget(index int, inTurn map[int]bool) bool {
 		return true
 	}
 	n := len(p.suspects.lone) + len(p.suspects.waiting)
-	p.suspects.lone, p.suspects.waiting = slices.DeleteFunc(p.suspects.lone, same), slices.DeleteFunc(p.suspects.waiting, same)
+	p.suspects.lone, p.suspects.waiting = slices.DeleteFunc(p.suspects.lone, same),
+		slices.DeleteFunc(p.suspects.waiting, same)
 	if len(p.suspects.lone)+len(p.suspects.waiting) < n {
 		return true
 	}

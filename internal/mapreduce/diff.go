@@ -50,7 +50,8 @@ const (
 // of both jobs have keys, else by their data. What takes long is made once, and kept with the jobs.
 func Compared(before, after jobs.Job) (d Diff, err error) {
 	d = Diff{
-		Before: before.ID, After: after.ID, Failing: []ItemDiff{}, Fixed: []ItemDiff{}, Output: []ItemDiff{}, Slower: []ItemDiff{}, New: []ItemDiff{}, Gone: []ItemDiff{},
+		Before: before.ID, After: after.ID, Failing: []ItemDiff{}, Fixed: []ItemDiff{}, Output: []ItemDiff{},
+		Slower: []ItemDiff{}, New: []ItemDiff{}, Gone: []ItemDiff{},
 	}
 	a, _, _, err := openResults(before, nil, "wait for its end")
 	if err != nil {
@@ -104,7 +105,10 @@ func (d *Diff) compare(a, b *earlierJob) error {
 			return unusable(a.place, err)
 		}
 		if !found {
-			d.New = append(d.New, ItemDiff{ItemID: now.ItemID, Index: now.Index, After: now.Status, AfterMS: now.DurationMS})
+			d.New = append(d.New, ItemDiff{
+				ItemID: now.ItemID, Index: now.Index, After: now.Status,
+				AfterMS: now.DurationMS,
+			})
 			continue
 		}
 		then, err := a.row(was)
@@ -129,7 +133,10 @@ func readRow(lines *bufio.Reader) (r row, err error) {
 
 // add adds an item that has a result in both jobs.
 func (d *Diff) add(then, now row) {
-	item := ItemDiff{ItemID: now.ItemID, Index: now.Index, Before: then.Status, After: now.Status, BeforeMS: then.DurationMS, AfterMS: now.DurationMS}
+	item := ItemDiff{
+		ItemID: now.ItemID, Index: now.Index, Before: then.Status, After: now.Status,
+		BeforeMS: then.DurationMS, AfterMS: now.DurationMS,
+	}
 	succeeded := errorpolicy.Succeeded.Result()
 	switch {
 	case then.Status == succeeded && now.Status != succeeded:
@@ -175,7 +182,10 @@ func (d *Diff) gone(a *earlierJob) error {
 		if err != nil {
 			return err
 		}
-		d.Gone = append(d.Gone, ItemDiff{ItemID: then.ItemID, Index: then.Index, Before: then.Status, BeforeMS: then.DurationMS})
+		d.Gone = append(d.Gone, ItemDiff{
+			ItemID: then.ItemID, Index: then.Index, Before: then.Status,
+			BeforeMS: then.DurationMS,
+		})
 	}
 	return nil
 }

@@ -20,7 +20,8 @@ type OnFleetError struct {
 func (e *OnFleetError) Error() string {
 	there, fleet := "with the --fleet or --credentials of before", "a fleet"
 	if e.Broker != "" {
-		there, fleet = fmt.Sprintf("with --fleet %s (or the --credentials of before)", e.Broker), "the fleet of "+e.Broker
+		there, fleet = fmt.Sprintf("with --fleet %s (or the --credentials of before)", e.Broker),
+			"the fleet of "+e.Broker
 	}
 	if e.Attempts > 0 {
 		return fmt.Sprintf("job %s runs on %s, whose workers may still run items of it (%d): %s it goes on there; with --fleet none it goes on here, and those may run twice", e.JobID, fleet, e.Attempts, there)

@@ -33,7 +33,8 @@ func (p *pool) openGates(ctx context.Context) error {
 	g.first = limits.First{Stages: g.rollout}
 	g.all = []limits.Limit{&known.Pause, p.awaitTotal()}
 	g.slot = []limits.Limit{
-		g.windows, g.guards, limits.Func(p.admitSender), limits.Func(p.admitMerges), limits.Func(p.admitAlone), g.rollout,
+		g.windows, g.guards, limits.Func(p.admitSender), limits.Func(p.admitMerges), limits.Func(p.admitAlone),
+		g.rollout,
 		limits.Func(p.admitSlots), limits.Func(p.admitRoom), known.Concurrency,
 	}
 	g.turn = []limits.Limit{g.first, known.Ratio}

@@ -50,7 +50,8 @@ func (h *host) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, kee
 }
 
 func (h *host) pauseStep(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (slot int, err error) {
-	turn := a.ItemID != "" && (h.job.workflow.Map.Rate.Limit.Count > 0 || h.job.workflow.Map.Concurrency != nil || h.job.workflow.ErrorPolicy.RetryRatio != nil)
+	turn := a.ItemID != "" && (h.job.workflow.Map.Rate.Limit.Count > 0 || h.job.workflow.Map.Concurrency != nil ||
+		h.job.workflow.ErrorPolicy.RetryRatio != nil)
 	w := h.job.waits.begin(a.ItemID)
 	defer h.job.waits.remove(w)
 	if keepSlot || a.ItemID == "" || h.job.serial || h.job.space != nil { // the workspace of the slot is the agent's
@@ -63,7 +64,8 @@ func (h *host) pauseStep(ctx context.Context, a *agent.Attempt, d time.Duration,
 func (h *host) StepTurn(ctx context.Context, a *agent.Attempt, t agent.StepTurn, keepSlot bool) (slot int, err error) {
 	t.Key = bounded(t.Key)
 	k := &parking{
-		token: a.Token, index: a.ItemIndex, id: a.ItemID, wake: make(chan int, 1), step: &t, asked: time.Now().Add(-t.Late),
+		token: a.Token, index: a.ItemIndex, id: a.ItemID, wake: make(chan int, 1), step: &t,
+		asked: time.Now().Add(-t.Late),
 		keeps: keepSlot || h.job.serial || h.job.space != nil, // the workspace of the slot is the agent's
 	}
 	return h.yielding(ctx, a, func() (int, error) {
@@ -81,7 +83,9 @@ func (h *host) StepTurn(ctx context.Context, a *agent.Attempt, t agent.StepTurn,
 
 // rest waits in the slot of an agent, until due or until over is closed, and then while the job is paused. With
 // turn it takes a turn then.
-func (h *host) rest(ctx context.Context, a *agent.Attempt, due time.Time, turn bool, over <-chan struct{}) (slot int, err error) {
+func (h *host) rest(ctx context.Context, a *agent.Attempt, due time.Time, turn bool, over <-chan struct{}) (slot int,
+	err error,
+) {
 	err = h.wait(ctx, due, over)
 	for opened := h.job.gate.wait(); err == nil && opened != nil; opened = h.job.gate.wait() {
 		err = h.wait(ctx, time.Now().Add(time.Hour), opened)
@@ -108,7 +112,9 @@ func (h *host) ask(ctx context.Context, a *agent.Attempt) (slot int, err error) 
 
 // await waits d in the map phase, or until over is closed, and gives the slot to others after some time. With
 // turn it takes a turn of the limit of starts then.
-func (h *host) await(ctx context.Context, a *agent.Attempt, d time.Duration, after workflow.ParkAfter, turn bool, over <-chan struct{}) (slot int, err error) {
+func (h *host) await(ctx context.Context, a *agent.Attempt, d time.Duration, after workflow.ParkAfter, turn bool,
+	over <-chan struct{},
+) (slot int, err error) {
 	due := time.Now().Add(d)
 	if after.Never || after.Time > 0 {
 		if after.Never || d <= after.Time {
@@ -123,7 +129,10 @@ func (h *host) await(ctx context.Context, a *agent.Attempt, d time.Duration, aft
 		default:
 		}
 	}
-	k := &parking{token: a.Token, index: a.ItemIndex, id: a.ItemID, due: due, wake: make(chan int, 1), turn: turn, retries: over != nil}
+	k := &parking{
+		token: a.Token, index: a.ItemIndex, id: a.ItemID, due: due, wake: make(chan int, 1), turn: turn,
+		retries: over != nil,
+	}
 	h.job.inbox <- message{park: k}
 	select {
 	case slot := <-k.wake:

@@ -188,7 +188,13 @@ func (e *attemptEnd) fail(message string) {
 	if n := len(e.attempt.Steps); n > 0 {
 		step = e.attempt.Steps[n-1].Label(n - 1)
 	}
-	e.outcome.Failure = &agent.Failure{Step: step, Failure: retry.Failure{Type: retry.TypeMissingOutput, Message: message, ExitCode: e.outcome.ExitCode, Exact: true}}
+	e.outcome.Failure = &agent.Failure{
+		Step: step,
+		Failure: retry.Failure{
+			Type: retry.TypeMissingOutput, Message: message, ExitCode: e.outcome.ExitCode,
+			Exact: true,
+		},
+	}
 }
 
 // checkFiles reports what is wrong with the keys of a map that have to do with taking over results.
@@ -199,7 +205,8 @@ func checkFiles(c Config, w *workflow.Workflow) []workflow.Problem {
 		problems = append(problems, problemAt(w, t.At(1, 1), key+": "+message))
 	}
 	if w.Workspace.Isolated() && (m.Incremental || len(m.Uses)+len(m.Produces) > 0) {
-		problems = append(problems, problemAt(w, m.Pos, "incremental, uses and produces are about files of the directory of the run, where no agent works with `workspace: git`"))
+		problems = append(problems, problemAt(w, m.Pos,
+			"incremental, uses and produces are about files of the directory of the run, where no agent works with `workspace: git`"))
 	}
 	for _, field := range m.Fingerprint {
 		if _, err := fingerprint.NewData([]string{field.Value}); err != nil {

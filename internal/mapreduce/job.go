@@ -201,7 +201,8 @@ var errStopping = errors.New("the job is stopping")
 
 // stopped reports whether err is the result of a stop that was asked for.
 func (j *job) stopped(err error) bool {
-	return err != nil && (agent.GivenBack(err) || errors.Is(err, errStopping) || errors.Is(err, errSkipped) || errors.Is(err, process.ErrKill) || errors.Is(err, context.Cause(j.config.Stop)))
+	return err != nil && (agent.GivenBack(err) || errors.Is(err, errStopping) || errors.Is(err, errSkipped) ||
+		errors.Is(err, process.ErrKill) || errors.Is(err, context.Cause(j.config.Stop)))
 }
 
 func (j *job) notice(text string) {

@@ -83,7 +83,8 @@ func (j *job) refuseUnproven() error {
 	held := j.state.Limits.Rollout.Held
 	switch {
 	case held == "" && j.config.Accept:
-		return &RefusedError{Reason: fmt.Sprintf("job %s waits for nothing to be accepted: leave out --accept", j.place.ID)}
+		return &RefusedError{Reason: fmt.Sprintf("job %s waits for nothing to be accepted: leave out --accept",
+			j.place.ID)}
 	case held == "" || j.config.Accept || j.config.Replacement != nil:
 		return nil
 	}
@@ -94,7 +95,10 @@ func (j *job) refuseUnproven() error {
 // RolloutOf returns the stages of the rollout of a map phase, for people.
 func RolloutOf(m *workflow.Map) (stages []string) {
 	for i, s := range limits.StagesOf(m) {
-		stages = append(stages, events.RolloutStage{Stage: i, Name: s.Name, Slots: s.Slots, Items: s.Items, SuccessRate: s.Rate}.Words())
+		stages = append(stages, events.RolloutStage{
+			Stage: i, Name: s.Name, Slots: s.Slots, Items: s.Items,
+			SuccessRate: s.Rate,
+		}.Words())
 	}
 	return stages
 }

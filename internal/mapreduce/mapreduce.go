@@ -168,8 +168,10 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 	j := &job{config: c, workflow: w, place: place, parallel: parallel, state: newState(w.ErrorPolicy), shared: shared}
 	j.elastic = c.OnFleet && OpenSlots(c, w)
 	j.meta = jobs.Meta{
-		JobID: place.ID, Workflow: w.Name, WorkflowPath: process.Resolve(c.Dir, w.File), Mode: string(w.Mode), Dir: c.Dir, Started: now,
-		Version: c.Version, Seed: c.Seed, MaxParallel: parallel, OpenSlots: OpenSlots(c, w), MaxDelayMS: c.MaxDelay.Milliseconds(), Args: maskedAll(c.Settings, os.Args[1:]),
+		JobID: place.ID, Workflow: w.Name, WorkflowPath: process.Resolve(c.Dir, w.File), Mode: string(w.Mode),
+		Dir: c.Dir, Started: now,
+		Version: c.Version, Seed: c.Seed, MaxParallel: parallel, OpenSlots: OpenSlots(c, w),
+		MaxDelayMS: c.MaxDelay.Milliseconds(), Args: maskedAll(c.Settings, os.Args[1:]),
 		Profile: c.Settings.Profile, Values: c.Values, Params: paramsOf(c.Settings), Simulated: c.Simulate != nil,
 	}
 	if w.Workspace.Isolated() {
@@ -190,7 +192,9 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 		err = j.begin(ctx, start)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("create the job: %w", errors.Join(err, j.close(), RemoveWorkspaces(context.WithoutCancel(ctx), j.place, c.Environ), j.place.Discard()))
+		return nil, fmt.Errorf("create the job: %w",
+			errors.Join(err, j.close(), RemoveWorkspaces(context.WithoutCancel(ctx), j.place, c.Environ),
+				j.place.Discard()))
 	}
 	return j, nil
 }
@@ -202,9 +206,11 @@ func (j *job) begin(ctx context.Context, start gitspace.Start) error {
 		slots = 0 // no worker is known yet
 	}
 	j.runSeq = j.record(events.JobStarted{
-		Workflow: j.workflow.Name, Mode: string(j.workflow.Mode), MaxParallel: slots, Seed: j.meta.Seed, Version: j.config.Version,
-		Base: start.Base, TargetBranch: start.Branch, Checkout: start.Checkout, MaxCostUSD: j.config.maxCost(), InputJob: j.inputJob(),
-		Rates: startRates(j.workflow), Broker: j.config.Broker,
+		Workflow: j.workflow.Name, Mode: string(j.workflow.Mode), MaxParallel: slots, Seed: j.meta.Seed,
+		Version: j.config.Version,
+		Base:    start.Base, TargetBranch: start.Branch, Checkout: start.Checkout, MaxCostUSD: j.config.maxCost(),
+		InputJob: j.inputJob(),
+		Rates:    startRates(j.workflow), Broker: j.config.Broker,
 	}).Seq
 	if j.isolated() { // or the job could die and leave workspaces that no record tells of
 		if err := j.log.Flush(); err != nil {
@@ -314,7 +320,11 @@ func openJob(c Config, place jobs.Job) (*job, error) {
 		return nil, unusable(place, err)
 	}
 	maxDelay := time.Duration(meta.MaxDelayMS) * time.Millisecond
-	w, err := workflow.Parse(place.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: maxDelay, Values: meta.Values, Workspace: workflow.WorkspaceMode(meta.Workspace)})
+	w, err := workflow.Parse(place.WorkflowFile(), source,
+		workflow.ParseOptions{
+			MaxDelay: maxDelay, Values: meta.Values,
+			Workspace: workflow.WorkspaceMode(meta.Workspace),
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -329,7 +339,10 @@ func openJob(c Config, place jobs.Job) (*job, error) {
 		w = &limited
 	}
 	c.Dir, c.MaxDelay, c.Seed, c.Stdin = meta.Dir, maxDelay, meta.Seed, nil
-	j := &job{config: c, workflow: w, place: place, meta: meta, parallel: meta.MaxParallel, state: newState(w.ErrorPolicy)}
+	j := &job{
+		config: c, workflow: w, place: place, meta: meta, parallel: meta.MaxParallel,
+		state: newState(w.ErrorPolicy),
+	}
 	j.elastic = c.OnFleet && meta.OpenSlots && c.MaxParallel == 0
 	if c.MaxParallel > 0 {
 		j.parallel = c.MaxParallel
@@ -391,7 +404,10 @@ func (j *job) open() error {
 		return err
 	}
 	if j.config.Earlier != nil {
-		j.config.Earlier(Earlier{j.state.Policy.Metrics(), j.state.Spent.Total.Clone(), j.state.MaxCost, slices.Collect(maps.Values(j.state.Quotas))})
+		j.config.Earlier(Earlier{
+			j.state.Policy.Metrics(), j.state.Spent.Total.Clone(), j.state.MaxCost,
+			slices.Collect(maps.Values(j.state.Quotas)),
+		})
 	}
 	if j.log, err = events.Open(j.place.EventsDir(), j.place.ID, j.state.Seq, j.logOptions()); err != nil {
 		return unusable(j.place, err)
@@ -404,7 +420,8 @@ func (j *job) openQueue() error {
 	if j.queue, err = dlq.Open(j.place.DLQFile()); err != nil {
 		return err
 	}
-	j.project = dlq.NewProjection(j.queue, j.place.ID, j.workflow.Name, j.config.MaxRetries, maskedData(j.store, j.config.Settings))
+	j.project = dlq.NewProjection(j.queue, j.place.ID, j.workflow.Name, j.config.MaxRetries,
+		maskedData(j.store, j.config.Settings))
 	return nil
 }
 
@@ -514,7 +531,8 @@ func (j *job) start() error {
 		capacity.Fits, capacity.Most = maxFleetSlots, max(j.parallel, maxFleetSlots)
 	}
 	if j.workflow.Map != nil && capacity.Fits < j.parallel {
-		j.notice(fmt.Sprintf("%s is low: going on with %s instead of %d", capacity.Limit, slots(capacity.Fits), j.parallel))
+		j.notice(fmt.Sprintf("%s is low: going on with %s instead of %d", capacity.Limit, slots(capacity.Fits),
+			j.parallel))
 	}
 	j.parallel = min(j.parallel, capacity.Most) // of a job that began with higher limits
 	j.room.Store(int64(capacity.Fits))
@@ -558,8 +576,10 @@ func (j *job) equip(ctx context.Context, start gitspace.Start) error {
 		commands = process.CapacityNow().Fits
 	}
 	j.executor = build(agent.Config{
-		Run: runner, Claude: j.config.Claude, Agents: j.config.Agents, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps,
-		TempDir: j.temp, Environ: j.config.Environ, Places: j.places, Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,
+		Run: runner, Claude: j.config.Claude, Agents: j.config.Agents, Seed: j.meta.Seed, Grace: j.config.Grace,
+		LogSteps: j.config.LogSteps,
+		TempDir:  j.temp, Environ: j.config.Environ, Places: j.places, Secrets: j.config.Settings.Secrets,
+		Mask:        j.config.Settings.Mask,
 		MaxCommands: commands, Echo: j.config.Echo, Simulate: j.config.Simulate,
 	}, j.host)
 	j.returned = func(a *agent.Attempt, o agent.Outcome, err error) {
@@ -640,7 +660,9 @@ func (j *job) lastPhases() iter.Seq2[string, *workflow.Phase] {
 // retryDead runs dead letters again, and the phases after the map phase if they are asked for. Those that the
 // run before held back are asked for when their condition holds now. Work takes the place of what an agent
 // would do for the one item.
-func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce, held bool, work *gitspace.Work) (runResult, error) {
+func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce, held bool, work *gitspace.Work) (runResult,
+	error,
+) {
 	reduce = reduce || j.state.Reducing
 	if err := j.recordResumed(ctx, events.ForDeadLetters, reduce); err != nil {
 		return runResult{}, err
@@ -709,7 +731,8 @@ func (j *job) runCanary(ctx context.Context, indexes []int) (v runResult, stoppe
 		}
 	}
 	if failed > 0 {
-		j.notice(fmt.Sprintf("canary: %d of %d failed again, so that the other %d are not run", failed, len(first), len(rest)))
+		j.notice(fmt.Sprintf("canary: %d of %d failed again, so that the other %d are not run", failed, len(first),
+			len(rest)))
 		return v, true, nil
 	}
 	v, err = j.runPool(ctx, j.listed(rest), nil, nil)
@@ -727,8 +750,10 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 	}
 	phase := j.state.unfinished()
 	e := events.JobResumed{
-		Reason: reason, Completed: j.state.Status.Settled(), Pending: j.pending() + j.state.merging(), InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
-		Phase: phase, Reduce: reduce, Attached: attached, Died: j.died, MaxCostUSD: j.config.maxCost(), Accepted: j.config.Accept, Set: j.config.Set,
+		Reason: reason, Completed: j.state.Status.Settled(), Pending: j.pending() + j.state.merging(),
+		InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
+		Phase: phase, Reduce: reduce, Attached: attached, Died: j.died, MaxCostUSD: j.config.maxCost(),
+		Accepted: j.config.Accept, Set: j.config.Set,
 		Rates: startRates(j.workflow), Broker: j.broker(),
 	}
 	if p := j.state.Phases[phase]; p != nil {
@@ -781,8 +806,10 @@ func (j *job) finish(ctx context.Context, v runResult, err error) (Result, error
 		d, v = j.deliver(context.WithoutCancel(ctx), v)
 	}
 	result := Result{
-		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause, Failure: v.failure, Metrics: j.state.Policy.Metrics(),
-		Refused: v.refused, Outside: v.outside, Unproven: v.unproven, Reprocessed: v.reprocessed, Recovered: v.recovered, ReduceStale: v.state == Completed && j.state.ReduceStale,
+		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause,
+		Failure: v.failure, Metrics: j.state.Policy.Metrics(),
+		Refused: v.refused, Outside: v.outside, Unproven: v.unproven, Reprocessed: v.reprocessed,
+		Recovered: v.recovered, ReduceStale: v.state == Completed && j.state.ReduceStale,
 		ReduceHeld: v.held,
 		Spent:      j.state.Spent.Total.Clone(), Budget: v.spent, Drained: v.drained,
 	}
@@ -804,7 +831,8 @@ func (j *job) finish(ctx context.Context, v runResult, err error) (Result, error
 	}
 	if j.space != nil {
 		result.Merge = &MergeResult{
-			Base: j.state.Base, Head: d.head, Branch: d.Branch, Hidden: d.Hidden, Into: d.into, Merged: j.state.Merged, Merging: len(j.state.Merging),
+			Base: j.state.Base, Head: d.head, Branch: d.Branch, Hidden: d.Hidden, Into: d.into,
+			Merged: j.state.Merged, Merging: len(j.state.Merging),
 		}
 	}
 	if _, statErr := os.Stat(j.place.ResultsFile()); statErr == nil {
@@ -855,13 +883,20 @@ func (j *job) recordEnd(v runResult, r Result, d delivered) {
 	switch v.state {
 	case Completed:
 		j.record(events.JobCompleted{
-			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason, ReduceStale: j.state.ReduceStale, ReduceHeld: v.held,
+			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason,
+			ReduceStale: j.state.ReduceStale, ReduceHeld: v.held,
 			Head: d.head, Branch: d.Branch, Into: d.into, Spent: j.spent(),
 		})
 	case Failed:
-		j.record(events.JobFailed{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason, Spent: j.spent(), InputGone: errors.Is(v.cause, errInputGone)})
+		j.record(events.JobFailed{
+			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason,
+			Spent: j.spent(), InputGone: errors.Is(v.cause, errInputGone),
+		})
 	case Cancelled:
-		j.record(events.JobCancelled{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason, Spent: j.spent()})
+		j.record(events.JobCancelled{
+			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason,
+			Spent: j.spent(),
+		})
 	case Paused:
 		j.record(events.JobPaused{Reason: v.reason, Unproven: v.unproven})
 	default:

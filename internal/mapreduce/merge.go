@@ -120,8 +120,9 @@ func (p *pool) enqueueAll() {
 	for index, m := range p.job.state.Merging {
 		if p.job.state.Skips[index] != "" { // asked for while the job stood
 			p.job.recordSkipped(events.AgentFailed{
-				ItemID: m.ID, ItemIndex: index, AgentID: m.AgentID, Attempt: m.Number, Worker: m.Worker, DurationMS: events.Millis(m.Took),
-				Commit: m.Commit,
+				ItemID: m.ID, ItemIndex: index, AgentID: m.AgentID, Attempt: m.Number, Worker: m.Worker,
+				DurationMS: events.Millis(m.Took),
+				Commit:     m.Commit,
 			})
 			continue
 		}
@@ -247,7 +248,8 @@ func (j *job) recordMerged(end *mergeEnd) *published {
 	done := &published{head: end.merged.Head}
 	var letters []string
 	for _, it := range end.merged.Items {
-		e.ItemIDs, e.ItemIndexes, e.Attempts = append(e.ItemIDs, it.ItemID), append(e.ItemIndexes, it.Index), append(e.Attempts, it.Attempt)
+		e.ItemIDs, e.ItemIndexes, e.Attempts = append(e.ItemIDs, it.ItemID), append(e.ItemIndexes, it.Index),
+			append(e.Attempts, it.Attempt)
 		e.Commits, e.Files = append(e.Commits, it.Merge), append(e.Files, it.Files)
 		e.Insertions, e.Deletions = e.Insertions+it.Insertions, e.Deletions+it.Deletions
 		done.settled = append(done.settled, it.Work)
@@ -270,18 +272,26 @@ func (j *job) recordRejected(r gitspace.Rejected) {
 	step := ""
 	if r.Outcome != nil && r.Outcome.Failure != nil {
 		of := r.Outcome.Failure
-		f.Stdout, f.Stderr, f.ExitCode, f.Signal, step = of.Stdout, of.Stderr, of.ExitCode, of.Signal, "workspace.verify/"+of.Step
+		f.Stdout, f.Stderr, f.ExitCode, f.Signal, step = of.Stdout, of.Stderr, of.ExitCode, of.Signal,
+			"workspace.verify/"+of.Step
 	}
 	now := time.Now()
 	resolve := r.Type == retry.TypeMergeConflict && len(j.workflow.Workspace.Resolve) > 0 && !m.Resolved
-	d := errorpolicy.Decision{Action: errorpolicy.Retry, Reason: "the steps of workspace.resolve run", Retry: retry.Decision{State: m.Retry}}
+	d := errorpolicy.Decision{
+		Action: errorpolicy.Retry, Reason: "the steps of workspace.resolve run",
+		Retry: retry.Decision{State: m.Retry},
+	}
 	if !resolve {
-		d = j.state.Policy.Decide(errorpolicy.Outcome{ItemID: m.ID, Failure: f, Retry: m.Retry}, now, retry.NewRand(j.meta.Seed, m.ID, strconv.Itoa(m.Number)))
+		d = j.state.Policy.Decide(errorpolicy.Outcome{ItemID: m.ID, Failure: f, Retry: m.Retry}, now,
+			retry.NewRand(j.meta.Seed, m.ID, strconv.Itoa(m.Number)))
 	}
 	failed := events.AgentFailed{
-		ItemID: m.ID, ItemIndex: r.Index, AgentID: m.AgentID, Attempt: m.Number, Worker: m.Worker, DurationMS: events.Millis(m.Took), Step: step,
-		Error: f.Message, ErrorType: f.Type, ErrorSignature: retry.Signature(f.Message), Signal: f.Signal, StdoutTail: f.Stdout, StderrTail: f.Stderr,
-		Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched, Commit: m.Commit, Conflicts: r.Conflicts, Resolve: resolve,
+		ItemID: m.ID, ItemIndex: r.Index, AgentID: m.AgentID, Attempt: m.Number, Worker: m.Worker,
+		DurationMS: events.Millis(m.Took), Step: step,
+		Error: f.Message, ErrorType: f.Type, ErrorSignature: retry.Signature(f.Message), Signal: f.Signal,
+		StdoutTail: f.Stdout, StderrTail: f.Stderr,
+		Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched, Commit: m.Commit, Conflicts: r.Conflicts,
+		Resolve: resolve,
 	}
 	if f.ExitCode >= 0 {
 		failed.ExitCode = &f.ExitCode
@@ -317,6 +327,7 @@ func (j *job) recordAdopted(w gitspace.Work) {
 	id := j.attemptID(w.ItemID, w.Attempt)
 	j.record(events.AgentStarted{ItemID: w.ItemID, ItemIndex: w.Index, AgentID: id, Attempt: w.Attempt, Base: w.Base})
 	j.record(events.AgentCompleted{
-		ItemID: w.ItemID, ItemIndex: w.Index, AgentID: id, Attempt: w.Attempt, Commit: w.Commit, Files: w.Files, Insertions: w.Insertions, Deletions: w.Deletions,
+		ItemID: w.ItemID, ItemIndex: w.Index, AgentID: id, Attempt: w.Attempt, Commit: w.Commit, Files: w.Files,
+		Insertions: w.Insertions, Deletions: w.Deletions,
 	})
 }

@@ -104,7 +104,8 @@ func (j *job) conclude(e *attemptEnd) {
 	if j.endWith(e); e.outcome.Failure != nil {
 		j.dropIncomplete(e)
 	}
-	e.outcome.Output, e.outputFile, e.outputCRC, e.err = j.keepLarge(e.outcome.Output, e.attempt.ItemIndex, strconv.Itoa(e.attempt.Number))
+	e.outcome.Output, e.outputFile, e.outputCRC,
+		e.err = j.keepLarge(e.outcome.Output, e.attempt.ItemIndex, strconv.Itoa(e.attempt.Number))
 }
 
 // keepLarge writes an output that is too large for a record to a file, and returns what the record has of it.
@@ -125,13 +126,16 @@ func (j *job) recordOutcome(e *attemptEnd, halted *runResult) int64 {
 	if lost, ok := errors.AsType[*agent.LostError](e.err); ok {
 		a := e.attempt
 		return j.record(events.AgentLost{
-			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: lost.Node, Host: lost.Host, Reason: lost.Reason, Unbegun: lost.Unbegun, Cut: lost.Cut, Outputs: j.printed.take(a.ID),
+			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: lost.Node,
+			Host: lost.Host, Reason: lost.Reason, Unbegun: lost.Unbegun, Cut: lost.Cut,
+			Outputs: j.printed.take(a.ID),
 		}).Seq
 	}
 	if j.state.Skips[e.attempt.ItemIndex] != "" && (e.err != nil || e.outcome.Failure != nil) {
 		a := e.attempt
 		return j.recordSkipped(events.AgentFailed{
-			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: e.outcome.Node, Host: e.outcome.Host,
+			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker,
+			Node: e.outcome.Node, Host: e.outcome.Host,
 			DurationMS: events.Millis(e.outcome.Duration), Outputs: j.printed.take(a.ID),
 		})
 	}
@@ -141,7 +145,8 @@ func (j *job) recordOutcome(e *attemptEnd, halted *runResult) int64 {
 			reason = halted.reason
 		}
 		return j.record(events.AgentInterrupted{
-			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: e.outcome.Node, Host: e.outcome.Host, Reason: reason, Outputs: j.printed.take(a.ID),
+			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: e.outcome.Node,
+			Host: e.outcome.Host, Reason: reason, Outputs: j.printed.take(a.ID),
 		}).Seq
 	}
 	if e.outcome.Failure != nil {
@@ -154,7 +159,8 @@ func (j *job) recordSuccess(e *attemptEnd) int64 {
 	a, o := e.attempt, e.outcome
 	wasDead := j.state.dead(a.ItemIndex)
 	r := j.record(events.AgentCompleted{
-		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: o.Node, Host: o.Host, Slot: o.Slot, DurationMS: events.Millis(o.Duration),
+		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: o.Node,
+		Host: o.Host, Slot: o.Slot, DurationMS: events.Millis(o.Duration),
 		ExitCode: o.ExitCode, Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC,
 		Outputs: j.printed.take(a.ID), Uses: e.uses, Produced: e.produced,
 		Commit: o.Commit, Files: o.Files, Insertions: o.Insertions, Deletions: o.Deletions, Discarded: o.Discarded,
@@ -182,9 +188,11 @@ func (j *job) recordFailure(e *attemptEnd) int64 {
 		message = "retry budget exhausted: " + message
 	}
 	failed := events.AgentFailed{
-		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: o.Node, Host: o.Host, Slot: o.Slot, DurationMS: events.Millis(o.Duration),
-		Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC, Step: f.Step, Signal: f.Signal,
-		Error: message, ErrorType: retry.Classify(f.Failure), Rule: f.Rule, ErrorSignature: retry.Signature(message),
+		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: o.Node,
+		Host: o.Host, Slot: o.Slot, DurationMS: events.Millis(o.Duration),
+		Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC, Step: f.Step,
+		Signal: f.Signal,
+		Error:  message, ErrorType: retry.Classify(f.Failure), Rule: f.Rule, ErrorSignature: retry.Signature(message),
 		StdoutTail: f.Stdout, StderrTail: f.Stderr, Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched,
 		Outputs: j.printed.take(a.ID), Commit: o.Commit,
 	}
@@ -207,7 +215,8 @@ func addRetry(e *events.AgentFailed, d retry.Decision, now time.Time) {
 	delay, at := events.Millis(d.Delay), now.Add(d.Delay)
 	e.DelayMS, e.RetryAt = &delay, &at
 	e.Retry = &events.RetryState{
-		Alone: d.State.Alone, Attempts: d.State.Attempts, WaitedMS: events.Millis(d.State.Waited), PreviousMS: events.Millis(d.State.Previous), AskedMS: events.Millis(d.Asked),
+		Alone: d.State.Alone, Attempts: d.State.Attempts, WaitedMS: events.Millis(d.State.Waited),
+		PreviousMS: events.Millis(d.State.Previous), AskedMS: events.Millis(d.Asked),
 	}
 	if !d.State.ExpiresAt.IsZero() {
 		e.Retry.ExpiresAt = &d.State.ExpiresAt

@@ -73,7 +73,10 @@ func (j *job) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) a
 	a.Done = j.state.phase(name).Steps
 	a.Map, a.Base = m, j.state.Head
 	if j.space != nil && (name == "reduce" || name == "merge") {
-		a.Merge = &agent.MergeResult{SourceBranch: gitspace.Config{JobID: a.JobID}.ResultBranch(), TargetBranch: j.state.TargetBranch}
+		a.Merge = &agent.MergeResult{
+			SourceBranch: gitspace.Config{JobID: a.JobID}.ResultBranch(),
+			TargetBranch: j.state.TargetBranch,
+		}
 	}
 	a.Outputs = j.printed.granted()
 	if j.config.Trace {

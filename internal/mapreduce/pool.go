@@ -293,15 +293,20 @@ func (p *pool) start(it offered, keys itemKeys) {
 	p.turnTaken()
 	a := p.attempt(it.Item, p.job.state.nextNumber(it.Index), p.takeSlot())
 	a.Token = p.job.record(events.AgentStarted{
-		ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Alone: p.suspects.alone, Base: a.Base,
-		Fleet: p.job.fleet != nil, Suspect: it.Index == p.suspects.out, Reason: it.reason, Key: keys.rate, BreakerKey: keys.breaker,
+		ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker,
+		Alone: p.suspects.alone, Base: a.Base,
+		Fleet: p.job.fleet != nil, Suspect: it.Index == p.suspects.out, Reason: it.reason, Key: keys.rate,
+		BreakerKey: keys.breaker,
 	}).Seq
 	p.fly(a, keys)
 }
 
 // fly has a worker run an attempt whose start is recorded.
 func (p *pool) fly(a agent.Attempt, keys itemKeys) {
-	f := &flight{index: a.ItemIndex, number: a.Number, slot: a.Worker, keys: keys, began: time.Now(), placed: p.job.fleet == nil || a.Adopted}
+	f := &flight{
+		index: a.ItemIndex, number: a.Number, slot: a.Worker, keys: keys, began: time.Now(),
+		placed: p.job.fleet == nil || a.Adopted,
+	}
 	p.flights[a.Token] = f
 	if p.job.state.Times.Limits() {
 		heap.Push(&p.watch.clocks, clock{f.began, a.Token})
@@ -427,10 +432,14 @@ func (p *pool) dropped(it items.Item, v limits.Verdict, now time.Time) bool {
 // giveUp records the failure of an item whose retry budget expired before its next attempt could begin.
 func (j *job) giveUp(it items.Item, used retry.State) {
 	last := j.state.Failed[it.Index]
-	d := j.state.Policy.GiveUp(errorpolicy.Outcome{ItemID: it.ID, Failure: retry.Failure{Type: last.Type, Message: last.Error, ExitCode: -1}, Retry: used})
+	d := j.state.Policy.GiveUp(errorpolicy.Outcome{
+		ItemID:  it.ID,
+		Failure: retry.Failure{Type: last.Type, Message: last.Error, ExitCode: -1}, Retry: used,
+	})
 	message := "retry budget exhausted: " + last.Error
 	j.recordFailed(events.AgentFailed{
-		ItemID: it.ID, ItemIndex: it.Index, Attempt: j.state.nextNumber(it.Index) - 1, Step: last.Step, Error: message, ErrorType: last.Type,
+		ItemID: it.ID, ItemIndex: it.Index, Attempt: j.state.nextNumber(it.Index) - 1, Step: last.Step,
+		Error: message, ErrorType: last.Type,
 		ErrorSignature: retry.Signature(message), Action: d.Action, Reason: d.Reason,
 	}, j.whySkipped(false))
 }

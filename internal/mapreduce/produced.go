@@ -34,7 +34,10 @@ func (j *job) newProduction() *production {
 	if m == nil || len(m.Produces) == 0 || j.config.Simulate != nil || j.config.OnFleet && len(m.Files) > 0 {
 		return nil
 	}
-	p := &production{atomic: m.Atomic, incomplete: m.Incomplete, mark: j.place.ID[max(0, len(j.place.ID)-10):], sync: j.config.Durability != events.None}
+	p := &production{
+		atomic: m.Atomic, incomplete: m.Incomplete, mark: j.place.ID[max(0, len(j.place.ID)-10):],
+		sync: j.config.Durability != events.None,
+	}
 	if p.incomplete == "" && p.atomic {
 		p.incomplete = workflow.RemoveIncomplete
 	}
@@ -234,5 +237,6 @@ func checkProduction(w *workflow.Workflow) []workflow.Problem {
 	if len(m.Produces) > 0 || !m.Atomic && m.Incomplete == "" {
 		return nil
 	}
-	return []workflow.Problem{problemAt(w, m.Pos, "atomic and incomplete are about the files of produces, and there are none")}
+	return []workflow.Problem{problemAt(w, m.Pos,
+		"atomic and incomplete are about the files of produces, and there are none")}
 }

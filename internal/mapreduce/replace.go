@@ -25,10 +25,12 @@ func (m *Replacement) validate(c Config, recorded *workflow.Workflow) (*workflow
 	w.Name = recorded.Name
 	problems, warnings := findings(c, w)
 	if w.Mode != recorded.Mode {
-		problems = append(problems, problemAt(w, top, fmt.Sprintf("the job has mode %s, and this has mode %s: run it as a new job", recorded.Mode, w.Mode)))
+		problems = append(problems, problemAt(w, top,
+			fmt.Sprintf("the job has mode %s, and this has mode %s: run it as a new job", recorded.Mode, w.Mode)))
 	}
 	if !reflect.DeepEqual(w.ErrorPolicy.CircuitBreaker, recorded.ErrorPolicy.CircuitBreaker) {
-		problems = append(problems, problemAt(w, top, "the circuit_breaker of the error policy cannot change: the log of the job follows from it"))
+		problems = append(problems, problemAt(w, top,
+			"the circuit_breaker of the error policy cannot change: the log of the job follows from it"))
 	}
 	_, err := asError(w, problems, warnings)
 	return w, err
@@ -64,7 +66,8 @@ func (j *job) newSlots(recorded *workflow.Workflow) error {
 	c := j.config
 	c.MaxParallel = 0
 	open := OpenSlots(c, j.workflow)
-	if j.workflow.Map == nil || sameNumber(j.workflow.Map.MaxParallel, recorded.Map.MaxParallel) && open == OpenSlots(c, recorded) {
+	if j.workflow.Map == nil || sameNumber(j.workflow.Map.MaxParallel, recorded.Map.MaxParallel) &&
+		open == OpenSlots(c, recorded) {
 		return nil
 	}
 	slots, err := maxParallel(c, j.workflow)
@@ -97,7 +100,8 @@ func (j *job) changedWork(recorded *workflow.Workflow) []workflow.Problem {
 		return problems
 	}
 	for _, c := range w.Map.Selection(recorded.Map) {
-		problems = append(problems, problemAt(w, c.At, c.Key+" cannot change: the items of the job have been chosen; run it as a new job"))
+		problems = append(problems, problemAt(w, c.At,
+			c.Key+" cannot change: the items of the job have been chosen; run it as a new job"))
 	}
 	return problems
 }
@@ -141,14 +145,18 @@ func (j *job) changedSteps(phase string, now, before []workflow.Step) []workflow
 	var problems []workflow.Problem
 	for i, s := range now[:min(done, len(now))] {
 		if !workflow.EqualSteps(s, before[i]) {
-			problems = append(problems, problemAt(j.workflow, s.Pos, "step "+s.Label(i)+" cannot change: the job has done it"))
+			problems = append(problems, problemAt(j.workflow, s.Pos,
+				"step "+s.Label(i)+" cannot change: the job has done it"))
 		}
 	}
 	switch {
 	case len(now) < done:
-		problems = append(problems, problemAt(j.workflow, top, fmt.Sprintf("%sa step that the job has done is missing: %s", inPhase(phase, ""), before[len(now)].Label(len(now)))))
+		problems = append(problems, problemAt(j.workflow, top,
+			fmt.Sprintf("%sa step that the job has done is missing: %s", inPhase(phase, ""),
+				before[len(now)].Label(len(now)))))
 	case p.Completed && len(now) > done:
-		problems = append(problems, problemAt(j.workflow, now[done].Pos, "step "+now[done].Label(done)+" would never run: the job is done with "+phase))
+		problems = append(problems, problemAt(j.workflow, now[done].Pos,
+			"step "+now[done].Label(done)+" would never run: the job is done with "+phase))
 	}
 	return problems
 }

@@ -362,7 +362,8 @@ func writeIndex(place jobs.Job, m resultsMeta, spans []span, notes *rowNotes, wa
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	w, err := fingerprint.Create(place.IndexFile(), fingerprint.Head{Keyed: want.keyed, Fields: strings.Join(want.fields, "\n")})
+	w, err := fingerprint.Create(place.IndexFile(),
+		fingerprint.Head{Keyed: want.keyed, Fields: strings.Join(want.fields, "\n")})
 	if err != nil {
 		return err
 	}
@@ -377,7 +378,8 @@ func writeIndex(place jobs.Job, m resultsMeta, spans []span, notes *rowNotes, wa
 			continue
 		}
 		e := fingerprint.Entry{
-			Raw: fingerprint.Of(it.Data), Data: data.Of(it.Data), ID: fingerprint.Of([]byte(it.ID)), Index: i, Group: int(sp.group) - 1, OK: sp.ok,
+			Raw: fingerprint.Of(it.Data), Data: data.Of(it.Data), ID: fingerprint.Of([]byte(it.ID)), Index: i,
+			Group: int(sp.group) - 1, OK: sp.ok,
 			Row: fingerprint.Span{Offset: offset, Length: int(sp.length)},
 		}
 		offset += int64(sp.length)
@@ -415,7 +417,10 @@ func writeRows(place jobs.Job, total int, w io.Writer, notes *rowNotes) ([]span,
 			return err
 		}
 		n, err := buffered.Write(line.Bytes())
-		last[r.Index] = span{offset: offset, length: int32(n), group: int16(len(notes.groups)), ok: r.Status == errorpolicy.Succeeded.Result()}
+		last[r.Index] = span{
+			offset: offset, length: int32(n), group: int16(len(notes.groups)),
+			ok: r.Status == errorpolicy.Succeeded.Result(),
+		}
 		offset += int64(n)
 		return err
 	}
@@ -445,7 +450,8 @@ func writeRows(place jobs.Job, total int, w io.Writer, notes *rowNotes) ([]span,
 			for i, index := range e.ItemIndexes {
 				found, ok := unmerged[index]
 				if !ok {
-					return nil, unusable(place, fmt.Errorf("the log has a merge of item %d, and no attempt at it before", index))
+					return nil, unusable(place,
+						fmt.Errorf("the log has a merge of item %d, and no attempt at it before", index))
 				}
 				delete(unmerged, index)
 				found.Commit = e.Commits[i]
@@ -503,7 +509,8 @@ func rowOf(place jobs.Job, e events.Event, rows []span) (row, bool, error) {
 		}
 		output, err := outputOf(place, e.Output, e.OutputFile, e.OutputCRC)
 		return row{
-			ItemID: e.ItemID, Index: e.ItemIndex, Status: errorpolicy.Succeeded.Result(), Output: output, ExitCode: &e.ExitCode,
+			ItemID: e.ItemID, Index: e.ItemIndex, Status: errorpolicy.Succeeded.Result(), Output: output,
+			ExitCode:   &e.ExitCode,
 			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured, Node: e.Node,
 		}, true, err
 	case events.AgentReused:
@@ -512,7 +519,8 @@ func rowOf(place jobs.Job, e events.Event, rows []span) (row, bool, error) {
 		}
 		output, err := outputOf(place, e.Output, e.OutputFile, e.OutputCRC)
 		return row{
-			ItemID: e.ItemID, Index: e.ItemIndex, Status: errorpolicy.Succeeded.Result(), Output: output, ExitCode: &e.ExitCode,
+			ItemID: e.ItemID, Index: e.ItemIndex, Status: errorpolicy.Succeeded.Result(), Output: output,
+			ExitCode:   &e.ExitCode,
 			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured, From: &origin{e.FromJob, e.FromItem},
 		}, true, err
 	case events.AgentFailed:

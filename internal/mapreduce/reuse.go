@@ -123,7 +123,8 @@ func resolveSince(c Config, w *workflow.Workflow) (*jobs.Since, string, error) {
 	case meta.Simulated:
 		return nil, "", &RefusedError{Reason: fmt.Sprintf("--since: job %s was simulated: it has no results", place.ID)}
 	case meta.Dir != c.Dir:
-		return nil, "", &RefusedError{Reason: fmt.Sprintf("--since: job %s was run in %s: what it made is there", place.ID, meta.Dir)}
+		return nil, "", &RefusedError{Reason: fmt.Sprintf("--since: job %s was run in %s: what it made is there",
+			place.ID, meta.Dir)}
 	}
 	s.JobID = place.ID
 	return s, "", nil
@@ -143,7 +144,8 @@ func latestOf(c Config, name string) (jobs.Job, error) {
 			continue
 		}
 		meta, err := place.ReadMeta()
-		if err != nil || meta.Workflow != name || meta.Dir != c.Dir || meta.Mode != string(workflow.MapReduce) || meta.Simulated {
+		if err != nil || meta.Workflow != name || meta.Dir != c.Dir || meta.Mode != string(workflow.MapReduce) ||
+			meta.Simulated {
 			continue
 		}
 		sum, err := Summarize(place)
@@ -165,7 +167,8 @@ func (j *job) openReuse(now *fingerprint.Job) error {
 	}
 	r, err := newReuse(j.config, j.workflow, *j.meta.Since, *j.state.Fingerprint, j.files)
 	if errors.Is(err, jobs.ErrNotFound) {
-		j.notice(fmt.Sprintf("job %s, whose results were to be taken over, is gone: all items that are left are run", j.meta.Since.JobID))
+		j.notice(fmt.Sprintf("job %s, whose results were to be taken over, is gone: all items that are left are run",
+			j.meta.Since.JobID))
 		return nil
 	}
 	if err != nil {
@@ -181,7 +184,10 @@ func newReuse(c Config, w *workflow.Workflow, since jobs.Since, now fingerprint.
 	if err != nil {
 		return nil, err
 	}
-	r := &reuse{since: since, data: data, files: files, numbers: map[string]int{}, forced: map[string]bool{}, keyed: w.Map.Key.Value != ""}
+	r := &reuse{
+		since: since, data: data, files: files, numbers: map[string]int{}, forced: map[string]bool{},
+		keyed: w.Map.Key.Value != "",
+	}
 	for _, id := range since.Force {
 		r.forced[id] = true
 	}
@@ -207,7 +213,8 @@ func newReuse(c Config, w *workflow.Workflow, since jobs.Since, now fingerprint.
 // openEarlier opens the results of a job, and makes what is missing of them. Next is the job that it took
 // results from, if it did not come to its end, so that it may not have taken all of them.
 func openEarlier(place jobs.Job, m *workflow.Map, now fingerprint.Job) (_ *earlierJob, next string, err error) {
-	e, meta, ended, err := openResults(place, textsOf(m.Fingerprint), "wait for its end, stop it, or name another job with --since")
+	e, meta, ended, err := openResults(place, textsOf(m.Fingerprint),
+		"wait for its end, stop it, or name another job with --since")
 	if err != nil {
 		return nil, "", err
 	}
@@ -218,7 +225,8 @@ func openEarlier(place jobs.Job, m *workflow.Map, now fingerprint.Job) (_ *earli
 		return nil, "", errors.Join(err, e.close())
 	}
 	if index.Entries > maxEntries {
-		return nil, "", errors.Join(fmt.Errorf("job %s has %d items, of which %d can be compared", place.ID, index.Entries, maxEntries), e.close())
+		return nil, "", errors.Join(fmt.Errorf("job %s has %d items, of which %d can be compared", place.ID,
+			index.Entries, maxEntries), e.close())
 	}
 	for _, group := range index.Jobs {
 		e.parts = append(e.parts, now.Part(group))
@@ -231,7 +239,9 @@ func openEarlier(place jobs.Job, m *workflow.Map, now fingerprint.Job) (_ *earli
 
 // openResults opens the results of a job that is not running, with their index, and makes what is missing of
 // them. It reports whether the job has completed; instead is what to do about one that runs.
-func openResults(place jobs.Job, fields []string, instead string) (e *earlierJob, meta jobs.Meta, completed bool, err error) {
+func openResults(place jobs.Job, fields []string, instead string) (e *earlierJob, meta jobs.Meta, completed bool,
+	err error,
+) {
 	lock, err := lockEnded(place)
 	if errors.Is(err, jobs.ErrLocked) {
 		return nil, meta, false, &RefusedError{Reason: fmt.Sprintf("job %s is still running: %s", place.ID, instead)}
@@ -257,7 +267,8 @@ func openResults(place jobs.Job, fields []string, instead string) (e *earlierJob
 	if err != nil {
 		return nil, meta, completed, errors.Join(unusable(place, err), index.Close())
 	}
-	return &earlierJob{place: place, index: index, rows: rows, matched: make([]uint64, index.Entries/64+1)}, meta, completed, nil
+	return &earlierJob{place: place, index: index, rows: rows, matched: make([]uint64, index.Entries/64+1)}, meta,
+		completed, nil
 }
 
 func (e *earlierJob) close() error { return errors.Join(e.index.Close(), e.rows.Close()) }
@@ -485,8 +496,9 @@ func (r *reuse) take(it items.Item) (offered, error) {
 		return offered{}, err
 	}
 	taken := &events.AgentReused{
-		ItemID: it.ID, ItemIndex: it.Index, FromJob: e.place.ID, FromItem: was.ItemID, Attempt: was.Attempt, DurationMS: was.DurationMS,
-		Captured: was.Captured, Uses: files.Uses, Produced: files.Produced,
+		ItemID: it.ID, ItemIndex: it.Index, FromJob: e.place.ID, FromItem: was.ItemID, Attempt: was.Attempt,
+		DurationMS: was.DurationMS,
+		Captured:   was.Captured, Uses: files.Uses, Produced: files.Produced,
 	}
 	if was.ExitCode != nil {
 		taken.ExitCode = *was.ExitCode
@@ -550,7 +562,8 @@ func fingerprintOf(c Config, w *workflow.Workflow, captured map[string]string, u
 	handler := w.Handlers[w.ErrorPolicy.OnItemFailure.Handler]
 	content := workflow.Content(m.AgentTemplate)
 	f := fingerprint.Job{Version: w.Version, Values: map[string]string{}}
-	f.Steps = fingerprint.Of(slices.Concat(content, workflow.Content(handler), strconv.AppendBool(nil, m.Batch > 0))).String()
+	f.Steps = fingerprint.Of(slices.Concat(content, workflow.Content(handler),
+		strconv.AppendBool(nil, m.Batch > 0))).String()
 	digest := func(value string) string {
 		if s.Mask.Holds(value) {
 			return secret(value)
@@ -627,7 +640,8 @@ func makeIndex(place jobs.Job, meta jobs.Meta, fields []string) (completed bool,
 // refreshIndex makes the index at the end of a run, if a later job of this workflow will ask for it.
 func (j *job) refreshIndex() error {
 	m := j.workflow.Map
-	if m == nil || !j.state.Selected || !m.Incremental && j.meta.Since == nil && len(m.Uses)+len(m.Produces)+len(m.Fingerprint) == 0 {
+	if m == nil || !j.state.Selected || !m.Incremental && j.meta.Since == nil &&
+		len(m.Uses)+len(m.Produces)+len(m.Fingerprint) == 0 {
 		return nil
 	}
 	if err := j.log.Wait(j.state.Seq); err != nil {

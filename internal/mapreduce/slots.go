@@ -210,7 +210,8 @@ func (p *pool) seek(now time.Time) {
 	p.job.agents.Go(func() error {
 		slow := time.AfterFunc(tellAfter, func() {
 			if !told {
-				p.job.notice(fmt.Sprintf("waiting for one of the %d slots of pool %s, which other jobs hold", shared.Slots, shared.Name))
+				p.job.notice(fmt.Sprintf("waiting for one of the %d slots of pool %s, which other jobs hold",
+					shared.Slots, shared.Name))
 			}
 		})
 		defer slow.Stop()

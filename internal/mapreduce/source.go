@@ -79,7 +79,8 @@ func (j *job) selected() source {
 			if err := sel.give(ctx, todo, give); err != nil || j.state.Selected {
 				return err
 			}
-			return fmt.Errorf("%w: what had been read of it has run (%d items); start a new job with the rest", errInputGone, j.store.Len())
+			return fmt.Errorf("%w: what had been read of it has run (%d items); start a new job with the rest",
+				errInputGone, j.store.Len())
 		})
 	}
 	s := j.feed(func(ctx context.Context, give func(offered) bool) error {

@@ -92,7 +92,8 @@ func (s *starts) before(ask agent.AgentAsk) []gateKey {
 	pool := s.pool(ask.Preset)
 	keys := []gateKey{{pool: pool}}
 	for k, g := range s.gates {
-		if k.pool == pool && k.model != "" && (g.steps[ask.Model] || strings.Contains(strings.ToLower(ask.Model), strings.ToLower(k.model))) {
+		if k.pool == pool && k.model != "" &&
+			(g.steps[ask.Model] || strings.Contains(strings.ToLower(ask.Model), strings.ToLower(k.model))) {
 			keys = append(keys, k)
 		}
 	}
@@ -128,7 +129,9 @@ const (
 
 // admit asks the gates and the ledger at once, so that nobody holds one while it waits for another. Without a
 // ticket it says how long to wait.
-func (s *starts) admit(item int, ask agent.AgentAsk, now time.Time) (t agent.AgentTicket, wait time.Duration, err error) {
+func (s *starts) admit(item int, ask agent.AgentAsk, now time.Time) (t agent.AgentTicket, wait time.Duration,
+	err error,
+) {
 	st := start{ask: ask, gates: map[gateKey]limit.GateTicket{}}
 	release := func() {
 		for k, ticket := range st.gates {
@@ -174,7 +177,9 @@ func indexOf(a *agent.Attempt) int {
 }
 
 // AdmitAgent waits until the gate of a pool and the budget admit an agent.
-func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.AgentAsk, keepSlot bool) (slot int, t agent.AgentTicket, refusal *agent.Failure, err error) {
+func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.AgentAsk, keepSlot bool) (slot int,
+	t agent.AgentTicket, refusal *agent.Failure, err error,
+) {
 	waits := false
 	defer func() {
 		if waits {
@@ -198,7 +203,10 @@ func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.Agent
 		}
 		h.starts.mu.Unlock()
 		if spent, ok := errors.AsType[*spend.ItemSpent](err); ok {
-			return a.Worker, t, &agent.Failure{Failure: retry.Failure{Type: retry.TypeBudget, Message: spent.Error(), ExitCode: -1, Exact: true}}, nil
+			return a.Worker, t, &agent.Failure{Failure: retry.Failure{
+				Type: retry.TypeBudget, Message: spent.Error(),
+				ExitCode: -1, Exact: true,
+			}}, nil
 		}
 		if err != nil || wait <= 0 {
 			return a.Worker, t, nil, err
@@ -225,7 +233,8 @@ func (h *host) budgetReached(spent *spend.JobSpent) {
 	}
 	h.starts.reached = true
 	h.emit(events.BudgetReached{
-		LimitUSD: spent.Limit, SpentUSD: spent.Spent, NextUSD: spent.Next, LimitTokens: spent.Tokens, SpentTokens: spent.Used, Running: h.starts.ledger.Running(),
+		LimitUSD: spent.Limit, SpentUSD: spent.Spent, NextUSD: spent.Next, LimitTokens: spent.Tokens,
+		SpentTokens: spent.Used, Running: h.starts.ledger.Running(),
 	})
 }
 
@@ -261,7 +270,9 @@ func (h *host) ReleaseAgent(t agent.AgentTicket) {
 }
 
 // ReportAgent says to the gates of a pool how an agent ended.
-func (h *host) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failure, use ai.LimitUse) (again bool, err error) {
+func (h *host) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failure, use ai.LimitUse) (again bool,
+	err error,
+) {
 	s := &h.starts
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,7 +300,9 @@ func (h *host) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failu
 }
 
 // metLimit closes the gate of the limit that an agent has met. The others learn nothing of that.
-func (h *host) metLimit(a *agent.Attempt, st start, f *agent.Failure, p limit.QuotaPolicy, now time.Time) (again bool, err error) {
+func (h *host) metLimit(a *agent.Attempt, st start, f *agent.Failure, p limit.QuotaPolicy, now time.Time) (again bool,
+	err error,
+) {
 	s := &h.starts
 	k := gateKey{pool: s.pool(st.ask.Preset)}
 	report := limit.GateReport{Kind: limit.GateAuth, Item: a.ItemID}
@@ -331,14 +344,18 @@ func (h *host) nearLimit(a *agent.Attempt, st start, use ai.LimitUse, p limit.Qu
 	if k.model != "" {
 		g.steps[st.ask.Model] = true
 	}
-	e := h.pause(a, k, st, *closed, use.Scope, fmt.Sprintf("%.0f%% of the limit are used, and pause_at is %g", 100*use.Share, *p.PauseAt), now)
+	e := h.pause(a, k, st, *closed, use.Scope,
+		fmt.Sprintf("%.0f%% of the limit are used, and pause_at is %g", 100*use.Share, *p.PauseAt), now)
 	s.stop = h.tooLong(e, *closed, p, now)
 }
 
 // pause records and says that agents wait.
-func (h *host) pause(a *agent.Attempt, k gateKey, st start, c limit.GateClosing, scope, message string, now time.Time) events.QuotaPaused {
+func (h *host) pause(a *agent.Attempt, k gateKey, st start, c limit.GateClosing, scope, message string,
+	now time.Time,
+) events.QuotaPaused {
 	e := events.QuotaPaused{
-		Pool: k.pool, Model: k.model, Kind: string(c.Kind), Scope: scope, Until: c.Until, Item: a.ItemID, Near: c.Near, Error: message,
+		Pool: k.pool, Model: k.model, Kind: string(c.Kind), Scope: scope, Until: c.Until, Item: a.ItemID,
+		Near: c.Near, Error: message,
 	}
 	if k.model != "" {
 		e.Step = st.ask.Model
@@ -367,7 +384,8 @@ func (h *host) tooLong(e events.QuotaPaused, c limit.GateClosing, p limit.QuotaP
 	case p.OnQuota == limit.QuotaStop:
 		return fmt.Errorf("%s: %s: prodigy resume goes on, after %s", e.Gate(), e.Error, at)
 	case tooLong:
-		return fmt.Errorf("%s: %s: that is longer than max_pause (%s); prodigy resume goes on, after %s", e.Gate(), e.Error, duration.Format(most), at)
+		return fmt.Errorf("%s: %s: that is longer than max_pause (%s); prodigy resume goes on, after %s", e.Gate(),
+			e.Error, duration.Format(most), at)
 	}
 	return nil
 }

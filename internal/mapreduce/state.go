@@ -346,7 +346,8 @@ func (s *state) applyAgent(r events.Record) (batch []errorpolicy.BatchError) {
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
 		s.Running.set(e.ItemIndex, running{
-			ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Retry: s.Waiting[e.ItemIndex].Retry, Base: e.Base,
+			ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Retry: s.Waiting[e.ItemIndex].Retry,
+			Base:    e.Base,
 			Resolve: s.Waiting[e.ItemIndex].Resolve, Token: r.Seq, Fleet: e.Fleet, Suspect: e.Suspect, Key: e.Key,
 		})
 		delete(s.Waiting, e.ItemIndex)
@@ -441,8 +442,10 @@ func (s *state) succeed(id string, index int, seq int64, reused bool) {
 func (s *state) awaitMerge(r events.Record, e events.AgentCompleted) {
 	f := s.Running.at(e.ItemIndex)
 	s.Merging[e.ItemIndex] = merging{
-		ID: e.ItemID, Number: e.Attempt, AgentID: e.AgentID, Worker: e.Worker, Seq: r.Seq, Done: r.Time, Took: time.Duration(e.DurationMS),
-		Base: f.Base, Commit: e.Commit, Files: e.Files, Insertions: e.Insertions, Deletions: e.Deletions, Retry: f.Retry, Resolved: f.Resolve != "",
+		ID: e.ItemID, Number: e.Attempt, AgentID: e.AgentID, Worker: e.Worker, Seq: r.Seq, Done: r.Time,
+		Took: time.Duration(e.DurationMS),
+		Base: f.Base, Commit: e.Commit, Files: e.Files, Insertions: e.Insertions, Deletions: e.Deletions,
+		Retry: f.Retry, Resolved: f.Resolve != "",
 	}
 	delete(s.Running, e.ItemIndex)
 	delete(s.Crashes, e.ItemIndex)
@@ -508,7 +511,10 @@ func retryState(e events.AgentFailed) retry.State {
 	if e.Retry == nil {
 		return retry.State{}
 	}
-	st := retry.State{Alone: e.Retry.Alone, Attempts: e.Retry.Attempts, Waited: time.Duration(e.Retry.WaitedMS), Previous: time.Duration(e.Retry.PreviousMS)}
+	st := retry.State{
+		Alone: e.Retry.Alone, Attempts: e.Retry.Attempts, Waited: time.Duration(e.Retry.WaitedMS),
+		Previous: time.Duration(e.Retry.PreviousMS),
+	}
 	if e.Retry.ExpiresAt != nil {
 		st.ExpiresAt = *e.Retry.ExpiresAt
 	}

@@ -23,7 +23,8 @@ func (p *pool) askTurn(k *parking) {
 		p.lobby.steps[k.step.Position] = q
 	}
 	now := time.Now()
-	if !k.keeps && (q.has(k.step.Key) || p.stepMay(k.step.Position)(k.step.Key, now).After(now)) && p.lobby.waits() < maxParked {
+	if !k.keeps && (q.has(k.step.Key) || p.stepMay(k.step.Position)(k.step.Key, now).After(now)) &&
+		p.lobby.waits() < maxParked {
 		p.leaveSlot(k)
 		p.lobby.stepsParked++
 	} else {

@@ -174,7 +174,8 @@ func (s *Summary) ended(e events.Event) bool {
 	if !ok || end.Metrics == nil {
 		return false
 	}
-	s.State, s.Reason, s.Duration, s.Metrics, s.Spent = end.State, end.Reason, end.Took, *end.Metrics, valueOf(end.Spent)
+	s.State, s.Reason, s.Duration, s.Metrics, s.Spent = end.State, end.Reason, end.Took, *end.Metrics,
+		valueOf(end.Spent)
 	if e, completed := e.(events.JobCompleted); completed {
 		s.ReduceStale, s.ReduceHeld = e.ReduceStale, e.ReduceHeld
 	}
@@ -272,7 +273,8 @@ func recordedPolicy(place jobs.Job, meta jobs.Meta) (errorpolicy.Policy, error) 
 	if err != nil {
 		return errorpolicy.Policy{}, unusable(place, err)
 	}
-	w, err := workflow.Parse(place.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: time.Duration(meta.MaxDelayMS) * time.Millisecond, Values: meta.Values})
+	w, err := workflow.Parse(place.WorkflowFile(), source,
+		workflow.ParseOptions{MaxDelay: time.Duration(meta.MaxDelayMS) * time.Millisecond, Values: meta.Values})
 	if err != nil {
 		return errorpolicy.Policy{}, nil
 	}

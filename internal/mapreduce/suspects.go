@@ -95,7 +95,8 @@ func (j *job) suspects() []dueItem {
 		}
 	}
 	slices.SortFunc(found, func(a, b dueItem) int {
-		return cmp.Or(cmp.Compare(j.state.Crashes[a.index].Alone, j.state.Crashes[b.index].Alone), cmp.Compare(a.index, b.index))
+		return cmp.Or(cmp.Compare(j.state.Crashes[a.index].Alone, j.state.Crashes[b.index].Alone),
+			cmp.Compare(a.index, b.index))
 	})
 	return found
 }
@@ -118,7 +119,8 @@ func (j *job) noteDeath() {
 
 // suspect reports whether an item is to run alone.
 func (j *job) suspect(index int) bool {
-	return j.config.MaxCrashes > 0 && j.state.Crashes[index].Together >= j.config.MaxCrashes && j.state.Status.At(index) == errorpolicy.Pending
+	return j.config.MaxCrashes > 0 && j.state.Crashes[index].Together >= j.config.MaxCrashes &&
+		j.state.Status.At(index) == errorpolicy.Pending
 }
 
 // quarantine records the failure of the items that were running alone when the run died, once that has happened
@@ -146,7 +148,8 @@ func (j *job) quarantine() {
 func (j *job) setAside(index int, w pendingRetry, message string) {
 	now := time.Now()
 	f := retry.Failure{Type: retry.TypeKilledRunner, Message: message, ExitCode: -1}
-	d := j.state.Policy.Decide(errorpolicy.Outcome{ItemID: w.ID, Failure: f, Retry: w.Retry}, now, retry.NewRand(j.meta.Seed, w.ID, strconv.Itoa(w.Number)))
+	d := j.state.Policy.Decide(errorpolicy.Outcome{ItemID: w.ID, Failure: f, Retry: w.Retry}, now,
+		retry.NewRand(j.meta.Seed, w.ID, strconv.Itoa(w.Number)))
 	failed := events.AgentFailed{
 		ItemID: w.ID, ItemIndex: index, Attempt: w.Number, Error: message, ErrorType: retry.TypeKilledRunner,
 		ErrorSignature: retry.Signature(message), Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched,

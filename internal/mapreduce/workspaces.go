@@ -96,7 +96,9 @@ func (gitWorkspaces) Check(ctx context.Context, c gitspace.Config, allowDirty bo
 	return gitspace.Check(ctx, c, allowDirty)
 }
 
-func (gitWorkspaces) Open(ctx context.Context, c gitspace.Config, start gitspace.Start, head string, live []gitspace.Work) (Space, error) {
+func (gitWorkspaces) Open(ctx context.Context, c gitspace.Config, start gitspace.Start, head string,
+	live []gitspace.Work,
+) (Space, error) {
 	s, err := gitspace.Open(ctx, c, start, head, live)
 	if err != nil {
 		return nil, err
@@ -146,11 +148,16 @@ func (j *job) isolated() bool { return j.workflow.Workspace.Isolated() }
 // gitConfig returns the configuration of the job's workspaces.
 func (j *job) gitConfig() gitspace.Config {
 	return gitspace.Config{
-		JobID: j.place.ID, Workflow: j.workflow.Name, Dir: j.config.Dir, GitDir: j.place.GitDir(), WorkDir: j.meta.WorkDir,
-		Environ: j.config.Environ, Policy: j.workflow.Workspace, Ignore: j.config.Agents.Ignored(), Slots: j.parallel, Register: j.register,
-		Run: j.runInWorkspace,
+		JobID: j.place.ID, Workflow: j.workflow.Name, Dir: j.config.Dir, GitDir: j.place.GitDir(),
+		WorkDir: j.meta.WorkDir,
+		Environ: j.config.Environ, Policy: j.workflow.Workspace, Ignore: j.config.Agents.Ignored(), Slots: j.parallel,
+		Register: j.register,
+		Run:      j.runInWorkspace,
 		Created: func(worker int, base string, took time.Duration) {
-			j.inbox <- message{event: events.WorktreeCreated{Worker: worker, Base: base, DurationMS: events.Millis(took)}}
+			j.inbox <- message{event: events.WorktreeCreated{
+				Worker: worker, Base: base,
+				DurationMS: events.Millis(took),
+			}}
 		},
 		Cleaned: func(worker int, reason string) {
 			j.inbox <- message{event: events.WorktreeCleaned{Worker: worker, Reason: reason}}
@@ -229,12 +236,16 @@ func (j *job) setSteps(a agent.Attempt) {
 		return
 	}
 	common := agent.Attempt{
-		JobID: a.JobID, Workflow: a.Workflow, CorrelationID: j.place.ID, Number: 1, Env: a.Env, Secrets: a.Secrets, Args: a.Args, Earlier: a.Earlier,
+		JobID: a.JobID, Workflow: a.Workflow, CorrelationID: j.place.ID, Number: 1, Env: a.Env, Secrets: a.Secrets,
+		Args: a.Args, Earlier: a.Earlier,
 	}
 	setup, verify := common, common
 	setup.Phase, setup.Steps = ofSetup, j.workflow.Workspace.Setup
 	// In front of the others, as if the environment had it: they may name it.
-	setup.Env = slices.Concat([]workflow.EnvVar{{Name: "PRODIGY_CHECKOUT", Value: workflow.Text{Value: j.config.Dir}, Literal: true}}, a.Env)
+	setup.Env = slices.Concat([]workflow.EnvVar{{
+		Name: "PRODIGY_CHECKOUT", Value: workflow.Text{Value: j.config.Dir},
+		Literal: true,
+	}}, a.Env)
 	setup.SetSpec()
 	verify.Phase = ofVerify
 	if v := j.workflow.Workspace.Verify; v != nil {
@@ -296,14 +307,18 @@ func phaseFailure(err error) (agent.Outcome, error) {
 	if !errors.As(err, &state) {
 		return agent.Outcome{}, err
 	}
-	return agent.Outcome{ExitCode: -1, Failure: &agent.Failure{Failure: retry.Failure{Type: retry.TypeWorkspace, Message: state.Reason, ExitCode: -1}}}, nil
+	return agent.Outcome{ExitCode: -1, Failure: &agent.Failure{Failure: retry.Failure{
+		Type:    retry.TypeWorkspace,
+		Message: state.Reason, ExitCode: -1,
+	}}}, nil
 }
 
 // base returns the commit at which an attempt at an item begins: the head of now. With `order: items` and several
 // slots the first attempts of all begin at the same commit, so that what they do does not depend on who was faster.
 func (j *job) base(index int) string {
 	s := j.state
-	if j.workflow.Workspace.Order == workflow.OrderItems && (j.parallel > 1 || j.elastic) && s.Failures[index] == 0 && !s.dead(index) {
+	if j.workflow.Workspace.Order == workflow.OrderItems && (j.parallel > 1 || j.elastic) && s.Failures[index] == 0 &&
+		!s.dead(index) {
 		return s.MapBase
 	}
 	return s.Head
@@ -380,7 +395,10 @@ func RemoveWorkspaces(ctx context.Context, place jobs.Job, environ []string) err
 	if err != nil || meta.WorkDir == "" {
 		return nil // it has none, or nobody can say where
 	}
-	if err := gitspace.Remove(ctx, gitspace.Config{JobID: place.ID, Dir: meta.Dir, GitDir: place.GitDir(), WorkDir: meta.WorkDir, Environ: environ}); err != nil {
+	if err := gitspace.Remove(ctx, gitspace.Config{
+		JobID: place.ID, Dir: meta.Dir, GitDir: place.GitDir(),
+		WorkDir: meta.WorkDir, Environ: environ,
+	}); err != nil {
 		return fmt.Errorf("remove the workspaces of %s: %w", place.ID, err)
 	}
 	_ = os.Remove(filepath.Dir(meta.WorkDir)) // of the last job of its repository

@@ -257,7 +257,9 @@ func (w *worker) prepares(h *heldAttempt, does bool) (err error) {
 }
 
 // executeIsolated runs an attempt in the workspace of its slot, and returns what it did as a pack.
-func (w *worker) executeIsolated(ctx context.Context, h *heldAttempt, s *jobSpace, a agent.Attempt) (o agent.Outcome, p *fleet.Pack, err error) {
+func (w *worker) executeIsolated(ctx context.Context, h *heldAttempt, s *jobSpace, a agent.Attempt) (o agent.Outcome,
+	p *fleet.Pack, err error,
+) {
 	err = w.bring(ctx, h, s, a)
 	_ = w.prepares(h, false)
 	if err == nil {
@@ -273,7 +275,9 @@ func (w *worker) executeIsolated(ctx context.Context, h *heldAttempt, s *jobSpac
 }
 
 // export sends what an attempt did, however long the broker is away.
-func (w *worker) export(ctx context.Context, h *heldAttempt, s *jobSpace, a *agent.Attempt, o *agent.Outcome) (p *fleet.Pack, err error) {
+func (w *worker) export(ctx context.Context, h *heldAttempt, s *jobSpace, a *agent.Attempt,
+	o *agent.Outcome,
+) (p *fleet.Pack, err error) {
 	ctx, cancel := gitspace.Lasting(ctx)
 	defer cancel()
 	// each try with another name: a worker has no right to purge what it has sent

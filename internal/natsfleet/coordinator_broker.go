@@ -237,7 +237,8 @@ func (c *coordinator) consume() error {
 		if meta, err := m.Metadata(); err != nil || meta.NumPending == 0 || meta.Sequence.Consumer >= backlog {
 			c.reached()
 		}
-	}, jetstream.PullExpiry(10*time.Second), jetstream.PullHeartbeat(2*time.Second), jetstream.ConsumeErrHandler(c.interrupted))
+	}, jetstream.PullExpiry(10*time.Second), jetstream.PullHeartbeat(2*time.Second),
+		jetstream.ConsumeErrHandler(c.interrupted))
 	if err != nil {
 		return err
 	}

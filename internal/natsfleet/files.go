@@ -273,7 +273,9 @@ func (w *worker) prune() error {
 
 // collect has the broker keep the files that an attempt has left, as far as there are any, and returns them. What is
 // wrong with them is a failure.
-func (w *worker) collect(ctx context.Context, x *jobExecutor, h *heldAttempt, a agent.Attempt, o *agent.Outcome) ([]fleet.File, error) {
+func (w *worker) collect(ctx context.Context, x *jobExecutor, h *heldAttempt, a agent.Attempt,
+	o *agent.Outcome,
+) ([]fleet.File, error) {
 	if w.entry(h.job).Files == "" || x.produces == nil || o.Failure != nil {
 		return nil, nil
 	}

@@ -238,7 +238,9 @@ func (h *workerHost) ReleaseStep(b agent.StepBreaker, t limit.Ticket) {
 }
 
 // AdmitAgent waits for the coordinator. After a moment others have the slot.
-func (h *workerHost) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.AgentAsk, keepSlot bool) (int, agent.AgentTicket, *agent.Failure, error) {
+func (h *workerHost) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.AgentAsk, keepSlot bool) (int,
+	agent.AgentTicket, *agent.Failure, error,
+) {
 	var r agentResult
 	answered := make(chan error, 1)
 	go func() {
@@ -292,7 +294,9 @@ func (h *workerHost) RecordUsage(a *agent.Attempt, t agent.AgentTicket, e events
 	_ = h.w.ask(ctx, h.job, callRecordUsage, a.Token, agentArgs{Ticket: t, Usage: line}, new(agentResult))
 }
 
-func (h *workerHost) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failure, use ai.LimitUse) (bool, error) {
+func (h *workerHost) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failure, use ai.LimitUse) (bool,
+	error,
+) {
 	var r agentResult
 	err := h.w.ask(h.w.lifeOf(h.job), h.job, callReportAgent, a.Token, agentArgs{Ticket: t, Failure: f, Use: use}, &r)
 	return r.Again, err
@@ -315,7 +319,9 @@ func (w *worker) ask(ctx context.Context, j *workerJob, method string, token int
 
 // askAged is ask. It also returns how old the answer was when it was sent: it could not be before, if the coordinator
 // or the broker was away.
-func (w *worker) askAged(ctx context.Context, j *workerJob, method string, token int64, args, result any) (age time.Duration, err error) {
+func (w *worker) askAged(ctx context.Context, j *workerJob, method string, token int64, args,
+	result any,
+) (age time.Duration, err error) {
 	number := 0
 	w.turn(func(s *workerState) {
 		s.asked++

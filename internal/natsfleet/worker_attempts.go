@@ -268,7 +268,9 @@ func (w *worker) fetch(ctx context.Context, name string) (data []byte, err error
 
 // executor returns what runs the attempts of a spec, the directory of the files of the job (empty: it is shared), and
 // its workspaces (nil: it has none).
-func (w *worker) executor(ctx context.Context, h *heldAttempt) (x *jobExecutor, dir string, space *jobSpace, err error) {
+func (w *worker) executor(ctx context.Context, h *heldAttempt) (x *jobExecutor, dir string, space *jobSpace,
+	err error,
+) {
 	j := h.job
 	j.asking.Lock()
 	defer j.asking.Unlock()

@@ -112,7 +112,8 @@ func (s *Shell) Run(
 // program returns the file that the shell would start for p, and with which environment. It is not ok when only
 // the shell knows.
 func (s *Shell) program(p Program, c Command) (path string, env []string, ok bool) {
-	if !s.known || len(p.Argv) == 0 || !filepath.IsAbs(c.Dir) || slices.Contains(needsShell(), filepath.Base(p.Argv[0])) {
+	if !s.known || len(p.Argv) == 0 || !filepath.IsAbs(c.Dir) ||
+		slices.Contains(needsShell(), filepath.Base(p.Argv[0])) {
 		return "", nil, false
 	}
 	if len(p.Redirects) > 0 && (!s.dialect.redirects || slices.ContainsFunc(p.Redirects, opensForWriting)) {

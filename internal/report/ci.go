@@ -213,7 +213,8 @@ func (c *CI) GitHub(w io.Writer) (one func(Result) error, end func() error) {
 			return err
 		}, func() error {
 			if more := failed - shown; more > 0 {
-				if _, err := fmt.Fprintf(w, "::error title=%s::%s more failed: prodigy dlq list --job-id %s\n", property(c.Summary.Workflow), term.Counted(more, "item"), c.Summary.Job.ID); err != nil {
+				if _, err := fmt.Fprintf(w, "::error title=%s::%s more failed: prodigy dlq list --job-id %s\n",
+					property(c.Summary.Workflow), term.Counted(more, "item"), c.Summary.Job.ID); err != nil {
 					return err
 				}
 			}

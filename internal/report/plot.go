@@ -105,8 +105,10 @@ type plot struct {
 // newPlot returns an empty plot for a job with this number of slots.
 func newPlot(a *axis, workers int, kept bounds) *plot {
 	p := &plot{
-		axis: a, kept: kept, length: max(a.length(), time.Millisecond), lanes: map[lane][]cell{}, nodes: map[string]*tally{}, open: map[int]*span{}, byID: map[string]*span{}, waiting: map[int]time.Duration{},
-		width: min(laneCells, max(kept.cells/max(workers, 1), 40)),
+		axis: a, kept: kept, length: max(a.length(), time.Millisecond), lanes: map[lane][]cell{},
+		nodes: map[string]*tally{}, open: map[int]*span{}, byID: map[string]*span{},
+		waiting: map[int]time.Duration{},
+		width:   min(laneCells, max(kept.cells/max(workers, 1), 40)),
 	}
 	p.queue = newQueue(p.width)
 	return p

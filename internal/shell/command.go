@@ -78,7 +78,8 @@ func PlanCall(args []string) Plan {
 // dropsEnvironment reports whether env starts its program with an empty environment.
 func dropsEnvironment(args []string) bool {
 	for _, a := range args {
-		if a == "-i" || a == "-" || a == "--ignore-environment" || strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--") && strings.Contains(a, "i") {
+		if a == "-i" || a == "-" || a == "--ignore-environment" || strings.HasPrefix(a, "-") &&
+			!strings.HasPrefix(a, "--") && strings.Contains(a, "i") {
 			return true
 		}
 		if !strings.HasPrefix(a, "-") && !strings.Contains(a, "=") {
@@ -92,7 +93,8 @@ func dropsEnvironment(args []string) bool {
 func nextRunner(args []string, from int) int {
 	for i := from; i < len(args); i++ {
 		name := ProgramName(args[i])
-		if IsShell(name) || slices.Contains(remoteNames, name) || name == "eval" || name == "watch" || name == "parallel" ||
+		if IsShell(name) || slices.Contains(remoteNames, name) || name == "eval" || name == "watch" ||
+			name == "parallel" ||
 			slices.Contains([]string{"env", "xargs", "find", "exec"}, name) {
 			return i
 		}
@@ -139,7 +141,8 @@ func IsDescriptor(file string) bool {
 
 // IsCodeOption reports whether the next word is code: -c, -qc or --command.
 func IsCodeOption(arg string) bool {
-	return arg == "--command" || strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && strings.HasSuffix(arg, "c")
+	return arg == "--command" || strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") &&
+		strings.HasSuffix(arg, "c")
 }
 
 // take notes that the words from start to end are the code of the program at i.

@@ -166,7 +166,8 @@ func unknownShorthand(text string) error {
 	if strings.Trim(body, "0123456789") == "" {
 		more = "; a column of the items is ${item.NAME}"
 	}
-	return fmt.Errorf("%s is not known (known: %s)%s; -I STR names the item by STR, and braces mean nothing then", name, shorthandNames(), more)
+	return fmt.Errorf("%s is not known (known: %s)%s; -I STR names the item by STR, and braces mean nothing then",
+		name, shorthandNames(), more)
 }
 
 // isRange reports whether braces around body are a brace expansion, as in {1..9}.

@@ -66,7 +66,8 @@ func ErrorText(err error) string {
 // IsPlainExpansion reports whether p is ${name} and no more: a script that asks for a default knows that the
 // name may be unset.
 func IsPlainExpansion(p *syntax.ParamExp) bool {
-	return !p.Short && p.Param != nil && p.Exp == nil && p.Slice == nil && p.Repl == nil && p.Index == nil && !p.Length && !p.Excl
+	return !p.Short && p.Param != nil && p.Exp == nil && p.Slice == nil && p.Repl == nil && p.Index == nil &&
+		!p.Length && !p.Excl
 }
 
 // HeredocText returns the body of a quoted heredoc, or nil when it is empty.

@@ -101,7 +101,8 @@ func wrappedBy(args []string) int {
 			return i
 		}
 		w := wrapperTable[at]
-		for i++; i < len(args) && (strings.HasPrefix(args[i], "-") || w.names == "env" && strings.Contains(args[i], "=")); i++ {
+		for i++; i < len(args) && (strings.HasPrefix(args[i], "-") || w.names == "env" &&
+			strings.Contains(args[i], "=")); i++ {
 			if len(args[i]) == 2 && strings.Contains(w.takes, args[i][1:]) {
 				i++
 			}

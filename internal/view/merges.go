@@ -143,7 +143,8 @@ func (j *Job) applyMerge(r events.Record) {
 		delete(j.merging, e.ItemIndex)
 		if e.ErrorType == retry.TypeMergeConflict {
 			m.Collisions.add(Collision{
-				Time: r.Time, ItemID: e.ItemID, Index: e.ItemIndex, Attempt: e.Attempt, Conflicts: e.Conflicts, Action: e.Action, Resolve: e.Resolve,
+				Time: r.Time, ItemID: e.ItemID, Index: e.ItemIndex, Attempt: e.Attempt, Conflicts: e.Conflicts,
+				Action: e.Action, Resolve: e.Resolve,
 			})
 		}
 	case events.PhaseCompleted:

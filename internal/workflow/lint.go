@@ -79,7 +79,8 @@ func (r *reader) warnOfRate() {
 	if least := m.Rate.Limit.Least(n); daily > 0 && least > daily {
 		r.warnAt(m.Pos,
 			"rate: %s, %d starts take at least %s, and the windows are open for %s a day: the job lasts for at least %d days",
-			m.Rate.Limit, n, duration.Format(least.Round(time.Second)), duration.Format(daily.Round(time.Second)), (least+daily-1)/daily)
+			m.Rate.Limit, n, duration.Format(least.Round(time.Second)), duration.Format(daily.Round(time.Second)),
+			(least+daily-1)/daily)
 	}
 }
 

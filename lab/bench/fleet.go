@@ -264,7 +264,9 @@ func (s *stage) resident(workers, n, slots int) (r resident, err error) {
 			time.Sleep(2 * time.Second) // what it has begun is out by then
 			r, statusErr := residentOf(cmd.Process.Pid)
 			_ = cmd.Process.Signal(syscall.SIGTERM)
-			_ = <-ended // it says that it was interrupted
+			if waitErr := <-ended; waitErr == nil {
+				statusErr = errors.Join(statusErr, errors.New("the run has ended by itself"))
+			}
 			return r, errors.Join(err, statusErr)
 		}
 	}

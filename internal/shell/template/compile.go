@@ -103,7 +103,11 @@ func (c *compiler) analyze() error {
 	}
 	dialects, ok := shell.Dialects(c.shell)
 	if !ok {
-		c.report(Error, c.firstOffset(), finding{codeShellName, fmt.Sprintf("placeholders do not work in text for %s; known shells: sh, bash, dash, zsh, ksh, mksh", c.shell)})
+		c.report(Error, c.firstOffset(), finding{
+			codeShellName,
+			fmt.Sprintf("placeholders do not work in text for %s; known shells: sh, bash, dash, zsh, ksh, mksh",
+				c.shell),
+		})
 		return c.failure()
 	}
 	c.parseText = c.withSentinels()

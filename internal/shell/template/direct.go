@@ -42,7 +42,8 @@ func (c *compiler) plainCommand(file *syntax.File) ([]argument, []redirection) {
 // oddText reports whether the parser may see words where a shell sees others: it drops carriage returns, and
 // lets a backslash at the start of a comment join it with the next line.
 func oddText(src string) bool {
-	return strings.Contains(src, "\r") || strings.Contains(src, "\\\n") && strings.Contains(src, "#") || !utf8.ValidString(src)
+	return strings.Contains(src, "\r") || strings.Contains(src, "\\\n") && strings.Contains(src, "#") ||
+		!utf8.ValidString(src)
 }
 
 // isProgram reports whether every shell takes the word for the name of a program.

@@ -23,7 +23,8 @@ func (c *compiler) warn(r *ref, code, why string) {
 
 // lintPlace warns about places where a value is safe from the shell, but perhaps not what was meant.
 func (c *compiler) lintPlace(r *ref, p place) {
-	if r.kind == short && (p.quote == single || p.quote == ansi || p.quote == quotedHeredoc || p.quote == heredoc && c.inRewritten(r)) {
+	if r.kind == short && (p.quote == single || p.quote == ansi || p.quote == quotedHeredoc || p.quote == heredoc &&
+		c.inRewritten(r)) {
 		c.report(Info, r.start, finding{codeFilledIn, r.written + " is filled in although it stands in single quotes"})
 	}
 	raw := r.expr.has("raw")
@@ -33,7 +34,8 @@ func (c *compiler) lintPlace(r *ref, p place) {
 	case p.file:
 		c.warn(r, "PS116", "chooses the file of a redirection, which may lie outside the working directory")
 	case p.loop && p.parts == 1 && p.quote == unquoted && !r.expr.isList():
-		c.warn(r, "PS115", fmt.Sprintf("is one word, so the loop runs once; write %s[*]} or %s|words}", strings.TrimSuffix(r.written, "}"), strings.TrimSuffix(r.written, "}")))
+		c.warn(r, "PS115", fmt.Sprintf("is one word, so the loop runs once; write %s[*]} or %s|words}",
+			strings.TrimSuffix(r.written, "}"), strings.TrimSuffix(r.written, "}")))
 	case r.expr.root == "map" && len(r.expr.steps) == 1 && r.expr.steps[0].key == "results" && p.quote != heredoc && !r.expr.has("file"):
 		c.warn(r, "PS117", "may be too large for an argument; read ${map.results_file}, or write |file for the path of a file that holds it")
 	}
@@ -43,7 +45,8 @@ func (c *compiler) lintPlace(r *ref, p place) {
 // lintText warns about formats around a placeholder that have an escape of their own.
 func (c *compiler) lintText(r *ref, p place) {
 	before, after := c.src[:r.start], c.src[r.end:]
-	inJSON := strings.HasSuffix(before, `"`) && strings.HasPrefix(after, `"`) && strings.HasSuffix(strings.TrimRight(strings.TrimSuffix(before, `"`), " "), ":")
+	inJSON := strings.HasSuffix(before, `"`) && strings.HasPrefix(after, `"`) &&
+		strings.HasSuffix(strings.TrimRight(strings.TrimSuffix(before, `"`), " "), ":")
 	if inJSON && p.quote == heredoc && !r.expr.has("json") {
 		c.warn(r, "PS113", "stands in a JSON string; write |json and leave out the quotes")
 	}
@@ -94,7 +97,8 @@ func (c *compiler) lintCall(args []string, nodes []*syntax.Word) {
 func (c *compiler) lintBraces(args []string, nodes []*syntax.Word) {
 	for i, a := range args {
 		if shell.IsShell(a) && i+2 < len(args) && strings.HasPrefix(args[i+1], "-") && holdsBraces(nodes[i+2]) {
-			c.report(Warning, c.firstOffset(), finding{"PS109", fmt.Sprintf("%s pastes each name into shell code in place of {}; pass it as an argument: sh -c '… \"$1\"' _ {}", args[0])})
+			c.report(Warning, c.firstOffset(),
+				finding{"PS109", fmt.Sprintf("%s pastes each name into shell code in place of {}; pass it as an argument: sh -c '… \"$1\"' _ {}", args[0])})
 		}
 	}
 }
@@ -159,7 +163,8 @@ func (c *compiler) lintUnresolved(file *syntax.File) {
 			continue
 		}
 		if text := c.unresolved(p.Param.Value); text != "" {
-			c.report(Warning, c.sourceOffset(int(p.Pos().Offset())), finding{codeUnresolved, text + "; nothing in this text sets it for the shell"})
+			c.report(Warning, c.sourceOffset(int(p.Pos().Offset())),
+				finding{codeUnresolved, text + "; nothing in this text sets it for the shell"})
 		}
 	}
 }
@@ -200,7 +205,8 @@ func (s *scanner) misspelled(name string) string {
 // runsUnseen reports whether a script runs code of which its text says nothing.
 func runsUnseen(file *syntax.File) bool {
 	for node := range syntax.Preorder(file) {
-		if call, ok := node.(*syntax.CallExpr); ok && len(call.Args) > 0 && slices.Contains([]string{".", "source", "eval"}, call.Args[0].Lit()) {
+		if call, ok := node.(*syntax.CallExpr); ok && len(call.Args) > 0 &&
+			slices.Contains([]string{".", "source", "eval"}, call.Args[0].Lit()) {
 			return true
 		}
 	}
@@ -226,11 +232,16 @@ func (c *compiler) lintBracesOfOthers() {
 		root := inside[:shell.NameLen(inside)]
 		rest := strings.TrimSpace(inside[len(root):])
 		is, known := c.names.Lookup(root)
-		if known = known && (is.Root || is.Declared) || knownOnly(root) != ""; !known || rest != "" && rest[0] != '.' && rest[0] != '[' && rest[0] != '|' {
+		if known = known && (is.Root || is.Declared) || knownOnly(root) != ""; !known || rest != "" &&
+			rest[0] != '.' && rest[0] != '[' && rest[0] != '|' {
 			continue
 		}
 		path, _, _ := strings.Cut(inside, "|")
-		c.report(Warning, start, finding{codeOtherBraces, fmt.Sprintf("{{ %s }} stays as it is: a value of prodigy is written ${%s}", inside, strings.TrimSpace(path))})
+		c.report(Warning, start, finding{
+			codeOtherBraces,
+			fmt.Sprintf("{{ %s }} stays as it is: a value of prodigy is written ${%s}", inside,
+				strings.TrimSpace(path)),
+		})
 	}
 }
 

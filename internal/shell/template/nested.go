@@ -93,7 +93,8 @@ func isAssignment(word *syntax.Word) bool {
 				return true
 			}
 		case *syntax.ParamExp:
-			if p.Param == nil || strings.HasPrefix(p.Param.Value, sentinelName) || !shell.IsPlainExpansion(p) && !p.Short {
+			if p.Param == nil || strings.HasPrefix(p.Param.Value, sentinelName) || !shell.IsPlainExpansion(p) &&
+				!p.Short {
 				return false
 			}
 		default:
@@ -183,7 +184,10 @@ func newNestedCode() *nestedCode {
 // refuseOpaque refuses refs whose place in the code nobody can know.
 func (w *walker) refuseOpaque(code *nestedCode) bool {
 	for _, i := range code.hidden {
-		w.c.refs[i].fault = finding{codeOpaque, w.c.refs[i].written + " stands in an expansion whose result another shell takes as code; assign it to a variable of its own"}
+		w.c.refs[i].fault = finding{
+			codeOpaque,
+			w.c.refs[i].written + " stands in an expansion whose result another shell takes as code; assign it to a variable of its own",
+		}
 	}
 	for i := range code.escaped {
 		if r := w.c.refs[i]; r.kind == dotted {

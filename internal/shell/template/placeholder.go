@@ -90,7 +90,8 @@ func (p *exprParser) fail(format string, args ...any) {
 
 // colonKey reads the spelling ${env:NAME} of ${env.NAME}.
 func (p *exprParser) colonKey(e *expr) {
-	if p.peek() == ':' && p.pos+1 < len(p.src) && isKeyByte(p.src[p.pos+1]) && !isDigit(p.src[p.pos+1]) && p.src[p.pos+1] != '-' {
+	if p.peek() == ':' && p.pos+1 < len(p.src) && isKeyByte(p.src[p.pos+1]) && !isDigit(p.src[p.pos+1]) &&
+		p.src[p.pos+1] != '-' {
 		p.pos++
 		e.steps = append(e.steps, step{key: p.key()})
 	}
@@ -245,7 +246,8 @@ func (p *exprParser) operator(e *expr) {
 		return
 	}
 	op := p.src[p.pos : p.pos+1]
-	p.fail("%q does not work on a prodigy value; assign it to a shell variable first: v=%s; then use ${v%s...}", op, e.unquoted(), op)
+	p.fail("%q does not work on a prodigy value; assign it to a shell variable first: v=%s; then use ${v%s...}", op,
+		e.unquoted(), op)
 }
 
 // unquoted is the placeholder without its filters and default.

@@ -155,7 +155,8 @@ func (r *ref) unquoteHeredoc() {
 // fillsIn reports whether a ref in a quoted heredoc stands for a value there; one in nested code is filled in
 // by the next shell.
 func (c *compiler) fillsIn(r *ref) bool {
-	return r.kind != unknownRef && r.kind != literal && len(r.places) == 1 && r.places[0].quote == quotedHeredoc && !c.shadowed(r)
+	return r.kind != unknownRef && r.kind != literal && len(r.places) == 1 && r.places[0].quote == quotedHeredoc &&
+		!c.shadowed(r)
 }
 
 func (c *compiler) shadowed(r *ref) bool {
@@ -186,7 +187,8 @@ func (c *compiler) resolve(r *ref) (script, shown piece) {
 	case c.shadowed(r):
 		c.report(
 			Info, r.start,
-			finding{codeShadowed, fmt.Sprintf("the script sets %s itself, so %s is the shell's", r.expr.root, r.written)},
+			finding{codeShadowed, fmt.Sprintf("the script sets %s itself, so %s is the shell's", r.expr.root,
+				r.written)},
 		)
 		return c.asWritten(r), passthrough
 	case c.refuses(r, p):
@@ -200,7 +202,10 @@ func (c *compiler) resolve(r *ref) (script, shown piece) {
 // escaped leaves \${…} to the shell, which makes text of it.
 func (c *compiler) escaped(r *ref, p place) piece {
 	if p.backquotes > 0 && r.kind == dotted {
-		c.report(Error, r.start, finding{codeEscaped, r.written + " stands behind a backslash in backquotes; use $(...)"})
+		c.report(Error, r.start, finding{
+			codeEscaped,
+			r.written + " stands behind a backslash in backquotes; use $(...)",
+		})
 	}
 	if r.kind == simple || r.kind == short {
 		c.nativeUse(r.expr.root, quoteContext{}, false, p.child)
@@ -277,7 +282,8 @@ func misplacedList(r *ref, p place) finding {
 
 // fill makes the slot of a ref.
 func (c *compiler) fill(r *ref, p place) (script, shown piece) {
-	if r.kind == short && !p.number && (p.quote == unquoted || p.quote == double || p.quote == heredoc && (len(p.around) > 0 || !c.inRewritten(r))) {
+	if r.kind == short && !p.number && (p.quote == unquoted || p.quote == double || p.quote == heredoc &&
+		(len(p.around) > 0 || !c.inRewritten(r))) {
 		c.lintShortPath(r.expr.root, r.start, r.end)
 		c.nativeUse(r.expr.root, p.quoteContext, true, p.child)
 		if len(p.around) > 0 { // the shell that runs the nested code is to expand it, not the one that reads its quotes

@@ -190,7 +190,8 @@ func (s *scanner) prefixed(i int) int {
 func (s *scanner) ours(i, nameEnd int) int {
 	name := s.src[i+2 : nameEnd]
 	rest := s.src[nameEnd:]
-	if !strings.HasPrefix(rest, "}") && !looksDotted(rest) && !strings.HasPrefix(rest, "[") && !s.colonRoot(name, rest) {
+	if !strings.HasPrefix(rest, "}") && !looksDotted(rest) && !strings.HasPrefix(rest, "[") &&
+		!s.colonRoot(name, rest) {
 		e, end, fault := parseExpr(s.src, i, nameEnd)
 		if !strings.HasPrefix(rest, ":-") || fault.code != "" {
 			s.natives = append(s.natives, nativeUse{name, i, s.src[i:closing(s.src, i)]})
@@ -222,7 +223,8 @@ func (s *scanner) field(e *expr, written string) finding {
 		path := strings.TrimPrefix(written, "${"+e.root)
 		return finding{
 			codeUnknown,
-			fmt.Sprintf("unknown value %s (%s is a list: write ${%s[*]%s or ${%s[0]%s)", written, e.root, e.root, path, e.root, path),
+			fmt.Sprintf("unknown value %s (%s is a list: write ${%s[*]%s or ${%s[0]%s)", written, e.root, e.root,
+				path, e.root, path),
 		}
 	}
 	if is.Fields == nil || len(e.steps) == 0 || e.steps[0].kind != byKey || slices.Contains(is.Fields, e.steps[0].key) {
@@ -258,7 +260,8 @@ func kindOf(rest string, e *expr) refKind {
 
 // colonRoot reports whether rest is the ":NAME" of ${env:NAME}.
 func (s *scanner) colonRoot(name, rest string) bool {
-	return s.names.root(name) && !s.names.declared(name) && len(rest) > 1 && rest[0] == ':' && isKeyByte(rest[1]) && rest[1] != '-' && !isDigit(rest[1])
+	return s.names.root(name) && !s.names.declared(name) && len(rest) > 1 && rest[0] == ':' && isKeyByte(rest[1]) &&
+		rest[1] != '-' && !isDigit(rest[1])
 }
 
 func (s *scanner) add(kind refKind, start, end int, e *expr, fault finding) {
@@ -381,7 +384,8 @@ func (s *scanner) source(i, nameEnd int) (end int, ok bool) {
 		return 0, false
 	}
 	if command, ok := strings.CutPrefix(instead, "write $("); ok && s.noShell {
-		instead = "no shell reads this text, so run " + strings.TrimSuffix(command, ")") + " in a step before, with `capture: name`, and write ${name} here"
+		instead = "no shell reads this text, so run " + strings.TrimSuffix(command,
+			")") + " in a step before, with `capture: name`, and write ${name} here"
 	}
 	s.add(unknownRef, i, end, nil, finding{codeUnknown, "unknown value " + s.src[i:end] + ": " + instead})
 	return end, true

@@ -169,7 +169,10 @@ func (c *compiler) finishExports() {
 	}
 	for _, n := range c.natives {
 		if c.rootUses[n.name] && !c.sets[n.name] {
-			c.report(Error, n.offset, finding{codePlaceholder, fmt.Sprintf("%s uses an operator of the shell on a prodigy value; assign it to a shell variable first: v=${%s}; then use its operators on v", n.written, n.name)})
+			c.report(Error, n.offset, finding{
+				codePlaceholder,
+				fmt.Sprintf("%s uses an operator of the shell on a prodigy value; assign it to a shell variable first: v=${%s}; then use its operators on v", n.written, n.name),
+			})
 		}
 	}
 }

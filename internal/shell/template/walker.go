@@ -198,7 +198,8 @@ func (w *walker) param(p *syntax.ParamExp, s quoteContext, parts int) {
 
 func (w *walker) sentinelParam(i int, p *syntax.ParamExp, s quoteContext, parts int) {
 	r := w.c.refs[i]
-	pure := !p.Short && !p.Excl && !p.Length && !p.Width && p.Index == nil && p.Slice == nil && p.Repl == nil && p.Exp == nil && p.Names == 0
+	pure := !p.Short && !p.Excl && !p.Length && !p.Width && p.Index == nil && p.Slice == nil && p.Repl == nil &&
+		p.Exp == nil && p.Names == 0
 	moved := !w.nested && w.backquotes == 0 && int(p.Pos().Offset()) != r.parseStart
 	if !pure || moved {
 		s.fault = finding{codeInternal, "cannot be followed here"}
