@@ -447,7 +447,7 @@ func bigLog(b *testing.B) string {
 		var e Event = AgentStarted{ItemID: id, ItemIndex: i / 2, AgentID: "j/" + id + "/1", Attempt: 1, Worker: i % 8}
 		switch {
 		case i%1000 == 1:
-			e = AgentFailed{ItemID: id, ItemIndex: i / 2, AgentID: "j/" + id + "/1", Attempt: 1, Worker: i % 8, Error: "boom"}
+			e = AgentFailed{ItemID: id, ItemIndex: i / 2, AgentID: "j/" + id + "/1", Attempt: 1, Worker: i % 8, Error: "boom", Action: "dlq"}
 		case i%2 == 1:
 			e = AgentCompleted{ItemID: id, ItemIndex: i / 2, AgentID: "j/" + id + "/1", Attempt: 1, Worker: i % 8, DurationMS: 1234567}
 		}
