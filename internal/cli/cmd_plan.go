@@ -99,6 +99,7 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	c.OnFleet = o.fleet.wanted()
 	w, err := load(ctx, o.path, c, o.settings, settings.ToPlan)
 	if err != nil {
+		printNote(con.err, w.elsewhere()) // where files were looked for
 		return err
 	}
 	o.fleet = o.fleet.forWorkflow(w.Workflow)

@@ -206,6 +206,7 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	checked.OnFleet = o.fleet.wanted()
 	w, err := load(ctx, o.path, checked, o.settings, settings.ToRun)
 	if err != nil {
+		printNote(con.err, w.elsewhere()) // where files were looked for
 		return err
 	}
 	o.fleet = o.fleet.forWorkflow(w.Workflow)

@@ -82,6 +82,9 @@ func loadSource(ctx context.Context, path string, source []byte, c mapreduce.Con
 
 // elsewhere returns a note for a workflow of another project than the directory that its commands run in, or "".
 func (w checked) elsewhere() string {
+	if w.Workflow == nil {
+		return "" // it could not be read
+	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(w.File))
 	if err == nil {
 		dir, err = filepath.Abs(dir)
