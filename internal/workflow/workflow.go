@@ -183,7 +183,7 @@ type Map struct {
 	// default none
 	Ramp *Ramp `yaml:"ramp"`
 
-	// which attempts take unusually long, and whether a second attempt is made then; default none
+	// which attempts take unusually long, and whether they are stopped then; default none
 	Straggler *limit.StragglerConfig `yaml:"straggler"`
 
 	// how long an agent that waits for the next try of a step keeps its slot; `never`: all the time, as with
