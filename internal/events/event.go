@@ -812,7 +812,7 @@ type AgentStraggling struct {
 
 // AgentDuplicated begins a second attempt of an item while the first, a straggler, still runs. The first of
 // the two that succeeds counts, and AgentSuperseded ends the other. It has all that AgentStarted has for a
-// first one, and is the token of its attempt.
+// first one, and is the token of its attempt. No job begins one any more; logs of earlier versions have it.
 type AgentDuplicated struct {
 	Fact
 
@@ -828,6 +828,7 @@ type AgentDuplicated struct {
 
 // AgentSuperseded ends one of two attempts of an item that ran at once, because the other one counts: that
 // has succeeded, or goes on after this one has failed. It is no failure of the item, and uses up no try.
+// Only logs of earlier versions have it.
 type AgentSuperseded struct {
 	Fact
 
