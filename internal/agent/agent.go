@@ -36,7 +36,7 @@ type Echo interface {
 type Config struct {
 	Run      Runner
 	Claude   []string      // argv of the AI coding CLI of claude steps; claude.bind says how it gets its prompt
-	Agents   ai.Set        // how AI coding CLIs are called and read; nil: claude steps are judged by their exit code
+	Agents   ai.Set        // how AI coding CLIs are called and read; without it claude steps are judged by their exit code
 	Seed     uint64        // of the jitter of retry delays
 	Grace    time.Duration // between SIGTERM and SIGKILL
 	LogSteps bool          // emit AgentProgress
@@ -55,7 +55,7 @@ type Config struct {
 
 	Simulate Simulator // takes the place of Run; nil: commands are run
 
-	// MaxCommands limits how many commands run at once, over all attempts; 0: no limit. The Executor lowers it
+	// MaxCommands limits how many commands run at once, over all attempts, unless it is 0. The Executor lowers it
 	// when files, processes or memory run short, and reports that to its Host.
 	MaxCommands int
 }

@@ -28,7 +28,7 @@ type Attempt struct {
 	Item          json.RawMessage        `json:"item,omitempty"`
 	Number        int                    `json:"number"`          // from 1
 	Worker        int                    `json:"worker"`          // slot, from 1; on a worker of a fleet a slot of that
-	Token         int64                  `json:"token,omitempty"` // number of the record of its start, which no other execution has; 0: it is about no item
+	Token         int64                  `json:"token,omitempty"` // number of the record of its start, which no other execution has; 0 if it is about no item
 	Dir           string                 `json:"dir"`
 	Env           []workflow.EnvVar      `json:"env,omitempty"`       // of the workflow; secret ones have no value here
 	Secrets       []string               `json:"secrets,omitempty"`   // names of variables that override all others

@@ -5,7 +5,7 @@ import "errors"
 // LostError is the error of an attempt whose worker is gone: nobody knows how far it came. That is no failure
 // of the item.
 type LostError struct {
-	Node   string // name of the worker; empty: it is not known
+	Node   string // name of the worker, if it is known
 	Host   string // that it was on, if it has another name
 	Reason string
 

@@ -339,10 +339,10 @@ type sink struct {
 	file *os.File // nil: none
 	err  error
 
-	reading *ai.Reading // reads it as well; nil: nothing does
+	reading *ai.Reading // reads it as well, unless nil
 	held    bool        // the file gets the answer, which is known at the end
-	watch   *watch      // ends the command when it does not get on; nil: nothing does
-	costs   *meter      // ends the command when it has cost what it may; nil: nothing does
+	watch   *watch      // ends the command when it does not get on, unless nil
+	costs   *meter      // ends the command when it has cost what it may, unless nil
 
 	onSession func() // called after lines that name the session; nil: nobody is interested
 	sessions  int    // how many these were

@@ -21,7 +21,7 @@ type watch struct {
 	mu    sync.Mutex
 	dog   *ai.Watchdog // nil: the run has not begun, or is not watched yet
 	timer *time.Timer
-	due   time.Time // of the timer; zero: it does not run
+	due   time.Time // of the timer, or zero while it does not run
 	why   *ai.Stall // nil: it was not ended
 }
 

@@ -69,7 +69,7 @@ on another worker.`,
 	return cmd
 }
 
-// parseAmount reads an amount of what a machine has. 0 is none.
+// parseAmount reads an amount of what a machine has. 0 stands for no amount.
 func parseAmount(text string) (*limit.Amount, error) {
 	if text == "0" {
 		return nil, nil

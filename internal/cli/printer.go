@@ -39,9 +39,9 @@ type printer struct {
 	// when an item last had waited for its turn of a rate, in Unix milliseconds. Any goroutine may set it
 	waited     atomic.Int64
 	metrics    metricsOptions
-	counts     *metrics.Job // for the metrics; nil: nobody wants them
+	counts     *metrics.Job // for the metrics, if anybody wants them
 	otel       bool         // --otel
-	echo       *term.Echo   // of what items print; nil: it is not shown
+	echo       *term.Echo   // of what items print, if that is shown
 	results    io.Writer    // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
 	screen     *jobScreen
 	lines      view.Progress

@@ -31,7 +31,7 @@ type settingOptions struct {
 	profile    string
 	args       []string
 	patterns   []string
-	workspace  workflow.WorkspaceMode // --workspace: where the agents work; empty: as the file says
+	workspace  workflow.WorkspaceMode // --workspace: where the agents work, if not where the file says
 }
 
 // add gives cmd the flags.

@@ -19,7 +19,7 @@ type Choice struct {
 	Type       retry.Type
 	Filter     *filter.Filter // over the data of items; it may be nil
 	Where      *filter.Filter // over the names of ParseWhere; it may be nil
-	Cluster    int            // of one signature: its number, the largest is 1; 0: of any
+	Cluster    int            // number of the only signature, the largest is 1; 0 for all signatures
 	MaxRetries int            // those that were retried so often are left
 	Mended     bool           // the workflow is another than the one that they failed in
 	Force      bool           // also those that are not eligible

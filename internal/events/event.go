@@ -160,7 +160,7 @@ type JobStarted struct {
 
 	Rates []StartRate `json:"rates,omitempty"` // that the workflow says
 
-	// Of the fleet that the items run on, as it may be shown; empty: they run on this machine.
+	// Of the fleet that the items run on, as it may be shown. It is empty if they run on this machine.
 	Broker string `json:"broker,omitempty"`
 }
 
@@ -744,7 +744,7 @@ type AISessionStarted struct {
 	Attempt   int    `json:"attempt,omitempty" log:"given"`
 	Step      string `json:"step"`
 	Preset    string `json:"preset"`
-	Model     string `json:"model,omitempty" log:"mask,clip"` // as the CLI calls it; empty: it has not said it by then
+	Model     string `json:"model,omitempty" log:"mask,clip"` // as the CLI calls it, once it has said it
 	SessionID string `json:"session_id" log:"mask,clip"`
 	Resumed   bool   `json:"resumed,omitempty"`
 }
@@ -756,7 +756,7 @@ type QuotaPaused struct {
 
 	Pool string `json:"pool" log:"clip"` // of the agents: their preset, unless it names another
 
-	// Of which the limit is: a part of its name; empty: of the whole plan.
+	// Of which the limit is: a part of its name, or empty for the whole plan.
 	Model string `json:"model,omitempty" log:"clip"`
 
 	Step    string     `json:"step_model,omitempty" log:"clip"` // the model of the step that met it, with Model
@@ -866,7 +866,7 @@ type AgentLost struct {
 	ItemIndex int    `json:"item_index"`
 	AgentID   string `json:"agent_id"`
 	Attempt   int    `json:"attempt"`
-	Node      string `json:"node,omitempty"` // name of the worker; empty: it is not known
+	Node      string `json:"node,omitempty"` // name of the worker, if it is known
 	Host      string `json:"host,omitempty"` // that the worker was on, if it has another name
 	Reason    string `json:"reason" log:"mask,clip"`
 	Unbegun   bool   `json:"unbegun,omitempty"` // nothing says that it had begun, so its item is not to blame

@@ -24,7 +24,7 @@ type File struct {
 	Size int64  `json:"size"` // in bytes
 	// nanoseconds since 1970; 0: so recent that it may change again and keep its time
 	Modified int64  `json:"modified,omitempty"`
-	Sum      string `json:"sum,omitempty"` // first 12 bytes of the SHA-256; empty: it changed while it was read
+	Sum      string `json:"sum,omitempty"` // first 12 bytes of the SHA-256; empty if it changed while it was read
 }
 
 // Missing is the Sum of a file that does not exist.

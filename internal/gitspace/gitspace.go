@@ -54,7 +54,7 @@ type Config struct {
 	Created func(worker int, base string, took time.Duration) // a workspace was made; nil: nobody is told
 	Cleaned func(worker int, reason string)                   // a workspace was thrown away; nil: nobody is told
 
-	// Policy.Verify begins on a commit that has these merged; nil: nobody is told
+	// Policy.Verify begins on a commit that has these merged, unless it is nil
 	Verifying func(commit string, items []MergedItem)
 	Verified  func(commit string, o agent.Outcome, took time.Duration) // it has ended; not called after a stop
 }

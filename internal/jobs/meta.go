@@ -82,7 +82,7 @@ type Since struct {
 	JobID string   `json:"job_id"`
 	Force []string `json:"force,omitempty"` // ids of items that are run all the same
 
-	// Changed, new or failed: other items that would have to be run are left out; empty: none is.
+	// Changed, new or failed: other items that would have to be run are left out, unless it is empty.
 	Only string `json:"only,omitempty"`
 
 	// A result counts only while the files that the agent left are as it left them.

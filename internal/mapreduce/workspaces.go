@@ -60,7 +60,7 @@ type Clones interface {
 	// Dir returns a directory for what the next run of the job has to know.
 	Dir() string
 
-	// Setup returns the attempt that makes a workspace ready; nil: there is nothing to do. The first variable
+	// Setup returns the attempt that makes a workspace ready, or nil if there is nothing to do. The first variable
 	// of its environment is PRODIGY_CHECKOUT. It is called when there is an attempt at an item.
 	Setup() *agent.Attempt
 }

@@ -51,7 +51,7 @@ type Query struct {
 	// build/shell_0
 	Step string
 
-	// Render returns what the stdout of a command is shown through; nil: it is shown as it is. first says
+	// Render returns what the stdout of a command is shown through, or nil if it is shown as it is. first says
 	// that its beginning is kept. Render nil: that of no command is.
 	Render func(s Source, first bool) Renderer
 }

@@ -41,12 +41,12 @@ func Resolve(dir, path string) string {
 
 // Command is what to run.
 type Command struct {
-	Path  string // of the program, for who has looked it up; empty: it is looked up as Argv[0]
+	Path  string // of the program; if it is empty, Argv[0] is looked up
 	Argv  []string
 	Dir   string
 	Env   []string // the whole environment, "K=V"; of two with one name the later holds
 	Stdin *os.File // nil: Input
-	Input string   // what it reads from its standard input; empty: /dev/null
+	Input string   // what it reads from its standard input, which is /dev/null without it
 	// nil: thrown away. A file is the command's own; else written to by one goroutine, never after Run has
 	// returned
 	Stdout  io.Writer

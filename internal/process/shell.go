@@ -72,7 +72,7 @@ type Program struct {
 // Redirect is a redirection of a plain command. Those of a command are applied in their order.
 type Redirect struct {
 	FD   int    // what is redirected: 0, 1 or 2
-	File string // as the shell would open it; empty: FD becomes a copy of Copy
+	File string // as the shell would open it; without it FD becomes a copy of Copy
 	Flag int    // for opening File, as for os.OpenFile
 	Copy int
 }

@@ -19,8 +19,8 @@ import (
 // CI prints the results of a job in a format that CI servers read.
 type CI struct {
 	Summary mapreduce.Summary
-	Status  string                 // of the items that are shown; empty: of any
-	Item    string                 // the one that is shown; empty: all are
+	Status  string                 // of the items that are shown, which are all without it
+	Item    string                 // the only one that is shown, unless it is empty
 	Label   func(index int) string // what items are called besides their ids
 	Letters map[string]dlq.Failure // the last failures of dead letters, by item
 }

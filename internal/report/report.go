@@ -42,9 +42,9 @@ type Source struct {
 	Text     string                                 // of the workflow file
 	Records  func() iter.Seq2[events.Record, error] // of the log, from its beginning; called twice
 	Letters  iter.Seq2[dlq.Entry, error]
-	// The end of what an attempt or a step has printed; nil: not known.
+	// The end of what an attempt or a step has printed, or nil if that is not known.
 	Printed func(outputs.Query) outputs.Tail
-	Named   func(index int) string                       // as Label, of an item by its index; nil: nothing
+	Named   func(index int) string                       // as Label, of an item by its index, if not nil
 	Label   func(id string, item json.RawMessage) string // what an item is called besides its id; "" for nothing
 	Made    time.Time
 }

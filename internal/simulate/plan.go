@@ -121,7 +121,7 @@ type PlannedStep struct {
 	Timeout Millis   `json:"timeout_ms,omitempty"` // of each run
 	Delays  []Millis `json:"delays_ms"`            // before each retry, at most
 	Least   []Millis `json:"delays_least_ms"`      // the same at least, where jitter spreads them
-	RetryOn []string `json:"retry_on"`             // which failures are tried again; empty: any
+	RetryOn []string `json:"retry_on"`             // which failures are tried again, which are all if it is empty
 	When    string   `json:"when,omitempty"`       // the condition of the step
 
 	Description string `json:"description,omitempty"`
@@ -170,7 +170,7 @@ type PlanInput struct {
 	Environ  []string
 	Stdin    io.Reader             // nil: it is a terminal, and not read
 	Space    *PlannedSpace         // with workspaces
-	Slots    int                   // how many items run at once; 0: nobody knows
+	Slots    int                   // how many items run at once; 0 if that is not known
 	Earlier  *mapreduce.Comparison // with the job whose results are taken over; it may be nil
 	From     *mapreduce.Input      // the job whose results are the items; it may be nil
 }

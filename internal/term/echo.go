@@ -66,7 +66,7 @@ type EchoSource struct {
 	Attempt int
 	Step    string
 	Try     int
-	Tag     func() string // begins each line of the item, with a tab behind it; nil: nothing does
+	Tag     func() string // begins each line of the item, with a tab behind it, unless nil
 }
 
 // Streams returns what takes the output of a command.

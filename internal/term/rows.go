@@ -34,8 +34,8 @@ type Column[T any] struct {
 	Cell  func(T) string // what people see; it is made visible, and cut to Limit
 	Value func(T) any    // what programs see in csv and tsv; by default the field that has Key as its name in JSON
 	Paint func(T) Colour
-	Limit int // characters; 0: as many as there are
-	Drop  int // on a terminal that is too narrow, columns are left out in this order; 0: it stays
+	Limit int // characters; 0 does not limit them
+	Drop  int // on a terminal that is too narrow, columns are left out in this order, but for those with 0
 }
 
 // Rows prints values as a table for people, or in one of the formats for programs. It has the only code that does.

@@ -30,7 +30,7 @@ func Size(f *os.File) (width, height int) {
 // Look is how lines for people are printed. The zero Look is for output without a terminal.
 type Look struct {
 	Colours bool
-	Width   int // of the terminal; 0: lines are as long as they are
+	Width   int // of the terminal; 0 does not limit lines
 }
 
 // Narrow is the width of a terminal on which a line has no room for what can be left out.

@@ -24,8 +24,8 @@ type Progress struct {
 	Waits   bool                   // an open breaker keeps items waiting; otherwise it rejects them
 	Label   func(index int) string // what items are called besides their ids; it may be nil
 	Keys    string                 // what the keys of the terminal do, if they steer the job
-	Budget  spend.USD              // of the workflow, for AI agents; 0: there is no limit
-	Rate    string                 // of starts, for which items have waited of late; empty: none have
+	Budget  spend.USD              // of the workflow, for AI agents; 0 if there is no limit
+	Rate    string                 // of starts, if items have waited for it of late
 }
 
 const (

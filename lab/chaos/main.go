@@ -152,11 +152,11 @@ type round struct {
 	after    int // one after the other
 	seed     uint64
 	kinds    string
-	most     int // faults; 0: any number
+	most     int // faults; 0 does not limit them
 	skew     time.Duration
 	beat     time.Duration // between two lines that a command writes
 	beats    string        // how many there are
-	every    time.Duration // between two faults; 0: 0.15 to 0.9 s
+	every    time.Duration // between two faults; 0 stands for 0.15 to 0.9 s
 	lease    string
 	patience time.Duration // for the jobs to end
 	space    bool          // with workspaces

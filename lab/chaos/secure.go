@@ -60,7 +60,7 @@ func (r *round) initFleet() error {
 	return os.WriteFile(path, []byte(list+"  { nkey: "+public+" }\n]\n"), 0o600)
 }
 
-// credentials returns the file of the credentials that a command has; empty: none.
+// credentials returns the file of the credentials that a command has, or "" if it has no file.
 func (r *round) credentials(args []string) string {
 	switch {
 	case !r.secure || args[0] == "broker":

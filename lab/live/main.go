@@ -28,7 +28,7 @@ var mock []byte
 // cli is how a CLI is installed and pointed to the server.
 type cli struct {
 	name string
-	npm  string // its package; empty: pip
+	npm  string // its package, unless pip has it
 	pip  string
 	args string            // of the preset, in YAML
 	env  string            // of the step, in YAML; @BASE@ stands for the address of the situation

@@ -16,11 +16,11 @@ import (
 // or after a random time.
 type instant struct {
 	name  string
-	glob  string   // below the home of prodigy: files that come into being; empty: a random time it is
-	text  string   // that the files get once more than they have; empty: that there is a new one is enough
-	most  int      // the text is awaited that often at most; 0: once
-	runs  []string // of these commands only: run, resume, dlq; empty: of all
-	kinds []string // only jobs of these kinds; empty: all
+	glob  string   // below the home of prodigy: files that come into being; a random time if it is empty
+	text  string   // that the files get once more than they have; if it is empty, a new file is enough
+	most  int      // the text is awaited that often at most; 0 stands for once
+	runs  []string // of these commands only (run, resume, dlq), unless it is empty
+	kinds []string // only jobs of these kinds, unless it is empty
 }
 
 // mapped are the kinds of jobs that have items.
