@@ -441,7 +441,11 @@ func (f *simFleet) finishCut(w *simWorker, token int64, a *simAttempt) {
 // hear has the coordinator take a message.
 func (f *simFleet) hear(u WorkerStatus, reports []Report) {
 	for _, r := range reports {
+		counted := f.counted[r.Token]
 		verdict := f.l.Report(r, f.now)
+		if out := f.l.flights[r.Token] != nil; out && r.Index <= counted && verdict == Later && f.l.MayHave(r.Token, r.Holder.Instance) {
+			f.t.Errorf("report %d of token %d comes again and again: %d have counted", r.Index, r.Token, counted)
+		}
 		if verdict == Inside || verdict == Final {
 			if f.counted[r.Token]++; f.counted[r.Token] != r.Index {
 				f.t.Errorf("report %d of token %d counts, want %d", r.Index, r.Token, f.counted[r.Token])
