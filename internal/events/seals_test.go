@@ -190,6 +190,16 @@ func TestNoEventIsAboutAnItemThatCannotBe(t *testing.T) {
 	}
 }
 
+// People may ask for an item that has not begun to be skipped. All other events about it come behind its start.
+func TestOnlyASkipIsAboutAnItemThatHasNotBegun(t *testing.T) {
+	for _, e := range []Event{SkipRequested{ItemID: "item_9", ItemIndex: 9, By: "alice"}, AgentStraggling{ItemID: "item_9", ItemIndex: 9}} {
+		err := believable(Record{Seq: 2, Event: e})
+		if _, early := e.(SkipRequested); early != (err == nil) {
+			t.Errorf("%s as the second record: got %v", TypeOf(e), err)
+		}
+	}
+}
+
 func TestALogWithoutAFileIsAnError(t *testing.T) {
 	for _, err := range Read(t.TempDir()) {
 		if !errors.Is(err, os.ErrNotExist) {
