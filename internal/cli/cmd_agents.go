@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -243,13 +242,8 @@ func newAgentsTestCommand(con *console) *cobra.Command {
 A file holds the stdout of a CLI, which --use names, or a JSON object with the keys cli, stdout, stderr and exit (below 0: minus a signal). With the
 key want, an outcome or a list of them, the exit code is 1 when the outcome is none of those.`,
 		Example: "  prodigy agents test out.jsonl --use claude --exit 1\n  prodigy agents test recorded/*.json",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usagef("the argument <file> is missing")
-			}
-			return nil
-		},
-		RunE: func(_ *cobra.Command, args []string) error { return runAgentsTest(con, o, args) },
+		Args:    atLeastOne("file"),
+		RunE:    func(_ *cobra.Command, args []string) error { return runAgentsTest(con, o, args) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.use, "use", "", "the `preset` to read with; default the cli that the file names")
@@ -263,50 +257,19 @@ key want, an outcome or a list of them, the exit code is 1 when the outcome is n
 	return cmd
 }
 
-// recording is one run of a CLI.
-type recording struct {
-	CLI    string          `json:"cli"`
-	Stdout *string         `json:"stdout"`
-	Stderr string          `json:"stderr"`
-	Exit   int             `json:"exit"`
-	Want   json.RawMessage `json:"want"`
-}
-
-// agentVerdict is what `agents test` says of a file.
-type agentVerdict struct {
-	File       string         `json:"file"`
-	Agent      string         `json:"agent"`
-	Outcome    ai.Outcome     `json:"outcome"`
-	Rule       string         `json:"rule,omitempty"`
-	ErrorType  string         `json:"error_type,omitempty"`
-	Message    string         `json:"message,omitempty"`
-	Text       string         `json:"text,omitempty"`
-	SessionID  string         `json:"session_id,omitempty"`
-	ResetAt    *time.Time     `json:"reset_at,omitempty"`
-	ResetBy    ai.ResetSource `json:"reset_by,omitempty"`
-	Scope      string         `json:"scope,omitempty"`
-	RetryAfter int64          `json:"retry_after_ms,omitempty"`
-	Model      string         `json:"model,omitempty"`
-	Turns      int            `json:"turns,omitempty"`
-	CostUSD    *float64       `json:"cost_usd,omitempty"`
-	Tokens     *ai.Tokens     `json:"tokens,omitempty"`
-	Want       []ai.Outcome   `json:"want,omitempty"`
-	Right      *bool          `json:"right,omitempty"`
-}
-
 func runAgentsTest(con *console, o agentsTestOptions, files []string) error {
 	set, err := presets()
 	if err != nil {
 		return err
 	}
-	all := make([]agentVerdict, 0, len(files))
+	all := make([]ai.Judgement, 0, len(files))
 	wrong := 0
 	for _, file := range files {
 		v, err := o.test(set, file)
 		if err != nil {
 			return err
 		}
-		if v.Right != nil && !*v.Right {
+		if v.Wrong() {
 			wrong++
 		}
 		all = append(all, v)
@@ -322,7 +285,7 @@ func runAgentsTest(con *console, o agentsTestOptions, files []string) error {
 	return err
 }
 
-func printVerdicts(con *console, all []agentVerdict) {
+func printVerdicts(con *console, all []ai.Judgement) {
 	for _, v := range all {
 		rule := "no rule of " + v.Agent + " fits"
 		if v.Rule != "" {
@@ -338,81 +301,33 @@ func printVerdicts(con *console, all []agentVerdict) {
 			_, _ = fmt.Fprintf(con.text(), "  resets at %s (from a %s) %s\n", v.ResetAt.UTC().Format(time.RFC3339),
 				v.ResetBy, term.Visible(v.Scope))
 		}
-		if v.Right != nil && !*v.Right {
+		if v.Wrong() {
 			_, _ = fmt.Fprintf(con.text(), "  wanted: %v\n", v.Want)
 		}
 	}
 }
 
-func (o agentsTestOptions) test(set ai.Set, file string) (agentVerdict, error) {
+func (o agentsTestOptions) test(set ai.Set, file string) (ai.Judgement, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return agentVerdict{}, refusef("%w", err)
+		return ai.Judgement{}, refusef("%w", err)
 	}
-	text := string(data)
-	r := recording{Stdout: &text, Exit: o.exit}
-	var whole recording
-	if json.Unmarshal(data, &whole) == nil && whole.Stdout != nil {
-		r = whole
-	}
+	r := ai.ReadRecording(data, o.exit)
 	if o.stderr != "" {
-		said, err := os.ReadFile(o.stderr)
+		printed, err := os.ReadFile(o.stderr)
 		if err != nil {
-			return agentVerdict{}, refusef("%w", err)
+			return ai.Judgement{}, refusef("%w", err)
 		}
-		r.Stderr = string(said)
+		r.Stderr = string(printed)
 	}
-	name := r.CLI
-	if o.use != "" {
-		name = o.use
-	} else if set[name] == nil {
-		name = strings.TrimRight(name, "0123456789.") // claude197 is a version of claude
+	end := ai.End{Signal: o.signal, Now: time.Now(), AllowDenied: o.allowDenied, AllowEmpty: o.allowEmpty}
+	j, err := set.Judge(r, o.use, end)
+	if errors.Is(err, ai.ErrUnnamed) {
+		return j, usagef("%s: %w Name it with --use", file, err)
 	}
-	if name == "" {
-		return agentVerdict{}, usagef("%s: which CLI printed this? Name it with --use", file)
-	}
-	p, err := set.Find(name)
 	if err != nil {
-		return agentVerdict{}, refusef("%s: %w", file, err)
+		return j, refusef("%s: %w", file, err)
 	}
-	end := ai.End{
-		ExitCode: r.Exit, Signal: o.signal, Now: time.Now(), AllowDenied: o.allowDenied,
-		AllowEmpty: o.allowEmpty,
-	}
-	if r.Exit < 0 {
-		end.Signal = "signal " + strconv.Itoa(-r.Exit)
-	}
-	if end.Signal != "" {
-		end.ExitCode = -1
-	}
-	reading := p.Read()
-	_, _ = reading.Write([]byte(*r.Stdout))
-	reading.WriteStderr([]byte(r.Stderr))
-	v := reading.Verdict(end)
-	out := agentVerdict{
-		File: file, Agent: p.Name, Outcome: v.Outcome, Rule: v.Rule, ErrorType: string(v.Type), Message: v.Message,
-		Text:      v.Text,
-		SessionID: v.SessionID, ResetBy: v.ResetBy, Scope: v.Scope, RetryAfter: v.RetryAfter.Milliseconds(),
-		Model: v.Usage.Model, Turns: v.Usage.Turns,
-	}
-	if !v.Reset.IsZero() {
-		out.ResetAt = &v.Reset
-	}
-	if v.Usage.Costed {
-		out.CostUSD = &v.Usage.CostUSD
-	}
-	if v.Usage.Counted {
-		out.Tokens = &v.Usage.Tokens
-	}
-	if len(r.Want) > 0 {
-		var one ai.Outcome
-		if json.Unmarshal(r.Want, &one) == nil {
-			out.Want = []ai.Outcome{one}
-		} else if err := json.Unmarshal(r.Want, &out.Want); err != nil {
-			return agentVerdict{}, refusef("%s: want: %w", file, err)
-		}
-		right := slices.Contains(out.Want, v.Outcome)
-		out.Right = &right
-	}
-	return out, nil
+	j.File = file
+	return j, nil
 }
