@@ -295,14 +295,14 @@ func printVerdicts(con *console, all []ai.Judgement) {
 		if says == "" {
 			says, _, _ = strings.Cut(v.Text, "\n")
 		}
-		_, _ = fmt.Fprintf(con.text(), "%s: %s, %s: %s\n", term.Visible(v.File), v.Outcome, term.Visible(rule),
+		con.lines().Printf("%s: %s, %s: %s", term.Visible(v.File), v.Outcome, term.Visible(rule),
 			term.Visible(says))
 		if v.ResetAt != nil {
-			_, _ = fmt.Fprintf(con.text(), "  resets at %s (from a %s) %s\n", v.ResetAt.UTC().Format(time.RFC3339),
+			con.lines().Printf("  resets at %s (from a %s) %s", v.ResetAt.UTC().Format(time.RFC3339),
 				v.ResetBy, term.Visible(v.Scope))
 		}
 		if v.Wrong() {
-			_, _ = fmt.Fprintf(con.text(), "  wanted: %v\n", v.Want)
+			con.lines().Printf("  wanted: %v", v.Want)
 		}
 	}
 }

@@ -150,7 +150,7 @@ func (o cleanOptions) candidates(con *console, home jobs.Home, now time.Time) ([
 		case err != nil && o.jobID.id != "":
 			return nil, err
 		case err != nil:
-			_, _ = fmt.Fprintf(con.err, "warning: job %s stays: %v\n", job.ID, err)
+			con.say().Printf("warning: job %s stays: %v", job.ID, err)
 		case now.Sub(c.LastEvent) >= o.older:
 			old = append(old, c)
 		}
@@ -262,7 +262,7 @@ func (o cleanOptions) removeAll(ctx context.Context, con *console, old []oldJob,
 		return err
 	}
 	if !yes {
-		_, _ = fmt.Fprintln(con.err, "Nothing was removed.")
+		con.say().Print("Nothing was removed.")
 		return status(exitFailed)
 	}
 	for i := range old {
@@ -322,14 +322,14 @@ func (o cleanOptions) print(con *console, old []oldJob) error {
 		return err
 	}
 	if len(old) == 0 {
-		_, _ = fmt.Fprintln(con.err, "There are no jobs to remove.")
+		con.say().Print("There are no jobs to remove.")
 		return nil
 	}
 	for _, c := range old {
 		if c.Removed {
-			_, _ = fmt.Fprintf(con.err, "job %s removed\n", c.JobID)
+			con.say().Printf("job %s removed", c.JobID)
 		} else if o.jobID.id == "" {
-			_, _ = fmt.Fprintf(con.err, "job %s stays: %s\n", c.JobID, c.Kept)
+			con.say().Printf("job %s stays: %s", c.JobID, c.Kept)
 		}
 	}
 	return nil

@@ -177,7 +177,7 @@ func skipStanding(con *console, job jobs.Job, r control.Request) error {
 	case !answer.Done:
 		return refusef("job %s: %s", job.ID, term.Visible(answer.Text))
 	}
-	_, _ = fmt.Fprintf(con.err, "job %s: %s\nnext: %s\n", job.ID, term.Visible(answer.Text), resumeCommand(job, ""))
+	con.say().Printf("job %s: %s\nnext: %s", job.ID, term.Visible(answer.Text), resumeCommand(job, ""))
 	return nil
 }
 
@@ -275,7 +275,7 @@ func steerJob(ctx context.Context, con *console, job jobs.Job, r control.Request
 	case !answer.Done:
 		return refusef("job %s: %s", job.ID, term.Visible(answer.Text))
 	}
-	_, _ = fmt.Fprintf(con.err, "job %s: %s\n", job.ID, term.Visible(answer.Text))
+	con.say().Printf("job %s: %s", job.ID, term.Visible(answer.Text))
 	if !await || pid == 0 {
 		return nil
 	}

@@ -67,7 +67,7 @@ func updateLetters(con *console, job jobs.Job) {
 	err := mapreduce.UpdateLetters(job, defaultMaxRetries, con.secrets.Settings)
 	var damaged *dlq.DamagedError
 	if err != nil && !errors.As(err, &damaged) { // the reader will report that itself
-		_, _ = fmt.Fprintf(con.err, "warning: there may be more dead letters than these: %v\n", err)
+		con.say().Printf("warning: there may be more dead letters than these: %v", err)
 	}
 }
 
@@ -99,16 +99,16 @@ func runDLQList(con *console, job jobs.Job, o dlqListOptions) error {
 		return err
 	}
 	if o.limit > 0 && found > o.limit {
-		_, _ = fmt.Fprintf(con.err, "%d of %s are listed.\n", o.limit, term.Counted(found, "dead letter"))
+		con.say().Printf("%d of %s are listed.", o.limit, term.Counted(found, "dead letter"))
 	}
 	switch {
 	case o.format == term.JSON:
 	case found == 0:
-		_, _ = fmt.Fprintf(con.err, "There are no %s in job %s.\n", o.lettersWanted(), job.ID)
+		con.say().Printf("There are no %s in job %s.", o.lettersWanted(), job.ID)
 	case eligible > 0:
-		printNext(con.err, []string{inspect(first.ItemID, job), retryCommand(job, "")})
+		printNext(con.say(), []string{inspect(first.ItemID, job), retryCommand(job, "")})
 	default:
-		printNext(con.err, []string{inspect(first.ItemID, job)})
+		printNext(con.say(), []string{inspect(first.ItemID, job)})
 	}
 	return nil
 }
@@ -231,10 +231,10 @@ func runDLQInspect(con *console, job jobs.Job, itemID string, f term.Format) err
 	case f == term.JSON:
 		return term.PrintJSON(con.out, e)
 	}
-	if err := printLetter(con.text(), job, e, labelsOf(job).label(e.ItemID, e.Item)); err != nil {
+	if err := printLetter(con.lines(), job, e, labelsOf(job).label(e.ItemID, e.Item)); err != nil {
 		return err
 	}
-	printNext(con.err, []string{sendAgain(job, e)})
+	printNext(con.say(), []string{sendAgain(job, e)})
 	return nil
 }
 
@@ -250,8 +250,8 @@ func sendAgain(job jobs.Job, e dlq.Entry) string {
 // dataShown is how many characters of the data of an item are printed.
 const dataShown = 2000
 
-func printLetter(w io.Writer, job jobs.Job, e dlq.Entry, label string) error {
-	err := term.Page(w, [][2]string{
+func printLetter(l term.Lines, job jobs.Job, e dlq.Entry, label string) error {
+	err := term.Page(l.W, [][2]string{
 		{"item:", term.Cell(e.ItemID, dataShown)},
 		{"label:", term.Cell(cmp.Or(label, "-"), dataShown)},
 		{"data:", term.Cell(string(e.Item), dataShown)},
@@ -268,44 +268,44 @@ func printLetter(w io.Writer, job jobs.Job, e dlq.Entry, label string) error {
 		return err
 	}
 	for _, f := range e.FailureHistory {
-		printFailure(w, f)
-		printKept(w, job, e, f)
+		printFailure(l, f)
+		printKept(l, job, e, f)
 	}
 	return nil
 }
 
-func printFailure(w io.Writer, f dlq.Failure) {
-	_, _ = fmt.Fprintf(w, "\nattempt %d at %s, %s: %s\n", f.Attempt, f.Time.Local().Format(time.DateTime), ran(f),
+func printFailure(l term.Lines, f dlq.Failure) {
+	l.Printf("\nattempt %d at %s, %s: %s", f.Attempt, f.Time.Local().Format(time.DateTime), ran(f),
 		f.ErrorType)
 	for i, r := range f.Retries {
-		_, _ = fmt.Fprintf(w, "  try %d: %s; again after %s\n", i+1, term.Visible(r.Error),
+		l.Printf("  try %d: %s; again after %s", i+1, term.Visible(r.Error),
 			duration.Format(time.Duration(r.DelayMS)))
 	}
-	_, _ = fmt.Fprintf(w, "  %s\n", term.Visible(f.Message))
+	l.Printf("  %s", term.Visible(f.Message))
 	if preset, rule, ok := strings.Cut(f.Rule, "/"); ok {
-		_, _ = fmt.Fprintf(w, "  told by rule %s of agent %s\n", term.Visible(rule), term.Visible(preset))
+		l.Printf("  told by rule %s of agent %s", term.Visible(rule), term.Visible(preset))
 	}
-	printTail(w, "stdout", f.StdoutTail)
-	printTail(w, "stderr", f.StderrTail)
+	printTail(l, "stdout", f.StdoutTail)
+	printTail(l, "stderr", f.StderrTail)
 }
 
 // printKept prints what could not be merged of the work of an attempt, and how to get at that work.
-func printKept(w io.Writer, job jobs.Job, e dlq.Entry, f dlq.Failure) {
+func printKept(l term.Lines, job jobs.Job, e dlq.Entry, f dlq.Failure) {
 	for _, c := range f.Conflicts {
 		with := ""
 		if len(c.With) > 0 {
 			with = ", changed by " + strings.Join(c.With, ", ")
 		}
-		_, _ = fmt.Fprintf(w, "  conflict in %s%s%s\n", term.Visible(c.Path), term.Visible(with),
+		l.Printf("  conflict in %s%s%s", term.Visible(c.Path), term.Visible(with),
 			term.Prefixed(": ", term.Visible(c.Message)))
 	}
 	if f.Commit == "" {
 		return
 	}
-	_, _ = fmt.Fprintf(w, "  its work is commit %s:\n    git fetch %s refs/items/%d/%d && git merge FETCH_HEAD\n",
+	l.Printf("  its work is commit %s:\n    git fetch %s refs/items/%d/%d && git merge FETCH_HEAD",
 		f.Commit, quoted(filepath.Join(job.GitDir(), "hub")), e.ItemIndex, f.Attempt)
 	if f.ErrorType == retry.TypeMergeConflict {
-		_, _ = fmt.Fprintf(w, "  to resolve it, merge that on top of prodigy/%s, commit, and: %s\n", job.ID,
+		l.Printf("  to resolve it, merge that on top of prodigy/%s, commit, and: %s", job.ID,
 			retryCommand(job, " --item "+quoted(e.ItemID)+" --with HEAD"))
 	}
 }
@@ -318,14 +318,14 @@ func ran(f dlq.Failure) string {
 	return fmt.Sprintf("%s, step %s", duration.Format(time.Duration(f.DurationMS)), cmp.Or(term.Visible(f.Step), "-"))
 }
 
-func printTail(w io.Writer, name, text string) {
+func printTail(l term.Lines, name, text string) {
 	lines := term.LastLines(text, 1000)
 	if len(lines) == 0 {
 		return
 	}
-	_, _ = fmt.Fprintf(w, "  end of %s:\n", name)
+	l.Printf("  end of %s:", name)
 	for _, line := range lines {
-		_, _ = fmt.Fprintf(w, "    | %s\n", term.Visible(line))
+		l.Printf("    | %s", term.Visible(line))
 	}
 }
 
@@ -352,7 +352,7 @@ func runDLQExport(con *console, job jobs.Job, file string, f term.Format) error 
 		return err
 	})
 	if err == nil && file != "-" {
-		_, _ = fmt.Fprintf(con.err, "%s of job %s written to %s\n", term.Counted(n, "dead letter"), job.ID, file)
+		con.say().Printf("%s of job %s written to %s", term.Counted(n, "dead letter"), job.ID, file)
 	}
 	return err
 }
@@ -437,7 +437,7 @@ func runDLQEvict(con *console, job jobs.Job, o dlqEvictOptions, reason string, a
 	if o.format == term.JSON {
 		return term.PrintJSON(con.out, e)
 	}
-	_, _ = fmt.Fprintf(con.err, "%s of job %s deleted, %d left\n", term.Counted(e.Removed, "dead letter"), job.ID,
+	con.say().Printf("%s of job %s deleted, %d left", term.Counted(e.Removed, "dead letter"), job.ID,
 		e.Left)
 	return nil
 }
@@ -470,6 +470,6 @@ func agreed(con *console, ask asker, job jobs.Job, n int) error {
 	if err != nil || yes {
 		return err
 	}
-	_, _ = fmt.Fprintln(con.err, "Nothing was deleted.")
+	con.say().Print("Nothing was deleted.")
 	return status(exitFailed)
 }

@@ -56,7 +56,7 @@ func runDLQAnalyze(con *console, job jobs.Job, o dlqAnalyzeOptions) error {
 		if err := writeOut(con, o.export, func(w io.Writer) error { return term.PrintJSON(w, a) }); err != nil || o.export == "-" {
 			return err
 		}
-		_, _ = fmt.Fprintf(con.err, "groups of job %s written to %s\n", job.ID, o.export)
+		con.say().Printf("groups of job %s written to %s", job.ID, o.export)
 		return nil
 	}
 	if o.format == term.JSON {
@@ -89,37 +89,35 @@ const signaturesShown = 20
 
 func (a analysis) print(con *console) error {
 	if a.Total == 0 {
-		_, _ = fmt.Fprintf(con.err, "There are no dead letters in job %s.\n", a.JobID)
+		con.say().Printf("There are no dead letters in job %s.", a.JobID)
 		return nil
 	}
-	_, _ = fmt.Fprintf(con.text(), "%s in job %s\n\nBy signature:\n", term.Counted(a.Total, "dead letter"), a.JobID)
-	k := con.look()
+	l := con.lines()
+	l.Printf("%s in job %s\n\nBy signature:", term.Counted(a.Total, "dead letter"), a.JobID)
 	for i, g := range a.BySignature[:min(len(a.BySignature), signaturesShown)] {
-		_, _ = fmt.Fprintln(con.text(), k.Fold(8,
-			fmt.Sprintf("%6d  #%d %s", g.Count, i+1, term.Cell(g.Signature, 120))))
+		l.Foldf(8, "%6d  #%d %s", g.Count, i+1, term.Cell(g.Signature, 120))
 		for _, s := range g.Samples {
-			_, _ = fmt.Fprintln(con.text(), k.Fold(10,
-				fmt.Sprintf("        %s: %s", term.Cell(s.ItemID, 40), term.Cell(s.Message, 120))))
+			l.Foldf(10, "        %s: %s", term.Cell(s.ItemID, 40), term.Cell(s.Message, 120))
 		}
 	}
 	if n := len(a.BySignature) - signaturesShown; n > 0 {
-		_, _ = fmt.Fprintf(con.text(), "        and %d more (--json shows all)\n", n)
+		l.Printf("        and %d more (--json shows all)", n)
 	}
-	_, _ = fmt.Fprintln(con.text(), "\nBy type:")
+	l.Print("\nBy type:")
 	types := make([]dlq.Group, len(a.ByType))
 	for i, g := range a.ByType {
 		types[i] = g.Group
 	}
-	printGroups(con.text(), types, func(g dlq.Group) string { return g.Type })
+	printGroups(l.W, types, func(g dlq.Group) string { return g.Type })
 	for _, g := range a.ByType {
 		if g.SuggestedAction != "" {
-			_, _ = fmt.Fprintf(con.text(), "%s: %s\n", g.Type, term.Visible(g.SuggestedAction))
+			l.Printf("%s: %s", g.Type, term.Visible(g.SuggestedAction))
 		}
 	}
-	_, _ = fmt.Fprintln(con.text(), "\nBy hour of the last attempt:")
-	printGroups(con.text(), a.ByHour, func(g dlq.Group) string { return g.Hour.Local().Format("2006-01-02 15:04") })
+	l.Print("\nBy hour of the last attempt:")
+	printGroups(l.W, a.ByHour, func(g dlq.Group) string { return g.Hour.Local().Format("2006-01-02 15:04") })
 	first := a.BySignature[0].Samples[0].ItemID
-	_, _ = fmt.Fprintf(con.err, "next: prodigy dlq inspect %s --job-id %s\n", quoted(first), a.JobID)
+	con.say().Printf("next: prodigy dlq inspect %s --job-id %s", quoted(first), a.JobID)
 	return nil
 }
 
@@ -224,6 +222,6 @@ func (s *letterStats) print(con *console) error {
 	if err := term.Page(con.text(), page); err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(con.err, "next: prodigy dlq analyze --job-id %s\n", s.JobID)
+	con.say().Printf("next: prodigy dlq analyze --job-id %s", s.JobID)
 	return nil
 }

@@ -210,20 +210,20 @@ func (o dlqRetryOptions) nothing(con *console, job jobs.Job, c *dlq.Choice, redu
 	} else if !o.quiet {
 		switch {
 		case left > 0:
-			_, _ = fmt.Fprintf(con.err, "No dead letter was run: %s.\n", c.Kept)
+			con.say().Printf("No dead letter was run: %s.", c.Kept)
 		case c.Total > 0:
-			_, _ = fmt.Fprintf(con.err, "None of %s fits the flags that choose among them.\n",
+			con.say().Printf("None of %s fits the flags that choose among them.",
 				term.Counted(c.Total, "dead letter"))
 		default:
-			_, _ = fmt.Fprintln(con.err, "There are no dead letters to run.")
+			con.say().Print("There are no dead letters to run.")
 		}
 		if reduceHeld {
-			_, _ = fmt.Fprintln(con.err, reduceHeldText)
-			printNext(con.err, []string{runReduce(job)})
+			con.say().Print(reduceHeldText)
+			printNext(con.say(), []string{runReduce(job)})
 		}
 		if reduceStale {
-			_, _ = fmt.Fprintln(con.err, reduceStaleText)
-			printNext(con.err, []string{runReduce(job)})
+			con.say().Print(reduceStaleText)
+			printNext(con.say(), []string{runReduce(job)})
 		}
 	}
 	return status(code)
@@ -254,7 +254,7 @@ func (o dlqRetryOptions) concludeRetry(con *console, job jobs.Job, e finishedRun
 		if others > 0 {
 			rest = fmt.Sprintf("; %s not among those chosen", term.Counted(others, "dead letter"))
 		}
-		_, _ = fmt.Fprintf(con.err, "%s run again, %d succeeded, %d left%s\n",
+		con.say().Printf("%s run again, %d succeeded, %d left%s",
 			term.Counted(e.Reprocessed, "dead letter"), e.Recovered, left, rest)
 		e.print(con)
 	}

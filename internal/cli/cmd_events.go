@@ -123,7 +123,7 @@ func runEventsList(con *console, job jobs.Job, o eventsOptions) error {
 	}
 	err := p.print(out, con.err, lines)
 	if !seen && o.format == term.Human {
-		_, _ = fmt.Fprintf(con.err, "There are no such events in job %s.\n", job.ID)
+		con.say().Printf("There are no such events in job %s.", job.ID)
 	}
 	return unlessClosed(errors.Join(err, out.Flush()))
 }
@@ -170,8 +170,8 @@ func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions)
 // tellDeath says so when the run of a job that was followed has died.
 func tellDeath(con *console, job jobs.Job) {
 	if s, err := mapreduce.Summarize(job); err == nil && s.State == mapreduce.StateKilled {
-		_, _ = fmt.Fprintf(con.err, "The run of job %s has died.\n", job.ID)
-		printNext(con.err, nextCommands(job, false, false, 0))
+		con.say().Printf("The run of job %s has died.", job.ID)
+		printNext(con.say(), nextCommands(job, false, false, 0))
 	}
 }
 

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -50,10 +48,10 @@ func runFsck(con *console, job jobs.Job, o fsckOptions) (err error) {
 	if o.format == term.JSON {
 		err = term.PrintJSON(con.out, report)
 	} else {
-		printFsck(con.out, report)
+		printFsck(con.lines(), report)
 	}
 	if o.salvage != "" {
-		_, _ = fmt.Fprintf(con.err, "what is sound is in %s\n", term.Visible(o.salvage))
+		con.say().Printf("what is sound is in %s", term.Visible(o.salvage))
 	}
 	if err == nil && !report.Sound {
 		err = status(exitFailed)
@@ -61,36 +59,36 @@ func runFsck(con *console, job jobs.Job, o fsckOptions) (err error) {
 	return err
 }
 
-func printFsck(w io.Writer, r fsck.Report) {
+func printFsck(l term.Lines, r fsck.Report) {
 	word := "sound"
 	if !r.Sound {
 		word = "damaged"
 	}
-	_, _ = fmt.Fprintf(w, "job %s is %s\n", r.JobID, word)
+	l.Printf("job %s is %s", r.JobID, word)
 	for _, f := range r.Files {
 		switch {
 		case len(f.Problems) > 0 && f.Good > 0:
-			_, _ = fmt.Fprintf(w, "%s: damaged, %s good\n", term.Visible(f.Path), term.Counted(f.Good, "line"))
+			l.Printf("%s: damaged, %s good", term.Visible(f.Path), term.Counted(f.Good, "line"))
 		case len(f.Problems) > 0:
-			_, _ = fmt.Fprintf(w, "%s: damaged\n", term.Visible(f.Path))
+			l.Printf("%s: damaged", term.Visible(f.Path))
 		case f.Good > 0:
-			_, _ = fmt.Fprintf(w, "%s: %s good\n", term.Visible(f.Path), term.Counted(f.Good, "line"))
+			l.Printf("%s: %s good", term.Visible(f.Path), term.Counted(f.Good, "line"))
 		default:
-			_, _ = fmt.Fprintf(w, "%s: good\n", term.Visible(f.Path))
+			l.Printf("%s: good", term.Visible(f.Path))
 		}
 		for _, p := range f.Problems {
 			if p.Line > 0 {
-				_, _ = fmt.Fprintf(w, "  line %d: %s\n", p.Line, term.Visible(p.What))
+				l.Printf("  line %d: %s", p.Line, term.Visible(p.What))
 			} else {
-				_, _ = fmt.Fprintf(w, "  %s\n", term.Visible(p.What))
+				l.Printf("  %s", term.Visible(p.What))
 			}
 		}
 	}
 	for _, note := range r.Notes {
-		_, _ = fmt.Fprintf(w, "note: %s\n", term.Visible(note))
+		l.Printf("note: %s", term.Visible(note))
 	}
 	if i := r.Items; i.Recorded+i.Selected > 0 {
-		_, _ = fmt.Fprintf(w, "items by the sound records: %d recorded, %d succeeded, %d dead letters, %d skipped, %d begun and not ended, %d never run\n",
+		l.Printf("items by the sound records: %d recorded, %d succeeded, %d dead letters, %d skipped, %d begun and not ended, %d never run",
 			i.Recorded, i.Succeeded, i.DeadLetters, i.Skipped, i.Unsettled, i.NeverRun)
 	}
 }

@@ -116,7 +116,7 @@ func runJobs(con *console, o jobsOptions) error {
 	for _, job := range all[:min(len(all), o.limit)] {
 		s, err := mapreduce.Summarize(job)
 		if err != nil {
-			_, _ = fmt.Fprintf(con.err, "warning: %s: %v\n", job.ID, err)
+			con.say().Printf("warning: %s: %v", job.ID, err)
 			continue
 		}
 		list = append(list, statusOf(s))
@@ -128,7 +128,7 @@ func runJobs(con *console, o jobsOptions) error {
 		project := home.Project
 		home.Project = ""
 		if others, err := home.List(); err == nil && len(others) > 0 {
-			_, _ = fmt.Fprintf(con.err, "There are no jobs of %s yet (--all lists those of other directories).\n",
+			con.say().Printf("There are no jobs of %s yet (--all lists those of other directories).",
 				term.Visible(project))
 			return nil
 		}
@@ -146,7 +146,7 @@ func runJobs(con *console, o jobsOptions) error {
 
 func printJobs(con *console, list []jobStatus, dirs bool, now time.Time) error {
 	if len(list) == 0 {
-		_, _ = fmt.Fprintln(con.err, "There are no jobs yet.")
+		con.say().Print("There are no jobs yet.")
 		return nil
 	}
 	_, err := printRows(con, term.Human, jobColumns(con.look(), list, dirs, now), term.Each(list))

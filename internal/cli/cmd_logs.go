@@ -109,12 +109,12 @@ func (o logsOptions) print(con *console, job jobs.Job, entries iter.Seq2[outputs
 	shown := func(yield func(outputs.Entry, error) bool) {
 		for e, err := range entries {
 			if broken, ok := errors.AsType[*outputs.DamagedError](err); ok {
-				_, _ = fmt.Fprintf(con.err, "damaged, and passed over: %v\n", broken)
+				con.say().Printf("damaged, and passed over: %v", broken)
 				damaged = true
 				continue
 			}
 			if e.Limit != "" {
-				_, _ = fmt.Fprintln(con.err, limitNote(e.Limit))
+				con.say().Print(limitNote(e.Limit))
 				continue
 			}
 			if o.stderr {
@@ -135,7 +135,7 @@ func (o logsOptions) print(con *console, job jobs.Job, entries iter.Seq2[outputs
 		}
 	}
 	if !seen && o.format == term.Human {
-		_, _ = fmt.Fprintln(con.err, o.nothing(job))
+		con.say().Print(o.nothing(job))
 	}
 	if damaged {
 		return status(exitFailed)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"slices"
@@ -69,16 +68,16 @@ are stable; a time without a limit is left out. With --fleet the broker is asked
 	return cmd
 }
 
-func printPlannedSpace(s simulate.PlannedSpace, w io.Writer) {
+func printPlannedSpace(s simulate.PlannedSpace, l term.Lines) {
 	if s.Refused != "" {
-		_, _ = fmt.Fprintf(w, "%s (a run would be refused)\n", term.Visible(s.Refused))
+		l.Printf("%s (a run would be refused)", term.Visible(s.Refused))
 		return
 	}
 	size := "of " + term.Counted(s.Files, "file")
 	if s.Bytes > 0 {
 		size += fmt.Sprintf(", about %s each and %s in all", onDisk(s.Bytes), onDisk(s.Bytes*int64(s.Number)))
 	}
-	_, _ = fmt.Fprintf(w, "workspaces: up to %d at %s%s, %s\n", s.Number, s.Base[:min(len(s.Base), 10)],
+	l.Printf("workspaces: up to %d at %s%s, %s", s.Number, s.Base[:min(len(s.Base), 10)],
 		term.Prefixed(" of ", term.Visible(s.Branch)), size)
 }
 
@@ -99,7 +98,7 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	c.OnFleet = o.fleet.wanted()
 	w, err := load(ctx, o.path, c, o.settings, settings.ToPlan)
 	if err != nil {
-		printNote(con.err, w.elsewhere()) // where files were looked for
+		printNote(con.say(), w.elsewhere()) // where files were looked for
 		return err
 	}
 	o.fleet = o.fleet.forWorkflow(w.Workflow)
@@ -154,14 +153,14 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 		p.Items.Refused = strings.TrimPrefix(refused.Reason, "input: ")
 	}
 	p.Cost = simulate.PlanCost(w.Workflow, t.agents, o.maxCost, p.Items)
-	printProblems(con.err, slices.Concat(w.warnings, warnings,
+	printProblems(con.say(), slices.Concat(w.warnings, warnings,
 		t.agents.WarnOfPermissions(w.Workflow, t.claude, agent.ReadsPrompt(t.claude[0]))), "warning: ")
-	printNote(con.err, w.elsewhere())
-	printNote(con.err, note)
+	printNote(con.say(), w.elsewhere())
+	printNote(con.say(), note)
 	if o.format == term.JSON {
 		return term.PrintJSON(con.out, p)
 	}
-	printPlan(p, con.text())
+	printPlan(p, con.lines())
 	return nil
 }
 
@@ -176,56 +175,56 @@ func mistaken(err error) error {
 // planWidth is the maximum width of a line about an item.
 const planWidth = 80
 
-func printPlan(p simulate.Plan, w io.Writer) {
-	_, _ = fmt.Fprintf(w, "workflow: %s (mode %s)\n", p.Workflow, p.Mode)
+func printPlan(p simulate.Plan, l term.Lines) {
+	l.Printf("workflow: %s (mode %s)", p.Workflow, p.Mode)
 	if p.Items != nil {
-		printPlannedItems(*p.Items, w)
+		printPlannedItems(*p.Items, l)
 		if p.Fleet == nil {
-			_, _ = fmt.Fprintf(w, "slots: %d\n", p.MaxParallel)
+			l.Printf("slots: %d", p.MaxParallel)
 		} else {
-			printPlannedFleet(p.Fleet, w, p.MaxParallel)
+			printPlannedFleet(p.Fleet, l, p.MaxParallel)
 		}
-		printRate(w, p.Rate)
+		printRate(l, p.Rate)
 		for _, text := range slices.Concat(p.StepRates, p.Rollout, shownIf(p.Stragglers)) {
-			_, _ = fmt.Fprintln(w, term.Visible(text))
+			l.Print(term.Visible(text))
 		}
 	}
 	if len(p.Requires) > 0 {
-		_, _ = fmt.Fprintf(w, "requires: %s\n", strings.Join(p.Requires, ", "))
+		l.Printf("requires: %s", strings.Join(p.Requires, ", "))
 	}
 	if p.Workspace != nil {
-		printPlannedSpace(*p.Workspace, w)
+		printPlannedSpace(*p.Workspace, l)
 	}
 	section := ""
 	for _, s := range p.Steps {
 		if s.Section != section {
 			section = s.Section
-			_, _ = fmt.Fprintf(w, "%s:\n", headingInPlan(p, section))
+			l.Printf("%s:", headingInPlan(p, section))
 		}
-		printPlannedStep(s, w)
+		printPlannedStep(s, l)
 	}
 	if p.Items != nil {
-		_, _ = fmt.Fprintf(w, "each item: %s%s\n", upTo(p.ItemRuns), schedule(p.ItemDelays))
-		_, _ = fmt.Fprintf(w, "worst-case waiting per item: %s\n", spell(*p.WorstWaiting))
+		l.Printf("each item: %s%s", upTo(p.ItemRuns), schedule(p.ItemDelays))
+		l.Printf("worst-case waiting per item: %s", spell(*p.WorstWaiting))
 		if p.WorstStarts > 0 && p.ItemRuns > 1 {
-			_, _ = fmt.Fprintf(w, "worst case of starts: %s at items\n", term.Counted(p.WorstStarts, "attempt"))
+			l.Printf("worst case of starts: %s at items", term.Counted(p.WorstStarts, "attempt"))
 		}
 		if p.LeastByRate != nil && *p.LeastByRate > 0 {
-			_, _ = fmt.Fprintf(w, "the rate alone takes: %s at least\n", spell(*p.LeastByRate))
+			l.Printf("the rate alone takes: %s at least", spell(*p.LeastByRate))
 		}
 	}
-	printWorst(p, w)
+	printWorst(p, l)
 	if p.Cost != nil {
-		printPlannedCost(*p.Cost, w)
+		printPlannedCost(*p.Cost, l)
 	}
-	_, _ = fmt.Fprintln(w, "nothing was run")
+	l.Print("nothing was run")
 }
 
 // printWorst prints the longest times of an item, the map phase and the job.
-func printWorst(p simulate.Plan, w io.Writer) {
+func printWorst(p simulate.Plan, l term.Lines) {
 	line := func(what string, d *events.Millis, of string) {
 		if d != nil {
-			_, _ = fmt.Fprintf(w, "worst case of %s: %s%s\n", what, spell(*d), of)
+			l.Printf("worst case of %s: %s%s", what, spell(*d), of)
 		}
 	}
 	line("an item", p.WorstItem, "")
@@ -236,11 +235,11 @@ func printWorst(p simulate.Plan, w io.Writer) {
 	line("the job", p.WorstJob, "")
 	switch {
 	case p.Unlimited != "":
-		_, _ = fmt.Fprintf(w, "worst case of the job: no limit, since %s has no timeout\n", p.Unlimited)
+		l.Printf("worst case of the job: no limit, since %s has no timeout", p.Unlimited)
 	case p.WorstJob == nil && p.Items != nil && p.MaxParallel == 0:
-		_, _ = fmt.Fprintln(w, "worst case of the job: depends on the workers")
+		l.Print("worst case of the job: depends on the workers")
 	case p.WorstJob == nil:
-		_, _ = fmt.Fprintln(w, "worst case of the job: depends on the number of items")
+		l.Print("worst case of the job: depends on the number of items")
 	}
 }
 
@@ -255,14 +254,14 @@ func headingInPlan(p simulate.Plan, section string) string {
 	return section
 }
 
-func printPlannedItems(p simulate.PlannedItems, w io.Writer) {
+func printPlannedItems(p simulate.PlannedItems, l term.Lines) {
 	if p.Refused != "" {
-		_, _ = fmt.Fprintf(w, "items: from %s: %s (a run would be refused)\n", term.Visible(p.Source),
+		l.Printf("items: from %s: %s (a run would be refused)", term.Visible(p.Source),
 			term.Visible(p.Refused))
 		return
 	}
 	if p.Total == nil && p.Source == items.Stdin {
-		_, _ = fmt.Fprintln(w, "items: from standard input, which is a terminal and was not read")
+		l.Print("items: from standard input, which is a terminal and was not read")
 		return
 	}
 	source := term.Visible(p.Source)
@@ -270,40 +269,40 @@ func printPlannedItems(p simulate.PlannedItems, w io.Writer) {
 		source = "the glob " + source
 	}
 	if p.Made != "" {
-		_, _ = fmt.Fprintf(w, "items: from %s, which %s\n", source, p.Made)
+		l.Printf("items: from %s, which %s", source, p.Made)
 		return
 	}
 	if p.Total == nil {
-		_, _ = fmt.Fprintf(w, "items: from a command, which was not run: %s\n", term.Visible(p.Source))
+		l.Printf("items: from a command, which was not run: %s", term.Visible(p.Source))
 		return
 	}
 	which := ""
 	if p.Job != "" {
 		which = fmt.Sprintf(" (%s)", p.Select)
 	}
-	_, _ = fmt.Fprintf(w, "items: %d from %s%s\n", *p.Total, source, which)
+	l.Printf("items: %d from %s%s", *p.Total, source, which)
 	if p.Since != nil {
-		_, _ = fmt.Fprintf(w, "since %s: %s\n", p.Since.JobID, term.Visible(view.Difference(*p.Since)))
+		l.Printf("since %s: %s", p.Since.JobID, term.Visible(view.Difference(*p.Since)))
 	}
 	if *p.Total == 0 {
-		_, _ = fmt.Fprintln(w, "  a run would warn that there is nothing to do, and skip reduce and merge")
+		l.Print("  a run would warn that there is nothing to do, and skip reduce and merge")
 	}
 	for _, it := range p.First {
 		line := fmt.Sprintf("  %s  %s", it.ID, it.Data)
-		_, _ = fmt.Fprintln(w, term.Brief(line, planWidth))
+		l.Print(term.Brief(line, planWidth))
 	}
 	if more := *p.Total - len(p.First); more > 0 {
-		_, _ = fmt.Fprintf(w, "  and %d more\n", more)
+		l.Printf("  and %d more", more)
 	}
 }
 
-func printPlannedStep(s simulate.PlannedStep, w io.Writer) {
-	_, _ = fmt.Fprintf(w, "  %s: %s%s\n", s.Step, upTo(s.Runs), schedule(s.Delays))
+func printPlannedStep(s simulate.PlannedStep, l term.Lines) {
+	l.Printf("  %s: %s%s", s.Step, upTo(s.Runs), schedule(s.Delays))
 	for _, detail := range detailsInPlan(s) {
-		_, _ = fmt.Fprintf(w, "    (%s)\n", detail)
+		l.Printf("    (%s)", detail)
 	}
 	for line := range strings.SplitSeq(strings.TrimRight(s.Command, "\n"), "\n") {
-		_, _ = fmt.Fprintf(w, "      %s\n", term.Visible(line))
+		l.Printf("      %s", term.Visible(line))
 	}
 }
 
@@ -378,23 +377,23 @@ func shownIf(text string) []string {
 	return []string{text}
 }
 
-func printRate(w io.Writer, rate string) {
+func printRate(l term.Lines, rate string) {
 	if rate != "" {
-		_, _ = fmt.Fprintf(w, "starts: at most %s\n", term.Visible(rate))
+		l.Printf("starts: at most %s", term.Visible(rate))
 	}
 }
 
-func printPlannedCost(c simulate.PlannedCost, w io.Writer) {
+func printPlannedCost(c simulate.PlannedCost, l term.Lines) {
 	line := func(what string, u *spend.USD, of string) {
 		if u != nil {
-			_, _ = fmt.Fprintf(w, "worst cost of %s: %s%s\n", what, *u, of)
+			l.Printf("worst cost of %s: %s%s", what, *u, of)
 		}
 	}
 	line("an item", c.Item, "")
 	line("the map", c.Map, " ("+term.Counted(c.Items, "item")+")")
 	switch {
 	case c.Job == nil:
-		_, _ = fmt.Fprintln(w, "worst cost of the job: no limit (budget, max_cost and --max-cost set some)")
+		l.Print("worst cost of the job: no limit (budget, max_cost and --max-cost set some)")
 	case c.IsBudget && c.Item == nil:
 		line("the job", c.Job, ", its budget; without a limit for each item, agents that run may pass it")
 	case c.IsBudget:
@@ -403,6 +402,6 @@ func printPlannedCost(c simulate.PlannedCost, w io.Writer) {
 		line("the job", c.Job, "")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.By)) {
-		_, _ = fmt.Fprintf(w, "  %s is held to a limit by %s\n", term.Visible(name), c.By[name])
+		l.Printf("  %s is held to a limit by %s", term.Visible(name), c.By[name])
 	}
 }

@@ -40,7 +40,7 @@ func runReport(con *console, job jobs.Job, file string) error {
 		return unlessClosed(err)
 	}
 	if file != "-" {
-		_, _ = fmt.Fprintf(con.err, "report of %s: %s\n", job.ID, file)
+		con.say().Printf("report of %s: %s", job.ID, file)
 	}
 	return nil
 }

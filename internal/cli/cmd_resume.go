@@ -103,7 +103,7 @@ func (o resumeOptions) nothingDone(con *console, e finishedRun) error {
 		code = exitLeft
 	}
 	if !o.quiet {
-		_, _ = fmt.Fprintf(con.err, "%s\n", e.Reason)
+		con.say().Print(e.Reason)
 		e.print(con)
 	}
 	if o.keepOrder {
@@ -151,7 +151,7 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, on fl
 	con.hide(found.Mask)
 	con.secrets.Settings = found
 	if path := changedSince(job, replacement); path != "" && !o.quiet {
-		_, _ = fmt.Fprintf(con.err, "note: %s is no longer what job %s runs, which is the workflow recorded with it (--workflow %s takes the file as it is now)\n", path, job.ID, quoted(path))
+		con.say().Printf("note: %s is no longer what job %s runs, which is the workflow recorded with it (--workflow %s takes the file as it is now)", path, job.ID, quoted(path))
 	}
 	c := o.config(t)
 	c.Dir, c.Settings, c.Replacement, c.Set = meta.Dir, found, replacement, o.set

@@ -111,7 +111,7 @@ func runAll(ctx context.Context, con *console, o runOptions) error {
 		}
 		if err := runRun(ctx, con, one); err != nil {
 			if !o.dryRun && i+1 < len(all) {
-				_, _ = fmt.Fprintf(con.err, "not run, because %s did not end with exit code 0: %s\n",
+				con.say().Printf("not run, because %s did not end with exit code 0: %s",
 					term.Visible(one.path), term.Visible(strings.Join(o.rest[i:], " ")))
 			}
 			return err
@@ -206,7 +206,7 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	checked.OnFleet = o.fleet.wanted()
 	w, err := load(ctx, o.path, checked, o.settings, settings.ToRun)
 	if err != nil {
-		printNote(con.err, w.elsewhere()) // where files were looked for
+		printNote(con.say(), w.elsewhere()) // where files were looked for
 		return err
 	}
 	o.fleet = o.fleet.forWorkflow(w.Workflow)
@@ -228,8 +228,8 @@ func (o runOptions) start(ctx context.Context, con *console, w checked, limit ti
 		return err
 	}
 	if !o.quiet {
-		printProblems(con.err, w.warnings, "warning: ")
-		printNote(con.err, w.elsewhere())
+		printProblems(con.say(), w.warnings, "warning: ")
+		printNote(con.say(), w.elsewhere())
 	}
 	c := o.config(t)
 	c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = w.dir, o.seed, limit, os.Stdin, w.settings, w.values

@@ -197,7 +197,7 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 		return job, nil, err
 	}
 	if !o.quiet {
-		c.Notice = func(text string) { _, _ = fmt.Fprintln(con.err, term.Visible("note: "+text)) }
+		c.Notice = func(text string) { con.say().Printf("note: %s", term.Visible(text)) }
 	}
 	return simulate.Job{
 		Config: c, Workflow: w.Workflow, Source: w.source, Model: model, Begin: begin,
@@ -254,20 +254,20 @@ func (o simulateOptions) run(ctx context.Context, con *console, job simulate.Job
 
 // print prints how a simulated job ended, for people.
 func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, took time.Duration) {
-	w, k := con.err, con.errLook()
-	line := func(format string, args ...any) { _, _ = fmt.Fprintln(w, k.Fold(2, fmt.Sprintf(format, args...))) }
+	l := con.say()
+	line := func(format string, args ...any) { l.Foldf(2, format, args...) }
 	for i, g := range e.job.Failures.Groups() {
 		if i == groupsShown {
 			break
 		}
-		line("%s (%s): %s, for example %s", k.Paint(term.Red, fmt.Sprintf("%d %s", g.Count, g.Outcome())), g.Type,
+		line("%s (%s): %s, for example %s", l.Paint(term.Red, fmt.Sprintf("%d %s", g.Count, g.Outcome())), g.Type,
 			term.Brief(g.Title(), 160), term.Visible(g.Example.ItemID))
 	}
 	status := jobStatus{
 		State: string(e.State), ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld,
 		Metrics: e.Metrics,
 	}
-	line("%s after %s of virtual time%s", k.Paint(status.colour().Strong(), status.stateShown()),
+	line("%s after %s of virtual time%s", l.Paint(status.colour().Strong(), status.stateShown()),
 		duration.Format(e.Duration), term.Prefixed(": ", strings.Join(e.counts(), ", ")))
 	if e.Reason != "" {
 		line("reason: %s", term.Visible(e.Reason))
@@ -324,13 +324,13 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 		line("agents waited %s for %s of plans to end", duration.Format(time.Duration(t.Paused).Round(time.Second)),
 			term.Counted(t.Pauses, "limit"))
 	}
-	printSpent(w, k, e.Spent, e.limit())
+	printSpent(l, e.Spent, e.limit())
 	if e.Spent.Agents > 0 && !e.Spent.Known() && o.cost == "" {
 		line("what agents cost was not said: --cost '$0.05', or cost in the outcomes")
 	}
 	line("seed %d, simulated in %s; nothing was run", o.seed, duration.Format(took.Round(time.Millisecond)))
 	if o.keep != "" {
-		printNext(w, []string{"PRODIGY_HOME=" + quoted(o.keep) + " prodigy report " + e.Job.ID + " -o report.html"})
+		printNext(l, []string{"PRODIGY_HOME=" + quoted(o.keep) + " prodigy report " + e.Job.ID + " -o report.html"})
 	}
 }
 

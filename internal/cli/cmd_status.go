@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -71,18 +70,18 @@ func runStatus(ctx context.Context, con *console, job jobs.Job, o statusOptions)
 		return term.PrintJSON(con.out, s)
 	}
 	s.label = names.Label
-	s.print(con.text(), con.look(), seen, time.Now())
-	_, _ = fmt.Fprintf(con.text(), "log: %s\n", job.EventsDir())
+	s.print(con.lines(), seen, time.Now())
+	con.lines().Printf("log: %s", job.EventsDir())
 	switch {
 	case s.notSelected():
-		_, _ = fmt.Fprintln(con.err, mendFirst)
-		printNext(con.err, []string{resumeMended(job)})
+		con.say().Print(mendFirst)
+		printNext(con.say(), []string{resumeMended(job)})
 	case s.State != stateRunning:
 		if b := seen.Budget; b != nil && s.State == string(mapreduce.Failed) {
-			printNext(con.err, []string{resumeWithMore(job, *b)})
+			printNext(con.say(), []string{resumeWithMore(job, *b)})
 			break
 		}
-		printNext(con.err, nextCommands(job, s.State == string(mapreduce.Completed), s.ReduceStale, s.Metrics.Skipped))
+		printNext(con.say(), nextCommands(job, s.State == string(mapreduce.Completed), s.ReduceStale, s.Metrics.Skipped))
 	}
 	return nil
 }
@@ -282,84 +281,83 @@ func agentsShown(list []view.Attempt, label func(index int) string, took func(vi
 // groupsInStatus is the number of failure groups that status prints.
 const groupsInStatus = 5
 
-func (d details) print(w io.Writer, k term.Look, j *view.Job, now time.Time) {
-	state := k.Paint(d.colour(), d.stateShown())
+func (d details) print(l term.Lines, j *view.Job, now time.Time) {
+	state := l.Paint(d.colour(), d.stateShown())
 	if d.Hold != nil {
 		state += fmt.Sprintf(" since %s", d.Hold.Since.Local().Format(time.DateTime))
 	}
 	if d.State == stateRunning && d.Phase != "" {
 		state += ", in phase " + d.Phase
 	}
-	_, _ = fmt.Fprintf(w, "job: %s\nworkflow: %s (mode %s)\nstate: %s%s\nstarted: %s\nduration: %s\n", d.JobID,
+	l.Printf("job: %s\nworkflow: %s (mode %s)\nstate: %s%s\nstarted: %s\nduration: %s", d.JobID,
 		cmp.Or(term.Visible(d.Workflow), "-"), d.Mode,
 		state, term.Prefixed(": ", term.Visible(d.Reason)), d.Started.Local().Format(time.DateTime),
 		duration.Format(time.Duration(d.DurationMS)))
-	d.printSteps(w, j)
+	d.printSteps(l, j)
 	if d.Mode == string(workflow.Standard) {
-		d.printSpent(w, k, j)
+		d.printSpent(l, j)
 		return
 	}
 	m := d.Metrics
-	_, _ = fmt.Fprintf(w, "items: %d, successful %d, failed %d, skipped %d, rejected %d\nfailure rate: %.1f %%\n",
+	l.Printf("items: %d, successful %d, failed %d, skipped %d, rejected %d\nfailure rate: %.1f %%",
 		max(m.TotalItems, j.Total), m.Successful, m.Failed, m.Skipped, m.Rejected, 100*m.FailureRate)
-	d.printMerge(w)
-	d.printProgress(w, k, j, now)
+	d.printMerge(l)
+	d.printProgress(l, j, now)
 	if t := d.Attempts; t.Count > 0 {
 		lost := ""
 		if t.Lost > 0 {
 			lost = fmt.Sprintf(", %d lost with their workers", t.Lost)
 		}
-		_, _ = fmt.Fprintf(w, "attempts: %d%s, median %s, 9 of 10 within %s, longest %s\n", t.Count, lost,
+		l.Printf("attempts: %d%s, median %s, 9 of 10 within %s, longest %s", t.Count, lost,
 			duration.Format(time.Duration(t.MedianMS)),
 			duration.Format(time.Duration(t.P90MS)), duration.Format(time.Duration(t.MaxMS)))
 	}
 	if d.Stragglers != nil {
-		_, _ = fmt.Fprintf(w, "stragglers: %s\n", d.Stragglers.Words())
+		l.Printf("stragglers: %s", d.Stragglers.Words())
 	}
 	for _, t := range slices.Sorted(maps.Keys(m.ErrorTypes)) {
-		_, _ = fmt.Fprintf(w, "errors of type %s: %d\n", t, m.ErrorTypes[t])
+		l.Printf("errors of type %s: %d", t, m.ErrorTypes[t])
 	}
 	for _, g := range d.Groups[:min(len(d.Groups), groupsInStatus)] {
 		example := term.Visible(g.Example) + term.Prefixed(", ", term.Brief(g.Label, labelShown))
-		_, _ = fmt.Fprintln(w, k.Fold(4,
-			fmt.Sprintf("  %d × %s: %s (for example %s)", g.Count, g.ErrorType, term.Brief(g.title, 120), example)))
+		l.Foldf(4, "  %d × %s: %s (for example %s)", g.Count, g.ErrorType, term.Brief(g.title, 120), example)
 	}
-	printSlowest(w, k, j.Slowest, d.label)
-	d.printSpent(w, k, j)
-	printSuggestions(w, m.FailurePatterns, d.recorded)
+	printSlowest(l, j.Slowest, d.label)
+	d.printSpent(l, j)
+	printSuggestions(l, m.FailurePatterns, d.recorded)
 }
 
 // printSteps lists the steps that ran once.
-func (d details) printSteps(w io.Writer, j *view.Job) {
+func (d details) printSteps(l term.Lines, j *view.Job) {
 	for _, s := range j.Steps() {
 		took := ""
 		if s.Duration > 0 {
 			took = " after " + duration.Format(s.Duration.Round(time.Millisecond))
 		}
-		_, _ = fmt.Fprintf(w, "step %s%s: %s%s%s\n", term.Visible(s.Name), term.Prefixed(" of ", s.Phase), s.Outcome,
+		l.Printf("step %s%s: %s%s%s", term.Visible(s.Name), term.Prefixed(" of ", s.Phase), s.Outcome,
 			took, term.Prefixed(": ", term.Visible(s.Error)))
 		if why := s.GaveUp(); why != "" {
-			_, _ = fmt.Fprintf(w, "  not retried: %s\n", why)
+			l.Printf("  not retried: %s", why)
 		}
 	}
 	if d.State == stateRunning && d.Mode == string(workflow.Standard) {
-		_, _ = fmt.Fprintln(w, view.Progress{}.PhaseLine(j, time.Now()))
+		l.Print(view.Progress{}.PhaseLine(j, time.Now()))
 	}
 }
 
 // printSpent prints what AI agents have used.
-func (d details) printSpent(w io.Writer, k term.Look, j *view.Job) {
-	printSpent(w, k, j.Spent, finishedRun{job: j, workflow: d.recorded}.limit())
+func (d details) printSpent(l term.Lines, j *view.Job) {
+	printSpent(l, j.Spent, finishedRun{job: j, workflow: d.recorded}.limit())
 	for _, name := range slices.Sorted(maps.Keys(j.Spent.Presets)) {
 		if sum := j.Spent.Presets[name]; len(j.Spent.Presets) > 1 {
-			_, _ = fmt.Fprintf(w, "  %s: %s for %s%s\n", term.Visible(name), sum.CostText(),
+			l.Printf("  %s: %s for %s%s", term.Visible(name), sum.CostText(),
 				term.Counted(sum.Agents, "agent"), term.Prefixed("; ", sum.TokensText()))
 		}
 	}
 }
 
 // printMerge prints how far the merge queue is.
-func (d details) printMerge(w io.Writer) {
+func (d details) printMerge(l term.Lines) {
 	if d.Base == "" {
 		return
 	}
@@ -371,9 +369,9 @@ func (d details) printMerge(w io.Writer) {
 	if d.Collided > 0 {
 		text += ", " + term.Counted(d.Collided, "conflict")
 	}
-	_, _ = fmt.Fprintln(w, text)
+	l.Print(text)
 	if v := d.Verify; v != nil {
-		_, _ = fmt.Fprintf(w, "verify %s: %s merged as %.10s\n",
+		l.Printf("verify %s: %s merged as %.10s",
 			duration.Format(time.Duration(v.DurationMS).Truncate(time.Second)), term.Counted(v.Items, "item"), v.Commit)
 	}
 	if len(d.queue) > 0 {
@@ -385,15 +383,15 @@ func (d details) printMerge(w io.Writer) {
 		if n := len(d.queue) - len(names); n > 0 {
 			more = fmt.Sprintf(" and %d more", n)
 		}
-		_, _ = fmt.Fprintf(w, "merge queue: %s%s\n", strings.Join(names, ", "), more)
+		l.Printf("merge queue: %s%s", strings.Join(names, ", "), more)
 	}
-	_, _ = fmt.Fprintf(w, "head: %s%s\n", d.Head, term.Prefixed(", delivered as ", d.Branch))
+	l.Printf("head: %s%s", d.Head, term.Prefixed(", delivered as ", d.Branch))
 }
 
 // printProgress prints the remaining items and, while the job runs, its progress.
-func (d details) printProgress(w io.Writer, k term.Look, j *view.Job, now time.Time) {
+func (d details) printProgress(l term.Lines, j *view.Job, now time.Time) {
 	if d.ToGo > 0 {
-		_, _ = fmt.Fprintf(w, "to go: %d, %d running, %d waiting%s%s\n", d.ToGo, d.Running, d.Waiting,
+		l.Printf("to go: %d, %d running, %d waiting%s%s", d.ToGo, d.Running, d.Waiting,
 			term.Prefixed(", ", view.NextRetry(j, now)), term.Prefixed(", ", view.Awaiting(d.Await)))
 	}
 	if d.Broker != "" {
@@ -401,29 +399,29 @@ func (d details) printProgress(w io.Writer, k term.Look, j *view.Job, now time.T
 		if d.State == stateRunning {
 			slots = j.FleetSlots()
 		}
-		_, _ = fmt.Fprintf(w, "fleet: %s%s\n", term.Visible(d.Broker), term.Prefixed(": ", slots))
+		l.Printf("fleet: %s%s", term.Visible(d.Broker), term.Prefixed(": ", slots))
 	}
 	if text := view.Adapted(j); text != "" {
-		_, _ = fmt.Fprintln(w, text)
+		l.Print(text)
 	}
 	if d.State != stateRunning {
 		return
 	}
 	if d.recorded != nil {
-		printRate(w, d.recorded.Rate())
+		printRate(l, d.recorded.Rate())
 		for _, text := range d.recorded.StepRates() {
-			_, _ = fmt.Fprintln(w, term.Visible(text))
+			l.Print(term.Visible(text))
 		}
 	}
 	g := view.Progress{Waits: d.recorded != nil && breakerWaits(d.recorded), Label: d.label}
 	for _, text := range g.Holds(j, now) {
-		_, _ = fmt.Fprintln(w, text)
+		l.Print(text)
 	}
 	for _, b := range g.BreakerLines(j, now) {
-		_, _ = fmt.Fprintln(w, strings.Join(b, ": "))
+		l.Print(strings.Join(b, ": "))
 	}
-	for _, line := range slices.Concat(view.Pace(j, now), g.RunningLines(j, now, cmp.Or(k.Width, 200))) {
-		_, _ = fmt.Fprintln(w, line)
+	for _, line := range slices.Concat(view.Pace(j, now), g.RunningLines(j, now, cmp.Or(l.Width, 200))) {
+		l.Print(line)
 	}
 }
 

@@ -29,7 +29,7 @@ func TestLostAttemptsAreCounted(t *testing.T) {
 		t.Errorf("got %+v", d.Attempts)
 	}
 	var b bytes.Buffer
-	d.print(&b, term.Look{}, j, time.Unix(9, 0))
+	d.print(term.Lines{W: &b}, j, time.Unix(9, 0))
 	if want := "\nattempts: 2, 1 lost with their workers, median "; !strings.Contains(b.String(), want) {
 		t.Errorf("%q is not in:\n%s", want, b.String())
 	}

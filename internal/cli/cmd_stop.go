@@ -42,7 +42,7 @@ func runStop(ctx context.Context, con *console, job jobs.Job, noWait bool) error
 	if err := terminate(pid); err != nil {
 		return fmt.Errorf("stop process %d, which runs job %s: %w", pid, job.ID, err)
 	}
-	_, _ = fmt.Fprintf(con.err, "job %s: process %d is asked to stop\n", job.ID, pid)
+	con.say().Printf("job %s: process %d is asked to stop", job.ID, pid)
 	if noWait {
 		return nil
 	}
@@ -74,14 +74,14 @@ func awaitStop(ctx context.Context, con *console, job jobs.Job, pid int) error {
 		}
 	}
 	if completed, err := mapreduce.MayHaveCompleted(job); err == nil && completed {
-		_, _ = fmt.Fprintf(con.err, "job %s has completed meanwhile\n", job.ID)
+		con.say().Printf("job %s has completed meanwhile", job.ID)
 		return nil
 	}
 	if cancelled, err := mapreduce.WasCancelled(job); err == nil && cancelled {
-		_, _ = fmt.Fprintf(con.err, "job %s has ended: it is cancelled\n", job.ID)
+		con.say().Printf("job %s has ended: it is cancelled", job.ID)
 		return nil
 	}
-	_, _ = fmt.Fprintf(con.err, "job %s has stopped\n", job.ID)
-	printNext(con.err, []string{resumeCommand(job, "")})
+	con.say().Printf("job %s has stopped", job.ID)
+	printNext(con.say(), []string{resumeCommand(job, "")})
 	return nil
 }

@@ -84,7 +84,7 @@ func runTest(ctx context.Context, con *console, o testOptions, args []string) er
 		}
 		if err != nil {
 			broken = true
-			explain(con.err, nil, err)
+			explain(con.say(), nil, err)
 		}
 	}
 	failed := 0

@@ -91,7 +91,7 @@ func runUI(ctx context.Context, con *console, o uiOptions) error {
 		return errors.Join(err, listener.Close())
 	}
 	_, _ = fmt.Fprintf(con.out, "http://%s/?token=%s\n", hosts[0], o.token)
-	_, _ = fmt.Fprintln(con.err, "Open this address in a browser. Ctrl-C stops the server.")
+	con.say().Print("Open this address in a browser. Ctrl-C stops the server.")
 	return untilSignal(ctx, func(ctx context.Context) error { return serve(ctx, listener, o, hosts, home) })
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -124,7 +123,7 @@ func addWorkspace(con *console, path string) error {
 	if err != nil {
 		return fmt.Errorf("write the workflow: %w", err)
 	}
-	_, _ = fmt.Fprintf(con.err, "%s: added \"workspace: git\"\n", path)
+	con.say().Printf("%s: added \"workspace: git\"", path)
 	return nil
 }
 
@@ -153,24 +152,24 @@ func (all verdicts) print(con *console, f term.Format) error {
 		return term.PrintJSON(con.out, all)
 	}
 	for _, v := range all.Files {
-		printProblems(con.err, v.Problems, "")
-		printProblems(con.err, v.Warnings, "warning: ")
+		printProblems(con.say(), v.Problems, "")
+		printProblems(con.say(), v.Warnings, "warning: ")
 		if v.Valid {
-			v.print(con.text())
+			v.print(con.lines())
 		}
 	}
 	return nil
 }
 
 // print prints how often the steps of a valid file may run.
-func (v verdict) print(out io.Writer) {
+func (v verdict) print(l term.Lines) {
 	warned := ""
 	if n := len(v.Warnings); n > 0 {
 		warned = ", " + term.Counted(n, "warning")
 	}
-	_, _ = fmt.Fprintf(out, "%s: valid, mode %s%s\n", v.File, v.Mode, warned)
+	l.Printf("%s: valid, mode %s%s", v.File, v.Mode, warned)
 	for _, s := range v.Steps {
-		_, _ = fmt.Fprintf(out, "  %s: %s: %s\n", s.Section, s.Step, upTo(s.Runs))
+		l.Printf("  %s: %s: %s", s.Section, s.Step, upTo(s.Runs))
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -65,9 +64,9 @@ func runWhy(con *console, job jobs.Job, itemID string, f term.Format) error {
 	if f == term.JSON {
 		return term.PrintJSON(con.out, e)
 	}
-	e.print(con.text(), con.look())
-	e.printFrom(con.text(), con.look())
-	printNext(con.err, e.next(job))
+	e.print(con.lines())
+	e.printFrom(con.lines())
+	printNext(con.say(), e.next(job))
 	return nil
 }
 
@@ -148,7 +147,7 @@ func originOf(jobID, itemID string) (made madeFrom, job jobs.Job, origins []stri
 }
 
 // printFrom prints what the item is made from, and the commands that explain the items there.
-func (e explained) printFrom(w io.Writer, k term.Look) {
+func (e explained) printFrom(l term.Lines) {
 	for _, from := range e.From {
 		line := fmt.Sprintf("made from the result of item %s of job %s", term.Visible(from.ItemID), from.JobID)
 		switch {
@@ -158,10 +157,10 @@ func (e explained) printFrom(w io.Writer, k term.Look) {
 			line += fmt.Sprintf(" (%s): %s; more: prodigy why %s %s", term.Visible(from.Workflow),
 				term.Visible(from.Now), from.JobID, quoted(from.ItemID))
 		}
-		_, _ = fmt.Fprintln(w, k.Fold(2, line))
+		l.Foldf(2, "%s", line)
 	}
 	if e.more > 0 {
-		_, _ = fmt.Fprintf(w, "and from %s more of that job\n", term.Counted(e.more, "item"))
+		l.Printf("and from %s more of that job", term.Counted(e.more, "item"))
 	}
 }
 
@@ -200,40 +199,38 @@ func recordedItem(job jobs.Job, itemID string) (items.Item, bool, error) {
 	return store.Find(itemID)
 }
 
-func (e explained) print(w io.Writer, k term.Look) {
+func (e explained) print(l term.Lines) {
 	head := fmt.Sprintf("item %s%s of job %s", term.Visible(e.ItemID), beside(e.Label, e.Item), e.JobID)
 	if len(e.Item) > 0 {
 		head += ": " + term.Brief(string(e.Item), dataShown)
 	}
-	_, _ = fmt.Fprintln(w, k.Fold(2, head))
+	l.Foldf(2, "%s", head)
 	for _, c := range e.Entries {
-		_, _ = fmt.Fprintln(w, k.Fold(underTime,
-			c.Time.Local().Format("2006-01-02 15:04:05.000")+"  "+term.Visible(c.Text)))
+		l.Foldf(underTime, "%s", c.Time.Local().Format("2006-01-02 15:04:05.000")+"  "+term.Visible(c.Text))
 		for _, why := range c.Why {
-			_, _ = fmt.Fprintln(w, k.Fold(underTime+2, fmt.Sprintf("%*s%s", underTime+2, "", term.Visible(why))))
+			l.Foldf(underTime+2, "%*s%s", underTime+2, "", term.Visible(why))
 		}
 		if c.Printed != nil {
-			e.printOutput(w, k, c)
+			e.printOutput(l, c)
 		}
 	}
-	_, _ = fmt.Fprintf(w, "now: %s\n", e.Now)
+	l.Printf("now: %s", e.Now)
 }
 
 // underTime is where texts begin behind the time of an entry.
 const underTime = len("2006-01-02 15:04:05.000  ")
 
 // printOutput prints the end of what an attempt has printed, and the command that shows all of it.
-func (e explained) printOutput(w io.Writer, k term.Look, c view.Entry) {
+func (e explained) printOutput(l term.Lines, c view.Entry) {
 	for _, line := range c.Printed.Lines {
 		mark := "|"
 		if line.Stderr {
 			mark = "!"
 		}
-		_, _ = fmt.Fprintln(w, k.Fold(underTime+4,
-			fmt.Sprintf("%*s%s %s %s", underTime+2, "", term.Visible(line.Step), mark, term.Brief(line.Text, 200))))
+		l.Foldf(underTime+4, "%*s%s %s %s", underTime+2, "", term.Visible(line.Step), mark, term.Brief(line.Text, 200))
 	}
 	if n := c.Printed.Before; n > 0 {
-		_, _ = fmt.Fprintf(w, "%25s  (%s before: prodigy logs %s %s --attempt %d)\n", "", term.Counted(n, "line"),
+		l.Printf("%25s  (%s before: prodigy logs %s %s --attempt %d)", "", term.Counted(n, "line"),
 			e.JobID, quoted(e.ItemID), c.Attempt)
 	}
 }

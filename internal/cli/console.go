@@ -129,6 +129,12 @@ func (c *console) errLook() term.Look {
 	return term.Look{Colours: c.colours(), Width: width}
 }
 
+// lines returns the printer of results for people.
+func (c *console) lines() term.Lines { return term.Lines{W: c.text(), Look: c.look()} }
+
+// say returns the printer of what is said beside the results, on stderr.
+func (c *console) say() term.Lines { return term.Lines{W: c.err, Look: c.errLook()} }
+
 // utf8Locale reports whether the locale is UTF-8, by the first of LC_ALL, LC_CTYPE and LANG that is set.
 func utf8Locale(getenv func(string) string) bool {
 	locale := cmp.Or(getenv("LC_ALL"), getenv("LC_CTYPE"), getenv("LANG"))

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"syscall"
 
@@ -143,41 +142,41 @@ func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
 }
 
 // explain prints the error that cmd returned, unless it has been printed already.
-func explain(w io.Writer, cmd *cobra.Command, err error) {
+func explain(l term.Lines, cmd *cobra.Command, err error) {
 	var code statusError
 	if errors.As(err, &code) {
 		return
 	}
 	var invalid *workflow.InvalidError
 	if errors.As(err, &invalid) {
-		printProblems(w, invalid.Problems, "")
+		printProblems(l, invalid.Problems, "")
 		return
 	}
-	_, _ = fmt.Fprintf(w, "prodigy: %s\n", term.VisibleLines(err.Error()))
+	l.Printf("prodigy: %s", term.VisibleLines(err.Error()))
 	var usage *usageError
 	switch {
 	case errors.As(err, &usage):
 		if usage.hint {
-			_, _ = fmt.Fprintf(w, "See '%s --help'.\n", cmd.CommandPath())
+			l.Printf("See '%s --help'.", cmd.CommandPath())
 		}
 	case errors.Is(err, jobs.ErrNotFound), errors.Is(err, jobs.ErrAmbiguous):
-		_, _ = fmt.Fprintln(w, "'prodigy jobs' lists the jobs.")
+		l.Print("'prodigy jobs' lists the jobs.")
 	default:
-		printAdvice(w, err)
+		printAdvice(l, err)
 	}
 }
 
-func printNote(w io.Writer, text string) {
+func printNote(l term.Lines, text string) {
 	if text != "" {
-		_, _ = fmt.Fprintln(w, term.Visible("note: "+text))
+		l.Printf("note: %s", term.Visible(text))
 	}
 }
 
 // printProblems prints one problem per line, with word before its message. Further lines of a message stay as they are:
 // one may hold a caret.
-func printProblems(w io.Writer, problems []workflow.Problem, word string) {
+func printProblems(l term.Lines, problems []workflow.Problem, word string) {
 	for _, p := range problems {
 		p.Message = word + p.Message
-		_, _ = fmt.Fprintln(w, term.VisibleLines(p.String()))
+		l.Print(term.VisibleLines(p.String()))
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"os"
 	"runtime"
@@ -384,7 +383,7 @@ func (o fleetOptions) checkHere(con *console, w *workflow.Workflow, quiet bool) 
 		}
 	}
 	if len(unknown) > 0 && !quiet {
-		_, _ = fmt.Fprintf(con.err, "warning: the items require %s, and without --fleet they run on this machine, whether it has that or not\n", strings.Join(unknown, ", "))
+		con.say().Printf("warning: the items require %s, and without --fleet they run on this machine, whether it has that or not", strings.Join(unknown, ", "))
 	}
 	return nil
 }
@@ -464,6 +463,6 @@ func isFile(path string) bool {
 // sayer returns a function that prints lines about what a worker or broker does.
 func (c *console) sayer() func(string) {
 	return func(text string) {
-		_, _ = fmt.Fprintf(c.err, "%s %s\n", time.Now().Format(time.TimeOnly), term.Visible(text))
+		c.say().Printf("%s %s", time.Now().Format(time.TimeOnly), term.Visible(text))
 	}
 }

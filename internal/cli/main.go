@@ -56,7 +56,7 @@ func run(args []string, backend fleet.Backend, export telemetry.Export) int {
 		err = e
 	}
 	if err != nil {
-		explain(con.err, cmd, err)
+		explain(con.say(), cmd, err)
 	}
 	con.close()
 	return exitCode(err)

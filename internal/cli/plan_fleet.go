@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -45,7 +44,7 @@ func planFleetOf(ctx context.Context, con *console, o fleetOptions, w *workflow.
 // plannedWorkers is how many workers of a kind a plan names.
 const plannedWorkers = 10
 
-func printPlannedFleet(p *simulate.PlannedFleet, w io.Writer, slots int) {
+func printPlannedFleet(p *simulate.PlannedFleet, l term.Lines, slots int) {
 	var fit, unfit []string
 	for _, n := range p.Workers {
 		if n.Unfit != "" {
@@ -60,24 +59,24 @@ func printPlannedFleet(p *simulate.PlannedFleet, w io.Writer, slots int) {
 	}
 	switch {
 	case p.OfWorkers && len(fit) == 0:
-		_, _ = fmt.Fprintln(w, "slots: those of the workers, as they come and go")
+		l.Print("slots: those of the workers, as they come and go")
 	case p.OfWorkers:
-		_, _ = fmt.Fprintf(w, "slots: those of the workers, as they come and go; now %d\n", slots)
+		l.Printf("slots: those of the workers, as they come and go; now %d", slots)
 	case len(fit) > 0 && p.Slots < p.Max:
-		_, _ = fmt.Fprintf(w, "slots: %d, of which the workers now have %d\n", p.Max, p.Slots)
+		l.Printf("slots: %d, of which the workers now have %d", p.Max, p.Slots)
 	default:
-		_, _ = fmt.Fprintf(w, "slots: %d\n", p.Max)
+		l.Printf("slots: %d", p.Max)
 	}
 	switch {
 	case p.Unreachable != "":
-		_, _ = fmt.Fprintf(w, "fleet: %s (a run would be refused)\n", term.Visible(p.Unreachable))
+		l.Printf("fleet: %s (a run would be refused)", term.Visible(p.Unreachable))
 	case len(fit) == 0:
-		_, _ = fmt.Fprintf(w, "fleet: %s, and no worker that fits: a run would wait for one\n", term.Visible(p.Broker))
+		l.Printf("fleet: %s, and no worker that fits: a run would wait for one", term.Visible(p.Broker))
 	default:
-		_, _ = fmt.Fprintf(w, "fleet: %s: %s\n", term.Visible(p.Broker), firstOf(fit))
+		l.Printf("fleet: %s: %s", term.Visible(p.Broker), firstOf(fit))
 	}
 	if len(unfit) > 0 {
-		_, _ = fmt.Fprintf(w, "workers that would take no part: %s\n", firstOf(unfit))
+		l.Printf("workers that would take no part: %s", firstOf(unfit))
 	}
 }
 

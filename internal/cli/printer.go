@@ -457,7 +457,7 @@ func (p *printer) agentFailed(e events.AgentFailed) {
 		return
 	}
 	p.log.Error().Str("action", string(e.Action)).Msg(describe(e, ""))
-	printEvidence(p.screen, p.con.errLook(), e, p.job.ID)
+	printEvidence(term.Lines{W: p.screen, Look: p.con.errLook()}, e, p.job.ID)
 }
 
 func (p *printer) batch(e events.ErrorBatch) {

@@ -231,7 +231,7 @@ func (c *console) hideSecretsOf(job jobs.Job) {
 	c.secrets = secretsOf(job)
 	c.hide(c.secrets.Mask)
 	if err := c.secrets.unknown; err != nil {
-		_, _ = fmt.Fprintf(c.err, "warning: items are not shown, since the secrets of job %s are not known: %v\n",
+		c.say().Printf("warning: items are not shown, since the secrets of job %s are not known: %v",
 			job.ID, err)
 	}
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -86,7 +85,7 @@ func (o jobOptions) conclude(con *console, e finishedRun) error {
 func (o jobOptions) printOutcome(con *console, e finishedRun, code int) error {
 	if !o.quiet || code != exitOK {
 		e.printFailures(con)
-		printSuggestions(con.err, e.Metrics.FailurePatterns, e.workflow)
+		printSuggestions(con.say(), e.Metrics.FailurePatterns, e.workflow)
 		e.print(con)
 	}
 	if o.format == term.JSON {
@@ -103,7 +102,7 @@ func (e finishedRun) printFailures(con *console) {
 	printFailures(con, e.job.Failures, e.Job.ID, e.labels)
 	m := e.Metrics
 	if before := m.Failed + m.Skipped + m.Rejected - e.job.Failures.Count(); before > 0 {
-		_, _ = fmt.Fprintf(con.err, "failed or skipped before this run: %s (prodigy status %s)\n",
+		con.say().Printf("failed or skipped before this run: %s (prodigy status %s)",
 			term.Counted(before, "item"), e.Job.ID)
 	}
 }
@@ -111,15 +110,15 @@ func (e finishedRun) printFailures(con *console) {
 // slowEnough is how long the slowest attempt must have taken for the summary to list the slowest ones.
 const slowEnough = time.Second
 
-func (e finishedRun) printSlowest(w io.Writer, k term.Look) {
+func (e finishedRun) printSlowest(l term.Lines) {
 	if e.job != nil {
 		const most = 3 // status has more
-		printSlowest(w, k, e.job.Slowest[:min(len(e.job.Slowest), most)], e.labels.Label)
+		printSlowest(l, e.job.Slowest[:min(len(e.job.Slowest), most)], e.labels.Label)
 	}
 }
 
 // printSlowest lists attempts with their durations, if the first took long enough.
-func printSlowest(w io.Writer, k term.Look, list []view.Attempt, label func(index int) string) {
+func printSlowest(l term.Lines, list []view.Attempt, label func(index int) string) {
 	if len(list) == 0 || list[0].Duration < slowEnough {
 		return
 	}
@@ -127,7 +126,7 @@ func printSlowest(w io.Writer, k term.Look, list []view.Attempt, label func(inde
 	for _, a := range list {
 		line := fmt.Sprintf("%s %6s  %s%s%s", begin, duration.Format(a.Duration.Round(10*time.Millisecond)),
 			term.Visible(a.ItemID), inBrackets(label(a.Index)), term.Prefixed(" on ", term.Visible(a.Where())))
-		_, _ = fmt.Fprintln(w, k.Fold(len(begin)+2, line))
+		l.Foldf(len(begin)+2, "%s", line)
 		begin = strings.Repeat(" ", len(begin))
 	}
 }
@@ -142,28 +141,26 @@ func ifThere(path string) string {
 
 // print prints the summary of a run: how it ended, the counts, where the log is, and what to type next.
 func (e finishedRun) print(con *console) {
-	w, look := con.err, con.errLook()
+	l := con.say()
 	status := jobStatus{
 		State: string(e.State), ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld,
 		Metrics: e.Metrics,
 	}
-	_, _ = fmt.Fprintln(w, look.Fold(2,
-		look.Paint(status.colour().Strong(),
-			status.stateShown())+" in "+duration.Format(e.Duration)+term.Prefixed(": ",
-			strings.Join(e.counts(), ", "))))
+	l.Foldf(2, "%s in %s%s", l.Paint(status.colour().Strong(), status.stateShown()), duration.Format(e.Duration),
+		term.Prefixed(": ", strings.Join(e.counts(), ", ")))
 	if e.Failure != nil {
-		e.printStepFailure(w, look, *e.Failure)
-		e.printGaveUp(w)
+		e.printStepFailure(l, *e.Failure)
+		e.printGaveUp(l)
 	} else if e.State != mapreduce.Completed && e.Reason != "" {
-		_, _ = fmt.Fprintln(w, look.Fold(2, "reason: "+term.Visible(e.Reason)))
-		printAdvice(w, e.Cause)
+		l.Foldf(2, "reason: %s", term.Visible(e.Reason))
+		printAdvice(l, e.Cause)
 		if e.Unknown {
-			_, _ = fmt.Fprintln(w, "its log cannot be read, so that it is not known how far it came")
+			l.Print("its log cannot be read, so that it is not known how far it came")
 		}
 		if jobs.CannotWrite(e.Cause) && !e.Unknown {
-			_, _ = fmt.Fprintln(w, "Everything in the log is kept and counted here. Items that were running start again on resume.")
+			l.Print("Everything in the log is kept and counted here. Items that were running start again on resume.")
 		} else if process.Short(e.Cause) || errors.Is(e.Cause, agent.ErrDir) {
-			_, _ = fmt.Fprintln(w, "No item failed because of this. Items that were running start again on resume.")
+			l.Print("No item failed because of this. Items that were running start again on resume.")
 		}
 	}
 	if e.ReduceHeld {
@@ -171,31 +168,31 @@ func (e finishedRun) print(con *console) {
 		if !strings.Contains(why, "reduce_when") {
 			why = reduceHeldText
 		}
-		_, _ = fmt.Fprintln(w, look.Fold(2, term.Visible(why)))
+		l.Foldf(2, "%s", term.Visible(why))
 	}
 	if e.ReduceStale {
-		_, _ = fmt.Fprintln(w, reduceStaleText)
+		l.Print(reduceStaleText)
 	}
-	e.printMerge(w)
+	e.printMerge(l)
 	if e.job != nil && e.job.Retries > 0 {
-		_, _ = fmt.Fprintf(w, "%s\n    all of them: prodigy logs %s --failed\n",
-			look.Fold(2, view.RetryCounts(e.job, "")), e.Job.ID)
+		l.Printf("%s\n    all of them: prodigy logs %s --failed",
+			l.Fold(2, view.RetryCounts(e.job, "")), e.Job.ID)
 	}
 	if e.job != nil && e.job.Lost > 0 {
-		_, _ = fmt.Fprintf(w, "lost with their workers: %s\n", term.Counted(e.job.Lost, "attempt"))
+		l.Printf("lost with their workers: %s", term.Counted(e.job.Lost, "attempt"))
 	}
-	e.printSlowest(w, look)
-	printSpent(w, look, e.Spent, e.limit())
-	_, _ = fmt.Fprintf(w, "job: %s\n", e.Job.ID)
+	e.printSlowest(l)
+	printSpent(l, e.Spent, e.limit())
+	l.Printf("job: %s", e.Job.ID)
 	if e.Results != "" {
-		_, _ = fmt.Fprintf(w, "results: %s\n", e.Results)
+		l.Printf("results: %s", e.Results)
 	}
-	_, _ = fmt.Fprintf(w, "log: %s\n", e.Job.EventsDir())
-	printNext(w, e.next())
+	l.Printf("log: %s", e.Job.EventsDir())
+	printNext(l, e.next())
 }
 
 // printMerge prints what became of the work of a job with workspaces.
-func (e finishedRun) printMerge(w io.Writer) {
+func (e finishedRun) printMerge(l term.Lines) {
 	m := e.Merge
 	if m == nil {
 		return
@@ -221,15 +218,15 @@ func (e finishedRun) printMerge(w io.Writer) {
 			term.Counted(conflicts, "conflict"), e.Job.ID))
 	}
 	if len(parts) > 0 {
-		_, _ = fmt.Fprintln(w, strings.Join(parts, ", "))
+		l.Print(strings.Join(parts, ", "))
 	}
 	switch {
 	case m.Into != "":
-		_, _ = fmt.Fprintf(w, "result: %s, as branch %s\n", m.Into, m.Branch)
+		l.Printf("result: %s, as branch %s", m.Into, m.Branch)
 	case m.Branch != "":
-		_, _ = fmt.Fprintf(w, "result: branch %s\n", m.Branch)
+		l.Printf("result: branch %s", m.Branch)
 	case m.Head != m.Base:
-		_, _ = fmt.Fprintf(w, "result: %s\n", m.Hidden)
+		l.Printf("result: %s", m.Hidden)
 	}
 }
 
@@ -253,7 +250,7 @@ func (e finishedRun) limit() spend.USD {
 }
 
 // printSpent prints what AI agents have used, if there were any.
-func printSpent(w io.Writer, k term.Look, t spend.Total, limit spend.USD) {
+func printSpent(l term.Lines, t spend.Total, limit spend.USD) {
 	if t.Agents == 0 {
 		return
 	}
@@ -268,7 +265,7 @@ func printSpent(w io.Writer, k term.Look, t spend.Total, limit spend.USD) {
 	if lost := t.InVain(); lost.Cost > 0 {
 		text += fmt.Sprintf(", %s of it for %s without success", lost.CostText(), term.Counted(lost.Agents, "agent"))
 	}
-	_, _ = fmt.Fprintln(w, k.Fold(2, text+term.Prefixed("; ", t.TokensText())))
+	l.Foldf(2, "%s%s", text, term.Prefixed("; ", t.TokensText()))
 }
 
 // resumeWithMore returns the command that resumes a job whose budget is spent.
@@ -280,20 +277,20 @@ func resumeWithMore(job jobs.Job, spent spend.JobSpent) string {
 }
 
 // printNext prints the commands to type next.
-func printNext(w io.Writer, commands []string) {
+func printNext(l term.Lines, commands []string) {
 	for _, command := range commands {
-		_, _ = fmt.Fprintf(w, "next: %s\n", command)
+		l.Printf("next: %s", command)
 	}
 }
 
 // printGaveUp prints why the step that failed the job was not retried.
-func (e finishedRun) printGaveUp(w io.Writer) {
+func (e finishedRun) printGaveUp(l term.Lines) {
 	if e.job == nil {
 		return
 	}
 	for _, s := range e.job.Steps() {
 		if why := s.GaveUp(); s.Name == e.Failure.Step && why != "" {
-			_, _ = fmt.Fprintf(w, "    not retried: %s\n", why)
+			l.Printf("    not retried: %s", why)
 		}
 	}
 }
@@ -438,26 +435,25 @@ func failed(step, phase, what string) string {
 }
 
 // printStepFailure prints the step that failed the job, with the end of its output.
-func (e finishedRun) printStepFailure(w io.Writer, look term.Look, f agent.Failure) {
+func (e finishedRun) printStepFailure(l term.Lines, f agent.Failure) {
 	var code *int
 	if f.ExitCode >= 0 {
 		code = &f.ExitCode
 	}
-	_, _ = fmt.Fprintln(w, look.Fold(2,
-		failed(f.Step, e.phase(), withMessage(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message))))
+	l.Foldf(2, "%s", failed(f.Step, e.phase(), withMessage(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message)))
 	evidence := term.LastLines(f.Stderr, phaseEvidenceLines)
 	if len(evidence) == 0 {
 		evidence = term.LastLines(f.Stdout, phaseEvidenceLines)
 	}
 	for _, line := range evidence {
-		_, _ = fmt.Fprintln(w, look.Fold(6, "    | "+term.Brief(line, 200)))
+		l.Foldf(6, "    | %s", term.Brief(line, 200))
 	}
 	switch {
 	case f.Step == "":
 	case e.workflow != nil && e.workflow.Outputs.Keep == outputs.None:
-		_, _ = fmt.Fprintf(w, "    more of its output: prodigy events ls --job-id %s --event-type StepFailed --json\n", e.Job.ID)
+		l.Printf("    more of its output: prodigy events ls --job-id %s --event-type StepFailed --json", e.Job.ID)
 	default:
-		_, _ = fmt.Fprintf(w, "    full output: prodigy logs %s --step %s\n", e.Job.ID, quoted(f.Step))
+		l.Printf("    full output: prodigy logs %s --step %s", e.Job.ID, quoted(f.Step))
 	}
 }
 
@@ -483,24 +479,24 @@ func printFailures(con *console, f view.Failures, jobID string, names *items.Sto
 		printGroup(con, g, jobID, names)
 	}
 	if rest > 0 {
-		_, _ = fmt.Fprintf(con.err, "and %d more failures of other kinds: prodigy dlq list --job-id %s\n", rest, jobID)
+		con.say().Printf("and %d more failures of other kinds: prodigy dlq list --job-id %s", rest, jobID)
 	}
 }
 
 func printGroup(con *console, g view.FailureGroup, jobID string, names *items.StoredLabels) {
-	look, c := con.errLook(), term.Red
+	l, c := con.say(), term.Red
 	if g.Example.Status() == errorpolicy.Skipped {
 		c = term.Yellow
 	}
-	head := look.Paint(c, fmt.Sprintf("%d %s", g.Count, g.Outcome()))
-	_, _ = fmt.Fprintln(con.err, look.Fold(2, fmt.Sprintf("%s (%s): %s", head, g.Type, term.Brief(g.Title(), 160))))
+	head := l.Paint(c, fmt.Sprintf("%d %s", g.Count, g.Outcome()))
+	l.Foldf(2, "%s (%s): %s", head, g.Type, term.Brief(g.Title(), 160))
 	word := ""
 	if g.Count > 1 {
 		word = "for example "
 	}
 	e := g.Example.AgentFailed
-	_, _ = fmt.Fprintln(con.err, look.Fold(4, "  "+word+describe(e, inBrackets(names.Label(e.ItemIndex)))))
-	printEvidence(con.err, look, e, jobID)
+	l.Foldf(4, "  %s%s", word, describe(e, inBrackets(names.Label(e.ItemIndex))))
+	printEvidence(l, e, jobID)
 }
 
 // describe returns one line about a failed item: its step and error. Label is printed behind its id.
@@ -551,30 +547,30 @@ func withMessage(ending, message string) string {
 const evidenceLines = 5
 
 // printEvidence prints the end of stderr, and the command that shows all of it.
-func printEvidence(w io.Writer, look term.Look, e events.AgentFailed, jobID string) {
+func printEvidence(l term.Lines, e events.AgentFailed, jobID string) {
 	for _, line := range term.LastLines(e.StderrTail, evidenceLines) {
-		_, _ = fmt.Fprintln(w, look.Fold(6, "    | "+term.Brief(line, 200)))
+		l.Foldf(6, "    | %s", term.Brief(line, 200))
 	}
 	if e.Outputs != nil {
-		_, _ = fmt.Fprintf(w, "    full output: prodigy logs %s %s\n", jobID, quoted(e.ItemID))
+		l.Printf("    full output: prodigy logs %s %s", jobID, quoted(e.ItemID))
 		return
 	}
 	if e.StdoutTail == "" && e.StderrTail == "" {
 		return // it has printed nothing
 	}
 	if !e.Status().DeadLetter() {
-		_, _ = fmt.Fprintf(w, "    full output: prodigy events ls --job-id %s --item-id %s --json\n", jobID,
+		l.Printf("    full output: prodigy events ls --job-id %s --item-id %s --json", jobID,
 			quoted(e.ItemID))
 		return
 	}
-	_, _ = fmt.Fprintf(w, "    full output: prodigy dlq inspect %s --job-id %s\n", quoted(e.ItemID), jobID)
+	l.Printf("    full output: prodigy dlq inspect %s --job-id %s", quoted(e.ItemID), jobID)
 }
 
 // printSuggestions prints advice for frequent error types, from what the workflow has; a nil one has nothing.
-func printSuggestions(w io.Writer, patterns []errorpolicy.Pattern, of *workflow.Workflow) {
+func printSuggestions(l term.Lines, patterns []errorpolicy.Pattern, of *workflow.Workflow) {
 	for _, p := range patterns {
 		if text := suggestion(p.PatternType, of); text != "" {
-			_, _ = fmt.Fprintf(w, "%d %s errors: %s\n", p.Frequency, p.PatternType, term.Visible(text))
+			l.Printf("%d %s errors: %s", p.Frequency, p.PatternType, term.Visible(text))
 		}
 	}
 }
@@ -613,9 +609,9 @@ func suggestion(t retry.Type, w *workflow.Workflow) string {
 }
 
 // printAdvice prints what to do about err, if there is advice for it.
-func printAdvice(w io.Writer, err error) {
+func printAdvice(l term.Lines, err error) {
 	if text := advice(err); text != "" {
-		_, _ = fmt.Fprintln(w, text)
+		l.Print(text)
 	}
 }
 

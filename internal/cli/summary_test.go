@@ -36,7 +36,7 @@ func TestDescribeSaysWhereAndHowAnItemFailed(t *testing.T) {
 
 func TestStepFailureWithoutAStepNamesNone(t *testing.T) {
 	var b strings.Builder
-	finishedRun{}.printStepFailure(&b, term.Look{}, agent.Failure{Failure: retry.Failure{Type: retry.TypeInternal, Message: "no more files", ExitCode: -1}})
+	finishedRun{}.printStepFailure(term.Lines{W: &b}, agent.Failure{Failure: retry.Failure{Type: retry.TypeInternal, Message: "no more files", ExitCode: -1}})
 	if got, want := b.String(), "internal error: no more files\n"; !strings.HasPrefix(got, want) {
 		t.Errorf("got  %q\nwant %q...", got, want)
 	}
