@@ -284,8 +284,8 @@ func claudeCommand(home jobs.Home) ([]string, error) {
 		return argv, nil
 	}
 	c, err := settings.ReadConfig(home.Root)
-	if err != nil || len(c.Claude) > 0 {
-		return c.Claude, err
+	if err != nil || len(c.Agent.Command) > 0 {
+		return c.Agent.Command, err
 	}
 	return agent.DefaultClaude(), nil
 }

@@ -102,12 +102,12 @@ The exit code is that of the run: 0 all items succeeded, 1 the job failed or its
 	o.settings.add(cmd)
 	f.Float64Var(&o.failureRate, "failure-rate", 0,
 		"which part of the commands of items fails with exit code 1, from 0 to 1")
-	f.StringVar(&o.latency, "latency", "", "how long a command takes: "+simulate.DistributionForms())
+	f.StringVar(&o.latency, "latency", "", "how long a command takes: "+simulate.Distribution{}.Forms())
 	f.Float64Var(&o.conflicts, "conflict-rate", 0,
 		"with workspaces, which part of the work that is merged conflicts with other work, from 0 to 1")
-	f.StringVar(&o.cost, "cost", "", "what an AI agent costs where nothing else says it: "+simulate.CostForms())
+	f.StringVar(&o.cost, "cost", "", "what an AI agent costs where nothing else says it: "+simulate.Costs{}.Forms())
 	f.StringVar(&o.tokens, "tokens", "",
-		"how many tokens an AI agent uses where nothing else says it: "+simulate.CountForms())
+		"how many tokens an AI agent uses where nothing else says it: "+simulate.Counts{}.Forms())
 	f.StringVar(&o.outcomes, "outcomes", "", "a file that says how commands end")
 	_ = cmd.MarkFlagFilename("outcomes", "yml", "yaml")
 	f.StringVar(&o.like, "like", "", "a job whose log says how commands end: its id, a prefix of it, or latest")
@@ -349,18 +349,16 @@ func (o simulateOptions) model(begin time.Time) (simulate.Model, error) {
 	}
 	with := simulate.WithUse{Model: m, Seed: o.seed}
 	if o.cost != "" {
-		cost, err := simulate.ParseCosts(o.cost)
-		if err != nil {
+		with.Cost = new(simulate.Costs)
+		if err := with.Cost.ReadText(o.cost); err != nil {
 			return nil, usagef("--cost %w", err)
 		}
-		with.Cost = &cost
 	}
 	if o.tokens != "" {
-		n, err := simulate.ParseCounts(o.tokens)
-		if err != nil {
+		with.Tokens = new(simulate.Counts)
+		if err := with.Tokens.ReadText(o.tokens); err != nil {
 			return nil, usagef("--tokens %w", err)
 		}
-		with.Tokens = &n
 	}
 	return with, nil
 }
@@ -386,8 +384,7 @@ func (o simulateOptions) outcomeModel(begin time.Time) (simulate.Model, error) {
 	}
 	chance := simulate.Chance{Seed: o.seed, FailureRate: o.failureRate, ConflictRate: o.conflicts}
 	if o.latency != "" {
-		var err error
-		if chance.Latency, err = simulate.ParseDistribution(o.latency); err != nil {
+		if err := chance.Latency.ReadText(o.latency); err != nil {
 			return nil, usagef("--latency %w", err)
 		}
 	}

@@ -196,14 +196,14 @@ func (o testOptions) testFile(ctx context.Context, con *console, file string, ch
 
 // testCase simulates the job of one case. The error says that there can be none.
 func testCase(ctx context.Context, con *console, path, file string, c *simulate.Case, stop *atomic.Pointer[error]) (report.TestCase, error) {
-	restore, err := setEnviron(c.Env)
+	restore, err := setEnviron(c.Env.Assignments())
 	if err != nil {
 		return report.TestCase{}, err
 	}
 	defer restore()
 	o := simulateOptions{path: path, seed: uint64(c.Seed), at: c.At, chosen: c.Items}
 	o.quiet, o.grace, o.maxRetries, o.maxParallel = true, defaultGrace, defaultMaxRetries, c.MaxParallel
-	o.settings.params, o.settings.args, o.settings.profile = c.Params, c.Args, c.Profile
+	o.settings.params, o.settings.args, o.settings.profile = c.Params.Assignments(), c.Args, c.Profile
 	if o.at == "" {
 		o.at = "2030-01-01"
 	}
@@ -219,7 +219,7 @@ func testCase(ctx context.Context, con *console, path, file string, c *simulate.
 		if _, is := problemsOf(err); is {
 			return report.TestCase{}, err
 		}
-		return report.TestCase{}, refusef("%s:%d: %s: %w", file, c.Line, c.Name, err)
+		return report.TestCase{}, refusef("%s:%d: %s: %w", file, c.Pos.Line, c.Name, err)
 	}
 	defer cleanup()
 	var seen simulate.Observer
@@ -239,10 +239,10 @@ func testCase(ctx context.Context, con *console, path, file string, c *simulate.
 		if errors.As(err, &invalid) {
 			return report.TestCase{}, err
 		}
-		return report.TestCase{}, fmt.Errorf("%s:%d: %s: %w", file, c.Line, c.Name, err)
+		return report.TestCase{}, fmt.Errorf("%s:%d: %s: %w", file, c.Pos.Line, c.Name, err)
 	}
 	return report.TestCase{
-		File: file, Name: c.Name, Line: c.Line, Wrong: seen.Check(c, resultCode(result, nil, false), result,
+		File: file, Name: c.Name, Line: c.Pos.Line, Wrong: seen.Check(c, resultCode(result, nil, false), result,
 			tally), Took: time.Since(began), Virtual: result.Duration,
 	}, nil
 }

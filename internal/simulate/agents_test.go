@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -198,12 +199,9 @@ outcomes:
 }
 
 func TestWithUseLeavesWhatIsKnown(t *testing.T) {
-	cost, err := ParseCosts("uniform($1, $2)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := ParseCounts("20k")
-	if err != nil {
+	var cost Costs
+	var n Counts
+	if err := errors.Join(cost.ReadText("uniform($1, $2)"), n.ReadText("20k")); err != nil {
 		t.Fatal(err)
 	}
 	known := Outcome{Use: Use{Cost: 0, Costed: true}}

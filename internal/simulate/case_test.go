@@ -29,7 +29,7 @@ cases:
 		t.Fatalf("got %+v, %v", all, err)
 	}
 	c := &all.Cases[0]
-	if got := []string{string(c.Items[0]), string(c.Items[1]), string(c.Items[2]), c.Params[0], c.Params[1]}; !slices.Equal(got, []string{`{"id":"a","n":1.5}`, `"two"`, `[3]`, "list=[1,2]", "text=x"}) {
+	if got := []string{string(c.Items[0]), string(c.Items[1]), string(c.Items[2]), c.Params["list"], c.Params["text"]}; !slices.Equal(got, []string{`{"id":"a","n":1.5}`, `"two"`, `[3]`, "[1,2]", "x"}) {
 		t.Errorf("got items and parameters %q", got)
 	}
 	var seen Observer

@@ -14,14 +14,19 @@ import (
 	"prodigy/internal/spend"
 )
 
-// Distribution says how long something takes. The zero Distribution takes no time.
-type Distribution struct{ distribution }
+// Draws says how much of something there is in each case: how long it takes, what it costs, how many there are. The
+// zero Draws is none of it.
+type Draws[T amount] struct{ distribution }
 
-// Costs says what a run of an AI agent costs. The zero Costs is nothing.
-type Costs struct{ distribution }
+type amount interface {
+	time.Duration | spend.USD | int64
+}
 
-// Counts says how many tokens a run of an AI agent uses. The zero Counts is none.
-type Counts struct{ distribution }
+type (
+	Distribution = Draws[time.Duration] // how long something takes
+	Costs        = Draws[spend.USD]     // what a run of an AI agent costs
+	Counts       = Draws[int64]         // how many tokens a run of an AI agent uses
+)
 
 // distribution is of numbers: nanoseconds, US dollars, or tokens.
 type distribution struct {
@@ -34,34 +39,37 @@ type distribution struct {
 type quantity struct {
 	parse              func(text string) (float64, error)
 	value, less, great string // to show people how they are written
+
+	most float64 // the largest value that is drawn
 }
 
-func durations() quantity {
-	return quantity{func(text string) (float64, error) {
-		d, err := duration.Parse(text)
-		return float64(d), err
-	}, "2s", "1s", "3s"}
-}
-
-func dollars() quantity {
-	return quantity{func(text string) (float64, error) {
-		if f, err := strconv.ParseFloat(strings.TrimPrefix(text, "$"), 64); err == nil && f == 0 {
-			return 0, nil // it is no limit, but a cost
-		}
-		u, err := spend.ParseUSD(text)
-		return float64(u) / float64(spend.Dollar), err
-	}, "$0.05", "$0.01", "$0.10"}
-}
-
-func counts() quantity {
+func quantityOf[T amount]() quantity {
+	switch any(*new(T)).(type) {
+	case time.Duration:
+		return quantity{func(text string) (float64, error) {
+			d, err := duration.Parse(text)
+			return float64(d), err
+		}, "2s", "1s", "3s", float64(longest)}
+	case spend.USD:
+		return quantity{func(text string) (float64, error) {
+			if f, err := strconv.ParseFloat(strings.TrimPrefix(text, "$"), 64); err == nil && f == 0 {
+				return 0, nil // it is no limit, but a cost
+			}
+			u, err := spend.ParseUSD(text)
+			return float64(u), err
+		}, "$0.05", "$0.01", "$0.10", float64(10_000 * spend.Dollar)}
+	}
 	return quantity{func(text string) (float64, error) {
 		if text == "0" {
 			return 0, nil
 		}
 		n, err := spend.ParseCount(text)
 		return float64(n), err
-	}, "20k", "5k", "50k"}
+	}, "20k", "5k", "50k", 1e9}
 }
+
+// longest is the longest duration that is drawn.
+const longest = 30 * 24 * time.Hour
 
 // form is a way to write a distribution.
 type form struct {
@@ -131,7 +139,9 @@ func median(d *distribution, q quantity, args []string) (err error) {
 
 var errArguments = errors.New("it has other parameters")
 
-func (q quantity) forms() string {
+// Forms names the forms of a distribution, for people.
+func (Draws[T]) Forms() string {
+	q := quantityOf[T]()
 	all := []string{q.value}
 	for _, f := range forms() {
 		all = append(all, f.name+"("+f.params(q)+")")
@@ -139,86 +149,41 @@ func (q quantity) forms() string {
 	return strings.Join(all, ", ")
 }
 
-// DistributionForms names the forms of a distribution, for people.
-func DistributionForms() string { return durations().forms() }
-
-// CostForms names the forms of costs, for people.
-func CostForms() string { return dollars().forms() }
-
-// CountForms names the forms of numbers of tokens, for people.
-func CountForms() string { return counts().forms() }
-
-// ParseDistribution reads a distribution: a plain duration, const(D), uniform(FROM, TO), exponential(MEAN) or
+// ReadText reads a distribution: a plain value, const(D), uniform(FROM, TO), exponential(MEAN) or
 // lognormal(MEDIAN, SIGMA).
-func ParseDistribution(text string) (Distribution, error) {
-	d, err := parseDistribution(text, durations())
-	return Distribution{d}, err
-}
-
-// ParseCosts reads what agents cost, in the same forms, as in lognormal($0.05, 0.5).
-func ParseCosts(text string) (Costs, error) {
-	d, err := parseDistribution(text, dollars())
-	return Costs{d}, err
-}
-
-// ParseCounts reads how many tokens agents use, in the same forms, as in uniform(5k, 50k).
-func ParseCounts(text string) (Counts, error) {
-	d, err := parseDistribution(text, counts())
-	return Counts{d}, err
-}
-
-func parseDistribution(text string, q quantity) (distribution, error) {
-	invalid := func(why error) error {
-		if errors.Is(why, errArguments) {
-			return fmt.Errorf("%q: want one of %s", text, q.forms())
-		}
-		return fmt.Errorf("%q: %w", text, why)
-	}
+func (d *Draws[T]) ReadText(text string) error {
 	name, rest, has := strings.Cut(strings.TrimSpace(text), "(")
 	if !has {
 		name, rest = "const", name+")"
 	}
 	inner, closed := strings.CutSuffix(strings.TrimSpace(rest), ")")
 	at := slices.IndexFunc(forms(), func(f *form) bool { return f.name == strings.TrimSpace(name) })
-	if !closed || at < 0 {
-		return distribution{}, invalid(errArguments)
+	err := errArguments
+	if closed && at >= 0 {
+		args := strings.Split(inner, ",")
+		for i := range args {
+			args[i] = strings.TrimSpace(args[i])
+		}
+		d.form = forms()[at]
+		err = d.form.read(&d.distribution, quantityOf[T](), args)
 	}
-	d := distribution{form: forms()[at]}
-	args := strings.Split(inner, ",")
-	for i := range args {
-		args[i] = strings.TrimSpace(args[i])
+	switch {
+	case errors.Is(err, errArguments):
+		return fmt.Errorf("%q: want one of %s", text, d.Forms())
+	case err != nil:
+		return fmt.Errorf("%q: %w", text, err)
 	}
-	if err := d.form.read(&d, q, args); err != nil {
-		return distribution{}, invalid(err)
-	}
-	return d, nil
+	return nil
 }
 
-func (d distribution) draw(r *rand.Rand, most float64) float64 {
+// Draw returns an amount from r. A duration is of whole milliseconds from a millisecond on.
+func (d Draws[T]) Draw(r *rand.Rand) T {
 	if d.form == nil {
 		return 0
 	}
-	return min(d.form.sample(d, r), most)
-}
-
-// The largest values that are drawn.
-const (
-	longest = 30 * 24 * time.Hour
-	dearest = 10_000 // US dollars
-	mostOf  = 1e9    // tokens
-)
-
-// Draw returns a duration from r, in whole milliseconds from a millisecond on.
-func (d Distribution) Draw(r *rand.Rand) time.Duration {
-	t := time.Duration(d.draw(r, float64(longest)))
-	if t > time.Millisecond {
-		t = t.Round(time.Millisecond)
+	drawn := T(min(d.form.sample(d.distribution, r), quantityOf[T]().most))
+	if t, is := any(drawn).(time.Duration); is && t > time.Millisecond {
+		return T(t.Round(time.Millisecond))
 	}
-	return t
+	return drawn
 }
-
-// Draw returns a cost from r.
-func (c Costs) Draw(r *rand.Rand) spend.USD { return spend.FromFloat(c.draw(r, dearest)) }
-
-// Draw returns a number of tokens from r.
-func (c Counts) Draw(r *rand.Rand) int64 { return int64(c.draw(r, mostOf)) }

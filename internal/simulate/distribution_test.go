@@ -19,8 +19,8 @@ func TestDistributionsHaveTheirBoundsAndMeans(t *testing.T) {
 		"exponential(1000d)":   {0, longest, 0},
 		"lognormal(1d30m5s,5)": {0, longest, 0},
 	} {
-		d, err := ParseDistribution(text)
-		if err != nil {
+		var d Distribution
+		if err := d.ReadText(text); err != nil {
 			t.Errorf("%q: %v", text, err)
 			continue
 		}
@@ -52,7 +52,7 @@ func TestWhatIsNoDistributionIsRefused(t *testing.T) {
 		"lognormal(1s, -1)":  `"lognormal(1s, -1)": sigma "-1": want a number from 0 to 5`,
 		"lognormal(1s, NaN)": `"lognormal(1s, NaN)": sigma "NaN": want a number from 0 to 5`,
 	} {
-		if _, err := ParseDistribution(text); err == nil || err.Error() != want {
+		if err := new(Distribution).ReadText(text); err == nil || err.Error() != want {
 			t.Errorf("%q: got %v, want %s", text, err, want)
 		}
 	}
@@ -63,21 +63,21 @@ func TestWhatAgentsUseHasTheSameForms(t *testing.T) {
 	for text, want := range map[string]string{
 		"$0.05": "$0.05", "0": "$0.00", "$0": "$0.00", "lognormal($0.05, 0)": "$0.05", "uniform(2, $2)": "$2.00",
 	} {
-		c, err := ParseCosts(text)
-		if err != nil || c.Draw(r).String() != want {
+		var c Costs
+		if err := c.ReadText(text); err != nil || c.Draw(r).String() != want {
 			t.Errorf("%q: got %s, %v, want %s", text, c.Draw(r), err, want)
 		}
 	}
 	for text, want := range map[string]int64{"20k": 20_000, "0": 0, "uniform(1M, 1M)": 1_000_000} {
-		c, err := ParseCounts(text)
-		if err != nil || c.Draw(r) != want {
+		var c Counts
+		if err := c.ReadText(text); err != nil || c.Draw(r) != want {
 			t.Errorf("%q: got %d, %v, want %d", text, c.Draw(r), err, want)
 		}
 	}
-	if _, err := ParseCosts("gauss($1)"); err == nil || err.Error() != `"gauss($1)": want one of $0.05, const($0.05), uniform($0.01, $0.10), exponential($0.05), lognormal($0.05, 0.8)` {
+	if err := new(Costs).ReadText("gauss($1)"); err == nil || err.Error() != `"gauss($1)": want one of $0.05, const($0.05), uniform($0.01, $0.10), exponential($0.05), lognormal($0.05, 0.8)` {
 		t.Errorf("got %v", err)
 	}
-	if _, err := ParseCounts("20 k"); err == nil {
+	if err := new(Counts).ReadText("20 k"); err == nil {
 		t.Error("20 k is taken for a number of tokens")
 	}
 }

@@ -86,8 +86,8 @@ func itemOf(decision string) string {
 
 // A job that is simulated like one that has run, with the same policy, goes as that has gone.
 func TestAJobLikeAnotherGoesAsThatHasGone(t *testing.T) {
-	latency, err := ParseDistribution("uniform(1s, 15s)")
-	if err != nil {
+	var latency Distribution
+	if err := latency.ReadText("uniform(1s, 15s)"); err != nil {
 		t.Fatal(err)
 	}
 	for _, logSteps := range []bool{true, false} {

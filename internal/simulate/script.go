@@ -2,16 +2,18 @@ package simulate
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
-	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/check"
 	"prodigy/internal/filter"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
+	"prodigy/internal/workflow"
 )
 
 // Script is a Model that somebody has written: rules in order, of which the first decides that matches a try.
@@ -19,249 +21,187 @@ type Script struct {
 	Seed  uint64    // of what happens by chance
 	Begin time.Time // of the job, for rules that hold for a time
 
-	rules    []rule
-	standard ending // of tries that no rule is about; what a rule does not say is as here
+	Standard Ending `yaml:"default"` // of tries that no rule is about; what a rule does not say is as here
+	Rules    []rule `yaml:"outcomes" element:"an outcome"`
 }
 
 // rule says how the tries end that it matches.
 type rule struct {
-	items    []string // ids, or patterns of ids; of all if there are none
-	where    *filter.Filter
-	steps    []string // labels, or patterns of them
-	phase    string
-	attempt  span
-	try      span
-	from, to time.Duration // since the beginning of the job; to 0: without end
-	chance   float64       // that it matches all the same
-	sure     bool          // there is no chance
-	merge    bool          // it is about the merges of work, and not about commands
-	conflict []string      // the files in which work conflicts
+	Items    []string      `yaml:"item"` // ids, or patterns of ids; of all if there are none
+	Where    *condition    `yaml:"where"`
+	Steps    []string      `yaml:"step"` // labels, or patterns of them
+	Phase    string        `yaml:"phase"`
+	Attempt  span          `yaml:"attempt"`
+	Try      span          `yaml:"try"`
+	From     time.Duration `yaml:"from"`               // since the beginning of the job
+	To       time.Duration `yaml:"to"`                 // 0 without end
+	Chance   *float64      `yaml:"chance" range:"0 1"` // that it matches all the same
+	Conflict []string      `yaml:"conflict"`           // the files in which work conflicts, or true, or false for none
 
-	ending
+	Ending
 }
 
-// ending is what is written about how a command ends. What is nil is not written.
-type ending struct {
-	takes  *Distribution
-	exit   *int
-	signal string
-	fails  retry.Type
-	hangs  *bool
-	output *string
-	stderr *string
+// isOfMerges reports whether the rule is about the merges of work, and not about commands.
+func (one *rule) isOfMerges() bool { return one.Conflict != nil }
+
+// condition is a filter of items.
+type condition struct{ *filter.Filter }
+
+// ReadText reads a condition.
+func (c *condition) ReadText(text string) (err error) {
+	c.Filter, err = filter.Parse(text)
+	return err
+}
+
+// Ending is what is written about how a command ends. What is nil is not written.
+type Ending struct {
+	Takes  *Distribution `yaml:"takes"`
+	Exit   *int          `yaml:"exit" range:"0 255"`
+	Signal string        `yaml:"signal"`
+	Fails  retry.Type    `yaml:"error"`
+	Hangs  *bool         `yaml:"hangs"`
+	Output *string       `yaml:"output"`
+	Stderr *string       `yaml:"stderr"`
 
 	// Of AI coding CLIs.
-	cost   *Costs
-	tokens *tokens
-	resets time.Duration
-	used   float64 // of the limit of the plan
+	Cost   *Costs        `yaml:"cost"`
+	Tokens *tokens       `yaml:"tokens"`
+	Resets time.Duration `yaml:"resets"`
+	Used   float64       `yaml:"limit_used" range:"0 1"` // of the limit of the plan
 }
 
 // tokens says how many tokens a run uses, of each kind.
-type tokens struct{ input, cached, output Counts }
+type tokens struct {
+	Input  Counts `yaml:"input" short:"true"`
+	Cached Counts `yaml:"cached"`
+	Output Counts `yaml:"output"`
+}
 
 // ParseScript reads a file of outcomes. The error is a *workflow.InvalidError.
-func ParseScript(file string, data []byte) (Script, error) {
-	r := &reader{file: file}
-	var s Script
-	if root := r.load(data); root != nil {
-		r.fields(root, "the file", s.fields(r)...)
-	}
-	return s, r.err()
+func ParseScript(file string, data []byte) (s Script, err error) {
+	err = workflow.Read(file, "the file", data, &s)
+	return s, err
 }
 
-// fields returns the keys of a script.
-func (s *Script) fields(r *reader) []field {
-	return []field{
-		{"default", func(n *yaml.Node) { r.fields(n, "default", s.standard.fields(r)...) }},
-		{"outcomes", func(n *yaml.Node) {
-			r.list(n, func(n *yaml.Node) {
-				s.rules = append(s.rules, r.rule(n))
-			})
-		}},
-	}
+// span is a range of numbers from 1. The zero span has all.
+type span struct {
+	first int
+	last  int // 0 without an end
 }
 
-func (e *ending) fields(r *reader) []field {
-	return []field{
-		{"takes", func(n *yaml.Node) {
-			d, err := ParseDistribution(n.Value)
-			if n.Kind != yaml.ScalarNode || err != nil {
-				r.fail(n, "takes: %v", err)
-			}
-			e.takes = &d
-		}},
-		{"exit", func(n *yaml.Node) {
-			e.exit = new(int)
-			r.integer("exit", 0, 255, e.exit).read(n)
-		}},
-		{"signal", func(n *yaml.Node) {
-			r.text("signal", &e.signal).read(n)
-			if len(e.signal) < 4 || e.signal[:3] != "SIG" {
-				r.fail(n, "signal: want a name such as SIGKILL")
-			}
-		}},
-		{"error", func(n *yaml.Node) {
-			known := append(retry.MatcherNames(), string(retry.TypePermission), string(retry.TypeClientError),
-				string(retry.TypeCommandFailed))
-			var name string
-			if r.text("error", &name).read(n); !slices.Contains(known, name) {
-				r.fail(n, "error: unknown type %q%s", name, check.Hint(name, known, check.OneOf(known)))
-			}
-			e.fails = retry.Type(name)
-		}},
-		{"hangs", func(n *yaml.Node) {
-			e.hangs = new(bool)
-			r.flag("hangs", e.hangs).read(n)
-		}},
-		{"output", func(n *yaml.Node) {
-			e.output = new(string)
-			r.text("output", e.output).read(n)
-		}},
-		{"stderr", func(n *yaml.Node) {
-			e.stderr = new(string)
-			r.text("stderr", e.stderr).read(n)
-		}},
-		{"cost", func(n *yaml.Node) {
-			c, err := ParseCosts(n.Value)
-			if n.Kind != yaml.ScalarNode || err != nil {
-				r.fail(n, "cost: %v", err)
-			}
-			e.cost = &c
-		}},
-		{"tokens", func(n *yaml.Node) {
-			e.tokens = new(tokens)
-			if n.Kind == yaml.ScalarNode {
-				r.count("tokens", &e.tokens.input).read(n)
-				return
-			}
-			r.fields(n, "tokens", r.count("input", &e.tokens.input), r.count("cached", &e.tokens.cached),
-				r.count("output", &e.tokens.output))
-		}},
-		r.duration("resets", &e.resets),
-		r.part("limit_used", &e.used),
+// ReadText reads 2, 2-4 or 2-.
+func (s *span) ReadText(text string) (err error) {
+	first, last, ranged := strings.Cut(text, "-")
+	s.first, err = strconv.Atoi(first)
+	s.last = s.first
+	if ranged && last == "" {
+		s.last = 0
+	} else if ranged && err == nil {
+		s.last, err = strconv.Atoi(last)
 	}
+	if err != nil || s.first < 1 || s.last != 0 && s.last < s.first {
+		return check.Want("a number from 1, or a range of them: 2, 2-4 or 2-")
+	}
+	return nil
 }
 
-func (r *reader) count(name string, to *Counts) field {
-	return field{name, func(n *yaml.Node) {
-		var err error
-		if *to, err = ParseCounts(n.Value); n.Kind != yaml.ScalarNode || err != nil {
-			r.fail(n, "%s: %v", name, err)
-		}
-	}}
-}
-
-func (r *reader) rule(n *yaml.Node) rule {
-	one := rule{sure: true}
-	known := append([]field{
-		r.patterns("item", &one.items),
-		{"where", func(n *yaml.Node) {
-			var text string
-			r.text("where", &text).read(n)
-			var err error
-			if one.where, err = filter.Parse(text); err != nil {
-				r.fail(n, "where: %v", err)
-			}
-		}},
-		r.patterns("step", &one.steps),
-		{"phase", func(n *yaml.Node) {
-			r.text("phase", &one.phase).read(n)
-			if !slices.Contains(phases[:], one.phase) {
-				r.fail(n, "phase: unknown phase %q%s", one.phase,
-					check.Hint(one.phase, phases[:], check.OneOf(phases[:])))
-			}
-		}},
-		r.span("attempt", &one.attempt),
-		r.span("try", &one.try),
-		r.duration("from", &one.from),
-		r.duration("to", &one.to),
-		{"chance", func(n *yaml.Node) {
-			one.sure = false
-			r.part("chance", &one.chance).read(n)
-		}},
-		{"conflict", func(n *yaml.Node) {
-			one.merge = true
-			switch n.Tag {
-			case "!!bool":
-				is := false
-				if r.flag("conflict", &is).read(n); is {
-					one.conflict = []string{someFile}
-				}
-			default:
-				r.texts("conflict", &one.conflict).read(n)
-			}
-		}},
-	}, one.ending.fields(r)...)
-	r.fields(n, "an outcome", known...)
-	if one.to > 0 && one.to <= one.from {
-		r.fail(n, "to: want a time after from")
-	}
-	switch {
-	case one.merge && (one.ending != ending{} || len(one.steps) > 0 || one.phase != "" || one.try != span{}):
-		r.fail(n, "conflict is about the merge of what an attempt did, not about a command: it goes with item, where, attempt, from, to and chance")
-	case one.exit != nil && one.signal != "":
-		r.fail(n, "exit and signal exclude each other: a command that a signal kills has no exit code")
-	case one.fails != "" && (one.exit != nil && *one.exit == 0 || one.signal != ""):
-		r.fail(n, "error is about a command that exits with another code than 0")
-	case one.resets > 0 && one.fails != retry.TypeQuota && one.used == 0:
-		r.fail(n, "resets is about the limit of a plan: write it with error: quota, or with limit_used")
-	}
-	return one
-}
+func (s span) has(n int) bool { return n >= s.first && (s.last == 0 || n <= s.last) }
 
 // phases are those that commands run in.
-var phases = [...]string{"setup", "map", "reduce", "merge", phaseVerify, "workspace"}
+var phases = []string{"setup", "map", "reduce", "merge", phaseVerify, "workspace"}
 
-func (r *reader) patterns(name string, to *[]string) field {
-	return field{name, func(n *yaml.Node) {
-		r.texts(name, to).read(n)
-		for _, pattern := range *to {
-			if !doublestar.ValidatePattern(pattern) {
-				r.fail(n, "%s: %q is no pattern", name, pattern)
-			}
+// Check returns what is wrong with e.
+func (e *Ending) Check() []check.Finding {
+	var found check.Findings
+	found.Require(e.Signal == "" || len(e.Signal) > 3 && e.Signal[:3] == "SIG", "signal",
+		"signal: want a name such as SIGKILL")
+	known := append(retry.MatcherNames(), string(retry.TypePermission), string(retry.TypeClientError),
+		string(retry.TypeCommandFailed))
+	requireWord(&found, "error", "error: unknown type", string(e.Fails), known)
+	return found
+}
+
+// requireWord adds a finding about a key whose value is written, and is none of the words.
+func requireWord(found *check.Findings, key, unknown, word string, words []string) {
+	found.Require(word == "" || slices.Contains(words, word), key, "%s %q%s", unknown, word,
+		check.Hint(word, words, check.OneOf(words)))
+}
+
+// Check returns what is wrong with one.
+func (one *rule) Check() []check.Finding {
+	found := check.Findings(one.Ending.Check())
+	for key, patterns := range map[string][]string{"item": one.Items, "step": one.Steps} {
+		for _, pattern := range patterns {
+			found.Require(doublestar.ValidatePattern(pattern), key, "%s: %q is no pattern", key, pattern)
 		}
-	}}
+	}
+	requireWord(&found, "phase", "phase: unknown phase", one.Phase, phases)
+	found.Require(one.To == 0 || one.To > one.From, "", "to: want a time after from")
+	ofCommand := one.Ending != Ending{} || len(one.Steps) > 0 || one.Phase != "" || one.Try != span{}
+	switch {
+	case one.isOfMerges():
+		found.Require(!ofCommand, "", "conflict is about the merge of what an attempt did, not about a command: it goes with item, where, attempt, from, to and chance")
+	case one.Signal != "":
+		found.Require(one.Exit == nil, "", "exit and signal exclude each other: a command that a signal kills has no exit code")
+		found.Require(one.Fails == "", "", "error is about a command that exits with another code than 0")
+	case one.Fails != "":
+		found.Require(one.Exit == nil || *one.Exit != 0, "", "error is about a command that exits with another code than 0")
+	}
+	found.Require(one.Resets == 0 || one.Fails == retry.TypeQuota || one.Used > 0 || one.isOfMerges(), "",
+		"resets is about the limit of a plan: write it with error: quota, or with limit_used")
+	return found
 }
 
 // Outcome implements Model.
 func (s Script) Outcome(t agent.SimulatedTry) Outcome {
 	since := time.Since(s.Begin)
-	for i, one := range s.rules {
-		if !one.merge && one.matches(t, since) && (one.sure || randOf(s.Seed+uint64(i)+1, t).Float64() < one.chance) {
-			o := one.outcome(s, t)
-			// The limit lasts as long as the rule.
-			if o.Resets == 0 && one.to > 0 && (one.fails == retry.TypeQuota || one.used > 0) {
-				o.Resets = max(one.to-since-o.Takes, time.Second)
-			}
-			return o
-		}
+	one := s.ruleFor(t, since, false)
+	if one == nil {
+		return s.Standard.outcome(s, t)
 	}
-	return s.standard.outcome(s, t)
+	o := one.outcome(s, t)
+	// The limit lasts as long as the rule.
+	if o.Resets == 0 && one.To > 0 && (one.Fails == retry.TypeQuota || one.Used > 0) {
+		o.Resets = max(one.To-since-o.Takes, time.Second)
+	}
+	return o
 }
 
-// Conflicts implements Model.
-func (s Script) Conflicts(t agent.SimulatedTry) []string {
-	since := time.Since(s.Begin)
-	for i, one := range s.rules {
-		if one.merge && one.matches(t, since) && (one.sure || randOf(s.Seed+uint64(i)+1, t).Float64() < one.chance) {
-			return one.conflict
+// ruleFor returns the first rule of that kind that matches a try, or nil.
+func (s Script) ruleFor(t agent.SimulatedTry, since time.Duration, ofMerges bool) *rule {
+	for i := range s.Rules {
+		one := &s.Rules[i]
+		if one.isOfMerges() == ofMerges && one.matches(t, since) &&
+			(one.Chance == nil || randOf(s.Seed+uint64(i)+1, t).Float64() < *one.Chance) {
+			return one
 		}
 	}
 	return nil
 }
 
+// Conflicts implements Model.
+func (s Script) Conflicts(t agent.SimulatedTry) []string {
+	one := s.ruleFor(t, time.Since(s.Begin), true)
+	switch {
+	case one == nil || slices.Equal(one.Conflict, []string{"false"}):
+		return nil
+	case slices.Equal(one.Conflict, []string{"true"}):
+		return []string{someFile}
+	}
+	return one.Conflict
+}
+
 func (one *rule) matches(t agent.SimulatedTry, since time.Duration) bool {
 	a := t.Attempt
 	switch {
-	case one.phase != "" && one.phase != a.Phase,
-		!matchesAny(one.items, a.ItemID) || len(one.items) > 0 && a.ItemID == "",
-		!matchesAny(one.steps, t.Label),
-		!one.attempt.has(a.Number), !one.try.has(t.Number),
-		since < one.from, one.to > 0 && since >= one.to:
+	case one.Phase != "" && one.Phase != a.Phase,
+		!matchesAny(one.Items, a.ItemID) || len(one.Items) > 0 && a.ItemID == "",
+		!matchesAny(one.Steps, t.Label),
+		!one.Attempt.has(a.Number), !one.Try.has(t.Number),
+		since < one.From, one.To > 0 && since >= one.To:
 		return false
 	}
-	return one.where == nil || a.ItemID != "" && one.where.Match(a.Item)
+	return one.Where == nil || a.ItemID != "" && one.Where.Match(a.Item)
 }
 
 // matchesAny reports whether name is one of the patterns, or matches one. No patterns match everything.
@@ -271,43 +211,43 @@ func matchesAny(patterns []string, name string) bool {
 	})
 }
 
-func (e ending) outcome(s Script, t agent.SimulatedTry) Outcome {
+func (e Ending) outcome(s Script, t agent.SimulatedTry) Outcome {
 	var o Outcome
-	if takes := first(e.takes, s.standard.takes); takes != nil {
+	if takes := first(e.Takes, s.Standard.Takes); takes != nil {
 		o.Takes = takes.Draw(randOf(s.Seed, t))
 	}
-	if hangs := e.hangs; hangs != nil {
+	if hangs := e.Hangs; hangs != nil {
 		o.Hangs = *hangs
 	}
-	o.Type = e.fails
-	if e.exit != nil {
-		o.ExitCode = *e.exit
-	} else if e.fails != "" {
+	o.Type = e.Fails
+	if e.Exit != nil {
+		o.ExitCode = *e.Exit
+	} else if e.Fails != "" {
 		o.ExitCode = 1
 	}
-	o.Signal = e.signal
-	if output := first(e.output, s.standard.output); output != nil {
+	o.Signal = e.Signal
+	if output := first(e.Output, s.Standard.Output); output != nil {
 		o.Stdout = *output
 	} else {
 		o.Unknown = true
 	}
-	if e.stderr != nil {
-		o.Stderr = *e.stderr
+	if e.Stderr != nil {
+		o.Stderr = *e.Stderr
 	}
-	o.Resets, o.LimitUsed = e.resets, e.used
+	o.Resets, o.LimitUsed = e.Resets, e.Used
 	random := randOf(s.Seed^useSeed, t)
-	if cost := first(e.cost, s.standard.cost); cost != nil {
+	if cost := first(e.Cost, s.Standard.Cost); cost != nil {
 		o.Use.Cost, o.Use.Costed = cost.Draw(random), true
 	}
-	if n := first(e.tokens, s.standard.tokens); n != nil {
+	if n := first(e.Tokens, s.Standard.Tokens); n != nil {
 		o.Use.Tokens = spend.Tokens{
-			Input: n.input.Draw(random), Cached: n.cached.Draw(random),
-			Output: n.output.Draw(random),
+			Input: n.Input.Draw(random), Cached: n.Cached.Draw(random),
+			Output: n.Output.Draw(random),
 		}
 		o.Use.Counted = true
 	}
 	// A run that costs nothing has used none of those that others use.
-	if e.cost != nil && o.Use.Cost == 0 && e.tokens == nil {
+	if e.Cost != nil && o.Use.Cost == 0 && e.Tokens == nil {
 		o.Use.Tokens = spend.Tokens{}
 	}
 	return o

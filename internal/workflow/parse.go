@@ -37,6 +37,20 @@ func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 	return r.w, nil
 }
 
+// Read reads a file of another kind than a workflow into target, a pointer to a struct that messages call name. The
+// error is an *InvalidError with all problems.
+func Read(file, name string, data []byte, target any) error {
+	r := newReader(file, data, ParseOptions{})
+	r.w = nil
+	if root := r.load(data); root != nil && r.inspect(root) {
+		r.read(entry{name: name, value: resolveAlias(root)}, target)
+	}
+	if len(r.problems) > 0 {
+		return &InvalidError{Problems: sortProblems(r.problems)}
+	}
+	return nil
+}
+
 // readSoFar returns what could be read of an invalid file, or nil if that is nothing.
 func (r *reader) readSoFar() *Workflow {
 	if r.w.Map == nil && r.w.Commands == nil {

@@ -30,7 +30,7 @@ type reader struct {
 	file     string
 	lines    []string // of the file, for places inside values
 	options  ParseOptions
-	w        *Workflow
+	w        *Workflow         // nil in a file of another kind
 	defaults *positionedPolicy // retry_defaults, when there are any
 	policy   map[string]entry  // the fields of the error policy that were written, wherever that was
 
@@ -223,7 +223,11 @@ func (r *reader) fields(target any) []key {
 	keys := make([]key, 0, from.NumField())
 	for field, v := range from.Fields() {
 		name := field.Tag.Get("yaml")
-		if name == "" {
+		switch {
+		case name == "" && field.Anonymous:
+			keys = append(keys, r.fields(v.Addr().Interface())...)
+			continue
+		case name == "":
 			continue
 		}
 		keys = append(keys, key{name, field.Tag.Get("alias"), func(e entry) { r.value(e, v, field.Tag) }})
@@ -318,6 +322,10 @@ func (r *reader) unknown(b *block, e entry, keys []key) {
 		if k.alias != "" {
 			words = append(words, k.alias)
 		}
+	}
+	if r.w == nil {
+		r.fail(e.key, "unknown key %q in %s%s", e.name, b.name, hint(e.name, words))
+		return
 	}
 	guess := cmp.Or(aliasesOfOtherTools()[b.name][e.name], check.Nearest(e.name, words))
 	if guess == "" {

@@ -32,6 +32,8 @@ func (r *reader) load(data []byte) *yaml.Node {
 		r.reportEmpty()
 	case err != nil:
 		r.reportSyntax(data, err)
+	case r.w == nil:
+		r.fail(&second, "there is a second document: write all in one")
 	default:
 		r.fail(&second, "a second document starts here: a workflow file has one")
 	}
@@ -39,6 +41,10 @@ func (r *reader) load(data []byte) *yaml.Node {
 }
 
 func (r *reader) reportEmpty() {
+	if r.w == nil {
+		r.failAt(Pos{1, 1}, "the file is empty")
+		return
+	}
 	r.failAt(Pos{1, 1}, "the file is empty: want a mapping or a list of steps")
 }
 

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -25,7 +26,7 @@ import (
 // per-agent or PER_AGENT.
 type worded interface{ Words() []string }
 
-// fromText is a value that is written as one text, such as 40/s. The reader puts the name of the key before an error,
+// fromText is a value that is written as one text, such as 40/s, or a map or list that may be. The reader puts the name of the key before an error,
 // unless it is a check.Finding. A value that is no text is refused as an empty one if that is a check.Want.
 type fromText interface{ ReadText(text string) error }
 
@@ -45,6 +46,7 @@ type fromText interface{ ReadText(text string) error }
 //	text:"constant"   a text that is not blank and has no placeholders
 //	text:"revision"   the name of a commit or of a branch
 //	list:"texts"      a list, and no single value in its place
+//	element:"a case"  what messages call an element of a list
 //	case:"any"        the words of an enum in any style of names
 //
 // A field Pos of type Pos gets the position of the block.
@@ -108,6 +110,12 @@ func (r *reader) grammar(e entry, target any) (ok, known bool) {
 		*t = byName(r, e, shell.IsName, notAVariable, r.secret)
 	case *[]Parameter:
 		*t = r.params(e)
+	case *[]json.RawMessage:
+		if ok = e.value.Kind == yaml.SequenceNode; !ok {
+			r.wrongType(e, "a list")
+			return false, true
+		}
+		*t = r.items(e)
 	case *map[string][]Step:
 		*t = r.handlers(e)
 	case *ExitSteps:
@@ -185,7 +193,10 @@ func (r *reader) ownValue(e entry, target any, tag reflect.StructTag) (ok bool) 
 		v.SetString(word)
 		return ok
 	case fromText:
-		return r.fromText(e, t)
+		many := v.Kind() == reflect.Map || v.Kind() == reflect.Slice
+		if !many || e.value.Kind == yaml.ScalarNode {
+			return r.fromText(e, t)
+		}
 	}
 	switch v.Kind() {
 	case reflect.String:
@@ -208,12 +219,31 @@ func (r *reader) ownValue(e entry, target any, tag reflect.StructTag) (ok bool) 
 		ok = ok && r.bounded(e, f, tag)
 	case reflect.Slice:
 		return r.list(e, v, tag)
+	case reflect.Map:
+		v.Set(reflect.ValueOf(r.texts(e)).Convert(v.Type()))
+		return true
 	case reflect.Struct:
 		return r.read(e, target)
 	default:
 		panic(fmt.Sprintf("BUG: no way to read a %T", target))
 	}
 	return ok
+}
+
+// texts reads a mapping of names to texts. A list or a mapping is written as JSON; an empty list in place of the whole
+// has no names.
+func (r *reader) texts(e entry) map[string]string {
+	all := map[string]string{}
+	if e.value.Kind == yaml.SequenceNode && len(e.value.Content) == 0 {
+		return all
+	}
+	for _, one := range r.namedEntries(e) {
+		all[one.name] = one.value.Value
+		if one.value.Kind != yaml.ScalarNode {
+			all[one.name] = string(r.json(nil, one.value))
+		}
+	}
+	return all
 }
 
 func (r *reader) fromText(e entry, target fromText) bool {
@@ -295,6 +325,7 @@ func (r *reader) list(e entry, target reflect.Value, tag reflect.StructTag) bool
 		return false
 	}
 	all, valid := reflect.MakeSlice(target.Type(), 0, len(nodes)), true
+	e.name = cmp.Or(tag.Get("element"), e.name)
 	for _, n := range nodes {
 		element := reflect.New(target.Type().Elem()).Elem()
 		if !r.value(e.with(n), element, tag) {
