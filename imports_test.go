@@ -14,9 +14,9 @@ import (
 // allowed is the picture of the packages: which of them, and which outside modules, each may import besides the standard
 // library. A package that is not here may not exist. Tests are free.
 var allowed = map[string][]string{
-	"cmd/prodigy": {"cli", "natsfleet", "otlp"},
+	"cmd/prodigy": {"cli", "natsfleet"},
 	"internal/cli": {
-		"agent", "ai", "check", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "limit", "mapreduce", "mask", "metrics", "notify", "oneline", "outputs", "process", "rawjson", "report", "retry", "settings", "shell", "simulate", "spend", "telemetry", "term", "ui", "view", "workflow",
+		"agent", "ai", "check", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "limit", "mapreduce", "mask", "oneline", "outputs", "process", "rawjson", "report", "retry", "settings", "shell", "simulate", "spend", "telemetry", "term", "ui", "view", "workflow",
 		"github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
 
@@ -45,13 +45,10 @@ var allowed = map[string][]string{
 	},
 	"internal/agent":    {"ai", "duration", "events", "filter", "limit", "mask", "outputs", "process", "rawjson", "retry", "shell", "spend", "shell/template", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/gitspace": {"agent", "events", "oneline", "process", "retry", "workflow", "golang.org/x/sys"},
-	"internal/metrics":  {"errorpolicy", "events", "spend", "view", "golang.org/x/net"},
-	"internal/otlp": {
-		"events", "jobs", "metrics", "oneline", "telemetry",
-		"go.opentelemetry.io/otel", "go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf",
+	"internal/telemetry": {
+		"errorpolicy", "events", "jobs", "oneline", "process", "settings", "spend", "view", "workflow",
+		"go.opentelemetry.io/otel", "go.opentelemetry.io/proto/otlp", "golang.org/x/net", "google.golang.org/protobuf",
 	},
-	"internal/telemetry":   {"duration", "errorpolicy", "events", "jobs"},
-	"internal/notify":      {"errorpolicy", "events", "jobs", "oneline", "process", "settings", "workflow"},
 	"internal/view":        {"duration", "errorpolicy", "events", "jobs", "limit", "oneline", "outputs", "retry", "spend", "term", "workflow", "github.com/go-json-experiment/json/jsontext"},
 	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "outputs", "report", "view", "golang.org/x/net", "golang.org/x/sync"},
 	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "mapreduce", "outputs", "retry", "term", "view"},

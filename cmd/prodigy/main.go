@@ -1,6 +1,6 @@
 // Command prodigy runs commands over a list of items, retries what fails, keeps what failed for good, and can be
-// resumed after a crash. Its command line is package cli. What reaches a broker and a collector is given to it here,
-// so that the tests of both can use it.
+// resumed after a crash. Its command line is package cli. What reaches a broker is given to it here, so that
+// its tests can use it.
 package main
 
 import (
@@ -9,11 +9,10 @@ import (
 
 	"prodigy/internal/cli"
 	"prodigy/internal/natsfleet"
-	"prodigy/internal/otlp"
 )
 
 func main() {
 	// nats-server can serve a profile of the memory, for which each program with it samples its own
 	runtime.MemProfileRate = 0
-	os.Exit(cli.Main(os.Args[1:], natsfleet.Backend{}, otlp.Export))
+	os.Exit(cli.Main(os.Args[1:], natsfleet.Backend{}))
 }

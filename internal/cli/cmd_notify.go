@@ -10,8 +10,8 @@ import (
 
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/notify"
 	"prodigy/internal/settings"
+	"prodigy/internal/telemetry"
 	"prodigy/internal/term"
 )
 
@@ -74,11 +74,11 @@ func (o notifyOptions) run(ctx context.Context, con *console, job jobs.Job) erro
 		return err
 	}
 	con.hide(found.Mask)
-	targets, err := notify.Resolve(w, found, meta.Dir, os.Environ())
+	targets, err := telemetry.Resolve(w, found, meta.Dir, os.Environ())
 	if err != nil {
 		return err
 	}
-	return o.report(con, func(told func(notify.Outcome)) error { return notify.Again(ctx, job, w.Name, targets, told) })
+	return o.report(con, func(told func(telemetry.Outcome)) error { return telemetry.Again(ctx, job, w.Name, targets, told) })
 }
 
 func (o notifyOptions) runTest(ctx context.Context, con *console) error {
@@ -87,20 +87,20 @@ func (o notifyOptions) runTest(ctx context.Context, con *console) error {
 		return err
 	}
 	con.hide(w.settings.Mask)
-	targets, err := notify.Resolve(w.Workflow, w.settings, w.dir, os.Environ())
+	targets, err := telemetry.Resolve(w.Workflow, w.settings, w.dir, os.Environ())
 	if err != nil {
 		return err
 	}
 	if len(targets) == 0 {
 		return refusef("%s has no notify: nobody is told", o.test)
 	}
-	return o.report(con, func(told func(notify.Outcome)) error { return notify.Try(ctx, w.Name, targets, told) })
+	return o.report(con, func(told func(telemetry.Outcome)) error { return telemetry.Try(ctx, w.Name, targets, told) })
 }
 
 // report prints how the messages that do sends ended.
-func (o notifyOptions) report(con *console, do func(told func(notify.Outcome)) error) error {
-	outcomes, failed := []notify.Outcome{}, false
-	err := do(func(out notify.Outcome) {
+func (o notifyOptions) report(con *console, do func(told func(telemetry.Outcome)) error) error {
+	outcomes, failed := []telemetry.Outcome{}, false
+	err := do(func(out telemetry.Outcome) {
 		outcomes = append(outcomes, out)
 		end := "delivered"
 		if out.Error != "" {

@@ -19,7 +19,6 @@ import (
 	"prodigy/internal/fleet"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mask"
-	"prodigy/internal/telemetry"
 	"prodigy/internal/term"
 )
 
@@ -37,7 +36,6 @@ type console struct {
 	safe    bool              // out is a terminal
 
 	backend fleet.Backend
-	export  telemetry.Export
 
 	secrets jobSecrets // of the job that is shown
 }

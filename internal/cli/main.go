@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/fleet"
-	"prodigy/internal/telemetry"
 )
 
 // Set by the linker.
@@ -25,10 +24,10 @@ var (
 )
 
 // Main runs the program with its arguments, without its name, and returns the exit code. Backend reaches the broker
-// of a fleet, and export sends telemetry.
-func Main(args []string, backend fleet.Backend, export telemetry.Export) int {
+// of a fleet.
+func Main(args []string, backend fleet.Backend) int {
 	growStack(0)
-	return run(args, backend, export)
+	return run(args, backend)
 }
 
 // growStack makes the stack as large at once as reading a workflow needs. To grow it in steps, each time from deeper
@@ -44,9 +43,9 @@ func growStack(depth int) byte {
 }
 
 // run is Main on a stack that is large enough.
-func run(args []string, backend fleet.Backend, export telemetry.Export) int {
+func run(args []string, backend fleet.Backend) int {
 	con := newConsole(os.Stdout, os.Stderr, os.Getenv)
-	con.backend, con.export = backend, export
+	con.backend = backend
 	root := newRootCommandFor(con, args)
 	root.SetArgs(args)
 	var p profile

@@ -15,7 +15,6 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/metrics"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
 	"prodigy/internal/term"
@@ -39,10 +38,9 @@ type printer struct {
 	// when an item last had waited for its turn of a rate, in Unix milliseconds. Any goroutine may set it
 	waited     atomic.Int64
 	metrics    metricsOptions
-	counts     *metrics.Job // for the metrics, if anybody wants them
-	otel       bool         // --otel
-	echo       *term.Echo   // of what items print, if that is shown
-	results    io.Writer    // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
+	otel       bool       // --otel
+	echo       *term.Echo // of what items print, if that is shown
+	results    io.Writer  // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
 	screen     *jobScreen
 	lines      view.Progress
 	log        zerolog.Logger

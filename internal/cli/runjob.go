@@ -150,19 +150,8 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 		c.Progress, c.Printed = p.step, p.output
 	}
 	c.Earlier = func(e mapreduce.Earlier) { p.pasts <- e }
-	closeMetrics, err := p.metrics.observe(p, &c)
+	outside, err := p.outside(&c)
 	if err != nil {
-		return finishedRun{}, err
-	}
-	closeTelemetry, err := p.exportTelemetry(&c)
-	if err != nil {
-		closeMetrics()
-		return finishedRun{}, err
-	}
-	closeNotifier, err := p.notify(kill, &c)
-	if err != nil {
-		closeMetrics()
-		closeTelemetry()
 		return finishedRun{}, err
 	}
 	if p.ofCommands {
@@ -188,9 +177,7 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 		g.Go(func() error { p.readKeys(keys, terminal); return nil })
 	}
 	result, err := do(kill, c)
-	closeNotifier()
-	closeTelemetry()
-	closeMetrics()
+	outside.Close(kill)
 	close(finished)
 	endKeys()
 	close(p.records)

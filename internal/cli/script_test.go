@@ -15,7 +15,6 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"prodigy/internal/natsfleet"
-	"prodigy/internal/otlp"
 	"prodigy/internal/testenv/scripts"
 )
 
@@ -27,7 +26,7 @@ func TestMain(m *testing.M) {
 		_ = flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))) // scripts wait most of their time
 	}
 	scripts.Main(m, map[string]func(){
-		"prodigy": func() { os.Exit(Main(os.Args[1:], natsfleet.Backend{}, otlp.Export)) },
+		"prodigy": func() { os.Exit(Main(os.Args[1:], natsfleet.Backend{})) },
 
 		"claude": fakeClaude,
 		"gh":     fakeGH,

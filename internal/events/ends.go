@@ -38,10 +38,11 @@ type End struct {
 	Node, Host string
 	Slot       int
 
+	Error string // of a failure; or why an attempt was stopped, or lost
+
 	// Of a failure.
 	Step   string
 	Type   retry.Type
-	Error  string
 	Action errorpolicy.Action
 }
 
@@ -76,9 +77,9 @@ func EndOf(e Event) (End, bool) {
 			Node: e.Node, Host: e.Host, Slot: e.Slot, Step: e.Step, Type: e.ErrorType, Error: e.Error, Action: e.Action,
 		}, true
 	case AgentInterrupted:
-		return End{Item: item, AgentID: e.AgentID, How: Stopped, Ran: true, Node: e.Node, Host: e.Host}, true
+		return End{Item: item, AgentID: e.AgentID, How: Stopped, Ran: true, Node: e.Node, Host: e.Host, Error: e.Reason}, true
 	case AgentLost:
-		return End{Item: item, AgentID: e.AgentID, How: Lost, Ran: true, Node: e.Node, Host: e.Host}, true
+		return End{Item: item, AgentID: e.AgentID, How: Lost, Ran: true, Node: e.Node, Host: e.Host, Error: e.Reason}, true
 	case AgentSuperseded:
 		return End{Item: item, AgentID: e.AgentID, How: Superseded}, true
 	}

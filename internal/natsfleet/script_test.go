@@ -15,7 +15,6 @@ import (
 
 	"prodigy/internal/cli"
 	"prodigy/internal/fleet"
-	"prodigy/internal/otlp"
 	"prodigy/internal/testenv/scripts"
 )
 
@@ -25,7 +24,7 @@ func TestMain(m *testing.M) {
 		_ = flag.Set("test.parallel", strconv.Itoa(max(14, 4*runtime.GOMAXPROCS(0)))) // these tests wait most of their time
 	}
 	scripts.Main(m, map[string]func(){
-		"prodigy": func() { os.Exit(cli.Main(os.Args[1:], Backend{}, otlp.Export)) },
+		"prodigy": func() { os.Exit(cli.Main(os.Args[1:], Backend{})) },
 	})
 }
 

@@ -1,14 +1,11 @@
 package telemetry
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
-
-	"prodigy/internal/jobs"
 )
 
 // Environ is what OpenTelemetry's variables say of a process: see its specification of the SDK's configuration.
@@ -25,119 +22,61 @@ func EnvironOf(environ []string) Environ {
 	return e
 }
 
-// Signals returns the signals of OpenTelemetry, as its variables write them.
-func Signals() []string { return []string{"TRACES", "METRICS", "LOGS"} }
+// signals are the signals of OpenTelemetry, as its variables write them.
+var signals = []string{"TRACES", "METRICS", "LOGS"}
 
-// Named reports whether the environment names a collector.
-func (e Environ) Named() bool {
-	found := e["OTEL_EXPORTER_OTLP_ENDPOINT"] != ""
-	for _, signal := range Signals() {
-		found = found || e["OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT"] != ""
-	}
-	return found
+// exporter returns the value of a variable of the exporter of a signal: its own, or else that of all signals.
+func (e Environ) exporter(signal, name string) string {
+	return cmp.Or(e["OTEL_EXPORTER_OTLP_"+signal+"_"+name], e["OTEL_EXPORTER_OTLP_"+name])
+}
+
+// named reports whether the environment names a collector.
+func (e Environ) named() bool {
+	return slices.ContainsFunc(signals, func(signal string) bool { return e.exporter(signal, "ENDPOINT") != "" })
 }
 
 // Disabled reports whether the environment turns everything off.
 func (e Environ) Disabled() bool {
-	if strings.EqualFold(e["OTEL_SDK_DISABLED"], "true") {
-		return true
-	}
-	return !slices.ContainsFunc(Signals(), e.Exports)
+	return strings.EqualFold(e["OTEL_SDK_DISABLED"], "true") || !slices.ContainsFunc(signals, e.exports)
 }
 
-// Exports reports whether a signal is exported.
-func (e Environ) Exports(signal string) bool { return e["OTEL_"+signal+"_EXPORTER"] != "none" }
+// exports reports whether a signal is exported.
+func (e Environ) exports(signal string) bool { return e["OTEL_"+signal+"_EXPORTER"] != "none" }
 
 // The protocols of OTLP that are spoken.
 const (
-	Protobuf = "http/protobuf"
-	JSON     = "http/json"
+	protobuf   = "http/protobuf"
+	jsonFormat = "http/json"
 )
 
-// Protocol returns the protocol of a signal.
-func (e Environ) Protocol(signal string) string {
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
-		if e[name] != "" {
-			return e[name]
-		}
-	}
-	return Protobuf
+// protocol returns the protocol of a signal.
+func (e Environ) protocol(signal string) string {
+	return cmp.Or(e.exporter(signal, "PROTOCOL"), protobuf)
 }
 
 // Check returns an error for what cannot be done as the environment says.
 func (e Environ) Check() error {
-	for _, signal := range Signals() {
+	for _, signal := range signals {
 		if to := e["OTEL_"+signal+"_EXPORTER"]; to != "" && to != "otlp" && to != "none" {
 			return fmt.Errorf("OTEL_%s_EXPORTER is %q: only otlp and none are supported", signal, to)
 		}
-		switch p := e.Protocol(signal); {
+		switch p := e.protocol(signal); {
 		case p == "grpc":
 			return errors.New("OTEL_EXPORTER_OTLP_PROTOCOL is grpc: only http/protobuf and http/json are supported, which collectors take at port 4318")
-		case p != Protobuf && p != JSON:
+		case p != protobuf && p != jsonFormat:
 			return fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q: only http/protobuf and http/json are supported", p)
-		case p == JSON && (e["OTEL_EXPORTER_OTLP_CERTIFICATE"] != "" ||
-			e["OTEL_EXPORTER_OTLP_"+signal+"_CERTIFICATE"] != ""):
+		case p == jsonFormat && e.exporter(signal, "CERTIFICATE") != "":
 			return errors.New("OTEL_EXPORTER_OTLP_CERTIFICATE is supported with http/protobuf only")
 		}
 	}
 	return nil
 }
 
-// Endpoint returns where a signal is sent if the environment does not say it, or nothing.
-func (e Environ) Endpoint(signal string) string {
-	if e["OTEL_EXPORTER_OTLP_ENDPOINT"] != "" || e["OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT"] != "" {
-		return ""
-	}
-	return "http://localhost:4318/v1/" + strings.ToLower(signal)
-}
+// local is where a collector is if the environment does not say it.
+const local = "http://localhost:4318"
 
 // Where returns what the telemetry is sent to, for people.
 func (e Environ) Where() string {
-	for _, name := range []string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-		"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT",
-	} {
-		if e[name] != "" {
-			return e[name]
-		}
-	}
-	return "http://localhost:4318"
-}
-
-// Export exports a job. The error is for what could not begin; what did not reach the collector is in the Report.
-type Export func(context.Context, Options) (Report, error)
-
-// Options are what an Export is given.
-type Options struct {
-	Job     jobs.Job
-	Version string   // of prodigy
-	Environ []string // with the variables of OpenTelemetry
-
-	// The record that what is exported begins with; what ended before it was exported by others, or is not
-	// wanted.
-	From int64
-
-	// Over, when set, says that the job is being run: its records are exported as they come. When Over is
-	// closed, those that there are are the last.
-	Over <-chan struct{}
-
-	// Patience is how long what is left may take when Over is closed.
-	Patience time.Duration
-
-	// Progress, when set, is called from time to time.
-	Progress func(Report)
-}
-
-// Report is how much was exported.
-type Report struct {
-	Spans Count
-	Logs  Count
-	Error string // the last; empty: there was none
-}
-
-// Count is how many there were, and how many of them the collector took.
-type Count struct {
-	Made int
-	Sent int
-	Lost int // given up; the others are on their way, or were not sent before the end
+	return cmp.Or(e["OTEL_EXPORTER_OTLP_ENDPOINT"], e.exporter("TRACES", "ENDPOINT"),
+		e.exporter("METRICS", "ENDPOINT"), e.exporter("LOGS", "ENDPOINT"), local)
 }

@@ -3,78 +3,79 @@ package telemetry
 import (
 	"cmp"
 
+	"go.opentelemetry.io/otel/log"
+
 	"prodigy/internal/events"
 )
 
 // say makes the log record of an event that somebody may look for. The steps of items that succeed are not told.
-func (t *Tracer) say(r events.Record) {
+func (t *tracer) say(r events.Record) {
 	said := events.Say(r)
 	body := said.Clause()
 	item, ofItem := events.ItemOf(r.Event)
 	switch e := r.Event.(type) {
-	case events.JobStarted, events.JobResumed, events.JobCompleted, events.JobFailed, events.JobCancelled,
-		events.JobPaused, events.PhaseSkipped,
-		events.BudgetReached, events.QuotaPaused, events.QuotaResumed, events.ConcurrencyChanged, events.RolloutStage, events.RolloutHeld,
-		events.RetriesHeld, events.RetriesAllowed, events.StartsHeld, events.StartsAllowed, events.CircuitOpen, events.CircuitHalfOpen,
-		events.CircuitClosed, events.PauseRequested, events.ContinueRequested, events.DrainRequested, events.CancelRequested,
-		events.ScaleRequested, events.RetryNowRequested, events.VerifyCompleted, events.WorktreeCleaned:
-	case events.AgentStraggling, events.AgentEndedLate, events.SkipRequested:
-		body = item.ID + ": " + said.Line()
-	case events.AgentLost:
-		body = item.ID + ": " + e.Reason
-	case events.AgentFailed:
-		body = item.ID + ": " + e.Error
 	case events.StepFailed:
 		if e.ItemID != "" {
 			return // its AgentFailed says so
 		}
 		body = e.Step + ": " + e.Error
-	default:
+	case events.StepRetrying, events.StepRetried, events.StepTurn, events.StepSkipped, events.AISessionStarted, events.AgentUsage:
 		return
+	case events.AgentStraggling, events.AgentEndedLate, events.SkipRequested:
+		body = item.ID + ": " + said.Line()
+	case events.AgentLost, events.AgentFailed:
+		end, _ := events.EndOf(e)
+		body = item.ID + ": " + end.Error
+	default:
+		if events.Subject(e) != "" {
+			return
+		}
 	}
 	if said.Text == "" {
 		return // a span says it
 	}
 	attrs := attrsOf(r.Event)
 	if ofItem {
-		of := []Attr{{"prodigy.item.id", item.ID}}
+		of := []attr{{"prodigy.item.id", item.ID}}
 		if item.Attempt > 0 {
-			of = append(of, Attr{"prodigy.attempt", item.Attempt})
+			of = append(of, attr{"prodigy.attempt", item.Attempt})
 		}
 		attrs = append(of, attrs...)
 	}
-	t.Log(Log{
+	t.log(logRecord{
 		Context: cmp.Or(t.subject, t.runContext()), Time: r.Time, Severity: severities[said.Grave], Name: events.TypeOf(r.Event), Body: body, Attrs: attrs,
 	})
 }
 
-var severities = map[events.Grave]Severity{events.Plain: Info, events.Good: Info, events.Odd: Warn, events.Bad: Error}
+var severities = map[events.Grave]log.Severity{
+	events.Plain: log.SeverityInfo, events.Good: log.SeverityInfo, events.Odd: log.SeverityWarn, events.Bad: log.SeverityError,
+}
 
 // attrsOf returns what an event has besides its item.
-func attrsOf(e events.Event) []Attr {
+func attrsOf(e events.Event) []attr {
 	switch e := e.(type) {
 	case events.AgentFailed:
-		return []Attr{
+		return []attr{
 			{"error.type", string(e.ErrorType)},
 			{"prodigy.action", string(e.Action)},
 			{"prodigy.step", e.Step},
 		}
 	case events.StepFailed:
-		return []Attr{{"prodigy.step", e.Step}, {"error.type", string(e.ErrorType)}, {"prodigy.action", e.Action}}
+		return []attr{{"prodigy.step", e.Step}, {"error.type", string(e.ErrorType)}, {"prodigy.action", e.Action}}
 	case events.ConcurrencyChanged:
-		return []Attr{{"prodigy.slots", e.Limit}}
+		return []attr{{"prodigy.slots", e.Limit}}
 	case events.VerifyCompleted:
-		return []Attr{{"prodigy.step", e.Step}, {"prodigy.commit", e.Commit}}
+		return []attr{{"prodigy.step", e.Step}, {"prodigy.commit", e.Commit}}
 	case events.WorktreeCleaned:
-		return []Attr{{"prodigy.slot", e.Worker}}
+		return []attr{{"prodigy.slot", e.Worker}}
 	}
 	scope, t, ok := events.Transition(e)
 	if !ok {
 		return nil
 	}
-	attrs := []Attr{{"prodigy.breaker", scope}, {"prodigy.key", t.Key}}
+	attrs := []attr{{"prodigy.breaker", scope}, {"prodigy.key", t.Key}}
 	if _, opened := e.(events.CircuitOpen); opened {
-		attrs = append(attrs, Attr{"prodigy.failures", t.ConsecutiveFailures})
+		attrs = append(attrs, attr{"prodigy.failures", t.ConsecutiveFailures})
 	}
 	return attrs
 }

@@ -1,4 +1,4 @@
-package metrics
+package telemetry
 
 import (
 	"bytes"
@@ -23,28 +23,23 @@ import (
 	"prodigy/internal/spend"
 )
 
-var began = time.Date(2026, 11, 20, 16, 15, 0, 0, time.UTC)
-
 // feed applies events, one a second.
-func feed(j *Job, list ...events.Event) {
+func feed(j *Metrics, list ...events.Event) {
 	for i, e := range list {
-		j.Observe([]events.Record{{Seq: int64(i + 1), Time: began.Add(time.Duration(i) * time.Second), JobID: "mapreduce-1", Event: e}})
+		j.observe([]events.Record{{Seq: int64(i + 1), Time: began.Add(time.Duration(i) * time.Second), JobID: "mapreduce-1", Event: e}})
 	}
 }
 
 // parsed is what Prometheus reads, by name.
-func parsed(t *testing.T, j *Job) map[string]*dto.MetricFamily {
+func parsed(t *testing.T, j *Metrics) map[string]*dto.MetricFamily {
 	t.Helper()
-	var b bytes.Buffer
-	if err := Write(&b, j.Families(began.Add(time.Minute))); err != nil {
-		t.Fatal(err)
-	}
-	problems, err := promlint.New(bytes.NewReader(b.Bytes())).Lint()
+	text := j.text(began.Add(time.Minute))
+	problems, err := promlint.New(bytes.NewReader(text)).Lint()
 	if err != nil || len(problems) > 0 {
 		t.Errorf("promlint: %v, %v", problems, err)
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(&b)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +70,7 @@ func value(t *testing.T, families map[string]*dto.MetricFamily, name string, lab
 }
 
 func TestPrometheusReadsWhatAJobDid(t *testing.T) {
-	j := New("w", 4)
+	j := newMetrics("w", 4)
 	cost := spend.Dollar / 2
 	exit, at := 1, began.Add(time.Hour)
 	feed(
@@ -139,25 +134,25 @@ func TestPrometheusReadsWhatAJobDid(t *testing.T) {
 
 // The record of the end of an attempt may come after the next attempt has begun its first step.
 func TestStepsAreMeasuredWithinTheirAttempts(t *testing.T) {
-	j := New("w", 1)
+	j := newMetrics("w", 1)
 	at := began
 	feed(j, events.JobStarted{}, events.AgentStarted{ItemID: "a", AgentID: "a/1", Attempt: 1})
 	j.Step(events.AgentProgress{ItemID: "a", Step: "get"}, began.Add(1*time.Second))
 	j.Step(events.AgentProgress{ItemID: "a", Step: "put"}, began.Add(3*time.Second))
 	j.Step(events.AgentProgress{ItemID: "a", Step: "get"}, began.Add(20*time.Second)) // of the next attempt
-	j.Observe([]events.Record{{Seq: 3, Time: began.Add(10 * time.Second), JobID: "j", Event: events.AgentFailed{ItemID: "a", AgentID: "a/1", Attempt: 1, Action: errorpolicy.Retry, RetryAt: &at}}})
-	j.Observe([]events.Record{{Seq: 4, Time: began.Add(21 * time.Second), JobID: "j", Event: events.AgentInterrupted{ItemID: "a", AgentID: "a/2", Attempt: 2}}})
-	if len(j.steps) != 2 || j.steps["get"].Sum != 2*time.Second || j.steps["put"].Sum != 7*time.Second || len(j.open) != 0 {
+	j.observe([]events.Record{{Seq: 3, Time: began.Add(10 * time.Second), JobID: "j", Event: events.AgentFailed{ItemID: "a", AgentID: "a/1", Attempt: 1, Action: errorpolicy.Retry, RetryAt: &at}}})
+	j.observe([]events.Record{{Seq: 4, Time: began.Add(21 * time.Second), JobID: "j", Event: events.AgentInterrupted{ItemID: "a", AgentID: "a/2", Attempt: 2}}})
+	if len(j.steps) != 2 || j.steps["get"].sum != 2*time.Second || j.steps["put"].sum != 7*time.Second || len(j.open) != 0 {
 		t.Errorf("get %+v, put %+v, open %v", j.steps["get"], j.steps["put"], j.open)
 	}
 }
 
 func TestABucketHoldsWhatIsUpToItsBound(t *testing.T) {
-	var d Distribution
+	var d distribution
 	for _, took := range []time.Duration{0, 10 * time.Millisecond, 11 * time.Millisecond, time.Hour, 2 * time.Hour} {
 		d.add(took)
 	}
-	if n := len(bounds); d.Counts[0] != 2 || d.Counts[1] != 1 || d.Counts[n-1] != 1 || d.Counts[n] != 1 || d.N != 5 {
+	if n := len(bounds); d.counts[0] != 2 || d.counts[1] != 1 || d.counts[n-1] != 1 || d.counts[n] != 1 || d.n != 5 {
 		t.Errorf("%+v", d)
 	}
 }
@@ -165,7 +160,7 @@ func TestABucketHoldsWhatIsUpToItsBound(t *testing.T) {
 // What names a workflow or a step comes from files: nothing in it ends a line of the format.
 func TestNoLabelBreaksTheFormat(t *testing.T) {
 	for _, name := range []string{"plain", "a\"b", `a\b`, "a\nb 1\n# TYPE x counter", "é\xff", "", "{a=\"b\"} 1", strings.Repeat("x", 100000)} {
-		j := New(name, 1)
+		j := newMetrics(name, 1)
 		feed(j, events.JobStarted{Workflow: name}, events.StepCompleted{Step: name})
 		got := parsed(t, j)
 		if v := value(t, got, "prodigy_step_duration_seconds", "step="+strings.ToValidUTF8(name, "\ufffd")); v != 1 {
@@ -174,28 +169,28 @@ func TestNoLabelBreaksTheFormat(t *testing.T) {
 	}
 }
 
-func TestStepsBeyondABoundShareADistribution(t *testing.T) {
-	j := New("w", 1)
+func TestStepsBeyondABoundShareAdistribution(t *testing.T) {
+	j := newMetrics("w", 1)
 	for i := range 10 * stepsKept {
 		j.step(strings.Repeat("x", i), time.Second)
 	}
-	if len(j.steps) != stepsKept+1 || j.steps[otherSteps].N != 9*stepsKept {
+	if len(j.steps) != stepsKept+1 || j.steps[otherSteps].n != 9*stepsKept {
 		t.Errorf("%d, %+v", len(j.steps), j.steps[otherSteps])
 	}
 }
 
 func TestMetricsAreServedAndKept(t *testing.T) {
-	j := New("w", 1)
+	j := newMetrics("w", 1)
 	feed(j, events.JobStarted{Workflow: "w"})
-	s, err := Listen("127.0.0.1:0", j.Families)
+	s, err := listen("127.0.0.1:0", j)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(s.Addr(), j.Families); err == nil {
+	if _, err := listen(s.Addr().String(), j); err == nil {
 		t.Error("two listen on one address")
 	}
 	get := func(method, path string) (int, string) {
-		request, _ := http.NewRequest(method, "http://"+s.Addr()+path, nil)
+		request, _ := http.NewRequest(method, "http://"+s.Addr().String()+path, nil)
 		r, err := http.DefaultClient.Do(request)
 		if err != nil {
 			t.Fatal(err)
@@ -212,15 +207,15 @@ func TestMetricsAreServedAndKept(t *testing.T) {
 			t.Errorf("%v: %d %s", c, code, text)
 		}
 	}
-	s.Close()
+	s.close()
 
 	path := filepath.Join(t.TempDir(), "job.prom")
-	f, err := Keep(path, time.Hour, j.Families)
+	f, err := keep(path, j)
 	if err != nil {
 		t.Fatal(err)
 	}
 	feed(j, events.JobCompleted{})
-	if err := f.Close(); err != nil {
+	if err := f.close(); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(path)
@@ -231,7 +226,7 @@ func TestMetricsAreServedAndKept(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o644 || len(left) != 1 {
 		t.Errorf("%v, %v, %v", info, err, left)
 	}
-	if _, err := Keep(filepath.Join(path, "x.prom"), time.Hour, j.Families); err == nil {
+	if _, err := keep(filepath.Join(path, "x.prom"), j); err == nil {
 		t.Error("a file below a file was written")
 	}
 }
@@ -239,7 +234,7 @@ func TestMetricsAreServedAndKept(t *testing.T) {
 // Whatever keys items have, nothing that is exported grows with them: a key is no label.
 func TestKeysAreNoLabels(t *testing.T) {
 	samples := func(keys int) (n, text int) {
-		j := New("w", 4)
+		j := newMetrics("w", 4)
 		feed(j, events.JobStarted{Workflow: "w", Mode: "mapreduce", Rates: []events.StartRate{{Limit: "9/s", PerSecond: 9, Per: "${item.host}"}}})
 		for i := range keys {
 			id, key := fmt.Sprint("item_", i), fmt.Sprint("host-", i)
@@ -256,17 +251,13 @@ func TestKeysAreNoLabels(t *testing.T) {
 				events.CircuitHalfOpen{Scope: "call", Key: key},
 			)
 		}
-		for _, f := range j.Families(began) {
-			n += len(f.Samples)
-		}
-		var b bytes.Buffer
-		if err := Write(&b, j.Families(began)); err != nil {
-			t.Fatal(err)
+		for _, f := range j.families(began) {
+			n += len(f.samples)
 		}
 		if got := value(t, parsed(t, j), "prodigy_breaker_openings_total", "scope=workflow"); got != float64(keys) {
 			t.Errorf("%v breakers have opened, want %d", got, keys)
 		}
-		return n, b.Len()
+		return n, len(j.text(began))
 	}
 	few, _ := samples(2)
 	many, text := samples(100_000)

@@ -1,8 +1,4 @@
-// Package otlp exports jobs by OpenTelemetry's SDK, over OTLP and HTTP.
-//
-// It reads the log of a job, also while that grows, so that whatever a collector does, the job does not wait:
-// what is not sent yet is in the log. Spans are made by package telemetry.
-package otlp
+package telemetry
 
 import (
 	"context"
@@ -10,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,27 +25,74 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
-	"prodigy/internal/metrics"
 	"prodigy/internal/oneline"
-	"prodigy/internal/telemetry"
 )
 
 // Patience with a collector.
 const (
 	sendPatience = 10 * time.Second // with a batch, retries included
 	awayFor      = 20 * time.Second // how long nothing is sent to a collector that did not take a batch
-	diedPatience = time.Second      // for the last records of a run that died
 )
 
-// Export exports a job. The error is for what could not begin; what did not reach the collector is in the Report.
-func Export(ctx context.Context, o telemetry.Options) (telemetry.Report, error) {
+// Options are what an Export is given.
+type Options struct {
+	Job     jobs.Job
+	Version string   // of prodigy
+	Environ []string // with the variables of OpenTelemetry
+
+	// The record that what is exported begins with; what ended before it was exported by others, or is not
+	// wanted.
+	From int64
+
+	// Over, when set, says that the job is being run: its records are exported as they come. When Over is
+	// closed, those that there are are the last.
+	Over <-chan struct{}
+
+	// Patience is how long what is left may take when Over is closed.
+	Patience time.Duration
+
+	// Metrics, when set, are told from time to time what did not reach the collector.
+	Metrics *Metrics
+}
+
+// Report is how much was exported.
+type Report struct {
+	Spans, Logs Count
+	Error       string // the last, if there was one
+}
+
+// Count is how many there were, and how many of them the collector took.
+type Count struct {
+	Made int
+	Sent int
+	Lost int // given up; the others are on their way, or were not sent before the end
+}
+
+// Unsent says what was not exported; it is empty if everything was.
+func (r Report) Unsent() string {
+	spans, logs := r.Spans.Made-r.Spans.Sent, r.Logs.Made-r.Logs.Sent
+	if spans <= 0 && logs <= 0 {
+		return ""
+	}
+	text := fmt.Sprintf("not exported to OpenTelemetry: %d of %s, %d of %s", spans,
+		events.Counted(r.Spans.Made, "span", "spans"), logs, events.Counted(r.Logs.Made, "log record", "log records"))
+	if r.Error != "" {
+		text += ": " + oneline.Cut(r.Error, maxText)
+	}
+	return text
+}
+
+// Export exports a job by the SDK of OpenTelemetry, over OTLP and HTTP. It reads the log, also while that grows, so that
+// whatever a collector does, the job does not wait: what is not sent yet is in the log. The error is for what could not
+// begin; what did not reach the collector is in the Report.
+func Export(ctx context.Context, o Options) (Report, error) {
 	meta, err := o.Job.ReadMeta()
 	if err != nil {
-		return telemetry.Report{}, err
+		return Report{}, err
 	}
 	x, err := newExporter(ctx, o, meta)
 	if err != nil {
-		return telemetry.Report{}, err
+		return Report{}, err
 	}
 	records := events.Read(o.Job.EventsDir())
 	if o.Over != nil {
@@ -102,9 +146,9 @@ func followed(lines iter.Seq2[[]byte, error]) iter.Seq2[events.Record, error] {
 
 // exporter is the SDK at work for one job.
 type exporter struct {
-	o      telemetry.Options
-	tracer *telemetry.Tracer
-	counts *metrics.Job
+	o      Options
+	tracer *tracer
+	counts *Metrics
 	began  time.Time // of the job
 
 	spans, logs, points gate
@@ -118,7 +162,7 @@ type exporter struct {
 	sending context.Context // when it ends, nothing is sent any more
 
 	seq  int64
-	said time.Time // when Progress was called last
+	said time.Time // when what was lost was counted last
 
 	mu   sync.Mutex
 	last time.Time // of the last record
@@ -129,7 +173,7 @@ type gate struct {
 	x *exporter
 
 	mu    sync.Mutex
-	count telemetry.Count
+	count Count
 	err   error
 	away  time.Time // until when nothing is sent
 }
@@ -173,7 +217,7 @@ func (g *gate) send(ctx context.Context, n int, do func(context.Context) error) 
 	return err
 }
 
-func (g *gate) get() (telemetry.Count, error) {
+func (g *gate) get() (Count, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.count, g.err
@@ -198,16 +242,16 @@ func (g logGate) Export(ctx context.Context, list []sdklog.Record) error {
 }
 
 // newExporter prepares the SDK as the environment says.
-func newExporter(ctx context.Context, o telemetry.Options, meta jobs.Meta) (*exporter, error) {
-	env := telemetry.EnvironOf(o.Environ)
+func newExporter(ctx context.Context, o Options, meta jobs.Meta) (*exporter, error) {
+	env := EnvironOf(o.Environ)
 	if err := env.Check(); err != nil {
 		return nil, err
 	}
 	x := &exporter{
-		o: o, tracer: telemetry.NewTracer(meta.JobID, meta.TraceParent),
-		counts: metrics.New(meta.Workflow, meta.MaxParallel),
+		o: o, tracer: newTracer(meta.JobID, meta.TraceParent),
+		counts: newMetrics(meta.Workflow, meta.MaxParallel),
 	}
-	x.tracer.Span, x.tracer.Log, x.sending = x.span, x.log, ctx
+	x.tracer.span, x.tracer.log, x.sending = x.span, x.log, ctx
 	x.spans.x, x.logs.x, x.points.x = x, x, x
 	// Errors of batches come here too; those of the gates are told in the report, others are of no use to anybody.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
@@ -221,13 +265,8 @@ func newExporter(ctx context.Context, o telemetry.Options, meta jobs.Meta) (*exp
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) && !errors.Is(err, resource.ErrSchemaURLConflict) {
 		return nil, err
 	}
-	steps := []func() error{
-		func() error { return x.openTraces(ctx, env, res) },
-		func() error { return x.openMetrics(ctx, env, res) },
-		func() error { return x.openLogs(ctx, env, res) },
-	}
-	for _, open := range steps {
-		if err := open(); err != nil {
+	for _, open := range []func(context.Context, Environ, *resource.Resource) error{x.openTraces, x.openMetrics, x.openLogs} {
+		if err := open(ctx, env, res); err != nil {
 			return nil, err
 		}
 	}
@@ -235,31 +274,29 @@ func newExporter(ctx context.Context, o telemetry.Options, meta jobs.Meta) (*exp
 }
 
 // retries are those of the exporters. What they give up on is in the log.
-const firstRetry, lastRetry = 500 * time.Millisecond, 4 * time.Second
-
-// client returns the HTTP client of a signal; nil: that of the SDK.
-func client(env telemetry.Environ, signal string) *http.Client {
-	if env.Protocol(signal) != telemetry.JSON {
-		return nil
-	}
-	return &http.Client{Transport: jsonTransport{signal}, Timeout: sendPatience}
+var retries = otlptracehttp.RetryConfig{
+	Enabled: true, InitialInterval: 500 * time.Millisecond, MaxInterval: 4 * time.Second, MaxElapsedTime: sendPatience,
 }
 
-func (x *exporter) openTraces(ctx context.Context, env telemetry.Environ, res *resource.Resource) error {
-	if !env.Exports("TRACES") {
+// optionsOf returns the options of the exporter of a signal, from those of its package: its retries, and where the
+// environment asks for that an endpoint and a client.
+func optionsOf[O any](e Environ, signal string, retries O, endpoint func(string) O, client func(*http.Client) O) []O {
+	options := []O{retries}
+	if e.exporter(signal, "ENDPOINT") == "" {
+		options = append(options, endpoint(local+"/v1/"+strings.ToLower(signal)))
+	}
+	if e.protocol(signal) == jsonFormat {
+		options = append(options, client(&http.Client{Transport: jsonTransport{signal}, Timeout: sendPatience}))
+	}
+	return options
+}
+
+func (x *exporter) openTraces(ctx context.Context, env Environ, res *resource.Resource) error {
+	if !env.exports("TRACES") {
 		return nil
 	}
-	options := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
-		Enabled:         true,
-		InitialInterval: firstRetry, MaxInterval: lastRetry, MaxElapsedTime: sendPatience,
-	})}
-	if url := env.Endpoint("TRACES"); url != "" {
-		options = append(options, otlptracehttp.WithEndpointURL(url))
-	}
-	if c := client(env, "TRACES"); c != nil {
-		options = append(options, otlptracehttp.WithHTTPClient(c))
-	}
-	exp, err := otlptracehttp.New(ctx, options...)
+	exp, err := otlptracehttp.New(ctx, optionsOf(env, "TRACES", otlptracehttp.WithRetry(retries),
+		otlptracehttp.WithEndpointURL, otlptracehttp.WithHTTPClient)...)
 	if err != nil {
 		return err
 	}
@@ -271,21 +308,12 @@ func (x *exporter) openTraces(ctx context.Context, env telemetry.Environ, res *r
 	return nil
 }
 
-func (x *exporter) openMetrics(ctx context.Context, env telemetry.Environ, res *resource.Resource) error {
-	if !env.Exports("METRICS") {
+func (x *exporter) openMetrics(ctx context.Context, env Environ, res *resource.Resource) error {
+	if !env.exports("METRICS") {
 		return nil
 	}
-	options := []otlpmetrichttp.Option{otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{
-		Enabled:         true,
-		InitialInterval: firstRetry, MaxInterval: lastRetry, MaxElapsedTime: sendPatience,
-	})}
-	if url := env.Endpoint("METRICS"); url != "" {
-		options = append(options, otlpmetrichttp.WithEndpointURL(url))
-	}
-	if c := client(env, "METRICS"); c != nil {
-		options = append(options, otlpmetrichttp.WithHTTPClient(c))
-	}
-	exp, err := otlpmetrichttp.New(ctx, options...)
+	exp, err := otlpmetrichttp.New(ctx, optionsOf(env, "METRICS", otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig(retries)),
+		otlpmetrichttp.WithEndpointURL, otlpmetrichttp.WithHTTPClient)...)
 	if err != nil {
 		return err
 	}
@@ -298,29 +326,17 @@ func (x *exporter) openMetrics(ctx context.Context, env telemetry.Environ, res *
 	return nil
 }
 
-// metricsEvery is how often metrics are exported, unless the environment says otherwise.
-const metricsEvery = 15 * time.Second
-
 type metricGate struct {
 	sdkmetric.Exporter
 	*gate
 }
 
-func (x *exporter) openLogs(ctx context.Context, env telemetry.Environ, res *resource.Resource) error {
-	if !env.Exports("LOGS") {
+func (x *exporter) openLogs(ctx context.Context, env Environ, res *resource.Resource) error {
+	if !env.exports("LOGS") {
 		return nil
 	}
-	options := []otlploghttp.Option{otlploghttp.WithRetry(otlploghttp.RetryConfig{
-		Enabled:         true,
-		InitialInterval: firstRetry, MaxInterval: lastRetry, MaxElapsedTime: sendPatience,
-	})}
-	if url := env.Endpoint("LOGS"); url != "" {
-		options = append(options, otlploghttp.WithEndpointURL(url))
-	}
-	if c := client(env, "LOGS"); c != nil {
-		options = append(options, otlploghttp.WithHTTPClient(c))
-	}
-	exp, err := otlploghttp.New(ctx, options...)
+	exp, err := otlploghttp.New(ctx, optionsOf(env, "LOGS", otlploghttp.WithRetry(otlploghttp.RetryConfig(retries)),
+		otlploghttp.WithEndpointURL, otlploghttp.WithHTTPClient)...)
 	if err != nil {
 		return err
 	}
@@ -345,25 +361,26 @@ func (x *exporter) apply(ctx context.Context, r events.Record) {
 	if e, ok := r.Event.(events.AgentProgress); ok {
 		x.counts.Step(e, r.Time)
 	}
-	x.counts.Observe([]events.Record{r})
-	x.tracer.Apply(r)
+	x.counts.observe([]events.Record{r})
+	x.tracer.apply(r)
 	if n, _ := x.logs.get(); x.logging != nil && n.Made-n.Sent-n.Lost >= logsAtOnce {
 		_ = x.logging.ForceFlush(ctx) // the gate knows of the error
 	}
 	if now := time.Now(); now.Sub(x.said) >= time.Second {
 		x.said = now
-		report := x.report()
-		x.counts.Dropped(map[string]int{"logs": report.Logs.Lost, "traces": report.Spans.Lost})
-		if x.o.Progress != nil {
-			x.o.Progress(report)
-		}
+		x.countLost()
 	}
+}
+
+// countLost has the metrics count what did not reach the collector.
+func (x *exporter) countLost() {
+	x.counts.drop(x.report())
+	x.o.Metrics.drop(x.report())
 }
 
 // close sends what is left.
 func (x *exporter) close(ctx context.Context) {
-	report := x.report()
-	x.counts.Dropped(map[string]int{"logs": report.Logs.Lost, "traces": report.Spans.Lost})
+	x.countLost()
 	var all sync.WaitGroup // the gates know of their errors
 	if x.traces != nil {
 		all.Go(func() { _ = x.traces.Shutdown(ctx) })
@@ -375,10 +392,11 @@ func (x *exporter) close(ctx context.Context) {
 		all.Go(func() { _ = x.metering.Shutdown(ctx) })
 	}
 	all.Wait()
+	x.o.Metrics.drop(x.report())
 }
 
-func (x *exporter) report() telemetry.Report {
-	var r telemetry.Report
+func (x *exporter) report() Report {
+	var r Report
 	var spans, logs error
 	r.Spans, spans = x.spans.get()
 	r.Logs, logs = x.logs.get()
@@ -416,7 +434,7 @@ func within(ctx context.Context, c events.TraceContext) context.Context {
 	}))
 }
 
-func (x *exporter) span(s telemetry.Span) {
+func (x *exporter) span(s span) {
 	if x.spanner == nil || x.seq < x.o.From {
 		return
 	}
@@ -435,26 +453,23 @@ func (x *exporter) span(s telemetry.Span) {
 	span.End(trace.WithTimestamp(s.End))
 }
 
-func (x *exporter) log(l telemetry.Log) {
+func (x *exporter) log(l logRecord) {
 	if x.logger == nil || x.seq < x.o.From {
 		return
 	}
 	var r log.Record
 	r.SetTimestamp(l.Time)
 	r.SetObservedTimestamp(l.Time)
-	r.SetSeverity(log.Severity(l.Severity))
-	r.SetSeverityText(map[telemetry.Severity]string{
-		telemetry.Info: "INFO", telemetry.Warn: "WARN",
-		telemetry.Error: "ERROR",
-	}[l.Severity])
+	r.SetSeverity(l.Severity)
+	r.SetSeverityText(l.Severity.String())
 	r.SetEventName(l.Name)
 	r.SetBody(attribute.StringValue(l.Body))
-	r.AddAttributes(attributes(append([]telemetry.Attr{{Key: "prodigy.job.id", Value: x.o.Job.ID}}, l.Attrs...))...)
+	r.AddAttributes(attributes(append([]attr{{"prodigy.job.id", x.o.Job.ID}}, l.Attrs...))...)
 	x.logs.made()
 	x.logger.Emit(within(context.Background(), l.Context), r)
 }
 
-func attributes(list []telemetry.Attr) []attribute.KeyValue {
+func attributes(list []attr) []attribute.KeyValue {
 	var all []attribute.KeyValue
 	for _, a := range list {
 		switch v := a.Value.(type) {

@@ -1,4 +1,4 @@
-package otlp
+package telemetry_test
 
 import (
 	"encoding/hex"
@@ -23,7 +23,7 @@ import (
 // The test binary is prodigy too.
 func TestMain(m *testing.M) {
 	scripts.Main(m, map[string]func(){
-		"prodigy":   func() { os.Exit(cli.Main(os.Args[1:], natsfleet.Backend{}, Export)) },
+		"prodigy":   func() { os.Exit(cli.Main(os.Args[1:], natsfleet.Backend{})) },
 		"collector": fakeCollector,
 	})
 }

@@ -14,7 +14,7 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/metrics"
+	"prodigy/internal/telemetry"
 	"prodigy/internal/term"
 )
 
@@ -23,9 +23,6 @@ type metricsOptions struct {
 	listen string // --metrics; empty: nobody can fetch them
 	file   string // --metrics-file
 }
-
-// metricsEvery is how often the file of metrics is written.
-const metricsEvery = 15 * time.Second
 
 func (o *metricsOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -67,44 +64,38 @@ func promFlag(at *string) pflag.Value {
 	return value[string]{at, "file", parse, asText}
 }
 
-// wanted reports whether anybody wants metrics.
-func (o metricsOptions) wanted() bool { return o.listen != "" || o.file != "" }
-
-// observe has the metrics of the job that c configures served and kept in a file, as far as that is wanted. The
-// function that it returns must be called when the job has ended.
-func (o metricsOptions) observe(p *printer, c *mapreduce.Config) (end func(), err error) {
-	if !o.wanted() {
-		return func() {}, nil
-	}
+// outside has the outside told what c records, and changes c for that.
+func (p *printer) outside(c *mapreduce.Config) (*telemetry.Run, error) {
 	slots := c.MaxParallel
 	if slots == 0 && p.workflow.Map != nil {
 		slots = p.workflow.Map.MaxParallel.Value
 	}
-	m := metrics.New(p.workflow.Name, slots)
-	p.counts = m
-	var server *metrics.Server
-	if o.listen != "" {
-		if server, err = metrics.Listen(o.listen, m.Families); err != nil {
-			return nil, refusef("--metrics: %w", err)
-		}
+	run, err := telemetry.Begin(telemetry.Config{
+		Home: c.Home, Workflow: p.workflow, Settings: c.Settings, Dir: c.Dir, Environ: c.Environ, Version: versionText(), Slots: slots,
+		Listen: p.metrics.listen, MetricsFile: p.metrics.file, OTel: p.otel,
+		Told: func(text string) { p.notices <- notice{text: "note: " + term.Visible(text)} },
+	})
+	if err != nil {
+		return nil, refusef("%w", err)
+	}
+	for _, note := range run.Notes {
 		if !p.quiet {
-			p.printf("metrics at http://%s/metrics\n", server.Addr())
+			p.printf("%s\n", term.Visible(note))
 		}
 	}
-	var file *metrics.File
-	if o.file != "" {
-		if file, err = metrics.Keep(o.file, metricsEvery, m.Families); err != nil {
-			if server != nil {
-				server.Close()
-			}
-			return nil, refusef("--metrics-file: %w", err)
-		}
+	if run.Exports {
+		c.Trace, c.LogSteps = true, true
 	}
-	observe, progress, earlier := c.Observe, c.Progress, c.Earlier
+	observe := c.Observe
 	c.Observe = func(records []events.Record) {
-		m.Observe(records)
+		run.Observe(records)
 		observe(records)
 	}
+	m := run.Metrics
+	if m == nil {
+		return run, nil
+	}
+	progress, earlier, waited := c.Progress, c.Earlier, c.RateWaited
 	c.Progress = func(e events.AgentProgress) {
 		m.Step(e, time.Now())
 		if progress != nil {
@@ -115,20 +106,9 @@ func (o metricsOptions) observe(p *printer, c *mapreduce.Config) (end func(), er
 		m.Earlier(e.Metrics, e.Spent)
 		earlier(e)
 	}
-	waited := c.RateWaited
 	c.RateWaited = func(d time.Duration) {
 		m.Waited(d)
 		waited(d)
 	}
-	return func() {
-		if server != nil {
-			server.Close()
-		}
-		if file == nil {
-			return
-		}
-		if err := file.Close(); err != nil {
-			p.notices <- notice{text: "note: " + term.Visible(err.Error())}
-		}
-	}, nil
+	return run, nil
 }

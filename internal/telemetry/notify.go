@@ -1,11 +1,4 @@
-// Package notify tells the outside what happens to a job, by webhooks and commands.
-//
-// A [Notifier] sees the records of a job when they are durable. Each of its receivers gathers those that it
-// wants and sends them as one [Message] after the other, on a goroutine of its own: nothing here holds the
-// job up, and what is gathered is bounded. A file of the job, the journal, has a line before and after each
-// message. After a kill the next run finds there what was not told yet, and sends a message that may have
-// arrived with the same ID again.
-package notify
+package telemetry
 
 import (
 	"bytes"
@@ -47,16 +40,6 @@ type Message struct {
 	Metrics *errorpolicy.Metrics `json:"metrics,omitempty"`
 }
 
-// Config is what a Notifier needs.
-type Config struct {
-	Home     jobs.Home
-	Workflow string // its name
-	Targets  []Target
-
-	// Told is called when a message was given up, with a sentence for people. Several goroutines call it.
-	Told func(text string)
-}
-
 // Target is a receiver with what it takes to send it something.
 type Target struct {
 	workflow.Receiver
@@ -72,73 +55,41 @@ type Sender interface {
 	String() string
 }
 
-// Notifier is the receivers of a job at work. Its methods can be called by several goroutines.
-type Notifier struct {
-	config Config
-	ctx    context.Context // ends when nobody waits for messages any more
-	cancel context.CancelFunc
+// notifier is the receivers of a job at work. Each of them gathers the records that it wants and sends them as one
+// [Message] after the other, on a goroutine of its own, and what is gathered is bounded. The journal has a line before and
+// after each message. After a kill the next run finds there what was not told yet, and sends a message that may have
+// arrived with the same ID again.
+type notifier struct {
+	job      jobs.Job
+	workflow string            // its name
+	told     func(text string) // takes what was given up, in a sentence for people
+	ctx      context.Context   // ends when nobody waits for messages any more
+	cancel   context.CancelFunc
 
 	mu        sync.Mutex
 	receivers []*receiver
 	running   sync.WaitGroup
 	closing   chan struct{}
-	begun     bool
 }
 
-// New returns a Notifier for one run of a job. Close must be called.
-func New(c Config) *Notifier {
-	n := &Notifier{config: c, closing: make(chan struct{})}
+// newNotifier starts the receivers of a run that begins with a record. Of a resumed job they first look for what earlier
+// runs have not told.
+func newNotifier(job jobs.Job, workflow string, from int64, targets []Target, told func(text string)) *notifier {
+	n := &notifier{job: job, workflow: workflow, told: told, closing: make(chan struct{})}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
-	for i, t := range c.Targets {
+	for i, t := range targets {
 		n.receivers = append(n.receivers, &receiver{Target: t, n: n, number: i, wake: make(chan struct{}, 1)})
-	}
-	return n
-}
-
-// Observe takes the next records of the job, in the order of the log. It does not wait for anything.
-func (n *Notifier) Observe(records []events.Record) {
-	if len(records) == 0 || len(n.receivers) == 0 {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if !n.begun {
-		n.begun = true
-		n.begin(records[0])
-	}
-	for _, r := range n.receivers {
-		for _, record := range records {
-			if r.pending.add(record, r.On) {
-				select {
-				case r.wake <- struct{}{}:
-				default:
-				}
-			}
-		}
-	}
-}
-
-// begin starts the receivers. Of a resumed job they first look for what earlier runs have not told.
-func (n *Notifier) begin(first events.Record) {
-	job, err := n.config.Home.Find(first.JobID)
-	if err != nil {
-		n.told("no notifications: %v", err)
-		n.receivers = nil
-		return
-	}
-	for _, r := range n.receivers {
-		r.job = job
 	}
 	n.running.Go(func() {
 		book, err := openJournal(job)
 		if err != nil {
-			n.told("no notifications: %v", err)
+			told("no notifications: " + err.Error())
 			return
 		}
-		if first.Seq > 1 {
-			all, err := untoldBefore(job, book, n.config.Targets, first.Seq)
+		if from > 1 {
+			all, err := untoldBefore(job, book, targets, from)
 			if err != nil {
-				n.told("what earlier runs have not told is not told: %v", err)
+				told("what earlier runs have not told is not told: " + err.Error())
 			}
 			for i, r := range n.receivers {
 				r.untold = all[i]
@@ -151,9 +102,37 @@ func (n *Notifier) begin(first events.Record) {
 		}
 		all.Wait()
 		if err := book.close(); err != nil {
-			n.told("%v", err)
+			told(err.Error())
 		}
 	})
+	return n
+}
+
+// observe takes the next records of the job, in the order of the log. It does not wait for anything.
+func (n *notifier) observe(records []events.Record) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, r := range n.receivers {
+		for _, record := range records {
+			if r.pending.add(record, r.On) {
+				select {
+				case r.wake <- struct{}{}:
+				default:
+				}
+			}
+		}
+	}
+}
+
+// close sends what is left, and returns when that is done, at the latest after patience or when ctx ends.
+// What was not sent then is in the journal.
+func (n *notifier) close(ctx context.Context, patience time.Duration) {
+	close(n.closing)
+	defer context.AfterFunc(ctx, n.cancel)()
+	timer := time.AfterFunc(patience, n.cancel)
+	n.running.Wait()
+	timer.Stop()
+	n.cancel()
 }
 
 // untold is what a receiver was not told by the runs before.
@@ -185,23 +164,6 @@ func untoldBefore(job jobs.Job, book *journal, targets []Target, before int64) (
 		}
 	}
 	return all, nil
-}
-
-func (n *Notifier) told(format string, args ...any) {
-	if n.config.Told != nil {
-		n.config.Told(fmt.Sprintf(format, args...))
-	}
-}
-
-// Close sends what is left, and returns when that is done, at the latest after patience or when ctx ends.
-// What was not sent then is in the journal.
-func (n *Notifier) Close(ctx context.Context, patience time.Duration) {
-	close(n.closing)
-	defer context.AfterFunc(ctx, n.cancel)()
-	timer := time.AfterFunc(patience, n.cancel)
-	n.running.Wait()
-	timer.Stop()
-	n.cancel()
 }
 
 // gathered is what a message is made of.
@@ -248,8 +210,17 @@ func (g *gathered) add(r events.Record, on []workflow.Moment) bool {
 	return true
 }
 
-// momentsOf returns the moments that an event is.
+// momentsOf returns the moments that an event is, the most special first.
 func momentsOf(e events.Event) []workflow.Moment {
+	if end, ok := events.RunEndOf(e); ok {
+		switch end.State {
+		case "paused":
+			return []workflow.Moment{workflow.OnPaused}
+		case "failed":
+			return []workflow.Moment{workflow.OnFailed, workflow.OnDone}
+		}
+		return []workflow.Moment{workflow.OnDone}
+	}
 	switch e.(type) {
 	case events.DLQItemAdded:
 		return []workflow.Moment{workflow.OnDeadLetter}
@@ -257,12 +228,8 @@ func momentsOf(e events.Event) []workflow.Moment {
 		return []workflow.Moment{workflow.OnBreakerOpen}
 	case events.BudgetReached:
 		return []workflow.Moment{workflow.OnBudget}
-	case events.JobPaused, events.QuotaPaused, events.PauseRequested:
+	case events.QuotaPaused, events.PauseRequested:
 		return []workflow.Moment{workflow.OnPaused}
-	case events.JobFailed:
-		return []workflow.Moment{workflow.OnFailed, workflow.OnDone}
-	case events.JobCompleted, events.JobCancelled:
-		return []workflow.Moment{workflow.OnDone}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package notify
+package telemetry
 
 import (
 	"context"
@@ -34,9 +34,8 @@ func (e *laterError) Unwrap() error { return e.error }
 // receiver is one receiver at work.
 type receiver struct {
 	Target
-	n      *Notifier
+	n      *notifier
 	number int // in the workflow, from 0
-	job    jobs.Job
 	book   *journal
 	wake   chan struct{}
 
@@ -44,14 +43,14 @@ type receiver struct {
 	pending gathered // what this run has recorded since the last message; guarded by n.mu
 }
 
-// run sends messages until the Notifier is closed and all is sent.
+// run sends messages until the notifier is closed and all is sent.
 func (r *receiver) run() {
 	if r.again.total > 0 {
 		r.send(r.sending, &r.again)
 	}
 	var next time.Time // of the next message
 	if r.earlier.total > 0 {
-		r.send(messageID(r.job, r.number, &r.earlier), &r.earlier)
+		r.send(messageID(r.n.job, r.number, &r.earlier), &r.earlier)
 		next = time.Now().Add(r.Every)
 	}
 	for {
@@ -61,7 +60,7 @@ func (r *receiver) run() {
 		r.pending = gathered{failed: g.failed}
 		r.n.mu.Unlock()
 		if g.total > 0 {
-			r.send(messageID(r.job, r.number, &g), &g)
+			r.send(messageID(r.n.job, r.number, &g), &g)
 			next = time.Now().Add(r.Every)
 		} else if closing {
 			return
@@ -70,7 +69,7 @@ func (r *receiver) run() {
 }
 
 // await waits until a message is due: something is pending and the time has come, or the job has ended. It
-// reports whether the Notifier is closing.
+// reports whether the notifier is closing.
 func (r *receiver) await(next time.Time) (closing bool) {
 	for {
 		r.n.mu.Lock()
@@ -103,22 +102,31 @@ func messageID(job jobs.Job, receiver int, g *gathered) string {
 
 // send sends a message, some times if it must be, and writes down how that ended.
 func (r *receiver) send(id string, g *gathered) {
-	body, err := encode(g.message(id, r.job.ID, r.n.config.Workflow))
+	body, err := encode(g.message(id, r.n.job.ID, r.n.workflow))
+	l := line{Receiver: r.number, ID: id, State: sending, From: g.from, To: g.to}
 	if err == nil {
-		err = r.book.write(line{Receiver: r.number, ID: id, State: sending, From: g.from, To: g.to})
+		err = r.book.write(l)
 	}
 	if err != nil {
-		r.n.told("a notification to %s is lost: %v", r.Sender, err)
+		r.n.told(fmt.Sprintf("a notification to %s is lost: %v", r.Sender, err))
 		return
 	}
-	end := line{Receiver: r.number, ID: id, State: sent, From: g.from, To: g.to, Time: time.Now()}
-	if err := deliver(r.n.ctx, r.Sender, id, body); err != nil {
-		end.State, end.Error, end.Body = givenUp, err.Error(), body
-		r.n.told("a notification to %s was given up: %v (again: prodigy notify %s)", r.Sender, err, r.job.ID)
+	refused, err := r.book.send(r.n.ctx, r.Sender, l, body)
+	if refused != nil {
+		r.n.told(fmt.Sprintf("a notification to %s was given up: %v (again: prodigy notify %s)", r.Sender, refused, r.n.job.ID))
 	}
-	if err := r.book.write(end); err != nil {
-		r.n.told("%v", err)
+	if err != nil {
+		r.n.told(err.Error())
 	}
+}
+
+// send sends the message of a line, and writes down how that ended.
+func (j *journal) send(ctx context.Context, to Sender, l line, body []byte) (refused, err error) {
+	l.State, l.Time = sent, time.Now()
+	if refused = deliver(ctx, to, l.ID, body); refused != nil {
+		l.State, l.Error, l.Body = givenUp, refused.Error(), body
+	}
+	return refused, j.write(l)
 }
 
 // deliver tries to send a message until it is sent, or that makes no sense any more.

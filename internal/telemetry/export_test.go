@@ -1,4 +1,4 @@
-package otlp
+package telemetry
 
 import (
 	"bytes"
@@ -27,9 +27,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
-	"prodigy/internal/metrics"
 	"prodigy/internal/retry"
-	"prodigy/internal/telemetry"
 )
 
 // collector takes OTLP over HTTP.
@@ -99,21 +97,21 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// span is what came of a span.
-type span struct {
+// received is a span that came.
+type received struct {
 	id, parent, name, failure string
 	events                    []string
 }
 
 // spans returns the spans that came, and fails for one that came twice, or of another trace.
-func (c *collector) spans(t *testing.T, traceID string) map[string]span {
+func (c *collector) spans(t *testing.T, traceID string) map[string]received {
 	t.Helper()
-	all := map[string]span{}
+	all := map[string]received{}
 	for _, request := range c.traces {
 		for _, r := range request.ResourceSpans {
 			for _, scope := range r.ScopeSpans {
 				for _, s := range scope.Spans {
-					one := span{id: hex.EncodeToString(s.SpanId), parent: hex.EncodeToString(s.ParentSpanId), name: s.Name, failure: s.Status.GetMessage()}
+					one := received{id: hex.EncodeToString(s.SpanId), parent: hex.EncodeToString(s.ParentSpanId), name: s.Name, failure: s.Status.GetMessage()}
 					for _, e := range s.Events {
 						one.events = append(one.events, e.Name)
 					}
@@ -129,7 +127,7 @@ func (c *collector) spans(t *testing.T, traceID string) map[string]span {
 }
 
 // paths returns the names of spans below those of their parents.
-func paths(all map[string]span) []string {
+func paths(all map[string]received) []string {
 	var list []string
 	for _, s := range all {
 		path := s.name
@@ -147,8 +145,6 @@ func paths(all map[string]span) []string {
 	slices.Sort(list)
 	return list
 }
-
-var began = time.Date(2026, 11, 20, 16, 15, 0, 0, time.UTC)
 
 // jobWith makes a job with a log.
 func jobWith(t *testing.T, parent string, list ...events.Event) jobs.Job {
@@ -233,9 +229,9 @@ func TestAnExportAfterwardsIsWhatTheRunsExported(t *testing.T) {
 		t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=k%20y")
 		t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
 	}
-	export := func(c *collector, from int64, over chan struct{}) telemetry.Report {
+	export := func(c *collector, from int64, over chan struct{}) Report {
 		setenv(c)
-		r, err := Export(context.Background(), telemetry.Options{Job: job, Version: "v1", Environ: to(c), From: from, Over: over, Patience: time.Minute})
+		r, err := Export(context.Background(), Options{Job: job, Version: "v1", Environ: to(c), From: from, Over: over, Patience: time.Minute})
 		if err != nil || r.Spans.Made != r.Spans.Sent || r.Logs.Made != r.Logs.Sent || r.Error != "" {
 			t.Errorf("%+v, %v", r, err)
 		}
@@ -328,7 +324,7 @@ func TestJSONIsThatOfOTLP(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json") // which the exporter of spans knows too
 	env := []string{"OTEL_EXPORTER_OTLP_PROTOCOL=http/json", "OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL}
-	r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: env})
+	r, err := Export(context.Background(), Options{Job: job, Environ: env})
 	if err != nil || r.Spans.Sent != 8 || r.Logs.Sent != 5 || len(c.json) != 3 {
 		t.Fatalf("%+v, %v, %d requests", r, err, len(c.json))
 	}
@@ -350,7 +346,7 @@ func TestACollectorThatIsAwayHoldsNothingUp(t *testing.T) {
 	defer refusing.Close()
 	for _, url := range []string{away.URL, refusing.URL} {
 		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
-		r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url}, From: 1, Over: over(), Patience: time.Minute})
+		r, err := Export(context.Background(), Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url}, From: 1, Over: over(), Patience: time.Minute})
 		if err != nil || r.Spans.Made != 8 || r.Spans.Sent != 0 || r.Spans.Lost != 8 || r.Logs.Lost != 5 || r.Error == "" {
 			t.Errorf("%s: %+v, %v", url, r, err)
 		}
@@ -370,7 +366,7 @@ func TestACollectorThatHangsIsLeft(t *testing.T) {
 	}
 	job := jobWith(t, "", slices.Concat(firstRun()[:2], many, secondRun()[4:])...)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", hanging.URL)
-	r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + hanging.URL}, From: 1, Over: over(), Patience: 100 * time.Millisecond})
+	r, err := Export(context.Background(), Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + hanging.URL}, From: 1, Over: over(), Patience: 100 * time.Millisecond})
 	if err != nil || r.Spans.Made != 6001 || r.Spans.Lost != 6001 || r.Logs.Lost != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -381,7 +377,7 @@ func TestAnUnsampledJobHasNoSpans(t *testing.T) {
 	c := newCollector(t)
 	job := jobWith(t, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", append(firstRun(), secondRun()...)...)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
-	r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL, "OTEL_METRICS_EXPORTER=none"}})
+	r, err := Export(context.Background(), Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL, "OTEL_METRICS_EXPORTER=none"}})
 	if err != nil || r.Spans.Made != 0 || len(c.traces) != 0 || r.Logs.Sent != 5 || len(c.metrics) != 0 {
 		t.Errorf("%+v, %v, %v", r, err, c.traces)
 	}
@@ -392,7 +388,7 @@ func TestAnExportEndsWithTheRun(t *testing.T) {
 	c := newCollector(t)
 	job := jobWith(t, "", firstRun()[:5]...)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
-	r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL}, From: 1, Over: over(), Patience: time.Minute})
+	r, err := Export(context.Background(), Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL}, From: 1, Over: over(), Patience: time.Minute})
 	if err != nil || r.Spans.Sent != 2 { // the attempt and its step
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -401,12 +397,12 @@ func TestAnExportEndsWithTheRun(t *testing.T) {
 // However many keys have breakers, the metrics that are exported have as many points as with two.
 func TestKeysAreNoAttributesOfMetrics(t *testing.T) {
 	points := func(keys int) (n int) {
-		x := &exporter{counts: metrics.New("w", 4), began: began, last: began}
+		x := &exporter{counts: newMetrics("w", 4), began: began, last: began}
 		list := []events.Record{{Seq: 1, Time: began, JobID: "j", Event: events.JobStarted{Workflow: "w", Mode: "mapreduce"}}}
 		for i := range keys {
 			list = append(list, events.Record{Seq: int64(i + 2), Time: began, JobID: "j", Event: events.CircuitOpen{Scope: "workflow", Key: fmt.Sprint("host-", i)}})
 		}
-		x.counts.Observe(list)
+		x.counts.observe(list)
 		scopes, err := x.Produce(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package otlp
+package telemetry
 
 import (
 	"context"
@@ -9,8 +9,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/instrumentation"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-
-	"prodigy/internal/metrics"
 )
 
 var _ sdkmetric.Producer = (*exporter)(nil)
@@ -30,25 +28,26 @@ func (x *exporter) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 		now = time.Now()
 	}
 	s := metricdata.ScopeMetrics{Scope: instrumentation.Scope{Name: "prodigy", Version: x.o.Version}}
-	for _, f := range x.counts.Families(now) {
-		if f.Name == "prodigy_rate_wait_seconds_total" {
+	for _, f := range x.counts.families(now) {
+		if f.name == "prodigy_rate_wait_seconds_total" {
 			continue // the log does not have it
 		}
-		m := metricdata.Metrics{Name: nameOf(f), Description: f.Help, Unit: f.Unit}
-		switch f.Kind {
-		case metrics.Counter:
+		name, unit := otelName(f.name)
+		m := metricdata.Metrics{Name: name, Description: f.help, Unit: unit}
+		switch f.kind() {
+		case counter:
 			m.Data = metricdata.Sum[float64]{
 				Temporality: metricdata.CumulativeTemporality, IsMonotonic: true,
 				DataPoints: points(f, began, now),
 			}
-		case metrics.Gauge:
+		case gauge:
 			m.Data = metricdata.Gauge[float64]{DataPoints: points(f, time.Time{}, now)}
-		case metrics.Histogram:
+		case histogram:
 			h := metricdata.Histogram[float64]{Temporality: metricdata.CumulativeTemporality}
-			for _, sample := range f.Samples {
+			for _, sample := range f.samples {
 				h.DataPoints = append(h.DataPoints, metricdata.HistogramDataPoint[float64]{
-					Attributes: labels(sample), StartTime: began, Time: now, Count: sample.Counts.N, Sum: sample.Counts.Sum.Seconds(),
-					Bounds: metrics.Bounds(), BucketCounts: sample.Counts.Counts[:],
+					Attributes: attributesOf(sample), StartTime: began, Time: now, Count: sample.counts.n, Sum: sample.counts.sum.Seconds(),
+					Bounds: bounds[:], BucketCounts: sample.counts.counts[:],
 				})
 			}
 			m.Data = h
@@ -61,34 +60,34 @@ func (x *exporter) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	return []metricdata.ScopeMetrics{s}, nil
 }
 
-// nameOf returns the name of a metric for OpenTelemetry, where neither the unit nor the kind are parts of it:
-// prodigy_step_duration_seconds is prodigy.step_duration.
-func nameOf(f metrics.Family) string {
-	name := strings.TrimSuffix(strings.TrimPrefix(f.Name, "prodigy_"), "_total")
-	switch f.Unit {
-	case "s":
-		name = strings.TrimSuffix(name, "_seconds")
-	case "USD":
-		name = strings.TrimSuffix(name, "_usd")
+// otelName returns the name of a metric for OpenTelemetry, where neither the unit nor the kind are parts of it, and its
+// unit as UCUM writes it: prodigy_step_duration_seconds is prodigy.step_duration, in s.
+func otelName(prometheus string) (name, unit string) {
+	name = "prodigy." + strings.TrimSuffix(strings.TrimPrefix(prometheus, "prodigy_"), "_total")
+	if inTime, ok := strings.CutSuffix(name, "_seconds"); ok {
+		return inTime, "s"
 	}
-	return "prodigy." + name
+	if inMoney, ok := strings.CutSuffix(name, "_usd"); ok {
+		return inMoney, "USD"
+	}
+	return name, ""
 }
 
-func points(f metrics.Family, began, now time.Time) []metricdata.DataPoint[float64] {
+func points(f family, began, now time.Time) []metricdata.DataPoint[float64] {
 	var list []metricdata.DataPoint[float64]
-	for _, s := range f.Samples {
+	for _, s := range f.samples {
 		list = append(list, metricdata.DataPoint[float64]{
-			Attributes: labels(s), StartTime: began, Time: now,
-			Value: s.Value,
+			Attributes: attributesOf(s), StartTime: began, Time: now,
+			Value: s.value,
 		})
 	}
 	return list
 }
 
-func labels(s metrics.Sample) attribute.Set {
+func attributesOf(s sample) attribute.Set {
 	var all []attribute.KeyValue
-	for _, l := range s.Labels {
-		all = append(all, attribute.String(l.Name, l.Value))
+	for _, l := range s.labels {
+		all = append(all, attribute.String(l.name, l.value))
 	}
 	return attribute.NewSet(all...)
 }

@@ -1,4 +1,4 @@
-package notify
+package telemetry
 
 import (
 	"context"
@@ -58,18 +58,18 @@ func (b *inbox) Send(ctx context.Context, id string, body []byte) error {
 // testJob is a job with a log that records can be appended to.
 type testJob struct {
 	t     *testing.T
-	home  jobs.Home
 	place jobs.Job
 	log   *events.Log
+	last  int64 // record
 	mu    sync.Mutex
 	told  []string
 }
 
 func newTestJob(t *testing.T) *testJob {
 	t.Helper()
-	j := &testJob{t: t, home: jobs.Home{Root: t.TempDir()}}
+	j := &testJob{t: t}
 	var err error
-	if j.place, err = j.home.Create("repo", "mapreduce", time.Now()); err != nil {
+	if j.place, err = (jobs.Home{Root: t.TempDir()}).Create("repo", "mapreduce", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if j.log, err = events.Create(j.place.EventsDir(), j.place.ID, time.Now(), events.Options{Durability: events.None}); err != nil {
@@ -79,16 +79,17 @@ func newTestJob(t *testing.T) *testJob {
 	return j
 }
 
-func (j *testJob) notifier(every time.Duration, on []workflow.Moment, to ...Sender) *Notifier {
-	c := Config{Home: j.home, Workflow: "convert", Told: func(text string) {
+// notifier returns the notifier of a run that begins with the next record.
+func (j *testJob) notifier(every time.Duration, on []workflow.Moment, to ...Sender) *notifier {
+	var targets []Target
+	for _, s := range to {
+		targets = append(targets, Target{workflow.Receiver{On: on, Every: every}, s})
+	}
+	return newNotifier(j.place, "convert", j.last+1, targets, func(text string) {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.told = append(j.told, text)
-	}}
-	for _, s := range to {
-		c.Targets = append(c.Targets, Target{workflow.Receiver{On: on, Every: every}, s})
-	}
-	return New(c)
+	})
 }
 
 // records appends events and returns their records.
@@ -96,6 +97,7 @@ func (j *testJob) records(all ...events.Event) []events.Record {
 	var records []events.Record
 	for _, e := range all {
 		records = append(records, j.log.Append(time.Now(), e))
+		j.last++
 	}
 	if err := j.log.Flush(); err != nil {
 		j.t.Fatal(err)
@@ -122,17 +124,17 @@ func TestWhatHappensBetweenTwoMessagesIsOneMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, box := newTestJob(t), &inbox{}
 		n := j.notifier(time.Minute, workflow.Moments(), box)
-		n.Observe(j.records(events.JobStarted{Workflow: "convert"}))
-		n.Observe(j.records(letter("a")...))
+		n.observe(j.records(events.JobStarted{Workflow: "convert"}))
+		n.observe(j.records(letter("a")...))
 		synctest.Wait()
 		began := time.Now()
 		for i := range 50 {
 			time.Sleep(time.Second)
-			n.Observe(j.records(letter(fmt.Sprint("b", i))...))
+			n.observe(j.records(letter(fmt.Sprint("b", i))...))
 		}
 		time.Sleep(time.Minute)
-		n.Observe(j.records(events.JobCompleted{Metrics: errorpolicy.Metrics{TotalItems: 60, Successful: 9, Failed: 51}}))
-		n.Close(t.Context(), time.Minute)
+		n.observe(j.records(events.JobCompleted{Metrics: errorpolicy.Metrics{TotalItems: 60, Successful: 9, Failed: 51}}))
+		n.close(t.Context(), time.Minute)
 		if got := counts(box.messages); got != "map[dead_letter:1] map[dead_letter:50] map[done:1]" {
 			t.Fatal(got)
 		}
@@ -170,8 +172,8 @@ func TestAReceiverGetsOnlyWhatItWants(t *testing.T) {
 		} {
 			box := &inbox{}
 			n := j.notifier(time.Minute, c.on, box)
-			n.Observe(j.records(all...)) // of a new job each time: nothing of the others is to be told
-			n.Close(t.Context(), time.Minute)
+			n.observe(j.records(all...)) // of a new job each time: nothing of the others is to be told
+			n.close(t.Context(), time.Minute)
 			if got := counts(box.messages); got != c.want {
 				t.Errorf("%v: %s, want %s", c.on, got, c.want)
 			}
@@ -188,8 +190,8 @@ func TestAFailedMessageIsTriedAgainAndKept(t *testing.T) {
 		flaky, gone, silent := &inbox{failures: []error{down, down}}, &inbox{failures: []error{&permanentError{errors.New("404")}}}, &inbox{hangs: true}
 		n := j.notifier(time.Minute, workflow.Moments(), flaky, gone, silent)
 		began := time.Now()
-		n.Observe(j.records(slices.Concat([]events.Event{events.JobStarted{}}, letter("a"), []events.Event{events.JobCompleted{}})...))
-		n.Close(t.Context(), 15*time.Second)
+		n.observe(j.records(slices.Concat([]events.Event{events.JobStarted{}}, letter("a"), []events.Event{events.JobCompleted{}})...))
+		n.close(t.Context(), 15*time.Second)
 		if took := time.Since(began); took != 15*time.Second {
 			t.Errorf("the end took %s: a receiver that hangs must not hold it up", took)
 		}
@@ -201,8 +203,12 @@ func TestAFailedMessageIsTriedAgainAndKept(t *testing.T) {
 		}
 		gone.failures, silent.hangs = nil, false
 		var sent []string
+		var targets []Target
+		for _, r := range n.receivers {
+			targets = append(targets, r.Target)
+		}
 		for range 2 {
-			err := Again(t.Context(), j.place, "convert", n.config.Targets, func(o Outcome) { sent = append(sent, o.ID+o.Error) })
+			err := Again(t.Context(), j.place, "convert", targets, func(o Outcome) { sent = append(sent, o.ID+o.Error) })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -240,8 +246,8 @@ func TestARunThatDiesIsFollowedByOneThatTells(t *testing.T) {
 			}
 			j.records(letter("b")...)
 			n := j.notifier(time.Hour, on, box)
-			n.Observe(j.records(events.JobResumed{}, events.JobCompleted{}))
-			n.Close(t.Context(), time.Minute)
+			n.observe(j.records(events.JobResumed{}, events.JobCompleted{}))
+			n.close(t.Context(), time.Minute)
 			letters := 0
 			for _, m := range box.messages {
 				letters += m.Counts[workflow.OnDeadLetter]
@@ -254,8 +260,8 @@ func TestARunThatDiesIsFollowedByOneThatTells(t *testing.T) {
 			}
 			before := len(box.messages)
 			n = j.notifier(time.Hour, on, box)
-			n.Observe(j.records(events.JobResumed{}))
-			n.Close(t.Context(), time.Minute)
+			n.observe(j.records(events.JobResumed{}))
+			n.close(t.Context(), time.Minute)
 			if len(box.messages) != before {
 				t.Errorf("%s: told twice: %s", name, counts(box.messages[before:]))
 			}

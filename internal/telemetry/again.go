@@ -1,9 +1,10 @@
-package notify
+package telemetry
 
 import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,19 +30,6 @@ func Again(ctx context.Context, job jobs.Job, name string, targets []Target, tol
 	if err != nil {
 		return err
 	}
-	left := map[string]line{}
-	var order []string
-	for _, l := range lines {
-		switch {
-		case l.State == givenUp:
-			if _, known := left[l.ID]; !known {
-				order = append(order, l.ID)
-			}
-			left[l.ID] = l
-		case l.State == sent:
-			delete(left, l.ID)
-		}
-	}
 	book, err := openJournal(job)
 	if err != nil {
 		return err
@@ -49,22 +37,20 @@ func Again(ctx context.Context, job jobs.Job, name string, targets []Target, tol
 	send := func(l line, body []byte) {
 		to := targets[l.Receiver].Sender
 		o := Outcome{ID: l.ID, Receiver: to.String()}
-		end := line{Receiver: l.Receiver, ID: l.ID, State: sent, From: l.From, To: l.To, Time: time.Now()}
-		if err := deliver(ctx, to, l.ID, body); err != nil {
-			o.Error = err.Error()
-			end.State, end.Error, end.Body = givenUp, o.Error, body
+		refused, failed := book.send(ctx, to, l, body)
+		if refused != nil {
+			o.Error = refused.Error()
 		}
-		err = errors.Join(err, book.write(end))
+		err = errors.Join(err, failed)
 		told(o)
 	}
-	for _, id := range order {
-		l, is := left[id]
-		switch delete(left, id); {
-		case !is || ctx.Err() != nil:
+	for _, l := range leftOf(lines) {
+		switch {
+		case ctx.Err() != nil:
 		case l.Receiver >= len(targets):
-			told(Outcome{ID: id, Error: "the workflow has no such receiver any more"})
+			told(Outcome{ID: l.ID, Error: "the workflow has no such receiver any more"})
 		default:
-			send(l, l.Body)
+			send(line{Receiver: l.Receiver, ID: l.ID, From: l.From, To: l.To}, l.Body)
 		}
 	}
 	untold, failed := untoldBefore(job, book, targets, math.MaxInt64)
@@ -85,6 +71,23 @@ func Again(ctx context.Context, job jobs.Job, name string, targets []Target, tol
 		}
 	}
 	return errors.Join(err, book.close())
+}
+
+// leftOf returns the last lines of the messages that were given up and not sent since, in the order in which that began.
+func leftOf(lines []line) []line {
+	var left []line
+	for _, l := range lines {
+		at := slices.IndexFunc(left, func(other line) bool { return other.ID == l.ID })
+		switch {
+		case l.State == givenUp && at >= 0:
+			left[at] = l
+		case l.State == givenUp:
+			left = append(left, l)
+		case l.State == sent && at >= 0:
+			left = slices.Delete(left, at, at+1)
+		}
+	}
+	return left
 }
 
 // Try sends each target a message that only says that it is a test.

@@ -1,0 +1,379 @@
+package telemetry
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/spend"
+	"prodigy/internal/view"
+)
+
+// kind is the kind of a metric.
+type kind string
+
+const (
+	counter   kind = "counter"
+	gauge     kind = "gauge"
+	histogram kind = "histogram"
+)
+
+// family is a metric with its samples. Its name follows the conventions of Prometheus, with the unit at its end.
+type family struct {
+	name, help string
+	samples    []sample
+}
+
+func (f family) kind() kind {
+	switch {
+	case f.samples[0].counts != nil:
+		return histogram
+	case strings.HasSuffix(f.name, "_total"):
+		return counter
+	}
+	return gauge
+}
+
+// sample is one value of a metric, or the distribution of a histogram.
+type sample struct {
+	labels []label
+	value  float64
+	counts *distribution
+}
+
+type label struct{ name, value string }
+
+// distribution is how often durations fell between bounds.
+type distribution struct {
+	counts [len(bounds) + 1]uint64 // of those up to each bound and above the one before; the last are above all
+	sum    time.Duration
+	n      uint64
+}
+
+// bounds of durations, in seconds. They reach from a small command to an agent of an hour.
+var bounds = [...]float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
+
+func (d *distribution) add(t time.Duration) {
+	i, _ := slices.BinarySearch(bounds[:], t.Seconds())
+	d.counts[i]++
+	d.sum += max(t, 0)
+	d.n++
+}
+
+// Metrics are the metrics of a job. Counters count what happened in this run; items, their states, and costs are
+// of the whole job. Their methods can be called by several goroutines.
+type Metrics struct {
+	mu       sync.Mutex
+	view     *view.Job
+	attempts map[string]int // that ended, by outcome
+	failures map[string]int // of attempts, by error type
+	retries  map[string]int // by error type
+	letters  int
+	took     distribution // attempts
+	steps    map[string]*distribution
+	open     map[string][]begun // steps of attempts that run, by item
+	opened   map[string]int     // by scope of the breaker
+	waited   time.Duration      // for a turn of the rate
+	dropped  map[string]int     // by signal; nil: nothing is exported
+}
+
+// begun is a step that has begun.
+type begun struct {
+	step string
+	at   time.Time
+}
+
+// stepsKept bounds the labels of steps that have a distribution of their own. The others share one.
+const (
+	stepsKept  = 100
+	otherSteps = "other"
+)
+
+// newMetrics returns the metrics of a run of a workflow that has not begun. The number of slots is that of the
+// workflow; the log of a new job says it too.
+func newMetrics(workflow string, slots int) *Metrics {
+	v := view.New()
+	v.Workflow, v.MaxParallel = workflow, slots
+	return &Metrics{
+		view: v, attempts: map[string]int{}, failures: map[string]int{}, retries: map[string]int{}, steps: map[string]*distribution{},
+		open: map[string][]begun{}, opened: map[string]int{},
+	}
+}
+
+// Earlier takes what the earlier runs of a resumed job have done.
+func (m *Metrics) Earlier(before errorpolicy.Metrics, spent spend.Total) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	name, slots := m.view.Workflow, m.view.MaxParallel
+	m.view = view.Resumed(before)
+	m.view.Workflow, m.view.MaxParallel, m.view.Spent = name, slots, spent
+}
+
+// Waited adds time in which an item could have started, but for the limit of starts.
+func (m *Metrics) Waited(d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waited += d
+}
+
+// drop notes how much was not exported until now.
+func (m *Metrics) drop(r Report) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dropped = map[string]int{"logs": r.Logs.Lost, "traces": r.Spans.Lost}
+}
+
+// Step notes that an attempt begins a step.
+func (m *Metrics) Step(e events.AgentProgress, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.open[e.ItemID] = append(m.open[e.ItemID], begun{e.Step, now})
+	m.view.Step(e)
+}
+
+// observe takes the next records of the job, in their order.
+func (m *Metrics) observe(records []events.Record) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range records {
+		m.apply(r)
+	}
+}
+
+func (m *Metrics) apply(r events.Record) {
+	if end, ok := events.EndOf(r.Event); ok {
+		m.ended(r.Time, end)
+	}
+	switch e := r.Event.(type) {
+	case events.StepRetrying:
+		m.retries[string(e.ErrorType)]++
+	case events.StepCompleted:
+		if !e.Skipped {
+			m.step(e.Step, time.Duration(e.DurationMS))
+		}
+	case events.DLQItemAdded:
+		m.letters++
+	case events.CircuitOpen:
+		m.opened[e.Scope]++
+	}
+	m.view.Apply(r)
+}
+
+// ended counts the end of an attempt. How long those took that were stopped or lost says nothing.
+func (m *Metrics) ended(now time.Time, end events.End) {
+	if end.Action.RunsAgain() {
+		m.retries[string(end.Type)]++
+	}
+	if !end.Ran {
+		return
+	}
+	byItself := !end.How.GivenBack()
+	m.attempts[string(end.How)]++
+	m.endSteps(end.ID, now, byItself)
+	if byItself {
+		m.took.add(end.Took)
+	}
+	if end.How == events.Failed {
+		m.failures[string(end.Type)]++
+	}
+}
+
+// endSteps ends the steps of an attempt that has ended at a time. The next attempt may have begun before its
+// record was seen.
+func (m *Metrics) endSteps(itemID string, at time.Time, count bool) {
+	list := m.open[itemID]
+	n := 0
+	for n < len(list) && !list[n].at.After(at) {
+		n++
+	}
+	for i := 0; count && i < n; i++ {
+		end := at
+		if i+1 < n {
+			end = list[i+1].at
+		}
+		m.step(list[i].step, end.Sub(list[i].at))
+	}
+	if n == len(list) {
+		delete(m.open, itemID)
+		return
+	}
+	m.open[itemID] = list[n:]
+}
+
+func (m *Metrics) step(name string, took time.Duration) {
+	if m.steps[name] == nil {
+		if len(m.steps) >= stepsKept {
+			name = otherSteps
+		}
+		m.steps[name] = cmp.Or(m.steps[name], &distribution{})
+	}
+	m.steps[name].add(took)
+}
+
+// families returns the metrics as they are now, in a fixed order. All samples have the label workflow.
+func (m *Metrics) families(now time.Time) []family {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.view.ID == "" {
+		return nil
+	}
+	f := families{workflow: label{"workflow", m.view.Workflow}}
+	m.ofJob(&f, now)
+	m.ofAttempts(&f)
+	m.ofLimits(&f, now)
+	m.ofBreakers(&f)
+	if m.view.Spent.Agents > 0 {
+		m.ofAgents(&f)
+	}
+	if m.dropped != nil {
+		f.add("prodigy_otel_dropped_total", "What was not exported to OpenTelemetry, by signal.", f.by("signal", m.dropped)...)
+	}
+	return f.list
+}
+
+// families are families that are being gathered.
+type families struct {
+	workflow label
+	list     []family
+}
+
+// add adds a family, unless it is empty.
+func (f *families) add(name, help string, samples ...sample) {
+	if len(samples) > 0 {
+		f.list = append(f.list, family{name, help, samples})
+	}
+}
+
+// is returns a sample with labels, which are given as names and values.
+func (f *families) is(value float64, labels ...string) sample {
+	s := sample{labels: []label{f.workflow}, value: value}
+	for pair := range slices.Chunk(labels, 2) {
+		s.labels = append(s.labels, label{pair[0], pair[1]})
+	}
+	return s
+}
+
+// by returns a sample for each count.
+func (f *families) by(label string, counts map[string]int) (list []sample) {
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		list = append(list, f.is(float64(counts[name]), label, name))
+	}
+	return list
+}
+
+// of returns a sample of a histogram.
+func (f *families) of(d distribution, labels ...string) sample {
+	s := f.is(0, labels...)
+	s.counts = &d
+	return s
+}
+
+func (m *Metrics) ofJob(f *families, now time.Time) {
+	v := m.view
+	f.add("prodigy_job_info", "The job that these metrics are of.", f.is(1, "job_id", v.ID, "mode", v.Mode))
+	var states []sample
+	for _, s := range []view.State{view.Running, view.Completed, view.Failed, view.Paused, view.Cancelled} {
+		states = append(states, f.is(number(v.State == s), "state", string(s)))
+	}
+	f.add("prodigy_job_state", "Which state the job is in: 1 for that, 0 for the others.", states...)
+	f.add("prodigy_job_start_time_seconds", "When this run of the job began, in seconds since 1970.",
+		f.is(float64(v.RunBegan.UnixMicro())/1e6))
+	running, waiting := v.Running(now), v.Waiting(now)
+	merging, _ := v.Merging(now)
+	items := []sample{
+		f.is(float64(max(v.ToGo()-running-waiting-merging, 0)), "state", "pending"),
+		f.is(float64(running), "state", "running"),
+		f.is(float64(waiting), "state", "waiting"),
+		f.is(float64(v.Counts.Successful), "state", "succeeded"),
+		f.is(float64(v.Counts.Failed), "state", "failed"),
+		f.is(float64(v.Counts.Skipped), "state", "skipped"),
+		f.is(float64(v.Counts.Rejected), "state", "rejected"),
+	}
+	if merging > 0 {
+		items = append(items, f.is(float64(merging), "state", "merging"))
+	}
+	f.add("prodigy_items", "Items of the job, by their state.", items...)
+}
+
+func (m *Metrics) ofAttempts(f *families) {
+	f.add("prodigy_attempts_total", "Attempts at items that have ended, by outcome.", f.by("outcome", m.attempts)...)
+	f.add("prodigy_attempt_failures_total", "Attempts that failed, by error type.", f.by("error_type", m.failures)...)
+	f.add("prodigy_retries_total", "Retries of items and steps, by the error type of the failure before.",
+		f.by("error_type", m.retries)...)
+	f.add("prodigy_dead_letters_total", "Items that were dead-lettered.", f.is(float64(m.letters)))
+	f.add("prodigy_attempt_duration_seconds", "How long attempts at items took.", f.of(m.took))
+	var steps []sample
+	for _, name := range slices.Sorted(maps.Keys(m.steps)) {
+		steps = append(steps, f.of(*m.steps[name], "step", name))
+	}
+	f.add("prodigy_step_duration_seconds", "How long steps took, with their retries and the waits for them.", steps...)
+}
+
+func (m *Metrics) ofLimits(f *families, now time.Time) {
+	v := m.view
+	slots := v.MaxParallel
+	if v.Limit != nil {
+		slots = v.Limit.Limit
+	}
+	f.add("prodigy_slots", "How many items may run at once.", f.is(float64(slots)))
+	f.add("prodigy_slots_used", "How many slots are in use.", f.is(float64(v.Running(now))))
+	if v.Limit != nil && v.Limit.Rate > 0 {
+		f.add("prodigy_adapted_starts_per_second", "Starts in a second that the adaptive limit allows.", f.is(v.Limit.Rate))
+	}
+	var rates []sample
+	for _, r := range v.Rates {
+		rates = append(rates, f.is(r.PerSecond, "per", r.Per, "step", r.Step))
+	}
+	f.add("prodigy_rate_starts_per_second",
+		"Starts in a second that a rate of the workflow allows: of agents, or of a step; for each value of per, if it has one.", rates...)
+	f.add("prodigy_rate_wait_seconds_total", "Time in which an item had a slot and waited for its turn of the rate.",
+		f.is(m.waited.Seconds()))
+	f.add("prodigy_starts_held", "Whether nothing starts, by what holds it back: windows, guards, or a person.",
+		f.is(number(v.StartsHeld["guards"].By != ""), "by", "guards"),
+		f.is(number(v.Hold != nil), "by", "person"),
+		f.is(number(v.StartsHeld["windows"].By != ""), "by", "windows"))
+}
+
+// ofBreakers adds how the breakers are that have opened.
+func (m *Metrics) ofBreakers(f *families) {
+	notClosed := m.view.CountBreakers()
+	var states []sample
+	for _, scope := range slices.Sorted(maps.Keys(m.opened)) {
+		for _, state := range []view.BreakerState{view.HalfOpen, view.Open} {
+			states = append(states, f.is(float64(notClosed[scope][state]), "scope", scope, "state", string(state)))
+		}
+	}
+	f.add("prodigy_breakers", "How many circuit breakers are open or half-open, of a scope of which one has opened.", states...)
+	f.add("prodigy_breaker_openings_total", "How often a circuit breaker of the scope has opened.", f.by("scope", m.opened)...)
+}
+
+// ofAgents adds what AI agents have used.
+func (m *Metrics) ofAgents(f *families) {
+	t := m.view.Spent
+	var costs []sample
+	for _, preset := range slices.Sorted(maps.Keys(t.Presets)) {
+		costs = append(costs, f.is(float64(t.Presets[preset].Cost)/float64(spend.Dollar), "preset", preset))
+	}
+	f.add("prodigy_agent_cost_usd_total", "What AI agents of the job have cost, as far as that is known.", costs...)
+	f.add("prodigy_agent_runs_total", "Runs of AI agents of the job.", f.is(float64(t.Agents)))
+	f.add("prodigy_agent_runs_unknown_cost_total", "Runs of AI agents whose cost is not known.", f.is(float64(t.Unknown)))
+	f.add("prodigy_agent_tokens_total", "Tokens that AI agents of the job have used, as far as that is known.",
+		f.is(float64(t.Tokens.Cached), "kind", "cached"),
+		f.is(float64(t.Tokens.Input), "kind", "input"),
+		f.is(float64(t.Tokens.Output), "kind", "output"))
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

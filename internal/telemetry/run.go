@@ -1,0 +1,219 @@
+// Package telemetry tells the outside what happens to a job: metrics for Prometheus; spans, log records and metrics for
+// OpenTelemetry; and notifications by webhooks and commands.
+//
+// A [Run] sees the records of a run when they are durable, and holds nothing up. All that it tells it could tell again from the
+// log: a [tracer] is a fold that gives the same log the same spans, under the same names (see events.TraceContext), and a
+// journal of the job has a line before and after each notification. So [Export] exports a job afterwards, and [Again]
+// sends what a run that was killed has not told.
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/settings"
+	"prodigy/internal/spend"
+	"prodigy/internal/workflow"
+)
+
+// Config says what of a run is told, and to whom.
+type Config struct {
+	Home     jobs.Home
+	Workflow *workflow.Workflow
+	Settings settings.Settings
+	Dir      string // in which commands run
+	Environ  []string
+	Version  string // of prodigy
+	Slots    int
+
+	Listen      string // the address at which metrics are served, if any
+	MetricsFile string // the file in which metrics are kept, if any
+	OTel        bool   // export to OpenTelemetry, even if the environment does not name a collector
+
+	// Told is called with what could not be told, in a sentence for people. Several goroutines call it.
+	Told func(text string)
+}
+
+// Patience at the end of a run.
+const (
+	notifyPatience = 15 * time.Second // with receivers of notifications
+	flushPatience  = 5 * time.Second  // of the exporter with what is left
+	exportPatience = 7 * time.Second  // with the exporter
+	metricsEvery   = 15 * time.Second // how often metrics are written to their file, or exported
+)
+
+// Run tells the outside of one run of a job. Its methods can be called by several goroutines.
+type Run struct {
+	Notes []string // for people, from before the run
+
+	// Exports says that the run is exported to OpenTelemetry: its log should have the steps of items, and its commands
+	// the names of their spans.
+	Exports bool
+
+	// Metrics are nil if nobody wants them.
+	Metrics *Metrics
+
+	config   Config
+	targets  []Target
+	server   *metricsServer
+	file     *metricsFile
+	begun    sync.Once
+	job      jobs.Job
+	notifier *notifier
+
+	over     chan struct{} // is closed when the run is over
+	exported chan struct{} // is closed when the export has ended; nil before it begins
+	report   Report
+	failed   error
+}
+
+// Begin prepares what is told of a run. Close must be called.
+func Begin(c Config) (*Run, error) {
+	r := &Run{config: c, over: make(chan struct{})}
+	if c.Listen != "" || c.MetricsFile != "" {
+		r.Metrics = newMetrics(c.Workflow.Name, c.Slots)
+	}
+	for _, begin := range []func() error{r.serve, r.prepareExport, r.resolve} {
+		if err := begin(); err != nil {
+			r.config.Told = func(string) {}
+			r.Close(context.Background())
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// serve serves metrics, and keeps them in a file.
+func (r *Run) serve() (err error) {
+	if r.config.Listen != "" {
+		if r.server, err = listen(r.config.Listen, r.Metrics); err != nil {
+			return fmt.Errorf("--metrics: %w", err)
+		}
+		r.Notes = append(r.Notes, "metrics at http://"+r.server.Addr().String()+"/metrics")
+	}
+	if r.config.MetricsFile != "" {
+		if r.file, err = keep(r.config.MetricsFile, r.Metrics); err != nil {
+			return fmt.Errorf("--metrics-file: %w", err)
+		}
+	}
+	return nil
+}
+
+func (r *Run) prepareExport() error {
+	env := EnvironOf(r.config.Environ)
+	if env.Disabled() || !r.config.OTel && !env.named() {
+		return nil
+	}
+	err := env.Check()
+	switch {
+	case err != nil && r.config.OTel:
+		return fmt.Errorf("--otel: %w", err)
+	case err != nil: // the variables may be meant for other programs
+		r.Notes = append(r.Notes, "note: the job is not exported to OpenTelemetry: "+err.Error())
+		return nil
+	}
+	r.Exports = true
+	r.Metrics.drop(Report{})
+	return nil
+}
+
+func (r *Run) resolve() (err error) {
+	r.targets, err = Resolve(r.config.Workflow, r.config.Settings, r.config.Dir, r.config.Environ)
+	return err
+}
+
+// Observe takes the next records of the job, in the order of the log. It does not wait for anything.
+func (r *Run) Observe(records []events.Record) {
+	if len(records) == 0 {
+		return
+	}
+	r.begun.Do(func() { r.begin(records[0]) })
+	if r.Metrics != nil {
+		r.Metrics.observe(records)
+	}
+	if r.notifier != nil {
+		r.notifier.observe(records)
+	}
+}
+
+// begin begins to tell of a run that begins with a record.
+func (r *Run) begin(first events.Record) {
+	if len(r.targets) == 0 && !r.Exports {
+		return
+	}
+	var err error
+	if r.job, err = r.config.Home.Find(first.JobID); err != nil {
+		r.config.Told("the job is told to nobody: " + err.Error())
+		return
+	}
+	if len(r.targets) > 0 {
+		r.notifier = newNotifier(r.job, r.config.Workflow.Name, first.Seq, r.targets, r.config.Told)
+	}
+	if !r.Exports {
+		return
+	}
+	r.exported = make(chan struct{})
+	go func() { // Close waits for it, but not for ever
+		defer close(r.exported)
+		r.report, r.failed = Export(context.Background(), Options{
+			Job: r.job, Version: r.config.Version, Environ: r.config.Environ,
+			From: first.Seq, Over: r.over, Patience: flushPatience, Metrics: r.Metrics,
+		})
+	}()
+}
+
+// Earlier takes what the earlier runs of a resumed job have done.
+func (r *Run) Earlier(m errorpolicy.Metrics, spent spend.Total) {
+	if r.Metrics != nil {
+		r.Metrics.Earlier(m, spent)
+	}
+}
+
+// Waited adds time in which an item could have started, but for the limit of starts.
+func (r *Run) Waited(d time.Duration) {
+	if r.Metrics != nil {
+		r.Metrics.Waited(d)
+	}
+}
+
+// Close tells what is left, and says what was not told. It gives up when ctx ends.
+func (r *Run) Close(ctx context.Context) {
+	if r.notifier != nil {
+		r.notifier.close(ctx, notifyPatience)
+	}
+	close(r.over)
+	if r.exported != nil {
+		r.endExport()
+	}
+	if r.server != nil {
+		r.server.close()
+	}
+	if r.file != nil {
+		if err := r.file.close(); err != nil {
+			r.config.Told(err.Error())
+		}
+	}
+}
+
+func (r *Run) endExport() {
+	const unexported = "the job was not exported to OpenTelemetry, or not all of it: "
+	err := errors.New("that took too long")
+	select {
+	case <-r.exported:
+		err = r.failed
+	case <-time.After(exportPatience):
+		r.report = Report{}
+	}
+	switch {
+	case err != nil:
+		r.config.Told(unexported + err.Error())
+	case r.report.Unsent() != "":
+		r.config.Told(r.report.Unsent() + "; prodigy otel " + r.job.ID + " exports the job again")
+	}
+}
