@@ -38,11 +38,8 @@ func ParseCondition(src string) (*Condition, error) {
 		return c, nil
 	}
 	c := new(Condition)
-	p := &parser{lexer: lexer{src: src, places: true}, terms: &c.Terms}
-	err := p.run(func(p *parser) (err error) {
-		c.root, err = p.whole()
-		return err
-	})
+	p := &parser{src: src, places: true, terms: &c.Terms}
+	err := p.parse(func(p *parser) { c.root = p.whole() })
 	return c, err
 }
 
@@ -68,28 +65,23 @@ func (c *Condition) Holds(operand func(term int) Operand) bool {
 	find := func(path []step) (Value, bool) {
 		return operand(path[0].index).value, true
 	}
-	return c.root.eval(find).truth()
+	return c.root.holds(find)
 }
 
 // Operand is the value of a term. The zero Operand is null.
 type Operand struct{ value Value }
 
 // Typed returns the operand of a JSON document, which must be valid.
-func Typed(raw json.RawMessage) Operand { return Operand{newValue(raw)} }
+func Typed(raw json.RawMessage) Operand { return Operand{ValueOf(raw)} }
 
 // Untyped returns the operand of a text that nothing is known of, as the output of a command: where it meets
 // a number or a boolean it is one, if it is spelled like one.
 func Untyped(s string) Operand { return Operand{Value{kind: Text, text: s, untyped: true}} }
 
-// named makes a term of a placeholder or of a text with placeholders.
-func (p *parser) named(t token) (node, error) {
-	n := p.newTerm(Term{Src: t.text, Text: t.kind == tokenText, At: t.at})
-	return n, p.advance()
-}
-
+// newTerm returns the node of a new variable of the expression.
 func (p *parser) newTerm(t Term) node {
 	*p.terms = append(*p.terms, t)
-	return field{path: []step{{index: len(*p.terms) - 1, indexed: true}}}
+	return fieldNode([]step{{index: len(*p.terms) - 1, indexed: true}})
 }
 
 // pathNode returns the node of a path: of an item, or in a condition the term that is written like it.
@@ -103,7 +95,7 @@ func (p *parser) pathNode(path []step, start int) node {
 			names = append(names, s.name)
 		}
 		p.paths = append(p.paths, names)
-		return field{path}
+		return fieldNode(path)
 	}
-	return p.newTerm(Term{Src: strings.TrimRight(p.lexer.src[start:p.token.at], " \t\r\n"), At: start})
+	return p.newTerm(Term{Src: strings.TrimRight(p.src[start:p.token.at], " \t\r\n"), At: start})
 }

@@ -6,77 +6,73 @@ import (
 )
 
 // node is a part of an expression.
-type node interface {
-	eval(find lookup) Value
+type node struct {
+	eval     func(find lookup) Value
+	path     []step // of a field
+	constant *Value // of a constant
 }
 
-type (
-	constant    struct{ value Value }
-	field       struct{ path []step }
-	negation    struct{ of node }
-	conjunction struct{ left, right node }
-	disjunction struct{ left, right node }
-	comparison  struct {
-		left, right node
-		test        func(a, b Value) bool
-	}
-	oneOf struct {
-		left node
-		list []node
-	}
-	match struct {
-		left node
-		re   *regexp.Regexp
-	}
-	call struct {
-		function func(Value) Value
-		argument node
-	}
-)
-
-func (n constant) eval(lookup) Value { return n.value }
-
-func (n field) eval(find lookup) Value {
-	v, _ := find(n.path) // what is missing is null
-	return v
+func constantNode(v Value) node {
+	return node{eval: func(lookup) Value { return v }, constant: &v}
 }
 
-func (n negation) eval(find lookup) Value { return booleanValue(!n.of.eval(find).truth()) }
-
-func (n conjunction) eval(find lookup) Value {
-	return booleanValue(n.left.eval(find).truth() && n.right.eval(find).truth())
+func fieldNode(path []step) node {
+	return node{path: path, eval: func(find lookup) Value {
+		v, _ := find(path) // what is missing is null
+		return v
+	}}
 }
 
-func (n disjunction) eval(find lookup) Value {
-	return booleanValue(n.left.eval(find).truth() || n.right.eval(find).truth())
+// testNode is true where holds says so.
+func testNode(holds func(find lookup) bool) node {
+	return node{eval: func(find lookup) Value { return booleanValue(holds(find)) }}
 }
 
-func (n comparison) eval(find lookup) Value {
-	return booleanValue(n.test(coerce(n.left.eval(find), n.right.eval(find))))
+// holds reports whether the node counts as true.
+func (n node) holds(find lookup) bool { return n.eval(find).truth() }
+
+func negation(of node) node { return testNode(func(find lookup) bool { return !of.holds(find) }) }
+
+func conjunction(left, right node) node {
+	return testNode(func(find lookup) bool { return left.holds(find) && right.holds(find) })
 }
 
-func (n oneOf) eval(find lookup) Value {
-	left := n.left.eval(find)
-	for _, element := range n.list {
-		if left.equal(element.eval(find)) {
-			return booleanValue(true)
+func disjunction(left, right node) node {
+	return testNode(func(find lookup) bool { return left.holds(find) || right.holds(find) })
+}
+
+func comparison(left, right node, test func(a, b Value) bool) node {
+	return testNode(func(find lookup) bool { return test(coerce(left.eval(find), right.eval(find))) })
+}
+
+func oneOf(left node, list []node) node {
+	return testNode(func(find lookup) bool {
+		v := left.eval(find)
+		for _, element := range list {
+			if v.Equal(element.eval(find)) {
+				return true
+			}
 		}
-	}
-	return booleanValue(false)
+		return false
+	})
 }
 
-func (n match) eval(find lookup) Value {
-	left := n.left.eval(find)
-	return booleanValue(left.kind == Text && n.re.MatchString(left.text))
+func match(left node, re *regexp.Regexp) node {
+	return testNode(func(find lookup) bool {
+		v := left.eval(find)
+		return v.kind == Text && re.MatchString(v.text)
+	})
 }
 
-func (n call) eval(find lookup) Value { return n.function(n.argument.eval(find)) }
+func call(function func(Value) Value, argument node) node {
+	return node{eval: func(find lookup) Value { return function(argument.eval(find)) }}
+}
 
 // comparisons are the operators that are written as signs.
 var comparisons = map[string]func(a, b Value) bool{
-	"==": Value.equal,
-	"=":  Value.equal,
-	"!=": func(a, b Value) bool { return !a.equal(b) },
+	"==": Value.Equal,
+	"=":  Value.Equal,
+	"!=": func(a, b Value) bool { return !a.Equal(b) },
 	"<":  func(a, b Value) bool { return ordered(a, b) && a.compare(b) < 0 },
 	"<=": func(a, b Value) bool { return ordered(a, b) && a.compare(b) <= 0 },
 	">":  func(a, b Value) bool { return ordered(a, b) && a.compare(b) > 0 },

@@ -45,34 +45,30 @@ type Filter struct {
 
 // Parse compiles an expression. An error shows the place with a caret.
 func Parse(src string) (*Filter, error) {
-	f := new(Filter)
-	err := parseWith(src, func(p *parser) (err error) {
-		f.root, err = p.whole()
-		f.TypedComparisons, f.Paths, f.numeric = p.typed, p.paths, p.numeric
-		return err
-	})
-	if err != nil {
+	f, p := new(Filter), &parser{src: src}
+	if err := p.parse(func(p *parser) { f.root = p.whole() }); err != nil {
 		return nil, err
 	}
+	f.TypedComparisons, f.Paths, f.numeric = p.typed, p.paths, p.numeric
 	return f, nil
 }
 
 // Match reports whether the filter selects the item, which must be valid JSON.
 func (f *Filter) Match(item json.RawMessage) bool {
-	v := newValue(item)
-	return f.root.eval(func(path []step) (Value, bool) { return inItem(v, path) }).truth()
+	v := ValueOf(item)
+	return f.root.holds(func(path []step) (Value, bool) { return inItem(v, path) })
 }
 
 // Mismatch returns a comparison whose field is a text in the item and that wants a number or a boolean, or the other
 // way round.
 func (f *Filter) Mismatch(item json.RawMessage) (TypedComparison, bool) {
 	for _, t := range f.TypedComparisons {
-		if v, _ := inItem(newValue(item), t.field); v.kind == Text {
+		if v, _ := inItem(ValueOf(item), t.field); v.kind == Text {
 			return t, true
 		}
 	}
 	for _, t := range f.numeric {
-		if v, _ := inItem(newValue(item), t.field); v.kind == Number || v.kind == Boolean {
+		if v, _ := inItem(ValueOf(item), t.field); v.kind == Number || v.kind == Boolean {
 			return t, true
 		}
 	}
@@ -82,13 +78,13 @@ func (f *Filter) Mismatch(item json.RawMessage) (TypedComparison, bool) {
 // MatchNamed reports whether the filter selects values that have names, each valid JSON: a path begins with
 // one of them. Other names are null.
 func (f *Filter) MatchNamed(values map[string]json.RawMessage) bool {
-	return f.root.eval(func(path []step) (Value, bool) {
+	return f.root.holds(func(path []step) (Value, bool) {
 		raw, ok := values[path[0].name]
 		if !ok || path[0].indexed {
 			return Value{}, false
 		}
-		return newValue(raw).at(path[1:])
-	}).truth()
+		return ValueOf(raw).at(path[1:])
+	})
 }
 
 // Has reports whether an item has the field at a path of a [Filter].
@@ -100,7 +96,7 @@ func Has(item json.RawMessage, path []string) bool {
 	if len(steps) == 0 {
 		return true
 	}
-	_, ok := inItem(newValue(item), steps)
+	_, ok := inItem(ValueOf(item), steps)
 	return ok
 }
 
@@ -110,20 +106,16 @@ type Path struct{ steps []step }
 // ParsePath compiles the path of a field. An error shows the place with a caret.
 func ParsePath(src string) (Path, error) {
 	var path Path
-	err := parseWith(src, func(p *parser) (err error) {
-		if path.steps, err = p.field(); err != nil {
-			return err
-		}
-		if p.token.kind != tokenEnd {
-			return mistake(p.token.at, "expected the end of the path of a field, got %s", p.token)
-		}
-		return nil
+	p := &parser{src: src}
+	err := p.parse(func(p *parser) {
+		path.steps = p.field()
+		p.expectEnd("the end of the path of a field")
 	})
 	return path, err
 }
 
 // In returns the field of the item, which must be valid JSON. The bool is false when there is none.
-func (p Path) In(item json.RawMessage) (Value, bool) { return inItem(newValue(item), p.steps) }
+func (p Path) In(item json.RawMessage) (Value, bool) { return inItem(ValueOf(item), p.steps) }
 
 // step is one step of a path: a name, or an index.
 type step struct {

@@ -163,12 +163,12 @@ func TestAFieldIsFoundAsTheJSONPackageFindsIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, want := range doc {
-			got, ok := newValue(indented).at([]step{{name: name}})
+			got, ok := ValueOf(indented).at([]step{{name: name}})
 			raw, err := json.Marshal(want)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !ok || !got.equal(newValue(raw)) {
+			if !ok || !got.Equal(ValueOf(raw)) {
 				t.Fatalf("%s of %s: got %+v, want %s", name, indented, got, raw)
 			}
 		}

@@ -42,61 +42,45 @@ func (t token) isSign(s string) bool { return t.kind == tokenSign && t.text == s
 // isWord reports whether t is that word in any case.
 func (t token) isWord(s string) bool { return t.kind == tokenWord && strings.EqualFold(t.text, s) }
 
-// placeError is a mistake in an expression and its place.
-type placeError struct {
-	at      int
-	message string
-}
-
-func (e *placeError) Error() string { return e.message }
-
-func mistake(at int, format string, args ...any) error {
-	return &placeError{at: at, message: fmt.Sprintf(format, args...)}
-}
-
-// lexer cuts an expression into tokens.
-type lexer struct {
-	src    string
-	at     int
-	places bool // ${…} is a token
-}
-
 // signs are the operators and brackets. One that begins like another stands after it.
 var signs = [...]string{"==", "!=", "<=", ">=", "&&", "||", "=", "<", ">", "!", "(", ")", "[", "]", ",", "."}
 
-func (l *lexer) next() (token, error) {
-	l.at += len(l.src[l.at:]) - len(strings.TrimLeft(l.src[l.at:], " \t\r\n"))
-	rest := l.src[l.at:]
+func (p *parser) next() token {
+	p.at += len(p.src[p.at:]) - len(strings.TrimLeft(p.src[p.at:], " \t\r\n"))
+	rest := p.src[p.at:]
 	if rest == "" {
-		return token{kind: tokenEnd, at: l.at}, nil
+		return p.end()
 	}
 	switch c := rest[0]; {
 	case c == '"' || c == '\'':
-		return l.text(c)
+		return p.text(c)
 	case isDigit(c), c == '-' && len(rest) > 1 && isDigit(rest[1]):
-		return l.number()
+		return p.number()
 	}
-	if l.places && strings.HasPrefix(rest, "${") {
-		return l.place(rest)
+	if p.places && strings.HasPrefix(rest, "${") {
+		return p.place(rest)
 	}
 	if n := wordLength(rest); n > 0 {
-		return l.token(tokenWord, n), nil
+		return p.cut(tokenWord, n)
 	}
 	for _, s := range signs {
 		if strings.HasPrefix(rest, s) {
-			return l.token(tokenSign, len(s)), nil
+			return p.cut(tokenSign, len(s))
 		}
 	}
-	return token{}, l.unknown(rest)
+	p.unknown(rest)
+	return p.end()
 }
 
-func (l *lexer) token(kind tokenKind, length int) token {
-	t := token{kind: kind, text: l.src[l.at : l.at+length], at: l.at}
-	l.at += length
+func (p *parser) end() token { return token{kind: tokenEnd, at: len(p.src)} }
+
+func (p *parser) cut(kind tokenKind, length int) token {
+	t := token{kind: kind, text: p.src[p.at : p.at+length], at: p.at}
+	p.at += length
 	return t
 }
 
-func (l *lexer) unknown(rest string) error {
+func (p *parser) unknown(rest string) {
 	r, _ := utf8.DecodeRuneInString(rest)
 	hint := ""
 	switch r {
@@ -107,7 +91,7 @@ func (l *lexer) unknown(rest string) error {
 	case '~':
 		hint = " (a regular expression is written: item.name matches 'regex')"
 	}
-	return mistake(l.at, "%q means nothing here%s", r, hint)
+	p.fail(p.at, "%q means nothing here%s", r, hint)
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
@@ -123,8 +107,8 @@ func wordLength(s string) int {
 	return len(s)
 }
 
-func (l *lexer) number() (token, error) {
-	rest := l.src[l.at:]
+func (p *parser) number() token {
+	rest := p.src[p.at:]
 	n := digits(rest, 1) // past a sign or the first digit
 	if n+1 < len(rest) && rest[n] == '.' && isDigit(rest[n+1]) {
 		n = digits(rest, n+1)
@@ -139,9 +123,10 @@ func (l *lexer) number() (token, error) {
 		}
 	}
 	if wordLength(rest[n:]) > 0 || strings.HasPrefix(rest[n:], ".") {
-		return token{}, mistake(l.at+n, "a number ends here; text needs quotes")
+		p.fail(p.at+n, "a number ends here; text needs quotes")
+		return p.end()
 	}
-	return l.token(tokenNumber, n), nil
+	return p.cut(tokenNumber, n)
 }
 
 // digits returns where the digits of s that start at i end.
@@ -152,22 +137,23 @@ func digits(s string, i int) int {
 	return i
 }
 
-func (l *lexer) text(quote byte) (token, error) {
-	start := l.at
+func (p *parser) text(quote byte) token {
+	start := p.at
 	var b strings.Builder
-	for i := start + 1; i < len(l.src); {
-		switch c := l.src[i]; c {
+	for i := start + 1; i < len(p.src); {
+		switch c := p.src[i]; c {
 		case quote:
-			l.at = i + 1
-			return token{kind: tokenText, text: b.String(), at: start}, nil
+			p.at = i + 1
+			return token{kind: tokenText, text: b.String(), at: start}
 		case '\\':
-			i += escape(&b, l.src[i:])
+			i += escape(&b, p.src[i:])
 		default:
 			b.WriteByte(c)
 			i++
 		}
 	}
-	return token{}, mistake(start, "the quote that starts here is not closed")
+	p.fail(start, "the quote that starts here is not closed")
+	return p.end()
 }
 
 // escape writes what the backslash at the start of s stands for, and returns the length of that.
@@ -189,7 +175,7 @@ func escape(b *strings.Builder, s string) int {
 }
 
 // place reads a ${…}. Its token is what stands between the braces.
-func (l *lexer) place(rest string) (token, error) {
+func (p *parser) place(rest string) token {
 	var quote byte
 	for i := len("${"); i < len(rest); i++ {
 		switch c := rest[i]; {
@@ -202,10 +188,11 @@ func (l *lexer) place(rest string) (token, error) {
 		case rest[i-1] == '[' && (c == '"' || c == '\''):
 			quote = c
 		case c == '}':
-			t := token{kind: tokenPlace, text: rest[len("${"):i], at: l.at}
-			l.at += i + 1
-			return t, nil
+			t := token{kind: tokenPlace, text: rest[len("${"):i], at: p.at}
+			p.at += i + 1
+			return t
 		}
 	}
-	return token{}, mistake(l.at, "the brace that opens here is not closed")
+	p.fail(p.at, "the brace that opens here is not closed")
+	return p.end()
 }

@@ -25,23 +25,26 @@ func (t TypedComparison) HoldsFor() string {
 }
 
 // noteComparison keeps a comparison that starts at start when it is typed.
-func (p *parser) noteComparison(c comparison, start int, sign token) {
+func (p *parser) noteComparison(l, r node, start int, sign token) {
+	if p.mistake != "" {
+		return
+	}
 	left, right := p.between(start, sign.at), p.between(sign.at+len(sign.text), p.token.at)
 	switch {
-	case isField(c.left) && isTyped(c.right):
-		right, left = asText(c.right, right, left)
-	case isField(c.right) && isTyped(c.left):
-		left, right = asText(c.left, left, right)
-	case isField(c.left) && looksTyped(c.right):
-		right = strings.ToLower(c.right.(constant).value.text)
-	case isField(c.right) && looksTyped(c.left):
-		left = strings.ToLower(c.left.(constant).value.text)
+	case l.path != nil && isTyped(r):
+		right, left = asText(r, right, left)
+	case r.path != nil && isTyped(l):
+		left, right = asText(l, left, right)
+	case l.path != nil && looksTyped(r):
+		right = strings.ToLower(r.constant.text)
+	case r.path != nil && looksTyped(l):
+		left = strings.ToLower(l.constant.text)
 	default:
 		return
 	}
-	t := TypedComparison{At: start, sign: sign.text, field: fieldOf(c.left, c.right), Instead: left + " " +
+	t := TypedComparison{At: start, sign: sign.text, field: slices.Concat(l.path, r.path), Instead: left + " " +
 		sign.text + " " + right}
-	if looksTyped(c.left) || looksTyped(c.right) {
+	if looksTyped(l) || looksTyped(r) {
 		p.numeric = p.note(p.numeric, t)
 		return
 	}
@@ -49,13 +52,13 @@ func (p *parser) noteComparison(c comparison, start int, sign token) {
 }
 
 // noteList keeps a search of a field among numbers.
-func (p *parser) noteList(n oneOf, start int, word token) {
+func (p *parser) noteList(of node, among []node, start int, word token) {
 	other := func(e node) bool { return constantKind(e) != Number }
-	if !isField(n.left) || len(n.list) == 0 || slices.ContainsFunc(n.list, other) {
+	if p.mistake != "" || of.path == nil || len(among) == 0 || slices.ContainsFunc(among, other) {
 		return
 	}
 	left, list := p.between(start, word.at), p.between(word.at+len(word.text), p.token.at)
-	t := TypedComparison{At: start, sign: word.text, field: fieldOf(n.left), Instead: "number(" + left + ") " +
+	t := TypedComparison{At: start, sign: word.text, field: of.path, Instead: "number(" + left + ") " +
 		word.text + " " + list}
 	p.typed = p.note(p.typed, t)
 }
@@ -71,7 +74,7 @@ func (p *parser) note(all []TypedComparison, t TypedComparison) []TypedCompariso
 }
 
 // between returns a part of the expression.
-func (p *parser) between(from, to int) string { return strings.TrimSpace(p.lexer.src[from:to]) }
+func (p *parser) between(from, to int) string { return strings.TrimSpace(p.src[from:to]) }
 
 // asText returns how a constant and the field that it is compared with are written for fields that are texts.
 func asText(constant node, written, field string) (constantText, fieldText string) {
@@ -89,28 +92,14 @@ func isTyped(n node) bool {
 
 // looksTyped reports whether n is a text that is spelled like a number or a boolean.
 func looksTyped(n node) bool {
-	c, _ := n.(constant)
-	v := c.value
-	return v.kind == Text && (v.as(Number).kind == Number || v.as(Boolean).kind == Boolean)
-}
-
-// fieldOf returns the path of the first field among nodes.
-func fieldOf(nodes ...node) []step {
-	for _, n := range nodes {
-		if f, ok := n.(field); ok {
-			return f.path
-		}
-	}
-	return nil
-}
-
-func isField(n node) bool {
-	_, ok := n.(field)
-	return ok
+	v := n.constant
+	return v != nil && v.kind == Text && (v.as(Number).kind == Number || v.as(Boolean).kind == Boolean)
 }
 
 // constantKind is the kind of a constant, or null.
 func constantKind(n node) Kind {
-	c, _ := n.(constant)
-	return c.value.kind
+	if n.constant == nil {
+		return Null
+	}
+	return n.constant.kind
 }

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"prodigy/internal/rawjson"
 )
@@ -25,76 +24,51 @@ type term struct {
 // are the same in small letters. An error shows the place with a caret.
 func ParseOrder(src string) (Order, error) {
 	var o Order
-	err := parseWith(src, func(p *parser) error {
+	p := &parser{src: src}
+	err := p.parse(func(p *parser) {
 		for {
-			t, err := p.term()
-			if err != nil {
-				return err
-			}
-			o = append(o, t)
+			o = append(o, p.term())
 			if p.token.kind == tokenEnd {
-				return nil
+				return
 			}
-			if err := p.expect(",", "or ASC, DESC or NULLS"); err != nil {
-				return err
-			}
+			p.expect(",", "or ASC, DESC or NULLS")
 		}
 	})
 	return o, err
 }
 
-func (p *parser) term() (t term, err error) {
-	if t.path, err = p.field(); err != nil {
-		return term{}, err
+func (p *parser) term() term {
+	t := term{path: p.field()}
+	if t.descending = p.token.isWord("DESC"); t.descending || p.token.isWord("ASC") {
+		p.advance()
 	}
-	switch {
-	case p.isKeyword("DESC"):
-		t.descending = true
-		err = p.advance()
-	case p.isKeyword("ASC"):
-		err = p.advance()
+	if !p.accept("", "NULLS") {
+		return t
 	}
-	if err != nil || !p.isKeyword("NULLS") {
-		return t, err
+	if t.nullsFirst = p.token.isWord("FIRST"); !t.nullsFirst && !p.token.isWord("LAST") {
+		p.fail(p.token.at, "expected FIRST or LAST after NULLS, got %s", p.token)
 	}
-	if err := p.advance(); err != nil {
-		return term{}, err
-	}
-	t.nullsFirst = p.isKeyword("FIRST")
-	if !t.nullsFirst && !p.isKeyword("LAST") {
-		return term{}, mistake(p.token.at, "expected FIRST or LAST after NULLS, got %s", p.token)
-	}
-	return t, p.advance()
-}
-
-func (p *parser) isKeyword(word string) bool {
-	return p.token.kind == tokenWord && strings.EqualFold(p.token.text, word)
+	p.advance()
+	return t
 }
 
 // field reads the path of a field.
-func (p *parser) field() ([]step, error) {
+func (p *parser) field() []step {
 	t := p.token
-	var n node
-	var err error
 	switch {
 	case t.isSign("["):
-		n, err = p.steps(nil, p.token.at)
+		return p.steps(nil, t.at).path
 	case t.kind == tokenWord:
-		if err = p.advance(); err == nil {
-			n, err = p.steps([]step{{name: t.text}}, t.at)
-		}
-	default:
-		return nil, mistake(t.at, "expected the path of a field, got %s", t)
+		p.advance()
+		return p.steps([]step{{name: t.text}}, t.at).path
 	}
-	if err != nil {
-		return nil, err
-	}
-	return n.(field).path, nil
+	p.fail(t.at, "expected the path of a field, got %s", t)
+	return nil
 }
 
 // AppendKey appends what sorts bytewise as the item does in the order.
 func (o Order) AppendKey(b []byte, item json.RawMessage) []byte {
-	root := newValue(item)
+	root := ValueOf(item)
 	for _, t := range o {
 		v, _ := inItem(root, t.path)
 		switch {
@@ -138,7 +112,7 @@ func (v Value) AppendOrdered(b []byte) []byte {
 		return appendText(b, v.text)
 	case Array:
 		for element := range rawjson.Elements(v.raw) {
-			b = newValue(element).AppendOrdered(b)
+			b = ValueOf(element).AppendOrdered(b)
 		}
 		return append(b, 0)
 	case Object:
@@ -175,7 +149,7 @@ func appendText(b []byte, s string) []byte {
 func appendMembers(b []byte, members map[string][]byte) []byte {
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		b = appendText(append(b, 1), name)
-		b = newValue(members[name]).AppendOrdered(b)
+		b = ValueOf(members[name]).AppendOrdered(b)
 	}
 	return append(b, 0)
 }

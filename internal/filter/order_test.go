@@ -37,13 +37,13 @@ func TestTheOrderedFormHasTheOrderOfValues(t *testing.T) {
 			return fmt.Sprintf("%d.%02de%d", rapid.IntRange(-20, 20).Draw(t, "whole"), rapid.IntRange(0, 99).Draw(t, "part"), rapid.IntRange(-3, 3).Draw(t, "exponent"))
 		})
 		a, b := number.Draw(t, "a"), number.Draw(t, "b")
-		form := func(raw string) []byte { return newValue([]byte(raw)).AppendOrdered(nil) }
+		form := func(raw string) []byte { return ValueOf([]byte(raw)).AppendOrdered(nil) }
 		if got, want := bytes.Compare(form(a), form(b)), compareNumbers(a, b); got != want {
 			t.Fatalf("%s and %s: got %d, want %d", a, b, got, want)
 		}
 		x, _ := json.Marshal(documents().Draw(t, "x"))
 		y, _ := json.Marshal(documents().Draw(t, "y"))
-		if got, want := bytes.Equal(form(string(x)), form(string(y))), newValue(x).equal(newValue(y)); got != want {
+		if got, want := bytes.Equal(form(string(x)), form(string(y))), ValueOf(x).Equal(ValueOf(y)); got != want {
 			t.Fatalf("%s and %s: the same form is %t, equal is %t", x, y, got, want)
 		}
 		s, u := rapid.String().Draw(t, "s"), rapid.String().Draw(t, "u")

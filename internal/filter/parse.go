@@ -16,288 +16,230 @@ import (
 // deepest is how far parentheses and nots may nest.
 const deepest = 200
 
-// parser reads an expression. It looks one token ahead.
+// parser reads an expression. It looks one token ahead. Behind its first mistake there is only the end for it, so that
+// what it has read until then is looked at no more.
 type parser struct {
-	lexer lexer
-	token token // the one that comes next
-	depth int
-	terms *[]Term    // of a condition, whose paths they are; an item has its own
-	paths [][]string // of the fields, each up to an index
+	src    string
+	at     int   // where the token behind the next one starts
+	places bool  // ${…} is a token
+	token  token // the one that comes next
+	depth  int
+	terms  *[]Term    // of a condition, whose paths they are; an item has its own
+	paths  [][]string // of the fields, each up to an index
 
 	typed   []TypedComparison
 	numeric []TypedComparison // those that no number or boolean can meet
+
+	mistake   string // the first one
+	mistakeAt int
 }
 
-// parseWith lets read read what is in src, from its first token on. An error shows the place with a caret.
-func parseWith(src string, read func(*parser) error) error {
-	p := &parser{lexer: lexer{src: src}}
-	return p.run(read)
+// parse lets read read what is in p.src, from its first token on. An error shows the place with a caret.
+func (p *parser) parse(read func(*parser)) error {
+	p.src = strings.TrimRight(p.src, " \t\r\n")
+	p.advance()
+	read(p)
+	if p.mistake == "" {
+		return nil
+	}
+	return fmt.Errorf("%s\n%s", p.mistake, PointAt(p.src, p.mistakeAt))
 }
 
-func (p *parser) run(read func(*parser) error) error {
-	p.lexer.src = strings.TrimRight(p.lexer.src, " \t\r\n")
-	err := p.advance()
-	if err == nil {
-		err = read(p)
+func (p *parser) fail(at int, format string, args ...any) {
+	if p.mistake == "" {
+		p.mistake, p.mistakeAt = fmt.Sprintf(format, args...), at
 	}
-	var place *placeError
-	if errors.As(err, &place) {
-		return fmt.Errorf("%w\n%s", err, PointAt(p.lexer.src, place.at))
-	}
-	return err
+	p.token = p.end()
 }
 
-func (p *parser) whole() (node, error) {
-	root, err := p.or()
-	if err != nil {
-		return nil, err
+func (p *parser) advance() {
+	if p.mistake == "" {
+		p.token = p.next()
 	}
+}
+
+// whole reads an expression up to the end.
+func (p *parser) whole() node {
+	root := p.or()
+	p.expectEnd("an operator or the end")
+	return root
+}
+
+func (p *parser) expectEnd(what string) {
 	if p.token.kind != tokenEnd {
-		return nil, mistake(p.token.at, "expected an operator or the end, got %s", p.token)
+		p.fail(p.token.at, "expected %s, got %s", what, p.token)
 	}
-	return root, nil
-}
-
-func (p *parser) advance() (err error) {
-	p.token, err = p.lexer.next()
-	return err
 }
 
 // accept skips the next token if it is that sign, or that word in any case.
-func (p *parser) accept(sign, word string) (bool, error) {
-	if !p.token.isSign(sign) && !p.token.isWord(word) {
-		return false, nil
+func (p *parser) accept(sign, word string) bool {
+	accepted := p.token.isSign(sign) || p.token.isWord(word)
+	if accepted {
+		p.advance()
 	}
-	return true, p.advance()
+	return accepted
 }
 
-func (p *parser) expect(sign, why string) error {
+func (p *parser) expect(sign, why string) {
 	if !p.token.isSign(sign) {
-		return mistake(p.token.at, "expected %q %s, got %s", sign, why, p.token)
+		p.fail(p.token.at, "expected %q %s, got %s", sign, why, p.token)
 	}
-	return p.advance()
+	p.advance()
 }
 
-func (p *parser) or() (node, error) {
-	return p.chain("||", "or", p.and, func(l, r node) node { return disjunction{l, r} })
-}
+func (p *parser) or() node { return p.chain("||", "or", p.and, disjunction) }
 
-func (p *parser) and() (node, error) {
-	return p.chain("&&", "and", p.not, func(l, r node) node { return conjunction{l, r} })
-}
+func (p *parser) and() node { return p.chain("&&", "and", p.not, conjunction) }
 
-func (p *parser) chain(sign, word string, part func() (node, error), join func(l, r node) node) (node, error) {
-	left, err := part()
-	if err != nil {
-		return nil, err
+func (p *parser) chain(sign, word string, part func() node, join func(left, right node) node) node {
+	left := part()
+	for p.accept(sign, word) {
+		left = join(left, part())
 	}
-	for {
-		more, err := p.accept(sign, word)
-		if err != nil || !more {
-			return left, err
-		}
-		right, err := part()
-		if err != nil {
-			return nil, err
-		}
-		left = join(left, right)
-	}
+	return left
 }
 
-func (p *parser) not() (node, error) {
+func (p *parser) not() node {
 	at := p.token.at
-	negated, err := p.accept("!", "not")
-	if err != nil {
-		return nil, err
-	}
-	if !negated {
+	if !p.accept("!", "not") {
 		return p.comparison()
 	}
-	if err := p.deeper(at); err != nil {
-		return nil, err
-	}
-	defer p.shallower()
-	inner, err := p.not()
-	return negation{inner}, err
+	return negation(p.deeper(at, p.not))
 }
 
-func (p *parser) deeper(at int) error {
+// deeper reads a part that nests, which begins at at.
+func (p *parser) deeper(at int, part func() node) node {
 	if p.depth++; p.depth > deepest {
-		return mistake(at, "nested too deeply")
+		p.fail(at, "nested too deeply")
+		return node{}
 	}
-	return nil
+	defer func() { p.depth-- }()
+	return part()
 }
 
-func (p *parser) shallower() { p.depth-- }
-
-func (p *parser) comparison() (node, error) {
+func (p *parser) comparison() node {
 	start := p.token.at
-	left, err := p.operand()
-	if err != nil {
-		return nil, err
-	}
+	left := p.operand()
 	if p.token.kind == tokenWord {
 		return p.wordOperator(left, start)
 	}
 	sign := p.token
 	test, ok := comparisons[sign.text]
 	if !ok || sign.kind != tokenSign {
-		return left, nil
+		return left
 	}
-	n, err := p.compared(left, test)
-	if err == nil {
-		p.noteComparison(n, start, sign)
-	}
-	return n, err
+	p.advance()
+	right := p.operand()
+	p.noteComparison(left, right, start, sign)
+	return comparison(left, right, test)
 }
 
-// compared reads what stands right of an operator.
-func (p *parser) compared(left node, test func(a, b Value) bool) (comparison, error) {
-	if err := p.advance(); err != nil {
-		return comparison{}, err
+func (p *parser) wordOperator(left node, start int) node {
+	operator := p.token
+	word := strings.ToLower(operator.text)
+	test := textTests[word]
+	if test == nil && word != "in" && word != "not" && word != "matches" {
+		return left
 	}
-	right, err := p.operand()
-	return comparison{left, right, test}, err
-}
-
-func (p *parser) wordOperator(left node, start int) (node, error) {
-	switch word := strings.ToLower(p.token.text); word {
-	case "in":
-		return p.in(left, start, p.token)
-	case "not":
-		return p.notIn(left, start)
-	case "matches":
-		if err := p.advance(); err != nil {
-			return nil, err
-		}
-		re, err := p.regex()
-		return match{left, re}, err
-	default:
-		if test, ok := textTests[word]; ok {
-			return p.compared(left, test)
-		}
+	p.advance()
+	switch {
+	case test != nil:
+		return comparison(left, p.operand(), test)
+	case word == "matches":
+		return match(left, p.regex())
+	case word == "in":
+		return p.in(left, start, operator)
+	case !p.token.isWord("in"):
+		p.fail(p.token.at, "expected \"in\" after %q, got %s (a negated comparison is written not a == b)",
+			operator.text, p.token)
+		return left
 	}
-	return left, nil
-}
-
-// notIn reads "not in" and its list.
-func (p *parser) notIn(left node, start int) (node, error) {
-	not := p.token
-	if err := p.advance(); err != nil {
-		return nil, err
-	}
-	if !p.token.isWord("in") {
-		return nil, mistake(p.token.at, "expected \"in\" after %q, got %s (a negated comparison is written not a == b)", not.text, p.token)
-	}
-	not.text = p.lexer.src[not.at : p.token.at+len(p.token.text)]
-	list, err := p.in(left, start, not)
-	return negation{list}, err
+	operator.text = p.src[operator.at : p.token.at+len(p.token.text)]
+	p.advance()
+	return negation(p.in(left, start, operator))
 }
 
 // in reads the list behind "in" or "not in", which operator is.
-func (p *parser) in(left node, start int, operator token) (node, error) {
-	if err := p.advance(); err != nil {
-		return nil, err
-	}
-	if err := p.expect("[", "after in"); err != nil {
-		return nil, err
-	}
+func (p *parser) in(left node, start int, operator token) node {
+	p.expect("[", "after in")
 	var list []node
-	for !p.token.isSign("]") {
+	for p.mistake == "" && !p.token.isSign("]") {
 		if len(list) > 0 {
-			if err := p.expect(",", "or \"]\" in the list"); err != nil {
-				return nil, err
-			}
+			p.expect(",", "or \"]\" in the list")
 		}
-		element, err := p.operand()
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, element)
+		list = append(list, p.operand())
 	}
-	if err := p.advance(); err != nil {
-		return nil, err
-	}
-	n := oneOf{left, list}
-	p.noteList(n, start, operator)
-	return n, nil
+	p.advance()
+	p.noteList(left, list, start, operator)
+	return oneOf(left, list)
 }
 
-func (p *parser) regex() (*regexp.Regexp, error) {
+func (p *parser) regex() *regexp.Regexp {
 	t := p.token
 	if t.kind != tokenText {
-		return nil, mistake(t.at, "expected a regular expression in quotes, got %s", t)
+		p.fail(t.at, "expected a regular expression in quotes, got %s", t)
+		return nil
 	}
 	if p.terms != nil && strings.Contains(t.text, "${") {
-		return nil, mistake(t.at, "a regular expression is constant, no value can stand in it")
+		p.fail(t.at, "a regular expression is constant, no value can stand in it")
 	}
 	re, err := regexp.Compile(t.text)
-	var bad *syntax.Error
-	if errors.As(err, &bad) {
-		return nil, mistake(t.at, "not a regular expression: %s: %s", bad.Code, bad.Expr)
+	if bad, ok := errors.AsType[*syntax.Error](err); ok {
+		p.fail(t.at, "not a regular expression: %s: %s", bad.Code, bad.Expr)
+	} else if err != nil {
+		p.fail(t.at, "not a regular expression: %v", err)
 	}
-	if err != nil {
-		return nil, mistake(t.at, "not a regular expression: %v", err)
-	}
-	return re, p.advance()
+	p.advance()
+	return re
 }
 
 // operand reads what can stand beside an operator.
-func (p *parser) operand() (node, error) {
+func (p *parser) operand() node {
 	t := p.token
 	switch {
-	case t.kind == tokenNumber:
-		return constant{Value{kind: Number, text: t.text}}, p.advance()
 	case t.kind == tokenPlace, t.kind == tokenText && p.terms != nil && strings.Contains(t.text, "$"):
-		return p.named(t)
+		p.advance()
+		return p.newTerm(Term{Src: t.text, Text: t.kind == tokenText, At: t.at})
+	case t.kind == tokenNumber:
+		p.advance()
+		return constantNode(Value{kind: Number, text: t.text})
 	case t.kind == tokenText:
-		return constant{Value{kind: Text, text: t.text}}, p.advance()
+		p.advance()
+		return constantNode(Value{kind: Text, text: t.text})
 	case t.kind == tokenWord:
 		return p.word()
 	case t.isSign("["):
 		return p.steps(nil, t.at)
 	case t.isSign("("):
-		return p.group()
+		return p.deeper(t.at, func() node {
+			p.advance()
+			inner := p.or()
+			p.expect(")", "to close the parenthesis")
+			return inner
+		})
 	}
-	return nil, mistake(t.at, "expected a field, a value or \"(\", got %s", t)
-}
-
-func (p *parser) group() (node, error) {
-	if err := p.deeper(p.token.at); err != nil {
-		return nil, err
-	}
-	defer p.shallower()
-	if err := p.advance(); err != nil {
-		return nil, err
-	}
-	inner, err := p.or()
-	if err != nil {
-		return nil, err
-	}
-	return inner, p.expect(")", "to close the parenthesis")
+	p.fail(t.at, "expected a field, a value or \"(\", got %s", t)
+	return node{}
 }
 
 // word reads what begins with a word: a constant, a call or a path.
-func (p *parser) word() (node, error) {
+func (p *parser) word() node {
 	t := p.token
-	if err := p.advance(); err != nil {
-		return nil, err
-	}
+	p.advance()
 	if p.token.isSign("(") && !isOperator(t.text) {
 		return p.call(t)
 	}
 	switch word := strings.ToLower(t.text); {
 	case t.text == "null":
-		return constant{}, nil
+		return constantNode(Value{})
 	case t.text == "true", t.text == "false":
-		return constant{booleanValue(t.text == "true")}, nil
+		return constantNode(booleanValue(t.text == "true"))
 	case word == "null", word == "true", word == "false":
-		return nil, mistake(t.at, "the constant is written %s (a field of that name is written item.%s)", word, t.text)
+		p.fail(t.at, "the constant is written %s (a field of that name is written item.%s)", word, t.text)
 	case t.text == "None":
-		return nil, mistake(t.at, "the constant is written null (a field of that name is written item.None)")
+		p.fail(t.at, "the constant is written null (a field of that name is written item.None)")
 	case isOperator(t.text), textTests[t.text] != nil:
-		return nil, mistake(t.at, "expected a field or a value, got %q (a field of that name is written item.%s)",
-			t.text, t.text)
+		p.fail(t.at, "expected a field or a value, got %q (a field of that name is written item.%s)", t.text, t.text)
 	}
 	return p.steps([]step{{name: t.text}}, t.at)
 }
@@ -320,88 +262,60 @@ func calls() string {
 }
 
 // call reads the arguments of a function.
-func (p *parser) call(name token) (node, error) {
+func (p *parser) call(name token) node {
 	function, test := functions[name.text], textTests[name.text]
 	if function == nil && test == nil && name.text != "matches" {
-		return nil, mistake(name.at, "there is no function %q (want %s)", name.text, calls())
+		p.fail(name.at, "there is no function %q (want %s)", name.text, calls())
 	}
-	if err := p.advance(); err != nil {
-		return nil, err
-	}
-	first, err := p.operand()
-	if err != nil {
-		return nil, err
-	}
+	p.advance()
+	first := p.operand()
 	if function != nil {
-		return call{function, first}, p.expect(")", "after the argument of "+name.text)
+		p.expect(")", "after the argument of "+name.text)
+		return call(function, first)
 	}
-	if err := p.expect(",", "between the arguments of "+name.text); err != nil {
-		return nil, err
-	}
+	p.expect(",", "between the arguments of "+name.text)
 	var n node
 	if test != nil {
-		var second node
-		second, err = p.operand()
-		n = comparison{first, second, test}
+		n = comparison(first, p.operand(), test)
 	} else {
-		var re *regexp.Regexp
-		re, err = p.regex()
-		n = match{first, re}
+		n = match(first, p.regex())
 	}
-	if err != nil {
-		return nil, err
-	}
-	return n, p.expect(")", "after the arguments of "+name.text)
+	p.expect(")", "after the arguments of "+name.text)
+	return n
 }
 
 // steps reads the rest of a path that starts at start.
-func (p *parser) steps(path []step, start int) (node, error) {
+func (p *parser) steps(path []step, start int) node {
 	for {
-		var s step
-		var err error
 		switch {
-		case p.token.isSign("."):
-			s, err = p.name()
-		case p.token.isSign("["):
-			s, err = p.bracket()
+		case p.accept(".", ""):
+			t := p.token
+			if t.kind != tokenWord {
+				p.fail(t.at, "expected a name after \".\", got %s", t)
+			}
+			path = append(path, step{name: t.text})
+			p.advance()
+		case p.accept("[", ""):
+			path = append(path, p.bracket())
 		default:
-			return p.pathNode(path, start), nil
+			return p.pathNode(path, start)
 		}
-		if err != nil {
-			return nil, err
-		}
-		path = append(path, s)
 	}
 }
 
-func (p *parser) name() (step, error) {
-	if err := p.advance(); err != nil {
-		return step{}, err
-	}
-	t := p.token
-	if t.kind != tokenWord {
-		return step{}, mistake(t.at, "expected a name after \".\", got %s", t)
-	}
-	return step{name: t.text}, p.advance()
-}
-
-func (p *parser) bracket() (step, error) {
-	if err := p.advance(); err != nil {
-		return step{}, err
-	}
+func (p *parser) bracket() step {
 	t := p.token
 	s := step{name: t.text}
 	if t.kind == tokenNumber {
 		n, err := strconv.Atoi(t.text)
 		if err != nil || n < 0 {
-			return step{}, mistake(t.at, "expected an index, a whole number from 0, got %s", t)
+			p.fail(t.at, "expected an index, a whole number from 0, got %s", t)
 		}
 		s = step{index: n, indexed: true}
 	} else if t.kind != tokenText {
-		return step{}, mistake(t.at, "expected an index or a name in quotes, got %s", t)
+		p.fail(t.at, "expected an index or a name in quotes, got %s", t)
 	}
-	if err := p.advance(); err != nil {
-		return step{}, err
-	}
-	return s, p.expect("]", "after it")
+	p.advance()
+	p.expect("]", "after it")
+	return s
 }

@@ -48,13 +48,7 @@ func (v Value) Spelling() string {
 func booleanValue(yes bool) Value { return Value{kind: Boolean, yes: yes} }
 
 // ValueOf returns the value of a JSON document, which must be valid.
-func ValueOf(raw []byte) Value { return newValue(raw) }
-
-// Equal reports whether two values are equal. Numbers are compared by size, texts and numbers are never equal.
-func (v Value) Equal(w Value) bool { return v.equal(w) }
-
-// newValue reads valid JSON.
-func newValue(raw []byte) Value {
+func ValueOf(raw []byte) Value {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
 		return Value{}
@@ -95,7 +89,7 @@ func (v Value) member(name string) (found Value, ok bool) {
 		return Value{}, false
 	}
 	raw := rawjson.Member(v.raw, name)
-	return newValue(raw), raw != nil
+	return ValueOf(raw), raw != nil
 }
 
 // element returns an element of an array.
@@ -105,7 +99,7 @@ func (v Value) element(index int) (found Value, ok bool) {
 	}
 	for element := range rawjson.Elements(v.raw) {
 		if index == 0 {
-			return newValue(element), true
+			return ValueOf(element), true
 		}
 		index--
 	}
@@ -156,54 +150,19 @@ func (v Value) members() map[string][]byte {
 	return out
 }
 
-// equal compares by value: numbers whatever their spelling, objects whatever their order.
-func (v Value) equal(w Value) bool {
+// Equal reports whether two values are equal: numbers whatever their spelling, objects whatever their order. A text and
+// a number never are.
+func (v Value) Equal(w Value) bool {
 	v, w = coerce(v, w)
-	if v.kind != w.kind {
+	switch {
+	case v.kind != w.kind:
 		return false
-	}
-	switch v.kind {
-	case Boolean:
-		return v.yes == w.yes
-	case Number:
+	case v.kind == Number:
 		return compareNumbers(v.text, w.text) == 0
-	case Text:
+	case v.kind == Text:
 		return v.text == w.text
-	case Array:
-		return v.equalElements(w)
-	case Object:
-		return v.equalMembers(w)
 	}
-	return true
-}
-
-func (v Value) equalElements(w Value) bool {
-	var others [][]byte
-	for element := range rawjson.Elements(w.raw) {
-		others = append(others, element)
-	}
-	i := 0
-	for element := range rawjson.Elements(v.raw) {
-		if i == len(others) || !newValue(element).equal(newValue(others[i])) {
-			return false
-		}
-		i++
-	}
-	return i == len(others)
-}
-
-func (v Value) equalMembers(w Value) bool {
-	mine, others := v.members(), w.members()
-	if len(mine) != len(others) {
-		return false
-	}
-	for name, raw := range mine {
-		other, ok := others[name]
-		if !ok || !newValue(raw).equal(newValue(other)) {
-			return false
-		}
-	}
-	return true
+	return bytes.Equal(v.AppendOrdered(nil), w.AppendOrdered(nil))
 }
 
 // contains reports whether a text holds another, or an array an element.
@@ -213,7 +172,7 @@ func (v Value) contains(w Value) bool {
 		return strings.Contains(v.text, w.text)
 	case v.kind == Array:
 		for element := range rawjson.Elements(v.raw) {
-			if newValue(element).equal(w) {
+			if ValueOf(element).Equal(w) {
 				return true
 			}
 		}
