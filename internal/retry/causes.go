@@ -3,61 +3,57 @@ package retry
 // This file is the knowledge of how programs fail, as data. Each row names a type and how it is told. Judge says in
 // which order they count.
 
-// exit says what the exit codes of a program mean. With soft, what the program has printed counts more.
+// exit says what the exit codes of some programs mean. Both stand between blanks; without codes, any counts.
 type exit struct {
-	programs []string
-	codes    []int // any, if there is none
-	is       Type
-	soft     bool
+	programs, codes string
+
+	is   Type
+	soft bool // what the program has printed counts more
 }
+
+const soft, firm = true, false
 
 // exits are the documented exit codes: of curl, wget, rsync, sqlite3, psql, aria2c and httpie in their manuals under
 // EXIT CODES, of ssh in ssh(1), of timeout in timeout(1).
 var exits = []exit{
-	{programs: []string{"curl"}, codes: []int{5, 6, 7, 18, 52, 55, 92, 95, 96}, is: TypeNetwork},
-	{programs: []string{"curl"}, codes: []int{16, 35, 56, 97}, is: TypeNetwork, soft: true},
-	{programs: []string{"curl"}, codes: []int{28}, is: TypeTimeout},
-	{programs: []string{"curl"}, codes: []int{22}, is: TypeClientError, soft: true},
-	{programs: []string{"curl"}, codes: []int{47, 51, 53, 54, 58, 59, 60, 64, 66}, is: TypeClientError},
-	{programs: []string{"curl"}, codes: []int{77, 78, 80, 82, 83, 90, 91}, is: TypeClientError},
-	{programs: []string{"curl"}, codes: []int{9, 67, 94}, is: TypeAuth},
-	{programs: []string{"curl"}, codes: []int{23, 27, 70}, is: TypeResource},
-	{programs: []string{"curl"}, codes: []int{1, 2, 3, 4, 26, 37, 39, 43, 48}, is: TypeCommandFailed},
-	{programs: []string{"wget"}, codes: []int{4}, is: TypeNetwork},
-	{programs: []string{"wget"}, codes: []int{7}, is: TypeNetwork, soft: true},
-	{programs: []string{"wget"}, codes: []int{5}, is: TypeClientError},
-	{programs: []string{"wget"}, codes: []int{6}, is: TypeAuth},
-	{programs: []string{"wget"}, codes: []int{8}, is: TypeClientError, soft: true},
-	{programs: []string{"ssh", "scp", "sftp"}, codes: []int{255}, is: TypeNetwork, soft: true},
-	{programs: []string{"scp", "sftp"}, codes: []int{1}, is: TypeCommandFailed, soft: true},
-	{programs: []string{"rsync"}, codes: []int{10, 12}, is: TypeNetwork, soft: true},
-	{programs: []string{"rsync"}, codes: []int{30, 35}, is: TypeTimeout},
-	{programs: []string{"rsync"}, codes: []int{11, 22}, is: TypeResource, soft: true},
-	{programs: []string{"aria2c"}, codes: []int{2}, is: TypeTimeout},
-	{programs: []string{"aria2c"}, codes: []int{5, 6, 19}, is: TypeNetwork},
-	{programs: []string{"aria2c"}, codes: []int{3, 4, 22, 23}, is: TypeClientError, soft: true},
-	{programs: []string{"aria2c"}, codes: []int{24}, is: TypeAuth},
-	{programs: []string{"aria2c"}, codes: []int{29}, is: TypeServerError},
-	{programs: []string{"http", "https", "xh", "xhs"}, codes: []int{2}, is: TypeTimeout, soft: true},
-	{programs: []string{"http", "https", "xh", "xhs"}, codes: []int{4}, is: TypeClientError, soft: true},
-	{programs: []string{"http", "https", "xh", "xhs"}, codes: []int{5}, is: TypeServerError},
-	{programs: []string{"psql", "pg_dump", "pg_isready", "createdb"}, codes: []int{2}, is: TypeNetwork, soft: true},
-	{programs: []string{"dig"}, codes: []int{9}, is: TypeTimeout},
-	{programs: []string{"timeout"}, codes: []int{124}, is: TypeTimeout},
-	{programs: []string{"sqlite3"}, codes: []int{5, 6, 13}, is: TypeResource},
-	{programs: []string{"sqlite3"}, is: TypeCommandFailed},
-	{programs: []string{"jq"}, codes: []int{1, 2, 3, 4, 5}, is: TypeCommandFailed},
-	{
-		programs: []string{
-			":", "[", "awk", "basename", "black", "cat", "chmod", "clang", "clang++", "cmp", "cp", "cut", "diff",
-			"echo", "eslint", "false", "file", "find", "flake8", "g++", "gcc", "gofmt", "grep", "gunzip", "gzip",
-			"head", "isort", "javac", "ld", "ln", "ls", "md5sum", "mkdir", "mv", "mypy", "patch", "prettier", "printf",
-			"pylint", "pytest", "rg", "rm", "rmdir", "ruff", "rustc", "sed", "sha256sum", "shellcheck", "sort", "stat",
-			"tail", "tar", "test", "touch", "true", "tsc", "tsort", "unxz", "unzip", "wc", "xmllint", "xz", "yamllint",
-			"yq", "zip", "zstd",
-		},
-		is: TypeCommandFailed,
-	},
+	{"curl", "5 6 7 18 52 55 92 95 96", TypeNetwork, firm},
+	{"curl", "16 35 56 97", TypeNetwork, soft},
+	{"curl", "28", TypeTimeout, firm},
+	{"curl", "22", TypeClientError, soft},
+	{"curl", "47 51 53 54 58 59 60 64 66", TypeClientError, firm},
+	{"curl", "77 78 80 82 83 90 91", TypeClientError, firm},
+	{"curl", "9 67 94", TypeAuth, firm},
+	{"curl", "23 27 70", TypeResource, firm},
+	{"curl", "1 2 3 4 26 37 39 43 48", TypeCommandFailed, firm},
+	{"wget", "4", TypeNetwork, firm},
+	{"wget", "7", TypeNetwork, soft},
+	{"wget", "5", TypeClientError, firm},
+	{"wget", "6", TypeAuth, firm},
+	{"wget", "8", TypeClientError, soft},
+	{"ssh scp sftp", "255", TypeNetwork, soft},
+	{"scp sftp", "1", TypeCommandFailed, soft},
+	{"rsync", "10 12", TypeNetwork, soft},
+	{"rsync", "30 35", TypeTimeout, firm},
+	{"rsync", "11 22", TypeResource, soft},
+	{"aria2c", "2", TypeTimeout, firm},
+	{"aria2c", "5 6 19", TypeNetwork, firm},
+	{"aria2c", "3 4 22 23", TypeClientError, soft},
+	{"aria2c", "24", TypeAuth, firm},
+	{"aria2c", "29", TypeServerError, firm},
+	{"http https xh xhs", "2", TypeTimeout, soft},
+	{"http https xh xhs", "4", TypeClientError, soft},
+	{"http https xh xhs", "5", TypeServerError, firm},
+	{"psql pg_dump pg_isready createdb", "2", TypeNetwork, soft},
+	{"dig", "9", TypeTimeout, firm},
+	{"timeout", "124", TypeTimeout, firm},
+	{"sqlite3", "5 6 13", TypeResource, firm},
+	{"sqlite3", "", TypeCommandFailed, firm},
+	{"jq", "1 2 3 4 5", TypeCommandFailed, firm},
+	{`
+		: [ awk basename black cat chmod clang clang++ cmp cp cut diff echo eslint false file find flake8 g++ gcc
+		gofmt grep gunzip gzip head isort javac ld ln ls md5sum mkdir mv mypy patch prettier printf pylint pytest rg
+		rm rmdir ruff rustc sed sha256sum shellcheck sort stat tail tar test touch true tsc tsort unxz unzip wc
+		xmllint xz yamllint yq zip zstd`, "", TypeCommandFailed, firm},
 }
 
 // summaries are lines with which tests, compilers and linters end: * stands for any text, # for a number. What they

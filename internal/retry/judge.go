@@ -97,18 +97,11 @@ type known struct {
 // exitOf returns what the exit code of the last program that documents it means. A row for any code of a program counts
 // only when no other program may have failed in its place.
 func exitOf(programs []string, code int) (known, bool) {
-	found := func(name string) (known, bool) {
+	for _, name := range slices.Backward(programs) {
 		for _, e := range exits {
-			fits := slices.Contains(e.codes, code) || len(e.codes) == 0 && ofItself(programs)
-			if fits && slices.Contains(e.programs, name) {
+			if has(e.programs, name) && (has(e.codes, strconv.Itoa(code)) || e.codes == "" && ofItself(programs)) {
 				return known{e, name + " exit code " + strconv.Itoa(code)}, true
 			}
-		}
-		return known{}, false
-	}
-	for _, name := range slices.Backward(programs) {
-		if k, ok := found(name); ok {
-			return k, true
 		}
 	}
 	return known{}, false
@@ -117,11 +110,12 @@ func exitOf(programs []string, code int) (known, bool) {
 // ofItself reports whether all of the programs fail by themselves or by their arguments only.
 func ofItself(programs []string) bool {
 	return !slices.ContainsFunc(programs, func(name string) bool {
-		return !slices.ContainsFunc(exits, func(e exit) bool {
-			return len(e.codes) == 0 && slices.Contains(e.programs, name)
-		})
+		return !slices.ContainsFunc(exits, func(e exit) bool { return e.codes == "" && has(e.programs, name) })
 	})
 }
+
+// has reports whether a word is among those of a text.
+func has(text, word string) bool { return slices.Contains(strings.Fields(text), word) }
 
 // ranOut reports whether the machine ran out of something, by which phrase.
 func ranOut(f Failure) (string, bool) {
