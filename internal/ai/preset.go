@@ -53,9 +53,6 @@ type Preset struct {
 	sums  []*source
 	shown []*Shown
 
-	scanner   *scanner // nil: every line takes the slow path
-	scanPicks []scanPick
-
 	toolBegins, toolEnds, waits []*source // of Watch
 }
 
@@ -244,9 +241,8 @@ func (p *Pick) MarshalYAML() (any, error) { return p.written, nil }
 
 // fieldTest is a field that must have a value.
 type fieldTest struct {
-	path   path
-	want   filter.Value
-	quoted []byte // the value, if it is a text
+	path path
+	want filter.Value
 }
 
 // Take says where a thing is in the output: the first of its sources that has something.
@@ -431,18 +427,14 @@ func (s Set) add(l Layer) error {
 		if body.Kind != yaml.MappingNode {
 			return at(body, "agents.%s must be a mapping", key.Value)
 		}
-		var p, base Preset
-		if before := s[key.Value]; before != nil {
-			base = *before
-		}
+		base := s[key.Value]
 		for j := 0; j+1 < len(body.Content); j += 2 {
 			k, v := body.Content[j], body.Content[j+1]
 			if k.Value == "extends" {
-				parent, err := s.Find(v.Value)
-				if err != nil {
+				var err error
+				if base, err = s.Find(v.Value); err != nil {
 					return at(v, "%s", err)
 				}
-				base = *parent
 				continue
 			}
 			if keys := workflow.PresetKeys(); !slices.Contains(keys, k.Value) {
@@ -452,89 +444,48 @@ func (s Set) add(l Layer) error {
 				)
 			}
 		}
-		own := *body
-		own.Content = withoutKey(body.Content, "extends")
-		if err := own.Decode(&p); err != nil {
+		p, err := base.with(body)
+		if err != nil {
 			return at(key, "agents.%s: %s", key.Value, strings.TrimPrefix(err.Error(), "yaml: "))
 		}
-		merged := base.with(&p)
-		merged.Name = key.Value
-		checked := merged
+		p.Name = key.Value
+		checked := p
 		if err := checked.compile(); err != nil {
 			return at(key, "agents.%s: %s", key.Value, err)
 		}
-		s[key.Value] = &merged
+		s[key.Value] = &p
 	}
 	return nil
 }
 
-func withoutKey(content []*yaml.Node, name string) []*yaml.Node {
-	var kept []*yaml.Node
-	for i := 0; i+1 < len(content); i += 2 {
-		if content[i].Value != name {
-			kept = append(kept, content[i], content[i+1])
+// with returns p, which may be nil, changed by what is written in body.
+func (p *Preset) with(body *yaml.Node) (Preset, error) {
+	over, copied := *body, yaml.Node{}
+	over.Content = nil
+	var with Preset
+	if err := errors.Join(copied.Encode(p), copied.Decode(&with)); err != nil {
+		return with, err
+	}
+	for i := 0; i+1 < len(body.Content); i += 2 {
+		switch body.Content[i].Value {
+		case "extends":
+			continue
+		case "prompt":
+			with.Prompt = Prompt{}
+		}
+		over.Content = append(over.Content, body.Content[i], body.Content[i+1])
+	}
+	before := with.Rules
+	with.Rules = nil
+	if err := over.Decode(&with); err != nil {
+		return with, err
+	}
+	for _, r := range before {
+		if !slices.ContainsFunc(with.Rules, func(o *Rule) bool { return o.Name == r.Name && r.Name != "" }) {
+			with.Rules = append(with.Rules, r)
 		}
 	}
-	return kept
-}
-
-// with returns p, changed by what is set in over.
-func (p Preset) with(over *Preset) Preset {
-	if over.Tested != "" {
-		p.Tested = over.Tested
-	}
-	if over.Argv != nil {
-		p.Argv = over.Argv
-	}
-	if over.Args != nil {
-		p.Args = over.Args
-	}
-	if over.Model != "" {
-		p.Model = over.Model
-	}
-	if over.Pool != "" {
-		p.Pool = over.Pool
-	}
-	p.Models = merged(p.Models, over.Models)
-	p.May = merged(p.May, over.May)
-	p.Prices = merged(p.Prices, over.Prices)
-	if over.Ignore != nil {
-		p.Ignore = over.Ignore
-	}
-	if over.Prompt.Stdin || over.Prompt.Arg != "" || over.Prompt.File != nil {
-		p.Prompt = over.Prompt
-	}
-	if over.Parse != "" {
-		p.Parse = over.Parse
-	}
-	p.Env = merged(p.Env, over.Env)
-	p.Options = merged(p.Options, over.Options)
-	p.Take = merged(p.Take, over.Take)
-	p.Watch = p.Watch.with(over.Watch)
-	if over.Show != nil {
-		p.Show = over.Show
-	}
-	p.Pick = merged(p.Pick, over.Pick)
-	rules := slices.Clone(over.Rules)
-	for _, r := range p.Rules {
-		if r.Name == "" || !slices.ContainsFunc(over.Rules, func(o *Rule) bool { return o.Name == r.Name }) {
-			rules = append(rules, r)
-		}
-	}
-	p.Rules = rules
-	return p
-}
-
-func merged[M ~map[string]V, V any](base, over M) M {
-	if len(over) == 0 {
-		return base
-	}
-	all := maps.Clone(base)
-	if all == nil {
-		all = make(M, len(over))
-	}
-	maps.Copy(all, over)
-	return all
+	return with, nil
 }
 
 // UnmarshalYAML implements yaml.Unmarshaler.
@@ -559,16 +510,11 @@ func (p *Pick) UnmarshalYAML(n *yaml.Node) error {
 				return fmt.Errorf("line %d: lines must be from 1 to %d", value.Line, maxTextLines)
 			}
 		default:
-			t := fieldTest{path: parsePath(key)}
-			quoted := value.Value
+			want := value.Value
 			if value.Tag == "!!str" {
-				quoted = jsonText(value.Value)
-				if !strings.Contains(quoted, `\`) {
-					t.quoted = []byte(quoted)
-				}
+				want = jsonText(want)
 			}
-			t.want = filter.ValueOf([]byte(quoted))
-			p.fields = append(p.fields, t)
+			p.fields = append(p.fields, fieldTest{path: parsePath(key), want: filter.ValueOf([]byte(want))})
 		}
 	}
 	if (p.line == nil) == (p.fields == nil) {
@@ -719,7 +665,6 @@ func (p *Preset) compile() error {
 		rules[i] = &compiled
 	}
 	p.Rules = rules
-	p.compileScan()
 	return nil
 }
 

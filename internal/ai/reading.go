@@ -38,9 +38,6 @@ type Reading struct {
 	open   map[string]int    // of a text: how many further lines belong to the pick
 	values []accumulated     // of the sources that add up, as in preset.sums
 
-	found   [][][]byte  // by the scanner of the preset, in the line of now
-	fitting []*scanPick // the picks of that line
-
 	signs Signs               // without Tools
 	tools map[string]struct{} // the ids of those that run
 
@@ -72,7 +69,7 @@ func (v *accumulated) first(id []byte) bool {
 func (p *Preset) Read() *Reading {
 	return &Reading{
 		preset: p, lines: map[string][]byte{}, at: map[string]int{}, open: map[string]int{},
-		values: make([]accumulated, len(p.sums)),
+		values: make([]accumulated, len(p.sums)), tools: map[string]struct{}{},
 		stderr: tail{most: maxStderr}, stdout: tail{most: maxStderr},
 	}
 }
@@ -139,10 +136,10 @@ func (r *Reading) line(line []byte) {
 	switch {
 	case len(line) == 0:
 	case line[0] == '{':
-		r.document(line, false)
+		r.document(line)
 	case line[0] == '[' && rawjson.Valid(line):
 		for element := range rawjson.Elements(line) {
-			r.document(element, true)
+			r.document(element)
 			r.number++
 		}
 	default:
@@ -152,23 +149,16 @@ func (r *Reading) line(line []byte) {
 }
 
 // document takes one JSON document.
-func (r *Reading) document(doc []byte, valid bool) {
-	if r.quick(doc) {
-		return
+func (r *Reading) document(doc []byte) {
+	if !rawjson.Valid(doc) {
+		doc = bytes.ToValidUTF8(doc, []byte("\uFFFD"))
+		if !rawjson.Valid(doc) {
+			r.plain = firstPart(string(doc), maxPlain)
+			return
+		}
 	}
-	checked := valid
 	var says sign
 	for _, p := range r.preset.picks {
-		if !checked {
-			if !rawjson.Valid(doc) {
-				doc = bytes.ToValidUTF8(doc, []byte("\uFFFD"))
-				if !rawjson.Valid(doc) {
-					r.plain = firstPart(string(doc), maxPlain)
-					return
-				}
-			}
-			checked = true
-		}
 		if p.fits(doc) {
 			r.picked(p, doc)
 			says |= p.sign
@@ -208,10 +198,8 @@ func (r *Reading) addUp(p *Pick, doc []byte) {
 		if s.pick != p.name {
 			continue
 		}
-		if s.once != nil {
-			if !v.first(s.once.in(doc)) {
-				continue
-			}
+		if s.once != nil && !v.first(s.once.in(doc)) {
+			continue
 		}
 		switch {
 		case s.count:

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/rawjson"
 	"prodigy/internal/workflow"
 )
 
@@ -441,4 +442,30 @@ func TestAPresetIsTheSameAfterItWasPrinted(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Whatever is no JSON is never kept: a condition would be given it.
+func FuzzWhatIsNoJSONIsNotKept(f *testing.F) {
+	set := builtInSet(f)
+	for _, line := range []string{
+		`{"type":"assistant","type":"user","message":{"content":[{"tool_use_id":"t1"}]}}`, `{"typ\u0065":"assistant","message":{"content":[{"id":"t9"}]}}`,
+		`{"type":"\u0061ssistant","message":{"usage":{"input_tokens":7}}}`, ` { "type" : "assistant" , "message" : { "id" : "m" , "usage" : { "input_tokens" : 3 } } } `,
+		`{"type":"assistant","message":{"id":"m","usage":{"input_tokens":1,"input_tokens":2}}}`, `{"type":"assistant","message":[{"usage":{"input_tokens":5}}]}`,
+		`{"a":{"type":"result"},"type":"user","message":{"content":[]}}`, `{"type":null}`, `{"type":["assistant"]}`, `{}`, `{"type":"user","message":{"content":{"tool_use_id":"t1"}}}`,
+		`{"type":"assistant","message":{"usage":{"input_tokens":"2.5k"},"content":[{"id":3},{"id":null},{}]}}`, `[{"type":"assistant"},{"type":"user"}]`,
+		`{"type":"step_finish","part":{"reason":"stop","cost":0.5,"tokens":{"input":0,"output":0.0}}}`, `{"":1,"type":"user"}`, "{\"type\":\"user\",\"x\":\"\xff\"}",
+		`{"type":"user","x":"\\"}`, `{"type":"user","x":"\\\"","y":"}"}`, "words", "", `{"type":"user"`, `{"type":"item.completed","item":{"type":"command_execution","id":"i","status":"completed"}}`,
+		goodEnd, badEnd,
+	} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		for _, name := range []string{"claude", "codex", "opencode"} {
+			r := set[name].Read()
+			_, _ = r.Write([]byte(line + "\n"))
+			if facts := r.facts(End{}); !rawjson.Valid(facts) {
+				t.Errorf("%s: %q leads to the facts %s", name, line, facts)
+			}
+		}
+	})
 }

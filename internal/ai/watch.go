@@ -27,25 +27,6 @@ type Watching struct {
 	Loop         int   `yaml:"loop,omitempty"`          // how many idle lines without progress are a loop; default 20
 }
 
-// with returns w, changed by what is set in over.
-func (w Watching) with(over Watching) Watching {
-	for _, list := range []struct{ to, from *[]string }{
-		{&w.Progress, &over.Progress},
-		{&w.Idle, &over.Idle},
-		{&w.End, &over.End},
-		{&w.ToolBegins, &over.ToolBegins},
-		{&w.ToolEnds, &over.ToolEnds},
-	} {
-		if *list.from != nil {
-			*list.to = *list.from
-		}
-	}
-	w.WaitMS, w.Turn, w.Loop = cmp.Or(over.WaitMS, w.WaitMS), cmp.Or(over.Turn, w.Turn), cmp.Or(over.Loop, w.Loop)
-	w.StallTimeout, w.ToolTimeout = cmp.Or(over.StallTimeout, w.StallTimeout), cmp.Or(over.ToolTimeout, w.ToolTimeout)
-	w.Linger = cmp.Or(over.Linger, w.Linger)
-	return w
-}
-
 const (
 	defaultStall  = 10 * time.Minute
 	defaultTool   = 15 * time.Minute
@@ -286,11 +267,13 @@ func (r *Reading) watch(p *Pick, doc []byte) {
 			continue
 		}
 		for id := range s.path.all(doc) {
-			r.toolBegins(id)
+			if len(r.tools) < maxTools {
+				r.tools[string(id)] = struct{}{}
+			}
 		}
 	}
 	for _, s := range r.preset.toolEnds {
-		if s.pick != p.name || len(r.tools) == 0 {
+		if s.pick != p.name {
 			continue
 		}
 		for id := range s.path.all(doc) {
@@ -305,15 +288,6 @@ func (r *Reading) watch(p *Pick, doc []byte) {
 			r.signs.Waits++
 			r.signs.Wait = d
 		}
-	}
-}
-
-func (r *Reading) toolBegins(id []byte) {
-	if r.tools == nil {
-		r.tools = map[string]struct{}{}
-	}
-	if len(r.tools) < maxTools {
-		r.tools[string(id)] = struct{}{}
 	}
 }
 
