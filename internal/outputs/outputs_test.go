@@ -339,7 +339,7 @@ func TestALineIsWhatEncodingJSONWouldWrite(t *testing.T) {
 	entries := append(numbered(3), Entry{Time: noon, Limit: Failed},
 		Entry{Time: noon, Source: Source{Phase: "setup", Attempt: 1, Step: "a", Try: 2, Command: 9, Agent: "claude"}, Missing: 7, Offset: 17, Printed: []Part{{Stderr, []byte("\xff\x00")}, {Stdout, []byte("<&>\u2028")}}, End: &End{Failed: true, Stopped: true, ExitCode: -1}})
 	for _, e := range entries {
-		line, err := e.appendLine(nil)
+		line, err := e.line()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -350,8 +350,8 @@ func TestALineIsWhatEncodingJSONWouldWrite(t *testing.T) {
 		if diff := cmp.Diff(e, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
 		}
-		if quick, ok := decodeQuick(bytes.TrimSuffix(line, []byte("\n"))); !ok || !cmp.Equal(e, quick) {
-			t.Errorf("%s: got %+v %v", line, quick, ok)
+		if read, err := readLine(bytes.TrimSuffix(line, []byte("\n"))); err != nil || !cmp.Equal(e, read) {
+			t.Errorf("%s: got %+v %v", line, read, err)
 		}
 		plain, err := json.Marshal(e)
 		if err != nil {
@@ -596,7 +596,7 @@ func TestSizes(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	var whole bytes.Buffer
 	for _, e := range numbered(3) {
-		line, _ := e.appendLine(nil)
+		line, _ := e.line()
 		whole.Write(line)
 	}
 	f.Add(whole.Bytes(), false)
@@ -640,24 +640,6 @@ func FuzzRead(f *testing.F) {
 		}
 		if !cmp.Equal(last, e) {
 			t.Fatalf("got %+v, want what was appended last", last)
-		}
-	})
-}
-
-// The quick reader gives what encoding/json does, or nothing.
-func FuzzDecode(f *testing.F) {
-	for _, e := range append(numbered(1), Entry{Time: noon, Limit: Failed, Printed: []Part{{Stderr, []byte("\xff\"\n")}}, Missing: 3, End: &End{Failed: true, Stopped: true}}) {
-		line, _ := e.appendLine(nil)
-		f.Add(bytes.TrimSuffix(line, []byte("\n")))
-	}
-	f.Fuzz(func(t *testing.T, line []byte) {
-		got, ok := decodeQuick(line)
-		if !ok {
-			return
-		}
-		var want Entry
-		if err := json.Unmarshal(line, &want); err != nil || !cmp.Equal(got, want) {
-			t.Errorf("%s: %v (-want +got):\n%s", line, err, cmp.Diff(want, got))
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"prodigy/internal/jobs"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -268,15 +269,12 @@ func (r *reader) entry(l Line) (e Entry, match bool, err error) {
 	if l.Err != nil {
 		return Entry{}, false, l.Err
 	}
-	sealed, err := jobs.CheckSeal(l.Text)
-	if err == nil && !sealed {
-		err = jobs.ErrNoSeal
-	}
+	err = checkSealed(l.Text)
 	if err == nil && r.wanted != nil && !bytes.Contains(l.Text, r.wanted) {
 		return Entry{}, false, nil
 	}
 	if err == nil {
-		e, err = decodeLine(l.Text)
+		err = json.Unmarshal(l.Text, &e)
 	}
 	if err != nil {
 		return Entry{}, false, &DamagedError{l.File, l.Line, err}

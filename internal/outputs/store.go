@@ -57,7 +57,6 @@ type Store struct {
 	path    string
 	base    int64 // where the file begins
 	size    int64 // of the file
-	line    []byte
 	packing errgroup.Group
 
 	tails      map[Source]*openTail
@@ -213,14 +212,14 @@ func (s *Store) write(e Entry) (Span, error) {
 			return Span{}, cannotWrite(err)
 		}
 	}
-	var err error
-	if s.line, err = e.appendLine(s.line[:0]); err != nil {
+	line, err := e.line()
+	if err == nil {
+		_, err = s.file.Write(line)
+	}
+	if err != nil {
 		return Span{}, cannotWrite(err)
 	}
-	if _, err := s.file.Write(s.line); err != nil {
-		return Span{}, cannotWrite(err)
-	}
-	at := Span{s.Position(), int64(len(s.line))}
+	at := Span{s.Position(), int64(len(line))}
 	s.size += at.Length
 	return at, nil
 }

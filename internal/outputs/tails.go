@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"prodigy/internal/jobs"
 )
 
 // What a command has printed beyond the head that is kept of it goes to files of its own while it runs: see
@@ -99,8 +97,8 @@ func (s *Store) appendTail(e Entry) error {
 	if t.size == 0 {
 		e.Missing = e.Offset - t.begin // what is before this file will go
 	}
-	var err error
-	if s.line, err = e.appendLine(s.line[:0]); err != nil {
+	line, err := e.line()
+	if err != nil {
 		return cannotWrite(err)
 	}
 	f, err := os.OpenFile(tailPath(s.dir, t.position, t.number, t.generation), os.O_CREATE|os.O_WRONLY|os.O_APPEND,
@@ -108,7 +106,7 @@ func (s *Store) appendTail(e Entry) error {
 	if err != nil {
 		return cannotWrite(err)
 	}
-	_, err = f.Write(s.line)
+	_, err = f.Write(line)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return cannotWrite(err)
 	}
@@ -342,16 +340,7 @@ func (t *tails) scan(f *os.File, at int64, do func(e Entry, at int64, err error)
 			return
 		}
 		at += int64(len(text))
-		text = text[:len(text)-1]
-		var e Entry
-		sealed, err := jobs.CheckSeal(text)
-		if err == nil && !sealed {
-			err = jobs.ErrNoSeal
-		}
-		if err == nil {
-			e, err = decodeLine(text)
-		}
-		if !do(e, at, err) {
+		if e, err := readLine(text[:len(text)-1]); !do(e, at, err) {
 			return
 		}
 	}
