@@ -68,8 +68,8 @@ func (s *Space) collect(ctx context.Context, w workspace, want task) (collected,
 // take is collect in a workspace that git can work in.
 func (s *Space) take(ctx context.Context, w workspace, want task) (collected, error) {
 	base := want.base
-	if want.resolve == "" && !s.isUnfinished(w) && isAt(w, base) {
-		return s.collectAtBase(ctx, w, want)
+	if want.all && want.resolve == "" && !s.isUnfinished(w) && isAt(w, base) && s.asSealed(w) && !hasObjects(w) {
+		return s.takeFiles(ctx, w, want)
 	}
 	merging := want.resolve != "" && s.isMerging(w, want.resolve)
 	for _, u := range unfinished {
@@ -169,59 +169,24 @@ func isAt(w workspace, commit string) bool {
 	return text == commit
 }
 
-// collectAtBase is take for an attempt that has made no commit. One that has made no object of git either needs no
-// pack: what it did is written into the hub at once.
-func (s *Space) collectAtBase(ctx context.Context, w workspace, want task) (collected, error) {
-	in, index, was := s.in(w), filepath.Join(w.gitDir(), "index"), s.sealedAs(w)
-	same := was.base == want.base && was.index != "" && fileID(index) == was.index
-	plain := same || s.isPlain(index)
-	if !plain {
-		if err := s.cleanIndex(ctx, in, w, false); err != nil {
-			return collected{}, s.blame(err, "its index cannot be read")
-		}
-	}
-	var c collected
-	var err error
-	if !want.all {
-		c.discarded, err = s.countChanges(ctx, in)
-		return c, err
-	}
-	direct := plain && !hasObjects(w)
-	if direct {
-		in.env = append(in.env, "GIT_OBJECT_DIRECTORY="+filepath.Join(s.hubDir(), "objects"))
-	}
-	if err := s.addAll(ctx, in); err != nil {
-		return c, err
-	}
-	if same && fileID(index) == was.index {
-		return c, nil
+// takeFiles is take for an attempt that has left git alone: it changed no more than files, and those need no pack. What
+// it did is written into the hub at once.
+func (s *Space) takeFiles(ctx context.Context, w workspace, want task) (collected, error) {
+	in := s.in(w)
+	in.env = append(in.env, "GIT_OBJECT_DIRECTORY="+filepath.Join(s.hubDir(), "objects"))
+	if err := s.addAll(ctx, in); err != nil || s.asSealed(w) {
+		return collected{}, err
 	}
 	tree, err := s.writeTree(ctx, in)
 	if err != nil {
-		return c, err
+		return collected{}, err
 	}
-	if direct {
-		c, err = s.describe(ctx, want.base, tree)
-		if err != nil || c.files == 0 {
-			return collected{}, err
-		}
-	} else if at, err := s.git.line(ctx, in, "rev-parse", want.base+"^{tree}"); err != nil || at == tree {
-		return c, err
-	}
-	if !direct {
-		commit, err := s.commitAmong(ctx, w, tree, want.message, want.base)
-		if err != nil {
-			return collected{}, err
-		}
-		return s.receive(ctx, w, commit, want.ref, want.base)
+	c, err := s.describe(ctx, want.base, tree)
+	if err != nil || c.files == 0 {
+		return collected{}, err
 	}
 	if c.commit, err = s.commitTree(ctx, s.hub(), tree, want.message, want.base); err != nil {
 		return collected{}, err
-	}
-	if !same { // else all that the index names is there
-		if err := s.whole(ctx, c.commit, want.base); err != nil {
-			return collected{}, err
-		}
 	}
 	return c, s.writeRef(want.ref, c.commit)
 }
@@ -240,17 +205,6 @@ func hasObjects(w workspace) bool {
 		}
 	}
 	return false
-}
-
-// isPlain reports whether an index surely has no flags that hide changes, and nothing that is not merged.
-func (s *Space) isPlain(index string) bool {
-	entries, ok := s.readIndex(index)
-	for _, e := range entries {
-		if !e.plainFlag && !(e.skipped && s.record.Sparse) {
-			return false
-		}
-	}
-	return ok
 }
 
 // writeRef makes a ref in the hub, as git would: the refs there are files, and no other process has this one.
@@ -293,16 +247,15 @@ func reasonOf(err error) string {
 // resolved when it is staged, or its conflict was between two texts: then the marks of the conflict, which are
 // looked for later, show whether it is.
 func (s *Space) cleanIndex(ctx context.Context, in place, w workspace, merging bool) error {
-	index := filepath.Join(w.gitDir(), "index")
 	var out string
 	err := error(fs.ErrNotExist)
-	if exists(index) {
+	if exists(w.index()) {
 		out, err = s.git.output(ctx, in, "ls-files", "-v", "-s", "-z")
 	}
 	var failed *gitError
 	switch {
 	case errors.As(err, &failed), errors.Is(err, fs.ErrNotExist): // it is gone, or damaged
-		if err := removeAll(index); err != nil {
+		if err := removeAll(w.index()); err != nil {
 			return err
 		}
 		if _, err := s.git.output(ctx, in, "read-tree", "HEAD"); err != nil {

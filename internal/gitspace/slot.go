@@ -1,8 +1,8 @@
 package gitspace
 
 import (
-	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -92,7 +92,7 @@ func (s *Space) create(ctx context.Context, w workspace, base, branch string) er
 			return err
 		}
 	}
-	if err := s.sealAt(w, base); err != nil {
+	if err := s.sealAt(w); err != nil {
 		return fmt.Errorf("make a workspace: %w", err)
 	}
 	s.created(w.worker, base, time.Since(began))
@@ -115,71 +115,36 @@ func (s *Space) setUp(ctx context.Context, w workspace, base, branch string) err
 		o.Failure = &failure
 		return errors.Join(&setupFailed{o}, s.discard(w))
 	}
-	if err := s.sealAt(w, base); err != nil {
+	if err := s.sealAt(w); err != nil {
 		return err
 	}
 	return s.reuse(ctx, w, base, branch)
 }
 
 // sealAt seals a workspace that is clean at a commit.
-func (s *Space) sealAt(w workspace, base string) error {
-	index := filepath.Join(w.gitDir(), "index")
-	if err := copyWithTime(index, w.seal); err != nil {
+func (s *Space) sealAt(w workspace) error {
+	if err := copyWithTime(w.index(), w.seal); err != nil {
 		return err
 	}
-	if err := settle(index, w.seal); err != nil {
-		return err
-	}
-	s.sealed.Store(w.name, sealed{base, fileID(index)})
+	s.sealed.Store(w.name, w.indexSum())
 	return nil
 }
 
-// settle waits until the clock of the file system, which has steps of some milliseconds, is past everything
-// that is in an index and its copy, and dates them then: what changes from now on is newer, and git need not
-// read the files that were written together with the index.
-func settle(index, seal string) error {
-	for range 5 {
-		written, err := os.Lstat(index)
-		copied, err2 := os.Lstat(seal)
-		if err := errors.Join(err, err2); err != nil {
-			return err
-		}
-		now := changeTime(copied)
-		if now == (stamp{}) {
-			return nil // it is not known here
-		}
-		later := time.Unix(int64(now.sec), int64(now.nsec))
-		if written.ModTime().Before(later) {
-			return errors.Join(os.Chtimes(index, later, later), os.Chtimes(seal, later, later))
-		}
-		time.Sleep(2 * time.Millisecond)
-		if err := os.Chtimes(seal, copied.ModTime(), copied.ModTime()); err != nil {
-			return err
-		}
+func (w workspace) index() string { return filepath.Join(w.gitDir(), "index") }
+
+// indexSum identifies what the index of a workspace holds; it is zero for one that cannot be read.
+func (w workspace) indexSum() [sha256.Size]byte {
+	data, err := os.ReadFile(w.index())
+	if err != nil {
+		return [sha256.Size]byte{}
 	}
-	return nil
+	return sha256.Sum256(data)
 }
 
-// sealed is what is known of a workspace that this process has sealed.
-type sealed struct {
-	base  string
-	index string // identifies its index as it was then
-}
-
-// sealedAs returns what is known of a workspace; nothing, if another process has sealed it.
-func (s *Space) sealedAs(w workspace) sealed {
-	known, _ := s.sealed.Load(w.name)
-	was, _ := known.(sealed)
-	return was
-}
-
-// fileID identifies a file in its present state; empty: it cannot be told.
-func fileID(name string) string {
-	info, err := os.Lstat(name)
-	if err != nil || !info.Mode().IsRegular() || changeTime(info) == (stamp{}) {
-		return ""
-	}
-	return fmt.Sprint(info.Size(), info.ModTime().UnixNano(), changeTime(info))
+// asSealed reports whether the index of a workspace that this process has sealed is as it was then.
+func (s *Space) asSealed(w workspace) bool {
+	sum, known := s.sealed.Load(w.name)
+	return known && sum == w.indexSum()
 }
 
 // reuse makes a workspace clean that others have used. After an error it is not to be used.
@@ -200,17 +165,9 @@ func (s *Space) reuse(ctx context.Context, w workspace, base, branch string) err
 	if err := os.Chmod(w.dir, 0o777&^s.umask); err != nil {
 		return err
 	}
-	was := s.sealedAs(w)
 	s.sealed.Delete(w.name)
-	var left differences
-	simple := false
-	if was.base != "" {
-		left, simple = s.compare(w, taken)
-	}
-	if !simple {
-		if err := s.sweep(w.dir); err != nil {
-			return err
-		}
+	if err := s.sweep(w.dir); err != nil {
+		return err
 	}
 	if err := removeAll(w.gitDir()); err != nil {
 		return err
@@ -218,21 +175,16 @@ func (s *Space) reuse(ctx context.Context, w workspace, base, branch string) err
 	if err := copyDir(s.templateDir(), w.gitDir()); err != nil {
 		return err
 	}
-	if err := os.Rename(taken, filepath.Join(w.gitDir(), "index")); err != nil {
+	if err := os.Rename(taken, w.index()); err != nil {
 		return err
 	}
-	if simple {
-		if err := s.undo(ctx, w, left); err != nil {
-			return err
-		}
-		if err := s.move(ctx, w, was.base, base, branch); err != nil {
-			return err
-		}
-		return s.sealAt(w, base)
+	// First everything goes that the index does not have and that is not to be kept. A checkout takes a file for
+	// unchanged that is seen through a link to its old directory.
+	clean := []string{"clean", "-q", "-ffdx"}
+	for _, pattern := range s.Policy.Keep {
+		clean = append(clean, "-e", pattern)
 	}
-	// First everything goes that the index does not have. A checkout takes a file for unchanged that is seen
-	// through a link to its old directory.
-	if _, err := s.git.output(ctx, s.in(w), s.cleanArgs()...); err != nil {
+	if _, err := s.git.output(ctx, s.in(w), clean...); err != nil {
 		return err
 	}
 	if err := s.checkOut(ctx, w, base, branch); err != nil {
@@ -241,88 +193,7 @@ func (s *Space) reuse(ctx context.Context, w workspace, base, branch string) err
 	if err := s.emptySubmodules(ctx, w); err != nil {
 		return err
 	}
-	return s.sealAt(w, base)
-}
-
-// undo takes back what an attempt has left in a workspace: first what is more, so that nothing is seen through
-// a link to another directory.
-func (s *Space) undo(ctx context.Context, w workspace, left differences) error {
-	clean := false
-	for _, name := range left.extra {
-		if clean = len(s.Policy.Keep) > 0; clean {
-			break
-		}
-		if err := removeAll(filepath.Join(w.dir, name)); err != nil {
-			return err
-		}
-	}
-	if clean { // patterns may say what only git understands
-		if err := s.sweep(w.dir); err != nil {
-			return err
-		}
-		if _, err := s.git.output(ctx, s.in(w), s.cleanArgs()...); err != nil {
-			return err
-		}
-	}
-	if len(left.changed) == 0 {
-		return nil
-	}
-	err := within(w.dir, func(root *os.Root) error {
-		for _, name := range left.changed { // git takes a file for unchanged that was changed within the second, in its permissions for instance
-			if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	_, err = s.git.feed(
-		ctx, s.in(w), strings.Join(left.changed, "\x00")+"\x00", "checkout-index", "-q", "-f", "-u", "-z", "--stdin",
-	)
-	return err
-}
-
-// move makes the tracked files of a clean workspace those of another commit, and HEAD too, as a checkout would.
-func (s *Space) move(ctx context.Context, w workspace, from, to, branch string) error {
-	if from != to {
-		if _, err := s.git.output(ctx, s.in(w), "read-tree", "--reset", "-u", from, to); err != nil {
-			return err
-		}
-	}
-	zero, head := strings.Repeat("0", len(to)), to
-	now := time.Now()
-	log := fmt.Sprintf(
-		"%s %s %s <%s> %d %s\t", zero, to, s.record.Identity.Name, s.record.Identity.Email, now.Unix(),
-		now.Format("-0700"),
-	)
-	files := map[string]string{"logs/HEAD": log + "checkout: moving from job to " + cmp.Or(branch, to) + "\n"}
-	if branch != "" {
-		head = "ref: refs/heads/" + branch
-		files["refs/heads/"+branch] = to + "\n"
-		files["logs/refs/heads/"+branch] = log + "branch: Created from " + to + "\n"
-	}
-	files["HEAD"] = head + "\n"
-	for name, text := range files {
-		file := filepath.Join(w.gitDir(), filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-			return err
-		}
-		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// cleanArgs are the arguments of a clean of everything that the index does not have and that is not to be kept.
-func (s *Space) cleanArgs() []string {
-	args := []string{"clean", "-q", "-ffdx"}
-	for _, pattern := range s.Policy.Keep {
-		args = append(args, "-e", pattern)
-	}
-	return args
+	return s.sealAt(w)
 }
 
 // checkOut makes the tracked files those of a commit, whatever is there.
