@@ -16,7 +16,7 @@ import (
 var allowed = map[string][]string{
 	"cmd/prodigy": {"cli", "natsfleet"},
 	"internal/cli": {
-		"agent", "ai", "check", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "limit", "mapreduce", "mask", "oneline", "outputs", "process", "rawjson", "report", "retry", "settings", "shell", "simulate", "spend", "telemetry", "term", "ui", "view", "workflow",
+		"agent", "ai", "check", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "limit", "mapreduce", "mask", "oneline", "outputs", "process", "rawjson", "retry", "settings", "shell", "simulate", "spend", "telemetry", "term", "view", "web", "workflow",
 		"github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
 
@@ -50,8 +50,7 @@ var allowed = map[string][]string{
 		"go.opentelemetry.io/otel", "go.opentelemetry.io/proto/otlp", "golang.org/x/net", "google.golang.org/protobuf",
 	},
 	"internal/view":        {"duration", "errorpolicy", "events", "jobs", "limit", "oneline", "outputs", "retry", "spend", "term", "workflow", "github.com/go-json-experiment/json/jsontext"},
-	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "outputs", "report", "view", "golang.org/x/net", "golang.org/x/sync"},
-	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "mapreduce", "outputs", "retry", "term", "view"},
+	"internal/web":         {"dlq", "duration", "errorpolicy", "events", "jobs", "mapreduce", "outputs", "retry", "term", "view", "golang.org/x/net", "golang.org/x/sync"},
 	"internal/fsck":        {"dlq", "errorpolicy", "events", "items", "jobs", "mapreduce", "outputs"},
 	"internal/dlq":         {"events", "filter", "jobs", "retry"},
 	"internal/events":      {"check", "duration", "errorpolicy", "fingerprint", "jobs", "limit", "outputs", "retry", "spend", "golang.org/x/sync"},

@@ -14,7 +14,7 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/outputs"
-	"prodigy/internal/report"
+	"prodigy/internal/web"
 )
 
 func newReportCommand(con *console) *cobra.Command {
@@ -49,18 +49,18 @@ func runReport(con *console, job jobs.Job, file string) error {
 const linesInReport = 20
 
 // makeReport makes the report of a job.
-func makeReport(job jobs.Job) (*report.Report, error) {
+func makeReport(job jobs.Job) (*web.Report, error) {
 	summary, err := mapreduce.Summarize(job)
 	if err != nil {
 		return nil, err
 	}
 	names := labelsInStore(job)
 	defer func() { _ = names.Close() }() // only read from
-	return report.New(reportSource(job, summary, names))
+	return web.New(reportSource(job, summary, names))
 }
 
 // reportSource returns the data for the report of a job.
-func reportSource(job jobs.Job, s mapreduce.Summary, names *items.StoredLabels) report.Source {
+func reportSource(job jobs.Job, s mapreduce.Summary, names *items.StoredLabels) web.Source {
 	text, _ := os.ReadFile(job.WorkflowFile()) // a page without it is better than none
 	if meta, err := job.ReadMeta(); err == nil && meta.Shown != "" {
 		text = []byte(meta.Shown)
@@ -70,7 +70,7 @@ func reportSource(job jobs.Job, s mapreduce.Summary, names *items.StoredLabels) 
 		text = fmt.Appendf(nil, "# not shown, since the secrets of the job are not known: %v\n", secrets.unknown)
 	}
 	render := conversations(job)
-	return report.Source{
+	return web.Source{
 		JobID: job.ID, Workflow: s.Workflow, Mode: s.Mode, State: s.State, Reason: s.Reason, Started: s.Started,
 		Duration: s.Duration,
 		Metrics:  s.Metrics, Version: versionText(), Text: secrets.Mask.Text(string(text)), Made: time.Now(),

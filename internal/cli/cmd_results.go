@@ -14,8 +14,8 @@ import (
 	"prodigy/internal/dlq"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/report"
 	"prodigy/internal/term"
+	"prodigy/internal/web"
 )
 
 type resultsOptions struct {
@@ -79,7 +79,7 @@ func (o resultsOptions) printForCI(w io.Writer, job jobs.Job, itemID string, lin
 	if err != nil {
 		return err
 	}
-	c := &report.CI{Summary: summary, Item: itemID, Label: names.Label, Letters: map[string]dlq.Failure{}}
+	c := &web.CI{Summary: summary, Item: itemID, Label: names.Label, Letters: map[string]dlq.Failure{}}
 	if o.status != anyStatus {
 		c.Status = o.status
 	}
@@ -94,7 +94,7 @@ func (o resultsOptions) printForCI(w io.Writer, job jobs.Job, itemID string, lin
 		one, end = c.GitHub(w)
 	}
 	for line, err := range lines {
-		var row report.Result
+		var row web.Result
 		if err == nil {
 			err = json.Unmarshal(line, &row)
 		}

@@ -18,9 +18,9 @@ import (
 
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
-	"prodigy/internal/report"
 	"prodigy/internal/simulate"
 	"prodigy/internal/term"
+	"prodigy/internal/web"
 	"prodigy/internal/workflow"
 )
 
@@ -72,7 +72,7 @@ func runTest(ctx context.Context, con *console, o testOptions, args []string) er
 	}
 	stop, stopListening := stoppedBySignal()
 	defer stopListening()
-	var all []report.TestCase
+	var all []web.TestCase
 	broken := false
 	for _, file := range files {
 		results, err := o.testFile(ctx, con, file, chosen, stop)
@@ -97,7 +97,7 @@ func runTest(ctx context.Context, con *console, o testOptions, args []string) er
 	case len(all) == 0 && !broken:
 		return refusef("no case is named so: --run %s", o.run)
 	case o.format == asJUnit:
-		err = report.WriteTestCases(con.out, all)
+		err = web.WriteTestCases(con.out, all)
 	case len(all) > 0:
 		_, err = fmt.Fprintf(con.out, "%d of %s passed\n", len(all)-failed, term.Counted(len(all), "case"))
 	}
@@ -162,7 +162,7 @@ func isTestFile(path string) bool {
 }
 
 // testFile runs the chosen cases of a file.
-func (o testOptions) testFile(ctx context.Context, con *console, file string, chosen *regexp.Regexp, stop *atomic.Pointer[error]) ([]report.TestCase, error) {
+func (o testOptions) testFile(ctx context.Context, con *console, file string, chosen *regexp.Regexp, stop *atomic.Pointer[error]) ([]web.TestCase, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, refusef("%w", err)
@@ -176,7 +176,7 @@ func (o testOptions) testFile(ctx context.Context, con *console, file string, ch
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(filepath.Dir(file), path)
 	}
-	var results []report.TestCase
+	var results []web.TestCase
 	for i := range cases.Cases {
 		c := &cases.Cases[i]
 		if !chosen.MatchString(c.Name) {
@@ -195,10 +195,10 @@ func (o testOptions) testFile(ctx context.Context, con *console, file string, ch
 }
 
 // testCase simulates the job of one case. The error says that there can be none.
-func testCase(ctx context.Context, con *console, path, file string, c *simulate.Case, stop *atomic.Pointer[error]) (report.TestCase, error) {
+func testCase(ctx context.Context, con *console, path, file string, c *simulate.Case, stop *atomic.Pointer[error]) (web.TestCase, error) {
 	restore, err := setEnviron(c.Env.Assignments())
 	if err != nil {
-		return report.TestCase{}, err
+		return web.TestCase{}, err
 	}
 	defer restore()
 	o := simulateOptions{path: path, seed: uint64(c.Seed), at: c.At, chosen: c.Items}
@@ -217,9 +217,9 @@ func testCase(ctx context.Context, con *console, path, file string, c *simulate.
 	})
 	if err != nil {
 		if _, is := problemsOf(err); is {
-			return report.TestCase{}, err
+			return web.TestCase{}, err
 		}
-		return report.TestCase{}, refusef("%s:%d: %s: %w", file, c.Pos.Line, c.Name, err)
+		return web.TestCase{}, refusef("%s:%d: %s: %w", file, c.Pos.Line, c.Name, err)
 	}
 	defer cleanup()
 	var seen simulate.Observer
@@ -237,11 +237,11 @@ func testCase(ctx context.Context, con *console, path, file string, c *simulate.
 	if err = errors.Join(err, broken); err != nil {
 		var invalid *workflow.InvalidError
 		if errors.As(err, &invalid) {
-			return report.TestCase{}, err
+			return web.TestCase{}, err
 		}
-		return report.TestCase{}, fmt.Errorf("%s:%d: %s: %w", file, c.Pos.Line, c.Name, err)
+		return web.TestCase{}, fmt.Errorf("%s:%d: %s: %w", file, c.Pos.Line, c.Name, err)
 	}
-	return report.TestCase{
+	return web.TestCase{
 		File: file, Name: c.Name, Line: c.Pos.Line, Wrong: seen.Check(c, resultCode(result, nil, false), result,
 			tally), Took: time.Since(began), Virtual: result.Duration,
 	}, nil
@@ -270,7 +270,7 @@ func setEnviron(vars []string) (restore func(), err error) {
 	return restore, nil
 }
 
-func printCase(r report.TestCase, con *console, quiet bool) {
+func printCase(r web.TestCase, con *console, quiet bool) {
 	k := con.look()
 	if len(r.Wrong) == 0 {
 		if !quiet {

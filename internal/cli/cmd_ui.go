@@ -21,8 +21,8 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
-	"prodigy/internal/ui"
 	"prodigy/internal/view"
+	"prodigy/internal/web"
 )
 
 type uiOptions struct {
@@ -128,13 +128,13 @@ func hostsOf(addr net.Addr) []string {
 
 func serve(ctx context.Context, listener net.Listener, o uiOptions, hosts []string, home jobs.Home) error {
 	var commands errgroup.Group // they outlive the server, so nobody waits for them
-	pages := ui.Server{
-		Limits: ui.DefaultLimits(), Token: o.token, Hosts: hosts, Version: versionText(),
-		ReadOnly: o.readOnly, Dirs: o.all, Data: ui.Data{
+	pages := web.Server{
+		Limits: web.DefaultLimits(), Token: o.token, Hosts: hosts, Version: versionText(),
+		ReadOnly: o.readOnly, Dirs: o.all, Data: web.Data{
 			Jobs: home.List, Find: home.Find, Summary: mapreduce.Summarize, Explain: explainItem, Items: itemsShown,
 			Report:  makeReport,
-			Outputs: conversationsOf, EachItem: eachItem, Labels: func(j jobs.Job) ui.Labels { return labelsInStore(j) },
-			Start: func(j jobs.Job, a ui.Action) error { return startCommand(&commands, home, j, a) },
+			Outputs: conversationsOf, EachItem: eachItem, Labels: func(j jobs.Job) web.Labels { return labelsInStore(j) },
+			Start: func(j jobs.Job, a web.Action) error { return startCommand(&commands, home, j, a) },
 		},
 	}
 	return pages.Serve(ctx, listener)
@@ -158,14 +158,14 @@ func itemsShown(job jobs.Job) func(id string, item json.RawMessage) (label strin
 }
 
 // eachItem yields the items of a job as they may be shown, those that are wanted by index.
-func eachItem(job jobs.Job, wanted func(int) bool) iter.Seq2[ui.Item, error] {
-	return func(yield func(ui.Item, error) bool) {
+func eachItem(job jobs.Job, wanted func(int) bool) iter.Seq2[web.Item, error] {
+	return func(yield func(web.Item, error) bool) {
 		store, err := items.OpenStore(job.ItemsFile())
 		if errors.Is(err, os.ErrNotExist) {
 			return
 		}
 		if err != nil {
-			yield(ui.Item{}, err)
+			yield(web.Item{}, err)
 			return
 		}
 		defer func() { _ = store.Close() }() // only read from
@@ -173,18 +173,18 @@ func eachItem(job jobs.Job, wanted func(int) bool) iter.Seq2[ui.Item, error] {
 		for c := store.Cursor(); c.More(); {
 			if !wanted(c.Index()) {
 				if err := c.Skip(); err != nil {
-					yield(ui.Item{}, err)
+					yield(web.Item{}, err)
 					return
 				}
 				continue
 			}
 			it, err := c.Next()
 			if err != nil {
-				yield(ui.Item{}, err)
+				yield(web.Item{}, err)
 				return
 			}
 			label, data := shown(it.ID, it.Shown())
-			if !yield(ui.Item{ID: it.ID, Index: it.Index, Label: label, Data: data}, nil) {
+			if !yield(web.Item{ID: it.ID, Index: it.Index, Label: label, Data: data}, nil) {
 				return
 			}
 		}
@@ -196,19 +196,19 @@ const settled = time.Second
 
 // commandOf returns the arguments of the command that a person would type for an action, but for the flags about a
 // fleet.
-func commandOf(job jobs.Job, a ui.Action) []string {
+func commandOf(job jobs.Job, a web.Action) []string {
 	switch a.Kind {
-	case ui.Stop:
+	case web.Stop:
 		return []string{"stop", job.ID}
-	case ui.Resume:
+	case web.Resume:
 		return []string{"resume", job.ID}
-	case ui.Pause, ui.Continue, ui.Drain, ui.Cancel:
+	case web.Pause, web.Continue, web.Drain, web.Cancel:
 		return []string{string(a.Kind), job.ID}
-	case ui.Accept:
+	case web.Accept:
 		return []string{"resume", job.ID, "--accept"}
-	case ui.Skip, ui.RetryNow:
+	case web.Skip, web.RetryNow:
 		return append([]string{string(a.Kind), job.ID, "--"}, a.Items...)
-	case ui.Scale:
+	case web.Scale:
 		return []string{"scale", job.ID, strconv.Itoa(a.Slots)}
 	}
 	args := []string{"dlq", "retry", job.ID}
@@ -226,7 +226,7 @@ func commandOf(job jobs.Job, a ui.Action) []string {
 
 // startCommand starts the command of an action as a process that outlives the server, in the directory of the job. What
 // it prints is kept with the job. It returns an error if the command is refused or fails right away.
-func startCommand(g *errgroup.Group, home jobs.Home, job jobs.Job, a ui.Action) error {
+func startCommand(g *errgroup.Group, home jobs.Home, job jobs.Job, a web.Action) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -247,7 +247,7 @@ func startCommand(g *errgroup.Group, home jobs.Home, job jobs.Job, a ui.Action) 
 		}
 	}
 	command := shellWords(shown)
-	out, err := ui.CreateStarted(job, command, time.Now())
+	out, err := web.CreateStarted(job, command, time.Now())
 	if err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func startCommand(g *errgroup.Group, home jobs.Home, job jobs.Job, a ui.Action) 
 	ended := make(chan error, 1)
 	g.Go(func() error {
 		failed := cmd.Wait()
-		err := errors.Join(ui.EndStarted(out, endText(cmd.ProcessState)), out.Close())
+		err := errors.Join(web.EndStarted(out, endText(cmd.ProcessState)), out.Close())
 		ended <- failed
 		return err
 	})

@@ -11,8 +11,8 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/rawjson"
-	"prodigy/internal/report"
 	"prodigy/internal/term"
+	"prodigy/internal/web"
 )
 
 // echoOptions are the flags that show what the commands of items print.
@@ -123,7 +123,7 @@ func echoEndedBefore(to *term.Echo, jobID string) error {
 		return err
 	}
 	for line, err := range resultsOf(job) {
-		var row report.Result
+		var row web.Result
 		if err == nil {
 			err = json.Unmarshal(line, &row)
 		}

@@ -1,11 +1,6 @@
-// Package report writes a self-contained HTML report of a job.
-//
-// New reads the log twice into a Report, which WriteHTML renders. A plot collects what is drawn over time on
-// an axis, and a chart is one drawing, made into an SVG element by the template page.html.
-package report
+package web
 
 import (
-	"bytes"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -13,12 +8,9 @@ import (
 	"html/template"
 	"io"
 	"iter"
-	"math"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"prodigy/internal/dlq"
 	"prodigy/internal/duration"
@@ -58,7 +50,7 @@ type Report struct {
 	Groups      []group
 	Slowest     []slowAttempt
 	Dearest     []dearItem
-	DeadLetters []letter
+	DeadLetters []letterRow
 	MoreLetters int // beyond those that are listed
 }
 
@@ -105,30 +97,9 @@ type stepRow struct {
 	Printed *outputs.Tail // nil: nothing
 }
 
-// Badge is the state of a job as people see it. A job whose items did not all succeed is never shown as one
-// that completed.
-type Badge struct {
-	Text  string
-	Class string // in Style
-}
-
-// BadgeOf returns the badge of a job in a state, of which some items have failed or were rejected, and some
-// were skipped.
-func BadgeOf(state string, failed, skipped int) Badge {
-	switch {
-	case state != string(view.Completed):
-		return Badge{state, state}
-	case failed > 0:
-		return Badge{state + " with failures", "left"}
-	case skipped > 0:
-		return Badge{state, "left"}
-	}
-	return Badge{state, state}
-}
-
 // Badge returns the badge of the job.
-func (r *Report) Badge() Badge {
-	return BadgeOf(r.State, r.Metrics.Failed+r.Metrics.Rejected, r.Metrics.Skipped)
+func (r *Report) Badge() badge {
+	return badgeOf(r.State, r.Metrics.Failed+r.Metrics.Rejected, r.Metrics.Skipped)
 }
 
 // group is a row of the table of failures.
@@ -138,8 +109,8 @@ type group struct {
 	Printed *outputs.Tail // by its example; nil: nothing
 }
 
-// letter is a row of the table of dead letters.
-type letter struct {
+// letterRow is a row of the table of dead letters.
+type letterRow struct {
 	ItemID, Label, Item, Type, Message string
 	Stdout, Stderr                     string // the ends of what the last attempt printed
 	Failures                           int
@@ -147,11 +118,11 @@ type letter struct {
 }
 
 const (
-	lettersListed = 200
-	groupsListed  = 50
-	itemShown     = 300 // characters of the data of an item
-	tailShown     = 1 << 10
-	textShown     = 64 << 10
+	lettersInReport = 200
+	groupsListed    = 50
+	itemShown       = 300 // characters of the data of an item
+	tailShown       = 1 << 10
+	textShown       = 64 << 10
 )
 
 // New returns a report. It reads the log twice.
@@ -223,18 +194,14 @@ func draw(records func() iter.Seq2[events.Record, error], now time.Time, kept bo
 	}, nil
 }
 
-// Draw returns the view of a job and its charts, for a page that uses Style and is made again and again. It
-// reads the log twice. Now is the time if the job is running, else zero.
+// Draw returns the view of a job and its charts, for a page that is made again and again. It reads the log twice. Now is the
+// time if the job is running, else zero.
 func Draw(records func() iter.Seq2[events.Record, error], now time.Time) (*view.Job, template.HTML, error) {
 	job, c, err := draw(records, now, pageKept)
 	if err != nil {
 		return nil, "", err
 	}
-	var b strings.Builder
-	if err := templates().ExecuteTemplate(&b, "charts", c); err != nil {
-		panic("BUG: charts cannot be drawn: " + err.Error())
-	}
-	return job, template.HTML(b.String()), nil // escaped by the template
+	return job, template.HTML(render("charts", c)), nil // escaped by the template
 }
 
 // each calls do for each record. A torn last line ends the log without an error.
@@ -256,11 +223,11 @@ func (r *Report) list(letters iter.Seq2[dlq.Entry, error], label func(id string,
 		if err != nil {
 			return fmt.Errorf("list the dead letters: %w", err)
 		}
-		if len(r.DeadLetters) == lettersListed {
+		if len(r.DeadLetters) == lettersInReport {
 			r.MoreLetters++
 			continue
 		}
-		l := letter{
+		l := letterRow{
 			ItemID: e.ItemID, Label: cut(label(e.ItemID, e.Item), itemShown),
 			Item: cut(string(e.Item), itemShown), Failures: e.FailureCount, Eligible: e.ReprocessEligible,
 		}
@@ -280,94 +247,8 @@ func cut(s string, n int) string {
 	return events.Clip(s, n) + "…"
 }
 
-// Style is the style sheet of the report, which the pages of package ui use too.
-//
-//go:embed page.css
-var Style string
-
-//go:embed page.html
-var page string
-
 // WriteHTML writes the report as one HTML page.
 func (r *Report) WriteHTML(w io.Writer) error {
-	var b bytes.Buffer
-	if err := templates().Execute(&b, r); err != nil {
-		return err
-	}
-	_, err := w.Write(Plain(b.Bytes()))
+	_, err := w.Write(render("report.html", r))
 	return err
-}
-
-// Plain removes from the texts of a page what is meant for a terminal, such as colours, and replaces the
-// characters that turn the direction of text, with which the name of an item could look like another. The
-// pages themselves have none of that.
-func Plain(page []byte) []byte {
-	return bytes.Map(func(r rune) rune {
-		switch {
-		case r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069':
-			return utf8.RuneError
-		case r != '\n' && r != '\t' && unicode.IsControl(r):
-			return -1
-		}
-		return r
-	}, withoutColours(page))
-}
-
-// withoutColours removes control sequences: ECMA-48, 5.4. Their parameters are digits here, so that no tag
-// after a sequence that is cut off is taken for a part of it.
-func withoutColours(page []byte) []byte {
-	before, rest, found := bytes.Cut(page, []byte("\x1b["))
-	if !found {
-		return page
-	}
-	plain := make([]byte, 0, len(page))
-	for found {
-		plain = append(plain, before...)
-		rest = bytes.TrimLeft(rest, "0123456789;:?")
-		if len(rest) > 0 && rest[0] >= '@' && rest[0] <= '~' {
-			rest = rest[1:]
-		}
-		before, rest, found = bytes.Cut(rest, []byte("\x1b["))
-	}
-	return append(plain, before...)
-}
-
-func templates() *template.Template {
-	t, err := template.New("page").Funcs(functions()).Parse(page)
-	if err != nil {
-		panic("BUG: the page is no template: " + err.Error())
-	}
-	return t
-}
-
-// functions returns the functions of the template.
-func functions() template.FuncMap {
-	return template.FuncMap{
-		"style":   func() template.CSS { return template.CSS(Style) },
-		"took":    func(d time.Duration) string { return Duration(d) },
-		"exact":   func(d time.Duration) string { return duration.Format(d.Round(time.Millisecond)) },
-		"moment":  func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
-		"number":  Number,
-		"few":     namesOf,
-		"halves":  func(depth int) string { return strings.Repeat("↳ ", depth) },
-		"commit":  func(name string) string { return fmt.Sprintf("%.10s", name) },
-		"percent": func(f float64) string { return fmt.Sprintf("%.1f %%", 100*f) },
-		"below":   func(h, more float64) float64 { return h + more },
-		"widen":   widen,
-		"short":   func(f float64) string { return fmt.Sprintf("%.1f", math.Round(10*f)/10) },
-	}
-}
-
-// widen prints the width of a rectangle at x, rounded so that it ends exactly where its neighbour begins.
-func widen(x, w float64) string {
-	return fmt.Sprintf("%.1f", max(math.Round(10*(x+w))-math.Round(10*x), 1)/10)
-}
-
-// Number prints n with its digits in groups of three.
-func Number(n int) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "\u202f" + text[i:]
-	}
-	return text
 }

@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"bufio"
@@ -25,7 +25,6 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/outputs"
-	"prodigy/internal/report"
 	"prodigy/internal/view"
 )
 
@@ -111,7 +110,7 @@ func newSite(t *testing.T) *site {
 			}
 		},
 		Labels: func(jobs.Job) Labels { return noLabels{} },
-		Report: func(jobs.Job) (*report.Report, error) { return nil, errors.New(evil) },
+		Report: func(jobs.Job) (*Report, error) { return nil, errors.New(evil) },
 		Start: func(_ jobs.Job, a Action) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()

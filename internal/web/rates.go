@@ -1,4 +1,4 @@
-package report
+package web
 
 import (
 	"cmp"
@@ -178,7 +178,7 @@ func (p *plot) limitCharts() []chart {
 	var slots, rates points
 	for i, c := range l.cols {
 		x := width * float64(i) / columns
-		after := "after " + Duration(time.Duration(i)*each)
+		after := "after " + roughly(time.Duration(i)*each)
 		if c.running > 0 {
 			h := height * float64(c.running) / float64(most)
 			atOnce.Rects = append(atOnce.Rects, rect{
@@ -210,7 +210,7 @@ func (p *plot) limitCharts() []chart {
 	}
 	for _, c := range l.changes {
 		atOnce.Rects = append(atOnce.Rects, rect{X: p.x(c.at), W: 3, H: height, Class: "change", Title: "after " +
-			Duration(c.at) + ": " + c.text})
+			roughly(c.at) + ": " + c.text})
 	}
 	atOnce.Name = fmt.Sprintf("Agents at once and their limit over time, at most %d", most)
 	starts.Name = fmt.Sprintf("Starts in a second over time, at most %.3g", fastest)

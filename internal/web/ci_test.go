@@ -1,4 +1,4 @@
-package report
+package web
 
 import (
 	"encoding/xml"

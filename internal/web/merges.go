@@ -1,4 +1,4 @@
-package report
+package web
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
 	"prodigy/internal/view"
@@ -142,9 +141,6 @@ func (p *plot) deepen(now time.Duration) {
 	q.last, q.depth = at, len(q.waits)
 	q.depths[at] = max(q.depths[at], q.depth)
 }
-
-// exactly prints a duration in milliseconds.
-func exactly(d time.Duration) string { return duration.Format(d.Round(time.Millisecond)) }
 
 // namesOf names a few items.
 func namesOf(ids []string) string {

@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
-	"prodigy/internal/report"
 	"prodigy/internal/view"
 )
 
@@ -37,7 +36,7 @@ func (s *Server) newStream(w http.ResponseWriter) *stream {
 
 // send sends the middle of a page, unless it has not changed since the last one.
 func (s *stream) send(p page) error {
-	html := middle(p)
+	html := render(p.Name, p)
 	if bytes.Equal(html, s.last) {
 		return nil
 	}
@@ -62,7 +61,7 @@ func (s *stream) drawn(place jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	return s.event("charts", report.Plain([]byte(charts)))
+	return s.event("charts", []byte(charts))
 }
 
 // end tells the browser that the stream is over, so that it does not reconnect.

@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"bytes"
@@ -59,6 +59,9 @@ func (s *Server) explain(r *http.Request) (page, error) {
 		return page{}, err
 	}
 	d.Left = left
+	for _, c := range commands {
+		c.Job = place.ID
+	}
 	d.Attempts = attemptsOf(d.Item, commands, d.Running)
 	return page{
 		Title: item + " · " + place.ID, Name: "explain", Live: "/live" + itemURL(place.ID, "items", item),
@@ -109,6 +112,7 @@ func attemptsOf(x view.Explanation, commands []*command, running bool) []*attemp
 		newest.State, newest.Class = "running", "item-running"
 	}
 	for i, c := range newest.Commands {
+		c.Running = newest.State == "running"
 		c.Open = c.Failed() || i == len(newest.Commands)-1
 	}
 	return list

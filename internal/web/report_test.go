@@ -1,4 +1,4 @@
-package report
+package web
 
 import (
 	"bytes"
@@ -282,16 +282,16 @@ func TestOnlyAJobWithoutFailuresIsGreen(t *testing.T) {
 	for _, c := range []struct {
 		state           string
 		failed, skipped int
-		want            Badge
+		want            badge
 	}{
-		{"completed", 0, 0, Badge{"completed", "completed"}},
-		{"completed", 1, 0, Badge{"completed with failures", "left"}},
-		{"completed", 1, 1, Badge{"completed with failures", "left"}},
-		{"completed", 0, 1, Badge{"completed", "left"}},
-		{"running", 1, 1, Badge{"running", "running"}},
-		{"failed", 1, 1, Badge{"failed", "failed"}},
+		{"completed", 0, 0, badge{"completed", "completed"}},
+		{"completed", 1, 0, badge{"completed with failures", "left"}},
+		{"completed", 1, 1, badge{"completed with failures", "left"}},
+		{"completed", 0, 1, badge{"completed", "left"}},
+		{"running", 1, 1, badge{"running", "running"}},
+		{"failed", 1, 1, badge{"failed", "failed"}},
 	} {
-		if got := BadgeOf(c.state, c.failed, c.skipped); got != c.want {
+		if got := badgeOf(c.state, c.failed, c.skipped); got != c.want {
 			t.Errorf("%s, %d failed, %d skipped: got %+v, want %+v", c.state, c.failed, c.skipped, got, c.want)
 		}
 	}
@@ -316,7 +316,7 @@ func TestTextsLoseWhatIsMeantForATerminal(t *testing.T) {
 		"\x1b[?25l\x1b[2Kok\x1b":         "ok",
 		"[31m is text":                   "[31m is text",
 	} {
-		if got := string(Plain([]byte(text))); got != want {
+		if got := string(plain([]byte(text))); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"bufio"
@@ -15,7 +15,6 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
-	"prodigy/internal/report"
 	"prodigy/internal/view"
 )
 
@@ -35,6 +34,8 @@ type command struct {
 	Before  int64 // bytes that are not shown here
 	Number  int   // of the command among all of the item
 	Open    bool  // its output is not folded
+	Running bool  // its attempt is
+	Job     string
 }
 
 // Outcome says how the command ended.
@@ -135,7 +136,7 @@ func shownText(text []byte) string {
 		if i := bytes.LastIndexByte(line, '\r'); i >= 0 {
 			line = line[i+1:]
 		}
-		b.Write(report.Plain(line))
+		b.Write(plain(line))
 		b.WriteString(end)
 	}
 	return b.String()

@@ -1,10 +1,13 @@
-// Package ui is a web server that shows jobs: the list, a running job, its items, what happened to an item and what it
-// printed, and the dead letters. The commands that stop, resume, retry and steer can be started from the pages
-// (actions.go).
+// Package web shows jobs as pages.
 //
-// A Server renders HTML pages from the functions in Data. A small script replaces the middle of a page with what the
-// server streams when the log has grown (live.go). Templates, style and script are embedded.
-package ui
+// A [Server] shows the list, a running job, its items, what happened to an item and what it printed, and the dead letters. It
+// renders HTML pages from the functions in [Data]. A small script replaces the middle of a page with what the server
+// streams when the log has grown (live.go). The commands that stop, resume, retry and steer can be started from the pages
+// (actions.go). A [Report] is a job in one file, which [New] makes from its log.
+//
+// Both draw the same charts: a plot collects what is drawn over time on an axis, and a chart is one drawing, made into an
+// SVG element by the template. Templates, styles and script are embedded (templates.go).
+package web
 
 import (
 	"crypto/rand"
@@ -22,7 +25,6 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/outputs"
-	"prodigy/internal/report"
 	"prodigy/internal/view"
 )
 
@@ -49,7 +51,7 @@ type Data struct {
 	Find    func(id string) (jobs.Job, error)
 	Summary func(jobs.Job) (mapreduce.Summary, error)
 	Explain func(j jobs.Job, item string) (view.Explanation, json.RawMessage, error)
-	Report  func(jobs.Job) (*report.Report, error)
+	Report  func(jobs.Job) (*Report, error)
 
 	// Outputs yields what the steps of a job have printed.
 	Outputs func(jobs.Job, outputs.Query) iter.Seq2[outputs.Entry, error]
@@ -72,9 +74,6 @@ type Labels interface {
 	Label(index int) string // "" for nothing
 	Close() error
 }
-
-//go:embed ui.js
-var script []byte
 
 // Handler returns the handler of all routes. Call it once.
 func (s *Server) Handler() http.Handler {
@@ -101,7 +100,7 @@ func (s *Server) Handler() http.Handler {
 		mux.HandleFunc("POST /jobs/{job}/"+string(kind), s.act(kind))
 	}
 	mux.HandleFunc("GET /ui.js", asset("text/javascript; charset=utf-8", script))
-	mux.HandleFunc("GET /ui.css", asset("text/css; charset=utf-8", []byte(report.Style+style)))
+	mux.HandleFunc("GET /ui.css", asset("text/css; charset=utf-8", []byte(chartsStyle+style)))
 	return s.guard(mux)
 }
 

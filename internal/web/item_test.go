@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"fmt"
@@ -15,8 +15,6 @@ import (
 	"prodigy/internal/outputs"
 	"prodigy/internal/view"
 )
-
-var began = time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC)
 
 // printed are entries of an item in the order of a store.
 func printed(list ...outputs.Entry) iter.Seq2[outputs.Entry, error] {

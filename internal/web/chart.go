@@ -1,4 +1,4 @@
-package report
+package web
 
 import (
 	"cmp"
@@ -68,7 +68,7 @@ func (p *plot) throughput() chart {
 	var waits, rates points
 	for i, col := range p.cols {
 		x := width * float64(i) / columns
-		title := fmt.Sprintf("after %s: %d succeeded, %d failed, %d to be retried", Duration(time.Duration(i)*each),
+		title := fmt.Sprintf("after %s: %d succeeded, %d failed, %d to be retried", roughly(time.Duration(i)*each),
 			col.Succeeded, col.Failed, col.Retried)
 		c.stack(x, width/columns, height/float64(most), title, col.Succeeded, col.Failed, col.Retried)
 		waits.add(x, height-height*float64(col.Waiting)/float64(waiting))
@@ -80,7 +80,7 @@ func (p *plot) throughput() chart {
 		c.Lines = append(c.Lines, line{"waits", waits.String()})
 	}
 	c.Lines = append(c.Lines, line{"rate", rates.String()})
-	c.Name = fmt.Sprintf("Finished attempts over time, at most %d in %s", most, Duration(each))
+	c.Name = fmt.Sprintf("Finished attempts over time, at most %d in %s", most, roughly(each))
 	c.reaches(float64(most))
 	if waiting > 1 {
 		c.Labels = append(c.Labels, label{X: width + 3, Y: scaleHeight, Text: scaleText(float64(waiting))})
@@ -350,7 +350,7 @@ func lengths(cells []duration.Cell) chart {
 				cell.Count),
 		})
 		if i%max(len(cells)/6, 1) == 0 {
-			c.Ticks = append(c.Ticks, tick{At: float64(i) * each, Text: Duration(cell.From)})
+			c.Ticks = append(c.Ticks, tick{At: float64(i) * each, Text: roughly(cell.From)})
 		}
 	}
 	return c
@@ -379,22 +379,7 @@ func (p *plot) ticks() []tick {
 		}
 	}
 	for t := time.Duration(0); t <= p.length; t += max(step, time.Millisecond) {
-		list = append(list, tick{At: p.x(t), Text: Duration(t)})
+		list = append(list, tick{At: p.x(t), Text: roughly(t)})
 	}
 	return list
-}
-
-// Duration prints d with at most two units.
-func Duration(d time.Duration) string {
-	switch {
-	case d >= time.Hour:
-		d = d.Round(time.Minute)
-	case d >= time.Minute:
-		d = d.Round(time.Second)
-	case d >= time.Second:
-		d = d.Round(100 * time.Millisecond)
-	case d >= time.Millisecond:
-		d = d.Round(time.Millisecond)
-	}
-	return duration.Format(d)
 }

@@ -1,9 +1,7 @@
-package ui
+package web
 
 import (
-	"bytes"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
@@ -16,11 +14,9 @@ import (
 	"time"
 
 	"prodigy/internal/dlq"
-	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/report"
 	"prodigy/internal/view"
 )
 
@@ -35,72 +31,8 @@ type page struct {
 	Token string // for the forms
 	Acts  bool   // there are forms that start something
 	Home  string // version, for the foot
-}
 
-//go:embed ui.html
-var layout string
-
-//go:embed ui.css
-var style string
-
-// templates parses the templates. It is called for each page: that takes less than a millisecond.
-func templates() *template.Template {
-	t, err := template.New("layout").Funcs(functions()).Parse(layout)
-	if err != nil {
-		panic("BUG: the pages are no template: " + err.Error())
-	}
-	return t
-}
-
-func functions() template.FuncMap {
-	return template.FuncMap{
-		"path":    url.PathEscape,
-		"item":    itemURL,
-		"number":  report.Number,
-		"rough":   view.Rough,
-		"roughly": report.Duration,
-		"took":    func(d time.Duration) string { return duration.Format(d.Round(time.Millisecond)) },
-		"age":     func(t time.Time) string { return duration.Format(max(time.Since(t).Truncate(time.Second), 0)) },
-		"moment":  func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
-		"short":   func(s string) string { return events.Clip(s, 400) },
-		"raw":     func(m json.RawMessage) string { return string(m) },
-		"millis":  func(m events.Millis) string { return duration.Format(time.Duration(m).Round(time.Millisecond)) },
-		"percent": func(part, all int) string {
-			if all == 0 {
-				return ""
-			}
-			return fmt.Sprintf("%d %%", 100*part/all)
-		},
-		"button":     jobButton,
-		"itemButton": itemButton,
-
-		"output": outputURL,
-		"step":   stepURL,
-		"text":   shownText,
-		"bytes":  roughSize,
-		"commandIn": func(c *command, job string, running bool) any {
-			return struct {
-				Command *command
-				Job     string
-				Running bool
-			}{c, job, running}
-		},
-		"status": func(s view.Status) string { return "item-" + string(s) },
-		"badge": func(state string, c view.Counts) report.Badge {
-			return report.BadgeOf(state, c.Failed+c.Rejected, c.Skipped)
-		},
-		"share":    func(part, all int) string { return fmt.Sprintf("%.1f", 1000*float64(part)/float64(max(all, 1))) },
-		"add":      func(a, b int) int { return a + b },
-		"word":     statusWord,
-		"failures": failuresURL,
-		"items":    func(job string, state view.Status) string { return itemQuery{State: state}.url(job) },
-		"newest": func(list []dlq.Failure) *dlq.Failure {
-			if len(list) == 0 {
-				return nil
-			}
-			return &list[len(list)-1]
-		},
-	}
+	Middle template.HTML
 }
 
 // itemURL returns the address of a page about an item. The item is in the query, since browsers would resolve . and ..
@@ -140,24 +72,10 @@ func (s *Server) complete(p page, r *http.Request) page {
 
 func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, p page) {
 	p = s.complete(p, r)
-	var b bytes.Buffer
-	t := templates()
-	template.Must(t.New("middle").Parse(`{{template "` + p.Name + `" .}}`))
-	if err := t.ExecuteTemplate(&b, "layout", p); err != nil {
-		panic("BUG: page " + p.Name + ": " + err.Error())
-	}
+	p.Middle = template.HTML(render(p.Name, p)) // escaped by the template
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = w.Write(report.Plain(b.Bytes()))
-}
-
-// middle renders the part of a page that its stream replaces.
-func middle(p page) []byte {
-	var b bytes.Buffer
-	if err := templates().ExecuteTemplate(&b, p.Name, p); err != nil {
-		panic("BUG: page " + p.Name + ": " + err.Error())
-	}
-	return report.Plain(b.Bytes())
+	_, _ = w.Write(render("layout", p))
 }
 
 // jobsListed is the number of jobs in the list, the newest ones.
@@ -171,8 +89,8 @@ type row struct {
 }
 
 // Badge returns the badge of the job.
-func (r row) Badge() report.Badge {
-	return report.BadgeOf(r.State, r.Metrics.Failed+r.Metrics.Rejected, r.Metrics.Skipped)
+func (r row) Badge() badge {
+	return badgeOf(r.State, r.Metrics.Failed+r.Metrics.Rejected, r.Metrics.Skipped)
 }
 
 func (s *Server) list(*http.Request) (page, error) {
@@ -273,7 +191,7 @@ func (s standing) Notices() []string {
 	case more == 1:
 		list = append(list, "1 more circuit breaker is not closed.")
 	case more > 1:
-		list = append(list, fmt.Sprintf("%s more circuit breakers are not closed.", report.Number(more)))
+		list = append(list, fmt.Sprintf("%s more circuit breakers are not closed.", number(more)))
 	}
 	return list
 }
@@ -306,7 +224,7 @@ func drawn(place jobs.Job) (*view.Job, template.HTML, error) {
 	if place.Running() {
 		now = time.Now()
 	}
-	return report.Draw(func() iter.Seq2[events.Record, error] { return events.Read(place.EventsDir()) }, now)
+	return Draw(func() iter.Seq2[events.Record, error] { return events.Read(place.EventsDir()) }, now)
 }
 
 func jobPage(place jobs.Job, seen *view.Job, labels Labels, charts template.HTML, now time.Time) page {

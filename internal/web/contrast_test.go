@@ -1,4 +1,4 @@
-package report
+package web
 
 import (
 	"math"
@@ -11,7 +11,7 @@ import (
 // Texts and marks can be told from what they stand on, in light and in dark: WCAG 2.2, 1.4.3 wants 4.5 to 1 for texts, 1.4.11 3 to 1
 // for drawings. https://www.w3.org/TR/WCAG22/#contrast-minimum
 func TestColoursHaveContrast(t *testing.T) {
-	light, dark, found := strings.Cut(Style, "@media screen and (prefers-color-scheme: dark)")
+	light, dark, found := strings.Cut(chartsStyle, "@media screen and (prefers-color-scheme: dark)")
 	if !found {
 		t.Fatal("there is no dark style")
 	}

@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"errors"
@@ -134,16 +134,14 @@ type button struct {
 	Confirm         string // what to ask before; empty: nothing
 }
 
-// jobButton returns a button for an action on the job of a page. The action is called like its id.
-func jobButton(p page, id, text, title string, confirm ...string) button {
-	return button{
-		"/jobs/" + url.PathEscape(p.Data.(standing).Place.ID) + "/" + id, p.Token, id, text, title,
-		strings.Join(confirm, ""),
-	}
+// buttonOf returns a button for an action on the job or the item of a page. The action is called like its id.
+func buttonOf(p page, id, text, title string, confirm ...string) button {
+	return button{p.Data.(acted).action(id), p.Token, id, text, title, strings.Join(confirm, "")}
 }
 
-// itemButton is jobButton for the item of a page.
-func itemButton(p page, id, text, title string, confirm ...string) button {
-	d := p.Data.(itemPage)
-	return button{itemURL(d.Place.ID, id, d.Item.ItemID), p.Token, id, text, title, strings.Join(confirm, "")}
-}
+// acted is the data of a page with buttons.
+type acted interface{ action(id string) string } // its address
+
+func (s standing) action(id string) string { return "/jobs/" + url.PathEscape(s.Place.ID) + "/" + id }
+
+func (d itemPage) action(id string) string { return itemURL(d.Place.ID, id, d.Item.ItemID) }
