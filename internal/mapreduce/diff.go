@@ -43,7 +43,7 @@ type ItemDiff struct {
 // less comes from a busy machine.
 const (
 	slowerFactor = 1.5
-	slowerLeast  = 100 * time.Millisecond
+	slowerLeast  = time.Second
 )
 
 // Compared compares the results of two jobs, which must not be running. Items are found by their ids if those
