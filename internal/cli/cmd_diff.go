@@ -33,7 +33,7 @@ func newDiffCommand(con *console) *cobra.Command {
 		Use:   "diff <before> [after]",
 		Short: "Compare the results of two jobs",
 		Long: `Compare the results of two jobs: which items fail now and did not before, which were fixed, which printed something else or took much longer (half as
-long again, and 0.1s), which are new or gone. The second job is the latest if it is left out.
+long again, and 1s), which are new or gone. The second job is the latest if it is left out.
 
 Items are the same if their ids are, in jobs with a key, else if their data is. With --exit-code the exit code is 3 when an item fails that had
 succeeded.`,
