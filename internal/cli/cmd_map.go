@@ -17,7 +17,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/duration"
@@ -169,104 +168,36 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 	return o.echo.check(o.jobOptions)
 }
 
-// mapFile is the workflow file that does what map does. Its keys are those of package workflow, in the order in which
-// they are written.
-type mapFile struct {
-	Name          string   `yaml:"name"`
-	Map           mapPhase `yaml:"map"`
-	OnItemFailure string   `yaml:"on_item_failure,omitempty"`
-	MaxFailures   int      `yaml:"max_failures,omitempty"`
-	Threshold     *float64 `yaml:"failure_threshold,omitempty"`
-}
-
-type mapPhase struct {
-	Input       mapInput  `yaml:"input"`
-	JSONPath    string    `yaml:"json_path,omitempty"`
-	Batch       int       `yaml:"batch,omitempty"`
-	OnEmpty     string    `yaml:"on_empty,omitempty"`
-	MaxParallel int       `yaml:"max_parallel,omitempty"`
-	Requires    []string  `yaml:"requires,omitempty,flow"`
-	Steps       []mapStep `yaml:"agent_template"`
-}
-
-type mapInput struct {
-	Stdin  bool   `yaml:"stdin,omitempty"`
-	File   oneOr  `yaml:"file,omitempty"`
-	Glob   oneOr  `yaml:"glob,omitempty"`
-	Format string `yaml:"format,omitempty"`
-}
-
-// oneOr is a list that is written without its brackets when it has one element.
-type oneOr []string
-
-// MarshalYAML implements yaml.Marshaler.
-func (l oneOr) MarshalYAML() (any, error) {
-	if len(l) == 1 {
-		return l[0], nil
-	}
-	return []string(l), nil
-}
-
-type mapStep struct {
-	Shell   string    `yaml:"shell"`
-	Timeout string    `yaml:"timeout,omitempty"`
-	Retry   *mapRetry `yaml:"retry_config,omitempty"`
-}
-
-type mapRetry struct {
-	Attempts int    `yaml:"attempts"`
-	Backoff  string `yaml:"backoff,omitempty"`
-	Delay    string `yaml:"initial_delay,omitempty"`
-}
-
 // file returns the workflow file that the flags describe.
 func (o *mapOptions) file() ([]byte, error) {
 	script, err := o.script()
 	if err != nil {
 		return nil, refusef("%w", err)
 	}
-	w := mapFile{Name: o.name(), Map: mapPhase{
-		JSONPath: o.path, Batch: o.batch, MaxParallel: o.maxParallel,
-		Requires: o.fleet.requires,
-	}, OnItemFailure: o.onFailure}
-	lines := "lines"
-	if o.nul {
-		lines = "nul"
+	w := workflow.Short{
+		Name: o.name(), Script: script, JSONPath: o.path, Batch: o.batch, EmptyOK: o.emptyOK,
+		MaxParallel: o.maxParallel, Requires: o.fleet.requires, Timeout: o.timeout, OnItemFailure: o.onFailure,
 	}
 	switch {
 	case o.glob != nil:
-		w.Map.Input.Glob = o.glob
+		w.Globs = o.glob
 	case o.json != "":
-		w.Map.Input.File = oneOr{o.json}
+		w.Files = []string{o.json}
 		if workflow.FormatOfFile(o.json) == "" {
-			w.Map.Input.Format = "json"
+			w.Format = "json"
 		}
-	case o.argFile != nil:
-		w.Map.Input = mapInput{File: o.argFile, Format: lines}
+	case o.nul:
+		w.Files, w.Format = o.argFile, "nul"
 	default:
-		w.Map.Input = mapInput{Stdin: true, Format: lines}
+		w.Files, w.Format = o.argFile, "lines"
 	}
-	if o.emptyOK {
-		w.Map.OnEmpty = string(workflow.EmptyIsOK)
-	}
-	step := mapStep{Shell: script}
-	if o.timeout > 0 {
-		step.Timeout = duration.Format(o.timeout)
-	}
-	if step.Retry, err = o.retry(); err != nil {
+	if err := o.retry(&w); err != nil {
 		return nil, err
 	}
-	w.Map.Steps = []mapStep{step}
 	if err := o.halting(&w); err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	enc := yaml.NewEncoder(&b)
-	enc.SetIndent(2)
-	if err := errors.Join(enc.Encode(w), enc.Close()); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
+	return w.File()
 }
 
 // script returns the script of the one step: a single word that holds more than a name is one already.
@@ -288,22 +219,20 @@ func (o *mapOptions) name() string {
 	return "map"
 }
 
-func (o *mapOptions) retry() (*mapRetry, error) {
-	if o.retries == 0 {
-		if o.given {
-			return nil, usagef("--backoff needs --retry N")
-		}
-		return nil, nil
+// retry sets how often the command is tried.
+func (o *mapOptions) retry(w *workflow.Short) error {
+	if o.retries == 0 && o.given {
+		return usagef("--backoff needs --retry N")
 	}
-	r := &mapRetry{Attempts: o.retries, Backoff: o.backoff}
+	w.Attempts, w.Backoff = o.retries, o.backoff
 	if d, err := duration.Parse(o.backoff); err == nil {
-		r.Backoff, r.Delay = "fixed", duration.Format(d)
+		w.Backoff, w.Delay = "fixed", duration.Format(d)
 	}
-	return r, nil
+	return nil
 }
 
 // halting sets when the job stops, by the words of GNU parallel.
-func (o *mapOptions) halting(w *mapFile) error {
+func (o *mapOptions) halting(w *workflow.Short) error {
 	const want = `want never, or soon or now and when: soon,fail=1, now,fail=10%%`
 	when, limit, both := strings.Cut(o.halt, ",")
 	switch {
