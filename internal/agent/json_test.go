@@ -4,12 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	"prodigy/internal/rawjson/conformance"
+	"prodigy/internal/testenv"
 	"prodigy/internal/workflow"
 )
 
 func TestCapturedJSONIsWhatTheSuiteSays(t *testing.T) {
-	for _, c := range conformance.Cases(t) {
+	for _, c := range testenv.JSONCases(t) {
 		data, err := formatted(workflow.FormatJSON, c.JSON, false)
 		if (err == nil) != c.Valid {
 			t.Errorf("%s: %.60q: got %v, want valid %t", c.Name, c.JSON, err, c.Valid)
@@ -31,7 +31,7 @@ func TestCapturedJSONIsWhatTheSuiteSays(t *testing.T) {
 
 // A line of what a foreach goes over is a value only when it is JSON, and text otherwise; an array gives its elements.
 func TestListedElementsAreWhatTheSuiteSays(t *testing.T) {
-	for _, c := range conformance.Cases(t) {
+	for _, c := range testenv.JSONCases(t) {
 		if strings.Contains(c.JSON, "\n") || strings.HasPrefix(strings.TrimSpace(c.JSON), "[") || strings.TrimSpace(c.JSON) == "" {
 			continue
 		}

@@ -8,8 +8,8 @@ import (
 	"unicode"
 
 	"prodigy/internal/filter"
-	"prodigy/internal/oneline"
 	"prodigy/internal/rawjson"
+	"prodigy/internal/term"
 )
 
 // Shown says what people see of the lines of a pick. Exactly one of Say, Tool, Result and Note is set.
@@ -180,13 +180,13 @@ func (t *Transcript) part(s *Shown, part []byte) {
 		}
 	case s.tool != nil:
 		if name := textOf(s.tool.in(part)); name != "" {
-			t.add("→ ", strings.TrimSpace(oneline.Brief(name, shownArgument)+" "+arguments(s.args.in(part))))
+			t.add("→ ", strings.TrimSpace(term.Shorten(name, shownArgument)+" "+arguments(s.args.in(part))))
 		}
 	case s.result != nil:
 		t.add("  ← ", folded(t.contentOf(s.result.in(part))))
 	case s.note != nil:
 		if text := textOf(s.note.in(part)); strings.TrimSpace(text) != "" {
-			t.add("· ", oneline.Brief(text, maxSentence))
+			t.add("· ", term.Shorten(text, maxSentence))
 		}
 	}
 }
@@ -207,23 +207,23 @@ func (t *Transcript) newLine() {
 // arguments returns what a tool is given, on one line.
 func arguments(raw []byte) string {
 	if len(raw) == 0 || raw[0] != '{' {
-		return oneline.Brief(textOf(raw), shownArguments)
+		return term.Shorten(textOf(raw), shownArguments)
 	}
 	var b strings.Builder
 	for quoted, value := range rawjson.Members(raw) {
-		text := oneline.Brief(textOf(value), shownArgument)
+		text := term.Shorten(textOf(value), shownArgument)
 		if value[0] == '"' {
 			text = strconv.Quote(text)
 		}
 		if b.Len() > 0 {
 			b.WriteByte(' ')
 		}
-		b.WriteString(oneline.Brief(rawjson.Unquote(quoted), shownArgument) + "=" + text)
+		b.WriteString(term.Shorten(rawjson.Unquote(quoted), shownArgument) + "=" + text)
 		if b.Len() > 4*shownArguments {
 			break
 		}
 	}
-	return oneline.Brief(b.String(), shownArguments)
+	return term.Shorten(b.String(), shownArguments)
 }
 
 // contentOf returns the text of a result: that of its parts, if it is a list of them.
@@ -252,7 +252,7 @@ func folded(text string) string {
 		return "(nothing)"
 	}
 	first, rest, _ := strings.Cut(text, "\n")
-	line := oneline.Brief(first, shownResult)
+	line := term.Shorten(first, shownResult)
 	switch n := strings.Count(rest, "\n") + 1; {
 	case rest == "":
 		return line

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"prodigy/internal/oneline"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
+	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
 
@@ -254,7 +254,7 @@ func firstSentence(text string) string {
 		}
 	}
 	text, _, _ = strings.Cut(text, "\n")
-	return firstPart(oneline.Of(text), maxSentence)
+	return firstPart(term.OneLine(text), maxSentence)
 }
 
 // ErrorIn returns the first line of the error that a JSON object, or an object in it, has under one of the usual keys.

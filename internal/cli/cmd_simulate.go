@@ -22,7 +22,6 @@ import (
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/oneline"
 	"prodigy/internal/settings"
 	"prodigy/internal/simulate"
 	"prodigy/internal/term"
@@ -509,7 +508,7 @@ func (o simulateOptions) chooseItems(w *checked, c mapreduce.Config, real jobs.H
 	}
 	env := items.Env{Dir: w.dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
 	if name, _, free := items.Source(m.Input, env); !free {
-		return refusef("%s:%d: the items are what a command prints (%s), and simulate runs none: give them with --items FILE", term.Visible(w.File), m.Input.Pos.Line, term.Visible(oneline.Cut(name, 60)))
+		return refusef("%s:%d: the items are what a command prints (%s), and simulate runs none: give them with --items FILE", term.Visible(w.File), m.Input.Pos.Line, term.Visible(term.Ellipsis(name, 60)))
 	}
 	if w.Setup == nil {
 		if found := items.CheckInput(m, env); len(found) > 0 {

@@ -17,8 +17,8 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
-	"prodigy/internal/oneline"
 	"prodigy/internal/retry"
+	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
 
@@ -128,13 +128,13 @@ func (s *Space) mergeOne(
 
 // message returns the message of the commit that merges work.
 func (s *Space) message(w Work) string {
-	return fmt.Sprintf("%s: %s\n\n%s: %s\n%s: %s\n%s: %d\n", oneline.Of(s.Workflow), oneline.Of(w.ItemID),
+	return fmt.Sprintf("%s: %s\n\n%s: %s\n%s: %s\n%s: %d\n", term.OneLine(s.Workflow), term.OneLine(w.ItemID),
 		jobTrailer, s.JobID, itemTrailer, trailerValue(w.ItemID), attemptTrailer, w.Attempt)
 }
 
 // trailerValue returns text as the value of a trailer: quoted, when a trailer could not hold it as it is.
 func trailerValue(text string) string {
-	if text != "" && oneline.Of(text) == text && strings.IndexFunc(text, isControl) < 0 && text[0] != '"' {
+	if text != "" && term.OneLine(text) == text && strings.IndexFunc(text, isControl) < 0 && text[0] != '"' {
 		return text
 	}
 	return strconv.Quote(text)

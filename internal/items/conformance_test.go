@@ -9,7 +9,6 @@ import (
 	"testing/iotest"
 
 	"prodigy/internal/rawjson"
-	"prodigy/internal/rawjson/conformance"
 	"prodigy/internal/testenv"
 	"prodigy/internal/workflow"
 )
@@ -25,7 +24,7 @@ var sequences = map[string]bool{
 }
 
 func TestInputsAcceptWhatTheSuiteSays(t *testing.T) {
-	for _, c := range conformance.Cases(t) {
+	for _, c := range testenv.JSONCases(t) {
 		for _, format := range []string{"json", "jsonl"} {
 			for _, src := range []string{"", "$", "$[*]", "$..a", "$.a.b"} {
 				p, err := parsePath(src)
@@ -86,7 +85,7 @@ func storing(t *testing.T, s *Store, format, data string) {
 func TestAcceptedItemsCanBeStored(t *testing.T) {
 	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	texts := []string{"007", "-.5", "1.", "[1]x", "1[2]", "12 34", "truefalse", "null1", `"a""b"`, nested(rawjson.MaxDepth), "[" + nested(9_999) + ",1]"}
-	for i, c := range conformance.Cases(t) {
+	for i, c := range testenv.JSONCases(t) {
 		if i%testenv.OneIn(20, 5) == 0 {
 			texts = append(texts, c.JSON)
 		}
@@ -133,7 +132,7 @@ func mangled(r *rand.Rand, text string) string {
 
 func TestAMangledDocumentIsReadAsByJSONText(t *testing.T) {
 	r := rand.New(rand.NewPCG(10, 0))
-	all := conformance.Cases(t)
+	all := testenv.JSONCases(t)
 	for range 1_000 {
 		c := all[r.IntN(len(all))]
 		if len(c.JSON) < 1_000 {

@@ -4,11 +4,11 @@ import (
 	"strings"
 	"testing"
 
-	"prodigy/internal/rawjson/conformance"
+	"prodigy/internal/testenv"
 )
 
 func TestValidAcceptsWhatTheSuiteSays(t *testing.T) {
-	for _, c := range conformance.Cases(t) {
+	for _, c := range testenv.JSONCases(t) {
 		if got := Valid([]byte(c.JSON)); got != c.Valid {
 			t.Errorf("%s: %.60q: got valid %t, want %t", c.Name, c.JSON, got, c.Valid)
 		}

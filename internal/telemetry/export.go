@@ -25,7 +25,7 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
-	"prodigy/internal/oneline"
+	"prodigy/internal/term"
 )
 
 // Patience with a collector.
@@ -77,7 +77,7 @@ func (r Report) Unsent() string {
 	text := fmt.Sprintf("not exported to OpenTelemetry: %d of %s, %d of %s", spans,
 		events.Counted(r.Spans.Made, "span", "spans"), logs, events.Counted(r.Logs.Made, "log record", "log records"))
 	if r.Error != "" {
-		text += ": " + oneline.Cut(r.Error, maxText)
+		text += ": " + term.Ellipsis(r.Error, maxText)
 	}
 	return text
 }
@@ -402,7 +402,7 @@ func (x *exporter) report() Report {
 	r.Logs, logs = x.logs.get()
 	for _, err := range []error{spans, logs} {
 		if err != nil {
-			r.Error = oneline.Of(err.Error())
+			r.Error = term.OneLine(err.Error())
 		}
 	}
 	return r

@@ -14,7 +14,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
-	"prodigy/internal/oneline"
+	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
 
@@ -239,12 +239,12 @@ func (g *gathered) line(r events.Record) string {
 	if e, ok := r.Event.(events.DLQItemAdded); ok {
 		text := "dead letter " + e.ItemID
 		if f, is := g.failed.Event.(events.AgentFailed); is && f.ItemID == e.ItemID {
-			text += ": " + oneline.Brief(f.Error, maxText)
+			text += ": " + term.Shorten(f.Error, maxText)
 		}
 		return text
 	}
 	s := events.Say(r)
-	s.Who, s.Text = oneline.Brief(s.Who, maxText), oneline.Brief(s.Text, maxText)
+	s.Who, s.Text = term.Shorten(s.Who, maxText), term.Shorten(s.Text, maxText)
 	return s.Line()
 }
 

@@ -15,9 +15,9 @@ import (
 	"strings"
 	"time"
 
-	"prodigy/internal/oneline"
 	"prodigy/internal/process"
 	"prodigy/internal/settings"
+	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
 
@@ -164,7 +164,7 @@ type command struct {
 }
 
 func (c command) String() string {
-	return "the command " + strconv.Quote(oneline.Brief(c.text, maxText))
+	return "the command " + strconv.Quote(term.Shorten(c.text, maxText))
 }
 
 func (c command) Send(ctx context.Context, id string, body []byte) error {
@@ -182,10 +182,10 @@ func (c command) Send(ctx context.Context, id string, body []byte) error {
 	case exit.Signal != "":
 		return fmt.Errorf("it was ended by %s", exit.Signal)
 	case exit.Code == 126, exit.Code == 127: // the shell cannot run it
-		return &permanentError{errors.New(oneline.Brief(stderr.Text(), maxText))}
+		return &permanentError{errors.New(term.Shorten(stderr.Text(), maxText))}
 	case exit.Code != 0:
 		text := fmt.Sprintf("exit code %d", exit.Code)
-		if said := oneline.Brief(stderr.Text(), maxText); said != "" {
+		if said := term.Shorten(stderr.Text(), maxText); said != "" {
 			text += ": " + said
 		}
 		return errors.New(text)

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-
-	"prodigy/internal/oneline"
 )
 
 // Format is how rows are printed.
@@ -124,7 +122,7 @@ func (t Rows[T]) writer(w io.Writer) (one func(T) error, end func() error) {
 func (c Column[T]) cell(k Look, v T) string {
 	text := Untabbed(c.Cell(v))
 	if c.Limit > 0 {
-		text = oneline.Cut(text, c.Limit)
+		text = Ellipsis(text, c.Limit)
 	}
 	if c.Paint != nil {
 		text = k.Paint(c.Paint(v), text)

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"prodigy/internal/oneline"
 )
 
 // VisibleLines makes text of several lines visible, as Visible does one line.
@@ -49,10 +47,10 @@ func isHidden(r rune) bool {
 }
 
 // Brief makes a text visible and cuts it to so many characters.
-func Brief(s string, limit int) string { return oneline.Cut(Visible(s), limit) }
+func Brief(s string, limit int) string { return Ellipsis(Visible(s), limit) }
 
 // Cell is Brief for text in a line whose columns are counted. A tab, which has no width of its own, becomes a space.
-func Cell(s string, limit int) string { return oneline.Cut(Untabbed(s), limit) }
+func Cell(s string, limit int) string { return Ellipsis(Untabbed(s), limit) }
 
 // Untabbed is Visible with a space for each tab.
 func Untabbed(s string) string { return Visible(strings.ReplaceAll(s, "\t", " ")) }

@@ -1,4 +1,4 @@
-// Package testenv says how much the tests do, has them keep their temporary files in memory, fills values for them, and makes the times of clocks that disagree.
+// Package testenv says how much the tests do, has them keep their temporary files in memory, fills values for them, has the cases of JSON, and makes the times of clocks that disagree.
 package testenv
 
 import (

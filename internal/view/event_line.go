@@ -18,7 +18,6 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
-	"prodigy/internal/oneline"
 	"prodigy/internal/term"
 )
 
@@ -160,7 +159,7 @@ func (e EventLine) label(of func(index int) string) string {
 	if label == "" {
 		return ""
 	}
-	return " label=" + inQuotes(oneline.Cut(label, labelInLine))
+	return " label=" + inQuotes(term.Ellipsis(label, labelInLine))
 }
 
 // said reports whether the error of the event already contains the value of f.
@@ -250,7 +249,7 @@ func (f eventField) batch() string {
 
 // inQuotes returns s as one line of bounded length, quoted if it is empty or contains blanks.
 func inQuotes(s string) string {
-	value := oneline.Cut(term.Joined(s), valueShown)
+	value := term.Ellipsis(term.Joined(s), valueShown)
 	if value == "" || strings.ContainsAny(value, " \t\"\ufffd") {
 		return `"` + value + `"`
 	}

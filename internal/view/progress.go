@@ -10,7 +10,6 @@ import (
 
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
-	"prodigy/internal/oneline"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
 	"prodigy/internal/term"
@@ -382,7 +381,7 @@ const causeShown = 160
 
 // CauseText returns a failure in one line: its type, unless the message says as much, and its message.
 func CauseText(t retry.Type, message string) string {
-	message = oneline.Cut(term.Joined(message), causeShown)
+	message = term.Ellipsis(term.Joined(message), causeShown)
 	if message == "" {
 		return string(t)
 	}

@@ -3,11 +3,11 @@ package workflow
 import (
 	"testing"
 
-	"prodigy/internal/rawjson/conformance"
+	"prodigy/internal/testenv"
 )
 
 func TestParametersInJSONAreWhatTheSuiteSays(t *testing.T) {
-	for _, c := range conformance.Cases(t) {
+	for _, c := range testenv.JSONCases(t) {
 		accepted := false
 		for _, kind := range []ParameterType{StringParameter, NumberParameter, BooleanParameter, ArrayParameter, ObjectParameter} {
 			_, ok := Parameter{Name: "p", Type: kind}.fromJSON([]byte(c.JSON))

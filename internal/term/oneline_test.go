@@ -1,4 +1,4 @@
-package oneline
+package term
 
 import (
 	"strings"
@@ -19,14 +19,14 @@ func TestTextsAreOnOneLineAndCutByCharacters(t *testing.T) {
 		{"a\u00a0b\u2028c", "a b c", "a b…", "a\u00a0b…"},
 		{"ab\xffde", "ab\xffde", "ab\xff…", "ab\xff…"},
 	} {
-		if got := Of(c.in); got != c.of {
-			t.Errorf("Of(%q) = %q, want %q", c.in, got, c.of)
+		if got := OneLine(c.in); got != c.of {
+			t.Errorf("OneLine(%q) = %q, want %q", c.in, got, c.of)
 		}
-		if got := Brief(c.in, 4); got != c.brief {
-			t.Errorf("Brief(%q, 4) = %q, want %q", c.in, got, c.brief)
+		if got := Shorten(c.in, 4); got != c.brief {
+			t.Errorf("Shorten(%q, 4) = %q, want %q", c.in, got, c.brief)
 		}
-		if got := Cut(c.in, 4); got != c.cut {
-			t.Errorf("Cut(%q, 4) = %q, want %q", c.in, got, c.cut)
+		if got := Ellipsis(c.in, 4); got != c.cut {
+			t.Errorf("Ellipsis(%q, 4) = %q, want %q", c.in, got, c.cut)
 		}
 	}
 }

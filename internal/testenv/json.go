@@ -1,5 +1,4 @@
-// Package conformance holds the cases of JSONTestSuite, for the tests of all that reads JSON.
-package conformance
+package testenv
 
 import (
 	_ "embed"
@@ -8,22 +7,22 @@ import (
 	"testing"
 )
 
-//go:embed cases.txt
-var cases string
+//go:embed json_cases.txt
+var jsonCases string
 
-// Case is a document that is to be accepted, or not.
-type Case struct {
+// JSONCase is a document that is to be accepted, or not.
+type JSONCase struct {
 	Name  string
 	JSON  string
 	Valid bool
 }
 
-// Cases returns all of them. Of what RFC 8259 leaves open, numbers of any size and any nesting of 500 are valid, and what is not UTF-8,
+// JSONCases returns the cases of JSONTestSuite, for the tests of all that reads JSON. Of what RFC 8259 leaves open, numbers of any size and any nesting of 500 are valid, and what is not UTF-8,
 // has half of a surrogate pair, or starts with a byte order mark is not: the readers of files pass over the mark before they read JSON.
-func Cases(t testing.TB) []Case {
+func JSONCases(t testing.TB) []JSONCase {
 	t.Helper()
-	var all []Case
-	for line := range strings.Lines(cases) {
+	var all []JSONCase
+	for line := range strings.Lines(jsonCases) {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}
@@ -39,7 +38,7 @@ func Cases(t testing.TB) []Case {
 			t.Fatalf("%s: %v", name, err)
 		}
 		valid := strings.HasPrefix(name, "y_") || strings.HasPrefix(name, "i_number_") || name == "i_structure_500_nested_arrays"
-		all = append(all, Case{Name: name, JSON: strings.Repeat(text, times), Valid: valid})
+		all = append(all, JSONCase{Name: name, JSON: strings.Repeat(text, times), Valid: valid})
 	}
 	return all
 }
