@@ -9,62 +9,94 @@ import (
 	"prodigy/internal/term"
 )
 
-// firstLevel is the table of the top-level commands.
+// firstLevel is the table of the top-level commands, in the order of the help.
 var firstLevel = []struct {
-	name string
-	make func(*console) *cobra.Command
+	name, group string
+	make        func(*console) *cobra.Command
 }{
-	{"run", newRunCommand},
-	{"map", newMapCommand},
-	{"resume", newResumeCommand},
-	{"stop", newStopCommand},
-	{"pause", newPauseCommand},
-	{"continue", newContinueCommand},
-	{"drain", newDrainCommand},
-	{"cancel", newCancelCommand},
-	{"scale", newScaleCommand},
-	{"skip", newSkipCommand},
-	{"retry-now", newRetryNowCommand},
-	{"validate", newValidateCommand},
-	{"plan", newPlanCommand},
-	{"simulate", newSimulateCommand},
-	{"test", newTestCommand},
-	{"schema", newSchemaCommand},
-	{"dlq", newDLQCommand},
-	{"events", newEventsCommand},
-	{"jobs", newJobsCommand},
-	{"status", newStatusCommand},
-	{"why", newWhyCommand},
-	{"classify", newClassifyCommand},
-	{"logs", newLogsCommand},
-	{"results", newResultsCommand},
-	{"diff", newDiffCommand},
-	{"agents", newAgentsCommand},
-	{"notify", newNotifyCommand},
-	{"otel", newOTelCommand},
-	{"fsck", newFsckCommand},
-	{"report", newReportCommand},
-	{"ui", newUICommand},
-	{"clean", newCleanCommand},
-	{"worker", newWorkerCommand},
-	{"broker", newBrokerCommand},
-	{"fleet", newFleetCommand},
-	{"version", newVersionCommand},
-	{endLeftoversName, newEndLeftoversCommand},
+	{"run", groupRun, newRunCommand},
+	{"map", groupRun, newMapCommand},
+	{"resume", groupRun, newResumeCommand},
+	{"plan", groupRun, newPlanCommand},
+	{"validate", groupRun, newValidateCommand},
+
+	{"status", groupLook, newStatusCommand},
+	{"logs", groupLook, newLogsCommand},
+	{"why", groupLook, newWhyCommand},
+	{"results", groupLook, newResultsCommand},
+	{"report", groupLook, newReportCommand},
+	{"ui", groupLook, newUICommand},
+	{"jobs", groupLook, newJobsCommand},
+	{"diff", groupLook, newDiffCommand},
+
+	{"dlq", groupFix, newDLQCommand},
+
+	{"pause", groupSteer, newPauseCommand},
+	{"continue", groupSteer, newContinueCommand},
+	{"scale", groupSteer, newScaleCommand},
+	{"skip", groupSteer, newSkipCommand},
+	{"retry-now", groupSteer, newRetryNowCommand},
+	{"drain", groupSteer, newDrainCommand},
+	{"stop", groupSteer, newStopCommand},
+	{"cancel", groupSteer, newCancelCommand},
+
+	{"simulate", groupTry, newSimulateCommand},
+	{"test", groupTry, newTestCommand},
+
+	{"fleet", groupFleet, newFleetCommand},
+	{"broker", groupFleet, newBrokerCommand},
+	{"worker", groupFleet, newWorkerCommand},
+
+	{"events", groupAdmin, newEventsCommand},
+	{"clean", groupAdmin, newCleanCommand},
+	{"fsck", groupAdmin, newFsckCommand},
+	{"notify", groupAdmin, newNotifyCommand},
+	{"otel", groupAdmin, newOTelCommand},
+	{"agents", groupAdmin, newAgentsCommand},
+	{"classify", groupAdmin, newClassifyCommand},
+	{"schema", groupAdmin, newSchemaCommand},
+	{"version", groupAdmin, newVersionCommand},
+	{endLeftoversName, "", newEndLeftoversCommand},
 }
+
+// The groups of commands in the help.
+const (
+	groupRun   = "Run"
+	groupLook  = "Look"
+	groupFix   = "Fix"
+	groupSteer = "Steer"
+	groupTry   = "Try"
+	groupFleet = "Fleet"
+	groupAdmin = "Admin"
+)
+
+func init() { cobra.EnableCommandSorting = false }
 
 // newRootCommand returns the whole command tree.
 func newRootCommand(con *console) *cobra.Command {
 	root := newBareRoot(con)
-	for _, c := range firstLevel {
-		root.AddCommand(c.make(con))
+	for i := range firstLevel {
+		addFirstLevel(con, root, i)
 	}
+	root.SetHelpCommandGroupID(groupAdmin)
+	root.SetCompletionCommandGroupID(groupAdmin)
 	addVersionFlag(con, root)
 	root.InitDefaultCompletionCmd("completion")
 	completion, _, _ := root.Find([]string{"completion"})
 	completion.Args, completion.RunE = unknownCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	offerNoFiles(root)
 	return root
+}
+
+// addFirstLevel adds a row of the table to the root command.
+func addFirstLevel(con *console, root *cobra.Command, row int) {
+	c := firstLevel[row]
+	cmd := c.make(con)
+	cmd.GroupID = c.group
+	if c.group != "" && !root.ContainsGroup(c.group) {
+		root.AddGroup(&cobra.Group{ID: c.group, Title: c.group})
+	}
+	root.AddCommand(cmd)
 }
 
 // addVersionFlag adds --version to prodigy itself.
@@ -82,11 +114,11 @@ func addVersionFlag(con *console, root *cobra.Command) {
 // newRootCommandFor returns a tree with only the command that args begin with, or the whole tree if they begin with no
 // command. Building all commands and flags is a good part of the cost of a short command.
 func newRootCommandFor(con *console, args []string) *cobra.Command {
-	for _, c := range firstLevel {
+	for i, c := range firstLevel {
 		if len(args) > 0 && args[0] == c.name {
 			root := newBareRoot(con)
 			root.CompletionOptions.DisableDefaultCmd = true
-			root.AddCommand(c.make(con))
+			addFirstLevel(con, root, i)
 			return root
 		}
 	}
