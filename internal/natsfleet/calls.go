@@ -292,7 +292,7 @@ func (c *coordinator) contextOf(f *flight) (ctx context.Context, out bool) {
 		return nil, false
 	}
 	c.turn(func(s *jobState) {
-		if out = s.flights[f.token] == f; out {
+		if out = s.flights[f.Token] == f; out {
 			ctx = f.stopping().ctx
 		}
 	})
@@ -370,7 +370,7 @@ func (c *coordinator) stepTurn(_ fleet.Call, f *flight, args turnArgs) (turnResu
 	if !out {
 		return turnResult{}, errNotOut
 	}
-	_, err := c.host.StepTurn(ctx, f.attempt(), args.Turn, args.KeepSlot)
+	_, err := c.host.StepTurn(ctx, f.Attempt, args.Turn, args.KeepSlot)
 	return turnResult{}, err
 }
 
@@ -390,7 +390,7 @@ func (c *coordinator) admitAgent(q fleet.Call, f *flight, args agentArgs) (agent
 	if !out {
 		return agentResult{}, errNotOut
 	}
-	_, t, refusal, err := c.host.AdmitAgent(ctx, f.attempt(), args.Ask, args.KeepSlot)
+	_, t, refusal, err := c.host.AdmitAgent(ctx, f.Attempt, args.Ask, args.KeepSlot)
 	if err != nil {
 		if ctx.Err() == nil {
 			c.broke(f, err)
@@ -412,7 +412,7 @@ func (c *coordinator) reportAgent(q fleet.Call, f *flight, args agentArgs) (agen
 	if t.Owner == c.owner && !c.drops(q.From, agentTicket(t.ID)) {
 		return agentResult{}, nil
 	}
-	again, err := c.host.ReportAgent(f.attempt(), t, args.Failure, args.Use)
+	again, err := c.host.ReportAgent(f.Attempt, t, args.Failure, args.Use)
 	if err != nil {
 		c.broke(f, err)
 		return agentResult{}, overError{err}
@@ -444,7 +444,7 @@ func (c *coordinator) recordUsage(q fleet.Call, f *flight, args agentArgs) (agen
 	var a *agent.Attempt
 	left := false
 	if f != nil {
-		a = f.attempt()
+		a = f.Attempt
 	} else {
 		c.turn(func(s *jobState) {
 			if lost := s.ledger.LostOf(q.Token, q.From); lost != nil {
@@ -470,7 +470,7 @@ func (c *coordinator) unmasked(_ fleet.Call, f *flight, args unmaskedArgs) (unma
 	if f == nil {
 		return unmaskedResult{}, errNotOut
 	}
-	p, ok := c.host.Unmasked(f.attempt(), args.Phase, args.Step)
+	p, ok := c.host.Unmasked(f.Attempt, args.Phase, args.Step)
 	return unmaskedResult{p, ok}, nil
 }
 

@@ -63,7 +63,7 @@ func (c *coordinator) pack(_ fleet.Call, f *flight, args packArgs) (*fleet.Pack,
 	}
 	var base string
 	c.turn(func(s *jobState) { base = s.kept.base })
-	a := f.attempt()
+	a := f.Attempt
 	for _, want := range args.Want {
 		if want == "" || want != base && want != a.Base && want != a.Resolve {
 			return nil, fmt.Errorf("%q is no commit of the attempt", want)
@@ -99,7 +99,7 @@ func (c *coordinator) takeWork(f *flight, p *fleet.Pack, o *agent.Outcome) error
 	}
 	for {
 		err := c.fetchPack(c.life, c.c.TempDir, p,
-			func(pack *os.File) error { return c.clones.Import(c.life, f.attempt(), o, pack) })
+			func(pack *os.File) error { return c.clones.Import(c.life, f.Attempt, o, pack) })
 		var unfetched *packError
 		switch {
 		case c.life.Err() != nil, !errors.As(err, &unfetched):

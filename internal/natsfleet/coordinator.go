@@ -156,7 +156,7 @@ func newCoordinator(o fleet.JobOptions) *coordinator {
 			ledger:  fleet.NewLedger(o.Lease, every(o.Lease), time.Now()),
 			flights: map[int64]*flight{}, ended: map[int64]*endedFlight{}, stops: map[context.Context]bool{},
 			kept: sharedObjects{
-				objects: map[string][]byte{}, specs: map[string]*sharedSpec{},
+				objects: map[string][]byte{}, specs: map[string]string{},
 			},
 			workers: workerBook{
 				roster: roster{}, clocks: fleet.Clocks{}, heard: map[string]time.Time{},
@@ -187,7 +187,7 @@ func (c *coordinator) carryOut(s *jobState, e fleet.Effects) {
 	}
 	for _, token := range e.Stuck {
 		if f := s.flights[token]; f != nil {
-			id := f.id
+			id := f.ItemID
 			c.work.Go(func() {
 				c.stop(fmt.Errorf("%s was sent to workers %d times, and none has ever said that it has it", id,
 					fleet.MostTimes))
@@ -323,7 +323,7 @@ func (c *coordinator) submit(ctx context.Context, a *agent.Attempt, done doneFun
 			err = fmt.Errorf("the job is stopping: %w", agent.ErrReturned)
 			return
 		}
-		s.flights[a.Token] = newFlight(ctx, a, spec, done)
+		s.flights[a.Token] = &flight{Attempt: a, spec: spec, done: done, of: ctx}
 		switch now := time.Now(); {
 		case adopted:
 			s.ledger.SubmitAdopted(a.Token, a.RanOn, now)
@@ -409,7 +409,7 @@ func (c *coordinator) leave(s *jobState, which func(*flight) bool) {
 			delete(s.flights, token)
 			s.ledger.Leave(token)
 			f.cancel()
-			f.done(f.attempt(), agent.Outcome{}, agent.ErrDetached)
+			f.done(f.Attempt, agent.Outcome{}, agent.ErrDetached)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
 	})
 	c.sender.returns = c.nc.NewInbox()
 	for subject, answer := range map[string]nats.MsgHandler{
-		ownerSubject(key):       c.confirm,
+		ownerSubject(key):       c.present,
 		callSubject("*", key):   func(m *nats.Msg) { go c.call(m) },
 		liveSubject("*", key):   c.progress,
 		c.sender.returns + ".>": c.returned,
@@ -100,10 +100,10 @@ func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
 	return c.begin(ctx)
 }
 
-// confirm answers who asks whether this is the coordinator of the job.
-func (c *coordinator) confirm(m *nats.Msg) {
+// present answers who asks whether the job has a coordinator.
+func (c *coordinator) present(m *nats.Msg) {
 	if !c.isGone() {
-		_ = m.RespondMsg(c.signer.message("", signedOwner, c.key+"\x00"+string(m.Data), []byte(c.owner)))
+		_ = m.Respond(nil)
 	}
 }
 

@@ -159,7 +159,7 @@ func (c *coordinator) report(r fleet.Report, m jetstream.Msg) {
 			pass = func() { c.emitLate(lost, r) }
 		case fleet.Inside:
 			f.unread = nil
-			a, stop := f.attempt(), f.stopping()
+			a, stop := f.Attempt, f.stopping()
 			pass = func() {
 				c.relay(stop.ctx, a, r, host, offset)
 				if r.Kind == fleet.Echoed {
@@ -469,12 +469,11 @@ func (c *coordinator) endFlight(s *jobState, by fleet.Ending, e flightEnd, left 
 	if f == nil {
 		return false
 	}
-	a := f.attempt()
-	by.AgentID = a.ID
+	by.AgentID = f.ID
 	lost, isLost := errors.AsType[*agent.LostError](e.err)
 	var h fleet.Holder
 	if isLost && by.Instance == "" {
-		h, _ = s.ledger.Lose(fleet.Lost{Token: f.token, ItemID: f.id, Index: f.index, Number: int(f.try)}, a.ID)
+		h, _ = s.ledger.Lose(fleet.Lost{Token: f.Token, ItemID: f.ItemID, Index: f.ItemIndex, Number: f.Number}, f.ID)
 	} else {
 		h, _ = s.ledger.End(by)
 	}
@@ -491,7 +490,7 @@ func (c *coordinator) endFlight(s *jobState, by fleet.Ending, e flightEnd, left 
 		after.objects, after.msgs = append(after.objects, l.objects...), append(after.msgs, l.msgs...)
 	}
 	s.ended[by.Token] = after
-	f.done(a, e.outcome, e.err)
+	f.done(f.Attempt, e.outcome, e.err)
 	return true
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"prodigy/internal/agent"
 	"prodigy/internal/fleet"
 )
 
@@ -41,7 +42,7 @@ func TestAStoredReportThatCannotBeTakenYetComesAgainSoon(t *testing.T) {
 	} {
 		c := newCoordinator(fleet.JobOptions{Lease: time.Minute})
 		c.turn(func(s *jobState) {
-			s.flights[1] = &flight{spec: &sharedSpec{}, token: 1, of: t.Context()}
+			s.flights[1] = &flight{Attempt: &agent.Attempt{Token: 1}, of: t.Context()}
 			s.ledger.Submit(1, time.Now())
 			assign(t, s.ledger, "worker-1", 1, 1)
 			change(s.ledger)

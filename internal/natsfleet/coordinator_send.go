@@ -92,7 +92,7 @@ func (c *coordinator) sendLetter(l fleet.Letter, rounds map[int64][]*flight) {
 		size := 0
 		d.Round = round
 		for _, f := range rounds[round] {
-			t := fleet.NewTask(f.attempt(), f.spec.name, time.Now())
+			t := fleet.NewTask(f.Attempt, f.spec, time.Now())
 			if len(t.Item) > maxBody {
 				c.work.Go(func() { c.sendLarge(l.Instance, round, t) })
 				continue
@@ -175,17 +175,17 @@ func (c *coordinator) returned(m *nats.Msg) {
 type sharedObjects struct {
 	objects map[string][]byte // specs and the list of files, by name
 	files   []fleet.File
-	specs   map[string]*sharedSpec // by the spec of the attempt and what else is in it
-	base    string                 // with workspaces: the commit that the job begins at
+	specs   map[string]string // their names, by the spec of the attempt and what else is in it
+	base    string            // with workspaces: the commit that the job begins at
 }
 
-// spec has the broker keep what the attempt has in common with others, and returns that.
-func (c *coordinator) spec(ctx context.Context, a agent.Attempt) (*sharedSpec, error) {
+// spec has the broker keep what the attempt has in common with others, and returns the name of that object.
+func (c *coordinator) spec(ctx context.Context, a agent.Attempt) (string, error) {
 	known := a.Spec + "\x00" + string(a.Outputs.Keep)
-	var shared *sharedSpec
-	c.turn(func(s *jobState) { shared = s.kept.specs[known] })
-	if shared != nil {
-		return shared, nil
+	name := ""
+	c.turn(func(s *jobState) { name = s.kept.specs[known] })
+	if name != "" {
+		return name, nil
 	}
 	s := fleet.NewSpec(a)
 	if c.produces != nil {
@@ -198,19 +198,18 @@ func (c *coordinator) spec(ctx context.Context, a agent.Attempt) (*sharedSpec, e
 	s.Claude, s.Agents, s.Layers = c.c.Claude, c.o.Agents, c.o.Layers
 	data, err := json.Marshal(s)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	name := objectName(c.key+"/spec", data)
+	name = objectName(c.key+"/spec", data)
 	c.slow.putting.Lock()
 	defer c.slow.putting.Unlock()
 	put := false
 	c.turn(func(s *jobState) { _, put = s.kept.objects[name] })
 	if !put {
 		if err := c.restoring(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) }); err != nil {
-			return nil, err
+			return "", err
 		}
 	}
-	shared = &sharedSpec{name: name, template: s.Template}
-	c.turn(func(s *jobState) { s.kept.specs[known], s.kept.objects[name] = shared, data }) // now workers can fetch it
-	return shared, nil
+	c.turn(func(s *jobState) { s.kept.specs[known], s.kept.objects[name] = name, data }) // now workers can fetch it
+	return name, nil
 }

@@ -108,7 +108,7 @@ func (c *coordinator) show(f *flight, pieces []fleet.Echo) {
 	for _, piece := range pieces {
 		to, known := f.shown[piece.Command]
 		if !known {
-			to[0], to[1] = c.c.Echo.Command(f.attempt(), piece.Step, piece.Try)
+			to[0], to[1] = c.c.Echo.Command(f.Attempt, piece.Step, piece.Try)
 			if f.shown == nil {
 				f.shown = map[int][2]io.Writer{}
 			}

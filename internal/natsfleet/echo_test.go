@@ -97,7 +97,7 @@ func TestTheEndWaitsForWhatIsBeingShown(t *testing.T) {
 	echo := blockedEcho{make(chan struct{})}
 	c.Executor(agent.Config{Echo: echo}, deafHost{})
 	ended := false
-	c.state.flights[1] = &flight{spec: &sharedSpec{}, token: 1, id: "item_1", of: t.Context(), done: func(*agent.Attempt, agent.Outcome, error) { ended = true }}
+	c.state.flights[1] = &flight{Attempt: &agent.Attempt{Token: 1, ItemID: "item_1"}, of: t.Context(), done: func(*agent.Attempt, agent.Outcome, error) { ended = true }}
 	c.turn(func(s *jobState) {
 		s.ledger.Submit(1, time.Now())
 		assign(t, s.ledger, "w", 1, 1)

@@ -416,7 +416,7 @@ func produced(paths func(string, json.RawMessage) ([]string, error), id string, 
 func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
 	ctx, cancel := context.WithCancel(c.life)
 	defer cancel()
-	allowed, err := produced(c.produces, f.id, f.item, c.o.Dir)
+	allowed, err := produced(c.produces, f.ItemID, f.Item, c.o.Dir)
 	if err != nil {
 		return err
 	}
@@ -442,7 +442,7 @@ func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
 			return &agent.LostError{Reason: "its worker sent " + strconv.Quote(file.Path) + ", which it does not " +
 				"produce"}
 		}
-		part := fmt.Sprintf(".prodigy-%d-%d", f.token, i)
+		part := fmt.Sprintf(".prodigy-%d-%d", f.Token, i)
 		_ = root.Remove(path.Join(path.Dir(file.Path), part)) // of a run that was killed
 		if err := c.fetchInto(ctx, root, part, f, file); err != nil {
 			return err
@@ -461,7 +461,7 @@ func (c *coordinator) fetchInto(ctx context.Context, root *os.Root, part string,
 				return &agent.LostError{Reason: reason, Unbegun: true}
 			}
 			out := false
-			c.turn(func(s *jobState) { out = s.flights[f.token] == f })
+			c.turn(func(s *jobState) { out = s.flights[f.Token] == f })
 			if !out {
 				return &agent.LostError{Reason: "it was given up meanwhile"}
 			}

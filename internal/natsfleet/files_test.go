@@ -468,7 +468,7 @@ func TestAWorkerCannotSendTooMuch(t *testing.T) {
 		"sent too much":         {one(-5), one(mostFiles + 1)},
 		"not what was sent":     {one(5)},
 	} {
-		err := c.fetchMade(&flight{token: 1}, files)
+		err := c.fetchMade(&flight{Attempt: &agent.Attempt{Token: 1}}, files)
 		if _, lost := errors.AsType[*agent.LostError](err); !lost || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}

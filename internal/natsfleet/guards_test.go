@@ -122,8 +122,8 @@ func TestAWorkerGoesOnWhileItLooksAtAJob(t *testing.T) {
 		job  fleet.Job
 		look func(w *worker, j fleet.Job)
 	}{
-		"what it has left": {fleet.Job{Files: "list", Guards: least}, func(w *worker, j fleet.Job) { w.update("j", j) }},
-		"what it needs":    {fleet.Job{Seed: "seed"}, func(w *worker, j fleet.Job) { w.update("j", j) }},
+		"what it has left": {fleet.Job{Files: "list", Guards: least}, func(w *worker, j fleet.Job) { w.applyJob("j", j, nil) }},
+		"what it needs":    {fleet.Job{Seed: "seed"}, func(w *worker, j fleet.Job) { w.applyJob("j", j, nil) }},
 		"what it lacked before": {fleet.Job{Seed: "seed"}, func(w *worker, j fleet.Job) {
 			newTestJob(w, "j", j.Lease).Job, w.state.jobs["j"].refuses = j, "there was no git"
 			w.recheck()

@@ -19,7 +19,7 @@ func TestAttemptsAskWhileAStoppedJobGoesOn(t *testing.T) {
 	w.brokerConn = f.coordinator().brokerConn
 	w.node.Instance = w.instance()
 	entry := fleet.Job{V: fleet.Protocol, ID: "job", Version: "test", Owner: "a", Lease: fleet.LeastHere, Files: "list", Stop: fleet.Kill}
-	w.update("j", entry)
+	w.applyJob("j", entry, nil)
 	host, a := &workerHost{w: w, job: w.state.jobs["j"]}, &agent.Attempt{}
 	done := make(chan struct{})
 	go func() {
@@ -31,7 +31,7 @@ func TestAttemptsAskWhileAStoppedJobGoesOn(t *testing.T) {
 		_, _ = host.ReportAgent(a, agent.AgentTicket{}, nil, ai.LimitUse{})
 	}()
 	entry.Owner, entry.Stop = "b", ""
-	w.update("j", entry) // it goes on
+	w.applyJob("j", entry, nil) // it goes on
 	w.mu.Lock()
 	host.job.cancel(context.Canceled)
 	w.mu.Unlock()

@@ -248,7 +248,7 @@ func TestUsageIsOfTheAttemptThatTheWorkerHas(t *testing.T) {
 	h := new(usageHost)
 	c := newCoordinator(fleet.JobOptions{})
 	c.host = h
-	one := &flight{token: 1, id: "item_1", index: 1, try: 2, spec: &sharedSpec{template: agent.Attempt{JobID: "job", Phase: "map"}}}
+	one := &flight{Attempt: &agent.Attempt{ID: "job/item_1/2", Token: 1, ItemID: "item_1", ItemIndex: 1, Number: 2}}
 	line, err := events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: "x", Event: events.AgentUsage{ItemID: "item_9", ItemIndex: 9, Phase: "reduce", AgentID: "x", Attempt: 7, Step: "s"}})
 	if err != nil {
 		t.Fatal(err)

@@ -516,7 +516,7 @@ func TestAnAttemptThatNeverArrivesStopsTheRun(t *testing.T) {
 	stopped := make(chan error, 1)
 	f, c := new(field), newCoordinator(fleet.JobOptions{Lease: time.Minute})
 	c.OnAbort(func(cause error) { stopped <- cause })
-	c.state.flights[1] = &flight{id: "item_7"}
+	c.state.flights[1] = &flight{Attempt: &agent.Attempt{ItemID: "item_7"}}
 	c.turn(func(s *jobState) { s.ledger.Submit(1, time.Now()) })
 	for round := range int64(fleet.MostTimes + 1) {
 		f.hear(c, fleet.WorkerStatus{Instance: "a", Node: "a", Round: round + 1, Credit: 1, Slots: 1, Full: true})

@@ -112,7 +112,8 @@ map:
   agent_template:
     - shell: |
         sleep 0.2
-        cat in.txt >made
+        cp in.txt made-${item_index}
+        mv made-${item_index} made
         test "$SHELL_TOKEN" = "s3cr3t-of""-the-fleet"
         head -c 300000 /dev/zero | tr '\0' y
       capture: all

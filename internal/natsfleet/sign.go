@@ -20,7 +20,6 @@ type signature struct {
 const (
 	signedJob    = "job"    // about the key of the job
 	signedDown   = "down"   // about the subject, which has the instance that it is for
-	signedOwner  = "owner"  // about the key of the job and what the worker has asked with
 	signedAnswer = "answer" // about the key of the job and the id of the call
 	signedName   = "name"   // about the key of the worker that has it
 )

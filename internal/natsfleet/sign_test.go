@@ -3,6 +3,7 @@ package natsfleet
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -187,19 +188,25 @@ func TestNothingThatIsAlteredOrRepeatedRuns(t *testing.T) {
 	}
 	f.once(r, 8)
 
-	// All that was said is said again, when the job is over.
+	// All that was said is said again, when the job is over. The worker takes it for a job, and runs nothing of it.
 	put(entry)
+	f.waitFor(key, func() string {
+		nodes, _ := (Backend{}).Nodes(t.Context(), f.address())
+		return fmt.Sprint(nodes)
+	})
 	for len(heard) > 0 {
 		m := <-heard
 		if err := s.nc.PublishMsg(&nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f.waitFor("nobody confirms it", a.said.String)
-	if _, err := s.nc.Subscribe(ownerSubject(key), func(m *nats.Msg) { _ = m.Respond([]byte("me")) }); err != nil {
+	if err := s.nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	f.waitFor("who says to run it: it is not signed", a.said.String)
+	nodes, err = (Backend{}).Nodes(t.Context(), f.address())
+	if err != nil || len(nodes) != 1 || len(nodes[0].Holds) > 0 {
+		t.Fatalf("got %+v, %v, want one worker that has nothing", nodes, err)
+	}
 	f.once(r, 8)
 }
 
@@ -244,45 +251,4 @@ func TestAKeyThatNoCoordinatorMakesIsNoJob(t *testing.T) {
 	if _, err := os.Stat(of); err != nil {
 		t.Errorf("the directory of another job is removed: %v", err)
 	}
-}
-
-// What a coordinator says of its job while it is asked whether it runs it counts, too: it may be that the job stops.
-func TestAStopThatComesWhileAJobIsConfirmedIsHeard(t *testing.T) {
-	f := newField(t)
-	c := f.coordinator()
-	key, err := newKey(nkeys.CreateAccount)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := newSigner(key.seed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newTestWorker(t)
-	w.brokerConn = c.brokerConn
-	if w.trust, err = newTrust([]string{key.public}); err != nil {
-		t.Fatal(err)
-	}
-	asked, said := make(chan bool), make(chan bool)
-	if _, err := c.nc.Subscribe(ownerSubject("k"), func(m *nats.Msg) {
-		asked <- true
-		<-said
-		_ = m.RespondMsg(s.message("", signedOwner, "k\x00"+string(m.Data), []byte("O")))
-	}); err != nil {
-		t.Fatal(err)
-	}
-	j := fleet.Job{V: fleet.Protocol, Version: "test", ID: "j", Owner: "O", Lease: time.Minute, Dir: t.TempDir()}
-	w.examine("k", s.signJob("k", j))
-	<-asked
-	j.Serial, j.Stop = 1, fleet.Kill
-	w.examine("k", s.signJob("k", j))
-	close(said)
-	f.waitFor("kill", func() string {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.state.jobs["k"] == nil {
-			return ""
-		}
-		return string(w.state.jobs["k"].Stop)
-	})
 }

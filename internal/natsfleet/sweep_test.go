@@ -118,6 +118,12 @@ func testDiesAfterTheEnd(t *testing.T, runs bool) {
 	died.nc.Close() // as if it had been killed before Close
 	died.end()
 	js := connected(t, f)
+	if !eventually(func() bool { // the broker has seen that too
+		_, err := js.Conn().Request(ownerSubject(died.key), nil, time.Second)
+		return errors.Is(err, nats.ErrNoResponders)
+	}) {
+		t.Fatal("the coordinator still answers")
+	}
 	jobs, err := js.KeyValue(t.Context(), jobsBucket)
 	if err != nil {
 		t.Fatal(err)

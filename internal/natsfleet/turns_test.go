@@ -178,7 +178,7 @@ func TestACallWaitsForTheAttemptsThatTheRunBeforeLeft(t *testing.T) {
 	case <-time.After(20 * time.Millisecond):
 	}
 	c.turn(func(s *jobState) {
-		s.flights[1] = &flight{spec: &sharedSpec{}, token: 1, of: t.Context()}
+		s.flights[1] = &flight{Attempt: &agent.Attempt{Token: 1}, of: t.Context()}
 		clear(s.awaited)
 	})
 	close(c.adopted)

@@ -60,7 +60,7 @@ func newWorker(o fleet.WorkerOptions) *worker {
 		state: workerState{
 			contact: contact{proof: time.Now()},
 			jobs:    map[string]*workerJob{}, held: map[string]*heldAttempt{}, space: make(chan struct{}),
-			believed: believed{owners: map[string]string{}, asking: map[string]fleet.Job{}, warned: map[string]bool{}},
+			warned: map[string]bool{},
 		},
 	}
 	for slot := o.Slots; slot > 0; slot-- {

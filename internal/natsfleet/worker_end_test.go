@@ -203,15 +203,15 @@ func TestHowLongAWorkerWaitsToReport(t *testing.T) {
 func TestAnAttemptOfAJobThatWasStoppedAndGoesOn(t *testing.T) {
 	w := newTestWorker(t)
 	entry := fleet.Job{V: fleet.Protocol, Version: "test", ID: "j", Lease: time.Minute, Owner: "first"}
-	w.update("j", entry)
+	w.applyJob("j", entry, nil)
 	j := w.state.jobs["j"]
 	a := attemptAt(&field{root: t.TempDir()}, 1, "true")
 	j.executors["spec"] = &jobExecutor{spec: fleet.NewSpec(*a), Executor: agent.New(agent.Config{Environ: os.Environ(), TempDir: t.TempDir(), Run: func(ctx context.Context, _ process.Command) (process.Exit, error) {
 		stopped, goesOn := entry, entry
 		stopped.Serial, stopped.Stop = 1, fleet.Grace
-		w.update("j", stopped)
+		w.applyJob("j", stopped, nil)
 		goesOn.Epoch, goesOn.Owner = 1, "second"
-		w.update("j", goesOn)
+		w.applyJob("j", goesOn, nil)
 		return process.Exit{}, context.Cause(ctx)
 	}}, &workerHost{w: w, job: j})}
 	h := &heldAttempt{job: j, token: 1, task: fleet.NewTask(a, "spec", time.Now()), slot: 1, began: 1}

@@ -2,9 +2,7 @@ package natsfleet
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -159,75 +157,16 @@ func bucketOf(ctx context.Context, kv jetstream.KeyValue) bucket {
 	return bucket{}
 }
 
-// examine takes over the entry of a job, if it can be believed: with trust, one that is signed, and whose coordinator
-// says now that it runs the job.
+// examine takes over the entry of a job. With trust it must be signed. One that was signed once and is repeated costs no
+// more than an offer that nobody takes: what answers an offer is signed for this instance and its round.
 func (w *worker) examine(key string, now fleet.Job) {
-	// that is refused, and could not be checked
-	if len(w.trust) == 0 || now.V != fleet.Protocol || now.Version != w.o.Version {
-		w.update(key, now)
-		return
-	}
-	if err := w.trust.checkJob(key, now); err != nil {
-		w.rejectJob(key, now, err)
-		return
-	}
-	confirmed, asked, old := false, false, false
-	w.turn(func(s *workerState) {
-		confirmed = s.owners[key] == now.Owner
-		old = confirmed && s.jobs[key] != nil && now.Serial < s.jobs[key].Serial
-		asks := s.asking[key]
-		if asked = asks.Owner == now.Owner; !confirmed && (!asked || now.Serial > asks.Serial) {
-			s.asking[key] = now
-		}
-	})
-	switch {
-	case old:
-		w.warn(key, "the description of job "+now.ID+": it is an older one than this worker knows")
-	case confirmed:
-		w.update(key, now)
-	case !asked:
-		go w.confirm(key, now)
-	}
-}
-
-// confirm asks the coordinator of a job whether it runs it, until it says so, and takes the job over then. An entry
-// that somebody repeats is of one that does not answer.
-func (w *worker) confirm(key string, now fleet.Job) {
-	for tries := 0; ; tries++ {
-		wanted := false
-		w.turn(func(s *workerState) { wanted = s.asking[key].Owner == now.Owner })
-		if !wanted || w.life.Err() != nil {
+	if now.V == fleet.Protocol && now.Version == w.o.Version { // others are refused, and could not be checked
+		if err := w.trust.checkJob(key, now); err != nil {
+			w.rejectJob(key, now, err)
 			return
 		}
-		nonce := rand.Text()
-		m, err := w.nc.Request(ownerSubject(key), []byte(nonce), time.Second)
-		if err == nil {
-			if err = w.trust.checkMessage(m, signedOwner, key+"\x00"+nonce); err != nil {
-				w.rejectJob(key, now, fmt.Errorf("who says to run it: %w", err))
-			} else if string(m.Data) != now.Owner {
-				err = errors.New("another runs it")
-			}
-		}
-		if err == nil {
-			var last fleet.Job // it may have said more since, or the job is gone
-			w.turn(func(s *workerState) {
-				last = s.asking[key]
-				if wanted = last.Owner == now.Owner; wanted {
-					s.owners[key] = now.Owner
-					delete(s.asking, key)
-				}
-			})
-			if wanted {
-				w.update(key, last)
-			}
-			return
-		}
-		if tries == 3 {
-			w.warn(key, "the description of job "+now.ID+": nobody confirms it: its coordinator is away, or it is "+
-				"an old one")
-		}
-		pause(w.life, min(time.Duration(tries+1)*200*time.Millisecond, 2*time.Second))
 	}
+	w.applyJob(key, now, nil)
 }
 
 // rejectJob refuses a job whose entry cannot be believed. What was believed of it before stays.
@@ -263,9 +202,6 @@ func (w *worker) warn(key, text string) {
 		}
 	})
 }
-
-// update takes over what a coordinator says of its job.
-func (w *worker) update(key string, now fleet.Job) { w.applyJob(key, now, nil) }
 
 // entry returns what the coordinator of a job says of it.
 func (w *worker) entry(j *workerJob) (entry fleet.Job) {
@@ -393,8 +329,6 @@ func lacking(programs []string) (lacks []string) {
 func (w *worker) forget(s *workerState, key string) {
 	j := s.jobs[key]
 	delete(s.jobs, key)
-	delete(s.owners, key)
-	delete(s.asking, key)
 	if j == nil {
 		return
 	}

@@ -28,7 +28,7 @@ func TestOnlyTheLeaseOfWhatRunsEndsIt(t *testing.T) {
 		"a job that it refuses": {func(_ *testing.T, w *worker) {
 			j := fits
 			j.Requires = []string{"gpu"}
-			w.update("other", j)
+			w.applyJob("other", j, nil)
 		}, false, lease / 4},
 		"an entry that is not signed": {func(t *testing.T, w *worker) {
 			key, err := newKey(nkeys.CreateAccount)
@@ -45,17 +45,17 @@ func TestOnlyTheLeaseOfWhatRunsEndsIt(t *testing.T) {
 		"a lease that no run may have": {func(_ *testing.T, w *worker) {
 			j := fits
 			j.Lease = 1
-			w.update("other", j)
+			w.applyJob("other", j, nil)
 			w.hold(w.state.jobs["other"], 1)
 		}, false, lease / 4},
-		"a job that has nothing here yet": {func(_ *testing.T, w *worker) { w.update("other", fits) }, false, fleet.LeastLease / 4},
+		"a job that has nothing here yet": {func(_ *testing.T, w *worker) { w.applyJob("other", fits, nil) }, false, fleet.LeastLease / 4},
 		"a job whose attempt has ended": {func(_ *testing.T, w *worker) {
-			w.update("other", fits)
+			w.applyJob("other", fits, nil)
 			h, _ := w.hold(w.state.jobs["other"], 1)
 			h.ended = true
 		}, false, fleet.LeastLease / 4},
 		"a job that runs here": {func(_ *testing.T, w *worker) {
-			w.update("other", fits)
+			w.applyJob("other", fits, nil)
 			w.hold(w.state.jobs["other"], 1)
 		}, true, fleet.LeastLease / 4},
 	} {

@@ -22,7 +22,6 @@ import (
 type workerState struct {
 	contact
 	offers
-	believed
 	parting
 	asked   int // calls so far
 	jobs    map[string]*workerJob
@@ -31,6 +30,7 @@ type workerState struct {
 	free    []int                   // slots, the next one last
 	waking  []chan int              // attempts that wait for a slot to go on in
 	refuses refusals                // of the broker, to keep what attempts have made
+	warned  map[string]bool         // by text: what was said of what was not believed
 	kept    int                     // bytes of reports that are kept though the broker has them
 	short   string                  // why nothing begins here now, see measure; empty if something may
 	rest    time.Time               // nothing begins before, after something went wrong here
@@ -46,13 +46,6 @@ type offers struct {
 	turn    int       // whose next offer it is
 	turned  time.Time // when offers last went round
 	counted time.Time // when the shares of the jobs were counted
-}
-
-// believed is what a worker with trust believes of the entries of jobs, by their keys.
-type believed struct {
-	owners map[string]string    // the coordinators that have confirmed that they run them
-	asking map[string]fleet.Job // what coordinators say that are asked whether they do
-	warned map[string]bool      // by text: what was said of what was not believed
 }
 
 // parting is how the worker comes to its end.
