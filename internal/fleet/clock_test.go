@@ -52,7 +52,7 @@ func TestShiftMovesAllTimes(t *testing.T) {
 		return Report{
 			Token: 7, Event: []byte("text"), Entry: &outputs.Entry{Time: at}, For: time.Hour,
 			Outcome: &agent.Outcome{Failure: &agent.Failure{Failure: retry.Failure{ResetAt: at, RetryAfter: time.Minute}}},
-			Echo:    []Echo{{Data: []byte("x")}},
+			Echo:    &Echo{Data: []byte("x")},
 		}
 	}
 	got := made(at)

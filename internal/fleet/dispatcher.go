@@ -52,6 +52,7 @@ type flight struct {
 	missing bool          // its worker has it no more, and has not said how it ended
 	left    bool          // it has ended, and its worker has left the report with the broker
 	last    int           // index of the last report that counted, or -1 if the run before may have taken some
+	whole   int           // index of the last of them that is no piece, or comes last of its pieces
 	work    work          // what its coordinator is doing with it
 }
 

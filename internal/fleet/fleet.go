@@ -26,7 +26,7 @@ import (
 )
 
 // Protocol is the version of the messages. Coordinators and workers of different protocols do not work together.
-const Protocol = 11
+const Protocol = 12
 
 // ErrRefused is what errors of Refusef are.
 var ErrRefused = errors.New("refused")

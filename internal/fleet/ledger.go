@@ -109,7 +109,7 @@ func (l *Ledger) Submit(token int64, now time.Time) {
 // has taken, nobody knows.
 func (l *Ledger) SubmitAdopted(token int64, ranOn string, now time.Time) {
 	l.Adopt(token, ranOn)
-	l.flights[token].last = -1
+	l.flights[token].last, l.flights[token].whole = -1, -1
 	l.dispatch(now)
 }
 

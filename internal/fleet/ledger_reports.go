@@ -6,13 +6,14 @@ import "time"
 type Verdict int
 
 const (
-	Ignore   Verdict = iota // its attempt is being ended
-	Later                   // it is not its turn, and it is to come again
-	Answered                // nobody needs it: its worker is told so
-	Kept                    // it is answered when the record of the end is on disk, as the first one that said so
-	Late                    // it is the end of an attempt that was given up, see TakeLost
-	Inside                  // it happened inside the attempt: it is passed on, and then Relayed answers it
-	Final                   // it ends the attempt
+	Ignore    Verdict = iota // its attempt is being ended
+	Later                    // it is not its turn, and it is to come again
+	Answered                 // nobody needs it: its worker is told so
+	Kept                     // it is answered when the record of the end is on disk, as the first one that said so
+	Late                     // it is the end of an attempt that was given up, see TakeLost
+	Piecemeal                // it is a piece of a report, and answered with the last one
+	Inside                   // it happened inside the attempt: it is passed on, and then Relayed answers it
+	Final                    // it ends the attempt
 )
 
 // Report takes what a worker says of an attempt. The reports of an attempt count in order, each once.
@@ -25,16 +26,20 @@ func (l *Ledger) Report(r Report, now time.Time) Verdict {
 		return Later
 	case f.work == ends:
 		return Ignore
-	case !l.Reported(r.Token, r.Holder, now), f.last >= r.Index:
+	case !l.Reported(r.Token, r.Holder, now), f.whole >= r.Index:
 		l.ack(r)
 		return Answered
-	case f.last >= 0 && r.Index != f.last+1: // one before it is missing
+	case f.last >= r.Index: // it is kept until the last piece is here
 		return Later
-	case r.Ref != "": // it was not its turn when it came
+	case f.last >= 0 && r.Index != f.last+1, f.last < 0 && r.Piece != nil && r.Piece.From > 0: // one before it is missing
 		return Later
 	}
 	f.last = r.Index
-	if !r.Kind.final() {
+	if r.Continues() {
+		return Piecemeal
+	}
+	f.whole = f.last
+	if !r.Final() {
 		f.work = relays
 		return Inside
 	}
@@ -48,23 +53,13 @@ func (l *Ledger) reportOfNone(r Report) Verdict {
 		return Later
 	case l.reported[r.Token]:
 		return Kept
-	case lost == nil || !r.Kind.final() || !lost.Of(r.Holder.Instance, IDOf(r.Holder.Instance)):
+	case lost == nil || !r.Final() || !lost.Of(r.Holder.Instance, IDOf(r.Holder.Instance)):
 		l.ack(r)
 		return Answered
 	case !lost.recorded: // it would come before the AgentLost
 		return Later
 	}
 	return Late
-}
-
-// final reports whether a report of this kind is the last one of its attempt.
-func (k ReportKind) final() bool { return k == Ended || k == Dropped || k == Returned || k == Broken }
-
-// Wants reports whether it is the turn of a report.
-func (l *Ledger) Wants(r Report) bool {
-	f := l.flights[r.Token]
-	return f != nil && l.MayHave(r.Token, r.Holder.Instance) && f.work == waits &&
-		f.last < r.Index && (f.last < 0 || r.Index == f.last+1)
 }
 
 // Relayed notes that what happened inside an attempt was passed on.
@@ -246,7 +241,11 @@ func (l *Ledger) ack(r Report) { l.acknowledge(r.Holder.Instance, Ack{Token: r.T
 // acknowledge sends an acknowledgement in a moment, so that it mostly goes with what its worker is given next.
 func (l *Ledger) acknowledge(instance string, a Ack) {
 	b := l.box(instance)
-	b.Acks = append(b.Acks, a)
+	if last := len(b.Acks) - 1; last >= 0 && b.Acks[last].Token == a.Token {
+		b.Acks[last].Index = max(b.Acks[last].Index, a.Index)
+	} else {
+		b.Acks = append(b.Acks, a)
+	}
 	l.mark(instance)
 	l.effects.Ack = true
 }

@@ -29,6 +29,7 @@ type simFleet struct {
 	runs    map[int]int   // executions of an item that are under way
 	ran     map[int64]int // of a token: executions
 	counted map[int64]int // of a token: index of the last report that counted
+	taken   map[int64]int // of a token: index of the last report that was taken, maybe as a piece
 	disk    []simRecord   // that are not on disk yet
 	workers []*simWorker
 	names   int
@@ -87,7 +88,7 @@ func TestSchedulesOfAFleet(t *testing.T) {
 func newSimFleet(t *testing.T, seed uint64) *simFleet {
 	f := &simFleet{
 		t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1e9, 0), item: map[int64]int{}, ends: map[int]int{},
-		runs: map[int]int{}, ran: map[int64]int{}, counted: map[int64]int{},
+		runs: map[int]int{}, ran: map[int64]int{}, counted: map[int64]int{}, taken: map[int64]int{},
 	}
 	f.faults = f.now.Add(90 * time.Second)
 	f.l = NewLedger(simLease, simEvery, f.now)
@@ -343,10 +344,13 @@ func (f *simFleet) report(w *simWorker, token int64, a *simAttempt, kind ReportK
 	if w.held[token] != a || !a.running {
 		return
 	}
-	a.reports = append(a.reports, Report{
-		V: Protocol, Token: token, Index: len(a.reports) + 1, Kind: kind, Holder: Holder{Instance: w.name, Node: w.name},
-		Outcome: &agent.Outcome{},
-	})
+	r := Report{V: Protocol, Token: token, Kind: kind, Holder: Holder{Instance: w.name, Node: w.name}, Outcome: &agent.Outcome{}}
+	for n, i := 1+f.rand.IntN(4)/3*2, 0; i < n; i++ { // now and then it is too large for a message
+		if r.Index = len(a.reports) + 1; n > 1 {
+			r.Piece = &Piece{From: i, More: i < n-1}
+		}
+		a.reports = append(a.reports, r)
+	}
 	f.speak(w, false)
 }
 
@@ -446,9 +450,12 @@ func (f *simFleet) hear(u WorkerStatus, reports []Report) {
 		if out := f.l.flights[r.Token] != nil; out && r.Index <= counted && verdict == Later && f.l.MayHave(r.Token, r.Holder.Instance) {
 			f.t.Errorf("report %d of token %d comes again and again: %d have counted", r.Index, r.Token, counted)
 		}
-		if verdict == Inside || verdict == Final {
-			if f.counted[r.Token]++; f.counted[r.Token] != r.Index {
-				f.t.Errorf("report %d of token %d counts, want %d", r.Index, r.Token, f.counted[r.Token])
+		if verdict == Inside || verdict == Final || verdict == Piecemeal {
+			if f.taken[r.Token]++; f.taken[r.Token] != r.Index {
+				f.t.Errorf("report %d of token %d counts, want %d", r.Index, r.Token, f.taken[r.Token])
+			}
+			if verdict != Piecemeal {
+				f.counted[r.Token] = r.Index
 			}
 		}
 		switch verdict {

@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"strconv"
 	"time"
@@ -96,7 +98,56 @@ type Task struct {
 	Trace    string       `json:"trace,omitempty"`
 	Again    *agent.Again `json:"again,omitempty"`
 	Produces []string     `json:"produces,omitempty"` // where it writes what it leaves
-	Ref      string       `json:"ref,omitempty"`      // object that has all this but the token instead
+	Piece    *Piece       `json:"piece,omitempty"`    // of all this but the token
+}
+
+// Piece is a piece of something that is too large for a message: of its JSON.
+type Piece struct {
+	From int    `json:"from"` // bytes before it
+	Data []byte `json:"data"`
+	More bool   `json:"more,omitempty"`
+	Of   string `json:"of"` // digest of all
+}
+
+// Pieces returns data in pieces of at most so many bytes.
+func Pieces(data []byte, most int) (pieces []Piece) {
+	of := digest(data)
+	for from := 0; from < len(data); from += most {
+		end := min(from+most, len(data))
+		pieces = append(pieces, Piece{from, data[from:end], end < len(data), of})
+	}
+	return pieces
+}
+
+// Joined are pieces that have come.
+type Joined struct {
+	of   string
+	Data []byte
+}
+
+// Join adds a piece. One that is not the next has all begin anew. It reports whether all are there.
+func (j *Joined) Join(p Piece) bool {
+	if p.From == 0 {
+		*j = Joined{of: p.Of}
+	}
+	if p.Of != j.of || p.From != len(j.Data) {
+		*j = Joined{}
+		return false
+	}
+	j.Data = append(j.Data, p.Data...)
+	if p.More {
+		return false
+	}
+	if digest(j.Data) == j.of {
+		return true
+	}
+	*j = Joined{}
+	return false
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16])
 }
 
 // Pack has objects of git.
@@ -214,7 +265,7 @@ type Report struct {
 	Holder  Holder         `json:"holder"`
 	Event   []byte         `json:"event,omitempty"` // a line of a log
 	Entry   *outputs.Entry `json:"entry,omitempty"`
-	Echo    []Echo         `json:"echo,omitempty"`
+	Echo    *Echo          `json:"echo,omitempty"`
 	For     time.Duration  `json:"for,omitempty"` // of Parked
 	Outcome *agent.Outcome `json:"outcome,omitempty"`
 	Reason  string         `json:"reason,omitempty"`
@@ -222,8 +273,16 @@ type Report struct {
 	Files   []File         `json:"files,omitempty"` // that the item has left, with Outcome
 	Pack    *Pack          `json:"pack,omitempty"`  // of the commit of Outcome
 	// of Gone: tokens of attempts whose ends were left with the broker, and which no coordinator has confirmed
-	Left []int64 `json:"left,omitempty"`
-	Ref  string  `json:"ref,omitempty"` // object that has the report instead
+	Left  []int64 `json:"left,omitempty"`
+	Piece *Piece  `json:"piece,omitempty"` // of what follows the kind and the holder
+}
+
+// Continues reports whether there is more of a report that comes in pieces.
+func (r Report) Continues() bool { return r.Piece != nil && r.Piece.More }
+
+// Final reports whether a report is the last one of its attempt.
+func (r Report) Final() bool {
+	return !r.Continues() && (r.Kind == Ended || r.Kind == Dropped || r.Kind == Returned || r.Kind == Broken)
 }
 
 // Echo is a piece of what a command has printed, for agent.Echo.
@@ -242,8 +301,9 @@ type Call struct {
 	Method string          `json:"method"`
 	Token  int64           `json:"token,omitempty"`
 	Args   json.RawMessage `json:"args"`
-	Curve  string          `json:"curve"` // public key that the answer is sealed for
-	From   string          `json:"from"`  // instance
+	Curve  string          `json:"curve"`         // public key that the answer is sealed for
+	From   string          `json:"from"`          // instance
+	Has    int             `json:"has,omitempty"` // bytes of the answer that have come in pieces
 }
 
 // CallAnswer answers it.
@@ -255,6 +315,6 @@ type CallAnswer struct {
 	Over   bool          `json:"over,omitempty"`
 	Sealed []byte        `json:"sealed,omitempty"` // Result, for Call.Curve
 	Key    string        `json:"key,omitempty"`    // public key of who sealed it
-	Ref    string        `json:"ref,omitempty"`    // object that has all this but the age instead
+	Piece  *Piece        `json:"piece,omitempty"`  // of all this but the age
 	Age    time.Duration `json:"age,omitempty"`    // how long the answer has been there, while nobody asked for it
 }

@@ -83,9 +83,8 @@ type callID struct{ from, id string }
 type call struct {
 	done   chan struct{}
 	answer fleet.CallAnswer // once done is closed
+	pieces []fleet.Piece    // of it, if it is too large for a message
 	at     time.Time
-	ref    string // object that has answer, which is too large for a message; empty if it is not
-	data   []byte // that object
 }
 
 // callTable has the calls of workers, and the starts that they were admitted to and have not given back.
@@ -143,12 +142,9 @@ func (c *coordinator) call(m *nats.Msg) {
 	if json.Unmarshal(m.Data, &q) != nil || !sentBy(q.From, m.Subject, 4) {
 		return
 	}
-	k, old, first := c.enter(callID{q.From, q.ID})
+	k, first := c.enter(callID{q.From, q.ID})
 	if k == nil { // another coordinator answers
 		return
-	}
-	for _, ref := range old {
-		c.work.Go(func() { _ = c.remove(c.life, ref) }) // or with the job
 	}
 	if first {
 		go c.answer(k, q)
@@ -157,27 +153,22 @@ func (c *coordinator) call(m *nats.Msg) {
 	answer := fleet.CallAnswer{Pending: true}
 	select {
 	case <-k.done:
-		if k.ref == "" || c.put(c.life, k.ref, k.data) == nil { // the broker may have lost it meanwhile
-			answer = k.answer
-			answer.Age = max(0, asked.Sub(k.at))
+		answer = k.answer
+		if len(k.pieces) > 0 { // what the worker has may be of another coordinator
+			answer = fleet.CallAnswer{Piece: &k.pieces[q.Has/pieceSize%len(k.pieces)]}
 		}
+		answer.Age = max(0, asked.Sub(k.at))
 	case <-time.After(pendingAfter):
 	}
 	if c.isGone() {
 		return
 	}
-	respond := func(answer fleet.CallAnswer) error {
-		return m.RespondMsg(c.signer.message("", signedAnswer, c.key+"\x00"+q.ID, encoded(answer)))
-	}
-	if err := respond(answer); errors.Is(err, nats.ErrMaxPayload) {
-		_ = respond(fleet.CallAnswer{Err: "the answer is too large for the broker: let max_payload in its " +
-			"configuration be at least 1MB"})
-	}
+	_ = m.RespondMsg(c.signer.message("", signedAnswer, c.key+"\x00"+q.ID, encoded(answer)))
 }
 
-// enter returns the call with an id, and whether it is new. It forgets old ones, whose objects at the broker it
-// returns. The call is nil if another coordinator has the job.
-func (c *coordinator) enter(id callID) (k *call, old []string, first bool) {
+// enter returns the call with an id, and whether it is new. It forgets old ones. The call is nil if another coordinator
+// has the job.
+func (c *coordinator) enter(id callID) (k *call, first bool) {
 	c.turn(func(s *jobState) {
 		if s.gone {
 			return
@@ -188,14 +179,11 @@ func (c *coordinator) enter(id callID) (k *call, old []string, first bool) {
 			t.calls[id] = k
 		}
 		for len(t.answered) > 0 && time.Since(t.calls[t.answered[0]].at) > callKept {
-			if ref := t.calls[t.answered[0]].ref; ref != "" {
-				old = append(old, ref)
-			}
 			delete(t.calls, t.answered[0])
 			t.answered = t.answered[1:]
 		}
 	})
-	return k, old, first
+	return k, first
 }
 
 // answer makes a call, and keeps its answer. One that the next run gives stays open, so that the worker is told to ask
@@ -205,20 +193,10 @@ func (c *coordinator) answer(k *call, q fleet.Call) {
 	if answer.Pending {
 		return
 	}
-	at := time.Now()
 	data := encoded(answer)
-	ref := ""
-	if len(data) > maxBody { // it is too large for a message
-		ref = objectName(c.key+"/answer-"+newInstance(), data)
-		_ = keepTrying(c.life, func(ctx context.Context) error {
-			err := c.put(ctx, ref, data)
-			c.noteKept(err)
-			return err
-		})
-	}
 	c.turn(func(s *jobState) {
-		if k.answer, k.at = answer, at; ref != "" {
-			k.answer, k.ref, k.data = fleet.CallAnswer{Ref: ref}, ref, data
+		if k.answer, k.at = answer, time.Now(); len(data) > maxBody {
+			k.answer, k.pieces = fleet.CallAnswer{}, fleet.Pieces(data, pieceSize)
 		}
 		s.calls.answered = append(s.calls.answered, callID{q.From, q.ID})
 		close(k.done)

@@ -41,7 +41,8 @@ const (
 	locksBucket = "prodigy-locks"
 	filesStore  = "prodigy-files"
 
-	maxBody = 256 << 10 // bytes of a message; what is larger becomes an object
+	maxBody   = 256 << 10 // bytes of a message; what is larger goes in pieces
+	pieceSize = 192 << 10 // bytes of a piece, which takes a third more in JSON
 
 	requestTime = 5 * time.Second
 )

@@ -3,21 +3,23 @@ package natsfleet
 import (
 	"context"
 	"io"
-	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/fleet"
 )
 
 // flight is an attempt that is out.
 type flight struct {
 	*agent.Attempt
-	spec    string // object of what the attempt has in common with others
-	done    doneFunc
-	of      context.Context
-	stop    *flightStop          // nil until somebody asks for it
-	shown   map[int][2]io.Writer // where its commands print to, by their number
-	objects []string             // of its task and its reports at the broker, which go with it
-	unread  *unreadReport        // nil if all that has come could be read
+	spec   string // object of what the attempt has in common with others
+	done   doneFunc
+	of     context.Context
+	stop   *flightStop          // nil until somebody asks for it
+	shown  map[int][2]io.Writer // where its commands print to, by their number
+	joined fleet.Joined         // pieces of its next report
+	msgs   []jetstream.Msg      // that they were left with the broker in
 }
 
 // doneFunc is called with how an attempt has ended.
@@ -28,13 +30,6 @@ type flightStop struct {
 	ctx    context.Context // ends with the attempt
 	cancel context.CancelFunc
 	broke  error // that the job is to stop with, which a call of the worker was answered with
-}
-
-// needs notes an object at the broker that is not needed any more when the attempt has ended.
-func (f *flight) needs(object string) {
-	if object != "" && !slices.Contains(f.objects, object) {
-		f.objects = append(f.objects, object)
-	}
 }
 
 // stopping returns what ends with the attempt.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 
@@ -124,41 +123,35 @@ func redeliver(m jetstream.Msg) {
 
 // report takes what a worker says of an attempt. m is the message of a report that was left with the broker, or nil.
 func (c *coordinator) report(r fleet.Report, m jetstream.Msg) {
-	ref, who := r.Ref, r.Holder
-	if ref != "" && c.wants(r) {
-		if !c.complete(&r) {
-			c.retryReport(r, m)
-			return
-		}
-		r.Holder.Instance = who.Instance
+	var msgs []jetstream.Msg
+	if m != nil {
+		msgs = append(msgs, m)
 	}
 	offset := c.offset(r.Holder.Instance, m)
-	fleet.Shift(&r, offset)
 	var verdict fleet.Verdict
 	var pass func() // passes on what happened inside the attempt
-	orphan := false // nobody needs the object of the report
 	c.turn(func(s *jobState) {
 		f := s.flights[r.Token]
-		if f != nil && ref != "" && s.ledger.MayHave(r.Token, r.Holder.Instance) {
-			f.needs(ref)
+		verdict = s.ledger.Report(r, time.Now())
+		if f != nil && r.Piece != nil && (verdict == fleet.Inside || verdict == fleet.Final) {
+			r = f.whole(r)
+			msgs = append(msgs, f.msgs...)
+			f.msgs = nil
 		}
-		if f != nil && f.isReading(r.Index) { // the one before it will come again, and this one
-			verdict = fleet.Later
-			return
-		}
+		fleet.Shift(&r, offset)
 		host := s.workers.roster.hostOf(r.Holder.Instance)
-		switch verdict = s.ledger.Report(r, time.Now()); verdict {
-		case fleet.Answered:
-			orphan = f == nil && ref != ""
+		switch verdict {
+		case fleet.Piecemeal:
+			f.joined.Join(*r.Piece)
+			f.msgs = append(f.msgs, msgs...)
 		case fleet.Kept:
-			if end := s.ended[r.Token]; end != nil && m != nil {
-				end.msgs = append(end.msgs, m)
+			if end := s.ended[r.Token]; end != nil {
+				end.msgs = append(end.msgs, msgs...)
 			}
 		case fleet.Late:
 			lost := s.ledger.TakeLost(r.Token)
 			pass = func() { c.emitLate(lost, r) }
 		case fleet.Inside:
-			f.unread = nil
 			a, stop := f.Attempt, f.stopping()
 			pass = func() {
 				c.relay(stop.ctx, a, r, host, offset)
@@ -167,13 +160,9 @@ func (c *coordinator) report(r fleet.Report, m jetstream.Msg) {
 				}
 			}
 		case fleet.Final:
-			f.unread = nil
-			c.endReported(s, f, r, host, m)
+			c.endReported(s, f, r, host, msgs)
 		}
 	})
-	if orphan {
-		c.work.Go(func() { _ = c.remove(c.life, ref) }) // or with the job
-	}
 	switch verdict {
 	case fleet.Later:
 		redeliver(m)
@@ -181,16 +170,27 @@ func (c *coordinator) report(r fleet.Report, m jetstream.Msg) {
 	case fleet.Late, fleet.Inside:
 		pass()
 		c.turn(func(s *jobState) { s.ledger.Relayed(r) })
-	case fleet.Ignore, fleet.Kept, fleet.Final:
+	case fleet.Ignore, fleet.Piecemeal, fleet.Kept, fleet.Final:
 		return
 	}
-	if m != nil {
+	for _, m := range msgs {
 		_ = m.Ack()
 	}
 }
 
+// whole returns the report whose last piece is r. If one was lost, the attempt is.
+func (f *flight) whole(r fleet.Report) fleet.Report {
+	whole := r
+	if !f.joined.Join(*r.Piece) || json.Unmarshal(f.joined.Data, &whole) != nil {
+		whole.Kind, whole.Reason = fleet.Dropped, "the broker lost a part of its report, or somebody altered it"
+	}
+	f.joined = fleet.Joined{}
+	whole.Token, whole.Index, whole.Holder, whole.Piece = r.Token, r.Index, r.Holder, nil
+	return whole
+}
+
 // endReported ends a flight by the report of its end, or has what it has produced fetched first.
-func (c *coordinator) endReported(s *jobState, f *flight, r fleet.Report, host string, m jetstream.Msg) {
+func (c *coordinator) endReported(s *jobState, f *flight, r fleet.Report, host string, msgs []jetstream.Msg) {
 	var e flightEnd
 	switch {
 	case r.Kind == fleet.Returned:
@@ -206,10 +206,7 @@ func (c *coordinator) endReported(s *jobState, f *flight, r fleet.Report, host s
 	}
 	e.outcome.Node, e.outcome.Host, e.outcome.Slot = r.Holder.Node, host, r.Holder.Slot
 	by := fleet.Ending{Token: r.Token, Index: r.Index, Instance: r.Holder.Instance}
-	var after endedFlight
-	if m != nil {
-		after.msgs = []jetstream.Msg{m}
-	}
+	after := endedFlight{msgs: msgs}
 	if c.produces == nil {
 		r.Files = nil
 	}
@@ -245,89 +242,6 @@ func (c *coordinator) endWithResults(f *flight, r fleet.Report, by fleet.Ending,
 		e = flightEnd{err: err}
 	}
 	c.turn(func(s *jobState) { c.endFlight(s, by, e, after) })
-}
-
-// unreadReport is a report that the broker has as an object, which could not be read yet.
-type unreadReport struct {
-	index   int // of the report
-	missing missingObject
-	tried   time.Time
-	waits   bool // one that a worker has sent is tried again in a moment
-}
-
-// isReading reports whether an attempt has a report before an index that is read, and may not be yet.
-func (f *flight) isReading(before int) bool {
-	return f.unread != nil && f.unread.index < before && time.Since(f.unread.tried) < requestTime
-}
-
-// wants reports whether it is the turn of a report.
-func (c *coordinator) wants(r fleet.Report) (wants bool) {
-	c.turn(func(s *jobState) { wants = s.ledger.Wants(r) && !s.flights[r.Token].isReading(r.Index) })
-	return wants
-}
-
-// complete adds to a report what the broker has of it as an object. It returns false if that cannot be read yet. The
-// report of one that is lost is that its attempt was dropped.
-func (c *coordinator) complete(r *fleet.Report) bool {
-	ctx, cancel := context.WithTimeout(c.life, requestTime)
-	defer cancel()
-	whole := *r
-	data, err := c.get(ctx, r.Ref)
-	unreadable := errors.Is(err, errAltered)
-	if err == nil {
-		err = json.Unmarshal(data, &whole)
-		unreadable = err != nil
-	}
-	if err != nil {
-		out, gone := false, false
-		c.turn(func(s *jobState) {
-			f := s.flights[r.Token]
-			if out = f != nil; !out {
-				return
-			}
-			if f.unread == nil || f.unread.index != r.Index {
-				f.unread = &unreadReport{index: r.Index}
-			}
-			f.unread.tried = time.Now()
-			gone = f.unread.missing.isGone(err, f.unread.tried)
-		})
-		switch {
-		case !out:
-			return true // it is not needed any more
-		case !gone && !unreadable:
-			return false
-		}
-		whole = fleet.Report{
-			Token: r.Token, Index: r.Index, Kind: fleet.Dropped, Holder: r.Holder,
-			Reason: "the broker lost its report, or somebody altered it",
-		}
-	}
-	*r = whole
-	r.Ref = ""
-	return true
-}
-
-// retryReport has a report come again that could not be read: from the broker, if it was left there, or else from here.
-func (c *coordinator) retryReport(r fleet.Report, m jetstream.Msg) {
-	if m != nil {
-		redeliver(m)
-		return
-	}
-	c.turn(func(s *jobState) {
-		f := s.flights[r.Token]
-		if f == nil || f.unread == nil || f.unread.index != r.Index || f.unread.waits {
-			return
-		}
-		u := f.unread
-		u.waits = true
-		c.work.Go(func() {
-			if !pause(c.life, relayRetry) {
-				return
-			}
-			c.turn(func(*jobState) { u.waits = false })
-			c.report(r, nil)
-		})
-	})
 }
 
 // offset returns what is to be added to the times in what a worker says. m is the message of a report that was left
@@ -433,9 +347,9 @@ func (c *coordinator) progress(m *nats.Msg) {
 }
 
 // endLost ends an attempt that is lost, and reports whether it has: one whose end is here, and is known when all is
-// fetched that it has left, needs its worker no more, and a report that is read may be such an end.
+// fetched that it has left, needs its worker no more.
 func (c *coordinator) endLost(s *jobState, lost fleet.Loss) bool {
-	if f := s.flights[lost.Token]; f == nil || s.ledger.Fetches(lost.Token) || f.isReading(math.MaxInt) {
+	if f := s.flights[lost.Token]; f == nil || s.ledger.Fetches(lost.Token) {
 		return false
 	}
 	reason := fmt.Sprintf("its worker has not been heard of for %s", c.o.Lease)
@@ -485,7 +399,7 @@ func (c *coordinator) endFlight(s *jobState, by fleet.Ending, e flightEnd, left 
 	if f.stop != nil && f.stop.broke != nil && e.err != nil {
 		e.err = f.stop.broke
 	}
-	after := &endedFlight{objects: f.objects}
+	after := &endedFlight{}
 	for _, l := range left {
 		after.objects, after.msgs = append(after.objects, l.objects...), append(after.msgs, l.msgs...)
 	}

@@ -94,7 +94,7 @@ func (c *coordinator) sendLetter(l fleet.Letter, rounds map[int64][]*flight) {
 		for _, f := range rounds[round] {
 			t := fleet.NewTask(f.Attempt, f.spec, time.Now())
 			if len(t.Item) > maxBody {
-				c.work.Go(func() { c.sendLarge(l.Instance, round, t) })
+				c.sendPieces(l.Instance, round, t)
 				continue
 			}
 			if size += len(t.Item); size > maxBody {
@@ -113,31 +113,13 @@ func (c *coordinator) sendLetter(l fleet.Letter, rounds map[int64][]*flight) {
 	}
 }
 
-// sendLarge sends a task that is too large for a message.
-func (c *coordinator) sendLarge(instance string, round int64, t fleet.Task) {
-	data := encoded(t)
-	ref := objectName(c.key+"/task-"+strconv.FormatInt(t.Token, 10), data)
-	if keepTrying(c.life, func(ctx context.Context) error {
-		err := c.put(ctx, ref, data)
-		c.noteKept(err)
-		return err
-	}) != nil {
-		return
+// sendPieces sends a task that is too large for a message.
+func (c *coordinator) sendPieces(instance string, round int64, t fleet.Task) {
+	for _, p := range fleet.Pieces(encoded(t), pieceSize) {
+		d := c.message(round)
+		d.Tasks = []fleet.Task{{Token: t.Token, Piece: &p}}
+		c.publish(instance, d)
 	}
-	out := false
-	c.turn(func(s *jobState) {
-		if f := s.flights[t.Token]; f != nil {
-			f.needs(ref)
-			out = true
-		}
-	})
-	if !out { // it has ended meanwhile
-		_ = c.remove(c.life, ref)
-		return
-	}
-	d := c.message(round)
-	d.Tasks = []fleet.Task{{Token: t.Token, Ref: ref}}
-	c.publish(instance, d)
 }
 
 // publish sends a message to a worker. What it has of tasks is taken back if the worker is not connected.

@@ -11,13 +11,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
@@ -399,48 +396,6 @@ func TestAnAttemptThatHasEndedIsNotLostWithItsWorker(t *testing.T) {
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
-	}
-}
-
-// The objects of large tasks and reports go when the end of their attempt is on disk, not only with the job.
-func TestObjectsOfAttemptsGoWithTheirEnds(t *testing.T) {
-	f := newField(t)
-	f.worker("a", 2, nil)
-	cfg, of := f.config(nil)
-	c := of.(*coordinator)
-	keeps := func(some bool) func() bool {
-		return func() bool {
-			objects, err := c.brokerConn.objects(t.Context()) // an error: some were removed meanwhile
-			return err == nil && some == slices.ContainsFunc(objects, func(o *jetstream.ObjectInfo) bool {
-				return strings.Contains(o.Name, "/task-") || strings.Contains(o.Name, "/report-")
-			})
-		}
-	}
-	f.doing.Go(func() {
-		defer f.write("../go", "", 0o600)
-		if !f.untilThere("ran-*", 2) {
-			return
-		}
-		if !eventually(keeps(true)) {
-			t.Error("nothing is sent as an object")
-		}
-		f.write("../on", "", 0o600)
-		if !eventually(keeps(false)) {
-			t.Error("the broker still has some")
-		}
-	})
-	big := strings.Repeat("x", 300<<10)
-	r, err := f.runWith(cfg, of, fmt.Sprintf(`mode: mapreduce
-map:
-  max_parallel: 3
-  input: ["1%[1]s", "2%[1]s", last]
-  agent_template:
-    - shell: |
-        > ran-$PRODIGY_ITEM_ID
-        case $PRODIGY_ITEM_ID in *_2) until [ -e go ]; do sleep 0.05; done;; *) until [ -e on ]; do sleep 0.05; done; head -c 400000 /dev/zero | tr '\0' y;; esac
-`, big))
-	if err != nil || r.Metrics.Successful != 3 {
-		t.Errorf("got %s (%s) with %+v, %v", r.State, r.Reason, r.Metrics, err)
 	}
 }
 

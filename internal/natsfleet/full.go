@@ -1,13 +1,11 @@
 package natsfleet
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -105,26 +103,6 @@ func (c *coordinator) lookAtStore(now time.Time) {
 	}
 }
 
-// store calls do, which has the broker store something of an attempt, until it succeeds, the job is gone, or the worker
-// is to end and has tried often enough.
-func (w *worker) store(h *heldAttempt, do func(ctx context.Context) error) error {
-	trying, giveUp := context.WithCancel(w.life)
-	defer giveUp()
-	tries := 0
-	return keepTrying(trying, func(ctx context.Context) error {
-		err := do(ctx)
-		w.noteKept(err)
-		tries++
-		w.turn(func(s *workerState) {
-			enough := tries >= triesAtEnd && (w.nc.IsConnected() || time.Since(s.drained) > longestWait)
-			if s.jobs[h.job.key] != h.job || s.gaveBack || s.stopping && enough {
-				giveUp()
-			}
-		})
-		return err
-	})
-}
-
 // noteKept notes whether the broker has kept something of an attempt, and says so. Coordinators are told as long as it
 // does not.
 func (w *worker) noteKept(err error) {
@@ -144,12 +122,6 @@ func (w *worker) noteKept(err error) {
 			*r = refusals{}
 		}
 	})
-}
-
-// alive reports whether the error of a request shows that the broker hears this side. One that is alone does also when
-// it answers that nobody takes the request, since its JetStream is off.
-func (h *brokerConn) alive(err error) bool {
-	return err == nil || errors.Is(err, nats.ErrNoResponders) && h.nc.ConnectedClusterName() == ""
 }
 
 // firstLine returns the first of the errors that were joined.

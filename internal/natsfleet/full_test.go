@@ -20,7 +20,7 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// heavy returns a workflow over items that are too large for a message. None ends before the store of the broker takes nothing more.
+// heavy returns a workflow over items that are too large for a message. None ends before there is a file of that name.
 func (f *field) heavy(items int) string {
 	big := strings.Repeat("x", 300<<10)
 	var b strings.Builder
@@ -28,7 +28,7 @@ func (f *field) heavy(items int) string {
 	for i := range items {
 		fmt.Fprintf(&b, "%q,", fmt.Sprint(i+1, big))
 	}
-	fmt.Fprintf(&b, "]\n  agent_template:\n    - shell: \"echo run >> runs-$PRODIGY_ITEM_ID; until [ -e %s ]; do sleep 0.05; done\"\n", filepath.Join(f.root, "full"))
+	fmt.Fprintf(&b, "]\n  agent_template:\n    - shell: \"echo run >> runs-$PRODIGY_ITEM_ID; until [ -e %s ]; do sleep 0.05; done\"\n", filepath.Join(f.root, "go"))
 	return b.String()
 }
 
@@ -49,7 +49,6 @@ func (f *field) full(text string, change func(*fleet.JobOptions), then func(said
 		if err := f.embedded().DisableJetStream(); err != nil { // as a server does whose disk is full
 			f.t.Error(err)
 		}
-		f.write("../full", "", 0o600)
 		then(said)
 	})
 	w, err := workflow.Parse("w.yml", []byte(text), workflow.ParseOptions{})
@@ -104,6 +103,7 @@ func TestAFullBrokerHoldsAJobUp(t *testing.T) {
 	r := f.full(f.heavy(12), nil, func(said *log) {
 		f.waitFor(keepsNothing, said.String)
 		f.lookAtStore()
+		f.write("../go", "", 0o600)
 	})
 	f.once(r, 12)
 }
@@ -118,6 +118,7 @@ func TestABrokerThatStaysFullPausesTheJob(t *testing.T) {
 		t.Fatalf("got %s (%s), want it paused: %s", r.State, r.Reason, want)
 	}
 	f.lookAtStore()
+	f.write("../go", "", 0o600)
 	c, of := f.config(nil)
 	r, err := mapreduce.Resume(t.Context(), c, r.Job)
 	if err != nil {
@@ -126,7 +127,9 @@ func TestABrokerThatStaysFullPausesTheJob(t *testing.T) {
 	if err := of.Close(); err != nil {
 		t.Error(err)
 	}
-	f.once(r, 12)
+	if r.State != mapreduce.Completed || r.Metrics.Successful != 12 {
+		t.Fatalf("got %s (%s) with %+v, want 12 successful", r.State, r.Reason, r.Metrics)
+	}
 }
 
 // A limit of the store is what a full disk is, with another answer. What an item has produced waits for room too, and the item does not fail.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -331,10 +330,11 @@ func (w *worker) askAged(ctx context.Context, j *workerJob, method string, token
 		ID: w.node.Instance + "-" + strconv.Itoa(number), Method: method, Token: token, Args: encoded(args),
 		Curve: w.curveID, From: w.node.Instance,
 	}
-	data := encoded(q)
+	var joined fleet.Joined
 	for {
+		q.Has = len(joined.Data)
 		one, cancel := context.WithTimeout(ctx, pendingAfter+time.Second)
-		m, err := w.nc.RequestWithContext(one, callSubject(q.From, j.key), data)
+		m, err := w.nc.RequestWithContext(one, callSubject(q.From, j.key), encoded(q))
 		cancel()
 		if err == nil {
 			if err = w.trust.checkMessage(m, signedAnswer, j.key+"\x00"+q.ID); err != nil {
@@ -351,18 +351,12 @@ func (w *worker) askAged(ctx context.Context, j *workerJob, method string, token
 		if err := json.Unmarshal(m.Data, &answer); err != nil {
 			return 0, err
 		}
-		if answer.Ref != "" {
-			data, err := w.fetch(ctx, answer.Ref)
-			if err == nil {
-				err = json.Unmarshal(data, &answer)
-			}
-			switch {
-			case ctx.Err() != nil:
-				return 0, context.Cause(ctx)
-			case errors.Is(err, errAltered):
-				return 0, fmt.Errorf("the answer of the coordinator: %w", err)
-			case err != nil: // asked again, it has the broker keep it again
+		if answer.Piece != nil {
+			if !joined.Join(*answer.Piece) {
 				continue
+			}
+			if err := json.Unmarshal(joined.Data, &answer); err != nil {
+				return 0, err
 			}
 		}
 		switch {

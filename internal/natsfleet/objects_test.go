@@ -33,62 +33,60 @@ func submitted(f *field, c *coordinator) (*puppet, int64, chan ended) {
 	return p, p.take(), end
 }
 
-// reference returns a report that has the end of an attempt as an object of the broker, and that object.
-func (p *puppet) reference(token int64) (r fleet.Report, data []byte) {
-	r = p.report(token, 1, fleet.Ended)
-	data = encoded(r)
-	r.Outcome, r.Ref = nil, objectName(p.c.key+"/report", data)
-	return r, data
-}
-
-// A broker of a cluster may not have yet what another has taken: an object that is not found at once is not lost.
-func TestAReportThatTheBrokerDoesNotFindAtOnceIsNotLost(t *testing.T) {
-	t.Parallel()
-	for name, m := range map[string]*storedReport{"from the worker": nil, "left with the broker": {}} {
-		t.Run(name, func(t *testing.T) {
-			f := newField(t)
-			c := f.coordinator()
-			p, token, end := submitted(f, c)
-			r, data := p.reference(token)
-			report := func() {
-				if m == nil {
-					c.report(r, nil)
-					return
-				}
-				m.again = 0
-				c.report(r, m)
-			}
-			report()
-			if m != nil && m.again != relayRetry {
-				t.Errorf("it comes again after %s, want %s", m.again, relayRetry)
-			}
-			c.report(p.report(token, 2, fleet.Dropped), nil) // not before it
-			c.turn(func(s *jobState) {
-				if c.endLost(s, fleet.Loss{Token: token, Began: true, Left: true}) {
-					t.Error("it is lost")
-				}
-			})
-			if err := c.put(t.Context(), r.Ref, data); err != nil {
-				t.Fatal(err)
-			}
-			if m != nil {
-				report()
-			}
-			if e := <-end; e.err != nil || e.outcome.Output != "fine" {
-				t.Errorf("it ended with %q, %v, want what was reported", e.outcome.Output, e.err)
-			}
-		})
+// inPieces returns the end of an attempt as it is sent if it is too large for a message.
+func (p *puppet) inPieces(token int64) (reports []fleet.Report) {
+	whole := encoded(p.report(token, 1, fleet.Ended))
+	for i, piece := range fleet.Pieces(whole, len(whole)/2) {
+		r := p.report(token, i+1, fleet.Ended)
+		r.Outcome, r.Piece = nil, &piece
+		reports = append(reports, r)
 	}
+	return reports
 }
 
-func TestAReportThatTheBrokerHasLostLosesItsAttempt(t *testing.T) {
+// The pieces of a report are answered with the last of them: who has only some may die, and the next run needs all.
+func TestALargeReportIsTakenWhenAllOfItIsThere(t *testing.T) {
 	f := newField(t)
 	c := f.coordinator()
 	p, token, end := submitted(f, c)
-	r, _ := p.reference(token)
-	p.say([]int64{token}, r)
+	pieces := p.inPieces(token)
+	left := []*storedReport{{}, {}}
+	c.report(pieces[1], left[1])
+	if left[1].again != relayRetry {
+		t.Error("the last piece is taken before the others")
+	}
+	c.report(pieces[0], left[0])
+	c.report(pieces[0], nil)
+	c.turn(func(s *jobState) {
+		for more := true; more; {
+			var letter fleet.Letter
+			if letter, more = s.ledger.Next(); len(letter.Acks) > 0 {
+				t.Errorf("answered: %+v", letter.Acks)
+			}
+		}
+	})
+	for _, r := range pieces[1:] {
+		c.report(r, left[1])
+	}
+	if e := <-end; e.err != nil || e.outcome.Output != "fine" {
+		t.Errorf("it ended with %q, %v, want what was reported", e.outcome.Output, e.err)
+	}
+	c.turn(func(s *jobState) {
+		if n := len(s.ended[token].msgs); n != len(pieces) {
+			t.Errorf("the broker forgets %d of the pieces when their record is on disk, want both", n)
+		}
+	})
+}
+
+func TestAReportThatHasLostAPieceLosesItsAttempt(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	p, token, end := submitted(f, c)
+	pieces := p.inPieces(token)
+	pieces[0].Piece.Data = []byte("altered")
+	p.say([]int64{token}, pieces...)
 	e := <-end
-	if _, lost := errors.AsType[*agent.LostError](e.err); !lost || !strings.Contains(e.err.Error(), "the broker lost its report") {
+	if _, lost := errors.AsType[*agent.LostError](e.err); !lost || !strings.Contains(e.err.Error(), "the broker lost a part of its report") {
 		t.Errorf("got %v, want that it is lost", e.err)
 	}
 }

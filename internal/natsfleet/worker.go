@@ -391,11 +391,8 @@ func (w *worker) giveBackQueued(s *workerState, j *workerJob, reason string) {
 
 // returnUnbegun gives back an attempt that has not begun.
 func (w *worker) returnUnbegun(s *workerState, h *heldAttempt, reason string) {
+	w.add(s, h, fleet.Report{Kind: fleet.Returned, Reason: reason})
 	h.ended = true
-	if s.jobs[h.job.key] == h.job {
-		r := w.stamped(h, fleet.Report{Kind: fleet.Returned, Reason: reason})
-		s.add(h, report{data: encoded(r), index: r.Index, made: time.Now()})
-	}
 }
 
 // tidy removes the directories of a job that is gone, when nothing of it runs here any more. They may also be of what

@@ -215,15 +215,6 @@ func (w *worker) execute(h *heldAttempt) (o agent.Outcome, made []fleet.File, pa
 		}
 	})
 	defer cancel(nil)
-	if h.task.Ref != "" {
-		data, err := w.fetch(ctx, h.task.Ref)
-		if err == nil {
-			err = json.Unmarshal(data, &h.task)
-		}
-		if err != nil {
-			return o, nil, nil, fmt.Errorf("fetch the attempt: %w", err)
-		}
-	}
 	x, dir, space, err := w.executor(ctx, h)
 	if err != nil {
 		return o, nil, nil, err
@@ -377,13 +368,9 @@ const mostUnread = 8 << 20
 
 // report has the coordinator told what happened. Reports of an attempt come in order.
 func (w *worker) report(h *heldAttempt, r fleet.Report) {
-	h.making.Lock()
-	defer h.making.Unlock()
 	for w.waitForSpace(h) {
 	}
-	if one, ok := w.encode(h, r); ok {
-		w.turn(func(s *workerState) { s.add(h, one) })
-	}
+	w.turn(func(s *workerState) { w.add(s, h, r) })
 }
 
 // waitForSpace waits for something to change if too much of a job was reported that nobody has taken. It reports
@@ -407,50 +394,39 @@ func (w *worker) waitForSpace(h *heldAttempt) bool {
 
 // finish frees the slot of an attempt and reports its end, in one message.
 func (w *worker) finish(h *heldAttempt, r fleet.Report) {
-	w.flushEcho(h, true)
-	h.making.Lock()
-	defer h.making.Unlock()
-	one, ok := w.encode(h, r)
 	w.turn(func(s *workerState) {
 		if h.slot > 0 {
 			s.free = append(s.free, h.slot)
 			h.slot = 0
 		}
-		h.ended = true
 		h.result = r.Kind == fleet.Ended
-		if !h.over && ok {
-			s.add(h, one)
+		if !h.over && s.jobs[h.job.key] == h.job {
+			w.add(s, h, r)
+			h.ended = true
 			return
 		}
-		if h.result && !h.over && s.jobs[h.job.key] == h.job {
-			s.lost = append(s.lost, h.job.ID+"/"+h.task.ItemID)
-		}
+		h.ended = true
 		s.drop(h)
 		w.tidy(s, h.job)
 		s.woken = true
 	})
 }
 
-// encode makes the next report of an attempt. What is too large for a message becomes an object. It reports false if
-// nobody wants to know it: the job is over, and nobody listens any more.
-func (w *worker) encode(h *heldAttempt, r fleet.Report) (report, bool) {
-	wanted := false
-	w.turn(func(s *workerState) {
-		if wanted = s.jobs[h.job.key] == h.job; wanted {
-			r = w.stamped(h, r)
-		}
-	})
-	if !wanted {
-		return report{}, false
+// add puts the next report of an attempt among those to be sent, in pieces if it is too large for a message. Nobody
+// wants it if the job is over, or the attempt was dropped, and nothing follows its end.
+func (w *worker) add(s *workerState, h *heldAttempt, r fleet.Report) {
+	if s.jobs[h.job.key] != h.job || h.ended {
+		return
 	}
-	data := encoded(r)
-	if len(data) > maxBody {
-		ref := objectName(fmt.Sprintf("%s/report-%d-%s-%d", h.job.key, h.token, w.node.Instance, r.Index), data)
-		if w.store(h, func(ctx context.Context) error { return w.put(ctx, ref, data) }) != nil {
-			w.turn(func(*workerState) { h.index-- })
-			return report{}, false
-		}
-		data = encoded(fleet.Report{V: r.V, Token: r.Token, Index: r.Index, Kind: r.Kind, Holder: r.Holder, Ref: ref})
+	stamped := w.stamped(h, r)
+	data := encoded(stamped)
+	if len(data) <= maxBody {
+		s.add(h, report{data: data, index: stamped.Index, made: time.Now()})
+		return
 	}
-	return report{data: data, index: r.Index, made: time.Now()}, true
+	h.index--
+	for _, p := range fleet.Pieces(data, pieceSize) {
+		piece := w.stamped(h, fleet.Report{Kind: r.Kind, Piece: &p})
+		s.add(h, report{data: encoded(piece), index: piece.Index, made: time.Now()})
+	}
 }

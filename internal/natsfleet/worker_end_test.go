@@ -7,12 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/fleet"
@@ -64,57 +61,6 @@ func TestAnAttemptThatBeginsAfterTheSecondSignal(t *testing.T) {
 	w.giveBack()
 	if _, _, _, err := w.execute(h); !errors.Is(err, errGivenBack) || h.ran.Load() {
 		t.Errorf("got %v, its command has begun: %v; want it given back", err, h.ran.Load())
-	}
-}
-
-// A broker that keeps nothing holds neither the end of a worker up, nor an attempt whose job is gone.
-func TestHowLongALargeReportIsTried(t *testing.T) {
-	for name, c := range map[string]struct {
-		happens     func(*worker)
-		least, most time.Duration // that it goes on then
-	}{
-		"the worker is to end, without a broker": {(*worker).drain, longestWait, longestWait + 20*time.Second},
-		"the worker was to end long ago":         {func(w *worker) { w.drain(); w.turn(func(s *workerState) { s.drained = time.Now().Add(-longestWait) }) }, 0, 20 * time.Second},
-		"the worker is to end at once":           {(*worker).giveBack, 0, 2 * time.Second},
-		"the job is gone":                        {func(w *worker) { forget(w, "j") }, 0, 2 * time.Second},
-		"nothing":                                {nil, 0, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newTestWorker(t)
-				w.brokerConn = &brokerConn{nc: new(nats.Conn)}
-				h, _ := w.hold(newTestJob(w, "j", time.Minute), 1)
-				var ended atomic.Bool
-				go func() {
-					if w.store(h, func(context.Context) error { return errors.New("it is full") }) == nil {
-						t.Error("it takes it for stored")
-					}
-					ended.Store(true)
-				}()
-				const before = time.Minute
-				time.Sleep(before)
-				synctest.Wait()
-				if ended.Load() {
-					t.Errorf("it has given up after %s", before)
-				}
-				if c.happens == nil {
-					w.end()
-				} else {
-					began := time.Now()
-					c.happens(w)
-					if time.Sleep(c.least); ended.Load() {
-						t.Errorf("it has given up within %s", c.least)
-					}
-					time.Sleep(c.most - c.least)
-					synctest.Wait()
-					if !ended.Load() {
-						t.Errorf("it still tries after %s", time.Since(began))
-						w.end()
-					}
-				}
-				synctest.Wait()
-			})
-		})
 	}
 }
 

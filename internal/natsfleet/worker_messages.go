@@ -221,7 +221,7 @@ func (w *worker) renewProof() {
 	w.restateAll()
 	w.sendAll(false)
 	sent := time.Now()
-	if _, err := w.nc.Request("$JS.API.STREAM.INFO."+outStream, nil, w.lease()/4); w.alive(err) {
+	if w.hearsUs(w.lease()/4) == nil {
 		w.turn(func(s *workerState) {
 			if sent.After(s.proof) {
 				s.proof = sent
@@ -281,6 +281,16 @@ func (w *worker) beat(now time.Time) {
 			s.guarded = now.Add(left)
 		}
 	})
+}
+
+// hearsUs returns nil if the broker answers in time. One of a cluster must reach most of the others for that. One that
+// is alone need not be able to keep anything.
+func (w *worker) hearsUs(within time.Duration) error {
+	if w.nc.ConnectedClusterName() == "" {
+		return w.nc.FlushTimeout(within)
+	}
+	_, err := w.nc.Request("$JS.API.STREAM.INFO."+outStream, nil, within)
+	return err
 }
 
 func (w *worker) reconnected() {

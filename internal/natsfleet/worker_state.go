@@ -3,6 +3,7 @@ package natsfleet
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -84,12 +85,13 @@ type workerJob struct {
 	untrusted bool          // its entry is not believed
 	warns     string        // what was not believed, to be said
 
-	round, credit, got int64          // of the offer, and how many attempts of it have arrived
-	arrived            map[int64]bool // the tokens of those: what is repeated is not run again
-	dirty              bool           // there is something to say
-	full               bool           // all that is held is to be said
-	outbox             []*heldAttempt // that have reports that were not sent
-	unread             int            // bytes of reports that the coordinator has not taken
+	round, credit, got int64                   // of the offer, and how many attempts of it have arrived
+	arrived            map[int64]bool          // the tokens of those: what is repeated is not run again
+	joined             map[int64]*fleet.Joined // pieces of attempts of the round, by token
+	dirty              bool                    // there is something to say
+	full               bool                    // all that is held is to be said
+	outbox             []*heldAttempt          // that have reports that were not sent
+	unread             int                     // bytes of reports that the coordinator has not taken
 	share
 
 	executors map[string]*jobExecutor // by spec
@@ -102,7 +104,7 @@ type workerJob struct {
 // newWorkerJob returns a job that has used slots for some time.
 func newWorkerJob(key string, used time.Duration) *workerJob {
 	j := &workerJob{
-		key: key, arrived: map[int64]bool{}, executors: map[string]*jobExecutor{}, dirs: map[string]string{},
+		key: key, arrived: map[int64]bool{}, joined: map[int64]*fleet.Joined{}, executors: map[string]*jobExecutor{}, dirs: map[string]string{},
 		spaces: map[string]*jobSpace{}, share: share{used: used, wants: -1},
 	}
 	j.begin()
@@ -175,16 +177,15 @@ type heldAttempt struct {
 
 // reporting is what is said of an attempt.
 type reporting struct {
-	reports  []report   // that neither the coordinator nor the broker has taken, in order
-	kept     []report   // before those, that the broker has and the coordinator may not have taken
-	sent     int        // how many of them were sent
-	index    int        // of the last report
-	ended    bool       // the last of them is its end
-	result   bool       // that end is how it succeeded or failed
-	spilling bool       // they are being left with the broker
-	left     bool       // its end is with the broker
-	making   sync.Mutex // reports come in order
-	echo     echoBuffer // of what is shown as it comes; making may be taken while its lock is held, not the other way
+	reports  []report // that neither the coordinator nor the broker has taken, in order
+	kept     []report // before those, that the broker has and the coordinator may not have taken
+	sent     int      // how many of them were sent
+	index    int      // of the last report
+	ended    bool     // the last of them is its end
+	result   bool     // that end is how it succeeded or failed
+	spilling bool     // they are being left with the broker
+	left     bool     // its end is with the broker
+	commands int      // of which what they print is shown
 }
 
 // report is a fleet.Report as JSON.
@@ -203,10 +204,19 @@ func (s *workerState) heldOf(j *workerJob, token int64) *heldAttempt {
 
 // take enters a task that has arrived, unless the offer that it answers was taken back.
 func (s *workerState) take(j *workerJob, round int64, t fleet.Task, now time.Time) {
-	h := &heldAttempt{job: j, token: t.Token, task: t, arrived: now}
-	if round != j.round || j.got >= j.credit || s.held[h.name()] != nil || j.arrived[t.Token] {
+	if round != j.round || j.got >= j.credit || s.heldOf(j, t.Token) != nil || j.arrived[t.Token] {
 		return
 	}
+	if t.Piece != nil {
+		if j.joined[t.Token] == nil {
+			j.joined[t.Token] = new(fleet.Joined)
+		}
+		all := j.joined[t.Token]
+		if !all.Join(*t.Piece) || json.Unmarshal(all.Data, &t) != nil {
+			return
+		}
+	}
+	h := &heldAttempt{job: j, token: t.Token, task: t, arrived: now}
 	s.assigned(j)
 	j.got++
 	j.arrived[t.Token] = true
@@ -379,6 +389,7 @@ func (s *workerState) closeRound(j *workerJob) {
 	s.rounds++ // never the same again, also not of a job that comes again
 	j.round, j.credit, j.got = s.rounds, 0, 0
 	clear(j.arrived)
+	clear(j.joined)
 	j.dirty, j.full = true, true
 }
 
