@@ -201,7 +201,7 @@ func fleetMemory(s *stage) error {
 	}
 	each := float64(most.now-least.now) * 1024 / (many - few)
 	s.add(
-		row{what: fmt.Sprintf("fleet, %d attempts out: resident memory of each", many), unit: "B", must: 2048, atMost: true, values: []float64{each}},
+		row{what: fmt.Sprintf("fleet, %d attempts out: resident memory of each", many), unit: "B", must: 3072, atMost: true, values: []float64{each}},
 		row{what: fmt.Sprintf("fleet, coordinator of %d items: the most resident memory", n), unit: "MiB", must: 38, atMost: true, values: []float64{float64(all.most) / 1024}},
 	)
 	return nil
