@@ -80,7 +80,7 @@ func TestAPlainConnectionStaysHere(t *testing.T) {
 		}
 		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 		s.Start()
-		if !s.ReadyForConnections(10 * time.Second) {
+		if !s.ReadyForConnections(time.Minute) {
 			t.Fatal("the broker is not ready")
 		}
 		return s
