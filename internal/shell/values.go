@@ -384,6 +384,9 @@ func (c *codeCheck) param(p *syntax.ParamExp) (flows []flow) {
 
 // takesOut reports whether a pattern is a set of all characters but some: [!a-z].
 func takesOut(pattern *syntax.Word) bool {
+	if pattern == nil { // ${x/}
+		return false
+	}
 	lit := pattern.Lit()
 	return strings.HasPrefix(lit, "[!") || strings.HasPrefix(lit, "[^")
 }

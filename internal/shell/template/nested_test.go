@@ -132,6 +132,7 @@ func FuzzCompile(f *testing.F) {
 	for s := range strings.SplitSeq(attackList, "\n") {
 		f.Add(strings.NewReplacer("NL", "\n", "HERE", "${item.v}", "BQ", "`").Replace(s))
 	}
+	f.Add(`"${0/}item"`)
 	f.Fuzz(func(t *testing.T, text string) {
 		tmpl, err := Compile(text, Options{Names: testNames})
 		if err != nil {
