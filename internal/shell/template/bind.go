@@ -37,8 +37,7 @@ type Invocation struct {
 // binding is one Bind under way.
 type binding struct {
 	vars     []variable
-	lists    [][]string // of the slots that are separate words
-	texts    []string   // of the slots that are pasted
+	values   [][]string // of each slot: its elements when they are separate words, else one text
 	size     int
 	elements int
 	largest  int
@@ -57,9 +56,9 @@ func (t *Template) Bind(r Resolver) (*Invocation, error) {
 		t.setArgv(inv, nil)
 		return inv, nil
 	}
-	b := &binding{vars: make([]variable, 0, len(t.slots)+len(t.exports))}
+	b := &binding{vars: make([]variable, 0, len(t.slots)+len(t.exports)), values: make([][]string, len(t.slots))}
 	for i := range t.slots {
-		if err := t.bindSlot(b, i, r); err != nil {
+		if err := b.addSlot(&t.slots[i], i, r); err != nil {
 			return nil, err
 		}
 	}
@@ -81,9 +80,8 @@ func (t *Template) setArgv(inv *Invocation, b *binding) {
 	if t.argv == nil || inv.Values != "" || inv.AsFile {
 		return
 	}
-	first := t.firstVars(b)
-	if redirects, ok := t.redirected(b, first); ok {
-		inv.Argv, inv.Redirects = t.arguments(b, first), redirects
+	if redirects, ok := t.redirected(b); ok {
+		inv.Argv, inv.Redirects = t.arguments(b), redirects
 	}
 }
 
@@ -91,40 +89,25 @@ func (t *Template) invocation(script string) *Invocation {
 	return &Invocation{Script: script, AsFile: len(script) > maxScript}
 }
 
-func (t *Template) bindSlot(b *binding, i int, r Resolver) error {
-	s := &t.slots[i]
-	if s.mode != separate {
-		text, err := s.text(r)
-		if err != nil {
-			return err
-		}
-		if s.mode == pastedCode {
-			b.keepText(len(t.slots), i, text)
-			return nil
-		}
-		b.add(variable{s.variable, text, s.written, s.child})
-		return nil
-	}
+func (b *binding) addSlot(s *slot, i int, r Resolver) error {
 	list, err := s.list(r)
 	if err != nil {
 		return err
 	}
-	if b.lists == nil {
-		b.lists = make([][]string, len(t.slots))
+	if s.mode != separate && len(list) != 1 {
+		list = []string{strings.Join(list, " ")}
 	}
-	b.lists[i] = list
-	b.elements += len(list)
-	for n, text := range list {
-		b.add(variable{s.variable + "_" + strconv.Itoa(n), text, s.written, s.child})
+	b.values[i] = list
+	switch s.mode {
+	case oneText:
+		b.add(variable{s.variable, list[0], s.written, s.child})
+	case separate:
+		b.elements += len(list)
+		for n, text := range list {
+			b.add(variable{s.variable + "_" + strconv.Itoa(n), text, s.written, s.child})
+		}
 	}
 	return nil
-}
-
-func (b *binding) keepText(slots, i int, text string) {
-	if b.texts == nil {
-		b.texts = make([]string, slots)
-	}
-	b.texts[i] = text
 }
 
 func (b *binding) add(v variable) {
@@ -143,19 +126,11 @@ func (b *binding) addExport(e *exportedVar, r Resolver) error {
 		}
 		return nil
 	}
-	text := v.String()
-	if e.number {
-		n, err := wholeNumber(text)
-		if err != nil {
-			return notWhole(written, err)
-		}
-		text = n
+	text, err := (&slot{written: written, number: e.number, plain: true}).checked(v.String())
+	if err == nil {
+		b.add(variable{e.name, text, written, e.child})
 	}
-	if err := refuseNUL(written, text); err != nil {
-		return err
-	}
-	b.add(variable{e.name, text, written, e.child})
-	return nil
+	return err
 }
 
 // setEnv puts the variables into the environment, or into a file when they are too large for that.
@@ -166,10 +141,8 @@ func (b *binding) setEnv(inv *Invocation) error {
 	for _, v := range b.vars {
 		if !large || v.child {
 			if len(v.value) > maxValue {
-				return &BindError{
-					Placeholder: v.written,
-					Text:        v.written + " stands in nested shell code, and its value of " + strconv.Itoa(len(v.value)) + " bytes is too large for the environment",
-				}
+				return bindError(v.written, "stands in nested shell code, and its value of %d bytes is too large for the environment",
+					len(v.value))
 			}
 			inv.Env = append(inv.Env, v.name+"="+v.value)
 			continue
@@ -194,10 +167,10 @@ func (t *Template) scriptFor(b *binding) string {
 		switch p := &t.pieces[i]; {
 		case p.slot < 0:
 			script.WriteString(p.text)
-		case p.kind == pasted:
-			script.WriteString(b.texts[p.slot])
+		case t.slots[p.slot].mode == pastedCode:
+			script.WriteString(b.values[p.slot][0])
 		default:
-			script.WriteString(p.references(t.slots[p.slot].variable, len(b.lists[p.slot])))
+			script.WriteString(p.references(t.slots[p.slot].variable, len(b.values[p.slot])))
 		}
 	}
 	return script.String()
@@ -220,52 +193,38 @@ func (p *piece) shown(slots []slot, r Resolver) string {
 		return p.text
 	}
 	s := &slots[p.slot]
-	if p.kind == words {
-		list, err := s.list(r)
-		if err != nil {
-			return p.text
-		}
+	list, err := s.list(r)
+	switch {
+	case err != nil:
+		return p.text
+	case s.mode == pastedCode:
+		return strings.Join(list, " ")
+	case s.mode == separate:
 		for i := range list {
 			list[i] = shell.Quote(list[i])
 		}
 		return encode(strings.Join(list, " "), p.around)
 	}
-	text, err := s.text(r)
-	switch {
-	case err != nil:
-		return p.text
-	case p.kind == pasted:
-		return text
-	}
-	return encode(p.quote.write(text), p.around)
+	return encode(p.quote.write(strings.Join(list, " ")), p.around)
 }
 
 func modeOf(r *ref, p place) slotMode {
 	switch {
 	case r.expr.has("raw") && !p.data:
 		return pastedCode
-	case !r.expr.isList():
-		return oneText
-	case p.quote == unquoted && p.words:
+	case r.expr.isList() && p.quote == unquoted && p.words:
 		return separate
 	}
-	return joined
+	return oneText
 }
 
 // text returns the value as one text.
 func (s *slot) text(r Resolver) (string, error) {
-	if s.expr.isList() {
-		list, err := s.list(r)
-		return strings.Join(list, " "), err
-	}
-	v, err := s.expr.value(r, s.written)
-	if err != nil {
-		return "", err
-	}
-	return s.checked(v.String())
+	list, err := s.list(r)
+	return strings.Join(list, " "), err
 }
 
-// list returns the elements of the value.
+// list returns the elements of the value, of which one that is no list has one.
 func (s *slot) list(r Resolver) ([]string, error) {
 	values, err := s.expr.values(r, s.written)
 	if err != nil {
@@ -283,41 +242,19 @@ func (s *slot) list(r Resolver) ([]string, error) {
 // checked refuses what the place cannot take.
 func (s *slot) checked(text string) (string, error) {
 	if !s.number {
-		return text, refuseNUL(s.written, text)
+		if at := strings.IndexByte(text, 0); at >= 0 {
+			return "", bindError(s.written, "has a value with a NUL byte at offset %d, which no shell can take", at)
+		}
+		return text, nil
 	}
 	n, err := wholeNumber(text)
 	if err != nil {
-		return "", notWhole(s.written, err)
+		return "", bindError(s.written, "stands in arithmetic, and %v", err)
 	}
 	if !s.plain && n[0] == '-' {
 		n = "(" + n + ")"
 	}
 	return n, nil
-}
-
-// value resolves an expression that stands for one value.
-func (e *expr) value(r Resolver, written string) (Value, error) {
-	v, ok := r.Resolve(e.root)
-	for i := 0; ok && i < len(e.steps); i++ {
-		v, ok = e.steps[i].from(v)
-	}
-	switch {
-	case e.def != nil && (!ok || v.isEmpty()):
-		v = Text(*e.def)
-	case !ok:
-		return Value{}, missing(written, e.root)
-	}
-	return e.filter(v, r, written)
-}
-
-func (e *expr) filter(v Value, r Resolver, written string) (Value, error) {
-	for _, f := range e.filters {
-		var err error
-		if v, err = filtered(v, f, r); err != nil {
-			return Value{}, &BindError{Placeholder: written, Text: written + " " + err.Error()}
-		}
-	}
-	return v, nil
 }
 
 // from takes the step. A step over every element is taken by values.
@@ -328,7 +265,8 @@ func (s step) from(v Value) (Value, bool) {
 	return v.Field(s.key)
 }
 
-// values resolves an expression that stands for a list. Elements without a field that the path goes on to are left out.
+// values resolves an expression. One that stands for no list has one value. Elements without a field that the path goes
+// on to are left out.
 func (e *expr) values(r Resolver, written string) ([]Value, error) {
 	v, ok := r.Resolve(e.root)
 	list := []Value{v}
@@ -376,7 +314,7 @@ func (e *expr) filterAll(list []Value, r Resolver, written string) ([]Value, err
 			}
 			out, err := filtered(v, f, r)
 			if err != nil {
-				return nil, &BindError{Placeholder: written, Text: written + " " + err.Error()}
+				return nil, bindError(written, "%v", err)
 			}
 			next = append(next, out)
 		}
@@ -385,23 +323,16 @@ func (e *expr) filterAll(list []Value, r Resolver, written string) ([]Value, err
 	return list, nil
 }
 
+func bindError(written, format string, args ...any) *BindError {
+	return &BindError{Placeholder: written, Text: written + " " + fmt.Sprintf(format, args...)}
+}
+
 func missing(written, root string) error {
+	where := "here"
 	if root == "item" {
-		return &BindError{Placeholder: written, Text: written + " has no value for this item", Missing: true}
+		where = "for this item"
 	}
-	return &BindError{Placeholder: written, Text: written + " has no value here", Missing: true}
-}
-
-func notWhole(written string, err error) error {
-	return &BindError{Placeholder: written, Text: written + " stands in arithmetic, and " + err.Error()}
-}
-
-func refuseNUL(written, text string) error {
-	if at := strings.IndexByte(text, 0); at >= 0 {
-		return &BindError{
-			Placeholder: written,
-			Text:        fmt.Sprintf("%s has a value with a NUL byte at offset %d, which no shell can take", written, at),
-		}
-	}
-	return nil
+	err := bindError(written, "has no value %s", where)
+	err.Missing = true
+	return err
 }

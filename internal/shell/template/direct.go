@@ -26,7 +26,7 @@ func (c *compiler) plainCommand(file *syntax.File) ([]argument, []redirection) {
 	}
 	words := make([]argument, len(call.Args))
 	for i, word := range call.Args {
-		a, ok := c.argument(word.Parts)
+		a, ok := c.argument(word.Parts, false)
 		if !ok || i == 0 && !a.isProgram() {
 			return nil, nil
 		}
@@ -58,36 +58,42 @@ func (a argument) isProgram() bool {
 	return shell.IsProgram(name.String())
 }
 
-func (c *compiler) argument(parts []syntax.WordPart) (argument, bool) {
-	var a argument
+// argument returns the parts of a word, or of what is quoted in one.
+func (c *compiler) argument(parts []syntax.WordPart, quoted bool) (a argument, ok bool) {
+	a = argument{}
 	for _, part := range parts {
-		ok := false
+		var more argument
 		switch p := part.(type) {
 		case *syntax.Lit:
-			ok = c.plainLit(p.Value)
-			a = append(a, argumentPart{shell.Unescape(p.Value, shell.Outside), -1})
+			special := shell.Outside
+			if quoted {
+				special = shell.InDouble
+			}
+			ok = len(c.sentinelsIn(p.Value)) == 0 && (quoted || plainLit(p.Value))
+			more = argument{{shell.Unescape(p.Value, special), -1}}
 		case *syntax.SglQuoted:
-			ok = !p.Dollar
-			if ok {
-				a, ok = c.quotedArgument(a, p.Value)
-			}
+			more, ok = c.quotedArgument(p.Value)
+			ok = ok && !p.Dollar
 		case *syntax.DblQuoted:
-			ok = !p.Dollar
-			if ok {
-				a, ok = c.doubleQuoted(a, p.Parts)
-			}
+			more, ok = c.argument(p.Parts, true)
+			ok = ok && !p.Dollar
 		case *syntax.ParamExp:
-			a, ok = c.valueArgument(a, p)
+			if ok = p.Param != nil && c.sentinelIndex(p.Param.Value) >= 0; ok {
+				more, ok = c.refArgument(c.sentinelIndex(p.Param.Value))
+			}
+		default:
+			ok = false
 		}
 		if !ok {
 			return nil, false
 		}
+		a = append(a, more...)
 	}
 	return a, true
 }
 
 // plainLit reports whether no shell does anything with unquoted text but take away its backslashes.
-func (c *compiler) plainLit(lit string) bool {
+func plainLit(lit string) bool {
 	if lit == "{}" {
 		return true
 	}
@@ -100,108 +106,59 @@ func (c *compiler) plainLit(lit string) bool {
 			return false
 		}
 	}
-	return len(c.sentinelsIn(lit)) == 0
+	return true
 }
 
-func (c *compiler) quotedArgument(a argument, text string) (argument, bool) {
+func (c *compiler) quotedArgument(text string) (a argument, ok bool) {
 	last := 0
 	for _, at := range c.sentinelsIn(text) {
-		a = append(a, argumentPart{text[last:at.start], -1})
-		var ok bool
-		if a, ok = c.refArgument(a, at.ref); !ok {
+		value, ok := c.refArgument(at.ref)
+		if !ok {
 			return nil, false
 		}
+		a = append(append(a, argumentPart{text[last:at.start], -1}), value...)
 		last = at.end
 	}
 	return append(a, argumentPart{text[last:], -1}), true
 }
 
-func (c *compiler) doubleQuoted(a argument, parts []syntax.WordPart) (argument, bool) {
-	a = append(a, argumentPart{"", -1})
-	for _, part := range parts {
-		ok := false
-		switch p := part.(type) {
-		case *syntax.Lit:
-			ok = len(c.sentinelsIn(p.Value)) == 0
-			a = append(a, argumentPart{shell.Unescape(p.Value, shell.InDouble), -1})
-		case *syntax.ParamExp:
-			a, ok = c.valueArgument(a, p)
-		}
-		if !ok {
-			return nil, false
-		}
-	}
-	return a, true
-}
-
-func (c *compiler) valueArgument(a argument, p *syntax.ParamExp) (argument, bool) {
-	if p.Param == nil {
-		return nil, false
-	}
-	i := c.sentinelIndex(p.Param.Value)
-	if i < 0 {
-		return nil, false
-	}
-	return c.refArgument(a, i)
-}
-
 // refArgument takes a ref that this shell fills in. One that another shell fills in later leaves the command to
 // the shell.
-func (c *compiler) refArgument(a argument, i int) (argument, bool) {
+func (c *compiler) refArgument(i int) (argument, bool) {
 	r := c.refs[i]
 	if len(r.places) != 1 || len(r.places[0].around) > 0 || r.places[0].escaped {
 		return nil, false
 	}
 	switch r.kind {
 	case literal:
-		return append(a, argumentPart{r.written[1:], -1}), true
+		return argument{{r.written[1:], -1}}, true
 	case unknownRef:
-		return append(a, argumentPart{r.written, -1}), true
+		return argument{{r.written, -1}}, true
 	}
 	if !r.filled || c.slots[r.slot].mode == pastedCode || c.slots[r.slot].number {
 		return nil, false
 	}
-	return append(a, argumentPart{slot: r.slot}), true
-}
-
-// firstVars returns for each slot where the variables of a binding begin that hold its value.
-func (t *Template) firstVars(b *binding) []int {
-	first := make([]int, len(t.slots))
-	next := 0
-	for i := range t.slots {
-		first[i] = next
-		switch t.slots[i].mode {
-		case separate:
-			next += len(b.lists[i])
-		case pastedCode:
-		default:
-			next++
-		}
-	}
-	return first
+	return argument{{slot: r.slot}}, true
 }
 
 // arguments returns the words of a plain command with the values of a binding.
-func (t *Template) arguments(b *binding, first []int) []string {
+func (t *Template) arguments(b *binding) []string {
 	argv := make([]string, 0, len(t.argv))
 	for _, a := range t.argv {
-		if len(a) == 1 && a[0].slot >= 0 && t.slots[a[0].slot].mode == separate {
-			argv = append(argv, b.lists[a[0].slot]...)
+		if len(a) == 1 && a[0].slot >= 0 {
+			argv = append(argv, b.values[a[0].slot]...)
 			continue
 		}
-		argv = append(argv, a.text(b, first))
+		argv = append(argv, a.text(b))
 	}
 	return argv
 }
 
-func (a argument) text(b *binding, first []int) string {
-	if len(a) == 1 && a[0].slot < 0 {
-		return a[0].text
-	}
+func (a argument) text(b *binding) string {
 	var text strings.Builder
 	for _, p := range a {
 		if p.slot >= 0 {
-			text.WriteString(b.vars[first[p.slot]].value)
+			text.WriteString(b.values[p.slot][0])
 			continue
 		}
 		text.WriteString(p.text)
@@ -248,7 +205,7 @@ func (c *compiler) redirection(r *syntax.Redirect) (redirection, bool) {
 		}
 		open.FD = int(r.N.Value[0] - '0')
 	}
-	file, ok := c.argument(r.Word.Parts)
+	file, ok := c.argument(r.Word.Parts, false)
 	if !ok || c.isList(file) {
 		return redirection{}, false
 	}
@@ -293,10 +250,10 @@ func (c *compiler) isList(a argument) bool {
 
 // redirected returns the redirections of a plain command with the values of a binding. A file without a name is
 // left to the shell.
-func (t *Template) redirected(b *binding, first []int) (redirects []process.Redirect, ok bool) {
+func (t *Template) redirected(b *binding) (redirects []process.Redirect, ok bool) {
 	for _, r := range t.redirects {
 		if r.file != nil {
-			if r.File = r.file.text(b, first); r.File == "" {
+			if r.File = r.file.text(b); r.File == "" {
 				return nil, false
 			}
 		}

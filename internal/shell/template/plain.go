@@ -128,7 +128,7 @@ func (c *compiler) plainPart(r *ref, before string, early bool) plainPart {
 	case r.kind == short:
 		c.lintShortPath(r.expr.root, r.start, r.end)
 	}
-	return plainPart{text: before, slot: &slot{expr: r.expr, written: r.written, mode: joined}}
+	return plainPart{text: before, slot: &slot{expr: r.expr, written: r.written, mode: oneText}}
 }
 
 // Before returns the text before its first placeholder whose root is one of those, or nil when it has no such
@@ -269,10 +269,10 @@ func (s *Expression) Value(r Resolver) (Value, bool, error) {
 }
 
 func (s *Expression) value(r Resolver) (Value, error) {
-	if !s.expr.isList() {
-		return s.expr.value(r, s.written)
-	}
 	list, err := s.expr.values(r, s.written)
+	if len(list) == 1 && !s.expr.isList() {
+		return list[0], nil
+	}
 	return listValue(list), err
 }
 

@@ -117,14 +117,14 @@ func (w *walker) noteQuotedDoc(r *syntax.Redirect, body *syntax.Lit, found []spa
 // edits returns what makes the heredoc an unquoted one that prints the same text. The refs in it are edits of their own.
 func (d quotedDoc) edits(text string) []edit {
 	name := d.unquotedName(text)
-	edits := []edit{constant(d.word, name), constant(d.end, name)}
+	edits := []edit{{d.word, constant(name)}, {d.end, constant(name)}}
 	last := d.body[0]
 	for _, at := range d.refs {
 		literalSpan := [2]int{last, d.body[0] + at.start}
-		edits = append(edits, constant(literalSpan, heredoc.write(text[literalSpan[0]:literalSpan[1]])))
+		edits = append(edits, edit{literalSpan, constant(heredoc.write(text[literalSpan[0]:literalSpan[1]]))})
 		last = d.body[0] + at.end
 	}
-	return append(edits, constant([2]int{last, d.body[1]}, heredoc.write(text[last:d.body[1]])))
+	return append(edits, edit{[2]int{last, d.body[1]}, constant(heredoc.write(text[last:d.body[1]]))})
 }
 
 // unquotedName returns a delimiter that needs no quotes and is no line of the body.

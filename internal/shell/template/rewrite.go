@@ -23,10 +23,6 @@ type edit struct {
 	piece
 }
 
-func constant(span [2]int, text string) edit {
-	return edit{span: span, piece: piece{text: text, slot: -1}}
-}
-
 // assemble makes the template of the refs and their places.
 func (c *compiler) assemble() (*Template, error) {
 	edits := c.heredocEdits()
@@ -35,10 +31,10 @@ func (c *compiler) assemble() (*Template, error) {
 	for i, r := range c.refs {
 		script, shown := c.resolve(r)
 		edits = append(edits, edit{[2]int{r.parseStart, c.parseEnd(i)}, script})
-		display = append(display, piece{text: c.src[last:r.start], slot: -1}, shown)
+		display = append(display, constant(c.src[last:r.start]), shown)
 		last = r.end
 	}
-	display = append(display, piece{text: c.src[last:], slot: -1})
+	display = append(display, constant(c.src[last:]))
 	c.finishExports()
 	if c.file != nil {
 		c.lintUnresolved(c.file)
@@ -54,7 +50,7 @@ func (c *compiler) assemble() (*Template, error) {
 		return nil, err
 	}
 	if dialects, ok := shell.Dialects(c.shell); ok {
-		c.checkValues(analyzed(pieces), dialects)
+		c.checkValues(c.analyzed(pieces), dialects)
 		if err := c.failure(); err != nil {
 			return nil, err
 		}
@@ -73,13 +69,13 @@ func (c *compiler) assemble() (*Template, error) {
 }
 
 // analyzed returns the script as the analysis reads it: a list has one element, and code that is pasted is not known.
-func analyzed(pieces []piece) string {
+func (c *compiler) analyzed(pieces []piece) string {
 	var b strings.Builder
 	for i := range pieces {
 		switch p := &pieces[i]; {
 		case p.slot < 0:
 			b.WriteString(p.text)
-		case p.kind == pasted:
+		case c.slots[p.slot].mode == pastedCode:
 			b.WriteString("${PRODIGY_RAW}")
 		default:
 			b.WriteString(p.references(sentinelName+strconv.Itoa(p.slot), 1))
@@ -117,10 +113,10 @@ func merge(text string, edits []edit) ([]piece, bool) {
 		if e.span[0] < last {
 			return nil, false
 		}
-		pieces = append(pieces, piece{text: text[last:e.span[0]], slot: -1}, e.piece)
+		pieces = append(pieces, constant(text[last:e.span[0]]), e.piece)
 		last = e.span[1]
 	}
-	return append(pieces, piece{text: text[last:], slot: -1}), true
+	return append(pieces, constant(text[last:])), true
 }
 
 // heredocEdits rewrites the quoted heredocs that hold values; the others stay as they are.
@@ -165,7 +161,7 @@ func (c *compiler) shadowed(r *ref) bool {
 
 // resolve decides what stands in the script for a ref, and what a reader is shown.
 func (c *compiler) resolve(r *ref) (script, shown piece) {
-	passthrough := piece{text: r.written, slot: -1}
+	passthrough := constant(r.written)
 	if len(r.places) != 1 {
 		f := r.fault
 		if f.code == "" {
@@ -179,7 +175,7 @@ func (c *compiler) resolve(r *ref) (script, shown piece) {
 	case p.escaped:
 		return c.escaped(r, p), passthrough
 	case p.quote == comment && (r.kind == dotted || r.kind == simple && !c.shadowed(r)):
-		return piece{text: r.expr.root, slot: -1}, passthrough
+		return constant(r.expr.root), passthrough
 	case p.quote == comment:
 		return passthrough, passthrough
 	case r.kind == unknownRef:
@@ -194,7 +190,7 @@ func (c *compiler) resolve(r *ref) (script, shown piece) {
 	case c.refuses(r, p):
 		return passthrough, passthrough
 	case r.kind == literal:
-		return piece{text: encode(p.quote.write(r.written[1:]), p.around), slot: -1}, passthrough
+		return constant(encode(p.quote.write(r.written[1:]), p.around)), passthrough
 	}
 	return c.fill(r, p)
 }
@@ -221,11 +217,11 @@ func (c *compiler) unknownRef(r *ref, p place) piece {
 	}
 	if p.quote != single && p.quote != ansi && p.quote != quotedHeredoc && (len(p.around) > 0 || !c.inRewritten(r)) {
 		c.report(Error, r.start, r.fault)
-		return piece{text: r.written, slot: -1}
+		return constant(r.written)
 	}
 	if r.meant {
 		c.report(Error, r.start, finding{r.fault.code, r.fault.text + asText(r.written)})
-		return piece{text: r.written, slot: -1}
+		return constant(r.written)
 	}
 	c.report(Info, r.start, finding{codeForeign, r.written + " is no value of prodigy and stays as it is"})
 	return c.asWritten(r)
@@ -241,9 +237,9 @@ func (c *compiler) inRewritten(r *ref) bool {
 // asWritten keeps the text of a ref. In a heredoc that loses its quotes the text needs backslashes.
 func (c *compiler) asWritten(r *ref) piece {
 	if c.inRewritten(r) {
-		return piece{text: heredoc.write(r.written), slot: -1}
+		return constant(heredoc.write(r.written))
 	}
-	return piece{text: r.written, slot: -1}
+	return constant(r.written)
 }
 
 // refuses reports why a ref cannot stand at its place.
@@ -287,9 +283,9 @@ func (c *compiler) fill(r *ref, p place) (script, shown piece) {
 		c.lintShortPath(r.expr.root, r.start, r.end)
 		c.nativeUse(r.expr.root, p.quoteContext, true, p.child)
 		if len(p.around) > 0 { // the shell that runs the nested code is to expand it, not the one that reads its quotes
-			return piece{text: encode(r.written, p.around), slot: -1}, piece{text: r.written, slot: -1}
+			return constant(encode(r.written, p.around)), constant(r.written)
 		}
-		return c.asWritten(r), piece{text: r.written, slot: -1}
+		return c.asWritten(r), constant(r.written)
 	}
 	slot := c.slot(r, p)
 	r.filled, r.slot = true, slot
@@ -299,15 +295,10 @@ func (c *compiler) fill(r *ref, p place) (script, shown piece) {
 	}
 	c.lintPlace(r, p)
 	c.used[r.expr.root] = true
-	switch {
-	case r.expr.has("raw") && !p.data:
-		shown.kind = pasted
-		return piece{text: r.written, slot: slot, kind: pasted}, shown
-	case c.slots[slot].mode == separate:
-		shown.kind = words
-		return piece{text: r.written, slot: slot, kind: words, around: p.around}, shown
+	if s := c.slots[slot]; s.mode == oneText {
+		return constant(encode(p.quote.reference(s.variable), p.around)), shown
 	}
-	return piece{text: encode(p.quote.reference(c.slots[slot].variable), p.around), slot: -1}, shown
+	return shown, shown
 }
 
 // slot returns the slot for a ref at a place: the same for the same value in the same form.

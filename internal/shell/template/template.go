@@ -117,18 +117,11 @@ func newDiag(src string, offset int, severity Severity, f finding) Diag {
 type piece struct {
 	text   string // constant, when slot is negative; else the placeholder as written
 	slot   int
-	kind   pieceKind
 	quote  quoting
 	around []quoting
 }
 
-type pieceKind uint8
-
-const (
-	fixed  pieceKind = iota
-	words            // one reference for each element
-	pasted           // |raw: the value itself
-)
+func constant(text string) piece { return piece{text: text, slot: -1} }
 
 // slot is a value of a script in one form; all placeholders for it share the variable.
 type slot struct {
@@ -144,10 +137,9 @@ type slot struct {
 type slotMode uint8
 
 const (
-	oneText    slotMode = iota
-	separate            // a variable for each element
-	joined              // the elements with blanks between
-	pastedCode          // no variable: part of the script
+	oneText    slotMode = iota // the elements of a list with blanks between
+	separate                   // a variable for each element
+	pastedCode                 // no variable: part of the script
 )
 
 // exportedVar is a declared name that the script uses as $name: the shell finds it in its environment, and
