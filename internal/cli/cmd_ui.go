@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"time"
 
@@ -194,36 +193,6 @@ func eachItem(job jobs.Job, wanted func(int) bool) iter.Seq2[web.Item, error] {
 // settled is how long startCommand waits for a command to be refused.
 const settled = time.Second
 
-// commandOf returns the arguments of the command that a person would type for an action, but for the flags about a
-// fleet.
-func commandOf(job jobs.Job, a web.Action) []string {
-	switch a.Kind {
-	case web.Stop:
-		return []string{"stop", job.ID}
-	case web.Resume:
-		return []string{"resume", job.ID}
-	case web.Pause, web.Continue, web.Drain, web.Cancel:
-		return []string{string(a.Kind), job.ID}
-	case web.Accept:
-		return []string{"resume", job.ID, "--accept"}
-	case web.Skip, web.RetryNow:
-		return append([]string{string(a.Kind), job.ID, "--"}, a.Items...)
-	case web.Scale:
-		return []string{"scale", job.ID, strconv.Itoa(a.Slots)}
-	}
-	args := []string{"dlq", "retry", job.ID}
-	for _, item := range a.Items {
-		args = append(args, "--item", item)
-	}
-	if len(a.Items) > 0 {
-		args = append(args, "--force") // a person has looked at it
-	}
-	if a.Reduce {
-		args = append(args, "--reduce")
-	}
-	return args
-}
-
 // startCommand starts the command of an action as a process that outlives the server, in the directory of the job. What
 // it prints is kept with the job. It returns an error if the command is refused or fails right away.
 func startCommand(g *errgroup.Group, home jobs.Home, job jobs.Job, a web.Action) error {
@@ -235,7 +204,7 @@ func startCommand(g *errgroup.Group, home jobs.Home, job jobs.Job, a web.Action)
 	if err != nil {
 		return err
 	}
-	args := commandOf(job, a)
+	args := a.Command(job.ID)
 	shown := append([]string{"prodigy"}, args...)
 	if a.Kind.Continues() {
 		flags, err := continuing(job, meta, shown)
