@@ -17,6 +17,7 @@ import (
 
 	"prodigy/internal/dlq"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/term"
@@ -158,21 +159,21 @@ func (o cleanOptions) candidates(con *console, home jobs.Home, now time.Time) ([
 	return old, nil
 }
 
-func (o cleanOptions) candidate(job jobs.Job) (oldJob, error) {
-	summary, err := mapreduce.Summarize(job)
+func (o cleanOptions) candidate(place jobs.Job) (oldJob, error) {
+	summary, err := job.Summarize(place)
 	if err != nil {
 		return oldJob{}, err
 	}
-	last, err := lastRecord(job)
+	last, err := lastRecord(place)
 	if err != nil {
 		return oldJob{}, err
 	}
-	letters, err := deadLettersOf(job)
+	letters, err := deadLettersOf(place)
 	if err != nil {
 		return oldJob{}, err
 	}
 	size := int64(0)
-	for _, dir := range []string{job.EventsDir(), job.StateDir(), filepath.Dir(job.DLQFile())} {
+	for _, dir := range []string{place.EventsDir(), place.StateDir(), filepath.Dir(place.DLQFile())} {
 		n, err := sizeOf(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return oldJob{}, err
@@ -180,7 +181,7 @@ func (o cleanOptions) candidate(job jobs.Job) (oldJob, error) {
 		size += n
 	}
 	c := oldJob{
-		job: job, last: last, JobID: job.ID, State: summary.State, LastEvent: last.Time, Bytes: size,
+		job: place, last: last, JobID: place.ID, State: summary.State, LastEvent: last.Time, Bytes: size,
 		DeadLetters: letters,
 	}
 	c.Kept = c.reason(o.force)
@@ -195,7 +196,7 @@ func (c oldJob) reason(force bool) string {
 		return "it is running"
 	case force:
 		return ""
-	case c.State != string(mapreduce.Completed) && c.State != string(mapreduce.Failed) && c.State != string(mapreduce.Cancelled):
+	case c.State != string(job.Completed) && c.State != string(job.Failed) && c.State != string(job.Cancelled):
 		return "it was " + c.State + " and can be resumed (--force removes it)"
 	case c.DeadLetters > 0:
 		return "it has " + term.Counted(c.DeadLetters, "dead letter") + " (--force removes it)"

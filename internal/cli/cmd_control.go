@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"prodigy/internal/control"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/term"
@@ -159,9 +160,9 @@ func steerItems(ctx context.Context, con *console, job jobs.Job, verb control.Ve
 }
 
 // mayGoOn reports whether a job that does not run can be resumed.
-func mayGoOn(job jobs.Job) bool {
-	s, err := mapreduce.Summarize(job)
-	return err == nil && s.State != string(mapreduce.Completed) && s.State != string(mapreduce.Cancelled)
+func mayGoOn(place jobs.Job) bool {
+	s, err := job.Summarize(place)
+	return err == nil && s.State != string(job.Completed) && s.State != string(job.Cancelled)
 }
 
 // skipStanding records that items of a job that does not run are to be skipped.
@@ -229,19 +230,19 @@ func checkRunning(job jobs.Job, verb control.Verb) error {
 }
 
 // notRunning returns the error that a job does not run, with what to do instead.
-func notRunning(job jobs.Job, verb control.Verb) error {
+func notRunning(place jobs.Job, verb control.Verb) error {
 	state := ""
-	instead := insteadOf(verb, job)
-	if s, err := mapreduce.Summarize(job); err == nil {
+	instead := insteadOf(verb, place)
+	if s, err := job.Summarize(place); err == nil {
 		state = " (" + s.StateShown() + ")"
 		switch s.State {
-		case string(mapreduce.Completed):
+		case string(job.Completed):
 			instead = "it has come to its end"
-		case string(mapreduce.Cancelled):
-			instead = resumeCommand(job, " --force") + " continues it all the same"
+		case string(job.Cancelled):
+			instead = resumeCommand(place, " --force") + " continues it all the same"
 		}
 	}
-	return refusef("job %s is not running%s: %s", job.ID, state, instead)
+	return refusef("job %s is not running%s: %s", place.ID, state, instead)
 }
 
 // beginTime is how long a job that runs may take until it listens, or until it has ended after it has ceased to listen.

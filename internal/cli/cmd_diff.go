@@ -12,8 +12,9 @@ import (
 	"prodigy/internal/dlq"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/mapreduce"
+	"prodigy/internal/reuse"
 	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
@@ -75,8 +76,8 @@ func runDiff(con *console, o diffOptions, names []string) error {
 	if both[0].ID == both[1].ID {
 		return refusef("both are job %s", both[0].ID)
 	}
-	d, err := mapreduce.Compared(both[0], both[1])
-	if refused, ok := errors.AsType[*mapreduce.RefusedError](err); ok {
+	d, err := reuse.Compared(both[0], both[1])
+	if refused, ok := errors.AsType[*job.RefusedError](err); ok {
 		return refusef("%s", refused.Reason)
 	}
 	if err != nil {
@@ -98,11 +99,11 @@ func runDiff(con *console, o diffOptions, names []string) error {
 // diffList is one list of a diff, as it is printed.
 type diffList struct {
 	name  string
-	items []mapreduce.ItemDiff
+	items []reuse.ItemDiff
 	job   jobs.Job // that the ids are of
 }
 
-func listsOf(both [2]jobs.Job, d mapreduce.Diff) []diffList {
+func listsOf(both [2]jobs.Job, d reuse.Diff) []diffList {
 	return []diffList{
 		{"newly failing", d.Failing, both[1]},
 		{"fixed", d.Fixed, both[1]},
@@ -116,7 +117,7 @@ func listsOf(both [2]jobs.Job, d mapreduce.Diff) []diffList {
 // diffShown is how many items of a list are printed.
 const diffShown = 10
 
-func (o diffOptions) print(con *console, both [2]jobs.Job, d mapreduce.Diff) error {
+func (o diffOptions) print(con *console, both [2]jobs.Job, d reuse.Diff) error {
 	var b strings.Builder
 	markdown := o.format == asMarkdown
 	if markdown {
@@ -177,7 +178,7 @@ func recordedOrNil(job jobs.Job) *workflow.Workflow {
 }
 
 // diffDetail returns what is to be known of an item: the failure, the times.
-func diffDetail(l diffList, d mapreduce.ItemDiff) string {
+func diffDetail(l diffList, d reuse.ItemDiff) string {
 	took := func(m events.Millis) string { return duration.Format(time.Duration(m).Round(time.Millisecond)) }
 	switch l.name {
 	case "newly failing":

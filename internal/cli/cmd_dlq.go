@@ -17,6 +17,7 @@ import (
 	"prodigy/internal/dlq"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
@@ -62,9 +63,9 @@ func newDLQListCommand(con *console) *cobra.Command {
 
 // updateLetters brings the dead letters up to date with the log, and masks the secrets of the job on con. If the update
 // fails it prints a warning: the dead letters that are there can still be read.
-func updateLetters(con *console, job jobs.Job) {
-	con.hideSecretsOf(job)
-	err := mapreduce.UpdateLetters(job, defaultMaxRetries, con.secrets.Settings)
+func updateLetters(con *console, place jobs.Job) {
+	con.hideSecretsOf(place)
+	err := job.UpdateLetters(place, defaultMaxRetries, con.secrets.Mask)
 	var damaged *dlq.DamagedError
 	if err != nil && !errors.As(err, &damaged) { // the reader will report that itself
 		con.say().Printf("warning: there may be more dead letters than these: %v", err)
@@ -446,7 +447,7 @@ func runDLQEvict(con *console, job jobs.Job, o dlqEvictOptions, reason string, a
 func idleConfig() mapreduce.Config {
 	return mapreduce.Config{
 		MaxRetries: defaultMaxRetries, Version: versionText(),
-		LogConfig: mapreduce.LogConfig{Durability: events.Batch},
+		LogConfig: job.LogConfig{Durability: events.Batch},
 	}
 }
 

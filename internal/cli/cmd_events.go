@@ -23,8 +23,8 @@ import (
 
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/mapreduce"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
 )
@@ -168,10 +168,10 @@ func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions)
 }
 
 // tellDeath says so when the run of a job that was followed has died.
-func tellDeath(con *console, job jobs.Job) {
-	if s, err := mapreduce.Summarize(job); err == nil && s.State == mapreduce.StateKilled {
-		con.say().Printf("The run of job %s has died.", job.ID)
-		printNext(con.say(), nextCommands(job, false, false, 0))
+func tellDeath(con *console, place jobs.Job) {
+	if s, err := job.Summarize(place); err == nil && s.State == job.StateKilled {
+		con.say().Printf("The run of job %s has died.", place.ID)
+		printNext(con.say(), nextCommands(place, false, false, 0))
 	}
 }
 

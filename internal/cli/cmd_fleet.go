@@ -16,8 +16,8 @@ import (
 
 	"prodigy/internal/duration"
 	"prodigy/internal/fleet"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/mapreduce"
 	"prodigy/internal/term"
 )
 
@@ -358,15 +358,15 @@ func sweep(ctx context.Context, con *console, o fleetCommandOptions, s fleet.Swe
 // endedIn returns what reports whether a job of a home has ended.
 func endedIn(home jobs.Home) func(id string) (seed uint64, ended bool) {
 	return func(id string) (uint64, bool) {
-		job, err := home.Find(id)
-		if err != nil || job.ID != id || job.Running() {
+		place, err := home.Find(id)
+		if err != nil || place.ID != id || place.Running() {
 			return 0, false
 		}
-		meta, err := job.ReadMeta()
+		meta, err := place.ReadMeta()
 		if err != nil {
 			return 0, false
 		}
-		completed, err := mapreduce.MayHaveCompleted(job)
+		completed, err := job.MayHaveCompleted(place)
 		return meta.Seed, err == nil && completed
 	}
 }

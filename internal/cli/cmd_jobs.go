@@ -12,7 +12,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
-	"prodigy/internal/mapreduce"
+	"prodigy/internal/job"
 	"prodigy/internal/spend"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
@@ -56,7 +56,7 @@ type jobStatus struct {
 	Metrics     errorpolicy.Metrics `json:"metrics"`
 	Spent       *spend.Total        `json:"spent,omitempty"` // by AI agents; absent when there were none
 	Quota       []quotaShown        `json:"quota,omitempty"` // what agents wait for
-	Hold        *mapreduce.Hold     `json:"hold,omitempty"`  // of a running job: who has paused it, and since when
+	Hold        *job.Hold           `json:"hold,omitempty"`  // of a running job: who has paused it, and since when
 }
 
 // quotaShown is what agents wait for.
@@ -86,7 +86,7 @@ func quotasShown(paused []events.QuotaPaused, now time.Time) []quotaShown {
 	return shown
 }
 
-func statusOf(s mapreduce.Summary) jobStatus {
+func statusOf(s job.Summary) jobStatus {
 	meta, _ := s.Job.ReadMeta() // the summary was made from it
 	return jobStatus{
 		JobID: s.Job.ID, Workflow: s.Workflow, Dir: meta.Dir, Mode: s.Mode, State: s.State,
@@ -97,7 +97,7 @@ func statusOf(s mapreduce.Summary) jobStatus {
 }
 
 func (s jobStatus) stateShown() string {
-	return mapreduce.Summary{
+	return job.Summary{
 		State: s.State, ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld, Hold: s.Hold,
 		Metrics: s.Metrics,
 	}.StateShown()
@@ -113,10 +113,10 @@ func runJobs(con *console, o jobsOptions) error {
 		return err
 	}
 	list := []jobStatus{}
-	for _, job := range all[:min(len(all), o.limit)] {
-		s, err := mapreduce.Summarize(job)
+	for _, place := range all[:min(len(all), o.limit)] {
+		s, err := job.Summarize(place)
 		if err != nil {
-			con.say().Printf("warning: %s: %v", job.ID, err)
+			con.say().Printf("warning: %s: %v", place.ID, err)
 			continue
 		}
 		list = append(list, statusOf(s))
@@ -197,14 +197,14 @@ func (s jobStatus) stateInList(k term.Look, now time.Time) string {
 // colour returns the colour of the state: green only when nothing is left to do.
 func (s jobStatus) colour() term.Colour {
 	switch s.State {
-	case string(mapreduce.Completed):
+	case string(job.Completed):
 		if s.ReduceStale || s.ReduceHeld || s.Metrics.Failed+s.Metrics.Rejected+s.Metrics.Skipped > 0 {
 			return term.Yellow
 		}
 		return term.Green
-	case string(mapreduce.Failed), string(mapreduce.Cancelled), mapreduce.StateKilled:
+	case string(job.Failed), string(job.Cancelled), job.StateKilled:
 		return term.Red
-	case string(mapreduce.Paused):
+	case string(job.Paused):
 		return term.Cyan
 	}
 	return ""

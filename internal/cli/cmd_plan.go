@@ -16,7 +16,9 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
+	"prodigy/internal/job"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/reuse"
 	"prodigy/internal/settings"
 	"prodigy/internal/simulate"
 	"prodigy/internal/spend"
@@ -119,12 +121,12 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 		return err
 	}
 	c.Home, c.Since = t.home, o.since.Since
-	earlier, note, err := mapreduce.Compare(c, w.Workflow)
+	earlier, note, err := reuse.Compare(c.Reuse(), w.Workflow)
 	if err != nil {
 		return err
 	}
-	in, err := mapreduce.OpenInput(c, w.Workflow)
-	refused, isRefused := errors.AsType[*mapreduce.RefusedError](err)
+	in, err := reuse.OpenInput(c.Reuse(), w.Workflow)
+	refused, isRefused := errors.AsType[*job.RefusedError](err)
 	if err != nil && !isRefused {
 		return err
 	}

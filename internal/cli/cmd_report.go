@@ -11,8 +11,8 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/items"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/mapreduce"
 	"prodigy/internal/outputs"
 	"prodigy/internal/web"
 )
@@ -49,36 +49,36 @@ func runReport(con *console, job jobs.Job, file string) error {
 const linesInReport = 20
 
 // makeReport makes the report of a job.
-func makeReport(job jobs.Job) (*web.Report, error) {
-	summary, err := mapreduce.Summarize(job)
+func makeReport(place jobs.Job) (*web.Report, error) {
+	summary, err := job.Summarize(place)
 	if err != nil {
 		return nil, err
 	}
-	names := labelsInStore(job)
+	names := labelsInStore(place)
 	defer func() { _ = names.Close() }() // only read from
-	return web.New(reportSource(job, summary, names))
+	return web.New(reportSource(place, summary, names))
 }
 
 // reportSource returns the data for the report of a job.
-func reportSource(job jobs.Job, s mapreduce.Summary, names *items.StoredLabels) web.Source {
-	text, _ := os.ReadFile(job.WorkflowFile()) // a page without it is better than none
-	if meta, err := job.ReadMeta(); err == nil && meta.Shown != "" {
+func reportSource(place jobs.Job, s job.Summary, names *items.StoredLabels) web.Source {
+	text, _ := os.ReadFile(place.WorkflowFile()) // a page without it is better than none
+	if meta, err := place.ReadMeta(); err == nil && meta.Shown != "" {
 		text = []byte(meta.Shown)
 	}
-	secrets := secretsOf(job)
+	secrets := secretsOf(place)
 	if secrets.unknown != nil {
 		text = fmt.Appendf(nil, "# not shown, since the secrets of the job are not known: %v\n", secrets.unknown)
 	}
-	render := conversations(job)
+	render := conversations(place)
 	return web.Source{
-		JobID: job.ID, Workflow: s.Workflow, Mode: s.Mode, State: s.State, Reason: s.Reason, Started: s.Started,
+		JobID: place.ID, Workflow: s.Workflow, Mode: s.Mode, State: s.State, Reason: s.Reason, Started: s.Started,
 		Duration: s.Duration,
 		Metrics:  s.Metrics, Version: versionText(), Text: secrets.Mask.Text(string(text)), Made: time.Now(),
-		Records: func() iter.Seq2[events.Record, error] { return events.Read(job.EventsDir()) },
-		Letters: secrets.letters(job), Label: labelsOf(job).label,
+		Records: func() iter.Seq2[events.Record, error] { return events.Read(place.EventsDir()) },
+		Letters: secrets.letters(place), Label: labelsOf(place).label,
 		Printed: func(q outputs.Query) outputs.Tail {
 			q.Render = render
-			return outputs.LastLines(job.OutputsDir(), q, linesInReport)
+			return outputs.LastLines(place.OutputsDir(), q, linesInReport)
 		},
 		Named: names.Label,
 	}

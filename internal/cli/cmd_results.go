@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/dlq"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/mapreduce"
 	"prodigy/internal/term"
 	"prodigy/internal/web"
 )
@@ -54,28 +54,28 @@ const (
 const anyStatus = "any"
 
 // runResults prints the rows of a job, or only that of an item.
-func runResults(con *console, job jobs.Job, itemID string, o resultsOptions) error {
+func runResults(con *console, place jobs.Job, itemID string, o resultsOptions) error {
 	out := bufio.NewWriter(con.out)
-	lines := term.Those(resultsOf(job), func(line resultLine) bool { return o.wants(line, itemID) })
+	lines := term.Those(resultsOf(place), func(line resultLine) bool { return o.wants(line, itemID) })
 	var err error
 	switch o.format {
 	case asJUnit, asGitHub:
-		err = o.printForCI(out, job, itemID, lines)
+		err = o.printForCI(out, place, itemID, lines)
 	default:
 		_, err = term.Rows[resultLine]{Format: o.format, Columns: resultColumns}.Print(out, lines)
 	}
-	if errors.Is(err, mapreduce.ErrNoItems) {
+	if errors.Is(err, job.ErrNoItems) {
 		return refusef("job %s has no items, and so no results: 'prodigy logs %s' shows what its steps have printed",
-			job.ID, job.ID)
+			place.ID, place.ID)
 	}
 	return unlessClosed(errors.Join(err, out.Flush()))
 }
 
 // printForCI prints results in such a format.
-func (o resultsOptions) printForCI(w io.Writer, job jobs.Job, itemID string, lines iter.Seq2[resultLine, error]) error {
-	names := labelsInStore(job)
+func (o resultsOptions) printForCI(w io.Writer, place jobs.Job, itemID string, lines iter.Seq2[resultLine, error]) error {
+	names := labelsInStore(place)
 	defer func() { _ = names.Close() }() // only read from
-	summary, err := mapreduce.Summarize(job)
+	summary, err := job.Summarize(place)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (o resultsOptions) printForCI(w io.Writer, job jobs.Job, itemID string, lin
 	if o.status != anyStatus {
 		c.Status = o.status
 	}
-	for e, err := range dlq.Each(job.DLQFile()) {
+	for e, err := range dlq.Each(place.DLQFile()) {
 		if err != nil {
 			return err
 		}
@@ -145,12 +145,12 @@ var resultColumns = []term.Column[resultLine]{
 }
 
 // resultsOf yields the results of a job, in the order of the items.
-func resultsOf(job jobs.Job) iter.Seq2[resultLine, error] {
+func resultsOf(place jobs.Job) iter.Seq2[resultLine, error] {
 	return func(yield func(resultLine, error) bool) {
 		read, write := io.Pipe()
 		var making errgroup.Group
 		making.Go(func() error {
-			err := mapreduce.WriteResults(job, write)
+			err := job.WriteResults(place, write)
 			return errors.Join(err, write.CloseWithError(err))
 		})
 		lines, more := bufio.NewReaderSize(read, 64<<10), true

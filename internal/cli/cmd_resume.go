@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/term"
@@ -60,18 +61,18 @@ codes are those of run, but 0 when the job had already completed.`,
 	return cmd
 }
 
-func runResume(ctx context.Context, con *console, job jobs.Job, o resumeOptions) error {
-	earlier, completed, err := completedBefore(job)
+func runResume(ctx context.Context, con *console, place jobs.Job, o resumeOptions) error {
+	earlier, completed, err := completedBefore(place)
 	switch {
 	case err != nil:
 		return err
 	case completed && o.replacement == "":
-		if err := mapreduce.UpdateResults(job); err != nil {
+		if err := job.UpdateResults(place); err != nil {
 			return err
 		}
 		return o.nothingDone(con, finishedRun{Result: mapreduce.Result{
-			Job: earlier.Job, State: mapreduce.Completed, Reason: "the job had completed before; nothing was run",
-			Metrics: earlier.Metrics, Duration: earlier.Duration, Results: ifThere(job.ResultsFile()),
+			Job: earlier.Job, State: job.Completed, Reason: "the job had completed before; nothing was run",
+			Metrics: earlier.Metrics, Duration: earlier.Duration, Results: ifThere(place.ResultsFile()),
 			ReduceStale: earlier.ReduceStale, ReduceHeld: earlier.ReduceHeld,
 		}})
 	}
@@ -79,21 +80,21 @@ func runResume(ctx context.Context, con *console, job jobs.Job, o resumeOptions)
 	if completed {
 		conclude = o.nothingDone
 	}
-	return o.again(ctx, con, job, o.fleet, o.echo, conclude,
+	return o.again(ctx, con, place, o.fleet, o.echo, conclude,
 		func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 			c.Force, c.Accept = o.force, o.accept
-			return mapreduce.Resume(ctx, c, job)
+			return mapreduce.Resume(ctx, c, place)
 		})
 }
 
 // completedBefore reports whether the job has completed, and returns its summary if so.
-func completedBefore(job jobs.Job) (mapreduce.Summary, bool, error) {
-	if may, err := mapreduce.MayHaveCompleted(job); err != nil || !may {
-		return mapreduce.Summary{}, false, err
+func completedBefore(place jobs.Job) (job.Summary, bool, error) {
+	if may, err := job.MayHaveCompleted(place); err != nil || !may {
+		return job.Summary{}, false, err
 	}
 	// The whole log is read, so that a resume reports damage to it.
-	s, err := mapreduce.SummarizeAnd(job, func(events.Record) {})
-	return s, s.State == string(mapreduce.Completed), err
+	s, err := job.SummarizeAnd(place, func(events.Record) {})
+	return s, s.State == string(job.Completed), err
 }
 
 // nothingDone reports that the job had already completed.
@@ -121,8 +122,8 @@ func (o resumeOptions) nothingDone(con *console, e finishedRun) error {
 }
 
 // again runs do on an existing job, with its recorded workflow and settings, and calls conclude with the result.
-func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, on fleetOptions, shown echoOptions, conclude func(*console, finishedRun) error, do work) error {
-	replacement, w, err := o.workflowOf(job)
+func (o jobOptions) again(ctx context.Context, con *console, place jobs.Job, on fleetOptions, shown echoOptions, conclude func(*console, finishedRun) error, do work) error {
+	replacement, w, err := o.workflowOf(place)
 	if err != nil {
 		return err
 	}
@@ -133,7 +134,7 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, on fl
 	if err := on.check(con, w, o.quiet); err != nil {
 		return err
 	}
-	meta, err := job.ReadMeta()
+	meta, err := place.ReadMeta()
 	if err != nil {
 		return err
 	}
@@ -144,14 +145,14 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, on fl
 	if err := o.checkBudget(w, t.agents); err != nil {
 		return err
 	}
-	found, err := resolveAgain(ctx, job, w, replacement, o.set)
+	found, err := resolveAgain(ctx, place, w, replacement, o.set)
 	if err != nil {
 		return err
 	}
 	con.hide(found.Mask)
 	con.secrets.Settings = found
-	if path := changedSince(job, replacement); path != "" && !o.quiet {
-		con.say().Printf("note: %s is no longer what job %s runs, which is the workflow recorded with it (--workflow %s takes the file as it is now)", path, job.ID, quoted(path))
+	if path := changedSince(place, replacement); path != "" && !o.quiet {
+		con.say().Printf("note: %s is no longer what job %s runs, which is the workflow recorded with it (--workflow %s takes the file as it is now)", path, place.ID, quoted(path))
 	}
 	c := o.config(t)
 	c.Dir, c.Settings, c.Replacement, c.Set = meta.Dir, found, replacement, o.set
@@ -161,7 +162,7 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, on fl
 	if err != nil {
 		return o.afterError(con, end, err)
 	}
-	if p.ofCommands && p.echo.Failure() != nil && end.State == mapreduce.Completed {
+	if p.ofCommands && p.echo.Failure() != nil && end.State == job.Completed {
 		return fmt.Errorf("all items of job %s have run, but not all that they printed was shown: %w", end.Job.ID,
 			p.echo.Failure())
 	}

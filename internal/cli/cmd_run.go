@@ -13,8 +13,10 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/ai"
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/reuse"
 	"prodigy/internal/settings"
 	"prodigy/internal/term"
 	"prodigy/internal/workflow"
@@ -36,7 +38,7 @@ type runOptions struct {
 }
 
 // sinceOptions are the flags about an earlier job whose results are taken over.
-type sinceOptions struct{ mapreduce.Since }
+type sinceOptions struct{ reuse.Since }
 
 func (o *sinceOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -44,7 +46,7 @@ func (o *sinceOptions) add(cmd *cobra.Command) {
 		"take over the results of items that have not changed since this job; latest: the latest of this workflow, none: of no job")
 	f.Var(repeated(&o.Force), "force", "with --since: run this item though it has not changed (repeatable)")
 	addChoice(cmd, &o.Only, "only", "with --since: of the items to run take only these, and leave the others out",
-		mapreduce.OnlyChoices()...)
+		reuse.OnlyChoices()...)
 	f.BoolVar(&o.CheckOutputs, "check-outputs", false,
 		"with --since: run items again whose files (produces) are not as their agents left them")
 	_ = cmd.RegisterFlagCompletionFunc("since", completeSince)
@@ -243,7 +245,7 @@ func (o runOptions) start(ctx context.Context, con *console, w checked, limit ti
 	if err != nil {
 		return o.afterError(con, end, err)
 	}
-	if p.ofCommands && p.echo.Failure() != nil && end.State == mapreduce.Completed {
+	if p.ofCommands && p.echo.Failure() != nil && end.State == job.Completed {
 		return fmt.Errorf("all items of job %s have run, but not all that they printed was shown: %w", end.Job.ID,
 			p.echo.Failure())
 	}

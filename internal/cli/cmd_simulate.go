@@ -20,8 +20,10 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/reuse"
 	"prodigy/internal/settings"
 	"prodigy/internal/simulate"
 	"prodigy/internal/term"
@@ -392,11 +394,11 @@ func (o simulateOptions) outcomeModel(begin time.Time) (simulate.Model, error) {
 
 // logModel returns how commands ended in the job of --like.
 func (o simulateOptions) logModel() (simulate.Model, error) {
-	job, err := findJob(jobName{id: o.like})
+	place, err := findJob(jobName{id: o.like})
 	if err != nil {
 		return nil, err
 	}
-	w, err := loadRecorded(job)
+	w, err := loadRecorded(place)
 	if err != nil {
 		return nil, err
 	}
@@ -404,12 +406,12 @@ func (o simulateOptions) logModel() (simulate.Model, error) {
 	if w.Map != nil {
 		steps = w.Map.AgentTemplate
 	}
-	l, err := simulate.LogOf(events.Read(job.EventsDir()), steps, o.seed)
+	l, err := simulate.LogOf(events.Read(place.EventsDir()), steps, o.seed)
 	if err != nil {
-		return nil, &mapreduce.FilesError{JobID: job.ID, Err: err}
+		return nil, &job.FilesError{JobID: place.ID, Err: err}
 	}
 	if w.Map != nil && l.Attempts() == 0 {
-		return nil, refusef("--like: no attempt of job %s at an item has ended, so that nothing can be learned from it", job.ID)
+		return nil, refusef("--like: no attempt of job %s at an item has ended, so that nothing can be learned from it", place.ID)
 	}
 	return l, nil
 }
@@ -523,7 +525,7 @@ func (o simulateOptions) chooseItems(w *checked, c mapreduce.Config, real jobs.H
 func (o simulateOptions) takeResults(m *workflow.Map, w *checked, c mapreduce.Config, real jobs.Home) (err error) {
 	path := filepath.Join(c.Home.Root, "input.jsonl")
 	c.Home = real
-	in, err := mapreduce.OpenInput(c, w.Workflow)
+	in, err := reuse.OpenInput(c.Reuse(), w.Workflow)
 	if err != nil {
 		return err
 	}

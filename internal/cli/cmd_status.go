@@ -14,8 +14,8 @@ import (
 
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/mapreduce"
 	"prodigy/internal/outputs"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
@@ -42,27 +42,27 @@ With --watch it shows the progress of the job, as run does, until the job ends.`
 	return cmd
 }
 
-func runStatus(ctx context.Context, con *console, job jobs.Job, o statusOptions) error {
+func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOptions) error {
 	if o.watch {
-		if err := watchJob(ctx, con, job); err != nil {
+		if err := watchJob(ctx, con, place); err != nil {
 			return err
 		}
 	}
 	seen := view.New()
-	summary, err := mapreduce.SummarizeAnd(job, seen.Apply)
+	summary, err := job.SummarizeAnd(place, seen.Apply)
 	if err != nil {
 		return err
 	}
-	for e, err := range outputs.Read(job.OutputsDir(),
-		outputs.Query{Newest: newestOutputs, Render: conversations(job)}) {
+	for e, err := range outputs.Read(place.OutputsDir(),
+		outputs.Query{Newest: newestOutputs, Render: conversations(place)}) {
 		if err == nil && summary.State == stateRunning {
 			seen.Output(e)
 		}
 	}
-	names := labelsInStore(job)
+	names := labelsInStore(place)
 	defer func() { _ = names.Close() }() // only read from
 	var recorded *workflow.Workflow
-	if w, err := loadRecorded(job); err == nil {
+	if w, err := loadRecorded(place); err == nil {
 		recorded = w
 	}
 	s := detailsOf(summary, seen, recorded, names.Label)
@@ -71,17 +71,17 @@ func runStatus(ctx context.Context, con *console, job jobs.Job, o statusOptions)
 	}
 	s.label = names.Label
 	s.print(con.lines(), seen, time.Now())
-	con.lines().Printf("log: %s", job.EventsDir())
+	con.lines().Printf("log: %s", place.EventsDir())
 	switch {
 	case s.notSelected():
 		con.say().Print(mendFirst)
-		printNext(con.say(), []string{resumeMended(job)})
+		printNext(con.say(), []string{resumeMended(place)})
 	case s.State != stateRunning:
-		if b := seen.Budget; b != nil && s.State == string(mapreduce.Failed) {
-			printNext(con.say(), []string{resumeWithMore(job, *b)})
+		if b := seen.Budget; b != nil && s.State == string(job.Failed) {
+			printNext(con.say(), []string{resumeWithMore(place, *b)})
 			break
 		}
-		printNext(con.say(), nextCommands(job, s.State == string(mapreduce.Completed), s.ReduceStale, s.Metrics.Skipped))
+		printNext(con.say(), nextCommands(place, s.State == string(job.Completed), s.ReduceStale, s.Metrics.Skipped))
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func runStatus(ctx context.Context, con *console, job jobs.Job, o statusOptions)
 // notSelected reports whether the job failed because its items could not be selected.
 func (d details) notSelected() bool {
 	m := d.Metrics
-	return d.State == string(mapreduce.Failed) && d.Phase == "map" && !d.Complete &&
+	return d.State == string(job.Failed) && d.Phase == "map" && !d.Complete &&
 		m.Successful+m.Failed+m.Skipped+m.Rejected == 0
 }
 
@@ -197,7 +197,7 @@ type group struct {
 }
 
 // detailsOf combines the summary of a job with its view. Recorded is its workflow; nil: it cannot be read.
-func detailsOf(s mapreduce.Summary, j *view.Job, recorded *workflow.Workflow, label func(index int) string) details {
+func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label func(index int) string) details {
 	now := time.Now()
 	running := s.State == stateRunning
 	d := details{

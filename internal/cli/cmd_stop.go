@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/control"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/mapreduce"
 )
 
 func newStopCommand(con *console) *cobra.Command {
@@ -63,25 +63,25 @@ func terminate(pid int) error {
 }
 
 // awaitStop waits until the process does not run the job any more.
-func awaitStop(ctx context.Context, con *console, job jobs.Job, pid int) error {
+func awaitStop(ctx context.Context, con *console, place jobs.Job, pid int) error {
 	ticker := time.NewTicker(askEvery)
 	defer ticker.Stop()
-	for job.Runner() == pid {
+	for place.Runner() == pid {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		}
 	}
-	if completed, err := mapreduce.MayHaveCompleted(job); err == nil && completed {
-		con.say().Printf("job %s has completed meanwhile", job.ID)
+	if completed, err := job.MayHaveCompleted(place); err == nil && completed {
+		con.say().Printf("job %s has completed meanwhile", place.ID)
 		return nil
 	}
-	if cancelled, err := mapreduce.WasCancelled(job); err == nil && cancelled {
-		con.say().Printf("job %s has ended: it is cancelled", job.ID)
+	if cancelled, err := job.WasCancelled(place); err == nil && cancelled {
+		con.say().Printf("job %s has ended: it is cancelled", place.ID)
 		return nil
 	}
-	con.say().Printf("job %s has stopped", job.ID)
-	printNext(con.say(), []string{resumeCommand(job, "")})
+	con.say().Printf("job %s has stopped", place.ID)
+	printNext(con.say(), []string{resumeCommand(place, "")})
 	return nil
 }

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/items"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
 	"prodigy/internal/view"
 	"prodigy/internal/web"
@@ -130,7 +130,7 @@ func serve(ctx context.Context, listener net.Listener, o uiOptions, hosts []stri
 	pages := web.Server{
 		Limits: web.DefaultLimits(), Token: o.token, Hosts: hosts, Version: versionText(),
 		ReadOnly: o.readOnly, Dirs: o.all, Data: web.Data{
-			Jobs: home.List, Find: home.Find, Summary: mapreduce.Summarize, Explain: explainItem, Items: itemsShown,
+			Jobs: home.List, Find: home.Find, Summary: job.Summarize, Explain: explainItem, Items: itemsShown,
 			Report:  makeReport,
 			Outputs: conversationsOf, EachItem: eachItem, Labels: func(j jobs.Job) web.Labels { return labelsInStore(j) },
 			Start: func(j jobs.Job, a web.Action) error { return startCommand(&commands, home, j, a) },

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/mapreduce"
+	"prodigy/internal/job"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/term"
 	"prodigy/internal/web"
@@ -118,11 +118,11 @@ func (p *printer) Command(a *agent.Attempt, step string, try int) (stdout, stder
 // echoEndedBefore prints the outputs of the items of a job that have ended so far. What earlier runs have printed of
 // them is not known.
 func echoEndedBefore(to *term.Echo, jobID string) error {
-	job, err := findJob(jobName{id: jobID, all: true})
+	place, err := findJob(jobName{id: jobID, all: true})
 	if err != nil {
 		return err
 	}
-	for line, err := range resultsOf(job) {
+	for line, err := range resultsOf(place) {
 		var row web.Result
 		if err == nil {
 			err = json.Unmarshal(line, &row)
@@ -133,7 +133,7 @@ func echoEndedBefore(to *term.Echo, jobID string) error {
 		if err == nil {
 			err = to.Printed(row.Index, row.Output)
 		}
-		if errors.Is(err, mapreduce.ErrNoItems) {
+		if errors.Is(err, job.ErrNoItems) {
 			return nil
 		}
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/fleet"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/term"
@@ -96,7 +97,7 @@ func exitCode(err error) int {
 	var code statusError
 	var usage *usageError
 	var invalid *workflow.InvalidError
-	var refused *mapreduce.RefusedError
+	var refused *job.RefusedError
 	var onFleet *mapreduce.OnFleetError
 	switch {
 	case err == nil:
@@ -114,13 +115,13 @@ func exitCode(err error) int {
 // resultCode returns the exit code for the result of a job. Stop is the signal that stopped it, or nil.
 func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
 	switch r.State {
-	case mapreduce.Completed:
+	case job.Completed:
 		m := r.Metrics
 		if m.Failed+m.Skipped+m.Rejected > 0 && !partialOK || r.ReduceStale || r.ReduceHeld {
 			return exitLeft
 		}
 		return exitOK
-	case mapreduce.Paused:
+	case job.Paused:
 		if stop != nil {
 			return stop.exitCode()
 		}
@@ -133,7 +134,7 @@ func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
 		if r.Outside {
 			return exitOutside
 		}
-	case mapreduce.Failed:
+	case job.Failed:
 		if r.Refused {
 			return exitUsage
 		}

@@ -17,6 +17,7 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/mask"
@@ -325,8 +326,8 @@ func continuing(job jobs.Job, meta jobs.Meta, command []string) ([]fleetFlag, er
 // lastFleet returns the flags that lead to the fleet that the items of a job ran on last: those that the job was begun
 // with, if they still do, else others with the broker as the last. It returns none if the items ran on this machine.
 // incomplete reports whether the password of the broker was not recorded.
-func lastFleet(job jobs.Job, meta jobs.Meta) (flags []fleetFlag, incomplete bool, err error) {
-	broker, err := mapreduce.BrokerOf(job)
+func lastFleet(place jobs.Job, meta jobs.Meta) (flags []fleetFlag, incomplete bool, err error) {
+	broker, err := job.BrokerOf(place)
 	if err != nil || broker == "" {
 		return nil, false, err
 	}

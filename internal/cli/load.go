@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"prodigy/internal/duration"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/settings"
@@ -173,27 +174,27 @@ func changedSince(job jobs.Job, replaced *mapreduce.Replacement) string {
 }
 
 // loadRecorded reads the recorded workflow of a job.
-func loadRecorded(job jobs.Job) (*workflow.Workflow, error) {
-	options, err := recordedOptions(job)
+func loadRecorded(place jobs.Job) (*workflow.Workflow, error) {
+	options, err := recordedOptions(place)
 	if err != nil {
 		return nil, err
 	}
-	meta, err := job.ReadMeta()
+	meta, err := place.ReadMeta()
 	var source []byte
 	if err == nil {
-		source, err = job.ReadWorkflow(meta)
+		source, err = place.ReadWorkflow(meta)
 	}
 	if err != nil {
-		return nil, &mapreduce.FilesError{JobID: job.ID, Err: err}
+		return nil, &job.FilesError{JobID: place.ID, Err: err}
 	}
-	return workflow.Parse(job.WorkflowFile(), source, options)
+	return workflow.Parse(place.WorkflowFile(), source, options)
 }
 
 // recordedOptions returns the options that the workflow of a job was parsed with.
-func recordedOptions(job jobs.Job) (workflow.ParseOptions, error) {
-	meta, err := job.ReadMeta()
+func recordedOptions(place jobs.Job) (workflow.ParseOptions, error) {
+	meta, err := place.ReadMeta()
 	if err != nil {
-		return workflow.ParseOptions{}, &mapreduce.FilesError{JobID: job.ID, Err: err}
+		return workflow.ParseOptions{}, &job.FilesError{JobID: place.ID, Err: err}
 	}
 	return workflow.ParseOptions{
 		MaxDelay: time.Duration(meta.MaxDelayMS) * time.Millisecond, Values: meta.Values,

@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/outputs"
@@ -339,11 +340,11 @@ func outputOfItem(jobID string, e events.AgentCompleted) (string, error) {
 	if e.OutputFile == "" {
 		return e.Output, nil
 	}
-	job, err := findJob(jobName{id: jobID, all: true})
+	place, err := findJob(jobName{id: jobID, all: true})
 	if err != nil {
 		return "", err
 	}
-	return mapreduce.Output(job, e)
+	return job.Output(place, e)
 }
 
 func (p *printer) resumed(e events.JobResumed) {

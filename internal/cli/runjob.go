@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
@@ -100,7 +101,7 @@ func (o jobOptions) config(t tools) mapreduce.Config {
 		MaxRetries:  o.maxRetries, MaxCost: o.maxCost, Pool: o.pool,
 
 		EndConfig: mapreduce.EndConfig{Grace: o.grace, StopNow: o.stopNow, ExitOutside: o.exitOutside},
-		LogConfig: mapreduce.LogConfig{
+		LogConfig: job.LogConfig{
 			Durability: o.durability, LogSteps: o.logSteps,
 			LogFileSize: linkedLogFileSize(),
 		},

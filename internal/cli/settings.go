@@ -17,6 +17,7 @@ import (
 	"prodigy/internal/ai"
 	"prodigy/internal/dlq"
 	"prodigy/internal/items"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/mask"
@@ -159,10 +160,10 @@ func resolveAgain(ctx context.Context, job jobs.Job, w *workflow.Workflow, repla
 }
 
 // settingsOf returns the options that a job was started with.
-func settingsOf(job jobs.Job) (settings.Options, error) {
-	meta, err := job.ReadMeta()
+func settingsOf(place jobs.Job) (settings.Options, error) {
+	meta, err := place.ReadMeta()
 	if err != nil {
-		return settings.Options{}, &mapreduce.FilesError{JobID: job.ID, Err: err}
+		return settings.Options{}, &job.FilesError{JobID: place.ID, Err: err}
 	}
 	return settings.Options{
 		Dir: meta.Dir, Environ: os.Environ(), Profile: meta.Profile, Params: arguments(meta.Params),

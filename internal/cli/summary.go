@@ -15,6 +15,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/outputs"
@@ -39,7 +40,7 @@ type finishedRun struct {
 // outcome is what run --json prints.
 type outcome struct {
 	JobID       string              `json:"job_id"`
-	State       mapreduce.State     `json:"state"`
+	State       job.State           `json:"state"`
 	ReduceStale bool                `json:"reduce_stale,omitempty"`
 	ReduceHeld  bool                `json:"reduce_held,omitempty"` // it did not run, since reduce_when does not hold
 	ExitCode    int                 `json:"exit_code"`
@@ -151,7 +152,7 @@ func (e finishedRun) print(con *console) {
 	if e.Failure != nil {
 		e.printStepFailure(l, *e.Failure)
 		e.printGaveUp(l)
-	} else if e.State != mapreduce.Completed && e.Reason != "" {
+	} else if e.State != job.Completed && e.Reason != "" {
 		l.Foldf(2, "reason: %s", term.Visible(e.Reason))
 		printAdvice(l, e.Cause)
 		if e.Unknown {
@@ -317,7 +318,7 @@ func (e finishedRun) counts() []string {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.word))
 		}
 	}
-	if toGo == 0 && e.State != mapreduce.Completed && e.job != nil && !e.job.Complete {
+	if toGo == 0 && e.State != job.Completed && e.job != nil && !e.job.Complete {
 		parts = append(parts, "not all items had been read")
 	}
 	return parts
@@ -346,11 +347,11 @@ func (e finishedRun) next() []string {
 	if e.Budget != nil {
 		return append([]string{resumeWithMore(e.Job, *e.Budget)}, nextCommands(e.Job, true, e.ReduceStale, 0)...)
 	}
-	commands := nextCommands(e.Job, e.State == mapreduce.Completed, e.ReduceStale, e.Metrics.Skipped)
+	commands := nextCommands(e.Job, e.State == job.Completed, e.ReduceStale, e.Metrics.Skipped)
 	if e.ReduceHeld && !e.ReduceStale { // else it is there
 		commands = append(commands, runReduce(e.Job))
 	}
-	if m := e.Merge; m != nil && m.Branch != "" && m.Into == "" && e.State == mapreduce.Completed {
+	if m := e.Merge; m != nil && m.Branch != "" && m.Into == "" && e.State == job.Completed {
 		commands = append(commands, "git merge --ff-only "+m.Branch)
 	}
 	return commands
@@ -398,24 +399,24 @@ func nextCommands(job jobs.Job, completed, reduceStale bool, skipped int) []stri
 }
 
 // forced returns the flag without which a cancelled job is not resumed.
-func forced(job jobs.Job) string {
-	if cancelled, err := mapreduce.WasCancelled(job); err != nil || !cancelled {
+func forced(place jobs.Job) string {
+	if cancelled, err := job.WasCancelled(place); err != nil || !cancelled {
 		return ""
 	}
 	return " --force"
 }
 
 // accepting returns the flag without which a job is not resumed whose rollout is held.
-func accepting(job jobs.Job) string {
-	if held, err := mapreduce.AwaitsAccept(job); err != nil || !held {
+func accepting(place jobs.Job) string {
+	if held, err := job.AwaitsAccept(place); err != nil || !held {
 		return ""
 	}
 	return " --accept"
 }
 
 // inputGone reports whether a resume of the job can do nothing.
-func inputGone(job jobs.Job) bool {
-	gone, err := mapreduce.InputGone(job)
+func inputGone(place jobs.Job) bool {
+	gone, err := job.InputGone(place)
 	return err == nil && gone
 }
 
@@ -620,7 +621,7 @@ func advice(err error) string {
 	var log *events.DamagedError
 	var queue *dlq.DamagedError
 	var locked *jobs.LockedError
-	var files *mapreduce.FilesError
+	var files *job.FilesError
 	switch {
 	case items.Mistaken(err):
 		return mendFirst

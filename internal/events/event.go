@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"prodigy/internal/errorpolicy"
-	"prodigy/internal/fingerprint"
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
@@ -346,7 +345,7 @@ type PhaseStarted struct {
 	Phase string `json:"phase"`
 
 	// Of map: what all of its items share; absent in logs of older versions.
-	Fingerprint *fingerprint.Job `json:"fingerprint,omitempty"`
+	Fingerprint *Fingerprint `json:"fingerprint,omitempty"`
 }
 
 // PhaseCompleted ends a successful phase; a failed one has no such record.
@@ -439,7 +438,7 @@ type StepSkipped struct {
 type FingerprintChanged struct {
 	Fact
 
-	Fingerprint fingerprint.Job `json:"fingerprint"`
+	Fingerprint Fingerprint `json:"fingerprint"`
 }
 
 // ItemsSelected records the end of the selection and the number of items.
@@ -541,9 +540,9 @@ type AgentCompleted struct {
 	Discarded  int `json:"discarded,omitempty"` // files that were changed and not committed, with `take: commits`
 
 	// The files that the item is made from, as they were when the attempt began.
-	Uses []fingerprint.File `json:"uses,omitempty"`
+	Uses []File `json:"uses,omitempty"`
 
-	Produced []fingerprint.File `json:"produced,omitempty"` // the files that it left
+	Produced []File `json:"produced,omitempty"` // the files that it left
 }
 
 // AgentReused settles an item with the success of an item of an earlier job that has the same fingerprint.
@@ -563,8 +562,8 @@ type AgentReused struct {
 	OutputFile string                     `json:"output_file,omitempty"` // as in AgentCompleted
 	OutputCRC  string                     `json:"output_crc,omitempty"`
 
-	Uses     []fingerprint.File `json:"uses,omitempty"` // the files that the item is made from, as they are
-	Produced []fingerprint.File `json:"produced,omitempty"`
+	Uses     []File `json:"uses,omitempty"` // the files that the item is made from, as they are
+	Produced []File `json:"produced,omitempty"`
 }
 
 // AgentFailed is a failed attempt of an item and the decision that follows it: one record, so that no crash

@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"prodigy/internal/errorpolicy"
-	"prodigy/internal/fingerprint"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
@@ -40,8 +39,8 @@ func samples() []Event {
 	}
 	spent := new(spend.Total)
 	spent.Add(spend.Use{Preset: "claude", Outcome: "success", Cost: new(spend.Dollar), Tokens: &spend.Tokens{Input: 1, Cached: 2, Output: 3}})
-	shared := fingerprint.Job{Steps: "0a1b2c", Values: map[string]string{"RATE": "3d4e5f"}, Version: "1"}
-	files := []fingerprint.File{{Path: "in/a b", Size: 7, Modified: start0.UnixNano(), Sum: "0123456789ab"}, {Path: "out/a b", Size: 9, Modified: start0.UnixNano()}}
+	shared := Fingerprint{Steps: "0a1b2c", Values: map[string]string{"RATE": "3d4e5f"}, Version: "1"}
+	files := []File{{Path: "in/a b", Size: 7, Modified: start0.UnixNano(), Sum: "0123456789ab"}, {Path: "out/a b", Size: 9, Modified: start0.UnixNano()}}
 	rates := []StartRate{{Limit: "40/s", PerSecond: 40, Per: "${item.host}", Step: "call"}}
 	return []Event{
 		JobStarted{Workflow: "w", Mode: "mapreduce", TotalItems: &total, MaxParallel: 10, Seed: 1 << 63, Version: "1.0", Base: "a1b2c3", TargetBranch: "main", Checkout: []string{"a1b2c3 refs/heads/main", " M src/a.txt", "?? notes"}, MaxCostUSD: new(spend.Dollar), InputJob: "mapreduce-20261120-161530-001k3f9", Rates: rates, Broker: "tls://broker:4222"},

@@ -17,8 +17,8 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/mapreduce"
 	"prodigy/internal/outputs"
 )
 
@@ -357,8 +357,8 @@ func (c *checker) results(old bool) {
 	if c.report.Running {
 		return
 	}
-	err := mapreduce.CheckResults(c.job)
-	if old && errors.Is(err, mapreduce.ErrNoCompanion) {
+	err := job.CheckResults(c.job)
+	if old && errors.Is(err, job.ErrNoCompanion) {
 		c.report.Notes = append(c.report.Notes, "results.jsonl is of a version without checksums: whether it was changed cannot be told")
 		return
 	}

@@ -10,6 +10,7 @@ import (
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 )
 
 // hosts returns a map workflow over items with hosts, and this breaker for each of them.
@@ -37,7 +38,7 @@ func TestASickTargetHoldsBackItsOwnItemsOnly(t *testing.T) {
 			return answer{takes: time.Second, code: map[bool]int{true: 1}[sick]}
 		}))
 		r := run(t, c, hosts(2, "failure_threshold: 3, success_threshold: 2, half_open_requests: 1, timeout: 2m", all...))
-		if r.State != Completed || r.Metrics.Rejected != 0 || r.Metrics.Failed > 6 {
+		if r.State != job.Completed || r.Metrics.Rejected != 0 || r.Metrics.Failed > 6 {
 			t.Fatalf("got %s with %+v, want that items of the sick host wait for it to be well again", r.State, r.Metrics)
 		}
 		var last time.Duration
@@ -121,12 +122,12 @@ func TestBreakersByKeyAndOneRateGoTogether(t *testing.T) {
 
 // TestManyKeysLeaveTheStateSmall: of hosts that all fail once, a checkpoint does not grow without end.
 func TestManyKeysLeaveTheStateSmall(t *testing.T) {
-	s := newState(parse(t, hosts(2, "failure_threshold: 1, timeout: 1m", "a")).ErrorPolicy)
-	s.apply(events.Record{Seq: 1, Event: events.JobStarted{}})
+	s := job.NewFold(parse(t, hosts(2, "failure_threshold: 1, timeout: 1m", "a")).ErrorPolicy)
+	s.Apply(events.Record{Seq: 1, Event: events.JobStarted{}})
 	for i := range 70_000 {
 		id := fmt.Sprintf("item_%d", i)
-		s.apply(events.Record{Seq: int64(2 * i), Event: events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1, BreakerKey: fmt.Sprintf("%0200d", i)}})
-		s.apply(events.Record{Seq: int64(2*i + 1), Event: events.AgentFailed{ItemID: id, ItemIndex: i, Attempt: 1, AgentID: "a", Action: errorpolicy.DLQ}})
+		s.Apply(events.Record{Seq: int64(2 * i), Event: events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1, BreakerKey: fmt.Sprintf("%0200d", i)}})
+		s.Apply(events.Record{Seq: int64(2*i + 1), Event: events.AgentFailed{ItemID: id, ItemIndex: i, Attempt: 1, AgentID: "a", Action: errorpolicy.DLQ}})
 	}
 	if n := s.Limits.Keys(); n > 1<<16 || n < 1<<15 {
 		t.Errorf("got %d keys", n)

@@ -15,6 +15,7 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/process"
+	"prodigy/internal/reuse"
 	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
@@ -40,7 +41,7 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 		found := items.CheckInput(w.Map, env)
 		if c.InputMayCome && items.IsMissing(w.Map, env) {
 			for _, p := range found {
-				warnings = append(warnings, problemAt(w, workflow.Pos{Line: p.Line, Col: p.Col},
+				warnings = append(warnings, w.ProblemAt(workflow.Pos{Line: p.Line, Col: p.Col},
 					p.Message+": something has to make it before the run, which refuses to start without it"))
 			}
 		} else {
@@ -51,7 +52,7 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 		env := items.Env{Dir: c.Dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
 		for _, s := range w.Map.AgentTemplate {
 			if !items.SelectedAtOnce(w.Map, env) && namesTotal([]workflow.Step{s}) { // encoding steps is most of what a small validate costs
-				warnings = append(warnings, problemAt(w, s.Pos,
+				warnings = append(warnings, w.ProblemAt(s.Pos,
 					"${item_total} may be empty for the first agents: they begin while the items are still being read. With a key, they begin when all are known"))
 				break
 			}
@@ -65,7 +66,7 @@ func findings(c Config, w *workflow.Workflow) (problems, warnings []workflow.Pro
 	problems, warnings = agent.Check(w)
 	problems = append(problems, settings.Check(w)...)
 	if w.Map != nil && w.Map.Guards.Any() && !limit.CanMeasure {
-		problems = append(problems, problemAt(w, w.Map.Pos,
+		problems = append(problems, w.ProblemAt(w.Map.Pos,
 			"guards are only known on Linux: remove them to run the workflow here"))
 	}
 	if w.Map == nil {
@@ -74,14 +75,14 @@ func findings(c Config, w *workflow.Workflow) (problems, warnings []workflow.Pro
 	if w.Map != nil {
 		problems = append(problems, items.Check(w.Map)...)
 		for _, p := range items.Warnings(w.Map) {
-			warnings = append(warnings, problemAt(w, workflow.Pos{Line: p.Line, Col: p.Col}, p.Message))
+			warnings = append(warnings, w.ProblemAt(workflow.Pos{Line: p.Line, Col: p.Col}, p.Message))
 		}
 		if _, err := maxParallel(c, w); err != nil {
-			problems = append(problems, problemAt(w, w.Map.MaxParallel.Pos, err.Error()))
+			problems = append(problems, w.ProblemAt(w.Map.MaxParallel.Pos, err.Error()))
 		}
 		problems = append(problems, agent.CheckShared(w, agentsAtOnce(c, w))...)
 		problems = append(problems, checkLimits(c, w)...)
-		problems = append(problems, checkFiles(c, w)...)
+		problems = append(problems, reuse.Check(c.Dir, w)...)
 	}
 	return problems, slices.Concat(w.Warnings, warnings)
 }
@@ -115,10 +116,6 @@ func sortByPlace(problems []workflow.Problem) {
 	slices.SortStableFunc(problems, func(a, b workflow.Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
 	})
-}
-
-func problemAt(w *workflow.Workflow, at workflow.Pos, message string) workflow.Problem {
-	return workflow.Problem{File: w.File, Line: at.Line, Col: at.Col, Message: message}
 }
 
 // Slots returns how many agents a run would have at once. The workflow has been checked.
@@ -155,7 +152,7 @@ func maxParallel(c Config, w *workflow.Workflow) (int, error) {
 		return n, nil
 	}
 	name := w.Map.MaxParallel.Var
-	text, ok := lookup(c, w, name)
+	text, ok := c.Settings.Find(w, c.Environ, name)
 	if !ok {
 		return 0, fmt.Errorf("max_parallel: the variable %s is not set", name)
 	}
@@ -172,30 +169,12 @@ func maxParallel(c Config, w *workflow.Workflow) (int, error) {
 	return n, nil
 }
 
-// lookup returns the value of an environment variable as a step would see it, if it is known before the run.
-func lookup(c Config, w *workflow.Workflow, name string) (string, bool) {
-	if value, ok := c.Settings.Lookup(name); ok {
-		return value, true
-	}
-	for _, v := range slices.Backward(w.Env) { // when the settings have not been resolved
-		if v.Name == name && v.Command == nil && v.Choice == nil {
-			return v.Value.Value, true
-		}
-	}
-	for _, entry := range slices.Backward(c.Environ) {
-		if value, ok := strings.CutPrefix(entry, name+"="); ok {
-			return value, true
-		}
-	}
-	return "", false
-}
-
 // limit returns what a limit of a workflow is in this run: some stand in variables of its env or of the environment.
 func (c Config) limit(w *workflow.Workflow, key string, limit workflow.SecondsOrVar) (time.Duration, error) {
 	if limit.Var == "" {
 		return limit.Value, nil
 	}
-	text, ok := lookup(c, w, limit.Var)
+	text, ok := c.Settings.Find(w, c.Environ, limit.Var)
 	if !ok {
 		return 0, fmt.Errorf("%s: the variable %s is not set", key, limit.Var)
 	}
@@ -217,7 +196,7 @@ func checkLimits(c Config, w *workflow.Workflow) []workflow.Problem {
 	var problems []workflow.Problem
 	for _, l := range limits {
 		if _, err := c.limit(w, l.key, l.limit); err != nil {
-			problems = append(problems, problemAt(w, l.limit.Pos, err.Error()))
+			problems = append(problems, w.ProblemAt(l.limit.Pos, err.Error()))
 		}
 	}
 	return problems

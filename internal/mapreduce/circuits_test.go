@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 )
 
 // guarded returns a map workflow over n items, one at a time, whose step opens its breaker after two failures, for an hour.
@@ -42,7 +43,7 @@ func TestTheBreakerOfAStepIsStillOpenAfterAResume(t *testing.T) {
 				mended = true
 				ran.Store(0)
 				r, err := Resume(t.Context(), withHome(c, place), place.job)
-				if err != nil || r.State != Completed {
+				if err != nil || r.State != job.Completed {
 					t.Fatalf("got %s (%s), %v, want completed", r.State, r.Reason, err)
 				}
 				// The item in flight at the crash runs as well: its failure had not reached the log.
@@ -75,7 +76,7 @@ func TestARetryOfDeadLettersBeginsWithClosedBreakers(t *testing.T) {
 
 // Steps of two phases can have the same label; their breakers have nothing to do with each other.
 func TestTheBreakersOfTwoPhasesAreToldApart(t *testing.T) {
-	s := newState(parse(t, guarded(1)).ErrorPolicy)
+	s := job.NewFold(parse(t, guarded(1)).ErrorPolicy)
 	for i, e := range []events.Event{
 		events.JobStarted{},
 		events.PhaseStarted{Phase: "setup"},
@@ -86,7 +87,7 @@ func TestTheBreakersOfTwoPhasesAreToldApart(t *testing.T) {
 		events.CircuitHalfOpen{Scope: "call"},
 		events.CircuitOpen{Scope: "workflow"},
 	} {
-		s.apply(events.Record{Seq: int64(i + 1), Event: e})
+		s.Apply(events.Record{Seq: int64(i + 1), Event: e})
 	}
 	if got := len(s.Circuits["map"]); got != 1 {
 		t.Errorf("breakers of the map phase: got %d, want 1", got)

@@ -2,8 +2,6 @@ package mapreduce
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -12,9 +10,11 @@ import (
 	"prodigy/internal/control"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
+	"prodigy/internal/reuse"
 	"prodigy/internal/settings"
 	"prodigy/internal/spend"
 )
@@ -89,7 +89,7 @@ type Config struct {
 	// what agents may cost in all, from now on; 0 for what it was, at first what the workflow says
 	MaxCost spend.USD
 
-	LogConfig
+	job.LogConfig
 	EndConfig
 	ResumeConfig
 	RetryConfig
@@ -99,7 +99,7 @@ type Config struct {
 	Hooks
 
 	// Since is, of a new job, the earlier job whose results are taken over for items that have not changed.
-	Since Since
+	Since reuse.Since
 
 	// Pool is the pool of this machine whose slots the items share with other jobs. Without a name it is, of a resumed
 	// job, the recorded one.
@@ -109,13 +109,9 @@ type Config struct {
 	InputMayCome bool
 }
 
-// LogConfig is how the log of a job is written.
-type LogConfig struct {
-	Durability  events.Durability
-	LogFileSize int64 // bytes of a file before the next is begun; 0 for the default of the log
-	LogSteps    bool  // an AgentProgress event for each step
-	// how many records there are at least between two checkpoints; 0 for as many as take no time to read
-	CheckpointRecords int64
+// Reuse returns what of a Config is about the results of earlier jobs.
+func (c Config) Reuse() reuse.Config {
+	return reuse.Config{Home: c.Home, Dir: c.Dir, Environ: c.Environ, Settings: c.Settings, Since: c.Since}
 }
 
 // EndConfig is when and how a run ends before its job does.
@@ -233,20 +229,10 @@ type Earlier struct {
 	Paused  []events.QuotaPaused // what agents wait for
 }
 
-// State is how a run of a job ended.
-type State string
-
-const (
-	Completed State = "completed"
-	Failed    State = "failed"    // also: stopped by its policy
-	Paused    State = "paused"    // interrupted: to be resumed
-	Cancelled State = "cancelled" // by a person, for good
-)
-
 // Result is how a run of a job ended.
 type Result struct {
 	Job      jobs.Job
-	State    State
+	State    job.State
 	Reason   string         // why it failed or paused, and of a completed one what is worth telling
 	Cause    error          // of Failed, when it is prodigy itself that could not go on
 	Failure  *agent.Failure // the step of setup, reduce, merge or a standard workflow that failed the job
@@ -293,24 +279,3 @@ type MergeResult struct {
 	Merged     int    // items whose work is in the result
 	Merging    int    // items whose work waits to be merged
 }
-
-// ErrFiles is wrapped by errors about files of a job that are missing or cannot be read.
-var ErrFiles = errors.New("the files of the job cannot be used")
-
-func unusable(place jobs.Job, err error) error {
-	if errors.Is(err, ErrFiles) {
-		return err
-	}
-	return &FilesError{JobID: place.ID, Err: err}
-}
-
-// FilesError is an [ErrFiles] about a file of a job that is missing or damaged.
-type FilesError struct {
-	JobID string
-	Err   error
-}
-
-func (e *FilesError) Error() string { return fmt.Sprintf("%v: %v", ErrFiles, e.Err) }
-
-// Unwrap returns ErrFiles and the cause.
-func (e *FilesError) Unwrap() []error { return []error{ErrFiles, e.Err} }

@@ -14,6 +14,7 @@ import (
 	"prodigy/internal/control"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
@@ -39,7 +40,7 @@ type controlReply struct {
 const ownerTime = 10 * time.Second
 
 // ask has the owner do a request. It runs on the goroutine of who asks.
-func (j *job) ask(r control.Request) control.Answer {
+func (j *owner) ask(r control.Request) control.Answer {
 	call := controlCall{request: r, reply: make(chan controlReply, 1)}
 	busy := time.NewTimer(ownerTime)
 	defer busy.Stop()
@@ -53,7 +54,7 @@ func (j *job) ask(r control.Request) control.Answer {
 	reply := <-call.reply
 	if reply.seq > 0 {
 		reply.Recorded = true
-		if err := j.log.Wait(reply.seq); err != nil {
+		if err := j.Log.Wait(reply.seq); err != nil {
 			return control.Refused("the request could not be recorded: %v", err)
 		}
 	}
@@ -61,7 +62,7 @@ func (j *job) ask(r control.Request) control.Answer {
 }
 
 // listen lets requests come in, until finish.
-func (j *job) listen() {
+func (j *owner) listen() {
 	if j.config.Control == nil {
 		return
 	}
@@ -74,9 +75,9 @@ func (j *job) listen() {
 
 // control does a request that has come to the owner, and answers it.
 func (p *pool) control(c controlCall) {
-	before := p.job.state.Seq
+	before := p.job.Fold.Seq
 	answer := p.request(c.request)
-	seq := p.job.state.Seq
+	seq := p.job.Fold.Seq
 	if seq == before {
 		seq = 0
 	}
@@ -93,13 +94,13 @@ func (p *pool) request(r control.Request) control.Answer {
 	case control.Continue:
 		return p.continueStarts(r)
 	case control.Toggle:
-		if p.job.state.Limits.Pause.Hold != nil {
+		if p.job.Fold.Limits.Pause.Hold != nil {
 			return p.continueStarts(r)
 		}
 		return p.pauseStarts(r)
 	case control.Drain:
-		p.job.record(events.DrainRequested{By: r.By})
-		p.job.order(runResult{state: Paused, reason: "drained by " + r.By, drained: true})
+		p.job.Record(events.DrainRequested{By: r.By})
+		p.job.order(runResult{state: job.Paused, reason: "drained by " + r.By, drained: true})
 		p.haltOrdered(untilTheyEnd)
 		p.holdFleet()
 		return control.Done("draining: nothing starts any more, %s",
@@ -139,10 +140,10 @@ func (p *pool) stillRunning(one, several string) string {
 }
 
 func (p *pool) pauseStarts(r control.Request) control.Answer {
-	if h := p.job.state.Limits.Pause.Hold; h != nil {
+	if h := p.job.Fold.Limits.Pause.Hold; h != nil {
 		return control.Done("it is paused already, by %s since %s", h.By, h.Since.Local().Format(time.TimeOnly))
 	}
-	p.job.record(events.PauseRequested{By: r.By})
+	p.job.Record(events.PauseRequested{By: r.By})
 	p.job.gate.shut()
 	if p.job.fleet != nil {
 		p.job.fleet.TakeBack()
@@ -152,24 +153,24 @@ func (p *pool) pauseStarts(r control.Request) control.Answer {
 }
 
 func (p *pool) continueStarts(r control.Request) control.Answer {
-	if p.job.state.Limits.Pause.Hold == nil {
+	if p.job.Fold.Limits.Pause.Hold == nil {
 		return control.Done("it was not paused")
 	}
-	p.job.record(events.ContinueRequested{By: r.By})
+	p.job.Record(events.ContinueRequested{By: r.By})
 	p.restartClocks()
 	p.job.gate.open()
 	return control.Done("%s", p.withHolds("continued"))
 }
 
 func (p *pool) cancel(r control.Request) control.Answer {
-	if p.job.state.Cancelled != "" {
-		return control.Done("it is being cancelled already, by %s", p.job.state.Cancelled)
+	if p.job.Fold.Cancelled != "" {
+		return control.Done("it is being cancelled already, by %s", p.job.Fold.Cancelled)
 	}
-	if p.halted != nil && p.halted.state != Paused {
+	if p.halted != nil && p.halted.state != job.Paused {
 		return control.Refused("the job is ending: %s", p.halted.reason)
 	}
-	p.job.record(events.CancelRequested{By: r.By})
-	v := runResult{state: Cancelled, reason: "cancelled by " + r.By}
+	p.job.Record(events.CancelRequested{By: r.By})
+	v := runResult{state: job.Cancelled, reason: "cancelled by " + r.By}
 	p.job.order(v)
 	if p.halted != nil {
 		*p.halted = v
@@ -181,24 +182,24 @@ func (p *pool) cancel(r control.Request) control.Answer {
 }
 
 // order notes that the job is to end with v, also if the phase that runs comes to its end before it notices.
-func (j *job) order(v runResult) { j.ordered.Store(&v) }
+func (j *owner) order(v runResult) { j.ordered.Store(&v) }
 
 // haltOrdered halts the pool with what was ordered.
 func (p *pool) haltOrdered(grace time.Duration) { p.halt(*p.job.ordered.Load(), grace) }
 
 // stopResult returns how the run ends because somebody has asked for it; nil: nobody has.
-func (j *job) stopResult() *runResult {
+func (j *owner) stopResult() *runResult {
 	if v := j.ordered.Load(); v != nil {
 		return v
 	}
 	if cause := context.Cause(j.config.Stop); cause != nil {
-		return &runResult{state: Paused, reason: cause.Error()}
+		return &runResult{state: job.Paused, reason: cause.Error()}
 	}
 	return nil
 }
 
 // mostSlots bounds what a job is scaled to.
-func (j *job) mostSlots() (most int, why string) {
+func (j *owner) mostSlots() (most int, why string) {
 	if j.fleet != nil {
 		return maxFleetSlots, "a fleet is given at once"
 	}
@@ -227,7 +228,7 @@ func (p *pool) scale(r control.Request) control.Answer {
 	case n == was && (!j.elastic || n == j.ceiling()):
 		return control.Done("it has %s already", slots(n))
 	}
-	j.record(events.ScaleRequested{MaxParallel: n, Was: was, By: r.By})
+	j.Record(events.ScaleRequested{MaxParallel: n, Was: was, By: r.By})
 	text := fmt.Sprintf("%s instead of %d", slots(n), was)
 	if j.elastic {
 		workers, has := j.fleetSlots.now()
@@ -260,7 +261,7 @@ func (p *pool) resize(n int) {
 
 func (p *pool) skip(r control.Request) control.Answer {
 	j := p.job
-	if j.store == nil {
+	if j.Store == nil {
 		return control.Refused("the job has no items")
 	}
 	var settled, later []string
@@ -273,14 +274,14 @@ func (p *pool) skip(r control.Request) control.Answer {
 		inTurn[it.Index] = !p.lobby.gone[it.Index]
 	}
 	for _, it := range wanted {
-		j.record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
-		_, runs := j.state.Running.get(it.Index)
+		j.Record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
+		_, runs := j.Fold.Running.Get(it.Index)
 		switch {
 		case !runs && p.forget(it.Index, inTurn):
 			j.skipWaiting(it.ID, it.Index)
 			settled = append(settled, it.ID)
 		case runs:
-			if f := p.flights[j.state.Running.at(it.Index).Token]; f != nil {
+			if f := p.flights[j.Fold.Running.At(it.Index).Token]; f != nil {
 				f.end(errSkipped)
 			}
 			settled = append(settled, it.ID)
@@ -303,7 +304,7 @@ func (p *pool) skip(r control.Request) control.Answer {
 
 // skippable returns each of the items once, or says why they cannot be skipped. Work that waits to be merged cannot
 // while the job runs: the merger may have it.
-func (j *job) skippable(items []control.Item, runs bool) (wanted []control.Item, refused string) {
+func (j *owner) skippable(items []control.Item, runs bool) (wanted []control.Item, refused string) {
 	var kept []string
 	named := map[int]bool{}
 	for _, it := range items {
@@ -313,19 +314,19 @@ func (j *job) skippable(items []control.Item, runs bool) (wanted []control.Item,
 		named[it.Index] = true
 		wanted = append(wanted, it)
 		recorded, err := j.itemAt(it.Index)
-		_, merging := j.state.Merging[it.Index]
-		_, flies := j.state.Running.get(it.Index)
-		_, waits := j.state.Waiting[it.Index]
+		_, merging := j.Fold.Merging[it.Index]
+		_, flies := j.Fold.Running.Get(it.Index)
+		_, waits := j.Fold.Waiting[it.Index]
 		switch {
 		case err != nil || recorded != it.ID:
 			return nil, fmt.Sprintf("the job has no item %s at index %d", it.ID, it.Index)
-		case j.state.dead(it.Index) && (flies || waits):
+		case j.Fold.Dead(it.Index) && (flies || waits):
 			kept = append(kept, it.ID+" is a dead letter that is run again, and stays one")
-		case j.state.Status.At(it.Index) != errorpolicy.Pending:
+		case j.Fold.Status.At(it.Index) != errorpolicy.Pending:
 			kept = append(kept, it.ID+" has its outcome already")
 		case merging && runs:
 			kept = append(kept, it.ID+" is done, and its work waits to be merged")
-		case j.state.Skips[it.Index] != "":
+		case j.Fold.Skips[it.Index] != "":
 			kept = append(kept, it.ID+" is to be skipped already")
 		}
 	}
@@ -342,11 +343,11 @@ func Skip(c Config, place jobs.Job, r control.Request) (control.Answer, error) {
 		return control.Answer{}, err
 	}
 	answer := control.Refused("the job has no items")
-	if j.store != nil {
+	if j.Store != nil {
 		wanted, refused := j.skippable(r.Items, false)
 		var ids []string
 		for _, it := range wanted {
-			j.record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
+			j.Record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
 			ids = append(ids, it.ID)
 		}
 		if answer = control.Done("to be skipped when it goes on: %s", few(ids)); refused != "" {
@@ -366,11 +367,11 @@ func few(ids []string) string {
 }
 
 // itemAt returns the id of the item with an index.
-func (j *job) itemAt(index int) (string, error) {
-	if index < 0 || index >= j.store.Len() {
+func (j *owner) itemAt(index int) (string, error) {
+	if index < 0 || index >= j.Store.Len() {
 		return "", errors.New("there is no such item")
 	}
-	it, err := j.store.At(index)
+	it, err := j.Store.At(index)
 	return it.ID, err
 }
 
@@ -378,14 +379,14 @@ func (j *job) itemAt(index int) (string, error) {
 var errSkipped = errors.New("the item is skipped")
 
 // skipWaiting settles an item that is not running.
-func (j *job) skipWaiting(id string, index int) {
-	j.recordSkipped(events.AgentFailed{ItemID: id, ItemIndex: index, Attempt: j.state.nextNumber(index) - 1})
+func (j *owner) skipWaiting(id string, index int) {
+	j.recordSkipped(events.AgentFailed{ItemID: id, ItemIndex: index, Attempt: j.Fold.NextNumber(index) - 1})
 }
 
 // dropSkipped settles an item that is to wait for its next attempt, if somebody has asked to skip it. It
 // reports whether they have.
 func (p *pool) dropSkipped(d dueItem) bool {
-	if p.job.state.Skips[d.index] == "" {
+	if p.job.Fold.Skips[d.index] == "" {
 		return false
 	}
 	p.job.skipWaiting(d.id, d.index)
@@ -393,8 +394,8 @@ func (p *pool) dropSkipped(d dueItem) bool {
 }
 
 // recordSkipped settles an item as skipped, because somebody asked for it.
-func (j *job) recordSkipped(e events.AgentFailed) int64 {
-	message := "skipped by " + j.state.Skips[e.ItemIndex]
+func (j *owner) recordSkipped(e events.AgentFailed) int64 {
+	message := "skipped by " + j.Fold.Skips[e.ItemIndex]
 	e.Error, e.ErrorType, e.ErrorSignature, e.Action = message, retry.TypeSkipped, retry.Signature(message),
 		errorpolicy.Skip
 	return j.recordFailed(e, message)
@@ -436,7 +437,7 @@ func (p *pool) retryNow(r control.Request) control.Answer {
 	}
 	now := time.Now()
 	due := 0
-	for _, w := range j.state.Waiting {
+	for _, w := range j.Fold.Waiting {
 		if w.Due.After(now) && e.Names(w.ID) {
 			due++
 		}
@@ -449,7 +450,7 @@ func (p *pool) retryNow(r control.Request) control.Answer {
 		}
 		return control.Done("nothing waits for its next attempt")
 	}
-	j.record(e)
+	j.Record(e)
 	for i, d := range p.lobby.due {
 		if e.Names(d.id) && d.due.After(now) {
 			p.lobby.due[i].due = now
@@ -489,8 +490,8 @@ func (p *pool) waitElsewhere(now time.Time, names func(itemID string) bool) []in
 	}
 	var tokens []int64
 	for token, f := range p.flights {
-		one := p.job.state.Running.at(f.index)
-		if k, retrying := p.job.state.Retrying[one.ID]; retrying && k.Due.After(now) && names(one.ID) {
+		one := p.job.Fold.Running.At(f.index)
+		if k, retrying := p.job.Fold.Retrying[one.ID]; retrying && k.Due.After(now) && names(one.ID) {
 			tokens = append(tokens, token)
 		}
 	}
@@ -499,7 +500,7 @@ func (p *pool) waitElsewhere(now time.Time, names func(itemID string) bool) []in
 
 // withHolds adds to an answer what holds back all starts.
 func (p *pool) withHolds(text string) string {
-	if p.job.state.Limits.Pause.Hold != nil {
+	if p.job.Fold.Limits.Pause.Hold != nil {
 		text += "; the job is paused"
 	}
 	if reason := cmp.Or(p.gates.windows.Reason(), p.gates.guards.Reason()); reason != "" {
@@ -509,15 +510,15 @@ func (p *pool) withHolds(text string) string {
 }
 
 // whileHeld waits while the job is paused, at the beginning of a phase. It returns how the run ends, if it does.
-func (j *job) whileHeld(ctx context.Context) (*runResult, error) {
-	if v := j.stopResult(); v != nil || j.state.Limits.Pause.Hold == nil {
+func (j *owner) whileHeld(ctx context.Context) (*runResult, error) {
+	if v := j.stopResult(); v != nil || j.Fold.Limits.Pause.Hold == nil {
 		return v, nil
 	}
 	p := &pool{job: j, runners: newRunners(ctx), source: source{cancel: func() {}}, single: single{between: true}, suspects: suspects{out: -1}}
 	p.openNoGates()
 	defer p.runners.kill(nil)
 	p.run(ctx)
-	return p.halted, j.log.Err()
+	return p.halted, j.Log.Err()
 }
 
 // result returns v, or nothing.

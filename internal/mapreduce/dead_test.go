@@ -12,8 +12,8 @@ import (
 
 	"prodigy/internal/dlq"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/settings"
 )
 
 // these chooses the items with these ids, as far as they are in the queue.
@@ -53,7 +53,7 @@ func TestADeadLetterThatWaitedWhenItsRetryWasStoppedRunsOnce(t *testing.T) {
 		c := config(t, fake(failing("item_0", "item_1")))
 		r := run(t, c, workflowOf(3, 2, retriesAfterAnHour))
 		paused, err := RetryDead(t.Context(), stopAfter(t, c, 10*time.Minute), r.Job, these("item_0", "item_1"), false)
-		if err != nil || paused.State != Paused {
+		if err != nil || paused.State != job.Paused {
 			t.Fatalf("got %s %v, want paused while both wait", paused.State, err)
 		}
 		if got, want := deadIDs(t, r.Job), []string{"item_0", "item_1"}; !slices.Equal(got, want) {
@@ -92,7 +92,7 @@ func TestAResumeLeavesTheDeadLettersOfAStoppedRetryAlone(t *testing.T) {
 		}
 		before, _ := told[events.AgentStarted](recordsOf(t, r.Job))
 		resumed, err := Resume(t.Context(), c, r.Job)
-		if err != nil || resumed.State != Completed {
+		if err != nil || resumed.State != job.Completed {
 			t.Fatalf("got %s %v, want completed", resumed.State, err)
 		}
 		after, _ := told[events.AgentStarted](recordsOf(t, r.Job))
@@ -106,14 +106,14 @@ func TestEvictedLettersDoNotComeBackFromTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config(t, fake(failing("item_0", "item_1", "item_2")))
 		r := run(t, c, workflowOf(4, 2, ""))
-		before, err := Summarize(r.Job)
+		before, err := job.Summarize(r.Job)
 		if err != nil {
 			t.Fatal(err)
 		}
 		<-time.After(48 * time.Hour)
 		evict(t, c, r.Job, "item_0", "item_2")
 		evict(t, c, r.Job)
-		after, err := Summarize(r.Job)
+		after, err := job.Summarize(r.Job)
 		if err != nil || after.State != "completed" || after.Duration != before.Duration {
 			t.Errorf("got %s after %s and %v, want completed after %s", after.State, after.Duration, err, before.Duration)
 		}
@@ -130,7 +130,7 @@ func TestEvictedLettersDoNotComeBackFromTheLog(t *testing.T) {
 			t.Errorf("got %v and %v, want two removed and one record of it", removed, evicted)
 		}
 		resumed, err := Resume(t.Context(), c, r.Job)
-		if err != nil || resumed.State != Completed || !strings.Contains(resumed.Reason, "had completed") {
+		if err != nil || resumed.State != job.Completed || !strings.Contains(resumed.Reason, "had completed") {
 			t.Errorf("resumed: got %s (%s) %v, want that it had completed", resumed.State, resumed.Reason, err)
 		}
 	})
@@ -141,11 +141,11 @@ func TestAStoppedJobGoesOnAfterItsLettersWereEvicted(t *testing.T) {
 		c := config(t, fake(failing("item_1")))
 		r := run(t, c, workflowOf(4, 1, "error_policy: {max_failures: 1}\n"))
 		evict(t, c, r.Job, "item_1")
-		if s, err := Summarize(r.Job); err != nil || s.State != "failed" {
+		if s, err := job.Summarize(r.Job); err != nil || s.State != "failed" {
 			t.Errorf("got %s %v, want failed", s.State, err)
 		}
 		resumed, err := Resume(t.Context(), c, r.Job)
-		if err != nil || resumed.State != Completed || resumed.Metrics.Successful != 3 || resumed.Metrics.Failed != 1 {
+		if err != nil || resumed.State != job.Completed || resumed.Metrics.Successful != 3 || resumed.Metrics.Failed != 1 {
 			t.Errorf("got %s with %+v %v, want completed with 3 successful and 1 failed", resumed.State, resumed.Metrics, err)
 		}
 	})
@@ -241,7 +241,7 @@ func TestLettersOfAKilledRunAreThereForReaders(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				if err := UpdateLetters(place.job, 3, settings.Settings{}); err != nil {
+				if err := job.UpdateLetters(place.job, 3, nil); err != nil {
 					t.Fatal(err)
 				}
 				if got, want := deadIDs(t, place.job), []string{"item_1", "item_3"}; !slices.Equal(got, want) {
@@ -330,12 +330,12 @@ func TestAReduceThatWasAskedForIsRunByTheResume(t *testing.T) {
 		broken = false
 		stopped := stopAfter(t, c, time.Second)
 		stopped.Grace = 0
-		if r, err := RetryDead(t.Context(), stopped, whole.Job, these("item_1"), true); err != nil || r.State != Paused {
+		if r, err := RetryDead(t.Context(), stopped, whole.Job, these("item_1"), true); err != nil || r.State != job.Paused {
 			t.Fatalf("got %s, %v, want paused", r.State, err)
 		}
 		for _, want := range []int{2, 2} { // and only once
 			r, err := Resume(t.Context(), c, whole.Job)
-			if err != nil || r.State != Completed || reduced != want {
+			if err != nil || r.State != job.Completed || reduced != want {
 				t.Errorf("resume: got %s, %v and %d runs of reduce, want completed and %d", r.State, err, reduced, want)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/items"
+	"prodigy/internal/job"
 	"prodigy/internal/limits"
 )
 
@@ -39,15 +40,15 @@ func (p *pool) dispatch(now time.Time) bool {
 // beginRound says in the log what has changed by itself, and serves those that need no slot. It reports whether
 // something else may start.
 func (p *pool) beginRound(now time.Time) bool {
-	l, known := &p.lobby, p.job.state.Limits
+	l, known := &p.lobby, p.job.Fold.Limits
 	l.next, l.rated, l.retriesWait = time.Time{}, false, false
 	if known.Ratio.Told && !l.retriesLeft(now) {
-		p.tell(known.Ratio, now, false)
+		p.job.Tell(known.Ratio, now, false)
 	}
 	windows := time.Time{}
 	if p.halted == nil {
 		windows = p.gates.windows.Look(now)
-		p.tell(p.gates.windows, now, false)
+		p.job.Tell(p.gates.windows, now, false)
 		p.exitOutside()
 	}
 	if p.halted == nil && known.Pause.Hold == nil {
@@ -75,8 +76,8 @@ func (p *pool) rollOut(now time.Time) {
 	}
 	r := p.gates.rollout
 	before := r.Held
-	if p.tell(r, now, false); r.Held != before {
-		p.halt(runResult{state: Paused, reason: r.Held, unproven: true}, untilTheyEnd)
+	if p.job.Tell(r, now, false); r.Held != before {
+		p.halt(runResult{state: job.Paused, reason: r.Held, unproven: true}, untilTheyEnd)
 	}
 }
 
@@ -124,7 +125,7 @@ func (p *pool) classOf(retrying bool, now time.Time) (limits.Class, bool) {
 		return limits.New, p.lobby.fresh != nil
 	case !p.lobby.hasDue(now):
 		return limits.Again, false
-	case p.job.state.isRetry(p.lobby.due[0].index):
+	case p.job.Fold.IsRetry(p.lobby.due[0].index):
 		return limits.Retry, true
 	}
 	return limits.Again, true
@@ -145,7 +146,7 @@ func (p *pool) take(retrying bool) offered {
 // admitByKey is admitNext for a job whose items have limits by their keys.
 func (p *pool) admitByKey(now time.Time) bool {
 	l := &p.lobby
-	if p.retryDue(now) && l.retries < p.job.state.Limits.Ratio.Throttle.Free(now) {
+	if p.retryDue(now) && l.retries < p.job.Fold.Limits.Ratio.Throttle.Free(now) {
 		return p.lineUp()
 	}
 	keys, it, waited := l.starts.next(now, p.mayStart)
@@ -166,7 +167,7 @@ func (p *pool) admitByKey(now time.Time) bool {
 	}
 	a := p.asks(limits.Again, now)
 	a.Key = keys.breaker
-	v := p.job.state.Limits.Breaker.Admit(a)
+	v := p.job.Fold.Limits.Breaker.Admit(a)
 	if v.Answer == limits.Wait && p.job.workflow.BreakerPer == nil {
 		l.soon(v.Until)
 		return false
@@ -174,7 +175,7 @@ func (p *pool) admitByKey(now time.Time) bool {
 	switch {
 	case waited && it.retry && p.retriesHeld(now):
 		l.popStart(it)
-		l.due.push(dueItem{id: it.ID, index: it.Index, due: p.job.state.Waiting[it.Index].Due})
+		l.due.push(dueItem{id: it.ID, index: it.Index, due: p.job.Fold.Waiting[it.Index].Due})
 		return true
 	case waited:
 		l.popStart(it)
@@ -193,12 +194,12 @@ func (p *pool) admitByKey(now time.Time) bool {
 func (p *pool) lineUp() bool {
 	l := &p.lobby
 	d := l.due.pop()
-	it, err := p.job.store.At(d.index)
+	it, err := p.job.Store.At(d.index)
 	if err != nil {
 		p.haltForOwn(fmt.Errorf("read the recorded item: %w", err))
 		return false
 	}
-	next := offered{Item: items.Item{ID: d.id, Index: d.index}, retry: p.job.state.isRetry(d.index), again: true}
+	next := offered{Item: items.Item{ID: d.id, Index: d.index}, retry: p.job.Fold.IsRetry(d.index), again: true}
 	if next.retry {
 		l.retries++
 	}
@@ -236,7 +237,7 @@ func (p *pool) setAside(key itemKeys) bool {
 func (p *pool) mayStart(keys itemKeys, now time.Time) time.Time {
 	at := now
 	if p.job.workflow.BreakerPer != nil {
-		switch v := p.job.state.Limits.Breaker.Admit(limits.Ask{Class: limits.Again, Now: now, Key: keys.breaker}); {
+		switch v := p.job.Fold.Limits.Breaker.Admit(limits.Ask{Class: limits.Again, Now: now, Key: keys.breaker}); {
 		case v.Answer == limits.Refuse:
 			return now
 		case v.Answer == limits.Wait && v.Until.IsZero():
@@ -247,7 +248,7 @@ func (p *pool) mayStart(keys itemKeys, now time.Time) time.Time {
 		}
 	}
 	if p.lobby.rateKey {
-		if rate := p.job.state.Limits.Rate.Next(keys.rate, now); rate.After(at) {
+		if rate := p.job.Fold.Limits.Rate.Next(keys.rate, now); rate.After(at) {
 			return rate
 		}
 	}
@@ -271,7 +272,7 @@ func (p *pool) retryDue(now time.Time) bool {
 
 // retriesHeld reports whether no retry may start now.
 func (p *pool) retriesHeld(now time.Time) bool {
-	return p.askOne(p.job.state.Limits.Ratio, p.asks(limits.Retry, now)).Answer != limits.Go
+	return p.askOne(p.job.Fold.Limits.Ratio, p.asks(limits.Retry, now)).Answer != limits.Go
 }
 
 // takeTurn returns the agent whose turn it is, and records that.
@@ -281,7 +282,7 @@ func (p *pool) takeTurn(l *lanes[string, *parking], now time.Time) (*parking, bo
 		if p.ask(p.gates.paces, a).Answer != limits.Go || p.retriesHeld(now) {
 			return nil, false
 		}
-		_, k, ok := l.next(now, p.job.state.Limits.Rate.Next)
+		_, k, ok := l.next(now, p.job.Fold.Limits.Rate.Next)
 		if !ok {
 			at, _ := l.due()
 			p.lobby.soon(at)
@@ -290,7 +291,7 @@ func (p *pool) takeTurn(l *lanes[string, *parking], now time.Time) (*parking, bo
 		l.pop()
 		if !k.gone {
 			p.turnTaken()
-			p.job.record(events.StepRetried{ItemID: k.id, ItemIndex: k.index})
+			p.job.Record(events.StepRetried{ItemID: k.id, ItemIndex: k.index})
 			return k, true
 		}
 	}

@@ -31,17 +31,17 @@ func (e *OnFleetError) Error() string {
 
 // broker is the broker of the fleet that the items of a resumed job run on. A run that has none to run leaves
 // it as it was.
-func (j *job) broker() string {
+func (j *owner) broker() string {
 	if j.config.OnFleet || j.config.Abandon {
 		return j.config.Broker
 	}
-	return j.state.Broker
+	return j.Fold.Broker
 }
 
 // onFleet is the number of attempts that workers of a fleet may still run.
-func (j *job) onFleet() int {
+func (j *owner) onFleet() int {
 	n := 0
-	for _, f := range j.state.Running.all() {
+	for _, f := range j.Fold.Running.All() {
 		if f.Fleet {
 			n++
 		}
@@ -75,9 +75,9 @@ func (f *fleetSlots) now() (workers, slots int) {
 }
 
 // ceiling is how many slots of a fleet a job uses at most that is elastic; 0: all.
-func (j *job) ceiling() int {
-	if j.state.Slots > 0 { // somebody has asked for it
-		return j.state.Slots
+func (j *owner) ceiling() int {
+	if j.Fold.Slots > 0 { // somebody has asked for it
+		return j.Fold.Slots
 	}
 	if m := j.workflow.Map; m.Concurrency != nil || m.Ramp != nil {
 		return m.MaxParallel.Value
@@ -87,7 +87,7 @@ func (j *job) ceiling() int {
 
 // fleetUses is how many slots of the fleet the job uses; all of them if it is not elastic: then its own limit
 // counts besides.
-func (j *job) fleetUses() (workers, n int) {
+func (j *owner) fleetUses() (workers, n int) {
 	workers, n = j.fleetSlots.now()
 	n = min(n, maxFleetSlots)
 	if most := j.ceiling(); j.elastic && most > 0 {
@@ -126,7 +126,7 @@ func (p *pool) recordFleet(now time.Time) {
 	case n == j.recorded, !j.elastic && j.recorded > 0:
 		return
 	case j.elastic:
-		j.record(e)
+		j.Record(e)
 	default:
 		j.notice(e.Words())
 	}
@@ -193,7 +193,7 @@ func (p *pool) submit(a agent.Attempt) {
 	s.at++
 	p.job.agents.Go(func() error {
 		for some := s.next(); some != nil; some = s.next() {
-			written := p.job.log.Flush() // once for all of them
+			written := p.job.Log.Flush() // once for all of them
 			for _, a := range some {
 				p.job.executeRecorded(p.runners.ctx, a, written)
 			}

@@ -20,6 +20,7 @@ import (
 	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
@@ -226,7 +227,7 @@ func TestALossIsNoFailure(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newCrew(erratic(seed))
 			r := run(t, w.config(t), workflowOf(25, 6, "error_policy: {on_item_failure: stop}\n"))
-			if r.State != Completed || r.Metrics.Successful != 25 {
+			if r.State != job.Completed || r.Metrics.Successful != 25 {
 				t.Errorf("seed %d: got %s (%s) with %+v, want 25 successful", seed, r.State, r.Reason, r.Metrics)
 			}
 			all := recordsOf(t, r.Job)
@@ -317,12 +318,12 @@ func TestALateEndChangesNothing(t *testing.T) {
 		if len(late) == 0 {
 			t.Fatal("nothing has ended late")
 		}
-		with, without := newState(errorpolicy.Policy{}), newState(errorpolicy.Policy{})
+		with, without := job.NewFold(errorpolicy.Policy{}), job.NewFold(errorpolicy.Policy{})
 		for _, rec := range all {
 			before, last := with.Seq, with.Last
-			with.apply(rec)
+			with.Apply(rec)
 			if _, ok := rec.Event.(events.AgentEndedLate); !ok {
-				without.apply(rec)
+				without.Apply(rec)
 				continue
 			}
 			if with.Seq != rec.Seq || !with.Last.Equal(rec.Time) {
@@ -336,7 +337,7 @@ func TestALateEndChangesNothing(t *testing.T) {
 	})
 }
 
-func asText(t *testing.T, s *state) string {
+func asText(t *testing.T, s *job.Fold) string {
 	t.Helper()
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -357,7 +358,7 @@ func TestALogCutWhileWorkersRunResumesToTheSameEnd(t *testing.T) {
 			w := newCrew(erratic(uint64(cut)))
 			c := withHome(w.config(t), place)
 			r, err := Resume(t.Context(), c, place.job)
-			if err != nil || r.State != Completed || r.Metrics.Successful != 8 {
+			if err != nil || r.State != job.Completed || r.Metrics.Successful != 8 {
 				t.Fatalf("cut after %d: got %s (%s) with %+v, %v, want 8 successful", cut, r.State, r.Reason, r.Metrics, err)
 			}
 			w.once(t, 8, recordsOf(t, place.job))
@@ -388,7 +389,7 @@ func TestWhatMayStillRunElsewhereIsTakenUpAgain(t *testing.T) {
 		time.AfterFunc(500*time.Millisecond, func() { ask(errors.New("SIGTERM")); kill(process.ErrKill) })
 		source := workflowOf(5, 3, "")
 		r, err := Run(ctx, c, parse(t, source), []byte(source))
-		if err != nil || r.State != Paused || w.held != 1 {
+		if err != nil || r.State != job.Paused || w.held != 1 {
 			t.Fatalf("got %s (%s), %v and %d holds, want a pause and one hold", r.State, r.Reason, err, w.held)
 		}
 		if back, _ := told[events.AgentInterrupted](recordsOf(t, r.Job)); len(back) != 0 {
@@ -431,7 +432,7 @@ func TestAJobOfAFleetGoesOnHereOnlyWhenAsked(t *testing.T) {
 		time.AfterFunc(1500*time.Millisecond, func() { ask(errors.New("SIGTERM")) })
 		source := workflowOf(5, 2, "")
 		r, err := Run(t.Context(), c, parse(t, source), []byte(source))
-		if err != nil || r.State != Paused {
+		if err != nil || r.State != job.Paused {
 			t.Fatalf("got %s (%s), %v, want a pause", r.State, r.Reason, err)
 		}
 		here := c
@@ -450,7 +451,7 @@ func TestAJobOfAFleetGoesOnHereOnlyWhenAsked(t *testing.T) {
 			if where, ok := errors.AsType[*OnFleetError](err); !ok || where.Broker != c.Broker || where.Attempts != 0 {
 				t.Errorf("%s: got %v, want that the job ran on the fleet", name, err)
 			}
-			if broker, err := BrokerOf(r.Job); err != nil || broker != c.Broker {
+			if broker, err := job.BrokerOf(r.Job); err != nil || broker != c.Broker {
 				t.Errorf("%s: the job ran on %q, %v", name, broker, err)
 			}
 		}
@@ -474,7 +475,7 @@ func TestAJobOfAFleetGoesOnHereOnlyWhenAsked(t *testing.T) {
 		if _, err := RetryDead(t.Context(), here, r.Job, all, false); err != nil {
 			t.Errorf("a retry that is to be here: %v", err)
 		}
-		if broker, err := BrokerOf(r.Job); err != nil || broker != "" {
+		if broker, err := job.BrokerOf(r.Job); err != nil || broker != "" {
 			t.Errorf("the job ran on %q, %v, want here", broker, err)
 		}
 	})
@@ -579,7 +580,7 @@ func TestAJobHasTheSlotsOfTheFleet(t *testing.T) {
 						}
 					}
 				})
-				if r.State != Completed || r.Metrics.Successful != 30 {
+				if r.State != job.Completed || r.Metrics.Successful != 30 {
 					t.Fatalf("got %s (%s) with %+v", r.State, r.Reason, r.Metrics)
 				}
 				if !slices.Equal(said, c.said) {
@@ -635,7 +636,7 @@ func TestAResumedJobHasTheSlotsOfTheFleet(t *testing.T) {
 				time.AfterFunc(1500*time.Millisecond, func() { ask(errors.New("SIGTERM")) })
 				source := elasticWorkflow(c.keys)
 				r, err := Run(t.Context(), k, parse(t, source), []byte(source))
-				if err != nil || r.State != Paused {
+				if err != nil || r.State != job.Paused {
 					t.Fatalf("got %s, %v", r.State, err)
 				}
 				before := len(recordsOf(t, r.Job))
@@ -645,7 +646,7 @@ func TestAResumedJobHasTheSlotsOfTheFleet(t *testing.T) {
 					c.resume(&again)
 				}
 				time.Sleep(time.Hour)
-				if r, err = Resume(t.Context(), again, r.Job); err != nil || r.State != Completed {
+				if r, err = Resume(t.Context(), again, r.Job); err != nil || r.State != job.Completed {
 					t.Fatalf("got %s (%s), %v", r.State, r.Reason, err)
 				}
 				rest := recordsOf(t, r.Job)[before:]
@@ -787,7 +788,7 @@ func TestAStragglerOfAFleetIsStopped(t *testing.T) {
 		r := run(t, w.config(t), slow(3, 2, "5s", true, "error_policy: {retry_config: {attempts: 2, backoff: fixed, initial_delay: 2s, jitter: false}}\n"))
 		all := recordsOf(t, r.Job)
 		want := []string{"0 start 1", "5 slow 1", "5 retry 1", "7 start 2", "8 done 2"}
-		if got := attemptsTold(all, "item_0"); r.State != Completed || r.Metrics.Successful != 3 || !slices.Equal(got, want) {
+		if got := attemptsTold(all, "item_0"); r.State != job.Completed || r.Metrics.Successful != 3 || !slices.Equal(got, want) {
 			t.Errorf("%s: got %q\nwant %q", r.State, got, want)
 		}
 		w.once(t, 3, all)

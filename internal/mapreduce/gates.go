@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"prodigy/internal/job"
 	"prodigy/internal/limit"
 	"prodigy/internal/limits"
 )
@@ -27,7 +28,7 @@ type gates struct {
 // openGates makes the limits of the map phase. The machine is looked at before it returns, and then until ctx ends.
 func (p *pool) openGates(ctx context.Context) error {
 	j, m := p.job, p.job.workflow.Map
-	known, g := j.state.Limits, &p.gates
+	known, g := j.Fold.Limits, &p.gates
 	g.windows, g.guards = limits.NewWindows(m.Windows), &limits.Guards{}
 	g.rollout = &limits.Stages{Rollout: &known.Rollout, List: j.stages}
 	g.first = limits.First{Stages: g.rollout}
@@ -45,21 +46,21 @@ func (p *pool) openGates(ctx context.Context) error {
 		g.paces = append(g.paces, known.Rate)
 	}
 	g.turn = append(g.turn, g.paces...)
-	j.live = []limits.Limit{g.windows, g.guards}
+	j.Live = []limits.Limit{g.windows, g.guards}
 	return p.watchMachine(ctx)
 }
 
 // openNoGates makes the limits of a pool that is about no items.
 func (p *pool) openNoGates() {
 	p.gates = gates{
-		all:     []limits.Limit{&p.job.state.Limits.Pause},
+		all:     []limits.Limit{&p.job.Fold.Limits.Pause},
 		windows: &limits.Windows{}, guards: &limits.Guards{},
 	}
 }
 
 // asks returns the question whether something of a class may start.
 func (p *pool) asks(c limits.Class, now time.Time) limits.Ask {
-	s := p.job.state
+	s := p.job.Fold
 	begun := len(s.Running) + len(s.Waiting) + len(s.Merging) + p.lobby.starts.len() - p.lobby.again
 	return limits.Ask{Class: c, Now: now, Busy: len(p.slots.taken), Begun: begun}
 }
@@ -86,16 +87,9 @@ func (p *pool) askOne(l limits.Limit, a limits.Ask) limits.Verdict {
 		p.lobby.rated = true
 	case limits.ByRatio:
 		p.lobby.retriesWait = true
-		p.tell(p.job.state.Limits.Ratio, a.Now, true)
+		p.job.Tell(p.job.Fold.Limits.Ratio, a.Now, true)
 	}
 	return v
-}
-
-// tell records what a limit has to say.
-func (p *pool) tell(t limits.Teller, now time.Time, held bool) {
-	for e := t.Tell(now, held); e != nil; e = t.Tell(now, held) {
-		p.job.record(e)
-	}
 }
 
 // vacant reports whether a slot may be taken now.
@@ -144,7 +138,7 @@ func (p *pool) admitSender(limits.Ask) limits.Verdict {
 func (p *pool) admitMerges(limits.Ask) limits.Verdict {
 	m, now := &p.merger, p.mergesNow()
 	m.backlog = m.backlog && now
-	behind := m.backlog || now && (p.slotsNow() == 1 || len(p.job.state.Merging) >= mergesAhead*p.job.parallel)
+	behind := m.backlog || now && (p.slotsNow() == 1 || len(p.job.Fold.Merging) >= mergesAhead*p.job.parallel)
 	return waitIf(behind, "merges", "the work of items waits to be merged")
 }
 
@@ -192,7 +186,7 @@ func (p *pool) watchMachine(ctx context.Context) error {
 		return fmt.Errorf("guards: %w", err)
 	}
 	if first != "" {
-		j.record(p.gates.guards.Found(first))
+		j.Record(p.gates.guards.Found(first))
 	}
 	j.agents.Go(func() error {
 		tick := time.NewTicker(guardPause)
@@ -219,7 +213,7 @@ func (p *pool) watchMachine(ctx context.Context) error {
 }
 
 // machine measures what this machine has left.
-func (j *job) machine() (limit.Machine, error) {
+func (j *owner) machine() (limit.Machine, error) {
 	if j.config.Machine != nil {
 		return j.config.Machine()
 	}
@@ -232,5 +226,5 @@ func (p *pool) exitOutside() {
 	if reason == "" || !p.job.config.ExitOutside || p.exhausted() && len(p.suspects.waiting) == 0 {
 		return
 	}
-	p.halt(runResult{state: Paused, reason: reason, outside: true}, untilTheyEnd)
+	p.halt(runResult{state: job.Paused, reason: reason, outside: true}, untilTheyEnd)
 }

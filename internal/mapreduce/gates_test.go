@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/limit"
 )
 
@@ -22,7 +23,7 @@ func TestAJobWaitsOutsideOfItsWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config(t, fake(func(call) answer { return answer{takes: 50 * time.Minute} }))
 		r := run(t, c, gated(5, `windows: ["01:00-02:00 UTC", "04:00-05:30 UTC"]`))
-		if r.State != Completed || r.Metrics.Successful != 5 {
+		if r.State != job.Completed || r.Metrics.Successful != 5 {
 			t.Fatalf("got %s, %+v", r.State, r.Metrics)
 		}
 		all := recordsOf(t, r.Job)
@@ -47,16 +48,16 @@ func TestAJobThatIsNotToWaitEndsOutsideOfItsWindows(t *testing.T) {
 		c := config(t, fake(func(call) answer { return answer{takes: 50 * time.Minute} }))
 		c.ExitOutside = true
 		r := run(t, c, gated(3, `windows: ["00:00-01:00 UTC"]`))
-		if r.State != Paused || !r.Outside || r.Metrics.Successful != 2 {
+		if r.State != job.Paused || !r.Outside || r.Metrics.Successful != 2 {
 			t.Fatalf("got %s (%s), outside %v, %+v: want that what ran was finished", r.State, r.Reason, r.Outside, r.Metrics)
 		}
 		time.Sleep(23 * time.Hour)
 		r, err := Resume(t.Context(), c, r.Job)
-		if err != nil || r.State != Completed || r.Metrics.Successful != 3 {
+		if err != nil || r.State != job.Completed || r.Metrics.Successful != 3 {
 			t.Errorf("got %s (%s), %v", r.State, r.Reason, err)
 		}
 		r = run(t, c, gated(1, `windows: ["12:00-13:00 UTC"]`))
-		if starts, _ := told[events.AgentStarted](recordsOf(t, r.Job)); r.State != Paused || !r.Outside || len(starts) > 0 {
+		if starts, _ := told[events.AgentStarted](recordsOf(t, r.Job)); r.State != job.Paused || !r.Outside || len(starts) > 0 {
 			t.Errorf("got %s with %d starts, want none", r.State, len(starts))
 		}
 	})

@@ -15,7 +15,7 @@ import (
 // host is a job as the executor of its attempts sees it. Its methods run on the goroutines of the attempts:
 // they send messages to the owner of the job, and touch nothing that is the owner's.
 type host struct {
-	job      *job
+	job      *owner
 	breakers agent.StepBreakers
 	unmasked agent.UnmaskedOutputs
 	starts   starts

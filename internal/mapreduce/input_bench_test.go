@@ -10,8 +10,10 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/items"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
+	"prodigy/internal/reuse"
 	"prodigy/internal/workflow"
 )
 
@@ -25,7 +27,7 @@ func BenchmarkInput(b *testing.B) {
 	c := Config{
 		Home: jobs.Home{Root: filepath.Join(root, "home")}, Dir: root, Environ: []string{"PATH=/bin"},
 
-		LogConfig: LogConfig{Durability: events.None},
+		LogConfig: job.LogConfig{Durability: events.None},
 		RunConfig: RunConfig{Runner: func(context.Context, process.Command) (process.Exit, error) { return process.Exit{}, nil }},
 	}
 	source := "name: w\nmap:\n  input: {command: 'seq " + strconv.Itoa(n) + "'}\n  max_parallel: 8\n  agent_template:\n    - shell: work ${item}\n"
@@ -43,7 +45,7 @@ func BenchmarkInput(b *testing.B) {
 	var memory peak
 	began := cpuTime()
 	for b.Loop() {
-		in, err := OpenInput(c, next)
+		in, err := reuse.OpenInput(c.Reuse(), next)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -11,27 +11,26 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/dlq"
 	"prodigy/internal/events"
-	"prodigy/internal/fingerprint"
-	"prodigy/internal/items"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/limits"
 	"prodigy/internal/process"
+	"prodigy/internal/reuse"
 	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
-// job is one run of a job: its state, and what it holds open. One goroutine owns it.
-type job struct {
+// owner runs a job: it has its fold, and what it holds open. All of it belongs to one goroutine.
+type owner struct {
 	config   Config
 	workflow *workflow.Workflow
 	place    jobs.Job
 	meta     jobs.Meta
 	parallel int
-	state    *state
 
-	opened
+	*job.Opened // its fold and its log
+	held
 	onWorkers
 	onItems
 	steering
@@ -50,19 +49,13 @@ type job struct {
 	room   atomic.Int64   // how many agents may run at once by what there is of files, processes and memory
 	crowds crowds         // of retries that are due at once
 	stages []limits.Stage // of the rollout of the map phase
-	live   []limits.Limit // of the pool at work, that remember nothing of the job
 }
 
-// opened are the files that a run holds open.
-type opened struct {
-	log         *events.Log
-	lock        *jobs.Lock
-	register    *process.Register
-	temp        string // directory of the private files of this run
-	store       *items.Store
-	queue       *dlq.Queue
-	project     *dlq.Projection
-	checkpoints *checkpointer // nil while there is nothing to make a checkpoint of
+// held is what a run holds besides the files of the job.
+type held struct {
+	lock     *jobs.Lock
+	register *process.Register
+	temp     string // directory of the private files of this run
 }
 
 // onWorkers is what a job has that runs on a fleet.
@@ -84,9 +77,8 @@ type onItems struct {
 	space          Space                    // nil if the job has no workspaces
 	workspaceSteps map[string]agent.Attempt // setup and verify: see setSteps
 	places         map[string]string        // see agent.Config
-	files          *itemFiles               // nil if the map phase names none
-	production     *production              // nil if files that agents leave are left as they are
-	reuse          *reuse                   // nil if no results are taken over
+	files          *reuse.Files             // nil if the map phase names none
+	reuse          *reuse.Reuse             // nil if no results are taken over
 }
 
 // steering is the way of requests to the owner.
@@ -101,7 +93,7 @@ type steering struct {
 
 // runResult is the result of a run or a phase, before it is recorded.
 type runResult struct {
-	state    State
+	state    job.State
 	reason   string
 	cause    error // of what prodigy itself could not do
 	failure  *agent.Failure
@@ -131,14 +123,11 @@ type message struct {
 type attemptEnd struct {
 	attempt    *agent.Attempt
 	outcome    agent.Outcome
-	outputFile string             // of an output that is too large for its record
-	outputCRC  string             // of that file
-	uses       []fingerprint.File // that its item is made from, as they were when it began
-	produced   []fingerprint.File // that it has left
-	// that it may leave, as they were when it began; nil: nothing is done with them if it does not succeed
-	before []fileBefore
-	err    error // a stop, or what prodigy could not do
-	ack    chan ack
+	outputFile string // of an output that is too large for its record
+	outputCRC  string // of that file
+	files      reuse.Attempt
+	err        error // a stop, or what prodigy could not do
+	ack        chan ack
 }
 
 // ack is the answer to an attemptEnd: the record to wait for before the slot is free.
@@ -164,29 +153,8 @@ type parking struct {
 	retries bool // it waits for its next try, not for others
 }
 
-// record appends an event, applies it, and appends what follows from it for people to read.
-func (j *job) record(e events.Event) events.Record {
-	if m := j.config.Settings.Mask; m != nil {
-		e = events.Masked(e, m)
-	}
-	r := j.log.Append(time.Now(), e)
-	batch := j.state.apply(r)
-	for _, l := range j.live {
-		l.Apply(r, j.state)
-	}
-	for _, t := range []limits.Teller{j.state.Limits.Breaker, j.state.Limits.Concurrency} {
-		for told := t.Tell(r.Time, false); told != nil; told = t.Tell(r.Time, false) {
-			j.record(told)
-		}
-	}
-	if len(batch) > 0 {
-		j.record(events.ErrorBatch{Size: len(batch), Errors: batch})
-	}
-	return r
-}
-
 // stopping returns the cause of the stop that was asked for, or nil.
-func (j *job) stopping() error {
+func (j *owner) stopping() error {
 	if j.stopResult() == nil {
 		return nil
 	}
@@ -200,12 +168,12 @@ func (j *job) stopping() error {
 var errStopping = errors.New("the job is stopping")
 
 // stopped reports whether err is the result of a stop that was asked for.
-func (j *job) stopped(err error) bool {
+func (j *owner) stopped(err error) bool {
 	return err != nil && (agent.GivenBack(err) || errors.Is(err, errStopping) || errors.Is(err, errSkipped) ||
 		errors.Is(err, process.ErrKill) || errors.Is(err, context.Cause(j.config.Stop)))
 }
 
-func (j *job) notice(text string) {
+func (j *owner) notice(text string) {
 	if j.config.Notice != nil {
 		j.config.Notice(text)
 	}
@@ -220,8 +188,8 @@ func slots(n int) string {
 
 // attempt returns what all attempts of a phase have in common. The breakers of its steps continue in the state
 // that the log has.
-func (j *job) attempt(phase string) agent.Attempt {
-	j.host.breakers.Continue(phase, maps.Clone(j.state.Circuits[phase]))
+func (j *owner) attempt(phase string) agent.Attempt {
+	j.host.breakers.Continue(phase, maps.Clone(j.Fold.Circuits[phase]))
 	a := agent.Attempt{
 		JobID: j.place.ID, Workflow: j.workflow.Name, Phase: phase, Dir: j.config.Dir, Env: j.env(),
 		Secrets: j.config.Settings.Final, Args: j.config.Settings.Args,
@@ -232,15 +200,15 @@ func (j *job) attempt(phase string) agent.Attempt {
 }
 
 // span returns the span of the job.
-func (j *job) span() events.TraceContext { return events.TraceOfJob(j.place.ID, j.meta.TraceParent) }
+func (j *owner) span() events.TraceContext { return events.TraceOfJob(j.place.ID, j.meta.TraceParent) }
 
 // attemptID returns the ID of an attempt at an item.
-func (j *job) attemptID(itemID string, number int) string {
+func (j *owner) attemptID(itemID string, number int) string {
 	return j.place.ID + "/" + itemID + "/" + strconv.Itoa(number)
 }
 
 // env returns the resolved variables, or those of the workflow if the settings have not been resolved.
-func (j *job) env() []workflow.EnvVar {
+func (j *owner) env() []workflow.EnvVar {
 	if s := j.config.Settings; s.Env != nil {
 		return s.Env
 	}
@@ -248,13 +216,13 @@ func (j *job) env() []workflow.EnvVar {
 }
 
 // earlier returns the steps of the phases before this one whose output later phases may name.
-func (j *job) earlier(phase string) []events.StepCompleted {
+func (j *owner) earlier(phase string) []events.StepCompleted {
 	var done []events.StepCompleted
 	for _, name := range []string{"setup", "reduce"} {
 		if name == phase || (name == "reduce" && phase != "merge") {
 			break
 		}
-		for _, s := range j.state.phase(name).Steps {
+		for _, s := range j.Fold.Phase(name).Steps {
 			if s.Capture != "" {
 				done = append(done, s)
 			}
@@ -265,16 +233,7 @@ func (j *job) earlier(phase string) []events.StepCompleted {
 
 // recordPhaseCompleted records the end of a phase, with the time that all runs of the job have worked on it,
 // and the commit that it ended at.
-func (j *job) recordPhaseCompleted(name, head string) {
-	took := j.state.duration(time.Now()) - j.state.phase(name).Began
-	j.record(events.PhaseCompleted{Phase: name, DurationMS: events.Millis(took), Head: head})
-}
-
-// pending is the number of items known of that are neither settled nor in flight, nor waiting to be merged.
-func (j *job) pending() int {
-	known := j.state.Total
-	if !j.state.Selected && j.store != nil {
-		known = j.store.Len()
-	}
-	return max(0, known-j.state.Status.Settled()-j.state.inFlight()-j.state.merging())
+func (j *owner) recordPhaseCompleted(name, head string) {
+	took := j.Fold.Duration(time.Now()) - j.Fold.Phase(name).Began
+	j.Record(events.PhaseCompleted{Phase: name, DurationMS: events.Millis(took), Head: head})
 }

@@ -35,7 +35,7 @@ func BreakerKey(w *workflow.Workflow, id string, item json.RawMessage) string {
 }
 
 // keyOf returns the key of an item, as the log may have it; nil if per is.
-func (j *job) keyOf(per *workflow.Text) (func(id string, item json.RawMessage) string, error) {
+func (j *owner) keyOf(per *workflow.Text) (func(id string, item json.RawMessage) string, error) {
 	if per == nil {
 		return nil, nil
 	}

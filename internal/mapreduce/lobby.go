@@ -44,7 +44,7 @@ type byKey struct {
 }
 
 // newLobby returns an empty lobby with what the workflow says about keys.
-func (j *job) newLobby() (lobby, error) {
+func (j *owner) newLobby() (lobby, error) {
 	rate, err := j.keyOf(j.workflow.Map.Rate.Per)
 	if err != nil {
 		return lobby{}, fmt.Errorf("rate: %w", err)
@@ -213,7 +213,7 @@ func (p *pool) wake(now time.Time) bool {
 		return p.wakeInTurn(now)
 	}
 	k := heap.Pop(&p.lobby.parked).(*parking)
-	if k.turn && p.job.state.Limits.TakesTurns() {
+	if k.turn && p.job.Fold.Limits.TakesTurns() {
 		p.lobby.woken.add(p.flights[k.token].keys.rate, k)
 		return true
 	}

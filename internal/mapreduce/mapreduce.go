@@ -1,7 +1,7 @@
-// Package mapreduce runs a job: phases, the pool, the loop that owns the state, resume.
+// Package mapreduce runs a job: phases, the pool, the loop that owns the job.
 //
-// A job is a fold over its event log. One goroutine owns the state and is the only one that changes it, through
-// state.apply, live and on replay alike; agents own nothing and send it messages.
+// One goroutine owns what package job knows of the job, and is the only one that records events; agents own nothing
+// and send it messages.
 package mapreduce
 
 import (
@@ -21,14 +21,13 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
-	"prodigy/internal/fingerprint"
 	"prodigy/internal/gitspace"
-	"prodigy/internal/items"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
+	"prodigy/internal/reuse"
 	"prodigy/internal/settings"
 	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
@@ -58,17 +57,17 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 	if err := j.refuseUnproven(); err != nil {
 		return Result{Job: place}, errors.Join(err, j.close())
 	}
-	if j.state.Ended == Completed {
-		return j.finish(ctx, runResult{state: Completed, reason: "the job had completed before; nothing was run"}, nil)
+	if j.Fold.Ended == job.Completed {
+		return j.finish(ctx, runResult{state: job.Completed, reason: "the job had completed before; nothing was run"}, nil)
 	}
-	mapped := j.state.Phases["map"]
+	mapped := j.Fold.Phases["map"]
 	if err := j.beginAgain(ctx, mapped == nil || !mapped.Completed); err != nil {
 		return Result{Job: place}, errors.Join(err, j.close())
 	}
-	if reason, stopped := j.state.Policy.Stop(); stopped {
+	if reason, stopped := j.Fold.Policy.Stop(); stopped {
 		j.notice("the error policy had stopped the job: " + reason + "; its limits count from zero again")
 	}
-	if err := j.recordResumed(ctx, events.ForResume, j.state.Reducing); err != nil {
+	if err := j.recordResumed(ctx, events.ForResume, j.Fold.Reducing); err != nil {
 		return Result{Job: place}, errors.Join(err, j.close())
 	}
 	j.quarantine()
@@ -89,10 +88,10 @@ func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, re
 	}
 	ids, err := j.chosen(choose)
 	held := j.reduceHeld()
-	reduce = reduce || j.workflow.ReduceOnRetry && !held && (len(ids) > 0 || j.state.ReduceStale)
+	reduce = reduce || j.workflow.ReduceOnRetry && !held && (len(ids) > 0 || j.Fold.ReduceStale)
 	if err == nil && len(ids) == 0 && !reduce {
-		err = j.refreshResults()
-		return Result{Job: place, ReduceStale: j.state.ReduceStale, ReduceHeld: held}, errors.Join(err, j.close())
+		err = j.RefreshResults()
+		return Result{Job: place, ReduceStale: j.Fold.ReduceStale, ReduceHeld: held}, errors.Join(err, j.close())
 	}
 	if err == nil {
 		err = j.beginAgain(ctx, len(ids) > 0)
@@ -109,15 +108,15 @@ func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, re
 }
 
 // refuseCancelled returns an error for a job that was cancelled, unless it is to go on all the same.
-func (j *job) refuseCancelled() error {
-	if j.state.Cancelled == "" || j.config.Force {
+func (j *owner) refuseCancelled() error {
+	if j.Fold.Cancelled == "" || j.config.Force {
 		return nil
 	}
-	return &RefusedError{Reason: fmt.Sprintf("job %s was cancelled by %s: prodigy resume %s --force continues it all the same", j.place.ID, j.state.Cancelled, j.place.ID)}
+	return &job.RefusedError{Reason: fmt.Sprintf("job %s was cancelled by %s: prodigy resume %s --force continues it all the same", j.place.ID, j.Fold.Cancelled, j.place.ID)}
 }
 
 // createJob checks the workflow, creates the directories of a new job and begins its log.
-func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byte) (*job, error) {
+func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byte) (*owner, error) {
 	if _, err := Check(c, w); err != nil {
 		return nil, err
 	}
@@ -131,25 +130,15 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 			return nil, err
 		}
 	}
-	since, note, err := resolveSince(c, w)
+	earlier, note, err := reuse.Compare(c.Reuse(), w) // what cannot be taken over is known before anything is there
 	if err != nil {
 		return nil, err
 	}
+	earlier.Close()
 	if note != "" && c.Notice != nil {
 		c.Notice(note)
 	}
-	if since != nil { // it cannot be taken from before anything is there
-		files, err := newItemFiles(c.Dir, w.Map)
-		if err != nil {
-			return nil, &RefusedError{Reason: err.Error()}
-		}
-		r, err := newReuse(c, w, *since, fingerprint.Job{}, files)
-		if err != nil {
-			return nil, err
-		}
-		r.close()
-	}
-	input, err := chosenInput(c, w)
+	input, err := reuse.ChosenInput(c.Reuse(), w)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +154,7 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64() >> 11 // exact as a JSON number
 	}
-	j := &job{config: c, workflow: w, place: place, parallel: parallel, state: newState(w.ErrorPolicy), shared: shared}
+	j := &owner{config: c, workflow: w, place: place, parallel: parallel, shared: shared}
 	j.elastic = c.OnFleet && OpenSlots(c, w)
 	j.meta = jobs.Meta{
 		JobID: place.ID, Workflow: w.Name, WorkflowPath: process.Resolve(c.Dir, w.File), Mode: string(w.Mode),
@@ -178,7 +167,7 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 		j.meta.Workspace = string(w.Workspace.Mode)
 		j.meta.WorkDir = filepath.Join(workRoot(c), place.Repo, place.ID)
 	}
-	j.meta.Since, j.meta.Input, j.meta.TraceParent = since, input, traceParent(c.Environ)
+	j.meta.Since, j.meta.Input, j.meta.TraceParent = earlier.Since(), input, traceParent(c.Environ)
 	if shared != nil {
 		j.meta.Pool = &c.Pool
 	}
@@ -200,12 +189,12 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 }
 
 // begin records the start of the job, and then opens what it runs with.
-func (j *job) begin(ctx context.Context, start gitspace.Start) error {
+func (j *owner) begin(ctx context.Context, start gitspace.Start) error {
 	slots := j.parallel
 	if j.elastic {
 		slots = 0 // no worker is known yet
 	}
-	j.runSeq = j.record(events.JobStarted{
+	j.runSeq = j.Record(events.JobStarted{
 		Workflow: j.workflow.Name, Mode: string(j.workflow.Mode), MaxParallel: slots, Seed: j.meta.Seed,
 		Version: j.config.Version,
 		Base:    start.Base, TargetBranch: start.Branch, Checkout: start.Checkout, MaxCostUSD: j.config.maxCost(),
@@ -213,7 +202,7 @@ func (j *job) begin(ctx context.Context, start gitspace.Start) error {
 		Rates:    startRates(j.workflow), Broker: j.config.Broker,
 	}).Seq
 	if j.isolated() { // or the job could die and leave workspaces that no record tells of
-		if err := j.log.Flush(); err != nil {
+		if err := j.Log.Flush(); err != nil {
 			return err
 		}
 	}
@@ -222,11 +211,11 @@ func (j *job) begin(ctx context.Context, start gitspace.Start) error {
 
 // beginAgain opens what the job runs with, for another run. items says whether that has items to run. A job
 // with workspaces that died before its first record begins as a new one.
-func (j *job) beginAgain(ctx context.Context, items bool) error {
-	if n := j.onFleet(); (n > 0 || items && j.state.Broker != "") && !j.config.OnFleet && !j.config.Abandon {
-		return &OnFleetError{JobID: j.place.ID, Broker: j.state.Broker, Attempts: n}
+func (j *owner) beginAgain(ctx context.Context, items bool) error {
+	if n := j.onFleet(); (n > 0 || items && j.Fold.Broker != "") && !j.config.OnFleet && !j.config.Abandon {
+		return &OnFleetError{JobID: j.place.ID, Broker: j.Fold.Broker, Attempts: n}
 	}
-	if !j.isolated() || j.state.Seq > 0 {
+	if !j.isolated() || j.Fold.Seq > 0 {
 		return j.equip(ctx, gitspace.Start{})
 	}
 	c := j.config
@@ -280,8 +269,7 @@ func paramsOf(s settings.Settings) map[string]json.RawMessage {
 }
 
 // create writes what was run, and opens the log and the stores.
-func (j *job) create(source []byte) error {
-	var err error
+func (j *owner) create(source []byte) (err error) {
 	if j.lock, err = j.place.Lock(); err != nil {
 		return err
 	}
@@ -291,33 +279,33 @@ func (j *job) create(source []byte) error {
 	if err := j.place.WriteMeta(j.meta); err != nil {
 		return err
 	}
-	if j.workflow.Mode == workflow.MapReduce {
-		if j.store, err = items.CreateStore(j.place.ItemsFile()); err != nil {
-			return err
-		}
-		if err := j.openQueue(); err != nil {
-			return err
-		}
-	}
-	j.checkpointer(newState(j.workflow.ErrorPolicy), 0)
-	if j.log, err = events.Create(j.place.EventsDir(), j.place.ID, time.Now(), j.logOptions()); err != nil {
+	if j.Opened, err = job.Create(j.place, j.options()); err != nil {
 		return err
 	}
 	return j.start()
 }
 
+// options says how the files of the job are opened.
+func (j *owner) options() job.Options {
+	return job.Options{
+		Workflow: j.workflow.Name, Items: j.workflow.Mode == workflow.MapReduce, Policy: j.workflow.ErrorPolicy,
+		Mask: j.config.Settings.Mask, LogConfig: j.config.LogConfig, MaxRetries: j.config.MaxRetries,
+		Observe: j.config.Observe, Notice: j.notice,
+	}
+}
+
 // openJob opens an existing job for another run.
-func openJob(c Config, place jobs.Job) (*job, error) {
+func openJob(c Config, place jobs.Job) (*owner, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
-		return nil, unusable(place, err)
+		return nil, job.Unusable(place, err)
 	}
 	if meta.Simulated {
-		return nil, &RefusedError{Reason: fmt.Sprintf("job %s was simulated: nothing of it has run, so that nothing of it can go on", place.ID)}
+		return nil, &job.RefusedError{Reason: fmt.Sprintf("job %s was simulated: nothing of it has run, so that nothing of it can go on", place.ID)}
 	}
 	source, err := place.ReadWorkflow(meta)
 	if err != nil {
-		return nil, unusable(place, err)
+		return nil, job.Unusable(place, err)
 	}
 	maxDelay := time.Duration(meta.MaxDelayMS) * time.Millisecond
 	w, err := workflow.Parse(place.WorkflowFile(), source,
@@ -339,9 +327,8 @@ func openJob(c Config, place jobs.Job) (*job, error) {
 		w = &limited
 	}
 	c.Dir, c.MaxDelay, c.Seed, c.Stdin = meta.Dir, maxDelay, meta.Seed, nil
-	j := &job{
+	j := &owner{
 		config: c, workflow: w, place: place, meta: meta, parallel: meta.MaxParallel,
-		state: newState(w.ErrorPolicy),
 	}
 	j.elastic = c.OnFleet && meta.OpenSlots && c.MaxParallel == 0
 	if c.MaxParallel > 0 {
@@ -360,137 +347,33 @@ func openJob(c Config, place jobs.Job) (*job, error) {
 	return j, nil
 }
 
-// open locks the job, replays its log and updates the projections.
-func (j *job) open() error {
-	var err error
+// open locks the job and opens it where its log ends.
+func (j *owner) open() (err error) {
 	if j.lock, err = j.place.Lock(); err != nil {
 		return err
 	}
 	if err := j.endLeftovers(); err != nil {
 		return err
 	}
-	cut, err := events.Repair(j.place.EventsDir())
-	if err != nil {
-		return unusable(j.place, err)
-	}
-	if cut > 0 {
-		j.notice(fmt.Sprintf("the log ended in an incomplete or damaged line, of which %d bytes were cut off: what it recorded counts as not done", cut))
-	}
-	if j.workflow.Mode == workflow.MapReduce {
-		if j.store, err = items.ReopenStore(j.place.ItemsFile()); err != nil {
-			var damaged *items.DamagedError
-			if errors.As(err, &damaged) {
-				err = fmt.Errorf("%w (what can still be had: prodigy fsck %s)", err, j.place.ID)
-			}
-			return unusable(j.place, err)
-		}
-		if err := j.openQueue(); err != nil {
-			return err
-		}
-	}
-	if err := j.replay(); err != nil {
-		return unusable(j.place, err)
-	}
-	if j.config.MaxParallel == 0 && j.state.Slots > 0 {
-		j.parallel = j.state.Slots
-	}
-	j.noteDeath()
-	if j.store != nil && j.state.Selected {
-		if err := j.store.Holds(j.state.Total); err != nil {
-			return fmt.Errorf("%w (what can still be had: prodigy fsck %s)", unusable(j.place, err), j.place.ID)
-		}
-	}
-	if err := dropResultsAhead(j.place, j.state.Outcome); err != nil {
+	if j.Opened, err = job.Open(j.place, j.options()); err != nil {
 		return err
 	}
+	if j.config.MaxParallel == 0 && j.Fold.Slots > 0 {
+		j.parallel = j.Fold.Slots
+	}
+	j.noteDeath()
 	if j.config.Earlier != nil {
 		j.config.Earlier(Earlier{
-			j.state.Policy.Metrics(), j.state.Spent.Total.Clone(), j.state.MaxCost,
-			slices.Collect(maps.Values(j.state.Quotas)),
+			j.Fold.Policy.Metrics(), j.Fold.Spent.Total.Clone(), j.Fold.MaxCost,
+			slices.Collect(maps.Values(j.Fold.Quotas)),
 		})
-	}
-	if j.log, err = events.Open(j.place.EventsDir(), j.place.ID, j.state.Seq, j.logOptions()); err != nil {
-		return unusable(j.place, err)
 	}
 	return j.start()
 }
 
-func (j *job) openQueue() error {
-	var err error
-	if j.queue, err = dlq.Open(j.place.DLQFile()); err != nil {
-		return err
-	}
-	j.project = dlq.NewProjection(j.queue, j.place.ID, j.workflow.Name, j.config.MaxRetries,
-		maskedData(j.store, j.config.Settings))
-	return nil
-}
-
-// replay restores the state from the checkpoint and the records after it, and updates the queue.
-func (j *job) replay() error {
-	from := readCheckpoint(j.place, j.workflow.ErrorPolicy)
-	seq := from.Mark.Seq
-	if j.queue != nil {
-		seq = max(seq, j.queue.Applied())
-	}
-	lost, err := lostEnd(j.place, seq)
-	if err != nil {
-		return err
-	}
-	if lost != "" {
-		j.notice(lost + "; what they recorded counts as not done, and what was made from them is made again")
-	}
-	if j.project != nil {
-		if err := syncQueue(j.place, j.project); err != nil {
-			return err
-		}
-	}
-	known, err := from.restore(j.project)
-	if err != nil {
-		return err
-	}
-	j.state = known.state
-	last, chunks := known.state.Seq, func([]events.Record) error { return nil }
-	if j.project != nil {
-		chunks = j.project.Apply
-	}
-	if err := followLog(known.rest, j.state.replay, chunks); err != nil {
-		return err
-	}
-	again, err := j.state.clone(j.workflow.ErrorPolicy)
-	j.checkpointer(again, last)
-	return err
-}
-
-// checkpointer sets up the checkpoints of the job. It takes over s, the state at the end of the log; last is
-// the record of the last checkpoint.
-func (j *job) checkpointer(s *state, last int64) {
-	j.checkpoints = newCheckpointer(j.place, j.workflow.ErrorPolicy, s, last, j.project)
-	if n := j.config.CheckpointRecords; n > 0 {
-		j.checkpoints.records = n
-	}
-}
-
-func (j *job) logOptions() events.Options {
-	return events.Options{Durability: j.config.Durability, Durable: j.follow, MaxFileSize: j.config.LogFileSize}
-}
-
-// follow updates the projections with records that are durable. It runs on the log's goroutine.
-func (j *job) follow(records []events.Record, end events.Position) error {
-	if j.project != nil {
-		if err := j.project.Apply(records); err != nil {
-			return err
-		}
-	}
-	j.checkpoints.follow(records, end)
-	if j.config.Observe != nil {
-		j.config.Observe(records)
-	}
-	return nil
-}
-
 // endLeftovers kills the commands that a killed run has left, and removes its private files. It comes first,
 // before anything else can fail.
-func (j *job) endLeftovers() error {
+func (j *owner) endLeftovers() error {
 	n, err := process.EndLeftovers(context.Background(), j.place.RegisterFile(), j.config.Grace)
 	if n > 0 {
 		j.notice(fmt.Sprintf("commands of the run before that were still running and have been ended: %d", n))
@@ -503,7 +386,7 @@ func (j *job) endLeftovers() error {
 
 // makeTemp makes the directory of the private files of this run. Its name is unique, so that the watcher of a killed
 // run cannot remove the files of a resume.
-func (j *job) makeTemp() (err error) {
+func (j *owner) makeTemp() (err error) {
 	if err := jobs.MakeDirs(j.place.TempDir()); err != nil {
 		return err
 	}
@@ -514,7 +397,7 @@ func (j *job) makeTemp() (err error) {
 }
 
 // start makes the directory of private files and the register.
-func (j *job) start() error {
+func (j *owner) start() error {
 	if err := errors.Join(j.makeTemp(), j.openOutputs()); err != nil {
 		return err
 	}
@@ -551,7 +434,7 @@ func (j *job) start() error {
 }
 
 // equip opens the workspaces and makes the executor, before anything runs. Of a new job start is what it begins with.
-func (j *job) equip(ctx context.Context, start gitspace.Start) error {
+func (j *owner) equip(ctx context.Context, start gitspace.Start) error {
 	if err := j.openWorkspaces(ctx, start); err != nil {
 		return err
 	}
@@ -564,13 +447,15 @@ func (j *job) equip(ctx context.Context, start gitspace.Start) error {
 		build = localExecutor
 	}
 	var err error
-	if j.files, err = newItemFiles(j.config.Dir, j.workflow.Map); err != nil {
+	if j.files, err = reuse.NewFiles(j.workflow.Map, reuse.FilesConfig{
+		Dir: j.config.Dir, JobID: j.place.ID, Simulated: j.config.Simulate != nil, OnFleet: j.config.OnFleet,
+		Sync: j.config.Durability != events.None, Notice: j.notice,
+	}); err != nil {
 		return err
 	}
-	j.production = j.newProduction()
 	j.host = &host{job: j}
 	j.noticePauses()
-	j.host.starts.restore(j.config.Agents, j.state.Quotas, j.budget(), j.state.Spent)
+	j.host.starts.restore(j.config.Agents, j.Fold.Quotas, j.budget(), j.Fold.Spent)
 	commands := int(j.room.Load())
 	if j.config.OnFleet { // those of the items run elsewhere
 		commands = process.CapacityNow().Fits
@@ -595,63 +480,63 @@ func (j *job) equip(ctx context.Context, start gitspace.Start) error {
 }
 
 // run runs what is left of the job's phases.
-func (j *job) run(ctx context.Context) (runResult, error) {
+func (j *owner) run(ctx context.Context) (runResult, error) {
 	j.listen()
 	if j.workflow.Mode == workflow.Standard {
 		v, err := j.runPhase(ctx, "", &workflow.Phase{Commands: j.workflow.Commands}, nil)
-		if err != nil || v.state != Completed || j.workflow.Merge == nil {
+		if err != nil || v.state != job.Completed || j.workflow.Merge == nil {
 			return v, err
 		}
 		return j.runPhase(ctx, "merge", j.workflow.Merge, nil)
 	}
-	if v, err := j.runPhase(ctx, "setup", j.workflow.Setup, nil); err != nil || v.state != Completed {
+	if v, err := j.runPhase(ctx, "setup", j.workflow.Setup, nil); err != nil || v.state != job.Completed {
 		return v, err
 	}
-	if v, err := j.runMap(ctx); err != nil || v.state != Completed {
+	if v, err := j.runMap(ctx); err != nil || v.state != job.Completed {
 		return v, err
 	}
 	return j.runLast(ctx)
 }
 
 // runLast runs the phases after the map phase. It runs none if no items were selected.
-func (j *job) runLast(ctx context.Context) (runResult, error) {
-	if j.state.Total == 0 {
-		return runResult{state: Completed, reason: "no items were selected"}, nil
+func (j *owner) runLast(ctx context.Context) (runResult, error) {
+	if j.Fold.Total == 0 {
+		return runResult{state: job.Completed, reason: "no items were selected"}, nil
 	}
 	for name, p := range j.lastPhases() {
 		if p == nil {
 			continue
 		}
-		if m := j.state.Policy.Metrics(); !j.state.Reducing && !j.reduced() {
+		if m := j.Fold.Policy.Metrics(); !j.Fold.Reducing && !j.reduced() {
 			if unmet := j.workflow.ReduceWhen.Unmet(m.Successful, m.TotalItems); unmet != "" {
-				j.record(events.PhaseSkipped{Phase: name, Reason: unmet})
-				return runResult{state: Completed, reason: name + " was not run: " + unmet, held: true}, nil
+				j.Record(events.PhaseSkipped{Phase: name, Reason: unmet})
+				return runResult{state: job.Completed, reason: name + " was not run: " + unmet, held: true}, nil
 			}
 		}
 		result, err := j.mapResult()
 		if err != nil {
 			return runResult{}, err
 		}
-		if v, err := j.runPhase(ctx, name, p, result); err != nil || v.state != Completed {
+		if v, err := j.runPhase(ctx, name, p, result); err != nil || v.state != job.Completed {
 			return v, err
 		}
 	}
-	return runResult{state: Completed}, nil
+	return runResult{state: job.Completed}, nil
 }
 
 // reduced reports whether a phase after the map phase has begun.
-func (j *job) reduced() bool {
-	return j.state.phase("reduce").Started || j.state.phase("merge").Started
+func (j *owner) reduced() bool {
+	return j.Fold.Phase("reduce").Started || j.Fold.Phase("merge").Started
 }
 
 // reduceHeld reports whether the job has completed without the phases after the map phase, since their
 // condition did not hold.
-func (j *job) reduceHeld() bool {
-	return j.workflow.ReduceWhen != nil && j.state.Ended == Completed && j.state.Total > 0 && !j.reduced()
+func (j *owner) reduceHeld() bool {
+	return j.workflow.ReduceWhen != nil && j.Fold.Ended == job.Completed && j.Fold.Total > 0 && !j.reduced()
 }
 
 // lastPhases yields the names and steps of the phases after the map phase, in order.
-func (j *job) lastPhases() iter.Seq2[string, *workflow.Phase] {
+func (j *owner) lastPhases() iter.Seq2[string, *workflow.Phase] {
 	return func(yield func(string, *workflow.Phase) bool) {
 		_ = yield("reduce", j.workflow.Reduce) && yield("merge", j.workflow.Merge)
 	}
@@ -660,24 +545,24 @@ func (j *job) lastPhases() iter.Seq2[string, *workflow.Phase] {
 // retryDead runs dead letters again, and the phases after the map phase if they are asked for. Those that the
 // run before held back are asked for when their condition holds now. Work takes the place of what an agent
 // would do for the one item.
-func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce, held bool, work *gitspace.Work) (runResult,
+func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce, held bool, work *gitspace.Work) (runResult,
 	error,
 ) {
-	reduce = reduce || j.state.Reducing
+	reduce = reduce || j.Fold.Reducing
 	if err := j.recordResumed(ctx, events.ForDeadLetters, reduce); err != nil {
 		return runResult{}, err
 	}
 	indexes, tried := make([]int, 0, len(itemIDs)), make(map[int]int, len(itemIDs))
 	for _, id := range itemIDs {
-		e, ok := j.queue.Get(id)
-		_, attached := j.state.Running.get(e.ItemIndex)
-		_, merging := j.state.Merging[e.ItemIndex]
+		e, ok := j.Queue.Get(id)
+		_, attached := j.Fold.Running.Get(e.ItemIndex)
+		_, merging := j.Fold.Merging[e.ItemIndex]
 		switch {
 		case merging: // its work is merged first of all
-			tried[e.ItemIndex] = j.state.LastTry[e.ItemIndex]
+			tried[e.ItemIndex] = j.Fold.LastTry[e.ItemIndex]
 		case ok && !attached:
 			indexes = append(indexes, e.ItemIndex)
-			tried[e.ItemIndex] = j.state.LastTry[e.ItemIndex]
+			tried[e.ItemIndex] = j.Fold.LastTry[e.ItemIndex]
 		}
 	}
 	if slices.Sort(indexes); work != nil {
@@ -689,20 +574,20 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce, held bool
 	if err != nil {
 		return v, err
 	}
-	v.reprocessed, v.recovered = j.state.reprocessed(tried)
-	j.record(events.DLQItemsReprocessed{Succeeded: v.recovered, Failed: v.reprocessed - v.recovered})
-	if v.state != Completed {
+	v.reprocessed, v.recovered = j.Fold.Reprocessed(tried)
+	j.Record(events.DLQItemsReprocessed{Succeeded: v.recovered, Failed: v.reprocessed - v.recovered})
+	if v.state != job.Completed {
 		return v, nil
 	}
-	if pending := j.pending(); pending > 0 || !j.state.Selected {
-		v.state, v.reason = Paused, "items that never ran are still pending"
+	if pending := j.Pending(); pending > 0 || !j.Fold.Selected {
+		v.state, v.reason = job.Paused, "items that never ran are still pending"
 		if reduce {
 			v.reason += ", so that reduce did not run: a resume runs them, and then reduce"
 		}
 		return v, nil
 	}
 	if stopped && (reduce || held) {
-		v.state, v.reason = Paused, "the first dead letters failed again, so that the others and reduce did not run: a resume runs reduce"
+		v.state, v.reason = job.Paused, "the first dead letters failed again, so that the others and reduce did not run: a resume runs reduce"
 		return v, nil
 	}
 	if !reduce && !held {
@@ -715,18 +600,18 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce, held bool
 
 // runCanary runs dead letters again: first as many as Config.Canary says, and the others only if none of these
 // failed. It reports whether it stopped at that.
-func (j *job) runCanary(ctx context.Context, indexes []int) (v runResult, stopped bool, err error) {
+func (j *owner) runCanary(ctx context.Context, indexes []int) (v runResult, stopped bool, err error) {
 	first, rest := indexes, []int(nil)
 	if n := j.config.Canary; n > 0 && n < len(indexes) {
 		first, rest = indexes[:n], indexes[n:]
 	}
 	v, err = j.runPool(ctx, j.listed(first), nil, nil)
-	if err != nil || v.state != Completed || len(rest) == 0 {
+	if err != nil || v.state != job.Completed || len(rest) == 0 {
 		return v, false, err
 	}
 	failed := 0
 	for _, index := range first {
-		if j.state.dead(index) {
+		if j.Fold.Dead(index) {
 			failed++
 		}
 	}
@@ -740,7 +625,7 @@ func (j *job) runCanary(ctx context.Context, indexes []int) (v runResult, stoppe
 }
 
 // recordResumed records how far the job had come, and whether the phases after the map phase run again.
-func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) error {
+func (j *owner) recordResumed(ctx context.Context, reason string, reduce bool) error {
 	attached, err := j.attached(ctx)
 	if err != nil {
 		return fmt.Errorf("ask which attempts still run: %w", err)
@@ -748,36 +633,54 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 	if err := j.dropInterrupted(attached); err != nil {
 		return err
 	}
-	phase := j.state.unfinished()
+	phase := j.Fold.Unfinished()
 	e := events.JobResumed{
-		Reason: reason, Completed: j.state.Status.Settled(), Pending: j.pending() + j.state.merging(),
-		InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
+		Reason: reason, Completed: j.Fold.Status.Settled(), Pending: j.Pending() + j.Fold.Unmerged(),
+		InFlight: j.Fold.InFlight(), Waiting: j.Fold.Delayed(),
 		Phase: phase, Reduce: reduce, Attached: attached, Died: j.died, MaxCostUSD: j.config.maxCost(),
 		Accepted: j.config.Accept, Set: j.config.Set,
 		Rates: startRates(j.workflow), Broker: j.broker(),
 	}
-	if p := j.state.Phases[phase]; p != nil {
+	if p := j.Fold.Phases[phase]; p != nil {
 		e.StepsDone = len(p.Steps)
 	}
-	if j.space != nil && !slices.Equal(j.space.Checkout(), j.state.Checkout) {
+	if j.space != nil && !slices.Equal(j.space.Checkout(), j.Fold.Checkout) {
 		e.Checkout = j.space.Checkout()
 	}
-	j.runSeq = j.record(e).Seq
+	j.runSeq = j.Record(e).Seq
 	if j.rescaled {
 		n := j.meta.MaxParallel
 		if j.elastic {
 			n = 0 // as many as there are workers for
 		}
-		j.record(events.ScaleRequested{MaxParallel: n, Was: j.state.Slots, By: "the workflow"})
+		j.Record(events.ScaleRequested{MaxParallel: n, Was: j.Fold.Slots, By: "the workflow"})
+	}
+	return nil
+}
+
+// dropInterrupted does what the workflow says with the files of the attempts that ran when the run before was killed.
+func (j *owner) dropInterrupted(attached []int) error {
+	if j.fleet != nil || !j.files.Drops() {
+		return nil
+	}
+	for index, f := range j.Fold.Running.All() {
+		if f.Fleet || slices.Contains(attached, index) || index >= j.Store.Len() {
+			continue
+		}
+		it, err := j.Store.At(index)
+		if err != nil {
+			return fmt.Errorf("read the recorded item: %w", err)
+		}
+		j.files.DropInterrupted(it, f.Began)
 	}
 	return nil
 }
 
 // attached returns the indexes of the items in flight whose attempts the executor still has.
-func (j *job) attached(ctx context.Context) ([]int, error) {
-	indexes := make(map[string]int, len(j.state.Running))
-	for index, f := range j.state.Running.all() {
-		if f.Fleet == (j.fleet != nil) && index < j.store.Len() { // a power loss may have taken it: the selection will bring it again
+func (j *owner) attached(ctx context.Context) ([]int, error) {
+	indexes := make(map[string]int, len(j.Fold.Running))
+	for index, f := range j.Fold.Running.All() {
+		if f.Fleet == (j.fleet != nil) && index < j.Store.Len() { // a power loss may have taken it: the selection will bring it again
 			indexes[j.attemptID(f.ID, f.Number)] = index
 		}
 	}
@@ -799,7 +702,7 @@ func (j *job) attached(ctx context.Context) ([]int, error) {
 }
 
 // finish records the result of the run, closes everything and returns the Result.
-func (j *job) finish(ctx context.Context, v runResult, err error) (Result, error) {
+func (j *owner) finish(ctx context.Context, v runResult, err error) (Result, error) {
 	close(j.closing)
 	var d delivered
 	if err == nil {
@@ -807,32 +710,32 @@ func (j *job) finish(ctx context.Context, v runResult, err error) (Result, error
 	}
 	result := Result{
 		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause,
-		Failure: v.failure, Metrics: j.state.Policy.Metrics(),
+		Failure: v.failure, Metrics: j.Fold.Policy.Metrics(),
 		Refused: v.refused, Outside: v.outside, Unproven: v.unproven, Reprocessed: v.reprocessed,
-		Recovered: v.recovered, ReduceStale: v.state == Completed && j.state.ReduceStale,
+		Recovered: v.recovered, ReduceStale: v.state == job.Completed && j.Fold.ReduceStale,
 		ReduceHeld: v.held,
-		Spent:      j.state.Spent.Total.Clone(), Budget: v.spent, Drained: v.drained,
+		Spent:      j.Fold.Spent.Total.Clone(), Budget: v.spent, Drained: v.drained,
 	}
-	if j.state.Ended != "" {
-		result.Duration = j.state.duration(j.state.Last)
+	if j.Fold.Ended != "" {
+		result.Duration = j.Fold.Duration(j.Fold.Last)
 		if err == nil {
-			err = j.refreshResults()
+			err = j.RefreshResults()
 		}
 	} else {
-		if err == nil && v.state == Completed && j.state.Selected {
-			err = j.makeResults()
+		if err == nil && v.state == job.Completed && j.Fold.Selected {
+			err = j.MakeResults()
 		}
 		if err == nil && v.cause == nil { // what kept prodigy from going on, a full disk for one, would keep it from this
-			err = errors.Join(j.refreshResults(), j.refreshIndex())
+			err = errors.Join(j.RefreshResults(), j.refreshIndex())
 		}
-		if result.Duration = j.state.duration(time.Now()); err == nil {
+		if result.Duration = j.Fold.Duration(time.Now()); err == nil {
 			j.recordEnd(v, result, d)
 		}
 	}
 	if j.space != nil {
 		result.Merge = &MergeResult{
-			Base: j.state.Base, Head: d.head, Branch: d.Branch, Hidden: d.Hidden, Into: d.into,
-			Merged: j.state.Merged, Merging: len(j.state.Merging),
+			Base: j.Fold.Base, Head: d.head, Branch: d.Branch, Hidden: d.Hidden, Into: d.into,
+			Merged: j.Fold.Merged, Merging: len(j.Fold.Merging),
 		}
 	}
 	if _, statErr := os.Stat(j.place.ResultsFile()); statErr == nil {
@@ -843,7 +746,7 @@ func (j *job) finish(ctx context.Context, v runResult, err error) (Result, error
 		err = closed
 	}
 	if err != nil {
-		result.State, result.Reason, result.Cause = Failed, err.Error(), err
+		result.State, result.Reason, result.Cause = job.Failed, err.Error(), err
 		result.countKept()
 	}
 	return result, err
@@ -852,12 +755,25 @@ func (j *job) finish(ctx context.Context, v runResult, err error) (Result, error
 // countKept takes the counts from the log: after an error of prodigy's own not all that was done is in it. When
 // it cannot be read, nothing is known.
 func (r *Result) countKept() {
-	kept, err := Summarize(r.Job)
+	kept, err := job.Summarize(r.Job)
 	if err != nil {
 		r.Unknown, r.Metrics, r.Results = true, errorpolicy.New(errorpolicy.Policy{}).Metrics(), ""
 		return
 	}
 	r.Metrics, r.Duration, r.Spent = kept.Metrics, kept.Duration, kept.Spent
+}
+
+// refreshIndex makes the index of the results, if a later job will ask for it.
+func (j *owner) refreshIndex() error {
+	return reuse.RefreshIndex(j.place, j.Opened, j.workflow.Map, j.meta.Since != nil)
+}
+
+// inputJob returns the id of the job that is the input, or "".
+func (j *owner) inputJob() string {
+	if j.meta.Input == nil {
+		return ""
+	}
+	return j.meta.Input.JobID
 }
 
 // maxCost returns what the command line says that agents may cost, or nil.
@@ -869,59 +785,49 @@ func (c Config) maxCost() *spend.USD {
 }
 
 // spent returns what agents have used, or nil if there were none.
-func (j *job) spent() *spend.Total {
-	if j.state.Spent.Total.Agents == 0 {
+func (j *owner) spent() *spend.Total {
+	if j.Fold.Spent.Total.Agents == 0 {
 		return nil
 	}
-	return new(j.state.Spent.Total.Clone())
+	return new(j.Fold.Spent.Total.Clone())
 }
 
-func (j *job) recordEnd(v runResult, r Result, d delivered) {
-	if batch := j.state.Policy.Remainder(); len(batch) > 0 {
-		j.record(events.ErrorBatch{Size: len(batch), Errors: batch})
+func (j *owner) recordEnd(v runResult, r Result, d delivered) {
+	if batch := j.Fold.Policy.Remainder(); len(batch) > 0 {
+		j.Record(events.ErrorBatch{Size: len(batch), Errors: batch})
 	}
 	switch v.state {
-	case Completed:
-		j.record(events.JobCompleted{
+	case job.Completed:
+		j.Record(events.JobCompleted{
 			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason,
-			ReduceStale: j.state.ReduceStale, ReduceHeld: v.held,
+			ReduceStale: j.Fold.ReduceStale, ReduceHeld: v.held,
 			Head: d.head, Branch: d.Branch, Into: d.into, Spent: j.spent(),
 		})
-	case Failed:
-		j.record(events.JobFailed{
+	case job.Failed:
+		j.Record(events.JobFailed{
 			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason,
 			Spent: j.spent(), InputGone: errors.Is(v.cause, errInputGone),
 		})
-	case Cancelled:
-		j.record(events.JobCancelled{
+	case job.Cancelled:
+		j.Record(events.JobCancelled{
 			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason,
 			Spent: j.spent(),
 		})
-	case Paused:
-		j.record(events.JobPaused{Reason: v.reason, Unproven: v.unproven})
+	case job.Paused:
+		j.Record(events.JobPaused{Reason: v.reason, Unproven: v.unproven})
 	default:
 		panic("BUG: a run ended in no state: " + strconv.Quote(string(v.state)))
 	}
 }
 
 // close closes what is open, the log first, so that the projections get its last records. The lock goes last.
-func (j *job) close() error {
-	errs := []error{j.printed.store.Close()} // before the log, which names what is in it
-	if j.log != nil {
-		errs = append(errs, j.log.Close())
-		j.checkpoints.close()
-	}
-	if j.unlisten != nil { // after the log, whose end has let those go on who wait for an answer
+func (j *owner) close() error {
+	errs := []error{j.printed.store.Close(), j.Opened.Close()} // in this order: the log names what is in the outputs
+	if j.unlisten != nil {                                     // after the log, whose end has let those go on who wait for an answer
 		errs = append(errs, j.unlisten())
 	}
-	if j.queue != nil {
-		errs = append(errs, j.project.Close(), j.queue.Close())
-	}
-	if j.store != nil {
-		errs = append(errs, j.store.Close())
-	}
 	if j.reuse != nil {
-		j.reuse.close()
+		j.reuse.Close()
 	}
 	errs = append(errs, j.shared.close())
 	if j.register != nil {

@@ -11,6 +11,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/gitspace"
+	"prodigy/internal/job"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
 )
@@ -19,25 +20,8 @@ import (
 // of work, and returns what of it could be merged. Its work counts once WorktreeMerged is recorded; what is not
 // merged when a run ends is merged first by the next.
 
-// merging is the work of an item that has not been merged yet.
-type merging struct {
-	ID         string        `json:"id"`     // of the item
-	Number     int           `json:"number"` // of the attempt
-	AgentID    string        `json:"agent_id"`
-	Worker     int           `json:"worker"`
-	Seq        int64         `json:"seq"`  // of its AgentCompleted
-	Done       time.Time     `json:"done"` // when that was
-	Took       time.Duration `json:"took"` // of the attempt
-	Base       string        `json:"base"`
-	Commit     string        `json:"commit"`
-	Files      int           `json:"files"`
-	Insertions int           `json:"insertions"`
-	Deletions  int           `json:"deletions"`
-	Retry      retry.State   `json:"retry"`              // before the attempt
-	Resolved   bool          `json:"resolved,omitempty"` // it resolves a conflict, and is not resolved again
-}
-
-func (m merging) work(index int) gitspace.Work {
+// workOf returns the work of an item for the merger.
+func workOf(index int, m job.Merging) gitspace.Work {
 	return gitspace.Work{
 		ItemID: m.ID, Index: index, Attempt: m.Number, Base: m.Base, Commit: m.Commit, Date: m.Done,
 		Files: m.Files, Insertions: m.Insertions, Deletions: m.Deletions,
@@ -97,7 +81,7 @@ const (
 
 // enqueue adds an item whose work is to be merged.
 func (p *pool) enqueue(index int) {
-	turn := p.job.state.Merging[index].Seq
+	turn := p.job.Fold.Merging[index].Seq
 	if p.job.workflow.Workspace.Order == workflow.OrderItems {
 		turn = int64(index)
 	}
@@ -117,8 +101,8 @@ func (p *pool) holdSlot(index, slot int) {
 // enqueueAll adds what an earlier run has left.
 func (p *pool) enqueueAll() {
 	p.merger.last, p.merger.slots = -1, map[int]int{}
-	for index, m := range p.job.state.Merging {
-		if p.job.state.Skips[index] != "" { // asked for while the job stood
+	for index, m := range p.job.Fold.Merging {
+		if p.job.Fold.Skips[index] != "" { // asked for while the job stood
 			p.job.recordSkipped(events.AgentFailed{
 				ItemID: m.ID, ItemIndex: index, AgentID: m.AgentID, Attempt: m.Number, Worker: m.Worker,
 				DurationMS: events.Millis(m.Took),
@@ -146,7 +130,7 @@ func (p *pool) horizon() int64 {
 		return math.MaxInt64
 	}
 	first := math.MaxInt
-	for index := range p.job.state.Running {
+	for index := range p.job.Fold.Running {
 		first = min(first, index)
 	}
 	for _, d := range p.lobby.due {
@@ -182,12 +166,12 @@ func (p *pool) merge() {
 		return
 	}
 	m.busy = true
-	j, ctx, head, batch, publish := p.job, p.runners.ctx, p.job.state.Head, m.batch, m.publish
+	j, ctx, head, batch, publish := p.job, p.runners.ctx, p.job.Fold.Head, m.batch, m.publish
 	m.publish = nil
 	j.agents.Go(func() error {
 		var end mergeEnd
 		if publish != nil {
-			if end.err = j.log.Wait(publish.seq); end.err == nil {
+			if end.err = j.Log.Wait(publish.seq); end.err == nil {
 				end.err = j.space.Publish(ctx, publish.head, publish.settled)
 			}
 		}
@@ -209,7 +193,7 @@ func (p *pool) nextBatch() []gitspace.Work {
 	var batch []gitspace.Work
 	for horizon := p.horizon(); len(batch) < most && len(p.merger.queue) > 0 && p.merger.queue[0].turn < horizon; {
 		index := heap.Pop(&p.merger.queue).(mergeable).index
-		batch = append(batch, p.job.state.Merging[index].work(index))
+		batch = append(batch, workOf(index, p.job.Fold.Merging[index]))
 	}
 	return batch
 }
@@ -231,7 +215,7 @@ func (p *pool) merged(end *mergeEnd) {
 	}
 	for _, r := range end.merged.Failed {
 		p.job.recordRejected(r)
-		if w, ok := p.job.state.Waiting[r.Index]; ok && p.halted == nil {
+		if w, ok := p.job.Fold.Waiting[r.Index]; ok && p.halted == nil {
 			p.lobby.due.push(dueItem{id: w.ID, index: r.Index, due: w.Due})
 		}
 	}
@@ -243,7 +227,7 @@ func (p *pool) merged(end *mergeEnd) {
 }
 
 // recordMerged records what was merged, and that its items are no dead letters any more.
-func (j *job) recordMerged(end *mergeEnd) *published {
+func (j *owner) recordMerged(end *mergeEnd) *published {
 	e := events.WorktreeMerged{Head: end.merged.Head, DurationMS: events.Millis(end.took)}
 	done := &published{head: end.merged.Head}
 	var letters []string
@@ -253,21 +237,21 @@ func (j *job) recordMerged(end *mergeEnd) *published {
 		e.Commits, e.Files = append(e.Commits, it.Merge), append(e.Files, it.Files)
 		e.Insertions, e.Deletions = e.Insertions+it.Insertions, e.Deletions+it.Deletions
 		done.settled = append(done.settled, it.Work)
-		if j.state.dead(it.Index) {
+		if j.Fold.Dead(it.Index) {
 			letters = append(letters, it.ItemID)
 		}
 	}
-	done.seq = j.record(e).Seq
+	done.seq = j.Record(e).Seq
 	for _, id := range letters {
-		j.record(events.DLQItemRemoved{ItemID: id, Reason: "succeeded"})
+		j.Record(events.DLQItemRemoved{ItemID: id, Reason: "succeeded"})
 	}
 	return done
 }
 
 // recordRejected records that work could not be merged, as a failure of its item. The policy decides what
 // follows, as of any failure.
-func (j *job) recordRejected(r gitspace.Rejected) {
-	m := j.state.Merging[r.Index]
+func (j *owner) recordRejected(r gitspace.Rejected) {
+	m := j.Fold.Merging[r.Index]
 	f := retry.Failure{Type: r.Type, Message: r.Message, ExitCode: -1}
 	step := ""
 	if r.Outcome != nil && r.Outcome.Failure != nil {
@@ -282,7 +266,7 @@ func (j *job) recordRejected(r gitspace.Rejected) {
 		Retry: retry.Decision{State: m.Retry},
 	}
 	if !resolve {
-		d = j.state.Policy.Decide(errorpolicy.Outcome{ItemID: m.ID, Failure: f, Retry: m.Retry}, now,
+		d = j.Fold.Policy.Decide(errorpolicy.Outcome{ItemID: m.ID, Failure: f, Retry: m.Retry}, now,
 			retry.NewRand(j.meta.Seed, m.ID, strconv.Itoa(m.Number)))
 	}
 	failed := events.AgentFailed{
@@ -303,30 +287,30 @@ func (j *job) recordRejected(r gitspace.Rejected) {
 }
 
 // adopt takes a commit of the user's repository as the work of the one item that was chosen.
-func (j *job) adopt(ctx context.Context, ids []string) (*gitspace.Work, error) {
+func (j *owner) adopt(ctx context.Context, ids []string) (*gitspace.Work, error) {
 	if j.space == nil {
-		return nil, &RefusedError{Reason: "only what was done in git workspaces is merged, and this job has none"}
+		return nil, &job.RefusedError{Reason: "only what was done in git workspaces is merged, and this job has none"}
 	}
 	if len(ids) != 1 {
-		return nil, &RefusedError{Reason: "a commit can be the work of one item: name one dead letter"}
+		return nil, &job.RefusedError{Reason: "a commit can be the work of one item: name one dead letter"}
 	}
-	e, ok := j.queue.Get(ids[0])
-	if _, waits := j.state.Merging[e.ItemIndex]; !ok || waits {
-		return nil, &RefusedError{Reason: "the work of " + ids[0] + " waits to be merged already: prodigy resume " + j.place.ID}
+	e, ok := j.Queue.Get(ids[0])
+	if _, waits := j.Fold.Merging[e.ItemIndex]; !ok || waits {
+		return nil, &job.RefusedError{Reason: "the work of " + ids[0] + " waits to be merged already: prodigy resume " + j.place.ID}
 	}
-	w, err := j.space.Adopt(ctx, j.state.Head, j.config.With, e.ItemIndex, j.state.nextNumber(e.ItemIndex))
+	w, err := j.space.Adopt(ctx, j.Fold.Head, j.config.With, e.ItemIndex, j.Fold.NextNumber(e.ItemIndex))
 	if state, ok := errors.AsType[*gitspace.StateError](err); ok {
-		return nil, &RefusedError{Reason: state.Reason}
+		return nil, &job.RefusedError{Reason: state.Reason}
 	}
 	w.ItemID = ids[0]
 	return &w, err
 }
 
 // recordAdopted records a commit of the user as what an attempt did.
-func (j *job) recordAdopted(w gitspace.Work) {
+func (j *owner) recordAdopted(w gitspace.Work) {
 	id := j.attemptID(w.ItemID, w.Attempt)
-	j.record(events.AgentStarted{ItemID: w.ItemID, ItemIndex: w.Index, AgentID: id, Attempt: w.Attempt, Base: w.Base})
-	j.record(events.AgentCompleted{
+	j.Record(events.AgentStarted{ItemID: w.ItemID, ItemIndex: w.Index, AgentID: id, Attempt: w.Attempt, Base: w.Base})
+	j.Record(events.AgentCompleted{
 		ItemID: w.ItemID, ItemIndex: w.Index, AgentID: id, Attempt: w.Attempt, Commit: w.Commit, Files: w.Files,
 		Insertions: w.Insertions, Deletions: w.Deletions,
 	})

@@ -11,6 +11,7 @@ import (
 
 	"prodigy/internal/ai"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/process"
 	"prodigy/internal/spend"
 )
@@ -78,7 +79,7 @@ func TestALogCutAfterAnyRecordLosesNoMoney(t *testing.T) {
 			if in := costs(recordsOf(t, place.job)); in != had+b.total || r.Spent.Cost != in {
 				t.Errorf("cut after record %d: the log has %s and the job says %s, want %s from before and %s since", cut, in, r.Spent.Cost, had, b.total)
 			}
-			if kept, err := Summarize(place.job); err != nil || kept.Spent.Cost != r.Spent.Cost {
+			if kept, err := job.Summarize(place.job); err != nil || kept.Spent.Cost != r.Spent.Cost {
 				t.Errorf("cut after record %d: the summary has %s, %v, want %s", cut, kept.Spent.Cost, err, r.Spent.Cost)
 			}
 		})
@@ -106,7 +107,7 @@ func TestASpentBudgetStopsTheJobWhenItsAgentsHaveEnded(t *testing.T) {
 		c.MaxCost = spend.FromFloat(0.020)
 		source := strings.Replace(costly, "agent_template:", "agent_template: # with a budget", 1)
 		r := run(t, c, source)
-		if r.State != Failed || r.Budget == nil || r.Spent.Cost != b.total {
+		if r.State != job.Failed || r.Budget == nil || r.Spent.Cost != b.total {
 			t.Fatalf("got %s (%s) after %s, want a stop by the budget after %s", r.State, r.Reason, r.Spent.Cost, b.total)
 		}
 		if interrupted, _ := told[events.AgentInterrupted](recordsOf(t, r.Job)); len(interrupted) == 0 {
@@ -117,7 +118,7 @@ func TestASpentBudgetStopsTheJobWhenItsAgentsHaveEnded(t *testing.T) {
 		}
 		c.MaxCost = spend.Dollar
 		r, err := Resume(t.Context(), c, r.Job)
-		if err != nil || r.State != Completed || r.Spent.Cost != b.total || r.Metrics.Successful != 4 {
+		if err != nil || r.State != job.Completed || r.Spent.Cost != b.total || r.Metrics.Successful != 4 {
 			t.Errorf("got %s (%s) with %+v after %s, %v, want 4 successful after %s", r.State, r.Reason, r.Metrics, r.Spent.Cost, err, b.total)
 		}
 	})

@@ -4,24 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"time"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
-	"prodigy/internal/jobs"
+	"prodigy/internal/job"
 	"prodigy/internal/retry"
 )
 
 // execute runs an attempt, on a goroutine of its own, and sends its end to the owner. It waits until the record
 // of its start is written: otherwise a command that kills prodigy at once would never be noticed, and its
 // number be used again.
-func (j *job) execute(ctx context.Context, a agent.Attempt) { j.executeRecorded(ctx, a, j.log.Flush()) }
+func (j *owner) execute(ctx context.Context, a agent.Attempt) {
+	j.executeRecorded(ctx, a, j.Log.Flush())
+}
 
 // executeRecorded is execute when the record of the start has been written, or could not be.
-func (j *job) executeRecorded(ctx context.Context, a agent.Attempt, written error) {
+func (j *owner) executeRecorded(ctx context.Context, a agent.Attempt, written error) {
 	e := &attemptEnd{attempt: &a, ack: j.newAck(&a)}
 	if e.err = written; e.err == nil && j.makeReady(e) {
 		if j.fleet != nil && a.ItemID != "" {
@@ -35,7 +36,7 @@ func (j *job) executeRecorded(ctx context.Context, a agent.Attempt, written erro
 }
 
 // newAck returns how to answer the end of an attempt; nil: its slot is free before the record of that is on disk.
-func (j *job) newAck(a *agent.Attempt) chan ack {
+func (j *owner) newAck(a *agent.Attempt) chan ack {
 	if j.config.Durability == events.Strict && a.ItemID != "" {
 		return make(chan ack, 1)
 	}
@@ -44,9 +45,9 @@ func (j *job) newAck(a *agent.Attempt) chan ack {
 
 // submit gives an attempt to the fleet. Many may be out: its end is kept until then only if something of it is
 // known already.
-func (j *job) submit(ctx context.Context, known *attemptEnd) {
+func (j *owner) submit(ctx context.Context, known *attemptEnd) {
 	a, done := known.attempt, j.returned
-	if known.uses != nil || known.before != nil {
+	if known.files.Known() {
 		known.attempt = nil // it comes back
 		done = func(a *agent.Attempt, o agent.Outcome, err error) {
 			known.attempt, known.outcome, known.err = a, o, err
@@ -57,7 +58,7 @@ func (j *job) submit(ctx context.Context, known *attemptEnd) {
 }
 
 // take takes the end of an attempt from the fleet.
-func (j *job) take(e *attemptEnd) {
+func (j *owner) take(e *attemptEnd) {
 	j.agents.Go(func() error {
 		j.conclude(e)
 		j.sendEnd(e)
@@ -66,27 +67,28 @@ func (j *job) take(e *attemptEnd) {
 }
 
 // sendEnd sends the end of an attempt to the owner.
-func (j *job) sendEnd(e *attemptEnd) {
+func (j *owner) sendEnd(e *attemptEnd) {
 	j.inbox <- message{done: e}
 	if e.ack == nil {
 		return
 	}
 	k := <-e.ack
-	_ = j.log.Wait(k.seq) // the owner learns of a write error from the log itself
+	_ = j.Log.Wait(k.seq) // the owner learns of a write error from the log itself
 	j.inbox <- message{synced: &k}
 }
 
 // makeReady completes an attempt with what is not known of it before it runs. It reports false if it has ended by that.
-func (j *job) makeReady(e *attemptEnd) bool {
+func (j *owner) makeReady(e *attemptEnd) bool {
 	if e.attempt.ItemID != "" && e.attempt.Item == nil {
-		it, err := j.store.At(e.attempt.ItemIndex)
+		it, err := j.Store.At(e.attempt.ItemIndex)
 		if err != nil {
 			e.err = fmt.Errorf("read the recorded item: %w", err)
 			return false
 		}
 		e.attempt.Item = it.Data
 	}
-	if err := j.beginWith(e); err != nil {
+	var err error
+	if e.files, err = j.files.Begin(e.attempt); err != nil {
 		e.fail(err.Error())
 		return false
 	}
@@ -94,44 +96,52 @@ func (j *job) makeReady(e *attemptEnd) bool {
 }
 
 // conclude adds to the end of an attempt what is found here.
-func (j *job) conclude(e *attemptEnd) {
+func (j *owner) conclude(e *attemptEnd) {
 	if e.err != nil {
-		if !errors.Is(e.err, agent.ErrDetached) {
-			j.dropIncomplete(e)
+		if j.fleet == nil && !errors.Is(e.err, agent.ErrDetached) { // on a fleet it may still run
+			j.files.Drop(e.files)
 		}
 		return
 	}
-	if j.endWith(e); e.outcome.Failure != nil {
-		j.dropIncomplete(e)
+	if e.outcome.Failure == nil {
+		if wrong := j.files.End(e.attempt, &e.files); wrong != "" {
+			e.fail(wrong)
+		}
+	}
+	if e.outcome.Failure != nil {
+		j.files.Drop(e.files)
 	}
 	e.outcome.Output, e.outputFile, e.outputCRC,
-		e.err = j.keepLarge(e.outcome.Output, e.attempt.ItemIndex, strconv.Itoa(e.attempt.Number))
+		e.err = job.KeepLarge(j.place, e.outcome.Output, e.attempt.ItemIndex, strconv.Itoa(e.attempt.Number))
 }
 
-// keepLarge writes an output that is too large for a record to a file, and returns what the record has of it.
-func (j *job) keepLarge(output string, index int, attempt string) (inline, file, sum string, err error) {
-	if len(output) <= events.MaxOutput {
-		return output, "", "", nil
+// fail fails an attempt that has succeeded: it did not leave what it should.
+func (e *attemptEnd) fail(message string) {
+	step := ""
+	if n := len(e.attempt.Steps); n > 0 {
+		step = e.attempt.Steps[n-1].Label(n - 1)
 	}
-	file = filepath.Join(j.place.OutputsDir(), strconv.Itoa(index)+"-"+attempt+".out")
-	if err := jobs.WriteFile(file, []byte(output)); err != nil {
-		return "", "", "", fmt.Errorf("keep the output: %w", err)
+	e.outcome.Failure = &agent.Failure{
+		Step: step,
+		Failure: retry.Failure{
+			Type: retry.TypeMissingOutput, Message: message, ExitCode: e.outcome.ExitCode,
+			Exact: true,
+		},
 	}
-	return "", file, jobs.ChecksumOf([]byte(output)), nil
 }
 
 // recordOutcome records the end of an attempt and what follows from it, in one record, and returns its number.
 // A stop or an error of prodigy itself is not a failure of the item: the attempt is given back.
-func (j *job) recordOutcome(e *attemptEnd, halted *runResult) int64 {
+func (j *owner) recordOutcome(e *attemptEnd, halted *runResult) int64 {
 	if lost, ok := errors.AsType[*agent.LostError](e.err); ok {
 		a := e.attempt
-		return j.record(events.AgentLost{
+		return j.Record(events.AgentLost{
 			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: lost.Node,
 			Host: lost.Host, Reason: lost.Reason, Unbegun: lost.Unbegun, Cut: lost.Cut,
 			Outputs: j.printed.take(a.ID),
 		}).Seq
 	}
-	if j.state.Skips[e.attempt.ItemIndex] != "" && (e.err != nil || e.outcome.Failure != nil) {
+	if j.Fold.Skips[e.attempt.ItemIndex] != "" && (e.err != nil || e.outcome.Failure != nil) {
 		a := e.attempt
 		return j.recordSkipped(events.AgentFailed{
 			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker,
@@ -144,7 +154,7 @@ func (j *job) recordOutcome(e *attemptEnd, halted *runResult) int64 {
 		if halted != nil {
 			reason = halted.reason
 		}
-		return j.record(events.AgentInterrupted{
+		return j.Record(events.AgentInterrupted{
 			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: e.outcome.Node,
 			Host: e.outcome.Host, Reason: reason, Outputs: j.printed.take(a.ID),
 		}).Seq
@@ -155,32 +165,32 @@ func (j *job) recordOutcome(e *attemptEnd, halted *runResult) int64 {
 	return j.recordSuccess(e)
 }
 
-func (j *job) recordSuccess(e *attemptEnd) int64 {
+func (j *owner) recordSuccess(e *attemptEnd) int64 {
 	a, o := e.attempt, e.outcome
-	wasDead := j.state.dead(a.ItemIndex)
-	r := j.record(events.AgentCompleted{
+	wasDead := j.Fold.Dead(a.ItemIndex)
+	r := j.Record(events.AgentCompleted{
 		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: o.Node,
 		Host: o.Host, Slot: o.Slot, DurationMS: events.Millis(o.Duration),
 		ExitCode: o.ExitCode, Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC,
-		Outputs: j.printed.take(a.ID), Uses: e.uses, Produced: e.produced,
+		Outputs: j.printed.take(a.ID), Uses: e.files.Uses, Produced: e.files.Produced,
 		Commit: o.Commit, Files: o.Files, Insertions: o.Insertions, Deletions: o.Deletions, Discarded: o.Discarded,
 	})
 	if wasDead && o.Commit == "" {
-		j.record(events.DLQItemRemoved{ItemID: a.ItemID, Reason: "succeeded"})
+		j.Record(events.DLQItemRemoved{ItemID: a.ItemID, Reason: "succeeded"})
 	}
 	return r.Seq
 }
 
-func (j *job) recordFailure(e *attemptEnd) int64 {
+func (j *owner) recordFailure(e *attemptEnd) int64 {
 	a, o, f := e.attempt, e.outcome, e.outcome.Failure
 	now := time.Now()
-	flight := j.state.Running.at(a.ItemIndex)
+	flight := j.Fold.Running.At(a.ItemIndex)
 	if flight.Resolve != "" { // the conflict stands
 		f.Type, f.Message = retry.TypeMergeConflict, "it was not resolved: "+f.Message
 		o.Commit = flight.Resolve
 	}
 	rnd := retry.NewRand(j.meta.Seed, a.ItemID, strconv.Itoa(a.Number))
-	d := j.state.Policy.Decide(errorpolicy.Outcome{
+	d := j.Fold.Policy.Decide(errorpolicy.Outcome{
 		ItemID: a.ItemID, Failure: f.Failure, Handled: o.Handled, Retry: flight.Retry,
 	}, now, rnd)
 	message := f.Message
@@ -225,21 +235,21 @@ func addRetry(e *events.AgentFailed, d retry.Decision, now time.Time) {
 
 // recordFailed records a failure and adds the events that only inform; skipped is why, if it is skipped. It
 // returns the number of the failure's record.
-func (j *job) recordFailed(e events.AgentFailed, skipped string) int64 {
-	seq := j.record(e).Seq
+func (j *owner) recordFailed(e events.AgentFailed, skipped string) int64 {
+	seq := j.Record(e).Seq
 	switch status := e.Status(); {
 	case status.DeadLetter():
-		j.record(events.DLQItemAdded{
-			ItemID: e.ItemID, ErrorSignature: e.ErrorSignature, FailureCount: j.state.Failures[e.ItemIndex],
+		j.Record(events.DLQItemAdded{
+			ItemID: e.ItemID, ErrorSignature: e.ErrorSignature, FailureCount: j.Fold.Failures[e.ItemIndex],
 		})
 	case status == errorpolicy.Skipped:
-		j.record(events.AgentSkipped{ItemID: e.ItemID, ItemIndex: e.ItemIndex, Reason: skipped})
+		j.Record(events.AgentSkipped{ItemID: e.ItemID, ItemIndex: e.ItemIndex, Reason: skipped})
 	}
 	return seq
 }
 
 // whySkipped returns the reason for which a failed item is skipped, if it is.
-func (j *job) whySkipped(timedOut bool) string {
+func (j *owner) whySkipped(timedOut bool) string {
 	switch p := j.workflow.ErrorPolicy; {
 	case timedOut && p.OnTimeout != "":
 		return "timeout_action: " + string(p.OnTimeout)

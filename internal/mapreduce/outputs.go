@@ -29,7 +29,7 @@ func (h *host) Output(a *agent.Attempt, e outputs.Entry) {
 }
 
 // openOutputs opens the store of what steps print, behind what earlier runs have left.
-func (j *job) openOutputs() (err error) {
+func (j *owner) openOutputs() (err error) {
 	j.printed = printed{policy: j.workflow.Outputs.WithDefaults(), spans: map[string]outputs.Span{}}
 	j.printed.store, err = outputs.Open(j.place.OutputsDir(), outputs.Options{
 		PerJob: j.printed.policy.PerJob, PerStep: j.printed.policy.PerStep, NoSync: j.config.Durability == events.None,

@@ -3,26 +3,28 @@ package mapreduce
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/gitspace"
+	"prodigy/internal/job"
 	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
 // runPhase runs the steps of a phase that runs once, from its first step that is not done. A standard workflow
 // is one phase without a name.
-func (j *job) runPhase(ctx context.Context, name string, p *workflow.Phase, m *agent.MapResult) (runResult, error) {
-	known := j.state.phase(name)
+func (j *owner) runPhase(ctx context.Context, name string, p *workflow.Phase, m *agent.MapResult) (runResult, error) {
+	known := j.Fold.Phase(name)
 	if p == nil || known.Completed {
-		return runResult{state: Completed}, nil
+		return runResult{state: job.Completed}, nil
 	}
 	if v, err := j.whileHeld(ctx); err != nil || v != nil { // somebody asked for a stop, or a pause, while the phase before it ran
 		return result(v), err
 	}
 	if name != "" && !known.Started {
-		j.record(events.PhaseStarted{Phase: name})
+		j.Record(events.PhaseStarted{Phase: name})
 	}
 	a := j.phaseAttempt(name, p, m)
 	var err error
@@ -39,22 +41,22 @@ func (j *job) runPhase(ctx context.Context, name string, p *workflow.Phase, m *a
 	return j.phaseResult(name, end), nil
 }
 
-func (j *job) phaseResult(name string, end attemptEnd) runResult {
+func (j *owner) phaseResult(name string, end attemptEnd) runResult {
 	switch f := end.outcome.Failure; {
 	case j.stopped(end.err):
-		return runResult{state: Paused, reason: end.err.Error()}
+		return runResult{state: job.Paused, reason: end.err.Error()}
 	case end.err != nil:
 		if spent, ok := errors.AsType[*spend.JobSpent](end.err); ok {
-			return runResult{state: Failed, reason: inPhase(name, spent.Error()), spent: spent}
+			return runResult{state: job.Failed, reason: inPhase(name, spent.Error()), spent: spent}
 		}
-		return runResult{state: Failed, reason: inPhase(name, end.err.Error()), cause: end.err}
+		return runResult{state: job.Failed, reason: inPhase(name, end.err.Error()), cause: end.err}
 	case f != nil:
-		return runResult{state: Failed, reason: inPhase(name, f.Message), failure: f}
+		return runResult{state: job.Failed, reason: inPhase(name, f.Message), failure: f}
 	}
 	if name != "" {
 		j.recordPhaseCompleted(name, end.outcome.Commit)
 	}
-	return runResult{state: Completed, head: end.outcome.Commit}
+	return runResult{state: job.Completed, head: end.outcome.Commit}
 }
 
 func inPhase(name, message string) string {
@@ -64,18 +66,18 @@ func inPhase(name, message string) string {
 	return name + ": " + message
 }
 
-func (j *job) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) agent.Attempt {
+func (j *owner) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) agent.Attempt {
 	a := j.attempt(name)
 	a.ID = j.place.ID + "/" + name + "/1"
 	a.CorrelationID = j.place.ID
 	a.Number, a.Worker = 1, 1
 	a.Steps = p.Commands
-	a.Done = j.state.phase(name).Steps
-	a.Map, a.Base = m, j.state.Head
+	a.Done = j.Fold.Phase(name).Steps
+	a.Map, a.Base = m, j.Fold.Head
 	if j.space != nil && (name == "reduce" || name == "merge") {
 		a.Merge = &agent.MergeResult{
 			SourceBranch: gitspace.Config{JobID: a.JobID}.ResultBranch(),
-			TargetBranch: j.state.TargetBranch,
+			TargetBranch: j.Fold.TargetBranch,
 		}
 	}
 	a.Outputs = j.printed.granted()
@@ -83,13 +85,13 @@ func (j *job) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) a
 		a.Trace = j.span().Run(j.runSeq).Phase(name).String()
 	}
 	a.SetSpec()
-	j.state.retried(&a, "")
+	j.Fold.TakeUp(&a, "")
 	return a
 }
 
 // runAlone runs one attempt that is about no item. The owner stays at its post meanwhile: for events, a stop,
 // and the log's own failure.
-func (j *job) runAlone(ctx context.Context, a agent.Attempt) (end attemptEnd, halted *runResult, err error) {
+func (j *owner) runAlone(ctx context.Context, a agent.Attempt) (end attemptEnd, halted *runResult, err error) {
 	p := &pool{job: j, runners: newRunners(ctx), source: source{cancel: func() {}}}
 	p.openNoGates()
 	p.runners.running = 1
@@ -97,5 +99,25 @@ func (j *job) runAlone(ctx context.Context, a agent.Attempt) (end attemptEnd, ha
 	defer p.runners.kill(nil)
 	p.startWorker(a)
 	p.run(ctx)
-	return *p.single.end, p.halted, j.log.Err()
+	return *p.single.end, p.halted, j.Log.Err()
+}
+
+// mapResult returns what ${map.…} stands for. The results are made if they are not there as the log has them.
+func (j *owner) mapResult() (*agent.MapResult, error) {
+	if err := j.MakeResults(); err != nil {
+		return nil, err
+	}
+	m := j.Fold.Policy.Metrics()
+	missing := ""
+	if namesAny(stepsOf(j.workflow.Reduce), "missing_file") || namesAny(stepsOf(j.workflow.Merge), "missing_file") {
+		missing = j.place.MissingFile()
+		if err := j.WriteMissing(missing); err != nil {
+			return nil, fmt.Errorf("list the items without a success: %w", err)
+		}
+	}
+	return &agent.MapResult{
+		Total: m.TotalItems, Successful: m.Successful, Failed: m.Failed, Skipped: m.Skipped, FailureRate: m.FailureRate,
+		Duration: j.Fold.Phase("map").Duration, ResultsFile: j.place.ResultsFile(), MissingFile: missing,
+		Spent: j.Fold.Spent.Map,
+	}, nil
 }

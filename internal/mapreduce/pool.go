@@ -14,15 +14,18 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/gitspace"
 	"prodigy/internal/items"
+	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limits"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
+	"prodigy/internal/reuse"
 	"prodigy/internal/spend"
 )
 
 // pool is the map phase at work. All of it belongs to the goroutine of run; agents send it messages.
 type pool struct {
-	job      *job
+	job      *owner
 	template agent.Attempt // what all agents have in common
 	source   source
 
@@ -74,18 +77,18 @@ type ending struct {
 }
 
 // runMap runs the map phase, or what is left of it.
-func (j *job) runMap(ctx context.Context) (runResult, error) {
-	p := j.state.phase("map")
+func (j *owner) runMap(ctx context.Context) (runResult, error) {
+	p := j.Fold.Phase("map")
 	if p.Completed {
-		if len(j.state.Merging) == 0 {
-			return runResult{state: Completed}, nil
+		if len(j.Fold.Merging) == 0 {
+			return runResult{state: job.Completed}, nil
 		}
 		// a retry of dead letters was stopped before their work was merged
 		return j.runPool(ctx, source{cancel: func() {}}, nil, nil)
 	}
 	now := j.fingerprint(ctx)
 	if !p.Started {
-		j.record(events.PhaseStarted{Phase: "map", Fingerprint: now})
+		j.Record(events.PhaseStarted{Phase: "map", Fingerprint: &now})
 	}
 	if err := j.openReuse(now); err != nil {
 		return runResult{}, err
@@ -96,14 +99,49 @@ func (j *job) runMap(ctx context.Context) (runResult, error) {
 	due := j.due() // before the selection begins, which brings what the store has lost
 	j.stages = limits.StagesOf(j.workflow.Map)
 	v, err := j.runPool(ctx, j.selected(), due, j.suspects())
-	if err == nil && v.state == Completed {
+	if err == nil && v.state == job.Completed {
 		j.recordPhaseCompleted("map", "")
 	}
 	return v, err
 }
 
+// fingerprint returns what the items share that are run from now on.
+func (j *owner) fingerprint(ctx context.Context) events.Fingerprint {
+	captured := map[string]string{}
+	for _, s := range j.earlier("map") {
+		captured[s.Capture] = s.Output
+	}
+	register := j.register
+	if j.config.Simulate != nil || j.space != nil { // of those nobody takes results over
+		register = nil
+	}
+	return reuse.FingerprintOf(ctx, j.config.Reuse(), j.workflow, captured, register)
+}
+
+// openReuse opens the earlier jobs of a job that takes over results, and records the fingerprint that its items
+// have from now on.
+func (j *owner) openReuse(now events.Fingerprint) (err error) {
+	if j.Fold.Fingerprint == nil || !j.Fold.Fingerprint.Equal(now) {
+		j.Record(events.FingerprintChanged{Fingerprint: now})
+	}
+	since := j.meta.Since
+	if since == nil {
+		return nil
+	}
+	j.reuse, err = reuse.Open(j.config.Home, j.workflow.Map, *since, *j.Fold.Fingerprint, j.files)
+	if errors.Is(err, jobs.ErrNotFound) {
+		j.notice(fmt.Sprintf("job %s, whose results were to be taken over, is gone: all items that are left are run",
+			since.JobID))
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("take over results of job %s: %w", since.JobID, err)
+	}
+	return nil
+}
+
 // runPool runs the items that are due and those of a source, each until it is settled, in at most j.parallel slots.
-func (j *job) runPool(ctx context.Context, s source, due dueHeap, alone []dueItem) (runResult, error) {
+func (j *owner) runPool(ctx context.Context, s source, due dueHeap, alone []dueItem) (runResult, error) {
 	p := &pool{
 		job: j, source: s, runners: newRunners(ctx), flights: map[int64]*flight{}, slots: newSlots(j.parallel),
 		suspects: suspects{waiting: alone, out: -1}, submitter: submitter{room: make(chan struct{}, 1)},
@@ -123,7 +161,7 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap, alone []dueIte
 	if err := p.openGates(looking); err != nil {
 		return runResult{}, err
 	}
-	defer func() { j.live = nil }()
+	defer func() { j.Live = nil }()
 	if n := p.suspects.count(j); n > 0 {
 		j.notice(fmt.Sprintf("items that were running each time the job died for no known reason, and so run alone, after all others: %d", n))
 	}
@@ -133,7 +171,7 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap, alone []dueIte
 	p.run(ctx)
 	p.slots.endSeeking()
 	s.cancel()
-	if err := j.log.Err(); err != nil {
+	if err := j.Log.Err(); err != nil {
 		return runResult{}, err
 	}
 	if p.halted != nil {
@@ -142,7 +180,7 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap, alone []dueIte
 	if p.ending.cutOff != nil {
 		return j.selectionFailed(p.ending.cutOff), nil
 	}
-	return runResult{state: Completed}, nil
+	return runResult{state: job.Completed}, nil
 }
 
 // makeTemplate sets what all agents have in common, and what waits by its keys.
@@ -164,7 +202,7 @@ func (p *pool) makeTemplate() (err error) {
 func (p *pool) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	stop, failed, dead := p.job.config.Stop.Done(), p.job.log.Failed(), ctx.Done()
+	stop, failed, dead := p.job.config.Stop.Done(), p.job.Log.Failed(), ctx.Done()
 	for {
 		p.merge()
 		p.recordFleet(time.Now())
@@ -195,14 +233,14 @@ func (p *pool) run(ctx context.Context) {
 		case <-stop:
 			stop = nil
 			p.job.register.Stopping()
-			p.halt(runResult{state: Paused, reason: context.Cause(p.job.config.Stop).Error()}, p.job.config.Grace)
+			p.halt(runResult{state: job.Paused, reason: context.Cause(p.job.config.Stop).Error()}, p.job.config.Grace)
 		case <-dead:
 			dead = nil
-			p.halt(runResult{state: Paused, reason: context.Cause(ctx).Error()}, 0)
+			p.halt(runResult{state: job.Paused, reason: context.Cause(ctx).Error()}, 0)
 		case <-failed:
 			failed = nil
-			p.halt(runResult{state: Failed, reason: "the event log cannot be written"}, 0)
-			p.runners.kill(p.job.log.Err())
+			p.halt(runResult{state: job.Failed, reason: "the event log cannot be written"}, 0)
+			p.runners.kill(p.job.Log.Err())
 		}
 	}
 }
@@ -225,7 +263,7 @@ func (p *pool) over() bool {
 		return p.merger.publish == nil || p.runners.ctx.Err() != nil
 	}
 	if p.single.between {
-		return p.job.state.Limits.Pause.Hold == nil
+		return p.job.Fold.Limits.Pause.Hold == nil
 	}
 	return p.exhausted() && len(p.suspects.waiting) == 0 && !p.mayMerge() && p.merger.publish == nil
 }
@@ -241,13 +279,13 @@ func (p *pool) wanted() <-chan offered {
 
 func (p *pool) receive(it offered, ok bool) {
 	if ok && it.reused != nil {
-		p.job.record(*it.reused)
+		p.job.Record(*it.reused)
 		p.merger.last = it.Index
 		return
 	}
 	if ok {
 		p.merger.last = it.Index
-		if p.job.state.Skips[it.Index] != "" {
+		if p.job.Fold.Skips[it.Index] != "" {
 			p.job.skipWaiting(it.ID, it.Index)
 			p.checkPolicy()
 			return
@@ -272,7 +310,7 @@ func (p *pool) selected() {
 		p.haltSelecting(err)
 		return
 	}
-	p.job.record(events.ItemsSelected{TotalItems: total, Since: p.job.reuse.difference()})
+	p.job.Record(events.ItemsSelected{TotalItems: total, Since: p.job.reuse.Difference()})
 	for _, note := range notes {
 		p.job.notice("warning: " + note)
 	}
@@ -282,8 +320,8 @@ func (p *pool) selected() {
 func (p *pool) haltSelecting(err error) { p.halt(p.job.selectionFailed(err), p.stopGrace()) }
 
 // selectionFailed returns how a run ends whose selection of items has failed.
-func (j *job) selectionFailed(err error) runResult {
-	v := runResult{state: Failed, reason: "select items: " + err.Error() + j.uncommitted(err), cause: err}
+func (j *owner) selectionFailed(err error) runResult {
+	v := runResult{state: job.Failed, reason: "select items: " + err.Error() + j.uncommitted(err), cause: err}
 	v.refused = items.Mistaken(err) && j.workflow.Setup == nil
 	return v
 }
@@ -291,8 +329,8 @@ func (j *job) selectionFailed(err error) runResult {
 // start runs one attempt of an item in a free slot. The keys are those of the limits that it takes a turn of.
 func (p *pool) start(it offered, keys itemKeys) {
 	p.turnTaken()
-	a := p.attempt(it.Item, p.job.state.nextNumber(it.Index), p.takeSlot())
-	a.Token = p.job.record(events.AgentStarted{
+	a := p.attempt(it.Item, p.job.Fold.NextNumber(it.Index), p.takeSlot())
+	a.Token = p.job.Record(events.AgentStarted{
 		ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker,
 		Alone: p.suspects.alone, Base: a.Base,
 		Fleet: p.job.fleet != nil, Suspect: it.Index == p.suspects.out, Reason: it.reason, Key: keys.rate,
@@ -308,7 +346,7 @@ func (p *pool) fly(a agent.Attempt, keys itemKeys) {
 		placed: p.job.fleet == nil || a.Adopted,
 	}
 	p.flights[a.Token] = f
-	if p.job.state.Times.Limits() {
+	if p.job.Fold.Times.Limits() {
 		heap.Push(&p.watch.clocks, clock{f.began, a.Token})
 		p.soonStraggling()
 	}
@@ -321,8 +359,8 @@ func (p *pool) fly(a agent.Attempt, keys itemKeys) {
 
 // adopt takes over attempts that outlived the run before. If there are more of them than slots, the others have none.
 func (p *pool) adopt() {
-	for _, index := range slices.Sorted(maps.Keys(p.job.state.Running)) {
-		f := p.job.state.Running.at(index)
+	for _, index := range slices.Sorted(maps.Keys(p.job.Fold.Running)) {
+		f := p.job.Fold.Running.At(index)
 		if f.Suspect {
 			p.suspects.out = index
 		}
@@ -330,7 +368,7 @@ func (p *pool) adopt() {
 	}
 }
 
-func (p *pool) adoptOne(index int, f running) {
+func (p *pool) adoptOne(index int, f job.Running) {
 	slot := 0
 	if len(p.slots.free) > 0 {
 		slot = p.takeSlot()
@@ -340,8 +378,8 @@ func (p *pool) adoptOne(index int, f running) {
 	if p.job.space != nil {
 		p.inWorkspace(&a, f.Base, f.Resolve)
 	}
-	p.fly(a, itemKeys{f.Key, p.job.state.Limits.Breaker.KeyOf(index)})
-	if p.job.state.Skips[index] != "" {
+	p.fly(a, itemKeys{f.Key, p.job.Fold.Limits.Breaker.KeyOf(index)})
+	if p.job.Fold.Skips[index] != "" {
 		p.flights[a.Token].end(errSkipped)
 	}
 }
@@ -352,19 +390,19 @@ func (p *pool) attempt(it items.Item, number, slot int) agent.Attempt {
 	a.ItemID, a.ItemIndex, a.Item = it.ID, it.Index, it.Data
 	a.ItemTotal = p.job.itemTotal()
 	a.Outputs = p.job.printed.granted()
-	p.job.state.retried(&a, it.ID)
+	p.job.Fold.TakeUp(&a, it.ID)
 	a.Number, a.Worker = number, slot
 	// of attempts that are lost there is a number and no failure
-	a.Lost = p.job.fleet != nil && number-1 > p.job.state.Failures[it.Index]
+	a.Lost = p.job.fleet != nil && number-1 > p.job.Fold.Failures[it.Index]
 	a.CorrelationID = p.job.place.ID + "/" + it.ID
 	a.ID = p.job.attemptID(it.ID, number)
 	if again := p.job.workflow.ErrorPolicy.RetryConfig; again != nil && len(a.Handler) > 0 {
-		a.Again = &agent.Again{Policy: *again, State: p.job.state.retryOf(it.Index)}
+		a.Again = &agent.Again{Policy: *again, State: p.job.Fold.RetryOf(it.Index)}
 	}
 	if p.job.space != nil {
-		base, resolve := p.job.base(it.Index), p.job.state.Waiting[it.Index].Resolve
+		base, resolve := p.job.base(it.Index), p.job.Fold.Waiting[it.Index].Resolve
 		if resolve != "" {
-			base = p.job.state.Head
+			base = p.job.Fold.Head
 		}
 		p.inWorkspace(&a, base, resolve)
 	}
@@ -416,7 +454,7 @@ type task struct {
 // dropped settles an item that is not to start: its retry budget has expired, or the open breaker refuses it. It
 // reports whether it is one.
 func (p *pool) dropped(it items.Item, v limits.Verdict, now time.Time) bool {
-	again, used := p.job.workflow.ErrorPolicy.RetryConfig, p.job.state.retryOf(it.Index)
+	again, used := p.job.workflow.ErrorPolicy.RetryConfig, p.job.Fold.RetryOf(it.Index)
 	switch {
 	case again != nil && again.Expired(used, now):
 		p.job.giveUp(it, used)
@@ -430,15 +468,15 @@ func (p *pool) dropped(it items.Item, v limits.Verdict, now time.Time) bool {
 }
 
 // giveUp records the failure of an item whose retry budget expired before its next attempt could begin.
-func (j *job) giveUp(it items.Item, used retry.State) {
-	last := j.state.Failed[it.Index]
-	d := j.state.Policy.GiveUp(errorpolicy.Outcome{
+func (j *owner) giveUp(it items.Item, used retry.State) {
+	last := j.Fold.Failed[it.Index]
+	d := j.Fold.Policy.GiveUp(errorpolicy.Outcome{
 		ItemID:  it.ID,
 		Failure: retry.Failure{Type: last.Type, Message: last.Error, ExitCode: -1}, Retry: used,
 	})
 	message := "retry budget exhausted: " + last.Error
 	j.recordFailed(events.AgentFailed{
-		ItemID: it.ID, ItemIndex: it.Index, Attempt: j.state.nextNumber(it.Index) - 1, Step: last.Step,
+		ItemID: it.ID, ItemIndex: it.Index, Attempt: j.Fold.NextNumber(it.Index) - 1, Step: last.Step,
 		Error: message, ErrorType: last.Type,
 		ErrorSignature: retry.Signature(message), Action: d.Action, Reason: d.Reason,
 	}, j.whySkipped(false))
@@ -447,7 +485,7 @@ func (j *job) giveUp(it items.Item, used retry.State) {
 // refuse dead-letters an item that the open breaker does not admit.
 func (p *pool) refuse(it items.Item) {
 	const message = "refused: the circuit breaker is open"
-	number := p.job.state.nextNumber(it.Index) - 1
+	number := p.job.Fold.NextNumber(it.Index) - 1
 	p.job.recordFailed(events.AgentFailed{
 		ItemID: it.ID, ItemIndex: it.Index, Attempt: number, Error: message, ErrorType: retry.TypeCircuitOpen,
 		ErrorSignature: retry.Signature(message), Action: errorpolicy.DLQ,
@@ -457,7 +495,7 @@ func (p *pool) refuse(it items.Item) {
 func (p *pool) handle(m message) {
 	switch {
 	case m.event != nil:
-		p.job.record(p.job.printed.withOutputs(m.event, m.from))
+		p.job.Record(p.job.printed.withOutputs(m.event, m.from))
 	case m.printed != nil:
 		p.haltForOwn(p.job.printed.keep(m.printed))
 	case m.park != nil && p.flights[m.park.token] == nil: // it has ended: what a worker says of an attempt and the end of it come by different ways
@@ -478,7 +516,7 @@ func (p *pool) handle(m message) {
 		p.single.end = m.done
 	case m.done != nil && errors.Is(m.done.err, agent.ErrDetached):
 		p.runners.running--
-		p.release(m.done, p.job.state.Seq)
+		p.release(m.done, p.job.Fold.Seq)
 	case m.done != nil:
 		p.runners.running--
 		p.ended(m.done)
@@ -499,7 +537,7 @@ func (p *pool) ended(e *attemptEnd) {
 	p.askAgain(breaker)
 	p.haltForOwn(e.err)
 	p.job.condemn(index)
-	if w, ok := p.job.state.Merging[index]; ok && w.Seq == seq {
+	if w, ok := p.job.Fold.Merging[index]; ok && w.Seq == seq {
 		p.enqueue(index)
 		p.holdSlot(index, p.flights[e.attempt.Token].slot)
 	}
@@ -514,10 +552,10 @@ func (p *pool) haltForOwn(err error) {
 		return
 	}
 	if spent, ok := errors.AsType[*spend.JobSpent](err); ok {
-		p.halt(runResult{state: Failed, reason: spent.Error(), spent: spent}, untilTheyEnd)
+		p.halt(runResult{state: job.Failed, reason: spent.Error(), spent: spent}, untilTheyEnd)
 		return
 	}
-	p.halt(runResult{state: Failed, reason: err.Error(), cause: err}, p.stopGrace())
+	p.halt(runResult{state: job.Failed, reason: err.Error(), cause: err}, p.stopGrace())
 }
 
 // release frees the slot of an agent that has ended; with strict durability not before its record is on disk.
@@ -536,7 +574,7 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 	if p.suspects.alone && !p.exhausted() {
 		p.suspects.alone = false // it ran alone only so that the stage of a rollout ends
 	}
-	if w, ok := p.job.state.Waiting[e.attempt.ItemIndex]; ok && p.halted == nil && w.Retry.Alone {
+	if w, ok := p.job.Fold.Waiting[e.attempt.ItemIndex]; ok && p.halted == nil && w.Retry.Alone {
 		p.suspects.waiting = append(p.suspects.waiting, dueItem{id: w.ID, index: e.attempt.ItemIndex, due: w.Due})
 	} else if ok && p.halted == nil {
 		p.again(dueItem{id: w.ID, index: e.attempt.ItemIndex, due: w.Due})
@@ -551,11 +589,11 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 
 // checkPolicy stops the pool when the policy says so.
 func (p *pool) checkPolicy() {
-	if reason, stop := p.job.state.Policy.Stop(); stop {
-		p.halt(runResult{state: Failed, reason: reason}, p.stopGrace())
+	if reason, stop := p.job.Fold.Policy.Stop(); stop {
+		p.halt(runResult{state: job.Failed, reason: reason}, p.stopGrace())
 	}
-	if a := p.job.state.Alike; a.Items >= maxAlike && p.job.state.Total != a.Items {
-		p.halt(runResult{state: Failed, reason: fmt.Sprintf("the first %d items failed alike, as all others would: %s", a.Items, a.Signature)}, p.stopGrace())
+	if reason, alike := p.job.Fold.AllAlike(); alike {
+		p.halt(runResult{state: job.Failed, reason: reason}, p.stopGrace())
 	}
 }
 
@@ -594,17 +632,17 @@ func (p *pool) halt(v runResult, grace time.Duration) {
 func stopCause(v runResult) error { return fmt.Errorf("%s: %w", v.reason, process.ErrKill) }
 
 // limits returns the limits in time of the agents of the map phase.
-func (j *job) limits() (agent.Limits, error) {
+func (j *owner) limits() (agent.Limits, error) {
 	m := j.workflow.Map
 	limit, err := j.config.limit(j.workflow, "agent_timeout_secs", m.AgentLimit())
 	return agent.Limits{Agent: limit, Cleanup: m.Timeouts.Cleanup, SkipHandlerOnTimeout: m.Timeouts.Action != ""}, err
 }
 
 // due returns the items that waited for their next attempt when the run before ended.
-func (j *job) due() dueHeap {
+func (j *owner) due() dueHeap {
 	var due dueHeap
-	for index, w := range j.state.Waiting {
-		if index >= j.store.Len() {
+	for index, w := range j.Fold.Waiting {
+		if index >= j.Store.Len() {
 			continue // a power loss took it from the store: the selection will bring it again
 		}
 		if j.suspect(index) || w.Retry.Alone {
@@ -617,9 +655,9 @@ func (j *job) due() dueHeap {
 
 // itemTotal is how many items there are, 0 while that is unknown. The values of a command line are known from
 // the first on.
-func (j *job) itemTotal() int {
+func (j *owner) itemTotal() int {
 	if m := j.workflow.Map; m.ItemsFromArgs {
 		return len(m.Input.Items)
 	}
-	return j.state.Total
+	return j.Fold.Total
 }

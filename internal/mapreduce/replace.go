@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"reflect"
 
+	"prodigy/internal/job"
+	"prodigy/internal/reuse"
 	"prodigy/internal/workflow"
 )
 
@@ -25,11 +27,11 @@ func (m *Replacement) validate(c Config, recorded *workflow.Workflow) (*workflow
 	w.Name = recorded.Name
 	problems, warnings := findings(c, w)
 	if w.Mode != recorded.Mode {
-		problems = append(problems, problemAt(w, top,
+		problems = append(problems, w.ProblemAt(top,
 			fmt.Sprintf("the job has mode %s, and this has mode %s: run it as a new job", recorded.Mode, w.Mode)))
 	}
 	if !reflect.DeepEqual(w.ErrorPolicy.CircuitBreaker, recorded.ErrorPolicy.CircuitBreaker) {
-		problems = append(problems, problemAt(w, top,
+		problems = append(problems, w.ProblemAt(top,
 			"the circuit_breaker of the error policy cannot change: the log of the job follows from it"))
 	}
 	_, err := asError(w, problems, warnings)
@@ -40,7 +42,7 @@ func (m *Replacement) validate(c Config, recorded *workflow.Workflow) (*workflow
 var top = workflow.Pos{Line: 1, Col: 1}
 
 // replaceWorkflow makes the replacement the workflow of the job from now on, unless it differs in work that is done.
-func (j *job) replaceWorkflow(recorded *workflow.Workflow) error {
+func (j *owner) replaceWorkflow(recorded *workflow.Workflow) error {
 	m := j.config.Replacement
 	if m == nil {
 		return nil
@@ -62,7 +64,7 @@ func (j *job) replaceWorkflow(recorded *workflow.Workflow) error {
 }
 
 // newSlots lets a max_parallel count that is another than the recorded one; not against the flag.
-func (j *job) newSlots(recorded *workflow.Workflow) error {
+func (j *owner) newSlots(recorded *workflow.Workflow) error {
 	c := j.config
 	c.MaxParallel = 0
 	open := OpenSlots(c, j.workflow)
@@ -81,18 +83,18 @@ func (j *job) newSlots(recorded *workflow.Workflow) error {
 			j.parallel = 1 // until workers are heard of
 		}
 	}
-	j.rescaled = j.state.Slots > 0
+	j.rescaled = j.Fold.Slots > 0
 	return nil
 }
 
 func sameNumber(a, b workflow.IntOrVar) bool { return a.Value == b.Value && a.Var == b.Var }
 
 // changedWork reports where the replacement differs from the recorded workflow in work that is done.
-func (j *job) changedWork(recorded *workflow.Workflow) []workflow.Problem {
+func (j *owner) changedWork(recorded *workflow.Workflow) []workflow.Problem {
 	w := j.workflow
 	problems := j.changedSteps("", w.Commands, recorded.Commands)
 	problems = append(problems, j.changedSteps("setup", stepsOf(w.Setup), stepsOf(recorded.Setup))...)
-	if j.state.Ended != Completed { // else they begin anew when they are run again
+	if j.Fold.Ended != job.Completed { // else they begin anew when they are run again
 		problems = append(problems, j.changedSteps("reduce", stepsOf(w.Reduce), stepsOf(recorded.Reduce))...)
 		problems = append(problems, j.changedSteps("merge", stepsOf(w.Merge), stepsOf(recorded.Merge))...)
 	}
@@ -100,19 +102,19 @@ func (j *job) changedWork(recorded *workflow.Workflow) []workflow.Problem {
 		return problems
 	}
 	for _, c := range w.Map.Selection(recorded.Map) {
-		problems = append(problems, problemAt(w, c.At,
+		problems = append(problems, w.ProblemAt(c.At,
 			c.Key+" cannot change: the items of the job have been chosen; run it as a new job"))
 	}
 	return problems
 }
 
 // unchosen reports whether no item of the job counts yet. With a key none does before all are selected.
-func (j *job) unchosen(recorded *workflow.Workflow) bool {
-	return !j.state.Selected && (j.store.Len() == 0 || recorded.Map.Key.Value != "")
+func (j *owner) unchosen(recorded *workflow.Workflow) bool {
+	return !j.Fold.Selected && (j.Store.Len() == 0 || recorded.Map.Key.Value != "")
 }
 
 // chooseAgain forgets items that do not count: the replacement may choose others.
-func (j *job) chooseAgain(recorded *workflow.Workflow) error {
+func (j *owner) chooseAgain(recorded *workflow.Workflow) error {
 	if j.workflow.Map == nil || !j.unchosen(recorded) {
 		return nil
 	}
@@ -120,11 +122,11 @@ func (j *job) chooseAgain(recorded *workflow.Workflow) error {
 		c := j.config
 		c.Dir = j.meta.Dir
 		var err error
-		if j.meta.Input, err = chosenInput(c, j.workflow); err != nil {
+		if j.meta.Input, err = reuse.ChosenInput(c.Reuse(), j.workflow); err != nil {
 			return err
 		}
 	}
-	return j.store.Clear()
+	return j.Store.Clear()
 }
 
 func stepsOf(p *workflow.Phase) []workflow.Step {
@@ -136,8 +138,8 @@ func stepsOf(p *workflow.Phase) []workflow.Step {
 
 // changedSteps reports steps of a phase that are done and would be different now. A phase that is done gets no
 // more steps either.
-func (j *job) changedSteps(phase string, now, before []workflow.Step) []workflow.Problem {
-	p := j.state.phase(phase)
+func (j *owner) changedSteps(phase string, now, before []workflow.Step) []workflow.Problem {
+	p := j.Fold.Phase(phase)
 	done := len(p.Steps)
 	if p.Completed {
 		done = len(before)
@@ -145,17 +147,17 @@ func (j *job) changedSteps(phase string, now, before []workflow.Step) []workflow
 	var problems []workflow.Problem
 	for i, s := range now[:min(done, len(now))] {
 		if !workflow.EqualSteps(s, before[i]) {
-			problems = append(problems, problemAt(j.workflow, s.Pos,
+			problems = append(problems, j.workflow.ProblemAt(s.Pos,
 				"step "+s.Label(i)+" cannot change: the job has done it"))
 		}
 	}
 	switch {
 	case len(now) < done:
-		problems = append(problems, problemAt(j.workflow, top,
+		problems = append(problems, j.workflow.ProblemAt(top,
 			fmt.Sprintf("%sa step that the job has done is missing: %s", inPhase(phase, ""),
 				before[len(now)].Label(len(now)))))
 	case p.Completed && len(now) > done:
-		problems = append(problems, problemAt(j.workflow, now[done].Pos,
+		problems = append(problems, j.workflow.ProblemAt(now[done].Pos,
 			"step "+now[done].Label(done)+" would never run: the job is done with "+phase))
 	}
 	return problems

@@ -19,6 +19,7 @@ import (
 	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/testenv"
 )
@@ -71,8 +72,8 @@ func checkOutcomes(t *testing.T, what string, place jobs.Job) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%s: results: got %v, want %v", what, got, want)
 	}
-	m, ok := readResultsMeta(place.ResultsMetaFile())
-	if !ok || m.Rows != len(want) || !resultsFresh(place, m.Seq) {
+	m, ok := job.ReadResultsMeta(place.ResultsMetaFile())
+	if !ok || m.Rows != len(want) || !job.ResultsFresh(place, m.Seq) {
 		t.Errorf("%s: got companion %+v %v, want one of these %d rows", what, m, ok, len(want))
 	}
 	letters, err := dlq.Read(place.DLQFile())
@@ -208,7 +209,7 @@ func TestARetryThatThePolicyStopsIsInLettersAndResults(t *testing.T) {
 		})
 		// item_0 waits for its second try when the stop comes.
 		paused, err := RetryDead(t.Context(), stopAfter(t, c, 2*time.Minute), r.Job, these("item_0"), false)
-		if err != nil || paused.State != Paused {
+		if err != nil || paused.State != job.Paused {
 			t.Fatalf("got %s %v, want paused", paused.State, err)
 		}
 		checkOutcomes(t, "stopped while a letter waits", r.Job)
@@ -236,7 +237,7 @@ func TestDamagedResultsAreMadeAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			good.put(t)
 			damage()
-			if err := UpdateResults(r.Job); err != nil {
+			if err := job.UpdateResults(r.Job); err != nil {
 				t.Fatal(err)
 			}
 			for path, want := range good {
@@ -248,8 +249,9 @@ func TestDamagedResultsAreMadeAgain(t *testing.T) {
 	}
 	t.Run("never made", func(t *testing.T) {
 		_, _ = os.Remove(r.Job.ResultsFile()), os.Remove(r.Job.ResultsMetaFile())
-		if err := UpdateResults(r.Job); err != nil || hadResults(r.Job) {
-			t.Errorf("got results %v, %v, want none", hadResults(r.Job), err)
+		err := job.UpdateResults(r.Job)
+		if _, stat := os.Stat(r.Job.ResultsFile()); err != nil || stat == nil {
+			t.Errorf("got results %v, %v, want none", stat == nil, err)
 		}
 	})
 }
@@ -263,7 +265,7 @@ func TestResultsOfRecordsThatTheLogHasLostDoNotCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	evict(t, c, r.Job) // opens the job, and no more
-	if m, ok := readResultsMeta(r.Job.ResultsMetaFile()); ok {
+	if m, ok := job.ReadResultsMeta(r.Job.ResultsMetaFile()); ok {
 		t.Errorf("got a companion of record %d, want none", m.Seq)
 	}
 }
@@ -280,9 +282,9 @@ func TestADamagedOutputIsTold(t *testing.T) {
 	r := run(t, c, workflowOf(2, 1, "reduce:\n  - shell: sum\n"))
 	moved := copyJob(t, c, r.Job, readLog(t, r.Job)).job
 	_ = os.RemoveAll(r.Job.OutputsDir())
-	update := func() error {
-		return makeResults(moved, &state{selected: selected{Total: 2}, Outcome: 1, Status: statusesOf(2)})
-	}
+	both := job.NewFold(errorpolicy.Policy{})
+	both.Total, both.Outcome, both.Status = 2, 1, statusesOf(2)
+	update := func() error { return job.MakeResults(moved, both) }
 	if err := update(); err != nil {
 		t.Fatalf("moved: %v", err)
 	}
@@ -299,7 +301,7 @@ func TestADamagedOutputIsTold(t *testing.T) {
 		if err := os.WriteFile(path, []byte(large[1:]+"y"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := update(); !errors.Is(err, ErrFiles) || !strings.Contains(err.Error(), path) {
+		if err := update(); !errors.Is(err, job.ErrFiles) || !strings.Contains(err.Error(), path) {
 			t.Errorf("got %v, want %s told", err, path)
 		}
 		if err := os.WriteFile(path, []byte(large), 0o600); err != nil {

@@ -15,8 +15,10 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/items"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
+	"prodigy/internal/reuse"
 	"prodigy/internal/workflow"
 )
 
@@ -31,7 +33,7 @@ func BenchmarkComparison(b *testing.B) {
 	c := Config{
 		Home: jobs.Home{Root: filepath.Join(root, "home")}, Dir: root, Environ: []string{"PATH=/bin"},
 
-		LogConfig: LogConfig{Durability: events.None},
+		LogConfig: job.LogConfig{Durability: events.None},
 		RunConfig: RunConfig{Runner: func(context.Context, process.Command) (process.Exit, error) { return process.Exit{}, nil }},
 	}
 	write := func(changed int) {
@@ -57,7 +59,7 @@ func BenchmarkComparison(b *testing.B) {
 	var memory peak
 	began := cpuTime()
 	for b.Loop() {
-		compared, _, err := Compare(c, w)
+		compared, _, err := reuse.Compare(c.Reuse(), w)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/testenv"
 )
 
@@ -229,7 +230,7 @@ func (p *project) run(stopAt int) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	for r.State == Paused && p.rnd.IntN(2) == 0 {
+	for r.State == job.Paused && p.rnd.IntN(2) == 0 {
 		again, cancel := context.WithCancelCause(p.t.Context())
 		defer cancel(nil)
 		c.Stop, p.limit = again, 0
@@ -237,7 +238,7 @@ func (p *project) run(stopAt int) {
 			p.t.Fatal(err)
 		}
 	}
-	made := &madeJob{id: r.Job.ID, settled: map[string]madeItem{}, whole: r.State == Completed}
+	made := &madeJob{id: r.Job.ID, settled: map[string]madeItem{}, whole: r.State == job.Completed}
 	ids := map[string]string{}
 	started := map[string]bool{}
 	for _, rec := range recordsOf(p.t, r.Job) {
@@ -269,7 +270,7 @@ func (p *project) run(stopAt int) {
 			p.t.Errorf("item %s was run, and has not changed", id)
 		}
 	}
-	if r.State == Completed && len(ids) != len(p.items) {
+	if r.State == job.Completed && len(ids) != len(p.items) {
 		p.t.Errorf("items with an end: %v, want %v", slices.Sorted(maps.Keys(ids)), p.items)
 	}
 	p.jobs = append([]*madeJob{made}, p.jobs...)

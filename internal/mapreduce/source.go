@@ -10,6 +10,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
+	"prodigy/internal/reuse"
 )
 
 // source gives a pool its items.
@@ -44,7 +45,7 @@ type offered struct {
 }
 
 // feed runs a producer of items on a goroutine of the job.
-func (j *job) feed(produce func(ctx context.Context, give func(offered) bool) error) source {
+func (j *owner) feed(produce func(ctx context.Context, give func(offered) bool) error) source {
 	ctx, cancel := context.WithCancel(context.Background())
 	found := make(chan offered, lead)
 	var failed error
@@ -67,20 +68,20 @@ func (j *job) feed(produce func(ctx context.Context, give func(offered) bool) er
 // selected is the source of a job's items: as they were recorded if selection had ended, else by selecting
 // them. The selection runs ahead into items.jsonl, so that the input is needed for as short as can be, and the
 // pool follows that file.
-func (j *job) selected() source {
+func (j *owner) selected() source {
 	todo := j.todo()
 	sel := &selection{
-		job: j, head: j.state.Head, grown: make(chan struct{}, 1), ended: make(chan struct{}),
+		job: j, head: j.Fold.Head, grown: make(chan struct{}, 1), ended: make(chan struct{}),
 		lead: ahead{items: mostAhead, bytes: mostBytesAhead, moved: make(chan struct{}, 1)},
 	}
-	if j.state.Selected || j.cutOff() {
+	if j.Fold.Selected || j.cutOff() {
 		close(sel.grown)
 		return j.feed(func(ctx context.Context, give func(offered) bool) error {
-			if err := sel.give(ctx, todo, give); err != nil || j.state.Selected {
+			if err := sel.give(ctx, todo, give); err != nil || j.Fold.Selected {
 				return err
 			}
 			return fmt.Errorf("%w: what had been read of it has run (%d items); start a new job with the rest",
-				errInputGone, j.store.Len())
+				errInputGone, j.Store.Len())
 		})
 	}
 	s := j.feed(func(ctx context.Context, give func(offered) bool) error {
@@ -96,7 +97,7 @@ func (j *job) selected() source {
 		return sel.give(ctx, todo, give)
 	})
 	s.chosen, s.whole = sel.ended, j.whole()
-	s.choice = func() (int, []string, error) { return j.store.Len(), sel.notes, sel.failed }
+	s.choice = func() (int, []string, error) { return j.Store.Len(), sel.notes, sel.failed }
 	return s
 }
 
@@ -106,11 +107,11 @@ var (
 )
 
 // cutOff reports whether the selection of an earlier run was interrupted and cannot be repeated.
-func (j *job) cutOff() bool { return j.workflow.Map.Input.Stdin && j.config.Stdin == nil }
+func (j *owner) cutOff() bool { return j.workflow.Map.Input.Stdin && j.config.Stdin == nil }
 
 // selection is a selection at work: one goroutine records what it chooses, another gives it to the pool.
 type selection struct {
-	job    *job
+	job    *owner
 	head   string        // of the job, with workspaces
 	grown  chan struct{} // the store has more; closed when there will be no more
 	lead   ahead
@@ -121,19 +122,19 @@ type selection struct {
 
 // whole reports whether all items are selected before the first agent starts: their keys must be known to be
 // different, or people are to be told what has changed since an earlier job.
-func (j *job) whole() bool { return j.workflow.Map.Key.Value != "" || j.reuse != nil }
+func (j *owner) whole() bool { return j.workflow.Map.Key.Value != "" || j.reuse != nil }
 
 // record selects items and records each with the job. When no agent starts before the end, what an earlier run
 // recorded does not count; else it must be what is selected now.
 func (s *selection) record(ctx context.Context) error {
 	whole := s.job.whole()
 	if whole {
-		if err := s.job.store.Clear(); err != nil {
+		if err := s.job.Store.Clear(); err != nil {
 			return err
 		}
 	}
-	chosen, known := 0, s.job.store.Len()
-	before := s.job.store.Cursor()
+	chosen, known := 0, s.job.Store.Len()
+	before := s.job.Store.Cursor()
 	env := s.job.selectionEnv()
 	env.Warn = func(text string) { s.notes = append(s.notes, text) }
 	if s.job.space != nil { // the items are what setup has left, committed or not
@@ -150,7 +151,7 @@ func (s *selection) record(ctx context.Context) error {
 			return err
 		}
 		if s.job.reuse != nil {
-			wanted, err := s.job.reuse.choose(&it)
+			wanted, err := s.job.reuse.Choose(&it)
 			if err != nil {
 				return err
 			}
@@ -159,7 +160,7 @@ func (s *selection) record(ctx context.Context) error {
 			}
 		}
 		if it.Index >= known {
-			err = s.job.store.Append(s.job.masked(it))
+			err = s.job.Store.Append(s.job.masked(it))
 		} else {
 			err = sameAs(before, it)
 		}
@@ -168,27 +169,27 @@ func (s *selection) record(ctx context.Context) error {
 		}
 		chosen++
 		signal(s.grown)
-		if !whole && !s.lead.wait(ctx, int64(it.Index), s.job.store.Size()) {
+		if !whole && !s.lead.wait(ctx, int64(it.Index), s.job.Store.Size()) {
 			return context.Cause(ctx)
 		}
 	}
 	if chosen < known {
 		return errInputChanged
 	}
-	return s.job.store.Sync()
+	return s.job.Store.Sync()
 }
 
-func (j *job) selectionEnv() items.Env {
+func (j *owner) selectionEnv() items.Env {
 	known := j.config.Settings.With(j.captured())
 	return items.Env{
 		Dir: j.config.Dir, Environ: known.Environ(j.config.Environ), Fill: known.Fill, Stdin: j.config.Stdin,
-		Temp: j.temp, Register: j.register, Results: j.inputResults(),
+		Temp: j.temp, Register: j.register, Results: reuse.ResultsOf(j.config.Home, j.meta.Input),
 		Secret: j.config.Settings.Mask.Holds,
 	}
 }
 
 // captured returns what setup has captured. Outputs that hold a secret are not among it, for the log has them masked.
-func (j *job) captured() map[string]string {
+func (j *owner) captured() map[string]string {
 	values := map[string]string{}
 	for _, e := range j.earlier("map") {
 		if !e.Masked {
@@ -199,7 +200,7 @@ func (j *job) captured() map[string]string {
 }
 
 // masked returns an item with what may be shown of it, when that is not all.
-func (j *job) masked(it items.Item) items.Item {
+func (j *owner) masked(it items.Item) items.Item {
 	if shown := j.config.Settings.Mask.JSON(it.Data); !bytes.Equal(shown, it.Data) {
 		it.Masked = shown
 	}
@@ -265,7 +266,7 @@ func (a *ahead) wait(ctx context.Context, index, size int64) bool {
 
 // give gives the recorded items that are to be started, in order, as far as the selection has come.
 func (s *selection) give(ctx context.Context, todo func(int) bool, give func(offered) bool) error {
-	c := s.job.store.Cursor()
+	c := s.job.Store.Cursor()
 	for {
 		for c.More() {
 			s.lead.move(c)
@@ -281,7 +282,7 @@ func (s *selection) give(ctx context.Context, todo func(int) bool, give func(off
 			}
 			next := offered{Item: it}
 			if s.job.reuse != nil {
-				if next, err = s.job.reuse.take(it); err != nil {
+				if next.reused, next.reason, err = s.job.reuse.Take(it, s.job.place); err != nil {
 					return err
 				}
 			}
@@ -303,26 +304,26 @@ func (s *selection) give(ctx context.Context, todo func(int) bool, give func(off
 
 // todo returns a function that reports whether an item, by index, is to be started for the first time in this
 // run. It is a snapshot of the state, so a source can use it while the owner continues.
-func (j *job) todo() func(index int) bool {
-	statuses := j.state.Status.Clone()
-	waiting := make(map[int]bool, len(j.state.Waiting))
-	for i := range j.state.Waiting {
-		waiting[i] = i < j.store.Len()
+func (j *owner) todo() func(index int) bool {
+	statuses := j.Fold.Status.Clone()
+	waiting := make(map[int]bool, len(j.Fold.Waiting))
+	for i := range j.Fold.Waiting {
+		waiting[i] = i < j.Store.Len()
 	}
-	for i := range j.state.Running { // attached ones
+	for i := range j.Fold.Running { // attached ones
 		waiting[i] = true
 	}
-	for i := range j.state.Merging {
+	for i := range j.Fold.Merging {
 		waiting[i] = true
 	}
 	return func(i int) bool { return !waiting[i] && statuses.At(i) == errorpolicy.Pending }
 }
 
 // listed gives the items with these indexes.
-func (j *job) listed(indexes []int) source {
+func (j *owner) listed(indexes []int) source {
 	return j.feed(func(_ context.Context, give func(offered) bool) error {
 		for _, index := range indexes {
-			it, err := j.store.At(index)
+			it, err := j.Store.At(index)
 			if err != nil {
 				return fmt.Errorf("read the recorded items: %w", err)
 			}

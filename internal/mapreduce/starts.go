@@ -101,7 +101,7 @@ func (s *starts) before(ask agent.AgentAsk) []gateKey {
 }
 
 // quotaPolicy returns what a used-up limit does.
-func (j *job) quotaPolicy() limit.QuotaPolicy {
+func (j *owner) quotaPolicy() limit.QuotaPolicy {
 	if p := j.workflow.ErrorPolicy.Quota; p != nil {
 		return *p
 	}
@@ -109,13 +109,13 @@ func (j *job) quotaPolicy() limit.QuotaPolicy {
 }
 
 // budget returns what the agents of the job may use. What a command line said goes before the workflow.
-func (j *job) budget() spend.Budget {
+func (j *owner) budget() spend.Budget {
 	b := j.workflow.Budget
 	switch {
 	case j.config.MaxCost > 0:
 		b.Job = j.config.maxCost()
-	case j.state.MaxCost != nil:
-		b.Job = j.state.MaxCost
+	case j.Fold.MaxCost != nil:
+		b.Job = j.Fold.MaxCost
 	}
 	return b
 }
@@ -391,10 +391,10 @@ func (h *host) tooLong(e events.QuotaPaused, c limit.GateClosing, p limit.QuotaP
 }
 
 // noticePauses says how long agents of a resumed job still wait.
-func (j *job) noticePauses() {
+func (j *owner) noticePauses() {
 	now := time.Now()
-	for _, name := range slices.Sorted(maps.Keys(j.state.Quotas)) {
-		if e := j.state.Quotas[name]; e.Until.After(now) {
+	for _, name := range slices.Sorted(maps.Keys(j.Fold.Quotas)) {
+		if e := j.Fold.Quotas[name]; e.Until.After(now) {
 			j.notice("still " + pausedText(e, now))
 		}
 	}

@@ -26,7 +26,7 @@ func TestAnAgentOfTheRunBeforeAsksAgainAtALimit(t *testing.T) {
 		{"another failure", limit.QuotaPause, &agent.Failure{Failure: retry.Failure{Type: retry.TypeNetwork}}, false},
 		{"success", limit.QuotaPause, nil, false},
 	} {
-		j := &job{workflow: &workflow.Workflow{ErrorPolicy: errorpolicy.Policy{Quota: &limit.QuotaPolicy{OnQuota: c.on}}}}
+		j := &owner{workflow: &workflow.Workflow{ErrorPolicy: errorpolicy.Policy{Quota: &limit.QuotaPolicy{OnQuota: c.on}}}}
 		h := &host{job: j, starts: starts{ledger: new(spend.Ledger), open: map[int64]start{}}}
 		again, err := h.ReportAgent(&agent.Attempt{ItemID: "item_1"}, agent.AgentTicket{ID: -1}, c.failure, ai.LimitUse{})
 		if again != c.want || err != nil {

@@ -39,7 +39,7 @@ func (p *pool) askTurn(k *parking) {
 
 // stepMay returns when a step may start, by key.
 func (p *pool) stepMay(position int) func(key string, now time.Time) time.Time {
-	return p.job.state.Limits.Steps.Next(position)
+	return p.job.Fold.Limits.Steps.Next(position)
 }
 
 // serveSteps gives their turns to agents that have kept their slots, and with a free slot to one that has not.
@@ -89,7 +89,7 @@ func (p *pool) giveTurn(k *parking, now time.Time) {
 	if waited := now.Sub(k.asked); waited >= time.Millisecond {
 		e.WaitedMS = events.Millis(waited)
 	}
-	p.job.record(e)
+	p.job.Record(e)
 }
 
 // forgetSteps removes an agent that has ended, should it wait for the turn of a step.

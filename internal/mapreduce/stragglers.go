@@ -9,6 +9,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/retry"
 )
 
@@ -62,7 +63,7 @@ func (p *pool) sinceOf(f *flight, id string, now time.Time) time.Time {
 	if f.waits != nil || !f.placed {
 		return now
 	}
-	if k, retrying := p.job.state.Retrying[id]; retrying && k.Due.After(f.began) {
+	if k, retrying := p.job.Fold.Retrying[id]; retrying && k.Due.After(f.began) {
 		return k.Due
 	}
 	return f.began
@@ -70,7 +71,7 @@ func (p *pool) sinceOf(f *flight, id string, now time.Time) time.Time {
 
 // placed notes that a worker of a fleet runs an attempt.
 func (p *pool) placed(e events.AgentPlaced) {
-	one := p.job.state.Running.at(e.ItemIndex)
+	one := p.job.Fold.Running.At(e.ItemIndex)
 	if f := p.flights[one.Token]; f != nil && one.Number == e.Attempt && !f.placed {
 		f.placed, f.began = true, time.Now()
 	}
@@ -79,16 +80,16 @@ func (p *pool) placed(e events.AgentPlaced) {
 // findStragglers records which attempts have become stragglers.
 func (p *pool) findStragglers(now time.Time) {
 	w, j := &p.watch, p.job
-	limit, known := j.state.Times.Limit()
-	if !known || len(j.state.Quotas) > 0 {
+	limit, known := j.Fold.Times.Limit()
+	if !known || len(j.Fold.Quotas) > 0 {
 		return
 	}
 	for len(w.clocks) > 0 && now.Sub(w.clocks[0].since) >= limit {
 		c := &w.clocks[0]
 		f := p.flights[c.token]
-		one := running{}
+		one := job.Running{}
 		if f != nil {
-			one = j.state.Running.at(f.index)
+			one = j.Fold.Running.At(f.index)
 		}
 		if one.Token != c.token { // it has ended
 			heap.Pop(&w.clocks)
@@ -104,11 +105,11 @@ func (p *pool) findStragglers(now time.Time) {
 			Worker: f.slot, RanMS: events.Millis(now.Sub(c.since)),
 			LimitMS: events.Millis(limit), After: j.workflow.Map.Straggler.After.String(),
 		}
-		if t := j.state.Times.Percentile(); t > 0 {
-			e.PercentileMS, e.Attempts = events.Millis(t), j.state.Times.N()
+		if t := j.Fold.Times.Percentile(); t > 0 {
+			e.PercentileMS, e.Attempts = events.Millis(t), j.Fold.Times.N()
 		}
 		heap.Pop(&w.clocks)
-		j.record(e)
+		j.Record(e)
 		if j.workflow.Map.Straggler.Stop {
 			f.slow = &stragglerError{limit}
 			f.end(f.slow)
@@ -119,7 +120,7 @@ func (p *pool) findStragglers(now time.Time) {
 
 // soonStraggling notes when the next attempt may be a straggler.
 func (p *pool) soonStraggling() {
-	if limit, known := p.job.state.Times.Limit(); known && len(p.watch.clocks) > 0 {
+	if limit, known := p.job.Fold.Times.Limit(); known && len(p.watch.clocks) > 0 {
 		p.lobby.soon(p.watch.clocks[0].since.Add(limit))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/retry"
 )
 
@@ -63,7 +64,7 @@ func TestAStragglerThatIsStoppedHasTimedOut(t *testing.T) {
 				}))
 				r := run(t, config, slow(3, 2, "5s", true, c.more))
 				all := recordsOf(t, r.Job)
-				if got := attemptsTold(all, "item_0"); r.State != Completed || !slices.Equal(got, c.want) {
+				if got := attemptsTold(all, "item_0"); r.State != job.Completed || !slices.Equal(got, c.want) {
 					t.Errorf("%s: got %q\nwant %q", r.State, got, c.want)
 				}
 				failed, _ := told[events.AgentFailed](all)
@@ -77,7 +78,7 @@ func TestAStragglerThatIsStoppedHasTimedOut(t *testing.T) {
 
 // The log of an earlier version may have two attempts at an item. Their numbers are not used again, whichever of them has counted.
 func TestSecondAttemptsOfAnEarlierVersionAreReadStill(t *testing.T) {
-	s := newState(errorpolicy.Policy{})
+	s := job.NewFold(errorpolicy.Policy{})
 	for i, e := range []events.Event{
 		events.JobStarted{},
 		events.AgentStarted{ItemID: "item_0", Attempt: 1},
@@ -89,10 +90,10 @@ func TestSecondAttemptsOfAnEarlierVersionAreReadStill(t *testing.T) {
 		events.AgentSuperseded{ItemID: "item_1", ItemIndex: 1, Attempt: 1, By: 2},
 		events.JobResumed{},
 	} {
-		s.apply(events.Record{Seq: int64(i + 1), Time: time.Unix(int64(i), 0), Event: e})
+		s.Apply(events.Record{Seq: int64(i + 1), Time: time.Unix(int64(i), 0), Event: e})
 	}
-	if s.Status.At(0) != errorpolicy.Succeeded || len(s.Running) != 0 || s.nextNumber(1) != 3 {
-		t.Errorf("got %v, %d running, and attempt %d next, want a success, none, and 3", s.Status.At(0), len(s.Running), s.nextNumber(1))
+	if s.Status.At(0) != errorpolicy.Succeeded || len(s.Running) != 0 || s.NextNumber(1) != 3 {
+		t.Errorf("got %v, %d running, and attempt %d next, want a success, none, and 3", s.Status.At(0), len(s.Running), s.NextNumber(1))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 )
 
@@ -53,19 +54,11 @@ func TestASummaryIsOfTheLastRun(t *testing.T) {
 
 func checkSummary(t *testing.T, place jobs.Job) {
 	t.Helper()
-	meta, err := place.ReadMeta()
+	want, err := job.SummarizeAnd(place, func(events.Record) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy, err := recordedPolicy(place, meta)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := restored{newState(policy), events.Read(place.EventsDir())}.summary(place, meta, func(events.Record) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := Summarize(place)
+	got, err := job.Summarize(place)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,9 +82,9 @@ func TestASummaryNoticesALogThatEndsBeforeItsCheckpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = os.Remove(r.Job.DLQFile())
-		for name, summarize := range map[string]func() (Summary, error){
-			"all records": func() (Summary, error) { return SummarizeAnd(r.Job, func(events.Record) {}) },
-			"the last":    func() (Summary, error) { return Summarize(r.Job) },
+		for name, summarize := range map[string]func() (job.Summary, error){
+			"all records": func() (job.Summary, error) { return job.SummarizeAnd(r.Job, func(events.Record) {}) },
+			"the last":    func() (job.Summary, error) { return job.Summarize(r.Job) },
 		} {
 			if s, err := summarize(); err == nil || !strings.Contains(err.Error(), "the end of the log is lost") {
 				t.Errorf("%s: got %s, %v, want that the end is lost", name, s.State, err)

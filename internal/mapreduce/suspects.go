@@ -10,6 +10,7 @@ import (
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 )
@@ -31,7 +32,7 @@ type suspects struct {
 }
 
 // count returns how many of those that wait are suspects, and not items that run alone for lack of memory.
-func (s *suspects) count(j *job) (n int) {
+func (s *suspects) count(j *owner) (n int) {
 	for _, d := range s.waiting {
 		if j.suspect(d.index) {
 			n++
@@ -87,28 +88,28 @@ func (p *pool) isolate(now time.Time) {
 }
 
 // suspects returns the items that are to run alone, those first that were alone at fewer deaths.
-func (j *job) suspects() []dueItem {
+func (j *owner) suspects() []dueItem {
 	var found []dueItem
-	for index, w := range j.state.Waiting {
-		if (j.suspect(index) || w.Retry.Alone) && index < j.store.Len() {
+	for index, w := range j.Fold.Waiting {
+		if (j.suspect(index) || w.Retry.Alone) && index < j.Store.Len() {
 			found = append(found, dueItem{id: w.ID, index: index, due: w.Due})
 		}
 	}
 	slices.SortFunc(found, func(a, b dueItem) int {
-		return cmp.Or(cmp.Compare(j.state.Crashes[a.index].Alone, j.state.Crashes[b.index].Alone),
+		return cmp.Or(cmp.Compare(j.Fold.Crashes[a.index].Alone, j.Fold.Crashes[b.index].Alone),
 			cmp.Compare(a.index, b.index))
 	})
 	return found
 }
 
 // quiet is how long nothing runs before a suspect does.
-func (j *job) quiet(index int) time.Duration {
-	return time.Second << min(2*j.state.Crashes[index].Alone, 4)
+func (j *owner) quiet(index int) time.Duration {
+	return time.Second << min(2*j.Fold.Crashes[index].Alone, 4)
 }
 
 // noteDeath finds out how the run before died, if it did.
-func (j *job) noteDeath() {
-	if j.state.Ended != "" || j.state.Seq == 0 {
+func (j *owner) noteDeath() {
+	if j.Fold.Ended != "" || j.Fold.Seq == 0 {
 		return
 	}
 	if death := process.LastDeath(j.place.RegisterFile()); !death.At.IsZero() && !death.Stopping {
@@ -118,26 +119,26 @@ func (j *job) noteDeath() {
 }
 
 // suspect reports whether an item is to run alone.
-func (j *job) suspect(index int) bool {
-	return j.config.MaxCrashes > 0 && j.state.Crashes[index].Together >= j.config.MaxCrashes &&
-		j.state.Status.At(index) == errorpolicy.Pending
+func (j *owner) suspect(index int) bool {
+	return j.config.MaxCrashes > 0 && j.Fold.Crashes[index].Together >= j.config.MaxCrashes &&
+		j.Fold.Status.At(index) == errorpolicy.Pending
 }
 
 // quarantine records the failure of the items that were running alone when the run died, once that has happened
 // too often. The policy decides what follows as of any failure. The breaker never learns of it.
-func (j *job) quarantine() {
-	for _, index := range slices.Sorted(maps.Keys(j.state.Losses)) {
-		if index < j.store.Len() {
+func (j *owner) quarantine() {
+	for _, index := range slices.Sorted(maps.Keys(j.Fold.Losses)) {
+		if index < j.Store.Len() {
 			j.condemn(index)
 		}
 	}
 	if j.config.MaxCrashes <= 0 {
 		return
 	}
-	for _, index := range slices.Sorted(maps.Keys(j.state.Crashes)) {
-		c := j.state.Crashes[index]
-		w, waits := j.state.Waiting[index] // an attached one does not
-		if !waits || !w.Due.IsZero() || c.Alone < j.config.MaxCrashes || !j.suspect(index) || index >= j.store.Len() {
+	for _, index := range slices.Sorted(maps.Keys(j.Fold.Crashes)) {
+		c := j.Fold.Crashes[index]
+		w, waits := j.Fold.Waiting[index] // an attached one does not
+		if !waits || !w.Due.IsZero() || c.Alone < j.config.MaxCrashes || !j.suspect(index) || index >= j.Store.Len() {
 			continue
 		}
 		j.setAside(index, w, fmt.Sprintf("prodigy died %d times while nothing but this item was running, and %d times while it was running beside others", c.Alone, c.Together))
@@ -145,10 +146,10 @@ func (j *job) quarantine() {
 }
 
 // setAside records the failure of an item that kills what runs it.
-func (j *job) setAside(index int, w pendingRetry, message string) {
+func (j *owner) setAside(index int, w job.Waiting, message string) {
 	now := time.Now()
 	f := retry.Failure{Type: retry.TypeKilledRunner, Message: message, ExitCode: -1}
-	d := j.state.Policy.Decide(errorpolicy.Outcome{ItemID: w.ID, Failure: f, Retry: w.Retry}, now,
+	d := j.Fold.Policy.Decide(errorpolicy.Outcome{ItemID: w.ID, Failure: f, Retry: w.Retry}, now,
 		retry.NewRand(j.meta.Seed, w.ID, strconv.Itoa(w.Number)))
 	failed := events.AgentFailed{
 		ItemID: w.ID, ItemIndex: index, Attempt: w.Number, Error: message, ErrorType: retry.TypeKilledRunner,
@@ -176,12 +177,12 @@ const (
 )
 
 // killsWorkers reports whether an item may be what killed workers.
-func (j *job) killsWorkers(index int) bool { return j.state.Losses[index].Together >= lostTogether }
+func (j *owner) killsWorkers(index int) bool { return j.Fold.Losses[index].Together >= lostTogether }
 
 // condemn records the failure of an item that waits for its next attempt, if its workers have been lost too often.
-func (j *job) condemn(index int) {
-	l := j.state.Losses[index]
-	w, waits := j.state.Waiting[index]
+func (j *owner) condemn(index int) {
+	l := j.Fold.Losses[index]
+	w, waits := j.Fold.Waiting[index]
 	switch {
 	case !waits || !w.Due.IsZero():
 	case l.Alone >= lostAlone:

@@ -15,6 +15,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/gitspace"
 	"prodigy/internal/items"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
 	"prodigy/internal/process"
@@ -68,7 +69,7 @@ type Clones interface {
 // clones are those of a job.
 type clones struct {
 	cloner
-	job *job
+	job *owner
 }
 
 type cloner interface {
@@ -106,13 +107,8 @@ func (gitWorkspaces) Open(ctx context.Context, c gitspace.Config, start gitspace
 	return s, nil
 }
 
-// RefusedError says why a job was not begun: nothing has run, and no job is there.
-type RefusedError struct{ Reason string }
-
-func (e *RefusedError) Error() string { return e.Reason }
-
 // StartOf returns what a new job of w would begin with, if it has workspaces. It reads the repository and
-// changes nothing. The error is a *RefusedError when such a job would be refused.
+// changes nothing. The error is a *job.RefusedError when such a job would be refused.
 func StartOf(ctx context.Context, c Config, w *workflow.Workflow, slots int) (gitspace.Start, error) {
 	if c.OnFleet {
 		slots = 0 // they are elsewhere
@@ -121,7 +117,7 @@ func StartOf(ctx context.Context, c Config, w *workflow.Workflow, slots int) (gi
 		Dir: c.Dir, Environ: c.Environ, Policy: w.Workspace, Slots: slots, Workflow: w.Name, WorkDir: workRoot(c),
 	}, c.AllowDirty)
 	if err != nil && ctx.Err() == nil {
-		err = &RefusedError{Reason: "workspace: " + err.Error()}
+		err = &job.RefusedError{Reason: "workspace: " + err.Error()}
 	}
 	return start, err
 }
@@ -143,10 +139,10 @@ const (
 )
 
 // isolated reports whether the job has workspaces.
-func (j *job) isolated() bool { return j.workflow.Workspace.Isolated() }
+func (j *owner) isolated() bool { return j.workflow.Workspace.Isolated() }
 
 // gitConfig returns the configuration of the job's workspaces.
-func (j *job) gitConfig() gitspace.Config {
+func (j *owner) gitConfig() gitspace.Config {
 	return gitspace.Config{
 		JobID: j.place.ID, Workflow: j.workflow.Name, Dir: j.config.Dir, GitDir: j.place.GitDir(),
 		WorkDir: j.meta.WorkDir,
@@ -182,21 +178,21 @@ func (j *job) gitConfig() gitspace.Config {
 // openWorkspaces opens the workspaces of the job. It comes before any command of the job runs, and after the
 // record of what the job begins with is on disk: start is that of a new job, and empty for one that is
 // continued.
-func (j *job) openWorkspaces(ctx context.Context, start gitspace.Start) error {
+func (j *owner) openWorkspaces(ctx context.Context, start gitspace.Start) error {
 	if !j.isolated() {
 		return nil
 	}
 	if start.Base == "" {
-		start = gitspace.Start{Base: j.state.Base, Branch: j.state.TargetBranch}
-		if j.state.Ended == "" { // the run before died, and has not looked at the checkout
-			start.Checkout = j.state.Checkout
+		start = gitspace.Start{Base: j.Fold.Base, Branch: j.Fold.TargetBranch}
+		if j.Fold.Ended == "" { // the run before died, and has not looked at the checkout
+			start.Checkout = j.Fold.Checkout
 		}
 	}
 	var live []gitspace.Work
-	for index, m := range j.state.Merging {
-		live = append(live, m.work(index))
+	for index, m := range j.Fold.Merging {
+		live = append(live, workOf(index, m))
 	}
-	space, err := j.config.workspaces().Open(ctx, j.gitConfig(), start, j.state.Head, live)
+	space, err := j.config.workspaces().Open(ctx, j.gitConfig(), start, j.Fold.Head, live)
 	if err != nil {
 		return fmt.Errorf("open the workspaces: %w", err)
 	}
@@ -211,10 +207,10 @@ func (j *job) openWorkspaces(ctx context.Context, start gitspace.Start) error {
 
 // uncommitted says what to do about an input file that the checkout has and the workspaces have not; empty:
 // that is not what err is about.
-func (j *job) uncommitted(err error) string {
+func (j *owner) uncommitted(err error) string {
 	var missing *items.NoFileError
 	if empty, ok := errors.AsType[*items.EmptyError](err); ok && empty.Glob && j.isolated() {
-		return "; workspaces have only what is committed, here at " + shortName(j.state.Head)
+		return "; workspaces have only what is committed, here at " + shortName(j.Fold.Head)
 	}
 	if !j.isolated() || !errors.As(err, &missing) {
 		return ""
@@ -224,14 +220,14 @@ func (j *job) uncommitted(err error) string {
 		return ""
 	}
 	return fmt.Sprintf("; it is in %s, but not in the commit %s, at which workspaces begin: commit it and run the workflow again, or name it by its full path, %s",
-		j.config.Dir, shortName(j.state.Head), file)
+		j.config.Dir, shortName(j.Fold.Head), file)
 }
 
 // shortName returns the name of a commit as people write it.
 func shortName(commit string) string { return commit[:min(len(commit), 10)] }
 
 // setSteps takes over what the attempts about workspaces have in common with those of a phase, which is about to begin.
-func (j *job) setSteps(a agent.Attempt) {
+func (j *owner) setSteps(a agent.Attempt) {
 	if j.space == nil {
 		return
 	}
@@ -257,7 +253,7 @@ func (j *job) setSteps(a agent.Attempt) {
 
 // runInWorkspace runs the steps of workspace.setup or workspace.verify. It is called on the goroutines of
 // attempts and of the merger.
-func (j *job) runInWorkspace(ctx context.Context, kind, dir, base string, worker int) (agent.Outcome, error) {
+func (j *owner) runInWorkspace(ctx context.Context, kind, dir, base string, worker int) (agent.Outcome, error) {
 	a := j.workspaceSteps[kind]
 	a.ID = j.place.ID + "/" + a.Phase + "/" + filepath.Base(dir)
 	a.Dir, a.Base, a.Worker = dir, base, worker
@@ -266,7 +262,7 @@ func (j *job) runInWorkspace(ctx context.Context, kind, dir, base string, worker
 }
 
 // executeAttempt runs an attempt where it belongs: in the workspace of its slot, or that of the phases that run once.
-func (j *job) executeAttempt(ctx context.Context, a agent.Attempt) (agent.Outcome, error) {
+func (j *owner) executeAttempt(ctx context.Context, a agent.Attempt) (agent.Outcome, error) {
 	if j.space == nil {
 		return j.executor.Execute(ctx, a)
 	}
@@ -282,7 +278,7 @@ func (j *job) executeAttempt(ctx context.Context, a agent.Attempt) (agent.Outcom
 		m := *a.Merge
 		m.Worktree = dir
 		if namesAny(a.Steps, "merge.commit", "merge.file", "merge.modified") {
-			h, err := j.space.History(ctx, j.state.Base, a.Base)
+			h, err := j.space.History(ctx, j.Fold.Base, a.Base)
 			if err != nil {
 				return agent.Outcome{}, err
 			}
@@ -315,10 +311,10 @@ func phaseFailure(err error) (agent.Outcome, error) {
 
 // base returns the commit at which an attempt at an item begins: the head of now. With `order: items` and several
 // slots the first attempts of all begin at the same commit, so that what they do does not depend on who was faster.
-func (j *job) base(index int) string {
-	s := j.state
+func (j *owner) base(index int) string {
+	s := j.Fold
 	if j.workflow.Workspace.Order == workflow.OrderItems && (j.parallel > 1 || j.elastic) && s.Failures[index] == 0 &&
-		!s.dead(index) {
+		!s.Dead(index) {
 		return s.MapBase
 	}
 	return s.Head
@@ -333,18 +329,18 @@ type delivered struct {
 
 // deliver brings the result of the run into the user's repository, whatever the run came to: nothing is to be
 // only in prodigy's home. It returns what the run has come to then.
-func (j *job) deliver(ctx context.Context, v runResult) (delivered, runResult) {
+func (j *owner) deliver(ctx context.Context, v runResult) (delivered, runResult) {
 	if j.space == nil {
 		return delivered{}, v
 	}
-	d := delivered{head: cmp.Or(v.head, j.state.Head)} // that of a standard workflow is in no record before the last
+	d := delivered{head: cmp.Or(v.head, j.Fold.Head)} // that of a standard workflow is in no record before the last
 	fail := func(what string, err error) (delivered, runResult) {
-		failed := runResult{state: Failed, reason: what + ": " + err.Error()}
+		failed := runResult{state: job.Failed, reason: what + ": " + err.Error()}
 		var state *gitspace.StateError
 		if !errors.As(err, &state) {
 			failed.cause = err
 		}
-		if v.state != Completed { // what the run itself came to says more
+		if v.state != job.Completed { // what the run itself came to says more
 			j.notice(failed.reason)
 			return d, v
 		}
@@ -366,10 +362,10 @@ func (j *job) deliver(ctx context.Context, v runResult) (delivered, runResult) {
 		}
 		j.notice("the checkout is not as it was when the job began, by you or by an agent that left its workspace: " + strings.Join(paths[:min(few, len(paths))], ", ") + more)
 	}
-	if v.state != Completed {
+	if v.state != job.Completed {
 		return d, v
 	}
-	if into := j.workflow.Workspace.Into; into != "" && d.head != j.state.Base {
+	if into := j.workflow.Workspace.Into; into != "" && d.head != j.Fold.Base {
 		if err := j.space.Into(ctx, into, d.head); err != nil {
 			return fail("into "+into, err)
 		}
@@ -379,8 +375,8 @@ func (j *job) deliver(ctx context.Context, v runResult) (delivered, runResult) {
 		j.notice("the workspaces could not be deleted: " + err.Error())
 		return d, v
 	}
-	j.record(events.WorktreeCleaned{Reason: "the job has completed"})
-	if m := j.state.Policy.Metrics(); m.Failed+m.Skipped+m.Rejected == 0 { // else the hub alone has the work of those
+	j.Record(events.WorktreeCleaned{Reason: "the job has completed"})
+	if m := j.Fold.Policy.Metrics(); m.Failed+m.Skipped+m.Rejected == 0 { // else the hub alone has the work of those
 		if err := j.space.Forget(); err != nil {
 			j.notice(err.Error())
 		}

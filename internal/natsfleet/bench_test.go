@@ -12,6 +12,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/workflow"
@@ -30,7 +31,7 @@ func BenchmarkItems(b *testing.B) {
 	b.Run("pool", func(b *testing.B) {
 		w, text := items(b.N)
 		dir := b.TempDir()
-		c := mapreduce.Config{Home: jobs.Home{Root: dir}, Dir: dir, Version: "test", MaxRetries: 3, EndConfig: mapreduce.EndConfig{Grace: time.Second}, LogConfig: mapreduce.LogConfig{Durability: events.Batch}}
+		c := mapreduce.Config{Home: jobs.Home{Root: dir}, Dir: dir, Version: "test", MaxRetries: 3, EndConfig: mapreduce.EndConfig{Grace: time.Second}, LogConfig: job.LogConfig{Durability: events.Batch}}
 		if r, err := mapreduce.Run(b.Context(), c, w, text); err != nil || r.Metrics.Successful != b.N {
 			b.Fatalf("%+v, %v", r, err)
 		}

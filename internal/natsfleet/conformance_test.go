@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/mask"
@@ -235,7 +236,7 @@ func TestTheFleetDoesAsTheLocalPool(t *testing.T) {
 				w.Env = append(w.Env, workflow.EnvVar{Name: "TRIES", Value: workflow.Text{Value: filepath.Join(t.TempDir(), "tries")}})
 				dir := t.TempDir()
 				cli := newFakeCLI(t)
-				config := mapreduce.Config{Agents: cli.agents, Home: jobs.Home{Root: dir}, Dir: dir, Environ: []string{"PATH=/usr/bin:/bin"}, Version: "test", MaxRetries: 3, EndConfig: mapreduce.EndConfig{Grace: time.Second}, LogConfig: mapreduce.LogConfig{Durability: events.Batch}}
+				config := mapreduce.Config{Agents: cli.agents, Home: jobs.Home{Root: dir}, Dir: dir, Environ: []string{"PATH=/usr/bin:/bin"}, Version: "test", MaxRetries: 3, EndConfig: mapreduce.EndConfig{Grace: time.Second}, LogConfig: job.LogConfig{Durability: events.Batch}}
 				if strings.Contains(c.text, "TOKEN") {
 					config.Settings = settings.Settings{Env: []workflow.EnvVar{{Name: "TOKEN", Secret: true}}, Secrets: map[string]string{"TOKEN": secretOfAll}, Mask: mask.New([]string{secretOfAll})}
 				}

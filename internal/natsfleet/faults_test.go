@@ -17,6 +17,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
+	"prodigy/internal/job"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
 )
@@ -27,7 +28,7 @@ const twice = `echo run >> runs-${item}; sleep 0.3`
 // once checks that all items have succeeded and none ran twice.
 func (f *field) once(r mapreduce.Result, items int) {
 	f.t.Helper()
-	if r.State != mapreduce.Completed || r.Metrics.Successful != items {
+	if r.State != job.Completed || r.Metrics.Successful != items {
 		f.t.Fatalf("got %s (%s) with %+v, want %d successful", r.State, r.Reason, r.Metrics, items)
 	}
 	f.ranOnce(items)

@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/fingerprint"
 	"prodigy/internal/fleet"
 	"prodigy/internal/retry"
+	"prodigy/internal/reuse"
 )
 
 const (
@@ -34,7 +34,7 @@ const (
 // sendFiles has the broker keep the files that commands run beside, each content once, and returns the name of the
 // object with their list.
 func (c *coordinator) sendFiles(ctx context.Context) (string, error) {
-	found := fingerprint.NewFiles(c.o.Dir)
+	found := reuse.NewDir(c.o.Dir)
 	var paths []string
 	for _, pattern := range c.o.Files {
 		matches, err := found.Glob(pattern)
@@ -402,7 +402,7 @@ func produced(paths func(string, json.RawMessage) ([]string, error), id string, 
 	if err != nil {
 		return nil, err
 	}
-	files := fingerprint.NewFiles(dir)
+	files := reuse.NewDir(dir)
 	for i, p := range all {
 		if all[i], err = files.Local(p); err != nil {
 			return nil, err

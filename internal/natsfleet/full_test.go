@@ -16,6 +16,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/fleet"
+	"prodigy/internal/job"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/workflow"
 )
@@ -114,7 +115,7 @@ func TestABrokerThatStaysFullPausesTheJob(t *testing.T) {
 	f.lease = 8 * time.Second
 	f.worker("a", 2, nil)
 	r := f.full(f.heavy(12), func(o *fleet.JobOptions) { o.Patience = time.Second }, func(*log) {})
-	if want := "the broker has not kept what it was sent for 1s (--broker-patience): its store does not answer"; r.State != mapreduce.Paused || !strings.Contains(r.Reason, want) {
+	if want := "the broker has not kept what it was sent for 1s (--broker-patience): its store does not answer"; r.State != job.Paused || !strings.Contains(r.Reason, want) {
 		t.Fatalf("got %s (%s), want it paused: %s", r.State, r.Reason, want)
 	}
 	f.lookAtStore()
@@ -127,7 +128,7 @@ func TestABrokerThatStaysFullPausesTheJob(t *testing.T) {
 	if err := of.Close(); err != nil {
 		t.Error(err)
 	}
-	if r.State != mapreduce.Completed || r.Metrics.Successful != 12 {
+	if r.State != job.Completed || r.Metrics.Successful != 12 {
 		t.Fatalf("got %s (%s) with %+v, want 12 successful", r.State, r.Reason, r.Metrics)
 	}
 }
@@ -172,7 +173,7 @@ func TestWhatAWorkerHasMadeWaitsForRoom(t *testing.T) {
 		}
 	})
 	r, err := f.runWith(c, of, source(2, 1, "until [ -e "+filepath.Join(f.root, "filled")+" ]; do sleep 0.05; done; head -c 900000 /dev/zero >made-${item}", ""))
-	if err != nil || r.State != mapreduce.Completed || r.Metrics.Successful != 2 {
+	if err != nil || r.State != job.Completed || r.Metrics.Successful != 2 {
 		t.Fatalf("got %s (%s) with %+v, %v, want 2 successful", r.State, r.Reason, r.Metrics, err)
 	}
 	for _, name := range []string{"made-1", "made-2"} {

@@ -16,6 +16,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/fleet"
+	"prodigy/internal/job"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/workflow"
 )
@@ -225,7 +226,7 @@ func TestABrokerThatStaysAwayPausesTheJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := mapreduce.Run(t.Context(), c, w, []byte(text))
-	if err != nil || r.State != mapreduce.Paused || !strings.Contains(r.Reason, "the broker has not answered for 1s (--broker-patience)") {
+	if err != nil || r.State != job.Paused || !strings.Contains(r.Reason, "the broker has not answered for 1s (--broker-patience)") {
 		t.Fatalf("got %s (%s), %v, want it paused by --broker-patience", r.State, r.Reason, err)
 	}
 	if err := of.Close(); err != nil {

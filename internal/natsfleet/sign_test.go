@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"prodigy/internal/fleet"
-	"prodigy/internal/mapreduce"
+	"prodigy/internal/job"
 )
 
 func TestOnlyWhatATrustedKeyHasSignedIsBelieved(t *testing.T) {
@@ -118,7 +118,7 @@ func TestAJobThatIsNotSignedIsRefused(t *testing.T) {
 	})
 	text := source(2, 2, "touch ran-${item}", "")
 	r, err := f.runWith(c, coordinator, text)
-	if err != nil || r.State != mapreduce.Paused || r.Metrics.Successful != 0 {
+	if err != nil || r.State != job.Paused || r.Metrics.Successful != 0 {
 		t.Errorf("got %s with %+v, %v, want it paused with nothing done", r.State, r.Metrics, err)
 	}
 	if !strings.Contains(a.said.String(), "it is not signed") {

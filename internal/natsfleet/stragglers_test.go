@@ -11,6 +11,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/control"
 	"prodigy/internal/fleet"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 )
@@ -37,7 +38,7 @@ func TestAStragglerIsEndedByItsWorkerAndTriedAgain(t *testing.T) {
 	f.worker("a", 2, nil)
 	f.worker("b", 2, nil)
 	r := f.run(straggling, nil)
-	if r.State != mapreduce.Completed || r.Metrics.Successful != 4 {
+	if r.State != job.Completed || r.Metrics.Successful != 4 {
 		t.Fatalf("got %s (%s) with %+v, want 4 successful", r.State, r.Reason, r.Metrics)
 	}
 	if files, _ := filepath.Glob(filepath.Join(f.root, "runs-*")); len(files) != 5 {

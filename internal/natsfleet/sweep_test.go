@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"prodigy/internal/fleet"
+	"prodigy/internal/job"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/workflow"
 )
@@ -111,7 +112,7 @@ func testDiesAfterTheEnd(t *testing.T, runs bool) {
 		t.Fatal(err)
 	}
 	first, err := mapreduce.Run(t.Context(), c, w, []byte(text))
-	if err != nil || first.State != mapreduce.Completed {
+	if err != nil || first.State != job.Completed {
 		t.Fatalf("got %+v, %v", first, err)
 	}
 	died := of.(*coordinator)
@@ -150,7 +151,7 @@ func testDiesAfterTheEnd(t *testing.T, runs bool) {
 	})
 	if !runs {
 		err = of.Close()
-	} else if r, e := f.runWith(c, of, text); e != nil || r.State != mapreduce.Completed {
+	} else if r, e := f.runWith(c, of, text); e != nil || r.State != job.Completed {
 		t.Fatalf("got %+v, %v", r, e)
 	}
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"prodigy/internal/items"
 	"prodigy/internal/mask"
@@ -76,6 +77,25 @@ func (s Settings) Lookup(name string) (string, bool) {
 	}
 	value, ok := s.known.values[name]
 	return value, ok
+}
+
+// Find returns the value of an environment variable as a step of w would see it, if it is known before the run. Environ is
+// what is inherited.
+func (s Settings) Find(w *workflow.Workflow, environ []string, name string) (string, bool) {
+	if value, ok := s.Lookup(name); ok {
+		return value, true
+	}
+	for _, v := range slices.Backward(w.Env) { // when the settings have not been resolved
+		if v.Name == name && v.Command == nil && v.Choice == nil {
+			return v.Value.Value, true
+		}
+	}
+	for _, entry := range slices.Backward(environ) {
+		if value, ok := strings.CutPrefix(entry, name+"="); ok {
+			return value, true
+		}
+	}
+	return "", false
 }
 
 // With returns s with more variables, whose values became known after the job started.

@@ -12,6 +12,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/ai"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/spend"
@@ -50,7 +51,7 @@ func simulatedBy(t *testing.T, source string, model func(begin time.Time) Model)
 	}
 	dir := t.TempDir()
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	c := mapreduce.Config{Home: jobs.Home{Root: dir}, Dir: dir, Environ: os.Environ(), Seed: 5, Agents: presets, EndConfig: mapreduce.EndConfig{Grace: time.Second}, LogConfig: mapreduce.LogConfig{LogSteps: true}}
+	c := mapreduce.Config{Home: jobs.Home{Root: dir}, Dir: dir, Environ: os.Environ(), Seed: 5, Agents: presets, EndConfig: mapreduce.EndConfig{Grace: time.Second}, LogConfig: job.LogConfig{LogSteps: true}}
 	var all []events.Record
 	r, err := Run(t.Context(), Job{
 		Config: c, Workflow: w, Source: []byte(source), Model: model(begin), Begin: begin, Observe: func(records []events.Record) { all = append(all, records...) },
@@ -74,7 +75,7 @@ func usd(f float64) spend.USD { return spend.FromFloat(f) }
 
 func TestABudgetStopsASimulatedJob(t *testing.T) {
 	r, _ := simulatedAgents(t, agentsOf(10, 2, "", "budget: {job: 1}\n"), "default: {takes: 1m, cost: $0.30, tokens: {input: 10k, output: 500}}\n")
-	if r.State != mapreduce.Failed || r.Budget == nil || r.Spent.Cost != usd(0.9) || r.Metrics.Successful != 3 || r.Spent.Tokens.Input != 30_000 {
+	if r.State != job.Failed || r.Budget == nil || r.Spent.Cost != usd(0.9) || r.Metrics.Successful != 3 || r.Spent.Tokens.Input != 30_000 {
 		t.Errorf("got %s (%s) with %d items for %s and %+v, want three items for $0.90", r.State, r.Reason, r.Metrics.Successful, r.Spent.Cost, r.Spent.Tokens)
 	}
 }

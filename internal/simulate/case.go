@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
@@ -187,7 +188,7 @@ var itemStates = []string{"success", "failed", "skipped", "rejected", "pending"}
 func (e *expectation) Check() []check.Finding {
 	var found check.Findings
 	requireWord(&found, "state", "state: unknown word", e.State,
-		check.Words(mapreduce.Completed, mapreduce.Failed, mapreduce.Paused))
+		check.Words(job.Completed, job.Failed, job.Paused))
 	for id, state := range e.Items {
 		requireWord(&found, "items."+id, "items: unknown word", state, itemStates)
 	}

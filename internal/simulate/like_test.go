@@ -9,6 +9,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/workflow"
@@ -43,7 +44,7 @@ func simulated(t *testing.T, source string, m Model, logSteps bool) mapreduce.Re
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	c := mapreduce.Config{Home: jobs.Home{Root: dir}, Dir: dir, Environ: os.Environ(), Seed: 5, EndConfig: mapreduce.EndConfig{Grace: time.Second}, LogConfig: mapreduce.LogConfig{LogSteps: logSteps}}
+	c := mapreduce.Config{Home: jobs.Home{Root: dir}, Dir: dir, Environ: os.Environ(), Seed: 5, EndConfig: mapreduce.EndConfig{Grace: time.Second}, LogConfig: job.LogConfig{LogSteps: logSteps}}
 	r, err := Run(t.Context(), Job{Config: c, Workflow: w, Source: []byte(source), Model: m, Begin: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)})
 	if err != nil {
 		t.Fatal(err)

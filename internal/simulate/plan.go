@@ -12,8 +12,10 @@ import (
 	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
+	"prodigy/internal/job"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
+	"prodigy/internal/reuse"
 	"prodigy/internal/settings"
 	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
@@ -71,7 +73,7 @@ func PlanWorkspace(ctx context.Context, c mapreduce.Config, w *workflow.Workflow
 		slots = 0
 	}
 	start, err := mapreduce.StartOf(ctx, c, w, slots)
-	if refused, ok := errors.AsType[*mapreduce.RefusedError](err); ok {
+	if refused, ok := errors.AsType[*job.RefusedError](err); ok {
 		return &PlannedSpace{Refused: refused.Reason}, nil
 	}
 	if err != nil {
@@ -168,11 +170,11 @@ type PlanInput struct {
 	Settings settings.Settings
 	Dir      string
 	Environ  []string
-	Stdin    io.Reader             // nil: it is a terminal, and not read
-	Space    *PlannedSpace         // with workspaces
-	Slots    int                   // how many items run at once; 0 if that is not known
-	Earlier  *mapreduce.Comparison // with the job whose results are taken over; it may be nil
-	From     *mapreduce.Input      // the job whose results are the items; it may be nil
+	Stdin    io.Reader         // nil: it is a terminal, and not read
+	Space    *PlannedSpace     // with workspaces
+	Slots    int               // how many items run at once; 0 if that is not known
+	Earlier  *reuse.Comparison // with the job whose results are taken over; it may be nil
+	From     *reuse.Input      // the job whose results are the items; it may be nil
 }
 
 // MakePlan returns what a run would do, and warnings about what is hardly meant.

@@ -19,10 +19,12 @@ import (
 	"prodigy/internal/ai"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
+	"prodigy/internal/reuse"
 	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
@@ -276,38 +278,38 @@ func (e *TimeError) Error() string {
 
 // Run simulates a job. The errors are those of mapreduce.Run, and errStuck. What the job counted is in the
 // Result, and its log below the home of the Config, marked as simulated.
-func Run(ctx context.Context, job Job) (result mapreduce.Result, err error) {
-	c, w := job.Config, inside(job.Workflow)
-	spaces := &workspaces{model: job.Model}
-	c.Simulate, c.Workspaces = commands(job.Model, spaces), spaces
+func Run(ctx context.Context, sim Job) (result mapreduce.Result, err error) {
+	c, w := sim.Config, inside(sim.Workflow)
+	spaces := &workspaces{model: sim.Model}
+	c.Simulate, c.Workspaces = commands(sim.Model, spaces), spaces
 	c.Durability = events.None
-	c.Since = mapreduce.Since{Job: "none"}
+	c.Since = reuse.Since{Job: "none"}
 	c.Control, c.Watcher, c.Executor, c.Echo, c.Progress, c.Printed = nil, nil, nil, nil, nil, nil
 	if w.Map == nil {
-		c.Since = mapreduce.Since{}
+		c.Since = reuse.Since{}
 	}
-	limit := job.MaxTime
+	limit := sim.MaxTime
 	if limit == 0 {
 		limit = DefaultMaxTime
 	}
-	err = inVirtualTime(job.Begin, func() error {
+	err = inVirtualTime(sim.Begin, func() error {
 		kill, end := context.WithCancelCause(context.WithoutCancel(ctx))
 		defer end(nil)
 		stop, cancel := context.WithCancelCause(kill)
 		defer cancel(nil)
 		look := func() {
-			if job.Stop == nil {
+			if sim.Stop == nil {
 				return
 			}
-			if reason := job.Stop.Load(); reason != nil {
+			if reason := sim.Stop.Load(); reason != nil {
 				cancel(*reason)
 			}
 		}
 		c.Stop = stop
 		c.Observe = func(records []events.Record) {
 			look()
-			if job.Observe != nil {
-				job.Observe(records)
+			if sim.Observe != nil {
+				sim.Observe(records)
 			}
 		}
 		watched := make(chan struct{})
@@ -329,13 +331,13 @@ func Run(ctx context.Context, job Job) (result mapreduce.Result, err error) {
 			}
 		}()
 		var err error
-		result, err = mapreduce.Run(kill, c, w, job.Source)
+		result, err = mapreduce.Run(kill, c, w, sim.Source)
 		end(nil)
 		<-watched
 		return err
 	})
 	if stuck := errors.Is(err, errStuck); stuck && result.Job.ID != "" {
-		result.State = mapreduce.Failed
+		result.State = job.Failed
 	}
 	return result, err
 }

@@ -13,6 +13,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/testenv"
@@ -155,7 +156,7 @@ func holdAgainstARun(t *testing.T, one trial, seed uint64) {
 		Dir: dir, Environ: os.Environ(), Seed: seed,
 		MaxRetries: 3,
 		EndConfig:  mapreduce.EndConfig{Grace: 5 * time.Second},
-		LogConfig:  mapreduce.LogConfig{Durability: events.None},
+		LogConfig:  job.LogConfig{Durability: events.None},
 	}
 	c.Home.Root = filepath.Join(dir, "simulated")
 	began := time.Now()

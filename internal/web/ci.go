@@ -12,13 +12,13 @@ import (
 	"unicode"
 
 	"prodigy/internal/dlq"
-	"prodigy/internal/mapreduce"
+	"prodigy/internal/job"
 	"prodigy/internal/term"
 )
 
 // CI prints the results of a job in a format that CI servers read.
 type CI struct {
-	Summary mapreduce.Summary
+	Summary job.Summary
 	Status  string                 // of the items that are shown, which are all without it
 	Item    string                 // the only one that is shown, unless it is empty
 	Label   func(index int) string // what items are called besides their ids
@@ -48,7 +48,7 @@ func (c *CI) unclean() string {
 		return "" // only items were asked for
 	}
 	switch {
-	case s.State != string(mapreduce.Completed):
+	case s.State != string(job.Completed):
 		text := s.State + term.Prefixed(": ", s.Reason)
 		if m := s.Metrics; m.TotalItems > 0 {
 			text += fmt.Sprintf("; %d of %s have ended", m.Successful+m.Failed+m.Rejected+m.Skipped,

@@ -15,8 +15,8 @@ import (
 
 	"prodigy/internal/dlq"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/mapreduce"
 	"prodigy/internal/view"
 )
 
@@ -83,7 +83,7 @@ const jobsListed = 50
 
 // row is a job in the list.
 type row struct {
-	mapreduce.Summary
+	job.Summary
 	Dir   string // in which it was started, where jobs of all directories are listed
 	Error string // why it cannot be read
 }
@@ -255,7 +255,7 @@ func jobPage(place jobs.Job, seen *view.Job, labels Labels, charts template.HTML
 	}
 	ended := st.State != string(view.Running)
 	if ended {
-		st.Unproven, _ = mapreduce.AwaitsAccept(place) // a log that cannot be read has no page
+		st.Unproven, _ = job.AwaitsAccept(place) // a log that cannot be read has no page
 	}
 	return page{
 		Title: seen.Workflow + " · " + place.ID, Name: "job", Live: "/live/jobs/" + url.PathEscape(place.ID),

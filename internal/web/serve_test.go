@@ -15,8 +15,8 @@ import (
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/mapreduce"
 )
 
 // short are limits that a test can wait for.
@@ -34,7 +34,7 @@ func limited(t *testing.T, l Limits, list func() []jobs.Job) string {
 	address := listener.Addr().String()
 	s := &Server{Token: token, Hosts: []string{address}, Limits: l, Data: Data{
 		Jobs:    func() ([]jobs.Job, error) { return list(), nil },
-		Summary: func(jobs.Job) (mapreduce.Summary, error) { return mapreduce.Summary{}, nil },
+		Summary: func(jobs.Job) (job.Summary, error) { return job.Summary{}, nil },
 	}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var g errgroup.Group

@@ -22,8 +22,8 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/mapreduce"
 	"prodigy/internal/outputs"
 	"prodigy/internal/view"
 )
@@ -49,7 +49,7 @@ type Server struct {
 type Data struct {
 	Jobs    func() ([]jobs.Job, error)
 	Find    func(id string) (jobs.Job, error)
-	Summary func(jobs.Job) (mapreduce.Summary, error)
+	Summary func(jobs.Job) (job.Summary, error)
 	Explain func(j jobs.Job, item string) (view.Explanation, json.RawMessage, error)
 	Report  func(jobs.Job) (*Report, error)
 

@@ -22,8 +22,8 @@ import (
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/mapreduce"
 	"prodigy/internal/outputs"
 	"prodigy/internal/view"
 )
@@ -57,11 +57,11 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	home := jobs.Home{Root: t.TempDir()}
 	now := time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC)
-	job, err := home.Create("repo", "mapreduce", now)
+	place, err := home.Create("repo", "mapreduce", now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := events.Create(job.EventsDir(), job.ID, now, events.Options{})
+	log, err := events.Create(place.EventsDir(), place.ID, now, events.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,11 +76,11 @@ func newSite(t *testing.T) *site {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s := &site{job: job, items: []string{evil}, home: home}
+	s := &site{job: place, items: []string{evil}, home: home}
 	server := &Server{Token: token, Version: "test", Data: Data{
 		Jobs: home.List, Find: home.Find,
-		Summary: func(j jobs.Job) (mapreduce.Summary, error) {
-			return mapreduce.Summary{Job: j, Workflow: evil, State: "completed", Metrics: errorpolicy.Metrics{Failed: s.failed}}, nil
+		Summary: func(j jobs.Job) (job.Summary, error) {
+			return job.Summary{Job: j, Workflow: evil, State: "completed", Metrics: errorpolicy.Metrics{Failed: s.failed}}, nil
 		},
 		Explain: func(_ jobs.Job, item string) (view.Explanation, json.RawMessage, error) {
 			if item == "none" {

@@ -643,6 +643,11 @@ type Problem struct {
 	Message string `json:"message"`
 }
 
+// ProblemAt returns what is wrong at a place of the file of w.
+func (w *Workflow) ProblemAt(at Pos, message string) Problem {
+	return Problem{File: w.File, Line: at.Line, Col: at.Col, Message: message}
+}
+
 func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Col, p.Message)
 }

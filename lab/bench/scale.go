@@ -22,6 +22,7 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/items"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
@@ -217,7 +218,7 @@ func live(home string, total, done int) error {
 		Home: jobs.Home{Root: home}, Dir: home, Environ: []string{"PATH=" + os.Getenv("PATH")}, Version: "bench",
 
 		EndConfig: mapreduce.EndConfig{Stop: stop},
-		LogConfig: mapreduce.LogConfig{Durability: events.None},
+		LogConfig: job.LogConfig{Durability: events.None},
 		RunConfig: mapreduce.RunConfig{Runner: func(context.Context, process.Command) (process.Exit, error) {
 			n := ran.Add(1)
 			if n == int64(done) {

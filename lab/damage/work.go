@@ -19,10 +19,10 @@ import (
 	"prodigy/internal/dlq"
 	"prodigy/internal/events"
 	"prodigy/internal/fsck"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
-	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
 
@@ -61,8 +61,8 @@ const (
 	killedAfter = 120
 )
 
-// job is one that damages are tried on.
-type job struct {
+// victim is a job that damages are tried on.
+type victim struct {
 	home  string
 	files []string // within the home
 	log   string   // its newest file of the log, within the home
@@ -101,13 +101,13 @@ func config(home string) mapreduce.Config {
 	return mapreduce.Config{
 		Home: jobs.Home{Root: home}, Dir: home, MaxRetries: 3, Seed: 1,
 
-		LogConfig: mapreduce.LogConfig{Durability: events.None, LogFileSize: 16 << 10, CheckpointRecords: 1},
+		LogConfig: job.LogConfig{Durability: events.None, LogFileSize: 16 << 10, CheckpointRecords: 1},
 		RunConfig: mapreduce.RunConfig{Runner: run},
 	}
 }
 
 // prepare makes the two jobs: one that was killed and one that completed.
-func prepare(dir string) ([]job, error) {
+func prepare(dir string) ([]victim, error) {
 	var list []string
 	for i := range items {
 		list = append(list, fmt.Sprintf("item-%02d", i))
@@ -133,7 +133,7 @@ func prepare(dir string) ([]job, error) {
 		}
 	}
 	paused, err := mapreduce.Run(context.Background(), c, w, []byte(text))
-	if err != nil || paused.State != mapreduce.Paused {
+	if err != nil || paused.State != job.Paused {
 		return nil, fmt.Errorf("the first run is %s, want paused: %w", paused.State, err)
 	}
 	c = config(whole)
@@ -149,7 +149,7 @@ func prepare(dir string) ([]job, error) {
 	if _, err := mapreduce.Resume(context.Background(), c, paused.Job); err != nil || copied != nil {
 		return nil, errors.Join(err, copied)
 	}
-	var made []job
+	var made []victim
 	for _, home := range []string{killed, whole} {
 		j, err := newJob(home, filepath.Join(dir, "fresh"))
 		if err != nil {
@@ -173,8 +173,8 @@ func snapshot(dir string, from fs.FS) error {
 	}
 }
 
-func newJob(home, scratch string) (job, error) {
-	j := job{home: home}
+func newJob(home, scratch string) (victim, error) {
+	j := victim{home: home}
 	err := filepath.WalkDir(home, func(path string, d fs.DirEntry, err error) error {
 		name := filepath.Base(path)
 		if err != nil || d.IsDir() || name == "lock" || name == "running" || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".waiting") {
@@ -205,7 +205,7 @@ func newJob(home, scratch string) (job, error) {
 }
 
 // fresh makes a copy of a job in dir.
-func fresh(j job, dir string) (jobs.Job, error) {
+func fresh(j victim, dir string) (jobs.Job, error) {
 	if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(j.home))); err != nil {
 		return jobs.Job{}, err
 	}
@@ -216,11 +216,11 @@ func fresh(j job, dir string) (jobs.Job, error) {
 func resume(place jobs.Job, home string) (said []string, err error) {
 	c := config(home)
 	c.Notice = func(text string) { said = append(said, text) }
-	if done, err := mapreduce.MayHaveCompleted(place); err != nil || done {
-		return nil, errors.Join(err, mapreduce.UpdateResults(place))
+	if done, err := job.MayHaveCompleted(place); err != nil || done {
+		return nil, errors.Join(err, job.UpdateResults(place))
 	}
 	r, err := mapreduce.Resume(context.Background(), c, place)
-	if err == nil && r.State != mapreduce.Completed {
+	if err == nil && r.State != job.Completed {
 		err = fmt.Errorf("%s: %s", r.State, r.Reason)
 	}
 	return said, err
@@ -228,7 +228,7 @@ func resume(place jobs.Job, home string) (said []string, err error) {
 
 // look is what status, dlq list and a look at the results show. The error is the first that one of them ends with.
 func look(place jobs.Job) (s seen, results []byte, err error) {
-	sum, err := mapreduce.SummarizeAnd(place, func(events.Record) {})
+	sum, err := job.SummarizeAnd(place, func(events.Record) {})
 	if err != nil {
 		return s, nil, err
 	}
@@ -237,7 +237,7 @@ func look(place jobs.Job) (s seen, results []byte, err error) {
 		return s, nil, err
 	}
 	s.Metrics, s.State = string(data), sum.State
-	if err := mapreduce.UpdateLetters(place, 3, settings.Settings{}); err != nil {
+	if err := job.UpdateLetters(place, 3, nil); err != nil {
 		return s, nil, err
 	}
 	letters, err := dlq.Read(place.DLQFile())
@@ -292,7 +292,7 @@ func work(ctx context.Context, o options) error {
 }
 
 // choose returns the damage of a trial.
-func choose(o options, made []job, n uint64) (job, harm, error) {
+func choose(o options, made []victim, n uint64) (victim, harm, error) {
 	if o.flips {
 		return flip(made[0], n)
 	}
@@ -307,7 +307,7 @@ func choose(o options, made []job, n uint64) (job, harm, error) {
 }
 
 // flip returns the flip of bit n of the files of the log that are not compressed.
-func flip(j job, n uint64) (job, harm, error) {
+func flip(j victim, n uint64) (victim, harm, error) {
 	info, err := os.Stat(filepath.Join(j.home, j.log))
 	if err != nil {
 		return j, harm{}, err
@@ -316,7 +316,7 @@ func flip(j job, n uint64) (job, harm, error) {
 	return j, harm{path: j.log, what: fmt.Sprintf("bit %d of byte %d flipped", bit, at), do: func(b []byte) []byte { b[at] ^= 1 << bit; return b }}, nil
 }
 
-func try(o options, made []job, n uint64) (class, detail string, err error) {
+func try(o options, made []victim, n uint64) (class, detail string, err error) {
 	j, h, err := choose(o, made, n)
 	if err != nil {
 		return "", "", err

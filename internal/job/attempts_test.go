@@ -1,4 +1,4 @@
-package mapreduce
+package job
 
 import (
 	"encoding/json"
@@ -16,10 +16,10 @@ import (
 )
 
 func TestAttemptsAreKeptAsTheyWereSet(t *testing.T) {
-	var full running
+	var full Running
 	fill(reflect.ValueOf(&full).Elem(), "full")
 	began := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	list := map[int]running{
+	list := map[int]Running{
 		1: {},
 		2: {ID: "item_2", Number: 1, Began: began, Token: 9, Fleet: true, Base: "1b2c"},
 		3: {ID: "item_3", Number: math.MaxUint16 + 1, Token: 10},
@@ -27,22 +27,22 @@ func TestAttemptsAreKeptAsTheyWereSet(t *testing.T) {
 		7: {ID: "item_7", Number: 2, Retry: retry.State{Attempts: 1, ExpiresAt: began}},
 		8: full,
 	}
-	l := attempts{}
+	l := Attempts{}
 	for index, f := range list {
-		l.set(index, f)
+		l.Set(index, f)
 	}
-	got := maps.Collect(l.all())
+	got := maps.Collect(l.All())
 	if diff := cmp.Diff(list, got, exactly); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if f, runs := l.get(9); runs || f != (running{}) || l.at(9) != f {
+	if f, runs := l.Get(9); runs || f != (Running{}) || l.At(9) != f {
 		t.Errorf("got %+v, %v for an item without an attempt", f, runs)
 	}
 	plain, err := json.Marshal(list)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var again attempts
+	var again Attempts
 	if err := json.Unmarshal(plain, &again); err != nil {
 		t.Fatal(err)
 	}
@@ -58,9 +58,9 @@ func TestAttemptsAreKeptAsTheyWereSet(t *testing.T) {
 func TestAnAttemptThatRunsIsSmall(t *testing.T) {
 	const n, most = 5000, 140
 	before := liveHeap()
-	l := attempts{}
+	l := Attempts{}
 	for i := range n {
-		l.set(i, running{ID: "item", Number: 1, Began: time.Now(), Token: int64(i), Fleet: true, Base: "1b2c"})
+		l.Set(i, Running{ID: "item", Number: 1, Began: time.Now(), Token: int64(i), Fleet: true, Base: "1b2c"})
 	}
 	if got := (liveHeap() - before) / n; got > most {
 		t.Errorf("an attempt takes %d bytes, want %d at most", got, most)

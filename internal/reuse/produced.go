@@ -1,4 +1,4 @@
-package mapreduce
+package reuse
 
 import (
 	"encoding/json"
@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"prodigy/internal/events"
+	"prodigy/internal/agent"
+	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/workflow"
 )
@@ -29,14 +30,12 @@ const partialSuffix = ".partial"
 
 // newProduction returns nil when files are left as they are. With a fleet whose workers are sent files, those
 // have directories of their own, and only whole files come back.
-func (j *job) newProduction() *production {
-	m := j.workflow.Map
-	if m == nil || len(m.Produces) == 0 || j.config.Simulate != nil || j.config.OnFleet && len(m.Files) > 0 {
+func newProduction(m *workflow.Map, c FilesConfig) *production {
+	if len(m.Produces) == 0 || c.Simulated || c.OnFleet && len(m.Files) > 0 {
 		return nil
 	}
 	p := &production{
-		atomic: m.Atomic, incomplete: m.Incomplete, mark: j.place.ID[max(0, len(j.place.ID)-10):],
-		sync: j.config.Durability != events.None,
+		atomic: m.Atomic, incomplete: m.Incomplete, mark: c.JobID[max(0, len(c.JobID)-10):], sync: c.Sync,
 	}
 	if p.incomplete == "" && p.atomic {
 		p.incomplete = workflow.RemoveIncomplete
@@ -67,48 +66,48 @@ func (b fileBefore) changed() bool {
 	return err == nil && (b.info == nil || info.Size() != b.info.Size() || !info.ModTime().Equal(b.info.ModTime()))
 }
 
-// beginProducing tells an attempt under which names it writes its files, and removes what an earlier one has
-// left under these names.
-func (j *job) beginProducing(e *attemptEnd) error {
-	a := e.attempt
-	if j.files == nil || j.files.produces == nil {
-		return nil
+// begin tells an attempt under which names it writes its files, and removes what an earlier one has
+// left under these names. It returns the files as they are.
+func (f *Files) begin(a *agent.Attempt) ([]fileBefore, error) {
+	if f.produces == nil {
+		return nil, nil
 	}
-	paths, err := j.files.produces(a.ItemID, a.Item)
+	paths, err := f.produces(a.ItemID, a.Item)
 	if err != nil {
-		return fmt.Errorf("produces: %w", err)
+		return nil, fmt.Errorf("produces: %w", err)
 	}
 	a.Produces = make([]string, len(paths))
 	for i, path := range paths {
-		a.Produces[i] = j.production.written(path)
+		a.Produces[i] = f.made.written(path)
 	}
-	if j.production == nil || a.Adopted && !j.production.atomic {
-		return nil
+	if f.made == nil || a.Adopted && !f.made.atomic {
+		return nil, nil
 	}
-	if e.before, err = j.filesBefore(paths); err != nil || !j.production.atomic || a.Adopted {
-		return err
+	before, err := f.before(paths)
+	if err != nil || !f.made.atomic || a.Adopted {
+		return before, err
 	}
-	for _, b := range e.before {
+	for _, b := range before {
 		if err := os.Remove(b.written); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("produces: %w", err)
+			return before, fmt.Errorf("produces: %w", err)
 		}
 	}
-	return nil
+	return before, nil
 }
 
-// filesBefore returns the files with these paths, as they are now.
-func (j *job) filesBefore(paths []string) ([]fileBefore, error) {
+// before returns the files with these paths, as they are now.
+func (f *Files) before(paths []string) ([]fileBefore, error) {
 	var all []fileBefore
 	for i, path := range paths {
-		if j.production.incomplete == "" && !dependsOnItem(j.workflow.Map.Produces[i]) {
+		if f.made.incomplete == "" && !dependsOnItem(f.products[i]) {
 			continue
 		}
-		final, err := j.files.files.Local(path)
+		final, err := f.dir.Local(path)
 		if err != nil {
 			return nil, fmt.Errorf("produces: %w", err)
 		}
-		b := fileBefore{final: j.files.files.Full(final)}
-		b.written = j.production.written(b.final)
+		b := fileBefore{final: f.dir.Full(final)}
+		b.written = f.made.written(b.final)
 		if b.info, err = os.Lstat(b.written); err != nil {
 			b.info = nil
 		}
@@ -117,24 +116,24 @@ func (j *job) filesBefore(paths []string) ([]fileBefore, error) {
 	return all, nil
 }
 
-// deliverProduced gives the files of an attempt that has succeeded their names. It returns what is wrong with
+// deliver gives the files of an attempt that has succeeded their names. It returns what is wrong with
 // them, or "". All are there before the first gets its name, and each name has the file of before or the whole
 // new one at any time.
-func (j *job) deliverProduced(e *attemptEnd) string {
-	if j.production == nil || !j.production.atomic {
+func (f *Files) deliver(a *agent.Attempt, before []fileBefore) string {
+	if f.made == nil || !f.made.atomic {
 		return ""
 	}
-	for i, b := range e.before {
+	for i, b := range before {
 		info, err := os.Lstat(b.written)
 		switch {
 		case err != nil:
-			return fmt.Sprintf("it did not leave %s: until the attempt has succeeded that is to be written as ${produces} ($PRODIGY_PRODUCES), here %s", b.final, e.attempt.Produces[i])
+			return fmt.Sprintf("it did not leave %s: until the attempt has succeeded that is to be written as ${produces} ($PRODIGY_PRODUCES), here %s", b.final, a.Produces[i])
 		case !info.Mode().IsRegular():
-			return fmt.Sprintf("%s is no file, and atomic is for files", e.attempt.Produces[i])
+			return fmt.Sprintf("%s is no file, and atomic is for files", a.Produces[i])
 		}
 	}
-	for _, b := range e.before {
-		if err := j.production.rename(b.written, b.final); err != nil {
+	for _, b := range before {
+		if err := f.made.rename(b.written, b.final); err != nil {
 			return err.Error()
 		}
 	}
@@ -164,14 +163,11 @@ func (p *production) rename(from, to string) error {
 	return jobs.SyncDir(filepath.Dir(to))
 }
 
-// dropIncomplete does what the workflow says with the files that an attempt has left which did not succeed.
-func (j *job) dropIncomplete(e *attemptEnd) {
-	if j.fleet != nil && e.err != nil {
-		return // it may still run
-	}
-	for _, b := range e.before {
+// Drop does what the workflow says with the files that an attempt has left which did not succeed.
+func (f *Files) Drop(t Attempt) {
+	for _, b := range t.before {
 		if b.changed() {
-			j.production.drop(b, j.notice)
+			f.made.drop(b, f.Notice)
 		}
 	}
 }
@@ -196,40 +192,26 @@ func (p *production) drop(b fileBefore, notice func(string)) {
 // clockSlack is how much older than the time of a write the time of a file may be.
 const clockSlack = 20 * time.Millisecond
 
-// dropInterrupted is dropIncomplete for the attempts that ran when the run before was killed. What they had
-// written is told by its time.
-func (j *job) dropInterrupted(attached []int) error {
-	if j.production == nil || j.fleet != nil {
-		return nil
+// DropInterrupted is Drop for an attempt at an item that ran when the run before was killed. What it had written is
+// told by its time.
+func (f *Files) DropInterrupted(it items.Item, began time.Time) {
+	paths, err := f.produces(it.ID, json.RawMessage(it.Data))
+	if err != nil {
+		return // then it has not begun either
 	}
-	still := map[int]bool{}
-	for _, index := range attached {
-		still[index] = true
+	files, err := f.before(paths)
+	if err != nil {
+		return
 	}
-	for index, f := range j.state.Running.all() {
-		if still[index] || f.Fleet || index >= j.store.Len() {
-			continue
-		}
-		it, err := j.store.At(index)
-		if err != nil {
-			return fmt.Errorf("read the recorded item: %w", err)
-		}
-		paths, err := j.files.produces(it.ID, json.RawMessage(it.Data))
-		if err != nil {
-			continue // then it has not begun either
-		}
-		files, err := j.filesBefore(paths)
-		if err != nil {
-			continue
-		}
-		for _, b := range files {
-			if b.info != nil && (j.production.atomic || !b.info.ModTime().Before(f.Began.Add(-clockSlack))) {
-				j.production.drop(b, j.notice)
-			}
+	for _, b := range files {
+		if b.info != nil && (f.made.atomic || !b.info.ModTime().Before(began.Add(-clockSlack))) {
+			f.made.drop(b, f.Notice)
 		}
 	}
-	return nil
 }
+
+// Drops reports whether something is done with files of attempts that do not succeed.
+func (f *Files) Drops() bool { return f != nil && f.made != nil }
 
 // checkProduction reports keys about files that agents leave, where they leave none.
 func checkProduction(w *workflow.Workflow) []workflow.Problem {
@@ -237,6 +219,6 @@ func checkProduction(w *workflow.Workflow) []workflow.Problem {
 	if len(m.Produces) > 0 || !m.Atomic && m.Incomplete == "" {
 		return nil
 	}
-	return []workflow.Problem{problemAt(w, m.Pos,
+	return []workflow.Problem{w.ProblemAt(m.Pos,
 		"atomic and incomplete are about the files of produces, and there are none")}
 }

@@ -1,4 +1,4 @@
-package mapreduce
+package job
 
 import (
 	"bytes"
@@ -25,20 +25,20 @@ import (
 // foldVersion is increased by each change of what state.apply and the projection onto the dead letters make of
 // a log, and of the shape in which both are written down: a checkpoint of another version is ignored. Tests
 // notice either change and say what to do.
-const foldVersion = 36
+const foldVersion = 37
 
-// checkpoint is the state of a job at one record of its log, so that a resume need not read the log up to
+// Checkpoint is the fold of a job at one record of its log, so that a resume need not read the log up to
 // there. The log stays the one truth: without a checkpoint, or with a bad one, it is read from its beginning.
-type checkpoint struct {
+type Checkpoint struct {
 	Mark events.Mark `json:"mark"`
 	// SHA-256 of the policy that the log was folded with: another workflow may have another
 	Policy  []byte      `json:"policy"`
-	State   *state      `json:"state"`
+	State   *Fold       `json:"state"`
 	Letters *dlq.Memory `json:"letters,omitempty"` // nil: the job has no items
 }
 
 // encode returns the contents of the checkpoint file: a header line with a checksum, and JSON.
-func (c checkpoint) encode() ([]byte, error) {
+func (c Checkpoint) encode() ([]byte, error) {
 	var file bytes.Buffer
 	n, _ := file.Write(checkpointHead(nil)) // room for the one with the checksum
 	if err := encodeExactly(&file, c); err != nil {
@@ -64,24 +64,24 @@ func checkpointHead(body []byte) []byte {
 var errCheckpoint = errors.New("no checkpoint of this version")
 
 // decodeCheckpoint reads what encode wrote for a job with a policy.
-func decodeCheckpoint(data []byte, p errorpolicy.Policy) (checkpoint, error) {
-	c := checkpoint{State: newState(p)}
+func decodeCheckpoint(data []byte, p errorpolicy.Policy) (Checkpoint, error) {
+	c := Checkpoint{State: NewFold(p)}
 	end := bytes.IndexByte(data, '\n') + 1
 	if !bytes.Equal(data[:end], checkpointHead(data[end:])) {
-		return checkpoint{}, errCheckpoint
+		return Checkpoint{}, errCheckpoint
 	}
 	if err := json.Unmarshal(data[end:], &c); err != nil {
-		return checkpoint{}, err
+		return Checkpoint{}, err
 	}
 	sum, err := sumOf(p)
 	if !c.State.complete() || c.State.Seq != c.Mark.Seq || !bytes.Equal(c.Policy, sum) {
-		return checkpoint{}, errors.Join(errCheckpoint, err)
+		return Checkpoint{}, errors.Join(errCheckpoint, err)
 	}
 	return c, err
 }
 
 // complete reports whether a state that was read has all that apply needs.
-func (s *state) complete() bool {
+func (s *Fold) complete() bool {
 	return s != nil && s.Policy != nil && s.Limits.Complete() && s.Times != nil && s.Phases != nil &&
 		!slices.Contains(slices.Collect(maps.Values(s.Phases)), nil) && s.Running != nil &&
 		s.Waiting != nil && s.Retrying != nil && s.Crashes != nil && s.Losses != nil && s.Failures != nil &&
@@ -89,12 +89,12 @@ func (s *state) complete() bool {
 }
 
 // clone returns an independent copy of the state.
-func (s *state) clone(p errorpolicy.Policy) (*state, error) {
+func (s *Fold) clone(p errorpolicy.Policy) (*Fold, error) {
 	var data bytes.Buffer
 	if err := encodeExactly(&data, s); err != nil {
 		return nil, err
 	}
-	again := newState(p)
+	again := NewFold(p)
 	return again, json.Unmarshal(data.Bytes(), again)
 }
 
@@ -105,38 +105,38 @@ func sumOf(p errorpolicy.Policy) ([]byte, error) {
 	return sum[:], err
 }
 
-// found is the checkpoint of a job as it was found.
-type found struct {
-	checkpoint // Mark is zero if there is none that is whole and of this version and policy
+// Found is the checkpoint of a job as it was found.
+type Found struct {
+	Checkpoint // Mark is zero if there is none that is whole and of this version and policy
 	place      jobs.Job
 	policy     errorpolicy.Policy
-	usable     bool // the log has the record it was made at; a power loss may have taken that
+	Usable     bool // the log has the record it was made at; a power loss may have taken that
 }
 
-// readCheckpoint reads the checkpoint of a job.
-func readCheckpoint(place jobs.Job, p errorpolicy.Policy) found {
-	f := found{place: place, policy: p}
+// ReadCheckpoint reads the checkpoint of a job.
+func ReadCheckpoint(place jobs.Job, p errorpolicy.Policy) Found {
+	f := Found{place: place, policy: p}
 	data, err := os.ReadFile(place.CheckpointFile())
 	if err != nil {
 		return f
 	}
 	if c, err := decodeCheckpoint(data, p); err == nil {
-		f.checkpoint, f.usable = c, events.Holds(place.EventsDir(), c.Mark)
+		f.Checkpoint, f.Usable = c, events.Holds(place.EventsDir(), c.Mark)
 	}
 	return f
 }
 
-// restored is the state of a job at a record, and the records after it.
+// restored is a fold at a record, and the records after it.
 type restored struct {
-	state *state
-	rest  iter.Seq2[events.Record, error]
+	*Fold
+	rest iter.Seq2[events.Record, error]
 }
 
-// restore returns the state at the checkpoint, or of nothing if that is not usable. The queue, if it is not
+// restore returns the fold at the checkpoint, or of nothing if that is not usable. The queue, if it is not
 // nil, is put to the same record.
-func (f found) restore(queue *dlq.Projection) (restored, error) {
-	whole := restored{newState(f.policy), events.Read(f.place.EventsDir())}
-	if !f.usable || queue != nil && f.Letters == nil {
+func (f Found) restore(queue *dlq.Projection) (restored, error) {
+	whole := restored{NewFold(f.policy), events.Read(f.place.EventsDir())}
+	if !f.Usable || queue != nil && f.Letters == nil {
 		return whole, nil
 	}
 	if queue != nil {
@@ -158,14 +158,14 @@ const (
 	checkpointDetails = 100_000
 )
 
-// checkpointer makes the checkpoints of a job. It folds the records that are durable a second time, apart from
+// Checkpointer makes the checkpoints of a job. It folds the records that are durable a second time, apart from
 // the owner, so that a checkpoint is of no record that the log may still lose, and at the same record as the
 // queue. It belongs to the goroutine of the log.
-type checkpointer struct {
+type Checkpointer struct {
 	place   jobs.Job
 	policy  errorpolicy.Policy
 	queue   *dlq.Projection // nil: the job has no items
-	state   *state          // nil: it has become too large
+	state   *Fold           // nil: it has become too large
 	records int64           // at least between two checkpoints
 
 	last    int64           // record of the last checkpoint
@@ -176,10 +176,10 @@ type checkpointer struct {
 	writing errgroup.Group  // of one at a time
 }
 
-// newCheckpointer returns the checkpointer of a job. It takes over s, the state of the job at the end of its
+// NewCheckpointer returns the checkpointer of a job. It takes over s, the state of the job at the end of its
 // log; last is the record of the last checkpoint.
-func newCheckpointer(place jobs.Job, p errorpolicy.Policy, s *state, last int64, queue *dlq.Projection) *checkpointer {
-	c := &checkpointer{
+func NewCheckpointer(place jobs.Job, p errorpolicy.Policy, s *Fold, last int64, queue *dlq.Projection) *Checkpointer {
+	c := &Checkpointer{
 		place: place, policy: p, queue: queue, state: s, records: checkpointRecords, last: last,
 		pause: checkpointPause,
 	}
@@ -187,14 +187,14 @@ func newCheckpointer(place jobs.Job, p errorpolicy.Policy, s *state, last int64,
 	return c
 }
 
-// follow applies records that are durable and end at a position, and makes a checkpoint when it is due. The
+// Follow applies records that are durable and end at a position, and makes a checkpoint when it is due. The
 // queue has applied them before.
-func (c *checkpointer) follow(records []events.Record, end events.Position) {
+func (c *Checkpointer) Follow(records []events.Record, end events.Position) {
 	if c.state == nil {
 		return
 	}
 	for _, r := range records {
-		c.state.apply(r)
+		c.state.Apply(r)
 	}
 	c.latest, c.end = records[len(records)-1], end
 	if c.state.details() > checkpointDetails {
@@ -210,21 +210,21 @@ func (c *checkpointer) follow(records []events.Record, end events.Position) {
 }
 
 // due reports whether a checkpoint of the last record would spare a reader enough records.
-func (c *checkpointer) due() bool {
+func (c *Checkpointer) due() bool {
 	return c.state != nil && c.latest.Seq > 0 && c.latest.Seq-c.last >= c.records
 }
 
 // begin makes a checkpoint and writes it in the background. Errors are ignored, since a checkpoint is never needed.
-func (c *checkpointer) begin() {
+func (c *Checkpointer) begin() {
 	began := time.Now()
-	if data, err := c.take(); err == nil {
+	if data, err := c.Take(); err == nil {
 		c.writing.TryGo(func() error { return writeCheckpoint(c.place.CheckpointFile(), data) })
 	}
 	c.last, c.made, c.pause = c.latest.Seq, c.latest.Time, max(checkpointPause, checkpointShare*time.Since(began))
 }
 
-// take returns the checkpoint of the last record.
-func (c *checkpointer) take() ([]byte, error) {
+// Take returns the checkpoint of the last record.
+func (c *Checkpointer) Take() ([]byte, error) {
 	sum, err := sumOf(c.policy)
 	if err != nil {
 		return nil, err
@@ -233,7 +233,7 @@ func (c *checkpointer) take() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := checkpoint{Mark: mark, Policy: sum}
+	made := Checkpoint{Mark: mark, Policy: sum}
 	if c.queue != nil {
 		letters, ok := c.queue.Memory()
 		if !ok {
@@ -248,7 +248,7 @@ func (c *checkpointer) take() ([]byte, error) {
 var errTooLarge = errors.New("there is too much evidence of items that wait")
 
 // close writes a last checkpoint, if it is worth it. The log has been closed.
-func (c *checkpointer) close() {
+func (c *Checkpointer) close() {
 	_ = c.writing.Wait() // it is never needed
 	if c.due() {
 		c.begin()
@@ -268,11 +268,11 @@ func writeCheckpoint(path string, data []byte) error {
 // replayChunk bounds how many records are held while the queue catches up.
 const replayChunk = 1024
 
-// followLog calls one with each record of a log, and chunks with the same records in slices. It stops at a torn
+// follow calls one with each record of the rest, and chunks with the same records in slices. It stops at a torn
 // last line.
-func followLog(log iter.Seq2[events.Record, error], one func(events.Record), chunks func([]events.Record) error) error {
+func (k restored) follow(one func(events.Record), chunks func([]events.Record) error) error {
 	chunk := make([]events.Record, 0, replayChunk)
-	for r, err := range log {
+	for r, err := range k.rest {
 		if errors.Is(err, events.ErrTorn) {
 			break
 		}
@@ -290,6 +290,9 @@ func followLog(log iter.Seq2[events.Record, error], one func(events.Record), chu
 	}
 	return chunks(chunk)
 }
+
+// noChunks is for who follows records one by one.
+func noChunks([]events.Record) error { return nil }
 
 // lostEnd returns a message if the log of a job ends before record known, from which something was made. Dead
 // letters, results and checkpoints are only made from records on disk, so the log must have lost its end.
@@ -312,7 +315,7 @@ func checkLogEnd(place jobs.Job, meta jobs.Meta, checkpoint int64) error {
 		if applied, err := dlq.Applied(place.DLQFile()); err == nil { // whoever reads the letters is told of an error
 			known = max(known, applied)
 		}
-		if m, ok := readResultsMeta(place.ResultsMetaFile()); ok {
+		if m, ok := ReadResultsMeta(place.ResultsMetaFile()); ok {
 			known = max(known, m.Seq)
 		}
 	}
@@ -321,7 +324,7 @@ func checkLogEnd(place jobs.Job, meta jobs.Meta, checkpoint int64) error {
 		err = errors.New(lost + "; a resume goes on from there")
 	}
 	if err != nil {
-		return unusable(place, err)
+		return Unusable(place, err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package mapreduce
+package job
 
 import (
 	"strconv"
@@ -29,12 +29,12 @@ func BenchmarkReplay(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		s := newState(errorpolicy.Policy{})
+		s := NewFold(errorpolicy.Policy{})
 		for r, err := range events.Read(dir + "/log") {
 			if err != nil {
 				b.Fatal(err)
 			}
-			s.apply(r)
+			s.Apply(r)
 		}
 		if s.Status.Settled() != items {
 			b.Fatalf("got %d items finished, want %d", s.Status.Settled(), items)
@@ -45,20 +45,20 @@ func BenchmarkReplay(b *testing.B) {
 
 // BenchmarkCheckpoint measures how long a checkpoint of a million items takes, of which one in a hundred is a dead letter.
 func BenchmarkCheckpoint(b *testing.B) {
-	s := newState(errorpolicy.Policy{})
+	s := NewFold(errorpolicy.Policy{})
 	now := time.Date(2026, 11, 20, 16, 15, 30, 0, time.UTC)
 	for i := range 1_000_000 {
 		id := "item_" + strconv.Itoa(i)
-		s.apply(events.Record{Seq: int64(2*i + 1), Time: now, Event: events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1}})
+		s.Apply(events.Record{Seq: int64(2*i + 1), Time: now, Event: events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1}})
 		var end events.Event = events.AgentCompleted{ItemID: id, ItemIndex: i, Attempt: 1}
 		if i%100 == 0 {
 			end = events.AgentFailed{ItemID: id, ItemIndex: i, Attempt: 1, Action: errorpolicy.DLQ}
 		}
-		s.apply(events.Record{Seq: int64(2*i + 2), Time: now, Event: end})
+		s.Apply(events.Record{Seq: int64(2*i + 2), Time: now, Event: end})
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		data, err := checkpoint{State: s}.encode()
+		data, err := Checkpoint{State: s}.encode()
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package mapreduce
+package job
 
 import (
 	"bytes"
@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// attempts are attempts at items that have started and not ended, by the index of the item. On a fleet there
+// Attempts are attempts at items that have started and not ended, by the index of the item. On a fleet there
 // may be tens of thousands, and the log is folded twice: most of them have little to be remembered, and take
-// less than half of what a running takes. It is written as a map[int]running.
-type attempts map[int]*startedAttempt
+// less than half of what a running takes. It is written as a map[int]Running.
+type Attempts map[int]*startedAttempt
 
 // startedAttempt is what a running is made of.
 type startedAttempt struct {
@@ -23,10 +23,10 @@ type startedAttempt struct {
 	token  int64
 	number uint16
 	fleet  bool
-	all    *running // of an attempt that has more than the fields above, which are empty then
+	all    *Running // of an attempt that has more than the fields above, which are empty then
 }
 
-func newStartedAttempt(f running) *startedAttempt {
+func newStartedAttempt(f Running) *startedAttempt {
 	a := &startedAttempt{id: f.ID, base: f.Base, node: f.Node, began: f.Began, token: f.Token, fleet: f.Fleet}
 	if f.Number >= 0 && f.Number <= math.MaxUint16 {
 		a.number = uint16(f.Number)
@@ -37,36 +37,36 @@ func newStartedAttempt(f running) *startedAttempt {
 	return a
 }
 
-func (a *startedAttempt) running() running {
+func (a *startedAttempt) running() Running {
 	if a.all != nil {
 		return *a.all
 	}
-	f := running{
+	f := Running{
 		ID: a.id, Base: a.base, Node: a.node, Began: a.began, Token: a.token, Fleet: a.fleet,
 		Number: int(a.number),
 	}
 	return f
 }
 
-// at returns the attempt at an item; zero: there is none.
-func (l attempts) at(index int) running {
+// At returns the attempt at an item; zero: there is none.
+func (l Attempts) At(index int) Running {
 	if a := l[index]; a != nil {
 		return a.running()
 	}
-	return running{}
+	return Running{}
 }
 
-// get is at, and reports whether there is one.
-func (l attempts) get(index int) (running, bool) {
+// Get is At, and reports whether there is one.
+func (l Attempts) Get(index int) (Running, bool) {
 	_, runs := l[index]
-	return l.at(index), runs
+	return l.At(index), runs
 }
 
-func (l attempts) set(index int, f running) { l[index] = newStartedAttempt(f) }
+func (l Attempts) Set(index int, f Running) { l[index] = newStartedAttempt(f) }
 
-// all returns the attempts in no order. The one that it is at may be removed meanwhile.
-func (l attempts) all() iter.Seq2[int, running] {
-	return func(yield func(int, running) bool) {
+// All returns the attempts in no order. The one that it is at may be removed meanwhile.
+func (l Attempts) All() iter.Seq2[int, Running] {
+	return func(yield func(int, Running) bool) {
 		for index, a := range l {
 			if !yield(index, a.running()) {
 				return
@@ -76,23 +76,23 @@ func (l attempts) all() iter.Seq2[int, running] {
 }
 
 // MarshalJSON implements json.Marshaler.
-func (l attempts) MarshalJSON() ([]byte, error) {
-	plain := maps.Collect(l.all())
+func (l Attempts) MarshalJSON() ([]byte, error) {
+	plain := maps.Collect(l.All())
 	var data bytes.Buffer
 	err := encodeExactly(&data, plain)
 	return data.Bytes(), err
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (l *attempts) UnmarshalJSON(data []byte) error {
-	var plain map[int]running
+func (l *Attempts) UnmarshalJSON(data []byte) error {
+	var plain map[int]Running
 	if err := json.Unmarshal(data, &plain); err != nil || plain == nil {
 		*l = nil
 		return err
 	}
-	*l = make(attempts, len(plain))
+	*l = make(Attempts, len(plain))
 	for index, f := range plain {
-		l.set(index, f)
+		l.Set(index, f)
 	}
 	return nil
 }

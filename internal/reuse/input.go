@@ -1,4 +1,4 @@
-package mapreduce
+package reuse
 
 import (
 	"bufio"
@@ -14,6 +14,7 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/items"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/workflow"
 )
@@ -28,7 +29,7 @@ type Input struct {
 }
 
 // OpenInput finds and opens the job that is the input of w. It returns nil when the input is of another kind. A
-// *RefusedError says why the job cannot be the input now.
+// *job.RefusedError says why the job cannot be the input now.
 func OpenInput(c Config, w *workflow.Workflow) (*Input, error) {
 	if w.Map == nil || w.Map.Input.Job == "" {
 		return nil, nil
@@ -37,7 +38,7 @@ func OpenInput(c Config, w *workflow.Workflow) (*Input, error) {
 	if strings.Contains(named, "$") {
 		var err error
 		if named, err = c.Settings.Fill(named); err != nil {
-			return nil, &RefusedError{Reason: "input: " + err.Error()}
+			return nil, refused("input: %v", err)
 		}
 	}
 	name, latest := strings.CutPrefix(named, workflow.LatestOf)
@@ -46,9 +47,9 @@ func OpenInput(c Config, w *workflow.Workflow) (*Input, error) {
 	if latest {
 		place, err = latestNamed(c, name)
 	} else if place, err = c.Home.Find(named); errors.Is(err, jobs.ErrNotFound) {
-		err = &RefusedError{Reason: fmt.Sprintf("input: there is no job %q, or it was cleaned; 'prodigy jobs' lists those that are there", named)}
+		err = refused("input: there is no job %q, or it was cleaned; 'prodigy jobs' lists those that are there", named)
 	} else if errors.Is(err, jobs.ErrAmbiguous) {
-		err = &RefusedError{Reason: "input: " + err.Error()}
+		err = refused("input: %v", err)
 	}
 	if err != nil {
 		return nil, err
@@ -69,17 +70,17 @@ func latestNamed(c Config, name string) (jobs.Job, error) {
 			return place, nil
 		}
 	}
-	return jobs.Job{}, &RefusedError{Reason: fmt.Sprintf("input: no job of a workflow %q is there in this project (%s): run that workflow first; its jobs may also have been cleaned", name, home.Project)}
+	return jobs.Job{}, refused("input: no job of a workflow %q is there in this project (%s): run that workflow first; its jobs may also have been cleaned", name, home.Project)
 }
 
 // openInput opens the results of a job, and makes what is missing of them. With whole every item must have one.
 func openInput(place jobs.Job, takes workflow.Select, whole bool) (_ *Input, err error) {
-	refused := func(format string, args ...any) error {
-		return &RefusedError{Reason: "input: job " + place.ID + " " + fmt.Sprintf(format, args...)}
+	unfit := func(format string, args ...any) error {
+		return refused("input: job %s %s", place.ID, fmt.Sprintf(format, args...))
 	}
 	lock, err := lockEnded(place)
 	if errors.Is(err, jobs.ErrLocked) {
-		return nil, refused("is still running: wait for its end, or stop it")
+		return nil, unfit("is still running: wait for its end, or stop it")
 	}
 	if err != nil {
 		return nil, err
@@ -87,15 +88,15 @@ func openInput(place jobs.Job, takes workflow.Select, whole bool) (_ *Input, err
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
 	meta, err := place.ReadMeta()
 	if err != nil {
-		return nil, unusable(place, err)
+		return nil, job.Unusable(place, err)
 	}
 	if meta.Simulated {
-		return nil, refused("was simulated: its results are none")
+		return nil, unfit("was simulated: its results are none")
 	}
 	if meta.Mode != string(workflow.MapReduce) {
-		return nil, refused("has no items, and so no results: its workflow is a standard one")
+		return nil, unfit("has no items, and so no results: its workflow is a standard one")
 	}
-	s, err := endState(place, meta)
+	s, err := job.Read(place, meta)
 	if err != nil {
 		return nil, err
 	}
@@ -105,26 +106,30 @@ func openInput(place jobs.Job, takes workflow.Select, whole bool) (_ *Input, err
 	}
 	switch settled := s.Status.Settled(); {
 	case settled == 0 && !(s.Selected && s.Total == 0):
-		return nil, refused("has no results%s", why)
+		return nil, unfit("has no results%s", why)
 	case whole && (!s.Selected || settled < s.Total):
-		return nil, refused("has not come to its end: %d of %s items have results ('prodigy resume %s' continues it; named by its id, what it has is taken)", settled, total(s), place.ID)
+		return nil, unfit("has not come to its end: %d of %s items have results ('prodigy resume %s' continues it; named by its id, what it has is taken)", settled, total(s), place.ID)
 	case !s.Selected:
-		return nil, refused("has not chosen all its items yet ('prodigy resume %s' continues it)", place.ID)
+		return nil, unfit("has not chosen all its items yet ('prodigy resume %s' continues it)", place.ID)
 	}
-	if err := makeResults(place, s); err != nil {
+	if err := job.MakeResults(place, s); err != nil {
 		return nil, err
 	}
-	in := &Input{Job: place, takes: takes, keyed: keyed(place, meta)}
+	w, err := job.RecordedWorkflow(place, meta)
+	if err != nil {
+		return nil, err
+	}
+	in := &Input{Job: place, takes: takes, keyed: isKeyed(w)}
 	if in.rows, err = os.Open(place.ResultsFile()); err != nil {
-		return nil, unusable(place, err)
+		return nil, job.Unusable(place, err)
 	}
 	if in.store, err = items.OpenStore(place.ItemsFile()); err != nil {
-		return nil, errors.Join(unusable(place, err), in.rows.Close())
+		return nil, errors.Join(job.Unusable(place, err), in.rows.Close())
 	}
 	return in, nil
 }
 
-func total(s *state) string {
+func total(s *job.Fold) string {
 	if !s.Selected {
 		return "an unknown number of"
 	}
@@ -142,25 +147,13 @@ func lockEnded(place jobs.Job) (*jobs.Lock, error) {
 		if !errors.Is(err, jobs.ErrLocked) || time.Since(since) > readerPatience {
 			return lock, err
 		}
-		last, failed := lastWord(place.EventsDir())
+		last, failed := job.LastWord(place.EventsDir())
 		switch last.(type) {
 		case events.JobCompleted, events.JobFailed, events.JobPaused:
 		default:
 			return nil, errors.Join(err, failed)
 		}
 	}
-}
-
-// endState returns the state of a job at the end of its log. Its lock is held.
-func endState(place jobs.Job, meta jobs.Meta) (*state, error) {
-	known, err := recordedState(place, meta)
-	if err != nil {
-		return nil, err
-	}
-	if err := followLog(known.rest, known.state.replay, func([]events.Record) error { return nil }); err != nil {
-		return nil, unusable(place, err)
-	}
-	return known.state, nil
 }
 
 // Select returns which results are taken.
@@ -180,7 +173,7 @@ func (in *Input) Close() error { return errors.Join(in.rows.Close(), in.store.Cl
 // has masked are masked. The result is only valid during the call.
 func (in *Input) Results(emit func(itemID string, result []byte) error) error {
 	if _, err := in.rows.Seek(0, io.SeekStart); err != nil {
-		return unusable(in.Job, err)
+		return job.Unusable(in.Job, err)
 	}
 	cursor, lines := in.store.Cursor(), bufio.NewReaderSize(in.rows, 64<<10)
 	var b []byte
@@ -201,7 +194,7 @@ func (in *Input) Results(emit func(itemID string, result []byte) error) error {
 			err = json.Unmarshal(line, &r)
 		}
 		if err != nil {
-			return unusable(in.Job, fmt.Errorf("%s: %w", in.Job.ResultsFile(), err))
+			return job.Unusable(in.Job, fmt.Errorf("%s: %w", in.Job.ResultsFile(), err))
 		}
 		if !in.Select().Takes(r.Status) {
 			continue
@@ -213,16 +206,16 @@ func (in *Input) Results(emit func(itemID string, result []byte) error) error {
 			err = fmt.Errorf("%s: item %d is missing", in.Job.ItemsFile(), r.Index)
 		}
 		if err != nil {
-			return unusable(in.Job, err)
+			return job.Unusable(in.Job, err)
 		}
 		it, err := cursor.Next()
 		if err != nil {
-			return unusable(in.Job, err)
+			return job.Unusable(in.Job, err)
 		}
 		b = append(b[:0], '{')
 		if in.keyed {
 			if b, err = jsontext.AppendQuote(append(b, `"item_id":`...), it.ID); err != nil {
-				return unusable(in.Job, err)
+				return job.Unusable(in.Job, err)
 			}
 			b = append(b, ',')
 		}
@@ -238,21 +231,21 @@ func (in *Input) Results(emit func(itemID string, result []byte) error) error {
 	}
 }
 
-// inputResults returns the results of the job that is the input, for the selection of items; nil: the input is
-// of another kind.
-func (j *job) inputResults() func(emit func(itemID string, result []byte) error) error {
-	if j.meta.Input == nil {
+// ResultsOf returns the results of the job that is the input, for the selection of items; nil: the input is of another
+// kind.
+func ResultsOf(home jobs.Home, of *jobs.Input) func(emit func(itemID string, result []byte) error) error {
+	if of == nil {
 		return nil
 	}
 	return func(emit func(itemID string, result []byte) error) (err error) {
-		place, err := j.config.Home.Find(j.meta.Input.JobID)
+		place, err := home.Find(of.JobID)
 		if errors.Is(err, jobs.ErrNotFound) {
-			return fmt.Errorf("input: job %s, whose results are the items, was cleaned before all were read: start a new job", j.meta.Input.JobID)
+			return fmt.Errorf("input: job %s, whose results are the items, was cleaned before all were read: start a new job", of.JobID)
 		}
 		if err != nil {
 			return err
 		}
-		in, err := openInput(place, workflow.Select(j.meta.Input.Select), false)
+		in, err := openInput(place, workflow.Select(of.Select), false)
 		if err != nil {
 			return err
 		}
@@ -261,20 +254,12 @@ func (j *job) inputResults() func(emit func(itemID string, result []byte) error)
 	}
 }
 
-// chosenInput returns what is recorded of the job that is the input of a new job, or nil. The job must be fit
+// ChosenInput returns what is recorded of the job that is the input of a new job, or nil. The job must be fit
 // to be read from now.
-func chosenInput(c Config, w *workflow.Workflow) (*jobs.Input, error) {
+func ChosenInput(c Config, w *workflow.Workflow) (*jobs.Input, error) {
 	in, err := OpenInput(c, w)
 	if in == nil || err != nil {
 		return nil, err
 	}
 	return &jobs.Input{JobID: in.Job.ID, Select: string(in.Select())}, in.Close()
-}
-
-// inputJob returns the id of the job that is the input, or "".
-func (j *job) inputJob() string {
-	if j.meta.Input == nil {
-		return ""
-	}
-	return j.meta.Input.JobID
 }

@@ -1,4 +1,4 @@
-package fingerprint
+package reuse
 
 import (
 	"crypto/sha256"
@@ -15,28 +15,20 @@ import (
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"prodigy/internal/events"
 )
 
-// File is the content of a file at one moment.
-type File struct {
-	// from the directory of the job, with slashes; what is no UTF-8 in it is replaced
-	Path string `json:"path" log:"mask,clip"`
-	Size int64  `json:"size"` // in bytes
-	// nanoseconds since 1970; 0: so recent that it may change again and keep its time
-	Modified int64  `json:"modified,omitempty"`
-	Sum      string `json:"sum,omitempty"` // first 12 bytes of the SHA-256; empty if it changed while it was read
-}
-
-// Missing is the Sum of a file that does not exist.
-const Missing = "missing"
+// missingFile is the Sum of a file that does not exist.
+const missingFile = "missing"
 
 // sameStat reports whether a file has not been touched since f was made, so that it need not be read again.
-func (f File) sameStat(info fs.FileInfo) bool {
-	return f.Modified != 0 && f.Sum != "" && f.Sum != Missing && f.Size == info.Size() && f.Modified == info.ModTime().UnixNano()
+func sameStat(f events.File, info fs.FileInfo) bool {
+	return f.Modified != 0 && f.Sum != "" && f.Sum != missingFile && f.Size == info.Size() && f.Modified == info.ModTime().UnixNano()
 }
 
-// Changed returns the path of the first file that is not the same in both lists, which are sorted by path, or "".
-func Changed(now, before []File) string {
+// changedFile returns the path of the first file that is not the same in both lists, which are sorted by path, or "".
+func changedFile(now, before []events.File) string {
 	for i, f := range now {
 		if i >= len(before) || f.Path < before[i].Path {
 			return f.Path
@@ -54,24 +46,24 @@ func Changed(now, before []File) string {
 	return ""
 }
 
-// MaxFiles is how many files an item may be made from.
-const MaxFiles = 10_000
+// maxFiles is how many files an item may be made from.
+const maxFiles = 10_000
 
-// Files finds and reads the files that items are made from. What it has read it does not read again while size
+// Dir finds and reads the files that items are made from. What it has read it does not read again while size
 // and time stay. It is safe for use by several goroutines.
-type Files struct {
+type Dir struct {
 	dir string
 	now func() time.Time
 
 	mu   sync.Mutex
-	read map[string]File // by path
+	read map[string]events.File // by path
 }
 
-// NewFiles returns a Files for paths from a directory.
-func NewFiles(dir string) *Files { return &Files{dir: dir, now: time.Now, read: map[string]File{}} }
+// NewDir returns a Dir for paths from a directory.
+func NewDir(dir string) *Dir { return &Dir{dir: dir, now: time.Now, read: map[string]events.File{}} }
 
 // Local returns a path within the directory, with slashes, or an error if it leads out of it.
-func (f *Files) Local(path string) (string, error) {
+func (f *Dir) Local(path string) (string, error) {
 	local := filepath.Clean(filepath.FromSlash(path))
 	if filepath.IsAbs(local) {
 		below, err := filepath.Rel(f.dir, local)
@@ -97,7 +89,7 @@ func (e *OutsideError) Error() string {
 }
 
 // Glob returns the paths of the files that match a pattern, sorted. A directory is all files in it.
-func (f *Files) Glob(pattern string) ([]string, error) {
+func (f *Dir) Glob(pattern string) ([]string, error) {
 	pattern, err := f.Local(pattern)
 	if err != nil {
 		return nil, err
@@ -110,7 +102,7 @@ func (f *Files) Glob(pattern string) ([]string, error) {
 }
 
 // expand returns the paths of files, and of the files in directories among them, sorted, each once.
-func (f *Files) expand(paths []string) ([]string, error) {
+func (f *Dir) expand(paths []string) ([]string, error) {
 	var all []string
 	for _, path := range paths {
 		err := filepath.WalkDir(f.Full(path), func(full string, entry fs.DirEntry, err error) error {
@@ -129,8 +121,8 @@ func (f *Files) expand(paths []string) ([]string, error) {
 			if err == nil {
 				all = append(all, filepath.ToSlash(local))
 			}
-			if len(all) > MaxFiles {
-				err = fmt.Errorf("%s: an item may be made from %d files at most", path, MaxFiles)
+			if len(all) > maxFiles {
+				err = fmt.Errorf("%s: an item may be made from %d files at most", path, maxFiles)
 			}
 			return err
 		})
@@ -143,11 +135,11 @@ func (f *Files) expand(paths []string) ([]string, error) {
 }
 
 // Full returns the path of a file for the system.
-func (f *Files) Full(path string) string { return filepath.Join(f.dir, filepath.FromSlash(path)) }
+func (f *Dir) Full(path string) string { return filepath.Join(f.dir, filepath.FromSlash(path)) }
 
 // Of returns what the files at these paths are now, sorted by path. A directory is all files in it. Known are
 // what some of them were before: a file whose size and time are still the same is not read.
-func (f *Files) Of(paths []string, known []File) ([]File, error) {
+func (f *Dir) Of(paths []string, known []events.File) ([]events.File, error) {
 	if len(paths) == 0 {
 		return nil, nil
 	}
@@ -162,11 +154,11 @@ func (f *Files) Of(paths []string, known []File) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make([]File, len(local))
+	all := make([]events.File, len(local))
 	for i, path := range local {
-		before := File{}
+		before := events.File{}
 		name := strings.ToValidUTF8(path, "\ufffd")
-		if at, ok := slices.BinarySearchFunc(known, name, func(k File, path string) int { return strings.Compare(k.Path, path) }); ok {
+		if at, ok := slices.BinarySearchFunc(known, name, func(k events.File, path string) int { return strings.Compare(k.Path, path) }); ok {
 			before = known[at]
 		}
 		if all[i], err = f.one(path, before); err != nil {
@@ -178,24 +170,24 @@ func (f *Files) Of(paths []string, known []File) ([]File, error) {
 }
 
 // one returns what the file at a path is now.
-func (f *Files) one(path string, before File) (File, error) {
+func (f *Dir) one(path string, before events.File) (events.File, error) {
 	info, err := os.Stat(f.Full(path))
 	if errors.Is(err, fs.ErrNotExist) {
-		return File{Path: path, Sum: Missing}, nil
+		return events.File{Path: path, Sum: missingFile}, nil
 	}
 	if err != nil {
-		return File{}, err
+		return events.File{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return File{}, fmt.Errorf("%s is no file: %s", path, info.Mode().Type())
+		return events.File{}, fmt.Errorf("%s is no file: %s", path, info.Mode().Type())
 	}
-	if before.sameStat(info) {
+	if sameStat(before, info) {
 		return before, nil
 	}
 	f.mu.Lock()
 	known := f.read[path]
 	f.mu.Unlock()
-	if known.sameStat(info) {
+	if sameStat(known, info) {
 		return known, nil
 	}
 	found, err := f.sum(path)
@@ -215,39 +207,39 @@ const readings = 3
 const young = 2 * time.Second
 
 // sum reads a file.
-func (f *Files) sum(path string) (File, error) {
+func (f *Dir) sum(path string) (events.File, error) {
 	for range readings {
 		found, stable, err := f.sumOnce(path)
 		if err != nil || stable {
 			return found, err
 		}
 	}
-	return File{Path: path}, nil
+	return events.File{Path: path}, nil
 }
 
-func (f *Files) sumOnce(path string) (found File, stable bool, err error) {
+func (f *Dir) sumOnce(path string) (found events.File, stable bool, err error) {
 	file, err := os.Open(f.Full(path))
 	if errors.Is(err, fs.ErrNotExist) {
-		return File{Path: path, Sum: Missing}, true, nil
+		return events.File{Path: path, Sum: missingFile}, true, nil
 	}
 	if err != nil {
-		return File{}, false, err
+		return events.File{}, false, err
 	}
 	defer func() { _ = file.Close() }() // only read from
 	before, err := file.Stat()
 	if err != nil {
-		return File{}, false, err
+		return events.File{}, false, err
 	}
 	digest := sha256.New()
 	size, err := io.Copy(digest, file)
 	if err != nil {
-		return File{}, false, fmt.Errorf("read %s: %w", path, err)
+		return events.File{}, false, fmt.Errorf("read %s: %w", path, err)
 	}
 	after, err := os.Stat(f.Full(path))
 	if err != nil {
-		return File{}, false, nil // it has vanished: the next reading says so
+		return events.File{}, false, nil // it has vanished: the next reading says so
 	}
-	found = File{Path: path, Size: size, Modified: after.ModTime().UnixNano(), Sum: hex.EncodeToString(digest.Sum(nil)[:12])}
+	found = events.File{Path: path, Size: size, Modified: after.ModTime().UnixNano(), Sum: hex.EncodeToString(digest.Sum(nil)[:12])}
 	if f.now().Sub(after.ModTime()) < young {
 		found.Modified = 0
 	}
@@ -256,12 +248,12 @@ func (f *Files) sumOnce(path string) (found File, stable bool, err error) {
 
 // Since returns the files as they were when an attempt began, with those marked that have changed by now: what
 // they were is then no longer known, since the attempt may have read either.
-func (f *Files) Since(began []File) []File {
+func (f *Dir) Since(began []events.File) []events.File {
 	marked := slices.Clone(began)
 	for i, was := range marked {
 		is, err := f.one(was.Path, was)
 		if err != nil || is.Sum != was.Sum {
-			marked[i] = File{Path: was.Path}
+			marked[i] = events.File{Path: was.Path}
 		}
 	}
 	return marked

@@ -1,4 +1,4 @@
-package mapreduce
+package reuse
 
 import (
 	"bufio"
@@ -9,8 +9,8 @@ import (
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
-	"prodigy/internal/fingerprint"
 	"prodigy/internal/items"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 )
 
@@ -65,7 +65,7 @@ func Compared(before, after jobs.Job) (d Diff, err error) {
 	defer func() { err = errors.Join(err, b.close()) }()
 	a.keyed = a.index.Keyed && b.index.Keyed
 	if a.index.Keyed != b.index.Keyed {
-		return d, &RefusedError{Reason: "the items of one of the jobs have keys, and those of the other have none: they cannot be told to be the same"}
+		return d, refused("the items of one of the jobs have keys, and those of the other have none: they cannot be told to be the same")
 	}
 	if err := d.compare(a, b); err != nil {
 		return d, err
@@ -77,7 +77,7 @@ func Compared(before, after jobs.Job) (d Diff, err error) {
 func (d *Diff) compare(a, b *earlierJob) error {
 	store, err := items.OpenStore(b.place.ItemsFile())
 	if err != nil {
-		return unusable(b.place, err)
+		return job.Unusable(b.place, err)
 	}
 	defer func() { _ = store.Close() }() // only read from
 	c := store.Cursor()
@@ -85,24 +85,24 @@ func (d *Diff) compare(a, b *earlierJob) error {
 	for number := range b.index.Entries {
 		x, err := b.index.At(number)
 		if err != nil {
-			return unusable(b.place, err)
+			return job.Unusable(b.place, err)
 		}
 		for c.Index() < x.Index {
 			if err := c.Skip(); err != nil {
-				return unusable(b.place, err)
+				return job.Unusable(b.place, err)
 			}
 		}
 		it, err := c.Next()
 		if err != nil {
-			return unusable(b.place, err)
+			return job.Unusable(b.place, err)
 		}
 		now, err := readRow(lines)
 		if err != nil {
-			return unusable(b.place, err)
+			return job.Unusable(b.place, err)
 		}
-		was, found, err := a.find(it, x.Raw, func() fingerprint.Sum { return x.Data })
+		was, found, err := a.find(it, x.Raw, func() digest { return x.Data })
 		if err != nil {
-			return unusable(a.place, err)
+			return job.Unusable(a.place, err)
 		}
 		if !found {
 			d.New = append(d.New, ItemDiff{
@@ -120,7 +120,7 @@ func (d *Diff) compare(a, b *earlierJob) error {
 	return nil
 }
 
-func readRow(lines *bufio.Reader) (r row, err error) {
+func readRow(lines *bufio.Reader) (r job.Result, err error) {
 	line, err := lines.ReadBytes('\n')
 	if err == nil {
 		err = json.Unmarshal(line, &r)
@@ -132,7 +132,7 @@ func readRow(lines *bufio.Reader) (r row, err error) {
 }
 
 // add adds an item that has a result in both jobs.
-func (d *Diff) add(then, now row) {
+func (d *Diff) add(then, now job.Result) {
 	item := ItemDiff{
 		ItemID: now.ItemID, Index: now.Index, Before: then.Status, After: now.Status,
 		BeforeMS: then.DurationMS, AfterMS: now.DurationMS,
@@ -176,7 +176,7 @@ func (d *Diff) gone(a *earlierJob) error {
 		}
 		x, err := a.index.At(number)
 		if err != nil {
-			return unusable(a.place, err)
+			return job.Unusable(a.place, err)
 		}
 		then, err := a.row(x)
 		if err != nil {

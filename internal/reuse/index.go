@@ -1,4 +1,4 @@
-package fingerprint
+package reuse
 
 import (
 	"bufio"
@@ -11,43 +11,44 @@ import (
 	"os"
 	"path/filepath"
 
+	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 )
 
-// Entry is what an index has of an item that has ended.
-type Entry struct {
-	Raw    Sum // digest of its data as it was written
-	Data   Sum // digest of its data, by Data
-	ID     Sum // digest of its id
-	Index  int // of the item in its job
-	Group  int // which of the index's Jobs it was run with; -1: it is not known
+// entry is what an index has of an item that has ended.
+type entry struct {
+	Raw    digest // digest of its data as it was written
+	Data   digest // digest of its data, by Data
+	ID     digest // digest of its id
+	Index  int    // of the item in its job
+	Group  int    // which of the index's Jobs it was run with; -1: it is not known
 	OK     bool
-	Row    Span // of the results
-	Text   Span // of the texts of the index; empty: it has none
+	Row    span // of the results
+	Text   span // of the texts of the index; empty: it has none
 	number int  // of the entry
 }
 
 // Number is the number of the entry in its index, from 0.
-func (e Entry) Number() int { return e.number }
+func (e entry) Number() int { return e.number }
 
-// Span is a part of a file.
-type Span struct {
+// span is a part of a file.
+type span struct {
 	Offset int64
 	Length int
 }
 
-// Head says what an index is of. It stands at the end of the file, sealed, behind its length.
-type Head struct {
-	Shape   int    `json:"shape"`
-	Seq     int64  `json:"seq"`     // last record of the log that gave a row
-	Results string `json:"results"` // CRC32C of the results
-	Keyed   bool   `json:"keyed"`   // the items have keys
-	Fields  string `json:"fields"`  // which of their fields count: what is written
-	Entries int    `json:"entries"`
-	Slots   int    `json:"slots"` // of the hash table behind the entries, a power of two
-	Texts   int64  `json:"texts"` // bytes of texts behind these
-	Sum     string `json:"crc32c"`
-	Jobs    []Job  `json:"jobs"`
+// indexHead says what an index is of. It stands at the end of the file, sealed, behind its length.
+type indexHead struct {
+	Shape   int                  `json:"shape"`
+	Seq     int64                `json:"seq"`     // last record of the log that gave a row
+	Results string               `json:"results"` // CRC32C of the results
+	Keyed   bool                 `json:"keyed"`   // the items have keys
+	Fields  string               `json:"fields"`  // which of their fields count: what is written
+	Entries int                  `json:"entries"`
+	Slots   int                  `json:"slots"` // of the hash table behind the entries, a power of two
+	Texts   int64                `json:"texts"` // bytes of texts behind these
+	Sum     string               `json:"crc32c"`
+	Jobs    []events.Fingerprint `json:"jobs"`
 }
 
 // shape is the version of the shape of an index. One of another version is made again.
@@ -58,7 +59,7 @@ const (
 	slotSize  = 4
 )
 
-func (e Entry) append(b []byte) []byte {
+func (e entry) append(b []byte) []byte {
 	b = append(append(append(b, e.Raw[:]...), e.Data[:]...), e.ID[:]...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(e.Index))
 	b = binary.LittleEndian.AppendUint32(b, uint32(int32(e.Group)))
@@ -73,44 +74,44 @@ func (e Entry) append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, uint32(e.Text.Length))
 }
 
-func decodeEntry(b []byte, number int) Entry {
-	e := Entry{number: number}
+func decodeEntry(b []byte, number int) entry {
+	e := entry{number: number}
 	copy(e.Raw[:], b)
 	copy(e.Data[:], b[12:])
 	copy(e.ID[:], b[24:])
 	n := binary.LittleEndian
 	e.Index, e.Group, e.OK = int(n.Uint32(b[36:])), int(int32(n.Uint32(b[40:]))), n.Uint32(b[44:]) == 1
-	e.Row = Span{int64(n.Uint64(b[48:])), int(n.Uint32(b[56:]))}
-	e.Text = Span{int64(n.Uint64(b[60:])), int(n.Uint32(b[68:]))}
+	e.Row = span{int64(n.Uint64(b[48:])), int(n.Uint32(b[56:]))}
+	e.Text = span{int64(n.Uint64(b[60:])), int(n.Uint32(b[68:]))}
 	return e
 }
 
 // identity is the digest by which an item is found again.
-func (h Head) identity(e Entry) Sum {
+func (h indexHead) identity(e entry) digest {
 	if h.Keyed {
 		return e.ID
 	}
 	return e.Data
 }
 
-// Writer makes an index. Add is called for the entries in the order of their items.
-type Writer struct {
+// indexWriter makes an index. Add is called for the entries in the order of their items.
+type indexWriter struct {
 	path  string
 	file  *os.File
 	out   *bufio.Writer
 	sum   hash.Hash32
-	head  Head
-	ids   []Sum
+	head  indexHead
+	ids   []digest
 	texts *os.File // a scratch file
 	tail  *bufio.Writer
 	last  struct {
 		text string
-		span Span
+		span span
 	}
 }
 
-// Create begins an index at path, which takes its place when it is closed.
-func Create(path string, head Head) (*Writer, error) {
+// createIndex begins an index at path, which takes its place when it is closed.
+func createIndex(path string, head indexHead) (*indexWriter, error) {
 	file, err := os.OpenFile(path+".partial", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -119,17 +120,17 @@ func Create(path string, head Head) (*Writer, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close(), os.Remove(file.Name()))
 	}
-	w := &Writer{path: path, file: file, sum: jobs.NewChecksum(), head: head, texts: texts, tail: bufio.NewWriter(texts)}
+	w := &indexWriter{path: path, file: file, sum: jobs.NewChecksum(), head: head, texts: texts, tail: bufio.NewWriter(texts)}
 	w.out = bufio.NewWriterSize(io.MultiWriter(file, w.sum), 1<<16)
 	w.head.Shape = shape
 	return w, nil
 }
 
 // Add adds an entry with a text, or none.
-func (w *Writer) Add(e Entry, text string) error {
+func (w *indexWriter) Add(e entry, text string) error {
 	if text != "" {
 		if text != w.last.text { // many items are made from the same files
-			w.last.text, w.last.span = text, Span{w.head.Texts, len(text)}
+			w.last.text, w.last.span = text, span{w.head.Texts, len(text)}
 			w.head.Texts += int64(len(text))
 			if _, err := w.tail.WriteString(text); err != nil {
 				return err
@@ -144,12 +145,12 @@ func (w *Writer) Add(e Entry, text string) error {
 }
 
 // Discard ends an index that is not to be.
-func (w *Writer) Discard() error {
+func (w *indexWriter) Discard() error {
 	return errors.Join(w.file.Close(), os.Remove(w.file.Name()), w.texts.Close(), os.Remove(w.texts.Name()))
 }
 
 // Close writes the rest, and gives the file its name durably.
-func (w *Writer) Close(all []Job, seq int64, results string) error {
+func (w *indexWriter) Close(all []events.Fingerprint, seq int64, results string) error {
 	w.head.Jobs, w.head.Seq, w.head.Results = all, seq, results
 	if err := w.finish(); err != nil {
 		return errors.Join(err, w.Discard())
@@ -161,7 +162,7 @@ func (w *Writer) Close(all []Job, seq int64, results string) error {
 	return jobs.Rename(w.file.Name(), w.path)
 }
 
-func (w *Writer) finish() error {
+func (w *indexWriter) finish() error {
 	w.head.Slots = 2
 	for w.head.Slots < 2*w.head.Entries {
 		w.head.Slots *= 2
@@ -212,13 +213,13 @@ func (w *Writer) finish() error {
 // that are equal need so many.
 const maxProbes = 64
 
-func slotOf(id Sum, slots int) int {
+func slotOf(id digest, slots int) int {
 	return int(binary.LittleEndian.Uint64(id[:]) & uint64(slots-1))
 }
 
-// Index is what is known of the items of a job that have ended. It is not safe for use by several goroutines.
-type Index struct {
-	Head
+// index is what is known of the items of a job that have ended. It is not safe for use by several goroutines.
+type index struct {
+	indexHead
 	file  *os.File
 	next  int // the entry that is looked at first
 	block []byte
@@ -226,23 +227,23 @@ type Index struct {
 	count int // entries in it
 }
 
-// ErrIndex is wrapped by the error for an index that is missing, damaged, or of another shape.
-var ErrIndex = errors.New("no index that can be used")
+// errIndex is wrapped by the error for an index that is missing, damaged, or of another shape.
+var errIndex = errors.New("no index that can be used")
 
-// Open opens the index at a path and checks its sum.
-func Open(path string) (*Index, error) {
+// openIndex opens the index at a path and checks its sum.
+func openIndex(path string) (*index, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrIndex, err)
+		return nil, fmt.Errorf("%w: %w", errIndex, err)
 	}
-	x := &Index{file: file}
+	x := &index{file: file}
 	if err := x.check(); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: %s: %w", ErrIndex, filepath.Base(path), err), file.Close())
+		return nil, errors.Join(fmt.Errorf("%w: %s: %w", errIndex, filepath.Base(path), err), file.Close())
 	}
 	return x, nil
 }
 
-func (x *Index) check() error {
+func (x *index) check() error {
 	info, err := x.file.Stat()
 	if err != nil {
 		return err
@@ -263,7 +264,7 @@ func (x *Index) check() error {
 	if sealed, err := jobs.CheckSeal(head); !sealed || err != nil {
 		return errors.Join(errors.New("its end is damaged"), err)
 	}
-	if err := json.Unmarshal(head, &x.Head); err != nil {
+	if err := json.Unmarshal(head, &x.indexHead); err != nil {
 		return err
 	}
 	if x.Shape != shape {
@@ -283,16 +284,16 @@ func (x *Index) check() error {
 }
 
 // Close closes the file.
-func (x *Index) Close() error { return x.file.Close() }
+func (x *index) Close() error { return x.file.Close() }
 
-func (x *Index) slotsAt() int64 { return int64(x.Entries) * entrySize }
-func (x *Index) textsAt() int64 { return x.slotsAt() + int64(x.Slots)*slotSize }
+func (x *index) slotsAt() int64 { return int64(x.Entries) * entrySize }
+func (x *index) textsAt() int64 { return x.slotsAt() + int64(x.Slots)*slotSize }
 
 // blockEntries is how many entries are read at once. Items mostly come in the order in which they came before.
 const blockEntries = 512
 
 // At returns an entry by its number.
-func (x *Index) At(number int) (Entry, error) {
+func (x *index) At(number int) (entry, error) {
 	if number < x.begin || number >= x.begin+x.count {
 		x.begin = number
 		x.count = min(blockEntries, x.Entries-number)
@@ -302,7 +303,7 @@ func (x *Index) At(number int) (Entry, error) {
 		x.block = x.block[:x.count*entrySize]
 		if _, err := x.file.ReadAt(x.block, int64(number)*entrySize); err != nil {
 			x.count = 0
-			return Entry{}, err
+			return entry{}, err
 		}
 	}
 	at := (number - x.begin) * entrySize
@@ -310,37 +311,37 @@ func (x *Index) At(number int) (Entry, error) {
 }
 
 // single is At for an entry whose neighbours are not wanted next.
-func (x *Index) single(number int) (Entry, error) {
+func (x *index) single(number int) (entry, error) {
 	if number >= x.begin && number < x.begin+x.count {
 		return x.At(number)
 	}
 	var b [entrySize]byte
 	if _, err := x.file.ReadAt(b[:], int64(number)*entrySize); err != nil {
-		return Entry{}, err
+		return entry{}, err
 	}
 	return decodeEntry(b[:], number), nil
 }
 
 // Next returns the entry behind the one that was found last, if there is one: mostly that of the next item.
-func (x *Index) Next() (Entry, bool, error) {
+func (x *index) Next() (entry, bool, error) {
 	if x.next >= x.Entries {
-		return Entry{}, false, nil
+		return entry{}, false, nil
 	}
 	e, err := x.At(x.next)
 	return e, err == nil, err
 }
 
 // Found says that an entry was that of an item.
-func (x *Index) Found(e Entry) { x.next = e.number + 1 }
+func (x *index) Found(e entry) { x.next = e.number + 1 }
 
 // Find returns the entry of the item with this digest: of its id in a job with keys, else of its data. Of
 // several it is one that succeeded, if any did.
-func (x *Index) Find(id Sum) (e Entry, found bool, err error) {
+func (x *index) Find(id digest) (e entry, found bool, err error) {
 	var slot [slotSize]byte
 	at := slotOf(id, x.Slots)
 	for range maxProbes + 1 {
 		if _, err := x.file.ReadAt(slot[:], x.slotsAt()+int64(at)*slotSize); err != nil {
-			return Entry{}, false, err
+			return entry{}, false, err
 		}
 		number := binary.LittleEndian.Uint32(slot[:])
 		if number == 0 {
@@ -348,7 +349,7 @@ func (x *Index) Find(id Sum) (e Entry, found bool, err error) {
 		}
 		candidate, err := x.single(int(number - 1))
 		if err != nil {
-			return Entry{}, false, err
+			return entry{}, false, err
 		}
 		if x.identity(candidate) == id {
 			if e, found = candidate, true; e.OK {
@@ -361,7 +362,7 @@ func (x *Index) Find(id Sum) (e Entry, found bool, err error) {
 }
 
 // Text returns the text of an entry; nil: it has none.
-func (x *Index) Text(e Entry) ([]byte, error) {
+func (x *index) Text(e entry) ([]byte, error) {
 	if e.Text.Length == 0 {
 		return nil, nil
 	}

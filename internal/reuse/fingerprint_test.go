@@ -1,4 +1,4 @@
-package fingerprint
+package reuse
 
 import (
 	"encoding/json"
@@ -8,14 +8,16 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"prodigy/internal/events"
 )
 
 func TestDataIsTheSameHoweverItIsWritten(t *testing.T) {
-	whole, err := NewData(nil)
+	whole, err := newHasher(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	some, err := NewData([]string{"path", "item.meta.hash"})
+	some, err := newHasher([]string{"path", "item.meta.hash"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,20 +43,20 @@ func TestDataIsTheSameHoweverItIsWritten(t *testing.T) {
 }
 
 func TestThePartOfAJobThatDiffers(t *testing.T) {
-	before := Job{Steps: "1", Version: "a", Values: map[string]string{"A": "1", "B": "2"}}
+	before := events.Fingerprint{Steps: "1", Version: "a", Values: map[string]string{"A": "1", "B": "2"}}
 	for _, c := range []struct {
-		now  Job
+		now  events.Fingerprint
 		part string
 	}{
 		{before, ""},
-		{Job{Steps: "2", Version: "b"}, "steps"},
-		{Job{Steps: "1", Version: "b"}, "version"},
-		{Job{Steps: "1", Version: "a", Values: map[string]string{"A": "1", "B": "3"}}, "values: B"},
-		{Job{Steps: "1", Version: "a", Values: map[string]string{"A": "1"}}, "values: B"},
-		{Job{Steps: "1", Version: "a", Values: map[string]string{"A": "1", "B": "2", "C": ""}}, "values: C"},
-		{Job{Steps: "1", Version: "a", Values: map[string]string{"A": "1", "B": Unknown}}, ""},
+		{events.Fingerprint{Steps: "2", Version: "b"}, "steps"},
+		{events.Fingerprint{Steps: "1", Version: "b"}, "version"},
+		{events.Fingerprint{Steps: "1", Version: "a", Values: map[string]string{"A": "1", "B": "3"}}, "values: B"},
+		{events.Fingerprint{Steps: "1", Version: "a", Values: map[string]string{"A": "1"}}, "values: B"},
+		{events.Fingerprint{Steps: "1", Version: "a", Values: map[string]string{"A": "1", "B": "2", "C": ""}}, "values: C"},
+		{events.Fingerprint{Steps: "1", Version: "a", Values: map[string]string{"A": "1", "B": unknownValue}}, ""},
 	} {
-		if got := c.now.Part(before); got != c.part {
+		if got := partOf(c.now, before); got != c.part {
 			t.Errorf("%v: %q, want %q", c.now, got, c.part)
 		}
 	}
@@ -62,7 +64,7 @@ func TestThePartOfAJobThatDiffers(t *testing.T) {
 
 func TestSecretsAreToldApartByTheKeyOnly(t *testing.T) {
 	a, again, b := []byte("one"), []byte("one"), []byte("two")
-	if OfSecret(a, "x") == OfSecret(b, "x") || OfSecret(a, "x") == OfSecret(a, "y") || OfSecret(a, "x") != OfSecret(again, "x") {
+	if ofSecret(a, "x") == ofSecret(b, "x") || ofSecret(a, "x") == ofSecret(a, "y") || ofSecret(a, "x") != ofSecret(again, "x") {
 		t.Error("the digests of secrets do not follow from key and value")
 	}
 }
@@ -86,16 +88,16 @@ func TestFilesAreReadAgainWhenTheyMayHaveChanged(t *testing.T) {
 	old := time.Now().Add(-time.Hour).Truncate(time.Second)
 	write(t, dir, "a", "one", old)
 	write(t, dir, "d/b", "two", old)
-	of := func(known []File, paths ...string) []File {
+	of := func(known []events.File, paths ...string) []events.File {
 		t.Helper()
-		found, err := NewFiles(dir).Of(paths, known)
+		found, err := NewDir(dir).Of(paths, known)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return found
 	}
 	before := of(nil, "a", "d", "gone")
-	if len(before) != 3 || before[1].Path != "d/b" || before[2].Sum != Missing {
+	if len(before) != 3 || before[1].Path != "d/b" || before[2].Sum != missingFile {
 		t.Fatalf("%+v", before)
 	}
 	for _, c := range []struct {
@@ -112,7 +114,7 @@ func TestFilesAreReadAgainWhenTheyMayHaveChanged(t *testing.T) {
 		{"the missing one", func() { write(t, dir, "d/b", "two", old); write(t, dir, "gone", "", old) }, "gone"},
 	} {
 		c.change()
-		if got := Changed(of(before, "a", "d", "gone"), before); got != c.want {
+		if got := changedFile(of(before, "a", "d", "gone"), before); got != c.want {
 			t.Errorf("%s: changed %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -120,7 +122,7 @@ func TestFilesAreReadAgainWhenTheyMayHaveChanged(t *testing.T) {
 
 func TestAFileThatIsYoungIsReadAgain(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
-	f := NewFiles(dir)
+	f := NewDir(dir)
 	f.now = func() time.Time { return now }
 	write(t, dir, "a", "one", now)
 	before, err := f.Of([]string{"a"}, nil)
@@ -132,7 +134,7 @@ func TestAFileThatIsYoungIsReadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if Changed(after, before) != "a" {
+	if changedFile(after, before) != "a" {
 		t.Errorf("%+v, before %+v", after, before)
 	}
 }
@@ -141,7 +143,7 @@ func TestWhatAnAttemptMayHaveSeenTwoVersionsOfIsNotKnown(t *testing.T) {
 	dir, old := t.TempDir(), time.Now().Add(-time.Hour)
 	write(t, dir, "a", "one", old)
 	write(t, dir, "b", "one", old)
-	f := NewFiles(dir)
+	f := NewDir(dir)
 	began, err := f.Of([]string{"a", "b"}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -151,14 +153,14 @@ func TestWhatAnAttemptMayHaveSeenTwoVersionsOfIsNotKnown(t *testing.T) {
 	if marked[0] != began[0] || marked[1].Sum != "" {
 		t.Errorf("%+v", marked)
 	}
-	if Changed(marked, marked) != "b" {
+	if changedFile(marked, marked) != "b" {
 		t.Error("a file that is not known is equal to itself")
 	}
 }
 
 func TestPathsMustStayBelowTheDirectory(t *testing.T) {
 	dir := t.TempDir()
-	f := NewFiles(dir)
+	f := NewDir(dir)
 	for path, want := range map[string]string{
 		"a/../b": "b", "./x": "x", filepath.Join(dir, "in", "x"): "in/x",
 		"../x": "", "a/../../x": "", "/etc/passwd": "", "": "",
@@ -178,7 +180,7 @@ func TestAPatternIsTheFilesThatMatchIt(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"s/*.sh": "[s/a.sh s/b.sh]", "s/**/*.sh": "[s/a.sh s/b.sh s/deep/c.sh]", "s": "[s/a.sh s/b.sh s/d.txt s/deep/c.sh]", "none/*": "[]", "s/d.txt": "[s/d.txt]",
 	} {
-		got, err := NewFiles(dir).Glob(pattern)
+		got, err := NewDir(dir).Glob(pattern)
 		if err != nil || fmt.Sprint(got) != want {
 			t.Errorf("%s: %v, %v; want %s", pattern, got, err, want)
 		}
@@ -186,22 +188,22 @@ func TestAPatternIsTheFilesThatMatchIt(t *testing.T) {
 }
 
 // made makes an index of n items and returns their digests.
-func made(t *testing.T, path string, n int, keyed bool) []Sum {
+func made(t *testing.T, path string, n int, keyed bool) []digest {
 	t.Helper()
-	w, err := Create(path, Head{Keyed: keyed})
+	w, err := createIndex(path, indexHead{Keyed: keyed})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ids []Sum
+	var ids []digest
 	for i := range n {
-		id := Of(fmt.Append(nil, "item ", i))
+		id := digestOf(fmt.Append(nil, "item ", i))
 		ids = append(ids, id)
-		e := Entry{Raw: Of(fmt.Append(nil, "raw ", i)), Data: id, ID: id, Index: i, Group: i%3 - 1, OK: i%5 != 0, Row: Span{int64(i) * 10, 10}}
+		e := entry{Raw: digestOf(fmt.Append(nil, "raw ", i)), Data: id, ID: id, Index: i, Group: i%3 - 1, OK: i%5 != 0, Row: span{int64(i) * 10, 10}}
 		if err := w.Add(e, fmt.Sprintf("text %d", i/4)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close([]Job{{Steps: "a"}, {Steps: "b"}}, 42, "sum"); err != nil {
+	if err := w.Close([]events.Fingerprint{{Steps: "a"}, {Steps: "b"}}, 42, "sum"); err != nil {
 		t.Fatal(err)
 	}
 	return ids
@@ -211,12 +213,12 @@ func TestAnIndexFindsWhatWasAdded(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 511, 512, 513, 5000} {
 		path := filepath.Join(t.TempDir(), "index")
 		ids := made(t, path, n, n%2 == 0)
-		x, err := Open(path)
+		x, err := openIndex(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if x.Seq != 42 || x.Results != "sum" || len(x.Jobs) != 2 || x.Entries != n {
-			t.Fatalf("%+v", x.Head)
+			t.Fatalf("%+v", x.indexHead)
 		}
 		order := rand.New(rand.NewPCG(1, uint64(n))).Perm(n)
 		for i := range n {
@@ -226,7 +228,7 @@ func TestAnIndexFindsWhatWasAdded(t *testing.T) {
 			}
 			x.Found(inTurn)
 			e, found, err := x.Find(ids[order[i]])
-			if err != nil || !found || e.Index != order[i] || e.Group != order[i]%3-1 || e.OK != (order[i]%5 != 0) || e.Row != (Span{int64(order[i]) * 10, 10}) {
+			if err != nil || !found || e.Index != order[i] || e.Group != order[i]%3-1 || e.OK != (order[i]%5 != 0) || e.Row != (span{int64(order[i]) * 10, 10}) {
 				t.Fatalf("item %d: %+v, %t, %v", order[i], e, found, err)
 			}
 			if text, err := x.Text(e); err != nil || string(text) != fmt.Sprintf("text %d", order[i]/4) {
@@ -236,7 +238,7 @@ func TestAnIndexFindsWhatWasAdded(t *testing.T) {
 		if _, ok, err := x.Next(); ok || err != nil {
 			t.Fatal("an entry behind the last", err)
 		}
-		if _, found, err := x.Find(Of([]byte("another"))); found || err != nil {
+		if _, found, err := x.Find(digestOf([]byte("another"))); found || err != nil {
 			t.Fatal("found what is not there", err)
 		}
 		if err := x.Close(); err != nil {
@@ -247,20 +249,20 @@ func TestAnIndexFindsWhatWasAdded(t *testing.T) {
 
 func TestOfEqualItemsOneThatSucceededIsFound(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "index")
-	w, err := Create(path, Head{})
+	w, err := createIndex(path, indexHead{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := Of([]byte("the same"))
+	id := digestOf([]byte("the same"))
 	for i := range 1000 {
-		if err := w.Add(Entry{Data: id, Index: i, OK: i == 3}, ""); err != nil {
+		if err := w.Add(entry{Data: id, Index: i, OK: i == 3}, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := w.Close(nil, 1, ""); err != nil {
 		t.Fatal(err)
 	}
-	x, err := Open(path)
+	x, err := openIndex(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +285,7 @@ func TestADamagedIndexIsNotUsed(t *testing.T) {
 		if err := os.WriteFile(path, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if x, err := Open(path); err == nil {
+		if x, err := openIndex(path); err == nil {
 			_ = x.Close()
 			t.Fatalf("byte %d of %d was changed, and nobody noticed", i, len(whole))
 		}
@@ -292,7 +294,7 @@ func TestADamagedIndexIsNotUsed(t *testing.T) {
 		if err := os.WriteFile(path, whole[:i], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if x, err := Open(path); err == nil {
+		if x, err := openIndex(path); err == nil {
 			_ = x.Close()
 			t.Fatalf("%d of %d bytes are left, and nobody noticed", i, len(whole))
 		}

@@ -1,4 +1,4 @@
-package mapreduce
+package job
 
 import (
 	"errors"
@@ -63,9 +63,9 @@ func (s Summary) StateShown() string {
 // MayHaveCompleted reports whether the log of a job ends as that of a completed one does. It reads the end
 // only: if the answer is no, a log that is about to be replayed need not be folded before.
 func MayHaveCompleted(place jobs.Job) (bool, error) {
-	last, err := lastWord(place.EventsDir())
+	last, err := LastWord(place.EventsDir())
 	if err != nil {
-		return false, unusable(place, err)
+		return false, Unusable(place, err)
 	}
 	_, completed := last.(events.JobCompleted)
 	return completed, nil
@@ -73,9 +73,9 @@ func MayHaveCompleted(place jobs.Job) (bool, error) {
 
 // WasCancelled reports whether the log of a job ends as that of a cancelled one does.
 func WasCancelled(place jobs.Job) (bool, error) {
-	last, err := lastWord(place.EventsDir())
+	last, err := LastWord(place.EventsDir())
 	if err != nil {
-		return false, unusable(place, err)
+		return false, Unusable(place, err)
 	}
 	switch last.(type) {
 	case events.JobCancelled, events.CancelRequested:
@@ -87,9 +87,9 @@ func WasCancelled(place jobs.Job) (bool, error) {
 // AwaitsAccept reports whether a job is paused because too few items of its canary or of a step of its ramp
 // have succeeded.
 func AwaitsAccept(place jobs.Job) (bool, error) {
-	last, err := lastWord(place.EventsDir())
+	last, err := LastWord(place.EventsDir())
 	if err != nil {
-		return false, unusable(place, err)
+		return false, Unusable(place, err)
 	}
 	switch e := last.(type) {
 	case events.JobPaused:
@@ -103,9 +103,9 @@ func AwaitsAccept(place jobs.Job) (bool, error) {
 // InputGone reports whether a job has failed because the rest of its items cannot be read any more, so that a resume
 // can do nothing.
 func InputGone(place jobs.Job) (bool, error) {
-	last, err := lastWord(place.EventsDir())
+	last, err := LastWord(place.EventsDir())
 	if err != nil {
-		return false, unusable(place, err)
+		return false, Unusable(place, err)
 	}
 	e, failed := last.(events.JobFailed)
 	return failed && e.InputGone, nil
@@ -117,14 +117,14 @@ func InputGone(place jobs.Job) (bool, error) {
 func Summarize(place jobs.Job) (Summary, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
-		return Summary{}, unusable(place, err)
+		return Summary{}, Unusable(place, err)
 	}
 	if place.Running() {
 		return summarizeFold(place, meta)
 	}
-	last, err := lastWord(place.EventsDir())
+	last, err := LastWord(place.EventsDir())
 	if err != nil {
-		return Summary{}, unusable(place, err)
+		return Summary{}, Unusable(place, err)
 	}
 	sum := summaryOf(place, meta)
 	if !sum.ended(last) {
@@ -137,9 +137,9 @@ func Summarize(place jobs.Job) (Summary, error) {
 func SummarizeAnd(place jobs.Job, see func(events.Record)) (Summary, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
-		return Summary{}, unusable(place, err)
+		return Summary{}, Unusable(place, err)
 	}
-	known, err := recordedState(place, meta)
+	known, err := recorded(place, meta)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -151,9 +151,9 @@ func summaryOf(place jobs.Job, meta jobs.Meta) Summary {
 	return Summary{Job: place, Workflow: meta.Workflow, Mode: meta.Mode, Started: meta.Started}
 }
 
-// lastWord returns the last event of the log in dir, but for those that people cause between its runs; nil: it
+// LastWord returns the last event of the log in dir, but for those that people cause between its runs; nil: it
 // has none.
-func lastWord(dir string) (events.Event, error) {
+func LastWord(dir string) (events.Event, error) {
 	var last events.Event
 	said := func(line []byte) bool {
 		r, err := events.Decode(line)
@@ -194,52 +194,64 @@ func valueOf(t *spend.Total) spend.Total {
 func BrokerOf(place jobs.Job) (string, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
-		return "", unusable(place, err)
+		return "", Unusable(place, err)
 	}
-	known, err := recordedState(place, meta)
+	known, err := recorded(place, meta)
 	if err != nil {
 		return "", err
 	}
 	_, err = known.summary(place, meta, func(events.Record) {}) // which folds the rest of the log
-	return known.state.Broker, err
+	return known.Broker, err
 }
 
 // summarizeFold makes the summary from the last checkpoint and the records after it.
 func summarizeFold(place jobs.Job, meta jobs.Meta) (Summary, error) {
-	known, err := recordedState(place, meta)
+	known, err := recorded(place, meta)
 	if err != nil {
 		return Summary{}, err
 	}
 	return known.summary(place, meta, func(events.Record) {})
 }
 
-// recordedState returns the state of a job at its checkpoint, for commands that only read it. A log that ends
-// before what was made from it is an error.
-func recordedState(place jobs.Job, meta jobs.Meta) (restored, error) {
-	policy, err := recordedPolicy(place, meta)
+// recorded returns the fold of a job at its checkpoint, for who only reads it. A log that ends before what was made
+// from it is an error.
+func recorded(place jobs.Job, meta jobs.Meta) (restored, error) {
+	w, err := RecordedWorkflow(place, meta)
 	if err != nil {
 		return restored{}, err
 	}
-	from := readCheckpoint(place, policy)
+	from := ReadCheckpoint(place, w.ErrorPolicy)
 	if err := checkLogEnd(place, meta, from.Mark.Seq); err != nil {
 		return restored{}, err
 	}
 	return from.restore(nil)
 }
 
+// Read returns the fold of the whole log of a job that does not run, whose lock is held.
+func Read(place jobs.Job, meta jobs.Meta) (*Fold, error) {
+	known, err := recorded(place, meta)
+	if err != nil {
+		return nil, err
+	}
+	if err := known.follow(known.replay, noChunks); err != nil {
+		return nil, Unusable(place, err)
+	}
+	return known.Fold, nil
+}
+
 // summary folds the rest of a log, and shows all of it to see. What of the rest the state knows already is not
 // folded again.
 func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record)) (Summary, error) {
-	s, known, held := k.state, k.state.Seq, false
+	s, known, held := k.Fold, k.Seq, false
 	for r, err := range k.rest {
 		if errors.Is(err, events.ErrTorn) {
 			break
 		}
 		if err != nil {
-			return Summary{}, unusable(place, err)
+			return Summary{}, Unusable(place, err)
 		}
 		if r.Seq > known {
-			s.apply(r)
+			s.Apply(r)
 		}
 		if e, ended := r.Event.(events.JobCompleted); ended {
 			held = e.ReduceHeld
@@ -247,7 +259,7 @@ func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record
 		see(r)
 	}
 	sum := summaryOf(place, meta)
-	sum.State, sum.Reason, sum.Metrics, sum.Duration = string(s.Ended), s.Reason, s.Policy.Metrics(), s.duration(s.Last)
+	sum.State, sum.Reason, sum.Metrics, sum.Duration = string(s.Ended), s.Reason, s.Policy.Metrics(), s.Duration(s.Last)
 	sum.Spent = s.Spent.Total.Clone()
 	for _, name := range slices.Sorted(maps.Keys(s.Quotas)) {
 		sum.Paused = append(sum.Paused, s.Quotas[name])
@@ -259,24 +271,24 @@ func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record
 		sum.State, sum.Reason = string(Cancelled), "cancelled by "+s.Cancelled
 	}
 	if place.Running() {
-		sum.State, sum.Hold, sum.Duration = "running", s.Limits.Pause.Hold, s.duration(time.Now())
+		sum.State, sum.Hold, sum.Duration = "running", s.Limits.Pause.Hold, s.Duration(time.Now())
 	}
 	sum.ReduceStale = sum.State == string(Completed) && s.ReduceStale
 	sum.ReduceHeld = sum.State == string(Completed) && held
 	return sum, nil
 }
 
-// recordedPolicy returns the policy a job was run with. A workflow that this version cannot read leaves the
-// counts right all the same; one that is not the recorded one is an error.
-func recordedPolicy(place jobs.Job, meta jobs.Meta) (errorpolicy.Policy, error) {
+// RecordedWorkflow returns the workflow that a job was run with. One that this version cannot read is empty, which
+// leaves the counts right all the same; one that is not the recorded one is an error.
+func RecordedWorkflow(place jobs.Job, meta jobs.Meta) (*workflow.Workflow, error) {
 	source, err := place.ReadWorkflow(meta)
 	if err != nil {
-		return errorpolicy.Policy{}, unusable(place, err)
+		return nil, Unusable(place, err)
 	}
 	w, err := workflow.Parse(place.WorkflowFile(), source,
 		workflow.ParseOptions{MaxDelay: time.Duration(meta.MaxDelayMS) * time.Millisecond, Values: meta.Values})
 	if err != nil {
-		return errorpolicy.Policy{}, nil
+		return &workflow.Workflow{}, nil
 	}
-	return w.ErrorPolicy, nil
+	return w, nil
 }

@@ -1,22 +1,27 @@
-package mapreduce
+// Package job has what is known of a job, which is a fold over its event log.
+//
+// Fold.Apply is the only function that changes what is known, live and on replay alike. An Opened is a job at work: it
+// records events, and keeps up to date what follows from the log: dead letters and checkpoints. The other functions
+// read a job, and make its results.
+package job
 
 import (
+	"fmt"
 	"time"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
-	"prodigy/internal/fingerprint"
 	"prodigy/internal/limit"
 	"prodigy/internal/limits"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
 )
 
-// state is all that is known of a job: the fold of its log. Only the goroutine that runs the job touches it. It
+// Fold is all that is known of a job: the fold of its log. Only the goroutine that owns the job touches it. It
 // is also what a checkpoint has of the job, as JSON, so each field must survive that; a test holds foldVersion
 // against the shape of it.
-type state struct {
+type Fold struct {
 	Limits *limits.Memory        `json:"limits"` // without what the workflow says
 	Policy *errorpolicy.Machine  `json:"policy"` // without what the workflow says
 	Times  *limit.StragglerTimes `json:"times"`  // without their limit
@@ -26,16 +31,16 @@ type state struct {
 	Seq     int64 `json:"seq"`     // of the last record
 	Outcome int64 `json:"outcome"` // of the last record that gave an item its row of the results
 
-	Phases  map[string]*phase `json:"phases"`
+	Phases  map[string]*Phase `json:"phases"`
 	Working string            `json:"working"` // the phase that its events are about
 	reducing
 
 	selected
 	Status  errorpolicy.Statuses `json:"status"`  // by item index, as far as items have been seen
-	Running attempts             `json:"running"` // attempts that have started and not ended, by item index
-	Waiting map[int]pendingRetry `json:"waiting"` // items between two attempts, by item index
+	Running Attempts             `json:"running"` // attempts that have started and not ended, by item index
+	Waiting map[int]Waiting      `json:"waiting"` // items between two attempts, by item index
 	// by item id; "" for the other phases: the last retry of a step that has not ended
-	Retrying map[string]stepRetry `json:"retrying"`
+	Retrying map[string]StepRetry `json:"retrying"`
 	tries
 	suspicions
 	Circuits circuits `json:"circuits"`
@@ -47,7 +52,7 @@ type state struct {
 
 	// Fingerprint is what the items share that are run now. It is nil until the map phase has begun, and for
 	// one that an older version began.
-	Fingerprint *fingerprint.Job `json:"fingerprint,omitempty"`
+	Fingerprint *events.Fingerprint `json:"fingerprint,omitempty"`
 
 	ended
 }
@@ -86,9 +91,9 @@ type selected struct {
 // tries is what the attempts at items have come to, by item index.
 type tries struct {
 	// the last failures of items that have a retry budget and are not settled
-	Failed   map[int]failed `json:"failed,omitempty"`
-	Failures map[int]int    `json:"failures"` // failures so far of items that wait or are dead-lettered
-	LastTry  map[int]int    `json:"last_try"` // attempt number of dead letters, for their retry from the queue
+	Failed   map[int]failure `json:"failed,omitempty"`
+	Failures map[int]int     `json:"failures"` // failures so far of items that wait or are dead-lettered
+	LastTry  map[int]int     `json:"last_try"` // attempt number of dead letters, for their retry from the queue
 }
 
 // suspicions are what speaks for it that an item kills what runs it, by item index.
@@ -116,7 +121,7 @@ type workspaceState struct {
 	MapBase      string          `json:"map_base,omitempty"`      // the commit that the map phase began at
 	Head         string          `json:"head,omitempty"`          // the commit with all that counts
 	Checkout     []string        `json:"checkout,omitempty"`      // see events.JobStarted
-	Merging      map[int]merging `json:"merging"`                 // work that waits to be merged, by item index
+	Merging      map[int]Merging `json:"merging"`                 // work that waits to be merged, by item index
 	Merged       int             `json:"merged,omitempty"`        // items whose work was merged
 }
 
@@ -127,14 +132,24 @@ type requests struct {
 	Cancelled string         `json:"cancelled,omitempty"` // who has cancelled the job; empty for nobody
 }
 
+// State is how a run of a job ended.
+type State string
+
+const (
+	Completed State = "completed"
+	Failed    State = "failed"    // also: stopped by its policy
+	Paused    State = "paused"    // interrupted: to be resumed
+	Cancelled State = "cancelled" // by a person, for good
+)
+
 // ended is how the last run of the job ended.
 type ended struct {
 	Ended  State  `json:"ended"` // empty while it runs, or when it was killed
 	Reason string `json:"reason"`
 }
 
-// phase is what is known of one phase.
-type phase struct {
+// Phase is what is known of one phase.
+type Phase struct {
 	Began     time.Duration          `json:"began"` // how long the job had run when it started
 	Started   bool                   `json:"started"`
 	Completed bool                   `json:"completed"`
@@ -142,8 +157,8 @@ type phase struct {
 	Steps     []events.StepCompleted `json:"steps,omitempty"` // done so far, of the phases that run once
 }
 
-// running is an attempt at an item that has started and not ended.
-type running struct {
+// Running is an attempt at an item that has started and not ended.
+type Running struct {
 	ID     string      `json:"id"`     // of the item
 	Number int         `json:"number"` // of the attempt
 	Began  time.Time   `json:"began"`
@@ -182,15 +197,15 @@ type losses struct {
 // An item that kills the run mostly does so at once.
 const suspiciousTime = 10 * time.Second
 
-// failed is the last failure of an item.
-type failed struct {
+// failure is the last failure of an item.
+type failure struct {
 	Step  string     `json:"step,omitempty"`
 	Type  retry.Type `json:"type"`
 	Error string     `json:"error"`
 }
 
-// pendingRetry is an item between two attempts.
-type pendingRetry struct {
+// Waiting is an item between two attempts.
+type Waiting struct {
 	ID     string      `json:"id"`     // of the item
 	Number int         `json:"number"` // of the last attempt that counts
 	Due    time.Time   `json:"due"`    // not before
@@ -199,40 +214,58 @@ type pendingRetry struct {
 	Resolve string `json:"resolve,omitempty"` // the work whose conflict the next attempt resolves
 }
 
-// stepRetry is a step between two tries.
-type stepRetry struct {
+// Merging is the work of an item that has not been merged yet.
+type Merging struct {
+	ID         string        `json:"id"`     // of the item
+	Number     int           `json:"number"` // of the attempt
+	AgentID    string        `json:"agent_id"`
+	Worker     int           `json:"worker"`
+	Seq        int64         `json:"seq"`  // of its AgentCompleted
+	Done       time.Time     `json:"done"` // when that was
+	Took       time.Duration `json:"took"` // of the attempt
+	Base       string        `json:"base"`
+	Commit     string        `json:"commit"`
+	Files      int           `json:"files"`
+	Insertions int           `json:"insertions"`
+	Deletions  int           `json:"deletions"`
+	Retry      retry.State   `json:"retry"`              // before the attempt
+	Resolved   bool          `json:"resolved,omitempty"` // it resolves a conflict, and is not resolved again
+}
+
+// StepRetry is a step between two tries.
+type StepRetry struct {
 	Event events.StepRetrying `json:"event"`
 	Due   time.Time           `json:"due"`
 }
 
-func newState(p errorpolicy.Policy) *state {
-	return &state{
+func NewFold(p errorpolicy.Policy) *Fold {
+	return &Fold{
 		Limits:         limits.NewMemory(p),
 		Policy:         errorpolicy.New(p),
 		Times:          limit.NewStragglerTimes(p.Straggler),
-		Phases:         map[string]*phase{},
-		Running:        attempts{},
-		Waiting:        map[int]pendingRetry{},
-		Retrying:       map[string]stepRetry{},
-		tries:          tries{Failed: map[int]failed{}, Failures: map[int]int{}, LastTry: map[int]int{}},
+		Phases:         map[string]*Phase{},
+		Running:        Attempts{},
+		Waiting:        map[int]Waiting{},
+		Retrying:       map[string]StepRetry{},
+		tries:          tries{Failed: map[int]failure{}, Failures: map[int]int{}, LastTry: map[int]int{}},
 		suspicions:     suspicions{Crashes: map[int]crashes{}, Losses: map[int]losses{}},
 		Circuits:       circuits{},
-		workspaceState: workspaceState{Merging: map[int]merging{}},
+		workspaceState: workspaceState{Merging: map[int]Merging{}},
 	}
 }
 
 // replay applies a record that was recorded before, with all that followed from it.
-func (s *state) replay(r events.Record) { s.apply(r) }
+func (s *Fold) replay(r events.Record) { s.Apply(r) }
 
-// apply changes the state by one record. It is the only function that does, live and on replay. It returns a
+// Apply changes the state by one record. It is the only function that does, live and on replay. It returns a
 // full batch of collected errors, which is recorded; on replay it has been.
-func (s *state) apply(r events.Record) (batch []errorpolicy.BatchError) {
+func (s *Fold) Apply(r events.Record) (batch []errorpolicy.BatchError) {
 	if events.BetweenRuns(r.Event) {
 		s.Seq = r.Seq // it does not tell how long a run took
 		return nil
 	}
 	if _, resumed := r.Event.(events.JobResumed); resumed || s.RunBegan.IsZero() {
-		s.Earlier, s.RunBegan = s.duration(s.Last), r.Time
+		s.Earlier, s.RunBegan = s.Duration(s.Last), r.Time
 	}
 	s.Seq, s.Last = r.Seq, r.Time
 	s.Limits.Apply(r, s)
@@ -271,14 +304,14 @@ func (s *state) apply(r events.Record) (batch []errorpolicy.BatchError) {
 		if e.Phase == "map" {
 			s.MapBase, s.Fingerprint = s.Head, e.Fingerprint
 		}
-		s.Phases[e.Phase] = &phase{Started: true, Began: s.duration(r.Time)}
+		s.Phases[e.Phase] = &Phase{Started: true, Began: s.Duration(r.Time)}
 		s.Working = e.Phase
 	case events.PhaseCompleted:
-		p := s.phase(e.Phase)
+		p := s.Phase(e.Phase)
 		p.Completed, p.Duration = true, time.Duration(e.DurationMS)
 		s.moveHead(e.Head)
 	case events.StepCompleted:
-		p := s.phase(e.Phase)
+		p := s.Phase(e.Phase)
 		p.Steps = append(p.Steps, e)
 		delete(s.Retrying, "")
 		delete(s.Sessions, "")
@@ -288,7 +321,7 @@ func (s *state) apply(r events.Record) (batch []errorpolicy.BatchError) {
 		}
 		s.Sessions[e.ItemID] = e
 	case events.StepRetrying:
-		s.Retrying[e.ItemID] = stepRetry{Event: e, Due: r.Time.Add(time.Duration(e.DelayMS))}
+		s.Retrying[e.ItemID] = StepRetry{Event: e, Due: r.Time.Add(time.Duration(e.DelayMS))}
 		s.stepFailed(e)
 	case events.ErrorBatch:
 		_ = s.Policy.Remainder()
@@ -317,8 +350,8 @@ func (s *state) apply(r events.Record) (batch []errorpolicy.BatchError) {
 	return nil
 }
 
-// duration is how long the runs of the job have taken until now, without the time between them.
-func (s *state) duration(now time.Time) time.Duration {
+// Duration is how long the runs of the job have taken until now, without the time between them.
+func (s *Fold) Duration(now time.Time) time.Duration {
 	if s.RunBegan.IsZero() {
 		return 0
 	}
@@ -326,7 +359,7 @@ func (s *state) duration(now time.Time) time.Duration {
 }
 
 // retryNow makes due what waits.
-func (s *state) retryNow(now time.Time, e events.RetryNowRequested) {
+func (s *Fold) retryNow(now time.Time, e events.RetryNowRequested) {
 	for index, w := range s.Waiting {
 		if w.Due.After(now) && e.Names(w.ID) {
 			w.Due = now
@@ -342,22 +375,22 @@ func (s *state) retryNow(now time.Time, e events.RetryNowRequested) {
 }
 
 // applyAgent is apply for what happens to items.
-func (s *state) applyAgent(r events.Record) (batch []errorpolicy.BatchError) {
+func (s *Fold) applyAgent(r events.Record) (batch []errorpolicy.BatchError) {
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
-		s.Running.set(e.ItemIndex, running{
+		s.Running.Set(e.ItemIndex, Running{
 			ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Retry: s.Waiting[e.ItemIndex].Retry,
 			Base:    e.Base,
 			Resolve: s.Waiting[e.ItemIndex].Resolve, Token: r.Seq, Fleet: e.Fleet, Suspect: e.Suspect, Key: e.Key,
 		})
 		delete(s.Waiting, e.ItemIndex)
 	case events.AgentDuplicated: // no later version begins a second attempt, nor may its number be used again
-		if f, runs := s.Running.get(e.ItemIndex); runs {
+		if f, runs := s.Running.Get(e.ItemIndex); runs {
 			f.Doubled = e.Attempt
-			s.Running.set(e.ItemIndex, f)
+			s.Running.Set(e.ItemIndex, f)
 		}
 	case events.AgentCompleted:
-		if _, retried := s.Retrying[e.ItemID]; !retried && !s.Running.at(e.ItemIndex).Waited {
+		if _, retried := s.Retrying[e.ItemID]; !retried && !s.Running.At(e.ItemIndex).Waited {
 			s.Times.Add(time.Duration(e.DurationMS))
 		}
 		if e.Commit != "" {
@@ -379,7 +412,7 @@ func (s *state) applyAgent(r events.Record) (batch []errorpolicy.BatchError) {
 		}
 		return s.applyFailure(e)
 	case events.AgentInterrupted:
-		f := s.Running.at(e.ItemIndex)
+		f := s.Running.At(e.ItemIndex)
 		s.giveBack(e.ItemIndex, f, max(f.Number-1, f.Doubled))
 	case events.AgentLost:
 		s.lose(e)
@@ -394,21 +427,21 @@ func (s *state) applyAgent(r events.Record) (batch []errorpolicy.BatchError) {
 }
 
 // place notes which worker runs an attempt.
-func (s *state) place(e events.AgentPlaced) {
-	if f := s.Running.at(e.ItemIndex); f.Number == e.Attempt {
+func (s *Fold) place(e events.AgentPlaced) {
+	if f := s.Running.At(e.ItemIndex); f.Number == e.Attempt {
 		f.Node = e.Node
-		s.Running.set(e.ItemIndex, f)
+		s.Running.Set(e.ItemIndex, f)
 	}
 }
 
 // lose gives an item whose worker was lost its next attempt. Unlike after a stop, a dead letter that is run
 // again has one too. One that is not known to have begun is not counted against the item, and one whose worker
 // was only cut off hardly is.
-func (s *state) lose(e events.AgentLost) {
+func (s *Fold) lose(e events.AgentLost) {
 	index := e.ItemIndex
-	f := s.Running.at(index)
+	f := s.Running.At(index)
 	delete(s.Running, index)
-	s.Waiting[index] = pendingRetry{ID: f.ID, Number: max(f.Number, f.Doubled), Retry: f.Retry, Resolve: f.Resolve}
+	s.Waiting[index] = Waiting{ID: f.ID, Number: max(f.Number, f.Doubled), Retry: f.Retry, Resolve: f.Resolve}
 	if e.Unbegun {
 		return
 	}
@@ -425,7 +458,7 @@ func (s *state) lose(e events.AgentLost) {
 }
 
 // succeed gives an item its success, by record seq. A reused one was not run.
-func (s *state) succeed(id string, index int, seq int64, reused bool) {
+func (s *Fold) succeed(id string, index int, seq int64, reused bool) {
 	s.Outcome = seq
 	s.Alike.add("", "")
 	for _, name := range []string{"reduce", "merge"} {
@@ -439,9 +472,9 @@ func (s *state) succeed(id string, index int, seq int64, reused bool) {
 
 // awaitMerge keeps the work of an attempt that has ended. Until it is merged the item is what it was: pending,
 // or a dead letter that is run again.
-func (s *state) awaitMerge(r events.Record, e events.AgentCompleted) {
-	f := s.Running.at(e.ItemIndex)
-	s.Merging[e.ItemIndex] = merging{
+func (s *Fold) awaitMerge(r events.Record, e events.AgentCompleted) {
+	f := s.Running.At(e.ItemIndex)
+	s.Merging[e.ItemIndex] = Merging{
 		ID: e.ItemID, Number: e.Attempt, AgentID: e.AgentID, Worker: e.Worker, Seq: r.Seq, Done: r.Time,
 		Took: time.Duration(e.DurationMS),
 		Base: f.Base, Commit: e.Commit, Files: e.Files, Insertions: e.Insertions, Deletions: e.Deletions,
@@ -453,14 +486,14 @@ func (s *state) awaitMerge(r events.Record, e events.AgentCompleted) {
 }
 
 // moveHead makes a commit the head of the job; an empty one leaves it.
-func (s *state) moveHead(commit string) {
+func (s *Fold) moveHead(commit string) {
 	if commit != "" {
 		s.Head = commit
 	}
 }
 
-// merging is the number of items whose work waits to be merged; not of dead letters, which are settled.
-func (s *state) merging() int {
+// Unmerged is the number of items whose work waits to be merged; not of dead letters, which are settled.
+func (s *Fold) Unmerged() int {
 	n := 0
 	for index := range s.Merging {
 		if s.Status.At(index) == errorpolicy.Pending {
@@ -470,8 +503,8 @@ func (s *state) merging() int {
 	return n
 }
 
-func (s *state) applyFailure(e events.AgentFailed) []errorpolicy.BatchError {
-	number := max(e.Attempt, s.Running.at(e.ItemIndex).Doubled)
+func (s *Fold) applyFailure(e events.AgentFailed) []errorpolicy.BatchError {
+	number := max(e.Attempt, s.Running.At(e.ItemIndex).Doubled)
 	before, failures := s.Status.At(e.ItemIndex), s.Failures[e.ItemIndex]+1
 	if e.Rejected() {
 		s.Policy.Rejected(e.ItemID, before)
@@ -490,9 +523,9 @@ func (s *state) applyFailure(e events.AgentFailed) []errorpolicy.BatchError {
 		delete(s.Retrying, e.ItemID)
 		s.Failures[e.ItemIndex] = failures
 		if e.Retry != nil && e.Retry.ExpiresAt != nil {
-			s.Failed[e.ItemIndex] = failed{e.Step, e.ErrorType, e.Error}
+			s.Failed[e.ItemIndex] = failure{e.Step, e.ErrorType, e.Error}
 		}
-		next := pendingRetry{ID: e.ItemID, Number: number, Due: *e.RetryAt, Retry: retryState(e)}
+		next := Waiting{ID: e.ItemID, Number: number, Due: *e.RetryAt, Retry: retryState(e)}
 		if e.Resolve {
 			next.Resolve = e.Commit
 		}
@@ -521,18 +554,18 @@ func retryState(e events.AgentFailed) retry.State {
 	return st
 }
 
-// retryOf returns what an item that waits for its next attempt, or whose attempt runs, has used of its retries.
-func (s *state) retryOf(index int) retry.State {
+// RetryOf returns what an item that waits for its next attempt, or whose attempt runs, has used of its retries.
+func (s *Fold) RetryOf(index int) retry.State {
 	if w, waits := s.Waiting[index]; waits {
 		return w.Retry
 	}
-	return s.Running.at(index).Retry
+	return s.Running.At(index).Retry
 }
 
 // resume is the beginning of a new run of the job: what was in flight and is not attached starts again as a new
 // attempt. The thresholds count on, unless the policy had stopped the job or dead letters are retried. A dead
 // letter whose retry was stopped is a dead letter as before, also one that waited for its next attempt.
-func (s *state) resume(now time.Time, e events.JobResumed) {
+func (s *Fold) resume(now time.Time, e events.JobResumed) {
 	s.Ended, s.Reason, s.Cancelled, s.Broker = "", "", "", e.Broker
 	if e.MaxCostUSD != nil {
 		s.MaxCost = e.MaxCostUSD
@@ -548,7 +581,7 @@ func (s *state) resume(now time.Time, e events.JobResumed) {
 	if e.Died != nil && len(s.Running) == 0 {
 		clear(s.Crashes) // runs die although no item is to blame
 	}
-	for index, f := range s.Running.all() {
+	for index, f := range s.Running.All() {
 		if e.IsAttached(index) {
 			continue
 		}
@@ -565,7 +598,7 @@ func (s *state) resume(now time.Time, e events.JobResumed) {
 		s.Crashes[index] = c
 	}
 	for index, w := range s.Waiting {
-		if s.dead(index) {
+		if s.Dead(index) {
 			delete(s.Waiting, index)
 			s.LastTry[index] = w.Number
 			continue
@@ -580,14 +613,14 @@ func (s *state) resume(now time.Time, e events.JobResumed) {
 		s.Alike = alike{}
 	}
 	s.Policy.Resumed(e.Reason == events.ForDeadLetters)
-	s.Working = s.unfinished()
+	s.Working = s.Unfinished()
 	if e.Reason == events.ForDeadLetters {
 		s.Circuits, s.Working = circuits{}, "map"
 	}
 }
 
-// unfinished returns the phase that a resume continues, if one has begun. The phase of a standard workflow has no name.
-func (s *state) unfinished() string {
+// Unfinished returns the phase that a resume continues, if one has begun. The phase of a standard workflow has no name.
+func (s *Fold) Unfinished() string {
 	for _, name := range []string{"setup", "map", "reduce", "merge"} {
 		if p := s.Phases[name]; p != nil && p.Started && !p.Completed {
 			return name
@@ -598,13 +631,13 @@ func (s *state) unfinished() string {
 
 // giveBack makes an item that was in flight ready to start again, with number as the last attempt that counts.
 // A dead letter whose retry was stopped is a dead letter as before.
-func (s *state) giveBack(index int, f running, number int) {
+func (s *Fold) giveBack(index int, f Running, number int) {
 	delete(s.Running, index)
 	if s.Status.At(index) != errorpolicy.Pending {
 		s.LastTry[index] = number
 		return
 	}
-	s.Waiting[index] = pendingRetry{ID: f.ID, Number: number, Retry: f.Retry, Resolve: f.Resolve}
+	s.Waiting[index] = Waiting{ID: f.ID, Number: number, Retry: f.Retry, Resolve: f.Resolve}
 }
 
 // alike is how many items in a row, from the first on, have failed because the service did not take what was
@@ -615,8 +648,17 @@ type alike struct {
 	Over      bool   `json:"over,omitempty"` // an item ended in another way
 }
 
-// maxAlike is how many items are enough to know that the others will fail in the same way.
-const maxAlike = 3
+// enoughAlike is how many items are enough to know that the others will fail in the same way.
+const enoughAlike = 3
+
+// AllAlike returns why no other item will succeed, if all have failed alike so far and some are left.
+func (s *Fold) AllAlike() (reason string, alike bool) {
+	n := s.Alike.Items
+	if n < enoughAlike || s.Total == n {
+		return "", false
+	}
+	return fmt.Sprintf("the first %d items failed alike, as all others would: %s", n, s.Alike.Signature), true
+}
 
 // add notes the end of an item.
 func (a *alike) add(t retry.Type, signature string) {
@@ -630,7 +672,7 @@ func (a *alike) add(t retry.Type, signature string) {
 	}
 }
 
-func (s *state) settle(id string, index int, st errorpolicy.Status) {
+func (s *Fold) settle(id string, index int, st errorpolicy.Status) {
 	s.Status.Set(index, st)
 	s.Spent.Settle(index)
 	delete(s.Merging, index)
@@ -646,23 +688,23 @@ func (s *state) settle(id string, index int, st errorpolicy.Status) {
 	delete(s.Sessions, id)
 }
 
-func (s *state) phase(name string) *phase {
+func (s *Fold) Phase(name string) *Phase {
 	if s.Phases[name] == nil {
-		s.Phases[name] = &phase{}
+		s.Phases[name] = &Phase{}
 	}
 	return s.Phases[name]
 }
 
-// nextNumber is the number of the item's next attempt.
-func (s *state) nextNumber(index int) int {
+// NextNumber is the number of the item's next attempt.
+func (s *Fold) NextNumber(index int) int {
 	if w, ok := s.Waiting[index]; ok {
 		return w.Number + 1
 	}
 	return s.LastTry[index] + 1
 }
 
-// inFlight is the number of items that are running, or were when the run ended; not of dead letters, which are settled.
-func (s *state) inFlight() int {
+// InFlight is the number of items that are running, or were when the run ended; not of dead letters, which are settled.
+func (s *Fold) InFlight() int {
 	n := 0
 	for index := range s.Running {
 		if s.Status.At(index) == errorpolicy.Pending {
@@ -672,8 +714,8 @@ func (s *state) inFlight() int {
 	return n
 }
 
-// delayed is the number of items that wait for the time of their next attempt.
-func (s *state) delayed() int {
+// Delayed is the number of items that wait for the time of their next attempt.
+func (s *Fold) Delayed() int {
 	n := 0
 	for index, w := range s.Waiting {
 		if !w.Due.IsZero() && s.Status.At(index) == errorpolicy.Pending {
@@ -683,17 +725,17 @@ func (s *state) delayed() int {
 	return n
 }
 
-// dead reports whether the item is a dead letter.
-func (s *state) dead(index int) bool {
+// Dead reports whether the item is a dead letter.
+func (s *Fold) Dead(index int) bool {
 	return s.Status.At(index).DeadLetter()
 }
 
-// reprocessed counts, of dead letters and the number of their last attempt, how many have had another one to
+// Reprocessed counts, of dead letters and the number of their last attempt, how many have had another one to
 // its end since, and how many of these are no dead letters any more.
-func (s *state) reprocessed(tried map[int]int) (ended, recovered int) {
+func (s *Fold) Reprocessed(tried map[int]int) (ended, recovered int) {
 	for index, number := range tried {
 		switch {
-		case !s.dead(index):
+		case !s.Dead(index):
 			ended, recovered = ended+1, recovered+1
 		case s.LastTry[index] != number:
 			ended++
@@ -702,9 +744,9 @@ func (s *state) reprocessed(tried map[int]int) (ended, recovered int) {
 	return ended, recovered
 }
 
-// retried adds to an attempt the last retry of a step that an earlier run has begun for the item, and the
+// TakeUp adds to an attempt the last retry of a step that an earlier run has begun for the item, and the
 // session of its AI coding CLI, if there is one.
-func (s *state) retried(a *agent.Attempt, itemID string) {
+func (s *Fold) TakeUp(a *agent.Attempt, itemID string) {
 	if k, ok := s.Retrying[itemID]; ok {
 		a.Retrying, a.Due = &k.Event, k.Due
 	}
@@ -715,7 +757,7 @@ func (s *state) retried(a *agent.Attempt, itemID string) {
 
 // details returns how many items the state knows more of than how they ended. Eight that are but numbers take
 // the room of one that is more.
-func (s *state) details() int {
+func (s *Fold) details() int {
 	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Skips) + len(s.Retrying) + len(s.Sessions) + len(s.Spent.Items) + s.Limits.Keys() + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
 }
 
@@ -744,3 +786,47 @@ func (c circuits) note(phase string, e events.Event) {
 func givesRow(e events.AgentFailed, settled bool) bool {
 	return !e.Action.RunsAgain() || settled
 }
+
+// Item returns what is known of an item.
+func (s *Fold) Item(index int) limits.Item {
+	it := limits.Item{Failed: s.IsRetry(index), Settled: s.Status.At(index) != errorpolicy.Pending}
+	if f, runs := s.Running.Get(index); runs {
+		it.Key, it.Began, it.Waited = f.Key, f.Began, f.Waited
+		if f.Try.After(f.Began) {
+			it.Began = f.Try
+		}
+	}
+	return it
+}
+
+// AtWork returns how many attempts at items have begun and not ended.
+func (s *Fold) AtWork() int { return len(s.Running) }
+
+// stepFailed notes that a try of a step failed and is followed by another.
+func (s *Fold) stepFailed(e events.StepRetrying) {
+	f, runs := s.Running.Get(e.ItemIndex)
+	if e.ItemID == "" || !runs || f.ID != e.ItemID || !s.Limits.Concurrency.Service.Limits() {
+		return
+	}
+	f.Waited = true
+	s.Running.Set(e.ItemIndex, f)
+}
+
+// retriedStep notes when the next try of a step began.
+func (s *Fold) retriedStep(now time.Time, e events.StepRetried) {
+	if f, runs := s.Running.Get(e.ItemIndex); runs {
+		f.Try = now
+		s.Running.Set(e.ItemIndex, f)
+	}
+}
+
+// stepTurn notes that a step has waited for its turn.
+func (s *Fold) stepTurn(e events.StepTurn) {
+	if f, runs := s.Running.Get(e.ItemIndex); runs && e.WaitedMS > 0 {
+		f.Waited = true // how long its attempt takes says nothing of the service
+		s.Running.Set(e.ItemIndex, f)
+	}
+}
+
+// IsRetry reports whether the next attempt at an item follows a failure.
+func (s *Fold) IsRetry(index int) bool { return s.Waiting[index].Retry.Attempts > 0 }

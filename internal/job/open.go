@@ -1,0 +1,257 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"prodigy/internal/dlq"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/items"
+	"prodigy/internal/jobs"
+	"prodigy/internal/limits"
+	"prodigy/internal/mask"
+)
+
+// Opened is a job that this process runs: its fold, its log, and the files that follow from that. All but Log
+// belongs to the goroutine that owns the job.
+type Opened struct {
+	Fold  *Fold
+	Log   *events.Log
+	Store *items.Store // nil: it has no items
+	Queue *dlq.Queue   // the same
+
+	// Live are the limits of what runs now, which remember nothing of the job.
+	Live []limits.Limit
+
+	place       jobs.Job
+	options     Options
+	project     *dlq.Projection
+	checkpoints *Checkpointer
+}
+
+// Options say how a job is opened.
+type Options struct {
+	Workflow string // its name
+	Items    bool   // it has items
+	Policy   errorpolicy.Policy
+	Mask     *mask.Masker // takes secrets out of what is recorded
+
+	LogConfig
+	MaxRetries int                   // how often a dead letter may be sent again
+	Observe    func([]events.Record) // called with every record once it is durable, on the goroutine of the log; or nil
+	Notice     func(text string)     // tells people what was found
+}
+
+// LogConfig is how the log of a job is written.
+type LogConfig struct {
+	Durability  events.Durability
+	LogFileSize int64 // bytes of a file before the next is begun; 0 for the default of the log
+	LogSteps    bool  // an AgentProgress event for each step
+	// how many records there are at least between two checkpoints; 0 for as many as take no time to read
+	CheckpointRecords int64
+}
+
+// Create begins the log of a new job and the files that follow from it. The caller holds the lock of the job.
+func Create(place jobs.Job, o Options) (*Opened, error) {
+	j := &Opened{Fold: NewFold(o.Policy), place: place, options: o}
+	if err := j.create(); err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	return j, nil
+}
+
+func (j *Opened) create() (err error) {
+	if j.options.Items {
+		if j.Store, err = items.CreateStore(j.place.ItemsFile()); err != nil {
+			return err
+		}
+		if err := j.openQueue(); err != nil {
+			return err
+		}
+	}
+	j.follows(NewFold(j.options.Policy), 0)
+	j.Log, err = events.Create(j.place.EventsDir(), j.place.ID, time.Now(), j.logOptions())
+	return err
+}
+
+// Open opens a job where its log ends, and brings the files up to date that follow from that. The caller holds the
+// lock of the job.
+func Open(place jobs.Job, o Options) (*Opened, error) {
+	j := &Opened{place: place, options: o}
+	if err := j.open(); err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	return j, nil
+}
+
+func (j *Opened) open() error {
+	cut, err := events.Repair(j.place.EventsDir())
+	if err != nil {
+		return Unusable(j.place, err)
+	}
+	if cut > 0 {
+		j.options.Notice(fmt.Sprintf("the log ended in an incomplete or damaged line, of which %d bytes were cut off: what it recorded counts as not done", cut))
+	}
+	if j.options.Items {
+		if j.Store, err = items.ReopenStore(j.place.ItemsFile()); err != nil {
+			if _, damaged := errors.AsType[*items.DamagedError](err); damaged {
+				err = j.examined(err)
+			}
+			return Unusable(j.place, err)
+		}
+		if err := j.openQueue(); err != nil {
+			return err
+		}
+	}
+	if err := j.replay(); err != nil {
+		return Unusable(j.place, err)
+	}
+	if j.Store != nil && j.Fold.Selected {
+		if err := j.Store.Holds(j.Fold.Total); err != nil {
+			return j.examined(Unusable(j.place, err))
+		}
+	}
+	if err := dropResultsAhead(j.place, j.Fold.Outcome); err != nil {
+		return err
+	}
+	j.Log, err = events.Open(j.place.EventsDir(), j.place.ID, j.Fold.Seq, j.logOptions())
+	if err != nil {
+		return Unusable(j.place, err)
+	}
+	return nil
+}
+
+// examined adds to an error how to find out what is still good.
+func (j *Opened) examined(err error) error {
+	return fmt.Errorf("%w (what can still be had: prodigy fsck %s)", err, j.place.ID)
+}
+
+func (j *Opened) openQueue() (err error) {
+	if j.Queue, err = dlq.Open(j.place.DLQFile()); err != nil {
+		return err
+	}
+	j.project = dlq.NewProjection(j.Queue, j.place.ID, j.options.Workflow, j.options.MaxRetries,
+		maskedData(j.Store, j.options.Mask))
+	return nil
+}
+
+// replay restores the fold from the checkpoint and the records after it, and updates the queue.
+func (j *Opened) replay() error {
+	from := ReadCheckpoint(j.place, j.options.Policy)
+	seq := from.Mark.Seq
+	if j.Queue != nil {
+		seq = max(seq, j.Queue.Applied())
+	}
+	lost, err := lostEnd(j.place, seq)
+	if err != nil {
+		return err
+	}
+	if lost != "" {
+		j.options.Notice(lost + "; what they recorded counts as not done, and what was made from them is made again")
+	}
+	chunks := noChunks
+	if j.project != nil {
+		chunks = j.project.Apply
+		if err := syncQueue(j.place, j.project); err != nil {
+			return err
+		}
+	}
+	known, err := from.restore(j.project)
+	if err != nil {
+		return err
+	}
+	last := known.Seq
+	if err := known.follow(known.replay, chunks); err != nil {
+		return err
+	}
+	j.Fold = known.Fold
+	again, err := j.Fold.clone(j.options.Policy)
+	j.follows(again, last)
+	return err
+}
+
+// follows sets up the checkpoints of the job. It takes over s, the fold at the end of the log; last is the record of
+// the last checkpoint.
+func (j *Opened) follows(s *Fold, last int64) {
+	j.checkpoints = NewCheckpointer(j.place, j.options.Policy, s, last, j.project)
+	if n := j.options.CheckpointRecords; n > 0 {
+		j.checkpoints.records = n
+	}
+}
+
+func (j *Opened) logOptions() events.Options {
+	return events.Options{
+		Durability: j.options.Durability, Durable: j.durable, MaxFileSize: j.options.LogFileSize,
+	}
+}
+
+// durable updates with records that are durable what follows from the log. It runs on the goroutine of the log.
+func (j *Opened) durable(records []events.Record, end events.Position) error {
+	if j.project != nil {
+		if err := j.project.Apply(records); err != nil {
+			return err
+		}
+	}
+	j.checkpoints.Follow(records, end)
+	if j.options.Observe != nil {
+		j.options.Observe(records)
+	}
+	return nil
+}
+
+// Record appends an event, applies it, and appends what follows from it for people to read.
+func (j *Opened) Record(e events.Event) events.Record {
+	if j.options.Mask != nil {
+		e = events.Masked(e, j.options.Mask)
+	}
+	r := j.Log.Append(time.Now(), e)
+	batch := j.Fold.Apply(r)
+	for _, l := range j.Live {
+		l.Apply(r, j.Fold)
+	}
+	for _, t := range []limits.Teller{j.Fold.Limits.Breaker, j.Fold.Limits.Concurrency} {
+		j.Tell(t, r.Time, false)
+	}
+	if len(batch) > 0 {
+		j.Record(events.ErrorBatch{Size: len(batch), Errors: batch})
+	}
+	return r
+}
+
+// Tell records what a limit has to say.
+func (j *Opened) Tell(t limits.Teller, now time.Time, held bool) {
+	for e := t.Tell(now, held); e != nil; e = t.Tell(now, held) {
+		j.Record(e)
+	}
+}
+
+// Pending is the number of items known of that are neither settled nor in flight, nor waiting to be merged.
+func (j *Opened) Pending() int {
+	s := j.Fold
+	known := s.Total
+	if !s.Selected && j.Store != nil {
+		known = j.Store.Len()
+	}
+	return max(0, known-s.Status.Settled()-s.InFlight()-s.Unmerged())
+}
+
+// Close closes what is open, the log first, so that the files that follow from it get its last records.
+func (j *Opened) Close() error {
+	if j == nil {
+		return nil
+	}
+	var errs []error
+	if j.Log != nil {
+		errs = append(errs, j.Log.Close())
+		j.checkpoints.close()
+	}
+	if j.Queue != nil {
+		errs = append(errs, j.project.Close(), j.Queue.Close())
+	}
+	if j.Store != nil {
+		errs = append(errs, j.Store.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,493 @@
+package job
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/items"
+	"prodigy/internal/jobs"
+	"prodigy/internal/retry"
+	"prodigy/internal/spend"
+)
+
+// Result is one line of results.jsonl: how one finished item ended.
+type Result struct {
+	ItemID     string                     `json:"item_id"`
+	Index      int                        `json:"index"`
+	Status     string                     `json:"status"` // success, failed or skipped
+	Output     string                     `json:"output"`
+	ExitCode   *int                       `json:"exit_code"` // null when there was none
+	DurationMS events.Millis              `json:"duration_ms"`
+	Attempt    int                        `json:"attempt"`
+	Captured   map[string]json.RawMessage `json:"captured,omitempty"`
+	Node       string                     `json:"node,omitempty"` // the worker of a fleet that ran it
+	// the item of an earlier job whose result this is; absent: it was run in this one
+	From *Origin `json:"reused_from,omitempty"`
+	// of its agents, in all attempts; absent when none is known
+	CostUSD *spend.USD `json:"cost_usd,omitempty"`
+	// agents of which nobody knows what they have cost
+	Unknown   int        `json:"cost_unknown,omitempty"`
+	ErrorType retry.Type `json:"error_type,omitempty"` // of a failed item
+	// of a failed item: what became of its last agent
+	Outcome   string `json:"outcome,omitempty"`
+	SessionID string `json:"session_id,omitempty"` // of that agent
+	// of a job with workspaces: that has the work of the item in the result
+	Commit string `json:"commit,omitempty"`
+}
+
+// Origin is an item of an earlier job.
+type Origin struct {
+	JobID  string `json:"job_id"`
+	ItemID string `json:"item_id"`
+}
+
+// WriteMissing writes the items that have not succeeded to a file, each as a line of JSON, in order.
+func (j *Opened) WriteMissing(path string) (err error) {
+	partial := path + ".partial"
+	out, err := os.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	buffered := bufio.NewWriter(out)
+	lines := json.NewEncoder(buffered)
+	lines.SetEscapeHTML(false)
+	cursor := j.Store.Cursor()
+	for i := range j.Fold.Total {
+		status := j.Fold.Status.At(i)
+		if status == errorpolicy.Succeeded {
+			err = cursor.Skip()
+		} else {
+			var it items.Item
+			if it, err = cursor.Next(); err == nil {
+				err = lines.Encode(missingItem{it.ID, i, status.Result(), it.Shown()})
+			}
+		}
+		if err != nil {
+			return errors.Join(err, out.Close())
+		}
+	}
+	if err := errors.Join(buffered.Flush(), out.Sync(), out.Close()); err != nil {
+		return err
+	}
+	return jobs.Rename(partial, path)
+}
+
+// missingItem is a line of missing.jsonl: an item that has not succeeded.
+type missingItem struct {
+	ItemID string          `json:"item_id"`
+	Index  int             `json:"index"`
+	Status string          `json:"status"` // failed or skipped
+	Item   json.RawMessage `json:"item"`
+}
+
+// MakeResults makes the results, unless they are whole and have every outcome that the log has.
+func (j *Opened) MakeResults() error {
+	if err := j.Log.Wait(j.Fold.Seq); err != nil {
+		return err
+	}
+	return MakeResults(j.place, j.Fold)
+}
+
+// RefreshResults is MakeResults for results that were made before.
+func (j *Opened) RefreshResults() error {
+	if !j.Fold.Selected || !hadResults(j.place) {
+		return nil
+	}
+	return j.MakeResults()
+}
+
+// UpdateResults makes the results of a job again if they were made before and are damaged or behind its log, as
+// a run that was killed may leave them. It leaves a job that is running alone, because that does it itself.
+func UpdateResults(place jobs.Job) error {
+	if !hadResults(place) {
+		return nil
+	}
+	return whileEnded(place, func() error {
+		meta, err := place.ReadMeta()
+		if err != nil {
+			return Unusable(place, err)
+		}
+		w, err := RecordedWorkflow(place, meta)
+		if err != nil {
+			return err
+		}
+		known, err := ReadCheckpoint(place, w.ErrorPolicy).restore(nil)
+		if err == nil {
+			err = known.follow(known.replay, noChunks)
+		}
+		if err != nil {
+			return Unusable(place, err)
+		}
+		return MakeResults(place, known.Fold)
+	})
+}
+
+// hadResults reports whether the results of a job were ever made. Nothing but their companion may be left of them.
+func hadResults(place jobs.Job) bool {
+	_, rows := os.Stat(place.ResultsFile())
+	_, meta := os.Stat(place.ResultsMetaFile())
+	return rows == nil || meta == nil
+}
+
+// MakeResults makes the results of a job from its log, unless they are whole and have every outcome of s.
+func MakeResults(place jobs.Job, s *Fold) error {
+	if ResultsFresh(place, s.Outcome) {
+		return nil
+	}
+	if _, err := RemakeResults(place, s, ignore); err != nil {
+		return fmt.Errorf("make the results: %w", err)
+	}
+	return nil
+}
+
+// ignore is for who wants to see no records.
+func ignore(events.Record) error { return nil }
+
+// ResultsMeta is the contents of results.meta.json, one sealed line beside results.jsonl. The rows themselves
+// are for users, and are rows only. It is written after them, so that after a crash it fits either them or
+// nothing.
+type ResultsMeta struct {
+	Seq  int64  `json:"seq"` // the last record of the log that gave a row
+	Rows int    `json:"rows"`
+	Size int64  `json:"size"`
+	Sum  string `json:"crc32c"` // of the file of results
+}
+
+func (m ResultsMeta) write(path string) error {
+	line, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return jobs.WriteFile(path, append(jobs.Seal(line, 0), '\n'))
+}
+
+// ReadResultsMeta returns false when there is no companion, or a damaged one.
+func ReadResultsMeta(path string) (m ResultsMeta, ok bool) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return m, false
+	}
+	line := bytes.TrimSuffix(data, []byte("\n"))
+	if sealed, err := jobs.CheckSeal(line); !sealed || err != nil {
+		return m, false
+	}
+	return m, json.Unmarshal(line, &m) == nil
+}
+
+// ResultsFresh reports whether the results are those of a log whose last outcome is the given record, to the byte.
+func ResultsFresh(place jobs.Job, outcome int64) bool {
+	m, ok := ReadResultsMeta(place.ResultsMetaFile())
+	if !ok || m.Seq != outcome {
+		return false
+	}
+	f, err := os.Open(place.ResultsFile())
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // only read from
+	sum := jobs.NewChecksum()
+	size, err := io.Copy(sum, f)
+	return err == nil && size == m.Size && jobs.ChecksumText(sum) == m.Sum
+}
+
+// ErrNoCompanion means that nothing tells whether results are as they were made: results.meta.json is missing, which
+// older versions did not write.
+var ErrNoCompanion = errors.New("results.meta.json is missing")
+
+// CheckResults returns an error if the results of a job were made and do not match their companion. The job
+// must not be running.
+func CheckResults(place jobs.Job) error {
+	if !hadResults(place) {
+		return nil
+	}
+	if _, err := os.Stat(place.ResultsMetaFile()); errors.Is(err, os.ErrNotExist) {
+		return ErrNoCompanion
+	}
+	m, ok := ReadResultsMeta(place.ResultsMetaFile())
+	if !ok {
+		return fmt.Errorf("%s is damaged", filepath.Base(place.ResultsMetaFile()))
+	}
+	if !ResultsFresh(place, m.Seq) {
+		return errors.New("it is missing or was changed")
+	}
+	return nil
+}
+
+// dropResultsAhead removes the companion of results that have more than the log does. A power loss took its
+// end, and the records that take the place of those must not pass for them.
+func dropResultsAhead(place jobs.Job, outcome int64) error {
+	path := place.ResultsMetaFile()
+	if m, ok := ReadResultsMeta(path); !ok || m.Seq <= outcome {
+		return nil
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("remove what tells of results that the log has lost: %w", err)
+	}
+	return jobs.SyncDir(filepath.Dir(path))
+}
+
+// Row says where the last row of an item is, in the order in which they came. An item without a row has length 0.
+type Row struct {
+	offset int64
+	Length int32
+	OK     bool // it succeeded
+}
+
+// RemakeResults makes the rows from the log, in the order of the items. Two passes over files keep memory small:
+// rows as they come into a scratch file, then by item index into the result. The companion comes last. see is
+// called with each record before its row is made.
+func RemakeResults(place jobs.Job, s *Fold, see func(events.Record) error) (rows []Row, err error) {
+	path := place.ResultsFile()
+	scratch, err := os.OpenFile(path+".rows", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, scratch.Close(), os.Remove(scratch.Name())) }()
+	if rows, err = writeRows(place, s.Total, scratch, see); err != nil {
+		return nil, err
+	}
+	m := ResultsMeta{Seq: s.Outcome}
+	for _, r := range rows {
+		if r.Length > 0 {
+			m.Rows++
+			m.Size += int64(r.Length)
+		}
+	}
+	if settled := s.Status.Settled(); m.Rows != settled {
+		return nil, Unusable(place, fmt.Errorf("%s: the log has the outcomes of %d items, where %d were counted; it is damaged",
+			place.EventsDir(), m.Rows, settled))
+	}
+	partial := path + ".partial"
+	out, err := os.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	sum := jobs.NewChecksum()
+	if err := errors.Join(copyRows(io.MultiWriter(out, sum), scratch, rows), out.Sync(), out.Close()); err != nil {
+		return nil, err
+	}
+	if err := jobs.Rename(partial, path); err != nil {
+		return nil, err
+	}
+	m.Sum = jobs.ChecksumText(sum)
+	return rows, m.write(place.ResultsMetaFile())
+}
+
+// writeRows writes a row for each outcome in the log, and returns the last row of each item, by item index.
+func writeRows(place jobs.Job, total int, to io.Writer, see func(events.Record) error) ([]Row, error) {
+	w := &rowWriter{
+		place: place, to: bufio.NewWriterSize(to, 1<<16), last: make([]Row, total), costs: map[int]spend.Sum{},
+		agents: map[int]events.AgentUsage{}, unmerged: map[int]Result{},
+	}
+	w.lines = json.NewEncoder(&w.line)
+	w.lines.SetEscapeHTML(false) // what steps have given stays as it was
+	for r, err := range events.Read(place.EventsDir()) {
+		if errors.Is(err, events.ErrTorn) {
+			break
+		}
+		if err == nil {
+			err = see(r)
+		}
+		if err == nil {
+			err = w.record(r.Event)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return w.last, w.to.Flush()
+}
+
+// rowWriter writes rows as they come.
+type rowWriter struct {
+	place    jobs.Job
+	to       *bufio.Writer
+	line     bytes.Buffer
+	lines    *json.Encoder // to line
+	offset   int64
+	last     []Row
+	costs    map[int]spend.Sum
+	agents   map[int]events.AgentUsage // the last of each item
+	unmerged map[int]Result            // they are no rows before their work is merged
+}
+
+// record writes the rows that an event gives.
+func (w *rowWriter) record(e events.Event) error {
+	switch e := e.(type) {
+	case events.AgentUsage:
+		if e.ItemID != "" {
+			c := w.costs[e.ItemIndex]
+			c.Add(e.Use())
+			w.costs[e.ItemIndex], w.agents[e.ItemIndex] = c, e
+		}
+		return nil
+	case events.WorktreeMerged:
+		for i, index := range e.ItemIndexes {
+			found, ok := w.unmerged[index]
+			if !ok {
+				return Unusable(w.place,
+					fmt.Errorf("the log has a merge of item %d, and no attempt at it before", index))
+			}
+			delete(w.unmerged, index)
+			found.Commit = e.Commits[i]
+			if err := w.add(found); err != nil {
+				return err
+			}
+		}
+		return nil
+	case events.AgentFailed:
+		delete(w.unmerged, e.ItemIndex)
+	}
+	found, ok, err := w.resultOf(e)
+	if err != nil || !ok {
+		return err
+	}
+	if e, done := e.(events.AgentCompleted); done && e.Commit != "" {
+		w.unmerged[found.Index] = found
+		return nil
+	}
+	if a := w.agents[found.Index]; found.ErrorType != "" && a.Attempt == found.Attempt {
+		found.Outcome, found.SessionID = a.Outcome, a.SessionID
+	}
+	return w.add(found)
+}
+
+func (w *rowWriter) add(r Result) error {
+	w.line.Reset()
+	if c, ok := w.costs[r.Index]; ok {
+		r.Unknown = c.Unknown
+		if c.Known() {
+			r.CostUSD = &c.Cost
+		}
+	}
+	if err := w.lines.Encode(r); err != nil {
+		return err
+	}
+	n, err := w.to.Write(w.line.Bytes())
+	w.last[r.Index] = Row{offset: w.offset, Length: int32(n), OK: r.Status == errorpolicy.Succeeded.Result()}
+	w.offset += int64(n)
+	return err
+}
+
+func copyRows(w io.Writer, from io.ReaderAt, rows []Row) error {
+	buffered := bufio.NewWriterSize(w, 1<<16)
+	for _, r := range rows {
+		if _, err := io.Copy(buffered, io.NewSectionReader(from, r.offset, int64(r.Length))); err != nil {
+			return err
+		}
+	}
+	return buffered.Flush()
+}
+
+// resultOf returns the result that an event gives its item, if it does.
+func (w *rowWriter) resultOf(e events.Event) (r Result, ok bool, err error) {
+	var file, sum string
+	switch e := e.(type) {
+	case events.AgentCompleted:
+		r = Result{
+			ItemID: e.ItemID, Index: e.ItemIndex, Status: errorpolicy.Succeeded.Result(), Output: e.Output,
+			ExitCode: &e.ExitCode, DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured, Node: e.Node,
+		}
+		file, sum = e.OutputFile, e.OutputCRC
+	case events.AgentReused:
+		r = Result{
+			ItemID: e.ItemID, Index: e.ItemIndex, Status: errorpolicy.Succeeded.Result(), Output: e.Output,
+			ExitCode: &e.ExitCode, DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured,
+			From: &Origin{e.FromJob, e.FromItem},
+		}
+		file, sum = e.OutputFile, e.OutputCRC
+	case events.AgentFailed:
+		status := e.Status()
+		if e.Action.RunsAgain() {
+			status = errorpolicy.Dead // as it was
+		}
+		r = Result{
+			ItemID: e.ItemID, Index: e.ItemIndex, Status: status.Result(), Output: e.Output, ExitCode: e.ExitCode,
+			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured, ErrorType: e.ErrorType, Node: e.Node,
+		}
+		file, sum = e.OutputFile, e.OutputCRC
+	default:
+		return r, false, nil
+	}
+	if r.Index < 0 || r.Index >= len(w.last) {
+		return r, false, Unusable(w.place, fmt.Errorf("the log has an outcome of item %d of %d", r.Index, len(w.last)))
+	}
+	if e, failed := e.(events.AgentFailed); failed && !givesRow(e, w.last[r.Index].Length > 0) {
+		return r, false, nil
+	}
+	r.Output, err = outputOf(w.place, r.Output, file, sum)
+	return r, true, err
+}
+
+// Output returns what an item printed, also if it is too large for the log.
+func Output(job jobs.Job, e events.AgentCompleted) (string, error) {
+	return outputOf(job, e.Output, e.OutputFile, e.OutputCRC)
+}
+
+// outputOf returns an output, inline or from its file, which lies with the job wherever that was moved to. Sum
+// is empty in old records.
+func outputOf(place jobs.Job, inline, file, sum string) (string, error) {
+	if file == "" {
+		return inline, nil
+	}
+	path := filepath.Join(place.OutputsDir(), filepath.Base(file))
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", Unusable(place, err)
+	}
+	if found := jobs.ChecksumOf(data); sum != "" && found != sum {
+		return "", Unusable(place, fmt.Errorf("%s: the checksum is %q, but its %d bytes give %q (what can still be had: prodigy fsck %s)",
+			path, sum, len(data), found, place.ID))
+	}
+	return string(data), nil
+}
+
+// KeepLarge writes an output that is too large for a record to a file, and returns what the record has of it.
+func KeepLarge(place jobs.Job, output string, index int, attempt string) (inline, file, sum string, err error) {
+	if len(output) <= events.MaxOutput {
+		return output, "", "", nil
+	}
+	file = filepath.Join(place.OutputsDir(), strconv.Itoa(index)+"-"+attempt+".out")
+	if err := jobs.WriteFile(file, []byte(output)); err != nil {
+		return "", "", "", fmt.Errorf("keep the output: %w", err)
+	}
+	return "", file, jobs.ChecksumOf([]byte(output)), nil
+}
+
+// ErrNoItems is the error for the results of a job without items.
+var ErrNoItems = errors.New("the job has no items, and so no results")
+
+// WriteResults writes the rows of results.jsonl as the log has them by now, also of a job that goes on: a row for each
+// item that has ended, in the order of the items. It changes no file of the job.
+func WriteResults(place jobs.Job, w io.Writer) (err error) {
+	store, err := items.OpenStore(place.ItemsFile())
+	if errors.Is(err, os.ErrNotExist) {
+		return ErrNoItems
+	}
+	if err != nil {
+		return Unusable(place, err)
+	}
+	known := store.Len()
+	if err := store.Close(); err != nil {
+		return err
+	}
+	scratch, err := os.CreateTemp("", "prodigy-results-*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("make the results: %w", err)
+	}
+	defer func() { err = errors.Join(err, scratch.Close(), os.Remove(scratch.Name())) }()
+	rows, err := writeRows(place, known, scratch, ignore)
+	if err != nil {
+		return err
+	}
+	return copyRows(w, scratch, rows)
+}

@@ -1,0 +1,251 @@
+package reuse
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/events"
+	"prodigy/internal/workflow"
+)
+
+// Files are the files that the items of a job are made from, and those that their agents leave. Nil Files are none.
+type Files struct {
+	FilesConfig
+	dir      *Dir
+	fixed    []string // that all items are made from
+	uses     pathsOf  // nil: none that depend on the item
+	produces pathsOf  // nil: none
+	products []workflow.Text
+	made     *production // nil if files that agents leave are left as they are
+}
+
+// FilesConfig says how Files are handled.
+type FilesConfig struct {
+	Dir       string // of the job
+	JobID     string
+	Simulated bool              // nothing is read or written
+	OnFleet   bool              // agents run elsewhere
+	Sync      bool              // files are on disk before they get their names
+	Notice    func(text string) // tells people what could not be done
+}
+
+// pathsOf returns paths that depend on an item.
+type pathsOf func(id string, item json.RawMessage) ([]string, error)
+
+// NewFiles returns nil for a map that names no files. The files that a pattern stands for are looked up
+// once for a run.
+func NewFiles(m *workflow.Map, c FilesConfig) (*Files, error) {
+	if m == nil || len(m.Uses) == 0 && len(m.Produces) == 0 {
+		return nil, nil
+	}
+	f := &Files{FilesConfig: c, dir: NewDir(c.Dir), products: m.Produces}
+	var own []workflow.Text
+	for _, use := range m.Uses {
+		if dependsOnItem(use) {
+			own = append(own, use)
+			continue
+		}
+		found, err := f.fixedPaths(use.Value)
+		if err != nil {
+			return nil, fmt.Errorf("uses: %w", err)
+		}
+		f.fixed = append(f.fixed, found...)
+	}
+	slices.Sort(f.fixed)
+	f.fixed = slices.Compact(f.fixed)
+	var err error
+	if len(own) > 0 {
+		if f.uses, err = agent.Paths(own); err != nil {
+			return nil, err
+		}
+	}
+	if len(m.Produces) > 0 {
+		f.produces, err = agent.Paths(m.Produces)
+	}
+	f.made = newProduction(m, c)
+	return f, err
+}
+
+func dependsOnItem(t workflow.Text) bool { return strings.Contains(t.Value, "$") }
+
+func (f *Files) fixedPaths(pattern string) ([]string, error) {
+	if strings.ContainsAny(pattern, wildcards) {
+		return f.dir.Glob(pattern)
+	}
+	path, err := f.dir.Local(pattern)
+	return []string{path}, err
+}
+
+// wildcards make a path a pattern.
+const wildcards = "*?[{"
+
+// used returns the files that an item is made from, as they are now. Known are what some of them were before.
+func (f *Files) used(id string, item json.RawMessage, known []events.File) ([]events.File, error) {
+	if f == nil || len(f.fixed) == 0 && f.uses == nil {
+		return nil, nil
+	}
+	paths := f.fixed
+	if f.uses != nil {
+		own, err := f.uses(id, item)
+		if err != nil {
+			return nil, fmt.Errorf("uses: %w", err)
+		}
+		paths = append(slices.Clip(paths), own...)
+	}
+	found, err := f.dir.Of(paths, known)
+	if err != nil {
+		return nil, fmt.Errorf("uses: %w", err)
+	}
+	return found, nil
+}
+
+// localProducts returns the paths of the files that the agent of an item leaves, within the directory.
+func (f *Files) localProducts(id string, item json.RawMessage) ([]string, error) {
+	if f == nil || f.produces == nil {
+		return nil, nil
+	}
+	paths, err := f.produces(id, item)
+	for i := 0; i < len(paths) && err == nil; i++ {
+		paths[i], err = f.dir.Local(paths[i])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("produces: %w", err)
+	}
+	return paths, nil
+}
+
+// produced returns the files that the agent of an item leaves, as they are now, without their sums. Missing is the
+// first that is not there.
+func (f *Files) produced(id string, item json.RawMessage) (all []events.File, missing string, err error) {
+	paths, err := f.localProducts(id, item)
+	for _, path := range paths {
+		info, err := os.Stat(f.dir.Full(path))
+		if err != nil {
+			return nil, path, nil
+		}
+		all = append(all, events.File{Path: path, Size: info.Size(), Modified: info.ModTime().UnixNano()})
+	}
+	return all, "", err
+}
+
+// Attempt is what is known of the files of an attempt.
+type Attempt struct {
+	Uses     []events.File // that its item is made from, as they were when it began
+	Produced []events.File // that it has left
+	before   []fileBefore  // that it may leave, as they were when it began; nil: they are left as they are
+}
+
+// Known reports whether something is known.
+func (t *Attempt) Known() bool { return t.Uses != nil || t.before != nil }
+
+// Begin notes the files that an attempt begins with, and tells it under which names it leaves its own.
+func (f *Files) Begin(a *agent.Attempt) (t Attempt, err error) {
+	if f == nil || a.ItemID == "" {
+		return t, nil
+	}
+	if t.before, err = f.begin(a); err != nil || f.Simulated {
+		return t, err
+	}
+	t.Uses, err = f.used(a.ItemID, a.Item, nil)
+	if a.Adopted {
+		err = nil // it has begun, and its end is wanted in any case
+		for i := range t.Uses {
+			t.Uses[i] = events.File{Path: t.Uses[i].Path}
+		}
+	}
+	return t, err
+}
+
+// End notes which of the files have changed since an attempt began that has succeeded, and gives those that it has
+// left their names. It returns what is wrong if it did not leave what it should.
+func (f *Files) End(a *agent.Attempt, t *Attempt) (wrong string) {
+	if f == nil || a.ItemID == "" || f.Simulated {
+		return ""
+	}
+	t.Uses = f.dir.Since(t.Uses)
+	if wrong := f.deliver(a, t.before); wrong != "" {
+		return wrong
+	}
+	produced, missing, err := f.produced(a.ItemID, a.Item)
+	switch {
+	case err != nil:
+		return err.Error()
+	case missing != "":
+		return "it did not leave " + missing
+	}
+	t.Produced = produced
+	return ""
+}
+
+// Check reports what is wrong with the keys of a map that have to do with taking over results, in a directory.
+func Check(dir string, w *workflow.Workflow) []workflow.Problem {
+	m := w.Map
+	var problems []workflow.Problem
+	report := func(t workflow.Text, key, message string) {
+		problems = append(problems, w.ProblemAt(t.At(1, 1), key+": "+message))
+	}
+	if w.Workspace.Isolated() && (m.Incremental || len(m.Uses)+len(m.Produces) > 0) {
+		problems = append(problems, w.ProblemAt(m.Pos,
+			"incremental, uses and produces are about files of the directory of the run, where no agent works with `workspace: git`"))
+	}
+	for _, field := range m.Fingerprint {
+		if _, err := newHasher([]string{field.Value}); err != nil {
+			report(field, "fingerprint", err.Error())
+		}
+	}
+	files := NewDir(dir)
+	for _, use := range m.Uses {
+		wild := strings.ContainsAny(strings.ReplaceAll(use.Value, "${", "$"), wildcards)
+		switch {
+		case dependsOnItem(use) && wild:
+			report(use, "uses", use.Value+" has wildcards and names the item: write either, or the directory, which is all files in it")
+		case dependsOnItem(use):
+		case wild && !doublestar.ValidatePattern(filepath.ToSlash(use.Value)):
+			report(use, "uses", use.Value+" is not a pattern: a bracket or brace is not closed, or a backslash stands last")
+		default:
+			path, err := files.Local(use.Value)
+			if err != nil {
+				report(use, "uses", err.Error())
+				continue
+			}
+			if _, err := os.Stat(files.Full(path)); !wild && err != nil && w.Setup == nil {
+				report(use, "uses", use.Value+" does not exist")
+			}
+		}
+	}
+	for _, sent := range m.Files {
+		_, err := files.Local(sent.Value)
+		switch {
+		case err != nil:
+			report(sent, "files", err.Error())
+		case !doublestar.ValidatePattern(filepath.ToSlash(sent.Value)):
+			report(sent, "files", sent.Value+" is not a pattern: a bracket or brace is not closed, or a backslash stands last")
+		}
+	}
+	problems = append(problems, checkProduction(w)...)
+	for _, product := range m.Produces {
+		if dependsOnItem(product) {
+			continue
+		}
+		if _, err := files.Local(product.Value); err != nil {
+			report(product, "produces", err.Error())
+		}
+	}
+	return problems
+}
+
+// textsOf returns texts of a workflow as they are written.
+func textsOf(texts []workflow.Text) []string {
+	var all []string
+	for _, t := range texts {
+		all = append(all, t.Value)
+	}
+	return all
+}

@@ -1,0 +1,557 @@
+package reuse
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"prodigy/internal/events"
+	"prodigy/internal/items"
+	"prodigy/internal/job"
+	"prodigy/internal/jobs"
+	"prodigy/internal/settings"
+	"prodigy/internal/workflow"
+)
+
+// Config is what is asked of a run whose workflow takes over results.
+type Config struct {
+	Home     jobs.Home
+	Dir      string // of the run
+	Environ  []string
+	Settings settings.Settings
+	Since    Since
+}
+
+// Since is the choice of an earlier job whose results are taken over.
+type Since struct {
+	// its id or a prefix; "latest": the latest of the same workflow in the same directory; "none" or "": no job
+	Job          string
+	Force        []string // ids of items that are run all the same
+	Only         string   // of the items that would have to be run only these: changed, new or failed; empty: all
+	CheckOutputs bool     // a result counts only while the files that the agent left are as it left them
+}
+
+const (
+	sinceLatest = "latest"
+	sinceNone   = "none"
+)
+
+// The reasons for which an item is run, besides that it has changed.
+const (
+	reasonNew    = "new"
+	reasonFailed = "failed"
+	reasonForced = "forced"
+	changed      = "changed: "
+)
+
+// OnlyChoices are what Since.Only can be.
+func OnlyChoices() []string { return []string{"changed", reasonNew, reasonFailed} }
+
+// Reuse decides which items of a job have their results taken over from earlier jobs.
+type Reuse struct {
+	since jobs.Since
+
+	hasher  *hasher
+	files   *Files
+	earlier []*earlierJob // the first is the one that was named, the others are those that it took results from
+
+	diff     events.Difference
+	reasons  []string       // all there are
+	numbers  map[string]int // of reasons
+	verdicts []verdict      // by item index, of the items that were chosen in this run
+	forced   map[string]bool
+	keyed    bool // the items have keys
+}
+
+// verdict says where the result of an item is, or why it is run, in 4 bytes.
+type verdict uint32
+
+const (
+	taken       verdict = 1 << 31 // its result is taken over
+	sourceShift         = 28      // of the number of the earlier job; below it is the number of the entry
+	maxEarlier          = 8
+	maxEntries          = 1 << sourceShift
+)
+
+// earlierJob is a job whose results can be taken over.
+type earlierJob struct {
+	place   jobs.Job
+	index   *index
+	rows    *os.File
+	parts   []string // by group: which part of the fingerprint is another now; empty: none
+	matched []uint64 // bits of the entries that are an item now
+	keyed   bool     // items are found by their ids
+}
+
+// resolve finds the job that a new job of w takes results from, and checks that it can. The result is nil
+// when there is none.
+func resolve(c Config, w *workflow.Workflow) (*jobs.Since, string, error) {
+	name := c.Since.Job
+	if name == "" && w.Map != nil && w.Map.Incremental {
+		name = sinceLatest
+	}
+	if name == "" || name == sinceNone {
+		if len(c.Since.Force) > 0 || c.Since.Only != "" || c.Since.CheckOutputs {
+			return nil, "", refused("--force, --only and --check-outputs are about an earlier job: name it with --since")
+		}
+		return nil, "", nil
+	}
+	if w.Map == nil {
+		return nil, "", refused("--since is about items, and a standard workflow has none")
+	}
+	if w.Workspace.Isolated() {
+		return nil, "", refused("--since does not work with workspaces yet: what the items of the earlier job have changed is in its branch, not here")
+	}
+	s := &jobs.Since{Force: c.Since.Force, Only: c.Since.Only, CheckOutputs: c.Since.CheckOutputs}
+	if name == sinceLatest {
+		place, err := latestOf(c, w.Name)
+		if err != nil || place.ID == "" {
+			return nil, "no earlier job of this workflow has results: all items are new", err
+		}
+		s.JobID = place.ID
+		return s, "", nil
+	}
+	place, err := c.Home.Find(name)
+	if err != nil {
+		return nil, "", &job.RefusedError{Reason: "--since: " + err.Error()}
+	}
+	meta, err := place.ReadMeta()
+	switch {
+	case err != nil:
+		return nil, "", job.Unusable(place, err)
+	case meta.Simulated:
+		return nil, "", refused("--since: job %s was simulated: it has no results", place.ID)
+	case meta.Dir != c.Dir:
+		return nil, "", refused("--since: job %s was run in %s: what it made is there",
+			place.ID, meta.Dir)
+	}
+	s.JobID = place.ID
+	return s, "", nil
+}
+
+// latestOf returns the latest job of a workflow in the directory of the run that has results, or no job.
+func latestOf(c Config, name string) (jobs.Job, error) {
+	home := c.Home
+	home.Project = "" // a directory is more exact
+	all, err := home.List()
+	if err != nil {
+		return jobs.Job{}, err
+	}
+	repo := jobs.Repo(c.Dir)
+	for _, place := range all {
+		if place.Repo != repo {
+			continue
+		}
+		meta, err := place.ReadMeta()
+		if err != nil || meta.Workflow != name || meta.Dir != c.Dir || meta.Mode != string(workflow.MapReduce) ||
+			meta.Simulated {
+			continue
+		}
+		sum, err := job.Summarize(place)
+		if err == nil && (sum.Metrics.Successful > 0 || place.Running()) {
+			return place, nil
+		}
+	}
+	return jobs.Job{}, nil
+}
+
+// Open opens the earlier jobs that a job takes results from. Now is what the items share that are run now.
+func Open(home jobs.Home, m *workflow.Map, since jobs.Since, now events.Fingerprint, files *Files) (*Reuse, error) {
+	h, err := newHasher(textsOf(m.Fingerprint))
+	if err != nil {
+		return nil, err
+	}
+	r := &Reuse{
+		since: since, hasher: h, files: files, numbers: map[string]int{}, forced: map[string]bool{},
+		keyed: m.Key.Value != "", diff: events.Difference{JobID: since.JobID, By: map[string]int{}},
+	}
+	for _, id := range since.Force {
+		r.forced[id] = true
+	}
+	for id := since.JobID; id != "" && len(r.earlier) < maxEarlier; {
+		place, err := home.Find(id)
+		if err == nil {
+			var e *earlierJob
+			if e, id, err = openEarlier(place, m, now); err == nil {
+				r.earlier = append(r.earlier, e)
+				continue
+			}
+		}
+		if len(r.earlier) > 0 && errors.Is(err, jobs.ErrNotFound) {
+			break // it took results from a job that is gone; those it did not come to take are lost
+		}
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// openEarlier opens the results of a job, and makes what is missing of them. Next is the job that it took
+// results from, if it did not come to its end, so that it may not have taken all of them.
+func openEarlier(place jobs.Job, m *workflow.Map, now events.Fingerprint) (_ *earlierJob, next string, err error) {
+	e, meta, ended, err := openResults(place, textsOf(m.Fingerprint),
+		"wait for its end, stop it, or name another job with --since")
+	if err != nil {
+		return nil, "", err
+	}
+	index := e.index
+	e.keyed = index.Keyed && m.Key.Value != ""
+	if index.Keyed && !e.keyed {
+		err := refused("the items of job %s have keys, and those of this workflow have none: they cannot be told to be the same", place.ID)
+		return nil, "", errors.Join(err, e.close())
+	}
+	if index.Entries > maxEntries {
+		return nil, "", errors.Join(fmt.Errorf("job %s has %d items, of which %d can be compared", place.ID,
+			index.Entries, maxEntries), e.close())
+	}
+	for _, group := range index.Jobs {
+		e.parts = append(e.parts, partOf(now, group))
+	}
+	if meta.Since != nil && !ended {
+		next = meta.Since.JobID
+	}
+	return e, next, nil
+}
+
+// openResults opens the results of a job that is not running, with their index, and makes what is missing of
+// them. It reports whether the job has completed; instead is what to do about one that runs.
+func openResults(place jobs.Job, fields []string, instead string) (e *earlierJob, meta jobs.Meta, completed bool,
+	err error,
+) {
+	lock, err := lockEnded(place)
+	if errors.Is(err, jobs.ErrLocked) {
+		return nil, meta, false, refused("job %s is still running: %s", place.ID, instead)
+	}
+	if err != nil {
+		return nil, meta, false, err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	if meta, err = place.ReadMeta(); err != nil {
+		return nil, meta, false, job.Unusable(place, err)
+	}
+	if meta.Mode != string(workflow.MapReduce) {
+		return nil, meta, false, refused("job %s has no items, and so no results", place.ID)
+	}
+	s, err := job.Read(place, meta)
+	if err == nil {
+		err = makeIndex(place, meta, s, fields)
+	}
+	if err != nil {
+		return nil, meta, false, err
+	}
+	x, err := openIndex(place.IndexFile())
+	if err != nil {
+		return nil, meta, false, job.Unusable(place, err)
+	}
+	rows, err := os.Open(place.ResultsFile())
+	if err != nil {
+		return nil, meta, false, errors.Join(job.Unusable(place, err), x.Close())
+	}
+	e = &earlierJob{place: place, index: x, rows: rows, matched: make([]uint64, x.Entries/64+1)}
+	return e, meta, s.Ended == job.Completed, nil
+}
+
+// refused is the error of what is not begun.
+func refused(format string, args ...any) error {
+	return &job.RefusedError{Reason: fmt.Sprintf(format, args...)}
+}
+
+func (e *earlierJob) close() error { return errors.Join(e.index.Close(), e.rows.Close()) }
+
+// Close closes the earlier jobs.
+func (r *Reuse) Close() {
+	for _, e := range r.earlier {
+		_ = e.close() // only read from
+	}
+}
+
+// find returns the entry of an item.
+func (e *earlierJob) find(it items.Item, raw digest, data func() digest) (entry, bool, error) {
+	same := func(x entry) bool { return x.Raw == raw }
+	var id digest
+	if e.keyed {
+		id = digestOf([]byte(it.ID))
+		same = func(x entry) bool { return x.ID == id }
+	}
+	x, ok, err := e.index.Next()
+	if err != nil {
+		return x, false, err
+	}
+	if !ok || !same(x) || !x.OK {
+		if !e.keyed {
+			id = data()
+		}
+		if x, ok, err = e.index.Find(id); err != nil || !ok {
+			return x, false, err
+		}
+	}
+	e.index.Found(x)
+	e.matched[x.Number()/64] |= 1 << (x.Number() % 64)
+	return x, true, nil
+}
+
+// compare finds out what is to be done with an item. The reason is empty when its result is to be taken from
+// the entry of an earlier job.
+func (r *Reuse) compare(it items.Item) (source int, x entry, reason string, err error) {
+	raw := digestOf(it.Data)
+	var sum *digest
+	data := func() digest {
+		if sum == nil {
+			sum = new(r.hasher.Of(it.Data))
+		}
+		return *sum
+	}
+	for n, e := range r.earlier {
+		x, found, err := e.find(it, raw, data)
+		if err != nil {
+			return 0, x, "", job.Unusable(e.place, err)
+		}
+		if !found {
+			continue
+		}
+		if r.forced[it.ID] {
+			return n, x, reasonForced, nil
+		}
+		reason, err := r.differs(e, x, it, raw, data)
+		return n, x, reason, err
+	}
+	if r.forced[it.ID] {
+		return 0, x, reasonForced, nil
+	}
+	return 0, x, reasonNew, nil
+}
+
+// differs returns the reason for which an item that has an entry is run, or "".
+func (r *Reuse) differs(e *earlierJob, x entry, it items.Item, raw digest, data func() digest) (string, error) {
+	switch {
+	case !x.OK:
+		return reasonFailed, nil
+	case x.Group < 0:
+		return changed + "nothing is known of it, since an older version ran it", nil
+	case e.parts[x.Group] != "":
+		return changed + e.parts[x.Group], nil
+	case x.Raw != raw && x.Data != data():
+		return changed + "data", nil
+	}
+	_, reason, err := r.filesOf(e, x, it)
+	return reason, err
+}
+
+// filesOf returns the files that an item is made from, and the reason for which they mean that it is run, if they do.
+func (r *Reuse) filesOf(e *earlierJob, x entry, it items.Item) (now kept, reason string, err error) {
+	if r.files == nil && x.Text.Length == 0 {
+		return kept{}, "", nil
+	}
+	var before kept
+	text, err := e.index.Text(x)
+	if err == nil && len(text) > 0 {
+		err = json.Unmarshal(text, &before)
+	}
+	if err != nil {
+		return kept{}, "", job.Unusable(e.place, err)
+	}
+	if now.Uses, err = r.files.used(it.ID, it.Data, before.Uses); err != nil {
+		return now, "", fmt.Errorf("item %s: %w", it.ID, err)
+	}
+	if path := changedFile(now.Uses, before.Uses); path != "" {
+		return now, changed + "uses: " + path, nil
+	}
+	var missing string
+	if now.Produced, missing, err = r.files.produced(it.ID, it.Data); err != nil {
+		return now, "", fmt.Errorf("item %s: %w", it.ID, err)
+	}
+	if missing != "" {
+		return now, changed + "produces: " + missing + " is missing", nil
+	}
+	if r.since.CheckOutputs {
+		for i, p := range now.Produced {
+			if i >= len(before.Produced) || p != before.Produced[i] {
+				return now, changed + "produces: " + p.Path + " was changed", nil
+			}
+		}
+	}
+	return now, "", nil
+}
+
+// Choose decides about the next item of a selection. It reports false for one that is left out, and gives the
+// others their index.
+func (r *Reuse) Choose(it *items.Item) (wanted bool, err error) {
+	n, x, reason, err := r.compare(*it)
+	if err != nil {
+		return false, err
+	}
+	kind, _, _ := strings.Cut(reason, ":")
+	if r.since.Only != "" && reason != "" && kind != r.since.Only && kind != reasonForced {
+		r.diff.LeftOut++
+		return false, nil
+	}
+	v := taken | verdict(n)<<sourceShift | verdict(x.Number())
+	if reason != "" {
+		v = r.number(reason)
+	}
+	r.count(kind, reason)
+	it.Index = len(r.verdicts)
+	if !r.keyed {
+		it.ID = items.ID(it.Index)
+	}
+	r.verdicts = append(r.verdicts, v)
+	return true, nil
+}
+
+func (r *Reuse) number(reason string) verdict {
+	n, known := r.numbers[reason]
+	if !known {
+		n = len(r.reasons)
+		r.numbers[reason], r.reasons = n, append(r.reasons, reason)
+	}
+	return verdict(n)
+}
+
+func (r *Reuse) count(kind, reason string) {
+	switch kind {
+	case "":
+		r.diff.Unchanged++
+	case reasonNew:
+		r.diff.New++
+	case reasonFailed:
+		r.diff.Failed++
+	case reasonForced:
+		r.diff.Forced++
+	default:
+		r.diff.Changed++
+		part := strings.TrimPrefix(reason, changed)
+		if _, known := r.diff.By[part]; !known && len(r.diff.By) >= events.MaxParts {
+			r.diff.ByMore++
+			return
+		}
+		r.diff.By[part]++
+	}
+}
+
+// Difference returns how the items differ from those of the earlier job, after all were chosen; nil: no results
+// are taken over.
+func (r *Reuse) Difference() *events.Difference {
+	if r == nil || len(r.earlier) == 0 {
+		return nil
+	}
+	d := r.diff
+	e := r.earlier[0]
+	d.Gone = e.index.Entries
+	for _, word := range e.matched {
+		for ; word != 0; word &= word - 1 {
+			d.Gone--
+		}
+	}
+	return &d
+}
+
+// Take returns the earlier result of an item of a job, or the reason for which it is run. What was found out when the
+// items were chosen may no longer be so: the files are looked at once more.
+func (r *Reuse) Take(it items.Item, to jobs.Job) (taken *events.AgentReused, reason string, err error) {
+	n, x, reason, err := r.known(it)
+	if err != nil || reason != "" {
+		return nil, reason, err
+	}
+	e := r.earlier[n]
+	files, reason, err := r.filesOf(e, x, it)
+	if err != nil || reason != "" {
+		return nil, reason, err
+	}
+	was, err := e.row(x)
+	if err != nil {
+		return nil, "", err
+	}
+	taken = &events.AgentReused{
+		ItemID: it.ID, ItemIndex: it.Index, FromJob: e.place.ID, FromItem: was.ItemID, Attempt: was.Attempt,
+		DurationMS: was.DurationMS,
+		Captured:   was.Captured, Uses: files.Uses, Produced: files.Produced,
+	}
+	if was.ExitCode != nil {
+		taken.ExitCode = *was.ExitCode
+	}
+	if was.From != nil {
+		taken.FromJob, taken.FromItem = was.From.JobID, was.From.ItemID
+	}
+	taken.Output, taken.OutputFile, taken.OutputCRC, err = job.KeepLarge(to, was.Output, it.Index, "reused")
+	return taken, "", err
+}
+
+// known is compare for an item that was chosen, in this run or by an earlier one.
+func (r *Reuse) known(it items.Item) (source int, x entry, reason string, err error) {
+	if it.Index >= len(r.verdicts) {
+		return r.compare(it)
+	}
+	v := r.verdicts[it.Index]
+	if v&taken == 0 {
+		return 0, x, r.reasons[v], nil
+	}
+	source = int(v &^ taken >> sourceShift)
+	x, err = r.earlier[source].index.At(int(v & (maxEntries - 1)))
+	return source, x, "", err
+}
+
+// row reads the result of an entry.
+func (e *earlierJob) row(x entry) (job.Result, error) {
+	line := make([]byte, x.Row.Length)
+	var r job.Result
+	_, err := e.rows.ReadAt(line, x.Row.Offset)
+	if err == nil {
+		err = json.Unmarshal(line, &r)
+	}
+	if err == nil && r.Index != x.Index {
+		err = fmt.Errorf("%s: the row of item %d is of item %d", e.place.ResultsFile(), x.Index, r.Index)
+	}
+	if err != nil {
+		return r, job.Unusable(e.place, err)
+	}
+	return r, nil
+}
+
+// Comparison compares the items that a new job would have with those of an earlier one.
+type Comparison struct{ reuse *Reuse }
+
+// Compare opens the earlier job that c.Since names. It returns nil when there is none, and then may have a note
+// that says so. Values of commands and secrets are not known before a run, and count as unchanged.
+func Compare(c Config, w *workflow.Workflow) (*Comparison, string, error) {
+	since, note, err := resolve(c, w)
+	if err != nil || since == nil {
+		return nil, note, err
+	}
+	files, err := NewFiles(w.Map, FilesConfig{Dir: c.Dir})
+	if err != nil {
+		return nil, "", refused("%v", err)
+	}
+	nobodyKnows := func() string { return unknownValue }
+	now := fingerprintOf(c, w, nil, nobodyKnows, func(string) string { return unknownValue })
+	r, err := Open(c.Home, w.Map, *since, now, files)
+	if err != nil {
+		return nil, "", err
+	}
+	return &Comparison{r}, "", nil
+}
+
+// Since returns what is recorded of the earlier job with a new one; nil: there is none.
+func (c *Comparison) Since() *jobs.Since {
+	if c == nil {
+		return nil
+	}
+	return &c.reuse.since
+}
+
+// Close closes the earlier job.
+func (c *Comparison) Close() {
+	if c != nil {
+		c.reuse.Close()
+	}
+}
+
+// Add compares the next item. It reports false for one that would be left out.
+func (c *Comparison) Add(it items.Item) (bool, error) { return c.reuse.Choose(&it) }
+
+// Difference closes the earlier job, and returns how the items differ that were added.
+func (c *Comparison) Difference() events.Difference {
+	defer c.Close()
+	return *c.reuse.Difference()
+}
