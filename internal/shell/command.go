@@ -24,21 +24,13 @@ type Code struct {
 	Remote string // the program behind which the environment may not arrive
 }
 
-var (
-	shellNames  = []string{"sh", "bash", "dash", "ash", "zsh", "ksh", "ksh93", "mksh", "rbash", "yash", "posh"}
-	remoteNames = []string{
-		"ssh", "sudo", "su", "doas", "docker", "docker-compose", "podman", "nerdctl", "kubectl", "oc", "chroot",
-		"nsenter", "runuser",
-		"pkexec", "systemd-run", "lxc", "machinectl", "rsh", "mosh", "vagrant", "sshpass", "run0", "crictl", "ctr",
-		"firejail", "bwrap",
-	}
-	wrapperNames = []string{
-		"env", "timeout", "nice", "ionice", "nohup", "exec", "command", "builtin", "time", "setsid", "stdbuf",
-		"busybox", "flock", "chronic", "unbuffer", "caffeinate", "doas", "sudo",
-	}
-	inertNames = []string{
-		"echo", "printf", "test", "[", "grep", "cat", "cp", "mv", "ls", "rm", "mkdir", "touch", "which", "type",
-	}
+const (
+	shellNames  = "sh bash dash ash zsh ksh ksh93 mksh rbash yash posh"
+	remoteNames = `ssh sudo su doas docker docker-compose podman nerdctl kubectl oc chroot nsenter runuser
+		pkexec systemd-run lxc machinectl rsh mosh vagrant sshpass run0 crictl ctr firejail bwrap`
+	wrapperNames = `env timeout nice ionice nohup exec command builtin time setsid stdbuf busybox flock chronic
+		unbuffer caffeinate doas sudo`
+	inertNames = "echo printf test [ grep cat cp mv ls rm mkdir touch which type"
 )
 
 // ProgramName returns the name of the program in a word of a command.
@@ -49,7 +41,7 @@ func ProgramName(word string) string {
 	return path.Base(word)
 }
 
-func IsShell(word string) bool { return slices.Contains(shellNames, ProgramName(word)) }
+func IsShell(word string) bool { return among(shellNames, ProgramName(word)) }
 
 // PlanCall looks at the words of a simple command; words that are not constant are empty texts.
 func PlanCall(args []string) Plan {
@@ -58,17 +50,17 @@ func PlanCall(args []string) Plan {
 	remote, direct := "", true
 	for i := 0; i >= 0 && i < len(args); {
 		name := ProgramName(args[i])
-		if slices.Contains(remoteNames, name) || name == "env" && dropsEnvironment(args[i+1:]) {
+		if among(remoteNames, name) || name == "env" && dropsEnvironment(args[i+1:]) {
 			remote = name
 		}
 		next := i + 1
 		if taken := p.runner(args, i, remote, direct); taken > i {
 			next, direct = taken, false
 		} else {
-			if slices.Contains(inertNames, name) {
+			if among(inertNames, name) {
 				return p
 			}
-			direct = direct && (slices.Contains(wrapperNames, name) || slices.Contains(remoteNames, name))
+			direct = direct && (among(wrapperNames, name) || among(remoteNames, name))
 		}
 		i = nextRunner(args, next)
 	}
@@ -93,9 +85,7 @@ func dropsEnvironment(args []string) bool {
 func nextRunner(args []string, from int) int {
 	for i := from; i < len(args); i++ {
 		name := ProgramName(args[i])
-		if IsShell(name) || slices.Contains(remoteNames, name) || name == "eval" || name == "watch" ||
-			name == "parallel" ||
-			slices.Contains([]string{"env", "xargs", "find", "exec"}, name) {
+		if IsShell(name) || among(remoteNames+" eval watch parallel env xargs find exec", name) {
 			return i
 		}
 	}
@@ -265,11 +255,11 @@ func (p *Plan) denyFrom(start, end int) {
 	}
 }
 
-var NumberTests = []string{"-eq", "-ne", "-gt", "-ge", "-lt", "-le"}
+const numberTests = "-eq -ne -gt -ge -lt -le"
 
 func (p *Plan) testNumbers(args []string) {
 	for i, a := range args {
-		if slices.Contains(NumberTests, a) {
+		if among(numberTests, a) {
 			p.Numbers[i-1], p.Numbers[i+1] = true, true
 		}
 		if a == "-v" || a == "-R" {

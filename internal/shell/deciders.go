@@ -30,7 +30,7 @@ func DecidersOf(args []string) []string {
 				return Deciders(args[i+code+1])
 			}
 			return []string{name}
-		case slices.Contains(wrapperNames, name):
+		case among(wrapperNames, name):
 			continue
 		case isWrapperArgument(args[i]):
 			continue

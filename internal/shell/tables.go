@@ -57,7 +57,7 @@ var programTable = []program{
 // programOf returns the row of a program. One that has none may print what it was given.
 func programOf(name string) program {
 	for _, p := range programTable {
-		if slices.Contains(strings.Fields(p.names), name) {
+		if among(p.names, name) {
 			return p
 		}
 	}
@@ -95,7 +95,7 @@ func wrappedBy(args []string) int {
 	i := 0
 	for i < len(args) {
 		at := slices.IndexFunc(wrapperTable, func(w wrapper) bool {
-			return slices.Contains(strings.Fields(w.names), ProgramName(args[i]))
+			return among(w.names, ProgramName(args[i]))
 		})
 		if at < 0 {
 			return i
@@ -134,7 +134,7 @@ const searched = `PATH LD_LIBRARY_PATH DYLD_LIBRARY_PATH PYTHONPATH PYTHONHOME P
 // Steering reports whether data in an environment variable of this name becomes code: surely, or by what is
 // found where it points.
 func Steering(name string) (runs, searches bool) {
-	runs = slices.Contains(strings.Fields(steering), name) ||
+	runs = among(steering, name) ||
 		slices.ContainsFunc(steeringPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
-	return runs, slices.Contains(strings.Fields(searched), name)
+	return runs, among(searched, name)
 }

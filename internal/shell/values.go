@@ -646,9 +646,7 @@ func (c *codeCheck) codes(plan Plan, args []string, words []*syntax.Word, in []f
 		c.leak(codeSink, in)
 	}
 	for i := range plan.Denied {
-		if i < len(words) && !(args[0] == "read" && slices.Contains(
-			[]string{"-p", "-d", "-t", "-n", "-N", "-u", "-i"}, args[i-1],
-		)) {
+		if i < len(words) && !(args[0] == "read" && among("-p -d -t -n -N -u -i", args[i-1])) {
 			c.leak(nameSink, c.word(words[i]))
 		}
 	}
@@ -739,7 +737,7 @@ func (c *codeCheck) builtin(name string, args []string, words []*syntax.Word, in
 		}
 	case "test", "[":
 		if slices.ContainsFunc(args, func(a string) bool {
-			return strings.Contains("= == != < >", a) && a != "" || slices.Contains(NumberTests, a)
+			return among("= == != < > "+numberTests, a)
 		}) {
 			for _, word := range words {
 				c.compare(word)

@@ -78,8 +78,10 @@ func (c *compiler) argument(parts []syntax.WordPart, quoted bool) (a argument, o
 			more, ok = c.argument(p.Parts, true)
 			ok = ok && !p.Dollar
 		case *syntax.ParamExp:
-			if ok = p.Param != nil && c.sentinelIndex(p.Param.Value) >= 0; ok {
-				more, ok = c.refArgument(c.sentinelIndex(p.Param.Value))
+			if i := c.refOf(p); i >= 0 {
+				more, ok = c.refArgument(i)
+			} else {
+				ok = false
 			}
 		default:
 			ok = false

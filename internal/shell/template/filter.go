@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"path"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -35,14 +34,6 @@ func (f filter) String() string {
 // value is for.
 type Filer interface {
 	File(content string) (path string, err error)
-}
-
-// unknownFilter says what is wrong with the name of a filter, or nothing.
-func unknownFilter(name string) string {
-	if slices.Contains(filterNames, name) {
-		return ""
-	}
-	return fmt.Sprintf("unknown filter |%s (known: %s)", name, strings.Join(filterNames, ", "))
 }
 
 // makesList reports whether the filter gives any number of words.

@@ -11,11 +11,8 @@ import (
 	"prodigy/internal/shell"
 )
 
-var optionsMatterTo = []string{
-	"tar", "git", "ssh", "scp", "find", "rsync", "sort", "curl", "wget", "rm", "cp", "mv", "ln", "grep", "cat", "ls",
-	"touch",
-	"chmod", "chown", "mkdir", "rmdir", "xargs", "zip", "unzip", "sed", "awk",
-}
+const optionsMatterTo = `tar git ssh scp find rsync sort curl wget rm cp mv ln grep cat ls touch chmod chown mkdir rmdir
+	xargs zip unzip sed awk`
 
 func (c *compiler) warn(r *ref, code, why string) {
 	c.report(Warning, r.start, finding{code, r.written + " " + why})
@@ -57,24 +54,29 @@ func (c *compiler) lintText(r *ref, p place) {
 	}
 }
 
-// refsIn returns the refs anywhere in a part of the tree.
-func (c *compiler) refsIn(node syntax.Node) []*ref {
-	var found []*ref
+// refsIn returns the indexes of the refs anywhere in a part of the tree.
+func (c *compiler) refsIn(node syntax.Node) (found []int) {
 	for n := range syntax.Preorder(node) {
 		switch x := n.(type) {
 		case *syntax.ParamExp:
-			if x.Param != nil {
-				if i := c.sentinelIndex(x.Param.Value); i >= 0 {
-					found = append(found, c.refs[i])
-				}
+			if i := c.refOf(x); i >= 0 {
+				found = append(found, i)
 			}
 		case *syntax.SglQuoted:
 			for _, at := range c.sentinelsIn(x.Value) {
-				found = append(found, c.refs[at.ref])
+				found = append(found, at.ref)
 			}
 		}
 	}
-	return slices.DeleteFunc(found, func(r *ref) bool { return r.kind == unknownRef || r.kind == literal })
+	return found
+}
+
+// refOf returns the index of the ref that an expansion stands for, or -1.
+func (c *compiler) refOf(p *syntax.ParamExp) int {
+	if p.Param == nil {
+		return -1
+	}
+	return c.sentinelIndex(p.Param.Value)
 }
 
 // lintCall warns about commands that make something else of their arguments.
@@ -82,13 +84,15 @@ func (c *compiler) lintCall(args []string, nodes []*syntax.Word) {
 	name := shell.ProgramName(args[0])
 	switch {
 	case name == "printf" && len(nodes) > 1:
-		for _, r := range c.refsIn(nodes[1]) {
-			c.warn(r, "PS104", "stands in the format of printf, where % and \\ have a meaning; write printf '%s' and the value behind it")
+		for _, i := range c.refsIn(nodes[1]) {
+			if c.refs[i].isValue() {
+				c.warn(c.refs[i], "PS104", "stands in the format of printf, where % and \\ have a meaning; write printf '%s' and the value behind it")
+			}
 		}
 	case name == "xargs" || name == "find":
 		c.lintBraces(args, nodes)
 	}
-	if slices.Contains(optionsMatterTo, name) {
+	if slices.Contains(strings.Fields(optionsMatterTo), name) {
 		c.lintOptions(name, args, nodes)
 	}
 }
@@ -132,15 +136,12 @@ func (c *compiler) leadingRef(word *syntax.Word) *ref {
 	if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) > 0 {
 		part = q.Parts[0]
 	}
-	p, ok := part.(*syntax.ParamExp)
-	if !ok || p.Param == nil {
-		return nil
+	if p, ok := part.(*syntax.ParamExp); ok {
+		if i := c.refOf(p); i >= 0 && c.refs[i].isValue() {
+			return c.refs[i]
+		}
 	}
-	i := c.sentinelIndex(p.Param.Value)
-	if i < 0 || c.refs[i].kind == unknownRef || c.refs[i].kind == literal {
-		return nil
-	}
-	return c.refs[i]
+	return nil
 }
 
 const codeUnresolved = "PS120"

@@ -322,31 +322,12 @@ func (n *nestedCode) addText(c *compiler, text string, q quoting) {
 }
 
 func (n *nestedCode) addParam(c *compiler, p *syntax.ParamExp, q quoting) {
-	if p.Param != nil && p.Exp == nil {
-		if i := c.sentinelIndex(p.Param.Value); i >= 0 {
-			n.addText(c, sentinel(i), q)
-			return
-		}
+	if i := c.refOf(p); i >= 0 && p.Exp == nil {
+		n.addText(c, sentinel(i), q)
+		return
 	}
 	n.addOuter()
-	for node := range syntax.Preorder(p) {
-		switch x := node.(type) {
-		case *syntax.ParamExp:
-			if x.Param != nil {
-				n.hide(c.sentinelIndex(x.Param.Value))
-			}
-		case *syntax.SglQuoted:
-			for _, at := range c.sentinelsIn(x.Value) {
-				n.hide(at.ref)
-			}
-		}
-	}
-}
-
-func (n *nestedCode) hide(i int) {
-	if i >= 0 {
-		n.hidden = append(n.hidden, i)
-	}
+	n.hidden = append(n.hidden, c.refsIn(p)...)
 }
 
 func (n *nestedCode) addHeredoc(c *compiler, r *syntax.Redirect) {

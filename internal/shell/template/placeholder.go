@@ -161,78 +161,61 @@ func (p *exprParser) filterList(e *expr) {
 	for p.fault.code == "" && p.peek() == '|' {
 		p.pos++
 		name := p.key()
-		if text := unknownFilter(name); text != "" {
-			p.fail("%s", text)
-			return
+		switch {
+		case !slices.Contains(filterNames, name):
+			p.fail("unknown filter |%s (known: %s)", name, strings.Join(filterNames, ", "))
+		case name == "default":
+			def := p.argument(e, name)
+			e.def = &def
+		case name == "pattern":
+			glob, err := newGlob(p.argument(e, name))
+			if err != nil {
+				p.fail("%v", err)
+			}
+			e.filters = append(e.filters, filter{name, glob})
+		default:
+			e.filters = append(e.filters, filter{name: name})
 		}
-		p.filter(e, name)
 	}
 }
 
-// filter reads what follows the name of a filter.
-func (p *exprParser) filter(e *expr, name string) {
-	switch name {
-	case "default":
-		def := p.argument(e, name)
-		e.def = &def
-	case "pattern":
-		glob, err := newGlob(p.argument(e, name))
-		if err != nil {
-			p.fail("%v", err)
-			return
-		}
-		e.filters = append(e.filters, filter{name, glob})
-	default:
-		e.filters = append(e.filters, filter{name: name})
-	}
-}
-
-// argument reads the literal text behind the colon of a filter, with \} for a brace and \| for a bar.
+// argument reads the literal text behind the colon of a filter.
 func (p *exprParser) argument(e *expr, name string) string {
 	if p.peek() != ':' {
 		p.fail("the filter |%s needs a text: ${%s|%s:…}", name, e.root, name)
 		return ""
 	}
-	var text strings.Builder
-	for p.pos++; p.peek() != '}' && p.peek() != '|'; p.pos++ {
-		switch c := p.peek(); {
-		case p.pos >= len(p.src):
-			p.fail("${%s has no closing brace", e.root)
-			return ""
-		case c == '$' || c == '`':
-			p.fail("the text behind |%s: is literal, %q would not be expanded in it", name, string(c))
-			return ""
-		case c == '\\' && p.pos+1 < len(p.src) && (p.src[p.pos+1] == '}' || p.src[p.pos+1] == '|'):
-			p.pos++
-		}
-		text.WriteByte(p.src[p.pos])
-	}
-	return text.String()
+	p.pos++
+	return p.literal(e, "}|", "the text behind |"+name+": is literal")
 }
 
 func escapeArgument(s string) string { return strings.NewReplacer("}", `\}`, "|", `\|`).Replace(s) }
 
-// byDefault reads ":-text}". The text is literal, with \} for a brace.
+// literal reads text up to one of the ends, which are part of it behind a backslash. Messages say what it is.
+func (p *exprParser) literal(e *expr, ends, what string) string {
+	var text strings.Builder
+	for ; p.pos < len(p.src) && strings.IndexByte(ends, p.peek()) < 0; p.pos++ {
+		switch c := p.peek(); {
+		case c == '$' || c == '`':
+			p.fail("%s, %q would not be expanded in it", what, string(c))
+		case c == '\\' && p.pos+1 < len(p.src) && strings.IndexByte(ends, p.src[p.pos+1]) >= 0:
+			p.pos++
+		}
+		text.WriteByte(p.src[p.pos])
+	}
+	if p.pos == len(p.src) {
+		p.fail("${%s has no closing brace", e.root)
+	}
+	return text.String()
+}
+
+// byDefault reads ":-text}".
 func (p *exprParser) byDefault(e *expr) {
 	if p.fault.code != "" || !strings.HasPrefix(p.src[p.pos:], ":-") {
 		return
 	}
 	p.pos += 2
-	var text strings.Builder
-	for ; p.peek() != '}'; p.pos++ {
-		switch c := p.peek(); {
-		case p.pos >= len(p.src):
-			p.fail("${%s has no closing brace", e.root)
-			return
-		case c == '$' || c == '`':
-			p.fail("the default of ${%s…} is literal text, %q would not be expanded in it", e.root, string(c))
-			return
-		case c == '\\' && strings.HasPrefix(p.src[p.pos:], `\}`):
-			p.pos++
-		}
-		text.WriteByte(p.src[p.pos])
-	}
-	def := text.String()
+	def := p.literal(e, "}", "the default of ${"+e.root+"…} is literal text")
 	if _, filter, ok := strings.Cut(def, "|"); ok && slices.Contains(filterNames, filter) {
 		p.fail("a filter stands in front of the default: ${%s|%s:-…}", e.root, filter)
 	}

@@ -151,7 +151,7 @@ func (r *ref) unquoteHeredoc() {
 // fillsIn reports whether a ref in a quoted heredoc stands for a value there; one in nested code is filled in
 // by the next shell.
 func (c *compiler) fillsIn(r *ref) bool {
-	return r.kind != unknownRef && r.kind != literal && len(r.places) == 1 && r.places[0].quote == quotedHeredoc &&
+	return r.isValue() && len(r.places) == 1 && r.places[0].quote == quotedHeredoc &&
 		!c.shadowed(r)
 }
 

@@ -137,16 +137,15 @@ func (s *scanner) braced(i int) int {
 		return s.ours(i, end)
 	}
 	if looksDotted(s.src[end:]) {
-		s.add(unknownRef, i, closing(s.src, i), nil, finding{codeUnknown, s.unknown(i, end)})
+		to := s.addUnknown(i, s.unknown(i, end))
 		s.refs[len(s.refs)-1].meant = s.meant(s.src[nameStart:end])
-		return closing(s.src, i)
+		return to
 	}
 	if sourceEnd, ok := s.source(i, end); ok {
 		return sourceEnd
 	}
 	if s.noShell && s.src[nameStart:end] != "" && strings.HasPrefix(s.src[end:], ":-") {
-		s.add(unknownRef, i, closing(s.src, i), nil, finding{codeUnknown, s.unknown(i, end)})
-		return closing(s.src, i)
+		return s.addUnknown(i, s.unknown(i, end))
 	}
 	if strings.HasPrefix(s.src[end:], "}") {
 		s.unquoted = append(s.unquoted, nativeUse{s.src[nameStart:end], i, s.src[i : end+1]})
@@ -201,9 +200,7 @@ func (s *scanner) ours(i, nameEnd int) int {
 		return end
 	}
 	if instead := s.ofGit(i, nameEnd); name == "workflow" && instead != "" {
-		end := closing(s.src, i)
-		s.add(unknownRef, i, end, nil, finding{codeUnknown, "unknown value " + s.src[i:end] + ": " + instead})
-		return end
+		return s.addUnknown(i, "unknown value "+s.src[i:closing(s.src, i)]+": "+instead)
 	}
 	e, end, fault := parseExpr(s.src, i, nameEnd)
 	if fault.code == "" {
@@ -268,6 +265,13 @@ func (s *scanner) add(kind refKind, start, end int, e *expr, fault finding) {
 	s.refs = append(s.refs, &ref{kind: kind, start: start, end: end, written: s.src[start:end], expr: e, fault: fault})
 }
 
+// addUnknown takes the expansion at i as a name of nobody, and returns its end.
+func (s *scanner) addUnknown(i int, text string) int {
+	end := closing(s.src, i)
+	s.add(unknownRef, i, end, nil, finding{codeUnknown, text})
+	return end
+}
+
 // looksDotted reports whether what follows a name can only be a placeholder: no shell has ${a.b} or ${a|b}.
 func looksDotted(rest string) bool {
 	return len(rest) > 1 && (rest[0] == '.' || rest[0] == '|') && rest[1] != '}'
@@ -297,10 +301,7 @@ func (s *scanner) unknown(start, rootEnd int) string {
 }
 
 // foreignRoots are what names of terraform, of Maven and of JavaScript begin with.
-var foreignRoots = []string{
-	"count", "data", "document", "each", "local", "module", "path", "process", "project", "self", "terraform", "this",
-	"var", "window",
-}
+const foreignRoots = "count data document each local module path process project self terraform this var window"
 
 // meant reports whether a dotted name of nobody is hardly that of another language: it is one of prodigy, or nearly
 // one, and does not stand in a template of JavaScript.
@@ -308,7 +309,7 @@ func (s *scanner) meant(root string) bool {
 	if root == "step" {
 		return true
 	}
-	if slices.Contains(foreignRoots, root) || strings.Contains(s.src, "`") {
+	if slices.Contains(strings.Fields(foreignRoots), root) || strings.Contains(s.src, "`") {
 		return false
 	}
 	return root == "merge" || root == "workspace" || knownOnly(root) != "" || check.Nearest(root, s.names.all()) != ""
@@ -387,9 +388,11 @@ func (s *scanner) source(i, nameEnd int) (end int, ok bool) {
 		instead = "no shell reads this text, so run " + strings.TrimSuffix(command,
 			")") + " in a step before, with `capture: name`, and write ${name} here"
 	}
-	s.add(unknownRef, i, end, nil, finding{codeUnknown, "unknown value " + s.src[i:end] + ": " + instead})
-	return end, true
+	return s.addUnknown(i, "unknown value "+s.src[i:end]+": "+instead), true
 }
+
+// isValue reports whether r stands for a value, and not for text.
+func (r *ref) isValue() bool { return r.kind != unknownRef && r.kind != literal }
 
 // root returns the name that a dotted placeholder of nobody begins with.
 func (r *ref) root() string {

@@ -68,7 +68,7 @@ func (w *walker) put(i int, s quoteContext, parts int) {
 		w.checkData(i, s)
 		return
 	}
-	if w.remote != "" && s.quote != comment && r.kind != literal && r.kind != unknownRef {
+	if w.remote != "" && s.quote != comment && r.isValue() {
 		s.fault = remoteFault(r, w.remote)
 	}
 	if w.backquotes > 2 {
@@ -186,11 +186,11 @@ func (w *walker) singleQuoted(p *syntax.SglQuoted, s quoteContext, parts int) {
 }
 
 func (w *walker) param(p *syntax.ParamExp, s quoteContext, parts int) {
+	if i := w.c.refOf(p); i >= 0 {
+		w.sentinelParam(i, p, s, parts)
+		return
+	}
 	if p.Param != nil {
-		if i := w.c.sentinelIndex(p.Param.Value); i >= 0 {
-			w.sentinelParam(i, p, s, parts)
-			return
-		}
 		w.c.nativeUse(p.Param.Value, s, !shell.HasDefault(p), w.child)
 	}
 	w.operands(p, s)
