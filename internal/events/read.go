@@ -16,6 +16,20 @@ var ErrTorn = errors.New("the log ends in an incomplete line")
 // a torn last line of the newest file yields what is before it and then ErrTorn.
 func Read(dir string) iter.Seq2[Record, error] { return records(scan(dir)) }
 
+// Each calls do for each of records. An incomplete last line ends them without an error.
+func Each(records iter.Seq2[Record, error], do func(Record)) error {
+	for r, err := range records {
+		if errors.Is(err, ErrTorn) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		do(r)
+	}
+	return nil
+}
+
 // records yields the records of lines.
 func records(lines iter.Seq2[line, error]) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"encoding/json"
-	"errors"
 	"iter"
 	"regexp"
 	"slices"
@@ -90,16 +89,7 @@ func LogOf(records iter.Seq2[events.Record, error], steps []workflow.Step, seed 
 		b.labels = append(b.labels, s.Label(i))
 		b.captures = append(b.captures, s.Capture)
 	}
-	for r, err := range records {
-		if errors.Is(err, events.ErrTorn) { // the job runs, or was killed
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		b.apply(r)
-	}
-	return l, nil
+	return l, events.Each(records, b.apply)
 }
 
 // logReader reads a log into a Log.

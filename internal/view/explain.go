@@ -1,7 +1,6 @@
 package view
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -66,14 +65,8 @@ func Explain(records iter.Seq2[events.Record, error], itemID, key string, w *wor
 	if w != nil {
 		x.policy, x.byItem = w.ErrorPolicy, w.Workspace.Order == workflow.OrderItems
 	}
-	for r, err := range records {
-		if errors.Is(err, events.ErrTorn) {
-			break
-		}
-		if err != nil {
-			return x.out, err
-		}
-		x.apply(r)
+	if err := events.Each(records, x.apply); err != nil {
+		return x.out, err
 	}
 	x.out.Now = x.now()
 	return x.out, nil

@@ -2,7 +2,6 @@ package view
 
 import (
 	"context"
-	"errors"
 	"iter"
 
 	"prodigy/internal/events"
@@ -11,16 +10,7 @@ import (
 // Fold returns the view of a job after all its records. A torn last record is ignored.
 func Fold(records iter.Seq2[events.Record, error]) (*Job, error) {
 	j := New()
-	for r, err := range records {
-		if errors.Is(err, events.ErrTorn) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		j.Apply(r)
-	}
-	return j, nil
+	return j, events.Each(records, j.Apply)
 }
 
 // Follow sends the records of the log in dir, then new ones as they come, until the job or ctx ends. Running

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"errors"
 	"iter"
 	"strings"
 	"time"
@@ -61,23 +60,17 @@ func SearchItems(records iter.Seq2[events.Record, error], running bool, status S
 	error,
 ) {
 	s := &Search{Job: New(), status: status, failure: strings.ToLower(failure)}
-	for r, err := range records {
-		if errors.Is(err, events.ErrTorn) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
+	err := events.Each(records, func(r events.Record) {
 		s.Job.Apply(r)
 		if end, ok := events.EndOf(r.Event); ok && !end.How.GivenBack() {
 			failure, failed := r.Event.(events.AgentFailed)
 			s.match(end.Index, failed && s.failure != "" && hasText(failure, s.failure))
 		}
-	}
+	})
 	if !running {
 		s.Job.halt()
 	}
-	return s, nil
+	return s, err
 }
 
 // hasText reports whether a failure has the text, which is in lower case, in its type and message or in its signature.
@@ -117,13 +110,7 @@ type Course struct {
 // Courses returns what records, which may be those about some items only, say about the items, by their indexes.
 func Courses(records iter.Seq2[events.Record, error]) (map[int]Course, error) {
 	found := map[int]Course{}
-	for r, err := range records {
-		if errors.Is(err, events.ErrTorn) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
+	return found, events.Each(records, func(r events.Record) {
 		if e, begins := r.Event.(events.AgentStarted); begins {
 			c := found[e.ItemIndex]
 			c.Attempts, c.Last = e.Attempt, r.Time
@@ -131,14 +118,10 @@ func Courses(records iter.Seq2[events.Record, error]) (map[int]Course, error) {
 		}
 		if end, ok := events.EndOf(r.Event); ok && !end.How.GivenBack() {
 			c := Course{Last: r.Time, Duration: end.Took, Failure: end.Error, Type: end.Type, Step: end.Step}
-			switch end.How {
-			case events.Succeeded:
-				c.Attempts = end.Attempt
-			case events.Failed:
+			if end.How != events.Reused {
 				c.Attempts = found[end.Index].Attempts
 			}
 			found[end.Index] = c
 		}
-	}
-	return found, nil
+	})
 }
