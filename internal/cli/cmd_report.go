@@ -3,7 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
-	"iter"
+	"io"
 	"os"
 	"time"
 
@@ -36,7 +36,11 @@ func runReport(con *console, job jobs.Job, file string) error {
 	if err != nil {
 		return err
 	}
-	if err := writeOut(con, file, page.WriteHTML); err != nil {
+	write := func(w io.Writer) error {
+		_, err := w.Write(page)
+		return err
+	}
+	if err := writeOut(con, file, write); err != nil {
 		return unlessClosed(err)
 	}
 	if file != "-" {
@@ -49,14 +53,14 @@ func runReport(con *console, job jobs.Job, file string) error {
 const linesInReport = 20
 
 // makeReport makes the report of a job.
-func makeReport(place jobs.Job) (*web.Report, error) {
+func makeReport(place jobs.Job) ([]byte, error) {
 	summary, err := job.Summarize(place)
 	if err != nil {
 		return nil, err
 	}
 	names := labelsInStore(place)
 	defer func() { _ = names.Close() }() // only read from
-	return web.New(reportSource(place, summary, names))
+	return web.Report(reportSource(place, summary, names))
 }
 
 // reportSource returns the data for the report of a job.
@@ -71,10 +75,8 @@ func reportSource(place jobs.Job, s job.Summary, names *items.StoredLabels) web.
 	}
 	render := conversations(place)
 	return web.Source{
-		JobID: place.ID, Workflow: s.Workflow, Mode: s.Mode, State: s.State, Reason: s.Reason, Started: s.Started,
-		Duration: s.Duration,
-		Metrics:  s.Metrics, Version: versionText(), Text: secrets.Mask.Text(string(text)), Made: time.Now(),
-		Records: func() iter.Seq2[events.Record, error] { return events.Read(place.EventsDir()) },
+		Summary: s, Version: versionText(), Text: secrets.Mask.Text(string(text)), Made: time.Now(),
+		Records: events.Read(place.EventsDir()),
 		Letters: secrets.letters(place), Label: labelsOf(place).label,
 		Printed: func(q outputs.Query) outputs.Tail {
 			q.Render = render

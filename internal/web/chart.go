@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"prodigy/internal/duration"
+	"prodigy/internal/term"
 	"prodigy/internal/view"
 )
 
@@ -52,34 +53,70 @@ type label struct {
 	Text string
 }
 
+// chart returns an empty drawing over time.
+func (p *plot) chart(height float64) chart {
+	return chart{Height: height, Ticks: p.ticks(), Marks: p.marks()}
+}
+
 // x returns the x coordinate of a time on the axis.
 func (p *plot) x(t time.Duration) float64 { return width * float64(t) / float64(p.length) }
 
+// period returns how long something lasted that has not ended if to is zero, and its rectangle.
+func (p *plot) period(from, to time.Time, height float64, class string) (time.Duration, rect) {
+	begin, end := p.axis.at(from), p.length
+	if !to.IsZero() {
+		end = p.axis.at(to)
+	}
+	return end - begin, rect{X: p.x(begin), W: max(p.x(end)-p.x(begin), 1), H: height, Class: class}
+}
+
+// xOf returns the x coordinate of a column.
+func xOf(column int) float64 { return width * float64(column) / columns }
+
+// bar adds a bar to a column, on what stands there already.
+func (c *chart) bar(column int, below, h float64, class, title string) {
+	c.Rects = append(c.Rects, rect{
+		X: xOf(column), Y: c.Height - below - h, W: width / columns, H: h, Class: class, Title: title,
+	})
+}
+
+// curve adds a curve, unless it is empty.
+func (c *chart) curve(class string, p points) {
+	if len(p) > 0 {
+		c.Lines = append(c.Lines, line{class, string(p)})
+	}
+}
+
 // throughput draws how many attempts ended in each column, and how many items were waiting.
 func (p *plot) throughput() chart {
-	const height = 120.0
-	c := chart{Height: height, Ticks: p.ticks(), Marks: p.marks()}
-	most, waiting := 1, 1
+	c := p.chart(120)
+	most, waiting := 1, 0
 	for _, col := range p.cols {
-		most = max(most, col.Succeeded+col.Failed+col.Retried)
-		waiting = max(waiting, col.Waiting)
+		most = max(most, col.ended[succeeded]+col.ended[failed]+col.ended[retried])
+		waiting = max(waiting, col.waiting)
 	}
 	each := p.length / columns
 	var waits, rates points
 	for i, col := range p.cols {
-		x := width * float64(i) / columns
 		title := fmt.Sprintf("after %s: %d succeeded, %d failed, %d to be retried", roughly(time.Duration(i)*each),
-			col.Succeeded, col.Failed, col.Retried)
-		c.stack(x, width/columns, height/float64(most), title, col.Succeeded, col.Failed, col.Retried)
-		waits.add(x, height-height*float64(col.Waiting)/float64(waiting))
-		if col.Finished > 0 {
-			rates.add(x, height-height*float64(col.FailedSoFar)/float64(col.Finished))
+			col.ended[succeeded], col.ended[failed], col.ended[retried])
+		below := 0.0
+		for _, how := range []outcome{succeeded, failed, retried} {
+			if n := col.ended[how]; n > 0 {
+				h := c.Height / float64(most) * float64(n)
+				c.bar(i, below, h, classes[how].class, title)
+				below += h
+			}
+		}
+		if waiting > 0 {
+			waits.add(xOf(i), c.Height-c.Height*float64(col.waiting)/float64(waiting))
+		}
+		if col.finished > 0 {
+			rates.add(xOf(i), c.Height-c.Height*float64(col.failedSoFar)/float64(col.finished))
 		}
 	}
-	if slices.ContainsFunc(p.cols[:], func(c column) bool { return c.Waiting > 0 }) {
-		c.Lines = append(c.Lines, line{"waits", waits.String()})
-	}
-	c.Lines = append(c.Lines, line{"rate", rates.String()})
+	c.curve("waits", waits)
+	c.curve("rate", rates)
 	c.Name = fmt.Sprintf("Finished attempts over time, at most %d in %s", most, roughly(each))
 	c.reaches(float64(most))
 	if waiting > 1 {
@@ -109,28 +146,10 @@ func scaleText(n float64) string {
 	return fmt.Sprintf("%.2g", n)
 }
 
-// stack adds a stacked bar of three parts. Scale is the height of one attempt.
-func (c *chart) stack(x, w, scale float64, title string, succeeded, failed, retried int) {
-	y := c.Height
-	for _, part := range []struct {
-		n     int
-		class string
-	}{{succeeded, "ok"}, {failed, "bad"}, {retried, "again"}} {
-		if part.n == 0 {
-			continue
-		}
-		h := scale * float64(part.n)
-		y -= h
-		c.Rects = append(c.Rects, rect{X: x, Y: y, W: w, H: h, Class: part.class, Title: title})
-	}
-}
-
 // points are the corners of a curve.
 type points []byte
 
 func (p *points) add(x, y float64) { *p = fmt.Appendf(*p, "%.1f,%.1f ", x, y) }
-
-func (p points) String() string { return string(p) }
 
 // slots draws what each slot did: every attempt, or a summary if there are too many. Periods in which a
 // breaker was not closed are in the background.
@@ -142,7 +161,7 @@ func (p *plot) slots(periods []view.Period, pauses []view.Pause) chart {
 	}
 	const head = 18.0 // of the name of a worker
 	at, height, node := map[lane]float64{}, 0.0, ""
-	var c chart
+	c := p.chart(0)
 	for _, l := range lanes {
 		if l.node != node {
 			node = l.node
@@ -152,13 +171,13 @@ func (p *plot) slots(periods []view.Period, pauses []view.Pause) chart {
 		at[l] = height
 		height += row
 	}
-	c.Height, c.Ticks, c.Marks = max(height, row), p.ticks(), p.marks()
+	c.Height = max(height, row)
 	for _, pause := range pauses {
 		c.Rects = append(c.Rects, p.pause(pause, c.Height))
 	}
 	for _, period := range periods {
 		if period.Key == "" { // those of keys have a chart of their own
-			c.Rects = append(c.Rects, p.period(period, c.Height))
+			c.Rects = append(c.Rects, p.open(period, c.Height))
 		}
 	}
 	for _, l := range lanes {
@@ -224,42 +243,24 @@ func (t *tally) text(node string) string {
 
 // pause draws a period in which agents waited for the limit of their plan.
 func (p *plot) pause(b view.Pause, height float64) rect {
-	from, to := p.axis.at(b.From), p.length
-	if !b.To.IsZero() {
-		to = p.axis.at(b.To)
-	}
+	long, r := p.period(b.From, b.To, height, "pause")
 	what := "limit"
 	if b.Scope != "" {
 		what = b.Scope + " limit"
 	}
-	return rect{
-		X: p.x(from), W: max(p.x(to)-p.x(from), 1), H: height, Class: "pause",
-		Title: fmt.Sprintf("agents of %s waited %s for their %s: %s", b.Gate(),
-			duration.Format((to - from).Round(time.Millisecond)), what, b.Error),
-	}
+	r.Title = fmt.Sprintf("agents of %s waited %s for their %s: %s", b.Gate(), exactly(long), what, b.Error)
+	return r
 }
 
-func (p *plot) period(b view.Period, height float64) rect {
-	from, to := p.axis.at(b.From), p.length
-	if !b.To.IsZero() {
-		to = p.axis.at(b.To)
-	}
+// open draws a period in which a breaker was not closed.
+func (p *plot) open(b view.Period, height float64) rect {
 	what := "open"
 	if b.State == view.HalfOpen {
 		what = "half-open"
 	}
-	return rect{
-		X: p.x(from), W: max(p.x(to)-p.x(from), 1), H: height, Class: "breaker-" + what,
-		Title: fmt.Sprintf("breaker of %s%s %s for %s", b.Scope, prefixed(", key ", b.Key), what,
-			duration.Format((to - from).Round(time.Millisecond))),
-	}
-}
-
-func prefixed(prefix, text string) string {
-	if text == "" {
-		return ""
-	}
-	return prefix + text
+	long, r := p.period(b.From, b.To, height, "breaker-"+what)
+	r.Title = fmt.Sprintf("breaker of %s%s %s for %s", b.Scope, term.Prefixed(", key ", b.Key), what, exactly(long))
+	return r
 }
 
 // classes are the CSS classes of attempts by outcome, and the words for tooltips.
@@ -279,14 +280,14 @@ func (p *plot) attempt(s span, y, h float64) []rect {
 	list := []rect{{
 		X: x, Y: y, W: apart(p.x(s.To) - x), H: h, Class: how.class,
 		Title: fmt.Sprintf("%s, attempt %d%s %s after %s", s.ItemID, s.Number, s.lane.on(), how.word,
-			duration.Format((s.To - s.From).Round(time.Millisecond))),
+			exactly(s.To-s.From)),
 	}}
 	for _, w := range s.Waits {
 		from, to := p.x(w.From), p.x(min(w.To, s.To))
 		list = append(list, rect{
 			X: from, Y: y + h/4, W: max(to-from, 0.5), H: h / 2, Class: "gap",
 			Title: fmt.Sprintf("%s waits %s for the next try of a step", s.ItemID,
-				duration.Format((w.To - w.From).Round(time.Millisecond))),
+				exactly(w.To-w.From)),
 		})
 	}
 	return list

@@ -42,12 +42,8 @@ type attempt struct {
 }
 
 // explain makes the page of an item: its attempts, with what happened in them and what their commands have printed.
-func (s *Server) explain(r *http.Request) (page, error) {
+func (s *Server) explain(r *http.Request, place jobs.Job) (_ page, err error) {
 	item := itemOf(r)
-	place, err := s.Data.Find(r.PathValue("job"))
-	if err != nil {
-		return page{}, err
-	}
 	d := itemPage{Place: place, Running: place.Running(), Mine: place.Own()}
 	if d.Item, d.Data, err = s.Data.Explain(place, item); err != nil {
 		return page{}, fmt.Errorf("%w: %w", errNoItem, err)

@@ -94,12 +94,7 @@ type stateChoice struct {
 }
 
 // find leads to the item with the id that is asked for, or else to those whose id or label contains it.
-func (s *Server) find(w http.ResponseWriter, r *http.Request) {
-	place, err := s.Data.Find(r.PathValue("job"))
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
+func (s *Server) find(w http.ResponseWriter, r *http.Request, place jobs.Job) {
 	name := strings.TrimSpace(r.URL.Query().Get("item"))
 	to := itemQuery{Name: name}.url(place.ID)
 	if _, _, err := s.Data.Explain(place, name); name != "" && err == nil {
@@ -109,19 +104,15 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) {
 }
 
 // itemOrItems makes the page of the item that the query names, or else the list of items.
-func (s *Server) itemOrItems(r *http.Request) (page, error) {
+func (s *Server) itemOrItems(r *http.Request, place jobs.Job) (page, error) {
 	if r.URL.Query().Get("item") != "" {
-		return s.explain(r)
+		return s.explain(r, place)
 	}
-	return s.items(r)
+	return s.items(r, place)
 }
 
 // items makes the list of the items of a job. Of the items it keeps those on the page only.
-func (s *Server) items(r *http.Request) (page, error) {
-	place, err := s.Data.Find(r.PathValue("job"))
-	if err != nil {
-		return page{}, err
-	}
+func (s *Server) items(r *http.Request, place jobs.Job) (page, error) {
 	running := place.Running()
 	q := itemQueryOf(r.URL.Query())
 	found, err := view.SearchItems(events.Read(place.EventsDir()), running, q.State, q.Failure)

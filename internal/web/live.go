@@ -81,29 +81,11 @@ func (s *stream) write(b []byte) error {
 
 // liveList streams the list of jobs.
 func (s *Server) liveList(w http.ResponseWriter, r *http.Request) {
-	out := s.newStream(w)
-	tick := time.NewTicker(listEvery)
-	defer tick.Stop()
-	for {
-		p, err := s.list(r)
-		if err != nil || out.send(s.complete(p, r)) != nil {
-			return
-		}
-		select {
-		case <-r.Context().Done():
-			return
-		case <-tick.C:
-		}
-	}
+	s.again(w, r, listEvery, func() bool { return true }, s.list)
 }
 
 // liveJob streams the page of a job from its log until the job ends.
-func (s *Server) liveJob(w http.ResponseWriter, r *http.Request) {
-	place, err := s.Data.Find(r.PathValue("job"))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusNotFound)
-		return
-	}
+func (s *Server) liveJob(w http.ResponseWriter, r *http.Request, place jobs.Job) {
 	out := s.newStream(w)
 	if err := s.follow(r, place, out); err == nil {
 		_ = out.end()
@@ -164,31 +146,31 @@ func (s *Server) follow(req *http.Request, place jobs.Job, out *stream) error {
 // calm is how many times as long as the making of a page the time until it is made again is at least.
 const calm = 10
 
-// live returns a handler that streams a page, which is made again and again until its job is not run any more.
-func (s *Server) live(make func(*http.Request) (page, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		place, err := s.Data.Find(r.PathValue("job"))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusNotFound)
+// live returns a handler that streams a page about a job until that is not run any more.
+func (s *Server) live(make func(*http.Request, jobs.Job) (page, error)) http.HandlerFunc {
+	return s.of(func(w http.ResponseWriter, r *http.Request, place jobs.Job) {
+		s.again(w, r, jobEvery, place.Running, func() (page, error) { return make(r, place) })
+	})
+}
+
+// again streams a page, which it makes again and again until nothing goes on any more.
+func (s *Server) again(w http.ResponseWriter, r *http.Request, every time.Duration, goesOn func() bool, make func() (page, error)) {
+	out := s.newStream(w)
+	for {
+		last := !goesOn() // asked before the page is made, so that the last one has all
+		began := time.Now()
+		p, err := make()
+		if err != nil || out.send(s.complete(p, r)) != nil {
 			return
 		}
-		out := s.newStream(w)
-		for {
-			running := place.Running() // asked before the page is made, so that the last one has all
-			began := time.Now()
-			p, err := make(r)
-			if err != nil || out.send(s.complete(p, r)) != nil {
-				return
-			}
-			if !running {
-				_ = out.end()
-				return
-			}
-			select {
-			case <-r.Context().Done():
-				return
-			case <-time.After(max(jobEvery, calm*time.Since(began))):
-			}
+		if last {
+			_ = out.end()
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-time.After(max(every, calm*time.Since(began))):
 		}
 	}
 }

@@ -165,7 +165,7 @@ func (p *plot) mergeQueue() chart {
 		tracks = append(tracks, &q.verify)
 	}
 	top := trackHeight * float64(len(tracks))
-	c := chart{Height: top + depthHeight, Ticks: p.ticks(), Marks: p.marks()}
+	c := p.chart(top + depthHeight)
 	for i, t := range tracks {
 		y := trackHeight * float64(i)
 		if p.tooMany() {
@@ -184,10 +184,10 @@ func (p *plot) mergeQueue() chart {
 	var depth points
 	for i, n := range q.depths {
 		y := top + depthHeight - (depthHeight-4)*float64(n)/float64(most)
-		depth.add(width*float64(i)/columns, y)
-		depth.add(width*float64(i+1)/columns, y)
+		depth.add(xOf(i), y)
+		depth.add(xOf(i+1), y)
 	}
-	c.Lines = append(c.Lines, line{"waits", depth.String()})
+	c.curve("waits", depth)
 	c.Name = fmt.Sprintf("Merges over time, at most %d items waiting", most)
 	return c
 }

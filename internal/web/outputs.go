@@ -175,12 +175,8 @@ func stepURL(job string, s view.Step) string {
 
 // output writes what the steps of an item have printed as plain text, of one attempt or command if the request names
 // it, or what a step of setup or reduce has printed.
-func (s *Server) output(w http.ResponseWriter, r *http.Request) {
-	place, err := s.Data.Find(r.PathValue("job"))
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
+func (s *Server) output(w http.ResponseWriter, r *http.Request, place jobs.Job) {
+	var err error
 	v := r.URL.Query()
 	var entries iter.Seq2[outputs.Entry, error]
 	more := "prodigy logs " + place.ID

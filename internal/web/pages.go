@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
-	"iter"
 	"maps"
 	"net/http"
 	"net/url"
@@ -41,16 +40,33 @@ func itemURL(job, page, item string) string {
 	return "/jobs/" + url.PathEscape(job) + "/" + page + "?" + url.Values{"item": {item}}.Encode()
 }
 
-// show returns a handler for a function that makes a page.
-func (s *Server) show(make func(*http.Request) (page, error)) http.HandlerFunc {
+// of returns a handler of requests about a job.
+func (s *Server) of(do func(http.ResponseWriter, *http.Request, jobs.Job)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		p, err := make(r)
+		place, err := s.Data.Find(r.PathValue("job"))
 		if err != nil {
 			s.fail(w, r, err)
 			return
 		}
-		s.write(w, r, http.StatusOK, p)
+		do(w, r, place)
 	}
+}
+
+// show returns a handler that writes a page about a job.
+func (s *Server) show(make func(*http.Request, jobs.Job) (page, error)) http.HandlerFunc {
+	return s.of(func(w http.ResponseWriter, r *http.Request, place jobs.Job) {
+		p, err := make(r, place)
+		s.shown(w, r, p, err)
+	})
+}
+
+// shown writes a page, or what has gone wrong instead.
+func (s *Server) shown(w http.ResponseWriter, r *http.Request, p page, err error) {
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.write(w, r, http.StatusOK, p)
 }
 
 // fail writes an error page.
@@ -93,7 +109,7 @@ func (r row) Badge() badge {
 	return badgeOf(r.State, r.Metrics.Failed+r.Metrics.Rejected, r.Metrics.Skipped)
 }
 
-func (s *Server) list(*http.Request) (page, error) {
+func (s *Server) list() (page, error) {
 	p := page{Title: "Jobs", Name: "jobs", Live: "/live/jobs"}
 	all, err := s.Data.Jobs()
 	if err != nil {
@@ -204,11 +220,7 @@ func sentence(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-func (s *Server) job(r *http.Request) (page, error) {
-	place, err := s.Data.Find(r.PathValue("job"))
-	if err != nil {
-		return page{}, err
-	}
+func (s *Server) job(_ *http.Request, place jobs.Job) (page, error) {
 	seen, charts, err := drawn(place)
 	if err != nil {
 		return page{}, err
@@ -224,7 +236,7 @@ func drawn(place jobs.Job) (*view.Job, template.HTML, error) {
 	if place.Running() {
 		now = time.Now()
 	}
-	return Draw(func() iter.Seq2[events.Record, error] { return events.Read(place.EventsDir()) }, now)
+	return chartsOf(events.Read(place.EventsDir()), now)
 }
 
 func jobPage(place jobs.Job, seen *view.Job, labels Labels, charts template.HTML, now time.Time) page {
@@ -263,11 +275,7 @@ func jobPage(place jobs.Job, seen *view.Job, labels Labels, charts template.HTML
 	}
 }
 
-func (s *Server) letters(r *http.Request) (page, error) {
-	place, err := s.Data.Find(r.PathValue("job"))
-	if err != nil {
-		return page{}, err
-	}
+func (s *Server) letters(_ *http.Request, place jobs.Job) (page, error) {
 	var list []letter
 	more := 0
 	shown := s.Data.Items(place)
@@ -300,11 +308,7 @@ type letter struct {
 // lettersListed is the number of dead letters on a page.
 const lettersListed = 500
 
-func (s *Server) letter(r *http.Request) (page, error) {
-	place, err := s.Data.Find(r.PathValue("job"))
-	if err != nil {
-		return page{}, err
-	}
+func (s *Server) letter(r *http.Request, place jobs.Job) (page, error) {
 	item := itemOf(r)
 	e, found, err := dlq.Find(place.DLQFile(), item)
 	switch {
@@ -330,12 +334,7 @@ func itemOf(r *http.Request) string {
 	return r.URL.Query().Get("item")
 }
 
-func (s *Server) report(w http.ResponseWriter, r *http.Request) {
-	place, err := s.Data.Find(r.PathValue("job"))
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
+func (s *Server) report(w http.ResponseWriter, r *http.Request, place jobs.Job) {
 	made, err := s.Data.Report(place)
 	if err != nil {
 		s.fail(w, r, err)
@@ -343,5 +342,5 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
-	_ = made.WriteHTML(w)
+	_, _ = w.Write(made)
 }

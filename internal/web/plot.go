@@ -72,9 +72,9 @@ type wait struct{ From, To time.Duration }
 
 // column counts what happened in one of the equal parts of the axis.
 type column struct {
-	Succeeded, Failed, Retried int
-	Waiting                    int // items that waited for their next attempt, at most
-	Finished, FailedSoFar      int // up to its end
+	ended                 [unended + 1]int // attempts, by outcome
+	waiting               int              // items that waited for their next attempt, at most
+	finished, failedSoFar int              // items, up to its end
 }
 
 // cell is what a slot did in one of the equal parts of the axis.
@@ -94,7 +94,7 @@ type plot struct {
 	lanes   map[lane][]cell
 	nodes   map[string]*tally // of a job on a fleet
 	width   int               // cells of a lane
-	open    map[int]*span     // attempts that run, by item index
+	runs    map[int]*span     // attempts that run, by item index
 	byID    map[string]*span
 	waiting map[int]time.Duration
 	changes [columns + 1]int // of the number of waiting items
@@ -106,7 +106,7 @@ type plot struct {
 func newPlot(a *axis, workers int, kept bounds) *plot {
 	p := &plot{
 		axis: a, kept: kept, length: max(a.length(), time.Millisecond), lanes: map[lane][]cell{},
-		nodes: map[string]*tally{}, open: map[int]*span{}, byID: map[string]*span{},
+		nodes: map[string]*tally{}, runs: map[int]*span{}, byID: map[string]*span{},
 		waiting: map[int]time.Duration{},
 		width:   min(laneCells, max(kept.cells/max(workers, 1), 40)),
 	}
@@ -120,7 +120,7 @@ func (p *plot) see(r events.Record) {
 	p.limited(r, now)
 	switch e := r.Event.(type) {
 	case events.JobResumed:
-		for index := range p.open {
+		for index := range p.runs {
 			if !e.IsAttached(index) {
 				p.close(index, now, stopped)
 			}
@@ -131,11 +131,11 @@ func (p *plot) see(r events.Record) {
 		if e.Fleet {
 			s.lane.slot = 0 // it waits for a worker
 		}
-		p.open[e.ItemIndex], p.byID[e.ItemID] = s, s
+		p.runs[e.ItemIndex], p.byID[e.ItemID] = s, s
 	case events.StepRetrying:
 		p.stepWaits(e, now)
 	case events.AgentPlaced:
-		if s := p.open[e.ItemIndex]; s != nil {
+		if s := p.runs[e.ItemIndex]; s != nil {
 			s.lane, s.From = lane{e.Node, e.Slot}, now
 			p.at(e.Node, e.Host)
 		}
@@ -147,7 +147,7 @@ func (p *plot) see(r events.Record) {
 
 // ended draws an attempt that has ended, and counts what it means for its item.
 func (p *plot) ended(end events.End, now time.Duration) {
-	if s := p.open[end.Index]; end.How == events.Lost && s != nil && s.lane.node == "" {
+	if s := p.runs[end.Index]; end.How == events.Lost && s != nil && s.lane.node == "" {
 		s.lane.node = end.Node
 		p.at(end.Node, end.Host)
 	}
@@ -155,20 +155,11 @@ func (p *plot) ended(end events.End, now time.Duration) {
 		p.at(end.Node, end.Host)
 		p.ran(end, now)
 	}
-	c := p.column(now)
-	switch how := outcomeOf(end); how {
-	case succeeded:
-		c.Succeeded++
-		p.close(end.Index, now, how)
-	case failed:
-		c.Failed++
-		p.close(end.Index, now, how)
-	case retried:
-		c.Retried++
-		p.close(end.Index, now, how)
+	how := outcomeOf(end)
+	p.cols[p.part(now, columns)].ended[how]++
+	p.close(end.Index, now, how)
+	if how == retried {
 		p.waiting[end.Index] = now
-	default:
-		p.close(end.Index, now, how)
 	}
 }
 
@@ -188,7 +179,7 @@ func outcomeOf(end events.End) outcome {
 
 // ran notes where an attempt ran that ends now. One that ends soon is placed nowhere before.
 func (p *plot) ran(end events.End, now time.Duration) {
-	if s := p.open[end.Index]; s != nil && end.Node != "" {
+	if s := p.runs[end.Index]; s != nil && end.Node != "" {
 		s.lane = lane{end.Node, end.Slot}
 		s.From = max(s.From, now-end.Took)
 	}
@@ -204,11 +195,11 @@ func (p *plot) stepWaits(e events.StepRetrying, now time.Duration) {
 }
 
 func (p *plot) close(index int, now time.Duration, o outcome) {
-	s := p.open[index]
+	s := p.runs[index]
 	if s == nil {
 		return // rejected by the breaker
 	}
-	delete(p.open, index)
+	delete(p.runs, index)
 	delete(p.byID, s.ItemID)
 	p.draw(s, now, o)
 }
@@ -301,8 +292,6 @@ func (p *plot) part(t time.Duration, n int) int {
 	return int(min(max(float64(t)/float64(p.length), 0)*float64(n), float64(n-1)))
 }
 
-func (p *plot) column(t time.Duration) *column { return &p.cols[p.part(t, columns)] }
-
 // finish ends the attempts and waits that have no end in the log, and adds up the columns. Running says that
 // the job goes on.
 func (p *plot) finish(running bool) {
@@ -312,7 +301,7 @@ func (p *plot) finish(running bool) {
 	}
 	p.verified(p.length, classes[how].class, classes[how].word, false)
 	p.deepen(p.length)
-	for index := range p.open {
+	for index := range p.runs {
 		p.close(index, p.length, how)
 	}
 	for index := range p.waiting {
@@ -321,9 +310,9 @@ func (p *plot) finish(running bool) {
 	finished, bad, waits := 0, 0, 0
 	for i := range p.cols {
 		c := &p.cols[i]
-		finished += c.Succeeded + c.Failed
-		bad += c.Failed
+		finished += c.ended[succeeded] + c.ended[failed]
+		bad += c.ended[failed]
 		waits += p.changes[i]
-		c.Finished, c.FailedSoFar, c.Waiting = finished, bad, waits
+		c.finished, c.failedSoFar, c.waiting = finished, bad, waits
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/view"
 )
@@ -60,7 +59,7 @@ func (p *plot) limited(r events.Record, now time.Duration) {
 		l.fix(e.Rates)
 	case events.JobResumed:
 		l.running = len(e.Attached)
-		for _, s := range p.open {
+		for _, s := range p.runs {
 			s.awaits = false // that of those is found out again
 		}
 		l.fix(e.Rates)
@@ -86,13 +85,13 @@ func (p *plot) limited(r events.Record, now time.Duration) {
 		l.running++
 		l.cols[l.filled].starts++
 	case events.AgentPlaced:
-		if s := p.open[e.ItemIndex]; s != nil && s.awaits {
+		if s := p.runs[e.ItemIndex]; s != nil && s.awaits {
 			s.awaits = false
 			l.running++
 		}
 	}
 	if end, ok := events.EndOf(r.Event); ok && end.Ran {
-		l.ended(p.open[end.Index])
+		l.ended(p.runs[end.Index])
 	}
 	c := &l.cols[l.filled]
 	if l.rate = l.adapts; l.rate == 0 || l.fixed > 0 && l.fixed < l.rate {
@@ -148,7 +147,7 @@ func (p *plot) goTo(to int) {
 	for l.filled < to {
 		l.filled++
 		begins := p.length * time.Duration(l.filled) / columns
-		for _, s := range p.open {
+		for _, s := range p.runs {
 			if s.fleet && !s.awaits && s.lane.node == "" && begins-s.From > view.PlacedWithin {
 				s.awaits = true
 				l.running = max(l.running-1, 0)
@@ -166,51 +165,39 @@ func (p *plot) limitCharts() []chart {
 	if len(l.changes) == 0 && !l.turns {
 		return nil
 	}
-	const height = 90.0
 	each := p.length / columns
-	atOnce := chart{Height: height, Ticks: p.ticks(), Marks: p.marks()}
-	starts := chart{Height: height, Ticks: p.ticks(), Marks: p.marks()}
+	atOnce, starts := p.chart(90), p.chart(90)
 	most, fastest := 1, 0.1
 	perSecond := func(c limitColumn) float64 { return float64(c.starts) / max(each.Seconds(), 1e-6) }
 	for _, c := range l.cols {
 		most, fastest = max(most, c.running, c.slots), max(fastest, perSecond(c), c.rate)
 	}
+	run, start := atOnce.Height/float64(most), starts.Height/fastest // the heights of one
 	var slots, rates points
 	for i, c := range l.cols {
-		x := width * float64(i) / columns
 		after := "after " + roughly(time.Duration(i)*each)
 		if c.running > 0 {
-			h := height * float64(c.running) / float64(most)
-			atOnce.Rects = append(atOnce.Rects, rect{
-				X: x, Y: height - h, W: width / columns, H: h, Class: "ok",
-				Title: fmt.Sprintf("%s: %d of %d at once", after, c.running, c.slots),
-			})
+			atOnce.bar(i, 0, run*float64(c.running), "ok", fmt.Sprintf("%s: %d of %d at once", after, c.running, c.slots))
 		}
 		if c.starts > 0 {
-			h := height * perSecond(c) / fastest
 			title := fmt.Sprintf("%s: %.3g starts in a second", after, perSecond(c))
 			if c.rate > 0 {
 				title += fmt.Sprintf(", %.3g allowed", c.rate)
 			}
-			starts.Rects = append(starts.Rects, rect{
-				X: x, Y: height - h, W: width / columns, H: h, Class: "ok",
-				Title: title,
-			})
+			starts.bar(i, 0, start*perSecond(c), "ok", title)
 		}
-		y := height - height*float64(c.slots)/float64(most)
-		slots.add(x, y)
-		slots.add(x+width/columns, y)
+		slots.add(xOf(i), atOnce.Height-run*float64(c.slots))
+		slots.add(xOf(i+1), atOnce.Height-run*float64(c.slots))
 		if c.rate > 0 {
-			rates.add(x, height-height*c.rate/fastest)
+			rates.add(xOf(i), starts.Height-start*c.rate)
 		}
 	}
-	atOnce.Lines = []line{{"waits", slots.String()}}
-	if len(rates) > 0 {
-		starts.Lines = []line{{"waits", rates.String()}}
-	}
+	atOnce.curve("waits", slots)
+	starts.curve("waits", rates)
 	for _, c := range l.changes {
-		atOnce.Rects = append(atOnce.Rects, rect{X: p.x(c.at), W: 3, H: height, Class: "change", Title: "after " +
-			roughly(c.at) + ": " + c.text})
+		atOnce.Rects = append(atOnce.Rects, rect{
+			X: p.x(c.at), W: 3, H: atOnce.Height, Class: "change", Title: "after " + roughly(c.at) + ": " + c.text,
+		})
 	}
 	atOnce.Name = fmt.Sprintf("Agents at once and their limit over time, at most %d", most)
 	starts.Name = fmt.Sprintf("Starts in a second over time, at most %.3g", fastest)
@@ -230,11 +217,8 @@ func (p *plot) breakers(periods []view.Period) (c *chart, more int) {
 	keyed := false
 	for _, b := range periods {
 		keyed = keyed || b.Key != ""
-		to := p.length
-		if !b.To.IsZero() {
-			to = p.axis.at(b.To)
-		}
-		long[id{b.Scope, b.Key}] += to - p.axis.at(b.From)
+		lasted, _ := p.period(b.From, b.To, 0, "")
+		long[id{b.Scope, b.Key}] += lasted
 	}
 	if !keyed {
 		return nil, 0
@@ -249,11 +233,9 @@ func (p *plot) breakers(periods []view.Period) (c *chart, more int) {
 	more = max(len(rows)-breakersDrawn, 0)
 	rows = rows[:len(rows)-more]
 	const row = 20.0
-	c = &chart{
-		Height: row * float64(len(rows)), Ticks: p.ticks(), Marks: p.marks(),
-		Name: fmt.Sprintf("When %d circuit breakers were open over time", len(rows)),
-	}
-	at := map[id]float64{}
+	drawn := p.chart(row * float64(len(rows)))
+	c, at := &drawn, map[id]float64{}
+	c.Name = fmt.Sprintf("When %d circuit breakers were open over time", len(rows))
 	for i, one := range rows {
 		y := row * float64(i)
 		at[one] = y
@@ -263,12 +245,12 @@ func (p *plot) breakers(periods []view.Period) (c *chart, more int) {
 		}
 		c.Labels = append(c.Labels, label{
 			X: 4, Y: y + row - 6,
-			Text: fmt.Sprintf("%s, %s", name, duration.Format(long[one].Round(time.Millisecond))),
+			Text: name + ", " + exactly(long[one]),
 		})
 	}
 	for _, b := range periods {
 		if y, drawn := at[id{b.Scope, b.Key}]; drawn {
-			r := p.period(b, row-2)
+			r := p.open(b, row-2)
 			r.Y = y
 			c.Rects = append(c.Rects, r)
 		}

@@ -1,10 +1,8 @@
 package web
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"reflect"
 	"regexp"
 	"slices"
@@ -15,6 +13,8 @@ import (
 	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
 )
 
@@ -29,16 +29,16 @@ func (s *story) at(after time.Duration, e events.Event) {
 
 func (s story) source() Source {
 	return Source{
-		JobID: "j", Workflow: "w", Mode: "mapreduce", State: "completed", Started: began, Made: began,
-		Records: func() iter.Seq2[events.Record, error] {
-			return func(yield func(events.Record, error) bool) {
-				for _, r := range s {
-					if !yield(r, nil) {
-						return
-					}
+		Summary: job.Summary{Job: jobs.Job{ID: "j"}, Workflow: "w", Mode: "mapreduce", State: "completed", Started: began},
+		Made:    began,
+		Records: func(yield func(events.Record, error) bool) {
+			for _, r := range s {
+				if !yield(r, nil) {
+					return
 				}
 			}
 		},
+		Named:   func(int) string { return "" },
 		Letters: func(func(dlq.Entry, error) bool) {},
 		Label:   func(id string, _ json.RawMessage) string { return "label of " + id },
 	}
@@ -46,15 +46,11 @@ func (s story) source() Source {
 
 func pageOf(t *testing.T, s Source) string {
 	t.Helper()
-	r, err := New(s)
+	page, err := Report(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b bytes.Buffer
-	if err := r.WriteHTML(&b); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
+	return string(page)
 }
 
 func TestTheTimeBetweenTwoRunsTakesNoRoom(t *testing.T) {
@@ -222,7 +218,7 @@ func TestChartsAreDrawnForAPage(t *testing.T) {
 		s.at(at, events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1, Worker: 1 + i%8})
 		s.at(at+time.Second, events.AgentCompleted{ItemID: id, ItemIndex: i, DurationMS: events.Millis(time.Second)})
 	}
-	job, charts, err := Draw(s.source().Records, time.Time{})
+	job, charts, err := chartsOf(s.source().Records, time.Time{})
 	if err != nil || job.Counts.Successful != pageKept.spans+100 {
 		t.Fatalf("%d items succeeded, %v", job.Counts.Successful, err)
 	}
@@ -234,7 +230,7 @@ func TestChartsAreDrawnForAPage(t *testing.T) {
 	if strings.Contains(string(charts), "attempt 1 succeeded") || len(charts) > 500_000 {
 		t.Errorf("%d bytes, in which each attempt may be drawn", len(charts))
 	}
-	if _, few, err := Draw(s[:100].source().Records, time.Time{}); err != nil || !strings.Contains(string(few), "item_3, attempt 1 succeeded after 1s") {
+	if _, few, err := chartsOf(s[:100].source().Records, time.Time{}); err != nil || !strings.Contains(string(few), "item_3, attempt 1 succeeded after 1s") {
 		t.Errorf("of few attempts each one is not drawn (%v)", err)
 	}
 }
@@ -496,7 +492,7 @@ func TestChartsOfLimitsStaySmall(t *testing.T) {
 		}
 	}
 	s.at(time.Hour, events.JobCompleted{})
-	_, charts, err := Draw(s.source().Records, time.Time{})
+	_, charts, err := chartsOf(s.source().Records, time.Time{})
 	if err != nil || len(charts) > 400_000 || !strings.Contains(string(charts), "And 960 more that were so for less time") {
 		t.Errorf("%d bytes, %v", len(charts), err)
 	}

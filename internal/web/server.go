@@ -51,7 +51,7 @@ type Data struct {
 	Find    func(id string) (jobs.Job, error)
 	Summary func(jobs.Job) (job.Summary, error)
 	Explain func(j jobs.Job, item string) (view.Explanation, json.RawMessage, error)
-	Report  func(jobs.Job) (*Report, error)
+	Report  func(jobs.Job) ([]byte, error)
 
 	// Outputs yields what the steps of a job have printed.
 	Outputs func(jobs.Job, outputs.Query) iter.Seq2[outputs.Entry, error]
@@ -79,8 +79,7 @@ type Labels interface {
 func (s *Server) Handler() http.Handler {
 	s.form = rand.Text()
 	mux := http.NewServeMux()
-	for route, page := range map[string]func(*http.Request) (page, error){
-		"GET /{$}":                       s.list,
+	for route, page := range map[string]func(*http.Request, jobs.Job) (page, error){
 		"GET /jobs/{job}":                s.job,
 		"GET /jobs/{job}/letters":        s.letters,
 		"GET /jobs/{job}/letters/{item}": s.letter,
@@ -90,12 +89,16 @@ func (s *Server) Handler() http.Handler {
 	} {
 		mux.HandleFunc(route, s.show(page))
 	}
-	mux.HandleFunc("GET /jobs/{job}/find", s.find)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		p, err := s.list()
+		s.shown(w, r, p, err)
+	})
+	mux.HandleFunc("GET /jobs/{job}/find", s.of(s.find))
 	mux.HandleFunc("GET /live/jobs", s.liveList)
-	mux.HandleFunc("GET /live/jobs/{job}", s.liveJob)
+	mux.HandleFunc("GET /live/jobs/{job}", s.of(s.liveJob))
 	mux.HandleFunc("GET /live/jobs/{job}/items", s.live(s.itemOrItems))
-	mux.HandleFunc("GET /jobs/{job}/report", s.report)
-	mux.HandleFunc("GET /jobs/{job}/output", s.output)
+	mux.HandleFunc("GET /jobs/{job}/report", s.of(s.report))
+	mux.HandleFunc("GET /jobs/{job}/output", s.of(s.output))
 	for _, kind := range actionKinds() {
 		mux.HandleFunc("POST /jobs/{job}/"+string(kind), s.act(kind))
 	}
