@@ -60,30 +60,32 @@ func (e End) Status() errorpolicy.Status {
 }
 
 // EndOf returns the end that an event is. It reports false for other events.
-func EndOf(e Event) (End, bool) {
-	item, _ := ItemOf(e)
+func EndOf(e Event) (end End, ok bool) {
 	switch e := e.(type) {
 	case AgentCompleted:
-		return End{
-			Item: item, AgentID: e.AgentID, How: Succeeded, Ran: true, Settles: e.Commit == "", Took: time.Duration(e.DurationMS),
+		end = End{
+			AgentID: e.AgentID, How: Succeeded, Ran: true, Settles: e.Commit == "", Took: time.Duration(e.DurationMS),
 			Node: e.Node, Host: e.Host, Slot: e.Slot,
-		}, true
+		}
 	case AgentReused:
-		return End{Item: item, How: Reused, Settles: true}, true
+		end = End{How: Reused, Settles: true}
 	case AgentFailed:
-		return End{
-			Item: item, AgentID: e.AgentID, How: Failed, Ran: e.AgentID != "" &&
-				!e.ErrorType.AfterAttempt(), Settles: !e.Action.RunsAgain(), Took: time.Duration(e.DurationMS),
-			Node: e.Node, Host: e.Host, Slot: e.Slot, Step: e.Step, Type: e.ErrorType, Error: e.Error, Action: e.Action,
-		}, true
+		end = End{
+			AgentID: e.AgentID, How: Failed, Ran: e.AgentID != "" && !e.ErrorType.AfterAttempt(),
+			Settles: !e.Action.RunsAgain(), Took: time.Duration(e.DurationMS), Node: e.Node, Host: e.Host, Slot: e.Slot,
+			Error: e.Error, Step: e.Step, Type: e.ErrorType, Action: e.Action,
+		}
 	case AgentInterrupted:
-		return End{Item: item, AgentID: e.AgentID, How: Stopped, Ran: true, Node: e.Node, Host: e.Host, Error: e.Reason}, true
+		end = End{AgentID: e.AgentID, How: Stopped, Ran: true, Node: e.Node, Host: e.Host, Error: e.Reason}
 	case AgentLost:
-		return End{Item: item, AgentID: e.AgentID, How: Lost, Ran: true, Node: e.Node, Host: e.Host, Error: e.Reason}, true
+		end = End{AgentID: e.AgentID, How: Lost, Ran: true, Node: e.Node, Host: e.Host, Error: e.Reason}
 	case AgentSuperseded:
-		return End{Item: item, AgentID: e.AgentID, How: Superseded}, true
+		end = End{AgentID: e.AgentID, How: Superseded}
+	default:
+		return End{}, false
 	}
-	return End{}, false
+	end.Item, _ = ItemOf(e)
+	return end, true
 }
 
 // A RunEnd is the last word of a run.

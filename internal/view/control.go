@@ -22,10 +22,9 @@ func (h Hold) Words(now time.Time) string {
 
 // retryNow makes due what waits for its next attempt or try.
 func (j *Job) retryNow(now time.Time, e events.RetryNowRequested) {
-	for id, index := range j.indexes {
-		if a := j.running[index]; e.Names(id) && a.Due.After(now) {
+	for id, a := range j.byID {
+		if e.Names(id) && a.Due.After(now) {
 			a.Due = now
-			j.running[index] = a
 		}
 	}
 	for index, due := range j.waiting.due {

@@ -13,8 +13,9 @@ import (
 func (j *Job) InFlight() []Attempt {
 	list := make([]Attempt, 0, len(j.running))
 	for _, a := range j.running {
-		a.Printed, a.Held = j.printed[a.ItemID], j.held(a)
-		list = append(list, a)
+		shown := *a
+		shown.Printed, shown.Held = j.printed[a.ItemID], j.held(a)
+		list = append(list, shown)
 	}
 	slices.SortFunc(list, func(a, b Attempt) int {
 		return cmp.Or(a.Began.Compare(b.Began), cmp.Compare(a.Index, b.Index), cmp.Compare(a.Number, b.Number))
@@ -78,7 +79,7 @@ func (j *Job) Waiting(now time.Time) int {
 
 // held reports whether an attempt waits until the job is continued, since the next try of its step has come
 // due while it was paused.
-func (j *Job) held(a Attempt) bool {
+func (j *Job) held(a *Attempt) bool {
 	return j.Hold != nil && !a.Due.IsZero() && !a.Due.Before(j.Hold.Since)
 }
 

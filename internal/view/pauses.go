@@ -90,8 +90,8 @@ func (j *Job) Dearest() []ItemCost {
 // pausedNow notes that agents of a pool wait, among them the one that met the limit.
 func (j *Job) pausedNow(now time.Time, e events.QuotaPaused) {
 	j.pauses.begin(now, e)
-	if index, ok := j.indexes[e.Item]; ok && !e.Near {
-		j.at(e.Item, j.running[index].Step, e.Until)
+	if a := j.byID[e.Item]; a != nil && !e.Near {
+		a.Due = e.Until
 	}
 }
 

@@ -48,9 +48,9 @@ type Job struct {
 	MaxCost  spend.USD   // that they may cost in all, if a command line said so
 
 	status  errorpolicy.Statuses // by item index
-	running map[int]Attempt      // by item index
+	running map[int]*Attempt     // by item index
+	byID    map[string]*Attempt  // the same by item id
 	merging map[int]queued       // items whose work waits to be merged, by index
-	indexes map[string]int       // of what runs, by item id
 	printed map[string]string    // last lines of commands that run, by item id
 	slots   int                  // that this run is known to have
 	waiting waiting
@@ -203,8 +203,8 @@ type Attempt struct {
 // New returns the view of a job before its first record.
 func New() *Job {
 	return &Job{
-		Ending: Ending{State: Running}, running: map[int]Attempt{}, merging: map[int]queued{},
-		indexes: map[string]int{}, printed: map[string]string{}, waiting: newWaiting(), circuit: newCircuit(),
+		Ending: Ending{State: Running}, running: map[int]*Attempt{}, byID: map[string]*Attempt{}, merging: map[int]queued{},
+		printed: map[string]string{}, waiting: newWaiting(), circuit: newCircuit(),
 	}
 }
 
@@ -320,45 +320,64 @@ func (j *Job) applyAgent(r events.Record) {
 		j.waiting.remove(e.ItemIndex)
 		j.found(e.ItemIndex)
 		j.atItems = true
-		j.running[e.ItemIndex] = Attempt{
+		a := &Attempt{
 			ItemID: e.ItemID, Index: e.ItemIndex, Number: e.Attempt, Worker: e.Worker,
 			Fleet: e.Fleet, Began: r.Time,
 		}
-		j.indexes[e.ItemID] = e.ItemIndex
+		j.running[e.ItemIndex], j.byID[e.ItemID] = a, a
 		j.slots = max(j.slots, e.Worker)
 	case events.AgentStraggling:
 		j.Stragglers.Found++
-		if a, runs := j.running[e.ItemIndex]; runs && a.Number == e.Attempt {
+		if a := j.running[e.ItemIndex]; a != nil && a.Number == e.Attempt {
 			a.Straggling = true
-			j.running[e.ItemIndex] = a
+		}
+	case events.AgentPlaced:
+		if a := j.running[e.ItemIndex]; a != nil && a.Number == e.Attempt {
+			a.Node, a.Host, a.Slot = e.Node, e.Host, e.Slot
 		}
 	case events.AgentProgress:
 		j.Step(e)
-	case events.AgentCompleted:
-		j.placed(e.ItemIndex, e.Node, e.Host, e.Slot)
-		j.ended(r.Time, e.ItemIndex, time.Duration(e.DurationMS), "", "")
-		if e.Commit != "" {
-			j.merging[e.ItemIndex] = queued{id: e.ItemID, seq: r.Seq, since: r.Time}
-			return
-		}
-		j.settle(r.Time, e.ItemIndex, errorpolicy.Succeeded)
-	case events.AgentReused:
-		j.found(e.ItemIndex)
+	}
+	if end, ok := events.EndOf(r.Event); ok {
+		j.ended(r, end)
+	}
+}
+
+// ended takes the end of an attempt, or of an item without one.
+func (j *Job) ended(r events.Record, end events.End) {
+	if end.How == events.Superseded {
+		return
+	}
+	if end.How == events.Reused {
+		j.found(end.Index)
 		j.Reused++
 		j.speed.before++ // it says nothing of how fast items are done
-		j.count(e.ItemIndex, errorpolicy.Succeeded)
-	case events.AgentFailed:
-		j.failed(r.Time, e)
-	case events.AgentPlaced:
-		if a, runs := j.running[e.ItemIndex]; runs && a.Number == e.Attempt {
-			a.Node, a.Host, a.Slot = e.Node, e.Host, e.Slot
-			j.running[e.ItemIndex] = a
-		}
-	case events.AgentInterrupted:
-		j.stopped(e.ItemIndex)
-	case events.AgentLost:
-		j.stopped(e.ItemIndex)
+		j.count(end.Index, errorpolicy.Succeeded)
+		return
+	}
+	a := j.running[end.Index]
+	j.stopped(end.Index)
+	if end.How == events.Lost {
 		j.Lost++
+	}
+	if end.How.GivenBack() {
+		return
+	}
+	if a != nil { // it is not one that was rejected by the breaker
+		if end.Node != "" { // one that ends soon is placed nowhere before
+			a.Node, a.Host, a.Slot = end.Node, end.Host, end.Slot
+		}
+		a.Due, a.Duration, a.Type, a.Step = time.Time{}, end.Took, end.Type, cmp.Or(end.Step, a.Step)
+		j.Durations.Add(end.Took)
+		j.slow(*a)
+	}
+	if e, failed := r.Event.(events.AgentFailed); failed {
+		j.failed(r.Time, e)
+	} else if !end.Settles {
+		j.merging[end.Index] = queued{id: end.ID, seq: r.Seq, since: r.Time}
+	}
+	if end.Settles {
+		j.settle(r.Time, end.Index, end.Status())
 	}
 }
 
@@ -395,10 +414,9 @@ func (j *Job) resume(now time.Time, e events.JobResumed) {
 	if !j.resumed || j.Runs > 1 {
 		j.Runs++
 	}
-	for index, a := range j.running {
+	for index := range j.running {
 		if !e.IsAttached(index) { // it died with the run before
-			delete(j.running, index)
-			delete(j.indexes, a.ItemID)
+			j.stopped(index)
 		}
 	}
 	for index := range j.waiting.due {
@@ -437,8 +455,6 @@ func (j *Job) phaseCompleted(e events.PhaseCompleted) {
 }
 
 func (j *Job) failed(now time.Time, e events.AgentFailed) {
-	j.placed(e.ItemIndex, e.Node, e.Host, e.Slot)
-	j.ended(now, e.ItemIndex, time.Duration(e.DurationMS), e.Step, e.ErrorType)
 	if !e.Rejected() && !e.ErrorType.AfterAttempt() {
 		j.circuit.failed(events.WorkflowScope, e.ErrorType, e.Error)
 		j.circuit.failed(e.Step, e.ErrorType, e.Error)
@@ -452,7 +468,6 @@ func (j *Job) failed(now time.Time, e events.AgentFailed) {
 	j.waiting.remove(e.ItemIndex) // it may have been skipped while it waited
 	j.Failures.add(now, e)
 	j.found(e.ItemIndex)
-	j.settle(now, e.ItemIndex, e.Status())
 }
 
 // AtItems reports whether the job is at work on items: in its map phase, or running dead letters again.
@@ -480,29 +495,6 @@ func (j *Job) retried(r Retry) {
 	}
 	j.Retried.Types[r.Type]++
 	j.Retried.Last = r
-}
-
-// placed notes which worker of a fleet ran an attempt that ends now. One that ends soon is placed nowhere before.
-func (j *Job) placed(index int, node, host string, slot int) {
-	if a, runs := j.running[index]; runs && node != "" {
-		a.Node, a.Host, a.Slot = node, host, slot
-		j.running[index] = a
-	}
-}
-
-// ended removes an attempt from the running ones and records its duration.
-func (j *Job) ended(now time.Time, index int, took time.Duration, step string, t retry.Type) {
-	a, ok := j.running[index]
-	if !ok {
-		return // rejected by the breaker
-	}
-	j.stopped(index)
-	a.Due, a.Duration, a.Type = time.Time{}, took, t
-	if step != "" {
-		a.Step = step
-	}
-	j.Durations.Add(took)
-	j.slow(a)
 }
 
 // Attempts returns the number of attempts that are over: they have ended by themselves, or were lost with
@@ -571,13 +563,9 @@ func (j *Job) Step(e events.AgentProgress) { j.at(e.ItemID, e.Step, time.Time{})
 
 // at notes the step that an item has reached, and when it is due if it waits.
 func (j *Job) at(itemID, step string, due time.Time) {
-	index, ok := j.indexes[itemID]
-	if !ok {
-		return
+	if a := j.byID[itemID]; a != nil {
+		a.Step, a.Due = step, due
 	}
-	a := j.running[index]
-	a.Step, a.Due = step, due
-	j.running[index] = a
 }
 
 // Output notes what a command has printed. Without it no attempt has Printed. What is of an attempt that is
@@ -594,7 +582,7 @@ func (j *Job) Output(e outputs.Entry) {
 	case line != "":
 		j.printed[e.ItemID] = line
 		if len(j.printed) > printedKept {
-			maps.DeleteFunc(j.printed, func(id, _ string) bool { _, runs := j.indexes[id]; return !runs })
+			maps.DeleteFunc(j.printed, func(id, _ string) bool { return j.byID[id] == nil })
 		}
 	}
 }
@@ -620,14 +608,16 @@ func lastLine(e outputs.Entry) string {
 
 // stopped removes an item from the running ones.
 func (j *Job) stopped(index int) {
-	delete(j.printed, j.running[index].ItemID)
-	delete(j.indexes, j.running[index].ItemID)
-	delete(j.running, index)
+	if a := j.running[index]; a != nil {
+		delete(j.printed, a.ItemID)
+		delete(j.byID, a.ItemID)
+		delete(j.running, index)
+	}
 }
 
 // halt removes all running items.
 func (j *Job) halt() {
 	clear(j.running)
-	clear(j.indexes)
+	clear(j.byID)
 	clear(j.printed)
 }
