@@ -15,7 +15,7 @@ import (
 // CheckInput finds a missing input file. The File of a problem is left empty.
 func CheckInput(m *workflow.Map, e Env) []workflow.Problem {
 	if _, err := resolve(m.Input, e); err != nil && !errors.Is(err, ErrLater) {
-		return []workflow.Problem{{Line: m.Input.Pos.Line, Col: m.Input.Pos.Col, Message: err.Error()}}
+		return []workflow.Problem{m.Input.Pos.Problem("%v", err)}
 	}
 	return nil
 }
@@ -57,10 +57,7 @@ func Check(m *workflow.Map) []workflow.Problem {
 			continue
 		}
 		if err := cmp.Or(unfilled(x.text.Value), x.parse(x.text.Value)); err != nil {
-			found = append(found, workflow.Problem{
-				Line: x.text.At(1, 1).Line, Col: x.text.At(1, 1).Col,
-				Message: fmt.Sprintf("%s: %v", x.name, err),
-			})
+			found = append(found, x.text.At(1, 1).Problem("%s: %v", x.name, err))
 		}
 	}
 	return found
@@ -98,11 +95,9 @@ func Warnings(m *workflow.Map) []workflow.Problem {
 	}
 	var found []workflow.Problem
 	for _, t := range f.TypedComparisons {
-		found = append(found, workflow.Problem{
-			Line: m.Filter.At(1, 1).Line, Col: m.Filter.At(1, 1).Col,
-			Message: fmt.Sprintf("filter: %s has texts only, so that %s holds for %s item: write %s\n%s",
-				format, t.Written, t.HoldsFor(), t.Instead, filter.PointAt(m.Filter.Value, t.At)),
-		})
+		found = append(found, m.Filter.At(1, 1).Problem(
+			"filter: %s has texts only, so that %s holds for %s item: write %s\n%s",
+			format, t.Written, t.HoldsFor(), t.Instead, filter.PointAt(m.Filter.Value, t.At)))
 	}
 	return found
 }

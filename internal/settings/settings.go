@@ -263,9 +263,8 @@ func newResolver(w *workflow.Workflow, o Options) *resolver {
 }
 
 func (r *resolver) fail(at workflow.Pos, format string, args ...any) {
-	r.problems = append(r.problems, workflow.Problem{
-		File: r.w.File, Line: max(1, at.Line), Col: max(1, at.Col), Message: fmt.Sprintf(format, args...),
-	})
+	at.Line, at.Col = max(1, at.Line), max(1, at.Col)
+	r.problems = append(r.problems, r.w.ProblemAt(at, fmt.Sprintf(format, args...)))
 }
 
 // keep adds a variable to the environment of attempts.
@@ -288,9 +287,7 @@ func (r *resolver) warnShort() {
 		if !mask.Short(r.out.Secrets[name]) {
 			continue
 		}
-		r.out.Warnings = append(r.out.Warnings, workflow.Problem{
-			File: r.w.File, Line: 1, Col: 1,
-			Message: fmt.Sprintf("the secret %s has less than four characters: it is masked only where it stands as a whole word", name),
-		})
+		r.out.Warnings = append(r.out.Warnings, r.w.ProblemAt(workflow.Pos{Line: 1, Col: 1}, fmt.Sprintf(
+			"the secret %s has less than four characters: it is masked only where it stands as a whole word", name)))
 	}
 }

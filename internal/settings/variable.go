@@ -179,9 +179,6 @@ func (r *resolver) later(name string) error {
 // Check returns problems of the settings that do not depend on the options of a run. The caller sets Problem.File.
 func Check(w *workflow.Workflow) []workflow.Problem {
 	var found []workflow.Problem
-	add := func(at workflow.Pos, format string, args ...any) {
-		found = append(found, workflow.Problem{Line: at.Line, Col: at.Col, Message: fmt.Sprintf(format, args...)})
-	}
 	taken := map[string]bool{}
 	blocks := [][]workflow.EnvVar{w.Env}
 	for _, p := range w.Profiles {
@@ -194,7 +191,7 @@ func Check(w *workflow.Workflow) []workflow.Problem {
 				continue
 			}
 			if _, err := filter.ParseCondition(v.Choice.Condition); err != nil {
-				add(v.Choice.ConditionPos, "condition: %v", err)
+				found = append(found, v.Choice.ConditionPos.Problem("condition: %v", err))
 			}
 		}
 	}
@@ -204,9 +201,9 @@ func Check(w *workflow.Workflow) []workflow.Problem {
 	for _, p := range w.Parameters {
 		switch {
 		case taken[p.Name]:
-			add(p.Pos, "parameter %s: a variable has this name, choose another", p.Name)
+			found = append(found, p.Pos.Problem("parameter %s: a variable has this name, choose another", p.Name))
 		case template.ReservedName(p.Name):
-			add(p.Pos, "parameter %s: a variable of that name would steer the shell or its programs; choose another", p.Name)
+			found = append(found, p.Pos.Problem("parameter %s: a variable of that name would steer the shell or its programs; choose another", p.Name))
 		}
 	}
 	return found

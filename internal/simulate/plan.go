@@ -204,10 +204,7 @@ func MakePlan(ctx context.Context, w PlanInput) (Plan, []workflow.Problem, error
 		}
 		warnings = append(warnings, guarded...)
 		for _, note := range selected.notes {
-			warnings = append(warnings, workflow.Problem{
-				File: w.File, Line: w.Map.Input.Pos.Line,
-				Col: w.Map.Input.Pos.Col, Message: note,
-			})
+			warnings = append(warnings, w.ProblemAt(w.Map.Input.Pos, note))
 		}
 		p.Items = &selected
 		p.ItemRuns = TriesOf(w.ErrorPolicy.Retries())

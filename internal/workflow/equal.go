@@ -1,8 +1,11 @@
 package workflow
 
 import (
+	"cmp"
 	"encoding/json"
 	"reflect"
+	"slices"
+	"strings"
 )
 
 // EqualSteps reports whether two steps do the same work. It ignores positions, descriptions, retries and
@@ -92,32 +95,34 @@ type Change struct {
 	At  Pos
 }
 
+// selectionKeys are those that say which items a map phase has.
+const selectionKeys = "input json_path filter sort_by distinct key offset max_items"
+
 // Selection returns the keys by which m selects other items than before.
 func (m *Map) Selection(before *Map) []Change {
-	in, old := m.Input, before.Input
-	in.Pos, old.Pos = Pos{}, Pos{}
 	var changes []Change
-	for _, k := range []struct {
-		key  string
-		same bool
-		at   Pos
-	}{
-		{"input", reflect.DeepEqual(in, old), m.Input.Pos},
-		{"json_path", m.JSONPath.Value == before.JSONPath.Value, m.JSONPath.At(1, 1)},
-		{"filter", m.Filter.Value == before.Filter.Value, m.Filter.At(1, 1)},
-		{"sort_by", m.SortBy.Value == before.SortBy.Value, m.SortBy.At(1, 1)},
-		{"distinct", m.Distinct.Value == before.Distinct.Value, m.Distinct.At(1, 1)},
-		{"key", m.Key.Value == before.Key.Value, m.Key.At(1, 1)},
-		{"offset", m.Offset == before.Offset, m.Pos},
-		{"max_items", reflect.DeepEqual(m.MaxItems, before.MaxItems), m.Pos},
-	} {
-		switch {
-		case k.same:
-		case k.at == Pos{}: // it is not written any more
-			changes = append(changes, Change{k.key, m.Pos})
-		default:
-			changes = append(changes, Change{k.key, k.at})
+	for field, now := range reflect.ValueOf(m).Elem().Fields() {
+		key := field.Tag.Get("yaml")
+		if key == "" || !slices.Contains(strings.Fields(selectionKeys), key) {
+			continue
+		}
+		is, at := placed(now.Interface())
+		was, _ := placed(reflect.ValueOf(before).Elem().FieldByIndex(field.Index).Interface())
+		if !reflect.DeepEqual(is, was) {
+			changes = append(changes, Change{key, cmp.Or(at, m.Pos)})
 		}
 	}
 	return changes
+}
+
+// placed returns the value of a key and where it is written, if that is known.
+func placed(v any) (value any, at Pos) {
+	switch v := v.(type) {
+	case Text:
+		return v.Value, v.At(1, 1)
+	case Input:
+		at, v.Pos = v.Pos, Pos{}
+		return v, at
+	}
+	return v, Pos{}
 }

@@ -113,10 +113,7 @@ func (r *reader) warnOfItemMatchers(p errorpolicy.Policy) {
 
 // warnOfStepMatchers warns of types in retry_on of steps that no failure of the step can have.
 func (r *reader) warnOfStepMatchers(steps []Step) {
-	for _, s := range steps {
-		for _, nested := range s.NestedSteps() {
-			r.warnOfStepMatchers(nested)
-		}
+	for _, s := range (Section{Steps: steps}).EachStep() {
 		if s.Retry == nil || r.defaults != nil &&
 			slices.EqualFunc(s.Retry.RetryOn, r.defaults.policy.RetryOn, retry.Matcher.Equal) {
 			continue

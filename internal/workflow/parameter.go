@@ -79,24 +79,16 @@ func typeOf(n *yaml.Node) ParameterType {
 // typed returns n as a JSON value of the parameter's type.
 func (p Parameter) typed(n *yaml.Node) (json.RawMessage, error) {
 	n = resolveAlias(n)
-	fits := map[ParameterType]bool{
-		StringParameter:  n.Kind == yaml.ScalarNode && !isNull(n),
-		NumberParameter:  isNumber(n),
-		IntegerParameter: n.Kind == yaml.ScalarNode && n.Tag == "!!int",
-		BooleanParameter: n.Kind == yaml.ScalarNode && n.Tag == "!!bool",
-		ArrayParameter:   n.Kind == yaml.SequenceNode,
-		ObjectParameter:  n.Kind == yaml.MappingNode,
-	}
-	if !fits[p.Type] {
-		return nil, fmt.Errorf("parameter %s: want %s, got %s", p.Name, withArticle(p.Type), describe(n))
-	}
-	if p.Type == StringParameter {
+	if p.Type == StringParameter && n.Kind == yaml.ScalarNode && !isNull(n) {
 		return jsonText(nil, n.Value), nil
 	}
 	r := newReader("", nil, ParseOptions{})
-	value := r.json(nil, n)
-	if len(r.problems) > 0 {
+	value, ok := p.fromJSON(r.json(nil, n))
+	switch {
+	case len(r.problems) > 0:
 		return nil, fmt.Errorf("parameter %s: %s", p.Name, r.problems[0].Message)
+	case !ok:
+		return nil, fmt.Errorf("parameter %s: want %s, got %s", p.Name, withArticle(p.Type), describe(n))
 	}
 	return value, nil
 }

@@ -36,7 +36,6 @@ func (r *reader) mapPhase(e entry) *Map {
 	m := &Map{Pos: posOf(e.value), MaxParallel: IntOrVar{Value: defaultParallel}}
 	keys := r.fields(m)
 	keys = withReader(keys, "distinct", func(e entry) { set(&m.Distinct)(r.distinct(e)) })
-	keys = withReader(keys, "requires", func(e entry) { m.Requires = r.workerLabels(e) })
 	keys = withReader(keys, "agent_template", func(e entry) {
 		before := len(r.rates)
 		m.AgentTemplate = r.agentTemplate(e)
@@ -59,6 +58,7 @@ func (r *reader) mapPhase(e entry) *Map {
 	if b.has("batch") && m.Rate.Per != nil {
 		r.fail(b.at("rate"), `"batch" and "per" of the rate exclude each other: the items of a batch may have different ones`)
 	}
+	r.checkLabels(m.Requires)
 	if b.emptyList("windows") {
 		r.fail(b.at("windows"), "windows is empty: nothing would ever start")
 	}
@@ -93,19 +93,16 @@ func (r *reader) distinct(e entry) (Text, bool) {
 	return r.withPos(e.value, "item"), ok
 }
 
-// workerLabels reads a list of labels of workers, or a single one.
-func (r *reader) workerLabels(e entry) []Text {
-	all := r.textList(e)
+// checkLabels reports labels that no worker can have, and warns of those that are given twice.
+func (r *reader) checkLabels(all []Text) {
 	for i, t := range all {
 		if !IsWorkerLabel(t.Value) {
-			r.fail(&yaml.Node{Line: t.Pos.Line, Column: t.Pos.Col},
-				"%s: %q is no label of a worker: use letters, digits, and . _ / : = + - behind the first", e.name, t.Value)
+			r.failAt(t.Pos, "requires: %q is no label of a worker: use letters, digits, and . _ / : = + - behind the first", t.Value)
 		}
 		if slices.ContainsFunc(all[:i], func(o Text) bool { return o.Value == t.Value }) {
-			r.warn(&yaml.Node{Line: t.Pos.Line, Column: t.Pos.Col}, "%s: %s is given twice", e.name, t.Value)
+			r.warnAt(t.Pos, "requires: %s is given twice", t.Value)
 		}
 	}
-	return all
 }
 
 // IsWorkerLabel reports whether a worker of a fleet can have this label.
@@ -151,10 +148,10 @@ func (r *reader) input(e entry) (Input, bool) {
 func (r *reader) inputSource(e entry, in *Input) {
 	keys := r.fields(in)
 	keys = withReader(keys, "stdin", func(e entry) { r.stdin(e, in) })
-	keys = withReader(keys, "job", func(e entry) { r.inputJob(e, in) })
 	keys = withReader(keys, "format", func(e entry) { set(&in.Format)(word(r, e, Formats()...)) })
 	keys = withReader(keys, "delimiter", func(e entry) { in.Delimiter = r.delimiter(e) })
 	b := r.readWith(e, in, keys)
+	r.checkInputJob(b.at("job"), in.Job)
 	for _, name := range []string{"file", "glob"} {
 		if b.emptyList(name) {
 			r.fail(b.at(name), "%s: the list is empty", name)
@@ -173,24 +170,18 @@ func (r *reader) inputSource(e entry, in *Input) {
 
 func isCSV(file string) bool { return FormatOfFile(file) == "csv" }
 
-// inputJob reads the name of the job whose results are the items.
-func (r *reader) inputJob(e entry, in *Input) {
-	text, ok := r.nonBlank(e)
-	if !ok {
-		return
-	}
-	in.Job = text
+// checkInputJob reports a text that names no job whose results could be the items.
+func (r *reader) checkInputJob(at *yaml.Node, text string) {
 	name, latest := strings.CutPrefix(text, LatestOf)
 	switch {
 	case latest && strings.TrimSpace(name) == "":
-		r.fail(e.value, "job: want the name of a workflow after %q", LatestOf)
-	case latest, strings.Contains(text, "$"), strings.HasPrefix(text, string(MapReduce)+"-"), text[0] >= '0' &&
-		text[0] <= '9':
+		r.fail(at, "job: want the name of a workflow after %q", LatestOf)
+	case latest, text == "", strings.Contains(text, "$"), strings.HasPrefix(text, string(MapReduce)+"-"),
+		text[0] >= '0' && text[0] <= '9':
 	case text == strings.TrimSuffix(LatestOf, ":"):
-		r.fail(e.value, "job: latest of which workflow? write latest:NAME")
+		r.fail(at, "job: latest of which workflow? write latest:NAME")
 	default:
-		r.fail(e.value, "job: %q is no id of a job; the latest job of the workflow of that name is latest:%s", text,
-			text)
+		r.fail(at, "job: %q is no id of a job; the latest job of the workflow of that name is latest:%s", text, text)
 	}
 }
 

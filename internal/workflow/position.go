@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"fmt"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -10,6 +11,11 @@ import (
 type Pos struct {
 	Line int `json:"line,omitempty"`
 	Col  int `json:"col,omitempty"`
+}
+
+// Problem returns what is wrong at a place of a file that the caller knows.
+func (at Pos) Problem(format string, args ...any) Problem {
+	return Problem{Line: at.Line, Col: at.Col, Message: fmt.Sprintf(format, args...)}
 }
 
 func posOf(n *yaml.Node) Pos { return Pos{Line: n.Line, Col: n.Column} }

@@ -145,23 +145,6 @@ func (r *reader) seconds(e entry) (time.Duration, bool) {
 	return time.Duration(max(n, -1)) * time.Second, true
 }
 
-// textList reads a list of texts that are not blank, or a single one.
-func (r *reader) textList(e entry) []Text {
-	if e.value.Kind != yaml.SequenceNode {
-		if t, ok := r.textWithPos(e); ok {
-			return []Text{t}
-		}
-		return nil
-	}
-	var all []Text
-	for _, n := range e.value.Content {
-		if t, ok := r.textWithPos(e.with(n)); ok {
-			all = append(all, t)
-		}
-	}
-	return all
-}
-
 // maybeBlankText reads a text that can be blank, with its position.
 func (r *reader) maybeBlankText(e entry) (Text, bool) {
 	s, ok := r.text(e)

@@ -319,7 +319,7 @@ type Input struct {
 
 	// the results of another job are the items: `latest:NAME` for the latest job of that workflow in this
 	// project, or the id of a job
-	Job string `yaml:"job" required:"one"`
+	Job string `yaml:"job" required:"one" text:"filled"`
 
 	Items []json.RawMessage // a YAML list: the items themselves
 
@@ -645,7 +645,9 @@ type Problem struct {
 
 // ProblemAt returns what is wrong at a place of the file of w.
 func (w *Workflow) ProblemAt(at Pos, message string) Problem {
-	return Problem{File: w.File, Line: at.Line, Col: at.Col, Message: message}
+	p := at.Problem("%s", message)
+	p.File = w.File
+	return p
 }
 
 func (p Problem) String() string {

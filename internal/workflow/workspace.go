@@ -35,7 +35,7 @@ type Workspace struct {
 	Keep []string `yaml:"keep" text:"filled"`
 
 	// the directories that a workspace has; default those of the checkout
-	Sparse []string `yaml:"sparse"`
+	Sparse []string `yaml:"sparse" text:"filled"`
 
 	Verify *Verify `yaml:"verify"` // steps that what was merged has to pass before it counts
 
@@ -145,9 +145,7 @@ func (r *reader) workspace(e entry) Workspace {
 	if e.value.Kind == yaml.MappingNode {
 		w.Mode = GitWorkspace
 	}
-	keys := r.fields(&w)
-	keys = withReader(keys, "sparse", func(e entry) { w.Sparse = r.sparse(e) })
-	if b := r.readWith(e, &w, keys); b != nil && b.has("setup") && !b.has("keep") {
+	if b := r.readWith(e, &w, r.fields(&w)); b != nil && b.has("setup") && !b.has("keep") {
 		r.warn(b.written["setup"].key, `what "setup" makes in a workspace is deleted before the next agent gets it, unless "keep" names it`)
 	}
 	return w
@@ -163,24 +161,15 @@ func (r *reader) revision(e entry) (string, bool) {
 	return s, ok
 }
 
-// sparse reads directories of the repository.
-func (r *reader) sparse(e entry) []string {
-	dirs := r.plainTexts(e)
-	for i, dir := range dirs {
-		if dirs[i] = path.Clean(dir); path.IsAbs(dir) || dirs[i] == ".." || strings.HasPrefix(dirs[i], "../") {
-			r.fail(e.value, "%s: %q is no directory of the repository", e.name, dir)
-		}
+// Check returns what is wrong with w.
+func (w *Workspace) Check() []check.Finding {
+	var found check.Findings
+	for i, dir := range w.Sparse {
+		w.Sparse[i] = path.Clean(dir)
+		inside := !path.IsAbs(dir) && w.Sparse[i] != ".." && !strings.HasPrefix(w.Sparse[i], "../")
+		found.Require(inside, "sparse", "sparse: %q is no directory of the repository", dir)
 	}
-	return dirs
-}
-
-// plainTexts reads a list of texts that are not blank, or a single one.
-func (r *reader) plainTexts(e entry) []string {
-	var texts []string
-	for _, t := range r.textList(e) {
-		texts = append(texts, t.Value)
-	}
-	return texts
+	return found
 }
 
 // warnOfSharing warns of what reads as if each agent had a workspace of its own, in a file that does not say
@@ -203,32 +192,20 @@ func (r *reader) warnOfSharing() {
 // mentionGit reports whether steps are about commits: an AI or git has work to do, or they name what was
 // merged. Others may send a message.
 func mentionGit(steps []Step) bool {
-	return slices.ContainsFunc(steps, func(s Step) bool {
-		if s.Claude != nil || s.Agent != nil || s.CommitRequired {
+	for _, s := range (Section{Steps: steps}).EachStep() {
+		if s.Claude != nil || s.Agent != nil || s.CommitRequired || s.Shell != nil &&
+			(strings.Contains(s.Shell.Value, "git ") || strings.Contains(s.Shell.Value, "${merge.")) {
 			return true
 		}
-		if s.Shell != nil && (strings.Contains(s.Shell.Value, "git ") || strings.Contains(s.Shell.Value, "${merge.")) {
-			return true
-		}
-		for _, nested := range s.NestedSteps() {
-			if mentionGit(nested) {
-				return true
-			}
-		}
-		return false
-	})
+	}
+	return false
 }
 
 // commits returns where the first of the steps with commit_required is.
 func commits(steps []Step) (Pos, bool) {
-	for _, s := range steps {
+	for _, s := range (Section{Steps: steps}).EachStep() {
 		if s.CommitRequired {
 			return s.Pos, true
-		}
-		for _, nested := range s.NestedSteps() {
-			if at, ok := commits(nested); ok {
-				return at, true
-			}
 		}
 	}
 	return Pos{}, false
