@@ -37,8 +37,7 @@ func (s *Space) hasTrees(ctx context.Context, head string, live []Work) (bool, e
 		names.WriteString(w.Commit + "^{tree}\n")
 	}
 	out, err := s.git.feed(ctx, s.hub(), names.String(), "cat-file", "--batch-check")
-	var failed *gitError
-	if errors.As(err, &failed) && failed.byItself() {
+	if refusal(err) != nil {
 		return false, nil
 	}
 	return !strings.Contains(out, " missing\n"), err
@@ -71,22 +70,16 @@ func (s *Space) headLost(head, reason string) error {
 
 // missing says which object of a commit is missing or damaged, besides those that another commit has; empty: none.
 func (s *Space) missing(ctx context.Context, commit, known string) (reason string, err error) {
-	var failed *gitError
 	names, err := s.git.output(ctx, s.hub(), "rev-list", "--objects", "--no-object-names", commit, "^"+known)
-	if errors.As(err, &failed) && failed.byItself() {
+	var absent []string
+	if err == nil {
+		absent, err = s.absent(ctx, s.hub(), strings.Fields(names))
+	}
+	switch failed := refusal(err); {
+	case failed != nil:
 		return failed.reason(), nil
-	}
-	if err != nil {
-		return "", err
-	}
-	out, err := s.git.feed(ctx, s.hub(), names, "cat-file", "--batch-check=%(objectname) %(objecttype)")
-	if errors.As(err, &failed) && failed.byItself() {
-		return failed.reason(), nil
-	}
-	for line := range strings.Lines(out) {
-		if name, is := strings.CutSuffix(line, " missing\n"); is {
-			return "the object " + name + " is missing or damaged", nil
-		}
+	case len(absent) > 0:
+		return "the object " + absent[0] + " is missing or damaged", nil
 	}
 	return "", err
 }

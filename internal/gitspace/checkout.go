@@ -54,9 +54,9 @@ type setting struct {
 func (g *git) inspect(ctx context.Context, dir string) (checkout, error) {
 	c := checkout{place: place{dir: dir}}
 	out, err := g.output(ctx, c.place, "rev-parse", "--is-bare-repository", "--is-inside-work-tree")
-	var failed *gitError
+	failed, is := errors.AsType[*gitError](err)
 	switch {
-	case errors.As(err, &failed):
+	case is:
 		return c, fmt.Errorf("workspaces need a git repository: %s", failed.reason())
 	case err != nil:
 		return c, err
@@ -85,10 +85,9 @@ func (g *git) inspect(ctx context.Context, dir string) (checkout, error) {
 	for i, line := range lines {
 		*into[i] = line
 	}
-	if c.head, _, err = g.answer(ctx, c.place, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"); err != nil {
+	if c.head, err = g.commit(ctx, c.place, "HEAD"); err != nil {
 		return c, err
 	}
-	c.head = strings.TrimSpace(c.head)
 	return c, g.readConfig(ctx, &c)
 }
 
@@ -177,13 +176,9 @@ func Check(ctx context.Context, c Config, allowDirty bool) (Start, error) {
 	}
 	start := Start{Prefix: user.prefix, Base: user.head}
 	if want := c.Policy.Base; want != "" && want != "HEAD" {
-		base, _, err := g.answer(
-			ctx, user.place, "rev-parse", "--verify", "--quiet", "--end-of-options", want+"^{commit}",
-		)
-		if err != nil || base == "" {
+		if start.Base, err = g.commit(ctx, user.place, want); err != nil || start.Base == "" {
 			return Start{}, errors.Join(fmt.Errorf("workspace.base: no commit is called %q", want), err)
 		}
-		start.Base = strings.TrimSpace(base)
 	}
 	branch, _, err := g.answer(ctx, user.place, "symbolic-ref", "--quiet", "HEAD")
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
 )
 
@@ -37,7 +36,7 @@ type Seed struct {
 // in it, nor are passwords.
 func (s *Space) Seed(ctx context.Context) (Seed, error) {
 	dir := s.templateDir()
-	template := place{dir: dir, gitDir: dir}
+	template := bare(dir)
 	seed := Seed{Record: s.record, Files: map[string]string{}, Policy: workflow.Workspace{
 		Mode: s.Policy.Mode, Take: s.Policy.Take, Setup: s.Policy.Setup, Keep: s.Policy.Keep, Sparse: s.Policy.Sparse,
 	}}
@@ -166,9 +165,6 @@ func Usable(ctx context.Context, environ []string) error {
 	return g.find(ctx)
 }
 
-// haveRef is the ref of a commit in a store that it has with all that the commit contains.
-func haveRef(commit string) string { return "refs/have/" + commit }
-
 // mostHaves is how many commits are named as known: the newest.
 const mostHaves = 32
 
@@ -178,7 +174,7 @@ const mostHaves = 32
 func (s *Space) Lacks(ctx context.Context, commits []string) (want, have []string, err error) {
 	if len(s.haves) == 0 {
 		out, err := s.git.output(
-			ctx, place{dir: s.store, gitDir: s.store}, "for-each-ref", "--sort=-committerdate",
+			ctx, bare(s.store), "for-each-ref", "--sort=-committerdate",
 			"--format=%(objectname)", "refs/have",
 		)
 		if err != nil {
@@ -203,12 +199,12 @@ func (s *Space) Lacks(ctx context.Context, commits []string) (want, have []strin
 	return want, s.haves, err
 }
 
-// absent returns those of names that a repository does not have.
+// absent returns those of names that a repository does not have, or cannot read.
 func (s *Space) absent(ctx context.Context, in place, names []string) ([]string, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	out, err := s.git.feed(ctx, in, strings.Join(names, "\n")+"\n", "cat-file", "--batch-check=%(objectname)")
+	out, err := s.git.feed(ctx, in, strings.Join(names, "\n")+"\n", "cat-file", "--batch-check=%(objectname) %(objecttype)")
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +221,7 @@ func (s *Space) absent(ctx context.Context, in place, names []string) ([]string,
 func (s *Space) Take(ctx context.Context, want, have []string, pack *os.File) error {
 	in := s.hub()
 	if slices.Contains(want, s.record.Base) {
-		in = place{dir: s.store, gitDir: s.store}
+		in = bare(s.store)
 		want = append(slices.Clone(want), s.tips...)
 		if err := removeLocks(s.store); err != nil {
 			return err
@@ -234,14 +230,7 @@ func (s *Space) Take(ctx context.Context, want, have []string, pack *os.File) er
 	if err := s.unpack(ctx, in, pack); err != nil {
 		return err
 	}
-	var check strings.Builder
-	for _, name := range want {
-		check.WriteString(name + "\n")
-	}
-	for _, name := range have {
-		check.WriteString("^" + name + "\n")
-	}
-	if _, err := s.git.feed(ctx, in, check.String(), "rev-list", "--objects", "--quiet", "--stdin"); err != nil {
+	if _, err := s.git.feed(ctx, in, without(want, have), "rev-list", "--objects", "--quiet", "--stdin"); err != nil {
 		return fmt.Errorf("what was sent of the repository is not whole: %w", err)
 	}
 	s.Knows(want...)
@@ -251,8 +240,7 @@ func (s *Space) Take(ctx context.Context, want, have []string, pack *os.File) er
 	if in.gitDir != s.store {
 		return nil
 	}
-	_, err := s.git.output(ctx, in, "update-ref", haveRef(s.record.Base), s.record.Base)
-	return err
+	return s.git.do(ctx, in, "update-ref", "refs/have/"+s.record.Base, s.record.Base)
 }
 
 // Knows notes commits that the clone has, with all that they contain. Of many the newest are kept, and the
@@ -285,49 +273,51 @@ func (s *Space) unpack(ctx context.Context, in place, pack *os.File, flags ...st
 		args = []string{"unpack-objects", "-q"}
 	}
 	in.stdin = pack
-	_, err := s.git.output(ctx, in, append(args, flags...)...)
-	return err
+	return s.git.do(ctx, in, append(args, flags...)...)
 }
 
 // Pack writes the objects of commits, with all that they contain, to a file as a pack, without those that
 // whoever gets it has. With the base come the tags of Seed, which is called before.
 func (s *Space) Pack(ctx context.Context, want, have []string, to *os.File) error {
-	var input strings.Builder
-	for _, name := range append(slices.Clone(want), have...) {
+	for _, name := range slices.Concat(want, have) {
 		if !isObjectName(name) {
 			return stateErrorf("%q is no name of a commit", name)
 		}
 	}
-	for _, name := range want {
-		input.WriteString(name + "\n")
-		if name == s.record.Base && s.store == "" {
-			input.WriteString(strings.Join(append(slices.Clone(s.tips), ""), "\n"))
-		}
+	if slices.Contains(want, s.record.Base) && s.store == "" {
+		want = slices.Concat(want, s.tips)
 	}
 	absent, err := s.absent(ctx, s.hub(), have)
 	if err != nil {
 		return err
 	}
-	for _, name := range have {
-		if !slices.Contains(absent, name) {
-			input.WriteString("^" + name + "\n")
-		}
-	}
+	have = slices.DeleteFunc(slices.Clone(have), func(name string) bool { return slices.Contains(absent, name) })
 	in := s.hub()
 	in.stdout = to
-	_, err = s.git.feed(
-		ctx, in, input.String(), "pack-objects", "-q", "--revs", "--thin", "--stdout", "--delta-base-offset",
-	)
+	return s.pack(ctx, in, want, have, "--thin", "--stdout", "--delta-base-offset")
+}
+
+// pack makes a pack of the objects of some commits that others do not have.
+func (s *Space) pack(ctx context.Context, in place, want, have []string, args ...string) error {
+	_, err := s.git.feed(ctx, in, without(want, have), append([]string{"pack-objects", "-q", "--revs"}, args...)...)
 	return err
+}
+
+// without names the objects of some commits that others do not have, for the input of git.
+func without(want, have []string) string {
+	var b strings.Builder
+	for _, name := range want {
+		b.WriteString(name + "\n")
+	}
+	for _, name := range have {
+		b.WriteString("^" + name + "\n")
+	}
+	return b.String()
 }
 
 // Export writes what an attempt has done in a clone to a file as a pack, and forgets it.
 func (s *Space) Export(ctx context.Context, a *agent.Attempt, commit string, to *os.File) error {
-	have := []string{a.Base}
-	if a.Resolve != "" {
-		have = append(have, a.Resolve)
-	}
-	if err := s.Pack(ctx, []string{commit}, have, to); err != nil {
+	if err := s.Pack(ctx, []string{commit}, beganAt(a), to); err != nil {
 		return err
 	}
 	ref := filepath.Join(s.hubDir(), filepath.FromSlash(itemRef(a.ItemIndex, a.Number)))
@@ -347,20 +337,8 @@ func isObjectName(text string) bool {
 // error is about git or the disk.
 func (s *Space) Import(ctx context.Context, a *agent.Attempt, o *agent.Outcome, pack *os.File) error {
 	c, err := s.importWork(ctx, a, o.Commit, pack)
-	o.Commit, o.Files, o.Insertions, o.Deletions = c.commit, c.files, c.insertions, c.deletions
-	var state *StateError
-	switch {
-	case errors.As(err, &state) && o.Failure == nil:
-		o.Failure = &agent.Failure{
-			Failure: retry.Failure{Type: retry.TypeWorkspace, Message: state.Reason, ExitCode: -1},
-		}
-	case errors.As(err, &state):
-	case err != nil:
-		return fmt.Errorf("take the work of %s: %w", a.ItemID, err)
-	default:
-		s.attributes.note(c)
-	}
-	return nil
+	c.discarded = o.Discarded
+	return s.conclude(a, o, c, err)
 }
 
 func (s *Space) importWork(ctx context.Context, a *agent.Attempt, commit string, pack *os.File) (collected, error) {
@@ -373,11 +351,7 @@ func (s *Space) importWork(ctx context.Context, a *agent.Attempt, commit string,
 	if err := s.list(ctx, s.hub(), commit); err != nil {
 		return collected{}, err
 	}
-	known := []string{a.Base}
-	if a.Resolve != "" {
-		known = append(known, a.Resolve)
-	}
-	c, err := s.examine(ctx, commit, known...)
+	c, err := s.examine(ctx, commit, beganAt(a)...)
 	if err != nil {
 		return collected{}, err
 	}
@@ -442,7 +416,7 @@ func PruneStores(ctx context.Context, dir string, most int64, environ []string, 
 			if err := g.find(ctx); err != nil {
 				return err
 			}
-			if _, err := g.output(ctx, place{dir: path, gitDir: path}, "repack", "-a", "-d", "-k", "-q"); err != nil {
+			if err := g.do(ctx, bare(path), "repack", "-a", "-d", "-k", "-q"); err != nil {
 				return err
 			}
 		}

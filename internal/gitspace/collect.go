@@ -58,8 +58,7 @@ func (s *Space) collect(ctx context.Context, w workspace, want task) (collected,
 	if err == nil {
 		c, err = s.take(ctx, w, want)
 	}
-	var state *StateError
-	if cut && errors.As(err, &state) {
+	if state, is := errors.AsType[*StateError](err); is && cut {
 		err = stateErrorf("%s; it has fetched a part of the history (--depth)", state.Reason)
 	}
 	return c, err
@@ -68,22 +67,20 @@ func (s *Space) collect(ctx context.Context, w workspace, want task) (collected,
 // take is collect in a workspace that git can work in.
 func (s *Space) take(ctx context.Context, w workspace, want task) (collected, error) {
 	base := want.base
-	if want.all && want.resolve == "" && !s.isUnfinished(w) && isAt(w, base) && s.asSealed(w) && !hasObjects(w) {
+	if want.all && want.resolve == "" && w.unfinished(false) == "" && isAt(w, base) && s.asSealed(w) && !hasObjects(w) {
 		return s.takeFiles(ctx, w, want)
 	}
 	merging := want.resolve != "" && s.isMerging(w, want.resolve)
-	for _, u := range unfinished {
-		if exists(filepath.Join(w.gitDir(), u.file)) && !(merging && u.file == "MERGE_HEAD") {
-			return collected{}, stateErrorf("it left %s unfinished", u.what)
-		}
+	if what := w.unfinished(merging); what != "" {
+		return collected{}, stateErrorf("it left %s unfinished", what)
 	}
 	in := s.in(w)
 	out, err := s.git.output(ctx, in, "rev-parse", "HEAD^{commit}", "HEAD^{tree}", base+"^{tree}", "--")
 	names := strings.Fields(strings.TrimSuffix(out, "--\n"))
-	var failed *gitError
+	failed, is := errors.AsType[*gitError](err)
 	switch {
-	case errors.As(err, &failed), err == nil && len(names) != 3:
-		return collected{}, stateErrorf("HEAD of its workspace is no commit that can be read: %s", reasonOf(err))
+	case is:
+		return collected{}, stateErrorf("HEAD of its workspace is no commit that can be read: %s", failed.reason())
 	case err != nil:
 		return collected{}, err
 	}
@@ -92,11 +89,11 @@ func (s *Space) take(ctx context.Context, w workspace, want task) (collected, er
 		if err := s.list(ctx, in, head); err != nil {
 			return collected{}, err
 		}
-		_, code, err := s.git.answer(ctx, in, "merge-base", "--is-ancestor", base, head)
+		contains, err := s.git.contains(ctx, in, head, base)
 		if err != nil {
 			return collected{}, s.blame(err, "HEAD of its workspace cannot be read")
 		}
-		if code == 1 {
+		if !contains {
 			return collected{}, stateErrorf(
 				"HEAD of its workspace does not contain the commit %s that it began at", short(base),
 			)
@@ -149,14 +146,14 @@ func (s *Space) receive(ctx context.Context, w workspace, commit, ref string, kn
 	return c, s.writeRef(ref, commit)
 }
 
-// isUnfinished reports whether something is under way in a workspace.
-func (s *Space) isUnfinished(w workspace) bool {
+// unfinished says what is under way in a workspace, besides a merge that may be: "" for nothing.
+func (w workspace) unfinished(merging bool) string {
 	for _, u := range unfinished {
-		if exists(filepath.Join(w.gitDir(), u.file)) {
-			return true
+		if exists(filepath.Join(w.gitDir(), u.file)) && !(merging && u.file == "MERGE_HEAD") {
+			return u.what
 		}
 	}
-	return false
+	return ""
 }
 
 // isAt reports whether HEAD of a workspace is surely at a commit. It is quicker than git, and does not know all
@@ -230,18 +227,6 @@ func (s *Space) writeRef(ref, commit string) error {
 
 func short(commit string) string { return commit[:min(len(commit), 10)] }
 
-// reasonOf returns what git said, for a sentence.
-func reasonOf(err error) string {
-	var failed *gitError
-	if errors.As(err, &failed) {
-		return failed.reason()
-	}
-	if err != nil {
-		return err.Error()
-	}
-	return "git printed something else"
-}
-
 // cleanIndex sees to it that the index shows all files as they are: no flags that hide changes, and nothing
 // unmerged, which `git add` would take for resolved. In a merge that is being resolved a file counts as
 // resolved when it is staged, or its conflict was between two texts: then the marks of the conflict, which are
@@ -252,24 +237,19 @@ func (s *Space) cleanIndex(ctx context.Context, in place, w workspace, merging b
 	if exists(w.index()) {
 		out, err = s.git.output(ctx, in, "ls-files", "-v", "-s", "-z")
 	}
-	var failed *gitError
+	_, failed := errors.AsType[*gitError](err)
 	switch {
-	case errors.As(err, &failed), errors.Is(err, fs.ErrNotExist): // it is gone, or damaged
+	case failed, errors.Is(err, fs.ErrNotExist): // it is gone, or damaged
 		if err := removeAll(w.index()); err != nil {
 			return err
 		}
-		if _, err := s.git.output(ctx, in, "read-tree", "HEAD"); err != nil {
-			return stateErrorf("its index cannot be read: %s", reasonOf(err))
-		}
-		return nil
+		return s.git.do(ctx, in, "read-tree", "HEAD")
 	case err != nil:
 		return err
 	}
-	var assumed, skipped []byte
+	var assumed, skipped []string
 	sides := make(map[string]int) // how many of the two sides of a merge have a file that is not merged
-	for len(out) > 0 {
-		var entry string
-		entry, out, _ = strings.Cut(out, "\x00")
+	for _, entry := range fields(out) {
 		if entry[0] == 'H' && entry[1] == ' ' {
 			continue // as it should be
 		}
@@ -283,20 +263,20 @@ func (s *Space) cleanIndex(ctx context.Context, in place, w workspace, merging b
 		case !strings.HasSuffix(meta, " 0"):
 			return stateErrorf("it left a merge unfinished: %s is not merged", name)
 		case entry[0] == 'h' || entry[0] == 's':
-			assumed = append(append(assumed, name...), 0)
+			assumed = append(assumed, name)
 		}
 		if (entry[0] == 'S' || entry[0] == 's') && !s.record.Sparse {
-			skipped = append(append(skipped, name...), 0)
+			skipped = append(skipped, name)
 		}
 	}
 	if err := s.checkStaged(ctx, in, sides); err != nil {
 		return err
 	}
-	for flag, names := range map[string][]byte{"--no-assume-unchanged": assumed, "--no-skip-worktree": skipped} {
+	for flag, names := range map[string][]string{"--no-assume-unchanged": assumed, "--no-skip-worktree": skipped} {
 		if len(names) == 0 {
 			continue
 		}
-		if _, err := s.git.feed(ctx, in, string(names), "update-index", "-z", flag, "--stdin"); err != nil {
+		if _, err := s.git.feed(ctx, in, list(names), "update-index", "-z", flag, "--stdin"); err != nil {
 			return err
 		}
 	}
@@ -312,24 +292,18 @@ func (s *Space) takeAll(ctx context.Context, in place) (tree string, err error) 
 }
 
 func (s *Space) addAll(ctx context.Context, in place) error {
-	if _, err := s.git.output(ctx, in, "add", "-A", "--sparse"); err != nil {
-		return s.blame(err, "its files cannot be taken")
-	}
-	return nil
+	return s.blame(s.git.do(ctx, in, "add", "-A", "--sparse"), "its files cannot be taken")
 }
 
 func (s *Space) writeTree(ctx context.Context, in place) (tree string, err error) {
 	tree, err = s.git.line(ctx, in, "write-tree")
-	if err != nil {
-		return "", s.blame(err, "its index cannot be read")
-	}
-	return tree, nil
+	return tree, s.blame(err, "its index cannot be read")
 }
 
 // blame returns err as one of the workspace, unless the disk or a stop is to blame.
 func (s *Space) blame(err error, what string) error {
-	var failed *gitError
-	if !errors.As(err, &failed) || !failed.byItself() && !failed.exit.Expired {
+	failed, is := errors.AsType[*gitError](err)
+	if !is || !failed.byItself() && !failed.exit.Expired {
 		return err
 	}
 	for _, dir := range [...]string{s.WorkDir, s.GitDir} {
@@ -364,7 +338,7 @@ func (s *Space) commitAmong(ctx context.Context, w workspace, tree, message stri
 	if err == nil {
 		return commit, nil
 	}
-	if _, unreadable := s.git.output(ctx, p, "ls-tree", tree); unreadable != nil {
+	if unreadable := s.git.do(ctx, p, "ls-tree", tree); unreadable != nil {
 		return "", s.blame(unreadable, "its files cannot be taken")
 	}
 	return "", err

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 )
 
@@ -19,19 +18,18 @@ func (s *Space) Deliver(ctx context.Context, head string) (Delivery, error) {
 	if head == s.record.Base {
 		return d, nil
 	}
-	if _, err := s.git.output(ctx, s.hub(), "update-ref", headRef, head); err != nil {
+	if err := s.git.do(ctx, s.hub(), "update-ref", headRef, head); err != nil {
 		return d, fmt.Errorf("deliver the result: %w", err)
 	}
 	fetch := []string{"fetch", "-q", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"}
 	into := append(fetch[:len(fetch):len(fetch)], s.hubDir(), "+"+headRef+":"+s.hiddenRef())
-	if err := s.tryAgain(ctx, func() error { _, err := s.git.output(ctx, s.user.place, into...); return err }); err != nil {
+	if err := s.tryAgain(ctx, func() error { return s.git.do(ctx, s.user.place, into...) }); err != nil {
 		return d, fmt.Errorf("deliver the result to %s: %w", s.user.top, err)
 	}
 	branch := s.ResultBranch()
-	_, err := s.git.output(ctx, s.user.place, append(fetch, ".", s.hiddenRef()+":refs/heads/"+branch)...)
-	var failed *gitError
-	switch {
-	case errors.As(err, &failed) && failed.byItself():
+	err := s.git.do(ctx, s.user.place, append(fetch, ".", s.hiddenRef()+":refs/heads/"+branch)...)
+	switch failed := refusal(err); {
+	case failed != nil:
 		reason := cmp.Or(failed.reason(), "it has commits that the result does not have") // that is all git is silent about
 		d.Notices = append(d.Notices, fmt.Sprintf("the branch %s was not moved: %s; the result is %s", branch, reason,
 			s.hiddenRef()))
@@ -47,9 +45,8 @@ func (s *Space) Deliver(ctx context.Context, head string) (Delivery, error) {
 // way, and is soon over.
 func (s *Space) tryAgain(ctx context.Context, try func() error) error {
 	err := try()
-	var failed *gitError
 	for range 2 {
-		if !errors.As(err, &failed) {
+		if _, failed := errors.AsType[*gitError](err); !failed {
 			return err
 		}
 		select {
@@ -65,48 +62,39 @@ func (s *Space) tryAgain(ctx context.Context, try func() error) error {
 // Into fast-forwards a branch of the user to the result. A *StateError says why that cannot be.
 func (s *Space) Into(ctx context.Context, branch, head string) error {
 	full := "refs/heads/" + branch
-	at, code, err := s.git.answer(ctx, s.user.place, "rev-parse", "--verify", "--quiet", full+"^{commit}")
-	if err != nil {
+	at, err := s.git.commit(ctx, s.user.place, full)
+	if err != nil || at == head {
 		return err
 	}
-	if strings.TrimSpace(at) == head {
-		return nil
-	}
-	if code == 0 {
-		_, diverged, err := s.git.answer(ctx, s.user.place, "merge-base", "--is-ancestor", full, head)
+	if at != "" {
+		behind, err := s.git.contains(ctx, s.user.place, head, full)
 		if err != nil {
 			return err
 		}
-		if diverged == 1 {
-			_, without, err := s.git.answer(ctx, s.user.place, "merge-base", "--is-ancestor", head, full)
-			if err != nil || without == 0 { // somebody went on from the result
+		if !behind {
+			ahead, err := s.git.contains(ctx, s.user.place, full, head)
+			if err != nil || ahead { // somebody went on from the result
 				return err
 			}
 			return stateErrorf("%s cannot be fast-forwarded: it has commits that the result does not have; merge them (git merge %s), then prodigy resume, or take the result as it is", branch, s.ResultBranch())
 		}
 	}
-	where, err := s.checkedOut(ctx, full)
+	// The checkout of the user's repository that the branch is checked out in.
+	where, err := s.git.line(ctx, s.user.place, "for-each-ref", "--format=%(worktreepath)", full)
 	if err != nil {
 		return err
 	}
-	var failed *gitError
 	if where == "" {
-		_, err = s.git.output(
+		err = s.git.do(
 			ctx, s.user.place, "fetch", "-q", "--no-tags", "--no-write-fetch-head", ".", s.hiddenRef()+":"+full,
 		)
 	} else {
-		_, err = s.git.output(ctx, place{dir: where}, "merge", "-q", "--ff-only", "--no-autostash", head)
+		err = s.git.do(ctx, place{dir: where}, "merge", "-q", "--ff-only", "--no-autostash", head)
 	}
-	if errors.As(err, &failed) && failed.byItself() {
+	if failed := refusal(err); failed != nil {
 		return stateErrorf("%s was not moved: %s; mend that, then prodigy resume", branch, failed.reason())
 	}
 	return err
-}
-
-// checkedOut returns the checkout of the user's repository that a branch is checked out in.
-func (s *Space) checkedOut(ctx context.Context, full string) (dir string, err error) {
-	out, err := s.git.output(ctx, s.user.place, "for-each-ref", "--format=%(worktreepath)", full)
-	return strings.TrimSuffix(out, "\n"), err
 }
 
 // Clean deletes the workspaces. What was collected is in the hub.
@@ -141,8 +129,8 @@ func Remove(ctx context.Context, c Config) error {
 		return errors.Join(errs...)
 	}
 	user := place{dir: c.Dir}
-	_, err := g.output(ctx, user, "update-ref", "-d", c.hiddenRef())
-	if _, noRepository := g.output(ctx, user, "rev-parse", "--git-dir"); noRepository != nil {
+	err := g.do(ctx, user, "update-ref", "-d", c.hiddenRef())
+	if g.do(ctx, user, "rev-parse", "--git-dir") != nil { // there is no repository any more
 		err = nil
 	}
 	return errors.Join(append(errs, err)...)

@@ -20,8 +20,7 @@ const patience = 30 * time.Second
 func (s *Space) Execute(ctx context.Context, inner Executor, a agent.Attempt) (agent.Outcome, error) {
 	w := s.workspace(fmt.Sprint(a.Worker), a.Worker)
 	err := s.prepare(ctx, w, a.Base, s.Branch(a.ItemIndex))
-	var setup *setupFailed
-	if errors.As(err, &setup) {
+	if setup, failed := errors.AsType[*setupFailed](err); failed {
 		return setup.outcome, nil
 	}
 	if err != nil {
@@ -41,31 +40,45 @@ func (s *Space) Execute(ctx context.Context, inner Executor, a agent.Attempt) (a
 	}
 	ctx, cancel := Lasting(ctx)
 	defer cancel()
-	want := task{
-		base: a.Base, ref: itemRef(a.ItemIndex, a.Number),
-		message: fmt.Sprintf("Changes of %s, attempt %d\n", a.ItemID, a.Number), all: s.takesAll(),
-	}
+	what := "Changes of"
 	if a.Resolve != "" {
-		want.resolve, want.message = a.Resolve, fmt.Sprintf(
-			"Resolution of the conflict of %s, attempt %d\n", a.ItemID, a.Number,
-		)
+		what = "Resolution of the conflict of"
 	}
-	c, err := s.collect(ctx, w, want)
-	var state *StateError
+	c, err := s.collect(ctx, w, task{
+		base: a.Base, resolve: a.Resolve, ref: itemRef(a.ItemIndex, a.Number), all: s.takesAll(),
+		message: fmt.Sprintf("%s %s, attempt %d\n", what, a.ItemID, a.Number),
+	})
+	if err := s.conclude(&a, &o, c, err); err != nil {
+		return agent.Outcome{}, err
+	}
+	return o, nil
+}
+
+// conclude puts into the outcome of an attempt what was found of its work. Work whose state cannot be told is a failure
+// of an attempt that has no other.
+func (s *Space) conclude(a *agent.Attempt, o *agent.Outcome, c collected, err error) error {
+	o.Commit, o.Files, o.Insertions, o.Deletions, o.Discarded = c.commit, c.files, c.insertions, c.deletions, c.discarded
+	state, is := errors.AsType[*StateError](err)
 	switch {
-	case errors.As(err, &state) && o.Failure == nil:
+	case is && o.Failure == nil:
 		o.Failure = &agent.Failure{
 			Failure: retry.Failure{Type: retry.TypeWorkspace, Message: state.Reason, ExitCode: -1},
 		}
-	case errors.As(err, &state): // it is a dead letter as it is
+	case is: // it is a dead letter as it is
 	case err != nil:
-		return agent.Outcome{}, fmt.Errorf("take the work of %s: %w", a.ItemID, err)
+		return fmt.Errorf("take the work of %s: %w", a.ItemID, err)
 	default:
-		o.Commit, o.Files, o.Insertions, o.Deletions, o.Discarded = c.commit, c.files, c.insertions, c.deletions,
-			c.discarded
 		s.attributes.note(c)
 	}
-	return o, nil
+	return nil
+}
+
+// beganAt returns the commits that the work of an attempt has to contain, first the one that its workspace was at.
+func beganAt(a *agent.Attempt) []string {
+	if a.Resolve == "" {
+		return []string{a.Base}
+	}
+	return []string{a.Base, a.Resolve}
 }
 
 // Lasting returns a context that a stop ends only after a while, and ErrKill at once. What an attempt that was

@@ -3,7 +3,6 @@ package gitspace
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -46,48 +45,23 @@ func copyIfThere(from, to string) error {
 	return os.WriteFile(to, data, 0o644)
 }
 
-// copyDir copies the files and directories in from into a new directory.
-func copyDir(from, to string) error {
-	return filepath.WalkDir(from, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		target := to + name[len(from):]
-		if entry.IsDir() {
-			return os.Mkdir(target, 0o777)
-		}
-		data, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(target, data, 0o666)
-	})
-}
-
 // copyWithTime copies a file with its time. The copy is there whole or not at all.
 func copyWithTime(from, to string) error {
-	source, err := os.Open(from)
+	info, err := os.Stat(from)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = source.Close() }()
-	info, err := source.Stat()
+	data, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
-	target, err := os.Create(to + ".tmp")
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(target, source)
-	if e := target.Close(); err == nil {
-		err = e
+	half := to + ".tmp"
+	err = os.WriteFile(half, data, 0o666)
+	if err == nil {
+		err = os.Chtimes(half, info.ModTime(), info.ModTime())
 	}
 	if err == nil {
-		err = os.Chtimes(target.Name(), info.ModTime(), info.ModTime())
-	}
-	if err == nil {
-		err = os.Rename(target.Name(), to)
+		err = os.Rename(half, to)
 	}
 	return err
 }

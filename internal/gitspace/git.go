@@ -210,6 +210,32 @@ func (e *gitError) reason() string {
 	return strings.Join(lines, "; ")
 }
 
+// refusal returns the error of a git that has failed by itself; nil if there is none, or another one.
+func refusal(err error) *gitError {
+	if failed, is := errors.AsType[*gitError](err); is && failed.byItself() {
+		return failed
+	}
+	return nil
+}
+
+// do runs a command.
+func (g *git) do(ctx context.Context, p place, args ...string) error {
+	_, err := g.output(ctx, p, args...)
+	return err
+}
+
+// commit returns the name of the commit that a revision stands for, or "" if there is none.
+func (g *git) commit(ctx context.Context, p place, revision string) (string, error) {
+	out, _, err := g.answer(ctx, p, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
+	return strings.TrimSpace(out), err
+}
+
+// contains reports whether a commit is another one, or has it in its history.
+func (g *git) contains(ctx context.Context, p place, commit, other string) (bool, error) {
+	_, code, err := g.answer(ctx, p, "merge-base", "--is-ancestor", other, commit)
+	return code == 0, err
+}
+
 // output runs a command and returns what it printed to stdout.
 func (g *git) output(ctx context.Context, p place, args ...string) (string, error) {
 	return g.feed(ctx, p, "", args...)
@@ -217,13 +243,13 @@ func (g *git) output(ctx context.Context, p place, args ...string) (string, erro
 
 // feed is output for a command that reads input.
 func (g *git) feed(ctx context.Context, p place, input string, args ...string) (string, error) {
-	out, _, err := g.run(ctx, p, input, nil, args...)
+	out, _, err := g.run(ctx, p, input, 0, args...)
 	return out, err
 }
 
 // answer runs a command whose exit codes 0 and 1 are answers.
 func (g *git) answer(ctx context.Context, p place, args ...string) (out string, code int, err error) {
-	return g.run(ctx, p, "", []int{1}, args...)
+	return g.run(ctx, p, "", 1, args...)
 }
 
 // line is output without the newline at its end.
@@ -232,20 +258,16 @@ func (g *git) line(ctx context.Context, p place, args ...string) (string, error)
 	return strings.TrimSuffix(out, "\n"), err
 }
 
-// run runs a command. Exit codes other than 0 and those of answers are a *gitError; a stop is its cause.
+// run runs a command. Exit codes other than 0 and that of an answer are a *gitError; a stop is its cause.
 func (g *git) run(
-	ctx context.Context, p place, input string, answers []int, args ...string,
+	ctx context.Context, p place, input string, answer int, args ...string,
 ) (out string, code int, err error) {
 	expiry, expire := context.WithTimeout(context.Background(), g.patience)
 	defer expire()
 	stdout := bounded{most: cmp.Or(p.most, mostOutput), keep: p.most == 0, full: expire}
 	stderr := process.Capture{Limit: 16 << 10}
-	argv := make([]string, 0, 1+len(g.flags)+len(args))
-	argv = append(argv, "git")
-	argv = append(argv, g.flags...)
-	argv = append(argv, args...)
 	c := process.Command{
-		Path: g.path, Argv: argv, Dir: p.dir, Env: append(slices.Clip(g.environ), p.environ()...),
+		Path: g.path, Argv: slices.Concat([]string{"git"}, g.flags, args), Dir: p.dir, Env: append(slices.Clip(g.environ), p.environ()...),
 		Stdin: p.stdin, Input: input, Stdout: &stdout, Stderr: &stderr, Grace: 5 * time.Second, Register: g.register,
 		Expiry: expiry,
 	}
@@ -258,16 +280,13 @@ func (g *git) run(
 		return "", -1, err
 	case exit.Start != nil:
 		return "", -1, fmt.Errorf("git %s: %w", args[0], exit.Start)
-	case exit.Expired && stdout.over:
-		return "", -1, &gitError{
-			args: args, exit: exit,
-			stderr: fmt.Sprintf("git %s printed more than %s", args[0], size(int64(stdout.most))),
-		}
 	case exit.Expired:
-		return "", -1, &gitError{
-			args: args, exit: exit, stderr: fmt.Sprintf("git %s did not end within %v", args[0], g.patience),
+		why := fmt.Sprintf("git %s did not end within %v", args[0], g.patience)
+		if stdout.size > stdout.most {
+			why = fmt.Sprintf("git %s printed more than %s", args[0], size(int64(stdout.most)))
 		}
-	case exit.Code != 0 && !slices.Contains(answers, exit.Code):
+		return "", -1, &gitError{args: args, exit: exit, stderr: why}
+	case exit.Code != 0 && exit.Code != answer:
 		return "", exit.Code, &gitError{args: args, exit: exit, stderr: stderr.Text()}
 	}
 	return stdout.text.String(), exit.Code, nil
@@ -280,18 +299,19 @@ type bounded struct {
 	keep bool
 	full func()
 	size int
-	over bool
 }
 
 func (b *bounded) Write(data []byte) (int, error) {
 	if b.size += len(data); b.size > b.most {
-		b.over = true
 		b.full()
 	} else if b.keep {
 		b.text.Write(data)
 	}
 	return len(data), nil
 }
+
+// list returns names as the input of commands with -z.
+func list(names []string) string { return strings.Join(names, "\x00") + "\x00" }
 
 // fields splits output of commands with -z.
 func fields(out string) []string {

@@ -175,10 +175,13 @@ func (c Config) recordFile() string  { return filepath.Join(c.GitDir, "start.jso
 
 // hub is the place of commands that work on the objects of the job.
 func (s *Space) hub() place {
-	return place{
-		dir: s.hubDir(), gitDir: s.hubDir(), identity: s.record.Identity, env: []string{"GIT_NO_REPLACE_OBJECTS=1"},
-	}
+	p := bare(s.hubDir())
+	p.identity, p.env = s.record.Identity, []string{"GIT_NO_REPLACE_OBJECTS=1"}
+	return p
 }
+
+// bare is the place of commands that work on a repository without a working tree.
+func bare(dir string) place { return place{dir: dir, gitDir: dir} }
 
 const headRef = "refs/heads/job" // in the hub
 

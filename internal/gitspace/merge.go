@@ -85,12 +85,11 @@ func (s *Space) culprit(ctx context.Context, head string, w Work, err error) str
 	if reason, err := s.missing(ctx, head, s.record.Base); err != nil || reason != "" {
 		return ""
 	}
-	var state *StateError
-	if _, found := s.examine(ctx, w.Commit, w.Base); errors.As(found, &state) {
+	_, found := s.examine(ctx, w.Commit, w.Base)
+	if state, is := errors.AsType[*StateError](found); is {
 		return state.Reason
 	}
-	var failed *gitError
-	if errors.As(err, &failed) && failed.exit.Expired {
+	if failed, is := errors.AsType[*gitError](err); is && failed.exit.Expired {
 		return "its work cannot be merged: " + failed.reason()
 	}
 	return ""
@@ -245,7 +244,7 @@ func (s *Space) findOthers(ctx context.Context, base, head string, conflicts []e
 		"--format=%x01%(trailers:key=" + itemTrailer + ",valueonly,unfold,separator=%x02)", base + ".." + head, "--",
 	}
 	for _, c := range conflicts[:min(len(conflicts), events.MaxConflicts)] {
-		args = append(args, ":(top,literal)"+c.Path)
+		args = append(args, literally(c.Path))
 	}
 	out, err := s.git.output(ctx, s.hub(), args...)
 	if err != nil {
@@ -443,17 +442,18 @@ func (s *Space) Publish(ctx context.Context, head string, settled []Work) error 
 // each object that is not in one is a file.
 const packEvery = 1000
 
+// packs is what the names of packs in the hub begin with.
+func (s *Space) packs() string { return filepath.Join(s.hubDir(), "objects", "pack", "pack") }
+
 // packObjects packs the objects of what was merged since the last time. The history before, which is the
 // user's, is not looked at.
 func (s *Space) packObjects(ctx context.Context, head string) error {
 	since := cmp.Or(s.packed, s.record.Base)
-	pack := filepath.Join(s.hubDir(), "objects", "pack", "pack")
-	if _, err := s.git.feed(
-		ctx, s.hub(), head+"\n^"+since+"\n", "pack-objects", "-q", "--revs", "--unpacked", "--local", pack,
-	); err != nil {
-		return err
+	err := s.pack(ctx, s.hub(), []string{head}, []string{since}, "--unpacked", "--local", s.packs())
+	if err == nil {
+		err = s.git.do(ctx, s.hub(), "prune-packed", "-q")
 	}
-	if _, err := s.git.output(ctx, s.hub(), "prune-packed", "-q"); err != nil {
+	if err != nil {
 		return err
 	}
 	s.packed = head

@@ -31,8 +31,7 @@ func (s *Space) Phase(ctx context.Context, head string) (dir string, err error) 
 			return "", err
 		}
 		err := s.create(ctx, w, head, s.ResultBranch())
-		var setup *setupFailed
-		if errors.As(err, &setup) {
+		if setup, failed := errors.AsType[*setupFailed](err); failed {
 			return "", stateErrorf(
 				"workspace.setup failed in the workspace of the job: %s", setup.outcome.Failure.Message,
 			)
@@ -51,6 +50,15 @@ func (s *Space) Phase(ctx context.Context, head string) (dir string, err error) 
 	return dir, nil
 }
 
+// head returns the commit that a workspace, which is called so, is at.
+func (s *Space) head(ctx context.Context, w workspace, called string) (string, error) {
+	at, err := s.git.commit(ctx, s.in(w), "HEAD")
+	if _, failed := errors.AsType[*gitError](err); failed || err == nil && at == "" {
+		err = stateErrorf("HEAD of %s is no commit any more", called)
+	}
+	return at, err
+}
+
 // moveTo moves the job's workspace to head. One that has head, and perhaps commits of a phase on top, stays. A
 // file beside the workspace says that git is at work: a git that was killed has left some files of one commit
 // and some of the other, which it would refuse to touch again.
@@ -62,16 +70,12 @@ func (s *Space) moveTo(ctx context.Context, w workspace, head string) error {
 	if err := s.finishMove(ctx, w); err != nil {
 		return err
 	}
-	at, err := s.git.line(ctx, in, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-	var failed *gitError
-	if errors.As(err, &failed) {
-		return stateErrorf("HEAD of the workspace of the job, %s, is no commit any more", w.dir)
-	}
+	at, err := s.head(ctx, w, "the workspace of the job, "+w.dir+",")
 	if err != nil || at == head {
 		return err
 	}
-	_, code, err := s.git.answer(ctx, in, "merge-base", "--is-ancestor", head, at)
-	if err != nil || code == 0 {
+	contains, err := s.git.contains(ctx, in, at, head)
+	if err != nil || contains {
 		return s.blame(err, "HEAD of the workspace of the job cannot be read")
 	}
 	// Commits of a phase that was not completed are not part of the result. They stay where they can be found.
@@ -85,8 +89,8 @@ func (s *Space) moveTo(ctx context.Context, w workspace, head string) error {
 		return err
 	}
 	move := func(args ...string) error {
-		_, err := s.git.output(ctx, in, append(args, head)...)
-		if errors.As(err, &failed) && failed.byItself() {
+		err := s.git.do(ctx, in, append(args, head)...)
+		if failed := refusal(err); failed != nil {
 			return stateErrorf(
 				"the workspace of the job, %s, cannot be moved to what was merged: %s", w.dir, failed.reason(),
 			)
@@ -143,12 +147,11 @@ func (s *Space) finishMove(ctx context.Context, w workspace) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.git.output(ctx, in, "reset", "-q", to); err != nil {
+	if err := s.git.do(ctx, in, "reset", "-q", to); err != nil {
 		return err
 	}
-	if _, err := s.git.feed(
-		ctx, in, strings.Join(lists[1], "\x00")+"\x00", "checkout-index", "-q", "-f", "-u", "-z", "--stdin",
-	); err != nil {
+	_, err = s.git.feed(ctx, in, list(lists[1]), "checkout-index", "-q", "-f", "-u", "-z", "--stdin")
+	if err != nil {
 		return err
 	}
 	return os.Remove(w.moving())
@@ -182,7 +185,7 @@ func (s *Space) PhaseHead(ctx context.Context, all bool, message string) (commit
 		if err != nil || c.commit == "" {
 			return head, err
 		}
-		if _, err := s.git.output(ctx, s.in(w), "reset", "-q", c.commit); err != nil {
+		if err := s.git.do(ctx, s.in(w), "reset", "-q", c.commit); err != nil {
 			return "", s.blame(err, "the workspace of the job cannot be moved to what the phase did")
 		}
 		return c.commit, nil
@@ -190,18 +193,12 @@ func (s *Space) PhaseHead(ctx context.Context, all bool, message string) (commit
 	if _, err := s.vet(w); err != nil {
 		return "", err
 	}
-	at, err := s.git.line(ctx, s.in(w), "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-	var failed *gitError
-	if errors.As(err, &failed) {
-		return "", stateErrorf("HEAD of the workspace of the job is no commit any more")
-	}
+	at, err := s.head(ctx, w, "the workspace of the job")
 	if err != nil || at == head {
 		return at, err
 	}
-	for _, u := range unfinished {
-		if exists(w.gitDir() + "/" + u.file) {
-			return "", stateErrorf("the phase left %s unfinished", u.what)
-		}
+	if what := w.unfinished(false); what != "" {
+		return "", stateErrorf("the phase left %s unfinished", what)
 	}
 	if err := s.list(ctx, s.in(w), at); err != nil {
 		return "", err

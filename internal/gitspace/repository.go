@@ -56,23 +56,14 @@ func (s *Space) identify(ctx context.Context) (known bool, err error) {
 		}
 	}
 	out, err := s.git.line(ctx, p, "var", "GIT_AUTHOR_IDENT")
-	var failed *gitError
-	switch {
-	case errors.As(err, &failed):
+	if _, failed := errors.AsType[*gitError](err); failed {
 		s.record.Identity = identity{Name: "prodigy", Email: "prodigy@localhost"}
 		return false, nil
-	case err != nil:
-		return false, err
 	}
-	s.record.Identity = parseIdentity(out)
-	return true, nil
-}
-
-// parseIdentity parses "Name <mail> time zone".
-func parseIdentity(text string) identity {
-	name, rest, _ := strings.Cut(text, " <")
+	name, rest, _ := strings.Cut(out, " <") // of "Name <mail> time zone"
 	mail, _, _ := strings.Cut(rest, ">")
-	return identity{Name: name, Email: mail}
+	s.record.Identity = identity{Name: name, Email: mail}
+	return err == nil, err
 }
 
 // writeHub writes a bare repository that borrows the user's objects.
@@ -224,6 +215,11 @@ func writeGitDir(dir, borrowed, config string, more map[string]string) error {
 			return err
 		}
 	}
+	return writeFiles(dir, files)
+}
+
+// writeFiles writes files below a directory.
+func writeFiles(dir string, files map[string]string) error {
 	for name, text := range files {
 		file := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
@@ -299,16 +295,7 @@ func (s *Space) writeRefs(ctx context.Context, dir string) error {
 	files, _ := refFiles(out, func(name string) bool {
 		return strings.HasPrefix(result+"/", name+"/") || strings.HasPrefix(name, result)
 	})
-	for name, text := range files {
-		file := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-			return err
-		}
-		if err := writeSynced(file, []byte(text)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return writeFiles(dir, files)
 }
 
 // refFormat has `git for-each-ref` print what refFiles reads.
@@ -383,9 +370,6 @@ func (s *Space) restore(ctx context.Context, head string, live []Work) error {
 	if err := removeLocks(s.hubDir()); err != nil {
 		return err
 	}
-	if err := removeHalfRefs(filepath.Join(s.hubDir(), "refs")); err != nil {
-		return err
-	}
 	s.removeOwnLocks()
 	whole, err := s.hasTrees(ctx, head, live)
 	if err != nil {
@@ -405,19 +389,17 @@ func (s *Space) restore(ctx context.Context, head string, live []Work) error {
 	if err := s.packRefs(ctx); err != nil {
 		return err
 	}
-	_, code, err := s.git.answer(ctx, s.user.place, "rev-parse", "--verify", "--quiet", s.hiddenRef()+"^{commit}")
-	if err != nil || code == 0 {
+	kept, err := s.git.commit(ctx, s.user.place, s.hiddenRef())
+	if err != nil || kept != "" {
 		return err
 	}
-	_, err = s.git.output(ctx, s.user.place, "update-ref", s.hiddenRef(), s.record.Base)
-	return err
+	return s.git.do(ctx, s.user.place, "update-ref", s.hiddenRef(), s.record.Base)
 }
 
 // setRefs sets the refs of the head and of the work that waits, and deletes those of what is merged.
 func (s *Space) setRefs(ctx context.Context, head string, live []Work) error {
 	merged, err := s.git.output(ctx, s.hub(), "for-each-ref", "--format=%(refname)", "--merged="+head, "refs/items")
-	var failed *gitError
-	if errors.As(err, &failed) && failed.byItself() { // some work that nobody waits for is damaged, so the refs of what is merged stay
+	if refusal(err) != nil { // some work that nobody waits for is damaged, so the refs of what is merged stay
 		merged, err = "", nil
 	}
 	if err != nil {
@@ -458,16 +440,6 @@ func removeLocks(dir string) error {
 	})
 }
 
-// removeHalfRefs removes refs of the hub that earlier versions were writing, under such names, when they were killed.
-func removeHalfRefs(dir string) error {
-	return filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() && strings.HasSuffix(name, ".new") {
-			return os.Remove(name)
-		}
-		return err
-	})
-}
-
 // removeOwnLocks removes the locks of the two refs of the job in the user's repository. Nobody else writes them while the job is locked.
 func (s *Space) removeOwnLocks() {
 	for _, ref := range [...]string{s.hiddenRef(), "refs/heads/" + s.ResultBranch()} {
@@ -479,6 +451,5 @@ func (s *Space) removeOwnLocks() {
 const maxLooseRefs = 200
 
 func (s *Space) packRefs(ctx context.Context) error {
-	_, err := s.git.output(ctx, s.hub(), "pack-refs", "--all")
-	return err
+	return s.git.do(ctx, s.hub(), "pack-refs", "--all")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -40,11 +39,11 @@ func (s *Space) checkStaged(ctx context.Context, in place, sides map[string]int)
 		return nil
 	}
 	// A file that has binary content on one side has no numbers of lines.
-	out, err := s.git.output(
-		ctx, in,
-		append([]string{"diff", "--numstat", "-z", "--no-ext-diff", "--no-renames", "HEAD", "MERGE_HEAD", "--"},
-			literally(both)...)...,
-	)
+	args := []string{"diff", "--numstat", "-z", "--no-ext-diff", "--no-renames", "HEAD", "MERGE_HEAD", "--"}
+	for _, name := range both {
+		args = append(args, literally(name))
+	}
+	out, err := s.git.output(ctx, in, args...)
 	if err != nil {
 		return err
 	}
@@ -56,28 +55,23 @@ func (s *Space) checkStaged(ctx context.Context, in place, sides map[string]int)
 	return nil
 }
 
-func literally(names []string) []string {
-	specs := make([]string, len(names))
-	for i, name := range names {
-		specs[i] = ":(top,literal)" + name
-	}
-	return specs
-}
+// literally returns the pathspec of one file.
+func literally(name string) string { return ":(top,literal)" + name }
 
 // checkResolution refuses a tree with marks of conflicts, and a resolution that left the work out.
 func (s *Space) checkResolution(ctx context.Context, in place, base, tree, head, work string, merging bool) error {
 	if !merging {
-		_, code, err := s.git.answer(ctx, in, "merge-base", "--is-ancestor", work, head)
+		contains, err := s.git.contains(ctx, in, head, work)
 		if err != nil {
 			return err
 		}
-		if code == 1 {
+		if !contains {
 			return stateErrorf("the merge that it was to resolve was given up: HEAD does not contain %s", short(work))
 		}
 	}
 	in.env = append(slices.Clip(in.env), "LC_ALL=C") // its output is compared
 	out, _, err := s.git.run(
-		ctx, in, "", []int{2}, "-c", "core.whitespace=-trailing-space,-space-before-tab,-blank-at-eof", "diff",
+		ctx, in, "", 2, "-c", "core.whitespace=-trailing-space,-space-before-tab,-blank-at-eof", "diff",
 		"--check", "--no-ext-diff", "--no-renames", base, tree,
 	)
 	if err != nil {
@@ -94,14 +88,12 @@ func (s *Space) checkResolution(ctx context.Context, in place, base, tree, head,
 // Adopt makes a commit of the user's repository the work of an attempt: a resolution that a person made. A
 // *StateError says why it cannot be.
 func (s *Space) Adopt(ctx context.Context, head, revision string, index, attempt int) (Work, error) {
-	out, code, err := s.git.answer(
-		ctx, s.user.place, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}",
-	)
-	if err != nil || code == 1 {
+	commit, err := s.git.commit(ctx, s.user.place, revision)
+	if err != nil || commit == "" {
 		return Work{}, stateErrorf("no commit of %s is called %q", s.user.top, revision)
 	}
-	w := Work{Index: index, Attempt: attempt, Commit: strings.TrimSpace(out)}
-	out, code, err = s.git.answer(ctx, s.hub(), "merge-base", head, w.Commit)
+	w := Work{Index: index, Attempt: attempt, Commit: commit}
+	out, code, err := s.git.answer(ctx, s.hub(), "merge-base", head, w.Commit)
 	if err != nil {
 		return Work{}, err
 	}
@@ -117,12 +109,8 @@ func (s *Space) Adopt(ctx context.Context, head, revision string, index, attempt
 	}
 	w.Files, w.Insertions, w.Deletions = c.files, c.insertions, c.deletions
 	// The objects are the user's, who may delete them. A fetch would borrow them, so they are packed.
-	pack := filepath.Join(s.hubDir(), "objects", "pack", "pack")
-	if _, err := s.git.feed(
-		ctx, s.hub(), w.Commit+"\n^"+s.record.Base+"\n", "pack-objects", "-q", "--revs", pack,
-	); err != nil {
+	if err := s.pack(ctx, s.hub(), []string{w.Commit}, []string{s.record.Base}, s.packs()); err != nil {
 		return Work{}, err
 	}
-	_, err = s.git.output(ctx, s.hub(), "update-ref", w.ref(), w.Commit)
-	return w, err
+	return w, s.git.do(ctx, s.hub(), "update-ref", w.ref(), w.Commit)
 }

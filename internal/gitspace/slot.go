@@ -81,7 +81,7 @@ func (s *Space) create(ctx context.Context, w workspace, base, branch string) er
 	if err := os.Mkdir(w.dir, 0o777); err != nil {
 		return fmt.Errorf("make a workspace: %w", err)
 	}
-	if err := copyDir(s.templateDir(), w.gitDir()); err != nil {
+	if err := os.CopyFS(w.gitDir(), os.DirFS(s.templateDir())); err != nil {
 		return fmt.Errorf("make a workspace: %w", err)
 	}
 	if err := s.checkOut(ctx, w, base, branch); err != nil {
@@ -172,7 +172,7 @@ func (s *Space) reuse(ctx context.Context, w workspace, base, branch string) err
 	if err := removeAll(w.gitDir()); err != nil {
 		return err
 	}
-	if err := copyDir(s.templateDir(), w.gitDir()); err != nil {
+	if err := os.CopyFS(w.gitDir(), os.DirFS(s.templateDir())); err != nil {
 		return err
 	}
 	if err := os.Rename(taken, w.index()); err != nil {
@@ -184,7 +184,7 @@ func (s *Space) reuse(ctx context.Context, w workspace, base, branch string) err
 	for _, pattern := range s.Policy.Keep {
 		clean = append(clean, "-e", pattern)
 	}
-	if _, err := s.git.output(ctx, s.in(w), clean...); err != nil {
+	if err := s.git.do(ctx, s.in(w), clean...); err != nil {
 		return err
 	}
 	if err := s.checkOut(ctx, w, base, branch); err != nil {
@@ -202,8 +202,7 @@ func (s *Space) checkOut(ctx context.Context, w workspace, base, branch string) 
 	if branch != "" {
 		args = []string{"checkout", "-q", "-f", "-B", branch, base}
 	}
-	_, err := s.git.output(ctx, s.in(w), args...)
-	return err
+	return s.git.do(ctx, s.in(w), args...)
 }
 
 // emptySubmodules empties the directories of submodules: their repositories were in the .git that is gone.

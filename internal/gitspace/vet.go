@@ -32,8 +32,7 @@ func (s *Space) vet(w workspace) (strangers []string, err error) {
 		strangers, err = s.walk(root)
 		return err
 	})
-	var state *StateError
-	if err != nil && !errors.As(err, &state) {
+	if _, is := errors.AsType[*StateError](err); err != nil && !is {
 		err = stateErrorf("its workspace cannot be read: %v", err)
 	}
 	return strangers, err
@@ -179,9 +178,7 @@ func (s *Space) refuse(ctx context.Context, w workspace, strangers []string) err
 	if len(strangers) == 0 {
 		return nil
 	}
-	out, _, err := s.git.run(
-		ctx, s.in(w), strings.Join(strangers, "\x00")+"\x00", []int{1}, "check-ignore", "--no-index", "--stdin", "-z",
-	)
+	out, _, err := s.git.run(ctx, s.in(w), list(strangers), 1, "check-ignore", "--no-index", "--stdin", "-z")
 	if err != nil {
 		return s.blame(err, "its files cannot be taken")
 	}
@@ -273,10 +270,8 @@ func (s *Space) bring(ctx context.Context, w workspace, commit string, known ...
 	defer func() { _ = errors.Join(pack.Close(), os.Remove(pack.Name())) }()
 	from := s.in(w)
 	from.stdout = pack
-	input := commit + "\n^" + strings.Join(known, "\n^") + "\n"
-	if _, err := s.git.feed(
-		ctx, from, input, "pack-objects", "-q", "--revs", "--stdout", "--delta-base-offset",
-	); err != nil {
+	err = s.pack(ctx, from, []string{commit}, known, "--stdout", "--delta-base-offset")
+	if err != nil {
 		return s.blame(err, "what it committed cannot be read")
 	}
 	return s.admit(ctx, pack)
@@ -307,21 +302,21 @@ func (s *Space) examine(ctx context.Context, commit string, known ...string) (co
 // many.
 func (s *Space) list(ctx context.Context, in place, commit string) error {
 	in.most = mostNames
-	_, err := s.git.output(ctx, in, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
+	err := s.git.do(ctx, in, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
 	return s.blame(err, "its files cannot be listed")
 }
 
 // whole refuses a commit of which the hub does not have all objects, or that does not contain what is known.
 func (s *Space) whole(ctx context.Context, commit string, known ...string) error {
-	if _, err := s.git.output(ctx, s.hub(), "rev-list", "--objects", "--quiet", commit, "^"+known[0]); err != nil {
+	if err := s.git.do(ctx, s.hub(), "rev-list", "--objects", "--quiet", commit, "^"+known[0]); err != nil {
 		return s.blame(err, "its work is not whole")
 	}
 	for _, name := range known {
-		_, code, err := s.git.answer(ctx, s.hub(), "merge-base", "--is-ancestor", name, commit)
+		contains, err := s.git.contains(ctx, s.hub(), commit, name)
 		if err != nil {
 			return s.blame(err, "its work cannot be read")
 		}
-		if code == 1 {
+		if !contains {
 			return stateErrorf("its work does not contain the commit %s that it began at", short(name))
 		}
 	}
