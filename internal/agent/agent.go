@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,19 +67,16 @@ type Executor struct {
 	host      Host
 	shell     func() *process.Shell // looked up once: a search of PATH for every command costs time
 	limiter   limiter
-	inherited inherited
+	inherited func() []string // the environment that every command starts from, made once for all
 	plans     plans
 	unknown   atomic.Bool // a Simulator did not know what a command would print
 	oom       *process.OOMKills
 }
 
-// New returns an Executor for attempts of a host. With a nil host they belong to no job, and their events are dropped.
+// New returns an Executor for the attempts of a host.
 func New(c Config, h Host) *Executor {
-	if h == nil {
-		h = new(noJob)
-	}
-	x := &Executor{Config: c, host: h, shell: sync.OnceValue(process.FindShell)}
-	x.oom = process.NewOOMKills()
+	x := &Executor{Config: c, host: h, shell: sync.OnceValue(process.FindShell), oom: process.NewOOMKills()}
+	x.inherited = sync.OnceValue(func() []string { return slices.DeleteFunc(slices.Clone(x.Environ), isOurs) })
 	x.limiter.most, x.limiter.onLowered = c.MaxCommands, h.Lowered
 	return x
 }
@@ -148,9 +146,8 @@ type call struct {
 	action action // instead of all above: what to do without one process of its own
 }
 
-// action does a bound step once. Its result counts when it failed, too. The error is for a stop, and for what
-// prodigy could not do.
-type action func(ctx context.Context, r *run, st *step, b boundCommand) (result, *Failure, error)
+// action does a bound step once. Its result counts when the step has failed, too.
+type action func(ctx context.Context, r *run, st *step, b boundCommand) (result, error)
 
 // boundCommand is a command with all that it needs to run.
 type boundCommand struct {

@@ -168,7 +168,7 @@ func same(t *testing.T, what string, got, want any, o ...cmp.Option) {
 
 // local returns an executor that runs commands for real.
 func local(t *testing.T) *Executor {
-	return New(Config{Run: process.Run, Environ: os.Environ(), TempDir: t.TempDir(), Grace: time.Second}, nil)
+	return New(Config{Run: process.Run, Environ: os.Environ(), TempDir: t.TempDir(), Grace: time.Second}, new(noJob))
 }
 
 func TestOutcomeTellsHowTheCommandEnded(t *testing.T) {

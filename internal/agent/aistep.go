@@ -86,11 +86,31 @@ func aiCall(c call, run *aiRun) call {
 	return c
 }
 
+// complete adds to the call of an AI coding CLI what the step, the attempt and the budget say, and its prompt, each in the
+// way of its preset.
+func (b *boundCommand) complete(r *run) error {
+	a := b.aiRun
+	if a.schema != "" {
+		if err := b.addSchema(r.a.Dir); err != nil {
+			return err
+		}
+	}
+	if a.may == "" && r.a.Base != "" && within(r.a.Dir, b.dir) && a.preset.May.Said(b.argv[1:]) == "" {
+		a.may = workflow.MayEdit // in a workspace, unless arguments of the user's own say what it may do
+	}
+	args, env, _ := a.preset.May.Of(a.may)
+	b.argv, b.env = append(b.argv, args...), append(b.env, env...)
+	if most := r.ticket.Cap; most > 0 {
+		b.argv = append(b.argv, a.preset.Options.Of("max_cost", most.Decimal())...)
+	}
+	if r.x.Simulate == nil { // an id would be random
+		b.addSession(r.session)
+	}
+	return b.addPrompt()
+}
+
 // addPrompt gives an AI coding CLI its prompt in the way of its preset.
 func (b *boundCommand) addPrompt() error {
-	if b.aiRun == nil || b.aiRun.raw {
-		return nil
-	}
 	prompt := b.aiRun.prompt
 	if b.aiRun.continued {
 		prompt = goOn + prompt
@@ -137,52 +157,24 @@ func checkPromptArgument(program, prompt string) error {
 
 // addSchema adds the arguments for the schema of an agent step, which is a file in dir.
 func (b *boundCommand) addSchema(dir string) error {
-	if b.aiRun == nil || b.aiRun.schema == "" {
-		return nil
-	}
 	path := process.Resolve(dir, b.aiRun.schema)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return &template.BindError{Text: "schema: " + err.Error()}
 	}
-	if err := checkSchema(data); err != nil {
+	if _, err := compileSchema(data); err != nil {
 		return &template.BindError{Text: "schema: " + path + ": " + err.Error()}
 	}
-	run := *b.aiRun
-	run.schema = string(data)
-	b.aiRun = &run
-	option := run.preset.Options["schema"]
+	b.aiRun.schema = string(data)
+	option := b.aiRun.preset.Options["schema"]
 	value := string(data)
 	if slices.Contains(option, "{file}") {
 		value = path
 	}
-	var args []string
 	for _, arg := range option {
-		args = append(args, strings.NewReplacer("{}", value, "{file}", value).Replace(arg))
+		b.argv = append(b.argv, strings.NewReplacer("{}", value, "{file}", value).Replace(arg))
 	}
-	b.argv = append(b.argv, args...)
 	return nil
-}
-
-// addCap adds the arguments for what an AI coding CLI may cost, where it can hold itself to that. 0: there is no limit.
-func (b *boundCommand) addCap(most spend.USD) {
-	if b.aiRun != nil && !b.aiRun.raw && most > 0 {
-		b.argv = append(slices.Clip(b.argv), b.aiRun.preset.Options.Of("max_cost", most.Decimal())...)
-	}
-}
-
-// addMay adds what an AI coding CLI may do: what its step says, else to edit in a workspace, unless arguments of the
-// user's own say it.
-func (b *boundCommand) addMay(a *Attempt) {
-	if b.aiRun == nil || b.aiRun.raw {
-		return
-	}
-	run := *b.aiRun
-	if run.may == "" && a.Base != "" && within(a.Dir, b.dir) && run.preset.May.Said(b.argv[1:]) == "" {
-		run.may = workflow.MayEdit
-	}
-	args, env, _ := run.preset.May.Of(run.may)
-	b.argv, b.env, b.aiRun = append(slices.Clip(b.argv), args...), append(b.env, env...), &run
 }
 
 // within reports whether a directory is dir or below it.
@@ -298,14 +290,6 @@ func (r *run) judge(
 		return res, nil, false
 	}
 	a := b.aiRun
-	if exit.TimedOut || exit.Code == 126 || exit.Code == 127 {
-		v := r.verdict(a, out, ai.End{ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now()}, stderr, res.Output)
-		if exit.TimedOut && !a.notOurs(v) {
-			v.Usage.Partial, v.Rule = true, ""
-			r.recordUsage(st, a, v, outcomeTimeout, exit.Duration)
-		}
-		return res, nil, false
-	}
 	v := r.verdict(
 		a, out,
 		ai.End{
@@ -314,6 +298,13 @@ func (r *run) judge(
 		},
 		stderr, res.Output,
 	)
+	if exit.TimedOut || exit.Code == 126 || exit.Code == 127 {
+		if exit.TimedOut && !a.notOurs(v) {
+			v.Usage.Partial, v.Rule = true, ""
+			r.recordUsage(st, a, v, outcomeTimeout, exit.Duration)
+		}
+		return res, nil, false
+	}
 	if stall != nil {
 		v.Outcome, v.Type, v.Rule, v.Message = stall.Outcome, stall.Outcome.ErrorType(), stall.Rule, stall.Message
 	}
@@ -349,10 +340,8 @@ func (r *run) judge(
 		r.recordUsage(st, a, v, outcome, exit.Duration)
 	}
 	if !a.raw && !v.Whole {
-		res.Output, res.masked = strings.TrimRight(v.Text, "\n"), nil
-		if masked := (Printed{r.x.Mask.Text(res.Output), r.x.Mask.Text(res.Stderr)}); masked != res.Printed {
-			res.masked = &masked
-		}
+		answer := strings.TrimRight(v.Text, "\n")
+		res.print(Printed{answer, res.Stderr}, Printed{r.x.Mask.Text(answer), r.x.Mask.Text(res.Stderr)})
 	}
 	if v.Outcome == ai.Success {
 		return res, nil, true

@@ -10,7 +10,7 @@ import (
 
 // BenchmarkExecute measures what an attempt costs beside its process.
 func BenchmarkExecute(b *testing.B) {
-	x := New(Config{Environ: os.Environ(), Run: func(context.Context, process.Command) (process.Exit, error) { return process.Exit{}, nil }}, nil)
+	x := New(Config{Environ: os.Environ(), Run: func(context.Context, process.Command) (process.Exit, error) { return process.Exit{}, nil }}, new(noJob))
 	a := ofItem(shellStep("true ${item.n}"))
 	a.SetSpec()
 	b.ReportAllocs()
@@ -23,7 +23,7 @@ func BenchmarkExecute(b *testing.B) {
 
 // BenchmarkProcess measures an attempt with its process.
 func BenchmarkProcess(b *testing.B) {
-	x := New(Config{Environ: os.Environ(), Run: process.Run}, nil)
+	x := New(Config{Environ: os.Environ(), Run: process.Run}, new(noJob))
 	a := ofItem(shellStep("true ${item.n}"))
 	a.SetSpec()
 	b.RunParallel(func(pb *testing.PB) {

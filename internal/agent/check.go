@@ -73,21 +73,21 @@ func checked(w *workflow.Workflow, item *template.Name) *compiler {
 	if w.Mode == workflow.MapReduce { // all phases see what setup captures, merge what reduce captures, nobody else what an agent captures
 		names = c.phase(w.Setup, names)
 		if w.Map != nil {
-			_, err := template.CompilePlain(w.Map.Label.Value, labelNames())
-			c.failed(nil, w.Map.Label.At, err)
-			if per := w.Map.Rate.Per; per != nil {
-				c.paths([]workflow.Text{*per})
-			}
+			keys := []*workflow.Text{&w.Map.Label, w.Map.Rate.Per, w.BreakerPer}
 			for _, s := range w.Map.AgentTemplate {
-				if s.Rate != nil && s.Rate.Per != nil {
-					c.paths([]workflow.Text{*s.Rate.Per})
+				if s.Rate != nil {
+					keys = append(keys, s.Rate.Per)
 				}
 			}
-			if per := w.BreakerPer; per != nil {
-				c.paths([]workflow.Text{*per})
+			for _, text := range slices.Concat(w.Map.Uses, w.Map.Produces) {
+				keys = append(keys, &text)
 			}
-			c.paths(w.Map.Uses)
-			c.paths(w.Map.Produces)
+			for _, text := range keys {
+				if text != nil {
+					_, err := bindItem(*text)
+					c.failed(nil, text.At, err)
+				}
+			}
 			agents := names.ofAgents(w.Map)
 			if item != nil {
 				agents = names.agent(*item).flatten()
@@ -224,18 +224,14 @@ func (c *sharedCheck) steps(steps []workflow.Step, a atOnce, ownDir bool) {
 			own = c.differs(s.WorkingDir.Value) || ownDir && !filepath.IsAbs(s.WorkingDir.Value)
 		}
 		if s.CommitRequired && a.n > 1 && !own {
-			c.add(s.Pos, "commit_required: %d %s run at once in one directory and would take each other's commits for their own; %sgive each a directory, as with working_dir: wt/%s, or set %s", a.n, a.of, a.workspace, a.name, a.mend)
+			c.problems = append(c.problems, c.problem(s.Pos, "commit_required: %d %s run at once in one directory and would take each other's commits for their own; %sgive each a directory, as with working_dir: wt/%s, or set %s", a.n, a.of, a.workspace, a.name, a.mend))
 		}
 		if what := s.Edits(); what != "" && a.n > 1 && !own && !s.CommitRequired {
-			c.edits = append(c.edits, workflow.Problem{
-				File: c.file, Line: s.Pos.Line, Col: s.Pos.Col,
-				Message: fmt.Sprintf(
-					"%s: %d %s run at once in one git checkout, and each changes files and commits under the others; write workspace: git at the root of the file (prodigy validate --fix does), or shared_directory: ok if that is meant", what, a.n, a.of),
-			})
+			c.edits = append(c.edits, c.problem(s.Pos, "%s: %d %s run at once in one git checkout, and each changes files and commits under the others; write workspace: git at the root of the file (prodigy validate --fix does), or shared_directory: ok if that is meant", what, a.n, a.of))
 		}
 		if v := s.Validate; v != nil && v.ResultFile != nil && a.n > 1 && !c.differs(v.ResultFile.Value) &&
 			(!own || filepath.IsAbs(v.ResultFile.Value)) {
-			c.add(v.ResultFile.At(1, 1), "result_file: %d %s run at once and would read each other's results; name it after each, as with result-%s.json, or set %s", a.n, a.of, a.name, a.mend)
+			c.problems = append(c.problems, c.problem(v.ResultFile.At(1, 1), "result_file: %d %s run at once and would read each other's results; name it after each, as with result-%s.json, or set %s", a.n, a.of, a.name, a.mend))
 		}
 		for key, nested := range s.NestedSteps() {
 			inner, innerOwn := a, own
@@ -266,8 +262,6 @@ func (c *sharedCheck) differs(text string) bool {
 	}
 }
 
-func (c *sharedCheck) add(at workflow.Pos, format string, args ...any) {
-	c.problems = append(
-		c.problems, workflow.Problem{File: c.file, Line: at.Line, Col: at.Col, Message: fmt.Sprintf(format, args...)},
-	)
+func (c *sharedCheck) problem(at workflow.Pos, format string, args ...any) workflow.Problem {
+	return workflow.Problem{File: c.file, Line: at.Line, Col: at.Col, Message: fmt.Sprintf(format, args...)}
 }

@@ -139,7 +139,7 @@ func (c *compiler) step(w *workflow.Step, position int, n scopeNames, prefix str
 	}
 	c.captureName(w)
 	if w.When != nil {
-		s.when = c.condition(s, n)
+		s.when = c.condition(s, n.Names)
 	}
 	s.env = c.env(s, w.Env, n)
 
@@ -199,16 +199,6 @@ func (c *compiler) step(w *workflow.Step, position int, n scopeNames, prefix str
 		c.breakers[s.label]++
 	}
 	return s
-}
-
-// condition compiles the when of s.
-func (c *compiler) condition(s *step, n scopeNames) *condition {
-	c.noteUse(s, s.When.Value)
-	compiled, problems := compileCondition(s.When.Value, n.Names)
-	for _, p := range problems {
-		c.failed(s, func(int, int) workflow.Pos { return s.When.At(p.line, p.col) }, p.err)
-	}
-	return compiled
 }
 
 // env compiles a block of variables. Each sees the ones before it. Without a step it is the block of the workflow.
@@ -286,14 +276,19 @@ func (c *compiler) failed(s *step, at locate, err error) {
 	if s != nil && s.broken == nil {
 		s.broken = err
 	}
-	var compile *template.CompileError
-	if !errors.As(err, &compile) {
-		c.findings = append(c.findings, finding{at: at(1, 1), severity: template.Error, message: err.Error()})
+	compile, is := errors.AsType[*template.CompileError](err)
+	if !is {
+		c.refuse(at(1, 1), "%v", err)
 		return
 	}
 	for _, d := range compile.Diags {
 		c.found(s, at, d)
 	}
+}
+
+// refuse notes an error.
+func (c *compiler) refuse(at workflow.Pos, format string, args ...any) {
+	c.findings = append(c.findings, finding{at: at, severity: template.Error, message: fmt.Sprintf(format, args...)})
 }
 
 func (c *compiler) found(s *step, at locate, d template.Diag) {
@@ -305,22 +300,15 @@ func (c *compiler) found(s *step, at locate, d template.Diag) {
 
 // captureName refuses names that would steer the programs of later steps, since captured values are exported to them.
 func (c *compiler) captureName(s *workflow.Step) {
-	if !template.ReservedName(s.Capture) {
-		return
+	if template.ReservedName(s.Capture) {
+		c.refuse(s.Pos, "PS031 the output cannot be captured as %s: a variable of that name would steer the shell or its programs; choose another name", s.Capture)
 	}
-	c.findings = append(c.findings, finding{
-		at: s.Pos, severity: template.Error,
-		message: fmt.Sprintf("PS031 the output cannot be captured as %s: a variable of that name would steer the shell or its programs; choose another name", s.Capture),
-	})
 }
 
 // elementName is captureName for the element of a foreach.
 func (c *compiler) elementName(s *step) {
 	if name := s.Foreach.ElementName(); template.ReservedName(name) {
-		c.findings = append(c.findings, finding{
-			at: s.Pos, severity: template.Error,
-			message: fmt.Sprintf("PS031 the element cannot be called %s: a variable of that name would steer the shell or its programs; choose another name", name),
-		})
+		c.refuse(s.Pos, "PS031 the element cannot be called %s: a variable of that name would steer the shell or its programs; choose another name", name)
 	}
 }
 
@@ -339,26 +327,20 @@ func (c *compiler) steering(v workflow.EnvVar, compiled variable, n scopeNames) 
 			written, isData = other.Data(n.Names)
 		}
 	}
-	if !isData {
-		return
+	switch {
+	case !isData:
+	case runs && v.Command == nil:
+		c.refuse(v.At(), "PS033 %s is the value of %s, where shells and programs look for what they run; give it a constant value", written, v.Name)
+	default:
+		c.findings = append(c.findings, finding{at: v.At(), severity: template.Warning, message: fmt.Sprintf(
+			"PS033 %s is the value of %s; whoever writes it may choose which program runs", written, v.Name,
+		)})
 	}
-	f := finding{at: v.At(), severity: template.Error, message: fmt.Sprintf(
-		"PS033 %s is the value of %s, where shells and programs look for what they run; give it a constant value", written, v.Name)}
-	if !runs || v.Command != nil {
-		f.severity = template.Warning
-		f.message = fmt.Sprintf("PS033 %s is the value of %s; whoever writes it may choose which program runs",
-			written, v.Name)
-	}
-	c.findings = append(c.findings, f)
 }
 
 // envName refuses names that prodigy sets for every command: the value of the workflow would never be seen.
 func (c *compiler) envName(name string, at workflow.Pos) {
-	if !isOurs(name + "=") {
-		return
+	if isOurs(name + "=") {
+		c.refuse(at, "PS032 %s is set by prodigy itself for every command; choose another name", name)
 	}
-	c.findings = append(c.findings, finding{
-		at: at, severity: template.Error,
-		message: fmt.Sprintf("PS032 %s is set by prodigy itself for every command; choose another name", name),
-	})
 }

@@ -5,6 +5,7 @@ import (
 
 	"prodigy/internal/filter"
 	"prodigy/internal/shell/template"
+	"prodigy/internal/workflow"
 )
 
 // condition is the compiled when of a step.
@@ -19,36 +20,29 @@ type term struct {
 	text   *template.Plain
 }
 
-// conditionProblem is a mistake in a condition. line and col are those of its term, or 1 when the condition as
-// a whole does not parse.
-type conditionProblem struct {
-	line, col int
-	err       error
-}
-
-// compileCondition compiles src. With problems the condition may be nil.
-func compileCondition(src string, n template.Names) (*condition, []conditionProblem) {
+// condition compiles the when of s. After a mistake the condition may be nil.
+func (c *compiler) condition(s *step, n template.Names) *condition {
+	src := s.When.Value
+	c.noteUse(s, src)
 	parsed, err := filter.ParseCondition(src)
 	if err != nil {
-		return nil, []conditionProblem{{1, 1, &whenError{err}}}
+		c.failed(s, s.When.At, &whenError{err})
+		return nil
 	}
 	if is, _ := n.Lookup("item"); is.Seen {
 		n = n.With("item", template.Name{Root: true, Declared: true, Data: true})
 	}
-	c := &condition{parsed: parsed, terms: make([]term, len(parsed.Terms))}
-	var problems []conditionProblem
+	compiled := &condition{parsed: parsed, terms: make([]term, len(parsed.Terms))}
 	for i, t := range parsed.Terms {
 		if t.Text {
-			c.terms[i].text, err = template.CompilePlain(t.Src, n)
+			compiled.terms[i].text, err = template.CompilePlain(t.Src, n)
 		} else {
-			c.terms[i].single, err = template.CompileExpression(t.Src, n)
+			compiled.terms[i].single, err = template.CompileExpression(t.Src, n)
 		}
-		if err != nil {
-			line, col := lineCol(src, t.At)
-			problems = append(problems, conditionProblem{line, col, err})
-		}
+		line, col := lineCol(src, t.At)
+		c.failed(s, func(int, int) workflow.Pos { return s.When.At(line, col) }, err)
 	}
-	return c, problems
+	return compiled
 }
 
 // whenError is the mistake in a condition.

@@ -227,7 +227,7 @@ func (l *lab) perform(t *testing.T, x *Executor, e experiment) sight {
 	t.Helper()
 	a := ofItem(shellStep(e.script))
 	a.Item, a.Dir = json.RawMessage(e.item), e.dir
-	y := New(Config{Run: x.Run, Environ: e.env, TempDir: x.TempDir, Grace: time.Second}, nil)
+	y := New(Config{Run: x.Run, Environ: e.env, TempDir: x.TempDir, Grace: time.Second}, new(noJob))
 	y.shell = x.shell
 	o, err := y.Execute(t.Context(), a)
 	o.Duration = 0

@@ -10,24 +10,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"prodigy/internal/events"
 
 	"prodigy/internal/process"
 	"prodigy/internal/shell/template"
 )
-
-// inherited is the environment that every command starts from, made once for all.
-type inherited struct {
-	once sync.Once
-	vars []string
-}
-
-func (i *inherited) of(environ []string) []string {
-	i.once.Do(func() { i.vars = slices.DeleteFunc(slices.Clone(environ), isOurs) })
-	return i.vars
-}
 
 // variables returns prodigy's variables that are the same for all commands of the attempt. itemFile is empty
 // when there is none.
@@ -101,16 +89,12 @@ func appendPWD(env []string, dir string) []string {
 // environ returns the whole environment of a command in dir: inherited variables, those of the workflow and the step,
 // prodigy's, and those of the values in the command.
 func (r *run) environ(vars []string, c call, dir string) []string {
-	inherited := r.x.inherited.of(r.x.Environ)
-	env := make([]string, 0, len(c.defaults)+len(inherited)+len(r.places)+len(vars)+len(r.vars)+len(c.env)+4)
-	env = append(env, c.defaults...)
-	env = append(env, inherited...)
-	env = append(env, r.places...)
+	inherited := r.x.inherited()
+	env := slices.Concat(c.defaults, inherited, r.places)
 	if span, traced := events.ParseTrace(r.a.Trace); traced {
 		env = append(env, events.TraceVar+"="+span.Step(r.position).String()) // in place of the one that prodigy was started with
 	}
-	env = append(env, vars...)
-	env = append(env, r.vars...)
+	env = slices.Concat(env, vars, r.vars)
 	if dir != r.a.Dir {
 		env = appendPWD(env, dir)
 	}

@@ -73,7 +73,7 @@ func (f *foreach) bind(r template.Resolver, x *Executor) (call, error) {
 		return f.bindListing(r, x)
 	}
 	elements, err := f.elements(r)
-	return call{action: func(ctx context.Context, r *run, st *step, b boundCommand) (result, *Failure, error) {
+	return call{action: func(ctx context.Context, r *run, st *step, b boundCommand) (result, error) {
 		return f.run(ctx, r, b.scope, st, elements)
 	}}, err
 }
@@ -81,12 +81,12 @@ func (f *foreach) bind(r template.Resolver, x *Executor) (call, error) {
 // bindListing puts the values into the command that prints the list.
 func (f *foreach) bindListing(r template.Resolver, x *Executor) (call, error) {
 	listing, err := f.command.bind(r, x)
-	return call{env: listing.env, action: func(ctx context.Context, r *run, st *step, b boundCommand) (result, *Failure, error) {
+	return call{env: listing.env, action: func(ctx context.Context, r *run, st *step, b boundCommand) (result, error) {
 		list := b
 		list.call, list.output = listing, nil
-		elements, failure, err := r.listing(ctx, st, list)
-		if err != nil || failure != nil {
-			return notRun, failure, err
+		elements, err := r.listing(ctx, st, list)
+		if err != nil {
+			return notRun, err
 		}
 		return f.run(ctx, r, b.scope, st, elements)
 	}}, err
@@ -120,9 +120,9 @@ func (f *foreach) elements(r template.Resolver) ([]json.RawMessage, error) {
 const maxListing = 64 << 20
 
 // listing runs the command that prints the elements.
-func (r *run) listing(ctx context.Context, st *step, b boundCommand) ([]json.RawMessage, *Failure, error) {
+func (r *run) listing(ctx context.Context, st *step, b boundCommand) ([]json.RawMessage, error) {
 	if err := b.makeFiles(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	rec, end := r.record(st, nil), stoppedEnd()
 	defer func() { rec.close(end) }()
@@ -130,21 +130,19 @@ func (r *run) listing(ctx context.Context, st *step, b boundCommand) ([]json.Raw
 	stdout.Limit = maxListing
 	exit, err := r.execWithTimeout(ctx, st, b, &sink{kept: stdout}, stderr)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	failure := failureOf(st, exit, trimmed(stderr.masked()))
 	end = endOf(exit, failure)
 	if failure != nil {
 		failure.Message = "foreach: the command that lists the elements: " + failure.Message
-		return nil, failure, nil
+		return nil, failure
 	}
 	if stdout.Cut() {
-		return nil, &Failure{Step: st.label, Failure: retry.Failure{
-			Type: retry.TypeTemplate, ExitCode: -1,
-			Message: fmt.Sprintf("foreach: the command printed more than %d bytes: use a map phase", maxListing),
-		}}, nil
+		message := fmt.Sprintf("foreach: the command printed more than %d bytes: use a map phase", maxListing)
+		return nil, st.fails(retry.TypeTemplate, message)
 	}
-	return elementsOf(stdout.Text()), nil, nil
+	return elementsOf(stdout.Text()), nil
 }
 
 // elementsOf reads the output of a command: a JSON array of the elements, or else one element on each line that
@@ -184,7 +182,7 @@ type row struct {
 // run runs the steps for each element, and makes the result of the step from their outcomes.
 func (f *foreach) run(
 	ctx context.Context, r *run, s *scope, st *step, elements []json.RawMessage,
-) (result, *Failure, error) {
+) (result, error) {
 	began := time.Now()
 	if f.MaxItems != nil {
 		elements = elements[:min(len(elements), *f.MaxItems)]
@@ -196,10 +194,13 @@ func (f *foreach) run(
 		}
 	}
 	if err != nil {
-		return notRun, nil, err
+		return notRun, err
 	}
 	res := result{Printed: Printed{Output: rowsJSON(rows)}, duration: time.Since(began)}
-	return res, f.failure(st, rows), nil
+	if failure := f.failure(st, rows); failure != nil {
+		return res, failure
+	}
+	return res, nil
 }
 
 // each runs the steps for the elements, at most as many at once as the step says. After a failure nothing new

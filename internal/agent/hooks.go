@@ -125,8 +125,9 @@ func (r *run) runHandler(ctx context.Context, s *scope, st *step, end stepEnd) (
 		}
 
 		r.tryNumber = end.attempts + 1
-		res, failure, err := r.tryAdmitted(ctx, s, st)
-		if err != nil {
+		res, err := r.tryAdmitted(ctx, s, st)
+		failure := failureIn(err)
+		if err != nil && failure == nil {
 			return stepEnd{}, err
 		}
 		end.result, end.failure, end.handler, end.printed = res, failure, nil, false
@@ -151,23 +152,21 @@ func (r *run) runFallback(ctx context.Context, s *scope, st *step, end stepEnd) 
 	if ctx.Err() != nil {
 		return stepEnd{}, context.Cause(ctx)
 	}
-	b, failure, err := r.bind(s.failing(end), st, st.fallback)
-	if err != nil {
-		return stepEnd{}, err
-	}
+	b, err := r.bind(s.failing(end), st, st.fallback)
 	var res result
-	if failure == nil {
+	if err == nil {
 		defer b.scratch.remove()
 		r.fallback = true
-		res, failure, err = r.runCommand(ctx, st, b)
+		res, err = r.runCommand(ctx, st, b)
 		r.fallback = false
-		if failure, err = r.settleOutput(st, b, res, failure, err); err != nil {
-			return stepEnd{}, err
-		}
+		err = r.settleOutput(st, b, res, err)
 	}
-	if failure != nil {
+	if failure := failureIn(err); failure != nil {
 		end.failure.Message += "; fallback: " + failure.Message
 		return end, nil
+	}
+	if err != nil {
+		return stepEnd{}, err
 	}
 	s.record(st, res)
 	res.dir = b.dir

@@ -152,63 +152,6 @@ func (u *UnmaskedOutputs) Get(a *Attempt, phase string, step int) (Printed, bool
 	return p, ok
 }
 
-// noJob is the Host of attempts that belong to no job. Nobody hears of their events.
-type noJob struct {
-	breakers StepBreakers
-	unmasked UnmaskedOutputs
-}
-
-func (*noJob) StepTurn(_ context.Context, a *Attempt, _ StepTurn, _ bool) (int, error) {
-	return a.Worker, nil
-}
-
-func (*noJob) Emit(*Attempt, events.Event)             {}
-func (*noJob) Output(*Attempt, outputs.Entry)          {}
-func (*noJob) Progress(*Attempt, events.AgentProgress) {}
-func (*noJob) Stopping() error                         { return nil }
-func (*noJob) Lowered(int, error)                      {}
-func (*noJob) Register() *process.Register             { return nil }
-
-func (*noJob) Pause(ctx context.Context, a *Attempt, d time.Duration, _ bool) (int, error) {
-	return a.Worker, sleep(ctx, d)
-}
-
-func (h *noJob) KeepUnmasked(a *Attempt, step int, p Printed) { h.unmasked.Keep(a, step, p) }
-
-func (h *noJob) Unmasked(a *Attempt, phase string, step int) (Printed, bool) {
-	return h.unmasked.Get(a, phase, step)
-}
-
-func (h *noJob) AdmitStep(_ context.Context, b StepBreaker) (limit.Ticket, string, error) {
-	t, refusal := h.breakers.Admit(b, time.Now(), func(events.Event) {})
-	return t, refusal, nil
-}
-
-func (h *noJob) StepRefusal(_ context.Context, b StepBreaker, d time.Duration) (string, error) {
-	return h.breakers.Refusal(b, time.Now().Add(d)), nil
-}
-
-func (h *noJob) ReportStep(b StepBreaker, t limit.Ticket, success bool) {
-	h.breakers.Report(b, t, success, time.Now(), func(events.Event) {})
-}
-
-func (h *noJob) ReleaseStep(b StepBreaker, t limit.Ticket) { h.breakers.Release(b, t) }
-
-// AdmitAgent holds nothing back: nobody else uses the plan.
-func (*noJob) AdmitAgent(_ context.Context, a *Attempt, ask AgentAsk, _ bool) (int, AgentTicket, *Failure, error) {
-	return a.Worker, AgentTicket{Cap: ask.MaxCost}, nil, nil
-}
-
-func (*noJob) AgentCost(AgentTicket, spend.USD) bool { return false }
-
-func (*noJob) RecordUsage(*Attempt, AgentTicket, events.AgentUsage) {}
-
-func (*noJob) ReportAgent(*Attempt, AgentTicket, *Failure, ai.LimitUse) (bool, error) {
-	return false, nil
-}
-
-func (*noJob) ReleaseAgent(AgentTicket) {}
-
 // StepBreaker names the circuit breaker of one step, which all attempts at the step share, and says how it is
 // configured.
 type StepBreaker struct {
@@ -221,25 +164,16 @@ type StepBreaker struct {
 
 // StepBreakers are the circuit breakers of steps. They belong to the coordinator of a job: wherever the
 // attempts run, each step has one breaker. The zero value has none yet; they are made as they are asked for. It
-// is safe for concurrent use.
+// is safe for concurrent use, and its lock is held while transitions are emitted, so that the log has them in order.
 type StepBreakers struct {
 	mu   sync.Mutex
-	made map[stepBreakerKey]*stepBreaker
+	made map[stepBreakerKey]*limit.Breaker
 	last map[string]map[string]limit.Transition // see Continue
 }
 
 type stepBreakerKey struct {
 	job, phase, step string
 	nth              int
-}
-
-// stepBreaker is the breaker of one step. Its lock is held while transitions are emitted, so that the log has
-// them in order.
-type stepBreaker struct {
-	scope string
-
-	mu      sync.Mutex
-	breaker *limit.Breaker
 }
 
 // Continue gives the last transitions of the breakers of a phase by the labels of their steps, as an earlier
@@ -256,79 +190,70 @@ func (s *StepBreakers) Continue(phase string, last map[string]limit.Transition) 
 	}
 }
 
-func (s *StepBreakers) of(b StepBreaker, now time.Time) *stepBreaker {
+// with calls do with the breaker of b, and emits the transitions that it returns.
+func (s *StepBreakers) with(
+	b StepBreaker, now time.Time, emit func(events.Event), do func(*limit.Breaker) []limit.Transition,
+) {
 	key := stepBreakerKey{job: b.JobID, phase: b.Phase, step: b.Step, nth: b.Nth}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known := s.made[key]; known != nil {
-		return known
+	one := s.made[key]
+	if one == nil {
+		if s.made == nil {
+			s.made = make(map[stepBreakerKey]*limit.Breaker)
+		}
+		one = limit.ContinueBreaker(b.Config, s.last[b.Phase][b.Step])
+		one.Resumed(now)
+		s.made[key] = one
 	}
-	if s.made == nil {
-		s.made = make(map[stepBreakerKey]*stepBreaker)
+	for _, t := range do(one) {
+		emit(events.Circuit(b.Step, t))
 	}
-	one := &stepBreaker{scope: b.Step, breaker: limit.ContinueBreaker(b.Config, s.last[b.Phase][b.Step])}
-	one.breaker.Resumed(now)
-	s.made[key] = one
-	return one
 }
 
 // Admit asks for a start at now. A refusal says why there is none.
 func (s *StepBreakers) Admit(b StepBreaker, now time.Time, emit func(events.Event)) (t limit.Ticket, refusal string) {
-	one := s.of(b, now)
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	if refusal := one.refusal(now); refusal != "" {
-		return limit.Ticket{}, refusal
-	}
-	t, transitions := one.breaker.Start(now)
-	one.emit(transitions, emit)
-	return t, ""
+	s.with(b, now, emit, func(one *limit.Breaker) (transitions []limit.Transition) {
+		switch one.Admit(now).Verdict {
+		case limit.Shut:
+			refusal = b.shut()
+		case limit.Full:
+			refusal = fmt.Sprintf("the circuit breaker of %s is half-open and has all its tests running", b.Step)
+		case limit.Run:
+			t, transitions = one.Start(now)
+		}
+		return transitions
+	})
+	return t, refusal
 }
 
+func (b StepBreaker) shut() string { return fmt.Sprintf("the circuit breaker of %s is open", b.Step) }
+
 // Refusal returns why a start at that time would be refused whatever happens until then, or nothing.
-func (s *StepBreakers) Refusal(b StepBreaker, at time.Time) string {
-	one := s.of(b, at)
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	if one.breaker.Admit(at).Verdict != limit.Shut {
-		return ""
-	}
-	return one.refusal(at)
+func (s *StepBreakers) Refusal(b StepBreaker, at time.Time) (refusal string) {
+	s.with(b, at, nil, func(one *limit.Breaker) []limit.Transition {
+		if one.Admit(at).Verdict == limit.Shut {
+			refusal = b.shut()
+		}
+		return nil
+	})
+	return refusal
 }
 
 // Report gives the outcome of a start.
 func (s *StepBreakers) Report(b StepBreaker, t limit.Ticket, success bool, now time.Time, emit func(events.Event)) {
-	one := s.of(b, now)
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	if success {
-		one.emit(one.breaker.Success(t, now), emit)
-		return
-	}
-	one.emit(one.breaker.Failure(t, now), emit)
+	s.with(b, now, emit, func(one *limit.Breaker) []limit.Transition {
+		if success {
+			return one.Success(t, now)
+		}
+		return one.Failure(t, now)
+	})
 }
 
 // Release gives a start back that was stopped and has no outcome.
 func (s *StepBreakers) Release(b StepBreaker, t limit.Ticket) {
-	one := s.of(b, time.Now())
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	one.breaker.Release(t)
-}
-
-func (b *stepBreaker) refusal(at time.Time) string {
-	switch b.breaker.Admit(at).Verdict {
-	case limit.Shut:
-		return fmt.Sprintf("the circuit breaker of %s is open", b.scope)
-	case limit.Full:
-		return fmt.Sprintf("the circuit breaker of %s is half-open and has all its tests running", b.scope)
-	case limit.Run:
-	}
-	return ""
-}
-
-func (b *stepBreaker) emit(transitions []limit.Transition, emit func(events.Event)) {
-	for _, t := range transitions {
-		emit(events.Circuit(b.scope, t))
-	}
+	s.with(b, time.Now(), nil, func(one *limit.Breaker) []limit.Transition {
+		one.Release(t)
+		return nil
+	})
 }

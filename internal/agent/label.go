@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -19,22 +20,27 @@ func labelNames() template.Names {
 // labelFields are the fields of an object that are taken for its label, the first of them that has a text or number.
 func labelFields() []string { return []string{"name", "id", "path", "title", "file"} }
 
+// bindItem compiles a text that may name the item.
+func bindItem(text workflow.Text) (func(id string, item json.RawMessage) (string, error), error) {
+	compiled, err := template.CompilePlain(text.Value, labelNames())
+	if err != nil {
+		return nil, err
+	}
+	return func(id string, item json.RawMessage) (string, error) { return compiled.Bind(labelled{id, item}) }, nil
+}
+
 // Labels returns what names items for people: by the label of the map phase, else by what an item is or by one
 // of its usual fields. The data of the item is as it may be shown. The label is "" if there is none, or none
 // but the id. A nil m has no label.
 func Labels(m *workflow.Map) func(id string, item json.RawMessage) string {
-	var given *template.Plain
-	if m != nil && m.Label.Value != "" {
-		given, _ = template.CompilePlain(m.Label.Value, labelNames()) // Check has refused a wrong one
+	given := func(string, json.RawMessage) string { return "" }
+	if m != nil {
+		if of, err := Keys(m.Label); err == nil { // Check has refused a wrong one
+			given = of
+		}
 	}
 	return func(id string, item json.RawMessage) string {
-		label := ""
-		if given != nil {
-			label, _ = given.Bind(labelled{id, item})
-		}
-		if label == "" {
-			label = guessedLabel(item)
-		}
+		label := cmp.Or(given(id, item), guessedLabel(item))
 		if label = strings.TrimSpace(label); label == id {
 			return ""
 		}
@@ -88,12 +94,12 @@ func labelText(value json.RawMessage) string {
 // Keys compiles a text that says which items have something in common, such as a limit. An item for which it
 // cannot be told has the key "".
 func Keys(text workflow.Text) (func(id string, item json.RawMessage) string, error) {
-	of, err := template.CompilePlain(text.Value, labelNames())
+	of, err := bindItem(text)
 	if err != nil {
 		return nil, err
 	}
 	return func(id string, item json.RawMessage) string {
-		key, err := of.Bind(labelled{id, item})
+		key, err := of(id, item)
 		if err != nil {
 			return ""
 		}
@@ -104,29 +110,21 @@ func Keys(text workflow.Text) (func(id string, item json.RawMessage) string, err
 // Paths compiles texts that each stand for a path and may name the item. The error is of the first that is
 // wrong; Check has refused it.
 func Paths(texts []workflow.Text) (func(id string, item json.RawMessage) ([]string, error), error) {
-	all := make([]*template.Plain, len(texts))
+	all := make([]func(string, json.RawMessage) (string, error), len(texts))
 	for i, text := range texts {
 		var err error
-		if all[i], err = template.CompilePlain(text.Value, labelNames()); err != nil {
+		if all[i], err = bindItem(text); err != nil {
 			return nil, err
 		}
 	}
 	return func(id string, item json.RawMessage) ([]string, error) {
 		paths := make([]string, len(all))
-		for i, text := range all {
+		for i, of := range all {
 			var err error
-			if paths[i], err = text.Bind(labelled{id, item}); err != nil {
+			if paths[i], err = of(id, item); err != nil {
 				return nil, fmt.Errorf("%s: %w", texts[i].Value, err)
 			}
 		}
 		return paths, nil
 	}, nil
-}
-
-// paths checks the texts of a key that stand for paths.
-func (c *compiler) paths(texts []workflow.Text) {
-	for _, text := range texts {
-		_, err := template.CompilePlain(text.Value, labelNames())
-		c.failed(nil, text.At, err)
-	}
 }

@@ -24,7 +24,7 @@ func RenderHandler(a Attempt) ([]string, error) {
 
 // renderer returns the scope before any step has run.
 func renderer(a *Attempt, p *plan) *scope {
-	r := &run{x: new(Executor), a: a, plan: p}
+	r := &run{x: &Executor{inherited: func() []string { return nil }}, a: a, plan: p}
 	s := &scope{run: r}
 	for _, name := range a.Secrets {
 		s.env = append(s.env, name+"="+mask.Mark)

@@ -33,10 +33,9 @@ func (r *run) runStep(ctx context.Context, s *scope, st *step) (stepEnd, error) 
 	if st.when != nil && st.broken == nil { // a step with a text that does not compile fails below
 		wanted, err := st.when.holds(s.binding(st))
 		if err != nil {
-			return r.onStepFailure(
-				ctx, s, st,
-				stepEnd{result: notRun, failure: templateFailure(st, err), attempts: 1, reason: retry.Permanent},
-			)
+			failure := st.fails(retry.TypeTemplate, err.Error())
+			end := stepEnd{result: notRun, failure: failure, attempts: 1, reason: retry.Permanent}
+			return r.onStepFailure(ctx, s, st, end)
 		}
 		if !wanted {
 			// Its own names stand for nothing now; the last step is the one before it.
@@ -85,12 +84,13 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 		if err := r.stepTurn(ctx, st); err != nil {
 			return stepEnd{}, err
 		}
-		res, failure, err := r.tryAdmitted(ctx, s, st)
-		if err != nil {
-			return stepEnd{}, err
-		}
-		if failure == nil {
+		res, err := r.tryAdmitted(ctx, s, st)
+		if err == nil {
 			return stepEnd{result: res, attempts: state.Attempts + 1}, nil
+		}
+		failure := failureIn(err)
+		if failure == nil {
+			return stepEnd{}, err
 		}
 		if before != nil && failure.Type == retry.TypeCircuitOpen {
 			return before.refused(failure.Message), nil
@@ -129,7 +129,7 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 // tryAdmitted is try for steps that may have to wait for the limit of a plan, or for the budget. A try that
 // meets such a limit charges nothing: it is made again when the limit is over. Nor does one that was to
 // continue a session that does not exist: the next one begins a session.
-func (r *run) tryAdmitted(ctx context.Context, s *scope, st *step) (result, *Failure, error) {
+func (r *run) tryAdmitted(ctx context.Context, s *scope, st *step) (result, error) {
 	ask, is := r.ask(st)
 	if !is {
 		return r.try(ctx, s, st)
@@ -141,26 +141,30 @@ func (r *run) tryAdmitted(ctx context.Context, s *scope, st *step) (result, *Fai
 		r.repeat = repeat
 		ticket, refusal, err := r.admitAgent(ctx, ask)
 		if err != nil {
-			return notRun, nil, err
+			return notRun, err
 		}
 		if refusal != nil {
 			refusal.Step = st.label
-			return notRun, refusal, nil
+			return notRun, refusal
 		}
 		r.ticket, r.limitUse = ticket, ai.LimitUse{}
-		res, failure, err := r.try(ctx, s, st)
-		if err != nil {
+		res, err := r.try(ctx, s, st)
+		failure := failureIn(err)
+		if err != nil && failure == nil {
 			r.x.host.ReleaseAgent(ticket)
-			return res, failure, err
+			return res, err
 		}
 		r.session = res.session
 		if res.sessionUnknown {
 			r.x.host.ReleaseAgent(ticket)
 			continue
 		}
-		again, err := r.x.host.ReportAgent(r.a, ticket, failure, r.limitUse)
-		if err != nil || !again {
-			return res, failure, err
+		again, broken := r.x.host.ReportAgent(r.a, ticket, failure, r.limitUse)
+		if broken != nil {
+			return res, broken
+		}
+		if !again {
+			return res, err
 		}
 	}
 }
@@ -247,9 +251,8 @@ func (e stepEnd) overBudget() stepEnd {
 // it.
 func (r *run) tryBefore(st *step) *stepEnd {
 	e := r.a.Retrying
-	failure := &Failure{
-		Failure: retry.Failure{Type: e.ErrorType, Message: e.Error, Rule: e.Rule, ExitCode: -1}, Step: st.label,
-	}
+	failure := st.fails(e.ErrorType, e.Error)
+	failure.Rule = e.Rule
 	return &stepEnd{result: notRun, failure: failure, attempts: e.Attempt}
 }
 

@@ -229,7 +229,7 @@ func TestHalfOpenBreakerRefusesWhileItsTestsRun(t *testing.T) {
 
 func TestRunnerThatCannotIsAnErrorOfTheAttempt(t *testing.T) {
 	broken := errors.New("no more processes")
-	x := New(Config{Run: func(context.Context, process.Command) (process.Exit, error) { return process.Exit{}, broken }}, nil)
+	x := New(Config{Run: func(context.Context, process.Command) (process.Exit, error) { return process.Exit{}, broken }}, new(noJob))
 	allowed := retried(linear(3))
 	allowed.AllowFailure = true
 	if _, err := x.Execute(t.Context(), ofItem(allowed)); !errors.Is(err, broken) {

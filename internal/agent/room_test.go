@@ -68,7 +68,7 @@ func TestFewerCommandsRunAtOnceWhenThereIsAShortage(t *testing.T) {
 
 func TestNoMoreCommandsRunAtOnceThanTheExecutorMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := New(Config{Run: crowded(4, errors.New("too many at once")), MaxCommands: 4}, nil)
+		x := New(Config{Run: crowded(4, errors.New("too many at once")), MaxCommands: 4}, new(noJob))
 		same(t, "failure", execute(t, x, ofItem(forEach(30))).Failure, (*Failure)(nil))
 	})
 }
@@ -76,7 +76,7 @@ func TestNoMoreCommandsRunAtOnceThanTheExecutorMay(t *testing.T) {
 // What no step is to blame for is retried by no policy, forgiven by none and counted by no breaker.
 func TestAShortageThatStaysIsNoFailureOfAStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := New(Config{Run: crowded(0, syscall.EAGAIN)}, nil)
+		x := New(Config{Run: crowded(0, syscall.EAGAIN)}, new(noJob))
 		forgiven := retried(linear(3))
 		forgiven.AllowFailure = true
 		for _, st := range []workflow.Step{forgiven, forEach(30), guarded(2, 1, time.Second)} {
@@ -91,7 +91,7 @@ func TestAStopEndsTheWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(1500*time.Millisecond, func() { cancel(errStop) })
-		x := New(Config{Run: crowded(1, syscall.EMFILE), MaxCommands: 1}, nil)
+		x := New(Config{Run: crowded(1, syscall.EMFILE), MaxCommands: 1}, new(noJob))
 		if _, err := x.Execute(ctx, ofItem(forEach(4))); !errors.Is(err, errStop) {
 			t.Errorf("got %v, want the stop", err)
 		}

@@ -21,12 +21,6 @@ func compileSchema(data []byte) (*jsonschema.Resolved, error) {
 	return s.Resolve(nil)
 }
 
-// checkSchema returns what is wrong with a JSON Schema.
-func checkSchema(data []byte) error {
-	_, err := compileSchema(data)
-	return err
-}
-
 // answerOf returns the answer of a CLI as JSON, if it fits the schema: what the CLI gives as JSON, else its
 // text, or the last code block in it.
 func answerOf(v ai.Verdict, output, schema string) (json.RawMessage, error) {

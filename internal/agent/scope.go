@@ -387,7 +387,7 @@ func (s *scope) variable(name string) (template.Value, bool) {
 }
 
 func (s *scope) environment() template.Value {
-	inherited := s.run.x.inherited.of(s.run.x.Environ)
+	inherited := s.run.x.inherited()
 	m := make(map[string]template.Value, len(inherited)+len(s.env))
 	for _, list := range [][]string{inherited, s.run.places, s.env} {
 		for _, kv := range list {

@@ -54,23 +54,22 @@ func (r *run) sessionBefore(s *scope, st *step) string {
 // addSession adds the arguments for the session of an AI coding CLI: for that to continue, or else for a new
 // one, where the CLI lets it be named.
 func (b *boundCommand) addSession(id string) {
-	run := b.aiRun
-	if run == nil || run.raw || run.namesSession(b.argv) {
+	a := b.aiRun
+	if a.namesSession(b.argv) {
 		return
 	}
-	if !run.sessions {
+	if !a.sessions {
 		id = ""
 	}
-	of := *run
-	args := of.preset.Options.Of("resume", id)
+	args := a.preset.Options.Of("resume", id)
 	switch {
 	case len(args) > 0:
-		of.session, of.continued = id, true
-	case !of.lenient && len(of.preset.Options["session"]) > 0:
-		of.session = newSessionID()
-		args = of.preset.Options.Of("session", of.session)
+		a.session, a.continued = id, true
+	case !a.lenient && len(a.preset.Options["session"]) > 0:
+		a.session = newSessionID()
+		args = a.preset.Options.Of("session", a.session)
 	}
-	b.argv, b.aiRun = append(slices.Clip(b.argv), args...), &of
+	b.argv = append(b.argv, args...)
 }
 
 // namesSession reports whether the arguments of a call are about a session already.

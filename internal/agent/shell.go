@@ -9,15 +9,22 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// shell is a step that sh runs. Its values reach it through the environment only.
-type shell struct{ *template.Template }
+// shell is a step that a shell runs. Its values reach it through the environment only.
+type shell struct {
+	*template.Template
+	argv []string // in front of the script, the last option ends in c; nil: it is sh, without an interpreter
+}
 
 func compileShell(text string, n template.Names) (command, []template.Diag, error) {
-	t, err := template.Compile(text, template.Options{Names: n, Shell: "sh"})
+	return compileFor("sh", nil, text, n)
+}
+
+func compileFor(name string, argv []string, text string, n template.Names) (command, []template.Diag, error) {
+	t, err := template.Compile(text, template.Options{Names: n, Shell: name})
 	if err != nil {
 		return nil, nil, err
 	}
-	return shell{t}, t.Diags, nil
+	return shell{t, argv}, t.Diags, nil
 }
 
 func (s shell) bind(r template.Resolver, x *Executor) (call, error) {
@@ -25,12 +32,18 @@ func (s shell) bind(r template.Resolver, x *Executor) (call, error) {
 	if err != nil {
 		return call{}, err
 	}
-	c := call{
-		path: x.shell().Path(), argv: []string{"sh", "-c", inv.Script}, env: inv.Env, values: inv.Values,
-		program: inv.Program,
+	c := call{argv: s.argv, env: inv.Env, values: inv.Values}
+	if s.argv == nil {
+		c.path, c.argv, c.program = x.shell().Path(), []string{"sh", "-c"}, inv.Program
 	}
-	if inv.AsFile {
-		c.argv, c.script = []string{"sh"}, inv.Script
+	if !inv.AsFile {
+		c.argv = append(slices.Clip(c.argv), inv.Script)
+		return c, nil
+	}
+	c.argv, c.script = slices.Clone(c.argv), inv.Script
+	end := len(c.argv) - 1
+	if c.argv[end] = strings.TrimSuffix(c.argv[end], "c"); c.argv[end] == "-" {
+		c.argv = c.argv[:end]
 	}
 	return c, nil
 }
@@ -42,11 +55,7 @@ func (s shell) render(r template.Resolver) string { return s.Render(r) }
 func interpreted(argv []string) compileText {
 	if name, ok := shellOf(argv); ok {
 		return func(text string, n template.Names) (command, []template.Diag, error) {
-			t, err := template.Compile(text, template.Options{Names: n, Shell: name})
-			if err != nil {
-				return nil, nil, err
-			}
-			return interpretedShell{t, argv}, t.Diags, nil
+			return compileFor(name, argv, text, n)
 		}
 	}
 	return func(text string, n template.Names) (command, []template.Diag, error) {
@@ -68,36 +77,6 @@ func shellOf(argv []string) (string, bool) {
 	}
 	return name, strings.HasSuffix(argv[len(argv)-1], "c")
 }
-
-// interpretedShell is a step that another shell than sh runs, or sh with options.
-type interpretedShell struct {
-	*template.Template
-	argv []string // in front of the script; the last option ends in c
-}
-
-func (s interpretedShell) bind(r template.Resolver, _ *Executor) (call, error) {
-	inv, err := s.Bind(r)
-	if err != nil {
-		return call{}, err
-	}
-	c := call{argv: append(slices.Clip(s.argv), inv.Script), env: inv.Env, values: inv.Values}
-	if inv.AsFile {
-		c.argv, c.script = s.fileArgv(), inv.Script
-	}
-	return c, nil
-}
-
-// fileArgv returns argv for a script in a file: without the c of the last option.
-func (s interpretedShell) fileArgv() []string {
-	argv := slices.Clone(s.argv)
-	end := len(argv) - 1
-	if argv[end] = strings.TrimSuffix(argv[end], "c"); argv[end] == "-" {
-		argv = argv[:end]
-	}
-	return argv
-}
-
-func (s interpretedShell) render(r template.Resolver) string { return s.Render(r) }
 
 // script is a step for an interpreter that is no shell. No value is put into its text.
 type script struct {

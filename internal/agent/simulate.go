@@ -116,12 +116,15 @@ func outcomeOfType(t retry.Type) ai.Outcome {
 	return ai.Failed
 }
 
+// nothing is the action of a step that does nothing.
+func nothing(context.Context, *run, *step, boundCommand) (result, error) { return result{}, nil }
+
 // withoutValues returns what a simulated step does that misses values: nothing if it is a file or a loop. Nil:
 // it is a command.
 func withoutValues(cmd command) action {
 	switch cmd.(type) {
 	case *writeFile, *foreach:
-		return func(context.Context, *run, *step, boundCommand) (result, *Failure, error) { return result{}, nil, nil }
+		return nothing
 	}
 	return nil
 }

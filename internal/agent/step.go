@@ -27,14 +27,14 @@ import (
 // runs, and its output and exit become a result or a failure.
 
 // try runs st once. When its breaker refuses that, the failure has the type circuit_open.
-func (r *run) try(ctx context.Context, s *scope, st *step) (result, *Failure, error) {
+func (r *run) try(ctx context.Context, s *scope, st *step) (result, error) {
 	if ctx.Err() != nil {
-		return notRun, nil, context.Cause(ctx)
+		return notRun, context.Cause(ctx)
 	}
-	b, failure, err := r.bind(s, st, st.command)
+	b, err := r.bind(s, st, st.command)
 	r.session = "" // a validation of the step has none to continue
-	if err != nil || failure != nil {
-		return notRun, failure, err
+	if err != nil {
+		return notRun, err
 	}
 	defer b.scratch.remove()
 
@@ -43,32 +43,32 @@ func (r *run) try(ctx context.Context, s *scope, st *step) (result, *Failure, er
 	if guarded {
 		var refusal string
 		if ticket, refusal, err = r.x.host.AdmitStep(ctx, gate); err != nil {
-			return notRun, nil, err
+			return notRun, err
 		}
 		if refusal != "" {
-			return result{code: -1, failed: true, dir: b.dir}, &Failure{
-				Step: st.label, Failure: retry.Failure{Type: retry.TypeCircuitOpen, Message: refusal, ExitCode: -1},
-			}, nil
+			return result{code: -1, failed: true, dir: b.dir}, st.fails(retry.TypeCircuitOpen, refusal)
 		}
 	}
-	res, failure, err := r.requireCommit(ctx, st, b)
-	failure, err = r.settleOutput(st, b, res, failure, err)
+	res, err := r.requireCommit(ctx, st, b)
+	err = r.settleOutput(st, b, res, err)
 	res.dir = b.dir
-	if err == nil && failure == nil && st.validate != nil {
-		res, failure, err = st.validate.run(ctx, r, s, st, res)
+	if err == nil && st.validate != nil {
+		res, err = st.validate.run(ctx, r, s, st, res)
 	}
+	failure := failureIn(err)
+	stopped := err != nil && failure == nil
+	ofPlan := b.aiRun != nil && failure != nil && (failure.Type == retry.TypeQuota || failure.Type == retry.TypeAuth)
 	switch {
-	case err != nil:
-		if guarded {
-			r.x.host.ReleaseStep(gate, ticket)
-		}
-		return notRun, nil, err
-	case guarded && b.aiRun != nil && failure != nil && (failure.Type == retry.TypeQuota || failure.Type == retry.TypeAuth):
-		r.x.host.ReleaseStep(gate, ticket) // it says nothing of the step
-	case guarded:
-		r.x.host.ReportStep(gate, ticket, failure == nil)
+	case !guarded:
+	case stopped, ofPlan: // it says nothing of the step
+		r.x.host.ReleaseStep(gate, ticket)
+	default:
+		r.x.host.ReportStep(gate, ticket, err == nil)
 	}
-	return res, failure, nil
+	if stopped {
+		res = notRun
+	}
+	return res, err
 }
 
 // breaker returns the circuit breaker of st, if it has one.
@@ -82,13 +82,12 @@ func (r *run) breaker(st *step) (b StepBreaker, ok bool) {
 
 // bind puts the values into one of the commands of st, and makes its private files. A value that is missing or
 // does not fit is a failure.
-func (r *run) bind(s *scope, st *step, cmd command) (boundCommand, *Failure, error) {
-	if cmd == nil || st.broken != nil {
-		return boundCommand{}, templateFailure(st, st.broken), nil
+func (r *run) bind(s *scope, st *step, cmd command) (boundCommand, error) {
+	if st.broken != nil {
+		return boundCommand{}, st.fails(retry.TypeTemplate, st.broken.Error())
 	}
 	if r.envErr != nil {
-		f, err := r.bindFailure(st, r.envErr)
-		return boundCommand{}, f, err
+		return boundCommand{}, r.bindFailure(st, r.envErr)
 	}
 	r.lostSecret = nil
 	files := r.newScratch()
@@ -104,14 +103,13 @@ func (r *run) bind(s *scope, st *step, cmd command) (boundCommand, *Failure, err
 		b.action = withoutValues(cmd)
 	}
 	if err == nil && r.rowsErr == nil {
-		return b, nil, nil
+		return b, nil
 	}
 	files.remove()
 	if broken := cmp.Or(r.rowsErr, files.err); broken != nil {
-		return boundCommand{}, nil, broken
+		return boundCommand{}, broken
 	}
-	f, err := r.bindFailure(st, err)
-	return boundCommand{}, f, err
+	return boundCommand{}, r.bindFailure(st, err)
 }
 
 // bindTexts binds the texts of st: its variables first, since the others see them.
@@ -127,16 +125,10 @@ func (r *run) bindTexts(s *scope, st *step, cmd command) (b boundCommand, err er
 		return boundCommand{}, err
 	}
 	b.env = r.environ(s.env, b.call, b.dir)
-	if err := b.addSchema(r.a.Dir); err != nil {
-		return boundCommand{}, err
-	}
-	b.addMay(r.a)
-	b.addCap(r.ticket.Cap)
-	if r.x.Simulate == nil { // an id would be random
-		b.addSession(r.session)
-	}
-	if err := b.addPrompt(); err != nil {
-		return boundCommand{}, err
+	if b.aiRun != nil && !b.aiRun.raw {
+		if err := b.complete(r); err != nil {
+			return boundCommand{}, err
+		}
 	}
 	if b.output, err = st.output.bind(s, b.dir); b.output != nil {
 		b.output.tag = r.outputTag(s, st)
@@ -226,11 +218,6 @@ func (r *run) secret(name string) (string, error) {
 // maxValueTime is how long a command may take that gives a variable its value.
 const maxValueTime = time.Minute
 
-// commandError is the failure of a command that gives a variable its value.
-type commandError struct{ failure retry.Failure }
-
-func (e *commandError) Error() string { return "the command for its value: " + e.failure.Message }
-
 // commandValue runs a command and returns what it printed, without trailing newlines.
 func (r *run) commandValue(s *scope, cmd command) (string, error) {
 	c, err := cmd.bind(s, r.x)
@@ -250,68 +237,59 @@ func (r *run) commandValue(s *scope, cmd command) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if f := failureOf(&step{Step: &workflow.Step{Timeout: maxValueTime}}, exit, trimmed(stderr.masked())); f != nil {
-		return "", &commandError{f.Failure}
+	f := failureOf(&step{Step: &workflow.Step{Timeout: maxValueTime}}, exit, trimmed(stderr.masked()))
+	if f != nil {
+		f.Message = "the command for its value: " + f.Message
+		return "", f
 	}
 	return trimmed(&stdout.Capture), nil
 }
 
 // bindFailure returns an error of a binding as the failure of st. A stop is none.
-func (r *run) bindFailure(st *step, err error) (*Failure, error) {
+func (r *run) bindFailure(st *step, err error) error {
 	if r.stop.Err() != nil {
-		return nil, context.Cause(r.stop)
+		return context.Cause(r.stop)
 	}
-	var command *commandError
-	if !errors.As(err, &command) {
-		return templateFailure(st, err), nil
+	f := st.fails(retry.TypeTemplate, err.Error())
+	if command := failureIn(err); command != nil { // of the command of a variable
+		f.Failure = command.Failure
+		f.Message = err.Error()
 	}
-	f := &Failure{Step: st.label, Failure: command.failure}
-	f.Message = err.Error()
-	return f, nil
-}
-
-func templateFailure(st *step, err error) *Failure {
-	if err == nil {
-		panic("BUG: step " + st.label + " has no command")
-	}
-	return &Failure{
-		Step: st.label, Failure: retry.Failure{Type: retry.TypeTemplate, Message: err.Error(), ExitCode: -1},
-	}
+	return f
 }
 
 // requireCommit runs b. With commit_required, st fails when HEAD of its working directory is where it was
 // before the first try.
-func (r *run) requireCommit(ctx context.Context, st *step, b boundCommand) (result, *Failure, error) {
+func (r *run) requireCommit(ctx context.Context, st *step, b boundCommand) (result, error) {
 	if !st.CommitRequired || r.x.Simulate != nil {
 		return r.runCommand(ctx, st, b)
 	}
-	before, known := r.heads[st]
-	if !known {
-		head, failure, err := r.head(ctx, st, b)
-		if err != nil || failure != nil {
-			return notRun, failure, err
+	if _, known := r.heads[st]; !known {
+		head, err := r.head(ctx, st, b)
+		if err != nil {
+			return notRun, err
 		}
 		if r.heads == nil {
 			r.heads = make(map[*step]string)
 		}
-		r.heads[st], before = head, head
+		r.heads[st] = head
 	}
-	res, failure, err := r.runCommand(ctx, st, b)
-	if err != nil || failure != nil {
-		return res, failure, err
+	res, err := r.runCommand(ctx, st, b)
+	if err != nil {
+		return res, err
 	}
-	after, failure, err := r.head(ctx, st, b)
-	if err == nil && failure == nil && after == before {
-		failure = commitFailure(st, "no commit was made in "+b.dir)
+	after, err := r.head(ctx, st, b)
+	if err == nil && after == r.heads[st] {
+		err = st.withoutCommit("no commit was made in " + b.dir)
 	}
-	if failure != nil {
+	if failure := failureIn(err); failure != nil {
 		failure.Stdout, failure.Stderr, res.failed = res.shown().Output, res.shown().Stderr, true
 	}
-	return res, failure, err
+	return res, err
 }
 
 // head returns the commit that HEAD of the working directory is at, empty before the first one.
-func (r *run) head(ctx context.Context, st *step, b boundCommand) (string, *Failure, error) {
+func (r *run) head(ctx context.Context, st *step, b boundCommand) (string, error) {
 	git := boundCommand{
 		call: call{argv: []string{"git", "rev-parse", "--quiet", "--verify", "HEAD"}}, env: b.env, dir: b.dir,
 	}
@@ -319,23 +297,23 @@ func (r *run) head(ctx context.Context, st *step, b boundCommand) (string, *Fail
 	exit, err := r.execWithTimeout(ctx, st, git, &sink{kept: stdout}, stderr)
 	switch {
 	case err != nil:
-		return "", nil, err
+		return "", err
 	case exit.Start != nil:
-		return "", commitFailure(st, exit.Start.Error()), nil
+		return "", st.withoutCommit(exit.Start.Error())
 	case exit.Code != 0 && exit.Code != 1: // 1: there is no commit yet
-		return "", commitFailure(st, strings.TrimSpace(stderr.masked().Text())), nil
+		return "", st.withoutCommit(strings.TrimSpace(stderr.masked().Text()))
 	}
-	return strings.TrimSpace(stdout.Text()), nil, nil
+	return strings.TrimSpace(stdout.Text()), nil
 }
 
-func commitFailure(st *step, why string) *Failure {
-	return &Failure{
-		Step: st.label, Failure: retry.Failure{Type: retry.TypeCommitMissing, Message: "commit_required: " + why},
-	}
+func (s *step) withoutCommit(why string) *Failure {
+	f := s.fails(retry.TypeCommitMissing, "commit_required: "+why)
+	f.ExitCode = 0
+	return f
 }
 
 // runCommand runs a bound command of st.
-func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result, *Failure, error) {
+func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result, error) {
 	if b.action != nil {
 		return r.runAction(ctx, st, b)
 	}
@@ -344,8 +322,7 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 	stdout, stderr := &rec.stdout, &rec.stderr
 	out, err := r.openOutput(ctx, b.output, stdout)
 	if err != nil {
-		failure, err := r.outputFailure(st, err)
-		return notRun, failure, err
+		return notRun, r.outputFailure(st, err)
 	}
 	if b.aiRun != nil && r.x.Simulate == nil {
 		out.reading, out.held = b.aiRun.preset.Read(), !b.aiRun.raw
@@ -359,15 +336,13 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 	if err != nil {
 		_ = out.close()
 		r.recordCutOff(ctx, st, b, out, time.Since(began), err)
-		return result{}, nil, err
+		return result{}, err
 	}
-	res := result{
-		Printed: Printed{trimmed(&stdout.Capture), trimmed(&stderr.Capture)}, code: exit.Code,
-		duration: exit.Duration,
-	}
-	if masked := (Printed{trimmed(stdout.masked()), trimmed(stderr.masked())}); masked != res.Printed {
-		res.masked = &masked
-	}
+	res := result{code: exit.Code, duration: exit.Duration}
+	res.print(
+		Printed{trimmed(&stdout.Capture), trimmed(&stderr.Capture)},
+		Printed{trimmed(stdout.masked()), trimmed(stderr.masked())},
+	)
 
 	var failure *Failure
 	judged := false
@@ -392,21 +367,29 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 		failure.Message = exit.Start.Error() + promptTooLarge
 	}
 	if failure != nil && ctx.Err() != nil {
-		return result{}, nil, context.Cause(ctx)
+		return result{}, context.Cause(ctx)
 	}
 	if failure == nil && written != nil {
-		if failure, err = r.outputFailure(st, written); err != nil {
-			return result{}, nil, err
+		err := r.outputFailure(st, written)
+		if failure = failureIn(err); failure == nil {
+			return result{}, err
 		}
 	}
 	res, failure = res.format(st, &stdout.Capture, failure, r.simulated.Unknown)
-	if failure != nil {
-		failure.Stdout, failure.Stderr = stdout.masked().Tail(events.MaxTail), stderr.masked().Tail(events.MaxTail)
-		failure.Type, failure.Rule = retry.Judge(failure.Failure, b.deciders())
-		res.code, res.failed = failure.ExitCode, true
+	if end = endOf(exit, failure); failure == nil {
+		return res, nil
 	}
-	end = endOf(exit, failure)
-	return res, failure, nil
+	failure.Stdout, failure.Stderr = stdout.masked().Tail(events.MaxTail), stderr.masked().Tail(events.MaxTail)
+	failure.Type, failure.Rule = retry.Judge(failure.Failure, b.deciders())
+	res.code, res.failed = failure.ExitCode, true
+	return res, failure
+}
+
+// print sets what was printed, and the same without secrets.
+func (r *result) print(p, masked Printed) {
+	if r.Printed, r.masked = p, nil; masked != p {
+		r.masked = &masked
+	}
 }
 
 // deciders returns the programs whose exit code the command may end with.
@@ -422,37 +405,36 @@ const maxReadStderr = 8 << 10
 
 // runAction runs a step that is not a command (write_file, foreach, validate). Its output is masked, captured
 // and written to output_file like a command's.
-func (r *run) runAction(ctx context.Context, st *step, b boundCommand) (result, *Failure, error) {
+func (r *run) runAction(ctx context.Context, st *step, b boundCommand) (result, error) {
 	inner, up := withTimeLimit(ctx, st.Timeout, st.label)
 	defer up.cancel()
-	res, failure, err := b.action(inner, r, st, b)
-	if err != nil && errors.Is(err, up) {
-		res, failure, err = notRun, r.timedOut(st.label, st.Timeout), nil
+	res, err := b.action(inner, r, st, b)
+	if errors.Is(err, up) {
+		res, err = notRun, r.timedOut(st.label, st.Timeout)
 	}
-	if err != nil {
-		return result{}, nil, err
+	failure := failureIn(err)
+	if err != nil && failure == nil {
+		return result{}, err
 	}
 	kept := newStream(r.x.Mask)
 	out, err := r.openOutput(ctx, b.output, kept)
 	if err != nil {
-		failure, err := r.outputFailure(st, err)
-		return notRun, failure, err
+		return notRun, r.outputFailure(st, err)
 	}
 	_, _ = out.Write([]byte(res.Output))
 	if written := out.close(); written != nil && failure == nil {
-		if failure, err = r.outputFailure(st, written); err != nil {
-			return result{}, nil, err
+		err := r.outputFailure(st, written)
+		if failure = failureIn(err); failure == nil {
+			return result{}, err
 		}
 	}
-	res.Output = strings.TrimRight(res.Output, "\n")
-	if masked := (Printed{r.x.Mask.Text(res.Output), r.x.Mask.Text(res.Stderr)}); masked != res.shown() {
-		res.masked = &masked
+	output := strings.TrimRight(res.Output, "\n")
+	res.print(Printed{output, res.Stderr}, Printed{r.x.Mask.Text(output), r.x.Mask.Text(res.Stderr)})
+	if res, failure = res.format(st, &kept.Capture, failure, false); failure == nil {
+		return res, nil
 	}
-	res, failure = res.format(st, &kept.Capture, failure, false)
-	if failure != nil {
-		res.code, res.failed = failure.ExitCode, true
-	}
-	return res, failure, nil
+	res.code, res.failed = failure.ExitCode, true
+	return res, failure
 }
 
 // execWithTimeout runs b until it ends or a time limit is up: its own, or one around it. The error is for a
@@ -530,13 +512,10 @@ func withTimeLimit(ctx context.Context, limit time.Duration, label string) (cont
 
 // timedOut returns the failure of a step whose time was up, with the output of the command that ran then.
 func (r *run) timedOut(label string, limit time.Duration) *Failure {
-	failure := Failure{Step: label, Failure: retry.Failure{TimedOut: true, ExitCode: -1}}
-	if r.cut != nil {
-		failure.Stdout, failure.Stderr = r.cut.Stdout, r.cut.Stderr
-	}
+	failure := cmp.Or(r.cut, &Failure{Failure: retry.Failure{TimedOut: true, ExitCode: -1}})
 	r.cut = nil
-	failure.Message = "timed out after " + duration.Format(limit)
-	return &failure
+	failure.Step, failure.Message = label, "timed out after "+duration.Format(limit)
+	return failure
 }
 
 // format gives r its output in the capture_format of st. Output that does not fit fails the step; that of a
@@ -557,10 +536,9 @@ func (r result) format(st *step, stdout *process.Capture, failure *Failure, unkn
 		err = masked
 	}
 	if failure == nil {
-		failure = &Failure{Step: st.label, Failure: retry.Failure{
-			Type:    retry.TypeCommandFailed,
-			Message: events.Clip(fmt.Sprintf("capture_format %s: %v", st.Format, err), events.MaxError),
-		}}
+		message := events.Clip(fmt.Sprintf("capture_format %s: %v", st.Format, err), events.MaxError)
+		failure = st.fails(retry.TypeCommandFailed, message)
+		failure.ExitCode = 0
 	}
 	return r, failure
 }
@@ -583,37 +561,35 @@ func (r *run) openOutput(ctx context.Context, d *destination, kept *stream) (*si
 
 // settleOutput keeps the output_file of a step that has succeeded. That of a step which failed is kept only
 // when its failure is accepted and its command printed something and exited by itself.
-func (r *run) settleOutput(st *step, b boundCommand, res result, failure *Failure, err error) (*Failure, error) {
+func (r *run) settleOutput(st *step, b boundCommand, res result, err error) error {
 	d := b.output
 	if d == nil || d.beside == "" {
-		return failure, err
+		return err
 	}
-	accepted := st.AllowFailure || st.policy().OnFailure.Kind == retry.Continue
-	if err == nil && (failure == nil || accepted && failure.ExitCode > 0 && res.Output != "") {
-		if kept := d.keep(); kept == nil || failure != nil {
-			return failure, nil
-		} else if failure, err = r.outputFailure(st, kept); err != nil {
-			return nil, err
+	failure := failureIn(err)
+	accepted := failure != nil && (st.AllowFailure || st.policy().OnFailure.Kind == retry.Continue)
+	if err == nil || accepted && failure.ExitCode > 0 && res.Output != "" {
+		kept := d.keep()
+		if kept == nil || failure != nil {
+			return err
 		}
+		err = r.outputFailure(st, kept)
 	}
 	d.discard()
-	return failure, err
+	return err
 }
 
 // outputFailure returns the failure of a step whose output_file could not be written, or the error when the
 // step is not to blame.
-func (r *run) outputFailure(st *step, err error) (*Failure, error) {
+func (r *run) outputFailure(st *step, err error) error {
 	if blameless := r.blameless(err); blameless != nil {
-		return nil, blameless
+		return blameless
 	}
-	f := &Failure{
-		Step:    st.label,
-		Failure: retry.Failure{Type: retry.TypeCommandFailed, Message: "output_file: " + err.Error(), ExitCode: -1},
-	}
+	t := retry.TypeCommandFailed
 	if errors.Is(err, fs.ErrPermission) {
-		f.Type = retry.TypePermission
+		t = retry.TypePermission
 	}
-	return f, nil
+	return st.fails(t, "output_file: "+err.Error())
 }
 
 // ErrDir is in the chain when the directory that the commands of a job run in cannot be used.

@@ -47,9 +47,7 @@ type onlyValidation struct{}
 func buildValidate(*compiler, *step, scopeNames) command { return onlyValidation{} }
 
 func (onlyValidation) bind(template.Resolver, *Executor) (call, error) {
-	return call{
-		action: func(context.Context, *run, *step, boundCommand) (result, *Failure, error) { return result{}, nil, nil },
-	}, nil
+	return call{action: nothing}, nil
 }
 
 func (onlyValidation) render(template.Resolver) string { return "validate" }
@@ -79,7 +77,7 @@ func (f found) complete() bool { return f.Status == statusComplete }
 // run validates st, which has succeeded with res. Work that is not complete is completed by the steps of
 // on_incomplete and validated again, as often as the step allows. When they fail, it is not validated in that
 // round.
-func (v *validation) run(ctx context.Context, r *run, s *scope, st *step, res result) (result, *Failure, error) {
+func (v *validation) run(ctx context.Context, r *run, s *scope, st *step, res result) (result, error) {
 	inner := s.hooks(res)
 	inner.quiet = true
 	inner.record(st, res)
@@ -99,18 +97,18 @@ func (v *validation) run(ctx context.Context, r *run, s *scope, st *step, res re
 		}
 	}
 	if err != nil {
-		return result{}, nil, err
+		return result{}, err
 	}
 	res.validation = last.json()
 	if st.kind == "validate" {
 		res.Output = string(res.validation)
 	}
 	if last.complete() || v.OnIncomplete != nil && !v.OnIncomplete.FailWorkflow {
-		return res, nil, nil
+		return res, nil
 	}
 	failure := v.failed(st, last)
 	res.code, res.failed = failure.ExitCode, true
-	return res, failure, nil
+	return res, failure
 }
 
 // check runs the validation within its time and reads its result.
@@ -145,8 +143,7 @@ func (v *validation) check(ctx context.Context, r *run, s *scope, st *step) (fou
 		return found{}, blameless
 	}
 	if err != nil {
-		failure := &Failure{Step: st.label, Failure: retry.Failure{Message: err.Error(), ExitCode: -1}}
-		return v.judge("", failure), nil
+		return v.judge("", st.fails("", err.Error())), nil
 	}
 	return v.judge(r.x.Mask.Text(output), end.failure), nil
 }
@@ -239,7 +236,7 @@ func (f found) json() json.RawMessage {
 
 // failed returns the failure of a step whose work is not complete.
 func (v *validation) failed(st *step, f found) *Failure {
-	failure := &Failure{Step: st.label, Failure: retry.Failure{ExitCode: -1}}
+	failure := st.fails("", "")
 	if f.failure != nil {
 		failure.Failure = f.failure.Failure
 	}

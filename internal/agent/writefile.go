@@ -56,31 +56,26 @@ func (f *writeFile) bind(r template.Resolver, _ *Executor) (call, error) {
 	if err != nil {
 		return call{}, err
 	}
-	return call{action: func(ctx context.Context, r *run, st *step, b boundCommand) (result, *Failure, error) {
-		began := time.Now()
-		if r.x.Simulate != nil {
-			if err := checkPath(path); err != nil {
-				return result{code: -1}, f.failure(st, err), nil
-			}
-			return result{Printed: Printed{Output: path}}, nil, nil
+	return call{action: func(ctx context.Context, r *run, st *step, b boundCommand) (result, error) {
+		var res result
+		err := checkPath(path)
+		if r.x.Simulate == nil && err == nil {
+			began := time.Now()
+			err = r.x.limiter.do(ctx, func() error { return f.write(b.dir, path, content) })
+			res.duration = time.Since(began)
 		}
-		err := r.x.limiter.do(ctx, func() error { return f.write(b.dir, path, content) })
-		if blameless := r.blameless(err); blameless != nil {
-			return notRun, nil, blameless
+		switch {
+		case r.blameless(err) != nil:
+			return notRun, r.blameless(err)
+		case errors.Is(err, errOutside):
+			res.code, err = -1, st.fails(retry.TypeTemplate, err.Error())
+		case err != nil:
+			res.code, err = -1, st.fails("", err.Error())
+		default:
+			res.Output = path
 		}
-		if err != nil {
-			return result{code: -1, duration: time.Since(began)}, f.failure(st, err), nil
-		}
-		return result{Printed: Printed{Output: path}, duration: time.Since(began)}, nil, nil
+		return res, err
 	}}, nil
-}
-
-func (f *writeFile) failure(st *step, err error) *Failure {
-	failure := &Failure{Step: st.label, Failure: retry.Failure{Message: err.Error(), ExitCode: -1}}
-	if errors.Is(err, errOutside) {
-		failure.Type = retry.TypeTemplate
-	}
-	return failure
 }
 
 // errOutside is what is wrong with a path that leads out of the working directory.
@@ -99,9 +94,6 @@ func checkPath(path string) error {
 
 // write replaces the file below dir at once: a reader sees all of the old content or all of the new.
 func (f *writeFile) write(dir, path, content string) error {
-	if err := checkPath(path); err != nil {
-		return err
-	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return fmt.Errorf("write_file: %w", err)
