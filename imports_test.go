@@ -16,7 +16,7 @@ import (
 var allowed = map[string][]string{
 	"cmd/prodigy": {"cli", "natsfleet"},
 	"internal/cli": {
-		"agent", "ai", "check", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "job", "jobs", "limit", "mapreduce", "mask", "outputs", "process", "rawjson", "retry", "reuse", "settings", "shell", "simulate", "spend", "telemetry", "term", "view", "web", "workflow",
+		"agent", "ai", "check", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "job", "jobs", "limit", "mapreduce", "mask", "outputs", "process", "rawjson", "retry", "reuse", "settings", "shell", "simulate", "telemetry", "term", "view", "web", "workflow",
 		"github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
 
@@ -34,13 +34,13 @@ var allowed = map[string][]string{
 	"lab/trials":   {},
 
 	"internal/natsfleet": {
-		"agent", "ai", "duration", "events", "fleet", "gitspace", "limit", "mapreduce", "mask", "outputs", "process", "retry", "reuse", "spend",
+		"agent", "ai", "duration", "events", "fleet", "gitspace", "limit", "mapreduce", "mask", "outputs", "process", "retry", "reuse",
 		"github.com/go-json-experiment/json", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
 	"internal/control": {},
 	"internal/fleet":   {"agent", "events", "limit", "mapreduce", "outputs", "workflow", "gopkg.in/yaml.v3"}, // limit: a worker looks at its own machine
 	"internal/mapreduce": {
-		"agent", "ai", "control", "dlq", "duration", "errorpolicy", "events", "gitspace", "items", "job", "jobs", "limit", "limits", "outputs", "process", "retry", "reuse", "settings", "spend", "workflow",
+		"agent", "ai", "control", "dlq", "duration", "errorpolicy", "events", "gitspace", "items", "job", "jobs", "limit", "limits", "outputs", "process", "retry", "reuse", "settings", "workflow",
 		"golang.org/x/sync",
 	},
 	"internal/reuse": {
@@ -48,28 +48,28 @@ var allowed = map[string][]string{
 		"github.com/bmatcuk/doublestar/v4", "github.com/go-json-experiment/json",
 	},
 	"internal/job": {
-		"agent", "dlq", "errorpolicy", "events", "items", "jobs", "limit", "limits", "mask", "retry", "spend", "workflow",
+		"agent", "dlq", "errorpolicy", "events", "items", "jobs", "limit", "limits", "mask", "retry", "workflow",
 		"golang.org/x/sync",
 	},
-	"internal/agent":    {"ai", "duration", "events", "filter", "limit", "mask", "outputs", "process", "rawjson", "retry", "shell", "spend", "shell/template", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
+	"internal/agent":    {"ai", "duration", "events", "filter", "limit", "mask", "outputs", "process", "rawjson", "retry", "shell", "shell/template", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/gitspace": {"agent", "events", "term", "process", "retry", "workflow", "golang.org/x/sys"},
 	"internal/telemetry": {
-		"errorpolicy", "events", "jobs", "term", "process", "settings", "spend", "view", "workflow",
+		"errorpolicy", "events", "jobs", "limit", "term", "process", "settings", "view", "workflow",
 		"go.opentelemetry.io/otel", "go.opentelemetry.io/proto/otlp", "golang.org/x/net", "google.golang.org/protobuf",
 	},
-	"internal/view":        {"duration", "errorpolicy", "events", "jobs", "limit", "outputs", "retry", "spend", "term", "workflow", "github.com/go-json-experiment/json/jsontext"},
+	"internal/view":        {"duration", "errorpolicy", "events", "jobs", "limit", "outputs", "retry", "term", "workflow", "github.com/go-json-experiment/json/jsontext"},
 	"internal/web":         {"dlq", "duration", "errorpolicy", "events", "job", "jobs", "outputs", "retry", "term", "view", "golang.org/x/net", "golang.org/x/sync"},
 	"internal/fsck":        {"dlq", "errorpolicy", "events", "items", "job", "jobs", "outputs"},
 	"internal/dlq":         {"events", "filter", "jobs", "retry"},
-	"internal/events":      {"check", "duration", "errorpolicy", "jobs", "limit", "outputs", "retry", "spend", "golang.org/x/sync"},
+	"internal/events":      {"check", "duration", "errorpolicy", "jobs", "limit", "outputs", "retry", "golang.org/x/sync"},
 	"internal/outputs":     {"jobs", "process", "github.com/go-json-experiment/json", "golang.org/x/sync"},
 	"internal/ai":          {"check", "duration", "filter", "term", "rawjson", "retry", "workflow", "gopkg.in/yaml.v3"},
 	"internal/items":       {"check", "filter", "jobs", "process", "rawjson", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
 	"internal/filter":      {"check", "rawjson"},
 	"internal/jobs":        {"github.com/gofrs/flock", "github.com/klauspost/compress"},
-	"internal/workflow":    {"check", "duration", "errorpolicy", "limit", "outputs", "rawjson", "retry", "shell", "spend", "gopkg.in/yaml.v3"},
+	"internal/workflow":    {"check", "duration", "errorpolicy", "limit", "outputs", "rawjson", "retry", "shell", "gopkg.in/yaml.v3"},
 	"internal/errorpolicy": {"check", "limit", "retry"},
-	"internal/simulate":    {"agent", "ai", "check", "duration", "events", "filter", "gitspace", "items", "job", "limit", "mapreduce", "process", "retry", "reuse", "settings", "spend", "workflow", "github.com/bmatcuk/doublestar/v4"},
+	"internal/simulate":    {"agent", "ai", "check", "duration", "events", "filter", "gitspace", "items", "job", "limit", "mapreduce", "process", "retry", "reuse", "settings", "workflow", "github.com/bmatcuk/doublestar/v4"},
 	"internal/limits":      {"errorpolicy", "events", "limit", "retry", "workflow"}, // it reads records; what is pure is in limit
 	"internal/limit":       {"check", "duration", "github.com/gofrs/flock"},
 	"internal/check":       {},
@@ -80,7 +80,6 @@ var allowed = map[string][]string{
 	"internal/process":     {"shell", "golang.org/x/sync", "golang.org/x/sys"},
 	"internal/term":        {"github.com/clipperhouse/displaywidth", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sys", "golang.org/x/term"},
 	"internal/duration":    {},
-	"internal/spend":       {},
 	"internal/testenv":     {"golang.org/x/sys"}, // for tests
 
 	"internal/shell/template":  {"check", "process", "rawjson", "shell", "mvdan.cc/sh/v3"},

@@ -15,10 +15,10 @@ import (
 
 	"prodigy/internal/ai"
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/shell/template"
-	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -221,7 +221,7 @@ func (r *run) recordUsage(st *step, a *aiRun, v ai.Verdict, outcome string, took
 		e.Rule = a.preset.Name + "/" + v.Rule
 	}
 	if v.Usage.Counted {
-		e.Tokens = new(spend.Tokens(v.Usage.Tokens))
+		e.Tokens = new(limit.Tokens(v.Usage.Tokens))
 	}
 	if cost, source := a.costOf(v.Usage); source != "" {
 		e.CostUSD, e.CostSource = &cost, source
@@ -233,12 +233,12 @@ func (r *run) recordUsage(st *step, a *aiRun, v ai.Verdict, outcome string, took
 
 // costOf returns what a run has cost, as far as the CLI says or there is a price, and the source of that, or an empty
 // source. Nothing for some tokens is no cost: the CLI does not know the price of the model.
-func (a *aiRun) costOf(u ai.Usage) (cost spend.USD, source string) {
+func (a *aiRun) costOf(u ai.Usage) (cost limit.USD, source string) {
 	if u.Costed && (u.CostUSD > 0 || u.Tokens == ai.Tokens{}) {
-		return spend.FromFloat(u.CostUSD), events.CostReported
+		return limit.FromFloat(u.CostUSD), events.CostReported
 	}
 	if dollars, priced := a.preset.CostOf(cmp.Or(u.Model, a.model), u.Tokens); priced && u.Tokens != (ai.Tokens{}) {
-		return spend.FromFloat(dollars), events.CostPriced
+		return limit.FromFloat(dollars), events.CostPriced
 	}
 	return 0, ""
 }

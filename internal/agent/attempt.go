@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -128,7 +128,7 @@ type MapResult struct {
 	Duration    time.Duration `json:"duration"`
 	ResultsFile string        `json:"results_file"`
 	MissingFile string        `json:"missing_file,omitempty"` // only where a step names it
-	Spent       spend.Sum     `json:"spent"`                  // by AI agents
+	Spent       limit.Sum     `json:"spent"`                  // by AI agents
 }
 
 // MergeResult is what ${merge.…} stands for.

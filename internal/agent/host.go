@@ -11,7 +11,6 @@ import (
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
 	"prodigy/internal/process"
-	"prodigy/internal/spend"
 )
 
 // Host is the job that the attempts of an Executor belong to. The Executor keeps nothing that outlives an
@@ -82,7 +81,7 @@ type Host interface {
 	) (slot int, t AgentTicket, refusal *Failure, err error)
 
 	// AgentCost says what an agent that runs has cost by now. It reports whether the agent has to end.
-	AgentCost(t AgentTicket, cost spend.USD) (over bool)
+	AgentCost(t AgentTicket, cost limit.USD) (over bool)
 
 	// RecordUsage records what a run of an admitted agent has used. What was reserved for it is free again.
 	RecordUsage(a *Attempt, t AgentTicket, e events.AgentUsage)
@@ -111,15 +110,15 @@ type AgentAsk struct {
 	Preset  string    `json:"preset"`             // the name of the preset
 	Model   string    `json:"model,omitempty"`    // that it is to use; empty: the CLI decides
 	Step    string    `json:"step"`               // label
-	MaxCost spend.USD `json:"max_cost,omitempty"` // of the step; 0: none
+	MaxCost limit.USD `json:"max_cost,omitempty"` // of the step; 0: none
 	Inside  int64     `json:"inside,omitempty"`   // the ID of a start that is not reported before this one has ended; 0: none
 }
 
 // AgentTicket is a start of an AI coding CLI that was admitted.
 type AgentTicket struct {
 	ID      int64     `json:"id"`
-	Cap     spend.USD `json:"cap,omitempty"`     // what it may cost; 0: no limit
-	Assumed spend.USD `json:"assumed,omitempty"` // what it counts against the budget if nobody learns what it has cost
+	Cap     limit.USD `json:"cap,omitempty"`     // what it may cost; 0: no limit
+	Assumed limit.USD `json:"assumed,omitempty"` // what it counts against the budget if nobody learns what it has cost
 	Owner   string    `json:"owner,omitempty"`   // of a fleet: the coordinator that gave it, since each begins with the same IDs
 }
 

@@ -9,7 +9,6 @@ import (
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
 	"prodigy/internal/process"
-	"prodigy/internal/spend"
 )
 
 // noJob is the Host of attempts that belong to no job. Nobody hears of their events.
@@ -59,7 +58,7 @@ func (*noJob) AdmitAgent(_ context.Context, a *Attempt, ask AgentAsk, _ bool) (i
 	return a.Worker, AgentTicket{Cap: ask.MaxCost}, nil, nil
 }
 
-func (*noJob) AgentCost(AgentTicket, spend.USD) bool { return false }
+func (*noJob) AgentCost(AgentTicket, limit.USD) bool { return false }
 
 func (*noJob) RecordUsage(*Attempt, AgentTicket, events.AgentUsage) {}
 

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"prodigy/internal/ai"
+	"prodigy/internal/limit"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/shell/template"
-	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -37,7 +37,7 @@ type SimulatedTry struct {
 // SimulatedAgent is what ends a run of an AI coding CLI before its time.
 type SimulatedAgent struct {
 	Stall time.Duration // after so long without a sign of life it has stalled; 0: it never has
-	Cap   spend.USD     // what it may cost; 0: as much as it likes
+	Cap   limit.USD     // what it may cost; 0: as much as it likes
 }
 
 // SimulatedExit is how a simulated command ends.

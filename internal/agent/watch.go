@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"prodigy/internal/ai"
-	"prodigy/internal/spend"
+	"prodigy/internal/limit"
 )
 
 // watch ends a run of an AI coding CLI that does not get on. What the CLI prints is observed by one goroutine,
@@ -136,7 +136,7 @@ func (m *meter) observe(s *sink) {
 		return
 	}
 	m.seen = dollars
-	cost := spend.FromFloat(dollars)
+	cost := limit.FromFloat(dollars)
 	if s.watch == nil || !m.host.AgentCost(m.ticket, cost) {
 		return
 	}

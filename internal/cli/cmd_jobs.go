@@ -13,7 +13,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
-	"prodigy/internal/spend"
+	"prodigy/internal/limit"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
@@ -54,7 +54,7 @@ type jobStatus struct {
 	Started     time.Time           `json:"started"`
 	DurationMS  events.Millis       `json:"duration_ms"`
 	Metrics     errorpolicy.Metrics `json:"metrics"`
-	Spent       *spend.Total        `json:"spent,omitempty"` // by AI agents; absent when there were none
+	Spent       *limit.Total        `json:"spent,omitempty"` // by AI agents; absent when there were none
 	Quota       []quotaShown        `json:"quota,omitempty"` // what agents wait for
 	Hold        *job.Hold           `json:"hold,omitempty"`  // of a running job: who has paused it, and since when
 }

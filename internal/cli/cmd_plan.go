@@ -17,11 +17,11 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/job"
+	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/reuse"
 	"prodigy/internal/settings"
 	"prodigy/internal/simulate"
-	"prodigy/internal/spend"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
 )
@@ -33,7 +33,7 @@ type planOptions struct {
 	maxDelay    time.Duration
 	maxParallel int
 	allowDirty  bool
-	maxCost     spend.USD
+	maxCost     limit.USD
 	since       sinceOptions
 	fleet       fleetOptions
 }
@@ -386,7 +386,7 @@ func printRate(l term.Lines, rate string) {
 }
 
 func printPlannedCost(c simulate.PlannedCost, l term.Lines) {
-	line := func(what string, u *spend.USD, of string) {
+	line := func(what string, u *limit.USD, of string) {
 		if u != nil {
 			l.Printf("worst cost of %s: %s%s", what, *u, of)
 		}

@@ -18,7 +18,6 @@ import (
 	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
-	"prodigy/internal/spend"
 	"prodigy/internal/term"
 )
 
@@ -145,8 +144,8 @@ func addMaxParallel(cmd *cobra.Command, n *int) {
 }
 
 // addMaxCost adds the flag --max-cost to cmd.
-func addMaxCost(cmd *cobra.Command, u *spend.USD) {
-	v := value[spend.USD]{u, "dollars", spend.ParseUSD, shownUnlessZero(spend.USD.Decimal)}
+func addMaxCost(cmd *cobra.Command, u *limit.USD) {
+	v := value[limit.USD]{u, "dollars", limit.ParseUSD, shownUnlessZero(limit.USD.Decimal)}
 	cmd.Flags().Var(v, "max-cost", "US dollars that AI agents may cost in all; when they are spent, the job stops and can be resumed with more")
 }
 

@@ -17,9 +17,9 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
+	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
-	"prodigy/internal/spend"
 	"prodigy/internal/term"
 )
 
@@ -38,7 +38,7 @@ type jobOptions struct {
 	keepOrder   bool // --keep-order: the same in their order; of a resume, also of items that ended before
 	maxRetries  int
 	maxCrashes  int       // of a resume
-	maxCost     spend.USD // --max-cost; 0: not given
+	maxCost     limit.USD // --max-cost; 0: not given
 	pool        jobs.Pool // --pool
 	replacement string    // --workflow: path of the replacement; empty: keep the recorded one
 	metrics     metricsOptions

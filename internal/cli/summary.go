@@ -17,11 +17,11 @@ import (
 	"prodigy/internal/items"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
+	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/outputs"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
@@ -50,7 +50,7 @@ type outcome struct {
 	Events      string              `json:"events"`
 	DLQ         string              `json:"dlq"`
 	ResultsFile string              `json:"results_file"`
-	Spent       *spend.Total        `json:"spent,omitempty"` // by AI agents; absent when there were none
+	Spent       *limit.Total        `json:"spent,omitempty"` // by AI agents; absent when there were none
 
 	// With workspaces.
 	Base     string `json:"base,omitempty"`
@@ -232,7 +232,7 @@ func (e finishedRun) printMerge(l term.Lines) {
 }
 
 // orNil returns what agents have used, or nil if there were none.
-func orNil(t spend.Total) *spend.Total {
+func orNil(t limit.Total) *limit.Total {
 	if t.Agents == 0 {
 		return nil
 	}
@@ -240,7 +240,7 @@ func orNil(t spend.Total) *spend.Total {
 }
 
 // limit returns the budget of the job in money; 0: it has none.
-func (e finishedRun) limit() spend.USD {
+func (e finishedRun) limit() limit.USD {
 	switch {
 	case e.job != nil && e.job.MaxCost > 0:
 		return e.job.MaxCost
@@ -251,7 +251,7 @@ func (e finishedRun) limit() spend.USD {
 }
 
 // printSpent prints what AI agents have used, if there were any.
-func printSpent(l term.Lines, t spend.Total, limit spend.USD) {
+func printSpent(l term.Lines, t limit.Total, limit limit.USD) {
 	if t.Agents == 0 {
 		return
 	}
@@ -270,7 +270,7 @@ func printSpent(l term.Lines, t spend.Total, limit spend.USD) {
 }
 
 // resumeWithMore returns the command that resumes a job whose budget is spent.
-func resumeWithMore(job jobs.Job, spent spend.JobSpent) string {
+func resumeWithMore(job jobs.Job, spent limit.JobSpent) string {
 	if spent.Tokens > 0 {
 		return resumeMended(job)
 	}

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 )
 
 // How is how an attempt ended, or an item for which nothing was run.
@@ -94,7 +94,7 @@ type RunEnd struct {
 	Reason  string
 	Took    time.Duration        // all runs of the job; 0 of a paused one
 	Metrics *errorpolicy.Metrics // nil of a paused one
-	Spent   *spend.Total
+	Spent   *limit.Total
 }
 
 // RunEndOf returns the end of a run that an event is. It reports false for other events.

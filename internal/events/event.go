@@ -13,7 +13,6 @@ import (
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 )
 
 // Record is one line of the log: an event, and where and when it happened.
@@ -152,7 +151,7 @@ type JobStarted struct {
 	// for each file that is not committed.
 	Checkout []string `json:"checkout,omitempty"`
 
-	MaxCostUSD *spend.USD `json:"max_cost_usd,omitempty"` // that agents may cost in all, if the command line said so
+	MaxCostUSD *limit.USD `json:"max_cost_usd,omitempty"` // that agents may cost in all, if the command line said so
 
 	// The job whose results are the items; items.jsonl has which item each comes from.
 	InputJob string `json:"input_job,omitempty"`
@@ -184,7 +183,7 @@ type JobCompleted struct {
 	Branch string `json:"branch,omitempty"`
 	Into   string `json:"into,omitempty"`
 
-	Spent *spend.Total `json:"spent,omitempty"` // by agents; absent when there were none
+	Spent *limit.Total `json:"spent,omitempty"` // by agents; absent when there were none
 }
 
 // JobFailed ends a run that a step of a phase or the policy stopped.
@@ -194,7 +193,7 @@ type JobFailed struct {
 	DurationMS Millis              `json:"duration_ms"`
 	Metrics    errorpolicy.Metrics `json:"metrics"`
 	Reason     string              `json:"reason" log:"mask,clip"`
-	Spent      *spend.Total        `json:"spent,omitempty"` // as in JobCompleted
+	Spent      *limit.Total        `json:"spent,omitempty"` // as in JobCompleted
 
 	// The rest of its items cannot be read any more, and all others have run: a resume can do nothing.
 	InputGone bool `json:"input_gone,omitempty"`
@@ -232,7 +231,7 @@ type JobResumed struct {
 	// explains such a death, so one of the attempts that were in flight may be the cause.
 	Died *time.Time `json:"died,omitempty"`
 
-	MaxCostUSD *spend.USD `json:"max_cost_usd,omitempty"` // from now on, as in JobStarted
+	MaxCostUSD *limit.USD `json:"max_cost_usd,omitempty"` // from now on, as in JobStarted
 
 	// The job goes on though its rollout was held (RolloutHeld); without it, the stage begins anew.
 	Accepted bool `json:"accepted,omitempty"`
@@ -268,7 +267,7 @@ type JobCancelled struct {
 	DurationMS Millis              `json:"duration_ms"`
 	Metrics    errorpolicy.Metrics `json:"metrics"`
 	Reason     string              `json:"reason" log:"mask,clip"`
-	Spent      *spend.Total        `json:"spent,omitempty"` // as in JobCompleted
+	Spent      *limit.Total        `json:"spent,omitempty"` // as in JobCompleted
 }
 
 // The requests are what people ask of a job while it runs. Each is recorded before it has an effect, so that
@@ -405,7 +404,7 @@ type AgentEnd struct {
 	Outcome   string          `json:"outcome"`
 	SessionID string          `json:"session_id,omitempty" log:"mask,clip"`
 	Turns     int             `json:"turns,omitempty"`
-	CostUSD   *spend.USD      `json:"cost_usd,omitempty"`               // absent: unknown
+	CostUSD   *limit.USD      `json:"cost_usd,omitempty"`               // absent: unknown
 	JSON      json.RawMessage `json:"json,omitempty" log:"mask=Masked"` // with a schema: the answer
 
 	// There were secrets in JSON, so a resume cannot use it.
@@ -687,14 +686,14 @@ type AgentUsage struct {
 	SessionID  string     `json:"session_id,omitempty" log:"mask,clip"`
 	Outcome    string     `json:"outcome"` // of the preset; or timeout, interrupted
 	Rule       string     `json:"rule,omitempty" log:"clip"`
-	CostUSD    *spend.USD `json:"cost_usd,omitempty"`
+	CostUSD    *limit.USD `json:"cost_usd,omitempty"`
 	CostSource string     `json:"cost_source,omitempty"` // CostReported or CostPriced
 
 	// Without a cost: what counts against the budget in its place.
-	AssumedUSD spend.USD `json:"assumed_usd,omitzero"`
+	AssumedUSD limit.USD `json:"assumed_usd,omitzero"`
 
 	Partial    bool          `json:"partial,omitempty"` // it was cut off: it may have used more
-	Tokens     *spend.Tokens `json:"tokens,omitempty"`
+	Tokens     *limit.Tokens `json:"tokens,omitempty"`
 	Turns      int           `json:"turns,omitempty"`
 	DurationMS Millis        `json:"duration_ms"`
 }
@@ -706,8 +705,8 @@ const (
 )
 
 // Use returns what is added up.
-func (e AgentUsage) Use() spend.Use {
-	return spend.Use{
+func (e AgentUsage) Use() limit.Use {
+	return limit.Use{
 		Preset: e.Preset, Outcome: e.Outcome, Cost: e.CostUSD, Partial: e.Partial, Assumed: e.AssumedUSD,
 		Tokens: e.Tokens,
 	}
@@ -726,11 +725,11 @@ func (e AgentUsage) Index() int {
 type BudgetReached struct {
 	Fact
 
-	LimitUSD    spend.USD   `json:"limit_usd,omitzero"`
-	SpentUSD    spend.USD   `json:"spent_usd,omitzero"`
-	NextUSD     spend.USD   `json:"next_usd,omitzero"` // what one more agent may cost
-	LimitTokens spend.Count `json:"limit_tokens,omitzero"`
-	SpentTokens spend.Count `json:"spent_tokens,omitzero"`
+	LimitUSD    limit.USD   `json:"limit_usd,omitzero"`
+	SpentUSD    limit.USD   `json:"spent_usd,omitzero"`
+	NextUSD     limit.USD   `json:"next_usd,omitzero"` // what one more agent may cost
+	LimitTokens limit.Count `json:"limit_tokens,omitzero"`
+	SpentTokens limit.Count `json:"spent_tokens,omitzero"`
 	Running     int         `json:"running,omitempty"` // agents that may still end
 }
 

@@ -16,9 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -37,17 +37,17 @@ func samples() []Event {
 			PatternType: retry.TypeTimeout, Frequency: 3, Items: []string{"item_1"}, SuggestedAction: "Wait",
 		}},
 	}
-	spent := new(spend.Total)
-	spent.Add(spend.Use{Preset: "claude", Outcome: "success", Cost: new(spend.Dollar), Tokens: &spend.Tokens{Input: 1, Cached: 2, Output: 3}})
+	spent := new(limit.Total)
+	spent.Add(limit.Use{Preset: "claude", Outcome: "success", Cost: new(limit.Dollar), Tokens: &limit.Tokens{Input: 1, Cached: 2, Output: 3}})
 	shared := Fingerprint{Steps: "0a1b2c", Values: map[string]string{"RATE": "3d4e5f"}, Version: "1"}
 	files := []File{{Path: "in/a b", Size: 7, Modified: start0.UnixNano(), Sum: "0123456789ab"}, {Path: "out/a b", Size: 9, Modified: start0.UnixNano()}}
 	rates := []StartRate{{Limit: "40/s", PerSecond: 40, Per: "${item.host}", Step: "call"}}
 	return []Event{
-		JobStarted{Workflow: "w", Mode: "mapreduce", TotalItems: &total, MaxParallel: 10, Seed: 1 << 63, Version: "1.0", Base: "a1b2c3", TargetBranch: "main", Checkout: []string{"a1b2c3 refs/heads/main", " M src/a.txt", "?? notes"}, MaxCostUSD: new(spend.Dollar), InputJob: "mapreduce-20261120-161530-001k3f9", Rates: rates, Broker: "tls://broker:4222"},
+		JobStarted{Workflow: "w", Mode: "mapreduce", TotalItems: &total, MaxParallel: 10, Seed: 1 << 63, Version: "1.0", Base: "a1b2c3", TargetBranch: "main", Checkout: []string{"a1b2c3 refs/heads/main", " M src/a.txt", "?? notes"}, MaxCostUSD: new(limit.Dollar), InputJob: "mapreduce-20261120-161530-001k3f9", Rates: rates, Broker: "tls://broker:4222"},
 		JobCompleted{DurationMS: Millis(1234567 * time.Microsecond), Metrics: metrics, Reason: "done", ReduceStale: true, ReduceHeld: true, Head: "d4e5f6", Branch: "prodigy/j", Into: "main", Spent: spent},
 		JobFailed{DurationMS: Millis(time.Second), Metrics: metrics, Reason: "max_failures", Spent: spent, InputGone: true},
 		JobPaused{Reason: "SIGINT", Unproven: true},
-		JobResumed{Reason: "resume", Completed: 1, Pending: 2, InFlight: 3, Waiting: 1, Phase: "map", StepsDone: 1, Reduce: true, Attached: []int{4, 7}, Died: new(start0), MaxCostUSD: new(spend.Dollar), Accepted: true, Set: []string{"size=5"}, Rates: rates, Broker: "tls://broker:4222", Checkout: []string{"a1b2c3 refs/heads/main"}},
+		JobResumed{Reason: "resume", Completed: 1, Pending: 2, InFlight: 3, Waiting: 1, Phase: "map", StepsDone: 1, Reduce: true, Attached: []int{4, 7}, Died: new(start0), MaxCostUSD: new(limit.Dollar), Accepted: true, Set: []string{"size=5"}, Rates: rates, Broker: "tls://broker:4222", Checkout: []string{"a1b2c3 refs/heads/main"}},
 		JobCancelled{DurationMS: Millis(time.Second), Metrics: metrics, Reason: "cancelled by alice", Spent: spent},
 		PauseRequested{By: "alice"},
 		ContinueRequested{By: "alice"},
@@ -63,7 +63,7 @@ func samples() []Event {
 			Phase: "setup", Step: "build", StepIndex: 1, Kind: "shell", ID: "b", Capture: "out",
 			DurationMS: Millis(time.Second), ExitCode: 1, Output: "line\nline", Stderr: "warn",
 			CaptureFormat: "lines", Failed: true, Skipped: true, Masked: true, Printed: true, Validation: json.RawMessage(`{"status":"complete"}`),
-			Agent:   &AgentEnd{Outcome: "success", SessionID: "s", Turns: 2, CostUSD: new(spend.Dollar), JSON: json.RawMessage(`{"a":1}`), Masked: true},
+			Agent:   &AgentEnd{Outcome: "success", SessionID: "s", Turns: 2, CostUSD: new(limit.Dollar), JSON: json.RawMessage(`{"a":1}`), Masked: true},
 			Outputs: &outputs.Span{Offset: 17, Length: 4},
 		},
 		StepPrinted{Phase: "merge", Step: "build/shell_0", Output: "mended"},
@@ -95,10 +95,10 @@ func samples() []Event {
 		AgentSkipped{ItemID: "item_1", Reason: "handled"},
 		AgentUsage{
 			ItemID: "item_1", ItemIndex: 1, Phase: "reduce", AgentID: "j/item_1/1", Attempt: 1, Step: "fix", Preset: "claude", Model: "m", SessionID: "s",
-			Outcome: "success", Rule: "claude/done", CostUSD: new(spend.USD(2_520_000)), CostSource: CostReported, AssumedUSD: spend.Dollar, Partial: true,
-			Tokens: &spend.Tokens{Input: 800, Cached: 200, Output: 50}, Turns: 3, DurationMS: Millis(time.Second),
+			Outcome: "success", Rule: "claude/done", CostUSD: new(limit.USD(2_520_000)), CostSource: CostReported, AssumedUSD: limit.Dollar, Partial: true,
+			Tokens: &limit.Tokens{Input: 800, Cached: 200, Output: 50}, Turns: 3, DurationMS: Millis(time.Second),
 		},
-		BudgetReached{LimitUSD: 25 * spend.Dollar, SpentUSD: 25*spend.Dollar + 1, NextUSD: spend.Dollar, LimitTokens: 10, SpentTokens: 11, Running: 2},
+		BudgetReached{LimitUSD: 25 * limit.Dollar, SpentUSD: 25*limit.Dollar + 1, NextUSD: limit.Dollar, LimitTokens: 10, SpentTokens: 11, Running: 2},
 		AISessionStarted{ItemID: "item_1", Attempt: 2, Step: "s", Preset: "claude", Model: "opus", SessionID: "5f0c", Resumed: true},
 		QuotaPaused{
 			Pool: "claude", Kind: "quota", Scope: "five_hour", Until: time.Date(2026, 1, 2, 8, 34, 10, 0, time.UTC),

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 )
 
 // Stats counts what happened in a job. The zero value has seen nothing.
@@ -31,7 +31,7 @@ type Stats struct {
 	StepRetries int            `json:"step_retries"`
 	Durations   Durations      `json:"durations"`
 	Nodes       map[string]int `json:"nodes,omitempty"` // attempts that ended on workers of a fleet, by their names
-	Spent       *spend.Total   `json:"spent,omitempty"` // by AI agents; absent when there were none
+	Spent       *limit.Total   `json:"spent,omitempty"` // by AI agents; absent when there were none
 
 	items   idSet // marked: the agent of the first attempt was started
 	agents  idSet // the others
@@ -131,7 +131,7 @@ func (s *Stats) count(e Event) {
 		s.StepRetries++
 	case AgentUsage:
 		if s.Spent == nil {
-			s.Spent = new(spend.Total)
+			s.Spent = new(limit.Total)
 		}
 		s.Spent.Add(e.Use())
 	case StepFailed:

@@ -9,7 +9,7 @@ import (
 
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
-	"prodigy/internal/spend"
+	"prodigy/internal/limit"
 )
 
 // Grave is how much an event should worry people: the colour of a line, the level on the screen, the severity
@@ -77,7 +77,7 @@ func sayJob(r Record) Sentence {
 	case PhaseSkipped:
 		return Sentence{Text: e.Phase + " is left out: " + e.Reason}
 	case BudgetReached:
-		s := Sentence{Grave: Bad, Text: spend.JobSpent{
+		s := Sentence{Grave: Bad, Text: limit.JobSpent{
 			Limit: e.LimitUSD, Spent: e.SpentUSD, Tokens: e.LimitTokens, Used: e.SpentTokens, Next: e.NextUSD,
 		}.Text()}
 		if e.Running > 0 {
@@ -294,7 +294,7 @@ func sayStep(r Record) Sentence {
 }
 
 func sayUsage(e AgentUsage) Sentence {
-	var sum spend.Sum
+	var sum limit.Sum
 	sum.Add(e.Use())
 	outcome := strings.ReplaceAll(e.Outcome, "_", " ")
 	s := Sentence{Text: fmt.Sprintf("the agent of step %s (%s) ended as %s, cost %s", e.Step, e.Preset, outcome,

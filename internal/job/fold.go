@@ -15,7 +15,6 @@ import (
 	"prodigy/internal/limit"
 	"prodigy/internal/limits"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 )
 
 // Fold is all that is known of a job: the fold of its log. Only the goroutine that owns the job touches it. It
@@ -110,8 +109,8 @@ type agentsUsed struct {
 	// Sessions are those that have not ended by themselves, by item id; "" for the other phases.
 	Sessions map[string]events.AISessionStarted `json:"sessions,omitempty"`
 
-	Spent   spend.Account `json:"spent"`              // what they have used
-	MaxCost *spend.USD    `json:"max_cost,omitempty"` // the budget of the job, if a command line set it
+	Spent   limit.Account `json:"spent"`              // what they have used
+	MaxCost *limit.USD    `json:"max_cost,omitempty"` // the budget of the job, if a command line set it
 }
 
 // workspaceState is what is known of a job with workspaces.

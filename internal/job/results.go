@@ -15,8 +15,8 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 )
 
 // Result is one line of results.jsonl: how one finished item ended.
@@ -33,7 +33,7 @@ type Result struct {
 	// the item of an earlier job whose result this is; absent: it was run in this one
 	From *Origin `json:"reused_from,omitempty"`
 	// of its agents, in all attempts; absent when none is known
-	CostUSD *spend.USD `json:"cost_usd,omitempty"`
+	CostUSD *limit.USD `json:"cost_usd,omitempty"`
 	// agents of which nobody knows what they have cost
 	Unknown   int        `json:"cost_unknown,omitempty"`
 	ErrorType retry.Type `json:"error_type,omitempty"` // of a failed item
@@ -285,7 +285,7 @@ func RemakeResults(place jobs.Job, s *Fold, see func(events.Record) error) (rows
 // writeRows writes a row for each outcome in the log, and returns the last row of each item, by item index.
 func writeRows(place jobs.Job, total int, to io.Writer, see func(events.Record) error) ([]Row, error) {
 	w := &rowWriter{
-		place: place, to: bufio.NewWriterSize(to, 1<<16), last: make([]Row, total), costs: map[int]spend.Sum{},
+		place: place, to: bufio.NewWriterSize(to, 1<<16), last: make([]Row, total), costs: map[int]limit.Sum{},
 		agents: map[int]events.AgentUsage{}, unmerged: map[int]Result{},
 	}
 	w.lines = json.NewEncoder(&w.line)
@@ -315,7 +315,7 @@ type rowWriter struct {
 	lines    *json.Encoder // to line
 	offset   int64
 	last     []Row
-	costs    map[int]spend.Sum
+	costs    map[int]limit.Sum
 	agents   map[int]events.AgentUsage // the last of each item
 	unmerged map[int]Result            // they are no rows before their work is merged
 }

@@ -9,8 +9,8 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
+	"prodigy/internal/limit"
 	"prodigy/internal/limits"
-	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -28,7 +28,7 @@ type Summary struct {
 	Duration time.Duration // of all its runs, without the time between them
 	Metrics  errorpolicy.Metrics
 
-	Spent spend.Total // by AI agents
+	Spent limit.Total // by AI agents
 
 	Paused []events.QuotaPaused // of a job that has not completed: what its agents wait for
 
@@ -182,9 +182,9 @@ func (s *Summary) ended(e events.Event) bool {
 	return true
 }
 
-func valueOf(t *spend.Total) spend.Total {
+func valueOf(t *limit.Total) limit.Total {
 	if t == nil {
-		return spend.Total{}
+		return limit.Total{}
 	}
 	return *t
 }

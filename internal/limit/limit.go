@@ -6,6 +6,7 @@
 //   - Adaptive finds out how many calls at once, and how many in a second, a service takes.
 //   - Gate waits for the reset of the limit of an AI plan.
 //   - Windows and Guards are the time of day, and what the machine must have left.
+//   - Ledger holds AI agents to a budget, in money and in tokens; an Account adds up what they have used.
 //   - StragglerTimes finds attempts that take unusually long.
 //   - SharedPool shares slots with other jobs of this machine. It is no state machine: its slots are locked files.
 //

@@ -16,7 +16,6 @@ import (
 	"prodigy/internal/outputs"
 	"prodigy/internal/reuse"
 	"prodigy/internal/settings"
-	"prodigy/internal/spend"
 )
 
 // Executor runs the attempts of a job. *agent.Executor runs them on this machine; another one may wrap it, or
@@ -87,7 +86,7 @@ type Config struct {
 	Seed       uint64 // of jitter; 0 for a random one, which is recorded with the job
 	MaxRetries int    // how often a dead letter may be sent again
 	// what agents may cost in all, from now on; 0 for what it was, at first what the workflow says
-	MaxCost spend.USD
+	MaxCost limit.USD
 
 	job.LogConfig
 	EndConfig
@@ -224,8 +223,8 @@ type Hooks struct {
 // Earlier is what the earlier runs of a resumed job have done.
 type Earlier struct {
 	Metrics errorpolicy.Metrics
-	Spent   spend.Total          // by AI agents
-	MaxCost *spend.USD           // that they may cost in all, if a command line said so
+	Spent   limit.Total          // by AI agents
+	MaxCost *limit.USD           // that they may cost in all, if a command line said so
 	Paused  []events.QuotaPaused // what agents wait for
 }
 
@@ -256,12 +255,12 @@ type Result struct {
 	// Reduce and merge did not run, since their condition did not hold. Of a completed job.
 	ReduceHeld bool
 
-	Spent spend.Total // by AI agents
+	Spent limit.Total // by AI agents
 
 	Drained bool // of Paused: somebody asked for it with a request, and what ran has come to its end
 
 	// Budget says, of Failed, that the budget allows no further agent.
-	Budget *spend.JobSpent
+	Budget *limit.JobSpent
 
 	// Of a job with workspaces.
 	Merge *MergeResult

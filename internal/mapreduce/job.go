@@ -14,10 +14,10 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
+	"prodigy/internal/limit"
 	"prodigy/internal/limits"
 	"prodigy/internal/process"
 	"prodigy/internal/reuse"
-	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -97,7 +97,7 @@ type runResult struct {
 	reason   string
 	cause    error // of what prodigy itself could not do
 	failure  *agent.Failure
-	spent    *spend.JobSpent // the budget allows no further agent
+	spent    *limit.JobSpent // the budget allows no further agent
 	refused  bool            // nothing was run
 	unproven bool            // its rollout is held
 	outside  bool            // it is outside of the windows of the job

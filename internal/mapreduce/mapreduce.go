@@ -26,10 +26,10 @@ import (
 	"prodigy/internal/gitspace"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
+	"prodigy/internal/limit"
 	"prodigy/internal/process"
 	"prodigy/internal/reuse"
 	"prodigy/internal/settings"
-	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -777,7 +777,7 @@ func (j *owner) inputJob() string {
 }
 
 // maxCost returns what the command line says that agents may cost, or nil.
-func (c Config) maxCost() *spend.USD {
+func (c Config) maxCost() *limit.USD {
 	if c.MaxCost == 0 {
 		return nil
 	}
@@ -785,7 +785,7 @@ func (c Config) maxCost() *spend.USD {
 }
 
 // spent returns what agents have used, or nil if there were none.
-func (j *owner) spent() *spend.Total {
+func (j *owner) spent() *limit.Total {
 	if j.Fold.Spent.Total.Agents == 0 {
 		return nil
 	}

@@ -12,14 +12,14 @@ import (
 	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
+	"prodigy/internal/limit"
 	"prodigy/internal/process"
-	"prodigy/internal/spend"
 )
 
 // bill is a CLI that adds up what it has said that it costs. An agent whose cost is not a cent is never the cheaper for that of another.
 type bill struct {
 	mu    sync.Mutex
-	total spend.USD
+	total limit.USD
 	calls int
 }
 
@@ -28,7 +28,7 @@ func (b *bill) run(_ context.Context, c process.Command) (process.Exit, error) {
 	b.mu.Lock()
 	b.calls++
 	cost := float64(b.calls) / 1000
-	b.total += spend.FromFloat(cost)
+	b.total += limit.FromFloat(cost)
 	b.mu.Unlock()
 	stop := "end_turn"
 	if strings.HasSuffix(c.Input, "item_2") {
@@ -86,7 +86,7 @@ func TestALogCutAfterAnyRecordLosesNoMoney(t *testing.T) {
 	}
 }
 
-func costs(all []events.Record) (sum spend.USD) {
+func costs(all []events.Record) (sum limit.USD) {
 	used, _ := told[events.AgentUsage](all)
 	for _, e := range used {
 		sum += *e.CostUSD
@@ -104,7 +104,7 @@ func TestASpentBudgetStopsTheJobWhenItsAgentsHaveEnded(t *testing.T) {
 		var b bill
 		c := config(t, b.run)
 		c.Agents = set
-		c.MaxCost = spend.FromFloat(0.020)
+		c.MaxCost = limit.FromFloat(0.020)
 		source := strings.Replace(costly, "agent_template:", "agent_template: # with a budget", 1)
 		r := run(t, c, source)
 		if r.State != job.Failed || r.Budget == nil || r.Spent.Cost != b.total {
@@ -116,7 +116,7 @@ func TestASpentBudgetStopsTheJobWhenItsAgentsHaveEnded(t *testing.T) {
 		if failed, _ := told[events.AgentFailed](recordsOf(t, r.Job)); len(failed) > 1 {
 			t.Errorf("got %d failures, want none because of the budget", len(failed))
 		}
-		c.MaxCost = spend.Dollar
+		c.MaxCost = limit.Dollar
 		r, err := Resume(t.Context(), c, r.Job)
 		if err != nil || r.State != job.Completed || r.Spent.Cost != b.total || r.Metrics.Successful != 4 {
 			t.Errorf("got %s (%s) with %+v after %s, %v, want 4 successful after %s", r.State, r.Reason, r.Metrics, r.Spent.Cost, err, b.total)

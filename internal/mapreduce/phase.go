@@ -9,7 +9,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/gitspace"
 	"prodigy/internal/job"
-	"prodigy/internal/spend"
+	"prodigy/internal/limit"
 	"prodigy/internal/workflow"
 )
 
@@ -46,7 +46,7 @@ func (j *owner) phaseResult(name string, end attemptEnd) runResult {
 	case j.stopped(end.err):
 		return runResult{state: job.Paused, reason: end.err.Error()}
 	case end.err != nil:
-		if spent, ok := errors.AsType[*spend.JobSpent](end.err); ok {
+		if spent, ok := errors.AsType[*limit.JobSpent](end.err); ok {
 			return runResult{state: job.Failed, reason: inPhase(name, spent.Error()), spent: spent}
 		}
 		return runResult{state: job.Failed, reason: inPhase(name, end.err.Error()), cause: end.err}

@@ -16,11 +16,11 @@ import (
 	"prodigy/internal/items"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
+	"prodigy/internal/limit"
 	"prodigy/internal/limits"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/reuse"
-	"prodigy/internal/spend"
 )
 
 // pool is the map phase at work. All of it belongs to the goroutine of run; agents send it messages.
@@ -551,7 +551,7 @@ func (p *pool) haltForOwn(err error) {
 	if err == nil || p.halted != nil || p.runners.ctx.Err() != nil || p.job.stopped(err) {
 		return
 	}
-	if spent, ok := errors.AsType[*spend.JobSpent](err); ok {
+	if spent, ok := errors.AsType[*limit.JobSpent](err); ok {
 		p.halt(runResult{state: job.Failed, reason: spent.Error(), spent: spent}, untilTheyEnd)
 		return
 	}

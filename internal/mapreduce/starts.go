@@ -16,7 +16,6 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -27,7 +26,7 @@ type starts struct {
 	mu      sync.Mutex
 	presets ai.Set
 	gates   map[gateKey]*gate
-	ledger  *spend.Ledger
+	ledger  *limit.Ledger
 	open    map[int64]start // by the ID of their tickets
 
 	// agents that ask again each second: for money that others have reserved, or while others probe a limit
@@ -50,18 +49,18 @@ type gate struct {
 type start struct {
 	ask   agent.AgentAsk
 	gates map[gateKey]limit.GateTicket
-	grant spend.Grant
+	grant limit.Grant
 }
 
 // restore begins where the run before ended: gates that it left closed, and what has been spent.
-func (s *starts) restore(presets ai.Set, paused map[string]events.QuotaPaused, b spend.Budget, spent spend.Account) {
+func (s *starts) restore(presets ai.Set, paused map[string]events.QuotaPaused, b limit.Budget, spent limit.Account) {
 	s.presets, s.gates, s.open = presets, map[gateKey]*gate{}, map[int64]start{}
 	for _, e := range paused {
 		g := s.gate(gateKey{e.Pool, e.Model})
 		g.Restore(limit.GateKind(e.Kind), e.Until)
 		g.steps[e.Step] = e.Model != ""
 	}
-	s.ledger = spend.NewLedger(b, spent)
+	s.ledger = limit.NewLedger(b, spent)
 }
 
 func (s *starts) gate(k gateKey) *gate {
@@ -109,7 +108,7 @@ func (j *owner) quotaPolicy() limit.QuotaPolicy {
 }
 
 // budget returns what the agents of the job may use. What a command line said goes before the workflow.
-func (j *owner) budget() spend.Budget {
+func (j *owner) budget() limit.Budget {
 	b := j.workflow.Budget
 	switch {
 	case j.config.MaxCost > 0:
@@ -150,7 +149,7 @@ func (s *starts) admit(item int, ask agent.AgentAsk, now time.Time) (t agent.Age
 		}
 		st.gates[k] = ticket
 	}
-	grant, busy, err := s.ledger.Admit(spend.Ask{Item: item, Step: ask.Step, Max: ask.MaxCost})
+	grant, busy, err := s.ledger.Admit(limit.Ask{Item: item, Step: ask.Step, Max: ask.MaxCost})
 	if busy || err != nil {
 		release()
 		return t, reservedWait, err
@@ -198,11 +197,11 @@ func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.Agent
 			}
 			wait *= time.Duration(1 + a.ItemIndex%(1+h.starts.waiting/asksPerSecond))
 		}
-		if spent, ok := errors.AsType[*spend.JobSpent](err); ok {
+		if spent, ok := errors.AsType[*limit.JobSpent](err); ok {
 			h.budgetReached(spent)
 		}
 		h.starts.mu.Unlock()
-		if spent, ok := errors.AsType[*spend.ItemSpent](err); ok {
+		if spent, ok := errors.AsType[*limit.ItemSpent](err); ok {
 			return a.Worker, t, &agent.Failure{Failure: retry.Failure{
 				Type: retry.TypeBudget, Message: spent.Error(),
 				ExitCode: -1, Exact: true,
@@ -227,7 +226,7 @@ func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.Agent
 }
 
 // budgetReached records that the budget of the job is spent, once in a run.
-func (h *host) budgetReached(spent *spend.JobSpent) {
+func (h *host) budgetReached(spent *limit.JobSpent) {
 	if h.starts.reached {
 		return
 	}
@@ -239,7 +238,7 @@ func (h *host) budgetReached(spent *spend.JobSpent) {
 }
 
 // AgentCost notes what an agent that runs has cost by now.
-func (h *host) AgentCost(t agent.AgentTicket, cost spend.USD) (over bool) {
+func (h *host) AgentCost(t agent.AgentTicket, cost limit.USD) (over bool) {
 	h.starts.mu.Lock()
 	defer h.starts.mu.Unlock()
 	own, job := h.starts.ledger.Live(t.ID, cost)

@@ -8,7 +8,6 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/limit"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -27,7 +26,7 @@ func TestAnAgentOfTheRunBeforeAsksAgainAtALimit(t *testing.T) {
 		{"success", limit.QuotaPause, nil, false},
 	} {
 		j := &owner{workflow: &workflow.Workflow{ErrorPolicy: errorpolicy.Policy{Quota: &limit.QuotaPolicy{OnQuota: c.on}}}}
-		h := &host{job: j, starts: starts{ledger: new(spend.Ledger), open: map[int64]start{}}}
+		h := &host{job: j, starts: starts{ledger: new(limit.Ledger), open: map[int64]start{}}}
 		again, err := h.ReportAgent(&agent.Attempt{ItemID: "item_1"}, agent.AgentTicket{ID: -1}, c.failure, ai.LimitUse{})
 		if again != c.want || err != nil {
 			t.Errorf("%s: it asks again: %v, %v; want %v", c.name, again, err, c.want)

@@ -15,7 +15,6 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 	"prodigy/internal/limit"
-	"prodigy/internal/spend"
 )
 
 // The arguments and results of the methods of agent.Host that a worker passes on.
@@ -36,7 +35,7 @@ type (
 		KeepSlot bool              `json:"keep_slot,omitempty"`
 		Failure  *agent.Failure    `json:"failure,omitempty"`
 		Use      ai.LimitUse       `json:"use,omitzero"`
-		Cost     spend.USD         `json:"cost,omitempty"`
+		Cost     limit.USD         `json:"cost,omitempty"`
 		Usage    []byte            `json:"usage,omitempty"` // a line of a log
 	}
 	agentResult struct {

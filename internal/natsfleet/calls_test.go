@@ -21,10 +21,10 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 	"prodigy/internal/job"
+	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/mask"
 	"prodigy/internal/settings"
-	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -46,7 +46,7 @@ func TestTheCostOfAgentsIsRecordedWhenTheJobIsStopped(t *testing.T) {
 	if cfg.Agents, err = ai.Load(ai.Layer{Name: "a test", Node: node.Content[0]}); err != nil {
 		t.Fatal(err)
 	}
-	cfg.MaxCost = spend.FromFloat(100)
+	cfg.MaxCost = limit.FromFloat(100)
 	stop, ask := context.WithCancelCause(t.Context())
 	cfg.Stop = stop
 	f.doing.Go(func() {

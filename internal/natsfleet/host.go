@@ -15,7 +15,6 @@ import (
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
 	"prodigy/internal/process"
-	"prodigy/internal/spend"
 )
 
 // workerHost is the job that attempts on a worker belong to: it passes on what the coordinator has to know or to
@@ -264,7 +263,7 @@ func (h *workerHost) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent
 }
 
 // AgentCost says what an agent has cost by now, and whether it has to end. The coordinator is not waited for.
-func (h *workerHost) AgentCost(t agent.AgentTicket, cost spend.USD) bool {
+func (h *workerHost) AgentCost(t agent.AgentTicket, cost limit.USD) bool {
 	ctx, cancel := context.WithTimeout(h.w.lifeOf(h.job), time.Second)
 	defer cancel()
 	var r agentResult

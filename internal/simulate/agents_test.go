@@ -14,8 +14,8 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
+	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -71,7 +71,7 @@ func usages(all []events.Record) (found []events.AgentUsage) {
 	return found
 }
 
-func usd(f float64) spend.USD { return spend.FromFloat(f) }
+func usd(f float64) limit.USD { return limit.FromFloat(f) }
 
 func TestABudgetStopsASimulatedJob(t *testing.T) {
 	r, _ := simulatedAgents(t, agentsOf(10, 2, "", "budget: {job: 1}\n"), "default: {takes: 1m, cost: $0.30, tokens: {input: 10k, output: 500}}\n")
@@ -85,7 +85,7 @@ func TestASimulatedAgentIsEndedAsARealOneIs(t *testing.T) {
 		name, step, script string
 		outcome            string
 		took               time.Duration
-		cost               spend.USD
+		cost               limit.USD
 	}{
 		{"it ends", "", "default: {takes: 10m, cost: $2}", "success", 10 * time.Minute, usd(2)},
 		{"it reaches its cap", ", max_cost: 0.5", "default: {takes: 10m, cost: $2}", "budget", 150 * time.Second, usd(0.5)},
@@ -209,8 +209,8 @@ func TestWithUseLeavesWhatIsKnown(t *testing.T) {
 	for _, c := range []struct {
 		agent *agent.SimulatedAgent
 		o     Outcome
-		least spend.USD
-		most  spend.USD
+		least limit.USD
+		most  limit.USD
 		in    int64
 	}{
 		{nil, Outcome{}, 0, 0, 0},

@@ -14,9 +14,9 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
+	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -97,11 +97,11 @@ func (b bounds[T]) within() (least, most *T) {
 }
 
 // dollars is an amount of US dollars, also of none.
-type dollars spend.USD
+type dollars limit.USD
 
 // ReadText reads an amount.
 func (d *dollars) ReadText(text string) error {
-	f, err := quantityOf[spend.USD]().parse(text)
+	f, err := quantityOf[limit.USD]().parse(text)
 	if *d = dollars(f); err != nil {
 		return check.Want("an amount of US dollars, as in $12.40")
 	}
@@ -317,11 +317,11 @@ func (o *Observer) Check(c *Case, exit int, result mapreduce.Result, tally *Tall
 	}
 	spent := result.Spent
 	cheapest, dearest := e.Cost.within()
-	if cheapest != nil && spent.Cost < spend.USD(*cheapest) {
-		differ("cost", spent.CostText(), "at least "+spend.USD(*cheapest).String())
+	if cheapest != nil && spent.Cost < limit.USD(*cheapest) {
+		differ("cost", spent.CostText(), "at least "+limit.USD(*cheapest).String())
 	}
-	if dearest != nil && (spent.Cost > spend.USD(*dearest) || spent.Unknown > 0) {
-		differ("cost", spent.CostText(), "at most "+spend.USD(*dearest).String())
+	if dearest != nil && (spent.Cost > limit.USD(*dearest) || spent.Unknown > 0) {
+		differ("cost", spent.CostText(), "at most "+limit.USD(*dearest).String())
 	}
 	if o.next < len(e.Events) {
 		after := "at all"

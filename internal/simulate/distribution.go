@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"prodigy/internal/duration"
-	"prodigy/internal/spend"
+	"prodigy/internal/limit"
 )
 
 // Draws says how much of something there is in each case: how long it takes, what it costs, how many there are. The
@@ -19,12 +19,12 @@ import (
 type Draws[T amount] struct{ distribution }
 
 type amount interface {
-	time.Duration | spend.USD | int64
+	time.Duration | limit.USD | int64
 }
 
 type (
 	Distribution = Draws[time.Duration] // how long something takes
-	Costs        = Draws[spend.USD]     // what a run of an AI agent costs
+	Costs        = Draws[limit.USD]     // what a run of an AI agent costs
 	Counts       = Draws[int64]         // how many tokens a run of an AI agent uses
 )
 
@@ -50,20 +50,20 @@ func quantityOf[T amount]() quantity {
 			d, err := duration.Parse(text)
 			return float64(d), err
 		}, "2s", "1s", "3s", float64(longest)}
-	case spend.USD:
+	case limit.USD:
 		return quantity{func(text string) (float64, error) {
 			if f, err := strconv.ParseFloat(strings.TrimPrefix(text, "$"), 64); err == nil && f == 0 {
 				return 0, nil // it is no limit, but a cost
 			}
-			u, err := spend.ParseUSD(text)
+			u, err := limit.ParseUSD(text)
 			return float64(u), err
-		}, "$0.05", "$0.01", "$0.10", float64(10_000 * spend.Dollar)}
+		}, "$0.05", "$0.01", "$0.10", float64(10_000 * limit.Dollar)}
 	}
 	return quantity{func(text string) (float64, error) {
 		if text == "0" {
 			return 0, nil
 		}
-		n, err := spend.ParseCount(text)
+		n, err := limit.ParseCount(text)
 		return float64(n), err
 	}, "20k", "5k", "50k", 1e9}
 }

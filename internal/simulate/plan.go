@@ -13,11 +13,11 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/job"
+	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
 	"prodigy/internal/reuse"
 	"prodigy/internal/settings"
-	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -464,9 +464,9 @@ func worstWaiting(w *workflow.Workflow) Millis {
 
 // PlannedCost is what the AI agents of a run may cost at most. A limit that is not there is absent.
 type PlannedCost struct {
-	Item *spend.USD        `json:"item_usd,omitempty"`
-	Map  *spend.USD        `json:"map_usd,omitempty"`
-	Job  *spend.USD        `json:"job_usd,omitempty"`
+	Item *limit.USD        `json:"item_usd,omitempty"`
+	Map  *limit.USD        `json:"map_usd,omitempty"`
+	Job  *limit.USD        `json:"job_usd,omitempty"`
 	By   map[string]string `json:"held_by"` // by preset: who holds an agent to its limit
 
 	IsBudget bool `json:"-"` // Job is the budget
@@ -475,15 +475,15 @@ type PlannedCost struct {
 
 // PlanCost returns what the agents of w may cost, which are read by the presets of set, or nil if it has
 // none. A maxCost that is not 0 goes before its budget.
-func PlanCost(w *workflow.Workflow, set ai.Set, maxCost spend.USD, selected *PlannedItems) *PlannedCost {
+func PlanCost(w *workflow.Workflow, set ai.Set, maxCost limit.USD, selected *PlannedItems) *PlannedCost {
 	if set == nil {
 		return nil
 	}
 	c := &PlannedCost{By: map[string]string{}}
-	var perItem, once spend.USD
+	var perItem, once limit.USD
 	itemLimited, onceLimited := true, true
 	for at, s := range w.EachStep() {
-		name, model, most := workflow.DefaultAgent, "", spend.USD(0)
+		name, model, most := workflow.DefaultAgent, "", limit.USD(0)
 		switch {
 		case s.Agent != nil:
 			name, model, most = s.Agent.Preset(), s.Agent.Model, s.Agent.MaxCost
@@ -520,7 +520,7 @@ func PlanCost(w *workflow.Workflow, set ai.Set, maxCost spend.USD, selected *Pla
 		c.Item = &perItem
 		if selected != nil && selected.Total != nil {
 			c.Items = *selected.Total
-			c.Map = new(perItem * spend.USD(c.Items))
+			c.Map = new(perItem * limit.USD(c.Items))
 		}
 	}
 	if onceLimited && (selected == nil || c.Map != nil || itemLimited && perItem == 0) {

@@ -11,8 +11,8 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/check"
 	"prodigy/internal/filter"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -240,7 +240,7 @@ func (e Ending) outcome(s Script, t agent.SimulatedTry) Outcome {
 		o.Use.Cost, o.Use.Costed = cost.Draw(random), true
 	}
 	if n := first(e.Tokens, s.Standard.Tokens); n != nil {
-		o.Use.Tokens = spend.Tokens{
+		o.Use.Tokens = limit.Tokens{
 			Input: n.Input.Draw(random), Cached: n.Cached.Draw(random),
 			Output: n.Output.Draw(random),
 		}
@@ -248,7 +248,7 @@ func (e Ending) outcome(s Script, t agent.SimulatedTry) Outcome {
 	}
 	// A run that costs nothing has used none of those that others use.
 	if e.Cost != nil && o.Use.Cost == 0 && e.Tokens == nil {
-		o.Use.Tokens = spend.Tokens{}
+		o.Use.Tokens = limit.Tokens{}
 	}
 	return o
 }

@@ -25,7 +25,6 @@ import (
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/reuse"
-	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -50,9 +49,9 @@ type Outcome struct {
 
 // Use is what a run of an AI coding CLI has used by its end.
 type Use struct {
-	Cost    spend.USD
+	Cost    limit.USD
 	Costed  bool // the cost is known
-	Tokens  spend.Tokens
+	Tokens  limit.Tokens
 	Counted bool // the tokens are known
 }
 
@@ -60,7 +59,7 @@ type Use struct {
 func (u Use) part(share float64) ai.Usage {
 	of := func(n int64) int64 { return int64(float64(n) * share) }
 	return ai.Usage{
-		CostUSD: float64(of(int64(u.Cost))) / float64(spend.Dollar), Costed: u.Costed,
+		CostUSD: float64(of(int64(u.Cost))) / float64(limit.Dollar), Costed: u.Costed,
 		Tokens: ai.Tokens{
 			Input: of(u.Tokens.Input), Cached: of(u.Tokens.Cached),
 			Output: of(u.Tokens.Output),
@@ -89,7 +88,7 @@ func (w WithUse) Outcome(t agent.SimulatedTry) Outcome {
 		}
 	}
 	if w.Tokens != nil && !o.Use.Counted {
-		o.Use.Tokens, o.Use.Counted = spend.Tokens{Input: w.Tokens.Draw(r)}, true
+		o.Use.Tokens, o.Use.Counted = limit.Tokens{Input: w.Tokens.Draw(r)}, true
 	}
 	return o
 }

@@ -10,7 +10,7 @@ import (
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
-	"prodigy/internal/spend"
+	"prodigy/internal/limit"
 	"prodigy/internal/view"
 )
 
@@ -106,7 +106,7 @@ func newMetrics(workflow string, slots int) *Metrics {
 }
 
 // Earlier takes what the earlier runs of a resumed job have done.
-func (m *Metrics) Earlier(before errorpolicy.Metrics, spent spend.Total) {
+func (m *Metrics) Earlier(before errorpolicy.Metrics, spent limit.Total) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	name, slots := m.view.Workflow, m.view.MaxParallel
@@ -360,7 +360,7 @@ func (m *Metrics) ofAgents(f *families) {
 	t := m.view.Spent
 	var costs []sample
 	for _, preset := range slices.Sorted(maps.Keys(t.Presets)) {
-		costs = append(costs, f.is(float64(t.Presets[preset].Cost)/float64(spend.Dollar), "preset", preset))
+		costs = append(costs, f.is(float64(t.Presets[preset].Cost)/float64(limit.Dollar), "preset", preset))
 	}
 	f.add("prodigy_agent_cost_usd_total", "What AI agents of the job have cost, as far as that is known.", costs...)
 	f.add("prodigy_agent_runs_total", "Runs of AI agents of the job.", f.is(float64(t.Agents)))

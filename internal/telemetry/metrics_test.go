@@ -19,8 +19,8 @@ import (
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 )
 
 // feed applies events, one a second.
@@ -71,7 +71,7 @@ func value(t *testing.T, families map[string]*dto.MetricFamily, name string, lab
 
 func TestPrometheusReadsWhatAJobDid(t *testing.T) {
 	j := newMetrics("w", 4)
-	cost := spend.Dollar / 2
+	cost := limit.Dollar / 2
 	exit, at := 1, began.Add(time.Hour)
 	feed(
 		j,
@@ -82,7 +82,7 @@ func TestPrometheusReadsWhatAJobDid(t *testing.T) {
 		events.AgentStarted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, Worker: 2},
 		events.AgentStarted{ItemID: "c", ItemIndex: 2, AgentID: "c/1", Attempt: 1, Worker: 3},
 		events.AgentStarted{ItemID: "d", ItemIndex: 3, AgentID: "d/1", Attempt: 1, Worker: 4},
-		events.AgentUsage{ItemID: "a", AgentID: "a/1", Attempt: 1, Preset: "claude", Outcome: "success", CostUSD: &cost, Tokens: &spend.Tokens{Input: 7}},
+		events.AgentUsage{ItemID: "a", AgentID: "a/1", Attempt: 1, Preset: "claude", Outcome: "success", CostUSD: &cost, Tokens: &limit.Tokens{Input: 7}},
 		events.AgentCompleted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, DurationMS: events.Millis(3 * time.Second)},
 		events.AgentFailed{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, ExitCode: &exit, ErrorType: retry.TypeNetwork, Action: errorpolicy.Retry, RetryAt: &at},
 		events.AgentFailed{ItemID: "c", ItemIndex: 2, AgentID: "c/1", Attempt: 1, ExitCode: &exit, ErrorType: retry.TypeTimeout, Action: errorpolicy.DLQ},

@@ -17,8 +17,8 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
+	"prodigy/internal/limit"
 	"prodigy/internal/settings"
-	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -169,7 +169,7 @@ func (r *Run) begin(first events.Record) {
 }
 
 // Earlier takes what the earlier runs of a resumed job have done.
-func (r *Run) Earlier(m errorpolicy.Metrics, spent spend.Total) {
+func (r *Run) Earlier(m errorpolicy.Metrics, spent limit.Total) {
 	if r.Metrics != nil {
 		r.Metrics.Earlier(m, spent)
 	}

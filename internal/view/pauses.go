@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 )
 
 // Pause is a period in which agents of a pool waited for the limit of their plan.
@@ -66,7 +66,7 @@ func (j *Job) Pauses() []Pause { return slices.Clone(j.pauses.list) }
 type ItemCost struct {
 	ItemID string
 	Index  int
-	spend.Sum
+	limit.Sum
 }
 
 // dearestKept is the number of dearest items that are told.

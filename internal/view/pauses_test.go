@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
-	"prodigy/internal/spend"
+	"prodigy/internal/limit"
 	"prodigy/internal/view"
 )
 
@@ -13,7 +13,7 @@ func TestAgentsThatWaitForALimitAreNotCountedAsRunning(t *testing.T) {
 	until := time.Now().Add(time.Hour)
 	j, now := fold(view.New(), events.JobStarted{MaxParallel: 3}, begun(1), begun(2), begun(3),
 		events.QuotaPaused{Pool: "claude", Kind: "quota", Scope: "five_hour", Until: until, Item: "item_1"},
-		events.AgentUsage{ItemID: "item_2", ItemIndex: 2, Preset: "claude", Outcome: "quota", CostUSD: new(spend.Dollar)},
+		events.AgentUsage{ItemID: "item_2", ItemIndex: 2, Preset: "claude", Outcome: "quota", CostUSD: new(limit.Dollar)},
 	)
 	if until.Before(now) {
 		t.Fatal("the pause is over")
@@ -24,7 +24,7 @@ func TestAgentsThatWaitForALimitAreNotCountedAsRunning(t *testing.T) {
 	if n := len(j.Paused()); n != 1 {
 		t.Errorf("got %d pauses, want 1", n)
 	}
-	if d := j.Dearest(); len(d) != 1 || d[0].ItemID != "item_2" || d[0].Cost != spend.Dollar {
+	if d := j.Dearest(); len(d) != 1 || d[0].ItemID != "item_2" || d[0].Cost != limit.Dollar {
 		t.Errorf("got %+v as the dearest", d)
 	}
 }

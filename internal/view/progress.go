@@ -10,8 +10,8 @@ import (
 
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 	"prodigy/internal/term"
 )
 
@@ -23,7 +23,7 @@ type Progress struct {
 	Waits   bool                   // an open breaker keeps items waiting; otherwise it rejects them
 	Label   func(index int) string // what items are called besides their ids; it may be nil
 	Keys    string                 // what the keys of the terminal do, if they steer the job
-	Budget  spend.USD              // of the workflow, for AI agents; 0 if there is no limit
+	Budget  limit.USD              // of the workflow, for AI agents; 0 if there is no limit
 	Rate    string                 // of starts, if items have waited for it of late
 }
 
@@ -306,10 +306,10 @@ func (g Progress) money(j *Job) []string {
 		text += " of " + limit.String()
 	}
 	if done := j.Counts.Finished(); j.AtItems() && j.Spent.Cost > 0 && done >= enoughItems && !j.Letters {
-		each := j.Spent.Cost / spend.USD(done)
+		each := j.Spent.Cost / limit.USD(done)
 		text += fmt.Sprintf(" (%s an item", each)
 		if j.Complete && done < j.Total {
-			text += fmt.Sprintf(", about %s in all", each*spend.USD(j.Total))
+			text += fmt.Sprintf(", about %s in all", each*limit.USD(j.Total))
 		}
 		text += ")"
 	}

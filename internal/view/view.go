@@ -15,9 +15,9 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 )
 
 // State is the state of a job according to its log.
@@ -44,8 +44,8 @@ type Job struct {
 	Holds
 	Measures
 	Failures Failures
-	Spent    spend.Total // by AI agents
-	MaxCost  spend.USD   // that they may cost in all, if a command line said so
+	Spent    limit.Total // by AI agents
+	MaxCost  limit.USD   // that they may cost in all, if a command line said so
 
 	status  errorpolicy.Statuses // by item index
 	running map[int]*Attempt     // by item index
@@ -134,7 +134,7 @@ type Holds struct {
 	Draining    string // who has asked for the end of the run, or cancelled the job
 	RetriesHeld *events.RetriesHeld
 	StartsHeld  map[string]events.StartsHeld // by the name of what holds back all starts
-	Budget      *spend.JobSpent              // which allows no further agent
+	Budget      *limit.JobSpent              // which allows no further agent
 }
 
 // Measures is what is known of the attempts that have ended.
@@ -298,7 +298,7 @@ func (j *Job) Apply(r events.Record) {
 	case events.QuotaResumed:
 		j.pauses.end(r.Time, e.Gate())
 	case events.BudgetReached:
-		j.Budget = &spend.JobSpent{
+		j.Budget = &limit.JobSpent{
 			Limit: e.LimitUSD, Spent: e.SpentUSD, Next: e.NextUSD, Tokens: e.LimitTokens,
 			Used: e.SpentTokens,
 		}
@@ -392,7 +392,7 @@ func (j *Job) started(e events.JobStarted) {
 }
 
 // capped notes what a command line said that agents may cost.
-func (j *Job) capped(u *spend.USD) {
+func (j *Job) capped(u *limit.USD) {
 	if u != nil {
 		j.MaxCost = *u
 	}

@@ -14,7 +14,6 @@ import (
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 )
 
 // node is a piece of JSON Schema.
@@ -310,9 +309,9 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return l.onFailure(), true
 	case reflect.TypeFor[outputs.Size]():
 		return pattern("^[1-9][0-9]*(KiB|MiB|GiB)$", "size"), true
-	case reflect.TypeFor[spend.USD]():
+	case reflect.TypeFor[limit.USD]():
 		return number("US dollars", node{"minimum": 0.000001, "maximum": 1_000_000}), true
-	case reflect.TypeFor[spend.Count]():
+	case reflect.TypeFor[limit.Count]():
 		return either("number of tokens, also as `500k` or `20M`", pattern("^[1-9][0-9]{0,11}[kM]?$", ""), form{schema: node{"type": "integer", "minimum": 1, "maximum": 999_999_999_999}}), true
 	case reflect.TypeFor[errorpolicy.ItemAction]():
 		return l.itemAction(), true

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"prodigy/internal/check"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
-	"prodigy/internal/spend"
 )
 
 // Step is one command of a phase or template. Exactly one of the command keys (see Kinds) is set.
@@ -206,7 +206,7 @@ type Agent struct {
 
 	// US dollars that this step may cost an item, over all its attempts; with more, it fails as `budget`;
 	// default no limit
-	MaxCost spend.USD `yaml:"max_cost" json:"max_cost,omitempty"`
+	MaxCost limit.USD `yaml:"max_cost" json:"max_cost,omitempty"`
 
 	// after how many turns the CLI ends; where it cannot count them, prodigy does. Default as the CLI does
 	MaxTurns int `yaml:"max_turns" json:"max_turns,omitempty" least:"1"`

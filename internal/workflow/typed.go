@@ -17,7 +17,6 @@ import (
 	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 	"prodigy/internal/shell"
-	"prodigy/internal/spend"
 )
 
 // Types read themselves, in this order; a pointer is read as what it points to.
@@ -173,13 +172,13 @@ func (r *reader) ownValue(e entry, target any, tag reflect.StructTag) (ok bool) 
 	case *time.Duration:
 		*t, ok = r.duration(e, tag.Get("unit") == "seconds")
 		return ok
-	case *spend.USD:
+	case *limit.USD:
 		f, ok := r.number(e)
 		if !ok {
 			return false
 		}
 		var err error
-		if *t, err = spend.LimitOf(f); err != nil {
+		if *t, err = limit.LimitOf(f); err != nil {
 			r.fail(e.value, "%s: %v", e.name, err)
 		}
 		return err == nil

@@ -27,7 +27,6 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
-	"prodigy/internal/spend"
 )
 
 // Workflow is the content of a workflow file.
@@ -96,7 +95,7 @@ type Workflow struct {
 	// agents.md)
 	Agents *AgentPresets `yaml:"agents"`
 
-	Budget spend.Budget `yaml:"budget"` // what the AI agents of the job may cost
+	Budget limit.Budget `yaml:"budget"` // what the AI agents of the job may cost
 
 	// who outside is told of dead letters, of open breakers, of the end of the job and the like; one receiver
 	// or a list

@@ -1,8 +1,4 @@
-// Package spend counts what AI agents use, in money and in tokens, and holds them to a budget.
-//
-// An Account adds up the attempts of a job. A Ledger decides whether one more agent may start; it is a pure
-// state machine.
-package spend
+package limit
 
 import (
 	"errors"

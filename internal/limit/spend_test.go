@@ -1,4 +1,4 @@
-package spend
+package limit
 
 import (
 	"encoding/json"
