@@ -272,12 +272,10 @@ func parseTime(b []byte) (time.Time, bool) {
 	month, day := d.two(b[5:]), d.two(b[8:])
 	hour, minute, second := d.two(b[11:]), d.two(b[14:]), d.two(b[17:])
 	micros := d.two(b[20:])*10000 + d.two(b[22:])*100 + d.two(b[24:])
-	if d.odd || hour > 23 || minute > 59 || second > 59 || month < 1 || month > 12 || day < 1 ||
-		day > daysIn(year, month) {
-		return time.Time{}, false
-	}
-	seconds := int64(daysTo(year, month, day))*86400 + int64(hour*3600+minute*60+second)
-	return time.Unix(seconds, int64(micros)*1000).UTC(), true
+	t := time.Date(year, time.Month(month), day, hour, minute, second, micros*1000, time.UTC)
+	// Date takes a day that a month does not have for one of the next.
+	ok := !d.odd && hour < 24 && minute < 60 && second < 60 && 1 <= month && month <= 12 && t.Day() == day
+	return t, ok
 }
 
 // pairs reads numbers of two digits.
@@ -288,26 +286,3 @@ func (p *pairs) two(b []byte) int {
 	p.odd = p.odd || tens > 9 || ones > 9
 	return int(tens)*10 + int(ones)
 }
-
-var monthDays = [...]int{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
-
-func daysIn(year, month int) int {
-	if month == 2 && year%4 == 0 && (year%100 != 0 || year%400 == 0) {
-		return 29
-	}
-	return monthDays[month-1]
-}
-
-// daysTo returns the days from 1 January 1970 in the Gregorian calendar. It counts years from March, so that
-// a leap day is the last of its year, from a year that divides by 400 before all that are written.
-func daysTo(year, month, day int) int {
-	month -= 3
-	if month < 0 {
-		month += 12
-		year--
-	}
-	year += 400
-	return year*365 + year/4 - year/100 + year/400 + (month*153+2)/5 + day - 1 - daysToEpoch
-}
-
-const daysToEpoch = 2369*365 + 2369/4 - 2369/100 + 2369/400 + (10*153+2)/5

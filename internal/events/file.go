@@ -204,44 +204,13 @@ func lastSeq(path string) (seq int64, err error) {
 // LastSeq returns the number of the last whole record of the log in dir, 0 when it has none. A directory
 // without a log is an error. It reads little more than that.
 func LastSeq(dir string) (int64, error) {
-	files, err := logFiles(dir)
-	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("there is none in %s: %w", dir, os.ErrNotExist)
-	}
-	for i := len(files) - 1; i >= 0 && err == nil; i-- {
-		var seq int64
-		if seq, err = lastIn(files[i]); seq > 0 {
-			return seq, nil
-		}
-	}
-	if err != nil {
-		return 0, fmt.Errorf("read the event log: %w", err)
-	}
-	return 0, nil
-}
-
-// lastIn returns the number of the last whole record in the file at path, 0 when there is none.
-func lastIn(path string) (seq int64, err error) {
-	if jobs.IsPacked(path) {
-		return lastSeq(path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
+	lines, err := new(filter).newest(dir, 1)
+	if err != nil && !errors.Is(err, ErrTorn) || len(lines) == 0 {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
-	line, err := lastLine(f, info.Size())
-	if err != nil || len(line) == 0 {
-		return 0, err
-	}
-	if r, ok := wholeRecord(line); ok {
-		return r.Seq, nil
-	}
-	return seqBefore(f, info.Size()-int64(len(line)))
+	l := line{text: lines[0]}
+	err = l.readSeq()
+	return l.seq, err
 }
 
 // seqBefore returns the number of the record that ends at offset end of f, 0 at its beginning.

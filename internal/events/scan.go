@@ -23,16 +23,25 @@ func (l line) place() string { return l.from.place() }
 // scan yields the lines of the log in dir, whose checksums are right. An incomplete last line is ErrTorn.
 func scan(dir string) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
-		files, err := logFiles(dir)
-		if err == nil && len(files) == 0 {
-			err = fmt.Errorf("there is none in %s: %w", dir, os.ErrNotExist)
-		}
+		files, err := filesToRead(dir)
 		if err != nil {
-			yield(line{}, fmt.Errorf("read the event log: %w", err))
+			yield(line{}, err)
 			return
 		}
 		inTurn(files, 0, new(seals), yield)
 	}
+}
+
+// filesToRead returns the files of the log in dir, which is an error if there are none.
+func filesToRead(dir string) ([]string, error) {
+	files, err := logFiles(dir)
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("there is none in %s: %w", dir, os.ErrNotExist)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the event log: %w", err)
+	}
+	return files, nil
 }
 
 // inTurn yields the lines of the last files of a log, which go on behind record last. It returns early when

@@ -2,13 +2,11 @@ package events
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"maps"
 	"regexp"
 	"regexp/syntax"
 	"slices"
-	"strings"
 
 	"prodigy/internal/jobs"
 )
@@ -39,9 +37,12 @@ func ContainingText(text string) func(line []byte) bool {
 	if text == "" || !simple([]byte(text)) {
 		return slow
 	}
-	w := newWord(text)
+	lower := bytes.ToLower([]byte(text))
 	return func(line []byte) bool {
-		return w.in(searched(line)) || !simple(line) && slow(line)
+		if !simple(line) {
+			return slow(line)
+		}
+		return bytes.Contains(bytes.ToLower(searched(line)), lower)
 	}
 }
 
@@ -56,74 +57,8 @@ func searched(line []byte) []byte {
 // simple reports whether a line is the text that it stands for, and its letters have two cases: that nothing
 // is escaped or past ASCII.
 func simple(line []byte) bool {
-	if bytes.IndexByte(line, '\\') >= 0 {
-		return false
-	}
-	rest := line
-	for len(rest) >= 8 {
-		if binary.LittleEndian.Uint64(rest)&0x8080808080808080 != 0 {
-			return false
-		}
-		rest = rest[8:]
-	}
-	for _, c := range rest {
-		if c >= 0x80 {
-			return false
-		}
-	}
-	return true
-}
-
-// word is a simple text to be found in lines, upper or lower case.
-type word struct {
-	lower []byte
-	rare  int // which of its letters lines have least of
-}
-
-// common are letters of lines, those that come most often first.
-const common = `e"_itad,:n1o0r2s3m4c5g6p7l8j9uwkv/`
-
-func newWord(text string) word {
-	w := word{lower: []byte(strings.ToLower(text))}
-	for i, c := range w.lower {
-		if rarity(c) > rarity(w.lower[w.rare]) {
-			w.rare = i
-		}
-	}
-	return w
-}
-
-func rarity(c byte) int {
-	if i := strings.IndexByte(common, c); i >= 0 {
-		return i
-	}
-	return len(common)
-}
-
-func (w word) in(line []byte) bool {
-	c := w.lower[w.rare]
-	return w.with(c, line) || 'a' <= c && c <= 'z' && w.with(c-'a'+'A', line)
-}
-
-// with reports whether the word is in the line with its rare letter written as c.
-func (w word) with(c byte, line []byte) bool {
-	for from := w.rare; from < len(line); from++ {
-		i := bytes.IndexByte(line[from:], c)
-		if i < 0 {
-			return false
-		}
-		from += i
-		if found := line[from-w.rare:]; len(found) >= len(w.lower) && w.is(found) {
-			return true
-		}
-	}
-	return false
-}
-
-// is reports whether b begins with the word.
-func (w word) is(b []byte) bool {
-	for i, c := range w.lower {
-		if b[i] != c && (c < 'a' || c > 'z' || b[i] != c-'a'+'A') {
+	for _, c := range line {
+		if c == '\\' || c >= 0x80 {
 			return false
 		}
 	}

@@ -33,9 +33,8 @@ type Stats struct {
 	Nodes       map[string]int `json:"nodes,omitempty"` // attempts that ended on workers of a fleet, by their names
 	Spent       *limit.Total   `json:"spent,omitempty"` // by AI agents; absent when there were none
 
-	items   idSet // marked: the agent of the first attempt was started
-	agents  idSet // the others
-	lengths []Millis
+	items, agents idSet
+	lengths       []Millis
 }
 
 // Durations summarizes the durations of finished attempts.
@@ -50,11 +49,7 @@ type Durations struct {
 func (s *Stats) Add(r Record) {
 	s.seen(TypeOf(r.Event), r.Time)
 	if id := Subject(r.Event); id != "" {
-		s.items.add([]byte(id))
-	}
-	if e, ok := r.Event.(AgentStarted); ok {
-		s.started([]byte(e.ItemID), []byte(e.AgentID), r.CorrelationID+firstAgent == e.AgentID)
-		return
+		s.items.add(id)
 	}
 	s.count(r.Event)
 }
@@ -84,49 +79,14 @@ func (s *Stats) seen(name string, at time.Time) {
 	}
 }
 
-// firstAgent follows the correlation id in the agent id of the first attempt of an item.
-const firstAgent = "/1"
-
-// started counts an attempt. Most are the first of their item, which is remembered with the item.
-func (s *Stats) started(item, agent []byte, first bool) {
-	s.Attempts++
-	if first {
-		s.items.mark(item)
-		return
-	}
-	s.items.add(item)
-	s.agents.add(agent)
-}
-
-// ranOn counts an attempt that has ended on a worker. Node is empty if it ran here, or nobody knows where.
-func (s *Stats) ranOn(node string) {
-	if node == "" {
-		return
-	}
-	if s.Nodes == nil {
-		s.Nodes = map[string]int{}
-	}
-	s.Nodes[node]++
-}
-
 func (s *Stats) count(e Event) {
+	if end, ok := EndOf(e); ok {
+		s.ended(end)
+	}
 	switch e := e.(type) {
-	case AgentCompleted:
-		s.lengths = append(s.lengths, e.DurationMS)
-		s.ranOn(e.Node)
-	case AgentInterrupted:
-		s.ranOn(e.Node)
-	case AgentLost:
-		s.ranOn(e.Node)
-	case AgentFailed:
-		s.ranOn(e.Node)
-		s.ErrorTypes[e.ErrorType]++
-		if e.AgentID != "" {
-			s.lengths = append(s.lengths, e.DurationMS)
-		}
-		if e.Action.RunsAgain() {
-			s.Retries++
-		}
+	case AgentStarted:
+		s.Attempts++
+		s.agents.add(e.AgentID)
 	case StepRetrying:
 		s.StepRetries++
 	case AgentUsage:
@@ -141,10 +101,29 @@ func (s *Stats) count(e Event) {
 	}
 }
 
+// ended counts the end of an attempt.
+func (s *Stats) ended(end End) {
+	if end.Node != "" {
+		if s.Nodes == nil {
+			s.Nodes = map[string]int{}
+		}
+		s.Nodes[end.Node]++
+	}
+	if end.How == Failed {
+		s.ErrorTypes[end.Type]++
+	}
+	if end.Action.RunsAgain() {
+		s.Retries++
+	}
+	if end.AgentID != "" && !end.How.GivenBack() {
+		s.lengths = append(s.lengths, Millis(end.Took))
+	}
+}
+
 // Sum returns the statistics.
 func (s *Stats) Sum() Stats {
 	sum := *s
-	sum.Items, sum.Agents = s.items.n, s.items.marked+s.agents.n
+	sum.Items, sum.Agents = len(s.items), len(s.agents)
 	span := s.Last.Sub(s.First)
 	sum.SpanMS = Millis(span)
 	if span > 0 {
@@ -166,69 +145,14 @@ func (s *Stats) rank(percent int) Millis {
 	return s.lengths[(n*percent+99)/100-1]
 }
 
-// idSet counts different ids, and how many of them were marked. It keeps a hash of each: of a million ids
-// these take a fraction of the memory. The zero value is empty.
-type idSet struct {
-	seed maphash.Seed
+// idSet is a set of ids. It keeps a hash of each: of a million ids these take a fraction of the memory.
+type idSet map[uint64]struct{}
 
-	// Each where its lower bits say, or behind that when the place is taken; 0: free. The lowest bit is the
-	// mark.
-	slots []uint64
+var idSeed = maphash.MakeSeed()
 
-	n      int
-	marked int
-}
-
-const markBit = 1
-
-// add notes an id.
-func (s *idSet) add(id []byte) { s.slot(id) }
-
-// mark notes an id and marks it.
-func (s *idSet) mark(id []byte) {
-	slot := s.slot(id)
-	if *slot&markBit == 0 {
-		*slot |= markBit
-		s.marked++
+func (s *idSet) add(id string) {
+	if *s == nil {
+		*s = idSet{}
 	}
-}
-
-// slot returns where the id is kept. It is good until the next call.
-func (s *idSet) slot(id []byte) *uint64 {
-	if 4*s.n >= 3*len(s.slots) {
-		s.grow()
-	}
-	h := maphash.Bytes(s.seed, id) &^ markBit
-	if h == 0 {
-		h = markBit + 1
-	}
-	slot := s.find(h)
-	if *slot == 0 {
-		*slot = h
-		s.n++
-	}
-	return slot
-}
-
-// find returns the slot that holds the hash, or the free one that it belongs in.
-func (s *idSet) find(h uint64) *uint64 {
-	mask := uint64(len(s.slots) - 1)
-	for i := h >> 1 & mask; ; i = (i + 1) & mask {
-		if slot := &s.slots[i]; *slot == 0 || *slot&^markBit == h {
-			return slot
-		}
-	}
-}
-
-func (s *idSet) grow() {
-	before := s.slots
-	if before == nil {
-		s.seed = maphash.MakeSeed()
-	}
-	s.slots = make([]uint64, max(64, 2*len(before)))
-	for _, kept := range before {
-		if kept != 0 {
-			*s.find(kept &^ markBit) = kept
-		}
-	}
+	(*s)[maphash.String(idSeed, id)] = struct{}{}
 }

@@ -2,7 +2,6 @@ package events
 
 import (
 	"bytes"
-	"strconv"
 	"testing"
 	"time"
 
@@ -79,31 +78,6 @@ func TestALineCountsAsItsRecord(t *testing.T) {
 	if err := s.AddLine([]byte("{")); err == nil {
 		t.Error("got no error for what is no record")
 	}
-}
-
-func TestASetOfIDsCountsEachOnce(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		var s idSet
-		known := map[string]bool{} // whether it was marked
-		for _, n := range rapid.SliceOfN(rapid.IntRange(-200, 200), 0, 600).Draw(rt, "ids") {
-			id := strconv.Itoa(max(n, -n))
-			if n < 0 {
-				s.mark([]byte(id))
-			} else {
-				s.add([]byte(id))
-			}
-			known[id] = known[id] || n < 0
-		}
-		marked := 0
-		for _, m := range known {
-			if m {
-				marked++
-			}
-		}
-		if s.n != len(known) || s.marked != marked {
-			t.Fatalf("got %d, %d of them marked, want %d, %d", s.n, s.marked, len(known), marked)
-		}
-	})
 }
 
 func TestRanksAreLengthsThatWereMeasured(t *testing.T) {

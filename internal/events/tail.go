@@ -18,12 +18,9 @@ const blockSize = 256 << 10
 // than it has to, so that damage before that goes unnoticed. A torn last line is ErrTorn beside the lines
 // before it.
 func (f *filter) newest(dir string, limit int) (lines [][]byte, err error) {
-	files, err := logFiles(dir)
-	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("there is none in %s: %w", dir, os.ErrNotExist)
-	}
+	files, err := filesToRead(dir)
 	if err != nil {
-		return nil, fmt.Errorf("read the event log: %w", err)
+		return nil, err
 	}
 	var torn error
 	for i, path := range slices.Backward(files) {
