@@ -133,7 +133,7 @@ func (w *walker) part(part syntax.WordPart, s quoteContext, parts int) {
 	case *syntax.CmdSubst:
 		w.substitution(p)
 	case *syntax.ArithmExp:
-		w.arithm(p.X, quoteContext{quote: arithmetic, number: true})
+		w.arithm(p.X, counted)
 	case *syntax.ProcSubst:
 		w.stmts(p.Stmts)
 	case *syntax.ExtGlob:
@@ -209,14 +209,13 @@ func (w *walker) sentinelParam(i int, p *syntax.ParamExp, s quoteContext, parts 
 
 // operands walks what stands inside an expansion of the shell. Patterns have quotes of their own, even within "…".
 func (w *walker) operands(p *syntax.ParamExp, s quoteContext) {
-	count := quoteContext{quote: arithmetic, number: true}
 	s.words, s.command, s.joinsList = false, false, true
 	pattern := s
 	pattern.quote = unquoted
-	w.arithm(p.Index, count)
+	w.arithm(p.Index, counted)
 	if p.Slice != nil {
-		w.arithm(p.Slice.Offset, count)
-		w.arithm(p.Slice.Length, count)
+		w.arithm(p.Slice.Offset, counted)
+		w.arithm(p.Slice.Length, counted)
 	}
 	if p.Repl != nil {
 		w.word(p.Repl.Orig, pattern)
@@ -248,21 +247,18 @@ func (w *walker) substitution(p *syntax.CmdSubst) {
 	w.backquotes--
 }
 
+// arithm walks an expression whose words all stand in s.
 func (w *walker) arithm(x syntax.ArithmExpr, s quoteContext) {
-	switch n := x.(type) {
-	case nil:
-	case *syntax.Word:
-		w.word(n, s)
-	case *syntax.BinaryArithm:
-		w.arithm(n.X, s)
-		w.arithm(n.Y, s)
-	case *syntax.UnaryArithm:
-		w.arithm(n.X, s)
-	case *syntax.ParenArithm:
-		w.arithm(n.X, s)
-	case *syntax.FlagsArithm:
-		w.arithm(n.X, s)
+	if x == nil {
+		return
 	}
+	syntax.Walk(x, func(node syntax.Node) bool {
+		word, is := node.(*syntax.Word)
+		if is {
+			w.word(word, s)
+		}
+		return !is
+	})
 }
 
 func (w *walker) stmts(stmts []*syntax.Stmt) {
@@ -272,9 +268,6 @@ func (w *walker) stmts(stmts []*syntax.Stmt) {
 }
 
 func (w *walker) stmt(s *syntax.Stmt) {
-	if s == nil {
-		return
-	}
 	if !w.nested {
 		w.at = int(s.Pos().Offset())
 	}
@@ -282,54 +275,57 @@ func (w *walker) stmt(s *syntax.Stmt) {
 		w.call(call, s.Redirs)
 		return
 	}
-	w.command(s.Cmd)
+	if s.Cmd != nil {
+		syntax.Walk(s.Cmd, w.command)
+	}
 	w.redirects(s.Redirs)
 }
 
-func (w *walker) command(cmd syntax.Command) {
-	switch n := cmd.(type) {
-	case *syntax.Subshell:
-		w.stmts(n.Stmts)
-	case *syntax.Block:
-		w.stmts(n.Stmts)
-	case *syntax.IfClause:
-		w.ifClause(n)
-	case *syntax.WhileClause:
-		w.stmts(n.Cond)
-		w.stmts(n.Do)
+// command visits a command that is not simple, and what is in it. Words that stand in it directly are texts to compare.
+func (w *walker) command(node syntax.Node) bool {
+	switch n := node.(type) {
+	case *syntax.Stmt:
+		w.stmt(n)
+	case *syntax.Word:
+		w.word(n, quoteContext{joinsList: true})
 	case *syntax.ForClause:
 		w.loop(n)
-	case *syntax.CaseClause:
-		w.caseClause(n)
-	case *syntax.BinaryCmd:
-		w.stmt(n.X)
-		w.stmt(n.Y)
 	case *syntax.FuncDecl:
 		w.function(n)
 	case *syntax.ArithmCmd:
-		w.arithm(n.X, quoteContext{quote: arithmetic, number: true})
-	case *syntax.TestClause:
-		w.test(n.X)
+		w.arithm(n.X, counted)
 	case *syntax.DeclClause:
 		w.declaration(n)
 	case *syntax.LetClause:
 		for _, x := range n.Exprs {
 			w.arithm(x, quoteContext{quote: unquoted, number: true})
 		}
-	case *syntax.TimeClause:
-		w.stmt(n.Stmt)
 	case *syntax.CoprocClause:
 		w.word(n.Name, denied(codeName, "names a variable"))
 		w.stmt(n.Stmt)
+	case *syntax.UnaryTest:
+		word, ok := n.X.(*syntax.Word)
+		if !ok || n.Op != syntax.TsVarSet && n.Op != syntax.TsRefVar {
+			return true
+		}
+		w.word(word, evaluated(codeImpossible, "names a variable, which the shell evaluates"))
+	case *syntax.BinaryTest:
+		if n.Op < syntax.TsEql || n.Op > syntax.TsGtr {
+			return true
+		}
+		for _, x := range []syntax.TestExpr{n.X, n.Y} {
+			if word, ok := x.(*syntax.Word); ok {
+				w.word(word, quoteContext{number: true, plain: true})
+			}
+		}
+	default:
+		return true
 	}
+	return false
 }
 
-func (w *walker) ifClause(n *syntax.IfClause) {
-	for ; n != nil; n = n.Else {
-		w.stmts(n.Cond)
-		w.stmts(n.Then)
-	}
-}
+// counted is where the shell evaluates what stands there.
+var counted = quoteContext{quote: arithmetic, number: true}
 
 func (w *walker) loop(n *syntax.ForClause) {
 	switch l := n.Loop.(type) {
@@ -337,63 +333,21 @@ func (w *walker) loop(n *syntax.ForClause) {
 		w.impossible(l.Name.Value, "names a variable")
 		w.words(l.Items, quoteContext{words: true, loop: true, number: w.c.arithmeticVars[l.Name.Value], plain: true})
 	case *syntax.CStyleLoop:
-		count := quoteContext{quote: arithmetic, number: true}
-		w.arithm(l.Init, count)
-		w.arithm(l.Cond, count)
-		w.arithm(l.Post, count)
+		w.arithm(l.Init, counted)
+		w.arithm(l.Cond, counted)
+		w.arithm(l.Post, counted)
 	}
 	w.stmts(n.Do)
 }
 
-func (w *walker) caseClause(n *syntax.CaseClause) {
-	w.word(n.Word, quoteContext{joinsList: true})
-	for _, item := range n.Items {
-		w.words(item.Patterns, quoteContext{joinsList: true})
-		w.stmts(item.Stmts)
-	}
-}
-
 func (w *walker) function(n *syntax.FuncDecl) {
-	if n.Name != nil {
-		w.impossible(n.Name.Value, "stands in the name of a function")
-	}
 	outer := w.fn
 	if n.Name != nil {
+		w.impossible(n.Name.Value, "stands in the name of a function")
 		w.fn = n.Name.Value
 	}
 	w.stmt(n.Body)
 	w.fn = outer
-}
-
-func (w *walker) test(x syntax.TestExpr) {
-	switch n := x.(type) {
-	case *syntax.Word:
-		w.word(n, quoteContext{joinsList: true})
-	case *syntax.ParenTest:
-		w.test(n.X)
-	case *syntax.UnaryTest:
-		if word, ok := n.X.(*syntax.Word); ok && (n.Op == syntax.TsVarSet || n.Op == syntax.TsRefVar) {
-			w.word(word, evaluated(codeImpossible, "names a variable, which the shell evaluates"))
-			return
-		}
-		w.test(n.X)
-	case *syntax.BinaryTest:
-		w.comparison(n)
-	}
-}
-
-func (w *walker) comparison(n *syntax.BinaryTest) {
-	switch n.Op {
-	case syntax.TsEql, syntax.TsNeq, syntax.TsLeq, syntax.TsGeq, syntax.TsLss, syntax.TsGtr:
-		for _, x := range []syntax.TestExpr{n.X, n.Y} {
-			if word, ok := x.(*syntax.Word); ok {
-				w.word(word, quoteContext{number: true, plain: true})
-			}
-		}
-		return
-	}
-	w.test(n.X)
-	w.test(n.Y)
 }
 
 // declaration walks declare, local, export, readonly and their like, whose options change what a value does there.
@@ -434,19 +388,18 @@ func (w *walker) declared(option *syntax.Word, value quoteContext) quoteContext 
 }
 
 func (w *walker) assign(a *syntax.Assign, value quoteContext) {
-	count := quoteContext{quote: arithmetic, number: true}
 	if a.Name != nil {
 		w.impossible(a.Name.Value, "stands in the name of a variable")
 		value = w.assigned(a.Name.Value, value)
 	}
-	w.arithm(a.Index, count)
+	w.arithm(a.Index, counted)
 	w.word(a.Value, value)
 	if a.Array == nil {
 		return
 	}
 	value.words, value.joinsList = true, false
 	for _, e := range a.Array.Elems {
-		w.arithm(e.Index, count)
+		w.arithm(e.Index, counted)
 		w.word(e.Value, value)
 	}
 }
