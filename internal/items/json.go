@@ -115,55 +115,35 @@ func (r *reader) syntaxError(err error) error {
 	return &notJSONError{offset: r.start + bad.ByteOffset, err: cause}
 }
 
-// array reads the next value, an array. It calls each before every element.
-func (r *reader) array(each func(i int) error) error {
-	if _, err := r.decoder.ReadToken(); err != nil {
+// parts reads the next value, an array or object. It calls each before every element, or before the value of every
+// member with its name in quotes, which is only valid until the next read.
+func (r *reader) parts(each func(i int, quoted []byte) error) error {
+	begin, err := r.decoder.ReadToken()
+	if err != nil {
 		return r.syntaxError(err)
 	}
+	ofObject := begin.Kind() == jsontext.KindBeginObject
 	for i := 0; ; i++ {
 		kind, err := r.kind()
 		if err != nil {
 			return err
 		}
-		if kind == jsontext.KindEndArray {
-			return r.exit()
+		var quoted []byte
+		switch {
+		case kind == jsontext.KindEndArray || kind == jsontext.KindEndObject:
+			if _, err := r.decoder.ReadToken(); err != nil {
+				return r.syntaxError(err)
+			}
+			return nil
+		case ofObject:
+			if quoted, err = r.decoder.ReadValue(); err != nil {
+				return r.syntaxError(err)
+			}
 		}
-		if err := each(i); err != nil {
+		if err := each(i, quoted); err != nil {
 			return err
 		}
 	}
-}
-
-// object reads the next value, an object. It calls each with every name, in quotes, before the value of the
-// member. The name is only valid until the next read.
-func (r *reader) object(each func(quoted []byte) error) error {
-	if _, err := r.decoder.ReadToken(); err != nil {
-		return r.syntaxError(err)
-	}
-	for {
-		kind, err := r.kind()
-		if err != nil {
-			return err
-		}
-		if kind == jsontext.KindEndObject {
-			return r.exit()
-		}
-		quoted, err := r.decoder.ReadValue()
-		if err != nil {
-			return r.syntaxError(err)
-		}
-		if err := each(quoted); err != nil {
-			return err
-		}
-	}
-}
-
-// exit reads the end of an array or object.
-func (r *reader) exit() error {
-	if _, err := r.decoder.ReadToken(); err != nil {
-		return r.syntaxError(err)
-	}
-	return nil
 }
 
 // opens reports whether data begins like an object or array.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -55,7 +56,7 @@ func (k *keys) id(item json.RawMessage, index int) (string, error) {
 }
 
 func (k *keys) wrong(index int, format string, args ...any) error {
-	return &KeyError{Key: k.src, Item: itemID(index), Problem: fmt.Sprintf(format, args...)}
+	return &KeyError{Key: k.src, Item: ID(index), Problem: fmt.Sprintf(format, args...)}
 }
 
 // check returns an error for the first item with a name that an earlier item has.
@@ -77,7 +78,7 @@ func (k *keys) check() error {
 	if err != nil || twice == none {
 		return err
 	}
-	return k.wrong(int(twice), "has the same one as %s, %q", itemID(int(first)), name)
+	return k.wrong(int(twice), "has the same one as %s, %q", ID(int(first)), name)
 }
 
 var kindNames = [...]string{filter.Array: "an array", filter.Object: "an object"}
@@ -99,10 +100,7 @@ func badID(id string) string {
 			return fmt.Sprintf("has %q, and a name is one line without control characters", id)
 		}
 	}
-	if first, _ := utf8.DecodeRuneInString(id); unicode.IsSpace(first) {
-		return fmt.Sprintf("has %q, and a name does not begin or end with a blank", id)
-	}
-	if last, _ := utf8.DecodeLastRuneInString(id); unicode.IsSpace(last) {
+	if strings.TrimSpace(id) != id {
 		return fmt.Sprintf("has %q, and a name does not begin or end with a blank", id)
 	}
 	return ""

@@ -145,7 +145,7 @@ func (s *selector) walk(path jp.Expr) error {
 		return s.children(func() error { return s.filter(step, rest) })
 	}
 	if from, to, by, ok := forward(path[0]); ok {
-		return s.array(func(i int) error {
+		return s.in(jsontext.KindBeginArray, func(i int, _ []byte) error {
 			if i < from || i >= to || (i-from)%by != 0 {
 				return s.reader.skip()
 			}
@@ -183,7 +183,7 @@ func (s *selector) member(name string, rest jp.Expr) error {
 	asked := s.path.missed.asks(depth)
 	found := false
 	var keys []string
-	err = s.object(func(quoted []byte) error {
+	err = s.in(jsontext.KindBeginObject, func(_ int, quoted []byte) error {
 		if found || !rawjson.IsNamed(quoted, name) {
 			if asked && !found && len(keys) < keysKept {
 				keys = append(keys, rawjson.Unquote(quoted))
@@ -273,26 +273,19 @@ func (e *MissingKeyError) Error() string {
 
 // children calls each before every element or member of the next value.
 func (s *selector) children(each func() error) error {
-	if c, err := s.reader.kind(); err == nil && c == jsontext.KindBeginArray {
-		return s.reader.array(func(int) error { return each() })
+	begin, _ := s.reader.kind()
+	if begin != jsontext.KindBeginArray {
+		begin = jsontext.KindBeginObject
 	}
-	return s.object(func([]byte) error { return each() })
+	return s.in(begin, func(int, []byte) error { return each() })
 }
 
-// array calls each before every element of the next value, if it is an array.
-func (s *selector) array(each func(i int) error) error {
-	if c, err := s.reader.kind(); err != nil || c != jsontext.KindBeginArray {
+// in calls each before every part of the next value, if that is an array or object as begin begins.
+func (s *selector) in(begin jsontext.Kind, each func(i int, quoted []byte) error) error {
+	if kind, err := s.reader.kind(); err != nil || kind != begin {
 		return s.reader.skip()
 	}
-	return s.reader.array(each)
-}
-
-// object calls each before the value of every member of the next value, if it is an object.
-func (s *selector) object(each func(quoted []byte) error) error {
-	if c, err := s.reader.kind(); err != nil || c != jsontext.KindBeginObject {
-		return s.reader.skip()
-	}
-	return s.reader.object(each)
+	return s.reader.parts(each)
 }
 
 // filter continues with the next value if it passes.

@@ -243,7 +243,7 @@ func (c *pipeline) yieldItem(raw []byte) error {
 		it.From = []string{c.origin}
 	}
 	if c.keys == nil {
-		it.ID = itemID(it.Index)
+		it.ID = ID(it.Index)
 	} else {
 		var err error
 		if it.ID, err = c.keys.id(raw, it.Index); err != nil {

@@ -317,20 +317,32 @@ func (s source) eachOfFile(ctx context.Context, p path, emit func([]byte) error)
 	}
 	defer func() { _ = file.Close() }()
 
-	f := &peekReader{delimiter: s.delimiter, r: readerFunc(func(b []byte) (int, error) {
+	return s.data(ctx, readerFunc(func(b []byte) (int, error) {
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)
 		}
 		return file.Read(b)
-	})}
-	err = f.read(s.format, p, emit)
-	if ctx.Err() != nil && !errors.Is(err, errStop) {
+	}), p, emit)
+}
+
+// data calls emit with what the path selects in the data that in has of the source.
+func (s source) data(ctx context.Context, in io.Reader, p path, emit func([]byte) error) error {
+	f := &peekReader{r: in, delimiter: s.delimiter}
+	err := f.read(s.format, p, emit)
+	switch failed := f.failure(); {
+	case errors.Is(err, errStop):
+		return err
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	}
-	if f.err != nil && f.err != io.EOF && !errors.Is(err, errStop) {
-		return s.wrap(f.err)
-	}
-	if err == nil && !f.found && s.format == "json" {
+	case s.command != "":
+		return cmp.Or(failed, inPlace(err, "output of the input command", nil))
+	case s.stdin && failed != nil:
+		return fmt.Errorf("%s: %w", Stdin, failed)
+	case s.stdin:
+		return inPlace(err, Stdin, nil)
+	case failed != nil:
+		return s.wrap(failed)
+	case err == nil && !f.found && s.format == "json":
 		return fmt.Errorf("input file %s: is empty, not JSON", s.name)
 	}
 	return inPlace(err, s.name, s.position)
@@ -365,14 +377,7 @@ const stopGrace = 2 * time.Second
 
 // eachOfCommand runs a command and calls emit with what the path selects in its output, while it runs.
 func (s source) eachOfCommand(ctx context.Context, e Env, p path, emit func([]byte) error) error {
-	return withOutput(ctx, s.command, e, func(out io.Reader) error {
-		f := &peekReader{r: out, delimiter: s.delimiter}
-		err := f.read(s.format, p, emit)
-		if f.err != nil && f.err != io.EOF && !errors.Is(err, errStop) {
-			return f.err
-		}
-		return inPlace(err, "output of the input command", nil)
-	})
+	return withOutput(ctx, s.command, e, func(out io.Reader) error { return s.data(ctx, out, p, emit) })
 }
 
 // withOutput runs a command while use reads its output, and ends it when use returns. If the command fails,
@@ -434,17 +439,7 @@ func (s source) eachOfStdin(ctx context.Context, e Env, p path, emit func([]byte
 		return fmt.Errorf("%s: %w", Stdin, err)
 	}
 	defer done()
-	f := &peekReader{r: in, delimiter: s.delimiter}
-	err = f.read(s.format, p, emit)
-	switch {
-	case errors.Is(err, errStop):
-		return err
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case f.err != nil && f.err != io.EOF:
-		return fmt.Errorf("%s: %w", Stdin, f.err)
-	}
-	return inPlace(err, Stdin, nil)
+	return s.data(ctx, in, p, emit)
 }
 
 // inPlace prefixes an error of the data with the name of what was read and the position. place describes an
@@ -458,10 +453,8 @@ func inPlace(err error, what string, place func(offset int64) string) error {
 		return fmt.Errorf("%s: %s: %w", what, place(bad.offset), bad)
 	case errors.As(err, &bad):
 		return fmt.Errorf("%s: byte %d: %w", what, bad.offset, bad)
-	case errors.As(err, &row):
-		return fmt.Errorf("%s: %w", what, row)
-	case errors.As(err, &yaml):
-		return fmt.Errorf("%s: %w", what, yaml)
+	case errors.As(err, &row), errors.As(err, &yaml):
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return err
 }

@@ -13,18 +13,18 @@ import (
 
 // envForm is the long form of a variable's value.
 type envForm struct {
-	Value *Text `yaml:"value" text:"any"` // the value, when there is more to say of it
+	Value *Text `yaml:"value" text:"any" required:"one"` // the value, when there is more to say of it
 
 	// the value is masked wherever prodigy writes or prints, and never stored; default false
 	Secret bool `yaml:"secret"`
 
-	Command *Text `yaml:"command"` // a shell command whose output is the value
+	Command *Text `yaml:"command" required:"one"` // a shell command whose output is the value
 
 	// run the command once, before anything else; default once for each agent, and for each of the other phases
 	Cache bool `yaml:"cache"`
 
 	// an expression over variables and parameters, in the language of filters
-	Condition *Text `yaml:"condition"`
+	Condition *Text `yaml:"condition" required:"one"`
 
 	WhenTrue  *Text `yaml:"when_true" text:"any"`  // the value when the condition holds
 	WhenFalse *Text `yaml:"when_false" text:"any"` // the value when it does not
@@ -76,8 +76,7 @@ func (r *reader) variable(e entry) (EnvVar, bool) {
 func (r *reader) longVariable(e entry) (EnvVar, bool) {
 	var form envForm
 	before := len(r.problems)
-	keys := r.fields(&form)
-	b := r.block("env value", e, keys)
+	b := r.readWith(entry{name: "env value", value: e.value}, &form, r.fields(&form))
 	r.checkForm(b)
 	if len(r.problems) > before {
 		return EnvVar{}, false
@@ -98,32 +97,19 @@ func (r *reader) longVariable(e entry) (EnvVar, bool) {
 	return v, true
 }
 
-// checkForm reports keys that exclude each other.
+// checkForm reports keys that need or exclude others.
 func (r *reader) checkForm(b *block) {
-	r.require(b, "value", "command", "condition")
-	together := map[string][]string{
-		"value": {"secret"}, "command": {"cache", "secret"}, "condition": {"when_true", "when_false"},
-	}
-	first := ""
-	for _, name := range []string{"value", "command", "condition"} {
-		switch {
-		case !b.has(name):
-		case first != "":
-			r.fail(b.written[name].key, "env value has both %q and %q: write one of them", first, name)
-		default:
-			first = name
-		}
-	}
-	if first == "" {
-		return
-	}
-	if first == "condition" {
+	if b.has("condition") {
 		r.require(b, "when_true")
 		r.require(b, "when_false")
 	}
-	for _, name := range []string{"secret", "cache", "when_true", "when_false"} {
-		if b.has(name) && !slices.Contains(together[first], name) {
-			r.fail(b.written[name].key, "%q does not go with %q in an env value", name, first)
+	forms := []string{"value", "command", "condition"}
+	at := slices.IndexFunc(forms, b.has)
+	for name, with := range map[string]string{
+		"secret": "value command", "cache": "command", "when_true": "condition", "when_false": "condition",
+	} {
+		if at >= 0 && b.has(name) && !slices.Contains(strings.Fields(with), forms[at]) {
+			r.fail(b.written[name].key, "%q does not go with %q in an env value", name, forms[at])
 		}
 	}
 }
@@ -155,10 +141,7 @@ var environmentName = sync.OnceValue(func() *regexp.Regexp {
 func (r *reader) secret(e entry) Secret {
 	s := Secret{Name: e.name, Pos: posOf(e.value)}
 	if e.value.Kind == yaml.MappingNode {
-		b := r.readWith(entry{name: "secret", value: e.value}, &s, r.fields(&s))
-		if b.has("file") && b.has("command") {
-			r.fail(b.written["command"].key, `secret has both "file" and "command": write one of them`)
-		}
+		r.read(entry{name: "secret", value: e.value}, &s)
 		return s
 	}
 	var found []string

@@ -551,8 +551,8 @@ func (w *Workflow) ProfileNamed(name string) (Profile, error) {
 type Secret struct {
 	Name    string
 	Env     string // the name of an environment variable
-	File    *Text  `yaml:"file" required:"some"`    // a file that holds the secret
-	Command *Text  `yaml:"command" required:"some"` // a shell command that prints the secret
+	File    *Text  `yaml:"file" required:"one"`    // a file that holds the secret
+	Command *Text  `yaml:"command" required:"one"` // a shell command that prints the secret
 	Pos     Pos
 }
 
