@@ -184,6 +184,11 @@ func readRegister(path string) (o owner, running []record, err error) {
 	if err != nil {
 		return owner{}, nil, fmt.Errorf("read the register of processes: %w", err)
 	}
+	o, running = parseRegister(data)
+	return o, running, nil
+}
+
+func parseRegister(data []byte) (o owner, running []record) {
 	for chunk := range slices.Chunk(data, recordSize) {
 		words := strings.Fields(string(chunk))
 		if len(words) != 4 {
@@ -195,5 +200,5 @@ func readRegister(path string) (o owner, running []record, err error) {
 			o = owner{session: n, boot: words[2], mark: words[3]}
 		}
 	}
-	return o, running, nil
+	return o, running
 }

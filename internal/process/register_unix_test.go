@@ -198,11 +198,13 @@ func forget(t *testing.T, path string) {
 
 func TestTheWatcherEndsWhatIsLeftOfItsOwnRunOnly(t *testing.T) {
 	for name, test := range map[string]struct {
-		mark  func(of string) string
-		lives bool
+		mark    func(of string) string
+		removed bool // with its directory
+		lives   bool
 	}{
-		"its own":                          {func(of string) string { return of }, false},
-		"of a run that came after its own": {func(string) string { return "another" }, true},
+		"its own":                          {mark: func(of string) string { return of }},
+		"its own, which is removed":        {mark: func(of string) string { return of }, removed: true},
+		"of a run that came after its own": {mark: func(string) string { return "another" }, lives: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, path := leave(t, "echo $$; sleep 1000; true")
@@ -211,12 +213,17 @@ func TestTheWatcherEndsWhatIsLeftOfItsOwnRunOnly(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lifeline, end, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			lifeline, end := io.Pipe()
 			watched := make(chan error)
 			go func() { watched <- Watch(t.Context(), lifeline, path, test.mark(owner.mark), long) }()
+			if _, err := io.WriteString(end, "0s\n"); err != nil { // it is read once the register is open
+				t.Fatal(err)
+			}
+			if test.removed {
+				if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if !living(t, pid) {
 				t.Errorf("group %d has ended, want it to live as long as the lifeline", pid)
 			}

@@ -3,7 +3,9 @@ package process
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,10 +21,25 @@ import (
 // was to run, since until then that has the other end too. So none is missed that carries its environment on.
 //
 // When a beat (see Register.Beat) is not followed by another in time, what runs is killed at once: its owner is frozen.
+// The register is opened before that, so that its commands are found also when its directory is removed meanwhile.
 func Watch(ctx context.Context, lifeline io.Reader, path, mark string, grace time.Duration) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("open the register of processes: %w", err)
+	}
+	defer func() { _ = file.Close() }() // only read from
+	read := func() (owner, []record, error) {
+		data, err := io.ReadAll(io.NewSectionReader(file, 0, math.MaxInt64))
+		o, running := parseRegister(data)
+		if o.mark != mark {
+			return owner{}, nil, err
+		}
+		return o, running, err
+	}
+
 	listen(lifeline, time.Now, func() {
 		// Once, unlike after a death: its owner may go on and start others.
-		if owner, running, err := readRegister(path); err == nil && owner.mark == mark {
+		if owner, running, err := read(); err == nil {
 			if strays, err := owner.strays(running); err == nil {
 				running = append(running, strays...)
 			}
@@ -30,8 +47,8 @@ func Watch(ctx context.Context, lifeline io.Reader, path, mark string, grace tim
 		}
 	})
 	died := time.Now()
-	owner, running, err := readRegister(path)
-	if err != nil || owner.mark != mark {
+	owner, running, err := read()
+	if err != nil || owner.mark == "" {
 		return err
 	}
 	noteDeath(path, mark, died)
