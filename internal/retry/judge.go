@@ -99,8 +99,12 @@ type known struct {
 func exitOf(programs []string, code int) (known, bool) {
 	for _, name := range slices.Backward(programs) {
 		for _, e := range exits {
-			if has(e.programs, name) && (has(e.codes, strconv.Itoa(code)) || e.codes == "" && ofItself(programs)) {
-				return known{e, name + " exit code " + strconv.Itoa(code)}, true
+			switch number := strconv.Itoa(code); {
+			case !has(e.programs, name):
+			case has(e.codes, number):
+				return known{e, name + " exit code " + number}, true
+			case e.codes == "" && ofItself(programs):
+				return known{e, strings.Join(programs, " or ") + " exit code " + number}, true
 			}
 		}
 	}
