@@ -292,6 +292,27 @@ func WordText(word *syntax.Word) string {
 	return b.String()
 }
 
+// Leading returns the first part of a word, or of the double quotes that it begins with.
+func Leading(word *syntax.Word) syntax.WordPart {
+	if q, ok := word.Parts[0].(*syntax.DblQuoted); ok && len(q.Parts) > 0 {
+		return q.Parts[0]
+	}
+	return word.Parts[0]
+}
+
+// Alone returns the expansion that is all of a word, in double quotes or not, or nil.
+func Alone(word *syntax.Word) *syntax.ParamExp {
+	parts := word.Parts
+	if q, ok := parts[0].(*syntax.DblQuoted); ok && len(parts) == 1 {
+		parts = q.Parts
+	}
+	if len(parts) != 1 {
+		return nil
+	}
+	p, _ := parts[0].(*syntax.ParamExp)
+	return p
+}
+
 // shellVariable takes $SHELL for a shell.
 func shellVariable(part syntax.WordPart) string {
 	if p, ok := part.(*syntax.ParamExp); ok && p.Param != nil && (p.Param.Value == "SHELL" || p.Param.Value == "BASH") {

@@ -355,11 +355,7 @@ func (c *codeCheck) parts(parts []syntax.WordPart) (flows []flow) {
 
 // leading returns the values that a word begins with.
 func (c *codeCheck) leading(word *syntax.Word) []flow {
-	part := word.Parts[0]
-	if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) > 0 {
-		part = q.Parts[0]
-	}
-	return c.parts([]syntax.WordPart{part})
+	return c.parts([]syntax.WordPart{Leading(word)})
 }
 
 // param returns the values that an expansion brings. A length, a quoted text and what is left of a text when
@@ -529,15 +525,8 @@ func (c *codeCheck) texts(words []*syntax.Word) []string {
 		if name, _, ok := strings.Cut(leadingText(word), "="); ok && args[i] == "" && syntax.ValidName(name) {
 			args[i] = name + "="
 		}
-		if args[i] != "" || len(word.Parts) != 1 {
-			continue
-		}
-		part := word.Parts[0]
-		if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) == 1 {
-			part = q.Parts[0]
-		}
-		p, ok := part.(*syntax.ParamExp)
-		if !ok || p.Param == nil || !p.Short && !IsPlainExpansion(p) {
+		p := Alone(word)
+		if args[i] != "" || p == nil || p.Param == nil || !p.Short && !IsPlainExpansion(p) {
 			continue
 		}
 		if v := c.vars[p.Param.Value]; v != nil {
@@ -606,11 +595,7 @@ func (c *codeCheck) wrappers(args []string, words []*syntax.Word, in []flow) {
 
 // leadingText returns the literal text that a word begins with, in quotes or not.
 func leadingText(word *syntax.Word) string {
-	part := word.Parts[0]
-	if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) > 0 {
-		part = q.Parts[0]
-	}
-	if lit, ok := part.(*syntax.Lit); ok {
+	if lit, ok := Leading(word).(*syntax.Lit); ok {
 		return lit.Value
 	}
 	return ""

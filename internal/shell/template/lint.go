@@ -132,11 +132,7 @@ func (c *compiler) lintOptions(name string, args []string, nodes []*syntax.Word)
 
 // leadingRef returns the ref that a word starts with, or nil.
 func (c *compiler) leadingRef(word *syntax.Word) *ref {
-	part := word.Parts[0]
-	if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) > 0 {
-		part = q.Parts[0]
-	}
-	if p, ok := part.(*syntax.ParamExp); ok {
+	if p, ok := shell.Leading(word).(*syntax.ParamExp); ok {
 		if i := c.refOf(p); i >= 0 && c.refs[i].isValue() {
 			return c.refs[i]
 		}

@@ -96,16 +96,9 @@ func leadingLit(word *syntax.Word) string {
 
 // shellOf returns the shell that $S names when the script gives it no other value, and that of ${S:-sh}; else nothing.
 func (c *compiler) shellOf(word *syntax.Word) string {
-	if len(word.Parts) != 1 {
-		return ""
-	}
-	part := word.Parts[0]
-	if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) == 1 {
-		part = q.Parts[0]
-	}
-	p, ok := part.(*syntax.ParamExp)
+	p := shell.Alone(word)
 	switch {
-	case !ok || p.Param == nil || p.Index != nil || p.Length || p.Excl:
+	case p == nil || p.Param == nil || p.Index != nil || p.Length || p.Excl:
 	case p.Exp != nil && shell.HasDefault(p) && p.Exp.Word != nil && shell.IsShell(shell.WordText(p.Exp.Word)):
 		return shell.WordText(p.Exp.Word)
 	case p.Short || shell.IsPlainExpansion(p):
