@@ -73,31 +73,14 @@ func invalid(s, why string) error {
 	return fmt.Errorf("%.40q is not a duration: %swrite a number and a unit, as in 500ms, 30s or 1h30m", s, why)
 }
 
-// spelled are written-out units. A word comes before its own prefixes.
-var spelled = []struct{ word, unit string }{
-	{"milliseconds", "ms"},
-	{"millisecond", "ms"},
-	{"seconds", "s"},
-	{"second", "s"},
-	{"secs", "s"},
-	{"sec", "s"},
-	{"minutes", "m"},
-	{"minute", "m"},
-	{"mins", "m"},
-	{"hours", "h"},
-	{"hour", "h"},
-	{"hrs", "h"},
-	{"hr", "h"},
-	{"days", "d"},
-	{"day", "d"},
-}
+// spelled are written-out units, each with its short form. A word comes before its own prefixes.
+const spelled = `milliseconds ms millisecond ms seconds s second s secs s sec s
+	minutes m minute m mins m hours h hour h hrs h hr h days d day d`
 
 // meant returns the valid form of a duration with written-out units or blanks, or "".
 func meant(s string) string {
 	guess := strings.ToLower(strings.Join(strings.Fields(s), ""))
-	for _, w := range spelled {
-		guess = strings.ReplaceAll(guess, w.word, w.unit)
-	}
+	guess = strings.NewReplacer(strings.Fields(spelled)...).Replace(guess)
 	if guess == "" || guess == s {
 		return ""
 	}

@@ -609,7 +609,11 @@ func (l *language) following() form {
 }
 
 func (l *language) interpreter() form {
-	programs := slices.Sorted(maps.Keys(scriptFlags))
+	var programs []string
+	for _, row := range scriptFlags {
+		programs = append(programs, strings.Fields(row)[1:]...)
+	}
+	slices.Sort(programs)
 	known := pattern(`^([^$]*/)?(`+strings.Join(programs, "|")+`)[0-9.]*$`, "")
 	word := node{"type": scalars(), "not": node{"pattern": `\$\{`}}
 	first := node{"type": scalars(), "not": node{"pattern": `\$\{`}, "pattern": `\S`}

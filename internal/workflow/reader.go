@@ -311,7 +311,7 @@ func (r *reader) readKey(b *block, e entry, keys []key) {
 
 // unknown reports a key that is not among keys.
 func (r *reader) unknown(b *block, e entry, keys []key) {
-	if instead, ok := removedKeys()[b.name][e.name]; ok {
+	if instead := inTable(removedKeys, b.name, e.name); instead != "" {
 		b.guessed = append(b.guessed, e.name, "shell", "file", "value") // some stand for a command or a value
 		r.fail(e.key, "%q is a key of the older tool: %s", e.name, instead)
 		return
@@ -327,7 +327,7 @@ func (r *reader) unknown(b *block, e entry, keys []key) {
 		r.fail(e.key, "unknown key %q in %s%s", e.name, b.name, hint(e.name, words))
 		return
 	}
-	guess := cmp.Or(aliasesOfOtherTools()[b.name][e.name], check.Nearest(e.name, words))
+	guess := cmp.Or(inTable(otherKeys, b.name, e.name), check.Nearest(e.name, words))
 	if guess == "" {
 		r.fail(e.key, "unknown key %q in %s%s", e.name, b.name, misplacedKey(e.name, b.name))
 		return

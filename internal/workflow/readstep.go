@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"fmt"
-	"path"
 	"reflect"
 	"slices"
 	"strconv"
@@ -183,8 +182,8 @@ func (r *reader) interpreter(e entry) (Interpreter, bool) {
 	if !ok || !r.constant(e, program) {
 		return nil, false
 	}
-	flag, known := scriptFlags[strings.TrimRight(path.Base(program), "0123456789.")]
-	if !known {
+	flag := scriptFlag(program)
+	if flag == "" {
 		r.fail(e.value, "interpreter: it is not known how %q takes a script: list the program and its options, the script follows them, as in [bash, -eu, -c]", program)
 		return nil, false
 	}

@@ -162,19 +162,29 @@ func (i Interpreter) ForFile() ([]string, bool) {
 	if len(i) != 2 {
 		return nil, false
 	}
-	flag, known := scriptFlags[strings.TrimRight(path.Base(i[0]), "0123456789.")]
-	if !known || flag != i[1] {
+	flag := scriptFlag(i[0])
+	if flag == "" || flag != i[1] {
 		return nil, false
 	}
 	return slices.Clone(i[:1]), true
 }
 
-// scriptFlags holds the option by which an interpreter takes a script as an argument, by the name of the
-// program without a version, as in python3.12.
-var scriptFlags = map[string]string{
-	"sh": "-c", "bash": "-c", "dash": "-c", "ash": "-c", "zsh": "-c", "ksh": "-c", "mksh": "-c", "fish": "-c", "nu": "-c",
-	"python": "-c", "pypy": "-c", "node": "-e", "bun": "-e", "ruby": "-e", "perl": "-e", "lua": "-e", "Rscript": "-e", "julia": "-e",
-	"elixir": "-e", "php": "-r", "pwsh": "-Command", "powershell": "-Command",
+// scriptFlags are the options by which interpreters take a script as an argument, and then the programs.
+var scriptFlags = []string{
+	"-c sh bash dash ash zsh ksh mksh fish nu python pypy", "-e node bun ruby perl lua Rscript julia elixir",
+	"-r php", "-Command pwsh powershell",
+}
+
+// scriptFlag returns the option of an interpreter, whose name may have a version, as in python3.12; empty: it is not
+// known.
+func scriptFlag(interpreter string) string {
+	name := strings.TrimRight(path.Base(interpreter), "0123456789.")
+	for _, row := range scriptFlags {
+		if words := strings.Fields(row); slices.Contains(words[1:], name) {
+			return words[0]
+		}
+	}
+	return ""
 }
 
 // CaptureFormat is how the captured output of a step is parsed for later steps.
