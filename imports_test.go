@@ -16,7 +16,7 @@ import (
 var allowed = map[string][]string{
 	"cmd/prodigy": {"cli", "natsfleet"},
 	"internal/cli": {
-		"agent", "ai", "check", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "job", "jobs", "limit", "mapreduce", "mask", "outputs", "process", "rawjson", "retry", "reuse", "settings", "shell", "simulate", "telemetry", "term", "view", "web", "workflow",
+		"agent", "ai", "check", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "items", "job", "jobs", "limit", "mapreduce", "mask", "outputs", "process", "rawjson", "retry", "reuse", "settings", "shell", "simulate", "telemetry", "term", "view", "web", "workflow",
 		"github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
 
@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 		"github.com/ohler55/ojg",
 	},
 	"lab/chaos":    {"testenv/proxy", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys"},
-	"lab/damage":   {"dlq", "events", "fsck", "job", "jobs", "mapreduce", "process", "workflow"}, // it does what a user does, without the start of a program
+	"lab/damage":   {"dlq", "events", "job", "jobs", "mapreduce", "process", "workflow"}, // it does what a user does, without the start of a program
 	"lab/live":     {},
 	"lab/rationed": {},
 	"lab/release":  {},
@@ -37,10 +37,9 @@ var allowed = map[string][]string{
 		"agent", "ai", "duration", "events", "fleet", "gitspace", "limit", "mapreduce", "mask", "outputs", "process", "retry", "reuse",
 		"github.com/go-json-experiment/json", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
-	"internal/control": {},
-	"internal/fleet":   {"agent", "events", "limit", "mapreduce", "outputs", "workflow", "gopkg.in/yaml.v3"}, // limit: a worker looks at its own machine
+	"internal/fleet": {"agent", "events", "limit", "mapreduce", "outputs", "workflow", "gopkg.in/yaml.v3"}, // limit: a worker looks at its own machine
 	"internal/mapreduce": {
-		"agent", "ai", "control", "dlq", "duration", "errorpolicy", "events", "gitspace", "items", "job", "jobs", "limit", "limits", "outputs", "process", "retry", "reuse", "settings", "workflow",
+		"agent", "ai", "dlq", "duration", "errorpolicy", "events", "gitspace", "items", "job", "jobs", "limit", "limits", "outputs", "process", "retry", "reuse", "settings", "workflow",
 		"golang.org/x/sync",
 	},
 	"internal/reuse": {
@@ -48,7 +47,7 @@ var allowed = map[string][]string{
 		"github.com/bmatcuk/doublestar/v4", "github.com/go-json-experiment/json",
 	},
 	"internal/job": {
-		"agent", "dlq", "errorpolicy", "events", "items", "jobs", "limit", "limits", "mask", "retry", "workflow",
+		"agent", "dlq", "errorpolicy", "events", "items", "jobs", "limit", "limits", "mask", "outputs", "retry", "workflow",
 		"golang.org/x/sync",
 	},
 	"internal/agent":    {"ai", "duration", "events", "filter", "limit", "mask", "outputs", "process", "rawjson", "retry", "shell", "shell/template", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
@@ -58,8 +57,7 @@ var allowed = map[string][]string{
 		"go.opentelemetry.io/otel", "go.opentelemetry.io/proto/otlp", "golang.org/x/net", "google.golang.org/protobuf",
 	},
 	"internal/view":        {"duration", "errorpolicy", "events", "jobs", "limit", "outputs", "retry", "term", "workflow", "github.com/go-json-experiment/json/jsontext"},
-	"internal/web":         {"dlq", "duration", "errorpolicy", "events", "job", "jobs", "outputs", "retry", "term", "view", "golang.org/x/net", "golang.org/x/sync"},
-	"internal/fsck":        {"dlq", "errorpolicy", "events", "items", "job", "jobs", "outputs"},
+	"internal/web":         {"dlq", "duration", "events", "job", "jobs", "outputs", "retry", "term", "view", "golang.org/x/net", "golang.org/x/sync"},
 	"internal/dlq":         {"events", "filter", "jobs", "retry"},
 	"internal/events":      {"check", "duration", "errorpolicy", "jobs", "limit", "outputs", "retry", "golang.org/x/sync"},
 	"internal/outputs":     {"jobs", "process", "github.com/go-json-experiment/json", "golang.org/x/sync"},

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"prodigy/internal/control"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
@@ -21,7 +20,7 @@ import (
 )
 
 func newPauseCommand(con *console) *cobra.Command {
-	return newSteerCommand(con, control.Pause, &cobra.Command{
+	return newSteerCommand(con, job.Pause, &cobra.Command{
 		Use:   "pause [job]",
 		Short: "Have a running job start nothing, until it is continued",
 		Long: `Have a running job start nothing more: no item, no step of another phase, and no retry. What runs goes on to its end. The job stays
@@ -31,7 +30,7 @@ alive, and 'prodigy continue' has it go on. If it is stopped or killed meanwhile
 }
 
 func newContinueCommand(con *console) *cobra.Command {
-	return newSteerCommand(con, control.Continue, &cobra.Command{
+	return newSteerCommand(con, job.Continue, &cobra.Command{
 		Use:   "continue [job]",
 		Short: "Have a job go on that was paused",
 		Long: `Have a running job go on that 'prodigy pause' has paused. A job that has stopped, which no process runs any more, is continued by
@@ -41,7 +40,7 @@ func newContinueCommand(con *console) *cobra.Command {
 }
 
 func newDrainCommand(con *console) *cobra.Command {
-	return newSteerCommand(con, control.Drain, &cobra.Command{
+	return newSteerCommand(con, job.Drain, &cobra.Command{
 		Use:   "drain [job]",
 		Short: "Let what a job runs come to its end, then stop it",
 		Long: `Let what a running job has begun come to its end, however long that takes, and then end the run. Nothing starts any more, and what waits
@@ -52,7 +51,7 @@ stop' is quicker: it ends what still runs after the grace.`,
 }
 
 func newCancelCommand(con *console) *cobra.Command {
-	return newSteerCommand(con, control.Cancel, &cobra.Command{
+	return newSteerCommand(con, job.Cancel, &cobra.Command{
 		Use:   "cancel [job]",
 		Short: "Stop a running job for good",
 		Long: `Stop a running job for good: nothing starts any more, and running agents may finish within the grace. The job is cancelled, its run
@@ -62,10 +61,10 @@ exits with 1, and 'prodigy resume' refuses it without --force. 'prodigy stop' st
 }
 
 // newSteerCommand completes a command that takes a job and asks it for something.
-func newSteerCommand(con *console, verb control.Verb, cmd *cobra.Command) *cobra.Command {
+func newSteerCommand(con *console, verb job.Verb, cmd *cobra.Command) *cobra.Command {
 	noWait := false
-	onJob(cmd, func(ctx context.Context, job jobs.Job) error {
-		return steer(ctx, con, job, control.Request{Do: verb}, ends(verb) && !noWait)
+	onJob(cmd, func(ctx context.Context, place jobs.Job) error {
+		return steer(ctx, con, place, job.Request{Do: verb}, ends(verb) && !noWait)
 	})
 	if ends(verb) {
 		cmd.Flags().BoolVar(&noWait, "no-wait", false, "ask it, and do not wait until the run has ended")
@@ -74,7 +73,7 @@ func newSteerCommand(con *console, verb control.Verb, cmd *cobra.Command) *cobra
 }
 
 // ends reports whether the run ends after a request.
-func ends(verb control.Verb) bool { return verb == control.Drain || verb == control.Cancel }
+func ends(verb job.Verb) bool { return verb == job.Drain || verb == job.Cancel }
 
 func newScaleCommand(con *console) *cobra.Command {
 	cmd := onJobAnd("slots", &cobra.Command{
@@ -84,8 +83,8 @@ func newScaleCommand(con *console) *cobra.Command {
 that run come to their end. The number holds over a resume, unless that says --max-parallel.`,
 		Example:           "  prodigy scale 16\n  prodigy scale mapreduce-20261120-1615 +4\n  prodigy scale -- -2",
 		ValidArgsFunction: completeJob,
-	}, func(ctx context.Context, job jobs.Job, slots string) error {
-		r := control.Request{Do: control.Scale}
+	}, func(ctx context.Context, place jobs.Job, slots string) error {
+		r := job.Request{Do: job.Scale}
 		n, err := strconv.Atoi(slots)
 		switch {
 		case err != nil:
@@ -97,7 +96,7 @@ that run come to their end. The number holds over a resume, unless that says --m
 		default:
 			r.Slots = n
 		}
-		return steer(ctx, con, job, r, false)
+		return steer(ctx, con, place, r, false)
 	})
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok &&
@@ -110,7 +109,7 @@ that run come to their end. The number holds over a resume, unless that says --m
 }
 
 func newSkipCommand(con *console) *cobra.Command {
-	return newSteerItemsCommand(con, control.Skip, &cobra.Command{
+	return newSteerItemsCommand(con, job.Skip, &cobra.Command{
 		Use:   "skip [job] <item>...",
 		Short: "Do not run some items of a job (any more)",
 		Long: `Do not run some items of a job: those that wait for their next attempt, and those that run, are settled as skipped at once, and those that
@@ -122,7 +121,7 @@ resumed, also those whose work only waits to be merged. Skipped items count as s
 }
 
 func newRetryNowCommand(con *console) *cobra.Command {
-	return newSteerItemsCommand(con, control.RetryNow, &cobra.Command{
+	return newSteerItemsCommand(con, job.RetryNow, &cobra.Command{
 		Use:   "retry-now [job] [item...]",
 		Short: "Do not wait any longer for the next attempt",
 		Long: `Have items and steps of a running job go on at once that wait for their next attempt: those that are named, else all of them. A limit of the
@@ -133,30 +132,30 @@ starts, an open circuit breaker and the slots hold as before.`,
 }
 
 // newSteerItemsCommand completes a command that asks a job for something about items.
-func newSteerItemsCommand(con *console, verb control.Verb, cmd *cobra.Command) *cobra.Command {
+func newSteerItemsCommand(con *console, verb job.Verb, cmd *cobra.Command) *cobra.Command {
 	cmd.ValidArgsFunction = completeWhy
-	return onItems(cmd, func(ctx context.Context, job jobs.Job, named []string) error {
-		if verb == control.Skip && len(named) == 0 {
+	return onItems(cmd, func(ctx context.Context, place jobs.Job, named []string) error {
+		if verb == job.Skip && len(named) == 0 {
 			return usagef("the argument <item> is missing: %s is a job", cmd.Flags().Arg(0))
 		}
-		return steerItems(ctx, con, job, verb, named)
+		return steerItems(ctx, con, place, verb, named)
 	})
 }
 
 // steerItems asks a job for something about items.
-func steerItems(ctx context.Context, con *console, job jobs.Job, verb control.Verb, named []string) (err error) {
-	stands := checkRunning(job, verb)
-	if stands != nil && !(verb == control.Skip && mayGoOn(job)) {
+func steerItems(ctx context.Context, con *console, place jobs.Job, verb job.Verb, named []string) (err error) {
+	stands := checkRunning(place, verb)
+	if stands != nil && !(verb == job.Skip && mayGoOn(place)) {
 		return stands
 	}
-	r := control.Request{Do: verb}
-	if r.Items, err = itemsNamed(job, named); err != nil {
+	r := job.Request{Do: verb}
+	if r.Items, err = itemsNamed(place, named); err != nil {
 		return err
 	}
 	if stands != nil {
-		return skipStanding(con, job, r)
+		return skipStanding(con, place, r)
 	}
-	return steerJob(ctx, con, job, r, false)
+	return steerJob(ctx, con, place, r, false)
 }
 
 // mayGoOn reports whether a job that does not run can be resumed.
@@ -166,71 +165,71 @@ func mayGoOn(place jobs.Job) bool {
 }
 
 // skipStanding records that items of a job that does not run are to be skipped.
-func skipStanding(con *console, job jobs.Job, r control.Request) error {
+func skipStanding(con *console, place jobs.Job, r job.Request) error {
 	r.By = userName()
 	c := idleConfig()
-	con.hideSecretsOf(job)
+	con.hideSecretsOf(place)
 	c.Settings = con.secrets.Settings
-	answer, err := mapreduce.Skip(c, job, r)
+	answer, err := mapreduce.Skip(c, place, r)
 	switch {
 	case err != nil:
-		return fmt.Errorf("job %s: %w", job.ID, err)
+		return fmt.Errorf("job %s: %w", place.ID, err)
 	case !answer.Done:
-		return refusef("job %s: %s", job.ID, term.Visible(answer.Text))
+		return refusef("job %s: %s", place.ID, term.Visible(answer.Text))
 	}
-	con.say().Printf("job %s: %s\nnext: %s", job.ID, term.Visible(answer.Text), resumeCommand(job, ""))
+	con.say().Printf("job %s: %s\nnext: %s", place.ID, term.Visible(answer.Text), resumeCommand(place, ""))
 	return nil
 }
 
 // itemsNamed finds the items of a job that are named by their ids or labels.
-func itemsNamed(job jobs.Job, named []string) ([]control.Item, error) {
+func itemsNamed(place jobs.Job, named []string) ([]job.Item, error) {
 	if len(named) == 0 {
 		return nil, nil
 	}
-	all, err := labelsOf(job).findAll(named)
+	all, err := labelsOf(place).findAll(named)
 	if err != nil {
 		return nil, err
 	}
-	var found []control.Item
+	var found []job.Item
 	for _, name := range named {
 		it, is := all[name]
 		if !is {
-			return nil, noItem(job, name)
+			return nil, noItem(place, name)
 		}
-		found = append(found, control.Item{ID: it.ID, Index: it.Index})
+		found = append(found, job.Item{ID: it.ID, Index: it.Index})
 	}
 	return found, nil
 }
 
 // steer asks a running job for something, and waits for its end if that is wanted.
-func steer(ctx context.Context, con *console, job jobs.Job, r control.Request, await bool) error {
-	if err := checkRunning(job, r.Do); err != nil {
+func steer(ctx context.Context, con *console, place jobs.Job, r job.Request, await bool) error {
+	if err := checkRunning(place, r.Do); err != nil {
 		return err
 	}
-	return steerJob(ctx, con, job, r, await)
+	return steerJob(ctx, con, place, r, await)
 }
 
 // insteadOf says what to do about a job that does not run, in place of a request to it.
-func insteadOf(verb control.Verb, job jobs.Job) string {
+func insteadOf(verb job.Verb, place jobs.Job) string {
 	switch verb {
-	case control.Scale:
-		return resumeCommand(job, " --max-parallel N") + " says how many run at once"
-	case control.Cancel:
-		return "prodigy clean " + job.ID + " --force removes it"
+	case job.Scale:
+		return resumeCommand(place, " --max-parallel N") + " says how many run at once"
+	case job.Cancel:
+		return "prodigy clean " + place.ID + " --force removes it"
 	}
-	return resumeCommand(job, "") + " continues it"
+	return resumeCommand(place, "") + " continues it"
 }
 
 // checkRunning refuses a request to a job that does not run.
-func checkRunning(job jobs.Job, verb control.Verb) error {
-	if job.Running() {
+func checkRunning(place jobs.Job, verb job.Verb) error {
+	if place.Running() {
 		return nil
 	}
-	return notRunning(job, verb)
+	return notRunning(place, verb)
 }
 
 // notRunning returns the error that a job does not run, with what to do instead.
-func notRunning(place jobs.Job, verb control.Verb) error {
+func notRunning(place jobs.Job, verb job.Verb) error {
 	state := ""
 	instead := insteadOf(verb, place)
 	if s, err := job.Summarize(place); err == nil {
@@ -249,16 +248,16 @@ func notRunning(place jobs.Job, verb control.Verb) error {
 const beginTime = 3 * time.Second
 
 // steerJob sends a request to a running job, and prints the answer.
-func steerJob(ctx context.Context, con *console, job jobs.Job, r control.Request, await bool) error {
+func steerJob(ctx context.Context, con *console, place jobs.Job, r job.Request, await bool) error {
 	r.By = userName()
-	pid := job.Runner()
+	pid := place.Runner()
 	if jobs.Suspended(pid) {
-		return refusef("job %s stands still, and cannot answer: process %d, which runs it, is stopped (kill -CONT %d has it go on)", job.ID, pid, pid)
+		return refusef("job %s stands still, and cannot answer: process %d, which runs it, is stopped (kill -CONT %d has it go on)", place.ID, pid, pid)
 	}
-	answer, err := control.Ask(job.ControlSocket(), r)
+	answer, err := job.Ask(place.ControlSocket(), r)
 	// it just begins, or ends
-	for until := time.Now().Add(beginTime); errors.Is(err, control.ErrNobody) && time.Now().Before(until); {
-		if err := checkRunning(job, r.Do); err != nil {
+	for until := time.Now().Add(beginTime); errors.Is(err, job.ErrNobody) && time.Now().Before(until); {
+		if err := checkRunning(place, r.Do); err != nil {
 			return err
 		}
 		select {
@@ -266,21 +265,21 @@ func steerJob(ctx context.Context, con *console, job jobs.Job, r control.Request
 			return context.Cause(ctx)
 		case <-time.After(beginTime / 100):
 		}
-		answer, err = control.Ask(job.ControlSocket(), r)
+		answer, err = job.Ask(place.ControlSocket(), r)
 	}
 	switch {
-	case errors.Is(err, control.ErrNobody):
-		return fmt.Errorf("job %s is running, but takes no requests here: it was started by an older version, or on another machine", job.ID)
+	case errors.Is(err, job.ErrNobody):
+		return fmt.Errorf("job %s is running, but takes no requests here: it was started by an older version, or on another machine", place.ID)
 	case err != nil:
-		return fmt.Errorf("job %s: %w", job.ID, err)
+		return fmt.Errorf("job %s: %w", place.ID, err)
 	case !answer.Done:
-		return refusef("job %s: %s", job.ID, term.Visible(answer.Text))
+		return refusef("job %s: %s", place.ID, term.Visible(answer.Text))
 	}
-	con.say().Printf("job %s: %s", job.ID, term.Visible(answer.Text))
+	con.say().Printf("job %s: %s", place.ID, term.Visible(answer.Text))
 	if !await || pid == 0 {
 		return nil
 	}
-	return untilSignal(ctx, func(ctx context.Context) error { return awaitStop(ctx, con, job, pid) })
+	return untilSignal(ctx, func(ctx context.Context) error { return awaitStop(ctx, con, place, pid) })
 }
 
 // userName returns the name of the user, for the record of a request.

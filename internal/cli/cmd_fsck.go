@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"prodigy/internal/fsck"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/term"
 )
@@ -35,12 +35,12 @@ The exit code is 0 when all is sound and 1 when something is damaged.`,
 	return cmd
 }
 
-func runFsck(con *console, job jobs.Job, o fsckOptions) (err error) {
-	var report fsck.Report
+func runFsck(con *console, place jobs.Job, o fsckOptions) (err error) {
+	var report job.Examination
 	if o.salvage != "" {
-		report, err = fsck.Salvage(job, o.salvage)
+		report, err = job.Salvage(place, o.salvage)
 	} else {
-		report, err = fsck.Check(job, nil)
+		report, err = job.Examine(place, nil)
 	}
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func runFsck(con *console, job jobs.Job, o fsckOptions) (err error) {
 	return err
 }
 
-func printFsck(l term.Lines, r fsck.Report) {
+func printFsck(l term.Lines, r job.Examination) {
 	word := "sound"
 	if !r.Sound {
 		word = "damaged"

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"prodigy/internal/control"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 )
@@ -31,22 +30,22 @@ paused. Wait until that is done. Stop it a second time to end what runs at once.
 // askEvery is how often stop looks whether the job still runs.
 const askEvery = 50 * time.Millisecond
 
-func runStop(ctx context.Context, con *console, job jobs.Job, noWait bool) error {
-	pid := job.Runner()
+func runStop(ctx context.Context, con *console, place jobs.Job, noWait bool) error {
+	pid := place.Runner()
 	switch {
-	case pid == 0 && job.Running():
-		return fmt.Errorf("job %s is running, but not in a process that can be seen from here: press Ctrl-C where it runs", job.ID)
+	case pid == 0 && place.Running():
+		return fmt.Errorf("job %s is running, but not in a process that can be seen from here: press Ctrl-C where it runs", place.ID)
 	case pid == 0:
-		return notRunning(job, control.Pause)
+		return notRunning(place, job.Pause)
 	}
 	if err := terminate(pid); err != nil {
-		return fmt.Errorf("stop process %d, which runs job %s: %w", pid, job.ID, err)
+		return fmt.Errorf("stop process %d, which runs job %s: %w", pid, place.ID, err)
 	}
-	con.say().Printf("job %s: process %d is asked to stop", job.ID, pid)
+	con.say().Printf("job %s: process %d is asked to stop", place.ID, pid)
 	if noWait {
 		return nil
 	}
-	return untilSignal(ctx, func(ctx context.Context) error { return awaitStop(ctx, con, job, pid) })
+	return untilSignal(ctx, func(ctx context.Context) error { return awaitStop(ctx, con, place, pid) })
 }
 
 // terminate asks a process to stop.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"os"
 
-	"prodigy/internal/control"
+	"prodigy/internal/job"
 	"prodigy/internal/term"
 )
 
@@ -15,18 +15,18 @@ const keysHelp = "p pauses and continues, + and - change the slots, q drains, Ct
 const keysHint = "p pause  + - slots  q drain  ? keys"
 
 // keyRequest returns what a key asks a job for. It reports false for a key that asks for nothing.
-func keyRequest(key byte) (control.Request, bool) {
+func keyRequest(key byte) (job.Request, bool) {
 	switch key {
 	case 'p', 'P':
-		return control.Request{Do: control.Toggle}, true
+		return job.Request{Do: job.Toggle}, true
 	case '+', '=': // the same key
-		return control.Request{Do: control.Scale, Change: 1}, true
+		return job.Request{Do: job.Scale, Change: 1}, true
 	case '-', '_':
-		return control.Request{Do: control.Scale, Change: -1}, true
+		return job.Request{Do: job.Scale, Change: -1}, true
 	case 'q', 'Q':
-		return control.Request{Do: control.Drain}, true
+		return job.Request{Do: job.Drain}, true
 	}
-	return control.Request{}, false
+	return job.Request{}, false
 }
 
 // keysFrom returns the terminal whose keys steer a job; nil: none do. There must be live lines, and nobody else who

@@ -3,7 +3,7 @@ package cli
 import (
 	"sync"
 
-	"prodigy/internal/control"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 )
 
@@ -11,12 +11,12 @@ import (
 // the keys of the terminal.
 type steering struct {
 	mu  sync.Mutex
-	ask func(control.Request) control.Answer // nil: the job takes none
+	ask func(job.Request) job.Answer // nil: the job takes none
 }
 
 // control implements Config.Control.
-func (s *steering) control(job jobs.Job, ask func(control.Request) control.Answer) (stop func() error, err error) {
-	server, err := control.Serve(job.ControlSocket(), ask)
+func (s *steering) control(place jobs.Job, ask func(job.Request) job.Answer) (stop func() error, err error) {
+	server, err := job.Serve(place.ControlSocket(), ask)
 	s.set(ask)
 	return func() error {
 		s.set(nil)
@@ -27,19 +27,19 @@ func (s *steering) control(job jobs.Job, ask func(control.Request) control.Answe
 	}, err
 }
 
-func (s *steering) set(ask func(control.Request) control.Answer) {
+func (s *steering) set(ask func(job.Request) job.Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ask = ask
 }
 
 // do has the job do a request of the user at the terminal. It reports false if there is no job to do it.
-func (s *steering) do(r control.Request) (control.Answer, bool) {
+func (s *steering) do(r job.Request) (job.Answer, bool) {
 	s.mu.Lock()
 	ask := s.ask
 	s.mu.Unlock()
 	if ask == nil {
-		return control.Answer{}, false
+		return job.Answer{}, false
 	}
 	r.By = userName()
 	return ask(r), true

@@ -2,7 +2,8 @@
 //
 // Fold.Apply is the only function that changes what is known, live and on replay alike. An Opened is a job at work: it
 // records events, and keeps up to date what follows from the log: dead letters and checkpoints. The other functions
-// read a job, and make its results.
+// read a job, make its results, carry requests to the process that runs it (Serve, Ask), and examine all of its files
+// (Examine).
 package job
 
 import (

@@ -7,7 +7,6 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/ai"
-	"prodigy/internal/control"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
@@ -193,7 +192,7 @@ type Hooks struct {
 	// Control is called when the job has been opened, and lets requests come in until the function that it
 	// returns is called. Ask does a request; it may be called on any goroutine, and answers when what it
 	// recorded is durable. With an error other processes cannot steer the job, which is run all the same.
-	Control func(place jobs.Job, ask func(control.Request) control.Answer) (stop func() error, err error)
+	Control func(place jobs.Job, ask func(job.Request) job.Answer) (stop func() error, err error)
 
 	// Observe is called with every record once it is durable, in order, on a goroutine of the log.
 	Observe func([]events.Record)

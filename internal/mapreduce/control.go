@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"prodigy/internal/control"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
@@ -26,13 +25,13 @@ import (
 
 // controlCall is a request on its way to the owner.
 type controlCall struct {
-	request control.Request
+	request job.Request
 	reply   chan controlReply // gets one value
 }
 
 // controlReply is an answer, and the record that has to be durable before it is given; 0: none has.
 type controlReply struct {
-	control.Answer
+	job.Answer
 	seq int64
 }
 
@@ -40,22 +39,22 @@ type controlReply struct {
 const ownerTime = 10 * time.Second
 
 // ask has the owner do a request. It runs on the goroutine of who asks.
-func (j *owner) ask(r control.Request) control.Answer {
+func (j *owner) ask(r job.Request) job.Answer {
 	call := controlCall{request: r, reply: make(chan controlReply, 1)}
 	busy := time.NewTimer(ownerTime)
 	defer busy.Stop()
 	select {
 	case j.controls <- call:
 	case <-j.closing:
-		return control.Refused("the job is ending: nothing was done")
+		return job.Refused("the job is ending: nothing was done")
 	case <-busy.C:
-		return control.Refused("the job is busy between two phases: nothing was done; ask again")
+		return job.Refused("the job is busy between two phases: nothing was done; ask again")
 	}
 	reply := <-call.reply
 	if reply.seq > 0 {
 		reply.Recorded = true
 		if err := j.Log.Wait(reply.seq); err != nil {
-			return control.Refused("the request could not be recorded: %v", err)
+			return job.Refused("the request could not be recorded: %v", err)
 		}
 	}
 	return reply.Answer
@@ -84,37 +83,37 @@ func (p *pool) control(c controlCall) {
 	c.reply <- controlReply{answer, seq}
 }
 
-func (p *pool) request(r control.Request) control.Answer {
-	if p.halted != nil && r.Do != control.Cancel {
-		return control.Refused("the job is stopping: %s", p.halted.reason)
+func (p *pool) request(r job.Request) job.Answer {
+	if p.halted != nil && r.Do != job.Cancel {
+		return job.Refused("the job is stopping: %s", p.halted.reason)
 	}
 	switch r.Do {
-	case control.Pause:
+	case job.Pause:
 		return p.pauseStarts(r)
-	case control.Continue:
+	case job.Continue:
 		return p.continueStarts(r)
-	case control.Toggle:
+	case job.Toggle:
 		if p.job.Fold.Limits.Pause.Hold != nil {
 			return p.continueStarts(r)
 		}
 		return p.pauseStarts(r)
-	case control.Drain:
+	case job.Drain:
 		p.job.Record(events.DrainRequested{By: r.By})
 		p.job.order(runResult{state: job.Paused, reason: "drained by " + r.By, drained: true})
 		p.haltOrdered(untilTheyEnd)
 		p.holdFleet()
-		return control.Done("draining: nothing starts any more, %s",
+		return job.Done("draining: nothing starts any more, %s",
 			p.stillRunning(", with which the run ends", ", with which the run ends"))
-	case control.Cancel:
+	case job.Cancel:
 		return p.cancel(r)
-	case control.Scale:
+	case job.Scale:
 		return p.scale(r)
-	case control.Skip:
+	case job.Skip:
 		return p.skip(r)
-	case control.RetryNow:
+	case job.RetryNow:
 		return p.retryNow(r)
 	}
-	return control.Refused("there is no request %q", string(r.Do))
+	return job.Refused("there is no request %q", string(r.Do))
 }
 
 // holdFleet tells the fleet, once, that the job begins to stop.
@@ -139,35 +138,35 @@ func (p *pool) stillRunning(one, several string) string {
 	}
 }
 
-func (p *pool) pauseStarts(r control.Request) control.Answer {
+func (p *pool) pauseStarts(r job.Request) job.Answer {
 	if h := p.job.Fold.Limits.Pause.Hold; h != nil {
-		return control.Done("it is paused already, by %s since %s", h.By, h.Since.Local().Format(time.TimeOnly))
+		return job.Done("it is paused already, by %s since %s", h.By, h.Since.Local().Format(time.TimeOnly))
 	}
 	p.job.Record(events.PauseRequested{By: r.By})
 	p.job.gate.shut()
 	if p.job.fleet != nil {
 		p.job.fleet.TakeBack()
 	}
-	return control.Done("paused: nothing starts any more, %s",
+	return job.Done("paused: nothing starts any more, %s",
 		p.stillRunning(" and goes on to its end", " and go on to their end"))
 }
 
-func (p *pool) continueStarts(r control.Request) control.Answer {
+func (p *pool) continueStarts(r job.Request) job.Answer {
 	if p.job.Fold.Limits.Pause.Hold == nil {
-		return control.Done("it was not paused")
+		return job.Done("it was not paused")
 	}
 	p.job.Record(events.ContinueRequested{By: r.By})
 	p.restartClocks()
 	p.job.gate.open()
-	return control.Done("%s", p.withHolds("continued"))
+	return job.Done("%s", p.withHolds("continued"))
 }
 
-func (p *pool) cancel(r control.Request) control.Answer {
+func (p *pool) cancel(r job.Request) job.Answer {
 	if p.job.Fold.Cancelled != "" {
-		return control.Done("it is being cancelled already, by %s", p.job.Fold.Cancelled)
+		return job.Done("it is being cancelled already, by %s", p.job.Fold.Cancelled)
 	}
 	if p.halted != nil && p.halted.state != job.Paused {
-		return control.Refused("the job is ending: %s", p.halted.reason)
+		return job.Refused("the job is ending: %s", p.halted.reason)
 	}
 	p.job.Record(events.CancelRequested{By: r.By})
 	v := runResult{state: job.Cancelled, reason: "cancelled by " + r.By}
@@ -177,7 +176,7 @@ func (p *pool) cancel(r control.Request) control.Answer {
 	}
 	p.job.register.Stopping()
 	p.haltOrdered(p.job.config.Grace)
-	return control.Done("cancelled: %s", p.stillRunning(" and may finish within the grace",
+	return job.Done("cancelled: %s", p.stillRunning(" and may finish within the grace",
 		" and may finish within the grace"))
 }
 
@@ -210,10 +209,10 @@ func (j *owner) mostSlots() (most int, why string) {
 // maxFleetSlots bounds what is given to a fleet at once.
 const maxFleetSlots = 100_000
 
-func (p *pool) scale(r control.Request) control.Answer {
+func (p *pool) scale(r job.Request) job.Answer {
 	j := p.job
 	if j.workflow.Map == nil {
-		return control.Refused("the job has no map phase: its steps run one after the other")
+		return job.Refused("the job has no map phase: its steps run one after the other")
 	}
 	was, n := j.parallel, r.Slots
 	if r.Change != 0 {
@@ -222,11 +221,11 @@ func (p *pool) scale(r control.Request) control.Answer {
 	most, why := j.mostSlots()
 	switch {
 	case n < 1:
-		return control.Refused("%d slots would run nothing: prodigy pause %s does that", n, j.place.ID)
+		return job.Refused("%d slots would run nothing: prodigy pause %s does that", n, j.place.ID)
 	case n > most:
-		return control.Refused("%d at once are more than %s: %d would do", n, why, most)
+		return job.Refused("%d at once are more than %s: %d would do", n, why, most)
 	case n == was && (!j.elastic || n == j.ceiling()):
-		return control.Done("it has %s already", slots(n))
+		return job.Done("it has %s already", slots(n))
 	}
 	j.Record(events.ScaleRequested{MaxParallel: n, Was: was, By: r.By})
 	text := fmt.Sprintf("%s instead of %d", slots(n), was)
@@ -248,7 +247,7 @@ func (p *pool) scale(r control.Request) control.Answer {
 	if room := j.room.Load(); int64(n) > room {
 		text += fmt.Sprintf("; no more than %d can be used, for lack of files, processes or memory", room)
 	}
-	return control.Done("%s", text)
+	return job.Done("%s", text)
 }
 
 // resize changes the number of slots.
@@ -259,15 +258,15 @@ func (p *pool) resize(n int) {
 	}
 }
 
-func (p *pool) skip(r control.Request) control.Answer {
+func (p *pool) skip(r job.Request) job.Answer {
 	j := p.job
 	if j.Store == nil {
-		return control.Refused("the job has no items")
+		return job.Refused("the job has no items")
 	}
 	var settled, later []string
 	wanted, refused := j.skippable(r.Items, true)
 	if refused != "" {
-		return control.Refused("%s", refused)
+		return job.Refused("%s", refused)
 	}
 	inTurn := map[int]bool{}
 	for it := range p.lobby.starts.all() {
@@ -299,12 +298,12 @@ func (p *pool) skip(r control.Request) control.Answer {
 	if n := len(later); n > 0 {
 		parts = append(parts, "to be skipped when their turn comes: "+few(later))
 	}
-	return control.Done("%s", strings.Join(parts, "; "))
+	return job.Done("%s", strings.Join(parts, "; "))
 }
 
 // skippable returns each of the items once, or says why they cannot be skipped. Work that waits to be merged cannot
 // while the job runs: the merger may have it.
-func (j *owner) skippable(items []control.Item, runs bool) (wanted []control.Item, refused string) {
+func (j *owner) skippable(items []job.Item, runs bool) (wanted []job.Item, refused string) {
 	var kept []string
 	named := map[int]bool{}
 	for _, it := range items {
@@ -337,12 +336,12 @@ func (j *owner) skippable(items []control.Item, runs bool) (wanted []control.Ite
 }
 
 // Skip has items of a job that does not run be skipped when it goes on: also those whose work waits to be merged.
-func Skip(c Config, place jobs.Job, r control.Request) (control.Answer, error) {
+func Skip(c Config, place jobs.Job, r job.Request) (job.Answer, error) {
 	j, err := openJob(c, place)
 	if err != nil {
-		return control.Answer{}, err
+		return job.Answer{}, err
 	}
-	answer := control.Refused("the job has no items")
+	answer := job.Refused("the job has no items")
 	if j.Store != nil {
 		wanted, refused := j.skippable(r.Items, false)
 		var ids []string
@@ -350,8 +349,8 @@ func Skip(c Config, place jobs.Job, r control.Request) (control.Answer, error) {
 			j.Record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
 			ids = append(ids, it.ID)
 		}
-		if answer = control.Done("to be skipped when it goes on: %s", few(ids)); refused != "" {
-			answer = control.Refused("%s", refused)
+		if answer = job.Done("to be skipped when it goes on: %s", few(ids)); refused != "" {
+			answer = job.Refused("%s", refused)
 		}
 	}
 	return answer, j.close()
@@ -429,7 +428,7 @@ func (p *pool) forget(index int, inTurn map[int]bool) bool {
 	return true
 }
 
-func (p *pool) retryNow(r control.Request) control.Answer {
+func (p *pool) retryNow(r job.Request) job.Answer {
 	j := p.job
 	e := events.RetryNowRequested{By: r.By}
 	for _, it := range r.Items {
@@ -446,9 +445,9 @@ func (p *pool) retryNow(r control.Request) control.Answer {
 	steps := len(elsewhere) + j.waits.count(func(id string) bool { return e.Names(id) && (j.fleet == nil || id == "") })
 	if due+steps == 0 {
 		if len(r.Items) > 0 {
-			return control.Refused("none of them waits for its next attempt: %s", few(e.ItemIDs))
+			return job.Refused("none of them waits for its next attempt: %s", few(e.ItemIDs))
 		}
-		return control.Done("nothing waits for its next attempt")
+		return job.Done("nothing waits for its next attempt")
 	}
 	j.Record(e)
 	for i, d := range p.lobby.due {
@@ -479,7 +478,7 @@ func (p *pool) retryNow(r control.Request) control.Answer {
 			parts = append(parts, fmt.Sprintf("%d %ss", c.n, c.noun))
 		}
 	}
-	return control.Done("%s", p.withHolds("due now: "+strings.Join(parts, " and ")))
+	return job.Done("%s", p.withHolds("due now: "+strings.Join(parts, " and ")))
 }
 
 // waitElsewhere returns the tokens of the attempts at some items that wait on workers of a fleet for the next

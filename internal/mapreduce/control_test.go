@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"prodigy/internal/control"
 	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
@@ -22,13 +21,13 @@ import (
 )
 
 // steered runs a job in a bubble while steer asks it for things.
-func steered(t *testing.T, c Config, source string, steer func(ask func(control.Request) control.Answer)) (r Result) {
+func steered(t *testing.T, c Config, source string, steer func(ask func(job.Request) job.Answer)) (r Result) {
 	t.Helper()
-	c.Control = func(_ jobs.Job, ask func(control.Request) control.Answer) (func() error, error) {
+	c.Control = func(_ jobs.Job, ask func(job.Request) job.Answer) (func() error, error) {
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
-			steer(func(q control.Request) control.Answer {
+			steer(func(q job.Request) job.Answer {
 				q.By = "alice"
 				return ask(q)
 			})
@@ -58,14 +57,14 @@ func (l *timeline) runner(takes time.Duration) func(call) answer {
 	}
 }
 
-func done(t *testing.T, a control.Answer, words string) {
+func done(t *testing.T, a job.Answer, words string) {
 	t.Helper()
 	if !a.Done || !strings.Contains(a.Text, words) {
 		t.Errorf("got %t %q, want that it is done, with %q", a.Done, a.Text, words)
 	}
 }
 
-func refusedWith(t *testing.T, a control.Answer, words string) {
+func refusedWith(t *testing.T, a job.Answer, words string) {
 	t.Helper()
 	if a.Done || !strings.Contains(a.Text, words) {
 		t.Errorf("got %t %q, want that it is refused, with %q", a.Done, a.Text, words)
@@ -75,13 +74,13 @@ func refusedWith(t *testing.T, a control.Answer, words string) {
 func TestAPausedJobStartsNothingUntilItContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &timeline{began: time.Now()}
-		r := steered(t, config(t, fake(l.runner(2*time.Second))), workflowOf(6, 2, ""), func(ask func(control.Request) control.Answer) {
+		r := steered(t, config(t, fake(l.runner(2*time.Second))), workflowOf(6, 2, ""), func(ask func(job.Request) job.Answer) {
 			time.Sleep(3 * time.Second)
-			done(t, ask(control.Request{Do: control.Pause}), "2 items are running")
-			done(t, ask(control.Request{Do: control.Pause}), "paused already, by alice")
+			done(t, ask(job.Request{Do: job.Pause}), "2 items are running")
+			done(t, ask(job.Request{Do: job.Pause}), "paused already, by alice")
 			time.Sleep(time.Hour)
-			done(t, ask(control.Request{Do: control.Continue}), "continued")
-			done(t, ask(control.Request{Do: control.Continue}), "not paused")
+			done(t, ask(job.Request{Do: job.Continue}), "continued")
+			done(t, ask(job.Request{Do: job.Continue}), "not paused")
 		})
 		if want := []time.Duration{0, 0, 2 * time.Second, 2 * time.Second, 3603 * time.Second, 3603 * time.Second}; !slices.Equal(l.at, want) || r.State != job.Completed || r.Metrics.Successful != 6 {
 			t.Errorf("got starts at %v, and %s with %d successful, want %v, and completed with 6", l.at, r.State, r.Metrics.Successful, want)
@@ -111,11 +110,11 @@ func TestAPauseHoldsBackStepsAndPhases(t *testing.T) {
 					}
 					return a
 				}))
-				r := steered(t, c, source, func(ask func(control.Request) control.Answer) {
+				r := steered(t, c, source, func(ask func(job.Request) job.Answer) {
 					time.Sleep(time.Second)
-					done(t, ask(control.Request{Do: control.Pause}), "paused")
+					done(t, ask(job.Request{Do: job.Pause}), "paused")
 					time.Sleep(time.Minute)
-					done(t, ask(control.Request{Do: control.Continue}), "continued")
+					done(t, ask(job.Request{Do: job.Continue}), "continued")
 				})
 				if want := []time.Duration{0, 61 * time.Second}; r.State != job.Completed || !slices.Equal(l.at, want) {
 					t.Errorf("got %s, starts at %v, want completed, and %v", r.State, l.at, want)
@@ -129,10 +128,10 @@ func TestADrainedJobEndsWithWhatRunsAndIsResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &timeline{began: time.Now()}
 		c := config(t, fake(l.runner(time.Minute))) // longer than the grace
-		r := steered(t, c, workflowOf(6, 2, ""), func(ask func(control.Request) control.Answer) {
+		r := steered(t, c, workflowOf(6, 2, ""), func(ask func(job.Request) job.Answer) {
 			time.Sleep(time.Second)
-			done(t, ask(control.Request{Do: control.Drain}), "2 items are running")
-			refusedWith(t, ask(control.Request{Do: control.Scale, Slots: 3}), "stopping: drained by alice")
+			done(t, ask(job.Request{Do: job.Drain}), "2 items are running")
+			refusedWith(t, ask(job.Request{Do: job.Scale, Slots: 3}), "stopping: drained by alice")
 		})
 		if r.State != job.Paused || !r.Drained || r.Reason != "drained by alice" || r.Metrics.Successful != 2 {
 			t.Fatalf("got %s (%s) with %d successful, want paused, drained by alice, with 2", r.State, r.Reason, r.Metrics.Successful)
@@ -148,9 +147,9 @@ func TestADrainEndsAPhaseAfterItsStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &timeline{began: time.Now()}
 		c := config(t, fake(l.runner(time.Minute)))
-		r := steered(t, c, "mode: standard\ncommands:\n  - shell: a\n  - shell: b\n", func(ask func(control.Request) control.Answer) {
+		r := steered(t, c, "mode: standard\ncommands:\n  - shell: a\n  - shell: b\n", func(ask func(job.Request) job.Answer) {
 			time.Sleep(time.Second)
-			done(t, ask(control.Request{Do: control.Drain}), "the step that runs may end")
+			done(t, ask(job.Request{Do: job.Drain}), "the step that runs may end")
 		})
 		if r.State != job.Paused || !r.Drained || len(l.at) != 1 {
 			t.Errorf("got %s (%s) after %d steps, want drained after 1", r.State, r.Reason, len(l.at))
@@ -166,11 +165,11 @@ func TestACancelledJobIsContinuedByForceOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &timeline{began: time.Now()}
 		c := config(t, fake(l.runner(time.Hour)))
-		r := steered(t, c, workflowOf(6, 2, ""), func(ask func(control.Request) control.Answer) {
+		r := steered(t, c, workflowOf(6, 2, ""), func(ask func(job.Request) job.Answer) {
 			time.Sleep(time.Second)
-			done(t, ask(control.Request{Do: control.Drain}), "draining")
-			done(t, ask(control.Request{Do: control.Cancel}), "cancelled")
-			done(t, ask(control.Request{Do: control.Cancel}), "already, by alice")
+			done(t, ask(job.Request{Do: job.Drain}), "draining")
+			done(t, ask(job.Request{Do: job.Cancel}), "cancelled")
+			done(t, ask(job.Request{Do: job.Cancel}), "already, by alice")
 		})
 		if took := time.Since(l.began); r.State != job.Cancelled || r.Reason != "cancelled by alice" || took > time.Minute {
 			t.Fatalf("got %s (%s) after %s, want cancelled by alice within the grace", r.State, r.Reason, took)
@@ -195,17 +194,17 @@ func TestScalingChangesHowManyRunAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &timeline{began: time.Now()}
 		c := config(t, fake(l.runner(10*time.Second)))
-		r := steered(t, c, workflowOf(20, 2, ""), func(ask func(control.Request) control.Answer) {
+		r := steered(t, c, workflowOf(20, 2, ""), func(ask func(job.Request) job.Answer) {
 			time.Sleep(time.Second)
-			refusedWith(t, ask(control.Request{Do: control.Scale}), "prodigy pause")
-			refusedWith(t, ask(control.Request{Do: control.Scale, Slots: 1 << 30}), "would do")
-			done(t, ask(control.Request{Do: control.Scale, Slots: 6}), "6 slots instead of 2")
+			refusedWith(t, ask(job.Request{Do: job.Scale}), "prodigy pause")
+			refusedWith(t, ask(job.Request{Do: job.Scale, Slots: 1 << 30}), "would do")
+			done(t, ask(job.Request{Do: job.Scale, Slots: 6}), "6 slots instead of 2")
 			time.Sleep(time.Second)
-			done(t, ask(control.Request{Do: control.Scale, Change: -5}), "1 slot instead of 6; 5 more run to their end")
+			done(t, ask(job.Request{Do: job.Scale, Change: -5}), "1 slot instead of 6; 5 more run to their end")
 			time.Sleep(28 * time.Second)
-			done(t, ask(control.Request{Do: control.Scale, Change: +2}), "3 slots instead of 1")
+			done(t, ask(job.Request{Do: job.Scale, Change: +2}), "3 slots instead of 1")
 			time.Sleep(500 * time.Millisecond)
-			done(t, ask(control.Request{Do: control.Drain}), "3 items")
+			done(t, ask(job.Request{Do: job.Drain}), "3 items")
 		})
 		s := func(n ...int) (at []time.Duration) {
 			for _, n := range n {
@@ -237,12 +236,12 @@ func TestSkippedItemsAreSettledOnceWhateverTheyWereDoing(t *testing.T) {
 			return answer{takes: time.Minute}
 		}))
 		source := workflowOf(6, 2, "error_policy:\n  on_item_failure: retry\n  retry_config: {max_attempts: 3, initial_delay: 1h}\n")
-		r := steered(t, c, source, func(ask func(control.Request) control.Answer) {
+		r := steered(t, c, source, func(ask func(job.Request) job.Answer) {
 			time.Sleep(time.Second)
-			skip := func(indexes ...int) control.Answer {
-				q := control.Request{Do: control.Skip}
+			skip := func(indexes ...int) job.Answer {
+				q := job.Request{Do: job.Skip}
 				for _, i := range indexes {
-					q.Items = append(q.Items, control.Item{ID: fmt.Sprintf("item_%d", i), Index: i})
+					q.Items = append(q.Items, job.Item{ID: fmt.Sprintf("item_%d", i), Index: i})
 				}
 				return ask(q)
 			}
@@ -250,7 +249,7 @@ func TestSkippedItemsAreSettledOnceWhateverTheyWereDoing(t *testing.T) {
 			time.Sleep(time.Second)
 			refusedWith(t, skip(2, 1), "item_1 has its outcome already")
 			refusedWith(t, skip(5), "already")
-			refusedWith(t, ask(control.Request{Do: control.Skip, Items: []control.Item{{ID: "item_2", Index: 3}}}), "no item item_2")
+			refusedWith(t, ask(job.Request{Do: job.Skip, Items: []job.Item{{ID: "item_2", Index: 3}}}), "no item item_2")
 		})
 		if m := r.Metrics; r.State != job.Completed || m.Successful != 3 || m.Skipped != 3 || m.ErrorTypes[retry.TypeSkipped] != 3 {
 			t.Errorf("got %s, %+v, want 3 successful and 3 skipped", r.State, m)
@@ -283,11 +282,11 @@ func TestSkippedItemsDoNotKeepTheJobWaiting(t *testing.T) {
 					}
 					return answer{takes: time.Second}
 				}))
-				r := steered(t, config, c.source, func(ask func(control.Request) control.Answer) {
+				r := steered(t, config, c.source, func(ask func(job.Request) job.Answer) {
 					time.Sleep(10 * time.Second)
-					q := control.Request{Do: control.Skip}
+					q := job.Request{Do: job.Skip}
 					for _, i := range c.skip {
-						q.Items = append(q.Items, control.Item{ID: fmt.Sprintf("item_%d", i), Index: i})
+						q.Items = append(q.Items, job.Item{ID: fmt.Sprintf("item_%d", i), Index: i})
 					}
 					done(t, ask(q), "skipped: item_")
 				})
@@ -304,13 +303,13 @@ func TestAnAnswerSaysWhatHoldsStartsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := gated(2, `windows: ["00:00-01:00 UTC"]`) + "error_policy:\n  on_item_failure: retry\n  retry_config: {max_attempts: 2, initial_delay: 3h, max_delay: 3h}\n"
 		source = strings.Replace(source, "max_parallel: 1", "concurrency: {max: 4, adapt: true}", 1)
-		steered(t, config(t, fake(func(c call) answer { return answer{code: 1} })), source, func(ask func(control.Request) control.Answer) {
+		steered(t, config(t, fake(func(c call) answer { return answer{code: 1} })), source, func(ask func(job.Request) job.Answer) {
 			time.Sleep(90 * time.Minute)
-			done(t, ask(control.Request{Do: control.RetryNow}), "due now: 2 items; nothing starts meanwhile: it is outside of the windows (00:00-01:00 UTC), the next begins at")
-			done(t, ask(control.Request{Do: control.Pause}), "paused")
-			done(t, ask(control.Request{Do: control.Continue}), "continued; nothing starts meanwhile: it is outside")
-			done(t, ask(control.Request{Do: control.Scale, Slots: 9}), "no more than 4 are used, the max of concurrency")
-			done(t, ask(control.Request{Do: control.Drain}), "")
+			done(t, ask(job.Request{Do: job.RetryNow}), "due now: 2 items; nothing starts meanwhile: it is outside of the windows (00:00-01:00 UTC), the next begins at")
+			done(t, ask(job.Request{Do: job.Pause}), "paused")
+			done(t, ask(job.Request{Do: job.Continue}), "continued; nothing starts meanwhile: it is outside")
+			done(t, ask(job.Request{Do: job.Scale, Slots: 9}), "no more than 4 are used, the max of concurrency")
+			done(t, ask(job.Request{Do: job.Drain}), "")
 		})
 	})
 }
@@ -328,9 +327,9 @@ func TestASkippedTestOfTheBreakerLetsAnotherBegin(t *testing.T) {
 			return answer{}
 		}))
 		source := workflowOf(4, 1, "error_policy:\n  circuit_breaker: {failure_threshold: 1, success_threshold: 1, half_open_requests: 1, timeout: 20s, on_open: wait}\n")
-		r := steered(t, c, source, func(ask func(control.Request) control.Answer) {
+		r := steered(t, c, source, func(ask func(job.Request) job.Answer) {
 			time.Sleep(time.Minute)
-			done(t, ask(control.Request{Do: control.Skip, Items: []control.Item{{ID: "item_1", Index: 1}}}), "skipped: item_1")
+			done(t, ask(job.Request{Do: job.Skip, Items: []job.Item{{ID: "item_1", Index: 1}}}), "skipped: item_1")
 		})
 		if m := r.Metrics; m.Successful != 2 || m.Failed != 1 || m.Skipped != 1 {
 			t.Errorf("got %+v, want 2 successful, 1 failed, 1 skipped", m)
@@ -358,14 +357,14 @@ func TestRetryNowEndsTheWaitOfItemsAndSteps(t *testing.T) {
 					}
 					return answer{}
 				}))
-				r := steered(t, c, source, func(ask func(control.Request) control.Answer) {
+				r := steered(t, c, source, func(ask func(job.Request) job.Answer) {
 					if name != "a step of a phase" {
 						time.Sleep(time.Second)
-						refusedWith(t, ask(control.Request{Do: control.RetryNow, Items: []control.Item{{ID: "item_7", Index: 7}}}), "none of them waits")
-						done(t, ask(control.Request{Do: control.RetryNow, Items: []control.Item{{ID: "item_0"}}}), "due now: 1 ")
+						refusedWith(t, ask(job.Request{Do: job.RetryNow, Items: []job.Item{{ID: "item_7", Index: 7}}}), "none of them waits")
+						done(t, ask(job.Request{Do: job.RetryNow, Items: []job.Item{{ID: "item_0"}}}), "due now: 1 ")
 					}
 					time.Sleep(time.Second)
-					done(t, ask(control.Request{Do: control.RetryNow}), "due now: 1 ")
+					done(t, ask(job.Request{Do: job.RetryNow}), "due now: 1 ")
 				})
 				if took := time.Since(began); r.State != job.Completed || r.Metrics.Failed > 0 || took > time.Minute {
 					t.Errorf("got %s (%s) after %s, want completed at once", r.State, r.Reason, took)
@@ -388,15 +387,15 @@ func TestARequestHoldsWhereverTheLogIsCut(t *testing.T) {
 	c.CheckpointRecords = 1
 	var whole Result
 	synctest.Test(t, func(t *testing.T) {
-		whole = steered(t, c, source, func(ask func(control.Request) control.Answer) {
+		whole = steered(t, c, source, func(ask func(job.Request) job.Answer) {
 			time.Sleep(1500 * time.Millisecond)
-			done(t, ask(control.Request{Do: control.Pause}), "")
+			done(t, ask(job.Request{Do: job.Pause}), "")
 			time.Sleep(time.Second)
-			done(t, ask(control.Request{Do: control.Skip, Items: []control.Item{{ID: "item_2", Index: 2}, {ID: "item_6", Index: 6}}}), "")
-			done(t, ask(control.Request{Do: control.RetryNow}), "")
-			done(t, ask(control.Request{Do: control.Scale, Slots: 5}), "")
-			done(t, ask(control.Request{Do: control.Continue}), "")
-			done(t, ask(control.Request{Do: control.Skip, Items: []control.Item{{ID: "item_4", Index: 4}}}), "skipped: item_4")
+			done(t, ask(job.Request{Do: job.Skip, Items: []job.Item{{ID: "item_2", Index: 2}, {ID: "item_6", Index: 6}}}), "")
+			done(t, ask(job.Request{Do: job.RetryNow}), "")
+			done(t, ask(job.Request{Do: job.Scale, Slots: 5}), "")
+			done(t, ask(job.Request{Do: job.Continue}), "")
+			done(t, ask(job.Request{Do: job.Skip, Items: []job.Item{{ID: "item_4", Index: 4}}}), "skipped: item_4")
 		})
 	})
 	if m := whole.Metrics; whole.State != job.Completed || m.Successful != 4 || m.Skipped != 3 || m.Failed != 1 {
@@ -438,9 +437,9 @@ func TestARequestHoldsWhereverTheLogIsCut(t *testing.T) {
 func TestACancelOutlivesTheDeathOfTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config(t, fake(func(call) answer { return answer{takes: time.Second} }))
-		r := steered(t, c, workflowOf(4, 1, ""), func(ask func(control.Request) control.Answer) {
+		r := steered(t, c, workflowOf(4, 1, ""), func(ask func(job.Request) job.Answer) {
 			time.Sleep(1500 * time.Millisecond)
-			done(t, ask(control.Request{Do: control.Cancel}), "cancelled")
+			done(t, ask(job.Request{Do: job.Cancel}), "cancelled")
 		})
 		log := readLog(t, r.Job)
 		at := strings.Index(log, `"type":"CancelRequested"`)
@@ -457,18 +456,18 @@ func TestACancelOutlivesTheDeathOfTheRun(t *testing.T) {
 
 // Whoever asks gets an answer at every moment of a job, also when it is about to end or was stopped.
 func TestEveryRequestIsAnsweredWhileAJobEnds(t *testing.T) {
-	for _, verb := range []control.Verb{control.Pause, control.Continue, control.Drain, control.Cancel, control.Scale, control.RetryNow, "no such"} {
+	for _, verb := range []job.Verb{job.Pause, job.Continue, job.Drain, job.Cancel, job.Scale, job.RetryNow, "no such"} {
 		for at := range 12 {
 			synctest.Test(t, func(t *testing.T) {
 				stop, cancel := context.WithCancelCause(t.Context())
 				c := config(t, fake(func(call) answer { return answer{takes: time.Second} }))
 				c.Stop = stop
-				r := steered(t, c, workflowOf(4, 2, "reduce:\n  - shell: r\n"), func(ask func(control.Request) control.Answer) {
+				r := steered(t, c, workflowOf(4, 2, "reduce:\n  - shell: r\n"), func(ask func(job.Request) job.Answer) {
 					time.Sleep(time.Duration(at) * 300 * time.Millisecond)
 					var both sync.WaitGroup
 					for range 2 {
 						both.Go(func() {
-							if a := ask(control.Request{Do: verb, Slots: 3}); a.Text == "" {
+							if a := ask(job.Request{Do: verb, Slots: 3}); a.Text == "" {
 								t.Errorf("%s after %d: got no words", verb, at)
 							}
 						})

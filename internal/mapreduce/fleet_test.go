@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/control"
 	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
@@ -515,8 +514,8 @@ func TestAJobHasTheSlotsOfTheFleet(t *testing.T) {
 		more   string
 		flag   int
 		slots  func(set func(int, int))
-		scale  []control.Request // one each 1,100 ms
-		starts []int             // in each second
+		scale  []job.Request // one each 1,100 ms
+		starts []int         // in each second
 		told   []string
 		said   []string // by notices
 	}{
@@ -551,11 +550,11 @@ func TestAJobHasTheSlotsOfTheFleet(t *testing.T) {
 			starts: []int{2, 2, 2, 2}, told: []string{"1 worker takes part: 2 slots"},
 		},
 		"scaled below what there is": {
-			slots: twice, scale: []control.Request{{Slots: 1}, {Slots: 4}}, starts: []int{2, 2, 1 + 1 + 2},
+			slots: twice, scale: []job.Request{{Slots: 1}, {Slots: 4}}, starts: []int{2, 2, 1 + 1 + 2},
 			told: []string{"1 worker takes part: 2 slots", "1 slot instead of 2, by alice", "4 slots instead of 1, by alice", "1 worker takes part: 2 slots instead of 4", "2 workers take part: 4 slots instead of 2"},
 		},
 		"scaled with max_parallel": {
-			keys: "  max_parallel: 2\n", slots: twice, scale: []control.Request{{Slots: 6}}, starts: []int{2, 2 + 4, 2 + 4}, told: []string{"6 slots instead of 2, by alice"}, said: []string{"1 worker takes part: 2 slots"},
+			keys: "  max_parallel: 2\n", slots: twice, scale: []job.Request{{Slots: 6}}, starts: []int{2, 2 + 4, 2 + 4}, told: []string{"6 slots instead of 2, by alice"}, said: []string{"1 worker takes part: 2 slots"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -571,10 +570,10 @@ func TestAJobHasTheSlotsOfTheFleet(t *testing.T) {
 					}
 				}
 				source := strings.Replace(workflowOf(30, 1, c.more), "  max_parallel: 1\n", c.keys, 1)
-				r := steered(t, k, source, func(ask func(control.Request) control.Answer) {
+				r := steered(t, k, source, func(ask func(job.Request) job.Answer) {
 					for _, q := range c.scale {
 						time.Sleep(1100 * time.Millisecond)
-						q.Do = control.Scale
+						q.Do = job.Scale
 						if a := ask(q); !a.Done {
 							t.Errorf("scale: %s", a.Text)
 						}
@@ -800,10 +799,10 @@ func TestAnItemThatAWorkerRunsIsSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCrew(func(agent.Attempt) fate { return fate{takes: time.Minute} })
 		c := w.config(t)
-		answered := make(chan control.Answer, 1)
-		c.Control = func(_ jobs.Job, ask func(control.Request) control.Answer) (func() error, error) {
+		answered := make(chan job.Answer, 1)
+		c.Control = func(_ jobs.Job, ask func(job.Request) job.Answer) (func() error, error) {
 			time.AfterFunc(2*time.Second, func() {
-				answered <- ask(control.Request{Do: control.Skip, By: "ada", Items: []control.Item{{ID: "item_1", Index: 1}}})
+				answered <- ask(job.Request{Do: job.Skip, By: "ada", Items: []job.Item{{ID: "item_1", Index: 1}}})
 			})
 			return func() error { return nil }, nil
 		}

@@ -18,7 +18,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/control"
 	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
@@ -391,9 +390,9 @@ func TestSkippedItemsHoldBackNoMerge(t *testing.T) {
 		c := spaced(t, &fakeSpace{takes: time.Second}, fake(func(call) answer { return answer{takes: time.Second} }))
 		source := rated(2, `{limit: 1/h, burst: 1, per: "${item.host}"}`, "", "a", "a", "b", "c") + "workspace: {order: items}\n"
 		began := time.Now()
-		r := steered(t, c, source, func(ask func(control.Request) control.Answer) {
+		r := steered(t, c, source, func(ask func(job.Request) job.Answer) {
 			time.Sleep(10 * time.Second)
-			done(t, ask(control.Request{Do: control.Skip, Items: []control.Item{{ID: "item_1", Index: 1}}}), "skipped: item_1")
+			done(t, ask(job.Request{Do: job.Skip, Items: []job.Item{{ID: "item_1", Index: 1}}}), "skipped: item_1")
 		})
 		if head, took := once(t, recordsOf(t, r.Job), 4), time.Since(began); head != "base+item_0+item_2+item_3" || r.State != job.Completed || took > time.Minute {
 			t.Errorf("got %s with %s after %s", r.State, head, took)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/control"
 	"prodigy/internal/fleet"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
@@ -116,19 +115,19 @@ map:
     - shell: "echo run >> runs-${item}; [ ${item} = 1 ] && exec sleep 60; [ $(wc -l < runs-2) = 2 ]"
       retry_config: {attempts: 2, initial_delay: 1h, backoff: fixed, jitter: false}
 `, func(c *mapreduce.Config) {
-		c.Control = func(_ jobs.Job, ask func(control.Request) control.Answer) (func() error, error) {
+		c.Control = func(_ jobs.Job, ask func(job.Request) job.Answer) (func() error, error) {
 			f.doing.Go(func() {
 				if !f.untilRunning(2) {
 					return
 				}
 				eventually(func() bool {
-					a := ask(control.Request{Do: control.RetryNow, By: "ada", Items: []control.Item{{ID: "item_1", Index: 1}}})
+					a := ask(job.Request{Do: job.RetryNow, By: "ada", Items: []job.Item{{ID: "item_1", Index: 1}}})
 					if a.Done {
 						said.add(a.Text)
 					}
 					return a.Done
 				})
-				said.add(ask(control.Request{Do: control.Skip, By: "ada", Items: []control.Item{{ID: "item_0"}}}).Text)
+				said.add(ask(job.Request{Do: job.Skip, By: "ada", Items: []job.Item{{ID: "item_0"}}}).Text)
 			})
 			return func() error { return nil }, nil
 		}

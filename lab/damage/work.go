@@ -18,7 +18,6 @@ import (
 
 	"prodigy/internal/dlq"
 	"prodigy/internal/events"
-	"prodigy/internal/fsck"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
@@ -332,7 +331,7 @@ func try(o options, made []victim, n uint64) (class, detail string, err error) {
 	}
 	what := fmt.Sprintf("%s: %s: ", h.path, h.what)
 	before, _, errBefore := look(place)
-	report, err := fsck.Check(place, nil)
+	report, err := job.Examine(place, nil)
 	if err != nil {
 		return told, "", nil
 	}

@@ -1,5 +1,4 @@
-// Package fsck reads all files of a job, says what in them is damaged, and writes out what is still good.
-package fsck
+package job
 
 import (
 	"bufio"
@@ -17,36 +16,35 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
-	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
 )
 
-// Report is what was found in the files of a job.
-type Report struct {
-	JobID   string   `json:"job_id"`
-	Running bool     `json:"running"`
-	Sound   bool     `json:"sound"`
-	Files   []File   `json:"files"`
-	Items   Items    `json:"items"`
-	Notes   []string `json:"notes,omitempty"` // what is no damage
+// Examination is what was found in the files of a job.
+type Examination struct {
+	JobID   string         `json:"job_id"`
+	Running bool           `json:"running"`
+	Sound   bool           `json:"sound"`
+	Files   []ExaminedFile `json:"files"`
+	Items   ItemCounts     `json:"items"`
+	Notes   []string       `json:"notes,omitempty"` // what is no damage
 }
 
-// File is one file, or the log.
-type File struct {
-	Path     string    `json:"path"`
-	Good     int       `json:"good"` // lines or records that are sound, of files that have some
-	Problems []Problem `json:"problems,omitempty"`
+// ExaminedFile is one file, or the log.
+type ExaminedFile struct {
+	Path     string `json:"path"`
+	Good     int    `json:"good"` // lines or records that are sound, of files that have some
+	Problems []Flaw `json:"problems,omitempty"`
 }
 
-// Problem is one thing that is wrong.
-type Problem struct {
+// Flaw is one thing that is wrong.
+type Flaw struct {
 	Line int    `json:"line,omitempty"` // 0: it is about the file
 	What string `json:"what"`
 }
 
-// Items says what is known of the items by the sound records.
-type Items struct {
+// ItemCounts says what is known of the items by the sound records.
+type ItemCounts struct {
 	Recorded    int `json:"recorded"` // sound lines of items.jsonl
 	Selected    int `json:"selected"` // by the log; 0: the selection had not ended, or its record is lost
 	Succeeded   int `json:"succeeded"`
@@ -57,25 +55,25 @@ type Items struct {
 }
 
 // most is how many problems of one file are reported.
-const most = 100
+const mostFlaws = 100
 
-// Check reads all files of a job. It changes nothing and needs no lock: of a job that is running it sees a
+// Examine reads all files of a job. It changes nothing and needs no lock: of a job that is running it sees a
 // moment.
 //
 // Keep, when it is not nil, is called with each sound line of a file, by its name: items.jsonl, results.jsonl,
 // dlq.jsonl and events.jsonl, which stands for all files of the log, and for job.json and workflow.yml with all
 // of it.
-func Check(job jobs.Job, keep func(name string, text []byte) error) (Report, error) {
-	c := checker{job: job, keep: keep, status: map[int]errorpolicy.Status{}}
+func Examine(place jobs.Job, keep func(name string, text []byte) error) (Examination, error) {
+	c := examiner{job: place, keep: keep, status: map[int]errorpolicy.Status{}}
 	if keep == nil {
 		c.keep = func(string, []byte) error { return nil }
 	}
-	c.report = Report{JobID: job.ID, Running: job.Running()}
+	c.report = Examination{JobID: place.ID, Running: place.Running()}
 	meta, metaErr := c.meta()
 	err := errors.Join(c.kept, c.log())
 	if metaErr != nil || meta.Mode == "mapreduce" {
-		err = errors.Join(err, c.lines(job.ItemsFile(), true, c.openItems), c.lines(job.DLQFile(), false, c.openLetters))
-		err = errors.Join(err, c.lines(job.ResultsFile(), false, nil))
+		err = errors.Join(err, c.lines(place.ItemsFile(), true, c.openItems), c.lines(place.DLQFile(), false, c.openLetters))
+		err = errors.Join(err, c.lines(place.ResultsFile(), false, nil))
 		c.results(metaErr == nil && len(meta.Digests) == 0)
 		c.countItems()
 	}
@@ -88,46 +86,46 @@ func Check(job jobs.Job, keep func(name string, text []byte) error) (Report, err
 	return c.report, err
 }
 
-type checker struct {
+type examiner struct {
 	job     jobs.Job
 	keep    func(name string, text []byte) error
 	kept    error
-	report  Report
+	report  Examination
 	status  map[int]errorpolicy.Status // of the items that have begun, as the sound records say
 	lastSeq int64
 	printed int64 // where the outputs end that the log names
 	items   int
 }
 
-func (f *File) add(line int, what string) {
+func (f *ExaminedFile) add(line int, what string) {
 	switch n := len(f.Problems); {
-	case n < most:
-		f.Problems = append(f.Problems, Problem{Line: line, What: what})
-	case n == most:
-		f.Problems = append(f.Problems, Problem{What: fmt.Sprintf("more than %d problems", most)})
+	case n < mostFlaws:
+		f.Problems = append(f.Problems, Flaw{Line: line, What: what})
+	case n == mostFlaws:
+		f.Problems = append(f.Problems, Flaw{What: fmt.Sprintf("more than %d problems", mostFlaws)})
 	}
 }
 
 // meta checks job.json and workflow.yml.
-func (c *checker) meta() (jobs.Meta, error) {
-	file := File{Path: c.job.MetaFile()}
+func (c *examiner) meta() (jobs.Meta, error) {
+	file := ExaminedFile{Path: c.job.MetaFile()}
 	meta, err := c.job.ReadMeta()
 	if err != nil {
-		file.add(0, reason(err))
+		file.add(0, flawOf(err))
 	} else {
 		c.keepFile(c.job.MetaFile())
 	}
 	c.report.Files = append(c.report.Files, file)
-	file = File{Path: c.job.WorkflowFile()}
+	file = ExaminedFile{Path: c.job.WorkflowFile()}
 	_, workflowErr := c.job.ReadWorkflow(meta)
 	if damaged, ok := errors.AsType[*jobs.DamagedError](workflowErr); ok && damaged.Path != file.Path {
-		former := File{Path: damaged.Path}
-		former.add(0, reason(workflowErr))
+		former := ExaminedFile{Path: damaged.Path}
+		former.add(0, flawOf(workflowErr))
 		c.report.Files = append(c.report.Files, former)
 		workflowErr = nil
 	}
 	if workflowErr != nil {
-		file.add(0, reason(workflowErr))
+		file.add(0, flawOf(workflowErr))
 	} else {
 		c.keepFile(c.job.WorkflowFile())
 		if err == nil && len(meta.Digests) == 0 {
@@ -138,7 +136,7 @@ func (c *checker) meta() (jobs.Meta, error) {
 	return meta, err
 }
 
-func (c *checker) keepFile(path string) {
+func (c *examiner) keepFile(path string) {
 	data, err := os.ReadFile(path)
 	if err == nil {
 		err = c.keep(filepath.Base(path), data)
@@ -146,8 +144,8 @@ func (c *checker) keepFile(path string) {
 	c.kept = errors.Join(c.kept, err)
 }
 
-// reason is what is wrong, without the path that stands beside it.
-func reason(err error) string {
+// flawOf is what is wrong, without the path that stands beside it.
+func flawOf(err error) string {
 	if damaged, ok := errors.AsType[*jobs.DamagedError](err); ok {
 		return damaged.Err.Error()
 	}
@@ -158,14 +156,14 @@ func reason(err error) string {
 }
 
 // log checks the log and what it names.
-func (c *checker) log() error {
+func (c *examiner) log() error {
 	byPath := map[string]int{}
-	file := func(path string) *File {
+	file := func(path string) *ExaminedFile {
 		at, known := byPath[path]
 		if !known {
 			at = len(c.report.Files)
 			byPath[path] = at
-			c.report.Files = append(c.report.Files, File{Path: path})
+			c.report.Files = append(c.report.Files, ExaminedFile{Path: path})
 		}
 		return &c.report.Files[at]
 	}
@@ -202,7 +200,7 @@ func (c *checker) log() error {
 }
 
 // record notes what a sound record says of its item, and checks the output that it names.
-func (c *checker) record(r events.Record, f *File, line int) {
+func (c *examiner) record(r events.Record, f *ExaminedFile, line int) {
 	if span := events.Printed(r.Event); span != nil {
 		c.printed = max(c.printed, span.Offset+span.Length)
 	}
@@ -227,7 +225,7 @@ func (c *checker) record(r events.Record, f *File, line int) {
 	}
 }
 
-func (c *checker) output(path, sum string, f *File, line int) {
+func (c *examiner) output(path, sum string, f *ExaminedFile, line int) {
 	if path == "" {
 		return
 	}
@@ -242,19 +240,19 @@ func (c *checker) output(path, sum string, f *File, line int) {
 }
 
 // outputs checks what steps have printed.
-func (c *checker) outputs() {
+func (c *examiner) outputs() {
 	var end int64
-	var file *File
+	var file *ExaminedFile
 	for l := range outputs.Examine(c.job.OutputsDir()) {
 		end = max(end, l.End)
 		if file == nil || file.Path != l.File {
-			c.report.Files = append(c.report.Files, File{Path: l.File})
+			c.report.Files = append(c.report.Files, ExaminedFile{Path: l.File})
 			file = &c.report.Files[len(c.report.Files)-1]
 		}
 		damaged, _ := errors.AsType[*outputs.DamagedError](l.Err)
 		switch {
 		case damaged != nil:
-			file.add(l.Line, reason(damaged.Err))
+			file.add(l.Line, flawOf(damaged.Err))
 		case l.Err == nil:
 			file.Good++
 		case !c.report.Running:
@@ -263,7 +261,7 @@ func (c *checker) outputs() {
 	}
 	if end < c.printed && !c.report.Running {
 		if file == nil || len(file.Problems) == 0 {
-			c.report.Files = append(c.report.Files, File{Path: c.job.OutputsDir()})
+			c.report.Files = append(c.report.Files, ExaminedFile{Path: c.job.OutputsDir()})
 			file = &c.report.Files[len(c.report.Files)-1]
 		}
 		file.add(0, fmt.Sprintf("%d bytes of outputs that the log names are missing at the end", c.printed-end))
@@ -271,15 +269,15 @@ func (c *checker) outputs() {
 }
 
 // lines checks a file of lines of JSON, and then by what reads it for the job.
-func (c *checker) lines(path string, needed bool, open func() (int, error)) error {
+func (c *examiner) lines(path string, needed bool, open func() (int, error)) error {
 	in, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) && !needed {
 		return nil
 	}
-	file := File{Path: path}
+	file := ExaminedFile{Path: path}
 	defer func() { c.report.Files = append(c.report.Files, file) }()
 	if err != nil {
-		file.add(0, reason(err))
+		file.add(0, flawOf(err))
 		return nil
 	}
 	defer func() { _ = in.Close() }() // only read from
@@ -321,7 +319,7 @@ func (c *checker) lines(path string, needed bool, open func() (int, error)) erro
 	return nil
 }
 
-func (c *checker) openItems() (int, error) {
+func (c *examiner) openItems() (int, error) {
 	store, err := items.OpenStore(c.job.ItemsFile())
 	if err != nil {
 		return 0, err
@@ -336,7 +334,7 @@ func (c *checker) openItems() (int, error) {
 	return n, errors.Join(err, store.Close())
 }
 
-func (c *checker) openLetters() (int, error) {
+func (c *examiner) openLetters() (int, error) {
 	applied, err := dlq.Applied(c.job.DLQFile())
 	if err == nil && applied > c.lastSeq && !c.report.Running {
 		err = fmt.Errorf("it follows the log to record %d, and the log ends with record %d: its end is lost", applied, c.lastSeq)
@@ -353,17 +351,17 @@ func (c *checker) openLetters() (int, error) {
 
 // results checks the results as a whole. They have no checksums of their own lines, since they are for users. Old says
 // that the job is of a version whose results have no companion.
-func (c *checker) results(old bool) {
+func (c *examiner) results(old bool) {
 	if c.report.Running {
 		return
 	}
-	err := job.CheckResults(c.job)
-	if old && errors.Is(err, job.ErrNoCompanion) {
+	err := CheckResults(c.job)
+	if old && errors.Is(err, ErrNoCompanion) {
 		c.report.Notes = append(c.report.Notes, "results.jsonl is of a version without checksums: whether it was changed cannot be told")
 		return
 	}
 	if err != nil {
-		f := File{Path: c.job.ResultsFile(), Problems: []Problem{{What: err.Error() + "; a resume makes it again from the log"}}}
+		f := ExaminedFile{Path: c.job.ResultsFile(), Problems: []Flaw{{What: err.Error() + "; a resume makes it again from the log"}}}
 		if n := len(c.report.Files); n > 0 && c.report.Files[n-1].Path == f.Path {
 			f.Good = c.report.Files[n-1].Good
 			c.report.Files = c.report.Files[:n-1]
@@ -372,7 +370,7 @@ func (c *checker) results(old bool) {
 	}
 }
 
-func (c *checker) countItems() {
+func (c *examiner) countItems() {
 	it := &c.report.Items
 	it.Recorded = c.items
 	for _, status := range c.status {
@@ -391,7 +389,7 @@ func (c *checker) countItems() {
 }
 
 // checkpoint looks whether the checkpoint is whole. A job does without one that is not, so that it is no damage.
-func (c *checker) checkpoint() {
+func (c *examiner) checkpoint() {
 	data, err := os.ReadFile(c.job.CheckpointFile())
 	if err != nil {
 		return

@@ -1,6 +1,8 @@
-package control
+package job
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestOnlyTheUserAndRootMaySteerAJob(t *testing.T) {
 	for peer, want := range map[int]bool{1000: true, 0: true, 1001: false, 65534: false} {

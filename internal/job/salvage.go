@@ -1,4 +1,4 @@
-package fsck
+package job
 
 import (
 	"bufio"
@@ -10,23 +10,23 @@ import (
 	"prodigy/internal/jobs"
 )
 
-// Salvage is Check, and writes what is sound to files in dir, which must be empty or not be there: job.json,
+// Salvage is Examine, and writes what is sound to files in dir, which must be empty or not be there: job.json,
 // workflow.yml, events.jsonl, items.jsonl, results.jsonl and dlq.jsonl, as far as the job has them. Lines are
 // written as they are found.
-func Salvage(job jobs.Job, dir string) (Report, error) {
+func Salvage(place jobs.Job, dir string) (Examination, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return Report{}, err
+		return Examination{}, err
 	}
 	there, err := os.ReadDir(dir)
 	if err != nil {
-		return Report{}, err
+		return Examination{}, err
 	}
 	if len(there) > 0 {
-		return Report{}, fmt.Errorf("%s is not empty", dir)
+		return Examination{}, fmt.Errorf("%s is not empty", dir)
 	}
 	files := map[string]*bufio.Writer{}
 	var ends []func() error
-	report, err := Check(job, func(name string, text []byte) error {
+	report, err := Examine(place, func(name string, text []byte) error {
 		w := files[name]
 		if w == nil {
 			f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

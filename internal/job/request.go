@@ -1,9 +1,4 @@
-// Package control carries requests to a running job: over a unix socket in the directory of the job, one line
-// of JSON each way.
-//
-// Serve listens for who runs the job, Ask sends a request to it. What a request does is decided in package
-// mapreduce.
-package control
+package job
 
 import (
 	"bufio"
@@ -17,8 +12,8 @@ import (
 	"time"
 )
 
-// Version is the version of the protocol. A request of another version is refused.
-const Version = 1
+// requestVersion is the version of the protocol. A request of another version is refused.
+const requestVersion = 1
 
 // Verb is what is asked for.
 type Verb string
@@ -61,12 +56,12 @@ type Answer struct {
 
 // Refused returns the answer that a request is not done.
 func Refused(format string, args ...any) Answer {
-	return Answer{V: Version, Text: fmt.Sprintf(format, args...)}
+	return Answer{V: requestVersion, Text: fmt.Sprintf(format, args...)}
 }
 
 // Done returns the answer that a request is done.
 func Done(format string, args ...any) Answer {
-	return Answer{V: Version, Done: true, Text: fmt.Sprintf(format, args...)}
+	return Answer{V: requestVersion, Done: true, Text: fmt.Sprintf(format, args...)}
 }
 
 const (
@@ -140,8 +135,8 @@ func answer(c *net.UnixConn, do func(Request) Answer) {
 		if err := readLine(c, &r); err != nil {
 			return Refused("the request cannot be read: %v", err)
 		}
-		if r.V != Version {
-			return Refused("the job is run by a prodigy that knows version %d of requests, not %d", Version, r.V)
+		if r.V != requestVersion {
+			return Refused("the job is run by a prodigy that knows version %d of requests, not %d", requestVersion, r.V)
 		}
 		r.By = cleanName(r.By)
 		return do(r)
@@ -205,7 +200,7 @@ func Ask(path string, r Request) (Answer, error) {
 		return Answer{}, fmt.Errorf("%w: %w", ErrNobody, err)
 	}
 	defer func() { _ = c.Close() }()
-	r.V = Version
+	r.V = requestVersion
 	if err := c.SetDeadline(time.Now().Add(answerTime)); err != nil {
 		return Answer{}, err
 	}
