@@ -211,242 +211,768 @@ var codes = []words{
 		EADDRINUSE EADDRNOTAVAIL ERR_PARSE_ARGS_UNKNOWN_OPTION ERR_OUT_OF_RANGE`},
 }
 
-// A phrase is how programs write a failure: whole clauses in lower case. * stands for any text. Rows that are weak say
-// what came of something that a line before may name.
+// A phrase is how programs write a failure: whole clauses in lower case, one a line. * stands for any text. Rows that
+// are weak say what came of something that a line before may name.
 type phrase struct {
 	is    Type
+	texts func() []string
 	weak  bool
-	texts []string
 }
 
 // phrases are asked in order: what a certificate, a limit or a login says comes before the words about the connection
 // around it.
 var phrases = []phrase{
-	{is: TypeClientError, texts: []string{
-		"*certificate verify failed*", "*certificate_verify_failed*", "*certificate problem*",
-		"*certificate has expired*", "*certificate is not yet valid*", "*self-signed certificate*",
-		"*self signed certificate*", "*unable to get local issuer*", "*unable to verify the first certificate*",
-		"*x509: *", "*pkix path *", "*certificate signed by unknown authority*", "*certificate is not trusted*",
-		"*server certificate verification failed*", "*invalid peer certificate*", "*certificate is invalid*",
-		"*unknownissuer*", "*certexpired*", "*cert_has_expired*", "*hostname mismatch*", "*certificate subject name*",
-		"*does not match target host name*", "*altname*", "*wrong version number*", "*wrong_version_number*",
-		"*server gave http response to https client*", "*unsupported or unrecognized ssl message*",
-		"*unknown protocol*", "*packet length too long*", "*record layer failure*",
-		"*first record does not look like a tls handshake*", "*invalidcontenttype*", "*corrupt message of type*",
-		"*cert authority*invalid*", "*peer certificate cannot be authenticated*", "*ssl certificate error*",
-		"*server does not support ssl*", "*http_request*ssl*", "*an unexpected tls packet was received*",
-		"*could not verify the ssl certificate*", "*certificate's owner does not match*",
-		"*cannot verify *'s certificate*", "*unsafe legacy renegotiation*", "*no protocols available*",
-		"*unsupported protocol*", "*handshake failure*", "*tlsv1 alert *", "*host key verification failed*",
-		"*remote host identification has changed*", "*too many redirects*", "*maximum (*) redirects followed*",
-		"*redirects exceeded*", "*exceeded * redirects*", "*stopped after * redirects*", "*redirect loop*",
-		"*no matching host key type*", "*unable to negotiate with*", "*received http/0.9 when not allowed*",
-	}},
-	{is: TypeRateLimit, texts: []string{
-		"*rate limit exceeded", "*rate limit reached", "*rate-limit exceeded", "*exceed* rate limit", "*rate limited",
-		"rate limiting", "*hit a rate limit", "*pull rate limit", "*too many requests", "*rate exceeded",
-		"*request rate is large", "*reduce your request rate", "*slow down*requests", "*throttlingexception",
-		"*being throttled", "*was throttled", "*request limit exceeded", "*secondary rate limit",
-		"*exceeded your current quota", "*quota exceeded for *", "*quota exceeded. *", "*exhausted your daily quota",
-		"*resource has been exhausted", "*too many * error responses*429", "*too many 429 error responses",
-		"*usage limit reached*", "*-hour limit reached*", "*weekly limit reached*", "*you've hit your *limit*",
-		"*you’ve hit your *limit*", "*out of extra usage*", "*retry limit exceeded: 429", "*limit exceeded: * requests",
-		"*requests per minute", "*rate_limit_error", "quota exceeded", "rate limit", "we had to rate limit your ip",
-	}},
-	{is: TypeAuth, texts: []string{
-		"*permission denied (publickey*", "*permission denied, please try again*", "*too many authentication failures*",
-		"*authentication failed*", "*authentication required*", "*authorization required*", "*no pg_hba.conf entry*",
-		"*access denied for user*", "*could not read username*", "*could not read password*",
-		"*terminal prompts disabled*", "*invalid api key*", "*incorrect api key*", "*invalid x-api-key*",
-		"*api key not valid*", "*api key not found*", "*api_key client option must be set*", "*no api key*",
-		"*missing api key*", "*missing credentials*", "*unable to locate credentials*", "*no credentials*",
-		"*could not find default credentials*", "*default credentials were not found*", "*credentials * expired*",
-		"*token * expired*", "*token has been revoked*", "*bad credentials*", "*invalid credentials*",
-		"*invalid username or password*", "*login required*", "*not logged in*", "*please run * login*",
-		"*must be logged in*", "*unauthorized: *", "*noauth *", "*wrongpass *", "*user is not authorized*",
-		"*is not authorized to perform*", "*forbidden: user *", "*requested access to the resource is denied*",
-		"*gh auth login*", "*username/password authentication*", "*login failed*", "*login incorrect*",
-		"*access denied. check*",
-	}},
-	{is: TypeServerError, texts: []string{
-		"*internal server error", "*bad gateway", "*service unavailable", "*service temporarily unavailable",
-		"*temporarily unavailable, please", "*gateway time-out", "*gateway timeout", "*overloaded_error",
-		"*server is overloaded", "*currently overloaded", "*model is overloaded", "*server had an error",
-		"*experiencing high demand", "*is at capacity", "*server is too busy", "*server returned 5xx",
-		"*server returned 5xx server error reply", "*server is temporarily unable",
-		"*the server was unable to return a response in the time allotted",
-		"*the server is currently unable to handle the request", "*too many clients already",
-		"*remaining connection slots are reserved", "*too many connections", "*the database system is starting up",
-		"*the database system is shutting down", "*the database system is in recovery mode",
-		"*the database system is not yet accepting connections", "*terminating connection due to *",
-		"*max number of clients reached", "*redis is loading the dataset*", "*deadlock detected",
-		"*deadlock found when trying to get lock", "*could not serialize access", "*please retry your request",
-		"*temporary failure, please try again", "*temporarily rejected", "*service is unavailable",
-		"*the service is currently unavailable", "*leader not available", "*not leader for partition",
-		"*no leader*elected", "*etcdserver: request timed out",
-		"*the server returned an invalid or incomplete response", "*etcdserver: leader changed",
-		"*name node is in safe mode", "*clusterdown *", "*server shutting down", "*server shutdown in progress",
-		"*tryagain *", "*greylisted", "*try again later", "server error", "*service not available, closing",
-		"*unexpected response code 5*", "*vault is sealed", "no healthy upstream",
-		"upstream connect error or disconnect/reset before headers",
-	}},
-	{is: TypeTimeout, texts: []string{
-		"connect timeout", "read timeout", "operation timeout", "request timeout", "*timed out", "error: timeout",
-		"timed out waiting for *", "timeout was reached", "*: :timeout", "*, :timeout", "*(exit) time out",
-		"error from server (timeout)", "timeout of * seconds was reached", "timeout awaiting response headers",
-		"net/http: timeout", "i/o timeout", "tls handshake timeout", "context deadline exceeded",
-		"client.timeout exceeded", "deadline exceeded", "deadline has elapsed", "deadline_exceeded",
-		"operation too slow", "*canceling statement due to statement timeout",
-		"*canceling statement due to lock timeout", "*lock wait timeout exceeded*", "timeout expired",
-		"connection timeout", "connection timeout expired", "timeout of *ms exceeded", "socket timeout",
-		"network timeout", "timeout while waiting", "*aborted due to timeout", "*httpclient.timeout of * elapsing",
-		"execution expired", "idle timeout", "timeout: *no response", "timeout, server * not responding",
-		"connection timed-out", "*timeout exceeded while *", "data timeout", "error in timeout *", "io timeout",
-		"timeout in data send/receive", "headers timeout error", "body timeout error", "connect timeout error",
-		"navigation timeout of *", "received timeout from *", "request timed-out", "*.lua:*: timeout",
-		"upstream request timeout",
-		"*query execution was interrupted, maximum statement execution time exceeded", "no servers could be reached",
-	}},
-	{is: TypeClientError, texts: []string{
-		"*failed: fatal: *", "*error: fatal: *",
-	}}, // a server of PostgreSQL that answers
-	{is: TypeNetwork, texts: []string{
-		"connection refused", "connect econnrefused", "connection reset", "connection was reset",
-		"connection has been reset", "an existing connection was forcibly closed", "connection aborted",
-		"connection broken", "connection was broken", "connection error", "*reset by peer", "stream was reset",
-		"the stream was reset", "connection lost", "lost connection to *", "connection to * was lost",
-		"connection was closed", "connection closed unexpectedly", "connection terminated",
-		"connection unexpectedly closed", "connection prematurely closed", "connection interrupted",
-		"the connection was *", "the connection to the server * was refused", "connection to * refused",
-		"connection to * failed", "connection died", "connection shut down", "connection is closed",
-		"connection closed", "connection closed before message completed", "server closed the connection",
-		"server disconnected", "remote end closed connection", "remote host closed connection",
-		"remote host terminated the handshake", "remote side unexpectedly closed *", "remote party *closed the *",
-		"remote server closed *", "peer closed connection", "peer reset", "other side closed", "socket hang up",
-		"socket closed", "socket is closed", "socket connection was closed", "the socket connection was closed",
-		"broken pipe", "network is unreachable", "network unreachable", "network is down", "network error",
-		"network connection was lost", "network is unavailable", "no route to host", "host is down",
-		"host is unreachable", "host unreachable", "destination host unreachable", "could not resolve host",
-		"couldn't resolve host", "could not resolve hostname", "could not resolve proxy", "couldn't resolve proxy",
-		"could not resolve '*'", "could not resolve name", "unable to resolve host", "unable to resolve hostname",
-		"failed to resolve", "cannot resolve host", "can't resolve '", "temporary failure in name resolution",
-		"temporary failure resolving *", "name or service not known", "no address associated with hostname",
-		"nodename nor servname provided", "non-recoverable failure in name resolution",
-		"failed to lookup address information", "no such host", "no such host is known", "host not found",
-		"unknown host", "unknown server host", "*, :nxdomain", "*, :econnrefused", "*: :econnrefused", "*: :closed",
-		"server misbehaving", "dns error", "dns lookup failed", "dns resolution failed", "dns failure",
-		"name resolution failed", "name resolution failure", "getaddrinfo failed", "getaddrinfo: *", "getaddrinfo e*",
-		"could not translate host name", "unknown mysql server host", "address not available, dns",
-		"resolve host failed", "couldn't connect to *", "can't connect to *", "cannot connect to *",
-		"unable to connect", "failed to connect", "failed to establish a new connection",
-		"failed to open tcp connection", "tcp connect error", "error connecting to *", "could not connect",
-		"connect failed", "connection failed", "connection failure", "connecting to * failed",
-		"error sending request for url", "error trying to connect", "client error (connect)",
-		"couldn’t resolve the given hostname", "server returned nothing", "couldn't resolve host name",
-		"error: aborted", "transferred a partial file", "end of file reached", "fatal error: max-retries exceeded",
-		"empty reply from server", "empty response from server when *", "no data received", "recv failure",
-		"send failure", "failure when receiving data",
-		"failed sending data", "failed receiving *", "transfer closed with *", "end of file while reading data",
-		"premature eof", "unexpected eof", "eof", "early eof", "unexpected end of file while reading *",
-		"unexpected end of stream", "stream ended *before", "incomplete chunked *", "response ended prematurely",
-		"premature close", "premature end of *body", "premature end of file from *", "incompleteread(*",
-		"eof occurred in violation of protocol", "ssl_error_syscall", "ssl_read: *", "gnutls recv error",
-		"gnutls_handshake() failed", "error in the pull function", "the tls connection was non-properly terminated",
-		"tls connection was non-properly terminated", "http/1.1 header parser received no bytes", "rpc failed; curl *",
-		"rpc failed; http 5*", "unexpected disconnect while reading sideband packet",
-		"http/2 stream * was not closed cleanly", "http2 framing layer", "read econnreset", "write econnreset",
-		"write epipe", "read etimedout", "connect etimedout", "connect ehostunreach", "connect enetunreach",
-		"kex_exchange_identification: *", "ssh_exchange_identification: *", "client_loop: send disconnect",
-		"packet_write_wait: *", "server unexpectedly closed *", "software caused connection abort",
-		"transport endpoint is not connected", "transport is closing", "transport: error while dialing", "goaway",
-		"http2: server sent goaway", "http2: client connection lost", "stream error: stream id *",
-		"use of closed network connection", "error in socket io", "error in rsync protocol data stream",
-		"curl error while *", "sendto: *unreachable", "no response from server", "stream has been aborted",
-		"can't contact ldap server", "did not see server greeting", "no existing session",
-		"error reading ssh protocol banner", "did not receive a valid http response", "no response received",
-		"got no response", "server not responding", "all brokers *down", "broker transport failure",
-		"no brokers available", "nobrokersavailable", "no keyserver available", "*.lua:*: closed",
-		"host or service not provided, or not known", "connect(2) failed", "socket error", "a network error *",
-		"couldn't reach *", "can't reach *", "all attempts to connect to *", "all mirrors were tried",
-		"a network-related or instance-specific error *", "cannot reach *", "is the docker daemon running",
-		"error during connect", "dial tcp *", "dial unix *", "read tcp *", "write tcp *",
-		"the requested url could not be retrieved", "proxy connect aborted", "tunnel connection failed: 5*",
-		"net::err_connection*", "net::err_name*", "net::err_internet*", "net::err_timed_out", "net::err_empty*",
-		"net::err_network*", "proxy handshake *", "proxy tunnel *",
-	}},
-	{is: TypeNetwork, weak: true, texts: []string{
-		"lost connection", "could not read from remote repository", "the remote end hung up unexpectedly",
-		"unexplained error", "fetch failed", "failed to fetch", "http request failed",
-	}},
-	{is: TypeCommandFailed, texts: []string{
-		"no such file or directory", "is a directory", "not a directory", "syntax error",
-	}},
-	{is: TypePermission, texts: []string{
-		"permission denied", "operation not permitted", "read-only file system",
-	}},
-	{is: TypeResource, texts: []string{
-		"*database is locked*", "*database table is locked*", "*database or disk is full*",
-		"*index.lock': file exists*", "*unable to create '*.lock': file exists*", "*could not get lock *",
-		"*is another process using it*", "*resource temporarily unavailable*", "*device or resource busy*",
-		"*text file busy*", "*too many open files*", "*could not acquire lock*", "*unable to acquire the dpkg*",
-		"*blocking waiting for file lock*", "*width or height exceeds limit*", "*cache resources exhausted*",
-		"*oom command not allowed*", "*exceeds the memory limit*", "*memory limit exceeded*", "*out of shared memory*",
-		"*no locks available*", "*error while writing output: no space*", "*state lock*",
-	}},
+	{is: TypeClientError, texts: table(`
+		*certificate verify failed*
+		*certificate_verify_failed*
+		*certificate problem*
+		*certificate has expired*
+		*certificate is not yet valid*
+		*self-signed certificate*
+		*self signed certificate*
+		*unable to get local issuer*
+		*unable to verify the first certificate*
+		*x509: *
+		*pkix path *
+		*certificate signed by unknown authority*
+		*certificate is not trusted*
+		*server certificate verification failed*
+		*invalid peer certificate*
+		*certificate is invalid*
+		*unknownissuer*
+		*certexpired*
+		*cert_has_expired*
+		*hostname mismatch*
+		*certificate subject name*
+		*does not match target host name*
+		*altname*
+		*wrong version number*
+		*wrong_version_number*
+		*server gave http response to https client*
+		*unsupported or unrecognized ssl message*
+		*unknown protocol*
+		*packet length too long*
+		*record layer failure*
+		*first record does not look like a tls handshake*
+		*invalidcontenttype*
+		*corrupt message of type*
+		*cert authority*invalid*
+		*peer certificate cannot be authenticated*
+		*ssl certificate error*
+		*server does not support ssl*
+		*http_request*ssl*
+		*an unexpected tls packet was received*
+		*could not verify the ssl certificate*
+		*certificate's owner does not match*
+		*cannot verify *'s certificate*
+		*unsafe legacy renegotiation*
+		*no protocols available*
+		*unsupported protocol*
+		*handshake failure*
+		*tlsv1 alert *
+		*host key verification failed*
+		*remote host identification has changed*
+		*too many redirects*
+		*maximum (*) redirects followed*
+		*redirects exceeded*
+		*exceeded * redirects*
+		*stopped after * redirects*
+		*redirect loop*
+		*no matching host key type*
+		*unable to negotiate with*
+		*received http/0.9 when not allowed*
+	`)},
+	{is: TypeRateLimit, texts: table(`
+		*rate limit exceeded
+		*rate limit reached
+		*rate-limit exceeded
+		*exceed* rate limit
+		*rate limited
+		rate limiting
+		*hit a rate limit
+		*pull rate limit
+		*too many requests
+		*rate exceeded
+		*request rate is large
+		*reduce your request rate
+		*slow down*requests
+		*throttlingexception
+		*being throttled
+		*was throttled
+		*request limit exceeded
+		*secondary rate limit
+		*exceeded your current quota
+		*quota exceeded for *
+		*quota exceeded. *
+		*exhausted your daily quota
+		*resource has been exhausted
+		*too many * error responses*429
+		*too many 429 error responses
+		*usage limit reached*
+		*-hour limit reached*
+		*weekly limit reached*
+		*you've hit your *limit*
+		*you’ve hit your *limit*
+		*out of extra usage*
+		*retry limit exceeded: 429
+		*limit exceeded: * requests
+		*requests per minute
+		*rate_limit_error
+		quota exceeded
+		rate limit
+		we had to rate limit your ip
+	`)},
+	{is: TypeAuth, texts: table(`
+		*permission denied (publickey*
+		*permission denied, please try again*
+		*too many authentication failures*
+		*authentication failed*
+		*authentication required*
+		*authorization required*
+		*no pg_hba.conf entry*
+		*access denied for user*
+		*could not read username*
+		*could not read password*
+		*terminal prompts disabled*
+		*invalid api key*
+		*incorrect api key*
+		*invalid x-api-key*
+		*api key not valid*
+		*api key not found*
+		*api_key client option must be set*
+		*no api key*
+		*missing api key*
+		*missing credentials*
+		*unable to locate credentials*
+		*no credentials*
+		*could not find default credentials*
+		*default credentials were not found*
+		*credentials * expired*
+		*token * expired*
+		*token has been revoked*
+		*bad credentials*
+		*invalid credentials*
+		*invalid username or password*
+		*login required*
+		*not logged in*
+		*please run * login*
+		*must be logged in*
+		*unauthorized: *
+		*noauth *
+		*wrongpass *
+		*user is not authorized*
+		*is not authorized to perform*
+		*forbidden: user *
+		*requested access to the resource is denied*
+		*gh auth login*
+		*username/password authentication*
+		*login failed*
+		*login incorrect*
+		*access denied. check*
+	`)},
+	{is: TypeServerError, texts: table(`
+		*internal server error
+		*bad gateway
+		*service unavailable
+		*service temporarily unavailable
+		*temporarily unavailable, please
+		*gateway time-out
+		*gateway timeout
+		*overloaded_error
+		*server is overloaded
+		*currently overloaded
+		*model is overloaded
+		*server had an error
+		*experiencing high demand
+		*is at capacity
+		*server is too busy
+		*server returned 5xx
+		*server returned 5xx server error reply
+		*server is temporarily unable
+		*the server was unable to return a response in the time allotted
+		*the server is currently unable to handle the request
+		*too many clients already
+		*remaining connection slots are reserved
+		*too many connections
+		*the database system is starting up
+		*the database system is shutting down
+		*the database system is in recovery mode
+		*the database system is not yet accepting connections
+		*terminating connection due to *
+		*max number of clients reached
+		*redis is loading the dataset*
+		*deadlock detected
+		*deadlock found when trying to get lock
+		*could not serialize access
+		*please retry your request
+		*temporary failure, please try again
+		*temporarily rejected
+		*service is unavailable
+		*the service is currently unavailable
+		*leader not available
+		*not leader for partition
+		*no leader*elected
+		*etcdserver: request timed out
+		*the server returned an invalid or incomplete response
+		*etcdserver: leader changed
+		*name node is in safe mode
+		*clusterdown *
+		*server shutting down
+		*server shutdown in progress
+		*tryagain *
+		*greylisted
+		*try again later
+		server error
+		*service not available, closing
+		*unexpected response code 5*
+		*vault is sealed
+		no healthy upstream
+		upstream connect error or disconnect/reset before headers
+	`)},
+	{is: TypeTimeout, texts: table(`
+		connect timeout
+		read timeout
+		operation timeout
+		request timeout
+		*timed out
+		error: timeout
+		timed out waiting for *
+		timeout was reached
+		*: :timeout
+		*, :timeout
+		*(exit) time out
+		error from server (timeout)
+		timeout of * seconds was reached
+		timeout awaiting response headers
+		net/http: timeout
+		i/o timeout
+		tls handshake timeout
+		context deadline exceeded
+		client.timeout exceeded
+		deadline exceeded
+		deadline has elapsed
+		deadline_exceeded
+		operation too slow
+		*canceling statement due to statement timeout
+		*canceling statement due to lock timeout
+		*lock wait timeout exceeded*
+		timeout expired
+		connection timeout
+		connection timeout expired
+		timeout of *ms exceeded
+		socket timeout
+		network timeout
+		timeout while waiting
+		*aborted due to timeout
+		*httpclient.timeout of * elapsing
+		execution expired
+		idle timeout
+		timeout: *no response
+		timeout, server * not responding
+		connection timed-out
+		*timeout exceeded while *
+		data timeout
+		error in timeout *
+		io timeout
+		timeout in data send/receive
+		headers timeout error
+		body timeout error
+		connect timeout error
+		navigation timeout of *
+		received timeout from *
+		request timed-out
+		*.lua:*: timeout
+		upstream request timeout
+		*query execution was interrupted, maximum statement execution time exceeded
+		no servers could be reached
+	`)},
+	// What a server of PostgreSQL answers.
+	{is: TypeClientError, texts: table(`
+		*failed: fatal: *
+		*error: fatal: *
+	`)},
+	{is: TypeNetwork, texts: table(`
+		connection refused
+		connect econnrefused
+		connection reset
+		connection was reset
+		connection has been reset
+		an existing connection was forcibly closed
+		connection aborted
+		connection broken
+		connection was broken
+		connection error
+		*reset by peer
+		stream was reset
+		the stream was reset
+		connection lost
+		lost connection to *
+		connection to * was lost
+		connection was closed
+		connection closed unexpectedly
+		connection terminated
+		connection unexpectedly closed
+		connection prematurely closed
+		connection interrupted
+		the connection was *
+		the connection to the server * was refused
+		connection to * refused
+		connection to * failed
+		connection died
+		connection shut down
+		connection is closed
+		connection closed
+		connection closed before message completed
+		server closed the connection
+		server disconnected
+		remote end closed connection
+		remote host closed connection
+		remote host terminated the handshake
+		remote side unexpectedly closed *
+		remote party *closed the *
+		remote server closed *
+		peer closed connection
+		peer reset
+		other side closed
+		socket hang up
+		socket closed
+		socket is closed
+		socket connection was closed
+		the socket connection was closed
+		broken pipe
+		network is unreachable
+		network unreachable
+		network is down
+		network error
+		network connection was lost
+		network is unavailable
+		no route to host
+		host is down
+		host is unreachable
+		host unreachable
+		destination host unreachable
+		could not resolve host
+		couldn't resolve host
+		could not resolve hostname
+		could not resolve proxy
+		couldn't resolve proxy
+		could not resolve '*'
+		could not resolve name
+		unable to resolve host
+		unable to resolve hostname
+		failed to resolve
+		cannot resolve host
+		can't resolve '
+		temporary failure in name resolution
+		temporary failure resolving *
+		name or service not known
+		no address associated with hostname
+		nodename nor servname provided
+		non-recoverable failure in name resolution
+		failed to lookup address information
+		no such host
+		no such host is known
+		host not found
+		unknown host
+		unknown server host
+		*, :nxdomain
+		*, :econnrefused
+		*: :econnrefused
+		*: :closed
+		server misbehaving
+		dns error
+		dns lookup failed
+		dns resolution failed
+		dns failure
+		name resolution failed
+		name resolution failure
+		getaddrinfo failed
+		getaddrinfo: *
+		getaddrinfo e*
+		could not translate host name
+		unknown mysql server host
+		address not available, dns
+		resolve host failed
+		couldn't connect to *
+		can't connect to *
+		cannot connect to *
+		unable to connect
+		failed to connect
+		failed to establish a new connection
+		failed to open tcp connection
+		tcp connect error
+		error connecting to *
+		could not connect
+		connect failed
+		connection failed
+		connection failure
+		connecting to * failed
+		error sending request for url
+		error trying to connect
+		client error (connect)
+		couldn’t resolve the given hostname
+		server returned nothing
+		couldn't resolve host name
+		error: aborted
+		transferred a partial file
+		end of file reached
+		fatal error: max-retries exceeded
+		empty reply from server
+		empty response from server when *
+		no data received
+		recv failure
+		send failure
+		failure when receiving data
+		failed sending data
+		failed receiving *
+		transfer closed with *
+		end of file while reading data
+		premature eof
+		unexpected eof
+		eof
+		early eof
+		unexpected end of file while reading *
+		unexpected end of stream
+		stream ended *before
+		incomplete chunked *
+		response ended prematurely
+		premature close
+		premature end of *body
+		premature end of file from *
+		incompleteread(*
+		eof occurred in violation of protocol
+		ssl_error_syscall
+		ssl_read: *
+		gnutls recv error
+		gnutls_handshake() failed
+		error in the pull function
+		the tls connection was non-properly terminated
+		tls connection was non-properly terminated
+		http/1.1 header parser received no bytes
+		rpc failed; curl *
+		rpc failed; http 5*
+		unexpected disconnect while reading sideband packet
+		http/2 stream * was not closed cleanly
+		http2 framing layer
+		read econnreset
+		write econnreset
+		write epipe
+		read etimedout
+		connect etimedout
+		connect ehostunreach
+		connect enetunreach
+		kex_exchange_identification: *
+		ssh_exchange_identification: *
+		client_loop: send disconnect
+		packet_write_wait: *
+		server unexpectedly closed *
+		software caused connection abort
+		transport endpoint is not connected
+		transport is closing
+		transport: error while dialing
+		goaway
+		http2: server sent goaway
+		http2: client connection lost
+		stream error: stream id *
+		use of closed network connection
+		error in socket io
+		error in rsync protocol data stream
+		curl error while *
+		sendto: *unreachable
+		no response from server
+		stream has been aborted
+		can't contact ldap server
+		did not see server greeting
+		no existing session
+		error reading ssh protocol banner
+		did not receive a valid http response
+		no response received
+		got no response
+		server not responding
+		all brokers *down
+		broker transport failure
+		no brokers available
+		nobrokersavailable
+		no keyserver available
+		*.lua:*: closed
+		host or service not provided, or not known
+		connect(2) failed
+		socket error
+		a network error *
+		couldn't reach *
+		can't reach *
+		all attempts to connect to *
+		all mirrors were tried
+		a network-related or instance-specific error *
+		cannot reach *
+		is the docker daemon running
+		error during connect
+		dial tcp *
+		dial unix *
+		read tcp *
+		write tcp *
+		the requested url could not be retrieved
+		proxy connect aborted
+		tunnel connection failed: 5*
+		net::err_connection*
+		net::err_name*
+		net::err_internet*
+		net::err_timed_out
+		net::err_empty*
+		net::err_network*
+		proxy handshake *
+		proxy tunnel *
+	`)},
+	{is: TypeNetwork, weak: true, texts: table(`
+		lost connection
+		could not read from remote repository
+		the remote end hung up unexpectedly
+		unexplained error
+		fetch failed
+		failed to fetch
+		http request failed
+	`)},
+	{is: TypeCommandFailed, texts: table(`
+		no such file or directory
+		is a directory
+		not a directory
+		syntax error
+	`)},
+	{is: TypePermission, texts: table(`
+		permission denied
+		operation not permitted
+		read-only file system
+	`)},
+	{is: TypeResource, texts: table(`
+		*database is locked*
+		*database table is locked*
+		*database or disk is full*
+		*index.lock': file exists*
+		*unable to create '*.lock': file exists*
+		*could not get lock *
+		*is another process using it*
+		*resource temporarily unavailable*
+		*device or resource busy*
+		*text file busy*
+		*too many open files*
+		*could not acquire lock*
+		*unable to acquire the dpkg*
+		*blocking waiting for file lock*
+		*width or height exceeds limit*
+		*cache resources exhausted*
+		*oom command not allowed*
+		*exceeds the memory limit*
+		*memory limit exceeded*
+		*out of shared memory*
+		*no locks available*
+		*error while writing output: no space*
+		*state lock*
+	`)},
 }
 
 // exhausted are phrases of a machine that has run out of something. They count before all else that a program says.
-var exhausted = []string{
-	"no space left on device", "disk quota exceeded", "database or disk is full", "cannot allocate memory",
-	"could not allocate memory", "heap out of memory", "java heap space", "out of memory", "memory exhausted",
-	"too many open files", "not enough space", "write error: no space",
-}
+var exhausted = table(`
+	no space left on device
+	disk quota exceeded
+	database or disk is full
+	cannot allocate memory
+	could not allocate memory
+	heap out of memory
+	java heap space
+	out of memory
+	memory exhausted
+	too many open files
+	not enough space
+	write error: no space
+`)
 
 // notes are lines that are not about the failure, whatever they say.
-var notes = []string{
-	"hint: *", "note: *", "notice: *", "info: *", "info *", "debug: *", "warning: *", "warn *", "warn: *", "npm warn *",
-	"[warn*", "[info*", "[debug*", "w: *", "n: *", "line #: *", "wrn *", "inf *", "retrying*", "retry *",
-	"* retrying *", "*will retry*", "attempt #*", "try # of *",
-}
+var notes = table(`
+	hint: *
+	note: *
+	notice: *
+	info: *
+	info *
+	debug: *
+	warning: *
+	warn *
+	warn: *
+	npm warn *
+	[warn*
+	[info*
+	[debug*
+	w: *
+	n: *
+	line #: *
+	wrn *
+	inf *
+	retrying*
+	retry *
+	* retrying *
+	*will retry*
+	attempt #*
+	try # of *
+`)
 
 // surrenders are lines with which a loop of tries ends: why, each of them has said.
-var surrenders = []string{
-	"giving up*", "gave up*", "error: giving up*", "all tries failed*", "all attempts failed*", "all retries failed*",
-	"all # tries failed*", "all # attempts failed*", "all # retries failed*", "failed after # tries*",
-	"failed after # attempts*", "failed after # retries*", "error: failed after # *", "too many retries*",
-	"max retries reached*", "maximum retries reached*", "no more retries*", "retries exhausted*", "out of retries*",
-}
+var surrenders = table(`
+	giving up*
+	gave up*
+	error: giving up*
+	all tries failed*
+	all attempts failed*
+	all retries failed*
+	all # tries failed*
+	all # attempts failed*
+	all # retries failed*
+	failed after # tries*
+	failed after # attempts*
+	failed after # retries*
+	error: failed after # *
+	too many retries*
+	max retries reached*
+	maximum retries reached*
+	no more retries*
+	retries exhausted*
+	out of retries*
+`)
 
-// asides are lines that say nothing of the cause: what failed is above them.
-var asides = []string{
-	"for more information*", "see * for *", "see '*", "see https*", "try '*", "try \"*", "try `*", "curl: try *",
-	"* --help*", "run '*", "use '*", "usage:*", "node.js v#*", "bun v#*", "npm err* a complete log *",
-	"npm err* path *", "npm err* command *", "npm err* errno *", "npm err* syscall *", "npm err* type *",
-	"npm err* lifecycle *", "npm err* cwd *", "npm err* workspace *", "npm err* location *", "aborting*",
-	"aborted", "exiting*", "terminated", "failed", "failed.", "error", "error:", "error.", "fatal error", "done*",
-	"make: *", "make[*", "gmake: *", "ninja: build stopped*", "exit status #*", "error: exit status #*",
-	"error: process completed with exit code #*", "*exited with code #*", "*returned non-zero exit status #*",
-	"*exit code #", "*exit code: #", "*exit code #.", "*exit status #", "*exit status: #", "command failed*",
-	"script failed*", "please make sure *", "and the repository exists.", "the above exception was *",
-	"during handling of the above exception*", "traceback (most recent call last):",
-	"e: some index files failed to download*", "e: unable to fetch some archives*",
-	"error: no matching distribution found *", "error: could not find a version that satisfies *", "caused by:",
-	"caused by", "[error] to see the full stack*", "[error] re-run maven*", "[error] for more information*",
-	"[error] [help*", "[error] after correcting*", "[error]", "* try:", "> run with *", "* get more help*",
-	"build failed*", "* exception is:", "gzip: stdin: *", "tar: child returned *", "tar: error is not recoverable*",
-	"tar: exiting with failure*", "(background on this error*", "execution halted", "emitted 'error' event on *",
-	"lynx: can't access *", "rsync error: *", "errorcode:none", "content: *", "in addition: *",
-	"if you are behind a proxy*", "stack traceback:", "stack trace:*", "stack backtrace:*", "native stack trace*",
-	"did you specify the right host or port*", "is the server running*", "are you connected*",
-	"check your internet connection*", "check your network*", "please check *", "killed", "terminated by *", "sudo: *",
-	"more details*", "details: *", "request id*", "requestid*", "x-request-id*", "fatal: index-pack failed",
-	"fatal: fetch-pack: *", "fetch-pack: *", "fatal: protocol error*", "fatal: clone of * failed*",
-	"error: download failed", "fatal: the remote end hung up*", "#* files failed*", "total #*", "summary:*",
-	"play recap*", "* ok=#*changed=#*", "* [--*", "probable causes:", "you can also run *",
-	"an http error occurred when *", "http errors are often *", "tasks: top => *", "(see full trace by *",
-	"in expression starting at *", "stacktrace:", "everything up-to-date", "the server responded with: *",
-	"*:error:*:*:*:*:*.c:#:*", "connect:errno=#", // the queue of OpenSSL, and s_client
-	"pgbench: error: could not create connection*",
-	"*: /dev/tcp/*: invalid argument", // bash, below the name that it could not resolve
-	"error: unable to select packages:", "time: *", "elapsed*", "finished in *",
-}
+// asides are lines that say nothing of the cause: what failed is above them. Among them are the queue of errors of
+// OpenSSL, and what bash says below the name that it could not resolve.
+var asides = table(`
+	for more information*
+	see * for *
+	see '*
+	see https*
+	try '*
+	try "*
+` + "\ttry `*\n" + `
+	curl: try *
+	* --help*
+	run '*
+	use '*
+	usage:*
+	node.js v#*
+	bun v#*
+	npm err* a complete log *
+	npm err* path *
+	npm err* command *
+	npm err* errno *
+	npm err* syscall *
+	npm err* type *
+	npm err* lifecycle *
+	npm err* cwd *
+	npm err* workspace *
+	npm err* location *
+	aborting*
+	aborted
+	exiting*
+	terminated
+	failed
+	failed.
+	error
+	error:
+	error.
+	fatal error
+	done*
+	make: *
+	make[*
+	gmake: *
+	ninja: build stopped*
+	exit status #*
+	error: exit status #*
+	error: process completed with exit code #*
+	*exited with code #*
+	*returned non-zero exit status #*
+	*exit code #
+	*exit code: #
+	*exit code #.
+	*exit status #
+	*exit status: #
+	command failed*
+	script failed*
+	please make sure *
+	and the repository exists.
+	the above exception was *
+	during handling of the above exception*
+	traceback (most recent call last):
+	e: some index files failed to download*
+	e: unable to fetch some archives*
+	error: no matching distribution found *
+	error: could not find a version that satisfies *
+	caused by:
+	caused by
+	[error] to see the full stack*
+	[error] re-run maven*
+	[error] for more information*
+	[error] [help*
+	[error] after correcting*
+	[error]
+	* try:
+	> run with *
+	* get more help*
+	build failed*
+	* exception is:
+	gzip: stdin: *
+	tar: child returned *
+	tar: error is not recoverable*
+	tar: exiting with failure*
+	(background on this error*
+	execution halted
+	emitted 'error' event on *
+	lynx: can't access *
+	rsync error: *
+	errorcode:none
+	content: *
+	in addition: *
+	if you are behind a proxy*
+	stack traceback:
+	stack trace:*
+	stack backtrace:*
+	native stack trace*
+	did you specify the right host or port*
+	is the server running*
+	are you connected*
+	check your internet connection*
+	check your network*
+	please check *
+	killed
+	terminated by *
+	sudo: *
+	more details*
+	details: *
+	request id*
+	requestid*
+	x-request-id*
+	fatal: index-pack failed
+	fatal: fetch-pack: *
+	fetch-pack: *
+	fatal: protocol error*
+	fatal: clone of * failed*
+	error: download failed
+	fatal: the remote end hung up*
+	#* files failed*
+	total #*
+	summary:*
+	play recap*
+	* ok=#*changed=#*
+	* [--*
+	probable causes:
+	you can also run *
+	an http error occurred when *
+	http errors are often *
+	tasks: top => *
+	(see full trace by *
+	in expression starting at *
+	stacktrace:
+	everything up-to-date
+	the server responded with: *
+	*:error:*:*:*:*:*.c:#:*
+	connect:errno=#
+	pgbench: error: could not create connection*
+	*: /dev/tcp/*: invalid argument
+	error: unable to select packages:
+	time: *
+	elapsed*
+	finished in *
+`)

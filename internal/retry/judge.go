@@ -126,8 +126,10 @@ func ranOut(f Failure) (string, bool) {
 	for _, text := range []string{f.Message, f.Stderr} {
 		for line := range strings.Lines(text) {
 			line = strings.ToLower(strings.TrimSpace(line))
-			if i := slices.IndexFunc(exhausted, func(p string) bool { return says(line, p) }); i >= 0 {
-				return strconv.Quote(exhausted[i]), true
+			for _, p := range exhausted() {
+				if says(line, p) {
+					return strconv.Quote(p), true
+				}
 			}
 		}
 		if f.Exact {
@@ -176,11 +178,11 @@ func decidingLine(lines []string) (t Type, rule string, said bool) {
 	gaveUp := false // a line below says that no try was better than those above
 	for i, line := range slices.Backward(lines) {
 		lower := strings.ToLower(strings.TrimSpace(line))
-		note := isAny(lower, notes) && !containsAny(lower, "connection broken by", "failed to fetch")
+		note := isAny(lower, notes()) && !containsAny(lower, "connection broken by", "failed to fetch")
 		if note && !gaveUp {
 			continue
 		}
-		if isAny(lower, surrenders) {
+		if isAny(lower, surrenders()) {
 			gaveUp = true
 			continue
 		}
@@ -202,7 +204,7 @@ func decidingLine(lines []string) (t Type, rule string, said bool) {
 // passes reports whether a line that is not known says nothing of the cause: it goes on with the line above, or is
 // known to say nothing.
 func passes(line, lower string, above bool) bool {
-	if strings.HasPrefix(lower, "npm err") || isAny(lower, asides) || consequence().MatchString(lower) ||
+	if strings.HasPrefix(lower, "npm err") || isAny(lower, asides()) || consequence().MatchString(lower) ||
 		!strings.ContainsFunc(lower, isLetterRune) {
 		return true
 	}
@@ -424,8 +426,18 @@ func once(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 
+// table reads a list of texts, one a line, when it is asked first.
+func table(text string) func() []string {
+	return sync.OnceValue(func() (texts []string) {
+		for line := range strings.Lines(strings.TrimSpace(text)) {
+			texts = append(texts, strings.TrimSpace(line))
+		}
+		return texts
+	})
+}
+
 func (p phrase) match(lower string) (rule string, ok bool) {
-	for _, text := range p.texts {
+	for _, text := range p.texts() {
 		if says(lower, text) {
 			return strconv.Quote(strings.Trim(text, "*")), true
 		}

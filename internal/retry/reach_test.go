@@ -9,7 +9,8 @@ import (
 // Each phrase has a line that no phrase before it and no other of its row knows: what is never reached can go.
 func TestEveryPhraseIsReached(t *testing.T) {
 	for i, p := range phrases {
-		for k, text := range p.texts {
+		texts := p.texts()
+		for k, text := range texts {
 			line := strings.ReplaceAll(strings.Trim(text, "*"), "*", " x1 ")
 			if strings.HasPrefix(text, "*") {
 				line = "zz " + line
@@ -20,8 +21,8 @@ func TestEveryPhraseIsReached(t *testing.T) {
 			if !says(line, text) {
 				t.Errorf("nothing is %q", text)
 			}
-			others := slices.Delete(slices.Clone(p.texts), k, k+1)
-			for _, other := range append(slices.Clone(phrases[:i]), phrase{texts: others}) {
+			others := slices.Delete(slices.Clone(texts), k, k+1)
+			for _, other := range append(slices.Clone(phrases[:i]), phrase{texts: func() []string { return others }}) {
 				if rule, ok := other.match(line); ok {
 					t.Errorf("%q is never reached: %s knows it", text, rule)
 				}
