@@ -240,14 +240,12 @@ var (
 )
 
 // telling are the properties of an error that say what happened.
-var telling = []string{
-	"code", "message", "error", "reason", "cause", "status", "type", "name", "detail", "description",
-}
+const telling = "code message error reason cause status type name detail description"
 
 // isData reports whether the line is a property of an error that Node.js prints, and not one that says what happened.
 func isData(line string) bool {
 	m := property().FindStringSubmatch(line)
-	return m != nil && !slices.Contains(telling, strings.ToLower(m[1]))
+	return m != nil && !has(telling, strings.ToLower(m[1]))
 }
 
 // plainLines returns the lines of a text that may say what went wrong: without blank ones, source code and stacks.

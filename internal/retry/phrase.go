@@ -64,10 +64,8 @@ func startsClause(before string) bool {
 }
 
 // follow are words with which a client goes on after saying what happened.
-var follow = []string{
-	"at", "for", "from", "to", "while", "after", "when", "with", "on", "by", "during", "until", "because", "trying",
-	"reading", "writing", "errno", "or", "without", "but",
-}
+const follow = `
+	at for from to while after when with on by during until because trying reading writing errno or without but`
 
 // endsClause reports whether a clause may end before the text.
 func endsClause(after string) bool {
@@ -82,7 +80,7 @@ func endsClause(after string) bool {
 		return true
 	}
 	word, _, _ := strings.Cut(s, " ")
-	if slices.Contains(follow, strings.TrimSuffix(word, ":")) {
+	if has(follow, strings.TrimSuffix(word, ":")) {
 		return true
 	}
 	return strings.ContainsAny(word, ":./") && !strings.HasSuffix(word, ":")
@@ -96,13 +94,11 @@ func isSubject(after string) bool {
 		return false
 	}
 	word, _, _ := strings.Cut(s[1:], " ")
-	return word != "" && isLetter(word[0]) && !slices.Contains(follow, strings.Trim(word, ":,"))
+	return word != "" && isLetter(word[0]) && !has(follow, strings.Trim(word, ":,"))
 }
 
 // saying are the words before a quotation of what happened.
-var saying = []string{
-	"error", "reason", "with", "by", "message", "desc", "cause", "failed", "exception", "was", "status",
-}
+const saying = "error reason with by message desc cause failed exception was status"
 
 // isNamed reports whether a quotation has begun before the end of the text that only names what it quotes, as in: found
 // "connection refused".
@@ -112,7 +108,7 @@ func isNamed(before string) bool {
 		return false
 	}
 	word := before[strings.LastIndexByte(before[:quote], ' ')+1 : quote]
-	return !slices.Contains(saying, word)
+	return !has(saying, word)
 }
 
 // judging are words with which a program judges a value or a text. What such a line quotes has not happened.
@@ -208,16 +204,48 @@ func statusLine(line string) (int, bool) {
 // beside are the words before a number that make it a status, as clients write them. After the others it counts only at
 // the end of a clause.
 var (
-	beside = []string{
-		"http", "http/1.0", "http/1.1", "http/2", "http/2.0", "http/3", "http error", "http code", "http status",
-		"status", "status code", "status_code", "statuscode", "response code", "error code", "returned error",
-		"does not indicate success", "http response code", "response code was", "http status was", "status was",
-		"returned http", "response status",
-	}
-	besideAtEnds = []string{
-		"error", "code", "returned", "answered", "responded", "responded with", "response", "got", "received", "answer",
-		"replied", "err!", "failed with", "with", "rejected",
-	}
+	beside = table(`
+		http
+		http/1.0
+		http/1.1
+		http/2
+		http/2.0
+		http/3
+		http error
+		http code
+		http status
+		status
+		status code
+		status_code
+		statuscode
+		response code
+		error code
+		returned error
+		does not indicate success
+		http response code
+		response code was
+		http status was
+		status was
+		returned http
+		response status
+	`)
+	besideAtEnds = table(`
+		error
+		code
+		returned
+		answered
+		responded
+		responded with
+		response
+		got
+		received
+		answer
+		replied
+		err!
+		failed with
+		with
+		rejected
+	`)
 )
 
 // talking are words of which a line has one before its status if only a word such as error or got stands beside the
@@ -303,9 +331,9 @@ func isStatus(before, after string, status int) bool {
 		return false
 	}
 	switch {
-	case endsIn(left, beside...):
+	case endsIn(left, beside()...):
 		return endsClause(after) || saysStatus(after) || inStatusLine(before)
-	case endsIn(left, besideAtEnds...):
+	case endsIn(left, besideAtEnds()...):
 		return endsStatus(after) && (left == "error" || containsAny(before, talking...))
 	}
 	if strings.HasPrefix(after, " {") { // the body of an answer

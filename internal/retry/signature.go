@@ -77,15 +77,46 @@ func (s *signer) next() {
 }
 
 // codeWords are the words in front of a number that says what went wrong: the exit code of a program, a status code.
-var codeWords = []string{"exit", "exited", "code", "status", "statuscode", "errno", "http", "http/1.0", "http/1.1", "http/2", "http/2.0", "http/3"}
+const codeWords = "exit exited code status statuscode errno http http/1.0 http/1.1 http/2 http/2.0 http/3"
 
 // reasonPhrases are those of HTTP for errors, which follow a status code.
-var reasonPhrases = []string{
-	"Bad Request", "Unauthorized", "Payment Required", "Forbidden", "Not Found", "Method Not Allowed", "Not Acceptable", "Proxy Auth", "Request Time",
-	"Conflict", "Gone", "Length Required", "Precondition", "Payload Too", "Content Too", "Request Entity", "URI Too", "Unsupported Media", "Range Not",
-	"Unprocessable", "Locked", "Failed Dependency", "Too Early", "Upgrade Required", "Too Many Requests", "Request Header", "Unavailable For",
-	"Internal Server", "Server Error", "Not Implemented", "Bad Gateway", "Service Unavailable", "Gateway Time", "HTTP Version", "Insufficient Storage",
-}
+var reasonPhrases = table(`
+	Bad Request
+	Unauthorized
+	Payment Required
+	Forbidden
+	Not Found
+	Method Not Allowed
+	Not Acceptable
+	Proxy Auth
+	Request Time
+	Conflict
+	Gone
+	Length Required
+	Precondition
+	Payload Too
+	Content Too
+	Request Entity
+	URI Too
+	Unsupported Media
+	Range Not
+	Unprocessable
+	Locked
+	Failed Dependency
+	Too Early
+	Upgrade Required
+	Too Many Requests
+	Request Header
+	Unavailable For
+	Internal Server
+	Server Error
+	Not Implemented
+	Bad Gateway
+	Service Unavailable
+	Gateway Time
+	HTTP Version
+	Insufficient Storage
+`)
 
 // isCode reports whether the number between two parts of a message is an exit code or a status code.
 func isCode(before, number, after string) bool {
@@ -95,14 +126,14 @@ func isCode(before, number, after string) bool {
 	before = strings.ToLower(strings.TrimRight(before, ` :=("'`))
 	word := before[strings.LastIndexAny(before, " \t\n\r,;:(=\"'")+1:]
 	word = word[strings.LastIndexAny(word, "_-")+1:]
-	if slices.Contains(codeWords, word) {
+	if has(codeWords, word) {
 		return true
 	}
 	if len(number) != 3 || number[0] != '4' && number[0] != '5' {
 		return false
 	}
 	after = strings.TrimLeft(after, " :-")
-	return word == "error" || slices.ContainsFunc(reasonPhrases, func(phrase string) bool {
+	return word == "error" || slices.ContainsFunc(reasonPhrases(), func(phrase string) bool {
 		return len(after) >= len(phrase) && strings.EqualFold(after[:len(phrase)], phrase)
 	})
 }
