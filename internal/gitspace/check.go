@@ -15,11 +15,6 @@ import (
 // this promise. So the objects are looked at when the machine has gone down since, or something is found
 // missing: what is lost is said, and never merged as if nothing had been.
 
-// damage is what is missing in the hub of a job.
-type damage struct {
-	lost map[string]string // why the work of a commit cannot be merged any more
-}
-
 // bootFile has the boot of the machine in which the hub was last found whole.
 func (s *Space) bootFile() string { return filepath.Join(s.GitDir, "boot") }
 
@@ -46,7 +41,7 @@ func (s *Space) hasTrees(ctx context.Context, head string, live []Work) (bool, e
 // inspectHub looks for all objects of the head and of the work that waits. An error says that the head is not
 // whole: nothing can be merged then.
 func (s *Space) inspectHub(ctx context.Context, head string, live []Work) error {
-	s.damage.lost = make(map[string]string)
+	s.lost = make(map[string]string)
 	if reason, err := s.missing(ctx, head, s.record.Base); err != nil || reason != "" {
 		return errors.Join(err, s.headLost(head, reason))
 	}
@@ -56,7 +51,7 @@ func (s *Space) inspectHub(ctx context.Context, head string, live []Work) error 
 			return err
 		}
 		if reason != "" {
-			s.damage.lost[w.Commit] = reason
+			s.lost[w.Commit] = reason
 		}
 	}
 	return nil

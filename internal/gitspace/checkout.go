@@ -50,6 +50,22 @@ type setting struct {
 	bare  bool // it has no value, which means true
 }
 
+// parts returns the section, what is in quotes behind it, and the name of a setting.
+func (s setting) parts() (section, sub, name string) {
+	section, rest, _ := strings.Cut(s.key, ".")
+	last := strings.LastIndexByte(rest, '.')
+	return section, rest[:max(last, 0)], rest[last+1:]
+}
+
+// parseWords parses settings that are written as words, each KEY=VALUE.
+func parseWords(text string) (all []setting) {
+	for word := range strings.FieldsSeq(text) {
+		key, value, _ := strings.Cut(word, "=")
+		all = append(all, setting{key: key, value: value})
+	}
+	return all
+}
+
 // inspect reads the repository that dir is in.
 func (g *git) inspect(ctx context.Context, dir string) (checkout, error) {
 	c := checkout{place: place{dir: dir}}
@@ -120,11 +136,9 @@ func (g *git) readConfig(ctx context.Context, c *checkout) error {
 		c.hooks = filepath.Join(c.commonDir, "hooks")
 	}
 	for _, s := range c.config {
-		name := s.key[strings.LastIndex(s.key, ".")+1:]
-		if s.key == "extensions.partialclone" || strings.HasPrefix(s.key, "remote.") && name == "promisor" &&
-			isTrue(s) {
-			c.promise = true
-		}
+		section, _, name := s.parts()
+		c.promise = c.promise || s.key == "extensions.partialclone" ||
+			section == "remote" && name == "promisor" && isTrue(s)
 	}
 	return nil
 }

@@ -79,22 +79,21 @@ func (s *Space) Seed(ctx context.Context) (Seed, error) {
 
 // portable returns the settings that are good on another machine, and no secret.
 func portable(all []setting) []setting {
-	sections := []string{
-		"branch", "color", "core", "diff", "extensions", "filter", "gc", "i18n", "init", "log", "maintenance",
-		"merge", "pull", "push", "rebase", "remote", "submodule", "tag", "user", "commit", "index",
-	}
-	dropped := []string{
-		"core.sshcommand", "core.askpass", "core.gitproxy", "core.alternaterefscommand", "core.excludesfile",
-		"core.attributesfile", "extensions.partialclone", "user.signingkey",
-	}
+	const sections = `
+		branch color core diff extensions filter gc i18n init log maintenance merge pull push rebase remote
+		submodule tag user commit index
+	`
+	const dropped = `
+		core.sshcommand core.askpass core.gitproxy core.alternaterefscommand core.excludesfile
+		core.attributesfile extensions.partialclone user.signingkey
+	`
 	var kept []setting
 	for _, one := range all {
-		section, _, _ := strings.Cut(one.key, ".")
-		name := one.key[strings.LastIndexByte(one.key, '.')+1:]
+		section, _, name := one.parts()
 		switch {
-		case !slices.Contains(sections, section), slices.Contains(dropped, one.key):
+		case !has(sections, section), has(dropped, one.key):
 			continue
-		case section == "remote" && !slices.Contains([]string{"url", "pushurl", "fetch"}, name):
+		case section == "remote" && !has("url pushurl fetch", name):
 			continue
 		case section == "remote" && name != "fetch":
 			one.value = withoutPassword(one.value)

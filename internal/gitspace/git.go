@@ -22,37 +22,33 @@ const minMajor, minMinor = 2, 38
 // repositoryVars are the variables that lead git to another repository, index or set of objects than those of
 // the directory it runs in. It is what `git rev-parse --local-env-vars` lists, and what hooks and aliases get
 // besides.
-var repositoryVars = [...]string{
-	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT",
-	"GIT_OBJECT_DIRECTORY", "GIT_DIR", "GIT_WORK_TREE",
-	"GIT_IMPLICIT_WORK_TREE", "GIT_GRAFT_FILE", "GIT_INDEX_FILE", "GIT_INDEX_VERSION", "GIT_NO_REPLACE_OBJECTS",
-	"GIT_REPLACE_REF_BASE", "GIT_PREFIX",
-	"GIT_INTERNAL_SUPER_PREFIX", "GIT_SHALLOW_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_QUARANTINE_PATH",
-	"GIT_ATTR_SOURCE",
-	"GIT_REF_PARANOIA", "GIT_DEFAULT_HASH", "GIT_DEFAULT_REF_FORMAT",
-}
+const repositoryVars = `
+	GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CONFIG GIT_CONFIG_PARAMETERS GIT_CONFIG_COUNT GIT_OBJECT_DIRECTORY
+	GIT_DIR GIT_WORK_TREE GIT_IMPLICIT_WORK_TREE GIT_GRAFT_FILE GIT_INDEX_FILE GIT_INDEX_VERSION
+	GIT_NO_REPLACE_OBJECTS GIT_REPLACE_REF_BASE GIT_PREFIX GIT_INTERNAL_SUPER_PREFIX GIT_SHALLOW_FILE
+	GIT_COMMON_DIR GIT_NAMESPACE GIT_QUARANTINE_PATH GIT_ATTR_SOURCE GIT_REF_PARANOIA GIT_DEFAULT_HASH
+	GIT_DEFAULT_REF_FORMAT
+`
 
 // ownVars are the variables that change what the commands of this package do, and that agents may have.
-var ownVars = [...]string{
-	"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL",
-	"GIT_COMMITTER_DATE",
-	"GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS", "GIT_EXTERNAL_DIFF",
-	"GIT_DIFF_OPTS",
-	"GIT_CEILING_DIRECTORIES", "GIT_OPTIONAL_LOCKS",
-}
+const ownVars = `
+	GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_AUTHOR_DATE GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL GIT_COMMITTER_DATE
+	GIT_LITERAL_PATHSPECS GIT_GLOB_PATHSPECS GIT_NOGLOB_PATHSPECS GIT_ICASE_PATHSPECS GIT_EXTERNAL_DIFF
+	GIT_DIFF_OPTS GIT_CEILING_DIRECTORIES GIT_OPTIONAL_LOCKS
+`
 
 // settings are given to every command of this package: no hooks, no background work, nothing that asks, and
 // objects that are on disk when it ends.
-var settings = [...]string{
-	"core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false", "core.splitIndex=false",
-	"core.safecrlf=false",
-	"gc.auto=0", "maintenance.auto=false", "commit.gpgSign=false", "submodule.recurse=false",
-	"fetch.recurseSubmodules=false", "fetch.prune=false",
-	"fetch.writeCommitGraph=false", "fetch.fsckObjects=false", "transfer.fsckObjects=false",
-	"protocol.file.allow=always", "protocol.version=2",
-	"log.showSignature=false", "advice.addEmbeddedRepo=false", "core.fsync=committed",
-	"core.alternateRefsPrefixes=refs/prodigy/",
-}
+const settings = `
+	core.hooksPath=/dev/null core.fsmonitor=false core.untrackedCache=false core.splitIndex=false
+	core.safecrlf=false gc.auto=0 maintenance.auto=false commit.gpgSign=false submodule.recurse=false
+	fetch.recurseSubmodules=false fetch.prune=false fetch.writeCommitGraph=false fetch.fsckObjects=false
+	transfer.fsckObjects=false protocol.file.allow=always protocol.version=2 log.showSignature=false
+	advice.addEmbeddedRepo=false core.fsync=committed core.alternateRefsPrefixes=refs/prodigy/
+`
+
+// has reports whether a word is among those of a text.
+func has(text, word string) bool { return slices.Contains(strings.Fields(text), word) }
 
 // git runs git commands.
 type git struct {
@@ -76,12 +72,12 @@ const (
 
 func newGit(c Config) git {
 	g := git{register: c.Register, patience: gitPatience}
-	for _, setting := range settings {
+	for setting := range strings.FieldsSeq(settings) {
 		g.flags = append(g.flags, "-c", setting)
 	}
 	for _, kv := range c.Environ {
 		name, _, _ := strings.Cut(kv, "=")
-		if name != "OLDPWD" && !slices.Contains(repositoryVars[:], name) && !slices.Contains(ownVars[:], name) {
+		if name != "OLDPWD" && !has(repositoryVars, name) && !has(ownVars, name) {
 			g.environ = append(g.environ, kv)
 		}
 	}
@@ -187,9 +183,7 @@ func (e *gitError) Error() string {
 // byItself reports whether git has failed by itself: it said so, or crashed. Other signals are those of a stop, or of
 // a machine without memory.
 func (e *gitError) byItself() bool {
-	return !e.exit.Expired && (e.exit.Signal == "" || slices.Contains(
-		[]string{"SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL"}, e.exit.Signal,
-	))
+	return !e.exit.Expired && (e.exit.Signal == "" || has("SIGSEGV SIGBUS SIGABRT SIGFPE SIGILL", e.exit.Signal))
 }
 
 // reason returns what git printed, in one line, or else how it ended.

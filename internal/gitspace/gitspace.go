@@ -19,7 +19,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -140,12 +139,12 @@ type Space struct {
 	phase      sync.Mutex // held while the job's own workspace is made or looked at
 	phaseBase  string     // what Phase was called with last
 	attributes attributes
-	loose      atomic.Int64 // refs in the hub that were made since they were packed
-	unpacked   atomic.Int64 // work that was merged since objects of the hub were packed
-	packed     string       // the head at which they were; empty: the base of the job
-	damage     damage
-	sealed     sync.Map // what is known of the workspaces that this process has sealed, by name
-	before     []string // see Checkout
+	loose      atomic.Int64      // refs in the hub that were made since they were packed
+	unpacked   atomic.Int64      // work that was merged since objects of the hub were packed
+	packed     string            // the head at which they were; empty: the base of the job
+	lost       map[string]string // by commit, why the work that is in it cannot be merged any more
+	sealed     sync.Map          // what is known of the workspaces that this process has sealed, by name
+	before     []string          // see Checkout
 
 	// Of a clone, and tips also of a Space that was asked for its seed.
 	store string   // directory; empty: it is no clone
@@ -296,7 +295,7 @@ func (s *Space) Environ(environ []string) []string {
 		case name == "OLDPWD":
 		case name == "GIT_CEILING_DIRECTORIES" && value != "":
 			ceiling.WriteString(string(filepath.ListSeparator) + value)
-		case !slices.Contains(repositoryVars[:], name):
+		case !has(repositoryVars, name):
 			env = append(env, kv)
 		}
 	}

@@ -46,7 +46,7 @@ func (s *Space) Merge(ctx context.Context, head string, work []Work) (Merged, er
 func (s *Space) chain(ctx context.Context, head string, work []Work) (Merged, error) {
 	out := Merged{Head: head}
 	for _, w := range work {
-		if reason, lost := s.damage.lost[w.Commit]; lost {
+		if reason, lost := s.lost[w.Commit]; lost {
 			out.Failed = append(out.Failed, Rejected{
 				Work: w, Type: retry.TypeWorkspace,
 				Message: "the work of attempt " + strconv.Itoa(w.Attempt) + " is lost, its commit " + short(w.Commit) + " cannot be read: " + reason,

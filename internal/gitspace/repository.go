@@ -79,32 +79,21 @@ func (s *Space) writeHub() error {
 }
 
 func hubSettings() []setting {
-	return []setting{
-		{key: "core.bare", value: "true"},
-		{key: "core.alternaterefsprefixes", value: "refs/prodigy/"},
-		{key: "core.fsync", value: "committed"},
-		{key: "gc.auto", value: "0"},
-		{key: "maintenance.auto", value: "false"},
-	}
+	return parseWords(`
+		core.bare=true core.alternaterefsprefixes=refs/prodigy/ core.fsync=committed gc.auto=0
+		maintenance.auto=false
+	`)
 }
 
 // writeTemplate writes the .git of a new workspace, which has the branches and tags of the user and borrows the
 // objects of the hub.
 func (s *Space) writeTemplate(ctx context.Context, identified bool) error {
-	own := []setting{
-		{key: "core.bare", value: "false"},
-		{key: "core.logallrefupdates", value: "true"},
-		{key: "core.fsmonitor", value: "false"},
-		{key: "core.splitindex", value: "false"},
-		{key: "core.untrackedcache", value: "false"},
-		{key: "core.alternaterefsprefixes", value: "refs/prodigy/"},
-		{key: "commit.gpgsign", value: "false"},
-		{key: "tag.gpgsign", value: "false"},
-		{key: "gc.auto", value: "0"},
-		{key: "maintenance.auto", value: "false"},
-		{key: "submodule.alternatelocation", value: "superproject"},
-		{key: "submodule.alternateerrorstrategy", value: "info"},
-	}
+	own := parseWords(`
+		core.bare=false core.logallrefupdates=true core.fsmonitor=false core.splitindex=false
+		core.untrackedcache=false core.alternaterefsprefixes=refs/prodigy/ commit.gpgsign=false
+		tag.gpgsign=false gc.auto=0 maintenance.auto=false submodule.alternatelocation=superproject
+		submodule.alternateerrorstrategy=info
+	`)
 	if s.user.hooks != "" {
 		own = append(own, setting{key: "core.hookspath", value: s.user.hooks})
 	}
@@ -118,10 +107,7 @@ func (s *Space) writeTemplate(ctx context.Context, identified bool) error {
 		own = append(own, setting{key: "lfs.storage", value: filepath.Join(s.user.commonDir, "lfs")})
 	}
 	if len(s.Policy.Sparse) > 0 {
-		own = append(own,
-			setting{key: "core.sparsecheckout", value: "true"},
-			setting{key: "core.sparsecheckoutcone", value: "true"},
-			setting{key: "index.sparse", value: "false"})
+		own = append(own, parseWords("core.sparsecheckout=true core.sparsecheckoutcone=true index.sparse=false")...)
 	}
 	dir := s.templateDir()
 	if err := s.writeRepository(dir, filepath.Join(s.hubDir(), "objects"), own); err != nil {
@@ -135,17 +121,15 @@ func (s *Space) writeTemplate(ctx context.Context, identified bool) error {
 
 // inherited returns the user's own settings that are good for a repository at another place.
 func (s *Space) inherited() []setting {
-	dropped := []string{
-		"core.worktree", "core.fsmonitor", "core.hookspath", "core.repositoryformatversion", "core.splitindex",
-		"core.untrackedcache",
-		"core.alternaterefscommand", "commit.gpgsign", "tag.gpgsign", "include.path",
-	}
+	const dropped = `
+		core.worktree core.fsmonitor core.hookspath core.repositoryformatversion core.splitindex
+		core.untrackedcache core.alternaterefscommand commit.gpgsign tag.gpgsign include.path
+	`
 	var kept []setting
 	for _, one := range s.user.config {
-		section, _, _ := strings.Cut(one.key, ".")
-		name := one.key[strings.LastIndexByte(one.key, '.')+1:]
+		section, _, name := one.parts()
 		switch {
-		case slices.Contains(dropped, one.key), section == "gc", section == "maintenance", section == "includeif":
+		case has(dropped, one.key), section == "gc", section == "maintenance", section == "includeif":
 			continue
 		case section == "extensions" && one.key != "extensions.partialclone":
 			continue
@@ -333,13 +317,9 @@ func refFiles(out string, skip func(name string) bool) (files map[string]string,
 func formatConfig(all []setting) string {
 	var b strings.Builder
 	for _, s := range all {
-		section, rest, _ := strings.Cut(s.key, ".")
-		sub, name := "", rest
-		if i := strings.LastIndexByte(rest, '.'); i >= 0 {
-			sub, name = rest[:i], rest[i+1:]
-		}
+		section, sub, name := s.parts()
 		b.WriteString("[" + section)
-		if strings.Contains(rest, ".") {
+		if strings.Count(s.key, ".") > 1 {
 			b.WriteString(` "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(sub) + `"`)
 		}
 		b.WriteString("]\n\t" + name)
@@ -410,7 +390,7 @@ func (s *Space) setRefs(ctx context.Context, head string, live []Work) error {
 	waits := make(map[string]bool)
 	for _, w := range live {
 		waits[w.ref()] = true
-		if _, lost := s.damage.lost[w.Commit]; !lost {
+		if _, lost := s.lost[w.Commit]; !lost {
 			fmt.Fprintf(&update, "update %s %s\n", w.ref(), w.Commit)
 		}
 	}
