@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,16 +16,14 @@ type input struct {
 
 // inputFile returns a file that holds text, to be read from its beginning. Where the system allows that, it has
 // no name, so that nothing of it remains whatever happens.
-func inputFile(text string) (input, error) {
-	in, err := openInput()
+func inputFile(text string) (in input, err error) {
+	if in.file, _, err = MemoryFile(text); errors.Is(err, errors.ErrUnsupported) {
+		in, err = temporaryInput(text)
+	}
 	if err != nil {
 		return input{}, fmt.Errorf("make a file for the standard input: %w", err)
 	}
-	_, err = io.WriteString(in.file, text)
-	if err == nil {
-		_, err = in.file.Seek(0, io.SeekStart)
-	}
-	if err != nil {
+	if _, err := in.file.Seek(0, io.SeekStart); err != nil {
 		in.close()
 		return input{}, fmt.Errorf("write the standard input: %w", err)
 	}
@@ -32,12 +31,17 @@ func inputFile(text string) (input, error) {
 }
 
 // temporaryInput makes a file that only the user can read, and takes its name away where the system allows that.
-func temporaryInput() (input, error) {
+func temporaryInput(text string) (input, error) {
 	file, err := os.CreateTemp("", "prodigy-input-*")
 	if err != nil {
 		return input{}, err
 	}
-	return input{file: file, named: os.Remove(file.Name()) != nil}, nil
+	in := input{file: file, named: os.Remove(file.Name()) != nil}
+	if _, err := file.WriteString(text); err != nil {
+		in.close()
+		return input{}, err
+	}
+	return in, nil
 }
 
 func (in input) close() {

@@ -112,8 +112,7 @@ func (s *Shell) Run(
 // program returns the file that the shell would start for p, and with which environment. It is not ok when only
 // the shell knows.
 func (s *Shell) program(p Program, c Command) (path string, env []string, ok bool) {
-	if !s.known || len(p.Argv) == 0 || !filepath.IsAbs(c.Dir) ||
-		slices.Contains(needsShell(), filepath.Base(p.Argv[0])) {
+	if !s.known || len(p.Argv) == 0 || !filepath.IsAbs(c.Dir) || filepath.Base(p.Argv[0]) == needsShell {
 		return "", nil, false
 	}
 	if len(p.Redirects) > 0 && (!s.dialect.redirects || slices.ContainsFunc(p.Redirects, opensForWriting)) {
@@ -138,15 +137,14 @@ func (s *Shell) program(p Program, c Command) (path string, env []string, ok boo
 	return path, env, ok
 }
 
-// needsShell are programs that do something else when they lead a process group, as they do without a shell above them.
-func needsShell() []string { return []string{"setsid"} }
+// needsShell does something else when it leads a process group, as it does without a shell above it.
+const needsShell = "setsid"
 
 // shellManagedVars are variables that some shell reads from its environment and does not pass on as they were.
-var shellManagedVars = []string{
-	"COPROC", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME", "GROUPS", "HISTCMD", "IFS", "LINENO",
-	"OPTERR", "OPTIND",
-	"POSIXLY_CORRECT", "PPID", "PS1", "PS2", "PS4", "RANDOM", "SECONDS", "SHELLOPTS", "SRANDOM", "UID",
-}
+const shellManagedVars = `
+	COPROC DIRSTACK EPOCHREALTIME EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD IFS LINENO OPTERR OPTIND
+	POSIXLY_CORRECT PPID PS1 PS2 PS4 RANDOM SECONDS SHELLOPTS SRANDOM UID
+`
 
 // variables are those of an environment that decide how a shell starts a program.
 type variables struct {
@@ -169,7 +167,7 @@ func readVariables(env []string) (v variables, ok bool) {
 		case "SHLVL":
 			v.level = value
 		default:
-			if !shell.IsName(name) || slices.Contains(shellManagedVars, name) || strings.HasPrefix(name, "BASH") {
+			if !shell.IsName(name) || slices.Contains(strings.Fields(shellManagedVars), name) || strings.HasPrefix(name, "BASH") {
 				return variables{}, false
 			}
 		}

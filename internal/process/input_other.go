@@ -1,5 +1,0 @@
-//go:build !linux
-
-package process
-
-func openInput() (input, error) { return temporaryInput() }
