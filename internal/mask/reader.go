@@ -3,6 +3,7 @@ package mask
 import (
 	"bytes"
 	"html"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -57,13 +58,7 @@ func (r *reader) read(text []byte, more bool) {
 }
 
 // marksReading reports whether a byte can begin something else than itself.
-func marksReading(c byte) bool {
-	switch c {
-	case '\\', '%', '&', '+', '"', '\'', ' ', '\n', '\r', "\uFFFD"[0]:
-		return true
-	}
-	return false
-}
+func marksReading(c byte) bool { return strings.IndexByte("\\%&+\"' \n\r\xef", c) >= 0 } // \xef begins U+FFFD
 
 func (r *reader) add(n int, value ...byte) {
 	next := reading{size: len(value), n: n}
@@ -234,23 +229,8 @@ func (r *reader) octal(i int) {
 
 // escaped returns what a letter behind a backslash stands for, or 0.
 func escaped(c byte) rune {
-	switch c {
-	case 'n':
-		return '\n'
-	case 't':
-		return '\t'
-	case 'r':
-		return '\r'
-	case 'a':
-		return '\a'
-	case 'b':
-		return '\b'
-	case 'f':
-		return '\f'
-	case 'v':
-		return '\v'
-	case 'e', 'E':
-		return 0x1b
+	if i := strings.IndexByte("ntrabfveE", c); i >= 0 {
+		return rune("\n\t\r\a\b\f\v\x1b\x1b"[i])
 	}
 	return 0
 }
@@ -340,13 +320,7 @@ func (r *reader) gaps(text []byte, more, broken bool, ends []int) []int {
 	return ends
 }
 
-func marksGap(c byte) bool {
-	switch c {
-	case '\'', '"', '$', '\\', '\r', '\n', 0x1b:
-		return true
-	}
-	return false
-}
+func marksGap(c byte) bool { return strings.IndexByte("'\"$\\\r\n\x1b", c) >= 0 }
 
 // lineEnd appends where a line that ends at i goes on.
 func (r *reader) lineEnd(i int, ends []int) []int {
