@@ -18,9 +18,6 @@ type Budget struct {
 	Tokens *Count `yaml:"tokens"` // tokens for all agents of the job, cached ones included; default no limit
 }
 
-// Limited reports whether there is a limit for the whole job.
-func (b Budget) Limited() bool { return b.Job != nil || b.Tokens != nil }
-
 // Ask is an agent that wants to start.
 type Ask struct {
 	Item int // index; below 0: it is in another phase

@@ -61,11 +61,11 @@ type Part struct {
 }
 
 // Stream is stdout or stderr.
-type Stream bool
+type Stream uint8
 
 const (
-	Stdout Stream = false
-	Stderr Stream = true
+	Stdout Stream = iota
+	Stderr
 )
 
 func (s Stream) String() string {

@@ -267,7 +267,7 @@ func TestManySmallPartsAreBounded(t *testing.T) {
 	var got received
 	r := Recorder{Policy: policy(All, 4096), To: &got}
 	for i := range 100_000 {
-		r.Write(Stream(i%2 == 0), []byte("x"))
+		r.Write(Stream(i%2), []byte("x"))
 	}
 	if n := len(r.tail.parts); n > 4096/partCost {
 		t.Errorf("the tail has %d parts", n)
@@ -295,7 +295,7 @@ func TestWhatIsReadIsWhatWasPrinted(t *testing.T) {
 		r := Recorder{Source: Source{ItemID: "it\"em\n", Attempt: 1, Step: "\x1b[31m", Command: 1}, Policy: policy(All, 0), To: &got}
 		var masking [2]*mask.Writer
 		for i := range masking {
-			masking[i] = masker.Writer(writer{&r, Stream(i == 1)})
+			masking[i] = masker.Writer(writer{&r, Stream(i)})
 		}
 		for range 30 {
 			i := rnd.IntN(2)
@@ -318,7 +318,7 @@ func TestWhatIsReadIsWhatWasPrinted(t *testing.T) {
 		closed(t, s)
 		entries := readAll(t, dir, Query{ItemID: r.Source.ItemID})
 		for i := range want {
-			if text := printedTo(Stream(i == 1), entries); text != masker.Text(want[i].String()) {
+			if text := printedTo(Stream(i), entries); text != masker.Text(want[i].String()) {
 				t.Fatalf("round %d, stream %d: got %q, want %q", round, i, text, masker.Text(want[i].String()))
 			}
 		}

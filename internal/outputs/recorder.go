@@ -63,8 +63,7 @@ func (r *Recorder) Write(s Stream, p []byte) {
 		r.take(s, p[:end])
 		p = p[end:]
 	}
-	i := index(s)
-	if r.partial[i] = append(r.partial[i], p...); len(r.partial[i]) > maxPartial {
+	if r.partial[s] = append(r.partial[s], p...); len(r.partial[s]) > maxPartial {
 		r.takePartial(s)
 	}
 	if r.timer == nil && r.Policy.Keep == All {
@@ -72,18 +71,10 @@ func (r *Recorder) Write(s Stream, p []byte) {
 	}
 }
 
-func index(s Stream) int {
-	if s == Stderr {
-		return 1
-	}
-	return 0
-}
-
 // takePartial takes the incomplete line of a stream.
 func (r *Recorder) takePartial(s Stream) {
-	i := index(s)
-	r.take(s, r.partial[i])
-	r.partial[i] = r.partial[i][:0]
+	r.take(s, r.partial[s])
+	r.partial[s] = r.partial[s][:0]
 }
 
 // take adds text to what is pending, or to the tail.
