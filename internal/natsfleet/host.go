@@ -77,45 +77,54 @@ const (
 func (h *workerHost) StepTurn(ctx context.Context, a *agent.Attempt, t agent.StepTurn, keepSlot bool) (int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	k, slot, began := h.held(a), a.Worker, time.Now()
-	keepSlot = keepSlot || k == nil || h.isolated()
+	halting := h.halting()
+	go func() {
+		select {
+		case <-halting:
+			cancel(errHalting)
+		case <-ctx.Done():
+		}
+	}()
+	slot, began := a.Worker, time.Now()
 	for {
 		var given time.Time
-		answered := make(chan error, 1)
-		go func() {
+		next, err := h.awaiting(ctx, a, turnSoon, keepSlot, func() error {
 			age, err := h.w.askAged(ctx, h.job, callStepTurn, a.Token, turnArgs{t, keepSlot}, new(turnResult))
 			given = time.Now().Add(-age)
-			answered <- err
-		}()
-		answer := func() error {
-			select {
-			case err := <-answered:
-				return err
-			case <-h.halting():
-				return errHalting
-			}
-		}
-		soon := time.After(turnSoon)
-		if keepSlot {
-			soon = nil
-		}
-		var err error
-		select {
-		case err = <-answered:
-		case <-soon:
-			slot, err = h.without(ctx, k, answer)
-		case <-h.halting():
-			err = errHalting
+			return err
+		})
+		if !keepSlot {
+			slot = next
 		}
 		switch {
 		case ctx.Err() != nil:
 			return 0, context.Cause(ctx)
-		case err != nil: // the job is stopping, or the attempt is given up
+		case err != nil: // the attempt is given up
 			return 0, errHalting
 		case time.Since(given) < turnKept:
 			return slot, nil
 		}
 		t.Late, keepSlot = time.Since(began), true
+	}
+}
+
+// awaiting calls do, which waits for the coordinator, and returns the slot that the attempt goes on in. After some time
+// others have its slot, unless it keeps that.
+func (h *workerHost) awaiting(ctx context.Context, a *agent.Attempt, after time.Duration, keepSlot bool,
+	do func() error,
+) (int, error) {
+	answered := make(chan error, 1)
+	go func() { answered <- do() }()
+	k := h.held(a)
+	soon := time.After(after)
+	if keepSlot || k == nil || h.isolated() {
+		soon = nil
+	}
+	select {
+	case err := <-answered:
+		return a.Worker, err
+	case <-soon:
+		return h.without(ctx, k, func() error { return <-answered })
 	}
 }
 
@@ -240,22 +249,9 @@ func (h *workerHost) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent
 	agent.AgentTicket, *agent.Failure, error,
 ) {
 	var r agentResult
-	answered := make(chan error, 1)
-	go func() {
-		answered <- h.w.ask(ctx, h.job, callAdmitAgent, a.Token, agentArgs{Ask: ask, KeepSlot: keepSlot}, &r)
-	}()
-	k := h.held(a)
-	soon := time.After(time.Second)
-	if keepSlot || k == nil || h.isolated() {
-		soon = nil
-	}
-	slot := a.Worker
-	var err error
-	select {
-	case err = <-answered:
-	case <-soon:
-		slot, err = h.without(ctx, k, func() error { return <-answered })
-	}
+	slot, err := h.awaiting(ctx, a, time.Second, keepSlot, func() error {
+		return h.w.ask(ctx, h.job, callAdmitAgent, a.Token, agentArgs{Ask: ask, KeepSlot: keepSlot}, &r)
+	})
 	if err != nil && r.Ticket.Owner != "" && r.Refusal == nil {
 		h.ReleaseAgent(r.Ticket)
 	}
