@@ -37,6 +37,7 @@ type Job struct {
 	Probe    string        `json:"probe"` // file that is in Dir, with this as its name
 	Grace    time.Duration `json:"grace"`
 	Stop     Stop          `json:"stop,omitempty"`
+	Over     bool          `json:"over,omitempty"`    // it has ended: what runs of it is to be killed
 	Secrets  bool          `json:"secrets,omitempty"` // there are some, to be asked for
 	Epoch    int64         `json:"epoch,omitempty"`   // grows with each owner
 	Serial   int           `json:"serial,omitempty"`  // grows with what the owner says of it

@@ -150,12 +150,8 @@ func ownerOf(o fleet.BrokerOptions) (public string, err error) {
 	if err == nil {
 		c, err = fleet.ParseCredentials(data)
 	}
-	var pair nkeys.KeyPair
 	if err == nil {
-		pair, err = nkeys.FromSeed([]byte(c.Seed))
-	}
-	if err == nil {
-		public, err = pair.PublicKey()
+		public, err = publicKey(c.Seed)
 	}
 	if err != nil {
 		return "", fleet.Refusef("the credentials of the owner of the broker, %s: %w: remove the file, and the "+
@@ -380,7 +376,7 @@ func (Backend) Drain(ctx context.Context, a fleet.Address, name string) (int, er
 	if err := a.May(fleet.CoordinatorRole); err != nil {
 		return 0, err
 	}
-	answers, err := gather(ctx, a, "prodigy.drain", []byte(name))
+	answers, err := gather(ctx, a, drainSubject, []byte(name))
 	n := 0
 	for _, m := range answers {
 		if len(m.Data) > 0 {

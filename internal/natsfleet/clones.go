@@ -97,18 +97,19 @@ func (c *coordinator) takeWork(f *flight, p *fleet.Pack, o *agent.Outcome) error
 		o.Commit = ""
 		return &agent.LostError{Reason: "its worker has not sent what it did"}
 	}
-	for {
-		err := c.fetchPack(c.life, c.c.TempDir, p,
-			func(pack *os.File) error { return c.clones.Import(c.life, f.Attempt, o, pack) })
-		var unfetched *packError
-		switch {
-		case c.life.Err() != nil, !errors.As(err, &unfetched):
-			return err
-		case errors.Is(err, errObjectGone), errors.Is(err, errNotSent), errors.Is(err, errTooLarge):
-			return &agent.LostError{Reason: "what it has done could not be fetched: " + inWords(unfetched.err).Error(), Unbegun: true}
-		}
-		pause(c.life, 250*time.Millisecond) // the broker is away
+	var unfetched *packError
+	gone := func(err error) bool {
+		return errors.Is(err, errObjectGone) || errors.Is(err, errNotSent) || errors.Is(err, errTooLarge)
 	}
+	err := persist(c.life, func(ctx context.Context) error {
+		return c.fetchPack(ctx, c.c.TempDir, p,
+			func(pack *os.File) error { return c.clones.Import(c.life, f.Attempt, o, pack) })
+	}, func(err error) bool { return errors.As(err, &unfetched) && !gone(err) }) // else the broker is away
+	if c.life.Err() == nil && errors.As(err, &unfetched) {
+		reason := "what it has done could not be fetched: " + inWords(unfetched.err).Error()
+		return &agent.LostError{Reason: reason, Unbegun: true}
+	}
+	return err
 }
 
 // jobSpace are the workspaces of a job on a worker.

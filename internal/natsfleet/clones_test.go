@@ -256,7 +256,7 @@ func TestNothingIsWaitedForThatWasLostWithTheConnection(t *testing.T) {
 		<-waits
 		f.restart(true)
 	})
-	err = h.whileConnected(t.Context(), 1<<30, func(ctx context.Context) error {
+	err = h.transfer(t.Context(), 1<<30, func(ctx context.Context, _ func()) error {
 		close(waits)
 		select {
 		case <-ctx.Done():
@@ -270,7 +270,7 @@ func TestNothingIsWaitedForThatWasLostWithTheConnection(t *testing.T) {
 	}
 }
 
-// A broker that loses its disk has the job forgotten, and announced again at once. What it had on the worker before goes with it all the same, and what it
+// A job that is forgotten may be announced again at once. What it had on the worker before goes with it all the same, and what it
 // has then stays.
 func TestWhatAJobHadBeforeItWasAnnouncedAgainGoesWithIt(t *testing.T) {
 	w := newTestWorker(t)

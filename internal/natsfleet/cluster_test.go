@@ -75,7 +75,7 @@ func newCluster(t *testing.T) *cluster {
 // A cluster keeps each message three times, and a job goes on when one of its brokers dies: also the one that the run is connected to.
 func TestABrokerOfAClusterDies(t *testing.T) {
 	t.Parallel()
-	streams := []string{outStream, "KV_" + jobsBucket, "KV_" + locksBucket, filesStream}
+	streams := []string{outStream, "KV_" + locksBucket, filesStream}
 	for name, victim := range map[string]func(*coordinator) string{
 		"that the run is connected to": func(c *coordinator) string { return c.nc.ConnectedServerName() },
 		"that leads a stream": func(c *coordinator) string {
@@ -143,6 +143,9 @@ func cutOff(f *field, c *coordinator) chan fleet.CoordinatorMessage {
 		f.t.Fatal(err)
 	}
 	if err := c.open(f.t.Context(), "job"); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := c.nc.FlushTimeout(time.Minute); err != nil { // the broker knows that it listens
 		f.t.Fatal(err)
 	}
 	u := fleet.WorkerMessage{V: fleet.Protocol, Owner: c.owner, WorkerStatus: fleet.WorkerStatus{Instance: instance, Node: "w", Round: 1, Credit: 1, Slots: 1, Full: true}}

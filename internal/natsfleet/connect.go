@@ -7,8 +7,8 @@
 //
 // Coordinators and workers talk by plain messages: fleet.WorkerMessage and fleet.CoordinatorMessage. Both keep what
 // they have said until the other has it, and say it again when it may have been lost. The broker keeps three things:
-// the bucket prodigy-jobs the jobs, the object store prodigy-files what is too large for a message, and the stream
-// PRODIGY_OUT what workers have to report while the coordinator is away. Whatever it loses of that is made again:
+// the bucket prodigy-locks who has a job, the object store prodigy-files files and what attempts have in common, and the
+// stream PRODIGY_OUT what workers have to report while the coordinator is away. Whatever it loses of that is made again:
 // package fleet says why that is safe.
 package natsfleet
 
@@ -37,7 +37,6 @@ import (
 
 const (
 	outStream   = "PRODIGY_OUT"
-	jobsBucket  = "prodigy-jobs"
 	locksBucket = "prodigy-locks"
 	filesStore  = "prodigy-files"
 
@@ -389,21 +388,18 @@ func (h *brokerConn) until(ctx context.Context, do func(ctx context.Context) err
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	defer context.AfterFunc(h.denied, cancel)()
-	for {
-		one, cancelOne := context.WithTimeout(ctx, 2*time.Second)
-		err := do(one)
-		cancelOne()
-		switch {
-		case err == nil, errors.Is(err, jetstream.ErrJetStreamNotEnabled),
-			errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-			return err
-		case h.denied.Err() != nil:
-			return context.Cause(h.denied)
-		}
-		if !pause(ctx, 200*time.Millisecond) {
-			return cmp.Or(context.Cause(h.denied), err)
-		}
+	err := persist(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		return do(ctx)
+	}, func(err error) bool {
+		return !errors.Is(err, jetstream.ErrJetStreamNotEnabled) &&
+			!errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount)
+	})
+	if err == nil {
+		return nil
 	}
+	return cmp.Or(context.Cause(h.denied), err)
 }
 
 // leaderTime is how long a broker may be without a leader before what it is asked fails.
@@ -411,15 +407,8 @@ const leaderTime = 30 * time.Second
 
 // steadily calls do, and again while the brokers have no leader that could answer.
 func (h *brokerConn) steadily(ctx context.Context, do func(ctx context.Context) error) error {
-	for until := time.Now().Add(leaderTime); ; {
-		err := do(ctx)
-		if !leaderless(err) || time.Now().After(until) {
-			return err
-		}
-		if !pause(ctx, 250*time.Millisecond) {
-			return context.Cause(ctx)
-		}
-	}
+	until := time.Now().Add(leaderTime)
+	return persist(ctx, do, func(err error) bool { return leaderless(err) && time.Now().Before(until) })
 }
 
 // leaderless reports whether an error may be over in a moment: nobody has answered, who did has no leader to ask, or
@@ -444,24 +433,26 @@ func ensureStreams(ctx context.Context, h *brokerConn) error {
 		if err != nil {
 			_, err = js.CreateStream(ctx, jetstream.StreamConfig{
 				Name: outStream, Subjects: []string{"prodigy.out.>"}, Retention: jetstream.WorkQueuePolicy,
-				Discard: jetstream.DiscardNew, Replicas: replicas,
+				Discard: jetstream.DiscardNew, Replicas: replicas, MaxAge: longestKept,
 			})
 		}
 		return unless(err, jetstream.ErrStreamNameAlreadyInUse)
 	})
-	for bucket, ttl := range map[string]time.Duration{jobsBucket: 0, locksBucket: lockKept} {
-		all.Go(func() error {
-			_, err := js.KeyValue(ctx, bucket)
-			if err != nil {
-				_, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket, Replicas: replicas, TTL: ttl})
-			}
-			return unless(err, jetstream.ErrBucketExists)
-		})
-	}
+	all.Go(func() error {
+		_, err := js.KeyValue(ctx, locksBucket)
+		if err != nil {
+			_, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+				Bucket: locksBucket, Replicas: replicas, TTL: longestKept,
+			})
+		}
+		return unless(err, jetstream.ErrBucketExists)
+	})
 	all.Go(func() error {
 		_, err := js.ObjectStore(ctx, filesStore)
 		if err != nil {
-			_, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: filesStore, Replicas: replicas})
+			_, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
+				Bucket: filesStore, Replicas: replicas, TTL: longestKept,
+			})
 		}
 		return unless(err, jetstream.ErrBucketExists)
 	})
@@ -476,8 +467,8 @@ func unless(err, done error) error {
 	return err
 }
 
-// lockKept is how long a lock is kept that nobody renews.
-const lockKept = 7 * 24 * time.Hour
+// longestKept is how long the broker keeps anything. What is needed for longer, coordinators give it again.
+const longestKept = 30 * 24 * time.Hour
 
 // clusterSize is how many brokers of a cluster keep each message.
 const clusterSize = 3
@@ -502,17 +493,22 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// keepTrying calls do until it succeeds or ctx ends, with growing pauses between the calls.
-func keepTrying(ctx context.Context, do func(ctx context.Context) error) error {
+// persist calls do until it succeeds, ctx ends, or again reports false of its error, with growing pauses between the
+// calls.
+func persist(ctx context.Context, do func(ctx context.Context) error, again func(err error) bool) error {
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		one, cancel := context.WithTimeout(ctx, requestTime)
-		err := do(one)
-		cancel()
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		if !pause(ctx, wait) {
+		err := do(ctx)
+		if err == nil || ctx.Err() != nil || !again(err) || !pause(ctx, wait) {
 			return err
 		}
 	}
+}
+
+// keepTrying calls do, which has some seconds each time, until it succeeds or ctx ends.
+func keepTrying(ctx context.Context, do func(ctx context.Context) error) error {
+	return persist(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, requestTime)
+		defer cancel()
+		return do(ctx)
+	}, func(error) bool { return true })
 }

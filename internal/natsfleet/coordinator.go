@@ -67,8 +67,8 @@ type jobState struct {
 	// ids of attempts that the run before left, which Submit has not been called with yet
 	awaited map[string]bool
 	stops   map[context.Context]bool
-	gone    bool // another coordinator has the job
-	entry   jobEntry
+	gone    bool      // another coordinator has the job
+	entry   fleet.Job // what workers are told of the job
 	kept    sharedObjects
 	workers workerBook
 	calls   callTable
@@ -76,12 +76,6 @@ type jobState struct {
 	refuses refusals
 	room    roomTold
 	told    notices
-}
-
-// jobEntry is what workers can read of the job at the broker.
-type jobEntry struct {
-	fleet.Job
-	described bool // it has all that workers need
 }
 
 // mailbox is what reports come by.
@@ -101,7 +95,6 @@ type roomTold struct {
 type slowWork struct {
 	opening     sync.Mutex
 	reconciling sync.Mutex
-	announcing  sync.Mutex
 	putting     sync.Mutex // of specs
 	packing     sync.Mutex
 	packs       map[string]*fleet.Pack // with packing: that the broker has, by what they were asked for with
@@ -424,10 +417,8 @@ func (c *coordinator) setStop(how fleet.Stop) {
 		}
 		j.Stop = how
 		j.Serial++
-		if j.described { // else begin announces it
-			c.work.Go(func() { _ = keepTrying(c.life, c.announce) })
-		}
 	})
+	c.announce(false)
 }
 
 // isGone reports whether another coordinator has the job.
@@ -480,12 +471,13 @@ func (c *coordinator) Close() error {
 	}
 	if clean {
 		_ = os.Remove(c.members.path)
+		c.announce(true)
 		if err := keepTrying(ctx, func(ctx context.Context) error { return c.clear(ctx, key) }); err != nil {
 			c.notify("the broker still has something of the job, which the next run from here removes (or prodigy "+
 				"fleet sweep): %s", firstLine(inWords(err)))
 		}
 	}
-	if err := c.unlock(ctx); err != nil && !isConflict(err) {
+	if err := c.unlock(ctx, clean); err != nil && !isConflict(err) {
 		c.notify("the broker still has the lock of the job: %v", inWords(err))
 	}
 	c.sweep(ctx)
@@ -496,7 +488,7 @@ func (c *coordinator) Close() error {
 func (c *coordinator) sweep(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTime)
 	defer cancel()
-	s := &sweeper{brokerConn: c.brokerConn, own: c.key, ended: c.o.Ended}
+	s := &sweeper{brokerConn: c.brokerConn, signer: c.signer, own: c.key, ended: c.o.Ended}
 	found, _ := s.sweep(ctx, false)
 	for _, r := range found {
 		if r.Swept && r.Ended { // its coordinator was killed when all was done

@@ -47,7 +47,7 @@ func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
 	}
 	c.turn(func(s *jobState) {
 		c.key = key
-		s.entry.Job = fleet.Job{
+		s.entry = fleet.Job{
 			V: fleet.Protocol, ID: jobID, Owner: c.owner, Version: c.o.Version, Lease: c.o.Lease,
 			Requires: c.o.Requires, Programs: c.o.Programs, Guards: c.o.Guards, Dir: c.o.Dir,
 			Probe: filepath.Base(c.members.path), Grace: c.c.Grace, Secrets: len(c.c.Secrets) > 0, Epoch: c.epoch,
@@ -61,6 +61,7 @@ func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
 		liveSubject("*", key):   c.progress,
 		c.sender.returns + ".>": c.returned,
 		nodesSubject:            c.tellRoster,
+		helloSubject:            func(*nats.Msg) { c.announce(false) },
 	} {
 		if _, err := c.subscribe(subject, answer); err != nil {
 			return err
@@ -91,7 +92,7 @@ func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
 			return fmt.Errorf("send what workspaces are made of: %w", err)
 		}
 	}
-	c.turn(func(s *jobState) { s.entry.Files, s.entry.Seed, s.entry.described = files, seed, true })
+	c.turn(func(s *jobState) { s.entry.Files, s.entry.Seed = files, seed })
 	c.work.Go(c.send)
 	c.work.Go(c.monitor)
 	if adopts {
@@ -137,12 +138,15 @@ func (c *coordinator) begin(ctx context.Context) error {
 		return err
 	}
 	c.turn(func(s *jobState) { s.mailbox.ups = ups })
-	return c.provided(ctx, c.announce)
+	c.announce(false)
+	return nil
 }
 
 // lostBacklog reports whether the broker has nothing left of the reports that are to be read: it has lost its disk, and
 // the consumer too, unless that was made again since.
 func (c *coordinator) lostBacklog(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
 	consumer, err := c.js.Consumer(ctx, outStream, c.key)
 	if err != nil {
 		return isMissing(err)
@@ -203,21 +207,21 @@ func (c *coordinator) ensureConsumer(ctx context.Context) error {
 	return err
 }
 
-// announce writes the entry of the job.
-func (c *coordinator) announce(ctx context.Context) error {
-	c.slow.announcing.Lock() // what is older must not come after
-	defer c.slow.announcing.Unlock()
-	kv, err := c.js.KeyValue(ctx, jobsBucket)
-	if err != nil {
-		return err
-	}
+// announce tells workers what they have to know of the job, and with over that it has ended. They are told now and then:
+// who has not heard it hears it the next time.
+func (c *coordinator) announce(over bool) {
 	var entry fleet.Job
-	gone := false
-	c.turn(func(s *jobState) { entry, gone = s.entry.Job, s.gone })
-	if !gone {
-		_, err = kv.Put(ctx, c.key, encoded(c.signer.signJob(c.key, entry)))
+	says := false
+	c.turn(func(s *jobState) {
+		if says = s.mailbox.ups != nil && !s.gone; over {
+			s.entry.Serial++
+			s.entry.Over = true
+		}
+		entry = s.entry
+	})
+	if says {
+		_ = c.nc.Publish(jobsSubject+c.key, encoded(c.signer.signJob(c.key, entry)))
 	}
-	return err
 }
 
 // consume begins to take the reports that workers have left with the broker.
@@ -265,10 +269,11 @@ func (c *coordinator) interrupted(hear jetstream.ConsumeContext, err error) {
 
 // reconnected makes good for what the broker may have lost, and for what could not be heard.
 func (c *coordinator) reconnected() {
-	c.turn(func(s *jobState) { // without waiting for a leader, which announcing the job needs
+	c.turn(func(s *jobState) {
 		c.restartLeases(s)
 		s.ledger.SayAgain()
 	})
+	c.announce(false)
 	c.work.Go(func() { c.reconcile(c.life, true) })
 }
 
@@ -291,8 +296,7 @@ func (c *coordinator) tend() {
 	c.slow.tending.Store(false)
 }
 
-// reconcile has the broker know again what it should, until it does or ctx ends. again says that it was away: workers
-// that see the entry of the job say everything again.
+// reconcile has the broker know again what it should, until it does or ctx ends. again says that it was away.
 func (c *coordinator) reconcile(ctx context.Context, again bool) {
 	c.slow.opening.Lock()
 	opened := c.key != ""
@@ -337,9 +341,6 @@ func (c *coordinator) reconcile(ctx context.Context, again bool) {
 	}
 	lost := slices.DeleteFunc(slices.Clone(files), func(f fleet.File) bool { return kept[c.fileObject(f)] == f.Sum })
 	c.resendFiles(c.life, lost) // which may take long, and tries each once
-	if listens && (again || !c.announced(ctx)) {
-		_ = c.restoring(ctx, c.announce)
-	}
 }
 
 // deaf reports whether the reports that workers have left are not read any more.
@@ -373,17 +374,6 @@ func (c *coordinator) restoring(ctx context.Context, do func(ctx context.Context
 		}
 		return err
 	})
-}
-
-// announced reports whether the broker has the entry of the job.
-func (c *coordinator) announced(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
-	defer cancel()
-	kv, err := c.js.KeyValue(ctx, jobsBucket)
-	if err == nil {
-		_, err = kv.Get(ctx, c.key)
-	}
-	return err == nil
 }
 
 // heardAll reports whether the broker has no reports that it has not delivered.

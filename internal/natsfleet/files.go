@@ -84,7 +84,7 @@ func (c *coordinator) sendFile(ctx context.Context, root *os.Root, name string) 
 		return fleet.File{}, fleet.Refusef("it is %s", kindOf(info.Mode()))
 	}
 	for range readings {
-		f, err := readFile(root, name, io.Discard)
+		f, err := readFile(root, name, readAll)
 		if err != nil {
 			return fleet.File{}, err
 		}
@@ -101,6 +101,11 @@ func (c *coordinator) sendFile(ctx context.Context, root *os.Root, name string) 
 		}
 	}
 	return fleet.File{}, errChanges
+}
+
+func readAll(r io.Reader) error {
+	_, err := io.Copy(io.Discard, r)
+	return err
 }
 
 // fileObject returns the name of the object that has the content of a file.
@@ -364,17 +369,15 @@ func checkProduced(files int, size int64) error {
 // untilKept calls keep, with the number of the try, until the broker has taken what it sends, however long it is away
 // or full, or until keep says that there is no sense in trying again.
 func (w *worker) untilKept(ctx context.Context, keep func(n int) (again bool, err error)) error {
-	for n := 0; ; n++ {
-		again, err := keep(n)
-		full := notKept(err)
-		if err == nil || full {
+	n, again := -1, false
+	return persist(ctx, func(context.Context) (err error) {
+		n++
+		again, err = keep(n)
+		if err == nil || notKept(err) {
 			w.noteKept(err)
 		}
-		if err == nil || !again || ctx.Err() != nil || w.nc.IsConnected() && n > w.tries(full) {
-			return err
-		}
-		pause(ctx, 250*time.Millisecond)
-	}
+		return err
+	}, func(err error) bool { return again && (!w.nc.IsConnected() || n <= w.tries(notKept(err))) })
 }
 
 // triesAtEnd is how often a worker that is to end offers something to a broker that does not take it.
@@ -453,25 +456,21 @@ func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
 
 // fetchInto writes one of these files, however long the broker is away.
 func (c *coordinator) fetchInto(ctx context.Context, root *os.Root, part string, f *flight, file fleet.File) error {
-	for {
-		err := install(root, file, part, func(to *os.File) error {
+	return persist(ctx, func(ctx context.Context) error {
+		return install(root, file, part, func(to *os.File) error {
 			err := c.fetchFile(ctx, file.Object, file, to)
-			if err != nil && !leaderless(err) {
+			out := false
+			c.turn(func(s *jobState) { out = s.flights[f.Token] == f })
+			switch {
+			case !out:
+				return &agent.LostError{Reason: "it was given up meanwhile"}
+			case err != nil && !leaderless(err):
 				reason := "what it produced could not be fetched: " + inWords(err).Error()
 				return &agent.LostError{Reason: reason, Unbegun: true}
 			}
-			out := false
-			c.turn(func(s *jobState) { out = s.flights[f.Token] == f })
-			if !out {
-				return &agent.LostError{Reason: "it was given up meanwhile"}
-			}
 			return err
 		})
-		if err == nil || !leaderless(err) || ctx.Err() != nil {
-			return err
-		}
-		pause(ctx, 250*time.Millisecond)
-	}
+	}, leaderless)
 }
 
 // isBelow reports whether a path is another one, or in it.

@@ -241,16 +241,14 @@ func TestInstallStaysInItsDirectory(t *testing.T) {
 	}
 }
 
-// growing is a writer that makes the file longer that is read into it.
-type growing struct{ path string }
-
-func (g growing) Write(data []byte) (int, error) {
-	f, err := os.OpenFile(g.path, os.O_APPEND|os.O_WRONLY, 0)
+// grow makes a file longer.
+func grow(path string) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err == nil {
 		_, err = f.WriteString("more")
 		err = errors.Join(err, f.Close())
 	}
-	return len(data), err
+	return err
 }
 
 func TestAFileThatChangesWhileItIsReadIsNoticed(t *testing.T) {
@@ -264,10 +262,10 @@ func TestAFileThatChangesWhileItIsReadIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = root.Close() }()
-	if _, err := readFile(root, "x", io.Discard); err != nil {
+	if _, err := readFile(root, "x", readAll); err != nil {
 		t.Error(err)
 	}
-	if _, err := readFile(root, "x", &limited{growing{path}, 1}); !errors.Is(err, errChanges) {
+	if _, err := readFile(root, "x", func(r io.Reader) error { return errors.Join(readAll(r), grow(path)) }); !errors.Is(err, errChanges) {
 		t.Errorf("got %v, want that it changes", err)
 	}
 }
@@ -286,13 +284,6 @@ func TestAWorkerAsksForNoRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer worker.nc.Close()
-	_, err = worker.putRead(t.Context(), "job/made-1", func(to io.Writer) (fleet.File, error) {
-		_, err := to.Write(bytes.Repeat([]byte("x"), 300_000))
-		return fleet.File{}, errors.Join(err, errChanges)
-	})
-	if !errors.Is(err, errChanges) {
-		t.Errorf("got %v, want that it changes", err)
-	}
 	// An output whose acknowledgement was lost is sent once more.
 	for range 2 {
 		if err := worker.put(t.Context(), "job/out-1", []byte("output")); err != nil {
@@ -332,19 +323,6 @@ func TestAnObjectWithAnotherContentIsNotTheFile(t *testing.T) {
 			t.Errorf("with %q: %v, %v", content, has, err)
 		}
 	}
-}
-
-// limited writes only so many times, and then discards.
-type limited struct {
-	io.Writer
-	times int
-}
-
-func (l *limited) Write(data []byte) (int, error) {
-	if l.times--; l.times < 0 {
-		return len(data), nil
-	}
-	return l.Writer.Write(data)
 }
 
 // Once an attempt has reported its end, its worker may die while what it has left is fetched.
@@ -418,17 +396,20 @@ func TestAWorkerCannotSendTooMuch(t *testing.T) {
 		many[i] = fleet.File{Path: fmt.Sprint("out/", i), Object: "job/large", Size: int64(len(large)), Sum: hex.EncodeToString(sum[:])}
 	}
 	one := func(size int64) fleet.File { return fleet.File{Path: "out/x", Object: "job/large", Size: size} }
+	f1 := &flight{Attempt: &agent.Attempt{Token: 1}}
+	c.turn(func(s *jobState) { s.flights[1] = f1 })
 	for want, files := range map[string][]fleet.File{
 		"more than 10000 files": many,
 		"more than 1 GiB":       {one(mostFiles/2 + 1), one(mostFiles / 2)},
 		"sent too much":         {one(-5), one(mostFiles + 1)},
 		"not what was sent":     {one(5)},
 	} {
-		err := c.fetchMade(&flight{Attempt: &agent.Attempt{Token: 1}}, files)
+		err := c.fetchMade(f1, files)
 		if _, lost := errors.AsType[*agent.LostError](err); !lost || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
+	c.turn(func(s *jobState) { delete(s.flights, 1) })
 	if left, _ := filepath.Glob(filepath.Join(c.o.Dir, "out", "*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}

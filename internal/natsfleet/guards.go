@@ -17,6 +17,7 @@ func (w *worker) measureLoop() {
 	for {
 		select {
 		case <-tick.C:
+			w.forgetSilent(time.Now())
 			w.recheck()
 			w.measure()
 		case <-w.life.Done():

@@ -100,13 +100,9 @@ func (Backend) Add(dir string, role fleet.Role, name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	signer, err := nkeys.FromSeed([]byte(base.Sign))
+	public, err := publicKey(base.Sign)
 	if err != nil {
 		return nil, fmt.Errorf("the key that jobs are signed with: %w", err)
-	}
-	public, err := signer.PublicKey()
-	if err != nil {
-		return nil, err
 	}
 	base.Trust = []string{public}
 	m := identity{role, name}
@@ -114,47 +110,23 @@ func (Backend) Add(dir string, role fleet.Role, name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	lists, err := readUsers(dir)
-	if err != nil {
-		return nil, err
-	}
-	changed := map[string]string{}
-	for path, text := range lists {
-		before, ok := strings.CutSuffix(strings.TrimRight(text, " \r\n")+"\n", usersTail)
-		if !ok {
-			return nil, fleet.Refusef("%s was changed: it does not end with %q any more, so that nothing can be "+
+	lists, err := editUsers(dir, func(path, text string) (string, error) {
+		before, whole := withoutTail(text)
+		if !whole {
+			return "", fleet.Refusef("%s was changed: it does not end with %q any more, so that nothing can be "+
 				"added to it", path, strings.TrimSpace(usersTail))
 		}
-		changed[path] = before + entry + usersTail
+		return before + entry + usersTail, nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	made, err := makeFiles(dir, map[string]string{m.file(): text})
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range slices.Sorted(maps.Keys(changed)) {
-		if err := replaceFile(path, changed[path]); err != nil {
-			return made, err
-		}
-		made = append(made, path)
-	}
-	return made, nil
-}
-
-// readUsers returns the lists of users of the brokers in a directory of a fleet init, by path.
-func readUsers(dir string) (map[string]string, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, "broker*", usersFile))
-	if err != nil || len(paths) == 0 {
-		return nil, fleet.Refusef("there is no broker*/%s in %s: was it made by prodigy fleet init?", usersFile, dir)
-	}
-	lists := make(map[string]string, len(paths))
-	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		lists[path] = string(data)
-	}
-	return lists, nil
+	changed, err := replaceFiles(lists)
+	return append(made, changed...), err
 }
 
 // Remove takes a member out of the users of the brokers, and its credentials away.
@@ -162,50 +134,66 @@ func (Backend) Remove(dir string, role fleet.Role, name string) ([]string, error
 	if name == "" {
 		return nil, fleet.Refusef("the name is missing")
 	}
-	lists, err := readUsers(dir)
+	found := false
+	lists, err := editUsers(dir, func(_, text string) (string, error) {
+		text, whole := withoutTail(text)
+		kept := slices.DeleteFunc(strings.Split(text, userHead), func(entry string) bool {
+			is := strings.HasPrefix(entry, string(role)+" "+name+"\n")
+			found = found || is
+			return is
+		})
+		text = strings.Join(kept, userHead)
+		if whole {
+			text += usersTail
+		}
+		return text, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	changed := map[string]string{}
-	for path, text := range lists {
-		end := ""
-		if before, ok := strings.CutSuffix(strings.TrimRight(text, " \r\n")+"\n", usersTail); ok {
-			text, end = before, usersTail
-		}
-		var kept strings.Builder
-		for i, entry := range strings.Split(text, userHead) {
-			switch {
-			case i == 0:
-				kept.WriteString(entry)
-			case strings.HasPrefix(entry, string(role)+" "+name+"\n"):
-				changed[path] = ""
-			default:
-				kept.WriteString(userHead + entry)
-			}
-		}
-		if _, found := changed[path]; found {
-			changed[path] = kept.String() + end
-		}
-	}
-	if len(changed) == 0 {
+	if !found {
 		return nil, fleet.Refusef("there is no %s named %s in %s", role, name,
 			strings.Join(slices.Sorted(maps.Keys(lists)), ", "))
 	}
-	var done []string
-	for _, path := range slices.Sorted(maps.Keys(changed)) {
-		if err := replaceFile(path, changed[path]); err != nil {
-			return done, err
-		}
-		done = append(done, path)
-	}
-	file := filepath.Join(dir, identity{role, name}.file())
-	if err := os.Remove(file); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return done, nil
-		}
+	done, err := replaceFiles(lists)
+	if err != nil {
 		return done, err
 	}
-	return append(done, file), nil
+	file := filepath.Join(dir, identity{role, name}.file())
+	switch err := os.Remove(file); {
+	case err == nil:
+		done = append(done, file)
+	case !errors.Is(err, fs.ErrNotExist):
+		return done, err
+	}
+	return done, nil
+}
+
+// editUsers returns what edit makes of the lists of users of the brokers in a directory of fleet init, by path.
+func editUsers(dir string, edit func(path, text string) (string, error)) (map[string]string, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "broker*", usersFile))
+	if err != nil || len(paths) == 0 {
+		return nil, fleet.Refusef("there is no broker*/%s in %s: was it made by prodigy fleet init?", usersFile, dir)
+	}
+	lists := make(map[string]string, len(paths))
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err == nil {
+			lists[path], err = edit(path, string(data))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return lists, nil
+}
+
+// withoutTail returns a list of users without its end, and whether it had that.
+func withoutTail(text string) (before string, whole bool) {
+	if before, whole = strings.CutSuffix(strings.TrimRight(text, " \r\n")+"\n", usersTail); whole {
+		return before, true
+	}
+	return text, false
 }
 
 // broker is a host that a broker runs on.
@@ -355,6 +343,15 @@ func (m identity) credentials(base fleet.Credentials) (text, entry string, err e
 	return "# Credentials for a prodigy fleet. Keep them secret.\n" + string(data), user(m.role, m.name, k.public), nil
 }
 
+// publicKey returns the public key of the pair with a seed.
+func publicKey(seed string) (string, error) {
+	pair, err := nkeys.FromSeed([]byte(seed))
+	if err != nil {
+		return "", err
+	}
+	return pair.PublicKey()
+}
+
 type key struct{ seed, public string }
 
 func newKey(create func() (nkeys.KeyPair, error)) (key, error) {
@@ -461,6 +458,17 @@ func makeFiles(dir string, files map[string]string) (made []string, err error) {
 		}
 	}
 	return made, nil
+}
+
+// replaceFiles replaces files, each at once, by texts, and returns their paths.
+func replaceFiles(texts map[string]string) (done []string, err error) {
+	for _, path := range slices.Sorted(maps.Keys(texts)) {
+		if err := replaceFile(path, texts[path]); err != nil {
+			return done, err
+		}
+		done = append(done, path)
+	}
+	return done, nil
 }
 
 // replaceFile replaces the file at path at once.

@@ -23,6 +23,7 @@ type lockEntry struct {
 	PID    int    `json:"pid"`
 	Epoch  int64  `json:"epoch"`            // grows with each owner: workers do not listen to one of before
 	Sweeps bool   `json:"sweeps,omitempty"` // the owner is no coordinator, but removes what is left of the job
+	Over   bool   `json:"over,omitempty"`   // nothing of the job is left
 }
 
 // jobLock is the lock of a job, as its coordinator has it.
@@ -98,12 +99,12 @@ func (c *coordinator) lock(ctx context.Context, key, jobID string) error {
 // has lost its disk.
 func (c *coordinator) lockData(before int64) []byte {
 	c.epoch = max(before+1, c.epoch, time.Now().Unix())
-	return c.lockOf(c.owner)
+	return c.lockOf(c.owner, false)
 }
 
-func (c *coordinator) lockOf(owner string) []byte {
+func (c *coordinator) lockOf(owner string, over bool) []byte {
 	host, _ := os.Hostname()
-	return encoded(lockEntry{Job: c.jobID, Owner: owner, Host: host, PID: os.Getpid(), Epoch: c.epoch})
+	return encoded(lockEntry{Job: c.jobID, Owner: owner, Host: host, PID: os.Getpid(), Epoch: c.epoch, Over: over})
 }
 
 func isConflict(err error) bool {
@@ -120,7 +121,7 @@ func (c *coordinator) renewLock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rev, err := kv.Update(ctx, c.key, c.lockOf(c.owner), c.revision)
+	rev, err := kv.Update(ctx, c.key, c.lockOf(c.owner, false), c.revision)
 	if err == nil {
 		c.revision = rev
 		return nil
@@ -132,7 +133,7 @@ func (c *coordinator) renewLock(ctx context.Context) error {
 	var held lockEntry
 	switch {
 	case errors.Is(err, jetstream.ErrKeyNotFound): // the broker has lost it
-		rev, err = kv.Create(ctx, c.key, c.lockOf(c.owner))
+		rev, err = kv.Create(ctx, c.key, c.lockOf(c.owner, false))
 		if errors.Is(err, jetstream.ErrKeyExists) {
 			return errTaken
 		}
@@ -148,14 +149,14 @@ func (c *coordinator) renewLock(ctx context.Context) error {
 	return err
 }
 
-// unlock gives the lock back. The entry stays for some days also when the job is done: one who was frozen and comes
-// back must see that it is.
-func (c *coordinator) unlock(ctx context.Context) error {
+// unlock gives the lock back. over says that nothing of the job is left. The entry stays for some days all the same: one
+// who was frozen and comes back must see that it is.
+func (c *coordinator) unlock(ctx context.Context, over bool) error {
 	c.locking.Lock()
 	defer c.locking.Unlock()
 	kv, err := c.js.KeyValue(ctx, locksBucket)
 	if err == nil {
-		_, err = kv.Update(ctx, c.key, c.lockOf(""), c.revision)
+		_, err = kv.Update(ctx, c.key, c.lockOf("", over), c.revision)
 	}
 	return err
 }

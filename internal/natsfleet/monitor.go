@@ -56,6 +56,7 @@ func (c *coordinator) monitor() {
 		away.back(c)
 		now := time.Now()
 		lock.look(c, now)
+		c.announce(false)
 		c.lookAtStore(now)
 		suspected.look(c, now)
 		c.releaseTickets(now)

@@ -52,24 +52,23 @@ func (m *missingObject) isGone(err error, now time.Time) bool {
 
 // await calls get until it has what it asks the broker for.
 func (h *brokerConn) await(ctx context.Context, get func(ctx context.Context) error) error {
-	began, missing := time.Now(), missingObject{}
-	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		err := get(ctx)
-		if _, local := errors.AsType[*fs.PathError](err); err == nil || local || errors.Is(err, errAltered) ||
+	began, missing, gone := time.Now(), missingObject{}, false
+	err := persist(ctx, get, func(err error) bool {
+		if _, local := errors.AsType[*fs.PathError](err); local || errors.Is(err, errAltered) ||
 			errors.Is(err, errNotSent) {
-			return err
+			return false
 		}
 		now := time.Now()
-		if missing.isGone(err, now) {
-			return errObjectGone
-		}
-		if now.Sub(began) > dumbFor {
-			return err
-		}
-		if !pause(ctx, wait) {
-			return context.Cause(ctx)
-		}
+		gone = missing.isGone(err, now)
+		return !gone && now.Sub(began) <= dumbFor
+	})
+	switch {
+	case gone:
+		return errObjectGone
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
 	}
+	return err
 }
 
 // fetchFile writes an object to an empty file, and compares it with what it should be.
@@ -141,33 +140,35 @@ var errNotSent = errors.New("it is not what was sent")
 // errChanges is the error about a file that changes each time it is read.
 var errChanges = errors.New("it changes while it is read")
 
-// readFile copies a file, and returns what it is. It reports errChanges if it changes meanwhile.
-func readFile(root *os.Root, name string, to io.Writer) (fleet.File, error) {
+// readFile has use read a file, and returns what the file is. It reports errChanges if the file changes meanwhile.
+func readFile(root *os.Root, name string, use func(io.Reader) error) (f fleet.File, err error) {
 	file, err := root.Open(filepath.FromSlash(name))
 	if err != nil {
-		return fleet.File{}, err
+		return f, err
 	}
 	defer func() { _ = file.Close() }() // only read from
 	before, err := file.Stat()
 	if err != nil {
-		return fleet.File{}, err
+		return f, err
 	}
 	if !before.Mode().IsRegular() {
-		return fleet.File{}, fmt.Errorf("it is %s", kindOf(before.Mode()))
+		return f, fmt.Errorf("it is %s", kindOf(before.Mode()))
 	}
 	sum := sha256.New()
-	size, err := io.Copy(io.MultiWriter(sum, to), file)
+	if err := use(io.TeeReader(file, sum)); err != nil {
+		return f, err
+	}
+	size, err := file.Seek(0, io.SeekCurrent)
 	if err != nil {
-		return fleet.File{}, err
+		return f, err
 	}
 	after, err := file.Stat()
-	if err != nil {
-		return fleet.File{}, err
+	if err == nil && (size != before.Size() || after.Size() != size || !after.ModTime().Equal(before.ModTime())) {
+		err = errChanges
 	}
-	if size != before.Size() || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
-		return fleet.File{}, errChanges
-	}
-	return fleet.File{Path: name, Size: size, Run: before.Mode()&0o111 != 0, Sum: hex.EncodeToString(sum.Sum(nil))}, nil
+	return fleet.File{
+		Path: name, Size: size, Run: before.Mode()&0o111 != 0, Sum: hex.EncodeToString(sum.Sum(nil)),
+	}, err
 }
 
 // kindOf says what a file is that cannot be sent.
@@ -183,14 +184,24 @@ func kindOf(mode fs.FileMode) string {
 }
 
 // putFile has the broker keep a file as an object, and returns what was sent. Only a part of it is in memory at a time.
-// The error is an *unsentError unless it is about the file.
+// What was sent of a file that has changed stays: it is replaced, or removed with what else is of the job. To remove it
+// here would need a right that a worker does not have.
 func (h *brokerConn) putFile(ctx context.Context, object string, root *os.Root, name string) (f fleet.File, err error) {
 	info, err := root.Stat(filepath.FromSlash(name))
 	if err != nil {
 		return f, err
 	}
-	err = h.whileConnected(ctx, info.Size(), func(ctx context.Context) (err error) {
-		f, err = h.putRead(ctx, object, func(to io.Writer) (fleet.File, error) { return readFile(root, name, to) })
+	err = h.transfer(ctx, info.Size(), func(ctx context.Context, _ func()) (err error) {
+		f, err = readFile(root, name, func(r io.Reader) error {
+			store, err := h.js.ObjectStore(ctx, filesStore)
+			if err == nil {
+				_, err = store.Put(ctx, jetstream.ObjectMeta{Name: object}, r)
+			}
+			if _, local := errors.AsType[*fs.PathError](err); err == nil || local {
+				return err
+			}
+			return &unsentError{err}
+		})
 		return err
 	})
 	return f, err
@@ -206,95 +217,48 @@ func (e *unsentError) Unwrap() error { return e.err }
 // isUnsent reports whether the broker is the reason that a file was not sent.
 func isUnsent(err error) bool {
 	_, unsent := errors.AsType[*unsentError](err)
-	return unsent || errors.Is(err, errLostConnection)
-}
-
-// putRead has the broker keep what read writes as an object. When read fails, the broker keeps the part that was
-// written: it is replaced, or removed with what else is of the job. To remove it here would need a right that a worker
-// does not have.
-func (h *brokerConn) putRead(ctx context.Context, object string, read func(to io.Writer) (fleet.File, error)) (fleet.File, error) {
-	store, err := h.js.ObjectStore(ctx, filesStore)
-	if err != nil {
-		return fleet.File{}, &unsentError{err}
-	}
-	from, to := io.Pipe()
-	var f fleet.File
-	var unread error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f, unread = read(to)
-		_ = to.Close()
-	}()
-	_, err = store.Put(ctx, jetstream.ObjectMeta{Name: object}, from)
-	_ = from.CloseWithError(errors.New("it was not sent"))
-	<-done
-	if err != nil && !errors.Is(unread, errChanges) {
-		return f, &unsentError{err}
-	}
-	return f, unread
+	return unsent || leaderless(err)
 }
 
 // getFile writes an object to a file, and compares it with what it should be.
 func (h *brokerConn) getFile(ctx context.Context, object string, want fleet.File, to io.Writer) error {
-	return h.whileConnected(ctx, want.Size, func(ctx context.Context) error {
-		// Without a time limit of its own, a context would have the client take 5 s for all of the object.
-		ctx, cancel := context.WithDeadline(ctx, time.Now().Add(transferTime(want.Size)))
-		defer cancel()
-		stalled := time.AfterFunc(stallTime, cancel)
-		defer stalled.Stop()
-		err := h.getRead(ctx, object, want, &watchedWriter{to, stalled})
-		if err != nil && ctx.Err() != nil {
-			return errStalled
+	return h.transfer(ctx, want.Size, func(ctx context.Context, moved func()) error {
+		moved()
+		store, err := h.js.ObjectStore(ctx, filesStore)
+		var result jetstream.ObjectResult
+		if err == nil {
+			result, err = store.Get(ctx, object)
 		}
-		return err
+		if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrObjectNotFound) {
+			return errObjectGone
+		}
+		if err != nil {
+			return err
+		}
+		defer func() { _ = result.Close() }()
+		sum := sha256.New()
+		from := io.TeeReader(io.LimitReader(result, want.Size+1), sum)
+		size, err := io.Copy(to, movedReader{from, moved})
+		if err != nil {
+			return err
+		}
+		if size != want.Size || hex.EncodeToString(sum.Sum(nil)) != want.Sum {
+			return fmt.Errorf("%s: %w", want.Path, errNotSent)
+		}
+		return nil
 	})
 }
 
-// stallTime is how long nothing may arrive of an object before it is asked for again.
-const stallTime = 3 * requestTime
-
-// transferTime is how long so many bytes may be on their way.
-func transferTime(size int64) time.Duration { return stallTime + time.Duration(size>>17)*time.Second }
-
-var errStalled = fmt.Errorf("what the broker has of it does not arrive: %w", nats.ErrTimeout)
-
-// watchedWriter starts a timer again whenever something is written.
-type watchedWriter struct {
-	io.Writer
-	timer *time.Timer
+// movedReader calls moved whenever something was read.
+type movedReader struct {
+	io.Reader
+	moved func()
 }
 
-func (w *watchedWriter) Write(p []byte) (int, error) {
-	w.timer.Reset(stallTime)
-	return w.Writer.Write(p)
-}
-
-func (h *brokerConn) getRead(ctx context.Context, object string, want fleet.File, to io.Writer) error {
-	store, err := h.js.ObjectStore(ctx, filesStore)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return errObjectGone
-	}
-	if err != nil {
-		return err
-	}
-	result, err := store.Get(ctx, object)
-	if errors.Is(err, jetstream.ErrObjectNotFound) {
-		return errObjectGone
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = result.Close() }()
-	sum := sha256.New()
-	size, err := io.Copy(io.MultiWriter(sum, to), io.LimitReader(result, want.Size+1))
-	if err != nil {
-		return err
-	}
-	if size != want.Size || hex.EncodeToString(sum.Sum(nil)) != want.Sum {
-		return fmt.Errorf("%s: %w", want.Path, errNotSent)
-	}
-	return nil
+func (r movedReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.moved()
+	return n, err
 }
 
 // remove removes an object, if there is one.
@@ -349,37 +313,42 @@ func (h *brokerConn) keepPack(ctx context.Context, dir, object string, small int
 	return &fleet.Pack{File: &file}, err
 }
 
-// whileConnected calls do with a context that ends when the connection is lost: what waits for an answer of the broker
-// then may wait for ever. It also ends when so many bytes should have been sent for long.
-func (h *brokerConn) whileConnected(ctx context.Context, size int64, do func(ctx context.Context) error) error {
-	connected, lost := context.WithCancelCause(ctx)
+// stallTime is how long nothing may arrive of an object before it is asked for again.
+const stallTime = 3 * requestTime
+
+var (
+	errLostConnection = errors.New("the connection to the broker was lost")
+	errStalled        = fmt.Errorf("what the broker has of it does not arrive: %w", nats.ErrTimeout)
+)
+
+// transfer calls do with a context that ends when the connection is lost: what waits for an answer of the broker then may
+// wait for ever. It also ends when so many bytes should have moved for long, or nothing has moved for stallTime since do
+// has called moved.
+func (h *brokerConn) transfer(ctx context.Context, size int64,
+	do func(ctx context.Context, moved func()) error,
+) error {
+	most := stallTime + time.Duration(size>>17)*time.Second
+	// Without a time limit, the client would have all of an object come within 5 s.
+	limited, end := context.WithTimeout(ctx, most+time.Hour)
+	defer end()
+	connected, lost := context.WithCancelCause(limited)
+	defer lost(nil)
+	stalled := time.AfterFunc(most, func() { lost(errStalled) })
+	defer stalled.Stop()
 	before := h.nc.Stats().Reconnects
-	most := time.Now().Add(transferTime(size))
-	over := make(chan struct{})
 	go func() {
-		tick := time.NewTicker(250 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-over:
-				lost(nil)
-				return
-			case <-tick.C:
-				if !h.nc.IsConnected() || h.nc.Stats().Reconnects != before || time.Now().After(most) {
-					lost(errLostConnection)
-				}
+		for pause(connected, 250*time.Millisecond) {
+			if !h.nc.IsConnected() || h.nc.Stats().Reconnects != before {
+				lost(errLostConnection)
 			}
 		}
 	}()
-	defer close(over)
-	err := do(connected)
-	if err != nil && errors.Is(context.Cause(connected), errLostConnection) {
-		return errLostConnection
+	err := do(connected, func() { stalled.Reset(stallTime) })
+	if cause := context.Cause(connected); err != nil && cause != nil && ctx.Err() == nil {
+		return cause
 	}
 	return err
 }
-
-var errLostConnection = errors.New("the connection to the broker was lost")
 
 // fetchPack writes a pack that was sent to a file, and has use read it.
 func (h *brokerConn) fetchPack(ctx context.Context, dir string, p *fleet.Pack, use func(*os.File) error) error {

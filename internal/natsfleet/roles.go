@@ -19,7 +19,7 @@ type permissions struct{ publish, subscribe []string }
 // them in another way, and what is missing is sent or made again.
 func permissionsOf(role fleet.Role, name, id string) permissions {
 	p := permissions{subscribe: []string{inboxOf(id) + ".>"}}
-	jobs, locks, files := "KV_"+jobsBucket, "KV_"+locksBucket, "OBJ_"+filesStore
+	locks, files := "KV_"+locksBucket, "OBJ_"+filesStore
 	// Objects and buckets are read by consumers of one's own.
 	reads := func(streams ...string) {
 		for _, s := range streams {
@@ -30,24 +30,25 @@ func permissionsOf(role fleet.Role, name, id string) permissions {
 	}
 	switch role {
 	case fleet.CoordinatorRole:
-		for _, s := range []string{outStream, jobs, locks, files} {
+		for _, s := range []string{outStream, locks, files} {
 			p.publish = append(p.publish, "$JS.API.STREAM.CREATE."+s, "$JS.API.STREAM.PURGE."+s)
 		}
-		reads(outStream, jobs, locks, files)
+		reads(outStream, locks, files)
 		p.publish = append(p.publish, "$JS.API.INFO", "$JS.API.CONSUMER.MSG.NEXT."+outStream+".*",
 			"$JS.ACK."+outStream+".>", "$JS.FC.>",
-			"$KV."+jobsBucket+".>", "$KV."+locksBucket+".>", "$O."+filesStore+".>", "prodigy.down.>", "prodigy.ask.*.owner", nodesSubject, "prodigy.drain")
-		p.subscribe = append(p.subscribe, "prodigy.ask.>", "prodigy.live.>", "prodigy.up.>", nodesSubject)
+			"$KV."+locksBucket+".>", "$O."+filesStore+".>", "prodigy.down.>",
+			jobsSubject+">", "prodigy.ask.*.owner", nodesSubject, drainSubject)
+		p.subscribe = append(p.subscribe, helloSubject, "prodigy.ask.>", "prodigy.live.>", "prodigy.up.>", nodesSubject)
 	case fleet.WorkerRole:
 		own := "prodigy.name.*" // without a name it may have any
 		if name != "" {
 			own = nameSubject(name)
 		}
-		reads(jobs, files)
+		reads(locks, files)
 		p.publish = append(p.publish, "$JS.API.INFO", "$JS.API.STREAM.INFO."+outStream, "$JS.FC.>",
-			"$O."+filesStore+".>", "prodigy.ask.*.owner",
+			"$O."+filesStore+".>", helloSubject, "prodigy.ask.*.owner",
 			own, "prodigy.up."+id+".>", "prodigy.out."+id+".>", "prodigy.ask.*.call."+id, "prodigy.live.*."+id)
-		p.subscribe = append(p.subscribe, "prodigy.down."+id+".>", "prodigy.drain", own, nodesSubject)
+		p.subscribe = append(p.subscribe, "prodigy.down."+id+".>", jobsSubject+">", drainSubject, own, nodesSubject)
 	case fleet.ObserverRole:
 		p.publish = append(p.publish, nodesSubject)
 	}

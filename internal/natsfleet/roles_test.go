@@ -266,7 +266,8 @@ func TestRolesRefuseAllElse(t *testing.T) {
 		do   func(h *brokerConn) error
 	}{
 		{"worker-a.yml", publish(downSubject(b.instance()))},
-		{"worker-a.yml", publish("$KV." + jobsBucket + ".job")},
+		{"worker-a.yml", publish(jobsSubject + "job")},
+		{"worker-a.yml", subscribe(helloSubject)},
 		{"worker-a.yml", publish(outSubject(b.instance(), "job", "1"))},
 		{"worker-a.yml", publish(upSubject(b.instance(), "job"))},
 		{"worker-a.yml", publish(callSubject(b.instance(), "job"))},
@@ -291,7 +292,8 @@ func TestRolesRefuseAllElse(t *testing.T) {
 		{"observer.yml", publish("prodigy.drain")},
 		{"observer.yml", publish("$JS.API.INFO")},
 		{"observer.yml", publish("$JS.API.STREAM.CREATE." + outStream)},
-		{"observer.yml", publish("$KV." + jobsBucket + ".job")},
+		{"observer.yml", publish(jobsSubject + "job")},
+		{"observer.yml", subscribe(jobsSubject + ">")},
 		{"observer.yml", publish("prodigy.ask.job.call." + b.id)},
 		{"observer.yml", subscribe("prodigy.down.>")},
 		{"observer.yml", subscribe("$KV.>")},
@@ -407,28 +409,26 @@ func TestWhatAStreamDeliversIsNotBelieved(t *testing.T) {
 	}
 	f.doing.Go(func() {
 		f.untilRunning(2)
-		kv, err := a.js.KeyValue(t.Context(), jobsBucket)
+		said, err := a.nc.SubscribeSync(jobsSubject + ">")
+		if err == nil {
+			err = a.nc.Publish(helloSubject, nil)
+		}
+		var entry *nats.Msg
+		if err == nil {
+			entry, err = said.NextMsg(time.Minute)
+		}
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		keys, err := kv.Keys(t.Context())
-		if err != nil || len(keys) != 1 {
-			t.Errorf("jobs %q, %v", keys, err)
-			return
-		}
-		entry, err := kv.Get(t.Context(), keys[0])
-		if err != nil {
-			t.Error(err)
-			return
-		}
+		key := strings.TrimPrefix(entry.Subject, jobsSubject)
 		var j fleet.Job
-		if err := json.Unmarshal(entry.Value(), &j); err != nil {
+		if err := json.Unmarshal(entry.Data, &j); err != nil {
 			t.Error(err)
 		}
 		over := []int64{1, 2, 3, 4, 5, 6, 7, 8, 9}
-		inject("down", downSubject(nodes[0].Instance), encoded(fleet.CoordinatorMessage{V: fleet.Protocol, Key: keys[0], Owner: j.Owner, Over: over}))
-		inject("up", upSubject(nodes[0].Instance, keys[0]), encoded(fleet.WorkerMessage{V: fleet.Protocol, Owner: j.Owner, WorkerStatus: fleet.WorkerStatus{Instance: nodes[0].Instance, Node: "b", Full: true, Gone: true}}))
+		inject("down", downSubject(nodes[0].Instance), encoded(fleet.CoordinatorMessage{V: fleet.Protocol, Key: key, Owner: j.Owner, Over: over}))
+		inject("up", upSubject(nodes[0].Instance, key), encoded(fleet.WorkerMessage{V: fleet.Protocol, Owner: j.Owner, WorkerStatus: fleet.WorkerStatus{Instance: nodes[0].Instance, Node: "b", Full: true, Gone: true}}))
 	})
 	text := source(4, 2, "echo run >> runs-${item}; sleep 1", "")
 	r, err := f.runWith(c, coordinator, text)

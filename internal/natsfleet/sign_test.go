@@ -140,8 +140,8 @@ func TestNothingThatIsAlteredOrRepeatedRuns(t *testing.T) {
 	s := f.stranger()
 	heard, entries := make(chan *nats.Msg, 1000), make(chan []byte, 100)
 	for subject, take := range map[string]nats.MsgHandler{
-		"prodigy.down.>":           func(m *nats.Msg) { heard <- m },
-		"$KV." + jobsBucket + ".>": func(m *nats.Msg) { entries <- m.Data },
+		"prodigy.down.>":  func(m *nats.Msg) { heard <- m },
+		jobsSubject + ">": func(m *nats.Msg) { entries <- m.Data },
 	} {
 		if _, err := s.nc.Subscribe(subject, take); err != nil {
 			t.Fatal(err)
@@ -156,7 +156,7 @@ func TestNothingThatIsAlteredOrRepeatedRuns(t *testing.T) {
 	var entry []byte
 	var key string
 	put := func(data []byte) {
-		if _, err := s.js.Publish(t.Context(), "$KV."+jobsBucket+"."+key, data); err != nil {
+		if err := s.nc.Publish(jobsSubject+key, data); err != nil {
 			t.Error(err)
 		}
 	}
@@ -170,7 +170,7 @@ func TestNothingThatIsAlteredOrRepeatedRuns(t *testing.T) {
 		key = strings.TrimPrefix(j.Probe, ".prodigy-fleet-")
 		f.untilRunning(1)
 		altered := j
-		altered.Stop = fleet.Kill
+		altered.Stop, altered.Serial = fleet.Kill, j.Serial+1
 		put(encoded(altered))
 		f.waitFor("not believed: the description of job "+j.ID+": its signature is wrong", a.said.String)
 		f.waitFor("worker a has not believed something: the description of job", told.String)
@@ -189,8 +189,12 @@ func TestNothingThatIsAlteredOrRepeatedRuns(t *testing.T) {
 	f.once(r, 8)
 
 	// All that was said is said again, when the job is over. The worker takes it for a job, and runs nothing of it.
+	var j fleet.Job
+	if err := json.Unmarshal(entry, &j); err != nil {
+		t.Fatal(err)
+	}
 	put(entry)
-	f.waitFor(key, func() string {
+	f.waitFor(j.ID, func() string {
 		nodes, _ := (Backend{}).Nodes(t.Context(), f.address())
 		return fmt.Sprint(nodes)
 	})
@@ -210,7 +214,7 @@ func TestNothingThatIsAlteredOrRepeatedRuns(t *testing.T) {
 	f.once(r, 8)
 }
 
-// An entry of the bucket whose key no coordinator makes is no job: directories have the names of keys, and those of one that has gone are removed.
+// A word about a key that no coordinator makes is no job: directories have the names of keys, and those of one that has gone are removed.
 func TestAKeyThatNoCoordinatorMakesIsNoJob(t *testing.T) {
 	f := newField(t)
 	_, trusting := signing(t)
@@ -221,32 +225,26 @@ func TestAKeyThatNoCoordinatorMakesIsNoJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := f.stranger()
-	put := func(key string) {
+	put := func(key string, over bool) {
 		t.Helper()
-		entry := encoded(fleet.Job{V: fleet.Protocol, ID: "job of key " + key, Version: "test", Owner: "o", Lease: time.Minute})
-		if _, err := s.js.Publish(t.Context(), "$KV."+jobsBucket+"."+key, entry); err != nil {
-			t.Fatal(err)
-		}
-	}
-	gone := func(key string) {
-		t.Helper()
-		if _, err := s.js.PublishMsg(t.Context(), &nats.Msg{Subject: "$KV." + jobsBucket + "." + key, Header: nats.Header{"KV-Operation": {"DEL"}}}); err != nil {
+		entry := encoded(fleet.Job{Over: over, V: fleet.Protocol, ID: "job of key " + key, Version: "test", Owner: "o", Lease: time.Minute})
+		if err := s.nc.Publish(jobsSubject+key, entry); err != nil {
 			t.Fatal(err)
 		}
 	}
 	others := []string{"/", "x/y", "x.y", "x=y"}
 	for _, key := range others {
-		put(key)
+		put(key, false)
 	}
-	put("x-1")
+	put("x-1", false)
 	f.waitFor("takes no part in job job of key x-1", a.said.String)
 	if said := a.said.String(); strings.Count(said, "job of key") != 1 {
 		t.Errorf("it takes others for jobs: %s", said)
 	}
 	for _, key := range others {
-		gone(key)
+		put(key, true)
 	}
-	put("x-2")
+	put("x-2", false)
 	f.waitFor("takes no part in job job of key x-2", a.said.String)
 	if _, err := os.Stat(of); err != nil {
 		t.Errorf("the directory of another job is removed: %v", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,23 +126,15 @@ func testDiesAfterTheEnd(t *testing.T, runs bool) {
 	}) {
 		t.Fatal("the coordinator still answers")
 	}
-	jobs, err := js.KeyValue(t.Context(), jobsBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	left := func() (objects, entries, probes, consumers int) {
-		keys, err := jobs.Keys(t.Context())
-		if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
-			t.Fatal(err)
-		}
+	left := func() (objects, probes, consumers int) {
 		files, err := filepath.Glob(filepath.Join(f.root, ".prodigy-fleet-*"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(f.kept(js, 0)), len(keys), len(files), streamInfo(t, js, outStream).Consumers
+		return len(f.kept(js, 0)), len(files), streamInfo(t, js, outStream).Consumers
 	}
-	if objects, entries, probes, consumers := left(); objects != 1 || entries != 1 || probes != 1 || consumers != 1 {
-		t.Fatalf("it has left %d objects, %d entries, %d files and %d consumers, want one of each", objects, entries, probes, consumers)
+	if objects, probes, consumers := left(); objects != 1 || probes != 1 || consumers != 1 {
+		t.Fatalf("it has left %d objects, %d files and %d consumers, want one of each", objects, probes, consumers)
 	}
 	c, of = f.config(func(o *fleet.JobOptions) {
 		o.Ended = func(id string) (uint64, bool) {
@@ -157,8 +150,8 @@ func testDiesAfterTheEnd(t *testing.T, runs bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if objects, entries, probes, consumers := left(); objects+entries+probes+consumers > 0 {
-		t.Errorf("there are still %d objects, %d entries, %d files and %d consumers", objects, entries, probes, consumers)
+	if objects, probes, consumers := left(); objects+probes+consumers > 0 {
+		t.Errorf("there are still %d objects, %d files and %d consumers", objects, probes, consumers)
 	}
 }
 
@@ -174,12 +167,8 @@ func TestASweepLeavesWhatIsWanted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobs, err := h.js.KeyValue(t.Context(), jobsBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
 	keys := map[string]string{} // by the id of the job
-	leave := func(id string, lock *lockEntry, entry bool) {
+	leave := func(id string, lock *lockEntry) {
 		keys[id] = keyOf(id, 5)
 		if err := h.put(t.Context(), keys[id]+"/spec", []byte(id)); err != nil {
 			t.Fatal(err)
@@ -193,20 +182,14 @@ func TestASweepLeavesWhatIsWanted(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if entry {
-			if _, err := jobs.Put(t.Context(), keys[id], encoded(fleet.Job{ID: id})); err != nil {
-				t.Fatal(err)
-			}
-		}
 	}
-	leave("closed", &lockEntry{Epoch: 3}, false)
-	leave("paused", &lockEntry{Epoch: 3}, true)
-	leave("orphan", &lockEntry{Owner: "gone"}, true)
-	leave("ended", &lockEntry{Owner: "gone"}, true)
-	leave("of-another-home", &lockEntry{Owner: "gone"}, true)
-	leave("beginning", &lockEntry{Owner: "gone"}, false)
-	leave("unknown", nil, false)
-	leave("running", &lockEntry{}, false)
+	leave("closed", &lockEntry{Epoch: 3, Over: true})
+	leave("paused", &lockEntry{Epoch: 3})
+	leave("orphan", &lockEntry{Owner: "gone"})
+	leave("ended", &lockEntry{Owner: "gone"})
+	leave("of-another-home", &lockEntry{Owner: "gone"})
+	leave("unknown", nil)
+	leave("running", &lockEntry{})
 	if _, err := h.subscribe(ownerSubject(keys["running"]), func(*nats.Msg) {}); err != nil {
 		t.Fatal(err)
 	}
@@ -241,8 +224,8 @@ func TestASweepLeavesWhatIsWanted(t *testing.T) {
 	if got := look(ended); len(got) > 0 {
 		t.Errorf("removed %q as well", got)
 	}
-	if got := f.kept(h.js, 6); len(got) != 6 {
-		t.Errorf("the broker still has %q, want 6", got)
+	if got := f.kept(h.js, 5); len(got) != 5 {
+		t.Errorf("the broker still has %q, want 5", got)
 	}
 	var lock lockEntry
 	if e, err := locks.Get(t.Context(), keys["closed"]); err != nil || json.Unmarshal(e.Value(), &lock) != nil || lock.Owner != "" || lock.Sweeps || lock.Epoch != 3 {
@@ -250,11 +233,15 @@ func TestASweepLeavesWhatIsWanted(t *testing.T) {
 	}
 	// Named, also what could go on, but not what runs.
 	want = []string{keys["orphan"]}
+	said, err := h.nc.SubscribeSync(jobsSubject + keys["orphan"])
+	if err != nil {
+		t.Fatal(err)
+	}
 	if got := look(nil, "orphan", "running"); !slices.Equal(got, want) {
 		t.Errorf("removed %q, want %q", got, want)
 	}
-	if _, err := jobs.Get(t.Context(), keys["orphan"]); err == nil {
-		t.Error("workers still see the job")
+	if m, err := said.NextMsg(time.Minute); err != nil || !strings.Contains(string(m.Data), `"over":true`) {
+		t.Errorf("workers are not told: %v", err)
 	}
 }
 
@@ -282,58 +269,5 @@ func TestAJobBeginsAfterASweep(t *testing.T) {
 	}
 	if time.Since(began) < 200*time.Millisecond || c.epoch <= 8 {
 		t.Errorf("it began after %s with epoch %d", time.Since(began), c.epoch)
-	}
-}
-
-// The content of an object whose worker was killed while it sent it goes after a day, and what is being sent stays.
-func TestContentOfUnfinishedObjectsGoes(t *testing.T) {
-	f := newField(t)
-	c := f.coordinator()
-	name := objectName("job/whole", []byte("whole"))
-	if err := c.put(t.Context(), name, []byte("whole")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.js.Publish(t.Context(), chunks+"part", []byte("part")); err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		after time.Duration
-		want  uint64 // messages: content and what it is
-	}{{0, 3}, {partKept + time.Hour, 2}} {
-		s := &sweeper{brokerConn: c.brokerConn, now: time.Now().Add(tt.after)}
-		if err := s.sweepParts(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if got := streamInfo(t, c.js, filesStream).Msgs; got != tt.want {
-			t.Errorf("after %s there are %d messages, want %d", tt.after, got, tt.want)
-		}
-	}
-	if data, err := c.get(t.Context(), name); err != nil || string(data) != "whole" {
-		t.Errorf("got %q, %v", data, err)
-	}
-}
-
-// A fleet that has run many jobs does not keep word of each.
-func TestMarkersOfRemovedJobsGo(t *testing.T) {
-	f := newField(t)
-	c := f.coordinator()
-	kv, err := c.js.KeyValue(t.Context(), jobsBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range mostMarkers {
-		if err := kv.Purge(t.Context(), newInstance()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := kv.Put(t.Context(), "job", []byte("{}")); err != nil {
-		t.Fatal(err)
-	}
-	s := &sweeper{brokerConn: c.brokerConn}
-	if err := s.sweepMarkers(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := streamInfo(t, c.js, "KV_"+jobsBucket).Msgs; got != mostMarkers+1 {
-		t.Errorf("%d messages are left, want those that workers may not have seen yet: %d", got, mostMarkers+1)
 	}
 }

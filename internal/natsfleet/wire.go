@@ -42,6 +42,15 @@ func downSubject(instance string) string {
 	return "prodigy.down." + fleet.IDOf(instance) + "." + instance
 }
 
+// jobsSubject begins the subjects on which coordinators say what workers have to know of their jobs.
+const jobsSubject = "prodigy.job."
+
+// helloSubject is where a worker asks for all jobs.
+const helloSubject = "prodigy.hello"
+
+// drainSubject is where workers are asked to end, by name.
+const drainSubject = "prodigy.drain"
+
 // nodesSubject is where all who know workers are asked for them.
 const nodesSubject = "prodigy.nodes"
 

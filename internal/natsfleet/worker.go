@@ -47,7 +47,6 @@ type worker struct {
 
 	idle    chan *heldAttempt // of goroutines that wait for another attempt
 	changed chan struct{}     // somebody should look
-	rewatch chan struct{}     // the jobs are to be followed anew
 
 	mu    sync.Mutex // of state, for turn alone
 	state workerState
@@ -56,11 +55,11 @@ type worker struct {
 // newWorker returns a worker that is not connected yet.
 func newWorker(o fleet.WorkerOptions) *worker {
 	w := &worker{
-		o: o, idle: make(chan *heldAttempt), changed: make(chan struct{}, 1), rewatch: make(chan struct{}, 1),
+		o: o, idle: make(chan *heldAttempt), changed: make(chan struct{}, 1),
 		state: workerState{
 			contact: contact{proof: time.Now()},
 			jobs:    map[string]*workerJob{}, held: map[string]*heldAttempt{}, space: make(chan struct{}),
-			warned: map[string]bool{},
+			warned: map[string]bool{}, looking: map[string]bool{},
 		},
 	}
 	for slot := o.Slots; slot > 0; slot-- {
@@ -132,30 +131,19 @@ func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	defer func() { _ = gitspace.RemoveClone(filepath.Join(o.Home, "jobs")) }()
 	w.life, w.end = context.WithCancel(context.WithoutCancel(ctx))
 	defer w.end()
-	down, err := w.subscribe(downSubject(w.node.Instance), w.delivered)
-	if err == nil {
-		err = down.SetPendingLimits(-1, -1)
-	}
-	if err != nil {
-		return err
-	}
-	if _, err := w.subscribe("prodigy.drain", func(m *nats.Msg) {
-		if name := string(m.Data); name == w.o.Name {
-			_ = m.Respond([]byte(w.node.Instance))
-			w.drain()
+	for subject, take := range map[string]nats.MsgHandler{
+		downSubject(w.node.Instance): w.delivered,
+		jobsSubject + ">":            w.announced,
+		drainSubject:                 w.askedToEnd,
+		nodesSubject:                 w.tellNode,
+	} {
+		s, err := w.subscribe(subject, take)
+		if err == nil {
+			err = s.SetPendingLimits(-1, -1)
 		}
-	}); err != nil {
-		return err
-	}
-	if _, err := w.subscribe(nodesSubject, func(m *nats.Msg) {
-		n := w.describe()
-		var ask fleet.NodesAsk
-		if json.Unmarshal(m.Data, &ask) == nil {
-			n.Lacks = lacking(ask.Programs)
+		if err != nil {
+			return err
 		}
-		_ = m.Respond(encoded(n))
-	}); err != nil {
-		return err
 	}
 	slots := "1 slot"
 	if o.Slots != 1 {
@@ -165,7 +153,7 @@ func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	o.Say(fmt.Sprintf("worker %s takes attempts in %s from %s", o.Name, slots, fleet.ShownURL(o.URL)))
 	w.measure()
 	go w.measureLoop()
-	go w.watch()
+	_ = w.nc.Publish(helloSubject, nil)
 	return w.loop(ctx)
 }
 
@@ -431,6 +419,24 @@ func (w *worker) giveBack() {
 func (w *worker) lease() (lease time.Duration) {
 	w.turn(func(s *workerState) { lease = s.shortestLease() })
 	return lease
+}
+
+// askedToEnd drains the worker if it is the one that is meant.
+func (w *worker) askedToEnd(m *nats.Msg) {
+	if string(m.Data) == w.o.Name {
+		_ = m.Respond([]byte(w.node.Instance))
+		w.drain()
+	}
+}
+
+// tellNode answers who asks for the workers.
+func (w *worker) tellNode(m *nats.Msg) {
+	n := w.describe()
+	var ask fleet.NodesAsk
+	if json.Unmarshal(m.Data, &ask) == nil {
+		n.Lacks = lacking(ask.Programs)
+	}
+	_ = m.Respond(encoded(n))
 }
 
 // describe returns what the worker says of itself.

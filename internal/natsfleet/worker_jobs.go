@@ -11,156 +11,85 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go"
 
 	"prodigy/internal/fleet"
 	"prodigy/internal/limit"
 	"prodigy/internal/process"
 )
 
-// watch follows the jobs of the fleet.
-func (w *worker) watch() {
-	var missing missingObject
-	for w.life.Err() == nil {
-		kv, err := w.js.KeyValue(w.life, jobsBucket)
-		var before bucket
-		var updates jetstream.KeyWatcher
-		var stop func()
-		if err == nil {
-			before = bucketOf(w.life, kv)
-			updates, stop, err = watchAll(w.life, kv)
-		}
-		if missing.isGone(err, time.Now()) { // nobody may ever make it again
-			w.forgetOthers(nil)
-		}
-		if err != nil {
-			pause(w.life, 250*time.Millisecond)
-			continue
-		}
-		w.follow(updates.Updates(), before, func() bucket { return bucketOf(w.life, kv) })
-		stop()
+// announced takes what a coordinator says of its job.
+func (w *worker) announced(m *nats.Msg) {
+	key := strings.TrimPrefix(m.Subject, jobsSubject)
+	var now fleet.Job
+	if json.Unmarshal(m.Data, &now) != nil || strings.ContainsFunc(key, unsafeInKey) {
+		return // no coordinator has said that
 	}
-}
-
-// watchAll follows the entries of a bucket until stop is called. The context of a watcher is also that of the request
-// for it, and a broker that has no leader, or dies, never answers that.
-func watchAll(ctx context.Context, kv jetstream.KeyValue) (updates jetstream.KeyWatcher, stop func(), err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	late := time.AfterFunc(requestTime, cancel)
-	updates, err = kv.WatchAll(ctx)
-	if err != nil {
-		late.Stop()
-		cancel()
-		return nil, nil, err
-	}
-	stop = func() {
-		_ = updates.Stop()
-		cancel()
-		go func() {
-			for range updates.Updates() { // who delivers them waits until they are taken
-			}
-		}()
-	}
-	if !late.Stop() {
-		stop()
-		return nil, nil, context.DeadlineExceeded
-	}
-	return updates, stop, nil
-}
-
-// checkTime is how often a worker looks whether it is told of the jobs.
-const checkTime = 2 * time.Second
-
-// follow takes updates of the jobs until the bucket is another, or has had entries for some time that were not
-// delivered: a broker that lost its disk has one without those of before, and tells nobody. before is the bucket as it
-// was before the updates began, and look returns it as it is.
-func (w *worker) follow(updates <-chan jetstream.KeyValueEntry, before bucket, look func() bucket) {
-	check := time.NewTicker(checkTime)
-	defer check.Stop()
-	there, complete := map[string]bool{}, false // jobs that have entries, and whether these are all
-	told, due := before.last, before.last       // the last entry that was delivered, and that should have been
-	for {
-		select {
-		case <-w.life.Done():
-			return
-		case u, ok := <-updates:
-			switch {
-			case !ok:
-				return
-			case u == nil: // all that there are
-				complete = true
-				w.forgetOthers(there)
-				continue
-			case strings.ContainsFunc(u.Key(), unsafeInKey): // no coordinator has written that
-			case u.Operation() != jetstream.KeyValuePut:
-				delete(there, u.Key())
-				w.turn(func(s *workerState) { w.forget(s, u.Key()) })
-			default:
-				there[u.Key()] = true
-				var j fleet.Job
-				if key := u.Key(); json.Unmarshal(u.Value(), &j) == nil {
-					go w.examine(key, j) // which may have to wait for a directory that does not answer
-				}
-			}
-			told = max(told, u.Revision())
-		case <-w.rewatch: // after a reconnect nobody delivers updates for some seconds
-			return
-		case <-check.C:
-			now := look()
-			if now.made != "" && now.made != before.made || due > told {
-				return
-			}
-			due = max(due, now.last)
-			if complete { // some may have been busy when it was
-				w.forgetOthers(there)
-			}
-		}
-	}
-}
-
-// forgetOthers forgets the jobs that are not there and that nothing is held of. A job that runs here may be unknown to
-// a broker that lost its disk.
-func (w *worker) forgetOthers(there map[string]bool) {
+	known := false
+	look := fmt.Sprint(key, " ", now.Owner, " ", now.Serial)
 	w.turn(func(s *workerState) {
-		for _, key := range s.idleJobs() {
-			if !there[key] {
-				w.forget(s, key)
+		if j := s.jobs[key]; j != nil && j.Owner == now.Owner {
+			j.heard = time.Now()
+			known = !j.untrusted && j.Serial == now.Serial
+		}
+		if known = known || s.looking[look]; !known {
+			s.looking[look] = true
+		}
+	})
+	if known {
+		return
+	}
+	go func() { // which may have to wait for a directory that does not answer
+		w.examine(key, now)
+		w.turn(func(s *workerState) { delete(s.looking, look) })
+	}()
+}
+
+// forgetSilent forgets the jobs that no coordinator has spoken of for two leases, if they have ended or nothing of them is
+// here: that a job has ended may be said while this worker has no connection.
+func (w *worker) forgetSilent(now time.Time) {
+	silent := map[string]bool{} // whether something of the job is here, by its key
+	w.turn(func(s *workerState) {
+		for key, j := range s.jobs {
+			if process.Elapsed(j.heard, now) > 2*j.Lease {
+				silent[key] = false
+				j.heard = now // it is asked for again after as long
+			}
+		}
+		for _, h := range s.held {
+			if _, is := silent[h.job.key]; is {
+				silent[h.job.key] = true
 			}
 		}
 	})
+	for key, here := range silent {
+		if !here || w.isOver(key) {
+			w.turn(func(s *workerState) {
+				if j := s.jobs[key]; j != nil && j.heard.Equal(now) { // else somebody speaks again
+					w.forget(s, key)
+				}
+			})
+		}
+	}
 }
 
-// bucket is a bucket at a time.
-type bucket struct {
-	// when: another one of the same name was made at another time; "" if it cannot be asked for, noBucket if there is
-	// none
-	made string
-	last uint64 // its last entry
-}
-
-// noBucket is the time at which a bucket was made that does not exist.
-const noBucket = "never"
-
-func bucketOf(ctx context.Context, kv jetstream.KeyValue) bucket {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+// isOver reports whether the broker knows that a job has ended.
+func (w *worker) isOver(key string) bool {
+	ctx, cancel := context.WithTimeout(w.life, requestTime)
 	defer cancel()
-	s, err := kv.Status(ctx)
-	if isMissing(err) {
-		return bucket{made: noBucket}
-	}
+	kv, err := w.js.KeyValue(ctx, locksBucket)
 	if err != nil {
-		return bucket{}
+		return false
 	}
-	if b, ok := s.(*jetstream.KeyValueBucketStatus); ok {
-		return bucket{b.StreamInfo().Created.String(), b.StreamInfo().State.LastSeq}
-	}
-	return bucket{}
+	e, err := kv.Get(ctx, key)
+	var lock lockEntry
+	return err == nil && json.Unmarshal(e.Value(), &lock) == nil && lock.Over
 }
 
 // examine takes over the entry of a job. With trust it must be signed. One that was signed once and is repeated costs no
 // more than an offer that nobody takes: what answers an offer is signed for this instance and its round.
 func (w *worker) examine(key string, now fleet.Job) {
-	if now.V == fleet.Protocol && now.Version == w.o.Version { // others are refused, and could not be checked
+	if now.Over || now.V == fleet.Protocol && now.Version == w.o.Version { // others are refused, and could not be checked
 		if err := w.trust.checkJob(key, now); err != nil {
 			w.rejectJob(key, now, err)
 			return
@@ -229,10 +158,15 @@ func (w *worker) applyJob(key string, now fleet.Job, untrusted error) {
 			now.Serial < j.Serial) {
 			return // of a coordinator that another has taken the job over from, or an older one
 		}
+		if now.Over {
+			w.forget(s, key)
+			return
+		}
 		if j == nil {
 			j = newWorkerJob(key, s.leastUsed(nil))
 			s.jobs[key] = j
 		}
+		j.heard = time.Now()
 		before := j.Job
 		if before.Owner != "" && before.Owner != now.Owner && before.Stop != "" { // it was stopped, and goes on
 			j.begin()

@@ -305,9 +305,6 @@ func (w *worker) reconnected() {
 	if !began {
 		return
 	}
-	select {
-	case w.rewatch <- struct{}{}:
-	default:
-	}
+	_ = w.nc.Publish(helloSubject, nil)
 	go w.renewProof()
 }

@@ -31,6 +31,7 @@ type workerState struct {
 	free    []int                   // slots, the next one last
 	waking  []chan int              // attempts that wait for a slot to go on in
 	refuses refusals                // of the broker, to keep what attempts have made
+	looking map[string]bool         // what coordinators have said and is being looked at
 	warned  map[string]bool         // by text: what was said of what was not believed
 	kept    int                     // bytes of reports that are kept though the broker has them
 	short   string                  // why nothing begins here now, see measure; empty if something may
@@ -84,6 +85,7 @@ type workerJob struct {
 	short     string        // why nothing of it begins here now, see measure
 	untrusted bool          // its entry is not believed
 	warns     string        // what was not believed, to be said
+	heard     time.Time     // when its coordinator has spoken of it last
 
 	round, credit, got int64                   // of the offer, and how many attempts of it have arrived
 	arrived            map[int64]bool          // the tokens of those: what is repeated is not run again
@@ -130,21 +132,6 @@ func (j *workerJob) stop() {
 	case fleet.Kill:
 		j.cancel(fmt.Errorf("the job is stopping: %w", process.ErrKill))
 	}
-}
-
-// idleJobs returns the keys of the jobs that nothing is held of.
-func (s *workerState) idleJobs() []string {
-	busy := map[string]bool{}
-	for _, h := range s.held {
-		busy[h.job.key] = true
-	}
-	var keys []string
-	for key := range s.jobs {
-		if !busy[key] {
-			keys = append(keys, key)
-		}
-	}
-	return keys
 }
 
 // heldAttempt is an attempt that this worker was given.

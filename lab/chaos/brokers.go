@@ -369,7 +369,7 @@ func (r *round) leftovers() (left []string, err error) {
 			if err := consumers.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
 				return err
 			}
-			kv, err := js.KeyValue(ctx, "prodigy-jobs")
+			kv, err := js.KeyValue(ctx, "prodigy-locks")
 			if err != nil {
 				return err
 			}
@@ -377,7 +377,15 @@ func (r *round) leftovers() (left []string, err error) {
 			if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
 				return err
 			}
-			left = append(left, keys...)
+			for _, key := range keys {
+				lock, err := kv.Get(ctx, key)
+				if err != nil {
+					return err
+				}
+				if !strings.Contains(string(lock.Value()), `"over":true`) {
+					left = append(left, "lock "+key)
+				}
+			}
 			store, err := js.ObjectStore(ctx, "prodigy-files")
 			if err != nil {
 				return err
