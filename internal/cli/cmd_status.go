@@ -77,7 +77,7 @@ func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOption
 		con.say().Print(mendFirst)
 		printNext(con.say(), []string{resumeMended(place)})
 	case s.State != stateRunning:
-		if b := seen.Budget; b != nil && s.State == string(job.Failed) {
+		if b := seen.Budget(); b != nil && s.State == string(job.Failed) {
 			printNext(con.say(), []string{resumeWithMore(place, *b)})
 			break
 		}
@@ -222,8 +222,7 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 		d.Running, d.PerSecond, d.Slots, d.Workers, d.Await = j.Running(now), j.Rate(now), j.MaxParallel, j.Workers,
 			j.AwaitWorkers(now)
 		d.Agents = agentsShown(j.InFlight(), label, func(a view.Attempt) time.Duration { return now.Sub(a.Began) })
-		for _, by := range slices.Sorted(maps.Keys(j.StartsHeld)) {
-			held := j.StartsHeld[by]
+		for _, held := range j.StartsHeld() {
 			d.Held = append(d.Held, startsHeld{By: held.By, Reason: held.Reason, Until: held.Until})
 		}
 		if e, ok := j.Remaining(now); ok {

@@ -58,7 +58,7 @@ func (s *jobScreen) every() time.Duration {
 // progress shows the progress of a job, redrawn in place or as another line.
 func (s *jobScreen) progress(g view.Progress, j *view.Job, now time.Time) {
 	if !s.Live {
-		if (len(j.Paused()) > 0 || j.Hold != nil) && j.Last.Equal(s.last) && now.Sub(s.said) < pausedEvery {
+		if (len(j.Paused()) > 0 || j.Hold() != nil) && j.Last.Equal(s.last) && now.Sub(s.said) < pausedEvery {
 			return
 		}
 		s.said, s.last = now, j.Last

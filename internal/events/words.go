@@ -77,9 +77,7 @@ func sayJob(r Record) Sentence {
 	case PhaseSkipped:
 		return Sentence{Text: e.Phase + " is left out: " + e.Reason}
 	case BudgetReached:
-		s := Sentence{Grave: Bad, Text: limit.JobSpent{
-			Limit: e.LimitUSD, Spent: e.SpentUSD, Tokens: e.LimitTokens, Used: e.SpentTokens, Next: e.NextUSD,
-		}.Text()}
+		s := Sentence{Grave: Bad, Text: e.Spent().Text()}
 		if e.Running > 0 {
 			s.Then = "; no further agent starts, " + Counted(e.Running, "agent", "agents") + " may end"
 		}
@@ -373,6 +371,13 @@ func (e AgentEndedLate) ending() string {
 		return "it was stopped, or could not be run"
 	}
 	return fmt.Sprintf("it %s after %s", e.Outcome, duration.Format(time.Duration(e.DurationMS)))
+}
+
+// Spent returns what AI agents have spent of the budget of the job.
+func (e BudgetReached) Spent() limit.JobSpent {
+	return limit.JobSpent{
+		Limit: e.LimitUSD, Spent: e.SpentUSD, Tokens: e.LimitTokens, Used: e.SpentTokens, Next: e.NextUSD,
+	}
 }
 
 // Words says it in a sentence.

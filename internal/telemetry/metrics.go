@@ -337,9 +337,9 @@ func (m *Metrics) ofLimits(f *families, now time.Time) {
 	f.add("prodigy_rate_wait_seconds_total", "Time in which an item had a slot and waited for its turn of the rate.",
 		f.is(m.waited.Seconds()))
 	f.add("prodigy_starts_held", "Whether nothing starts, by what holds it back: windows, guards, or a person.",
-		f.is(number(v.StartsHeld["guards"].By != ""), "by", "guards"),
-		f.is(number(v.Hold != nil), "by", "person"),
-		f.is(number(v.StartsHeld["windows"].By != ""), "by", "windows"))
+		f.is(number(v.IsHeld("guards")), "by", "guards"),
+		f.is(number(v.IsHeld(events.ByPerson)), "by", "person"),
+		f.is(number(v.IsHeld("windows")), "by", "windows"))
 }
 
 // ofBreakers adds how the breakers are that have opened.

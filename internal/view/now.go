@@ -14,7 +14,7 @@ func (j *Job) InFlight() []Attempt {
 	list := make([]Attempt, 0, len(j.running))
 	for _, a := range j.running {
 		shown := *a
-		shown.Printed, shown.Held = j.printed[a.ItemID], j.held(a)
+		shown.Printed, shown.Held = j.printed[a.ItemID], j.paused(a)
 		list = append(list, shown)
 	}
 	slices.SortFunc(list, func(a, b Attempt) int {
@@ -77,15 +77,16 @@ func (j *Job) Waiting(now time.Time) int {
 	return len(j.waiting.due) + len(j.running) - j.AwaitWorkers(now) - j.Running(now)
 }
 
-// held reports whether an attempt waits until the job is continued, since the next try of its step has come
+// paused reports whether an attempt waits until the job is continued, since the next try of its step has come
 // due while it was paused.
-func (j *Job) held(a *Attempt) bool {
-	return j.Hold != nil && !a.Due.IsZero() && !a.Due.Before(j.Hold.Since)
+func (j *Job) paused(a *Attempt) bool {
+	h := j.Hold()
+	return h != nil && !a.Due.IsZero() && !a.Due.Before(h.Since)
 }
 
 // NextRetry returns when the first waiting item is due; the zero time if none waits, or the job is paused.
 func (j *Job) NextRetry(now time.Time) time.Time {
-	if j.Hold != nil {
+	if j.Hold() != nil {
 		return time.Time{}
 	}
 	_, step := j.parked(now)
@@ -99,7 +100,7 @@ func (j *Job) NextRetry(now time.Time) time.Time {
 // parked returns the number of attempts that wait for the next try of a step, and when the first is due.
 func (j *Job) parked(now time.Time) (n int, first time.Time) {
 	for _, a := range j.running {
-		if !a.Due.After(now) && !j.held(a) {
+		if !a.Due.After(now) && !j.paused(a) {
 			continue
 		}
 		if n++; first.IsZero() || a.Due.Before(first) {

@@ -19,26 +19,32 @@ type Pause struct {
 
 // pauses are the pauses of a job.
 type pauses struct {
-	open map[string]int // by what waits: where it is in list
+	open map[string]int // where they are in list, by the name of events.Hold
 	list []Pause
 }
 
 func (p *pauses) begin(now time.Time, e events.QuotaPaused) {
-	p.end(now, e.Gate())
+	p.end(now, nameOf(e))
 	if len(p.list) >= periodsKept {
 		return
 	}
 	if p.open == nil {
 		p.open = map[string]int{}
 	}
-	p.open[e.Gate()] = len(p.list)
+	p.open[nameOf(e)] = len(p.list)
 	p.list = append(p.list, Pause{QuotaPaused: e, From: now})
 }
 
-func (p *pauses) end(now time.Time, gate string) {
-	if i, ok := p.open[gate]; ok {
+// nameOf returns the name of the hold that a pause is.
+func nameOf(e events.QuotaPaused) string {
+	h, _ := events.HoldOf(e)
+	return h.Name
+}
+
+func (p *pauses) end(now time.Time, name string) {
+	if i, ok := p.open[name]; ok {
 		p.list[i].To = now
-		delete(p.open, gate)
+		delete(p.open, name)
 	}
 }
 

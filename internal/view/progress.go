@@ -256,7 +256,7 @@ func Pace(j *Job, now time.Time) []string {
 	}
 	parts := []string{rateText(rate)}
 	e, ok := j.Remaining(now)
-	if !ok || len(j.Paused()) > 0 || j.Hold != nil {
+	if !ok || len(j.Paused()) > 0 || j.Hold() != nil {
 		return parts
 	}
 	low, high := Rough(e.Low), Rough(e.High)
@@ -268,27 +268,15 @@ func Pace(j *Job, now time.Time) []string {
 
 // Holds returns who has paused or is ending the job, and for what limits of plans agents wait.
 func (g Progress) Holds(j *Job, now time.Time) []string {
-	var list []string
-	if j.Draining != "" {
-		list = append(list, term.Visible(j.Draining))
-	} else if j.Hold != nil {
-		text := "paused " + term.Visible(j.Hold.Words(now)) + ": prodigy continue goes on"
+	list := j.Holding(now)
+	for i, text := range list {
+		list[i] = term.Visible(text)
+	}
+	if j.Hold() != nil && j.Stopping() == "" {
+		list[0] += ": prodigy continue goes on"
 		if g.Keys != "" {
-			text += ", or p"
+			list[0] += ", or p"
 		}
-		list = append(list, text)
-	}
-	for _, by := range slices.Sorted(maps.Keys(j.StartsHeld)) {
-		list = append(list, term.Visible(j.StartsHeld[by].Words(now)))
-	}
-	if s := j.Rollout; s != nil && j.AtItems() {
-		list = append(list, s.Words())
-	}
-	if h := j.RetriesHeld; h != nil {
-		list = append(list, h.Words())
-	}
-	for _, p := range j.Paused() {
-		list = append(list, "paused: "+term.Visible(p.Words(now)))
 	}
 	return list
 }

@@ -41,7 +41,6 @@ type Job struct {
 	Capacity
 	Items
 	Delivery
-	Holds
 	Measures
 	Failures Failures
 	Spent    limit.Total // by AI agents
@@ -56,7 +55,8 @@ type Job struct {
 	waiting waiting
 	circuit circuit
 	pauses  pauses
-	costs   map[int]*ItemCost // of items, by index
+	held    map[string]events.Record // what holds, by the name of events.Hold
+	costs   map[int]*ItemCost        // of items, by index
 	speed   speed
 	steps   steps
 	atItems bool // see AtItems
@@ -105,9 +105,8 @@ type Capacity struct {
 	Workers     int    // of these, those that take part
 	Broker      string // of the fleet that the items run on; empty if they run on this machine
 
-	Rates   []events.StartRate         // of agents and steps, that the workflow says
-	Limit   *events.ConcurrencyChanged // the last change; nil if there was none
-	Rollout *events.RolloutStage       // nil if there is no stage, or the last is over
+	Rates []events.StartRate         // of agents and steps, that the workflow says
+	Limit *events.ConcurrencyChanged // the last change; nil if there was none
 }
 
 // Items is what has become of the items of a job.
@@ -126,15 +125,6 @@ type Delivery struct {
 	Branch string // that it was delivered as
 	Merged int    // items whose work was merged
 	Merges Merges
-}
-
-// Holds is what keeps a job from going on. What is nil or empty does not.
-type Holds struct {
-	Hold        *Hold  // a person
-	Draining    string // who has asked for the end of the run, or cancelled the job
-	RetriesHeld *events.RetriesHeld
-	StartsHeld  map[string]events.StartsHeld // by the name of what holds back all starts
-	Budget      *limit.JobSpent              // which allows no further agent
 }
 
 // Measures is what is known of the attempts that have ended.
@@ -204,7 +194,7 @@ type Attempt struct {
 func New() *Job {
 	return &Job{
 		Ending: Ending{State: Running}, running: map[int]*Attempt{}, byID: map[string]*Attempt{}, merging: map[int]queued{},
-		printed: map[string]string{}, waiting: newWaiting(), circuit: newCircuit(),
+		printed: map[string]string{}, held: map[string]events.Record{}, waiting: newWaiting(), circuit: newCircuit(),
 	}
 }
 
@@ -233,20 +223,12 @@ func (j *Job) Apply(r events.Record) {
 	case events.JobStarted:
 		j.started(e)
 	case events.JobResumed:
-		j.ReduceStale, j.ReduceHeld, j.Budget, j.Rates, j.Broker = false, false, nil, e.Rates, e.Broker
+		j.ReduceStale, j.ReduceHeld, j.Rates, j.Broker = false, false, e.Rates, e.Broker
 		j.capped(e.MaxCostUSD)
 		j.resume(r.Time, e)
 	case events.JobCompleted:
 		j.ReduceStale, j.ReduceHeld = e.ReduceStale, e.ReduceHeld
 		j.Head, j.Branch = cmp.Or(e.Head, j.Head), e.Branch
-	case events.PauseRequested:
-		j.Hold = &Hold{By: e.By, Since: r.Time}
-	case events.ContinueRequested:
-		j.Hold = nil
-	case events.DrainRequested:
-		j.Draining = "draining, as " + e.By + " asked"
-	case events.CancelRequested:
-		j.Draining = "being cancelled by " + e.By
 	case events.ScaleRequested:
 		j.MaxParallel, j.OnFleet, j.Workers = e.MaxParallel, e.Fleet, e.Workers
 	case events.RetryNowRequested:
@@ -274,37 +256,14 @@ func (j *Job) Apply(r events.Record) {
 		}
 		j.circuit.failed(e.Step, e.ErrorType, e.Error)
 		j.at(e.ItemID, e.Step, due)
-	case events.RolloutStage:
-		if j.Rollout = &e; e.Name == "" {
-			j.Rollout = nil
-		}
-	case events.RetriesHeld:
-		j.RetriesHeld = &e
-	case events.RetriesAllowed:
-		j.RetriesHeld = nil
-	case events.StartsHeld:
-		if j.StartsHeld == nil {
-			j.StartsHeld = map[string]events.StartsHeld{}
-		}
-		j.StartsHeld[e.By] = e
-	case events.StartsAllowed:
-		delete(j.StartsHeld, e.By)
 	case events.ConcurrencyChanged:
 		j.Limit = &e
 	case events.AgentUsage:
 		j.used(e)
-	case events.QuotaPaused:
-		j.pausedNow(r.Time, e)
-	case events.QuotaResumed:
-		j.pauses.end(r.Time, e.Gate())
-	case events.BudgetReached:
-		j.Budget = &limit.JobSpent{
-			Limit: e.LimitUSD, Spent: e.SpentUSD, Next: e.NextUSD, Tokens: e.LimitTokens,
-			Used: e.SpentTokens,
-		}
 	default:
 		j.applyAgent(r)
 	}
+	j.hold(r)
 	j.applyMerge(r)
 	if end, ok := events.RunEndOf(r.Event); ok {
 		j.end(State(end.State), end.Reason)
@@ -401,9 +360,7 @@ func (j *Job) capped(u *limit.USD) {
 // resume begins another run: nothing is in flight any more except what is attached, and the rate is measured anew.
 func (j *Job) resume(now time.Time, e events.JobResumed) {
 	j.State, j.Reason, j.RunBegan = Running, "", now
-	j.Hold, j.Draining = nil, ""
-	clear(j.StartsHeld)
-	j.RetriesHeld = nil
+	maps.DeleteFunc(j.held, func(name string, _ events.Record) bool { return name != events.ByRollout })
 	j.Merges.Verifying, j.Merges.failed = nil, nil
 	j.Letters = e.Reason == events.ForDeadLetters
 	if j.resumed || e.Phase != "" && e.Phase != j.Phase {
@@ -434,7 +391,8 @@ func (j *Job) resume(now time.Time, e events.JobResumed) {
 
 func (j *Job) end(s State, reason string) {
 	j.State, j.Reason = s, reason
-	j.Hold, j.Draining = nil, ""
+	delete(j.held, events.ByPerson)
+	delete(j.held, events.ByEnd)
 	j.Merges.Verifying = nil
 	j.halt()
 }

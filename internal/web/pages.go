@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -170,22 +169,12 @@ func (s standing) Notices() []string {
 	var list []string
 	j, now := s.Job, s.Now
 	if s.State == string(view.Running) {
-		if j.Draining != "" {
-			list = append(list, "The job is "+j.Draining+".")
-		} else if j.Hold != nil {
-			list = append(list, "Paused "+j.Hold.Words(now)+".")
+		list = j.Holding(now)
+		if j.Stopping() != "" {
+			list[0] = "the job is " + list[0]
 		}
-		for _, by := range slices.Sorted(maps.Keys(j.StartsHeld)) {
-			list = append(list, sentence(j.StartsHeld[by].Words(now)))
-		}
-		if r := j.Rollout; r != nil && j.AtItems() {
-			list = append(list, sentence(r.Words()))
-		}
-		if h := j.RetriesHeld; h != nil {
-			list = append(list, sentence(h.Words()))
-		}
-		for _, p := range j.Paused() {
-			list = append(list, "Paused: "+p.Words(now)+".")
+		for i, text := range list {
+			list[i] = sentence(text)
 		}
 	}
 	breakers := j.Breakers()

@@ -1,0 +1,45 @@
+package events
+
+// A Hold is what keeps a job, or some of its starts, from going on until it is lifted.
+type Hold struct {
+	Name   string // of which one can be in force at a time
+	Lifted bool
+}
+
+// Names of holds, besides those that StartsHeld gives, and the gates of quotas.
+const (
+	ByPerson  = "person"
+	ByEnd     = "end" // somebody wants the run to end
+	ByRollout = "rollout"
+	ByRetries = "retries"
+	ByBudget  = "budget"
+)
+
+// HoldOf returns the hold that an event begins or lifts. It reports false for other events.
+func HoldOf(e Event) (Hold, bool) {
+	switch e := e.(type) {
+	case PauseRequested:
+		return Hold{Name: ByPerson}, true
+	case ContinueRequested:
+		return Hold{ByPerson, true}, true
+	case DrainRequested, CancelRequested:
+		return Hold{Name: ByEnd}, true
+	case StartsHeld:
+		return Hold{Name: e.By}, true
+	case StartsAllowed:
+		return Hold{e.By, true}, true
+	case RolloutStage:
+		return Hold{ByRollout, e.Name == ""}, true
+	case RetriesHeld:
+		return Hold{Name: ByRetries}, true
+	case RetriesAllowed:
+		return Hold{ByRetries, true}, true
+	case QuotaPaused:
+		return Hold{Name: "agents of " + e.Gate()}, true
+	case QuotaResumed:
+		return Hold{"agents of " + e.Gate(), true}, true
+	case BudgetReached:
+		return Hold{Name: ByBudget}, true
+	}
+	return Hold{}, false
+}

@@ -1,0 +1,121 @@
+package view
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/events"
+	"prodigy/internal/limit"
+)
+
+// hold notes what an event holds back, or lifts.
+func (j *Job) hold(r events.Record) {
+	h, ok := events.HoldOf(r.Event)
+	switch {
+	case !ok:
+	case h.Lifted:
+		delete(j.held, h.Name)
+		j.pauses.end(r.Time, h.Name)
+	default:
+		j.held[h.Name] = r
+		if e, ok := r.Event.(events.QuotaPaused); ok {
+			j.pausedNow(r.Time, e)
+		}
+	}
+}
+
+// IsHeld reports whether a hold is in force.
+func (j *Job) IsHeld(name string) bool { return j.held[name].Event != nil }
+
+// Hold is a pause that a person asked for, which lasts until the job is continued or resumed.
+type Hold struct {
+	By    string
+	Since time.Time
+}
+
+// Hold returns the pause that a person asked for, or nil.
+func (j *Job) Hold() *Hold {
+	r := j.held[events.ByPerson]
+	if e, ok := r.Event.(events.PauseRequested); ok {
+		return &Hold{By: e.By, Since: r.Time}
+	}
+	return nil
+}
+
+// Words says who has paused the job and since when.
+func (h Hold) Words(now time.Time) string {
+	return fmt.Sprintf("by %s for %s, since %s", h.By, duration.Format(max(0,
+		now.Sub(h.Since)).Truncate(time.Second)), h.Since.Local().Format(time.TimeOnly))
+}
+
+// Stopping says who has asked for the end of the run, or has cancelled the job; it is empty if nobody has.
+func (j *Job) Stopping() string {
+	if e, ok := j.held[events.ByEnd].Event.(events.DrainRequested); ok {
+		return "draining, as " + e.By + " asked"
+	}
+	if e, ok := j.held[events.ByEnd].Event.(events.CancelRequested); ok {
+		return "being cancelled by " + e.By
+	}
+	return ""
+}
+
+// StartsHeld returns what holds back all starts, by its name.
+func (j *Job) StartsHeld() (list []events.StartsHeld) {
+	for _, name := range slices.Sorted(maps.Keys(j.held)) {
+		if e, ok := j.held[name].Event.(events.StartsHeld); ok {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// Budget returns what AI agents have spent, if that allows no further one.
+func (j *Job) Budget() *limit.JobSpent {
+	if e, ok := j.held[events.ByBudget].Event.(events.BudgetReached); ok {
+		spent := e.Spent()
+		return &spent
+	}
+	return nil
+}
+
+// Holding says what keeps the job from going on, beginning with what people have asked for.
+func (j *Job) Holding(now time.Time) (list []string) {
+	if ending := j.Stopping(); ending != "" {
+		list = append(list, ending)
+	} else if h := j.Hold(); h != nil {
+		list = append(list, "paused "+h.Words(now))
+	}
+	for _, e := range j.StartsHeld() {
+		list = append(list, e.Words(now))
+	}
+	if e, ok := j.held[events.ByRollout].Event.(events.RolloutStage); ok && j.AtItems() {
+		list = append(list, e.Words())
+	}
+	if e, ok := j.held[events.ByRetries].Event.(events.RetriesHeld); ok {
+		list = append(list, e.Words())
+	}
+	for _, p := range j.Paused() {
+		list = append(list, "paused: "+p.Words(now))
+	}
+	return list
+}
+
+// retryNow makes due what waits for its next attempt or try.
+func (j *Job) retryNow(now time.Time, e events.RetryNowRequested) {
+	for id, a := range j.byID {
+		if e.Names(id) && a.Due.After(now) {
+			a.Due = now
+		}
+	}
+	for index, due := range j.waiting.due {
+		if due.After(now) && e.Names(j.waiting.ids[index]) {
+			j.waiting.add(index, now)
+		}
+	}
+	if last := &j.Retried.Last; last.Due.After(now) && e.Names(last.ItemID) {
+		last.Due = now
+	}
+}
