@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -118,13 +119,16 @@ func TestAnotherShapeHasAnotherVersion(t *testing.T) {
 	}
 }
 
+// packages matches the names of packages: a type that moves keeps its shape.
+var packages = regexp.MustCompile(`\b\w+\.`)
+
 // writeShape writes the fields of a type, also the private ones, and what they are made of. Policies and configurations come from the workflow and
 // are not in a checkpoint.
 func writeShape(w *strings.Builder, typ reflect.Type, indent string, above map[reflect.Type]bool) {
 	if typ == reflect.TypeFor[Attempts]() { // it is written as one
 		typ = reflect.TypeFor[map[int]Running]()
 	}
-	_, _ = fmt.Fprintf(w, "%v\n", typ)
+	_, _ = fmt.Fprintln(w, packages.ReplaceAllString(typ.String(), ""))
 	if typ == reflect.TypeFor[errorpolicy.Policy]() || typ == reflect.TypeFor[limit.BreakerConfig]() || typ == reflect.TypeFor[time.Time]() || above[typ] {
 		return
 	}
