@@ -25,7 +25,7 @@ var allowed = map[string][]string{
 		"events", "items", "job", "jobs", "mapreduce", "process", "workflow",
 		"github.com/ohler55/ojg",
 	},
-	"lab/chaos":    {"testenv/proxy", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys"},
+	"lab/chaos":    {"testenv", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys"},
 	"lab/damage":   {"dlq", "events", "job", "jobs", "mapreduce", "process", "workflow"}, // it does what a user does, without the start of a program
 	"lab/live":     {},
 	"lab/rationed": {},
@@ -78,10 +78,9 @@ var allowed = map[string][]string{
 	"internal/process":     {"shell", "golang.org/x/sync", "golang.org/x/sys"},
 	"internal/term":        {"github.com/clipperhouse/displaywidth", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sys", "golang.org/x/term"},
 	"internal/duration":    {},
-	"internal/testenv":     {"golang.org/x/sys"}, // for tests
+	"internal/testenv":     {"golang.org/x/sys"}, // for tests and lab/chaos
 
 	"internal/shell/template":  {"check", "process", "rawjson", "shell", "mvdan.cc/sh/v3"},
-	"internal/testenv/proxy":   {},                                             // for tests and torture
 	"internal/testenv/scripts": {"testenv", "github.com/rogpeppe/go-internal"}, // for tests
 
 	"internal/rawjson": {"github.com/go-json-experiment/json"},

@@ -22,7 +22,7 @@ import (
 	"prodigy/internal/job"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/outputs"
-	"prodigy/internal/testenv/proxy"
+	"prodigy/internal/testenv"
 	"prodigy/internal/workflow"
 )
 
@@ -569,7 +569,7 @@ func TestAStopThatArrivesLateEndsNothingUnheard(t *testing.T) {
 		f.worker(name, 2, nil)
 	}
 	const items = 6
-	cable, err := proxy.New(f.broker.Addr().String())
+	cable, err := testenv.NewProxy(f.broker.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,5 @@
-// Package testenv says how much the tests do, has them keep their temporary files in memory, fills values for them, has the cases of JSON, and makes the times of clocks that disagree.
+// Package testenv has what tests share: how much they do, temporary files in memory, values to fill what they compare,
+// the cases of JSON, the times of clocks that disagree, and a proxy that cuts the way to a broker.
 package testenv
 
 import (

@@ -21,18 +21,18 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"prodigy/internal/testenv/proxy"
+	"prodigy/internal/testenv"
 )
 
 // node is a broker.
 type node struct {
 	cmd         *exec.Cmd
-	port, route int            // of clients, and of the others
-	ways        []*proxy.Proxy // to the others, by their number; it has none to itself
+	port, route int              // of clients, and of the others
+	ways        []*testenv.Proxy // to the others, by their number; it has none to itself
 }
 
 // cable is what joins a process with all brokers.
-type cable []*proxy.Proxy
+type cable []*testenv.Proxy
 
 // url returns the address of the brokers at the end of a cable.
 func (r *round) url(c cable) string {
@@ -43,7 +43,7 @@ func (r *round) url(c cable) string {
 	return strings.Join(urls, ",")
 }
 
-func (c cable) set(cut bool, ways ...proxy.Way) {
+func (c cable) set(cut bool, ways ...testenv.Way) {
 	for _, p := range c {
 		p.Set(cut, ways...)
 	}
@@ -70,13 +70,13 @@ func (r *round) layCables() error {
 		if err != nil {
 			return err
 		}
-		r.brokers[i] = &node{port: port, route: route, ways: make([]*proxy.Proxy, len(r.brokers))}
+		r.brokers[i] = &node{port: port, route: route, ways: make([]*testenv.Proxy, len(r.brokers))}
 	}
 	var err error
 	for i, from := range r.brokers {
 		for k, to := range r.brokers {
 			if i != k {
-				if from.ways[k], err = proxy.New(address(to.route)); err != nil {
+				if from.ways[k], err = testenv.NewProxy(address(to.route)); err != nil {
 					return err
 				}
 			}
@@ -85,7 +85,7 @@ func (r *round) layCables() error {
 	for i := range workers + len(r.users) {
 		c := make(cable, len(r.brokers))
 		for k, n := range r.brokers {
-			if c[k], err = proxy.New(address(n.port)); err != nil {
+			if c[k], err = testenv.NewProxy(address(n.port)); err != nil {
 				return err
 			}
 		}

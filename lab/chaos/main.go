@@ -24,7 +24,7 @@ import (
 
 	"github.com/nats-io/nkeys"
 
-	"prodigy/internal/testenv/proxy"
+	"prodigy/internal/testenv"
 )
 
 // Main is the tool.
@@ -439,7 +439,7 @@ func (r *round) harm(fault string, i, b int, length time.Duration, rnd *rand.Ran
 	case "freeze broker":
 		freeze(r.brokers[b].cmd, length)
 	case "half cut worker", "half cut run":
-		c, w := r.cables[i], proxy.Way(rnd.IntN(2))
+		c, w := r.cables[i], testenv.Way(rnd.IntN(2))
 		if fault == "half cut run" {
 			c = u.cable
 		}

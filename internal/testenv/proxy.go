@@ -1,5 +1,4 @@
-// Package proxy is a cable between a process and its broker, which tests cut.
-package proxy
+package testenv
 
 import (
 	"io"
@@ -27,8 +26,8 @@ const (
 	fromBroker
 )
 
-// New lays a cable to an address.
-func New(to string) (*Proxy, error) {
+// NewProxy lays a cable to an address.
+func NewProxy(to string) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
