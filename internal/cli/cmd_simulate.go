@@ -19,11 +19,9 @@ import (
 
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
-	"prodigy/internal/items"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/reuse"
 	"prodigy/internal/settings"
 	"prodigy/internal/simulate"
 	"prodigy/internal/term"
@@ -160,7 +158,7 @@ func runSimulate(ctx context.Context, con *console, o simulateOptions) error {
 
 // prepare checks the workflow, and returns the job that is simulated. Cleanup removes its files, unless they are kept.
 func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func(begin time.Time) (simulate.Model, error)) (job simulate.Job, cleanup func(), err error) {
-	begin, err := beginAt(o.at, time.Now().Truncate(time.Second))
+	begin, err := simulate.BeginAt(o.at, time.Now().Truncate(time.Second))
 	if err != nil {
 		return job, nil, usagef("--at: %w", err)
 	}
@@ -193,7 +191,15 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 	c := o.config(t)
 	c.Home, c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = home, w.dir, o.seed, limit, os.Stdin,
 		w.settings, w.values
-	if err := o.chooseItems(&w, c, t.home); err != nil {
+	if w.Map == nil && (o.items != "" || o.chosen != nil) {
+		cleanup()
+		return job, nil, usagef("--items: the workflow has no map, and so no items")
+	}
+	w.Workflow, err = simulate.ChooseInput(w.Workflow, c, t.home, o.items, o.chosen)
+	if _, refused := errors.AsType[*simulate.InputError](err); refused {
+		err = refusef("%w", err)
+	}
+	if err != nil {
 		cleanup()
 		return job, nil, err
 	}
@@ -416,30 +422,6 @@ func (o simulateOptions) logModel() (simulate.Model, error) {
 	return l, nil
 }
 
-// beginAt reads when a job begins. Without a date it is today, and without a zone it is local time.
-func beginAt(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return now, nil
-	}
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return t.In(now.Location()), nil
-	}
-	for _, layout := range []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02", "15:04:05", "15:04"} {
-		t, err := time.ParseInLocation(layout, text, now.Location())
-		if err != nil {
-			continue
-		}
-		if !strings.HasPrefix(layout, "2006") {
-			t = time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0, now.Location())
-		}
-		if t.Year() < 2000 || t.Year() > 2200 {
-			return t, fmt.Errorf("%q is not in the years from 2000 to 2200", text)
-		}
-		return t, nil
-	}
-	return now, fmt.Errorf("%q is no time: write it as 22:00, 2006-01-02, \"2006-01-02 22:00\" or 2006-01-02T22:00:00Z", text)
-}
-
 // simulatedMark is a file in a home of simulated jobs. Without it, a directory with other files is not taken for one.
 const simulatedMark = "simulated"
 
@@ -469,76 +451,6 @@ func (o simulateOptions) home(real jobs.Home) (home jobs.Home, cleanup func(), e
 	}
 	err = os.WriteFile(mark, []byte("The jobs of this directory were simulated: nothing of them has run.\n"), 0o600)
 	return jobs.Home{Root: dir}, func() {}, err
-}
-
-// chooseItems replaces the input of w where the real one cannot be read without running a command, or where another was
-// given.
-func (o simulateOptions) chooseItems(w *checked, c mapreduce.Config, real jobs.Home) error {
-	m := w.Map
-	if m == nil {
-		if o.items != "" || o.chosen != nil {
-			return usagef("--items: the workflow has no map, and so no items")
-		}
-		return nil
-	}
-	own, input := *w.Workflow, *m
-	w.Workflow, own.Map = &own, &input
-	if o.chosen != nil {
-		input.Input, input.JSONPath = workflow.Input{Items: o.chosen, Pos: m.Input.Pos}, workflow.Text{}
-		return nil
-	}
-	if o.items != "" {
-		if o.items == "-" {
-			input.Input = workflow.Input{Stdin: true, Pos: m.Input.Pos}
-			return nil
-		}
-		path, err := filepath.Abs(o.items)
-		if err == nil {
-			_, err = os.Stat(path)
-		}
-		if err != nil {
-			return refusef("--items: %w", err)
-		}
-		input.Input = workflow.Input{File: []string{path}, Pos: m.Input.Pos}
-		if !strings.Contains(filepath.Base(path), ".") {
-			input.Input.Format = m.Input.Format
-		}
-		return nil
-	}
-	if m.Input.Job != "" {
-		return o.takeResults(&input, w, c, real)
-	}
-	env := items.Env{Dir: w.dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
-	if name, _, free := items.Source(m.Input, env); !free {
-		return refusef("%s:%d: the items are what a command prints (%s), and simulate runs none: give them with --items FILE", term.Visible(w.File), m.Input.Pos.Line, term.Visible(term.Ellipsis(name, 60)))
-	}
-	if w.Setup == nil {
-		if found := items.CheckInput(m, env); len(found) > 0 {
-			found[0].File = w.File
-			return &workflow.InvalidError{Problems: found}
-		}
-	}
-	return nil
-}
-
-// takeResults makes a file of the results of the job that is the input, for a job with another home.
-func (o simulateOptions) takeResults(m *workflow.Map, w *checked, c mapreduce.Config, real jobs.Home) (err error) {
-	path := filepath.Join(c.Home.Root, "input.jsonl")
-	c.Home = real
-	in, err := reuse.OpenInput(c.Reuse(), w.Workflow)
-	if err != nil {
-		return err
-	}
-	file, err := os.Create(path)
-	if err != nil {
-		return errors.Join(err, in.Close())
-	}
-	err = in.Results(func(_ string, result []byte) error {
-		_, err := file.Write(append(slices.Clip(result), '\n'))
-		return err
-	})
-	m.Input = workflow.Input{File: []string{path}, Format: "jsonl", Pos: m.Input.Pos}
-	return errors.Join(err, file.Close(), in.Close())
 }
 
 // stoppedBySignal returns where the first signal that asks for an end is kept. Another ends the program, unless it
