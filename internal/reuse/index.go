@@ -2,6 +2,8 @@ package reuse
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -10,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
@@ -45,19 +48,15 @@ type indexHead struct {
 	Keyed   bool                 `json:"keyed"`   // the items have keys
 	Fields  string               `json:"fields"`  // which of their fields count: what is written
 	Entries int                  `json:"entries"`
-	Slots   int                  `json:"slots"` // of the hash table behind the entries, a power of two
 	Texts   int64                `json:"texts"` // bytes of texts behind these
 	Sum     string               `json:"crc32c"`
 	Jobs    []events.Fingerprint `json:"jobs"`
 }
 
 // shape is the version of the shape of an index. One of another version is made again.
-const shape = 1
+const shape = 2
 
-const (
-	entrySize = 12*3 + 4 + 4 + 4 + 8 + 4 + 8 + 4
-	slotSize  = 4
-)
+const entrySize = 12*3 + 4 + 4 + 4 + 8 + 4 + 8 + 4
 
 func (e entry) append(b []byte) []byte {
 	b = append(append(append(b, e.Raw[:]...), e.Data[:]...), e.ID[:]...)
@@ -101,7 +100,6 @@ type indexWriter struct {
 	out   *bufio.Writer
 	sum   hash.Hash32
 	head  indexHead
-	ids   []digest
 	texts *os.File // a scratch file
 	tail  *bufio.Writer
 	last  struct {
@@ -138,7 +136,6 @@ func (w *indexWriter) Add(e entry, text string) error {
 		}
 		e.Text = w.last.span
 	}
-	w.ids = append(w.ids, w.head.identity(e))
 	w.head.Entries++
 	_, err := w.out.Write(e.append(w.out.AvailableBuffer()))
 	return err
@@ -163,40 +160,14 @@ func (w *indexWriter) Close(all []events.Fingerprint, seq int64, results string)
 }
 
 func (w *indexWriter) finish() error {
-	w.head.Slots = 2
-	for w.head.Slots < 2*w.head.Entries {
-		w.head.Slots *= 2
+	if err := w.tail.Flush(); err != nil {
+		return err
 	}
-	slots := make([]uint32, w.head.Slots)
-	for i, id := range w.ids {
-		at := slotOf(id, w.head.Slots)
-		for n := 0; slots[at] != 0; n++ {
-			if n == maxProbes {
-				at = -1 // as good as not there: there are so many that are equal
-				break
-			}
-			at = (at + 1) & (w.head.Slots - 1)
-		}
-		if at >= 0 {
-			slots[at] = uint32(i + 1)
-		}
+	if _, err := w.texts.Seek(0, io.SeekStart); err != nil {
+		return err
 	}
-	b := make([]byte, 0, 1<<12)
-	for _, slot := range slots {
-		if b = binary.LittleEndian.AppendUint32(b, slot); len(b) == cap(b) {
-			if _, err := w.out.Write(b); err != nil {
-				return err
-			}
-			b = b[:0]
-		}
-	}
-	_, err := w.out.Write(b)
-	err = errors.Join(err, w.tail.Flush())
-	if _, seekErr := w.texts.Seek(0, io.SeekStart); seekErr != nil {
-		return errors.Join(err, seekErr)
-	}
-	_, copyErr := io.Copy(w.out, w.texts)
-	if err = errors.Join(err, copyErr, w.out.Flush()); err != nil {
+	_, err := io.Copy(w.out, w.texts)
+	if err = errors.Join(err, w.out.Flush()); err != nil {
 		return err
 	}
 	w.head.Sum = jobs.ChecksumText(w.sum)
@@ -209,23 +180,24 @@ func (w *indexWriter) finish() error {
 	return err
 }
 
-// maxProbes bounds how many slots are looked at for an item. With twice as many slots as entries only items
-// that are equal need so many.
-const maxProbes = 64
-
-func slotOf(id digest, slots int) int {
-	return int(binary.LittleEndian.Uint64(id[:]) & uint64(slots-1))
-}
-
 // index is what is known of the items of a job that have ended. It is not safe for use by several goroutines.
 type index struct {
 	indexHead
 	file  *os.File
-	next  int // the entry that is looked at first
+	ids   []identified // in order, once one was looked for
+	next  int          // the entry that is looked at first
 	block []byte
 	begin int // first entry in block
 	count int // entries in it
 }
+
+// identified is where an item is that is known by a digest.
+type identified struct {
+	id   digest
+	rank uint32 // the number of its entry, behind all numbers if it has not succeeded
+}
+
+const failedRank = maxEntries
 
 // errIndex is wrapped by the error for an index that is missing, damaged, or of another shape.
 var errIndex = errors.New("no index that can be used")
@@ -270,7 +242,7 @@ func (x *index) check() error {
 	if x.Shape != shape {
 		return errors.New("it has the shape of another version")
 	}
-	if body != x.textsAt()+x.Texts || x.Slots < 2 || x.Slots&(x.Slots-1) != 0 || x.Slots < x.Entries {
+	if body != x.textsAt()+x.Texts {
 		return errors.New("its parts have other sizes than it says")
 	}
 	sum := jobs.NewChecksum()
@@ -286,8 +258,7 @@ func (x *index) check() error {
 // Close closes the file.
 func (x *index) Close() error { return x.file.Close() }
 
-func (x *index) slotsAt() int64 { return int64(x.Entries) * entrySize }
-func (x *index) textsAt() int64 { return x.slotsAt() + int64(x.Slots)*slotSize }
+func (x *index) textsAt() int64 { return int64(x.Entries) * entrySize }
 
 // blockEntries is how many entries are read at once. Items mostly come in the order in which they came before.
 const blockEntries = 512
@@ -337,28 +308,37 @@ func (x *index) Found(e entry) { x.next = e.number + 1 }
 // Find returns the entry of the item with this digest: of its id in a job with keys, else of its data. Of
 // several it is one that succeeded, if any did.
 func (x *index) Find(id digest) (e entry, found bool, err error) {
-	var slot [slotSize]byte
-	at := slotOf(id, x.Slots)
-	for range maxProbes + 1 {
-		if _, err := x.file.ReadAt(slot[:], x.slotsAt()+int64(at)*slotSize); err != nil {
-			return entry{}, false, err
-		}
-		number := binary.LittleEndian.Uint32(slot[:])
-		if number == 0 {
-			break
-		}
-		candidate, err := x.single(int(number - 1))
-		if err != nil {
-			return entry{}, false, err
-		}
-		if x.identity(candidate) == id {
-			if e, found = candidate, true; e.OK {
-				break
-			}
-		}
-		at = (at + 1) & (x.Slots - 1)
+	if err := x.order(); err != nil {
+		return entry{}, false, err
 	}
-	return e, found, nil
+	at, found := slices.BinarySearchFunc(x.ids, id, func(i identified, id digest) int { return bytes.Compare(i.id[:], id[:]) })
+	if !found {
+		return entry{}, false, nil
+	}
+	e, err = x.single(int(x.ids[at].rank &^ failedRank))
+	return e, err == nil, err
+}
+
+// order makes the list of the digests, unless it is there: mostly no item is looked for.
+func (x *index) order() error {
+	if len(x.ids) == x.Entries {
+		return nil
+	}
+	ids := make([]identified, x.Entries)
+	for n := range ids {
+		e, err := x.At(n)
+		if err != nil {
+			return err
+		}
+		if ids[n] = (identified{x.identity(e), uint32(n)}); !e.OK {
+			ids[n].rank |= failedRank
+		}
+	}
+	slices.SortFunc(ids, func(a, b identified) int {
+		return cmp.Or(bytes.Compare(a.id[:], b.id[:]), cmp.Compare(a.rank, b.rank))
+	})
+	x.ids = ids
+	return nil
 }
 
 // Text returns the text of an entry; nil: it has none.
