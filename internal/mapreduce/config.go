@@ -227,7 +227,7 @@ type Earlier struct {
 	Paused  []events.QuotaPaused // what agents wait for
 }
 
-// Result is how a run of a job ended.
+// Result is how a run of a job ended, or one phase of it: then what is counted is not known yet.
 type Result struct {
 	Job      jobs.Job
 	State    job.State
@@ -263,6 +263,7 @@ type Result struct {
 
 	// Of a job with workspaces.
 	Merge *MergeResult
+	head  string // of a standard workflow: the commit that it ended at
 
 	// Of RetryDead: how many entries it ran, and how many of them succeeded.
 	Reprocessed, Recovered int

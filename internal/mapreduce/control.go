@@ -85,7 +85,7 @@ func (p *pool) control(c controlCall) {
 
 func (p *pool) request(r job.Request) job.Answer {
 	if p.halted != nil && r.Do != job.Cancel {
-		return job.Refused("the job is stopping: %s", p.halted.reason)
+		return job.Refused("the job is stopping: %s", p.halted.Reason)
 	}
 	switch r.Do {
 	case job.Pause:
@@ -99,7 +99,7 @@ func (p *pool) request(r job.Request) job.Answer {
 		return p.pauseStarts(r)
 	case job.Drain:
 		p.job.Record(events.DrainRequested{By: r.By})
-		p.job.order(runResult{state: job.Paused, reason: "drained by " + r.By, drained: true})
+		p.job.order(Result{State: job.Paused, Reason: "drained by " + r.By, Drained: true})
 		p.haltOrdered(untilTheyEnd)
 		p.holdFleet()
 		return job.Done("draining: nothing starts any more, %s",
@@ -165,11 +165,11 @@ func (p *pool) cancel(r job.Request) job.Answer {
 	if p.job.Fold.Cancelled != "" {
 		return job.Done("it is being cancelled already, by %s", p.job.Fold.Cancelled)
 	}
-	if p.halted != nil && p.halted.state != job.Paused {
-		return job.Refused("the job is ending: %s", p.halted.reason)
+	if p.halted != nil && p.halted.State != job.Paused {
+		return job.Refused("the job is ending: %s", p.halted.Reason)
 	}
 	p.job.Record(events.CancelRequested{By: r.By})
-	v := runResult{state: job.Cancelled, reason: "cancelled by " + r.By}
+	v := Result{State: job.Cancelled, Reason: "cancelled by " + r.By}
 	p.job.order(v)
 	if p.halted != nil {
 		*p.halted = v
@@ -181,18 +181,18 @@ func (p *pool) cancel(r job.Request) job.Answer {
 }
 
 // order notes that the job is to end with v, also if the phase that runs comes to its end before it notices.
-func (j *owner) order(v runResult) { j.ordered.Store(&v) }
+func (j *owner) order(v Result) { j.ordered.Store(&v) }
 
 // haltOrdered halts the pool with what was ordered.
 func (p *pool) haltOrdered(grace time.Duration) { p.halt(*p.job.ordered.Load(), grace) }
 
 // stopResult returns how the run ends because somebody has asked for it; nil: nobody has.
-func (j *owner) stopResult() *runResult {
+func (j *owner) stopResult() *Result {
 	if v := j.ordered.Load(); v != nil {
 		return v
 	}
 	if cause := context.Cause(j.config.Stop); cause != nil {
-		return &runResult{state: job.Paused, reason: cause.Error()}
+		return &Result{State: job.Paused, Reason: cause.Error()}
 	}
 	return nil
 }
@@ -509,7 +509,7 @@ func (p *pool) withHolds(text string) string {
 }
 
 // whileHeld waits while the job is paused, at the beginning of a phase. It returns how the run ends, if it does.
-func (j *owner) whileHeld(ctx context.Context) (*runResult, error) {
+func (j *owner) whileHeld(ctx context.Context) (*Result, error) {
 	if v := j.stopResult(); v != nil || j.Fold.Limits.Pause.Hold == nil {
 		return v, nil
 	}
@@ -521,9 +521,9 @@ func (j *owner) whileHeld(ctx context.Context) (*runResult, error) {
 }
 
 // result returns v, or nothing.
-func result(v *runResult) runResult {
+func result(v *Result) Result {
 	if v == nil {
-		return runResult{}
+		return Result{}
 	}
 	return *v
 }

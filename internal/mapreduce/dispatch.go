@@ -77,7 +77,7 @@ func (p *pool) rollOut(now time.Time) {
 	r := p.gates.rollout
 	before := r.Held
 	if p.job.Tell(r, now, false); r.Held != before {
-		p.halt(runResult{state: job.Paused, reason: r.Held, unproven: true}, untilTheyEnd)
+		p.halt(Result{State: job.Paused, Reason: r.Held, Unproven: true}, untilTheyEnd)
 	}
 }
 

@@ -226,5 +226,5 @@ func (p *pool) exitOutside() {
 	if reason == "" || !p.job.config.ExitOutside || p.exhausted() && len(p.suspects.waiting) == 0 {
 		return
 	}
-	p.halt(runResult{state: job.Paused, reason: reason, outside: true}, untilTheyEnd)
+	p.halt(Result{State: job.Paused, Reason: reason, Outside: true}, untilTheyEnd)
 }

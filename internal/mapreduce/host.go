@@ -68,17 +68,20 @@ func (h *host) StepTurn(ctx context.Context, a *agent.Attempt, t agent.StepTurn,
 		asked: time.Now().Add(-t.Late),
 		keeps: keepSlot || h.job.serial || h.job.space != nil, // the workspace of the slot is the agent's
 	}
-	return h.yielding(ctx, a, func() (int, error) {
-		h.job.inbox <- message{park: k}
-		select {
-		case slot := <-k.wake:
-			return slot, nil
-		case <-h.job.halting:
-			return 0, errStopping
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
-		}
-	})
+	return h.yielding(ctx, a, func() (int, error) { return h.parked(ctx, k) })
+}
+
+// parked has the owner wake an agent, and returns the slot that it goes on in.
+func (h *host) parked(ctx context.Context, k *parking) (slot int, err error) {
+	h.job.inbox <- message{park: k}
+	select {
+	case slot := <-k.wake:
+		return slot, nil
+	case <-h.job.halting:
+		return 0, errStopping
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
 }
 
 // rest waits in the slot of an agent, until due or until over is closed, and then while the job is paused. With
@@ -93,21 +96,9 @@ func (h *host) rest(ctx context.Context, a *agent.Attempt, due time.Time, turn b
 	if err != nil || !turn {
 		return a.Worker, err
 	}
-	return h.ask(ctx, a)
-}
-
-// ask waits for a turn of the limit of starts, and keeps its slot meanwhile.
-func (h *host) ask(ctx context.Context, a *agent.Attempt) (slot int, err error) {
 	k := &parking{token: a.Token, index: a.ItemIndex, id: a.ItemID, wake: make(chan int, 1), turn: true, keeps: true}
-	h.job.inbox <- message{park: k}
-	select {
-	case <-k.wake:
-		return a.Worker, nil
-	case <-h.job.halting:
-		return 0, errStopping
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	}
+	_, err = h.parked(ctx, k)
+	return a.Worker, err
 }
 
 // await waits d in the map phase, or until over is closed, and gives the slot to others after some time. With
@@ -133,18 +124,10 @@ func (h *host) await(ctx context.Context, a *agent.Attempt, d time.Duration, aft
 		token: a.Token, index: a.ItemIndex, id: a.ItemID, due: due, wake: make(chan int, 1), turn: turn,
 		retries: over != nil,
 	}
-	h.job.inbox <- message{park: k}
-	select {
-	case slot := <-k.wake:
-		if slot == sameSlot {
-			return h.rest(ctx, a, due, turn, over)
-		}
-		return slot, nil
-	case <-h.job.halting:
-		return 0, errStopping
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+	if slot, err = h.parked(ctx, k); slot == sameSlot {
+		return h.rest(ctx, a, due, turn, over)
 	}
+	return slot, err
 }
 
 // wait returns when something is due, or over is closed.

@@ -14,7 +14,6 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/limit"
 	"prodigy/internal/limits"
 	"prodigy/internal/process"
 	"prodigy/internal/reuse"
@@ -83,29 +82,12 @@ type onItems struct {
 
 // steering is the way of requests to the owner.
 type steering struct {
-	controls chan controlCall          // from who steers the job
-	closing  chan struct{}             // closed when the owner takes no more requests
-	unlisten func() error              // ends the way in of requests; nil if there is none
-	ordered  atomic.Pointer[runResult] // how the run is to end, because a request said so
-	gate     holdGate                  // of the next tries of steps
-	waits    waits                     // of steps for their next tries
-}
-
-// runResult is the result of a run or a phase, before it is recorded.
-type runResult struct {
-	state    job.State
-	reason   string
-	cause    error // of what prodigy itself could not do
-	failure  *agent.Failure
-	spent    *limit.JobSpent // the budget allows no further agent
-	refused  bool            // nothing was run
-	unproven bool            // its rollout is held
-	outside  bool            // it is outside of the windows of the job
-	held     bool            // the phases after the map phase did not run, since their condition does not hold
-	drained  bool            // by a request
-	head     string          // of a standard workflow with workspaces: the commit that it ended at
-
-	reprocessed, recovered int // of a retry of dead letters
+	controls chan controlCall       // from who steers the job
+	closing  chan struct{}          // closed when the owner takes no more requests
+	unlisten func() error           // ends the way in of requests; nil if there is none
+	ordered  atomic.Pointer[Result] // how the run is to end, because a request said so
+	gate     holdGate               // of the next tries of steps
+	waits    waits                  // of steps for their next tries
 }
 
 // message is sent by an agent to the owner. Exactly one of its fields is set, but for from.

@@ -12,9 +12,9 @@ import (
 // lobby is where everything waits that is to start, or to go on. Nothing of it has a slot but what asks from
 // within one.
 type lobby struct {
-	fresh  *offered // the next new item, when it has been received
-	due    dueHeap  // items that wait for their next attempt
-	parked parkHeap // agents that wait for the next try of a step
+	fresh  *offered          // the next new item, when it has been received
+	due    ordered[dueItem]  // items that wait for their next attempt
+	parked ordered[*parking] // agents that wait for the next try of a step
 
 	// agents whose wait for the next try of a step is over, by the key of their rate
 	woken       lanes[string, *parking]
@@ -141,28 +141,10 @@ type dueItem struct {
 	due   time.Time
 }
 
-// dueHeap has the item that is due first at its top; of two due at once, the one selected first.
-type dueHeap []dueItem
-
-func (h dueHeap) Len() int { return len(h) }
-
-func (h dueHeap) Less(i, k int) bool {
-	return cmp.Or(h[i].due.Compare(h[k].due), cmp.Compare(h[i].index, h[k].index)) < 0
+// before puts the item first that is due first; of two due at once, the one selected first.
+func (d dueItem) before(e dueItem) bool {
+	return cmp.Or(d.due.Compare(e.due), cmp.Compare(d.index, e.index)) < 0
 }
-
-func (h dueHeap) Swap(i, k int) { h[i], h[k] = h[k], h[i] }
-
-func (h *dueHeap) Push(x any) { *h = append(*h, x.(dueItem)) }
-
-func (h *dueHeap) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
-}
-
-func (h *dueHeap) push(d dueItem) { heap.Push(h, d) }
-
-func (h *dueHeap) pop() dueItem { return heap.Pop(h).(dueItem) }
 
 // sameSlot answers an agent that it had better wait in its slot, since so many wait already.
 const sameSlot = -1
@@ -170,22 +152,8 @@ const sameSlot = -1
 // maxParked bounds the agents that wait outside the slots: each is a goroutine with its variables.
 const maxParked = 1024
 
-// parkHeap has the agent that is due first at its top.
-type parkHeap []*parking
-
-func (h parkHeap) Len() int { return len(h) }
-
-func (h parkHeap) Less(i, k int) bool { return h[i].due.Before(h[k].due) }
-
-func (h parkHeap) Swap(i, k int) { h[i], h[k] = h[k], h[i] }
-
-func (h *parkHeap) Push(x any) { *h = append(*h, x.(*parking)) }
-
-func (h *parkHeap) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
-}
+// before puts the agent first that is due first.
+func (k *parking) before(l *parking) bool { return k.due.Before(l.due) }
 
 // park takes the slot of an agent that waits, unless too many wait already.
 func (p *pool) park(k *parking) {
@@ -194,7 +162,7 @@ func (p *pool) park(k *parking) {
 		return
 	}
 	p.leaveSlot(k)
-	heap.Push(&p.lobby.parked, k)
+	p.lobby.parked.push(k)
 }
 
 // unpark removes an agent that ended while it was parked, because of a timeout. One on a fleet may be parked
@@ -212,7 +180,7 @@ func (p *pool) wake(now time.Time) bool {
 	if len(p.lobby.parked) == 0 || p.lobby.parked[0].due.After(now) {
 		return p.wakeInTurn(now)
 	}
-	k := heap.Pop(&p.lobby.parked).(*parking)
+	k := p.lobby.parked.pop()
 	if k.turn && p.job.Fold.Limits.TakesTurns() {
 		p.lobby.woken.add(p.flights[k.token].keys.rate, k)
 		return true

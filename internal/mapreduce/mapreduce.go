@@ -58,7 +58,7 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 		return Result{Job: place}, errors.Join(err, j.close())
 	}
 	if j.Fold.Ended == job.Completed {
-		return j.finish(ctx, runResult{state: job.Completed, reason: "the job had completed before; nothing was run"}, nil)
+		return j.finish(ctx, Result{State: job.Completed, Reason: "the job had completed before; nothing was run"}, nil)
 	}
 	mapped := j.Fold.Phases["map"]
 	if err := j.beginAgain(ctx, mapped == nil || !mapped.Completed); err != nil {
@@ -480,28 +480,28 @@ func (j *owner) equip(ctx context.Context, start gitspace.Start) error {
 }
 
 // run runs what is left of the job's phases.
-func (j *owner) run(ctx context.Context) (runResult, error) {
+func (j *owner) run(ctx context.Context) (Result, error) {
 	j.listen()
 	if j.workflow.Mode == workflow.Standard {
 		v, err := j.runPhase(ctx, "", &workflow.Phase{Commands: j.workflow.Commands}, nil)
-		if err != nil || v.state != job.Completed || j.workflow.Merge == nil {
+		if err != nil || v.State != job.Completed || j.workflow.Merge == nil {
 			return v, err
 		}
 		return j.runPhase(ctx, "merge", j.workflow.Merge, nil)
 	}
-	if v, err := j.runPhase(ctx, "setup", j.workflow.Setup, nil); err != nil || v.state != job.Completed {
+	if v, err := j.runPhase(ctx, "setup", j.workflow.Setup, nil); err != nil || v.State != job.Completed {
 		return v, err
 	}
-	if v, err := j.runMap(ctx); err != nil || v.state != job.Completed {
+	if v, err := j.runMap(ctx); err != nil || v.State != job.Completed {
 		return v, err
 	}
 	return j.runLast(ctx)
 }
 
 // runLast runs the phases after the map phase. It runs none if no items were selected.
-func (j *owner) runLast(ctx context.Context) (runResult, error) {
+func (j *owner) runLast(ctx context.Context) (Result, error) {
 	if j.Fold.Total == 0 {
-		return runResult{state: job.Completed, reason: "no items were selected"}, nil
+		return Result{State: job.Completed, Reason: "no items were selected"}, nil
 	}
 	for name, p := range j.lastPhases() {
 		if p == nil {
@@ -510,18 +510,18 @@ func (j *owner) runLast(ctx context.Context) (runResult, error) {
 		if m := j.Fold.Policy.Metrics(); !j.Fold.Reducing && !j.reduced() {
 			if unmet := j.workflow.ReduceWhen.Unmet(m.Successful, m.TotalItems); unmet != "" {
 				j.Record(events.PhaseSkipped{Phase: name, Reason: unmet})
-				return runResult{state: job.Completed, reason: name + " was not run: " + unmet, held: true}, nil
+				return Result{State: job.Completed, Reason: name + " was not run: " + unmet, ReduceHeld: true}, nil
 			}
 		}
 		result, err := j.mapResult()
 		if err != nil {
-			return runResult{}, err
+			return Result{}, err
 		}
-		if v, err := j.runPhase(ctx, name, p, result); err != nil || v.state != job.Completed {
+		if v, err := j.runPhase(ctx, name, p, result); err != nil || v.State != job.Completed {
 			return v, err
 		}
 	}
-	return runResult{state: job.Completed}, nil
+	return Result{State: job.Completed}, nil
 }
 
 // reduced reports whether a phase after the map phase has begun.
@@ -545,12 +545,12 @@ func (j *owner) lastPhases() iter.Seq2[string, *workflow.Phase] {
 // retryDead runs dead letters again, and the phases after the map phase if they are asked for. Those that the
 // run before held back are asked for when their condition holds now. Work takes the place of what an agent
 // would do for the one item.
-func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce, held bool, work *gitspace.Work) (runResult,
+func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce, held bool, work *gitspace.Work) (Result,
 	error,
 ) {
 	reduce = reduce || j.Fold.Reducing
 	if err := j.recordResumed(ctx, events.ForDeadLetters, reduce); err != nil {
-		return runResult{}, err
+		return Result{}, err
 	}
 	indexes, tried := make([]int, 0, len(itemIDs)), make(map[int]int, len(itemIDs))
 	for _, id := range itemIDs {
@@ -574,39 +574,39 @@ func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce, held bo
 	if err != nil {
 		return v, err
 	}
-	v.reprocessed, v.recovered = j.Fold.Reprocessed(tried)
-	j.Record(events.DLQItemsReprocessed{Succeeded: v.recovered, Failed: v.reprocessed - v.recovered})
-	if v.state != job.Completed {
+	v.Reprocessed, v.Recovered = j.Fold.Reprocessed(tried)
+	j.Record(events.DLQItemsReprocessed{Succeeded: v.Recovered, Failed: v.Reprocessed - v.Recovered})
+	if v.State != job.Completed {
 		return v, nil
 	}
 	if pending := j.Pending(); pending > 0 || !j.Fold.Selected {
-		v.state, v.reason = job.Paused, "items that never ran are still pending"
+		v.State, v.Reason = job.Paused, "items that never ran are still pending"
 		if reduce {
-			v.reason += ", so that reduce did not run: a resume runs them, and then reduce"
+			v.Reason += ", so that reduce did not run: a resume runs them, and then reduce"
 		}
 		return v, nil
 	}
 	if stopped && (reduce || held) {
-		v.state, v.reason = job.Paused, "the first dead letters failed again, so that the others and reduce did not run: a resume runs reduce"
+		v.State, v.Reason = job.Paused, "the first dead letters failed again, so that the others and reduce did not run: a resume runs reduce"
 		return v, nil
 	}
 	if !reduce && !held {
 		return v, nil
 	}
 	last, err := j.runLast(ctx)
-	last.reprocessed, last.recovered = v.reprocessed, v.recovered
+	last.Reprocessed, last.Recovered = v.Reprocessed, v.Recovered
 	return last, err
 }
 
 // runCanary runs dead letters again: first as many as Config.Canary says, and the others only if none of these
 // failed. It reports whether it stopped at that.
-func (j *owner) runCanary(ctx context.Context, indexes []int) (v runResult, stopped bool, err error) {
+func (j *owner) runCanary(ctx context.Context, indexes []int) (v Result, stopped bool, err error) {
 	first, rest := indexes, []int(nil)
 	if n := j.config.Canary; n > 0 && n < len(indexes) {
 		first, rest = indexes[:n], indexes[n:]
 	}
 	v, err = j.runPool(ctx, j.listed(first), nil, nil)
-	if err != nil || v.state != job.Completed || len(rest) == 0 {
+	if err != nil || v.State != job.Completed || len(rest) == 0 {
 		return v, false, err
 	}
 	failed := 0
@@ -702,34 +702,30 @@ func (j *owner) attached(ctx context.Context) ([]int, error) {
 }
 
 // finish records the result of the run, closes everything and returns the Result.
-func (j *owner) finish(ctx context.Context, v runResult, err error) (Result, error) {
+func (j *owner) finish(ctx context.Context, v Result, err error) (Result, error) {
 	close(j.closing)
 	var d delivered
 	if err == nil {
 		d, v = j.deliver(context.WithoutCancel(ctx), v)
 	}
-	result := Result{
-		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause,
-		Failure: v.failure, Metrics: j.Fold.Policy.Metrics(),
-		Refused: v.refused, Outside: v.outside, Unproven: v.unproven, Reprocessed: v.reprocessed,
-		Recovered: v.recovered, ReduceStale: v.state == job.Completed && j.Fold.ReduceStale,
-		ReduceHeld: v.held,
-		Spent:      j.Fold.Spent.Total.Clone(), Budget: v.spent, Drained: v.drained,
-	}
+	result := v
+	result.Job, result.Metrics, result.Spent = j.place, j.Fold.Policy.Metrics(), j.Fold.Spent.Total.Clone()
+	result.Reason = j.config.Settings.Mask.Text(v.Reason)
+	result.ReduceStale = v.State == job.Completed && j.Fold.ReduceStale
 	if j.Fold.Ended != "" {
 		result.Duration = j.Fold.Duration(j.Fold.Last)
 		if err == nil {
 			err = j.RefreshResults()
 		}
 	} else {
-		if err == nil && v.state == job.Completed && j.Fold.Selected {
+		if err == nil && v.State == job.Completed && j.Fold.Selected {
 			err = j.MakeResults()
 		}
-		if err == nil && v.cause == nil { // what kept prodigy from going on, a full disk for one, would keep it from this
+		if err == nil && v.Cause == nil { // what kept prodigy from going on, a full disk for one, would keep it from this
 			err = errors.Join(j.RefreshResults(), j.refreshIndex())
 		}
 		if result.Duration = j.Fold.Duration(time.Now()); err == nil {
-			j.recordEnd(v, result, d)
+			j.recordEnd(result, d)
 		}
 	}
 	if j.space != nil {
@@ -792,31 +788,31 @@ func (j *owner) spent() *limit.Total {
 	return new(j.Fold.Spent.Total.Clone())
 }
 
-func (j *owner) recordEnd(v runResult, r Result, d delivered) {
+func (j *owner) recordEnd(r Result, d delivered) {
 	if batch := j.Fold.Policy.Remainder(); len(batch) > 0 {
 		j.Record(events.ErrorBatch{Size: len(batch), Errors: batch})
 	}
-	switch v.state {
+	switch r.State {
 	case job.Completed:
 		j.Record(events.JobCompleted{
-			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason,
-			ReduceStale: j.Fold.ReduceStale, ReduceHeld: v.held,
+			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: r.Reason,
+			ReduceStale: r.ReduceStale, ReduceHeld: r.ReduceHeld,
 			Head: d.head, Branch: d.Branch, Into: d.into, Spent: j.spent(),
 		})
 	case job.Failed:
 		j.Record(events.JobFailed{
-			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason,
-			Spent: j.spent(), InputGone: errors.Is(v.cause, errInputGone),
+			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: r.Reason,
+			Spent: j.spent(), InputGone: errors.Is(r.Cause, errInputGone),
 		})
 	case job.Cancelled:
 		j.Record(events.JobCancelled{
-			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason,
+			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: r.Reason,
 			Spent: j.spent(),
 		})
 	case job.Paused:
-		j.Record(events.JobPaused{Reason: v.reason, Unproven: v.unproven})
+		j.Record(events.JobPaused{Reason: r.Reason, Unproven: r.Unproven})
 	default:
-		panic("BUG: a run ended in no state: " + strconv.Quote(string(v.state)))
+		panic("BUG: a run ended in no state: " + strconv.Quote(string(r.State)))
 	}
 }
 

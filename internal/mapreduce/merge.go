@@ -1,7 +1,6 @@
 package mapreduce
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"math"
@@ -34,22 +33,12 @@ type mergeable struct {
 	index int
 }
 
-// mergeQueue has the item at its top whose turn it is.
-type mergeQueue []mergeable
-
-func (q mergeQueue) Len() int           { return len(q) }
-func (q mergeQueue) Less(a, b int) bool { return q[a].turn < q[b].turn }
-func (q mergeQueue) Swap(a, b int)      { q[a], q[b] = q[b], q[a] }
-func (q *mergeQueue) Push(x any)        { *q = append(*q, x.(mergeable)) }
-func (q *mergeQueue) Pop() any {
-	last := (*q)[len(*q)-1]
-	*q = (*q)[:len(*q)-1]
-	return last
-}
+// before puts the item first whose turn it is.
+func (m mergeable) before(n mergeable) bool { return m.turn < n.turn }
 
 // merger is the merge queue of a pool at work.
 type merger struct {
-	queue   mergeQueue
+	queue   ordered[mergeable]
 	busy    bool            // the goroutine is at work
 	last    int             // index of the last new item that the source gave
 	publish *published      // what has been recorded, but not yet been told to the Space
@@ -85,7 +74,7 @@ func (p *pool) enqueue(index int) {
 	if p.job.workflow.Workspace.Order == workflow.OrderItems {
 		turn = int64(index)
 	}
-	heap.Push(&p.merger.queue, mergeable{turn, index})
+	p.merger.queue.push(mergeable{turn, index})
 }
 
 // holdSlot holds the slot in which work has ended until that is merged: who begins there next begins at it. With
@@ -192,7 +181,7 @@ func (p *pool) nextBatch() []gitspace.Work {
 	}
 	var batch []gitspace.Work
 	for horizon := p.horizon(); len(batch) < most && len(p.merger.queue) > 0 && p.merger.queue[0].turn < horizon; {
-		index := heap.Pop(&p.merger.queue).(mergeable).index
+		index := p.merger.queue.pop().index
 		batch = append(batch, workOf(index, p.job.Fold.Merging[index]))
 	}
 	return batch

@@ -132,7 +132,7 @@ func (e *attemptEnd) fail(message string) {
 
 // recordOutcome records the end of an attempt and what follows from it, in one record, and returns its number.
 // A stop or an error of prodigy itself is not a failure of the item: the attempt is given back.
-func (j *owner) recordOutcome(e *attemptEnd, halted *runResult) int64 {
+func (j *owner) recordOutcome(e *attemptEnd, halted *Result) int64 {
 	if lost, ok := errors.AsType[*agent.LostError](e.err); ok {
 		a := e.attempt
 		return j.Record(events.AgentLost{
@@ -152,7 +152,7 @@ func (j *owner) recordOutcome(e *attemptEnd, halted *runResult) int64 {
 	if e.err != nil {
 		a, reason := e.attempt, e.err.Error()
 		if halted != nil {
-			reason = halted.reason
+			reason = halted.Reason
 		}
 		return j.Record(events.AgentInterrupted{
 			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: e.outcome.Node,

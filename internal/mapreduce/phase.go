@@ -15,10 +15,10 @@ import (
 
 // runPhase runs the steps of a phase that runs once, from its first step that is not done. A standard workflow
 // is one phase without a name.
-func (j *owner) runPhase(ctx context.Context, name string, p *workflow.Phase, m *agent.MapResult) (runResult, error) {
+func (j *owner) runPhase(ctx context.Context, name string, p *workflow.Phase, m *agent.MapResult) (Result, error) {
 	known := j.Fold.Phase(name)
 	if p == nil || known.Completed {
-		return runResult{state: job.Completed}, nil
+		return Result{State: job.Completed}, nil
 	}
 	if v, err := j.whileHeld(ctx); err != nil || v != nil { // somebody asked for a stop, or a pause, while the phase before it ran
 		return result(v), err
@@ -29,11 +29,11 @@ func (j *owner) runPhase(ctx context.Context, name string, p *workflow.Phase, m 
 	a := j.phaseAttempt(name, p, m)
 	var err error
 	if a.Limits.Agent, err = j.config.limit(j.workflow, "timeout", p.Timeout); err != nil {
-		return runResult{}, err
+		return Result{}, err
 	}
 	end, halted, err := j.runAlone(ctx, a)
 	if err != nil {
-		return runResult{}, err
+		return Result{}, err
 	}
 	if halted != nil && (end.err != nil || j.printed.err != nil) {
 		return *halted, nil
@@ -41,22 +41,22 @@ func (j *owner) runPhase(ctx context.Context, name string, p *workflow.Phase, m 
 	return j.phaseResult(name, end), nil
 }
 
-func (j *owner) phaseResult(name string, end attemptEnd) runResult {
+func (j *owner) phaseResult(name string, end attemptEnd) Result {
 	switch f := end.outcome.Failure; {
 	case j.stopped(end.err):
-		return runResult{state: job.Paused, reason: end.err.Error()}
+		return Result{State: job.Paused, Reason: end.err.Error()}
 	case end.err != nil:
 		if spent, ok := errors.AsType[*limit.JobSpent](end.err); ok {
-			return runResult{state: job.Failed, reason: inPhase(name, spent.Error()), spent: spent}
+			return Result{State: job.Failed, Reason: inPhase(name, spent.Error()), Budget: spent}
 		}
-		return runResult{state: job.Failed, reason: inPhase(name, end.err.Error()), cause: end.err}
+		return Result{State: job.Failed, Reason: inPhase(name, end.err.Error()), Cause: end.err}
 	case f != nil:
-		return runResult{state: job.Failed, reason: inPhase(name, f.Message), failure: f}
+		return Result{State: job.Failed, Reason: inPhase(name, f.Message), Failure: f}
 	}
 	if name != "" {
 		j.recordPhaseCompleted(name, end.outcome.Commit)
 	}
-	return runResult{state: job.Completed, head: end.outcome.Commit}
+	return Result{State: job.Completed, head: end.outcome.Commit}
 }
 
 func inPhase(name, message string) string {
@@ -91,7 +91,7 @@ func (j *owner) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult)
 
 // runAlone runs one attempt that is about no item. The owner stays at its post meanwhile: for events, a stop,
 // and the log's own failure.
-func (j *owner) runAlone(ctx context.Context, a agent.Attempt) (end attemptEnd, halted *runResult, err error) {
+func (j *owner) runAlone(ctx context.Context, a agent.Attempt) (end attemptEnd, halted *Result, err error) {
 	p := &pool{job: j, runners: newRunners(ctx), source: source{cancel: func() {}}}
 	p.openNoGates()
 	p.runners.running = 1

@@ -1,7 +1,6 @@
 package mapreduce
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -40,8 +39,8 @@ type pool struct {
 	submitter submitter // of a job on a fleet
 	merger    merger    // of a job with workspaces
 
-	single single     // of a pool that is about no items
-	halted *runResult // set when the pool stops before its end
+	single single  // of a pool that is about no items
+	halted *Result // set when the pool stops before its end
 	ending ending
 }
 
@@ -77,11 +76,11 @@ type ending struct {
 }
 
 // runMap runs the map phase, or what is left of it.
-func (j *owner) runMap(ctx context.Context) (runResult, error) {
+func (j *owner) runMap(ctx context.Context) (Result, error) {
 	p := j.Fold.Phase("map")
 	if p.Completed {
 		if len(j.Fold.Merging) == 0 {
-			return runResult{state: job.Completed}, nil
+			return Result{State: job.Completed}, nil
 		}
 		// a retry of dead letters was stopped before their work was merged
 		return j.runPool(ctx, source{cancel: func() {}}, nil, nil)
@@ -91,7 +90,7 @@ func (j *owner) runMap(ctx context.Context) (runResult, error) {
 		j.Record(events.PhaseStarted{Phase: "map", Fingerprint: &now})
 	}
 	if err := j.openReuse(now); err != nil {
-		return runResult{}, err
+		return Result{}, err
 	}
 	if v, err := j.whileHeld(ctx); err != nil || v != nil { // somebody asked for a stop, or a pause, while setup ran
 		return result(v), err
@@ -99,7 +98,7 @@ func (j *owner) runMap(ctx context.Context) (runResult, error) {
 	due := j.due() // before the selection begins, which brings what the store has lost
 	j.stages = limits.StagesOf(j.workflow.Map)
 	v, err := j.runPool(ctx, j.selected(), due, j.suspects())
-	if err == nil && v.state == job.Completed {
+	if err == nil && v.State == job.Completed {
 		j.recordPhaseCompleted("map", "")
 	}
 	return v, err
@@ -141,7 +140,7 @@ func (j *owner) openReuse(now events.Fingerprint) (err error) {
 }
 
 // runPool runs the items that are due and those of a source, each until it is settled, in at most j.parallel slots.
-func (j *owner) runPool(ctx context.Context, s source, due dueHeap, alone []dueItem) (runResult, error) {
+func (j *owner) runPool(ctx context.Context, s source, due ordered[dueItem], alone []dueItem) (Result, error) {
 	p := &pool{
 		job: j, source: s, runners: newRunners(ctx), flights: map[int64]*flight{}, slots: newSlots(j.parallel),
 		suspects: suspects{waiting: alone, out: -1}, submitter: submitter{room: make(chan struct{}, 1)},
@@ -149,7 +148,7 @@ func (j *owner) runPool(ctx context.Context, s source, due dueHeap, alone []dueI
 	defer p.runners.kill(nil)
 	defer close(p.runners.idle)
 	if err := p.makeTemplate(); err != nil {
-		return runResult{}, err
+		return Result{}, err
 	}
 	for _, d := range due {
 		p.again(d)
@@ -159,7 +158,7 @@ func (j *owner) runPool(ctx context.Context, s source, due dueHeap, alone []dueI
 	looking, enough := context.WithCancel(ctx)
 	defer enough()
 	if err := p.openGates(looking); err != nil {
-		return runResult{}, err
+		return Result{}, err
 	}
 	defer func() { j.Live = nil }()
 	if n := p.suspects.count(j); n > 0 {
@@ -172,7 +171,7 @@ func (j *owner) runPool(ctx context.Context, s source, due dueHeap, alone []dueI
 	p.slots.endSeeking()
 	s.cancel()
 	if err := j.Log.Err(); err != nil {
-		return runResult{}, err
+		return Result{}, err
 	}
 	if p.halted != nil {
 		return *p.halted, nil
@@ -180,7 +179,7 @@ func (j *owner) runPool(ctx context.Context, s source, due dueHeap, alone []dueI
 	if p.ending.cutOff != nil {
 		return j.selectionFailed(p.ending.cutOff), nil
 	}
-	return runResult{state: job.Completed}, nil
+	return Result{State: job.Completed}, nil
 }
 
 // makeTemplate sets what all agents have in common, and what waits by its keys.
@@ -229,17 +228,17 @@ func (p *pool) run(ctx context.Context) {
 		case <-p.submitter.room:
 		case <-ready(more):
 		case <-p.ending.grace:
-			p.runners.kill(errors.New(p.halted.reason))
+			p.runners.kill(errors.New(p.halted.Reason))
 		case <-stop:
 			stop = nil
 			p.job.register.Stopping()
-			p.halt(runResult{state: job.Paused, reason: context.Cause(p.job.config.Stop).Error()}, p.job.config.Grace)
+			p.halt(Result{State: job.Paused, Reason: context.Cause(p.job.config.Stop).Error()}, p.job.config.Grace)
 		case <-dead:
 			dead = nil
-			p.halt(runResult{state: job.Paused, reason: context.Cause(ctx).Error()}, 0)
+			p.halt(Result{State: job.Paused, Reason: context.Cause(ctx).Error()}, 0)
 		case <-failed:
 			failed = nil
-			p.halt(runResult{state: job.Failed, reason: "the event log cannot be written"}, 0)
+			p.halt(Result{State: job.Failed, Reason: "the event log cannot be written"}, 0)
 			p.runners.kill(p.job.Log.Err())
 		}
 	}
@@ -320,9 +319,9 @@ func (p *pool) selected() {
 func (p *pool) haltSelecting(err error) { p.halt(p.job.selectionFailed(err), p.stopGrace()) }
 
 // selectionFailed returns how a run ends whose selection of items has failed.
-func (j *owner) selectionFailed(err error) runResult {
-	v := runResult{state: job.Failed, reason: "select items: " + err.Error() + j.uncommitted(err), cause: err}
-	v.refused = items.Mistaken(err) && j.workflow.Setup == nil
+func (j *owner) selectionFailed(err error) Result {
+	v := Result{State: job.Failed, Reason: "select items: " + err.Error() + j.uncommitted(err), Cause: err}
+	v.Refused = items.Mistaken(err) && j.workflow.Setup == nil
 	return v
 }
 
@@ -347,7 +346,7 @@ func (p *pool) fly(a agent.Attempt, keys itemKeys) {
 	}
 	p.flights[a.Token] = f
 	if p.job.Fold.Times.Limits() {
-		heap.Push(&p.watch.clocks, clock{f.began, a.Token})
+		p.watch.clocks.push(clock{f.began, a.Token})
 		p.soonStraggling()
 	}
 	if p.job.config.Trace {
@@ -552,10 +551,10 @@ func (p *pool) haltForOwn(err error) {
 		return
 	}
 	if spent, ok := errors.AsType[*limit.JobSpent](err); ok {
-		p.halt(runResult{state: job.Failed, reason: spent.Error(), spent: spent}, untilTheyEnd)
+		p.halt(Result{State: job.Failed, Reason: spent.Error(), Budget: spent}, untilTheyEnd)
 		return
 	}
-	p.halt(runResult{state: job.Failed, reason: err.Error(), cause: err}, p.stopGrace())
+	p.halt(Result{State: job.Failed, Reason: err.Error(), Cause: err}, p.stopGrace())
 }
 
 // release frees the slot of an agent that has ended; with strict durability not before its record is on disk.
@@ -590,10 +589,10 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 // checkPolicy stops the pool when the policy says so.
 func (p *pool) checkPolicy() {
 	if reason, stop := p.job.Fold.Policy.Stop(); stop {
-		p.halt(runResult{state: job.Failed, reason: reason}, p.stopGrace())
+		p.halt(Result{State: job.Failed, Reason: reason}, p.stopGrace())
 	}
 	if reason, alike := p.job.Fold.AllAlike(); alike {
-		p.halt(runResult{state: job.Failed, reason: reason}, p.stopGrace())
+		p.halt(Result{State: job.Failed, Reason: reason}, p.stopGrace())
 	}
 }
 
@@ -609,7 +608,7 @@ const untilTheyEnd = time.Duration(-1)
 
 // halt begins a stop: nothing starts any more, waits end, and running agents have the grace to finish. The
 // first reason is kept; a later halt can only shorten the grace.
-func (p *pool) halt(v runResult, grace time.Duration) {
+func (p *pool) halt(v Result, grace time.Duration) {
 	if p.halted == nil {
 		p.halted = &v
 		p.source.cancel()
@@ -629,7 +628,7 @@ func (p *pool) halt(v runResult, grace time.Duration) {
 }
 
 // stopCause ends processes without grace when there is none to be given.
-func stopCause(v runResult) error { return fmt.Errorf("%s: %w", v.reason, process.ErrKill) }
+func stopCause(v Result) error { return fmt.Errorf("%s: %w", v.Reason, process.ErrKill) }
 
 // limits returns the limits in time of the agents of the map phase.
 func (j *owner) limits() (agent.Limits, error) {
@@ -639,8 +638,8 @@ func (j *owner) limits() (agent.Limits, error) {
 }
 
 // due returns the items that waited for their next attempt when the run before ended.
-func (j *owner) due() dueHeap {
-	var due dueHeap
+func (j *owner) due() ordered[dueItem] {
+	var due ordered[dueItem]
 	for index, w := range j.Fold.Waiting {
 		if index >= j.Store.Len() {
 			continue // a power loss took it from the store: the selection will bring it again

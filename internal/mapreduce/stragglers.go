@@ -31,7 +31,7 @@ type flight struct {
 
 // watch are the stragglers of a pool.
 type watch struct {
-	clocks clockHeap // of the attempts that are no stragglers yet
+	clocks ordered[clock] // of the attempts that are no stragglers yet
 }
 
 // clock is when an attempt began, as far as that is known.
@@ -40,22 +40,8 @@ type clock struct {
 	token int64
 }
 
-// clockHeap has the attempt that has run longest at its top.
-type clockHeap []clock
-
-func (h clockHeap) Len() int { return len(h) }
-
-func (h clockHeap) Less(i, k int) bool { return h[i].since.Before(h[k].since) }
-
-func (h clockHeap) Swap(i, k int) { h[i], h[k] = h[k], h[i] }
-
-func (h *clockHeap) Push(x any) { *h = append(*h, x.(clock)) }
-
-func (h *clockHeap) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
-}
+// before puts the attempt first that has run longest.
+func (c clock) before(d clock) bool { return c.since.Before(d.since) }
 
 // sinceOf returns since when the present try of an attempt runs. One that waits for its next try begins then,
 // and one that waits for a worker of a fleet when it has that.
@@ -92,7 +78,7 @@ func (p *pool) findStragglers(now time.Time) {
 			one = j.Fold.Running.At(f.index)
 		}
 		if one.Token != c.token { // it has ended
-			heap.Pop(&w.clocks)
+			w.clocks.pop()
 			continue
 		}
 		if since := p.sinceOf(f, one.ID, now); since.After(c.since) {
@@ -108,7 +94,7 @@ func (p *pool) findStragglers(now time.Time) {
 		if t := j.Fold.Times.Percentile(); t > 0 {
 			e.PercentileMS, e.Attempts = events.Millis(t), j.Fold.Times.N()
 		}
-		heap.Pop(&w.clocks)
+		w.clocks.pop()
 		j.Record(e)
 		if j.workflow.Map.Straggler.Stop {
 			f.slow = &stragglerError{limit}

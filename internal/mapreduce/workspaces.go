@@ -329,22 +329,22 @@ type delivered struct {
 
 // deliver brings the result of the run into the user's repository, whatever the run came to: nothing is to be
 // only in prodigy's home. It returns what the run has come to then.
-func (j *owner) deliver(ctx context.Context, v runResult) (delivered, runResult) {
+func (j *owner) deliver(ctx context.Context, v Result) (delivered, Result) {
 	if j.space == nil {
 		return delivered{}, v
 	}
 	d := delivered{head: cmp.Or(v.head, j.Fold.Head)} // that of a standard workflow is in no record before the last
-	fail := func(what string, err error) (delivered, runResult) {
-		failed := runResult{state: job.Failed, reason: what + ": " + err.Error()}
+	fail := func(what string, err error) (delivered, Result) {
+		failed := Result{State: job.Failed, Reason: what + ": " + err.Error()}
 		var state *gitspace.StateError
 		if !errors.As(err, &state) {
-			failed.cause = err
+			failed.Cause = err
 		}
-		if v.state != job.Completed { // what the run itself came to says more
-			j.notice(failed.reason)
+		if v.State != job.Completed { // what the run itself came to says more
+			j.notice(failed.Reason)
 			return d, v
 		}
-		failed.reprocessed, failed.recovered = v.reprocessed, v.recovered
+		failed.Reprocessed, failed.Recovered = v.Reprocessed, v.Recovered
 		return d, failed
 	}
 	var err error
@@ -362,7 +362,7 @@ func (j *owner) deliver(ctx context.Context, v runResult) (delivered, runResult)
 		}
 		j.notice("the checkout is not as it was when the job began, by you or by an agent that left its workspace: " + strings.Join(paths[:min(few, len(paths))], ", ") + more)
 	}
-	if v.state != job.Completed {
+	if v.State != job.Completed {
 		return d, v
 	}
 	if into := j.workflow.Workspace.Into; into != "" && d.head != j.Fold.Base {
