@@ -72,6 +72,7 @@ const (
 	callRecordUsage  = "record_usage"
 	callUnmasked     = "unmasked"
 	callPack         = "pack"
+	callShared       = "shared"
 	callSecrets      = "secrets"
 )
 
@@ -118,6 +119,7 @@ var handlers = map[string]func(c *coordinator, q fleet.Call, f *flight) (any, er
 	callRecordUsage:  handler((*coordinator).recordUsage),
 	callUnmasked:     handler((*coordinator).unmasked),
 	callPack:         handler((*coordinator).pack),
+	callShared:       handler((*coordinator).shared),
 }
 
 // handler returns the handler of a method with arguments of one type. Times in what agents have told are moved to the
@@ -141,7 +143,7 @@ func (c *coordinator) call(m *nats.Msg) {
 	if json.Unmarshal(m.Data, &q) != nil || !sentBy(q.From, m.Subject, 4) {
 		return
 	}
-	k, first := c.enter(callID{q.From, q.ID})
+	k, first := c.enter(q)
 	if k == nil { // another coordinator answers
 		return
 	}
@@ -165,9 +167,10 @@ func (c *coordinator) call(m *nats.Msg) {
 	_ = m.RespondMsg(c.signer.message("", signedAnswer, c.key+"\x00"+q.ID, encoded(answer)))
 }
 
-// enter returns the call with an id, and whether it is new. It forgets old ones. The call is nil if another coordinator
-// has the job.
-func (c *coordinator) enter(id callID) (k *call, first bool) {
+// enter returns the call of a worker, and whether it is new. It forgets old ones. The call is nil if another coordinator
+// has the job. What attempts share is not kept for each worker that asks for it.
+func (c *coordinator) enter(q fleet.Call) (k *call, first bool) {
+	id := callID{q.From, q.ID}
 	c.turn(func(s *jobState) {
 		if s.gone {
 			return
@@ -175,6 +178,8 @@ func (c *coordinator) enter(id callID) (k *call, first bool) {
 		t := &s.calls
 		if k = t.calls[id]; k == nil {
 			k, first = &call{done: make(chan struct{})}, true
+		}
+		if first && q.Method != callShared {
 			t.calls[id] = k
 		}
 		for len(t.answered) > 0 && time.Since(t.calls[t.answered[0]].at) > callKept {
@@ -197,7 +202,9 @@ func (c *coordinator) answer(k *call, q fleet.Call) {
 		if k.answer, k.at = answer, time.Now(); len(data) > maxBody {
 			k.answer, k.pieces = fleet.CallAnswer{}, fleet.Pieces(data, pieceSize)
 		}
-		s.calls.answered = append(s.calls.answered, callID{q.From, q.ID})
+		if q.Method != callShared {
+			s.calls.answered = append(s.calls.answered, callID{q.From, q.ID})
+		}
 		close(k.done)
 	})
 }
@@ -449,6 +456,16 @@ func (c *coordinator) unmasked(_ fleet.Call, f *flight, args unmaskedArgs) (unma
 	}
 	p, ok := c.host.Unmasked(f.Attempt, args.Phase, args.Step)
 	return unmaskedResult{p, ok}, nil
+}
+
+// shared returns what attempts have in common, by its name.
+func (c *coordinator) shared(_ fleet.Call, _ *flight, name string) (json.RawMessage, error) {
+	var data []byte
+	c.turn(func(s *jobState) { data = s.shared.data[name] })
+	if data == nil {
+		return nil, overError{errors.New("another coordinator has the job, and attempts have other things in common")}
+	}
+	return data, nil
 }
 
 // broke has the attempt end with an error that is the job's.

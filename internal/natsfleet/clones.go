@@ -2,6 +2,7 @@ package natsfleet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -34,16 +35,13 @@ const (
 // Isolate implements mapreduce.Fleet.
 func (c *coordinator) Isolate(k mapreduce.Clones) { c.clones = k }
 
-// sendSeed has the broker keep what workspaces are made of, and returns the name of the object.
-func (c *coordinator) sendSeed(ctx context.Context) (string, error) {
+// shareSeed returns the name of what workspaces are made of.
+func (c *coordinator) shareSeed(ctx context.Context) (name string, err error) {
 	seed, err := c.clones.Seed(ctx)
-	if err != nil {
-		return "", err
+	if err == nil {
+		c.turn(func(s *jobState) { name, s.shared.base = s.shared.add(seed), seed.Record.Base })
 	}
-	data := encoded(seed)
-	name := objectName(c.key+"/seed", data)
-	c.turn(func(s *jobState) { s.kept.objects[name], s.kept.base = data, seed.Record.Base })
-	return name, c.restoring(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) })
+	return name, err
 }
 
 // packArgs are the commits that a worker asks for, and some that it has.
@@ -62,7 +60,7 @@ func (c *coordinator) pack(_ fleet.Call, f *flight, args packArgs) (*fleet.Pack,
 		return nil, errNotOut
 	}
 	var base string
-	c.turn(func(s *jobState) { base = s.kept.base })
+	c.turn(func(s *jobState) { base = s.shared.base })
 	a := f.Attempt
 	for _, want := range args.Want {
 		if want == "" || want != base && want != a.Base && want != a.Resolve {
@@ -129,8 +127,8 @@ func (w *worker) workspaces(ctx context.Context, j *workerJob, entry fleet.Job) 
 	if s != nil {
 		return s, nil
 	}
-	data, err := w.fetch(ctx, entry.Seed)
-	if err != nil {
+	var data json.RawMessage
+	if err := w.ask(ctx, j, callShared, 0, entry.Seed, &data); err != nil {
 		return nil, err
 	}
 	seed, err := gitspace.ParseSeed(data)

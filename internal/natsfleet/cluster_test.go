@@ -145,9 +145,6 @@ func cutOff(f *field, c *coordinator) chan fleet.CoordinatorMessage {
 	if err := c.open(f.t.Context(), "job"); err != nil {
 		f.t.Fatal(err)
 	}
-	if err := c.nc.FlushTimeout(time.Minute); err != nil { // the broker knows that it listens
-		f.t.Fatal(err)
-	}
 	u := fleet.WorkerMessage{V: fleet.Protocol, Owner: c.owner, WorkerStatus: fleet.WorkerStatus{Instance: instance, Node: "w", Round: 1, Credit: 1, Slots: 1, Full: true}}
 	if err := h.nc.Publish(upSubject(instance, c.key), encoded(u)); err != nil {
 		f.t.Fatal(err)

@@ -7,7 +7,7 @@
 //
 // Coordinators and workers talk by plain messages: fleet.WorkerMessage and fleet.CoordinatorMessage. Both keep what
 // they have said until the other has it, and say it again when it may have been lost. The broker keeps three things:
-// the bucket prodigy-locks who has a job, the object store prodigy-files files and what attempts have in common, and the
+// the bucket prodigy-locks who has a job, the object store prodigy-files files, and the
 // stream PRODIGY_OUT what workers have to report while the coordinator is away. Whatever it loses of that is made again:
 // package fleet says why that is safe.
 package natsfleet

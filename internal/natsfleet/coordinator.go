@@ -69,7 +69,7 @@ type jobState struct {
 	stops   map[context.Context]bool
 	gone    bool      // another coordinator has the job
 	entry   fleet.Job // what workers are told of the job
-	kept    sharedObjects
+	shared  shared
 	workers workerBook
 	calls   callTable
 	mailbox mailbox
@@ -95,7 +95,6 @@ type roomTold struct {
 type slowWork struct {
 	opening     sync.Mutex
 	reconciling sync.Mutex
-	putting     sync.Mutex // of specs
 	packing     sync.Mutex
 	packs       map[string]*fleet.Pack // with packing: that the broker has, by what they were asked for with
 	showing     sync.Mutex             // of flight.shown
@@ -148,9 +147,7 @@ func newCoordinator(o fleet.JobOptions) *coordinator {
 		state: jobState{
 			ledger:  fleet.NewLedger(o.Lease, every(o.Lease), time.Now()),
 			flights: map[int64]*flight{}, ended: map[int64]*endedFlight{}, stops: map[context.Context]bool{},
-			kept: sharedObjects{
-				objects: map[string][]byte{}, specs: map[string]string{},
-			},
+			shared: shared{data: map[string][]byte{}, specs: map[string]string{}},
 			workers: workerBook{
 				roster: roster{}, clocks: fleet.Clocks{}, heard: map[string]time.Time{},
 				short: map[string]string{}, named: map[string]bool{},
@@ -302,10 +299,8 @@ func (c *coordinator) submit(ctx context.Context, a *agent.Attempt, done doneFun
 	if err := c.open(ctx, a.JobID); err != nil {
 		return err
 	}
-	spec, err := c.spec(ctx, *a)
-	if err != nil {
-		return err
-	}
+	spec := c.spec(*a)
+	var err error
 	last := false // of those that the run before left
 	c.turn(func(s *jobState) {
 		adopted := s.awaited[a.ID]

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -88,7 +87,7 @@ func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
 	}
 	if c.clones != nil {
 		var err error
-		if seed, err = c.sendSeed(ctx); err != nil {
+		if seed, err = c.shareSeed(ctx); err != nil {
 			return fmt.Errorf("send what workspaces are made of: %w", err)
 		}
 	}
@@ -138,6 +137,7 @@ func (c *coordinator) begin(ctx context.Context) error {
 		return err
 	}
 	c.turn(func(s *jobState) { s.mailbox.ups = ups })
+	_ = c.nc.FlushTimeout(requestTime) // now workers are heard, if the broker is there
 	c.announce(false)
 	return nil
 }
@@ -318,14 +318,16 @@ func (c *coordinator) reconcile(ctx context.Context, again bool) {
 		return
 	}
 	listens := false
-	var objects map[string][]byte
 	var files []fleet.File
 	c.turn(func(s *jobState) {
 		listens = s.mailbox.ups != nil
-		objects, files = maps.Clone(s.kept.objects), s.kept.files
+		files = s.shared.files
 	})
 	if listens && (again || c.deaf()) { // a consumer that was made anew has forgotten who waits for it
 		_ = c.restoring(ctx, func(context.Context) error { return c.consume() })
+	}
+	if len(files) == 0 {
+		return
 	}
 	var kept map[string]string
 	if err := c.restoring(ctx, func(ctx context.Context) (err error) {
@@ -333,11 +335,6 @@ func (c *coordinator) reconcile(ctx context.Context, again bool) {
 		return err
 	}); err != nil {
 		return
-	}
-	for name, data := range objects {
-		if kept[name] != sumOf(data) {
-			_ = c.restoring(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) })
-		}
 	}
 	lost := slices.DeleteFunc(slices.Clone(files), func(f fleet.File) bool { return kept[c.fileObject(f)] == f.Sum })
 	c.resendFiles(c.life, lost) // which may take long, and tries each once

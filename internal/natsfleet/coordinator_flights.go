@@ -13,7 +13,7 @@ import (
 // flight is an attempt that is out.
 type flight struct {
 	*agent.Attempt
-	spec   string // object of what the attempt has in common with others
+	spec   string // name of what the attempt has in common with others
 	done   doneFunc
 	of     context.Context
 	stop   *flightStop          // nil until somebody asks for it

@@ -1,8 +1,6 @@
 package natsfleet
 
 import (
-	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -153,21 +151,28 @@ func (c *coordinator) returned(m *nats.Msg) {
 	}
 }
 
-// sharedObjects are what the broker has for all attempts.
-type sharedObjects struct {
-	objects map[string][]byte // specs and the list of files, by name
-	files   []fleet.File
-	specs   map[string]string // their names, by the spec of the attempt and what else is in it
-	base    string            // with workspaces: the commit that the job begins at
+// shared is what attempts have in common. Workers ask for it by its name, which is its digest.
+type shared struct {
+	data  map[string][]byte // specs, the list of files, and what workspaces are made of
+	files []fleet.File
+	specs map[string]string // names of specs, by the spec of the attempt and what else is in it
+	base  string            // with workspaces: the commit that the job begins at
 }
 
-// spec has the broker keep what the attempt has in common with others, and returns the name of that object.
-func (c *coordinator) spec(ctx context.Context, a agent.Attempt) (string, error) {
+// add adds something, and returns its name.
+func (s *shared) add(v any) (name string) {
+	data := encoded(v)
+	name = digest(data)
+	s.data[name] = data
+	return name
+}
+
+// spec returns the name of what the attempt has in common with others.
+func (c *coordinator) spec(a agent.Attempt) (name string) {
 	known := a.Spec + "\x00" + string(a.Outputs.Keep)
-	name := ""
-	c.turn(func(s *jobState) { name = s.kept.specs[known] })
+	c.turn(func(s *jobState) { name = s.shared.specs[known] })
 	if name != "" {
-		return name, nil
+		return name
 	}
 	s := fleet.NewSpec(a)
 	if c.produces != nil {
@@ -178,20 +183,9 @@ func (c *coordinator) spec(ctx context.Context, a agent.Attempt) (string, error)
 	}
 	s.Seed, s.LogSteps, s.Echo = c.c.Seed, c.c.LogSteps, c.c.Echo != nil
 	s.Claude, s.Agents, s.Layers = c.c.Claude, c.o.Agents, c.o.Layers
-	data, err := json.Marshal(s)
-	if err != nil {
-		return "", err
-	}
-	name = objectName(c.key+"/spec", data)
-	c.slow.putting.Lock()
-	defer c.slow.putting.Unlock()
-	put := false
-	c.turn(func(s *jobState) { _, put = s.kept.objects[name] })
-	if !put {
-		if err := c.restoring(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) }); err != nil {
-			return "", err
-		}
-	}
-	c.turn(func(s *jobState) { s.kept.specs[known], s.kept.objects[name] = name, data }) // now workers can fetch it
-	return name, nil
+	c.turn(func(j *jobState) {
+		name = j.shared.add(s)
+		j.shared.specs[known] = name
+	})
+	return name
 }

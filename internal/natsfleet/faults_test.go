@@ -3,7 +3,6 @@ package natsfleet
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -141,34 +140,6 @@ func TestABrokerThatHasLostItsDiskIsTold(t *testing.T) {
 	const want = "the broker has lost what it had of the job: was its store emptied, or is it another broker? It is given all that again; what had ended, and only the broker had the report, runs again\n"
 	if said.String() != want {
 		t.Errorf("got %q, want %q", said, want)
-	}
-}
-
-// A broker that was restarted without its disk, or has no leader yet, has what it needs again in a moment.
-func TestAWorkerWaitsForWhatTheBrokerHasLost(t *testing.T) {
-	f := newField(t)
-	_, of := f.config(nil) // has made the store
-	c := of.(*coordinator)
-	defer func() { _ = c.Close() }()
-	w := newWorker(fleet.WorkerOptions{})
-	w.brokerConn = c.brokerConn
-	name := objectName("spec", []byte("steps"))
-	if err := w.js.DeleteObjectStore(t.Context(), filesStore); err != nil {
-		t.Fatal(err)
-	}
-	time.AfterFunc(300*time.Millisecond, func() {
-		if err := ensureStreams(t.Context(), c.brokerConn); err != nil {
-			t.Error(err)
-		}
-		if err := c.put(t.Context(), name, []byte("steps")); err != nil {
-			t.Error(err)
-		}
-	})
-	if data, err := w.fetch(t.Context(), name); err != nil || string(data) != "steps" {
-		t.Errorf("got %q, %v", data, err)
-	}
-	if _, err := w.fetch(t.Context(), objectName("task", []byte("never kept"))); !errors.Is(err, errObjectGone) {
-		t.Errorf("got %v, want that it is gone", err)
 	}
 }
 
@@ -391,7 +362,7 @@ func TestFilesAreLookedForTogether(t *testing.T) {
 	if sent := c.nc.Stats().OutMsgs - before; sent > files {
 		t.Errorf("it takes %d requests", sent)
 	}
-	lost := c.fileObject(c.state.kept.files[files/2])
+	lost := c.fileObject(c.state.shared.files[files/2])
 	if err := c.remove(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}

@@ -31,8 +31,8 @@ const (
 	readings     = 3       // of a file that changes while it is read
 )
 
-// sendFiles has the broker keep the files that commands run beside, each content once, and returns the name of the
-// object with their list.
+// sendFiles has the broker keep the files that commands run beside, each content once, and returns the name of their
+// list.
 func (c *coordinator) sendFiles(ctx context.Context) (string, error) {
 	found := reuse.NewDir(c.o.Dir)
 	var paths []string
@@ -68,10 +68,9 @@ func (c *coordinator) sendFiles(ctx context.Context) (string, error) {
 		}
 		list = append(list, f)
 	}
-	data := encoded(list)
-	name := c.key + "/files-" + digest(data)
-	c.turn(func(s *jobState) { s.kept.objects[name], s.kept.files = data, list })
-	return name, c.restoring(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) })
+	name := ""
+	c.turn(func(s *jobState) { name, s.shared.files = s.shared.add(list), list })
+	return name, nil
 }
 
 // sendFile has the broker keep one file, unless it has its content.
@@ -173,12 +172,8 @@ func (w *worker) directory(ctx context.Context, j *workerJob, list string) (stri
 	if dir := j.dirs[list]; dir != "" {
 		return dir, nil
 	}
-	data, err := w.fetch(ctx, list)
-	if err != nil {
-		return "", err
-	}
 	var files []fleet.File
-	if err := json.Unmarshal(data, &files); err != nil {
+	if err := w.ask(ctx, j, callShared, 0, list, &files); err != nil {
 		return "", fmt.Errorf("the list of the files: %w", err)
 	}
 	dir := filepath.Join(w.o.Home, "jobs", j.key, digest([]byte(list)))

@@ -270,8 +270,7 @@ func TestAFileThatChangesWhileItIsReadIsNoticed(t *testing.T) {
 	}
 }
 
-// A worker that gives a file up in the middle, or sends an object twice, asks for nothing that it may not do: no removal of what it has sent, which belongs to the coordinator. The
-// broker would not even answer.
+// A worker that sends a file asks for nothing that it may not do: what it has sent belongs to the coordinator.
 func TestAWorkerAsksForNoRemoval(t *testing.T) {
 	f := securedField(t, "a")
 	coordinator, err := connect(t.Context(), f.as("coordinator.yml"), "test", provisioned, func() {})
@@ -284,11 +283,14 @@ func TestAWorkerAsksForNoRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer worker.nc.Close()
-	// An output whose acknowledgement was lost is sent once more.
-	for range 2 {
-		if err := worker.put(t.Context(), "job/out-1", []byte("output")); err != nil {
-			t.Error(err)
-		}
+	f.write("made", "made", 0o600)
+	root, err := os.OpenRoot(filepath.Join(f.root, "run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	if _, err := worker.putFile(t.Context(), "job/made-1", root, "made"); err != nil {
+		t.Error(err)
 	}
 	if err := worker.nc.FlushTimeout(time.Minute); err != nil {
 		t.Fatal(err)
@@ -433,7 +435,7 @@ func TestAFileThatCannotBeSentAgainStopsTheRun(t *testing.T) {
 			if err := c.open(t.Context(), "job"); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.remove(t.Context(), c.fileObject(c.state.kept.files[0])); err != nil {
+			if err := c.remove(t.Context(), c.fileObject(c.state.shared.files[0])); err != nil {
 				t.Fatal(err)
 			}
 			if err := change(filepath.Join(f.root, "run", "in")); err != nil {

@@ -3,7 +3,6 @@ package natsfleet
 import (
 	"context"
 	"testing"
-	"time"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/ai"
@@ -36,22 +35,4 @@ func TestAttemptsAskWhileAStoppedJobGoesOn(t *testing.T) {
 	host.job.cancel(context.Canceled)
 	w.mu.Unlock()
 	<-done
-}
-
-// A file of presets that has nothing but comments is one without presets.
-func TestALayerWithoutPresets(t *testing.T) {
-	f := newField(t)
-	c := f.coordinator()
-	w := newTestWorker(t)
-	w.brokerConn = c.brokerConn
-	data := encoded(fleet.Spec{Agents: true, Layers: []string{"# nothing\n"}})
-	name := objectName("spec", data)
-	if err := c.put(t.Context(), name, data); err != nil {
-		t.Fatal(err)
-	}
-	h, ctx := w.hold(newTestJob(w, "j", time.Minute), 1)
-	h.task.Spec = name
-	if _, _, _, err := w.executor(ctx, h); err != nil {
-		t.Error(err)
-	}
 }

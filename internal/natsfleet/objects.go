@@ -54,8 +54,7 @@ func (m *missingObject) isGone(err error, now time.Time) bool {
 func (h *brokerConn) await(ctx context.Context, get func(ctx context.Context) error) error {
 	began, missing, gone := time.Now(), missingObject{}, false
 	err := persist(ctx, get, func(err error) bool {
-		if _, local := errors.AsType[*fs.PathError](err); local || errors.Is(err, errAltered) ||
-			errors.Is(err, errNotSent) {
+		if _, local := errors.AsType[*fs.PathError](err); local || errors.Is(err, errNotSent) {
 			return false
 		}
 		now := time.Now()
@@ -99,39 +98,6 @@ func (h *brokerConn) sumOf(ctx context.Context, name string) (string, error) {
 	}
 	sum, err := jetstream.DecodeObjectDigest(info.Digest)
 	return hex.EncodeToString(sum), err
-}
-
-// put has the broker keep an object, unless it has it: the client replaces one by a purge, which a worker has no right
-// to.
-func (h *brokerConn) put(ctx context.Context, name string, data []byte) error {
-	if is, err := h.sumOf(ctx, name); err != nil || is == sumOf(data) {
-		return err
-	}
-	store, err := h.js.ObjectStore(ctx, filesStore)
-	if err == nil {
-		_, err = store.PutBytes(ctx, name, data)
-	}
-	return err
-}
-
-// objectName returns the name of an object, which ends with the digest of its content: whoever was told the name sees
-// whether it was altered.
-func objectName(prefix string, data []byte) string { return prefix + "-" + digest(data) }
-
-// errAltered is the error about an object that is not what its name says.
-var errAltered = errors.New("somebody has altered it")
-
-// get returns an object.
-func (h *brokerConn) get(ctx context.Context, name string) ([]byte, error) {
-	store, err := h.js.ObjectStore(ctx, filesStore)
-	if err != nil {
-		return nil, err
-	}
-	data, err := store.GetBytes(ctx, name)
-	if err == nil && !strings.HasSuffix(name, objectName("", data)) {
-		return nil, errAltered
-	}
-	return data, err
 }
 
 // errNotSent is the error about an object that is not what its digest says.

@@ -1,6 +1,7 @@
 package natsfleet
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -31,6 +32,15 @@ func submitted(f *field, c *coordinator) (*puppet, int64, chan ended) {
 	c.Submit(f.t.Context(), attemptAt(f, 1, "true"), func(_ *agent.Attempt, o agent.Outcome, err error) { end <- ended{o, err} })
 	p := f.puppet(c)
 	return p, p.take(), end
+}
+
+// put has the broker keep an object.
+func (h *brokerConn) put(ctx context.Context, name string, data []byte) error {
+	store, err := h.js.ObjectStore(ctx, filesStore)
+	if err == nil {
+		_, err = store.PutBytes(ctx, name, data)
+	}
+	return err
 }
 
 // inPieces returns the end of an attempt as it is sent if it is too large for a message.

@@ -131,10 +131,14 @@ func testDiesAfterTheEnd(t *testing.T, runs bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(f.kept(js, 0)), len(files), streamInfo(t, js, outStream).Consumers
+		list, err := (&brokerConn{js: js}).objects(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list), len(files), streamInfo(t, js, outStream).Consumers
 	}
-	if objects, probes, consumers := left(); objects != 1 || probes != 1 || consumers != 1 {
-		t.Fatalf("it has left %d objects, %d files and %d consumers, want one of each", objects, probes, consumers)
+	if objects, probes, consumers := left(); objects != 0 || probes != 1 || consumers != 1 {
+		t.Fatalf("it has left %d objects, %d files and %d consumers, want no objects and one of the others", objects, probes, consumers)
 	}
 	c, of = f.config(func(o *fleet.JobOptions) {
 		o.Ended = func(id string) (uint64, bool) {

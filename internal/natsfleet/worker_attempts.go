@@ -247,16 +247,6 @@ func (w *worker) execute(h *heldAttempt) (o agent.Outcome, made []fleet.File, pa
 	return o, made, nil, err
 }
 
-// fetch returns an object.
-func (w *worker) fetch(ctx context.Context, name string) (data []byte, err error) {
-	return data, w.await(ctx, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, requestTime)
-		defer cancel()
-		data, err = w.get(ctx, name)
-		return err
-	})
-}
-
 // executor returns what runs the attempts of a spec, the directory of the files of the job (empty: it is shared), and
 // its workspaces (nil: it has none).
 func (w *worker) executor(ctx context.Context, h *heldAttempt) (x *jobExecutor, dir string, space *jobSpace,
@@ -278,13 +268,9 @@ func (w *worker) executor(ctx context.Context, h *heldAttempt) (x *jobExecutor, 
 	if x := j.executors[h.task.Spec]; x != nil {
 		return x, dir, space, nil
 	}
-	data, err := w.fetch(ctx, h.task.Spec)
-	if err != nil {
-		return nil, "", nil, fmt.Errorf("fetch the steps: %w", err)
-	}
 	x = &jobExecutor{}
-	if err := json.Unmarshal(data, &x.spec); err != nil {
-		return nil, "", nil, fmt.Errorf("read the steps: %w", err)
+	if err := w.ask(ctx, j, callShared, h.token, h.task.Spec, &x.spec); err != nil {
+		return nil, "", nil, fmt.Errorf("ask for the steps: %w", err)
 	}
 	if entry.Secrets && j.secrets == nil {
 		if err := w.ask(ctx, j, callSecrets, 0, nil, &j.secrets); err != nil {
