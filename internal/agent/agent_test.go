@@ -341,7 +341,7 @@ func TestAPromptIsNeverAnOption(t *testing.T) {
 			a := ofItem(workflow.Step{
 				Claude: &workflow.Text{Value: "${item}"}, Retry: &retry.Policy{Attempts: 3, InitialDelay: time.Hour},
 			})
-			a.Item = textJSON(test.text)
+			a.Item = asJSON(test.text)
 			o := execute(t, x, a)
 			if test.failure != "" {
 				if o.Failure == nil || o.Failure.Type != retry.TypeTemplate || !strings.Contains(o.Failure.Message, test.failure) {

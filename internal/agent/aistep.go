@@ -280,8 +280,7 @@ func (a *aiRun) notOurs(v ai.Verdict) bool {
 func (r *run) judge(
 	ctx context.Context, st *step, b boundCommand, out *sink, exit process.Exit, stderr string, res result,
 ) (result, *Failure, bool) {
-	stall := out.watch.stall()
-	ended := out.watch.ended()
+	stall, ended := out.watch.saw()
 	if ended && (exit.TimedOut || exit.Expired) {
 		exit.Code, exit.Signal, exit.TimedOut, stall = 0, "", false, nil
 		res.code = 0

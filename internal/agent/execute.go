@@ -223,7 +223,7 @@ func (r *run) capture(st *step, end stepEnd) {
 	}
 	r.captured[st.Capture] = res.data
 	if res.data == nil {
-		r.captured[st.Capture] = textJSON(res.shown().Output)
+		r.captured[st.Capture] = asJSON(res.shown().Output)
 	}
 }
 

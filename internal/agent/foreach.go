@@ -111,7 +111,7 @@ func (f *foreach) elements(r template.Resolver) ([]json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		elements = append(elements, textJSON(text))
+		elements = append(elements, asJSON(text))
 	}
 	return elements, nil
 }
@@ -160,7 +160,7 @@ func elementsOf(output string) []json.RawMessage {
 		case rawjson.Valid([]byte(line)):
 			elements = append(elements, json.RawMessage(line))
 		default:
-			elements = append(elements, textJSON(line))
+			elements = append(elements, asJSON(line))
 		}
 	}
 	return elements
@@ -275,16 +275,10 @@ func rowsJSON(rows []*row) string {
 			one.Output = c.Text()
 		}
 	}
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
 	if ran == nil {
 		ran = []*row{}
 	}
-	if err := enc.Encode(ran); err != nil {
-		panic("BUG: the rows of a foreach have no JSON: " + err.Error())
-	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return string(asJSON(ran))
 }
 
 // failure returns the failure of the first element that failed as that of the step, or nil when the step

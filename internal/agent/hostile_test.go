@@ -50,7 +50,7 @@ func filled(t *testing.T, dir, value, content string, format workflow.FileFormat
 		Path: workflow.Text{Value: "file"}, Content: workflow.Text{Value: content}, Format: format,
 	}})
 	a.Dir = dir
-	a.Item = slices.Concat([]byte(`{"v":`), textJSON(value), []byte("}"))
+	a.Item = slices.Concat([]byte(`{"v":`), asJSON(value), []byte("}"))
 	o := execute(t, local(t), a)
 	data, _ := os.ReadFile(filepath.Join(dir, "file"))
 	return string(data), o.Failure
@@ -149,7 +149,7 @@ func TestNoPathLeadsOutOfTheWorkingDirectory(t *testing.T) {
 			Path: workflow.Text{Value: "${item.v}"}, Content: workflow.Text{Value: "overwritten"}, CreateDirs: true,
 		}})
 		a.Dir = dir
-		a.Item = slices.Concat([]byte(`{"v":`), textJSON(path), []byte("}"))
+		a.Item = slices.Concat([]byte(`{"v":`), asJSON(path), []byte("}"))
 		execute(t, local(t), a)
 	}
 	want := []string{".", "a", "a/b", "outside", "outside/kept"}

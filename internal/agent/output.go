@@ -156,7 +156,10 @@ func parseCapture(f workflow.CaptureFormat, output string, failed bool) (json.Ra
 		}
 		return json.RawMessage(trimmed), nil
 	case workflow.FormatLines:
-		return linesJSON(output), nil
+		if output == "" {
+			return json.RawMessage("[]"), nil
+		}
+		return asJSON(strings.Split(output, "\n")), nil
 	case workflow.FormatNumber:
 		if trimmed == "" || !rawjson.Valid([]byte(trimmed)) || strings.ContainsAny(trimmed[:1], `"[{tfn`) {
 			return nil, fmt.Errorf("the output %s is not a number", quoteStart(trimmed))
@@ -168,25 +171,13 @@ func parseCapture(f workflow.CaptureFormat, output string, failed bool) (json.Ra
 	return nil, nil
 }
 
-// linesJSON returns the lines of output, which has no trailing newlines, as a JSON array.
-func linesJSON(output string) json.RawMessage {
-	if output == "" {
-		return json.RawMessage("[]")
-	}
-	var quoted []string
-	for line := range strings.SplitSeq(output, "\n") {
-		quoted = append(quoted, string(textJSON(line)))
-	}
-	return json.RawMessage("[" + strings.Join(quoted, ",") + "]")
-}
-
-// textJSON returns s as a JSON string. Unlike json.Marshal it leaves <, > and & readable.
-func textJSON(s string) json.RawMessage {
+// asJSON returns v as JSON. Unlike json.Marshal it leaves <, > and & readable.
+func asJSON(v any) json.RawMessage {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
-		panic("BUG: a string has no JSON: " + err.Error())
+	if err := enc.Encode(v); err != nil {
+		panic("BUG: it has no JSON: " + err.Error())
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

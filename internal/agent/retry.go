@@ -197,16 +197,10 @@ func (r *run) admitAgent(ctx context.Context, ask AgentAsk) (AgentTicket, *Failu
 	resume := r.limit.suspend()
 	slot, ticket, refusal, err := r.x.host.AdmitAgent(ctx, r.a, ask, r.keepSlot)
 	resume()
-	if ctx.Err() != nil {
-		if err == nil && refusal == nil {
-			r.x.host.ReleaseAgent(ticket)
-		}
-		return AgentTicket{}, nil, context.Cause(ctx)
+	if ctx.Err() != nil && err == nil && refusal == nil {
+		r.x.host.ReleaseAgent(ticket)
 	}
-	if err == nil {
-		r.a.Worker = slot
-	}
-	return ticket, refusal, err
+	return ticket, refusal, r.waited(ctx, slot, err)
 }
 
 // stepTurn waits for a turn of the rate of st, if it has one. The time limit of the attempt does not run meanwhile.
@@ -221,6 +215,11 @@ func (r *run) stepTurn(ctx context.Context, st *step) error {
 	resume := r.limit.suspend()
 	slot, err := r.x.host.StepTurn(ctx, r.a, t, r.keepSlot)
 	resume()
+	return r.waited(ctx, slot, err)
+}
+
+// waited notes the slot that the attempt goes on in after it has waited.
+func (r *run) waited(ctx context.Context, slot int, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -232,18 +231,19 @@ func (r *run) stepTurn(ctx context.Context, st *step) error {
 
 // refused returns the end of a step whose retrying a breaker ended: a refusal, with the evidence of the last try.
 func (e stepEnd) refused(refusal string) stepEnd {
-	failure := *e.failure
-	failure.Type = retry.TypeCircuitOpen
-	failure.Message = refusal + "; the last try: " + failure.Message
-	e.failure, e.reason = &failure, retry.CircuitOpen
+	e = e.because(retry.CircuitOpen, refusal+"; the last try: ")
+	e.failure.Type = retry.TypeCircuitOpen
 	return e
 }
 
 // overBudget returns the end of a step that is not tried again because of its retry budget.
-func (e stepEnd) overBudget() stepEnd {
+func (e stepEnd) overBudget() stepEnd { return e.because(retry.Budget, "retry budget exhausted: ") }
+
+// because returns the end of a step that is not tried again, with words in front of its failure.
+func (e stepEnd) because(reason retry.Reason, words string) stepEnd {
 	failure := *e.failure
-	failure.Message = "retry budget exhausted: " + failure.Message
-	e.failure, e.reason = &failure, retry.Budget
+	failure.Message = words + failure.Message
+	e.failure, e.reason = &failure, reason
 	return e
 }
 
@@ -289,13 +289,7 @@ func (r *run) stepRetrying(st *step, f *Failure, d retry.Decision) events.StepRe
 // pause waits d. The attempt may go on in another worker slot afterwards.
 func (r *run) pause(ctx context.Context, d time.Duration) error {
 	slot, err := r.x.host.Pause(ctx, r.a, d, r.keepSlot)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err == nil {
-		r.a.Worker = slot
-	}
-	return err
+	return r.waited(ctx, slot, err)
 }
 
 // heedRetryAfter adds to a failure how long the service asks to wait, by all that the try printed, and by the

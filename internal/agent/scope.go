@@ -83,29 +83,27 @@ type stepEnd struct {
 
 // record makes r the result of st, for the steps after it.
 func (s *scope) record(st *step, r result) {
-	s.validation = r.validatedAfter(s.validation)
-	s.set(r.plain(), append(kindNames(st.written()), last, st.ID)...)
-	s.set(r.as(st.Format), st.Capture)
+	s.leave(r, st.written(), st.ID, r.as(st.Format), st.Capture)
 }
 
 // restore is record for a step that was completed before a resume, from its record in the log.
 func (s *scope) restore(e events.StepCompleted) {
 	r := s.run.completed(e)
-	s.validation = r.validatedAfter(s.validation)
 	if r.skipped {
 		s.set(r, e.ID, e.Capture)
 		return
 	}
-	s.set(r.plain(), append(kindNames(e.Kind), last, e.ID)...)
-	s.set(r, e.Capture)
+	s.leave(r, e.Kind, e.ID, r, e.Capture)
 }
 
-// validatedAfter returns the result of the last validation: that of r, or else the one before.
-func (r result) validatedAfter(before json.RawMessage) json.RawMessage {
+// leave sets what a step leaves. Only the name of the capture has the output in its format.
+func (s *scope) leave(r result, kind, id string, captured result, capture string) {
 	if r.validation != nil {
-		return r.validation
+		s.validation = r.validation
 	}
-	return before
+	r.data = nil
+	s.set(r, append(kindNames(kind), last, id)...)
+	s.set(captured, capture)
 }
 
 // as returns r with its output in the format of a capture.
@@ -113,12 +111,6 @@ func (r result) as(f workflow.CaptureFormat) result {
 	if !r.skipped && (r.data == nil || f == workflow.FormatBoolean) { // a step may fail after its command has succeeded
 		r.data, _ = formatted(f, r.Output, r.failed)
 	}
-	return r
-}
-
-// plain returns r with its output as a text. Only the name of the capture has the output in its format.
-func (r result) plain() result {
-	r.data = nil
 	return r
 }
 

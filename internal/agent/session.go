@@ -13,29 +13,25 @@ import (
 // goesOn reports whether the next try of an agent with that verdict continues its session: it did not end by
 // itself, or its service went away when it had begun to answer. Its work would be lost.
 func goesOn(v ai.Verdict, exit process.Exit) bool {
-	switch v.Outcome {
-	case ai.Quota, ai.Auth, ai.Stalled:
+	return continues(v.Outcome, v.Usage.Tokens.Output > 0, v.Rule == "" && exit.Signal != "")
+}
+
+// continues reports whether a run with that outcome leaves a session. answered says that its service had begun to
+// answer, cut that a run which failed was ended from outside.
+func continues(o ai.Outcome, answered, cut bool) bool {
+	switch o {
+	case ai.Quota, ai.Auth, ai.Stalled, outcomeInterrupted:
 		return true
 	case ai.Overloaded:
-		return v.Usage.Tokens.Output > 0
-	case ai.Failed:
-		return v.Rule == "" && exit.Signal != ""
+		return answered
 	}
-	return false
+	return o == ai.Failed && cut
 }
 
 // LeavesSession reports whether the end of a run of an agent leaves a session that its item may go on in, as
 // far as its record tells.
 func LeavesSession(e events.AgentUsage) bool {
-	switch ai.Outcome(e.Outcome) {
-	case ai.Quota, ai.Auth, ai.Stalled, outcomeInterrupted:
-		return true
-	case ai.Overloaded:
-		return e.Tokens != nil && e.Tokens.Output > 0
-	case ai.Failed:
-		return e.Rule == "" && e.Partial
-	}
-	return false
+	return continues(ai.Outcome(e.Outcome), e.Tokens != nil && e.Tokens.Output > 0, e.Rule == "" && e.Partial)
 }
 
 // sessionBefore returns the session that the first try of st is to continue, of an attempt or a run before this

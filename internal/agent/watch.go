@@ -168,22 +168,12 @@ func (w *watch) stop() {
 	w.expire()
 }
 
-// stall returns why the run was ended, or nil.
-func (w *watch) stall() *ai.Stall {
+// saw returns why the run was ended, or nil, and whether it has printed its end, and nothing after it.
+func (w *watch) saw() (why *ai.Stall, ended bool) {
 	if w == nil {
-		return nil
+		return nil, false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.why
-}
-
-// ended reports whether the run has printed its end, and nothing after it.
-func (w *watch) ended() bool {
-	if w == nil {
-		return false
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.dog != nil && w.dog.Ended()
+	return w.why, w.dog != nil && w.dog.Ended()
 }

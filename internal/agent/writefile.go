@@ -227,12 +227,12 @@ func fillJSON(fill filler) (string, error) {
 		case !utf8.ValidString(value):
 			return "", notUTF8(written)
 		case quoted:
-			inner := textJSON(value)
+			inner := asJSON(value)
 			return string(inner[1 : len(inner)-1]), nil
 		case rawjson.Valid([]byte(value)):
 			return value, nil
 		}
-		return string(textJSON(value)), nil
+		return string(asJSON(value)), nil
 	})
 	if err != nil {
 		return "", err

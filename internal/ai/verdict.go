@@ -153,10 +153,6 @@ func (r *Reading) Model() string {
 	return model
 }
 
-// Continued reports whether a run with that outcome has left work that is lost without its session: it did not
-// end by itself.
-func (o Outcome) Continued() bool { return o == Quota || o == Auth || o == Stalled }
-
 // Usage returns what the run has used, as far as it has said so by now.
 func (r *Reading) Usage() Usage {
 	u := Usage{Model: r.Model()}
