@@ -73,17 +73,27 @@ func readWithTails(dir string, q Query) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		t := tails{dir: dir, query: q}
 		defer t.close()
-		t.look()
-		for e, err := range readStore(dir, q) {
-			if err == nil {
-				t.show(e)
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-		t.rest(yield)
+		t.read(newReader(dir, q), yield)
 	}
+}
+
+// read yields what is new in the store and then in the tails. It returns false when no more is wanted.
+func (t *tails) read(r *reader, yield func(Entry, error) bool) bool {
+	t.look()
+	for l := range r.lines() {
+		e, match, err := r.entry(l)
+		if errors.Is(err, ErrTorn) {
+			break
+		}
+		if err == nil && match {
+			match = t.pass(&e)
+			t.show(e)
+		}
+		if (err != nil || match) && !yield(e, err) {
+			return false
+		}
+	}
+	return t.rest(yield)
 }
 
 // readStore is Read without tails.
@@ -114,7 +124,6 @@ func Follow(ctx context.Context, dir string, q Query, running func() bool) iter.
 func follow(ctx context.Context, dir string, q Query, running func() bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		r := newReader(dir, q)
-		r.growing = true
 		ticker := time.NewTicker(pollEvery)
 		defer ticker.Stop()
 		t := tails{dir: dir, query: q}
@@ -123,24 +132,7 @@ func follow(ctx context.Context, dir string, q Query, running func() bool) iter.
 			if idle++; running() { // asked before what is there is read
 				idle = 0
 			}
-			t.look()
-			for l := range r.lines() {
-				e, match, err := r.entry(l)
-				if errors.Is(err, ErrTorn) {
-					break
-				}
-				if err == nil && match {
-					match = t.pass(&e)
-					t.show(e)
-				}
-				if (err != nil || match) && !yield(e, err) {
-					return
-				}
-			}
-			if !t.rest(yield) {
-				return
-			}
-			if idle > 1 { // a job that has just begun is not locked yet
+			if !t.read(r, yield) || idle > 1 { // a job that has just begun is not locked yet
 				return
 			}
 			select {
@@ -228,12 +220,11 @@ func Examine(dir string) iter.Seq[Line] {
 
 // reader reads a store from a place on.
 type reader struct {
-	dir     string
-	query   Query
-	wanted  []byte // is in every line that can match
-	growing bool   // more may come: what is not there yet is no damage
-	at      int64  // of the next line
-	amid    bool   // at is in the middle of a line, whose rest is passed over
+	dir    string
+	query  Query
+	wanted []byte // is in every line that can match
+	at     int64  // of the next line
+	amid   bool   // at is in the middle of a line, whose rest is passed over
 }
 
 func newReader(dir string, q Query) *reader {

@@ -27,8 +27,6 @@ type tailFile struct {
 	generation int
 }
 
-func (f tailFile) command() [2]int64 { return [2]int64{f.position, int64(f.number)} }
-
 func tailPath(dir string, position int64, number, generation int) string {
 	return filepath.Join(dir, fmt.Sprintf("%s%016d-%06d-%06d%s", tailPrefix, position, number, generation, suffix))
 }
@@ -126,60 +124,31 @@ func (s *Store) removeTail(of Source) {
 	}
 }
 
-// adoptTails appends the tails that a killed run has left, and removes their files.
+// adoptTails appends the tails that a killed run has left, as far as the store does not have them, and removes their files.
 func (s *Store) adoptTails() error {
-	files, err := listTails(s.dir)
-	if err != nil {
-		return err
-	}
-	for len(files) > 0 {
-		n := 1
-		for n < len(files) && files[n].command() == files[0].command() {
-			n++
-		}
-		if err := s.adoptTail(files[:n]); err != nil {
-			return err
-		}
-		for _, f := range files[:n] {
-			_ = os.Remove(f.path) // else it is found again, and the store has it
-		}
-		files = files[n:]
-	}
-	return nil
-}
-
-// adoptTail appends the tail that is in files, as far as the store does not have it.
-func (s *Store) adoptTail(files []tailFile) error {
-	var left tails
-	var entries []Entry
-	for _, f := range files {
-		left.read(f.path, func(e Entry, _ int64, err error) bool {
-			if err == nil { // what is damaged counts as left out
-				entries = append(entries, e)
-			}
-			return true
-		})
-	}
-	if len(entries) == 0 {
+	t := tails{dir: s.dir}
+	t.look()
+	defer t.close()
+	if len(t.files) == 0 {
 		return nil
 	}
-	source := entries[0].Source
-	for e, err := range readStore(s.dir, Query{Span: Span{Offset: files[0].position}, ItemID: source.ItemID}) {
-		switch {
-		case err != nil || e.Source != source:
-		case e.End != nil:
-			return nil
-		case e.Offset > 0:
-			left.show(e) // a run was killed while it did this
+	for e, err := range readStore(s.dir, Query{Span: Span{Offset: t.files[0].position}}) {
+		if err == nil {
+			t.show(e) // also what a run was killed at while it did this
 		}
 	}
-	for _, e := range entries {
-		if left.pass(&e) {
-			left.show(e)
-			if _, err := s.write(e); err != nil {
-				return err
-			}
+	var failed error
+	t.rest(func(e Entry, err error) bool {
+		if err == nil { // what is damaged counts as left out
+			_, failed = s.write(e)
 		}
+		return failed == nil
+	})
+	if failed != nil {
+		return failed
+	}
+	for _, f := range t.files {
+		_ = os.Remove(f.path) // else it is found again, and the store has it
 	}
 	return nil
 }
@@ -318,16 +287,6 @@ func (t *tails) rest(yield func(Entry, error) bool) bool {
 		}
 	}
 	return true
-}
-
-// read calls do with the entries of a file, as scan does.
-func (t *tails) read(path string, do func(e Entry, at int64, err error) bool) {
-	f, err := os.Open(path)
-	if err != nil {
-		return
-	}
-	defer func() { _ = f.Close() }() // only read from
-	t.scan(f, 0, do)
 }
 
 // scan calls do with the entries of a file, which is read from at on, or why a line is damaged, and with
