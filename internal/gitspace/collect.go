@@ -20,7 +20,6 @@ const gitlinkMode = "160000"
 type collected struct {
 	commit                                  string // empty: nothing was changed
 	files, insertions, deletions, discarded int
-	attributes                              bool // a .gitattributes was changed
 }
 
 // task is what to collect.

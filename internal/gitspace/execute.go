@@ -67,8 +67,6 @@ func (s *Space) conclude(a *agent.Attempt, o *agent.Outcome, c collected, err er
 	case is: // it is a dead letter as it is
 	case err != nil:
 		return fmt.Errorf("take the work of %s: %w", a.ItemID, err)
-	default:
-		s.attributes.note(c)
 	}
 	return nil
 }

@@ -136,15 +136,15 @@ type Space struct {
 	record record
 	umask  fs.FileMode // what new directories do not get
 
-	phase      sync.Mutex // held while the job's own workspace is made or looked at
-	phaseBase  string     // what Phase was called with last
-	attributes attributes
-	loose      atomic.Int64      // refs in the hub that were made since they were packed
-	unpacked   atomic.Int64      // work that was merged since objects of the hub were packed
-	packed     string            // the head at which they were; empty: the base of the job
-	lost       map[string]string // by commit, why the work that is in it cannot be merged any more
-	sealed     sync.Map          // what is known of the workspaces that this process has sealed, by name
-	before     []string          // see Checkout
+	phase        sync.Mutex        // held while the job's own workspace is made or looked at
+	phaseBase    string            // what Phase was called with last
+	attributesOf string            // the head whose .gitattributes files are in attributesDir; used by the merger alone
+	loose        atomic.Int64      // refs in the hub that were made since they were packed
+	unpacked     atomic.Int64      // work that was merged since objects of the hub were packed
+	packed       string            // the head at which they were; empty: the base of the job
+	lost         map[string]string // by commit, why the work that is in it cannot be merged any more
+	sealed       sync.Map          // what is known of the workspaces that this process has sealed, by name
+	before       []string          // see Checkout
 
 	// Of a clone, and tips also of a Space that was asked for its seed.
 	store string   // directory; empty: it is no clone

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"prodigy/internal/agent"
@@ -118,11 +117,8 @@ func (s *Space) mergeOne(
 	}
 	p := s.hub()
 	p.date = w.Date
-	if commit, err = s.commitTree(ctx, p, tree, s.message(w), parents...); err != nil {
-		return "", nil, err
-	}
-	s.attributes.advance(head, commit, w.Commit)
-	return commit, nil, nil
+	commit, err = s.commitTree(ctx, p, tree, s.message(w), parents...)
+	return commit, nil, err
 }
 
 // message returns the message of the commit that merges work.
@@ -152,7 +148,7 @@ func parseTrailer(value string) string {
 func (s *Space) mergeTree(
 	ctx context.Context, head string, w Work,
 ) (tree string, conflicts []events.Conflict, err error) {
-	if err := s.attributes.update(ctx, s, head); err != nil {
+	if err := s.updateAttributes(ctx, head); err != nil {
 		return "", nil, err
 	}
 	// In a bare repository merge-tree sees no .gitattributes, so it gets a working tree that has nothing else.
@@ -317,66 +313,30 @@ func (s *Space) foldedNames(ctx context.Context, head, tree string) ([]events.Co
 	return conflicts, nil
 }
 
-// attributes is the directory with the .gitattributes files of the head, by which merges choose their drivers.
-type attributes struct {
-	mu    sync.Mutex
-	clean map[string]bool // work that has no changed .gitattributes
-
-	at string // the head whose files are there; used by the merger alone
-}
-
-// note remembers that work has no changed .gitattributes.
-func (a *attributes) note(c collected) {
-	if c.commit == "" || c.attributes {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.clean == nil {
-		a.clean = make(map[string]bool)
-	}
-	a.clean[c.commit] = true
-}
-
-// advance moves on to a head that was made by merging work.
-func (a *attributes) advance(from, to, work string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.at == from && a.clean[work] {
-		a.at = to
-	}
-}
-
-// forget forgets work that is settled.
-func (a *attributes) forget(settled []Work) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, w := range settled {
-		delete(a.clean, w.Commit)
-	}
-}
-
+// attributesDir is the directory with the .gitattributes files of a head, by which merges choose their drivers.
 func (s *Space) attributesDir() string { return filepath.Join(s.GitDir, "attributes") }
 
-// update makes the files those of head.
-func (a *attributes) update(ctx context.Context, s *Space, head string) error {
-	if a.at == head {
+// updateAttributes makes the .gitattributes files those of head.
+func (s *Space) updateAttributes(ctx context.Context, head string) error {
+	if s.attributesOf == head {
 		return nil
 	}
-	if a.at != "" {
-		out, err := s.git.output(ctx, s.hub(), "diff-tree", "-r", "-z", "--name-only", "--no-renames", a.at, head)
+	changed := s.attributesOf == ""
+	if !changed {
+		out, err := s.git.output(
+			ctx, s.hub(), "diff-tree", "-r", "-z", "--name-only", "--no-renames", s.attributesOf, head,
+		)
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(fields(out), func(name string) bool { return path.Base(name) == ".gitattributes" }) {
-			a.at = head
-			return nil
+		changed = slices.ContainsFunc(fields(out), func(name string) bool { return path.Base(name) == ".gitattributes" })
+	}
+	if changed {
+		if err := s.writeAttributes(ctx, head); err != nil {
+			return fmt.Errorf("write the attributes of the merged files: %w", err)
 		}
 	}
-	if err := s.writeAttributes(ctx, head); err != nil {
-		return fmt.Errorf("write the attributes of the merged files: %w", err)
-	}
-	a.at = head
+	s.attributesOf = head
 	return nil
 }
 
@@ -417,7 +377,6 @@ func (s *Space) writeAttributes(ctx context.Context, head string) error {
 
 // Publish sets the ref of the head in the hub, and deletes those of work that is settled. The caller has recorded both.
 func (s *Space) Publish(ctx context.Context, head string, settled []Work) error {
-	s.attributes.forget(settled)
 	var update strings.Builder
 	fmt.Fprintf(&update, "update %s %s\n", headRef, head)
 	for _, w := range settled {

@@ -338,7 +338,6 @@ func (s *Space) describe(ctx context.Context, base, tree string) (c collected, e
 			if err := s.checkEntry(raw, all[i]); err != nil {
 				return collected{}, err
 			}
-			c.attributes = c.attributes || path.Base(all[i]) == ".gitattributes"
 			continue
 		}
 		added, rest, _ := strings.Cut(all[i], "\t")
