@@ -75,22 +75,21 @@ func (n scopeNames) with(name string, is template.Name) scopeNames {
 
 // The fields of prodigy's own values.
 var (
-	resultFields     = []string{"output", "stderr", "exit_code", "success", "skipped", "duration", "duration_ms"}
+	resultFields     = strings.Fields("output stderr exit_code success skipped duration duration_ms")
 	agentFields      = append(slices.Clip(resultFields), "outcome", "cost", "turns", "session_id", "json")
-	validationFields = []string{
-		"completion", "completion_percentage", "status", "missing", "implemented", "gaps", "threshold",
-		"attempt_number",
-	}
-	errorFields     = []string{"message", "type", "exit_code", "step", "attempts"}
-	workspaceFields = []string{"base", "branch"}
-	mergeFields     = []string{
-		"worktree", "source_branch", "target_branch", "session_id", "commit_count", "commit_ids", "commits",
-		"file_count", "file_list", "modified_files",
-	}
-	mapFields = []string{
-		"total", "successful", "failed", "skipped", "failure_rate", "duration", "duration_ms", "results",
-		"results_file", "missing_file", "cost", "cost_unknown", "tokens",
-	}
+	validationFields = strings.Fields(`
+		completion completion_percentage status missing implemented gaps threshold attempt_number
+	`)
+	errorFields      = strings.Fields("message type exit_code step attempts")
+	workspaceFields  = strings.Fields("base branch")
+	mergeFields      = strings.Fields(`
+		worktree source_branch target_branch session_id commit_count commit_ids commits file_count file_list
+		modified_files
+	`)
+	mapFields = strings.Fields(`
+		total successful failed skipped failure_rate duration duration_ms results results_file missing_file cost
+		cost_unknown tokens
+	`)
 )
 
 // globalNames returns the names that every text of a workflow can use.

@@ -580,20 +580,20 @@ func sourceOf(n *yaml.Node) (*source, error) {
 
 // takeNames are the things that a preset can take from the output.
 func takeNames() []string {
-	return []string{
-		"text", "json", "session_id", "model", "turns", "cost_usd", "input_tokens", "cached_tokens", "output_tokens",
-		"message", "limit_used", "limit_reset", "limit_scope",
-	}
+	return strings.Fields(`
+		text json session_id model turns cost_usd input_tokens cached_tokens output_tokens
+		message limit_used limit_reset limit_scope
+	`)
 }
 
 // optionNames are the settings of a step that a preset can have arguments for.
 func optionNames() []string {
-	return []string{"model", "max_turns", "max_cost", "schema", "session", "resume"}
+	return strings.Fields("model max_turns max_cost schema session resume")
 }
 
 // documentNames are the names that conditions can use beside those of the picks.
 func documentNames() []string {
-	return []string{"exit", "stderr", "plain", "at", "allow_denied", "allow_empty"}
+	return strings.Fields("exit stderr plain at allow_denied allow_empty")
 }
 
 // compile checks p, and prepares it for reading. It changes no value that another preset may share.

@@ -44,64 +44,27 @@ type Backoff struct {
 // forever is the delay at which all arithmetic saturates.
 const forever time.Duration = math.MaxInt64
 
-// parameter is a key of a strategy.
-type parameter struct {
-	key      string
-	numbers  func(b Backoff) []float64 // that were written, none of which may be negative; durations in nanoseconds
-	positive bool                      // 0 is refused too
-	list     bool                      // the value is a list of numbers
-}
-
-var (
-	delayKey     = parameter{key: "delay", numbers: func(b Backoff) []float64 { return numberOf(b.Delay) }}
-	initialKey   = parameter{key: "initial", numbers: func(b Backoff) []float64 { return numberOf(b.Initial) }}
-	incrementKey = parameter{key: "increment", numbers: func(b Backoff) []float64 { return numberOf(b.Increment) }}
-	baseKey      = parameter{
-		key: "base", numbers: func(b Backoff) []float64 { return numberOf(b.Base) },
-		positive: true,
-	}
-	multiplierKey = parameter{
-		key:     "multiplier",
-		numbers: func(b Backoff) []float64 { return numberOf(b.Multiplier) }, positive: true,
-	}
-	delaysKey = parameter{key: "delays", list: true, numbers: func(b Backoff) []float64 {
-		all := make([]float64, len(b.Delays))
-		for i, d := range b.Delays {
-			all[i] = float64(d)
-		}
-		return all
-	}}
-)
-
-// numberOf returns the number that v points to, or nothing for nil.
-func numberOf[N ~int64 | ~float64](v *N) []float64 {
-	if v == nil {
-		return nil
-	}
-	return []float64{float64(*v)}
-}
-
 // backoffs is the table of strategies: name, parameters, and the delay before retry n (from 1) where d is the
 // first delay: the parameter delay or initial, else initial_delay. The caller caps the delay; forever stands
 // for "the cap". The formula says the same for people, with the numbers in place.
 var backoffs = []struct {
 	strategy   Strategy
-	parameters []parameter
+	parameters string // the keys that it takes
 	delay      func(b Backoff, d time.Duration, n int) time.Duration
 	formula    func(b Backoff, d time.Duration, n int) string
 }{
 	{
 		Fixed,
-		[]parameter{delayKey},
+		"delay",
 		func(_ Backoff, d time.Duration, _ int) time.Duration { return d },
 		func(_ Backoff, d time.Duration, _ int) string {
 			return duration.Format(d)
 		},
 	},
-	{Linear, []parameter{initialKey, incrementKey}, linear, linearFormula},
+	{Linear, "initial increment", linear, linearFormula},
 	{
 		Exponential,
-		[]parameter{initialKey, baseKey, multiplierKey},
+		"initial base multiplier",
 		func(b Backoff, d time.Duration, n int) time.Duration {
 			return times(d, math.Pow(b.factor(), float64(n-1)))
 		}, func(b Backoff, d time.Duration, n int) string {
@@ -110,14 +73,14 @@ var backoffs = []struct {
 	},
 	{
 		Fibonacci,
-		[]parameter{initialKey},
+		"initial",
 		func(_ Backoff, d time.Duration, n int) time.Duration { return times(d, fibonacci(n)) }, func(_ Backoff,
 			d time.Duration, n int,
 		) string {
 			return fmt.Sprintf("%s × fib(%d)", duration.Format(d), n)
 		},
 	},
-	{Custom, []parameter{delaysKey}, func(b Backoff, _ time.Duration, n int) time.Duration {
+	{Custom, "delays", func(b Backoff, _ time.Duration, n int) time.Duration {
 		if n > len(b.Delays) {
 			return forever
 		}
@@ -143,11 +106,7 @@ func Strategies() []Strategy {
 func Parameters(s Strategy) ([]string, bool) {
 	for _, b := range backoffs {
 		if b.strategy == s {
-			keys := make([]string, len(b.parameters))
-			for i, p := range b.parameters {
-				keys[i] = p.key
-			}
-			return keys, true
+			return strings.Fields(b.parameters), true
 		}
 	}
 	return nil, false
@@ -352,24 +311,21 @@ func (b Backoff) Check() []check.Finding {
 	_, known := Parameters(b.Strategy)
 	found.Require(known || b.Strategy == "", "strategy", "unknown backoff %q%s",
 		b.Strategy, check.Hint(string(b.Strategy), Strategies(), check.OneOf(Strategies())))
-	checked := map[string]bool{}
-	for _, row := range backoffs {
-		for _, p := range row.parameters {
-			if checked[p.key] || p.numbers == nil {
-				continue
-			}
-			checked[p.key] = true
-			for i, number := range p.numbers(b) {
-				switch finite := !math.IsInf(number, 0) && !math.IsNaN(number); {
-				case p.list:
-					found.Require(finite && number >= 0, p.key+"."+strconv.Itoa(i), "a delay must not be negative")
-				case p.positive:
-					found.Require(finite && number > 0, p.key, "%s must be a number above 0", p.key)
-				default:
-					found.Require(finite && number >= 0, p.key, "%s must not be negative", p.key)
-				}
-			}
-		}
+	for _, p := range []struct {
+		key   string
+		delay *time.Duration
+	}{{"delay", b.Delay}, {"initial", b.Initial}, {"increment", b.Increment}} {
+		found.Require(p.delay == nil || *p.delay >= 0, p.key, "%s must not be negative", p.key)
+	}
+	for _, p := range []struct {
+		key    string
+		factor *float64
+	}{{"base", b.Base}, {"multiplier", b.Multiplier}} {
+		above := p.factor == nil || *p.factor > 0 && !math.IsInf(*p.factor, 1)
+		found.Require(above, p.key, "%s must be a number above 0", p.key)
+	}
+	for i, d := range b.Delays {
+		found.Require(d >= 0, "delays."+strconv.Itoa(i), "a delay must not be negative")
 	}
 	found.Require(b.Base == nil || b.Multiplier == nil, "multiplier",
 		"base and multiplier mean the same: write one of them")

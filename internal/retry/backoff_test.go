@@ -233,7 +233,7 @@ func TestWorstOfAbsurdPoliciesIsBounded(t *testing.T) {
 	}
 }
 
-// Each number of a backoff is a parameter of a strategy, which is how Check finds it.
+// Each number of a backoff has bounds that Check knows.
 func TestCheckFindsEveryNegativeNumber(t *testing.T) {
 	for field := range reflect.TypeFor[Backoff]().Fields() {
 		key := field.Tag.Get("yaml")
@@ -257,7 +257,7 @@ func TestCheckFindsEveryNegativeNumber(t *testing.T) {
 			v.Set(number)
 		}
 		if found := b.Check(); len(found) != 1 || found[0].Field != key {
-			t.Errorf("%s: -3: got %v, want one finding: give it a parameter, and the strategies in backoffs that take it", key, found)
+			t.Errorf("%s: -3: got %v, want one finding: give it bounds in Check", key, found)
 		}
 	}
 }
