@@ -80,9 +80,9 @@ var (
 	validationFields = strings.Fields(`
 		completion completion_percentage status missing implemented gaps threshold attempt_number
 	`)
-	errorFields      = strings.Fields("message type exit_code step attempts")
-	workspaceFields  = strings.Fields("base branch")
-	mergeFields      = strings.Fields(`
+	errorFields     = strings.Fields("message type exit_code step attempts")
+	workspaceFields = strings.Fields("base branch")
+	mergeFields     = strings.Fields(`
 		worktree source_branch target_branch session_id commit_count commit_ids commits file_count file_list
 		modified_files
 	`)
