@@ -1,9 +1,10 @@
 // Package agent runs the steps of an attempt: for one item, or in one of the other phases.
 //
 // An Executor compiles the steps of a phase once (compile.go). Execute goes through them (execute.go): each is
-// tried as often as its policy allows (retry.go), one try binds its values, runs its command and makes a result
-// of that (step.go), and hooks follow (hooks.go). The kinds of steps have a file each. A scope has the values
-// that placeholders stand for. Whatever outlives an attempt goes to its Host.
+// tried as often as its policy allows (retry.go), and hooks follow (hooks.go). One try (step.go) binds its values
+// (bind.go), runs its command within its time (command.go, time.go), and makes a result or a failure of that
+// (failure.go). The kinds of steps have a file each. A scope has the values that placeholders stand for. Whatever
+// outlives an attempt goes to its Host.
 package agent
 
 import (

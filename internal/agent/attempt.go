@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"prodigy/internal/events"
@@ -168,21 +167,6 @@ type Outcome struct {
 type Failure struct {
 	retry.Failure
 	Step string `json:"step"`
-}
-
-// Error implements error: what does a step returns its failure as the error. All other errors are those of a stop, or of
-// what prodigy itself could not do.
-func (f *Failure) Error() string { return f.Message }
-
-// failureIn returns the failure that err is; nil if there is none, or err says something else.
-func failureIn(err error) *Failure {
-	f, _ := errors.AsType[*Failure](err)
-	return f
-}
-
-// fails returns a failure of the step that has no exit code.
-func (s *step) fails(t retry.Type, message string) *Failure {
-	return &Failure{Step: s.label, Failure: retry.Failure{Type: t, Message: message, ExitCode: -1}}
 }
 
 // The phases whose steps see names of their own.

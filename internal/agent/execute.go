@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -97,9 +96,6 @@ func (r *run) begin() (*scope, error) {
 	return s, nil
 }
 
-// errTimeUp ends the steps of an attempt whose time is up. That is a failure, not a stop.
-var errTimeUp = errors.New("the time is up")
-
 // runAttempt runs the steps within the time limit of the attempt, if it has one.
 func (r *run) runAttempt(ctx context.Context, s *scope) (stepEnd, error) {
 	limit := r.a.Limits.Agent
@@ -126,53 +122,6 @@ func (r *run) runAttempt(ctx context.Context, s *scope) (stepEnd, error) {
 		)
 	}
 	return stepEnd{failure: failure}, nil
-}
-
-// agentLimit is a context that ends with the time limit of an attempt, which can be put off.
-type agentLimit struct {
-	context.Context
-	cancel context.CancelCauseFunc
-	timer  *time.Timer
-
-	mu sync.Mutex
-	at time.Time
-}
-
-func newAgentLimit(ctx context.Context, limit time.Duration) *agentLimit {
-	l := &agentLimit{at: time.Now().Add(limit)}
-	l.Context, l.cancel = context.WithCancelCause(ctx)
-	l.timer = time.AfterFunc(limit, func() { l.cancel(errTimeUp) })
-	context.AfterFunc(l.Context, func() { l.timer.Stop() })
-	return l
-}
-
-// Deadline implements context.Context.
-func (l *agentLimit) Deadline() (time.Time, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if outer, ok := l.Context.Deadline(); ok && outer.Before(l.at) {
-		return outer, true
-	}
-	return l.at, true
-}
-
-// suspend stops the clock until resume is called.
-func (l *agentLimit) suspend() (resume func()) {
-	if l == nil {
-		return func() {}
-	}
-	began := time.Now()
-	if !l.timer.Stop() {
-		return func() {} // it is over
-	}
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.at = l.at.Add(time.Since(began))
-		if l.Context.Err() == nil {
-			l.timer.Reset(time.Until(l.at))
-		}
-	}
 }
 
 // runAll runs the steps of the attempt that are not done yet. It returns how the last one that ran ended: the

@@ -1,0 +1,239 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"prodigy/internal/events"
+	"prodigy/internal/process"
+	"prodigy/internal/retry"
+	shelltext "prodigy/internal/shell"
+)
+
+// runCommand runs a bound command of st.
+func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result, error) {
+	if b.action != nil {
+		return r.runAction(ctx, st, b)
+	}
+	rec, end := r.record(st, b.aiRun), stoppedEnd()
+	defer func() { rec.close(end) }()
+	stdout, stderr := &rec.stdout, &rec.stderr
+	out, err := r.openOutput(ctx, b.output, stdout)
+	if err != nil {
+		return notRun, r.outputFailure(st, err)
+	}
+	if b.aiRun != nil && r.x.Simulate == nil {
+		out.reading, out.held = b.aiRun.preset.Read(), !b.aiRun.raw
+		out.watch = newWatch(b.aiRun)
+		defer out.watch.stop()
+		out.costs = newMeter(b.aiRun, r.x.host, r.ticket)
+		r.followSession(st, b.aiRun, out)
+	}
+	began := time.Now()
+	exit, err := r.execWithTimeout(ctx, st, b, out, stderr)
+	if err != nil {
+		_ = out.close()
+		r.recordCutOff(ctx, st, b, out, time.Since(began), err)
+		return result{}, err
+	}
+	res := result{code: exit.Code, duration: exit.Duration}
+	res.print(
+		Printed{trimmed(&stdout.Capture), trimmed(&stderr.Capture)},
+		Printed{trimmed(stdout.masked()), trimmed(stderr.masked())},
+	)
+
+	var failure *Failure
+	judged := false
+	if b.aiRun != nil {
+		res, failure, judged = r.judge(ctx, st, b, out, exit, stderr.Tail(maxReadStderr), res)
+	}
+	out.release(res.Output)
+	written := out.close()
+	if !judged {
+		reason, exact := res.shown().Stderr, false
+		if b.ai && exit.Code > 0 && exit.Code != 126 {
+			reason, exact = lastWords(res.shown())
+		}
+		if failure = failureOf(st, exit, reason); failure != nil {
+			failure.Exact = exact
+			if t := r.simulated.Type; t != "" {
+				failure.Type = t
+			}
+		}
+	}
+	if b.ai && errors.Is(exit.Start, process.ErrTooLarge) {
+		failure.Message = exit.Start.Error() + promptTooLarge
+	}
+	if failure != nil && ctx.Err() != nil {
+		return result{}, context.Cause(ctx)
+	}
+	if failure == nil && written != nil {
+		err := r.outputFailure(st, written)
+		if failure = failureIn(err); failure == nil {
+			return result{}, err
+		}
+	}
+	res, failure = res.format(st, &stdout.Capture, failure, r.simulated.Unknown)
+	if end = endOf(exit, failure); failure == nil {
+		return res, nil
+	}
+	failure.Stdout, failure.Stderr = stdout.masked().Tail(events.MaxTail), stderr.masked().Tail(events.MaxTail)
+	failure.Type, failure.Rule = retry.Judge(failure.Failure, b.deciders())
+	res.code, res.failed = failure.ExitCode, true
+	return res, failure
+}
+
+// print sets what was printed, and the same without secrets.
+func (r *result) print(p, masked Printed) {
+	if r.Printed, r.masked = p, nil; masked != p {
+		r.masked = &masked
+	}
+}
+
+// deciders returns the programs whose exit code the command may end with.
+func (b boundCommand) deciders() []string {
+	if b.script != "" {
+		return shelltext.Deciders(b.script)
+	}
+	return shelltext.DecidersOf(b.argv)
+}
+
+// maxReadStderr is how much of the end of stderr a preset is given.
+const maxReadStderr = 8 << 10
+
+// runAction runs a step that is not a command (write_file, foreach, validate). Its output is masked, captured
+// and written to output_file like a command's.
+func (r *run) runAction(ctx context.Context, st *step, b boundCommand) (result, error) {
+	inner, up := withTimeLimit(ctx, st.Timeout, st.label)
+	defer up.cancel()
+	res, err := b.action(inner, r, st, b)
+	if errors.Is(err, up) {
+		res, err = notRun, r.timedOut(st.label, st.Timeout)
+	}
+	failure := failureIn(err)
+	if err != nil && failure == nil {
+		return result{}, err
+	}
+	kept := newStream(r.x.Mask)
+	out, err := r.openOutput(ctx, b.output, kept)
+	if err != nil {
+		return notRun, r.outputFailure(st, err)
+	}
+	_, _ = out.Write([]byte(res.Output))
+	if written := out.close(); written != nil && failure == nil {
+		err := r.outputFailure(st, written)
+		if failure = failureIn(err); failure == nil {
+			return result{}, err
+		}
+	}
+	output := strings.TrimRight(res.Output, "\n")
+	res.print(Printed{output, res.Stderr}, Printed{r.x.Mask.Text(output), r.x.Mask.Text(res.Stderr)})
+	if res, failure = res.format(st, &kept.Capture, failure, false); failure == nil {
+		return res, nil
+	}
+	res.code, res.failed = failure.ExitCode, true
+	return res, failure
+}
+
+// format gives r its output in the capture_format of st. Output that does not fit fails the step; that of a
+// step that has failed anyway stays a text. Output that is unknown is null where it does not fit.
+func (r result) format(st *step, stdout *process.Capture, failure *Failure, unknown bool) (result, *Failure) {
+	data, err := formatted(st.Format, r.Output, failure != nil)
+	if err != nil && unknown {
+		data, err = json.RawMessage("null"), nil
+	}
+	if err == nil && data != nil && stdout.Cut() {
+		err = fmt.Errorf("the output of %d bytes is larger than what is kept of it", stdout.Total())
+	}
+	if err == nil {
+		r.data = data
+		return r, failure
+	}
+	if _, masked := formatted(st.Format, r.shown().Output, false); masked != nil {
+		err = masked
+	}
+	if failure == nil {
+		message := events.Clip(fmt.Sprintf("capture_format %s: %v", st.Format, err), events.MaxError)
+		failure = st.fails(retry.TypeCommandFailed, message)
+		failure.ExitCode = 0
+	}
+	return r, failure
+}
+
+// openOutput opens d, which may be nil, when one more file may be open.
+func (r *run) openOutput(ctx context.Context, d *destination, kept *stream) (*sink, error) {
+	out := &sink{kept: kept}
+	if d == nil || r.x.Simulate != nil {
+		return out, nil
+	}
+	if err := r.dirError(); err != nil {
+		return nil, err // creating the file would make the directory anew, empty
+	}
+	err := r.x.limiter.do(ctx, func() (err error) {
+		out.file, err = d.create()
+		return err
+	})
+	return out, err
+}
+
+// settleOutput keeps the output_file of a step that has succeeded. That of a step which failed is kept only
+// when its failure is accepted and its command printed something and exited by itself.
+func (r *run) settleOutput(st *step, b boundCommand, res result, err error) error {
+	d := b.output
+	if d == nil || d.beside == "" {
+		return err
+	}
+	failure := failureIn(err)
+	accepted := failure != nil && (st.AllowFailure || st.policy().OnFailure.Kind == retry.Continue)
+	if err == nil || accepted && failure.ExitCode > 0 && res.Output != "" {
+		kept := d.keep()
+		if kept == nil || failure != nil {
+			return err
+		}
+		err = r.outputFailure(st, kept)
+	}
+	d.discard()
+	return err
+}
+
+// outputFailure returns the failure of a step whose output_file could not be written, or the error when the
+// step is not to blame.
+func (r *run) outputFailure(st *step, err error) error {
+	if blameless := r.blameless(err); blameless != nil {
+		return blameless
+	}
+	t := retry.TypeCommandFailed
+	if errors.Is(err, fs.ErrPermission) {
+		t = retry.TypePermission
+	}
+	return st.fails(t, "output_file: "+err.Error())
+}
+
+// ErrDir is in the chain when the directory that the commands of a job run in cannot be used.
+var ErrDir = errors.New("the working directory of the job cannot be used")
+
+// dirError returns an error when the working directory of the attempt cannot be used. A directory that a step
+// names is the step's affair.
+func (r *run) dirError() error {
+	if err := process.CheckDir(r.a.Dir); err != nil {
+		return fmt.Errorf("%w: %w", ErrDir, err)
+	}
+	return nil
+}
+
+// blameless returns an error of files when no step is to blame for it: files or memory ran short, or the job
+// has no directory. Else nil.
+func (r *run) blameless(err error) error {
+	if err == nil || process.Short(err) || errors.Is(err, ErrDir) {
+		return err
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return r.dirError()
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/events"
+	"prodigy/internal/process"
+	"prodigy/internal/retry"
+)
+
+// Error implements error: what does a step returns its failure as the error. All other errors are those of a stop, or of
+// what prodigy itself could not do.
+func (f *Failure) Error() string { return f.Message }
+
+// failureIn returns the failure that err is; nil if there is none, or err says something else.
+func failureIn(err error) *Failure {
+	f, _ := errors.AsType[*Failure](err)
+	return f
+}
+
+// fails returns a failure of the step that has no exit code.
+func (s *step) fails(t retry.Type, message string) *Failure {
+	return &Failure{Step: s.label, Failure: retry.Failure{Type: t, Message: message, ExitCode: -1}}
+}
+
+// failureOf returns the failure that an exit is, or nil when it is a success. stderr is where the reason is looked for.
+func failureOf(st *step, exit process.Exit, stderr string) *Failure {
+	f := &Failure{
+		Step: st.label, Failure: retry.Failure{ExitCode: exit.Code, Signal: exit.Signal, TimedOut: exit.TimedOut},
+	}
+	if exit.Start != nil || exit.TimedOut || exit.Signal != "" {
+		f.ExitCode = -1
+	}
+	switch {
+	case exit.Start != nil: // with the exit codes that a shell has for it
+		f.Message = exit.Start.Error()
+		switch {
+		case errors.Is(exit.Start, process.ErrNotFound):
+			f.Type, f.ExitCode = retry.TypeCommandNotFound, 127
+		case errors.Is(exit.Start, process.ErrNotExecutable):
+			f.Type, f.ExitCode = retry.TypePermission, 126
+		case errors.Is(exit.Start, process.ErrTooLarge):
+			f.Type, f.ExitCode = retry.TypeTemplate, 126
+			f.Message += tooLarge
+		}
+	case exit.TimedOut:
+		f.Message = "timed out after " + duration.Format(st.Timeout)
+	case exit.OOM:
+		f.Type, f.Message = retry.TypeOOM, "killed for lack of memory: the kernel has killed processes while it ran"
+	case exit.Signal != "":
+		f.Message = "killed by " + exit.Signal
+	case exit.Code == 126 && strings.Contains(stderr, "rgument list too long"):
+		f.Type, f.Message = retry.TypeTemplate, events.Clip(
+			exitMessage(exit.Code, stderr), events.MaxError-len(tooLarge),
+		)+tooLarge
+	case exit.Code != 0:
+		f.Message = exitMessage(exit.Code, stderr)
+	default:
+		return nil
+	}
+	return f
+}
+
+// tooLarge says what to do about a value that is too large for an argument.
+const tooLarge = "; an argument holds 128 KiB at most: write |file for the path of a file that holds the value, or a heredoc"
+
+// promptTooLarge says the same for a prompt.
+const promptTooLarge = "; a prompt that is an argument holds 128 KiB at most: write |file for the path of a file that holds the value, " +
+	"or let claude read it from its standard input"
+
+// exitMessage names the exit code and the last line of stderr that is not blank.
+func exitMessage(code int, stderr string) string {
+	message := fmt.Sprintf("exit code %d", code)
+	if line := lastLine(stderr); line != "" {
+		message += ": " + line
+	}
+	return events.Clip(message, events.MaxError)
+}
+
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return strings.TrimSpace(s[strings.LastIndexByte(s, '\n')+1:])
+}
