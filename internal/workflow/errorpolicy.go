@@ -14,7 +14,7 @@ var rootPolicyKeys = []string{
 
 // policyKeys returns the keys of an error_policy block. A workflow has one policy. Its keys can be spread
 // over several blocks, but each can be written only once.
-func (r *reader) policyKeys() []key {
+func (r *reader) policyKeys() keySet {
 	keys := r.fields(&r.w.ErrorPolicy)
 	for i, k := range keys {
 		keys[i].read = func(e entry) {
@@ -30,7 +30,7 @@ func (r *reader) policyKeys() []key {
 }
 
 // policyKeysNamed returns the keys of policyKeys with these names.
-func (r *reader) policyKeysNamed(names ...string) []key {
+func (r *reader) policyKeysNamed(names ...string) keySet {
 	return slices.DeleteFunc(r.policyKeys(), func(k key) bool { return !slices.Contains(names, k.name) })
 }
 

@@ -36,7 +36,7 @@ func (r *reader) parameter(e entry) Parameter {
 	}
 	var value *yaml.Node
 	keys := r.fields(&p)
-	keys = withReader(keys, "default", func(e entry) { value = e.value })
+	keys.read("default", func(e entry) { value = e.value })
 	b := r.block("parameter", e, keys)
 	if b == nil {
 		return p

@@ -35,15 +35,15 @@ func (r *reader) phase(e entry) *Phase {
 func (r *reader) mapPhase(e entry) *Map {
 	m := &Map{Pos: posOf(e.value), MaxParallel: IntOrVar{Value: defaultParallel}}
 	keys := r.fields(m)
-	keys = withReader(keys, "distinct", func(e entry) { set(&m.Distinct)(r.distinct(e)) })
-	keys = withReader(keys, "agent_template", func(e entry) {
+	keys.read("distinct", func(e entry) { set(&m.Distinct)(r.distinct(e)) })
+	keys.read("agent_template", func(e entry) {
 		before := len(r.rates)
 		m.AgentTemplate = r.agentTemplate(e)
 		r.allowRates(m, before)
 	})
-	keys = withReader(keys, "error_policy", r.errorPolicy)
+	keys.read("error_policy", r.errorPolicy)
 	var timeouts *block
-	keys = withReader(keys, "timeout_config", func(e entry) { timeouts = r.timeouts(e, m) })
+	keys.read("timeout_config", func(e entry) { timeouts = r.timeouts(e, m) })
 	keys = append(keys, r.policyKeysNamed("retry_config")...)
 	b := r.readWith(e, m, keys)
 	if b == nil {
@@ -124,7 +124,7 @@ func (r *reader) agentTemplate(e entry) []Step {
 	r.w.Older = true
 	var steps []Step
 	commands := key{name: "commands", read: func(e entry) { steps = r.steps(e) }}
-	r.require(r.block(e.name, e, []key{commands}), "commands")
+	r.require(r.block(e.name, e, keySet{commands}), "commands")
 	return steps
 }
 
@@ -147,9 +147,9 @@ func (r *reader) input(e entry) (Input, bool) {
 // inputSource reads the mapping form of an input.
 func (r *reader) inputSource(e entry, in *Input) {
 	keys := r.fields(in)
-	keys = withReader(keys, "stdin", func(e entry) { r.stdin(e, in) })
-	keys = withReader(keys, "format", func(e entry) { set(&in.Format)(word(r, e, Formats()...)) })
-	keys = withReader(keys, "delimiter", func(e entry) { in.Delimiter = r.delimiter(e) })
+	keys.read("stdin", func(e entry) { r.stdin(e, in) })
+	keys.read("format", func(e entry) { set(&in.Format)(word(r, e, Formats()...)) })
+	keys.read("delimiter", func(e entry) { in.Delimiter = r.delimiter(e) })
 	b := r.readWith(e, in, keys)
 	r.checkInputJob(b.at("job"), in.Job)
 	for _, name := range []string{"file", "glob"} {
@@ -211,7 +211,7 @@ func (r *reader) agentPresets(e entry) *AgentPresets {
 		return nil
 	}
 	for _, one := range r.entries(e.value) {
-		var keys []key
+		var keys keySet
 		for _, name := range PresetKeys() {
 			keys = append(keys, key{name: name, read: func(entry) {}})
 		}

@@ -217,10 +217,13 @@ type key struct {
 	read        func(entry)
 }
 
+// keySet are the keys that a block can have.
+type keySet []key
+
 // fields returns a key for each field with a yaml tag of the struct that target points to.
-func (r *reader) fields(target any) []key {
+func (r *reader) fields(target any) keySet {
 	from := reflect.ValueOf(target).Elem()
-	keys := make([]key, 0, from.NumField())
+	keys := make(keySet, 0, from.NumField())
 	for field, v := range from.Fields() {
 		name := field.Tag.Get("yaml")
 		switch {
@@ -235,18 +238,26 @@ func (r *reader) fields(target any) []key {
 	return keys
 }
 
-// withReader returns keys where read reads the one called name, which is added if it is missing.
-func withReader(keys []key, name string, read func(entry)) []key {
-	i := slices.IndexFunc(keys, func(k key) bool { return k.name == name })
+// find returns the key with that name or alias, or nil.
+func (k keySet) find(name string) *key {
+	i := slices.IndexFunc(k, func(k key) bool { return k.name == name || k.alias != "" && k.alias == name })
 	if i < 0 {
-		return append(keys, key{name: name, read: read})
+		return nil
 	}
-	keys[i].read = read
-	return keys
+	return &k[i]
+}
+
+// read makes read the reader of the key called name, which is added if it is missing.
+func (k *keySet) read(name string, read func(entry)) {
+	if have := k.find(name); have != nil {
+		have.read = read
+		return
+	}
+	*k = append(*k, key{name: name, read: read})
 }
 
 // withoutKeys returns keys except those with these names.
-func withoutKeys(keys []key, names ...string) []key {
+func withoutKeys(keys keySet, names ...string) keySet {
 	return slices.DeleteFunc(slices.Clone(keys), func(k key) bool { return slices.Contains(names, k.name) })
 }
 
@@ -278,7 +289,7 @@ func (b *block) at(name string) *yaml.Node {
 }
 
 // block reads the value of e key by key. It returns nil if that is no mapping.
-func (r *reader) block(name string, e entry, keys []key) *block {
+func (r *reader) block(name string, e entry, keys keySet) *block {
 	if e.value.Kind != yaml.MappingNode {
 		r.wrongType(e, "a mapping")
 		return nil
@@ -291,13 +302,12 @@ func (r *reader) block(name string, e entry, keys []key) *block {
 }
 
 // readKey reads one key of a block.
-func (r *reader) readKey(b *block, e entry, keys []key) {
-	i := slices.IndexFunc(keys, func(k key) bool { return k.name == e.name || k.alias != "" && k.alias == e.name })
-	if i < 0 {
+func (r *reader) readKey(b *block, e entry, keys keySet) {
+	k := keys.find(e.name)
+	if k == nil {
 		r.unknown(b, e, keys)
 		return
 	}
-	k := keys[i]
 	switch before, twice := b.written[k.name]; {
 	case twice && e.merged:
 	case twice:
@@ -310,7 +320,7 @@ func (r *reader) readKey(b *block, e entry, keys []key) {
 }
 
 // unknown reports a key that is not among keys.
-func (r *reader) unknown(b *block, e entry, keys []key) {
+func (r *reader) unknown(b *block, e entry, keys keySet) {
 	if instead := inTable(removedKeys, b.name, e.name); instead != "" {
 		b.guessed = append(b.guessed, e.name, "shell", "file", "value") // some stand for a command or a value
 		r.fail(e.key, "%q is a key of the older tool: %s", e.name, instead)
@@ -340,13 +350,13 @@ func (r *reader) unknown(b *block, e entry, keys []key) {
 // readGuess reads the value of an unknown key as that of the key that was probably meant, so that what it
 // declares is known to the rest of the file. It reports no problems of the value, since the guess may be
 // wrong.
-func (r *reader) readGuess(b *block, e entry, keys []key, guess string) {
-	i := slices.IndexFunc(keys, func(k key) bool { return k.name == guess || k.alias == guess })
-	if i < 0 || find(b.node, keys[i].name) != nil || keys[i].alias != "" && find(b.node, keys[i].alias) != nil {
+func (r *reader) readGuess(b *block, e entry, keys keySet, guess string) {
+	k := keys.find(guess)
+	if k == nil || find(b.node, k.name) != nil || k.alias != "" && find(b.node, k.alias) != nil {
 		return
 	}
 	problems, warnings := r.problems, r.warnings
-	keys[i].read(e)
+	k.read(e)
 	r.problems, r.warnings = problems, warnings
 }
 

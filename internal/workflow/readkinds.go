@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -25,8 +24,8 @@ const parallelTrue = 10
 func (r *reader) foreach(e entry) *Foreach {
 	f := new(Foreach)
 	keys := r.fields(f)
-	keys = withReader(keys, "as", func(e entry) { set(&f.As)(r.elementName(e)) })
-	keys = withReader(keys, "parallel", func(e entry) { set(&f.Parallel)(r.parallel(e)) })
+	keys.read("as", func(e entry) { set(&f.As)(r.elementName(e)) })
+	keys.read("parallel", func(e entry) { set(&f.Parallel)(r.parallel(e)) })
 	r.readWith(e, f, keys)
 	return f
 }
@@ -89,7 +88,7 @@ func (r *reader) validate(e entry) *Validate {
 	defer func() { r.defaults = defaults }()
 	v := &Validate{Threshold: allComplete}
 	keys := r.fields(v)
-	keys = withReader(keys, "on_incomplete", func(e entry) { v.OnIncomplete = r.onIncomplete(e, defaults) })
+	keys.read("on_incomplete", func(e entry) { v.OnIncomplete = r.onIncomplete(e, defaults) })
 	switch {
 	case e.value.Kind == yaml.SequenceNode:
 		v.Commands = r.steps(e)
@@ -105,9 +104,9 @@ func (r *reader) validate(e entry) *Validate {
 }
 
 // onlyReads reports whether a validation only reads a result_file, which the step itself has written.
-func (r *reader) onlyReads(e entry, keys []key) bool {
+func (r *reader) onlyReads(e entry, keys keySet) bool {
 	for _, written := range r.entries(e.value) {
-		if !slices.ContainsFunc(keys, func(k key) bool { return k.name == written.name }) {
+		if keys.find(written.name) == nil {
 			return false
 		}
 	}

@@ -47,24 +47,24 @@ type deferredKeys struct {
 
 // step reads one step. more are keys that its mapping may have besides those of a step. The block is nil if
 // the value is no mapping.
-func (r *reader) step(e entry, more []key) (Step, *block) {
+func (r *reader) step(e entry, more keySet) (Step, *block) {
 	s := Step{Pos: posOf(e.value)}
 	var p deferredKeys
 	keep := func(at **entry) func(entry) { return func(e entry) { *at = &e } }
 	keys := r.fields(&s)
-	keys = withReader(keys, "env", func(e entry) { s.Env = r.stepEnv(e) })
-	keys = withReader(keys, "rate", func(e entry) {
+	keys.read("env", func(e entry) { s.Env = r.stepEnv(e) })
+	keys.read("rate", func(e entry) {
 		if v := new(Rate); r.rate(e, v) {
 			s.Rate = v
 			r.rates = append(r.rates, rateOf{s.Pos, e})
 		}
 	})
-	keys = withReader(keys, "retry_config", keep(&p.retry))
-	keys = withReader(keys, "with", keep(&p.with))
-	keys = withReader(keys, "on_failure", keep(&p.onFailure))
-	keys = withReader(keys, "capture_output", keep(&p.captureOutput))
-	keys = withReader(keys, "test", func(e entry) { r.test(e, &s) })
-	keys = withReader(keys, "on_success", func(e entry) { s.OnSuccess = r.hookSteps(e) })
+	keys.read("retry_config", keep(&p.retry))
+	keys.read("with", keep(&p.with))
+	keys.read("on_failure", keep(&p.onFailure))
+	keys.read("capture_output", keep(&p.captureOutput))
+	keys.read("test", func(e entry) { r.test(e, &s) })
+	keys.read("on_success", func(e entry) { s.OnSuccess = r.hookSteps(e) })
 	if e.value.Tag == "!!str" {
 		written := `"shell: …"`
 		if slash, ok := slashCommand(e.value.Value); ok {
@@ -285,7 +285,7 @@ func (r *reader) handler(e entry) *OnFailure {
 
 // handlerSteps reads the steps of a handler: a list of steps, a mapping with commands, or one step. Such a mapping may
 // have these keys too.
-func (r *reader) handlerSteps(e entry, keys []key) []Step {
+func (r *reader) handlerSteps(e entry, keys keySet) []Step {
 	if e.name == "on_incomplete" {
 		return r.stepsOf(e, "a step or a list of steps", e.name, keys)
 	}
@@ -299,7 +299,7 @@ func (r *reader) hookSteps(e entry) []Step {
 
 // stepsOf reads steps in one of their forms, which messages call want. One step alone has a name, and perhaps
 // more keys.
-func (r *reader) stepsOf(e entry, want, name string, more []key) (steps []Step) {
+func (r *reader) stepsOf(e entry, want, name string, more keySet) (steps []Step) {
 	switch {
 	case e.value.Kind == yaml.SequenceNode:
 		return r.steps(e)
@@ -307,7 +307,7 @@ func (r *reader) stepsOf(e entry, want, name string, more []key) (steps []Step) 
 		r.wrongType(e, want)
 		return nil
 	case find(e.value, "commands") != nil:
-		more = withReader(more, "commands", func(e entry) { steps = r.steps(e) })
+		more.read("commands", func(e entry) { steps = r.steps(e) })
 		r.block(e.name+` with "commands"`, e, more)
 		return steps
 	}
@@ -383,7 +383,7 @@ func (r *reader) test(e entry, s *Step) {
 			s.OnFailure.MaxAttempts = testAttempts
 		}
 	}}
-	if b := r.block("test", e, []key{command, onFailure}); b != nil {
+	if b := r.block("test", e, keySet{command, onFailure}); b != nil {
 		r.require(b, "command")
 	}
 }

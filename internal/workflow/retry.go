@@ -50,19 +50,19 @@ func (r *reader) retryDefaults(e entry) {
 // have no effect in this block, and why.
 func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string) bool {
 	keys := r.fields(&p.policy)
-	keys = withReader(keys, "retry_budget", func(e entry) { set(&p.policy.Budget)(r.budget(e)) })
+	keys.read("retry_budget", func(e entry) { set(&p.policy.Budget)(r.budget(e)) })
 	if n, err := strconv.Atoi(e.value.Value); err == nil && n > 0 && e.value.Kind == yaml.ScalarNode {
 		r.fail(e.value, "%s: want a mapping, got the number %d (%d tries in all are {attempts: %d}, and %d after the first {attempts: %d})", e.name, n, n, n, n, n+1)
 		return false
 	}
 	for name, why := range not {
-		keys = withReader(keys, name, func(e entry) {
+		keys.read(name, func(e entry) {
 			r.fail(e.key, "%q in %s has no effect: %s", name,
 				"retry_config", why)
 		})
 	}
 	if _, refused := not["circuit_breaker"]; !refused {
-		keys = withReader(keys, "circuit_breaker", func(e entry) {
+		keys.read("circuit_breaker", func(e entry) {
 			if c, ok := r.stepBreaker(e); ok {
 				p.policy.CircuitBreaker = &c
 			}
@@ -152,7 +152,7 @@ func (r *reader) backoff(e entry) (retry.Backoff, bool) {
 	}
 	var found retry.Backoff
 	ok := false
-	var keys []key
+	var keys keySet
 	for _, strategy := range retry.Strategies() {
 		keys = append(keys, key{
 			name: string(strategy),
@@ -176,11 +176,11 @@ func (r *reader) typedBackoff(e entry) (retry.Backoff, bool) {
 	if !ok {
 		return retry.Backoff{}, false
 	}
-	return r.parameters(e, strategy, []key{{name: "type", read: func(entry) {}}})
+	return r.parameters(e, strategy, keySet{{name: "type", read: func(entry) {}}})
 }
 
 // parameters reads the mapping of a strategy's parameters. more are further keys of that mapping.
-func (r *reader) parameters(e entry, strategy retry.Strategy, more []key) (retry.Backoff, bool) {
+func (r *reader) parameters(e entry, strategy retry.Strategy, more keySet) (retry.Backoff, bool) {
 	b := retry.Backoff{Strategy: strategy}
 	if isNull(e.value) {
 		return b, true
@@ -214,7 +214,7 @@ func (r *reader) matcher(e entry) (m retry.Matcher, ok bool) {
 			}
 		}
 	}
-	b := r.block(e.name, e, []key{
+	b := r.block(e.name, e, keySet{
 		{name: "pattern", read: pattern},
 		{name: "exit_code", read: func(e entry) {
 			if e.value.Kind == yaml.SequenceNode && len(e.value.Content) == 0 {
@@ -241,11 +241,11 @@ func (r *reader) failureAction(e entry) (retry.FailureAction, bool) {
 	}
 	fallback := func(e entry) {
 		command := key{name: "command", read: func(e entry) { set(&a.Command)(r.nonBlank(e)) }}
-		if b := r.block("fallback", e, []key{command}); b != nil {
+		if b := r.block("fallback", e, keySet{command}); b != nil {
 			r.require(b, "command")
 		}
 	}
-	if b := r.block(e.name, e, []key{{name: "fallback", read: fallback}}); b != nil {
+	if b := r.block(e.name, e, keySet{{name: "fallback", read: fallback}}); b != nil {
 		r.require(b, "fallback")
 	}
 	a.Kind = retry.Fallback
@@ -296,7 +296,7 @@ func (r *reader) callBlock(e entry, o *callOptions) *block {
 		e.value = n
 	}
 	keys := r.fields(o)
-	keys = withReader(keys, "backoff", func(e entry) {
+	keys.read("backoff", func(e entry) {
 		set(&o.Backoff)(word(r, e, retry.Fixed, retry.Linear,
 			retry.Exponential))
 	})
@@ -349,7 +349,8 @@ func blanks(s string) int { return len(s) - len(strings.TrimLeft(s, " \t\r\n")) 
 // breaker reads the circuit_breaker of an error policy.
 func (r *reader) breaker(e entry) (limit.BreakerConfig, bool) {
 	c := limit.DefaultBreaker()
-	keys := withReader(r.fields(&c), "per", func(e entry) {
+	keys := r.fields(&c)
+	keys.read("per", func(e entry) {
 		if text, ok := r.textWithPos(e); ok {
 			c.Per, r.w.BreakerPer = text.Value, &text
 		}
@@ -367,16 +368,17 @@ func (r *reader) breaker(e entry) (limit.BreakerConfig, bool) {
 // stepBreaker reads the circuit_breaker of a step. It has no on_open: an open breaker always refuses the step.
 func (r *reader) stepBreaker(e entry) (limit.BreakerConfig, bool) {
 	c := limit.DefaultBreaker()
-	keys := withReader(r.fields(&c), "on_open", func(e entry) {
+	keys := r.fields(&c)
+	keys.read("on_open", func(e entry) {
 		r.fail(e.key, `"on_open" is only for the circuit_breaker of error_policy: that of a step refuses`)
 	})
-	keys = withReader(keys, "per", func(e entry) {
+	keys.read("per", func(e entry) {
 		r.fail(e.key, `"per" is only for the circuit_breaker of error_policy, whose items wait: that of a step refuses`)
 	})
 	return c, r.breakerBlock(e, &c, keys)
 }
 
-func (r *reader) breakerBlock(e entry, c *limit.BreakerConfig, keys []key) bool {
+func (r *reader) breakerBlock(e entry, c *limit.BreakerConfig, keys keySet) bool {
 	b := r.block("circuit_breaker", e, keys)
 	if b == nil {
 		return false

@@ -21,8 +21,8 @@ const (
 func (r *reader) timeouts(e entry, m *Map) *block {
 	t := &m.Timeouts
 	keys := r.fields(t)
-	keys = withReader(keys, "command_timeouts", func(e entry) { t.Commands = r.commandTimeouts(e) })
-	keys = withReader(keys, "cleanup_grace_period_secs", func(e entry) {
+	keys.read("command_timeouts", func(e entry) { t.Commands = r.commandTimeouts(e) })
+	keys.read("cleanup_grace_period_secs", func(e entry) {
 		if d, ok := r.grace(e); ok {
 			t.Cleanup = &d
 		}

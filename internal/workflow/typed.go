@@ -343,7 +343,7 @@ func (r *reader) read(e entry, target any) bool {
 }
 
 // readWith is read with other keys than those of the struct alone. It returns nil for what is no block.
-func (r *reader) readWith(e entry, target any, keys []key) *block {
+func (r *reader) readWith(e entry, target any, keys keySet) *block {
 	v := reflect.ValueOf(target).Elem()
 	if pos := v.FieldByName("Pos"); pos.IsValid() {
 		pos.Set(reflect.ValueOf(posOf(e.value)))
