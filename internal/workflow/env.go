@@ -126,7 +126,7 @@ func (r *reader) profile(e entry) Profile {
 	}
 	entries := r.entries(e.value)
 	if i := slices.IndexFunc(entries, func(e entry) bool { return e.name == "description" }); i >= 0 {
-		set(&p.Description)(r.text(entries[i]))
+		into(&p.Description, r.text)(entries[i])
 		entries = slices.Delete(entries, i, i+1)
 	}
 	p.Env = r.variables(entries)

@@ -35,7 +35,7 @@ func (r *reader) phase(e entry) *Phase {
 func (r *reader) mapPhase(e entry) *Map {
 	m := &Map{Pos: posOf(e.value), MaxParallel: IntOrVar{Value: defaultParallel}}
 	keys := r.fields(m)
-	keys.read("distinct", func(e entry) { set(&m.Distinct)(r.distinct(e)) })
+	keys.read("distinct", into(&m.Distinct, r.distinct))
 	keys.read("agent_template", func(e entry) {
 		before := len(r.rates)
 		m.AgentTemplate = r.agentTemplate(e)
@@ -148,7 +148,7 @@ func (r *reader) input(e entry) (Input, bool) {
 func (r *reader) inputSource(e entry, in *Input) {
 	keys := r.fields(in)
 	keys.read("stdin", func(e entry) { r.stdin(e, in) })
-	keys.read("format", func(e entry) { set(&in.Format)(word(r, e, Formats()...)) })
+	keys.read("format", into(&in.Format, func(e entry) (string, bool) { return word(r, e, Formats()...) }))
 	keys.read("delimiter", func(e entry) { in.Delimiter = r.delimiter(e) })
 	b := r.readWith(e, in, keys)
 	r.checkInputJob(b.at("job"), in.Job)

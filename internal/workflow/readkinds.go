@@ -24,8 +24,8 @@ const parallelTrue = 10
 func (r *reader) foreach(e entry) *Foreach {
 	f := new(Foreach)
 	keys := r.fields(f)
-	keys.read("as", func(e entry) { set(&f.As)(r.elementName(e)) })
-	keys.read("parallel", func(e entry) { set(&f.Parallel)(r.parallel(e)) })
+	keys.read("as", into(&f.As, r.elementName))
+	keys.read("parallel", into(&f.Parallel, r.parallel))
 	r.readWith(e, f, keys)
 	return f
 }

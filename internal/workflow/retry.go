@@ -50,7 +50,7 @@ func (r *reader) retryDefaults(e entry) {
 // have no effect in this block, and why.
 func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string) bool {
 	keys := r.fields(&p.policy)
-	keys.read("retry_budget", func(e entry) { set(&p.policy.Budget)(r.budget(e)) })
+	keys.read("retry_budget", into(&p.policy.Budget, r.budget))
 	if n, err := strconv.Atoi(e.value.Value); err == nil && n > 0 && e.value.Kind == yaml.ScalarNode {
 		r.fail(e.value, "%s: want a mapping, got the number %d (%d tries in all are {attempts: %d}, and %d after the first {attempts: %d})", e.name, n, n, n, n, n+1)
 		return false
@@ -239,16 +239,14 @@ func (r *reader) failureAction(e entry) (retry.FailureAction, bool) {
 		a.Kind, ok = word(r, e, retry.Stop, retry.Continue, `{fallback: {command: "…"}}`)
 		return a, ok
 	}
-	fallback := func(e entry) {
-		command := key{name: "command", read: func(e entry) { set(&a.Command)(r.nonBlank(e)) }}
-		if b := r.block("fallback", e, keySet{command}); b != nil {
-			r.require(b, "command")
-		}
+	var form struct {
+		Fallback *struct {
+			Command string `yaml:"command" required:"true" text:"filled"`
+		} `yaml:"fallback" required:"true"`
 	}
-	if b := r.block(e.name, e, keySet{{name: "fallback", read: fallback}}); b != nil {
-		r.require(b, "fallback")
+	if r.read(e, &form); form.Fallback != nil {
+		a = retry.FailureAction{Kind: retry.Fallback, Command: form.Fallback.Command}
 	}
-	a.Kind = retry.Fallback
 	return a, a.Command != ""
 }
 
@@ -296,10 +294,9 @@ func (r *reader) callBlock(e entry, o *callOptions) *block {
 		e.value = n
 	}
 	keys := r.fields(o)
-	keys.read("backoff", func(e entry) {
-		set(&o.Backoff)(word(r, e, retry.Fixed, retry.Linear,
-			retry.Exponential))
-	})
+	keys.read("backoff", into(&o.Backoff, func(e entry) (retry.Strategy, bool) {
+		return word(r, e, retry.Fixed, retry.Linear, retry.Exponential)
+	}))
 	return r.block(e.name, e, keys)
 }
 

@@ -14,10 +14,10 @@ import (
 	"prodigy/internal/shell"
 )
 
-// set returns a function that stores a value in target if it is valid.
-func set[T any](target *T) func(T, bool) {
-	return func(v T, ok bool) {
-		if ok {
+// into returns a function that stores in target what read reads, if that is valid.
+func into[T any](target *T, read func(entry) (T, bool)) func(entry) {
+	return func(e entry) {
+		if v, ok := read(e); ok {
 			*target = v
 		}
 	}
