@@ -75,15 +75,11 @@ func (c *codeCheck) leak(s sink, flows []flow) {
 }
 
 func (s sink) finding(src *Value, f flow) Finding {
-	written, offset := src.Written, src.Offset
-	if f.place != nil {
-		written, offset = f.place.Written, f.place.Offset
-	}
-	through := ""
+	written, through := src.Written, ""
 	if f.via != "" && "$"+f.via != written && "${"+f.via+"}" != written {
 		through = " through $" + f.via
 	}
-	found := Finding{Offset: offset, Warning: f.certainty != sure, Code: codeReaches}
+	found := Finding{Offset: src.Offset, Warning: f.certainty != sure, Code: codeReaches}
 	switch {
 	case s.code != "":
 		found.Warning, found.Code, found.Text = true, s.code, written+through+" "+s.says

@@ -16,14 +16,6 @@ type Value struct {
 	Item     bool   // Variable is one that every command has
 	File     bool   // Variable is the name of a file that holds the value
 	JSON     bool   // it is no number, no name and no program by itself
-	Places   []Place
-}
-
-// Place is one of several places of the script with the same value, and how that is written there.
-type Place struct {
-	Start   int // in the script
-	Offset  int // in the text as written
-	Written string
 }
 
 // CheckValues reports the values that stand where a script runs them: in the code of another shell, as a
@@ -69,7 +61,6 @@ const (
 type flow struct {
 	value     int
 	certainty certainty
-	place     *Place // where it stood, if its value has several places
 	via       string // the variable that brought it
 	piped     bool
 	content   bool // it is what a file holds
@@ -399,23 +390,11 @@ func (c *codeCheck) read(name *syntax.Lit) []flow {
 		if v.other && !v.appended {
 			f.certainty = max(f.certainty, likely)
 		}
-		switch src := &c.values[f.value]; {
-		case src.Variable != name.Value && f.via == "":
+		if c.values[f.value].Variable != name.Value && f.via == "" {
 			f.via = name.Value
-		case src.Variable == name.Value && c.depth == 0:
-			f.place = placeAt(src.Places, int(name.Pos().Offset()))
 		}
 	}
 	return flows
-}
-
-func placeAt(places []Place, start int) *Place {
-	for i := range places {
-		if places[i].Start == start {
-			return &places[i]
-		}
-	}
-	return nil
 }
 
 // files returns the values in the files that a word names.

@@ -2,7 +2,7 @@ package template
 
 import (
 	"slices"
-	"strings"
+	"strconv"
 
 	"mvdan.cc/sh/v3/syntax"
 
@@ -22,7 +22,7 @@ const (
 // checkValues reports the values in a finished script that stand where the shell, or a program that it starts,
 // runs them.
 func (c *compiler) checkValues(script string, dialects []syntax.LangVariant) {
-	for _, f := range shell.CheckValues(script, dialects, c.valuesIn(script)) {
+	for _, f := range shell.CheckValues(script, dialects, c.values()) {
 		severity := Error
 		if f.Warning {
 			severity = Warning
@@ -33,35 +33,31 @@ func (c *compiler) checkValues(script string, dialects []syntax.LangVariant) {
 	}
 }
 
-// valuesIn returns the values that reach a script: placeholders, and names of the environment that it mentions.
-func (c *compiler) valuesIn(script string) []shell.Value {
+// values returns the values that reach a script: placeholders, each under a name of its own, and names of the
+// environment that it mentions.
+func (c *compiler) values() []shell.Value {
 	var all []shell.Value
-	for i := range c.slots {
-		s := &c.slots[i]
+	for i, r := range c.refs {
+		if !r.filled {
+			continue
+		}
+		s := &c.slots[r.slot]
 		if s.mode == pastedCode || s.number || s.expr.has("sh") || s.expr.has("url") {
 			continue
 		}
-		v := shell.Value{Variable: s.variable, Written: s.written, JSON: s.expr.isJSON()}
+		v := shell.Value{
+			Variable: sentinelName + strconv.Itoa(i), Written: r.written, Offset: r.start, JSON: s.expr.isJSON(),
+		}
 		if s.mode == separate {
 			v.Variable += "_0"
 		}
-		for _, r := range c.refs {
-			if r.filled && r.slot == i {
-				v.Places = append(v.Places, shell.Place{Offset: r.start, Written: r.written})
-			}
-		}
-		if len(v.Places) > 0 {
-			v.Offset, v.Written = v.Places[0].Offset, v.Places[0].Written
-		}
 		switch {
 		case s.expr.has("file") || s.expr.root == itemsFile && c.names.root(itemsFile):
-			v.File, v.JSON, v.Places = true, false, nil
+			v.File, v.JSON = true, false
 		case s.expr.isOfMap("results_file"), s.expr.isOfMap("missing_file"):
-			v.File, v.JSON, v.Places = true, true, nil
+			v.File, v.JSON = true, true
 		case c.harmless(s.expr):
 			continue
-		default:
-			v.Places = startsOf(s.variable, script, v.Places)
 		}
 		all = append(all, v)
 	}
@@ -85,32 +81,6 @@ func (c *compiler) namedValues() (all []shell.Value) {
 		at += max(1, n)
 	}
 	return all
-}
-
-// startsOf finds where the script has a value that was written at several places, so that a finding names the
-// right one. If the rewriting left another number of them, the first place stands for all.
-func startsOf(variable, script string, places []shell.Place) []shell.Place {
-	if len(places) < 2 {
-		return nil
-	}
-	n := 0
-	for from := 0; ; {
-		i := strings.Index(script[from:], variable)
-		if i < 0 {
-			break
-		}
-		if i += from; shell.NameLen(script[i:]) == len(variable) {
-			if n < len(places) {
-				places[n].Start = i
-			}
-			n++
-		}
-		from = i + len(variable)
-	}
-	if n != len(places) {
-		return nil
-	}
-	return places
 }
 
 // bringsData reports whether a name of the environment brings data. Names that the workflow gives a constant

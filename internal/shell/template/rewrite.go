@@ -30,6 +30,7 @@ func (c *compiler) assemble() (*Template, error) {
 	last := 0
 	for i, r := range c.refs {
 		script, shown := c.resolve(r)
+		script.ref = i
 		edits = append(edits, edit{[2]int{r.parseStart, c.parseEnd(i)}, script})
 		display = append(display, constant(c.src[last:r.start]), shown)
 		last = r.end
@@ -68,21 +69,29 @@ func (c *compiler) assemble() (*Template, error) {
 	return t, nil
 }
 
-// analyzed returns the script as the analysis reads it: a list has one element, and code that is pasted is not known.
+// analyzed returns the script as the analysis reads it: each placeholder is a variable of its own, a list has one
+// element, and code that is pasted is not known.
 func (c *compiler) analyzed(pieces []piece) string {
 	var b strings.Builder
 	for i := range pieces {
-		switch p := &pieces[i]; {
+		p := &pieces[i]
+		name := sentinelName + strconv.Itoa(p.ref)
+		switch {
 		case p.slot < 0:
 			b.WriteString(p.text)
 		case c.slots[p.slot].mode == pastedCode:
 			b.WriteString("${PRODIGY_RAW}")
+		case c.slots[p.slot].mode == separate:
+			b.WriteString(p.references(name, 1))
 		default:
-			b.WriteString(p.references(sentinelName+strconv.Itoa(p.slot), 1))
+			b.WriteString(p.reference(name))
 		}
 	}
 	return b.String()
 }
+
+// reference returns the code by which a variable stands in the place of the piece.
+func (p *piece) reference(name string) string { return encode(p.quote.reference(name), p.around) }
 
 func (c *compiler) sortedDiags() []Diag {
 	slices.SortStableFunc(c.diags, func(a, b Diag) int { return cmp.Compare(a.Offset, b.Offset) })
@@ -91,12 +100,15 @@ func (c *compiler) sortedDiags() []Diag {
 
 // setScript keeps the script as one text when no piece depends on a value.
 func (t *Template) setScript(pieces []piece) {
-	if slices.ContainsFunc(pieces, func(p piece) bool { return p.slot >= 0 }) {
-		t.pieces = pieces
-		return
-	}
 	var b strings.Builder
-	for _, p := range pieces {
+	for i := range pieces {
+		p := &pieces[i]
+		if p.slot >= 0 && t.slots[p.slot].mode == oneText {
+			*p = constant(p.reference(t.slots[p.slot].variable))
+		}
+		if p.slot >= 0 {
+			t.pieces = pieces
+		}
 		b.WriteString(p.text)
 	}
 	t.script = b.String()
@@ -289,16 +301,14 @@ func (c *compiler) fill(r *ref, p place) (script, shown piece) {
 	}
 	slot := c.slot(r, p)
 	r.filled, r.slot = true, slot
-	shown = piece{text: r.written, slot: slot, quote: p.quote, around: p.around}
+	script = piece{text: r.written, slot: slot, quote: p.quote, around: p.around}
+	shown = script
 	if c.inRewritten(r) && len(p.around) == 0 {
 		shown.quote = quotedHeredoc
 	}
 	c.lintPlace(r, p)
 	c.used[r.expr.root] = true
-	if s := c.slots[slot]; s.mode == oneText {
-		return constant(encode(p.quote.reference(s.variable), p.around)), shown
-	}
-	return shown, shown
+	return script, shown
 }
 
 // slot returns the slot for a ref at a place: the same for the same value in the same form.

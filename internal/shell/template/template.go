@@ -117,6 +117,7 @@ func newDiag(src string, offset int, severity Severity, f finding) Diag {
 type piece struct {
 	text   string // constant, when slot is negative; else the placeholder as written
 	slot   int
+	ref    int // that it stands for, with a slot
 	quote  quoting
 	around []quoting
 }
