@@ -56,18 +56,15 @@ func Again(ctx context.Context, job jobs.Job, name string, targets []Target, tol
 	untold, failed := untoldBefore(job, book, targets, math.MaxInt64)
 	err = errors.Join(err, failed)
 	for i, u := range untold {
-		for _, m := range []struct {
-			id string
-			g  *gathered
-		}{{u.sending, &u.again}, {messageID(job, i, &u.earlier), &u.earlier}} {
-			if m.g.total == 0 || ctx.Err() != nil {
+		for _, g := range []*gathered{&u.again, &u.earlier} {
+			if g.total == 0 || ctx.Err() != nil {
 				continue
 			}
-			body, failed := encode(m.g.message(m.id, job.ID, name))
+			l, body, failed := g.encode(job, i, name)
 			if failed != nil {
 				return errors.Join(err, failed, book.close())
 			}
-			send(line{Receiver: i, ID: m.id, From: m.g.from, To: m.g.to}, body)
+			send(l, body)
 		}
 	}
 	return errors.Join(err, book.close())
@@ -96,8 +93,8 @@ func Try(ctx context.Context, name string, targets []Target, told func(Outcome))
 	for i, t := range targets {
 		number := strconv.Itoa(i + 1)
 		id := "test-" + now.UTC().Format("20060102T150405.000000000Z") + "-" + number
-		g := gathered{lines: []string{"this is a test of notify, receiver " + number}, total: 1, time: now}
-		body, err := encode(g.message(id, "no job", name))
+		g := gathered{id: id, lines: []string{"this is a test of notify, receiver " + number}, total: 1, time: now}
+		_, body, err := g.encode(jobs.Job{ID: "no job"}, i, name)
 		if err != nil {
 			return err
 		}

@@ -137,8 +137,7 @@ func (n *notifier) close(ctx context.Context, patience time.Duration) {
 
 // untold is what a receiver was not told by the runs before.
 type untold struct {
-	sending string   // the ID of the message that the last run was sending when it died
-	again   gathered // what is in that message
+	again   gathered // what is in the message that the last run was sending when it died
 	earlier gathered // what came after it
 }
 
@@ -147,7 +146,7 @@ func untoldBefore(job jobs.Job, book *journal, targets []Target, before int64) (
 	from, all := make([]mark, len(targets)), make([]untold, len(targets))
 	for i := range from {
 		from[i] = book.mark(i)
-		all[i].sending = from[i].sending.ID
+		all[i].again.id = from[i].sending.ID
 	}
 	for record, err := range events.Read(job.EventsDir()) {
 		if err != nil || record.Seq >= before {
@@ -168,6 +167,7 @@ func untoldBefore(job jobs.Job, book *journal, targets []Target, before int64) (
 
 // gathered is what a message is made of.
 type gathered struct {
+	id       string // of the message, if it may have been sent before
 	counts   map[workflow.Moment]int
 	events   []json.RawMessage
 	lines    []string // for people
@@ -248,10 +248,11 @@ func (g *gathered) line(r events.Record) string {
 	return s.Line()
 }
 
-// message makes the message of what was gathered.
-func (g *gathered) message(id, jobID, name string) Message {
+// encode makes the message of what was gathered, to the receiver with a number, and its line in the journal. It has the
+// same ID when the same events are gathered again.
+func (g *gathered) encode(job jobs.Job, receiver int, workflow string) (line, []byte, error) {
 	var text strings.Builder
-	text.WriteString(name + " (" + jobID + ")")
+	text.WriteString(workflow + " (" + job.ID + ")")
 	if g.total == 1 {
 		text.WriteString(" " + g.lines[0])
 	} else {
@@ -262,16 +263,13 @@ func (g *gathered) message(id, jobID, name string) Message {
 			fmt.Fprintf(&text, "\n- and %d more", more)
 		}
 	}
-	return Message{
-		ID: id, JobID: jobID, Workflow: name, Time: g.time, Text: text.String(), Counts: g.counts, Events: g.events, More: g.total - len(g.events),
-		Metrics: g.metrics,
-	}
-}
-
-func encode(m Message) ([]byte, error) {
+	id := cmp.Or(g.id, fmt.Sprintf("%s-%d-%d", job.ID, receiver, g.to))
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	err := e.Encode(m)
-	return bytes.TrimSpace(b.Bytes()), err
+	err := e.Encode(Message{
+		ID: id, JobID: job.ID, Workflow: workflow, Time: g.time, Text: text.String(), Counts: g.counts, Events: g.events,
+		More: g.total - len(g.events), Metrics: g.metrics,
+	})
+	return line{Receiver: receiver, ID: id, State: sending, From: g.from, To: g.to}, bytes.TrimSpace(b.Bytes()), err
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
-
-	"prodigy/internal/jobs"
 )
 
 // Bounds of the tries to send a message.
@@ -46,11 +44,11 @@ type receiver struct {
 // run sends messages until the notifier is closed and all is sent.
 func (r *receiver) run() {
 	if r.again.total > 0 {
-		r.send(r.sending, &r.again)
+		r.send(&r.again)
 	}
 	var next time.Time // of the next message
 	if r.earlier.total > 0 {
-		r.send(messageID(r.n.job, r.number, &r.earlier), &r.earlier)
+		r.send(&r.earlier)
 		next = time.Now().Add(r.Every)
 	}
 	for {
@@ -60,7 +58,7 @@ func (r *receiver) run() {
 		r.pending = gathered{failed: g.failed}
 		r.n.mu.Unlock()
 		if g.total > 0 {
-			r.send(messageID(r.n.job, r.number, &g), &g)
+			r.send(&g)
 			next = time.Now().Add(r.Every)
 		} else if closing {
 			return
@@ -94,16 +92,9 @@ func (r *receiver) await(next time.Time) (closing bool) {
 	}
 }
 
-// messageID returns the ID of a message to the receiver with a number: it is the same when the same events
-// are gathered again.
-func messageID(job jobs.Job, receiver int, g *gathered) string {
-	return fmt.Sprintf("%s-%d-%d", job.ID, receiver, g.to)
-}
-
 // send sends a message, some times if it must be, and writes down how that ended.
-func (r *receiver) send(id string, g *gathered) {
-	body, err := encode(g.message(id, r.n.job.ID, r.n.workflow))
-	l := line{Receiver: r.number, ID: id, State: sending, From: g.from, To: g.to}
+func (r *receiver) send(g *gathered) {
+	l, body, err := g.encode(r.n.job, r.number, r.n.workflow)
 	if err == nil {
 		err = r.book.write(l)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -36,13 +35,12 @@ type EventLine struct {
 const fieldsExpected = 10
 
 // ReadEvent reads a line of the log.
-func ReadEvent(line []byte) (EventLine, error) {
-	e := EventLine{fields: make([]eventField, 0, fieldsExpected)}
+func ReadEvent(line []byte) (e EventLine, err error) {
 	fields, err := fieldsOf(line)
 	if err != nil {
 		return e, fmt.Errorf("read an event: %w", err)
 	}
-	for f := range fields {
+	for _, f := range fields {
 		if err := e.take(f); err != nil {
 			return e, fmt.Errorf("read an event: %s: %w", f.name, err)
 		}
@@ -264,53 +262,30 @@ type eventField struct {
 
 // text returns a string unquoted, null as "", and anything else as JSON.
 func (f eventField) text() string {
-	if inner, ok := unescaped(f.value); ok {
-		return string(inner)
-	}
 	if len(f.value) == 0 || f.value[0] != '"' {
 		return strings.TrimPrefix(string(f.value), "null")
 	}
-	var s string
-	_ = json.Unmarshal(f.value, &s) // it is valid, and a string
-	return s
+	text, _ := jsontext.AppendUnquote(nil, f.value) // it is a string; what is not UTF-8 in it is replaced
+	return string(text)
 }
 
-// unescaped returns the text between the quotes of a JSON string if it has no escapes and is ASCII.
-func unescaped(value []byte) ([]byte, bool) {
-	if len(value) < 2 || value[0] != '"' {
-		return nil, false
-	}
-	inner := value[1 : len(value)-1]
-	for _, c := range inner {
-		if c == '\\' || c >= 0x80 {
-			return nil, false
-		}
-	}
-	return inner, true
-}
-
-// fieldsOf yields the fields of a JSON object in their order. It returns an error if object is not valid.
-func fieldsOf(object []byte) (iter.Seq[eventField], error) {
+// fieldsOf returns the fields of a JSON object in their order. It returns an error if object is not valid.
+func fieldsOf(object []byte) ([]eventField, error) {
 	if !json.Valid(object) {
 		return nil, json.Unmarshal(object, new(json.RawMessage)) // returns the syntax error
 	}
-	if jsontext.Value(object).Kind() != jsontext.KindBeginObject {
+	// Valid JSON gives no errors.
+	d := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if begin, _ := d.ReadToken(); begin.Kind() != jsontext.KindBeginObject {
 		return nil, errors.New("the line is no object")
 	}
-	return func(yield func(eventField) bool) {
-		// Valid JSON gives no errors.
-		d := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowDuplicateNames(true),
-			jsontext.AllowInvalidUTF8(true))
-		_, _ = d.ReadToken()
-		for d.PeekKind() == jsontext.KindString {
-			name, _ := d.ReadToken()
-			f := eventField{name: name.String()}
-			value, _ := d.ReadValue()
-			end := int(d.InputOffset())
-			f.value = object[end-len(value) : end : end] // value itself is good until the next
-			if !yield(f) {
-				return
-			}
-		}
-	}, nil
+	fields := make([]eventField, 0, fieldsExpected)
+	for d.PeekKind() == jsontext.KindString {
+		name, _ := d.ReadToken()
+		f := eventField{name: name.String()}
+		value, _ := d.ReadValue()
+		f.value = bytes.Clone(value) // it is good until the next
+		fields = append(fields, f)
+	}
+	return fields, nil
 }

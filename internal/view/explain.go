@@ -10,6 +10,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
@@ -76,7 +77,7 @@ func Explain(records iter.Seq2[events.Record, error], itemID, key string, w *wor
 type explainer struct {
 	out      Explanation
 	policy   errorpolicy.Policy
-	policies map[string]retry.Policy  // of the steps, by label
+	policies map[string]*retry.Policy // of the steps, by label
 	waited   map[string]time.Duration // the delay before, by the label of the step; "" for the item
 	attempt  int                      // the last that was started
 	index    int                      // of the item, once one was started
@@ -111,14 +112,14 @@ type expiry struct {
 }
 
 // policiesOf returns the retry policies of the steps of an agent by label, including nested steps.
-func policiesOf(w *workflow.Workflow) map[string]retry.Policy {
-	found := map[string]retry.Policy{}
+func policiesOf(w *workflow.Workflow) map[string]*retry.Policy {
+	found := map[string]*retry.Policy{}
 	var walk func(steps []workflow.Step, prefix string)
 	walk = func(steps []workflow.Step, prefix string) {
 		for i, s := range steps {
 			label := prefix + s.Label(i)
 			if s.Retry != nil {
-				found[label] = *s.Retry
+				found[label] = s.Retry
 			}
 			for key, inner := range s.NestedSteps() {
 				walk(inner, workflow.LabelPrefix(label, key))
@@ -152,11 +153,8 @@ func (x *explainer) apply(r events.Record) {
 		x.stepRetrying(r, e)
 	case events.StepFailed:
 		x.stepFailed(r, e)
-	case events.AgentCompleted:
-		x.completed(r, e)
-	case events.AgentReused:
-		x.out.Status = Succeeded
-		x.tell(r)
+	case events.AgentCompleted, events.AgentReused:
+		x.succeeded(r)
 	case events.AgentFailed:
 		x.failed(r, e)
 	case events.AgentInterrupted, events.AgentLost:
@@ -198,8 +196,8 @@ func (x *explainer) tell(r events.Record, why ...string) {
 	x.add(r, s.Clause(), reasons...)
 }
 
-func (x *explainer) completed(r events.Record, e events.AgentCompleted) {
-	if e.Commit == "" {
+func (x *explainer) succeeded(r events.Record) {
+	if end, _ := events.EndOf(r.Event); end.Settles {
 		x.out.Status, x.letter = Succeeded, false
 		x.tell(r)
 		return
@@ -316,11 +314,11 @@ func clock(t time.Time) string { return t.Local().Format("15:04:05.000") }
 
 func (x *explainer) stepRetrying(r events.Record, e events.StepRetrying) {
 	x.step = e.Step
-	p, known := x.policies[e.Step]
+	p := x.policies[e.Step]
 	said := events.Say(r)
-	text := said.Clause() + of(p.Attempts, known) + said.Then
-	why := append(ruled(e.Rule), matched(p, known, e.ErrorType, e.Matched))
-	why = append(why, x.delay(p, known, e.Step, e.Attempt, time.Duration(e.ComputedDelayMS), time.Duration(e.DelayMS)))
+	text := said.Clause() + of(p) + said.Then
+	why := append(ruled(e.Rule), matched(p, e.ErrorType, e.Matched))
+	why = append(why, x.delay(p, e.Step, e.Attempt, time.Duration(e.ComputedDelayMS), time.Duration(e.DelayMS)))
 	if e.AskedMS > 0 {
 		why = append(why, "the service asked for "+duration.Format(time.Duration(e.AskedMS)))
 	}
@@ -348,29 +346,29 @@ func ruled(rule string) []string {
 }
 
 // of returns " of N", where N is the maximum number of tries.
-func of(attempts int, known bool) string {
-	if !known || attempts == 0 {
+func of(p *retry.Policy) string {
+	if p == nil || p.Attempts == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" of %d", attempts)
+	return fmt.Sprintf(" of %d", p.Attempts)
 }
 
 // matched says why the failure was retried.
-func matched(p retry.Policy, known bool, typ retry.Type, entry string) string {
+func matched(p *retry.Policy, typ retry.Type, entry string) string {
 	switch {
 	case entry != "":
 		return fmt.Sprintf("type %s; %s in retry_on matched", typ, entry)
-	case known && len(p.RetryOn) == 0:
+	case p != nil && len(p.RetryOn) == 0:
 		return fmt.Sprintf("type %s; without retry_on any failure is retried", typ)
 	}
 	return fmt.Sprintf("type %s", typ)
 }
 
 // delay says how the delay before the next try was computed. Key is the label of the step, or "" for the item.
-func (x *explainer) delay(p retry.Policy, known bool, key string, n int, computed, drawn time.Duration) string {
+func (x *explainer) delay(p *retry.Policy, key string, n int, computed, drawn time.Duration) string {
 	previous := x.waited[key]
 	x.waited[key] = drawn
-	if !known {
+	if p == nil {
 		return fmt.Sprintf("next try in %s (%s before jitter)", duration.Format(drawn), duration.Format(computed))
 	}
 	return fmt.Sprintf("next try in %s (%s)", duration.Format(drawn), p.Explain(n, previous))
@@ -394,20 +392,22 @@ var consequences = map[string]string{
 }
 
 func (x *explainer) stepFailed(r events.Record, e events.StepFailed) {
-	p, known := x.policies[e.Step]
-	why := append(ruled(e.Rule), fmt.Sprintf("type %s; %s", e.ErrorType, x.gaveUp(r, p, known, e)))
+	why := append(ruled(e.Rule), fmt.Sprintf("type %s; %s", e.ErrorType, x.gaveUp(r, e)))
 	if what := consequences[e.Action]; what != "" {
 		why = append(why, what)
 	}
 	x.tell(r, why...)
 }
 
-func (x *explainer) gaveUp(r events.Record, p retry.Policy, known bool, e events.StepFailed) string {
-	if e.Reason == retry.Exhausted && known && p.Attempts <= 1 || e.Reason == retry.Exhausted && !known &&
-		e.Attempts == 1 {
+func (x *explainer) gaveUp(r events.Record, e events.StepFailed) string {
+	p, tries := x.policies[e.Step], e.Attempts
+	if p != nil {
+		tries = p.Attempts
+	}
+	if e.Reason == retry.Exhausted && tries <= 1 {
 		return "it has no retry_config"
 	}
-	if e.Reason == retry.NotRetryable && known {
+	if e.Reason == retry.NotRetryable && p != nil {
 		return fmt.Sprintf("none of retry_on (%s) matched", entries(p.RetryOn))
 	}
 	if b := x.budget; e.Reason == retry.Budget && b.counts && b.step == e.Step && r.Time.After(b.at) {
@@ -476,11 +476,7 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed) {
 // itemRetry says why the policy retried the item.
 func (x *explainer) itemRetry(e events.AgentFailed) []string {
 	x.due = *e.RetryAt
-	p, known := retry.Default(), false
-	if again := x.policy.Retries(); again != nil {
-		p, known = *again, true
-	}
-	n := x.retries + 1
+	p, n := x.policy.Retries(), x.retries+1
 	if e.Retry != nil {
 		n = e.Retry.Attempts
 	}
@@ -493,14 +489,18 @@ func (x *explainer) itemRetry(e events.AgentFailed) []string {
 		x.killed = true
 		return why
 	}
-	why = append(why, x.delay(p, known, "", n, time.Duration(*e.DelayMS),
+	why = append(why, x.delay(p, "", n, time.Duration(*e.DelayMS),
 		time.Duration(*e.DelayMS))+", due at "+clock(x.due))
 	if e.Retry != nil && e.Retry.SpreadMS > 0 {
 		why = append(why, duration.Format(time.Duration(e.Retry.SpreadMS))+" of it because many others are due at the same time")
 	}
 	if e.Retry != nil && e.Retry.ExpiresAt != nil {
+		budget := retry.Default().Budget
+		if p != nil {
+			budget = p.Budget
+		}
 		why = append(why, fmt.Sprintf("retry budget: %s of %s waited including this",
-			duration.Format(time.Duration(e.Retry.WaitedMS)), duration.Format(p.Budget)))
+			duration.Format(time.Duration(e.Retry.WaitedMS)), duration.Format(budget)))
 	}
 	return why
 }
@@ -518,20 +518,8 @@ func (x *explainer) jobEvent(r events.Record) {
 	switch e := r.Event.(type) {
 	case events.WorktreeMerged:
 		x.merged(r, e)
-	case events.CircuitOpen:
-		x.opened(r, e)
-	case events.CircuitClosed:
-		x.closed(r, e)
-	case events.PauseRequested:
-		x.hold = &Hold{By: e.By, Since: r.Time}
-		if x.out.Status == Waiting {
-			x.add(r, "the job was paused by "+e.By, "nothing starts until it is continued")
-		}
-	case events.ContinueRequested:
-		x.hold = nil
-		if x.out.Status == Waiting {
-			x.add(r, "the job was continued by "+e.By)
-		}
+	case events.PauseRequested, events.ContinueRequested:
+		x.paused(r)
 	case events.RetryNowRequested:
 		x.retryNow(r, e)
 	case events.JobResumed:
@@ -540,44 +528,53 @@ func (x *explainer) jobEvent(r events.Record) {
 	if end, ok := events.RunEndOf(r.Event); ok {
 		x.over(r, State(end.State), ends[State(end.State)]+end.Reason)
 	}
+	if scope, t, ok := events.Transition(r.Event); ok {
+		x.breakerWent(r, scope, t)
+	}
 }
 
-func (x *explainer) opened(r events.Record, e events.CircuitOpen) {
-	if e.Scope != events.WorkflowScope {
-		x.stepOpened(r, e)
+// paused adds that a person has paused the job, or continued it.
+func (x *explainer) paused(r events.Record) {
+	var why []string
+	if x.hold = x.job.Hold(); x.hold != nil {
+		why = []string{"nothing starts until it is continued"}
+	}
+	if x.out.Status == Waiting {
+		x.add(r, "the job was "+events.Say(r).Text, why...)
+	}
+}
+
+// breakerWent adds what has happened to the breaker that the item waits for, or that of the step that it is about to try
+// again.
+func (x *explainer) breakerWent(r events.Record, scope string, t limit.Transition) {
+	ofStep := scope != events.WorkflowScope
+	if ofStep && (x.out.Status != InFlight || x.step != scope) || !ofStep && t.Key != "" && t.Key != x.key {
 		return
 	}
-	if e.Key != "" && e.Key != x.key {
-		return
-	}
-	x.held, x.until = r.Time, e.Until
+	waits := ofStep || x.out.Status == Waiting || t.Key != "" && x.out.Status == Unseen
+	name, then := "the circuit breaker", "nothing starts before "+clock(t.Until)
 	switch {
-	case e.Key != "" && (x.out.Status == Waiting || x.out.Status == Unseen):
-		x.add(r, fmt.Sprintf("the circuit breaker of %s opened after %d failures in a row", e.Key,
-			e.ConsecutiveFailures),
-			"no item of it starts before "+clock(e.Until)+", then few at once")
-	case x.out.Status == Waiting:
-		x.add(r, fmt.Sprintf("the circuit breaker opened after %d failures in a row", e.ConsecutiveFailures),
-			"nothing starts before "+clock(e.Until))
+	case ofStep:
+		name, then = name+" of step "+scope, "a try of the step before "+clock(t.Until)+" would be rejected"
+	case t.Key != "" && t.To == limit.Open:
+		name, then = name+" of "+t.Key, "no item of it starts before "+clock(t.Until)+", then few at once"
 	}
-}
-
-// stepOpened adds the opening of the breaker of the step that the item is about to try again.
-func (x *explainer) stepOpened(r events.Record, e events.CircuitOpen) {
-	if x.out.Status == InFlight && x.step == e.Scope {
-		x.add(r, fmt.Sprintf("the circuit breaker of step %s opened after %d failures in a row", e.Scope,
-			e.ConsecutiveFailures),
-			"a try of the step before "+clock(e.Until)+" would be rejected")
-	}
-}
-
-func (x *explainer) closed(r events.Record, e events.CircuitClosed) {
-	if e.Scope != events.WorkflowScope || e.Key != "" && e.Key != x.key {
-		return
-	}
-	x.held, x.until = time.Time{}, time.Time{}
-	if x.out.Status == Waiting || e.Key != "" && x.out.Status == Unseen {
-		x.add(r, fmt.Sprintf("the circuit breaker closed after %d successes", e.Successes))
+	switch t.To {
+	case limit.Open:
+		if !ofStep {
+			x.held, x.until = r.Time, t.Until
+		}
+		if waits {
+			x.add(r, fmt.Sprintf("%s opened after %d failures in a row", name, t.ConsecutiveFailures), then)
+		}
+	case limit.Closed:
+		if ofStep {
+			return
+		}
+		x.held, x.until = time.Time{}, time.Time{}
+		if waits {
+			x.add(r, fmt.Sprintf("%s closed after %d successes", name, t.Successes))
+		}
 	}
 }
 
