@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 
 	"prodigy/internal/jobs"
 )
@@ -40,70 +39,11 @@ func (o op) encode() ([]byte, error) {
 	return append(jobs.Seal(bytes.TrimSuffix(line.Bytes(), []byte("\n")), 0), '\n'), nil
 }
 
-// decodeOp reads a line, whose checksum must be right if it has one. What it returns may share memory with it.
-func decodeOp(line []byte) (op, error) {
-	object, sealed, err := unseal(line)
-	if err != nil {
-		return op{}, err
-	}
-	return decodeObject(object, sealed)
-}
-
-// decodeObject reads a line without its checksum, which has been checked if it was sealed.
-func decodeObject(object []byte, sealed bool) (op, error) {
-	if o, ok := cutOp(object); ok && (sealed || json.Valid(o.Entry)) {
-		return o, nil
-	}
-	var o op
-	err := json.Unmarshal(object, &o)
+// decodeOp reads a line without its newline, whose checksum has been checked.
+func decodeOp(line []byte) (o op, err error) {
+	err = json.Unmarshal(jobs.StripSeal(line), &o)
 	return o, err
 }
-
-// unseal checks a line and returns it without its checksum and its newline.
-func unseal(line []byte) (object []byte, sealed bool, err error) {
-	line = bytes.TrimSuffix(line, []byte("\n"))
-	sealed, err = jobs.CheckSeal(line)
-	return jobs.StripSeal(line), sealed, err
-}
-
-// cutOp splits a line in exactly the form that encode gives it, without decoding the entry; that takes a
-// fraction of the time of encoding/json. It reports false for any other form.
-func cutOp(line []byte) (o op, ok bool) {
-	word, rest, ok := within(line, `{"op":"`, `"`)
-	if o.Op = string(word); !ok || o.Op != opAdd && o.Op != opUpdate {
-		return op{}, false
-	}
-	if number, _, found := within(rest, `,"line":`, `,"`); found {
-		n, err := strconv.Atoi(string(number))
-		if err != nil || strconv.Itoa(n) != string(number) {
-			return op{}, false
-		}
-		o.Line, rest = n, rest[len(`,"line":`)+len(number):]
-	}
-	if number, behind, found := within(rest, `,"seq":`, `,"item_id":"`); found {
-		n, err := strconv.ParseInt(string(number), 10, 64)
-		o.Seq, rest, ok = n, behind, err == nil && strconv.FormatInt(n, 10) == string(number)
-	} else {
-		rest, ok = bytes.CutPrefix(rest, []byte(`,"item_id":"`))
-	}
-	id, rest, found := bytes.Cut(rest, []byte(`","entry":`))
-	o.ItemID = string(id)
-	entry, whole := bytes.CutSuffix(rest, []byte("}"))
-	o.Entry = entry
-	return o, ok && found && whole && bytes.IndexFunc(id, isEscaped) < 0
-}
-
-// within cuts the prefix before off b and splits the rest at behind.
-func within(b []byte, before, behind string) (inner, rest []byte, ok bool) {
-	rest, ok = bytes.CutPrefix(b, []byte(before))
-	if !ok {
-		return nil, nil, false
-	}
-	return bytes.Cut(rest, []byte(behind))
-}
-
-// isEscaped reports whether a character must be escaped in JSON, or is not ASCII.
-func isEscaped(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }
 
 func (o op) check() error {
 	switch {
@@ -175,9 +115,9 @@ func replay(in io.Reader, name string) (index, error) {
 			return index{}, fmt.Errorf("read %s: %w", name, err)
 		}
 		var o op
-		sealed := bytes.TrimSuffix(line, []byte("\n"))
-		if err = sums.Check(sealed); err == nil {
-			o, err = decodeObject(jobs.StripSeal(sealed), sums.Required)
+		text := bytes.TrimSuffix(line, []byte("\n"))
+		if err = sums.Check(text); err == nil {
+			o, err = decodeOp(text)
 		}
 		if err == nil {
 			err = o.check()
@@ -212,19 +152,22 @@ func (e *DamagedError) Error() string {
 // Unwrap returns why.
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-// opAt reads the op at p back.
+// opAt reads the op at p back, whose checksum must be right if it has one.
 func opAt(in io.ReaderAt, p place) (op, error) {
-	line, err := lineAt(in, p)
-	if err != nil {
+	line := make([]byte, p.length)
+	if _, err := in.ReadAt(line, p.offset); err != nil {
+		return op{}, err
+	}
+	return checkedOp(line)
+}
+
+// checkedOp reads a line with its newline.
+func checkedOp(line []byte) (op, error) {
+	line = bytes.TrimSuffix(line, []byte("\n"))
+	if _, err := jobs.CheckSeal(line); err != nil {
 		return op{}, err
 	}
 	return decodeOp(line)
-}
-
-func lineAt(in io.ReaderAt, p place) ([]byte, error) {
-	line := make([]byte, p.length)
-	_, err := in.ReadAt(line, p.offset)
-	return line, err
 }
 
 // entryAt reads the entry at p back.

@@ -354,37 +354,6 @@ func TestAPutThatCannotBeWrittenChangesNothing(t *testing.T) {
 	closeQueue(t, q)
 }
 
-// quickEqualsPlain fails when the quick way of reading the object of a line gives another than encoding/json.
-func quickEqualsPlain(t testing.TB, line []byte) {
-	quick, ok := cutOp(line)
-	if !ok || !json.Valid(quick.Entry) {
-		return
-	}
-	var plain op
-	err := json.Unmarshal(line, &plain)
-	if diff := cmp.Diff(quick, plain); diff != "" || err != nil {
-		t.Fatalf("%q: %v (-quick +plain):\n%s", line, err, diff)
-	}
-}
-
-func TestTheLinesOfEntriesAreReadTheQuickWay(t *testing.T) {
-	data, err := encodeEntry(full())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range []op{{Op: opAdd, ItemID: "item_0", Entry: data}, {Op: opUpdate, Seq: 12, ItemID: "a b/c", Entry: data}} {
-		line, err := o.encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		object := jobs.StripSeal(bytes.TrimSpace(line))
-		if got, ok := cutOp(object); !ok || !cmp.Equal(got, o) {
-			t.Errorf("%s was read the slow way, or as %v", line, got)
-		}
-		quickEqualsPlain(t, object)
-	}
-}
-
 // journalEntries returns the entries of a journal as text.
 func journalEntries(t *testing.T, journal []byte) (string, error) {
 	t.Helper()
@@ -557,11 +526,6 @@ func TestTheFirstDeadLetterIsNamedAndWhetherAnyCanBeSentAgain(t *testing.T) {
 	put(t, q, spent)
 	put(t, q, also)
 	check("spent", false)
-	for line := range bytes.Lines(contents(t, path)) {
-		if !sureToStay(line) {
-			t.Errorf("%s had to be decoded", line)
-		}
-	}
 	fresh := simple("fresh", 1)
 	fresh.ReprocessEligible, fresh.Item = true, json.RawMessage(`{"reprocess_eligible":false}`)
 	put(t, q, fresh)
@@ -598,9 +562,6 @@ func FuzzReplay(f *testing.F) {
 	f.Add([]byte(`{"op":"add","seq":7,"item_id":"a","entry":{"item_id":"a","item":{"reprocess_eligible":true},"reprocess_eligible":false}}` + "\n" + `{"op":"mark","seq":9}` + "\n"))
 	f.Add([]byte(`{"op":"add","seq":07,"item_id":"a\"","entry":{}}` + "\n" + `{"op":"add","item_id":"é","entry":{},"seq":3}` + "\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for line := range bytes.Lines(data) {
-			quickEqualsPlain(t, line)
-		}
 		x, err := replay(bytes.NewReader(data), "fuzz")
 		if err != nil {
 			return

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 )
 
 // Read returns the entries at path in the order they were added, without opening it for writing. No file: no entries.
@@ -50,33 +49,14 @@ func Each(path string) iter.Seq2[Entry, error] {
 // Lead returns the id of the first entry at path, or "" if there is none, and whether any entry is eligible
 // for a retry.
 func Lead(path string) (first string, eligible bool, err error) {
-	err = look(path, func(f io.ReaderAt, x index) error {
-		for _, id := range x.ids() {
-			if first == "" {
-				first = id
-			}
-			if line, err := lineAt(f, x.live[id]); err == nil && sureToStay(line) {
-				continue
-			}
-			e, err := entryOf(f, x, id)
-			if eligible = e.ReprocessEligible; err != nil || eligible {
-				return err
-			}
+	for e, err := range Each(path) {
+		first = cmp.Or(first, e.ItemID)
+		if err != nil || e.ReprocessEligible {
+			return first, e.ReprocessEligible, err
 		}
-		return nil
-	})
-	return first, eligible, err
+	}
+	return first, false, nil
 }
-
-// sureToStay reports whether the encoded entry is certainly not eligible for a retry. False means: decode it.
-func sureToStay(line []byte) bool {
-	object, _, err := unseal(line)
-	at := bytes.LastIndex(object, []byte(endOfSpent))
-	return err == nil && at >= 0 && strings.Trim(string(object[at+len(endOfSpent):]), "0123456789") == "}}"
-}
-
-// endOfSpent is the end of an encoded entry that is not eligible, up to its last number.
-const endOfSpent = `"reprocess_eligible":false,"manual_review_required":true,"retry_count":`
 
 // Find returns the entry of an item at path, and whether there is one.
 func Find(path, itemID string) (e Entry, found bool, err error) {
@@ -132,7 +112,7 @@ func lastOp(path string) (o op, ok bool) {
 	if begin == 0 && int64(len(tail)) < size {
 		return op{}, false
 	}
-	o, err = decodeOp(tail[begin:])
+	o, err = checkedOp(tail[begin:])
 	return o, err == nil && o.check() == nil && tail[len(tail)-1] == '\n'
 }
 
