@@ -12,6 +12,11 @@ type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return e.Reason }
 
+// Refusef returns a *RefusedError with a reason.
+func Refusef(format string, args ...any) error {
+	return &RefusedError{Reason: fmt.Sprintf(format, args...)}
+}
+
 // ErrFiles is wrapped by errors about files of a job that are missing or cannot be read.
 var ErrFiles = errors.New("the files of the job cannot be used")
 

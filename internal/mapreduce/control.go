@@ -394,10 +394,8 @@ func (p *pool) dropSkipped(d dueItem) bool {
 
 // recordSkipped settles an item as skipped, because somebody asked for it.
 func (j *owner) recordSkipped(e events.AgentFailed) int64 {
-	message := "skipped by " + j.Fold.Skips[e.ItemIndex]
-	e.Error, e.ErrorType, e.ErrorSignature, e.Action = message, retry.TypeSkipped, retry.Signature(message),
-		errorpolicy.Skip
-	return j.recordFailed(e, message)
+	e.Error, e.ErrorType = "skipped by "+j.Fold.Skips[e.ItemIndex], retry.TypeSkipped
+	return j.fail(e, errorpolicy.Decision{Action: errorpolicy.Skip}, time.Now(), false)
 }
 
 // forget removes an item that has not begun, or that waits for its next attempt, from what is to start; inTurn

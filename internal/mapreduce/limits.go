@@ -1,8 +1,6 @@
 package mapreduce
 
 import (
-	"fmt"
-
 	"prodigy/internal/events"
 	"prodigy/internal/job"
 	"prodigy/internal/limits"
@@ -38,13 +36,13 @@ func (j *owner) refuseUnproven() error {
 	held := j.Fold.Limits.Rollout.Held
 	switch {
 	case held == "" && j.config.Accept:
-		return &job.RefusedError{Reason: fmt.Sprintf("job %s waits for nothing to be accepted: leave out --accept",
-			j.place.ID)}
+		return job.Refusef("job %s waits for nothing to be accepted: leave out --accept",
+			j.place.ID)
 	case held == "" || j.config.Accept || j.config.Replacement != nil:
 		return nil
 	}
-	return &job.RefusedError{Reason: fmt.Sprintf("job %s is paused, because of its %s; prodigy resume %s --accept goes on all the same, and --workflow FILE tries it again with a mended workflow",
-		j.place.ID, held, j.place.ID)}
+	return job.Refusef("job %s is paused, because of its %s; prodigy resume %s --accept goes on all the same, and --workflow FILE tries it again with a mended workflow",
+		j.place.ID, held, j.place.ID)
 }
 
 // RolloutOf returns the stages of the rollout of a map phase, for people.

@@ -112,7 +112,7 @@ func (j *owner) refuseCancelled() error {
 	if j.Fold.Cancelled == "" || j.config.Force {
 		return nil
 	}
-	return &job.RefusedError{Reason: fmt.Sprintf("job %s was cancelled by %s: prodigy resume %s --force continues it all the same", j.place.ID, j.Fold.Cancelled, j.place.ID)}
+	return job.Refusef("job %s was cancelled by %s: prodigy resume %s --force continues it all the same", j.place.ID, j.Fold.Cancelled, j.place.ID)
 }
 
 // createJob checks the workflow, creates the directories of a new job and begins its log.
@@ -301,7 +301,7 @@ func openJob(c Config, place jobs.Job) (*owner, error) {
 		return nil, job.Unusable(place, err)
 	}
 	if meta.Simulated {
-		return nil, &job.RefusedError{Reason: fmt.Sprintf("job %s was simulated: nothing of it has run, so that nothing of it can go on", place.ID)}
+		return nil, job.Refusef("job %s was simulated: nothing of it has run, so that nothing of it can go on", place.ID)
 	}
 	source, err := place.ReadWorkflow(meta)
 	if err != nil {

@@ -261,35 +261,30 @@ func (j *owner) recordRejected(r gitspace.Rejected) {
 	failed := events.AgentFailed{
 		ItemID: m.ID, ItemIndex: r.Index, AgentID: m.AgentID, Attempt: m.Number, Worker: m.Worker,
 		DurationMS: events.Millis(m.Took), Step: step,
-		Error: f.Message, ErrorType: f.Type, ErrorSignature: retry.Signature(f.Message), Signal: f.Signal,
-		StdoutTail: f.Stdout, StderrTail: f.Stderr,
-		Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched, Commit: m.Commit, Conflicts: r.Conflicts,
-		Resolve: resolve,
+		Error: f.Message, ErrorType: f.Type, Signal: f.Signal, StdoutTail: f.Stdout, StderrTail: f.Stderr,
+		Commit: m.Commit, Conflicts: r.Conflicts, Resolve: resolve,
 	}
 	if f.ExitCode >= 0 {
 		failed.ExitCode = &f.ExitCode
 	}
-	if d.Action.RunsAgain() {
-		addRetry(&failed, d.Retry, now)
-	}
-	j.recordFailed(failed, j.whySkipped(false))
+	j.fail(failed, d, now, false)
 }
 
 // adopt takes a commit of the user's repository as the work of the one item that was chosen.
 func (j *owner) adopt(ctx context.Context, ids []string) (*gitspace.Work, error) {
 	if j.space == nil {
-		return nil, &job.RefusedError{Reason: "only what was done in git workspaces is merged, and this job has none"}
+		return nil, job.Refusef("only what was done in git workspaces is merged, and this job has none")
 	}
 	if len(ids) != 1 {
-		return nil, &job.RefusedError{Reason: "a commit can be the work of one item: name one dead letter"}
+		return nil, job.Refusef("a commit can be the work of one item: name one dead letter")
 	}
 	e, ok := j.Queue.Get(ids[0])
 	if _, waits := j.Fold.Merging[e.ItemIndex]; !ok || waits {
-		return nil, &job.RefusedError{Reason: "the work of " + ids[0] + " waits to be merged already: prodigy resume " + j.place.ID}
+		return nil, job.Refusef("the work of %s waits to be merged already: prodigy resume %s", ids[0], j.place.ID)
 	}
 	w, err := j.space.Adopt(ctx, j.Fold.Head, j.config.With, e.ItemIndex, j.Fold.NextNumber(e.ItemIndex))
 	if state, ok := errors.AsType[*gitspace.StateError](err); ok {
-		return nil, &job.RefusedError{Reason: state.Reason}
+		return nil, job.Refusef("%s", state.Reason)
 	}
 	w.ItemID = ids[0]
 	return &w, err

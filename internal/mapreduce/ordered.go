@@ -1,6 +1,8 @@
 package mapreduce
 
-import "container/heap"
+import (
+	"container/heap"
+)
 
 // ordered has the element at its top that comes before all others. It is a heap: who changes elements in place calls
 // heap.Fix or heap.Init.

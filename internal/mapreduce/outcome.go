@@ -1,6 +1,7 @@
 package mapreduce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -202,40 +203,28 @@ func (j *owner) recordFailure(e *attemptEnd) int64 {
 		Host: o.Host, Slot: o.Slot, DurationMS: events.Millis(o.Duration),
 		Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC, Step: f.Step,
 		Signal: f.Signal,
-		Error:  message, ErrorType: retry.Classify(f.Failure), Rule: f.Rule, ErrorSignature: retry.Signature(message),
-		StdoutTail: f.Stdout, StderrTail: f.Stderr, Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched,
+		Error:  message, ErrorType: retry.Classify(f.Failure), Rule: f.Rule,
+		StdoutTail: f.Stdout, StderrTail: f.Stderr,
 		Outputs: j.printed.take(a.ID), Commit: o.Commit,
 	}
 	if f.ExitCode >= 0 {
 		failed.ExitCode = &f.ExitCode
 	}
+	if p := j.workflow.ErrorPolicy; d.Action.RunsAgain() && p.RetryConfig != nil {
+		spread := j.crowds.spread(&d.Retry, *p.RetryConfig, p.RetryRatio != nil, now, rnd)
+		failed.Retry = &events.RetryState{SpreadMS: events.Millis(spread)}
+	}
+	return j.fail(failed, d, now, f.TimedOut)
+}
+
+// fail records a failure with what was decided about it, and the events that only inform. A reason that e has goes
+// before that of the decision. It returns the number of the failure's record.
+func (j *owner) fail(e events.AgentFailed, d errorpolicy.Decision, now time.Time, timedOut bool) int64 {
+	e.ErrorSignature, e.Action, e.Matched = retry.Signature(e.Error), d.Action, d.Retry.Matched
+	e.Reason = cmp.Or(e.Reason, d.Reason)
 	if d.Action.RunsAgain() {
-		var spread time.Duration
-		if p := j.workflow.ErrorPolicy; p.RetryConfig != nil {
-			spread = j.crowds.spread(&d.Retry, *p.RetryConfig, p.RetryRatio != nil, now, rnd)
-		}
-		addRetry(&failed, d.Retry, now)
-		failed.Retry.SpreadMS = events.Millis(spread)
+		addRetry(&e, d.Retry, now)
 	}
-	return j.recordFailed(failed, j.whySkipped(f.TimedOut))
-}
-
-// addRetry writes into the record when the next attempt is due and what its decision will need.
-func addRetry(e *events.AgentFailed, d retry.Decision, now time.Time) {
-	delay, at := events.Millis(d.Delay), now.Add(d.Delay)
-	e.DelayMS, e.RetryAt = &delay, &at
-	e.Retry = &events.RetryState{
-		Alone: d.State.Alone, Attempts: d.State.Attempts, WaitedMS: events.Millis(d.State.Waited),
-		PreviousMS: events.Millis(d.State.Previous), AskedMS: events.Millis(d.Asked),
-	}
-	if !d.State.ExpiresAt.IsZero() {
-		e.Retry.ExpiresAt = &d.State.ExpiresAt
-	}
-}
-
-// recordFailed records a failure and adds the events that only inform; skipped is why, if it is skipped. It
-// returns the number of the failure's record.
-func (j *owner) recordFailed(e events.AgentFailed, skipped string) int64 {
 	seq := j.Record(e).Seq
 	switch status := e.Status(); {
 	case status.DeadLetter():
@@ -243,14 +232,29 @@ func (j *owner) recordFailed(e events.AgentFailed, skipped string) int64 {
 			ItemID: e.ItemID, ErrorSignature: e.ErrorSignature, FailureCount: j.Fold.Failures[e.ItemIndex],
 		})
 	case status == errorpolicy.Skipped:
-		j.Record(events.AgentSkipped{ItemID: e.ItemID, ItemIndex: e.ItemIndex, Reason: skipped})
+		j.Record(events.AgentSkipped{ItemID: e.ItemID, ItemIndex: e.ItemIndex, Reason: j.whySkipped(e, timedOut)})
 	}
 	return seq
 }
 
-// whySkipped returns the reason for which a failed item is skipped, if it is.
-func (j *owner) whySkipped(timedOut bool) string {
+// addRetry writes into the record when the next attempt is due and what its decision will need.
+func addRetry(e *events.AgentFailed, d retry.Decision, now time.Time) {
+	delay, at := events.Millis(d.Delay), now.Add(d.Delay)
+	e.DelayMS, e.RetryAt = &delay, &at
+	r := cmp.Or(e.Retry, new(events.RetryState))
+	r.Alone, r.Attempts, r.WaitedMS = d.State.Alone, d.State.Attempts, events.Millis(d.State.Waited)
+	r.PreviousMS, r.AskedMS = events.Millis(d.State.Previous), events.Millis(d.Asked)
+	if !d.State.ExpiresAt.IsZero() {
+		r.ExpiresAt = &d.State.ExpiresAt
+	}
+	e.Retry = r
+}
+
+// whySkipped returns the reason for which a failed item is skipped.
+func (j *owner) whySkipped(e events.AgentFailed, timedOut bool) string {
 	switch p := j.workflow.ErrorPolicy; {
+	case e.ErrorType == retry.TypeSkipped:
+		return e.Error
 	case timedOut && p.OnTimeout != "":
 		return "timeout_action: " + string(p.OnTimeout)
 	case p.OnItemFailure.Handler != "":

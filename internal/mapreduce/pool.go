@@ -458,7 +458,7 @@ func (p *pool) dropped(it items.Item, v limits.Verdict, now time.Time) bool {
 	case again != nil && again.Expired(used, now):
 		p.job.giveUp(it, used)
 	case v.Answer == limits.Refuse:
-		p.refuse(it)
+		p.job.refuse(it)
 	default:
 		return false
 	}
@@ -473,22 +473,18 @@ func (j *owner) giveUp(it items.Item, used retry.State) {
 		ItemID:  it.ID,
 		Failure: retry.Failure{Type: last.Type, Message: last.Error, ExitCode: -1}, Retry: used,
 	})
-	message := "retry budget exhausted: " + last.Error
-	j.recordFailed(events.AgentFailed{
+	j.fail(events.AgentFailed{
 		ItemID: it.ID, ItemIndex: it.Index, Attempt: j.Fold.NextNumber(it.Index) - 1, Step: last.Step,
-		Error: message, ErrorType: last.Type,
-		ErrorSignature: retry.Signature(message), Action: d.Action, Reason: d.Reason,
-	}, j.whySkipped(false))
+		Error: "retry budget exhausted: " + last.Error, ErrorType: last.Type,
+	}, d, time.Now(), false)
 }
 
 // refuse dead-letters an item that the open breaker does not admit.
-func (p *pool) refuse(it items.Item) {
-	const message = "refused: the circuit breaker is open"
-	number := p.job.Fold.NextNumber(it.Index) - 1
-	p.job.recordFailed(events.AgentFailed{
-		ItemID: it.ID, ItemIndex: it.Index, Attempt: number, Error: message, ErrorType: retry.TypeCircuitOpen,
-		ErrorSignature: retry.Signature(message), Action: errorpolicy.DLQ,
-	}, "")
+func (j *owner) refuse(it items.Item) {
+	j.fail(events.AgentFailed{
+		ItemID: it.ID, ItemIndex: it.Index, Attempt: j.Fold.NextNumber(it.Index) - 1,
+		Error: "refused: the circuit breaker is open", ErrorType: retry.TypeCircuitOpen,
+	}, errorpolicy.Decision{Action: errorpolicy.DLQ}, time.Now(), false)
 }
 
 func (p *pool) handle(m message) {

@@ -87,13 +87,13 @@ func openShared(ctx context.Context, c Config, w *workflow.Workflow, recorded *j
 	case wanted.Name == "" || wanted.Name == NoPool:
 		return nil, nil
 	case w.Map == nil:
-		return nil, &job.RefusedError{Reason: "--pool is about items, and a standard workflow has none"}
+		return nil, job.Refusef("--pool is about items, and a standard workflow has none")
 	case c.OnFleet:
-		return nil, &job.RefusedError{Reason: "--pool is about the slots of this machine, and with --fleet the items run on others"}
+		return nil, job.Refusef("--pool is about the slots of this machine, and with --fleet the items run on others")
 	}
 	p, err := limit.OpenSharedPool(ctx, c.Home.Root, wanted.Name, wanted.Slots)
 	if size, ok := errors.AsType[*limit.SharedPoolSizeError](err); ok {
-		return nil, &job.RefusedError{Reason: size.Error()}
+		return nil, job.Refusef("%v", size)
 	}
 	if err != nil {
 		return nil, err

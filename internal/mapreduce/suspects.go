@@ -153,15 +153,11 @@ func (j *owner) setAside(index int, w job.Waiting, message string) {
 		retry.NewRand(j.meta.Seed, w.ID, strconv.Itoa(w.Number)))
 	failed := events.AgentFailed{
 		ItemID: w.ID, ItemIndex: index, Attempt: w.Number, Error: message, ErrorType: retry.TypeKilledRunner,
-		ErrorSignature: retry.Signature(message), Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched,
 	}
 	if j.workflow.ErrorPolicy.OnItemFailure.Kind == errorpolicy.Custom {
 		failed.Reason = "its handler is not run for an item that kills prodigy"
 	}
-	if d.Action.RunsAgain() {
-		addRetry(&failed, d.Retry, now)
-	}
-	j.recordFailed(failed, j.whySkipped(false))
+	j.fail(failed, d, now, false)
 }
 
 // A worker that dies takes all its attempts with it, and mostly none of them is to blame. So an item is

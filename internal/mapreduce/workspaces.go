@@ -117,7 +117,7 @@ func StartOf(ctx context.Context, c Config, w *workflow.Workflow, slots int) (gi
 		Dir: c.Dir, Environ: c.Environ, Policy: w.Workspace, Slots: slots, Workflow: w.Name, WorkDir: workRoot(c),
 	}, c.AllowDirty)
 	if err != nil && ctx.Err() == nil {
-		err = &job.RefusedError{Reason: "workspace: " + err.Error()}
+		err = job.Refusef("workspace: %v", err)
 	}
 	return start, err
 }

@@ -65,7 +65,7 @@ func Compared(before, after jobs.Job) (d Diff, err error) {
 	defer func() { err = errors.Join(err, b.close()) }()
 	a.keyed = a.index.Keyed && b.index.Keyed
 	if a.index.Keyed != b.index.Keyed {
-		return d, refused("the items of one of the jobs have keys, and those of the other have none: they cannot be told to be the same")
+		return d, job.Refusef("the items of one of the jobs have keys, and those of the other have none: they cannot be told to be the same")
 	}
 	if err := d.compare(a, b); err != nil {
 		return d, err

@@ -38,7 +38,7 @@ func OpenInput(c Config, w *workflow.Workflow) (*Input, error) {
 	if strings.Contains(named, "$") {
 		var err error
 		if named, err = c.Settings.Fill(named); err != nil {
-			return nil, refused("input: %v", err)
+			return nil, job.Refusef("input: %v", err)
 		}
 	}
 	name, latest := strings.CutPrefix(named, workflow.LatestOf)
@@ -47,9 +47,9 @@ func OpenInput(c Config, w *workflow.Workflow) (*Input, error) {
 	if latest {
 		place, err = latestNamed(c, name)
 	} else if place, err = c.Home.Find(named); errors.Is(err, jobs.ErrNotFound) {
-		err = refused("input: there is no job %q, or it was cleaned; 'prodigy jobs' lists those that are there", named)
+		err = job.Refusef("input: there is no job %q, or it was cleaned; 'prodigy jobs' lists those that are there", named)
 	} else if errors.Is(err, jobs.ErrAmbiguous) {
-		err = refused("input: %v", err)
+		err = job.Refusef("input: %v", err)
 	}
 	if err != nil {
 		return nil, err
@@ -70,13 +70,13 @@ func latestNamed(c Config, name string) (jobs.Job, error) {
 			return place, nil
 		}
 	}
-	return jobs.Job{}, refused("input: no job of a workflow %q is there in this project (%s): run that workflow first; its jobs may also have been cleaned", name, home.Project)
+	return jobs.Job{}, job.Refusef("input: no job of a workflow %q is there in this project (%s): run that workflow first; its jobs may also have been cleaned", name, home.Project)
 }
 
 // openInput opens the results of a job, and makes what is missing of them. With whole every item must have one.
 func openInput(place jobs.Job, takes workflow.Select, whole bool) (_ *Input, err error) {
 	unfit := func(format string, args ...any) error {
-		return refused("input: job %s %s", place.ID, fmt.Sprintf(format, args...))
+		return job.Refusef("input: job %s %s", place.ID, fmt.Sprintf(format, args...))
 	}
 	lock, err := lockEnded(place)
 	if errors.Is(err, jobs.ErrLocked) {

@@ -94,15 +94,15 @@ func resolve(c Config, w *workflow.Workflow) (*jobs.Since, string, error) {
 	}
 	if name == "" || name == sinceNone {
 		if len(c.Since.Force) > 0 || c.Since.Only != "" || c.Since.CheckOutputs {
-			return nil, "", refused("--force, --only and --check-outputs are about an earlier job: name it with --since")
+			return nil, "", job.Refusef("--force, --only and --check-outputs are about an earlier job: name it with --since")
 		}
 		return nil, "", nil
 	}
 	if w.Map == nil {
-		return nil, "", refused("--since is about items, and a standard workflow has none")
+		return nil, "", job.Refusef("--since is about items, and a standard workflow has none")
 	}
 	if w.Workspace.Isolated() {
-		return nil, "", refused("--since does not work with workspaces yet: what the items of the earlier job have changed is in its branch, not here")
+		return nil, "", job.Refusef("--since does not work with workspaces yet: what the items of the earlier job have changed is in its branch, not here")
 	}
 	s := &jobs.Since{Force: c.Since.Force, Only: c.Since.Only, CheckOutputs: c.Since.CheckOutputs}
 	if name == sinceLatest {
@@ -115,16 +115,16 @@ func resolve(c Config, w *workflow.Workflow) (*jobs.Since, string, error) {
 	}
 	place, err := c.Home.Find(name)
 	if err != nil {
-		return nil, "", &job.RefusedError{Reason: "--since: " + err.Error()}
+		return nil, "", job.Refusef("--since: %v", err)
 	}
 	meta, err := place.ReadMeta()
 	switch {
 	case err != nil:
 		return nil, "", job.Unusable(place, err)
 	case meta.Simulated:
-		return nil, "", refused("--since: job %s was simulated: it has no results", place.ID)
+		return nil, "", job.Refusef("--since: job %s was simulated: it has no results", place.ID)
 	case meta.Dir != c.Dir:
-		return nil, "", refused("--since: job %s was run in %s: what it made is there",
+		return nil, "", job.Refusef("--since: job %s was run in %s: what it made is there",
 			place.ID, meta.Dir)
 	}
 	s.JobID = place.ID
@@ -199,7 +199,7 @@ func openEarlier(place jobs.Job, m *workflow.Map, now events.Fingerprint) (_ *ea
 	index := e.index
 	e.keyed = index.Keyed && m.Key.Value != ""
 	if index.Keyed && !e.keyed {
-		err := refused("the items of job %s have keys, and those of this workflow have none: they cannot be told to be the same", place.ID)
+		err := job.Refusef("the items of job %s have keys, and those of this workflow have none: they cannot be told to be the same", place.ID)
 		return nil, "", errors.Join(err, e.close())
 	}
 	if index.Entries > maxEntries {
@@ -222,7 +222,7 @@ func openResults(place jobs.Job, fields []string, instead string) (e *earlierJob
 ) {
 	lock, err := lockEnded(place)
 	if errors.Is(err, jobs.ErrLocked) {
-		return nil, meta, false, refused("job %s is still running: %s", place.ID, instead)
+		return nil, meta, false, job.Refusef("job %s is still running: %s", place.ID, instead)
 	}
 	if err != nil {
 		return nil, meta, false, err
@@ -232,7 +232,7 @@ func openResults(place jobs.Job, fields []string, instead string) (e *earlierJob
 		return nil, meta, false, job.Unusable(place, err)
 	}
 	if meta.Mode != string(workflow.MapReduce) {
-		return nil, meta, false, refused("job %s has no items, and so no results", place.ID)
+		return nil, meta, false, job.Refusef("job %s has no items, and so no results", place.ID)
 	}
 	s, err := job.Read(place, meta)
 	if err == nil {
@@ -251,11 +251,6 @@ func openResults(place jobs.Job, fields []string, instead string) (e *earlierJob
 	}
 	e = &earlierJob{place: place, index: x, rows: rows, matched: make([]uint64, x.Entries/64+1)}
 	return e, meta, s.Ended == job.Completed, nil
-}
-
-// refused is the error of what is not begun.
-func refused(format string, args ...any) error {
-	return &job.RefusedError{Reason: fmt.Sprintf(format, args...)}
 }
 
 func (e *earlierJob) close() error { return errors.Join(e.index.Close(), e.rows.Close()) }
@@ -521,7 +516,7 @@ func Compare(c Config, w *workflow.Workflow) (*Comparison, string, error) {
 	}
 	files, err := NewFiles(w.Map, FilesConfig{Dir: c.Dir})
 	if err != nil {
-		return nil, "", refused("%v", err)
+		return nil, "", job.Refusef("%v", err)
 	}
 	nobodyKnows := func() string { return unknownValue }
 	now := fingerprintOf(c, w, nil, nobodyKnows, func(string) string { return unknownValue })
