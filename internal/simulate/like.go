@@ -24,13 +24,18 @@ import (
 type Log struct {
 	Seed uint64
 
+	labels   []string // of the steps of an item
 	attempts map[attemptKey][]recorded
 	phases   map[string]Outcome // of steps of the other phases, by phase and label
-	uses     map[string]Use     // of the agents of these, in the same way
 	rejected map[attemptKey]rejection
-	verified sample             // runs of the steps that verify
-	first    map[string]*sample // first tries of a step at an item, by its label
-	again    map[string]*sample // later ones
+	verified sample // runs of the steps that verify
+	samples  map[sampleKey]*sample
+}
+
+// sampleKey names tries of a step at items, by its label: the first ones, or later ones.
+type sampleKey struct {
+	step  string
+	again bool
 }
 
 // attemptKey names an attempt at an item.
@@ -41,10 +46,11 @@ type attemptKey struct {
 
 // recorded is how one try of a step of an attempt ended.
 type recorded struct {
-	step   string
+	at     int // the step, as an index
 	try    int
 	repeat int
-	agent  bool // an AI coding CLI ran
+	agent  bool          // an AI coding CLI ran
+	ended  time.Duration // of such a run: when it has ended
 	Outcome
 }
 
@@ -82,11 +88,12 @@ const maxKept = 4 << 10
 // LogOf returns a Model of the job with these records, whose items were run by these steps.
 func LogOf(records iter.Seq2[events.Record, error], steps []workflow.Step, seed uint64) (*Log, error) {
 	l := &Log{
-		Seed: seed, attempts: map[attemptKey][]recorded{}, phases: map[string]Outcome{}, uses: map[string]Use{}, rejected: map[attemptKey]rejection{}, first: map[string]*sample{}, again: map[string]*sample{},
+		Seed: seed, attempts: map[attemptKey][]recorded{}, phases: map[string]Outcome{},
+		rejected: map[attemptKey]rejection{}, samples: map[sampleKey]*sample{},
 	}
 	b := logReader{log: l, running: map[string]*runningAttempt{}}
 	for i, s := range steps {
-		b.labels = append(b.labels, s.Label(i))
+		l.labels = append(l.labels, s.Label(i))
 		b.captures = append(b.captures, s.Capture)
 	}
 	return l, events.Each(records, b.apply)
@@ -95,90 +102,88 @@ func LogOf(records iter.Seq2[events.Record, error], steps []workflow.Step, seed 
 // logReader reads a log into a Log.
 type logReader struct {
 	log      *Log
-	labels   []string                   // of the steps of an item
+	began    time.Time                  // of the first record; other times are since then
 	captures []string                   // the names that their outputs have
 	running  map[string]*runningAttempt // by item
 	phase    string
-	reset    time.Time // when the limit of a plan ends that an agent has met
-	pauses   []pause   // while agents waited for that
+	reset    time.Duration // when the limit of a plan ends that an agent has met
+	pauses   []pause       // while agents waited for that
 }
 
 // pause is a time in which no agent started.
-type pause struct{ from, until time.Time }
+type pause struct{ from, until time.Duration }
 
 // runningAttempt is an attempt that has not ended, as far as the log was read.
 type runningAttempt struct {
 	number int
-	since  time.Time // when the commands began that have not been told apart yet
-	at     int       // the step that runs first of these, as an index
-	try    int       // that it is at
+	since  time.Duration // when the commands began that have not been told apart yet
+	at     int           // the step that runs first of these, as an index
+	try    int           // that it is at
 	tries  []recorded
-	agents []agentRun    // the last one of each step that is not among the tries
+	agents []recorded    // the last run of an AI coding CLI of each step that is not among the tries
 	waited time.Duration // since then, by agents for the limit of their plan
 }
 
-// agentRun is a run of an AI coding CLI of a step that has not ended, as far as the log was read.
-type agentRun struct {
-	at     int // the step, as an index
-	ended  time.Time
-	repeat int
-	Outcome
-}
-
 func (b *logReader) apply(r events.Record) {
+	if b.began.IsZero() {
+		b.began = r.Time
+	}
+	now := r.Time.Sub(b.began)
 	switch e := r.Event.(type) {
 	case events.PhaseStarted:
 		b.phase = e.Phase
 	case events.AgentStarted:
-		b.running[e.ItemID] = &runningAttempt{number: e.Attempt, since: r.Time, try: 1}
+		b.running[e.ItemID] = &runningAttempt{number: e.Attempt, since: now, try: 1}
 	case events.AgentInterrupted, events.AgentLost, events.AgentDuplicated: // how long it would have taken is not known
 		delete(b.running, events.Subject(e))
 	case events.AgentUsage:
-		b.used(r.Time, e)
+		b.used(now, e)
 	case events.QuotaPaused:
-		b.pauses = append(b.pauses, pause{r.Time, e.Until})
+		b.pauses = append(b.pauses, pause{now, e.Until.Sub(b.began)})
 		if e.ResetAt == nil {
 			break
 		}
-		b.reset = *e.ResetAt
+		b.reset = e.ResetAt.Sub(b.began)
 		if a := b.running[e.Item]; a != nil && len(a.agents) > 0 {
-			a.agents[len(a.agents)-1].Resets = max(time.Second, b.reset.Sub(r.Time))
+			a.agents[len(a.agents)-1].Resets = max(time.Second, b.reset-now)
 		}
 	case events.VerifyCompleted:
 		b.log.verified.add(Outcome{Takes: time.Duration(e.DurationMS), Unknown: true}, b.log.Seed)
 	case events.AgentProgress:
-		b.progressed(r.Time, e)
+		b.progressed(now, e)
 	case events.StepRetrying:
-		b.retrying(r.Time, e)
+		b.retrying(now, e)
 	case events.AgentCompleted:
-		b.completed(r.Time, e)
+		b.completed(now, e)
 	case events.AgentFailed:
-		b.failed(r.Time, e)
+		b.failed(now, e)
 	case events.StepCompleted:
-		b.log.phases[e.Phase+" "+e.Step] = Outcome{
+		key := e.Phase + " " + e.Step
+		b.log.phases[key] = Outcome{
 			Takes: time.Duration(e.DurationMS), ExitCode: max(0, e.ExitCode),
-			Stdout: e.Output, Stderr: e.Stderr, Unknown: e.Masked,
+			Stdout: e.Output, Stderr: e.Stderr, Unknown: e.Masked, Use: b.log.phases[key].Use,
 		}
 	case events.StepFailed:
 		if e.ItemID == "" {
-			o := ended(e.ErrorType, e.ExitCode, "", e.Error, e.StdoutTail, e.StderrTail)
-			b.log.phases[b.phase+" "+e.Step] = o
+			o, key := ended(e.ErrorType, e.ExitCode, "", e.Error, e.StdoutTail, e.StderrTail), b.phase+" "+e.Step
+			o.Use = b.log.phases[key].Use
+			b.log.phases[key] = o
 		}
 	}
 }
 
 // progressed notes the beginning of a step, in the log of a job that logs that.
-func (b *logReader) progressed(now time.Time, e events.AgentProgress) {
+func (b *logReader) progressed(now time.Duration, e events.AgentProgress) {
 	a := b.running[e.ItemID]
-	if a == nil || e.StepIndex <= a.at || e.StepIndex >= len(b.labels) {
+	if a == nil || e.StepIndex <= a.at || e.StepIndex >= len(b.log.labels) {
 		return
 	}
-	b.spread(a, e.StepIndex-1, now.Sub(a.since), nil)
+	b.spread(a, e.StepIndex-1, now-a.since, nil)
 	a.at, a.try, a.since = e.StepIndex, 1, now
 }
 
 // used notes what an agent has used, and how long it ran.
-func (b *logReader) used(now time.Time, e events.AgentUsage) {
+func (b *logReader) used(now time.Duration, e events.AgentUsage) {
 	o := Outcome{Takes: time.Duration(e.DurationMS), Unknown: true}
 	if e.CostUSD != nil {
 		o.Use.Cost, o.Use.Costed = *e.CostUSD, true
@@ -190,60 +195,47 @@ func (b *logReader) used(now time.Time, e events.AgentUsage) {
 		o.ExitCode, o.Type, o.Stderr = 1, ai.Outcome(e.Outcome).ErrorType(), e.Outcome+"\n"
 	}
 	if e.Outcome == string(ai.Quota) { // only the first that meets a limit is recorded with its end
-		o.Resets = max(0, b.reset.Sub(now))
+		o.Resets = max(0, b.reset-now)
 	}
 	if e.ItemID == "" {
-		b.log.uses[e.Phase+" "+e.Step] = o.Use
+		key := e.Phase + " " + e.Step
+		known, ok := b.log.phases[key]
+		known.Unknown, known.Use = known.Unknown || !ok, o.Use
+		b.log.phases[key] = known
 		return
 	}
 	a := b.running[e.ItemID]
 	if a == nil {
 		return
 	}
-	at := slices.Index(b.labels, e.Step)
+	at := slices.Index(b.log.labels, e.Step)
 	if at < 0 { // inside of another step: nobody knows which of its tries it was
 		b.sampled(e.Step, a.number > 1, o)
 		return
 	}
-	next := agentRun{at: at, ended: now, Outcome: o}
+	began := now - o.Takes
+	next := recorded{at: at, try: b.tryOf(a, at), agent: true, ended: now, Outcome: o}
 	if last, again := a.takeAgent(at); again { // the same try, made again: between the two it waited
-		a.tries = append(a.tries, recorded{
-			step: e.Step, try: b.tryOf(a, at), repeat: last.repeat,
-			Outcome: last.Outcome,
-		})
+		a.tries = append(a.tries, last)
 		next.repeat = last.repeat + 1
-		a.since = a.since.Add(max(0, now.Add(-o.Takes).Sub(last.ended)) + last.Takes)
+		a.since += max(0, began-last.ended) + last.Takes
 	} else {
-		from, began := a.since, now.Add(-o.Takes)
+		from := a.since
 		for _, before := range a.agents {
-			from = later(from, before.ended)
+			from = max(from, before.ended)
 		}
 		for _, p := range b.pauses {
-			a.waited += max(0, earlier(began, p.until).Sub(later(from, p.from)))
+			a.waited += max(0, min(began, p.until)-max(from, p.from))
 		}
 	}
 	a.agents = append(a.agents, next)
 }
 
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
 // takeAgent removes the run of an agent by the step with that index from those that are not among the tries.
-func (a *runningAttempt) takeAgent(at int) (agentRun, bool) {
-	i := slices.IndexFunc(a.agents, func(one agentRun) bool { return one.at == at })
+func (a *runningAttempt) takeAgent(at int) (recorded, bool) {
+	i := slices.IndexFunc(a.agents, func(one recorded) bool { return one.at == at })
 	if i < 0 {
-		return agentRun{}, false
+		return recorded{}, false
 	}
 	one := a.agents[i]
 	a.agents = slices.Delete(a.agents, i, i+1)
@@ -258,8 +250,8 @@ func (b *logReader) tryOf(a *runningAttempt, at int) int {
 	return 1
 }
 
-func (b *logReader) retrying(now time.Time, e events.StepRetrying) {
-	a, at := b.running[e.ItemID], slices.Index(b.labels, e.Step)
+func (b *logReader) retrying(now time.Duration, e events.StepRetrying) {
+	a, at := b.running[e.ItemID], slices.Index(b.log.labels, e.Step)
 	if a == nil || at < a.at || e.ErrorType == retry.TypeCircuitOpen || e.ErrorType == retry.TypeTemplate {
 		return
 	}
@@ -267,25 +259,24 @@ func (b *logReader) retrying(now time.Time, e events.StepRetrying) {
 		a.try = e.Attempt
 	}
 	failure := ended(e.ErrorType, nil, "", e.Error, "", "")
-	b.spread(a, at, now.Sub(a.since), &failure)
-	a.at, a.try, a.since = at, e.Attempt+1, now.Add(time.Duration(e.DelayMS))
+	b.spread(a, at, now-a.since, &failure)
+	a.at, a.try, a.since = at, e.Attempt+1, now+time.Duration(e.DelayMS)
 }
 
-func (b *logReader) completed(now time.Time, e events.AgentCompleted) {
+func (b *logReader) completed(now time.Duration, e events.AgentCompleted) {
 	a := b.running[e.ItemID]
-	if a == nil || len(b.labels) == 0 {
+	if a == nil || len(b.log.labels) == 0 {
 		return
 	}
-	b.spread(a, len(b.labels)-1, now.Sub(a.since), nil)
+	b.spread(a, len(b.log.labels)-1, now-a.since, nil)
 	for i := range a.tries {
 		one := &a.tries[i]
 		if one.failed() {
 			continue
 		}
-		at := slices.Index(b.labels, one.step)
-		if value, ok := e.Captured[b.captures[at]]; ok && b.captures[at] != "" {
+		if value, ok := e.Captured[b.captures[one.at]]; ok && b.captures[one.at] != "" {
 			one.Stdout, one.Unknown = textOf(value), false
-		} else if at == len(b.labels)-1 && e.OutputFile == "" {
+		} else if one.at == len(b.log.labels)-1 && e.OutputFile == "" {
 			// An agent that says nothing has failed, unless its step allows it.
 			one.Stdout, one.Unknown = e.Output, one.agent && e.Output == ""
 		}
@@ -296,7 +287,7 @@ func (b *logReader) completed(now time.Time, e events.AgentCompleted) {
 	b.keep(e.ItemID, a)
 }
 
-func (b *logReader) failed(now time.Time, e events.AgentFailed) {
+func (b *logReader) failed(now time.Duration, e events.AgentFailed) {
 	switch key := (attemptKey{e.ItemID, e.Attempt}); e.ErrorType {
 	case retry.TypeMergeConflict:
 		paths := []string{someFile}
@@ -311,7 +302,7 @@ func (b *logReader) failed(now time.Time, e events.AgentFailed) {
 		o := ended("", e.ExitCode, e.Signal, e.Error, e.StdoutTail, e.StderrTail)
 		b.log.rejected[key] = rejection{verify: &o}
 	}
-	a, at := b.running[e.ItemID], slices.Index(b.labels, e.Step)
+	a, at := b.running[e.ItemID], slices.Index(b.log.labels, e.Step)
 	if a == nil || e.AgentID == "" {
 		return
 	}
@@ -323,7 +314,7 @@ func (b *logReader) failed(now time.Time, e events.AgentFailed) {
 	}
 	if at >= a.at {
 		failure := ended(e.ErrorType, e.ExitCode, e.Signal, e.Error, e.StdoutTail, e.StderrTail)
-		b.spread(a, at, now.Sub(a.since), &failure)
+		b.spread(a, at, now-a.since, &failure)
 	}
 	b.keep(e.ItemID, a)
 }
@@ -336,7 +327,7 @@ func (b *logReader) spread(a *runningAttempt, last int, took time.Duration, fail
 	took -= a.waited
 	a.waited = 0
 	for at := a.at; at <= last; at++ {
-		one := recorded{step: b.labels[at], try: b.tryOf(a, at), Outcome: Outcome{Unknown: true, Takes: -1}}
+		one := recorded{at: at, try: b.tryOf(a, at), Outcome: Outcome{Unknown: true, Takes: -1}}
 		if at == last && failure != nil {
 			hangs := failure.Hangs
 			if one.Outcome = *failure; !hangs {
@@ -368,20 +359,17 @@ func (b *logReader) keep(item string, a *runningAttempt) {
 	b.log.attempts[attemptKey{item, a.number}] = slices.Clip(a.tries)
 	delete(b.running, item)
 	for _, one := range a.tries {
-		b.sampled(one.step, a.number > 1 || one.try > 1, one.Outcome)
+		b.sampled(b.log.labels[one.at], a.number > 1 || one.try > 1, one.Outcome)
 	}
 }
 
 // sampled adds an outcome to those from which one is chosen for a try that did not happen.
 func (b *logReader) sampled(step string, again bool, o Outcome) {
-	samples := b.log.first
-	if again {
-		samples = b.log.again
+	key := sampleKey{step, again}
+	if b.log.samples[key] == nil {
+		b.log.samples[key] = &sample{}
 	}
-	if samples[step] == nil {
-		samples[step] = &sample{}
-	}
-	samples[step].add(o, b.log.Seed)
+	b.log.samples[key].add(o, b.log.Seed)
 }
 
 // exitCode finds the exit code in the message of a failure, where the log has it nowhere else.
@@ -445,15 +433,12 @@ func (l *Log) Outcome(t agent.SimulatedTry) Outcome {
 	if a.Phase != "map" {
 		o, ok := l.phases[a.Phase+" "+t.Label]
 		o.Unknown = o.Unknown || !ok
-		if use, used := l.uses[a.Phase+" "+t.Label]; used {
-			o.Use = use
-		}
 		return o
 	}
 	if one, ok := l.recordedFor(t); ok {
 		return one
 	}
-	from, other := l.again[t.Label], l.first[t.Label]
+	from, other := l.samples[sampleKey{t.Label, true}], l.samples[sampleKey{t.Label, false}]
 	if a.Number == 1 && t.Number == 1 {
 		from = first(other, from)
 	} else if from == nil { // no step of this label was ever tried again
@@ -477,7 +462,7 @@ func (l *Log) Conflicts(t agent.SimulatedTry) []string {
 // now than then: the last counts.
 func (l *Log) recordedFor(t agent.SimulatedTry) (o Outcome, ok bool) {
 	for _, one := range l.attempts[attemptKey{t.Attempt.ItemID, t.Attempt.Number}] {
-		if one.step == t.Label && one.try == t.Number && one.repeat <= t.Repeat {
+		if l.labels[one.at] == t.Label && one.try == t.Number && one.repeat <= t.Repeat {
 			o, ok = one.Outcome, true
 		}
 	}
@@ -487,7 +472,7 @@ func (l *Log) recordedFor(t agent.SimulatedTry) (o Outcome, ok bool) {
 // lastOf returns how a step of the first attempt at an item ended. It reports false if that is not known.
 func (l *Log) lastOf(item, step string) (o Outcome, ok bool) {
 	for _, one := range l.attempts[attemptKey{item, 1}] {
-		if one.step == step {
+		if l.labels[one.at] == step {
 			o, ok = one.Outcome, true
 		}
 	}
