@@ -101,6 +101,7 @@ type slowWork struct {
 	fetching    chan struct{}          // bounds what is fetched at once
 	tendEvery   time.Duration          // how often what the broker has lost is looked for
 	tending     atomic.Bool            // tend is under way
+	greeted     atomic.Bool            // a worker has said hello, and is answered in a moment
 	opened      atomic.Bool            // open has returned
 	unopened    error                  // with this
 }

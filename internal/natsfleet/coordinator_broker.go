@@ -60,7 +60,7 @@ func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
 		liveSubject("*", key):   c.progress,
 		c.sender.returns + ".>": c.returned,
 		nodesSubject:            c.tellRoster,
-		helloSubject:            func(*nats.Msg) { c.announce(false) },
+		helloSubject:            c.greeted,
 	} {
 		if _, err := c.subscribe(subject, answer); err != nil {
 			return err
@@ -221,6 +221,19 @@ func (c *coordinator) announce(over bool) {
 	})
 	if says {
 		_ = c.nc.Publish(jobsSubject+c.key, encoded(c.signer.signJob(c.key, entry)))
+	}
+}
+
+// greetDelay is how long workers wait for an answer to their hello: after a broker was restarted all say it at once.
+const greetDelay = 50 * time.Millisecond
+
+// greeted hears a worker that wants to know the jobs.
+func (c *coordinator) greeted(*nats.Msg) {
+	if c.slow.greeted.CompareAndSwap(false, true) {
+		time.AfterFunc(greetDelay, func() {
+			c.slow.greeted.Store(false)
+			c.announce(false)
+		})
 	}
 }
 

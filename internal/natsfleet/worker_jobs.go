@@ -51,7 +51,7 @@ func (w *worker) forgetSilent(now time.Time) {
 	silent := map[string]bool{} // whether something of the job is here, by its key
 	w.turn(func(s *workerState) {
 		for key, j := range s.jobs {
-			if process.Elapsed(j.heard, now) > 2*j.Lease {
+			if process.Elapsed(j.heard, now) > 2*max(j.Lease, fleet.LeastHere) {
 				silent[key] = false
 				j.heard = now // it is asked for again after as long
 			}
