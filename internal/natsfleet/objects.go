@@ -215,7 +215,7 @@ func (h *brokerConn) getFile(ctx context.Context, object string, want fleet.File
 	})
 }
 
-// movedReader calls moved whenever something was read.
+// movedReader calls moved whenever something was read. The client gives nothing now and then while it waits.
 type movedReader struct {
 	io.Reader
 	moved func()
@@ -223,7 +223,9 @@ type movedReader struct {
 
 func (r movedReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
-	r.moved()
+	if n > 0 {
+		r.moved()
+	}
 	return n, err
 }
 

@@ -164,9 +164,18 @@ func TestWhatAWorkerHasReportedOutlivesTheDiskOfTheBroker(t *testing.T) {
 	}
 	died.nc.Close()
 	died.end()
-	js := connected(t, f)
-	if !eventually(func() bool { return streamInfo(t, js, outStream).Msgs >= 2*items }) {
-		t.Fatalf("the broker has %d reports, want that each has begun and ended", streamInfo(t, js, outStream).Msgs)
+	out, err := connected(t, f).Stream(t.Context(), outStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range items {
+		var last *jetstream.RawStreamMsg
+		if !eventually(func() bool {
+			last, err = out.GetLastMsgForSubject(t.Context(), fmt.Sprintf("prodigy.out.*.%s.%d", died.key, i+1))
+			return err == nil && strings.Contains(string(last.Data), `"kind":"ended"`)
+		}) {
+			t.Fatalf("the broker does not have the end of attempt %d: %v, %v", i+1, last, err)
+		}
 	}
 	f.restart(true)
 	_, again := f.config(nil)
