@@ -27,11 +27,11 @@ import (
 )
 
 func newAgentsCommand(con *console) *cobra.Command {
-	group := newGroup("agents", "Show the AI coding CLIs that prodigy knows, and how it reads them")
-	group.Long = `Show the AI coding CLIs that prodigy knows, and how it reads them.
+	group := newGroup("agents", "Show agent presets")
+	group.Long = `Show agent presets.
 
-What is known of a CLI is a preset: how it is called, how its output is read, and rules that say what became of a run. ~/.prodigy/agents.yml changes
-presets or adds some: see docs/agents.md.`
+A preset describes one AI CLI: how to call it, how to parse its output, and rules that classify each
+run. Presets in ~/.prodigy/agents.yml override or extend the built-in ones; see docs/agents.md.`
 	group.AddCommand(newAgentsListCommand(con), newAgentsShowCommand(con), newAgentsCheckCommand(con),
 		newAgentsTestCommand(con))
 	return group
@@ -65,7 +65,7 @@ func homePresets(home jobs.Home) ([]ai.Layer, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the presets of agents: %w", err)
+		return nil, fmt.Errorf("read agent presets: %w", err)
 	}
 	layer, err := ai.ReadLayer(path, data)
 	if err != nil {
@@ -97,7 +97,7 @@ func completePreset(_ *cobra.Command, _ []string, _ string) ([]string, cobra.She
 
 func newAgentsListCommand(con *console) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the presets", Args: exactly(),
+		Use: "list", Aliases: []string{"ls"}, Short: "List agent presets", Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			set, err := presets()
 			if err != nil {
@@ -116,7 +116,7 @@ func newAgentsListCommand(con *console) *cobra.Command {
 
 func newAgentsShowCommand(con *console) *cobra.Command {
 	return &cobra.Command{
-		Use: "show <agent>", Short: "Print a preset as YAML", Args: exactly("agent"), ValidArgsFunction: completePreset,
+		Use: "show <agent>", Short: "Print an agent preset as YAML", Args: exactly("agent"), ValidArgsFunction: completePreset,
 		RunE: func(_ *cobra.Command, args []string) error {
 			p, err := preset(args[0])
 			if err != nil {
@@ -137,11 +137,11 @@ func newAgentsShowCommand(con *console) *cobra.Command {
 func newAgentsCheckCommand(con *console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check [agent]",
-		Short: "Find the CLIs on this machine, and their versions",
-		Long: `Find the CLIs on this machine and ask for their versions, without a request to a model. With another version than those a preset was tested with,
-'prodigy agents test' says whether the rules still fit: record an output and see.
+		Short: "Show which AI CLIs are installed, and their versions",
+		Long: `Look for each CLI on PATH and print its version. No model is called. If a version differs from the
+tested ones, record some output and check it with 'prodigy agents test'.
 
-The exit code is 1 if the CLI that is named is not there, or none of them is.`,
+The exit code is 1 if the named CLI, or every CLI, is missing.`,
 		Args: atMostOne, ValidArgsFunction: completePreset,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set, err := presets()
@@ -215,7 +215,7 @@ func versionOf(ctx context.Context, path string, patience time.Duration) string 
 	line, _, _ := strings.Cut(strings.TrimSpace(out.Text()), "\n")
 	switch {
 	case exit.TimedOut:
-		return "no answer in " + duration.Format(patience)
+		return "no response in " + duration.Format(patience)
 	case err != nil || exit.Start != nil || exit.Code != 0 || line == "":
 		return "unknown"
 	}
@@ -236,23 +236,24 @@ func newAgentsTestCommand(con *console) *cobra.Command {
 	var o agentsTestOptions
 	cmd := &cobra.Command{
 		Use:   "test <file>...",
-		Short: "Say what recorded outputs mean, and which rule decides",
-		Long: `Say what recorded outputs mean, and which rule decides. Nothing is run.
+		Short: "Classify recorded output, and show the matching rule",
+		Long: `Classify recorded output, and show the matching rule. No CLI is run.
 
-A file holds the stdout of a CLI, which --use names, or a JSON object with the keys cli, stdout, stderr and exit (below 0: minus a signal). With the
-key want, an outcome or a list of them, the exit code is 1 when the outcome is none of those.`,
+Each file contains the stdout of a CLI (set with --use), or a JSON object with the keys cli, stdout,
+stderr and exit (negative for a signal). With the key want (an outcome or a list), the exit code is
+1 if the outcome differs.`,
 		Example: "  prodigy agents test out.jsonl --use claude --exit 1\n  prodigy agents test recorded/*.json",
 		Args:    atLeastOne("file"),
 		RunE:    func(_ *cobra.Command, args []string) error { return runAgentsTest(con, o, args) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.use, "use", "", "the `preset` to read with; default the cli that the file names")
+	f.StringVar(&o.use, "use", "", "`preset` to use (default: the file's cli key)")
 	_ = cmd.RegisterFlagCompletionFunc("use", completePreset)
-	f.IntVar(&o.exit, "exit", 0, "the exit `code` of the CLI")
-	f.StringVar(&o.signal, "signal", "", "the `signal` that ended it, such as SIGTERM")
-	f.StringVar(&o.stderr, "stderr", "", "a `file` with what it printed to stderr")
-	f.BoolVar(&o.allowDenied, "allow-denied", false, "as with allow_denied: true in the step")
-	f.BoolVar(&o.allowEmpty, "allow-empty", false, "as with allow_empty: true in the step")
+	f.IntVar(&o.exit, "exit", 0, "`code` the CLI exited with")
+	f.StringVar(&o.signal, "signal", "", "`signal` that killed the CLI, such as SIGTERM")
+	f.StringVar(&o.stderr, "stderr", "", "`file` with its stderr")
+	f.BoolVar(&o.allowDenied, "allow-denied", false, "same as allow_denied: true in the step")
+	f.BoolVar(&o.allowEmpty, "allow-empty", false, "same as allow_empty: true in the step")
 	addFormat(cmd, &o.format, term.JSON)
 	return cmd
 }

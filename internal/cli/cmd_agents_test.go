@@ -12,14 +12,14 @@ func TestVersionsOfCLIs(t *testing.T) {
 		"echo tool 1.2; echo more":       "tool 1.2",
 		"exit 0":                         "unknown",
 		"echo 1.2; exit 3":               "unknown",
-		"trap '' TERM; sleep 100 & wait": "no answer in 100ms",
+		"trap '' TERM; sleep 100 & wait": "no response in 100ms",
 	} {
 		path := filepath.Join(t.TempDir(), "tool")
 		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		patience := 20 * time.Second
-		if want == "no answer in 100ms" {
+		if want == "no response in 100ms" {
 			patience = 100 * time.Millisecond
 		}
 		if got := versionOf(t.Context(), path, patience); got != want {

@@ -19,28 +19,32 @@ func newBrokerCommand(con *console) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "broker",
-		Short: "Run a broker for a fleet",
-		Long: `Run a broker for a fleet: a NATS server with JetStream. Any other one of version 2.10 or later does as well.
+		Short: "Start a fleet broker",
+		Long: `Start a fleet broker: a NATS server with JetStream. Any NATS server 2.10 or later works too.
 
-Without --dir and --config it listens on this machine only, and lets only those in who have the same PRODIGY_HOME: it keeps a key for them there. --dir names a directory broker that prodigy fleet init has made: with TLS, and with credentials
-for all who may use it. --config names any configuration of nats-server. SIGHUP has either read again.`,
+By default it listens on this machine only, and accepts only clients with the same PRODIGY_HOME,
+which holds a key for them. With --dir it uses a broker directory created by 'prodigy fleet init',
+with TLS and credentials. With --config it uses any nats-server configuration. SIGHUP reloads the
+configuration.`,
 		Example: "  prodigy broker\n  prodigy broker --dir fleet/broker",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if dir != "" && o.Config != "" {
-				return usagef("--dir and --config exclude each other")
+				return usagef("--dir and --config cannot be used together")
 			}
 			return runBroker(cmd.Context(), con, dir, o)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Listen, "listen", "", "HOST:PORT (default: 127.0.0.1:4222, or what --config says)")
+	f.StringVar(&o.Listen, "listen", "", "address to listen on, HOST:PORT (default: 127.0.0.1:4222, or as in "+
+		"--config)")
 	f.StringVar(&o.Store, "store", "",
-		"directory of its files (default: broker below PRODIGY_HOME, or what --config says)")
-	f.StringVar(&dir, "dir", "", "a directory of fleet init: its nats.conf is the configuration, and names of files start there")
-	f.StringVar(&o.Config, "config", "", "a configuration file of nats-server")
+		"storage directory (default: $PRODIGY_HOME/broker, or as in --config)")
+	f.StringVar(&dir, "dir", "", "directory created by fleet init (uses its nats.conf)")
+	f.StringVar(&o.Config, "config", "", "nats-server configuration file")
 	f.BoolVar(&o.Insecure, "insecure", false,
-		"let everybody in who reaches it, also from other machines and without TLS: each of them can run commands as the users of the workers")
+		"accept anybody who can connect, also from other machines and without TLS: they can run commands as "+
+			"the users of the workers")
 	return cmd
 }
 
@@ -59,11 +63,11 @@ func runBroker(ctx context.Context, con *console, dir string, o fleet.BrokerOpti
 			}
 		}
 		if !isFile(filepath.Join(dir, brokerConfig)) {
-			hint := "name the directory of a broker that prodigy fleet init has made, such as fleet/broker"
+			hint := "must be a broker directory created by fleet init, such as fleet/broker"
 			if inside := filepath.Join(dir, "broker"); isFile(filepath.Join(inside, brokerConfig)) {
 				hint = "did you mean " + inside + "?"
 			}
-			return refusef("--dir %s: there is no %s in it: %s", dir, brokerConfig, hint)
+			return refusef("--dir %s: %s not found: %s", dir, brokerConfig, hint)
 		}
 		if err := os.Chdir(dir); err != nil {
 			return refusef("--dir: %w", err)

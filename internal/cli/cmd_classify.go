@@ -28,19 +28,20 @@ func newClassifyCommand(con *console) *cobra.Command {
 	var o classifyOptions
 	cmd := &cobra.Command{
 		Use:   "classify [command]",
-		Short: "Say what type of error a failure is",
-		Long: `Say what type of error a failure is, and which rule told it, as for the failure of a step. What the command printed to stderr is read from standard
-input. The command, quoted as one word, and its exit code count, too: curl means something by 7.
+		Short: "Classify a failure",
+		Long: `Print the error type of a failure, and the rule that matched, as for a failed step. The command's
+stderr is read from stdin. The command (quoted as one word) and its exit code count too: exit code 7
+means something for curl.
 
-With --jsonl each line of standard input is a failure of its own, an object with command, exit_code, signal (a number), stdout and stderr. Each is
-printed as one line with its type and rule.`,
+With --jsonl, each line of stdin is a failure of its own: an object with command, exit_code, signal
+(a number), stdout and stderr. Each failure is printed as one line with its type and rule.`,
 		Example:           "  prodigy classify --exit-code 7 curl",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if o.lines {
 				if len(args) > 0 || o.format == term.JSON {
-					return usagef("--jsonl takes the commands from the lines, and prints lines")
+					return usagef("--jsonl takes the commands from stdin and prints lines")
 				}
 				return classifyLines(con.out, os.Stdin)
 			}
@@ -48,7 +49,7 @@ printed as one line with its type and rule.`,
 		},
 	}
 	cmd.Flags().IntVar(&o.code, "exit-code", 1, "exit code of the command")
-	cmd.Flags().BoolVar(&o.lines, "jsonl", false, "judge each line of standard input, a JSON object")
+	cmd.Flags().BoolVar(&o.lines, "jsonl", false, "classify each line of stdin, a JSON object")
 	addFormat(cmd, &o.format, term.JSON)
 	return cmd
 }
@@ -65,7 +66,7 @@ func runClassify(con *console, o classifyOptions, command string) error {
 	if !term.Is(os.Stdin) || command == "" {
 		text, err := io.ReadAll(os.Stdin)
 		if err != nil {
-			return fmt.Errorf("read standard input: %w", err)
+			return fmt.Errorf("read stdin: %w", err)
 		}
 		f.Stderr = string(text)
 	}
@@ -76,10 +77,10 @@ func runClassify(con *console, o classifyOptions, command string) error {
 	}
 	text := string(j.Type)
 	if j.Rule != "" {
-		text += ", recognised by " + j.Rule
+		text += ", matched by " + j.Rule
 	}
 	if slices.Contains(retry.MatcherNames(), string(j.Type)) {
-		text += fmt.Sprintf("\nretry_on: [%s] tries it again", j.Type)
+		text += fmt.Sprintf("\nretry_on: [%s] retries it", j.Type)
 	}
 	_, err := fmt.Fprintln(con.out, text)
 	return err
@@ -91,7 +92,7 @@ func classifyLines(w io.Writer, r io.Reader) error {
 	for n := 1; ; n++ {
 		line, err := in.ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("read standard input: %w", err)
+			return fmt.Errorf("read stdin: %w", err)
 		}
 		if strings.TrimSpace(line) != "" {
 			var given struct {
@@ -103,7 +104,7 @@ func classifyLines(w io.Writer, r io.Reader) error {
 				Stderr   string          `json:"stderr"`
 			}
 			if err := json.Unmarshal([]byte(line), &given); err != nil {
-				return refusef("line %d of standard input: %v", n, err)
+				return refusef("line %d of stdin: %v", n, err)
 			}
 			f := retry.Failure{ExitCode: given.ExitCode, Stdout: given.Stdout, Stderr: given.Stderr}
 			if given.Signal != 0 {

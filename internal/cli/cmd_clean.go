@@ -41,21 +41,22 @@ func newCleanCommand(con *console) *cobra.Command {
 	var o cleanOptions
 	cmd := &cobra.Command{
 		Use:   "clean [job]",
-		Short: "Remove jobs that ended long ago, with their logs",
-		Long: `Remove jobs that ended long ago, with their logs and everything else that is kept of them. Without an argument it considers
-the jobs of this project, with --all those of all directories; a job that is named is removed whatever its age.
+		Short: "Remove old jobs",
+		Long: `Remove old jobs and all their files. Without arguments, considers the jobs of this project; with
+--all, jobs of all directories. A job named explicitly is removed regardless of its age.
 
-Jobs that can still be resumed (paused or killed) and jobs with dead letters are kept unless --force is given. A running job is
-never removed.`,
+Resumable jobs (paused or killed) and jobs with dead letters are kept unless --force is given.
+Running jobs are never removed.`,
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && args[0] == "all" {
-				return usagef("a flag names the jobs of all directories: write --all")
+				return usagef("to include jobs of all directories, use --all")
 			}
 			if len(args) == 1 && slices.Contains([]string{"worktrees", "sessions", "logs", "state", "events", "dlq"},
 				args[0]) {
-				return usagef("there is no %q to remove alone: prodigy clean removes whole jobs, prodigy events clean their events, and prodigy dlq purge dead letters", args[0])
+				return usagef("cannot remove %q alone: prodigy clean removes whole jobs, prodigy events clean "+
+					"their events, and prodigy dlq purge dead letters", args[0])
 			}
 			var err error
 			if o.jobID, err = jobNamed(cmd, args); err != nil {
@@ -69,15 +70,15 @@ never removed.`,
 	}
 	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
 	f := cmd.Flags()
-	f.String("job-id", "", "only this job: its id, a prefix of it, or latest")
+	f.String("job-id", "", "only this job (id, unique prefix, or latest)")
 	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
-	f.Bool("all", false, "consider the jobs of all directories, not only those of this project")
+	f.Bool("all", false, "include jobs of all directories")
 	f.Var(durationFlag(&o.older), "older-than",
-		"only jobs whose last event is older than this (30d when no job is named)")
-	f.StringVar(&o.archive, "archive", "", "save each log first, as <directory>/<repo>/<job>/events.jsonl.zst")
-	f.BoolVar(&o.force, "force", false, "also remove jobs that can be resumed or have dead letters")
-	f.BoolVar(&o.dryRun, "dry-run", false, "show what would be removed, and remove nothing")
-	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
+		"only jobs inactive for longer than this (default 30d, unless a job is named)")
+	f.StringVar(&o.archive, "archive", "", "archive each log to <directory>/<repo>/<job>/events.jsonl.zst first")
+	f.BoolVar(&o.force, "force", false, "also remove resumable jobs and jobs with dead letters")
+	f.BoolVar(&o.dryRun, "dry-run", false, "list what would be removed, without removing it")
+	f.BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation prompt")
 	return cmd
 }
 
@@ -108,7 +109,7 @@ func runClean(ctx context.Context, con *console, o cleanOptions, ask asker, now 
 		return err
 	}
 	if ask == nil && !o.dryRun {
-		return refusef("there is no terminal to ask on whether to remove jobs (use --yes, or --dry-run to see them)")
+		return refusef("no terminal for confirmation; use --yes, or --dry-run to list the jobs")
 	}
 	if !o.dryRun {
 		if err := home.FinishRemovals(); err != nil {
@@ -126,7 +127,7 @@ func (o cleanOptions) refused(old []oldJob) error {
 	if o.jobID.id == "" || len(old) == 0 || old[0].Kept == "" {
 		return nil
 	}
-	return fmt.Errorf("job %s stays: %s", old[0].JobID, old[0].Kept)
+	return fmt.Errorf("job %s kept: %s", old[0].JobID, old[0].Kept)
 }
 
 // candidates returns the jobs that are old enough; Kept says why some of them are kept all the same.
@@ -151,7 +152,7 @@ func (o cleanOptions) candidates(con *console, home jobs.Home, now time.Time) ([
 		case err != nil && o.jobID.id != "":
 			return nil, err
 		case err != nil:
-			con.say().Printf("warning: job %s stays: %v", job.ID, err)
+			con.say().Printf("warning: job %s kept: %v", job.ID, err)
 		case now.Sub(c.LastEvent) >= o.older:
 			old = append(old, c)
 		}
@@ -193,13 +194,13 @@ func (o cleanOptions) candidate(place jobs.Job) (oldJob, error) {
 func (c oldJob) reason(force bool) string {
 	switch {
 	case c.State == "running":
-		return "it is running"
+		return "still running"
 	case force:
 		return ""
 	case c.State != string(job.Completed) && c.State != string(job.Failed) && c.State != string(job.Cancelled):
-		return "it was " + c.State + " and can be resumed (--force removes it)"
+		return "was " + c.State + " and can be resumed (remove it with --force)"
 	case c.DeadLetters > 0:
-		return "it has " + term.Counted(c.DeadLetters, "dead letter") + " (--force removes it)"
+		return "has " + term.Counted(c.DeadLetters, "dead letter") + " (remove it with --force)"
 	}
 	return ""
 }
@@ -281,7 +282,7 @@ func (o cleanOptions) removeAll(ctx context.Context, con *console, old []oldJob,
 func (o cleanOptions) remove(ctx context.Context, c *oldJob) error {
 	lock, err := c.job.Lock()
 	if errors.Is(err, jobs.ErrLocked) {
-		c.Removed, c.Kept = false, "it is running"
+		c.Removed, c.Kept = false, "still running"
 		return nil
 	}
 	if err != nil {
@@ -289,7 +290,7 @@ func (o cleanOptions) remove(ctx context.Context, c *oldJob) error {
 	}
 	last, err := lastRecord(c.job)
 	if err == nil && last.Seq != c.last.Seq {
-		c.Removed, c.Kept = false, "it went on meanwhile"
+		c.Removed, c.Kept = false, "continued in the meantime"
 		return lock.Unlock()
 	}
 	if err == nil && o.archive != "" {
@@ -323,14 +324,14 @@ func (o cleanOptions) print(con *console, old []oldJob) error {
 		return err
 	}
 	if len(old) == 0 {
-		con.say().Print("There are no jobs to remove.")
+		con.say().Print("No jobs to remove.")
 		return nil
 	}
 	for _, c := range old {
 		if c.Removed {
-			con.say().Printf("job %s removed", c.JobID)
+			con.say().Printf("removed job %s", c.JobID)
 		} else if o.jobID.id == "" {
-			con.say().Printf("job %s stays: %s", c.JobID, c.Kept)
+			con.say().Printf("job %s kept: %s", c.JobID, c.Kept)
 		}
 	}
 	return nil

@@ -22,9 +22,9 @@ import (
 func newPauseCommand(con *console) *cobra.Command {
 	return newSteerCommand(con, job.Pause, &cobra.Command{
 		Use:   "pause [job]",
-		Short: "Have a running job start nothing, until it is continued",
-		Long: `Have a running job start nothing more: no item, no step of another phase, and no retry. What runs goes on to its end. The job stays
-alive, and 'prodigy continue' has it go on. If it is stopped or killed meanwhile, 'prodigy resume' has it go on too.`,
+		Short: "Pause a running job",
+		Long: `Pause a running job: no new items, steps or retries start; running steps finish. The process stays
+alive until 'prodigy continue'. If it is stopped or killed in the meantime, use 'prodigy resume'.`,
 		Example: "  prodigy pause\n  prodigy pause mapreduce-20261120-1615",
 	})
 }
@@ -32,9 +32,9 @@ alive, and 'prodigy continue' has it go on. If it is stopped or killed meanwhile
 func newContinueCommand(con *console) *cobra.Command {
 	return newSteerCommand(con, job.Continue, &cobra.Command{
 		Use:   "continue [job]",
-		Short: "Have a job go on that was paused",
-		Long: `Have a running job go on that 'prodigy pause' has paused. A job that has stopped, which no process runs any more, is continued by
-'prodigy resume' instead.`,
+		Short: "Continue a paused job",
+		Long: "Continue a job paused with 'prodigy pause'. To continue a job that is no longer running, use " +
+			"'prodigy resume'.",
 		Example: "  prodigy continue",
 	})
 }
@@ -42,10 +42,10 @@ func newContinueCommand(con *console) *cobra.Command {
 func newDrainCommand(con *console) *cobra.Command {
 	return newSteerCommand(con, job.Drain, &cobra.Command{
 		Use:   "drain [job]",
-		Short: "Let what a job runs come to its end, then stop it",
-		Long: `Let what a running job has begun come to its end, however long that takes, and then end the run. Nothing starts any more, and what waits
-for a retry does not wait. 'prodigy resume' continues the job. The run exits as one that SIGTERM has stopped, with 143. 'prodigy
-stop' is quicker: it ends what still runs after the grace.`,
+		Short: "Finish running items, then stop the job",
+		Long: `Finish running items, however long they take, then stop the job. No new items start, and pending
+retries are not awaited. Resume the job with 'prodigy resume'. The run exits with 143, as after
+SIGTERM. 'prodigy stop' is faster: it kills running items after the grace period.`,
 		Example: "  prodigy drain\n  prodigy drain --no-wait",
 	})
 }
@@ -53,9 +53,10 @@ stop' is quicker: it ends what still runs after the grace.`,
 func newCancelCommand(con *console) *cobra.Command {
 	return newSteerCommand(con, job.Cancel, &cobra.Command{
 		Use:   "cancel [job]",
-		Short: "Stop a running job for good",
-		Long: `Stop a running job for good: nothing starts any more, and running agents may finish within the grace. The job is cancelled, its run
-exits with 1, and 'prodigy resume' refuses it without --force. 'prodigy stop' stops a job that is to go on later.`,
+		Short: "Cancel a running job",
+		Long: `Cancel a running job: no new items start, and running items get the grace period of the run to
+finish. The run exits with 1. A cancelled job can only be resumed with --force; to resume it later,
+use 'prodigy stop' instead.`,
 		Example: "  prodigy cancel mapreduce-20261120-1615",
 	})
 }
@@ -67,7 +68,7 @@ func newSteerCommand(con *console, verb job.Verb, cmd *cobra.Command) *cobra.Com
 		return steer(ctx, con, place, job.Request{Do: verb}, ends(verb) && !noWait)
 	})
 	if ends(verb) {
-		cmd.Flags().BoolVar(&noWait, "no-wait", false, "ask it, and do not wait until the run has ended")
+		cmd.Flags().BoolVar(&noWait, "no-wait", false, "return immediately instead of waiting for the run to end")
 	}
 	return cmd
 }
@@ -78,9 +79,9 @@ func ends(verb job.Verb) bool { return verb == job.Drain || verb == job.Cancel }
 func newScaleCommand(con *console) *cobra.Command {
 	cmd := onJobAnd("slots", &cobra.Command{
 		Use:   "scale [job] <slots>",
-		Short: "Change how many agents a running job runs at once",
-		Long: `Change how many agents a running job runs at once: to a number, or by one with a sign. Nothing is ended for that: of too many, those
-that run come to their end. The number holds over a resume, unless that says --max-parallel.`,
+		Short: "Change the number of slots of a running job",
+		Long: `Change the number of slots of a running job, to a number or by +N/-N. Running items are not
+interrupted. The number survives a resume, unless --max-parallel is given.`,
 		Example:           "  prodigy scale 16\n  prodigy scale mapreduce-20261120-1615 +4\n  prodigy scale -- -2",
 		ValidArgsFunction: completeJob,
 	}, func(ctx context.Context, place jobs.Job, slots string) error {
@@ -88,9 +89,9 @@ that run come to their end. The number holds over a resume, unless that says --m
 		n, err := strconv.Atoi(slots)
 		switch {
 		case err != nil:
-			return usagef("%q is not a number of slots: write 16, or +4 or -- -2 for more or fewer", slots)
+			return usagef("invalid number of slots %q: use 16, +4, or -- -2", slots)
 		case n == 0:
-			return usagef("with 0 slots nothing would run: prodigy pause does that")
+			return usagef("slots must be at least 1; to run nothing, use prodigy pause")
 		case strings.HasPrefix(slots, "+") || n < 0:
 			r.Change = n
 		default:
@@ -101,7 +102,7 @@ that run come to their end. The number holds over a resume, unless that says --m
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok &&
 			strings.Trim(unknown.GetSpecifiedName(), "0123456789") == "" {
-			return usagef("for fewer slots write -- before the number, as in prodigy scale -- -2")
+			return usagef("to pass a negative number, put -- before it: prodigy scale -- -2")
 		}
 		return wrongFlag(cmd, err)
 	})
@@ -111,10 +112,12 @@ that run come to their end. The number holds over a resume, unless that says --m
 func newSkipCommand(con *console) *cobra.Command {
 	return newSteerItemsCommand(con, job.Skip, &cobra.Command{
 		Use:   "skip [job] <item>...",
-		Short: "Do not run some items of a job (any more)",
-		Long: `Do not run some items of a job: those that wait for their next attempt, and those that run, are settled as skipped at once, and those that
-have not begun when their turn comes. An attempt that runs is ended within the grace. Items of a job that does not run are skipped when it is
-resumed, also those whose work only waits to be merged. Skipped items count as skipped: the run exits with 3.`,
+		Short: "Skip items of a job",
+		Long: `Skip items of a job. In a running job, waiting and running items are skipped immediately, and items
+that have not started when their turn comes; a running attempt gets the grace period of the run. In
+a stopped job, the items are skipped when it is resumed, including those that only wait to merge.
+
+If items were skipped, the run exits with 3.`,
 		Example: "  prodigy skip item_17\n  prodigy skip mapreduce-20261120-1615 item_17 item_18",
 		Args:    atLeastOne("item"),
 	})
@@ -123,9 +126,9 @@ resumed, also those whose work only waits to be merged. Skipped items count as s
 func newRetryNowCommand(con *console) *cobra.Command {
 	return newSteerItemsCommand(con, job.RetryNow, &cobra.Command{
 		Use:   "retry-now [job] [item...]",
-		Short: "Do not wait any longer for the next attempt",
-		Long: `Have items and steps of a running job go on at once that wait for their next attempt: those that are named, else all of them. A limit of the
-starts, an open circuit breaker and the slots hold as before.`,
+		Short: "Retry waiting items now",
+		Long: "Retry waiting items and steps of a running job now: the named items, or all. Rate limits, open " +
+			"circuit breakers and slots still apply.",
 		Example: "  prodigy retry-now\n  prodigy retry-now mapreduce-20261120-1615 item_17",
 		Args:    cobra.ArbitraryArgs,
 	})
@@ -136,7 +139,7 @@ func newSteerItemsCommand(con *console, verb job.Verb, cmd *cobra.Command) *cobr
 	cmd.ValidArgsFunction = completeWhy
 	return onItems(cmd, func(ctx context.Context, place jobs.Job, named []string) error {
 		if verb == job.Skip && len(named) == 0 {
-			return usagef("the argument <item> is missing: %s is a job", cmd.Flags().Arg(0))
+			return usagef("<item> is required: %s is a job", cmd.Flags().Arg(0))
 		}
 		return steerItems(ctx, con, place, verb, named)
 	})
@@ -213,11 +216,11 @@ func steer(ctx context.Context, con *console, place jobs.Job, r job.Request, awa
 func insteadOf(verb job.Verb, place jobs.Job) string {
 	switch verb {
 	case job.Scale:
-		return resumeCommand(place, " --max-parallel N") + " says how many run at once"
+		return resumeCommand(place, " --max-parallel N") + " sets the number of slots"
 	case job.Cancel:
 		return "prodigy clean " + place.ID + " --force removes it"
 	}
-	return resumeCommand(place, "") + " continues it"
+	return resumeCommand(place, "") + " resumes it"
 }
 
 // checkRunning refuses a request to a job that does not run.
@@ -236,9 +239,9 @@ func notRunning(place jobs.Job, verb job.Verb) error {
 		state = " (" + s.StateShown() + ")"
 		switch s.State {
 		case string(job.Completed):
-			instead = "it has come to its end"
+			instead = "it has finished"
 		case string(job.Cancelled):
-			instead = resumeCommand(place, " --force") + " continues it all the same"
+			instead = resumeCommand(place, " --force") + " resumes it anyway"
 		}
 	}
 	return refusef("job %s is not running%s: %s", place.ID, state, instead)
@@ -252,7 +255,7 @@ func steerJob(ctx context.Context, con *console, place jobs.Job, r job.Request, 
 	r.By = userName()
 	pid := place.Runner()
 	if jobs.Suspended(pid) {
-		return refusef("job %s stands still, and cannot answer: process %d, which runs it, is stopped (kill -CONT %d has it go on)", place.ID, pid, pid)
+		return refusef("job %s does not respond: its process %d is suspended; continue it with kill -CONT %d", place.ID, pid, pid)
 	}
 	answer, err := job.Ask(place.ControlSocket(), r)
 	// it just begins, or ends
@@ -269,7 +272,8 @@ func steerJob(ctx context.Context, con *console, place jobs.Job, r job.Request, 
 	}
 	switch {
 	case errors.Is(err, job.ErrNobody):
-		return fmt.Errorf("job %s is running, but takes no requests here: it was started by an older version, or on another machine", place.ID)
+		return fmt.Errorf("job %s cannot be controlled from here: it was started by an older version, or on "+
+			"another machine", place.ID)
 	case err != nil:
 		return fmt.Errorf("job %s: %w", place.ID, err)
 	case !answer.Done:

@@ -33,11 +33,11 @@ func newDiffCommand(con *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff <before> [after]",
 		Short: "Compare the results of two jobs",
-		Long: `Compare the results of two jobs: which items fail now and did not before, which were fixed, which printed something else or took much longer (half as
-long again, and 1s), which are new or gone. The second job is the latest if it is left out.
+		Long: `Compare the results of two jobs: newly failing, fixed, changed, slower (by more than half and 1s),
+added and removed items. The second job defaults to the latest.
 
-Items are the same if their ids are, in jobs with a key, else if their data is. With --exit-code the exit code is 3 when an item fails that had
-succeeded.`,
+Items are matched by id if the jobs have a key, otherwise by their data. With --exit-code, exits
+with 3 if an item fails that succeeded before.`,
 		Example:           "  prodigy diff mapreduce-20261120-1615\n  prodigy diff mapreduce-20261120-1615 latest --output markdown",
 		Args:              oneOrTwoJobs,
 		ValidArgsFunction: completeTwoJobs,
@@ -46,14 +46,14 @@ succeeded.`,
 		},
 	}
 	addFormat(cmd, &o.format, term.JSON, asMarkdown)
-	cmd.Flags().BoolVar(&o.all, "all", false, "list all items, not only the first of each list")
-	cmd.Flags().BoolVar(&o.check, "exit-code", false, "exit with 3 if an item fails that had succeeded")
+	cmd.Flags().BoolVar(&o.all, "all", false, "list all items instead of the first few")
+	cmd.Flags().BoolVar(&o.check, "exit-code", false, "exit with 3 if a previously successful item failed")
 	return cmd
 }
 
 func oneOrTwoJobs(_ *cobra.Command, args []string) error {
 	if len(args) < 1 || len(args) > 2 {
-		return usagef("name the earlier job, and a later one if that is not the latest")
+		return usagef("<before> is required: the earlier job, optionally followed by a later one (default: latest)")
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func runDiff(con *console, o diffOptions, names []string) error {
 		}
 	}
 	if both[0].ID == both[1].ID {
-		return refusef("both are job %s", both[0].ID)
+		return refusef("both jobs are %s", both[0].ID)
 	}
 	d, err := reuse.Compared(both[0], both[1])
 	if refused, ok := errors.AsType[*job.RefusedError](err); ok {
@@ -164,7 +164,7 @@ func (o diffOptions) printList(con *console, b *strings.Builder, l diffList, mar
 		fmt.Fprintf(b, item, line)
 	}
 	if more := len(l.items) - len(shown); more > 0 {
-		fmt.Fprintf(b, item, fmt.Sprintf("and %d more (--all lists them)", more))
+		fmt.Fprintf(b, item, fmt.Sprintf("and %d more (use --all)", more))
 	}
 }
 

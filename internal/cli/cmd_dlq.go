@@ -26,7 +26,7 @@ import (
 )
 
 func newDLQCommand(con *console) *cobra.Command {
-	group := newGroup("dlq", "Inspect the items that failed for good, and retry them")
+	group := newGroup("dlq", "Inspect and retry dead letters")
 	group.AddCommand(
 		newDLQListCommand(con),
 		newDLQInspectCommand(con),
@@ -55,9 +55,9 @@ func newDLQListCommand(con *console) *cobra.Command {
 		Short:   "List the dead letters of a job",
 	}, func(_ context.Context, job jobs.Job) error { return runDLQList(con, job, o) })
 	addFormat(cmd, &o.format, term.JSON)
-	cmd.Flags().BoolVar(&o.eligible, "eligible", false, "only those that a retry would run")
+	cmd.Flags().BoolVar(&o.eligible, "eligible", false, "only retryable dead letters")
 	addErrorType(cmd, &o.typ)
-	cmd.Flags().Var(positive(&o.limit), "limit", "only so many, the first ones")
+	cmd.Flags().Var(positive(&o.limit), "limit", "maximum number of dead letters to list")
 	return cmd
 }
 
@@ -68,13 +68,13 @@ func updateLetters(con *console, place jobs.Job) {
 	err := job.UpdateLetters(place, defaultMaxRetries, con.secrets.Mask)
 	var damaged *dlq.DamagedError
 	if err != nil && !errors.As(err, &damaged) { // the reader will report that itself
-		con.say().Printf("warning: there may be more dead letters than these: %v", err)
+		con.say().Printf("warning: more dead letters may exist: %v", err)
 	}
 }
 
 // addErrorType adds the flag --type to cmd.
 func addErrorType(cmd *cobra.Command, typ *retry.Type) {
-	addChoice(cmd, typ, "type", "only those whose last failure is of this type", retry.Types()...)
+	addChoice(cmd, typ, "type", "only dead letters with this failure type", retry.Types()...)
 }
 
 func runDLQList(con *console, job jobs.Job, o dlqListOptions) error {
@@ -100,12 +100,12 @@ func runDLQList(con *console, job jobs.Job, o dlqListOptions) error {
 		return err
 	}
 	if o.limit > 0 && found > o.limit {
-		con.say().Printf("%d of %s are listed.", o.limit, term.Counted(found, "dead letter"))
+		con.say().Printf("Showing %d of %s.", o.limit, term.Counted(found, "dead letter"))
 	}
 	switch {
 	case o.format == term.JSON:
 	case found == 0:
-		con.say().Printf("There are no %s in job %s.", o.lettersWanted(), job.ID)
+		con.say().Printf("No %s in job %s.", o.lettersWanted(), job.ID)
 	case eligible > 0:
 		printNext(con.say(), []string{inspect(first.ItemID, job), retryCommand(job, "")})
 	default:
@@ -117,7 +117,7 @@ func runDLQList(con *console, job jobs.Job, o dlqListOptions) error {
 // lettersWanted describes the listed dead letters, for the message that there are none.
 func (o dlqListOptions) lettersWanted() string {
 	if o.eligible || o.typ != "" {
-		return "such dead letters"
+		return "matching dead letters"
 	}
 	return "dead letters"
 }
@@ -213,7 +213,7 @@ func newDLQInspectCommand(con *console) *cobra.Command {
 	var f term.Format
 	cmd := onItem(&cobra.Command{
 		Use:               "inspect [job] <item>",
-		Short:             "Show a dead letter with its data, failures and output",
+		Short:             "Show a dead letter: item, attempts and output",
 		ValidArgsFunction: completeLetter,
 	}, func(job jobs.Job, itemID string) error { return runDLQInspect(con, job, itemID, f) })
 	addFormat(cmd, &f, term.JSON)
@@ -228,7 +228,7 @@ func runDLQInspect(con *console, job jobs.Job, itemID string, f term.Format) err
 	case err != nil:
 		return err
 	case !found:
-		return refusef("no dead letter %q in job %s (prodigy dlq list --job-id %s lists them, prodigy why %s %s explains the item)", itemID, job.ID, job.ID, job.ID, quoted(itemID))
+		return refusef("dead letter %q not found in job %s (see: prodigy dlq list --job-id %s, prodigy why %s %s)", itemID, job.ID, job.ID, job.ID, quoted(itemID))
 	case f == term.JSON:
 		return term.PrintJSON(con.out, e)
 	}
@@ -279,12 +279,12 @@ func printFailure(l term.Lines, f dlq.Failure) {
 	l.Printf("\nattempt %d at %s, %s: %s", f.Attempt, f.Time.Local().Format(time.DateTime), ran(f),
 		f.ErrorType)
 	for i, r := range f.Retries {
-		l.Printf("  try %d: %s; again after %s", i+1, term.Visible(r.Error),
+		l.Printf("  attempt %d: %s; retried after %s", i+1, term.Visible(r.Error),
 			duration.Format(time.Duration(r.DelayMS)))
 	}
 	l.Printf("  %s", term.Visible(f.Message))
 	if preset, rule, ok := strings.Cut(f.Rule, "/"); ok {
-		l.Printf("  told by rule %s of agent %s", term.Visible(rule), term.Visible(preset))
+		l.Printf("  matched rule %s of agent %s", term.Visible(rule), term.Visible(preset))
 	}
 	printTail(l, "stdout", f.StdoutTail)
 	printTail(l, "stderr", f.StderrTail)
@@ -303,10 +303,10 @@ func printKept(l term.Lines, job jobs.Job, e dlq.Entry, f dlq.Failure) {
 	if f.Commit == "" {
 		return
 	}
-	l.Printf("  its work is commit %s:\n    git fetch %s refs/items/%d/%d && git merge FETCH_HEAD",
+	l.Printf("  changes kept as commit %s:\n    git fetch %s refs/items/%d/%d && git merge FETCH_HEAD",
 		f.Commit, quoted(filepath.Join(job.GitDir(), "hub")), e.ItemIndex, f.Attempt)
 	if f.ErrorType == retry.TypeMergeConflict {
-		l.Printf("  to resolve it, merge that on top of prodigy/%s, commit, and: %s", job.ID,
+		l.Printf("  to resolve it, merge that commit on top of prodigy/%s, commit, and run: %s", job.ID,
 			retryCommand(job, " --item "+quoted(e.ItemID)+" --with HEAD"))
 	}
 }
@@ -334,11 +334,11 @@ func newDLQExportCommand(con *console) *cobra.Command {
 	var f term.Format
 	cmd := onJobAnd("file", &cobra.Command{
 		Use:   "export [job] <file>",
-		Short: "Write the dead letters of a job to a file (- is stdout)",
+		Short: "Export dead letters to a file",
 	}, func(_ context.Context, job jobs.Job, file string) error {
 		return runDLQExport(con, job, file, cmp.Or(f, formatOf(file, term.JSON)))
 	})
-	addChoice(cmd, &f, "format", "format of the file; by default that of its extension, else json", term.JSON,
+	addChoice(cmd, &f, "format", "file format (default: from the extension, else json)", term.JSON,
 		term.JSONL, term.CSV)
 	return cmd
 }
@@ -353,7 +353,7 @@ func runDLQExport(con *console, job jobs.Job, file string, f term.Format) error 
 		return err
 	})
 	if err == nil && file != "-" {
-		con.say().Printf("%s of job %s written to %s", term.Counted(n, "dead letter"), job.ID, file)
+		con.say().Printf("wrote %s of job %s to %s", term.Counted(n, "dead letter"), job.ID, file)
 	}
 	return err
 }
@@ -371,7 +371,7 @@ func newDLQEvictCommand(con *console, o *dlqEvictOptions, reason func() string, 
 		return runDLQEvict(con, job, *o, reason(), terminalAsker(con))
 	})
 	addFormat(cmd, &o.format, term.JSON)
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation prompt")
 	return cmd
 }
 
@@ -380,16 +380,16 @@ func newDLQPurgeCommand(con *console) *cobra.Command {
 	cmd := newDLQEvictCommand(con, &o, func() string { return "older than " + duration.Format(o.older) },
 		&cobra.Command{
 			Use:   "purge [job]",
-			Short: "Delete dead letters whose last failure is older than a given age",
+			Short: "Delete old dead letters",
 			PreRunE: func(cmd *cobra.Command, _ []string) error {
 				if !cmd.Flags().Changed("older-than") {
-					return usagef("--older-than is missing: give an age, such as 30d")
+					return usagef("--older-than is required, for example 30d")
 				}
 				return nil
 			},
 		})
 	cmd.Flags().Var(durationFlag(&o.older), "older-than",
-		"only those whose last failure is older than this, such as 30d")
+		"only dead letters older than this, such as 30d")
 	return cmd
 }
 
@@ -399,7 +399,7 @@ func newDLQClearCommand(con *console) *cobra.Command {
 		Short: "Delete all dead letters of a job",
 		PreRunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && !cmd.Flags().Changed("job-id") {
-				return usagef("the argument <job> is missing")
+				return usagef("<job> is required")
 			}
 			return nil
 		},
@@ -418,7 +418,7 @@ func runDLQEvict(con *console, job jobs.Job, o dlqEvictOptions, reason string, a
 		ask = func(string) (bool, error) { return true, nil }
 	}
 	if ask == nil {
-		return refusef("there is no terminal to ask on whether to delete dead letters (use --yes)")
+		return refusef("no terminal for confirmation; use --yes")
 	}
 	e := evicted{JobID: job.ID}
 	c := idleConfig()
@@ -438,7 +438,7 @@ func runDLQEvict(con *console, job jobs.Job, o dlqEvictOptions, reason string, a
 	if o.format == term.JSON {
 		return term.PrintJSON(con.out, e)
 	}
-	con.say().Printf("%s of job %s deleted, %d left", term.Counted(e.Removed, "dead letter"), job.ID,
+	con.say().Printf("deleted %s of job %s, %d left", term.Counted(e.Removed, "dead letter"), job.ID,
 		e.Left)
 	return nil
 }

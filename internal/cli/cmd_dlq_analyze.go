@@ -24,10 +24,10 @@ func newDLQAnalyzeCommand(con *console) *cobra.Command {
 	var o dlqAnalyzeOptions
 	cmd := onJob(&cobra.Command{
 		Use:   "analyze [job]",
-		Short: "Group the dead letters of a job by signature, type and hour",
+		Short: "Group dead letters by cause",
 	}, func(_ context.Context, job jobs.Job) error { return runDLQAnalyze(con, job, o) })
 	addFormat(cmd, &o.format, term.JSON)
-	cmd.Flags().StringVar(&o.export, "export", "", "write all groups to this file as JSON; - is stdout")
+	cmd.Flags().StringVar(&o.export, "export", "", "write all groups to this file as JSON (- for stdout)")
 	return cmd
 }
 
@@ -56,7 +56,7 @@ func runDLQAnalyze(con *console, job jobs.Job, o dlqAnalyzeOptions) error {
 		if err := writeOut(con, o.export, func(w io.Writer) error { return term.PrintJSON(w, a) }); err != nil || o.export == "-" {
 			return err
 		}
-		con.say().Printf("groups of job %s written to %s", job.ID, o.export)
+		con.say().Printf("wrote the groups of job %s to %s", job.ID, o.export)
 		return nil
 	}
 	if o.format == term.JSON {
@@ -89,7 +89,7 @@ const signaturesShown = 20
 
 func (a analysis) print(con *console) error {
 	if a.Total == 0 {
-		con.say().Printf("There are no dead letters in job %s.", a.JobID)
+		con.say().Printf("No dead letters in job %s.", a.JobID)
 		return nil
 	}
 	l := con.lines()
@@ -137,7 +137,7 @@ func newDLQStatsCommand(con *console) *cobra.Command {
 	var f term.Format
 	cmd := onJob(&cobra.Command{
 		Use:   "stats [job]",
-		Short: "Count the dead letters of a job",
+		Short: "Show dead letter counts",
 	}, func(_ context.Context, job jobs.Job) error { return runDLQStats(con, job, f) })
 	addFormat(cmd, &f, term.JSON)
 	return cmd

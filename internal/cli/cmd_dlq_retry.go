@@ -41,18 +41,20 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 	var o dlqRetryOptions
 	cmd := &cobra.Command{
 		Use:   "retry [job] [item...]",
-		Short: "Run dead letters again; those that succeed are removed",
-		Long: `Run dead letters again: all of them, or those that the arguments and flags choose. Those that succeed are removed.
+		Short: "Retry dead letters",
+		Long: `Retry dead letters: all of them, or those selected by arguments and flags. Those that succeed are
+removed from the queue.
 
-The exit code is about those that were chosen: 0 when all of them have succeeded, 3 when one of them is left, because it failed again or is not
-eligible, or when reduce is older than the results. Others in the queue do not count; the last line says how many there are.`,
+The exit code reflects the selected dead letters: 0 if all succeeded; 3 if one is left because it
+failed again or is not eligible, or if reduce is older than the results. Other dead letters do not
+count; the last line of the summary shows how many there are.`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeRetry,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"where", "filter"} {
 				if f := cmd.Flags().Lookup(name); f.Changed && strings.TrimSpace(f.Value.String()) == "" {
 					// of a variable that is not set
-					return usagef("--%s is empty: leave it out to run all dead letters", name)
+					return usagef("--%s must not be empty; omit it to retry all dead letters", name)
 				}
 			}
 			return o.fleet.find(cmd)
@@ -67,27 +69,27 @@ eligible, or when reduce is older than the results. Others in the queue do not c
 	addMaxParallel(cmd, &o.maxParallel)
 	o.fleet.add(cmd)
 	o.echo.add(cmd, "")
-	f.Var(parallelFlag(&o.maxParallel), "parallel", "how many agents run at once")
+	f.Var(parallelFlag(&o.maxParallel), "parallel", "maximum number of items to run at a time")
 	_ = f.MarkHidden("parallel") // its former name
-	f.StringVar(&o.filter, "filter", "", "only items that match this expression")
+	f.StringVar(&o.filter, "filter", "", "only items matching this expression")
 	f.StringVar(&o.where, "where", "",
-		"only dead letters that match this expression over "+strings.Join(dlq.Names(), ", "))
-	f.Var(positive(&o.cluster), "cluster", "only those of one signature: its number in dlq analyze")
+		"only dead letters matching this expression; fields: "+strings.Join(dlq.Names(), ", "))
+	f.Var(positive(&o.cluster), "cluster", "only dead letters of this group (its number in dlq analyze)")
 	f.Var(rateFlag(&o.rate), "rate",
-		"how often an agent may start at most in this retry, such as 5/s; by default what the workflow says")
-	f.Var(positive(&o.canary), "canary", "first run so many, and the others only if all of these succeed")
+		"maximum start rate of this retry, such as 5/s (default: as in the workflow)")
+	f.Var(positive(&o.canary), "canary", "retry this many items first, and the rest only if they all succeed")
 	addErrorType(cmd, &o.typ)
-	f.Var(repeated(&o.items), "item", "only this item (may be given more than once)")
+	f.Var(repeated(&o.items), "item", "only this item (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("item", completeLetters)
-	f.Var(positive(&o.maxRetries), "max-retries", "how often a dead letter may be retried")
-	f.BoolVar(&o.force, "force", false, "also retry those that are not eligible")
-	f.BoolVar(&o.dryRun, "dry-run", false, "show which would be run, and run nothing")
+	f.Var(positive(&o.maxRetries), "max-retries", "maximum number of retries of a dead letter")
+	f.BoolVar(&o.force, "force", false, "also retry non-eligible dead letters")
+	f.BoolVar(&o.dryRun, "dry-run", false, "list what would be retried, without running it")
 	f.StringVar(&o.replacement, "workflow", "",
-		"continue with this file from now on, in which the cause is mended; finished steps must be unchanged")
-	f.Var(repeated(&o.set), "set", "in this retry another value of a parameter or variable of the workflow, as NAME=VALUE (may be given more than once)")
+		"use this workflow file from now on; finished steps must be unchanged")
+	f.Var(repeated(&o.set), "set", "override a parameter or variable for this retry, as NAME=VALUE (repeatable)")
 	f.StringVar(&o.with, "with", "",
-		"take this commit of the repository as the work of the one --item, and merge it: no agent runs")
-	f.BoolVar(&o.reduce, "reduce", false, "then run the reduce phase over all results")
+		"merge this commit as the result of --item instead of running it")
+	f.BoolVar(&o.reduce, "reduce", false, "then rerun reduce over all results")
 	return cmd
 }
 
@@ -97,7 +99,7 @@ func runDLQRetry(ctx context.Context, con *console, job jobs.Job, o dlqRetryOpti
 	}
 	if o.with != "" {
 		if len(o.items) != 1 {
-			return usagef("--with takes one --item, whose work the commit is")
+			return usagef("--with requires exactly one --item")
 		}
 		o.force = true
 	}
@@ -127,7 +129,7 @@ func runDLQRetry(ctx context.Context, con *console, job jobs.Job, o dlqRetryOpti
 					return nil, unlessMischosen(err)
 				}
 				if kept := len(choice.Named) - len(choice.Chosen); kept > 0 && !o.quiet {
-					c.Notice(fmt.Sprintf("warning: %s not eligible, left as before: %s",
+					c.Notice(fmt.Sprintf("warning: %s not eligible, not retried: %s",
 						term.Counted(kept, "dead letter"), choice.Kept))
 				}
 				return choice.Chosen, nil
@@ -168,7 +170,7 @@ func (o dlqRetryOptions) announce(con *console, job jobs.Job, c *dlq.Choice) err
 	names := labelsOf(job)
 	err := c.Make(dlq.Each(job.DLQFile()), func(e dlq.Entry) {
 		if o.format != term.JSON {
-			_, _ = fmt.Fprintf(out, "would run %s%s: %s\n", e.ItemID,
+			_, _ = fmt.Fprintf(out, "would retry %s%s: %s\n", e.ItemID,
 				inBrackets(names.label(e.ItemID, con.secrets.item(e.Item))), term.Brief(e.Last().Message, 120))
 		}
 	})
@@ -183,9 +185,9 @@ func (o dlqRetryOptions) announce(con *console, job jobs.Job, c *dlq.Choice) err
 		})
 	}
 	if o.canary > 0 && o.canary < len(c.Chosen) {
-		_, _ = fmt.Fprintf(out, "the first %d, and the others only if these succeed\n", o.canary)
+		_, _ = fmt.Fprintf(out, "the first %d, and the rest only if they succeed\n", o.canary)
 	}
-	_, _ = fmt.Fprintf(out, "%d would be run, %d are not eligible", len(c.Chosen), kept)
+	_, _ = fmt.Fprintf(out, "would retry %d, not eligible: %d", len(c.Chosen), kept)
 	if kept > 0 {
 		_, _ = fmt.Fprintf(out, ": %s", c.Kept)
 	}
@@ -211,12 +213,12 @@ func (o dlqRetryOptions) nothing(con *console, job jobs.Job, c *dlq.Choice, redu
 	} else if !o.quiet {
 		switch {
 		case left > 0:
-			con.say().Printf("No dead letter was run: %s.", c.Kept)
+			con.say().Printf("Nothing retried: %s.", c.Kept)
 		case c.Total > 0:
-			con.say().Printf("None of %s fits the flags that choose among them.",
+			con.say().Printf("None of %s matches the selection.",
 				term.Counted(c.Total, "dead letter"))
 		default:
-			con.say().Print("There are no dead letters to run.")
+			con.say().Print("No dead letters to retry.")
 		}
 		if reduceHeld {
 			con.say().Print(reduceHeldText)
@@ -253,9 +255,9 @@ func (o dlqRetryOptions) concludeRetry(con *console, job jobs.Job, e finishedRun
 		e.printFailures(con)
 		rest := ""
 		if others > 0 {
-			rest = fmt.Sprintf("; %s not among those chosen", term.Counted(others, "dead letter"))
+			rest = fmt.Sprintf("; %s not selected", term.Counted(others, "dead letter"))
 		}
-		con.say().Printf("%s run again, %d succeeded, %d left%s",
+		con.say().Printf("retried %s, %d succeeded, %d left%s",
 			term.Counted(e.Reprocessed, "dead letter"), e.Recovered, left, rest)
 		e.print(con)
 	}

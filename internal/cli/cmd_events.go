@@ -46,9 +46,9 @@ type eventsOptions struct {
 
 func (o *eventsOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.query.Type, "event-type", "", "only events of this type; case and underscores do not matter")
+	f.StringVar(&o.query.Type, "event-type", "", "only events of this type (case-insensitive)")
 	f.StringVar(&o.query.ItemID, "item-id", "", "only events about this item")
-	f.StringVar(&o.query.AgentID, "agent-id", "", "only events of this agent: item_0/1 is the first attempt of item_0")
+	f.StringVar(&o.query.AgentID, "agent-id", "", "only events of this attempt, such as item_0/1")
 	f.Var(durationFlag(&o.since), "since", "only events from the last 30m, 2h, ...")
 	f.Var(positive(&o.query.Limit), "limit", "only the last N events")
 	_ = cmd.RegisterFlagCompletionFunc("event-type", completeEventType)
@@ -62,7 +62,7 @@ func (o *eventsOptions) complete(job jobs.Job, itemID string) (err error) {
 			return err
 		}
 		if itemID != "" && itemID != o.query.ItemID {
-			return usagef("the item is named twice: %s, and --item-id %s", itemID, o.query.ItemID)
+			return usagef("item given twice: %s and --item-id %s", itemID, o.query.ItemID)
 		}
 	}
 	o.query.ItemID = cmp.Or(itemID, o.query.ItemID)
@@ -123,7 +123,7 @@ func runEventsList(con *console, job jobs.Job, o eventsOptions) error {
 	}
 	err := p.print(out, con.err, lines)
 	if !seen && o.format == term.Human {
-		con.say().Printf("There are no such events in job %s.", job.ID)
+		con.say().Printf("No matching events in job %s.", job.ID)
 	}
 	return unlessClosed(errors.Join(err, out.Flush()))
 }
@@ -137,13 +137,13 @@ func unlessClosed(err error) error {
 }
 
 func newEventsFollowCommand(con *console) *cobra.Command {
-	cmd := newEventsReader("follow [job] [item]", "Print the events of a job as they come, until it ends",
+	cmd := newEventsReader("follow [job] [item]", "Follow the events of a job",
 		func(ctx context.Context, job jobs.Job, o eventsOptions) error {
 			return runFollow(ctx, con, job, o)
 		})
-	cmd.Long = `Print the events of a job so far, then new ones as they come, until the job ends or its run dies.
+	cmd.Long = `Print the events so far, then follow new ones until the job ends or its process dies.
 
---json prints one object per line, like jsonl: an array would have no end while the job runs.`
+--json prints one object per line, like --output jsonl.`
 	return cmd
 }
 
@@ -170,7 +170,7 @@ func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions)
 // tellDeath says so when the run of a job that was followed has died.
 func tellDeath(con *console, place jobs.Job) {
 	if s, err := job.Summarize(place); err == nil && s.State == job.StateKilled {
-		con.say().Printf("The run of job %s has died.", place.ID)
+		con.say().Printf("The process of job %s has died.", place.ID)
 		printNext(con.say(), nextCommands(place, false, false, 0))
 	}
 }
@@ -258,9 +258,9 @@ func newEventsSearchCommand(con *console) *cobra.Command {
 	var isRegex bool
 	cmd := onJobAnd("text", &cobra.Command{
 		Use:   "search [job] <text>",
-		Short: "Print the events of a job that contain a text",
-		Long: `Print the events of a job that contain a text, in the line as it is in the log or in any field. Case is ignored, except with
---regex: begin the expression with (?i) there.`,
+		Short: "Search the events of a job",
+		Long: `Print events that contain a string, in the raw log line or in any field. The search ignores case,
+except with --regex; start the expression with (?i) for that.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}, func(_ context.Context, job jobs.Job, text string) error {
 		var err error
@@ -274,14 +274,14 @@ func newEventsSearchCommand(con *console) *cobra.Command {
 	})
 	o.add(cmd)
 	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
-	cmd.Flags().BoolVar(&isRegex, "regex", false, "the text is a regular expression")
+	cmd.Flags().BoolVar(&isRegex, "regex", false, "treat the text as a regular expression")
 	return cmd
 }
 
 // searched returns a function that reports whether a line matches.
 func searched(text string, isRegex bool) (func(line []byte) bool, error) {
 	if text == "" {
-		return nil, usagef("the text to search is empty")
+		return nil, usagef("search text must not be empty")
 	}
 	if !isRegex {
 		return events.ContainingText(text), nil
@@ -298,14 +298,14 @@ func newEventsExportCommand(con *console) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "export [job] [file]",
-		Short: "Write the events of a job to a file, or to stdout",
+		Short: "Export events to a file",
 		Args:  atMostTwo,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			last := len(args) - 1
 			if last == 1 || last == 0 && (args[0] == "-" || filepath.Ext(args[0]) != "" ||
 				!isJob(args[0], jobByFlags(cmd))) {
 				if file != "" {
-					return usagef("the file is named twice: %s, and --output %s", args[last], file)
+					return usagef("file given twice: %s, and --output %s", args[last], file)
 				}
 				file, args = args[last], args[:last]
 			}
@@ -323,8 +323,8 @@ func newEventsExportCommand(con *console) *cobra.Command {
 	addJobID(cmd)
 	o.add(cmd)
 	formats := []term.Format{term.JSONL, term.JSON, term.CSV}
-	addChoice(cmd, &o.format, "format", "format of the file; by default that of its extension, else jsonl", formats...)
-	cmd.Flags().Var(formatOrFile(&o.format, formats, &file), "output", "the same, or the file")
+	addChoice(cmd, &o.format, "format", "file format (default: from the extension, else jsonl)", formats...)
+	cmd.Flags().Var(formatOrFile(&o.format, formats, &file), "output", "format or output file")
 	addJSON(cmd, &o.format)
 	return cmd
 }
@@ -361,7 +361,7 @@ func runEventsExport(con *console, job jobs.Job, path string, o eventsOptions) e
 }
 
 func newEventsStatsCommand(con *console) *cobra.Command {
-	const short = "Count the events of a job, and how long its agents took"
+	const short = "Count events, and measure durations"
 	return newEventsReader("stats [job] [item]", short, func(_ context.Context, job jobs.Job, o eventsOptions) error {
 		return runEventsStats(con, job, o)
 	})
@@ -468,7 +468,7 @@ func (s jobStats) print(w io.Writer) error {
 	line("attempts", "%d by %s, %d retried", s.Attempts, term.Counted(s.Agents, "agent"), s.Retries)
 	line("step retries", "%d", s.StepRetries)
 	if d := s.Durations; d.Count > 0 {
-		line("took", "half of the agents up to %s, 95 %% up to %s, the longest %s",
+		line("took", "duration p50 %s, p95 %s, max %s",
 			duration.Format(time.Duration(d.P50)),
 			duration.Format(time.Duration(d.P95)), duration.Format(time.Duration(d.Max)))
 	}

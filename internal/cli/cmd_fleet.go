@@ -27,13 +27,13 @@ type fleetCommandOptions struct {
 }
 
 func newFleetCommand(con *console) *cobra.Command {
-	group := newGroup("fleet", "Look after the workers of a fleet")
+	group := newGroup("fleet", "Manage fleet workers")
 	var o fleetCommandOptions
 	list := &cobra.Command{
 		Use:   "ls",
 		Short: "List the workers",
-		Long: `List the workers, with what they have of jobs and when they were heard of last. All that answer are listed, and while a job runs those
-that it has heard of and that do not: silent is one that it waits for word of, and gives up after its --lease.`,
+		Long: `List workers, their running items, and when they were last seen. While a job runs, this includes
+workers that no longer respond: a silent worker is given up after the job's --lease.`,
 		Example: "  prodigy fleet ls --fleet nats://127.0.0.1:4222",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,7 +46,7 @@ that it has heard of and that do not: silent is one that it waits for word of, a
 	addFormat(list, &o.format, term.JSON)
 	drain := &cobra.Command{
 		Use:     "drain <worker>",
-		Short:   "Have a worker finish what it runs, take no more, and end",
+		Short:   "Drain a worker: finish its running items, then exit",
 		Example: "  prodigy fleet drain worker-3",
 		Args:    exactly("worker"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,12 +70,12 @@ func newFleetSweepCommand(con *console) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "sweep [job]...",
-		Short: "Remove what jobs that have ended have left at the broker",
-		Long: `Remove what jobs that have ended have left at the broker: what a worker sent after the end, or what could not be removed then since the broker was away.
-Each run on the fleet does that too, at its end and every minute.
+		Short: "Remove data that finished jobs left on the broker",
+		Long: `Remove data that finished jobs left on the broker: late worker messages, and what could not be
+removed while the broker was unreachable. Each fleet run does this too, every minute and at the end.
 
-A job that can go on and that no run has now is listed, and stays: prodigy resume goes on with it, on the machine that it was begun on. If it is named
-here by its id, workers end what they run of it, and all of it is removed from the broker.`,
+Resumable jobs are listed and kept: resume them on the machine where they were started. Naming such
+a job by its id stops its items on the workers and removes all of its data from the broker.`,
 		Example: `  prodigy fleet sweep --fleet nats://127.0.0.1:4222
   prodigy fleet sweep --dry-run
   prodigy fleet sweep mapreduce-20261120-161500-k3v9`,
@@ -88,7 +88,7 @@ here by its id, workers end what they run of it, and all of it is removed from t
 	}
 	o.broker.add(cmd, "fleet", "the broker")
 	addFormat(cmd, &o.format, term.JSON)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "remove nothing, only list it")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "list what would be removed, without removing it")
 	return cmd
 }
 
@@ -96,12 +96,14 @@ func newFleetInitCommand(con *console) *cobra.Command {
 	var o fleet.InitOptions
 	cmd := &cobra.Command{
 		Use:   "init <directory>",
-		Short: "Make the configuration of a broker with TLS, and credentials for all",
-		Long: `Make the configuration of a broker with TLS, and credentials for all, in a directory. No file is overwritten.
+		Short: "Create a TLS broker configuration and credentials",
+		Long: `Create the configuration of a TLS broker, and credentials, in a directory. Existing files are not
+overwritten.
 
-The directory broker goes to the machine of the broker, where prodigy broker --dir or nats-server runs it. coordinator.yml is for who runs jobs, worker.yml
-for workers, observer.yml for who may only look: each with --credentials. Workers that each have credentials of their own (--worker) cannot speak
-for one another. With three hosts the brokers are a cluster, which goes on when one of them is gone.`,
+Copy the directory broker to the broker's machine and start it there with 'prodigy broker --dir' or
+nats-server. Use coordinator.yml to run jobs, worker.yml for workers, and observer.yml for read-only
+access, each with --credentials. With --worker, each worker gets its own credentials and cannot
+impersonate others. With three hosts the brokers form a cluster that tolerates the loss of one.`,
 		Example: `  prodigy fleet init fleet --host broker.example.com
   prodigy fleet init fleet --host broker.example.com --worker desk --worker attic`,
 		Args: exactly("directory"),
@@ -113,13 +115,14 @@ for one another. With three hosts the brokers are a cluster, which goes on when 
 	}
 	f := cmd.Flags()
 	f.Var(repeated(&o.Hosts), "host",
-		"name or address by which the others reach the broker, with :PORT if it is another (three for a cluster; default: the name of this machine)")
-	f.IntVar(&o.Port, "port", 4222, "where the broker listens")
+		"broker host or address as seen by the others, with optional :PORT (repeat three times for a cluster; "+
+			"default: this host's name)")
+	f.IntVar(&o.Port, "port", 4222, "broker port")
 	f.Var(repeated(&o.Workers), "worker",
-		"credentials of its own for the worker of this name (may be given more than once; default: one file for all workers)")
+		"create separate credentials for this worker (repeatable; default: one file for all)")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if o.Port < 1 || o.Port > 65535 {
-			return usagef("--port %d: want a number from 1 to 65535", o.Port)
+			return usagef("port must be between 1 and 65535, got %d", o.Port)
 		}
 		if len(o.Hosts) > 0 {
 			return nil
@@ -135,9 +138,9 @@ func newFleetAddCommand(con *console) *cobra.Command {
 	role := fleet.WorkerRole
 	cmd := &cobra.Command{
 		Use:   "add <directory> <name>",
-		Short: "Make credentials for one more worker of a fleet",
-		Long: `Make credentials for one more worker of a fleet, or coordinator or observer, in the directory of prodigy fleet init. The broker has to get the new
-users.conf, and to read it: kill -HUP.`,
+		Short: "Create credentials for another worker",
+		Long: `Create credentials for another worker, coordinator or observer, in a directory created by 'prodigy
+fleet init'. Then copy the new users.conf to the broker and reload it: kill -HUP.`,
 		Example: "  prodigy fleet add fleet cellar",
 		Args:    exactly("directory", "name"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -153,11 +156,10 @@ func newFleetRemoveCommand(con *console) *cobra.Command {
 	role := fleet.WorkerRole
 	cmd := &cobra.Command{
 		Use:   "remove <directory> <name>",
-		Short: "Lock a worker out of a fleet",
-		Long: `Lock a worker out of a fleet, or a coordinator or observer: its entry in users.conf and its credentials in the directory of prodigy fleet init are
-deleted. The broker has to get the new users.conf, and to read it: kill -HUP. It ends the connections of those that are not in it any more.
-
-With fleet add of the same name a worker gets new credentials.`,
+		Short: "Revoke a worker's credentials",
+		Long: `Revoke the credentials of a worker, coordinator or observer: delete its entry in users.conf and its
+credentials file. Copy the new users.conf to the broker and reload it (kill -HUP); open connections
+are closed. To give a worker new credentials, run 'fleet add' with the same name.`,
 		Example: "  prodigy fleet remove fleet cellar\n  prodigy fleet remove fleet laptop --role coordinator",
 		Args:    exactly("directory", "name"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -171,7 +173,7 @@ With fleet add of the same name a worker gets new credentials.`,
 
 // addRole gives cmd the flag for the role of a member.
 func addRole(cmd *cobra.Command, role *fleet.Role) {
-	addChoice(cmd, role, "role", "what it may do", fleet.Roles()...)
+	addChoice(cmd, role, "role", "role", fleet.Roles()...)
 }
 
 // told says of files whether they were changed or removed.
@@ -251,7 +253,7 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 		return term.PrintJSON(con.out, shown)
 	}
 	if len(shown) == 0 {
-		if _, err := fmt.Fprintf(con.err, "no worker answers at %s; start one with: prodigy worker %s\n",
+		if _, err := fmt.Fprintf(con.err, "no workers found at %s; start one with: prodigy worker %s\n",
 			fleet.ShownURL(o.broker.found.URL), o.broker.found.WorkerFlags()); err != nil {
 			return err
 		}
@@ -304,12 +306,12 @@ func (n nodeShown) work() string {
 		if j.Refused != "" {
 			text = j.JobID + ": refused, " + j.Refused
 		} else if j.Short != "" && n.Short == "" {
-			text += ", takes no more: " + j.Short
+			text += ", accepts no more: " + j.Short
 		}
 		held = append(held, text)
 	}
 	if n.Short != "" {
-		held = append(held, "takes nothing: "+n.Short)
+		held = append(held, "accepts nothing: "+n.Short)
 	}
 	return cmp.Or(strings.Join(held, "; "), "-")
 }
@@ -329,7 +331,8 @@ func printOrphans(ctx context.Context, con *console, o fleetCommandOptions) erro
 			continue
 		}
 		id, flags := term.Visible(r.JobID), o.broker.shown()
-		if _, err := fmt.Fprintf(con.err, "job %s is not running%s: prodigy resume %s%s continues it there, prodigy fleet sweep %s%s gives it up\n", id, term.Visible(lastRunner(r)), id, flags, id, flags); err != nil {
+		if _, err := fmt.Fprintf(con.err, "job %s is not running%s; to resume it there: prodigy resume %s%s; "+
+			"to give it up: prodigy fleet sweep %s%s\n", id, term.Visible(lastRunner(r)), id, flags, id, flags); err != nil {
 			return err
 		}
 	}
@@ -341,7 +344,7 @@ func lastRunner(r fleet.Leftovers) string {
 	if r.Host == "" {
 		return ""
 	}
-	return fmt.Sprintf(": process %d on %s ran it until %s ago", r.PID, r.Host,
+	return fmt.Sprintf(": process %d on %s, last seen %s ago", r.PID, r.Host,
 		duration.Format(max(0, time.Since(r.Heard)).Round(time.Second)))
 }
 
@@ -393,9 +396,10 @@ func runFleetSweep(ctx context.Context, con *console, o fleetCommandOptions, nam
 	for _, name := range named {
 		if !slices.ContainsFunc(found, func(r fleet.Leftovers) bool { return r.JobID == name || r.Key == name }) {
 			if job, err := findJob(jobName{id: name}); err == nil && job.Running() {
-				return refusef("job %s is running now: what it has at the broker goes with its end", name)
+				return refusef("job %s is running; its broker data is removed when it ends", name)
 			}
-			return refusef("the broker has nothing of a job %q, or the job is running elsewhere: prodigy fleet sweep without a name lists what can be removed", name)
+			return refusef("job %q has no data on the broker, or is running elsewhere; list removable jobs "+
+				"with: prodigy fleet sweep --dry-run", name)
 		}
 	}
 	if o.format == term.JSON {
@@ -409,7 +413,7 @@ func runFleetSweep(ctx context.Context, con *console, o fleetCommandOptions, nam
 		return term.PrintJSON(con.out, shown)
 	}
 	if len(found) == 0 {
-		_, err := fmt.Fprintln(con.err, "nothing to remove: the broker has nothing of jobs that are not running")
+		_, err := fmt.Fprintln(con.err, "nothing to remove: no broker data of jobs that are not running")
 		return err
 	}
 	state := func(r fleet.Leftovers) string {
@@ -417,11 +421,11 @@ func runFleetSweep(ctx context.Context, con *console, o fleetCommandOptions, nam
 		case r.Swept:
 			return "removed"
 		case r.Ended && dryRun:
-			return "would be removed: the job has ended"
+			return "would be removed: job finished"
 		case r.Ended:
-			return "kept: another process uses it now"
+			return "kept: in use by another process"
 		}
-		return "kept, since it can be resumed" + lastRunner(r)
+		return "kept: can be resumed" + lastRunner(r)
 	}
 	_, err = printRows(con, term.Human, []term.Column[fleet.Leftovers]{
 		{Head: "JOB", Cell: func(r fleet.Leftovers) string { return cmp.Or(r.JobID, r.Key) }},
@@ -439,8 +443,9 @@ func runFleetDrain(ctx context.Context, con *console, o fleetCommandOptions, nam
 		return err
 	}
 	if n == 0 {
-		return refusef("no worker named %q answers: prodigy fleet ls lists those that do", name)
+		return refusef("worker %q not found or not responding (see: prodigy fleet ls)", name)
 	}
-	_, err = fmt.Fprintf(con.err, "worker %s takes no more attempts, and ends when those that it has are over\n", name)
+	_, err = fmt.Fprintf(con.err, "draining worker %s: it accepts no more items, and exits when its running "+
+		"ones have finished\n", name)
 	return err
 }

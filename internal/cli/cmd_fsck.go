@@ -19,18 +19,18 @@ func newFsckCommand(con *console) *cobra.Command {
 	var o fsckOptions
 	cmd := onJob(&cobra.Command{
 		Use:   "fsck [job]",
-		Short: "Check all files of a job for damage",
-		Long: `Check all files of a job for damage: each record of the log, the items, results and dead letters, what was run, and outputs that the log
-names. The job is named by its id, the beginning of it, or latest, which is the default. Nothing is changed.
+		Short: "Check a job's files for corruption",
+		Long: `Check a job's files for corruption: event log, items, results, dead letters, workflow and stored
+outputs. The job defaults to the latest. Nothing is changed.
 
-With --salvage what is still good is written to a directory: records, items, results and dead letters, line by line as they are.
+With --salvage, copies intact records, items, results and dead letters to a directory, line by line.
 
-The exit code is 0 when all is sound and 1 when something is damaged.`,
+The exit code is 0 if all files are intact, and 1 otherwise.`,
 		Example: "  prodigy fsck\n  prodigy fsck latest --salvage rescued",
 	}, func(_ context.Context, job jobs.Job) error { return runFsck(con, job, o) })
 	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().StringVar(&o.salvage, "salvage", "",
-		"write what is sound to this `directory`, which must be empty or new")
+		"copy intact data to this new or empty `directory`")
 	_ = cmd.MarkFlagDirname("salvage")
 	return cmd
 }
@@ -51,7 +51,7 @@ func runFsck(con *console, place jobs.Job, o fsckOptions) (err error) {
 		printFsck(con.lines(), report)
 	}
 	if o.salvage != "" {
-		con.say().Printf("what is sound is in %s", term.Visible(o.salvage))
+		con.say().Printf("intact data copied to %s", term.Visible(o.salvage))
 	}
 	if err == nil && !report.Sound {
 		err = status(exitFailed)
@@ -88,7 +88,8 @@ func printFsck(l term.Lines, r job.Examination) {
 		l.Printf("note: %s", term.Visible(note))
 	}
 	if i := r.Items; i.Recorded+i.Selected > 0 {
-		l.Printf("items by the sound records: %d recorded, %d succeeded, %d dead letters, %d skipped, %d begun and not ended, %d never run",
+		l.Printf("items by the intact records: %d recorded, %d succeeded, %d dead letters, %d skipped, %d "+
+			"started but unfinished, %d never run",
 			i.Recorded, i.Succeeded, i.DeadLetters, i.Skipped, i.Unsettled, i.NeverRun)
 	}
 }

@@ -29,16 +29,16 @@ func newJobsCommand(con *console) *cobra.Command {
 	o := jobsOptions{limit: 20}
 	cmd := &cobra.Command{
 		Use:   "jobs",
-		Short: "List the jobs, newest first",
-		Long: `List the jobs that were started in this project, newest first: below the top level of the git repository, or without one in this
-directory. With --all it lists those of all directories, and which these are.`,
+		Short: "List jobs, newest first",
+		Long: `List the jobs of this project (the git repository, or this directory), newest first. With --all,
+list the jobs of all directories, with their paths.`,
 		Example: "  prodigy jobs --limit 5\n  prodigy jobs --all",
 		Args:    exactly(),
 		RunE:    func(*cobra.Command, []string) error { return runJobs(con, o) },
 	}
-	cmd.Flags().BoolVar(&o.all, "all", false, "also those of other directories")
+	cmd.Flags().BoolVar(&o.all, "all", false, "include jobs of all directories")
 	addFormat(cmd, &o.format, term.JSON)
-	cmd.Flags().Var(positive(&o.limit), "limit", "how many jobs to list")
+	cmd.Flags().Var(positive(&o.limit), "limit", "maximum number of jobs to list")
 	return cmd
 }
 
@@ -128,7 +128,7 @@ func runJobs(con *console, o jobsOptions) error {
 		project := home.Project
 		home.Project = ""
 		if others, err := home.List(); err == nil && len(others) > 0 {
-			con.say().Printf("There are no jobs of %s yet (--all lists those of other directories).",
+			con.say().Printf("No jobs in %s yet (use --all for those of other directories).",
 				term.Visible(project))
 			return nil
 		}
@@ -146,7 +146,7 @@ func runJobs(con *console, o jobsOptions) error {
 
 func printJobs(con *console, list []jobStatus, dirs bool, now time.Time) error {
 	if len(list) == 0 {
-		con.say().Print("There are no jobs yet.")
+		con.say().Print("No jobs yet.")
 		return nil
 	}
 	_, err := printRows(con, term.Human, jobColumns(con.look(), list, dirs, now), term.Each(list))

@@ -39,25 +39,28 @@ func newLogsCommand(con *console) *cobra.Command {
 	var latest bool
 	cmd := &cobra.Command{
 		Use:   "logs [job] [item]",
-		Short: "Print what the steps of a job have printed",
-		Long: `Print what the steps of a job, or those of one item, have printed, in the order of time: of every attempt and try, of hooks and handlers,
-and of setup, reduce and merge. With -f it goes on with what comes until the job ends.
+		Short: "Print the output of steps",
+		Long: `Print the output of a job's steps, or of one item's steps, in chronological order: all attempts,
+hooks, handlers, setup, reduce and merge. With -f, follow new output until the job ends.
 
-Lines of a whole job begin with the item, its attempt if that is not the first, and the step; then | for stdout, ! for stderr, and = for
-how a command failed. Of one item the output is printed as it is; --prefix changes either.
+Lines start with the item, the attempt if it is not the first, and the step, then | for stdout, !
+for stderr and = for how a command failed. The output of a single item has no such prefix; --prefix
+changes either.
 
-What an AI coding CLI has printed is shown as a conversation: what the agent says, its tools (→) with their arguments shortened, the first line of what
-each gave back (←), and messages of the CLI (·). --raw and --output jsonl have it as it was printed.
+Output of AI CLIs is shown as a conversation: messages of the agent, its tools (→) with shortened
+arguments, the first line of each result (←), and messages of the CLI (·). --raw and --output jsonl
+print it unchanged.
 
-How much is kept is set by outputs in the workflow file.`,
+The workflow key outputs sets how much is kept.`,
 		Example: "  prodigy logs -f\n  prodigy logs latest item_17 --stderr\n  prodigy logs --failed --step build",
 		PreRunE: func(cmd *cobra.Command, args []string) error {
 			if latest && cmd.Flags().Changed("job-id") {
-				return usagef("the job is named twice: --latest, and --job-id %s", jobByFlags(cmd).id)
+				return usagef("job given twice: --latest, and --job-id %s", jobByFlags(cmd).id)
 			}
 			if last := len(args) - 1; cmd.Flags().Changed("tail") && last >= 0 &&
 				strings.Trim(args[last], "0123456789") == "" {
-				return usagef("--tail takes no number: it goes on with what comes, as -f; prodigy logs | tail -n %s prints the last lines", args[last])
+				return usagef("--tail takes no number: it follows new output, like -f; for the last lines use "+
+					"prodigy logs | tail -n %s", args[last])
 			}
 			return nil
 		},
@@ -71,15 +74,15 @@ How much is kept is set by outputs in the workflow file.`,
 	})
 	addFormat(cmd, &o.format, term.JSON, term.JSONL)
 	f := cmd.Flags()
-	f.BoolVar(&latest, "latest", false, "the latest job, which is meant anyway without a job")
+	f.BoolVar(&latest, "latest", false, "the latest job, which is the default")
 	f.BoolVar(&o.follow, "tail", false, "same as --follow")
-	f.StringVar(&o.query.Step, "step", "", "only this step and its hooks, by its id or name, or shell_0 for the first")
-	f.Var(positive(&o.query.Attempt), "attempt", "only this attempt of each item")
+	f.StringVar(&o.query.Step, "step", "", "only this step and its hooks (id, name, or position such as shell_0)")
+	f.Var(positive(&o.query.Attempt), "attempt", "only this attempt number")
 	f.BoolVar(&o.stderr, "stderr", false, "only stderr")
-	f.BoolVarP(&o.follow, "follow", "f", false, "go on with what comes until the job ends")
-	f.BoolVar(&o.failed, "failed", false, "only commands that failed or were stopped")
-	f.BoolVar(&o.raw, "raw", false, "print what AI coding CLIs have printed as it is, not as a conversation")
-	f.BoolVar(&o.prefix, "prefix", false, "begin each line with its item and step (the default without an item)")
+	f.BoolVarP(&o.follow, "follow", "f", false, "follow output until the job ends")
+	f.BoolVar(&o.failed, "failed", false, "only failed or stopped commands")
+	f.BoolVar(&o.raw, "raw", false, "print the unprocessed output of AI CLIs")
+	f.BoolVar(&o.prefix, "prefix", false, "prefix each line with item and step (default unless an item is given)")
 	return cmd
 }
 
@@ -109,7 +112,7 @@ func (o logsOptions) print(con *console, job jobs.Job, entries iter.Seq2[outputs
 	shown := func(yield func(outputs.Entry, error) bool) {
 		for e, err := range entries {
 			if broken, ok := errors.AsType[*outputs.DamagedError](err); ok {
-				con.say().Printf("damaged, and passed over: %v", broken)
+				con.say().Printf("damaged, skipped: %v", broken)
 				damaged = true
 				continue
 			}
@@ -189,7 +192,7 @@ func (o logsOptions) mistaken(job jobs.Job) error {
 	if w, err := loadRecorded(job); err == nil && o.query.Step != "" {
 		steps := stepLabels(w)
 		if step := o.query.Step; !slices.Contains(steps, step[strings.LastIndex(step, "/")+1:]) {
-			return refusef("job %s has no step %q: it has %s", job.ID, o.query.Step, strings.Join(steps, ", "))
+			return refusef("job %s has no step %q; steps: %s", job.ID, o.query.Step, strings.Join(steps, ", "))
 		}
 	}
 	if o.query.Attempt == 0 {
@@ -211,7 +214,7 @@ func (o logsOptions) mistaken(job jobs.Job) error {
 		}
 	}
 	if o.query.Attempt > most {
-		return refusef("job %s has no attempt %d at %s: there were %d", job.ID, o.query.Attempt,
+		return refusef("job %s has no attempt %d of %s; attempts: %d", job.ID, o.query.Attempt,
 			cmp.Or(o.query.ItemID, "any item"), most)
 	}
 	return nil
@@ -240,19 +243,20 @@ func stepLabels(w *workflow.Workflow) []string {
 // nothing says why nothing was printed.
 func (o logsOptions) nothing(job jobs.Job) string {
 	if outputs.Any(job.OutputsDir()) {
-		return fmt.Sprintf("Job %s has kept no such output.", job.ID)
+		return fmt.Sprintf("No matching output kept in job %s.", job.ID)
 	}
 	if w, err := loadRecorded(job); err == nil && w.Outputs.Keep == outputs.None {
-		return fmt.Sprintf("Job %s keeps no outputs: its workflow says so, in outputs.", job.ID)
+		return fmt.Sprintf("Job %s keeps no output, as set by outputs in its workflow.", job.ID)
 	}
-	return fmt.Sprintf("Job %s has kept no outputs: its steps have printed nothing, or it was run by a version that did not keep them.", job.ID)
+	return fmt.Sprintf("Job %s has no output: its steps printed nothing, or it was run by a version that did "+
+		"not keep output.", job.ID)
 }
 
 func limitNote(limit outputs.Keep) string {
 	if limit == outputs.Failed {
-		return "From here on only outputs of failed commands are kept: nine tenths of outputs.per_job are used."
+		return "From here on only the output of failed commands is kept: 90% of outputs.per_job is used."
 	}
-	return "From here on no outputs are kept: outputs.per_job is used up."
+	return "From here on no output is kept: outputs.per_job is used up."
 }
 
 func onlyStderr(parts []outputs.Part) []outputs.Part {
@@ -326,7 +330,7 @@ func (p *logPrinter) plain(b *bytes.Buffer, e outputs.Entry) {
 		p.before, p.middle = e.Source, false
 	}
 	if e.Missing > 0 {
-		_, _ = fmt.Fprintf(b, "… [%d bytes left out] …", e.Missing)
+		_, _ = fmt.Fprintf(b, "… [%d bytes dropped] …", e.Missing)
 		p.middle = true
 	}
 	for _, part := range e.Printed {
@@ -356,7 +360,7 @@ func (p *logPrinter) lines(b *bytes.Buffer, e outputs.Entry) {
 		for _, s := range []outputs.Stream{outputs.Stdout, outputs.Stderr} {
 			p.flush(b, lineKey{e.Source, s})
 		}
-		b.WriteString(p.prefixOf(e.Source, "=") + fmt.Sprintf("%d bytes left out\n", e.Missing))
+		b.WriteString(p.prefixOf(e.Source, "=") + fmt.Sprintf("%d bytes dropped\n", e.Missing))
 	}
 	for _, part := range e.Printed {
 		k := lineKey{e.Source, part.Stream}

@@ -56,20 +56,18 @@ func newMapCommand(con *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:                   "map [flags] [json path] -- <command> [argument...]",
 		DisableFlagsInUseLine: true,
-		Short:                 "Run a command for each item, without a workflow file",
+		Short:                 "Run a command for each item",
 		Long: `Run a command for each item, without a workflow file.
 
-The items are the lines of the standard input, or what --arg-file, --glob or --json name. The words behind -- are a program and its
-arguments, and no shell reads them. One word with blanks or other characters of a shell in it is a script for sh.
+Items are the lines of stdin, or come from --arg-file, --glob or --json. The words after -- are a program and its arguments; no shell is involved. A single word with spaces or shell characters is run as a script by sh.
 
-In both, the item is named as with xargs and GNU parallel, and is one argument whatever it holds:
-  {} the item, {.} without its extension, {/} its last part, {//} what is before that, {/.} its last part without extension,
-  {#} its number, {%} the number of its slot; ${item.name} a field of an item, and what else a workflow file can name.
-If nothing names it, it is the last argument. With --batch, {} is an argument for each item of the batch.
+Placeholders work as in xargs and GNU parallel, and are always a single argument:
+  {} item, {.} without extension, {/} last path element, {//} directory, {/.} last element without extension,
+  {#} item number, {%} slot number; ${item.name} a field of the item, or any other value of a workflow file.
+Without a placeholder the item becomes the last argument. With --batch, {} expands to all items of the batch.
 
-It is a job like those of run: with a log, dead letters and resume. --save writes the workflow file that does the same. Commands print
-to stdout and stderr, each item as a whole when it has ended; failures and how the job ended go to stderr.`,
-		Example: `  prodigy map -0 -j8 --retry 5 -- convert {} {.}.jpg   # behind: find . -name '*.png' -print0 |
+The result is a job like any other, with a log, dead letters and resume. --save writes the equivalent workflow file. Each item's output is printed when the item finishes; failures and the summary go to stderr.`,
+		Example: `  prodigy map -0 -j8 --retry 5 -- convert {} {.}.jpg   # after: find . -name '*.png' -print0 |
   prodigy map --glob '**/*.go' -- gofmt -l {}
   prodigy map --json items.json '$.items[*]' -- 'curl -fsS ${item.url} -o ${item.id}.json'`,
 		Args: func(cmd *cobra.Command, args []string) error { return o.take(cmd, args) },
@@ -87,31 +85,32 @@ to stdout and stderr, each item as a whole when it has ended; failures and how t
 	o.addRunning(cmd)
 	f := cmd.Flags()
 	f.BoolVarP(&o.nul, "null", "0", false,
-		"items end with a NUL byte instead of a line end, as find -print0 writes them")
-	f.VarP(repeated(&o.argFile), "arg-file", "a", "the items are the lines of this file (may be given more than once)")
+		"items are separated by NUL, as with find -print0")
+	f.VarP(repeated(&o.argFile), "arg-file", "a", "read items from this file, one per line (repeatable)")
 	f.Var(repeated(&o.glob), "glob",
-		"the items are the names of the files that match, such as 'src/**/*.go' (may be given more than once)")
-	f.StringVar(&o.json, "json", "", "the items are in this file: what a JSONPath behind it selects, else its elements")
-	f.BoolVarP(&o.emptyOK, "no-run-if-empty", "r", false, "without items do nothing and succeed, instead of failing")
-	f.StringVarP(&o.replace, "replace", "I", "", "the text that stands for the item, instead of {} and the others")
-	f.VarP(positive(&o.batch), "batch", "n", "how many items a command gets at once")
+		"use matching file names as items, such as 'src/**/*.go' (repeatable)")
+	f.StringVar(&o.json, "json", "", "read items from this file: its elements, or those selected by a JSONPath "+
+		"after it")
+	f.BoolVarP(&o.emptyOK, "no-run-if-empty", "r", false, "succeed without doing anything if there are no items")
+	f.StringVarP(&o.replace, "replace", "I", "", "use this placeholder instead of {} and its variants")
+	f.VarP(positive(&o.batch), "batch", "n", "number of items per command")
 	addMaxParallel(cmd, &o.maxParallel)
 	f.VarP(parallelFlag(&o.maxParallel), "max-procs", "P", "same as --max-parallel")
-	f.Var(durationFlag(&o.timeout), "timeout", "time limit of each command, such as 30s")
-	f.Var(positive(&o.retries), "retry", "how often a command is tried in all while it fails; the delays grow from 1s")
+	f.Var(durationFlag(&o.timeout), "timeout", "timeout per command, such as 30s")
+	f.Var(positive(&o.retries), "retry", "maximum attempts per item, including the first; the delays grow from 1s")
 	f.StringVar(&o.backoff, "backoff", "",
-		"how the delays of --retry grow: fixed, linear, exponential and so on, or one delay, such as 10s")
+		"backoff of --retry: fixed, linear, exponential, fibonacci, or a fixed delay such as 10s")
 	f.StringVar(&o.onFailure, "on-failure", "",
-		"what happens to an item that failed: dlq, retry, skip, stop (default dlq)")
+		"action for failed items: dlq, retry, skip, stop")
 	f.StringVar(&o.halt, "halt", "",
-		"when the job stops: never, or soon,fail=3 or now,fail=10%; now kills running commands")
-	f.Uint64Var(&o.seed, "seed", 0, "seed for the jitter of delays, to make them repeatable; 0: random")
+		"when to stop: never, soon,fail=3, or now,fail=10% (now kills running commands)")
+	f.Uint64Var(&o.seed, "seed", 0, "random seed for jitter (0 for a random one)")
 	addMaxDelay(cmd, &o.maxDelay)
-	f.BoolVarP(&o.keepOrder, "keep-order", "k", false, "show what commands print in the order of the items")
+	f.BoolVarP(&o.keepOrder, "keep-order", "k", false, "print output in item order")
 	o.echo.add(cmd, term.Grouped)
 	o.fleet.add(cmd)
-	f.BoolVar(&o.dryRun, "dry-run", false, "print the command of each item, and run nothing")
-	f.StringVar(&o.save, "save", "", "write the workflow that does the same to this file, and run nothing")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print the commands without running them")
+	f.StringVar(&o.save, "save", "", "write the equivalent workflow to this file, without running it")
 	return cmd
 }
 
@@ -119,18 +118,18 @@ to stdout and stderr, each item as a whole when it has ended; failures and how t
 func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 	dash := cmd.ArgsLenAtDash()
 	if dash < 0 {
-		return usagef("the command is missing: write it behind --, as in prodigy map -- gzip {}")
+		return usagef("no command given; put it after --, as in prodigy map -- gzip {}")
 	}
 	o.words = args[dash:]
 	if len(o.words) == 0 {
-		return usagef("there is no command behind --")
+		return usagef("no command given after --")
 	}
 	before := args[:dash]
 	switch {
 	case len(before) > 0 && o.json == "":
-		return usagef("unexpected argument %q in front of --", before[0])
+		return usagef("unexpected argument %q before --", before[0])
 	case len(before) > 1:
-		return usagef("unexpected argument %q in front of --", before[1])
+		return usagef("unexpected argument %q before --", before[1])
 	case len(before) == 1:
 		o.path = before[0]
 	}
@@ -141,10 +140,10 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if len(sources) > 1 {
-		return usagef("%s and %s exclude each other: both say where the items come from", sources[0], sources[1])
+		return usagef("%s and %s cannot be used together: both set the source of items", sources[0], sources[1])
 	}
 	if o.nul && (o.glob != nil || o.json != "") {
-		return usagef("--null and %s exclude each other", sources[0])
+		return usagef("--null and %s cannot be used together", sources[0])
 	}
 	for _, name := range []string{"json", "replace", "save", "halt", "on-failure"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
@@ -222,7 +221,7 @@ func (o *mapOptions) name() string {
 // retry sets how often the command is tried.
 func (o *mapOptions) retry(w *workflow.Short) error {
 	if o.retries == 0 && o.given {
-		return usagef("--backoff needs --retry N")
+		return usagef("--backoff requires --retry N")
 	}
 	w.Attempts, w.Backoff = o.retries, o.backoff
 	if d, err := duration.Parse(o.backoff); err == nil {
@@ -233,7 +232,7 @@ func (o *mapOptions) retry(w *workflow.Short) error {
 
 // halting sets when the job stops, by the words of GNU parallel.
 func (o *mapOptions) halting(w *workflow.Short) error {
-	const want = `want never, or soon or now and when: soon,fail=1, now,fail=10%%`
+	const want = "must be never, or soon or now with a limit: soon,fail=1, now,fail=10%%"
 	when, limit, both := strings.Cut(o.halt, ",")
 	switch {
 	case o.halt == "" || o.halt == "never":
@@ -243,18 +242,18 @@ func (o *mapOptions) halting(w *workflow.Short) error {
 	}
 	number, ok := strings.CutPrefix(limit, "fail=")
 	if !ok {
-		return usagef("--halt %s: only failures stop a job: "+want, o.halt)
+		return usagef("--halt %s: only fail= is supported: "+want, o.halt)
 	}
 	if percent, ok := strings.CutSuffix(number, "%"); ok {
 		p, err := strconv.ParseFloat(percent, 64)
 		if err != nil || !(p > 0 && p <= 100) {
-			return usagef("--halt %s: %s is not a percentage from 0%% to 100%%", o.halt, number)
+			return usagef("--halt %s: %s is not a percentage between 0%% and 100%%", o.halt, number)
 		}
 		w.Threshold = new(p / 100)
 	} else {
 		n, err := strconv.Atoi(number)
 		if err != nil || n < 1 {
-			return usagef("--halt %s: %s is not a whole number from 1, or a percentage", o.halt, number)
+			return usagef("--halt %s: %s must be a percentage or an integer of at least 1", o.halt, number)
 		}
 		w.MaxFailures = n
 	}
@@ -326,7 +325,7 @@ func (o *mapOptions) saveAs(con *console, source []byte) error {
 	for i, word := range command {
 		command[i] = quoted(word)
 	}
-	_, err := fmt.Fprintf(con.err, "written; to do the same: %s\n", strings.Join(command, " "))
+	_, err := fmt.Fprintf(con.err, "written; to run it: %s\n", strings.Join(command, " "))
 	return err
 }
 
@@ -334,7 +333,7 @@ func (o *mapOptions) saveAs(con *console, source []byte) error {
 func createWhole(path string, content []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, fs.ErrExist) {
-		return refusef("%s is there already, and is not overwritten: remove it, or name another file", path)
+		return refusef("%s already exists and is not overwritten: remove it, or choose another file", path)
 	}
 	if err != nil {
 		return refusef("%w", err)

@@ -25,23 +25,23 @@ func newNotifyCommand(con *console) *cobra.Command {
 	var o notifyOptions
 	cmd := &cobra.Command{
 		Use:   "notify [job]",
-		Short: "Send notifications that were not delivered",
-		Long: `Send the notifications of a job that were given up, because their receiver did not answer or refused them, and those that were still to be
-sent when its run was killed. The job is named by its id, the beginning of it, or latest, which is the default. It must not be running.
+		Short: "Resend undelivered notifications",
+		Long: `Resend the notifications of a job that could not be delivered, or were pending when its run was
+killed. The job defaults to the latest, and must not be running.
 
-With --test each receiver of a workflow file gets one message that says that it is a test.
+With --test, sends a test message to each receiver of a workflow file.
 
-The exit code is 0 when all was delivered and 1 when something was not.`,
+The exit code is 0 if all were delivered, and 1 otherwise.`,
 		Example:           "  prodigy notify latest\n  prodigy notify --test workflow.yml",
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			isTest := o.test != ""
 			if isTest && (len(args) > 0 || changed(cmd, "job-id", "all")) {
-				return usagef("--test is about a workflow file, not about a job")
+				return usagef("--test takes a workflow file, not a job")
 			}
 			if !isTest && changed(cmd, "args", "map", "param", "param-file", "profile") {
-				return usagef("only --test takes parameters and a profile: a job has those that it was started with")
+				return usagef("--param and --profile require --test; a job keeps its own")
 			}
 			if isTest {
 				return o.runTest(cmd.Context(), con)
@@ -92,7 +92,7 @@ func (o notifyOptions) runTest(ctx context.Context, con *console) error {
 		return err
 	}
 	if len(targets) == 0 {
-		return refusef("%s has no notify: nobody is told", o.test)
+		return refusef("%s has no notify: no receivers", o.test)
 	}
 	return o.report(con, func(told func(telemetry.Outcome)) error { return telemetry.Try(ctx, w.Name, targets, told) })
 }

@@ -15,15 +15,16 @@ import (
 func newOTelCommand(con *console) *cobra.Command {
 	cmd := onJob(&cobra.Command{
 		Use:   "otel [job]",
-		Short: "Export a job to OpenTelemetry afterwards",
-		Long: `Export a job that has ended to OpenTelemetry: its trace, log records and metrics, over OTLP. The job is named by its id, the beginning of it, or
-latest, which is the default. What is exported twice has the same names of spans both times.
+		Short: "Export a finished job to OpenTelemetry",
+		Long: `Export a finished job to OpenTelemetry over OTLP: traces, log records and metrics. The job defaults
+to the latest. Exporting a job twice produces the same span ids.
 
-The variables of OpenTelemetry say where to: OTEL_EXPORTER_OTLP_ENDPOINT (by default http://localhost:4318), OTEL_EXPORTER_OTLP_HEADERS,
-OTEL_EXPORTER_OTLP_PROTOCOL (http/protobuf or http/json), OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES and others. run, resume, dlq retry and map export a job while
-it runs, with --otel or when OTEL_EXPORTER_OTLP_ENDPOINT is set.
+Uses the standard variables OTEL_EXPORTER_OTLP_ENDPOINT (default http://localhost:4318),
+OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_PROTOCOL (http/protobuf or http/json),
+OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES and others. To export a job while it runs, pass --otel
+to run, resume, dlq retry or map, or set OTEL_EXPORTER_OTLP_ENDPOINT.
 
-The exit code is 0 when the collector has taken everything and 1 when it has not.`,
+The exit code is 0 if the collector accepted everything, and 1 otherwise.`,
 		Example: "  prodigy otel latest\n  prodigy otel mapreduce-20261120-1615",
 	}, func(ctx context.Context, job jobs.Job) error { return runOTel(ctx, con, job) })
 	return cmd
@@ -35,7 +36,7 @@ func runOTel(ctx context.Context, con *console, job jobs.Job) error {
 		return refusef("%w", err)
 	}
 	if env.Disabled() {
-		return refusef("the environment turns OpenTelemetry off (OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER and its like)")
+		return refusef("OpenTelemetry is disabled by the environment (OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER)")
 	}
 	report, err := telemetry.Export(ctx, telemetry.Options{Job: job, Version: versionText(), Environ: os.Environ()})
 	if err != nil {

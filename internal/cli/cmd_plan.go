@@ -42,12 +42,13 @@ func newPlanCommand(con *console) *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
 		Use:   "plan <workflow>",
-		Short: "Show what a run would do, and run nothing",
-		Long: `Show what a run would do, and run nothing: the items, the commands for the first item, how often each may run, the delays
-before its retries, and how long an item and the whole job take at most.
+		Short: "Show what a run would do, without running it",
+		Long: `Show what a run would do, without running it: items, commands for the first item, retry schedules,
+and worst-case durations of an item and of the job.
 
-What is only known at run time, such as the output of earlier steps, is shown as written. --json prints one object, whose keys
-are stable; a time without a limit is left out. With --fleet the broker is asked for the workers that the items could run on now.`,
+Values known only at run time, such as the output of earlier steps, are shown as placeholders. The
+keys of --json are stable; durations without a limit are omitted. With --fleet, also shows which
+workers could run the items now.`,
 		Example:           "  prodigy plan workflow.yml",
 		Args:              exactly("workflow"),
 		ValidArgsFunction: completeWorkflow,
@@ -66,18 +67,18 @@ are stable; a time without a limit is left out. With --fleet the broker is asked
 	o.settings.add(cmd)
 	o.settings.addWorkspace(cmd)
 	o.since.add(cmd)
-	o.fleet.addWorkers(cmd, "show the plan for the workers of this broker")
+	o.fleet.addWorkers(cmd, "plan for the workers of this broker")
 	return cmd
 }
 
 func printPlannedSpace(s simulate.PlannedSpace, l term.Lines) {
 	if s.Refused != "" {
-		l.Printf("%s (a run would be refused)", term.Visible(s.Refused))
+		l.Printf("%s (the run would fail)", term.Visible(s.Refused))
 		return
 	}
 	size := "of " + term.Counted(s.Files, "file")
 	if s.Bytes > 0 {
-		size += fmt.Sprintf(", about %s each and %s in all", onDisk(s.Bytes), onDisk(s.Bytes*int64(s.Number)))
+		size += fmt.Sprintf(", about %s each and %s in total", onDisk(s.Bytes), onDisk(s.Bytes*int64(s.Number)))
 	}
 	l.Printf("workspaces: up to %d at %s%s, %s", s.Number, s.Base[:min(len(s.Base), 10)],
 		term.Prefixed(" of ", term.Visible(s.Branch)), size)
@@ -207,12 +208,12 @@ func printPlan(p simulate.Plan, l term.Lines) {
 	}
 	if p.Items != nil {
 		l.Printf("each item: %s%s", upTo(p.ItemRuns), schedule(p.ItemDelays))
-		l.Printf("worst-case waiting per item: %s", spell(*p.WorstWaiting))
+		l.Printf("worst-case retry delay per item: %s", spell(*p.WorstWaiting))
 		if p.WorstStarts > 0 && p.ItemRuns > 1 {
-			l.Printf("worst case of starts: %s at items", term.Counted(p.WorstStarts, "attempt"))
+			l.Printf("worst-case starts: %s of items", term.Counted(p.WorstStarts, "attempt"))
 		}
 		if p.LeastByRate != nil && *p.LeastByRate > 0 {
-			l.Printf("the rate alone takes: %s at least", spell(*p.LeastByRate))
+			l.Printf("minimum duration due to the rate limit: %s", spell(*p.LeastByRate))
 		}
 	}
 	printWorst(p, l)
@@ -237,7 +238,7 @@ func printWorst(p simulate.Plan, l term.Lines) {
 	line("the job", p.WorstJob, "")
 	switch {
 	case p.Unlimited != "":
-		l.Printf("worst case of the job: no limit, since %s has no timeout", p.Unlimited)
+		l.Printf("worst case of the job: unlimited, because %s has no timeout", p.Unlimited)
 	case p.WorstJob == nil && p.Items != nil && p.MaxParallel == 0:
 		l.Print("worst case of the job: depends on the workers")
 	case p.WorstJob == nil:
@@ -258,12 +259,12 @@ func headingInPlan(p simulate.Plan, section string) string {
 
 func printPlannedItems(p simulate.PlannedItems, l term.Lines) {
 	if p.Refused != "" {
-		l.Printf("items: from %s: %s (a run would be refused)", term.Visible(p.Source),
+		l.Printf("items: from %s: %s (the run would fail)", term.Visible(p.Source),
 			term.Visible(p.Refused))
 		return
 	}
 	if p.Total == nil && p.Source == items.Stdin {
-		l.Print("items: from standard input, which is a terminal and was not read")
+		l.Print("items: from stdin (a terminal, not read)")
 		return
 	}
 	source := term.Visible(p.Source)
@@ -275,7 +276,7 @@ func printPlannedItems(p simulate.PlannedItems, l term.Lines) {
 		return
 	}
 	if p.Total == nil {
-		l.Printf("items: from a command, which was not run: %s", term.Visible(p.Source))
+		l.Printf("items: from a command (not run): %s", term.Visible(p.Source))
 		return
 	}
 	which := ""
@@ -287,7 +288,7 @@ func printPlannedItems(p simulate.PlannedItems, l term.Lines) {
 		l.Printf("since %s: %s", p.Since.JobID, term.Visible(view.Difference(*p.Since)))
 	}
 	if *p.Total == 0 {
-		l.Print("  a run would warn that there is nothing to do, and skip reduce and merge")
+		l.Print("  nothing to do: reduce and merge would be skipped")
 	}
 	for _, it := range p.First {
 		line := fmt.Sprintf("  %s  %s", it.ID, it.Data)
@@ -318,13 +319,13 @@ func detailsInPlan(s simulate.PlannedStep) []string {
 		all = append(all, "when "+term.Visible(strings.TrimSpace(s.When)))
 	}
 	if s.Timeout > 0 {
-		all = append(all, "each run may take "+spell(s.Timeout))
+		all = append(all, "timeout "+spell(s.Timeout))
 	}
 	if len(s.Least) > 0 {
 		all = append(all, "waiting at least"+spread(s.Least))
 	}
 	if len(s.RetryOn) > 0 {
-		all = append(all, "retried only after "+strings.Join(s.RetryOn, ", "))
+		all = append(all, "retried only on "+strings.Join(s.RetryOn, ", "))
 	}
 	return all
 }
@@ -337,7 +338,7 @@ func schedule(all []events.Millis) string {
 	if len(all) == 0 {
 		return ""
 	}
-	return ", waiting at most" + spread(all) + fmt.Sprintf(" (in all %s)", spell(sum(all)))
+	return ", waiting at most" + spread(all) + fmt.Sprintf(" (total %s)", spell(sum(all)))
 }
 
 // spread prints the first delays.
@@ -395,15 +396,15 @@ func printPlannedCost(c simulate.PlannedCost, l term.Lines) {
 	line("the map", c.Map, " ("+term.Counted(c.Items, "item")+")")
 	switch {
 	case c.Job == nil:
-		l.Print("worst cost of the job: no limit (budget, max_cost and --max-cost set some)")
+		l.Print("worst cost of the job: unlimited (set budget, max_cost or --max-cost)")
 	case c.IsBudget && c.Item == nil:
-		line("the job", c.Job, ", its budget; without a limit for each item, agents that run may pass it")
+		line("the job", c.Job, ", the budget; without max_cost per item, running agents may exceed it")
 	case c.IsBudget:
-		line("the job", c.Job, ", its budget")
+		line("the job", c.Job, ", the budget")
 	default:
 		line("the job", c.Job, "")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.By)) {
-		l.Printf("  %s is held to a limit by %s", term.Visible(name), c.By[name])
+		l.Printf("  %s is limited by %s", term.Visible(name), c.By[name])
 	}
 }

@@ -22,11 +22,12 @@ func newReportCommand(con *console) *cobra.Command {
 	cmd := onJob(&cobra.Command{
 		Use:   "report [job]",
 		Short: "Write a self-contained HTML report of a job",
-		Long: `Write a self-contained HTML report of a job: how it ended, what each slot did over time, throughput, failures, the slowest items,
-the dead letters and the workflow. Everything is in one file; the page loads nothing from elsewhere.`,
+		Long: `Write a self-contained HTML report of a job: how it ended, slots over time, throughput, failures,
+the slowest items, dead letters and the workflow. The report is a single file, and the page loads
+nothing else.`,
 		Example: "  prodigy report latest -o report.html",
 	}, func(_ context.Context, job jobs.Job) error { return runReport(con, job, file) })
-	cmd.Flags().StringVarP(&file, "out", "o", "-", "write to this file; - is stdout")
+	cmd.Flags().StringVarP(&file, "out", "o", "-", "output file, or - for stdout")
 	_ = cmd.MarkFlagFilename("out", "html")
 	return cmd
 }
@@ -71,7 +72,7 @@ func reportSource(place jobs.Job, s job.Summary, names *items.StoredLabels) web.
 	}
 	secrets := secretsOf(place)
 	if secrets.unknown != nil {
-		text = fmt.Appendf(nil, "# not shown, since the secrets of the job are not known: %v\n", secrets.unknown)
+		text = fmt.Appendf(nil, "# not shown: the secrets of the job are unknown: %v\n", secrets.unknown)
 	}
 	render := conversations(place)
 	return web.Source{

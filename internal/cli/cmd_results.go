@@ -27,18 +27,20 @@ func newResultsCommand(con *console) *cobra.Command {
 	o := resultsOptions{format: term.JSONL, status: anyStatus}
 	cmd := onJobOrItem(&cobra.Command{
 		Use:   "results [job] [item]",
-		Short: "Print the results of the items of a job",
-		Long: `Print the results of the items of a job: a row for each item that has ended, in the order of the items. While the job runs these are the
-items that have ended by now.
+		Short: "Print item results",
+		Long: `Print item results, one row per finished item, in item order. While the job runs, prints the items
+finished so far.
 
-A row has item_id, index, status (success, failed or skipped), output, exit_code, duration_ms, attempt (0: none began), and what steps have
-captured, which is one column of JSON in csv and tsv. That of a failed item also has error_type, and outcome and session_id of its last agent.
-With junit, which CI servers show, each item is a test case; github prints the failed items as annotations
-of GitHub Actions. A job that did not come to its end is an error in both. One that was taken over from an earlier job (run --since) also has
-reused_from, and one that ran on a fleet node, the name of its worker, but not in csv and tsv.`,
+Rows have item_id, index, status (success, failed or skipped), output, exit_code, duration_ms,
+attempt (0 if none started) and captured values (a JSON column in csv and tsv). Failed items also
+have error_type, and the outcome and session_id of their last agent. Reused items (run --since) have
+reused_from, and items that ran on a fleet have node, the name of the worker; csv and tsv omit both.
+
+junit reports each item as a test case; github prints failures as GitHub Actions annotations. Both
+report an unfinished job as an error.`,
 		Example: "  prodigy results --status failed\n  prodigy results latest --output csv > results.csv",
 	}, func(_ context.Context, job jobs.Job, itemID string) error { return runResults(con, job, itemID, o) })
-	addChoice(cmd, &o.status, "status", "only items with this status", anyStatus, "success", "failed", "skipped")
+	addChoice(cmd, &o.status, "status", "filter by status", anyStatus, "success", "failed", "skipped")
 	addChoice(cmd, &o.format, "output", "output format", term.JSONL, term.JSON, term.CSV, term.TSV, asJUnit, asGitHub)
 	addJSON(cmd, &o.format)
 	return cmd
@@ -65,7 +67,7 @@ func runResults(con *console, place jobs.Job, itemID string, o resultsOptions) e
 		_, err = term.Rows[resultLine]{Format: o.format, Columns: resultColumns}.Print(out, lines)
 	}
 	if errors.Is(err, job.ErrNoItems) {
-		return refusef("job %s has no items, and so no results: 'prodigy logs %s' shows what its steps have printed",
+		return refusef("job %s has no items, so it has no results; 'prodigy logs %s' shows the output of its steps",
 			place.ID, place.ID)
 	}
 	return unlessClosed(errors.Join(err, out.Flush()))

@@ -26,11 +26,12 @@ func newResumeCommand(con *console) *cobra.Command {
 	var o resumeOptions
 	cmd := &cobra.Command{
 		Use:   "resume [job]",
-		Short: "Continue a job where it stopped",
-		Long: `Continue a job where it stopped. Name the job by its id, a prefix of it, or latest (the default).
+		Short: "Resume a stopped job",
+		Long: `Resume a stopped job. Finished items are not run again, interrupted items are restarted, and pending
+retries keep their due times. The job defaults to the latest; name it by id, unique prefix, or
+latest.
 
-Finished items are not run again. Items that were running start again, and waiting retries keep their scheduled time. The exit
-codes are those of run, but 0 when the job had already completed.`,
+Exit codes are those of run; 0 if the job had already completed.`,
 		Example: `  prodigy resume
   prodigy resume mapreduce-20261120-1615 --max-parallel 2
   prodigy resume --workflow fixed.yml`,
@@ -45,19 +46,21 @@ codes are those of run, but 0 when the job had already completed.`,
 		return runResume(ctx, con, job, o)
 	})
 	o.add(cmd)
-	o.addPrint(cmd, "print the outputs of all items in their order, also of those that ended before")
+	o.addPrint(cmd, "print all output in item order, including items finished before")
 	o.echo.add(cmd, "")
 	f := cmd.Flags()
 	addMaxParallel(cmd, &o.maxParallel)
 	o.fleet.add(cmd)
-	cmd.Flags().Lookup("pool").Usage += "; default as before, none: share none any more"
-	cmd.Flags().Lookup("fleet").Usage += ", and give up what they may still run"
-	f.StringVar(&o.replacement, "workflow", "", "continue with this file from now on; finished steps must be unchanged")
+	cmd.Flags().Lookup("pool").Usage += "; default: as before, none leaves the pool"
+	cmd.Flags().Lookup("fleet").Usage += ""
+	f.StringVar(&o.replacement, "workflow", "", "use this workflow file from now on; finished steps must be "+
+		"unchanged")
 	f.BoolVar(&o.accept, "accept", false,
-		"go on although too few items of the canary, or of a step of the ramp, have succeeded")
+		"continue although the canary or ramp step failed")
 	f.BoolVar(&o.force, "force", false, "continue the job although it was cancelled")
 	f.IntVar(&o.maxCrashes, "max-crashes", 2,
-		"run an item alone that was running during this many unexplained crashes, and set it aside after as many alone; 0: never")
+		"after this many unexplained crashes while an item ran, run it alone, and dead-letter it after as many "+
+			"more; 0 disables")
 	return cmd
 }
 
@@ -71,7 +74,7 @@ func runResume(ctx context.Context, con *console, place jobs.Job, o resumeOption
 			return err
 		}
 		return o.nothingDone(con, finishedRun{Result: mapreduce.Result{
-			Job: earlier.Job, State: job.Completed, Reason: "the job had completed before; nothing was run",
+			Job: earlier.Job, State: job.Completed, Reason: "the job had already completed; nothing to do",
 			Metrics: earlier.Metrics, Duration: earlier.Duration, Results: ifThere(place.ResultsFile()),
 			ReduceStale: earlier.ReduceStale, ReduceHeld: earlier.ReduceHeld,
 		}})
@@ -152,7 +155,8 @@ func (o jobOptions) again(ctx context.Context, con *console, place jobs.Job, on 
 	con.hide(found.Mask)
 	con.secrets.Settings = found
 	if path := changedSince(place, replacement); path != "" && !o.quiet {
-		con.say().Printf("note: %s is no longer what job %s runs, which is the workflow recorded with it (--workflow %s takes the file as it is now)", path, place.ID, quoted(path))
+		con.say().Printf("note: %s has changed since job %s started, which keeps using the recorded workflow "+
+			"(use the file with --workflow %s)", path, place.ID, quoted(path))
 	}
 	c := o.config(t)
 	c.Dir, c.Settings, c.Replacement, c.Set = meta.Dir, found, replacement, o.set
@@ -163,7 +167,7 @@ func (o jobOptions) again(ctx context.Context, con *console, place jobs.Job, on 
 		return o.afterError(con, end, err)
 	}
 	if p.ofCommands && p.echo.Failure() != nil && end.State == job.Completed {
-		return fmt.Errorf("all items of job %s have run, but not all that they printed was shown: %w", end.Job.ID,
+		return fmt.Errorf("all items of job %s finished, but some output was not printed: %w", end.Job.ID,
 			p.echo.Failure())
 	}
 	return conclude(con, end)

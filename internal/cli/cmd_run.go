@@ -43,12 +43,12 @@ type sinceOptions struct{ reuse.Since }
 func (o *sinceOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Job, "since", "",
-		"take over the results of items that have not changed since this job; latest: the latest of this workflow, none: of no job")
-	f.Var(repeated(&o.Force), "force", "with --since: run this item though it has not changed (repeatable)")
-	addChoice(cmd, &o.Only, "only", "with --since: of the items to run take only these, and leave the others out",
+		"reuse results of items unchanged since this job (latest: this workflow's latest job, none: reuse nothing)")
+	f.Var(repeated(&o.Force), "force", "with --since, rerun this item even if unchanged (repeatable)")
+	addChoice(cmd, &o.Only, "only", "with --since, run only these items",
 		reuse.OnlyChoices()...)
 	f.BoolVar(&o.CheckOutputs, "check-outputs", false,
-		"with --since: run items again whose files (produces) are not as their agents left them")
+		"with --since, also rerun items whose output files (produces) were modified or deleted")
 	_ = cmd.RegisterFlagCompletionFunc("since", completeSince)
 }
 
@@ -56,17 +56,20 @@ func newRunCommand(con *console) *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
 		Use:   "run <workflow>...",
-		Short: "Run a workflow as a new job",
-		Long: `Run a workflow as a new job.
+		Short: "Run a workflow",
+		Long: `Run one or more workflows, each as a new job. Several workflows run in sequence with the same flags;
+all are validated first, and the sequence ends at the first non-zero exit code. A workflow can use
+the results of an earlier one with input: {job: latest:NAME}.
 
-Several workflows run one after the other, each as a job of its own, with the same flags. All are checked before the first begins. When a
-job does not end with exit code 0, the others do not run, and that is the exit code. A later one can take the results of an earlier one as its
-items, with input: {job: latest:NAME}.
+Progress goes to stderr, results to stdout. Ctrl-C stops the job; "prodigy resume" resumes it.
 
-Progress goes to stderr, results to stdout. Ctrl-C stops the job; "prodigy resume" continues it.
-
-Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 wrong usage or an invalid workflow (nothing was run),
-3 completed, but items were dead-lettered or skipped, 75 paused outside of its windows (--exit-outside), 130, 131 and 143 interrupted by a signal.`,
+Exit codes:
+  0              all items succeeded
+  1              the job failed, or its policy stopped it
+  2              wrong usage or an invalid workflow; nothing was run
+  3              completed, but items were dead-lettered or skipped
+  75             paused outside its windows (--exit-outside)
+  130, 131, 143  interrupted by a signal`,
 		Example: `  prodigy run workflow.yml
   prodigy run workflow.yml --max-parallel 4 --json > outcome.json
   prodigy run convert.yml upload.yml`,
@@ -84,15 +87,15 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 	o.settings.add(cmd)
 	o.settings.addWorkspace(cmd)
 	addMaxParallel(cmd, &o.maxParallel)
-	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "seed for the jitter of delays, to make them repeatable; 0: random")
+	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "random seed for jitter (0 for a random one)")
 	addMaxDelay(cmd, &o.maxDelay)
 	cmd.Flags().BoolVar(&o.allowDirty, "allow-dirty", false,
-		"begin although the checkout has changes that are not committed, which git workspaces do not have")
+		"start despite uncommitted changes in the repository, which git workspaces do not see")
 	o.since.add(cmd)
-	o.addPrint(cmd, "like --print, or with --group and --line-buffer, but in the order of the items")
+	o.addPrint(cmd, "print output in item order (implies --print; also with --group and --line-buffer)")
 	o.echo.add(cmd, "")
 	o.fleet.add(cmd)
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be done, like plan, and run nothing")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be done, as plan does")
 	return cmd
 }
 
@@ -113,7 +116,7 @@ func runAll(ctx context.Context, con *console, o runOptions) error {
 		}
 		if err := runRun(ctx, con, one); err != nil {
 			if !o.dryRun && i+1 < len(all) {
-				con.say().Printf("not run, because %s did not end with exit code 0: %s",
+				con.say().Printf("not run, because %s exited with a non-zero code: %s",
 					term.Visible(one.path), term.Visible(strings.Join(o.rest[i:], " ")))
 			}
 			return err
@@ -154,7 +157,7 @@ func (o runOptions) each(ctx context.Context) ([]runOptions, error) {
 		}
 		if w.Map != nil && w.Map.Input.Stdin {
 			if stdin != "" {
-				return nil, refusef("both %s and %s read their items from standard input, which can be read once",
+				return nil, refusef("%s and %s both read items from stdin, which can only be read once",
 					stdin, path)
 			}
 			stdin = path
@@ -162,7 +165,7 @@ func (o runOptions) each(ctx context.Context) ([]runOptions, error) {
 	}
 	for _, text := range o.settings.params {
 		if name, _, _ := strings.Cut(text, "="); !wanted[name] {
-			return nil, refusef("--param %s: none of the workflows has this parameter", name)
+			return nil, refusef("--param %s: no workflow has this parameter", name)
 		}
 	}
 	return all, nil
@@ -246,7 +249,7 @@ func (o runOptions) start(ctx context.Context, con *console, w checked, limit ti
 		return o.afterError(con, end, err)
 	}
 	if p.ofCommands && p.echo.Failure() != nil && end.State == job.Completed {
-		return fmt.Errorf("all items of job %s have run, but not all that they printed was shown: %w", end.Job.ID,
+		return fmt.Errorf("all items of job %s finished, but some output was not printed: %w", end.Job.ID,
 			p.echo.Failure())
 	}
 	return o.conclude(con, end)

@@ -11,9 +11,9 @@ import (
 func newSchemaCommand(con *console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
-		Short: "Print the JSON Schema of workflow files, for editors",
-		Long: `Print the JSON Schema (draft 7) of workflow files. Editors that use yaml-language-server offer completion and checks in a file
-whose first line is
+		Short: "Print the JSON Schema of workflow files",
+		Long: `Print the JSON Schema (draft 7) of workflow files. For completion and validation in editors with
+yaml-language-server, start the file with:
 
   # yaml-language-server: $schema=workflow.schema.json`,
 		Example: "  prodigy schema > workflow.schema.json",

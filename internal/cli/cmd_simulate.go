@@ -54,24 +54,28 @@ func newSimulateCommand(con *console) *cobra.Command {
 	var o simulateOptions
 	cmd := &cobra.Command{
 		Use:   "simulate <workflow>",
-		Short: "Run a workflow without its commands, in virtual time",
-		Long: `Run a workflow without its commands, in virtual time, to see what its policy would do: retries, circuit breakers, budgets, rates,
-concurrency that adapts, windows. A day takes seconds.
+		Short: "Simulate a workflow in virtual time",
+		Long: `Simulate a workflow in virtual time, without running its commands, to see the effect of retries,
+circuit breakers, budgets, rate limits, adaptive concurrency and windows. A simulated day takes
+seconds.
 
-The items are chosen as by a run. How long each command then takes, and how it ends, comes from one of these; with none of them all succeed at once:
+Items are selected as in a run. Durations and outcomes come from one of these (default: every
+command succeeds immediately):
 
-  --failure-rate, --latency   chance, also --conflict-rate: the same with the same --seed
-  --outcomes FILE             rules that are written down: see the how-to page "try a policy"
-  --like JOB                  the log of a job that has run, for the same items and attempts; others end like retries that it has
+  --failure-rate, --latency   random, also --conflict-rate; repeatable with the same --seed
+  --outcomes FILE             scripted outcomes: see docs/howto/try-a-policy.md
+  --like JOB                  the log of an earlier job; other items and attempts end like retries in it
 
-What AI agents cost comes from the outcomes or the log; --cost and --tokens say it for all others.
+Costs of AI agents come from the outcomes or the log; --cost and --tokens set them for all others.
 
-Nothing is started and nobody is notified, no file of yours is written, and the job is not among those of prodigy jobs. Guards count as open.
-With workspaces the merge queue is simulated, without git: work conflicts where the outcomes say so, and only with what was merged since its
-attempt began. What a command would have printed is empty, and a value made from it is missing without harm.
+No command is started, no notification is sent, none of your files is written, and the job is not
+listed by prodigy jobs. Guards count as open. With workspaces, the merge queue is simulated without
+git: changes conflict where the outcomes say so, and only with what was merged since their attempt
+started. The output of commands is empty, and values captured from it may be missing.
 
-The exit code is that of the run: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 wrong usage or an invalid workflow,
-3 completed, but items were dead-lettered or skipped, 75 paused outside of its windows (--exit-outside).`,
+The exit code is that of the run: 0 all items succeeded, 1 the job failed or its policy stopped it,
+2 wrong usage or an invalid workflow, 3 completed, but items were dead-lettered or skipped, 75
+paused outside its windows (--exit-outside).`,
 		Example: `  prodigy simulate workflow.yml --failure-rate 0.1 --latency 'lognormal(2s,0.8)'
   prodigy simulate workflow.yml --failure-rate 0.3 --max-parallel 64 --at 22:00 --json
   prodigy simulate workflow.yml --like latest --max-cost 20`,
@@ -91,37 +95,38 @@ The exit code is that of the run: 0 all items succeeded, 1 the job failed or its
 	o.grace, o.maxRetries = defaultGrace, defaultMaxRetries
 	addFormat(cmd, &o.format, term.JSON)
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on success")
-	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the policy stops the job")
+	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the error policy stops the job")
 	f.BoolVar(&o.exitOutside, "exit-outside", false,
-		"end with exit code 75 outside of the windows of the job, instead of waiting for the next")
+		"exit with 75 outside the job's windows instead of waiting")
 	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 even if items were dead-lettered or skipped")
 	addMaxCost(cmd, &o.maxCost)
 	addMaxParallel(cmd, &o.maxParallel)
 	addMaxDelay(cmd, &o.maxDelay)
 	o.settings.add(cmd)
 	f.Float64Var(&o.failureRate, "failure-rate", 0,
-		"which part of the commands of items fails with exit code 1, from 0 to 1")
-	f.StringVar(&o.latency, "latency", "", "how long a command takes: "+simulate.Distribution{}.Forms())
+		"probability that an item's command fails, from 0 to 1")
+	f.StringVar(&o.latency, "latency", "", "command duration: "+simulate.Distribution{}.Forms())
 	f.Float64Var(&o.conflicts, "conflict-rate", 0,
-		"with workspaces, which part of the work that is merged conflicts with other work, from 0 to 1")
-	f.StringVar(&o.cost, "cost", "", "what an AI agent costs where nothing else says it: "+simulate.Costs{}.Forms())
+		"probability of a merge conflict, from 0 to 1")
+	f.StringVar(&o.cost, "cost", "", "default cost of an AI agent: "+simulate.Costs{}.Forms())
 	f.StringVar(&o.tokens, "tokens", "",
-		"how many tokens an AI agent uses where nothing else says it: "+simulate.Counts{}.Forms())
-	f.StringVar(&o.outcomes, "outcomes", "", "a file that says how commands end")
+		"default tokens per AI agent: "+simulate.Counts{}.Forms())
+	f.StringVar(&o.outcomes, "outcomes", "", "read scripted outcomes from this file")
 	_ = cmd.MarkFlagFilename("outcomes", "yml", "yaml")
-	f.StringVar(&o.like, "like", "", "a job whose log says how commands end: its id, a prefix of it, or latest")
+	f.StringVar(&o.like, "like", "", "replay outcomes of this job (id, unique prefix, or latest)")
 	_ = cmd.RegisterFlagCompletionFunc("like", completeJobs)
 	cmd.MarkFlagsMutuallyExclusive("outcomes", "like", "failure-rate")
 	cmd.MarkFlagsMutuallyExclusive("outcomes", "like", "latency")
 	cmd.MarkFlagsMutuallyExclusive("outcomes", "like", "conflict-rate")
-	f.Uint64Var(&o.seed, "seed", 1, "seed for all that happens by chance, and for the jitter of delays")
-	f.StringVar(&o.items, "items", "", "a file with what the input would give, in place of the input")
+	f.Uint64Var(&o.seed, "seed", 1, "random seed")
+	f.StringVar(&o.items, "items", "", "read items from this file instead of the input")
 	_ = cmd.MarkFlagFilename("items")
-	f.StringVar(&o.at, "at", "", "when the job begins, as 22:00, 2006-01-02, \"2006-01-02 22:00\" or with a time zone in RFC 3339 (default now)")
+	f.StringVar(&o.at, "at", "", "simulated start time: 22:00, 2006-01-02, \"2006-01-02 22:00\" or RFC 3339 "+
+		"(default now)")
 	f.Var(durationFlag(&o.maxTime), "max-time",
-		"how long the job may take in virtual time before the simulation is ended (default 366d)")
+		"maximum virtual duration (default 366d)")
 	f.StringVar(&o.keep, "keep", "",
-		"keep the log and the other files of the job in this directory, for report, events and dlq")
+		"keep the job's files in this directory, for report, events and dlq")
 	_ = cmd.MarkFlagDirname("keep")
 	for _, other := range notSimulated {
 		f.String(other.name, "", other.instead)
@@ -132,9 +137,9 @@ The exit code is that of the run: 0 all items succeeded, 1 the job failed or its
 
 // notSimulated are options of run that are about other jobs and machines, with what to do instead.
 var notSimulated = [...]struct{ name, instead string }{
-	{"fleet", "the machines of a fleet are not simulated: say how many slots they have with --max-parallel"},
-	{"pool", "other jobs are not simulated: say how many slots of the pool are left with --max-parallel"},
-	{"since", "nothing is taken over from another job: give the items that have changed with --items FILE"},
+	{"fleet", "fleets are not simulated; set the number of slots with --max-parallel"},
+	{"pool", "shared pools are not simulated; set the number of free slots with --max-parallel"},
+	{"since", "reuse is not simulated; pass the changed items with --items FILE"},
 }
 
 // simulation is what simulate --json prints.
@@ -193,7 +198,7 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 		w.settings, w.values
 	if w.Map == nil && (o.items != "" || o.chosen != nil) {
 		cleanup()
-		return job, nil, usagef("--items: the workflow has no map, and so no items")
+		return job, nil, usagef("--items: the workflow has no map")
 	}
 	w.Workflow, err = simulate.ChooseInput(w.Workflow, c, t.home, o.items, o.chosen)
 	if _, refused := errors.AsType[*simulate.InputError](err); refused {
@@ -280,13 +285,13 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 		line("reason: %s", term.Visible(e.Reason))
 	}
 	if errors.Is(e.Cause, fs.ErrNotExist) || strings.HasPrefix(e.Reason, "select items: ") && e.workflow.Setup != nil {
-		line("if setup makes the input, name a file like it with --items")
+		line("if setup creates the input, pass a sample with --items")
 	}
 	if t.Attempts > 0 {
-		line("starts: %s at items, %d at once at most", term.Counted(t.Attempts, "attempt"), t.AtOnce)
+		line("starts: %s of items, at most %d at a time", term.Counted(t.Attempts, "attempt"), t.AtOnce)
 	}
 	if e.job.Retries > 0 {
-		line("%s (%d of items, %d of steps)", view.RetryCounts(e.job, ""), t.ItemRetries, t.StepRetries)
+		line("%s (%d item attempts, %d step attempts)", view.RetryCounts(e.job, ""), t.ItemRetries, t.StepRetries)
 	}
 	if t.Stragglers > 0 {
 		line("stragglers: %s", e.job.Stragglers.Words())
@@ -306,11 +311,10 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 		line("circuit breakers opened %s: %s", term.Counted(n, "time"), strings.Join(scopes, ", "))
 	}
 	if t.AtLimit > 0 {
-		line("at the limit: %s with as many attempts as may run at once (%s)",
-			duration.Format(time.Duration(t.AtLimit).Round(time.Second)), limitsOf(t))
+		line("at full concurrency (%s): %s", limitsOf(t), duration.Format(time.Duration(t.AtLimit).Round(time.Second)))
 	}
 	if t.Held > 0 {
-		line("held back: %s without any start, because of windows",
+		line("outside windows, nothing started: %s",
 			duration.Format(time.Duration(t.Held).Round(time.Second)))
 	}
 	if e.workflow.Workspace.Isolated() {
@@ -323,19 +327,19 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 				duration.Format(time.Duration(t.Verifying).Round(time.Second)))
 		}
 		if t.Unverified > 0 {
-			text += fmt.Sprintf(", %d left out because of that", t.Unverified)
+			text += fmt.Sprintf(", %d rejected by verify", t.Unverified)
 		}
 		line("%s", text)
 	}
 	if t.Pauses > 0 {
-		line("agents waited %s for %s of plans to end", duration.Format(time.Duration(t.Paused).Round(time.Second)),
+		line("waited %s for %s to reset", duration.Format(time.Duration(t.Paused).Round(time.Second)),
 			term.Counted(t.Pauses, "limit"))
 	}
 	printSpent(l, e.Spent, e.limit())
 	if e.Spent.Agents > 0 && !e.Spent.Known() && o.cost == "" {
-		line("what agents cost was not said: --cost '$0.05', or cost in the outcomes")
+		line("no agent costs given: use --cost '$0.05', or cost in the outcomes file")
 	}
-	line("seed %d, simulated in %s; nothing was run", o.seed, duration.Format(took.Round(time.Millisecond)))
+	line("seed %d, simulated in %s; no command was run", o.seed, duration.Format(took.Round(time.Millisecond)))
 	if o.keep != "" {
 		printNext(l, []string{"PRODIGY_HOME=" + quoted(o.keep) + " prodigy report " + e.Job.ID + " -o report.html"})
 	}
@@ -384,10 +388,10 @@ func (o simulateOptions) outcomeModel(begin time.Time) (simulate.Model, error) {
 		return o.logModel()
 	}
 	if !(o.failureRate >= 0 && o.failureRate <= 1) {
-		return nil, usagef("--failure-rate %v: want a number from 0 to 1", o.failureRate)
+		return nil, usagef("--failure-rate must be between 0 and 1, got %v", o.failureRate)
 	}
 	if !(o.conflicts >= 0 && o.conflicts <= 1) {
-		return nil, usagef("--conflict-rate %v: want a number from 0 to 1", o.conflicts)
+		return nil, usagef("--conflict-rate must be between 0 and 1, got %v", o.conflicts)
 	}
 	chance := simulate.Chance{Seed: o.seed, FailureRate: o.failureRate, ConflictRate: o.conflicts}
 	if o.latency != "" {
@@ -417,7 +421,7 @@ func (o simulateOptions) logModel() (simulate.Model, error) {
 		return nil, &job.FilesError{JobID: place.ID, Err: err}
 	}
 	if w.Map != nil && l.Attempts() == 0 {
-		return nil, refusef("--like: no attempt of job %s at an item has ended, so that nothing can be learned from it", place.ID)
+		return nil, refusef("--like: job %s has no finished attempts to replay", place.ID)
 	}
 	return l, nil
 }
@@ -436,7 +440,7 @@ func (o simulateOptions) home(real jobs.Home) (home jobs.Home, cleanup func(), e
 		return jobs.Home{}, nil, err
 	}
 	if dir == filepath.Clean(real.Root) {
-		return jobs.Home{}, nil, refusef("--keep %s: it has the jobs that run; name another directory", o.keep)
+		return jobs.Home{}, nil, refusef("--keep %s: this is the job directory; choose another", o.keep)
 	}
 	if err := jobs.MakeDirs(dir); err != nil {
 		return jobs.Home{}, nil, refusef("--keep: %w", err)
@@ -447,9 +451,10 @@ func (o simulateOptions) home(real jobs.Home) (home jobs.Home, cleanup func(), e
 		return jobs.Home{}, nil, refusef("--keep: %w", err)
 	}
 	if _, err := os.Stat(mark); len(entries) > 0 && err != nil {
-		return jobs.Home{}, nil, refusef("--keep %s: it has other files; name an empty directory, or one that simulate has made", o.keep)
+		return jobs.Home{}, nil, refusef("--keep %s: directory is not empty; use an empty one, or one created "+
+			"by simulate", o.keep)
 	}
-	err = os.WriteFile(mark, []byte("The jobs of this directory were simulated: nothing of them has run.\n"), 0o600)
+	err = os.WriteFile(mark, []byte("The jobs in this directory were simulated: none of them has run.\n"), 0o600)
 	return jobs.Home{Root: dir}, func() {}, err
 }
 

@@ -31,10 +31,9 @@ func newStatusCommand(con *console) *cobra.Command {
 	var o statusOptions
 	cmd := onJob(&cobra.Command{
 		Use:   "status [job]",
-		Short: "Show the state of a job",
-		Long: `Show the state of a job, while it runs or afterwards. Name the job by its id, a prefix of it, or latest (the default).
-
-With --watch it shows the progress of the job, as run does, until the job ends.`,
+		Short: "Show job status",
+		Long: "Show the status of a running or finished job (default: the latest). With --watch, show live " +
+			"progress until the job ends.",
 		Example: "  prodigy status --json\n  prodigy status latest --watch",
 	}, func(ctx context.Context, job jobs.Job) error { return runStatus(ctx, con, job, o) })
 	addFormat(cmd, &o.format, term.JSON)
@@ -305,9 +304,9 @@ func (d details) print(l term.Lines, j *view.Job, now time.Time) {
 	if t := d.Attempts; t.Count > 0 {
 		lost := ""
 		if t.Lost > 0 {
-			lost = fmt.Sprintf(", %d lost with their workers", t.Lost)
+			lost = fmt.Sprintf(", %d lost (worker gone)", t.Lost)
 		}
-		l.Printf("attempts: %d%s, median %s, 9 of 10 within %s, longest %s", t.Count, lost,
+		l.Printf("attempts: %d%s (p50 %s, p90 %s, max %s)", t.Count, lost,
 			duration.Format(time.Duration(t.MedianMS)),
 			duration.Format(time.Duration(t.P90MS)), duration.Format(time.Duration(t.MaxMS)))
 	}
@@ -315,7 +314,7 @@ func (d details) print(l term.Lines, j *view.Job, now time.Time) {
 		l.Printf("stragglers: %s", d.Stragglers.Words())
 	}
 	for _, t := range slices.Sorted(maps.Keys(m.ErrorTypes)) {
-		l.Printf("errors of type %s: %d", t, m.ErrorTypes[t])
+		l.Printf("%s errors: %d", t, m.ErrorTypes[t])
 	}
 	for _, g := range d.Groups[:min(len(d.Groups), groupsInStatus)] {
 		example := term.Visible(g.Example) + term.Prefixed(", ", term.Brief(g.Label, labelShown))
@@ -362,7 +361,7 @@ func (d details) printMerge(l term.Lines) {
 	}
 	text := fmt.Sprintf("merged: %d", d.Merged)
 	if d.Merging > 0 {
-		text += fmt.Sprintf(", %d waiting, the first for %s", d.Merging,
+		text += fmt.Sprintf(", %d waiting (oldest %s)", d.Merging,
 			duration.Format(d.waitsToMerge.Round(time.Second)))
 	}
 	if d.Collided > 0 {
@@ -370,7 +369,7 @@ func (d details) printMerge(l term.Lines) {
 	}
 	l.Print(text)
 	if v := d.Verify; v != nil {
-		l.Printf("verify %s: %s merged as %.10s",
+		l.Printf("verify %s: %s, merged as %.10s",
 			duration.Format(time.Duration(v.DurationMS).Truncate(time.Second)), term.Counted(v.Items, "item"), v.Commit)
 	}
 	if len(d.queue) > 0 {
@@ -384,13 +383,13 @@ func (d details) printMerge(l term.Lines) {
 		}
 		l.Printf("merge queue: %s%s", strings.Join(names, ", "), more)
 	}
-	l.Printf("head: %s%s", d.Head, term.Prefixed(", delivered as ", d.Branch))
+	l.Printf("head: %s%s", d.Head, term.Prefixed(", delivered to ", d.Branch))
 }
 
 // printProgress prints the remaining items and, while the job runs, its progress.
 func (d details) printProgress(l term.Lines, j *view.Job, now time.Time) {
 	if d.ToGo > 0 {
-		l.Printf("to go: %d, %d running, %d waiting%s%s", d.ToGo, d.Running, d.Waiting,
+		l.Printf("remaining: %d, running: %d, waiting: %d%s%s", d.ToGo, d.Running, d.Waiting,
 			term.Prefixed(", ", view.NextRetry(j, now)), term.Prefixed(", ", view.Awaiting(d.Await)))
 	}
 	if d.Broker != "" {

@@ -30,12 +30,12 @@ func TestLostAttemptsAreCounted(t *testing.T) {
 	}
 	var b bytes.Buffer
 	d.print(term.Lines{W: &b}, j, time.Unix(9, 0))
-	if want := "\nattempts: 2, 1 lost with their workers, median "; !strings.Contains(b.String(), want) {
+	if want := "\nattempts: 2, 1 lost (worker gone) (p50 "; !strings.Contains(b.String(), want) {
 		t.Errorf("%q is not in:\n%s", want, b.String())
 	}
 	b.Reset()
 	finishedRun{job: j}.print(&console{out: io.Discard, err: &b})
-	if want := "\nlost with their workers: 1 attempt\n"; !strings.Contains(b.String(), want) {
+	if want := "\nlost (worker gone): 1 attempt\n"; !strings.Contains(b.String(), want) {
 		t.Errorf("%q is not in:\n%s", want, b.String())
 	}
 }

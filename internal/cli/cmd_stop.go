@@ -18,12 +18,13 @@ func newStopCommand(con *console) *cobra.Command {
 	noWait := false
 	cmd := onJob(&cobra.Command{
 		Use:   "stop [job]",
-		Short: "Stop a running job, so that a resume continues it",
-		Long: `Stop a running job as Ctrl-C where it runs does: nothing starts any more, running agents may finish within the grace, and the job is
-paused. Wait until that is done. Stop it a second time to end what runs at once. 'prodigy resume' continues the job.`,
+		Short: "Stop a running job; it can be resumed",
+		Long: `Stop a running job, as Ctrl-C in its terminal does: no new items start, and running items get the
+grace period of the run to finish. Waits until the job has stopped; a second stop kills running
+items. Resume it with 'prodigy resume'.`,
 		Example: "  prodigy stop\n  prodigy stop mapreduce-20261120-1615",
 	}, func(ctx context.Context, job jobs.Job) error { return runStop(ctx, con, job, noWait) })
-	cmd.Flags().BoolVar(&noWait, "no-wait", false, "ask it to stop, and do not wait until it has")
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return immediately instead of waiting for the job to stop")
 	return cmd
 }
 
@@ -34,14 +35,14 @@ func runStop(ctx context.Context, con *console, place jobs.Job, noWait bool) err
 	pid := place.Runner()
 	switch {
 	case pid == 0 && place.Running():
-		return fmt.Errorf("job %s is running, but not in a process that can be seen from here: press Ctrl-C where it runs", place.ID)
+		return fmt.Errorf("job %s is running in a process not visible from here; press Ctrl-C in its terminal", place.ID)
 	case pid == 0:
 		return notRunning(place, job.Pause)
 	}
 	if err := terminate(pid); err != nil {
-		return fmt.Errorf("stop process %d, which runs job %s: %w", pid, place.ID, err)
+		return fmt.Errorf("stop process %d of job %s: %w", pid, place.ID, err)
 	}
-	con.say().Printf("job %s: process %d is asked to stop", place.ID, pid)
+	con.say().Printf("job %s: asked process %d to stop", place.ID, pid)
 	if noWait {
 		return nil
 	}
@@ -73,11 +74,11 @@ func awaitStop(ctx context.Context, con *console, place jobs.Job, pid int) error
 		}
 	}
 	if completed, err := job.MayHaveCompleted(place); err == nil && completed {
-		con.say().Printf("job %s has completed meanwhile", place.ID)
+		con.say().Printf("job %s has completed in the meantime", place.ID)
 		return nil
 	}
 	if cancelled, err := job.WasCancelled(place); err == nil && cancelled {
-		con.say().Printf("job %s has ended: it is cancelled", place.ID)
+		con.say().Printf("job %s is cancelled", place.ID)
 		return nil
 	}
 	con.say().Printf("job %s has stopped", place.ID)

@@ -40,27 +40,28 @@ func newUICommand(con *console) *cobra.Command {
 	o := uiOptions{listen: "127.0.0.1:0"}
 	cmd := &cobra.Command{
 		Use:   "ui",
-		Short: "Show the jobs in a browser",
-		Long: `Show the jobs in a browser: the list, a running job, its items with what happened to each and what it printed, and the dead letters.
+		Short: "Open the web UI",
+		Long: `Open the web UI: jobs, progress, items, output and dead letters.
 
-A job can be stopped, resumed and retried there, and a running one be paused, continued, drained, cancelled and given more or fewer slots:
-that starts 'prodigy stop', 'prodigy pause', 'prodigy dlq retry' and the like in the directory of the job, which go on when the server ends. Only browsers on this machine can do so, only for jobs of the same user, and with
---read-only nobody.
+Jobs can be stopped, resumed, retried, paused, continued, drained, cancelled and scaled from the
+browser; the server runs the matching prodigy command in the job's directory, and that command keeps
+running after the server exits. Only browsers on this machine may do so, for jobs of the same user;
+--read-only disables it.
 
-The printed address contains a token that is required for access. By default only this machine can connect; to --listen on other
-addresses, also give --token-file.`,
+The printed address contains a token that is required for access. By default only this machine can
+connect; to --listen on other addresses, also use --token-file.`,
 		Example: "  prodigy ui\n  prodigy ui --listen 127.0.0.1:8080 --read-only",
 		Args:    exactly(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runUI(cmd.Context(), con, o) },
 	}
-	cmd.Flags().StringVar(&o.listen, "listen", o.listen, "address and port to listen on; port 0 picks a free one")
+	cmd.Flags().StringVar(&o.listen, "listen", o.listen, "address to listen on (port 0 picks a free port)")
 	cmd.Flags().StringVar(&o.tokenFile, "token-file", "",
-		fmt.Sprintf("file that holds the token, at least %d characters; by default a new random token each time",
+		fmt.Sprintf("read the access token from this file, at least %d characters (default: random)",
 			shortestToken))
-	cmd.Flags().BoolVar(&o.all, "all", false, "show the jobs of all directories, not only those of this project")
+	cmd.Flags().BoolVar(&o.all, "all", false, "show jobs of all directories, not only of this project")
 	cmd.Flags().BoolVar(&o.readOnly, "read-only", false,
-		"only show the jobs: nothing can be stopped, resumed or retried from the pages")
-	cmd.Flags().Var(repeated(&o.hosts), "host", "another host:port that browsers may use (may be given more than once)")
+		"disable all actions")
+	cmd.Flags().Var(repeated(&o.hosts), "host", "allow this additional host:port in the address bar (repeatable)")
 	return cmd
 }
 
@@ -98,13 +99,14 @@ func runUI(ctx context.Context, con *console, o uiOptions) error {
 func (o uiOptions) check() error {
 	host, _, err := net.SplitHostPort(o.listen)
 	if err != nil {
-		return usagef("--listen %q is not an address and port, such as 127.0.0.1:8080", o.listen)
+		return usagef("--listen must be an address and port, such as 127.0.0.1:8080, got %q", o.listen)
 	}
 	if o.token != "" && len(o.token) < shortestToken {
-		return usagef("the token must have at least %d characters", shortestToken)
+		return usagef("token must be at least %d characters", shortestToken)
 	}
 	if ip := net.ParseIP(host); o.token == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return usagef("--listen %s lets other machines connect: give --token-file with a secret of at least %d characters", o.listen, shortestToken)
+		return usagef("--listen %s is reachable from other machines: --token-file is required, with at least "+
+			"%d characters", o.listen, shortestToken)
 	}
 	return nil
 }
@@ -256,5 +258,5 @@ func endText(state *os.ProcessState) string {
 	if code := state.ExitCode(); code >= 0 {
 		return fmt.Sprintf("exit code %d", code)
 	}
-	return "ended by a signal"
+	return "killed by a signal"
 }

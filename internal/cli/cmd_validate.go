@@ -28,11 +28,12 @@ func newValidateCommand(con *console) *cobra.Command {
 	var o validateOptions
 	cmd := &cobra.Command{
 		Use:   "validate <workflow>...",
-		Short: "Check workflow files and report every problem",
-		Long: `Check workflow files and report every problem: errors with their position, and warnings about settings that do nothing, or not
-what they seem to. Nothing is run. A missing input file is a warning, since another program may make it before the run.
+		Short: "Validate workflow files",
+		Long: `Validate workflow files and report all problems: errors with their position, and warnings about
+settings that have no effect or an unexpected one. A missing input file is only a warning, as
+another program may create it.
 
-Exit codes: 0 all files are valid, 2 some are not. With --strict, warnings count as errors.`,
+Exit codes: 0 if all files are valid, 2 otherwise. With --strict, warnings count as errors.`,
 		Example: `  prodigy validate workflow.yml
   prodigy validate --strict workflows/*.yml`,
 		Args:              atLeastOne("workflow"),
@@ -45,7 +46,8 @@ Exit codes: 0 all files are valid, 2 some are not. With --strict, warnings count
 	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "treat warnings as errors")
 	cmd.Flags().BoolVar(&o.fix, "fix", false,
-		"write \"workspace: git\" into files whose agents edit one checkout or commit, or whose work is to be merged, before they are checked")
+		"add \"workspace: git\" to files whose agents edit one directory or commit, or whose changes are merged, "+
+			"before validation")
 	o.settings.add(cmd)
 	return cmd
 }

@@ -23,9 +23,9 @@ func newWhyCommand(con *console) *cobra.Command {
 	var f term.Format
 	cmd := onItem(&cobra.Command{
 		Use:   "why [job] <item>",
-		Short: "Explain what happened to an item, and why",
-		Long: `Explain what happened to an item, and why, in order: each attempt, what failed, which rule matched, how the delay was computed,
-what the policy decided, what a resume did with it, and its present status.`,
+		Short: "Explain what happened to an item",
+		Long: "Explain what happened to an item, in order: attempts, failures, matched rules, delays, policy " +
+			"decisions, resumes and current status.",
 		Example:           "  prodigy why item_17\n  prodigy why mapreduce-20261120-1615 item_17",
 		ValidArgsFunction: completeWhy,
 	}, func(job jobs.Job, itemID string) error { return runWhy(con, job, itemID, f) })
@@ -124,7 +124,7 @@ func originOf(jobID, itemID string) (made madeFrom, job jobs.Job, origins []stri
 	made = madeFrom{JobID: jobID, ItemID: itemID}
 	job, err := findJob(jobName{id: jobID, all: true})
 	if err != nil {
-		made.Gone = "the job was cleaned"
+		made.Gone = "the job was removed"
 		return made, job, nil
 	}
 	meta, err := job.ReadMeta()
@@ -149,7 +149,7 @@ func originOf(jobID, itemID string) (made madeFrom, job jobs.Job, origins []stri
 // printFrom prints what the item is made from, and the commands that explain the items there.
 func (e explained) printFrom(l term.Lines) {
 	for _, from := range e.From {
-		line := fmt.Sprintf("made from the result of item %s of job %s", term.Visible(from.ItemID), from.JobID)
+		line := fmt.Sprintf("created from item %s of job %s", term.Visible(from.ItemID), from.JobID)
 		switch {
 		case from.Gone != "":
 			line += ": " + term.Visible(from.Gone)
@@ -182,7 +182,7 @@ const linesInWhy = 5
 // noItem returns the error for an unknown item; for a job without items it names the command to use instead.
 func noItem(job jobs.Job, itemID string) error {
 	if _, err := os.Stat(job.ItemsFile()); err != nil {
-		return refusef("job %s has no items: 'prodigy status %s' shows its steps", job.ID, job.ID)
+		return refusef("job %s has no items; 'prodigy status %s' shows its steps", job.ID, job.ID)
 	}
 	return refusef("job %s has no item %q", job.ID, itemID)
 }

@@ -35,14 +35,14 @@ func newWorkerCommand(con *console) *cobra.Command {
 	o := workerOptions{grace: defaultGrace, disk: "100MB"}
 	cmd := &cobra.Command{
 		Use:   "worker",
-		Short: "Run items of the jobs of a fleet on this machine",
-		Long: `Run items of the jobs of a fleet on this machine, until a signal or prodigy fleet drain ends it.
+		Short: "Run a fleet worker",
+		Long: `Run a fleet worker, until a signal or 'prodigy fleet drain'.
 
-Commands run in the directory that the job was started in, which must be shared with this machine at the same path, or in that of --dir. Those of a job
-that sends files, or has workspaces, run in a directory of the worker.
+Commands run in the job's working directory, which must be shared at the same path, or in --dir.
+Jobs that send files or use workspaces run in the worker's own directory.
 
-At SIGTERM or Ctrl-C the worker takes no more items, finishes those that it has, and ends. At a second signal it stops them and gives them back: they run
-on another worker.`,
+On SIGTERM or Ctrl-C the worker accepts no new items, finishes its running ones and exits. A second
+signal stops them and returns them to the job, to run on another worker.`,
 		Example: `  prodigy worker --join nats://127.0.0.1:4222
   prodigy worker --join tls://broker:4222 --slots 8 --label gpu`,
 		Args: exactly(),
@@ -55,17 +55,17 @@ on another worker.`,
 	}
 	f := cmd.Flags()
 	o.broker.add(cmd, "join", "the broker")
-	f.Var(positive(&o.slots), "slots", "how many items run at once (default: the number of CPUs)")
-	f.Var(labelsFlag(&o.labels), "label", "a label that workflows may require (may be given more than once)")
+	f.Var(positive(&o.slots), "slots", "maximum number of items to run at a time (default: number of CPUs)")
+	f.Var(labelsFlag(&o.labels), "label", "worker label, matched by requires (repeatable)")
 	f.Var(repeated(&o.trust), "trust",
-		"run only jobs signed with this public key, or with one that the credentials trust (may be given more than once)")
+		"run only jobs signed with this public key, or one that the credentials trust (repeatable)")
 	f.StringVar(&o.name, "name", "",
-		"its name, which no other worker of the fleet may have (default: that of its credentials, else of this machine)")
-	f.StringVar(&o.dir, "dir", "", "where commands run, instead of the directory of the run")
+		"unique worker name (default: from its credentials, else the host name)")
+	f.StringVar(&o.dir, "dir", "", "run commands in this directory instead of the job's")
 	f.Var(amountFlag(&o.disk), "min-free-disk",
-		"begin nothing while less than this is free on the disk of its directory or where commands run, such as 5GB or 5% (0: no limit; only on Linux)")
+		"accept no items while less than this disk space is free, such as 5GB or 5% (0 disables; Linux only)")
 	f.Var(durationFlag(&o.grace), "grace",
-		"how long commands may take to end that an earlier worker of this name has left")
+		"time for leftover commands of a previous worker of this name to exit")
 	return cmd
 }
 
@@ -103,12 +103,12 @@ func runWorker(ctx context.Context, con *console, o workerOptions) error {
 	machine, _ := os.Hostname()
 	own := o.broker.found.Name
 	if own != "" && o.name != "" && o.name != own {
-		return refusef("--name %s: these are credentials of worker %s: leave --name out, or use those of %s", o.name,
+		return refusef("--name %s: these credentials belong to worker %s: omit --name, or use the credentials of %s", o.name,
 			own, o.name)
 	}
 	name := cmp.Or(o.name, own, machine, "worker")
 	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
-		return usagef("--name %q: it is the name of a directory too, so it cannot have slashes", name)
+		return usagef("--name %q must not contain slashes", name)
 	}
 	if len(name) > longestWorkerName || strings.ContainsFunc(name, unicode.IsControl) {
 		return usagef("--name %q: at most %d bytes, and no control characters", name, longestWorkerName)
@@ -118,7 +118,7 @@ func runWorker(ctx context.Context, con *console, o workerOptions) error {
 			return err
 		}
 		if info, err := os.Stat(o.dir); err != nil {
-			return refusef("--dir: %w: make the directory, or mount it, before the worker starts", err)
+			return refusef("--dir: %w: create or mount it before starting the worker", err)
 		} else if !info.IsDir() {
 			return refusef("--dir: %s is not a directory", o.dir)
 		}
@@ -126,7 +126,7 @@ func runWorker(ctx context.Context, con *console, o workerOptions) error {
 	dir := filepath.Join(home.Root, "workers", name)
 	unlock, err := jobs.LockWorker(dir)
 	if err != nil {
-		return refusef("%w: give this one another --name", err)
+		return refusef("%w: choose another --name", err)
 	}
 	defer func() { _ = unlock() }()
 	kill, cancelKill := context.WithCancel(ctx)

@@ -14,7 +14,7 @@ import (
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < len(names) {
-			return usagef("the argument <%s> is missing", names[len(args)])
+			return usagef("<%s> is required", names[len(args)])
 		}
 		if len(args) > len(names) {
 			return usagef("unexpected argument %q", args[len(names)])
@@ -27,7 +27,7 @@ func exactly(names ...string) cobra.PositionalArgs {
 func atLeastOne(name string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return usagef("the argument <%s> is missing", name)
+			return usagef("<%s> is required", name)
 		}
 		return nil
 	}
@@ -38,7 +38,7 @@ func afterJob(argument string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch len(args) {
 		case 0:
-			return usagef("the argument <%s> is missing", argument)
+			return usagef("<%s> is required", argument)
 		case 1, 2:
 			return nil
 		}
@@ -101,21 +101,21 @@ func noJobs(home jobs.Home) error {
 	home.Project = ""
 	newest, err := home.Find("latest")
 	if err != nil {
-		return refusef("there are no jobs yet in %s", home.Root)
+		return refusef("no jobs yet in %s", home.Root)
 	}
 	meta, err := newest.ReadMeta()
 	if err != nil {
-		return refusef("there are no jobs of %s yet; the newest of all is %s (--all takes it)", project, newest.ID)
+		return refusef("no jobs in %s yet; latest elsewhere: %s (use --all)", project, newest.ID)
 	}
-	return refusef("there are no jobs of %s yet; the newest of all is %s, of %s (--all takes it)", project, newest.ID,
+	return refusef("no jobs in %s yet; latest elsewhere: %s, in %s (use --all)", project, newest.ID,
 		meta.Dir)
 }
 
 // addJobID adds the flags --job-id and --all to cmd.
 func addJobID(cmd *cobra.Command) {
-	cmd.Flags().String("job-id", "latest", "the job: its id, a prefix of it, or latest")
+	cmd.Flags().String("job-id", "latest", "job id, unique prefix, or latest")
 	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
-	cmd.Flags().Bool("all", false, "latest is the newest job of all directories, not only of this project")
+	cmd.Flags().Bool("all", false, "let latest be the newest job of all directories, not only of this project")
 }
 
 // jobByFlags returns the job that --job-id and --all name.
@@ -132,7 +132,7 @@ func jobNamed(cmd *cobra.Command, args []string) (jobName, error) {
 		return name, nil
 	}
 	if cmd.Flags().Changed("job-id") && name.id != args[0] {
-		return name, usagef("the job is named twice: %s, and --job-id %s", args[0], name.id)
+		return name, usagef("job given twice: %s and --job-id %s", args[0], name.id)
 	}
 	name.id = args[0]
 	return name, nil
@@ -203,7 +203,7 @@ func jobFirst(cmd *cobra.Command, args []string) ([]string, error) {
 	case len(args) == 2 && isJob(args[1], name) && !isJob(args[0], name):
 		return []string{args[1], args[0]}, nil
 	case len(args) == 1 && isJob(args[0], name):
-		return nil, usagef("the argument <item> is missing: %s is a job", args[0])
+		return nil, usagef("<item> is required: %s is a job", args[0])
 	}
 	return args, nil
 }
@@ -266,7 +266,7 @@ func findJobAndItem(cmd *cobra.Command, args []string) (job jobs.Job, itemID str
 		itemID = items[0]
 		err = noItem(job, itemID)
 		if len(args) == 1 {
-			err = refusef("there is no job %q, and no such item in job %s", itemID, job.ID)
+			err = refusef("no job or item named %q (latest job: %s)", itemID, job.ID)
 		}
 	}
 	return job, itemID, err

@@ -194,7 +194,7 @@ func writeOut(con *console, file string, write func(io.Writer) error) error {
 	err := writeWhole(file, buffered)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return refusef("export to %s: there is no such directory", file)
+		return refusef("export to %s: directory not found", file)
 	case err != nil:
 		return fmt.Errorf("export to %s: %w", file, err)
 	}

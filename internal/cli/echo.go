@@ -27,15 +27,15 @@ func (o *echoOptions) add(cmd *cobra.Command, usual term.EchoMode) {
 	o.usual = usual
 	f := cmd.Flags()
 	f.BoolVar(&o.group, string(term.Grouped), false,
-		"show all that an item prints when it has ended: stdout, then stderr"+ifUsual(usual == term.Grouped))
-	f.BoolVar(&o.lines, string(term.LineByLine), false, "show each line that an item prints when it is complete")
-	f.BoolVarP(&o.ungroup, string(term.AtOnce), "u", false, "show what items print as it comes")
-	f.BoolVar(&o.tag, "tag", false, "begin each line with the item and a tab")
+		"print each item's output when it finishes: stdout, then stderr"+ifUsual(usual == term.Grouped))
+	f.BoolVar(&o.lines, string(term.LineByLine), false, "print each line as soon as it is complete")
+	f.BoolVarP(&o.ungroup, string(term.AtOnce), "u", false, "print output as it arrives, unbuffered")
+	f.BoolVar(&o.tag, "tag", false, "prefix each line with the item and a tab")
 }
 
 func ifUsual(is bool) string {
 	if is {
-		return " (the default)"
+		return " (default)"
 	}
 	return ""
 }
@@ -63,11 +63,11 @@ func (o echoOptions) check(job jobOptions) error {
 	}
 	switch {
 	case modes > 1:
-		return usagef("--group, --line-buffer and --ungroup exclude each other")
+		return usagef("--group, --line-buffer and --ungroup cannot be used together")
 	case o.tag && o.ungroup:
-		return usagef("--tag and --ungroup exclude each other: what comes is no whole line")
+		return usagef("--tag cannot be used with --ungroup")
 	case job.keepOrder && o.ungroup:
-		return usagef("--keep-order and --ungroup exclude each other")
+		return usagef("--keep-order cannot be used with --ungroup")
 	case o.mode() != "" && (job.print || job.format == term.JSON):
 		return usagef("--group, --line-buffer, --ungroup and --tag cannot be used with --print or --json")
 	}
@@ -80,7 +80,7 @@ func (o echoOptions) checkAgain(job jobOptions) error {
 	case o.mode() == "":
 		return nil
 	case job.keepOrder:
-		return usagef("--keep-order shows the outputs of all items, also of those that ended before: it excludes --group, --line-buffer, --ungroup and --tag")
+		return usagef("--keep-order cannot be used with --group, --line-buffer, --ungroup or --tag when resuming")
 	}
 	return o.check(job)
 }

@@ -121,7 +121,7 @@ func positive(at *int) pflag.Value {
 func parsePositive(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return 0, errors.New("must be a whole number, at least 1")
+		return 0, errors.New("must be an integer of at least 1")
 	}
 	return n, nil
 }
@@ -140,19 +140,20 @@ func parallelFlag(at *int) pflag.Value {
 
 // addMaxParallel adds the flag --max-parallel to cmd.
 func addMaxParallel(cmd *cobra.Command, n *int) {
-	cmd.Flags().VarP(parallelFlag(n), "max-parallel", "j", "how many agents run at once")
+	cmd.Flags().VarP(parallelFlag(n), "max-parallel", "j", "maximum number of items to run at a time")
 }
 
 // addMaxCost adds the flag --max-cost to cmd.
 func addMaxCost(cmd *cobra.Command, u *limit.USD) {
 	v := value[limit.USD]{u, "dollars", limit.ParseUSD, shownUnlessZero(limit.USD.Decimal)}
-	cmd.Flags().Var(v, "max-cost", "US dollars that AI agents may cost in all; when they are spent, the job stops and can be resumed with more")
+	cmd.Flags().Var(v, "max-cost", "maximum total cost of AI agents in US dollars; the job then stops and can "+
+		"be resumed with a higher limit")
 }
 
 // addMaxDelay adds the flag --max-delay to cmd.
 func addMaxDelay(cmd *cobra.Command, d *time.Duration) {
 	cmd.Flags().Var(durationFlag(d), "max-delay",
-		"upper limit for delays that set none of their own (also: PRODIGY_MAX_DELAY)")
+		"default max_delay (env: PRODIGY_MAX_DELAY)")
 }
 
 // poolFlag is a flag that takes a pool and its slots.
@@ -184,12 +185,12 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	if _, misspelt := errors.AsType[*strconv.NumError](err); !isValue || !misspelt {
 		return usagef("%w", err)
 	}
-	want := "a whole number"
+	want := "an integer"
 	switch value.GetFlag().Value.Type() {
 	case "bool":
 		want = "true or false"
 	case "uint64":
-		want = "a whole number from 0"
+		want = "a non-negative integer"
 	}
 	return usagef("invalid argument %q for %q flag: must be %s", value.GetValue(), "--"+value.GetFlag().Name, want)
 }

@@ -39,11 +39,11 @@ type brokerOptions struct {
 
 // add gives cmd the flags. name is that of the flag for the broker, and usage says what it is for.
 func (o *brokerOptions) add(cmd *cobra.Command, name, usage string) {
-	cmd.Flags().Var(namedFlag(&o.url, "the address is empty"), name,
-		usage+", as nats://HOST:4222 (also: PRODIGY_FLEET, and fleet in config.yml)")
-	cmd.Flags().Var(namedFlag(&o.credentials, "the name of the file is empty"), "credentials",
-		"a file of credentials that prodigy fleet init has made, which names the broker too (also: PRODIGY_FLEET_CREDENTIALS)")
-	cmd.Flags().BoolVar(&o.insecure, "insecure", false, "allow a broker on another machine without TLS")
+	cmd.Flags().Var(namedFlag(&o.url, "the address must not be empty"), name,
+		usage+", such as nats://HOST:4222 (env: PRODIGY_FLEET, config: fleet)")
+	cmd.Flags().Var(namedFlag(&o.credentials, "the file name must not be empty"), "credentials",
+		"broker credentials file, from fleet init or fleet add (env: PRODIGY_FLEET_CREDENTIALS)")
+	cmd.Flags().BoolVar(&o.insecure, "insecure", false, "allow an unencrypted connection to a remote broker")
 }
 
 // namedFlag is a flag for a text that is not empty, as that of an unset variable would be. empty is the error for that.
@@ -75,7 +75,7 @@ func (o *brokerOptions) find() error {
 		Cert: os.Getenv("PRODIGY_FLEET_CERT"), Key: os.Getenv("PRODIGY_FLEET_KEY"),
 	}
 	if (o.found.Cert == "") != (o.found.Key == "") {
-		return refusef("PRODIGY_FLEET_CERT and PRODIGY_FLEET_KEY need each other: they are one certificate")
+		return refusef("PRODIGY_FLEET_CERT and PRODIGY_FLEET_KEY must be set together")
 	}
 	if o.found.Cert == "" {
 		o.found.Cert, o.found.Key = c.Fleet.Cert, c.Fleet.Key
@@ -108,7 +108,7 @@ func (o *brokerOptions) find() error {
 func (o *brokerOptions) use(path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return refusef("the credentials of the fleet: %w", err)
+		return refusef("fleet credentials: %w", err)
 	}
 	c, err := fleet.ParseCredentials(data)
 	if err != nil {
@@ -139,7 +139,7 @@ func (o *brokerOptions) need(name string) error {
 		return err
 	}
 	if o.found.URL == "" {
-		return usagef("which broker? Name it with --%s nats://HOST:4222, or with --credentials and a file that prodigy fleet init has made", name)
+		return usagef("no broker given: use --%s nats://HOST:4222, or --credentials FILE", name)
 	}
 	return nil
 }
@@ -158,21 +158,21 @@ const noFleet = "none"
 
 func (o *fleetOptions) add(cmd *cobra.Command) {
 	o.leaseOf = fleet.DefaultLease
-	o.addWorkers(cmd, "run the items on the workers of this broker")
+	o.addWorkers(cmd, "run items on the workers of this broker")
 	f := cmd.Flags()
-	f.Var(durationFlag(&o.leaseOf), "lease", "how long a worker may be silent before its items go elsewhere")
+	f.Var(durationFlag(&o.leaseOf), "lease", "reassign a worker's items after this long without contact")
 	f.Var(durationFlag(&o.patience), "broker-patience",
-		"how long the broker may be away before the job pauses (default: any time)")
+		"how long to tolerate an unreachable broker before pausing the job (default: forever)")
 }
 
 // addWorkers gives cmd the flags that say on which workers items run. usage is that of the flag for the broker.
 func (o *fleetOptions) addWorkers(cmd *cobra.Command, usage string) {
 	o.brokerOptions.add(cmd, "fleet", usage)
 	broker := cmd.Flags().Lookup("fleet")
-	broker.Usage += "; none: here"
-	broker.Value = namedFlag(&o.url, "the address is empty; none runs it here")
+	broker.Usage += "; none: on this machine"
+	broker.Value = namedFlag(&o.url, "the address must not be empty; use none to run on this machine")
 	cmd.Flags().Var(labelsFlag(&o.requires), "requires",
-		"only workers with this label, besides those of map.requires (may be given more than once)")
+		"only workers with this label, in addition to map.requires (repeatable)")
 }
 
 // find finds the broker, and how long to wait for it and for workers.
@@ -193,7 +193,8 @@ func (o *fleetOptions) find(cmd *cobra.Command) error {
 func labelsFlag(at *[]string) pflag.Value {
 	return repeatedIf(at, "label", func(text string) error {
 		if !workflow.IsWorkerLabel(text) {
-			return errors.New("a label begins with a letter or a digit, and then may have . _ / : = + - too")
+			return errors.New("invalid label: must start with a letter or digit, followed by letters, digits " +
+				"or . _ / : = + -")
 		}
 		return nil
 	})
@@ -319,7 +320,7 @@ func continuing(job jobs.Job, meta jobs.Meta, command []string) ([]fleetFlag, er
 		return flags, err
 	}
 	words := append(slices.Clone(command), flags[len(flags)-1].words()...)
-	return nil, refusef("the password of the broker is not recorded: type %s, with the password, in %s",
+	return nil, refusef("the broker password is not stored; run %s, with the password, in %s",
 		shellWords(words), meta.Dir)
 }
 
@@ -364,7 +365,7 @@ func (o fleetOptions) check(con *console, w *workflow.Workflow, quiet bool) erro
 		return o.checkHere(con, w, quiet)
 	}
 	if w.Mode == workflow.Standard {
-		return refusef("--fleet spreads the items of a map, and this workflow has none: run it without --fleet, or write what is to be spread as the items of a map (mode: mapreduce)")
+		return refusef("--fleet needs a map (mode: mapreduce); run this workflow without --fleet")
 	}
 	return nil
 }
@@ -377,14 +378,15 @@ func (o fleetOptions) checkHere(con *console, w *workflow.Workflow, quiet bool) 
 		switch {
 		case label == here:
 		case ok && slices.Contains([]string{"darwin", "freebsd", "linux", "netbsd", "openbsd", "windows"}, system):
-			return refusef("the items require %s, and without --fleet they would run on this machine, which is %s",
+			return refusef("items require %s, but this machine is %s; use --fleet",
 				label, here)
 		default:
 			unknown = append(unknown, label)
 		}
 	}
 	if len(unknown) > 0 && !quiet {
-		con.say().Printf("warning: the items require %s, and without --fleet they run on this machine, whether it has that or not", strings.Join(unknown, ", "))
+		con.say().Printf("warning: items require %s, which cannot be checked here; without --fleet they run on "+
+			"this machine anyway", strings.Join(unknown, ", "))
 	}
 	return nil
 }

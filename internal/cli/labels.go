@@ -66,7 +66,7 @@ func (l labels) find(asked string) (id string, found bool, err error) {
 func (l labels) findAll(asked []string) (map[string]items.Item, error) {
 	all, err := items.Names{JobID: l.job.ID, Path: l.job.ItemsFile(), Label: l.label}.Find(asked)
 	if several, ok := errors.AsType[*items.AmbiguousError](err); ok {
-		return nil, refusef("%w; name one by its id", several)
+		return nil, refusef("%w; use an item id", several)
 	}
 	return all, err
 }

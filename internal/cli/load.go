@@ -97,7 +97,7 @@ func (w checked) elsewhere() string {
 	if _, err := os.Lstat(filepath.Join(jobs.Project(dir), ".git")); err != nil && within(dir, here) {
 		return "" // it is in no project of its own
 	}
-	return fmt.Sprintf("the commands run in %s, where relative paths begin; the workflow is in %s", w.dir, dir)
+	return fmt.Sprintf("commands run in %s, and relative paths start there; the workflow is in %s", w.dir, dir)
 }
 
 // within reports whether path is dir or below it. Both are absolute.

@@ -85,7 +85,7 @@ func (p *profile) begin() error {
 		err = pprof.StartCPUProfile(f)
 	}
 	if err != nil {
-		return fmt.Errorf("begin the CPU profile: %w", err)
+		return fmt.Errorf("start the CPU profile: %w", err)
 	}
 	p.running = f
 	return nil

@@ -27,9 +27,10 @@ type metricsOptions struct {
 func (o *metricsOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.Var(listenFlag(&o.listen), "metrics",
-		"serve metrics for Prometheus at this port or address while the job runs, under /metrics; a port alone, as in :9464, is that of 127.0.0.1, and nobody has to log in")
+		"serve Prometheus metrics at this address while the job runs, such as :9464 (127.0.0.1 unless a host "+
+			"is given); no authentication")
 	f.Var(promFlag(&o.file), "metrics-file",
-		"keep the same metrics in this file, whose name ends in .prom, for the textfile collector of node_exporter")
+		"write Prometheus metrics to this .prom file, for node_exporter's textfile collector")
 }
 
 // listenFlag is a flag for an address to listen on. Without a host it is one of this machine alone.
@@ -43,10 +44,10 @@ func parseListen(text string) (string, error) {
 	}
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
-		return "", errors.New("write a port, as in :9464, or an address and a port, as in 0.0.0.0:9464")
+		return "", errors.New("must be a port (:9464) or an address (0.0.0.0:9464)")
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return "", fmt.Errorf("%q is no port, as in :9464", port)
+		return "", fmt.Errorf("invalid port %q: must be like :9464", port)
 	} else if host == "" {
 		host, port = "127.0.0.1", strconv.FormatUint(n, 10)
 	}
@@ -57,7 +58,7 @@ func parseListen(text string) (string, error) {
 func promFlag(at *string) pflag.Value {
 	parse := func(path string) (string, error) {
 		if filepath.Ext(path) != ".prom" {
-			return "", errors.New("its name has to end in .prom, or node_exporter does not read it")
+			return "", errors.New("file name must end in .prom, as node_exporter requires")
 		}
 		return path, nil
 	}

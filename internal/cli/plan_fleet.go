@@ -59,24 +59,24 @@ func printPlannedFleet(p *simulate.PlannedFleet, l term.Lines, slots int) {
 	}
 	switch {
 	case p.OfWorkers && len(fit) == 0:
-		l.Print("slots: those of the workers, as they come and go")
+		l.Print("slots: those of the workers, which may change")
 	case p.OfWorkers:
-		l.Printf("slots: those of the workers, as they come and go; now %d", slots)
+		l.Printf("slots: those of the workers, which may change; now %d", slots)
 	case len(fit) > 0 && p.Slots < p.Max:
-		l.Printf("slots: %d, of which the workers now have %d", p.Max, p.Slots)
+		l.Printf("slots: %d, of which the workers now provide %d", p.Max, p.Slots)
 	default:
 		l.Printf("slots: %d", p.Max)
 	}
 	switch {
 	case p.Unreachable != "":
-		l.Printf("fleet: %s (a run would be refused)", term.Visible(p.Unreachable))
+		l.Printf("fleet: %s (the run would fail)", term.Visible(p.Unreachable))
 	case len(fit) == 0:
-		l.Printf("fleet: %s, and no worker that fits: a run would wait for one", term.Visible(p.Broker))
+		l.Printf("fleet: %s, no matching worker: the run would wait for one", term.Visible(p.Broker))
 	default:
 		l.Printf("fleet: %s: %s", term.Visible(p.Broker), firstOf(fit))
 	}
 	if len(unfit) > 0 {
-		l.Printf("workers that would take no part: %s", firstOf(unfit))
+		l.Printf("workers that would not take part: %s", firstOf(unfit))
 	}
 }
 

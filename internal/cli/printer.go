@@ -352,7 +352,7 @@ func (p *printer) resumed(e events.JobResumed) {
 		p.printf("job %s: retrying dead letters\n", p.job.ID)
 		return
 	}
-	p.printf("job %s continues: %s\n", p.job.ID, found(e, p.earlier))
+	p.printf("resuming job %s: %s\n", p.job.ID, found(e, p.earlier))
 	if p.echo == nil || p.ofCommands || !p.echo.Ordered {
 		return
 	}
@@ -362,7 +362,7 @@ func (p *printer) resumed(e events.JobResumed) {
 	}
 }
 
-// found describes what a resume has found, as in "812 done, 3 failed, 9 in flight, starting again, 176 to go".
+// found describes what a resume has found, as in "812 done, 3 failed, 9 interrupted, restarting, 176 remaining".
 func found(e events.JobResumed, m errorpolicy.Metrics) string {
 	var words []string
 	if e.Completed+e.Pending+e.InFlight > 0 {
@@ -380,9 +380,9 @@ func found(e events.JobResumed, m errorpolicy.Metrics) string {
 	case len(words) > 0:
 		return strings.Join(words, "; ")
 	case e.Phase == "map":
-		return "no items were read yet"
+		return "no items read yet"
 	}
-	return "nothing was done yet"
+	return "nothing done yet"
 }
 
 func foundItems(e events.JobResumed, m errorpolicy.Metrics) string {
@@ -395,17 +395,17 @@ func foundItems(e events.JobResumed, m errorpolicy.Metrics) string {
 		len(e.Attached),
 		"still running",
 	}, {max(e.InFlight-len(e.Attached),
-		0), "in flight, starting again"}, {e.Waiting, "waiting for their next attempt"}} {
+		0), "interrupted, restarting"}, {e.Waiting, "waiting to retry"}} {
 		if c.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
 		}
 	}
-	return strings.Join(append(parts, fmt.Sprintf("%d to go", max(e.Pending-e.Waiting, 0))), ", ")
+	return strings.Join(append(parts, fmt.Sprintf("%d remaining", max(e.Pending-e.Waiting, 0))), ", ")
 }
 
 func (p *printer) selected(e events.ItemsSelected) {
 	if e.TotalItems == 0 {
-		p.log.Warn().Msg("no items were selected: nothing to do")
+		p.log.Warn().Msg("no items selected; nothing to do")
 		return
 	}
 	p.printf("%s selected\n", term.Counted(e.TotalItems, "item"))
@@ -436,7 +436,7 @@ func (p *printer) stepRetry(e events.StepRetrying) {
 	if e.ItemID != "" || p.screen.Live {
 		return
 	}
-	p.log.Warn().Str("step", e.Step).Msg(fmt.Sprintf("attempt %d failed: %s; next in %s", e.Attempt,
+	p.log.Warn().Str("step", e.Step).Msg(fmt.Sprintf("attempt %d failed: %s; retry in %s", e.Attempt,
 		view.CauseText(e.ErrorType, e.Error),
 		duration.Format(time.Duration(e.DelayMS))))
 }

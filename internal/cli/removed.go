@@ -5,31 +5,34 @@ package cli
 func removedCommands() map[string]map[string]string {
 	return map[string]map[string]string{
 		"prodigy": {
-			"resume-job":   "write prodigy resume JOB",
-			"sessions":     "prodigy jobs lists the jobs, prodigy status JOB shows one",
-			"checkpoints":  "prodigy resume JOB continues a job, prodigy status JOB shows where it is, prodigy clean removes old ones",
-			"worktree":     "prodigy status shows what was merged, git merge prodigy/<job> takes it, and prodigy clean removes what is left",
-			"cook":         "write prodigy run WORKFLOW",
-			"exec":         "write the command as a step with retry_config and timeout, and prodigy run WORKFLOW",
-			"batch":        "write prodigy map --glob PATTERN -j N --retry N -- COMMAND, or prodigy run WORKFLOW --map PATTERN",
-			"progress":     "write prodigy status JOB --watch",
-			"analytics":    "prodigy report, prodigy results and prodigy events stats have the numbers of a job",
-			"config":       "settings stand in the workflow file, and agent.command in config.yml below PRODIGY_HOME",
-			"init":         "nothing has to be set up: write a workflow file, and prodigy run WORKFLOW",
-			"migrate-yaml": "prodigy validate WORKFLOW says what to write differently",
-			"template":     "a workflow is one file, which parameters vary",
-			"goal-seek":    "write validate with on_incomplete in a step, and prodigy run WORKFLOW",
+			"resume-job": "use prodigy resume JOB",
+			"sessions":   "prodigy jobs lists the jobs, prodigy status JOB shows one",
+			"checkpoints": "prodigy resume JOB resumes a job, prodigy status JOB shows its progress, prodigy " +
+				"clean removes old ones",
+			"worktree": "prodigy status shows what was merged, git merge prodigy/<job> merges it, and " +
+				"prodigy clean removes the rest",
+			"cook": "use prodigy run WORKFLOW",
+			"exec": "put the command in a step with retry_config and timeout, and use prodigy run WORKFLOW",
+			"batch": "use prodigy map --glob PATTERN -j N --retry N -- COMMAND, or prodigy run WORKFLOW " +
+				"--map PATTERN",
+			"progress":     "use prodigy status JOB --watch",
+			"analytics":    "prodigy report, prodigy results and prodigy events stats show the numbers of a job",
+			"config":       "settings are in the workflow file, and agent.command in config.yml in PRODIGY_HOME",
+			"init":         "no setup is needed: write a workflow file, and use prodigy run WORKFLOW",
+			"migrate-yaml": "prodigy validate WORKFLOW shows what to change",
+			"template":     "a workflow is one file; use parameters to vary it",
+			"goal-seek":    "use validate with on_incomplete in a step, and prodigy run WORKFLOW",
 		},
 		"dlq": {
-			"show":      "write prodigy dlq inspect ITEM",
-			"view":      "prodigy dlq list JOB has all, prodigy dlq inspect ITEM shows one",
-			"reprocess": "write prodigy dlq retry JOB",
+			"show":      "use prodigy dlq inspect ITEM",
+			"view":      "prodigy dlq list JOB lists all, prodigy dlq inspect ITEM shows one",
+			"reprocess": "use prodigy dlq retry JOB",
 		},
-		"events": {"show": "write prodigy events ls JOB"},
+		"events": {"show": "use prodigy events ls JOB"},
 	}
 }
 
-const nameTheJob = "name the job, by its id or a prefix of it, as the first argument"
+const nameTheJob = "pass the job id, or a unique prefix, as the first argument"
 
 // anyCommand is the key of flags that every command of the older tool had.
 const anyCommand = ""
@@ -38,40 +41,42 @@ const anyCommand = ""
 func removedFlags() map[string]map[string]string {
 	return map[string]map[string]string{
 		"run": {
-			"y":              "nothing is asked, so leave it out",
-			"yes":            "nothing is asked, so leave it out",
+			"y":              "there is no prompt; omit it",
+			"yes":            "there is no prompt; omit it",
 			"n":              "a workflow runs once; repeat the command, or its steps with foreach",
 			"max-iterations": "a workflow runs once; repeat the command, or its steps with foreach",
-			"w":              "write --workspace git",
-			"worktree":       "write --workspace git",
-			"resume":         "prodigy resume continues a job",
-			"fail-fast":      "write on_item_failure: stop in the workflow",
+			"w":              "use --workspace git",
+			"worktree":       "use --workspace git",
+			"resume":         "use prodigy resume",
+			"fail-fast":      "use on_item_failure: stop in the workflow",
 		},
 		anyCommand: {
-			"p":       "start prodigy in that directory",
-			"path":    "start prodigy in that directory",
+			"p":       "run prodigy in that directory",
+			"path":    "run prodigy in that directory",
 			"v":       "prodigy events follow shows every event",
 			"verbose": "prodigy events follow shows every event",
 		},
 		"validate": {
-			"format":  "a workflow has one format, so leave it out",
-			"suggest": "it always says what to write, so leave it out",
+			"format":  "workflows have a single format; omit it",
+			"suggest": "suggestions are always printed; omit it",
 		},
-		"resume": {"from-checkpoint": "a job goes on where it stopped, so leave it out"},
-		"logs":   {"summary": "prodigy status and prodigy report have the sums of a job"},
-		"events": {"job-id": "write prodigy events ls JOB"},
+		"resume": {"from-checkpoint": "a job always resumes where it stopped; omit it"},
+		"logs":   {"summary": "prodigy status and prodigy report show the totals of a job"},
+		"events": {"job-id": "use prodigy events ls JOB"},
 		"ls":     {"file": nameTheJob},
 		"follow": {"file": nameTheJob},
-		"search": {"file": nameTheJob, "fields": "all fields are searched; --output jsonl has them for jq"},
+		"search": {"file": nameTheJob, "fields": "all fields are searched; for a selection use --output jsonl " +
+			"and jq"},
 		"clean": {
-			"max-events": "write --older-than with a unit, as in --older-than 30d", "max-size": "write --older-than with a unit, as in --older-than 30d",
-			"archive-path": "--archive takes the directory", "all-jobs": "write --all", "all-repos": "write --all", "mapreduce": "leave it out",
+			"max-events": "use --older-than with a unit, such as --older-than 30d", "max-size": "use --older-than with a unit, such as --older-than 30d",
+			"archive-path": "use --archive DIRECTORY", "all-jobs": "use --all", "all-repos": "use --all", "mapreduce": "omit it",
 		},
 		"purge": {
-			"older-than-days": "write --older-than with a unit, as in --older-than 30d",
+			"older-than-days": "use --older-than with a unit, such as --older-than 30d",
 			"workflow-id":     nameTheJob,
 		},
-		"stats":   {"group-by": "prodigy events stats counts by type, and prodigy events ls --output csv has all fields to count by", "workflow-id": nameTheJob, "file": nameTheJob},
+		"stats": {"group-by": "prodigy events stats counts by type; to count by other fields use prodigy " +
+			"events ls --output csv", "workflow-id": nameTheJob, "file": nameTheJob},
 		"list":    {"workflow-id": nameTheJob},
 		"inspect": {"workflow-id": nameTheJob},
 		"analyze": {"workflow-id": nameTheJob},

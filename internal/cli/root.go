@@ -133,7 +133,7 @@ func newBareRoot(con *console) *cobra.Command {
 	root.SetOut(con.text())
 	root.SetErr(con.err)
 	root.SetFlagErrorFunc(wrongFlag)
-	root.PersistentFlags().BoolVar(&con.noColor, "no-color", con.noColor, "do not colour the output (also: NO_COLOR)")
+	root.PersistentFlags().BoolVar(&con.noColor, "no-color", con.noColor, "disable colors (env: NO_COLOR)")
 	return root
 }
 
@@ -153,14 +153,14 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if instead := removedCommands()[cmd.Name()][args[0]]; instead != "" {
-		return usagef("there is no command %q any more: %s", args[0], instead)
+		return usagef("unknown command %q: %s", args[0], instead)
 	}
 	cmd.SuggestionsMinimumDistance = 2
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return usagef("there is no command %q (did you mean %s?)", args[0], strings.Join(near, " or "))
+		return usagef("unknown command %q (did you mean %s?)", args[0], strings.Join(near, " or "))
 	}
 	if ext := filepath.Ext(args[0]); cmd.Parent() == nil && (ext == ".yml" || ext == ".yaml") {
-		return usagef("there is no command %q (did you mean 'prodigy run %s'?)", args[0], args[0])
+		return usagef("unknown command %q (did you mean 'prodigy run %s'?)", args[0], args[0])
 	}
-	return usagef("there is no command %q", args[0])
+	return usagef("unknown command %q", args[0])
 }

@@ -63,26 +63,27 @@ func (o *jobOptions) addRunning(cmd *cobra.Command) {
 	o.durability, o.grace, o.maxRetries = events.Batch, defaultGrace, defaultMaxRetries
 	f := cmd.Flags()
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on success")
-	addChoice(cmd, &o.durability, "durability", "when the log is synced to disk",
+	addChoice(cmd, &o.durability, "durability", "when to sync the log to disk",
 		events.Batch, events.Strict, events.None)
-	f.Var(durationFlag(&o.grace), "grace", "how long running steps may take to finish after a stop")
-	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the policy stops the job")
+	f.Var(durationFlag(&o.grace), "grace", "time for running steps to finish after a stop")
+	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the error policy stops the job")
 	f.BoolVar(&o.exitOutside, "exit-outside", false,
-		"end with exit code 75 outside of the windows of the job, instead of waiting for the next")
+		"exit with 75 outside the job's windows instead of waiting")
 	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 even if items were dead-lettered or skipped")
 	addMaxCost(cmd, &o.maxCost)
 	f.Var(poolFlag(&o.pool), "pool",
-		"share slots with other jobs of this machine, as NAME:SLOTS: all jobs with this name run so many items at once together")
-	f.BoolVar(&o.logSteps, "log-steps", false, "log every step of every agent")
+		"limit all jobs on this machine with the same pool name to SLOTS items in total, as NAME:SLOTS")
+	f.BoolVar(&o.logSteps, "log-steps", false, "record step events for every item")
 	o.metrics.add(cmd)
 	f.BoolVar(&o.telemetry, "otel", false,
-		"export the job to OpenTelemetry over OTLP as it runs; also when OTEL_EXPORTER_OTLP_ENDPOINT is set (default: http://localhost:4318)")
+		"export to OpenTelemetry over OTLP (default endpoint http://localhost:4318; on if "+
+			"OTEL_EXPORTER_OTLP_ENDPOINT is set)")
 }
 
 // addPrint gives cmd the flags that print what items print.
 func (o *jobOptions) addPrint(cmd *cobra.Command, keepOrder string) {
 	cmd.Flags().BoolVar(&o.print, "print", false,
-		"print the output of each item when it has succeeded: that of its last step")
+		"print the output of the last step of each successful item")
 	cmd.Flags().BoolVar(&o.keepOrder, "keep-order", false, keepOrder)
 }
 
@@ -198,7 +199,7 @@ const endLeftoversName = "end-leftovers"
 func newEndLeftoversCommand(*console) *cobra.Command {
 	return &cobra.Command{
 		Use:    endLeftoversName + " <files> <register> <mark> <grace>",
-		Short:  "End the commands of a prodigy that is killed, and remove their private files",
+		Short:  "Kill leftover commands of a dead prodigy, and remove their private files",
 		Args:   exactly("files", "register", "mark", "grace"),
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -210,7 +211,7 @@ func newEndLeftoversCommand(*console) *cobra.Command {
 			signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 			err = process.Watch(cmd.Context(), os.Stdin, args[1], args[2], grace)
 			if err = errors.Join(err, os.RemoveAll(args[0])); err != nil {
-				return fmt.Errorf("end leftovers: %w", err)
+				return fmt.Errorf("kill leftovers: %w", err)
 			}
 			return nil
 		},

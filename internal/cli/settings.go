@@ -38,20 +38,21 @@ type settingOptions struct {
 // add gives cmd the flags.
 func (o *settingOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.Var(repeated(&o.params), "param", "a parameter of the workflow, as NAME=VALUE (may be given more than once)")
+	f.Var(repeated(&o.params), "param", "set a workflow parameter, as NAME=VALUE (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("param", completeParam)
-	f.Var(repeated(&o.paramFiles), "param-file", "a file of parameters, in YAML or JSON; --param overrides it")
-	f.StringVar(&o.profile, "profile", "", "use the variables of this profile of the workflow")
+	f.Var(repeated(&o.paramFiles), "param-file", "read parameters from a YAML or JSON file (--param takes "+
+		"precedence)")
+	f.StringVar(&o.profile, "profile", "", "use this profile of the workflow")
 	_ = cmd.RegisterFlagCompletionFunc("profile", completeProfile)
 	f.Var(repeated(&o.args), "args",
-		"run a standard workflow once for this value, available as $ARG (may be given more than once)")
+		"run a standard workflow once per value, as $ARG (repeatable)")
 	f.Var(repeated(&o.patterns), "map",
-		"run a standard workflow once for each matching file, such as 'src/**/*.py' (may be given more than once)")
+		"run a standard workflow once per matching file, such as 'src/**/*.py' (repeatable)")
 }
 
 // addWorkspace adds the flag --workspace to cmd.
 func (o *settingOptions) addWorkspace(cmd *cobra.Command) {
-	const usage = "where the agents work, whatever the workflow says: each in a git workspace of its own, or all in this directory"
+	const usage = "override where items run: git (a workspace per item) or shared (the working directory)"
 	addChoice(cmd, &o.workspace, "workspace", usage, workflow.GitWorkspace, workflow.SharedWorkspace)
 }
 
@@ -132,7 +133,7 @@ func resolveAgain(ctx context.Context, job jobs.Job, w *workflow.Workflow, repla
 	for _, text := range set {
 		name, written, ok := strings.Cut(text, "=")
 		if !ok {
-			return settings.Settings{}, usagef("--set %s: want NAME=VALUE", text)
+			return settings.Settings{}, usagef("--set %s: must be NAME=VALUE", text)
 		}
 		if !declared(w, name) {
 			if options.Set == nil {
@@ -232,7 +233,7 @@ func (c *console) hideSecretsOf(job jobs.Job) {
 	c.secrets = secretsOf(job)
 	c.hide(c.secrets.Mask)
 	if err := c.secrets.unknown; err != nil {
-		c.say().Printf("warning: items are not shown, since the secrets of job %s are not known: %v",
+		c.say().Printf("warning: items are not shown: the secrets of job %s are unknown: %v",
 			job.ID, err)
 	}
 }
@@ -286,7 +287,7 @@ func (o jobOptions) checkBudget(w *workflow.Workflow, set ai.Set) error {
 		return err
 	}
 	if o.maxCost > 0 && !ai.Runs(w) {
-		return refusef("--max-cost: no step of the workflow runs an AI agent")
+		return refusef("--max-cost: the workflow has no AI agent steps")
 	}
 	return nil
 }

@@ -156,12 +156,12 @@ func (e finishedRun) print(con *console) {
 		l.Foldf(2, "reason: %s", term.Visible(e.Reason))
 		printAdvice(l, e.Cause)
 		if e.Unknown {
-			l.Print("its log cannot be read, so that it is not known how far it came")
+			l.Print("the event log cannot be read; progress is unknown")
 		}
 		if jobs.CannotWrite(e.Cause) && !e.Unknown {
-			l.Print("Everything in the log is kept and counted here. Items that were running start again on resume.")
+			l.Print("Everything in the log is kept and included above. Interrupted items restart on resume.")
 		} else if process.Short(e.Cause) || errors.Is(e.Cause, agent.ErrDir) {
-			l.Print("No item failed because of this. Items that were running start again on resume.")
+			l.Print("No item failed because of this. Interrupted items restart on resume.")
 		}
 	}
 	if e.ReduceHeld {
@@ -176,11 +176,11 @@ func (e finishedRun) print(con *console) {
 	}
 	e.printMerge(l)
 	if e.job != nil && e.job.Retries > 0 {
-		l.Printf("%s\n    all of them: prodigy logs %s --failed",
+		l.Printf("%s\n    all failures: prodigy logs %s --failed",
 			l.Fold(2, view.RetryCounts(e.job, "")), e.Job.ID)
 	}
 	if e.job != nil && e.job.Lost > 0 {
-		l.Printf("lost with their workers: %s", term.Counted(e.job.Lost, "attempt"))
+		l.Printf("lost (worker gone): %s", term.Counted(e.job.Lost, "attempt"))
 	}
 	e.printSlowest(l)
 	printSpent(l, e.Spent, e.limit())
@@ -206,7 +206,7 @@ func (e finishedRun) printMerge(l term.Lines) {
 	}
 	add(m.Merged, "merged")
 	add(e.Metrics.Successful-m.Merged, "unchanged")
-	add(m.Merging, "waiting to be merged")
+	add(m.Merging, "waiting to merge")
 	conflicts := 0
 	letters, _ := dlq.Read(e.Job.DLQFile()) // the commands that read the queue report errors in it
 	for _, l := range letters {
@@ -223,7 +223,7 @@ func (e finishedRun) printMerge(l term.Lines) {
 	}
 	switch {
 	case m.Into != "":
-		l.Printf("result: %s, as branch %s", m.Into, m.Branch)
+		l.Printf("result: %s on branch %s", m.Into, m.Branch)
 	case m.Branch != "":
 		l.Printf("result: branch %s", m.Branch)
 	case m.Head != m.Base:
@@ -264,7 +264,7 @@ func printSpent(l term.Lines, t limit.Total, limit limit.USD) {
 		text += inBrackets(t.Doubt())
 	}
 	if lost := t.InVain(); lost.Cost > 0 {
-		text += fmt.Sprintf(", %s of it for %s without success", lost.CostText(), term.Counted(lost.Agents, "agent"))
+		text += fmt.Sprintf(", %s of it on %s that failed", lost.CostText(), term.Counted(lost.Agents, "agent"))
 	}
 	l.Foldf(2, "%s%s", text, term.Prefixed("; ", t.TokensText()))
 }
@@ -304,22 +304,22 @@ func (e finishedRun) counts() []string {
 	}
 	parts := []string{fmt.Sprintf("%d of %d items succeeded", m.Successful, m.TotalItems)}
 	if e.job != nil && e.job.Reused > 0 {
-		parts[0] += fmt.Sprintf(" (%d of them unchanged, and not run)", e.job.Reused)
+		parts[0] += fmt.Sprintf(" (%d reused, unchanged)", e.job.Reused)
 	}
 	if e.unchanged() {
-		parts[0] += ", and none of them changed a file"
+		parts[0] += ", none of which changed a file"
 	}
 	toGo := m.TotalItems - m.Successful - m.Failed - m.Skipped - m.Rejected
 	for _, c := range []struct {
 		n    int
 		word string
-	}{{m.Failed, "failed"}, {m.Skipped, "skipped"}, {m.Rejected, "rejected"}, {toGo, "to go"}} {
+	}{{m.Failed, "failed"}, {m.Skipped, "skipped"}, {m.Rejected, "rejected"}, {toGo, "remaining"}} {
 		if c.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.word))
 		}
 	}
 	if toGo == 0 && e.State != job.Completed && e.job != nil && !e.job.Complete {
-		parts = append(parts, "not all items had been read")
+		parts = append(parts, "input not fully read")
 	}
 	return parts
 }
@@ -367,11 +367,11 @@ func resumeMended(job jobs.Job) string {
 }
 
 // mendFirst is printed before the command that resumes a job whose items could not be selected.
-const mendFirst = "Mend the workflow file or its input first."
+const mendFirst = "Fix the workflow file or its input first."
 
-const reduceHeldText = "reduce did not run, since its condition (reduce_when) did not hold"
+const reduceHeldText = "reduce did not run: reduce_when was false"
 
-const reduceStaleText = "reduce is older than the results: items have succeeded since it ran"
+const reduceStaleText = "reduce is out of date: items have succeeded since it ran"
 
 // runReduce returns the command that runs reduce over the results of now.
 func runReduce(job jobs.Job) string { return retryCommand(job, " --reduce") }
@@ -452,7 +452,7 @@ func (e finishedRun) printStepFailure(l term.Lines, f agent.Failure) {
 	switch {
 	case f.Step == "":
 	case e.workflow != nil && e.workflow.Outputs.Keep == outputs.None:
-		l.Printf("    more of its output: prodigy events ls --job-id %s --event-type StepFailed --json", e.Job.ID)
+		l.Printf("    full output: prodigy events ls --job-id %s --event-type StepFailed --json", e.Job.ID)
 	default:
 		l.Printf("    full output: prodigy logs %s --step %s", e.Job.ID, quoted(f.Step))
 	}
@@ -480,7 +480,7 @@ func printFailures(con *console, f view.Failures, jobID string, names *items.Sto
 		printGroup(con, g, jobID, names)
 	}
 	if rest > 0 {
-		con.say().Printf("and %d more failures of other kinds: prodigy dlq list --job-id %s", rest, jobID)
+		con.say().Printf("and %d more failures with other causes: prodigy dlq list --job-id %s", rest, jobID)
 	}
 }
 
@@ -503,7 +503,7 @@ func printGroup(con *console, g view.FailureGroup, jobID string, names *items.St
 // describe returns one line about a failed item: its step and error. Label is printed behind its id.
 func describe(e events.AgentFailed, label string) string {
 	if e.Rejected() {
-		return e.ItemID + label + ": not run, the circuit breaker is open"
+		return e.ItemID + label + ": not run: circuit breaker open"
 	}
 	return e.ItemID + label + ": " + inStep(e.Step) + withMessage(ending(e.ExitCode, e.Signal, e.ErrorType), e.Error)
 }
@@ -579,14 +579,11 @@ func printSuggestions(l term.Lines, patterns []errorpolicy.Pattern, of *workflow
 // suggestion returns advice for an error type, or "". It names no setting that the workflow does not have.
 func suggestion(t retry.Type, w *workflow.Workflow) string {
 	var limits []string
-	retried := false
 	if w != nil {
-		retried = w.ErrorPolicy.Retries() != nil
 		if w.Map != nil && w.Map.AgentLimit() != (workflow.SecondsOrVar{}) {
 			limits = append(limits, "agent_timeout_secs")
 		}
 		for at, step := range w.EachStep() {
-			retried = retried || step.Retry != nil
 			if step.Timeout > 0 {
 				limits = append(limits, fmt.Sprintf("the timeout of %s (%s)", at.Label, duration.Format(step.Timeout)))
 			}
@@ -598,13 +595,9 @@ func suggestion(t retry.Type, w *workflow.Workflow) string {
 		if more := len(limits) - few; more > 0 {
 			limits = append(limits[:few:few], fmt.Sprintf("%d more", more))
 		}
-		return "see what takes so long, or raise " + check.OneOf(limits)
-	case t == retry.TypeNetwork && retried:
-		return "Check network connectivity and retry settings"
-	case t == retry.TypeNetwork:
-		return "Check network connectivity"
+		return "find out what is slow, or raise " + check.OneOf(limits)
 	case t == retry.TypePermission:
-		return "Verify file permissions and access rights"
+		return "check the file's owner and mode"
 	}
 	return ""
 }
@@ -628,21 +621,21 @@ func advice(err error) string {
 	case errors.As(err, &locked):
 		return fmt.Sprintf("'prodigy status %s --watch' shows its progress.", locked.JobID)
 	case jobs.CannotWrite(err):
-		return "Make room on that disk, or make it writable."
+		return "Free disk space, or make the directory writable."
 	case process.Short(err):
-		return "Raise that limit (ulimit -n for files, ulimit -u for processes), or let fewer agents run at once (--max-parallel)."
+		return "Raise the limit (ulimit -n for files, ulimit -u for processes), or lower --max-parallel."
 	case errors.Is(err, agent.ErrDir):
-		return "The commands of a job run in the directory it was started in: restore that directory."
+		return "The job's working directory is missing. Restore it: commands run where the job was started."
 	case errors.Is(err, fs.ErrPermission):
-		return "The files of jobs are in PRODIGY_HOME, by default ~/.prodigy: it must be writable by the user who runs prodigy."
+		return "Jobs are stored in PRODIGY_HOME (default ~/.prodigy), which must be writable."
 	case errors.As(err, &files):
-		return fmt.Sprintf("'prodigy fsck %s' says what is damaged and what is left, and with --salvage DIR writes that out.\n"+
-			"Restore the file from a copy, or run the workflow again.", files.JobID)
+		return fmt.Sprintf(`Run 'prodigy fsck %s' to see what is damaged, and with --salvage DIR to copy what is intact.
+Restore the file from a backup, or run the workflow again.`, files.JobID)
 	case errors.As(err, &log):
-		return "Everything about a job is made from its log, so prodigy does not continue with a damaged one. Restore that file from a copy;\n" +
-			"'prodigy fsck' says what is damaged and what is left, and with --salvage DIR writes that out."
+		return `The event log is damaged, so the job cannot continue. Restore it from a backup; 'prodigy fsck' shows
+what is damaged, and --salvage DIR copies what is intact.`
 	case errors.As(err, &queue):
-		return "The dead letters are made from the log: move that file away, and the next command that needs it makes it again."
+		return "Move the damaged file away; it is rebuilt from the log when needed."
 	}
 	return ""
 }

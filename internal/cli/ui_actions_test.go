@@ -191,13 +191,13 @@ func TestAButtonContinuesAJobOnItsFleet(t *testing.T) {
 		"the environment is another":       {broker: "tls://c:4222", env: "tls://d:4222", args: []string{"run"}, want: "--fleet tls://c:4222"},
 		"a password that is a secret": {
 			broker: "nats://xxxxx@b:4222", args: []string{"run", "--fleet", "nats://me:***@b:4222"},
-			refused: "the password of the broker is not recorded: type prodigy resume JOB --fleet nats://xxxxx@b:4222, with the password, in " + dir,
+			refused: "the broker password is not stored; run prodigy resume JOB --fleet nats://xxxxx@b:4222, with the password, in " + dir,
 		},
 		"a password of the environment then": {
 			broker: "nats://xxxxx@b:4222", args: []string{"run"},
-			refused: "the password of the broker is not recorded: type prodigy resume JOB --fleet nats://xxxxx@b:4222, with the password, in " + dir,
+			refused: "the broker password is not stored; run prodigy resume JOB --fleet nats://xxxxx@b:4222, with the password, in " + dir,
 		},
-		"no credentials any more": {broker: "tls://b:4222", args: []string{"run", "--credentials", "gone.yml"}, refused: "the credentials of the fleet: open " + filepath.Join(dir, "gone.yml")},
+		"no credentials any more": {broker: "tls://b:4222", args: []string{"run", "--credentials", "gone.yml"}, refused: "fleet credentials: open " + filepath.Join(dir, "gone.yml")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("PRODIGY_HOME", t.TempDir())

@@ -58,7 +58,7 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 		return Result{Job: place}, errors.Join(err, j.close())
 	}
 	if j.Fold.Ended == job.Completed {
-		return j.finish(ctx, Result{State: job.Completed, Reason: "the job had completed before; nothing was run"}, nil)
+		return j.finish(ctx, Result{State: job.Completed, Reason: "the job had already completed; nothing to do"}, nil)
 	}
 	mapped := j.Fold.Phases["map"]
 	if err := j.beginAgain(ctx, mapped == nil || !mapped.Completed); err != nil {
@@ -112,7 +112,7 @@ func (j *owner) refuseCancelled() error {
 	if j.Fold.Cancelled == "" || j.config.Force {
 		return nil
 	}
-	return job.Refusef("job %s was cancelled by %s: prodigy resume %s --force continues it all the same", j.place.ID, j.Fold.Cancelled, j.place.ID)
+	return job.Refusef("job %s was cancelled by %s: prodigy resume %s --force resumes it anyway", j.place.ID, j.Fold.Cancelled, j.place.ID)
 }
 
 // createJob checks the workflow, creates the directories of a new job and begins its log.

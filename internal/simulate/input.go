@@ -35,11 +35,11 @@ func BeginAt(text string, now time.Time) (time.Time, error) {
 			t = time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0, now.Location())
 		}
 		if t.Year() < 2000 || t.Year() > 2200 {
-			return t, fmt.Errorf("%q is not in the years from 2000 to 2200", text)
+			return t, fmt.Errorf("%q is outside the supported years 2000 to 2200", text)
 		}
 		return t, nil
 	}
-	return now, fmt.Errorf("%q is no time: write it as 22:00, 2006-01-02, \"2006-01-02 22:00\" or 2006-01-02T22:00:00Z", text)
+	return now, fmt.Errorf(`invalid time %q: use 22:00, 2006-01-02, "2006-01-02 22:00" or RFC 3339`, text)
 }
 
 // InputError says why the items of a simulated job are not known.
@@ -89,7 +89,7 @@ func ChooseInput(w *workflow.Workflow, c mapreduce.Config, real jobs.Home, file 
 	env := items.Env{Dir: c.Dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
 	if name, _, free := items.Source(in, env); !free {
 		return nil, &InputError{fmt.Errorf(
-			"%s:%d: the items are what a command prints (%s), and simulate runs none: give them with --items FILE",
+			"%s:%d: items come from a command (%s), which simulate does not run; use --items FILE",
 			term.Visible(w.File), in.Pos.Line, term.Visible(term.Ellipsis(name, 60)))}
 	}
 	if w.Setup == nil {
