@@ -123,10 +123,7 @@ type AgentTicket struct {
 }
 
 // UnmaskedOutputs keeps outputs for Host.KeepUnmasked in memory. The zero value is ready to use.
-type UnmaskedOutputs struct {
-	mu      sync.Mutex
-	printed map[unmaskedKey]Printed
-}
+type UnmaskedOutputs struct{ printed sync.Map }
 
 type unmaskedKey struct {
 	job, phase string
@@ -135,19 +132,13 @@ type unmaskedKey struct {
 
 // Keep is Host.KeepUnmasked.
 func (u *UnmaskedOutputs) Keep(a *Attempt, step int, p Printed) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.printed == nil {
-		u.printed = make(map[unmaskedKey]Printed)
-	}
-	u.printed[unmaskedKey{a.JobID, a.Phase, step}] = p
+	u.printed.Store(unmaskedKey{a.JobID, a.Phase, step}, p)
 }
 
 // Get is Host.Unmasked.
 func (u *UnmaskedOutputs) Get(a *Attempt, phase string, step int) (Printed, bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	p, ok := u.printed[unmaskedKey{a.JobID, phase, step}]
+	kept, ok := u.printed.Load(unmaskedKey{a.JobID, phase, step})
+	p, _ := kept.(Printed)
 	return p, ok
 }
 

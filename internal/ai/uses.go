@@ -43,10 +43,7 @@ func (set Set) UsedBy(w *workflow.Workflow) (Set, error) {
 			continue
 		}
 		problem := func(format string, args ...any) {
-			problems = append(problems, workflow.Problem{
-				File: w.File, Line: s.Agent.Prompt.Pos.Line,
-				Col: s.Agent.Prompt.Pos.Col, Message: fmt.Sprintf(format, args...),
-			})
+			problems = append(problems, problemAt(w, s.Agent.Prompt.Pos, format, args...))
 		}
 		p, err := set.Find(s.Agent.Preset())
 		if err != nil {
@@ -92,8 +89,11 @@ func (set Set) CheckBudget(w *workflow.Workflow) error {
 }
 
 func invalid(w *workflow.Workflow, at workflow.Pos, message string, args ...any) error {
-	p := workflow.Problem{File: w.File, Line: at.Line, Col: at.Col, Message: fmt.Sprintf(message, args...)}
-	return &workflow.InvalidError{Problems: []workflow.Problem{p}}
+	return &workflow.InvalidError{Problems: []workflow.Problem{problemAt(w, at, message, args...)}}
+}
+
+func problemAt(w *workflow.Workflow, at workflow.Pos, message string, args ...any) workflow.Problem {
+	return workflow.Problem{File: w.File, Line: at.Line, Col: at.Col, Message: fmt.Sprintf(message, args...)}
 }
 
 // CheckInstalled finds the executables of the CLIs that those agent steps of w use that run here.
@@ -165,10 +165,7 @@ func (set Set) WarnOfPermissions(w *workflow.Workflow, claude []string, readsPro
 		if w.Workspace.Isolated() && (s.WorkingDir == nil || !filepath.IsAbs(s.WorkingDir.Value)) {
 			message = `without "may" in the agent step, %s may edit files, but do no more than that and what its own settings allow; if it is to run tests or other commands, write may: all, else may: edit`
 		}
-		warnings = append(warnings, workflow.Problem{
-			File: w.File, Line: at.Line, Col: at.Col,
-			Message: fmt.Sprintf(message, name),
-		})
+		warnings = append(warnings, problemAt(w, at, message, name))
 	}
 	return warnings
 }
