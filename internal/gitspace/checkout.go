@@ -340,15 +340,14 @@ func checkDisk(c Config, bytes int64) error {
 
 // size returns a number of bytes for people.
 func size(n int64) string {
-	const unit = 1000
-	value, rest := float64(n), "kMGTPE"
-	if n < unit {
+	if n < 1000 {
 		return fmt.Sprintf("%d B", n)
 	}
-	for value /= unit; value >= unit && len(rest) > 1; value /= unit {
-		rest = rest[1:]
+	value, unit := float64(n)/1000, 0
+	for ; value >= 1000; unit++ {
+		value /= 1000
 	}
-	return fmt.Sprintf("%.3g %cB", value, rest[0])
+	return fmt.Sprintf("%.3g %cB", value, "kMGTPE"[unit])
 }
 
 // mostChanges is how many changes of the user's checkout are kept by name.

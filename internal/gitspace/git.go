@@ -114,19 +114,8 @@ func (g *git) find(ctx context.Context) error {
 
 // parseVersion parses the output of `git version`, such as "git version 2.39.5 (Apple Git-154)".
 func parseVersion(out string) (major, minor int, ok bool) {
-	rest, ok := strings.CutPrefix(out, "git version ")
-	if !ok {
-		return 0, 0, false
-	}
-	first, rest, _ := strings.Cut(strings.TrimSpace(rest), ".")
-	second, _, _ := strings.Cut(rest, ".")
-	end := strings.IndexFunc(second, func(r rune) bool { return r < '0' || r > '9' })
-	if end >= 0 {
-		second = second[:end]
-	}
-	major, err := strconv.Atoi(first)
-	minor, err2 := strconv.Atoi(second)
-	return major, minor, err == nil && err2 == nil
+	_, err := fmt.Sscanf(out, "git version %d.%d", &major, &minor)
+	return major, minor, err == nil
 }
 
 // place is where a command runs, and on which repository.
