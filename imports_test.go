@@ -74,7 +74,7 @@ var allowed = map[string][]string{
 	"internal/retry":       {"check", "duration", "limit"},
 	"internal/shell":       {"mvdan.cc/sh/v3"},
 	"internal/settings":    {"check", "filter", "items", "mask", "process", "shell", "shell/template", "workflow", "gopkg.in/yaml.v3"},
-	"internal/mask":        {},
+	"internal/mask":        {"github.com/go-json-experiment/json"},
 	"internal/process":     {"shell", "golang.org/x/sync", "golang.org/x/sys"},
 	"internal/term":        {"github.com/clipperhouse/displaywidth", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sys", "golang.org/x/term"},
 	"internal/duration":    {},

@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // JSON returns a JSON document with the secrets in its texts, keys and numbers masked; it stays valid, and its
@@ -21,76 +22,25 @@ func (m *Masker) JSON(raw json.RawMessage) json.RawMessage {
 	return masked
 }
 
-// level is an array or object that is being written.
-type level struct {
-	object bool
-	count  int // of keys and values
-}
-
 func (m *Masker) document(raw []byte) ([]byte, error) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	var out []byte
-	levels := []level{{}}
+	var out bytes.Buffer
+	as := jsontext.AllowDuplicateNames(true) // masked keys may be the same
+	d := jsontext.NewDecoder(bytes.NewReader(raw), as, jsontext.AllowInvalidUTF8(true))
+	e := jsontext.NewEncoder(&out, as, jsontext.AllowInvalidUTF8(true), jsontext.EscapeForJS(true))
 	for {
-		token, err := d.Token()
+		token, err := d.ReadToken()
 		if errors.Is(err, io.EOF) {
-			return out, nil
+			return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		if end, ok := token.(json.Delim); ok && (end == ']' || end == '}') {
-			levels = levels[:len(levels)-1]
-			out = append(out, byte(end))
-			continue
+		kind, text := token.Kind(), token.String()
+		if masked := m.Text(text); kind == '"' || kind == '0' && masked != text {
+			token = jsontext.String(masked)
 		}
-		top := &levels[len(levels)-1]
-		out = append(out, top.separator()...)
-		top.count++
-		switch token := token.(type) {
-		case json.Delim:
-			levels = append(levels, level{object: token == '{'})
-			out = append(out, byte(token))
-		case json.Number:
-			out = append(out, m.number(token)...)
-		case string:
-			out = append(out, `"`+inJSON(m.Text(token))+`"`...)
-		default: // true, false, null
-			text, err := json.Marshal(token)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, text...)
+		if err := e.WriteToken(token); err != nil {
+			return nil, err
 		}
 	}
-}
-
-// separator returns what stands in front of the next key or value.
-func (l level) separator() string {
-	switch {
-	case l.count == 0:
-		return ""
-	case l.object && l.count%2 == 1:
-		return ":"
-	}
-	return ","
-}
-
-func (m *Masker) number(n json.Number) string {
-	if masked := m.Text(n.String()); masked != n.String() {
-		return `"` + masked + `"`
-	}
-	return n.String()
-}
-
-// inJSON returns s as JSON writes it between quotes, in which <, > and & stay readable.
-func inJSON(s string) string {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
-		panic("BUG: a string has no JSON: " + err.Error())
-	}
-	return strings.TrimSuffix(strings.TrimPrefix(b.String(), `"`), "\"\n")
 }
