@@ -8,31 +8,6 @@ import (
 	"path/filepath"
 )
 
-// writeSynced writes a file that is on disk, whole, when it returns.
-func writeSynced(name string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), "tmp_")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Chmod(f.Name(), 0o644)
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
-}
-
 // copyIfThere copies a file; one that is missing is no error.
 func copyIfThere(from, to string) error {
 	data, err := os.ReadFile(from)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"prodigy/internal/jobs"
 )
 
 const phaseRef = "refs/phases/head" // in the hub: where the phases of the job were last seen
@@ -100,7 +102,7 @@ func (s *Space) moveTo(ctx context.Context, w workspace, head string) error {
 	if err := move("read-tree", "-n", "-m", "-u", at); err != nil { // changes nothing, and fails if a change would be lost
 		return err
 	}
-	if err := writeSynced(w.moving(), []byte(at+" "+head)); err != nil {
+	if err := jobs.WriteFile(w.moving(), []byte(at+" "+head)); err != nil {
 		return err
 	}
 	if err := move("reset", "-q", "--keep"); err != nil {

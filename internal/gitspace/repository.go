@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 )
 
@@ -43,7 +44,7 @@ func (s *Space) makeHub(ctx context.Context, start Start) error {
 	if err != nil {
 		return err
 	}
-	return writeSynced(s.recordFile(), data)
+	return jobs.WriteFile(s.recordFile(), data)
 }
 
 // identify sets the identity of prodigy's commits: the user's, if git knows one.
@@ -209,7 +210,7 @@ func writeFiles(dir string, files map[string]string) error {
 		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
 			return err
 		}
-		if err := writeSynced(file, []byte(text)); err != nil {
+		if err := jobs.WriteFile(file, []byte(text)); err != nil {
 			return err
 		}
 	}
@@ -226,12 +227,12 @@ func (s *Space) writeInfo(dir string) error {
 	if ignored := slices.Concat(s.Ignore, s.Policy.Keep); len(ignored) > 0 { // what is kept must never be committed
 		text = strings.TrimSuffix(text, "\n") + "\n" + strings.Join(ignored, "\n") + "\n"
 	}
-	if err := writeSynced(filepath.Join(dir, "info", "exclude"), []byte(text)); err != nil {
+	if err := jobs.WriteFile(filepath.Join(dir, "info", "exclude"), []byte(text)); err != nil {
 		return err
 	}
 	sparse := filepath.Join(dir, "info", "sparse-checkout")
 	if len(s.Policy.Sparse) > 0 {
-		return writeSynced(sparse, []byte(conePatterns(s.Policy.Sparse)))
+		return jobs.WriteFile(sparse, []byte(conePatterns(s.Policy.Sparse)))
 	}
 	return copyIfThere(s.user.sparse, sparse)
 }
@@ -363,7 +364,7 @@ func (s *Space) restore(ctx context.Context, head string, live []Work) error {
 	if err := s.setRefs(ctx, head, live); err != nil {
 		return fmt.Errorf("what the job has recorded cannot be read: %w", err)
 	}
-	if err := writeSynced(s.bootFile(), []byte(process.BootID())); err != nil {
+	if err := jobs.WriteFile(s.bootFile(), []byte(process.BootID())); err != nil {
 		return err
 	}
 	if err := s.packRefs(ctx); err != nil {
