@@ -21,11 +21,25 @@ func (h heading) decodeHot() (Event, bool) {
 	c := cursor{rest: h.rest, ok: true, ids: h.ids}
 	switch h.name {
 	case started:
-		return c.agentStarted()
+		var e AgentStarted
+		c.attempt(&e.ItemID, &e.ItemIndex, &e.AgentID, &e.Attempt, &e.Worker)
+		return e, c.end()
 	case completed:
-		return c.agentCompleted()
+		var e AgentCompleted
+		c.attempt(&e.ItemID, &e.ItemIndex, &e.AgentID, &e.Attempt, &e.Worker)
+		c.outcome(&e)
+		return e, c.end()
 	}
 	return nil, false
+}
+
+// attempt reads what names an attempt.
+func (c *cursor) attempt(item *string, index *int, agent *string, number, worker *int) {
+	*item = c.textOf(`,"item_id":`)
+	*index = c.count(`,"item_index":`)
+	*agent = c.textOf(`,"agent_id":`)
+	*number = c.count(`,"attempt":`)
+	*worker = c.numberOf(`,"worker":`)
 }
 
 // count reads a number that is bounded.
@@ -35,41 +49,14 @@ func (c *cursor) count(key string) int {
 	return n
 }
 
-func (c *cursor) agentStarted() (Event, bool) {
-	var e AgentStarted
-	e.ItemID = c.textOf(`,"item_id":`)
-	e.ItemIndex = c.count(`,"item_index":`)
-	e.AgentID = c.textOf(`,"agent_id":`)
-	e.Attempt = c.count(`,"attempt":`)
-	e.Worker = c.numberOf(`,"worker":`)
-	return e, c.end()
-}
-
-func (c *cursor) agentCompleted() (Event, bool) {
-	var e AgentCompleted
-	e.ItemID = c.textOf(`,"item_id":`)
-	e.ItemIndex = c.count(`,"item_index":`)
-	e.AgentID = c.textOf(`,"agent_id":`)
-	e.Attempt = c.count(`,"attempt":`)
-	e.Worker = c.numberOf(`,"worker":`)
-	c.outcome(&e)
-	return e, c.end()
-}
-
 // outcome reads what an AgentCompleted has more than an AgentStarted.
 func (c *cursor) outcome(e *AgentCompleted) {
 	c.skip(`,"duration_ms":`)
 	e.DurationMS = c.millis()
 	e.ExitCode = c.numberOf(`,"exit_code":`)
-	if c.has(`,"output":`) {
-		e.Output = c.textOf(`,"output":`)
-	}
-	if c.has(`,"output_file":`) {
-		e.OutputFile = c.textOf(`,"output_file":`)
-	}
-	if c.has(`,"output_crc":`) {
-		e.OutputCRC = c.textOf(`,"output_crc":`)
-	}
+	e.Output = c.textIn(`,"output":`)
+	e.OutputFile = c.textIn(`,"output_file":`)
+	e.OutputCRC = c.textIn(`,"output_crc":`)
 	if c.has(`,"outputs":`) {
 		e.Outputs = c.span()
 	}
@@ -146,6 +133,14 @@ func (c *cursor) agentAhead() ([]byte, bool) {
 func (c *cursor) textOf(key string) string {
 	c.skip(key)
 	return c.text()
+}
+
+// textIn is textOf for a field that may be left out.
+func (c *cursor) textIn(key string) string {
+	if !c.has(key) {
+		return ""
+	}
+	return c.textOf(key)
 }
 
 func (c *cursor) numberOf(key string) int {

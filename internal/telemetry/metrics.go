@@ -161,8 +161,9 @@ func (m *Metrics) apply(r events.Record) {
 		}
 	case events.DLQItemAdded:
 		m.letters++
-	case events.CircuitOpen:
-		m.opened[e.Scope]++
+	}
+	if scope, t, ok := events.Transition(r.Event); ok && t.To == limit.Open {
+		m.opened[scope]++
 	}
 	m.view.Apply(r)
 }

@@ -93,7 +93,13 @@ func (t Rows[T]) writer(w io.Writer) (one func(T) error, end func() error) {
 	case JSON:
 		return jsonArray[T](w)
 	case JSONL:
-		return func(v T) error { return writeLine(w, v) }, func() error { return nil }
+		return func(v T) error {
+			text, err := encodeRow(v, "")
+			if err == nil {
+				_, err = fmt.Fprintf(w, "%s\n", text)
+			}
+			return err
+		}, func() error { return nil }
 	case CSV, TSV:
 		return t.separated(w)
 	}
@@ -134,9 +140,13 @@ func (c Column[T]) cell(k Look, v T) string {
 func jsonArray[T any](w io.Writer) (one func(T) error, end func() error) {
 	before, after := "[\n", "[]\n"
 	return func(v T) error {
-			text, err := element(v)
+			indent := "  "
+			if _, ok := any(v).(Lined); ok {
+				indent = ""
+			}
+			text, err := encodeRow(v, indent)
 			if err == nil {
-				_, err = fmt.Fprintf(w, "%s%s", before, text)
+				_, err = fmt.Fprintf(w, "%s%s%s", before, indent, text)
 			}
 			before, after = ",\n", "\n]\n"
 			return err
@@ -146,25 +156,12 @@ func jsonArray[T any](w io.Writer) (one func(T) error, end func() error) {
 		}
 }
 
-func element(v any) ([]byte, error) {
+// encodeRow returns a row as JSON: the line that it has, or else its fields.
+func encodeRow(v any, indent string) ([]byte, error) {
 	if l, ok := v.(Lined); ok {
 		return bytes.TrimRight(l.JSONLine(), "\n"), nil
 	}
-	text, err := Encode(v, "  ", "  ")
-	return append([]byte("  "), text...), err
-}
-
-func writeLine(w io.Writer, v any) error {
-	if l, ok := v.(Lined); ok {
-		_, err := fmt.Fprintf(w, "%s\n", bytes.TrimRight(l.JSONLine(), "\n"))
-		return err
-	}
-	text, err := Encode(v, "", "")
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(text, '\n'))
-	return err
+	return Encode(v, indent, indent)
 }
 
 // Encode returns v as JSON, without escapes for HTML and without a newline at its end.
@@ -225,14 +222,11 @@ func (t Rows[T]) separated(w io.Writer) (one func(T) error, end func() error) {
 // fieldText returns a field of v by its name in JSON. A text is as it is, and what is absent is empty.
 func fieldText(v any, key string, fields *map[string]json.RawMessage) (string, error) {
 	if *fields == nil {
-		var text []byte
-		var err error
-		if l, ok := v.(Lined); ok {
-			text = l.JSONLine()
-		} else if text, err = Encode(v, "", ""); err != nil {
-			return "", err
+		text, err := encodeRow(v, "")
+		if err == nil {
+			err = json.Unmarshal(text, fields)
 		}
-		if err := json.Unmarshal(text, fields); err != nil {
+		if err != nil {
 			return "", err
 		}
 	}

@@ -415,15 +415,16 @@ const breakersShown = 5
 // Meanwhile returns what becomes of items while a breaker is not closed, or "" if there is nothing to say.
 func (g Progress) Meanwhile(j *Job, b Breaker, now time.Time) string {
 	n := j.Held(b, now)
+	items := term.Counted(n, "item")
 	switch {
 	case n == 0:
 		return ""
-	case b.Scope == events.WorkflowScope && !g.Waits:
-		return term.Counted(n, "item") + " to be rejected"
-	case b.Scope == events.WorkflowScope:
-		return term.Counted(n, "item") + " held back"
+	case b.Scope != events.WorkflowScope:
+		return items + " waiting for it"
+	case g.Waits:
+		return items + " held back"
 	}
-	return term.Counted(n, "item") + " waiting for it"
+	return items + " to be rejected"
 }
 
 // Opened returns why a breaker is open, as far as that is known.

@@ -164,17 +164,14 @@ func (p *plot) ended(end events.End, now time.Duration) {
 }
 
 func outcomeOf(end events.End) outcome {
-	switch {
-	case end.How == events.Succeeded:
-		return succeeded
-	case end.How == events.Lost:
-		return lost
-	case end.How == events.Stopped:
-		return stopped
-	case end.Settles:
-		return failed
+	if end.How == events.Failed && !end.Settles {
+		return retried
 	}
-	return retried
+	return outcomes[end.How]
+}
+
+var outcomes = map[events.How]outcome{
+	events.Succeeded: succeeded, events.Failed: failed, events.Stopped: stopped, events.Lost: lost,
 }
 
 // ran notes where an attempt ran that ends now. One that ends soon is placed nowhere before.
