@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
@@ -131,36 +130,9 @@ func hasFlag(cmd *cobra.Command, name string) bool {
 	return cmd.Flag(name) != nil || slices.ContainsFunc(cmd.Commands(), below)
 }
 
-func TestDelaysInTheReadmeAreThoseThatAreWaited(t *testing.T) {
-	row := regexp.MustCompile("(?m)^\\| `([^`]+)`[^|]*\\|[^|]*\\| ([0-9. ]+) \\|$")
-	rows := row.FindAllStringSubmatch(readFile(t, "../../README.md"), -1)
-	if len(rows) < 6 {
-		t.Fatalf("found %d rows of delays in the README", len(rows))
-	}
-	for _, r := range rows {
-		source := "- shell: x\n  retry_config: {attempts: 5, initial_delay: 1s, backoff: " + r[1] + "}\n"
-		w, err := workflow.Parse("w.yml", []byte(source), workflow.ParseOptions{})
-		if err != nil {
-			t.Errorf("%s: %v", r[1], err)
-			continue
-		}
-		var want []time.Duration
-		for text := range strings.FieldsSeq(r[2]) {
-			seconds, err := strconv.ParseFloat(text, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want = append(want, time.Duration(seconds*float64(time.Second)))
-		}
-		if diff := cmp.Diff(want, w.Commands[0].Retry.Worst()); diff != "" {
-			t.Errorf("%s (-README +waited):\n%s", r[1], diff)
-		}
-	}
-}
-
-func TestExitCodesInTheReadmeAreThoseOfTheTable(t *testing.T) {
+func TestExitCodesInTheDocumentsAreThoseOfTheTable(t *testing.T) {
 	var got []string
-	for _, r := range regexp.MustCompile(`(?m)^\| ([0-9]+(?:, [0-9]+)*) \|`).FindAllStringSubmatch(readFile(t, "../../README.md"), -1) {
+	for _, r := range regexp.MustCompile(`(?m)^\| ([0-9]+(?:, [0-9]+)*) \|`).FindAllStringSubmatch(readFile(t, "../../docs/exit-codes.md"), -1) {
 		got = append(got, strings.Split(r[1], ", ")...)
 	}
 	var want []string

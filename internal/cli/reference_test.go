@@ -47,7 +47,7 @@ func documented(t *testing.T) *cobra.Command {
 // reference is docs/commands.md.
 func reference(root *cobra.Command) string {
 	var b strings.Builder
-	b.WriteString("# Commands\n\nMade from the program by `make generate`. Each command also prints this with `--help`.\n")
+	b.WriteString("# Commands\n\nMade from the program by `make generate`. Each command also prints this with `--help`. See also the [exit codes](exit-codes.md).\n")
 	for _, cmd := range commandsOf(root) {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n```\n%s\n```\n", cmd.CommandPath(), sentence(cmd), cmd.UseLine())
 		if cmd.Example != "" {

@@ -49,13 +49,13 @@ func strategies() string {
 	return strings.Join(all, "; ")
 }
 
-// The README shows how the delays of each strategy grow: "| backoff | formula | the first delays |".
-func TestTheReadmeShowsEveryBackoff(t *testing.T) {
-	data, err := os.ReadFile("../../README.md")
+// The reference shows how the delays of each strategy grow: "| backoff | formula | the first delays |".
+func TestTheReferenceShowsEveryBackoff(t *testing.T) {
+	data, err := os.ReadFile("../../docs/workflow.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(data), "\n| `backoff` |")
+	_, table, _ := strings.Cut(string(data), "\n| `backoff` | delay before")
 	table, _, _ = strings.Cut(table, "\n\n")
 	shown := map[retry.Strategy]bool{}
 	for line := range strings.Lines(table) {
@@ -69,13 +69,13 @@ func TestTheReadmeShowsEveryBackoff(t *testing.T) {
 		shown[policy.Backoff.Strategy] = true
 		for i, want := range strings.Fields(cells[3]) {
 			if got := strconv.FormatFloat(policy.Computed(i+1).Seconds(), 'g', -1, 64); got != want {
-				t.Errorf("README.md, %s, delay %d: got %s, want %s", backoff, i+1, want, got)
+				t.Errorf("docs/workflow.md, %s, delay %d: got %s, want %s", backoff, i+1, want, got)
 			}
 		}
 	}
 	for _, s := range retry.Strategies() {
 		if !shown[s] {
-			t.Errorf("README.md: the strategy %s has no row in the table of backoffs", s)
+			t.Errorf("docs/workflow.md: the strategy %s has no row in the table of backoffs", s)
 		}
 	}
 }
