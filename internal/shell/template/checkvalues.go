@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strconv"
 
-	"mvdan.cc/sh/v3/syntax"
-
 	"prodigy/internal/shell"
 )
 
@@ -21,15 +19,13 @@ const (
 
 // checkValues reports the values in a finished script that stand where the shell, or a program that it starts,
 // runs them.
-func (c *compiler) checkValues(script string, dialects []syntax.LangVariant) {
-	for _, f := range shell.CheckValues(script, dialects, c.values()) {
+func (c *compiler) checkValues(script string) {
+	for _, f := range shell.CheckValues(script, c.dialects, c.values()) {
 		severity := Error
 		if f.Warning {
 			severity = Warning
 		}
-		if d := newDiag(c.src, f.Offset, severity, finding{f.Code, f.Text}); !slices.Contains(c.diags, d) {
-			c.diags = append(c.diags, d)
-		}
+		c.report(severity, f.Offset, finding{f.Code, f.Text})
 	}
 }
 

@@ -71,11 +71,10 @@ func (c *compiler) usesDeclaredName() bool {
 // more than the parser.
 func (c *compiler) passthrough() *Template {
 	t := &Template{src: c.src, script: c.src}
-	dialects, ok := shell.Dialects(c.shell)
-	if !ok {
+	if c.dialects == nil {
 		return t
 	}
-	file, err := shell.Parse(c.src, dialects)
+	file, err := shell.Parse(c.src, c.dialects)
 	if err != nil {
 		c.report(
 			Warning, shell.ErrorOffset(err),
@@ -88,7 +87,7 @@ func (c *compiler) passthrough() *Template {
 	c.lintUnresolved(file)
 	c.lintBracesOfOthers()
 	if c.namesEnvironmentData() {
-		c.checkValues(c.src, dialects)
+		c.checkValues(c.src)
 	}
 	t.Diags = c.diags
 	t.argv, t.redirects = c.plainCommand(file)
@@ -101,8 +100,7 @@ func (c *compiler) analyze() error {
 		c.report(Error, at, finding{codeReserved, "names that start with PRODIGY_V are reserved for values"})
 		return c.failure()
 	}
-	dialects, ok := shell.Dialects(c.shell)
-	if !ok {
+	if c.dialects == nil {
 		c.report(Error, c.firstOffset(), finding{
 			codeShellName,
 			fmt.Sprintf("placeholders do not work in text for %s; known shells: sh, bash, dash, zsh, ksh, mksh",
@@ -111,7 +109,7 @@ func (c *compiler) analyze() error {
 		return c.failure()
 	}
 	c.parseText = c.withSentinels()
-	file, err := shell.Parse(c.parseText, dialects)
+	file, err := shell.Parse(c.parseText, c.dialects)
 	if err != nil {
 		if len(c.refs) == 0 && len(c.natives) == 0 {
 			c.report(
@@ -130,19 +128,19 @@ func (c *compiler) analyze() error {
 	c.collectSets(file)
 	c.collectShells(file)
 	c.collectArithmetic(file, "")
-	c.place(file, dialects)
+	c.place(file)
 	return nil
 }
 
 // place finds the place of each ref. Nested code, which only a walk finds, may set and count variables of the
 // code around it: then a second walk sees them from the start.
-func (c *compiler) place(file *syntax.File, dialects []syntax.LangVariant) {
+func (c *compiler) place(file *syntax.File) {
 	faults := make([]finding, len(c.refs))
 	for i, r := range c.refs {
 		faults[i] = r.fault
 	}
 	before := len(c.diags)
-	c.walk(file, dialects)
+	c.walk(file)
 	if !c.hasNested {
 		return
 	}
@@ -154,11 +152,11 @@ func (c *compiler) place(file *syntax.File, dialects []syntax.LangVariant) {
 	clear(c.rootUses)
 	clear(c.used)
 	c.collectArithmetic(file, "")
-	c.walk(file, dialects)
+	c.walk(file)
 }
 
-func (c *compiler) walk(file *syntax.File, dialects []syntax.LangVariant) {
-	w := &walker{c: c, dialects: dialects}
+func (c *compiler) walk(file *syntax.File) {
+	w := &walker{c: c}
 	w.comments(file)
 	w.stmts(file.Stmts)
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"prodigy/internal/shell"
 )
 
 // codeInternal is the code of what should not happen.
@@ -15,11 +17,12 @@ const codeInternal = "PS090"
 type compiler struct {
 	*scanner
 	shell          string
-	parseText      string            // src with each ref replaced by a sentinel
-	file           *syntax.File      // parseText, parsed
-	sets           map[string]bool   // variables that the script sets
-	shells         map[string]string // variables that hold the name of a shell; empty: of anything else
-	arithmeticVars map[string]bool   // variables whose values the script evaluates as numbers
+	dialects       []syntax.LangVariant // nil: no shell is called so
+	parseText      string               // src with each ref replaced by a sentinel
+	file           *syntax.File         // parseText, parsed
+	sets           map[string]bool      // variables that the script sets
+	shells         map[string]string    // variables that hold the name of a shell; empty: of anything else
+	arithmeticVars map[string]bool      // variables whose values the script evaluates as numbers
 	hasNested      bool
 	heredocs       []quotedDoc
 	exports        map[string]*exportedVar
@@ -31,8 +34,9 @@ type compiler struct {
 }
 
 func newCompiler(src string, o Options) *compiler {
+	dialects, _ := shell.Dialects(o.Shell)
 	return &compiler{
-		scanner: newScanner(src, o.Names), shell: o.Shell,
+		scanner: newScanner(src, o.Names), shell: o.Shell, dialects: dialects,
 		sets: map[string]bool{}, arithmeticVars: map[string]bool{}, exports: map[string]*exportedVar{},
 		rootUses:  map[string]bool{},
 		slotIndex: map[string]int{}, used: map[string]bool{},
@@ -40,7 +44,9 @@ func newCompiler(src string, o Options) *compiler {
 }
 
 func (c *compiler) report(severity Severity, offset int, f finding) {
-	c.diags = append(c.diags, newDiag(c.src, offset, severity, f))
+	if d := newDiag(c.src, offset, severity, f); !slices.Contains(c.diags, d) {
+		c.diags = append(c.diags, d)
+	}
 }
 
 // failure returns the errors found so far as one error.

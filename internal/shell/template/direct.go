@@ -168,17 +168,11 @@ func (a argument) text(b *binding) string {
 	return text.String()
 }
 
-// opening returns what an operator redirects when no number stands before it, and how it opens the file.
-func opening(op syntax.RedirOperator) (r process.Redirect, ok bool) {
-	switch op {
-	case syntax.RdrIn:
-		return process.Redirect{FD: 0, Flag: os.O_RDONLY}, true
-	case syntax.RdrOut:
-		return process.Redirect{FD: 1, Flag: os.O_WRONLY | os.O_CREATE | os.O_TRUNC}, true
-	case syntax.AppOut:
-		return process.Redirect{FD: 1, Flag: os.O_WRONLY | os.O_CREATE | os.O_APPEND}, true
-	}
-	return process.Redirect{}, false
+// openings says what an operator redirects when no number stands before it, and how it opens the file.
+var openings = map[syntax.RedirOperator]process.Redirect{
+	syntax.RdrIn:  {FD: 0, Flag: os.O_RDONLY},
+	syntax.RdrOut: {FD: 1, Flag: os.O_WRONLY | os.O_CREATE | os.O_TRUNC},
+	syntax.AppOut: {FD: 1, Flag: os.O_WRONLY | os.O_CREATE | os.O_APPEND},
 }
 
 // redirections returns the redirections of a plain command. They are not ok when only a shell knows what they mean.
@@ -197,7 +191,7 @@ func (c *compiler) redirection(r *syntax.Redirect) (redirection, bool) {
 	if r.Op == syntax.DplOut {
 		return copying(r)
 	}
-	open, ok := opening(r.Op)
+	open, ok := openings[r.Op]
 	if !ok {
 		return redirection{}, false
 	}

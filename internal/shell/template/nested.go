@@ -149,7 +149,7 @@ func (w *walker) inside(code *nestedCode, args shell.Code) []int {
 		return nil
 	}
 	w.c.hasNested = true
-	file, err := shell.Parse(code.text.String(), w.dialects)
+	file, err := shell.Parse(code.text.String(), w.c.dialects)
 	if err != nil {
 		w.refuseAll(
 			code, codeNested,
@@ -222,7 +222,7 @@ func (w *walker) hide(refs map[int]quoting) {
 
 func (w *walker) innerWalker(code *nestedCode, args shell.Code) *walker {
 	inner := &walker{
-		c: w.c, dialects: w.dialects, nested: true,
+		c: w.c, nested: true,
 		child: w.child || args.Child, remote: args.Remote,
 		around: map[int][]quoting{}, data: map[int]bool{}, seen: map[int]bool{}, skip: maps.Clone(w.skip),
 		at: w.at, fn: w.fn, depth: w.depth + 1,

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"prodigy/internal/shell"
 )
 
 const (
@@ -50,8 +48,8 @@ func (c *compiler) assemble() (*Template, error) {
 	if err := c.failure(); err != nil {
 		return nil, err
 	}
-	if dialects, ok := shell.Dialects(c.shell); ok {
-		c.checkValues(c.analyzed(pieces), dialects)
+	if c.dialects != nil {
+		c.checkValues(c.analyzed(pieces))
 		if err := c.failure(); err != nil {
 			return nil, err
 		}

@@ -43,7 +43,6 @@ const (
 // walker finds the places of refs in a tree.
 type walker struct {
 	c          *compiler
-	dialects   []syntax.LangVariant
 	around     map[int][]quoting // of refs in nested code
 	data       map[int]bool      // refs of this code that the shell outside fills in
 	seen       map[int]bool      // those of data that this code holds outside quotes
