@@ -109,6 +109,22 @@ var precisions = []struct{ from, to time.Duration }{
 	{time.Microsecond, time.Microsecond},
 }
 
+// Plus returns a + b, or the longest duration if that is longer.
+func Plus(a, b time.Duration) time.Duration {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// Times returns n times d, or the longest duration if that is longer.
+func Times(d time.Duration, n int) time.Duration {
+	if d > 0 && time.Duration(n) > math.MaxInt64/d {
+		return math.MaxInt64
+	}
+	return d * time.Duration(n)
+}
+
 // Exact formats d to the millisecond, and exactly below one millisecond.
 func Exact(d time.Duration) string {
 	if d.Abs() >= time.Millisecond {

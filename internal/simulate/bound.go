@@ -1,9 +1,9 @@
 package simulate
 
 import (
-	"math"
 	"time"
 
+	"prodigy/internal/duration"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
 )
@@ -18,17 +18,13 @@ func (c bound) plus(other bound) bound {
 	if c.unlimited == "" {
 		c.unlimited = other.unlimited
 	}
-	c.time = longer(c.time, other.time)
+	c.time = duration.Plus(c.time, other.time)
 	return c
 }
 
 // times bounds the time of n times c in sequence.
 func (c bound) times(n int) bound {
-	if c.time > 0 && time.Duration(n) > math.MaxInt64/c.time {
-		c.time = math.MaxInt64
-		return c
-	}
-	c.time *= time.Duration(n)
+	c.time = duration.Times(c.time, n)
 	return c
 }
 
@@ -38,14 +34,6 @@ func (c bound) within(limit time.Duration) bound {
 		return bound{time: limit}
 	}
 	return c
-}
-
-// longer adds two durations and saturates at the longest Duration.
-func longer(a, b time.Duration) time.Duration {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
 }
 
 // boundOf bounds the time of the steps of a section in sequence, including retries and hooks.
@@ -62,48 +50,38 @@ func boundOfStep(name string, s workflow.Step) bound {
 	if s.OnFailure != nil {
 		again = s.OnFailure.MaxAttempts
 	}
-	total := boundOfRun(name, s).plus(boundOfValidation(name, s)).times(TriesOf(s.Retry) +
-		again).plus(bound{time: waitOf(s.Retry)})
-	for key, steps := range s.NestedSteps() {
-		if !workflow.IsPartOfTry(key) {
-			rounds, _ := s.Rounds(key)
-			total = total.plus(boundOf(name+" "+key, steps).times(rounds))
-		}
-	}
-	return total
-}
-
-// boundOfValidation bounds the time of validating one try of a step, including the steps that complete its work.
-func boundOfValidation(name string, s workflow.Step) bound {
-	var total bound
-	for key, steps := range s.NestedSteps() {
-		if workflow.IsPartOfTry(key) && key != keyOfLoop {
-			rounds, _ := s.Rounds(key)
-			total = total.plus(boundOf(name+" "+key, steps).times(rounds))
-		}
-	}
-	return total
+	try := boundOfRun(name, s).plus(boundOfNested(name, s, func(key string) bool {
+		return workflow.IsPartOfTry(key) && key != keyOfLoop
+	}))
+	after := boundOfNested(name, s, func(key string) bool { return !workflow.IsPartOfTry(key) })
+	return try.times(TriesOf(s.Retry) + again).plus(bound{time: waitOf(s.Retry)}).plus(after)
 }
 
 const keyOfLoop = "do"
 
-// boundOfRun bounds the time of one try of a step.
+// boundOfRun bounds the time of one try of a step, without its validation and the steps that complete its work.
 func boundOfRun(name string, s workflow.Step) bound {
 	longest, limited := s.Longest()
 	total := bound{time: longest}
 	if !limited {
 		total.unlimited = name
 	}
+	return total.plus(boundOfNested(name, s, func(key string) bool { return key == keyOfLoop })).within(s.Timeout)
+}
+
+// boundOfNested bounds the time of the steps in s under some of its keys.
+func boundOfNested(name string, s workflow.Step, which func(key string) bool) (total bound) {
 	for key, steps := range s.NestedSteps() {
-		if key == keyOfLoop {
-			rounds, known := s.Rounds(key)
-			total = total.plus(boundOf(name+" "+key, steps).times(rounds))
-			if !known {
-				total.unlimited = name
-			}
+		if !which(key) {
+			continue
+		}
+		rounds, known := s.Rounds(key)
+		total = total.plus(boundOf(name+" "+key, steps).times(rounds))
+		if !known {
+			total.unlimited = name
 		}
 	}
-	return total.within(s.Timeout)
+	return total
 }
 
 // TriesOf returns the maximum number of tries under p, which may be nil.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"iter"
 	"maps"
-	"math"
 	"path"
 	"slices"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"prodigy/internal/check"
+	"prodigy/internal/duration"
 	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
@@ -489,35 +489,13 @@ func (f *Foreach) rounds() (n int, known bool) {
 func MaxRetryWait(steps []Step) time.Duration {
 	var total time.Duration
 	for _, s := range steps {
-		total = sum(total, s.maxRetryWait())
+		if s.Retry != nil { // a rerun after its handler is a single try, without a wait
+			total = duration.Plus(total, s.Retry.MaxWait())
+		}
 		for key, steps := range s.NestedSteps() {
 			rounds, _ := s.Rounds(key)
-			total = sum(total, times(MaxRetryWait(steps), rounds))
+			total = duration.Plus(total, duration.Times(MaxRetryWait(steps), rounds))
 		}
 	}
 	return total
-}
-
-// maxRetryWait returns how long s waits between its tries at most. A rerun after its handler is a single try,
-// without a wait.
-func (s Step) maxRetryWait() time.Duration {
-	if s.Retry == nil {
-		return 0
-	}
-	return s.Retry.MaxWait()
-}
-
-// sum and times saturate at the longest duration.
-func sum(a, b time.Duration) time.Duration {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
-}
-
-func times(d time.Duration, n int) time.Duration {
-	if d > 0 && time.Duration(n) > math.MaxInt64/d {
-		return math.MaxInt64
-	}
-	return d * time.Duration(n)
 }
