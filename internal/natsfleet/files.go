@@ -376,7 +376,7 @@ func (w *worker) untilKept(ctx context.Context, keep func(n int) (again bool, er
 }
 
 // triesAtEnd is how often a worker that is to end offers something to a broker that does not take it.
-const triesAtEnd = 10
+const triesAtEnd = 8
 
 // tries is how often what an attempt did is offered to a broker that does not take it. One that has lost its disk does
 // when the coordinator has been there.
@@ -388,7 +388,7 @@ func (w *worker) tries(full bool) (n int) {
 		case full:
 			n = math.MaxInt
 		default:
-			n = 240
+			n = 40
 		}
 	})
 	return n
