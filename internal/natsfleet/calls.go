@@ -73,6 +73,7 @@ const (
 	callUnmasked     = "unmasked"
 	callPack         = "pack"
 	callShared       = "shared"
+	callSendAgain    = "send_again"
 	callSecrets      = "secrets"
 )
 
@@ -120,6 +121,7 @@ var handlers = map[string]func(c *coordinator, q fleet.Call, f *flight) (any, er
 	callUnmasked:     handler((*coordinator).unmasked),
 	callPack:         handler((*coordinator).pack),
 	callShared:       handler((*coordinator).shared),
+	callSendAgain:    handler((*coordinator).sendAgain),
 }
 
 // handler returns the handler of a method with arguments of one type. Times in what agents have told are moved to the

@@ -96,6 +96,7 @@ type slowWork struct {
 	opening     sync.Mutex
 	reconciling sync.Mutex
 	packing     sync.Mutex
+	sending     sync.Mutex             // of files again
 	packs       map[string]*fleet.Pack // with packing: that the broker has, by what they were asked for with
 	showing     sync.Mutex             // of flight.shown
 	fetching    chan struct{}          // bounds what is fetched at once

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -331,26 +330,10 @@ func (c *coordinator) reconcile(ctx context.Context, again bool) {
 		return
 	}
 	listens := false
-	var files []fleet.File
-	c.turn(func(s *jobState) {
-		listens = s.mailbox.ups != nil
-		files = s.shared.files
-	})
+	c.turn(func(s *jobState) { listens = s.mailbox.ups != nil })
 	if listens && (again || c.deaf()) { // a consumer that was made anew has forgotten who waits for it
 		_ = c.restoring(ctx, func(context.Context) error { return c.consume() })
 	}
-	if len(files) == 0 {
-		return
-	}
-	var kept map[string]string
-	if err := c.restoring(ctx, func(ctx context.Context) (err error) {
-		kept, err = c.digests(ctx)
-		return err
-	}); err != nil {
-		return
-	}
-	lost := slices.DeleteFunc(slices.Clone(files), func(f fleet.File) bool { return kept[c.fileObject(f)] == f.Sum })
-	c.resendFiles(c.life, lost) // which may take long, and tries each once
 }
 
 // deaf reports whether the reports that workers have left are not read any more.

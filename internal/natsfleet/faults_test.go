@@ -3,7 +3,6 @@ package natsfleet
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -341,35 +340,6 @@ func TestAttemptsDoNotWaitForWhatTheBrokerHasLost(t *testing.T) {
 		t.Error("it waits")
 	}
 	c.slow.opening.Unlock()
-}
-
-// To look for what the broker has lost takes a few requests, however many files a job has.
-func TestFilesAreLookedForTogether(t *testing.T) {
-	f := newField(t)
-	c := f.coordinator()
-	const files = 50
-	for i := range files {
-		if err := os.WriteFile(filepath.Join(c.o.Dir, fmt.Sprintf("f%d", i)), fmt.Append(nil, i), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.o.Files = []string{"f*"}
-	if err := c.open(t.Context(), "job"); err != nil {
-		t.Fatal(err)
-	}
-	before := c.nc.Stats().OutMsgs
-	c.reconcile(c.life, false)
-	if sent := c.nc.Stats().OutMsgs - before; sent > files {
-		t.Errorf("it takes %d requests", sent)
-	}
-	lost := c.fileObject(c.state.shared.files[files/2])
-	if err := c.remove(t.Context(), lost); err != nil {
-		t.Fatal(err)
-	}
-	c.reconcile(c.life, false)
-	if is, err := c.sumOf(t.Context(), lost); err != nil || is == "" {
-		t.Errorf("the broker has what it had lost: %q, %v", is, err)
-	}
 }
 
 // A worker that is frozen before it has told its watcher to wait longer knows that what it ran may have been killed.

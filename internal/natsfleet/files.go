@@ -110,31 +110,40 @@ func readAll(r io.Reader) error {
 // fileObject returns the name of the object that has the content of a file.
 func (c *coordinator) fileObject(f fleet.File) string { return c.key + "/file-" + f.Sum }
 
-// resendFiles has the broker keep again files of the job that it has lost. Without those that have changed since,
+// sendAgain has the broker keep again a file of the job that a worker misses there. Without one that has changed since,
 // workers cannot go on: the run is stopped, and a resume sends what there is then.
-func (c *coordinator) resendFiles(ctx context.Context, lost []fleet.File) {
-	if len(lost) == 0 {
-		return
-	}
-	root, err := os.OpenRoot(c.o.Dir)
-	if err != nil {
-		c.stop(fmt.Errorf("files: the broker has lost them, and they cannot be sent again: %w", err))
-		return
-	}
-	defer func() { _ = root.Close() }()
-	for _, was := range lost {
-		is, err := c.sendFile(ctx, root, was.Path)
-		_, unreadable := errors.AsType[*fs.PathError](err)
-		switch {
-		case unreadable, errors.Is(err, errChanges), errors.Is(err, fleet.ErrRefused):
-			c.stop(fmt.Errorf("files: the broker has lost %s, and it cannot be sent again: %w", was.Path, err))
-		case err != nil: // it is tried again
-			c.notify("%s cannot be sent to the broker again: %v", was.Path, inWords(err))
-		case is.Sum != was.Sum:
-			c.stop(fmt.Errorf("files: the broker has lost %s, and it has changed since the job began: resume the "+
-				"job to send it anew", was.Path))
+func (c *coordinator) sendAgain(_ fleet.Call, _ *flight, name string) (struct{}, error) {
+	var was fleet.File
+	c.turn(func(s *jobState) {
+		if i := slices.IndexFunc(s.shared.files, func(f fleet.File) bool { return f.Path == name }); i >= 0 {
+			was = s.shared.files[i]
 		}
+	})
+	if was.Path == "" {
+		return struct{}{}, errNotOut
 	}
+	c.slow.sending.Lock()
+	defer c.slow.sending.Unlock()
+	root, err := os.OpenRoot(c.o.Dir)
+	var is fleet.File
+	if err == nil {
+		defer func() { _ = root.Close() }()
+		is, err = c.sendFile(c.life, root, name)
+	}
+	_, unreadable := errors.AsType[*fs.PathError](err)
+	switch {
+	case err == nil && is.Sum == was.Sum:
+		return struct{}{}, nil
+	case err == nil:
+		err = fmt.Errorf("files: the broker has lost %s, and it has changed since the job began: resume the job to "+
+			"send it anew", name)
+	case unreadable, errors.Is(err, errChanges), errors.Is(err, fleet.ErrRefused):
+		err = fmt.Errorf("files: the broker has lost %s, and it cannot be sent again: %w", name, err)
+	default: // the broker does not keep it now
+		return struct{}{}, overError{err}
+	}
+	c.stop(err)
+	return struct{}{}, overError{err}
 }
 
 // install writes a file below a directory, whole or not at all. No link leads it out of there.
@@ -189,7 +198,7 @@ func (w *worker) directory(ctx context.Context, j *workerJob, list string) (stri
 	}
 	defer func() { _ = root.Close() }()
 	for i, f := range files {
-		cached, err := w.cached(ctx, j.key+"/file-"+f.Sum, f)
+		cached, err := w.cached(ctx, j, f)
 		if err == nil {
 			err = install(root, f, fmt.Sprintf(".prodigy-%d", i), func(to *os.File) error {
 				from, err := os.Open(cached)
@@ -208,8 +217,8 @@ func (w *worker) directory(ctx context.Context, j *workerJob, list string) (stri
 	return dir, w.prune()
 }
 
-// cached returns a file with the content of an object, which it fetches if no job has before.
-func (w *worker) cached(ctx context.Context, object string, f fleet.File) (string, error) {
+// cached returns a file with the content of one that a job has sent, which it fetches if no job has before.
+func (w *worker) cached(ctx context.Context, j *workerJob, f fleet.File) (string, error) {
 	if _, err := hex.DecodeString(f.Sum); err != nil || len(f.Sum) != 2*sha256.Size {
 		return "", fmt.Errorf("%q is no digest", f.Sum)
 	}
@@ -228,8 +237,16 @@ func (w *worker) cached(ctx context.Context, object string, f fleet.File) (strin
 	if err != nil {
 		return "", err
 	}
-	err = errors.Join(w.fetchFile(ctx, object, f, part), part.Close())
-	if err == nil {
+	object := j.key + "/file-" + f.Sum
+	err = w.fetchFile(ctx, object, f, part)
+	if errors.Is(err, errObjectGone) || errors.Is(err, errNotSent) {
+		asking, cancel := context.WithTimeout(ctx, dumbFor) // other jobs wait for the cache
+		if w.ask(asking, j, callSendAgain, 0, f.Path, new(struct{})) == nil {
+			err = w.fetchFile(ctx, object, f, part)
+		}
+		cancel()
+	}
+	if err = errors.Join(err, part.Close()); err == nil {
 		err = os.Rename(part.Name(), name)
 	}
 	if err != nil {

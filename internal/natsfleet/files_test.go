@@ -441,9 +441,45 @@ func TestAFileThatCannotBeSentAgainStopsTheRun(t *testing.T) {
 			if err := change(filepath.Join(f.root, "run", "in")); err != nil {
 				t.Fatal(err)
 			}
-			c.reconcile(c.life, false)
+			if _, err := c.invoke(fleet.Call{Method: callSendAgain, Args: encoded("in")}); err == nil {
+				t.Error("it is sent again")
+			}
 			if len(causes) != 1 || !strings.Contains(causes[0].Error(), "the broker has lost in, and "+want) {
 				t.Errorf("the run is stopped with %v, want %q", causes, want)
+			}
+		})
+	}
+}
+
+// A file that the broker has lost, or has another content of, is sent again when a worker misses it.
+func TestAFileThatIsLostIsSentAgain(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string]string{"it is lost": "", "somebody has altered it": "altered"} {
+		t.Run(name, func(t *testing.T) {
+			f := newField(t)
+			f.write("in", "as it was", 0o600)
+			_, of := f.config(func(o *fleet.JobOptions) { o.Dir, o.Files = filepath.Join(f.root, "run"), []string{"in"} })
+			c := of.(*coordinator)
+			t.Cleanup(func() { _ = c.Close() })
+			if err := c.open(t.Context(), "job"); err != nil {
+				t.Fatal(err)
+			}
+			object := c.fileObject(c.state.shared.files[0])
+			if err := c.remove(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+			if content != "" {
+				if err := c.put(t.Context(), object, []byte(content)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w := newTestWorker(t)
+			w.brokerConn = c.brokerConn
+			w.node.Instance = w.instance()
+			path, err := w.cached(t.Context(), newTestJob(w, c.key, time.Minute), c.state.shared.files[0])
+			data, readErr := os.ReadFile(path)
+			if err != nil || readErr != nil || string(data) != "as it was" {
+				t.Errorf("got %q, %v, %v, want the file", data, err, readErr)
 			}
 		})
 	}

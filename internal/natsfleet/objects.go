@@ -365,21 +365,6 @@ func (h *brokerConn) objects(ctx context.Context) ([]*jetstream.ObjectInfo, erro
 	return list, err
 }
 
-// digests returns the SHA-256 of all objects that are kept, in hexadecimal, by their names.
-func (h *brokerConn) digests(ctx context.Context) (map[string]string, error) {
-	all, err := h.objects(ctx)
-	if err != nil {
-		return nil, err
-	}
-	kept := make(map[string]string, len(all))
-	for _, o := range all {
-		if sum, err := jetstream.DecodeObjectDigest(o.Digest); err == nil && !o.Deleted {
-			kept[o.Name] = hex.EncodeToString(sum)
-		}
-	}
-	return kept, nil
-}
-
 // erase removes an object, and that there was one: a store that deletes it keeps its name for ever.
 func (h *brokerConn) erase(ctx context.Context, o *jetstream.ObjectInfo) error {
 	stream, err := h.js.Stream(ctx, filesStream)
