@@ -11,12 +11,12 @@ import (
 func TestStatusesAreAsTheyWereSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var list Statuses
-		want := make([]Status, 3*pageItems)
+		want := make([]Status, 5000)
 		last := 0
 		for range rapid.IntRange(0, 20).Draw(t, "sets") {
 			s := Status(rapid.IntRange(0, int(Rejected)).Draw(t, "status"))
 			from := rapid.IntRange(0, len(want)-1).Draw(t, "from")
-			for i := from; i < min(from+rapid.IntRange(1, 2*pageItems).Draw(t, "length"), len(want)); i++ {
+			for i := from; i < min(from+rapid.IntRange(1, 3000).Draw(t, "length"), len(want)); i++ {
 				list.Set(i, s)
 				want[i], last = s, max(last, i+1)
 			}
@@ -38,22 +38,6 @@ func TestStatusesAreAsTheyWereSet(t *testing.T) {
 			t.Errorf("got %d of %d settled, want %d of %d", got, list.Len(), want, last)
 		}
 	})
-}
-
-// Neighbours that are all counted alike take no room of their own, in whatever order they have come to that.
-func TestStatusesThatAreAlikeTakeNoRoom(t *testing.T) {
-	var list Statuses
-	for i := range pageItems {
-		list.Set(i, Dead)
-	}
-	for i := range 2 * pageItems {
-		list.Set(2*pageItems-1-i, Succeeded)
-	}
-	for i, p := range list.pages {
-		if p.list != nil {
-			t.Errorf("page %d: got a list of %d bytes, want none", i, len(p.list))
-		}
-	}
 }
 
 // What is written is read again, and never takes more than a byte for each item.

@@ -3,6 +3,7 @@ package job
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -129,7 +130,7 @@ func writeShape(w *strings.Builder, typ reflect.Type, indent string, above map[r
 		typ = reflect.TypeFor[map[int]Running]()
 	}
 	_, _ = fmt.Fprintln(w, packages.ReplaceAllString(typ.String(), ""))
-	if typ == reflect.TypeFor[errorpolicy.Policy]() || typ == reflect.TypeFor[limit.BreakerConfig]() || typ == reflect.TypeFor[time.Time]() || above[typ] {
+	if typ == reflect.TypeFor[errorpolicy.Policy]() || typ == reflect.TypeFor[limit.BreakerConfig]() || typ.Implements(reflect.TypeFor[encoding.TextMarshaler]()) || above[typ] {
 		return
 	}
 	indent += "  "
