@@ -64,6 +64,14 @@ func (l Attempts) Get(index int) (Running, bool) {
 
 func (l Attempts) Set(index int, f Running) { l[index] = newStartedAttempt(f) }
 
+// change changes the attempt at an item, if there is one.
+func (l Attempts) change(index int, how func(*Running)) {
+	if f, runs := l.Get(index); runs {
+		how(&f)
+		l.Set(index, f)
+	}
+}
+
 // All returns the attempts in no order. The one that it is at may be removed meanwhile.
 func (l Attempts) All() iter.Seq2[int, Running] {
 	return func(yield func(int, Running) bool) {

@@ -85,7 +85,7 @@ func (s *Fold) complete() bool {
 	return s != nil && s.Policy != nil && s.Limits.Complete() && s.Times != nil && s.Phases != nil &&
 		!slices.Contains(slices.Collect(maps.Values(s.Phases)), nil) && s.Running != nil &&
 		s.Waiting != nil && s.Retrying != nil && s.Crashes != nil && s.Losses != nil && s.Failures != nil &&
-		s.LastTry != nil && s.Circuits != nil && s.Merging != nil
+		s.LastTry != nil && s.Circuits != nil && s.Merging != nil && s.Quotas != nil && s.Sessions != nil && s.Skips != nil
 }
 
 // clone returns an independent copy of the state.

@@ -240,16 +240,20 @@ type StepRetry struct {
 
 func NewFold(p errorpolicy.Policy) *Fold {
 	return &Fold{
-		Limits:         limits.NewMemory(p),
-		Policy:         errorpolicy.New(p),
-		Times:          limit.NewStragglerTimes(p.Straggler),
-		Phases:         map[string]*Phase{},
-		Running:        Attempts{},
-		Waiting:        map[int]Waiting{},
-		Retrying:       map[string]StepRetry{},
-		tries:          tries{Failed: map[int]failure{}, Failures: map[int]int{}, LastTry: map[int]int{}},
-		suspicions:     suspicions{Crashes: map[int]crashes{}, Losses: map[int]losses{}},
-		Circuits:       circuits{},
+		Limits:     limits.NewMemory(p),
+		Policy:     errorpolicy.New(p),
+		Times:      limit.NewStragglerTimes(p.Straggler),
+		Phases:     map[string]*Phase{},
+		Running:    Attempts{},
+		Waiting:    map[int]Waiting{},
+		Retrying:   map[string]StepRetry{},
+		tries:      tries{Failed: map[int]failure{}, Failures: map[int]int{}, LastTry: map[int]int{}},
+		suspicions: suspicions{Crashes: map[int]crashes{}, Losses: map[int]losses{}},
+		Circuits:   circuits{},
+		agentsUsed: agentsUsed{
+			Quotas: map[string]events.QuotaPaused{}, Sessions: map[string]events.AISessionStarted{},
+		},
+		requests:       requests{Skips: map[int]string{}},
 		workspaceState: workspaceState{Merging: map[int]Merging{}},
 	}
 }
@@ -278,12 +282,9 @@ func (s *Fold) Apply(r events.Record) (batch []errorpolicy.BatchError) {
 	case events.JobCompleted:
 		s.Ended, s.Reason, s.Reducing, s.Cancelled = Completed, e.Reason, false, ""
 		s.moveHead(e.Head)
-	case events.JobFailed:
-		s.Ended, s.Reason = Failed, e.Reason
-	case events.JobPaused:
-		s.Ended, s.Reason = Paused, e.Reason
-	case events.JobCancelled:
-		s.Ended, s.Reason = Cancelled, e.Reason
+	case events.JobFailed, events.JobPaused, events.JobCancelled:
+		end, _ := events.RunEndOf(e)
+		s.Ended, s.Reason = State(end.State), end.Reason
 	case events.CancelRequested:
 		s.Cancelled = e.By
 	case events.ScaleRequested:
@@ -291,9 +292,6 @@ func (s *Fold) Apply(r events.Record) (batch []errorpolicy.BatchError) {
 			s.Slots = e.MaxParallel
 		}
 	case events.SkipRequested:
-		if s.Skips == nil {
-			s.Skips = map[int]string{}
-		}
 		s.Skips[e.ItemIndex] = e.By
 	case events.RetryNowRequested:
 		s.retryNow(r.Time, e)
@@ -316,13 +314,12 @@ func (s *Fold) Apply(r events.Record) (batch []errorpolicy.BatchError) {
 		delete(s.Retrying, "")
 		delete(s.Sessions, "")
 	case events.AISessionStarted:
-		if s.Sessions == nil {
-			s.Sessions = map[string]events.AISessionStarted{}
-		}
 		s.Sessions[e.ItemID] = e
 	case events.StepRetrying:
 		s.Retrying[e.ItemID] = StepRetry{Event: e, Due: r.Time.Add(time.Duration(e.DelayMS))}
-		s.stepFailed(e)
+		if s.Limits.Concurrency.Service.Limits() {
+			s.Running.change(e.ItemIndex, func(f *Running) { f.Waited = f.Waited || f.ID == e.ItemID })
+		}
 	case events.ErrorBatch:
 		_ = s.Policy.Remainder()
 	case events.FingerprintChanged:
@@ -333,9 +330,6 @@ func (s *Fold) Apply(r events.Record) (batch []errorpolicy.BatchError) {
 	case events.CircuitOpen, events.CircuitHalfOpen, events.CircuitClosed:
 		s.Circuits.note(s.Working, e)
 	case events.QuotaPaused:
-		if s.Quotas == nil {
-			s.Quotas = map[string]events.QuotaPaused{}
-		}
 		s.Quotas[e.Gate()] = e
 	case events.QuotaResumed:
 		delete(s.Quotas, e.Gate())
@@ -385,10 +379,7 @@ func (s *Fold) applyAgent(r events.Record) (batch []errorpolicy.BatchError) {
 		})
 		delete(s.Waiting, e.ItemIndex)
 	case events.AgentDuplicated: // no later version begins a second attempt, nor may its number be used again
-		if f, runs := s.Running.Get(e.ItemIndex); runs {
-			f.Doubled = e.Attempt
-			s.Running.Set(e.ItemIndex, f)
-		}
+		s.Running.change(e.ItemIndex, func(f *Running) { f.Doubled = e.Attempt })
 	case events.AgentCompleted:
 		if _, retried := s.Retrying[e.ItemID]; !retried && !s.Running.At(e.ItemIndex).Waited {
 			s.Times.Add(time.Duration(e.DurationMS))
@@ -417,21 +408,19 @@ func (s *Fold) applyAgent(r events.Record) (batch []errorpolicy.BatchError) {
 	case events.AgentLost:
 		s.lose(e)
 	case events.AgentPlaced:
-		s.place(e)
+		s.Running.change(e.ItemIndex, func(f *Running) {
+			if f.Number == e.Attempt {
+				f.Node = e.Node
+			}
+		})
 	case events.StepTurn:
-		s.stepTurn(e)
+		if e.WaitedMS > 0 {
+			s.Running.change(e.ItemIndex, func(f *Running) { f.Waited = true })
+		}
 	case events.StepRetried:
-		s.retriedStep(r.Time, e)
+		s.Running.change(e.ItemIndex, func(f *Running) { f.Try = r.Time })
 	}
 	return nil
-}
-
-// place notes which worker runs an attempt.
-func (s *Fold) place(e events.AgentPlaced) {
-	if f := s.Running.At(e.ItemIndex); f.Number == e.Attempt {
-		f.Node = e.Node
-		s.Running.Set(e.ItemIndex, f)
-	}
 }
 
 // lose gives an item whose worker was lost its next attempt. Unlike after a stop, a dead letter that is run
@@ -801,32 +790,6 @@ func (s *Fold) Item(index int) limits.Item {
 
 // AtWork returns how many attempts at items have begun and not ended.
 func (s *Fold) AtWork() int { return len(s.Running) }
-
-// stepFailed notes that a try of a step failed and is followed by another.
-func (s *Fold) stepFailed(e events.StepRetrying) {
-	f, runs := s.Running.Get(e.ItemIndex)
-	if e.ItemID == "" || !runs || f.ID != e.ItemID || !s.Limits.Concurrency.Service.Limits() {
-		return
-	}
-	f.Waited = true
-	s.Running.Set(e.ItemIndex, f)
-}
-
-// retriedStep notes when the next try of a step began.
-func (s *Fold) retriedStep(now time.Time, e events.StepRetried) {
-	if f, runs := s.Running.Get(e.ItemIndex); runs {
-		f.Try = now
-		s.Running.Set(e.ItemIndex, f)
-	}
-}
-
-// stepTurn notes that a step has waited for its turn.
-func (s *Fold) stepTurn(e events.StepTurn) {
-	if f, runs := s.Running.Get(e.ItemIndex); runs && e.WaitedMS > 0 {
-		f.Waited = true // how long its attempt takes says nothing of the service
-		s.Running.Set(e.ItemIndex, f)
-	}
-}
 
 // IsRetry reports whether the next attempt at an item follows a failure.
 func (s *Fold) IsRetry(index int) bool { return s.Waiting[index].Retry.Attempts > 0 }

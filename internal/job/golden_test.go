@@ -61,7 +61,7 @@ func TestGoldenLogsFoldAsTheyDidWhenTheyWereWritten(t *testing.T) {
 // checkLastWord checks that the last record of a log alone says what all of them come to, when it is an end.
 func checkLastWord(t *testing.T, dir string, want folded) {
 	t.Helper()
-	last, err := LastWord(dir)
+	last, err := lastWord(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,52 +63,34 @@ func (s Summary) StateShown() string {
 // MayHaveCompleted reports whether the log of a job ends as that of a completed one does. It reads the end
 // only: if the answer is no, a log that is about to be replayed need not be folded before.
 func MayHaveCompleted(place jobs.Job) (bool, error) {
-	last, err := LastWord(place.EventsDir())
-	if err != nil {
-		return false, Unusable(place, err)
-	}
+	last, err := LastWord(place)
 	_, completed := last.(events.JobCompleted)
-	return completed, nil
+	return completed, err
 }
 
 // WasCancelled reports whether the log of a job ends as that of a cancelled one does.
 func WasCancelled(place jobs.Job) (bool, error) {
-	last, err := LastWord(place.EventsDir())
-	if err != nil {
-		return false, Unusable(place, err)
-	}
-	switch last.(type) {
-	case events.JobCancelled, events.CancelRequested:
-		return true, nil
-	}
-	return false, nil
+	last, err := LastWord(place)
+	_, cancelled := last.(events.JobCancelled)
+	_, asked := last.(events.CancelRequested)
+	return cancelled || asked, err
 }
 
 // AwaitsAccept reports whether a job is paused because too few items of its canary or of a step of its ramp
 // have succeeded.
 func AwaitsAccept(place jobs.Job) (bool, error) {
-	last, err := LastWord(place.EventsDir())
-	if err != nil {
-		return false, Unusable(place, err)
-	}
-	switch e := last.(type) {
-	case events.JobPaused:
-		return e.Unproven, nil
-	case events.RolloutHeld:
-		return true, nil
-	}
-	return false, nil
+	last, err := LastWord(place)
+	paused, _ := last.(events.JobPaused)
+	_, held := last.(events.RolloutHeld)
+	return paused.Unproven || held, err
 }
 
 // InputGone reports whether a job has failed because the rest of its items cannot be read any more, so that a resume
 // can do nothing.
 func InputGone(place jobs.Job) (bool, error) {
-	last, err := LastWord(place.EventsDir())
-	if err != nil {
-		return false, Unusable(place, err)
-	}
-	e, failed := last.(events.JobFailed)
-	return failed && e.InputGone, nil
+	last, err := LastWord(place)
+	failed, _ := last.(events.JobFailed)
+	return failed.InputGone, err
 }
 
 // Summarize returns the summary of a job, which may be running. If the job has ended, only the last record is
@@ -122,9 +104,9 @@ func Summarize(place jobs.Job) (Summary, error) {
 	if place.Running() {
 		return summarizeFold(place, meta)
 	}
-	last, err := LastWord(place.EventsDir())
+	last, err := LastWord(place)
 	if err != nil {
-		return Summary{}, Unusable(place, err)
+		return Summary{}, err
 	}
 	sum := summaryOf(place, meta)
 	if !sum.ended(last) {
@@ -151,10 +133,17 @@ func summaryOf(place jobs.Job, meta jobs.Meta) Summary {
 	return Summary{Job: place, Workflow: meta.Workflow, Mode: meta.Mode, Started: meta.Started}
 }
 
-// LastWord returns the last event of the log in dir, but for those that people cause between its runs; nil: it
+// LastWord returns the last event of the log of a job, but for those that people cause between its runs; nil: it
 // has none.
-func LastWord(dir string) (events.Event, error) {
-	var last events.Event
+func LastWord(place jobs.Job) (events.Event, error) {
+	last, err := lastWord(place.EventsDir())
+	if err != nil {
+		return nil, Unusable(place, err)
+	}
+	return last, nil
+}
+
+func lastWord(dir string) (last events.Event, err error) {
 	said := func(line []byte) bool {
 		r, err := events.Decode(line)
 		last = r.Event

@@ -147,7 +147,7 @@ func lockEnded(place jobs.Job) (*jobs.Lock, error) {
 		if !errors.Is(err, jobs.ErrLocked) || time.Since(since) > readerPatience {
 			return lock, err
 		}
-		last, failed := job.LastWord(place.EventsDir())
+		last, failed := job.LastWord(place)
 		switch last.(type) {
 		case events.JobCompleted, events.JobFailed, events.JobPaused:
 		default:
