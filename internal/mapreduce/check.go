@@ -26,18 +26,17 @@ import (
 func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 	problems, warnings := findings(c, w)
 	if !c.OnFleet && jobs.IsCheckout(c.Dir) {
-		slots := 1
-		if w.Map != nil {
-			slots = agentsAtOnce(c, w)
-		}
-		if edit, found := agent.CheckSharedEdits(w, slots); found && w.Older {
+		if edit, found := agent.CheckSharedEdits(w, agentsAtOnce(c, w)); found && w.Older {
 			problems = append(problems, edit)
 		} else if found {
 			warnings = append(warnings, edit)
 		}
 	}
-	if w.Map != nil && w.Setup == nil { // which might make the input
-		env := items.Env{Dir: c.Dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
+	if w.Map == nil {
+		return asError(w, problems, warnings)
+	}
+	env := items.Env{Dir: c.Dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
+	if w.Setup == nil { // which might make the input
 		found := items.CheckInput(w.Map, env)
 		if c.InputMayCome && items.IsMissing(w.Map, env) {
 			for _, p := range found {
@@ -48,14 +47,14 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 			problems = append(problems, found...)
 		}
 	}
-	if w.Map != nil && !w.Map.ItemsFromArgs && w.Map.Key.Value == "" {
-		env := items.Env{Dir: c.Dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
-		for _, s := range w.Map.AgentTemplate {
-			if !items.SelectedAtOnce(w.Map, env) && namesTotal([]workflow.Step{s}) { // encoding steps is most of what a small validate costs
-				warnings = append(warnings, w.ProblemAt(s.Pos,
-					"${item_total} may be empty for the first agents: they begin while the items are still being read. With a key, they begin when all are known"))
-				break
-			}
+	if w.Map.ItemsFromArgs || w.Map.Key.Value != "" {
+		return asError(w, problems, warnings)
+	}
+	for _, s := range w.Map.AgentTemplate {
+		if !items.SelectedAtOnce(w.Map, env) && namesTotal([]workflow.Step{s}) { // encoding steps is most of what a small validate costs
+			warnings = append(warnings, w.ProblemAt(s.Pos,
+				"${item_total} may be empty for the first agents: they begin while the items are still being read. With a key, they begin when all are known"))
+			break
 		}
 	}
 	return asError(w, problems, warnings)
@@ -65,30 +64,31 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 func findings(c Config, w *workflow.Workflow) (problems, warnings []workflow.Problem) {
 	problems, warnings = agent.Check(w)
 	problems = append(problems, settings.Check(w)...)
-	if w.Map != nil && w.Map.Guards.Any() && !limit.CanMeasure {
+	problems = append(problems, agent.CheckShared(w, agentsAtOnce(c, w))...)
+	if w.Map == nil {
+		return problems, slices.Concat(w.Warnings, warnings)
+	}
+	if w.Map.Guards.Any() && !limit.CanMeasure {
 		problems = append(problems, w.ProblemAt(w.Map.Pos,
 			"guards are only known on Linux: remove them to run the workflow here"))
 	}
-	if w.Map == nil {
-		problems = append(problems, agent.CheckShared(w, 1)...)
+	problems = append(problems, items.Check(w.Map)...)
+	for _, p := range items.Warnings(w.Map) {
+		warnings = append(warnings, w.ProblemAt(workflow.Pos{Line: p.Line, Col: p.Col}, p.Message))
 	}
-	if w.Map != nil {
-		problems = append(problems, items.Check(w.Map)...)
-		for _, p := range items.Warnings(w.Map) {
-			warnings = append(warnings, w.ProblemAt(workflow.Pos{Line: p.Line, Col: p.Col}, p.Message))
-		}
-		if _, err := maxParallel(c, w); err != nil {
-			problems = append(problems, w.ProblemAt(w.Map.MaxParallel.Pos, err.Error()))
-		}
-		problems = append(problems, agent.CheckShared(w, agentsAtOnce(c, w))...)
-		problems = append(problems, checkLimits(c, w)...)
-		problems = append(problems, reuse.Check(c.Dir, w)...)
+	if _, err := maxParallel(c, w); err != nil {
+		problems = append(problems, w.ProblemAt(w.Map.MaxParallel.Pos, err.Error()))
 	}
+	problems = append(problems, checkLimits(c, w)...)
+	problems = append(problems, reuse.Check(c.Dir, w)...)
 	return problems, slices.Concat(w.Warnings, warnings)
 }
 
 // agentsAtOnce returns how many agents of w run at once at most.
 func agentsAtOnce(c Config, w *workflow.Workflow) int {
+	if w.Map == nil {
+		return 1
+	}
 	slots, _ := maxParallel(c, w)
 	if w.Map.Input.Items != nil {
 		slots = min(slots, len(w.Map.Input.Items))

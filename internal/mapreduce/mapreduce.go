@@ -51,24 +51,21 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if err := j.refuseCancelled(); err != nil {
-		return Result{Job: place}, errors.Join(err, j.close())
-	}
-	if err := j.refuseUnproven(); err != nil {
-		return Result{Job: place}, errors.Join(err, j.close())
+	if err := cmp.Or(j.refuseCancelled(), j.refuseUnproven()); err != nil {
+		return j.abandon(err)
 	}
 	if j.Fold.Ended == job.Completed {
 		return j.finish(ctx, Result{State: job.Completed, Reason: "the job had already completed; nothing to do"}, nil)
 	}
 	mapped := j.Fold.Phases["map"]
 	if err := j.beginAgain(ctx, mapped == nil || !mapped.Completed); err != nil {
-		return Result{Job: place}, errors.Join(err, j.close())
+		return j.abandon(err)
 	}
 	if reason, stopped := j.Fold.Policy.Stop(); stopped {
 		j.notice("the error policy had stopped the job: " + reason + "; its limits count from zero again")
 	}
 	if err := j.recordResumed(ctx, events.ForResume, j.Fold.Reducing); err != nil {
-		return Result{Job: place}, errors.Join(err, j.close())
+		return j.abandon(err)
 	}
 	j.quarantine()
 	v, err := j.run(ctx)
@@ -84,7 +81,7 @@ func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, re
 		return Result{}, err
 	}
 	if err := j.refuseCancelled(); err != nil {
-		return Result{Job: place}, errors.Join(err, j.close())
+		return j.abandon(err)
 	}
 	ids, err := j.chosen(choose)
 	held := j.reduceHeld()
@@ -101,10 +98,15 @@ func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, re
 		work, err = j.adopt(ctx, ids)
 	}
 	if err != nil {
-		return Result{Job: place}, errors.Join(err, j.close())
+		return j.abandon(err)
 	}
 	v, err := j.retryDead(ctx, ids, reduce, held, work)
 	return j.finish(ctx, v, err)
+}
+
+// abandon closes a job of which nothing was run.
+func (j *owner) abandon(err error) (Result, error) {
+	return Result{Job: j.place}, errors.Join(err, j.close())
 }
 
 // refuseCancelled returns an error for a job that was cancelled, unless it is to go on all the same.
