@@ -122,19 +122,14 @@ func withoutPassword(text string) string {
 // the hub. The directories of c must be new.
 func OpenClone(ctx context.Context, c Config, seed Seed, store string) (*Space, error) {
 	c.Policy = seed.Policy
-	var err error
-	for _, dir := range []*string{&c.GitDir, &c.WorkDir, &store} {
-		if *dir, err = madeDir(*dir); err != nil {
-			return nil, err
-		}
+	s, err := newSpace(ctx, c)
+	if err == nil {
+		store, err = madeDir(store)
 	}
-	s := &Space{Config: c, git: newGit(c), record: seed.Record, store: store, tips: seed.Tips}
-	if err := s.git.find(ctx); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	if s.umask, err = probeUmask(c.WorkDir); err != nil {
-		return nil, err
-	}
+	s.record, s.store, s.tips = seed.Record, store, seed.Tips
 	own := append(formatSettings(seed.Record.Format, false), hubSettings()...)
 	shallow := map[string]string{}
 	if text, ok := seed.Files["shallow"]; ok {

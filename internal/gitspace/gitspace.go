@@ -204,21 +204,11 @@ func (c Config) Branch(index int) string { return c.ResultBranch() + "-" + strco
 // removed, and the refs are set from what the caller has recorded. Head is the recorded head, and live the work
 // that waits to be merged.
 func Open(ctx context.Context, c Config, start Start, head string, live []Work) (*Space, error) {
-	var err error
-	// The workspaces are compared with paths that the system reports, which have no symbolic links in them.
-	for _, dir := range []*string{&c.GitDir, &c.WorkDir} {
-		if *dir, err = madeDir(*dir); err != nil {
-			return nil, err
-		}
-	}
-	s := &Space{Config: c, git: newGit(c)}
-	if err := s.git.find(ctx); err != nil {
+	s, err := newSpace(ctx, c)
+	if err != nil {
 		return nil, err
 	}
 	if s.user, err = s.git.inspect(ctx, c.Dir); err != nil {
-		return nil, err
-	}
-	if s.umask, err = probeUmask(c.WorkDir); err != nil {
 		return nil, err
 	}
 	err = s.readRecord()
@@ -239,6 +229,22 @@ func Open(ctx context.Context, c Config, start Start, head string, live []Work) 
 		s.before = kept(head, changes)
 	}
 	return s, nil
+}
+
+// newSpace makes the directories of a Space, and looks for git.
+func newSpace(ctx context.Context, c Config) (s *Space, err error) {
+	// The workspaces are compared with paths that the system reports, which have no symbolic links in them.
+	for _, dir := range []*string{&c.GitDir, &c.WorkDir} {
+		if *dir, err = madeDir(*dir); err != nil {
+			return nil, err
+		}
+	}
+	s = &Space{Config: c, git: newGit(c)}
+	if err := s.git.find(ctx); err != nil {
+		return nil, err
+	}
+	s.umask, err = probeUmask(c.WorkDir)
+	return s, err
 }
 
 // madeDir makes a directory and returns its path without symbolic links.

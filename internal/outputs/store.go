@@ -293,10 +293,7 @@ type file struct {
 // it was, it names the latter.
 func list(dir string) ([]file, error) {
 	entries, err := os.ReadDir(dir) // sorted
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	var files []file

@@ -35,10 +35,7 @@ func tailPath(dir string, position int64, number, generation int) string {
 // were written.
 func listTails(dir string) ([]tailFile, error) {
 	entries, err := os.ReadDir(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	var files []tailFile
