@@ -30,9 +30,8 @@ type (
 
 // distribution is of numbers: nanoseconds, US dollars, or tokens.
 type distribution struct {
-	form  *form
-	a, b  float64
-	sigma float64
+	form *form
+	a, b float64
 }
 
 // quantity is what a distribution is of.
@@ -71,11 +70,11 @@ func quantityOf[T amount]() quantity {
 // longest is the longest duration that is drawn.
 const longest = 30 * 24 * time.Hour
 
-// form is a way to write a distribution.
+// form is a way to write a distribution: a value, and perhaps a second parameter.
 type form struct {
 	name   string
 	params func(q quantity) string // for people
-	read   func(d *distribution, q quantity, args []string) error
+	second func(d *distribution, q quantity, args []string) error
 	sample func(d distribution, r *rand.Rand) float64
 }
 
@@ -83,38 +82,35 @@ type form struct {
 func forms() []*form {
 	value := func(q quantity) string { return q.value }
 	return []*form{
-		{"const", value, oneValue, func(d distribution, _ *rand.Rand) float64 { return d.a }},
+		{"const", value, nil, func(d distribution, _ *rand.Rand) float64 { return d.a }},
 		{
-			"uniform", func(q quantity) string { return q.less + ", " + q.great }, twoValues,
-			func(d distribution, r *rand.Rand) float64 {
-				return d.a + r.Float64()*(d.b-d.a)
-			},
+			"uniform", func(q quantity) string { return q.less + ", " + q.great }, greater,
+			func(d distribution, r *rand.Rand) float64 { return d.a + r.Float64()*(d.b-d.a) },
 		},
-		{"exponential", value, oneValue, func(d distribution, r *rand.Rand) float64 { return r.ExpFloat64() * d.a }},
+		{"exponential", value, nil, func(d distribution, r *rand.Rand) float64 { return r.ExpFloat64() * d.a }},
 		{
-			"lognormal", func(q quantity) string { return q.value + ", 0.8" }, median,
-			func(d distribution, r *rand.Rand) float64 {
-				return d.a * math.Exp(d.sigma*r.NormFloat64())
-			},
+			"lognormal", func(q quantity) string { return q.value + ", 0.8" }, sigma,
+			func(d distribution, r *rand.Rand) float64 { return d.a * math.Exp(d.b*r.NormFloat64()) },
 		},
 	}
 }
 
-func oneValue(d *distribution, q quantity, args []string) (err error) {
-	if len(args) != 1 {
+// read reads the parameters of a form.
+func (d *distribution) read(q quantity, args []string) (err error) {
+	want := 1
+	if d.form.second != nil {
+		want = 2
+	}
+	if len(args) != want {
 		return errArguments
 	}
-	d.a, err = q.parse(args[0])
+	if d.a, err = q.parse(args[0]); err == nil && want == 2 {
+		err = d.form.second(d, q, args)
+	}
 	return err
 }
 
-func twoValues(d *distribution, q quantity, args []string) (err error) {
-	if len(args) != 2 {
-		return errArguments
-	}
-	if d.a, err = q.parse(args[0]); err != nil {
-		return err
-	}
+func greater(d *distribution, q quantity, args []string) (err error) {
 	if d.b, err = q.parse(args[1]); err == nil && d.b < d.a {
 		err = fmt.Errorf("%s is more than %s", args[0], args[1])
 	}
@@ -124,14 +120,8 @@ func twoValues(d *distribution, q quantity, args []string) (err error) {
 // maxSigma is the largest sigma of a lognormal distribution. Past it, durations of years are common.
 const maxSigma = 5
 
-func median(d *distribution, q quantity, args []string) (err error) {
-	if len(args) != 2 {
-		return errArguments
-	}
-	if d.a, err = q.parse(args[0]); err != nil {
-		return err
-	}
-	if d.sigma, err = strconv.ParseFloat(args[1], 64); err != nil || !(d.sigma >= 0 && d.sigma <= maxSigma) {
+func sigma(d *distribution, _ quantity, args []string) (err error) {
+	if d.b, err = strconv.ParseFloat(args[1], 64); err != nil || !(d.b >= 0 && d.b <= maxSigma) {
 		return fmt.Errorf("sigma %q: want a number from 0 to %d", args[1], maxSigma)
 	}
 	return nil
@@ -165,7 +155,7 @@ func (d *Draws[T]) ReadText(text string) error {
 			args[i] = strings.TrimSpace(args[i])
 		}
 		d.form = forms()[at]
-		err = d.form.read(&d.distribution, quantityOf[T](), args)
+		err = d.read(quantityOf[T](), args)
 	}
 	switch {
 	case errors.Is(err, errArguments):

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// StepRef identifies a step in a
+// StepRef identifies a step in a workflow.
 type StepRef struct {
 	Section string // as Section.Name
 	Label   string // of the step; a hook's step is prefixed with the label of its step

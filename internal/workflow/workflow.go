@@ -5,7 +5,7 @@
 // the JSON Schema and of docs/workflow.md.
 //
 // The package knows nothing of jobs, logs or queues. A block with behaviour is a type of the package that
-// implements it: retry.Policy, errorpolicy.Policy, breaker.Config.
+// implements it: retry.Policy, errorpolicy.Policy, limit.BreakerConfig.
 package workflow
 
 import (
