@@ -43,11 +43,11 @@ type Job struct {
 	Serial   int           `json:"serial,omitempty"`  // grows with what the owner says of it
 	By       string        `json:"by,omitempty"`      // public key of who has signed it, or empty
 	Sig      []byte        `json:"sig,omitempty"`
-	// object with the list of the files that commands run beside, unless Dir is shared
+	// name of the list of the files that commands run beside, unless Dir is shared
 	Files string `json:"files,omitempty"`
 	// Guards say what the machine of a worker must have left for it to take an attempt.
 	Guards limit.Guards `json:"guards,omitzero"`
-	Seed   string       `json:"seed,omitempty"` // object with what workspaces are made of, unless commands run in Dir
+	Seed   string       `json:"seed,omitempty"` // name of what workspaces are made of, unless commands run in Dir
 }
 
 // NodesAsk asks all workers to describe themselves.
