@@ -73,7 +73,7 @@ func (f *field) start(port int) {
 		return
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	for until := time.Now().Add(time.Second); canListen(address) != nil && time.Now().Before(until); {
+	for until := time.Now().Add(time.Minute); canListen(address) != nil && time.Now().Before(until); {
 		time.Sleep(time.Millisecond) // a command that just starts has the port of the broker before until it runs its program
 	}
 	s, err := startBroker(fleet.BrokerOptions{Listen: address, Store: store})
