@@ -76,10 +76,7 @@ func (c *compiler) passthrough() *Template {
 	}
 	file, err := shell.Parse(c.src, c.dialects)
 	if err != nil {
-		c.report(
-			Warning, shell.ErrorOffset(err),
-			finding{codeShell, "this does not look like valid sh: " + shell.ErrorText(err)},
-		)
+		c.warnInvalid(err)
 		t.Diags = c.diags
 		return t
 	}
@@ -92,6 +89,10 @@ func (c *compiler) passthrough() *Template {
 	t.Diags = c.diags
 	t.argv, t.redirects = c.plainCommand(file)
 	return t
+}
+
+func (c *compiler) warnInvalid(err error) {
+	c.report(Warning, shell.ErrorOffset(err), finding{codeShell, "this does not look like valid sh: " + shell.ErrorText(err)})
 }
 
 // analyze parses the text and finds the place of each ref in it.
@@ -112,10 +113,7 @@ func (c *compiler) analyze() error {
 	file, err := shell.Parse(c.parseText, c.dialects)
 	if err != nil {
 		if len(c.refs) == 0 && len(c.natives) == 0 {
-			c.report(
-				Warning, shell.ErrorOffset(err),
-				finding{codeShell, "this does not look like valid sh: " + shell.ErrorText(err)},
-			)
+			c.warnInvalid(err)
 			return nil
 		}
 		c.report(
