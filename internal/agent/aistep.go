@@ -86,8 +86,8 @@ func aiCall(c call, run *aiRun) call {
 	return c
 }
 
-// complete adds to the call of an AI coding CLI what the step, the attempt and the budget say, and its prompt, each in the
-// way of its preset.
+// complete adds to the call of an AI coding CLI what the step, the attempt and the budget say, and its prompt, each
+// in the way of its preset.
 func (b *boundCommand) complete(r *run) error {
 	a := b.aiRun
 	if a.schema != "" {

@@ -26,16 +26,15 @@ func (s *Space) rebooted() bool {
 
 // hasTrees reports whether the trees of the head and of the work that waits can be read: a quick look.
 func (s *Space) hasTrees(ctx context.Context, head string, live []Work) (bool, error) {
-	var names strings.Builder
-	names.WriteString(head + "^{tree}\n")
+	trees := []string{head + "^{tree}"}
 	for _, w := range live {
-		names.WriteString(w.Commit + "^{tree}\n")
+		trees = append(trees, w.Commit+"^{tree}")
 	}
-	out, err := s.git.feed(ctx, s.hub(), names.String(), "cat-file", "--batch-check")
+	absent, err := s.absent(ctx, s.hub(), trees)
 	if refusal(err) != nil {
 		return false, nil
 	}
-	return !strings.Contains(out, " missing\n"), err
+	return len(absent) == 0, err
 }
 
 // inspectHub looks for all objects of the head and of the work that waits. An error says that the head is not

@@ -198,7 +198,9 @@ func (s *Space) absent(ctx context.Context, in place, names []string) ([]string,
 	if len(names) == 0 {
 		return nil, nil
 	}
-	out, err := s.git.feed(ctx, in, strings.Join(names, "\n")+"\n", "cat-file", "--batch-check=%(objectname) %(objecttype)")
+	out, err := s.git.feed(
+		ctx, in, without(names, nil), "cat-file", "--batch-check=%(objectname) %(objecttype)",
+	)
 	if err != nil {
 		return nil, err
 	}

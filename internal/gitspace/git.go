@@ -250,7 +250,8 @@ func (g *git) run(
 	stdout := bounded{most: cmp.Or(p.most, mostOutput), keep: p.most == 0, full: expire}
 	stderr := process.Capture{Limit: 16 << 10}
 	c := process.Command{
-		Path: g.path, Argv: slices.Concat([]string{"git"}, g.flags, args), Dir: p.dir, Env: append(slices.Clip(g.environ), p.environ()...),
+		Path: g.path, Argv: slices.Concat([]string{"git"}, g.flags, args), Dir: p.dir,
+		Env:   append(slices.Clip(g.environ), p.environ()...),
 		Stdin: p.stdin, Input: input, Stdout: &stdout, Stderr: &stderr, Grace: 5 * time.Second, Register: g.register,
 		Expiry: expiry,
 	}

@@ -121,7 +121,8 @@ func (s *Store) removeTail(of Source) {
 	}
 }
 
-// adoptTails appends the tails that a killed run has left, as far as the store does not have them, and removes their files.
+// adoptTails appends the tails that a killed run has left, as far as the store does not have them, and removes their
+// files.
 func (s *Store) adoptTails() error {
 	t := tails{dir: s.dir}
 	t.look()

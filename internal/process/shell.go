@@ -141,10 +141,10 @@ func (s *Shell) program(p Program, c Command) (path string, env []string, ok boo
 const needsShell = "setsid"
 
 // shellManagedVars are variables that some shell reads from its environment and does not pass on as they were.
-const shellManagedVars = `
+var shellManagedVars = strings.Fields(`
 	COPROC DIRSTACK EPOCHREALTIME EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD IFS LINENO OPTERR OPTIND
 	POSIXLY_CORRECT PPID PS1 PS2 PS4 RANDOM SECONDS SHELLOPTS SRANDOM UID
-`
+`)
 
 // variables are those of an environment that decide how a shell starts a program.
 type variables struct {
@@ -167,7 +167,7 @@ func readVariables(env []string) (v variables, ok bool) {
 		case "SHLVL":
 			v.level = value
 		default:
-			if !shell.IsName(name) || slices.Contains(strings.Fields(shellManagedVars), name) || strings.HasPrefix(name, "BASH") {
+			if !shell.IsName(name) || slices.Contains(shellManagedVars, name) || strings.HasPrefix(name, "BASH") {
 				return variables{}, false
 			}
 		}
