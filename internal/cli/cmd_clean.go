@@ -165,7 +165,7 @@ func (o cleanOptions) candidate(place jobs.Job) (oldJob, error) {
 	if err != nil {
 		return oldJob{}, err
 	}
-	last, err := lastRecord(place)
+	last, err := events.Last(place.EventsDir())
 	if err != nil {
 		return oldJob{}, err
 	}
@@ -203,23 +203,6 @@ func (c oldJob) reason(force bool) string {
 		return "has " + term.Counted(c.DeadLetters, "dead letter") + " (remove it with --force)"
 	}
 	return ""
-}
-
-// lastRecord returns the last record of the log of a job; the zero Record when there is none.
-func lastRecord(job jobs.Job) (events.Record, error) {
-	var last events.Record
-	for line, err := range events.ReadLines(job.EventsDir(), events.Query{Limit: 1}) {
-		if errors.Is(err, events.ErrTorn) {
-			break
-		}
-		if err != nil {
-			return events.Record{}, err
-		}
-		if last, err = events.Decode(line); err != nil {
-			return events.Record{}, err
-		}
-	}
-	return last, nil
 }
 
 func deadLettersOf(job jobs.Job) (int, error) {
@@ -288,7 +271,7 @@ func (o cleanOptions) remove(ctx context.Context, c *oldJob) error {
 	if err != nil {
 		return err
 	}
-	last, err := lastRecord(c.job)
+	last, err := events.Last(c.job.EventsDir())
 	if err == nil && last.Seq != c.last.Seq {
 		c.Removed, c.Kept = false, "continued in the meantime"
 		return lock.Unlock()

@@ -201,16 +201,14 @@ func lastSeq(path string) (seq int64, err error) {
 	return seq, nil
 }
 
-// LastSeq returns the number of the last whole record of the log in dir, 0 when it has none. A directory
-// without a log is an error. It reads little more than that.
-func LastSeq(dir string) (int64, error) {
+// Last returns the last whole record of the log in dir, the zero Record when it has none. A directory without a log
+// is an error. It reads little more than that.
+func Last(dir string) (Record, error) {
 	lines, err := new(filter).newest(dir, 1)
 	if err != nil && !errors.Is(err, ErrTorn) || len(lines) == 0 {
-		return 0, err
+		return Record{}, err
 	}
-	l := line{text: lines[0]}
-	err = l.readSeq()
-	return l.seq, err
+	return Decode(lines[0])
 }
 
 // seqBefore returns the number of the record that ends at offset end of f, 0 at its beginning.

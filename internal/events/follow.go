@@ -35,6 +35,21 @@ func Follow(ctx context.Context, dir string, q Query, running func() bool) iter.
 	}
 }
 
+// FollowRecords is Follow for all records.
+func FollowRecords(ctx context.Context, dir string, running func() bool) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		for line, err := range Follow(ctx, dir, Query{}, running) {
+			var r Record
+			if err == nil {
+				r, err = Decode(line)
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 // errEnough says that whoever ranges over the lines wants no more.
 var errEnough = errors.New("no more lines are wanted")
 

@@ -297,11 +297,11 @@ func noChunks([]events.Record) error { return nil }
 // lostEnd returns a message if the log of a job ends before record known, from which something was made. Dead
 // letters, results and checkpoints are only made from records on disk, so the log must have lost its end.
 func lostEnd(place jobs.Job, known int64) (string, error) {
-	last, err := events.LastSeq(place.EventsDir())
-	if err != nil || known <= last {
+	last, err := events.Last(place.EventsDir())
+	if err != nil || known <= last.Seq {
 		return "", err
 	}
-	return fmt.Sprintf("the end of the log is lost: it ends with record %d, and there were at least %d", last, known), nil
+	return fmt.Sprintf("the end of the log is lost: it ends with record %d, and there were at least %d", last.Seq, known), nil
 }
 
 // checkLogEnd is lostEnd for commands that only read a job. It returns nil while the job runs. Checkpoint is

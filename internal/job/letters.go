@@ -14,11 +14,11 @@ import (
 
 // syncQueue tells the projection where the log of its job ends.
 func syncQueue(place jobs.Job, p *dlq.Projection) error {
-	last, err := events.LastSeq(place.EventsDir())
+	last, err := events.Last(place.EventsDir())
 	if err != nil {
 		return err
 	}
-	return p.Behind(last)
+	return p.Behind(last.Seq)
 }
 
 // UpdateLetters brings the dead letters of a job up to date with its log, before they are read: a run may have
@@ -53,12 +53,12 @@ func lettersBehind(place jobs.Job) (bool, error) {
 	if meta.Mode != string(workflow.MapReduce) {
 		return false, nil
 	}
-	last, err := events.LastSeq(place.EventsDir())
+	last, err := events.Last(place.EventsDir())
 	if err != nil {
 		return false, Unusable(place, err)
 	}
 	applied, err := dlq.Applied(place.DLQFile())
-	return applied != last, err
+	return applied != last.Seq, err
 }
 
 // updateLetters is UpdateLetters of a job whose lock is held.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"net/http"
 	"strings"
 	"sync"
@@ -99,8 +98,7 @@ func Export(ctx context.Context, o Options) (Report, error) {
 		var giveUp context.CancelFunc
 		x.sending, giveUp = context.WithCancel(ctx)
 		defer giveUp()
-		records = followed(events.Follow(ctx, o.Job.EventsDir(), events.Query{},
-			func() bool { return !closed(o.Over) }))
+		records = events.FollowRecords(ctx, o.Job.EventsDir(), func() bool { return !closed(o.Over) })
 		go func() { // it ends with the export
 			select {
 			case <-o.Over:
@@ -126,21 +124,6 @@ func closed(c <-chan struct{}) bool {
 		return true
 	default:
 		return false
-	}
-}
-
-// followed decodes lines.
-func followed(lines iter.Seq2[[]byte, error]) iter.Seq2[events.Record, error] {
-	return func(yield func(events.Record, error) bool) {
-		for line, err := range lines {
-			var r events.Record
-			if err == nil {
-				r, err = events.Decode(line)
-			}
-			if !yield(r, err) || err != nil {
-				return
-			}
-		}
 	}
 }
 

@@ -16,11 +16,7 @@ func Fold(records iter.Seq2[events.Record, error]) (*Job, error) {
 // Follow sends the records of the log in dir, then new ones as they come, until the job or ctx ends. Running
 // reports whether a process runs the job, as for events.Follow.
 func Follow(ctx context.Context, dir string, running func() bool, records chan<- events.Record) error {
-	for line, err := range events.Follow(ctx, dir, events.Query{}, running) {
-		if err != nil {
-			return err
-		}
-		r, err := events.Decode(line)
+	for r, err := range events.FollowRecords(ctx, dir, running) {
 		if err != nil {
 			return err
 		}

@@ -95,7 +95,7 @@ func (s *Server) liveJob(w http.ResponseWriter, r *http.Request, place jobs.Job)
 // follow owns the view of a job for one browser, and sends it when it changes, but not before it has all that the log
 // has now: the page in the browser has that already.
 func (s *Server) follow(req *http.Request, place jobs.Job, out *stream) error {
-	last, err := events.LastSeq(place.EventsDir())
+	last, err := events.Last(place.EventsDir())
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (s *Server) follow(req *http.Request, place jobs.Job, out *stream) error {
 				seen.Apply(r)
 				read = r.Seq
 			case <-tick.C:
-				if read < last {
+				if read < last.Seq {
 					continue
 				}
 				if err := send(); err != nil {

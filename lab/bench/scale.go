@@ -293,7 +293,7 @@ func resuming(s *stage) error {
 }
 
 func (s *stage) takeUp(home string, job jobs.Job) (usage, error) {
-	last, err := events.LastSeq(job.EventsDir())
+	last, err := events.Last(job.EventsDir())
 	if err != nil {
 		return usage{}, err
 	}
@@ -305,7 +305,7 @@ func (s *stage) takeUp(home string, job jobs.Job) (usage, error) {
 	if err := cmd.Start(); err != nil {
 		return usage{}, err
 	}
-	_, err = awaitEvent(home, events.TypeOf(events.AgentStarted{}), last)
+	_, err = awaitEvent(home, events.TypeOf(events.AgentStarted{}), last.Seq)
 	took := time.Since(began)
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	_ = cmd.Wait() // it says that it was interrupted
