@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"prodigy/internal/errorpolicy"
@@ -22,18 +21,6 @@ import (
 // What people ask of a running job comes as requests, from any goroutine, to the owner of the job. The owner
 // records a request, and then does it; who asked gets the answer when the record is durable. A run that dies in
 // between leaves the record, which the state of the job is folded from.
-
-// controlCall is a request on its way to the owner.
-type controlCall struct {
-	request job.Request
-	reply   chan controlReply // gets one value
-}
-
-// controlReply is an answer, and the record that has to be durable before it is given; 0: none has.
-type controlReply struct {
-	job.Answer
-	seq int64
-}
 
 // ownerTime is how long a request waits for the owner, who does other things between the phases.
 const ownerTime = 10 * time.Second
@@ -524,87 +511,4 @@ func result(v *Result) Result {
 		return Result{}
 	}
 	return *v
-}
-
-// holdGate holds back the next tries of steps while the job is paused. Its zero value is open.
-type holdGate struct {
-	mu     sync.Mutex
-	opened chan struct{} // closed when the gate opens; nil: it is open
-}
-
-func (g *holdGate) shut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.opened == nil {
-		g.opened = make(chan struct{})
-	}
-}
-
-func (g *holdGate) open() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.opened != nil {
-		close(g.opened)
-		g.opened = nil
-	}
-}
-
-// wait returns a channel that is closed when the gate opens, nil if it is open.
-func (g *holdGate) wait() <-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.opened
-}
-
-// waits are the steps that wait for their next try in their slots or outside.
-type waits struct {
-	mu   sync.Mutex
-	list map[*stepWait]struct{}
-}
-
-// stepWait is one step that waits.
-type stepWait struct {
-	itemID string
-	over   chan struct{} // closed when it is not to wait any longer
-}
-
-func (w *waits) begin(itemID string) *stepWait {
-	s := &stepWait{itemID: itemID, over: make(chan struct{})}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.list == nil {
-		w.list = map[*stepWait]struct{}{}
-	}
-	w.list[s] = struct{}{}
-	return s
-}
-
-func (w *waits) remove(s *stepWait) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.list, s)
-}
-
-func (w *waits) count(names func(itemID string) bool) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := 0
-	for s := range w.list {
-		if names(s.itemID) {
-			n++
-		}
-	}
-	return n
-}
-
-// end ends the waits of the steps of some items.
-func (w *waits) end(names func(itemID string) bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for s := range w.list {
-		if names(s.itemID) {
-			close(s.over)
-			delete(w.list, s)
-		}
-	}
 }

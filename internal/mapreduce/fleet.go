@@ -2,8 +2,6 @@ package mapreduce
 
 import (
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"prodigy/internal/agent"
@@ -47,31 +45,6 @@ func (j *owner) onFleet() int {
 		}
 	}
 	return n
-}
-
-// fleetSlots are the slots of the workers that take part in a job, as the fleet has said last. It may be used
-// by several goroutines.
-type fleetSlots struct {
-	changed chan struct{} // gets a value when they have changed
-
-	mu             sync.Mutex
-	workers, slots int
-}
-
-func (f *fleetSlots) set(workers, slots int) {
-	f.mu.Lock()
-	f.workers, f.slots = workers, slots
-	f.mu.Unlock()
-	select {
-	case f.changed <- struct{}{}:
-	default: // there is one already
-	}
-}
-
-func (f *fleetSlots) now() (workers, slots int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.workers, f.slots
 }
 
 // ceiling is how many slots of a fleet a job uses at most that is elastic; 0: all.
@@ -133,53 +106,11 @@ func (p *pool) recordFleet(now time.Time) {
 	j.recorded = n
 }
 
-// submitter gives attempts to the fleet, each of its goroutines some at a time. An attempt that starts is held
-// as a whole until the fleet has it, and all that may be out, tens of thousands, may start at once: so those
-// for which there is no room start a little later.
-type submitter struct {
-	mu      sync.Mutex
-	waiting []agent.Attempt
-	at      int           // goroutines at work
-	missed  bool          // somebody was told that there is no room
-	room    chan struct{} // gets a value when there is room again
-}
-
 const (
 	mostSubmitters = 16  // goroutines
 	mostUnsent     = 256 // attempts that wait for one
 	mostAtOnce     = 32  // that one takes
 )
-
-// full reports whether nothing more is to start. Then there will be a value in room.
-func (s *submitter) full() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.missed = len(s.waiting) >= mostUnsent
-	return s.missed
-}
-
-// next removes and returns attempts for one goroutine, as many as it has to take when others may still come to
-// help it. It returns none when the goroutine is to end.
-func (s *submitter) next() []agent.Attempt {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.waiting) == 0 {
-		s.at--
-		s.waiting = nil
-		return nil
-	}
-	n := min(mostAtOnce, 1+len(s.waiting)/(mostSubmitters-s.at+1), len(s.waiting))
-	some := slices.Clone(s.waiting[:n])
-	s.waiting = slices.Delete(s.waiting, 0, n)
-	if s.missed && len(s.waiting) < mostUnsent/2 {
-		s.missed = false
-		select {
-		case s.room <- struct{}{}:
-		default: // there is one already
-		}
-	}
-	return some
-}
 
 // submit has an attempt given to the fleet.
 func (p *pool) submit(a agent.Attempt) {

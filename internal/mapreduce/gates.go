@@ -10,21 +10,6 @@ import (
 	"prodigy/internal/limits"
 )
 
-// gates are the limits of a pool, in the groups and the order in which they are asked. The comment of package limits
-// says what each holds back.
-type gates struct {
-	all  []limits.Limit // of everything
-	slot []limits.Limit // of what needs a slot
-	turn []limits.Limit // of what begins, but for those by key
-
-	paces []limits.Limit // of turn: the limits in time that all starts share
-
-	windows *limits.Windows
-	guards  *limits.Guards
-	rollout *limits.Stages
-	first   limits.First
-}
-
 // openGates makes the limits of the map phase. The machine is looked at before it returns, and then until ctx ends.
 func (p *pool) openGates(ctx context.Context) error {
 	j, m := p.job, p.job.workflow.Map

@@ -9,40 +9,6 @@ import (
 	"time"
 )
 
-// lobby is where everything waits that is to start, or to go on. Nothing of it has a slot but what asks from
-// within one.
-type lobby struct {
-	fresh  *offered          // the next new item, when it has been received
-	due    ordered[dueItem]  // items that wait for their next attempt
-	parked ordered[*parking] // agents that wait for the next try of a step
-
-	// agents whose wait for the next try of a step is over, by the key of their rate
-	woken       lanes[string, *parking]
-	asking      lanes[string, *parking] // the same of those that have kept their slots
-	steps       stepQueues              // agents that wait for the turns of steps
-	stepsParked int                     // of them: without a slot
-
-	byKey // items that wait for the turns of their keys
-
-	// when something may start that could not in this round, if nothing happens before; zero if nothing may
-	next        time.Time
-	since       time.Time // from when on a slot has been free for what waits for its turn; zero if nothing waits
-	rated       bool      // a rate has held something back in this round
-	retriesWait bool      // the retry ratio has
-}
-
-// byKey are the items of a job with limits by key.
-type byKey struct {
-	keysOf  func(id string, item json.RawMessage) itemKeys // nil if all items have the same
-	rateKey bool                                           // each key has a rate of its own
-	starts  lanes[itemKeys, offered]                       // without their data, which their agents read
-	// of those in starts, by the key of a breaker that waits for the outcomes of its tests
-	full    map[string][]itemKeys
-	retries int          // of items in starts that are tried again
-	again   int          // of items in starts that have begun before
-	gone    map[int]bool // items in starts that were settled meanwhile
-}
-
 // newLobby returns an empty lobby with what the workflow says about keys.
 func (j *owner) newLobby() (lobby, error) {
 	rate, err := j.keyOf(j.workflow.Map.Rate.Per)
@@ -72,79 +38,6 @@ func (j *owner) newLobby() (lobby, error) {
 // mostSleep is how long the pool sleeps at most: what is due by the wall clock comes earlier than it seemed
 // when that is set forward, and is asked for again when it is set back.
 const mostSleep = time.Minute
-
-// soon notes that something may start at a time, if that is sooner than what was noted in this round. The zero
-// time is none.
-func (l *lobby) soon(at time.Time) {
-	if !at.IsZero() && at.Before(l.next) {
-		l.next = at
-	}
-}
-
-// soonDue notes when the next item or agent is due.
-func (l *lobby) soonDue(now time.Time) {
-	if len(l.due) > 0 && l.due[0].due.After(now) {
-		l.soon(l.due[0].due)
-	}
-	if len(l.parked) > 0 && l.parked[0].due.After(now) {
-		l.soon(l.parked[0].due)
-	}
-}
-
-// arm sets the timer to the next moment at which something may start, as the last round has found it.
-func (l *lobby) arm(t *time.Timer) {
-	if l.next.IsZero() {
-		t.Stop()
-		return
-	}
-	t.Reset(time.Until(l.next))
-}
-
-// hasDue reports whether the next attempt at an item is due.
-func (l *lobby) hasDue(now time.Time) bool { return len(l.due) > 0 && !l.due[0].due.After(now) }
-
-// waits returns how many agents have left their slots.
-func (l *lobby) waits() int { return len(l.parked) + l.woken.len() + l.stepsParked }
-
-// retriesLeft reports whether retries wait for their turn.
-func (l *lobby) retriesLeft(now time.Time) bool {
-	return l.hasDue(now) || l.retries > 0 || l.woken.len() > 0 || l.asking.len() > 0
-}
-
-// forget removes an agent that has ended, should it wait.
-func (l *lobby) forget(token int64) {
-	for _, q := range []*lanes[string, *parking]{&l.woken, &l.asking} {
-		for k := range q.all() {
-			if k.token == token {
-				k.gone = true
-			}
-		}
-	}
-	l.forgetSteps(token)
-}
-
-// popStart removes the item that starts.next has returned.
-func (b *byKey) popStart(it offered) {
-	b.starts.pop()
-	if it.retry {
-		b.retries--
-	}
-	if it.again {
-		b.again--
-	}
-}
-
-// dueItem is an item that waits for its next attempt. It holds no slot and no goroutine.
-type dueItem struct {
-	id    string
-	index int
-	due   time.Time
-}
-
-// before puts the item first that is due first; of two due at once, the one selected first.
-func (d dueItem) before(e dueItem) bool {
-	return cmp.Or(d.due.Compare(e.due), cmp.Compare(d.index, e.index)) < 0
-}
 
 // sameSlot answers an agent that it had better wait in its slot, since so many wait already.
 const sameSlot = -1

@@ -2,6 +2,9 @@
 //
 // One goroutine owns what package job knows of the job, and is the only one that records events; agents own nothing
 // and send it messages.
+//
+// All that a run holds is in owner.go, and all that the map phase holds while it is at work in pool.go. The other files
+// are what is done with that, each about one thing.
 package mapreduce
 
 import (

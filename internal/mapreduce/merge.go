@@ -27,40 +27,6 @@ func workOf(index int, m job.Merging) gitspace.Work {
 	}
 }
 
-// mergeable is an item in the merge queue.
-type mergeable struct {
-	turn  int64 // what is lower is merged first
-	index int
-}
-
-// before puts the item first whose turn it is.
-func (m mergeable) before(n mergeable) bool { return m.turn < n.turn }
-
-// merger is the merge queue of a pool at work.
-type merger struct {
-	queue   ordered[mergeable]
-	busy    bool            // the goroutine is at work
-	last    int             // index of the last new item that the source gave
-	publish *published      // what has been recorded, but not yet been told to the Space
-	backlog bool            // what an earlier run has left is merged before anything starts
-	batch   []gitspace.Work // that the goroutine works on
-	slots   map[int]int     // in which work has ended that is not merged, by the index of its item: they are held
-}
-
-// published is head, and the work that is settled by it.
-type published struct {
-	seq     int64 // of the record
-	head    string
-	settled []gitspace.Work
-}
-
-// mergeEnd is what the merger returns.
-type mergeEnd struct {
-	merged gitspace.Merged
-	err    error
-	took   time.Duration
-}
-
 const (
 	mergesAtOnce = 64 // without verify
 	// times max_parallel: how many items may wait to be merged, where slots are not held, before no more are

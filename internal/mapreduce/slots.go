@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"prodigy/internal/agent"
@@ -15,28 +14,11 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// slotsHeld are the slots that the agents of a pool run in.
-type slotsHeld struct {
-	free   []int       // slots nobody holds, the next one last
-	taken  map[int]int // slots that are held: by how many, an attempt and work that ended there and is not merged
-	seeker seeker      // of a job that shares the slots of a pool
-}
-
 // newSlots returns n free slots, of which 1 is taken first.
 func newSlots(n int) slotsHeld {
 	s := slotsHeld{taken: map[int]int{}}
 	s.resize(n)
 	return s
-}
-
-// resize changes the number of slots. Slots beyond it that are taken go when they are given back.
-func (s *slotsHeld) resize(n int) {
-	s.free = s.free[:0]
-	for slot := n; slot > 0; slot-- {
-		if s.taken[slot] == 0 {
-			s.free = append(s.free, slot)
-		}
-	}
 }
 
 func (p *pool) takeSlot() int {
@@ -68,14 +50,6 @@ func (p *pool) freeSlot(slot int) {
 // NoPool is the name of a pool with which a resumed job shares no slots any more.
 const NoPool = "none"
 
-// sharedSlots are the slots of a pool of this machine that the items of the job hold, by the slot of the job.
-// An item that waits holds none.
-type sharedSlots struct {
-	*limit.SharedPool
-	mu   sync.Mutex
-	held map[int]*limit.SharedSlot
-}
-
 // openShared opens the pool that the job shares slots of, which a resumed job has recorded. It returns nil when
 // there is none.
 func openShared(ctx context.Context, c Config, w *workflow.Workflow, recorded *jobs.Pool) (*sharedSlots, error) {
@@ -99,44 +73,6 @@ func openShared(ctx context.Context, c Config, w *workflow.Workflow, recorded *j
 		return nil, err
 	}
 	return &sharedSlots{SharedPool: p, held: map[int]*limit.SharedSlot{}}, nil
-}
-
-// put notes that a slot of the job holds s.
-func (s *sharedSlots) put(slot int, shared *limit.SharedSlot) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.held[slot] = shared
-}
-
-// yield gives back what a slot of the job holds, if it does.
-func (s *sharedSlots) yield(slot int) {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	shared := s.held[slot]
-	delete(s.held, slot)
-	s.mu.Unlock()
-	if shared != nil {
-		_ = shared.Release() // the file is closed in any case, which unlocks it
-	}
-}
-
-func (s *sharedSlots) has(slot int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.held[slot] != nil
-}
-
-// close gives everything back.
-func (s *sharedSlots) close() error {
-	if s == nil {
-		return nil
-	}
-	for slot := range s.held {
-		s.yield(slot)
-	}
-	return s.Close()
 }
 
 // yielding runs a wait of an agent, during which it holds no shared slot.
@@ -165,20 +101,6 @@ func (h *host) yielding(ctx context.Context, a *agent.Attempt, wait func() (slot
 	}
 	s.put(slot, shared)
 	return slot, nil
-}
-
-// seeker asks for shared slots, one at a time, when there is something to start in them.
-type seeker struct {
-	found  chan foundSlot // of the one that asks; nil: none does
-	cancel context.CancelFunc
-	slot   *limit.SharedSlot // found, and not taken yet
-	idle   time.Time         // it was of no use: not asked again before
-	told   bool              // that the job waits
-}
-
-type foundSlot struct {
-	slot *limit.SharedSlot
-	err  error
 }
 
 const (
@@ -249,18 +171,4 @@ func (p *pool) returnShared(now time.Time) {
 		s.idle = soon
 	}
 	p.lobby.soon(s.idle)
-}
-
-// endSeeking gives up to ask for a shared slot, and gives back what was found.
-func (s *slotsHeld) endSeeking() {
-	k := &s.seeker
-	if k.found != nil {
-		k.cancel()
-		if f := <-k.found; f.slot != nil {
-			_ = f.slot.Release()
-		}
-	}
-	if k.slot != nil {
-		_ = k.slot.Release()
-	}
 }

@@ -8,9 +8,6 @@ import (
 	"prodigy/internal/events"
 )
 
-// stepQueues are the agents that wait for the turns of steps, by the position of the step.
-type stepQueues map[int]*lanes[string, *parking]
-
 // askTurn has an agent wait for the turn of a step. It leaves its slot to others if it has to wait, unless so
 // many wait already.
 func (p *pool) askTurn(k *parking) {

@@ -2,12 +2,10 @@ package mapreduce
 
 import (
 	"container/heap"
-	"context"
 	"errors"
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
 	"prodigy/internal/retry"
@@ -15,33 +13,6 @@ import (
 
 // An attempt that takes much longer than the others is a straggler. People are told of it. With `stop` it is
 // ended, and what follows is what follows any timeout of an agent.
-
-// flight is an attempt of a pool that has not ended, or whose end the pool has not heard of.
-type flight struct {
-	index  int
-	number int
-	slot   int      // 0 while it is parked
-	waits  *parking // that it gets a slot again with; nil: it is not parked
-	keys   itemKeys
-	end    context.CancelCauseFunc // stops it alone
-	placed bool                    // it is known to have begun; of one on a fleet that comes later
-	began  time.Time               // when it began, or went on after it had left its slot
-	slow   *stragglerError         // that stops it
-}
-
-// watch are the stragglers of a pool.
-type watch struct {
-	clocks ordered[clock] // of the attempts that are no stragglers yet
-}
-
-// clock is when an attempt began, as far as that is known.
-type clock struct {
-	since time.Time
-	token int64
-}
-
-// before puts the attempt first that has run longest.
-func (c clock) before(d clock) bool { return c.since.Before(d.since) }
 
 // sinceOf returns since when the present try of an attempt runs. One that waits for its next try begins then,
 // and one that waits for a worker of a fleet when it has that.
@@ -118,13 +89,6 @@ func (p *pool) restartClocks() {
 	for _, f := range p.flights {
 		f.began = now
 	}
-}
-
-// stragglerError stops an attempt that takes too long.
-type stragglerError struct{ limit time.Duration }
-
-func (e *stragglerError) Error() string {
-	return "the agent timed out as a straggler, after " + duration.Format(e.limit.Round(10*time.Millisecond))
 }
 
 // asTimeout makes the end of an attempt that was stopped as a straggler the timeout that it stands for. Its

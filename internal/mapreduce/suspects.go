@@ -21,33 +21,6 @@ import (
 // outside will mostly hit that pause, which clears all suspects. One that was running alone at several deaths
 // is set aside.
 
-// suspects are the items of a pool that run alone.
-type suspects struct {
-	waiting []dueItem // until all others are done
-	alone   bool      // all others are done: one suspect at a time
-	pause   time.Time // nothing starts before, so that a suspect runs alone; zero if no pause has begun
-
-	lone []dueItem // items that may be what killed workers: one of them is out at a time
-	out  int       // the index of that one, or -1
-}
-
-// count returns how many of those that wait are suspects, and not items that run alone for lack of memory.
-func (s *suspects) count(j *owner) (n int) {
-	for _, d := range s.waiting {
-		if j.suspect(d.index) {
-			n++
-		}
-	}
-	return n
-}
-
-// ended notes that an item is not out any more.
-func (s *suspects) ended(index int) {
-	if index == s.out {
-		s.out = -1
-	}
-}
-
 // exhausted reports whether nothing is left to start but suspects.
 func (p *pool) exhausted() bool {
 	return p.source.found == nil && p.source.chosen == nil && p.lobby.fresh == nil && p.onlySuspects()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,9 +13,12 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
+	"prodigy/internal/gitspace"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
+	"prodigy/internal/limit"
 	"prodigy/internal/limits"
+	"prodigy/internal/outputs"
 	"prodigy/internal/process"
 	"prodigy/internal/reuse"
 	"prodigy/internal/workflow"
@@ -218,4 +222,246 @@ func (j *owner) earlier(phase string) []events.StepCompleted {
 func (j *owner) recordPhaseCompleted(name, head string) {
 	took := j.Fold.Duration(time.Now()) - j.Fold.Phase(name).Began
 	j.Record(events.PhaseCompleted{Phase: name, DurationMS: events.Millis(took), Head: head})
+}
+
+// controlCall is a request on its way to the owner.
+type controlCall struct {
+	request job.Request
+	reply   chan controlReply // gets one value
+}
+
+// controlReply is an answer, and the record that has to be durable before it is given; 0: none has.
+type controlReply struct {
+	job.Answer
+	seq int64
+}
+
+// holdGate holds back the next tries of steps while the job is paused. Its zero value is open.
+type holdGate struct {
+	mu     sync.Mutex
+	opened chan struct{} // closed when the gate opens; nil: it is open
+}
+
+func (g *holdGate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.opened == nil {
+		g.opened = make(chan struct{})
+	}
+}
+
+func (g *holdGate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.opened != nil {
+		close(g.opened)
+		g.opened = nil
+	}
+}
+
+// wait returns a channel that is closed when the gate opens, nil if it is open.
+func (g *holdGate) wait() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.opened
+}
+
+// waits are the steps that wait for their next try in their slots or outside.
+type waits struct {
+	mu   sync.Mutex
+	list map[*stepWait]struct{}
+}
+
+// stepWait is one step that waits.
+type stepWait struct {
+	itemID string
+	over   chan struct{} // closed when it is not to wait any longer
+}
+
+func (w *waits) begin(itemID string) *stepWait {
+	s := &stepWait{itemID: itemID, over: make(chan struct{})}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.list == nil {
+		w.list = map[*stepWait]struct{}{}
+	}
+	w.list[s] = struct{}{}
+	return s
+}
+
+func (w *waits) remove(s *stepWait) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.list, s)
+}
+
+func (w *waits) count(names func(itemID string) bool) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for s := range w.list {
+		if names(s.itemID) {
+			n++
+		}
+	}
+	return n
+}
+
+// end ends the waits of the steps of some items.
+func (w *waits) end(names func(itemID string) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for s := range w.list {
+		if names(s.itemID) {
+			close(s.over)
+			delete(w.list, s)
+		}
+	}
+}
+
+// fleetSlots are the slots of the workers that take part in a job, as the fleet has said last. It may be used
+// by several goroutines.
+type fleetSlots struct {
+	changed chan struct{} // gets a value when they have changed
+
+	mu             sync.Mutex
+	workers, slots int
+}
+
+func (f *fleetSlots) set(workers, slots int) {
+	f.mu.Lock()
+	f.workers, f.slots = workers, slots
+	f.mu.Unlock()
+	select {
+	case f.changed <- struct{}{}:
+	default: // there is one already
+	}
+}
+
+func (f *fleetSlots) now() (workers, slots int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.workers, f.slots
+}
+
+// mergeEnd is what the merger returns.
+type mergeEnd struct {
+	merged gitspace.Merged
+	err    error
+	took   time.Duration
+}
+
+// printed is what the steps of a job print, as the owner of the job keeps it.
+type printed struct {
+	policy outputs.Policy
+	store  *outputs.Store
+	spans  map[string]outputs.Span // of the attempts that run, by ID
+	err    error                   // of the first entry that could not be written
+}
+
+// printedBy is a message of an attempt: a piece of what it printed.
+type printedBy struct {
+	attempt string // its ID
+	entry   outputs.Entry
+}
+
+// granted returns what is kept of an attempt that begins now.
+func (p *printed) granted() outputs.Policy {
+	granted := p.policy
+	granted.Keep = p.store.Granted(granted.Keep)
+	return granted
+}
+
+// keep writes what an attempt has printed.
+func (p *printed) keep(m *printedBy) error {
+	if p.err != nil {
+		return p.err
+	}
+	at, err := p.store.Append(m.entry)
+	if err != nil {
+		p.err = err
+		return err
+	}
+	if at.Length > 0 {
+		p.spans[m.attempt] = p.spans[m.attempt].To(at)
+	}
+	return nil
+}
+
+// of returns where the outputs of an attempt are that it has printed by now, or nil.
+func (p *printed) of(attempt string) *outputs.Span {
+	span, ok := p.spans[attempt]
+	if !ok {
+		return nil
+	}
+	return &span
+}
+
+// take is of, for an attempt or step that has ended: what follows is of the next.
+func (p *printed) take(attempt string) *outputs.Span {
+	span := p.of(attempt)
+	delete(p.spans, attempt)
+	return span
+}
+
+// withOutputs adds to an event of an attempt, when it ends a step of a phase that runs once, where the outputs
+// of the step are.
+func (p *printed) withOutputs(e events.Event, attempt string) events.Event {
+	switch e := e.(type) {
+	case events.StepCompleted:
+		e.Outputs = p.take(attempt)
+		return e
+	case events.StepFailed:
+		if e.ItemID == "" {
+			e.Outputs = p.of(attempt)
+		}
+		return e
+	}
+	return e
+}
+
+// sharedSlots are the slots of a pool of this machine that the items of the job hold, by the slot of the job.
+// An item that waits holds none.
+type sharedSlots struct {
+	*limit.SharedPool
+	mu   sync.Mutex
+	held map[int]*limit.SharedSlot
+}
+
+// put notes that a slot of the job holds s.
+func (s *sharedSlots) put(slot int, shared *limit.SharedSlot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[slot] = shared
+}
+
+// yield gives back what a slot of the job holds, if it does.
+func (s *sharedSlots) yield(slot int) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	shared := s.held[slot]
+	delete(s.held, slot)
+	s.mu.Unlock()
+	if shared != nil {
+		_ = shared.Release() // the file is closed in any case, which unlocks it
+	}
+}
+
+func (s *sharedSlots) has(slot int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held[slot] != nil
+}
+
+// close gives everything back.
+func (s *sharedSlots) close() error {
+	if s == nil {
+		return nil
+	}
+	for slot := range s.held {
+		s.yield(slot)
+	}
+	return s.Close()
 }
