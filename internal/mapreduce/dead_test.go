@@ -130,7 +130,7 @@ func TestEvictedLettersDoNotComeBackFromTheLog(t *testing.T) {
 			t.Errorf("got %v and %v, want two removed and one record of it", removed, evicted)
 		}
 		resumed, err := Resume(t.Context(), c, r.Job)
-		if err != nil || resumed.State != job.Completed || !strings.Contains(resumed.Reason, "had completed") {
+		if err != nil || resumed.State != job.Completed || !strings.Contains(resumed.Reason, "already completed") {
 			t.Errorf("resumed: got %s (%s) %v, want that it had completed", resumed.State, resumed.Reason, err)
 		}
 	})
