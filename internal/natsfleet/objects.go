@@ -30,49 +30,11 @@ const (
 	dumbFor    = 30 * time.Second
 )
 
-// missingObject follows since when the broker does not have an object. In a cluster, a broker may not have yet what
-// another one has taken, so an object that is not found at once is not lost.
-type missingObject struct {
-	since time.Time // zero: it was not missing the last time
-}
-
-// isGone takes the error of reading the object, and reports whether the object is lost.
-func (m *missingObject) isGone(err error, now time.Time) bool {
-	switch {
-	case !errors.Is(err, jetstream.ErrObjectNotFound) && !errors.Is(err, jetstream.ErrBucketNotFound) &&
-		!errors.Is(err, errObjectGone):
-		m.since = time.Time{}
-	case m.since.IsZero():
-		m.since = now
-	default:
-		return now.Sub(m.since) > missingFor
-	}
-	return false
-}
-
-// await calls get until it has what it asks the broker for.
-func (h *brokerConn) await(ctx context.Context, get func(ctx context.Context) error) error {
-	began, missing, gone := time.Now(), missingObject{}, false
-	err := persist(ctx, get, func(err error) bool {
-		if _, local := errors.AsType[*fs.PathError](err); local || errors.Is(err, errNotSent) {
-			return false
-		}
-		now := time.Now()
-		gone = missing.isGone(err, now)
-		return !gone && now.Sub(began) <= dumbFor
-	})
-	switch {
-	case gone:
-		return errObjectGone
-	case err != nil && ctx.Err() != nil:
-		return context.Cause(ctx)
-	}
-	return err
-}
-
-// fetchFile writes an object to an empty file, and compares it with what it should be.
+// fetchFile writes an object to an empty file, and compares it with what it should be. In a cluster, a broker may not have
+// yet what another one has taken, so an object that is not found at once is not lost.
 func (h *brokerConn) fetchFile(ctx context.Context, object string, want fleet.File, to *os.File) error {
-	return h.await(ctx, func(ctx context.Context) error {
+	began, there := time.Now(), time.Now() // there: when it was not missing last
+	err := persist(ctx, func(ctx context.Context) error {
 		if err := to.Truncate(0); err != nil { // of a part that came before
 			return err
 		}
@@ -80,7 +42,20 @@ func (h *brokerConn) fetchFile(ctx context.Context, object string, want fleet.Fi
 			return err
 		}
 		return h.getFile(ctx, object, want, to)
+	}, func(err error) bool {
+		if _, local := errors.AsType[*fs.PathError](err); local || errors.Is(err, errNotSent) {
+			return false
+		}
+		now := time.Now()
+		if !errors.Is(err, errObjectGone) {
+			there = now
+		}
+		return now.Sub(there) <= missingFor && now.Sub(began) <= dumbFor
 	})
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // sumOf returns the SHA-256 of an object in hexadecimal, or "" if the broker does not have it.
