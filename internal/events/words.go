@@ -65,7 +65,7 @@ func sayJob(r Record) Sentence {
 	case JobStarted:
 		return Sentence{Text: "the job has begun"}
 	case JobResumed:
-		return Sentence{Text: fmt.Sprintf("the job continues: %d done, %d to go", e.Completed, e.Pending+e.InFlight)}
+		return Sentence{Text: fmt.Sprintf("job resumed: %d done, %d remaining", e.Completed, e.Pending+e.InFlight)}
 	case JobCompleted:
 		return Sentence{Grave: Good, Text: "completed: " + itemsOf(e.Metrics)}
 	case JobFailed:
@@ -125,7 +125,7 @@ func sayRequest(r Record) Sentence {
 	case SkipRequested:
 		return Sentence{Who: "it", Text: "is to be skipped, by " + e.By}
 	case RetryNowRequested:
-		return Sentence{Text: "what waits for its next attempt goes on now, by " + e.By}
+		return Sentence{Text: "retrying waiting items now, requested by " + e.By}
 	}
 	return Sentence{}
 }
@@ -143,11 +143,11 @@ func sayHeld(r Record) Sentence {
 	case RolloutStage:
 		return Sentence{Text: e.Words()}
 	case RolloutHeld:
-		return Sentence{Grave: Bad, Text: "nothing more starts: " + e.Reason}
+		return Sentence{Grave: Bad, Text: "not starting new items: " + e.Reason}
 	case RetriesHeld:
 		return Sentence{Grave: Odd, Text: e.Words()}
 	case RetriesAllowed:
-		return Sentence{Text: "no retry waits for first attempts any more"}
+		return Sentence{Text: "first attempts are done; retries are no longer held back"}
 	case StartsHeld:
 		return Sentence{Grave: Odd, Text: "nothing starts: " + e.Reason, Then: e.next(r.Time)}
 	case StartsAllowed:
@@ -156,7 +156,7 @@ func sayHeld(r Record) Sentence {
 		return Sentence{Grave: Odd, Who: breakerOf(e.Scope, e.Key), Text: "open", Then: " until " +
 			e.Until.Local().Format(time.TimeOnly)}
 	case CircuitHalfOpen:
-		return Sentence{Who: breakerOf(e.Scope, e.Key), Text: "is half-open, testing"}
+		return Sentence{Who: breakerOf(e.Scope, e.Key), Text: "is half-open, probing"}
 	case CircuitClosed:
 		return Sentence{Grave: Good, Who: breakerOf(e.Scope, e.Key), Text: "closed"}
 	}
@@ -187,28 +187,28 @@ func sayAttempt(r Record) Sentence {
 		}
 		return s
 	case AgentReused:
-		s := Sentence{Grave: Good, Text: fmt.Sprintf("nothing is run: the result of item %s of job %s is taken over",
+		s := Sentence{Grave: Good, Text: fmt.Sprintf("not run: result reused from item %s of job %s",
 			e.FromItem, e.FromJob)}
-		s.Why = []string{"its data, the steps and the values are the same as there"}
+		s.Why = []string{"item data, steps and values are unchanged"}
 		if n := len(e.Uses); n > 0 {
-			s.Why = append(s.Why, "so is the content of what it is made from: "+Counted(n, "file", "files"))
+			s.Why = append(s.Why, "input files unchanged: "+Counted(n, "file", "files"))
 		}
 		return s
 	case AgentFailed:
 		return sayFailed(e)
 	case AgentSkipped:
-		return Sentence{Text: "counted as skipped: " + e.Reason}
+		return Sentence{Text: "skipped: " + e.Reason}
 	case AgentInterrupted:
 		return Sentence{
 			Grave: Odd, Who: attempt(e.Attempt), Text: "was stopped" + OnWorker(e.Node, e.Host, 0) + ": " + e.Reason,
-			Why: []string{"a stop is not a failure: the attempt is given back, and the next one has the same number"},
+			Why: []string{"the stop does not count as an attempt; it restarts with the same number"},
 		}
 	case AgentStraggling:
 		return Sentence{Grave: Odd, Who: attempt(e.Attempt), Text: "is a straggler", Then: ": " + e.ran()}
 	case AgentDuplicated:
 		return Sentence{
 			Who: attempt(e.Attempt), Text: fmt.Sprintf("starts in slot %d, while attempt %d goes on", e.Worker, e.Of),
-			Why: []string{"the first of the two that succeeds counts; this one uses up no try"},
+			Why: []string{"the first to succeed wins; the duplicate does not count as an attempt"},
 		}
 	case AgentPlaced:
 		return Sentence{Who: attempt(e.Attempt), Text: fmt.Sprintf("runs%s, in slot %d there",
@@ -216,13 +216,13 @@ func sayAttempt(r Record) Sentence {
 	case AgentLost:
 		return Sentence{
 			Grave: Odd, Who: attempt(e.Attempt), Text: "was lost" + OnWorker(e.Node, e.Host, 0) + ": " + e.Reason,
-			Why: []string{"that is no failure and uses up no try: another attempt follows, with the next number"},
+			Why: []string{"not counted as an attempt; retrying with the next number"},
 		}
 	case AgentEndedLate:
 		return Sentence{
 			Who: attempt(e.Attempt), Text: "has ended" + OnWorker(e.Node, "", e.Slot) + " after it was given up: " +
 				e.ending(),
-			Why: []string{"that comes too late and changes nothing"},
+			Why: []string{"too late; ignored"},
 		}
 	case DLQItemAdded:
 		return Sentence{Grave: Bad, Text: "became a dead letter after " +
@@ -240,7 +240,7 @@ func sayFailed(e AgentFailed) Sentence {
 	}
 	switch {
 	case e.Rejected():
-		s.Text = "rejected without being run"
+		s.Text = "rejected without running"
 	case e.AgentID == "" && e.Attempt == 0:
 		s.Text = "is not run: " + e.Error
 	case e.AgentID == "":
@@ -257,7 +257,7 @@ func sayFailed(e AgentFailed) Sentence {
 func sayStep(r Record) Sentence {
 	switch e := r.Event.(type) {
 	case AgentProgress:
-		return Sentence{Text: fmt.Sprintf("step %s begins (%d of %d)", e.Step, e.StepIndex+1, e.Steps)}
+		return Sentence{Text: fmt.Sprintf("step %s started (%d of %d)", e.Step, e.StepIndex+1, e.Steps)}
 	case AISessionStarted:
 		works := "works"
 		if e.Resumed {
@@ -267,7 +267,7 @@ func sayStep(r Record) Sentence {
 	case AgentUsage:
 		return sayUsage(e)
 	case StepSkipped:
-		return Sentence{Text: "step " + e.Step + " is skipped", Why: []string{"its condition is false: " + e.When}}
+		return Sentence{Text: "step " + e.Step + " is skipped", Why: []string{"condition is false: " + e.When}}
 	case StepRetrying:
 		return Sentence{
 			Grave: Odd, Who: "step " + e.Step, Text: fmt.Sprintf("failed on try %d", e.Attempt),
@@ -295,13 +295,13 @@ func sayUsage(e AgentUsage) Sentence {
 	var sum limit.Sum
 	sum.Add(e.Use())
 	outcome := strings.ReplaceAll(e.Outcome, "_", " ")
-	s := Sentence{Text: fmt.Sprintf("the agent of step %s (%s) ended as %s, cost %s", e.Step, e.Preset, outcome,
+	s := Sentence{Text: fmt.Sprintf("agent of step %s (%s): %s, cost %s", e.Step, e.Preset, outcome,
 		sum.CostText())}
 	if tokens := sum.TokensText(); tokens != "" {
 		s.Why = append(s.Why, tokens)
 	}
 	if e.SessionID != "" {
-		s.Why = append(s.Why, "its session: "+e.SessionID)
+		s.Why = append(s.Why, "session: "+e.SessionID)
 	}
 	return s
 }
@@ -344,7 +344,7 @@ func ShortCommit(commit string) string { return commit[:min(len(commit), 10)] }
 
 // changesOf says what an attempt has changed.
 func changesOf(e AgentCompleted) string {
-	text := fmt.Sprintf("it changed %s, +%d −%d, kept as %s", Counted(e.Files, "file", "files"), e.Insertions,
+	text := fmt.Sprintf("changed %s (+%d −%d), kept as %s", Counted(e.Files, "file", "files"), e.Insertions,
 		e.Deletions, ShortCommit(e.Commit))
 	if e.Discarded > 0 {
 		text += "; what it had not committed was thrown away, in " + Counted(e.Discarded, "file", "files")
@@ -366,9 +366,9 @@ func (e AgentStraggling) ran() string {
 func (e AgentEndedLate) ending() string {
 	switch e.Outcome {
 	case LateKilled:
-		return "the worker had no contact, and has killed it"
+		return "the worker lost contact and killed it"
 	case LateReturned:
-		return "it was stopped, or could not be run"
+		return "stopped, or could not start"
 	}
 	return fmt.Sprintf("it %s after %s", e.Outcome, duration.Format(time.Duration(e.DurationMS)))
 }

@@ -203,7 +203,7 @@ func (x *explainer) succeeded(r events.Record) {
 		return
 	}
 	x.out.Status, x.done = Merging, r.Time
-	x.tell(r, "its work waits to be merged"+x.behind())
+	x.tell(r, "changes waiting to merge"+x.behind())
 }
 
 // givenBack adds the end of an attempt that is no failure.
@@ -212,7 +212,7 @@ func (x *explainer) givenBack(r events.Record) {
 	x.out.Status = Pending
 	if x.letter {
 		x.out.Status = DeadLetter
-		s.Why[0] += "; it stays a dead letter until it succeeds"
+		s.Why[0] += "; remains a dead letter until it succeeds"
 	}
 	x.add(r, s.Clause(), s.Why...)
 }
@@ -249,40 +249,41 @@ func (x *explainer) behind() string {
 
 func (x *explainer) started(r events.Record, e events.AgentStarted) {
 	x.placed = ""
-	text := fmt.Sprintf("attempt %d starts in slot %d", e.Attempt, e.Worker)
+	text := fmt.Sprintf("attempt %d started in slot %d", e.Attempt, e.Worker)
 	var why []string
 	switch {
 	case x.resolves:
-		text = fmt.Sprintf("attempt %d resolves the conflict in slot %d", e.Attempt, e.Worker)
+		text = fmt.Sprintf("attempt %d resolving the conflict in slot %d", e.Attempt, e.Worker)
 		why = append(why, "with the steps of workspace.resolve, at "+events.ShortCommit(e.Base))
 	case e.Base != "" && e.Worker == 0:
-		text = fmt.Sprintf("a commit of the user is taken as attempt %d", e.Attempt)
+		text = fmt.Sprintf("attempt %d: commit provided with --with", e.Attempt)
 	case e.Base != "":
 		why = append(why, "in a git workspace, at "+events.ShortCommit(e.Base))
 	}
 	x.resolves = false
 	if e.Fleet {
-		text = fmt.Sprintf("attempt %d is given to the fleet", e.Attempt)
+		text = fmt.Sprintf("attempt %d sent to the fleet", e.Attempt)
 	}
 	if e.Suspect {
-		why = append(why, "alone of those that may be what kills workers: its worker was lost before")
+		why = append(why, "running alone: its worker was lost before, possibly because of this item")
 	}
 	if e.Reason != "" {
-		why = append(why, "no earlier result is taken over: "+e.Reason)
+		why = append(why, "not reused: "+e.Reason)
 	}
 	if x.alone = e.Alone; x.alone && x.killed {
-		why = append(why, "alone, after all others, since it was killed for lack of memory")
+		why = append(why, "running alone after all others: it was killed for lack of memory")
 	} else if x.alone {
-		why = append(why, fmt.Sprintf("alone, after all others: the run had died %s while the item was running, and nothing explains that", events.Counted(x.crashes, "time", "times")))
+		why = append(why, fmt.Sprintf("running alone after all others: the run crashed %s while this item was "+
+			"running, for no known reason", events.Counted(x.crashes, "time", "times")))
 	}
 	switch {
 	case x.out.Status == Waiting && !x.due.IsZero() && !x.killed:
 		if late := r.Time.Sub(x.due); late > time.Second {
-			why = append(why, fmt.Sprintf("it was due at %s, and waited %s more for a free slot", clock(x.due),
+			why = append(why, fmt.Sprintf("due at %s, then waited %s for a free slot", clock(x.due),
 				duration.Format(late.Round(time.Millisecond))))
 		}
 	case x.out.Status == DeadLetter || x.out.Status == Rejected:
-		why = append(why, "it is retried from the dead letter queue")
+		why = append(why, "retried from the dead letter queue")
 	}
 	x.out.Status, x.attempt, x.index, x.due, x.step, x.began = InFlight, e.Attempt, e.ItemIndex, time.Time{}, "", r.Time
 	clear(x.waited)
@@ -291,18 +292,18 @@ func (x *explainer) started(r events.Record, e events.AgentStarted) {
 
 // superseded says why one of two attempts does not count.
 func (x *explainer) superseded(r events.Record, e events.AgentSuperseded) {
-	const why = "that is no failure of the item, and uses up no try"
+	const why = "not the item's failure; not counted as an attempt"
 	at := x.attempt
 	x.attempt = e.Attempt
 	switch {
 	case e.Error != "":
 		x.add(r, fmt.Sprintf("attempt %d failed after %s: %s", e.Attempt,
 			duration.Format(time.Duration(e.DurationMS)), e.Error),
-			fmt.Sprintf("attempt %d still runs, and it counts: ", e.By)+why)
+			fmt.Sprintf("attempt %d is still running and decides: ", e.By)+why)
 	case x.out.Status == InFlight:
 		x.add(r, fmt.Sprintf("attempt %d was stopped", e.Attempt), fmt.Sprintf("attempt %d still ran: ", e.By)+why)
 	default:
-		x.add(r, fmt.Sprintf("attempt %d was stopped after %s, or has ended too: attempt %d counts", e.Attempt,
+		x.add(r, fmt.Sprintf("attempt %d stopped after %s: attempt %d won", e.Attempt,
 			duration.Format(time.Duration(e.DurationMS)), e.By), why)
 	}
 	if x.attempt = at; at == e.Attempt {
@@ -320,13 +321,13 @@ func (x *explainer) stepRetrying(r events.Record, e events.StepRetrying) {
 	why := append(ruled(e.Rule), matched(p, e.ErrorType, e.Matched))
 	why = append(why, x.delay(p, e.Step, e.Attempt, time.Duration(e.ComputedDelayMS), time.Duration(e.DelayMS)))
 	if e.AskedMS > 0 {
-		why = append(why, "the service asked for "+duration.Format(time.Duration(e.AskedMS)))
+		why = append(why, "the service asked to wait "+duration.Format(time.Duration(e.AskedMS)))
 	}
 	if e.BudgetExpiresAt != nil {
 		x.budget = expiry{step: e.Step, at: *e.BudgetExpiresAt, counts: x.budget.counts && x.budget.step == e.Step}
 	}
 	if e.BudgetLeftMS != nil {
-		why = append(why, fmt.Sprintf("retry budget: %s waited including this, %s left",
+		why = append(why, fmt.Sprintf("retry budget: %s used, %s left",
 			duration.Format(time.Duration(e.WaitedMS)),
 			duration.Format(time.Duration(*e.BudgetLeftMS))))
 	}
@@ -359,7 +360,7 @@ func matched(p *retry.Policy, typ retry.Type, entry string) string {
 	case entry != "":
 		return fmt.Sprintf("type %s; %s in retry_on matched", typ, entry)
 	case p != nil && len(p.RetryOn) == 0:
-		return fmt.Sprintf("type %s; without retry_on any failure is retried", typ)
+		return fmt.Sprintf("type %s; retried, because no retry_on is set", typ)
 	}
 	return fmt.Sprintf("type %s", typ)
 }
@@ -369,16 +370,16 @@ func (x *explainer) delay(p *retry.Policy, key string, n int, computed, drawn ti
 	previous := x.waited[key]
 	x.waited[key] = drawn
 	if p == nil {
-		return fmt.Sprintf("next try in %s (%s before jitter)", duration.Format(drawn), duration.Format(computed))
+		return fmt.Sprintf("retry in %s (%s before jitter)", duration.Format(drawn), duration.Format(computed))
 	}
-	return fmt.Sprintf("next try in %s (%s)", duration.Format(drawn), p.Explain(n, previous))
+	return fmt.Sprintf("retry in %s (%s)", duration.Format(drawn), p.Explain(n, previous))
 }
 
 // reasons explain why a step was not retried.
 var reasons = map[retry.Reason]string{
-	retry.Exhausted:    "no tries left",
-	retry.NotRetryable: "nothing in retry_on matched",
-	retry.Budget:       "the next wait would exceed the retry budget",
+	retry.Exhausted:    "no attempts left",
+	retry.NotRetryable: "no retry_on entry matched",
+	retry.Budget:       "the next delay would exceed the retry budget",
 	retry.CircuitOpen:  "its circuit breaker is open",
 	retry.Permanent:    "another try would fail the same way",
 }
@@ -405,10 +406,10 @@ func (x *explainer) gaveUp(r events.Record, e events.StepFailed) string {
 		tries = p.Attempts
 	}
 	if e.Reason == retry.Exhausted && tries <= 1 {
-		return "it has no retry_config"
+		return "no retry_config"
 	}
 	if e.Reason == retry.NotRetryable && p != nil {
-		return fmt.Sprintf("none of retry_on (%s) matched", entries(p.RetryOn))
+		return fmt.Sprintf("no retry_on entry (%s) matched", entries(p.RetryOn))
 	}
 	if b := x.budget; e.Reason == retry.Budget && b.counts && b.step == e.Step && r.Time.After(b.at) {
 		return "the retry budget ended at " + clock(b.at) + ", which counts since the resume"
@@ -431,16 +432,16 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed) {
 	x.budget = expiry{}
 	if e.Rejected() {
 		x.out.Status, x.letter = Rejected, true
-		x.tell(r, x.breaker(r.Time), "it is a dead letter: retry it once the cause is fixed")
+		x.tell(r, x.breaker(r.Time), "dead letter; retry it after fixing the cause")
 		return
 	}
 	text := events.Say(r).Clause()
 	why := append(ruled(e.Rule), "type "+string(e.ErrorType))
 	switch {
 	case x.out.Status == Merging && e.ErrorType == retry.TypeVerifyFailed:
-		text = fmt.Sprintf("what attempt %d did was not taken%s: %s", e.Attempt, events.InStep(e.Step), e.Error)
+		text = fmt.Sprintf("changes of attempt %d were rejected%s: %s", e.Attempt, events.InStep(e.Step), e.Error)
 	case x.out.Status == Merging:
-		text = fmt.Sprintf("the work of attempt %d could not be merged: %s", e.Attempt, e.Error)
+		text = fmt.Sprintf("changes of attempt %d could not be merged: %s", e.Attempt, e.Error)
 	}
 	for _, c := range e.Conflicts {
 		line := "conflict in " + c.Path
@@ -450,7 +451,7 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed) {
 		why = append(why, line)
 	}
 	if e.Commit != "" {
-		why = append(why, "what it had changed is kept as "+events.ShortCommit(e.Commit))
+		why = append(why, "changes kept as "+events.ShortCommit(e.Commit))
 	}
 	if e.Action.RunsAgain() {
 		x.out.Status, x.resolves = Waiting, e.Resolve
@@ -509,7 +510,7 @@ func (x *explainer) breaker(now time.Time) string {
 	if x.until.IsZero() {
 		return "the circuit breaker is open"
 	}
-	return fmt.Sprintf("the circuit breaker has been open for %s, and tests again at %s",
+	return fmt.Sprintf("circuit breaker open for %s, probes at %s",
 		duration.Format(now.Sub(x.held).Round(time.Millisecond)), clock(x.until))
 }
 
@@ -537,7 +538,7 @@ func (x *explainer) jobEvent(r events.Record) {
 func (x *explainer) paused(r events.Record) {
 	var why []string
 	if x.hold = x.job.Hold(); x.hold != nil {
-		why = []string{"nothing starts until it is continued"}
+		why = []string{"no items start until 'prodigy continue'"}
 	}
 	if x.out.Status == Waiting {
 		x.add(r, "the job was "+events.Say(r).Text, why...)
@@ -552,7 +553,7 @@ func (x *explainer) breakerWent(r events.Record, scope string, t limit.Transitio
 		return
 	}
 	waits := ofStep || x.out.Status == Waiting || t.Key != "" && x.out.Status == Unseen
-	name, then := "the circuit breaker", "nothing starts before "+clock(t.Until)
+	name, then := "the circuit breaker", "no items start before "+clock(t.Until)
 	switch {
 	case ofStep:
 		name, then = name+" of step "+scope, "a try of the step before "+clock(t.Until)+" would be rejected"
@@ -565,7 +566,7 @@ func (x *explainer) breakerWent(r events.Record, scope string, t limit.Transitio
 			x.held, x.until = r.Time, t.Until
 		}
 		if waits {
-			x.add(r, fmt.Sprintf("%s opened after %d failures in a row", name, t.ConsecutiveFailures), then)
+			x.add(r, fmt.Sprintf("%s opened after %d consecutive failures", name, t.ConsecutiveFailures), then)
 		}
 	case limit.Closed:
 		if ofStep {
@@ -581,7 +582,7 @@ func (x *explainer) breakerWent(r events.Record, scope string, t limit.Transitio
 // ends are what comes before the reason of the end of a run.
 var ends = map[State]string{
 	Completed: "the job completed: ", Cancelled: "the job was ",
-	Paused: "the job was stopped: ", Failed: "the job failed: ",
+	Paused: "job stopped: ", Failed: "job failed: ",
 }
 
 // over adds the end of a run in which the item was not settled.
@@ -593,7 +594,7 @@ func (x *explainer) over(r events.Record, s State, text string) {
 	case Waiting:
 		x.add(r, text, "the item keeps its due time")
 	case Merging:
-		x.add(r, text, "its work is merged first of all on resume")
+		x.add(r, text, "its changes are merged first on resume")
 	}
 }
 
@@ -606,25 +607,25 @@ func (x *explainer) resumed(r events.Record, e events.JobResumed) {
 	unfinished := x.out.Status == InFlight && crashed || x.out.Status == Waiting
 	switch {
 	case attached:
-		x.add(r, fmt.Sprintf("the run had died while attempt %d was running; the job continues", x.attempt),
+		x.add(r, fmt.Sprintf("run crashed during attempt %d; job resumed", x.attempt),
 			"the attempt may still run"+x.placed+", and counts if it ends there")
 	case unfinished && x.letter:
 		x.out.Status = DeadLetter
-		x.add(r, "its retry from the dead letter queue did not finish; the job continues",
-			"it is a dead letter as before")
+		x.add(r, "dead letter retry did not finish; job resumed",
+			"still a dead letter")
 	case x.out.Status == InFlight && crashed:
 		x.out.Status = Pending
-		x.add(r, fmt.Sprintf("the run had died while attempt %d was running; the job continues", x.attempt),
+		x.add(r, fmt.Sprintf("run crashed during attempt %d; job resumed", x.attempt),
 			append([]string{
-				fmt.Sprintf("how attempt %d ended is unknown: it starts again as attempt %d, without using up a try",
+				fmt.Sprintf("outcome of attempt %d unknown; restarted as attempt %d, not counted",
 					x.attempt, x.attempt+1),
 			}, x.death(e)...)...)
 	case x.out.Status == Merging:
-		x.add(r, "the job continues, and merges the work of the item; no agent runs again for that")
+		x.add(r, "job resumed; merging the item's changes without rerunning it")
 	case x.out.Status == Pending:
-		x.add(r, "the job continues, and the item starts again")
+		x.add(r, "job resumed; item restarted")
 	case x.out.Status == Waiting:
-		why := "it is due now"
+		why := "due now"
 		if wait := x.due.Sub(r.Time); wait > 0 {
 			why = "it keeps its due time: due in " + duration.Format(wait.Round(time.Millisecond))
 		}
@@ -640,9 +641,9 @@ func (x *explainer) death(e events.JobResumed) []string {
 	after := duration.Format(e.Died.Sub(x.began).Round(time.Millisecond))
 	x.crashes++
 	if x.alone {
-		return []string{fmt.Sprintf("the run died %s after the start of the item, which was running alone", after)}
+		return []string{fmt.Sprintf("run crashed %s after the item started, while it was running alone", after)}
 	}
-	return []string{fmt.Sprintf("the run died %s after the start of the item, and nothing explains that", after)}
+	return []string{fmt.Sprintf("run crashed %s after the item started, for no known reason", after)}
 }
 
 // retryNow adds that the item, or its step, does not wait any longer.
@@ -684,23 +685,23 @@ func (x *explainer) words() string {
 	case Unseen:
 		return "not started yet"
 	case InFlight:
-		return fmt.Sprintf("attempt %d is running, or was running when prodigy died", x.attempt)
+		return fmt.Sprintf("attempt %d is running, or was when prodigy crashed", x.attempt)
 	case Pending:
-		return "it waits for the job to be resumed, or for a free slot"
+		return "waiting for a resume or a free slot"
 	case Waiting:
-		return "it waits for its next attempt, due at " + x.due.Local().Format("2006-01-02 15:04:05")
+		return "waiting to retry, due at " + x.due.Local().Format("2006-01-02 15:04:05")
 	case Merging:
-		return "its work waits to be merged" + x.behind()
+		return "changes waiting to merge" + x.behind()
 	case Succeeded:
 		return "done: it succeeded"
 	case DeadLetter:
 		return "it is a dead letter"
 	case Rejected:
-		return "it is a dead letter that was never run"
+		return "dead letter, never run"
 	case Skipped:
 		return "done: it was skipped"
 	case Evicted:
-		return "it was deleted from the dead letter queue"
+		return "deleted from the dead letter queue"
 	}
 	panic("BUG: an item has an unknown status: " + string(x.out.Status))
 }

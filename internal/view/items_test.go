@@ -93,7 +93,7 @@ func TestItemsAreSearchedByStatusAndFailure(t *testing.T) {
 	}
 }
 
-// Its retry from the queue was stopped while the item waited for another attempt: with the next run it is a dead letter as before.
+// Its retry from the queue was stopped while the item waited for another attempt: with the next run still a dead letter.
 func TestADeadLetterWhoseRetryWasStoppedIsOneAsBefore(t *testing.T) {
 	j := New()
 	for r, err := range itemLog() {

@@ -95,7 +95,7 @@ func TestConflictsAreListedAndBounded(t *testing.T) {
 
 // How many are merged before an item is said where the records of the others are there.
 func TestAnExplanationSaysHowManyAreMergedBefore(t *testing.T) {
-	const merging = "its work waits to be merged"
+	const merging = "changes waiting to merge"
 	list := []events.Event{events.JobStarted{Base: "b"}, begun(0), begun(1), begun(2), begun(3), worked(1), worked(2), worked(3)}
 	for name, c := range map[string]struct {
 		list  []events.Event

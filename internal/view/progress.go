@@ -65,7 +65,7 @@ func (g Progress) Lines(j *Job, now time.Time, width, height int) []string {
 			add(g.Paint(term.Yellow, text))
 		}
 		if g.Rate != "" {
-			add("items wait for the rate " + g.Rate)
+			add("waiting for rate limit " + g.Rate)
 		}
 		add(Adapted(j))
 		for _, b := range g.BreakerLines(j, now) {
@@ -113,7 +113,7 @@ func (g Progress) nextTry(j *Job, now time.Time) string {
 	if last.ItemID != "" || !last.Due.After(now) {
 		return ""
 	}
-	return g.Paint(term.Yellow, fmt.Sprintf("  %s runs again in %s: %s", term.Visible(last.Step),
+	return g.Paint(term.Yellow, fmt.Sprintf("  retrying %s in %s: %s", term.Visible(last.Step),
 		Rough(last.Due.Sub(now)), CauseText(last.Type, last.Error)))
 }
 
@@ -295,9 +295,9 @@ func (g Progress) money(j *Job) []string {
 	}
 	if done := j.Counts.Finished(); j.AtItems() && j.Spent.Cost > 0 && done >= enoughItems && !j.Letters {
 		each := j.Spent.Cost / limit.USD(done)
-		text += fmt.Sprintf(" (%s an item", each)
+		text += fmt.Sprintf(" (%s per item", each)
 		if j.Complete && done < j.Total {
-			text += fmt.Sprintf(", about %s in all", each*limit.USD(j.Total))
+			text += fmt.Sprintf(", about %s in total", each*limit.USD(j.Total))
 		}
 		text += ")"
 	}
@@ -384,11 +384,11 @@ func (g Progress) BreakerLines(j *Job, now time.Time) (lines [][]string) {
 	all := j.Breakers()
 	more := len(all) - breakersShown
 	for _, b := range all[:min(len(all), breakersShown)] {
-		text := "breaker half-open, testing"
+		text := "circuit breaker half-open, probing"
 		if b.State == Open {
-			text = "breaker open, tests in " + Rough(b.Until.Sub(now))
+			text = "circuit breaker open, probes in " + Rough(b.Until.Sub(now))
 			if !b.Until.After(now) {
-				text = "breaker open, about to test"
+				text = "circuit breaker open, probing soon"
 			}
 		}
 		if b.Scope != events.WorkflowScope {
@@ -404,7 +404,7 @@ func (g Progress) BreakerLines(j *Job, now time.Time) (lines [][]string) {
 		lines = append(lines, line)
 	}
 	if more > 0 {
-		lines = append(lines, []string{g.Paint(term.Yellow, fmt.Sprintf("%d more breakers are not closed", more))})
+		lines = append(lines, []string{g.Paint(term.Yellow, fmt.Sprintf("%d more circuit breakers open", more))})
 	}
 	return lines
 }
@@ -420,11 +420,11 @@ func (g Progress) Meanwhile(j *Job, b Breaker, now time.Time) string {
 	case n == 0:
 		return ""
 	case b.Scope != events.WorkflowScope:
-		return items + " waiting for it"
+		return items + " waiting"
 	case g.Waits:
 		return items + " held back"
 	}
-	return items + " to be rejected"
+	return items + " will be rejected"
 }
 
 // Opened returns why a breaker is open, as far as that is known.
@@ -435,7 +435,7 @@ func Opened(b Breaker) string {
 	last := CauseText(b.Cause.Type, b.Cause.Error)
 	switch {
 	case b.Failures > 1:
-		return fmt.Sprintf("%d failures in a row%s", b.Failures, term.Prefixed(", the last ", last))
+		return fmt.Sprintf("%d consecutive failures%s", b.Failures, term.Prefixed(", the last ", last))
 	case b.Failures == 1:
 		return "a failure" + term.Prefixed(", ", last)
 	}
@@ -470,10 +470,10 @@ func (g Progress) attempt(a Attempt, now time.Time, width int) string {
 		details = append(details, "for a worker")
 	case a.Held:
 		head = "  waiting " + term.Visible(a.ItemID)
-		details = append(details, "next try when the job goes on")
+		details = append(details, "next attempt when the job continues")
 	case a.Due.After(now):
 		head = "  waiting " + term.Visible(a.ItemID)
-		details = append(details, "next try in "+Rough(a.Due.Sub(now)))
+		details = append(details, "retry in "+Rough(a.Due.Sub(now)))
 	}
 	if a.Number > 1 {
 		details = append(details, fmt.Sprintf("attempt %d", a.Number))
@@ -530,7 +530,7 @@ func (g Progress) StatusLine(j *Job, now time.Time) string {
 	}
 	parts := slices.Concat(Progress{}.outcomes(j), activity(j, now), onFleet(j, now), Pace(j, now), g.money(j))
 	if g.Rate != "" {
-		parts = append(parts, "items wait for the rate "+g.Rate)
+		parts = append(parts, "waiting for rate limit "+g.Rate)
 	}
 	if j.Limit != nil {
 		parts = append(parts, "limit "+j.Limit.Words())

@@ -65,8 +65,8 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 		{"wide", Progress{Unicode: true, Waits: true}, busy(), 120, 40, []string{
 			" 40% ███▓▓▓▒▒▒▒▒▒░░░░░░░░░░░░░░░░░░  4/10 done  1 failed  1 skipped  1 rejected  2 running  1 waiting",
 			"2.0/s  3 retries, next in 10s: 2 timeout, 1 network; last g: timeout: timed out after 2s",
-			"breaker open, tests in 28s, 4 items held back",
-			"  5 failures in a row, the last timeout: timed out after 1s",
+			"circuit breaker open, probes in 28s, 4 items held back",
+			"  5 consecutive failures, the last timeout: timed out after 1s",
 			"  running f  2s  attempt 2",
 			"  running g  2s  step fetch",
 			"  failed  d  timeout: timed out after 1s",
@@ -75,8 +75,8 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 		{"80 columns", Progress{Unicode: true}, busy(), 80, 24, []string{
 			" 40% █▓▒▒░░░░░░  4/10 done  1 failed  1 skipped  1 rejected  2 running",
 			"2.0/s  3 retries, next in 10s: 2 timeout, 1 network; last g: timeout: timed ou…",
-			"breaker open, tests in 28s, 4 items to be rejected",
-			"  5 failures in a row, the last timeout: timed out after 1s",
+			"circuit breaker open, probes in 28s, 4 items will be rejected",
+			"  5 consecutive failures, the last timeout: timed out after 1s",
 			"  running f  2s  attempt 2",
 			"  running g  2s  step fetch",
 			"  failed  d  timeout: timed out after 1s",
@@ -85,8 +85,8 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 		{"narrow, without Unicode", Progress{}, busy(), 42, 40, []string{
 			" 40% #~xx------  4/10 done  1 failed",
 			"2.0/s  3 retries, next in 10s: 2 timeout…",
-			"breaker open, tests in 28s, 4 items to b…",
-			"  5 failures in a row, the last timeout:…",
+			"circuit breaker open, probes in 28s, 4 i…",
+			"  5 consecutive failures, the last timeo…",
 			"  running f  2s  attempt 2",
 			"  running g  2s  step fetch",
 			"  failed  d  timeout: timed out after 1s",
@@ -99,7 +99,7 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 		{"colours take no room", Progress{Look: term.Look{Colours: true}, Unicode: true}, busy(), 42, 6, []string{
 			" 40% \xff[32m█\xff[0m\xff[33m█\xff[0m\xff[31m██\xff[0m░░░░░░  4/10 done  \xff[31m1 failed\xff[0m",
 			"2.0/s  \xff[33m3 retries, next in 10s: 2 timeout…\xff[0m",
-			"\xff[33mbreaker open, tests in 28s, 4 items to b…\xff[0m",
+			"\xff[33mcircuit breaker open, probes in 28s, 4 i…\xff[0m",
 		}},
 		{"the number of items is not known yet", Progress{}, seen(New(),
 			events.JobStarted{}, events.PhaseStarted{Phase: "map"}, events.AgentStarted{ItemID: "a"}, events.AgentStarted{ItemID: "b", ItemIndex: 1},
@@ -126,7 +126,7 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 		), 80, 24, []string{
 			"100% ###############xxxxxxxxxxxxxxx  2/2 done  1 failed",
 			"reduce: 2s, step 1 of 1",
-			"  sum runs again in 7s: network: exit code 7: refused",
+			"  retrying sum in 7s: network: exit code 7: refused",
 		}},
 		{"after the map phase, before the next", Progress{}, seen(New(),
 			events.JobStarted{Mode: "mapreduce"}, events.PhaseStarted{Phase: "map"}, events.ItemsSelected{TotalItems: 1},
@@ -171,11 +171,11 @@ func TestRunningLinesShowLabelsAndTheLastLine(t *testing.T) {
 		40: {"  running item_0  4s  | reading page 3 …", "  waiting item_1  4s  step fetch"},
 		80: {
 			"  running item_0  …components/button/README.md  4s  | reading page 3 of 12 �[31…",
-			"  waiting item_1  世界 and a title …  4s  step fetch  next try in 56s  attempt 2",
+			"  waiting item_1  世界 and a title of …  4s  step fetch  retry in 56s  attempt 2",
 		},
 		200: {
 			"  running item_0  src/components/button/README.md  4s  | reading page 3 of 12 �[31m, which is long",
-			"  waiting item_1  世界 and a title of many words that goes on and on  4s  step fetch  next try in 56s  attempt 2",
+			"  waiting item_1  世界 and a title of many words that goes on and on  4s  step fetch  retry in 56s  attempt 2",
 		},
 	} {
 		g := Progress{Label: func(index int) string { return names[index] }}
@@ -188,7 +188,7 @@ func TestRunningLinesShowLabelsAndTheLastLine(t *testing.T) {
 func TestOffATerminalOneLineSaysIt(t *testing.T) {
 	got := Progress{}.StatusLine(busy(), sixteen.Add(2*time.Second))
 	want := "4/10 done, 1 failed, 1 skipped, 1 rejected, 2 running, 1 waiting, 2.0/s, 3 retries, next in 10s: 2 timeout, 1 network, " +
-		"breaker open, tests in 28s, 4 items to be rejected: 5 failures in a row, the last timeout: timed out after 1s"
+		"circuit breaker open, probes in 28s, 4 items will be rejected: 5 consecutive failures, the last timeout: timed out after 1s"
 	if got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
@@ -199,7 +199,7 @@ func TestTheLineSaysWhatLimitsStarts(t *testing.T) {
 	rates := []events.StartRate{{Limit: "9/s", PerSecond: 9, Step: "call"}, {Limit: "40/s", PerSecond: 40, Per: "${item.host}"}}
 	j := seen(New(), events.JobStarted{MaxParallel: 8, Rates: rates}, events.PhaseStarted{Phase: "map"}, events.AgentStarted{ItemID: "a"}, events.ConcurrencyChanged{Limit: 5, Before: 2, Rate: 48.5, Reason: "because"})
 	got := Progress{Rate: RateHeld(j.Rates, time.Second)}.StatusLine(j, sixteen.Add(2*time.Second))
-	if want := "items wait for the rate 40/s for each ${item.host}, limit 5 at once, 48.5/s"; !strings.Contains(got, want) {
+	if want := "waiting for rate limit 40/s for each ${item.host}, limit 5 at once, 48.5/s"; !strings.Contains(got, want) {
 		t.Errorf("got %q, want %q in it", got, want)
 	}
 	for ago, want := range map[time.Duration]string{rateShown: "40/s for each ${item.host}", rateShown + 1: ""} {
