@@ -248,7 +248,8 @@ func newExporter(ctx context.Context, o Options, meta jobs.Meta) (*exporter, err
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) && !errors.Is(err, resource.ErrSchemaURLConflict) {
 		return nil, err
 	}
-	for _, open := range []func(context.Context, Environ, *resource.Resource) error{x.openTraces, x.openMetrics, x.openLogs} {
+	type opener func(context.Context, Environ, *resource.Resource) error
+	for _, open := range []opener{x.openTraces, x.openMetrics, x.openLogs} {
 		if err := open(ctx, env, res); err != nil {
 			return nil, err
 		}
@@ -284,7 +285,8 @@ func (x *exporter) openTraces(ctx context.Context, env Environ, res *resource.Re
 		return err
 	}
 	x.traces = sdktrace.NewTracerProvider(
-		sdktrace.WithResource(res), sdktrace.WithIDGenerator(derived{}), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())),
+		sdktrace.WithResource(res), sdktrace.WithIDGenerator(derived{}),
+		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())),
 		sdktrace.WithBatcher(spanGate{exp, &x.spans}, sdktrace.WithBlocking(), sdktrace.WithBatchTimeout(time.Second)),
 	)
 	x.spanner = x.traces.Tracer("prodigy", trace.WithInstrumentationVersion(x.o.Version))
@@ -295,8 +297,8 @@ func (x *exporter) openMetrics(ctx context.Context, env Environ, res *resource.R
 	if !env.exports("METRICS") {
 		return nil
 	}
-	exp, err := otlpmetrichttp.New(ctx, optionsOf(env, "METRICS", otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig(retries)),
-		otlpmetrichttp.WithEndpointURL, otlpmetrichttp.WithHTTPClient)...)
+	exp, err := otlpmetrichttp.New(ctx, optionsOf(env, "METRICS",
+		otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig(retries)), otlpmetrichttp.WithEndpointURL, otlpmetrichttp.WithHTTPClient)...)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,8 @@ func (x *exporter) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 			h := metricdata.Histogram[float64]{Temporality: metricdata.CumulativeTemporality}
 			for _, sample := range f.samples {
 				h.DataPoints = append(h.DataPoints, metricdata.HistogramDataPoint[float64]{
-					Attributes: attributesOf(sample), StartTime: began, Time: now, Count: sample.counts.n, Sum: sample.counts.sum.Seconds(),
+					Attributes: attributesOf(sample), StartTime: began, Time: now,
+					Count: sample.counts.n, Sum: sample.counts.sum.Seconds(),
 					Bounds: bounds[:], BucketCounts: sample.counts.counts[:],
 				})
 			}

@@ -19,7 +19,8 @@ func (t *tracer) say(r events.Record) {
 			return // its AgentFailed says so
 		}
 		body = e.Step + ": " + e.Error
-	case events.StepRetrying, events.StepRetried, events.StepTurn, events.StepSkipped, events.AISessionStarted, events.AgentUsage:
+	case events.StepRetrying, events.StepRetried, events.StepTurn, events.StepSkipped,
+		events.AISessionStarted, events.AgentUsage:
 		return
 	case events.AgentStraggling, events.AgentEndedLate, events.SkipRequested:
 		body = item.ID + ": " + said.Line()
@@ -43,12 +44,14 @@ func (t *tracer) say(r events.Record) {
 		attrs = append(of, attrs...)
 	}
 	t.log(logRecord{
-		Context: cmp.Or(t.subject, t.runContext()), Time: r.Time, Severity: severities[said.Grave], Name: events.TypeOf(r.Event), Body: body, Attrs: attrs,
+		Context: cmp.Or(t.subject, t.runContext()), Time: r.Time, Severity: severities[said.Grave],
+		Name: events.TypeOf(r.Event), Body: body, Attrs: attrs,
 	})
 }
 
 var severities = map[events.Grave]log.Severity{
-	events.Plain: log.SeverityInfo, events.Good: log.SeverityInfo, events.Odd: log.SeverityWarn, events.Bad: log.SeverityError,
+	events.Plain: log.SeverityInfo, events.Good: log.SeverityInfo,
+	events.Odd: log.SeverityWarn, events.Bad: log.SeverityError,
 }
 
 // attrsOf returns what an event has besides its item.

@@ -100,8 +100,8 @@ func newMetrics(workflow string, slots int) *Metrics {
 	v := view.New()
 	v.Workflow, v.MaxParallel = workflow, slots
 	return &Metrics{
-		view: v, attempts: map[string]int{}, failures: map[string]int{}, retries: map[string]int{}, steps: map[string]*distribution{},
-		open: map[string][]begun{}, opened: map[string]int{},
+		view: v, attempts: map[string]int{}, failures: map[string]int{}, retries: map[string]int{},
+		steps: map[string]*distribution{}, open: map[string][]begun{}, opened: map[string]int{},
 	}
 }
 
@@ -235,7 +235,8 @@ func (m *Metrics) families(now time.Time) []family {
 		m.ofAgents(&f)
 	}
 	if m.dropped != nil {
-		f.add("prodigy_otel_dropped_total", "What was not exported to OpenTelemetry, by signal.", f.by("signal", m.dropped)...)
+		f.add("prodigy_otel_dropped_total", "What was not exported to OpenTelemetry, by signal.",
+			f.by("signal", m.dropped)...)
 	}
 	return f.list
 }
@@ -327,14 +328,16 @@ func (m *Metrics) ofLimits(f *families, now time.Time) {
 	f.add("prodigy_slots", "How many items may run at once.", f.is(float64(slots)))
 	f.add("prodigy_slots_used", "How many slots are in use.", f.is(float64(v.Running(now))))
 	if v.Limit != nil && v.Limit.Rate > 0 {
-		f.add("prodigy_adapted_starts_per_second", "Starts in a second that the adaptive limit allows.", f.is(v.Limit.Rate))
+		f.add("prodigy_adapted_starts_per_second", "Starts in a second that the adaptive limit allows.",
+			f.is(v.Limit.Rate))
 	}
 	var rates []sample
 	for _, r := range v.Rates {
 		rates = append(rates, f.is(r.PerSecond, "per", r.Per, "step", r.Step))
 	}
 	f.add("prodigy_rate_starts_per_second",
-		"Starts in a second that a rate of the workflow allows: of agents, or of a step; for each value of per, if it has one.", rates...)
+		"Starts in a second that a rate of the workflow allows: "+
+			"of agents, or of a step; for each value of per, if it has one.", rates...)
 	f.add("prodigy_rate_wait_seconds_total", "Time in which an item had a slot and waited for its turn of the rate.",
 		f.is(m.waited.Seconds()))
 	f.add("prodigy_starts_held", "Whether nothing starts, by what holds it back: windows, guards, or a person.",
@@ -352,8 +355,10 @@ func (m *Metrics) ofBreakers(f *families) {
 			states = append(states, f.is(float64(notClosed[scope][state]), "scope", scope, "state", string(state)))
 		}
 	}
-	f.add("prodigy_breakers", "How many circuit breakers are open or half-open, of a scope of which one has opened.", states...)
-	f.add("prodigy_breaker_openings_total", "How often a circuit breaker of the scope has opened.", f.by("scope", m.opened)...)
+	f.add("prodigy_breakers", "How many circuit breakers are open or half-open, of a scope of which one has opened.",
+		states...)
+	f.add("prodigy_breaker_openings_total", "How often a circuit breaker of the scope has opened.",
+		f.by("scope", m.opened)...)
 }
 
 // ofAgents adds what AI agents have used.
@@ -365,7 +370,8 @@ func (m *Metrics) ofAgents(f *families) {
 	}
 	f.add("prodigy_agent_cost_usd_total", "What AI agents of the job have cost, as far as that is known.", costs...)
 	f.add("prodigy_agent_runs_total", "Runs of AI agents of the job.", f.is(float64(t.Agents)))
-	f.add("prodigy_agent_runs_unknown_cost_total", "Runs of AI agents whose cost is not known.", f.is(float64(t.Unknown)))
+	f.add("prodigy_agent_runs_unknown_cost_total", "Runs of AI agents whose cost is not known.",
+		f.is(float64(t.Unknown)))
 	f.add("prodigy_agent_tokens_total", "Tokens that AI agents of the job have used, as far as that is known.",
 		f.is(float64(t.Tokens.Cached), "kind", "cached"),
 		f.is(float64(t.Tokens.Input), "kind", "input"),

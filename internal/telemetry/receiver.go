@@ -104,7 +104,8 @@ func (r *receiver) send(g *gathered) {
 	}
 	refused, err := r.book.send(r.n.ctx, r.Sender, l, body)
 	if refused != nil {
-		r.n.told(fmt.Sprintf("a notification to %s was given up: %v (again: prodigy notify %s)", r.Sender, refused, r.n.job.ID))
+		r.n.told(fmt.Sprintf("a notification to %s was given up: %v (again: prodigy notify %s)", r.Sender, refused,
+			r.n.job.ID))
 	}
 	if err != nil {
 		r.n.told(err.Error())

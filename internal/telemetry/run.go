@@ -1,10 +1,10 @@
 // Package telemetry tells the outside what happens to a job: metrics for Prometheus; spans, log records and metrics for
 // OpenTelemetry; and notifications by webhooks and commands.
 //
-// A [Run] sees the records of a run when they are durable, and holds nothing up. All that it tells it could tell again from the
-// log: a [tracer] is a fold that gives the same log the same spans, under the same names (see events.TraceContext), and a
-// journal of the job has a line before and after each notification. So [Export] exports a job afterwards, and [Again]
-// sends what a run that was killed has not told.
+// A [Run] sees the records of a run when they are durable, and holds nothing up. All that it tells it could tell again
+// from the log: a [tracer] is a fold that gives the same log the same spans, under the same names (see
+// events.TraceContext), and a journal of the job has a line before and after each notification. So [Export] exports a
+// job afterwards, and [Again] sends what a run that was killed has not told.
 package telemetry
 
 import (

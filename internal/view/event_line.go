@@ -103,8 +103,8 @@ const valueShown = 120
 
 // leftOut are fields that add nothing for people; the other formats have them.
 var leftOut = []string{
-	"item_index", "step_index", "agent_id", "error_signature", "captured", "stdout_tail", "computed_delay_ms", "waited_ms", "retry", "outputs",
-	"budget_expires_at", "seed",
+	"item_index", "step_index", "agent_id", "error_signature", "captured", "stdout_tail", "computed_delay_ms",
+	"waited_ms", "retry", "outputs", "budget_expires_at", "seed",
 }
 
 // graveColours are the colours of events, by how much they should worry people.
@@ -275,7 +275,8 @@ func fieldsOf(object []byte) ([]eventField, error) {
 		return nil, json.Unmarshal(object, new(json.RawMessage)) // returns the syntax error
 	}
 	// Valid JSON gives no errors.
-	d := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	d := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowDuplicateNames(true),
+		jsontext.AllowInvalidUTF8(true))
 	if begin, _ := d.ReadToken(); begin.Kind() != jsontext.KindBeginObject {
 		return nil, errors.New("the line is no object")
 	}

@@ -193,7 +193,8 @@ type Attempt struct {
 // New returns the view of a job before its first record.
 func New() *Job {
 	return &Job{
-		Ending: Ending{State: Running}, running: map[int]*Attempt{}, byID: map[string]*Attempt{}, merging: map[int]queued{},
+		Ending: Ending{State: Running}, running: map[int]*Attempt{}, byID: map[string]*Attempt{},
+		merging: map[int]queued{},
 		printed: map[string]string{}, held: map[string]events.Record{}, waiting: newWaiting(), circuit: newCircuit(),
 	}
 }

@@ -154,7 +154,9 @@ func (s *Server) live(make func(*http.Request, jobs.Job) (page, error)) http.Han
 }
 
 // again streams a page, which it makes again and again until nothing goes on any more.
-func (s *Server) again(w http.ResponseWriter, r *http.Request, every time.Duration, goesOn func() bool, make func() (page, error)) {
+func (s *Server) again(w http.ResponseWriter, r *http.Request, every time.Duration, goesOn func() bool,
+	make func() (page, error),
+) {
 	out := s.newStream(w)
 	for {
 		last := !goesOn() // asked before the page is made, so that the last one has all

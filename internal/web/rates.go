@@ -177,7 +177,8 @@ func (p *plot) limitCharts() []chart {
 	for i, c := range l.cols {
 		after := "after " + roughly(time.Duration(i)*each)
 		if c.running > 0 {
-			atOnce.bar(i, 0, run*float64(c.running), "ok", fmt.Sprintf("%s: %d of %d at once", after, c.running, c.slots))
+			atOnce.bar(i, 0, run*float64(c.running), "ok",
+				fmt.Sprintf("%s: %d of %d at once", after, c.running, c.slots))
 		}
 		if c.starts > 0 {
 			title := fmt.Sprintf("%s: %.3g starts in a second", after, perSecond(c))

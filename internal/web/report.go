@@ -174,8 +174,8 @@ func draw(records iter.Seq2[events.Record, error], now time.Time, kept bounds) (
 	}, nil
 }
 
-// chartsOf returns the view of a job and its charts, for a page that is made again and again. Now is the time if the job is
-// running, else zero.
+// chartsOf returns the view of a job and its charts, for a page that is made again and again. Now is the time if the
+// job is running, else zero.
 func chartsOf(records iter.Seq2[events.Record, error], now time.Time) (*view.Job, template.HTML, error) {
 	job, c, err := draw(records, now, pageKept)
 	if err != nil {

@@ -24,7 +24,8 @@ type Limits struct {
 // DefaultLimits returns limits that ordinary use of a browser does not reach.
 func DefaultLimits() Limits {
 	return Limits{
-		Header: 10 * time.Second, Read: 30 * time.Second, Write: time.Minute, Idle: 2 * time.Minute, HeaderBytes: 64 << 10, Connections: 128,
+		Header: 10 * time.Second, Read: 30 * time.Second, Write: time.Minute,
+		Idle: 2 * time.Minute, HeaderBytes: 64 << 10, Connections: 128,
 	}
 }
 
@@ -37,7 +38,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		return server.Close()
 	})
 	g.Go(func() error {
-		if err := server.Serve(netutil.LimitListener(listener, s.Limits.Connections)); !errors.Is(err, http.ErrServerClosed) {
+		err := server.Serve(netutil.LimitListener(listener, s.Limits.Connections))
+		if !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
@@ -49,6 +51,7 @@ func (s *Server) http(ctx context.Context) *http.Server {
 	l := s.Limits
 	return &http.Server{
 		Handler: s.Handler(), BaseContext: func(net.Listener) context.Context { return ctx },
-		ReadHeaderTimeout: l.Header, ReadTimeout: l.Read, WriteTimeout: l.Write, IdleTimeout: l.Idle, MaxHeaderBytes: l.HeaderBytes,
+		ReadHeaderTimeout: l.Header, ReadTimeout: l.Read, WriteTimeout: l.Write,
+		IdleTimeout: l.Idle, MaxHeaderBytes: l.HeaderBytes,
 	}
 }
