@@ -88,7 +88,7 @@ func (s *Fold) complete() bool {
 		s.LastTry != nil && s.Circuits != nil && s.Merging != nil && s.Quotas != nil && s.Sessions != nil && s.Skips != nil
 }
 
-// clone returns an independent copy of the state.
+// clone returns an independent copy of the fold.
 func (s *Fold) clone(p errorpolicy.Policy) (*Fold, error) {
 	var data bytes.Buffer
 	if err := encodeExactly(&data, s); err != nil {
@@ -176,7 +176,7 @@ type Checkpointer struct {
 	writing errgroup.Group  // of one at a time
 }
 
-// NewCheckpointer returns the checkpointer of a job. It takes over s, the state of the job at the end of its
+// NewCheckpointer returns the checkpointer of a job. It takes over s, the fold at the end of its
 // log; last is the record of the last checkpoint.
 func NewCheckpointer(place jobs.Job, p errorpolicy.Policy, s *Fold, last int64, queue *dlq.Projection) *Checkpointer {
 	c := &Checkpointer{

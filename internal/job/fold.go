@@ -261,7 +261,7 @@ func NewFold(p errorpolicy.Policy) *Fold {
 // replay applies a record that was recorded before, with all that followed from it.
 func (s *Fold) replay(r events.Record) { s.Apply(r) }
 
-// Apply changes the state by one record. It is the only function that does, live and on replay. It returns a
+// Apply changes the fold by one record. It is the only function that does, live and on replay. It returns a
 // full batch of collected errors, which is recorded; on replay it has been.
 func (s *Fold) Apply(r events.Record) (batch []errorpolicy.BatchError) {
 	if events.BetweenRuns(r.Event) {
@@ -747,7 +747,9 @@ func (s *Fold) TakeUp(a *agent.Attempt, itemID string) {
 // details returns how many items the state knows more of than how they ended. Eight that are but numbers take
 // the room of one that is more.
 func (s *Fold) details() int {
-	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Skips) + len(s.Retrying) + len(s.Sessions) + len(s.Spent.Items) + s.Limits.Keys() + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
+	numbers := len(s.Crashes) + len(s.Losses) + len(s.Failures) + len(s.LastTry)
+	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Skips) + len(s.Retrying) + len(s.Sessions) +
+		len(s.Spent.Items) + s.Limits.Keys() + numbers/8
 }
 
 // circuits are the last transitions of the breakers of steps, by phase and scope: two phases may have steps of

@@ -106,6 +106,11 @@ func (f *ExaminedFile) add(line int, what string) {
 	}
 }
 
+// note notes what is no damage.
+func (c *examiner) note(format string, args ...any) {
+	c.report.Notes = append(c.report.Notes, fmt.Sprintf(format, args...))
+}
+
 // meta checks job.json and workflow.yml.
 func (c *examiner) meta() (jobs.Meta, error) {
 	file := ExaminedFile{Path: c.job.MetaFile()}
@@ -129,7 +134,7 @@ func (c *examiner) meta() (jobs.Meta, error) {
 	} else {
 		c.keepFile(c.job.WorkflowFile())
 		if err == nil && len(meta.Digests) == 0 {
-			c.report.Notes = append(c.report.Notes, "job.json is of a version without checksums: whether it or workflow.yml was changed cannot be told")
+			c.note("job.json is of a version without checksums: whether it or workflow.yml was changed cannot be told")
 		}
 	}
 	c.report.Files = append(c.report.Files, file)
@@ -174,7 +179,8 @@ func (c *examiner) log() error {
 		switch {
 		case errors.Is(x.Err, events.ErrTorn):
 			if !c.report.Running {
-				c.report.Notes = append(c.report.Notes, fmt.Sprintf("%s ends in an incomplete line of %d bytes: the run was killed while it wrote, and a resume cuts it off", x.File, len(x.Text)))
+				c.note("%s ends in an incomplete line of %d bytes: the run was killed while it wrote, and a resume cuts it off",
+					x.File, len(x.Text))
 			}
 			continue
 		case x.Err != nil:
@@ -194,7 +200,7 @@ func (c *examiner) log() error {
 		}
 	}
 	if unsealed > 0 {
-		c.report.Notes = append(c.report.Notes, fmt.Sprintf("%d records are of a version without checksums: of these not all damage can be noticed", unsealed))
+		c.note("%d records are of a version without checksums: of these not all damage can be noticed", unsealed)
 	}
 	return nil
 }
@@ -256,7 +262,8 @@ func (c *examiner) outputs() {
 		case l.Err == nil:
 			file.Good++
 		case !c.report.Running:
-			c.report.Notes = append(c.report.Notes, fmt.Sprintf("%s ends in an incomplete line of %d bytes: the run was killed while it wrote, and a resume cuts it off", l.File, len(l.Text)))
+			c.note("%s ends in an incomplete line of %d bytes: the run was killed while it wrote, and a resume cuts it off",
+				l.File, len(l.Text))
 		}
 	}
 	if end < c.printed && !c.report.Running {
@@ -287,7 +294,7 @@ func (c *examiner) lines(path string, needed bool, open func() (int, error)) err
 		text, err := r.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
 			if len(text) > 0 {
-				c.report.Notes = append(c.report.Notes, fmt.Sprintf("%s ends in an incomplete line of %d bytes", path, len(text)))
+				c.note("%s ends in an incomplete line of %d bytes", path, len(text))
 			}
 			break
 		}
@@ -357,7 +364,7 @@ func (c *examiner) results(old bool) {
 	}
 	err := CheckResults(c.job)
 	if old && errors.Is(err, ErrNoCompanion) {
-		c.report.Notes = append(c.report.Notes, "results.jsonl is of a version without checksums: whether it was changed cannot be told")
+		c.note("results.jsonl is of a version without checksums: whether it was changed cannot be told")
 		return
 	}
 	if err != nil {
@@ -398,6 +405,7 @@ func (c *examiner) checkpoint() {
 	var version int
 	var sum string
 	if _, err := fmt.Sscanf(string(head), "prodigy checkpoint %d %s", &version, &sum); err != nil || sum != fmt.Sprintf("%x", sha256.Sum256(body)) {
-		c.report.Notes = append(c.report.Notes, c.job.CheckpointFile()+" is damaged, which costs time and nothing else: the log is read from its beginning")
+		c.note("%s is damaged, which costs time and nothing else: the log is read from its beginning",
+			c.job.CheckpointFile())
 	}
 }

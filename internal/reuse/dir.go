@@ -24,7 +24,8 @@ const missingFile = "missing"
 
 // sameStat reports whether a file has not been touched since f was made, so that it need not be read again.
 func sameStat(f events.File, info fs.FileInfo) bool {
-	return f.Modified != 0 && f.Sum != "" && f.Sum != missingFile && f.Size == info.Size() && f.Modified == info.ModTime().UnixNano()
+	return f.Modified != 0 && f.Sum != "" && f.Sum != missingFile && f.Size == info.Size() &&
+		f.Modified == info.ModTime().UnixNano()
 }
 
 // changedFile returns the path of the first file that is not the same in both lists, which are sorted by path, or "".
@@ -239,11 +240,15 @@ func (f *Dir) sumOnce(path string) (found events.File, stable bool, err error) {
 	if err != nil {
 		return events.File{}, false, nil // it has vanished: the next reading says so
 	}
-	found = events.File{Path: path, Size: size, Modified: after.ModTime().UnixNano(), Sum: hex.EncodeToString(digest.Sum(nil)[:12])}
+	found = events.File{
+		Path: path, Size: size, Modified: after.ModTime().UnixNano(), Sum: hex.EncodeToString(digest.Sum(nil)[:12]),
+	}
 	if f.now().Sub(after.ModTime()) < young {
 		found.Modified = 0
 	}
-	return found, os.SameFile(before, after) && before.ModTime().Equal(after.ModTime()) && before.Size() == size && after.Size() == size, nil
+	stable = os.SameFile(before, after) && before.ModTime().Equal(after.ModTime()) && before.Size() == size &&
+		after.Size() == size
+	return found, stable, nil
 }
 
 // Since returns the files as they were when an attempt began, with those marked that have changed by now: what

@@ -1,5 +1,5 @@
-// Package reuse takes over the results of earlier jobs: for items that would do the same work again, and as the items of
-// another job.
+// Package reuse takes over the results of earlier jobs: for items that would do the same work again, and as the items
+// of another job.
 //
 // The fingerprint of an item tells whether it would. It has a part that all items of a job share, [events.Fingerprint],
 // a part for its data, and a part for the files that it is made from, each an [events.File], which [Dir] reads. Each

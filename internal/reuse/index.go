@@ -311,7 +311,9 @@ func (x *index) Find(id digest) (e entry, found bool, err error) {
 	if err := x.order(); err != nil {
 		return entry{}, false, err
 	}
-	at, found := slices.BinarySearchFunc(x.ids, id, func(i identified, id digest) int { return bytes.Compare(i.id[:], id[:]) })
+	at, found := slices.BinarySearchFunc(x.ids, id, func(i identified, id digest) int {
+		return bytes.Compare(i.id[:], id[:])
+	})
 	if !found {
 		return entry{}, false, nil
 	}
