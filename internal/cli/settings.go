@@ -52,7 +52,7 @@ func (o *settingOptions) add(cmd *cobra.Command) {
 
 // addWorkspace adds the flag --workspace to cmd.
 func (o *settingOptions) addWorkspace(cmd *cobra.Command) {
-	const usage = "override where items run: git (a workspace per item) or shared (the working directory)"
+	const usage = "override where items run, each in a workspace or all in the working directory"
 	addChoice(cmd, &o.workspace, "workspace", usage, workflow.GitWorkspace, workflow.SharedWorkspace)
 }
 

@@ -39,7 +39,7 @@ func (c *CommandLine) ReadText(text string) error {
 func (c *AgentConfig) Check() []check.Finding {
 	var found check.Findings
 	found.Require(c.Command == nil || len(c.Command) > 0, "command",
-		"agent.command must be a command line, or a list of its words")
+		"agent.command must be a command line or a list of arguments")
 	return found
 }
 
@@ -62,7 +62,7 @@ type FleetConfig struct {
 func (c *FleetConfig) Check() []check.Finding {
 	var found check.Findings
 	found.Require((c.Cert == "") == (c.Key == ""), "",
-		"fleet.cert and fleet.key need each other: they are one certificate")
+		"fleet.cert and fleet.key must be set together")
 	return found
 }
 

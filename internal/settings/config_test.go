@@ -40,7 +40,7 @@ func TestConfigIsReadStrictly(t *testing.T) {
 		{"fleet: {lease: soon}\n", "config.yml:1:16: lease: "},
 		{"fleet: {broker_patience: 7 years}\n", "config.yml:1:26: broker_patience: "},
 		{"fleet: {trust: {a: b}}\n", "config.yml:1:16: trust: want text"},
-		{"fleet: {cert: a}\n", "config.yml:1:8: fleet.cert and fleet.key need each other"},
+		{"fleet: {cert: a}\n", "config.yml:1:8: fleet.cert and fleet.key must be set together"},
 		{"a: [\n", "config.yml:1:1: a value is missing here"},
 	} {
 		if _, err := parseConfig("config.yml", []byte(c.in)); err == nil || !strings.HasPrefix(err.Error(), c.want) {

@@ -93,7 +93,7 @@ func (p *dotenvParser) variable() (dotenvVar, error) {
 	}
 	closed := p.line
 	if behind := strings.TrimSpace(p.endLine()); behind != "" && behind[0] != '#' {
-		return dotenvVar{}, p.fail(closed, "there is text behind the quoted value of %s: quote all of it", name)
+		return dotenvVar{}, p.fail(closed, "unexpected text after the quoted value of %s", name)
 	}
 	return dotenvVar{name, value}, nil
 }
@@ -111,7 +111,8 @@ func (p *dotenvParser) name() (string, error) {
 		name = strings.TrimLeft(rest, " \t")
 	}
 	if !shell.IsName(name) {
-		return "", p.fail(p.line, "what stands before the equals sign is not a name: use letters, digits and underscores, and no digit first")
+		return "", p.fail(p.line, "invalid variable name before \"=\": use letters, digits and underscores, not "+
+			"starting with a digit")
 	}
 	return name, nil
 }

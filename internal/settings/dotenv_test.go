@@ -46,11 +46,11 @@ func TestAMistakeIsToldWithItsLineAndWithoutItsText(t *testing.T) {
 	for text, want := range map[string]string{
 		"A=b\nhunter2":         "line 2: want NAME=value",
 		"export A":             "line 1: want NAME=value",
-		"1A=hunter2":           "line 1: what stands before",
-		"A B=hunter2":          "line 1: what stands before",
-		"=hunter2":             "line 1: what stands before",
+		"1A=hunter2":           "line 1: invalid variable name before \"=\": use letters",
+		"A B=hunter2":          "line 1: invalid variable name before \"=\": use letters",
+		"=hunter2":             "line 1: invalid variable name before \"=\": use letters",
 		"\n\nA=\"hunter2\nx\n": "line 3: the quote of A is not closed",
-		"A='x\ny' hunter2":     "line 2: there is text behind",
+		"A='x\ny' hunter2":     "line 2: unexpected text after",
 		"A=b\nB=hunter2\x00":   "line 2: a NUL byte",
 	} {
 		_, err := parseDotenv([]byte(text))

@@ -76,7 +76,7 @@ func (r *resolver) parameters() {
 			value = v
 		}
 		if value == nil && p.Required && r.o.Purpose != ToCheck {
-			r.fail(p.Pos, "parameter %s is required: give it with --param %s=…", p.Name, p.Name)
+			r.fail(p.Pos, "parameter %s is required; set it with --param %s=…", p.Name, p.Name)
 		}
 		r.known.params[p.Name] = value
 		r.out.Args = append(r.out.Args, workflow.Argument{Name: p.Name, Value: value})

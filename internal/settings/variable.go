@@ -173,7 +173,7 @@ func (r *resolver) later(name string) error {
 	if r.o.Purpose != ToRun || !slices.Contains(r.known.names, name) {
 		return nil
 	}
-	return fmt.Errorf("%s is only known when the job runs; a command with cache: true is run before", name)
+	return fmt.Errorf("%s is not available yet: commands with cache: true run before the job starts", name)
 }
 
 // Check returns problems of the settings that do not depend on the options of a run. The caller sets Problem.File.

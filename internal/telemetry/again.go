@@ -48,7 +48,7 @@ func Again(ctx context.Context, job jobs.Job, name string, targets []Target, tol
 		switch {
 		case ctx.Err() != nil:
 		case l.Receiver >= len(targets):
-			told(Outcome{ID: l.ID, Error: "the workflow has no such receiver any more"})
+			told(Outcome{ID: l.ID, Error: "receiver was removed from the workflow"})
 		default:
 			send(line{Receiver: l.Receiver, ID: l.ID, From: l.From, To: l.To}, l.Body)
 		}
@@ -93,7 +93,7 @@ func Try(ctx context.Context, name string, targets []Target, told func(Outcome))
 	for i, t := range targets {
 		number := strconv.Itoa(i + 1)
 		id := "test-" + now.UTC().Format("20060102T150405.000000000Z") + "-" + number
-		g := gathered{id: id, lines: []string{"this is a test of notify, receiver " + number}, total: 1, time: now}
+		g := gathered{id: id, lines: []string{"test notification for receiver " + number}, total: 1, time: now}
 		_, body, err := g.encode(jobs.Job{ID: "no job"}, i, name)
 		if err != nil {
 			return err

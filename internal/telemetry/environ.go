@@ -58,11 +58,12 @@ func (e Environ) protocol(signal string) string {
 func (e Environ) Check() error {
 	for _, signal := range signals {
 		if to := e["OTEL_"+signal+"_EXPORTER"]; to != "" && to != "otlp" && to != "none" {
-			return fmt.Errorf("OTEL_%s_EXPORTER is %q: only otlp and none are supported", signal, to)
+			return fmt.Errorf("OTEL_%s_EXPORTER=%q is not supported (use otlp or none)", signal, to)
 		}
 		switch p := e.protocol(signal); {
 		case p == "grpc":
-			return errors.New("OTEL_EXPORTER_OTLP_PROTOCOL is grpc: only http/protobuf and http/json are supported, which collectors take at port 4318")
+			return errors.New("OTEL_EXPORTER_OTLP_PROTOCOL=grpc is not supported; use http/protobuf or " +
+				"http/json (port 4318)")
 		case p != protobuf && p != jsonFormat:
 			return fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q: only http/protobuf and http/json are supported", p)
 		case p == jsonFormat && e.exporter(signal, "CERTIFICATE") != "":

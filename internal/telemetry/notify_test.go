@@ -316,7 +316,7 @@ func TestATestMessageNamesItsReceiver(t *testing.T) {
 	if err := Try(t.Context(), "convert", targets, func(o Outcome) { ids[o.ID] = true }); err != nil {
 		t.Fatal(err)
 	}
-	if got := boxes[11].messages; len(got) != 1 || !strings.HasSuffix(got[0].Text, "this is a test of notify, receiver 12") || len(ids) != 12 {
+	if got := boxes[11].messages; len(got) != 1 || !strings.HasSuffix(got[0].Text, "test notification for receiver 12") || len(ids) != 12 {
 		t.Errorf("%d IDs, the last message: %+v", len(ids), got)
 	}
 }

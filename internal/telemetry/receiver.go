@@ -99,12 +99,12 @@ func (r *receiver) send(g *gathered) {
 		err = r.book.write(l)
 	}
 	if err != nil {
-		r.n.told(fmt.Sprintf("a notification to %s is lost: %v", r.Sender, err))
+		r.n.told(fmt.Sprintf("could not store the notification to %s: %v", r.Sender, err))
 		return
 	}
 	refused, err := r.book.send(r.n.ctx, r.Sender, l, body)
 	if refused != nil {
-		r.n.told(fmt.Sprintf("a notification to %s was given up: %v (again: prodigy notify %s)", r.Sender, refused,
+		r.n.told(fmt.Sprintf("could not notify %s: %v (to resend: prodigy notify %s)", r.Sender, refused,
 			r.n.job.ID))
 	}
 	if err != nil {
@@ -130,7 +130,7 @@ func deliver(ctx context.Context, s Sender, id string, body []byte) error {
 		late := limited.Err() != nil && ctx.Err() == nil
 		cancel()
 		if late && err != nil {
-			err = fmt.Errorf("no answer within %s", sendLimit)
+			err = fmt.Errorf("no response within %s", sendLimit)
 		}
 		var permanent *permanentError
 		if err == nil || errors.As(err, &permanent) || try == maxTries {

@@ -72,13 +72,13 @@ func newWebhook(r workflow.Receiver, found settings.Settings) (*webhook, error) 
 	u, err := url.Parse(text)
 	// The text is not repeated: it may be a secret.
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, errors.New("webhook: want a URL that begins with https:// or http://")
+		return nil, errors.New("webhook must be an http:// or https:// URL")
 	}
 	w := &webhook{url: text, host: u.Scheme + "://" + u.Host}
 	if r.Sign != "" {
 		secret, is := found.Secrets[r.Sign]
 		if !is || secret == "" {
-			return nil, fmt.Errorf("sign: %s is no secret of this workflow: declare it under secrets", r.Sign)
+			return nil, fmt.Errorf("sign: secret %s is not declared; add it under secrets", r.Sign)
 		}
 		if w.key, err = signingKey(secret); err != nil {
 			return nil, fmt.Errorf("sign: %s: %w", r.Sign, err)
@@ -100,7 +100,7 @@ const maxAnswer = 4 << 10
 func (w *webhook) Send(ctx context.Context, id string, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
 	if err != nil {
-		return &permanentError{errors.New("the URL cannot be used")}
+		return &permanentError{errors.New("invalid URL")}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "prodigy")
@@ -152,7 +152,7 @@ func signingKey(secret string) ([]byte, error) {
 	}
 	key, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return nil, errors.New("what follows whsec_ is no base64")
+		return nil, errors.New("the part after whsec_ is not valid base64")
 	}
 	return key, nil
 }
@@ -180,7 +180,7 @@ func (c command) Send(ctx context.Context, id string, body []byte) error {
 	case exit.Start != nil:
 		return &permanentError{exit.Start}
 	case exit.Signal != "":
-		return fmt.Errorf("it was ended by %s", exit.Signal)
+		return fmt.Errorf("killed by %s", exit.Signal)
 	case exit.Code == 126, exit.Code == 127: // the shell cannot run it
 		return &permanentError{errors.New(term.Shorten(stderr.Text(), maxText))}
 	case exit.Code != 0:
