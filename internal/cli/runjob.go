@@ -209,7 +209,10 @@ func newEndLeftoversCommand(*console) *cobra.Command {
 			}
 			// It ends when the prodigy that started it ends, not sooner.
 			signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-			err = process.Watch(cmd.Context(), os.Stdin, args[1], args[2], grace)
+			register, err := process.InheritedRegister(args[1])
+			if err == nil {
+				err = process.Watch(cmd.Context(), os.Stdin, register, args[1], args[2], grace)
+			}
 			if err = errors.Join(err, os.RemoveAll(args[0])); err != nil {
 				return fmt.Errorf("kill leftovers: %w", err)
 			}

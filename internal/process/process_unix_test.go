@@ -39,8 +39,12 @@ const watchWord = "watch-the-register"
 
 func watch(args []string) int {
 	grace, err := time.ParseDuration(args[2])
+	if err != nil {
+		return 1
+	}
+	register, err := InheritedRegister(args[0])
 	if err == nil {
-		err = Watch(context.Background(), os.Stdin, args[0], args[1], grace)
+		err = Watch(context.Background(), os.Stdin, register, args[0], args[1], grace)
 	}
 	if err != nil {
 		return 1

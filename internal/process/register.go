@@ -61,7 +61,7 @@ func (l *lines) giveBack(at int) {
 // unless it is empty, starts a process that calls Watch with the arguments that are put behind it: path, mark
 // and grace. It is started before the first command.
 func OpenRegister(path string, grace time.Duration, argv ...string) (*Register, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the register of processes: %w", err)
 	}
@@ -99,7 +99,7 @@ func (r *Register) Beat(d time.Duration) {
 func (r *Register) guard() {
 	if r != nil {
 		r.first.Do(func() {
-			if r.watcher.start(); r.watcher.process != nil {
+			if r.watcher.start(r.file); r.watcher.process != nil {
 				r.note(watchedWord)
 			}
 		})

@@ -213,12 +213,14 @@ func TestTheWatcherEndsWhatIsLeftOfItsOwnRunOnly(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lifeline, end := io.Pipe()
-			watched := make(chan error)
-			go func() { watched <- Watch(t.Context(), lifeline, path, test.mark(owner.mark), long) }()
-			if _, err := io.WriteString(end, "0s\n"); err != nil { // it is read once the register is open
+			register, err := os.Open(path)
+			if err != nil {
 				t.Fatal(err)
 			}
+			defer func() { _ = register.Close() }()
+			lifeline, end := io.Pipe()
+			watched := make(chan error)
+			go func() { watched <- Watch(t.Context(), lifeline, register, path, test.mark(owner.mark), long) }()
 			if test.removed {
 				if err := os.RemoveAll(filepath.Dir(path)); err != nil {
 					t.Fatal(err)
@@ -445,7 +447,7 @@ func TestWhatASilentProcessRunsIsKilled(t *testing.T) {
 	defer func() { _ = r.Close() }()
 	lifeline, beats := io.Pipe()
 	watched := make(chan error, 1)
-	go func() { watched <- Watch(t.Context(), lifeline, path, r.owner.mark, time.Second) }()
+	go func() { watched <- Watch(t.Context(), lifeline, r.file, path, r.owner.mark, time.Second) }()
 	say := func(text string) {
 		if _, err := beats.Write([]byte(text)); err != nil {
 			t.Error(err)

@@ -3,12 +3,12 @@ package process
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -21,15 +21,10 @@ import (
 // was to run, since until then that has the other end too. So none is missed that carries its environment on.
 //
 // When a beat (see Register.Beat) is not followed by another in time, what runs is killed at once: its owner is frozen.
-// The register is opened before that, so that its commands are found also when its directory is removed meanwhile.
-func Watch(ctx context.Context, lifeline io.Reader, path, mark string, grace time.Duration) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("open the register of processes: %w", err)
-	}
-	defer func() { _ = file.Close() }() // only read from
+// It reads the register through an open file, so that the commands are found also when their directory is removed.
+func Watch(ctx context.Context, lifeline io.Reader, register io.ReaderAt, path, mark string, grace time.Duration) error {
 	read := func() (owner, []record, error) {
-		data, err := io.ReadAll(io.NewSectionReader(file, 0, math.MaxInt64))
+		data, err := io.ReadAll(io.NewSectionReader(register, 0, math.MaxInt64))
 		o, running := parseRegister(data)
 		if o.mark != mark {
 			return owner{}, nil, err
@@ -54,6 +49,17 @@ func Watch(ctx context.Context, lifeline io.Reader, path, mark string, grace tim
 	noteDeath(path, mark, died)
 	_, err = endGroups(ctx, owner, running, grace)
 	return err
+}
+
+// firstExtraFile is the descriptor of the register in a watcher.
+const firstExtraFile = 3
+
+// InheritedRegister returns the register of the run that has started this watcher. path is its name.
+func InheritedRegister(path string) (*os.File, error) {
+	if runtime.GOOS == "windows" { // no descriptors are inherited there
+		return os.Open(path)
+	}
+	return os.NewFile(firstExtraFile, path), nil
 }
 
 // unreadFor is how long a watcher that has not been scheduled for a while gets to read what has been written meanwhile.
@@ -112,9 +118,9 @@ type watcher struct {
 	alive    atomic.Pointer[os.File] // the lifeline, once there is one
 }
 
-// start starts the watcher in a session of its own, so that what ends the owner does not end it too. When it cannot be
-// started, EndLeftovers does at the next resume what it would have done.
-func (w *watcher) start() {
+// start starts the watcher of a register in a session of its own, so that what ends the owner does not end it too. When
+// it cannot be started, EndLeftovers does at the next resume what it would have done.
+func (w *watcher) start(register *os.File) {
 	if len(w.argv) == 0 {
 		return
 	}
@@ -125,6 +131,9 @@ func (w *watcher) start() {
 	defer func() { _ = r.Close() }()
 	cmd := exec.Command(w.argv[0], w.argv[1:]...)
 	cmd.Dir, cmd.Stdin = string(filepath.Separator), r
+	if runtime.GOOS != "windows" {
+		cmd.ExtraFiles = []*os.File{register}
+	}
 	Detach(cmd)
 	if err := cmd.Start(); err != nil {
 		_ = lifeline.Close()
