@@ -46,7 +46,7 @@ const sameSlot = -1
 const maxParked = 1024
 
 // before puts the agent first that is due first.
-func (k *parking) before(l *parking) bool { return k.due.Before(l.due) }
+func (k *parking) Before(l *parking) bool { return k.due.Before(l.due) }
 
 // park takes the slot of an agent that waits, unless too many wait already.
 func (p *pool) park(k *parking) {

@@ -6,10 +6,10 @@ import (
 
 // ordered has the element at its top that comes before all others. It is a heap: who changes elements in place calls
 // heap.Fix or heap.Init.
-type ordered[T interface{ before(T) bool }] []T
+type ordered[T interface{ Before(T) bool }] []T
 
 func (h ordered[T]) Len() int           { return len(h) }
-func (h ordered[T]) Less(i, k int) bool { return h[i].before(h[k]) }
+func (h ordered[T]) Less(i, k int) bool { return h[i].Before(h[k]) }
 func (h ordered[T]) Swap(i, k int)      { h[i], h[k] = h[k], h[i] }
 
 // Push and Pop are for package heap.

@@ -234,7 +234,7 @@ type dueItem struct {
 }
 
 // before puts the item first that is due first; of two due at once, the one selected first.
-func (d dueItem) before(e dueItem) bool {
+func (d dueItem) Before(e dueItem) bool {
 	return cmp.Or(d.due.Compare(e.due), cmp.Compare(d.index, e.index)) < 0
 }
 
@@ -245,7 +245,7 @@ type mergeable struct {
 }
 
 // before puts the item first whose turn it is.
-func (m mergeable) before(n mergeable) bool { return m.turn < n.turn }
+func (m mergeable) Before(n mergeable) bool { return m.turn < n.turn }
 
 // merger is the merge queue of a pool at work.
 type merger struct {
@@ -338,7 +338,7 @@ type clock struct {
 }
 
 // before puts the attempt first that has run longest.
-func (c clock) before(d clock) bool { return c.since.Before(d.since) }
+func (c clock) Before(d clock) bool { return c.since.Before(d.since) }
 
 // stragglerError stops an attempt that takes too long.
 type stragglerError struct{ limit time.Duration }

@@ -143,13 +143,13 @@ func (e *expectedEvent) ReadText(text string) error {
 }
 
 func (e expectedEvent) String() string {
-	text := e[eventType]
+	words := []string{e[eventType]}
 	for _, key := range slices.Sorted(maps.Keys(e)) {
 		if key != eventType {
-			text += " " + key + "=" + e[key]
+			words = append(words, key+"="+e[key])
 		}
 	}
-	return text
+	return strings.Join(words, " ")
 }
 
 // ParseCases reads a test file. The error is a *workflow.InvalidError.
