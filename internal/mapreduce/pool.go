@@ -233,7 +233,7 @@ type dueItem struct {
 	due   time.Time
 }
 
-// before puts the item first that is due first; of two due at once, the one selected first.
+// Before puts the item first that is due first; of two due at once, the one selected first.
 func (d dueItem) Before(e dueItem) bool {
 	return cmp.Or(d.due.Compare(e.due), cmp.Compare(d.index, e.index)) < 0
 }
@@ -244,7 +244,7 @@ type mergeable struct {
 	index int
 }
 
-// before puts the item first whose turn it is.
+// Before puts the item first whose turn it is.
 func (m mergeable) Before(n mergeable) bool { return m.turn < n.turn }
 
 // merger is the merge queue of a pool at work.
@@ -337,7 +337,7 @@ type clock struct {
 	token int64
 }
 
-// before puts the attempt first that has run longest.
+// Before puts the attempt first that has run longest.
 func (c clock) Before(d clock) bool { return c.since.Before(d.since) }
 
 // stragglerError stops an attempt that takes too long.
