@@ -188,7 +188,7 @@ func TestAnotherFoldHasAnotherVersion(t *testing.T) {
 		}
 	}
 	if got, want := hex.EncodeToString(sum.Sum(nil)), foldSums[foldVersion]; got != want {
-		t.Errorf("fold %d: got %s, want %s: when the fold is to change, foldVersion becomes one more", foldVersion, got, want)
+		t.Errorf("fold %d: got %s, want %s: when the fold is to change, foldVersion becomes one more, and foldSums gets its sum", foldVersion, got, want)
 	}
 }
 

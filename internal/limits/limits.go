@@ -136,15 +136,21 @@ func (m *Memory) Complete() bool {
 		m.Concurrency != nil && m.Concurrency.Service != nil && m.Rate != nil
 }
 
+// learner is what remembers something of a job.
+type learner interface {
+	Apply(r events.Record, was Job)
+}
+
+// all returns the fields, in their order.
+func (m *Memory) all() [7]learner {
+	return [...]learner{&m.Pause, &m.Rollout, m.Ratio, m.Breaker, m.Concurrency, m.Rate, m.Steps}
+}
+
 // Apply takes note of a record.
 func (m *Memory) Apply(r events.Record, was Job) {
-	m.Pause.Apply(r, was)
-	m.Rollout.Apply(r, was)
-	m.Ratio.Apply(r, was)
-	m.Breaker.Apply(r, was)
-	m.Concurrency.Apply(r, was)
-	m.Rate.Apply(r, was)
-	m.Steps.Apply(r, was)
+	for _, l := range m.all() {
+		l.Apply(r, was)
+	}
 }
 
 // Keys returns for how many keys something is remembered.

@@ -75,7 +75,7 @@ func TestTheReferenceShowsEveryBackoff(t *testing.T) {
 	}
 	for _, s := range retry.Strategies() {
 		if !shown[s] {
-			t.Errorf("docs/workflow.md: the strategy %s has no row in the table of backoffs", s)
+			t.Errorf("testdata/reference.md: the strategy %s has no row in the table of backoffs", s)
 		}
 	}
 }
