@@ -36,7 +36,7 @@ func Compile(src string, o Options) (*Template, error) {
 // scan finds the refs. A text that holds what no shell can take is refused here.
 func (c *compiler) scan() error {
 	if at := strings.IndexByte(c.src, 0); at >= 0 {
-		c.report(Error, at, finding{codeNUL, "the text holds a NUL byte, which no shell can take"})
+		c.report(Error, at, finding{codeNUL, "the script contains a NUL byte"})
 		return c.failure()
 	}
 	c.run()
@@ -92,19 +92,19 @@ func (c *compiler) passthrough() *Template {
 }
 
 func (c *compiler) warnInvalid(err error) {
-	c.report(Warning, shell.ErrorOffset(err), finding{codeShell, "this does not look like valid sh: " + shell.ErrorText(err)})
+	c.report(Warning, shell.ErrorOffset(err), finding{codeShell, "this may not be valid sh: " + shell.ErrorText(err)})
 }
 
 // analyze parses the text and finds the place of each ref in it.
 func (c *compiler) analyze() error {
 	if at := sentinelLike(c.src); at >= 0 && len(c.refs) > 0 {
-		c.report(Error, at, finding{codeReserved, "names that start with PRODIGY_V are reserved for values"})
+		c.report(Error, at, finding{codeReserved, "names starting with PRODIGY_V are reserved"})
 		return c.failure()
 	}
 	if c.dialects == nil {
 		c.report(Error, c.firstOffset(), finding{
 			codeShellName,
-			fmt.Sprintf("placeholders do not work in text for %s; known shells: sh, bash, dash, zsh, ksh, mksh",
+			fmt.Sprintf("placeholders are not supported in %s code; pass the value with env: (supported shells: sh, bash, dash, zsh, ksh, mksh)",
 				c.shell),
 		})
 		return c.failure()

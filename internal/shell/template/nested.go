@@ -63,7 +63,7 @@ func (w *walker) arguments(plan shell.Plan, words []*syntax.Word) {
 		s := quoteContext{words: i > 0, command: i == 0}
 		switch {
 		case plan.Denied[i] || plan.Declares[i] && !isAssignment(word):
-			s = evaluated(codeName, "stands where the shell expects the name of a variable, or expands it again")
+			s = evaluated(codeName, "is used as a variable name, or is expanded again")
 		case plan.Declares[i]:
 			s = quoteContext{joinsList: true}
 		case plan.Numbers[i] || fn != "" && w.c.arithmeticVars[parameterOf(fn, strconv.Itoa(i))]:
@@ -145,7 +145,7 @@ func (w *walker) inside(code *nestedCode, args shell.Code) []int {
 		return nil
 	}
 	if w.depth >= maxNesting {
-		w.refuseAll(code, codeDeep, "stands in shell code that is nested too deep; use fewer levels of eval and sh -c")
+		w.refuseAll(code, codeDeep, "is inside shell code that is nested too deeply; use fewer levels of eval and sh -c")
 		return nil
 	}
 	w.c.hasNested = true
@@ -153,7 +153,7 @@ func (w *walker) inside(code *nestedCode, args shell.Code) []int {
 	if err != nil {
 		w.refuseAll(
 			code, codeNested,
-			"stands in nested code that is not valid sh: "+w.c.restorePlaceholders(shell.ErrorText(err)),
+			"is inside nested code that is not valid sh: "+w.c.restorePlaceholders(shell.ErrorText(err)),
 		)
 		return nil
 	}
@@ -186,16 +186,16 @@ func (w *walker) refuseOpaque(code *nestedCode) bool {
 	for _, i := range code.hidden {
 		w.c.refs[i].fault = finding{
 			codeOpaque,
-			w.c.refs[i].written + " stands in an expansion whose result another shell takes as code; assign it to a variable of its own",
+			w.c.refs[i].written + " is used in an expansion that another shell runs as code; assign it to its own variable first",
 		}
 	}
 	for i := range code.escaped {
 		if r := w.c.refs[i]; r.kind == dotted {
-			r.fault = finding{codeEscaped, r.written + " stands behind a backslash in nested code; write $" + r.written + " for the text"}
+			r.fault = finding{codeEscaped, r.written + " is escaped in nested code; use $" + r.written + " for the literal text"}
 		}
 	}
 	if w.backquotes > 0 && len(code.quotes) > 0 {
-		w.refuseAll(code, codeDeep, "stands in nested code inside backquotes; use $(...)")
+		w.refuseAll(code, codeDeep, "is inside nested code in backquotes; use $(...)")
 		return true
 	}
 	return false
@@ -266,7 +266,7 @@ func (w *walker) takeOver(code *nestedCode, inner *walker) {
 		case inner.seen[i]:
 			w.asData[i] = true
 		case r.fault.code == "":
-			r.fault = finding{codeOpaque, r.written + " stands in nested code that cannot be followed"}
+			r.fault = finding{codeOpaque, r.written + " is inside nested code that cannot be analyzed"}
 		}
 	}
 	w.hide(placed)
@@ -274,7 +274,7 @@ func (w *walker) takeOver(code *nestedCode, inner *walker) {
 
 func remoteFault(r *ref, program string) finding {
 	name := strings.Trim(strings.TrimPrefix(r.written, "$"), "{}")
-	return finding{codeRemote, fmt.Sprintf("stands in shell code run by %s, where prodigy's environment may not arrive; write ${%s|sh} outside quotes there", program, name)}
+	return finding{codeRemote, fmt.Sprintf("is inside shell code run by %s, which may not receive prodigy's environment; use ${%s|sh} outside quotes", program, name)}
 }
 
 // addParts adds the parts of a word as the shell outside passes them on.

@@ -86,14 +86,14 @@ func (w *walker) heredoc(r *syntax.Redirect) {
 	}
 	s := quoteContext{quote: quotedHeredoc, joinsList: true}
 	if w.nested || w.backquotes > 0 {
-		s.fault = finding{codeHeredoc, "stands in a quoted heredoc inside nested code or backquotes; use an unquoted heredoc there"}
+		s.fault = finding{codeHeredoc, "is inside a quoted heredoc in nested code or backquotes; use an unquoted heredoc"}
 	}
 	found := w.c.sentinelsIn(body.Value)
 	for _, at := range found {
 		w.put(at.ref, s, 1)
 	}
 	if s.fault.code == "" && len(found) > 0 && !w.noteQuotedDoc(r, body, found) {
-		w.impossible(body.Value, "stands in a heredoc that cannot be followed")
+		w.impossible(body.Value, "is inside a heredoc that cannot be analyzed")
 	}
 }
 

@@ -42,7 +42,7 @@ func (c *compiler) assemble() (*Template, error) {
 	pieces, ok := merge(c.parseText, edits)
 	if !ok {
 		c.report(
-			Error, c.firstOffset(), finding{codeInternal, "the places of values in this text cannot be told apart"},
+			Error, c.firstOffset(), finding{codeInternal, "internal error: placeholders in this text cannot be told apart; please report this"},
 		)
 	}
 	if err := c.failure(); err != nil {
@@ -175,7 +175,7 @@ func (c *compiler) resolve(r *ref) (script, shown piece) {
 	if len(r.places) != 1 {
 		f := r.fault
 		if f.code == "" {
-			f = finding{codeInternal, r.written + " cannot be followed here"}
+			f = finding{codeInternal, r.written + " cannot be analyzed here; please report this"}
 		}
 		c.report(Error, r.start, f)
 		return passthrough, passthrough
@@ -193,7 +193,7 @@ func (c *compiler) resolve(r *ref) (script, shown piece) {
 	case c.shadowed(r):
 		c.report(
 			Info, r.start,
-			finding{codeShadowed, fmt.Sprintf("the script sets %s itself, so %s is the shell's", r.expr.root,
+			finding{codeShadowed, fmt.Sprintf("the script sets %s, so %s refers to the shell variable", r.expr.root,
 				r.written)},
 		)
 		return c.asWritten(r), passthrough
@@ -210,7 +210,7 @@ func (c *compiler) escaped(r *ref, p place) piece {
 	if p.backquotes > 0 && r.kind == dotted {
 		c.report(Error, r.start, finding{
 			codeEscaped,
-			r.written + " stands behind a backslash in backquotes; use $(...)",
+			r.written + " follows a backslash in backquotes; use $(...)",
 		})
 	}
 	if r.kind == simple || r.kind == short {
@@ -233,7 +233,7 @@ func (c *compiler) unknownRef(r *ref, p place) piece {
 		c.report(Error, r.start, finding{r.fault.code, r.fault.text + asText(r.written)})
 		return constant(r.written)
 	}
-	c.report(Info, r.start, finding{codeForeign, r.written + " is no value of prodigy and stays as it is"})
+	c.report(Info, r.start, finding{codeForeign, r.written + " is not a prodigy value and is left unchanged"})
 	return c.asWritten(r)
 }
 
@@ -257,14 +257,14 @@ func (c *compiler) refuses(r *ref, p place) bool {
 	f := r.fault
 	switch {
 	case r.kind == literal && (p.number && p.quote == arithmetic):
-		f = finding{codeImpossible, r.written + " stands in arithmetic, which is no place for text"}
+		f = finding{codeImpossible, r.written + " is literal text, which cannot be used in arithmetic"}
 	case r.kind == literal && p.backquotes > 0 && p.quote != unquoted && p.quote != single:
-		f = finding{codeEscaped, r.written + " cannot be written in backquotes; use $(...)"}
+		f = finding{codeEscaped, r.written + " cannot be used in backquotes; use $(...)"}
 	case f.code != "":
 	case p.fault.code != "" && !(p.evaluated && r.kind != literal && r.expr != nil && (r.expr.has("int") || c.isTrusted(r.expr))):
 		f = finding{p.fault.code, r.written + " " + p.fault.text}
 	case r.kind != literal && r.expr.has("raw") && !p.data && (p.backquotes > 0 || len(p.around) > 0):
-		f = finding{codeRawThere, r.written + " pastes code into nested code or backquotes; use $(...)"}
+		f = finding{codeRawThere, r.written + " inserts code into nested code or backquotes; use $(...)"}
 	case r.kind != literal && r.expr.isList():
 		f = misplacedList(r, p)
 	}
@@ -277,9 +277,9 @@ func (c *compiler) refuses(r *ref, p place) bool {
 func misplacedList(r *ref, p place) finding {
 	switch {
 	case p.command:
-		return finding{codeListPlace, r.written + " is a list and cannot be the name of a command"}
+		return finding{codeListPlace, r.written + " is a list and cannot be a command name"}
 	case p.number && !p.words:
-		return finding{codeListPlace, r.written + " is a list and cannot stand in arithmetic"}
+		return finding{codeListPlace, r.written + " is a list and cannot be used in arithmetic"}
 	case p.quote == unquoted && !p.words && !p.joinsList:
 		return finding{codeListPlace, r.written + " is a list and must be a word of its own; put it in quotes to join it by blanks"}
 	}

@@ -164,7 +164,7 @@ func (c *compiler) finishExports() {
 		if c.rootUses[n.name] && !c.sets[n.name] {
 			c.report(Error, n.offset, finding{
 				codePlaceholder,
-				fmt.Sprintf("%s uses an operator of the shell on a prodigy value; assign it to a shell variable first: v=${%s}; then use its operators on v", n.written, n.name),
+				fmt.Sprintf("%s applies a shell operator to a prodigy value; assign it to a shell variable first: v=${%s}", n.written, n.name),
 			})
 		}
 	}

@@ -71,7 +71,7 @@ func (w *walker) put(i int, s quoteContext, parts int) {
 		s.fault = remoteFault(r, w.remote)
 	}
 	if w.backquotes > 2 {
-		s.fault = finding{codeDeep, "stands in backquotes that are nested too deep to follow; use $(...)"}
+		s.fault = finding{codeDeep, "is inside backquotes nested too deeply; use $(...)"}
 	}
 	r.places = append(r.places, place{
 		quoteContext: s, data: w.asData[i], child: w.child, around: w.around[i], backquotes: w.backquotes, parts: parts,
@@ -83,7 +83,7 @@ func (w *walker) put(i int, s quoteContext, parts int) {
 func (w *walker) checkData(i int, s quoteContext) {
 	r := w.c.refs[i]
 	if r.expr.has("sh") && s.quote != unquoted && s.quote != comment {
-		r.fault = finding{codeShQuoted, r.written + " stands inside quotes of the nested code; it brings its own, write it outside quotes there"}
+		r.fault = finding{codeShQuoted, r.written + " is already quoted; move it outside the quotes of the nested code"}
 		return
 	}
 	w.seen[i] = true
@@ -136,7 +136,7 @@ func (w *walker) part(part syntax.WordPart, s quoteContext, parts int) {
 	case *syntax.ProcSubst:
 		w.stmts(p.Stmts)
 	case *syntax.ExtGlob:
-		w.impossible(p.Pattern.Value, "stands in an extended glob, which cannot hold a value")
+		w.impossible(p.Pattern.Value, "is inside an extended glob, where placeholders are not supported")
 	}
 }
 
@@ -145,7 +145,7 @@ func (w *walker) part(part syntax.WordPart, s quoteContext, parts int) {
 func (w *walker) lit(lit *syntax.Lit, s quoteContext) {
 	for _, at := range w.c.sentinelsIn(lit.Value) {
 		if backslashes(lit.Value[:at.start])%2 == 0 {
-			w.impossible(lit.Value[at.start:at.end], "stands where a shell has no place for a value")
+			w.impossible(lit.Value[at.start:at.end], "is used where a shell does not allow a value")
 			continue
 		}
 		before := len(w.c.refs[at.ref].places)
@@ -169,7 +169,7 @@ func (w *walker) impossible(text, why string) {
 // singleQuoted places the refs of '…'. Inside "${x:-'…'}" shells take the quotes as text, whatever the tree says.
 func (w *walker) singleQuoted(p *syntax.SglQuoted, s quoteContext, parts int) {
 	if s.quote == arithmetic {
-		w.impossible(p.Value, "stands in single quotes in arithmetic")
+		w.impossible(p.Value, "is inside single quotes in arithmetic")
 		return
 	}
 	if s.quote == unquoted {
@@ -201,7 +201,7 @@ func (w *walker) sentinelParam(i int, p *syntax.ParamExp, s quoteContext, parts 
 		p.Exp == nil && p.Names == 0
 	moved := !w.nested && w.backquotes == 0 && int(p.Pos().Offset()) != r.parseStart
 	if !pure || moved {
-		s.fault = finding{codeInternal, "cannot be followed here"}
+		s.fault = finding{codeInternal, "cannot be analyzed here; please report this"}
 	}
 	w.put(i, s, parts)
 }
@@ -300,14 +300,14 @@ func (w *walker) command(node syntax.Node) bool {
 			w.arithm(x, quoteContext{quote: unquoted, number: true})
 		}
 	case *syntax.CoprocClause:
-		w.word(n.Name, denied(codeName, "names a variable"))
+		w.word(n.Name, denied(codeName, "is used as a variable name"))
 		w.stmt(n.Stmt)
 	case *syntax.UnaryTest:
 		word, ok := n.X.(*syntax.Word)
 		if !ok || n.Op != syntax.TsVarSet && n.Op != syntax.TsRefVar {
 			return true
 		}
-		w.word(word, evaluated(codeImpossible, "names a variable, which the shell evaluates"))
+		w.word(word, evaluated(codeImpossible, "is a variable name that the shell evaluates"))
 	case *syntax.BinaryTest:
 		if n.Op < syntax.TsEql || n.Op > syntax.TsGtr {
 			return true
@@ -329,7 +329,7 @@ var counted = quoteContext{quote: arithmetic, number: true}
 func (w *walker) loop(n *syntax.ForClause) {
 	switch l := n.Loop.(type) {
 	case *syntax.WordIter:
-		w.impossible(l.Name.Value, "names a variable")
+		w.impossible(l.Name.Value, "is used as a variable name")
 		w.words(l.Items, quoteContext{words: true, loop: true, number: w.c.arithmeticVars[l.Name.Value], plain: true})
 	case *syntax.CStyleLoop:
 		w.arithm(l.Init, counted)
@@ -342,7 +342,7 @@ func (w *walker) loop(n *syntax.ForClause) {
 func (w *walker) function(n *syntax.FuncDecl) {
 	outer := w.fn
 	if n.Name != nil {
-		w.impossible(n.Name.Value, "stands in the name of a function")
+		w.impossible(n.Name.Value, "is used in a function name")
 		w.fn = n.Name.Value
 	}
 	w.stmt(n.Body)
@@ -353,7 +353,7 @@ func (w *walker) function(n *syntax.FuncDecl) {
 func (w *walker) declaration(n *syntax.DeclClause) {
 	value := quoteContext{joinsList: true}
 	if n.Variant.Value == "nameref" {
-		value = denied(codeImpossible, "names a variable that others stand for")
+		value = denied(codeImpossible, "is the target of a name reference")
 	}
 	for _, a := range n.Args {
 		if a.Naked && a.Name == nil {
@@ -372,7 +372,7 @@ func (w *walker) declared(option *syntax.Word, value quoteContext) quoteContext 
 			w.word(option, quoteContext{joinsList: true, number: value.number, plain: value.number, fault: value.fault})
 			return value
 		}
-		w.word(option, evaluated(codeName, "names a variable"))
+		w.word(option, evaluated(codeName, "is used as a variable name"))
 		return value
 	}
 	for _, letter := range lit[1:] {
@@ -380,7 +380,7 @@ func (w *walker) declared(option *syntax.Word, value quoteContext) quoteContext 
 		case 'i':
 			value.number = true
 		case 'n':
-			value = denied(codeImpossible, "names a variable that others stand for")
+			value = denied(codeImpossible, "is the target of a name reference")
 		}
 	}
 	return value
@@ -388,7 +388,7 @@ func (w *walker) declared(option *syntax.Word, value quoteContext) quoteContext 
 
 func (w *walker) assign(a *syntax.Assign, value quoteContext) {
 	if a.Name != nil {
-		w.impossible(a.Name.Value, "stands in the name of a variable")
+		w.impossible(a.Name.Value, "is used in a variable name")
 		value = w.assigned(a.Name.Value, value)
 	}
 	w.arithm(a.Index, counted)
@@ -407,7 +407,7 @@ func (w *walker) assign(a *syntax.Assign, value quoteContext) {
 func (w *walker) assigned(name string, value quoteContext) quoteContext {
 	switch name {
 	case "PS0", "PS1", "PS2", "PS3", "PS4", "PROMPT_COMMAND", "ENV", "BASH_ENV":
-		return evaluated(codeImpossible, "would be expanded again as the value of "+name)
+		return evaluated(codeImpossible, "is assigned to "+name+", which the shell expands again")
 	case "RANDOM", "SRANDOM", "SECONDS", "LINENO", "OPTIND", "HISTCMD":
 		value.number, value.plain = true, true
 	}
@@ -434,7 +434,7 @@ func (w *walker) redirects(redirs []*syntax.Redirect) {
 func (w *walker) redirect(r *syntax.Redirect) {
 	switch {
 	case r.Hdoc != nil:
-		w.word(r.Word, denied(codeImpossible, "stands in the delimiter of a heredoc"))
+		w.word(r.Word, denied(codeImpossible, "is used in a heredoc delimiter"))
 		w.heredoc(r)
 	case r.Op == syntax.WordHdoc:
 		w.word(r.Word, quoteContext{joinsList: true})
