@@ -53,9 +53,9 @@ type Config struct {
 	Secrets map[string]string // the values of secret variables, which are in no Attempt
 	Mask    *mask.Masker      // removes them from outcomes and events
 
-	Echo Echo // shows what the commands of items print; nil: nobody does
+	Echo Echo // shows what the commands of items print; nil if nobody does
 
-	Simulate Simulator // takes the place of Run; nil: commands are run
+	Simulate Simulator // takes the place of Run; nil if commands are run
 
 	// MaxCommands limits how many commands run at once, over all attempts, unless it is 0. The Executor lowers it
 	// when files, processes or memory run short, and reports that to its Host.
@@ -99,11 +99,11 @@ type run struct {
 	rows    json.RawMessage // of map.results, once they were read
 	rowsErr error           // they could not be read
 
-	itemsFile string // the file of the items of a batch; empty: not asked for yet
+	itemsFile string // the file of the items of a batch; empty means not asked for yet
 
 	tryNumber  int              // of the step that runs
-	session    string           // that its AI coding CLI is to continue; empty: none
-	limit      *agentLimit      // of the time of the attempt; nil: none
+	session    string           // that its AI coding CLI is to continue; empty means none
+	limit      *agentLimit      // of the time of the attempt; nil means none
 	ticket     AgentTicket      // of the AI coding CLI that may start, or runs
 	limitUse   ai.LimitUse      // that it has told of
 	commands   *atomic.Int32    // how many have begun; shared by the elements of a foreach
@@ -133,13 +133,13 @@ type command interface {
 
 // call is a command with its values in place.
 type call struct {
-	path     string // of the program; empty: it is looked up
+	path     string // of the program; empty if it is looked up
 	argv     []string
 	program  process.Program // what argv would run when it is a shell and the program is all it runs
 	env      []string
 	input    string   // what it reads from its standard input
 	ai       bool     // it is an AI coding CLI: what its tools have started ends with it
-	aiRun    *aiRun   // how its output is read; nil: it is not
+	aiRun    *aiRun   // how its output is read; nil if it is not
 	defaults []string // variables that it gets where nothing else sets them
 	values   string   // content of a private file that PRODIGY_VALUES names
 	script   string   // content of a private file whose path is the last argument
@@ -156,6 +156,6 @@ type boundCommand struct {
 	env     []string
 	dir     string
 	scope   *scope
-	output  *destination // of stdout, beside the capture; nil: none
+	output  *destination // of stdout, beside the capture; nil means none
 	scratch *scratch     // its private files, for the caller to remove
 }

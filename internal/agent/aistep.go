@@ -66,7 +66,7 @@ type aiRun struct {
 	limits                  ai.Limits
 
 	sessions  bool   // it may continue one
-	session   string // that it works in; empty: it is not known yet
+	session   string // that it works in; empty if it is not known yet
 	continued bool   // it was begun by a run before
 
 	// lenient says that the command may be one of the user's own that is only called like a CLI: plain text is

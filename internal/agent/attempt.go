@@ -109,7 +109,7 @@ type Again struct {
 
 // Limits are the time limits of an attempt.
 type Limits struct {
-	Agent   time.Duration  `json:"agent,omitempty"`   // for all of its steps, their waits included; 0: none
+	Agent   time.Duration  `json:"agent,omitempty"`   // for all of its steps, their waits included; 0 means none
 	Cleanup *time.Duration `json:"cleanup,omitempty"` // between SIGTERM and SIGKILL when a time is up; nil: the executor's Grace
 
 	// SkipHandlerOnTimeout says that Handler does not run when a time is up: what follows then has been decided
@@ -134,7 +134,7 @@ type MapResult struct {
 type MergeResult struct {
 	Worktree     string `json:"worktree"`      // the directory that the phase runs in
 	SourceBranch string `json:"source_branch"` // that the result will be delivered as
-	TargetBranch string `json:"target_branch"` // that was checked out when the job began; empty: none was
+	TargetBranch string `json:"target_branch"` // that was checked out when the job began; empty if none was
 
 	// What the job has committed until now; only where a step names it.
 	Commits  []string `json:"commits,omitempty"`  // the newest first

@@ -182,7 +182,7 @@ func (r *run) commandValue(s *scope, cmd command) (string, error) {
 	return trimmed(&stdout.Capture), nil
 }
 
-// bindFailure returns an error of a binding as the failure of st. A stop is none.
+// bindFailure returns an error of a binding as the failure of st. A stop is not a failure.
 func (r *run) bindFailure(st *step, err error) error {
 	if r.stop.Err() != nil {
 		return context.Cause(r.stop)

@@ -39,7 +39,7 @@ func CheckFields(w *workflow.Workflow, fields []string) (problems, warnings []wo
 	return c.problems(w.File)
 }
 
-// checked compiles every text of a workflow. Item is what is known of the items; nil: what the workflow says.
+// checked compiles every text of a workflow. Item is what is known of the items; nil means what the workflow says.
 func checked(w *workflow.Workflow, item *template.Name) *compiler {
 	c := new(compiler)
 	names := globalNames()

@@ -60,7 +60,7 @@ func (c claude) bind(r template.Resolver, x *Executor) (call, error) {
 // DefaultClaude returns the command of claude steps where nothing else is configured.
 func DefaultClaude() []string { return []string{"claude", "--print"} }
 
-// readsClaude returns how the output of the command of claude steps is read; nil: it is not. A command that is
+// readsClaude returns how the output of the command of claude steps is read, or nil if it is not read. A command that is
 // not claude, or that was told how to print, keeps its output; what it prints counts only if it is what claude
 // prints.
 func (x *Executor) readsClaude() *aiRun {

@@ -47,7 +47,7 @@ type step struct {
 	onCode    map[int][]*step
 	onFailure []*step
 	fallback  command         // nil: none
-	after     *template.Plain // the file that says when to try again; nil: none
+	after     *template.Plain // the file that says when to try again; nil means none
 }
 
 // variable is one of an env block, compiled: a text, a command whose output is the value, a literal or a secret.

@@ -15,7 +15,7 @@ import (
 // what prodigy itself could not do.
 func (f *Failure) Error() string { return f.Message }
 
-// failureIn returns the failure that err is; nil if there is none, or err says something else.
+// failureIn returns the failure in err, or nil if err is nil or something else.
 func failureIn(err error) *Failure {
 	f, _ := errors.AsType[*Failure](err)
 	return f

@@ -24,8 +24,8 @@ import (
 type foreach struct {
 	*workflow.Foreach
 	listed  []listed
-	command command         // whose output is the list; nil: none
-	value   *template.Plain // a placeholder whose value is the list; nil: none
+	command command         // whose output is the list; nil means none
+	value   *template.Plain // a placeholder whose value is the list; nil means none
 	do      []*step
 }
 

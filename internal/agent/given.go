@@ -2,7 +2,7 @@ package agent
 
 import "errors"
 
-// LostError is the error of an attempt whose worker is gone: nobody knows how far it came. That is no failure
+// LostError is the error of an attempt whose worker is gone: nobody knows how far it came. That is not a failure
 // of the item.
 type LostError struct {
 	Node   string // name of the worker, if it is known

@@ -57,7 +57,7 @@ type Host interface {
 	// not have it.
 	Unmasked(a *Attempt, phase string, step int) (p Printed, ok bool)
 
-	// AdmitStep asks the breaker of a step for a start. A refusal says why there is none; without one, the
+	// AdmitStep asks the breaker of a step for a start. A refusal says why it may not start; without one, the
 	// start is to be answered by ReportStep or ReleaseStep. The error is a stop.
 	AdmitStep(ctx context.Context, b StepBreaker) (t limit.Ticket, refusal string, err error)
 
@@ -108,16 +108,16 @@ type StepTurn struct {
 // AgentAsk is an AI coding CLI that wants to start.
 type AgentAsk struct {
 	Preset  string    `json:"preset"`             // the name of the preset
-	Model   string    `json:"model,omitempty"`    // that it is to use; empty: the CLI decides
+	Model   string    `json:"model,omitempty"`    // that it is to use; empty means the CLI decides
 	Step    string    `json:"step"`               // label
-	MaxCost limit.USD `json:"max_cost,omitempty"` // of the step; 0: none
+	MaxCost limit.USD `json:"max_cost,omitempty"` // of the step; 0 if it has none
 	Inside  int64     `json:"inside,omitempty"`   // the ID of a start that is not reported before this one has ended; 0: none
 }
 
 // AgentTicket is a start of an AI coding CLI that was admitted.
 type AgentTicket struct {
 	ID      int64     `json:"id"`
-	Cap     limit.USD `json:"cap,omitempty"`     // what it may cost; 0: no limit
+	Cap     limit.USD `json:"cap,omitempty"`     // what it may cost; 0 means no limit
 	Assumed limit.USD `json:"assumed,omitempty"` // what it counts against the budget if nobody learns what it has cost
 	Owner   string    `json:"owner,omitempty"`   // of a fleet: the coordinator that gave it, since each begins with the same IDs
 }

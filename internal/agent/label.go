@@ -30,7 +30,7 @@ func bindItem(text workflow.Text) (func(id string, item json.RawMessage) (string
 }
 
 // Labels returns what names items for people: by the label of the map phase, else by what an item is or by one
-// of its usual fields. The data of the item is as it may be shown. The label is "" if there is none, or none
+// of its usual fields. The data of the item is as it may be shown. The label is "" if the item has no label, or none
 // but the id. A nil m has no label.
 func Labels(m *workflow.Map) func(id string, item json.RawMessage) string {
 	given := func(string, json.RawMessage) string { return "" }

@@ -23,7 +23,7 @@ type limiter struct {
 	most    int // 0: no limit
 	running int
 	lowered int           // how often most was made smaller
-	freed   chan struct{} // closed when one has ended; nil: nobody waits for that
+	freed   chan struct{} // closed when one has ended; nil if nobody waits for that
 }
 
 // do calls f, which starts a command or opens files, when one more may run. It calls f again when that met a

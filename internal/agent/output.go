@@ -30,9 +30,9 @@ type stream struct {
 	without process.Capture // the same without secrets
 	masking *mask.Writer    // nil: there are no secrets
 
-	recorder *outputs.Recorder // keeps it with the job; nil: it is not the output of a step
+	recorder *outputs.Recorder // keeps it with the job; nil if it is not the output of a step
 	name     outputs.Stream
-	echo     io.Writer // shows it to people; nil: nobody sees it
+	echo     io.Writer // shows it to people; nil means nobody sees it
 }
 
 func newStream(m *mask.Masker) *stream {
@@ -89,7 +89,7 @@ type recording struct {
 	recorder       outputs.Recorder
 }
 
-// record returns what takes the output of the next command of st. a is how it is read; nil: it is not.
+// record returns what takes the output of the next command of st. a is how it is read; nil if it is not.
 func (r *run) record(st *step, a *aiRun) *recording {
 	p := new(recording)
 	p.stdout.init(r.x.Mask, &p.recorder, outputs.Stdout)
@@ -194,19 +194,19 @@ func quoteStart(output string) string {
 // outputFile is the compiled output_file of a step.
 type outputFile struct {
 	path *template.Plain
-	head *template.Plain // the part of the path before the first value that is data; nil: no value is
+	head *template.Plain // the part of the path before the first value that is data; nil if no value is
 }
 
 // destination is where the stdout of a command goes beside the capture. It is written to a file beside the
 // path, which gets its name when the step has succeeded: until then, and after a failure, an earlier file stays
 // as it was.
 type destination struct {
-	within string // a directory that the path must not leave; empty: it may be anywhere
+	within string // a directory that the path must not leave; empty if it may be anywhere
 	path   string
 	// in the name of the file that is written: the same when a resume runs the step again, which removes what a
 	// killed run left
 	tag    string
-	beside string // the file that is written, below within; empty: none, or the path itself
+	beside string // the file that is written, below within; empty means none, or the path itself
 }
 
 var errLeaves = errors.New("a value leads out of the directory")
@@ -239,7 +239,7 @@ func (o *outputFile) bind(r template.Resolver, dir string) (*destination, error)
 	return d, nil
 }
 
-// create makes the file that is written, and the directories above it. A path that is no regular file, such as
+// create makes the file that is written, and the directories above it. A path that is not a regular file, such as
 // a device, is written itself.
 func (d *destination) create() (*os.File, error) {
 	const flags = os.O_CREATE | os.O_TRUNC | os.O_WRONLY
@@ -335,7 +335,7 @@ type sink struct {
 	watch   *watch      // ends the command when it does not get on, unless nil
 	costs   *meter      // ends the command when it has cost what it may, unless nil
 
-	onSession func() // called after lines that name the session; nil: nobody is interested
+	onSession func() // called after lines that name the session; nil if nobody is interested
 	sessions  int    // how many these were
 }
 

@@ -27,12 +27,12 @@ type scope struct {
 	env     []string          // of the workflow, and of the step that is bound
 	failed  *stepEnd          // in handlers: the failure
 	loop    *loop             // in a foreach
-	dir     string            // working directory of steps without one of their own; empty: that of the attempt
+	dir     string            // working directory of steps without one of their own; empty means that of the attempt
 	quiet   bool              // what the steps print is not shown: it is a part of the output of another step
-	scratch *scratch          // where values go that are wanted in files; nil: no files can be made
+	scratch *scratch          // where values go that are wanted in files; nil if no files can be made
 
 	needsResults bool            // the step that is bound may name map.results
-	validation   json.RawMessage // result of the last validation; nil: there was none
+	validation   json.RawMessage // result of the last validation; nil if there was none
 }
 
 var (
@@ -43,21 +43,21 @@ var (
 // result is what a step leaves to the steps after it.
 type result struct {
 	Printed
-	masked   *Printed // the same without secrets; nil: it holds none
+	masked   *Printed // the same without secrets; nil if it holds none
 	lost     bool     // what was printed held secrets, and is not known any more
 	code     int
 	duration time.Duration
 	failed   bool
-	dir      string          // where the command ran; empty: it was not bound
+	dir      string          // where the command ran; empty if it was not bound
 	skipped  bool            // its condition was not met; all else is empty
-	data     json.RawMessage // the output in the format of the capture; nil: it is a text
+	data     json.RawMessage // the output in the format of the capture; nil if it is a text
 
-	validation json.RawMessage // result of the validation of the step; nil: it has none
+	validation json.RawMessage // result of the validation of the step; nil if it has none
 
-	session        string // of an AI coding CLI, which the next try continues; empty: it begins a new one
+	session        string // of an AI coding CLI, which the next try continues; empty if it begins a new one
 	sessionUnknown bool   // there was none to be continued
 
-	ai *events.AgentEnd // of a run of an AI coding CLI; nil: it was none
+	ai *events.AgentEnd // of a run of an AI coding CLI; nil if it was not one
 }
 
 // notRun is the result of a step that could not be run.
@@ -74,7 +74,7 @@ func (r result) shown() Printed {
 // stepEnd is how a step ended, after all its tries and hooks.
 type stepEnd struct {
 	result   result   // the step's own, or that of its fallback
-	handler  *result  // of the last step of its handler; nil: there was none, or the step ran once more after it
+	handler  *result  // of the last step of its handler; nil if there was none, or the step ran once more after it
 	failure  *Failure // nil: it succeeded, or is forgiven
 	attempts int
 	reason   retry.Reason // why there is no further try after the failure

@@ -35,7 +35,7 @@ func LeavesSession(e events.AgentUsage) bool {
 }
 
 // sessionBefore returns the session that the first try of st is to continue, of an attempt or a run before this
-// one; empty: none.
+// one; empty means none.
 func (r *run) sessionBefore(s *scope, st *step) string {
 	e := r.a.Session
 	ask, is := r.ask(st)

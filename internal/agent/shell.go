@@ -12,7 +12,7 @@ import (
 // shell is a step that a shell runs. Its values reach it through the environment only.
 type shell struct {
 	*template.Template
-	argv []string // in front of the script, the last option ends in c; nil: it is sh, without an interpreter
+	argv []string // before the script, the last option ends in c; nil means sh
 }
 
 func compileShell(text string, n template.Names) (command, []template.Diag, error) {

@@ -31,24 +31,24 @@ type SimulatedTry struct {
 	// how often the same try was made before and charged nothing: it met the limit of a plan, or of the budget
 	Repeat int
 
-	Agent *SimulatedAgent // of an AI coding CLI whose output is read; nil: another command
+	Agent *SimulatedAgent // of an AI coding CLI whose output is read; nil means another command
 }
 
 // SimulatedAgent is what ends a run of an AI coding CLI before its time.
 type SimulatedAgent struct {
-	Stall time.Duration // after so long without a sign of life it has stalled; 0: it never has
-	Cap   limit.USD     // what it may cost; 0: as much as it likes
+	Stall time.Duration // after so long without a sign of life it has stalled; 0 if it never has
+	Cap   limit.USD     // what it may cost; 0 means no limit
 }
 
 // SimulatedExit is how a simulated command ends.
 type SimulatedExit struct {
 	process.Exit
-	Type    retry.Type // of its failure; empty: as a real failure is classified
+	Type    retry.Type // of its failure; empty means it is classified like a real failure
 	Unknown bool       // what it would print is not known, so that later steps may miss values that are made from it
 
 	// Of an AI coding CLI.
 	Usage   ai.Usage
-	ResetAt time.Time // with TypeQuota: when the limit ends; zero: it does not say
+	ResetAt time.Time // with TypeQuota: when the limit ends; zero if it does not say
 	Limit   ai.LimitUse
 }
 

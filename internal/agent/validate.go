@@ -62,7 +62,7 @@ type found struct {
 	Threshold   float64         `json:"threshold"`
 	Attempt     int             `json:"attempt_number,omitempty"` // how often the work has been validated, from 1; 0: in logs of older versions
 
-	failure *Failure // of a command of the validation; nil: none
+	failure *Failure // of a command of the validation; nil means none
 }
 
 const (

@@ -107,7 +107,7 @@ func (s Set) Judge(r Recording, name string, end End) (Judgement, error) {
 	return j, nil
 }
 
-// wanted returns the outcomes that are right; nil: any.
+// wanted returns the outcomes that are right, or nil if any is.
 func (r Recording) wanted() (want []Outcome, err error) {
 	if len(r.Want) == 0 {
 		return nil, nil
@@ -119,5 +119,5 @@ func (r Recording) wanted() (want []Outcome, err error) {
 	return want, json.Unmarshal(r.Want, &want)
 }
 
-// Wrong reports whether the outcome is none of those that were wanted.
+// Wrong reports whether the outcome is not one of those that were wanted.
 func (j Judgement) Wrong() bool { return j.Right != nil && !*j.Right }

@@ -29,8 +29,8 @@ type End struct {
 // Verdict is what became of a run.
 type Verdict struct {
 	Outcome Outcome
-	Rule    string     // the name of the rule that decided; empty: none fits
-	Type    retry.Type // of the error; empty: it is not known better than by the exit code
+	Rule    string     // the name of the rule that decided; empty if none fits
+	Type    retry.Type // of the error; empty if it is not known better than by the exit code
 	Message string     // one line: the CLI's own sentence, where it has one
 	Text    string     // the answer
 	Whole   bool       // the answer is all of stdout, and Text is empty
@@ -39,9 +39,9 @@ type Verdict struct {
 	SessionID  string
 	NewSession bool // the session that was to be continued does not exist
 
-	Reset      time.Time // with Quota: when the limit ends; zero: not known
+	Reset      time.Time // with Quota: when the limit ends; zero means not known
 	ResetBy    ResetSource
-	RetryAfter time.Duration // how long the service asks to wait; 0: it does not say
+	RetryAfter time.Duration // how long the service asks to wait; 0 if it does not say
 	Scope      string        // with Quota: which limit
 
 	Limit LimitUse

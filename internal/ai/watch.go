@@ -164,7 +164,7 @@ func (w *Watchdog) Observe(s Signs, now time.Time) *Stall {
 // Ended reports whether the run has printed its end, and nothing after it.
 func (w *Watchdog) Ended() bool { return !w.ended.IsZero() }
 
-// Due returns when the run is to be ended if no other signs come until then; zero: never.
+// Due returns when the run is to be ended if no other signs come until then; zero means never.
 func (w *Watchdog) Due() time.Time {
 	from, limit := w.last, w.limits.Stall
 	switch {

@@ -30,7 +30,7 @@ type cleanOptions struct {
 	jobID   jobName // empty: all jobs
 	format  term.Format
 	older   time.Duration
-	archive string // directory; empty: none
+	archive string // directory; empty means none
 	force   bool
 	dryRun  bool
 	yes     bool

@@ -25,7 +25,7 @@ type dlqRetryOptions struct {
 	echo    echoOptions
 	filter  string
 	where   string
-	cluster int // 1 is the largest; 0: not given
+	cluster int // 1 is the largest; 0 means not given
 	canary  int
 	rate    limit.Rate
 	typ     retry.Type

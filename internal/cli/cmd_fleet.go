@@ -214,7 +214,7 @@ type nodeShown struct {
 	Silent   bool      `json:"silent"`          // it does not answer, and a job waits for word of it
 	Jobs     []jobHeld `json:"jobs"`
 
-	ago time.Duration // since Last; 0: it answers
+	ago time.Duration // since Last; 0 means it answers
 }
 
 // jobHeld is what a worker has of a job.

@@ -47,7 +47,7 @@ type simulateOptions struct {
 	tokens      string
 	outcomes    string            // path
 	like        string            // a job
-	chosen      []json.RawMessage // the items themselves, of a test; nil: none are given
+	chosen      []json.RawMessage // the items themselves, of a test; nil if none are given
 }
 
 func newSimulateCommand(con *console) *cobra.Command {

@@ -195,7 +195,7 @@ type group struct {
 	title     string // for people
 }
 
-// detailsOf combines the summary of a job with its view. Recorded is its workflow; nil: it cannot be read.
+// detailsOf combines the summary of a job with its view. Recorded is its workflow; nil if it cannot be read.
 func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label func(index int) string) details {
 	now := time.Now()
 	running := s.State == stateRunning

@@ -32,7 +32,7 @@ type console struct {
 	live    bool              // err is a terminal on which lines can be redrawn
 	unicode bool              // it can show more than ASCII
 	size    func() (w, h int) // of that terminal
-	wide    func() int        // of the terminal that out is; 0: it is none
+	wide    func() int        // of the terminal that out is; 0 if it is not one
 	safe    bool              // out is a terminal
 
 	backend fleet.Backend

@@ -29,7 +29,7 @@ func keyRequest(key byte) (job.Request, bool) {
 	return job.Request{}, false
 }
 
-// keysFrom returns the terminal whose keys steer a job; nil: none do. There must be live lines, and nobody else who
+// keysFrom returns the terminal whose keys steer a job, or nil if none does. There must be live lines, and nobody else who
 // reads the terminal.
 func (p *printer) keysFrom() *os.File {
 	reads := p.workflow != nil && p.workflow.Map != nil && p.workflow.Map.Input.Stdin

@@ -20,7 +20,7 @@ import (
 // Set by the linker.
 var (
 	version     string
-	logFileSize string // size in bytes at which the next log file begins, for make torture; empty: the default
+	logFileSize string // size in bytes at which the next log file begins, for make torture; empty means the default
 )
 
 // Main runs the program with its arguments, without its name, and returns the exit code. Backend reaches the broker

@@ -20,7 +20,7 @@ import (
 
 // metricsOptions are the flags about metrics for Prometheus.
 type metricsOptions struct {
-	listen string // --metrics; empty: nobody can fetch them
+	listen string // --metrics; "" if nobody can fetch them
 	file   string // --metrics-file
 }
 

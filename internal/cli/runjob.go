@@ -38,9 +38,9 @@ type jobOptions struct {
 	keepOrder   bool // --keep-order: the same in their order; of a resume, also of items that ended before
 	maxRetries  int
 	maxCrashes  int       // of a resume
-	maxCost     limit.USD // --max-cost; 0: not given
+	maxCost     limit.USD // --max-cost; 0 if it is not given
 	pool        jobs.Pool // --pool
-	replacement string    // --workflow: path of the replacement; empty: keep the recorded one
+	replacement string    // --workflow: path of the replacement; empty keeps the recorded one
 	metrics     metricsOptions
 	telemetry   bool     // --otel
 	set         []string // --set: other values, as NAME=VALUE

@@ -239,7 +239,7 @@ func orNil(t limit.Total) *limit.Total {
 	return &t
 }
 
-// limit returns the budget of the job in money; 0: it has none.
+// limit returns the budget of the job in money; 0 if it has none.
 func (e finishedRun) limit() limit.USD {
 	switch {
 	case e.job != nil && e.job.MaxCost > 0:

@@ -15,7 +15,7 @@ import (
 // Choice selects the dead letters to retry. Its zero value selects those that may be retried at all.
 type Choice struct {
 	JobID      string
-	Items      []string // their ids; none: all
+	Items      []string // their ids; all items if it is empty
 	Type       retry.Type
 	Filter     *filter.Filter // over the data of items; it may be nil
 	Where      *filter.Filter // over the names of ParseWhere; it may be nil

@@ -22,8 +22,8 @@ const (
 // op is one line of the journal. A mark is about no item: it says how far the log had been followed.
 type op struct {
 	Op     string          `json:"op"`
-	Line   int             `json:"line,omitempty"` // its number in the journal, from 1; 0: of an older version
-	Seq    int64           `json:"seq,omitempty"`  // the record of the log that it follows; 0: unknown
+	Line   int             `json:"line,omitempty"` // its number in the journal, from 1; 0 if an older version wrote it
+	Seq    int64           `json:"seq,omitempty"`  // the record of the log that it follows; 0 means unknown
 	ItemID string          `json:"item_id,omitempty"`
 	Entry  json.RawMessage `json:"entry,omitempty"`
 }
@@ -75,7 +75,7 @@ type index struct {
 	size  int64 // of the journal, up to its last whole line
 	added int64 // entries added so far
 
-	applied int64 // the record of the log that the last line follows; 0: unknown
+	applied int64 // the record of the log that the last line follows; 0 means unknown
 }
 
 func newIndex() index { return index{live: map[string]place{}} }

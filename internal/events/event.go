@@ -39,7 +39,7 @@ type Attempt struct {
 	ItemIndex int
 	Phase     string
 	Number    int
-	Node      string // name of the worker of a fleet; empty: it runs here
+	Node      string // name of the worker of a fleet; empty means it runs here
 }
 
 // Masker masks secrets in texts.
@@ -825,7 +825,7 @@ type AgentDuplicated struct {
 }
 
 // AgentSuperseded ends one of two attempts of an item that ran at once, because the other one counts: that
-// has succeeded, or goes on after this one has failed. It is no failure of the item, and uses up no try.
+// has succeeded, or goes on after this one has failed. It is not a failure of the item, and does not count as a try.
 // Only logs of earlier versions have it.
 type AgentSuperseded struct {
 	Fact
@@ -842,7 +842,7 @@ type AgentSuperseded struct {
 	Outputs    *outputs.Span `json:"outputs,omitempty"`               // as in AgentCompleted
 }
 
-// AgentPlaced says which worker of a fleet runs an attempt. Of one that ends soon there is none: its end
+// AgentPlaced says which worker of a fleet runs an attempt. One that ends soon has none: its end
 // names the worker too.
 type AgentPlaced struct {
 	Fact
@@ -856,7 +856,7 @@ type AgentPlaced struct {
 	Slot      int    `json:"slot"`           // of that worker, from 1
 }
 
-// AgentLost ends an attempt whose worker died, or is cut off. That is no failure and uses up no try, but its number.
+// AgentLost ends an attempt whose worker died, or is cut off. That is not a failure and uses up no try, but its number.
 type AgentLost struct {
 	Fact
 
@@ -907,7 +907,7 @@ const (
 type WorktreeCreated struct {
 	Fact
 
-	Worker     int    `json:"worker"` // its slot; 0: of the phases that run once, or of verify
+	Worker     int    `json:"worker"` // its slot; 0 for the phases that run once, and for verify
 	Base       string `json:"base"`   // the commit it was made at
 	DurationMS Millis `json:"duration_ms"`
 	Node       string `json:"node,omitempty" log:"given"` // the worker of a fleet that it is on, whose slot that is
@@ -1033,7 +1033,7 @@ type ConcurrencyChanged struct {
 
 	Limit  int     `json:"limit"` // agents at once
 	Before int     `json:"before"`
-	Rate   float64 `json:"rate,omitempty"` // starts in a second at most; 0: there is no limit
+	Rate   float64 `json:"rate,omitempty"` // starts in a second at most; 0 if there is no limit
 	Reason string  `json:"reason"`
 }
 
@@ -1042,7 +1042,7 @@ type RolloutStage struct {
 	Fact
 
 	Stage       int     `json:"stage"`                  // the number of stages that are over
-	Name        string  `json:"name,omitempty"`         // canary or ramp; empty: the rollout is over
+	Name        string  `json:"name,omitempty"`         // canary or ramp; empty if the rollout is over
 	Slots       int     `json:"slots,omitempty"`        // agents at once; absent: as many as there are slots
 	Items       int     `json:"items,omitempty"`        // that are looked at
 	SuccessRate float64 `json:"success_rate,omitempty"` // the part of them that has to succeed

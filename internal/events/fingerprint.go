@@ -21,7 +21,7 @@ type File struct {
 	// from the directory of the job, with slashes; what is no UTF-8 in it is replaced
 	Path string `json:"path" log:"mask,clip"`
 	Size int64  `json:"size"` // in bytes
-	// nanoseconds since 1970; 0: so recent that it may change again and keep its time
+	// nanoseconds since 1970; 0 means so recent that it may change again and keep its time
 	Modified int64  `json:"modified,omitempty"`
 	Sum      string `json:"sum,omitempty"` // first 12 bytes of the SHA-256; empty if it changed while it was read
 }

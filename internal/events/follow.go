@@ -19,7 +19,7 @@ const pollEvery = 250 * time.Millisecond
 //
 // The job has ended when JobCompleted, JobFailed, JobPaused or JobCancelled is the last record and nobody
 // runs it (any more, or again), or when it was killed: nobody runs it, and nothing says so. Running reports
-// whether somebody does; nil: nobody can tell, so that only a last record ends it.
+// whether somebody does; nil if nobody can tell, so that only a last record ends it.
 func Follow(ctx context.Context, dir string, q Query, running func() bool) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		filter, err := newFilter(q)

@@ -15,7 +15,7 @@ type Query struct {
 	ItemID  string
 	AgentID string
 	Since   time.Time
-	Matches func(line []byte) bool // asked for what all else selects; nil: all
+	Matches func(line []byte) bool // asked for what all else selects; nil means all
 	Limit   int                    // the last n
 }
 

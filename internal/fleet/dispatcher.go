@@ -132,7 +132,7 @@ func (d *Dispatcher) Add(token int64) {
 	d.queue = append(d.queue, token)
 }
 
-// Adopt enters an attempt that the run before may have given out. ranOn is the worker that ran it then; empty: it may
+// Adopt enters an attempt that the run before may have given out. ranOn is the worker that ran it then; empty if it may
 // not have begun.
 func (d *Dispatcher) Adopt(token int64, ranOn string) {
 	d.flights[token] = &flight{token: token, adopted: true, ranOn: ranOn}

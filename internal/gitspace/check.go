@@ -62,7 +62,7 @@ func (s *Space) headLost(head, reason string) error {
 		s.hubDir(), short(head), reason, s.ResultBranch(), s.hiddenRef())
 }
 
-// missing says which object of a commit is missing or damaged, besides those that another commit has; empty: none.
+// missing says which object of a commit is missing or damaged, besides those that another commit has; empty means none.
 func (s *Space) missing(ctx context.Context, commit, known string) (reason string, err error) {
 	names, err := s.git.output(ctx, s.hub(), "rev-list", "--objects", "--no-object-names", commit, "^"+known)
 	var absent []string

@@ -17,7 +17,7 @@ import (
 // for the refs of the job.
 type checkout struct {
 	place place
-	head  string // the commit; empty: there is none yet
+	head  string // the commit; empty if there is none yet
 	top   string
 	// prefix is the path of the directory in the checkout, with / at its end. It is empty at the top level.
 	prefix    string
@@ -27,7 +27,7 @@ type checkout struct {
 	objects, shallow, sparse, exclude, attributes string
 
 	config  []setting // local ones
-	hooks   string    // what core.hooksPath is to be; empty: as it is set outside of the repository
+	hooks   string    // what core.hooksPath is to be; empty leaves what is set outside of the repository
 	promise bool      // it is a partial clone: what is missing is fetched when it is asked for
 }
 

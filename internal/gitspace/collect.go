@@ -28,7 +28,7 @@ type task struct {
 	ref     string // of the hub, for the work
 	message string // of the commit for what was not committed
 	all     bool   // what is not committed counts
-	resolve string // the work whose conflict was to be resolved; empty: none
+	resolve string // the work whose conflict was to be resolved; empty means none
 }
 
 // unfinished are the files in .git that say that something is under way.

@@ -193,7 +193,7 @@ func (e *gitError) reason() string {
 	return strings.Join(lines, "; ")
 }
 
-// refusal returns the error of a git that has failed by itself; nil if there is none, or another one.
+// refusal returns the error of a git that has failed by itself, or nil if err is nil or another error.
 func refusal(err error) *gitError {
 	if failed, is := errors.AsType[*gitError](err); is && failed.byItself() {
 		return failed

@@ -43,15 +43,15 @@ type Config struct {
 	Policy   workflow.Workspace // empty values are the defaults
 	Ignore   []string           // patterns of files that agents leave and that are no work
 	Slots    int
-	Register *process.Register // of the job, for the git commands; nil: none
+	Register *process.Register // of the job, for the git commands; nil means none
 
 	// Run runs the steps of Policy.Setup (kind "setup") or Policy.Verify (kind "verify") in dir, which is in a
 	// workspace. Base is the commit that it is at, for Verify the head before the batch. Worker is its slot, 0 for
 	// those that are no slot's. A failed step is an Outcome with a Failure.
 	Run func(ctx context.Context, kind, dir, base string, worker int) (agent.Outcome, error)
 
-	Created func(worker int, base string, took time.Duration) // a workspace was made; nil: nobody is told
-	Cleaned func(worker int, reason string)                   // a workspace was thrown away; nil: nobody is told
+	Created func(worker int, base string, took time.Duration) // a workspace was made; nil if nobody is told
+	Cleaned func(worker int, reason string)                   // a workspace was thrown away; nil if nobody is told
 
 	// Policy.Verify begins on a commit that has these merged, unless it is nil
 	Verifying func(commit string, items []MergedItem)
@@ -61,10 +61,10 @@ type Config struct {
 // Start is what a job with workspaces begins with.
 type Start struct {
 	Base    string // the commit
-	Branch  string // that was checked out, without refs/heads/; empty: HEAD was detached
-	Prefix  string // of Config.Dir in the checkout, with / at its end; empty: the top level
+	Branch  string // that was checked out, without refs/heads/; empty if HEAD was detached
+	Prefix  string // of Config.Dir in the checkout, with / at its end; empty means the top level
 	Files   int    // of a workspace
-	Bytes   int64  // of a workspace on disk, about; 0: not known without asking a remote
+	Bytes   int64  // of a workspace on disk, about; 0 means not known without asking a remote
 	Notices []string
 
 	// Checkout is the state of the user's checkout, for Space.Changed. Nil: it is as it is.
@@ -106,7 +106,7 @@ type Merged struct {
 
 // Delivery is how the result reached the user's repository.
 type Delivery struct {
-	Branch  string // without refs/heads/; empty: nothing was merged, or the branch could not be moved
+	Branch  string // without refs/heads/; empty if nothing was merged, or the branch could not be moved
 	Hidden  string // the ref that always has the result
 	Notices []string
 }
@@ -141,15 +141,15 @@ type Space struct {
 	attributesOf string            // the head whose .gitattributes files are in attributesDir; used by the merger alone
 	loose        atomic.Int64      // refs in the hub that were made since they were packed
 	unpacked     atomic.Int64      // work that was merged since objects of the hub were packed
-	packed       string            // the head at which they were; empty: the base of the job
+	packed       string            // the head at which they were; "" means the base of the job
 	lost         map[string]string // by commit, why the work that is in it cannot be merged any more
 	sealed       sync.Map          // what is known of the workspaces that this process has sealed, by name
 	before       []string          // see Checkout
 
 	// Of a clone, and tips also of a Space that was asked for its seed.
-	store string   // directory; empty: it is no clone
+	store string   // directory; empty if it is not a clone
 	tips  []string // tags that come with the base
-	haves []string // commits that are here with all that they contain, the base first; empty: nobody knows
+	haves []string // commits that are here with all that they contain, the base first; empty if nobody knows
 }
 
 // record is what a job keeps of its start.

@@ -24,7 +24,7 @@ import (
 // anything is changed and written last.
 type workspace struct {
 	name   string
-	worker int // slot; 0: it is no slot's
+	worker int // slot; 0 if it belongs to no slot
 	dir    string
 	seal   string
 }

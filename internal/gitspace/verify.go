@@ -14,7 +14,7 @@ type Batch struct {
 	// Chain merges work into head, one after another. What conflicts is left out.
 	Chain func(ctx context.Context, head string, work []Work) (Merged, error)
 
-	// Verify runs the steps that verify on a commit that has these merged; nil: there are none.
+	// Verify runs the steps that verify on a commit that has these merged; nil if there are none.
 	Verify func(ctx context.Context, commit string, items []MergedItem) (agent.Outcome, error)
 
 	Verifying func(commit string, items []MergedItem)                  // as in Config

@@ -48,7 +48,7 @@ func (a *startedAttempt) running() Running {
 	return f
 }
 
-// At returns the attempt at an item; zero: there is none.
+// At returns the attempt at an item, or the zero Attempt if it does not run.
 func (l Attempts) At(index int) Running {
 	if a := l[index]; a != nil {
 		return a.running()

@@ -170,11 +170,11 @@ type Running struct {
 
 	Token   int64  `json:"token"` // number of the record of its start
 	Fleet   bool   `json:"fleet,omitempty"`
-	Node    string `json:"node,omitempty"`    // the worker of the fleet that runs it; empty: it has not been heard of
+	Node    string `json:"node,omitempty"`    // the worker of the fleet that runs it; empty if it has not been heard of
 	Suspect bool   `json:"suspect,omitempty"` // see events.AgentStarted
 
 	Key    string    `json:"key,omitempty"`    // see events.AgentStarted
-	Try    time.Time `json:"try,omitzero"`     // when the last try of a step began; zero: with the attempt
+	Try    time.Time `json:"try,omitzero"`     // when the last try of a step began; zero means it began with the attempt
 	Waited bool      `json:"waited,omitempty"` // it waited for a try, so that how long it takes says nothing
 
 	Doubled int `json:"doubled,omitempty"` // number of a second attempt at the item, of a log of an earlier version

@@ -27,7 +27,7 @@ type Examination struct {
 	Sound   bool           `json:"sound"`
 	Files   []ExaminedFile `json:"files"`
 	Items   ItemCounts     `json:"items"`
-	Notes   []string       `json:"notes,omitempty"` // what is no damage
+	Notes   []string       `json:"notes,omitempty"` // what is not damage
 }
 
 // ExaminedFile is one file, or the log.
@@ -46,7 +46,7 @@ type Flaw struct {
 // ItemCounts says what is known of the items by the sound records.
 type ItemCounts struct {
 	Recorded    int `json:"recorded"` // sound lines of items.jsonl
-	Selected    int `json:"selected"` // by the log; 0: the selection had not ended, or its record is lost
+	Selected    int `json:"selected"` // by the log; 0 if the selection had not ended, or its record is lost
 	Succeeded   int `json:"succeeded"`
 	DeadLetters int `json:"dead_letters"` // also those that the open breaker rejected
 	Skipped     int `json:"skipped"`
@@ -106,7 +106,7 @@ func (f *ExaminedFile) add(line int, what string) {
 	}
 }
 
-// note notes what is no damage.
+// note notes what is not damage.
 func (c *examiner) note(format string, args ...any) {
 	c.report.Notes = append(c.report.Notes, fmt.Sprintf(format, args...))
 }

@@ -32,7 +32,7 @@ type Summary struct {
 
 	Paused []events.QuotaPaused // of a job that has not completed: what its agents wait for
 
-	Hold *Hold // of a running job that is paused; nil: it is not
+	Hold *Hold // of a running job that is paused; nil if it is not
 
 	ReduceStale bool // of a completed job: see Result
 	ReduceHeld  bool // the same
@@ -133,7 +133,7 @@ func summaryOf(place jobs.Job, meta jobs.Meta) Summary {
 	return Summary{Job: place, Workflow: meta.Workflow, Mode: meta.Mode, Started: meta.Started}
 }
 
-// LastWord returns the last event of the log of a job, but for those that people cause between its runs; nil: it
+// LastWord returns the last event of the log of a job, but for those that people cause between its runs; nil if it
 // has none.
 func LastWord(place jobs.Job) (events.Event, error) {
 	last, err := lastWord(place.EventsDir())
@@ -179,7 +179,7 @@ func valueOf(t *limit.Total) limit.Total {
 }
 
 // BrokerOf returns the address of the broker of the fleet that the items of a job ran on last, as it may be
-// shown; empty: they ran on this machine.
+// shown; empty if they ran on this machine.
 func BrokerOf(place jobs.Job) (string, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {

@@ -78,7 +78,7 @@ func (s *starts) pool(preset string) string {
 	return preset
 }
 
-// model returns the part of the names of models that a limit of a preset holds for; empty: it holds for all.
+// model returns the part of the names of models that a limit of a preset holds for; empty if it holds for all.
 func (s *starts) model(preset, scope string) string {
 	if p := s.presets[preset]; p != nil {
 		return p.Models[scope]

@@ -272,7 +272,7 @@ type Result struct {
 // MergeResult is what became of the work of a job with workspaces.
 type MergeResult struct {
 	Base, Head string
-	Branch     string // that has the result; empty: nothing was merged, or it could not be moved
+	Branch     string // that has the result; empty if nothing was merged, or it could not be moved
 	Hidden     string // the ref that always has it
 	Into       string // the branch that was fast-forwarded to it
 	Merged     int    // items whose work is in the result

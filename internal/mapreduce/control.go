@@ -173,7 +173,7 @@ func (j *owner) order(v Result) { j.ordered.Store(&v) }
 // haltOrdered halts the pool with what was ordered.
 func (p *pool) haltOrdered(grace time.Duration) { p.halt(*p.job.ordered.Load(), grace) }
 
-// stopResult returns how the run ends because somebody has asked for it; nil: nobody has.
+// stopResult returns how the run ends because somebody has asked for it; nil if nobody has.
 func (j *owner) stopResult() *Result {
 	if v := j.ordered.Load(); v != nil {
 		return v

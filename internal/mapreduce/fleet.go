@@ -11,7 +11,7 @@ import (
 // OnFleetError is the error for a job that ran on a fleet and is resumed without one.
 type OnFleetError struct {
 	JobID    string
-	Broker   string // of that fleet; empty: it is not known
+	Broker   string // of that fleet; empty if it is not known
 	Attempts int    // that workers may still run
 }
 
@@ -47,7 +47,7 @@ func (j *owner) onFleet() int {
 	return n
 }
 
-// ceiling is how many slots of a fleet a job uses at most that is elastic; 0: all.
+// ceiling is how many slots of a fleet a job uses at most that is elastic; 0 means all.
 func (j *owner) ceiling() int {
 	if j.Fold.Slots > 0 { // somebody has asked for it
 		return j.Fold.Slots

@@ -564,7 +564,7 @@ func (p *pool) halt(v Result, grace time.Duration) {
 	}
 }
 
-// stopCause ends processes without grace when there is none to be given.
+// stopCause ends processes without grace when they are to get none.
 func stopCause(v Result) error { return fmt.Errorf("%s: %w", v.Reason, process.ErrKill) }
 
 // limits returns the limits in time of the agents of the map phase.

@@ -36,7 +36,7 @@ func (j *owner) executeRecorded(ctx context.Context, a agent.Attempt, written er
 	j.sendEnd(e)
 }
 
-// newAck returns how to answer the end of an attempt; nil: its slot is free before the record of that is on disk.
+// newAck returns how to answer the end of an attempt; nil if its slot is free before the record of that is on disk.
 func (j *owner) newAck(a *agent.Attempt) chan ack {
 	if j.config.Durability == events.Strict && a.ItemID != "" {
 		return make(chan ack, 1)

@@ -230,7 +230,7 @@ type controlCall struct {
 	reply   chan controlReply // gets one value
 }
 
-// controlReply is an answer, and the record that has to be durable before it is given; 0: none has.
+// controlReply is an answer, and the record that has to be durable before it is given, or 0 if none has to be.
 type controlReply struct {
 	job.Answer
 	seq int64
@@ -239,7 +239,7 @@ type controlReply struct {
 // holdGate holds back the next tries of steps while the job is paused. Its zero value is open.
 type holdGate struct {
 	mu     sync.Mutex
-	opened chan struct{} // closed when the gate opens; nil: it is open
+	opened chan struct{} // closed when the gate opens; nil while it is open
 }
 
 func (g *holdGate) shut() {

@@ -284,7 +284,7 @@ func (s *slotsHeld) resize(n int) {
 
 // seeker asks for shared slots, one at a time, when there is something to start in them.
 type seeker struct {
-	found  chan foundSlot // of the one that asks; nil: none does
+	found  chan foundSlot // of the one that asks; nil if nobody asks
 	cancel context.CancelFunc
 	slot   *limit.SharedSlot // found, and not taken yet
 	idle   time.Time         // it was of no use: not asked again before
@@ -318,7 +318,7 @@ type flight struct {
 	index  int
 	number int
 	slot   int      // 0 while it is parked
-	waits  *parking // that it gets a slot again with; nil: it is not parked
+	waits  *parking // by which it gets a slot again; nil if it is not parked
 	keys   itemKeys
 	end    context.CancelCauseFunc // stops it alone
 	placed bool                    // it is known to have begun; of one on a fleet that comes later

@@ -51,7 +51,7 @@ type Source struct {
 	Step    string `json:"step"`
 	Try     int    `json:"try,omitzero"`   // of the step
 	Command int    `json:"command"`        // numbers the commands of the attempt, in the order of their starts
-	Agent   string `json:"agent,omitzero"` // the preset that its stdout is read by; empty: none
+	Agent   string `json:"agent,omitzero"` // the preset by which its stdout is read; "" if none reads it
 }
 
 // Part is what a command printed to one of its streams without a break by the other.

@@ -43,7 +43,7 @@ const (
 // Options of a Store.
 type Options struct {
 	PerJob   Size  // see Policy
-	PerStep  Size  // the same; 0: the default
+	PerStep  Size  // the same; 0 means the default
 	NoSync   bool  // files are not synced
 	FileSize int64 // 0: 8 MiB
 }

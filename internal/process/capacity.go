@@ -20,7 +20,7 @@ const (
 	ownProcesses, processesEach = 24, 4
 )
 
-// limits are those that the system sets to this process; 0: none.
+// limits are those that the system sets to this process; 0 means none.
 type limits struct {
 	files     int
 	processes int // of the user, threads included

@@ -53,13 +53,13 @@ type Command struct {
 	Stderr  io.Writer      // the same. When it is Stdout, both are one pipe
 	Timeout time.Duration  // 0: none
 	Grace   time.Duration  // between SIGTERM and SIGKILL to the group, at a stop
-	Cleanup *time.Duration // the same at Timeout and Expiry, where only ErrKill cuts it short; nil: Grace
+	Cleanup *time.Duration // the same at Timeout and Expiry, where only ErrKill cuts it short; nil means Grace
 
-	Expiry context.Context // the command is ended as at Timeout when it ends; nil: never
+	Expiry context.Context // the command is ended as at Timeout when it ends; nil means never
 
 	Register *Register // nil: the group is not recorded
 
-	OOM *OOMKills // reports whether it was killed for lack of memory; nil: that is not looked for
+	OOM *OOMKills // reports whether it was killed for lack of memory; nil if that is not looked for
 
 	// EndAll ends every process that the command has started with it, however it ends, also those that have
 	// left the group. They are found by a mark in their environment, so a process that drops it lives on. This
@@ -84,7 +84,7 @@ type Exit struct {
 }
 
 // Run runs the command and returns when it has ended, nothing of its group is left, and its output has been
-// written. A command that fails is no error; what prodigy could not do is: there was a shortage (see Short), or
+// written. A command that fails is not an error; what prodigy could not do is: there was a shortage (see Short), or
 // no place for Input. When ctx ends first, the group gets SIGTERM and after Grace SIGKILL, and the error is
 // context.Cause(ctx), unless the command had succeeded all the same. A ctx whose cause is (or wraps) ErrKill
 // gets SIGKILL at once.

@@ -139,7 +139,7 @@ func (f *Files) produced(id string, item json.RawMessage) (all []events.File, mi
 type Attempt struct {
 	Uses     []events.File // that its item is made from, as they were when it began
 	Produced []events.File // that it has left
-	before   []fileBefore  // that it may leave, as they were when it began; nil: they are left as they are
+	before   []fileBefore  // that it may leave, as they were when it began; nil if they stay as they are
 }
 
 // Known reports whether something is known.

@@ -90,7 +90,7 @@ type hasher struct {
 	form   []byte
 }
 
-// newHasher returns a hasher for which the fields with these paths count; none: the whole item. An error shows the
+// newHasher returns a hasher for which the fields with these paths count, or the whole item if there are no paths. An error shows the
 // place with a caret.
 func newHasher(fields []string) (*hasher, error) {
 	if len(fields) == 0 {

@@ -27,7 +27,7 @@ type entry struct {
 	Group  int    // which of the index's Jobs it was run with; -1: it is not known
 	OK     bool
 	Row    span // of the results
-	Text   span // of the texts of the index; empty: it has none
+	Text   span // of the texts of the index; empty if it has none
 	number int  // of the entry
 }
 
@@ -343,7 +343,7 @@ func (x *index) order() error {
 	return nil
 }
 
-// Text returns the text of an entry; nil: it has none.
+// Text returns the text of an entry; nil if it has none.
 func (x *index) Text(e entry) ([]byte, error) {
 	if e.Text.Length == 0 {
 		return nil, nil

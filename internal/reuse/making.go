@@ -85,7 +85,7 @@ type kept struct {
 // notes are what an index has of the items of a job more than their rows.
 type notes struct {
 	groups  []events.Fingerprint
-	groupOf []int16 // which of groups an item was run with, by its index, from 1; 0: it is not known
+	groupOf []int16 // which of groups an item was run with, by its index, from 1; 0 if it is not known
 
 	scratch *os.File // texts about the files of items, one after the other
 	offset  int64

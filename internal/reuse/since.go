@@ -29,7 +29,7 @@ type Since struct {
 	// its id or a prefix; "latest": the latest of the same workflow in the same directory; "none" or "": no job
 	Job          string
 	Force        []string // ids of items that are run all the same
-	Only         string   // of the items that would have to be run only these: changed, new or failed; empty: all
+	Only         string   // of the items that would have to run only these: changed, new or failed; "" means all
 	CheckOutputs bool     // a result counts only while the files that the agent left are as it left them
 }
 
@@ -80,7 +80,7 @@ type earlierJob struct {
 	place   jobs.Job
 	index   *index
 	rows    *os.File
-	parts   []string // by group: which part of the fingerprint is another now; empty: none
+	parts   []string // by group: which part of the fingerprint has changed; "" if none has
 	matched []uint64 // bits of the entries that are an item now
 	keyed   bool     // items are found by their ids
 }
@@ -425,7 +425,7 @@ func (r *Reuse) count(kind, reason string) {
 	}
 }
 
-// Difference returns how the items differ from those of the earlier job, after all were chosen; nil: no results
+// Difference returns how the items differ from those of the earlier job, after all were chosen; nil if no results
 // are taken over.
 func (r *Reuse) Difference() *events.Difference {
 	if r == nil || len(r.earlier) == 0 {
@@ -527,7 +527,7 @@ func Compare(c Config, w *workflow.Workflow) (*Comparison, string, error) {
 	return &Comparison{r}, "", nil
 }
 
-// Since returns what is recorded of the earlier job with a new one; nil: there is none.
+// Since returns what is recorded of the earlier job with a new one, or nil if there is no earlier job.
 func (c *Comparison) Since() *jobs.Since {
 	if c == nil {
 		return nil

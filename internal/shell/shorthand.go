@@ -14,7 +14,7 @@ import (
 //
 // The replacement strings {}, {.}, {/}, {//}, {/.}, {#} and {%} become placeholders, which stand for one
 // argument each whatever the item holds. Words of a command are quoted, so that no shell acts on what is in
-// them. What is no shorthand is refused, never run as it is.
+// them. What is not a shorthand is refused, never run as it is.
 type Shorthand struct {
 	// Batch says that {} stands for several items.
 	Batch bool

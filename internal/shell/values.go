@@ -24,7 +24,7 @@ type Value struct {
 // A value is found there itself, in the output of a command that prints it, or in a variable that the script
 // gives it. The order of assignments is not looked at: if the script also gives the variable something else,
 // the value may be there, and if it compares the variable with anything, nothing is said. Functions and their
-// parameters are not followed. A script that is no valid shell has no findings.
+// parameters are not followed. A script that is not valid shell has no findings.
 func CheckValues(script string, dialects []syntax.LangVariant, values []Value) []Finding {
 	if len(values) == 0 {
 		return nil

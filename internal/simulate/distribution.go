@@ -52,7 +52,7 @@ func quantityOf[T amount]() quantity {
 	case limit.USD:
 		return quantity{func(text string) (float64, error) {
 			if f, err := strconv.ParseFloat(strings.TrimPrefix(text, "$"), 64); err == nil && f == 0 {
-				return 0, nil // it is no limit, but a cost
+				return 0, nil // it is a cost, not a limit
 			}
 			u, err := limit.ParseUSD(text)
 			return float64(u), err

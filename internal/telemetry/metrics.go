@@ -79,7 +79,7 @@ type Metrics struct {
 	open     map[string][]begun // steps of attempts that run, by item
 	opened   map[string]int     // by scope of the breaker
 	waited   time.Duration      // for a turn of the rate
-	dropped  map[string]int     // by signal; nil: nothing is exported
+	dropped  map[string]int     // by signal; nil if nothing is exported
 }
 
 // begun is a step that has begun.

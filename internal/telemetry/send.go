@@ -60,7 +60,7 @@ func withSecrets(env []string, secrets map[string]string) []string {
 type webhook struct {
 	url    string
 	host   string
-	key    []byte // that messages are signed with; nil: they are not
+	key    []byte // that messages are signed with; nil if they are not
 	client *http.Client
 }
 

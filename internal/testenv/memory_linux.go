@@ -5,7 +5,7 @@ import "golang.org/x/sys/unix"
 // enough is what the tests of two packages need at once, several times over. Containers often have 64 MiB.
 const enough = 1 << 30
 
-// memory returns a directory in memory in which this user may make and run files; empty: there is none.
+// memory returns a directory in memory in which this user may make and run files; empty if there is none.
 func memory() string {
 	const dir = "/dev/shm"
 	var s unix.Statfs_t

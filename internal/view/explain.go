@@ -35,7 +35,7 @@ type Entry struct {
 
 	Attempt int           `json:"-"`                 // that the event is about
 	How     events.How    `json:"-"`                 // how that ends with it; empty if it does not
-	Outputs *outputs.Span `json:"-"`                 // where what its steps printed is kept; nil: nothing is
+	Outputs *outputs.Span `json:"-"`                 // where what its steps printed is kept; nil if nothing is
 	Printed *outputs.Tail `json:"printed,omitempty"` // the end of that, for who looks it up
 }
 
@@ -82,7 +82,7 @@ type explainer struct {
 	attempt  int                      // the last that was started
 	index    int                      // of the item, once one was started
 	began    time.Time                // its last attempt
-	placed   string                   // " on " the worker of a fleet that runs the attempt; empty: it is not known
+	placed   string                   // " on " the worker of a fleet that runs the attempt; empty if it is not known
 	alone    bool                     // that attempt runs alone
 	killed   bool                     // the item was killed for lack of memory, and runs alone because of that
 	crashes  int                      // how often the run died while the item was running, for no known reason
@@ -99,7 +99,7 @@ type explainer struct {
 	done     time.Time // when the work that is to be merged was done
 	job      *Job      // from what records there are: those of other items may not be
 	byItem   bool      // work is merged in the order of the items
-	skip     string    // who has asked to skip it; empty: nobody
+	skip     string    // who has asked to skip it; empty means nobody
 	hold     *Hold     // of the job
 	others   bool      // there are records about other items
 }

@@ -49,7 +49,7 @@ type Search struct {
 	Job *Job
 
 	status  Status // empty: any
-	failure string // in lower case; empty: any
+	failure string // in lower case; empty means any
 	matches []bool // the last failure has that text, by item index
 }
 

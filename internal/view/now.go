@@ -23,7 +23,7 @@ func (j *Job) InFlight() []Attempt {
 	return list
 }
 
-// Where says where an attempt runs on a fleet, as in "worker-3 slot 2 on host a"; empty: here, or it is not known.
+// Where says where an attempt runs on a fleet, as in "worker-3 slot 2 on host a"; empty if it runs here, or that is not known.
 func (a Attempt) Where() string {
 	if a.Node == "" {
 		return ""

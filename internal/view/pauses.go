@@ -14,7 +14,7 @@ import (
 // Pause is a period in which agents of a pool waited for the limit of their plan.
 type Pause struct {
 	events.QuotaPaused
-	From, To time.Time // To is when agents came through again; zero: not yet
+	From, To time.Time // To is when agents came through again; zero means not yet
 }
 
 // pauses are the pauses of a job.

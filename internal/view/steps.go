@@ -18,7 +18,7 @@ type Step struct {
 	Tries    int
 	Outcome  StepOutcome
 	Error    string        // of a failed step
-	Outputs  *outputs.Span // where what it printed is kept; nil: nothing is
+	Outputs  *outputs.Span // where what it printed is kept; nil if nothing is
 	reason   retry.Reason
 }
 

@@ -185,7 +185,7 @@ type Attempt struct {
 	Held     bool          // it waits for that until the job is continued
 	Printed  string        // the last line that its running command has printed, as far as it is known
 	Duration time.Duration // of one that has ended
-	Type     retry.Type    // of its failure; empty: none
+	Type     retry.Type    // of its failure; empty means none
 
 	Straggling bool // it takes unusually long
 }
@@ -499,7 +499,7 @@ func (j *Job) count(index int, s errorpolicy.Status) {
 	}
 }
 
-// of returns the count that an item with status s is in; nil: none.
+// of returns the count that an item with status s is in; nil means none.
 func (c *Counts) of(s errorpolicy.Status) *int {
 	switch s {
 	case errorpolicy.Succeeded:

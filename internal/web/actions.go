@@ -40,7 +40,7 @@ func (k ActionKind) Continues() bool { return k == Resume || k == Accept || k ==
 // Action is what a person asked for on a page.
 type Action struct {
 	Kind   ActionKind
-	Items  []string // to retry or skip; empty: all that are eligible, or that wait
+	Items  []string // to retry or skip; empty means all that are eligible, or that wait
 	Reduce bool     // run reduce again after a retry
 	Slots  int      // of Scale
 }
@@ -131,7 +131,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, code int, why st
 type button struct {
 	Action, Token   string
 	ID, Text, Title string
-	Confirm         string // what to ask before; empty: nothing
+	Confirm         string // what to ask before; empty means nothing
 }
 
 // buttonOf returns a button for an action on the job or the item of a page. The action is called like its id.

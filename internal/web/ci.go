@@ -249,7 +249,7 @@ type TestCase struct {
 	File    string
 	Name    string
 	Line    int
-	Wrong   []string // how it differs from what is expected; none: it passed
+	Wrong   []string // how it differs from what is expected; empty if it passed
 	Took    time.Duration
 	Virtual time.Duration
 }

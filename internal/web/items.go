@@ -17,7 +17,7 @@ import (
 type Item struct {
 	ID    string
 	Index int
-	Label string // what it is called besides its id; empty: nothing
+	Label string // what it is called besides its id; empty means nothing
 	Data  json.RawMessage
 }
 

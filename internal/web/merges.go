@@ -197,7 +197,7 @@ func (p *plot) tooMany() bool {
 	return len(p.queue.merger.bars) > p.kept.spans || len(p.queue.verify.bars) > p.kept.spans
 }
 
-// mergesOf returns what is shown of the merge queue, with at most so many rows in each table; nil: the job
+// mergesOf returns what is shown of the merge queue, with at most so many rows in each table; nil if the job
 // has no workspaces.
 func mergesOf(j *view.Job, p *plot, rows int) *merges {
 	if j.Base == "" {

@@ -22,9 +22,9 @@ import (
 type page struct {
 	Title string
 	Name  string // of the template of its middle
-	Live  string // address of the stream that replaces the middle; empty: it stays as it is
+	Live  string // address of the stream that replaces the middle; empty if it stays as it is
 	Ended bool   // nothing comes in the stream until somebody runs the job again
-	Back  string // address of the job that an error is about; empty: none
+	Back  string // address of the job that an error is about; empty means none
 	Data  any
 	Token string // for the forms
 	Acts  bool   // there are forms that start something

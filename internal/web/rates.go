@@ -18,7 +18,7 @@ type limits struct {
 	slots   int  // how many agents may run at once
 	known   bool // slots is: those of a fleet are not at first
 
-	// Starts in a second that are allowed, whatever their keys are; 0: there is no limit, or the log does not
+	// Starts in a second that are allowed, whatever their keys are; 0 if there is no limit, or the log does not
 	// have it.
 	rate float64
 

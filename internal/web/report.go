@@ -48,7 +48,7 @@ type charts struct {
 	Lengths    chart
 	Durations  *duration.Histogram
 	Merges     *merges // nil: the job has no workspaces
-	Limits     []chart // of what ran at once, and of starts; nil: nothing limited them that changed
+	Limits     []chart // of what ran at once, and of starts; nil if no limit of them has changed
 	Breakers   *chart  // nil: no breaker of a key has opened
 	Rates      string  // that the workflow allows
 	Shut       int     // breakers that are not drawn

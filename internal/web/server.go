@@ -40,7 +40,7 @@ type Server struct {
 	ReadOnly bool // nothing can be started from the pages
 	Dirs     bool // the list says in which directory each job was started
 
-	every time.Duration // between two updates of the page of a job; 0: jobEvery
+	every time.Duration // between two updates of the page of a job; 0 means jobEvery
 
 	form string // token that forms must send, new for each server, against CSRF
 }

@@ -175,7 +175,7 @@ var scriptFlags = []string{
 	"-r php", "-Command pwsh powershell",
 }
 
-// scriptFlag returns the option of an interpreter, whose name may have a version, as in python3.12; empty: it is not
+// scriptFlag returns the option of an interpreter, whose name may have a version, as in python3.12; empty if it is not
 // known.
 func scriptFlag(interpreter string) string {
 	name := strings.TrimRight(path.Base(interpreter), "0123456789.")

@@ -21,7 +21,7 @@ type compiler struct {
 	parseText      string               // src with each ref replaced by a sentinel
 	file           *syntax.File         // parseText, parsed
 	sets           map[string]bool      // variables that the script sets
-	shells         map[string]string    // variables that hold the name of a shell; empty: of anything else
+	shells         map[string]string    // variables that hold the name of a shell; "" for one that holds anything else
 	arithmeticVars map[string]bool      // variables whose values the script evaluates as numbers
 	hasNested      bool
 	heredocs       []quotedDoc

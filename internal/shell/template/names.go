@@ -20,7 +20,7 @@ type Name struct {
 	Declared bool     // ${name} and $name are: captured names, env, item_id, attempt, ...
 	Constant bool     // the workflow file itself gives it its value, which is no one else's text
 	Data     bool     // its values come from items or from what commands have printed
-	Fields   []string // of a root: all that it has; nil: any
+	Fields   []string // of a root: all that it has; nil means any
 	List     bool     // of a root: a list, whose elements ${name} stands for, as ${name[*]} does
 	Text     bool     // of a root: it is a text, of which Fields only tell what came after it
 	// of a root: Fields are what its values have, by chance: a placeholder with a default may name others
