@@ -16,13 +16,6 @@ type Condition struct {
 	root node
 }
 
-// Term is a variable of a condition.
-type Term struct {
-	Src  string // a text with placeholders, or what would stand between the braces of one
-	Text bool   // it is the former
-	At   int    // where in the condition it starts
-}
-
 // ParseCondition compiles a condition. An error shows the place with a caret.
 //
 // The whole may stand in one ${…}, as in ${a && b}: then it is the condition inside.
@@ -38,7 +31,7 @@ func ParseCondition(src string) (*Condition, error) {
 		return c, nil
 	}
 	c := new(Condition)
-	p := &parser{src: src, places: true, terms: &c.Terms}
+	p := &parser{lexer: lexer{src: src, places: true}, terms: &c.Terms}
 	err := p.parse(func(p *parser) { c.root = p.whole() })
 	return c, err
 }
@@ -77,25 +70,3 @@ func Typed(raw json.RawMessage) Operand { return Operand{ValueOf(raw)} }
 // Untyped returns the operand of a text that nothing is known of, as the output of a command: where it meets
 // a number or a boolean it is one, if it is spelled like one.
 func Untyped(s string) Operand { return Operand{Value{kind: Text, text: s, untyped: true}} }
-
-// newTerm returns the node of a new variable of the expression.
-func (p *parser) newTerm(t Term) node {
-	*p.terms = append(*p.terms, t)
-	return fieldNode([]step{{index: len(*p.terms) - 1, indexed: true}})
-}
-
-// pathNode returns the node of a path: of an item, or in a condition the term that is written like it.
-func (p *parser) pathNode(path []step, start int) node {
-	if p.terms == nil {
-		var names []string
-		for _, s := range path {
-			if s.indexed {
-				break
-			}
-			names = append(names, s.name)
-		}
-		p.paths = append(p.paths, names)
-		return fieldNode(path)
-	}
-	return p.newTerm(Term{Src: strings.TrimRight(p.src[start:p.token.at], " \t\r\n"), At: start})
-}

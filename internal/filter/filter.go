@@ -28,7 +28,6 @@ package filter
 
 import (
 	"encoding/json"
-	"strings"
 )
 
 // Filter is a compiled filter expression. It may be used by several goroutines at once.
@@ -45,7 +44,7 @@ type Filter struct {
 
 // Parse compiles an expression. An error shows the place with a caret.
 func Parse(src string) (*Filter, error) {
-	f, p := new(Filter), &parser{src: src}
+	f, p := new(Filter), &parser{lexer: lexer{src: src}}
 	if err := p.parse(func(p *parser) { f.root = p.whole() }); err != nil {
 		return nil, err
 	}
@@ -106,7 +105,7 @@ type Path struct{ steps []step }
 // ParsePath compiles the path of a field. An error shows the place with a caret.
 func ParsePath(src string) (Path, error) {
 	var path Path
-	p := &parser{src: src}
+	p := &parser{lexer: lexer{src: src}}
 	err := p.parse(func(p *parser) {
 		path.steps = p.field()
 		p.expectEnd("the end of the path of a field")
@@ -116,35 +115,3 @@ func ParsePath(src string) (Path, error) {
 
 // In returns the field of the item, which must be valid JSON. The bool is false when there is none.
 func (p Path) In(item json.RawMessage) (Value, bool) { return inItem(ValueOf(item), p.steps) }
-
-// step is one step of a path: a name, or an index.
-type step struct {
-	name    string
-	index   int
-	indexed bool
-}
-
-// lookup finds the value of a path. The bool is false when there is none.
-type lookup func(path []step) (Value, bool)
-
-// inItem follows a path in an item, with or without the word item before the path.
-func inItem(item Value, path []step) (Value, bool) {
-	if !path[0].indexed && path[0].name == "item" {
-		path = path[1:]
-	}
-	return item.at(path)
-}
-
-// PointAt returns the line of src that holds the byte at, and below it a caret under the place.
-func PointAt(src string, at int) string {
-	at = min(at, len(src))
-	start := strings.LastIndexByte(src[:at], '\n') + 1
-	line, _, _ := strings.Cut(src[start:], "\n")
-	pad := strings.Map(func(r rune) rune {
-		if r == '\t' {
-			return r
-		}
-		return ' '
-	}, src[start:at])
-	return "  " + line + "\n  " + pad + "^"
-}

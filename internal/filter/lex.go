@@ -42,45 +42,57 @@ func (t token) isSign(s string) bool { return t.kind == tokenSign && t.text == s
 // isWord reports whether t is that word in any case.
 func (t token) isWord(s string) bool { return t.kind == tokenWord && strings.EqualFold(t.text, s) }
 
+// lexer cuts an expression into tokens. It looks one token ahead. Behind the first mistake there is only the end,
+// so that what was read until then is looked at no more.
+type lexer struct {
+	src    string
+	at     int   // where the token behind the next one starts
+	places bool  // ${…} is a token
+	token  token // the one that comes next
+
+	mistake   string // the first one
+	mistakeAt int
+}
+
 // signs are the operators and brackets. One that begins like another stands after it.
 var signs = [...]string{"==", "!=", "<=", ">=", "&&", "||", "=", "<", ">", "!", "(", ")", "[", "]", ",", "."}
 
-func (p *parser) next() token {
-	p.at += len(p.src[p.at:]) - len(strings.TrimLeft(p.src[p.at:], " \t\r\n"))
-	rest := p.src[p.at:]
+func (l *lexer) next() token {
+	l.at += len(l.src[l.at:]) - len(strings.TrimLeft(l.src[l.at:], " \t\r\n"))
+	rest := l.src[l.at:]
 	if rest == "" {
-		return p.end()
+		return l.end()
 	}
 	switch c := rest[0]; {
 	case c == '"' || c == '\'':
-		return p.text(c)
+		return l.text(c)
 	case isDigit(c), c == '-' && len(rest) > 1 && isDigit(rest[1]):
-		return p.number()
+		return l.number()
 	}
-	if p.places && strings.HasPrefix(rest, "${") {
-		return p.place(rest)
+	if l.places && strings.HasPrefix(rest, "${") {
+		return l.place(rest)
 	}
 	if n := wordLength(rest); n > 0 {
-		return p.cut(tokenWord, n)
+		return l.cut(tokenWord, n)
 	}
 	for _, s := range signs {
 		if strings.HasPrefix(rest, s) {
-			return p.cut(tokenSign, len(s))
+			return l.cut(tokenSign, len(s))
 		}
 	}
-	p.unknown(rest)
-	return p.end()
+	l.unknown(rest)
+	return l.end()
 }
 
-func (p *parser) end() token { return token{kind: tokenEnd, at: len(p.src)} }
+func (l *lexer) end() token { return token{kind: tokenEnd, at: len(l.src)} }
 
-func (p *parser) cut(kind tokenKind, length int) token {
-	t := token{kind: kind, text: p.src[p.at : p.at+length], at: p.at}
-	p.at += length
+func (l *lexer) cut(kind tokenKind, length int) token {
+	t := token{kind: kind, text: l.src[l.at : l.at+length], at: l.at}
+	l.at += length
 	return t
 }
 
-func (p *parser) unknown(rest string) {
+func (l *lexer) unknown(rest string) {
 	r, _ := utf8.DecodeRuneInString(rest)
 	hint := ""
 	switch r {
@@ -91,7 +103,7 @@ func (p *parser) unknown(rest string) {
 	case '~':
 		hint = " (a regular expression is written: item.name matches 'regex')"
 	}
-	p.fail(p.at, "%q means nothing here%s", r, hint)
+	l.fail(l.at, "%q means nothing here%s", r, hint)
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
@@ -107,8 +119,8 @@ func wordLength(s string) int {
 	return len(s)
 }
 
-func (p *parser) number() token {
-	rest := p.src[p.at:]
+func (l *lexer) number() token {
+	rest := l.src[l.at:]
 	n := digits(rest, 1) // past a sign or the first digit
 	if n+1 < len(rest) && rest[n] == '.' && isDigit(rest[n+1]) {
 		n = digits(rest, n+1)
@@ -123,10 +135,10 @@ func (p *parser) number() token {
 		}
 	}
 	if wordLength(rest[n:]) > 0 || strings.HasPrefix(rest[n:], ".") {
-		p.fail(p.at+n, "a number ends here; text needs quotes")
-		return p.end()
+		l.fail(l.at+n, "a number ends here; text needs quotes")
+		return l.end()
 	}
-	return p.cut(tokenNumber, n)
+	return l.cut(tokenNumber, n)
 }
 
 // digits returns where the digits of s that start at i end.
@@ -137,23 +149,23 @@ func digits(s string, i int) int {
 	return i
 }
 
-func (p *parser) text(quote byte) token {
-	start := p.at
+func (l *lexer) text(quote byte) token {
+	start := l.at
 	var b strings.Builder
-	for i := start + 1; i < len(p.src); {
-		switch c := p.src[i]; c {
+	for i := start + 1; i < len(l.src); {
+		switch c := l.src[i]; c {
 		case quote:
-			p.at = i + 1
+			l.at = i + 1
 			return token{kind: tokenText, text: b.String(), at: start}
 		case '\\':
-			i += escape(&b, p.src[i:])
+			i += escape(&b, l.src[i:])
 		default:
 			b.WriteByte(c)
 			i++
 		}
 	}
-	p.fail(start, "the quote that starts here is not closed")
-	return p.end()
+	l.fail(start, "the quote that starts here is not closed")
+	return l.end()
 }
 
 // escape writes what the backslash at the start of s stands for, and returns the length of that.
@@ -175,7 +187,7 @@ func escape(b *strings.Builder, s string) int {
 }
 
 // place reads a ${…}. Its token is what stands between the braces.
-func (p *parser) place(rest string) token {
+func (l *lexer) place(rest string) token {
 	var quote byte
 	for i := len("${"); i < len(rest); i++ {
 		switch c := rest[i]; {
@@ -188,11 +200,38 @@ func (p *parser) place(rest string) token {
 		case rest[i-1] == '[' && (c == '"' || c == '\''):
 			quote = c
 		case c == '}':
-			t := token{kind: tokenPlace, text: rest[len("${"):i], at: p.at}
-			p.at += i + 1
+			t := token{kind: tokenPlace, text: rest[len("${"):i], at: l.at}
+			l.at += i + 1
 			return t
 		}
 	}
-	p.fail(p.at, "the brace that opens here is not closed")
-	return p.end()
+	l.fail(l.at, "the brace that opens here is not closed")
+	return l.end()
+}
+
+// PointAt returns the line of src that holds the byte at, and below it a caret under the place.
+func PointAt(src string, at int) string {
+	at = min(at, len(src))
+	start := strings.LastIndexByte(src[:at], '\n') + 1
+	line, _, _ := strings.Cut(src[start:], "\n")
+	pad := strings.Map(func(r rune) rune {
+		if r == '\t' {
+			return r
+		}
+		return ' '
+	}, src[start:at])
+	return "  " + line + "\n  " + pad + "^"
+}
+
+func (l *lexer) fail(at int, format string, args ...any) {
+	if l.mistake == "" {
+		l.mistake, l.mistakeAt = fmt.Sprintf(format, args...), at
+	}
+	l.token = l.end()
+}
+
+func (l *lexer) advance() {
+	if l.mistake == "" {
+		l.token = l.next()
+	}
 }

@@ -1,7 +1,6 @@
 package filter
 
 import (
-	"slices"
 	"strings"
 )
 
@@ -23,58 +22,6 @@ func (t TypedComparison) HoldsFor() string {
 	}
 	return "no"
 }
-
-// noteComparison keeps a comparison that starts at start when it is typed.
-func (p *parser) noteComparison(l, r node, start int, sign token) {
-	if p.mistake != "" {
-		return
-	}
-	left, right := p.between(start, sign.at), p.between(sign.at+len(sign.text), p.token.at)
-	switch {
-	case l.path != nil && isTyped(r):
-		right, left = asText(r, right, left)
-	case r.path != nil && isTyped(l):
-		left, right = asText(l, left, right)
-	case l.path != nil && looksTyped(r):
-		right = strings.ToLower(r.constant.text)
-	case r.path != nil && looksTyped(l):
-		left = strings.ToLower(l.constant.text)
-	default:
-		return
-	}
-	t := TypedComparison{At: start, sign: sign.text, field: slices.Concat(l.path, r.path), Instead: left + " " +
-		sign.text + " " + right}
-	if looksTyped(l) || looksTyped(r) {
-		p.numeric = p.note(p.numeric, t)
-		return
-	}
-	p.typed = p.note(p.typed, t)
-}
-
-// noteList keeps a search of a field among numbers.
-func (p *parser) noteList(of node, among []node, start int, word token) {
-	other := func(e node) bool { return constantKind(e) != Number }
-	if p.mistake != "" || of.path == nil || len(among) == 0 || slices.ContainsFunc(among, other) {
-		return
-	}
-	left, list := p.between(start, word.at), p.between(word.at+len(word.text), p.token.at)
-	t := TypedComparison{At: start, sign: word.text, field: of.path, Instead: "number(" + left + ") " +
-		word.text + " " + list}
-	p.typed = p.note(p.typed, t)
-}
-
-// note adds a comparison that ends before the token. A condition has no such comparisons: the types of its values are
-// known only when it runs.
-func (p *parser) note(all []TypedComparison, t TypedComparison) []TypedComparison {
-	if p.terms != nil {
-		return all
-	}
-	t.Written = p.between(t.At, p.token.at)
-	return append(all, t)
-}
-
-// between returns a part of the expression.
-func (p *parser) between(from, to int) string { return strings.TrimSpace(p.src[from:to]) }
 
 // asText returns how a constant and the field that it is compared with are written for fields that are texts.
 func asText(constant node, written, field string) (constantText, fieldText string) {

@@ -16,22 +16,16 @@ import (
 // deepest is how far parentheses and nots may nest.
 const deepest = 200
 
-// parser reads an expression. It looks one token ahead. Behind its first mistake there is only the end for it, so that
-// what it has read until then is looked at no more.
+// parser reads an expression into nodes.
 type parser struct {
-	src    string
-	at     int   // where the token behind the next one starts
-	places bool  // ${…} is a token
-	token  token // the one that comes next
-	depth  int
-	terms  *[]Term    // of a condition, whose paths they are; an item has its own
-	paths  [][]string // of the fields, each up to an index
+	lexer
+
+	depth int        // of parentheses and nots
+	terms *[]Term    // of a condition, whose paths they are; an item has its own
+	paths [][]string // of the fields, each up to an index
 
 	typed   []TypedComparison
 	numeric []TypedComparison // those that no number or boolean can meet
-
-	mistake   string // the first one
-	mistakeAt int
 }
 
 // parse lets read read what is in p.src, from its first token on. An error shows the place with a caret.
@@ -43,19 +37,6 @@ func (p *parser) parse(read func(*parser)) error {
 		return nil
 	}
 	return fmt.Errorf("%s\n%s", p.mistake, PointAt(p.src, p.mistakeAt))
-}
-
-func (p *parser) fail(at int, format string, args ...any) {
-	if p.mistake == "" {
-		p.mistake, p.mistakeAt = fmt.Sprintf(format, args...), at
-	}
-	p.token = p.end()
-}
-
-func (p *parser) advance() {
-	if p.mistake == "" {
-		p.token = p.next()
-	}
 }
 
 // whole reads an expression up to the end.
@@ -318,4 +299,99 @@ func (p *parser) bracket() step {
 	p.advance()
 	p.expect("]", "after it")
 	return s
+}
+
+// field reads the path of a field.
+func (p *parser) field() []step {
+	t := p.token
+	switch {
+	case t.isSign("["):
+		return p.steps(nil, t.at).path
+	case t.kind == tokenWord:
+		p.advance()
+		return p.steps([]step{{name: t.text}}, t.at).path
+	}
+	p.fail(t.at, "expected the path of a field, got %s", t)
+	return nil
+}
+
+// Term is a variable of a condition.
+type Term struct {
+	Src  string // a text with placeholders, or what would stand between the braces of one
+	Text bool   // it is the former
+	At   int    // where in the condition it starts
+}
+
+// newTerm returns the node of a new variable of the expression.
+func (p *parser) newTerm(t Term) node {
+	*p.terms = append(*p.terms, t)
+	return fieldNode([]step{{index: len(*p.terms) - 1, indexed: true}})
+}
+
+// pathNode returns the node of a path: of an item, or in a condition the term that is written like it.
+func (p *parser) pathNode(path []step, start int) node {
+	if p.terms == nil {
+		var names []string
+		for _, s := range path {
+			if s.indexed {
+				break
+			}
+			names = append(names, s.name)
+		}
+		p.paths = append(p.paths, names)
+		return fieldNode(path)
+	}
+	return p.newTerm(Term{Src: strings.TrimRight(p.src[start:p.token.at], " \t\r\n"), At: start})
+}
+
+// note adds a comparison that ends before the token. A condition has no such comparisons: the types of its values are
+// known only when it runs.
+func (p *parser) note(all []TypedComparison, t TypedComparison) []TypedComparison {
+	if p.terms != nil {
+		return all
+	}
+	t.Written = p.between(t.At, p.token.at)
+	return append(all, t)
+}
+
+// between returns a part of the expression.
+func (p *parser) between(from, to int) string { return strings.TrimSpace(p.src[from:to]) }
+
+// noteComparison keeps a comparison that starts at start when it is typed.
+func (p *parser) noteComparison(l, r node, start int, sign token) {
+	if p.mistake != "" {
+		return
+	}
+	left, right := p.between(start, sign.at), p.between(sign.at+len(sign.text), p.token.at)
+	switch {
+	case l.path != nil && isTyped(r):
+		right, left = asText(r, right, left)
+	case r.path != nil && isTyped(l):
+		left, right = asText(l, left, right)
+	case l.path != nil && looksTyped(r):
+		right = strings.ToLower(r.constant.text)
+	case r.path != nil && looksTyped(l):
+		left = strings.ToLower(l.constant.text)
+	default:
+		return
+	}
+	t := TypedComparison{At: start, sign: sign.text, field: slices.Concat(l.path, r.path), Instead: left + " " +
+		sign.text + " " + right}
+	if looksTyped(l) || looksTyped(r) {
+		p.numeric = p.note(p.numeric, t)
+		return
+	}
+	p.typed = p.note(p.typed, t)
+}
+
+// noteList keeps a search of a field among numbers.
+func (p *parser) noteList(of node, among []node, start int, word token) {
+	other := func(e node) bool { return constantKind(e) != Number }
+	if p.mistake != "" || of.path == nil || len(among) == 0 || slices.ContainsFunc(among, other) {
+		return
+	}
+	left, list := p.between(start, word.at), p.between(word.at+len(word.text), p.token.at)
+	t := TypedComparison{At: start, sign: word.text, field: of.path, Instead: "number(" + left + ") " +
+		word.text + " " + list}
+	p.typed = p.note(p.typed, t)
 }

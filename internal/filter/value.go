@@ -3,7 +3,10 @@ package filter
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -280,4 +283,88 @@ func saturated(exponent string) int64 {
 	}
 	n, _ := strconv.ParseInt(exponent, 10, 64) // out of range gives the nearest
 	return min(max(n, -most), most)
+}
+
+// step is one step of a path: a name, or an index.
+type step struct {
+	name    string
+	index   int
+	indexed bool
+}
+
+// lookup finds the value of a path. The bool is false when there is none.
+type lookup func(path []step) (Value, bool)
+
+// inItem follows a path in an item, with or without the word item before the path.
+func inItem(item Value, path []step) (Value, bool) {
+	if !path[0].indexed && path[0].name == "item" {
+		path = path[1:]
+	}
+	return item.at(path)
+}
+
+// AppendOrdered appends a form of the value whose bytes have the order of values: null, booleans, numbers,
+// texts, arrays, objects; numbers by size, texts byte by byte, arrays by their first element that differs,
+// objects by their members in the order of the names. Two values have the same form if and only if they are
+// equal, and no form is the beginning of another.
+func (v Value) AppendOrdered(b []byte) []byte {
+	b = append(b, byte(v.kind)+1) // 0 ends arrays and objects
+	switch v.kind {
+	case Boolean:
+		if v.yes {
+			return append(b, 1)
+		}
+		return append(b, 0)
+	case Number:
+		return appendNumber(b, newDecimal(v.text))
+	case Text:
+		return appendText(b, v.text)
+	case Array:
+		for element := range rawjson.Elements(v.raw) {
+			b = ValueOf(element).AppendOrdered(b)
+		}
+		return append(b, 0)
+	case Object:
+		return appendMembers(b, v.members())
+	}
+	return b
+}
+
+// appendNumber appends the sign, and then the exponent and the digits, which are inverted when less is more.
+func appendNumber(b []byte, d decimal) []byte {
+	b = append(b, byte(d.sign+1))
+	if d.sign == 0 {
+		return b
+	}
+	start := len(b)
+	b = binary.BigEndian.AppendUint64(b, uint64(d.point)+math.MaxInt64+1)
+	b = append(append(b, d.digits...), 0)
+	if d.sign < 0 {
+		invert(b[start:])
+	}
+	return b
+}
+
+// appendText appends a text and its end, 0 0. A 0 in the text is followed by 1.
+func appendText(b []byte, s string) []byte {
+	for i := range len(s) {
+		if b = append(b, s[i]); s[i] == 0 {
+			b = append(b, 1)
+		}
+	}
+	return append(b, 0, 0)
+}
+
+func appendMembers(b []byte, members map[string][]byte) []byte {
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		b = appendText(append(b, 1), name)
+		b = ValueOf(members[name]).AppendOrdered(b)
+	}
+	return append(b, 0)
+}
+
+func invert(b []byte) {
+	for i := range b {
+		b[i] = ^b[i]
+	}
 }
