@@ -11,7 +11,6 @@ import (
 	"prodigy/internal/check"
 	"prodigy/internal/filter"
 	"prodigy/internal/rawjson"
-	"prodigy/internal/workflow"
 )
 
 // EmptyError means that no item was chosen, which the workflow does not allow.
@@ -108,39 +107,6 @@ func (s *seen) misspelt(nearOnly bool) []string {
 	return all
 }
 
-// empty returns why no item was chosen.
-func (c *pipeline) empty(m *workflow.Map, src source, e Env) error {
-	why := ""
-	words, _ := src.described()
-	switch s := &c.seen; {
-	case c.full():
-		why = "max_items is 0"
-	case s.read == 0 && m.JSONPath.Value != "" && src.glob == "":
-		why = "json_path " + m.JSONPath.Value + " selects nothing in " + words
-	case s.read == 0:
-		why = src.nothing(e)
-	case s.passed == 0:
-		why = fmt.Sprintf("filter %s leaves none of %s", m.Filter.Value, counted(s.read))
-		hints := s.misspelt(false)
-		if s.mismatch != "" {
-			hints = append(hints, s.mismatch)
-		}
-		if len(hints) > 0 {
-			why += ": " + strings.Join(hints, "; ")
-		}
-	default:
-		why = fmt.Sprintf("offset %d leaves none of %s", m.Offset, counted(s.passed))
-	}
-	return &EmptyError{Why: why, Glob: src.glob != "", Stdin: src.stdin}
-}
-
-func counted(n int) string {
-	if n == 1 {
-		return "1 item"
-	}
-	return fmt.Sprintf("%d items", n)
-}
-
 // nothing says that a source has no data.
 func (s source) nothing(e Env) string {
 	switch {
@@ -163,19 +129,4 @@ func (s source) nothing(e Env) string {
 		return words + " has no items"
 	}
 	return "the list is empty"
-}
-
-// hint warns of a selection that is hardly what was meant.
-func (c *pipeline) hint(m *workflow.Map, e Env) {
-	if e.Warn == nil {
-		return
-	}
-	for _, text := range c.seen.misspelt(true) {
-		e.Warn("filter: " + text)
-	}
-	if s := &c.seen; s.read == 1 && len(s.lists) == 1 && m.JSONPath.Value == "" && m.Input.Items == nil && m.Input.Job == "" {
-		path := s.lists[0]
-		e.Warn(fmt.Sprintf("the input is one item, an object: json_path: %q would take the %d elements of its list, and %q says that the one is meant",
-			path+"[*]", s.elements, "$"))
-	}
 }

@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"prodigy/internal/process"
 )
@@ -25,36 +24,11 @@ func checkGlob(pattern string) error {
 	return nil
 }
 
-// eachOfGlob emits the names of the matching files in the order of their bytes. With a format it emits the
-// content of the files instead, one file after the other.
-func (s source) eachOfGlob(ctx context.Context, e Env, p path, emit func([]byte) error) error {
-	found := &sorter{dir: e.Temp}
-	defer found.close()
-	if err := s.walk(ctx, e.Dir, found); err != nil {
-		return err
-	}
-	last := ""
-	name := p.evaluator(emit)
-	var quoted []byte
-	return found.each(func(key, _ []byte) error {
-		if string(key) == last { // it matches several alternatives of the pattern
-			return nil
-		}
-		last = string(key)
-		if s.format != "" {
-			file := source{name: last, file: process.Resolve(e.Dir, last), format: s.format, delimiter: s.delimiter}
-			return file.eachOfFile(ctx, p, emit)
-		}
-		quoted, _ = jsontext.AppendQuote(quoted[:0], last) // walk checked that it is UTF-8
-		return name(quoted)
-	})
-}
-
-// walk adds the names of the matching files to found. Links to directories are not followed below the fixed
-// beginning of the pattern. As in a shell, a name that begins with a dot only matches a pattern that spells
-// the dot.
-func (s source) walk(ctx context.Context, dir string, found *sorter) error {
-	base, pattern := doublestar.SplitPattern(slashed.Clean(filepath.ToSlash(s.glob)))
+// addMatches adds the names of the files that match a pattern to found. Links to directories are not followed
+// below the fixed beginning of the pattern. As in a shell, a name that begins with a dot only matches a pattern
+// that spells the dot.
+func addMatches(ctx context.Context, glob, dir string, found *sorter) error {
+	base, pattern := doublestar.SplitPattern(slashed.Clean(filepath.ToSlash(glob)))
 	root := process.Resolve(dir, filepath.FromSlash(base))
 	err := doublestar.GlobWalk(os.DirFS(root), pattern, func(name string, entry fs.DirEntry) error {
 		if ctx.Err() != nil {
@@ -70,7 +44,7 @@ func (s source) walk(ctx context.Context, dir string, found *sorter) error {
 		return found.add([]byte(name), nil)
 	}, doublestar.WithNoFollow(), doublestar.WithNoHidden(), doublestar.WithFailOnIOErrors())
 	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("glob %s: %w", s.glob, withoutRoot(err))
+		return fmt.Errorf("glob %s: %w", glob, withoutRoot(err))
 	}
 	return err
 }

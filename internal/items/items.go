@@ -15,11 +15,15 @@ package items
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"strconv"
 
 	"prodigy/internal/process"
 )
+
+// errStop ends the reading of a source when no more items are wanted.
+var errStop = errors.New("enough")
 
 // Item is one unit of work.
 type Item struct {

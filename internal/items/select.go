@@ -9,14 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"prodigy/internal/filter"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/workflow"
 )
-
-// errStop ends the reading of a source when no more items are wanted.
-var errStop = errors.New("enough")
 
 // Select yields the chosen items as they are found, or with sort_by when all are found. It reads no further
 // than it must, and stops when ctx ends. The Data of an item is only valid until the next one. An error is
@@ -293,4 +291,52 @@ func (n *dedup) isNew(item json.RawMessage) bool {
 	}
 	n.seen[f] = struct{}{}
 	return true
+}
+
+// empty returns why no item was chosen.
+func (c *pipeline) empty(m *workflow.Map, src source, e Env) error {
+	why := ""
+	words, _ := src.described()
+	switch s := &c.seen; {
+	case c.full():
+		why = "max_items is 0"
+	case s.read == 0 && m.JSONPath.Value != "" && src.glob == "":
+		why = "json_path " + m.JSONPath.Value + " selects nothing in " + words
+	case s.read == 0:
+		why = src.nothing(e)
+	case s.passed == 0:
+		why = fmt.Sprintf("filter %s leaves none of %s", m.Filter.Value, counted(s.read))
+		hints := s.misspelt(false)
+		if s.mismatch != "" {
+			hints = append(hints, s.mismatch)
+		}
+		if len(hints) > 0 {
+			why += ": " + strings.Join(hints, "; ")
+		}
+	default:
+		why = fmt.Sprintf("offset %d leaves none of %s", m.Offset, counted(s.passed))
+	}
+	return &EmptyError{Why: why, Glob: src.glob != "", Stdin: src.stdin}
+}
+
+// hint warns of a selection that is hardly what was meant.
+func (c *pipeline) hint(m *workflow.Map, e Env) {
+	if e.Warn == nil {
+		return
+	}
+	for _, text := range c.seen.misspelt(true) {
+		e.Warn("filter: " + text)
+	}
+	if s := &c.seen; s.read == 1 && len(s.lists) == 1 && m.JSONPath.Value == "" && m.Input.Items == nil && m.Input.Job == "" {
+		path := s.lists[0]
+		e.Warn(fmt.Sprintf("the input is one item, an object: json_path: %q would take the %d elements of its list, and %q says that the one is meant",
+			path+"[*]", s.elements, "$"))
+	}
+}
+
+func counted(n int) string {
+	if n == 1 {
+		return "1 item"
+	}
+	return fmt.Sprintf("%d items", n)
 }

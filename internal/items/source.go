@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/process"
@@ -346,6 +347,31 @@ func (s source) data(ctx context.Context, in io.Reader, p path, emit func([]byte
 		return fmt.Errorf("input file %s: is empty, not JSON", s.name)
 	}
 	return inPlace(err, s.name, s.position)
+}
+
+// eachOfGlob emits the names of the matching files in the order of their bytes. With a format it emits the
+// content of the files instead, one file after the other.
+func (s source) eachOfGlob(ctx context.Context, e Env, p path, emit func([]byte) error) error {
+	found := &sorter{dir: e.Temp}
+	defer found.close()
+	if err := addMatches(ctx, s.glob, e.Dir, found); err != nil {
+		return err
+	}
+	last := ""
+	name := p.evaluator(emit)
+	var quoted []byte
+	return found.each(func(key, _ []byte) error {
+		if string(key) == last { // it matches several alternatives of the pattern
+			return nil
+		}
+		last = string(key)
+		if s.format != "" {
+			file := source{name: last, file: process.Resolve(e.Dir, last), format: s.format, delimiter: s.delimiter}
+			return file.eachOfFile(ctx, p, emit)
+		}
+		quoted, _ = jsontext.AppendQuote(quoted[:0], last) // addMatches checked that it is UTF-8
+		return name(quoted)
+	})
 }
 
 // position describes the position of a byte in the file. It reads the file again up to there.
