@@ -34,21 +34,6 @@ type Invocation struct {
 	process.Program
 }
 
-// binding is one Bind under way.
-type binding struct {
-	vars     []variable
-	values   [][]string // of each slot: its elements when they are separate words, else one text
-	size     int
-	elements int
-	largest  int
-}
-
-// variable is a shell variable of the script.
-type variable struct {
-	name, value, written string
-	child                bool
-}
-
 // Bind resolves the values. The error is a *BindError: the step fails before anything runs.
 func (t *Template) Bind(r Resolver) (*Invocation, error) {
 	if len(t.slots) == 0 && len(t.exports) == 0 {
@@ -335,4 +320,17 @@ func missing(written, root string) error {
 	err := bindError(written, "has no value %s", where)
 	err.Missing = true
 	return err
+}
+
+// Render returns the script with the values quoted in place, for people to read and copy. It is never run.
+// A placeholder without a value stays as it was written.
+func (t *Template) Render(r Resolver) string {
+	if len(t.display) == 0 {
+		return t.src
+	}
+	var b strings.Builder
+	for i := range t.display {
+		b.WriteString(t.display[i].shown(t.slots, r))
+	}
+	return b.String()
 }

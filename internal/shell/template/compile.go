@@ -9,13 +9,6 @@ import (
 	"prodigy/internal/shell"
 )
 
-const (
-	codeNUL       = "PS001"
-	codeReserved  = "PS003"
-	codeShell     = "PS010"
-	codeShellName = "PS030"
-)
-
 // Compile compiles the text of a shell step. The error is a *CompileError. A text without prodigy's names is never
 // changed or refused, so that no gap of the parser can stand in its way.
 func Compile(src string, o Options) (*Template, error) {
@@ -31,16 +24,6 @@ func Compile(src string, o Options) (*Template, error) {
 		return nil, err
 	}
 	return c.assemble()
-}
-
-// scan finds the refs. A text that holds what no shell can take is refused here.
-func (c *compiler) scan() error {
-	if at := strings.IndexByte(c.src, 0); at >= 0 {
-		c.report(Error, at, finding{codeNUL, "the script contains a NUL byte"})
-		return c.failure()
-	}
-	c.run()
-	return nil
 }
 
 // usesPlaceholders reports whether the text names anything of prodigy, and so must be parsed.

@@ -10,9 +10,6 @@ import (
 	"prodigy/internal/shell"
 )
 
-// codeInternal is the code of what should not happen.
-const codeInternal = "PS090"
-
 // compiler turns one text into a Template.
 type compiler struct {
 	*scanner
@@ -139,9 +136,6 @@ func (c *compiler) sentinelIndex(name string) int {
 	return n
 }
 
-// span is the place of a ref in a text with sentinels.
-type span struct{ ref, start, end int }
-
 // sentinelsIn finds the sentinels in a text.
 func (c *compiler) sentinelsIn(text string) []span {
 	var found []span
@@ -160,4 +154,29 @@ func (c *compiler) sentinelsIn(text string) []span {
 			found = append(found, span{i, start, from})
 		}
 	}
+}
+
+// scan finds the refs. A text that holds what no shell can take is refused here.
+func (c *compiler) scan() error {
+	if at := strings.IndexByte(c.src, 0); at >= 0 {
+		c.report(Error, at, finding{codeNUL, "the script contains a NUL byte"})
+		return c.failure()
+	}
+	c.run()
+	return nil
+}
+
+// refOf returns the index of the ref that an expansion stands for, or -1.
+func (c *compiler) refOf(p *syntax.ParamExp) int {
+	if p.Param == nil {
+		return -1
+	}
+	return c.sentinelIndex(p.Param.Value)
+}
+
+// inRewritten reports whether a ref stands in a quoted heredoc that becomes an unquoted one.
+func (c *compiler) inRewritten(r *ref) bool {
+	return slices.ContainsFunc(c.heredocs, func(d quotedDoc) bool {
+		return d.rewritten && d.body[0] <= r.parseStart && r.parseStart < d.body[1]
+	})
 }

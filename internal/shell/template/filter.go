@@ -5,39 +5,17 @@ import (
 	"fmt"
 	"net/url"
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"prodigy/internal/shell"
 )
 
-var filterNames = []string{
-	"raw", "sh", "json", "url", "int", "ordinal", "words", "basename", "dirname", "noext", "file", "opt", "pattern",
-	"default",
-}
-
-// filter is one of the filters of a placeholder.
-type filter struct {
-	name string
-	glob *glob // of pattern
-}
-
-func (f filter) String() string {
-	if f.glob == nil {
-		return "|" + f.name
-	}
-	return "|" + f.name + ":" + escapeArgument(f.glob.src)
-}
-
 // Filer is a Resolver that can put a value into a private file, which lasts as long as the command that the
 // value is for.
 type Filer interface {
 	File(content string) (path string, err error)
 }
-
-// makesList reports whether the filter gives any number of words.
-func (f filter) makesList() bool { return f.name == "words" || f.name == "opt" || f.name == "pattern" }
 
 // filtered returns the value after one filter. Filters that only change where a value may stand leave it as it is.
 func filtered(v Value, f filter, r Resolver) (Value, error) {
@@ -127,62 +105,9 @@ func parseWhole(s string) (int64, error) {
 	return n, nil
 }
 
-// shown quotes a value for a message. A long one is not shown, not even its beginning: half of a secret would
-// not be masked.
-func shown(s string) string {
-	const most = 60
-	if len(s) > most {
-		return "of " + strconv.Itoa(len(s)) + " bytes"
-	}
-	return strconv.Quote(s)
-}
-
 // splitBlanks splits text at blanks, tabs and newlines.
 func splitBlanks(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == '\t' || r == '\n' })
-}
-
-// glob is the argument of |pattern: * and ? stand for anything but a slash, ** for anything, [a-z] for one of
-// these. Without a slash it is about the last part of a path.
-type glob struct {
-	src string
-	re  *regexp.Regexp
-}
-
-func newGlob(src string) (*glob, error) {
-	re, err := regexp.Compile("^" + globRegexp(src) + "$")
-	if err != nil {
-		return nil, fmt.Errorf("%q is not a pattern like *.go or src/**/*.go", src)
-	}
-	return &glob{src, re}, nil
-}
-
-func globRegexp(src string) string {
-	var b strings.Builder
-	for i := 0; i < len(src); i++ {
-		rest := src[i:]
-		switch c := src[i]; {
-		case strings.HasPrefix(rest, "**/"):
-			b.WriteString("(?:.*/)?")
-			i += 2
-		case strings.HasPrefix(rest, "**"):
-			b.WriteString(".*")
-			i++
-		case c == '*':
-			b.WriteString("[^/]*")
-		case c == '?':
-			b.WriteString("[^/]")
-		case c == '[' && strings.Contains(rest, "]"):
-			class, _, _ := strings.Cut(rest[1:], "]")
-			b.WriteString(
-				"[" + strings.Replace(class, "!", "^", min(1, strings.Count(class[:min(1, len(class))], "!"))) + "]",
-			)
-			i += len(class) + 1
-		default:
-			b.WriteString(regexp.QuoteMeta(string(c)))
-		}
-	}
-	return "(?s:" + b.String() + ")"
 }
 
 func (g *glob) matching(all []Value) []Value {

@@ -71,14 +71,6 @@ func (c *compiler) refsIn(node syntax.Node) (found []int) {
 	return found
 }
 
-// refOf returns the index of the ref that an expansion stands for, or -1.
-func (c *compiler) refOf(p *syntax.ParamExp) int {
-	if p.Param == nil {
-		return -1
-	}
-	return c.sentinelIndex(p.Param.Value)
-}
-
 // lintCall warns about commands that make something else of their arguments.
 func (c *compiler) lintCall(args []string, nodes []*syntax.Word) {
 	name := shell.ProgramName(args[0])
@@ -139,8 +131,6 @@ func (c *compiler) leadingRef(word *syntax.Word) *ref {
 	}
 	return nil
 }
-
-const codeUnresolved = "PS120"
 
 // lintUnresolved warns of each ${name} that the shell is left with although a value of prodigy was probably meant: nothing in the script
 // sets it, so it would be empty without a word. What the script sources or evaluates may set anything.
@@ -209,8 +199,6 @@ func runsUnseen(file *syntax.File) bool {
 	}
 	return false
 }
-
-const codeOtherBraces = "PS121"
 
 // lintBracesOfOthers warns of {{ name }}, the placeholders of other tools, where the name is one of prodigy.
 func (c *compiler) lintBracesOfOthers() {

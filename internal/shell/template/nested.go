@@ -11,13 +11,6 @@ import (
 	"prodigy/internal/shell"
 )
 
-const (
-	codeNested   = "PS011"
-	codeOpaque   = "PS021"
-	codeEscaped  = "PS023"
-	codeRawThere = "PS026"
-)
-
 // maxNesting is how deep nested code may hold a value. Quotes around quotes grow by a factor with each level.
 const maxNesting = 6
 

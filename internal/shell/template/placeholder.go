@@ -45,11 +45,6 @@ const (
 	all // every element: [*]
 )
 
-const (
-	codePlaceholder = "PS002"
-	codeUnknown     = "PS004"
-)
-
 // exprParser reads the text of a placeholder after its "${". It stops at the first fault.
 type exprParser struct {
 	src   string
@@ -189,8 +184,6 @@ func (p *exprParser) argument(e *expr, name string) string {
 	return p.literal(e, "}|", "the text behind |"+name+": is literal")
 }
 
-func escapeArgument(s string) string { return strings.NewReplacer("}", `\}`, "|", `\|`).Replace(s) }
-
 // literal reads text up to one of the ends, which are part of it behind a backslash. Messages say what it is.
 func (p *exprParser) literal(e *expr, ends, what string) string {
 	var text strings.Builder
@@ -313,3 +306,24 @@ func isKey(s string) bool {
 func isKeyByte(c byte) bool { return shell.IsNameByte(c) || c == '-' || c >= 0x80 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+var filterNames = []string{
+	"raw", "sh", "json", "url", "int", "ordinal", "words", "basename", "dirname", "noext", "file", "opt", "pattern",
+	"default",
+}
+
+// filter is one of the filters of a placeholder.
+type filter struct {
+	name string
+	glob *glob // of pattern
+}
+
+func (f filter) String() string {
+	if f.glob == nil {
+		return "|" + f.name
+	}
+	return "|" + f.name + ":" + escapeArgument(f.glob.src)
+}
+
+// makesList reports whether the filter gives any number of words.
+func (f filter) makesList() bool { return f.name == "words" || f.name == "opt" || f.name == "pattern" }

@@ -8,19 +8,6 @@ import (
 	"strings"
 )
 
-const (
-	codeListPlace = "PS027"
-	codeForeign   = "PS101"
-	codeShadowed  = "PS102"
-	codeFilledIn  = "PS103"
-)
-
-// edit replaces a span of the parsed text.
-type edit struct {
-	span [2]int
-	piece
-}
-
 // assemble makes the template of the refs and their places.
 func (c *compiler) assemble() (*Template, error) {
 	edits := c.heredocEdits()
@@ -235,13 +222,6 @@ func (c *compiler) unknownRef(r *ref, p place) piece {
 	}
 	c.report(Info, r.start, finding{codeForeign, r.written + " is not a prodigy value and is left unchanged"})
 	return c.asWritten(r)
-}
-
-// inRewritten reports whether a ref stands in a quoted heredoc that becomes an unquoted one.
-func (c *compiler) inRewritten(r *ref) bool {
-	return slices.ContainsFunc(c.heredocs, func(d quotedDoc) bool {
-		return d.rewritten && d.body[0] <= r.parseStart && r.parseStart < d.body[1]
-	})
 }
 
 // asWritten keeps the text of a ref. In a heredoc that loses its quotes the text needs backslashes.

@@ -399,3 +399,6 @@ func (r *ref) root() string {
 	name := r.written[len("${"):]
 	return name[:shell.NameLen(name)]
 }
+
+// span is the place of a ref in a text with sentinels.
+type span struct{ ref, start, end int }

@@ -1,43 +1,11 @@
 package template
 
 import (
+	"strings"
+
 	"mvdan.cc/sh/v3/syntax"
 
 	"prodigy/internal/shell"
-)
-
-// place is where a ref stands in the script.
-type place struct {
-	quoteContext
-	escaped    bool      // \${…}: text for the shell
-	data       bool      // |sh or |raw in nested code: data for this shell, code for the next
-	child      bool      // another process of the shell reads the variable
-	around     []quoting // the quotes around nested code, the nearest first
-	backquotes int
-	parts      int // of its word
-}
-
-// quoteContext are what a place inherits from the constructs around it.
-type quoteContext struct {
-	quote     quoting
-	number    bool    // the shell evaluates what stands here
-	plain     bool    // a negative number stands here without parentheses
-	words     bool    // several words may stand here
-	joinsList bool    // a list is joined by blanks here
-	command   bool    // names the program
-	file      bool    // a redirection writes it
-	loop      bool    // word of a for
-	fault     finding // why no value may stand here; its text goes on after the placeholder
-
-	evaluated bool // the fault holds for text of someone else only
-}
-
-const (
-	codeImpossible = "PS020"
-	codeName       = "PS024"
-	codeDeep       = "PS028"
-	codeShQuoted   = "PS029"
-	codeRemote     = "PS022"
 )
 
 // walker finds the places of refs in a tree.
@@ -441,4 +409,44 @@ func (w *walker) redirect(r *syntax.Redirect) {
 	default:
 		w.word(r.Word, quoteContext{file: r.Op != syntax.RdrIn})
 	}
+}
+
+// heredoc places the refs of a heredoc's body.
+func (w *walker) heredoc(r *syntax.Redirect) {
+	if !shell.IsQuoted(r.Word) {
+		w.word(r.Hdoc, quoteContext{quote: heredoc, joinsList: true})
+		return
+	}
+	body := shell.HeredocText(r)
+	if body == nil {
+		return
+	}
+	s := quoteContext{quote: quotedHeredoc, joinsList: true}
+	if w.nested || w.backquotes > 0 {
+		s.fault = finding{codeHeredoc, "is inside a quoted heredoc in nested code or backquotes; use an unquoted heredoc"}
+	}
+	found := w.c.sentinelsIn(body.Value)
+	for _, at := range found {
+		w.put(at.ref, s, 1)
+	}
+	if s.fault.code == "" && len(found) > 0 && !w.noteQuotedDoc(r, body, found) {
+		w.impossible(body.Value, "is inside a heredoc that cannot be analyzed")
+	}
+}
+
+// noteQuotedDoc remembers the heredoc for rewriting. It returns false when the text is not what the tree says.
+func (w *walker) noteQuotedDoc(r *syntax.Redirect, body *syntax.Lit, found []span) bool {
+	text := w.c.parseText
+	start := int(body.Pos().Offset())
+	end := start + len(body.Value)
+	delimiter := shell.WordText(r.Word)
+	if end > len(text) || text[start:end] != body.Value || !strings.HasPrefix(text[end:], delimiter) {
+		return false
+	}
+	w.c.heredocs = append(w.c.heredocs, quotedDoc{
+		word: [2]int{int(r.Word.Pos().Offset()), int(r.Word.End().Offset())},
+		body: [2]int{start, end}, end: [2]int{end, end + len(delimiter)},
+		delimiter: delimiter, refs: found,
+	})
+	return true
 }

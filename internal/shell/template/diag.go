@@ -1,0 +1,107 @@
+package template
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// The codes of what this package finds. Package shell has those of values that stand where a program runs them.
+const (
+	codeNUL         = "PS001" // the script contains a NUL byte
+	codePlaceholder = "PS002" // a placeholder is not written correctly
+	codeReserved    = "PS003" // a name is reserved for prodigy
+	codeUnknown     = "PS004" // a placeholder names a value that does not exist
+
+	codeShell      = "PS010" // the script is not valid shell
+	codeNested     = "PS011" // code in the script, such as that of sh -c, is not valid shell
+	codeImpossible = "PS020" // no value can stand here
+	codeOpaque     = "PS021" // nested code depends on more than constants and values
+	codeRemote     = "PS022" // nested code runs where the environment of prodigy may be missing
+	codeEscaped    = "PS023" // a placeholder is escaped, or stands in backquotes, in a way that cannot be kept
+	codeName       = "PS024" // a value would be the name of a variable
+	codeHeredoc    = "PS025" // a value stands in a quoted heredoc whose quotes cannot be removed
+	codeRawThere   = "PS026" // a raw value would insert code into nested code
+	codeListPlace  = "PS027" // a list stands where only one word can
+	codeDeep       = "PS028" // nested code is nested too deeply
+	codeShQuoted   = "PS029" // a value that is quoted already stands in quotes
+	codeShellName  = "PS030" // the interpreter is not a shell
+
+	codeInternal = "PS090" // a fault of prodigy
+
+	codeForeign  = "PS101" // an unknown name is left as it is
+	codeShadowed = "PS102" // the script sets a variable of the same name
+	codeFilledIn = "PS103" // a value is filled in inside single quotes
+
+	codeUnresolved  = "PS120" // the shell would take a name for an empty variable
+	codeOtherBraces = "PS121" // {} is not a placeholder of prodigy
+)
+
+// Severity of a Diag.
+type Severity int
+
+// The severities, the mildest first.
+const (
+	Info Severity = iota
+	Warning
+	Error
+)
+
+// Diag is a finding about the text of a step, at a byte offset and line:col (from 1) of that text.
+type Diag struct {
+	Code     string // PS001 ...
+	Severity Severity
+	Offset   int
+	Line     int
+	Col      int
+	Text     string
+}
+
+func (d Diag) String() string { return fmt.Sprintf("%d:%d: %s %s", d.Line, d.Col, d.Code, d.Text) }
+
+// CompileError holds all the error diagnoses of a text.
+type CompileError struct {
+	Diags []Diag
+}
+
+func (e *CompileError) Error() string {
+	lines := make([]string, len(e.Diags))
+	for i, d := range e.Diags {
+		lines[i] = d.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// BindError is the error of a Bind: a missing value, a value that is not a whole number in arithmetic, a NUL, ...
+type BindError struct {
+	Placeholder string // as written
+	Text        string // what is wrong with it, for people; holds the placeholder
+	Missing     bool   // it has no value
+}
+
+func (e *BindError) Error() string { return e.Text }
+
+// finding is what a rule says about a placeholder before its position is known. The zero finding says nothing.
+type finding struct {
+	code, text string
+}
+
+func newDiag(src string, offset int, severity Severity, f finding) Diag {
+	offset = min(max(offset, 0), len(src))
+	before := src[:offset]
+	return Diag{
+		Code: f.code, Severity: severity, Offset: offset, Text: f.text,
+		Line: 1 + strings.Count(before, "\n"),
+		Col:  offset - strings.LastIndexByte(before, '\n'),
+	}
+}
+
+// shown quotes a value for a message. A long one is not shown, not even its beginning: half of a secret would
+// not be masked.
+func shown(s string) string {
+	const most = 60
+	if len(s) > most {
+		return "of " + strconv.Itoa(len(s)) + " bytes"
+	}
+	return strconv.Quote(s)
+}
