@@ -5,11 +5,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,9 +34,6 @@ run. Presets in ~/.prodigy/agents.yml override or extend the built-in ones; see 
 	return group
 }
 
-// agentsFile is the file in PRODIGY_HOME that changes presets.
-const agentsFile = "agents.yml"
-
 // presets returns the presets of this user.
 func presets() (ai.Set, error) {
 	home, err := jobs.FromEnv()
@@ -57,25 +51,8 @@ func presets() (ai.Set, error) {
 	return set, nil
 }
 
-// homePresets returns the changes to presets that are in PRODIGY_HOME.
-func homePresets(home jobs.Home) ([]ai.Layer, error) {
-	path := filepath.Join(home.Root, agentsFile)
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read agent presets: %w", err)
-	}
-	layer, err := ai.ReadLayer(path, data)
-	if err != nil {
-		return nil, refusef("%w", err)
-	}
-	return []ai.Layer{layer}, nil
-}
-
-// preset returns the preset with that name.
-func preset(name string) (*ai.Preset, error) {
+// presetNamed returns the preset with that name.
+func presetNamed(name string) (*ai.Preset, error) {
 	set, err := presets()
 	if err != nil {
 		return nil, err
@@ -118,7 +95,7 @@ func newAgentsShowCommand(con *console) *cobra.Command {
 	return &cobra.Command{
 		Use: "show <agent>", Short: "Print an agent preset as YAML", Args: exactly("agent"), ValidArgsFunction: completePreset,
 		RunE: func(_ *cobra.Command, args []string) error {
-			p, err := preset(args[0])
+			p, err := presetNamed(args[0])
 			if err != nil {
 				return err
 			}

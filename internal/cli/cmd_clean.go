@@ -193,7 +193,7 @@ func (o cleanOptions) candidate(place jobs.Job) (oldJob, error) {
 // reason returns why the job is kept, or "" if it may be removed.
 func (c oldJob) reason(force bool) string {
 	switch {
-	case c.State == "running":
+	case c.State == job.StateRunning:
 		return "still running"
 	case force:
 		return ""

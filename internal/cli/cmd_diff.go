@@ -16,7 +16,6 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/reuse"
 	"prodigy/internal/term"
-	"prodigy/internal/workflow"
 )
 
 type diffOptions struct {
@@ -166,15 +165,6 @@ func (o diffOptions) printList(con *console, b *strings.Builder, l diffList, mar
 	if more := len(l.items) - len(shown); more > 0 {
 		fmt.Fprintf(b, item, fmt.Sprintf("and %d more (use --all)", more))
 	}
-}
-
-// recordedOrNil returns the workflow of a job, or nil when it cannot be read: then labels are guessed.
-func recordedOrNil(job jobs.Job) *workflow.Workflow {
-	w, err := loadRecorded(job)
-	if err != nil {
-		return nil
-	}
-	return w
 }
 
 // diffDetail returns what is to be known of an item: the failure, the times.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -21,7 +20,6 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
-	"prodigy/internal/shell"
 	"prodigy/internal/term"
 )
 
@@ -59,22 +57,6 @@ func newDLQListCommand(con *console) *cobra.Command {
 	addErrorType(cmd, &o.typ)
 	cmd.Flags().Var(positive(&o.limit), "limit", "maximum number of dead letters to list")
 	return cmd
-}
-
-// updateLetters brings the dead letters up to date with the log, and masks the secrets of the job on con. If the update
-// fails it prints a warning: the dead letters that are there can still be read.
-func updateLetters(con *console, place jobs.Job) {
-	con.hideSecretsOf(place)
-	err := job.UpdateLetters(place, defaultMaxRetries, con.secrets.Mask)
-	var damaged *dlq.DamagedError
-	if err != nil && !errors.As(err, &damaged) { // the reader will report that itself
-		con.say().Printf("warning: more dead letters may exist: %v", err)
-	}
-}
-
-// addErrorType adds the flag --type to cmd.
-func addErrorType(cmd *cobra.Command, typ *retry.Type) {
-	addChoice(cmd, typ, "type", "only dead letters with this failure type", retry.Types()...)
 }
 
 func runDLQList(con *console, job jobs.Job, o dlqListOptions) error {
@@ -127,7 +109,7 @@ func (o dlqListOptions) wants(e dlq.Entry) bool {
 }
 
 // letterColumns are what is shown of a dead letter. For programs, data and failure history are JSON in one cell each.
-func letterColumns(names labels, k term.Look) []term.Column[dlq.Entry] {
+func letterColumns(names itemLabels, k term.Look) []term.Column[dlq.Entry] {
 	label := func(e dlq.Entry) string {
 		label := names.label(e.ItemID, e.Item)
 		if label == itemExcerpt(e) && k.Width == 0 {
@@ -192,21 +174,6 @@ func itemExcerpt(e dlq.Entry) string {
 		return "-"
 	}
 	return text
-}
-
-// quoted returns a word for a command line that people can copy.
-func quoted(word string) string { return shell.Quote(term.Visible(word)) }
-
-// shellWords returns a command line of words.
-func shellWords(words []string) string {
-	var line strings.Builder
-	for i, word := range words {
-		if i > 0 {
-			line.WriteByte(' ')
-		}
-		line.WriteString(quoted(word))
-	}
-	return line.String()
 }
 
 func newDLQInspectCommand(con *console) *cobra.Command {
@@ -276,7 +243,7 @@ func printLetter(l term.Lines, job jobs.Job, e dlq.Entry, label string) error {
 }
 
 func printFailure(l term.Lines, f dlq.Failure) {
-	l.Printf("\nattempt %d at %s, %s: %s", f.Attempt, f.Time.Local().Format(time.DateTime), ran(f),
+	l.Printf("\nattempt %d at %s, %s: %s", f.Attempt, f.Time.Local().Format(time.DateTime), howItRan(f),
 		f.ErrorType)
 	for i, r := range f.Retries {
 		l.Printf("  attempt %d: %s; retried after %s", i+1, term.Visible(r.Error),
@@ -311,8 +278,8 @@ func printKept(l term.Lines, job jobs.Job, e dlq.Entry, f dlq.Failure) {
 	}
 }
 
-// ran describes how long and in which step an attempt ran. An attempt without an agent was not run.
-func ran(f dlq.Failure) string {
+// howItRan describes how long and in which step an attempt ran. An attempt without an agent was not run.
+func howItRan(f dlq.Failure) string {
 	if f.AgentID == "" {
 		return "not run"
 	}
@@ -347,7 +314,7 @@ func runDLQExport(con *console, job jobs.Job, file string, f term.Format) error 
 	updateLetters(con, job)
 	n := 0
 	err := writeOut(con, file, func(w io.Writer) error {
-		rows := term.Rows[dlq.Entry]{Format: f, Columns: letterColumns(labels{}, term.Look{})}
+		rows := term.Rows[dlq.Entry]{Format: f, Columns: letterColumns(itemLabels{}, term.Look{})}
 		var err error
 		n, err = rows.Print(w, con.secrets.letters(job))
 		return err

@@ -296,3 +296,17 @@ func rateFlag(at *limit.Rate) pflag.Value {
 	}
 	return value[limit.Rate]{at, "rate", limit.ParseRate, show}
 }
+
+// completeRetry completes the first argument to a job or a dead letter of the latest one, and the others to dead
+// letters.
+func completeRetry(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		if !isJob(args[0], jobByFlags(cmd)) {
+			args = nil
+		}
+		return completeLetters(cmd, args, word)
+	}
+	found, how := completeJobs(cmd, nil, word)
+	items, _ := completeLetters(cmd, nil, word)
+	return append(found, items...), how | cobra.ShellCompDirectiveKeepOrder
+}

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -126,14 +125,6 @@ func runEventsList(con *console, job jobs.Job, o eventsOptions) error {
 		con.say().Printf("No matching events in job %s.", job.ID)
 	}
 	return unlessClosed(errors.Join(err, out.Flush()))
-}
-
-// unlessClosed ignores the error of a reader that closed the pipe, such as head.
-func unlessClosed(err error) error {
-	if errors.Is(err, syscall.EPIPE) {
-		return nil
-	}
-	return err
 }
 
 func newEventsFollowCommand(con *console) *cobra.Command {
@@ -342,15 +333,6 @@ func formatOrFile(f *term.Format, formats []term.Format, file *string) pflag.Val
 		return text, nil
 	}
 	return value[string]{file, "word", parse, func(string) string { return "" }}
-}
-
-// formatOf returns the format for the extension of a file, or by default another.
-func formatOf(path string, byDefault term.Format) term.Format {
-	switch f := term.Format(strings.TrimPrefix(strings.ToLower(filepath.Ext(path)), ".")); f {
-	case term.JSON, term.JSONL, term.CSV:
-		return f
-	}
-	return byDefault
 }
 
 // runEventsExport writes the events to a file, replacing it only once the new one is complete.

@@ -16,7 +16,6 @@ import (
 
 	"prodigy/internal/duration"
 	"prodigy/internal/fleet"
-	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/term"
 )
@@ -164,7 +163,7 @@ are closed. To give a worker new credentials, run 'fleet add' with the same name
 		Args:    exactly("directory", "name"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			changed, err := con.backend.Remove(args[0], role, args[1])
-			return con.printMade(told(changed), err)
+			return con.printMade(changedOrRemoved(changed), err)
 		},
 	}
 	addRole(cmd, &role)
@@ -176,8 +175,8 @@ func addRole(cmd *cobra.Command, role *fleet.Role) {
 	addChoice(cmd, role, "role", "role", fleet.Roles()...)
 }
 
-// told says of files whether they were changed or removed.
-func told(changed []string) []string {
+// changedOrRemoved says of files whether they were changed or removed.
+func changedOrRemoved(changed []string) []string {
 	var lines []string
 	for _, path := range changed {
 		word := "changed "
@@ -356,22 +355,6 @@ func sweep(ctx context.Context, con *console, o fleetCommandOptions, s fleet.Swe
 	}
 	s.Ended = endedIn(home)
 	return con.backend.Sweep(ctx, o.broker.found, s)
-}
-
-// endedIn returns what reports whether a job of a home has ended.
-func endedIn(home jobs.Home) func(id string) (seed uint64, ended bool) {
-	return func(id string) (uint64, bool) {
-		place, err := home.Find(id)
-		if err != nil || place.ID != id || place.Running() {
-			return 0, false
-		}
-		meta, err := place.ReadMeta()
-		if err != nil {
-			return 0, false
-		}
-		completed, err := job.MayHaveCompleted(place)
-		return meta.Seed, err == nil && completed
-	}
 }
 
 // leftoversShown is what is left of a job, as fleet sweep --json prints it.

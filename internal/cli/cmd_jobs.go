@@ -57,6 +57,8 @@ type jobStatus struct {
 	Spent       *limit.Total        `json:"spent,omitempty"` // by AI agents; absent when there were none
 	Quota       []quotaShown        `json:"quota,omitempty"` // what agents wait for
 	Hold        *job.Hold           `json:"hold,omitempty"`  // of a running job: who has paused it, and since when
+
+	summary job.Summary // that it was made from
 }
 
 // quotaShown is what agents wait for.
@@ -92,15 +94,8 @@ func statusOf(s job.Summary) jobStatus {
 		JobID: s.Job.ID, Workflow: s.Workflow, Dir: meta.Dir, Mode: s.Mode, State: s.State,
 		ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld, Started: s.Started,
 		DurationMS: events.Millis(s.Duration), Metrics: s.Metrics,
-		Spent: orNil(s.Spent), Quota: quotasShown(s.Paused, time.Now()), Hold: s.Hold,
+		Spent: orNil(s.Spent), Quota: quotasShown(s.Paused, time.Now()), Hold: s.Hold, summary: s,
 	}
-}
-
-func (s jobStatus) stateShown() string {
-	return job.Summary{
-		State: s.State, ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld, Hold: s.Hold,
-		Metrics: s.Metrics,
-	}.StateShown()
 }
 
 func runJobs(con *console, o jobsOptions) error {
@@ -156,7 +151,7 @@ func printJobs(con *console, list []jobStatus, dirs bool, now time.Time) error {
 func jobColumns(k term.Look, list []jobStatus, dirs bool, now time.Time) []term.Column[jobStatus] {
 	columns := []term.Column[jobStatus]{
 		{Head: "JOB", Cell: func(s jobStatus) string { return s.JobID }},
-		{Head: "STATE", Cell: func(s jobStatus) string { return s.stateInList(k, now) }, Paint: jobStatus.colour},
+		{Head: "STATE", Cell: func(s jobStatus) string { return s.stateInList(k, now) }, Paint: func(s jobStatus) term.Colour { return stateColour(s.summary) }},
 		{Head: "AGE", Cell: func(s jobStatus) string { return view.Rough(now.Sub(s.Started)) }, Drop: 2},
 		{
 			Head: "DURATION", Cell: func(s jobStatus) string { return duration.Format(time.Duration(s.DurationMS)) },
@@ -178,36 +173,19 @@ func jobColumns(k term.Look, list []jobStatus, dirs bool, now time.Time) []term.
 	return columns
 }
 
-// stateInList is stateShown with how long agents wait. On a narrow terminal it is shorter: the colour and the column of
+// stateInList returns the state with how long agents wait. On a narrow terminal it is shorter: the colour and the column of
 // failures say as much.
 func (s jobStatus) stateInList(k term.Look, now time.Time) string {
-	state := s.stateShown()
 	if k.IsNarrow() {
-		s.Metrics = errorpolicy.Metrics{}
-		state = s.stateShown()
+		s.summary.Metrics = errorpolicy.Metrics{}
 	}
+	state := s.summary.StateShown()
 	for _, q := range s.Quota {
-		if left := q.Until.Sub(now); left > 0 && s.State == stateRunning {
+		if left := q.Until.Sub(now); left > 0 && s.State == job.StateRunning {
 			return state + ", paused for " + view.Rough(left)
 		}
 	}
 	return state
-}
-
-// colour returns the colour of the state: green only when nothing is left to do.
-func (s jobStatus) colour() term.Colour {
-	switch s.State {
-	case string(job.Completed):
-		if s.ReduceStale || s.ReduceHeld || s.Metrics.Failed+s.Metrics.Rejected+s.Metrics.Skipped > 0 {
-			return term.Yellow
-		}
-		return term.Green
-	case string(job.Failed), string(job.Cancelled), job.StateKilled:
-		return term.Red
-	case string(job.Paused):
-		return term.Cyan
-	}
-	return ""
 }
 
 // cost returns what its AI agents have cost, with a + where it may be more.

@@ -278,7 +278,7 @@ func runMap(ctx context.Context, con *console, o mapOptions) error {
 	c.OnFleet = o.fleet.wanted()
 	w, err := loadSource(ctx, "the command", source, c, o.settings, purpose)
 	if err != nil {
-		return o.explained(err, source)
+		return o.asRefusal(err, source)
 	}
 	w.File = "" // there is none
 	switch {
@@ -294,8 +294,8 @@ func runMap(ctx context.Context, con *console, o mapOptions) error {
 	return o.start(ctx, con, w, limit)
 }
 
-// explained returns the problems of the file that was made of the command line as problems of that.
-func (o *mapOptions) explained(err error, source []byte) error {
+// asRefusal returns the problems of the file that was made of the command line as problems of that.
+func (o *mapOptions) asRefusal(err error, source []byte) error {
 	problems, ok := problemsOf(err)
 	if !ok {
 		return err
@@ -354,7 +354,7 @@ func printCommands(ctx context.Context, out io.Writer, w checked) error {
 	}
 	for it, err := range items.Select(ctx, w.Map, env) {
 		if err != nil {
-			return mistaken(fmt.Errorf("select the items: %w", err))
+			return selectionError(fmt.Errorf("select the items: %w", err))
 		}
 		a.ItemID, a.ItemIndex, a.Item = it.ID, it.Index, json.RawMessage(it.Data)
 		commands, err := agent.Render(a)

@@ -37,14 +37,14 @@ The exit code is 0 if all were delivered, and 1 otherwise.`,
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			isTest := o.test != ""
-			if isTest && (len(args) > 0 || changed(cmd, "job-id", "all")) {
+			if isTest && (len(args) > 0 || anyChanged(cmd, "job-id", "all")) {
 				return usagef("--test takes a workflow file, not a job")
 			}
-			if !isTest && changed(cmd, "args", "map", "param", "param-file", "profile") {
+			if !isTest && anyChanged(cmd, "args", "map", "param", "param-file", "profile") {
 				return usagef("--param and --profile require --test; a job keeps its own")
 			}
 			if isTest {
-				return o.runTest(cmd.Context(), con)
+				return o.sendTest(cmd.Context(), con)
 			}
 			job, err := findJobNamed(cmd, args)
 			if err != nil {
@@ -81,7 +81,7 @@ func (o notifyOptions) run(ctx context.Context, con *console, job jobs.Job) erro
 	return o.report(con, func(told func(telemetry.Outcome)) error { return telemetry.Again(ctx, job, w.Name, targets, told) })
 }
 
-func (o notifyOptions) runTest(ctx context.Context, con *console) error {
+func (o notifyOptions) sendTest(ctx context.Context, con *console) error {
 	w, err := load(ctx, o.test, mapreduce.Config{}, o.settings, settings.ToRun)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (o notifyOptions) report(con *console, do func(told func(telemetry.Outcome)
 	return err
 }
 
-// changed reports whether one of these flags was given.
-func changed(cmd *cobra.Command, names ...string) bool {
+// anyChanged reports whether one of these flags was given.
+func anyChanged(cmd *cobra.Command, names ...string) bool {
 	return slices.ContainsFunc(names, cmd.Flags().Changed)
 }

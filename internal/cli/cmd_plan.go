@@ -147,7 +147,7 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	}
 	p, warnings, err := simulate.MakePlan(ctx, made)
 	if err != nil {
-		return mistaken(err)
+		return selectionError(err)
 	}
 	if p.Fleet = workers; p.Items != nil {
 		p.Requires = o.fleet.labels(w.Workflow)
@@ -167,8 +167,8 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	return nil
 }
 
-// mistaken returns an error of the selection. A bad key is a usage error, and so is a path with one that is not there.
-func mistaken(err error) error {
+// selectionError returns an error of the selection. A bad key is a usage error, and so is a path with one that is not there.
+func selectionError(err error) error {
 	if items.Mistaken(err) {
 		return refusef("%w", err)
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -122,53 +121,4 @@ func (o resumeOptions) nothingDone(con *console, e finishedRun) error {
 		}
 	}
 	return status(code)
-}
-
-// again runs do on an existing job, with its recorded workflow and settings, and calls conclude with the result.
-func (o jobOptions) again(ctx context.Context, con *console, place jobs.Job, on fleetOptions, shown echoOptions, conclude func(*console, finishedRun) error, do work) error {
-	replacement, w, err := o.workflowOf(place)
-	if err != nil {
-		return err
-	}
-	on = on.forWorkflow(w)
-	if err := shown.checkAgain(o); err != nil {
-		return err
-	}
-	if err := on.check(con, w, o.quiet); err != nil {
-		return err
-	}
-	meta, err := place.ReadMeta()
-	if err != nil {
-		return err
-	}
-	t, err := findTools(w, on.stepsHere(w))
-	if err != nil {
-		return err
-	}
-	if err := o.checkBudget(w, t.agents); err != nil {
-		return err
-	}
-	found, err := resolveAgain(ctx, place, w, replacement, o.set)
-	if err != nil {
-		return err
-	}
-	con.hide(found.Mask)
-	con.secrets.Settings = found
-	if path := changedSince(place, replacement); path != "" && !o.quiet {
-		con.say().Printf("note: %s has changed since job %s started, which keeps using the recorded workflow "+
-			"(use the file with --workflow %s)", path, place.ID, quoted(path))
-	}
-	c := o.config(t)
-	c.Dir, c.Settings, c.Replacement, c.Set = meta.Dir, found, replacement, o.set
-	p := newPrinter(con, o, w)
-	p.showItems(con, shown, false)
-	end, err := watch(ctx, c, p, on.on(con, t, w, meta.Dir, do))
-	if err != nil {
-		return o.afterError(con, end, err)
-	}
-	if p.ofCommands && p.echo.Failure() != nil && end.State == job.Completed {
-		return fmt.Errorf("all items of job %s finished, but some output was not printed: %w", end.Job.ID,
-			p.echo.Failure())
-	}
-	return conclude(con, end)
 }

@@ -10,13 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"prodigy/internal/agent"
-	"prodigy/internal/ai"
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/job"
-	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/reuse"
 	"prodigy/internal/settings"
 	"prodigy/internal/term"
 	"prodigy/internal/workflow"
@@ -35,21 +30,6 @@ type runOptions struct {
 	allowDirty bool
 	since      sinceOptions
 	fleet      fleetOptions
-}
-
-// sinceOptions are the flags about an earlier job whose results are taken over.
-type sinceOptions struct{ reuse.Since }
-
-func (o *sinceOptions) add(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.StringVar(&o.Job, "since", "",
-		"reuse results of items unchanged since this job (latest: this workflow's latest job, none: reuse nothing)")
-	f.Var(repeated(&o.Force), "force", "with --since, rerun this item even if unchanged (repeatable)")
-	addChoice(cmd, &o.Only, "only", "with --since, run only these items",
-		reuse.OnlyChoices()...)
-	f.BoolVar(&o.CheckOutputs, "check-outputs", false,
-		"with --since, also rerun items whose output files (produces) were modified or deleted")
-	_ = cmd.RegisterFlagCompletionFunc("since", completeSince)
 }
 
 func newRunCommand(con *console) *cobra.Command {
@@ -241,7 +221,7 @@ func (o runOptions) start(ctx context.Context, con *console, w checked, limit ti
 	c.AllowDirty, c.Since = o.allowDirty, o.since.Since
 	p := newPrinter(con, o.jobOptions, w.Workflow)
 	p.showItems(con, o.echo, o.keepOrder)
-	end, err := watch(ctx, c, p, o.fleet.on(con, t, w.Workflow, w.dir,
+	end, err := runWatched(ctx, c, p, o.fleet.on(con, t, w.Workflow, w.dir,
 		func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 			return mapreduce.Run(ctx, c, w.Workflow, w.source)
 		}))
@@ -253,68 +233,4 @@ func (o runOptions) start(ctx context.Context, con *console, w checked, limit ti
 			p.echo.Failure())
 	}
 	return o.conclude(con, end)
-}
-
-// tools are what a job finds on this machine: the home of all jobs, the argv of the AI coding CLI of claude steps, and
-// how such CLIs are called and read.
-type tools struct {
-	home   jobs.Home
-	claude []string
-	agents ai.Set
-}
-
-// findTools returns the tools for w. It fails if a CLI is not installed that a step needs which runs on this machine.
-func findTools(w *workflow.Workflow, here func(workflow.StepRef) bool) (tools, error) {
-	home, err := jobs.FromEnv()
-	if err != nil {
-		return tools{}, err
-	}
-	claude, err := claudeCommand(home)
-	if err != nil {
-		return tools{}, err
-	}
-	if err := ai.CheckClaude(w, claude, here); err != nil {
-		return tools{}, err
-	}
-	agents, err := agentsOf(home, w)
-	if err != nil {
-		return tools{}, err
-	}
-	return tools{home, claude, agents}, agents.CheckInstalled(w, here)
-}
-
-// claudeCommand returns the argv of the AI coding CLI: the environment's, else the configured one, else the usual one.
-func claudeCommand(home jobs.Home) ([]string, error) {
-	if argv := strings.Fields(os.Getenv("PRODIGY_CLAUDE_COMMAND")); len(argv) > 0 {
-		return argv, nil
-	}
-	c, err := settings.ReadConfig(home.Root)
-	if err != nil || len(c.Agent.Command) > 0 {
-		return c.Agent.Command, err
-	}
-	return agent.DefaultClaude(), nil
-}
-
-// noSteps is for findTools when nothing is run.
-func noSteps(workflow.StepRef) bool { return false }
-
-// collectionOf returns when the failures of a workflow are printed: in one summary at the end, unless it says
-// otherwise.
-func collectionOf(w *workflow.Workflow) errorpolicy.CollectionKind {
-	if kind := w.ErrorPolicy.ErrorCollection.Kind; kind != "" {
-		return kind
-	}
-	return errorpolicy.Aggregate
-}
-
-// afterError prints the outcome of a job that an error of prodigy itself ended. If there was no job yet it returns err.
-func (o jobOptions) afterError(con *console, end finishedRun, err error) error {
-	if end.Job.ID == "" || end.State == "" {
-		return err
-	}
-	code := exitCode(err)
-	if printErr := o.printOutcome(con, end, code); printErr != nil {
-		return printErr
-	}
-	return status(code)
 }

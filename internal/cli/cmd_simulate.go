@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -275,12 +274,7 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 		line("%s (%s): %s, for example %s", l.Paint(term.Red, fmt.Sprintf("%d %s", g.Count, g.Outcome())), g.Type,
 			term.Brief(g.Title(), 160), term.Visible(g.Example.ItemID))
 	}
-	status := jobStatus{
-		State: string(e.State), ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld,
-		Metrics: e.Metrics,
-	}
-	line("%s after %s of virtual time%s", l.Paint(status.colour().Strong(), status.stateShown()),
-		duration.Format(e.Duration), term.Prefixed(": ", strings.Join(e.counts(), ", ")))
+	line("%s after %s of virtual time%s", e.stateShown(l), duration.Format(e.Duration), term.Prefixed(": ", strings.Join(e.counts(), ", ")))
 	if e.Reason != "" {
 		line("reason: %s", term.Visible(e.Reason))
 	}
@@ -456,31 +450,4 @@ func (o simulateOptions) home(real jobs.Home) (home jobs.Home, cleanup func(), e
 	}
 	err = os.WriteFile(mark, []byte("The jobs in this directory were simulated: none of them has run.\n"), 0o600)
 	return jobs.Home{Root: dir}, func() {}, err
-}
-
-// stoppedBySignal returns where the first signal that asks for an end is kept. Another ends the program, unless it
-// comes at once: timeout(1) sends each twice, to its child and to the group.
-func stoppedBySignal() (stop *atomic.Pointer[error], end func()) {
-	signals, stopListening := listen()
-	stop = new(atomic.Pointer[error])
-	finished := make(chan struct{})
-	go func() {
-		var first time.Time
-		for {
-			select {
-			case <-finished:
-				return
-			case s := <-signals:
-				var reason error = &signalError{s}
-				switch {
-				case first.IsZero():
-					first = time.Now()
-					stop.Store(&reason)
-				case time.Since(first) > time.Second:
-					os.Exit((&signalError{s}).exitCode())
-				}
-			}
-		}
-	}()
-	return stop, func() { stopListening(); close(finished) }
 }

@@ -54,7 +54,7 @@ func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOption
 	}
 	for e, err := range outputs.Read(place.OutputsDir(),
 		outputs.Query{Newest: newestOutputs, Render: conversations(place)}) {
-		if err == nil && summary.State == stateRunning {
+		if err == nil && summary.State == job.StateRunning {
 			seen.Output(e)
 		}
 	}
@@ -75,7 +75,7 @@ func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOption
 	case s.notSelected():
 		con.say().Print(mendFirst)
 		printNext(con.say(), []string{resumeMended(place)})
-	case s.State != stateRunning:
+	case s.State != job.StateRunning:
 		if b := seen.Budget(); b != nil && s.State == string(job.Failed) {
 			printNext(con.say(), []string{resumeWithMore(place, *b)})
 			break
@@ -114,7 +114,7 @@ type details struct {
 	Slowest    []agentShown     `json:"slowest"`              // finished
 	Breakers   []breakerShown   `json:"breakers"`
 	Held       []startsHeld     `json:"starts_held,omitempty"` // why nothing starts, of a running job
-	Groups     []group          `json:"failure_groups"`
+	Groups     []failureGroup   `json:"failure_groups"`
 	Merging    int              `json:"merging,omitempty"` // items whose work waits to be merged, with workspaces
 	Merged     int              `json:"merged,omitempty"`
 	// ids of the first of Merging, in the order in which they are merged
@@ -186,7 +186,7 @@ type breakerShown struct {
 	Until *time.Time `json:"until,omitempty"`
 }
 
-type group struct {
+type failureGroup struct {
 	ErrorType string `json:"error_type"`
 	Signature string `json:"error_signature"`
 	Count     int    `json:"count"`
@@ -198,13 +198,13 @@ type group struct {
 // detailsOf combines the summary of a job with its view. Recorded is its workflow; nil if it cannot be read.
 func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label func(index int) string) details {
 	now := time.Now()
-	running := s.State == stateRunning
+	running := s.State == job.StateRunning
 	d := details{
 		jobStatus: statusOf(s), Reason: s.Reason, Phase: j.Phase, Broker: j.Broker, Waiting: j.Waiting(now),
 		ToGo: j.ToGo(), Complete: j.Complete,
 		Attempts: timesOf(j), Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, label,
 			func(a view.Attempt) time.Duration { return a.Duration }),
-		Breakers: []breakerShown{}, Groups: []group{}, recorded: recorded,
+		Breakers: []breakerShown{}, Groups: []failureGroup{}, recorded: recorded,
 	}
 	if j.Stragglers.Found > 0 {
 		d.Stragglers = &j.Stragglers
@@ -241,7 +241,7 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 		d.Breakers = append(d.Breakers, shown)
 	}
 	for _, g := range j.Failures.Groups() {
-		d.Groups = append(d.Groups, group{
+		d.Groups = append(d.Groups, failureGroup{
 			ErrorType: string(g.Type), Signature: g.Signature, Count: g.Count,
 			Example: g.Example.ItemID, Label: label(g.Example.ItemIndex), title: g.Title(),
 		})
@@ -251,9 +251,6 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 
 // queueShown is how many items of the merge queue status names.
 const queueShown = 10
-
-// stateRunning is the state of a job while a process runs it.
-const stateRunning = "running"
 
 func timesOf(j *view.Job) attemptTimes {
 	d := &j.Durations
@@ -280,11 +277,11 @@ func agentsShown(list []view.Attempt, label func(index int) string, took func(vi
 const groupsInStatus = 5
 
 func (d details) print(l term.Lines, j *view.Job, now time.Time) {
-	state := l.Paint(d.colour(), d.stateShown())
+	state := l.Paint(stateColour(d.summary), d.summary.StateShown())
 	if d.Hold != nil {
 		state += fmt.Sprintf(" since %s", d.Hold.Since.Local().Format(time.DateTime))
 	}
-	if d.State == stateRunning && d.Phase != "" {
+	if d.State == job.StateRunning && d.Phase != "" {
 		state += ", in phase " + d.Phase
 	}
 	l.Printf("job: %s\nworkflow: %s (mode %s)\nstate: %s%s\nstarted: %s\nduration: %s", d.JobID,
@@ -338,7 +335,7 @@ func (d details) printSteps(l term.Lines, j *view.Job) {
 			l.Printf("  not retried: %s", why)
 		}
 	}
-	if d.State == stateRunning && d.Mode == string(workflow.Standard) {
+	if d.State == job.StateRunning && d.Mode == string(workflow.Standard) {
 		l.Print(view.Progress{}.PhaseLine(j, time.Now()))
 	}
 }
@@ -394,7 +391,7 @@ func (d details) printProgress(l term.Lines, j *view.Job, now time.Time) {
 	}
 	if d.Broker != "" {
 		slots := ""
-		if d.State == stateRunning {
+		if d.State == job.StateRunning {
 			slots = j.FleetSlots()
 		}
 		l.Printf("fleet: %s%s", term.Visible(d.Broker), term.Prefixed(": ", slots))
@@ -402,7 +399,7 @@ func (d details) printProgress(l term.Lines, j *view.Job, now time.Time) {
 	if text := view.Adapted(j); text != "" {
 		l.Print(text)
 	}
-	if d.State != stateRunning {
+	if d.State != job.StateRunning {
 		return
 	}
 	if d.recorded != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,9 +26,6 @@ items. Resume it with 'prodigy resume'.`,
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return immediately instead of waiting for the job to stop")
 	return cmd
 }
-
-// askEvery is how often stop looks whether the job still runs.
-const askEvery = 50 * time.Millisecond
 
 func runStop(ctx context.Context, con *console, place jobs.Job, noWait bool) error {
 	pid := place.Runner()
@@ -60,28 +56,4 @@ func terminate(pid int) error {
 		return nil // it has just ended
 	}
 	return err
-}
-
-// awaitStop waits until the process does not run the job any more.
-func awaitStop(ctx context.Context, con *console, place jobs.Job, pid int) error {
-	ticker := time.NewTicker(askEvery)
-	defer ticker.Stop()
-	for place.Runner() == pid {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
-	if completed, err := job.MayHaveCompleted(place); err == nil && completed {
-		con.say().Printf("job %s has completed in the meantime", place.ID)
-		return nil
-	}
-	if cancelled, err := job.WasCancelled(place); err == nil && cancelled {
-		con.say().Printf("job %s is cancelled", place.ID)
-		return nil
-	}
-	con.say().Printf("job %s has stopped", place.ID)
-	printNext(con.say(), []string{resumeCommand(place, "")})
-	return nil
 }

@@ -149,15 +149,6 @@ func explainItem(job jobs.Job, item string) (view.Explanation, json.RawMessage, 
 	return e.Explanation, e.Item, nil
 }
 
-// itemsShown returns a function that names the items of a job and hides their secrets.
-func itemsShown(job jobs.Job) func(id string, item json.RawMessage) (label string, shown json.RawMessage) {
-	secrets, names := secretsOf(job), labelsOf(job)
-	return func(id string, item json.RawMessage) (string, json.RawMessage) {
-		shown := secrets.item(item)
-		return names.label(id, shown), shown
-	}
-}
-
 // eachItem yields the items of a job as they may be shown, those that are wanted by index.
 func eachItem(job jobs.Job, wanted func(int) bool) iter.Seq2[web.Item, error] {
 	return func(yield func(web.Item, error) bool) {

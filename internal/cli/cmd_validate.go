@@ -84,7 +84,7 @@ func runValidate(ctx context.Context, con *console, o validateOptions) error {
 	all := verdicts{Valid: true, Files: []verdict{}}
 	for _, path := range o.paths {
 		if o.fix {
-			if err := addWorkspace(con, path); err != nil {
+			if err := fixWorkspace(con, path); err != nil {
 				return err
 			}
 		}
@@ -104,8 +104,8 @@ func runValidate(ctx context.Context, con *console, o validateOptions) error {
 	return nil
 }
 
-// addWorkspace writes "workspace: git" into a workflow file that was written for agents with workspaces.
-func addWorkspace(con *console, path string) error {
+// fixWorkspace writes "workspace: git" into a workflow file that was written for agents with workspaces.
+func fixWorkspace(con *console, path string) error {
 	source, err := os.ReadFile(path)
 	if err != nil {
 		return refusef("%w", err)

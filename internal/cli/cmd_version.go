@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -33,24 +32,4 @@ func runVersion(con *console, f term.Format) error {
 	}
 	_, err := fmt.Fprintf(con.out, "prodigy %s (%s, %s)\n", versionText(), runtime.Version(), platform)
 	return err
-}
-
-// versionText returns the version set by the linker, else the one in the build info.
-func versionText() string {
-	if version != "" {
-		return version
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value[:min(len(s.Value), 12)]
-		}
-	}
-	if info.Main.Version == "" {
-		return "(devel)"
-	}
-	return info.Main.Version
 }

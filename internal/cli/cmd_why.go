@@ -179,14 +179,6 @@ func (e explained) addPrinted(job jobs.Job) {
 // linesInWhy is how many lines of the output of an attempt why shows.
 const linesInWhy = 5
 
-// noItem returns the error for an unknown item; for a job without items it names the command to use instead.
-func noItem(job jobs.Job, itemID string) error {
-	if _, err := os.Stat(job.ItemsFile()); err != nil {
-		return refusef("job %s has no items; 'prodigy status %s' shows its steps", job.ID, job.ID)
-	}
-	return refusef("job %s has no item %q", job.ID, itemID)
-}
-
 func recordedItem(job jobs.Job, itemID string) (items.Item, bool, error) {
 	store, err := items.OpenStore(job.ItemsFile())
 	if errors.Is(err, os.ErrNotExist) {

@@ -62,67 +62,11 @@ func atMostOne(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// jobName is how the user named a job.
-type jobName struct {
-	id  string // its id, a prefix of it, or latest
-	all bool   // latest is that of all projects
-}
-
-// homeOf returns the home of all jobs, limited to those of the project of the current directory unless all is set.
-func homeOf(all bool) (jobs.Home, error) {
-	home, err := jobs.FromEnv()
-	if err != nil || all {
-		return home, err
-	}
-	dir, err := os.Getwd()
-	if err != nil {
-		return jobs.Home{}, err
-	}
-	home.Project = jobs.Project(dir)
-	return home, nil
-}
-
-// findJob returns the job that was named.
-func findJob(name jobName) (jobs.Job, error) {
-	home, err := homeOf(name.all)
-	if err != nil {
-		return jobs.Job{}, err
-	}
-	job, err := home.Find(name.id)
-	if name.id == "latest" && errors.Is(err, jobs.ErrNotFound) {
-		return jobs.Job{}, noJobs(home)
-	}
-	return job, err
-}
-
-// noJobs returns the error that there is no latest job, with the one of another project if there is one.
-func noJobs(home jobs.Home) error {
-	project := home.Project
-	home.Project = ""
-	newest, err := home.Find("latest")
-	if err != nil {
-		return refusef("no jobs yet in %s", home.Root)
-	}
-	meta, err := newest.ReadMeta()
-	if err != nil {
-		return refusef("no jobs in %s yet; latest elsewhere: %s (use --all)", project, newest.ID)
-	}
-	return refusef("no jobs in %s yet; latest elsewhere: %s, in %s (use --all)", project, newest.ID,
-		meta.Dir)
-}
-
 // addJobID adds the flags --job-id and --all to cmd.
 func addJobID(cmd *cobra.Command) {
 	cmd.Flags().String("job-id", "latest", "job id, unique prefix, or latest")
 	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
 	cmd.Flags().Bool("all", false, "let latest be the newest job of all directories, not only of this project")
-}
-
-// jobByFlags returns the job that --job-id and --all name.
-func jobByFlags(cmd *cobra.Command) jobName {
-	id, _ := cmd.Flags().GetString("job-id")
-	all, _ := cmd.Flags().GetBool("all")
-	return jobName{id, all}
 }
 
 // jobNamed returns the job named in args, if there is one, or by the flags. It is an error if both name one.
@@ -295,4 +239,22 @@ func isJob(arg string, name jobName) bool {
 	}
 	_, found, err := labelsOf(meant).find(arg)
 	return err == nil && !found
+}
+
+// newGroup returns a command that only has subcommands. On its own it prints its help.
+func newGroup(use, short string) *cobra.Command {
+	return &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  unknownCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+}
+
+// noItem returns the error for an unknown item; for a job without items it names the command to use instead.
+func noItem(job jobs.Job, itemID string) error {
+	if _, err := os.Stat(job.ItemsFile()); err != nil {
+		return refusef("job %s has no items; 'prodigy status %s' shows its steps", job.ID, job.ID)
+	}
+	return refusef("job %s has no item %q", job.ID, itemID)
 }

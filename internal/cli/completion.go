@@ -107,20 +107,6 @@ func completeLetter(cmd *cobra.Command, args []string, word string) ([]string, c
 	return nil, noMore
 }
 
-// completeRetry completes the first argument to a job or a dead letter of the latest one, and the others to dead
-// letters.
-func completeRetry(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		if !isJob(args[0], jobByFlags(cmd)) {
-			args = nil
-		}
-		return completeLetters(cmd, args, word)
-	}
-	found, how := completeJobs(cmd, nil, word)
-	items, _ := completeLetters(cmd, nil, word)
-	return append(found, items...), how | cobra.ShellCompDirectiveKeepOrder
-}
-
 // completeLetters completes to the item of a dead letter of the job that the first argument names, or else the flags.
 func completeLetters(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	job, err := findJob(jobOf(cmd, args))

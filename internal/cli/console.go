@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,8 @@ import (
 	"prodigy/internal/fleet"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mask"
+	"prodigy/internal/settings"
+	"prodigy/internal/shell"
 	"prodigy/internal/term"
 )
 
@@ -253,4 +256,48 @@ func askYesNo(in io.Reader, out io.Writer, question string) (bool, error) {
 	}
 	answer := strings.ToLower(strings.TrimSpace(line))
 	return answer == "y" || answer == "yes", nil
+}
+
+// jobSecrets are the secrets of a job for those who show its items, which are recorded unmasked.
+type jobSecrets struct {
+	settings.Settings
+	unknown error // why not even their names are known: items are hidden then
+}
+
+// known reports whether Mask knows all secrets of the job. What a command gives it does not know.
+func (s jobSecrets) known() bool { return s.unknown == nil && !s.Unmasked }
+
+// item returns the data of an item as it may be shown.
+func (s jobSecrets) item(data json.RawMessage) json.RawMessage {
+	if s.unknown != nil && len(data) > 0 {
+		return json.RawMessage(`"` + mask.Mark + `"`)
+	}
+	return s.Mask.JSON(data)
+}
+
+// quoted returns a word for a command line that people can copy.
+func quoted(word string) string { return shell.Quote(term.Visible(word)) }
+
+// shellWords returns a command line of words.
+func shellWords(words []string) string {
+	var line strings.Builder
+	for i, word := range words {
+		if i > 0 {
+			line.WriteByte(' ')
+		}
+		line.WriteString(quoted(word))
+	}
+	return line.String()
+}
+
+// printNext prints the commands to type next.
+func printNext(l term.Lines, commands []string) {
+	for _, command := range commands {
+		l.Printf("next: %s", command)
+	}
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }

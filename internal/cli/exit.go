@@ -3,15 +3,21 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/agent"
+	"prodigy/internal/dlq"
+	"prodigy/internal/events"
 	"prodigy/internal/fleet"
+	"prodigy/internal/items"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/process"
 	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
@@ -180,4 +186,53 @@ func printProblems(l term.Lines, problems []workflow.Problem, word string) {
 		p.Message = word + p.Message
 		l.Print(term.VisibleLines(p.String()))
 	}
+}
+
+// printAdvice prints what to do about err, if there is advice for it.
+func printAdvice(l term.Lines, err error) {
+	if text := advice(err); text != "" {
+		l.Print(text)
+	}
+}
+
+// advice returns what to do about err, or "" if the error says enough by itself.
+func advice(err error) string {
+	var log *events.DamagedError
+	var queue *dlq.DamagedError
+	var locked *jobs.LockedError
+	var files *job.FilesError
+	switch {
+	case items.Mistaken(err):
+		return mendFirst
+	case errors.As(err, &locked):
+		return fmt.Sprintf("'prodigy status %s --watch' shows its progress.", locked.JobID)
+	case jobs.CannotWrite(err):
+		return "Free disk space, or make the directory writable."
+	case process.Short(err):
+		return "Raise the limit (ulimit -n for files, ulimit -u for processes), or lower --max-parallel."
+	case errors.Is(err, agent.ErrDir):
+		return "The job's working directory is missing. Restore it: commands run where the job was started."
+	case errors.Is(err, fs.ErrPermission):
+		return "Jobs are stored in PRODIGY_HOME (default ~/.prodigy), which must be writable."
+	case errors.As(err, &files):
+		return fmt.Sprintf(`Run 'prodigy fsck %s' to see what is damaged, and with --salvage DIR to copy what is intact.
+Restore the file from a backup, or run the workflow again.`, files.JobID)
+	case errors.As(err, &log):
+		return `The event log is damaged, so the job cannot continue. Restore it from a backup; 'prodigy fsck' shows
+what is damaged, and --salvage DIR copies what is intact.`
+	case errors.As(err, &queue):
+		return "Move the damaged file away; it is rebuilt from the log when needed."
+	}
+	return ""
+}
+
+// mendFirst is printed before the command that resumes a job whose items could not be selected.
+const mendFirst = "Fix the workflow file or its input first."
+
+// unlessClosed ignores the error of a reader that closed the pipe, such as head.
+func unlessClosed(err error) error {
+	if errors.Is(err, syscall.EPIPE) {
+		return nil
+	}
+	return err
 }

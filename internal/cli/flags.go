@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
+	"prodigy/internal/retry"
 	"prodigy/internal/term"
 )
 
@@ -168,64 +168,16 @@ func poolFlag(at *jobs.Pool) pflag.Value {
 	return value[jobs.Pool]{at, "pool", parse, shownUnlessZero(show)}
 }
 
-// wrongFlag turns a flag error into a usage error that says what was probably meant, or what the flag takes.
-func wrongFlag(cmd *cobra.Command, err error) error {
-	// the flag is one of a command that there is not
-	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
-		return unknownCommand(cmd, args)
-	}
-	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		removed, name := removedFlags(), unknown.GetSpecifiedName()
-		if instead := cmp.Or(removed[cmd.Name()][name], removed[anyCommand][name]); instead != "" {
-			return usagef("%w: a flag of the older tool: %s", err, instead)
-		}
-		return usagef("%w%s", err, nearFlag(cmd, unknown))
-	}
-	value, isValue := errors.AsType[*pflag.InvalidValueError](err)
-	if _, misspelt := errors.AsType[*strconv.NumError](err); !isValue || !misspelt {
-		return usagef("%w", err)
-	}
-	want := "an integer"
-	switch value.GetFlag().Value.Type() {
-	case "bool":
-		want = "true or false"
-	case "uint64":
-		want = "a non-negative integer"
-	}
-	return usagef("invalid argument %q for %q flag: must be %s", value.GetValue(), "--"+value.GetFlag().Name, want)
+// addErrorType adds the flag --type to cmd.
+func addErrorType(cmd *cobra.Command, typ *retry.Type) {
+	addChoice(cmd, typ, "type", "only dead letters with this failure type", retry.Types()...)
 }
 
-// nearFlag suggests a long flag: one with a similar name, or one that ends with it, such as --max-parallel for
-// --parallel.
-func nearFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
-	name, ok := longName(unknown)
-	if !ok {
-		return ""
+// formatOf returns the format for the extension of a file, or by default another.
+func formatOf(path string, byDefault term.Format) term.Format {
+	switch f := term.Format(strings.TrimPrefix(strings.ToLower(filepath.Ext(path)), ".")); f {
+	case term.JSON, term.JSONL, term.CSV:
+		return f
 	}
-	var known []string
-	near := ""
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		switch {
-		case f.Hidden:
-		case strings.HasSuffix(f.Name, "-"+name):
-			near = f.Name
-		default:
-			known = append(known, f.Name)
-		}
-	})
-	if near = cmp.Or(near, check.Nearest(name, known)); near == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean --%s?)", near)
-}
-
-// longName returns the name of the flag. The only short one it knows is -P of xargs.
-func longName(unknown *pflag.NotExistError) (name string, ok bool) {
-	switch name := unknown.GetSpecifiedName(); {
-	case unknown.GetSpecifiedShortnames() == "":
-		return name, true
-	case name == "P":
-		return "parallel", true
-	}
-	return "", false
+	return byDefault
 }

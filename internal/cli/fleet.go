@@ -7,13 +7,14 @@ import (
 	"net/url"
 	"os"
 	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
@@ -419,9 +420,9 @@ func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string
 		if err != nil {
 			return mapreduce.Result{}, err
 		}
-		notice := c.Notice
+		notify := c.Notice
 		// as workers say it, to compare
-		coordinator.Notify(func(text string) { notice(time.Now().Format(time.TimeOnly) + " " + text) })
+		coordinator.Notify(func(text string) { notify(time.Now().Format(time.TimeOnly) + " " + text) })
 		stop, abort := context.WithCancelCause(c.Stop)
 		defer abort(nil)
 		coordinator.OnAbort(abort)
@@ -437,35 +438,55 @@ func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string
 	}
 }
 
-// presetTexts returns how AI coding CLIs are called, beside what is built in, as YAML.
-func presetTexts(home jobs.Home, w *workflow.Workflow) ([]string, error) {
-	layers, err := homePresets(home)
-	if err != nil {
-		return nil, err
-	}
-	var texts []string
-	for _, l := range layers {
-		text, err := yaml.Marshal(l.Node)
-		if err != nil {
-			return nil, err
-		}
-		texts = append(texts, string(text))
-	}
-	if w.Agents == nil {
-		return texts, nil
-	}
-	text, err := yaml.Marshal(w.Agents.Node)
-	return append(texts, string(text)), err
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
-}
-
 // sayer returns a function that prints lines about what a worker or broker does.
 func (c *console) sayer() func(string) {
 	return func(text string) {
 		c.say().Printf("%s %s", time.Now().Format(time.TimeOnly), term.Visible(text))
 	}
+}
+
+// endedIn returns what reports whether a job of a home has ended.
+func endedIn(home jobs.Home) func(id string) (seed uint64, ended bool) {
+	return func(id string) (uint64, bool) {
+		place, err := home.Find(id)
+		if err != nil || place.ID != id || place.Running() {
+			return 0, false
+		}
+		meta, err := place.ReadMeta()
+		if err != nil {
+			return 0, false
+		}
+		completed, err := job.MayHaveCompleted(place)
+		return meta.Seed, err == nil && completed
+	}
+}
+
+// boundGarbage has a large heap collected when it has grown by half, and a small one later, so that it is not
+// collected for every few attempts. It is for coordinators, which run for days beside other work and may hold tens of
+// thousands of attempts. GOGC decides instead where it is set.
+func boundGarbage() {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	percent := gcPercent(0)
+	debug.SetGCPercent(percent)
+	type cycle [32]byte // is garbage in each collection; smaller objects would be kept by their neighbours
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	var collected func(*cycle)
+	collected = func(*cycle) {
+		metrics.Read(live)
+		if next := gcPercent(live[0].Value.Uint64()); next != percent {
+			percent = next
+			debug.SetGCPercent(percent)
+		}
+		runtime.SetFinalizer(new(cycle), collected)
+	}
+	runtime.SetFinalizer(new(cycle), collected)
+}
+
+// gcPercent returns by how many percent a heap may grow before it is collected: by 3 MiB, but no less than by half
+// and no more than to twice its size. It goes in steps of 25, since each change stops the program for a moment.
+func gcPercent(live uint64) int {
+	const room = 3 << 20
+	return int(min(max(100*room/max(live, 1)/25*25, 50), 100))
 }

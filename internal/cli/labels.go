@@ -12,14 +12,14 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// labels is what the items of a job are called besides their ids.
-type labels struct {
+// itemLabels is what the items of a job are called besides their ids.
+type itemLabels struct {
 	job   jobs.Job
 	label func(id string, item json.RawMessage) string
 }
 
 // labelsOf returns the labels of a job. Without its workflow they are guessed.
-func labelsOf(job jobs.Job) labels {
+func labelsOf(job jobs.Job) itemLabels {
 	w, err := loadRecorded(job)
 	if err != nil {
 		w = nil
@@ -28,12 +28,12 @@ func labelsOf(job jobs.Job) labels {
 }
 
 // labelsBy is labelsOf with the workflow at hand, which may be nil.
-func labelsBy(job jobs.Job, w *workflow.Workflow) labels {
+func labelsBy(job jobs.Job, w *workflow.Workflow) itemLabels {
 	var m *workflow.Map
 	if w != nil {
 		m = w.Map
 	}
-	return labels{job: job, label: agent.Labels(m)}
+	return itemLabels{job: job, label: agent.Labels(m)}
 }
 
 // beside returns " (label)" to print behind the id of an item whose data is printed as well, or "" if the data says as
@@ -56,14 +56,14 @@ func inBrackets(label string) string {
 }
 
 // find returns the id of the item that is asked for, by its id or else by its label, and reports whether there is one.
-func (l labels) find(asked string) (id string, found bool, err error) {
+func (l itemLabels) find(asked string) (id string, found bool, err error) {
 	all, err := l.findAll([]string{asked})
 	it, found := all[asked]
 	return it.ID, found, err
 }
 
 // findAll is find for several items.
-func (l labels) findAll(asked []string) (map[string]items.Item, error) {
+func (l itemLabels) findAll(asked []string) (map[string]items.Item, error) {
 	all, err := items.Names{JobID: l.job.ID, Path: l.job.ItemsFile(), Label: l.label}.Find(asked)
 	if several, ok := errors.AsType[*items.AmbiguousError](err); ok {
 		return nil, refusef("%w; use an item id", several)
@@ -73,7 +73,7 @@ func (l labels) findAll(asked []string) (map[string]items.Item, error) {
 
 // idOf returns the id of the item that is asked for. A name that no item has is returned as it is, for the message that
 // there is none.
-func (l labels) idOf(asked string) (string, error) {
+func (l itemLabels) idOf(asked string) (string, error) {
 	id, found, err := l.find(asked)
 	if err != nil || !found {
 		return asked, err
@@ -82,7 +82,7 @@ func (l labels) idOf(asked string) (string, error) {
 }
 
 // idsOf is idOf for several items.
-func (l labels) idsOf(asked []string) ([]string, error) {
+func (l itemLabels) idsOf(asked []string) ([]string, error) {
 	found, err := l.findAll(asked)
 	if err != nil {
 		return nil, err
@@ -108,4 +108,13 @@ func (c *console) labelsOfRun(job jobs.Job, w *workflow.Workflow) *items.StoredL
 		shown := c.secrets.item(item)
 		return names.label(id, shown), shown
 	})
+}
+
+// itemsShown returns a function that names the items of a job and hides their secrets.
+func itemsShown(job jobs.Job) func(id string, item json.RawMessage) (label string, shown json.RawMessage) {
+	secrets, names := secretsOf(job), labelsOf(job)
+	return func(id string, item json.RawMessage) (string, json.RawMessage) {
+		shown := secrets.item(item)
+		return names.label(id, shown), shown
+	}
 }

@@ -68,3 +68,15 @@ func (s *jobScreen) progress(g view.Progress, j *view.Job, now time.Time) {
 	width, height := s.Size()
 	s.Draw(g.Lines(j, now, width, height))
 }
+
+// stepCounts returns the number of steps of setup, reduce and merge by phase; the steps of a standard workflow are
+// under "".
+func stepCounts(w *workflow.Workflow) map[string]int {
+	steps := map[string]int{"": len(w.Commands)}
+	for name, p := range map[string]*workflow.Phase{"setup": w.Setup, "reduce": w.Reduce, "merge": w.Merge} {
+		if p != nil {
+			steps[name] = len(p.Commands)
+		}
+	}
+	return steps
+}

@@ -124,29 +124,6 @@ func withMore(c mapreduce.Config, err error) error {
 	return invalid.And(more)
 }
 
-// workflowOf reads the workflow that a job continues with: the file that o names, which is also returned as the
-// replacement, else the recorded one.
-func (o jobOptions) workflowOf(job jobs.Job) (*mapreduce.Replacement, *workflow.Workflow, error) {
-	if o.replacement == "" {
-		w, err := loadRecorded(job)
-		return nil, w, err
-	}
-	options, err := recordedOptions(job)
-	if err != nil {
-		return nil, nil, err
-	}
-	path, err := filepath.Abs(o.replacement)
-	if err != nil {
-		return nil, nil, err
-	}
-	source, err := os.ReadFile(path)
-	if err != nil {
-		return nil, nil, refusef("%w", err)
-	}
-	w, err := workflow.Parse(o.replacement, source, options)
-	return &mapreduce.Replacement{Workflow: w, Source: source, Path: path}, w, err
-}
-
 // changedSince returns the path of the workflow file of a job if it is another than the recorded one, and nothing
 // replaces that. It returns "" if the file is gone, as it may well be.
 func changedSince(job jobs.Job, replaced *mapreduce.Replacement) string {
@@ -222,4 +199,13 @@ func problemsOf(err error) ([]workflow.Problem, bool) {
 		return nil, false
 	}
 	return invalid.Problems, true
+}
+
+// recordedOrNil returns the workflow of a job, or nil when it cannot be read: then labels are guessed.
+func recordedOrNil(job jobs.Job) *workflow.Workflow {
+	w, err := loadRecorded(job)
+	if err != nil {
+		return nil
+	}
+	return w
 }

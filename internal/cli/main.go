@@ -1,9 +1,10 @@
 // Package cli is the command line of prodigy.
 //
 // Each command is in cmd_NAME.go, those of a group such as dlq in cmd_GROUP.go; root.go has the table of commands.
-// runjob.go runs a job: printer.go turns its records into lines, progress.go makes the live lines, and summary.go
-// prints how it ended. Package term draws and prints. exit.go maps errors to exit codes, and console.go decides what
-// goes to stdout and stderr.
+// find.go finds the job that is meant, options.go has the flags of all commands that run one, and tools.go what it needs
+// of this machine. runjob.go runs it: printer.go turns its records into lines, live.go shows its progress, and
+// summary.go prints how it ended. Package term draws and prints. exit.go maps errors to exit codes, and console.go
+// decides what goes to stdout and stderr.
 package cli
 
 import (
@@ -17,17 +18,11 @@ import (
 	"prodigy/internal/fleet"
 )
 
-// Set by the linker.
-var (
-	version     string
-	logFileSize string // size in bytes at which the next log file begins, for make torture; empty means the default
-)
-
 // Main runs the program with its arguments, without its name, and returns the exit code. Backend reaches the broker
 // of a fleet.
 func Main(args []string, backend fleet.Backend) int {
 	growStack(0)
-	return run(args, backend)
+	return runArgs(args, backend)
 }
 
 // growStack makes the stack as large at once as reading a workflow needs. To grow it in steps, each time from deeper
@@ -42,13 +37,13 @@ func growStack(depth int) byte {
 	return room[depth%len(room)] + growStack(depth-1)
 }
 
-// run is Main on a stack that is large enough.
-func run(args []string, backend fleet.Backend) int {
+// runArgs is Main on a stack that is large enough.
+func runArgs(args []string, backend fleet.Backend) int {
 	con := newConsole(os.Stdout, os.Stderr, os.Getenv)
 	con.backend = backend
 	root := newRootCommandFor(con, args)
 	root.SetArgs(args)
-	var p profile
+	var p cpuProfile
 	p.add(root)
 	cmd, err := root.ExecuteContextC(context.Background())
 	if e := p.end(); err == nil {
@@ -61,22 +56,22 @@ func run(args []string, backend fleet.Backend) int {
 	return exitCode(err)
 }
 
-// profile is the CPU profile of a command, for developers. There is none of its memory: a program that can write one
+// cpuProfile is the CPU profile of a command, for developers. There is none of its memory: a program that can write one
 // samples its allocations, and the first sample is felt at each start.
-type profile struct {
+type cpuProfile struct {
 	path    string
 	running *os.File
 }
 
 // add gives all commands the flag, which help does not show.
-func (p *profile) add(root *cobra.Command) {
+func (p *cpuProfile) add(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&p.path, "cpuprofile", "", "write a CPU profile to this file")
 	_ = f.MarkHidden("cpuprofile")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return p.begin() }
 }
 
-func (p *profile) begin() error {
+func (p *cpuProfile) begin() error {
 	if p.path == "" {
 		return nil
 	}
@@ -92,7 +87,7 @@ func (p *profile) begin() error {
 }
 
 // end writes what begin began.
-func (p *profile) end() error {
+func (p *cpuProfile) end() error {
 	if p.running == nil {
 		return nil
 	}

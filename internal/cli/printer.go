@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"prodigy/internal/agent"
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
@@ -17,6 +19,7 @@ import (
 	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/outputs"
+	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
@@ -82,18 +85,6 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 	}
 	p.log, p.con = con.logger(p.screen), con
 	return p
-}
-
-// stepCounts returns the number of steps of setup, reduce and merge by phase; the steps of a standard workflow are
-// under "".
-func stepCounts(w *workflow.Workflow) map[string]int {
-	steps := map[string]int{"": len(w.Commands)}
-	for name, p := range map[string]*workflow.Phase{"setup": w.Setup, "reduce": w.Reduce, "merge": w.Merge} {
-		if p != nil {
-			steps[name] = len(p.Commands)
-		}
-	}
-	return steps
 }
 
 // observe implements Config.Observe. It blocks while the terminal cannot keep up.
@@ -352,7 +343,7 @@ func (p *printer) resumed(e events.JobResumed) {
 		p.printf("job %s: retrying dead letters\n", p.job.ID)
 		return
 	}
-	p.printf("resuming job %s: %s\n", p.job.ID, found(e, p.earlier))
+	p.printf("resuming job %s: %s\n", p.job.ID, resumedWith(e, p.earlier))
 	if p.echo == nil || p.ofCommands || !p.echo.Ordered {
 		return
 	}
@@ -362,8 +353,8 @@ func (p *printer) resumed(e events.JobResumed) {
 	}
 }
 
-// found describes what a resume has found, as in "812 done, 3 failed, 9 interrupted, restarting, 176 remaining".
-func found(e events.JobResumed, m errorpolicy.Metrics) string {
+// resumedWith describes what a resume has found, as in "812 done, 3 failed, 9 interrupted, restarting, 176 remaining".
+func resumedWith(e events.JobResumed, m errorpolicy.Metrics) string {
 	var words []string
 	if e.Completed+e.Pending+e.InFlight > 0 {
 		words = append(words, foundItems(e, m))
@@ -466,4 +457,44 @@ func (p *printer) batch(e events.ErrorBatch) {
 	}
 	p.printf("    full output of one: prodigy events ls --job-id %s --event-type AgentFailed --json --item-id %s\n",
 		p.job.ID, quoted(e.Errors[0].ItemID))
+}
+
+// showItems has p show what the commands of items print, if o asks for that.
+func (p *printer) showItems(con *console, o echoOptions, ordered bool) {
+	if o.mode() == "" {
+		return
+	}
+	if o.mode() != term.Grouped {
+		p.screen.Live = false // what comes at any time would be written into the live lines
+	}
+	p.echo, p.ofCommands = term.NewEcho(o.mode(), ordered, con.out, con.raw), true
+	p.tagged = o.tag
+}
+
+// Command implements agent.Echo.
+func (p *printer) Command(a *agent.Attempt, step string, try int) (stdout, stderr io.Writer) {
+	from := term.EchoSource{Item: a.ItemIndex, Attempt: a.Number, Step: step, Try: try}
+	if p.tagged {
+		from.Tag = func() string { return tagOf(a) }
+	}
+	return p.echo.Streams(from)
+}
+
+// tagOf returns what begins the lines of an item: the item if it is a text, the items of a batch, else its JSON.
+func tagOf(a *agent.Attempt) string {
+	if a.Batch {
+		var words []string
+		for raw := range rawjson.Elements(a.Item) {
+			words = append(words, textOf(raw))
+		}
+		return term.Visible(strings.Join(words, " "))
+	}
+	return term.Visible(textOf(a.Item))
+}
+
+func textOf(raw json.RawMessage) string {
+	if len(raw) > 0 && raw[0] == '"' {
+		return rawjson.Unquote(raw)
+	}
+	return string(raw)
 }

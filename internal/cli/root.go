@@ -1,9 +1,6 @@
 package cli
 
 import (
-	"path/filepath"
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/term"
@@ -135,32 +132,4 @@ func newBareRoot(con *console) *cobra.Command {
 	root.SetFlagErrorFunc(wrongFlag)
 	root.PersistentFlags().BoolVar(&con.noColor, "no-color", con.noColor, "disable colors (env: NO_COLOR)")
 	return root
-}
-
-// newGroup returns a command that only has subcommands. On its own it prints its help.
-func newGroup(use, short string) *cobra.Command {
-	return &cobra.Command{
-		Use:   use,
-		Short: short,
-		Args:  unknownCommand,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-}
-
-// unknownCommand rejects arguments of a group and suggests what may have been meant.
-func unknownCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	if instead := removedCommands()[cmd.Name()][args[0]]; instead != "" {
-		return usagef("unknown command %q: %s", args[0], instead)
-	}
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return usagef("unknown command %q (did you mean %s?)", args[0], strings.Join(near, " or "))
-	}
-	if ext := filepath.Ext(args[0]); cmd.Parent() == nil && (ext == ".yml" || ext == ".yaml") {
-		return usagef("unknown command %q (did you mean 'prodigy run %s'?)", args[0], args[0])
-	}
-	return usagef("unknown command %q", args[0])
 }

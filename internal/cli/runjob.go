@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -17,129 +16,16 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
+	"prodigy/internal/telemetry"
 	"prodigy/internal/term"
+	"prodigy/internal/workflow"
 )
 
-// jobOptions are the flags of every command that runs a job.
-type jobOptions struct {
-	format      term.Format
-	quiet       bool
-	maxParallel int
-	durability  events.Durability
-	grace       time.Duration
-	stopNow     bool
-	partialOK   bool
-	exitOutside bool
-	logSteps    bool
-	print       bool // --print: what items print, as they end
-	keepOrder   bool // --keep-order: the same in their order; of a resume, also of items that ended before
-	maxRetries  int
-	maxCrashes  int       // of a resume
-	maxCost     limit.USD // --max-cost; 0 if it is not given
-	pool        jobs.Pool // --pool
-	replacement string    // --workflow: path of the replacement; empty keeps the recorded one
-	metrics     metricsOptions
-	telemetry   bool     // --otel
-	set         []string // --set: other values, as NAME=VALUE
-}
-
-// defaultGrace is how long running steps may take to finish after a stop.
-const defaultGrace = 5 * time.Second
-
-// defaultMaxRetries is how often a dead letter may be retried.
-const defaultMaxRetries = 3
-
-// add gives cmd the flags.
-func (o *jobOptions) add(cmd *cobra.Command) {
-	addFormat(cmd, &o.format, term.JSON)
-	o.addRunning(cmd)
-}
-
-// addRunning gives cmd the flags but for the output format.
-func (o *jobOptions) addRunning(cmd *cobra.Command) {
-	o.durability, o.grace, o.maxRetries = events.Batch, defaultGrace, defaultMaxRetries
-	f := cmd.Flags()
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on success")
-	addChoice(cmd, &o.durability, "durability", "when to sync the log to disk",
-		events.Batch, events.Strict, events.None)
-	f.Var(durationFlag(&o.grace), "grace", "time for running steps to finish after a stop")
-	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the error policy stops the job")
-	f.BoolVar(&o.exitOutside, "exit-outside", false,
-		"exit with 75 outside the job's windows instead of waiting")
-	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 even if items were dead-lettered or skipped")
-	addMaxCost(cmd, &o.maxCost)
-	f.Var(poolFlag(&o.pool), "pool",
-		"limit all jobs on this machine with the same pool name to SLOTS items in total, as NAME:SLOTS")
-	f.BoolVar(&o.logSteps, "log-steps", false, "record step events for every item")
-	o.metrics.add(cmd)
-	f.BoolVar(&o.telemetry, "otel", false,
-		"export to OpenTelemetry over OTLP (default endpoint http://localhost:4318; on if "+
-			"OTEL_EXPORTER_OTLP_ENDPOINT is set)")
-}
-
-// addPrint gives cmd the flags that print what items print.
-func (o *jobOptions) addPrint(cmd *cobra.Command, keepOrder string) {
-	cmd.Flags().BoolVar(&o.print, "print", false,
-		"print the output of the last step of each successful item")
-	cmd.Flags().BoolVar(&o.keepOrder, "keep-order", false, keepOrder)
-}
-
-func (o *jobOptions) checkPrint() error {
-	if o.format == term.JSON && (o.print || o.keepOrder) {
-		return usagef("--print and --keep-order cannot be used with --json")
-	}
-	return nil
-}
-
-// config returns the configuration of a job.
-func (o jobOptions) config(t tools) mapreduce.Config {
-	return mapreduce.Config{
-		Home: t.home, Environ: os.Environ(), Claude: t.claude, Agents: t.agents, Version: versionText(),
-		MaxParallel: o.maxParallel,
-		MaxRetries:  o.maxRetries, MaxCost: o.maxCost, Pool: o.pool,
-
-		EndConfig: mapreduce.EndConfig{Grace: o.grace, StopNow: o.stopNow, ExitOutside: o.exitOutside},
-		LogConfig: job.LogConfig{
-			Durability: o.durability, LogSteps: o.logSteps,
-			LogFileSize: linkedLogFileSize(),
-		},
-		ResumeConfig:    mapreduce.ResumeConfig{MaxCrashes: o.maxCrashes},
-		RunConfig:       mapreduce.RunConfig{Watcher: watcherCommand()},
-		WorkspaceConfig: mapreduce.WorkspaceConfig{WorkRoot: workRoot()},
-	}
-}
-
-// workRoot returns the directory of the workspaces of all jobs that PRODIGY_WORK names, made absolute, or "".
-func workRoot() string {
-	dir := os.Getenv("PRODIGY_WORK")
-	if dir == "" {
-		return ""
-	}
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return dir
-	}
-	return abs
-}
-
-// linkedLogFileSize returns the size set by the linker, or 0.
-func linkedLogFileSize() int64 {
-	n, err := strconv.ParseInt(logFileSize, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// work runs a job: mapreduce.Run, Resume or RetryDead with their arguments bound.
-type work func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error)
-
-// watch runs do, shows its progress with p, and lets signals stop it: the first asks it to stop, the second kills
+// runWatched runs do, shows its progress with p, and lets signals stop it: the first asks it to stop, the second kills
 // running commands.
-func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finishedRun, error) {
+func runWatched(ctx context.Context, c mapreduce.Config, p *printer, do work) (finishedRun, error) {
 	kill, cancelKill := context.WithCancelCause(ctx)
 	defer cancelKill(nil)
 	stop, cancelStop := context.WithCancelCause(ctx)
@@ -192,8 +78,6 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 	}, err
 }
 
-const endLeftoversName = "end-leftovers"
-
 // newEndLeftoversCommand returns the hidden command that each run starts beside itself: it ends the commands of a run
 // that is killed.
 func newEndLeftoversCommand(*console) *cobra.Command {
@@ -221,12 +105,135 @@ func newEndLeftoversCommand(*console) *cobra.Command {
 	}
 }
 
-// watcherCommand returns the argv of end-leftovers for mapreduce.Config, or nil if the executable cannot be found; then
-// no watcher runs.
-func watcherCommand() []string {
-	self, err := os.Executable()
-	if err != nil {
-		return nil
+// workflowOf reads the workflow that a job continues with: the file that o names, which is also returned as the
+// replacement, else the recorded one.
+func (o jobOptions) workflowOf(job jobs.Job) (*mapreduce.Replacement, *workflow.Workflow, error) {
+	if o.replacement == "" {
+		w, err := loadRecorded(job)
+		return nil, w, err
 	}
-	return []string{self, endLeftoversName}
+	options, err := recordedOptions(job)
+	if err != nil {
+		return nil, nil, err
+	}
+	path, err := filepath.Abs(o.replacement)
+	if err != nil {
+		return nil, nil, err
+	}
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, refusef("%w", err)
+	}
+	w, err := workflow.Parse(o.replacement, source, options)
+	return &mapreduce.Replacement{Workflow: w, Source: source, Path: path}, w, err
+}
+
+// again runs do on an existing job, with its recorded workflow and settings, and calls conclude with the result.
+func (o jobOptions) again(ctx context.Context, con *console, place jobs.Job, on fleetOptions, shown echoOptions, conclude func(*console, finishedRun) error, do work) error {
+	replacement, w, err := o.workflowOf(place)
+	if err != nil {
+		return err
+	}
+	on = on.forWorkflow(w)
+	if err := shown.checkAgain(o); err != nil {
+		return err
+	}
+	if err := on.check(con, w, o.quiet); err != nil {
+		return err
+	}
+	meta, err := place.ReadMeta()
+	if err != nil {
+		return err
+	}
+	t, err := findTools(w, on.stepsHere(w))
+	if err != nil {
+		return err
+	}
+	if err := o.checkBudget(w, t.agents); err != nil {
+		return err
+	}
+	found, err := resolveAgain(ctx, place, w, replacement, o.set)
+	if err != nil {
+		return err
+	}
+	con.hide(found.Mask)
+	con.secrets.Settings = found
+	if path := changedSince(place, replacement); path != "" && !o.quiet {
+		con.say().Printf("note: %s has changed since job %s started, which keeps using the recorded workflow "+
+			"(use the file with --workflow %s)", path, place.ID, quoted(path))
+	}
+	c := o.config(t)
+	c.Dir, c.Settings, c.Replacement, c.Set = meta.Dir, found, replacement, o.set
+	p := newPrinter(con, o, w)
+	p.showItems(con, shown, false)
+	end, err := runWatched(ctx, c, p, on.on(con, t, w, meta.Dir, do))
+	if err != nil {
+		return o.afterError(con, end, err)
+	}
+	if p.ofCommands && p.echo.Failure() != nil && end.State == job.Completed {
+		return fmt.Errorf("all items of job %s finished, but some output was not printed: %w", end.Job.ID,
+			p.echo.Failure())
+	}
+	return conclude(con, end)
+}
+
+// afterError prints the outcome of a job that an error of prodigy itself ended. If there was no job yet it returns err.
+func (o jobOptions) afterError(con *console, end finishedRun, err error) error {
+	if end.Job.ID == "" || end.State == "" {
+		return err
+	}
+	code := exitCode(err)
+	if printErr := o.printOutcome(con, end, code); printErr != nil {
+		return printErr
+	}
+	return status(code)
+}
+
+// outside has the outside told what c records, and changes c for that.
+func (p *printer) outside(c *mapreduce.Config) (*telemetry.Run, error) {
+	slots := c.MaxParallel
+	if slots == 0 && p.workflow.Map != nil {
+		slots = p.workflow.Map.MaxParallel.Value
+	}
+	run, err := telemetry.Begin(telemetry.Config{
+		Home: c.Home, Workflow: p.workflow, Settings: c.Settings, Dir: c.Dir, Environ: c.Environ, Version: versionText(), Slots: slots,
+		Listen: p.metrics.listen, MetricsFile: p.metrics.file, OTel: p.otel,
+		Told: func(text string) { p.notices <- notice{text: "note: " + term.Visible(text)} },
+	})
+	if err != nil {
+		return nil, refusef("%w", err)
+	}
+	for _, note := range run.Notes {
+		if !p.quiet {
+			p.printf("%s\n", term.Visible(note))
+		}
+	}
+	if run.Exports {
+		c.Trace, c.LogSteps = true, true
+	}
+	observe := c.Observe
+	c.Observe = func(records []events.Record) {
+		run.Observe(records)
+		observe(records)
+	}
+	m := run.Metrics
+	if m == nil {
+		return run, nil
+	}
+	progress, earlier, waited := c.Progress, c.Earlier, c.RateWaited
+	c.Progress = func(e events.AgentProgress) {
+		m.Step(e, time.Now())
+		if progress != nil {
+			progress(e)
+		}
+	}
+	c.Earlier = func(e mapreduce.Earlier) {
+		m.Earlier(e.Metrics, e.Spent)
+		earlier(e)
+	}
+	c.RateWaited = func(d time.Duration) {
+		m.Waited(d)
+		waited(d)
+	}
+	return run, nil
 }

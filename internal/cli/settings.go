@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"os"
 	"os/signal"
@@ -14,13 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"prodigy/internal/ai"
-	"prodigy/internal/dlq"
 	"prodigy/internal/items"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/mask"
 	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
@@ -172,72 +168,6 @@ func settingsOf(place jobs.Job) (settings.Options, error) {
 	}, nil
 }
 
-// jobSecrets are the secrets of a job for those who show its items, which are recorded unmasked.
-type jobSecrets struct {
-	settings.Settings
-	unknown error // why not even their names are known: items are hidden then
-}
-
-// secretsOf returns the secrets of a job that can be read without running a command. Secrets that cannot be read are
-// left out.
-func secretsOf(job jobs.Job) jobSecrets {
-	w, err := loadRecorded(job)
-	if err != nil {
-		return jobSecrets{unknown: err}
-	}
-	options, err := settingsOf(job)
-	if err != nil {
-		return jobSecrets{unknown: err}
-	}
-	options.Purpose = settings.ToCheck
-	found, err := settings.Resolve(context.Background(), w, options) // it does not block
-	if err != nil && !hasSecrets(w) {
-		err = nil // a file of variables that is gone hides nothing
-	}
-	return jobSecrets{found, err}
-}
-
-// hasSecrets reports whether the workflow declares anything as secret.
-func hasSecrets(w *workflow.Workflow) bool {
-	secret := func(v workflow.EnvVar) bool { return v.Secret }
-	return len(w.Secrets) > 0 || slices.ContainsFunc(w.Env, secret) ||
-		slices.ContainsFunc(w.Profiles, func(p workflow.Profile) bool { return slices.ContainsFunc(p.Env, secret) })
-}
-
-// known reports whether Mask knows all secrets of the job. What a command gives it does not know.
-func (s jobSecrets) known() bool { return s.unknown == nil && !s.Unmasked }
-
-// item returns the data of an item as it may be shown.
-func (s jobSecrets) item(data json.RawMessage) json.RawMessage {
-	if s.unknown != nil && len(data) > 0 {
-		return json.RawMessage(`"` + mask.Mark + `"`)
-	}
-	return s.Mask.JSON(data)
-}
-
-// letters returns the dead letters of a job with their items as they may be shown.
-func (s jobSecrets) letters(job jobs.Job) iter.Seq2[dlq.Entry, error] {
-	return func(yield func(dlq.Entry, error) bool) {
-		for e, err := range dlq.Each(job.DLQFile()) {
-			e.Item = s.item(e.Item)
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
-}
-
-// hideSecretsOf masks the secrets of a job in everything that is printed from now on, and warns when they are not
-// known.
-func (c *console) hideSecretsOf(job jobs.Job) {
-	c.secrets = secretsOf(job)
-	c.hide(c.secrets.Mask)
-	if err := c.secrets.unknown; err != nil {
-		c.say().Printf("warning: items are not shown: the secrets of job %s are unknown: %v",
-			job.ID, err)
-	}
-}
-
 func arguments(params map[string]json.RawMessage) []workflow.Argument {
 	var args []workflow.Argument
 	for _, name := range slices.Sorted(maps.Keys(params)) {
@@ -248,46 +178,4 @@ func arguments(params map[string]json.RawMessage) []workflow.Argument {
 
 func declared(w *workflow.Workflow, parameter string) bool {
 	return slices.ContainsFunc(w.Parameters, func(p workflow.Parameter) bool { return p.Name == parameter })
-}
-
-// loadPresets returns the presets of a workflow.
-func loadPresets(home jobs.Home, w *workflow.Workflow) (ai.Set, error) {
-	layers, err := homePresets(home)
-	if err != nil {
-		return nil, err
-	}
-	return ai.Of(w, layers)
-}
-
-// agentsOf returns how the AI coding CLIs are called and read that a workflow needs: of the presets that are built in,
-// changed by those in PRODIGY_HOME and by its own, those that it uses. Without a step that needs one, nothing is read,
-// and it is nil.
-func agentsOf(home jobs.Home, w *workflow.Workflow) (ai.Set, error) {
-	if !ai.Wanted(w) {
-		return nil, nil
-	}
-	set, err := loadPresets(home, w)
-	if wrong, ok := errors.AsType[*ai.Error](err); ok {
-		at := workflow.Problem{File: wrong.File, Line: wrong.Line, Col: wrong.Col, Message: wrong.Message}
-		return nil, &workflow.InvalidError{Problems: []workflow.Problem{at}}
-	}
-	if err != nil {
-		return nil, refusef("%w", err)
-	}
-	return set.UsedBy(w)
-}
-
-// checkBudget reports a budget in money that nothing can hold: without an agent, or with one that does not say what it
-// costs.
-func (o jobOptions) checkBudget(w *workflow.Workflow, set ai.Set) error {
-	if o.maxCost == 0 && w.Budget.Job == nil && w.Budget.Item == nil {
-		return nil
-	}
-	if err := set.CheckBudget(w); err != nil {
-		return err
-	}
-	if o.maxCost > 0 && !ai.Runs(w) {
-		return refusef("--max-cost: the workflow has no AI agent steps")
-	}
-	return nil
 }

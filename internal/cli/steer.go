@@ -1,10 +1,19 @@
 package cli
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
+	"prodigy/internal/term"
 )
 
 // steering is the way in of requests to the job that this process runs: from other processes over its socket, and from
@@ -44,3 +53,136 @@ func (s *steering) do(r job.Request) (job.Answer, bool) {
 	r.By = userName()
 	return ask(r), true
 }
+
+// insteadOf says what to do about a job that does not run, in place of a request to it.
+func insteadOf(verb job.Verb, place jobs.Job) string {
+	switch verb {
+	case job.Scale:
+		return resumeCommand(place, " --max-parallel N") + " sets the number of slots"
+	case job.Cancel:
+		return "prodigy clean " + place.ID + " --force removes it"
+	}
+	return resumeCommand(place, "") + " resumes it"
+}
+
+// checkRunning refuses a request to a job that does not run.
+func checkRunning(place jobs.Job, verb job.Verb) error {
+	if place.Running() {
+		return nil
+	}
+	return notRunning(place, verb)
+}
+
+// notRunning returns the error that a job does not run, with what to do instead.
+func notRunning(place jobs.Job, verb job.Verb) error {
+	state := ""
+	instead := insteadOf(verb, place)
+	if s, err := job.Summarize(place); err == nil {
+		state = " (" + s.StateShown() + ")"
+		switch s.State {
+		case string(job.Completed):
+			instead = "it has finished"
+		case string(job.Cancelled):
+			instead = resumeCommand(place, " --force") + " resumes it anyway"
+		}
+	}
+	return refusef("job %s is not running%s: %s", place.ID, state, instead)
+}
+
+// beginTime is how long a job that runs may take until it listens, or until it has ended after it has ceased to listen.
+const beginTime = 3 * time.Second
+
+// steer asks a running job for something, and waits for its end if that is wanted.
+func steer(ctx context.Context, con *console, place jobs.Job, r job.Request, await bool) error {
+	if err := checkRunning(place, r.Do); err != nil {
+		return err
+	}
+	return steerJob(ctx, con, place, r, await)
+}
+
+// steerJob sends a request to a running job, and prints the answer.
+func steerJob(ctx context.Context, con *console, place jobs.Job, r job.Request, await bool) error {
+	r.By = userName()
+	pid := place.Runner()
+	if jobs.Suspended(pid) {
+		return refusef("job %s does not respond: its process %d is suspended; continue it with kill -CONT %d", place.ID, pid, pid)
+	}
+	answer, err := job.Ask(place.ControlSocket(), r)
+	// it just begins, or ends
+	for until := time.Now().Add(beginTime); errors.Is(err, job.ErrNobody) && time.Now().Before(until); {
+		if err := checkRunning(place, r.Do); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(beginTime / 100):
+		}
+		answer, err = job.Ask(place.ControlSocket(), r)
+	}
+	switch {
+	case errors.Is(err, job.ErrNobody):
+		return fmt.Errorf("job %s cannot be controlled from here: it was started by an older version, or on "+
+			"another machine", place.ID)
+	case err != nil:
+		return fmt.Errorf("job %s: %w", place.ID, err)
+	case !answer.Done:
+		return refusef("job %s: %s", place.ID, term.Visible(answer.Text))
+	}
+	con.say().Printf("job %s: %s", place.ID, term.Visible(answer.Text))
+	if !await || pid == 0 {
+		return nil
+	}
+	return untilSignal(ctx, func(ctx context.Context) error { return awaitStop(ctx, con, place, pid) })
+}
+
+// userName returns the name of the user, for the record of a request.
+func userName() string {
+	if name := cmp.Or(os.Getenv("USER"), os.Getenv("LOGNAME"), os.Getenv("USERNAME")); name != "" {
+		return name
+	}
+	uid := strconv.Itoa(os.Getuid())
+	passwd, err := os.ReadFile("/etc/passwd") // os/user would be prepared at every start
+	if err != nil {
+		return "uid" + uid
+	}
+	return cmp.Or(nameOf(uid, string(passwd)), "uid"+uid)
+}
+
+// nameOf returns the name of a user by the text of /etc/passwd, or nothing.
+func nameOf(uid, passwd string) string {
+	for line := range strings.Lines(passwd) {
+		fields := strings.Split(line, ":") // name, password, number, group, and more
+		if len(fields) > 3 && fields[2] == uid {
+			return fields[0]
+		}
+	}
+	return ""
+}
+
+// awaitStop waits until the process does not run the job any more.
+func awaitStop(ctx context.Context, con *console, place jobs.Job, pid int) error {
+	ticker := time.NewTicker(askEvery)
+	defer ticker.Stop()
+	for place.Runner() == pid {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+	if completed, err := job.MayHaveCompleted(place); err == nil && completed {
+		con.say().Printf("job %s has completed in the meantime", place.ID)
+		return nil
+	}
+	if cancelled, err := job.WasCancelled(place); err == nil && cancelled {
+		con.say().Printf("job %s is cancelled", place.ID)
+		return nil
+	}
+	con.say().Printf("job %s has stopped", place.ID)
+	printNext(con.say(), []string{resumeCommand(place, "")})
+	return nil
+}
+
+// askEvery is how often stop looks whether the job still runs.
+const askEvery = 50 * time.Millisecond

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -143,11 +142,7 @@ func ifThere(path string) string {
 // print prints the summary of a run: how it ended, the counts, where the log is, and what to type next.
 func (e finishedRun) print(con *console) {
 	l := con.say()
-	status := jobStatus{
-		State: string(e.State), ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld,
-		Metrics: e.Metrics,
-	}
-	l.Foldf(2, "%s in %s%s", l.Paint(status.colour().Strong(), status.stateShown()), duration.Format(e.Duration),
+	l.Foldf(2, "%s in %s%s", e.stateShown(l), duration.Format(e.Duration),
 		term.Prefixed(": ", strings.Join(e.counts(), ", ")))
 	if e.Failure != nil {
 		e.printStepFailure(l, *e.Failure)
@@ -190,6 +185,30 @@ func (e finishedRun) print(con *console) {
 	}
 	l.Printf("log: %s", e.Job.EventsDir())
 	printNext(l, e.next())
+}
+
+// stateShown returns the state that the run left the job in, coloured.
+func (e finishedRun) stateShown(l term.Lines) string {
+	s := job.Summary{
+		State: string(e.State), ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, Metrics: e.Metrics,
+	}
+	return l.Paint(stateColour(s).Strong(), s.StateShown())
+}
+
+// stateColour returns the colour of the state of a job: green only when nothing is left to do.
+func stateColour(s job.Summary) term.Colour {
+	switch s.State {
+	case string(job.Completed):
+		if s.ReduceStale || s.ReduceHeld || s.Metrics.Failed+s.Metrics.Rejected+s.Metrics.Skipped > 0 {
+			return term.Yellow
+		}
+		return term.Green
+	case string(job.Failed), string(job.Cancelled), job.StateKilled:
+		return term.Red
+	case string(job.Paused):
+		return term.Cyan
+	}
+	return ""
 }
 
 // printMerge prints what became of the work of a job with workspaces.
@@ -277,13 +296,6 @@ func resumeWithMore(job jobs.Job, spent limit.JobSpent) string {
 	return resumeCommand(job, " --max-cost "+spent.More().Decimal())
 }
 
-// printNext prints the commands to type next.
-func printNext(l term.Lines, commands []string) {
-	for _, command := range commands {
-		l.Printf("next: %s", command)
-	}
-}
-
 // printGaveUp prints why the step that failed the job was not retried.
 func (e finishedRun) printGaveUp(l term.Lines) {
 	if e.job == nil {
@@ -366,9 +378,6 @@ func resumeMended(job jobs.Job) string {
 	return resumeCommand(job, flag)
 }
 
-// mendFirst is printed before the command that resumes a job whose items could not be selected.
-const mendFirst = "Fix the workflow file or its input first."
-
 const reduceHeldText = "reduce did not run: reduce_when was false"
 
 const reduceStaleText = "reduce is out of date: items have succeeded since it ran"
@@ -427,8 +436,8 @@ func inspect(letter string, job jobs.Job) string {
 // phaseEvidenceLines is how many lines of stderr are printed for a step that failed the job.
 const phaseEvidenceLines = 20
 
-// failed describes a failure and its step, if it has one. Phase is empty in a standard workflow.
-func failed(step, phase, what string) string {
+// failedStep describes a failure and its step, if it has one. Phase is empty in a standard workflow.
+func failedStep(step, phase, what string) string {
 	if step == "" {
 		return what
 	}
@@ -441,7 +450,7 @@ func (e finishedRun) printStepFailure(l term.Lines, f agent.Failure) {
 	if f.ExitCode >= 0 {
 		code = &f.ExitCode
 	}
-	l.Foldf(2, "%s", failed(f.Step, e.phase(), withMessage(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message)))
+	l.Foldf(2, "%s", failedStep(f.Step, e.phase(), withMessage(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message)))
 	evidence := term.LastLines(f.Stderr, phaseEvidenceLines)
 	if len(evidence) == 0 {
 		evidence = term.LastLines(f.Stdout, phaseEvidenceLines)
@@ -602,40 +611,11 @@ func suggestion(t retry.Type, w *workflow.Workflow) string {
 	return ""
 }
 
-// printAdvice prints what to do about err, if there is advice for it.
-func printAdvice(l term.Lines, err error) {
-	if text := advice(err); text != "" {
-		l.Print(text)
+// collectionOf returns when the failures of a workflow are printed: in one summary at the end, unless it says
+// otherwise.
+func collectionOf(w *workflow.Workflow) errorpolicy.CollectionKind {
+	if kind := w.ErrorPolicy.ErrorCollection.Kind; kind != "" {
+		return kind
 	}
-}
-
-// advice returns what to do about err, or "" if the error says enough by itself.
-func advice(err error) string {
-	var log *events.DamagedError
-	var queue *dlq.DamagedError
-	var locked *jobs.LockedError
-	var files *job.FilesError
-	switch {
-	case items.Mistaken(err):
-		return mendFirst
-	case errors.As(err, &locked):
-		return fmt.Sprintf("'prodigy status %s --watch' shows its progress.", locked.JobID)
-	case jobs.CannotWrite(err):
-		return "Free disk space, or make the directory writable."
-	case process.Short(err):
-		return "Raise the limit (ulimit -n for files, ulimit -u for processes), or lower --max-parallel."
-	case errors.Is(err, agent.ErrDir):
-		return "The job's working directory is missing. Restore it: commands run where the job was started."
-	case errors.Is(err, fs.ErrPermission):
-		return "Jobs are stored in PRODIGY_HOME (default ~/.prodigy), which must be writable."
-	case errors.As(err, &files):
-		return fmt.Sprintf(`Run 'prodigy fsck %s' to see what is damaged, and with --salvage DIR to copy what is intact.
-Restore the file from a backup, or run the workflow again.`, files.JobID)
-	case errors.As(err, &log):
-		return `The event log is damaged, so the job cannot continue. Restore it from a backup; 'prodigy fsck' shows
-what is damaged, and --salvage DIR copies what is intact.`
-	case errors.As(err, &queue):
-		return "Move the damaged file away; it is rebuilt from the log when needed."
-	}
-	return ""
+	return errorpolicy.Aggregate
 }

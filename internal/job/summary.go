@@ -14,8 +14,13 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// StateKilled is the state of a job in a Summary when its last run ended without a word.
-const StateKilled = "killed"
+// The states that a Summary has besides those that a log ends with.
+const (
+	// StateRunning is the state of a job while a process runs it.
+	StateRunning = "running"
+	// StateKilled is the state of a job whose last run ended without a word.
+	StateKilled = "killed"
+)
 
 // Summary is the state of a job according to its log.
 type Summary struct {
@@ -260,7 +265,7 @@ func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record
 		sum.State, sum.Reason = string(Cancelled), "cancelled by "+s.Cancelled
 	}
 	if place.Running() {
-		sum.State, sum.Hold, sum.Duration = "running", s.Limits.Pause.Hold, s.Duration(time.Now())
+		sum.State, sum.Hold, sum.Duration = StateRunning, s.Limits.Pause.Hold, s.Duration(time.Now())
 	}
 	sum.ReduceStale = sum.State == string(Completed) && s.ReduceStale
 	sum.ReduceHeld = sum.State == string(Completed) && held

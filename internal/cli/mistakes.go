@@ -1,5 +1,19 @@
 package cli
 
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"prodigy/internal/check"
+)
+
 // removedCommands returns commands of the older tool, by group, and what to do instead. docs/migrating.md lists them
 // too.
 func removedCommands() map[string]map[string]string {
@@ -83,4 +97,84 @@ func removedFlags() map[string]map[string]string {
 		"export":  {"workflow-id": nameTheJob, "file": nameTheJob},
 		"retry":   {"workflow-id": nameTheJob},
 	}
+}
+
+// unknownCommand rejects arguments of a group and suggests what may have been meant.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if instead := removedCommands()[cmd.Name()][args[0]]; instead != "" {
+		return usagef("unknown command %q: %s", args[0], instead)
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return usagef("unknown command %q (did you mean %s?)", args[0], strings.Join(near, " or "))
+	}
+	if ext := filepath.Ext(args[0]); cmd.Parent() == nil && (ext == ".yml" || ext == ".yaml") {
+		return usagef("unknown command %q (did you mean 'prodigy run %s'?)", args[0], args[0])
+	}
+	return usagef("unknown command %q", args[0])
+}
+
+// wrongFlag turns a flag error into a usage error that says what was probably meant, or what the flag takes.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	// the flag is one of a command that there is not
+	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
+		return unknownCommand(cmd, args)
+	}
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		removed, name := removedFlags(), unknown.GetSpecifiedName()
+		if instead := cmp.Or(removed[cmd.Name()][name], removed[anyCommand][name]); instead != "" {
+			return usagef("%w: a flag of the older tool: %s", err, instead)
+		}
+		return usagef("%w%s", err, nearFlag(cmd, unknown))
+	}
+	invalid, isValue := errors.AsType[*pflag.InvalidValueError](err)
+	if _, misspelt := errors.AsType[*strconv.NumError](err); !isValue || !misspelt {
+		return usagef("%w", err)
+	}
+	want := "an integer"
+	switch invalid.GetFlag().Value.Type() {
+	case "bool":
+		want = "true or false"
+	case "uint64":
+		want = "a non-negative integer"
+	}
+	return usagef("invalid argument %q for %q flag: must be %s", invalid.GetValue(), "--"+invalid.GetFlag().Name, want)
+}
+
+// nearFlag suggests a long flag: one with a similar name, or one that ends with it, such as --max-parallel for
+// --parallel.
+func nearFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
+	name, ok := longName(unknown)
+	if !ok {
+		return ""
+	}
+	var known []string
+	near := ""
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		switch {
+		case f.Hidden:
+		case strings.HasSuffix(f.Name, "-"+name):
+			near = f.Name
+		default:
+			known = append(known, f.Name)
+		}
+	})
+	if near = cmp.Or(near, check.Nearest(name, known)); near == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean --%s?)", near)
+}
+
+// longName returns the name of the flag. The only short one it knows is -P of xargs.
+func longName(unknown *pflag.NotExistError) (name string, ok bool) {
+	switch name := unknown.GetSpecifiedName(); {
+	case unknown.GetSpecifiedShortnames() == "":
+		return name, true
+	case name == "P":
+		return "parallel", true
+	}
+	return "", false
 }

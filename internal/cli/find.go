@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/jobs"
+)
+
+// jobName is how the user named a job.
+type jobName struct {
+	id  string // its id, a prefix of it, or latest
+	all bool   // latest is that of all projects
+}
+
+// homeOf returns the home of all jobs, limited to those of the project of the current directory unless all is set.
+func homeOf(all bool) (jobs.Home, error) {
+	home, err := jobs.FromEnv()
+	if err != nil || all {
+		return home, err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return jobs.Home{}, err
+	}
+	home.Project = jobs.Project(dir)
+	return home, nil
+}
+
+// findJob returns the job that was named.
+func findJob(name jobName) (jobs.Job, error) {
+	home, err := homeOf(name.all)
+	if err != nil {
+		return jobs.Job{}, err
+	}
+	job, err := home.Find(name.id)
+	if name.id == "latest" && errors.Is(err, jobs.ErrNotFound) {
+		return jobs.Job{}, noJobs(home)
+	}
+	return job, err
+}
+
+// noJobs returns the error that there is no latest job, with the one of another project if there is one.
+func noJobs(home jobs.Home) error {
+	project := home.Project
+	home.Project = ""
+	newest, err := home.Find("latest")
+	if err != nil {
+		return refusef("no jobs yet in %s", home.Root)
+	}
+	meta, err := newest.ReadMeta()
+	if err != nil {
+		return refusef("no jobs in %s yet; latest elsewhere: %s (use --all)", project, newest.ID)
+	}
+	return refusef("no jobs in %s yet; latest elsewhere: %s, in %s (use --all)", project, newest.ID,
+		meta.Dir)
+}
+
+// jobByFlags returns the job that --job-id and --all name.
+func jobByFlags(cmd *cobra.Command) jobName {
+	id, _ := cmd.Flags().GetString("job-id")
+	all, _ := cmd.Flags().GetBool("all")
+	return jobName{id, all}
+}

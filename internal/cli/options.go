@@ -1,0 +1,336 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"prodigy/internal/ai"
+	"prodigy/internal/events"
+	"prodigy/internal/job"
+	"prodigy/internal/jobs"
+	"prodigy/internal/limit"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/reuse"
+	"prodigy/internal/term"
+	"prodigy/internal/workflow"
+)
+
+// jobOptions are the flags of every command that runs a job.
+type jobOptions struct {
+	format      term.Format
+	quiet       bool
+	maxParallel int
+	durability  events.Durability
+	grace       time.Duration
+	stopNow     bool
+	partialOK   bool
+	exitOutside bool
+	logSteps    bool
+	print       bool // --print: what items print, as they end
+	keepOrder   bool // --keep-order: the same in their order; of a resume, also of items that ended before
+	maxRetries  int
+	maxCrashes  int       // of a resume
+	maxCost     limit.USD // --max-cost; 0 if it is not given
+	pool        jobs.Pool // --pool
+	replacement string    // --workflow: path of the replacement; empty keeps the recorded one
+	metrics     metricsOptions
+	telemetry   bool     // --otel
+	set         []string // --set: other values, as NAME=VALUE
+}
+
+// defaultGrace is how long running steps may take to finish after a stop.
+const defaultGrace = 5 * time.Second
+
+// defaultMaxRetries is how often a dead letter may be retried.
+const defaultMaxRetries = 3
+
+// add gives cmd the flags.
+func (o *jobOptions) add(cmd *cobra.Command) {
+	addFormat(cmd, &o.format, term.JSON)
+	o.addRunning(cmd)
+}
+
+// addRunning gives cmd the flags but for the output format.
+func (o *jobOptions) addRunning(cmd *cobra.Command) {
+	o.durability, o.grace, o.maxRetries = events.Batch, defaultGrace, defaultMaxRetries
+	f := cmd.Flags()
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on success")
+	addChoice(cmd, &o.durability, "durability", "when to sync the log to disk",
+		events.Batch, events.Strict, events.None)
+	f.Var(durationFlag(&o.grace), "grace", "time for running steps to finish after a stop")
+	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the error policy stops the job")
+	f.BoolVar(&o.exitOutside, "exit-outside", false,
+		"exit with 75 outside the job's windows instead of waiting")
+	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 even if items were dead-lettered or skipped")
+	addMaxCost(cmd, &o.maxCost)
+	f.Var(poolFlag(&o.pool), "pool",
+		"limit all jobs on this machine with the same pool name to SLOTS items in total, as NAME:SLOTS")
+	f.BoolVar(&o.logSteps, "log-steps", false, "record step events for every item")
+	o.metrics.add(cmd)
+	f.BoolVar(&o.telemetry, "otel", false,
+		"export to OpenTelemetry over OTLP (default endpoint http://localhost:4318; on if "+
+			"OTEL_EXPORTER_OTLP_ENDPOINT is set)")
+}
+
+// addPrint gives cmd the flags that print what items print.
+func (o *jobOptions) addPrint(cmd *cobra.Command, keepOrder string) {
+	cmd.Flags().BoolVar(&o.print, "print", false,
+		"print the output of the last step of each successful item")
+	cmd.Flags().BoolVar(&o.keepOrder, "keep-order", false, keepOrder)
+}
+
+func (o *jobOptions) checkPrint() error {
+	if o.format == term.JSON && (o.print || o.keepOrder) {
+		return usagef("--print and --keep-order cannot be used with --json")
+	}
+	return nil
+}
+
+// config returns the configuration of a job.
+func (o jobOptions) config(t tools) mapreduce.Config {
+	return mapreduce.Config{
+		Home: t.home, Environ: os.Environ(), Claude: t.claude, Agents: t.agents, Version: versionText(),
+		MaxParallel: o.maxParallel,
+		MaxRetries:  o.maxRetries, MaxCost: o.maxCost, Pool: o.pool,
+
+		EndConfig: mapreduce.EndConfig{Grace: o.grace, StopNow: o.stopNow, ExitOutside: o.exitOutside},
+		LogConfig: job.LogConfig{
+			Durability: o.durability, LogSteps: o.logSteps,
+			LogFileSize: linkedLogFileSize(),
+		},
+		ResumeConfig:    mapreduce.ResumeConfig{MaxCrashes: o.maxCrashes},
+		RunConfig:       mapreduce.RunConfig{Watcher: watcherCommand()},
+		WorkspaceConfig: mapreduce.WorkspaceConfig{WorkRoot: workRoot()},
+	}
+}
+
+// workRoot returns the directory of the workspaces of all jobs that PRODIGY_WORK names, made absolute, or "".
+func workRoot() string {
+	dir := os.Getenv("PRODIGY_WORK")
+	if dir == "" {
+		return ""
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return dir
+	}
+	return abs
+}
+
+// linkedLogFileSize returns the size set by the linker, or 0.
+func linkedLogFileSize() int64 {
+	n, err := strconv.ParseInt(logFileSize, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// checkBudget reports a budget in money that nothing can hold: without an agent, or with one that does not say what it
+// costs.
+func (o jobOptions) checkBudget(w *workflow.Workflow, set ai.Set) error {
+	if o.maxCost == 0 && w.Budget.Job == nil && w.Budget.Item == nil {
+		return nil
+	}
+	if err := set.CheckBudget(w); err != nil {
+		return err
+	}
+	if o.maxCost > 0 && !ai.Runs(w) {
+		return refusef("--max-cost: the workflow has no AI agent steps")
+	}
+	return nil
+}
+
+// work runs a job: mapreduce.Run, Resume or RetryDead with their arguments bound.
+type work func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error)
+
+// Set by the linker.
+var (
+	version string
+	// logFileSize is the size in bytes at which the next log file begins, for make torture. Empty means the default.
+	logFileSize string
+)
+
+// versionText returns the version set by the linker, else the one in the build info.
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value[:min(len(s.Value), 12)]
+		}
+	}
+	if info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
+}
+
+// sinceOptions are the flags about an earlier job whose results are taken over.
+type sinceOptions struct{ reuse.Since }
+
+func (o *sinceOptions) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.Job, "since", "",
+		"reuse results of items unchanged since this job (latest: this workflow's latest job, none: reuse nothing)")
+	f.Var(repeated(&o.Force), "force", "with --since, rerun this item even if unchanged (repeatable)")
+	addChoice(cmd, &o.Only, "only", "with --since, run only these items",
+		reuse.OnlyChoices()...)
+	f.BoolVar(&o.CheckOutputs, "check-outputs", false,
+		"with --since, also rerun items whose output files (produces) were modified or deleted")
+	_ = cmd.RegisterFlagCompletionFunc("since", completeSince)
+}
+
+// metricsOptions are the flags about metrics for Prometheus.
+type metricsOptions struct {
+	listen string // --metrics; "" if nobody can fetch them
+	file   string // --metrics-file
+}
+
+func (o *metricsOptions) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.Var(listenFlag(&o.listen), "metrics",
+		"serve Prometheus metrics at this address while the job runs, such as :9464 (127.0.0.1 unless a host "+
+			"is given); no authentication")
+	f.Var(promFlag(&o.file), "metrics-file",
+		"write Prometheus metrics to this .prom file, for node_exporter's textfile collector")
+}
+
+// listenFlag is a flag for an address to listen on. Without a host it is one of this machine alone.
+func listenFlag(at *string) pflag.Value {
+	return value[string]{at, "address", parseListen, asText}
+}
+
+func parseListen(text string) (string, error) {
+	if !strings.Contains(text, ":") {
+		text = ":" + text
+	}
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return "", errors.New("must be a port (:9464) or an address (0.0.0.0:9464)")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", fmt.Errorf("invalid port %q: must be like :9464", port)
+	} else if host == "" {
+		host, port = "127.0.0.1", strconv.FormatUint(n, 10)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// promFlag is a flag for a file that the textfile collector of node_exporter reads.
+func promFlag(at *string) pflag.Value {
+	parse := func(path string) (string, error) {
+		if filepath.Ext(path) != ".prom" {
+			return "", errors.New("file name must end in .prom, as node_exporter requires")
+		}
+		return path, nil
+	}
+	return value[string]{at, "file", parse, asText}
+}
+
+const endLeftoversName = "end-leftovers"
+
+// watcherCommand returns the argv of end-leftovers for mapreduce.Config, or nil if the executable cannot be found; then
+// no watcher runs.
+func watcherCommand() []string {
+	self, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	return []string{self, endLeftoversName}
+}
+
+// echoOptions are the flags that show what the commands of items print.
+type echoOptions struct {
+	usual                 term.EchoMode // without a flag
+	group, lines, ungroup bool
+	tag                   bool
+}
+
+// add gives cmd the flags. usual is the mode that it has without them.
+func (o *echoOptions) add(cmd *cobra.Command, usual term.EchoMode) {
+	o.usual = usual
+	f := cmd.Flags()
+	f.BoolVar(&o.group, string(term.Grouped), false,
+		"print each item's output when it finishes: stdout, then stderr"+ifUsual(usual == term.Grouped))
+	f.BoolVar(&o.lines, string(term.LineByLine), false, "print each line as soon as it is complete")
+	f.BoolVarP(&o.ungroup, string(term.AtOnce), "u", false, "print output as it arrives, unbuffered")
+	f.BoolVar(&o.tag, "tag", false, "prefix each line with the item and a tab")
+}
+
+func ifUsual(is bool) string {
+	if is {
+		return " (default)"
+	}
+	return ""
+}
+
+// mode returns the mode that the flags ask for.
+func (o echoOptions) mode() term.EchoMode {
+	switch {
+	case o.ungroup:
+		return term.AtOnce
+	case o.lines:
+		return term.LineByLine
+	case o.group || o.tag:
+		return term.Grouped
+	}
+	return o.usual
+}
+
+// check returns what is wrong with the flags, together with others.
+func (o echoOptions) check(job jobOptions) error {
+	modes := 0
+	for _, given := range []bool{o.group, o.lines, o.ungroup} {
+		if given {
+			modes++
+		}
+	}
+	switch {
+	case modes > 1:
+		return usagef("--group, --line-buffer and --ungroup cannot be used together")
+	case o.tag && o.ungroup:
+		return usagef("--tag cannot be used with --ungroup")
+	case job.keepOrder && o.ungroup:
+		return usagef("--keep-order cannot be used with --ungroup")
+	case o.mode() != "" && (job.print || job.format == term.JSON):
+		return usagef("--group, --line-buffer, --ungroup and --tag cannot be used with --print or --json")
+	}
+	return nil
+}
+
+// checkAgain is check for a job that runs again, whose earlier items are not shown.
+func (o echoOptions) checkAgain(job jobOptions) error {
+	switch {
+	case o.mode() == "":
+		return nil
+	case job.keepOrder:
+		return usagef("--keep-order cannot be used with --group, --line-buffer, --ungroup or --tag when resuming")
+	}
+	return o.check(job)
+}
+
+// flags returns the flags for another command that shows the same.
+func (o echoOptions) flags() []string {
+	flags := []string{"--" + string(o.mode())}
+	if o.tag {
+		flags = append(flags, "--tag")
+	}
+	return flags
+}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/ai"
+	"prodigy/internal/jobs"
+	"prodigy/internal/settings"
+	"prodigy/internal/workflow"
+)
+
+// tools are what a job finds on this machine: the home of all jobs, the argv of the AI coding CLI of claude steps, and
+// how such CLIs are called and read.
+type tools struct {
+	home   jobs.Home
+	claude []string
+	agents ai.Set
+}
+
+// findTools returns the tools for w. It fails if a CLI is not installed that a step needs which runs on this machine.
+func findTools(w *workflow.Workflow, here func(workflow.StepRef) bool) (tools, error) {
+	home, err := jobs.FromEnv()
+	if err != nil {
+		return tools{}, err
+	}
+	claude, err := claudeCommand(home)
+	if err != nil {
+		return tools{}, err
+	}
+	if err := ai.CheckClaude(w, claude, here); err != nil {
+		return tools{}, err
+	}
+	agents, err := agentsOf(home, w)
+	if err != nil {
+		return tools{}, err
+	}
+	return tools{home, claude, agents}, agents.CheckInstalled(w, here)
+}
+
+// claudeCommand returns the argv of the AI coding CLI: the environment's, else the configured one, else the usual one.
+func claudeCommand(home jobs.Home) ([]string, error) {
+	if argv := strings.Fields(os.Getenv("PRODIGY_CLAUDE_COMMAND")); len(argv) > 0 {
+		return argv, nil
+	}
+	c, err := settings.ReadConfig(home.Root)
+	if err != nil || len(c.Agent.Command) > 0 {
+		return c.Agent.Command, err
+	}
+	return agent.DefaultClaude(), nil
+}
+
+// noSteps is for findTools when nothing is run.
+func noSteps(workflow.StepRef) bool { return false }
+
+// homePresets returns the changes to presets that are in PRODIGY_HOME.
+func homePresets(home jobs.Home) ([]ai.Layer, error) {
+	path := filepath.Join(home.Root, agentsFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read agent presets: %w", err)
+	}
+	layer, err := ai.ReadLayer(path, data)
+	if err != nil {
+		return nil, refusef("%w", err)
+	}
+	return []ai.Layer{layer}, nil
+}
+
+// agentsFile is the file in PRODIGY_HOME that changes presets.
+const agentsFile = "agents.yml"
+
+// loadPresets returns the presets of a workflow.
+func loadPresets(home jobs.Home, w *workflow.Workflow) (ai.Set, error) {
+	layers, err := homePresets(home)
+	if err != nil {
+		return nil, err
+	}
+	return ai.Of(w, layers)
+}
+
+// agentsOf returns how the AI coding CLIs are called and read that a workflow needs: of the presets that are built in,
+// changed by those in PRODIGY_HOME and by its own, those that it uses. Without a step that needs one, nothing is read,
+// and it is nil.
+func agentsOf(home jobs.Home, w *workflow.Workflow) (ai.Set, error) {
+	if !ai.Wanted(w) {
+		return nil, nil
+	}
+	set, err := loadPresets(home, w)
+	if wrong, ok := errors.AsType[*ai.Error](err); ok {
+		at := workflow.Problem{File: wrong.File, Line: wrong.Line, Col: wrong.Col, Message: wrong.Message}
+		return nil, &workflow.InvalidError{Problems: []workflow.Problem{at}}
+	}
+	if err != nil {
+		return nil, refusef("%w", err)
+	}
+	return set.UsedBy(w)
+}
+
+// presetTexts returns how AI coding CLIs are called, beside what is built in, as YAML.
+func presetTexts(home jobs.Home, w *workflow.Workflow) ([]string, error) {
+	layers, err := homePresets(home)
+	if err != nil {
+		return nil, err
+	}
+	var texts []string
+	for _, l := range layers {
+		text, err := yaml.Marshal(l.Node)
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, string(text))
+	}
+	if w.Agents == nil {
+		return texts, nil
+	}
+	text, err := yaml.Marshal(w.Agents.Node)
+	return append(texts, string(text)), err
+}
