@@ -2,19 +2,23 @@ package mapreduce
 
 import (
 	"context"
+	"encoding/json"
 	"io"
+	"os"
 	"time"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/ai"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/gitspace"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
 	"prodigy/internal/reuse"
 	"prodigy/internal/settings"
+	"prodigy/internal/workflow"
 )
 
 // Executor runs the attempts of a job. *agent.Executor runs them on this machine; another one may wrap it, or
@@ -63,9 +67,6 @@ type Fleet interface {
 	// Isolate says that attempts at items work in workspaces. It is called before all else.
 	Isolate(Clones)
 }
-
-// localExecutor is what a Config without an Executor uses.
-func localExecutor(c agent.Config, h agent.Host) Executor { return agent.New(c, h) }
 
 // Config is how a job is run. Of a resumed job some fields are ignored: it runs where it began, with the items
 // that it had.
@@ -277,4 +278,81 @@ type MergeResult struct {
 	Into       string // the branch that was fast-forwarded to it
 	Merged     int    // items whose work is in the result
 	Merging    int    // items whose work waits to be merged
+}
+
+// maxCost returns what the command line says that agents may cost, or nil.
+func (c Config) maxCost() *limit.USD {
+	if c.MaxCost == 0 {
+		return nil
+	}
+	return &c.MaxCost
+}
+
+// shownText returns source without secrets, or nothing if none stands in it.
+func shownText(s settings.Settings, source []byte) string {
+	if text := s.Mask.Text(string(source)); text != string(source) {
+		return text
+	}
+	return ""
+}
+
+// paramsOf returns the parameters that have values.
+func paramsOf(s settings.Settings) map[string]json.RawMessage {
+	params := map[string]json.RawMessage{}
+	for _, arg := range s.Args {
+		if arg.Value != nil {
+			params[arg.Name] = arg.Value
+		}
+	}
+	return params
+}
+
+// Replacement is a workflow that takes the place of the one that a job was run with.
+type Replacement struct {
+	Workflow *workflow.Workflow
+	Source   []byte // which it was parsed from
+	Path     string // absolute
+}
+
+// Workspaces makes the workspaces of jobs. Package gitspace does, unless a Config has another.
+type Workspaces interface {
+	// Check returns what a new job would begin with. It only reads. The error says why it would be refused.
+	Check(ctx context.Context, c gitspace.Config, allowDirty bool) (gitspace.Start, error)
+
+	// Open makes the workspaces of a job, or those of a job that is continued, whose recorded head and work
+	// that waits to be merged are given.
+	Open(ctx context.Context, c gitspace.Config, start gitspace.Start, head string, live []gitspace.Work) (Space, error)
+}
+
+// Space has the workspaces of one job: see gitspace.Space.
+type Space interface {
+	Execute(ctx context.Context, inner gitspace.Executor, a agent.Attempt) (agent.Outcome, error)
+	Environ(environ []string) []string
+	Places(environ []string) map[string]string
+	Phase(ctx context.Context, head string) (dir string, err error)
+	PhaseHead(ctx context.Context, all bool, message string) (commit string, err error)
+	Merge(ctx context.Context, head string, work []gitspace.Work) (gitspace.Merged, error)
+	Publish(ctx context.Context, head string, settled []gitspace.Work) error
+	Deliver(ctx context.Context, head string) (gitspace.Delivery, error)
+	Into(ctx context.Context, branch, head string) error
+	Checkout() []string
+	Changed(ctx context.Context) []string
+	History(ctx context.Context, from, to string) (gitspace.History, error)
+	Adopt(ctx context.Context, head, revision string, index, attempt int) (gitspace.Work, error)
+	Clean(ctx context.Context) error
+	Forget() error
+}
+
+// Clones is what a Fleet needs so that attempts work in workspaces on other machines: see gitspace.OpenClone.
+type Clones interface {
+	Seed(ctx context.Context) (gitspace.Seed, error)
+	Pack(ctx context.Context, want, have []string, to *os.File) error
+	Import(ctx context.Context, a *agent.Attempt, o *agent.Outcome, pack *os.File) error
+
+	// Dir returns a directory for what the next run of the job has to know.
+	Dir() string
+
+	// Setup returns the attempt that makes a workspace ready, or nil if there is nothing to do. The first variable
+	// of its environment is PRODIGY_CHECKOUT. It is called when there is an attempt at an item.
+	Setup() *agent.Attempt
 }

@@ -3,7 +3,6 @@ package mapreduce
 import (
 	"cmp"
 	"container/heap"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
-	"prodigy/internal/retry"
 )
 
 // What people ask of a running job comes as requests, from any goroutine, to the owner of the job. The owner
@@ -103,14 +101,6 @@ func (p *pool) request(r job.Request) job.Answer {
 	return job.Refused("there is no request %q", string(r.Do))
 }
 
-// holdFleet tells the fleet, once, that the job begins to stop.
-func (p *pool) holdFleet() {
-	if p.job.fleet != nil && !p.ending.fleetHeld {
-		p.ending.fleetHeld = true
-		p.job.fleet.Hold()
-	}
-}
-
 // stillRunning says what runs, and what happens with one or several of them.
 func (p *pool) stillRunning(one, several string) string {
 	switch n := p.runners.running; {
@@ -173,17 +163,6 @@ func (j *owner) order(v Result) { j.ordered.Store(&v) }
 // haltOrdered halts the pool with what was ordered.
 func (p *pool) haltOrdered(grace time.Duration) { p.halt(*p.job.ordered.Load(), grace) }
 
-// stopResult returns how the run ends because somebody has asked for it; nil if nobody has.
-func (j *owner) stopResult() *Result {
-	if v := j.ordered.Load(); v != nil {
-		return v
-	}
-	if cause := context.Cause(j.config.Stop); cause != nil {
-		return &Result{State: job.Paused, Reason: cause.Error()}
-	}
-	return nil
-}
-
 // mostSlots bounds what a job is scaled to.
 func (j *owner) mostSlots() (most int, why string) {
 	if j.fleet != nil {
@@ -192,9 +171,6 @@ func (j *owner) mostSlots() (most int, why string) {
 	c := process.CapacityNow()
 	return c.Most, c.Limit + " allows"
 }
-
-// maxFleetSlots bounds what is given to a fleet at once.
-const maxFleetSlots = 100_000
 
 func (p *pool) scale(r job.Request) job.Answer {
 	j := p.job
@@ -235,14 +211,6 @@ func (p *pool) scale(r job.Request) job.Answer {
 		text += fmt.Sprintf("; no more than %d can be used, for lack of files, processes or memory", room)
 	}
 	return job.Done("%s", text)
-}
-
-// resize changes the number of slots.
-func (p *pool) resize(n int) {
-	p.job.parallel = n
-	if p.flights != nil { // else the next pool begins with as many
-		p.slots.resize(n)
-	}
 }
 
 func (p *pool) skip(r job.Request) job.Answer {
@@ -361,9 +329,6 @@ func (j *owner) itemAt(index int) (string, error) {
 	return it.ID, err
 }
 
-// errSkipped ends an attempt at an item that is not to run any more.
-var errSkipped = errors.New("the item is skipped")
-
 // skipWaiting settles an item that is not running.
 func (j *owner) skipWaiting(id string, index int) {
 	j.recordSkipped(events.AgentFailed{ItemID: id, ItemIndex: index, Attempt: j.Fold.NextNumber(index) - 1})
@@ -377,12 +342,6 @@ func (p *pool) dropSkipped(d dueItem) bool {
 	}
 	p.job.skipWaiting(d.id, d.index)
 	return true
-}
-
-// recordSkipped settles an item as skipped, because somebody asked for it.
-func (j *owner) recordSkipped(e events.AgentFailed) int64 {
-	e.Error, e.ErrorType = "skipped by "+j.Fold.Skips[e.ItemIndex], retry.TypeSkipped
-	return j.fail(e, errorpolicy.Decision{Action: errorpolicy.Skip}, time.Now(), false)
 }
 
 // forget removes an item that has not begun, or that waits for its next attempt, from what is to start; inTurn
@@ -491,24 +450,4 @@ func (p *pool) withHolds(text string) string {
 		text += "; nothing starts meanwhile: " + reason
 	}
 	return text
-}
-
-// whileHeld waits while the job is paused, at the beginning of a phase. It returns how the run ends, if it does.
-func (j *owner) whileHeld(ctx context.Context) (*Result, error) {
-	if v := j.stopResult(); v != nil || j.Fold.Limits.Pause.Hold == nil {
-		return v, nil
-	}
-	p := &pool{job: j, runners: newRunners(ctx), source: source{cancel: func() {}}, single: single{between: true}, suspects: suspects{out: -1}}
-	p.openNoGates()
-	defer p.runners.kill(nil)
-	p.run(ctx)
-	return p.halted, j.Log.Err()
-}
-
-// result returns v, or nothing.
-func result(v *Result) Result {
-	if v == nil {
-		return Result{}
-	}
-	return *v
 }

@@ -329,20 +329,25 @@ func (p *pool) noteRated(now time.Time) {
 	}
 }
 
-// turnTaken ends the wait for a turn.
-func (p *pool) turnTaken() {
-	if p.lobby.since.IsZero() {
-		return
+// wake gives a free slot to the agent that has been due longest. It returns false when none is due.
+func (p *pool) wake(now time.Time) bool {
+	if len(p.lobby.parked) == 0 || p.lobby.parked[0].due.After(now) {
+		return p.wakeInTurn(now)
 	}
-	if p.job.config.RateWaited != nil {
-		p.job.config.RateWaited(time.Since(p.lobby.since))
+	k := p.lobby.parked.pop()
+	if k.turn && p.job.Fold.Limits.TakesTurns() {
+		p.lobby.woken.add(p.flights[k.token].keys.rate, k)
+		return true
 	}
-	p.lobby.since = time.Time{}
+	p.goOn(k)
+	return true
 }
 
-// hasReady reports whether something may be there to start in a shared slot.
-func (p *pool) hasReady(now time.Time) bool {
-	l := &p.lobby
-	return l.fresh != nil || l.hasDue(now) && !l.retriesWait ||
-		len(l.parked) > 0 && !l.parked[0].due.After(now) || l.woken.len() > 0 || l.starts.len() > 0
+// exitOutside ends a run that is not to wait for the next window, once there is something that would have to wait.
+func (p *pool) exitOutside() {
+	reason := p.gates.windows.Reason()
+	if reason == "" || !p.job.config.ExitOutside || p.exhausted() && len(p.suspects.waiting) == 0 {
+		return
+	}
+	p.halt(Result{State: job.Paused, Reason: reason, Outside: true}, untilTheyEnd)
 }

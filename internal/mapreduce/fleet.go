@@ -106,12 +106,6 @@ func (p *pool) recordFleet(now time.Time) {
 	j.recorded = n
 }
 
-const (
-	mostSubmitters = 16  // goroutines
-	mostUnsent     = 256 // attempts that wait for one
-	mostAtOnce     = 32  // that one takes
-)
-
 // submit has an attempt given to the fleet.
 func (p *pool) submit(a agent.Attempt) {
 	s := &p.submitter
@@ -132,3 +126,6 @@ func (p *pool) submit(a agent.Attempt) {
 		return nil
 	})
 }
+
+// maxFleetSlots bounds what is given to a fleet at once.
+const maxFleetSlots = 100_000

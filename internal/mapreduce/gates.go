@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"prodigy/internal/job"
 	"prodigy/internal/limit"
 	"prodigy/internal/limits"
 )
@@ -188,7 +187,7 @@ func (p *pool) watchMachine(ctx context.Context) error {
 			}
 			last = short
 			select {
-			case j.inbox <- message{event: p.gates.guards.Found(short)}:
+			case j.inbox <- emitted{event: p.gates.guards.Found(short)}:
 			case <-ctx.Done():
 				return nil
 			}
@@ -203,13 +202,4 @@ func (j *owner) machine() (limit.Machine, error) {
 		return j.config.Machine()
 	}
 	return limit.MachineNow(j.config.Dir, j.place.EventsDir())
-}
-
-// exitOutside ends a run that is not to wait for the next window, once there is something that would have to wait.
-func (p *pool) exitOutside() {
-	reason := p.gates.windows.Reason()
-	if reason == "" || !p.job.config.ExitOutside || p.exhausted() && len(p.suspects.waiting) == 0 {
-		return
-	}
-	p.halt(Result{State: job.Paused, Reason: reason, Outside: true}, untilTheyEnd)
 }

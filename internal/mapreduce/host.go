@@ -12,15 +12,6 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// host is a job as the executor of its attempts sees it. Its methods run on the goroutines of the attempts:
-// they send messages to the owner of the job, and touch nothing that is the owner's.
-type host struct {
-	job      *owner
-	breakers agent.StepBreakers
-	unmasked agent.UnmaskedOutputs
-	starts   starts
-}
-
 var _ agent.Host = (*host)(nil)
 
 // Emit sends an event to the owner, which records it.
@@ -29,12 +20,22 @@ func (h *host) Emit(a *agent.Attempt, e events.Event) {
 		return // it is about no phase and no item
 	}
 	select {
-	case h.job.inbox <- message{event: e, from: a.ID}:
+	case h.job.inbox <- emitted{e, a.ID}:
 	case <-h.job.closing: // it is about an attempt that was given up, and nobody records it any more
 	}
 }
 
-func (h *host) emit(e events.Event) { h.job.inbox <- message{event: e} }
+func (h *host) emit(e events.Event) { h.job.inbox <- emitted{event: e} }
+
+func (m emitted) deliver(p *pool) {
+	p.job.Record(p.job.printed.withOutputs(m.event, m.attempt))
+	switch e := m.event.(type) {
+	case events.QuotaResumed:
+		p.restartClocks()
+	case events.AgentPlaced:
+		p.placed(e)
+	}
+}
 
 // Progress passes e to whoever watches the job.
 func (h *host) Progress(_ *agent.Attempt, e events.AgentProgress) {
@@ -73,7 +74,7 @@ func (h *host) StepTurn(ctx context.Context, a *agent.Attempt, t agent.StepTurn,
 
 // parked has the owner wake an agent, and returns the slot that it goes on in.
 func (h *host) parked(ctx context.Context, k *parking) (slot int, err error) {
-	h.job.inbox <- message{park: k}
+	h.job.inbox <- k
 	select {
 	case slot := <-k.wake:
 		return slot, nil

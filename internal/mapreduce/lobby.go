@@ -39,23 +39,25 @@ func (j *owner) newLobby() (lobby, error) {
 // when that is set forward, and is asked for again when it is set back.
 const mostSleep = time.Minute
 
-// sameSlot answers an agent that it had better wait in its slot, since so many wait already.
-const sameSlot = -1
-
-// maxParked bounds the agents that wait outside the slots: each is a goroutine with its variables.
-const maxParked = 1024
-
 // before puts the agent first that is due first.
 func (k *parking) Before(l *parking) bool { return k.due.Before(l.due) }
 
-// park takes the slot of an agent that waits, unless too many wait already.
-func (p *pool) park(k *parking) {
-	if p.lobby.waits() >= maxParked {
+// deliver has an agent wait, and takes its slot for that if it does not keep it, unless too many wait already.
+func (k *parking) deliver(p *pool) {
+	f := p.flights[k.token]
+	switch {
+	case f == nil: // it has ended: what a worker says of an attempt and the end of it come by different ways
 		k.wake <- sameSlot
-		return
+	case k.step != nil:
+		p.askTurn(k)
+	case k.keeps:
+		p.lobby.asking.add(f.keys.rate, k)
+	case p.lobby.waits() >= maxParked:
+		k.wake <- sameSlot
+	default:
+		p.leaveSlot(k)
+		p.lobby.parked.push(k)
 	}
-	p.leaveSlot(k)
-	p.lobby.parked.push(k)
 }
 
 // unpark removes an agent that ended while it was parked, because of a timeout. One on a fleet may be parked
@@ -68,37 +70,20 @@ func (p *pool) unpark(token int64) {
 	}
 }
 
-// wake gives a free slot to the agent that has been due longest. It returns false when none is due.
-func (p *pool) wake(now time.Time) bool {
-	if len(p.lobby.parked) == 0 || p.lobby.parked[0].due.After(now) {
-		return p.wakeInTurn(now)
-	}
-	k := p.lobby.parked.pop()
-	if k.turn && p.job.Fold.Limits.TakesTurns() {
-		p.lobby.woken.add(p.flights[k.token].keys.rate, k)
-		return true
-	}
-	p.goOn(k)
-	return true
+// hasReady reports whether something may be there to start in a shared slot.
+func (p *pool) hasReady(now time.Time) bool {
+	l := &p.lobby
+	return l.fresh != nil || l.hasDue(now) && !l.retriesWait ||
+		len(l.parked) > 0 && !l.parked[0].due.After(now) || l.woken.len() > 0 || l.starts.len() > 0
 }
 
-// goOn has a parked agent go on in a free slot. One that waits for something else since then gets its slot with that.
-func (p *pool) goOn(k *parking) {
-	f := p.flights[k.token]
-	if f.waits != k {
-		k.wake <- sameSlot
+// turnTaken ends the wait for a turn.
+func (p *pool) turnTaken() {
+	if p.lobby.since.IsZero() {
 		return
 	}
-	f.slot, f.waits, f.began = p.takeSlot(), nil, time.Now()
-	k.wake <- f.slot
-}
-
-// leaveSlot frees the slot of an agent that waits.
-func (p *pool) leaveSlot(k *parking) {
-	f := p.flights[k.token]
-	if f.waits == nil || f.waits.step == nil { // else this was said before it asked for the turn of a step, and comes after that
-		f.waits = k
+	if p.job.config.RateWaited != nil {
+		p.job.config.RateWaited(time.Since(p.lobby.since))
 	}
-	p.freeSlot(f.slot)
-	f.slot = 0
+	p.lobby.since = time.Time{}
 }

@@ -4,21 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
-	"prodigy/internal/gitspace"
-	"prodigy/internal/items"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/limit"
 	"prodigy/internal/limits"
-	"prodigy/internal/process"
-	"prodigy/internal/retry"
 	"prodigy/internal/reuse"
 )
 
@@ -263,205 +256,19 @@ func (p *pool) selected() {
 	p.checkPolicy()
 }
 
-func (p *pool) haltSelecting(err error) { p.halt(p.job.selectionFailed(err), p.stopGrace()) }
+// handle does what follows from a message.
+func (p *pool) handle(m message) { m.deliver(p) }
 
-// selectionFailed returns how a run ends whose selection of items has failed.
-func (j *owner) selectionFailed(err error) Result {
-	v := Result{State: job.Failed, Reason: "select items: " + err.Error() + j.uncommitted(err), Cause: err}
-	v.Refused = items.Mistaken(err) && j.workflow.Setup == nil
-	return v
-}
-
-// start runs one attempt of an item in a free slot. The keys are those of the limits that it takes a turn of.
-func (p *pool) start(it offered, keys itemKeys) {
-	p.turnTaken()
-	a := p.attempt(it.Item, p.job.Fold.NextNumber(it.Index), p.takeSlot())
-	a.Token = p.job.Record(events.AgentStarted{
-		ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker,
-		Alone: p.suspects.alone, Base: a.Base,
-		Fleet: p.job.fleet != nil, Suspect: it.Index == p.suspects.out, Reason: it.reason, Key: keys.rate,
-		BreakerKey: keys.breaker,
-	}).Seq
-	p.fly(a, keys)
-}
-
-// fly has a worker run an attempt whose start is recorded.
-func (p *pool) fly(a agent.Attempt, keys itemKeys) {
-	f := &flight{
-		index: a.ItemIndex, number: a.Number, slot: a.Worker, keys: keys, began: time.Now(),
-		placed: p.job.fleet == nil || a.Adopted,
-	}
-	p.flights[a.Token] = f
-	if p.job.Fold.Times.Limits() {
-		p.watch.clocks.push(clock{f.began, a.Token})
-		p.soonStraggling()
-	}
-	if p.job.config.Trace {
-		a.Trace = p.job.span().Attempt(a.Token).String()
-	}
-	p.runners.running++
-	p.startWorker(a)
-}
-
-// adopt takes over attempts that outlived the run before. If there are more of them than slots, the others have none.
-func (p *pool) adopt() {
-	for _, index := range slices.Sorted(maps.Keys(p.job.Fold.Running)) {
-		f := p.job.Fold.Running.At(index)
-		if f.Suspect {
-			p.suspects.out = index
-		}
-		p.adoptOne(index, f)
-	}
-}
-
-func (p *pool) adoptOne(index int, f job.Running) {
-	slot := 0
-	if len(p.slots.free) > 0 {
-		slot = p.takeSlot()
-	}
-	a := p.attempt(items.Item{ID: f.ID, Index: index}, f.Number, slot)
-	a.Token, a.Adopted, a.RanOn = f.Token, true, f.Node
-	if p.job.space != nil {
-		p.inWorkspace(&a, f.Base, f.Resolve)
-	}
-	p.fly(a, itemKeys{f.Key, p.job.Fold.Limits.Breaker.KeyOf(index)})
-	if p.job.Fold.Skips[index] != "" {
-		p.flights[a.Token].end(errSkipped)
-	}
-}
-
-// attempt returns an attempt at an item in a slot.
-func (p *pool) attempt(it items.Item, number, slot int) agent.Attempt {
-	a := p.template
-	a.ItemID, a.ItemIndex, a.Item = it.ID, it.Index, it.Data
-	a.ItemTotal = p.job.itemTotal()
-	a.Outputs = p.job.printed.granted()
-	p.job.Fold.TakeUp(&a, it.ID)
-	a.Number, a.Worker = number, slot
-	// of attempts that are lost there is a number and no failure
-	a.Lost = p.job.fleet != nil && number-1 > p.job.Fold.Failures[it.Index]
-	a.CorrelationID = p.job.place.ID + "/" + it.ID
-	a.ID = p.job.attemptID(it.ID, number)
-	if again := p.job.workflow.ErrorPolicy.RetryConfig; again != nil && len(a.Handler) > 0 {
-		a.Again = &agent.Again{Policy: *again, State: p.job.Fold.RetryOf(it.Index)}
-	}
-	if p.job.space != nil {
-		base, resolve := p.job.base(it.Index), p.job.Fold.Waiting[it.Index].Resolve
-		if resolve != "" {
-			base = p.job.Fold.Head
-		}
-		p.inWorkspace(&a, base, resolve)
-	}
-	return a
-}
-
-// inWorkspace has an attempt begin at a commit in a workspace. resolve is the work whose conflict it resolves;
-// empty: it is none of those.
-func (p *pool) inWorkspace(a *agent.Attempt, base, resolve string) {
-	a.Base, a.Branch = base, gitspace.Config{JobID: a.JobID}.Branch(a.ItemIndex)
-	if resolve != "" {
-		a.Resolve, a.Steps, a.Handler = resolve, p.job.workflow.Workspace.Resolve, nil
-		a.SetSpec()
-	}
-}
-
-// startWorker gives an attempt to an idle goroutine, whose stack has grown already, or to a new one. One for a
-// fleet does not keep its goroutine.
-func (p *pool) startWorker(a agent.Attempt) {
-	if p.job.fleet != nil && a.ItemID != "" {
-		token := a.Token // the function is kept while the attempt is out, which holds no attempt then
-		p.flights[token].end = func(cause error) { p.job.fleet.End(token, cause) }
-		p.submit(a)
-		return
-	}
-	t := task{p.runners.ctx, a}
-	if f := p.flights[a.Token]; f != nil {
-		t.ctx, f.end = context.WithCancelCause(p.runners.ctx)
-	}
-	select {
-	case p.runners.idle <- t:
-	default:
-		p.job.agents.Go(func() error {
-			p.job.execute(t.ctx, t.attempt)
-			for t := range p.runners.idle {
-				p.job.execute(t.ctx, t.attempt)
-			}
-			return nil
-		})
-	}
-}
-
-// dropped settles an item that is not to start: its retry budget has expired, or the open breaker refuses it. It
-// reports whether it is one.
-func (p *pool) dropped(it items.Item, v limits.Verdict, now time.Time) bool {
-	again, used := p.job.workflow.ErrorPolicy.RetryConfig, p.job.Fold.RetryOf(it.Index)
+// deliver takes the end of an attempt.
+func (e *attemptEnd) deliver(p *pool) {
+	p.runners.running--
 	switch {
-	case again != nil && again.Expired(used, now):
-		p.job.giveUp(it, used)
-	case v.Answer == limits.Refuse:
-		p.job.refuse(it)
+	case e.attempt.ItemID == "":
+		p.single.end = e
+	case errors.Is(e.err, agent.ErrDetached):
+		p.release(e, p.job.Fold.Seq)
 	default:
-		return false
-	}
-	p.suspects.ended(it.Index)
-	return true
-}
-
-// giveUp records the failure of an item whose retry budget expired before its next attempt could begin.
-func (j *owner) giveUp(it items.Item, used retry.State) {
-	last := j.Fold.Failed[it.Index]
-	d := j.Fold.Policy.GiveUp(errorpolicy.Outcome{
-		ItemID:  it.ID,
-		Failure: retry.Failure{Type: last.Type, Message: last.Error, ExitCode: -1}, Retry: used,
-	})
-	j.fail(events.AgentFailed{
-		ItemID: it.ID, ItemIndex: it.Index, Attempt: j.Fold.NextNumber(it.Index) - 1, Step: last.Step,
-		Error: "retry budget exhausted: " + last.Error, ErrorType: last.Type,
-	}, d, time.Now(), false)
-}
-
-// refuse dead-letters an item that the open breaker does not admit.
-func (j *owner) refuse(it items.Item) {
-	j.fail(events.AgentFailed{
-		ItemID: it.ID, ItemIndex: it.Index, Attempt: j.Fold.NextNumber(it.Index) - 1,
-		Error: "refused: the circuit breaker is open", ErrorType: retry.TypeCircuitOpen,
-	}, errorpolicy.Decision{Action: errorpolicy.DLQ}, time.Now(), false)
-}
-
-func (p *pool) handle(m message) {
-	switch {
-	case m.event != nil:
-		p.job.Record(p.job.printed.withOutputs(m.event, m.from))
-	case m.printed != nil:
-		p.haltForOwn(p.job.printed.keep(m.printed))
-	case m.park != nil && p.flights[m.park.token] == nil: // it has ended: what a worker says of an attempt and the end of it come by different ways
-		m.park.wake <- sameSlot
-	case m.park != nil && m.park.step != nil:
-		p.askTurn(m.park)
-	case m.park != nil && m.park.keeps:
-		p.lobby.asking.add(p.flights[m.park.token].keys.rate, m.park)
-	case m.park != nil:
-		p.park(m.park)
-	case m.synced != nil:
-		p.runners.syncing--
-		p.freeSlot(m.synced.slot)
-	case m.merged != nil:
-		p.merged(m.merged)
-	case m.done != nil && m.done.attempt.ItemID == "":
-		p.runners.running--
-		p.single.end = m.done
-	case m.done != nil && errors.Is(m.done.err, agent.ErrDetached):
-		p.runners.running--
-		p.release(m.done, p.job.Fold.Seq)
-	case m.done != nil:
-		p.runners.running--
-		p.ended(m.done)
-	}
-	switch e := m.event.(type) {
-	case events.QuotaResumed:
-		p.restartClocks()
-	case events.AgentPlaced:
-		p.placed(e)
+		p.ended(e)
 	}
 }
 
@@ -479,19 +286,6 @@ func (p *pool) ended(e *attemptEnd) {
 	}
 	p.release(e, seq)
 	p.checkPolicy()
-}
-
-// haltForOwn stops the pool after an error of prodigy itself, since the next attempt would fail too. A stop is
-// no such error.
-func (p *pool) haltForOwn(err error) {
-	if err == nil || p.halted != nil || p.runners.ctx.Err() != nil || p.job.stopped(err) {
-		return
-	}
-	if spent, ok := errors.AsType[*limit.JobSpent](err); ok {
-		p.halt(Result{State: job.Failed, Reason: spent.Error(), Budget: spent}, untilTheyEnd)
-		return
-	}
-	p.halt(Result{State: job.Failed, Reason: err.Error(), Cause: err}, p.stopGrace())
 }
 
 // release frees the slot of an agent that has ended; with strict durability not before its record is on disk.
@@ -523,57 +317,6 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 	p.freeSlot(slot)
 }
 
-// checkPolicy stops the pool when the policy says so.
-func (p *pool) checkPolicy() {
-	if reason, stop := p.job.Fold.Policy.Stop(); stop {
-		p.halt(Result{State: job.Failed, Reason: reason}, p.stopGrace())
-	}
-	if reason, alike := p.job.Fold.AllAlike(); alike {
-		p.halt(Result{State: job.Failed, Reason: reason}, p.stopGrace())
-	}
-}
-
-func (p *pool) stopGrace() time.Duration {
-	if p.job.config.StopNow {
-		return 0
-	}
-	return p.job.config.Grace
-}
-
-// untilTheyEnd is a grace without an end: what runs is paid for.
-const untilTheyEnd = time.Duration(-1)
-
-// halt begins a stop: nothing starts any more, waits end, and running agents have the grace to finish. The
-// first reason is kept; a later halt can only shorten the grace.
-func (p *pool) halt(v Result, grace time.Duration) {
-	if p.halted == nil {
-		p.halted = &v
-		p.source.cancel()
-		select {
-		case <-p.job.halting: // a phase before was halted, and came to its end all the same
-		default:
-			close(p.job.halting)
-		}
-	}
-	if grace != untilTheyEnd && p.ending.grace == nil {
-		p.ending.grace = time.After(grace)
-		p.holdFleet()
-	}
-	if grace == 0 {
-		p.runners.kill(stopCause(v))
-	}
-}
-
-// stopCause ends processes without grace when they are to get none.
-func stopCause(v Result) error { return fmt.Errorf("%s: %w", v.Reason, process.ErrKill) }
-
-// limits returns the limits in time of the agents of the map phase.
-func (j *owner) limits() (agent.Limits, error) {
-	m := j.workflow.Map
-	limit, err := j.config.limit(j.workflow, "agent_timeout_secs", m.AgentLimit())
-	return agent.Limits{Agent: limit, Cleanup: m.Timeouts.Cleanup, SkipHandlerOnTimeout: m.Timeouts.Action != ""}, err
-}
-
 // due returns the items that waited for their next attempt when the run before ended.
 func (j *owner) due() ordered[dueItem] {
 	var due ordered[dueItem]
@@ -589,11 +332,22 @@ func (j *owner) due() ordered[dueItem] {
 	return due
 }
 
-// itemTotal is how many items there are, 0 while that is unknown. The values of a command line are known from
-// the first on.
-func (j *owner) itemTotal() int {
-	if m := j.workflow.Map; m.ItemsFromArgs {
-		return len(m.Input.Items)
+// whileHeld waits while the job is paused, at the beginning of a phase. It returns how the run ends, if it does.
+func (j *owner) whileHeld(ctx context.Context) (*Result, error) {
+	if v := j.stopResult(); v != nil || j.Fold.Limits.Pause.Hold == nil {
+		return v, nil
 	}
-	return j.Fold.Total
+	p := &pool{job: j, runners: newRunners(ctx), source: source{cancel: func() {}}, single: single{between: true}, suspects: suspects{out: -1}}
+	p.openNoGates()
+	defer p.runners.kill(nil)
+	p.run(ctx)
+	return p.halted, j.Log.Err()
+}
+
+// result returns v, or nothing.
+func result(v *Result) Result {
+	if v == nil {
+		return Result{}
+	}
+	return *v
 }

@@ -19,14 +19,6 @@ import (
 // of work, and returns what of it could be merged. Its work counts once WorktreeMerged is recorded; what is not
 // merged when a run ends is merged first by the next.
 
-// workOf returns the work of an item for the merger.
-func workOf(index int, m job.Merging) gitspace.Work {
-	return gitspace.Work{
-		ItemID: m.ID, Index: index, Attempt: m.Number, Base: m.Base, Commit: m.Commit, Date: m.Done,
-		Files: m.Files, Insertions: m.Insertions, Deletions: m.Deletions,
-	}
-}
-
 const (
 	mergesAtOnce = 64 // without verify
 	// times max_parallel: how many items may wait to be merged, where slots are not held, before no more are
@@ -134,7 +126,7 @@ func (p *pool) merge() {
 			end.merged, end.err = j.space.Merge(ctx, head, batch)
 			end.took = time.Since(began)
 		}
-		j.inbox <- message{merged: &end}
+		j.inbox <- &end
 		return nil
 	})
 }
@@ -153,8 +145,9 @@ func (p *pool) nextBatch() []gitspace.Work {
 	return batch
 }
 
-// merged records what the merger has done: first all that was merged, in one record, and then a failure for each other.
-func (p *pool) merged(end *mergeEnd) {
+// deliver records what the merger has done: first all that was merged, in one record, and then a failure for each
+// other.
+func (end *mergeEnd) deliver(p *pool) {
 	m := &p.merger
 	batch := m.batch
 	m.busy, m.batch = false, nil

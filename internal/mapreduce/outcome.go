@@ -11,7 +11,9 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/items"
 	"prodigy/internal/job"
+	"prodigy/internal/limits"
 	"prodigy/internal/retry"
 )
 
@@ -69,13 +71,19 @@ func (j *owner) take(e *attemptEnd) {
 
 // sendEnd sends the end of an attempt to the owner.
 func (j *owner) sendEnd(e *attemptEnd) {
-	j.inbox <- message{done: e}
+	j.inbox <- e
 	if e.ack == nil {
 		return
 	}
 	k := <-e.ack
 	_ = j.Log.Wait(k.seq) // the owner learns of a write error from the log itself
-	j.inbox <- message{synced: &k}
+	j.inbox <- k
+}
+
+// deliver frees the slot of an agent whose end is on disk.
+func (k ack) deliver(p *pool) {
+	p.runners.syncing--
+	p.freeSlot(k.slot)
 }
 
 // makeReady completes an attempt with what is not known of it before it runs. It reports false if it has ended by that.
@@ -261,4 +269,47 @@ func (j *owner) whySkipped(e events.AgentFailed, timedOut bool) string {
 		return "handled by " + p.OnItemFailure.Handler
 	}
 	return "on_item_failure: skip"
+}
+
+// recordSkipped settles an item as skipped, because somebody asked for it.
+func (j *owner) recordSkipped(e events.AgentFailed) int64 {
+	e.Error, e.ErrorType = "skipped by "+j.Fold.Skips[e.ItemIndex], retry.TypeSkipped
+	return j.fail(e, errorpolicy.Decision{Action: errorpolicy.Skip}, time.Now(), false)
+}
+
+// dropped settles an item that is not to start: its retry budget has expired, or the open breaker refuses it. It
+// reports whether it is one.
+func (p *pool) dropped(it items.Item, v limits.Verdict, now time.Time) bool {
+	again, used := p.job.workflow.ErrorPolicy.RetryConfig, p.job.Fold.RetryOf(it.Index)
+	switch {
+	case again != nil && again.Expired(used, now):
+		p.job.giveUp(it, used)
+	case v.Answer == limits.Refuse:
+		p.job.refuse(it)
+	default:
+		return false
+	}
+	p.suspects.ended(it.Index)
+	return true
+}
+
+// giveUp records the failure of an item whose retry budget expired before its next attempt could begin.
+func (j *owner) giveUp(it items.Item, used retry.State) {
+	last := j.Fold.Failed[it.Index]
+	d := j.Fold.Policy.GiveUp(errorpolicy.Outcome{
+		ItemID:  it.ID,
+		Failure: retry.Failure{Type: last.Type, Message: last.Error, ExitCode: -1}, Retry: used,
+	})
+	j.fail(events.AgentFailed{
+		ItemID: it.ID, ItemIndex: it.Index, Attempt: j.Fold.NextNumber(it.Index) - 1, Step: last.Step,
+		Error: "retry budget exhausted: " + last.Error, ErrorType: last.Type,
+	}, d, time.Now(), false)
+}
+
+// refuse dead-letters an item that the open breaker does not admit.
+func (j *owner) refuse(it items.Item) {
+	j.fail(events.AgentFailed{
+		ItemID: it.ID, ItemIndex: it.Index, Attempt: j.Fold.NextNumber(it.Index) - 1,
+		Error: "refused: the circuit breaker is open", ErrorType: retry.TypeCircuitOpen,
+	}, errorpolicy.Decision{Action: errorpolicy.DLQ}, time.Now(), false)
 }

@@ -11,8 +11,10 @@ func (h *host) Output(a *agent.Attempt, e outputs.Entry) {
 	if h.job.config.Printed != nil {
 		h.job.config.Printed(e)
 	}
-	h.job.inbox <- message{printed: &printedBy{attempt: a.ID, entry: e}}
+	h.job.inbox <- printedBy{attempt: a.ID, entry: e}
 }
+
+func (m printedBy) deliver(p *pool) { p.haltForOwn(p.job.printed.keep(m)) }
 
 // openOutputs opens the store of what steps print, behind what earlier runs have left.
 func (j *owner) openOutputs() (err error) {

@@ -3,7 +3,6 @@ package mapreduce
 import (
 	"context"
 	"errors"
-	"maps"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -41,82 +40,131 @@ type owner struct {
 	executor Executor
 	host     *host
 	printed  printed
-	shared   *sharedSlots   // nil if the items share no slots with other jobs
-	inbox    chan message   // from agents to the owner
-	halting  chan struct{}  // closed when a pool begins to stop
-	agents   errgroup.Group // every goroutine of the run
 
-	runSeq int64          // number of the record that the run begins with
-	died   *time.Time     // when the run before died, if nothing explains that
-	serial bool           // there is one slot, which its agent keeps, so that one item comes after the other
-	room   atomic.Int64   // how many agents may run at once by what there is of files, processes and memory
-	crowds crowds         // of retries that are due at once
-	stages []limits.Stage // of the rollout of the map phase
+	// shared is nil if the items share no slots with other jobs.
+	shared *sharedSlots
+
+	// inbox has the messages to the owner. It is buffered, and read only while a pool runs.
+	inbox chan message
+
+	// halting is closed when a pool begins to stop, which ends the waits of its agents.
+	halting chan struct{}
+
+	// agents has every goroutine of the run. The run ends when all of them have.
+	agents errgroup.Group
+
+	// runSeq is the number of the record that the run begins with.
+	runSeq int64
+
+	// died is when the run before died. Nil means that it did not, or that something explains its death.
+	died *time.Time
+
+	// serial means that there is one slot, which its agent keeps, so that one item comes after the other.
+	serial bool
+
+	// room is how many agents may run at a time by what there is of files, processes and memory. Goroutines of
+	// agents lower it.
+	room atomic.Int64
+
+	// crowds count the retries that are due at the same time.
+	crowds crowds
+
+	// stages are those of the rollout of the map phase.
+	stages []limits.Stage
 }
 
 // held is what a run holds besides the files of the job.
 type held struct {
 	lock     *jobs.Lock
 	register *process.Register
-	temp     string // directory of the private files of this run
+
+	// temp is the directory of the private files of this run.
+	temp string
 }
 
 // onWorkers is what a job has that runs on a fleet.
 type onWorkers struct {
-	fleet      Fleet                                      // the executor, if it is one; else nil
-	returned   func(*agent.Attempt, agent.Outcome, error) // takes what comes from it
-	fleetSlots fleetSlots                                 // what it says
-	// nobody has said how many slots: they are those of the workers
-	elastic  bool
-	recorded int // slots of the fleet, as they were recorded or told last
-	// when the change since then is recorded; zero if there is none
+	// fleet is the executor, if that is one. Nil means that the items run on this machine.
+	fleet Fleet
+
+	// returned takes the outcomes of attempts from the fleet. It is called on goroutines of the fleet.
+	returned func(*agent.Attempt, agent.Outcome, error)
+
+	// fleetSlots are the slots of the workers, as the fleet has said last.
+	fleetSlots fleetSlots
+
+	// elastic means that nobody has said how many slots there are: they are those of the workers.
+	elastic bool
+
+	// recorded is the number of slots of the fleet that was recorded or told last.
+	recorded int
+
+	// recordAt is when the change since then is recorded. Zero means that nothing has changed.
 	recordAt time.Time
-	// another workflow has another number of slots than somebody asked for
+
+	// rescaled means that another workflow has another number of slots than somebody asked for.
 	rescaled bool
 }
 
 // onItems is what is done for items beside their commands.
 type onItems struct {
-	space          Space                    // nil if the job has no workspaces
-	workspaceSteps map[string]agent.Attempt // setup and verify: see setSteps
-	places         map[string]string        // see agent.Config
-	files          *reuse.Files             // nil if the map phase names none
-	reuse          *reuse.Reuse             // nil if no results are taken over
+	// space is nil if the job has no workspaces.
+	space Space
+
+	// workspaceSteps are the attempts that make workspaces ready and verify merges, by "setup" and "verify". They
+	// are made anew when a phase begins: see setSteps.
+	workspaceSteps map[string]agent.Attempt
+
+	// places are those of agent.Config.
+	places map[string]string
+
+	// files is nil if the map phase names none.
+	files *reuse.Files
+
+	// reuse is nil if no results are taken over.
+	reuse *reuse.Reuse
 }
 
 // steering is the way of requests to the owner.
 type steering struct {
-	controls chan controlCall       // from who steers the job
-	closing  chan struct{}          // closed when the owner takes no more requests
-	unlisten func() error           // ends the way in of requests; nil if there is none
-	ordered  atomic.Pointer[Result] // how the run is to end, because a request said so
-	gate     holdGate               // of the next tries of steps
-	waits    waits                  // of steps for their next tries
-}
+	// controls has the requests of whoever steers the job.
+	controls chan controlCall
 
-// message is sent by an agent to the owner. Exactly one of its fields is set, but for from.
-type message struct {
-	event   events.Event
-	from    string // ID of the attempt of event, if it is of one
-	printed *printedBy
-	done    *attemptEnd
-	merged  *mergeEnd
-	park    *parking
-	synced  *ack // an agent has waited for the disk
+	// closing is closed when the owner takes no more requests.
+	closing chan struct{}
+
+	// unlisten ends the way in of requests. It is nil if there is none.
+	unlisten func() error
+
+	// ordered is how the run is to end because a request said so. Nil means that none has.
+	ordered atomic.Pointer[Result]
+
+	// gate holds back the next tries of steps while the job is paused.
+	gate holdGate
+
+	// waits are the steps that wait for their next tries.
+	waits waits
 }
 
 // attemptEnd is how an agent ended.
 type attemptEnd struct {
-	attempt    *agent.Attempt
-	outcome    agent.Outcome
-	outputFile string // of an output that is too large for its record
-	outputCRC  string // of that file
-	files      reuse.Attempt
-	err        error // a stop, or what prodigy could not do
-	ack        chan ack
+	attempt *agent.Attempt
+	outcome agent.Outcome
+
+	// outputFile is the file of an output that is too large for its record, and outputCRC the checksum of that file.
+	outputFile, outputCRC string
+
+	files reuse.Attempt
+
+	// err is the cause of a stop, or what prodigy itself could not do. Neither is a failure of the item.
+	err error
+
+	// ack is nil if the slot is free before the record of the end is on disk.
+	ack chan ack
 }
 
-// ack is the answer to an attemptEnd: the record to wait for before the slot is free.
+// ack is the answer to an attemptEnd: the record to wait for before the slot is free. It comes back as a message
+// when the record is on disk.
 type ack struct {
 	seq  int64
 	slot int
@@ -128,15 +176,27 @@ type parking struct {
 	index int   // of its item
 	id    string
 	due   time.Time
-	wake  chan int // the slot it continues in, or sameSlot
-	turn  bool     // it takes a turn of the limit of starts, if there is one
-	keeps bool     // it has kept its slot, and only asks for the turn
-	gone  bool     // it has ended meanwhile
 
-	step  *agent.StepTurn // it waits for a turn of the rate of a step
-	asked time.Time       // since when
+	// wake gets the slot in which the agent continues, or sameSlot. It has room for that one value, so that the owner
+	// never waits for an agent.
+	wake chan int
 
-	retries bool // it waits for its next try, not for others
+	// turn means that the agent takes a turn of the limit of starts, if there is one.
+	turn bool
+
+	// keeps means that the agent has kept its slot, and only asks for the turn.
+	keeps bool
+
+	// gone means that the agent has ended meanwhile. It is dropped when its turn comes.
+	gone bool
+
+	// step is the turn of the rate of a step that the agent has waited for since asked. It is nil if it waits for
+	// something else.
+	step  *agent.StepTurn
+	asked time.Time
+
+	// retries means that the agent waits for its own next try, and not for others.
+	retries bool
 }
 
 // stopping returns the cause of the stop that was asked for, or nil.
@@ -170,19 +230,6 @@ func slots(n int) string {
 		return "1 slot"
 	}
 	return strconv.Itoa(n) + " slots"
-}
-
-// attempt returns what all attempts of a phase have in common. The breakers of its steps continue in the state
-// that the log has.
-func (j *owner) attempt(phase string) agent.Attempt {
-	j.host.breakers.Continue(phase, maps.Clone(j.Fold.Circuits[phase]))
-	a := agent.Attempt{
-		JobID: j.place.ID, Workflow: j.workflow.Name, Phase: phase, Dir: j.config.Dir, Env: j.env(),
-		Secrets: j.config.Settings.Final, Args: j.config.Settings.Args,
-		Earlier: j.earlier(phase),
-	}
-	j.setSteps(a)
-	return a
 }
 
 // span returns the span of the job.
@@ -355,8 +402,12 @@ type mergeEnd struct {
 type printed struct {
 	policy outputs.Policy
 	store  *outputs.Store
-	spans  map[string]outputs.Span // of the attempts that run, by ID
-	err    error                   // of the first entry that could not be written
+
+	// spans are where the outputs of the running attempts are in the store, by the IDs of the attempts.
+	spans map[string]outputs.Span
+
+	// err is that of the first entry that could not be written. Nothing is written after it.
+	err error
 }
 
 // printedBy is a message of an attempt: a piece of what it printed.
@@ -373,7 +424,7 @@ func (p *printed) granted() outputs.Policy {
 }
 
 // keep writes what an attempt has printed.
-func (p *printed) keep(m *printedBy) error {
+func (p *printed) keep(m printedBy) error {
 	if p.err != nil {
 		return p.err
 	}
@@ -464,4 +515,42 @@ func (s *sharedSlots) close() error {
 		s.yield(slot)
 	}
 	return s.Close()
+}
+
+// errSkipped ends an attempt at an item that is not to run any more.
+var errSkipped = errors.New("the item is skipped")
+
+// stopResult returns how the run ends because somebody has asked for it; nil if nobody has.
+func (j *owner) stopResult() *Result {
+	if v := j.ordered.Load(); v != nil {
+		return v
+	}
+	if cause := context.Cause(j.config.Stop); cause != nil {
+		return &Result{State: job.Paused, Reason: cause.Error()}
+	}
+	return nil
+}
+
+// host is a job as the executor of its attempts sees it. Its methods run on the goroutines of the attempts:
+// they send messages to the owner of the job, and touch nothing that is the owner's.
+type host struct {
+	job      *owner
+	breakers agent.StepBreakers
+	unmasked agent.UnmaskedOutputs
+	starts   starts
+}
+
+func inPhase(name, message string) string {
+	if name == "" {
+		return message
+	}
+	return name + ": " + message
+}
+
+// emitted is an event that happened outside of the loop.
+type emitted struct {
+	event events.Event
+
+	// attempt is the ID of the attempt whose step the event is about. It is empty for an event of the job.
+	attempt string
 }

@@ -59,13 +59,6 @@ func (j *owner) phaseResult(name string, end attemptEnd) Result {
 	return Result{State: job.Completed, head: end.outcome.Commit}
 }
 
-func inPhase(name, message string) string {
-	if name == "" {
-		return message
-	}
-	return name + ": " + message
-}
-
 func (j *owner) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) agent.Attempt {
 	a := j.attempt(name)
 	a.ID = j.place.ID + "/" + name + "/1"

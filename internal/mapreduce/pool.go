@@ -17,33 +17,50 @@ import (
 
 // pool is the map phase at work. All of it belongs to the goroutine of run; agents send it messages.
 type pool struct {
-	job      *owner
-	template agent.Attempt // what all agents have in common
+	job *owner
+
+	// template is what all agents have in common.
+	template agent.Attempt
 	source   source
 
-	gates    gates             // what may hold back a start
-	lobby    lobby             // what waits to start, or to go on
-	suspects suspects          // what runs alone
-	slots    slotsHeld         // what agents run in
-	runners  runners           // the goroutines that run them
-	flights  map[int64]*flight // attempts that have not ended, by their tokens; nil in a pool that is about no items
-	watch    watch             // of stragglers
+	gates    gates     // what may hold back a start
+	lobby    lobby     // what waits to start, or to go on
+	suspects suspects  // what runs alone
+	slots    slotsHeld // what agents run in
+	runners  runners   // the goroutines that run them
+
+	// flights are the attempts that have not ended, by their tokens. It is nil in a pool that is about no items.
+	flights map[int64]*flight
+	watch   watch
 
 	submitter submitter // of a job on a fleet
 	merger    merger    // of a job with workspaces
+	single    single    // of a pool that is about no items
 
-	single single  // of a pool that is about no items
-	halted *Result // set when the pool stops before its end
+	// halted is how the run ends. It is set when the pool stops before its end: then nothing starts any more.
+	halted *Result
 	ending ending
 }
 
+// message is what another goroutine has to say to the owner of the job, which calls deliver. Messages are the only way
+// in which agents, the merger and whoever watches the machine change what the owner has. Each kind stands in the file
+// of what it is about.
+type message interface{ deliver(p *pool) }
+
 // runners are the goroutines that run agents.
 type runners struct {
-	ctx     context.Context // ends when the agents are to be ended
-	kill    context.CancelCauseFunc
-	idle    chan task // of goroutines that wait for another attempt
-	running int       // agents that have not ended
-	syncing int       // agents that have ended and wait for the disk with their slot
+	// ctx ends when the agents are to be ended, by kill.
+	ctx  context.Context
+	kill context.CancelCauseFunc
+
+	// idle is received from by goroutines that wait for another attempt. They end when it is closed.
+	idle chan task
+
+	// running is the number of agents that have not ended.
+	running int
+
+	// syncing is the number of agents that have ended and wait for the disk with their slot.
+	syncing int
 }
 
 func newRunners(ctx context.Context) runners {
@@ -57,15 +74,25 @@ func (c *runners) busy() bool { return c.running > 0 || c.syncing > 0 }
 
 // single is what a pool has that is about no items.
 type single struct {
-	between bool        // it runs nothing, and only waits until the job is not paused any more
-	end     *attemptEnd // of its one attempt
+	// between means that the pool runs nothing, and only waits until the job is not paused any more.
+	between bool
+
+	// end is that of the one attempt, once it has ended.
+	end *attemptEnd
 }
 
 // ending is how a pool ends.
 type ending struct {
-	grace     <-chan time.Time
-	cutOff    error // the run ends with it once all is done: what the source has given is not all there was
-	fleetHeld bool  // the fleet knows that the job stops
+	// grace gets a value when running agents have had their time to finish. It is nil before the pool stops, and
+	// while it lets them come to their end.
+	grace <-chan time.Time
+
+	// cutOff is the error with which the run ends once all is done. It is set if what the source has given is not all
+	// there was.
+	cutOff error
+
+	// fleetHeld means that the fleet knows that the job stops.
+	fleetHeld bool
 }
 
 // task is an attempt for a goroutine, and what ends it.
@@ -80,9 +107,15 @@ type task struct {
 type submitter struct {
 	mu      sync.Mutex
 	waiting []agent.Attempt
-	at      int           // goroutines at work
-	missed  bool          // somebody was told that there is no room
-	room    chan struct{} // gets a value when there is room again
+
+	// at is the number of goroutines at work.
+	at int
+
+	// missed means that somebody was told that there is no room, and waits for a value in room.
+	missed bool
+
+	// room gets a value when there is room again. It has room for one itself.
+	room chan struct{}
 }
 
 // full reports whether nothing more is to start. Then there will be a value in room.
@@ -134,35 +167,55 @@ type gates struct {
 // lobby is where everything waits that is to start, or to go on. Nothing of it has a slot but what asks from
 // within one.
 type lobby struct {
-	fresh  *offered          // the next new item, when it has been received
-	due    ordered[dueItem]  // items that wait for their next attempt
-	parked ordered[*parking] // agents that wait for the next try of a step
+	// fresh is the next new item. It is nil until that has been received.
+	fresh *offered
 
-	// agents whose wait for the next try of a step is over, by the key of their rate
-	woken       lanes[string, *parking]
-	asking      lanes[string, *parking] // the same of those that have kept their slots
-	steps       stepQueues              // agents that wait for the turns of steps
-	stepsParked int                     // of them: without a slot
+	// due are the items that wait for their next attempt.
+	due ordered[dueItem]
+
+	// parked are the agents that wait for the next try of a step.
+	parked ordered[*parking]
+
+	// woken are agents whose wait for the next try of a step is over, by the key of their rate. Those in asking have
+	// kept their slots.
+	woken, asking lanes[string, *parking]
+
+	// steps are agents that wait for the turns of steps. Of them stepsParked have no slot.
+	steps       stepQueues
+	stepsParked int
 
 	byKey // items that wait for the turns of their keys
 
-	// when something may start that could not in this round, if nothing happens before; zero if nothing may
-	next        time.Time
-	since       time.Time // from when on a slot has been free for what waits for its turn; zero if nothing waits
-	rated       bool      // a rate has held something back in this round
-	retriesWait bool      // the retry ratio has
+	// next is when something may start that could not in this round, if nothing happens before. Zero means that
+	// nothing may.
+	next time.Time
+
+	// since is from when on a slot has been free for what waits for its turn. Zero means that nothing waits.
+	since time.Time
+
+	// rated means that a rate has held something back in this round, and retriesWait that the retry ratio has.
+	rated, retriesWait bool
 }
 
 // byKey are the items of a job with limits by key.
 type byKey struct {
-	keysOf  func(id string, item json.RawMessage) itemKeys // nil if all items have the same
-	rateKey bool                                           // each key has a rate of its own
-	starts  lanes[itemKeys, offered]                       // without their data, which their agents read
-	// of those in starts, by the key of a breaker that waits for the outcomes of its tests
-	full    map[string][]itemKeys
-	retries int          // of items in starts that are tried again
-	again   int          // of items in starts that have begun before
-	gone    map[int]bool // items in starts that were settled meanwhile
+	// keysOf is nil if all items have the same keys.
+	keysOf func(id string, item json.RawMessage) itemKeys
+
+	// rateKey means that each key has a rate of its own.
+	rateKey bool
+
+	// starts has the items that wait for their turn, without their data, which their agents read.
+	starts lanes[itemKeys, offered]
+
+	// full has keys in starts, by the key of a breaker that waits for the outcomes of its tests.
+	full map[string][]itemKeys
+
+	// retries is the number of items in starts that follow a failure, and again of those that have begun before.
+	retries, again int
+
+	// gone are the items in starts that were settled meanwhile, by their indexes.
+	gone map[int]bool
 }
 
 // soon notes that something may start at a time, if that is sooner than what was noted in this round. The zero
@@ -249,13 +302,23 @@ func (m mergeable) Before(n mergeable) bool { return m.turn < n.turn }
 
 // merger is the merge queue of a pool at work.
 type merger struct {
-	queue   ordered[mergeable]
-	busy    bool            // the goroutine is at work
-	last    int             // index of the last new item that the source gave
-	publish *published      // what has been recorded, but not yet been told to the Space
-	backlog bool            // what an earlier run has left is merged before anything starts
-	batch   []gitspace.Work // that the goroutine works on
-	slots   map[int]int     // in which work has ended that is not merged, by the index of its item: they are held
+	queue ordered[mergeable]
+
+	// busy means that the goroutine is at work, on batch.
+	busy  bool
+	batch []gitspace.Work
+
+	// last is the index of the last new item that the source gave, or -1.
+	last int
+
+	// publish has been recorded, but not yet been told to the Space.
+	publish *published
+
+	// backlog means that what an earlier run has left is merged before anything starts.
+	backlog bool
+
+	// slots are those in which work has ended that is not merged, by the index of its item. They are held.
+	slots map[int]int
 }
 
 // published is head, and the work that is settled by it.
@@ -267,9 +330,14 @@ type published struct {
 
 // slotsHeld are the slots that the agents of a pool run in.
 type slotsHeld struct {
-	free   []int       // slots nobody holds, the next one last
-	taken  map[int]int // slots that are held: by how many, an attempt and work that ended there and is not merged
-	seeker seeker      // of a job that shares the slots of a pool
+	// free are the slots that nobody holds, the next one last.
+	free []int
+
+	// taken is by how many each other slot is held: by an attempt, and by work that ended there and is not merged.
+	taken map[int]int
+
+	// seeker is that of a job that shares the slots of a pool.
+	seeker seeker
 }
 
 // resize changes the number of slots. Slots beyond it that are taken go when they are given back.
@@ -284,11 +352,18 @@ func (s *slotsHeld) resize(n int) {
 
 // seeker asks for shared slots, one at a time, when there is something to start in them.
 type seeker struct {
-	found  chan foundSlot // of the one that asks; nil if nobody asks
+	// found is where the goroutine that asks puts what it has found, unless it is cancelled. It is nil if nobody asks.
+	found  chan foundSlot
 	cancel context.CancelFunc
-	slot   *limit.SharedSlot // found, and not taken yet
-	idle   time.Time         // it was of no use: not asked again before
-	told   bool              // that the job waits
+
+	// slot has been found, and is not taken yet.
+	slot *limit.SharedSlot
+
+	// idle is until when nobody asks again, since the last slot was of no use.
+	idle time.Time
+
+	// told means that people know that the job waits.
+	told bool
 }
 
 type foundSlot struct {
@@ -315,15 +390,24 @@ type stepQueues map[int]*lanes[string, *parking]
 
 // flight is an attempt of a pool that has not ended, or whose end the pool has not heard of.
 type flight struct {
-	index  int
-	number int
-	slot   int      // 0 while it is parked
-	waits  *parking // by which it gets a slot again; nil if it is not parked
-	keys   itemKeys
-	end    context.CancelCauseFunc // stops it alone
-	placed bool                    // it is known to have begun; of one on a fleet that comes later
-	began  time.Time               // when it began, or went on after it had left its slot
-	slow   *stragglerError         // that stops it
+	index, number int // of its item, and of the attempt
+	keys          itemKeys
+
+	// slot is 0 while the attempt is parked. Then waits is how it gets one again.
+	slot  int
+	waits *parking
+
+	// end stops the attempt alone.
+	end context.CancelCauseFunc
+
+	// placed means that the attempt is known to have begun. On a fleet that comes later.
+	placed bool
+
+	// began is when the attempt began, or went on after it had left its slot.
+	began time.Time
+
+	// slow is set if the attempt is stopped as a straggler.
+	slow *stragglerError
 }
 
 // watch are the stragglers of a pool.
@@ -349,27 +433,40 @@ func (e *stragglerError) Error() string {
 
 // suspects are the items of a pool that run alone.
 type suspects struct {
-	waiting []dueItem // until all others are done
-	alone   bool      // all others are done: one suspect at a time
-	pause   time.Time // nothing starts before, so that a suspect runs alone; zero if no pause has begun
+	// waiting are those that wait until all others are done.
+	waiting []dueItem
 
-	lone []dueItem // items that may be what killed workers: one of them is out at a time
-	out  int       // the index of that one, or -1
-}
+	// alone means that all others are done: one suspect runs at a time.
+	alone bool
 
-// count returns how many of those that wait are suspects, and not items that run alone for lack of memory.
-func (s *suspects) count(j *owner) (n int) {
-	for _, d := range s.waiting {
-		if j.suspect(d.index) {
-			n++
-		}
-	}
-	return n
+	// pause is when the next suspect may start. Zero means that no pause has begun.
+	pause time.Time
+
+	// lone are items that may be what killed workers. One of them is out at a time: out is its index, or -1.
+	lone []dueItem
+	out  int
 }
 
 // ended notes that an item is not out any more.
 func (s *suspects) ended(index int) {
 	if index == s.out {
 		s.out = -1
+	}
+}
+
+const (
+	mostSubmitters = 16  // goroutines
+	mostUnsent     = 256 // attempts that wait for one
+	mostAtOnce     = 32  // that one takes
+)
+
+// forgetSteps removes an agent that has ended, should it wait for the turn of a step.
+func (l *lobby) forgetSteps(token int64) {
+	for _, q := range l.steps {
+		for k := range q.all() {
+			if k.token == token {
+				k.gone = true
+			}
+		}
 	}
 }

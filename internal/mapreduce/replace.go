@@ -10,13 +10,6 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// Replacement is a workflow that takes the place of the one that a job was run with.
-type Replacement struct {
-	Workflow *workflow.Workflow
-	Source   []byte // which it was parsed from
-	Path     string // absolute
-}
-
 // validate checks the replacement, alone and against the recorded workflow whose log it will read, and returns
 // it. A nil m returns recorded.
 func (m *Replacement) validate(c Config, recorded *workflow.Workflow) (*workflow.Workflow, error) {

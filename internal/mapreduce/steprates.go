@@ -88,14 +88,3 @@ func (p *pool) giveTurn(k *parking, now time.Time) {
 	}
 	p.job.Record(e)
 }
-
-// forgetSteps removes an agent that has ended, should it wait for the turn of a step.
-func (l *lobby) forgetSteps(token int64) {
-	for _, q := range l.steps {
-		for k := range q.all() {
-			if k.token == token {
-				k.gone = true
-			}
-		}
-	}
-}

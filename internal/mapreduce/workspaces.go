@@ -23,49 +23,6 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// Workspaces makes the workspaces of jobs. Package gitspace does, unless a Config has another.
-type Workspaces interface {
-	// Check returns what a new job would begin with. It only reads. The error says why it would be refused.
-	Check(ctx context.Context, c gitspace.Config, allowDirty bool) (gitspace.Start, error)
-
-	// Open makes the workspaces of a job, or those of a job that is continued, whose recorded head and work
-	// that waits to be merged are given.
-	Open(ctx context.Context, c gitspace.Config, start gitspace.Start, head string, live []gitspace.Work) (Space, error)
-}
-
-// Space has the workspaces of one job: see gitspace.Space.
-type Space interface {
-	Execute(ctx context.Context, inner gitspace.Executor, a agent.Attempt) (agent.Outcome, error)
-	Environ(environ []string) []string
-	Places(environ []string) map[string]string
-	Phase(ctx context.Context, head string) (dir string, err error)
-	PhaseHead(ctx context.Context, all bool, message string) (commit string, err error)
-	Merge(ctx context.Context, head string, work []gitspace.Work) (gitspace.Merged, error)
-	Publish(ctx context.Context, head string, settled []gitspace.Work) error
-	Deliver(ctx context.Context, head string) (gitspace.Delivery, error)
-	Into(ctx context.Context, branch, head string) error
-	Checkout() []string
-	Changed(ctx context.Context) []string
-	History(ctx context.Context, from, to string) (gitspace.History, error)
-	Adopt(ctx context.Context, head, revision string, index, attempt int) (gitspace.Work, error)
-	Clean(ctx context.Context) error
-	Forget() error
-}
-
-// Clones is what a Fleet needs so that attempts work in workspaces on other machines: see gitspace.OpenClone.
-type Clones interface {
-	Seed(ctx context.Context) (gitspace.Seed, error)
-	Pack(ctx context.Context, want, have []string, to *os.File) error
-	Import(ctx context.Context, a *agent.Attempt, o *agent.Outcome, pack *os.File) error
-
-	// Dir returns a directory for what the next run of the job has to know.
-	Dir() string
-
-	// Setup returns the attempt that makes a workspace ready, or nil if there is nothing to do. The first variable
-	// of its environment is PRODIGY_CHECKOUT. It is called when there is an attempt at an item.
-	Setup() *agent.Attempt
-}
-
 // clones are those of a job.
 type clones struct {
 	cloner
@@ -150,27 +107,27 @@ func (j *owner) gitConfig() gitspace.Config {
 		Register: j.register,
 		Run:      j.runInWorkspace,
 		Created: func(worker int, base string, took time.Duration) {
-			j.inbox <- message{event: events.WorktreeCreated{
+			j.inbox <- emitted{event: events.WorktreeCreated{
 				Worker: worker, Base: base,
 				DurationMS: events.Millis(took),
 			}}
 		},
 		Cleaned: func(worker int, reason string) {
-			j.inbox <- message{event: events.WorktreeCleaned{Worker: worker, Reason: reason}}
+			j.inbox <- emitted{event: events.WorktreeCleaned{Worker: worker, Reason: reason}}
 		},
 		Verifying: func(commit string, items []gitspace.MergedItem) {
 			e := events.VerifyStarted{Commit: commit}
 			for _, it := range items {
 				e.ItemIDs = append(e.ItemIDs, it.ItemID)
 			}
-			j.inbox <- message{event: e}
+			j.inbox <- emitted{event: e}
 		},
 		Verified: func(commit string, o agent.Outcome, took time.Duration) {
 			e := events.VerifyCompleted{Commit: commit, Passed: o.Failure == nil, DurationMS: events.Millis(took)}
 			if f := o.Failure; f != nil {
 				e.Step, e.Error = f.Step, f.Message
 			}
-			j.inbox <- message{event: e}
+			j.inbox <- emitted{event: e}
 		},
 	}
 }
@@ -399,4 +356,12 @@ func RemoveWorkspaces(ctx context.Context, place jobs.Job, environ []string) err
 	}
 	_ = os.Remove(filepath.Dir(meta.WorkDir)) // of the last job of its repository
 	return nil
+}
+
+// workOf returns the work of an item for the merger.
+func workOf(index int, m job.Merging) gitspace.Work {
+	return gitspace.Work{
+		ItemID: m.ID, Index: index, Attempt: m.Number, Base: m.Base, Commit: m.Commit, Date: m.Done,
+		Files: m.Files, Insertions: m.Insertions, Deletions: m.Deletions,
+	}
 }

@@ -1,0 +1,162 @@
+package mapreduce
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/events"
+	"prodigy/internal/gitspace"
+	"prodigy/internal/items"
+	"prodigy/internal/job"
+)
+
+// attempt returns what all attempts of a phase have in common. The breakers of its steps continue in the state
+// that the log has.
+func (j *owner) attempt(phase string) agent.Attempt {
+	j.host.breakers.Continue(phase, maps.Clone(j.Fold.Circuits[phase]))
+	a := agent.Attempt{
+		JobID: j.place.ID, Workflow: j.workflow.Name, Phase: phase, Dir: j.config.Dir, Env: j.env(),
+		Secrets: j.config.Settings.Final, Args: j.config.Settings.Args,
+		Earlier: j.earlier(phase),
+	}
+	j.setSteps(a)
+	return a
+}
+
+// start runs one attempt of an item in a free slot. The keys are those of the limits that it takes a turn of.
+func (p *pool) start(it offered, keys itemKeys) {
+	p.turnTaken()
+	a := p.attempt(it.Item, p.job.Fold.NextNumber(it.Index), p.takeSlot())
+	a.Token = p.job.Record(events.AgentStarted{
+		ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker,
+		Alone: p.suspects.alone, Base: a.Base,
+		Fleet: p.job.fleet != nil, Suspect: it.Index == p.suspects.out, Reason: it.reason, Key: keys.rate,
+		BreakerKey: keys.breaker,
+	}).Seq
+	p.fly(a, keys)
+}
+
+// fly has a worker run an attempt whose start is recorded.
+func (p *pool) fly(a agent.Attempt, keys itemKeys) {
+	f := &flight{
+		index: a.ItemIndex, number: a.Number, slot: a.Worker, keys: keys, began: time.Now(),
+		placed: p.job.fleet == nil || a.Adopted,
+	}
+	p.flights[a.Token] = f
+	if p.job.Fold.Times.Limits() {
+		p.watch.clocks.push(clock{f.began, a.Token})
+		p.soonStraggling()
+	}
+	if p.job.config.Trace {
+		a.Trace = p.job.span().Attempt(a.Token).String()
+	}
+	p.runners.running++
+	p.startWorker(a)
+}
+
+// adopt takes over attempts that outlived the run before. If there are more of them than slots, the others have none.
+func (p *pool) adopt() {
+	for _, index := range slices.Sorted(maps.Keys(p.job.Fold.Running)) {
+		f := p.job.Fold.Running.At(index)
+		if f.Suspect {
+			p.suspects.out = index
+		}
+		p.adoptOne(index, f)
+	}
+}
+
+func (p *pool) adoptOne(index int, f job.Running) {
+	slot := 0
+	if len(p.slots.free) > 0 {
+		slot = p.takeSlot()
+	}
+	a := p.attempt(items.Item{ID: f.ID, Index: index}, f.Number, slot)
+	a.Token, a.Adopted, a.RanOn = f.Token, true, f.Node
+	if p.job.space != nil {
+		p.inWorkspace(&a, f.Base, f.Resolve)
+	}
+	p.fly(a, itemKeys{f.Key, p.job.Fold.Limits.Breaker.KeyOf(index)})
+	if p.job.Fold.Skips[index] != "" {
+		p.flights[a.Token].end(errSkipped)
+	}
+}
+
+// attempt returns an attempt at an item in a slot.
+func (p *pool) attempt(it items.Item, number, slot int) agent.Attempt {
+	a := p.template
+	a.ItemID, a.ItemIndex, a.Item = it.ID, it.Index, it.Data
+	a.ItemTotal = p.job.itemTotal()
+	a.Outputs = p.job.printed.granted()
+	p.job.Fold.TakeUp(&a, it.ID)
+	a.Number, a.Worker = number, slot
+	// of attempts that are lost there is a number and no failure
+	a.Lost = p.job.fleet != nil && number-1 > p.job.Fold.Failures[it.Index]
+	a.CorrelationID = p.job.place.ID + "/" + it.ID
+	a.ID = p.job.attemptID(it.ID, number)
+	if again := p.job.workflow.ErrorPolicy.RetryConfig; again != nil && len(a.Handler) > 0 {
+		a.Again = &agent.Again{Policy: *again, State: p.job.Fold.RetryOf(it.Index)}
+	}
+	if p.job.space != nil {
+		base, resolve := p.job.base(it.Index), p.job.Fold.Waiting[it.Index].Resolve
+		if resolve != "" {
+			base = p.job.Fold.Head
+		}
+		p.inWorkspace(&a, base, resolve)
+	}
+	return a
+}
+
+// inWorkspace has an attempt begin at a commit in a workspace. resolve is the work whose conflict it resolves;
+// empty: it is none of those.
+func (p *pool) inWorkspace(a *agent.Attempt, base, resolve string) {
+	a.Base, a.Branch = base, gitspace.Config{JobID: a.JobID}.Branch(a.ItemIndex)
+	if resolve != "" {
+		a.Resolve, a.Steps, a.Handler = resolve, p.job.workflow.Workspace.Resolve, nil
+		a.SetSpec()
+	}
+}
+
+// startWorker gives an attempt to an idle goroutine, whose stack has grown already, or to a new one. One for a
+// fleet does not keep its goroutine.
+func (p *pool) startWorker(a agent.Attempt) {
+	if p.job.fleet != nil && a.ItemID != "" {
+		token := a.Token // the function is kept while the attempt is out, which holds no attempt then
+		p.flights[token].end = func(cause error) { p.job.fleet.End(token, cause) }
+		p.submit(a)
+		return
+	}
+	t := task{p.runners.ctx, a}
+	if f := p.flights[a.Token]; f != nil {
+		t.ctx, f.end = context.WithCancelCause(p.runners.ctx)
+	}
+	select {
+	case p.runners.idle <- t:
+	default:
+		p.job.agents.Go(func() error {
+			p.job.execute(t.ctx, t.attempt)
+			for t := range p.runners.idle {
+				p.job.execute(t.ctx, t.attempt)
+			}
+			return nil
+		})
+	}
+}
+
+// limits returns the limits in time of the agents of the map phase.
+func (j *owner) limits() (agent.Limits, error) {
+	m := j.workflow.Map
+	limit, err := j.config.limit(j.workflow, "agent_timeout_secs", m.AgentLimit())
+	return agent.Limits{Agent: limit, Cleanup: m.Timeouts.Cleanup, SkipHandlerOnTimeout: m.Timeouts.Action != ""}, err
+}
+
+// itemTotal is how many items there are, 0 while that is unknown. The values of a command line are known from
+// the first on.
+func (j *owner) itemTotal() int {
+	if m := j.workflow.Map; m.ItemsFromArgs {
+		return len(m.Input.Items)
+	}
+	return j.Fold.Total
+}
