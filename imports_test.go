@@ -67,7 +67,7 @@ var allowed = map[string][]string{
 	"internal/jobs":        {"github.com/gofrs/flock", "github.com/klauspost/compress"},
 	"internal/workflow":    {"check", "duration", "errorpolicy", "limit", "outputs", "rawjson", "retry", "shell", "gopkg.in/yaml.v3"},
 	"internal/errorpolicy": {"check", "limit", "retry"},
-	"internal/simulate":    {"agent", "ai", "check", "duration", "events", "filter", "gitspace", "items", "jobs", "job", "limit", "mapreduce", "process", "retry", "reuse", "settings", "term", "workflow", "github.com/bmatcuk/doublestar/v4"},
+	"internal/simulate":    {"agent", "ai", "check", "duration", "events", "filter", "gitspace", "items", "jobs", "job", "limit", "mapreduce", "process", "retry", "reuse", "settings", "term", "view", "workflow", "github.com/bmatcuk/doublestar/v4"},
 	"internal/limits":      {"errorpolicy", "events", "limit", "retry", "workflow"}, // it reads records; what is pure is in limit
 	"internal/limit":       {"check", "duration", "github.com/gofrs/flock"},
 	"internal/check":       {},

@@ -218,10 +218,9 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 
 // run simulates the job, and prints how it ended.
 func (o simulateOptions) run(ctx context.Context, con *console, job simulate.Job) error {
-	seen, tally := view.New(), simulate.NewTally(job.Workflow)
+	tally := simulate.NewTally(job.Workflow)
 	job.Observe = func(records []events.Record) {
 		for _, r := range records {
-			seen.Apply(r)
 			tally.Apply(r)
 		}
 	}
@@ -235,7 +234,7 @@ func (o simulateOptions) run(ctx context.Context, con *console, job simulate.Job
 		return err
 	}
 	end := finishedRun{
-		Result: result, job: seen, collection: collectionOf(job.Workflow), workflow: job.Workflow,
+		Result: result, job: tally.Job, collection: collectionOf(job.Workflow), workflow: job.Workflow,
 		labels: con.labelsOfRun(result.Job, job.Workflow),
 	}
 	if reason := stop.Load(); reason != nil {

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"iter"
 	"time"
 
 	"prodigy/internal/errorpolicy"
@@ -86,6 +87,23 @@ func EndOf(e Event) (end End, ok bool) {
 	}
 	end.Item, _ = ItemOf(e)
 	return end, true
+}
+
+// Settled yields the items that have their outcome with an event, and how each is counted from then on. Only a merge
+// settles more than one.
+func Settled(e Event) iter.Seq2[Item, errorpolicy.Status] {
+	return func(yield func(Item, errorpolicy.Status) bool) {
+		if end, ok := EndOf(e); ok && end.Settles {
+			yield(end.Item, end.Status())
+			return
+		}
+		merged, _ := e.(WorktreeMerged)
+		for i, index := range merged.ItemIndexes {
+			if !yield(Item{merged.ItemIDs[i], index, merged.Attempts[i]}, errorpolicy.Succeeded) {
+				return
+			}
+		}
+	}
 }
 
 // A RunEnd is the last word of a run.

@@ -17,6 +17,7 @@ import (
 	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
+	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
 
@@ -202,37 +203,22 @@ func (e *expectation) Check() []check.Finding {
 
 // Observer takes the records of the job of a case, for what is expected of it. The zero Observer has seen none.
 type Observer struct {
-	statuses map[string]string
-	letters  map[string]retry.Type
-	next     int // the expected event that has not come yet
+	statuses map[string]view.Status // of items that have an outcome, by id
+	letters  map[string]retry.Type  // of the failures of dead letters, by the id of the item
+	next     int                    // the expected event that has not come yet
 }
 
 // Watch adds records.
 func (o *Observer) Watch(c *Case, records []events.Record) error {
 	if o.statuses == nil {
-		o.statuses, o.letters = map[string]string{}, map[string]retry.Type{}
+		o.statuses, o.letters = map[string]view.Status{}, map[string]retry.Type{}
 	}
 	for _, r := range records {
-		switch e := r.Event.(type) {
-		case events.AgentCompleted:
-			o.statuses[e.ItemID] = "success"
-			if e.Commit != "" { // it has succeeded when that is merged
-				o.statuses[e.ItemID] = "pending"
-			}
-		case events.WorktreeMerged:
-			for _, id := range e.ItemIDs {
-				o.statuses[id] = "success"
-			}
-		case events.AgentFailed:
-			if o.statuses[e.ItemID] = "pending"; e.RetryAt == nil {
-				o.statuses[e.ItemID] = e.Status().Result()
-				if e.Rejected() {
-					o.statuses[e.ItemID] = "rejected"
-				}
-			}
-			if e.Status().DeadLetter() {
-				o.letters[e.ItemID] = e.ErrorType
-			}
+		for item, status := range events.Settled(r.Event) {
+			o.statuses[item.ID] = view.StatusOf(status)
+		}
+		if end, ok := events.EndOf(r.Event); ok && end.Status().DeadLetter() {
+			o.letters[end.ID] = end.Type
 		}
 		if o.next < len(c.Expect.Events) {
 			is, err := c.Expect.Events[o.next].is(r.Event)
@@ -290,7 +276,7 @@ func (o *Observer) Check(c *Case, exit int, result mapreduce.Result, tally *Tall
 		differ("reason", strconv.Quote(result.Reason), strconv.Quote(e.Reason)+" in it")
 	}
 	for _, id := range slices.Sorted(maps.Keys(e.Items)) {
-		if got := cmp.Or(o.statuses[id], "pending"); got != e.Items[id] {
+		if got := cmp.Or(o.statuses[id], view.Pending); string(got) != e.Items[id] {
 			differ("item "+id, got, e.Items[id])
 		}
 	}

@@ -63,7 +63,7 @@ func TestTheMergeQueueIsSimulated(t *testing.T) {
 					first = len(e.Conflicts)
 				}
 			}
-			if tally.Merged != c.merged || r.Merge == nil || r.Merge.Merged != c.merged || tally.Verified < c.verified || tally.begun != 0 {
+			if tally.Merged != c.merged || r.Merge == nil || r.Merge.Merged != c.merged || tally.Verified < c.verified || tally.Job.AtWork() != 0 {
 				t.Errorf("got %+v and %+v, want %d merged and %d verified", tally, r.Merge, c.merged, c.verified)
 			}
 			got := rejections(all)

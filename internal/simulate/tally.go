@@ -1,10 +1,13 @@
 package simulate
 
 import (
+	"cmp"
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/retry"
+	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
 
@@ -37,12 +40,13 @@ type Tally struct {
 
 	Paused events.Millis `json:"quota_paused_ms,omitempty"`
 
-	begun, limit int // attempts at items that have not ended, and how many may run
-	slotWait     workflow.ParkAfter
-	parked       map[string]absence // by item
-	last         time.Time
-	held         map[string]bool
-	pausedUntil  time.Time
+	// Job is the job after the records so far.
+	Job *view.Job `json:"-"`
+
+	slotWait    workflow.ParkAfter
+	parked      map[string]absence // by item
+	last        time.Time          // of the last record
+	pausedUntil time.Time
 }
 
 // absence is the time in which an attempt has no slot, since it waits for the next try of a step.
@@ -51,7 +55,7 @@ type absence struct{ from, until time.Time }
 // NewTally returns a Tally of no records of a job of w.
 func NewTally(w *workflow.Workflow) *Tally {
 	t := &Tally{
-		Openings: map[string]int{}, held: map[string]bool{}, slotWait: workflow.ParkAfter{Never: true},
+		Openings: map[string]int{}, Job: view.New(), slotWait: workflow.ParkAfter{Never: true},
 		parked: map[string]absence{},
 	}
 	if w.Map != nil && !w.Workspace.Isolated() {
@@ -62,54 +66,17 @@ func NewTally(w *workflow.Workflow) *Tally {
 
 // Apply adds a record.
 func (t *Tally) Apply(r events.Record) {
-	if passed := r.Time.Sub(t.last); !t.last.IsZero() && passed > 0 {
-		t.AtLimit += events.Millis(t.atLimit(r.Time))
-		if len(t.held) > 0 {
-			t.Held += events.Millis(passed)
-		}
-		if until := t.pausedUntil.Sub(t.last); until > 0 {
-			t.Paused += events.Millis(min(until, passed))
-		}
-	}
-	t.last = r.Time
+	t.pass(r.Time)
+	j := t.Job
+	j.Apply(r)
 	switch e := r.Event.(type) {
-	case events.JobStarted:
-		t.limited(e.MaxParallel)
-	case events.ConcurrencyChanged:
-		t.limited(e.Limit)
 	case events.AgentStarted:
-		t.started(r.Time)
-	case events.AgentStraggling:
-		t.Stragglers++
-	case events.AgentCompleted, events.AgentInterrupted, events.AgentLost:
-		t.ended(events.Subject(r.Event))
-	case events.AgentFailed:
-		switch {
-		case e.ErrorType == retry.TypeMergeConflict: // the attempt itself has completed
-			t.Conflicts++
-		case e.ErrorType == retry.TypeVerifyFailed:
-			t.Unverified++
-		case e.AgentID != "": // else a breaker refused it
-			t.ended(e.ItemID)
-		}
-		if e.RetryAt != nil {
-			t.ItemRetries++
-		}
+		t.Attempts++
+		t.AtOnce = max(t.AtOnce, t.running(r.Time))
 	case events.StepRetrying:
-		t.StepRetries++
 		if wait := time.Duration(e.DelayMS); t.TopLimit > 1 && !t.slotWait.Never && wait > t.slotWait.Time {
 			t.parked[e.ItemID] = absence{from: r.Time.Add(t.slotWait.Time), until: r.Time.Add(wait)}
 		}
-	case events.DLQItemAdded:
-		t.DeadLetters++
-	case events.CircuitOpen:
-		t.Openings[e.Scope]++
-	case events.StartsHeld:
-		t.held[e.By] = true
-	case events.StartsAllowed:
-		delete(t.held, e.By)
-	case events.WorktreeMerged:
-		t.Merged += len(e.ItemIDs)
 	case events.VerifyCompleted:
 		t.Verified++
 		t.Verifying += e.DurationMS
@@ -119,22 +86,57 @@ func (t *Tally) Apply(r events.Record) {
 			t.pausedUntil = e.Until
 		}
 	}
+	if end, ok := events.EndOf(r.Event); ok {
+		t.ended(end)
+	}
+	if scope, to, ok := events.Transition(r.Event); ok && to.To == limit.Open {
+		t.Openings[scope]++
+	}
+	t.Stragglers, t.Merged, t.DeadLetters = j.Stragglers.Found, j.Merged, j.Counts.Failed+j.Counts.Rejected
+	t.StepRetries = j.Retries - t.ItemRetries
+	if n := t.limit(); n > 0 {
+		t.LowestLimit, t.TopLimit = min(cmp.Or(t.LowestLimit, n), n), max(t.TopLimit, n)
+	}
 }
 
-func (t *Tally) started(now time.Time) {
-	t.Attempts++
-	t.begun++
-	t.AtOnce = max(t.AtOnce, t.running(now))
+// pass adds the time since the last record, in which the job was as that left it.
+func (t *Tally) pass(now time.Time) {
+	if passed := now.Sub(t.last); !t.last.IsZero() && passed > 0 {
+		t.AtLimit += events.Millis(t.atLimit(now))
+		if len(t.Job.StartsHeld()) > 0 {
+			t.Held += events.Millis(passed)
+		}
+		if until := t.pausedUntil.Sub(t.last); until > 0 {
+			t.Paused += events.Millis(min(until, passed))
+		}
+	}
+	t.last = now
 }
 
-func (t *Tally) ended(itemID string) {
-	t.begun--
-	delete(t.parked, itemID)
+func (t *Tally) ended(end events.End) {
+	delete(t.parked, end.ID)
+	switch end.Type {
+	case retry.TypeMergeConflict:
+		t.Conflicts++
+	case retry.TypeVerifyFailed:
+		t.Unverified++
+	}
+	if end.How == events.Failed && !end.Settles {
+		t.ItemRetries++
+	}
+}
+
+// limit returns how many attempts may run now; 0 before the job has begun.
+func (t *Tally) limit() int {
+	if t.Job.Limit != nil {
+		return t.Job.Limit.Limit
+	}
+	return t.Job.MaxParallel
 }
 
 // running returns how many attempts have a slot. Of those that are due again, some may wait for one.
 func (t *Tally) running(now time.Time) int {
-	n := t.begun
+	n := t.Job.AtWork()
 	for _, a := range t.parked {
 		if !a.from.After(now) && a.until.After(now) {
 			n--
@@ -155,19 +157,12 @@ func (t *Tally) atLimit(now time.Time) time.Duration {
 				}
 			}
 		}
-		if t.limit > 0 && t.running(at) >= t.limit {
+		if n := t.limit(); n > 0 && t.running(at) >= n {
 			sum += next.Sub(at)
 		}
 		at = next
 	}
 	return sum
-}
-
-func (t *Tally) limited(n int) {
-	if t.limit = n; t.TopLimit == 0 {
-		t.LowestLimit = n
-	}
-	t.LowestLimit, t.TopLimit = min(t.LowestLimit, n), max(t.TopLimit, n)
 }
 
 // Opened returns how often breakers have opened in all.

@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
 )
 
@@ -20,14 +22,13 @@ func TestTallyCountsStartsRetriesAndTimeAtTheLimit(t *testing.T) {
 		{0, events.JobStarted{MaxParallel: 2}},
 		{0, events.AgentStarted{ItemIndex: 0}},
 		{1, events.AgentStarted{ItemIndex: 1}},
-		{4, events.AgentFailed{ItemIndex: 0, AgentID: "a", RetryAt: &again}}, // 3 s with both slots taken
+		{4, events.AgentFailed{ItemIndex: 0, AgentID: "a", Action: errorpolicy.Retry, RetryAt: &again}}, // 3 s with both slots taken
 		{4, events.StepRetrying{}},
 		{5, events.ConcurrencyChanged{Limit: 1, Before: 2}},
 		{7, events.AgentCompleted{ItemIndex: 1}}, // 2 s with the one slot taken
 		{7, events.StartsHeld{By: "windows"}},
 		{17, events.StartsAllowed{By: "windows"}},
-		{18, events.AgentFailed{ItemIndex: 2}}, // refused by a breaker: it never ran
-		{18, events.DLQItemAdded{}},
+		{18, events.AgentFailed{ItemIndex: 2, ErrorType: retry.TypeCircuitOpen, Action: errorpolicy.DLQ}}, // refused by a breaker: it never ran
 		{18, events.CircuitOpen{Scope: "workflow"}},
 		{19, events.CircuitOpen{Scope: "workflow"}},
 		{19, events.CircuitOpen{Scope: "fetch"}},
@@ -37,9 +38,8 @@ func TestTallyCountsStartsRetriesAndTimeAtTheLimit(t *testing.T) {
 	want := &Tally{
 		Attempts: 2, ItemRetries: 1, StepRetries: 1, DeadLetters: 1, Openings: map[string]int{"workflow": 2, "fetch": 1},
 		AtOnce: 2, LowestLimit: 1, TopLimit: 2, AtLimit: events.Millis(5 * time.Second), Held: events.Millis(10 * time.Second),
-		limit: 1, last: began.Add(19 * time.Second), held: map[string]bool{},
-		slotWait: workflow.ParkAfter{Never: true}, parked: map[string]absence{},
 	}
+	got.Job, got.last, got.parked, got.slotWait = nil, time.Time{}, nil, workflow.ParkAfter{}
 	if !reflect.DeepEqual(got, want) || got.Opened() != 3 {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -69,7 +69,7 @@ func TestAnAttemptWithoutASlotDoesNotRun(t *testing.T) {
 	if got.Attempts != 3 || got.AtOnce != 2 || got.AtLimit != events.Millis(12*time.Second) {
 		t.Errorf("got %d attempts, %d at once, %v at the limit, want 3, 2, 12s", got.Attempts, got.AtOnce, time.Duration(got.AtLimit))
 	}
-	if got.begun != 0 || len(got.parked) != 0 {
-		t.Errorf("%d attempts still run, of which %v have no slot", got.begun, got.parked)
+	if got.Job.AtWork() != 0 || len(got.parked) != 0 {
+		t.Errorf("%d attempts still run, of which %v have no slot", got.Job.AtWork(), got.parked)
 	}
 }

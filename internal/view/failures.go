@@ -46,7 +46,7 @@ func (g FailureGroup) Title() string {
 func (g FailureGroup) Outcome() string { return g.Example.Status().String() }
 
 // ItemStatus returns the status that the items of g have.
-func (g FailureGroup) ItemStatus() Status { return statusOf(g.Example.Status()) }
+func (g FailureGroup) ItemStatus() Status { return StatusOf(g.Example.Status()) }
 
 const (
 	groupsKept = 200 // bounds the memory of a job whose errors are all different

@@ -26,10 +26,11 @@ func (j *Job) StatusOf(index int) Status {
 	if _, ok := j.merging[index]; ok {
 		return Merging
 	}
-	return statusOf(j.status.At(index))
+	return StatusOf(j.status.At(index))
 }
 
-func statusOf(s errorpolicy.Status) Status {
+// StatusOf returns the status of an item that is counted so, and that nothing runs for.
+func StatusOf(s errorpolicy.Status) Status {
 	switch s {
 	case errorpolicy.Succeeded:
 		return Succeeded
