@@ -200,6 +200,13 @@ func (p *printer) printf(format string, args ...any) {
 
 // print prints one record if it is of interest while the job runs.
 func (p *printer) print(r events.Record) {
+	switch result, ok := events.ResultOf(r.Event); {
+	case !ok:
+	case result.How != events.Failed:
+		p.itemEnded(result.Index, result.Output)
+	case result.Settles:
+		p.itemEnded(result.Index, events.Output{}) // the failure shows what it printed
+	}
 	switch e := r.Event.(type) {
 	case events.JobStarted:
 		p.printf("job %s%s\n", r.JobID, term.Prefixed(": ", e.Workflow))
@@ -207,17 +214,8 @@ func (p *printer) print(r events.Record) {
 		p.resumed(e)
 	case events.ItemsSelected:
 		p.selected(e)
-	case events.AgentCompleted:
-		p.itemEnded(e.ItemIndex, func() (string, error) { return outputOfItem(r.JobID, e) })
-	case events.AgentReused:
-		p.itemEnded(e.ItemIndex, func() (string, error) {
-			return outputOfItem(r.JobID, events.AgentCompleted{
-				Output: e.Output, OutputFile: e.OutputFile,
-				OutputCRC: e.OutputCRC,
-			})
-		})
 	case events.AgentSkipped:
-		p.itemEnded(e.ItemIndex, nil)
+		p.itemEnded(e.ItemIndex, events.Output{})
 	case events.PhaseCompleted:
 		if e.Phase == "map" {
 			p.closeItems()
@@ -236,9 +234,6 @@ func (p *printer) print(r events.Record) {
 	case events.StepFailed:
 		p.stepFailed(e)
 	case events.AgentFailed:
-		if !e.Action.RunsAgain() {
-			p.itemEnded(e.ItemIndex, nil)
-		}
 		p.agentFailed(e)
 	case events.ErrorBatch:
 		p.batch(e)
@@ -296,7 +291,7 @@ func (p *printer) tellFlood(end bool) {
 }
 
 // itemEnded prints the output of an item, if outputs are printed and it has one.
-func (p *printer) itemEnded(index int, output func() (string, error)) {
+func (p *printer) itemEnded(index int, o events.Output) {
 	if p.echo == nil {
 		return
 	}
@@ -305,11 +300,7 @@ func (p *printer) itemEnded(index int, output func() (string, error)) {
 		p.echo.Finished(index)
 		return
 	}
-	var text string
-	var err error
-	if output != nil {
-		text, err = output()
-	}
+	text, err := outputOfItem(p.job.ID, o)
 	p.screen.Clear()
 	if err = errors.Join(err, p.echo.Printed(index, text)); err != nil {
 		p.log.Error().Err(err).Msg("print the output of an item")
@@ -327,15 +318,15 @@ func (p *printer) closeItems() {
 }
 
 // outputOfItem returns what an item of a job printed.
-func outputOfItem(jobID string, e events.AgentCompleted) (string, error) {
-	if e.OutputFile == "" {
-		return e.Output, nil
+func outputOfItem(jobID string, o events.Output) (string, error) {
+	if o.File == "" {
+		return o.Text, nil
 	}
 	place, err := findJob(jobName{id: jobID, all: true})
 	if err != nil {
 		return "", err
 	}
-	return job.Output(place, e)
+	return job.Output(place, o)
 }
 
 func (p *printer) resumed(e events.JobResumed) {

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"encoding/json"
 	"iter"
 	"time"
 
@@ -87,6 +88,56 @@ func EndOf(e Event) (end End, ok bool) {
 	}
 	end.Item, _ = ItemOf(e)
 	return end, true
+}
+
+// A Result is what the attempt that has ended leaves to those who read the results of items. Of a reused result it is what
+// the attempt of the earlier job left.
+type Result struct {
+	End
+	DurationMS Millis
+	ExitCode   *int // nil where there was none: a signal, a timeout
+	Captured   map[string]json.RawMessage
+	Output     Output
+	Files
+}
+
+// An Output is what an attempt gives as its result: in the record, or in a file past MaxOutput.
+type Output struct {
+	Text string // empty with File
+	File string
+	CRC  string // the CRC32C of File; empty in records of older versions
+}
+
+// Files are those that an item is made from, and those that its attempt left.
+type Files struct {
+	Uses     []File `json:"uses,omitempty"`
+	Produced []File `json:"produced,omitempty"`
+}
+
+// ResultOf returns the result that an event has of its item. It reports false for other events, and for ends of
+// attempts that are given back.
+func ResultOf(e Event) (r Result, ok bool) {
+	switch e := e.(type) {
+	case AgentCompleted:
+		r = Result{
+			DurationMS: e.DurationMS, ExitCode: &e.ExitCode, Captured: e.Captured,
+			Output: Output{e.Output, e.OutputFile, e.OutputCRC}, Files: Files{e.Uses, e.Produced},
+		}
+	case AgentReused:
+		r = Result{
+			DurationMS: e.DurationMS, ExitCode: &e.ExitCode, Captured: e.Captured,
+			Output: Output{e.Output, e.OutputFile, e.OutputCRC}, Files: Files{e.Uses, e.Produced},
+		}
+	case AgentFailed:
+		r = Result{
+			DurationMS: e.DurationMS, ExitCode: e.ExitCode, Captured: e.Captured,
+			Output: Output{e.Output, e.OutputFile, e.OutputCRC},
+		}
+	default:
+		return Result{}, false
+	}
+	r.End, _ = EndOf(e)
+	return r, true
 }
 
 // Settled yields the items that have their outcome with an event, and how each is counted from then on. Only a merge

@@ -217,28 +217,27 @@ func (c *examiner) record(r events.Record, f *ExaminedFile, line int) {
 		if _, begun := c.status[e.ItemIndex]; !begun {
 			c.status[e.ItemIndex] = errorpolicy.Pending
 		}
-	case events.AgentCompleted:
-		c.status[e.ItemIndex] = errorpolicy.Succeeded
-		c.output(e.OutputFile, e.OutputCRC, f, line)
-	case events.AgentReused:
-		c.status[e.ItemIndex] = errorpolicy.Succeeded
-		c.output(e.OutputFile, e.OutputCRC, f, line)
-	case events.AgentFailed:
-		if !e.Action.RunsAgain() {
-			c.status[e.ItemIndex] = e.Status()
-		}
-		c.output(e.OutputFile, e.OutputCRC, f, line)
 	}
-}
-
-func (c *examiner) output(path, sum string, f *ExaminedFile, line int) {
-	if path == "" {
+	result, ok := events.ResultOf(r.Event)
+	if !ok {
 		return
 	}
-	path = filepath.Join(c.job.OutputsDir(), filepath.Base(path)) // the job may have been moved
+	if result.How != events.Failed { // also if its work is not merged yet
+		c.status[result.Index] = errorpolicy.Succeeded
+	} else if result.Settles {
+		c.status[result.Index] = result.Status()
+	}
+	c.output(result.Output, f, line)
+}
+
+func (c *examiner) output(o events.Output, f *ExaminedFile, line int) {
+	if o.File == "" {
+		return
+	}
+	path := filepath.Join(c.job.OutputsDir(), filepath.Base(o.File)) // the job may have been moved
 	data, err := os.ReadFile(path)
-	if found := jobs.ChecksumOf(data); err == nil && sum != "" && found != sum {
-		err = fmt.Errorf("the checksum of %s is %q, but its bytes give %q", path, sum, found)
+	if found := jobs.ChecksumOf(data); err == nil && o.CRC != "" && found != o.CRC {
+		err = fmt.Errorf("the checksum of %s is %q, but its bytes give %q", path, o.CRC, found)
 	}
 	if err != nil {
 		f.add(line, fmt.Sprintf("its output: %v", err))

@@ -3,6 +3,7 @@ package job
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -390,33 +391,20 @@ func copyRows(w io.Writer, from io.ReaderAt, rows []Row) error {
 
 // resultOf returns the result that an event gives its item, if it does.
 func (w *rowWriter) resultOf(e events.Event) (r Result, ok bool, err error) {
-	var file, sum string
-	switch e := e.(type) {
-	case events.AgentCompleted:
-		r = Result{
-			ItemID: e.ItemID, Index: e.ItemIndex, Status: errorpolicy.Succeeded.Result(), Output: e.Output,
-			ExitCode: &e.ExitCode, DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured, Node: e.Node,
-		}
-		file, sum = e.OutputFile, e.OutputCRC
-	case events.AgentReused:
-		r = Result{
-			ItemID: e.ItemID, Index: e.ItemIndex, Status: errorpolicy.Succeeded.Result(), Output: e.Output,
-			ExitCode: &e.ExitCode, DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured,
-			From: &Origin{e.FromJob, e.FromItem},
-		}
-		file, sum = e.OutputFile, e.OutputCRC
-	case events.AgentFailed:
-		status := e.Status()
-		if e.Action.RunsAgain() {
-			status = errorpolicy.Dead // as it was
-		}
-		r = Result{
-			ItemID: e.ItemID, Index: e.ItemIndex, Status: status.Result(), Output: e.Output, ExitCode: e.ExitCode,
-			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured, ErrorType: e.ErrorType, Node: e.Node,
-		}
-		file, sum = e.OutputFile, e.OutputCRC
-	default:
+	of, ok := events.ResultOf(e)
+	if !ok {
 		return r, false, nil
+	}
+	status := errorpolicy.Succeeded
+	if of.How == events.Failed {
+		status = cmp.Or(of.Status(), errorpolicy.Dead) // one that is tried again is a dead letter as it was
+	}
+	r = Result{
+		ItemID: of.ID, Index: of.Index, Status: status.Result(), ExitCode: of.ExitCode, DurationMS: of.DurationMS,
+		Attempt: of.Attempt, Captured: of.Captured, ErrorType: of.Type, Node: of.Node,
+	}
+	if reused, ok := e.(events.AgentReused); ok {
+		r.From = &Origin{reused.FromJob, reused.FromItem}
 	}
 	if r.Index < 0 || r.Index >= len(w.last) {
 		return r, false, Unusable(w.place, fmt.Errorf("the log has an outcome of item %d of %d", r.Index, len(w.last)))
@@ -424,29 +412,24 @@ func (w *rowWriter) resultOf(e events.Event) (r Result, ok bool, err error) {
 	if e, failed := e.(events.AgentFailed); failed && !givesRow(e, w.last[r.Index].Length > 0) {
 		return r, false, nil
 	}
-	r.Output, err = outputOf(w.place, r.Output, file, sum)
+	r.Output, err = Output(w.place, of.Output)
 	return r, true, err
 }
 
-// Output returns what an item printed, also if it is too large for the log.
-func Output(job jobs.Job, e events.AgentCompleted) (string, error) {
-	return outputOf(job, e.Output, e.OutputFile, e.OutputCRC)
-}
-
-// outputOf returns an output, inline or from its file, which lies with the job wherever that was moved to. Sum
-// is empty in old records.
-func outputOf(place jobs.Job, inline, file, sum string) (string, error) {
-	if file == "" {
-		return inline, nil
+// Output returns what an item printed, also if it is too large for the log. Its file lies with the job, wherever that
+// was moved to.
+func Output(place jobs.Job, o events.Output) (string, error) {
+	if o.File == "" {
+		return o.Text, nil
 	}
-	path := filepath.Join(place.OutputsDir(), filepath.Base(file))
+	path := filepath.Join(place.OutputsDir(), filepath.Base(o.File))
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return "", Unusable(place, err)
 	}
-	if found := jobs.ChecksumOf(data); sum != "" && found != sum {
+	if found := jobs.ChecksumOf(data); o.CRC != "" && found != o.CRC {
 		return "", Unusable(place, fmt.Errorf("%s: the checksum is %q, but its %d bytes give %q (what can still be had: prodigy fsck %s)",
-			path, sum, len(data), found, place.ID))
+			path, o.CRC, len(data), found, place.ID))
 	}
 	return string(data), nil
 }

@@ -76,12 +76,6 @@ func indexResults(place jobs.Job, s *job.Fold, fields []string, keyed bool) (err
 	return w.Close(n.groups, m.Seq, m.Sum)
 }
 
-// kept is what the log has of the files of an item.
-type kept struct {
-	Uses     []events.File `json:"uses,omitempty"`
-	Produced []events.File `json:"produced,omitempty"`
-}
-
 // notes are what an index has of the items of a job more than their rows.
 type notes struct {
 	groups  []events.Fingerprint
@@ -101,16 +95,16 @@ func (n *notes) see(r events.Record) error {
 		}
 	case events.FingerprintChanged:
 		n.groups = append(n.groups, e.Fingerprint)
-	case events.AgentFailed:
-		n.ended(e.ItemIndex)
-	case events.AgentCompleted:
-		n.ended(e.ItemIndex)
-		return n.text(e.ItemIndex, kept{e.Uses, e.Produced})
-	case events.AgentReused:
-		n.ended(e.ItemIndex)
-		return n.text(e.ItemIndex, kept{e.Uses, e.Produced})
 	}
-	return nil
+	result, ok := events.ResultOf(r.Event)
+	if !ok {
+		return nil
+	}
+	n.ended(result.Index)
+	if result.How == events.Failed {
+		return nil
+	}
+	return n.text(result.Index, result.Files)
 }
 
 func (n *notes) ended(index int) {
@@ -119,7 +113,7 @@ func (n *notes) ended(index int) {
 	}
 }
 
-func (n *notes) text(index int, k kept) error {
+func (n *notes) text(index int, k events.Files) error {
 	if len(k.Uses)+len(k.Produced) == 0 {
 		delete(n.texts, index)
 		return nil

@@ -335,17 +335,17 @@ func (r *Reuse) differs(e *earlierJob, x entry, it items.Item, raw digest, data 
 }
 
 // filesOf returns the files that an item is made from, and the reason for which they mean that it is run, if they do.
-func (r *Reuse) filesOf(e *earlierJob, x entry, it items.Item) (now kept, reason string, err error) {
+func (r *Reuse) filesOf(e *earlierJob, x entry, it items.Item) (now events.Files, reason string, err error) {
 	if r.files == nil && x.Text.Length == 0 {
-		return kept{}, "", nil
+		return events.Files{}, "", nil
 	}
-	var before kept
+	var before events.Files
 	text, err := e.index.Text(x)
 	if err == nil && len(text) > 0 {
 		err = json.Unmarshal(text, &before)
 	}
 	if err != nil {
-		return kept{}, "", job.Unusable(e.place, err)
+		return events.Files{}, "", job.Unusable(e.place, err)
 	}
 	if now.Uses, err = r.files.used(it.ID, it.Data, before.Uses); err != nil {
 		return now, "", fmt.Errorf("item %s: %w", it.ID, err)
