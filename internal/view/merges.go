@@ -88,6 +88,9 @@ type Queued struct {
 	Since  time.Time
 }
 
+// Unmerged returns the number of items whose work waits to be merged.
+func (j *Job) Unmerged() int { return len(j.merging) }
+
 // Queue returns the items whose work waits to be merged, those that are being merged included, in the order
 // in which that is done: that in which their agents were done, or that of the items.
 func (j *Job) Queue(byItem bool) []Queued {

@@ -52,19 +52,13 @@ type track struct {
 // queue collects what is drawn of the merge queue.
 type queue struct {
 	merger, verify track
-	waits          map[int]bool // by item index
 	depths         [columns]int // how many waited, at most
 	depth          int          // how many wait since the last change
 	last           int          // its column
-	began          *events.VerifyStarted
-	since          time.Duration
 }
 
 func newQueue(width int) queue {
-	return queue{
-		waits: map[int]bool{}, merger: track{cells: make([]cell, width)},
-		verify: track{cells: make([]cell, width)},
-	}
+	return queue{merger: track{cells: make([]cell, width)}, verify: track{cells: make([]cell, width)}}
 }
 
 // addTo adds a bar to a track. Bad says that it is about a failure.
@@ -75,60 +69,49 @@ func (p *plot) addTo(t *track, b bar, bad bool) {
 	p.fillCells(t.cells, b.From, b.To, bad)
 }
 
-// queued adds a record about the merge queue.
-func (p *plot) queued(r events.Record, now time.Duration) {
-	q := &p.queue
+// queued draws what a record has changed in the merge queue, whose length was depth and in which verify ran, if it
+// did.
+func (p *plot) queued(r events.Record, now time.Duration, depth int, verify *view.Verify) {
+	m := &p.job.Merges
+	p.deepen(now)
 	switch e := r.Event.(type) {
-	case events.AgentCompleted:
-		if e.Commit != "" {
-			q.waits[e.ItemIndex] = true
-			p.deepen(now)
-		}
 	case events.WorktreeMerged:
-		began := max(now-time.Duration(e.DurationMS), 0)
-		title := fmt.Sprintf("%s merged as %.10s after %s", namesOf(e.ItemIDs), e.Head,
-			exactly(time.Duration(e.DurationMS)))
-		p.addTo(&q.merger, bar{began, now, "ok", title}, false)
-		for _, index := range e.ItemIndexes {
-			delete(q.waits, index)
-		}
-		p.deepen(now)
+		took := time.Duration(e.DurationMS)
+		title := fmt.Sprintf("%s merged as %.10s after %s", namesOf(e.ItemIDs), e.Head, exactly(took))
+		p.addTo(&p.queue.merger, bar{max(now-took, 0), now, "ok", title}, false)
 	case events.AgentFailed:
-		if !q.waits[e.ItemIndex] {
-			return
+		if p.job.Unmerged() == depth {
+			break
 		}
-		delete(q.waits, e.ItemIndex)
-		p.deepen(now)
 		class, what := "again", "was not taken: "+string(e.ErrorType)
 		if e.ErrorType == retry.TypeMergeConflict {
 			class, what = "bad", e.Error
 		}
-		p.addTo(&q.merger, bar{now, now, class, e.ItemID + ": " + cut(what, itemShown)}, true)
-	case events.VerifyStarted:
-		q.began, q.since = &e, now
-	case events.VerifyCompleted:
-		if q.began == nil {
-			return
-		}
-		class, how := "ok", "passed"
-		if !e.Passed {
-			class, how = "bad", "failed in "+e.Step+": "+cut(e.Error, itemShown)
-		}
-		p.verified(now, class, how, !e.Passed)
-	case events.JobResumed:
-		p.verified(now, "stopped", "was stopped, or running when prodigy died", false)
+		p.addTo(&p.queue.merger, bar{now, now, class, e.ItemID + ": " + cut(what, itemShown)}, true)
+	}
+	if verify == nil || m.Verifying == verify {
+		return
+	}
+	if _, ended := r.Event.(events.VerifyCompleted); !ended {
+		p.verified(verify, now, stopped)
+		return
+	}
+	if last := m.Verifies.List[len(m.Verifies.List)-1]; last.Passed {
+		p.verifiedAs(verify, now, "ok", "passed")
+	} else {
+		p.verifiedAs(verify, now, "bad", "failed in "+last.Step+": "+cut(last.Error, itemShown))
 	}
 }
 
-// verified ends the run of verify at work, if there is one.
-func (p *plot) verified(now time.Duration, class, how string, bad bool) {
-	q := &p.queue
-	if q.began == nil {
-		return
-	}
-	title := fmt.Sprintf("verify of %s %s after %s", namesOf(q.began.ItemIDs), how, exactly(now-q.since))
-	p.addTo(&q.verify, bar{q.since, now, class, title}, bad)
-	q.began = nil
+// verified draws a run of verify that has no end of its own in the log.
+func (p *plot) verified(v *view.Verify, now time.Duration, o outcome) {
+	p.verifiedAs(v, now, classes[o].class, classes[o].word)
+}
+
+func (p *plot) verifiedAs(v *view.Verify, now time.Duration, class, how string) {
+	since := p.axis.at(v.Began)
+	title := fmt.Sprintf("verify of %s %s after %s", namesOf(v.ItemIDs), how, exactly(now-since))
+	p.addTo(&p.queue.verify, bar{since, now, class, title}, class == "bad")
 }
 
 // deepen notes how many items wait to be merged from now on.
@@ -138,7 +121,7 @@ func (p *plot) deepen(now time.Duration) {
 	for i := q.last + 1; i <= at; i++ {
 		q.depths[i] = q.depth
 	}
-	q.last, q.depth = at, len(q.waits)
+	q.last, q.depth = at, p.job.Unmerged()
 	q.depths[at] = max(q.depths[at], q.depth)
 }
 

@@ -98,10 +98,10 @@ func TestManyMergesAreSummedUp(t *testing.T) {
 func TestTheDepthOfTheQueueIsTheMostOfEachPart(t *testing.T) {
 	p := newPlot(&axis{runs: []run{{From: began, To: began.Add(columns * time.Second)}}}, 1, pageKept)
 	done := func(at time.Duration, index int) {
-		p.queued(events.Record{Event: events.AgentCompleted{ItemIndex: index, Commit: "c"}}, at)
+		p.see(events.Record{Time: began.Add(at), Event: events.AgentCompleted{ItemIndex: index, Commit: "c"}})
 	}
 	failed := func(at time.Duration, index int) {
-		p.queued(events.Record{Event: events.AgentFailed{ItemIndex: index, ErrorType: retry.TypeMergeConflict}}, at)
+		p.see(events.Record{Time: began.Add(at), Event: events.AgentFailed{ItemIndex: index, ErrorType: retry.TypeMergeConflict}})
 	}
 	done(0, 0)
 	done(100*time.Millisecond, 1)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/view"
 )
 
 const (
@@ -85,6 +86,7 @@ type cell struct {
 
 // plot collects what the charts draw over time, from records in the order of the log.
 type plot struct {
+	job     *view.Job // after the records so far
 	axis    *axis
 	length  time.Duration
 	cols    [columns]column
@@ -105,7 +107,7 @@ type plot struct {
 // newPlot returns an empty plot for a job with this number of slots.
 func newPlot(a *axis, workers int, kept bounds) *plot {
 	p := &plot{
-		axis: a, kept: kept, length: max(a.length(), time.Millisecond), lanes: map[lane][]cell{},
+		job: view.New(), axis: a, kept: kept, length: max(a.length(), time.Millisecond), lanes: map[lane][]cell{},
 		nodes: map[string]*tally{}, runs: map[int]*span{}, byID: map[string]*span{},
 		waiting: map[int]time.Duration{},
 		width:   min(laneCells, max(kept.cells/max(workers, 1), 40)),
@@ -116,8 +118,11 @@ func newPlot(a *axis, workers int, kept bounds) *plot {
 
 func (p *plot) see(r events.Record) {
 	now := p.axis.at(r.Time)
-	p.queued(r, now)
-	p.limited(r, now)
+	p.goTo(p.part(now, columns))
+	runs, depth, verify := p.job.Runs, p.job.Unmerged(), p.job.Merges.Verifying
+	p.job.Apply(r)
+	p.queued(r, now, depth, verify)
+	p.limited(r, now, p.job.Runs != runs)
 	switch e := r.Event.(type) {
 	case events.JobResumed:
 		for index := range p.runs {
@@ -296,7 +301,9 @@ func (p *plot) finish(running bool) {
 	if running {
 		how = unended
 	}
-	p.verified(p.length, classes[how].class, classes[how].word, false)
+	if v := p.job.Merges.Verifying; v != nil {
+		p.verified(v, p.length, how)
+	}
 	p.deepen(p.length)
 	for index := range p.runs {
 		p.close(index, p.length, how)

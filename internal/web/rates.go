@@ -15,8 +15,7 @@ type limits struct {
 	cols    [columns]limitColumn
 	filled  int // the column of the last record
 	running int
-	slots   int  // how many agents may run at once
-	known   bool // slots is: those of a fleet are not at first
+	slots   int // how many agents may run at once; 0 while those of a fleet are not known
 
 	// Starts in a second that are allowed, whatever their keys are; 0 if there is no limit, or the log does not
 	// have it.
@@ -49,22 +48,19 @@ const ratesKept = 20
 // changesKept bounds the changes that are drawn.
 const changesKept = 200
 
-// limited takes a record before the rest of the plot does.
-func (p *plot) limited(r events.Record, now time.Duration) {
+// limited takes a record, which may begin a run, before the rest of the plot does.
+func (p *plot) limited(r events.Record, now time.Duration, begins bool) {
 	l := &p.limits
-	p.goTo(p.part(now, columns))
-	switch e := r.Event.(type) {
-	case events.JobStarted:
-		l.slots, l.known = e.MaxParallel, e.MaxParallel > 0
-		l.fix(e.Rates)
-	case events.JobResumed:
-		l.running = len(e.Attached)
+	if begins {
+		l.running, l.slots = p.job.AtWork(), cmp.Or(l.slots, p.job.MaxParallel)
 		for _, s := range p.runs {
 			s.awaits = false // that of those is found out again
 		}
-		l.fix(e.Rates)
+		l.fix(p.job.Rates)
+	}
+	switch e := r.Event.(type) {
 	case events.ScaleRequested:
-		l.slots, l.known = e.MaxParallel, true
+		l.slots = e.MaxParallel
 		l.change(now, r)
 	case events.ConcurrencyChanged:
 		if !l.adapted {
@@ -100,15 +96,15 @@ func (p *plot) limited(r events.Record, now time.Duration) {
 	if l.adapted {
 		l.slots = max(l.slots, l.running) // the log does not have each small step of an adaptive limit
 	}
-	c.running, c.slots, c.rate = max(c.running, l.running), max(c.slots, l.allowed()), l.rate
+	c.running, c.slots, c.rate = max(c.running, l.running), max(c.slots, p.allowed()), l.rate
 }
 
 // allowed returns how many attempts may run at once: as many as do until the slots of a fleet are known.
-func (l *limits) allowed() int {
-	if !l.known {
-		return l.running
+func (p *plot) allowed() int {
+	if p.job.MaxParallel == 0 && !p.job.OnFleet {
+		return p.limits.running
 	}
-	return l.slots
+	return p.limits.slots
 }
 
 // fix takes the rates that the workflow has from now on.
@@ -153,7 +149,7 @@ func (p *plot) goTo(to int) {
 				l.running = max(l.running-1, 0)
 			}
 		}
-		l.cols[l.filled] = limitColumn{running: l.running, slots: l.allowed(), rate: l.rate}
+		l.cols[l.filled] = limitColumn{running: l.running, slots: p.allowed(), rate: l.rate}
 	}
 }
 

@@ -155,16 +155,23 @@ func (r *report) list() error {
 
 // draw folds the log and draws it. It reads the log twice. Now is the time if the job is running, else zero.
 func draw(records iter.Seq2[events.Record, error], now time.Time, kept bounds) (*view.Job, charts, error) {
-	job, a := view.New(), &axis{}
-	if err := events.Each(records, func(r events.Record) { job.Apply(r); a.see(r) }); err != nil {
+	a, slots := &axis{}, 0
+	err := events.Each(records, func(r events.Record) {
+		a.see(r)
+		if n, ok := events.SlotsOf(r.Event); ok {
+			slots = n
+		}
+	})
+	if err != nil {
 		return nil, charts{}, err
 	}
 	a.extend(now)
-	p := newPlot(a, job.MaxParallel, kept)
+	p := newPlot(a, slots, kept)
 	if err := events.Each(records, p.see); err != nil {
 		return nil, charts{}, err
 	}
 	p.finish(!now.IsZero())
+	job := p.job
 	breakers, more := p.breakers(job.Periods())
 	return job, charts{
 		Limits: p.limitCharts(), Rates: strings.Join(p.limits.rates, ", "), Breakers: breakers, Shut: more,
