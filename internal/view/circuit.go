@@ -1,12 +1,8 @@
 package view
 
 import (
-	"cmp"
-	"slices"
-	"strings"
 	"time"
 
-	"prodigy/internal/events"
 	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
@@ -62,10 +58,6 @@ type circuitID struct{ scope, key string }
 // keysShown bounds the keys whose open breakers are known here.
 const keysShown = 1 << 16
 
-func newCircuit() circuit {
-	return circuit{breakers: map[circuitID]*Breaker{}, newest: map[string]Cause{}}
-}
-
 // failed notes a failure that the breaker with a scope counts, if there is one. The breaker of a step may
 // open just before the log has the failure.
 func (c *circuit) failed(scope string, t retry.Type, message string) {
@@ -78,65 +70,6 @@ func (c *circuit) failed(scope string, t retry.Type, message string) {
 		b.Cause = cause
 	}
 }
-
-// Held returns how many items a breaker keeps waiting.
-func (j *Job) Held(b Breaker, now time.Time) int {
-	if b.Key != "" {
-		return 0 // nobody has told yet which keys the items have that did not start
-	}
-	if b.Scope == events.WorkflowScope {
-		return max(j.ToGo()-j.Running(now)-j.AwaitWorkers(now), 0)
-	}
-	n := 0
-	for _, a := range j.running {
-		if a.Step == b.Scope && a.Due.After(now) {
-			n++
-		}
-	}
-	return n
-}
-
-// Breaker returns one breaker that has opened. It reports false if nothing is known of it.
-func (j *Job) Breaker(scope, key string) (Breaker, bool) {
-	b := j.circuit.breakers[circuitID{scope, key}]
-	if b == nil {
-		return Breaker{}, false
-	}
-	return *b, true
-}
-
-// Breakers returns the breakers that are not closed, by scope and key.
-func (j *Job) Breakers() []Breaker {
-	var list []Breaker
-	for _, b := range j.circuit.breakers {
-		if b.State != Closed {
-			list = append(list, *b)
-		}
-	}
-	slices.SortFunc(list, func(a, b Breaker) int {
-		return cmp.Or(strings.Compare(a.Scope, b.Scope), strings.Compare(a.Key, b.Key))
-	})
-	return list
-}
-
-// CountBreakers returns how many breakers are open and half-open, by scope. It is for jobs with very many,
-// which it does not sort.
-func (j *Job) CountBreakers() map[string]map[BreakerState]int {
-	counts := map[string]map[BreakerState]int{}
-	for id, b := range j.circuit.breakers {
-		if b.State == Closed {
-			continue
-		}
-		if counts[id.scope] == nil {
-			counts[id.scope] = map[BreakerState]int{}
-		}
-		counts[id.scope][b.State]++
-	}
-	return counts
-}
-
-// Periods returns the periods in which breakers were not closed, in the order of their beginning.
-func (j *Job) Periods() []Period { return j.circuit.periods }
 
 var breakerStates = map[limit.BreakerState]BreakerState{
 	limit.Closed: Closed, limit.Open: Open,
@@ -172,4 +105,8 @@ func (c *circuit) change(scope string, t limit.Transition, now time.Time) {
 		b.Failures, b.Cause = t.ConsecutiveFailures, c.newest[scope]
 		b.Opened++
 	}
+}
+
+func newCircuit() circuit {
+	return circuit{breakers: map[circuitID]*Breaker{}, newest: map[string]Cause{}}
 }

@@ -39,22 +39,6 @@ type Entry struct {
 	Printed *outputs.Tail `json:"printed,omitempty"` // the end of that, for who looks it up
 }
 
-// Status is the present status of an item.
-type Status string
-
-const (
-	Unseen     Status = "unseen"  // not in the log
-	Pending    Status = "pending" // interrupted, will start again
-	InFlight   Status = "running"
-	Waiting    Status = "waiting" // for its next attempt
-	Merging    Status = "merging" // its work waits to be merged
-	Succeeded  Status = "success"
-	DeadLetter Status = "failed"
-	Skipped    Status = "skipped"
-	Rejected   Status = "rejected"
-	Evicted    Status = "gone" // a dead letter that was deleted
-)
-
 // Explain returns the explanation of an item from the records of its job. Those of other items may be left
 // out: then it does not say how many are merged before it. The workflow w gives the reasons of decisions; it
 // may be nil.
@@ -373,15 +357,6 @@ func (x *explainer) delay(p *retry.Policy, key string, n int, computed, drawn ti
 		return fmt.Sprintf("retry in %s (%s before jitter)", duration.Format(drawn), duration.Format(computed))
 	}
 	return fmt.Sprintf("retry in %s (%s)", duration.Format(drawn), p.Explain(n, previous))
-}
-
-// reasons explain why a step was not retried.
-var reasons = map[retry.Reason]string{
-	retry.Exhausted:    "no attempts left",
-	retry.NotRetryable: "no retry_on entry matched",
-	retry.Budget:       "the next delay would exceed the retry budget",
-	retry.CircuitOpen:  "its circuit breaker is open",
-	retry.Permanent:    "another try would fail the same way",
 }
 
 // consequences explain what happens after the last try of a step.

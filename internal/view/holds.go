@@ -11,22 +11,6 @@ import (
 	"prodigy/internal/limit"
 )
 
-// hold notes what an event holds back, or lifts.
-func (j *Job) hold(r events.Record) {
-	h, ok := events.HoldOf(r.Event)
-	switch {
-	case !ok:
-	case h.Lifted:
-		delete(j.held, h.Name)
-		j.pauses.end(r.Time, h.Name)
-	default:
-		j.held[h.Name] = r
-		if e, ok := r.Event.(events.QuotaPaused); ok {
-			j.pausedNow(r.Time, e)
-		}
-	}
-}
-
 // IsHeld reports whether a hold is in force.
 func (j *Job) IsHeld(name string) bool { return j.held[name].Event != nil }
 
@@ -103,19 +87,14 @@ func (j *Job) Holding(now time.Time) (list []string) {
 	return list
 }
 
-// retryNow makes due what waits for its next attempt or try.
-func (j *Job) retryNow(now time.Time, e events.RetryNowRequested) {
-	for id, a := range j.byID {
-		if e.Names(id) && a.Due.After(now) {
-			a.Due = now
-		}
+// Paused returns the pauses that agents of the job are in, by what waits.
+func (j *Job) Paused() []Pause {
+	var list []Pause
+	for _, gate := range slices.Sorted(maps.Keys(j.pauses.open)) {
+		list = append(list, j.pauses.list[j.pauses.open[gate]])
 	}
-	for index, due := range j.waiting.due {
-		if due.After(now) && e.Names(j.waiting.ids[index]) {
-			j.waiting.add(index, now)
-		}
-	}
-	if last := &j.Retried.Last; last.Due.After(now) && e.Names(last.ItemID) {
-		last.Due = now
-	}
+	return list
 }
+
+// Pauses returns all pauses of the job, those that it is in included.
+func (j *Job) Pauses() []Pause { return slices.Clone(j.pauses.list) }

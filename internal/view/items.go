@@ -5,15 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
 )
-
-// Statuses returns the statuses that StatusOf returns, in the order in which people are shown them.
-func Statuses() []Status {
-	return []Status{DeadLetter, Rejected, Skipped, Waiting, InFlight, Merging, Pending, Succeeded}
-}
 
 // StatusOf returns the status of the item with this index. It is Pending if the item is not known.
 func (j *Job) StatusOf(index int) Status {
@@ -27,21 +21,6 @@ func (j *Job) StatusOf(index int) Status {
 		return Merging
 	}
 	return StatusOf(j.status.At(index))
-}
-
-// StatusOf returns the status of an item that is counted so, and that nothing runs for.
-func StatusOf(s errorpolicy.Status) Status {
-	switch s {
-	case errorpolicy.Succeeded:
-		return Succeeded
-	case errorpolicy.Dead:
-		return DeadLetter
-	case errorpolicy.Skipped:
-		return Skipped
-	case errorpolicy.Rejected:
-		return Rejected
-	}
-	return Pending
 }
 
 // Search finds items by status and by the text of their last failure. Its memory is a byte for each item, and

@@ -2,11 +2,14 @@ package view
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
 )
 
 // InFlight returns the running attempts, the longest first.
@@ -124,61 +127,6 @@ func (j *Job) Merging(now time.Time) (n int, longest time.Duration) {
 // ToGo returns the number of known items without an outcome.
 func (j *Job) ToGo() int { return max(j.Total-j.Counts.Finished(), 0) }
 
-// waiting are the items between two attempts. The heap may hold outdated moments; due has the valid ones.
-type waiting struct {
-	due     map[int]time.Time // by item index
-	ids     map[int]string    // of the items in due
-	moments moments
-	latest  time.Time // of all that were ever added
-}
-
-func newWaiting() waiting { return waiting{due: map[int]time.Time{}, ids: map[int]string{}} }
-
-func (w *waiting) add(index int, due time.Time) {
-	w.due[index] = due
-	heap.Push(&w.moments, moment{due, index})
-	if due.After(w.latest) {
-		w.latest = due
-	}
-}
-
-func (w *waiting) remove(index int) {
-	delete(w.due, index)
-	delete(w.ids, index)
-	w.first()
-}
-
-// first returns the earliest valid moment, and drops outdated ones before it.
-func (w *waiting) first() time.Time {
-	for len(w.moments) > 0 {
-		m := w.moments[0]
-		if due, ok := w.due[m.index]; ok && due.Equal(m.due) {
-			return m.due
-		}
-		heap.Pop(&w.moments)
-	}
-	return time.Time{}
-}
-
-// moment is when an item is due.
-type moment struct {
-	due   time.Time
-	index int
-}
-
-// moments is a heap with the earliest first.
-type moments []moment
-
-func (m moments) Len() int           { return len(m) }
-func (m moments) Less(a, b int) bool { return m[a].due.Before(m[b].due) }
-func (m moments) Swap(a, b int)      { m[a], m[b] = m[b], m[a] }
-func (m *moments) Push(x any)        { *m = append(*m, x.(moment)) }
-func (m *moments) Pop() any {
-	last := (*m)[len(*m)-1]
-	*m = (*m)[:len(*m)-1]
-	return last
-}
-
 // FleetSlots says how many slots the workers of a fleet have, or nothing if the job has another number of them.
 func (j *Job) FleetSlots() string {
 	if !j.OnFleet {
@@ -193,3 +141,129 @@ func (j *Job) FleetSlots() string {
 	}
 	return fmt.Sprintf("%s on %d workers", text, j.Workers)
 }
+
+// Steps returns the finished steps in order. A step that ran again after a failure appears once, with its last outcome.
+func (j *Job) Steps() []Step { return j.steps.list }
+
+// Held returns how many items a breaker keeps waiting.
+func (j *Job) Held(b Breaker, now time.Time) int {
+	if b.Key != "" {
+		return 0 // nobody has told yet which keys the items have that did not start
+	}
+	if b.Scope == events.WorkflowScope {
+		return max(j.ToGo()-j.Running(now)-j.AwaitWorkers(now), 0)
+	}
+	n := 0
+	for _, a := range j.running {
+		if a.Step == b.Scope && a.Due.After(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// Breaker returns one breaker that has opened. It reports false if nothing is known of it.
+func (j *Job) Breaker(scope, key string) (Breaker, bool) {
+	b := j.circuit.breakers[circuitID{scope, key}]
+	if b == nil {
+		return Breaker{}, false
+	}
+	return *b, true
+}
+
+// Breakers returns the breakers that are not closed, by scope and key.
+func (j *Job) Breakers() []Breaker {
+	var list []Breaker
+	for _, b := range j.circuit.breakers {
+		if b.State != Closed {
+			list = append(list, *b)
+		}
+	}
+	slices.SortFunc(list, func(a, b Breaker) int {
+		return cmp.Or(strings.Compare(a.Scope, b.Scope), strings.Compare(a.Key, b.Key))
+	})
+	return list
+}
+
+// CountBreakers returns how many breakers are open and half-open, by scope. It is for jobs with very many,
+// which it does not sort.
+func (j *Job) CountBreakers() map[string]map[BreakerState]int {
+	counts := map[string]map[BreakerState]int{}
+	for id, b := range j.circuit.breakers {
+		if b.State == Closed {
+			continue
+		}
+		if counts[id.scope] == nil {
+			counts[id.scope] = map[BreakerState]int{}
+		}
+		counts[id.scope][b.State]++
+	}
+	return counts
+}
+
+// Periods returns the periods in which breakers were not closed, in the order of their beginning.
+func (j *Job) Periods() []Period { return j.circuit.periods }
+
+// dearestKept is the number of dearest items that are told.
+const dearestKept = 10
+
+// Dearest returns the items whose agents have cost most, the dearest first.
+func (j *Job) Dearest() []ItemCost {
+	list := make([]ItemCost, 0, len(j.costs))
+	for _, c := range j.costs {
+		if c.Cost > 0 {
+			list = append(list, *c)
+		}
+	}
+	slices.SortFunc(list, func(a, b ItemCost) int {
+		return cmp.Or(cmp.Compare(b.Cost, a.Cost),
+			cmp.Compare(a.Index, b.Index))
+	})
+	return list[:min(len(list), dearestKept)]
+}
+
+// Queued is an item whose work waits to be merged.
+type Queued struct {
+	ItemID string
+	Index  int
+	Since  time.Time
+}
+
+// Queue returns the items whose work waits to be merged, those that are being merged included, in the order
+// in which that is done: that in which their agents were done, or that of the items.
+func (j *Job) Queue(byItem bool) []Queued {
+	list := make([]Queued, 0, len(j.merging))
+	for index, q := range j.merging {
+		list = append(list, Queued{q.id, index, q.since})
+	}
+	slices.SortFunc(list, func(a, b Queued) int {
+		if byItem {
+			return cmp.Compare(a.Index, b.Index)
+		}
+		return cmp.Compare(j.merging[a.Index].seq, j.merging[b.Index].seq)
+	})
+	return list
+}
+
+// before returns how many items are merged before one whose work waits to be merged. In the order of the
+// items, that are all before it without an outcome.
+func (j *Job) before(index int, byItem bool) int {
+	n := 0
+	if byItem {
+		for i := range index {
+			if _, merging := j.merging[i]; merging || j.status.At(i) == errorpolicy.Pending {
+				n++
+			}
+		}
+		return n
+	}
+	for _, q := range j.merging {
+		if q.seq < j.merging[index].seq {
+			n++
+		}
+	}
+	return n
+}
+
+// Unmerged returns the number of items whose work waits to be merged.
+func (j *Job) Unmerged() int { return len(j.merging) }

@@ -1,8 +1,10 @@
 package view
 
 import (
+	"bytes"
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -127,4 +129,42 @@ func FailedOnly(entries iter.Seq2[outputs.Entry, error]) iter.Seq2[outputs.Entry
 			}
 		}
 	}
+}
+
+// Output notes what a command has printed. Without it no attempt has Printed. What is of an attempt that is
+// not known to run may have come before the record of its start.
+func (j *Job) Output(e outputs.Entry) {
+	switch line := lastLine(e); {
+	case e.ItemID == "":
+		j.StepNow = e.Step
+		if line != "" {
+			j.Printed = line
+		}
+	case e.End != nil:
+		delete(j.printed, e.ItemID)
+	case line != "":
+		j.printed[e.ItemID] = line
+		if len(j.printed) > printedKept {
+			maps.DeleteFunc(j.printed, func(id, _ string) bool { return j.byID[id] == nil })
+		}
+	}
+}
+
+const (
+	printedKept = 4096 // lines of attempts that may not run any more
+	lineKept    = 400  // bytes of a line
+)
+
+// lastLine returns the last line of an entry that is not blank, without its end if it is long.
+func lastLine(e outputs.Entry) string {
+	for _, part := range slices.Backward(e.Printed) {
+		for text := part.Text; len(text) > 0; {
+			cut := bytes.LastIndexAny(text, "\r\n") // a bar of progress begins its line again and again
+			if line := bytes.TrimSpace(text[cut+1:]); len(line) > 0 {
+				return string(line[:min(len(line), lineKept)])
+			}
+			text = text[:max(cut, 0)]
+		}
+	}
+	return ""
 }

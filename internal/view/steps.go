@@ -51,9 +51,6 @@ type steps struct {
 	tries map[string]int // of the steps that have not ended, that failed
 }
 
-// Steps returns the finished steps in order. A step that ran again after a failure appears once, with its last outcome.
-func (j *Job) Steps() []Step { return j.steps.list }
-
 func (s *steps) retrying(e events.StepRetrying) {
 	if s.tries == nil {
 		s.tries = map[string]int{}
@@ -93,4 +90,13 @@ func (s *steps) add(step Step) {
 	if len(s.list) < stepsKept {
 		s.list = append(s.list, step)
 	}
+}
+
+// reasons explain why a step was not retried.
+var reasons = map[retry.Reason]string{
+	retry.Exhausted:    "no attempts left",
+	retry.NotRetryable: "no retry_on entry matched",
+	retry.Budget:       "the next delay would exceed the retry budget",
+	retry.CircuitOpen:  "its circuit breaker is open",
+	retry.Permanent:    "another try would fail the same way",
 }

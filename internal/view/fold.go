@@ -1,0 +1,466 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"maps"
+	"time"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/limit"
+	"prodigy/internal/retry"
+)
+
+// Fold returns the view of a job after all its records. A torn last record is ignored.
+func Fold(records iter.Seq2[events.Record, error]) (*Job, error) {
+	j := New()
+	return j, events.Each(records, j.Apply)
+}
+
+// Follow sends the records of the log in dir, then new ones as they come, until the job or ctx ends. Running
+// reports whether a process runs the job, as for events.Follow.
+func Follow(ctx context.Context, dir string, running func() bool, records chan<- events.Record) error {
+	for r, err := range events.FollowRecords(ctx, dir, running) {
+		if err != nil {
+			return err
+		}
+		select {
+		case records <- r:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// Apply adds a record.
+func (j *Job) Apply(r events.Record) {
+	if events.BetweenRuns(r.Event) {
+		return
+	}
+	if j.Began.IsZero() {
+		j.ID, j.Began, j.RunBegan, j.Runs = r.JobID, r.Time, r.Time, 1
+	}
+	j.Last = r.Time
+	switch e := r.Event.(type) {
+	case events.JobStarted:
+		j.started(e)
+	case events.JobResumed:
+		j.ReduceStale, j.ReduceHeld, j.Rates, j.Broker = false, false, e.Rates, e.Broker
+		j.capped(e.MaxCostUSD)
+		j.resume(r.Time, e)
+	case events.JobCompleted:
+		j.ReduceStale, j.ReduceHeld = e.ReduceStale, e.ReduceHeld
+		j.Head, j.Branch = cmp.Or(e.Head, j.Head), e.Branch
+	case events.ScaleRequested:
+		j.MaxParallel, j.OnFleet, j.Workers = e.MaxParallel, e.Fleet, e.Workers
+	case events.RetryNowRequested:
+		j.retryNow(r.Time, e)
+	case events.PhaseStarted:
+		j.phaseStarted(r.Time, e.Phase)
+	case events.PhaseCompleted:
+		j.phaseCompleted(e)
+	case events.StepCompleted:
+		j.StepsDone++
+		j.StepNow, j.Printed = "", ""
+		j.steps.completed(r.Time, e)
+	case events.StepFailed:
+		j.circuit.failed(e.Step, e.ErrorType, e.Error)
+		if e.ItemID == "" {
+			j.steps.failed(r.Time, j.Phase, e)
+		}
+	case events.ItemsSelected:
+		j.Total, j.Complete = e.TotalItems, true
+	case events.StepRetrying:
+		due := r.Time.Add(time.Duration(e.DelayMS))
+		j.retried(Retry{ItemID: e.ItemID, Step: e.Step, Type: e.ErrorType, Error: e.Error, Due: due})
+		if e.ItemID == "" {
+			j.steps.retrying(e)
+		}
+		j.circuit.failed(e.Step, e.ErrorType, e.Error)
+		j.at(e.ItemID, e.Step, due)
+	case events.ConcurrencyChanged:
+		j.Limit = &e
+	case events.AgentUsage:
+		j.used(e)
+	default:
+		j.applyAgent(r)
+	}
+	j.hold(r)
+	j.applyMerge(r)
+	if end, ok := events.RunEndOf(r.Event); ok {
+		j.end(State(end.State), end.Reason)
+	}
+	if scope, t, ok := events.Transition(r.Event); ok {
+		j.circuit.change(scope, t, r.Time)
+	}
+}
+
+func (j *Job) applyAgent(r events.Record) {
+	switch e := r.Event.(type) {
+	case events.AgentStarted:
+		j.waiting.remove(e.ItemIndex)
+		j.found(e.ItemIndex)
+		j.atItems = true
+		a := &Attempt{
+			ItemID: e.ItemID, Index: e.ItemIndex, Number: e.Attempt, Worker: e.Worker,
+			Fleet: e.Fleet, Began: r.Time,
+		}
+		j.running[e.ItemIndex], j.byID[e.ItemID] = a, a
+		j.slots = max(j.slots, e.Worker)
+	case events.AgentStraggling:
+		j.Stragglers.Found++
+		if a := j.running[e.ItemIndex]; a != nil && a.Number == e.Attempt {
+			a.Straggling = true
+		}
+	case events.AgentPlaced:
+		if a := j.running[e.ItemIndex]; a != nil && a.Number == e.Attempt {
+			a.Node, a.Host, a.Slot = e.Node, e.Host, e.Slot
+		}
+	case events.AgentProgress:
+		j.Step(e)
+	}
+	if end, ok := events.EndOf(r.Event); ok {
+		j.ended(r, end)
+	}
+}
+
+// ended takes the end of an attempt, or of an item without one.
+func (j *Job) ended(r events.Record, end events.End) {
+	if end.How == events.Superseded {
+		return
+	}
+	if end.How == events.Reused {
+		j.found(end.Index)
+		j.Reused++
+		j.speed.before++ // it says nothing of how fast items are done
+		j.count(end.Index, errorpolicy.Succeeded)
+		return
+	}
+	a := j.running[end.Index]
+	j.stopped(end.Index)
+	if end.How == events.Lost {
+		j.Lost++
+	}
+	if end.How.GivenBack() {
+		return
+	}
+	if a != nil { // it is not one that was rejected by the breaker
+		if end.Node != "" { // one that ends soon is placed nowhere before
+			a.Node, a.Host, a.Slot = end.Node, end.Host, end.Slot
+		}
+		a.Due, a.Duration, a.Type, a.Step = time.Time{}, end.Took, end.Type, cmp.Or(end.Step, a.Step)
+		j.Durations.Add(end.Took)
+		j.slow(*a)
+	}
+	if e, failed := r.Event.(events.AgentFailed); failed {
+		j.failed(r.Time, e)
+	} else if !end.Settles {
+		j.merging[end.Index] = queued{id: end.ID, seq: r.Seq, since: r.Time}
+	}
+	if end.Settles {
+		j.settle(r.Time, end.Index, end.Status())
+	}
+}
+
+func (j *Job) started(e events.JobStarted) {
+	j.resumed = false
+	j.Workflow, j.Mode, j.Version, j.MaxParallel = e.Workflow, e.Mode, e.Version, e.MaxParallel
+	j.Base, j.Head, j.Rates, j.Broker = e.Base, e.Base, e.Rates, e.Broker
+	j.capped(e.MaxCostUSD)
+	if e.TotalItems != nil {
+		j.Total = *e.TotalItems
+	}
+}
+
+// capped notes what a command line said that agents may cost.
+func (j *Job) capped(u *limit.USD) {
+	if u != nil {
+		j.MaxCost = *u
+	}
+}
+
+// resume begins another run: nothing is in flight any more except what is attached, and the rate is measured anew.
+func (j *Job) resume(now time.Time, e events.JobResumed) {
+	j.State, j.Reason, j.RunBegan = Running, "", now
+	maps.DeleteFunc(j.held, func(name string, _ events.Record) bool { return name != events.ByRollout })
+	j.Merges.Verifying, j.Merges.failed = nil, nil
+	j.Letters = e.Reason == events.ForDeadLetters
+	if j.resumed || e.Phase != "" && e.Phase != j.Phase {
+		j.Phase, j.PhaseBegan, j.StepsDone = e.Phase, now, e.StepsDone
+	}
+	// Older logs have no phase.
+	j.atItems = j.Letters || e.Phase == "map" || e.Phase == "" && e.Completed+e.Pending+e.InFlight > 0
+	if !j.resumed || j.Runs > 1 {
+		j.Runs++
+	}
+	for index := range j.running {
+		if !e.IsAttached(index) { // it died with the run before
+			j.stopped(index)
+		}
+	}
+	for index := range j.waiting.due {
+		// Its retry from the queue did not finish, and it is a dead letter as before.
+		if j.status.At(index).DeadLetter() {
+			j.waiting.remove(index)
+		}
+	}
+	j.slots = 0
+	n := e.Completed + e.Pending + e.InFlight
+	j.Total = max(j.Total, n)
+	j.Complete = j.Complete || j.resumed && n == j.known && n > 0
+	j.speed = speed{before: j.Counts.Finished()}
+}
+
+func (j *Job) end(s State, reason string) {
+	j.State, j.Reason = s, reason
+	delete(j.held, events.ByPerson)
+	delete(j.held, events.ByEnd)
+	j.Merges.Verifying = nil
+	j.halt()
+}
+
+func (j *Job) phaseStarted(now time.Time, name string) {
+	j.Phase, j.PhaseBegan, j.StepsDone = name, now, 0
+	j.atItems, j.StepNow, j.Printed = name == "map", "", ""
+	j.Phases = append(j.Phases, Phase{Name: name, Began: now})
+}
+
+func (j *Job) phaseCompleted(e events.PhaseCompleted) {
+	for i := len(j.Phases) - 1; i >= 0; i-- {
+		if j.Phases[i].Name == e.Phase {
+			j.Phases[i].Done, j.Phases[i].Duration = true, time.Duration(e.DurationMS)
+			break
+		}
+	}
+}
+
+func (j *Job) failed(now time.Time, e events.AgentFailed) {
+	if !e.Rejected() && !e.ErrorType.AfterAttempt() {
+		j.circuit.failed(events.WorkflowScope, e.ErrorType, e.Error)
+		j.circuit.failed(e.Step, e.ErrorType, e.Error)
+	}
+	if e.Action.RunsAgain() {
+		j.retried(Retry{ItemID: e.ItemID, Step: e.Step, Type: e.ErrorType, Error: e.Error, Due: *e.RetryAt})
+		j.waiting.add(e.ItemIndex, *e.RetryAt)
+		j.waiting.ids[e.ItemIndex] = e.ItemID
+		return
+	}
+	j.waiting.remove(e.ItemIndex) // it may have been skipped while it waited
+	j.Failures.add(now, e)
+	j.found(e.ItemIndex)
+}
+
+func (j *Job) retried(r Retry) {
+	j.Retries++
+	if j.Retried.Types == nil {
+		j.Retried.Types = map[retry.Type]int{}
+	}
+	j.Retried.Types[r.Type]++
+	j.Retried.Last = r
+}
+
+// slowestKept is the number of slowest attempts that are kept.
+const slowestKept = 5
+
+func (j *Job) slow(a Attempt) {
+	at := len(j.Slowest)
+	for at > 0 && j.Slowest[at-1].Duration < a.Duration {
+		at--
+	}
+	if at == slowestKept {
+		return
+	}
+	j.Slowest = append(j.Slowest, Attempt{})
+	copy(j.Slowest[at+1:], j.Slowest[at:])
+	j.Slowest[at] = a
+	j.Slowest = j.Slowest[:min(len(j.Slowest), slowestKept)]
+}
+
+// settle gives an item its end and takes back the one it had before. When the records from before were not
+// shown, an item that is run again as a dead letter had failed.
+func (j *Job) settle(now time.Time, index int, s errorpolicy.Status) {
+	j.count(index, s)
+	j.speed.add(now)
+}
+
+// count is settle for an item that took no time.
+func (j *Job) count(index int, s errorpolicy.Status) {
+	before := j.status.At(index)
+	if before == errorpolicy.Pending && j.resumed && j.Letters {
+		before = errorpolicy.Dead
+	}
+	j.status.Set(index, s)
+	if count := j.Counts.of(before); count != nil && *count > 0 {
+		*count--
+	}
+	if count := j.Counts.of(s); count != nil {
+		*count++
+	}
+}
+
+// of returns the count that an item with status s is in; nil means none.
+func (c *Counts) of(s errorpolicy.Status) *int {
+	switch s {
+	case errorpolicy.Succeeded:
+		return &c.Successful
+	case errorpolicy.Dead:
+		return &c.Failed
+	case errorpolicy.Skipped:
+		return &c.Skipped
+	case errorpolicy.Rejected:
+		return &c.Rejected
+	}
+	return nil
+}
+
+// found notes that there is an item with this index.
+func (j *Job) found(index int) { j.Total = max(j.Total, index+1) }
+
+// Step notes the step that an attempt has reached, as Apply does for logs that record steps.
+func (j *Job) Step(e events.AgentProgress) { j.at(e.ItemID, e.Step, time.Time{}) }
+
+// at notes the step that an item has reached, and when it is due if it waits.
+func (j *Job) at(itemID, step string, due time.Time) {
+	if a := j.byID[itemID]; a != nil {
+		a.Step, a.Due = step, due
+	}
+}
+
+// applyMerge adds a record about the merge queue.
+func (j *Job) applyMerge(r events.Record) {
+	m := &j.Merges
+	switch e := r.Event.(type) {
+	case events.WorktreeMerged:
+		for i, index := range e.ItemIndexes {
+			delete(j.merging, index)
+			m.Commits.add(Merged{
+				Time: r.Time, Commit: e.Commits[i], ItemID: e.ItemIDs[i], Index: index,
+				Attempt: e.Attempts[i], Files: e.Files[i],
+			})
+			j.settle(r.Time, index, errorpolicy.Succeeded)
+		}
+		j.Merged += len(e.ItemIndexes)
+		j.Head = e.Head
+	case events.AgentFailed:
+		delete(j.merging, e.ItemIndex)
+		if e.ErrorType == retry.TypeMergeConflict {
+			m.Collisions.add(Collision{
+				Time: r.Time, ItemID: e.ItemID, Index: e.ItemIndex, Attempt: e.Attempt, Conflicts: e.Conflicts,
+				Action: e.Action, Resolve: e.Resolve,
+			})
+		}
+	case events.PhaseCompleted:
+		if e.Head != "" && e.Head != j.Head {
+			m.Commits.add(Merged{Time: r.Time, Commit: e.Head, Phase: e.Phase})
+		}
+		j.Head = cmp.Or(e.Head, j.Head)
+	case events.VerifyStarted:
+		for len(m.failed) > 0 && !isPart(e.ItemIDs, m.failed[len(m.failed)-1].ItemIDs) {
+			m.failed = m.failed[:len(m.failed)-1]
+		}
+		m.Verifying = &Verify{Began: r.Time, Commit: e.Commit, ItemIDs: e.ItemIDs, Depth: len(m.failed)}
+	case events.VerifyCompleted:
+		v := m.Verifying
+		if m.Verifying = nil; v == nil { // its beginning was not shown
+			v = &Verify{Began: r.Time.Add(-time.Duration(e.DurationMS)), Commit: e.Commit}
+		}
+		v.Duration, v.Passed, v.Step, v.Error = time.Duration(e.DurationMS), e.Passed, e.Step, e.Error
+		m.Verifies.add(*v)
+		if !v.Passed {
+			m.failed = append(m.failed, *v)
+		}
+	}
+}
+
+// hold notes what an event holds back, or lifts.
+func (j *Job) hold(r events.Record) {
+	h, ok := events.HoldOf(r.Event)
+	switch {
+	case !ok:
+	case h.Lifted:
+		delete(j.held, h.Name)
+		j.pauses.end(r.Time, h.Name)
+	default:
+		j.held[h.Name] = r
+		if e, ok := r.Event.(events.QuotaPaused); ok {
+			j.pausedNow(r.Time, e)
+		}
+	}
+}
+
+// retryNow makes due what waits for its next attempt or try.
+func (j *Job) retryNow(now time.Time, e events.RetryNowRequested) {
+	for id, a := range j.byID {
+		if e.Names(id) && a.Due.After(now) {
+			a.Due = now
+		}
+	}
+	for index, due := range j.waiting.due {
+		if due.After(now) && e.Names(j.waiting.ids[index]) {
+			j.waiting.add(index, now)
+		}
+	}
+	if last := &j.Retried.Last; last.Due.After(now) && e.Names(last.ItemID) {
+		last.Due = now
+	}
+}
+
+// used adds what an agent has used. One that met the limit of its plan waits for the end of the pause, which
+// another has begun.
+func (j *Job) used(e events.AgentUsage) {
+	j.Spent.Add(e.Use())
+	if e.Outcome == string(retry.TypeQuota) || e.Outcome == string(retry.TypeAuth) {
+		var until time.Time
+		for _, p := range j.Paused() {
+			if p.Until.After(until) {
+				until = p.Until
+			}
+		}
+		j.at(e.ItemID, e.Step, until)
+	}
+	if e.ItemID == "" {
+		return
+	}
+	if j.costs == nil {
+		j.costs = map[int]*ItemCost{}
+	}
+	if j.costs[e.ItemIndex] == nil {
+		j.costs[e.ItemIndex] = &ItemCost{ItemID: e.ItemID, Index: e.ItemIndex}
+	}
+	j.costs[e.ItemIndex].Add(e.Use())
+}
+
+// pausedNow notes that agents of a pool wait, among them the one that met the limit.
+func (j *Job) pausedNow(now time.Time, e events.QuotaPaused) {
+	j.pauses.begin(now, e)
+	if a := j.byID[e.Item]; a != nil && !e.Near {
+		a.Due = e.Until
+	}
+}
+
+// PausedBefore notes what agents waited for when the run before ended, of a job whose records from before are
+// not shown.
+func (j *Job) PausedBefore(list []events.QuotaPaused, now time.Time) {
+	for _, e := range list {
+		j.pauses.begin(now, e)
+	}
+}
+
+// stopped removes an item from the running ones.
+func (j *Job) stopped(index int) {
+	if a := j.running[index]; a != nil {
+		delete(j.printed, a.ItemID)
+		delete(j.byID, a.ItemID)
+		delete(j.running, index)
+	}
+}
+
+// halt removes all running items.
+func (j *Job) halt() {
+	clear(j.running)
+	clear(j.byID)
+	clear(j.printed)
+}
