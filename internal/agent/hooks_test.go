@@ -408,7 +408,7 @@ func TestValuesAreRefusedInCodeThatCannotHoldThem(t *testing.T) {
 		step := at(3, with("x ${item.n}", func(s *workflow.Step) { s.Interpreter = interpreter }))
 		w := &workflow.Workflow{File: "f.yml", Mode: workflow.MapReduce, Map: &workflow.Map{AgentTemplate: []workflow.Step{step}}}
 		problems, _ := Check(w)
-		if len(problems) != 1 || !strings.HasPrefix(problems[0].String(), "f.yml:3:12: PS030 ${item.n} cannot be put into code for ") {
+		if len(problems) != 1 || !strings.HasPrefix(problems[0].String(), "f.yml:3:12: PS030 ${item.n} cannot be inserted into ") {
 			t.Errorf("%v: got %v, want PS030 at its place", interpreter, problems)
 		}
 	}
@@ -416,7 +416,7 @@ func TestValuesAreRefusedInCodeThatCannotHoldThem(t *testing.T) {
 
 func TestConditionsAreCheckedBeforeAnythingRuns(t *testing.T) {
 	tests := []struct{ when, want string }{
-		{"item.n ==", "f.yml:5:9: when: expected a field, a value or \"(\", got the end"},
+		{"item.n ==", "f.yml:5:9: when: expected a field, value or \"(\", got the end"},
 		{"itm.n == 1", "f.yml:5:9: PS004 unknown value ${itm.n} (did you mean ${item.n}?)"},
 		{"item.n == 1 && ${other.x}", "f.yml:5:24: PS004 unknown value ${other.x}"},
 		{"nobody", "f.yml:5:9: PS004 unknown value ${nobody}"},

@@ -146,9 +146,9 @@ func (p Policy) Check() []check.Finding {
 	action, collection := p.OnItemFailure.check(), p.ErrorCollection.check()
 	found.Require(action == nil, "on_item_failure", "%v", action)
 	found.Require(collection == nil, "error_collection", "%v", collection)
-	found.Require(p.MaxFailures >= 0, "max_failures", "max_failures must be at least 1, not %d", p.MaxFailures)
+	found.Require(p.MaxFailures >= 0, "max_failures", "max_failures must be at least 1, got %d", p.MaxFailures)
 	if r := p.FailureThreshold; r != nil {
-		found.Require(*r >= 0 && *r <= 1, "failure_threshold", "failure_threshold must be from 0 to 1, not %v", *r)
+		found.Require(*r >= 0 && *r <= 1, "failure_threshold", "failure_threshold must be between 0 and 1, got %v", *r)
 	}
 	check.Block(&found, "quota", p.Quota)
 	check.Block(&found, "retry_ratio", p.RetryRatio)
@@ -174,7 +174,7 @@ func (c Collection) check() error {
 	case c.Kind == "", c.Kind == Aggregate, c.Kind == Immediate, c.Kind == Batched && c.Size >= 1:
 		return nil
 	case c.Kind == Batched:
-		return errorCollection("the size of error_collection batched must be at least 1, not %d", c.Size)
+		return errorCollection("the size of error_collection batched must be at least 1, got %d", c.Size)
 	}
 	words := []CollectionKind{Aggregate, Immediate}
 	return errorCollection("unknown error_collection %q%s", c.Kind, check.Hint(string(c.Kind), words, collectionForms))

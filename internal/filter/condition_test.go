@@ -78,11 +78,11 @@ func TestConditionsTakeValuesFromOutside(t *testing.T) {
 
 func TestConditionsThatDoNotParseShowThePlace(t *testing.T) {
 	tests := []struct{ src, want string }{
-		{"${a", "the brace that opens here is not closed\n  ${a\n  ^"},
-		{"a ==", "expected a field, a value or \"(\", got the end\n  a ==\n      ^"},
-		{"a matches '${b}'", "a regular expression is constant, no value can stand in it\n  a matches '${b}'\n            ^"},
+		{"${a", "unclosed brace\n  ${a\n  ^"},
+		{"a ==", "expected a field, value or \"(\", got the end\n  a ==\n      ^"},
+		{"a matches '${b}'", "a regular expression must be constant; placeholders are not allowed in it\n  a matches '${b}'\n            ^"},
 		{"a ${b}", "expected an operator or the end, got \"b\"\n  a ${b}\n    ^"},
-		{"$a == 1", "'$' means nothing here (a field is written item.name)\n  $a == 1\n  ^"},
+		{"$a == 1", "unexpected '$' (use item.name for a field)\n  $a == 1\n  ^"},
 	}
 	for _, test := range tests {
 		if _, err := ParseCondition(test.src); err == nil || err.Error() != test.want {

@@ -108,7 +108,7 @@ func ParsePath(src string) (Path, error) {
 	p := &parser{lexer: lexer{src: src}}
 	err := p.parse(func(p *parser) {
 		path.steps = p.field()
-		p.expectEnd("the end of the path of a field")
+		p.expectEnd("the end of the field path")
 	})
 	return path, err
 }

@@ -32,7 +32,7 @@ func (t token) String() string {
 	case tokenEnd:
 		return "the end"
 	case tokenText:
-		return "the text " + strconv.Quote(t.text)
+		return "the string " + strconv.Quote(t.text)
 	}
 	return strconv.Quote(t.text)
 }
@@ -99,11 +99,11 @@ func (l *lexer) unknown(rest string) {
 	case '&', '|':
 		hint = fmt.Sprintf(" (did you mean %q?)", strings.Repeat(string(r), 2))
 	case '$', '@':
-		hint = " (a field is written item.name)"
+		hint = " (use item.name for a field)"
 	case '~':
-		hint = " (a regular expression is written: item.name matches 'regex')"
+		hint = " (for a regular expression use: item.name matches 'regex')"
 	}
-	l.fail(l.at, "%q means nothing here%s", r, hint)
+	l.fail(l.at, "unexpected %q%s", r, hint)
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
@@ -135,7 +135,7 @@ func (l *lexer) number() token {
 		}
 	}
 	if wordLength(rest[n:]) > 0 || strings.HasPrefix(rest[n:], ".") {
-		l.fail(l.at+n, "a number ends here; text needs quotes")
+		l.fail(l.at+n, "invalid number; quote strings")
 		return l.end()
 	}
 	return l.cut(tokenNumber, n)
@@ -164,7 +164,7 @@ func (l *lexer) text(quote byte) token {
 			i++
 		}
 	}
-	l.fail(start, "the quote that starts here is not closed")
+	l.fail(start, "unterminated string")
 	return l.end()
 }
 
@@ -205,7 +205,7 @@ func (l *lexer) place(rest string) token {
 			return t
 		}
 	}
-	l.fail(l.at, "the brace that opens here is not closed")
+	l.fail(l.at, "unclosed brace")
 	return l.end()
 }
 

@@ -131,7 +131,7 @@ func (p *parser) wordOperator(left node, start int) node {
 	case word == "in":
 		return p.in(left, start, operator)
 	case !p.token.isWord("in"):
-		p.fail(p.token.at, "expected \"in\" after %q, got %s (a negated comparison is written not a == b)",
+		p.fail(p.token.at, "expected \"in\" after %q, got %s (for a negated comparison use not a == b)",
 			operator.text, p.token)
 		return left
 	}
@@ -162,13 +162,13 @@ func (p *parser) regex() *regexp.Regexp {
 		return nil
 	}
 	if p.terms != nil && strings.Contains(t.text, "${") {
-		p.fail(t.at, "a regular expression is constant, no value can stand in it")
+		p.fail(t.at, "a regular expression must be constant; placeholders are not allowed in it")
 	}
 	re, err := regexp.Compile(t.text)
 	if bad, ok := errors.AsType[*syntax.Error](err); ok {
-		p.fail(t.at, "not a regular expression: %s: %s", bad.Code, bad.Expr)
+		p.fail(t.at, "invalid regular expression: %s: %s", bad.Code, bad.Expr)
 	} else if err != nil {
-		p.fail(t.at, "not a regular expression: %v", err)
+		p.fail(t.at, "invalid regular expression: %v", err)
 	}
 	p.advance()
 	return re
@@ -199,7 +199,7 @@ func (p *parser) operand() node {
 			return inner
 		})
 	}
-	p.fail(t.at, "expected a field, a value or \"(\", got %s", t)
+	p.fail(t.at, "expected a field, value or \"(\", got %s", t)
 	return node{}
 }
 
@@ -216,11 +216,11 @@ func (p *parser) word() node {
 	case t.text == "true", t.text == "false":
 		return constantNode(booleanValue(t.text == "true"))
 	case word == "null", word == "true", word == "false":
-		p.fail(t.at, "the constant is written %s (a field of that name is written item.%s)", word, t.text)
+		p.fail(t.at, "use %s for the constant, or item.%s for a field of that name", word, t.text)
 	case t.text == "None":
-		p.fail(t.at, "the constant is written null (a field of that name is written item.None)")
+		p.fail(t.at, "use null for the constant, or item.None for a field of that name")
 	case isOperator(t.text), textTests[t.text] != nil:
-		p.fail(t.at, "expected a field or a value, got %q (a field of that name is written item.%s)", t.text, t.text)
+		p.fail(t.at, "expected a field or a value, got %q (use item.%s for a field of that name)", t.text, t.text)
 	}
 	return p.steps([]step{{name: t.text}}, t.at)
 }
@@ -246,7 +246,7 @@ func calls() string {
 func (p *parser) call(name token) node {
 	function, test := functions[name.text], textTests[name.text]
 	if function == nil && test == nil && name.text != "matches" {
-		p.fail(name.at, "there is no function %q (want %s)", name.text, calls())
+		p.fail(name.at, "unknown function %q (known: %s)", name.text, calls())
 	}
 	p.advance()
 	first := p.operand()
@@ -290,7 +290,7 @@ func (p *parser) bracket() step {
 	if t.kind == tokenNumber {
 		n, err := strconv.Atoi(t.text)
 		if err != nil || n < 0 {
-			p.fail(t.at, "expected an index, a whole number from 0, got %s", t)
+			p.fail(t.at, "expected an index, an integer from 0, got %s", t)
 		}
 		s = step{index: n, indexed: true}
 	} else if t.kind != tokenText {

@@ -73,7 +73,7 @@ func unfilled(src string) error {
 		switch {
 		case !ok:
 		case strings.HasPrefix(name, "item"):
-			return fmt.Errorf("%s means nothing here: a field is written item.name", at)
+			return fmt.Errorf("unknown name %s: use item.name for a field", at)
 		default:
 			return fmt.Errorf("%s would not be replaced, since this is about items alone: choose by a value in an input command, "+
 				`which has parameters in its environment, as in input: {command: 'jq --arg team "$team" … items.json'}`, at)
@@ -96,7 +96,7 @@ func Warnings(m *workflow.Map) []workflow.Problem {
 	var found []workflow.Problem
 	for _, t := range f.TypedComparisons {
 		found = append(found, m.Filter.At(1, 1).Problem(
-			"filter: %s has texts only, so that %s holds for %s item: write %s\n%s",
+			"filter: %s has only strings, so %s is true for %s item: use %s\n%s",
 			format, t.Written, t.HoldsFor(), t.Instead, filter.PointAt(m.Filter.Value, t.At)))
 	}
 	return found

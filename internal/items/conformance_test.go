@@ -108,7 +108,7 @@ func TestYAMLThatNestsDeeplyIsRefused(t *testing.T) {
 	data := "- " + strings.Repeat("[", 9_500) + strings.Repeat("]", 9_500) + "\n"
 	m := &workflow.Map{Input: workflow.Input{Stdin: true, Format: "yaml"}}
 	for it, err := range Select(t.Context(), m, Env{Stdin: strings.NewReader(data)}) {
-		if want := "nests further than 9000 levels"; err == nil || !strings.Contains(err.Error(), want) {
+		if want := "is nested more than 9000 levels"; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got an item of %d bytes and %v, want: %s", len(it.Data), err, want)
 		}
 	}

@@ -108,11 +108,11 @@ func rowFault(err error) error {
 	}
 	switch bad.Err {
 	case csv.ErrFieldCount:
-		err = errors.New("the row has more or fewer fields than the header")
+		err = errors.New("row has a different number of fields than the header")
 	case csv.ErrBareQuote:
 		err = errors.New(`a quote inside a field: put the field in quotes and double the quotes in it`)
 	case csv.ErrQuote:
-		err = errors.New("a quoted field does not end, or something follows its last quote")
+		err = errors.New("a quoted field is not closed, or text follows its closing quote")
 	default:
 		err = bad.Err
 	}

@@ -21,7 +21,7 @@ type EmptyError struct {
 }
 
 func (e *EmptyError) Error() string {
-	return e.Why + " (if there may be none: on_empty: ok in map, or prodigy map -r)"
+	return e.Why + " (to allow an empty input, use on_empty: ok in map, or prodigy map -r)"
 }
 
 // Mistaken reports whether a selection failed because what the workflow says of the items is not so.
@@ -62,7 +62,7 @@ func (s *seen) note(raw []byte, f *filter.Filter, passes bool) {
 	}
 	s.fields.Add(raw)
 	if t, wrong := f.Mismatch(raw); wrong && s.mismatch == "" && t.HoldsFor() == "no" {
-		s.mismatch = fmt.Sprintf("%s compares a text with a number or a boolean, which are never equal: write %s",
+		s.mismatch = fmt.Sprintf("%s compares a string with a number or a boolean, which are never equal: use %s",
 			t.Written, t.Instead)
 	}
 }
@@ -111,13 +111,13 @@ func (s *seen) misspelt(nearOnly bool) []string {
 func (s source) nothing(e Env) string {
 	switch {
 	case s.glob != "" && s.format != "":
-		return "there is nothing in the files that match " + s.glob
+		return "no items in the files that match " + s.glob
 	case s.glob != "":
 		return fmt.Sprintf("no file matches %s in %s", s.glob, e.Dir)
 	case s.command != "":
 		return "the input command prints no items"
 	case s.job:
-		return "the job has no such results"
+		return "the job has no matching results"
 	case s.parts != nil:
 		var all []string
 		for _, part := range s.parts {

@@ -120,16 +120,16 @@ func TestTheNameOfAFileTellsItsFormat(t *testing.T) {
 
 func TestBadDataIsToldWithItsPlace(t *testing.T) {
 	for _, c := range []struct{ format, text, want string }{
-		{"csv", "a,b\n1,2\n1\n", "line 3, column 1: the row has more or fewer fields than the header"},
+		{"csv", "a,b\n1,2\n1\n", "line 3, column 1: row has a different number of fields than the header"},
 		{"csv", "a,b\n1,x\"y\n", "line 2, column 4: a quote inside a field: put the field in quotes and double the quotes in it"},
-		{"csv", "a\n\"x\n", "line 2, column 4: a quoted field does not end, or something follows its last quote"},
+		{"csv", "a\n\"x\n", "line 2, column 4: a quoted field is not closed, or text follows its closing quote"},
 		{"csv", "a,a\n", `line 1, column 3: two columns have the name "a"`},
 		{"csv", "a,b\nx,\xff\n", "line 2, column 3: invalid UTF-8"},
 		{"csv", "\xff\n", "line 1, column 1: invalid UTF-8"},
-		{"lines", "ok\n\xff\n", "byte 3: not UTF-8, which all text must be"},
-		{"nul", "ok\x00a\xff\x00", "byte 4: not UTF-8, which all text must be"},
+		{"lines", "ok\n\xff\n", "byte 3: not valid UTF-8"},
+		{"nul", "ok\x00a\xff\x00", "byte 4: not valid UTF-8"},
 		{"yaml", "a: 1\nb: [\n", "not YAML: line 2: did not find expected node content"},
-		{"yaml", "a: 1\n---\nb: .inf\n", "line 3, column 4: .inf is not a number of JSON: put it in quotes"},
+		{"yaml", "a: 1\n---\nb: .inf\n", "line 3, column 4: .inf is not a JSON number: quote it"},
 		{"yaml", "a: &a [*a]\n", `line 1, column 8: alias "a" contains itself`},
 	} {
 		in := workflow.Input{Command: "cat data", Format: c.format}
@@ -186,7 +186,7 @@ func TestAGlobGivesSortedNames(t *testing.T) {
 func TestAFileThatCannotBeReadInAGlobIsNamed(t *testing.T) {
 	e := folder(t, map[string]string{"a.csv": "x\n1\n", "b.csv": "x\n1,2\n"})
 	got, err := selectItems(&workflow.Map{Input: workflow.Input{Glob: []string{"*.csv"}, Format: "csv"}}, e)
-	if want := "b.csv: line 2, column 1: the row has more or fewer fields than the header"; err == nil || err.Error() != want {
+	if want := "b.csv: line 2, column 1: row has a different number of fields than the header"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if diff := cmp.Diff([]string{`{"x":"1"}`}, got); diff != "" {

@@ -18,7 +18,7 @@ import (
 
 func checkGlob(pattern string) error {
 	if !doublestar.ValidatePattern(filepath.ToSlash(pattern)) {
-		return fmt.Errorf("glob %s: is not a pattern: a bracket or brace is not closed, or a backslash stands last",
+		return fmt.Errorf("glob %s: invalid pattern: a bracket or brace is not closed, or it ends with a backslash",
 			pattern)
 	}
 	return nil

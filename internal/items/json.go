@@ -175,7 +175,7 @@ func (e *notJSONError) Error() string {
 		return "the JSON ends too early"
 	}
 	if errors.Is(e.err, errUTF8) {
-		return "not UTF-8, which all text must be"
+		return "not valid UTF-8"
 	}
 	return fmt.Sprintf("not JSON: %v", e.err)
 }

@@ -41,12 +41,12 @@ func (k *keys) id(item json.RawMessage, index int) (string, error) {
 	id := v.Spelling()
 	switch {
 	case !ok, v.Kind() == filter.Null:
-		return "", wrong("has none")
+		return "", wrong("has no key")
 	case v.Kind() == filter.Array, v.Kind() == filter.Object:
-		return "", wrong("has %s, and only a text, a number or a boolean is the name of an item", kindNames[v.Kind()])
+		return "", wrong("has %s as key; it must be a string, a number or a boolean", kindNames[v.Kind()])
 	}
 	if k.secret != nil && k.secret(id) {
-		return "", wrong("has one that holds a secret, and names are shown everywhere")
+		return "", wrong("has a key that contains a secret, but keys are shown everywhere")
 	}
 	if problem := badID(id); problem != "" {
 		return "", wrong("%s", problem)
@@ -78,7 +78,7 @@ func (k *keys) check() error {
 	if err != nil || twice == none {
 		return err
 	}
-	return k.wrong(int(twice), "has the same one as %s, %q", ID(int(first)), name)
+	return k.wrong(int(twice), "has the same key as %s, %q", ID(int(first)), name)
 }
 
 var kindNames = [...]string{filter.Array: "an array", filter.Object: "an object"}
@@ -87,21 +87,21 @@ var kindNames = [...]string{filter.Array: "an array", filter.Object: "an object"
 func badID(id string) string {
 	switch {
 	case id == "":
-		return "has an empty one"
+		return "has an empty key"
 	case len(id) > maxKey:
-		return fmt.Sprintf("has one of %d bytes, and more than %d are too long", len(id), maxKey)
+		return fmt.Sprintf("has a key of %d bytes; the maximum is %d", len(id), maxKey)
 	case id[0] == '-':
-		return fmt.Sprintf("has %q, which a command would emit for an option", id)
+		return fmt.Sprintf("has %q; a key must not begin with a dash", id)
 	case !utf8.ValidString(id):
-		return "has one that is not UTF-8"
+		return "has a key that is not valid UTF-8"
 	}
 	for _, c := range id {
 		if unicode.IsControl(c) {
-			return fmt.Sprintf("has %q, and a name is one line without control characters", id)
+			return fmt.Sprintf("has %q; a key must not contain control characters", id)
 		}
 	}
 	if strings.TrimSpace(id) != id {
-		return fmt.Sprintf("has %q, and a name does not begin or end with a blank", id)
+		return fmt.Sprintf("has %q; a key must not begin or end with a space", id)
 	}
 	return ""
 }

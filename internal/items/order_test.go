@@ -181,17 +181,17 @@ func TestAKeyNamesTheItems(t *testing.T) {
 
 func TestABadKeyNamesItsItem(t *testing.T) {
 	for raw, want := range map[string]string{
-		`{"k":"a"}`:    `key k: item_1 has the same one as item_0, "a"`,
-		`{"k":""}`:     `key k: item_1 has an empty one`,
-		`{"k":null}`:   `key k: item_1 has none`,
-		`{}`:           `key k: item_1 has none`,
-		`{"k":[1]}`:    `key k: item_1 has an array, and only a text, a number or a boolean is the name of an item`,
-		`{"k":{}}`:     `key k: item_1 has an object, and only a text, a number or a boolean is the name of an item`,
-		`{"k":"a\nb"}`: `key k: item_1 has "a\nb", and a name is one line without control characters`,
-		`{"k":" a"}`:   `key k: item_1 has " a", and a name does not begin or end with a blank`,
-		`{"k":-5}`:     `key k: item_1 has "-5", which a command would emit for an option`,
-		`{"k":"a "}`:   `key k: item_1 has "a ", and a name does not begin or end with a blank`,
-		`{"k":"` + strings.Repeat("x", maxKey+1) + `"}`: `key k: item_1 has one of 513 bytes, and more than 512 are too long`,
+		`{"k":"a"}`:    `key k: item_1 has the same key as item_0, "a"`,
+		`{"k":""}`:     `key k: item_1 has an empty key`,
+		`{"k":null}`:   `key k: item_1 has no key`,
+		`{}`:           `key k: item_1 has no key`,
+		`{"k":[1]}`:    `key k: item_1 has an array as key; it must be a string, a number or a boolean`,
+		`{"k":{}}`:     `key k: item_1 has an object as key; it must be a string, a number or a boolean`,
+		`{"k":"a\nb"}`: `key k: item_1 has "a\nb"; a key must not contain control characters`,
+		`{"k":" a"}`:   `key k: item_1 has " a"; a key must not begin or end with a space`,
+		`{"k":-5}`:     `key k: item_1 has "-5"; a key must not begin with a dash`,
+		`{"k":"a "}`:   `key k: item_1 has "a "; a key must not begin or end with a space`,
+		`{"k":"` + strings.Repeat("x", maxKey+1) + `"}`: `key k: item_1 has a key of 513 bytes; the maximum is 512`,
 	} {
 		var last error
 		for _, err := range Select(t.Context(), &workflow.Map{Input: inline(`{"k":"a"}`, raw), Key: workflow.Text{Value: "k"}}, Env{}) {
@@ -209,11 +209,11 @@ func TestExpressionsThatDoNotParseAreShownWithACaret(t *testing.T) {
 		{"sort_by", "a DSC", "sort_by: expected \",\" or ASC, DESC or NULLS, got \"DSC\"\n  a DSC\n    ^"},
 		{"sort_by", "a,", "sort_by: expected the path of a field, got the end\n  a,\n    ^"},
 		{"sort_by", "a NULLS MAYBE", "sort_by: expected FIRST or LAST after NULLS, got \"MAYBE\"\n  a NULLS MAYBE\n          ^"},
-		{"sort_by", "-a", "sort_by: '-' means nothing here\n  -a\n  ^"},
+		{"sort_by", "-a", "sort_by: unexpected '-'\n  -a\n  ^"},
 		{"sort_by", "a[x]", "sort_by: expected an index or a name in quotes, got \"x\"\n  a[x]\n    ^"},
-		{"distinct", "a b", "distinct: expected the end of the path of a field, got \"b\"\n  a b\n    ^"},
-		{"key", "a ==", "key: expected the end of the path of a field, got \"==\"\n  a ==\n    ^"},
-		{"key", "$.a", "key: '$' means nothing here (a field is written item.name)\n  $.a\n  ^"},
+		{"distinct", "a b", "distinct: expected the end of the field path, got \"b\"\n  a b\n    ^"},
+		{"key", "a ==", "key: expected the end of the field path, got \"==\"\n  a ==\n    ^"},
+		{"key", "$.a", "key: unexpected '$' (use item.name for a field)\n  $.a\n  ^"},
 	} {
 		m := &workflow.Map{}
 		switch c.name {

@@ -62,7 +62,7 @@ func pathError(src string, err error) error {
 			}
 		}
 	}
-	return fmt.Errorf("not a JSONPath: %s\n%s", what, filter.PointAt(src, at))
+	return fmt.Errorf("invalid JSONPath: %s\n%s", what, filter.PointAt(src, at))
 }
 
 // evaluator returns a function that evaluates the path on a value and calls emit with each match.
@@ -252,9 +252,9 @@ func (e *MissingKeyError) Error() string {
 	case e.Kind == '[':
 		return said + fmt.Sprintf("is a list, which has no key %q: its elements are %s[*]", e.Key, e.Parent)
 	case e.Kind != '{':
-		return said + fmt.Sprintf("is no object, so it has no key %q", e.Key)
+		return said + fmt.Sprintf("is not an object, so it has no key %q", e.Key)
 	case len(e.Keys) == 0:
-		return said + fmt.Sprintf("has no key %q, nor any other", e.Key)
+		return said + fmt.Sprintf("has no keys, so not %q", e.Key)
 	}
 	const few = 10
 	var named []string

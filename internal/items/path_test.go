@@ -187,9 +187,9 @@ func TestADescentStartsFromEachElement(t *testing.T) {
 
 func TestABadPathIsShownWithACaret(t *testing.T) {
 	for src, want := range map[string]string{
-		"$.items[":     "not a JSONPath: not terminated\n  $.items[\n          ^",
-		"$.items[?@.x": "not a JSONPath: not terminated\n  $.items[?@.x\n              ^",
-		"$.items[1 x]": "not a JSONPath: invalid bracket fragment\n  $.items[1 x]\n             ^",
+		"$.items[":     "invalid JSONPath: not terminated\n  $.items[\n          ^",
+		"$.items[?@.x": "invalid JSONPath: not terminated\n  $.items[?@.x\n              ^",
+		"$.items[1 x]": "invalid JSONPath: invalid bracket fragment\n  $.items[1 x]\n             ^",
 	} {
 		_, err := parsePath(src)
 		if err == nil {

@@ -185,7 +185,7 @@ func (c *pipeline) filtered(ctx context.Context, emit func([]byte) error) func([
 			return context.Cause(ctx)
 		}
 		if rawjson.TooDeep(raw) {
-			return fmt.Errorf("an item nests further than %d levels", rawjson.MaxDepth)
+			return fmt.Errorf("an item is nested more than %d levels deep", rawjson.MaxDepth)
 		}
 		passes := c.filter == nil || c.filter.Match(raw)
 		c.seen.note(raw, c.filter, passes)

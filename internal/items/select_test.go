@@ -200,19 +200,19 @@ func TestErrorsNameThePlaceInPlainWords(t *testing.T) {
 		{workflow.Input{File: []string{"bad.json"}}, "$[0]", 1, "bad.json: line 3, column 2 (byte 9): not JSON: invalid character 'x' at start of value"},
 		{workflow.Input{File: []string{"short.json"}}, "$.items[*]", 1, "short.json: line 2, column 1 (byte 14): the JSON ends too early"},
 		{workflow.Input{File: []string{"short.json"}}, "", 0, "short.json: line 2, column 1 (byte 14): the JSON ends too early"},
-		{workflow.Input{File: []string{"utf8.json"}}, "", 1, "utf8.json: line 2, column 2 (byte 7): not UTF-8, which all text must be"},
+		{workflow.Input{File: []string{"utf8.json"}}, "", 1, "utf8.json: line 2, column 2 (byte 7): not valid UTF-8"},
 		{workflow.Input{File: []string{"empty.json"}}, "", 0, "input file empty.json: is empty, not JSON"},
 		{workflow.Input{File: []string{"text.csv"}, Format: "json"}, "", 0, "text.csv: line 1, column 1 (byte 0): not JSON: invalid character 'i' at start of value"},
 		{workflow.Input{File: []string{"dir"}}, "", 0, "input file dir: is a directory"},
-		{workflow.Input{File: []string{"none.json"}}, "", 0, "input file none.json: there is no such file"},
-		{workflow.Input{Text: "none.json"}, "", 0, "input file none.json: there is no such file"},
-		{workflow.Input{Command: "cat latin"}, "", 1, "output of the input command: byte 4: not UTF-8, which all text must be"},
+		{workflow.Input{File: []string{"none.json"}}, "", 0, "input file none.json: file not found"},
+		{workflow.Input{Text: "none.json"}, "", 0, "input file none.json: file not found"},
+		{workflow.Input{Command: "cat latin"}, "", 1, "output of the input command: byte 4: not valid UTF-8"},
 		{workflow.Input{Command: "echo x"}, "$.a", 0, "output of the input command: byte 0: not JSON: invalid character 'x' at start of value"},
 		{workflow.Input{Command: "printf '[1,\n2'"}, "", 2, "output of the input command: byte 5: the JSON ends too early"},
 		{workflow.Input{Command: "echo 1; echo oh >&2; echo dear >&2; exit 3"}, "", 1, "the input command failed with exit code 3: oh; dear"},
 		{workflow.Input{Command: "printf '[1,'; exit 4"}, "$[*]", 1, "the input command failed with exit code 4"},
 		{workflow.Input{Command: "echo '[1]'; exit 4"}, "", 1, "the input command failed with exit code 4"},
-		{workflow.Input{Command: "kill -9 $$"}, "", 0, "the input command was ended by SIGKILL"},
+		{workflow.Input{Command: "kill -9 $$"}, "", 0, "the input command was killed by SIGKILL"},
 	} {
 		got, err := selectItems(&workflow.Map{Input: c.input, JSONPath: workflow.Text{Value: c.path}}, e)
 		if err == nil || err.Error() != c.want {
@@ -368,9 +368,9 @@ func TestCheckTellsAllThatIsWrong(t *testing.T) {
 		Filter:   workflow.Text{Value: "a ==", Pos: workflow.Pos{Line: 5, Col: 11}},
 	}
 	want := []workflow.Problem{
-		{Line: 3, Col: 10, Message: "input file none.json: there is no such file"},
-		{Line: 4, Col: 14, Message: "json_path: not a JSONPath: not terminated\n  $.items[\n          ^"},
-		{Line: 5, Col: 11, Message: "filter: expected a field, a value or \"(\", got the end\n  a ==\n      ^"},
+		{Line: 3, Col: 10, Message: "input file none.json: file not found"},
+		{Line: 4, Col: 14, Message: "json_path: invalid JSONPath: not terminated\n  $.items[\n          ^"},
+		{Line: 5, Col: 11, Message: "filter: expected a field, value or \"(\", got the end\n  a ==\n      ^"},
 	}
 	if diff := cmp.Diff(want, append(CheckInput(m, e), Check(m)...)); diff != "" {
 		t.Errorf("got + want -\n%s", diff)

@@ -269,7 +269,7 @@ func (s source) described() (words, kind string) {
 }
 
 // errNoFile means that a text is not the name of a file, for any reason: a command can also be too long for a name.
-var errNoFile = errors.New("there is no such file")
+var errNoFile = errors.New("file not found")
 
 // NoFileError says that an input is no file, which it has to be.
 type NoFileError struct {
@@ -280,7 +280,7 @@ type NoFileError struct {
 func (e *NoFileError) Error() string {
 	text := "input file " + e.Name + ": " + errNoFile.Error()
 	if e.Bare {
-		text += ", and no program of that name (write {file: …}, {glob: …} or {command: …} to say which it is)"
+		text += ", and no program of that name (use {file: …}, {glob: …} or {command: …} to choose one)"
 	}
 	return text
 }
@@ -439,7 +439,7 @@ func failure(exit process.Exit, stderr *process.Capture) error {
 	case exit.Code == 0:
 		return nil
 	case exit.Signal != "":
-		return fmt.Errorf("the input command was ended by %s%s", exit.Signal, after(said))
+		return fmt.Errorf("the input command was killed by %s%s", exit.Signal, after(said))
 	default:
 		return fmt.Errorf("the input command failed with exit code %d%s", exit.Code, after(said))
 	}
@@ -453,7 +453,7 @@ func after(said string) string {
 	return ": " + strings.Join(strings.FieldsFunc(said, func(c rune) bool { return c == '\n' || c == '\r' }), "; ")
 }
 
-var errNoStdin = errors.New("there is no standard input to read")
+var errNoStdin = errors.New("standard input is not available")
 
 // eachOfStdin calls emit with what the path selects in the standard input of prodigy.
 func (s source) eachOfStdin(ctx context.Context, e Env, p path, emit func([]byte) error) error {

@@ -128,7 +128,7 @@ func checkLine(sums *jobs.SealedLines, line []byte, index int) error {
 		return err
 	}
 	if found, ok := indexOf(line); ok && found != index {
-		return fmt.Errorf("this is item %d, where item %d belongs", found, index)
+		return fmt.Errorf("found item %d, expected item %d", found, index)
 	}
 	return nil
 }
@@ -166,10 +166,10 @@ func (s *Store) Holds(total int) error {
 	case s.count > total:
 		return &DamagedError{
 			Path: s.file.Name(), Line: total + 1,
-			Err: fmt.Errorf("there are %d items, where %d were selected", s.count, total),
+			Err: fmt.Errorf("found %d items, but %d were selected", s.count, total),
 		}
 	}
-	err := fmt.Errorf("%d of %d items are left: ", s.count, total)
+	err := fmt.Errorf("only %d of %d items are readable: ", s.count, total)
 	switch {
 	case s.bad != nil:
 		err = fmt.Errorf("%w%w", err, s.bad)
@@ -315,7 +315,7 @@ func readItem(in *bufio.Reader, path string, index int) (Item, error) {
 		return Item{}, damaged(err)
 	}
 	if it.Index != index {
-		return Item{}, damaged(fmt.Errorf("this is item %d, where item %d belongs", it.Index, index))
+		return Item{}, damaged(fmt.Errorf("found item %d, expected item %d", it.Index, index))
 	}
 	return it, nil
 }
@@ -325,7 +325,7 @@ func (s *Store) find(index int) (mark, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if index < 0 || index >= s.count {
-		return mark{}, fmt.Errorf("there is no item %d in a store of %d", index, s.count)
+		return mark{}, fmt.Errorf("item %d not found in a store of %d", index, s.count)
 	}
 	after := sort.Search(len(s.marks), func(i int) bool { return s.marks[i].index > index })
 	return s.marks[after-1], nil

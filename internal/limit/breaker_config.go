@@ -46,7 +46,7 @@ func DefaultBreaker() BreakerConfig {
 // key has its default.
 func (c BreakerConfig) Check() []check.Finding {
 	var found check.Findings
-	atLeastOne := func(key string, n int) { found.Require(n >= 1, key, "%s must be at least 1, not %d", key, n) }
+	atLeastOne := func(key string, n int) { found.Require(n >= 1, key, "%s must be at least 1, got %d", key, n) }
 	atLeastOne("failure_threshold", c.FailureThreshold)
 	atLeastOne("success_threshold", c.SuccessThreshold)
 	atLeastOne("half_open_requests", c.HalfOpenRequests)

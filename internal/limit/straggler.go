@@ -68,7 +68,7 @@ func multiple(text string) (StragglerAfter, error) {
 	case wrongFactor != nil || wrongPercent != nil || !isPercentile:
 		return StragglerAfter{}, fmt.Errorf("want a multiple of a percentile as in 3×p95, or a time as in 10m, not %q", text)
 	case !(factor >= leastFactor && factor <= mostFactor):
-		return StragglerAfter{}, fmt.Errorf("the factor must be from %g to %g, not %g", leastFactor, mostFactor, factor)
+		return StragglerAfter{}, fmt.Errorf("the factor must be between %g and %g, got %g", leastFactor, mostFactor, factor)
 	case percent < leastPercent || percent > mostPercent:
 		return StragglerAfter{}, fmt.Errorf("the percentile must be from p%d to p%d, not p%d", leastPercent,
 			mostPercent, percent)

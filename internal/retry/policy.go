@@ -77,7 +77,7 @@ const (
 // Check returns what is wrong with p as a block of a workflow file, where an absent key has its value from Default.
 func (p Policy) Check() []check.Finding {
 	var found check.Findings
-	found.Require(p.Attempts >= 1, "attempts", "attempts must be at least 1, not %d: it counts the first try too",
+	found.Require(p.Attempts >= 1, "attempts", "attempts must be at least 1, got %d: it counts the first try too",
 		p.Attempts)
 	found.Require(p.InitialDelay >= 0, "initial_delay", "initial_delay must not be negative")
 	found.Require(p.MaxDelay > 0, "max_delay",
@@ -86,7 +86,7 @@ func (p Policy) Check() []check.Finding {
 	found.Require(p.Jitter == NoJitter || slices.Contains(jitters, p.Jitter), "jitter", "unknown jitter %q (want %s)",
 		p.Jitter, jitterForms)
 	found.Require(p.JitterFactor >= 0 && p.JitterFactor <= 1, "jitter_factor",
-		"jitter_factor must be from 0 to 1, not %v",
+		"jitter_factor must be between 0 and 1, got %v",
 		p.JitterFactor)
 	found.Require(p.Budget >= 0, "retry_budget", "retry_budget must not be negative")
 	found = append(found, check.Under("backoff", p.Backoff.Check())...)

@@ -40,9 +40,9 @@ func (r Ratio) Check() []check.Finding {
 		"retry_ratio must be at most %d retries for each first attempt, not %v: "+
 			"leave it out for no limit", maxRatio, r.Ratio)
 	found.Require(r.Window >= time.Second && r.Window <= 24*time.Hour, "window",
-		"window must be from 1s to 1d, not %s", duration.Format(r.Window))
+		"window must be between 1s and 1d, got %s", duration.Format(r.Window))
 	found.Require(r.Min >= 1 && r.Min <= maxFloor, "min",
-		"min must be from 1 to %d, not %d: without any, a retry could wait for ever", maxFloor, r.Min)
+		"min must be between 1 and %d, got %d: without any, a retry could wait for ever", maxFloor, r.Min)
 	return found
 }
 

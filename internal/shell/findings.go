@@ -30,26 +30,26 @@ type sink struct {
 	words  bool   // JSON, which is not a word, does nothing there
 }
 
-const numberRemedy = "assign the value itself, which is checked to be a whole number: n=${...}"
+const numberRemedy = "assign the value itself, which is checked to be an integer: n=${...}"
 
 var (
 	codeSink    = sink{what: "shell code"}
 	commandSink = sink{
-		what:   "the place of a command",
-		remedy: "write |raw when the value is meant to be code, and quotes when it is meant to name a program",
+		what:   "a command position",
+		remedy: "use |raw if the value is meant to be code, or quotes if it is meant to name a program",
 	}
 	programSink = sink{
 		code:  codeCommandName,
-		says:  "names the command; whoever writes the value chooses the program",
+		says:  "is used as the command name; its author could run any program",
 		words: true,
 	}
 	scriptSink = sink{
 		code: codeCommandName,
-		says: "chooses the script that a shell runs; whoever writes the value chooses what runs",
+		says: "selects the script a shell runs; its author could run any code",
 	}
 	nameSink = sink{
-		what:   "a place that names a variable",
-		remedy: "the shell evaluates what it finds there, so choose among constant names with case", words: true,
+		what:   "a variable name",
+		remedy: "the shell evaluates it, so choose among constant names with case", words: true,
 	}
 	arithmeticSink = sink{what: "arithmetic", remedy: numberRemedy, words: true}
 	subscriptSink  = sink{what: "arithmetic", remedy: numberRemedy} // some shells expand it again
@@ -85,10 +85,10 @@ func (s sink) finding(src *Value, f flow) Finding {
 		found.Warning, found.Code, found.Text = true, s.code, written+through+" "+s.says
 	case f.certainty == perhaps && f.piped:
 		found.Code = codePiped
-		found.Text = written + " reaches a shell as code through the pipe; " +
-			"write |sh where it stands for one word of that code"
+		found.Text = written + " reaches a shell as code through a pipe; " +
+			"use |sh where it is one word of that code"
 	case f.certainty == perhaps:
-		found.Code, found.Text = codeOutput, written+" reaches a shell as code through the output of a command"
+		found.Code, found.Text = codeOutput, written+" reaches a shell as code through a command's output"
 	default:
 		verb := " reaches "
 		if found.Warning {
@@ -104,8 +104,8 @@ func (s sink) remedyFor(src *Value, written string) string {
 	case s.remedy != "":
 		return s.remedy
 	case src.Item:
-		return "let that code read the variable itself, within single quotes"
+		return "let that code read the variable itself, in single quotes"
 	}
 	name, _, _ := strings.Cut(strings.Trim(strings.TrimPrefix(written, "$"), "{}"), ":-")
-	return "write ${" + name + "|sh} there, outside the quotes of that code"
+	return "use ${" + name + "|sh} there, outside the quotes of that code"
 }

@@ -62,7 +62,7 @@ func (s Shorthand) Words(words []string) (string, error) {
 	}
 	if i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, ":::") }); i >= 0 {
 		return "", fmt.Errorf(
-			"%s is not known here: the items come from standard input, or from --glob, --arg-file or --json",
+			"%s is not supported: items come from standard input, or from --glob, --arg-file or --json",
 			words[i],
 		)
 	}
@@ -164,9 +164,9 @@ func unknownShorthand(text string) error {
 	}
 	more := ""
 	if strings.Trim(body, "0123456789") == "" {
-		more = "; a column of the items is ${item.NAME}"
+		more = "; for a column of the items use ${item.NAME}"
 	}
-	return fmt.Errorf("%s is not known (known: %s)%s; -I STR names the item by STR, and braces mean nothing then",
+	return fmt.Errorf("unknown placeholder %s (known: %s)%s; to use braces literally, set another placeholder with -I STR",
 		name, shorthandNames(), more)
 }
 
@@ -293,8 +293,8 @@ func (r *replacer) refuse(node syntax.Node) {
 	text := r.plain[node.Pos().Offset():node.End().Offset()]
 	for _, k := range shorthands {
 		if r.err == nil && strings.Contains(text, k.text) {
-			r.err = fmt.Errorf("%s stands in quotes, where it may be meant as it is: leave the quotes out, since an item is one argument whatever it holds, "+
-				"or write %s; -I STR names the item by STR, and braces mean nothing then", k.text, r.style.placeholder(k.placeholder))
+			r.err = fmt.Errorf("%s is inside quotes and may be meant literally: remove the quotes (an item is always one argument), "+
+				"or use %s; to use braces literally, set another placeholder with -I STR", k.text, r.style.placeholder(k.placeholder))
 		}
 	}
 }
@@ -336,5 +336,5 @@ func (s Shorthand) appended(text string, file *syntax.File) (string, error) {
 	if s.Replace != "" {
 		name = s.Replace
 	}
-	return "", fmt.Errorf("the script does not say where the item goes: write %s in it", name)
+	return "", fmt.Errorf("the script has no placeholder for the item: add %s", name)
 }

@@ -301,14 +301,14 @@ func (c *codeCheck) steer(name string, flows []flow) {
 		c.leak(
 			sink{
 				what:   "the variable " + name,
-				remedy: "shells and programs run what they find there, so give it a constant value",
+				remedy: "shells and programs execute its value, so set it to a constant",
 			},
 			flows,
 		)
 	case searches:
 		c.leak(sink{
 			code: codeCommandName,
-			says: "reaches the variable " + name + "; whoever writes the value may choose which program runs",
+			says: "reaches the variable " + name + "; its author could choose which program runs",
 		}, flows)
 	}
 }
@@ -736,7 +736,7 @@ func (c *codeCheck) expansion(p *syntax.ParamExp) {
 	case p.Exp == nil:
 	case p.Exp.Op == syntax.OtherParamOps && p.Exp.Word.Lit() == "P":
 		c.leak(
-			sink{what: "${" + name + "@P}", remedy: "the shell expands it as a prompt, so leave @P out"},
+			sink{what: "${" + name + "@P}", remedy: "the shell expands it as a prompt; remove @P"},
 			c.read(p.Param),
 		)
 	case p.Exp.Op == syntax.AssignUnset || p.Exp.Op == syntax.AssignUnsetOrNull:
@@ -768,7 +768,7 @@ func (c *codeCheck) language(name string, args []string, words []*syntax.Word, i
 	p := programOf(name)
 	s := sink{
 		code: codeLanguage,
-		says: "stands in code for " + name + ", which may read more into it than a value; " +
+		says: "is inside code for " + name + ", which may parse it as more than a value; " +
 			"pass it as an argument or through the environment",
 	}
 	found, operands := false, 0

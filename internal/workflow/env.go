@@ -35,7 +35,7 @@ func (r *reader) stepEnv(e entry) []EnvVar {
 	vars := r.env(e)
 	for _, v := range vars {
 		if v.Choice != nil || v.Cache || v.Secret {
-			r.fail(e.key, "env value %s: cache, condition and secret are for the env of the workflow, not of a step", v.Name)
+			r.fail(e.key, "env value %s: cache, condition and secret are only for the workflow's env, not a step's", v.Name)
 		}
 	}
 	return vars
@@ -47,8 +47,8 @@ func (r *reader) env(e entry) []EnvVar {
 }
 
 const (
-	notAVariable = "%q cannot be the name of a variable: use letters, digits and underscores"
-	notAProfile  = "%q cannot be the name of a profile: use letters, digits, underscores and dashes, and no digit first"
+	notAVariable = "invalid variable name %q: use letters, digits and underscores"
+	notAProfile  = "invalid profile name %q: use letters, digits, underscores and dashes, not starting with a digit"
 )
 
 func (r *reader) variables(entries []entry) []EnvVar {
@@ -109,7 +109,7 @@ func (r *reader) checkForm(b *block) {
 		"secret": "value command", "cache": "command", "when_true": "condition", "when_false": "condition",
 	} {
 		if at >= 0 && b.has(name) && !slices.Contains(strings.Fields(with), forms[at]) {
-			r.fail(b.written[name].key, "%q does not go with %q in an env value", name, forms[at])
+			r.fail(b.written[name].key, "%q and %q cannot be used together in an env value", name, forms[at])
 		}
 	}
 }
@@ -149,7 +149,7 @@ func (r *reader) secret(e entry) Secret {
 		found = environmentName().FindStringSubmatch(e.value.Value)
 	}
 	if found == nil { // the value is not told: it may be a secret
-		r.fail(e.value, `%s: want the name of an environment variable, {file: …} or {command: …}, not a value`, e.name)
+		r.fail(e.value, `%s must be the name of an environment variable, {file: …} or {command: …}, not a value`, e.name)
 		return s
 	}
 	s.Env = strings.Join(found[1:], "")
@@ -164,6 +164,6 @@ func (r *reader) checkSecretValue(b *block) {
 	line := []rune(r.line(t.Pos.Line - 1))
 	start := min(max(t.Pos.Col-1, 0), len(line))
 	if len(line) > 0 && (t.Block || !strings.HasPrefix(string(line[start:]), n.Value)) {
-		r.fail(n, "a secret value must stand on one line and without escapes: use single quotes, or take it from a file or a variable by secrets")
+		r.fail(n, "a secret value must be on one line without escapes; use single quotes, or a file or variable under secrets")
 	}
 }

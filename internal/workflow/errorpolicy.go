@@ -19,7 +19,7 @@ func (r *reader) policyKeys() keySet {
 	for i, k := range keys {
 		keys[i].read = func(e entry) {
 			if before, twice := r.policy[k.name]; twice {
-				r.fail(e.key, "%q is written in two places (the other is in line %d)", k.name, before.key.Line)
+				r.fail(e.key, "%q is set twice (also on line %d)", k.name, before.key.Line)
 				return
 			}
 			r.policy[k.name] = e
@@ -51,7 +51,7 @@ func (r *reader) checkErrorPolicy() {
 		p.RetryConfig = &base
 	}
 	if per := r.w.BreakerPer; per != nil && r.w.Map != nil && r.w.Map.Batch > 0 {
-		r.failAt(per.Pos, `"batch" and "per" of the circuit_breaker exclude each other: the items of a batch may have different ones`)
+		r.failAt(per.Pos, `"batch" and circuit_breaker "per" cannot be used together: items of a batch may have different keys`)
 	}
 	r.checkHandlers()
 	r.warnOfErrorPolicy()
@@ -67,10 +67,10 @@ func (r *reader) checkHandlers() {
 		}
 		slices.Sort(names)
 		if len(names) == 0 {
-			r.fail(e.value, "there is no handler %q: write its steps under handlers", wanted)
+			r.fail(e.value, "unknown handler %q: define it under handlers", wanted)
 			return
 		}
-		r.fail(e.value, "there is no handler %q%s", wanted, hint(wanted, names))
+		r.fail(e.value, "unknown handler %q%s", wanted, hint(wanted, names))
 	}
 	for name, key := range r.handlerKeys {
 		if name != wanted {
@@ -98,7 +98,7 @@ func (r *reader) handlers(e entry) map[string][]Step {
 	all := map[string][]Step{}
 	for _, h := range r.namedEntries(e) {
 		if !isLabel(h.name) {
-			r.fail(h.key, "%q is not a name: use letters, digits, underscores and dashes, and no digit first", h.name)
+			r.fail(h.key, "invalid name %q: use letters, digits, underscores and dashes, not starting with a digit", h.name)
 		}
 		r.handlerKeys[h.name] = h.key
 		all[h.name] = r.steps(h)

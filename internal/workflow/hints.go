@@ -52,7 +52,7 @@ func misplacedKey(name, where string) string {
 	if len(blocks) == 0 {
 		return ""
 	}
-	return ": it is a key of " + check.OneOf(blocks) + "; is it indented wrongly?"
+	return ": it is a key of " + check.OneOf(blocks) + "; check the indentation"
 }
 
 // slashCommand returns the command of Claude that a step of the older tool named as a text, as

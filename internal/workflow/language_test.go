@@ -95,7 +95,7 @@ func TestAKeyWrittenTwiceIsRefusedAtEveryLevel(t *testing.T) {
 		before := n.Content
 		defer func() { n.Content = before }()
 		n.Content = append(slices.Clone(before), before[:2]...)
-		want := fmt.Sprintf("key %q is written twice", before[0].Value)
+		want := fmt.Sprintf("key %q is set twice", before[0].Value)
 		if got := problems(t, encode(t, root)); !strings.Contains(got, want) {
 			t.Errorf("in %s: got %q, want %s", key, got, want)
 		}

@@ -39,7 +39,7 @@ func (r *reader) warnOfErrorPolicy() {
 	r.warnOfBreaker(e.key, p)
 	tests := find(e.value, "half_open_requests")
 	if most := r.w.Map.MaxParallel; tests != nil && most.Var == "" && p.CircuitBreaker.HalfOpenRequests > most.Value {
-		r.warn(tests, "half_open_requests is %d, but no more than max_parallel, %d, run at once",
+		r.warn(tests, "half_open_requests is %d, but max_parallel allows only %d at a time",
 			p.CircuitBreaker.HalfOpenRequests, most.Value)
 	}
 }
@@ -56,14 +56,14 @@ func (r *reader) warnOfBreaker(at *yaml.Node, p errorpolicy.Policy) {
 		return
 	}
 	if known && n*tries < c.FailureThreshold {
-		r.warn(at, "circuit_breaker can never open: its failure_threshold is %d, and all items together can fail %d times", c.FailureThreshold, n*tries)
+		r.warn(at, "circuit_breaker can never open: failure_threshold is %d, but at most %d failures are possible", c.FailureThreshold, n*tries)
 		return
 	}
 	// Items whose retry is due later may test it, and so may those that somebody else still makes.
 	file := path.Ext(m.Input.Text) != "" && !strings.ContainsAny(m.Input.Text, " \t\n;|&$(") // else it may be a command, which takes its time
 	atOnce := file || m.Input.Items != nil || m.Input.File != nil || m.Input.Glob != nil || m.Input.Job != ""
 	if tries == 1 && atOnce && c.Per == "" && c.OnOpen != limit.Wait {
-		r.warn(at, "circuit_breaker never closes again: once it is open, all items that are left are dead-lettered at once, and none of them tests it; with on_open: wait they wait")
+		r.warn(at, "circuit_breaker never closes: after it opens, all remaining items are dead-lettered and none probes it; use on_open: wait")
 	}
 }
 
@@ -78,7 +78,7 @@ func (r *reader) warnOfRate() {
 	daily := m.Windows.OpenIn(time.Date(2030, 1, 7, 0, 0, 0, 0, time.UTC), week) / 7 // any week will do
 	if least := m.Rate.Limit.Least(n); daily > 0 && least > daily {
 		r.warnAt(m.Pos,
-			"rate: %s, %d starts take at least %s, and the windows are open for %s a day: the job lasts for at least %d days",
+			"rate: %s, %d starts take at least %s, and the windows are open for %s a day: the job takes at least %d days",
 			m.Rate.Limit, n, duration.Format(least.Round(time.Second)), duration.Format(daily.Round(time.Second)),
 			(least+daily-1)/daily)
 	}
@@ -104,9 +104,9 @@ func (r *reader) warnOfItemMatchers(p errorpolicy.Policy) {
 	for _, m := range p.RetryConfig.RetryOn {
 		switch t := retry.Type(m.Name); {
 		case (t == retry.TypeMergeConflict || t == retry.TypeVerifyFailed) && !r.w.Workspace.Isolated():
-			r.warn(e.key, "retry_on: %s never matches: without workspace: git nothing is merged", t)
+			r.warn(e.key, "retry_on: %s never matches: merging needs workspace: git", t)
 		case t == retry.TypeMissingOutput && len(r.w.Map.Produces) == 0:
-			r.warn(e.key, "retry_on: %s never matches: the map phase has no produces", t)
+			r.warn(e.key, "retry_on: %s never matches: map has no produces", t)
 		}
 	}
 }
@@ -121,11 +121,11 @@ func (r *reader) warnOfStepMatchers(steps []Step) {
 		for _, m := range s.Retry.RetryOn {
 			switch t := retry.Type(m.Name); t {
 			case retry.TypeMergeConflict, retry.TypeVerifyFailed, retry.TypeMissingOutput:
-				r.warnAt(s.Pos, "retry_on: %s never matches here: so an attempt at an item fails, and no step", t)
+				r.warnAt(s.Pos, "retry_on: %s never matches here: it applies to the attempts of an item, not to a step", t)
 			case retry.TypeQuota, retry.TypeRefused, retry.TypeIncomplete, retry.TypeInvalidRequest, retry.TypeStalled:
 				if s.Shell != nil {
 					r.warnAt(s.Pos,
-						"retry_on: %s never matches here: only what an AI coding CLI prints tells it, in an agent step", t)
+						"retry_on: %s never matches here: it needs the output of an AI coding CLI, in an agent step", t)
 				}
 			}
 		}
@@ -167,7 +167,7 @@ func (r *reader) warnOfIdleBreakers(steps []Step) {
 			runs += s.OnFailure.MaxAttempts
 		}
 		if threshold := s.Retry.CircuitBreaker.FailureThreshold; threshold >= runs {
-			r.warn(r.breakers[s.Pos], "circuit_breaker has no effect: its failure_threshold is %d, and this step runs once with at most %d tries", threshold, runs)
+			r.warn(r.breakers[s.Pos], "circuit_breaker has no effect: failure_threshold is %d, and this step has at most %d attempts", threshold, runs)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func (r *reader) warnOfAgentLimit(m *Map, phase, config *block) {
 // warnOfWaits warns of a timeout that is no longer than the retry waits of its steps.
 func (r *reader) warnOfWaits(e entry, timeout time.Duration, what string, steps []Step) {
 	if waits := MaxRetryWait(steps); timeout > 0 && waits >= timeout {
-		r.warn(e.value, "%s: the steps of %s may wait %s in their retries, which is no less than this timeout",
+		r.warn(e.value, "%s: retries of %s may wait %s in total, as long as this timeout or longer",
 			e.name, what, duration.Format(waits))
 	}
 }

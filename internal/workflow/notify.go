@@ -81,10 +81,10 @@ func (r *reader) receiver(e entry) Receiver {
 	slices.Sort(v.On)
 	v.On = slices.Compact(v.On)
 	if b.emptyList("on") {
-		r.fail(b.at("on"), "on: nothing is told; write at least one of %s", strings.Join(Moment("").Words(), ", "))
+		r.fail(b.at("on"), "on: must list at least one of %s", strings.Join(Moment("").Words(), ", "))
 	}
 	if text := v.Webhook.Value; b.has("webhook") && text != "" && !strings.Contains(text, "$") && !isWebURL(text) {
-		r.fail(b.at("webhook"), "webhook: want a URL that begins with https:// or http://") // it is not repeated: it may be a secret
+		r.fail(b.at("webhook"), "webhook must be a URL starting with https:// or http://") // it is not repeated: it may be a secret
 	}
 	if b.has("sign") && b.has("command") {
 		r.fail(b.written["sign"].key, `"sign" is only for a "webhook"`)
@@ -107,7 +107,7 @@ func (r *reader) checkSigns() {
 	}
 	for _, n := range r.w.Notify {
 		if n.Sign != "" && !declared[n.Sign] {
-			r.failAt(n.Pos, "notify: sign: %s is no secret of this workflow: declare it under secrets", n.Sign)
+			r.failAt(n.Pos, "notify: sign: %s is not a secret of this workflow: declare it under secrets", n.Sign)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (r *reader) params(e entry) []Parameter {
 func (r *reader) parameter(e entry) Parameter {
 	p := Parameter{Name: e.name, Pos: posOf(e.value)}
 	if e.value.Kind == yaml.SequenceNode { // the older tool had lists of required and optional ones
-		r.fail(e.value, "%s: want a mapping, got a list (a parameter is written name: {required: true})", e.name)
+		r.fail(e.value, "%s must be a mapping, got a list (as in name: {required: true})", e.name)
 		return p
 	}
 	var value *yaml.Node
@@ -42,7 +42,7 @@ func (r *reader) parameter(e entry) Parameter {
 		return p
 	}
 	if value != nil && p.Required {
-		r.fail(b.written["required"].key, `"required" and "default" exclude each other`)
+		r.fail(b.written["required"].key, `"required" and "default" cannot be used together`)
 	}
 	if p.Type == "" && !b.has("type") {
 		p.Type = typeOf(value)
@@ -88,7 +88,7 @@ func (p Parameter) typed(n *yaml.Node) (json.RawMessage, error) {
 	case len(r.problems) > 0:
 		return nil, fmt.Errorf("parameter %s: %s", p.Name, r.problems[0].Message)
 	case !ok:
-		return nil, fmt.Errorf("parameter %s: want %s, got %s", p.Name, withArticle(p.Type), describe(n))
+		return nil, fmt.Errorf("parameter %s must be %s, got %s", p.Name, withArticle(p.Type), describe(n))
 	}
 	return value, nil
 }
@@ -110,9 +110,9 @@ func (p Parameter) FromText(text string) (json.RawMessage, error) {
 	}
 	how := ""
 	if p.Type == ArrayParameter || p.Type == ObjectParameter {
-		how = ", written as JSON"
+		how = " in JSON"
 	}
-	return nil, fmt.Errorf("parameter %s: want %s%s, got %q", p.Name, withArticle(p.Type), how, shorten(text))
+	return nil, fmt.Errorf("parameter %s must be %s%s, got %q", p.Name, withArticle(p.Type), how, shorten(text))
 }
 
 var wholeNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^-?[0-9]+$`) })
@@ -156,14 +156,14 @@ func ParameterFile(data []byte, params []Parameter) (map[string]json.RawMessage,
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return nil, fmt.Errorf("neither YAML nor JSON: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return nil, fmt.Errorf("not valid YAML or JSON: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if len(doc.Content) == 0 {
 		return map[string]json.RawMessage{}, nil
 	}
 	root := resolveAlias(doc.Content[0])
 	if root.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("want a mapping from names to values, got %s", describe(root))
+		return nil, fmt.Errorf("must be a mapping of names to values, got %s", describe(root))
 	}
 	given := map[string]json.RawMessage{}
 	for i := 0; i+1 < len(root.Content); i += 2 {
@@ -188,7 +188,7 @@ func jsonParameters(fields map[string]json.RawMessage, params []Parameter) (map[
 		}
 		value, ok := p.fromJSON(fields[name])
 		if !ok {
-			return nil, fmt.Errorf("parameter %s: want %s, got %s", name, withArticle(p.Type),
+			return nil, fmt.Errorf("parameter %s must be %s, got %s", name, withArticle(p.Type),
 				shorten(string(fields[name])))
 		}
 		given[name] = value

@@ -38,10 +38,10 @@ func TestAFileOfParametersKeepsTheSpellingOfJSON(t *testing.T) {
 		`{"s": "\ud83d\ude00\/", "n": 1e2}`: `"\ud83d\ude00\/" 1e2`,
 		"{s: true, n: 3}":                   `"true" 3`,
 		"# nothing":                         ` `,
-		"s: [a]":                            `line 1: parameter s: want a string, got a list`,
+		"s: [a]":                            `line 1: parameter s must be a string, got a list`,
 		"s: a\nwhatever: 1":                 `line 2: unknown parameter "whatever" (want s or n)`,
-		`{"n": "x"}`:                        `parameter n: want a number, got "x"`,
-		"- a":                               `want a mapping from names to values, got a list`,
+		`{"n": "x"}`:                        `parameter n must be a number, got "x"`,
+		"- a":                               `must be a mapping of names to values, got a list`,
 	} {
 		got, err := ParameterFile([]byte(file), params)
 		told := string(got["s"]) + " " + string(got["n"])

@@ -100,11 +100,11 @@ func (r *reader) checkMode(b *block) {
 		return
 	}
 	if b.has("reduce_when") && !b.has("reduce") && !b.has("merge") {
-		r.fail(b.written["reduce_when"].key, `"reduce_when" needs a "reduce" or a "merge", which it holds back`)
+		r.fail(b.written["reduce_when"].key, `"reduce_when" requires "reduce" or "merge"`)
 	}
 	r.require(b, "map")
 	if commands, ok := b.written["commands"]; ok && b.has("map") {
-		r.fail(commands.key, `%q and "map" exclude each other: the steps of a map phase are its agent_template`,
+		r.fail(commands.key, `%q and "map" cannot be used together: in mapreduce mode steps belong in agent_template`,
 			commands.name)
 	}
 }
@@ -112,7 +112,7 @@ func (r *reader) checkMode(b *block) {
 // checkStandard reports keys that need items.
 func (r *reader) checkStandard(b *block) {
 	if m, ok := b.written["map"]; ok {
-		r.fail(m.key, `"map" contradicts "mode: standard": remove one of them`)
+		r.fail(m.key, `"map" cannot be used with "mode: standard"`)
 		return
 	}
 	if b.has("mode") {
@@ -121,9 +121,9 @@ func (r *reader) checkStandard(b *block) {
 		r.require(b, "commands", "map")
 	}
 	mends := map[string]string{
-		"setup":  `: write its steps at the beginning of "commands"`,
-		"reduce": `: write its steps at the end of "commands"`,
-		"merge":  `: the commands run in this directory, so nothing is merged; write "workspace: git", or its steps at the end of "commands", or delete it`,
+		"setup":  `: put its steps at the beginning of "commands"`,
+		"reduce": `: put its steps at the end of "commands"`,
+		"merge":  `: the commands run in this directory, so nothing is merged; use "workspace: git", put its steps at the end of "commands", or delete it`,
 	}
 	items := []string{"setup", "reduce", "reduce_when", "handlers"}
 	if cmp.Or(r.options.Workspace, r.w.Workspace.Mode) != GitWorkspace {
@@ -131,11 +131,11 @@ func (r *reader) checkStandard(b *block) {
 	}
 	for name, e := range b.written {
 		if slices.Contains(items, name) {
-			r.fail(e.key, "%q is only for mode mapreduce, which needs a \"map\"%s", name, mends[name])
+			r.fail(e.key, "%q is only for mode mapreduce, which requires \"map\"%s", name, mends[name])
 		}
 		if policy := name == "error_policy" || slices.Contains(rootPolicyKeys, name); policy &&
 			len(r.options.Values) == 0 {
-			r.warn(e.key, "%q has no effect without items, which a \"map\" or --args has: a step has its own retry_config and on_failure", name)
+			r.warn(e.key, "%q has no effect without items, from \"map\" or --args: a step has its own retry_config and on_failure", name)
 		}
 	}
 }
@@ -147,7 +147,7 @@ func (r *reader) expandArgs() {
 		return
 	}
 	if r.w.Map != nil {
-		r.failAt(r.w.Map.Pos, "a workflow with a map has its own items: --args and --map are for those without")
+		r.failAt(r.w.Map.Pos, "--args and --map cannot be used with a workflow that has a map")
 		return
 	}
 	values := make([]json.RawMessage, len(r.options.Values))

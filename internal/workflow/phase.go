@@ -50,24 +50,24 @@ func (r *reader) mapPhase(e entry) *Map {
 		return m
 	}
 	if m.MaxItems != nil && *m.MaxItems == 0 {
-		r.warn(b.at("max_items"), "max_items: 0 takes no items")
+		r.warn(b.at("max_items"), "max_items: 0 selects no items")
 	}
 	if b.has("batch") && b.has("key") {
-		r.fail(b.at("batch"), `"batch" and "key" exclude each other: a batch has no key of its own`)
+		r.fail(b.at("batch"), `"batch" and "key" cannot be used together`)
 	}
 	if b.has("batch") && m.Rate.Per != nil {
-		r.fail(b.at("rate"), `"batch" and "per" of the rate exclude each other: the items of a batch may have different ones`)
+		r.fail(b.at("rate"), `"batch" and rate "per" cannot be used together: items of a batch may have different keys`)
 	}
 	r.checkLabels(m.Requires)
 	if b.emptyList("windows") {
-		r.fail(b.at("windows"), "windows is empty: nothing would ever start")
+		r.fail(b.at("windows"), "windows must not be empty")
 	}
 	r.checkTimeouts(m, b, timeouts)
 	r.warnOfAgentLimit(m, b, timeouts)
 	if c := m.Concurrency; c != nil {
 		if b.has("max_parallel") {
 			r.fail(b.at("max_parallel"),
-				`"max_parallel" and "concurrency" exclude each other: write max of concurrency instead`)
+				`"max_parallel" and "concurrency" cannot be used together; set concurrency.max`)
 		}
 		m.MaxParallel = IntOrVar{Value: max(c.Max, 1)}
 		r.w.ErrorPolicy.Adapt = limit.AdaptiveConfig{Min: c.Min, Max: c.Max}
@@ -97,10 +97,10 @@ func (r *reader) distinct(e entry) (Text, bool) {
 func (r *reader) checkLabels(all []Text) {
 	for i, t := range all {
 		if !IsWorkerLabel(t.Value) {
-			r.failAt(t.Pos, "requires: %q is no label of a worker: use letters, digits, and . _ / : = + - behind the first", t.Value)
+			r.failAt(t.Pos, "requires: invalid worker label %q: use letters and digits, and after the first character also . _ / : = + -", t.Value)
 		}
 		if slices.ContainsFunc(all[:i], func(o Text) bool { return o.Value == t.Value }) {
-			r.warnAt(t.Pos, "requires: %s is given twice", t.Value)
+			r.warnAt(t.Pos, "requires: %s is listed twice", t.Value)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func (r *reader) inputSource(e entry, in *Input) {
 		}
 	}
 	if b.has("delimiter") && in.Format != "csv" && (in.Format != "" || !slices.ContainsFunc(in.File, isCSV)) {
-		r.fail(b.written["delimiter"].key, `"delimiter" is only for "format: csv", or a file that ends with .csv`)
+		r.fail(b.written["delimiter"].key, `"delimiter" is only for "format: csv" or a .csv file`)
 	}
 	if b.has("select") && !b.has("job") {
 		r.fail(b.written["select"].key, `"select" is only for a "job"`)
@@ -175,13 +175,13 @@ func (r *reader) checkInputJob(at *yaml.Node, text string) {
 	name, latest := strings.CutPrefix(text, LatestOf)
 	switch {
 	case latest && strings.TrimSpace(name) == "":
-		r.fail(at, "job: want the name of a workflow after %q", LatestOf)
+		r.fail(at, "job: a workflow name is required after %q", LatestOf)
 	case latest, text == "", strings.Contains(text, "$"), strings.HasPrefix(text, string(MapReduce)+"-"),
 		text[0] >= '0' && text[0] <= '9':
 	case text == strings.TrimSuffix(LatestOf, ":"):
-		r.fail(at, "job: latest of which workflow? write latest:NAME")
+		r.fail(at, "job: latest needs a workflow name: latest:NAME")
 	default:
-		r.fail(at, "job: %q is no id of a job; the latest job of the workflow of that name is latest:%s", text, text)
+		r.fail(at, "job: %q is not a job id (did you mean latest:%s?)", text, text)
 	}
 }
 
@@ -191,7 +191,7 @@ func (r *reader) delimiter(e entry) rune {
 	c, size := utf8.DecodeRuneInString(s)
 	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!str" || s == "" || size != len(s) ||
 		strings.ContainsRune("\x00\"\r\n\uFFFD", c) {
-		r.fail(e.value, "delimiter: want one character other than a quote or a line end, got %s", describe(e.value))
+		r.fail(e.value, "delimiter must be a single character other than a quote or newline, got %s", describe(e.value))
 		return 0
 	}
 	return c
@@ -200,7 +200,7 @@ func (r *reader) delimiter(e entry) rune {
 func (r *reader) stdin(e entry, in *Input) {
 	var ok bool
 	if in.Stdin, ok = r.boolean(e); ok && !in.Stdin {
-		r.fail(e.value, "stdin: the one value it can have is true")
+		r.fail(e.value, "stdin must be true")
 	}
 }
 
@@ -216,7 +216,7 @@ func (r *reader) agentPresets(e entry) *AgentPresets {
 			keys = append(keys, key{name: name, read: func(entry) {}})
 		}
 		if !isLabel(one.name) {
-			r.fail(one.key, "agents: %q is not a name: use letters, digits, underscores and dashes, and no digit first", one.name)
+			r.fail(one.key, "agents: invalid name %q: use letters, digits, underscores and dashes, not starting with a digit", one.name)
 		}
 		r.block("agents."+one.name, one, keys)
 	}

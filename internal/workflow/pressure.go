@@ -13,7 +13,7 @@ func (c *Concurrency) SetDefaults() { c.Min = 1 }
 // Check returns what is wrong with c.
 func (c *Concurrency) Check() []check.Finding {
 	var found check.Findings
-	found.Require(c.Adapt, "adapt", `concurrency without "adapt: true" is always the same: write max_parallel instead`)
+	found.Require(c.Adapt, "adapt", `concurrency requires "adapt: true"; for a fixed number use max_parallel`)
 	found.Require(!c.Adapt || c.Max == 0 || c.Min <= c.Max, "min", "min must not be more than max, which is %d", c.Max)
 	return found
 }
@@ -54,7 +54,7 @@ func (r *reader) stepRates(m *Map) {
 		}
 		r.w.ErrorPolicy.StepRates[i] = s.Rate.Limit
 		if m.Batch > 0 && s.Rate.Per != nil {
-			r.failAt(s.Rate.Per.Pos, `"batch" and "per" of the rate exclude each other: the items of a batch may have different ones`)
+			r.failAt(s.Rate.Per.Pos, `"batch" and rate "per" cannot be used together: items of a batch may have different keys`)
 		}
 	}
 }
@@ -62,6 +62,6 @@ func (r *reader) stepRates(m *Map) {
 // refuseRates reports rates of steps that have none.
 func (r *reader) refuseRates() {
 	for _, o := range r.rates {
-		r.fail(o.at.key, `"rate" is only for the steps of agent_template, and not for those inside of others`)
+		r.fail(o.at.key, `"rate" is only for the steps of agent_template, not for nested steps`)
 	}
 }

@@ -73,7 +73,7 @@ func (r *reader) problem(at Pos, format string, args ...any) Problem {
 
 // wrongType records that the value of e has the wrong type.
 func (r *reader) wrongType(e entry, want string) {
-	r.fail(e.value, "%s: want %s, got %s", e.name, want, describe(e.value))
+	r.fail(e.value, "%s must be %s, got %s", e.name, want, describe(e.value))
 }
 
 // describe names a value in messages.
@@ -90,7 +90,7 @@ func describe(n *yaml.Node) string {
 	case n.Tag == "!!int", n.Tag == "!!float":
 		return "the number " + n.Value
 	}
-	return fmt.Sprintf("text %q", shorten(n.Value))
+	return fmt.Sprintf("%q", shorten(n.Value))
 }
 
 func shorten(s string) string {
@@ -149,11 +149,11 @@ func (r *reader) entries(n *yaml.Node) []entry {
 		key, value := resolveAlias(n.Content[i]), resolveAlias(n.Content[i+1])
 		switch before := first[key.Value]; {
 		case key.Kind != yaml.ScalarNode:
-			r.fail(n.Content[i], "a key must be text, got %s", describe(key))
+			r.fail(n.Content[i], "a key must be a string, got %s", describe(key))
 		case key.Tag == "!!merge":
 			bases = append(bases, value)
 		case before != nil:
-			r.fail(n.Content[i], "key %q is written twice (first in line %d)", key.Value, before.Line)
+			r.fail(n.Content[i], "key %q is set twice (first on line %d)", key.Value, before.Line)
 		default:
 			first[key.Value] = n.Content[i]
 			own = append(own, entry{name: key.Value, key: n.Content[i], value: value})
@@ -311,7 +311,7 @@ func (r *reader) readKey(b *block, e entry, keys keySet) {
 	switch before, twice := b.written[k.name]; {
 	case twice && e.merged:
 	case twice:
-		r.fail(e.key, "%q and %q are the same key of %s (the other is in line %d)", e.name, before.name, b.name,
+		r.fail(e.key, "%q and %q are the same key of %s (also on line %d)", e.name, before.name, b.name,
 			before.key.Line)
 	default:
 		b.written[k.name] = e
@@ -323,7 +323,7 @@ func (r *reader) readKey(b *block, e entry, keys keySet) {
 func (r *reader) unknown(b *block, e entry, keys keySet) {
 	if instead := inTable(removedKeys, b.name, e.name); instead != "" {
 		b.guessed = append(b.guessed, e.name, "shell", "file", "value") // some stand for a command or a value
-		r.fail(e.key, "%q is a key of the older tool: %s", e.name, instead)
+		r.fail(e.key, "%q is a key of an older tool: %s", e.name, instead)
 		return
 	}
 	var words []string
@@ -367,7 +367,7 @@ func (r *reader) require(b *block, names ...string) {
 		return
 	}
 	if len(names) == 1 {
-		r.fail(b.node, "missing key %q in %s", names[0], b.name)
+		r.fail(b.node, "key %q is required in %s", names[0], b.name)
 		return
 	}
 	r.fail(b.node, "%s needs one of %s", b.name, check.OneOf(quoted(names)))
@@ -385,6 +385,6 @@ func (r *reader) atMostOne(b *block, names []string) {
 		return cmp.Or(cmp.Compare(a.key.Line, b.key.Line), cmp.Compare(a.key.Column, b.key.Column))
 	})
 	for _, e := range found[min(1, len(found)):] {
-		r.fail(e.key, "%s has both %q and %q: write one of them", b.name, found[0].name, e.name)
+		r.fail(e.key, "%s: use either %q or %q", b.name, found[0].name, e.name)
 	}
 }

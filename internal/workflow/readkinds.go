@@ -12,7 +12,7 @@ import (
 func (r *reader) constantText(e entry) (string, bool) {
 	text, ok := r.nonBlank(e)
 	if ok && strings.Contains(text, "${") {
-		r.fail(e.value, "%s: no value can stand here, it is the same for all", e.name)
+		r.fail(e.value, "%s must be constant; placeholders are not allowed here", e.name)
 		return "", false
 	}
 	return text, ok
@@ -55,7 +55,7 @@ func (r *reader) elementName(e entry) (string, bool) {
 	switch {
 	case !ok:
 	case name == "index", name == "total":
-		r.fail(e.value, "%s: %q is a name that every foreach has: choose another", e.name, name)
+		r.fail(e.value, "%s: %q is reserved in foreach; choose another name", e.name, name)
 	case name != "item":
 		r.checkName(e, name, shell.IsName, "letters, digits and underscores")
 	}

@@ -31,7 +31,7 @@ func (r *reader) steps(e entry) []Step {
 			continue
 		}
 		if first := ids[s.ID]; first != nil {
-			r.fail(b.at("id"), "id %q is taken already, in line %d", s.ID, first.Line)
+			r.fail(b.at("id"), "id %q is already used on line %d", s.ID, first.Line)
 		} else if s.ID != "" {
 			ids[s.ID] = b.at("id")
 		}
@@ -70,7 +70,7 @@ func (r *reader) step(e entry, more keySet) (Step, *block) {
 		if slash, ok := slashCommand(e.value.Value); ok {
 			written = "claude: " + strconv.Quote(slash)
 		}
-		r.fail(e.value, "%s: want a mapping, got %s (a command is written %s)", e.name, describe(e.value), written)
+		r.fail(e.value, "%s must be a mapping, got %s (as in %s)", e.name, describe(e.value), written)
 		return s, nil
 	}
 	if e.name == "step" {
@@ -82,18 +82,18 @@ func (r *reader) step(e entry, more keySet) (Step, *block) {
 	}
 	if b.has("fail_workflow") && b.has("allow_failure") {
 		r.fail(b.written["fail_workflow"].key,
-			`"allow_failure" says the same as "fail_workflow": write the first alone`)
+			`"allow_failure" and "fail_workflow" cannot be used together: keep "allow_failure"`)
 	}
 	r.checkKind(b)
 	r.retryOf(&s, b, p)
 	r.warnOfMatchers(s, p)
 	if p.onFailure != nil && s.OnFailure != nil {
-		r.fail(p.onFailure.key, `"on_failure" is written twice: in "test" and in the step`)
+		r.fail(p.onFailure.key, `"on_failure" is set twice: in "test" and in the step`)
 	} else if p.onFailure != nil {
 		r.onFailure(&s, b, p)
 	}
 	if action, contradicts := allowedAction(s, b, p); contradicts {
-		r.fail(b.at("allow_failure"), `"allow_failure" contradicts the on_failure action %q`, action)
+		r.fail(b.at("allow_failure"), `"allow_failure" cannot be used with the on_failure action %q`, action)
 	}
 	r.checkNames(&s, b, p)
 	r.checkOutput(s, b)
@@ -110,7 +110,7 @@ func (r *reader) checkKind(b *block) {
 		switch {
 		case !b.has(name), name == "validate" && first != "":
 		case first != "" && first != "validate":
-			r.fail(b.written[name].key, "%s has both %q and %q: make two steps of it", b.name, first, name)
+			r.fail(b.written[name].key, "%s has both %q and %q: split it into two steps", b.name, first, name)
 		default:
 			first = name
 		}
@@ -142,7 +142,7 @@ func (r *reader) checkNames(s *Step, b *block, p deferredKeys) {
 // nothing: the output is always available as shell.output.
 func (r *reader) captureOutput(s *Step, b *block, e entry) {
 	if b.has("capture") {
-		r.fail(e.key, `"capture" and "capture_output" are the same: write one of them`)
+		r.fail(e.key, `"capture" and "capture_output" are aliases; use one`)
 		return
 	}
 	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!bool" {
@@ -158,14 +158,14 @@ func (r *reader) captureOutput(s *Step, b *block, e entry) {
 	case b.has("id"):
 		s.Capture = s.ID
 	case b.has("capture_format"):
-		r.fail(e.value, `capture_output: true needs an "id" in the step to name the output, or write the name instead`)
+		r.fail(e.value, `capture_output: true requires an "id" in the step, which names the output; or set the name instead of true`)
 	}
 }
 
 // checkOutput reports capture_format without capture, and interpreter on a step without a script.
 func (r *reader) checkOutput(s Step, b *block) {
 	if b.has("capture_format") && s.Capture == "" && !b.has("capture") && !b.has("capture_output") {
-		r.fail(b.written["capture_format"].key, `"capture_format" needs "capture": without a name nothing is captured`)
+		r.fail(b.written["capture_format"].key, `"capture_format" requires "capture"`)
 	}
 	if b.has("interpreter") && s.Shell == nil && !b.has("shell") {
 		r.fail(b.written["interpreter"].key, `"interpreter" is only for shell steps`)
@@ -184,7 +184,7 @@ func (r *reader) interpreter(e entry) (Interpreter, bool) {
 	}
 	flag := scriptFlag(program)
 	if flag == "" {
-		r.fail(e.value, "interpreter: it is not known how %q takes a script: list the program and its options, the script follows them, as in [bash, -eu, -c]", program)
+		r.fail(e.value, "interpreter: prodigy does not know how %q takes a script: list the program and its options, as in [bash, -eu, -c]", program)
 		return nil, false
 	}
 	return Interpreter{program, flag}, true
@@ -205,7 +205,7 @@ func (r *reader) argv(e entry) ([]string, bool) {
 		argv = append(argv, word)
 	}
 	if strings.TrimSpace(argv[0]) == "" {
-		r.fail(e.value, "%s: the first element names the program, and it is empty", e.name)
+		r.fail(e.value, "%s: the program name is empty", e.name)
 		return nil, false
 	}
 	return argv, true
@@ -214,7 +214,7 @@ func (r *reader) argv(e entry) ([]string, bool) {
 // constant reports a placeholder in a text that must be the same for all items.
 func (r *reader) constant(e entry, text string) bool {
 	if strings.Contains(text, "${") {
-		r.fail(e.value, "%s: no value can stand here, the interpreter is the same for all", e.name)
+		r.fail(e.value, "%s must be constant; placeholders are not allowed here", e.name)
 		return false
 	}
 	return true
@@ -239,7 +239,7 @@ func (r *reader) onFailure(s *Step, b *block, p deferredKeys) {
 	}
 	if text := e.value.Value; (e.value.ShortTag() == "!!str" || e.value.ShortTag() == "!!bool") &&
 		check.Nearest(text, []string{string(retry.Stop), string(retry.Continue)}) == "" {
-		r.fail(e.value, `unknown on_failure %q (want stop, continue or {fallback: {command: "…"}}; a handler is written as a step, %s)`, text, asHandler(text))
+		r.fail(e.value, `unknown on_failure %q (want stop, continue or {fallback: {command: "…"}}; for a handler use a step, %s)`, text, asHandler(text))
 		return
 	}
 	action, ok := r.failureAction(e)
@@ -247,7 +247,7 @@ func (r *reader) onFailure(s *Step, b *block, p deferredKeys) {
 		return
 	}
 	if p.retry != nil && find(p.retry.value, "on_failure") != nil {
-		r.fail(e.key, `the failure action is in retry_config already: write "on_failure" in one place`)
+		r.fail(e.key, `"on_failure" is already set in retry_config`)
 		return
 	}
 	if s.Retry == nil {
@@ -339,7 +339,7 @@ const maxExitCode = 255
 // retryOf sets the retry policy of a step from its retry_config or with, and retry_defaults.
 func (r *reader) retryOf(s *Step, b *block, p deferredKeys) {
 	if p.with != nil && p.retry != nil {
-		r.fail(p.with.key, `"with" and %q exclude each other: write one of them`, p.retry.name)
+		r.fail(p.with.key, `"with" and %q cannot be used together`, p.retry.name)
 	}
 	if p.with != nil {
 		r.callOptions(s, b, *p.with)
@@ -364,7 +364,7 @@ func (r *reader) warnOfMatchers(s Step, p deferredKeys) {
 	on := find(p.retry.value, "retry_on")
 	otherwise := func(m retry.Matcher) bool { return len(m.ExitCodes) == 0 }
 	if on != nil && !slices.ContainsFunc(s.Retry.RetryOn, otherwise) {
-		r.warn(on, "retry_on can never match: write_file has no exit code")
+		r.warn(on, "retry_on never matches: write_file has no exit code")
 	}
 }
 
@@ -372,7 +372,7 @@ func (r *reader) warnOfMatchers(s Step, p deferredKeys) {
 func (r *reader) test(e entry, s *Step) {
 	s.Test = true
 	command := key{name: "command", read: func(e entry) { r.value(e, reflect.ValueOf(&s.Shell).Elem(), "") }}
-	r.warn(e.key, `"test" is the older way to write a step: write "shell" and beside it "on_failure"`)
+	r.warn(e.key, `"test" is the older form of a step: use "shell" with "on_failure"`)
 	if e.value.Kind != yaml.MappingNode {
 		command.read(e)
 		return
@@ -392,7 +392,7 @@ const testAttempts = 3
 
 // failWorkflow reads fail_workflow of a step, the older way to write the opposite of allow_failure.
 func (r *reader) failWorkflow(e entry, s *Step) {
-	r.warn(e.key, `"fail_workflow" is the older way to write a step: write "allow_failure: true" for false, and nothing for true`)
+	r.warn(e.key, `"fail_workflow" is the older form: use "allow_failure: true" for false, and remove it for true`)
 	if fails, ok := r.boolean(e); ok {
 		s.AllowFailure = !fails
 	}

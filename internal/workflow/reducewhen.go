@@ -91,7 +91,7 @@ func (w *ReduceWhen) Check() []check.Finding {
 		}
 		rate, written := c.name == "success_rate", c.bound.Written
 		found.Require(!rate || c.bound.Value <= 1, c.name,
-			"success_rate: %s is not from 0 to 1, nor from 0%% to 100%%", written)
+			"success_rate: %s must be between 0 and 1, or 0%% and 100%%", written)
 		found.Require(rate || !strings.HasSuffix(written, "%"), c.name, "%s: %v", c.name, noBound(written))
 	}
 	return found
@@ -120,5 +120,5 @@ func (b *Bound) ReadText(text string) error {
 }
 
 func noBound(text string) error {
-	return fmt.Errorf(`want a comparison such as ">= 0.95", got %q`, text)
+	return fmt.Errorf(`expected a comparison such as ">= 0.95", got %q`, text)
 }

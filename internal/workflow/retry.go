@@ -52,7 +52,7 @@ func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string)
 	keys := r.fields(&p.policy)
 	keys.read("retry_budget", into(&p.policy.Budget, r.budget))
 	if n, err := strconv.Atoi(e.value.Value); err == nil && n > 0 && e.value.Kind == yaml.ScalarNode {
-		r.fail(e.value, "%s: want a mapping, got the number %d (%d tries in all are {attempts: %d}, and %d after the first {attempts: %d})", e.name, n, n, n, n, n+1)
+		r.fail(e.value, "%s must be a mapping, got the number %d (for %d attempts in total use {attempts: %d}, for %d retries {attempts: %d})", e.name, n, n, n, n, n+1)
 		return false
 	}
 	for name, why := range not {
@@ -86,7 +86,7 @@ func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string)
 func (r *reader) budget(e entry) (time.Duration, bool) {
 	d, ok := r.duration(e, false)
 	if ok && d == 0 {
-		r.fail(e.value, "%s must be more than 0s: leave it out for no limit, or write attempts: 1 for no retries",
+		r.fail(e.value, "%s must be more than 0s: leave it out for no limit, or use attempts: 1 for no retries",
 			e.name)
 	}
 	return d, ok
@@ -131,12 +131,12 @@ func descend(n *yaml.Node, path string) *yaml.Node {
 func (r *reader) itemRetry(e entry) (retry.Policy, bool) {
 	p := positionedPolicy{r.basePolicy(), map[string]*yaml.Node{}}
 	ok := r.retryBlock(e, &p, map[string]string{
-		"on_failure":      "what follows for an item is said by on_item_failure",
-		"circuit_breaker": "that of an error policy stands beside its retry_config",
+		"on_failure":      "use on_item_failure for what happens to the item",
+		"circuit_breaker": "in an error policy, put it next to retry_config",
 	})
 	if a := p.policy.RetryAfter; a != nil && a.File != "" {
 		r.fail(descend(p.at["retry_after"], "file"),
-			"file of retry_after is only for the retry_config of a step, whose directory it is in")
+			"file of retry_after is only for a step's retry_config: its path is relative to the step's directory")
 	}
 	return p.policy, ok
 }
@@ -161,7 +161,7 @@ func (r *reader) backoff(e entry) (retry.Backoff, bool) {
 	}
 	b := r.block("backoff", e, keys)
 	if len(b.written) > 1 {
-		r.fail(e.value, "backoff has %d strategies, want one", len(b.written))
+		r.fail(e.value, "backoff must have one strategy, got %d", len(b.written))
 		return found, false
 	}
 	if len(b.guessed) == 0 {
@@ -218,14 +218,14 @@ func (r *reader) matcher(e entry) (m retry.Matcher, ok bool) {
 		{name: "pattern", read: pattern},
 		{name: "exit_code", read: func(e entry) {
 			if e.value.Kind == yaml.SequenceNode && len(e.value.Content) == 0 {
-				r.fail(e.value, "exit_code has no codes")
+				r.fail(e.value, "exit_code must list at least one exit code")
 			}
 			r.value(e, reflect.ValueOf(&m.ExitCodes).Elem(), `least:"1"`)
 		}},
 	})
 	r.require(b, "pattern", "exit_code")
 	if b.has("pattern") && b.has("exit_code") {
-		r.fail(e.value, `an entry of retry_on has both "pattern" and "exit_code": make two entries of it`)
+		r.fail(e.value, `an entry of retry_on has both "pattern" and "exit_code": split it into two entries`)
 		return m, false
 	}
 	return m, m.Pattern != "" || len(m.ExitCodes) > 0
@@ -271,7 +271,7 @@ func (r *reader) callOptions(s *Step, step *block, e entry) {
 		return
 	}
 	if b.has("timeout") && step.has("timeout") {
-		r.fail(b.written["timeout"].key, `"timeout" is written twice: in "with" and in the step (line %d)`,
+		r.fail(b.written["timeout"].key, `"timeout" is set twice: in "with" and in the step (line %d)`,
 			step.written["timeout"].key.Line)
 	}
 	r.warnOfCallOptions(b)
@@ -320,7 +320,7 @@ func (r *reader) callText(e entry) (*yaml.Node, bool) {
 	for part := range strings.SplitSeq(t.Value, ",") {
 		name, value, ok := strings.Cut(part, ":")
 		if !ok || strings.TrimSpace(name) == "" || strings.TrimSpace(value) == "" {
-			r.failAt(t.at(offset+blanks(part)), `%s: want options as in "retry: 5, delay: 500ms", got %q`, e.name,
+			r.failAt(t.at(offset+blanks(part)), `%s must be options as in "retry: 5, delay: 500ms", got %q`, e.name,
 				strings.TrimSpace(part))
 			return nil, false
 		}
@@ -367,10 +367,10 @@ func (r *reader) stepBreaker(e entry) (limit.BreakerConfig, bool) {
 	c := limit.DefaultBreaker()
 	keys := r.fields(&c)
 	keys.read("on_open", func(e entry) {
-		r.fail(e.key, `"on_open" is only for the circuit_breaker of error_policy: that of a step refuses`)
+		r.fail(e.key, `"on_open" is only for the circuit_breaker of error_policy: a step's never waits`)
 	})
 	keys.read("per", func(e entry) {
-		r.fail(e.key, `"per" is only for the circuit_breaker of error_policy, whose items wait: that of a step refuses`)
+		r.fail(e.key, `"per" is only for the circuit_breaker of error_policy`)
 	})
 	return c, r.breakerBlock(e, &c, keys)
 }

@@ -18,7 +18,7 @@ type Canary struct {
 // Ramp is how a map phase begins with few agents at once.
 type Ramp struct {
 	// how many agents run at once, step by step; the last is that of the rest; required
-	Steps []int `yaml:"steps" required:"true" short:"true" list:"numbers of agents, as in [2, 8, 32]" least:"1"`
+	Steps []int `yaml:"steps" required:"true" short:"true" list:"integers, as in [2, 8, 32]" least:"1"`
 
 	// how many items end in a step before the next begins; default as many as the canary has, else 20
 	Items *int `yaml:"items" range:"1 1000000"`
@@ -49,14 +49,14 @@ func (v *Ramp) Check() []check.Finding {
 	checkSuccessRate(&found, v.SuccessRate)
 	for i := 1; i < len(v.Steps); i++ {
 		if step, before := v.Steps[i], v.Steps[i-1]; step <= before {
-			found.Require(false, "steps."+strconv.Itoa(i), "ramp must rise from step to step: %d comes after %d",
+			found.Require(false, "steps."+strconv.Itoa(i), "ramp must be increasing: %d follows %d",
 				step, before)
 			return found
 		}
 	}
 	few := v.Steps != nil && len(v.Steps) < 2 // nil is told already
-	found.Require(!few, "steps", "ramp needs at least two steps, as in [2, 8, 32]: one alone is max_parallel")
-	found.Require(len(v.Steps) <= maxRampSteps, "steps", "ramp has %d steps, more than %d", len(v.Steps), maxRampSteps)
+	found.Require(!few, "steps", "ramp must have at least two steps, as in [2, 8, 32]; for a single number use max_parallel")
+	found.Require(len(v.Steps) <= maxRampSteps, "steps", "ramp has %d steps, the maximum is %d", len(v.Steps), maxRampSteps)
 	return found
 }
 
@@ -64,9 +64,9 @@ func checkSuccessRate(found *check.Findings, rate *float64) {
 	switch {
 	case rate == nil:
 	case *rate == 0:
-		found.Require(false, "success_rate", "success_rate of 0 lets everything go on: it must be more than 0, up to 1")
+		found.Require(false, "success_rate", "success_rate must be more than 0 and at most 1, got 0")
 	default:
-		found.Require(*rate > 0 && *rate <= 1, "success_rate", "success_rate must be more than 0, up to 1, not %v",
+		found.Require(*rate > 0 && *rate <= 1, "success_rate", "success_rate must be more than 0 and at most 1, got %v",
 			*rate)
 	}
 }
@@ -74,10 +74,10 @@ func checkSuccessRate(found *check.Findings, rate *float64) {
 // checkRollout checks canary and ramp against the rest of the map, and completes them.
 func (r *reader) checkRollout(m *Map, b *block) {
 	if c := m.Canary; c != nil && c.Items > 0 && m.Input.Items != nil && c.Items > len(m.Input.Items) {
-		r.fail(b.at("canary"), "the canary has %d items, and there are only %d", c.Items, len(m.Input.Items))
+		r.fail(b.at("canary"), "canary has %d items, but the input has only %d", c.Items, len(m.Input.Items))
 	}
 	if c, most := m.Canary, m.MaxItems; c != nil && most != nil && c.Items > *most && *most > 0 {
-		r.fail(b.at("canary"), "the canary has %d items, and max_items takes only %d", c.Items, *most)
+		r.fail(b.at("canary"), "canary has %d items, but max_items allows only %d", c.Items, *most)
 	}
 	v := m.Ramp
 	if v == nil || len(v.Steps) == 0 {
@@ -106,7 +106,7 @@ func (r *reader) checkRollout(m *Map, b *block) {
 	case !b.has(written):
 		m.MaxParallel = IntOrVar{Value: last}
 	case m.MaxParallel.Var == "" && m.MaxParallel.Value != last:
-		r.fail(b.at("ramp"), "the last step of ramp is %d, and %s is %d: the last step is what the rest runs with",
+		r.fail(b.at("ramp"), "the last step of ramp is %d, but %s is %d: the remaining items run with the last step",
 			last, map[string]string{
 				"max_parallel": "max_parallel",
 				"concurrency":  "max of concurrency",

@@ -335,7 +335,9 @@ func TestTheSchemaAndTheReaderAgreeOnEveryParameterOfABackoff(t *testing.T) {
 }
 
 // beyondSchema is what the reader says about mistakes that no schema finds.
-var beyondSchema = regexp.MustCompile(`there is no handler|there is no \w+ step at|is taken already|is written in two places|written twice|contradicts the on_failure|holds a NUL|needs "capture"|is only for shell steps|default: parameter|the canary has|ramp must rise|the last step of ramp`)
+var beyondSchema = regexp.MustCompile(`unknown handler|no \w+ step at|is already used|is set twice|` +
+	`cannot be used with the on_failure|contains a NUL|requires "capture"|is only for shell steps|default: parameter|` +
+	`canary has|ramp must be increasing|the last step of ramp`)
 
 // eachValue calls do for each value of a mapping or list below n, the innermost first.
 func eachValue(n *yaml.Node, do func(*yaml.Node)) {

@@ -225,7 +225,7 @@ type Agent struct {
 	Schema string `yaml:"schema" json:"schema,omitempty" text:"constant"`
 
 	// further arguments of the CLI
-	Args []string `yaml:"args" json:"args,omitempty" text:"constant" list:"texts"`
+	Args []string `yaml:"args" json:"args,omitempty" text:"constant" list:"strings"`
 
 	// what the CLI may do without being asked: `read`, `edit` the files of its directory, or `all`; default
 	// edit in a workspace, elsewhere what the CLI itself allows

@@ -33,9 +33,9 @@ func (r *reader) load(data []byte) *yaml.Node {
 	case err != nil:
 		r.reportSyntax(data, err)
 	case r.w == nil:
-		r.fail(&second, "there is a second document: write all in one")
+		r.fail(&second, "only one YAML document is allowed")
 	default:
-		r.fail(&second, "a second document starts here: a workflow file has one")
+		r.fail(&second, "only one YAML document is allowed")
 	}
 	return nil
 }
@@ -45,7 +45,7 @@ func (r *reader) reportEmpty() {
 		r.failAt(Pos{1, 1}, "the file is empty")
 		return
 	}
-	r.failAt(Pos{1, 1}, "the file is empty: want a mapping or a list of steps")
+	r.failAt(Pos{1, 1}, "the file is empty: it must be a mapping or a list of steps")
 }
 
 // reportSyntax reports an error of the YAML parser at the line of the mistake. The parser itself often names
@@ -147,15 +147,15 @@ func anchorName(text string) string {
 
 // explanations maps messages of the YAML parser to messages for the author of the file.
 var explanations = map[string]string{
-	"mapping values are not allowed in this context": `a "key:" cannot stand here: indent it like its neighbours, or put a text that holds ": " in quotes`,
-	"did not find expected key":                      "this does not fit the block around it: check the indentation and the quotes",
-	"did not find expected '-' indicator":            `this does not fit the list around it: check the indentation, or start it with "- "`,
-	"could not find expected ':'":                    `this key has no ":" behind it`,
-	"found unexpected end of stream":                 "the quote that starts here is not closed",
-	"did not find expected ',' or ']'":               `this list is not closed: "," or "]" is missing`,
-	"did not find expected ',' or '}'":               `this mapping is not closed: "," or "}" is missing`,
-	"did not find expected node content":             "a value is missing here",
-	"found unknown escape character":                 `an unknown escape in double quotes: write \\ for a backslash, or use single quotes`,
+	"mapping values are not allowed in this context": `a "key:" is not allowed here: indent it like its neighbours, or quote a string that contains ": "`,
+	"did not find expected key":                      "does not fit the surrounding block: check the indentation and the quotes",
+	"did not find expected '-' indicator":            `does not fit the surrounding list: check the indentation, or start it with "- "`,
+	"could not find expected ':'":                    `this key needs a ":" after it`,
+	"found unexpected end of stream":                 "unterminated string",
+	"did not find expected ',' or ']'":               `unclosed list: expected "," or "]"`,
+	"did not find expected ',' or '}'":               `unclosed mapping: expected "," or "}"`,
+	"did not find expected node content":             "a value is required here",
+	"found unknown escape character":                 `unknown escape in double quotes: use \\ for a backslash, or single quotes`,
 	"control characters are not allowed":             "a control character is not allowed here",
 	"found undefined tag handle":                     "unknown tag",
 }
@@ -164,22 +164,22 @@ var explanations = map[string]string{
 func explain(text, line string, col int) string {
 	switch {
 	case strings.Contains(text, "tab character"):
-		return "a tab cannot indent: use spaces"
+		return "tabs cannot be used for indentation: use spaces"
 	case text == "found character that cannot start any token":
 		c := []rune(line + " ")[col-1]
 		if c == '\t' {
-			return "a tab cannot indent: use spaces"
+			return "tabs cannot be used for indentation: use spaces"
 		}
-		return "a text cannot start with " + strconv.QuoteRune(c) + ": put it in quotes"
+		return "a string cannot start with " + strconv.QuoteRune(c) + ": quote it"
 	case strings.HasPrefix(text, "unknown anchor"):
-		return "there is no anchor " + strconv.Quote("&"+anchorName(text)) + " before this alias"
+		return "unknown anchor " + strconv.Quote("&"+anchorName(text)) + ": define it before this alias"
 	case strings.Contains(text, "UTF-8"):
-		return "this is not UTF-8 text"
+		return "not valid UTF-8"
 	}
 	if better, ok := explanations[text]; ok {
 		return better
 	}
-	return "this is not valid YAML: " + text
+	return "not valid YAML: " + text
 }
 
 // maxAliased bounds the nodes that are reached through aliases. A file with more is made to exhaust memory.

@@ -87,7 +87,7 @@ func (r *reader) checkTimeouts(m *Map, phase, config *block) {
 	}
 	if phase.has("agent_timeout_secs") && config.has("agent_timeout_secs") {
 		r.fail(config.written["agent_timeout_secs"].key,
-			`"agent_timeout_secs" is written in two places (the other is in line %d)`,
+			`"agent_timeout_secs" is set twice (also on line %d)`,
 			phase.written["agent_timeout_secs"].key.Line)
 	}
 	for _, b := range []*block{phase, config} {
@@ -118,10 +118,10 @@ func (r *reader) checkCommandNames(e entry, steps []Step) {
 		}
 		kind, position, _ := strings.Cut(limit.name, "_")
 		if n, err := strconv.Atoi(position); err == nil && slices.Contains(Kinds(), kind) {
-			r.fail(limit.key, "command_timeouts: there is no %s step at position %d: positions count all steps of agent_template from 0", kind, n)
+			r.fail(limit.key, "command_timeouts: no %s step at position %d (positions start at 0 and count all agent_template steps)", kind, n)
 			continue
 		}
-		r.fail(limit.key, "command_timeouts: %q is no kind of step and no step of agent_template%s", limit.name,
+		r.fail(limit.key, "command_timeouts: %q is neither a kind of step nor a step of agent_template%s", limit.name,
 			hint(limit.name, known))
 	}
 }
@@ -160,7 +160,7 @@ func ParseSeconds(text string) (time.Duration, error) {
 	}
 	d, ok := quiet.duration(entry{name: "limit", value: n}, true)
 	if !ok {
-		return 0, fmt.Errorf("%q is neither a number of seconds from 1 nor a duration as in 90s", text)
+		return 0, fmt.Errorf("invalid timeout %q: use seconds or a duration such as 90s", text)
 	}
 	return d, nil
 }

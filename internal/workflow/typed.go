@@ -44,7 +44,7 @@ type fromText interface{ ReadText(text string) error }
 //	text:"filled"     a text that is not blank; a Text never is, but with text:"any"
 //	text:"constant"   a text that is not blank and has no placeholders
 //	text:"revision"   the name of a commit or of a branch
-//	list:"texts"      a list, and no single value in its place
+//	list:"strings"      a list, and no single value in its place
 //	element:"a case"  what messages call an element of a list
 //	case:"any"        the words of an enum in any style of names
 //
@@ -248,7 +248,7 @@ func (r *reader) texts(e entry) map[string]string {
 func (r *reader) fromText(e entry, target fromText) bool {
 	if e.value.Kind != yaml.ScalarNode || isNull(e.value) {
 		want, _ := errors.AsType[check.Want](target.ReadText(""))
-		r.wrongType(e, cmp.Or(string(want), "text"))
+		r.wrongType(e, cmp.Or(string(want), "a string"))
 		return false
 	}
 	text, ok := r.text(e)
@@ -299,7 +299,7 @@ func (r *reader) bounded(e entry, n float64, tag reflect.StructTag) bool {
 		return f
 	}
 	if text := tag.Get("least"); text != "" && n < number(text) {
-		r.fail(e.value, "%s must be at least %s, not %s", e.name, text, e.value.Value)
+		r.fail(e.value, "%s must be at least %s, got %s", e.name, text, e.value.Value)
 		return false
 	}
 	if text := tag.Get("above"); text != "" && n <= number(text) {
@@ -307,7 +307,7 @@ func (r *reader) bounded(e entry, n float64, tag reflect.StructTag) bool {
 		return false
 	}
 	if least, most, ok := strings.Cut(tag.Get("range"), " "); ok && !(n >= number(least) && n <= number(most)) {
-		r.fail(e.value, "%s must be from %s to %s, not %s", e.name, least, most, e.value.Value)
+		r.fail(e.value, "%s must be between %s and %s, got %s", e.name, least, most, e.value.Value)
 		return false
 	}
 	return true

@@ -26,11 +26,11 @@ func into[T any](target *T, read func(entry) (T, bool)) func(entry) {
 // text reads a text. A number or a boolean is taken as it is written.
 func (r *reader) text(e entry) (string, bool) {
 	if e.value.Kind != yaml.ScalarNode || isNull(e.value) {
-		r.wrongType(e, "text")
+		r.wrongType(e, "a string")
 		return "", false
 	}
 	if strings.ContainsRune(e.value.Value, 0) {
-		r.fail(e.value, "%s holds a NUL character, which no command or variable can", e.name)
+		r.fail(e.value, "%s contains a NUL character", e.name)
 		return "", false
 	}
 	return e.value.Value, true
@@ -87,7 +87,7 @@ func (r *reader) boolean(e entry) (v, ok bool) {
 func (r *reader) integer(e entry) (int, bool) {
 	n, err := strconv.Atoi(e.value.Value)
 	if !isNumber(e.value) || err != nil || strconv.Itoa(n) != e.value.Value {
-		r.wrongType(e, "a whole number")
+		r.wrongType(e, "an integer")
 		return 0, false
 	}
 	return n, true
@@ -139,7 +139,7 @@ func (r *reader) seconds(e entry) (time.Duration, bool) {
 		return r.plainDuration(e)
 	}
 	if n > int64(math.MaxInt64/time.Second) {
-		r.fail(e.value, "%s: %d seconds are too long", e.name, n)
+		r.fail(e.value, "%s: %d seconds is too long", e.name, n)
 		return 0, false
 	}
 	return time.Duration(max(n, -1)) * time.Second, true
@@ -167,9 +167,9 @@ func (r *reader) checkName(e entry, name string, ok func(string) bool, of string
 	switch {
 	case e.value.Kind != yaml.ScalarNode || isNull(e.value):
 	case e.value.Tag == "!!bool", !ok(name):
-		r.fail(e.value, "%s: %q is not a name: use %s, and no digit first", e.name, e.value.Value, of)
+		r.fail(e.value, "%s: invalid name %q: use %s, not starting with a digit", e.name, e.value.Value, of)
 	case slices.Contains(BuiltinNames(), name):
-		r.fail(e.value, "%s: %q is a name of prodigy's own: choose another", e.name, name)
+		r.fail(e.value, "%s: %q is a reserved name", e.name, name)
 	}
 }
 
@@ -195,7 +195,7 @@ func (r *reader) intOrVar(e entry) (IntOrVar, bool) {
 	}
 	name, isVar := variableName(e.value)
 	if !isVar {
-		r.wrongType(e, `a whole number or "$NAME" of an environment variable`)
+		r.wrongType(e, `an integer or "$NAME" of an environment variable`)
 		return v, false
 	}
 	v.Var = name

@@ -155,7 +155,7 @@ func (r *reader) workspace(e entry) Workspace {
 func (r *reader) revision(e entry) (string, bool) {
 	s, ok := r.nonBlank(e)
 	if ok && (strings.HasPrefix(s, "-") || strings.ContainsAny(s, " \n\t")) {
-		r.fail(e.value, "%s: %q names no commit and no branch", e.name, s)
+		r.fail(e.value, "%s: %q is not a commit or branch", e.name, s)
 		return "", false
 	}
 	return s, ok
@@ -167,7 +167,7 @@ func (w *Workspace) Check() []check.Finding {
 	for i, dir := range w.Sparse {
 		w.Sparse[i] = path.Clean(dir)
 		inside := !path.IsAbs(dir) && w.Sparse[i] != ".." && !strings.HasPrefix(w.Sparse[i], "../")
-		found.Require(inside, "sparse", "sparse: %q is no directory of the repository", dir)
+		found.Require(inside, "sparse", "sparse: %q is not a directory of the repository", dir)
 	}
 	return found
 }

@@ -67,7 +67,7 @@ func (r *reader) jsonScalar(b []byte, n *yaml.Node) []byte {
 		if number, ok := jsonNumber(n); ok {
 			return append(b, number...)
 		}
-		r.fail(n, "%s is not a number of JSON: put it in quotes", n.Value)
+		r.fail(n, "%s is not a JSON number: quote it", n.Value)
 		return append(b, "null"...)
 	}
 	return jsonText(b, n.Value)

@@ -126,7 +126,7 @@ func (b *binding) setEnv(inv *Invocation) error {
 	for _, v := range b.vars {
 		if !large || v.child {
 			if len(v.value) > maxValue {
-				return bindError(v.written, "stands in nested shell code, and its value of %d bytes is too large for the environment",
+				return bindError(v.written, "is inside nested shell code, and its value of %d bytes is too large for the environment",
 					len(v.value))
 			}
 			inv.Env = append(inv.Env, v.name+"="+v.value)
@@ -228,13 +228,13 @@ func (s *slot) list(r Resolver) ([]string, error) {
 func (s *slot) checked(text string) (string, error) {
 	if !s.number {
 		if at := strings.IndexByte(text, 0); at >= 0 {
-			return "", bindError(s.written, "has a value with a NUL byte at offset %d, which no shell can take", at)
+			return "", bindError(s.written, "has a value with a NUL byte at offset %d", at)
 		}
 		return text, nil
 	}
 	n, err := wholeNumber(text)
 	if err != nil {
-		return "", bindError(s.written, "stands in arithmetic, and %v", err)
+		return "", bindError(s.written, "is used in arithmetic, and %v", err)
 	}
 	if !s.plain && n[0] == '-' {
 		n = "(" + n + ")"

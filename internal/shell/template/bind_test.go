@@ -66,14 +66,14 @@ func TestBindRefusesWhatCannotRun(t *testing.T) {
 		{`echo ${item.nope}`, "${item.nope} has no value for this item"},
 		{`echo ${shell.output}`, "${shell.output} has no value here"},
 		{`echo $API_KEY`, "$API_KEY has no value here"},
-		{`echo $((${item.v}))`, `${item.v} stands in arithmetic, and its value "a'b" is not a whole number`},
-		{`n=${item.v}; echo $((n + 1))`, `${item.v} stands in arithmetic, and its value "a'b" is not a whole number`},
-		{`declare -i n; n=${item.v}`, `${item.v} stands in arithmetic, and its value "a'b" is not a whole number`},
-		{`for n in ${item.list[*]}; do echo $((n)); done`, `${item.list[*]} stands in arithmetic, and its value "x" is not a whole number`},
-		{`echo $((count + 1))`, `$count stands in arithmetic, and its value "a[$(touch pwned)]" is not a whole number`},
-		{`exit ${item.v}`, `${item.v} stands in arithmetic, and its value "a'b" is not a whole number`},
-		{`echo ${item.v|int}`, `${item.v|int} asks for a whole number, and its value "a'b" is not a whole number`},
-		{`echo ${item.nul}`, "${item.nul} has a value with a NUL byte at offset 1, which no shell can take"},
+		{`echo $((${item.v}))`, `${item.v} is used in arithmetic, and its value "a'b" is not an integer`},
+		{`n=${item.v}; echo $((n + 1))`, `${item.v} is used in arithmetic, and its value "a'b" is not an integer`},
+		{`declare -i n; n=${item.v}`, `${item.v} is used in arithmetic, and its value "a'b" is not an integer`},
+		{`for n in ${item.list[*]}; do echo $((n)); done`, `${item.list[*]} is used in arithmetic, and its value "x" is not an integer`},
+		{`echo $((count + 1))`, `$count is used in arithmetic, and its value "a[$(touch pwned)]" is not an integer`},
+		{`exit ${item.v}`, `${item.v} is used in arithmetic, and its value "a'b" is not an integer`},
+		{`echo ${item.v|int}`, `${item.v|int} requires an integer, and its value "a'b" is not an integer`},
+		{`echo ${item.nul}`, "${item.nul} has a value with a NUL byte at offset 1"},
 	} {
 		t.Run(c.script, func(t *testing.T) {
 			_, err := bound(t, c.script, r)
@@ -211,12 +211,12 @@ func TestPlainTextTakesValuesAsTheyAre(t *testing.T) {
 	if _, err := CompilePlain("${itme.v}", testNames); err == nil {
 		t.Error("got no error for a mistyped name, want one")
 	}
-	for written, want := range map[string]string{"${item.}": "${item.} lacks the name of a field: ${item.name}", "${item%x}": "${item%x} is no placeholder"} {
+	for written, want := range map[string]string{"${item.}": "${item.} needs a field name: ${item.name}", "${item%x}": "${item%x} is not a placeholder"} {
 		if _, err := CompilePlain(written, testNames); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", written, err, want)
 		}
 	}
-	if _, err := CompilePlain("${validation.gaps}", Names{}); err == nil || !strings.Contains(err.Error(), "$${validation.gaps} stands for this very text") {
+	if _, err := CompilePlain("${validation.gaps}", Names{}); err == nil || !strings.Contains(err.Error(), "$${validation.gaps} for the literal text") {
 		t.Errorf("got %v for a name of prodigy that is not known here, want an error that shows how to write the text", err)
 	}
 	if p, err := CompilePlain("$${validation.gaps}", Names{}); err != nil || p.Render(r) != "${validation.gaps}" {

@@ -136,7 +136,7 @@ func TestValuesThatAreRunAreTold(t *testing.T) {
 
 func TestFindingsNameThePlaceOfTheirValue(t *testing.T) {
 	_, err := Compile(`echo ${item.v}; eval $(echo ${item.v:-})`, Options{Names: testNames})
-	if want := `1:29: PS119 ${item.v:-} reaches shell code; write ${item.v|sh} there, outside the quotes of that code`; err == nil || err.Error() != want {
+	if want := `1:29: PS119 ${item.v:-} reaches shell code; use ${item.v|sh} there, outside the quotes of that code`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

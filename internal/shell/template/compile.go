@@ -161,7 +161,7 @@ func CompileConstant(src string, n Names, interpreter string) (string, error) {
 			b.WriteString(r.written)
 		default:
 			c.report(Error, r.start, finding{codeShellName, fmt.Sprintf(
-				"%s cannot be put into code for %s: pass it by the step's env and read the variable there, or write $%s for this very text", r.written, interpreter, r.written)})
+				"%s cannot be inserted into %s code: pass it with the step's env and read the variable there, or use $%s for the literal text", r.written, interpreter, r.written)})
 		}
 	}
 	b.WriteString(src[last:])

@@ -35,7 +35,7 @@ func filtered(v Value, f filter, r Resolver) (Value, error) {
 	case "int", "ordinal":
 		n, err := parseWhole(v.String())
 		if err != nil {
-			return Value{}, fmt.Errorf("asks for a whole number, and %w", err)
+			return Value{}, fmt.Errorf("requires an integer, and %w", err)
 		}
 		if f.name == "ordinal" {
 			n++
@@ -82,11 +82,11 @@ func expanded(v Value, f filter, single bool) []Value {
 func inFile(v Value, r Resolver) (Value, error) {
 	files, ok := r.(Filer)
 	if !ok {
-		return Value{}, errors.New("asks for a file, which there is none of here")
+		return Value{}, errors.New("needs a file, which is not available here")
 	}
 	path, err := files.File(v.String())
 	if err != nil {
-		return Value{}, fmt.Errorf("asks for a file: %w", err)
+		return Value{}, fmt.Errorf("needs a file: %w", err)
 	}
 	return Text(path), nil
 }
@@ -100,7 +100,7 @@ func wholeNumber(s string) (string, error) {
 func parseWhole(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("its value %s is not a whole number", shown(s))
+		return 0, fmt.Errorf("its value %s is not an integer", shown(s))
 	}
 	return n, nil
 }

@@ -99,7 +99,7 @@ func TestAValueInAFileIsWholeWhereverItIsNamed(t *testing.T) {
 	if data, readErr := os.ReadFile(strings.TrimPrefix(text, "read ")); err != nil || readErr != nil || string(data) != "x" {
 		t.Errorf("got %q and %q (%v, %v), want a path to x", text, data, err, readErr)
 	}
-	if _, err := plain.Bind(item(`{"v":"x"}`)); err == nil || !strings.Contains(err.Error(), "asks for a file") {
+	if _, err := plain.Bind(item(`{"v":"x"}`)); err == nil || !strings.Contains(err.Error(), "needs a file") {
 		t.Errorf("got %v, want an error where no file can be made", err)
 	}
 }
@@ -107,10 +107,10 @@ func TestAValueInAFileIsWholeWhereverItIsNamed(t *testing.T) {
 func TestFiltersThatAreWrittenWrong(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"x ${item.v|nope}", "1:3: PS002 unknown filter |nope (known: raw, sh, json, url, int, ordinal, words, basename, dirname, noext, file, opt, pattern, default)"},
-		{"x ${item.v|pattern}", "1:3: PS002 the filter |pattern needs a text: ${item|pattern:…}"},
-		{"x ${item.v|default}", "1:3: PS002 the filter |default needs a text: ${item|default:…}"},
+		{"x ${item.v|pattern}", "1:3: PS002 the filter |pattern needs an argument: ${item|pattern:…}"},
+		{"x ${item.v|default}", "1:3: PS002 the filter |default needs an argument: ${item|default:…}"},
 		{"x ${item.v|pattern:[z-a]}", `1:3: PS002 "[z-a]" is not a pattern like *.go or src/**/*.go`},
-		{"x ${item.v|default:$HOME}", "1:3: PS002 the text behind |default: is literal, \"$\" would not be expanded in it"},
+		{"x ${item.v|default:$HOME}", "1:3: PS002 the argument of |default: is literal; \"$\" is not expanded"},
 		{"x --f=${item.v|opt}", "PS027"},
 	}
 	for _, test := range tests {

@@ -22,19 +22,19 @@ func (c *compiler) warn(r *ref, code, why string) {
 func (c *compiler) lintPlace(r *ref, p place) {
 	if r.kind == short && (p.quote == single || p.quote == ansi || p.quote == quotedHeredoc || p.quote == heredoc &&
 		c.inRewritten(r)) {
-		c.report(Info, r.start, finding{codeFilledIn, r.written + " is filled in although it stands in single quotes"})
+		c.report(Info, r.start, finding{codeFilledIn, r.written + " is expanded despite the single quotes"})
 	}
 	raw := r.expr.has("raw")
 	switch {
 	case raw:
-		c.warn(r, "PS106", "pastes its value as shell code; whoever writes the value chooses what runs")
+		c.warn(r, "PS106", "is inserted as shell code; its author could run any command")
 	case p.file:
-		c.warn(r, "PS116", "chooses the file of a redirection, which may lie outside the working directory")
+		c.warn(r, "PS116", "is a redirection target and may point outside the working directory")
 	case p.loop && p.parts == 1 && p.quote == unquoted && !r.expr.isList():
-		c.warn(r, "PS115", fmt.Sprintf("is one word, so the loop runs once; write %s[*]} or %s|words}",
+		c.warn(r, "PS115", fmt.Sprintf("is a single word, so the loop runs once; use %s[*]} or %s|words}",
 			strings.TrimSuffix(r.written, "}"), strings.TrimSuffix(r.written, "}")))
 	case r.expr.root == "map" && len(r.expr.steps) == 1 && r.expr.steps[0].key == "results" && p.quote != heredoc && !r.expr.has("file"):
-		c.warn(r, "PS117", "may be too large for an argument; read ${map.results_file}, or write |file for the path of a file that holds it")
+		c.warn(r, "PS117", "may be too large for an argument; use ${map.results_file}, or |file for the path of a temporary file")
 	}
 	c.lintText(r, p)
 }
@@ -45,12 +45,12 @@ func (c *compiler) lintText(r *ref, p place) {
 	inJSON := strings.HasSuffix(before, `"`) && strings.HasPrefix(after, `"`) &&
 		strings.HasSuffix(strings.TrimRight(strings.TrimSuffix(before, `"`), " "), ":")
 	if inJSON && p.quote == heredoc && !r.expr.has("json") {
-		c.warn(r, "PS113", "stands in a JSON string; write |json and leave out the quotes")
+		c.warn(r, "PS113", "is inside a JSON string; use |json without the quotes")
 	}
 	wordStart := strings.LastIndexAny(before, " \t\n\"'") + 1
 	_, path, isURL := strings.Cut(before[wordStart:], "://")
 	if isURL && strings.ContainsAny(path, "/?") && !r.expr.has("url") {
-		c.warn(r, "PS114", "stands in a URL; write |url unless it is one already")
+		c.warn(r, "PS114", "is inside a URL; use |url unless the value is already encoded")
 	}
 }
 
@@ -78,7 +78,7 @@ func (c *compiler) lintCall(args []string, nodes []*syntax.Word) {
 	case name == "printf" && len(nodes) > 1:
 		for _, i := range c.refsIn(nodes[1]) {
 			if c.refs[i].isValue() {
-				c.warn(c.refs[i], "PS104", "stands in the format of printf, where % and \\ have a meaning; write printf '%s' and the value behind it")
+				c.warn(c.refs[i], "PS104", "is in a printf format string, where % and \\ are special; use printf '%s' followed by the value")
 			}
 		}
 	case name == "xargs" || name == "find":
@@ -94,7 +94,7 @@ func (c *compiler) lintBraces(args []string, nodes []*syntax.Word) {
 	for i, a := range args {
 		if shell.IsShell(a) && i+2 < len(args) && strings.HasPrefix(args[i+1], "-") && holdsBraces(nodes[i+2]) {
 			c.report(Warning, c.firstOffset(),
-				finding{"PS109", fmt.Sprintf("%s pastes each name into shell code in place of {}; pass it as an argument: sh -c '… \"$1\"' _ {}", args[0])})
+				finding{"PS109", fmt.Sprintf("%s inserts each name into shell code for {}; pass it as an argument: sh -c '… \"$1\"' _ {}", args[0])})
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (c *compiler) lintOptions(name string, args []string, nodes []*syntax.Word)
 			return
 		}
 		if r := c.leadingRef(word); r != nil && !c.isTrusted(r.expr) && r.expr.root != "item_id" {
-			c.warn(r, "PS111", "may start with a dash, and "+name+" would take it for an option; write -- or ./ in front of it")
+			c.warn(r, "PS111", "may start with a dash and be parsed as an option of "+name+"; put -- or ./ before it")
 		}
 	}
 }
@@ -151,7 +151,7 @@ func (c *compiler) lintUnresolved(file *syntax.File) {
 		}
 		if text := c.unresolved(p.Param.Value); text != "" {
 			c.report(Warning, c.sourceOffset(int(p.Pos().Offset())),
-				finding{codeUnresolved, text + "; nothing in this text sets it for the shell"})
+				finding{codeUnresolved, text + "; the script never sets it"})
 		}
 	}
 }
@@ -169,7 +169,7 @@ func (s *scanner) unresolved(name string) string {
 		near = "item"
 	}
 	if near != "" {
-		return fmt.Sprintf("${%s} is no value of prodigy (did you mean ${%s}?)", name, near)
+		return fmt.Sprintf("${%s} is not a prodigy value (did you mean ${%s}?)", name, near)
 	}
 	return ""
 }
@@ -224,7 +224,7 @@ func (c *compiler) lintBracesOfOthers() {
 		path, _, _ := strings.Cut(inside, "|")
 		c.report(Warning, start, finding{
 			codeOtherBraces,
-			fmt.Sprintf("{{ %s }} stays as it is: a value of prodigy is written ${%s}", inside,
+			fmt.Sprintf("{{ %s }} is not expanded; use ${%s}", inside,
 				strings.TrimSpace(path)),
 		})
 	}
@@ -234,7 +234,7 @@ func (c *compiler) lintBracesOfOthers() {
 func (c *compiler) lintShortPath(name string, start, end int) {
 	if field := c.fieldBehind(name, end); field != "" {
 		c.report(Warning, start, finding{codeUnresolved, fmt.Sprintf(
-			"$%s.%s is $%s and then the text .%s: write ${%s.%s}, or ${%s}.%s if that is meant", name, field, name, field, name, field, name, field)})
+			"$%s.%s expands $%s and then \".%s\"; use ${%s.%s} (or ${%s}.%s)", name, field, name, field, name, field, name, field)})
 	}
 }
 

@@ -63,13 +63,13 @@ func TestFieldsThatARootDoesNotHaveAreTold(t *testing.T) {
 func TestBareNamesThatLookLikeOnesOfProdigyAreRefusedInPlainText(t *testing.T) {
 	n := Names{}.With("map", Name{Root: true}).With("summary", Name{Root: true, Declared: true})
 	tests := []struct{ text, want string }{
-		{"sum ${item}", "1:5: PS004 ${item} is known only in agent_template, handlers and foreach; $${item} stands for this very text"},
-		{"${sumary} x", "1:1: PS004 ${sumary} is no value of prodigy (did you mean ${summary}?); $${sumary} stands for this very text"},
-		{"set ${HOME}", "1:5: PS004 ${HOME} is no value of prodigy, and no shell reads this text: write ${env.HOME} for the variable of the environment; $${HOME} stands for this very text"},
-		{"${other}", "1:1: PS004 ${other} is no value of prodigy, and no shell reads this text (known: map, summary); $${other} stands for this very text"},
-		{"${other:-x}", "1:1: PS004 unknown value ${other:-x} (known: map, summary); $${other:-x} stands for this very text"},
-		{"${merge.x}", "1:1: PS004 unknown value ${merge.x}: merge is known with `workspace: git` at the root of the file; $${merge.x} stands for this very text"},
-		{"on ${date:%F}", "1:4: PS004 unknown value ${date:%F}: no shell reads this text, so run date +%F in a step before, with `capture: name`, and write ${name} here; $${date:%F} stands for this very text"},
+		{"sum ${item}", "1:5: PS004 ${item} is known only in agent_template, handlers and foreach; use $${item} for the literal text"},
+		{"${sumary} x", "1:1: PS004 ${sumary} is not a prodigy value (did you mean ${summary}?); use $${sumary} for the literal text"},
+		{"set ${HOME}", "1:5: PS004 ${HOME} is not a prodigy value, and no shell expands this text: use ${env.HOME} for the environment variable; use $${HOME} for the literal text"},
+		{"${other}", "1:1: PS004 ${other} is not a prodigy value, and no shell expands this text (known: map, summary); use $${other} for the literal text"},
+		{"${other:-x}", "1:1: PS004 unknown value ${other:-x} (known: map, summary); use $${other:-x} for the literal text"},
+		{"${merge.x}", "1:1: PS004 unknown value ${merge.x}: merge is known with `workspace: git` at the root of the file; use $${merge.x} for the literal text"},
+		{"on ${date:%F}", "1:4: PS004 unknown value ${date:%F}: no shell expands this text, so run date +%F in an earlier step with `capture: name`, and use ${name} here; use $${date:%F} for the literal text"},
 		{"$${SUMARY} ${summary}.md $HOME $5 ${1} $(ls) $map.x ${{ x }} ${x%y}", ""},
 	}
 	for _, test := range tests {
@@ -114,10 +114,10 @@ func TestEarlyTextKeepsUnknownNames(t *testing.T) {
 func TestPlaceholdersOfOtherToolsAreToldOf(t *testing.T) {
 	n := Names{}.With("item", Name{Root: true, Declared: true, Data: true}).With("map", Name{Root: true, Fields: []string{"total"}})
 	tests := map[string]string{
-		"fix {{ item.path }} now":    "1:5: PS121 {{ item.path }} stays as it is: a value of prodigy is written ${item.path}",
-		"{{item}}":                   "1:1: PS121 {{ item }} stays as it is: a value of prodigy is written ${item}",
-		"{{- item.a | upper -}}":     "1:1: PS121 {{ item.a | upper }} stays as it is: a value of prodigy is written ${item.a}",
-		"{{ error.message }}":        "1:1: PS121 {{ error.message }} stays as it is: a value of prodigy is written ${error.message}",
+		"fix {{ item.path }} now":    "1:5: PS121 {{ item.path }} is not expanded; use ${item.path}",
+		"{{item}}":                   "1:1: PS121 {{ item }} is not expanded; use ${item}",
+		"{{- item.a | upper -}}":     "1:1: PS121 {{ item.a | upper }} is not expanded; use ${item.a}",
+		"{{ error.message }}":        "1:1: PS121 {{ error.message }} is not expanded; use ${error.message}",
 		"x '{{.Names}} {{ other }}'": "", "{{ item": "", "{{ json . }} {{ item \"x\" }}": "",
 	}
 	for text, want := range tests {
@@ -140,10 +140,10 @@ func TestPathsBehindShortNames(t *testing.T) {
 	n := Names{}.With("item", Name{Root: true, Declared: true, Data: true}).With("out", Name{Root: true, Declared: true, Data: true, Fields: []string{"output"}}).
 		With("map", Name{Root: true, Fields: []string{"total"}}).With("parameter", Name{Root: true, Declared: true}).With("text", Name{Root: true, Declared: true, Text: true, Fields: []string{"output"}})
 	tests := map[string]string{
-		"p $item.path":                        "PS120 $item.path is $item and then the text .path: write ${item.path}, or ${item}.path if that is meant",
+		"p $item.path":                        "PS120 $item.path expands $item and then \".path\"; use ${item.path} (or ${item}.path)",
 		`p "a $item.path"`:                    "PS120 $item.path",
 		"p $out.output":                       "PS120 $out.output",
-		"echo $map.total":                     "PS120 $map.total is $map and then the text .total: write ${map.total}",
+		"echo $map.total":                     "PS120 $map.total expands $map and then \".total\"; use ${map.total}",
 		"p $out.txt $text.txt $parameter.txt": "",
 		"for item in a; do p $item.txt; done": "", "map=1; echo $map.total": "", "echo '$map.total' ${item}.txt $item. $map.x": "",
 	}

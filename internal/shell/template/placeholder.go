@@ -99,7 +99,7 @@ func (p *exprParser) path(e *expr) {
 			p.pos++
 			key := p.key()
 			if key == "" {
-				p.fail("a name is missing after the dot in %s", e.String())
+				p.fail("a name is required after the dot in %s", e.String())
 			}
 			e.steps = append(e.steps, step{key: key})
 		case '[':
@@ -129,11 +129,11 @@ func (p *exprParser) subscript(e *expr) {
 	n, err := strconv.Atoi(text)
 	switch {
 	case !ok || strings.Contains(text, "\n"):
-		p.fail("a ] is missing in ${%s[", e.root)
+		p.fail("unclosed [ in ${%s[", e.root)
 	case text == "*":
 		e.steps = append(e.steps, step{kind: all})
 	case err != nil:
-		p.fail("[%s] is not an index; write [0], [\"key\"] or [*]", text)
+		p.fail("invalid index [%s]: use [0], [\"key\"] or [*]", text)
 	case n < 0 || text[0] == '-':
 		p.fail("index %s is negative; elements count from 0", text)
 	default:
@@ -145,7 +145,7 @@ func (p *exprParser) subscript(e *expr) {
 func (p *exprParser) quotedKey(e *expr, quote byte) {
 	key, _, ok := strings.Cut(p.src[p.pos+1:], string(quote)+"]")
 	if !ok {
-		p.fail("the key in brackets after ${%s has no end", e.root)
+		p.fail("the key in brackets after ${%s is not closed", e.root)
 		return
 	}
 	e.steps = append(e.steps, step{key: key})
@@ -177,11 +177,11 @@ func (p *exprParser) filterList(e *expr) {
 // argument reads the literal text behind the colon of a filter.
 func (p *exprParser) argument(e *expr, name string) string {
 	if p.peek() != ':' {
-		p.fail("the filter |%s needs a text: ${%s|%s:…}", name, e.root, name)
+		p.fail("the filter |%s needs an argument: ${%s|%s:…}", name, e.root, name)
 		return ""
 	}
 	p.pos++
-	return p.literal(e, "}|", "the text behind |"+name+": is literal")
+	return p.literal(e, "}|", "the argument of |"+name+": is literal")
 }
 
 // literal reads text up to one of the ends, which are part of it behind a backslash. Messages say what it is.
@@ -190,7 +190,7 @@ func (p *exprParser) literal(e *expr, ends, what string) string {
 	for ; p.pos < len(p.src) && strings.IndexByte(ends, p.peek()) < 0; p.pos++ {
 		switch c := p.peek(); {
 		case c == '$' || c == '`':
-			p.fail("%s, %q would not be expanded in it", what, string(c))
+			p.fail("%s; %q is not expanded", what, string(c))
 		case c == '\\' && p.pos+1 < len(p.src) && strings.IndexByte(ends, p.src[p.pos+1]) >= 0:
 			p.pos++
 		}
@@ -208,9 +208,9 @@ func (p *exprParser) byDefault(e *expr) {
 		return
 	}
 	p.pos += 2
-	def := p.literal(e, "}", "the default of ${"+e.root+"…} is literal text")
+	def := p.literal(e, "}", "the default of ${"+e.root+"…} is literal")
 	if _, filter, ok := strings.Cut(def, "|"); ok && slices.Contains(filterNames, filter) {
-		p.fail("a filter stands in front of the default: ${%s|%s:-…}", e.root, filter)
+		p.fail("a filter must come before the default: ${%s|%s:-…}", e.root, filter)
 	}
 	e.def = &def
 }
@@ -222,7 +222,7 @@ func (p *exprParser) operator(e *expr) {
 		return
 	}
 	op := p.src[p.pos : p.pos+1]
-	p.fail("%q does not work on a prodigy value; assign it to a shell variable first: v=%s; then use ${v%s...}", op,
+	p.fail("%q is not supported on prodigy values; assign to a shell variable first: v=%s; then use ${v%s...}", op,
 		e.unquoted(), op)
 }
 

@@ -51,10 +51,10 @@ func compilePlain(src string, n Names, early bool) (*Plain, error) {
 		last = r.end
 	}
 	for _, u := range c.natives {
-		message := u.written + " is no placeholder: after a name, as in ${item.name}, there may be a default, as in ${item.name:-none}, or a filter, as in ${item.name|url}" +
+		message := u.written + " is not a placeholder: a name, as in ${item.name}, may be followed by a default, as in ${item.name:-none}, or a filter, as in ${item.name|url}" +
 			asText(u.written)
 		if open, ends := strings.CutSuffix(u.written, ".}"); ends {
-			message = fmt.Sprintf("%s lacks the name of a field: %s.name}", u.written, open)
+			message = fmt.Sprintf("%s needs a field name: %s.name}", u.written, open)
 		}
 		c.report(Error, u.offset, finding{codePlaceholder, message})
 	}
@@ -73,7 +73,7 @@ func compilePlain(src string, n Names, early bool) (*Plain, error) {
 }
 
 // asText is what an error about an unknown name adds.
-func asText(written string) string { return "; $" + written + " stands for this very text" }
+func asText(written string) string { return "; use $" + written + " for the literal text" }
 
 // refuseUnknown reports each ${name} of nobody, or early only those that look like a name of prodigy, and makes
 // text of $${name}.
@@ -100,15 +100,15 @@ func (c *compiler) refuseUnknown(early bool) {
 func (s *scanner) unknownInText(name string) string {
 	if name == strings.ToUpper(name) {
 		return fmt.Sprintf(
-			"${%s} is no value of prodigy, and no shell reads this text: write ${env.%s} for the variable of the environment",
+			"${%s} is not a prodigy value, and no shell expands this text: use ${env.%s} for the environment variable",
 			name, name,
 		)
 	}
 	if name == "output" && s.known("last") {
-		return "${output} is no value of prodigy, and no shell reads this text: write ${last.output}"
+		return "${output} is not a prodigy value, and no shell expands this text: use ${last.output}"
 	}
 	return fmt.Sprintf(
-		"${%s} is no value of prodigy, and no shell reads this text (known: %s)", name,
+		"${%s} is not a prodigy value, and no shell expands this text (known: %s)", name,
 		strings.Join(s.names.all(), ", "),
 	)
 }
@@ -251,7 +251,7 @@ func (c *compiler) unknownExpression(inner string) string {
 	if end := shell.NameLen(inner); end == len(inner) {
 		return c.unknown(0, len("${")+end)
 	}
-	return fmt.Sprintf("%q is not a value (it is written like item.name or ${item.name})", shortText(inner))
+	return fmt.Sprintf("%q is not a value (use item.name or ${item.name})", shortText(inner))
 }
 
 func shortText(s string) string {

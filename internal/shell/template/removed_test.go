@@ -9,9 +9,9 @@ import (
 // reported before anything runs.
 func TestSourcesOfTheOlderToolAreToldBeforeAnythingRuns(t *testing.T) {
 	for _, c := range []struct{ src, want string }{
-		{`p ${cmd:git rev-parse HEAD}`, "write $(git rev-parse HEAD)"},
-		{`p "on ${date:%Y-%m-%d}"`, "write $(date +%Y-%m-%d)"},
-		{`p ${file:notes.txt}`, "write $(cat notes.txt)"},
+		{`p ${cmd:git rev-parse HEAD}`, "use $(git rev-parse HEAD)"},
+		{`p "on ${date:%Y-%m-%d}"`, "use $(date +%Y-%m-%d)"},
+		{`p ${file:notes.txt}`, "use $(cat notes.txt)"},
 		{`p ${json:a.b:from}`, "capture_format: json"},
 	} {
 		_, err := Compile(c.src, Options{Names: testNames})

@@ -261,7 +261,7 @@ func misplacedList(r *ref, p place) finding {
 	case p.number && !p.words:
 		return finding{codeListPlace, r.written + " is a list and cannot be used in arithmetic"}
 	case p.quote == unquoted && !p.words && !p.joinsList:
-		return finding{codeListPlace, r.written + " is a list and must be a word of its own; put it in quotes to join it by blanks"}
+		return finding{codeListPlace, r.written + " is a list and must be a separate word; quote it to join it with spaces"}
 	}
 	return finding{}
 }

@@ -175,7 +175,7 @@ func (s *scanner) prefixed(i int) int {
 	switch {
 	case name == "" || !s.known(name):
 	case looksDotted(s.src[end:]):
-		fault := fmt.Sprintf("%q does not work on a prodigy value; assign it to a shell variable first: v=${%s; then use ${%sv}",
+		fault := fmt.Sprintf("%q is not supported on prodigy values; assign to a shell variable first: v=${%s; then use ${%sv}",
 			s.src[i+2:start], s.src[start:closing(s.src, i)], s.src[i+2:start])
 		s.add(dotted, i, closing(s.src, i), &expr{root: name}, finding{codePlaceholder, fault})
 		return closing(s.src, i)
@@ -220,7 +220,7 @@ func (s *scanner) field(e *expr, written string) finding {
 		path := strings.TrimPrefix(written, "${"+e.root)
 		return finding{
 			codeUnknown,
-			fmt.Sprintf("unknown value %s (%s is a list: write ${%s[*]%s or ${%s[0]%s)", written, e.root, e.root,
+			fmt.Sprintf("unknown value %s (%s is a list: use ${%s[*]%s or ${%s[0]%s)", written, e.root, e.root,
 				path, e.root, path),
 		}
 	}
@@ -233,7 +233,7 @@ func (s *scanner) field(e *expr, written string) finding {
 	if is.Text {
 		return finding{
 			codeUnknown,
-			fmt.Sprintf("unknown value %s (each %s is a text here: write ${%s})", written, e.root, e.root),
+			fmt.Sprintf("unknown value %s (%s is a string here: use ${%s})", written, e.root, e.root),
 		}
 	}
 	if key := e.steps[0].key; !is.Seen && s.names.declared(key) && len(e.steps) == 1 {
@@ -292,7 +292,7 @@ func (s *scanner) unknown(start, rootEnd int) string {
 		return text + ": " + instead
 	}
 	if name == "merge" {
-		return text + `: write "workspace: git" at the root of the file, with which it is known in reduce and merge`
+		return text + `: add "workspace: git" at the root of the file, then it is known in reduce and merge`
 	}
 	if near := check.Nearest(name, names); near != "" {
 		return fmt.Sprintf("%s (did you mean ${%s%s?)", text, near, s.src[rootEnd:closing(s.src, start)])
@@ -324,11 +324,11 @@ func removed(name, rest, inside string) string {
 	}
 	switch name {
 	case "cmd":
-		return "write $(" + inside + ")"
+		return "use $(" + inside + ")"
 	case "date":
-		return "write $(date +" + inside + ")"
+		return "use $(date +" + inside + ")"
 	case "file":
-		return "write $(cat " + inside + ")"
+		return "use $(cat " + inside + ")"
 	case "json":
 		return "capture the text with capture_format: json, and name the field, as in ${<capture>.field}"
 	}
@@ -367,13 +367,13 @@ func (s *scanner) ofGit(start, rootEnd int) string {
 	const capture = "run git rev-parse HEAD with `capture: base`"
 	switch own := s.known("workspace"); {
 	case own && s.noShell:
-		return "no shell reads this text, so run " + command + " in a step before, with `capture: name`, and write ${name} here"
+		return "no shell expands this text, so run " + command + " in an earlier step with `capture: name`, and use ${name} here"
 	case own:
-		return "write " + command
+		return "use " + command
 	case s.noShell:
-		return "no shell reads this text, so " + capture + " in a step before, then " + command + " with `capture: name`, and write ${name} here"
+		return "no shell expands this text, so " + capture + " in an earlier step, then " + command + " with `capture: name`, and use ${name} here"
 	}
-	return "write " + command + ", and " + capture + " in a step before"
+	return "use " + command + ", and " + capture + " in an earlier step"
 }
 
 // source takes the expansion at i as one of the older tool, if it is one, and returns its end.
@@ -384,9 +384,9 @@ func (s *scanner) source(i, nameEnd int) (end int, ok bool) {
 	if instead == "" {
 		return 0, false
 	}
-	if command, ok := strings.CutPrefix(instead, "write $("); ok && s.noShell {
-		instead = "no shell reads this text, so run " + strings.TrimSuffix(command,
-			")") + " in a step before, with `capture: name`, and write ${name} here"
+	if command, ok := strings.CutPrefix(instead, "use $("); ok && s.noShell {
+		instead = "no shell expands this text, so run " + strings.TrimSuffix(command,
+			")") + " in an earlier step with `capture: name`, and use ${name} here"
 	}
 	return s.addUnknown(i, "unknown value "+s.src[i:end]+": "+instead), true
 }
