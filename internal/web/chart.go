@@ -263,17 +263,6 @@ func (p *plot) open(b view.Period, height float64) rect {
 	return r
 }
 
-// classes are the CSS classes of attempts by outcome, and the words for tooltips.
-var classes = [...]struct{ class, word string }{
-	succeeded: {"ok", "succeeded"},
-	retried:   {"again", "failed (retried)"},
-	failed:    {"bad", "failed"},
-	stopped:   {"stopped", "was stopped, or running when prodigy died"},
-	lost:      {"stopped", "was lost with its worker"},
-
-	unended: {"unended", "is running"},
-}
-
 func (p *plot) attempt(s span, y, h float64) []rect {
 	how := classes[s.Outcome]
 	x := p.x(s.From)

@@ -142,3 +142,5 @@ func attemptOf(list []*attempt, c *command) *attempt {
 	}
 	return found
 }
+
+func (d itemPage) action(id string) string { return itemURL(d.Place.ID, id, d.Item.ItemID) }

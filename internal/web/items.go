@@ -1,11 +1,8 @@
 package web
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
 
 	"prodigy/internal/events"
@@ -13,57 +10,8 @@ import (
 	"prodigy/internal/view"
 )
 
-// Item is an item of a job as it may be shown.
-type Item struct {
-	ID    string
-	Index int
-	Label string // what it is called besides its id; empty means nothing
-	Data  json.RawMessage
-}
-
 // itemsListed is the number of items on a page.
 const itemsListed = 50
-
-// itemQuery is what a list of items is asked for.
-type itemQuery struct {
-	State   view.Status // empty: any
-	Name    string      // in the id or the label, in any case of its letters
-	Failure string      // in the last failure, likewise
-	Page    int         // from 1
-}
-
-func itemQueryOf(v url.Values) itemQuery {
-	q := itemQuery{
-		State: view.Status(v.Get("state")), Name: strings.TrimSpace(v.Get("q")),
-		Failure: strings.TrimSpace(v.Get("failure")), Page: 1,
-	}
-	if n, err := strconv.Atoi(v.Get("page")); err == nil && n > 0 {
-		q.Page = n
-	}
-	return q
-}
-
-// url returns the address of the list.
-func (q itemQuery) url(job string) string {
-	v := url.Values{}
-	for key, value := range map[string]string{"state": string(q.State), "q": q.Name, "failure": q.Failure} {
-		if value != "" {
-			v.Set(key, value)
-		}
-	}
-	if q.Page > 1 {
-		v.Set("page", strconv.Itoa(q.Page))
-	}
-	to := url.URL{Path: "/jobs/" + job + "/items", RawQuery: v.Encode()}
-	return to.String()
-}
-
-// named reports whether the item is one that is asked for by name.
-func (q itemQuery) named(it Item) bool {
-	name := strings.ToLower(q.Name)
-	return name == "" || strings.Contains(strings.ToLower(it.ID), name) || strings.Contains(strings.ToLower(it.Label),
-		name)
-}
 
 // itemRow is an item in the list.
 type itemRow struct {
@@ -201,27 +149,6 @@ func stateChoices(place jobs.Job, j *view.Job, q itemQuery) []stateChoice {
 	return list
 }
 
-// causeSought is how much of the text of a failure the items of a group are searched by.
-const causeSought = 300
-
-// failuresURL returns the address of the list of the items that failed for the same cause.
-func failuresURL(job string, g view.FailureGroup) string {
-	return itemQuery{State: g.ItemStatus(), Failure: events.Clip(g.Title(), causeSought)}.url(job)
-}
-
-// statusWord returns the word for the status of an item.
-func statusWord(s view.Status) string {
-	switch s {
-	case "":
-		return "all"
-	case view.Succeeded:
-		return "succeeded"
-	case view.Pending, view.Unseen:
-		return "to go"
-	}
-	return string(s)
-}
-
 // Title says which items are listed.
 func (l itemList) Title() string {
 	if l.Query.State == "" {
@@ -230,13 +157,9 @@ func (l itemList) Title() string {
 	return fmt.Sprintf("Items: %s", statusWord(l.Query.State))
 }
 
-// stateOf returns the state of a job that is shown.
-func stateOf(j *view.Job, running bool) string {
-	switch {
-	case running:
-		return "running"
-	case j.State == view.Running:
-		return "killed"
-	}
-	return string(j.State)
+// named reports whether the item is one that is asked for by name.
+func (q itemQuery) named(it Item) bool {
+	name := strings.ToLower(q.Name)
+	return name == "" || strings.Contains(strings.ToLower(it.ID), name) || strings.Contains(strings.ToLower(it.Label),
+		name)
 }

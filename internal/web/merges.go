@@ -3,11 +3,7 @@ package web
 import (
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
-	"prodigy/internal/events"
-	"prodigy/internal/retry"
 	"prodigy/internal/view"
 )
 
@@ -34,104 +30,6 @@ type collision struct {
 type commit struct {
 	view.Merged
 	Subject string
-}
-
-// bar is a rectangle of a track.
-type bar struct {
-	From, To time.Duration
-	Class    string
-	Title    string
-}
-
-// track is a row of bars, of one who does one thing after another.
-type track struct {
-	bars  []bar
-	cells []cell // what it did in each of the equal parts of the axis
-}
-
-// queue collects what is drawn of the merge queue.
-type queue struct {
-	merger, verify track
-	depths         [columns]int // how many waited, at most
-	depth          int          // how many wait since the last change
-	last           int          // its column
-}
-
-func newQueue(width int) queue {
-	return queue{merger: track{cells: make([]cell, width)}, verify: track{cells: make([]cell, width)}}
-}
-
-// addTo adds a bar to a track. Bad says that it is about a failure.
-func (p *plot) addTo(t *track, b bar, bad bool) {
-	if len(t.bars) <= p.kept.spans {
-		t.bars = append(t.bars, b)
-	}
-	p.fillCells(t.cells, b.From, b.To, bad)
-}
-
-// queued draws what a record has changed in the merge queue, whose length was depth and in which verify ran, if it
-// did.
-func (p *plot) queued(r events.Record, now time.Duration, depth int, verify *view.Verify) {
-	m := &p.job.Merges
-	p.deepen(now)
-	switch e := r.Event.(type) {
-	case events.WorktreeMerged:
-		took := time.Duration(e.DurationMS)
-		title := fmt.Sprintf("%s merged as %.10s after %s", namesOf(e.ItemIDs), e.Head, exactly(took))
-		p.addTo(&p.queue.merger, bar{max(now-took, 0), now, "ok", title}, false)
-	case events.AgentFailed:
-		if p.job.Unmerged() == depth {
-			break
-		}
-		class, what := "again", "was not taken: "+string(e.ErrorType)
-		if e.ErrorType == retry.TypeMergeConflict {
-			class, what = "bad", e.Error
-		}
-		p.addTo(&p.queue.merger, bar{now, now, class, e.ItemID + ": " + cut(what, itemShown)}, true)
-	}
-	if verify == nil || m.Verifying == verify {
-		return
-	}
-	if _, ended := r.Event.(events.VerifyCompleted); !ended {
-		p.verified(verify, now, stopped)
-		return
-	}
-	if last := m.Verifies.List[len(m.Verifies.List)-1]; last.Passed {
-		p.verifiedAs(verify, now, "ok", "passed")
-	} else {
-		p.verifiedAs(verify, now, "bad", "failed in "+last.Step+": "+cut(last.Error, itemShown))
-	}
-}
-
-// verified draws a run of verify that has no end of its own in the log.
-func (p *plot) verified(v *view.Verify, now time.Duration, o outcome) {
-	p.verifiedAs(v, now, classes[o].class, classes[o].word)
-}
-
-func (p *plot) verifiedAs(v *view.Verify, now time.Duration, class, how string) {
-	since := p.axis.at(v.Began)
-	title := fmt.Sprintf("verify of %s %s after %s", namesOf(v.ItemIDs), how, exactly(now-since))
-	p.addTo(&p.queue.verify, bar{since, now, class, title}, class == "bad")
-}
-
-// deepen notes how many items wait to be merged from now on.
-func (p *plot) deepen(now time.Duration) {
-	q := &p.queue
-	at := p.part(now, columns)
-	for i := q.last + 1; i <= at; i++ {
-		q.depths[i] = q.depth
-	}
-	q.last, q.depth = at, p.job.Unmerged()
-	q.depths[at] = max(q.depths[at], q.depth)
-}
-
-// namesOf names a few items.
-func namesOf(ids []string) string {
-	const few = 8
-	if len(ids) <= few {
-		return strings.Join(ids, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(ids[:few], ", "), len(ids)-few)
 }
 
 // The merge queue is drawn as a row of merges, one of runs of verify, and below how many items wait.

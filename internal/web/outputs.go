@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
-	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"prodigy/internal/events"
@@ -123,55 +121,8 @@ func (c *command) cut() {
 	}
 }
 
-// shownText returns what a command printed for people: without what steers a terminal, and of a line that is written
-// again and again over itself the last state.
-func shownText(text []byte) string {
-	var b strings.Builder
-	for line := range bytes.Lines(bytes.ToValidUTF8(text, []byte("\ufffd"))) {
-		end := ""
-		if bytes.HasSuffix(line, []byte("\n")) {
-			end = "\n"
-		}
-		line = bytes.TrimRight(line, "\r\n")
-		if i := bytes.LastIndexByte(line, '\r'); i >= 0 {
-			line = line[i+1:]
-		}
-		b.Write(plain(line))
-		b.WriteString(end)
-	}
-	return b.String()
-}
-
-// roughSize prints a number of bytes for people.
-func roughSize(n int64) string {
-	switch {
-	case n >= 10<<20:
-		return fmt.Sprintf("%d MiB", n>>20)
-	case n >= 10<<10:
-		return fmt.Sprintf("%d KiB", n>>10)
-	}
-	return fmt.Sprintf("%d bytes", n)
-}
-
 // outputMost is how much of an output a page shows. Beyond that there is prodigy logs.
 const outputMost = 4 << 20
-
-// outputURL returns the address of all that an attempt, or a command of it, has printed.
-func outputURL(job, item string, attempt, command int) string {
-	v := url.Values{"item": {item}}
-	if attempt > 0 {
-		v.Set("attempt", strconv.Itoa(attempt))
-	}
-	if command > 0 {
-		v.Set("command", strconv.Itoa(command))
-	}
-	return "/jobs/" + url.PathEscape(job) + "/output?" + v.Encode()
-}
-
-// stepURL is outputURL of a step of setup or reduce.
-func stepURL(job string, s view.Step) string {
-	return "/jobs/" + url.PathEscape(job) + "/output?" + url.Values{"phase": {s.Phase}, "step": {s.Name}}.Encode()
-}
 
 // output writes what the steps of an item have printed as plain text, of one attempt or command if the request names
 // it, or what a step of setup or reduce has printed.

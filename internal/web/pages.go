@@ -1,42 +1,92 @@
 package web
 
 import (
-	_ "embed"
+	"crypto/subtle"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"html/template"
+	"iter"
+	"net"
 	"net/http"
-	"net/url"
-	"slices"
-	"strings"
 	"time"
 
-	"prodigy/internal/dlq"
-	"prodigy/internal/events"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
+	"prodigy/internal/outputs"
 	"prodigy/internal/view"
 )
 
-// page is one page: the name of its template and its data.
-type page struct {
-	Title string
-	Name  string // of the template of its middle
-	Live  string // address of the stream that replaces the middle; empty if it stays as it is
-	Ended bool   // nothing comes in the stream until somebody runs the job again
-	Back  string // address of the job that an error is about; empty means none
-	Data  any
-	Token string // for the forms
-	Acts  bool   // there are forms that start something
-	Home  string // version, for the foot
+// Server serves the pages. Every request needs the token, so that other users of the machine see nothing. Opening a
+// page with the token in the address sets a cookie instead.
+type Server struct {
+	Token   string
+	Hosts   []string // the host:port values that requests may use, against DNS rebinding
+	Version string
+	Data    Data
+	Limits  Limits
 
-	Middle template.HTML
+	ReadOnly bool // nothing can be started from the pages
+	Dirs     bool // the list says in which directory each job was started
+
+	every time.Duration // between two updates of the page of a job; 0 means jobEvery
+
+	form string // token that forms must send, new for each server, against CSRF
 }
 
-// itemURL returns the address of a page about an item. The item is in the query, since browsers would resolve . and ..
-// in a path.
-func itemURL(job, page, item string) string {
-	return "/jobs/" + url.PathEscape(job) + "/" + page + "?" + url.Values{"item": {item}}.Encode()
+// Data are the functions that the pages get their data from.
+type Data struct {
+	Jobs    func() ([]jobs.Job, error)
+	Find    func(id string) (jobs.Job, error)
+	Summary func(jobs.Job) (job.Summary, error)
+	Explain func(j jobs.Job, item string) (view.Explanation, json.RawMessage, error)
+	Report  func(jobs.Job) ([]byte, error)
+
+	// Outputs yields what the steps of a job have printed.
+	Outputs func(jobs.Job, outputs.Query) iter.Seq2[outputs.Entry, error]
+
+	// EachItem yields the items of a job in order, of those that are wanted by index. The others are not decoded.
+	EachItem func(j jobs.Job, wanted func(index int) bool) iter.Seq2[Item, error]
+
+	// Labels returns what items of a job are called, for a page that shows a few of them again and again.
+	Labels func(jobs.Job) Labels
+
+	// Items returns a function that says what an item of a job is called besides its id, "" for nothing, and its data
+	// as it may be shown.
+	Items func(jobs.Job) func(id string, item json.RawMessage) (label string, shown json.RawMessage)
+
+	Start func(jobs.Job, Action) error // starts the command of an action, which outlives the server
+}
+
+// Labels are what the items of a job are called besides their ids.
+type Labels interface {
+	Label(index int) string // "" for nothing
+	Close() error
+}
+
+// Item is an item of a job as it may be shown.
+type Item struct {
+	ID    string
+	Index int
+	Label string // what it is called besides its id; empty means nothing
+	Data  json.RawMessage
+}
+
+// Limits bound the resources that a client can use, with or without the token.
+type Limits struct {
+	Header      time.Duration // to read the header of a request
+	Read        time.Duration // to read header and body
+	Write       time.Duration // to write a response, or one event of a stream
+	Idle        time.Duration // between two requests
+	HeaderBytes int
+	Connections int // at the same time; further ones wait
+}
+
+// DefaultLimits returns limits that ordinary use of a browser does not reach.
+func DefaultLimits() Limits {
+	return Limits{
+		Header: 10 * time.Second, Read: 30 * time.Second, Write: time.Minute,
+		Idle: 2 * time.Minute, HeaderBytes: 64 << 10, Connections: 128,
+	}
 }
 
 // of returns a handler of requests about a job.
@@ -93,228 +143,6 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, p page)
 	_, _ = w.Write(render("layout", p))
 }
 
-// jobsListed is the number of jobs in the list, the newest ones.
-const jobsListed = 50
-
-// row is a job in the list.
-type row struct {
-	job.Summary
-	Dir   string // in which it was started, where jobs of all directories are listed
-	Error string // why it cannot be read
-}
-
-// Badge returns the badge of the job.
-func (r row) Badge() badge {
-	return badgeOf(r.State, r.Metrics.Failed+r.Metrics.Rejected, r.Metrics.Skipped)
-}
-
-func (s *Server) list() (page, error) {
-	p := page{Title: "Jobs", Name: "jobs", Live: "/live/jobs"}
-	all, err := s.Data.Jobs()
-	if err != nil {
-		return p, err
-	}
-	rows := make([]row, 0, jobsListed)
-	for _, j := range all[:min(len(all), jobsListed)] {
-		sum, err := s.Data.Summary(j)
-		r := row{Summary: sum}
-		if err != nil {
-			r.Job, r.Error = j, err.Error()
-		} else if s.Dirs {
-			r.Dir = dirOf(j)
-		}
-		rows = append(rows, r)
-	}
-	p.Data = struct {
-		Rows []row
-		More int
-		Dirs bool
-	}{rows, len(all) - len(rows), s.Dirs}
-	return p, nil
-}
-
-// dirOf returns the directory in which a job was started, "" if it is not known.
-func dirOf(j jobs.Job) string {
-	meta, err := j.ReadMeta()
-	if err != nil {
-		return ""
-	}
-	return meta.Dir
-}
-
-// standing is the data of the page of a job.
-type standing struct {
-	Place     jobs.Job
-	Job       *view.Job
-	State     string
-	Now       time.Time
-	Labels    map[int]string // of the items that are named, by index
-	Remaining *view.Estimate
-	Rate      string
-	Mine      bool          // it belongs to the user whose server this is
-	Letters   int           // dead letters
-	Dir       string        // in which the job was started
-	Merging   int           // items whose work waits to be merged
-	Reduces   bool          // it has a reduce phase
-	Started   []started     // from the pages, the newest first
-	Charts    template.HTML // empty: the page keeps those that it has
-	Unproven  bool          // it waits for somebody to accept that too few of the first items have succeeded
-}
-
-// breakersShown bounds the breakers of keys that are named.
-const breakersShown = 5
-
-// Notices says what holds the job back.
-func (s standing) Notices() []string {
-	var list []string
-	j, now := s.Job, s.Now
-	if s.State == string(view.Running) {
-		list = j.Holding(now)
-		if j.Stopping() != "" {
-			list[0] = "the job is " + list[0]
-		}
-		for i, text := range list {
-			list[i] = sentence(text)
-		}
-	}
-	breakers := j.Breakers()
-	for _, b := range breakers[:min(len(breakers), breakersShown)] {
-		of := ""
-		if b.Scope != events.WorkflowScope {
-			of = " of step " + b.Scope
-		}
-		if b.Key != "" {
-			of += " for " + events.Clip(b.Key, 80)
-		}
-		text := fmt.Sprintf("The circuit breaker%s is %s", of, b.State)
-		if s.State == string(view.Running) && b.Until.After(now) {
-			text += ", and tests in " + view.Rough(b.Until.Sub(now))
-		}
-		list = append(list, text+".")
-	}
-	switch more := len(breakers) - breakersShown; {
-	case more == 1:
-		list = append(list, "1 more circuit breaker is not closed.")
-	case more > 1:
-		list = append(list, fmt.Sprintf("%s more circuit breakers are not closed.", number(more)))
-	}
-	return list
-}
-
-// sentence begins a text with a capital, and ends it.
-func sentence(text string) string {
-	if text == "" {
-		return ""
-	}
-	return strings.ToUpper(text[:1]) + text[1:] + "."
-}
-
-func (s *Server) job(_ *http.Request, place jobs.Job) (page, error) {
-	seen, charts, err := drawn(place)
-	if err != nil {
-		return page{}, err
-	}
-	labels := s.Data.Labels(place)
-	defer func() { _ = labels.Close() }() // only read from
-	return jobPage(place, seen, labels, charts, time.Now()), nil
-}
-
-// drawn returns the view of a job as its log has it now, and its charts.
-func drawn(place jobs.Job) (*view.Job, template.HTML, error) {
-	var now time.Time
-	if place.Running() {
-		now = time.Now()
-	}
-	return chartsOf(events.Read(place.EventsDir()), now)
-}
-
-func jobPage(place jobs.Job, seen *view.Job, labels Labels, charts template.HTML, now time.Time) page {
-	st := standing{
-		Place: place, Job: seen, State: stateOf(seen,
-			place.Running()), Now: now, Labels: map[int]string{}, Mine: place.Own(),
-		Letters: seen.Counts.Failed + seen.Counts.Rejected, Started: startedIn(place), Charts: charts,
-	}
-	st.Reduces = slices.ContainsFunc(seen.Phases,
-		func(p view.Phase) bool { return p.Name == "reduce" || p.Name == "merge" })
-	st.Merging, _ = seen.Merging(now)
-	st.Dir = dirOf(place)
-	name := func(index int) { st.Labels[index] = labels.Label(index) }
-	for _, a := range seen.InFlight() {
-		name(a.Index)
-	}
-	for _, a := range seen.Slowest {
-		name(a.Index)
-	}
-	for _, g := range seen.Failures.Groups() {
-		name(g.Example.ItemIndex)
-	}
-	if e, ok := seen.Remaining(now); ok && st.State == "running" {
-		st.Remaining = &e
-	}
-	if rate := seen.Rate(now); rate > 0 && st.State == "running" {
-		st.Rate = fmt.Sprintf("%.1f", rate)
-	}
-	ended := st.State != string(view.Running)
-	if ended {
-		st.Unproven, _ = job.AwaitsAccept(place) // a log that cannot be read has no page
-	}
-	return page{
-		Title: seen.Workflow + " · " + place.ID, Name: "job", Live: "/live/jobs/" + url.PathEscape(place.ID),
-		Ended: ended, Data: st,
-	}
-}
-
-func (s *Server) letters(_ *http.Request, place jobs.Job) (page, error) {
-	var list []letter
-	more := 0
-	shown := s.Data.Items(place)
-	for e, err := range dlq.Each(place.DLQFile()) {
-		switch {
-		case err != nil:
-			return page{}, err
-		case len(list) < lettersListed:
-			l := letter{Entry: e}
-			l.Label, l.Item = shown(e.ItemID, e.Item)
-			list = append(list, l)
-		default:
-			more++
-		}
-	}
-	return page{Title: "Dead letters · " + place.ID, Name: "letters", Data: struct {
-		Place   jobs.Job
-		Letters []letter
-		More    int
-		Mine    bool
-	}{place, list, more, place.Own()}}, nil
-}
-
-// letter is a dead letter as it is shown.
-type letter struct {
-	dlq.Entry
-	Label string
-}
-
-// lettersListed is the number of dead letters on a page.
-const lettersListed = 500
-
-func (s *Server) letter(r *http.Request, place jobs.Job) (page, error) {
-	item := itemOf(r)
-	e, found, err := dlq.Find(place.DLQFile(), item)
-	switch {
-	case err != nil:
-		return page{}, err
-	case !found:
-		return page{}, fmt.Errorf("%w: job %s has no dead letter %q", errNoItem, place.ID, item)
-	}
-	l := letter{Entry: e}
-	l.Label, l.Item = s.Data.Items(place)(e.ItemID, e.Item)
-	return page{Title: e.ItemID + " · " + place.ID, Name: "letter", Data: struct {
-		Place jobs.Job
-		letter
-		Mine bool
-	}{place, l, place.Own()}}, nil
-}
-
 // itemOf returns the item that a request names, in the path or in the query.
 func itemOf(r *http.Request) string {
 	if item := r.PathValue("item"); item != "" {
@@ -323,13 +151,34 @@ func itemOf(r *http.Request) string {
 	return r.URL.Query().Get("item")
 }
 
-func (s *Server) report(w http.ResponseWriter, r *http.Request, place jobs.Job) {
-	made, err := s.Data.Report(place)
-	if err != nil {
-		s.fail(w, r, err)
-		return
+// refusal returns why nothing is started for a request, or nil.
+func (s *Server) refusal(r *http.Request) error {
+	if s.ReadOnly {
+		return errReadOnly
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
-	_, _ = w.Write(made)
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
+		return errRemote
+	}
+	return nil
 }
+
+var (
+	errReadOnly = errors.New("this server only shows jobs: it was started with --read-only")
+	errRemote   = errors.New("only a browser on the machine of the server can start something")
+	errNotMine  = errors.New("the job belongs to another user")
+)
+
+// stateOf returns the state of a job that is shown.
+func stateOf(j *view.Job, running bool) string {
+	switch {
+	case running:
+		return "running"
+	case j.State == view.Running:
+		return "killed"
+	}
+	return string(j.State)
+}
+
+// same compares secrets in constant time.
+func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"time"
 
-	"prodigy/internal/events"
 	"prodigy/internal/view"
 )
 
@@ -116,155 +115,6 @@ func newPlot(a *axis, workers int, kept bounds) *plot {
 	return p
 }
 
-func (p *plot) see(r events.Record) {
-	now := p.axis.at(r.Time)
-	p.goTo(p.part(now, columns))
-	runs, depth, verify := p.job.Runs, p.job.Unmerged(), p.job.Merges.Verifying
-	p.job.Apply(r)
-	p.queued(r, now, depth, verify)
-	p.limited(r, now, p.job.Runs != runs)
-	switch e := r.Event.(type) {
-	case events.JobResumed:
-		for index := range p.runs {
-			if !e.IsAttached(index) {
-				p.close(index, now, stopped)
-			}
-		}
-	case events.AgentStarted:
-		p.stopWaiting(e.ItemIndex, now)
-		s := &span{From: now, lane: lane{slot: e.Worker}, ItemID: e.ItemID, Number: e.Attempt, fleet: e.Fleet}
-		if e.Fleet {
-			s.lane.slot = 0 // it waits for a worker
-		}
-		p.runs[e.ItemIndex], p.byID[e.ItemID] = s, s
-	case events.StepRetrying:
-		p.stepWaits(e, now)
-	case events.AgentPlaced:
-		if s := p.runs[e.ItemIndex]; s != nil {
-			s.lane, s.From = lane{e.Node, e.Slot}, now
-			p.at(e.Node, e.Host)
-		}
-	}
-	if end, ok := events.EndOf(r.Event); ok && end.How != events.Reused && end.How != events.Superseded {
-		p.ended(end, now)
-	}
-}
-
-// ended draws an attempt that has ended, and counts what it means for its item.
-func (p *plot) ended(end events.End, now time.Duration) {
-	if s := p.runs[end.Index]; end.How == events.Lost && s != nil && s.lane.node == "" {
-		s.lane.node = end.Node
-		p.at(end.Node, end.Host)
-	}
-	if !end.How.GivenBack() {
-		p.at(end.Node, end.Host)
-		p.ran(end, now)
-	}
-	how := outcomeOf(end)
-	p.cols[p.part(now, columns)].ended[how]++
-	p.close(end.Index, now, how)
-	if how == retried {
-		p.waiting[end.Index] = now
-	}
-}
-
-func outcomeOf(end events.End) outcome {
-	if end.How == events.Failed && !end.Settles {
-		return retried
-	}
-	return outcomes[end.How]
-}
-
-var outcomes = map[events.How]outcome{
-	events.Succeeded: succeeded, events.Failed: failed, events.Stopped: stopped, events.Lost: lost,
-}
-
-// ran notes where an attempt ran that ends now. One that ends soon is placed nowhere before.
-func (p *plot) ran(end events.End, now time.Duration) {
-	if s := p.runs[end.Index]; s != nil && end.Node != "" {
-		s.lane = lane{end.Node, end.Slot}
-		s.From = max(s.From, now-end.Took)
-	}
-}
-
-// waitsKept bounds the waits of one attempt.
-const waitsKept = 20
-
-func (p *plot) stepWaits(e events.StepRetrying, now time.Duration) {
-	if s := p.byID[e.ItemID]; s != nil && len(s.Waits) < waitsKept {
-		s.Waits = append(s.Waits, wait{From: now, To: now + time.Duration(e.DelayMS)})
-	}
-}
-
-func (p *plot) close(index int, now time.Duration, o outcome) {
-	s := p.runs[index]
-	if s == nil {
-		return // rejected by the breaker
-	}
-	delete(p.runs, index)
-	delete(p.byID, s.ItemID)
-	p.draw(s, now, o)
-}
-
-// draw adds an attempt that has ended.
-func (p *plot) draw(s *span, now time.Duration, o outcome) {
-	s.To, s.Outcome = now, o
-	if s.lane == (lane{}) {
-		return // it never came to a worker
-	}
-	if s.lane.node != "" {
-		p.count(s.lane.node, o)
-	}
-	p.fill(s)
-	if p.many = p.many || len(p.spans) == p.kept.spans; p.many {
-		p.spans = nil
-		return
-	}
-	p.spans = append(p.spans, *s)
-}
-
-// tally returns the counts of a worker of a fleet.
-func (p *plot) tally(node string) *tally {
-	t := p.nodes[node]
-	if t == nil {
-		t = new(tally)
-		p.nodes[node] = t
-	}
-	return t
-}
-
-// at notes the machine of a worker.
-func (p *plot) at(node, host string) {
-	if host != "" {
-		p.tally(node).host = host
-	}
-}
-
-// count counts an attempt of a worker of a fleet.
-func (p *plot) count(node string, o outcome) {
-	t := p.tally(node)
-	t.attempts++
-	switch o {
-	case lost:
-		t.lost++
-	case stopped:
-		t.back++
-	}
-}
-
-// fill adds the span to the summary of its lane.
-func (p *plot) fill(s *span) {
-	cells := p.lanes[s.lane]
-	if cells == nil {
-		if len(p.lanes) == lanesKept {
-			return
-		}
-		cells = make([]cell, p.width)
-		p.lanes[s.lane] = cells
-	}
-	p.fillCells(cells, s.From, s.To, s.Outcome == failed || s.Outcome == retried || s.Outcome == lost)
-}
-
 // fillCells adds something that took time, and has failed if bad, to the parts of the axis.
 func (p *plot) fillCells(lane []cell, start, end time.Duration, bad bool) {
 	each := p.length / time.Duration(p.width)
@@ -279,44 +129,75 @@ func (p *plot) fillCells(lane []cell, start, end time.Duration, bad bool) {
 	}
 }
 
-func (p *plot) stopWaiting(index int, now time.Duration) {
-	from, ok := p.waiting[index]
-	if !ok {
-		return
-	}
-	delete(p.waiting, index)
-	p.changes[p.part(from, columns)]++
-	p.changes[p.part(now, columns)+1]--
-}
-
 // part returns the index of the part that t lies in, of n equal parts of the axis.
 func (p *plot) part(t time.Duration, n int) int {
 	return int(min(max(float64(t)/float64(p.length), 0)*float64(n), float64(n-1)))
 }
 
-// finish ends the attempts and waits that have no end in the log, and adds up the columns. Running says that
-// the job goes on.
-func (p *plot) finish(running bool) {
-	how := stopped
-	if running {
-		how = unended
-	}
-	if v := p.job.Merges.Verifying; v != nil {
-		p.verified(v, p.length, how)
-	}
-	p.deepen(p.length)
-	for index := range p.runs {
-		p.close(index, p.length, how)
-	}
-	for index := range p.waiting {
-		p.stopWaiting(index, p.length)
-	}
-	finished, bad, waits := 0, 0, 0
-	for i := range p.cols {
-		c := &p.cols[i]
-		finished += c.ended[succeeded] + c.ended[failed]
-		bad += c.ended[failed]
-		waits += p.changes[i]
-		c.finished, c.failedSoFar, c.waiting = finished, bad, waits
-	}
+// bar is a rectangle of a track.
+type bar struct {
+	From, To time.Duration
+	Class    string
+	Title    string
+}
+
+// track is a row of bars, of one who does one thing after another.
+type track struct {
+	bars  []bar
+	cells []cell // what it did in each of the equal parts of the axis
+}
+
+// queue collects what is drawn of the merge queue.
+type queue struct {
+	merger, verify track
+	depths         [columns]int // how many waited, at most
+	depth          int          // how many wait since the last change
+	last           int          // its column
+}
+
+func newQueue(width int) queue {
+	return queue{merger: track{cells: make([]cell, width)}, verify: track{cells: make([]cell, width)}}
+}
+
+// limits are how many agents ran at once and how often they started, and what limited both.
+type limits struct {
+	cols    [columns]limitColumn
+	filled  int // the column of the last record
+	running int
+	slots   int // how many agents may run at once; 0 while those of a fleet are not known
+
+	// Starts in a second that are allowed, whatever their keys are; 0 if there is no limit, or the log does not
+	// have it.
+	rate float64
+
+	adapts  float64  // that of the adaptive limit
+	fixed   float64  // that of the workflow
+	rates   []string // of the workflow, also those that are drawn nowhere
+	changes []change
+	more    int  // changes that are not drawn
+	turns   bool // starts have turns
+	adapted bool // the number of slots is found out
+}
+
+// limitColumn is one of the equal parts of the axis.
+type limitColumn struct {
+	running, slots, starts int // running, and slots: the most of them
+	rate                   float64
+}
+
+// change is a change of a limit, and why.
+type change struct {
+	at   time.Duration
+	text string
+}
+
+// classes are the CSS classes of attempts by outcome, and the words for tooltips.
+var classes = [...]struct{ class, word string }{
+	succeeded: {"ok", "succeeded"},
+	retried:   {"again", "failed (retried)"},
+	failed:    {"bad", "failed"},
+	stopped:   {"stopped", "was stopped, or running when prodigy died"},
+	lost:      {"stopped", "was lost with its worker"},
+
+	unended: {"unended", "is running"},
 }

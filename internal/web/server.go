@@ -10,70 +10,20 @@
 package web
 
 import (
+	"context"
 	"crypto/rand"
-	"crypto/subtle"
-	_ "embed"
-	"encoding/json"
-	"iter"
+	"errors"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
-	"prodigy/internal/job"
+	"golang.org/x/net/netutil"
+	"golang.org/x/sync/errgroup"
+
 	"prodigy/internal/jobs"
-	"prodigy/internal/outputs"
-	"prodigy/internal/view"
 )
-
-// Server serves the pages. Every request needs the token, so that other users of the machine see nothing. Opening a
-// page with the token in the address sets a cookie instead.
-type Server struct {
-	Token   string
-	Hosts   []string // the host:port values that requests may use, against DNS rebinding
-	Version string
-	Data    Data
-	Limits  Limits
-
-	ReadOnly bool // nothing can be started from the pages
-	Dirs     bool // the list says in which directory each job was started
-
-	every time.Duration // between two updates of the page of a job; 0 means jobEvery
-
-	form string // token that forms must send, new for each server, against CSRF
-}
-
-// Data are the functions that the pages get their data from.
-type Data struct {
-	Jobs    func() ([]jobs.Job, error)
-	Find    func(id string) (jobs.Job, error)
-	Summary func(jobs.Job) (job.Summary, error)
-	Explain func(j jobs.Job, item string) (view.Explanation, json.RawMessage, error)
-	Report  func(jobs.Job) ([]byte, error)
-
-	// Outputs yields what the steps of a job have printed.
-	Outputs func(jobs.Job, outputs.Query) iter.Seq2[outputs.Entry, error]
-
-	// EachItem yields the items of a job in order, of those that are wanted by index. The others are not decoded.
-	EachItem func(j jobs.Job, wanted func(index int) bool) iter.Seq2[Item, error]
-
-	// Labels returns what items of a job are called, for a page that shows a few of them again and again.
-	Labels func(jobs.Job) Labels
-
-	// Items returns a function that says what an item of a job is called besides its id, "" for nothing, and its data
-	// as it may be shown.
-	Items func(jobs.Job) func(id string, item json.RawMessage) (label string, shown json.RawMessage)
-
-	Start func(jobs.Job, Action) error // starts the command of an action, which outlives the server
-}
-
-// Labels are what the items of a job are called besides their ids.
-type Labels interface {
-	Label(index int) string // "" for nothing
-	Close() error
-}
 
 // Handler returns the handler of all routes. Call it once.
 func (s *Server) Handler() http.Handler {
@@ -157,9 +107,6 @@ func sameOrigin(r *http.Request) bool {
 
 func (s *Server) isToken(text string) bool { return same(text, s.Token) }
 
-// same compares secrets in constant time.
-func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
-
 // cookieName returns a cookie name for the port, since all ports of a host share their cookies.
 func cookieName(host string) string {
 	_, port, err := net.SplitHostPort(host)
@@ -184,4 +131,31 @@ func (s *Server) welcome(w http.ResponseWriter, r *http.Request) {
 func (s *Server) known(r *http.Request) bool {
 	cookie, err := r.Cookie(cookieName(r.Host))
 	return err == nil && s.isToken(cookie.Value)
+}
+
+// Serve serves requests until ctx ends; then the streams end too.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	g, ctx := errgroup.WithContext(ctx)
+	server := s.http(ctx)
+	g.Go(func() error {
+		<-ctx.Done()
+		return server.Close()
+	})
+	g.Go(func() error {
+		err := server.Serve(netutil.LimitListener(listener, s.Limits.Connections))
+		if !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+func (s *Server) http(ctx context.Context) *http.Server {
+	l := s.Limits
+	return &http.Server{
+		Handler: s.Handler(), BaseContext: func(net.Listener) context.Context { return ctx },
+		ReadHeaderTimeout: l.Header, ReadTimeout: l.Read, WriteTimeout: l.Write,
+		IdleTimeout: l.Idle, MaxHeaderBytes: l.HeaderBytes,
+	}
 }

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
@@ -37,6 +35,21 @@ var script []byte
 var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(functions).ParseFS(layouts, "*.html"))
 })
+
+// page is one page: the name of its template and its data.
+type page struct {
+	Title string
+	Name  string // of the template of its middle
+	Live  string // address of the stream that replaces the middle; empty if it stays as it is
+	Ended bool   // nothing comes in the stream until somebody runs the job again
+	Back  string // address of the job that an error is about; empty means none
+	Data  any
+	Token string // for the forms
+	Acts  bool   // there are forms that start something
+	Home  string // version, for the foot
+
+	Middle template.HTML
+}
 
 // render executes a template.
 func render(name string, data any) []byte {
@@ -98,33 +111,6 @@ func widen(x, w float64) string {
 	return fmt.Sprintf("%.1f", max(math.Round(10*(x+w))-math.Round(10*x), 1)/10)
 }
 
-// number prints n with its digits in groups of three.
-func number(n int) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "\u202f" + text[i:]
-	}
-	return text
-}
-
-// roughly prints a duration with at most two units.
-func roughly(d time.Duration) string {
-	switch {
-	case d >= time.Hour:
-		d = d.Round(time.Minute)
-	case d >= time.Minute:
-		d = d.Round(time.Second)
-	case d >= time.Second:
-		d = d.Round(100 * time.Millisecond)
-	case d >= time.Millisecond:
-		d = d.Round(time.Millisecond)
-	}
-	return duration.Format(d)
-}
-
-// exactly prints a duration in milliseconds.
-func exactly(d time.Duration) string { return duration.Format(d.Round(time.Millisecond)) }
-
 // badge is the state of a job as people see it. A job whose items did not all succeed is never shown as one
 // that completed.
 type badge struct{ Text, Class string }
@@ -143,36 +129,17 @@ func badgeOf(state string, failed, skipped int) badge {
 	return badge{state, state}
 }
 
-// plain removes from the texts of a page what is meant for a terminal, such as colours, and replaces the
-// characters that turn the direction of text, with which the name of an item could look like another. The
-// pages themselves have none of that.
-func plain(page []byte) []byte {
-	return bytes.Map(func(r rune) rune {
-		switch {
-		case r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069':
-			return utf8.RuneError
-		case r != '\n' && r != '\t' && unicode.IsControl(r):
-			return -1
-		}
-		return r
-	}, withoutColours(page))
+// button is a form that consists of a button.
+type button struct {
+	Action, Token   string
+	ID, Text, Title string
+	Confirm         string // what to ask before; empty means nothing
 }
 
-// withoutColours removes control sequences: ECMA-48, 5.4. Their parameters are digits here, so that no tag
-// after a sequence that is cut off is taken for a part of it.
-func withoutColours(page []byte) []byte {
-	before, rest, found := bytes.Cut(page, []byte("\x1b["))
-	if !found {
-		return page
-	}
-	plain := make([]byte, 0, len(page))
-	for found {
-		plain = append(plain, before...)
-		rest = bytes.TrimLeft(rest, "0123456789;:?")
-		if len(rest) > 0 && rest[0] >= '@' && rest[0] <= '~' {
-			rest = rest[1:]
-		}
-		before, rest, found = bytes.Cut(rest, []byte("\x1b["))
-	}
-	return append(plain, before...)
+// buttonOf returns a button for an action on the job or the item of a page. The action is called like its id.
+func buttonOf(p page, id, text, title string, confirm ...string) button {
+	return button{p.Data.(acted).action(id), p.Token, id, text, title, strings.Join(confirm, "")}
 }
+
+// acted is the data of a page with buttons.
+type acted interface{ action(id string) string } // its address

@@ -1,0 +1,64 @@
+package web
+
+import (
+	"html/template"
+	"iter"
+	"strings"
+	"time"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/events"
+	"prodigy/internal/view"
+)
+
+// charts are the drawings of a job.
+type charts struct {
+	Throughput chart
+	Slots      chart
+	SummedUp   bool // there are too many attempts to draw each one
+	Lengths    chart
+	Durations  *duration.Histogram
+	Merges     *merges // nil: the job has no workspaces
+	Limits     []chart // of what ran at once, and of starts; nil if no limit of them has changed
+	Breakers   *chart  // nil: no breaker of a key has opened
+	Rates      string  // that the workflow allows
+	Shut       int     // breakers that are not drawn
+}
+
+// draw folds the log and draws it. It reads the log twice. Now is the time if the job is running, else zero.
+func draw(records iter.Seq2[events.Record, error], now time.Time, kept bounds) (*view.Job, charts, error) {
+	a, slots := &axis{}, 0
+	err := events.Each(records, func(r events.Record) {
+		a.see(r)
+		if n, ok := events.SlotsOf(r.Event); ok {
+			slots = n
+		}
+	})
+	if err != nil {
+		return nil, charts{}, err
+	}
+	a.extend(now)
+	p := newPlot(a, slots, kept)
+	if err := events.Each(records, p.see); err != nil {
+		return nil, charts{}, err
+	}
+	p.finish(!now.IsZero())
+	job := p.job
+	breakers, more := p.breakers(job.Periods())
+	return job, charts{
+		Limits: p.limitCharts(), Rates: strings.Join(p.limits.rates, ", "), Breakers: breakers, Shut: more,
+		Merges:     mergesOf(job, p, kept.rows),
+		Throughput: p.throughput(), Slots: p.slots(job.Periods(),
+			job.Pauses()), SummedUp: p.many, Lengths: lengths(job.Durations.Cells()), Durations: &job.Durations,
+	}, nil
+}
+
+// chartsOf returns the view of a job and its charts, for a page that is made again and again. Now is the time if the
+// job is running, else zero.
+func chartsOf(records iter.Seq2[events.Record, error], now time.Time) (*view.Job, template.HTML, error) {
+	job, c, err := draw(records, now, pageKept)
+	if err != nil {
+		return nil, "", err
+	}
+	return job, template.HTML(render("charts", c)), nil // escaped by the template
+}

@@ -1,0 +1,190 @@
+package web
+
+import (
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"prodigy/internal/events"
+	"prodigy/internal/job"
+	"prodigy/internal/jobs"
+	"prodigy/internal/view"
+)
+
+// standing is the data of the page of a job.
+type standing struct {
+	Place     jobs.Job
+	Job       *view.Job
+	State     string
+	Now       time.Time
+	Labels    map[int]string // of the items that are named, by index
+	Remaining *view.Estimate
+	Rate      string
+	Mine      bool          // it belongs to the user whose server this is
+	Letters   int           // dead letters
+	Dir       string        // in which the job was started
+	Merging   int           // items whose work waits to be merged
+	Reduces   bool          // it has a reduce phase
+	Started   []started     // from the pages, the newest first
+	Charts    template.HTML // empty: the page keeps those that it has
+	Unproven  bool          // it waits for somebody to accept that too few of the first items have succeeded
+}
+
+// jobsListed is the number of jobs in the list, the newest ones.
+const jobsListed = 50
+
+// row is a job in the list.
+type row struct {
+	job.Summary
+	Dir   string // in which it was started, where jobs of all directories are listed
+	Error string // why it cannot be read
+}
+
+// Badge returns the badge of the job.
+func (r row) Badge() badge {
+	return badgeOf(r.State, r.Metrics.Failed+r.Metrics.Rejected, r.Metrics.Skipped)
+}
+
+func (s *Server) list() (page, error) {
+	p := page{Title: "Jobs", Name: "jobs", Live: "/live/jobs"}
+	all, err := s.Data.Jobs()
+	if err != nil {
+		return p, err
+	}
+	rows := make([]row, 0, jobsListed)
+	for _, j := range all[:min(len(all), jobsListed)] {
+		sum, err := s.Data.Summary(j)
+		r := row{Summary: sum}
+		if err != nil {
+			r.Job, r.Error = j, err.Error()
+		} else if s.Dirs {
+			r.Dir = dirOf(j)
+		}
+		rows = append(rows, r)
+	}
+	p.Data = struct {
+		Rows []row
+		More int
+		Dirs bool
+	}{rows, len(all) - len(rows), s.Dirs}
+	return p, nil
+}
+
+// dirOf returns the directory in which a job was started, "" if it is not known.
+func dirOf(j jobs.Job) string {
+	meta, err := j.ReadMeta()
+	if err != nil {
+		return ""
+	}
+	return meta.Dir
+}
+
+// breakersShown bounds the breakers of keys that are named.
+const breakersShown = 5
+
+// Notices says what holds the job back.
+func (s standing) Notices() []string {
+	var list []string
+	j, now := s.Job, s.Now
+	if s.State == string(view.Running) {
+		list = j.Holding(now)
+		if j.Stopping() != "" {
+			list[0] = "the job is " + list[0]
+		}
+		for i, text := range list {
+			list[i] = sentence(text)
+		}
+	}
+	breakers := j.Breakers()
+	for _, b := range breakers[:min(len(breakers), breakersShown)] {
+		of := ""
+		if b.Scope != events.WorkflowScope {
+			of = " of step " + b.Scope
+		}
+		if b.Key != "" {
+			of += " for " + events.Clip(b.Key, 80)
+		}
+		text := fmt.Sprintf("The circuit breaker%s is %s", of, b.State)
+		if s.State == string(view.Running) && b.Until.After(now) {
+			text += ", and tests in " + view.Rough(b.Until.Sub(now))
+		}
+		list = append(list, text+".")
+	}
+	switch more := len(breakers) - breakersShown; {
+	case more == 1:
+		list = append(list, "1 more circuit breaker is not closed.")
+	case more > 1:
+		list = append(list, fmt.Sprintf("%s more circuit breakers are not closed.", number(more)))
+	}
+	return list
+}
+
+// action returns the address that starts an action on the job.
+func (s standing) action(id string) string { return "/jobs/" + url.PathEscape(s.Place.ID) + "/" + id }
+
+// sentence begins a text with a capital, and ends it.
+func sentence(text string) string {
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}
+
+func (s *Server) job(_ *http.Request, place jobs.Job) (page, error) {
+	seen, charts, err := drawn(place)
+	if err != nil {
+		return page{}, err
+	}
+	labels := s.Data.Labels(place)
+	defer func() { _ = labels.Close() }() // only read from
+	return jobPage(place, seen, labels, charts, time.Now()), nil
+}
+
+// drawn returns the view of a job as its log has it now, and its charts.
+func drawn(place jobs.Job) (*view.Job, template.HTML, error) {
+	var now time.Time
+	if place.Running() {
+		now = time.Now()
+	}
+	return chartsOf(events.Read(place.EventsDir()), now)
+}
+
+func jobPage(place jobs.Job, seen *view.Job, labels Labels, charts template.HTML, now time.Time) page {
+	st := standing{
+		Place: place, Job: seen, State: stateOf(seen,
+			place.Running()), Now: now, Labels: map[int]string{}, Mine: place.Own(),
+		Letters: seen.Counts.Failed + seen.Counts.Rejected, Started: startedIn(place), Charts: charts,
+	}
+	st.Reduces = slices.ContainsFunc(seen.Phases,
+		func(p view.Phase) bool { return p.Name == "reduce" || p.Name == "merge" })
+	st.Merging, _ = seen.Merging(now)
+	st.Dir = dirOf(place)
+	name := func(index int) { st.Labels[index] = labels.Label(index) }
+	for _, a := range seen.InFlight() {
+		name(a.Index)
+	}
+	for _, a := range seen.Slowest {
+		name(a.Index)
+	}
+	for _, g := range seen.Failures.Groups() {
+		name(g.Example.ItemIndex)
+	}
+	if e, ok := seen.Remaining(now); ok && st.State == "running" {
+		st.Remaining = &e
+	}
+	if rate := seen.Rate(now); rate > 0 && st.State == "running" {
+		st.Rate = fmt.Sprintf("%.1f", rate)
+	}
+	ended := st.State != string(view.Running)
+	if ended {
+		st.Unproven, _ = job.AwaitsAccept(place) // a log that cannot be read has no page
+	}
+	return page{
+		Title: seen.Workflow + " · " + place.ID, Name: "job", Live: "/live/jobs/" + url.PathEscape(place.ID),
+		Ended: ended, Data: st,
+	}
+}

@@ -1,0 +1,143 @@
+package web
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/events"
+	"prodigy/internal/view"
+)
+
+// number prints n with its digits in groups of three.
+func number(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "\u202f" + text[i:]
+	}
+	return text
+}
+
+// roughly prints a duration with at most two units.
+func roughly(d time.Duration) string {
+	switch {
+	case d >= time.Hour:
+		d = d.Round(time.Minute)
+	case d >= time.Minute:
+		d = d.Round(time.Second)
+	case d >= time.Second:
+		d = d.Round(100 * time.Millisecond)
+	case d >= time.Millisecond:
+		d = d.Round(time.Millisecond)
+	}
+	return duration.Format(d)
+}
+
+// exactly prints a duration in milliseconds.
+func exactly(d time.Duration) string { return duration.Format(d.Round(time.Millisecond)) }
+
+// plain removes from the texts of a page what is meant for a terminal, such as colours, and replaces the
+// characters that turn the direction of text, with which the name of an item could look like another. The
+// pages themselves have none of that.
+func plain(page []byte) []byte {
+	return bytes.Map(func(r rune) rune {
+		switch {
+		case r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069':
+			return utf8.RuneError
+		case r != '\n' && r != '\t' && unicode.IsControl(r):
+			return -1
+		}
+		return r
+	}, withoutColours(page))
+}
+
+// withoutColours removes control sequences: ECMA-48, 5.4. Their parameters are digits here, so that no tag
+// after a sequence that is cut off is taken for a part of it.
+func withoutColours(page []byte) []byte {
+	before, rest, found := bytes.Cut(page, []byte("\x1b["))
+	if !found {
+		return page
+	}
+	plain := make([]byte, 0, len(page))
+	for found {
+		plain = append(plain, before...)
+		rest = bytes.TrimLeft(rest, "0123456789;:?")
+		if len(rest) > 0 && rest[0] >= '@' && rest[0] <= '~' {
+			rest = rest[1:]
+		}
+		before, rest, found = bytes.Cut(rest, []byte("\x1b["))
+	}
+	return append(plain, before...)
+}
+
+// cut shortens s to n bytes, without splitting a character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return events.Clip(s, n) + "…"
+}
+
+const (
+	lettersInReport = 200
+	groupsListed    = 50
+	itemShown       = 300 // characters of the data of an item
+	tailShown       = 1 << 10
+	textShown       = 64 << 10
+)
+
+// namesOf names a few items.
+func namesOf(ids []string) string {
+	const few = 8
+	if len(ids) <= few {
+		return strings.Join(ids, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(ids[:few], ", "), len(ids)-few)
+}
+
+// shownText returns what a command printed for people: without what steers a terminal, and of a line that is written
+// again and again over itself the last state.
+func shownText(text []byte) string {
+	var b strings.Builder
+	for line := range bytes.Lines(bytes.ToValidUTF8(text, []byte("\ufffd"))) {
+		end := ""
+		if bytes.HasSuffix(line, []byte("\n")) {
+			end = "\n"
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if i := bytes.LastIndexByte(line, '\r'); i >= 0 {
+			line = line[i+1:]
+		}
+		b.Write(plain(line))
+		b.WriteString(end)
+	}
+	return b.String()
+}
+
+// roughSize prints a number of bytes for people.
+func roughSize(n int64) string {
+	switch {
+	case n >= 10<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 10<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// statusWord returns the word for the status of an item.
+func statusWord(s view.Status) string {
+	switch s {
+	case "":
+		return "all"
+	case view.Succeeded:
+		return "succeeded"
+	case view.Pending, view.Unseen:
+		return "to go"
+	}
+	return string(s)
+}
