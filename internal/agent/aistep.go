@@ -55,28 +55,6 @@ func (a aiStep) bind(r template.Resolver, x *Executor) (call, error) {
 
 func (a aiStep) render(r template.Resolver) string { return a.prompt.Render(r) }
 
-// aiRun is how the output of a run of an AI coding CLI is read.
-type aiRun struct {
-	preset                  *ai.Preset
-	prompt                  string
-	model                   string // that it was told to use, or empty for the default of the CLI
-	may                     workflow.May
-	allowDenied, allowEmpty bool
-	schema                  string // a file with a JSON Schema for the answer
-	limits                  ai.Limits
-
-	sessions  bool   // it may continue one
-	session   string // that it works in; empty if it is not known yet
-	continued bool   // it was begun by a run before
-
-	// lenient says that the command may be one of the user's own that is only called like a CLI: plain text is
-	// its output, and its exit code decides, as long as it prints nothing of what the preset knows.
-	lenient bool
-
-	// raw says that the command was told itself how to print: its output stays as it is.
-	raw bool
-}
-
 // aiCall returns a call of an AI coding CLI. Its prompt comes to it with addPrompt.
 func aiCall(c call, run *aiRun) call {
 	c.ai, c.aiRun = true, run
@@ -182,29 +160,6 @@ func within(dir, path string) bool {
 	rest, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rest)
 }
-
-// agentValues returns the values of the names below agent.
-func agentValues(a *events.AgentEnd) map[string]template.Value {
-	cost := ""
-	if a.CostUSD != nil {
-		cost = a.CostUSD.Decimal()
-	}
-	m := map[string]template.Value{
-		"outcome": template.Text(a.Outcome), "session_id": template.Text(a.SessionID),
-		"turns": template.Text(strconv.Itoa(a.Turns)),
-		"cost":  template.Text(cost),
-	}
-	if a.JSON != nil {
-		m["json"] = template.JSON(a.JSON)
-	}
-	return m
-}
-
-// The outcomes of AgentUsage that no preset gives.
-const (
-	outcomeTimeout     = "timeout"
-	outcomeInterrupted = "interrupted"
-)
 
 // recordUsage records what a run of an AI coding CLI has used.
 func (r *run) recordUsage(st *step, a *aiRun, v ai.Verdict, outcome string, took time.Duration) {
@@ -360,4 +315,22 @@ func (r *run) judge(
 		f.Rule = a.preset.Name + "/" + v.Rule
 	}
 	return res, f, true
+}
+
+// newWatch returns the watch for a run; nil if its output is its own affair.
+func newWatch(a *aiRun) *watch {
+	if a.raw {
+		return nil
+	}
+	w := &watch{limits: a.limits, lenient: a.lenient}
+	w.expiry, w.expire = context.WithCancel(context.Background())
+	return w
+}
+
+// newMeter returns the meter of a run; nil if the CLI holds itself to its limit.
+func newMeter(a *aiRun, h Host, t AgentTicket) *meter {
+	if a.raw || a.preset.Options["max_cost"] != nil || t.ID == 0 {
+		return nil
+	}
+	return &meter{host: h, ticket: t}
 }

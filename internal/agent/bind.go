@@ -194,3 +194,10 @@ func (r *run) bindFailure(st *step, err error) error {
 	}
 	return f
 }
+
+// forgives reports whether a step can be simulated though a value for it is missing: it may be one that a
+// simulated command would have printed. What items lack, they lack in a real run, too.
+func (x *Executor) forgives(err error) bool {
+	bind, ok := errors.AsType[*template.BindError](err)
+	return ok && bind.Missing && x.unknown.Load() && !strings.HasPrefix(bind.Placeholder, "${item.")
+}

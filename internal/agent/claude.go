@@ -100,3 +100,26 @@ func lastWords(p Printed) (line string, exact bool) {
 	}
 	return lastLine(p.Stderr), false
 }
+
+// ask returns what st asks for before it starts an AI coding CLI. It reports false if st starts none whose
+// output is read.
+func (r *run) ask(st *step) (AgentAsk, bool) {
+	switch c := st.command.(type) {
+	case aiStep:
+		return AgentAsk{
+			Preset: c.Preset(), Model: r.x.modelOf(c.Preset(), c.Model), Step: st.label, MaxCost: c.MaxCost,
+		}, true
+	case claude:
+		ask := AgentAsk{Preset: workflow.DefaultAgent, Model: r.x.modelOf(workflow.DefaultAgent, ""), Step: st.label}
+		return ask, len(r.x.Claude) > 0 && r.x.readsClaude() != nil
+	}
+	return AgentAsk{}, false
+}
+
+// modelOf returns the model that an agent is told to use: that of its step, else that of its preset.
+func (x *Executor) modelOf(preset, model string) string {
+	if p := x.Agents[preset]; model == "" && p != nil {
+		return p.Model
+	}
+	return model
+}

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/outputs"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
+
 	shelltext "prodigy/internal/shell"
 )
 
@@ -86,13 +88,6 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 	failure.Type, failure.Rule = retry.Judge(failure.Failure, b.deciders())
 	res.code, res.failed = failure.ExitCode, true
 	return res, failure
-}
-
-// print sets what was printed, and the same without secrets.
-func (r *result) print(p, masked Printed) {
-	if r.Printed, r.masked = p, nil; masked != p {
-		r.masked = &masked
-	}
 }
 
 // deciders returns the programs whose exit code the command may end with.
@@ -214,26 +209,25 @@ func (r *run) outputFailure(st *step, err error) error {
 	return st.fails(t, "output_file: "+err.Error())
 }
 
-// ErrDir is in the chain when the directory that the commands of a job run in cannot be used.
-var ErrDir = errors.New("the working directory of the job cannot be used")
-
-// dirError returns an error when the working directory of the attempt cannot be used. A directory that a step
-// names is the step's affair.
-func (r *run) dirError() error {
-	if err := process.CheckDir(r.a.Dir); err != nil {
-		return fmt.Errorf("%w: %w", ErrDir, err)
+// record returns what takes the output of the next command of st. a is how it is read; nil if it is not.
+func (r *run) record(st *step, a *aiRun) *recording {
+	p := new(recording)
+	p.stdout.init(r.x.Mask, &p.recorder, outputs.Stdout)
+	p.stderr.init(r.x.Mask, &p.recorder, outputs.Stderr)
+	if r.x.Echo != nil && r.a.Phase == phaseMap {
+		p.stdout.echo, p.stderr.echo = r.x.Echo.Command(r.a, st.label, r.tryNumber)
 	}
-	return nil
-}
-
-// blameless returns an error of files when no step is to blame for it: files or memory ran short, or the job
-// has no directory. Else nil.
-func (r *run) blameless(err error) error {
-	if err == nil || process.Short(err) || errors.Is(err, ErrDir) {
-		return err
+	if policy := r.a.Outputs; policy.Keep != "" && policy.Keep != outputs.None {
+		source := outputs.Source{ItemID: r.a.ItemID, Step: st.label, Try: r.tryNumber, Command: int(r.commands.Add(1))}
+		if a != nil && !a.raw {
+			source.Agent = a.preset.Name
+		}
+		if r.a.ItemID == "" {
+			source.Phase = r.a.Phase
+		} else {
+			source.Attempt = r.a.Number
+		}
+		p.recorder.Policy, p.recorder.To, p.recorder.Source = policy, r, source
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return r.dirError()
-	}
-	return nil
+	return p
 }

@@ -8,18 +8,6 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// condition is the compiled when of a step.
-type condition struct {
-	parsed *filter.Condition
-	terms  []term
-}
-
-// term is one of the values in a condition: exactly one of its fields is set.
-type term struct {
-	single *template.Expression
-	text   *template.Plain
-}
-
 // condition compiles the when of s. After a mistake the condition may be nil.
 func (c *compiler) condition(s *step, n template.Names) *condition {
 	src := s.When.Value

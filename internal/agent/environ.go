@@ -2,7 +2,6 @@ package agent
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -102,15 +101,6 @@ func (r *run) environ(vars []string, c call, dir string) []string {
 		env = append(env, workerVar+"="+strconv.Itoa(r.a.Worker))
 	}
 	return append(env, c.env...)
-}
-
-// scratch has the private files of one try of a step, or of a whole attempt.
-type scratch struct {
-	x      *Executor
-	stop   context.Context
-	files  []string
-	memory []*os.File // those that hold secrets, where the system can keep them off the disk
-	err    error      // of the first file that could not be written
 }
 
 // add writes a file that only the user can read, and returns its absolute path.

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"prodigy/internal/duration"
@@ -83,4 +84,28 @@ func exitMessage(code int, stderr string) string {
 func lastLine(s string) string {
 	s = strings.TrimSpace(s)
 	return strings.TrimSpace(s[strings.LastIndexByte(s, '\n')+1:])
+}
+
+// ErrDir is in the chain when the directory that the commands of a job run in cannot be used.
+var ErrDir = errors.New("the working directory of the job cannot be used")
+
+// dirError returns an error when the working directory of the attempt cannot be used. A directory that a step
+// names is the step's affair.
+func (r *run) dirError() error {
+	if err := process.CheckDir(r.a.Dir); err != nil {
+		return fmt.Errorf("%w: %w", ErrDir, err)
+	}
+	return nil
+}
+
+// blameless returns an error of files when no step is to blame for it: files or memory ran short, or the job
+// has no directory. Else nil.
+func (r *run) blameless(err error) error {
+	if err == nil || process.Short(err) || errors.Is(err, ErrDir) {
+		return err
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return r.dirError()
+	}
+	return nil
 }

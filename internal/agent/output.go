@@ -89,29 +89,6 @@ type recording struct {
 	recorder       outputs.Recorder
 }
 
-// record returns what takes the output of the next command of st. a is how it is read; nil if it is not.
-func (r *run) record(st *step, a *aiRun) *recording {
-	p := new(recording)
-	p.stdout.init(r.x.Mask, &p.recorder, outputs.Stdout)
-	p.stderr.init(r.x.Mask, &p.recorder, outputs.Stderr)
-	if r.x.Echo != nil && r.a.Phase == phaseMap {
-		p.stdout.echo, p.stderr.echo = r.x.Echo.Command(r.a, st.label, r.tryNumber)
-	}
-	if policy := r.a.Outputs; policy.Keep != "" && policy.Keep != outputs.None {
-		source := outputs.Source{ItemID: r.a.ItemID, Step: st.label, Try: r.tryNumber, Command: int(r.commands.Add(1))}
-		if a != nil && !a.raw {
-			source.Agent = a.preset.Name
-		}
-		if r.a.ItemID == "" {
-			source.Phase = r.a.Phase
-		} else {
-			source.Attempt = r.a.Number
-		}
-		p.recorder.Policy, p.recorder.To, p.recorder.Source = policy, r, source
-	}
-	return p
-}
-
 // Receive passes on a piece of what a command has printed.
 func (r *run) Receive(e outputs.Entry) { r.x.host.Output(r.a, e) }
 
@@ -189,24 +166,6 @@ func quoteStart(output string) string {
 		return fmt.Sprintf("%q", output)
 	}
 	return fmt.Sprintf("%q…", strings.ToValidUTF8(output[:most], ""))
-}
-
-// outputFile is the compiled output_file of a step.
-type outputFile struct {
-	path *template.Plain
-	head *template.Plain // the part of the path before the first value that is data; nil if no value is
-}
-
-// destination is where the stdout of a command goes beside the capture. It is written to a file beside the
-// path, which gets its name when the step has succeeded: until then, and after a failure, an earlier file stays
-// as it was.
-type destination struct {
-	within string // a directory that the path must not leave; empty if it may be anywhere
-	path   string
-	// in the name of the file that is written: the same when a resume runs the step again, which removes what a
-	// killed run left
-	tag    string
-	beside string // the file that is written, below within; empty means none, or the path itself
 }
 
 var errLeaves = errors.New("a value leads out of the directory")
@@ -355,7 +314,7 @@ func (s *sink) Write(p []byte) (int, error) {
 		_, _ = s.reading.Write(p)
 		signs := s.reading.Signs()
 		s.watch.observe(signs)
-		s.costs.observe(s)
+		s.costs.observe(s.reading, s.watch)
 		if s.onSession != nil && signs.Sessions != s.sessions {
 			s.sessions = signs.Sessions
 			s.onSession()

@@ -12,7 +12,6 @@ import (
 	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
-	"prodigy/internal/workflow"
 )
 
 // runSteps runs the steps of a hook and shows what they print. It returns the failure of the one that failed
@@ -169,29 +168,6 @@ func (r *run) tryAdmitted(ctx context.Context, s *scope, st *step) (result, erro
 	}
 }
 
-// ask returns what st asks for before it starts an AI coding CLI. It reports false if st starts none whose
-// output is read.
-func (r *run) ask(st *step) (AgentAsk, bool) {
-	switch c := st.command.(type) {
-	case aiStep:
-		return AgentAsk{
-			Preset: c.Preset(), Model: r.x.modelOf(c.Preset(), c.Model), Step: st.label, MaxCost: c.MaxCost,
-		}, true
-	case claude:
-		ask := AgentAsk{Preset: workflow.DefaultAgent, Model: r.x.modelOf(workflow.DefaultAgent, ""), Step: st.label}
-		return ask, len(r.x.Claude) > 0 && r.x.readsClaude() != nil
-	}
-	return AgentAsk{}, false
-}
-
-// modelOf returns the model that an agent is told to use: that of its step, else that of its preset.
-func (x *Executor) modelOf(preset, model string) string {
-	if p := x.Agents[preset]; model == "" && p != nil {
-		return p.Model
-	}
-	return model
-}
-
 // admitAgent waits until an agent may start. The time limit of the attempt does not run meanwhile.
 func (r *run) admitAgent(ctx context.Context, ask AgentAsk) (AgentTicket, *Failure, error) {
 	resume := r.limit.suspend()
@@ -326,4 +302,17 @@ func headOf(path string) string {
 	defer func() { _ = file.Close() }() // only read from
 	data, _ := io.ReadAll(io.LimitReader(file, maxHead))
 	return string(data)
+}
+
+// sessionBefore returns the session that the first try of st is to continue, of an attempt or a run before this
+// one; empty means none.
+func (r *run) sessionBefore(s *scope, st *step) string {
+	e := r.a.Session
+	ask, is := r.ask(st)
+	if e == nil || !is || e.Step != st.label || s.loop != nil || e.Preset != ask.Preset ||
+		(r.a.Phase != phaseMap && st.position != len(r.a.Done)) {
+		return ""
+	}
+	r.a.Session = nil
+	return e.SessionID
 }

@@ -15,50 +15,14 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/process"
 	"prodigy/internal/rawjson"
-	"prodigy/internal/retry"
 	"prodigy/internal/shell/template"
 	"prodigy/internal/workflow"
 )
-
-// scope has the values that placeholders stand for in one list of steps.
-type scope struct {
-	run     *run
-	results map[string]result // by kind, id and capture of the step
-	env     []string          // of the workflow, and of the step that is bound
-	failed  *stepEnd          // in handlers: the failure
-	loop    *loop             // in a foreach
-	dir     string            // working directory of steps without one of their own; empty means that of the attempt
-	quiet   bool              // what the steps print is not shown: it is a part of the output of another step
-	scratch *scratch          // where values go that are wanted in files; nil if no files can be made
-
-	needsResults bool            // the step that is bound may name map.results
-	validation   json.RawMessage // result of the last validation; nil if there was none
-}
 
 var (
 	_ template.Resolver = (*scope)(nil)
 	_ template.Filer    = (*scope)(nil)
 )
-
-// result is what a step leaves to the steps after it.
-type result struct {
-	Printed
-	masked   *Printed // the same without secrets; nil if it holds none
-	lost     bool     // what was printed held secrets, and is not known any more
-	code     int
-	duration time.Duration
-	failed   bool
-	dir      string          // where the command ran; empty if it was not bound
-	skipped  bool            // its condition was not met; all else is empty
-	data     json.RawMessage // the output in the format of the capture; nil if it is a text
-
-	validation json.RawMessage // result of the validation of the step; nil if it has none
-
-	session        string // of an AI coding CLI, which the next try continues; empty if it begins a new one
-	sessionUnknown bool   // there was none to be continued
-
-	ai *events.AgentEnd // of a run of an AI coding CLI; nil if it was not one
-}
 
 // notRun is the result of a step that could not be run.
 var notRun = result{code: -1, failed: true}
@@ -69,16 +33,6 @@ func (r result) shown() Printed {
 		return *r.masked
 	}
 	return r.Printed
-}
-
-// stepEnd is how a step ended, after all its tries and hooks.
-type stepEnd struct {
-	result   result   // the step's own, or that of its fallback
-	handler  *result  // of the last step of its handler; nil if there was none, or the step ran once more after it
-	failure  *Failure // nil: it succeeded, or is forgiven
-	attempts int
-	reason   retry.Reason // why there is no further try after the failure
-	printed  bool         // the output has been shown
 }
 
 // record makes r the result of st, for the steps after it.
@@ -463,14 +417,6 @@ func validationValue(raw json.RawMessage) template.Value {
 	})
 }
 
-// loop is the element that the steps of a foreach run for. Its names hide those outside.
-type loop struct {
-	as           string
-	value        json.RawMessage // nil: not known before the run
-	index, total int
-	outer        *loop
-}
-
 // ofLoop returns the value of a name of the loops around s: an element by its name, from the innermost out, and
 // the index and the total of the innermost. named reports whether it is a name of a loop, known whether its
 // value is known.
@@ -504,4 +450,28 @@ func (s *scope) File(content string) (string, error) {
 		return "", errNoScratch
 	}
 	return s.scratch.addValues("value-*", content)
+}
+
+// agentValues returns the values of the names below agent.
+func agentValues(a *events.AgentEnd) map[string]template.Value {
+	cost := ""
+	if a.CostUSD != nil {
+		cost = a.CostUSD.Decimal()
+	}
+	m := map[string]template.Value{
+		"outcome": template.Text(a.Outcome), "session_id": template.Text(a.SessionID),
+		"turns": template.Text(strconv.Itoa(a.Turns)),
+		"cost":  template.Text(cost),
+	}
+	if a.JSON != nil {
+		m["json"] = template.JSON(a.JSON)
+	}
+	return m
+}
+
+// print sets what was printed, and the same without secrets.
+func (r *result) print(p, masked Printed) {
+	if r.Printed, r.masked = p, nil; masked != p {
+		r.masked = &masked
+	}
 }

@@ -34,19 +34,6 @@ func LeavesSession(e events.AgentUsage) bool {
 	return continues(ai.Outcome(e.Outcome), e.Tokens != nil && e.Tokens.Output > 0, e.Rule == "" && e.Partial)
 }
 
-// sessionBefore returns the session that the first try of st is to continue, of an attempt or a run before this
-// one; empty means none.
-func (r *run) sessionBefore(s *scope, st *step) string {
-	e := r.a.Session
-	ask, is := r.ask(st)
-	if e == nil || !is || e.Step != st.label || s.loop != nil || e.Preset != ask.Preset ||
-		(r.a.Phase != phaseMap && st.position != len(r.a.Done)) {
-		return ""
-	}
-	r.a.Session = nil
-	return e.SessionID
-}
-
 // addSession adds the arguments for the session of an AI coding CLI: for that to continue, or else for a new
 // one, where the CLI lets it be named.
 func (b *boundCommand) addSession(id string) {
@@ -105,3 +92,9 @@ func (r *run) followSession(st *step, a *aiRun, out *sink) {
 	record(a.session)
 	out.onSession = func() { record(out.reading.SessionID()) }
 }
+
+// The outcomes of AgentUsage that no preset gives.
+const (
+	outcomeTimeout     = "timeout"
+	outcomeInterrupted = "interrupted"
+)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"prodigy/internal/duration"
@@ -96,16 +95,6 @@ func (r *run) timedOut(label string, limit time.Duration) *Failure {
 
 // errTimeUp ends the steps of an attempt whose time is up. That is a failure, not a stop.
 var errTimeUp = errors.New("the time is up")
-
-// agentLimit is a context that ends with the time limit of an attempt, which can be put off.
-type agentLimit struct {
-	context.Context
-	cancel context.CancelCauseFunc
-	timer  *time.Timer
-
-	mu sync.Mutex
-	at time.Time
-}
 
 func newAgentLimit(ctx context.Context, limit time.Duration) *agentLimit {
 	l := &agentLimit{at: time.Now().Add(limit)}

@@ -16,14 +16,6 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// validation is the compiled validation of a step.
-type validation struct {
-	*workflow.Validate
-	commands   []*step
-	resultFile *template.Plain // nil: the output is the result
-	completion []*step         // of on_incomplete
-}
-
 // validation compiles the validation of s.
 func (c *compiler) validation(s *step, n scopeNames) *validation {
 	w := s.Validate

@@ -25,16 +25,6 @@ type watch struct {
 	why   *ai.Stall // nil: it was not ended
 }
 
-// newWatch returns the watch for a run; nil if its output is its own affair.
-func newWatch(a *aiRun) *watch {
-	if a.raw {
-		return nil
-	}
-	w := &watch{limits: a.limits, lenient: a.lenient}
-	w.expiry, w.expire = context.WithCancel(context.Background())
-	return w
-}
-
 // begin starts the clock, and returns the context that ends with the patience for the run.
 func (w *watch) begin() context.Context {
 	if w == nil {
@@ -118,33 +108,25 @@ type meter struct {
 	seen   float64
 }
 
-// newMeter returns the meter of a run; nil if the CLI holds itself to its limit.
-func newMeter(a *aiRun, h Host, t AgentTicket) *meter {
-	if a.raw || a.preset.Options["max_cost"] != nil || t.ID == 0 {
-		return nil
-	}
-	return &meter{host: h, ticket: t}
-}
-
-// observe ends the run when it has cost what it may.
-func (m *meter) observe(s *sink) {
+// observe has w end the run when it has cost what it may, as far as its output tells.
+func (m *meter) observe(output *ai.Reading, w *watch) {
 	if m == nil {
 		return
 	}
-	dollars, known := s.reading.Cost()
+	dollars, known := output.Cost()
 	if !known || dollars <= m.seen {
 		return
 	}
 	m.seen = dollars
 	cost := limit.FromFloat(dollars)
-	if s.watch == nil || !m.host.AgentCost(m.ticket, cost) {
+	if w == nil || !m.host.AgentCost(m.ticket, cost) {
 		return
 	}
 	message := "it has cost " + cost.String() + ", and the budget of the job is spent"
 	if m.ticket.Cap > 0 && cost >= m.ticket.Cap {
 		message = "it has cost " + cost.String() + ", and may cost " + m.ticket.Cap.String()
 	}
-	s.watch.endFor(&ai.Stall{Rule: ruleMaxCost, Outcome: ai.Budget, Message: message})
+	w.endFor(&ai.Stall{Rule: ruleMaxCost, Outcome: ai.Budget, Message: message})
 }
 
 // ruleMaxCost is the rule of an agent that was ended because of what it costs.
