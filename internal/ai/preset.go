@@ -8,13 +8,17 @@ package ai
 
 import (
 	"cmp"
-	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
+
+	"prodigy/internal/duration"
+
+	_ "embed"
 
 	"gopkg.in/yaml.v3"
 
@@ -29,31 +33,48 @@ var builtIn []byte
 
 // Preset is what is known of one CLI. It does not change after Load, so several goroutines may use it.
 type Preset struct {
-	Name    string            `yaml:"-"`
-	Tested  string            `yaml:"tested,omitempty"` // versions of the CLI that the rules were written for
-	Argv    []string          `yaml:"argv,omitempty"`
-	Args    []string          `yaml:"args,omitempty"`   // further arguments, behind Argv
-	Env     map[string]string `yaml:"env,omitempty"`    // variables that the CLI gets where nothing else sets them
-	Model   string            `yaml:"model,omitempty"`  // for steps that name none
-	Pool    string            `yaml:"pool,omitempty"`   // what agents have in common that share a plan; default the name of the preset
-	Models  map[string]string `yaml:"models,omitempty"` // limits that hold for some models only, by their names: a part of the names of these models
+	Name string `yaml:"-"`
+
+	// Tested are the versions of the CLI that the rules were written for.
+	Tested string `yaml:"tested,omitempty"`
+
+	// Argv is the program with its arguments, and Args are further arguments after these.
+	Argv []string `yaml:"argv,omitempty"`
+	Args []string `yaml:"args,omitempty"`
+
+	// Env are variables that the CLI gets where nothing else sets them.
+	Env map[string]string `yaml:"env,omitempty"`
+
+	// Model is that of steps that name none. Empty means that the CLI decides.
+	Model string `yaml:"model,omitempty"`
+
+	// Pool names what agents have in common that share a plan. Empty means the name of the preset.
+	Pool string `yaml:"pool,omitempty"`
+
+	// Models are the limits that hold for some models only, by their names: each is a part of the names of its models.
+	Models  map[string]string `yaml:"models,omitempty"`
 	Prompt  Prompt            `yaml:"prompt,omitempty"`
 	Options Options           `yaml:"options,omitempty"`
 	May     May               `yaml:"may,omitempty"`
-	Ignore  []string          `yaml:"ignore,omitempty"` // patterns, as in a .gitignore, of files that the CLI leaves in its directory and that are no work
-	Prices  map[string]Price  `yaml:"prices,omitempty"` // of models, where the CLI says how many tokens it used and not what they cost
-	Parse   Format            `yaml:"parse,omitempty"`
-	Pick    map[string]*Pick  `yaml:"pick,omitempty"`
-	Take    map[string]Take   `yaml:"take,omitempty"`
-	Watch   Watching          `yaml:"watch,omitempty"`
-	Show    []*Shown          `yaml:"show,omitempty"`
-	Rules   []*Rule           `yaml:"rules,omitempty"`
 
-	picks []*Pick // in the order of their names
+	// Ignore are patterns, as in a .gitignore, of files that the CLI leaves in its directory and that are no work.
+	Ignore []string `yaml:"ignore,omitempty"`
+
+	// Prices are those of models, where the CLI says how many tokens it used and not what they cost.
+	Prices map[string]Price `yaml:"prices,omitempty"`
+	Parse  Format           `yaml:"parse,omitempty"`
+	Pick   map[string]*Pick `yaml:"pick,omitempty"`
+	Take   map[string]Take  `yaml:"take,omitempty"`
+	Watch  Watching         `yaml:"watch,omitempty"`
+	Show   []*Shown         `yaml:"show,omitempty"`
+
+	// Rules are asked in their order. The first that holds decides.
+	Rules []*Rule `yaml:"rules,omitempty"`
+
+	// The rest is what compile has made: picks in the order of their names, and of the sources those that add up.
+	picks []*Pick
 	sums  []*source
 	shown []*Shown
-
-	toolBegins, toolEnds, waits []*source // of Watch
 }
 
 // TellsCost reports whether what a run with that model costs is known: the CLI says so, or there is a price. An empty
@@ -224,16 +245,23 @@ const (
 // Pick names lines of stdout: with JSONL those whose fields have certain values, with Text those that match a
 // regular expression.
 type Pick struct {
-	name   string
-	fields []fieldTest
-	line   *regexp.Regexp
-	lines  int  // of a text: how many lines from the one that matches make up its text
-	kept   bool // rules or takes look at its last line
-	sign   sign // what its lines say of how a run gets on
-
-	session bool // its lines name the session
-
 	written *yaml.Node
+	fields  []fieldTest
+	line    *regexp.Regexp
+
+	// lines is how many lines of a text, from the one that matches, make up the text of the pick.
+	lines int
+
+	// What follows is only known of the picks of a preset that is compiled.
+	name string
+
+	// kept means that rules or takes look at the last line of the pick, and session that its lines name the session.
+	kept, session bool
+
+	// sign is what the lines of the pick say of how a run gets on. begins and ends are where they have the ids of tools,
+	// and waits where they have milliseconds that the run is going to wait.
+	sign                sign
+	begins, ends, waits []path
 }
 
 // MarshalYAML implements yaml.Marshaler.
@@ -264,14 +292,21 @@ func (t Take) MarshalYAML() (any, error) {
 type source struct {
 	written *yaml.Node
 
-	pick  string
-	path  path
-	sum   bool
-	count bool
-	join  bool
-	once  path   // with sum: lines with the same value here count once
-	less  path   // with sum: what is taken off
-	after string // with join: what came before a line of this pick does not belong to it
+	// pick has the lines that path is looked up in.
+	pick string
+	path path
+
+	// One of these at most is set: the numbers are added up, the lines are counted, or the texts are joined.
+	sum, count, join bool
+
+	// once makes lines with the same value at that path count once in a sum.
+	once path
+
+	// less is what is taken off a sum.
+	less path
+
+	// after is the pick whose lines empty what was joined before them.
+	after string
 }
 
 // Outcome is what became of a run of a CLI.
@@ -309,21 +344,39 @@ func (o Outcome) ErrorType() retry.Type {
 
 // Rule gives the outcome of the runs that its condition holds for.
 type Rule struct {
-	Name         string     `yaml:"name,omitempty"`
-	Outcome      Outcome    `yaml:"outcome,omitempty"`
-	Type         retry.Type `yaml:"type,omitempty"`           // of the error; default that of the outcome
-	When         string     `yaml:"when,omitempty"`           // default: always
-	ResetAt      string     `yaml:"reset_at,omitempty"`       // with quota: a path to the time of the reset, in seconds since 1970
-	ResetAfter   string     `yaml:"reset_after,omitempty"`    // a path to the seconds until then
-	ResetText    string     `yaml:"reset_text,omitempty"`     // a path to a text that names the time
-	RetryAfter   string     `yaml:"retry_after,omitempty"`    // a path to the seconds that the service asks to wait
-	RetryAfterMS string     `yaml:"retry_after_ms,omitempty"` // the same in milliseconds
-	Scope        string     `yaml:"scope,omitempty"`          // a path to the name of the limit
-	Say          string     `yaml:"say,omitempty"`            // the error, where the CLI says nothing
-	About        string     `yaml:"about,omitempty"`          // a path to a text to put behind Say
-	Denied       bool       `yaml:"denied,omitempty"`         // the agent was not allowed to do something: the error names the key that allows it
-	NewSession   bool       `yaml:"new_session,omitempty"`    // the session that was to be continued does not exist: a new one is begun
+	Name    string  `yaml:"name,omitempty"`
+	Outcome Outcome `yaml:"outcome,omitempty"`
 
+	// Type is that of the error. Empty means that of the outcome.
+	Type retry.Type `yaml:"type,omitempty"`
+
+	// When is the condition. Empty means always.
+	When string `yaml:"when,omitempty"`
+
+	// ResetAt is a path to the time at which the limit of a quota ends, in seconds since 1970, ResetAfter one to the
+	// seconds until then, and ResetText one to a text that names the time.
+	ResetAt    string `yaml:"reset_at,omitempty"`
+	ResetAfter string `yaml:"reset_after,omitempty"`
+	ResetText  string `yaml:"reset_text,omitempty"`
+
+	// RetryAfter is a path to the seconds that the service asks to wait, and RetryAfterMS one to the milliseconds.
+	RetryAfter   string `yaml:"retry_after,omitempty"`
+	RetryAfterMS string `yaml:"retry_after_ms,omitempty"`
+
+	// Scope is a path to the name of the limit.
+	Scope string `yaml:"scope,omitempty"`
+
+	// Say is the error, where the CLI says nothing, and About a path to a text to put after it.
+	Say   string `yaml:"say,omitempty"`
+	About string `yaml:"about,omitempty"`
+
+	// Denied means that the agent was not allowed to do something: the error names the key that allows it.
+	Denied bool `yaml:"denied,omitempty"`
+
+	// NewSession means that the session that was to be continued does not exist: the next try begins one.
+	NewSession bool `yaml:"new_session,omitempty"`
+
+	// condition is the compiled When. Nil holds always.
 	condition *filter.Filter
 }
 
@@ -338,52 +391,6 @@ func (r *Rule) MarshalYAML() (any, error) {
 
 // Set is a set of presets by name.
 type Set map[string]*Preset
-
-// Layer is a text in YAML that changes presets or adds some: presets by name. Of a preset that is there
-// already, the keys it writes replace those before it; env, options, pick and take are merged by their names;
-// its rules come before the others, and one with the name of another replaces that.
-type Layer struct {
-	Name string // for errors: a path
-	Node *yaml.Node
-}
-
-// Error is a mistake at one place of a Layer.
-type Error struct {
-	File      string // Layer.Name
-	Line, Col int
-	Message   string
-}
-
-func (e *Error) Error() string { return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Message) }
-
-// Load returns the presets that are built in, changed by layers in their order.
-func Load(layers ...Layer) (Set, error) {
-	var doc yaml.Node
-	if err := yaml.Unmarshal(builtIn, &doc); err != nil {
-		panic("BUG: presets.yml: " + err.Error())
-	}
-	set := Set{}
-	for _, l := range append([]Layer{{Name: "presets.yml", Node: &doc}}, layers...) {
-		if err := set.add(l); err != nil {
-			return nil, err
-		}
-	}
-	for _, p := range set {
-		if err := p.compile(); err != nil {
-			panic("BUG: a preset that was checked: " + err.Error())
-		}
-	}
-	return set, nil
-}
-
-// ReadLayer reads a file of presets.
-func ReadLayer(name string, data []byte) (Layer, error) {
-	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return Layer{}, fmt.Errorf("%s: %w", name, err)
-	}
-	return Layer{Name: name, Node: &doc}, nil
-}
 
 // Names returns the names of the presets, sorted.
 func (s Set) Names() []string { return slices.Sorted(maps.Keys(s)) }
@@ -403,89 +410,6 @@ func (s Set) Find(name string) (*Preset, error) {
 		return p, nil
 	}
 	return nil, fmt.Errorf("there is no agent %q%s", name, check.Hint(name, s.Names(), strings.Join(s.Names(), ", ")))
-}
-
-func (s Set) add(l Layer) error {
-	n := l.Node
-	if n.Kind == yaml.DocumentNode {
-		n = n.Content[0]
-	}
-	if n.Kind == 0 || n.Tag == "!!null" {
-		return nil
-	}
-	at := func(n *yaml.Node, format string, args ...any) error {
-		return &Error{File: l.Name, Line: n.Line, Col: n.Column, Message: fmt.Sprintf(format, args...)}
-	}
-	if n.Kind != yaml.MappingNode {
-		return at(n, "agents must be a mapping of names to presets")
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, body := n.Content[i], n.Content[i+1]
-		if body.Kind == yaml.AliasNode {
-			body = body.Alias
-		}
-		if body.Kind != yaml.MappingNode {
-			return at(body, "agents.%s must be a mapping", key.Value)
-		}
-		base := s[key.Value]
-		for j := 0; j+1 < len(body.Content); j += 2 {
-			k, v := body.Content[j], body.Content[j+1]
-			if k.Value == "extends" {
-				var err error
-				if base, err = s.Find(v.Value); err != nil {
-					return at(v, "%s", err)
-				}
-				continue
-			}
-			if keys := workflow.PresetKeys(); !slices.Contains(keys, k.Value) {
-				return at(
-					k, "unknown key %q in agents.%s%s", k.Value, key.Value,
-					check.Hint(k.Value, keys, strings.Join(keys, ", ")),
-				)
-			}
-		}
-		p, err := base.with(body)
-		if err != nil {
-			return at(key, "agents.%s: %s", key.Value, strings.TrimPrefix(err.Error(), "yaml: "))
-		}
-		p.Name = key.Value
-		checked := p
-		if err := checked.compile(); err != nil {
-			return at(key, "agents.%s: %s", key.Value, err)
-		}
-		s[key.Value] = &p
-	}
-	return nil
-}
-
-// with returns p, which may be nil, changed by what is written in body.
-func (p *Preset) with(body *yaml.Node) (Preset, error) {
-	over, copied := *body, yaml.Node{}
-	over.Content = nil
-	var with Preset
-	if err := errors.Join(copied.Encode(p), copied.Decode(&with)); err != nil {
-		return with, err
-	}
-	for i := 0; i+1 < len(body.Content); i += 2 {
-		switch body.Content[i].Value {
-		case "extends":
-			continue
-		case "prompt":
-			with.Prompt = Prompt{}
-		}
-		over.Content = append(over.Content, body.Content[i], body.Content[i+1])
-	}
-	before := with.Rules
-	with.Rules = nil
-	if err := over.Decode(&with); err != nil {
-		return with, err
-	}
-	for _, r := range before {
-		if !slices.ContainsFunc(with.Rules, func(o *Rule) bool { return o.Name == r.Name && r.Name != "" }) {
-			with.Rules = append(with.Rules, r)
-		}
-	}
-	return with, nil
 }
 
 // UnmarshalYAML implements yaml.Unmarshaler.
@@ -542,6 +466,7 @@ func (t *Take) UnmarshalYAML(n *yaml.Node) error {
 
 var errSource = errors.New("write a path, or one of {sum: PATH}, {count: PICK} and {join: PATH}")
 
+// sourceOf reads one source, which is a path, or a mapping with the way in which its lines are put together.
 func sourceOf(n *yaml.Node) (*source, error) {
 	s := &source{written: n}
 	if n.Kind == yaml.ScalarNode {
@@ -578,107 +503,9 @@ func sourceOf(n *yaml.Node) (*source, error) {
 	return s, nil
 }
 
-// takeNames are the things that a preset can take from the output.
-func takeNames() []string {
-	return strings.Fields(`
-		text json session_id model turns cost_usd input_tokens cached_tokens output_tokens
-		message limit_used limit_reset limit_scope
-	`)
-}
-
-// optionNames are the settings of a step that a preset can have arguments for.
-func optionNames() []string {
-	return strings.Fields("model max_turns max_cost schema session resume")
-}
-
-// documentNames are the names that conditions can use beside those of the picks.
-func documentNames() []string {
-	return strings.Fields("exit stderr plain at allow_denied allow_empty")
-}
-
-// compile checks p, and prepares it for reading. It changes no value that another preset may share.
-func (p *Preset) compile() error {
-	switch {
-	case len(p.Argv) == 0:
-		return errors.New("argv is missing: the program and its arguments")
-	case p.Parse != JSONL && p.Parse != Text:
-		return fmt.Errorf("parse must be %s or %s, not %q", JSONL, Text, p.Parse)
-	case len(p.Rules) == 0:
-		return errors.New("rules are missing: without one nothing can succeed")
-	}
-	if err := known("options", p.Options, optionNames()); err != nil {
-		return err
-	}
-	if err := known("may", p.May, mayNames()); err != nil {
-		return err
-	}
-	if err := known("take", p.Take, takeNames()); err != nil {
-		return err
-	}
-	p.picks, p.sums = nil, nil
-	for _, name := range slices.Sorted(maps.Keys(p.Pick)) {
-		pick := *p.Pick[name]
-		switch {
-		case name == "item" || slices.Contains(documentNames(), name):
-			return fmt.Errorf("pick.%s: choose another name", name)
-		case (pick.line != nil) != (p.Parse == Text):
-			return fmt.Errorf("pick.%s: line is for parse: %s, fields are for %s", name, Text, JSONL)
-		}
-		pick.name, pick.kept, pick.sign, pick.session = name, false, 0, false
-		p.picks = append(p.picks, &pick)
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.Take)) {
-		for _, s := range p.Take[name] {
-			if s.pick == stdoutName && p.Parse == Text && name == "text" {
-				continue
-			}
-			for _, pick := range []string{s.pick, s.after} {
-				if pick != "" && p.pick(pick) == nil {
-					return fmt.Errorf("take.%s: there is no pick %q", name, pick)
-				}
-			}
-			if s.sum || s.count || s.join {
-				p.sums = append(p.sums, s)
-			} else {
-				p.pick(s.pick).kept = true
-			}
-			if name == "session_id" {
-				p.pick(s.pick).session = true
-			}
-		}
-	}
-	if err := p.compileWatch(); err != nil {
-		return err
-	}
-	if err := p.compileShow(); err != nil {
-		return err
-	}
-	rules := make([]*Rule, len(p.Rules))
-	for i, r := range p.Rules {
-		compiled := *r
-		if compiled.Name == "" {
-			compiled.Name = fmt.Sprintf("rule_%d", i+1)
-		}
-		if err := compiled.compile(p); err != nil {
-			return fmt.Errorf("rule %s: %w", compiled.Name, err)
-		}
-		rules[i] = &compiled
-	}
-	p.Rules = rules
-	return nil
-}
-
 const stdoutName = "stdout"
 
-func known[V any](block string, m map[string]V, names []string) error {
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		if !slices.Contains(names, name) {
-			return fmt.Errorf("unknown key %q in %s%s", name, block, check.Hint(name, names, strings.Join(names, ", ")))
-		}
-	}
-	return nil
-}
-
+// pick returns the compiled pick with a name, or nil.
 func (p *Preset) pick(name string) *Pick {
 	for _, pick := range p.picks {
 		if pick.name == name {
@@ -688,54 +515,113 @@ func (p *Preset) pick(name string) *Pick {
 	return nil
 }
 
-func (r *Rule) compile(p *Preset) error {
-	if !slices.Contains(Outcomes(), r.Outcome) {
-		names := make([]string, 0, len(Outcomes()))
-		for _, o := range Outcomes() {
-			names = append(names, string(o))
+// Watching says how the output of a CLI shows that it gets on, and how long it may be without that.
+type Watching struct {
+	// Progress are the picks whose lines are progress. Without any, every line is.
+	Progress []string `yaml:"progress,omitempty"`
+
+	// Idle are the picks whose lines say that the CLI tries again, or did nothing. They are not progress.
+	Idle []string `yaml:"idle,omitempty"`
+
+	// WaitMS is a path to the milliseconds that the CLI is going to wait.
+	WaitMS string `yaml:"wait_ms,omitempty"`
+
+	// Turn is the pick of the lines that are counted as turns. Empty means that the CLI counts them itself.
+	Turn string `yaml:"turn,omitempty"`
+
+	// End are the picks of the lines after which the CLI has nothing left to do.
+	End []string `yaml:"end,omitempty"`
+
+	// ToolBegins are paths to the ids of tools that begin, and ToolEnds to those of tools that end.
+	ToolBegins []string `yaml:"tool_begins,omitempty"`
+	ToolEnds   []string `yaml:"tool_ends,omitempty"`
+
+	// StallTimeout is how long a run may be without progress, by default 10m, and ToolTimeout how long while a tool
+	// runs, by default 15m. 0s means without end.
+	StallTimeout *Span `yaml:"stall_timeout,omitempty"`
+	ToolTimeout  *Span `yaml:"tool_timeout,omitempty"`
+
+	// Linger is how long the CLI may live after its end, by default 30s.
+	Linger *Span `yaml:"linger,omitempty"`
+
+	// Loop is how many idle lines without progress are a loop, by default 20.
+	Loop int `yaml:"loop,omitempty"`
+}
+
+// Span is a duration as it is written in YAML.
+type Span time.Duration
+
+// sign is what a line says of how a run gets on.
+type sign uint8
+
+const (
+	progress sign = 1 << iota
+	idle
+	turn
+	end
+)
+
+// Shown says what people see of the lines of a pick. Exactly one of Say, Tool, Result and Note is set.
+type Shown struct {
+	// Of is the pick.
+	Of string `yaml:"of"`
+
+	// Each is a path to parts of the line, each of which is looked at. Empty means the line itself.
+	Each string `yaml:"each,omitempty"`
+
+	// If are texts that fields of the part must have.
+	If map[string]string `yaml:"if,omitempty"`
+
+	// Say is a path to what the agent says. With Join that goes on in the next line.
+	Say  string `yaml:"say,omitempty"`
+	Join bool   `yaml:"join,omitempty"`
+
+	// Tool is a path to the name of a tool that the agent uses, and Args one to what the tool is given.
+	Tool string `yaml:"tool,omitempty"`
+	Args string `yaml:"args,omitempty"`
+
+	// Result is a path to what the tool gave back.
+	Result string `yaml:"result,omitempty"`
+
+	// Note is a path to a message of the CLI.
+	Note string `yaml:"note,omitempty"`
+
+	each, say, tool, args, result, note path
+}
+
+// known returns an error if a block of a preset has a key that is not among names.
+func known[V any](block string, m map[string]V, names []string) error {
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("unknown key %q in %s%s", name, block, check.Hint(name, names, strings.Join(names, ", ")))
 		}
-		return fmt.Errorf(
-			"unknown outcome %q%s", r.Outcome, check.Hint(string(r.Outcome), names, strings.Join(names, ", ")),
-		)
 	}
-	for _, written := range []string{
-		r.ResetAt, r.ResetAfter, r.ResetText, r.RetryAfter, r.RetryAfterMS, r.Scope, r.About,
-	} {
-		if written == "" {
-			continue
-		}
-		name, _ := splitPath(written)
-		switch pick := p.pick(name); {
-		case pick != nil:
-			pick.kept = true
-		case name != "stderr" && name != "plain":
-			return fmt.Errorf("%s: there is no pick %q", written, name)
-		}
-	}
-	if r.When == "" {
-		return nil
-	}
-	f, err := filter.Parse(r.When)
-	if err != nil {
+	return nil
+}
+
+// Tokens are counts of tokens. Input includes neither Cached nor Output.
+type Tokens struct {
+	Input  int64 `json:"input"`
+	Cached int64 `json:"cached"`
+	Output int64 `json:"output"`
+}
+
+// maxTextLines bounds how many lines of a text a pick takes together.
+const maxTextLines = 20
+
+// MarshalYAML implements yaml.Marshaler.
+func (s Span) MarshalYAML() (any, error) { return duration.Format(time.Duration(s)), nil }
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (s *Span) UnmarshalYAML(decode func(any) error) error {
+	var text string
+	if err := decode(&text); err != nil {
 		return err
 	}
-	names := documentNames()
-	if p.Parse == Text {
-		names = append(names, stdoutName)
+	d, err := duration.Parse(text)
+	if err == nil && d < 0 {
+		err = fmt.Errorf("%s is negative", text)
 	}
-	for _, path := range f.Paths {
-		if len(path) == 0 {
-			continue
-		}
-		name := path[0]
-		pick := p.pick(name)
-		if pick == nil && !slices.Contains(names, name) {
-			return fmt.Errorf("%q is neither a pick nor one of %s", name, strings.Join(names, ", "))
-		}
-		if pick != nil {
-			pick.kept = true
-		}
-	}
-	r.condition = f
-	return nil
+	*s = Span(d)
+	return err
 }

@@ -2,24 +2,26 @@ package ai
 
 import (
 	"bytes"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"prodigy/internal/filter"
 	"prodigy/internal/rawjson"
+	"prodigy/internal/workflow"
 )
 
+// Bounds of what is kept of a run, in bytes but for the last two, which are counts.
 const (
-	maxLine      = 4 << 20  // a longer line of stdout is left out
-	maxTextLine  = 64 << 10 // of a text
-	maxJoined    = 1 << 20  // of what join puts together
-	maxPlain     = 2 << 10
-	maxStderr    = 8 << 10
-	maxTextLines = 20
-	maxOnce      = 4096 // values of once that are remembered
+	maxLine     = 4 << 20  // a longer line of stdout is left out
+	maxTextLine = 64 << 10 // of a text
+	maxJoined   = 1 << 20  // of what join puts together
+	maxPlain    = 2 << 10
+	maxStderr   = 8 << 10
+	maxOnce     = 4096 // values of once that are remembered
+	maxTools    = 1000 // that are known to run; a CLI has a few
 )
 
 // Reading reads the output of one run. It keeps the last line of each pick and some sums, however long the
@@ -27,22 +29,32 @@ const (
 type Reading struct {
 	preset *Preset
 
-	partial []byte // the start of a line that is not complete
-	long    bool   // that line is too long
-	number  int    // of the lines so far
-	skipped int    // lines that were too long
-	plain   string // the last line that is no JSON
+	// partial is the start of a line that is not complete. It is dropped when long says that the line is too long.
+	partial []byte
+	long    bool
 
-	lines  map[string][]byte // the last line of each pick that is kept, as JSON
-	at     map[string]int    // its number
-	open   map[string]int    // of a text: how many further lines belong to the pick
-	values []accumulated     // of the sources that add up, as in preset.sums
+	// number counts the lines so far, and skipped those of them that were too long.
+	number, skipped int
 
-	signs Signs               // without Tools
-	tools map[string]struct{} // the ids of those that run
+	// plain is the last line that is not JSON.
+	plain string
 
-	stderr tail
-	stdout tail // with Text
+	// lines has the last line of each pick that is kept, as JSON, and at its number.
+	lines map[string][]byte
+	at    map[string]int
+
+	// open is how many further lines of a text belong to the pick.
+	open map[string]int
+
+	// values are those of the sources that add up, in the order of preset.sums.
+	values []accumulated
+
+	// signs are those so far, without Tools. tools has the ids of the tools that run.
+	signs Signs
+	tools map[string]struct{}
+
+	// stdout is only kept of a CLI that prints text.
+	stderr, stdout tail
 }
 
 // accumulated is what a source has added up.
@@ -356,109 +368,6 @@ func (r *Reading) named(written string) string {
 	return r.value(&source{pick: pick, path: path})
 }
 
-// path leads to a value in a JSON document. A number is also the index in a list, and * stands for all members
-// or elements.
-type path []string
-
-func parsePath(written string) path { return strings.Split(written, ".") }
-
-// splitPath returns the pick that a path begins with, and the rest.
-func splitPath(written string) (pick string, rest path) {
-	pick, below, ok := strings.Cut(written, ".")
-	if !ok {
-		return pick, nil
-	}
-	return pick, parsePath(below)
-}
-
-// in returns the value that p leads to, or nil.
-func (p path) in(doc []byte) []byte {
-	for raw := range p.all(doc) {
-		return raw
-	}
-	return nil
-}
-
-// all yields the values that p leads to.
-func (p path) all(doc []byte) func(yield func([]byte) bool) {
-	return func(yield func([]byte) bool) { p.each(doc, yield) }
-}
-
-func (p path) each(doc []byte, yield func([]byte) bool) bool {
-	doc = bytes.TrimSpace(doc)
-	switch {
-	case len(doc) == 0:
-		return true
-	case len(p) == 0:
-		return yield(doc)
-	case p[0] == "*":
-		for _, value := range rawjson.Members(doc) {
-			if !p[1:].each(value, yield) {
-				return false
-			}
-		}
-		for element := range rawjson.Elements(doc) {
-			if !p[1:].each(element, yield) {
-				return false
-			}
-		}
-		return true
-	case doc[0] == '[':
-		i := 0
-		for element := range rawjson.Elements(doc) {
-			if strconv.Itoa(i) == p[0] {
-				return p[1:].each(element, yield)
-			}
-			i++
-		}
-		return true
-	}
-	return p[1:].each(rawjson.Member(doc, p[0]), yield)
-}
-
-// textOf returns a text, or a number or boolean as it is spelled; of a list or an object its JSON, of null nothing.
-func textOf(raw []byte) string {
-	raw = bytes.TrimSpace(raw)
-	switch {
-	case len(raw) == 0 || string(raw) == "null":
-		return ""
-	case raw[0] == '"':
-		return rawjson.Unquote(raw)
-	}
-	return string(raw)
-}
-
-// number reads a JSON number, or a text that is one, perhaps in thousands or millions, as in 2.4k.
-func number(raw []byte) (float64, bool) {
-	text := textOf(raw)
-	scale := 1.0
-	switch {
-	case strings.HasSuffix(text, "k"):
-		scale = 1e3
-	case strings.HasSuffix(text, "M"):
-		scale = 1e6
-	}
-	f, err := strconv.ParseFloat(strings.TrimRight(text, "kM"), 64)
-	return f * scale, err == nil && f >= 0
-}
-
-// jsonText returns s as a JSON string.
-func jsonText(s string) string {
-	b, err := json.Marshal(strings.ToValidUTF8(s, "\uFFFD"))
-	if err != nil {
-		panic("BUG: a string has no JSON: " + err.Error())
-	}
-	return string(b)
-}
-
-// firstPart returns at most n bytes of s.
-func firstPart(s string, n int) string {
-	if len(s) <= n {
-		return strings.ToValidUTF8(s, "\uFFFD")
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
-}
-
 // tail keeps the end of what is written to it.
 type tail struct {
 	most int
@@ -477,4 +386,107 @@ func (t *tail) write(p []byte) {
 
 func (t *tail) String() string {
 	return strings.ToValidUTF8(string(t.kept[max(0, len(t.kept)-t.most):]), "\uFFFD")
+}
+
+// Signs are what the output so far says of how a run gets on.
+type Signs struct {
+	// Known means that the run has printed a line that the preset knows.
+	Known bool
+
+	// Progress counts the lines that are progress, and Idle the idle lines since the last of them.
+	Progress, Idle int
+
+	// Waits counts the lines that announce a wait, and Wait is what the last of them announces.
+	Waits int
+	Wait  time.Duration
+
+	// Tools is how many tools run.
+	Tools int
+	Turns int
+
+	// Ended means that the last line of these was that of the end.
+	Ended bool
+
+	// Sessions counts the lines that name the session.
+	Sessions int
+}
+
+// Signs returns the signs so far.
+func (r *Reading) Signs() Signs {
+	s := r.signs
+	s.Tools = len(r.tools)
+	return s
+}
+
+// watch takes what a line of a pick says of tools and waits.
+func (r *Reading) watch(p *Pick, doc []byte) {
+	if p.session {
+		r.signs.Sessions++
+	}
+	for _, at := range p.begins {
+		for id := range at.all(doc) {
+			if len(r.tools) < maxTools {
+				r.tools[string(id)] = struct{}{}
+			}
+		}
+	}
+	for _, at := range p.ends {
+		for id := range at.all(doc) {
+			delete(r.tools, string(id))
+		}
+	}
+	for _, at := range p.waits {
+		if d := seconds(textOf(at.in(doc)), time.Millisecond); d > 0 {
+			r.signs.Waits++
+			r.signs.Wait = d
+		}
+	}
+}
+
+// sawLine takes what a whole line says.
+func (r *Reading) sawLine(says sign) {
+	if len(r.preset.Watch.Progress) == 0 && says&idle == 0 {
+		says |= progress
+	}
+	switch {
+	case says&idle != 0:
+		r.signs.Idle++
+	case says&progress != 0:
+		r.signs.Progress++
+		r.signs.Idle, r.signs.Ended = 0, false
+	}
+	if says&turn != 0 {
+		r.signs.Turns++
+	}
+	if says&end != 0 {
+		r.signs.Ended = true
+	}
+}
+
+// seconds returns the time that a text holds in units; 0 when it holds none.
+func seconds(text string, unit time.Duration) time.Duration {
+	f, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if err != nil || f <= 0 || f > float64(maxWait/unit) {
+		return 0
+	}
+	return time.Duration(f * float64(unit))
+}
+
+const maxWait = 400 * 24 * time.Hour
+
+// End is how a run ended, and what its step allows.
+type End struct {
+	ExitCode int
+
+	// Signal is the name of the signal that ended the run, such as SIGTERM. It is empty if the run exited.
+	Signal string
+
+	// Now is the time of the end, which times without a date are relative to.
+	Now time.Time
+
+	// May is what the run was allowed beyond what the CLI allows by itself.
+	May workflow.May
+
+	// AllowDenied means that tools which were not permitted do not matter, and AllowEmpty that an empty answer does not.
+	AllowDenied, AllowEmpty bool
 }

@@ -12,22 +12,6 @@ import (
 	"prodigy/internal/term"
 )
 
-// Shown says what people see of the lines of a pick. Exactly one of Say, Tool, Result and Note is set.
-type Shown struct {
-	Of   string            `yaml:"of"`             // the pick
-	Each string            `yaml:"each,omitempty"` // a path to parts of the line, each of which is looked at; default the line itself
-	If   map[string]string `yaml:"if,omitempty"`   // texts that fields of the part must have
-
-	Say    string `yaml:"say,omitempty"`    // a path to what the agent says
-	Join   bool   `yaml:"join,omitempty"`   // what it says goes on in the next line
-	Tool   string `yaml:"tool,omitempty"`   // a path to the name of a tool that it uses
-	Args   string `yaml:"args,omitempty"`   // with tool: a path to what it is given
-	Result string `yaml:"result,omitempty"` // a path to what the tool gave back
-	Note   string `yaml:"note,omitempty"`   // a path to a message of the CLI
-
-	each, say, tool, args, result, note path
-}
-
 // compileShow checks p.Show.
 func (p *Preset) compileShow() error {
 	p.shown = make([]*Shown, len(p.Show))
@@ -79,10 +63,14 @@ type Transcript struct {
 	Apart bool
 
 	preset *Preset
-	line   []byte // the start of a line that is not complete
-	long   bool   // it is too long
-	cut    bool   // its beginning is not known
-	middle bool   // of what the agent says
+
+	// line is the start of a line that is not complete. long means that it is too long, cut that its beginning is not
+	// known.
+	line      []byte
+	long, cut bool
+
+	// middle means that what the agent says is in the middle of a line.
+	middle bool
 	out    bytes.Buffer
 }
 

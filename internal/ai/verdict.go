@@ -12,44 +12,48 @@ import (
 	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
 	"prodigy/internal/term"
-	"prodigy/internal/workflow"
 )
-
-// End is how a run ended, and what its step allows.
-type End struct {
-	ExitCode int
-	Signal   string    // "SIGTERM", ...; empty when it exited
-	Now      time.Time // the end, which times without a date are relative to
-
-	May         workflow.May // what it was allowed beyond what the CLI allows by itself
-	AllowDenied bool         // tools that were not permitted do not matter
-	AllowEmpty  bool         // nor does an empty answer
-}
 
 // Verdict is what became of a run.
 type Verdict struct {
 	Outcome Outcome
-	Rule    string     // the name of the rule that decided; empty if none fits
-	Type    retry.Type // of the error; empty if it is not known better than by the exit code
-	Message string     // one line: the CLI's own sentence, where it has one
-	Text    string     // the answer
-	Whole   bool       // the answer is all of stdout, and Text is empty
-	JSON    json.RawMessage
 
+	// Rule is the name of the rule that decided. It is empty if none fits.
+	Rule string
+
+	// Type is that of the error. It is empty if the exit code says as much.
+	Type retry.Type
+
+	// Message is one line: the CLI's own sentence, where it has one.
+	Message string
+
+	// Text is the answer. With Whole the answer is all of stdout, and Text is empty.
+	Text  string
+	Whole bool
+	JSON  json.RawMessage
+
+	// NewSession means that the session that was to be continued does not exist.
 	SessionID  string
-	NewSession bool // the session that was to be continued does not exist
+	NewSession bool
 
-	Reset      time.Time // with Quota: when the limit ends; zero means not known
-	ResetBy    ResetSource
-	RetryAfter time.Duration // how long the service asks to wait; 0 if it does not say
-	Scope      string        // with Quota: which limit
+	// Reset is when the limit of a quota ends, as far as ResetBy says. Zero means that it is not known.
+	Reset   time.Time
+	ResetBy ResetSource
+
+	// RetryAfter is how long the service asks to wait. It is 0 if the service does not ask.
+	RetryAfter time.Duration
+
+	// Scope is the name of the limit of a quota.
+	Scope string
 
 	Limit LimitUse
+	Usage Usage
 
-	Usage   Usage
-	Skipped int  // lines that were too long to be read
-	Known   bool // it printed lines that the preset knows
-	Plain   bool // it printed text that is not JSON
+	// Skipped counts the lines that were too long to be read.
+	Skipped int
+
+	// Known means that the run printed lines that the preset knows, and Plain that it printed text that is not JSON.
+	Known, Plain bool
 }
 
 // LimitUse is how far a limit is used up that has not been reached, if the CLI says so.
@@ -61,20 +65,19 @@ type LimitUse struct {
 
 // Usage is what a run has used.
 type Usage struct {
-	Model   string
-	Turns   int
-	CostUSD float64
-	Costed  bool // the CLI has said what it cost
-	Tokens  Tokens
-	Counted bool // it has said how many tokens it used
-	Partial bool // it did not get to its end: there may be more
-}
+	Model string
+	Turns int
 
-// Tokens are counts of tokens. Input includes neither Cached nor Output.
-type Tokens struct {
-	Input  int64 `json:"input"`
-	Cached int64 `json:"cached"`
-	Output int64 `json:"output"`
+	// CostUSD counts if Costed says that the CLI has told it.
+	CostUSD float64
+	Costed  bool
+
+	// Tokens count if Counted says that the CLI has told them.
+	Tokens  Tokens
+	Counted bool
+
+	// Partial means that the run did not get to its end: there may be more.
+	Partial bool
 }
 
 // Verdict says what became of the run, once all of its output is written.
@@ -280,14 +283,3 @@ func lastLine(text string) string {
 	text = strings.TrimSpace(text)
 	return firstPart(strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:]), maxSentence)
 }
-
-// seconds returns the time that a text holds in units; 0 when it holds none.
-func seconds(text string, unit time.Duration) time.Duration {
-	f, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-	if err != nil || f <= 0 || f > float64(maxWait/unit) {
-		return 0
-	}
-	return time.Duration(f * float64(unit))
-}
-
-const maxWait = 400 * 24 * time.Hour

@@ -10,71 +10,12 @@ import (
 	"prodigy/internal/duration"
 )
 
-// Watching says how the output of a CLI shows that it gets on, and how long it may be without that.
-type Watching struct {
-	Progress []string `yaml:"progress,omitempty"` // picks whose lines are progress; default: every line
-	Idle     []string `yaml:"idle,omitempty"`     // picks whose lines say that it tries again, or did nothing; they are no progress
-	WaitMS   string   `yaml:"wait_ms,omitempty"`  // a path to the milliseconds that it is going to wait
-	Turn     string   `yaml:"turn,omitempty"`     // the pick of the lines that are counted as turns; empty: the CLI counts them itself
-	End      []string `yaml:"end,omitempty"`      // picks of the lines after which it has nothing left to do
-
-	ToolBegins []string `yaml:"tool_begins,omitempty"` // paths to the ids of tools that begin
-	ToolEnds   []string `yaml:"tool_ends,omitempty"`   // and of those that end
-
-	StallTimeout *Span `yaml:"stall_timeout,omitempty"` // how long without progress; 0s: without end; default 10m
-	ToolTimeout  *Span `yaml:"tool_timeout,omitempty"`  // the same while a tool runs; default 15m
-	Linger       *Span `yaml:"linger,omitempty"`        // how long it may live after its end; default 30s
-	Loop         int   `yaml:"loop,omitempty"`          // how many idle lines without progress are a loop; default 20
-}
-
 const (
 	defaultStall  = 10 * time.Minute
 	defaultTool   = 15 * time.Minute
 	defaultLinger = 30 * time.Second
 	defaultLoop   = 20
-
-	maxTools = 1000 // that are known to run; a CLI has a few
 )
-
-// Span is a duration as it is written in YAML.
-type Span time.Duration
-
-// MarshalYAML implements yaml.Marshaler.
-func (s Span) MarshalYAML() (any, error) { return duration.Format(time.Duration(s)), nil }
-
-// UnmarshalYAML implements yaml.Unmarshaler.
-func (s *Span) UnmarshalYAML(decode func(any) error) error {
-	var text string
-	if err := decode(&text); err != nil {
-		return err
-	}
-	d, err := duration.Parse(text)
-	if err == nil && d < 0 {
-		err = fmt.Errorf("%s is negative", text)
-	}
-	*s = Span(d)
-	return err
-}
-
-// Signs are what the output so far says of how a run gets on.
-type Signs struct {
-	Known    bool          // it has printed a line that the preset knows
-	Progress int           // lines that are progress
-	Idle     int           // idle lines since the last of them
-	Waits    int           // lines that announce a wait
-	Wait     time.Duration // what the last of them announces
-	Tools    int           // that run
-	Turns    int
-	Ended    bool // its last line of these was that of the end
-	Sessions int  // lines that name its session
-}
-
-// Signs returns the signs so far.
-func (r *Reading) Signs() Signs {
-	s := r.signs
-	s.Tools = len(r.tools)
-	return s
-}
 
 // Limits are how long a run may go without progress. A zero one does not hold.
 type Limits struct {
@@ -202,16 +143,6 @@ func (w *Watchdog) Check(now time.Time) *Stall {
 	return &Stall{RuleNoProgress, Stalled, "it made no progress for " + silent + " (stall_timeout)"}
 }
 
-// sign is what a line says of how a run gets on.
-type sign uint8
-
-const (
-	progress sign = 1 << iota
-	idle
-	turn
-	end
-)
-
 // compileWatch checks p.Watch, and notes in the picks what their lines say.
 func (p *Preset) compileWatch() error {
 	w := p.Watch
@@ -231,22 +162,23 @@ func (p *Preset) compileWatch() error {
 			pick.sign |= list.sign
 		}
 	}
-	p.toolBegins, p.toolEnds, p.waits = nil, nil, nil
 	for _, list := range []struct {
-		name    string
-		paths   []string
-		sources *[]*source
+		name  string
+		paths []string
+		in    func(*Pick) *[]path
 	}{
-		{"tool_begins", w.ToolBegins, &p.toolBegins},
-		{"tool_ends", w.ToolEnds, &p.toolEnds},
-		{"wait_ms", names(w.WaitMS), &p.waits},
+		{"tool_begins", w.ToolBegins, func(p *Pick) *[]path { return &p.begins }},
+		{"tool_ends", w.ToolEnds, func(p *Pick) *[]path { return &p.ends }},
+		{"wait_ms", names(w.WaitMS), func(p *Pick) *[]path { return &p.waits }},
 	} {
 		for _, written := range list.paths {
-			s := new(source)
-			if s.pick, s.path = splitPath(written); p.pick(s.pick) == nil {
-				return fmt.Errorf("watch.%s: there is no pick %q", list.name, s.pick)
+			name, rest := splitPath(written)
+			pick := p.pick(name)
+			if pick == nil {
+				return fmt.Errorf("watch.%s: there is no pick %q", list.name, name)
 			}
-			*list.sources = append(*list.sources, s)
+			paths := list.in(pick)
+			*paths = append(*paths, rest)
 		}
 	}
 	return nil
@@ -255,58 +187,4 @@ func (p *Preset) compileWatch() error {
 // names returns a list with name, unless that is empty.
 func names(name string) []string {
 	return slices.DeleteFunc([]string{name}, func(s string) bool { return s == "" })
-}
-
-// watch takes what a line of a pick says of tools and waits.
-func (r *Reading) watch(p *Pick, doc []byte) {
-	if p.session {
-		r.signs.Sessions++
-	}
-	for _, s := range r.preset.toolBegins {
-		if s.pick != p.name {
-			continue
-		}
-		for id := range s.path.all(doc) {
-			if len(r.tools) < maxTools {
-				r.tools[string(id)] = struct{}{}
-			}
-		}
-	}
-	for _, s := range r.preset.toolEnds {
-		if s.pick != p.name {
-			continue
-		}
-		for id := range s.path.all(doc) {
-			delete(r.tools, string(id))
-		}
-	}
-	for _, s := range r.preset.waits {
-		if s.pick != p.name {
-			continue
-		}
-		if d := seconds(textOf(s.path.in(doc)), time.Millisecond); d > 0 {
-			r.signs.Waits++
-			r.signs.Wait = d
-		}
-	}
-}
-
-// sawLine takes what a whole line says.
-func (r *Reading) sawLine(says sign) {
-	if len(r.preset.Watch.Progress) == 0 && says&idle == 0 {
-		says |= progress
-	}
-	switch {
-	case says&idle != 0:
-		r.signs.Idle++
-	case says&progress != 0:
-		r.signs.Progress++
-		r.signs.Idle, r.signs.Ended = 0, false
-	}
-	if says&turn != 0 {
-		r.signs.Turns++
-	}
-	if says&end != 0 {
-		r.signs.Ended = true
-	}
 }
