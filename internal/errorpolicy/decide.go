@@ -80,7 +80,7 @@ func (m *Machine) GiveUp(o Outcome) Decision {
 func (m *Machine) final(o Outcome, d Decision) Decision {
 	a := m.policy.OnItemFailure
 	d.Action = cmp.Or(a.Kind, DLQ)
-	if d.Action == Retry {
+	if d.Action.RunsAgain() { // it has failed for good, or it would run for ever
 		d.Action = DLQ
 	}
 	why := "on_item_failure is " + string(d.Action)

@@ -13,6 +13,17 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 func on(kind Action) Policy { return Policy{OnItemFailure: ItemAction{Kind: kind}} }
 
+// An item that no policy tries again must come to an end, whatever the action is.
+func TestEveryItemActionEndsAnItem(t *testing.T) {
+	for _, r := range actions {
+		m := New(Policy{OnItemFailure: ItemAction{Kind: r.action}, RetryConfig: &retry.Policy{Attempts: 1}})
+		d := m.Decide(Outcome{Failure: retry.Failure{ExitCode: 1}}, noon, nil)
+		if d.Action.RunsAgain() || d.Action.Status() == Pending {
+			t.Errorf("%s: got %q after the last try, want an action that settles the item", r.action, d.Action)
+		}
+	}
+}
+
 func TestItemActionDecidesWhatHappensToTheItem(t *testing.T) {
 	custom := Policy{OnItemFailure: ItemAction{Custom, "notify"}}
 	again := func(p Policy) Policy {

@@ -1,6 +1,12 @@
 package mapreduce
 
 import (
+	"cmp"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -12,6 +18,51 @@ import (
 	"prodigy/internal/job"
 	"prodigy/internal/limit"
 )
+
+// TestEveryLimitIsAskedAndExplained compares the limits that a pool asks with the types of package limits, and their
+// number with the rows of the comment of that package.
+func TestEveryLimitIsAskedAndExplained(t *testing.T) {
+	w := parse(t, gated(1, ""))
+	p := &pool{job: &owner{workflow: w, Opened: &job.Opened{Fold: job.NewFold(w.ErrorPolicy)}}}
+	if err := p.openGates(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	asked := map[string]bool{}
+	for _, l := range slices.Concat(p.gates.all, p.gates.slot, p.gates.turn) {
+		of := reflect.TypeOf(l)
+		if of.Kind() == reflect.Pointer {
+			of = of.Elem()
+		}
+		asked[of.Name()] = true
+	}
+	rows, group := map[string]int{}, ""
+	files, err := filepath.Glob("../limits/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func \((?:\w+ )?\*?(\w+)\) Admit\(`).FindAllStringSubmatch(string(source), -1) {
+			if !asked[m[1]] {
+				t.Errorf("%s: no pool asks %s: it has no place in openGates", file, m[1])
+			}
+		}
+		for _, m := range regexp.MustCompile(`(?m)^//\t(.{8}) (\S.{11}) .*$`).FindAllStringSubmatch(string(source), -1) {
+			group = cmp.Or(strings.TrimSpace(m[1]), group)
+			if strings.TrimSpace(m[2]) != "step rate" { // which steps ask, by their positions
+				rows[group]++
+			}
+		}
+	}
+	delete(rows, "group") // the heading
+	want := map[string]int{"all": len(p.gates.all), "slot": len(p.gates.slot), "turn": len(p.gates.turn)}
+	if !maps.Equal(rows, want) {
+		t.Errorf("got rows %v in the comment of package limits, want those of the limits that are asked: %v", rows, want)
+	}
+}
 
 // gated returns a map workflow over n items with these keys of the map.
 func gated(n int, more string) string {
