@@ -162,18 +162,29 @@ const (
 // the owner, so that a checkpoint is of no record that the log may still lose, and at the same record as the
 // queue. It belongs to the goroutine of the log.
 type Checkpointer struct {
-	place   jobs.Job
-	policy  errorpolicy.Policy
-	queue   *dlq.Projection // nil: the job has no items
-	state   *Fold           // nil: it has become too large
-	records int64           // at least between two checkpoints
+	place  jobs.Job
+	policy errorpolicy.Policy
 
-	last    int64           // record of the last checkpoint
-	made    time.Time       // when that was
-	pause   time.Duration   // until the next
-	latest  events.Record   // that has been folded
-	end     events.Position // of it
-	writing errgroup.Group  // of one at a time
+	// queue is nil if the job has no items.
+	queue *dlq.Projection
+
+	// state is nil once it has become too large: no more checkpoints are made then.
+	state *Fold
+
+	// records is how many records there are at least between two checkpoints.
+	records int64
+
+	// last is the record of the last checkpoint, made when that was, and pause how long none follows it.
+	last  int64
+	made  time.Time
+	pause time.Duration
+
+	// latest is the record that has been folded last, and end where it ends in the log.
+	latest events.Record
+	end    events.Position
+
+	// writing has the goroutine that writes a checkpoint, of which there is one at a time.
+	writing errgroup.Group
 }
 
 // NewCheckpointer returns the checkpointer of a job. It takes over s, the fold at the end of its

@@ -159,25 +159,38 @@ type Phase struct {
 
 // Running is an attempt at an item that has started and not ended.
 type Running struct {
-	ID     string      `json:"id"`     // of the item
-	Number int         `json:"number"` // of the attempt
-	Began  time.Time   `json:"began"`
-	Alone  bool        `json:"alone,omitempty"`
-	Retry  retry.State `json:"retry"` // before this attempt
-	Base   string      `json:"base,omitempty"`
+	// ID is that of the item, and Number that of the attempt.
+	ID     string    `json:"id"`
+	Number int       `json:"number"`
+	Began  time.Time `json:"began"`
+	Alone  bool      `json:"alone,omitempty"`
 
-	Resolve string `json:"resolve,omitempty"` // the work whose conflict it resolves
+	// Retry is what the item had used of its retry policy before this attempt.
+	Retry retry.State `json:"retry"`
+	Base  string      `json:"base,omitempty"`
 
-	Token   int64  `json:"token"` // number of the record of its start
-	Fleet   bool   `json:"fleet,omitempty"`
-	Node    string `json:"node,omitempty"`    // the worker of the fleet that runs it; empty if it has not been heard of
-	Suspect bool   `json:"suspect,omitempty"` // see events.AgentStarted
+	// Resolve is the work whose conflict the attempt resolves.
+	Resolve string `json:"resolve,omitempty"`
 
-	Key    string    `json:"key,omitempty"`    // see events.AgentStarted
-	Try    time.Time `json:"try,omitzero"`     // when the last try of a step began; zero means it began with the attempt
-	Waited bool      `json:"waited,omitempty"` // it waited for a try, so that how long it takes says nothing
+	// Token is the number of the record of its start.
+	Token int64 `json:"token"`
+	Fleet bool  `json:"fleet,omitempty"`
 
-	Doubled int `json:"doubled,omitempty"` // number of a second attempt at the item, of a log of an earlier version
+	// Node is the worker of the fleet that runs it. It is empty until that has been heard of.
+	Node string `json:"node,omitempty"`
+
+	// Suspect and Key are those of events.AgentStarted.
+	Suspect bool   `json:"suspect,omitempty"`
+	Key     string `json:"key,omitempty"`
+
+	// Try is when the last try of a step began. Zero means that it began with the attempt.
+	Try time.Time `json:"try,omitzero"`
+
+	// Waited means that the attempt has waited for a try, so that how long it takes says nothing.
+	Waited bool `json:"waited,omitempty"`
+
+	// Doubled is the number of a second attempt at the item, which only logs of earlier versions have.
+	Doubled int `json:"doubled,omitempty"`
 }
 
 // crashes is how often a run died, for no reason that is known, soon after an attempt at an item had begun.
@@ -206,30 +219,43 @@ type failure struct {
 
 // Waiting is an item between two attempts.
 type Waiting struct {
-	ID     string      `json:"id"`     // of the item
-	Number int         `json:"number"` // of the last attempt that counts
-	Due    time.Time   `json:"due"`    // not before
-	Retry  retry.State `json:"retry"`
+	// ID is that of the item, and Number that of the last attempt that counts.
+	ID     string `json:"id"`
+	Number int    `json:"number"`
 
-	Resolve string `json:"resolve,omitempty"` // the work whose conflict the next attempt resolves
+	// Due is when the next attempt may start. Zero means at once.
+	Due   time.Time   `json:"due"`
+	Retry retry.State `json:"retry"`
+
+	// Resolve is the work whose conflict the next attempt resolves.
+	Resolve string `json:"resolve,omitempty"`
 }
 
 // Merging is the work of an item that has not been merged yet.
 type Merging struct {
-	ID         string        `json:"id"`     // of the item
-	Number     int           `json:"number"` // of the attempt
-	AgentID    string        `json:"agent_id"`
-	Worker     int           `json:"worker"`
-	Seq        int64         `json:"seq"`  // of its AgentCompleted
-	Done       time.Time     `json:"done"` // when that was
-	Took       time.Duration `json:"took"` // of the attempt
+	// ID is that of the item, and Number that of the attempt.
+	ID      string `json:"id"`
+	Number  int    `json:"number"`
+	AgentID string `json:"agent_id"`
+	Worker  int    `json:"worker"`
+
+	// Seq is the number of its AgentCompleted, and Done the time of that.
+	Seq  int64     `json:"seq"`
+	Done time.Time `json:"done"`
+
+	// Took is how long the attempt took.
+	Took       time.Duration `json:"took"`
 	Base       string        `json:"base"`
 	Commit     string        `json:"commit"`
 	Files      int           `json:"files"`
 	Insertions int           `json:"insertions"`
 	Deletions  int           `json:"deletions"`
-	Retry      retry.State   `json:"retry"`              // before the attempt
-	Resolved   bool          `json:"resolved,omitempty"` // it resolves a conflict, and is not resolved again
+
+	// Retry is what the item had used of its retry policy before the attempt.
+	Retry retry.State `json:"retry"`
+
+	// Resolved means that the work resolves a conflict. It is not resolved again.
+	Resolved bool `json:"resolved,omitempty"`
 }
 
 // StepRetry is a step between two tries.

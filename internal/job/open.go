@@ -17,10 +17,12 @@ import (
 // Opened is a job that this process runs: its fold, its log, and the files that follow from that. All but Log
 // belongs to the goroutine that owns the job.
 type Opened struct {
-	Fold  *Fold
-	Log   *events.Log
-	Store *items.Store // nil: it has no items
-	Queue *dlq.Queue   // the same
+	Fold *Fold
+	Log  *events.Log
+
+	// Store and Queue are nil if the job has no items.
+	Store *items.Store
+	Queue *dlq.Queue
 
 	// Live are the limits of what runs now, which remember nothing of the job.
 	Live []limits.Limit
@@ -33,15 +35,26 @@ type Opened struct {
 
 // Options say how a job is opened.
 type Options struct {
-	Workflow string // its name
-	Items    bool   // it has items
-	Policy   errorpolicy.Policy
-	Mask     *mask.Masker // takes secrets out of what is recorded
+	// Workflow is the name of the workflow.
+	Workflow string
+
+	// Items means that the job has items.
+	Items  bool
+	Policy errorpolicy.Policy
+
+	// Mask takes secrets out of what is recorded.
+	Mask *mask.Masker
 
 	LogConfig
-	MaxRetries int                   // how often a dead letter may be sent again
-	Observe    func([]events.Record) // called with every record once it is durable, on the goroutine of the log; or nil
-	Notice     func(text string)     // tells people what was found
+
+	// MaxRetries is how often a dead letter may be sent again.
+	MaxRetries int
+
+	// Observe is called with every record once it is durable, on the goroutine of the log. It may be nil.
+	Observe func([]events.Record)
+
+	// Notice tells people what was found.
+	Notice func(text string)
 }
 
 // LogConfig is how the log of a job is written.

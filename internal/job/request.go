@@ -31,12 +31,18 @@ const (
 
 // Request is one request to a running job.
 type Request struct {
-	V      int    `json:"v"`
-	Do     Verb   `json:"do"`
-	By     string `json:"by"`               // name of the user
-	Slots  int    `json:"slots,omitempty"`  // of Scale: how many there are to be
-	Change int    `json:"change,omitempty"` // of Scale, instead: how many more or fewer
-	Items  []Item `json:"items,omitempty"`  // of Skip and RetryNow; of the latter none means all
+	V  int  `json:"v"`
+	Do Verb `json:"do"`
+
+	// By is the name of the user.
+	By string `json:"by"`
+
+	// Slots is how many slots Scale sets. Change, which may take its place, is how many it adds, or takes if negative.
+	Slots  int `json:"slots,omitempty"`
+	Change int `json:"change,omitempty"`
+
+	// Items are those of Skip and RetryNow. Without any, RetryNow is about all.
+	Items []Item `json:"items,omitempty"`
 }
 
 // Item names an item of the job.

@@ -310,15 +310,21 @@ func writeRows(place jobs.Job, total int, to io.Writer, see func(events.Record) 
 
 // rowWriter writes rows as they come.
 type rowWriter struct {
-	place    jobs.Job
-	to       *bufio.Writer
-	line     bytes.Buffer
-	lines    *json.Encoder // to line
-	offset   int64
-	last     []Row
-	costs    map[int]limit.Sum
-	agents   map[int]events.AgentUsage // the last of each item
-	unmerged map[int]Result            // they are no rows before their work is merged
+	place jobs.Job
+	to    *bufio.Writer
+	line  bytes.Buffer
+
+	// lines encodes to line.
+	lines  *json.Encoder
+	offset int64
+	last   []Row
+	costs  map[int]limit.Sum
+
+	// agents has the last usage of each item, by its index.
+	agents map[int]events.AgentUsage
+
+	// unmerged are results that are not rows before their work is merged.
+	unmerged map[int]Result
 }
 
 // record writes the rows that an event gives.

@@ -27,20 +27,27 @@ type Summary struct {
 	Job      jobs.Job
 	Workflow string
 	Mode     string
-	State    string // running, completed, failed, paused, cancelled; killed: it ended without a word
-	Reason   string
-	Started  time.Time
-	Duration time.Duration // of all its runs, without the time between them
+
+	// State is running, completed, failed, paused or cancelled, or killed if the last run ended without a word.
+	State   string
+	Reason  string
+	Started time.Time
+
+	// Duration is that of all runs, without the time between them.
+	Duration time.Duration
 	Metrics  errorpolicy.Metrics
 
-	Spent limit.Total // by AI agents
+	// Spent is what AI agents have used.
+	Spent limit.Total
 
-	Paused []events.QuotaPaused // of a job that has not completed: what its agents wait for
+	// Paused are what the agents of a job wait for that has not completed.
+	Paused []events.QuotaPaused
 
-	Hold *Hold // of a running job that is paused; nil if it is not
+	// Hold is nil unless the job is running and paused.
+	Hold *Hold
 
-	ReduceStale bool // of a completed job: see Result
-	ReduceHeld  bool // the same
+	// ReduceStale and ReduceHeld are those of a completed job: see mapreduce.Result.
+	ReduceStale, ReduceHeld bool
 }
 
 // Hold is a pause of a running job that somebody asked for.

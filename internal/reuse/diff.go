@@ -17,23 +17,36 @@ import (
 // Diff is how the results of a job differ from those of an earlier one. An item is in one list at most, the
 // first that fits.
 type Diff struct {
-	Before  string     `json:"before"` // ids of the jobs
-	After   string     `json:"after"`
-	Failing []ItemDiff `json:"newly_failing"` // that had succeeded
-	Fixed   []ItemDiff `json:"fixed"`         // that had not
-	// that succeeded both times, and printed something else or captured other values
+	// Before and After are the ids of the jobs.
+	Before string `json:"before"`
+	After  string `json:"after"`
+
+	// Failing had succeeded, and Fixed had not.
+	Failing []ItemDiff `json:"newly_failing"`
+	Fixed   []ItemDiff `json:"fixed"`
+
+	// Output have succeeded both times, and printed something else or captured other values.
 	Output []ItemDiff `json:"changed_output"`
-	Slower []ItemDiff `json:"slower"` // that succeeded both times, and took much longer
-	New    []ItemDiff `json:"new"`    // that have no result in the earlier job
-	Gone   []ItemDiff `json:"gone"`   // that have none in the later one
-	Same   int        `json:"same"`   // items that are in no list
+
+	// Slower have succeeded both times, and took much longer.
+	Slower []ItemDiff `json:"slower"`
+
+	// New have no result in the earlier job, and Gone have none in the later one.
+	New  []ItemDiff `json:"new"`
+	Gone []ItemDiff `json:"gone"`
+
+	// Same is how many items are in no list.
+	Same int `json:"same"`
 }
 
 // ItemDiff is an item of a Diff. The fields of the job in which it has no result are empty.
 type ItemDiff struct {
-	ItemID   string        `json:"item_id"` // in the later job, unless it is only in the earlier one
-	Index    int           `json:"index"`
-	Before   string        `json:"before,omitempty"` // status
+	// ItemID is the id in the later job, unless the item is only in the earlier one.
+	ItemID string `json:"item_id"`
+	Index  int    `json:"index"`
+
+	// Before and After are its statuses.
+	Before   string        `json:"before,omitempty"`
 	After    string        `json:"after,omitempty"`
 	BeforeMS events.Millis `json:"before_ms,omitempty"`
 	AfterMS  events.Millis `json:"after_ms,omitempty"`
@@ -120,6 +133,7 @@ func (d *Diff) compare(a, b *earlierJob) error {
 	return nil
 }
 
+// readRow returns the next result, or io.EOF.
 func readRow(lines *bufio.Reader) (r job.Result, err error) {
 	line, err := lines.ReadBytes('\n')
 	if err == nil {
@@ -164,6 +178,7 @@ func sameCaptured(a, b map[string]json.RawMessage) bool {
 	return true
 }
 
+// slower reports whether an item has become slower: see slowerFactor.
 func slower(then, now time.Duration) bool {
 	return now-then >= slowerLeast && float64(now) >= slowerFactor*float64(then)
 }

@@ -56,8 +56,10 @@ type Dir struct {
 	dir string
 	now func() time.Time
 
-	mu   sync.Mutex
-	read map[string]events.File // by path
+	mu sync.Mutex
+
+	// read are the files that were read, by their paths.
+	read map[string]events.File
 }
 
 // NewDir returns a Dir for paths from a directory.

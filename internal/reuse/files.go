@@ -3,6 +3,7 @@ package reuse
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,22 +19,35 @@ import (
 // Files are the files that the items of a job are made from, and those that their agents leave. Nil Files are none.
 type Files struct {
 	FilesConfig
-	dir      *Dir
-	fixed    []string // that all items are made from
-	uses     pathsOf  // nil: none that depend on the item
-	produces pathsOf  // nil: none
+	dir *Dir
+
+	// fixed are the files that all items are made from. uses returns those that depend on the item, and is nil if none
+	// do.
+	fixed []string
+	uses  pathsOf
+
+	// produces returns the files that an agent leaves. It is nil if the workflow names none. products are the same
+	// files, as the workflow writes them.
+	produces pathsOf
 	products []workflow.Text
-	made     *production // nil if files that agents leave are left as they are
+
+	// made is nil if files that agents leave are left as they are.
+	made *production
 }
 
 // FilesConfig says how Files are handled.
 type FilesConfig struct {
-	Dir       string // of the job
-	JobID     string
-	Simulated bool              // nothing is read or written
-	OnFleet   bool              // agents run elsewhere
-	Sync      bool              // files are on disk before they get their names
-	Notice    func(text string) // tells people what could not be done
+	Dir   string // of the job
+	JobID string
+
+	// Simulated means that nothing is read or written, and OnFleet that agents run elsewhere.
+	Simulated, OnFleet bool
+
+	// Sync means that files are on disk before they get their names.
+	Sync bool
+
+	// Notice tells people what could not be done.
+	Notice func(text string)
 }
 
 // pathsOf returns paths that depend on an item.
@@ -75,6 +89,7 @@ func NewFiles(m *workflow.Map, c FilesConfig) (*Files, error) {
 
 func dependsOnItem(t workflow.Text) bool { return strings.Contains(t.Value, "$") }
 
+// fixedPaths returns the files that a path or pattern stands for, whatever the item is.
 func (f *Files) fixedPaths(pattern string) ([]string, error) {
 	if strings.ContainsAny(pattern, wildcards) {
 		return f.dir.Glob(pattern)
@@ -133,55 +148,6 @@ func (f *Files) produced(id string, item json.RawMessage) (all []events.File, mi
 		all = append(all, events.File{Path: path, Size: info.Size(), Modified: info.ModTime().UnixNano()})
 	}
 	return all, "", err
-}
-
-// Attempt is what is known of the files of an attempt.
-type Attempt struct {
-	Uses     []events.File // that its item is made from, as they were when it began
-	Produced []events.File // that it has left
-	before   []fileBefore  // that it may leave, as they were when it began; nil if they stay as they are
-}
-
-// Known reports whether something is known.
-func (t *Attempt) Known() bool { return t.Uses != nil || t.before != nil }
-
-// Begin notes the files that an attempt begins with, and tells it under which names it leaves its own.
-func (f *Files) Begin(a *agent.Attempt) (t Attempt, err error) {
-	if f == nil || a.ItemID == "" {
-		return t, nil
-	}
-	if t.before, err = f.begin(a); err != nil || f.Simulated {
-		return t, err
-	}
-	t.Uses, err = f.used(a.ItemID, a.Item, nil)
-	if a.Adopted {
-		err = nil // it has begun, and its end is wanted in any case
-		for i := range t.Uses {
-			t.Uses[i] = events.File{Path: t.Uses[i].Path}
-		}
-	}
-	return t, err
-}
-
-// End notes which of the files have changed since an attempt began that has succeeded, and gives those that it has
-// left their names. It returns what is wrong if it did not leave what it should.
-func (f *Files) End(a *agent.Attempt, t *Attempt) (wrong string) {
-	if f == nil || a.ItemID == "" || f.Simulated {
-		return ""
-	}
-	t.Uses = f.dir.Since(t.Uses)
-	if wrong := f.deliver(a, t.before); wrong != "" {
-		return wrong
-	}
-	produced, missing, err := f.produced(a.ItemID, a.Item)
-	switch {
-	case err != nil:
-		return err.Error()
-	case missing != "":
-		return "it did not leave " + missing
-	}
-	t.Produced = produced
-	return ""
 }
 
 // Check reports what is wrong with the keys of a map that have to do with taking over results, in a directory.
@@ -248,4 +214,55 @@ func textsOf(texts []workflow.Text) []string {
 		all = append(all, t.Value)
 	}
 	return all
+}
+
+// newProduction returns nil when files are left as they are. With a fleet whose workers are sent files, those
+// have directories of their own, and only whole files come back.
+func newProduction(m *workflow.Map, c FilesConfig) *production {
+	if len(m.Produces) == 0 || c.Simulated || c.OnFleet && len(m.Files) > 0 {
+		return nil
+	}
+	p := &production{
+		atomic: m.Atomic, incomplete: m.Incomplete, mark: c.JobID[max(0, len(c.JobID)-10):], sync: c.Sync,
+	}
+	if p.incomplete == "" && p.atomic {
+		p.incomplete = workflow.RemoveIncomplete
+	}
+	if !p.atomic && p.incomplete == workflow.KeepIncomplete {
+		return nil
+	}
+	return p
+}
+
+// production is how the files come to be that the agents of a map phase leave: under which names, and what
+// becomes of those that are not whole.
+type production struct {
+	// atomic means that the files have other names until the attempt has succeeded.
+	atomic bool
+
+	// incomplete is what becomes of files that may not be whole. Empty means that those of an item's own are kept under
+	// another name, if they are not directories.
+	incomplete workflow.Incomplete
+
+	// mark is part of the other names, so that no other job has the same.
+	mark string
+
+	// sync means that the files are on disk before they get their names.
+	sync bool
+}
+
+// fileBefore is a file that an attempt may write, as it was when the attempt began.
+type fileBefore struct {
+	final, written string // full paths
+	info           fs.FileInfo
+}
+
+// checkProduction reports keys about files that agents leave, where they leave none.
+func checkProduction(w *workflow.Workflow) []workflow.Problem {
+	m := w.Map
+	if len(m.Produces) > 0 || !m.Atomic && m.Incomplete == "" {
+		return nil
+	}
+	return []workflow.Problem{w.ProblemAt(m.Pos,
+		"atomic and incomplete are about the files of produces, and there are none")}
 }

@@ -23,7 +23,9 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/filter"
+	"prodigy/internal/jobs"
 	"prodigy/internal/process"
+	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
 
@@ -200,4 +202,29 @@ func fingerprintOf(c Config, w *workflow.Workflow, captured map[string]string, u
 		}
 	}
 	return f
+}
+
+// Config is what is asked of a run whose workflow takes over results.
+type Config struct {
+	Home     jobs.Home
+	Dir      string // of the run
+	Environ  []string
+	Settings settings.Settings
+	Since    Since
+}
+
+// Since is the choice of an earlier job whose results are taken over.
+type Since struct {
+	// Job is the id of the earlier job or a prefix of it. "latest" is the latest of the same workflow in the same
+	// directory; "none" and "" are no job.
+	Job string
+
+	// Force are the ids of items that are run all the same.
+	Force []string
+
+	// Only says which of the items are run that would have to: those that are changed, new or failed. Empty means all.
+	Only string
+
+	// CheckOutputs makes a result count only while the files that the agent left are as it left them.
+	CheckOutputs bool
 }

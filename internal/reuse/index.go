@@ -20,15 +20,24 @@ import (
 
 // entry is what an index has of an item that has ended.
 type entry struct {
-	Raw    digest // digest of its data as it was written
-	Data   digest // digest of its data, by Data
-	ID     digest // digest of its id
-	Index  int    // of the item in its job
-	Group  int    // which of the index's Jobs it was run with; -1: it is not known
-	OK     bool
-	Row    span // of the results
-	Text   span // of the texts of the index; empty if it has none
-	number int  // of the entry
+	Raw  digest // of the data of the item, as it was written
+	Data digest // of the data, as a hasher sees it
+	ID   digest // of its id
+
+	// Index is that of the item in its job.
+	Index int
+
+	// Group is which of the fingerprints of the index the item was run with, or -1 if that is not known.
+	Group int
+
+	// OK means that the item has succeeded.
+	OK bool
+
+	// Row is a part of the results, and Text one of the texts of the index, which is empty if the item has none.
+	Row, Text span
+
+	// number is that of the entry in its index.
+	number int
 }
 
 // Number is the number of the entry in its index, from 0.
@@ -42,22 +51,40 @@ type span struct {
 
 // indexHead says what an index is of. It stands at the end of the file, sealed, behind its length.
 type indexHead struct {
-	Shape   int                  `json:"shape"`
-	Seq     int64                `json:"seq"`     // last record of the log that gave a row
-	Results string               `json:"results"` // CRC32C of the results
-	Keyed   bool                 `json:"keyed"`   // the items have keys
-	Fields  string               `json:"fields"`  // which of their fields count: what is written
-	Entries int                  `json:"entries"`
-	Texts   int64                `json:"texts"` // bytes of texts behind these
-	Sum     string               `json:"crc32c"`
-	Jobs    []events.Fingerprint `json:"jobs"`
+	Shape int `json:"shape"`
+
+	// Seq is the last record of the log that gave a row, and Results the CRC32C of the results.
+	Seq     int64  `json:"seq"`
+	Results string `json:"results"`
+
+	// Keyed means that the items have keys.
+	Keyed bool `json:"keyed"`
+
+	// Fields are those of the items that count, as the workflow writes them.
+	Fields  string `json:"fields"`
+	Entries int    `json:"entries"`
+
+	// Texts is how many bytes of texts follow the entries.
+	Texts int64  `json:"texts"`
+	Sum   string `json:"crc32c"`
+
+	// Jobs are the fingerprints that entries have in common.
+	Jobs []events.Fingerprint `json:"jobs"`
 }
+
+// The number of an entry has 28 bits, so that more entries are not compared.
+const (
+	entryBits  = 28
+	maxEntries = 1 << entryBits
+)
 
 // shape is the version of the shape of an index. One of another version is made again.
 const shape = 2
 
+// entrySize is the size of an entry in the file, in bytes.
 const entrySize = 12*3 + 4 + 4 + 4 + 8 + 4 + 8 + 4
 
+// append writes e to b, in entrySize bytes. decodeEntry reads it.
 func (e entry) append(b []byte) []byte {
 	b = append(append(append(b, e.Raw[:]...), e.Data[:]...), e.ID[:]...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(e.Index))
@@ -95,14 +122,18 @@ func (h indexHead) identity(e entry) digest {
 
 // indexWriter makes an index. Add is called for the entries in the order of their items.
 type indexWriter struct {
-	path  string
-	file  *os.File
-	out   *bufio.Writer
-	sum   hash.Hash32
-	head  indexHead
-	texts *os.File // a scratch file
+	path string
+	file *os.File
+	out  *bufio.Writer // to file and sum
+	sum  hash.Hash32
+	head indexHead
+
+	// texts is a scratch file, which is copied after the entries, and tail writes to it.
+	texts *os.File
 	tail  *bufio.Writer
-	last  struct {
+
+	// last is the text of the entry before, which many entries share.
+	last struct {
 		text string
 		span span
 	}
@@ -159,6 +190,7 @@ func (w *indexWriter) Close(all []events.Fingerprint, seq int64, results string)
 	return jobs.Rename(w.file.Name(), w.path)
 }
 
+// finish writes the texts and the head after the entries.
 func (w *indexWriter) finish() error {
 	if err := w.tail.Flush(); err != nil {
 		return err
@@ -183,20 +215,29 @@ func (w *indexWriter) finish() error {
 // index is what is known of the items of a job that have ended. It is not safe for use by several goroutines.
 type index struct {
 	indexHead
-	file  *os.File
-	ids   []identified // in order, once one was looked for
-	next  int          // the entry that is looked at first
-	block []byte
-	begin int // first entry in block
-	count int // entries in it
+	file *os.File
+
+	// ids is in order. It is made when an item is looked for that is not the next one.
+	ids []identified
+
+	// next is the entry that is looked at first.
+	next int
+
+	// block has count entries from begin on.
+	block        []byte
+	begin, count int
 }
 
 // identified is where an item is that is known by a digest.
 type identified struct {
-	id   digest
-	rank uint32 // the number of its entry, behind all numbers if it has not succeeded
+	id digest
+
+	// rank is the number of the entry. If that has not succeeded, failedRank is added, so that another one of the same
+	// digest comes first.
+	rank uint32
 }
 
+// failedRank is added to the rank of an entry that has not succeeded.
 const failedRank = maxEntries
 
 // errIndex is wrapped by the error for an index that is missing, damaged, or of another shape.
@@ -215,6 +256,7 @@ func openIndex(path string) (*index, error) {
 	return x, nil
 }
 
+// check reads the head, and compares the sum of all before it.
 func (x *index) check() error {
 	info, err := x.file.Stat()
 	if err != nil {

@@ -23,7 +23,11 @@ import (
 type Input struct {
 	Job   jobs.Job
 	takes workflow.Select
-	keyed bool // its items have keys, which are their ids
+
+	// keyed means that the items of the job have keys, which are their ids.
+	keyed bool
+
+	// rows are the results, and store has the items. Both are in the order of the items.
 	rows  *os.File
 	store *items.Store
 }

@@ -78,12 +78,16 @@ func indexResults(place jobs.Job, s *job.Fold, fields []string, keyed bool) (err
 
 // notes are what an index has of the items of a job more than their rows.
 type notes struct {
+	// groups are the fingerprints so far, and groupOf which of them an item was run with, by its index, from 1. It is 0
+	// if that is not known.
 	groups  []events.Fingerprint
-	groupOf []int16 // which of groups an item was run with, by its index, from 1; 0 if it is not known
+	groupOf []int16
 
-	scratch *os.File // texts about the files of items, one after the other
+	// scratch has texts about the files of items, one after the other up to offset, and texts where the one of an item
+	// is, by its index.
+	scratch *os.File
 	offset  int64
-	texts   map[int]span // by item index, of those that have files
+	texts   map[int]span
 }
 
 // see notes what a record of the log says.

@@ -10,41 +10,14 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/workflow"
 )
 
-// production is how the files come to be that the agents of a map phase leave: under which names, and what
-// becomes of those that are not whole.
-type production struct {
-	atomic bool // they have other names until the attempt has succeeded
-	// empty: those of an item's own are kept under another name, if they are not directories
-	incomplete workflow.Incomplete
-	mark       string // part of these names, so that no other job has the same
-	sync       bool   // they are on disk before they get their names
-}
-
 // partialSuffix is added to the names of files that are kept though they may not be whole.
 const partialSuffix = ".partial"
-
-// newProduction returns nil when files are left as they are. With a fleet whose workers are sent files, those
-// have directories of their own, and only whole files come back.
-func newProduction(m *workflow.Map, c FilesConfig) *production {
-	if len(m.Produces) == 0 || c.Simulated || c.OnFleet && len(m.Files) > 0 {
-		return nil
-	}
-	p := &production{
-		atomic: m.Atomic, incomplete: m.Incomplete, mark: c.JobID[max(0, len(c.JobID)-10):], sync: c.Sync,
-	}
-	if p.incomplete == "" && p.atomic {
-		p.incomplete = workflow.RemoveIncomplete
-	}
-	if !p.atomic && p.incomplete == workflow.KeepIncomplete {
-		return nil
-	}
-	return p
-}
 
 // written returns the name that an attempt writes a file under.
 func (p *production) written(path string) string {
@@ -52,12 +25,6 @@ func (p *production) written(path string) string {
 		return path
 	}
 	return filepath.Join(filepath.Dir(path), partialSuffix+"-"+p.mark+"-"+filepath.Base(path))
-}
-
-// fileBefore is a file that an attempt may write, as it was when the attempt began.
-type fileBefore struct {
-	final, written string // full paths
-	info           fs.FileInfo
 }
 
 // changed reports whether the file is there and not as it was.
@@ -172,6 +139,7 @@ func (f *Files) Drop(t Attempt) {
 	}
 }
 
+// drop removes a file that may not be whole, or gives it another name.
 func (p *production) drop(b fileBefore, notice func(string)) {
 	var err error
 	switch p.incomplete {
@@ -213,12 +181,56 @@ func (f *Files) DropInterrupted(it items.Item, began time.Time) {
 // Drops reports whether something is done with files of attempts that do not succeed.
 func (f *Files) Drops() bool { return f != nil && f.made != nil }
 
-// checkProduction reports keys about files that agents leave, where they leave none.
-func checkProduction(w *workflow.Workflow) []workflow.Problem {
-	m := w.Map
-	if len(m.Produces) > 0 || !m.Atomic && m.Incomplete == "" {
-		return nil
+// Attempt is what is known of the files of an attempt.
+type Attempt struct {
+	// Uses are the files that the item is made from, as they were when the attempt began.
+	Uses []events.File
+
+	// Produced are the files that the attempt has left.
+	Produced []events.File
+
+	// before are the files that the attempt may leave, as they were when it began. It is nil if they stay as they are.
+	before []fileBefore
+}
+
+// Known reports whether something is known.
+func (t *Attempt) Known() bool { return t.Uses != nil || t.before != nil }
+
+// Begin notes the files that an attempt begins with, and tells it under which names it leaves its own.
+func (f *Files) Begin(a *agent.Attempt) (t Attempt, err error) {
+	if f == nil || a.ItemID == "" {
+		return t, nil
 	}
-	return []workflow.Problem{w.ProblemAt(m.Pos,
-		"atomic and incomplete are about the files of produces, and there are none")}
+	if t.before, err = f.begin(a); err != nil || f.Simulated {
+		return t, err
+	}
+	t.Uses, err = f.used(a.ItemID, a.Item, nil)
+	if a.Adopted {
+		err = nil // it has begun, and its end is wanted in any case
+		for i := range t.Uses {
+			t.Uses[i] = events.File{Path: t.Uses[i].Path}
+		}
+	}
+	return t, err
+}
+
+// End notes which of the files have changed since an attempt began that has succeeded, and gives those that it has
+// left their names. It returns what is wrong if it did not leave what it should.
+func (f *Files) End(a *agent.Attempt, t *Attempt) (wrong string) {
+	if f == nil || a.ItemID == "" || f.Simulated {
+		return ""
+	}
+	t.Uses = f.dir.Since(t.Uses)
+	if wrong := f.deliver(a, t.before); wrong != "" {
+		return wrong
+	}
+	produced, missing, err := f.produced(a.ItemID, a.Item)
+	switch {
+	case err != nil:
+		return err.Error()
+	case missing != "":
+		return "it did not leave " + missing
+	}
+	t.Produced = produced
+	return ""
 }

@@ -11,27 +11,8 @@ import (
 	"prodigy/internal/items"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
-
-// Config is what is asked of a run whose workflow takes over results.
-type Config struct {
-	Home     jobs.Home
-	Dir      string // of the run
-	Environ  []string
-	Settings settings.Settings
-	Since    Since
-}
-
-// Since is the choice of an earlier job whose results are taken over.
-type Since struct {
-	// its id or a prefix; "latest": the latest of the same workflow in the same directory; "none" or "": no job
-	Job          string
-	Force        []string // ids of items that are run all the same
-	Only         string   // of the items that would have to run only these: changed, new or failed; "" means all
-	CheckOutputs bool     // a result counts only while the files that the agent left are as it left them
-}
 
 const (
 	sinceLatest = "latest"
@@ -51,38 +32,51 @@ func OnlyChoices() []string { return []string{"changed", reasonNew, reasonFailed
 
 // Reuse decides which items of a job have their results taken over from earlier jobs.
 type Reuse struct {
-	since jobs.Since
+	since  jobs.Since
+	hasher *hasher
+	files  *Files
 
-	hasher  *hasher
-	files   *Files
-	earlier []*earlierJob // the first is the one that was named, the others are those that it took results from
+	// earlier are the job that was named, and after it those that it took results from.
+	earlier []*earlierJob
 
-	diff     events.Difference
-	reasons  []string       // all there are
-	numbers  map[string]int // of reasons
-	verdicts []verdict      // by item index, of the items that were chosen in this run
-	forced   map[string]bool
-	keyed    bool // the items have keys
+	diff events.Difference
+
+	// reasons are all for which items are run, and numbers their places in that list.
+	reasons []string
+	numbers map[string]int
+
+	// verdicts are those about the items that were chosen in this run, by their indexes.
+	verdicts []verdict
+
+	// forced are the ids of the items that are run in any case.
+	forced map[string]bool
+
+	// keyed means that the items have keys.
+	keyed bool
 }
 
 // verdict says where the result of an item is, or why it is run, in 4 bytes.
 type verdict uint32
 
 const (
-	taken       verdict = 1 << 31 // its result is taken over
-	sourceShift         = 28      // of the number of the earlier job; below it is the number of the entry
-	maxEarlier          = 8
-	maxEntries          = 1 << sourceShift
+	taken      verdict = 1 << 31 // its result is taken over
+	maxEarlier         = 8       // whose numbers fit between that bit and the number of the entry
 )
 
 // earlierJob is a job whose results can be taken over.
 type earlierJob struct {
-	place   jobs.Job
-	index   *index
-	rows    *os.File
-	parts   []string // by group: which part of the fingerprint has changed; "" if none has
-	matched []uint64 // bits of the entries that are an item now
-	keyed   bool     // items are found by their ids
+	place jobs.Job
+	index *index
+	rows  *os.File
+
+	// parts says, by group, which part of the fingerprint has changed. It is "" if none has.
+	parts []string
+
+	// matched has a bit for each entry, which is set if the entry is an item now.
+	matched []uint64
+
+	// keyed means that items are found by their ids.
+	keyed bool
 }
 
 // resolve finds the job that a new job of w takes results from, and checks that it can. The result is nil
@@ -382,7 +376,7 @@ func (r *Reuse) Choose(it *items.Item) (wanted bool, err error) {
 		r.diff.LeftOut++
 		return false, nil
 	}
-	v := taken | verdict(n)<<sourceShift | verdict(x.Number())
+	v := taken | verdict(n)<<entryBits | verdict(x.Number())
 	if reason != "" {
 		v = r.number(reason)
 	}
@@ -395,6 +389,7 @@ func (r *Reuse) Choose(it *items.Item) (wanted bool, err error) {
 	return true, nil
 }
 
+// number returns the verdict that stands for a reason.
 func (r *Reuse) number(reason string) verdict {
 	n, known := r.numbers[reason]
 	if !known {
@@ -404,6 +399,7 @@ func (r *Reuse) number(reason string) verdict {
 	return verdict(n)
 }
 
+// count adds an item to the difference. kind is its reason up to the colon.
 func (r *Reuse) count(kind, reason string) {
 	switch kind {
 	case "":
@@ -482,7 +478,7 @@ func (r *Reuse) known(it items.Item) (source int, x entry, reason string, err er
 	if v&taken == 0 {
 		return 0, x, r.reasons[v], nil
 	}
-	source = int(v &^ taken >> sourceShift)
+	source = int(v &^ taken >> entryBits)
 	x, err = r.earlier[source].index.At(int(v & (maxEntries - 1)))
 	return source, x, "", err
 }
