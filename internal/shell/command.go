@@ -8,32 +8,54 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Plan is what a simple command does with its arguments, as far as shells are concerned.
+// Plan is what a simple command does with its arguments, as far as shells are concerned. Arguments are given by their
+// index among the words of the command, where 0 is the program.
 type Plan struct {
-	Codes    []Code
-	Stdin    *Code // standard input is code
-	Numbers  map[int]bool
-	Denied   map[int]bool // arguments that name variables, or are expanded again
-	Declares map[int]bool // arguments of the form name=value
+	Codes []Code
+
+	// Stdin is set if the command reads code from its standard input, as sh and ssh HOST do. It has no Args.
+	Stdin *Code
+
+	// Numbers are the arguments that the shell evaluates as numbers, as in exit N and test A -eq B.
+	Numbers map[int]bool
+
+	// Denied are the arguments that name variables, as in read NAME, or that are expanded again, as in alias.
+	Denied map[int]bool
+
+	// Declares are the arguments of the form name=value, as in command export NAME=VALUE.
+	Declares map[int]bool
 }
 
-// Code are arguments that a shell takes as code, joined by blanks.
+// Code is a piece of code among the words of a command.
 type Code struct {
-	Args   []int
-	Child  bool
-	Remote string // the program behind which the environment may not arrive
+	// Args are the words that make up the code. The shell that runs it gets them joined by blanks.
+	Args []int
+
+	// Child reports whether another process runs the code, as in sh -c. That process sees exported variables only,
+	// while the code of eval and trap sees all variables of the shell.
+	Child bool
+
+	// Remote is the program on the way to the code that may not pass on the environment, such as ssh, sudo or env -i.
+	// It is empty if the code surely gets the environment.
+	Remote string
 }
 
 const (
-	shellNames  = "sh bash dash ash zsh ksh ksh93 mksh rbash yash posh"
+	shellNames = "sh bash dash ash zsh ksh ksh93 mksh rbash yash posh"
+
+	// Programs that run a command on another machine, as another user or in a container.
 	remoteNames = `ssh sudo su doas docker docker-compose podman nerdctl kubectl oc chroot nsenter runuser
 		pkexec systemd-run lxc machinectl rsh mosh vagrant sshpass run0 crictl ctr firejail bwrap`
+
+	// Programs that run the command in their arguments and exit with its code.
 	wrapperNames = `env timeout nice ionice nohup exec command builtin time setsid stdbuf busybox flock chronic
 		unbuffer caffeinate doas sudo`
+
+	// Programs whose arguments are never run: nothing is code in echo sh -c x.
 	inertNames = "echo printf test [ grep cat cp mv ls rm mkdir touch which type"
 )
 
-// ProgramName returns the name of the program in a word of a command.
+// ProgramName returns the name of the program in a word of a command, such as bash for /bin/bash.
 func ProgramName(word string) string {
 	if word == "" {
 		return ""
@@ -41,12 +63,18 @@ func ProgramName(word string) string {
 	return path.Base(word)
 }
 
+// IsShell reports whether a word of a command names a POSIX-like shell, with or without its directory.
 func IsShell(word string) bool { return among(shellNames, ProgramName(word)) }
 
 // PlanCall looks at the words of a simple command; words that are not constant are empty texts.
+//
+// One program may start another, so each word that may name one which takes code is looked at: in
+// env A=1 timeout 5 sh -c CODE that is sh, and so it is in find . -exec sh -c CODE ';'.
 func PlanCall(args []string) Plan {
 	p := Plan{Numbers: map[int]bool{}, Denied: map[int]bool{}, Declares: map[int]bool{}}
 	p.builtin(args)
+	// Only wrappers stand before args[i] as long as direct is true. Then the shell at i reads the standard input of the
+	// command, and an eval there is the builtin and not an argument of some program.
 	remote, direct := "", true
 	for i := 0; i >= 0 && i < len(args); {
 		name := ProgramName(args[i])
@@ -81,7 +109,7 @@ func dropsEnvironment(args []string) bool {
 	return false
 }
 
-// nextRunner finds the next word that names a program which takes code.
+// nextRunner returns the index of the next word that names a program which takes code or starts one that does, or -1.
 func nextRunner(args []string, from int) int {
 	for i := from; i < len(args); i++ {
 		name := ProgramName(args[i])
@@ -105,18 +133,21 @@ func (p *Plan) runner(args []string, i int, remote string, direct bool) int {
 	case name == "ssh":
 		return p.ssh(args, i)
 	case name == "su", name == "runuser", name == "vagrant", name == "script", name == "flock":
+		// su USER -c CODE, vagrant ssh -c CODE, flock FILE -c CODE.
 		if at := slices.IndexFunc(args[i:], IsCodeOption); at > 0 && i+at+1 < len(args) {
 			return p.take(args, i, i+at+1, i+at+2, Code{Remote: remote, Child: true})
 		}
 	case name == "watch":
 		return p.take(args, i, skipOptions(args, i+1, "nq"), len(args), Code{Remote: remote, Child: true})
 	case name == "parallel":
+		// The code ends where the items begin. GNU parallel replaces {} in it, and may send it to other machines.
 		end := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, ":::") })
 		if end < 0 {
 			end = len(args)
 		}
 		return p.take(args, i, i+1, end, Code{Remote: name, Child: true})
 	case name == "source" || name == ".":
+		// source /dev/stdin <<EOF runs the heredoc in this shell.
 		if i+1 < len(args) && IsDescriptor(args[i+1]) {
 			p.Stdin = &Code{}
 		}
@@ -135,7 +166,8 @@ func IsCodeOption(arg string) bool {
 		strings.HasSuffix(arg, "c")
 }
 
-// take notes that the words from start to end are the code of the program at i.
+// take notes that the words from start up to end are the code of the program at i. Like runner, it returns end, or i
+// when there are no such words.
 func (p *Plan) take(args []string, i, start, end int, code Code) int {
 	if start >= end || start >= len(args) {
 		return i
@@ -153,6 +185,7 @@ func (p *Plan) shell(args []string, i int, remote string, direct bool) int {
 	hasCode, fromStdin := false, false
 	j := i + 1
 	for ; j < len(args) && (args[j] == "" || args[j][0] == '-' || args[j][0] == '+'); j++ {
+		// A word that is not constant is taken for an option until -c has come: behind it, the word is the code.
 		if args[j] == "" && hasCode {
 			break
 		}
@@ -170,7 +203,7 @@ func (p *Plan) shell(args []string, i int, remote string, direct bool) int {
 		hasCode = hasCode || strings.Contains(args[j], "c")
 		fromStdin = fromStdin || strings.Contains(args[j], "s")
 		if strings.HasSuffix(args[j], "o") || strings.HasSuffix(args[j], "O") {
-			j++
+			j++ // the name of an option, as in -eo pipefail
 		}
 	}
 	if hasCode {
@@ -185,6 +218,7 @@ func (p *Plan) shell(args []string, i int, remote string, direct bool) int {
 // ssh takes what follows the host: ssh joins it by blanks and gives it to a shell over there.
 func (p *Plan) ssh(args []string, i int) int {
 	code := Code{Remote: "ssh", Child: true}
+	// The letters of the options in ssh(1) that have an argument.
 	host := skipOptions(args, i+1, "BbcDEeFIiJLlmOopQRSWw")
 	if host+1 >= len(args) {
 		p.Stdin = &code
@@ -193,7 +227,8 @@ func (p *Plan) ssh(args []string, i int) int {
 	return p.take(args, i, skipWord(args, host+1, "--"), len(args), code)
 }
 
-// skipOptions returns the index of the first operand; the options with these letters take the next word.
+// skipOptions returns the index of the first operand from i on. The options whose letters are in withValue take the
+// next word, unless their value is in the same word, as in -p22.
 func skipOptions(args []string, i int, withValue string) int {
 	for ; i < len(args) && strings.HasPrefix(args[i], "-"); i++ {
 		if args[i] == "--" {
@@ -206,6 +241,7 @@ func skipOptions(args []string, i int, withValue string) int {
 	return i
 }
 
+// skipWord returns the index after i if that word stands at i, else i.
 func skipWord(args []string, i int, word string) int {
 	if i < len(args) && args[i] == word {
 		return i + 1
@@ -226,20 +262,23 @@ func (p *Plan) builtin(args []string) {
 		for i := first + 1; i < len(args); i++ {
 			p.Numbers[i] = true
 		}
-	case "getopts": // what follows the name is only looked through
+	case "getopts":
+		// getopts OPTIONS NAME ARG...: the arguments are parsed and never evaluated.
 		p.denyFrom(first+1, min(first+3, len(args)))
 	case "read", "unset", "mapfile", "readarray", "alias", "compgen", "complete":
 		p.denyFrom(first+1, len(args))
 	case "declare", "typeset", "local", "export", "readonly":
 		p.declaration(args, first+1)
 	case "printf", "wait":
+		// printf -v NAME FORMAT, wait -p NAME.
 		if at := slices.IndexFunc(args, func(a string) bool { return a == "-v" || a == "-p" }); at == first+1 {
 			p.denyFrom(at+1, min(at+2, len(args)))
 		}
 	}
 }
 
-// declaration takes the arguments of a declaration that the parser took for a common command.
+// declaration takes the arguments of a declaration that the parser took for a common command, such as
+// builtin export NAME=VALUE. With -i the values are evaluated, and with -n they name other variables.
 func (p *Plan) declaration(args []string, from int) {
 	for i := from; i < len(args); i++ {
 		if strings.HasPrefix(args[i], "-") && strings.ContainsAny(args[i], "in") {
@@ -257,6 +296,8 @@ func (p *Plan) denyFrom(start, end int) {
 
 const numberTests = "-eq -ne -gt -ge -lt -le"
 
+// testNumbers takes both sides of a comparison of numbers. bash evaluates them only in [[ ]], but others, such as ksh,
+// do so here too. The operand of -v and -R names a variable.
 func (p *Plan) testNumbers(args []string) {
 	for i, a := range args {
 		if among(numberTests, a) {
@@ -313,7 +354,7 @@ func Alone(word *syntax.Word) *syntax.ParamExp {
 	return p
 }
 
-// shellVariable takes $SHELL for a shell.
+// shellVariable takes $SHELL and $BASH for a shell, whichever it is. Of other expansions nothing is known.
 func shellVariable(part syntax.WordPart) string {
 	if p, ok := part.(*syntax.ParamExp); ok && p.Param != nil && (p.Param.Value == "SHELL" || p.Param.Value == "BASH") {
 		return "sh"

@@ -18,7 +18,8 @@ func Deciders(script string) []string {
 	return decidersOf(file.Stmts)
 }
 
-// DecidersOf returns the same for the words of a command.
+// DecidersOf returns the same for the words of a command. timeout decides as well, since it exits with a code of its
+// own, 124, when the time is up. The code of sh -c CODE is looked into; of sh FILE only sh is known.
 func DecidersOf(args []string) []string {
 	for i := range args {
 		name := ProgramName(args[i])
@@ -30,9 +31,7 @@ func DecidersOf(args []string) []string {
 				return Deciders(args[i+code+1])
 			}
 			return []string{name}
-		case among(wrapperNames, name):
-			continue
-		case isWrapperArgument(args[i]):
+		case among(wrapperNames, name), isWrapperArgument(args[i]):
 			continue
 		case name == "":
 			return nil
@@ -42,11 +41,14 @@ func DecidersOf(args []string) []string {
 	return nil
 }
 
-// isWrapperArgument reports whether a word before the program is an option, a number, a duration or an assignment.
+// isWrapperArgument reports whether a word before the program is an option, a number, a duration or an assignment, as
+// all words before CMD are in env A=1 nice -n 5 timeout 30s CMD.
 func isWrapperArgument(word string) bool {
 	return word != "" && (word[0] == '-' || '0' <= word[0] && word[0] <= '9' || strings.Contains(word, "="))
 }
 
+// decidersOf returns the deciders of a list of statements. The last one decides, as does the one before an exit without
+// a code. After set -e each of them may. Of the others only an exit in them counts.
 func decidersOf(stmts []*syntax.Stmt) (names []string) {
 	errexit := false
 	for i, s := range stmts {
@@ -89,6 +91,7 @@ func wordsOf(s *syntax.Stmt) []string {
 	return words
 }
 
+// setsErrexit reports whether the arguments of set switch on errexit: -e, -eu or -o errexit.
 func setsErrexit(args []string) bool {
 	for _, a := range args {
 		if a == "errexit" || len(a) > 1 && a[0] == '-' && a[1] != '-' && strings.Contains(a, "e") {
@@ -115,7 +118,8 @@ func statementDeciders(s *syntax.Stmt) []string {
 	return names
 }
 
-// opensConnection reports whether bash opens a connection for a redirection.
+// opensConnection reports whether bash opens a connection for a redirection. Then bash itself prints why that failed,
+// and its code is that of the command.
 func opensConnection(r *syntax.Redirect) bool {
 	if r.Word == nil {
 		return false
@@ -124,12 +128,16 @@ func opensConnection(r *syntax.Redirect) bool {
 	return ok && (strings.HasPrefix(first.Value, "/dev/tcp/") || strings.HasPrefix(first.Value, "/dev/udp/"))
 }
 
+// commandDeciders returns the deciders of a statement without its redirections. A command that is not listed here, such
+// as the declaration of a function, starts no program.
 func commandDeciders(s *syntax.Stmt) []string {
 	switch c := s.Cmd.(type) {
 	case *syntax.CallExpr:
 		return DecidersOf(wordsOf(s))
 	case *syntax.BinaryCmd:
 		right := statementDeciders(c.Y)
+		// In a || b, the code of a is gone when b has run. a && b ends with that of a when a fails, and so
+		// does a | b with pipefail.
 		if c.Op == syntax.OrStmt {
 			return right
 		}

@@ -7,27 +7,38 @@ import (
 
 // Finding is a value that is run.
 type Finding struct {
-	Offset  int
-	Warning bool // it may be run; else it surely is
-	Code    string
-	Text    string
+	// Offset is that of the value in the text as written, in bytes: Value.Offset.
+	Offset int
+
+	// Warning reports whether the value may be run. Otherwise it surely is, and the finding is an error.
+	Warning bool
+
+	// Code names the kind of finding for users, such as PS119.
+	Code string
+
+	// Text is the message. It begins with the value as written and ends with what to write instead.
+	Text string
 }
 
+// The codes of what CheckValues finds. docs/interpolation.md has an example of each.
 const (
-	codeReaches     = "PS119"
-	codeOutput      = "PS107"
-	codePiped       = "PS108"
-	codeCommandName = "PS105"
-	codeLanguage    = "PS110"
+	codeReaches     = "PS119" // a value is run
+	codeOutput      = "PS107" // the output of a command, which may hold a value, is run
+	codePiped       = "PS108" // the same, through a pipe
+	codeCommandName = "PS105" // a value chooses the program or the script that is run
+	codeLanguage    = "PS110" // a value stands in code of another language
 )
 
-// sink is a place where something is run that should be data.
+// sink is a place where something is run that should be data. Its finding is an error where the value surely arrives,
+// with the text "VALUE reaches WHAT; REMEDY". If it has a code, the finding is a warning, "VALUE SAYS".
 type sink struct {
-	what   string // the words behind "reaches"
+	what   string
 	remedy string
-	code   string // of a warning, however sure it is; an error has none
-	says   string // in the place of "reaches" and what
-	words  bool   // JSON, which is not a word, does nothing there
+	code   string
+	says   string
+
+	// words reports whether JSON is harmless here: a text with braces and quotes is no name, no number and no program.
+	words bool
 }
 
 const numberRemedy = "assign the value itself, which is checked to be an integer: n=${...}"
@@ -52,11 +63,13 @@ var (
 		remedy: "the shell evaluates it, so choose among constant names with case", words: true,
 	}
 	arithmeticSink = sink{what: "arithmetic", remedy: numberRemedy, words: true}
-	subscriptSink  = sink{what: "arithmetic", remedy: numberRemedy} // some shells expand it again
+
+	// Some shells expand a subscript again before they evaluate it, so that even JSON may run a command.
+	subscriptSink = sink{what: "arithmetic", remedy: numberRemedy}
 )
 
 // leak reports values that reach a sink. What a program may print is reported as code only, and JSON is no
-// number and no name.
+// number and no name. Nothing is reported as long as the variables are not all known. See codeCheck.reporting.
 func (c *codeCheck) leak(s sink, flows []flow) {
 	if !c.reporting {
 		return
@@ -74,6 +87,8 @@ func (c *codeCheck) leak(s sink, flows []flow) {
 	}
 }
 
+// finding returns the message for a value that reaches the sink. It names the variable that brought the value, unless
+// the value is written as that variable.
 func (s sink) finding(src *Value, f flow) Finding {
 	written, through := src.Written, ""
 	if f.via != "" && "$"+f.via != written && "${"+f.via+"}" != written {
@@ -99,6 +114,8 @@ func (s sink) finding(src *Value, f flow) Finding {
 	return found
 }
 
+// remedyFor returns what to write instead. Code of a shell has no remedy of its own: a placeholder can be quoted for it
+// by |sh, which $PRODIGY_ITEM cannot.
 func (s sink) remedyFor(src *Value, written string) string {
 	switch {
 	case s.remedy != "":

@@ -47,6 +47,7 @@ func shorthandNames() string {
 // item returns the placeholder of the item.
 func (s Shorthand) item() string { return s.placeholder(shorthands[0].placeholder) }
 
+// placeholder returns p, a placeholder of the table above, for one item or for a batch.
 func (s Shorthand) placeholder(p string) string {
 	if s.Batch {
 		return strings.ReplaceAll(p, "ITEM", "items[*]")
@@ -68,8 +69,9 @@ func (s Shorthand) Words(words []string) (string, error) {
 	}
 	named := false
 	script := make([]string, 0, len(words)+2)
+	// exec runs the program of that name, and not a builtin or a keyword of the shell: echo is /bin/echo, as for xargs.
 	if !IsProgram(words[0]) {
-		script = append(script, "exec") // the program of that name, not what the shell has under it
+		script = append(script, "exec")
 	}
 	for _, word := range words {
 		if !utf8.ValidString(word) {
@@ -88,7 +90,8 @@ func (s Shorthand) Words(words []string) (string, error) {
 	return strings.Join(script, " "), nil
 }
 
-// word returns the shell code for one word, and whether it names the item.
+// word returns the shell code for one word, and whether it names the item. The code for word[:start] has been written;
+// word[start:at] is constant.
 func (s Shorthand) word(word string) (code string, named bool, err error) {
 	var b strings.Builder
 	for start, at := 0, 0; at <= len(word); {
@@ -149,7 +152,7 @@ func (s Shorthand) at(text string) (placeholder string, n int, err error) {
 }
 
 // unknownShorthand returns an error if text begins with what GNU parallel would replace, or looks as if it were
-// to be replaced.
+// to be replaced: {1}, {+/}, {= perl code =}. Other braces are text, as in {a,b}, {1..3}, {"a": 1} and {print}.
 func unknownShorthand(text string) error {
 	end := strings.IndexByte(text, '}')
 	if end < 0 {
@@ -185,7 +188,7 @@ func itemPlaceholder(text string) (placeholder string, n int) {
 	}
 	for i := 0; i < len(rest); i++ {
 		switch rest[i] {
-		case '\\':
+		case '\\': // \} is a brace in a default
 			i++
 		case '}':
 			n = len(text) - len(rest) + i + 1
@@ -256,16 +259,19 @@ func withoutExpansions(text string) string {
 	return string(b)
 }
 
-// replacer replaces the shorthands of a script.
+// replacer replaces the shorthands of a script. out holds what src[:done] has become.
 type replacer struct {
 	style Shorthand
 	src   string
-	plain string // src without expansions
+	plain string // withoutExpansions(src), which has the same offsets
 	out   strings.Builder
-	done  int // bytes of src that are in out
-	err   error
+	done  int
+
+	// err is the first error. Nothing is looked at after it.
+	err error
 }
 
+// visit is called by syntax.Walk in the order of the text, which replace relies on.
 func (r *replacer) visit(node syntax.Node) bool {
 	if r.err != nil || node == nil {
 		return false
@@ -299,6 +305,7 @@ func (r *replacer) refuse(node syntax.Node) {
 	}
 }
 
+// replace puts placeholders in the place of the shorthands in unquoted text. One behind a backslash stays.
 func (r *replacer) replace(lit *syntax.Lit) {
 	end := int(lit.End().Offset())
 	for i := int(lit.Pos().Offset()); i < end; {
@@ -322,7 +329,8 @@ func (r *replacer) replace(lit *syntax.Lit) {
 	}
 }
 
-// appended returns a script that names no item with that as the last argument of its one command.
+// appended returns a script that names no item with that as the last argument of its one command. A script with a pipe,
+// a redirection or a second command has no obvious end: what to do with the item must be written there.
 func (s Shorthand) appended(text string, file *syntax.File) (string, error) {
 	if len(file.Stmts) == 1 && len(file.Last) == 0 && len(file.Stmts[0].Comments) == 0 {
 		stmt := file.Stmts[0]

@@ -1,6 +1,7 @@
-// Package shell knows shell text: how it is parsed and quoted (Parse, Quote), which words of a command are code for another
-// shell (PlanCall), which programs decide how a script ends (Deciders), which values a script runs (CheckValues), and how a
-// command of xargs or parallel is written as a script (Shorthand). Package shell/template puts values into such text.
+// Package shell knows shell text: how it is parsed and quoted (Parse, Quote), which words of a command are code for
+// another shell (PlanCall), which programs decide how a script ends (Deciders), which values a script runs
+// (CheckValues), and how a command of xargs or parallel is written as a script (Shorthand). Package shell/template puts
+// values into such text.
 package shell
 
 import (
@@ -27,7 +28,8 @@ func Dialects(shell string) ([]syntax.LangVariant, bool) {
 	return nil, false
 }
 
-// Parse parses in the first dialect that takes the text. The error is that of the first.
+// Parse parses in the first dialect that takes the text. The error is that of the first, for ErrorOffset and ErrorText.
+// Comments are kept, since a placeholder may stand in one.
 func Parse(text string, dialects []syntax.LangVariant) (*syntax.File, error) {
 	var first error
 	for _, d := range dialects {
@@ -42,6 +44,7 @@ func Parse(text string, dialects []syntax.LangVariant) (*syntax.File, error) {
 	return nil, first
 }
 
+// ErrorOffset returns where in the text an error of Parse was found, in bytes.
 func ErrorOffset(err error) int {
 	if e, ok := errors.AsType[syntax.ParseError](err); ok {
 		return int(e.Pos.Offset())
@@ -52,6 +55,8 @@ func ErrorOffset(err error) int {
 	return 0
 }
 
+// ErrorText returns the message of an error of Parse without its line and column, which are those of the text that was
+// parsed and not of the one that a user wrote.
 func ErrorText(err error) string {
 	if e, ok := errors.AsType[syntax.ParseError](err); ok {
 		return e.Text
@@ -89,7 +94,7 @@ func IsQuoted(delimiter *syntax.Word) bool {
 	return false
 }
 
-// The characters before which a backslash goes away. Outside quotes that is any.
+// The characters before which a backslash goes away, by where it stands. Outside quotes that is any.
 const (
 	Outside   = ""
 	InDouble  = "$`\"\\\n"
@@ -109,7 +114,7 @@ func Unescape(lit, special string) string {
 			continue
 		}
 		i++
-		if lit[i] != '\n' {
+		if lit[i] != '\n' { // a backslash at the end of a line joins it with the next one
 			b.WriteByte(lit[i])
 		}
 	}
@@ -124,7 +129,8 @@ func UnescapeAnsi(s string) string {
 	).Replace(s)
 }
 
-// HasDefault reports whether the expansion says itself what to do without a value.
+// HasDefault reports whether the expansion says itself what to do without a value, as ${x:-y}, ${x:=y}, ${x:?y} and
+// ${x:+y} do.
 func HasDefault(p *syntax.ParamExp) bool {
 	return p.Exp != nil && slices.Contains([]syntax.ParExpOperator{
 		syntax.AlternateUnset, syntax.AlternateUnsetOrNull, syntax.DefaultUnset, syntax.DefaultUnsetOrNull,

@@ -5,25 +5,38 @@ import (
 	"strings"
 )
 
-// prints says what a program prints.
+// prints says what a program prints, and so which values its output may hold.
 type prints uint8
 
 const (
-	anything prints = iota // what it was given, perhaps
-	nothing                // nothing, or a number, a date, a name that nobody else chose
-	itsWords               // its arguments
-	itsInput               // its input, or the files that it is given
-	partsOf                // parts of its input
+	// anything is perhaps the arguments, the input or the content of files.
+	anything prints = iota
+	// nothing is no output, or a number, a date or a name that nobody else chose.
+	nothing
+	// itsWords are the arguments, as with echo.
+	itsWords
+	// itsInput is the input, or the content of the files that are arguments, as with cat.
+	itsInput
+	// partsOf are perhaps parts of the same, as with grep: the value may not be among them.
+	partsOf
 )
 
 // program is what a program does with data.
 type program struct {
-	names   string // separated by blanks
-	prints  prints
-	options []string // whose value is code of the program's language
-	operand bool     // the first operand is code, unless an option brought it
-	reads   bool     // its input is code when it has no operand
-	takes   string   // letters of the options that take the next word
+	names  string // separated by blanks
+	prints prints
+
+	// options are those whose value is code of the program's language, such as -e of perl.
+	options []string
+
+	// operand reports whether the first operand is such code, unless an option brought it: awk CODE FILE.
+	operand bool
+
+	// reads reports whether the input is such code if there is no operand: python3 <<EOF.
+	reads bool
+
+	// takes are the letters of the options that take the next word, so that it is not counted as an operand.
+	takes string
 }
 
 // programTable says what programs do with data. The first row with a name holds.
@@ -66,9 +79,11 @@ func programOf(name string) program {
 
 // wrapper is a program that starts the one behind its options.
 type wrapper struct {
-	names   string // separated by blanks
-	takes   string // letters of the options that take the next word
-	operand bool   // one operand stands before the program
+	names string // separated by blanks
+	takes string // letters of the options that take the next word
+
+	// operand reports whether one operand stands before the program, as in timeout 30 CMD.
+	operand bool
 }
 
 var wrapperTable = []wrapper{
@@ -101,6 +116,7 @@ func wrappedBy(args []string) int {
 			return i
 		}
 		w := wrapperTable[at]
+		// Skip its options with their values, and for env the assignments.
 		for i++; i < len(args) && (strings.HasPrefix(args[i], "-") || w.names == "env" &&
 			strings.Contains(args[i], "=")); i++ {
 			if len(args[i]) == 2 && strings.Contains(w.takes, args[i][1:]) {
@@ -131,8 +147,8 @@ const searched = `PATH LD_LIBRARY_PATH DYLD_LIBRARY_PATH PYTHONPATH PYTHONHOME P
 	FPATH ZDOTDIR GIT_DIR GIT_TEMPLATE_DIR LUA_PATH LUA_CPATH GEM_PATH GEM_HOME SHELL CC CXX RUSTC RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER
 	RUSTFLAGS GOFLAGS MAKEFLAGS GNUMAKEFLAGS MFLAGS JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS`
 
-// Steering reports whether data in an environment variable of this name becomes code: surely, or by what is
-// found where it points.
+// Steering reports whether data in an environment variable of this name becomes code: surely (runs), as with
+// BASH_ENV, or by what is found where it points (searches), as with PATH.
 func Steering(name string) (runs, searches bool) {
 	runs = among(steering, name) ||
 		slices.ContainsFunc(steeringPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })

@@ -11,11 +11,20 @@ import (
 // Value is data that a script gets from outside, in a variable of its environment.
 type Value struct {
 	Variable string
-	Offset   int    // in the text as written
-	Written  string // as the text has it
-	Item     bool   // Variable is one that every command has
-	File     bool   // Variable is the name of a file that holds the value
-	JSON     bool   // it is no number, no name and no program by itself
+
+	// Written is the value as the text has it, such as ${item.name}, and Offset where it stands there, in bytes. Both
+	// are for findings only; the script that is checked may differ from the text.
+	Written string
+	Offset  int
+
+	// Item reports whether Variable is one that every command has, such as PRODIGY_ITEM: no placeholder brought it.
+	Item bool
+
+	// File reports whether Variable holds the name of a file, and the file the value.
+	File bool
+
+	// JSON reports whether the value is JSON, and so no number, no name and no program by itself.
+	JSON bool
 }
 
 // CheckValues reports the values that stand where a script runs them: in the code of another shell, as a
@@ -25,6 +34,9 @@ type Value struct {
 // gives it. The order of assignments is not looked at: if the script also gives the variable something else,
 // the value may be there, and if it compares the variable with anything, nothing is said. Functions and their
 // parameters are not followed. A script that is not valid shell has no findings.
+//
+// The analysis is that of tainted data: values are the sources, the places that run something are sinks (see
+// findings.go), and a flow is a value on its way from one to the other.
 func CheckValues(script string, dialects []syntax.LangVariant, values []Value) []Finding {
 	if len(values) == 0 {
 		return nil
@@ -41,6 +53,10 @@ func CheckValues(script string, dialects []syntax.LangVariant, values []Value) [
 // maxCodeDepth bounds code within code. No script that a person writes comes near it.
 const maxCodeDepth = 6
 
+// maxPasses bounds how often code is read before it is reported on. Each pass reads it from top to bottom, so only a
+// value that goes through an assignment further up, as in a loop, needs one more.
+const maxPasses = 8
+
 // valueCheck is a run of CheckValues.
 type valueCheck struct {
 	dialects []syntax.LangVariant
@@ -52,39 +68,71 @@ type valueCheck struct {
 type certainty uint8
 
 const (
-	sure    certainty = iota
-	likely            // a variable may hold something else
-	perhaps           // a program may print something else
+	// sure is a value that is there whenever the code runs.
+	sure certainty = iota
+	// likely is a value in a variable that may hold something else instead.
+	likely
+	// perhaps is a value in the output of a program that may print something else.
+	perhaps
 )
 
 // flow is a value on its way.
 type flow struct {
-	value     int
+	value     int // index in valueCheck.values
 	certainty certainty
-	via       string // the variable that brought it
-	piped     bool
-	content   bool // it is what a file holds
+
+	// via is the first variable that brought it, other than its own. It is empty if there was none.
+	via string
+
+	// piped reports whether it came through a pipe, which changes the message.
+	piped bool
+
+	// content reports whether it is what a file holds, of a value with File. The name of that file is harmless.
+	content bool
 }
 
-// variable is what a script does with a variable.
+// variable is what a script does with a variable, wherever in it.
 type variable struct {
-	flows    []flow
-	other    bool   // it is also given something without a value
-	appended bool   // a value was added to what it had
-	constant string // what it is given, if that is one constant text
+	flows []flow
+
+	// other reports whether the variable is also given something without a value.
+	other bool
+
+	// appended reports whether a value was added to what the variable had, as in x="$x $V": then other does not make
+	// the value less certain.
+	appended bool
+
+	// constant is the text that the variable is given, if it is never given anything else.
+	constant string
+
+	// exported reports whether other programs get the variable.
 	exported bool
-	compared bool // the script looks what it is, or takes characters out of it
-	maps     bool // it is an associative array
+
+	// compared reports whether the script looks at the value, as case does, or takes characters out of it. That is
+	// taken for a check, and the values in the variable are not reported.
+	compared bool
+
+	// maps reports whether it is an associative array, whose subscripts are text and no arithmetic.
+	maps bool
 }
 
-// codeCheck looks at the code of one shell.
+// codeCheck looks at the code of one shell. First it collects what the variables are given, over as many passes as it
+// takes, and then it reports, in one more pass: the value may be given below the place that runs it.
 type codeCheck struct {
 	*valueCheck
-	vars      map[string]*variable
-	piped     map[*syntax.Stmt][]flow // what a command reads from a pipe
-	depth     int
-	reporting bool // the variables are known
-	changed   bool // a variable was given something new
+	vars map[string]*variable
+
+	// piped is what the right side of each pipe reads from the left one.
+	piped map[*syntax.Stmt][]flow
+
+	// depth counts the code around this code: 0 is the script.
+	depth int
+
+	// reporting reports whether the variables are known and this is the last pass.
+	reporting bool
+
+	// changed reports whether a variable was given something new in this pass.
+	changed bool
 }
 
 // code looks at the code of a shell that starts with these variables: first at what it assigns, until nothing
@@ -95,20 +143,18 @@ func (v *valueCheck) code(text string, vars map[string]*variable, depth int) {
 		return
 	}
 	c := &codeCheck{valueCheck: v, vars: vars, piped: map[*syntax.Stmt][]flow{}, depth: depth, changed: true}
-	for range 8 {
-		if !c.changed {
-			break
-		}
+	for pass := 0; pass < maxPasses && c.changed; pass++ {
 		c.changed = false
-		c.walk(file, nil)
+		c.walk(file)
 	}
 	c.reporting = true
-	c.walk(file, nil)
+	c.walk(file)
 }
 
-// walk visits all nodes of a file, each with what it reads from its input.
-func (c *codeCheck) walk(file *syntax.File, stdin []flow) {
-	stack := [][]flow{stdin}
+// walk visits all nodes of a file, each with what it reads from its input. The top of the stack is what the node around
+// the next one reads: Walk announces the end of each node with nil.
+func (c *codeCheck) walk(file *syntax.File) {
+	stack := [][]flow{nil}
 	syntax.Walk(file, func(node syntax.Node) bool {
 		if node == nil {
 			stack = stack[:len(stack)-1]
@@ -142,7 +188,7 @@ func (c *codeCheck) input(s *syntax.Stmt, in []flow) []flow {
 	return in
 }
 
-// content returns the values in the file that a word names.
+// content returns the values in the file that a word names, which may be what <(cmd) prints.
 func (c *codeCheck) content(word *syntax.Word) []flow {
 	if len(word.Parts) == 1 {
 		if p, ok := word.Parts[0].(*syntax.ProcSubst); ok {
@@ -160,7 +206,7 @@ func (c *codeCheck) visit(node syntax.Node, in []flow) {
 		}
 	case *syntax.CallExpr:
 		for _, a := range n.Assigns {
-			if len(n.Args) > 0 && a.Name != nil {
+			if len(n.Args) > 0 && a.Name != nil { // A=1 cmd, where cmd gets A
 				c.variable(a.Name.Value).exported = true
 			}
 		}
@@ -178,6 +224,7 @@ func (c *codeCheck) visit(node syntax.Node, in []flow) {
 	case *syntax.CaseClause:
 		c.compare(n.Word)
 	case *syntax.BinaryTest:
+		// From -eq to -gt: [[ evaluates both sides.
 		if n.Op >= syntax.TsEql && n.Op <= syntax.TsGtr {
 			c.count(n, arithmeticSink)
 		}
@@ -191,6 +238,7 @@ func (c *codeCheck) visit(node syntax.Node, in []flow) {
 	}
 }
 
+// asPiped marks flows in place as having come through a pipe.
 func asPiped(flows []flow) []flow {
 	for i := range flows {
 		flows[i].piped = true
@@ -198,6 +246,7 @@ func asPiped(flows []flow) []flow {
 	return flows
 }
 
+// variable returns what is known of a variable, which it adds if it is new.
 func (c *codeCheck) variable(name string) *variable {
 	v := c.vars[name]
 	if v == nil {
@@ -207,7 +256,8 @@ func (c *codeCheck) variable(name string) *variable {
 	return v
 }
 
-// give notes that a variable gets these values, or a constant text, or something else.
+// give notes that a variable gets these values, or a constant text, or something else. Knowledge only grows: a flow is
+// never removed and other never becomes false, so the passes come to an end.
 func (c *codeCheck) give(name string, flows []flow, constant string) {
 	if c.reporting {
 		return
@@ -232,6 +282,7 @@ func (c *codeCheck) give(name string, flows []flow, constant string) {
 	c.changed = c.changed || len(v.flows) > before || v.other != known
 }
 
+// assign looks at an assignment, alone, before a command or in a declaration.
 func (c *codeCheck) assign(a *syntax.Assign) {
 	if a.Name == nil {
 		return
@@ -245,6 +296,7 @@ func (c *codeCheck) assign(a *syntax.Assign) {
 	constant := ""
 	if a.Value != nil {
 		flows, constant = c.word(a.Value), WordText(a.Value)
+		// x=${y//[!a-z]/} takes characters out, x="$x $V" adds to what there is.
 		v.compared = v.compared || holds(
 			a.Value, func(p *syntax.ParamExp) bool { return p.Repl != nil && takesOut(p.Repl.Orig) },
 		)
@@ -259,11 +311,14 @@ func (c *codeCheck) assign(a *syntax.Assign) {
 		}
 	}
 	c.steer(name, flows)
+	// export x gives no value, and what += adds without one changes none.
 	if !a.Naked && (len(flows) > 0 || !a.Append) {
 		c.give(name, flows, constant)
 	}
 }
 
+// declaration looks at export, declare and their like, whose options hold for the names behind them. Their assignments
+// are nodes of their own. A word that is neither, as in declare "$V", names a variable.
 func (c *codeCheck) declaration(n *syntax.DeclClause) {
 	exports, maps, names := n.Variant.Value == "export", false, n.Variant.Value == "nameref"
 	for _, a := range n.Args {
@@ -284,7 +339,7 @@ func (c *codeCheck) declaration(n *syntax.DeclClause) {
 	}
 }
 
-// holds reports whether an expansion that is asked for stands below a node.
+// holds reports whether an expansion for which is returns true stands below a node.
 func holds(node syntax.Node, is func(*syntax.ParamExp) bool) bool {
 	for n := range syntax.Preorder(node) {
 		if p, ok := n.(*syntax.ParamExp); ok && is(p) {
@@ -294,7 +349,7 @@ func holds(node syntax.Node, is func(*syntax.ParamExp) bool) bool {
 	return false
 }
 
-// steer reports values in a variable by which they become code.
+// steer reports values in a variable of the environment by which they become code, such as PS4 or PATH.
 func (c *codeCheck) steer(name string, flows []flow) {
 	switch runs, searches := Steering(name); {
 	case runs:
@@ -313,7 +368,7 @@ func (c *codeCheck) steer(name string, flows []flow) {
 	}
 }
 
-// compare notes that the script looks at the variables below a node.
+// compare notes that the script looks at the variables below a node, as in case $x in ”|*[!0-9]*) exit 1;; esac.
 func (c *codeCheck) compare(node syntax.Node) {
 	for n := range syntax.Preorder(node) {
 		if p, ok := n.(*syntax.ParamExp); ok && p.Param != nil {
@@ -330,6 +385,7 @@ func (c *codeCheck) word(word *syntax.Word) []flow {
 	return c.parts(word.Parts)
 }
 
+// parts returns the values in parts of a word. Single quotes hold none, nor does what is not expanded to text.
 func (c *codeCheck) parts(parts []syntax.WordPart) (flows []flow) {
 	for _, part := range parts {
 		switch p := part.(type) {
@@ -363,6 +419,7 @@ func (c *codeCheck) param(p *syntax.ParamExp) (flows []flow) {
 	if quoted || alternate || p.Repl != nil && takesOut(p.Repl.Orig) {
 		return flows
 	}
+	// The name of a file that holds a value is prodigy's own, and harmless.
 	return append(
 		flows,
 		slices.DeleteFunc(c.read(p.Param), func(f flow) bool { return c.values[f.value].File && !f.content })...,
@@ -371,14 +428,14 @@ func (c *codeCheck) param(p *syntax.ParamExp) (flows []flow) {
 
 // takesOut reports whether a pattern is a set of all characters but some: [!a-z].
 func takesOut(pattern *syntax.Word) bool {
-	if pattern == nil { // ${x/}
+	if pattern == nil { // ${x/}, which has no pattern
 		return false
 	}
 	lit := pattern.Lit()
 	return strings.HasPrefix(lit, "[!") || strings.HasPrefix(lit, "[^")
 }
 
-// read returns the values in the variable that stands at name.
+// read returns the values in a variable, with what the variable does to their certainty.
 func (c *codeCheck) read(name *syntax.Lit) []flow {
 	v := c.vars[name.Value]
 	if v == nil || v.compared {
@@ -429,7 +486,8 @@ func unique(flows []flow) (once []flow) {
 	return once
 }
 
-// output returns the values that a statement prints, where the code around it reads in.
+// output returns the values that a statement prints, where the code around it reads in. Loops, conditions and functions
+// are not looked into, and output that is redirected to a file counts as printed.
 func (c *codeCheck) output(s *syntax.Stmt, in []flow) []flow {
 	in = c.input(s, in)
 	switch n := s.Cmd.(type) {
@@ -448,7 +506,7 @@ func (c *codeCheck) output(s *syntax.Stmt, in []flow) []flow {
 	return nil
 }
 
-// printed returns the values that a command prints.
+// printed returns the values that a command prints, by the row of its program in programTable.
 func (c *codeCheck) printed(words []*syntax.Word, in []flow) []flow {
 	args := c.texts(words)
 	at := wrappedBy(args)
@@ -487,6 +545,7 @@ func (c *codeCheck) environment(names []string) (flows []flow) {
 	return flows
 }
 
+// doubted returns copies of flows that stand for what a program may print.
 func doubted(flows []flow) []flow {
 	flows = slices.Clone(flows)
 	for i := range flows {
@@ -544,6 +603,7 @@ func (c *codeCheck) call(words []*syntax.Word, in []flow) {
 	c.commandName(words[at])
 	name := ProgramName(args[at])
 	if args[at] == "" {
+		// $S -c CODE: the program is not known, but perhaps a shell.
 		for i := at + 1; i+1 < len(args); i++ {
 			if IsCodeOption(args[i]) {
 				c.leak(codeSink, doubted(c.word(words[i+1])))
@@ -567,6 +627,7 @@ func (c *codeCheck) wrappers(args []string, words []*syntax.Word, in []flow) {
 			c.give(name, flows, "")
 			c.variable(name).exported = true
 		case arg == "-S" && i+1 < len(words):
+			// env -S splits its argument into a command.
 			c.leak(codeSink, c.word(words[i+1]))
 		}
 	}
@@ -580,6 +641,8 @@ func leadingText(word *syntax.Word) string {
 	return ""
 }
 
+// commandName reports values in the word that names the program. Without quotes that word is split, so the value
+// chooses the arguments too: $c may be rm -rf.
 func (c *codeCheck) commandName(word *syntax.Word) {
 	flows := c.leading(word)
 	if _, quoted := word.Parts[0].(*syntax.DblQuoted); !quoted {
@@ -599,6 +662,7 @@ func (c *codeCheck) codes(plan Plan, args []string, words []*syntax.Word, in []f
 			text = append(text, codeText(words[i].Parts, Outside))
 		}
 		last := code.Args[len(code.Args)-1]
+		// Code with a value in it has been reported; what it would do is anyone's guess.
 		if len(c.found) == before {
 			c.nested(strings.Join(text, " "), code, words[last+1:])
 		}
@@ -606,10 +670,12 @@ func (c *codeCheck) codes(plan Plan, args []string, words []*syntax.Word, in []f
 	if plan.Stdin != nil {
 		c.leak(codeSink, in)
 	}
+	// In xargs sh -c, the first word of the input becomes the code.
 	if last := args[len(args)-1]; slices.Contains(args, "xargs") && IsCodeOption(last) {
 		c.leak(codeSink, in)
 	}
 	for i := range plan.Denied {
+		// The value of an option of read, as in read -p "$prompt" x, names no variable.
 		if i < len(words) && !(args[0] == "read" && among("-p -d -t -n -N -u -i", args[i-1])) {
 			c.leak(nameSink, c.word(words[i]))
 		}
@@ -623,16 +689,18 @@ func (c *codeCheck) nested(text string, code Code, params []*syntax.Word) {
 		return
 	}
 	if !code.Child {
+		// eval shares the variables of this shell, in both directions.
 		file, err := Parse(text, c.dialects)
 		if err == nil {
 			inner := *c
 			inner.depth++
 			inner.piped = map[*syntax.Stmt][]flow{}
-			inner.walk(file, nil)
+			inner.walk(file)
 			c.changed = inner.changed
 		}
 		return
 	}
+	// A child changes no variable of this shell, so it is looked at once, when these are known.
 	if !c.reporting {
 		return
 	}
@@ -708,6 +776,7 @@ func (c *codeCheck) builtin(name string, args []string, words []*syntax.Word, in
 			}
 		}
 	case "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", ".", "source":
+		// sh $FILE, where -c and -s make the operand something else.
 		if i := skipOptions(args, 1, ""); i < len(args) && args[i] == "" && !slices.ContainsFunc(
 			args[1:i], func(a string) bool { return strings.ContainsAny(a, "cs") },
 		) {
@@ -717,7 +786,8 @@ func (c *codeCheck) builtin(name string, args []string, words []*syntax.Word, in
 	}
 }
 
-// expansion looks for expansions that take a value for more than text.
+// expansion looks for expansions that take a value for more than text: ${!x} for a name, ${x@P} for a prompt that may
+// hold $(cmd), ${a[x]} and ${s:x} for arithmetic.
 func (c *codeCheck) expansion(p *syntax.ParamExp) {
 	if p.Param == nil {
 		return
@@ -744,7 +814,8 @@ func (c *codeCheck) expansion(p *syntax.ParamExp) {
 	}
 }
 
-// count reports the values that a shell counts with below a node.
+// count reports the values that a shell counts with below a node. A name needs no dollar there: bash runs the command
+// in a[$(cmd)] when it finds that in x of $((x + 1)).
 func (c *codeCheck) count(node syntax.Node, s sink) {
 	if node == nil {
 		return
@@ -779,7 +850,7 @@ func (c *codeCheck) language(name string, args []string, words []*syntax.Word, i
 			i++
 			c.leak(s, c.word(words[i]))
 		case len(args[i]) == 2 && args[i][0] == '-' && strings.Contains(p.takes, args[i][1:]):
-			found = found || args[i] == "-f"
+			found = found || args[i] == "-f" // awk -f FILE has its code in a file
 			i++
 		case args[i] == "-":
 		case strings.HasPrefix(args[i], "-"):

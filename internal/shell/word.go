@@ -31,12 +31,14 @@ func Quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
+// needsQuotes reports whether r may mean something to some shell, wherever in a word. What a rune beyond ASCII is
+// depends on the locale: it may be a blank.
 func needsQuotes(r rune) bool {
 	return r >= 0x80 || !IsNameByte(byte(r)) && !strings.ContainsRune("-./,:@%+", r)
 }
 
-// Names that a shell takes for itself, be it in one shell only: builtins and reserved words of POSIX sh, dash,
-// bash, ksh and zsh.
+// shellWords are builtins and reserved words of POSIX sh, dash, bash, ksh and zsh. A command that begins with one of
+// them may run something other than the program of that name.
 const shellWords = `. : [ alias autoload bg bind break builtin caller case cat cd chdir command compgen complete compopt continue coproc
 	declare dirs disown do done echo elif else enable end esac eval exec exit export false fc fg fi float for foreach function functions
 	getopts hash help hist history if in integer jobs kill let limit local log login logout mapfile nameref namespace newgrp nocorrect
