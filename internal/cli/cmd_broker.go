@@ -99,7 +99,6 @@ func runBroker(ctx context.Context, con *console, dir string, o fleet.BrokerOpti
 			}
 		}
 	}()
-	o.Reload = reload
-	o.Version, o.Say, o.Home = versionText(), con.sayer(), home.Root
+	o.Reload, o.Say, o.Home = reload, con.sayer(), home.Root
 	return con.backend.Serve(ctx, o)
 }

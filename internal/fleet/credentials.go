@@ -52,17 +52,17 @@ func ParseCredentials(data []byte) (Credentials, error) {
 	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		why := strings.NewReplacer("yaml: ", "", "unmarshal errors:\n  ", "", "\n ", ";",
 			" in type fleet.Credentials", "", " into fleet.Credentials", "").Replace(err.Error())
-		return c, fmt.Errorf("not a credentials file, as prodigy fleet init makes: %s", why)
+		return c, fmt.Errorf("not a prodigy credentials file: %s", why)
 	}
 	for _, r := range append(Roles(), OwnerRole) {
 		if c.Role == r {
 			if c.URL == "" {
-				return c, errors.New("not a credentials file: url is missing")
+				return c, errors.New("not a prodigy credentials file: url is required")
 			}
 			return c, nil
 		}
 	}
-	return c, fmt.Errorf("not a credentials file: its role is %q, and not coordinator, worker or observer", c.Role)
+	return c, fmt.Errorf("invalid role %q in the credentials file: must be coordinator, worker or observer", c.Role)
 }
 
 // OwnerFile returns the path of the credentials of the owner of a broker on this machine, below a home. They are
@@ -92,5 +92,5 @@ func (a Address) May(role Role) error {
 	if a.Role == "" || a.Role == OwnerRole || a.Role == role || a.Role == CoordinatorRole && role == ObserverRole {
 		return nil
 	}
-	return Refusef("these are credentials of the role %s, and this needs those of a %s", a.Role, role)
+	return Refusef("these credentials have the role %s, but the role %s is required", a.Role, role)
 }

@@ -124,7 +124,6 @@ type BrokerOptions struct {
 	Insecure bool   // everybody may use it, and it may listen on more than the loopback
 	Config   string // file of a configuration of nats-server, if any
 	Home     string // where the credentials of its owner are kept, who alone may use it unless there is a configuration
-	Version  string
 	Say      func(text string)
 	Reload   <-chan os.Signal // each has the configuration read again
 }
@@ -236,9 +235,9 @@ type Backend interface {
 func (n Node) Unfit(version string, requires []string) string {
 	switch {
 	case n.Ago > 0:
-		return "it does not answer"
+		return "it does not respond"
 	case n.V != Protocol:
-		return fmt.Sprintf("it speaks protocol %d of the fleet, and prodigy %s speaks %d", n.V, version, Protocol)
+		return fmt.Sprintf("it uses fleet protocol %d, and prodigy %s uses %d", n.V, version, Protocol)
 	case n.Version != version:
 		return fmt.Sprintf("it is prodigy %s, and this is %s: install the same version on both", n.Version, version)
 	case n.Draining:

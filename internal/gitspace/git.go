@@ -92,7 +92,7 @@ func newGit(c Config) git {
 func (g *git) find(ctx context.Context) error {
 	var err error
 	if g.path, err = exec.LookPath("git"); err != nil {
-		return errors.New("workspaces need git, and there is none in PATH")
+		return errors.New("workspaces need git, which is not on PATH")
 	}
 	out, err := g.output(ctx, place{}, "version")
 	if err != nil {

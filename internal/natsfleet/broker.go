@@ -37,7 +37,7 @@ func (Backend) Serve(ctx context.Context, o fleet.BrokerOptions) error {
 	defer forget()
 	if o.Config == "" {
 		if o.Insecure {
-			o.Say("everybody who reaches it may use this broker, and so has a shell on each worker (--insecure)")
+			o.Say("anyone who can reach this broker can use it, and so has a shell on every worker (--insecure)")
 		}
 		o.Say("broker ready: prodigy worker --join " + s.ClientURL())
 	} else {
@@ -58,8 +58,8 @@ func (Backend) Serve(ctx context.Context, o fleet.BrokerOptions) error {
 			if now, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(began, now) {
 				s.Shutdown()
 				s.WaitForShutdown()
-				return fmt.Errorf("the store %s was removed while the broker ran, and nothing can be kept there: "+
-					"start the broker again, and jobs that run give it again what they need", dir)
+				return fmt.Errorf("storage %s was deleted while the broker was running: restart the broker "+
+					"(running jobs resend their data)", dir)
 			}
 			s = store.look(s, o)
 		case <-ctx.Done():
@@ -72,10 +72,10 @@ func (Backend) Serve(ctx context.Context, o fleet.BrokerOptions) error {
 				err = s.ReloadOptions(config)
 			}
 			if err != nil {
-				o.Say("the configuration stays as it is: " + err.Error())
+				o.Say("the configuration was not reloaded: " + err.Error())
 				continue
 			}
-			o.Say("the configuration was read again")
+			o.Say("the configuration was reloaded")
 		}
 	}
 }
@@ -92,7 +92,7 @@ func brokerConfig(o fleet.BrokerOptions) (*server.Options, error) {
 	if o.Config == "" || o.Listen != "" {
 		host, port, err := net.SplitHostPort(o.Listen)
 		if err != nil {
-			return nil, fleet.Refusef("--listen %s: write it as HOST:PORT, such as 127.0.0.1:4222", o.Listen)
+			return nil, fleet.Refusef("--listen %s: must be HOST:PORT, such as 127.0.0.1:4222", o.Listen)
 		}
 		if config.Port, err = strconv.Atoi(port); err != nil {
 			return nil, fleet.Refusef("--listen %s: the port must be a number", o.Listen)
@@ -103,8 +103,9 @@ func brokerConfig(o fleet.BrokerOptions) (*server.Options, error) {
 		config.StoreDir = o.Store
 	}
 	if config.TLSConfig == nil && !loopback(config.Host) && !o.Insecure {
-		return nil, fleet.Refusef("without TLS whoever reaches %s has a shell on each worker: listen on 127.0.0.1, "+
-			"use --dir with what prodigy fleet init makes, or --insecure in a network that nobody else uses", net.JoinHostPort(config.Host, strconv.Itoa(config.Port)))
+		return nil, fleet.Refusef("%s without TLS gives anyone who can reach it a shell on every worker: listen "+
+			"on 127.0.0.1, use --dir with a directory created by prodigy fleet init, or pass --insecure on "+
+			"a trusted network", net.JoinHostPort(config.Host, strconv.Itoa(config.Port)))
 	}
 	if config.Port == 0 && o.Listen != "" {
 		config.Port = server.RANDOM_PORT
@@ -116,8 +117,8 @@ func brokerConfig(o fleet.BrokerOptions) (*server.Options, error) {
 		}
 		config.Nkeys = []*server.NkeyUser{{Nkey: owner}}
 	} else if o.Config != "" && !o.Insecure && letsAllIn(config) {
-		return nil, fleet.Refusef("%s lets everybody in who reaches the broker, and each of them has a shell on "+
-			"each worker: add an authorization, or a certificate that clients must have, or say --insecure", o.Config)
+		return nil, fleet.Refusef("%s gives anyone who can reach the broker a shell on every worker: add an "+
+			"authorization, require client certificates, or pass --insecure", o.Config)
 	}
 	config.JetStream, config.NoSigs, config.NoLog = true, true, true
 	config.ServerName = cmp.Or(config.ServerName, "prodigy-broker")
@@ -154,29 +155,19 @@ func ownerOf(o fleet.BrokerOptions) (public string, err error) {
 		public, err = publicKey(c.Seed)
 	}
 	if err != nil {
-		return "", fleet.Refusef("the credentials of the owner of the broker, %s: %w: remove the file, and the "+
-			"broker makes others", path, err)
+		return "", fleet.Refusef("the credentials of the broker's owner, %s: %w: remove the file, and the broker "+
+			"creates new ones", path, err)
 	}
 	return public, nil
 }
 
 // makeOwner makes the file of these credentials at once, unless somebody else does.
 func makeOwner(path, address string) error {
-	own, err := newKey(nkeys.CreateUser)
-	if err != nil {
-		return err
-	}
-	sign, err := newKey(nkeys.CreateAccount)
-	if err != nil {
-		return err
-	}
-	data, err := yaml.Marshal(fleet.Credentials{
-		Role: fleet.OwnerRole, URL: "nats://" + address, Seed: own.seed,
+	sign := newKey(nkeys.CreateAccount)
+	data := must(yaml.Marshal(fleet.Credentials{
+		Role: fleet.OwnerRole, URL: "nats://" + address, Seed: newKey(nkeys.CreateUser).seed,
 		Sign: sign.seed, Trust: []string{sign.public},
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
@@ -222,8 +213,8 @@ func startBroker(o fleet.BrokerOptions) (*server.Server, error) {
 	}
 	if config.Port > 0 { // the server would only be found not to be ready, after a while
 		if err := canListen(net.JoinHostPort(config.Host, strconv.Itoa(config.Port))); err != nil {
-			return nil, fmt.Errorf("the broker cannot listen: %w: is another one running there? --listen HOST:PORT "+
-				"names another port", err)
+			return nil, fmt.Errorf("the broker cannot listen: %w (is another broker running? choose another port "+
+				"with --listen HOST:PORT)", err)
 		}
 	}
 	return startServer(config)
@@ -255,8 +246,8 @@ func startServer(config *server.Options) (*server.Server, error) {
 	}
 	if !s.JetStreamEnabled() {
 		s.Shutdown()
-		return nil, fmt.Errorf("the broker cannot use its store %s: is it writable, and is no other broker using "+
-			"it? --store names another directory", config.StoreDir)
+		return nil, fmt.Errorf("the broker cannot use its storage %s: check that it is writable and not used by "+
+			"another broker, or choose another directory with --store", config.StoreDir)
 	}
 	return s, nil
 }
@@ -264,9 +255,11 @@ func startServer(config *server.Options) (*server.Server, error) {
 // storeWatch follows whether the disk of a broker is full. After that nats-server refuses what it is to keep, or turns
 // its store off, until it is started again.
 type storeWatch struct {
+	// measure returns the bytes that are free on the disk of a directory, and those that it has.
 	measure func(dir string) (free, total uint64, err error)
-	full    bool // since it was, no other server was started
-	port    int
+	// full is set when the disk was full, until another server was started. port is that of the server then.
+	full bool
+	port int
 }
 
 // The disk of a broker is full when it has fewer bytes than leastRoom. It has room again when it has roomAgain, or a
@@ -276,6 +269,8 @@ const (
 	roomAgain = 256 << 20
 )
 
+// roomOf returns the bytes that are free on the disk of a directory, and those that it has. It is storeWatch.measure
+// outside of tests.
 func roomOf(dir string) (free, total uint64, err error) {
 	m, err := limit.MachineNow(dir)
 	return m.DiskFree, m.DiskTotal, err
@@ -297,7 +292,7 @@ func (w *storeWatch) look(s *server.Server, o fleet.BrokerOptions) *server.Serve
 		if a, ok := s.Addr().(*net.TCPAddr); ok {
 			w.port = a.Port
 		}
-		o.Say("the disk of " + config.StoreDir + " is full: what needs room there waits until there is some")
+		o.Say("the disk of " + config.StoreDir + " is full: waiting for free space")
 	}
 	if err == nil && free < min(total/20, roomAgain) {
 		return s
@@ -310,7 +305,7 @@ func (w *storeWatch) look(s *server.Server, o fleet.BrokerOptions) *server.Serve
 		return s // the next time
 	}
 	w.full = false
-	o.Say("there is room again, and the broker keeps things again")
+	o.Say("there is free space again, and the broker stores data again")
 	return next
 }
 

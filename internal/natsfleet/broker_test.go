@@ -51,7 +51,7 @@ func TestABrokerWhoseStoreIsRemovedEnds(t *testing.T) {
 		}
 		select {
 		case err := <-ended:
-			if err == nil || !strings.Contains(err.Error(), "was removed while the broker ran") {
+			if err == nil || !strings.Contains(err.Error(), "was deleted while the broker was running") {
 				t.Errorf("%s: got %v", name, err)
 			}
 		case <-time.After(time.Minute):

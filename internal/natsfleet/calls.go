@@ -48,7 +48,6 @@ type (
 		Turn     agent.StepTurn `json:"turn"`
 		KeepSlot bool           `json:"keep_slot,omitempty"`
 	}
-	turnResult   struct{}
 	unmaskedArgs struct {
 		Phase string `json:"phase"`
 		Step  int    `json:"step"`
@@ -82,22 +81,28 @@ type callID struct{ from, id string }
 
 // call is a call of a worker that is being answered, or was.
 type call struct {
+	// done is closed when the answer is known. What follows is set by then.
 	done   chan struct{}
-	answer fleet.CallAnswer // once done is closed
-	pieces []fleet.Piece    // of it, if it is too large for a message
-	at     time.Time
+	answer fleet.CallAnswer
+	// pieces has the answer instead if it is too large for a message.
+	pieces []fleet.Piece
+	// at is when the answer was known.
+	at time.Time
 }
 
 // callTable has the calls of workers, and the starts that they were admitted to and have not given back.
 type callTable struct {
-	calls    map[callID]*call
-	answered []callID            // those that are answered, the oldest first
-	tickets  map[string][]ticket // of half-open breakers and quotas, by instance
+	calls map[callID]*call
+	// answered has those that are answered, the oldest first.
+	answered []callID
+	// tickets has starts of half-open breakers and quotas, by instance.
+	tickets map[string][]ticket
 }
 
 // ticket is a start that a worker has been admitted to and not answered yet.
 type ticket struct {
-	name    string // of what admitted it, and which start that was
+	// name says what has admitted the start, and which one it was.
+	name    string
 	release func()
 }
 
@@ -229,7 +234,7 @@ func (c *coordinator) perform(q fleet.Call) fleet.CallAnswer {
 	if err != nil {
 		return fleet.CallAnswer{Err: "seal the answer: " + err.Error()}
 	}
-	return fleet.CallAnswer{Sealed: box, Key: c.curvID}
+	return fleet.CallAnswer{Sealed: box, Key: c.curveID}
 }
 
 // overError is why the coordinator does not want an attempt to go on: the job has to stop, or is stopping, or the
@@ -251,7 +256,7 @@ func (c *coordinator) invoke(q fleet.Call) (any, error) {
 	}
 	do := handlers[q.Method]
 	if do == nil {
-		return nil, errors.New("there is no method " + q.Method)
+		return nil, errors.New("unknown method " + q.Method)
 	}
 	return do(c, q, c.flightOf(q.Token))
 }
@@ -298,11 +303,8 @@ func (c *coordinator) drops(instance, name string) (had bool) {
 	c.turn(func(s *jobState) {
 		list := s.calls.tickets[instance]
 		i := slices.IndexFunc(list, func(t ticket) bool { return t.name == name })
-		if had = i >= 0; !had {
-			return
-		}
-		if s.calls.tickets[instance] = slices.Delete(list, i, i+1); len(list) == 1 {
-			delete(s.calls.tickets, instance)
+		if had = i >= 0; had {
+			s.calls.tickets[instance] = slices.Delete(list, i, i+1)
 		}
 	})
 	return had
@@ -319,10 +321,13 @@ func (t *callTable) lostTickets(heard map[string]time.Time, now time.Time, lease
 	return lost
 }
 
+// stepTicket returns the name of a start of a step, for keep and drops. A breaker that is closed gives many starts of
+// one name, which are counted each.
 func stepTicket(b agent.StepBreaker, t limit.Ticket) string {
 	return string(encoded(stepArgs{Breaker: b, Ticket: t}))
 }
 
+// admitStep asks the job whether a step may begin. The start is kept until the worker reports or releases it.
 func (c *coordinator) admitStep(q fleet.Call, _ *flight, args stepArgs) (stepResult, error) {
 	t, refusal, err := c.host.AdmitStep(c.life, args.Breaker)
 	if err == nil && refusal == "" {
@@ -331,11 +336,14 @@ func (c *coordinator) admitStep(q fleet.Call, _ *flight, args stepArgs) (stepRes
 	return stepResult{t, refusal}, err
 }
 
+// stepRefusal asks the job whether a step that is to begin after some time would be refused.
 func (c *coordinator) stepRefusal(_ fleet.Call, _ *flight, args stepArgs) (stepResult, error) {
 	refusal, err := c.host.StepRefusal(c.life, args.Breaker, args.After)
 	return stepResult{Refusal: refusal}, err
 }
 
+// reportStep tells the job how a step has ended. It does nothing if the start was given back meanwhile, such as that
+// of a worker that was taken for lost.
 func (c *coordinator) reportStep(q fleet.Call, _ *flight, args stepArgs) (stepResult, error) {
 	if c.drops(q.From, stepTicket(args.Breaker, args.Ticket)) {
 		c.host.ReportStep(args.Breaker, args.Ticket, args.Success)
@@ -343,6 +351,7 @@ func (c *coordinator) reportStep(q fleet.Call, _ *flight, args stepArgs) (stepRe
 	return stepResult{}, nil
 }
 
+// releaseStep gives back the start of a step that did not begin.
 func (c *coordinator) releaseStep(q fleet.Call, _ *flight, args stepArgs) (stepResult, error) {
 	if c.drops(q.From, stepTicket(args.Breaker, args.Ticket)) {
 		c.host.ReleaseStep(args.Breaker, args.Ticket)
@@ -351,15 +360,16 @@ func (c *coordinator) releaseStep(q fleet.Call, _ *flight, args stepArgs) (stepR
 }
 
 // stepTurn waits for a turn of the rate of a step. An attempt that ends meanwhile takes none.
-func (c *coordinator) stepTurn(_ fleet.Call, f *flight, args turnArgs) (turnResult, error) {
+func (c *coordinator) stepTurn(_ fleet.Call, f *flight, args turnArgs) (struct{}, error) {
 	ctx, out := c.contextOf(f)
 	if !out {
-		return turnResult{}, errNotOut
+		return struct{}{}, errNotOut
 	}
 	_, err := c.host.StepTurn(ctx, f.Attempt, args.Turn, args.KeepSlot)
-	return turnResult{}, err
+	return struct{}{}, err
 }
 
+// agentTicket returns the name of a start of an AI agent, for keep and drops.
 func agentTicket(id int64) string { return "agent " + strconv.FormatInt(id, 10) }
 
 // ours returns a ticket of an agent as the host knows it. Of one that a coordinator before gave, nothing is kept any
@@ -371,6 +381,8 @@ func (c *coordinator) ours(t agent.AgentTicket) agent.AgentTicket {
 	return t
 }
 
+// admitAgent waits until the job lets an AI agent begin, or refuses it. An error of the job ends the attempt, and
+// stops the run as the error says.
 func (c *coordinator) admitAgent(q fleet.Call, f *flight, args agentArgs) (agentResult, error) {
 	ctx, out := c.contextOf(f)
 	if !out {
@@ -390,6 +402,7 @@ func (c *coordinator) admitAgent(q fleet.Call, f *flight, args agentArgs) (agent
 	return agentResult{Ticket: t, Refusal: refusal}, nil
 }
 
+// reportAgent tells the job how an AI agent has ended, and answers whether it is to begin again.
 func (c *coordinator) reportAgent(q fleet.Call, f *flight, args agentArgs) (agentResult, error) {
 	if f == nil {
 		return agentResult{}, errNotOut
@@ -406,6 +419,7 @@ func (c *coordinator) reportAgent(q fleet.Call, f *flight, args agentArgs) (agen
 	return agentResult{Again: again}, nil
 }
 
+// releaseAgent gives back the start of an AI agent that did not begin.
 func (c *coordinator) releaseAgent(q fleet.Call, _ *flight, args agentArgs) (agentResult, error) {
 	if t := c.ours(args.Ticket); c.drops(q.From, agentTicket(t.ID)) {
 		c.host.ReleaseAgent(t)
@@ -413,6 +427,7 @@ func (c *coordinator) releaseAgent(q fleet.Call, _ *flight, args agentArgs) (age
 	return agentResult{}, nil
 }
 
+// agentCost tells the job what an AI agent has cost by now, and answers whether it is to end.
 func (c *coordinator) agentCost(_ fleet.Call, _ *flight, args agentArgs) (agentResult, error) {
 	return agentResult{Over: c.host.AgentCost(c.ours(args.Ticket), args.Cost)}, nil
 }
@@ -452,6 +467,7 @@ func (c *coordinator) recordUsage(q fleet.Call, f *flight, args agentArgs) (agen
 	}
 }
 
+// unmasked answers with what a step of a phase has printed, secrets included. The answer is sealed for the worker.
 func (c *coordinator) unmasked(_ fleet.Call, f *flight, args unmaskedArgs) (unmaskedResult, error) {
 	if f == nil {
 		return unmaskedResult{}, errNotOut

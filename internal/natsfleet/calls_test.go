@@ -135,7 +135,7 @@ func TestAWorkerDoesNotAnswerForAnother(t *testing.T) {
 	}
 	ask := func(from, method string) (answer fleet.CallAnswer) {
 		t.Helper()
-		q := fleet.Call{ID: "VICTIM-1-5", From: from, Method: method, Args: json.RawMessage("{}"), Curve: c.curvID}
+		q := fleet.Call{ID: "VICTIM-1-5", From: from, Method: method, Args: json.RawMessage("{}"), Curve: c.curveID}
 		m, err := c.nc.Request(callSubject(from, c.key), encoded(q), time.Minute)
 		if err == nil {
 			err = json.Unmarshal(m.Data, &answer)

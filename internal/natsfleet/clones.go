@@ -64,7 +64,7 @@ func (c *coordinator) pack(_ fleet.Call, f *flight, args packArgs) (*fleet.Pack,
 	a := f.Attempt
 	for _, want := range args.Want {
 		if want == "" || want != base && want != a.Base && want != a.Resolve {
-			return nil, fmt.Errorf("%q is no commit of the attempt", want)
+			return nil, fmt.Errorf("%q is not a commit of the attempt", want)
 		}
 	}
 	c.slow.packing.Lock()
@@ -80,8 +80,8 @@ func (c *coordinator) pack(_ fleet.Call, f *flight, args packArgs) (*fleet.Pack,
 	p, err := c.keepPack(c.life, c.c.TempDir, object, smallAnswer,
 		func(to *os.File) error { return c.clones.Pack(c.life, args.Want, args.Have, to) })
 	if errors.Is(err, errTooLarge) {
-		c.stop(errors.New("the repository is too large to be sent to workers, more than 1 GiB: run prodigy in a " +
-			"shallow clone of it (git clone --depth 1)"))
+		c.stop(errors.New("the repository exceeds 1 GiB and cannot be sent to workers: run prodigy in a shallow " +
+			"clone (git clone --depth 1)"))
 	}
 	if err == nil && p.File != nil {
 		c.slow.packs[about] = p
@@ -93,7 +93,7 @@ func (c *coordinator) pack(_ fleet.Call, f *flight, args packArgs) (*fleet.Pack,
 func (c *coordinator) takeWork(f *flight, p *fleet.Pack, o *agent.Outcome) error {
 	if c.clones == nil || p == nil {
 		o.Commit = ""
-		return &agent.LostError{Reason: "its worker has not sent what it did"}
+		return &agent.LostError{Reason: "its worker did not send its commits"}
 	}
 	var unfetched *packError
 	gone := func(err error) bool {
@@ -104,7 +104,7 @@ func (c *coordinator) takeWork(f *flight, p *fleet.Pack, o *agent.Outcome) error
 			func(pack *os.File) error { return c.clones.Import(c.life, f.Attempt, o, pack) })
 	}, func(err error) bool { return errors.As(err, &unfetched) && !gone(err) }) // else the broker is away
 	if c.life.Err() == nil && errors.As(err, &unfetched) {
-		reason := "what it has done could not be fetched: " + inWords(unfetched.err).Error()
+		reason := "its commits could not be fetched: " + inWords(unfetched.err).Error()
 		return &agent.LostError{Reason: reason, Unbegun: true}
 	}
 	return err
@@ -242,7 +242,7 @@ func (w *worker) bring(ctx context.Context, h *heldAttempt, s *jobSpace, a agent
 			return err
 		}
 	}
-	return errors.New("the coordinator does not send the commits that it was asked for")
+	return errors.New("the coordinator does not send the requested commits")
 }
 
 // prepares notes whether an attempt waits for what it begins at: a worker that is to end does not finish such a one.
@@ -290,7 +290,7 @@ func (w *worker) export(ctx context.Context, h *heldAttempt, s *jobSpace, a *age
 		o.Commit = ""
 		if o.Failure == nil {
 			o.Failure = &agent.Failure{Failure: retry.Failure{
-				Type: retry.TypeWorkspace, Message: "what it changed takes more than 1 GiB", ExitCode: o.ExitCode,
+				Type: retry.TypeWorkspace, Message: "its changes exceed 1 GiB", ExitCode: o.ExitCode,
 			}}
 		}
 		return nil, nil

@@ -63,6 +63,11 @@ type brokerConn struct {
 	js jetstream.JetStream
 	id string // what all instances on this connection begin with
 
+	// curve is the pair of keys that secrets are sealed with and for, new for each connection, and curveID its public
+	// key.
+	curve   nkeys.KeyPair
+	curveID string
+
 	denied context.Context // ends, with the reason, when the broker does not let these credentials do something
 	deny   context.CancelCauseFunc
 }
@@ -76,7 +81,8 @@ func connect(
 	if err := checkPlain(a); err != nil {
 		return nil, err
 	}
-	h := &brokerConn{id: newInstance()}
+	h := &brokerConn{id: newInstance(), curve: must(nkeys.CreateCurveKeys())}
+	h.curveID = must(h.curve.PublicKey())
 	h.denied, h.deny = context.WithCancelCause(context.Background())
 	options := []nats.Option{
 		nats.Name("prodigy " + who), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
@@ -90,7 +96,7 @@ func connect(
 			// does it when the job has ended.
 			if errors.Is(err, nats.ErrPermissionViolation) &&
 				!strings.Contains(err.Error(), "$JS.API.STREAM.PURGE.OBJ_"+filesStore) {
-				h.deny(fleet.Refusef("it does not let these credentials do this: %w", inWords(err)))
+				h.deny(fleet.Refusef("permission denied by the broker: %w", inWords(err)))
 			}
 		}),
 	}
@@ -123,41 +129,41 @@ func explain(a fleet.Address, err error) error {
 	var network *net.OpError
 	switch {
 	case errors.Is(err, nats.ErrNoServers): // which hides why
-		return dialErrors(a.URL)
+		return dialErrors(a)
 	case errors.Is(err, nats.ErrAuthorization) && a.Seed == "" && a.NKey == "":
-		hint = "it lets in only whom it knows: name a file that prodigy fleet init has made, with --credentials, or " +
-			"the file of an NKEY, with PRODIGY_FLEET_NKEY; one that prodigy broker runs without a configuration is " +
-			"for its user alone, who needs the same PRODIGY_HOME"
+		hint = "it requires credentials: pass a file created by prodigy fleet init with --credentials, or an " +
+			"NKEY file with PRODIGY_FLEET_NKEY; a broker started without a configuration accepts only its " +
+			"own user, who needs the same PRODIGY_HOME"
 	case errors.Is(err, nats.ErrNkeysNotSupported) && a.Role == fleet.OwnerRole:
-		hint = "everybody may use it, and your broker at this address lets only you in: is it somebody else's? If " +
-			"it is yours, remove the file in the directory brokers of PRODIGY_HOME"
+		hint = "it is open to everybody, but your broker at this address accepts only you: is it somebody " +
+			"else's? If it is yours, remove its file in the brokers directory of PRODIGY_HOME"
 	case errors.Is(err, nats.ErrAuthorization) && a.Seed == "":
-		hint = "it does not know the NKEY in " + a.NKey
+		hint = "unknown NKEY in " + a.NKey
 	case errors.Is(err, nats.ErrAuthorization):
-		hint = "it does not know these credentials: they are of another fleet, were replaced or removed, or the " +
-			"broker has not read its users.conf again (kill -HUP)"
+		hint = "unknown credentials: they belong to another fleet, were replaced or removed, or the broker has " +
+			"not reloaded its users.conf (kill -HUP)"
 	case errors.Is(err, nats.ErrSecureConnRequired):
 		hint = "it wants TLS: use --credentials, or tls:// and the certificates"
 	case errors.Is(err, nats.ErrSecureConnWanted):
-		hint = "it has no TLS: is it the right broker? prodigy broker --dir runs one with TLS"
+		hint = "it has no TLS: is it the right broker? To run one with TLS: prodigy broker --dir"
 	case errors.As(err, &wrongCert) && a.CA != "":
-		hint = "its certificate is not of the authority in " + a.CA + ", or for another host"
+		hint = "its certificate was not issued by the authority in " + a.CA + ", or for another host"
 	case errors.As(err, &wrongCert) && a.CAPEM == "":
-		hint = "its certificate is of an authority that this machine does not know, or for another host: name the " +
-			"file of its authority with PRODIGY_FLEET_CA, or use --credentials"
+		hint = "its certificate was issued by an unknown authority, or for another host: set PRODIGY_FLEET_CA to " +
+			"the authority's file, or use --credentials"
 	case errors.As(err, &wrongCert):
-		hint = "its certificate is of another fleet, or for another host: the name in the address must be one that " +
-			"prodigy fleet init was given as --host"
+		hint = "its certificate belongs to another fleet, or to another host: the name in the address must be " +
+			"one passed to prodigy fleet init as --host"
 	case errors.As(err, &timeout) && timeout.Timeout():
-		hint = "something listens there, and does not answer as a NATS server does: is it the right port?"
+		hint = "not a NATS server (wrong port?)"
 	case (errors.As(err, &network) || errors.Is(err, io.EOF)) && errors.Is(err, nats.ErrTLS), network != nil &&
 		network.Op == "remote error":
-		if hint = "it wants a certificate: name one with PRODIGY_FLEET_CERT and PRODIGY_FLEET_KEY"; a.Cert != "" {
-			hint = "it does not accept the certificate in " + a.Cert + ": it is of another authority than the " +
-				"broker trusts, or not valid any more"
+		if hint = "it requires a certificate: set PRODIGY_FLEET_CERT and PRODIGY_FLEET_KEY"; a.Cert != "" {
+			hint = "it rejects the certificate in " + a.Cert + ": it was issued by an authority that the " +
+				"broker does not trust, or it has expired"
 		}
 	case network != nil:
-		hint = "does the broker run, and is this its address?"
+		hint = "is the broker running at this address?"
 	default:
 		return err
 	}
@@ -169,21 +175,21 @@ var clientWords = []struct {
 	err   error
 	words string
 }{
-	{nats.ErrAuthorization, "it does not let us in"},
-	{nats.ErrPermissionViolation, "it is not permitted"},
+	{nats.ErrAuthorization, "access denied"},
+	{nats.ErrPermissionViolation, "permission denied"},
 	{nats.ErrSecureConnRequired, "the connection is not encrypted"},
 	{nats.ErrSecureConnWanted, "the connection cannot be encrypted"},
 	{nats.ErrNkeysNotSupported, "it asks for no key"},
-	{nats.ErrTimeout, "the broker did not answer in time"},
-	{context.DeadlineExceeded, "the broker did not answer in time"},
-	{nats.ErrNoResponders, "the store of the broker does not answer"},
-	{jetstream.ErrNoStreamResponse, "the store of the broker does not answer"},
+	{nats.ErrTimeout, "the broker did not respond in time"},
+	{context.DeadlineExceeded, "the broker did not respond in time"},
+	{nats.ErrNoResponders, "the broker's storage does not respond"},
+	{jetstream.ErrNoStreamResponse, "the broker's storage does not respond"},
 	{nats.ErrConnectionClosed, "the connection was closed"},
-	{nats.ErrMaxPayload, "it is larger than a message may be at the broker"},
+	{nats.ErrMaxPayload, "it is larger than the broker's maximum message size"},
 	{jetstream.ErrObjectNotFound, "the broker does not have it"},
-	{jetstream.ErrBucketNotFound, "the broker has nothing of the fleet any more"},
-	{jetstream.ErrStreamNotFound, "the broker has nothing of the fleet any more"},
-	{jetstream.ErrConsumerNotFound, "the broker has nothing of the job any more"},
+	{jetstream.ErrBucketNotFound, "the broker no longer has data of the fleet"},
+	{jetstream.ErrStreamNotFound, "the broker no longer has data of the fleet"},
+	{jetstream.ErrConsumerNotFound, "the broker no longer has data of the job"},
 	{jetstream.ErrJetStreamNotEnabled, "it keeps nothing: nats-server needs JetStream for a fleet (--jetstream)"},
 	{jetstream.ErrJetStreamNotEnabledForAccount, "it keeps nothing for these credentials: their account needs " +
 		"JetStream"},
@@ -225,30 +231,24 @@ func inWords(err error) error {
 	return worded{err, text}
 }
 
-// dialErrors returns why no server of a list of addresses can be reached.
-func dialErrors(urls string) error {
+// dialErrors returns why none of the brokers at an address can be reached.
+func dialErrors(a fleet.Address) error {
 	var all []error
-	here := true
-	for one := range strings.SplitSeq(urls, ",") {
-		u, err := url.Parse(strings.TrimSpace(one))
-		if err != nil {
-			continue // it was checked
-		}
-		here = here && loopback(u.Hostname())
-		c, err := net.DialTimeout("tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), fleet.DefaultPort)),
-			requestTime)
+	list, _ := servers(a) // they were checked
+	for _, u := range list {
+		c, err := net.DialTimeout("tcp", dialed(u), requestTime)
 		if err != nil {
 			all = append(all, err)
 			continue
 		}
 		_ = c.Close()
 		all = append(all,
-			fmt.Errorf("%s listens, and does not answer as a NATS server does: is it the right port?", u.Host))
+			fmt.Errorf("%s is not a NATS server (wrong port?)", u.Host))
 	}
-	if len(all) == 1 && here {
-		return fmt.Errorf("%w: does the broker run? \"prodigy broker\" starts one", all[0])
+	if len(all) == 1 && loopback(list[0].Hostname()) {
+		return fmt.Errorf("%w: is the broker running? (start one with: prodigy broker)", all[0])
 	}
-	return fmt.Errorf("%w: does the broker run, and is this its address?", errors.Join(all...))
+	return fmt.Errorf("%w: is the broker running at this address?", errors.Join(all...))
 }
 
 // authenticated adds how the broker and this side prove who they are.
@@ -258,14 +258,14 @@ func (h *brokerConn) authenticated(options []nats.Option, a fleet.Address) ([]na
 		if data, err := os.ReadFile(a.CA); err != nil {
 			return nil, fleet.Refusef("the certificate of the authority: %w", err)
 		} else if !x509.NewCertPool().AppendCertsFromPEM(data) {
-			return nil, fleet.Refusef("the certificate of the authority: there is none in %s", a.CA)
+			return nil, fleet.Refusef("the certificate of the authority: none found in %s", a.CA)
 		}
 		options = append(options, nats.RootCAs(a.CA))
 	case a.CAPEM != "":
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM([]byte(a.CAPEM)) {
-			return nil, fleet.Refusef("the certificate (ca) in the credentials cannot be read: copy the file again, " +
-				"or make a new one with prodigy fleet add")
+			return nil, fleet.Refusef("the certificate (ca) in the credentials cannot be read: copy the file " +
+				"again, or create a new one with prodigy fleet add")
 		}
 		options = append(options, nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}))
 	}
@@ -285,14 +285,10 @@ func (h *brokerConn) authenticated(options []nats.Option, a fleet.Address) ([]na
 		}
 		return append(options, key), nil
 	}
-	pair, err := nkeys.FromSeed([]byte(a.Seed))
-	id := ""
-	if err == nil {
-		id, err = pair.PublicKey()
-	}
+	pair, id, err := pairOf(a.Seed)
 	if err != nil {
-		return nil, fleet.Refusef("the key (seed) in the credentials cannot be read: copy the file again, or make a "+
-			"new one with prodigy fleet add: %w", err)
+		return nil, fleet.Refusef("the key (seed) in the credentials cannot be read: copy the file again, or "+
+			"create a new one with prodigy fleet add: %w", err)
 	}
 	options = append(options, nats.Nkey(id, pair.Sign))
 	if a.Role != fleet.OwnerRole { // whose workers and coordinators all have the same key
@@ -305,25 +301,41 @@ func (h *brokerConn) authenticated(options []nats.Option, a fleet.Address) ([]na
 // instance returns a name for this process that no other one ever has.
 func (h *brokerConn) instance() string { return h.id + "-" + newInstance() }
 
-// checkPlain refuses to send what is a shell on each worker in the clear over a network.
-func checkPlain(a fleet.Address) error {
+// servers returns the addresses of the brokers of a fleet: of one, or of those of a cluster.
+func servers(a fleet.Address) (list []*url.URL, err error) {
 	for one := range strings.SplitSeq(a.URL, ",") {
 		u, err := url.Parse(strings.TrimSpace(one))
 		if err != nil || u.Host == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {
-			return fleet.Refusef("%q is not the address of a broker: write it as nats://HOST:4222, or tls://HOST:4222", fleet.ShownURL(one))
+			return nil, fleet.Refusef("invalid broker URL %q: use nats://HOST:4222 or tls://HOST:4222", fleet.ShownURL(one))
 		}
+		list = append(list, u)
+	}
+	return list, nil
+}
+
+// checkPlain refuses to send what is a shell on each worker in the clear over a network.
+func checkPlain(a fleet.Address) error {
+	list, err := servers(a)
+	for _, u := range list {
 		if !encrypted(u) && !a.Insecure && !loopback(u.Hostname()) {
 			return refusePlain(u.Host)
 		}
 	}
-	return nil
+	return err
 }
 
+// dialed returns what is dialed to reach a broker: a host with a port.
+func dialed(u *url.URL) string {
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), fleet.DefaultPort))
+}
+
+// encrypted reports whether the scheme of an address is one with TLS.
 func encrypted(u *url.URL) bool { return u.Scheme == "tls" || u.Scheme == "wss" }
 
+// refusePlain returns the error for a connection in the clear.
 func refusePlain(host string) error {
-	return fleet.Refusef("the connection to %s would not be encrypted, and whoever can read or change what goes "+
-		"over it has a shell on each worker: use tls://, or --insecure in a network that nobody else uses", host)
+	return fleet.Refusef("the connection to %s is not encrypted, which gives anyone on the network a shell on "+
+		"every worker: use tls://, or --insecure on a trusted network", host)
 }
 
 // stayHere returns the options by which a connection that may be in the clear, since its broker is on this machine, is
@@ -331,15 +343,13 @@ func refusePlain(host string) error {
 // it dies.
 func stayHere(a fleet.Address) []nats.Option {
 	d := localDialer{}
-	plain := false
-	for one := range strings.SplitSeq(a.URL, ",") {
-		if u, err := url.Parse(strings.TrimSpace(one)); err == nil && encrypted(u) {
-			d = append(d, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), fleet.DefaultPort)))
-		} else {
-			plain = true
+	list, _ := servers(a) // they were checked
+	for _, u := range list {
+		if encrypted(u) {
+			d = append(d, dialed(u))
 		}
 	}
-	if !plain || a.Insecure || a.CA != "" || a.CAPEM != "" || a.Cert != "" { // with these nothing is in the clear
+	if len(d) == len(list) || a.Insecure || a.CA != "" || a.CAPEM != "" || a.Cert != "" { // with these nothing is in the clear
 		return nil
 	}
 	return []nats.Option{nats.SetCustomDialer(d), nats.SkipHostLookup()}
@@ -348,6 +358,7 @@ func stayHere(a fleet.Address) []nats.Option {
 // localDialer connects with this machine, and with the addresses in it, which were given with TLS.
 type localDialer []string
 
+// Dial implements nats.CustomDialer.
 func (d localDialer) Dial(network, address string) (net.Conn, error) {
 	if host, _, err := net.SplitHostPort(address); err != nil || !loopback(host) && !slices.Contains(d, address) {
 		return nil, refusePlain(address)
@@ -357,14 +368,14 @@ func (d localDialer) Dial(network, address string) (net.Conn, error) {
 
 // leastLease returns how short a lease may be.
 func leastLease(a fleet.Address) time.Duration {
-	for one := range strings.SplitSeq(a.URL, ",") {
-		if u, err := url.Parse(strings.TrimSpace(one)); err != nil || !loopback(u.Hostname()) {
-			return fleet.LeastLease
-		}
+	list, err := servers(a)
+	if err != nil || slices.ContainsFunc(list, func(u *url.URL) bool { return !loopback(u.Hostname()) }) {
+		return fleet.LeastLease
 	}
 	return fleet.LeastHere
 }
 
+// loopback reports whether a host is this machine.
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
@@ -421,6 +432,8 @@ func leaderless(err error) bool {
 		errors.Is(err, errLostConnection) || errors.Is(err, context.DeadlineExceeded)
 }
 
+// ensureStreams makes the stream and the buckets of a fleet, unless they are there. In a cluster three brokers keep
+// each message. A worker may not call it: it has no right to make them.
 func ensureStreams(ctx context.Context, h *brokerConn) error {
 	js, replicas := h.js, 1
 	if h.nc.ConnectedClusterName() != "" && len(h.nc.Servers()) >= clusterSize {
@@ -429,31 +442,22 @@ func ensureStreams(ctx context.Context, h *brokerConn) error {
 	// Each takes the broker a while to make, and they do not need each other.
 	var all errgroup.Group
 	all.Go(func() error {
-		_, err := js.Stream(ctx, outStream)
-		if err != nil {
-			_, err = js.CreateStream(ctx, jetstream.StreamConfig{
-				Name: outStream, Subjects: []string{"prodigy.out.>"}, Retention: jetstream.WorkQueuePolicy,
-				Discard: jetstream.DiscardNew, Replicas: replicas, MaxAge: longestKept,
-			})
-		}
+		_, err := js.CreateStream(ctx, jetstream.StreamConfig{
+			Name: outStream, Subjects: []string{"prodigy.out.>"}, Retention: jetstream.WorkQueuePolicy,
+			Discard: jetstream.DiscardNew, Replicas: replicas, MaxAge: longestKept,
+		})
 		return unless(err, jetstream.ErrStreamNameAlreadyInUse)
 	})
 	all.Go(func() error {
-		_, err := js.KeyValue(ctx, locksBucket)
-		if err != nil {
-			_, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-				Bucket: locksBucket, Replicas: replicas, TTL: longestKept,
-			})
-		}
+		_, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: locksBucket, Replicas: replicas, TTL: longestKept,
+		})
 		return unless(err, jetstream.ErrBucketExists)
 	})
 	all.Go(func() error {
-		_, err := js.ObjectStore(ctx, filesStore)
-		if err != nil {
-			_, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
-				Bucket: filesStore, Replicas: replicas, TTL: longestKept,
-			})
-		}
+		_, err := js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
+			Bucket: filesStore, Replicas: replicas, TTL: longestKept,
+		})
 		return unless(err, jetstream.ErrBucketExists)
 	})
 	return all.Wait()
@@ -476,11 +480,25 @@ const clusterSize = 3
 // subscribe has take get what is said on a subject. What a stream of the broker delivers there is not: no member of a
 // fleet speaks that way, but each that may read a stream can name any subject for it.
 func (h *brokerConn) subscribe(subject string, take nats.MsgHandler) (*nats.Subscription, error) {
-	return h.nc.Subscribe(subject, func(m *nats.Msg) {
+	s, err := h.nc.Subscribe(subject, func(m *nats.Msg) {
 		if !strings.HasPrefix(m.Reply, "$JS.") {
 			take(m)
 		}
 	})
+	if err == nil {
+		err = s.SetPendingLimits(-1, -1)
+	}
+	return s, err
+}
+
+// subscribeAll is subscribe for several subjects.
+func (h *brokerConn) subscribeAll(takes map[string]nats.MsgHandler) error {
+	for subject, take := range takes {
+		if _, err := h.subscribe(subject, take); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pause waits for some time, and reports false if ctx ends meanwhile.

@@ -33,8 +33,8 @@ func TestExplain(t *testing.T) {
 		{"TLS is wanted", fleet.Address{}, nats.ErrSecureConnRequired, "tls://"},
 		{"no TLS", known, nats.ErrSecureConnWanted, "prodigy broker --dir"},
 		{"another certificate", known, &tls.CertificateVerificationError{Err: io.EOF}, "--host"},
-		{"no answer", known, &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, "is it the right port?"},
-		{"no such host", known, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", IsNotFound: true}}, "is this its address?"},
+		{"no answer", known, &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, "wrong port?"},
+		{"no such host", known, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", IsNotFound: true}}, "running at this address?"},
 		{"anything else", known, io.EOF, "EOF"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -52,16 +52,16 @@ func TestDialErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := l.Addr().String()
-	if got := dialErrors("nats://" + open).Error(); !strings.Contains(got, open+" listens, and does not answer as a NATS server does") {
+	if got := dialErrors(fleet.Address{URL: "nats://" + open}).Error(); !strings.Contains(got, open+" is not a NATS server") {
 		t.Errorf("of one that listens: %s", got)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := dialErrors("nats://" + open).Error(); !strings.Contains(got, open) || !strings.Contains(got, `"prodigy broker" starts one`) {
+	if got := dialErrors(fleet.Address{URL: "nats://" + open}).Error(); !strings.Contains(got, open) || !strings.Contains(got, "start one with: prodigy broker") {
 		t.Errorf("of one that does not: %s", got)
 	}
-	if got := dialErrors("tls://" + open + ",nats://" + open).Error(); strings.Count(got, open) != 2 || !strings.Contains(got, "is this its address?") {
+	if got := dialErrors(fleet.Address{URL: "tls://" + open + ",nats://" + open}).Error(); strings.Count(got, open) != 2 || !strings.Contains(got, "running at this address?") {
 		t.Errorf("of two: %s", got)
 	}
 }
@@ -123,10 +123,10 @@ func TestErrorsOfTheClientAreSaidInOtherWords(t *testing.T) {
 		err  error
 		want string
 	}{
-		{fmt.Errorf("fetch the steps: %w", nats.ErrTimeout), "fetch the steps: the broker did not answer in time"},
-		{fmt.Errorf("files: %w", context.DeadlineExceeded), "files: the broker did not answer in time"},
+		{fmt.Errorf("fetch the steps: %w", nats.ErrTimeout), "fetch the steps: the broker did not respond in time"},
+		{fmt.Errorf("files: %w", context.DeadlineExceeded), "files: the broker did not respond in time"},
 		{jetstream.ErrObjectNotFound, "the broker does not have it"},
-		{missing, "the broker has nothing of the fleet any more"},
+		{missing, "the broker no longer has data of the fleet"},
 		{fmt.Errorf("it is kept: %w", odd), "it is kept: insufficient resources"},
 		{nats.ErrBadSubject, "invalid subject"},
 		{errGivenBack, errGivenBack.Error()},

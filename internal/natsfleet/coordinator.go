@@ -14,7 +14,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nkeys"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/fleet"
@@ -31,44 +30,56 @@ type coordinator struct {
 	jobRun
 	o       fleet.JobOptions
 	signer  *signer
-	curve   nkeys.KeyPair // of what workers must not show to others
-	curvID  string
 	members members
 	slow    slowWork
 	sender  sender
 
-	life context.Context // ends at Close
+	// life ends at Close. work has what is done beside what is heard.
+	life context.Context
 	end  context.CancelFunc
 	work background
 
-	key      string        // of the job; empty until it is opened. What open starts reads it without a turn
-	caughtUp chan struct{} // closed by reached when the reports of before have been heard
+	// key is the name of the job in the subjects. It is empty until the job is opened; what open starts reads it
+	// without a turn.
+	key string
+	// reached closes caughtUp when the reports that workers have left with the broker before have been heard.
+	caughtUp chan struct{}
 	reached  func()
-	adopted  chan struct{} // closed when Submit has been called with all attempts that the run before left
+	// adopted is closed when Submit has been called with all attempts that the run before left.
+	adopted chan struct{}
 
-	mu    sync.Mutex // of state, for turn alone
+	// mu guards state. Only turn has both.
+	mu    sync.Mutex
 	state jobState
 }
 
 // jobRun is what a coordinator is told by who runs the job, before it is opened.
 type jobRun struct {
-	local    *agent.Executor // of attempts that are about no item
-	host     agent.Host
-	c        agent.Config
-	clones   mapreduce.Clones                                // nil without workspaces
-	produces func(string, json.RawMessage) ([]string, error) // nil if items leave no files
+	// local runs attempts that are about no item.
+	local *agent.Executor
+	host  agent.Host
+	c     agent.Config
+	// clones is nil without workspaces.
+	clones mapreduce.Clones
+	// produces returns the paths of what an item leaves. It is nil if items leave no files.
+	produces func(id string, item json.RawMessage) ([]string, error)
 }
 
 // jobState is what a coordinator knows of its job.
 type jobState struct {
-	ledger  *fleet.Ledger
+	ledger *fleet.Ledger
+	// flights has the attempts that are out, by token.
 	flights map[int64]*flight
-	ended   map[int64]*endedFlight // attempts whose ends are not on disk
-	// ids of attempts that the run before left, which Submit has not been called with yet
+	// ended has the attempts whose ends are not on disk yet, by token.
+	ended map[int64]*flightEnd
+	// awaited has the ids of attempts that the run before left, and that Submit has not been called with yet.
 	awaited map[string]bool
-	stops   map[context.Context]bool
-	gone    bool      // another coordinator has the job
-	entry   fleet.Job // what workers are told of the job
+	// stops has the contexts of attempts that endAll will be called for.
+	stops map[context.Context]bool
+	// gone is set when another coordinator has the job.
+	gone bool
+	// entry is what workers are told of the job.
+	entry   fleet.Job
 	shared  shared
 	workers workerBook
 	calls   callTable
@@ -80,9 +91,12 @@ type jobState struct {
 
 // mailbox is what reports come by.
 type mailbox struct {
-	ups  *nats.Subscription       // nil while workers are not heard
-	hear jetstream.ConsumeContext // of what they have left with the broker
-	made time.Time                // when the stream of that was; zero before it was looked at
+	// ups has what workers say. It is nil while they are not heard.
+	ups *nats.Subscription
+	// hear delivers what they have left with the broker.
+	hear jetstream.ConsumeContext
+	// made is when the stream of that was made. It is zero before that was looked at.
+	made time.Time
 }
 
 // roomTold is how many workers and slots somebody was told of.
@@ -93,24 +107,30 @@ type roomTold struct {
 
 // slowWork are things that take long. Of each, one is done at a time.
 type slowWork struct {
-	opening     sync.Mutex
+	// opening opens the job once, with the error unopened.
+	opening     sync.Once
+	unopened    error
 	reconciling sync.Mutex
-	packing     sync.Mutex
-	sending     sync.Mutex             // of files again
-	packs       map[string]*fleet.Pack // with packing: that the broker has, by what they were asked for with
-	showing     sync.Mutex             // of flight.shown
-	fetching    chan struct{}          // bounds what is fetched at once
-	tendEvery   time.Duration          // how often what the broker has lost is looked for
-	tending     atomic.Bool            // tend is under way
-	greeted     atomic.Bool            // a worker has said hello, and is answered in a moment
-	opened      atomic.Bool            // open has returned
-	unopened    error                  // with this
+	// packing guards packs: the packs that the broker has, by what they were asked for with.
+	packing sync.Mutex
+	packs   map[string]*fleet.Pack
+	// sending is held while a file is sent again.
+	sending sync.Mutex
+	// showing guards flight.shown.
+	showing sync.Mutex
+	// fetching bounds how many results are fetched at a time.
+	fetching chan struct{}
+	// tendEvery is how often what the broker has lost is looked for. tending is set while tend is under way.
+	tendEvery time.Duration
+	tending   atomic.Bool
+	// greeted answers workers that have said hello.
+	greeted delayed
 }
 
 // Join connects the coordinator of a job.
 func (Backend) Join(ctx context.Context, o fleet.JobOptions) (fleet.Coordinator, error) {
 	if least := leastLease(o.Address); o.Lease < least {
-		return nil, fleet.Refusef("--lease %s is too short: with this broker it must be at least %s", o.Lease, least)
+		return nil, fleet.Refusef("--lease %s is too short: the minimum for this broker is %s", o.Lease, least)
 	}
 	if err := o.May(fleet.CoordinatorRole); err != nil {
 		return nil, err
@@ -118,12 +138,6 @@ func (Backend) Join(ctx context.Context, o fleet.JobOptions) (fleet.Coordinator,
 	c := newCoordinator(o)
 	var err error
 	if c.signer, err = newSigner(o.Sign); err != nil {
-		return nil, err
-	}
-	if c.curve, err = nkeys.CreateCurveKeys(); err != nil {
-		return nil, err
-	}
-	if c.curvID, err = c.curve.PublicKey(); err != nil {
 		return nil, err
 	}
 	if len(o.Files) > 0 && len(o.Produces) > 0 {
@@ -148,7 +162,7 @@ func newCoordinator(o fleet.JobOptions) *coordinator {
 		members: members{present: map[string]bool{}},
 		state: jobState{
 			ledger:  fleet.NewLedger(o.Lease, every(o.Lease), time.Now()),
-			flights: map[int64]*flight{}, ended: map[int64]*endedFlight{}, stops: map[context.Context]bool{},
+			flights: map[int64]*flight{}, ended: map[int64]*flightEnd{}, stops: map[context.Context]bool{},
 			shared: shared{data: map[string][]byte{}, specs: map[string]string{}},
 			workers: workerBook{
 				roster: roster{}, clocks: fleet.Clocks{}, heard: map[string]time.Time{},
@@ -181,7 +195,7 @@ func (c *coordinator) carryOut(s *jobState, e fleet.Effects) {
 		if f := s.flights[token]; f != nil {
 			id := f.ItemID
 			c.work.Go(func() {
-				c.stop(fmt.Errorf("%s was sent to workers %d times, and none has ever said that it has it", id,
+				c.stop(fmt.Errorf("%s was sent to workers %d times, and none ever confirmed it", id,
 					fleet.MostTimes))
 			})
 		}
@@ -211,10 +225,12 @@ type notices struct {
 	keys   map[string]bool   // what notifyOnce has told, by the digest of its key
 }
 
+// Notify implements fleet.Coordinator.
 func (c *coordinator) Notify(notice func(string)) {
 	c.turn(func(s *jobState) { s.told.notice = notice })
 }
 
+// OnAbort implements fleet.Coordinator.
 func (c *coordinator) OnAbort(stop func(cause error)) {
 	c.turn(func(s *jobState) { s.told.stop = stop })
 }
@@ -235,6 +251,7 @@ func (n *notices) isFirst(key string) bool {
 	return true
 }
 
+// notify tells people something. It is not called in a turn: who is told may wait.
 func (c *coordinator) notify(format string, args ...any) {
 	var notice func(string)
 	c.turn(func(s *jobState) { notice = s.told.notice })
@@ -297,6 +314,8 @@ func (c *coordinator) Submit(ctx context.Context, a *agent.Attempt, done doneFun
 	done(a, agent.Outcome{}, err)
 }
 
+// submit enters an attempt, and begins to hear workers with the last one that the run before left. After an error
+// nothing of the attempt is entered, and done was not called.
 func (c *coordinator) submit(ctx context.Context, a *agent.Attempt, done doneFunc) error {
 	if err := c.open(ctx, a.JobID); err != nil {
 		return err
@@ -461,8 +480,8 @@ func (c *coordinator) Close() error {
 	}
 	if !c.nc.IsConnected() {
 		if clean {
-			c.notify("the broker is away, and has something of the job when it is back, which the next run from " +
-				"here removes (or prodigy fleet sweep)")
+			c.notify("the broker is unreachable and still has data of the job; the next run from here removes it " +
+				"(or prodigy fleet sweep)")
 		}
 		return nil
 	}
@@ -470,8 +489,8 @@ func (c *coordinator) Close() error {
 		_ = os.Remove(c.members.path)
 		c.announce(true)
 		if err := keepTrying(ctx, func(ctx context.Context) error { return c.clear(ctx, key) }); err != nil {
-			c.notify("the broker still has something of the job, which the next run from here removes (or prodigy "+
-				"fleet sweep): %s", firstLine(inWords(err)))
+			c.notify("the broker still has data of the job; the next run from here removes it (or prodigy fleet "+
+				"sweep): %s", firstLine(inWords(err)))
 		}
 	}
 	if err := c.unlock(ctx, clean); err != nil && !isConflict(err) {

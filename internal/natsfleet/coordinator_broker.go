@@ -16,18 +16,13 @@ import (
 // open takes the lock of the job, makes what it needs at the broker, and begins to receive from workers. It does so
 // once: later calls return the same error.
 func (c *coordinator) open(ctx context.Context, jobID string) error {
-	if c.slow.opened.Load() {
-		return c.slow.unopened
-	}
-	c.slow.opening.Lock()
-	defer c.slow.opening.Unlock()
-	if !c.slow.opened.Load() { // meanwhile
-		c.slow.unopened = c.openOnce(ctx, jobID)
-		c.slow.opened.Store(true)
-	}
+	c.slow.opening.Do(func() { c.slow.unopened = c.openOnce(ctx, jobID) })
 	return c.slow.unopened
 }
 
+// openOnce is open for the first attempt. The order matters: the lock comes first, so that nobody else has the job;
+// then the file of members, since workers look for it when they hear of the job; and only then the entry of the job
+// and the subscriptions.
 func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
 	key := keyOf(jobID, c.c.Seed)
 	c.members.path = probeOf(c.o.Dir, key)
@@ -53,17 +48,15 @@ func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
 		}
 	})
 	c.sender.returns = c.nc.NewInbox()
-	for subject, answer := range map[string]nats.MsgHandler{
+	if err := c.subscribeAll(map[string]nats.MsgHandler{
 		ownerSubject(key):       c.present,
 		callSubject("*", key):   func(m *nats.Msg) { go c.call(m) },
 		liveSubject("*", key):   c.progress,
 		c.sender.returns + ".>": c.returned,
 		nodesSubject:            c.tellRoster,
 		helloSubject:            c.greeted,
-	} {
-		if _, err := c.subscribe(subject, answer); err != nil {
-			return err
-		}
+	}); err != nil {
+		return err
 	}
 	// Reports that the coordinator before had not acknowledged come at once when the consumer is new.
 	if err := c.provided(ctx, func(ctx context.Context) error {
@@ -132,9 +125,6 @@ func (c *coordinator) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := ups.SetPendingLimits(-1, -1); err != nil {
-		return err
-	}
 	c.turn(func(s *jobState) { s.mailbox.ups = ups })
 	_ = c.nc.FlushTimeout(requestTime) // now workers are heard, if the broker is there
 	c.announce(false)
@@ -144,9 +134,7 @@ func (c *coordinator) begin(ctx context.Context) error {
 // lostBacklog reports whether the broker has nothing left of the reports that are to be read: it has lost its disk, and
 // the consumer too, unless that was made again since.
 func (c *coordinator) lostBacklog(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
-	defer cancel()
-	consumer, err := c.js.Consumer(ctx, outStream, c.key)
+	consumer, err := c.consumer(ctx)
 	if err != nil {
 		return isMissing(err)
 	}
@@ -195,8 +183,8 @@ func (c *coordinator) ensureConsumer(ctx context.Context) error {
 		s.mailbox.made = made
 	})
 	if lost {
-		c.notify("the broker has lost what it had of the job: was its store emptied, or is it another broker? It is " +
-			"given all that again; what had ended, and only the broker had the report, runs again")
+		c.notify("the broker lost this job's data (storage deleted, or a different broker?): resending it. Items " +
+			"whose results were only on the broker run again")
 	}
 	_, err = s.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
 		Durable: c.key, FilterSubject: "prodigy.out.*." + c.key + ".>", AckPolicy: jetstream.AckExplicitPolicy,
@@ -228,19 +216,19 @@ const greetDelay = 50 * time.Millisecond
 
 // greeted hears a worker that wants to know the jobs.
 func (c *coordinator) greeted(*nats.Msg) {
-	if c.slow.greeted.CompareAndSwap(false, true) {
-		time.AfterFunc(greetDelay, func() {
-			c.slow.greeted.Store(false)
-			c.announce(false)
-		})
-	}
+	c.slow.greeted.do(greetDelay, func() { c.announce(false) })
+}
+
+// consumer returns what the broker has of the reports of the job, as it is now.
+func (c *coordinator) consumer(ctx context.Context) (jetstream.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	return c.js.Consumer(ctx, outStream, c.key)
 }
 
 // consume begins to take the reports that workers have left with the broker.
 func (c *coordinator) consume() error {
-	ctx, cancel := context.WithTimeout(c.life, requestTime)
-	defer cancel()
-	consumer, err := c.js.Consumer(ctx, outStream, c.key)
+	consumer, err := c.consumer(c.life)
 	if err != nil {
 		return err
 	}
@@ -310,9 +298,8 @@ func (c *coordinator) tend() {
 
 // reconcile has the broker know again what it should, until it does or ctx ends. again says that it was away.
 func (c *coordinator) reconcile(ctx context.Context, again bool) {
-	c.slow.opening.Lock()
-	opened := c.key != ""
-	c.slow.opening.Unlock() // without a leader what follows takes seconds, and attempts are submitted meanwhile
+	opened := false
+	c.turn(func(*jobState) { opened = c.key != "" })
 	c.slow.reconciling.Lock()
 	defer c.slow.reconciling.Unlock()
 	if !opened || ctx.Err() != nil || keepTrying(ctx, c.ensureConsumer) != nil {
@@ -371,8 +358,6 @@ func (c *coordinator) restoring(ctx context.Context, do func(ctx context.Context
 
 // heardAll reports whether the broker has no reports that it has not delivered.
 func (c *coordinator) heardAll() bool {
-	ctx, cancel := context.WithTimeout(c.life, requestTime)
-	defer cancel()
-	consumer, err := c.js.Consumer(ctx, outStream, c.key)
+	consumer, err := c.consumer(c.life)
 	return err == nil && consumer.CachedInfo().NumPending == 0
 }

@@ -13,13 +13,19 @@ import (
 // flight is an attempt that is out.
 type flight struct {
 	*agent.Attempt
-	spec   string // name of what the attempt has in common with others
-	done   doneFunc
-	of     context.Context
-	stop   *flightStop          // nil until somebody asks for it
-	shown  map[int][2]io.Writer // where its commands print to, by their number
-	joined fleet.Joined         // pieces of its next report
-	msgs   []jetstream.Msg      // that they were left with the broker in
+	// spec is the name of what the attempt has in common with others, see shared.
+	spec string
+	done doneFunc
+	// of is the context that the attempt was submitted with.
+	of context.Context
+	// stop is nil until somebody asks for it.
+	stop *flightStop
+	// shown has the streams that its commands print to, by their number.
+	shown map[int][2]io.Writer
+	// joined has the pieces of its next report that have come, and msgs the messages that they were left with the
+	// broker in.
+	joined fleet.Joined
+	msgs   []jetstream.Msg
 }
 
 // doneFunc is called with how an attempt has ended.
@@ -27,9 +33,11 @@ type doneFunc = func(*agent.Attempt, agent.Outcome, error)
 
 // flightStop ends what is done for a flight.
 type flightStop struct {
-	ctx    context.Context // ends with the attempt
+	// ctx ends with the attempt.
+	ctx    context.Context
 	cancel context.CancelFunc
-	broke  error // that the job is to stop with, which a call of the worker was answered with
+	// broke is the error that a call of the worker was answered with, and that the job is to stop with.
+	broke error
 }
 
 // stopping returns what ends with the attempt.

@@ -26,13 +26,19 @@ import (
 type members struct {
 	path string
 
-	mu       sync.Mutex // a turn may be taken while it is held, not the other way
-	file     *os.File
-	head     string          // the lines of the key and the epoch
-	present  map[string]bool // instances that the file has
-	torn     bool            // the last line may be a part of one
-	attempts int             // bytes of what is in the file about attempts
-	closed   bool            // the file may be removed
+	// mu guards what follows. A turn may be taken while it is held, but it is not taken in a turn.
+	mu   sync.Mutex
+	file *os.File
+	// head has the lines of the key and the epoch.
+	head string
+	// present has the instances that the file has.
+	present map[string]bool
+	// torn is set if the last line may be a part of one.
+	torn bool
+	// attempts is the size in bytes of what the file has about attempts.
+	attempts int
+	// closed is set when the file may be removed.
+	closed bool
 }
 
 const (
@@ -204,8 +210,8 @@ func (c *coordinator) join() {
 	}
 	err := c.members.note("+", instances)
 	if err != nil { // they will say so again
-		c.notifyOnce("members", "workers cannot be given anything: the file with their names cannot be written: "+
-			"%v. Make room on its disk, or let prodigy write it; they take part as soon as it can", err)
+		c.notifyOnce("members", "nothing can be assigned to workers: the file with their names cannot be "+
+			"written: %v. Free disk space or fix its permissions; workers join as soon as it can be written", err)
 	}
 	c.turn(func(s *jobState) { s.ledger.Joined(len(words), err == nil, time.Now()) })
 }

@@ -22,16 +22,16 @@ func (c *coordinator) receive(m *nats.Msg) {
 	var u fleet.WorkerMessage
 	err := decode(m.Data, &u)
 	if u.V != 0 && u.V != fleet.Protocol { // there may be no more that is the same
-		c.notifyOnce(u.Instance, "worker %s takes no part: it speaks protocol %d of the fleet, and this prodigy, "+
-			"%s, speaks %d", u.Node, u.V, c.o.Version, fleet.Protocol)
+		c.notifyOnce(u.Instance, "worker %s cannot join: it uses fleet protocol %d, and this prodigy, "+
+			"%s, uses %d", u.Node, u.V, c.o.Version, fleet.Protocol)
 		return
 	}
 	if err != nil || u.V == 0 || u.Owner != c.owner || !sentBy(u.Instance, m.Subject, 2) {
 		return
 	}
 	if !c.isNamed(u.Instance, u.Node, u.NameSig) {
-		c.notifyOnce(u.Instance, "worker %s takes no part: its credentials do not say that this is its name: start "+
-			"it with the name that they were made for, or renew them (prodigy fleet remove, then add)", u.Node)
+		c.notifyOnce(u.Instance, "worker %s cannot join: its credentials are for another name: start it with the "+
+			"name they were created for, or renew them (prodigy fleet remove, then add)", u.Node)
 		return
 	}
 	c.turn(func(s *jobState) { s.workers.clocks.Note(u.Instance, u.Now, time.Now()) })
@@ -45,10 +45,10 @@ func (c *coordinator) receive(m *nats.Msg) {
 		u.After = ""
 	}
 	if u.Warns != "" {
-		go c.notifyOnce(u.Instance+u.Warns, "worker %s has not believed something: %s", u.Node, u.Warns)
+		go c.notifyOnce(u.Instance+u.Warns, "worker %s rejected a message: %s", u.Node, u.Warns)
 	}
 	if u.Refuses != "" {
-		go c.notifyOnce(u.Instance, "worker %s takes no part: %s", u.Node, u.Refuses)
+		go c.notifyOnce(u.Instance, "worker %s cannot join: %s", u.Node, u.Refuses)
 	}
 	short := false // whether its machine has too little of something has changed
 	c.turn(func(s *jobState) {
@@ -182,7 +182,7 @@ func (c *coordinator) report(r fleet.Report, m jetstream.Msg) {
 func (f *flight) whole(r fleet.Report) fleet.Report {
 	whole := r
 	if !f.joined.Join(*r.Piece) || json.Unmarshal(f.joined.Data, &whole) != nil {
-		whole.Kind, whole.Reason = fleet.Dropped, "the broker lost a part of its report, or somebody altered it"
+		whole.Kind, whole.Reason = fleet.Dropped, "the broker lost part of its report, or the report was modified"
 	}
 	f.joined = fleet.Joined{}
 	whole.Token, whole.Index, whole.Holder, whole.Piece = r.Token, r.Index, r.Holder, nil
@@ -206,26 +206,26 @@ func (c *coordinator) endReported(s *jobState, f *flight, r fleet.Report, host s
 	}
 	e.outcome.Node, e.outcome.Host, e.outcome.Slot = r.Holder.Node, host, r.Holder.Slot
 	by := fleet.Ending{Token: r.Token, Index: r.Index, Instance: r.Holder.Instance}
-	after := endedFlight{msgs: msgs}
+	e.msgs = msgs
 	if c.produces == nil {
 		r.Files = nil
 	}
 	if e.err != nil || len(r.Files) == 0 && e.outcome.Commit == "" {
-		c.endFlight(s, by, e, after)
+		c.endFlight(s, by, e)
 		return
 	}
 	for _, file := range r.Files {
-		after.objects = append(after.objects, file.Object)
+		e.objects = append(e.objects, file.Object)
 	}
 	if r.Pack != nil && r.Pack.File != nil {
-		after.objects = append(after.objects, r.Pack.File.Object)
+		e.objects = append(e.objects, r.Pack.File.Object)
 	}
 	s.ledger.Fetch(r.Token)
-	c.work.Go(func() { c.endWithResults(f, r, by, e, after) })
+	c.work.Go(func() { c.endWithResults(f, r, by, e) })
 }
 
 // endWithResults ends a flight when what it has produced or done is here.
-func (c *coordinator) endWithResults(f *flight, r fleet.Report, by fleet.Ending, e flightEnd, after endedFlight) {
+func (c *coordinator) endWithResults(f *flight, r fleet.Report, by fleet.Ending, e flightEnd) {
 	c.slow.fetching <- struct{}{}
 	var err error
 	if len(r.Files) > 0 {
@@ -239,9 +239,9 @@ func (c *coordinator) endWithResults(f *flight, r fleet.Report, by fleet.Ending,
 		return
 	}
 	if err != nil {
-		e = flightEnd{err: err}
+		e.outcome, e.err = agent.Outcome{}, err
 	}
-	c.turn(func(s *jobState) { c.endFlight(s, by, e, after) })
+	c.turn(func(s *jobState) { c.endFlight(s, by, e) })
 }
 
 // offset returns what is to be added to the times in what a worker says. m is the message of a report that was left
@@ -298,8 +298,8 @@ func (c *coordinator) relay(stop context.Context, a *agent.Attempt, r fleet.Repo
 
 // dropped says once of each worker that it has sent an event that cannot be recorded.
 func (c *coordinator) dropped(r fleet.Report, why string) {
-	c.notifyOnce(r.Holder.Instance+"/event", "worker %s sent an event that is not recorded: %s. If that is not your "+
-		"worker, remove its credentials (prodigy fleet remove)", r.Holder.Node, why)
+	c.notifyOnce(r.Holder.Instance+"/event", "ignored an event from worker %s: %s. If this is not your worker, "+
+		"remove its credentials (prodigy fleet remove)", r.Holder.Node, why)
 }
 
 // lostAttempt returns what events of an attempt that was given up name.
@@ -352,33 +352,30 @@ func (c *coordinator) endLost(s *jobState, lost fleet.Loss) bool {
 	if f := s.flights[lost.Token]; f == nil || s.ledger.Fetches(lost.Token) {
 		return false
 	}
-	reason := fmt.Sprintf("its worker has not been heard of for %s", c.o.Lease)
+	reason := fmt.Sprintf("no contact with its worker for %s", c.o.Lease)
 	switch {
 	case lost.Left:
-		reason = "the broker has lost the report of its end"
+		reason = "the broker lost the report of its end"
 	case lost.Missing:
-		reason = "its worker has it no more, and nobody knows how it ended"
+		reason = "its worker no longer has it, and its outcome is unknown"
 	}
 	return c.endFlight(s, fleet.Ending{Token: lost.Token}, flightEnd{
 		err: &agent.LostError{Node: lost.Node, Reason: reason, Unbegun: !lost.Began, Cut: lost.Missing},
 	})
 }
 
-// endedFlight is what is done when the record of the end of an attempt is on disk.
-type endedFlight struct {
-	objects []string // that go
-	msgs    []jetstream.Msg
-}
-
-// flightEnd is how an attempt has ended.
+// flightEnd is how an attempt has ended, and what the broker has of it. That goes when the record of the end is on
+// disk.
 type flightEnd struct {
 	outcome agent.Outcome
 	err     error
+	objects []string        // names of what the attempt has left
+	msgs    []jetstream.Msg // reports that were left with the broker, to be acknowledged
 }
 
-// endFlight ends a flight. by names the report that says so; msg is the message that it was left with the broker in, or
-// nil. It reports false if the attempt is not out: who reported that is late.
-func (c *coordinator) endFlight(s *jobState, by fleet.Ending, e flightEnd, left ...endedFlight) bool {
+// endFlight ends a flight. by names the report that says so. It reports false if the attempt is not out: who reported
+// that is late.
+func (c *coordinator) endFlight(s *jobState, by fleet.Ending, e flightEnd) bool {
 	f := s.flights[by.Token]
 	if f == nil {
 		return false
@@ -399,11 +396,7 @@ func (c *coordinator) endFlight(s *jobState, by fleet.Ending, e flightEnd, left 
 	if f.stop != nil && f.stop.broke != nil && e.err != nil {
 		e.err = f.stop.broke
 	}
-	after := &endedFlight{}
-	for _, l := range left {
-		after.objects, after.msgs = append(after.objects, l.objects...), append(after.msgs, l.msgs...)
-	}
-	s.ended[by.Token] = after
+	s.ended[by.Token] = &e
 	f.done(f.Attempt, e.outcome, e.err)
 	return true
 }
@@ -415,7 +408,7 @@ func (c *coordinator) Persisted(records []events.Record) {
 		if !ok || end.AgentID == "" {
 			continue
 		}
-		var after *endedFlight
+		var after *flightEnd
 		c.turn(func(s *jobState) {
 			if e, ok := s.ledger.Written(end.AgentID, end.How == events.Lost); ok {
 				after = s.ended[e.Token]
@@ -428,12 +421,8 @@ func (c *coordinator) Persisted(records []events.Record) {
 		for _, m := range after.msgs {
 			_ = m.Ack()
 		}
-		if len(after.objects) > 0 {
-			c.work.Go(func() {
-				for _, name := range after.objects {
-					_ = c.remove(c.life, name) // or with the job
-				}
-			})
+		for _, name := range after.objects {
+			c.work.Go(func() { _ = c.remove(c.life, name) }) // or with the job
 		}
 	}
 }

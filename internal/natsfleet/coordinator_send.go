@@ -17,14 +17,15 @@ import (
 // sender wakes the goroutine that sends to workers.
 type sender struct {
 	wake    chan struct{} // something is to be sent
-	waits   atomic.Bool   // it is woken in a moment
-	returns string        // subjects of what could not be delivered
+	soon    delayed
+	returns string // subjects of what could not be delivered
 }
 
 // ackDelay is how long workers wait for the word that reports are not needed any more, so that it mostly goes with what
 // they are given next.
 const ackDelay = 20 * time.Millisecond
 
+// now wakes the sender immediately.
 func (s *sender) now() {
 	select {
 	case s.wake <- struct{}{}:
@@ -32,11 +33,18 @@ func (s *sender) now() {
 	}
 }
 
-func (s *sender) later() {
-	if s.waits.CompareAndSwap(false, true) {
-		time.AfterFunc(ackDelay, func() {
-			s.waits.Store(false)
-			s.now()
+// later wakes the sender in a moment.
+func (s *sender) later() { s.soon.do(ackDelay, s.now) }
+
+// delayed makes one call of several that are wanted within a moment.
+type delayed struct{ waits atomic.Bool }
+
+// do calls f after a delay, unless a call is to come anyway.
+func (d *delayed) do(after time.Duration, f func()) {
+	if d.waits.CompareAndSwap(false, true) {
+		time.AfterFunc(after, func() {
+			d.waits.Store(false)
+			f()
 		})
 	}
 }
@@ -153,10 +161,14 @@ func (c *coordinator) returned(m *nats.Msg) {
 
 // shared is what attempts have in common. Workers ask for it by its name, which is its digest.
 type shared struct {
-	data  map[string][]byte // specs, the list of files, and what workspaces are made of
+	// data has specs, the list of files, and what workspaces are made of, by their names.
+	data map[string][]byte
+	// files is the list that sendFiles has made.
 	files []fleet.File
-	specs map[string]string // names of specs, by the spec of the attempt and what else is in it
-	base  string            // with workspaces: the commit that the job begins at
+	// specs has the names of specs, by the spec of the attempt and what else is in it.
+	specs map[string]string
+	// base is the commit that the job begins at, with workspaces.
+	base string
 }
 
 // add adds something, and returns its name.

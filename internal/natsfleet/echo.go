@@ -35,6 +35,7 @@ type echoStream struct {
 	piece fleet.Echo
 }
 
+// Write implements io.Writer. It waits while too much of the job was reported that nobody has taken.
 func (s *echoStream) Write(p []byte) (int, error) {
 	one := s.piece
 	one.Data = p

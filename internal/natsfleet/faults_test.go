@@ -119,7 +119,7 @@ func TestABrokerThatLosesItsDiskIsGivenAnewWhatIsOut(t *testing.T) {
 	f.once(f.run(source(9, 6, twice, ""), nil), 9)
 }
 
-// Who runs a job is told once that the broker has lost its disk, and nothing of one that was only restarted.
+// Who runs a job is told once that the broker lost its disk, and nothing of one that was only restarted.
 func TestABrokerThatHasLostItsDiskIsTold(t *testing.T) {
 	f := newField(t)
 	c := f.coordinator()
@@ -136,7 +136,7 @@ func TestABrokerThatHasLostItsDiskIsTold(t *testing.T) {
 	f.restart(true)
 	c.reconcile(c.life, true)
 	c.reconcile(c.life, false)
-	const want = "the broker has lost what it had of the job: was its store emptied, or is it another broker? It is given all that again; what had ended, and only the broker had the report, runs again\n"
+	const want = "the broker lost this job's data (storage deleted, or a different broker?): resending it. Items whose results were only on the broker run again\n"
 	if said.String() != want {
 		t.Errorf("got %q, want %q", said, want)
 	}
@@ -155,7 +155,7 @@ func TestAJobWithoutWorkersSaysSo(t *testing.T) {
 	if err != nil || r.Metrics.Successful != 3 {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	want := "no worker takes part, and attempts wait: 2; start one with: prodigy worker --join " + f.broker.ClientURL() + "\n"
+	want := "no workers available, attempts waiting: 2; start one with: prodigy worker --join " + f.broker.ClientURL() + "\n"
 	if said.String() != want {
 		t.Errorf("got %q, want %q", said, want)
 	}
@@ -169,16 +169,16 @@ func TestAJobThatAllWorkersRefuseSaysWhy(t *testing.T) {
 	said := new(log)
 	coordinator.Notify(func(text string) {
 		said.add(text)
-		if strings.HasPrefix(text, "no worker ") {
+		if strings.HasPrefix(text, "no workers ") {
 			f.worker("lab", 2, func(o *fleet.WorkerOptions) { o.Labels = []string{"gpu"} })
 		}
 	})
-	f.doing.Go(func() { f.waitFor("takes no part in job", desk.said.String) })
+	f.doing.Go(func() { f.waitFor("cannot join job", desk.said.String) })
 	r, err := f.runWith(c, coordinator, source(3, 2, "true", ""))
 	if err != nil || r.Metrics.Successful != 3 {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	want := "no worker takes part (desk: it requires gpu, which this worker does not have), and attempts wait: 2; start one with: prodigy worker --join " + f.broker.ClientURL() + " --label gpu\n"
+	want := "no workers available (desk: the job requires gpu, which this worker does not have), attempts waiting: 2; start one with: prodigy worker --join " + f.broker.ClientURL() + " --label gpu\n"
 	if !strings.HasSuffix(said.String(), want) {
 		t.Errorf("got %q, want %q at its end", said, want)
 	}
@@ -218,8 +218,8 @@ func TestASilentWorkerIsNamed(t *testing.T) {
 		}
 	}
 	want := []string{
-		"worker beta has been silent for 16s, and what it has goes elsewhere in 44s: 2", "worker beta is back",
-		"worker beta has been silent for 16s, and what it has goes elsewhere in 44s: 2", "worker beta is back",
+		"worker beta has been silent for 16s; reassigning its attempts in 44s: 2", "worker beta is back",
+		"worker beta has been silent for 16s; reassigning its attempts in 44s: 2", "worker beta is back",
 	}
 	if !slices.Equal(said, want) {
 		t.Errorf("got %q, want %q", said, want)
@@ -328,7 +328,7 @@ func TestAttemptsDoNotWaitForWhatTheBrokerHasLost(t *testing.T) {
 	c := f.coordinator()
 	c.Executor(agent.Config{Seed: 1}, deafHost{})
 	c.Submit(t.Context(), attemptAt(f, 1, "true"), func(*agent.Attempt, agent.Outcome, error) {})
-	c.slow.opening.Lock() // as reconcile does
+	c.slow.reconciling.Lock() // as reconcile does
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -339,7 +339,7 @@ func TestAttemptsDoNotWaitForWhatTheBrokerHasLost(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("it waits")
 	}
-	c.slow.opening.Unlock()
+	c.slow.reconciling.Unlock()
 }
 
 // A worker that is frozen before it has told its watcher to wait longer knows that what it ran may have been killed.

@@ -63,7 +63,7 @@ func (c *coordinator) sendFiles(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("files: %s: %w", name, err)
 		}
 		if total += f.Size; total > mostFiles {
-			return "", fleet.Refusef("files: more than 1 GiB: share the directory of the run instead, or have the " +
+			return "", fleet.Refusef("files: more than 1 GiB: share the working directory instead, or let the " +
 				"commands fetch what they need")
 		}
 		list = append(list, f)
@@ -102,6 +102,7 @@ func (c *coordinator) sendFile(ctx context.Context, root *os.Root, name string) 
 	return fleet.File{}, errChanges
 }
 
+// readAll reads a file whose content only has to be summed up.
 func readAll(r io.Reader) error {
 	_, err := io.Copy(io.Discard, r)
 	return err
@@ -135,10 +136,10 @@ func (c *coordinator) sendAgain(_ fleet.Call, _ *flight, name string) (struct{},
 	case err == nil && is.Sum == was.Sum:
 		return struct{}{}, nil
 	case err == nil:
-		err = fmt.Errorf("files: the broker has lost %s, and it has changed since the job began: resume the job to "+
-			"send it anew", name)
+		err = fmt.Errorf("files: the broker lost %s, and the file has changed since the job started: resume the "+
+			"job to send it again", name)
 	case unreadable, errors.Is(err, errChanges), errors.Is(err, fleet.ErrRefused):
-		err = fmt.Errorf("files: the broker has lost %s, and it cannot be sent again: %w", name, err)
+		err = fmt.Errorf("files: the broker lost %s, and the file cannot be sent again: %w", name, err)
 	default: // the broker does not keep it now
 		return struct{}{}, overError{err}
 	}
@@ -150,7 +151,7 @@ func (c *coordinator) sendAgain(_ fleet.Call, _ *flight, name string) (struct{},
 func install(root *os.Root, f fleet.File, temporary string, write func(*os.File) error) error {
 	name := filepath.FromSlash(f.Path)
 	if !filepath.IsLocal(name) {
-		return fmt.Errorf("%s leads out of the directory", f.Path)
+		return fmt.Errorf("%s is outside the directory", f.Path)
 	}
 	if dir := filepath.Dir(name); dir != "." {
 		if err := root.MkdirAll(dir, 0o777); err != nil {
@@ -220,7 +221,7 @@ func (w *worker) directory(ctx context.Context, j *workerJob, list string) (stri
 // cached returns a file with the content of one that a job has sent, which it fetches if no job has before.
 func (w *worker) cached(ctx context.Context, j *workerJob, f fleet.File) (string, error) {
 	if _, err := hex.DecodeString(f.Sum); err != nil || len(f.Sum) != 2*sha256.Size {
-		return "", fmt.Errorf("%q is no digest", f.Sum)
+		return "", fmt.Errorf("%q is not a digest", f.Sum)
 	}
 	dir := filepath.Join(w.o.Home, "cache")
 	name := filepath.Join(dir, f.Sum)
@@ -370,7 +371,7 @@ func (w *worker) collect(ctx context.Context, x *jobExecutor, h *heldAttempt, a 
 // checkProduced returns an error if an item may not leave so many files of so many bytes.
 func checkProduced(files int, size int64) error {
 	if files > mostProduced {
-		return fmt.Errorf("there are more than %d files", mostProduced)
+		return fmt.Errorf("more than %d files", mostProduced)
 	}
 	if size > mostFiles {
 		return errTooLarge
@@ -442,11 +443,7 @@ func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
 	defer func() { _ = root.Close() }()
 	total := int64(0)
 	for _, file := range files {
-		if file.Size < 0 || file.Size > mostFiles { // their sum would not be what it says
-			total = mostFiles + 1
-			break
-		}
-		total += file.Size
+		total += int64(min(uint64(file.Size), mostFiles+1)) // which may be any number
 	}
 	if err := checkProduced(len(files), total); err != nil {
 		return &agent.LostError{Reason: "its worker sent too much: " + err.Error()}
@@ -475,9 +472,9 @@ func (c *coordinator) fetchInto(ctx context.Context, root *os.Root, part string,
 			c.turn(func(s *jobState) { out = s.flights[f.Token] == f })
 			switch {
 			case !out:
-				return &agent.LostError{Reason: "it was given up meanwhile"}
+				return &agent.LostError{Reason: "the attempt was given up meanwhile"}
 			case err != nil && !leaderless(err):
-				reason := "what it produced could not be fetched: " + inWords(err).Error()
+				reason := "its files could not be fetched: " + inWords(err).Error()
 				return &agent.LostError{Reason: reason, Unbegun: true}
 			}
 			return err

@@ -107,7 +107,7 @@ func TestFilesThatCannotBeSentEndTheJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	for pattern, want := range map[string]string{
-		"link":      "link: it is a symbolic link, which is not sent: name the file that it points to",
+		"link":      "link: it is a symbolic link, which is not sent: name its target",
 		"nothing/*": "nothing/* matches nothing",
 		"../*":      "files: ../* is not below",
 		"/etc/*":    "files: /etc/* is not below",
@@ -421,8 +421,8 @@ func TestAWorkerCannotSendTooMuch(t *testing.T) {
 func TestAFileThatCannotBeSentAgainStopsTheRun(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(path string) error{
-		"it has changed since the job began": func(path string) error { return os.WriteFile(path, []byte("changed"), 0o600) },
-		"it cannot be sent again":            os.Remove,
+		"the file has changed since the job started": func(path string) error { return os.WriteFile(path, []byte("changed"), 0o600) },
+		"the file cannot be sent again":              os.Remove,
 	} {
 		t.Run(want, func(t *testing.T) {
 			f := newField(t)
@@ -444,7 +444,7 @@ func TestAFileThatCannotBeSentAgainStopsTheRun(t *testing.T) {
 			if _, err := c.invoke(fleet.Call{Method: callSendAgain, Args: encoded("in")}); err == nil {
 				t.Error("it is sent again")
 			}
-			if len(causes) != 1 || !strings.Contains(causes[0].Error(), "the broker has lost in, and "+want) {
+			if len(causes) != 1 || !strings.Contains(causes[0].Error(), "the broker lost in, and "+want) {
 				t.Errorf("the run is stopped with %v, want %q", causes, want)
 			}
 		})

@@ -1,6 +1,7 @@
 package natsfleet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,12 +10,29 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
+// spell is a time in which something lasts that somebody is told of when it has lasted for long. The zero spell has not
+// begun.
+type spell struct {
+	since time.Time
+	told  bool
+}
+
+// lasts notes that it lasts at a time. It reports once that it has lasted for so long, so that somebody is to be told.
+func (s *spell) lasts(now time.Time, long time.Duration) bool {
+	if s.since.IsZero() {
+		s.since = now
+	}
+	tell := !s.told && now.Sub(s.since) >= long
+	s.told = s.told || tell
+	return tell
+}
+
 // refusals follows whether the broker keeps what it is sent. It does not when its store is full.
 type refusals struct {
-	since, last time.Time // of the first and the last time that it did not, if it does not
-	why         string
-	told        bool
-	over        bool // the run was asked to stop
+	spell
+	last time.Time // when it did not keep something last
+	why  string
+	over bool // the run was asked to stop
 }
 
 // refusedFor is how long after the last refusal the broker is taken to keep things again: what it has refused is tried
@@ -23,9 +41,7 @@ const refusedFor = 10 * time.Second
 
 // note takes the error of something that the broker was to keep.
 func (r *refusals) note(err error, now time.Time) {
-	if r.last = now; r.since.IsZero() {
-		r.since = now
-	}
+	r.since, r.last = cmp.Or(r.since, now), now
 	r.why = whyNotKept(err)
 }
 
@@ -56,10 +72,10 @@ func whyNotKept(err error) string {
 	api, _ := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case isFull(err):
-		return "its store is full (" + api.Description + ")"
+		return "its storage is full (" + api.Description + ")"
 	case notKept(err):
-		return "its store does not answer: its disk is full, its store was removed (start the broker again), or a " +
-			"cluster has no leader yet"
+		return "its storage does not respond: the disk is full, the storage was deleted (restart the broker), or " +
+			"a cluster has no leader yet"
 	}
 	return inWords(err).Error()
 }
@@ -84,22 +100,21 @@ func (c *coordinator) lookAtStore(now time.Time) {
 	c.turn(func(s *jobState) {
 		r := &s.refuses
 		was, full = *r, r.now(now)
-		since := now.Sub(r.since)
-		tell = full && !r.told && since >= shortAbsence
-		stop = full && !r.over && c.o.Patience > 0 && since >= c.o.Patience
-		if r.told, r.over = r.told || tell, r.over || stop; !full {
+		tell = full && r.lasts(now, shortAbsence)
+		stop = full && !r.over && c.o.Patience > 0 && now.Sub(r.since) >= c.o.Patience
+		if r.over = r.over || stop; !full {
 			*r = refusals{}
 		}
 	})
 	if tell {
-		c.notify("the broker does not keep what it is sent: %s. What needs that waits until it does", was.why)
+		c.notify("the broker cannot store data: %s. Waiting for it to recover", was.why)
 	}
 	if stop {
-		c.stop(fmt.Errorf("the broker has not kept what it was sent for %s (--broker-patience): %s", c.o.Patience,
+		c.stop(fmt.Errorf("the broker could not store data for %s (--broker-patience): %s", c.o.Patience,
 			was.why))
 	}
 	if !full && was.told {
-		c.notify("the broker keeps what it is sent again")
+		c.notify("the broker stores data again")
 	}
 }
 
@@ -111,13 +126,12 @@ func (w *worker) noteKept(err error) {
 		switch {
 		case err != nil && w.nc.IsConnected() && w.life.Err() == nil:
 			r.note(err, now)
-			if !r.told && now.Sub(r.since) >= absentFor {
-				r.told = true
-				w.o.Say("the broker does not keep what attempts have made: " + r.why + ". They wait until it does")
+			if r.lasts(now, absentFor) {
+				w.o.Say("the broker cannot store results of attempts: " + r.why + ". Waiting for it to recover")
 			}
 		case err == nil && !r.since.IsZero():
 			if r.told {
-				w.o.Say("the broker keeps what attempts have made again")
+				w.o.Say("the broker stores results of attempts again")
 			}
 			*r = refusals{}
 		}

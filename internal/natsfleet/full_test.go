@@ -67,7 +67,7 @@ func (f *field) full(text string, change func(*fleet.JobOptions), then func(said
 	return r
 }
 
-const keepsNothing = "the broker does not keep what it is sent: its store does not answer: its disk is full, its store was removed (start the broker again), or a cluster has no leader yet. What needs that waits until it does"
+const keepsNothing = "the broker cannot store data: its storage does not respond: the disk is full, the storage was deleted (restart the broker), or a cluster has no leader yet. Waiting for it to recover"
 
 // lookAtStore has the broker look at its store as it does each second, when there is room.
 func (f *field) lookAtStore() {
@@ -91,7 +91,7 @@ func (f *field) lookAtStore() {
 	if next == s || next.Addr().String() != o.Listen || w.look(next, o) != next {
 		f.t.Error("there is no other server at the same address, and there is room")
 	}
-	if want := "the disk of " + o.Store + " is full: what needs room there waits until there is some\nthere is room again, and the broker keeps things again\n"; said.String() != want {
+	if want := "the disk of " + o.Store + " is full: waiting for free space\nthere is free space again, and the broker stores data again\n"; said.String() != want {
 		f.t.Errorf("the broker said %q, want %q", said, want)
 	}
 }
@@ -115,7 +115,7 @@ func TestABrokerThatStaysFullPausesTheJob(t *testing.T) {
 	f.lease = 8 * time.Second
 	f.worker("a", 2, nil)
 	r := f.full(f.heavy(12), func(o *fleet.JobOptions) { o.Patience = time.Second }, func(*log) {})
-	if want := "the broker has not kept what it was sent for 1s (--broker-patience): its store does not answer"; r.State != job.Paused || !strings.Contains(r.Reason, want) {
+	if want := "the broker could not store data for 1s (--broker-patience): its storage does not respond"; r.State != job.Paused || !strings.Contains(r.Reason, want) {
 		t.Fatalf("got %s (%s), want it paused: %s", r.State, r.Reason, want)
 	}
 	f.lookAtStore()
@@ -166,8 +166,8 @@ func TestWhatAWorkerHasMadeWaitsForRoom(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		f.waitFor("the broker does not keep what attempts have made: its store is full", a.said.String)
-		f.waitFor("the broker does not keep what it is sent: its store is full", said.String)
+		f.waitFor("the broker cannot store results of attempts: its storage is full", a.said.String)
+		f.waitFor("the broker cannot store data: its storage is full", said.String)
 		if err := (&brokerConn{js: js}).remove(t.Context(), "filler"); err != nil {
 			t.Error(err)
 		}
@@ -181,19 +181,19 @@ func TestWhatAWorkerHasMadeWaitsForRoom(t *testing.T) {
 			t.Errorf("%s: %v, want 900,000 bytes", name, err)
 		}
 	}
-	f.waitFor("the broker keeps what attempts have made again", a.said.String)
+	f.waitFor("the broker stores results of attempts again", a.said.String)
 }
 
 func TestWhyTheBrokerKeepsNothing(t *testing.T) {
-	off := "its store does not answer: its disk is full, its store was removed (start the broker again), or a cluster has no leader yet"
+	off := "its storage does not respond: the disk is full, the storage was deleted (restart the broker), or a cluster has no leader yet"
 	for _, c := range []struct {
 		err  error
 		want string
 	}{
-		{&jetstream.APIError{Code: 503, ErrorCode: codeNoRoom, Description: "insufficient resources"}, "its store is full (insufficient resources)"},
-		{&jetstream.APIError{Code: 400, ErrorCode: codeNoRoomForAccount, Description: "resource limits exceeded for account"}, "its store is full (resource limits exceeded for account)"},
-		{fmt.Errorf("put: %w", &jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "no space left"}), "its store is full (no space left)"},
-		{&jetstream.APIError{Code: 500, ErrorCode: 10051, Description: "write 1.blk: no space left on device"}, "its store is full (write 1.blk: no space left on device)"},
+		{&jetstream.APIError{Code: 503, ErrorCode: codeNoRoom, Description: "insufficient resources"}, "its storage is full (insufficient resources)"},
+		{&jetstream.APIError{Code: 400, ErrorCode: codeNoRoomForAccount, Description: "resource limits exceeded for account"}, "its storage is full (resource limits exceeded for account)"},
+		{fmt.Errorf("put: %w", &jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "no space left"}), "its storage is full (no space left)"},
+		{&jetstream.APIError{Code: 500, ErrorCode: 10051, Description: "write 1.blk: no space left on device"}, "its storage is full (write 1.blk: no space left on device)"},
 		{nats.ErrNoResponders, off},
 		{context.DeadlineExceeded, off},
 		{jetstream.ErrJetStreamNotEnabled, off},
@@ -221,10 +221,10 @@ func TestARunSaysWhatTheBrokerRefuses(t *testing.T) {
 		{shortAbsence, true, keepsNothing + "\n"},
 		{2 * shortAbsence, true, ""},
 		{2*shortAbsence + refusedFor - 1, false, ""},
-		{2*shortAbsence + refusedFor, false, "the broker keeps what it is sent again\n"},
+		{2*shortAbsence + refusedFor, false, "the broker stores data again\n"},
 		{time.Minute, true, ""},
 		{time.Minute + shortAbsence, true, keepsNothing + "\n"},
-		{time.Minute + 20*time.Second, true, "stop: the broker has not kept what it was sent for 20s (--broker-patience): its store does not answer: its disk is full, its store was removed (start the broker again), or a cluster has no leader yet\n"},
+		{time.Minute + 20*time.Second, true, "stop: the broker could not store data for 20s (--broker-patience): its storage does not respond: the disk is full, the storage was deleted (restart the broker), or a cluster has no leader yet\n"},
 		{time.Minute + 21*time.Second, true, ""},
 	} {
 		before := said.String()

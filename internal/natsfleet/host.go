@@ -28,11 +28,13 @@ var _ agent.Host = (*workerHost)(nil)
 
 var errHalting = errors.New("the job is stopping")
 
+// held returns what the worker holds of an attempt, or nil if the attempt is one of a workspace or was dropped.
 func (h *workerHost) held(a *agent.Attempt) (k *heldAttempt) {
 	h.w.turn(func(s *workerState) { k = s.heldOf(h.job, a.Token) })
 	return k
 }
 
+// Emit implements agent.Host.
 func (h *workerHost) Emit(a *agent.Attempt, e events.Event) {
 	line, err := lineOf(a.JobID, e)
 	if k := h.held(a); k != nil && err == nil && a.ItemID != "" { // else it is about a workspace
@@ -40,12 +42,14 @@ func (h *workerHost) Emit(a *agent.Attempt, e events.Event) {
 	}
 }
 
+// Output implements agent.Host.
 func (h *workerHost) Output(a *agent.Attempt, e outputs.Entry) {
 	if k := h.held(a); k != nil && !e.Provisional && a.ItemID != "" {
 		h.w.report(k, fleet.Report{Kind: fleet.Printed, Entry: &e})
 	}
 }
 
+// Progress implements agent.Host. Only the last step is told, see worker.progress.
 func (h *workerHost) Progress(a *agent.Attempt, e events.AgentProgress) {
 	h.w.turn(func(s *workerState) {
 		if k := s.heldOf(h.job, a.Token); k != nil && a.ItemID != "" {
@@ -77,19 +81,12 @@ const (
 func (h *workerHost) StepTurn(ctx context.Context, a *agent.Attempt, t agent.StepTurn, keepSlot bool) (int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	halting := h.halting()
-	go func() {
-		select {
-		case <-halting:
-			cancel(errHalting)
-		case <-ctx.Done():
-		}
-	}()
+	defer context.AfterFunc(h.waits(), func() { cancel(errHalting) })()
 	slot, began := a.Worker, time.Now()
 	for {
 		var given time.Time
 		next, err := h.awaiting(ctx, a, turnSoon, keepSlot, func() error {
-			age, err := h.w.askAged(ctx, h.job, callStepTurn, a.Token, turnArgs{t, keepSlot}, new(turnResult))
+			age, err := h.w.askAged(ctx, h.job, callStepTurn, a.Token, turnArgs{t, keepSlot}, new(struct{}))
 			given = time.Now().Add(-age)
 			return err
 		})
@@ -133,12 +130,7 @@ func (h *workerHost) isolated() bool { return h.w.entry(h.job).Seed != "" }
 
 // without calls do while others have the slot of an attempt, and returns the slot that it goes on in.
 func (h *workerHost) without(ctx context.Context, k *heldAttempt, do func() error) (slot int, err error) {
-	h.w.turn(func(s *workerState) {
-		if k.slot > 0 {
-			s.release(k.slot)
-		}
-		k.slot = 0
-	})
+	h.w.turn(func(s *workerState) { s.vacate(k) })
 	if err := do(); err != nil {
 		return 0, err
 	}
@@ -148,7 +140,7 @@ func (h *workerHost) without(ctx context.Context, k *heldAttempt, do func() erro
 	case slot = <-woken:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-	case <-h.halting():
+	case <-h.waits().Done():
 		err = errHalting
 	}
 	h.w.turn(func(s *workerState) {
@@ -171,9 +163,11 @@ func (s *workerState) unwake(woken chan int) {
 	}
 }
 
-func (h *workerHost) halting() (halting chan struct{}) {
-	h.w.turn(func(*workerState) { halting = h.job.halting })
-	return halting
+// waits returns a context that ends when what waits of the job is to end. A job that was stopped and goes on has
+// another.
+func (h *workerHost) waits() (waits context.Context) {
+	h.w.turn(func(*workerState) { waits = h.job.waits })
+	return waits
 }
 
 // wait waits for the next try of a step. Somebody may ask that it does not wait so long.
@@ -194,53 +188,65 @@ func (h *workerHost) wait(ctx context.Context, k *heldAttempt, d time.Duration) 
 		return nil
 	case <-hurried:
 		return nil
-	case <-h.halting():
+	case <-h.waits().Done():
 		return errHalting
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
+// Stopping implements agent.Host. A stop reaches attempts by their contexts.
 func (h *workerHost) Stopping() error { return nil }
 
+// Lowered implements agent.Host.
 func (h *workerHost) Lowered(most int, why error) {
-	h.w.o.Say(process.Shortage(why) + ": fewer commands at once from now on")
+	h.w.o.Say(process.Shortage(why) + ": fewer commands run at a time from now on")
 }
 
+// Register implements agent.Host.
 func (h *workerHost) Register() *process.Register { return h.w.register }
 
 // KeepUnmasked is for phases, which do not run here.
 func (h *workerHost) KeepUnmasked(*agent.Attempt, int, agent.Printed) {}
 
+// Unmasked implements agent.Host. It reports false if the coordinator does not know what the step has printed.
 func (h *workerHost) Unmasked(a *agent.Attempt, phase string, step int) (agent.Printed, bool) {
 	var r unmaskedResult
 	err := h.w.ask(h.w.lifeOf(h.job), h.job, callUnmasked, a.Token, unmaskedArgs{phase, step}, &r)
 	return r.Printed, err == nil && r.OK
 }
 
+// AdmitStep implements agent.Host.
 func (h *workerHost) AdmitStep(ctx context.Context, b agent.StepBreaker) (limit.Ticket, string, error) {
 	var r stepResult
 	err := h.w.ask(ctx, h.job, callAdmitStep, 0, stepArgs{Breaker: b}, &r)
 	return r.Ticket, r.Refusal, err
 }
 
+// StepRefusal implements agent.Host.
 func (h *workerHost) StepRefusal(ctx context.Context, b agent.StepBreaker, d time.Duration) (string, error) {
 	var r stepResult
 	err := h.w.ask(ctx, h.job, callStepRefusal, 0, stepArgs{Breaker: b, After: d}, &r)
 	return r.Refusal, err
 }
 
+// ReportStep implements agent.Host. It waits for the coordinator, so that the step after it knows of the failure.
 func (h *workerHost) ReportStep(b agent.StepBreaker, t limit.Ticket, success bool) {
-	var r stepResult
-	_ = h.w.ask(h.w.lifeOf(h.job), h.job, callReportStep, 0, stepArgs{Breaker: b, Ticket: t, Success: success}, &r)
+	args := stepArgs{Breaker: b, Ticket: t, Success: success}
+	_ = h.w.ask(h.w.lifeOf(h.job), h.job, callReportStep, 0, args, new(stepResult))
 }
 
 // ReleaseStep does not wait: a coordinator that is away has forgotten the start.
 func (h *workerHost) ReleaseStep(b agent.StepBreaker, t limit.Ticket) {
+	h.release(callReleaseStep, stepArgs{Breaker: b, Ticket: t})
+}
+
+// release gives a start back without waiting. The coordinator gets a lease to answer.
+func (h *workerHost) release(method string, args any) {
 	go func() {
 		ctx, cancel := context.WithTimeout(h.w.life, h.w.entry(h.job).Lease)
 		defer cancel()
-		_ = h.w.ask(ctx, h.job, callReleaseStep, 0, stepArgs{Breaker: b, Ticket: t}, new(stepResult))
+		_ = h.w.ask(ctx, h.job, method, 0, args, new(struct{}))
 	}()
 }
 
@@ -288,6 +294,7 @@ func (h *workerHost) RecordUsage(a *agent.Attempt, t agent.AgentTicket, e events
 	_ = h.w.ask(ctx, h.job, callRecordUsage, a.Token, agentArgs{Ticket: t, Usage: line}, new(agentResult))
 }
 
+// ReportAgent implements agent.Host.
 func (h *workerHost) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failure, use ai.LimitUse) (bool,
 	error,
 ) {
@@ -298,11 +305,7 @@ func (h *workerHost) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent
 
 // ReleaseAgent gives a start back without waiting.
 func (h *workerHost) ReleaseAgent(t agent.AgentTicket) {
-	go func() {
-		ctx, cancel := context.WithTimeout(h.w.life, h.w.entry(h.job).Lease)
-		defer cancel()
-		_ = h.w.ask(ctx, h.job, callReleaseAgent, 0, agentArgs{Ticket: t}, new(agentResult))
-	}()
+	h.release(callReleaseAgent, agentArgs{Ticket: t})
 }
 
 // ask makes a call of the coordinator of a job, until it answers or ctx ends.

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -46,14 +45,8 @@ func (Backend) Init(o fleet.InitOptions) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	ca, server, serverKey, err := certificates(hosts)
-	if err != nil {
-		return nil, err
-	}
-	sign, err := newKey(nkeys.CreateAccount)
-	if err != nil {
-		return nil, err
-	}
+	ca, server, serverKey := certificates(hosts)
+	sign := newKey(nkeys.CreateAccount)
 	base := fleet.Credentials{
 		URL: urlOf(hosts), CA: ca, Sign: sign.seed, Trust: []string{sign.public},
 		Names: sign.public,
@@ -94,7 +87,7 @@ func (Backend) Init(o fleet.InitOptions) ([]string, error) {
 func (Backend) Add(dir string, role fleet.Role, name string) ([]string, error) {
 	data, err := os.ReadFile(filepath.Join(dir, identity{fleet.CoordinatorRole, ""}.file()))
 	if err != nil {
-		return nil, fleet.Refusef("%s was not made by prodigy fleet init: %w", dir, err)
+		return nil, fleet.Refusef("%s was not created by prodigy fleet init: %w", dir, err)
 	}
 	base, err := fleet.ParseCredentials(data)
 	if err != nil {
@@ -113,8 +106,7 @@ func (Backend) Add(dir string, role fleet.Role, name string) ([]string, error) {
 	lists, err := editUsers(dir, func(path, text string) (string, error) {
 		before, whole := withoutTail(text)
 		if !whole {
-			return "", fleet.Refusef("%s was changed: it does not end with %q any more, so that nothing can be "+
-				"added to it", path, strings.TrimSpace(usersTail))
+			return "", fleet.Refusef("%s was edited: it no longer ends with %q, so nothing can be added", path, strings.TrimSpace(usersTail))
 		}
 		return before + entry + usersTail, nil
 	})
@@ -132,7 +124,7 @@ func (Backend) Add(dir string, role fleet.Role, name string) ([]string, error) {
 // Remove takes a member out of the users of the brokers, and its credentials away.
 func (Backend) Remove(dir string, role fleet.Role, name string) ([]string, error) {
 	if name == "" {
-		return nil, fleet.Refusef("the name is missing")
+		return nil, fleet.Refusef("a name is required")
 	}
 	found := false
 	lists, err := editUsers(dir, func(_, text string) (string, error) {
@@ -152,7 +144,7 @@ func (Backend) Remove(dir string, role fleet.Role, name string) ([]string, error
 		return nil, err
 	}
 	if !found {
-		return nil, fleet.Refusef("there is no %s named %s in %s", role, name,
+		return nil, fleet.Refusef("%s %s not found in %s", role, name,
 			strings.Join(slices.Sorted(maps.Keys(lists)), ", "))
 	}
 	done, err := replaceFiles(lists)
@@ -173,7 +165,7 @@ func (Backend) Remove(dir string, role fleet.Role, name string) ([]string, error
 func editUsers(dir string, edit func(path, text string) (string, error)) (map[string]string, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "broker*", usersFile))
 	if err != nil || len(paths) == 0 {
-		return nil, fleet.Refusef("there is no broker*/%s in %s: was it made by prodigy fleet init?", usersFile, dir)
+		return nil, fleet.Refusef("broker*/%s not found in %s: was the directory created by prodigy fleet init?", usersFile, dir)
 	}
 	lists := make(map[string]string, len(paths))
 	for _, path := range paths {
@@ -203,21 +195,23 @@ type broker struct {
 	dir  string
 }
 
+// brokersOf returns the brokers that files are made for. Each host is a name or an address, with a port if it is not
+// that of the others. A directory is named after its host if there are several.
 func brokersOf(o fleet.InitOptions) ([]broker, error) {
 	if n := len(o.Hosts); n != 1 && n != 3 && n != 5 {
-		return nil, fleet.Refusef("--host is given %d times: name one broker, or three or five for a cluster", n)
+		return nil, fleet.Refusef("--host given %d times: use one broker, or three or five for a cluster", n)
 	}
 	var list []broker
 	for _, text := range o.Hosts {
 		b := broker{host: text, port: o.Port}
 		if host, port, err := net.SplitHostPort(text); err == nil {
 			if b.port, err = strconv.Atoi(port); err != nil || b.port < 1 || b.port > 65535 {
-				return nil, fleet.Refusef("--host %s: the port must be a number from 1 to 65535", text)
+				return nil, fleet.Refusef("--host %s: the port must be between 1 and 65535", text)
 			}
 			b.host = host
 		}
 		if net.ParseIP(b.host) == nil && !isHostName(b.host) {
-			return nil, fleet.Refusef("--host %q is not the name or address of a host", text)
+			return nil, fleet.Refusef("--host %q is not a host name or address", text)
 		}
 		b.dir = "broker"
 		if len(o.Hosts) > 1 {
@@ -234,6 +228,7 @@ func brokersOf(o fleet.InitOptions) ([]broker, error) {
 	return list, nil
 }
 
+// isHostName reports whether a text can be the name of a host.
 func isHostName(text string) bool {
 	for label := range strings.SplitSeq(text, ".") {
 		if label == "" ||
@@ -244,8 +239,10 @@ func isHostName(text string) bool {
 	return true
 }
 
+// address returns the host and the port of a broker.
 func (b broker) address() string { return net.JoinHostPort(b.host, strconv.Itoa(b.port)) }
 
+// urlOf returns the address of the brokers for clients, which connect with one of them.
 func urlOf(hosts []broker) string {
 	var all []string
 	for _, h := range hosts {
@@ -316,12 +313,9 @@ func (m identity) file() string {
 // credentials makes a key for a member, and returns the credentials and the entry in the configuration of the broker.
 func (m identity) credentials(base fleet.Credentials) (text, entry string, err error) {
 	if strings.Trim(m.name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") != "" {
-		return "", "", fleet.Refusef("%q cannot be a name: use letters, digits, and . - _", m.name)
+		return "", "", fleet.Refusef("invalid name %q: use letters, digits, and . - _", m.name)
 	}
-	k, err := newKey(nkeys.CreateUser)
-	if err != nil {
-		return "", "", err
-	}
+	k := newKey(nkeys.CreateUser)
 	c := base
 	c.Role, c.Name, c.Seed = m.role, m.name, k.seed
 	if m.role != fleet.CoordinatorRole {
@@ -336,60 +330,47 @@ func (m identity) credentials(base fleet.Credentials) (text, entry string, err e
 	} else {
 		c.Trust = nil
 	}
-	data, err := yaml.Marshal(c)
-	if err != nil {
-		return "", "", err
-	}
-	return "# Credentials for a prodigy fleet. Keep them secret.\n" + string(data), user(m.role, m.name, k.public), nil
+	text = "# Credentials for a prodigy fleet. Keep them secret.\n" + string(must(yaml.Marshal(c)))
+	return text, user(m.role, m.name, k.public), nil
 }
 
 // publicKey returns the public key of the pair with a seed.
 func publicKey(seed string) (string, error) {
-	pair, err := nkeys.FromSeed([]byte(seed))
-	if err != nil {
-		return "", err
-	}
-	return pair.PublicKey()
+	_, public, err := pairOf(seed)
+	return public, err
 }
 
+// pairOf returns the pair of keys with a seed, and the public one of them.
+func pairOf(seed string) (pair nkeys.KeyPair, public string, err error) {
+	if pair, err = nkeys.FromSeed([]byte(seed)); err == nil {
+		public, err = pair.PublicKey()
+	}
+	return pair, public, err
+}
+
+// key is a pair of keys as text: the seed, which is secret and makes the pair, and the public key.
 type key struct{ seed, public string }
 
-func newKey(create func() (nkeys.KeyPair, error)) (key, error) {
-	pair, err := create()
-	if err != nil {
-		return key{}, err
-	}
-	seed, err := pair.Seed()
-	if err != nil {
-		return key{}, err
-	}
-	public, err := pair.PublicKey()
-	return key{string(seed), public}, err
+// newKey returns a new pair of a kind: nkeys.CreateUser makes one that proves to the broker who somebody is,
+// nkeys.CreateAccount one that signs jobs.
+func newKey(create func() (nkeys.KeyPair, error)) key {
+	pair := must(create())
+	return key{string(must(pair.Seed())), must(pair.PublicKey())}
 }
 
 // certificates makes an authority, and a certificate of all brokers that it signs, as PEM. The key of the authority is
 // thrown away, so that nobody can make another certificate with it.
-func certificates(hosts []broker) (ca, server, serverKey string, err error) {
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return "", "", "", err
-	}
+func certificates(hosts []broker) (ca, server, serverKey string) {
+	caKey := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	now := time.Now()
 	authority := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: "prodigy fleet"},
+		Subject:   pkix.Name{CommonName: "prodigy fleet"},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(validFor),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	caDER, err := x509.CreateCertificate(rand.Reader, authority, authority, caKey.Public(), caKey)
-	if err != nil {
-		return "", "", "", err
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return "", "", "", err
-	}
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	leaf := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: "prodigy broker"},
+		Subject:   pkix.Name{CommonName: "prodigy broker"},
 		NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // routes need both
@@ -402,24 +383,14 @@ func certificates(hosts []broker) (ca, server, serverKey string, err error) {
 			leaf.DNSNames = append(leaf.DNSNames, h.host)
 		}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, leaf, authority, key.Public(), caKey)
-	if err != nil {
-		return "", "", "", err
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return "", "", "", err
-	}
 	block := func(kind string, der []byte) string {
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 	}
-	return block("CERTIFICATE", caDER), block("CERTIFICATE", der), block("PRIVATE KEY", keyDER), nil
-}
-
-func serial() *big.Int {
-	b := make([]byte, 16)
-	_, _ = rand.Read(b) // it never fails
-	return new(big.Int).SetBytes(b)
+	signed := func(c *x509.Certificate, public any) string {
+		return block("CERTIFICATE", must(x509.CreateCertificate(rand.Reader, c, authority, public, caKey)))
+	}
+	return signed(authority, caKey.Public()), signed(leaf, key.Public()),
+		block("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(key)))
 }
 
 // makeFiles writes files below dir with mode 0600, and returns their paths. It overwrites none: if one exists, or
@@ -428,7 +399,7 @@ func makeFiles(dir string, files map[string]string) (made []string, err error) {
 	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return nil, fleet.Refusef("%s exists, and nothing is overwritten", filepath.Join(dir, name))
+			return nil, fleet.Refusef("%s already exists; nothing was overwritten", filepath.Join(dir, name))
 		}
 	}
 	defer func() {
@@ -446,7 +417,7 @@ func makeFiles(dir string, files map[string]string) (made []string, err error) {
 		}
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, fs.ErrExist) {
-			return made, fleet.Refusef("%s exists, and nothing is overwritten", path)
+			return made, fleet.Refusef("%s already exists; nothing was overwritten", path)
 		}
 		if err != nil {
 			return made, err

@@ -17,27 +17,34 @@ import (
 
 // lockEntry says which coordinator has a job. A job in two homes, or on two machines, has one coordinator all the same.
 type lockEntry struct {
-	Job    string `json:"job,omitempty"` // its id
-	Owner  string `json:"owner"`         // empty: it was given back
-	Host   string `json:"host"`
-	PID    int    `json:"pid"`
-	Epoch  int64  `json:"epoch"`            // grows with each owner: workers do not listen to one of before
-	Sweeps bool   `json:"sweeps,omitempty"` // the owner is no coordinator, but removes what is left of the job
-	Over   bool   `json:"over,omitempty"`   // nothing of the job is left
+	Job string `json:"job,omitempty"` // its id
+	// Owner is the name of the coordinator. It is empty once the lock was given back.
+	Owner string `json:"owner"`
+	Host  string `json:"host"`
+	PID   int    `json:"pid"`
+	// Epoch grows with each owner: workers do not listen to one of before.
+	Epoch int64 `json:"epoch"`
+	// Sweeps is set if the owner is not a coordinator, but removes what is left of the job.
+	Sweeps bool `json:"sweeps,omitempty"`
+	// Over is set when nothing of the job is left.
+	Over bool `json:"over,omitempty"`
 }
 
 // jobLock is the lock of a job, as its coordinator has it.
 type jobLock struct {
-	owner    string // the name of the coordinator, which no other one ever has
-	jobID    string // once the job is opened
-	epoch    int64
-	locking  sync.Mutex // of revision, once the lock was taken
+	// owner is the name of the coordinator, which no other one ever has.
+	owner string
+	// jobID is set when the job is opened.
+	jobID string
+	epoch int64
+	// locking guards revision, the revision of the entry that this coordinator wrote last.
+	locking  sync.Mutex
 	revision uint64
 }
 
 // errTaken is the reason why a job goes on elsewhere.
-var errTaken = errors.New("another coordinator has taken the job over, since this one was not heard of for a lease: " +
-	"it goes on there")
+var errTaken = errors.New("another coordinator took over the job, because this one was silent for a lease: it " +
+	"continues there")
 
 // lock takes the lock of the job, or refuses. One who is gone from the broker has lost it; one who is connected and
 // silent, such as a frozen one, when it has not renewed it for a lease.
@@ -66,8 +73,8 @@ func (c *coordinator) lock(ctx context.Context, key, jobID string) error {
 				return fmt.Errorf("read the lock of job %s: %w", jobID, err)
 			}
 		}
-		refused := fleet.Refusef("job %s is run already, by process %d on %s: stop it there first (prodigy stop), "+
-			"or let it finish", jobID, held.PID, held.Host)
+		refused := fleet.Refusef("job %s is already running (process %d on %s): stop it there first (prodigy "+
+			"stop), or let it finish", jobID, held.PID, held.Host)
 		if err == nil || first != 0 && e.Revision() != first {
 			return refused
 		}
@@ -79,8 +86,8 @@ func (c *coordinator) lock(ctx context.Context, key, jobID string) error {
 		}
 		if rest := c.o.Lease - time.Since(began); !gone && held.Owner != "" && rest > 0 {
 			if first == 0 {
-				c.notify("the coordinator of the job, process %d on %s, is connected and does not answer: waiting "+
-					"%s for it", held.PID, held.Host, c.o.Lease)
+				c.notify("the coordinator of the job, process %d on %s, is connected but does not respond: "+
+					"waiting %s for it", held.PID, held.Host, c.o.Lease)
 			}
 			first = e.Revision()
 			if !pause(ctx, min(rest, 250*time.Millisecond)) {
@@ -102,11 +109,13 @@ func (c *coordinator) lockData(before int64) []byte {
 	return c.lockOf(c.owner, false)
 }
 
+// lockOf returns the entry of the lock, with this process.
 func (c *coordinator) lockOf(owner string, over bool) []byte {
 	host, _ := os.Hostname()
 	return encoded(lockEntry{Job: c.jobID, Owner: owner, Host: host, PID: os.Getpid(), Epoch: c.epoch, Over: over})
 }
 
+// isConflict reports whether the lock was not written since somebody else has written it meanwhile.
 func isConflict(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||

@@ -38,7 +38,7 @@ func TestAJobHasOneCoordinator(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := second.open(t.Context(), "job")
-	if !errors.Is(err, fleet.ErrRefused) || !strings.Contains(err.Error(), "job job is run already, by process ") {
+	if !errors.Is(err, fleet.ErrRefused) || !strings.Contains(err.Error(), "job job is already running (process ") {
 		t.Errorf("got %v, want a refusal that names the process", err)
 	}
 	first.nc.Close() // killed
@@ -226,7 +226,7 @@ func TestABrokerThatStaysAwayPausesTheJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := mapreduce.Run(t.Context(), c, w, []byte(text))
-	if err != nil || r.State != job.Paused || !strings.Contains(r.Reason, "the broker has not answered for 1s (--broker-patience)") {
+	if err != nil || r.State != job.Paused || !strings.Contains(r.Reason, "broker unreachable for 1s (--broker-patience)") {
 		t.Fatalf("got %s (%s), %v, want it paused by --broker-patience", r.State, r.Reason, err)
 	}
 	if err := of.Close(); err != nil {
@@ -253,7 +253,7 @@ func TestAWorkerWithTheNameOfAnotherIsRefused(t *testing.T) {
 	a := f.worker("a", 1, nil)
 	f.waitFor("takes attempts", a.said.String)
 	b := f.worker("a", 1, func(o *fleet.WorkerOptions) { o.Home += "-other" })
-	f.waitFor("the name a is taken by a worker on ", b.said.String)
+	f.waitFor("the name a is already used by a worker on ", b.said.String)
 	if strings.Contains(b.said.String(), "takes attempts") {
 		t.Errorf("it takes attempts: %s", b.said)
 	}

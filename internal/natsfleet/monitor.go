@@ -68,14 +68,12 @@ func (c *coordinator) monitor() {
 }
 
 // starvation is a time in which attempts wait and no worker takes part.
-type starvation struct {
-	since time.Time // zero: there are some
-	told  bool
-}
+type starvation struct{ spell }
 
 // starvedFor is how long that may last before somebody is told.
 const starvedFor = 2 * time.Second
 
+// look says once that attempts wait for a worker, and why the workers that there are do not join.
 func (d *starvation) look(c *coordinator, now time.Time) {
 	alone, waiting, refusing := false, 0, ""
 	c.turn(func(s *jobState) {
@@ -85,16 +83,13 @@ func (d *starvation) look(c *coordinator, now time.Time) {
 	switch {
 	case !alone:
 		*d = starvation{}
-	case d.since.IsZero():
-		d.since = now
-	case !d.told && now.Sub(d.since) >= starvedFor:
-		d.told = true
+	case d.lasts(now, starvedFor):
 		var flags strings.Builder
 		flags.WriteString(c.o.WorkerFlags())
 		for _, label := range c.o.Requires {
 			flags.WriteString(" --label " + label)
 		}
-		c.notify("no worker takes part%s, and attempts wait: %d; start one with: prodigy worker %s", refusing,
+		c.notify("no workers available%s, attempts waiting: %d; start one with: prodigy worker %s", refusing,
 			waiting, flags.String())
 	}
 }
@@ -129,9 +124,9 @@ func (s silence) look(c *coordinator, now time.Time) {
 			continue
 		}
 		s[w.Instance] = true
-		text := ", and is given nothing"
+		text := ", and gets no new items"
 		if w.Holds > 0 {
-			text = fmt.Sprintf(", and what it has goes elsewhere in %s: %d",
+			text = fmt.Sprintf("; reassigning its attempts in %s: %d",
 				duration.Format((c.o.Lease - w.For).Round(time.Second)), w.Holds)
 		}
 		c.notify("worker %s has been silent for %s%s", w.Node, duration.Format(w.For.Round(time.Second)), text)
@@ -184,11 +179,11 @@ func (s *suspicion) look(c *coordinator, now time.Time) {
 	})
 	s.of = silent
 	for _, node := range slices.Sorted(maps.Keys(had)) {
-		c.notify("worker %s is lost, and what it had goes elsewhere: %d", cmp.Or(node, "(of the run before)"),
+		c.notify("worker %s lost, reassigning its attempts: %d", cmp.Or(node, "(of the previous run)"),
 			had[node])
 	}
 	for _, node := range slices.Sorted(maps.Keys(forgot)) {
-		c.notify("worker %s has given up what it had, and it begins again: %d", node, forgot[node])
+		c.notify("worker %s gave up its attempts, starting them again: %d", node, forgot[node])
 	}
 }
 
@@ -214,25 +209,20 @@ const shortAbsence = 5 * time.Second
 
 // absence follows how long the broker does not answer.
 type absence struct {
-	since time.Time // zero: it answers
-	told  bool
-	over  bool // the run was asked to stop
+	spell
+	over bool // the run was asked to stop
 }
 
 // missing notes that the broker does not answer what it was asked at a time, and stops the run when that lasts too
 // long. Nobody can tell workers to end what they run, so it is left to the resume at once.
 func (a *absence) missing(c *coordinator, asked, now time.Time) {
-	if a.since.IsZero() {
-		a.since = asked
+	a.since = cmp.Or(a.since, asked)
+	if a.lasts(now, shortAbsence) {
+		c.notify("broker unreachable: running items continue for most of a lease, no new items start")
 	}
-	away := now.Sub(a.since)
-	if !a.told && away >= shortAbsence {
-		a.told = true
-		c.notify("the broker does not answer: what runs on workers goes on for most of a lease, and nothing new begins")
-	}
-	if !a.over && c.o.Patience > 0 && away >= c.o.Patience {
+	if !a.over && c.o.Patience > 0 && now.Sub(a.since) >= c.o.Patience {
 		a.over = true
-		c.stop(fmt.Errorf("the broker has not answered for %s (--broker-patience)", c.o.Patience))
+		c.stop(fmt.Errorf("broker unreachable for %s (--broker-patience)", c.o.Patience))
 		c.turn(func(s *jobState) { s.ledger.Halt() })
 		c.turn(func(s *jobState) { c.leave(s, func(*flight) bool { return true }) })
 	}
@@ -241,7 +231,7 @@ func (a *absence) missing(c *coordinator, asked, now time.Time) {
 // back notes that it does.
 func (a *absence) back(c *coordinator) {
 	if a.told {
-		c.notify("the broker answers again")
+		c.notify("the broker is reachable again")
 	}
-	a.since, a.told = time.Time{}, false
+	a.spell = spell{}
 }

@@ -16,10 +16,7 @@ import (
 func authority(t *testing.T) (ca, cert, key string) {
 	t.Helper()
 	dir := t.TempDir()
-	caPEM, certPEM, keyPEM, err := certificates([]broker{{host: "127.0.0.1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	caPEM, certPEM, keyPEM := certificates([]broker{{host: "127.0.0.1"}})
 	ca, cert, key = filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	for path, text := range map[string]string{ca: caPEM, cert: certPEM, key: keyPEM} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -34,10 +31,7 @@ func TestABrokerThatWantsCertificates(t *testing.T) {
 	f := &field{t: t, root: t.TempDir()}
 	ca, cert, key := authority(t)
 	otherCA, otherCert, otherKey := authority(t)
-	seed, err := newKey(nkeys.CreateUser)
-	if err != nil {
-		t.Fatal(err)
-	}
+	seed := newKey(nkeys.CreateUser)
 	nkey := filepath.Join(f.root, "nkey")
 	if err := os.WriteFile(nkey, []byte(seed.seed), 0o600); err != nil {
 		t.Fatal(err)
@@ -58,14 +52,14 @@ func TestABrokerThatWantsCertificates(t *testing.T) {
 		want string // in the error; empty: there is none
 	}{
 		{"all that it wants", fleet.Address{CA: ca, Cert: cert, Key: key, NKey: nkey}, ""},
-		{"no certificate", fleet.Address{CA: ca, NKey: nkey}, "it wants a certificate: name one with PRODIGY_FLEET_CERT and PRODIGY_FLEET_KEY"},
-		{"one of another authority", fleet.Address{CA: ca, Cert: otherCert, Key: otherKey, NKey: nkey}, "it does not accept the certificate in " + otherCert},
-		{"another authority of the broker", fleet.Address{CA: otherCA, Cert: cert, Key: key, NKey: nkey}, "its certificate is not of the authority in " + otherCA},
+		{"no certificate", fleet.Address{CA: ca, NKey: nkey}, "it requires a certificate: set PRODIGY_FLEET_CERT and PRODIGY_FLEET_KEY"},
+		{"one of another authority", fleet.Address{CA: ca, Cert: otherCert, Key: otherKey, NKey: nkey}, "it rejects the certificate in " + otherCert},
+		{"another authority of the broker", fleet.Address{CA: otherCA, Cert: cert, Key: key, NKey: nkey}, "its certificate was not issued by the authority in " + otherCA},
 		{"no authority of the broker", fleet.Address{Cert: cert, Key: key, NKey: nkey}, "PRODIGY_FLEET_CA"},
 		{"the key of another certificate", fleet.Address{CA: ca, Cert: cert, Key: otherKey, NKey: nkey}, "the certificate " + cert + " with the key " + otherKey + ":"},
 		{"a certificate that is not there", fleet.Address{CA: ca, Cert: cert + "x", Key: key, NKey: nkey}, "the certificate " + cert + "x with the key " + key + ":"},
 		{"an authority that is not there", fleet.Address{CA: ca + "x", Cert: cert, Key: key, NKey: nkey}, "the certificate of the authority: open " + ca + "x:"},
-		{"an authority that is none", fleet.Address{CA: key, Cert: cert, Key: key, NKey: nkey}, "the certificate of the authority: there is none in " + key},
+		{"an authority that is none", fleet.Address{CA: key, Cert: cert, Key: key, NKey: nkey}, "the certificate of the authority: none found in " + key},
 		{"no NKEY", fleet.Address{CA: ca, Cert: cert, Key: key}, "PRODIGY_FLEET_NKEY"},
 		{"an NKEY that is not there", fleet.Address{CA: ca, Cert: cert, Key: key, NKey: nkey + "x"}, "the NKEY in " + nkey + "x:"},
 		{"an NKEY that is none", fleet.Address{CA: ca, Cert: cert, Key: key, NKey: config}, "the NKEY in " + config + ": nkeys: no nkey seed found"},

@@ -21,7 +21,7 @@ import (
 )
 
 // errObjectGone is the error about an object that the broker has lost.
-var errObjectGone = errors.New("the broker has lost it")
+var errObjectGone = errors.New("the broker lost it")
 
 // How long a member of the fleet waits for an object that the broker does not have, and for a broker that cannot say:
 // it may have lost its disk, and is told what it had, or its cluster may have no leader yet.
@@ -76,10 +76,10 @@ func (h *brokerConn) sumOf(ctx context.Context, name string) (string, error) {
 }
 
 // errNotSent is the error about an object that is not what its digest says.
-var errNotSent = errors.New("it is not what was sent")
+var errNotSent = errors.New("the content is not what was sent")
 
 // errChanges is the error about a file that changes each time it is read.
-var errChanges = errors.New("it changes while it is read")
+var errChanges = errors.New("the file changed while it was read")
 
 // readFile has use read a file, and returns what the file is. It reports errChanges if the file changes meanwhile.
 func readFile(root *os.Root, name string, use func(io.Reader) error) (f fleet.File, err error) {
@@ -116,11 +116,11 @@ func readFile(root *os.Root, name string, use func(io.Reader) error) (f fleet.Fi
 func kindOf(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeSymlink != 0:
-		return "a symbolic link, which is not sent: name the file that it points to"
+		return "a symbolic link, which is not sent: name its target"
 	case mode.IsDir():
-		return "a directory, where a file is wanted"
+		return "a directory, and must be a file"
 	default:
-		return "no regular file, but a pipe, a socket or a device, which cannot be sent"
+		return "not a regular file: pipes, sockets and devices cannot be sent"
 	}
 }
 
@@ -141,7 +141,7 @@ func (h *brokerConn) putFile(ctx context.Context, object string, root *os.Root, 
 			if _, local := errors.AsType[*fs.PathError](err); err == nil || local {
 				return err
 			}
-			return &unsentError{err}
+			return unsentError{err}
 		})
 		return err
 	})
@@ -149,15 +149,13 @@ func (h *brokerConn) putFile(ctx context.Context, object string, root *os.Root, 
 }
 
 // unsentError is why the broker does not keep a file.
-type unsentError struct{ err error }
+type unsentError struct{ error }
 
-func (e *unsentError) Error() string { return e.err.Error() }
-
-func (e *unsentError) Unwrap() error { return e.err }
+func (e unsentError) Unwrap() error { return e.error }
 
 // isUnsent reports whether the broker is the reason that a file was not sent.
 func isUnsent(err error) bool {
-	_, unsent := errors.AsType[*unsentError](err)
+	_, unsent := errors.AsType[unsentError](err)
 	return unsent || leaderless(err)
 }
 
@@ -261,7 +259,7 @@ const stallTime = 3 * requestTime
 
 var (
 	errLostConnection = errors.New("the connection to the broker was lost")
-	errStalled        = fmt.Errorf("what the broker has of it does not arrive: %w", nats.ErrTimeout)
+	errStalled        = fmt.Errorf("its data does not arrive from the broker: %w", nats.ErrTimeout)
 )
 
 // transfer calls do with a context that ends when the connection is lost: what waits for an answer of the broker then may

@@ -97,7 +97,7 @@ func TestAReportThatHasLostAPieceLosesItsAttempt(t *testing.T) {
 	pieces[0].Piece.Data = []byte("altered")
 	p.say([]int64{token}, pieces...)
 	e := <-end
-	if _, lost := errors.AsType[*agent.LostError](e.err); !lost || !strings.Contains(e.err.Error(), "the broker lost a part of its report") {
+	if _, lost := errors.AsType[*agent.LostError](e.err); !lost || !strings.Contains(e.err.Error(), "the broker lost part of its report") {
 		t.Errorf("got %v, want that it is lost", e.err)
 	}
 }

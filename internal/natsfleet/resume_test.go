@@ -500,8 +500,7 @@ func TestAnAttemptThatCannotBeTakenOverStopsTheRun(t *testing.T) {
 	c.Executor(agent.Config{Seed: 1}, deafHost{})
 	var why error
 	c.OnAbort(func(cause error) { why = cause })
-	c.slow.unopened = errors.New("the file is gone")
-	c.slow.opened.Store(true)
+	c.slow.opening.Do(func() { c.slow.unopened = errors.New("the file is gone") })
 	a := attemptAt(f, 1, "true")
 	a.Adopted = true
 	var end error
@@ -539,7 +538,7 @@ func TestAnAttemptThatNeverArrivesStopsTheRun(t *testing.T) {
 			t.Fatalf("it is stopped after %d times: %v", round+1, <-stopped)
 		}
 	}
-	if got, want := (<-stopped).Error(), "item_7 was sent to workers 20 times, and none has ever said that it has it"; got != want {
+	if got, want := (<-stopped).Error(), "item_7 was sent to workers 20 times, and none ever confirmed it"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

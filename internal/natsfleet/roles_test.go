@@ -192,10 +192,7 @@ func TestAWorkerHasTheNameOfItsCredentials(t *testing.T) {
 		h.nc.Close()
 		return h.id
 	}
-	other, err := newKey(nkeys.CreateUser)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := newKey(nkeys.CreateUser)
 	for _, one := range []struct {
 		what, id, name, sig string
 		want                bool
@@ -237,7 +234,7 @@ func TestAWorkerHasTheNameOfItsCredentials(t *testing.T) {
 	if err := h.nc.Publish(upSubject(u.Instance, of.key), encoded(u)); err != nil {
 		t.Fatal(err)
 	}
-	f.waitFor("worker attic takes no part: its credentials do not say that this is its name", said.String)
+	f.waitFor("worker attic cannot join: its credentials are for another name", said.String)
 	of.turn(func(s *jobState) {
 		if s.ledger.Knows(u.Instance) || of.members.present[u.Instance] {
 			t.Error("it takes part")
@@ -314,10 +311,7 @@ func TestRolesRefuseAllElse(t *testing.T) {
 		t.Error("somebody without a key was let in")
 	}
 	strange := f.as("worker-a.yml")
-	k, err := newKey(nkeys.CreateUser)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := newKey(nkeys.CreateUser)
 	strange.Seed = k.seed
 	if _, err := connect(t.Context(), strange, "test", responsive, func() {}); err == nil {
 		t.Error("somebody with an unknown key was let in")
@@ -359,7 +353,7 @@ func TestAWorkerSaysThatItHasNoBroker(t *testing.T) {
 	f.waitFor("the broker lets worker a in no more", a.said.String)
 	f.broker.Shutdown()
 	f.broker.WaitForShutdown()
-	f.waitFor("the broker is away: nothing begins before it is back", b.said.String)
+	f.waitFor("broker unreachable: nothing new starts until it is back", b.said.String)
 	f.restartFrom("nats.conf")
 	f.waitFor("the broker is back", b.said.String)
 }

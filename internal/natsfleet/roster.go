@@ -18,9 +18,12 @@ import (
 type workerBook struct {
 	roster roster
 	clocks fleet.Clocks
-	heard  map[string]time.Time // when they have spoken last; a call counts too
-	short  map[string]string    // what their machines have too little of, as it was told
-	named  map[string]bool      // by instance and name: names that are theirs
+	// heard is when they have spoken last. A call counts too.
+	heard map[string]time.Time
+	// short is what their machines have too little of, as it was told.
+	short map[string]string
+	// named has the names that are theirs, as instance and name.
+	named map[string]bool
 }
 
 // hear notes that a worker has spoken. It reports whether somebody is to be told that its machine has too little of
@@ -43,8 +46,9 @@ type roster map[string]lastHeard
 type lastHeard struct {
 	name, host string
 	slots      int
-	refuses    string // why it takes no part in the job, if it takes none
-	at         time.Time
+	// refuses is why it does not join the job. It is empty if it does.
+	refuses string
+	at      time.Time
 }
 
 // forgottenAfter is how long a worker that has nothing of the job is listed after its last word.

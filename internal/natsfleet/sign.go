@@ -24,6 +24,7 @@ const (
 	signedName   = "name"   // about the key of the worker that has it
 )
 
+// signedText returns what is signed: the body, and before it what it is and what it is about.
 func signedText(kind, about string, body []byte) []byte {
 	return append([]byte("prodigy fleet\x00"+kind+"\x00"+about+"\x00"), body...)
 }
@@ -39,14 +40,10 @@ func newSigner(seed string) (*signer, error) {
 	if seed == "" {
 		return nil, nil
 	}
-	pair, err := nkeys.FromSeed([]byte(seed))
-	if err != nil {
-		return nil, fleet.Refusef("sign in the credentials: %w", err)
-	}
-	public, err := pair.PublicKey()
+	pair, public, err := pairOf(seed)
 	// a key that proves to a broker who one is signs what the broker wants
 	if err == nil && !nkeys.IsValidPublicAccountKey(public) {
-		err = errors.New("it is no key to sign jobs with")
+		err = errors.New("not a key to sign jobs with")
 	}
 	if err != nil {
 		return nil, fleet.Refusef("sign in the credentials: %w", err)
@@ -54,15 +51,12 @@ func newSigner(seed string) (*signer, error) {
 	return &signer{pair, public}, nil
 }
 
+// sign returns the signature of a body, or the zero signature if the signer is nil.
 func (s *signer) sign(kind, about string, body []byte) signature {
 	if s == nil {
 		return signature{}
 	}
-	sig, err := s.pair.Sign(signedText(kind, about, body))
-	if err != nil {
-		panic("BUG: " + err.Error()) // it was made from a seed
-	}
-	return signature{s.public, sig}
+	return signature{s.public, must(s.pair.Sign(signedText(kind, about, body)))} // it was made from a seed
 }
 
 const (
@@ -83,12 +77,13 @@ func (s *signer) message(subject, kind, about string, body []byte) *nats.Msg {
 // trust are the public keys of coordinators whose jobs a worker runs. An empty one trusts all.
 type trust map[string]nkeys.KeyPair
 
+// newTrust returns the trust in public keys.
 func newTrust(keys []string) (trust, error) {
 	t := trust{}
 	for _, key := range keys {
 		pair, err := nkeys.FromPublicKey(key)
 		if err == nil && !nkeys.IsValidPublicAccountKey(key) {
-			err = errors.New("it is no public key that jobs are signed with")
+			err = errors.New("not a public key for signed jobs")
 		}
 		if err != nil {
 			return nil, fleet.Refusef("--trust %q: %w", key, err)
@@ -99,9 +94,9 @@ func newTrust(keys []string) (trust, error) {
 }
 
 var (
-	errUnsigned = errors.New("it is not signed, and this worker runs only what a coordinator that it trusts has signed")
-	errStranger = errors.New("it is signed by a coordinator that this worker does not trust")
-	errForged   = errors.New("its signature is wrong: somebody has altered it, or repeats what was said to another")
+	errUnsigned = errors.New("not signed: this worker runs only what a coordinator that it trusts has signed")
+	errStranger = errors.New("signed by a coordinator that this worker does not trust")
+	errForged   = errors.New("invalid signature: the message was modified or replayed")
 )
 
 // check returns why something is not to be believed.
@@ -135,8 +130,7 @@ func (t trust) checkMessage(m *nats.Msg, kind, about string) error {
 
 // checkJob is check for the entry of a job.
 func (t trust) checkJob(key string, j fleet.Job) error {
-	g := signature{j.By, j.Sig}
-	return t.check(g, signedJob, key, bareJob(j))
+	return t.check(signature{j.By, j.Sig}, signedJob, key, bareJob(j))
 }
 
 // bareJob returns what is signed of the entry of a job.
@@ -147,11 +141,7 @@ func bareJob(j fleet.Job) []byte {
 
 // signJob signs the entry of a job.
 func (s *signer) signJob(key string, j fleet.Job) fleet.Job {
-	if s == nil {
-		return j
-	}
-	j.By, j.Sig = "", nil
-	g := s.sign(signedJob, key, encoded(j))
+	g := s.sign(signedJob, key, bareJob(j))
 	j.By, j.Sig = g.by, g.sig
 	return j
 }

@@ -33,11 +33,14 @@ const (
 type sweeper struct {
 	*brokerConn
 	signer *signer
-	own    string                                       // key of the job of this coordinator, if there is one
-	ended  func(jobID string) (seed uint64, ended bool) // see fleet.JobOptions
-	// ids and keys of jobs that are removed though they may not have ended
+	// own is the key of the job of this coordinator, which is left alone. It is empty if there is none.
+	own string
+	// ended is that of fleet.JobOptions.
+	ended func(jobID string) (seed uint64, ended bool)
+	// also has ids and keys of jobs that are removed though they may not have ended.
 	also []string
-	all  bool // what is not removed is looked at too
+	// all is set if what is not removed is looked at too.
+	all bool
 }
 
 // Sweep removes what ended jobs have left at the broker.

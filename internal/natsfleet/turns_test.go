@@ -116,7 +116,7 @@ func TestATurnThatComesTooLateIsNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.nc.Close()
-	j := &workerJob{key: "j", halting: make(chan struct{})}
+	j := newWorkerJob("j", 0)
 	w := newWorker(fleet.WorkerOptions{})
 	w.brokerConn, w.node.Instance, w.state.jobs["j"] = conn, "w", j
 	k := &heldAttempt{job: j, token: 7, slot: 1}
@@ -129,7 +129,7 @@ func TestATurnThatComesTooLateIsNotUsed(t *testing.T) {
 			return
 		}
 		asked = append(asked, args)
-		answer := fleet.CallAnswer{Result: encoded(turnResult{})}
+		answer := fleet.CallAnswer{Result: encoded(struct{}{})}
 		if len(asked) == 1 {
 			answer.Age = time.Minute
 		}

@@ -20,24 +20,31 @@ import (
 // The subjects of the fleet. What a worker sends has its id in the subject, which is the public key of its credentials
 // if it has some: so the broker can hold each worker to its own. Its instance begins with the id.
 
+// upSubject is where a worker speaks to the coordinator of a job.
 func upSubject(instance, key string) string { return "prodigy.up." + fleet.IDOf(instance) + "." + key }
 
+// outSubject is where a worker leaves reports of an attempt with the broker. The stream outStream keeps them.
 func outSubject(instance, key, token string) string {
 	return "prodigy.out." + fleet.IDOf(instance) + "." + key + "." + token
 }
 
+// callSubject is where a worker calls the coordinator of a job.
 func callSubject(instance, key string) string {
 	return "prodigy.ask." + key + ".call." + fleet.IDOf(instance)
 }
 
+// liveSubject is where a worker says which steps the attempts of a job are at. Nobody misses one that is lost.
 func liveSubject(instance, key string) string {
 	return "prodigy.live." + key + "." + fleet.IDOf(instance)
 }
 
+// nameSubject is where a worker answers to its name, so that no other one takes it.
 func nameSubject(name string) string { return "prodigy.name." + hex.EncodeToString([]byte(name)) }
 
+// ownerSubject is where the coordinator of a job answers that it is there.
 func ownerSubject(key string) string { return "prodigy.ask." + key + ".owner" }
 
+// downSubject is where coordinators speak to a worker.
 func downSubject(instance string) string {
 	return "prodigy.down." + fleet.IDOf(instance) + "." + instance
 }
@@ -91,6 +98,7 @@ func follows(instance, other string) bool {
 // inboxOf is the prefix of the subjects that answers to somebody go to. Nobody else may read them.
 func inboxOf(id string) string { return "_INBOX_" + id }
 
+// digest returns the first half of the SHA-256 of data in hexadecimal, which is enough for a name.
 func digest(data []byte) string {
 	return sumOf(data)[:32]
 }
@@ -118,6 +126,14 @@ func encoded(v any) []byte {
 	return data.Bytes()[:data.Len()-1] // without the line break
 }
 
+// must returns v. The error is that of something that cannot fail, such as making a key.
+func must[V any](v V, err error) V {
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return v
+}
+
 // decode reads what is sent with each attempt. It is encoding/json in all but the time that it takes.
 func decode(data []byte, v any) error { return jsonv1.Unmarshal(data, v) }
 
@@ -138,6 +154,7 @@ func unsafeInKey(r rune) bool {
 	return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 }
 
+// newInstance returns a text of capital letters and digits that nobody else ever gets.
 func newInstance() string { return rand.Text() }
 
 // every returns how often workers say what they hold.

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nkeys"
 
 	"prodigy/internal/fleet"
 	"prodigy/internal/gitspace"
@@ -28,27 +27,34 @@ import (
 type worker struct {
 	*brokerConn
 	o        fleet.WorkerOptions
-	curve    nkeys.KeyPair
-	curveID  string
 	trust    trust
 	register *process.Register
-	temp     string
-	node     fleet.Node
-	after    string // instance of the worker before with this home
+	// temp is the directory of the private files of commands.
+	temp string
+	// node is what the worker says of itself, see describe.
+	node fleet.Node
+	// after is the instance of the worker before with this home, whose commands have been ended.
+	after string
 
-	life context.Context // ends when the worker is to end
+	// life ends when the worker ends. runs has what it does beside its loop.
+	life context.Context
 	end  context.CancelFunc
 	runs sync.WaitGroup
 
-	caching sync.Mutex    // of files
-	storing sync.Mutex    // of repositories
-	beating sync.Mutex    // of beat; a turn may be taken while it is held
-	lacks   func() string // why there can be no workspaces here; empty if there can
+	// caching guards the cache of files, storing the stores of repositories.
+	caching, storing sync.Mutex
+	// beating is held by beat. A turn may be taken while it is held.
+	beating sync.Mutex
+	// lacks returns why there can be no workspaces here, or "" if there can.
+	lacks func() string
 
-	idle    chan *heldAttempt // of goroutines that wait for another attempt
-	changed chan struct{}     // somebody should look
+	// idle reaches goroutines that wait for another attempt.
+	idle chan *heldAttempt
+	// changed wakes the loop.
+	changed chan struct{}
 
-	mu    sync.Mutex // of state, for turn alone
+	// mu guards state. Only turn has both.
+	mu    sync.Mutex
 	state workerState
 }
 
@@ -89,8 +95,7 @@ func (w *worker) turn(f func(s *workerState)) {
 // Work runs a worker until it is drained or ctx ends.
 func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	if _, err := exec.LookPath("sh"); err != nil {
-		return fleet.Refusef("steps are run by sh, and there is no sh in PATH: install one, or run the worker where " +
-			"there is one")
+		return fleet.Refusef("sh not found on PATH: workers need it to run steps")
 	}
 	w := newWorker(o)
 	defer close(w.idle)
@@ -100,12 +105,6 @@ func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 		return err
 	}
 	if w.trust, err = newTrust(o.Trust); err != nil {
-		return err
-	}
-	if w.curve, err = nkeys.CreateCurveKeys(); err != nil {
-		return err
-	}
-	if w.curveID, err = w.curve.PublicKey(); err != nil {
 		return err
 	}
 	if w.brokerConn, err = connect(ctx, o.Address, "worker "+o.Name, responsive, w.reconnected); err != nil {
@@ -118,7 +117,7 @@ func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	}
 	defer context.AfterFunc(w.denied, func() { o.Say("the broker: " + context.Cause(w.denied).Error()) })()
 	if m, err := w.nc.Request(nameSubject(o.Name), nil, 500*time.Millisecond); err == nil {
-		return fleet.Refusef("the name %s is taken by a worker on %s: choose another with --name", o.Name, m.Data)
+		return fleet.Refusef("the name %s is already used by a worker on %s: choose another with --name", o.Name, m.Data)
 	}
 	if _, err := w.subscribe(nameSubject(o.Name), func(m *nats.Msg) { _ = m.Respond([]byte(host)) }); err != nil {
 		return err
@@ -131,19 +130,13 @@ func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	defer func() { _ = gitspace.RemoveClone(filepath.Join(o.Home, "jobs")) }()
 	w.life, w.end = context.WithCancel(context.WithoutCancel(ctx))
 	defer w.end()
-	for subject, take := range map[string]nats.MsgHandler{
+	if err := w.subscribeAll(map[string]nats.MsgHandler{
 		downSubject(w.node.Instance): w.delivered,
 		jobsSubject + ">":            w.announced,
 		drainSubject:                 w.askedToEnd,
 		nodesSubject:                 w.tellNode,
-	} {
-		s, err := w.subscribe(subject, take)
-		if err == nil {
-			err = s.SetPendingLimits(-1, -1)
-		}
-		if err != nil {
-			return err
-		}
+	}); err != nil {
+		return err
 	}
 	slots := "1 slot"
 	if o.Slots != 1 {
@@ -171,7 +164,7 @@ func (w *worker) prepare() error {
 		return err
 	}
 	if n > 0 {
-		w.o.Say(fmt.Sprintf("ended commands that an earlier worker of this name had left: %d", n))
+		w.o.Say(fmt.Sprintf("ended leftover commands of an earlier worker of this name: %d", n))
 	}
 	left, err := os.ReadDir(w.o.Home)
 	if err != nil {
@@ -294,17 +287,13 @@ func (w *worker) watchBroker(s *workerState, now time.Time) {
 		if a.told {
 			w.o.Say("the broker is back")
 		}
-		a.since, a.told = time.Time{}, false
-	case a.since.IsZero():
-		a.since = now
-	case a.told || now.Sub(a.since) < absentFor:
+		a.spell = spell{}
+	case !a.lasts(now, absentFor):
 	case errors.Is(w.nc.LastError(), nats.ErrAuthorization):
-		a.told = true
-		w.o.Say("the broker lets worker " + w.o.Name + " in no more: its credentials were removed or replaced. It " +
-			"goes on trying; with new credentials start it again")
+		w.o.Say("the broker lets worker " + w.o.Name + " in no more: its credentials were removed or replaced. " +
+			"Still trying; restart it with new credentials")
 	default:
-		a.told = true
-		w.o.Say("the broker is away: nothing begins before it is back")
+		w.o.Say("broker unreachable: nothing new starts until it is back")
 	}
 }
 
@@ -325,8 +314,8 @@ func (w *worker) sayWaiting(s *workerState) {
 	}
 	if waiting > a.waited && (running == 0 || a.waited == 0) {
 		a.waited = waiting
-		w.o.Say(fmt.Sprintf("%d ended, not reported yet: waiting for the broker (a second signal gives them up, and "+
-			"they run again)", waiting))
+		w.o.Say(fmt.Sprintf("%d finished, not reported yet: waiting for the broker (a second signal gives them "+
+			"up, and they run again)", waiting))
 	}
 }
 
@@ -351,7 +340,7 @@ func (w *worker) drain() {
 				running++
 			}
 		}
-		w.giveBackQueued(s, nil, "the worker is being ended")
+		w.giveBackQueued(s, nil, "the worker is being stopped")
 		for _, h := range s.held {
 			if h.preparing && h.cancel != nil {
 				h.cancel(errGivenBack)

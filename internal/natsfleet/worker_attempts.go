@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -26,9 +27,9 @@ type jobExecutor struct {
 }
 
 var (
-	errGivenBack = errors.New("the worker is being ended")
-	errAlone     = errors.New("the coordinator has ended it")
-	errGivenUp   = fmt.Errorf("the coordinator has given it up: %w", process.ErrKill)
+	errGivenBack = errors.New("the worker is being stopped")
+	errAlone     = errors.New("the coordinator ended it")
+	errGivenUp   = fmt.Errorf("the coordinator gave it up: %w", process.ErrKill)
 	errNoContact = fmt.Errorf("the worker had no contact with the broker: %w", process.ErrKill)
 )
 
@@ -165,8 +166,8 @@ func (w *worker) run(h *heldAttempt) {
 	case fenced && !h.ran.Load():
 		r = fleet.Report{Kind: fleet.Returned, Reason: "its worker had no contact with the broker before it began"}
 	case fenced:
-		r = fleet.Report{Kind: fleet.Dropped, Cut: cut, Reason: "its worker had no contact with the broker for most " +
-			"of the lease, and has killed it"}
+		r = fleet.Report{Kind: fleet.Dropped, Cut: cut, Reason: "its worker had no contact with the broker for " +
+			"most of the lease and killed it"}
 	case err != nil && (stopped || errors.Is(err, process.ErrKill)):
 		r = fleet.Report{Kind: fleet.Returned, Reason: err.Error()}
 	case err != nil:
@@ -183,7 +184,7 @@ func (w *worker) broken(err error) {
 	w.turn(func(s *workerState) {
 		s.resting = min(max(2*s.resting, 5*time.Second), time.Minute)
 		s.rest = time.Now().Add(s.resting)
-		w.o.Say(fmt.Sprintf("could not run an attempt, which is given back: %v; rests for %s", err, s.resting))
+		w.o.Say(fmt.Sprintf("could not run an attempt and returned it: %v; resting for %s", err, s.resting))
 	})
 }
 
@@ -302,10 +303,6 @@ func (w *worker) executor(ctx context.Context, h *heldAttempt) (x *jobExecutor, 
 	if space != nil {
 		environ = space.Environ(environ)
 	}
-	var values []string
-	for _, v := range j.secrets {
-		values = append(values, v)
-	}
 	host := &workerHost{w: w, job: j}
 	var echo agent.Echo
 	if x.spec.Echo {
@@ -314,7 +311,7 @@ func (w *worker) executor(ctx context.Context, h *heldAttempt) (x *jobExecutor, 
 	x.Executor = agent.New(agent.Config{
 		Run: w.command, Claude: x.spec.Claude, Agents: agents, Seed: x.spec.Seed, Grace: entry.Grace,
 		LogSteps: x.spec.LogSteps, TempDir: w.temp,
-		Environ: environ, Secrets: j.secrets, Mask: mask.New(values), Echo: echo,
+		Environ: environ, Secrets: j.secrets, Mask: mask.New(slices.Collect(maps.Values(j.secrets))), Echo: echo,
 	}, host)
 	j.executors[h.task.Spec] = x
 	return x, dir, space, nil
@@ -381,10 +378,7 @@ func (w *worker) waitForSpace(h *heldAttempt) bool {
 // finish frees the slot of an attempt and reports its end, in one message.
 func (w *worker) finish(h *heldAttempt, r fleet.Report) {
 	w.turn(func(s *workerState) {
-		if h.slot > 0 {
-			s.free = append(s.free, h.slot)
-			h.slot = 0
-		}
+		s.vacate(h)
 		h.result = r.Kind == fleet.Ended
 		if !h.over && s.jobs[h.job.key] == h.job {
 			w.add(s, h, r)
@@ -394,7 +388,6 @@ func (w *worker) finish(h *heldAttempt, r fleet.Report) {
 		h.ended = true
 		s.drop(h)
 		w.tidy(s, h.job)
-		s.woken = true
 	})
 }
 

@@ -11,12 +11,16 @@ import (
 // contact is what a worker knows of its contact with the broker, and of its watcher, which kills what runs if it has
 // not heard of this process in time.
 type contact struct {
-	proof    time.Time     // when the broker last proved that it hears this worker
-	guarded  time.Time     // when the watcher kills; zero if it does not
-	lastTurn time.Time     // when the loop last came round
-	stalled  time.Time     // when that last took long; zero if it never did
-	stood    time.Duration // how long it took, not said yet; 0 if it came round in time
-	killed   int           // attempts, for lack of contact, not said yet
+	// proof is when the broker last proved that it hears this worker.
+	proof time.Time
+	// guarded is when the watcher kills. It is zero if it does not.
+	guarded time.Time
+	// lastTurn is when the loop last came round, and stalled when that last took long. It is zero if it never did.
+	lastTurn, stalled time.Time
+	// stood is how long the loop took, if it took long and that was not said yet.
+	stood time.Duration
+	// killed is how many attempts were killed for lack of contact, and not said yet.
+	killed int
 }
 
 // shortestLease returns the shortest lease of the jobs that this worker takes part in: contact with the broker is

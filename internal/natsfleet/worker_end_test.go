@@ -87,7 +87,7 @@ func TestAWorkerThatIsToEndWaitsForTheBroker(t *testing.T) {
 				}
 				f.untilThere("ended-*", 2)
 				a.drain()
-				f.waitFor("2 ended, not reported yet: waiting for the broker", a.said.String)
+				f.waitFor("2 finished, not reported yet: waiting for the broker", a.said.String)
 				if c.second {
 					a.kill()
 					select {
@@ -109,7 +109,7 @@ func TestAWorkerThatIsToEndWaitsForTheBroker(t *testing.T) {
 				f.ranOnce(2)
 			}
 			said := a.said.String()
-			if got := strings.Contains(said, "not taken the results of 2 items, which run again: "+r.Job.ID+"/item_"); got != c.second {
+			if got := strings.Contains(said, "not accepted the results of 2 items, which run again: "+r.Job.ID+"/item_"); got != c.second {
 				t.Errorf("it says %q", said)
 			}
 		})

@@ -173,7 +173,7 @@ func (w *worker) applyJob(key string, now fleet.Job, untrusted error) {
 		}
 		j.Job, j.untrusted, j.refuses = now, untrusted != nil, refuses
 		if j.refuses != "" && before.Owner != now.Owner {
-			w.o.Say(fmt.Sprintf("takes no part in job %s: %s", now.ID, j.refuses))
+			w.o.Say(fmt.Sprintf("cannot join job %s: %s", now.ID, j.refuses))
 		}
 		if now.Stop != "" {
 			j.stop()
@@ -211,38 +211,39 @@ func (w *worker) recheck() {
 // unfit returns why the worker cannot take part in a job, or nothing.
 func (w *worker) unfit(j fleet.Job) string {
 	if j.V != fleet.Protocol {
-		return fmt.Sprintf("prodigy %s speaks protocol %d of the fleet, and this worker, prodigy %s, speaks %d",
+		return fmt.Sprintf("prodigy %s uses fleet protocol %d, and this worker, prodigy %s, uses %d",
 			j.Version, j.V, w.o.Version, fleet.Protocol)
 	}
 	if j.Version != w.o.Version {
-		return fmt.Sprintf("it is run by prodigy %s, and this worker is prodigy %s: install the same version on both",
+		return fmt.Sprintf("the job is run by prodigy %s, and this worker is prodigy %s: install the same "+
+			"version on both",
 			j.Version, w.o.Version)
 	}
 	for _, label := range j.Requires {
 		if !slices.Contains(w.o.Labels, label) {
-			return fmt.Sprintf("it requires %s, which this worker does not have", label)
+			return fmt.Sprintf("the job requires %s, which this worker does not have", label)
 		}
 	}
 	if lacks := lacking(j.Programs); len(lacks) > 0 {
-		return fmt.Sprintf("it needs %s, which is not on the PATH of this worker: install it on %s, or start the "+
+		return fmt.Sprintf("the job needs %s, which is not on this worker's PATH: install it on %s, or start the "+
 			"worker with a PATH that has it", lacks[0], w.node.Host)
 	}
 	if j.Guards.Any() && !limit.CanMeasure && w.o.Machine == nil {
-		return "it has guards, and what this machine has left cannot be measured"
+		return "the job has guards, and the free resources of this machine cannot be measured"
 	}
 	if j.Seed != "" {
 		return w.lacks()
 	}
 	if w.o.Dir != "" && j.Files == "" {
 		if info, err := os.Stat(w.o.Dir); err != nil || !info.IsDir() {
-			return fmt.Sprintf("commands are to run in %s (--dir), and there is no such directory on %s", w.o.Dir,
+			return fmt.Sprintf("%s (--dir) is not a directory on %s", w.o.Dir,
 				w.node.Host)
 		}
 	}
 	if w.o.Dir == "" && j.Files == "" {
 		if _, err := os.Stat(filepath.Join(j.Dir, j.Probe)); err != nil {
-			return fmt.Sprintf("the directory of the run is not shared with %s: there is no %s. Mount it there at "+
-				"the same path, start the worker with --dir, or send the files with files: in the map", w.node.Host, filepath.Join(j.Dir, j.Probe))
+			return fmt.Sprintf("the working directory is not shared with %s: %s not found. Mount it there at the "+
+				"same path, start the worker with --dir, or send the files with files: in the map", w.node.Host, filepath.Join(j.Dir, j.Probe))
 		}
 	}
 	return ""

@@ -31,13 +31,8 @@ func TestOnlyTheLeaseOfWhatRunsEndsIt(t *testing.T) {
 			w.applyJob("other", j, nil)
 		}, false, lease / 4},
 		"an entry that is not signed": {func(t *testing.T, w *worker) {
-			key, err := newKey(nkeys.CreateAccount)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if w.trust, err = newTrust([]string{key.public}); err != nil {
-				t.Fatal(err)
-			}
+			key := newKey(nkeys.CreateAccount)
+			w.trust = must(newTrust([]string{key.public}))
 			j := fits
 			j.Lease = 1
 			w.examine("other", j)
@@ -123,7 +118,7 @@ func TestAWorkerWhoseMachineWasSuspended(t *testing.T) {
 
 // A worker that has no contact kills what runs, and neither kills nor counts what has ended. It says whether it stood still.
 func TestAWorkerWithoutContactKillsOnlyWhatRuns(t *testing.T) {
-	const noContact = "no contact with the broker for most of the lease: killed what ran, 1\n"
+	const noContact = "no contact with the broker for most of the lease: killed running attempts: 1\n"
 	for name, c := range map[string]struct {
 		happens func(w *worker, now time.Time)
 		want    string
@@ -131,19 +126,19 @@ func TestAWorkerWithoutContactKillsOnlyWhatRuns(t *testing.T) {
 		"no contact": {func(w *worker, now time.Time) { w.state.lastTurn = now.Add(-time.Second); w.fence(&w.state, now) }, noContact},
 		"frozen, and its watcher has killed": {
 			func(w *worker, now time.Time) { w.beat(now) },
-			"stood still for 1h0m0s (stopped, suspended, or its clock was set forward): killed what ran, 1\n",
+			"was frozen for 1h0m0s (stopped, suspended, or its clock was set forward): killed running attempts: 1\n",
 		},
 		"frozen, and out of contact": {
 			func(w *worker, now time.Time) { w.state.noteTurn(now); w.fence(&w.state, now) },
-			"stood still for 1h0m0s (stopped, suspended, or its clock was set forward): killed what ran, 1\n",
+			"was frozen for 1h0m0s (stopped, suspended, or its clock was set forward): killed running attempts: 1\n",
 		},
 		"frozen, and what ran was killed first": {
 			func(w *worker, now time.Time) { w.state.killAll(now); w.fence(&w.state, now); w.beat(now) },
-			"stood still for 1h0m0s (stopped, suspended, or its clock was set forward): killed what ran, 1\n",
+			"was frozen for 1h0m0s (stopped, suspended, or its clock was set forward): killed running attempts: 1\n",
 		},
 		"frozen, and nothing ran": {
 			func(w *worker, now time.Time) { clear(w.state.held); w.beat(now) },
-			"stood still for 1h0m0s (stopped, suspended, or its clock was set forward)\n",
+			"was frozen for 1h0m0s (stopped, suspended, or its clock was set forward)\n",
 		},
 		"busy for a moment": {func(w *worker, now time.Time) { w.state.lastTurn = now.Add(-20 * time.Second) }, ""},
 	} {

@@ -3,6 +3,7 @@ package natsfleet
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"sync"
@@ -86,25 +87,14 @@ func (w *worker) sendTo(s *workerState, j *workerJob, gone bool) bool {
 			}
 		}
 	}
-	reports := j.unsent()
 	j.dirty, j.full, j.warns = false, false, ""
-	return w.nc.Publish(upSubject(w.node.Instance, j.key), upMessage(u, reports)) == nil
+	return w.nc.Publish(upSubject(w.node.Instance, j.key), encoded(upMessage{u, j.unsent()})) == nil
 }
 
-// upMessage returns a message of a worker as JSON, with reports that are JSON already.
-func upMessage(u fleet.WorkerMessage, reports [][]byte) []byte {
-	data := encoded(u)
-	if len(reports) == 0 {
-		return data
-	}
-	data = append(data[:len(data)-1], `,"reports":[`...)
-	for i, one := range reports {
-		if i > 0 {
-			data = append(data, ',')
-		}
-		data = append(data, one...)
-	}
-	return append(data, "]}"...)
+// upMessage is a fleet.WorkerMessage with reports that are JSON already.
+type upMessage struct {
+	fleet.WorkerMessage
+	Reports []json.RawMessage `json:"reports,omitempty"`
 }
 
 // unheard is how long the coordinator may take to write down a report before it is left with the broker.
@@ -151,7 +141,7 @@ func (w *worker) spillReports(h *heldAttempt) {
 		if !more {
 			return
 		}
-		err := w.leave(ctx, h, r)
+		err := w.leave(ctx, h.job.key, h.token, r)
 		w.noteKept(err)
 		w.turn(func(s *workerState) {
 			if err != nil {
@@ -166,13 +156,11 @@ func (w *worker) spillReports(h *heldAttempt) {
 	}
 }
 
-// leave leaves a report with the broker.
-func (w *worker) leave(ctx context.Context, h *heldAttempt, r report) error {
-	m := &nats.Msg{
-		Subject: outSubject(w.node.Instance, h.job.key, strconv.FormatInt(h.token, 10)), Data: r.data,
-		Header: nats.Header{},
-	}
-	m.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s.%d.%s.%d", h.job.key, h.token, w.node.Instance, r.index))
+// leave leaves a report of an attempt with the broker. One that is about no attempt has the token 0.
+func (w *worker) leave(ctx context.Context, key string, token int64, r report) error {
+	m := nats.NewMsg(outSubject(w.node.Instance, key, strconv.FormatInt(token, 10)))
+	m.Data = r.data
+	m.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s.%d.%s.%d", key, token, w.node.Instance, r.index))
 	m.Header.Set(nowHeader, time.Now().UTC().Format(time.RFC3339Nano))
 	m.Header.Set(nameHeader, w.o.NameSig)
 	ctx, cancel := context.WithTimeout(ctx, unheard)
@@ -201,15 +189,10 @@ func (w *worker) announceEnd() {
 			if _, err := w.nc.Request(ownerSubject(key), nil, unheard); err == nil {
 				return // it has heard it
 			}
-			ctx, cancel := context.WithTimeout(w.life, unheard)
-			defer cancel()
-			data := encoded(fleet.Report{
+			_ = w.leave(w.life, key, 0, report{data: encoded(fleet.Report{
 				V: fleet.Protocol, Kind: fleet.Gone, Holder: fleet.Holder{Instance: w.node.Instance, Node: w.o.Name},
 				Left: tokens,
-			})
-			m := &nats.Msg{Subject: outSubject(w.node.Instance, key, "0"), Data: data, Header: nats.Header{}}
-			m.Header.Set(nameHeader, w.o.NameSig)
-			_, _ = w.js.PublishMsg(ctx, m)
+			})})
 		})
 	}
 	all.Wait()
@@ -247,12 +230,12 @@ func (w *worker) sayKilled(s *workerState, now time.Time) {
 	why, stood, killed := "no contact with the broker for most of the lease", s.stood, s.killed
 	s.stood, s.killed = 0, 0
 	if stood > 0 {
-		why = fmt.Sprintf("stood still for %s (stopped, suspended, or its clock was set forward)",
+		why = fmt.Sprintf("was frozen for %s (stopped, suspended, or its clock was set forward)",
 			stood.Round(time.Second))
 	}
 	switch {
 	case killed > 0:
-		w.o.Say(fmt.Sprintf("%s: killed what ran, %d", why, killed))
+		w.o.Say(fmt.Sprintf("%s: killed running attempts: %d", why, killed))
 	case stood > s.runningLease()*5/6:
 		w.o.Say(why)
 	}
@@ -293,6 +276,7 @@ func (w *worker) hearsUs(within time.Duration) error {
 	return err
 }
 
+// reconnected says everything again: what was said meanwhile may be lost, and jobs may have begun.
 func (w *worker) reconnected() {
 	began := false // else nothing was said that could have been lost
 	w.turn(func(s *workerState) {

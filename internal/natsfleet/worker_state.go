@@ -24,48 +24,72 @@ type workerState struct {
 	contact
 	offers
 	parting
-	asked   int // calls so far
-	jobs    map[string]*workerJob
-	held    map[string]*heldAttempt // by job and token
-	queue   []*heldAttempt          // given to this worker, and waiting for a slot
-	free    []int                   // slots, the next one last
-	waking  []chan int              // attempts that wait for a slot to go on in
-	refuses refusals                // of the broker, to keep what attempts have made
-	looking map[string]bool         // what coordinators have said and is being looked at
-	warned  map[string]bool         // by text: what was said of what was not believed
-	kept    int                     // bytes of reports that are kept though the broker has them
-	short   string                  // why nothing begins here now, see measure; empty if something may
-	rest    time.Time               // nothing begins before, after something went wrong here
-	resting time.Duration           // how long the last rest was
-	began   bool                    // it has all that it needs
-	space   chan struct{}           // closed by freed
-	woken   bool                    // the loop is to look after this turn
+	// asked is how many calls the worker has made so far, which numbers them.
+	asked int
+	jobs  map[string]*workerJob
+	// held has what the worker was given and coordinators still want to know of, by job and token.
+	held map[string]*heldAttempt
+	// queue has what waits for a slot, the next attempt first.
+	queue []*heldAttempt
+	// free has the slots that nobody uses. The last one is used next.
+	free []int
+	// waking has a channel for each attempt that had given up its slot and waits for one to go on in.
+	waking []chan int
+	// refuses follows whether the broker keeps what attempts have made.
+	refuses refusals
+	// looking has the entries of jobs that are being examined, so that none is examined twice at a time.
+	looking map[string]bool
+	// warned has the texts that were said of what was not believed.
+	warned map[string]bool
+	// kept is the size in bytes of the reports that are kept though the broker has them.
+	kept int
+	// short is why nothing begins here now, see measure. It is empty if something may.
+	short string
+	// Before rest nothing begins, after something went wrong here. resting is how long the last rest was: each is
+	// longer than the one before.
+	rest    time.Time
+	resting time.Duration
+	// began is set once the worker listens.
+	began bool
+	// space is closed by freed.
+	space chan struct{}
+	// woken makes the loop look after this turn.
+	woken bool
 }
 
 // offers are whose turn it is of the jobs that slots are offered to.
 type offers struct {
-	rounds  int64     // so far
-	turn    int       // whose next offer it is
-	turned  time.Time // when offers last went round
-	counted time.Time // when the shares of the jobs were counted
+	// rounds counts the rounds of all jobs, so that none has the number of another.
+	rounds int64
+	// turn counts the offers, see nextOf.
+	turn int
+	// turned is when a slot was offered last.
+	turned time.Time
+	// counted is when the shares of the jobs were counted last.
+	counted time.Time
 }
 
 // parting is how the worker comes to its end.
 type parting struct {
-	stopping bool         // it takes no more
-	drained  time.Time    // since when
-	gaveBack bool         // what it had is to end at once
-	lost     []string     // what has ended here, and could not be reported
-	absent   absentBroker // of the loop alone
+	// stopping is set when the worker takes no more, since drained.
+	stopping bool
+	drained  time.Time
+	// gaveBack is set when what the worker has is to end immediately.
+	gaveBack bool
+	// lost names the items that have ended here and could not be reported.
+	lost   []string
+	absent absentBroker
 }
 
 // absentBroker is how long there has been no connection.
 type absentBroker struct {
-	since  time.Time // zero: there is one
-	told   bool
-	away   bool      // there is none, or the broker has not answered for most of a lease
-	last   time.Time // when it was last away
-	waited int       // how many results were said to wait for it
+	spell
+	// away is set while there is no connection, or the broker has not answered for most of a lease.
+	away bool
+	// last is when that was so last.
+	last time.Time
+	// waited is how many results were said to wait for the broker.
+	waited int
 }
 
 // freed wakes those that wait until there is room for their reports, or nobody wants those any more.
@@ -76,31 +100,50 @@ func (s *workerState) freed() {
 
 // workerJob is a job as a worker sees it.
 type workerJob struct {
+	// key is the name of the job in the subjects, see keyOf.
 	key string
+	// Job is what the coordinator says of it.
 	fleet.Job
-	life      context.Context // ends when the job is to be ended here
-	cancel    context.CancelCauseFunc
-	halting   chan struct{} // closed when waits are to end
-	refuses   string        // why the worker takes no part, if it takes none
-	short     string        // why nothing of it begins here now, see measure
-	untrusted bool          // its entry is not believed
-	warns     string        // what was not believed, to be said
-	heard     time.Time     // when its coordinator has spoken of it last
+	// life ends when what runs of the job is to be ended here.
+	life   context.Context
+	cancel context.CancelCauseFunc
+	// waits ends when waits between two tries are to end.
+	waits context.Context
+	halt  context.CancelFunc
+	// refuses is why the worker does not join the job. It is empty if it does.
+	refuses string
+	// short is why nothing of the job begins here now, see measure.
+	short string
+	// untrusted is set while the entry of the job is not believed.
+	untrusted bool
+	// warns is what was not believed, for the next message to the coordinator.
+	warns string
+	// heard is when the coordinator last spoke of the job.
+	heard time.Time
 
-	round, credit, got int64                   // of the offer, and how many attempts of it have arrived
-	arrived            map[int64]bool          // the tokens of those: what is repeated is not run again
-	joined             map[int64]*fleet.Joined // pieces of attempts of the round, by token
-	dirty              bool                    // there is something to say
-	full               bool                    // all that is held is to be said
-	outbox             []*heldAttempt          // that have reports that were not sent
-	unread             int                     // bytes of reports that the coordinator has not taken
+	// round numbers the offer, credit is how many attempts it takes, and got how many of them have arrived.
+	round, credit, got int64
+	// arrived has the tokens of those: what is repeated is not run again.
+	arrived map[int64]bool
+	// joined has the pieces of attempts of the round, by token.
+	joined map[int64]*fleet.Joined
+	// dirty is set if there is something to say to the coordinator, and full if that is all that is held.
+	dirty, full bool
+	// outbox has the attempts with reports that were not sent.
+	outbox []*heldAttempt
+	// unread is the size in bytes of the reports that nobody has taken, see mostUnread.
+	unread int
 	share
 
-	executors map[string]*jobExecutor // by spec
-	dirs      map[string]string       // that attempts run in, by the list of their files
-	spaces    map[string]*jobSpace    // by their seed
-	secrets   map[string]string       // once asked for
-	asking    sync.Mutex
+	// asking guards what follows, which is asked of the coordinator once.
+	asking sync.Mutex
+	// executors run the attempts of a spec, by its name.
+	executors map[string]*jobExecutor
+	// dirs has the directories that attempts run in, by the lists of their files.
+	dirs map[string]string
+	// spaces has the workspaces by their seeds. A turn is needed to use it, besides asking.
+	spaces  map[string]*jobSpace
+	secrets map[string]string
 }
 
 // newWorkerJob returns a job that has used slots for some time.
@@ -115,17 +158,13 @@ func newWorkerJob(key string, used time.Duration) *workerJob {
 
 // begin has what waits and runs of a job not end any more.
 func (j *workerJob) begin() {
-	j.halting = make(chan struct{})
+	j.waits, j.halt = context.WithCancel(context.Background())
 	j.life, j.cancel = context.WithCancelCause(context.Background())
 }
 
 // stop ends what waits of a job, and what runs as far as its entry says.
 func (j *workerJob) stop() {
-	select {
-	case <-j.halting:
-	default:
-		close(j.halting)
-	}
+	j.halt()
 	switch j.Stop {
 	case fleet.Grace:
 		j.cancel(errors.New("the job is stopping"))
@@ -136,43 +175,56 @@ func (j *workerJob) stop() {
 
 // heldAttempt is an attempt that this worker was given.
 type heldAttempt struct {
-	job     *workerJob
-	token   int64
-	task    fleet.Task
-	slot    int // 0 while it waits
-	began   int // the slot that it began in
-	arrived time.Time
+	job   *workerJob
+	token int64
+	task  fleet.Task
+	// slot is 0 while the attempt waits. began is the slot that it began in, by which reports name it.
+	slot, began int
+	arrived     time.Time
 
-	ran    atomic.Bool // a command of it was begun
-	fenced bool
-	cut    bool            // once fenced: the worker was well, and only without contact
-	over   bool            // nobody wants to know how it ends
-	alone  bool            // it is to be ended, and others not
-	life   context.Context // of the job, when it began: one that was stopped and goes on has another
+	// ran is set when a command of the attempt has begun.
+	ran atomic.Bool
+	// fenced is set when the attempt was killed for lack of contact, or may have been, and cut if the worker was well
+	// then, and only without contact.
+	fenced, cut bool
+	// over is set when nobody wants to know how the attempt ends, alone when it is to be ended and others are not.
+	over, alone bool
+	// life is that of the job when the attempt began: one that was stopped and goes on has another.
+	life context.Context
+	// cancel ends the attempt. It is nil before it runs, and once it has been run.
 	cancel context.CancelCauseFunc
-	at     *events.AgentProgress // not told yet
+	// at is the step that it is at, if that was not told yet.
+	at *events.AgentProgress
 
-	hurried chan struct{} // closed when its steps are not to wait any longer for their next tries; nil while none waits
+	// hurried is closed when the steps are not to wait any longer for their next tries. It is nil while none waits.
+	hurried chan struct{}
 
-	preparing bool // it waits for the commits that it begins at
+	// preparing is set while the attempt waits for the commits that it begins at.
+	preparing bool
 
-	x        *jobExecutor // once it runs
-	checkout string       // with workspaces: the directory of the run here, or that of its files
+	// x runs the attempt. With workspaces, checkout is the directory of the run here, or that of its files. Both are
+	// set when it runs.
+	x        *jobExecutor
+	checkout string
 
 	reporting
 }
 
 // reporting is what is said of an attempt.
 type reporting struct {
-	reports  []report // that neither the coordinator nor the broker has taken, in order
-	kept     []report // before those, that the broker has and the coordinator may not have taken
-	sent     int      // how many of them were sent
-	index    int      // of the last report
-	ended    bool     // the last of them is its end
-	result   bool     // that end is how it succeeded or failed
-	spilling bool     // they are being left with the broker
-	left     bool     // its end is with the broker
-	commands int      // of which what they print is shown
+	// reports has those that neither the coordinator nor the broker has taken, in order, and kept those before them,
+	// which the broker has and the coordinator may not have taken.
+	reports, kept []report
+	// sent is how many of reports were sent.
+	sent int
+	// index numbers the last report.
+	index int
+	// ended is set if that is the end of the attempt, and result if the end says how it succeeded or failed.
+	ended, result bool
+	// spilling is set while reports are being left with the broker, left once the end is there.
+	spilling, left bool
+	// commands counts the commands whose output is shown.
+	commands int
 }
 
 // report is a fleet.Report as JSON.
@@ -182,6 +234,7 @@ type report struct {
 	made  time.Time
 }
 
+// name is the key of an attempt among those that are held. Tokens are those of a job.
 func (h *heldAttempt) name() string { return h.job.key + "." + strconv.FormatInt(h.token, 10) }
 
 // heldOf returns what is held of a job with a token, or nil.
@@ -279,6 +332,7 @@ func (s *workerState) offer(free int, now time.Time) {
 	}
 }
 
+// takeSlot takes a free slot. There must be one.
 func (s *workerState) takeSlot() int {
 	slot := s.free[len(s.free)-1]
 	s.free = s.free[:len(s.free)-1]
@@ -289,6 +343,14 @@ func (s *workerState) takeSlot() int {
 func (s *workerState) release(slot int) {
 	s.free = append(s.free, slot)
 	s.woken = true
+}
+
+// vacate gives the slot of an attempt back, if it has one.
+func (s *workerState) vacate(h *heldAttempt) {
+	if h.slot > 0 {
+		s.release(h.slot)
+	}
+	h.slot = 0
 }
 
 // share is the part of the slots of a worker that a job has.
@@ -386,6 +448,8 @@ func (s *workerState) resync(j *workerJob) {
 	s.woken = true
 }
 
+// restate makes the next message to the coordinator of a job the first of a new round, with all that is held and all
+// reports that nobody has taken.
 func (s *workerState) restate(j *workerJob) {
 	s.closeRound(j)
 	j.outbox = nil
@@ -415,7 +479,7 @@ func (s *workerState) add(h *heldAttempt, r report) {
 }
 
 // unsent takes as many reports that were not sent as there is room for in a message.
-func (j *workerJob) unsent() (reports [][]byte) {
+func (j *workerJob) unsent() (reports []json.RawMessage) {
 	size := 0
 	for len(j.outbox) > 0 && size < maxBody {
 		h := j.outbox[0]
@@ -476,6 +540,7 @@ func (s *workerState) oldestKept() *heldAttempt {
 	return oldest
 }
 
+// forgetKept forgets the kept reports of an attempt.
 func (s *workerState) forgetKept(h *heldAttempt) {
 	s.kept -= sizeOf(h.kept)
 	h.kept = nil
@@ -515,6 +580,7 @@ func (s *workerState) drop(h *heldAttempt) {
 	delete(s.held, h.name())
 }
 
+// sizeOf returns the size of reports in bytes.
 func sizeOf(reports []report) (n int) {
 	for _, r := range reports {
 		n += len(r.data)
@@ -562,6 +628,7 @@ func (s *workerState) givesUp(h *heldAttempt, now time.Time) bool {
 	return now.Sub(from) > wait
 }
 
+// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return b
@@ -585,5 +652,5 @@ func (s *workerState) lostResults() error {
 	if n := len(s.lost); n != 1 {
 		items = fmt.Sprintf("%d items, which run", n)
 	}
-	return fmt.Errorf("the broker has not taken the results of %s again: %s", items, strings.Join(s.lost, ", "))
+	return fmt.Errorf("the broker has not accepted the results of %s again: %s", items, strings.Join(s.lost, ", "))
 }
