@@ -25,14 +25,14 @@ func EnvironOf(environ []string) Environ {
 // signals are the signals of OpenTelemetry, as its variables write them.
 var signals = []string{"TRACES", "METRICS", "LOGS"}
 
-// exporter returns the value of a variable of the exporter of a signal: its own, or else that of all signals.
-func (e Environ) exporter(signal, name string) string {
+// setting returns the value of a variable of the exporter of a signal: its own, or else that of all signals.
+func (e Environ) setting(signal, name string) string {
 	return cmp.Or(e["OTEL_EXPORTER_OTLP_"+signal+"_"+name], e["OTEL_EXPORTER_OTLP_"+name])
 }
 
 // named reports whether the environment names a collector.
 func (e Environ) named() bool {
-	return slices.ContainsFunc(signals, func(signal string) bool { return e.exporter(signal, "ENDPOINT") != "" })
+	return slices.ContainsFunc(signals, func(signal string) bool { return e.setting(signal, "ENDPOINT") != "" })
 }
 
 // Disabled reports whether the environment turns everything off.
@@ -51,7 +51,7 @@ const (
 
 // protocol returns the protocol of a signal.
 func (e Environ) protocol(signal string) string {
-	return cmp.Or(e.exporter(signal, "PROTOCOL"), protobuf)
+	return cmp.Or(e.setting(signal, "PROTOCOL"), protobuf)
 }
 
 // Check returns an error for what cannot be done as the environment says.
@@ -66,7 +66,7 @@ func (e Environ) Check() error {
 				"http/json (port 4318)")
 		case p != protobuf && p != jsonFormat:
 			return fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q: only http/protobuf and http/json are supported", p)
-		case p == jsonFormat && e.exporter(signal, "CERTIFICATE") != "":
+		case p == jsonFormat && e.setting(signal, "CERTIFICATE") != "":
 			return errors.New("OTEL_EXPORTER_OTLP_CERTIFICATE is supported with http/protobuf only")
 		}
 	}
@@ -78,6 +78,6 @@ const local = "http://localhost:4318"
 
 // Where returns what the telemetry is sent to, for people.
 func (e Environ) Where() string {
-	return cmp.Or(e["OTEL_EXPORTER_OTLP_ENDPOINT"], e.exporter("TRACES", "ENDPOINT"),
-		e.exporter("METRICS", "ENDPOINT"), e.exporter("LOGS", "ENDPOINT"), local)
+	return cmp.Or(e["OTEL_EXPORTER_OTLP_ENDPOINT"], e.setting("TRACES", "ENDPOINT"),
+		e.setting("METRICS", "ENDPOINT"), e.setting("LOGS", "ENDPOINT"), local)
 }

@@ -54,33 +54,6 @@ type Options struct {
 	Metrics *Metrics
 }
 
-// Report is how much was exported.
-type Report struct {
-	Spans, Logs Count
-	Error       string // the last, if there was one
-}
-
-// Count is how many there were, and how many of them the collector took.
-type Count struct {
-	Made int
-	Sent int
-	Lost int // given up; the others are on their way, or were not sent before the end
-}
-
-// Unsent says what was not exported; it is empty if everything was.
-func (r Report) Unsent() string {
-	spans, logs := r.Spans.Made-r.Spans.Sent, r.Logs.Made-r.Logs.Sent
-	if spans <= 0 && logs <= 0 {
-		return ""
-	}
-	text := fmt.Sprintf("not exported to OpenTelemetry: %d of %s, %d of %s", spans,
-		events.Counted(r.Spans.Made, "span", "spans"), logs, events.Counted(r.Logs.Made, "log record", "log records"))
-	if r.Error != "" {
-		text += ": " + term.Ellipsis(r.Error, maxText)
-	}
-	return text
-}
-
 // Export exports a job by the SDK of OpenTelemetry, over OTLP and HTTP. It reads the log, also while that grows, so that
 // whatever a collector does, the job does not wait: what is not sent yet is in the log. The error is for what could not
 // begin; what did not reach the collector is in the Report.
@@ -266,7 +239,7 @@ var retries = otlptracehttp.RetryConfig{
 // environment asks for that an endpoint and a client.
 func optionsOf[O any](e Environ, signal string, retries O, endpoint func(string) O, client func(*http.Client) O) []O {
 	options := []O{retries}
-	if e.exporter(signal, "ENDPOINT") == "" {
+	if e.setting(signal, "ENDPOINT") == "" {
 		options = append(options, endpoint(local+"/v1/"+strings.ToLower(signal)))
 	}
 	if e.protocol(signal) == jsonFormat {

@@ -38,10 +38,10 @@ func (x *exporter) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 		case counter:
 			m.Data = metricdata.Sum[float64]{
 				Temporality: metricdata.CumulativeTemporality, IsMonotonic: true,
-				DataPoints: points(f, began, now),
+				DataPoints: dataPoints(f, began, now),
 			}
 		case gauge:
-			m.Data = metricdata.Gauge[float64]{DataPoints: points(f, time.Time{}, now)}
+			m.Data = metricdata.Gauge[float64]{DataPoints: dataPoints(f, time.Time{}, now)}
 		case histogram:
 			h := metricdata.Histogram[float64]{Temporality: metricdata.CumulativeTemporality}
 			for _, sample := range f.samples {
@@ -74,7 +74,7 @@ func otelName(prometheus string) (name, unit string) {
 	return name, ""
 }
 
-func points(f family, began, now time.Time) []metricdata.DataPoint[float64] {
+func dataPoints(f family, began, now time.Time) []metricdata.DataPoint[float64] {
 	var list []metricdata.DataPoint[float64]
 	for _, s := range f.samples {
 		list = append(list, metricdata.DataPoint[float64]{

@@ -1,27 +1,37 @@
 package telemetry
 
 import (
-	"cmp"
+	"time"
 
 	"go.opentelemetry.io/otel/log"
 
 	"prodigy/internal/events"
 )
 
-// say makes the log record of an event that somebody may look for. The steps of items that succeed are not told.
-func (t *tracer) say(r events.Record) {
+// logRecord is a log record.
+type logRecord struct {
+	Context  events.TraceContext // the span that it belongs to
+	Time     time.Time
+	Severity log.Severity
+	Name     string // the type of the event
+	Body     string
+	Attrs    []attr
+}
+
+// logRecordOf returns the log record of an event that somebody may look for, without its span. It reports false for
+// other events: a span says them, or they happen to the steps of items that succeed.
+func logRecordOf(r events.Record) (logRecord, bool) {
 	said := events.Say(r)
 	body := said.Clause()
 	item, ofItem := events.ItemOf(r.Event)
 	switch e := r.Event.(type) {
 	case events.StepFailed:
 		if e.ItemID != "" {
-			return // its AgentFailed says so
+			return logRecord{}, false // its AgentFailed says so
 		}
 		body = e.Step + ": " + e.Error
-	case events.StepRetrying, events.StepRetried, events.StepTurn, events.StepSkipped,
-		events.AISessionStarted, events.AgentUsage:
-		return
+	case events.StepRetrying, events.StepSkipped, events.AISessionStarted, events.AgentUsage:
+		return logRecord{}, false
 	case events.AgentStraggling, events.AgentEndedLate, events.SkipRequested:
 		body = item.ID + ": " + said.Line()
 	case events.AgentLost, events.AgentFailed:
@@ -29,11 +39,11 @@ func (t *tracer) say(r events.Record) {
 		body = item.ID + ": " + end.Error
 	default:
 		if events.Subject(e) != "" {
-			return
+			return logRecord{}, false
 		}
 	}
 	if said.Text == "" {
-		return // a span says it
+		return logRecord{}, false
 	}
 	attrs := attrsOf(r.Event)
 	if ofItem {
@@ -43,10 +53,9 @@ func (t *tracer) say(r events.Record) {
 		}
 		attrs = append(of, attrs...)
 	}
-	t.log(logRecord{
-		Context: cmp.Or(t.subject, t.runContext()), Time: r.Time, Severity: severities[said.Grave],
-		Name: events.TypeOf(r.Event), Body: body, Attrs: attrs,
-	})
+	return logRecord{
+		Time: r.Time, Severity: severities[said.Grave], Name: events.TypeOf(r.Event), Body: body, Attrs: attrs,
+	}, true
 }
 
 var severities = map[events.Grave]log.Severity{
@@ -81,4 +90,10 @@ func attrsOf(e events.Event) []attr {
 		attrs = append(attrs, attr{"prodigy.failures", t.ConsecutiveFailures})
 	}
 	return attrs
+}
+
+// attr is an attribute. Value is a string, int, float64, or bool.
+type attr struct {
+	Key   string
+	Value any
 }

@@ -65,6 +65,9 @@ func (d *distribution) add(t time.Duration) {
 	d.n++
 }
 
+// metricsEvery is how often metrics are written to their file, or exported.
+const metricsEvery = 15 * time.Second
+
 // Metrics are the metrics of a job. Counters count what happened in this run; items, their states, and costs are
 // of the whole job. Their methods can be called by several goroutines.
 type Metrics struct {
@@ -72,7 +75,6 @@ type Metrics struct {
 	view     *view.Job
 	attempts map[string]int // that ended, by outcome
 	failures map[string]int // of attempts, by error type
-	retries  map[string]int // by error type
 	letters  int
 	took     distribution // attempts
 	steps    map[string]*distribution
@@ -100,7 +102,7 @@ func newMetrics(workflow string, slots int) *Metrics {
 	v := view.New()
 	v.Workflow, v.MaxParallel = workflow, slots
 	return &Metrics{
-		view: v, attempts: map[string]int{}, failures: map[string]int{}, retries: map[string]int{},
+		view: v, attempts: map[string]int{}, failures: map[string]int{},
 		steps: map[string]*distribution{}, open: map[string][]begun{}, opened: map[string]int{},
 	}
 }
@@ -153,8 +155,6 @@ func (m *Metrics) apply(r events.Record) {
 		m.ended(r.Time, end)
 	}
 	switch e := r.Event.(type) {
-	case events.StepRetrying:
-		m.retries[string(e.ErrorType)]++
 	case events.StepCompleted:
 		if !e.Skipped {
 			m.step(e.Step, time.Duration(e.DurationMS))
@@ -170,9 +170,6 @@ func (m *Metrics) apply(r events.Record) {
 
 // ended counts the end of an attempt. How long those took that were stopped or lost says nothing.
 func (m *Metrics) ended(now time.Time, end events.End) {
-	if end.Action.RunsAgain() {
-		m.retries[string(end.Type)]++
-	}
 	if !end.Ran {
 		return
 	}
@@ -236,7 +233,7 @@ func (m *Metrics) families(now time.Time) []family {
 	}
 	if m.dropped != nil {
 		f.add("prodigy_otel_dropped_total", "What was not exported to OpenTelemetry, by signal.",
-			f.by("signal", m.dropped)...)
+			by(&f, "signal", m.dropped)...)
 	}
 	return f.list
 }
@@ -264,9 +261,9 @@ func (f *families) is(value float64, labels ...string) sample {
 }
 
 // by returns a sample for each count.
-func (f *families) by(label string, counts map[string]int) (list []sample) {
+func by[K ~string](f *families, label string, counts map[K]int) (list []sample) {
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		list = append(list, f.is(float64(counts[name]), label, name))
+		list = append(list, f.is(float64(counts[name]), label, string(name)))
 	}
 	return list
 }
@@ -283,7 +280,7 @@ func (m *Metrics) ofJob(f *families, now time.Time) {
 	f.add("prodigy_job_info", "The job that these metrics are of.", f.is(1, "job_id", v.ID, "mode", v.Mode))
 	var states []sample
 	for _, s := range []view.State{view.Running, view.Completed, view.Failed, view.Paused, view.Cancelled} {
-		states = append(states, f.is(number(v.State == s), "state", string(s)))
+		states = append(states, f.is(oneIf(v.State == s), "state", string(s)))
 	}
 	f.add("prodigy_job_state", "Which state the job is in: 1 for that, 0 for the others.", states...)
 	f.add("prodigy_job_start_time_seconds", "When this run of the job began, in seconds since 1970.",
@@ -306,10 +303,10 @@ func (m *Metrics) ofJob(f *families, now time.Time) {
 }
 
 func (m *Metrics) ofAttempts(f *families) {
-	f.add("prodigy_attempts_total", "Attempts at items that have ended, by outcome.", f.by("outcome", m.attempts)...)
-	f.add("prodigy_attempt_failures_total", "Attempts that failed, by error type.", f.by("error_type", m.failures)...)
+	f.add("prodigy_attempts_total", "Attempts at items that have ended, by outcome.", by(f, "outcome", m.attempts)...)
+	f.add("prodigy_attempt_failures_total", "Attempts that failed, by error type.", by(f, "error_type", m.failures)...)
 	f.add("prodigy_retries_total", "Retries of items and steps, by the error type of the failure before.",
-		f.by("error_type", m.retries)...)
+		by(f, "error_type", m.view.Retried.Types)...)
 	f.add("prodigy_dead_letters_total", "Items that were dead-lettered.", f.is(float64(m.letters)))
 	f.add("prodigy_attempt_duration_seconds", "How long attempts at items took.", f.of(m.took))
 	var steps []sample
@@ -341,9 +338,9 @@ func (m *Metrics) ofLimits(f *families, now time.Time) {
 	f.add("prodigy_rate_wait_seconds_total", "Time in which an item had a slot and waited for its turn of the rate.",
 		f.is(m.waited.Seconds()))
 	f.add("prodigy_starts_held", "Whether nothing starts, by what holds it back: windows, guards, or a person.",
-		f.is(number(v.IsHeld("guards")), "by", "guards"),
-		f.is(number(v.IsHeld(events.ByPerson)), "by", "person"),
-		f.is(number(v.IsHeld("windows")), "by", "windows"))
+		f.is(oneIf(v.IsHeld("guards")), "by", "guards"),
+		f.is(oneIf(v.IsHeld(events.ByPerson)), "by", "person"),
+		f.is(oneIf(v.IsHeld("windows")), "by", "windows"))
 }
 
 // ofBreakers adds how the breakers are that have opened.
@@ -358,7 +355,7 @@ func (m *Metrics) ofBreakers(f *families) {
 	f.add("prodigy_breakers", "How many circuit breakers are open or half-open, of a scope of which one has opened.",
 		states...)
 	f.add("prodigy_breaker_openings_total", "How often a circuit breaker of the scope has opened.",
-		f.by("scope", m.opened)...)
+		by(f, "scope", m.opened)...)
 }
 
 // ofAgents adds what AI agents have used.
@@ -378,7 +375,8 @@ func (m *Metrics) ofAgents(f *families) {
 		f.is(float64(t.Tokens.Output), "kind", "output"))
 }
 
-func number(b bool) float64 {
+// oneIf returns 1 if b is true, else 0.
+func oneIf(b bool) float64 {
 	if b {
 		return 1
 	}

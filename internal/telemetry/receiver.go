@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
+
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 )
 
 // Bounds of the tries to send a message.
@@ -15,19 +19,6 @@ const (
 	maxDelay   = time.Minute
 	sendLimit  = 10 * time.Second // of one try
 )
-
-// permanentError is a failure that another try would not mend.
-type permanentError struct{ error }
-
-func (e *permanentError) Unwrap() error { return e.error }
-
-// laterError is a failure after which the receiver has said when to try again.
-type laterError struct {
-	error
-	after time.Duration
-}
-
-func (e *laterError) Unwrap() error { return e.error }
 
 // receiver is one receiver at work.
 type receiver struct {
@@ -150,4 +141,84 @@ func deliver(ctx context.Context, s Sender, id string, body []byte) error {
 		}
 		delay = min(2*delay, maxDelay)
 	}
+}
+
+// notifier is the receivers of a job at work. Each of them gathers the records that it wants and sends them as one
+// [Message] after the other, on a goroutine of its own, and what is gathered is bounded. The journal has a line before and
+// after each message. After a kill the next run finds there what was not told yet, and sends a message that may have
+// arrived with the same ID again.
+type notifier struct {
+	job      jobs.Job
+	workflow string            // its name
+	told     func(text string) // takes what was given up, in a sentence for people
+	ctx      context.Context   // ends when nobody waits for messages any more
+	cancel   context.CancelFunc
+
+	mu        sync.Mutex
+	receivers []*receiver
+	running   sync.WaitGroup
+	closing   chan struct{}
+}
+
+// newNotifier starts the receivers of a run that begins with a record. Of a resumed job they first look for what earlier
+// runs have not told.
+func newNotifier(job jobs.Job, workflow string, from int64, targets []Target, told func(text string)) *notifier {
+	n := &notifier{job: job, workflow: workflow, told: told, closing: make(chan struct{})}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	for i, t := range targets {
+		n.receivers = append(n.receivers, &receiver{Target: t, n: n, number: i, wake: make(chan struct{}, 1)})
+	}
+	n.running.Go(func() {
+		book, err := openJournal(job)
+		if err != nil {
+			told("no notifications: " + err.Error())
+			return
+		}
+		if from > 1 {
+			all, err := untoldBefore(job, book, targets, from)
+			if err != nil {
+				told("what earlier runs have not told is not told: " + err.Error())
+			}
+			for i, r := range n.receivers {
+				r.untold = all[i]
+			}
+		}
+		var all sync.WaitGroup
+		for _, r := range n.receivers {
+			r.book = book
+			all.Go(r.run)
+		}
+		all.Wait()
+		if err := book.close(); err != nil {
+			told(err.Error())
+		}
+	})
+	return n
+}
+
+// observe takes the next records of the job, in the order of the log. It does not wait for anything.
+func (n *notifier) observe(records []events.Record) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, r := range n.receivers {
+		for _, record := range records {
+			if r.pending.add(record, r.On) {
+				select {
+				case r.wake <- struct{}{}:
+				default:
+				}
+			}
+		}
+	}
+}
+
+// close sends what is left, and returns when that is done, at the latest after patience or when ctx ends.
+// What was not sent then is in the journal.
+func (n *notifier) close(ctx context.Context, patience time.Duration) {
+	close(n.closing)
+	defer context.AfterFunc(ctx, n.cancel)()
+	timer := time.AfterFunc(patience, n.cancel)
+	n.running.Wait()
+	timer.Stop()
+	n.cancel()
 }

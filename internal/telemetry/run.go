@@ -40,14 +40,6 @@ type Config struct {
 	Told func(text string)
 }
 
-// Patience at the end of a run.
-const (
-	notifyPatience = 15 * time.Second // with receivers of notifications
-	flushPatience  = 5 * time.Second  // of the exporter with what is left
-	exportPatience = 7 * time.Second  // with the exporter
-	metricsEvery   = 15 * time.Second // how often metrics are written to their file, or exported
-)
-
 // Run tells the outside of one run of a job. Its methods can be called by several goroutines.
 type Run struct {
 	Notes []string // for people, from before the run
@@ -217,3 +209,10 @@ func (r *Run) endExport() {
 		r.config.Told(r.report.Unsent() + "; prodigy otel " + r.job.ID + " exports the job again")
 	}
 }
+
+// Patience at the end of a run.
+const (
+	notifyPatience = 15 * time.Second // with receivers of notifications
+	flushPatience  = 5 * time.Second  // of the exporter with what is left
+	exportPatience = 7 * time.Second  // with the exporter
+)

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel/log"
-
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 )
@@ -30,22 +28,6 @@ type spanEvent struct {
 	Name  string
 	Time  time.Time
 	Attrs []attr
-}
-
-// attr is an attribute. Value is a string, int, float64, or bool.
-type attr struct {
-	Key   string
-	Value any
-}
-
-// logRecord is a log record.
-type logRecord struct {
-	Context  events.TraceContext // the span that it belongs to
-	Time     time.Time
-	Severity log.Severity
-	Name     string // the type of the event
-	Body     string
-	Attrs    []attr
 }
 
 // tracer makes the spans and log records of a job.
@@ -133,7 +115,10 @@ func (t *tracer) apply(r events.Record) {
 	if end, ok := events.RunEndOf(r.Event); ok {
 		t.runEnded(r.Time, end)
 	}
-	t.say(r)
+	if l, ok := logRecordOf(r); ok {
+		l.Context = cmp.Or(t.subject, t.runContext())
+		t.log(l)
+	}
 }
 
 // runEnded ends a run with its last word. Only one that has failed, or was cancelled, is an error.
@@ -435,14 +420,14 @@ func (t *tracer) ended(r events.Record, end events.End) {
 		return
 	}
 	i = t.item(r, end.Index, end.ID)
-	switch e := r.Event.(type) {
-	case events.AgentFailed:
+	if e, failed := r.Event.(events.AgentFailed); failed {
 		t.failed(r, i, e)
 		return
-	case events.AgentCompleted:
-		t.endAttempt(i, r.Time, "", attr{"process.exit.code", e.ExitCode})
-	case events.AgentReused:
+	}
+	if e, reused := r.Event.(events.AgentReused); reused {
 		i.Attrs = append(i.Attrs, attr{"prodigy.reused.job", e.FromJob})
+	} else if result, ok := events.ResultOf(r.Event); ok {
+		t.endAttempt(i, r.Time, "", attr{"process.exit.code", *result.ExitCode})
 	}
 	if end.Settles {
 		t.settle(end.Index, r.Time, "", "succeeded")
