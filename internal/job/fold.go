@@ -299,6 +299,10 @@ func (s *Fold) Apply(r events.Record) (batch []errorpolicy.BatchError) {
 	}
 	s.Seq, s.Last = r.Seq, r.Time
 	s.Limits.Apply(r, s)
+	s.Circuits.note(s.Working, r.Event)
+	if end, ok := events.RunEndOf(r.Event); ok {
+		s.Ended, s.Reason = State(end.State), end.Reason
+	}
 	switch e := r.Event.(type) {
 	case events.JobStarted:
 		s.Started, s.Seed, s.Mode, s.Workflow, s.Broker = r.Time, e.Seed, e.Mode, e.Workflow, e.Broker
@@ -306,11 +310,8 @@ func (s *Fold) Apply(r events.Record) (batch []errorpolicy.BatchError) {
 	case events.JobResumed:
 		s.resume(r.Time, e)
 	case events.JobCompleted:
-		s.Ended, s.Reason, s.Reducing, s.Cancelled = Completed, e.Reason, false, ""
+		s.Reducing, s.Cancelled = false, ""
 		s.moveHead(e.Head)
-	case events.JobFailed, events.JobPaused, events.JobCancelled:
-		end, _ := events.RunEndOf(e)
-		s.Ended, s.Reason = State(end.State), end.Reason
 	case events.CancelRequested:
 		s.Cancelled = e.By
 	case events.ScaleRequested:
@@ -353,8 +354,6 @@ func (s *Fold) Apply(r events.Record) (batch []errorpolicy.BatchError) {
 	case events.ItemsSelected:
 		s.Total, s.Selected = e.TotalItems, true
 		s.Policy.SetTotal(e.TotalItems)
-	case events.CircuitOpen, events.CircuitHalfOpen, events.CircuitClosed:
-		s.Circuits.note(s.Working, e)
 	case events.QuotaPaused:
 		s.Quotas[e.Gate()] = e
 	case events.QuotaResumed:
@@ -414,12 +413,12 @@ func (s *Fold) applyAgent(r events.Record) (batch []errorpolicy.BatchError) {
 			s.awaitMerge(r, e)
 			break
 		}
-		s.succeed(e.ItemID, e.ItemIndex, r.Seq, false)
+		s.succeed(e.ItemID, e.ItemIndex, r.Seq)
 	case events.AgentReused:
-		s.succeed(e.ItemID, e.ItemIndex, r.Seq, true)
+		s.succeed(e.ItemID, e.ItemIndex, r.Seq)
 	case events.WorktreeMerged:
 		for i, index := range e.ItemIndexes {
-			s.succeed(e.ItemIDs[i], index, r.Seq, false)
+			s.succeed(e.ItemIDs[i], index, r.Seq)
 		}
 		s.Merged += len(e.ItemIndexes)
 		s.moveHead(e.Head)
@@ -472,8 +471,8 @@ func (s *Fold) lose(e events.AgentLost) {
 	s.Losses[index] = l
 }
 
-// succeed gives an item its success, by record seq. A reused one was not run.
-func (s *Fold) succeed(id string, index int, seq int64, reused bool) {
+// succeed gives an item its success, by record seq.
+func (s *Fold) succeed(id string, index int, seq int64) {
 	s.Outcome = seq
 	s.Alike.add("", "")
 	for _, name := range []string{"reduce", "merge"} {
@@ -782,7 +781,7 @@ func (s *Fold) details() int {
 // one label. The breaker of the workflow is not among them, because the policy has it.
 type circuits map[string]map[string]limit.Transition
 
-// note records a circuit event of a phase. The failures in a row are kept from the opening while tests run.
+// note records an event of a phase, if it is a circuit event. The failures in a row are kept from the opening while tests run.
 func (c circuits) note(phase string, e events.Event) {
 	scope, t, ok := events.Transition(e)
 	if !ok || scope == events.WorkflowScope {

@@ -130,6 +130,10 @@ func (x *explainer) apply(r events.Record) {
 		return
 	}
 	x.out.JobID = r.JobID
+	if end, ok := events.EndOf(r.Event); ok {
+		x.attemptEnded(r, end)
+		return
+	}
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
 		x.started(r, e)
@@ -137,17 +141,9 @@ func (x *explainer) apply(r events.Record) {
 		x.stepRetrying(r, e)
 	case events.StepFailed:
 		x.stepFailed(r, e)
-	case events.AgentCompleted, events.AgentReused:
-		x.succeeded(r)
-	case events.AgentFailed:
-		x.failed(r, e)
-	case events.AgentInterrupted, events.AgentLost:
-		x.givenBack(r)
 	case events.AgentDuplicated:
 		x.attempt, x.placed = e.Attempt, ""
 		x.tell(r)
-	case events.AgentSuperseded:
-		x.superseded(r, e)
 	case events.AgentPlaced:
 		x.placed = events.OnWorker(e.Node, e.Host, 0)
 		x.tell(r)
@@ -170,6 +166,28 @@ func (x *explainer) apply(r events.Record) {
 	}
 }
 
+// attemptEnded adds the end of an attempt, or of the item without one.
+func (x *explainer) attemptEnded(r events.Record, end events.End) {
+	if e, failed := r.Event.(events.AgentFailed); failed {
+		x.failed(r, e)
+		return
+	}
+	if e, superseded := r.Event.(events.AgentSuperseded); superseded {
+		x.superseded(r, e)
+		return
+	}
+	switch {
+	case end.How.GivenBack():
+		x.givenBack(r)
+	case end.Settles:
+		x.out.Status, x.letter = Succeeded, false
+		x.tell(r)
+	default:
+		x.out.Status, x.done = Merging, r.Time
+		x.tell(r, "changes waiting to merge"+x.behind())
+	}
+}
+
 // tell adds what an event says by itself, and further reasons.
 func (x *explainer) tell(r events.Record, why ...string) {
 	s := events.Say(r)
@@ -178,16 +196,6 @@ func (x *explainer) tell(r events.Record, why ...string) {
 		reasons = append([]string{then}, reasons...)
 	}
 	x.add(r, s.Clause(), reasons...)
-}
-
-func (x *explainer) succeeded(r events.Record) {
-	if end, _ := events.EndOf(r.Event); end.Settles {
-		x.out.Status, x.letter = Succeeded, false
-		x.tell(r)
-		return
-	}
-	x.out.Status, x.done = Merging, r.Time
-	x.tell(r, "changes waiting to merge"+x.behind())
 }
 
 // givenBack adds the end of an attempt that is no failure.
@@ -494,12 +502,13 @@ func (x *explainer) jobEvent(r events.Record) {
 	switch e := r.Event.(type) {
 	case events.WorktreeMerged:
 		x.merged(r, e)
-	case events.PauseRequested, events.ContinueRequested:
-		x.paused(r)
 	case events.RetryNowRequested:
 		x.retryNow(r, e)
 	case events.JobResumed:
 		x.resumed(r, e)
+	}
+	if h, ok := events.HoldOf(r.Event); ok && h.Name == events.ByPerson {
+		x.paused(r)
 	}
 	if end, ok := events.RunEndOf(r.Event); ok {
 		x.over(r, State(end.State), ends[State(end.State)]+end.Reason)
