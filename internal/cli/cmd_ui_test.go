@@ -37,7 +37,7 @@ func TestTheAddressThatIsPrintedShowsTheJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.Body.Close() != nil || !strings.Contains(string(body), "There are no jobs yet") {
+	if err != nil || resp.Body.Close() != nil || !strings.Contains(string(body), "No jobs yet") {
 		t.Errorf("the page is %q (%v)", body, err)
 	}
 	if resp.Request.URL.RawQuery != "" {

@@ -67,7 +67,7 @@ func TestADeadLetterIsRunAgainFromTheBrowser(t *testing.T) {
 			t.Errorf("%s shows a secret: %s", path, page)
 		}
 	}
-	if _, letters := person.get(job + "/letters"); !strings.Contains(letters, "There are no dead letters.") {
+	if _, letters := person.get(job + "/letters"); !strings.Contains(letters, "No dead letters.") {
 		t.Errorf("the dead letters are %s", letters)
 	}
 }

@@ -17,12 +17,12 @@ func (s *Server) act(kind ActionKind) http.HandlerFunc {
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
 		if err := r.ParseForm(); err != nil {
-			s.refuse(w, r, http.StatusBadRequest, "The form cannot be read.")
+			s.refuse(w, r, http.StatusBadRequest, "Invalid form data.")
 			return
 		}
 		if !same(r.PostForm.Get("token"), s.form) {
 			s.refuse(w, r, http.StatusForbidden,
-				"The form lacks its token: the page was made by an earlier prodigy ui. Go back, load it again, and press the button there.")
+				"This page is out of date. Go back, reload it, and try again.")
 			return
 		}
 		place, err := s.Data.Find(r.PathValue("job"))
@@ -44,13 +44,13 @@ func (s *Server) act(kind ActionKind) http.HandlerFunc {
 			if len(a.Items) == 1 {
 				next = itemURL(place.ID, "items", a.Items[0]) // where its state is
 			} else if kind == Skip && len(a.Items) == 0 {
-				s.refuse(w, r, http.StatusBadRequest, "No item is named.")
+				s.refuse(w, r, http.StatusBadRequest, "No item selected.")
 				return
 			}
 		case Scale:
 			if a.Slots, err = strconv.Atoi(strings.TrimSpace(r.PostForm.Get("slots"))); err != nil || a.Slots < 1 {
 				s.refuse(w, r, http.StatusBadRequest,
-					"The number of slots is a number from 1 on. Pause has nothing start.")
+					"Slots must be at least 1. To run nothing, use Pause.")
 				return
 			}
 		}

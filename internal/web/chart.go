@@ -117,7 +117,7 @@ func (p *plot) throughput() chart {
 	}
 	c.curve("waits", waits)
 	c.curve("rate", rates)
-	c.Name = fmt.Sprintf("Finished attempts over time, at most %d in %s", most, roughly(each))
+	c.Name = fmt.Sprintf("Finished attempts over time (max %d per %s)", most, roughly(each))
 	c.reaches(float64(most))
 	if waiting > 1 {
 		c.Labels = append(c.Labels, label{X: width + 3, Y: scaleHeight, Text: scaleText(float64(waiting))})
@@ -194,7 +194,7 @@ func (p *plot) slots(periods []view.Period, pauses []view.Pause) chart {
 			c.Rects = append(c.Rects, p.attempt(s, y, row-1)...)
 		}
 	}
-	c.Name = fmt.Sprintf("What each of %d slots did over time", len(lanes))
+	c.Name = fmt.Sprintf("Slot usage over time (%d slots)", len(lanes))
 	if n := len(p.nodes); n > 0 {
 		c.Name += fmt.Sprintf(", by worker: %d", n)
 	}
@@ -236,7 +236,7 @@ func (t *tally) text(node string) string {
 		text += fmt.Sprintf(", %d lost", t.lost)
 	}
 	if t.back > 0 {
-		text += fmt.Sprintf(", %d given back or stopped", t.back)
+		text += fmt.Sprintf(", %d returned or stopped", t.back)
 	}
 	return text
 }
@@ -275,7 +275,7 @@ func (p *plot) attempt(s span, y, h float64) []rect {
 		from, to := p.x(w.From), p.x(min(w.To, s.To))
 		list = append(list, rect{
 			X: from, Y: y + h/4, W: max(to-from, 0.5), H: h / 2, Class: "gap",
-			Title: fmt.Sprintf("%s waits %s for the next try of a step", s.ItemID,
+			Title: fmt.Sprintf("%s waiting %s to retry a step", s.ItemID,
 				exactly(w.To-w.From)),
 		})
 	}

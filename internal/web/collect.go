@@ -219,7 +219,7 @@ func (p *plot) queued(r events.Record, now time.Duration, depth int, verify *vie
 		if p.job.Unmerged() == depth {
 			break
 		}
-		class, what := "again", "was not taken: "+string(e.ErrorType)
+		class, what := "again", "rejected: "+string(e.ErrorType)
 		if e.ErrorType == retry.TypeMergeConflict {
 			class, what = "bad", e.Error
 		}

@@ -65,9 +65,9 @@ func TestCommandsStandWithTheirAttempt(t *testing.T) {
 		got = append(got, strings.Join(words, " "))
 	}
 	want := []string{
-		"2 running, 1 entries: two (done, open false) three (has no end, open true)",
+		"2 running, 1 entries: two (done, open false) three (not finished, open true)",
 		"1 failed, 2 entries: again (exit code 3, open false)",
-		"1 stopped, 3 entries: one (has no end, open false)",
+		"1 stopped, 3 entries: one (not finished, open false)",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -69,7 +69,7 @@ func (p *plot) mergeQueue() chart {
 		depth.add(xOf(i+1), y)
 	}
 	c.curve("waits", depth)
-	c.Name = fmt.Sprintf("Merges over time, at most %d items waiting", most)
+	c.Name = fmt.Sprintf("Merge queue over time (max %d waiting)", most)
 	return c
 }
 

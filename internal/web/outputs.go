@@ -40,7 +40,7 @@ type command struct {
 func (c command) Outcome() string {
 	switch {
 	case c.End == nil:
-		return "has no end"
+		return "not finished"
 	case c.End.Stopped:
 		return "stopped"
 	case c.End.Failed && c.End.ExitCode > 0:
@@ -197,7 +197,7 @@ func writeOutput(out *bufio.Writer, entries iter.Seq2[outputs.Entry, error], mor
 	var before outputs.Source
 	for e, err := range entries {
 		if err != nil {
-			_, _ = fmt.Fprintf(out, "\n[damaged, and passed over: %v]\n", err)
+			_, _ = fmt.Fprintf(out, "\n[damaged data skipped: %v]\n", err)
 			continue
 		}
 		if e.Source != before {
@@ -209,18 +209,18 @@ func writeOutput(out *bufio.Writer, entries iter.Seq2[outputs.Entry, error], mor
 			_, _ = fmt.Fprintf(out, "%s, try %d\n", e.Step, max(e.Try, 1))
 		}
 		if e.Missing > 0 {
-			_, _ = fmt.Fprintf(out, "\n[%d bytes left out]\n", e.Missing)
+			_, _ = fmt.Fprintf(out, "\n[%d bytes omitted]\n", e.Missing)
 		}
 		for _, p := range e.Printed {
 			_, _ = out.Write(bytes.ToValidUTF8(p.Text, []byte("\ufffd")))
 			left -= len(p.Text)
 		}
 		if left < 0 {
-			_, _ = fmt.Fprintf(out, "\n[there is more: %s]\n", more)
+			_, _ = fmt.Fprintf(out, "\n[truncated; more: %s]\n", more)
 			break
 		}
 	}
 	if before == (outputs.Source{}) {
-		_, _ = fmt.Fprintln(out, "no output of this is kept")
+		_, _ = fmt.Fprintln(out, "output was not kept")
 	}
 }

@@ -127,7 +127,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	s.write(w, r, code, page{Title: http.StatusText(code), Name: "error", Data: err.Error()})
 }
 
-var errNoItem = errors.New("there is no such item")
+var errNoItem = errors.New("item not found")
 
 // complete fills in what all pages have.
 func (s *Server) complete(p page, r *http.Request) page {
@@ -164,8 +164,8 @@ func (s *Server) refusal(r *http.Request) error {
 }
 
 var (
-	errReadOnly = errors.New("this server only shows jobs: it was started with --read-only")
-	errRemote   = errors.New("only a browser on the machine of the server can start something")
+	errReadOnly = errors.New("this server is read-only (--read-only)")
+	errRemote   = errors.New("actions are allowed only from a browser on the server's machine")
 	errNotMine  = errors.New("the job belongs to another user")
 )
 

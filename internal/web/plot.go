@@ -196,8 +196,8 @@ var classes = [...]struct{ class, word string }{
 	succeeded: {"ok", "succeeded"},
 	retried:   {"again", "failed (retried)"},
 	failed:    {"bad", "failed"},
-	stopped:   {"stopped", "was stopped, or running when prodigy died"},
-	lost:      {"stopped", "was lost with its worker"},
+	stopped:   {"stopped", "interrupted, or running when prodigy crashed"},
+	lost:      {"stopped", "lost with its worker"},
 
 	unended: {"unended", "is running"},
 }

@@ -53,8 +53,8 @@ func (p *plot) limitCharts() []chart {
 			X: p.x(c.at), W: 3, H: atOnce.Height, Class: "change", Title: "after " + roughly(c.at) + ": " + c.text,
 		})
 	}
-	atOnce.Name = fmt.Sprintf("Agents at once and their limit over time, at most %d", most)
-	starts.Name = fmt.Sprintf("Starts in a second over time, at most %.3g", fastest)
+	atOnce.Name = fmt.Sprintf("Running items and concurrency limit over time (max %d)", most)
+	starts.Name = fmt.Sprintf("Starts per second over time (max %.3g)", fastest)
 	atOnce.reaches(float64(most))
 	starts.reaches(fastest)
 	return []chart{atOnce, starts}
@@ -89,7 +89,7 @@ func (p *plot) breakers(periods []view.Period) (c *chart, more int) {
 	const row = 20.0
 	drawn := p.chart(row * float64(len(rows)))
 	c, at := &drawn, map[id]float64{}
-	c.Name = fmt.Sprintf("When %d circuit breakers were open over time", len(rows))
+	c.Name = fmt.Sprintf("Open circuit breakers over time (%d)", len(rows))
 	for i, one := range rows {
 		y := row * float64(i)
 		at[one] = y

@@ -130,8 +130,8 @@ func TestSlotsOfAFleetAreGroupedByWorker(t *testing.T) {
 	s.at(4*time.Second, events.AgentInterrupted{ItemID: "e", ItemIndex: 4, Attempt: 1}) // it never came to a worker
 	page := pageOf(t, s.source())
 	for _, want := range []string{
-		"attic: 2 attempts, 2 lost<", "desk on host vm-7: 2 attempts, 1 given back or stopped<", "What each of 4 slots did over time, by worker: 2",
-		"c, attempt 1 on desk, slot 1 succeeded after 500ms", "b, attempt 1 on attic, slot 1 was lost with its worker after 2s", "d, attempt 1 on attic was lost with its worker after 3s",
+		"attic: 2 attempts, 2 lost<", "desk on host vm-7: 2 attempts, 1 returned or stopped<", "Slot usage over time (4 slots), by worker: 2",
+		"c, attempt 1 on desk, slot 1 succeeded after 500ms", "b, attempt 1 on attic, slot 1 lost with its worker after 2s", "d, attempt 1 on attic lost with its worker after 3s",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not have %q", want)
@@ -165,7 +165,7 @@ func TestEachAttemptIsDrawnWithItsOutcome(t *testing.T) {
 	}
 	want := []string{
 		"a, attempt 1 succeeded after 1s", "b, attempt 1 failed (retried) after 2s",
-		"b, attempt 2 was stopped, or running when prodigy died after 0s", "b, attempt 3 failed after 1s",
+		"b, attempt 2 interrupted, or running when prodigy crashed after 0s", "b, attempt 3 failed after 1s",
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -199,7 +199,7 @@ func TestOutputsAreFolded(t *testing.T) {
 		t.Errorf("asked for %+v, want %+v", asked, want)
 	}
 	for text, n := range map[string]int{
-		"<script": 0, "what it printed: the last 1 lines, 3 before": 2, "what it printed, the end": 1, `class="stderr">s ! &lt;/pre&gt;`: 2,
+		"<script": 0, "output: the last 1 lines, 3 before": 2, "output, the end": 1, `class="stderr">s ! &lt;/pre&gt;`: 2,
 		"seventh &lt;7&gt;": 2, "out &lt;/pre&gt;": 1, "first": 0, `<pre class="stderr">err</pre>`: 1, strings.Repeat("x", tailShown): 0,
 	} {
 		if got := strings.Count(page, text); got != n {
@@ -265,7 +265,7 @@ func TestWhatRunsIsDrawnUntilNow(t *testing.T) {
 	s.at(time.Second, events.AgentStarted{ItemID: "b", ItemIndex: 1, Attempt: 1, Worker: 2})
 	s.at(2*time.Second, events.AgentCompleted{ItemID: "b", ItemIndex: 1, Attempt: 1})
 	src := s.source()
-	for state, want := range map[string]string{"running": "a, attempt 1 is running after 9s", "killed": "a, attempt 1 was stopped, or running when prodigy died after 1s"} {
+	for state, want := range map[string]string{"running": "a, attempt 1 is running after 9s", "killed": "a, attempt 1 interrupted, or running when prodigy crashed after 1s"} {
 		src.State, src.Made = state, began.Add(10*time.Second)
 		if page := pageOf(t, src); !strings.Contains(page, "<title>"+want+"</title>") {
 			t.Errorf("%s: there is no %q", state, want)
@@ -413,7 +413,7 @@ func TestTheRatesOfAWorkflowAreDrawn(t *testing.T) {
 	s.at(9*time.Second, events.AgentCompleted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, DurationMS: events.Millis(2 * time.Second)})
 	s.at(10*time.Second, events.JobCompleted{})
 	page := pageOf(t, s.source())
-	for _, want := range []string{"20 allowed", "40 allowed", "at most 40\"", "The workflow allows 20/s, step call: 3/s for each ${item.host}, 40/s."} {
+	for _, want := range []string{"20 allowed", "40 allowed", "(max 40)\"", "The workflow allows 20/s, step call: 3/s for each ${item.host}, 40/s."} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is not in the page", want)
 		}
@@ -493,7 +493,7 @@ func TestChartsOfLimitsStaySmall(t *testing.T) {
 	}
 	s.at(time.Hour, events.JobCompleted{})
 	_, charts, err := chartsOf(s.source().Records, time.Time{})
-	if err != nil || len(charts) > 400_000 || !strings.Contains(string(charts), "And 960 more that were so for less time") {
+	if err != nil || len(charts) > 400_000 || !strings.Contains(string(charts), "And 960 more with less time") {
 		t.Errorf("%d bytes, %v", len(charts), err)
 	}
 }

@@ -81,11 +81,11 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case !slices.Contains(s.Hosts, r.Host):
 			http.Error(w, "this server does not serve "+r.Host, http.StatusMisdirectedRequest)
 		case !sameOrigin(r):
-			http.Error(w, "requests from other sites are not allowed", http.StatusForbidden)
+			http.Error(w, "cross-site requests are not allowed", http.StatusForbidden)
 		case r.Method == http.MethodGet && s.isToken(r.URL.Query().Get("token")):
 			s.welcome(w, r)
 		case !s.known(r):
-			http.Error(w, "the token is missing: open the address that prodigy ui printed", http.StatusUnauthorized)
+			http.Error(w, "missing token: open the URL printed by prodigy ui", http.StatusUnauthorized)
 		default:
 			next.ServeHTTP(w, r)
 		}

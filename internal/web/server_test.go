@@ -224,7 +224,7 @@ func TestOutputsAreShownAsText(t *testing.T) {
 		t.Errorf("there is no link to the output in %s", page)
 	}
 	code, all := s.get(t, itemURL(s.job.ID, "output", evil), func(r *http.Request) { r.Header.Set("Accept", "*/*") })
-	if code != http.StatusOK || !strings.Contains(all, evil+"\ufffd\n") || !strings.Contains(all, "second") || !strings.Contains(all, "[5 bytes left out]") {
+	if code != http.StatusOK || !strings.Contains(all, evil+"\ufffd\n") || !strings.Contains(all, "second") || !strings.Contains(all, "[5 bytes omitted]") {
 		t.Errorf("got %d %q, want both attempts", code, all)
 	}
 	_, one := s.get(t, itemURL(s.job.ID, "output", evil)+"&attempt=2", nil)
