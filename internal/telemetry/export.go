@@ -91,6 +91,7 @@ func Export(ctx context.Context, o Options) (Report, error) {
 	return x.report(), err
 }
 
+// closed reports whether a channel is closed, of one that nothing is sent on.
 func closed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -102,36 +103,59 @@ func closed(c <-chan struct{}) bool {
 
 // exporter is the SDK at work for one job.
 type exporter struct {
-	o      Options
-	tracer *tracer
-	counts *Metrics
-	began  time.Time // of the job
+	// What to export, and until when.
+	o Options
 
+	tracer *tracer
+
+	// The metrics of the records that were read. They are not those of Options.Metrics, which a run that is
+	// exported may serve at the same time, and which know what no record has.
+	counts *Metrics
+
+	// The time of the first record of the job, from which the counters count. Guarded by mu, as the SDK reads
+	// metrics on a goroutine of its own.
+	began time.Time
+
+	// What was sent of each signal.
 	spans, logs, points gate
 
-	traces   *sdktrace.TracerProvider
+	// The providers of the SDK. Each is nil if the environment turns its signal off.
+	traces *sdktrace.TracerProvider
+
 	metering *sdkmetric.MeterProvider
 	logging  *sdklog.LoggerProvider
 	spanner  trace.Tracer
 	logger   log.Logger
 
-	sending context.Context // when it ends, nothing is sent any more
+	// When it ends, nothing is sent any more.
+	sending context.Context
 
-	seq  int64
-	said time.Time // when what was lost was counted last
+	// The record that is being applied. What ends with one before Options.From is not exported.
+	seq int64
 
-	mu   sync.Mutex
-	last time.Time // of the last record
+	// When what was lost was counted last, which is done once in a second.
+	said time.Time
+
+	mu sync.Mutex
+
+	// The time of the last record, for the metrics of a job that is not being run. Guarded by mu.
+	last time.Time
 }
 
 // gate counts what is sent of a signal, and lets nothing through for some time when the collector did not take it.
 type gate struct {
 	x *exporter
 
-	mu    sync.Mutex
+	mu sync.Mutex
+
+	// How many there were, and what became of them. Guarded by mu, as all below.
 	count Count
-	err   error
-	away  time.Time // until when nothing is sent
+
+	// The last error of the collector; nil if it took everything.
+	err error
+
+	// Until when nothing is sent, since the collector did not take a batch.
+	away time.Time
 }
 
 var (
@@ -139,6 +163,7 @@ var (
 	errSlow = errors.New("the collector did not answer in time")
 )
 
+// made counts one more span or log record that is handed to the SDK.
 func (g *gate) made() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -173,26 +198,31 @@ func (g *gate) send(ctx context.Context, n int, do func(context.Context) error) 
 	return err
 }
 
+// get returns the counts so far, and the last error of the collector.
 func (g *gate) get() (Count, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.count, g.err
 }
 
+// spanGate lets the spans of the SDK through its gate.
 type spanGate struct {
 	sdktrace.SpanExporter
 	*gate
 }
 
+// ExportSpans implements sdktrace.SpanExporter.
 func (g spanGate) ExportSpans(ctx context.Context, list []sdktrace.ReadOnlySpan) error {
 	return g.send(ctx, len(list), func(ctx context.Context) error { return g.SpanExporter.ExportSpans(ctx, list) })
 }
 
+// logGate lets the log records of the SDK through its gate.
 type logGate struct {
 	sdklog.Exporter
 	*gate
 }
 
+// Export implements sdklog.Exporter.
 func (g logGate) Export(ctx context.Context, list []sdklog.Record) error {
 	return g.send(ctx, len(list), func(ctx context.Context) error { return g.Exporter.Export(ctx, list) })
 }
@@ -248,6 +278,8 @@ func optionsOf[O any](e Environ, signal string, retries O, endpoint func(string)
 	return options
 }
 
+// openTraces prepares the export of spans, unless the environment turns it off. Spans are made faster than they
+// are sent while an old job is exported, so the batcher blocks when its queue is full instead of dropping spans.
 func (x *exporter) openTraces(ctx context.Context, env Environ, res *resource.Resource) error {
 	if !env.exports("TRACES") {
 		return nil
@@ -266,6 +298,7 @@ func (x *exporter) openTraces(ctx context.Context, env Environ, res *resource.Re
 	return nil
 }
 
+// openMetrics prepares the export of metrics, unless the environment turns it off. The SDK reads them by Produce.
 func (x *exporter) openMetrics(ctx context.Context, env Environ, res *resource.Resource) error {
 	if !env.exports("METRICS") {
 		return nil
@@ -284,11 +317,13 @@ func (x *exporter) openMetrics(ctx context.Context, env Environ, res *resource.R
 	return nil
 }
 
+// metricGate lets the metrics of the SDK through its gate, as one thing for each time that they are read.
 type metricGate struct {
 	sdkmetric.Exporter
 	*gate
 }
 
+// openLogs prepares the export of log records, unless the environment turns it off.
 func (x *exporter) openLogs(ctx context.Context, env Environ, res *resource.Resource) error {
 	if !env.exports("LOGS") {
 		return nil
@@ -353,6 +388,7 @@ func (x *exporter) close(ctx context.Context) {
 	x.o.Metrics.drop(x.report())
 }
 
+// report returns what was exported until now. Metrics are not in it: those that come later say the same and more.
 func (x *exporter) report() Report {
 	var r Report
 	var spans, logs error
@@ -372,11 +408,13 @@ type wanted struct{}
 // derived gives spans the names that their jobs give them.
 type derived struct{}
 
+// NewIDs implements sdktrace.IDGenerator, for a span that begins a trace.
 func (derived) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	c, _ := ctx.Value(wanted{}).(events.TraceContext)
 	return c.Trace, c.Span
 }
 
+// NewSpanID implements sdktrace.IDGenerator, for a span within a trace.
 func (derived) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	c, _ := ctx.Value(wanted{}).(events.TraceContext)
 	return c.Span
@@ -392,6 +430,7 @@ func within(ctx context.Context, c events.TraceContext) context.Context {
 	}))
 }
 
+// span hands a span that has ended to the SDK, which sends it with others. It is called by the tracer.
 func (x *exporter) span(s span) {
 	if x.spanner == nil || x.seq < x.o.From {
 		return
@@ -411,6 +450,7 @@ func (x *exporter) span(s span) {
 	span.End(trace.WithTimestamp(s.End))
 }
 
+// log hands a log record to the SDK. It is called by the tracer.
 func (x *exporter) log(l logRecord) {
 	if x.logger == nil || x.seq < x.o.From {
 		return
@@ -427,6 +467,7 @@ func (x *exporter) log(l logRecord) {
 	x.logger.Emit(within(context.Background(), l.Context), r)
 }
 
+// attributes returns attributes as the SDK has them. It panics if a value is of a type that attr does not allow.
 func attributes(list []attr) []attribute.KeyValue {
 	var all []attribute.KeyValue
 	for _, a := range list {

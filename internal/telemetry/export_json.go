@@ -83,6 +83,7 @@ func encodeJSON(m proto.Message) ([]byte, error) {
 	return json.Marshal(tree)
 }
 
+// hexIDs replaces the base64 of the names of traces and spans in a tree of JSON by hexadecimal digits.
 func hexIDs(tree any) error {
 	switch v := tree.(type) {
 	case []any:

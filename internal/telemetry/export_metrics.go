@@ -74,6 +74,7 @@ func otelName(prometheus string) (name, unit string) {
 	return name, ""
 }
 
+// dataPoints returns the samples of a counter or a gauge. A gauge has no beginning, and began is zero for it.
 func dataPoints(f family, began, now time.Time) []metricdata.DataPoint[float64] {
 	var list []metricdata.DataPoint[float64]
 	for _, s := range f.samples {
@@ -85,6 +86,7 @@ func dataPoints(f family, began, now time.Time) []metricdata.DataPoint[float64] 
 	return list
 }
 
+// attributesOf returns the labels of a sample as attributes.
 func attributesOf(s sample) attribute.Set {
 	var all []attribute.KeyValue
 	for _, l := range s.labels {

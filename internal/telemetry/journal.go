@@ -24,29 +24,46 @@ const (
 
 // line is a line of the journal.
 type line struct {
-	Receiver int             `json:"receiver"` // its number in the workflow, from 0
-	ID       string          `json:"id"`       // of the message
-	State    state           `json:"state"`
-	From     int64           `json:"from"` // the records of the first and the last event of the message
-	To       int64           `json:"to"`
-	Time     time.Time       `json:"time,omitzero"`
-	Error    string          `json:"error,omitempty"` // of one that was given up
-	Body     json.RawMessage `json:"body,omitempty"`  // the same
+	// The number of the receiver in the workflow, from 0.
+	Receiver int `json:"receiver"`
+
+	// The ID of the message. The lines before and after a message have the same.
+	ID string `json:"id"`
+
+	State state `json:"state"`
+
+	// The records of the first and the last event of the message.
+	From int64 `json:"from"`
+
+	To   int64     `json:"to"`
+	Time time.Time `json:"time,omitzero"`
+
+	// Why a message was given up.
+	Error string `json:"error,omitempty"`
+
+	// The message itself, of one that was given up, so that it can be sent again without the log.
+	Body json.RawMessage `json:"body,omitempty"`
 }
 
 // mark is how far a receiver is.
 type mark struct {
-	told    int64 // everything up to this record was told, or given up
-	sending line  // what was on the way when the journal ends; its zero value: nothing
+	// Everything up to this record was told, or given up.
+	told int64
+
+	// What was on the way when the journal ended. Its zero value means nothing.
+	sending line
 }
 
 // journal is the file of what was sent. Its lines are not synced: after a loss of power a message may be sent again.
 type journal struct {
-	mu    sync.Mutex
-	file  *os.File
+	mu   sync.Mutex
+	file *os.File
+
+	// How far each receiver is, by its number in the workflow. Guarded by mu, as the file.
 	marks map[int]mark
 }
 
+// openJournal opens the journal of a job, or begins one. The job must be locked: nobody else may write to it.
 func openJournal(job jobs.Job) (*journal, error) {
 	j := &journal{marks: map[int]mark{}}
 	lines, err := readJournal(job)
@@ -88,6 +105,7 @@ func readJournal(job jobs.Job) ([]line, error) {
 	return lines, scanner.Err()
 }
 
+// apply updates how far the receiver of a line is.
 func (j *journal) apply(l line) {
 	m := j.marks[l.Receiver]
 	if l.State == sending {
@@ -105,6 +123,7 @@ func (j *journal) mark(receiver int) mark {
 	return j.marks[receiver]
 }
 
+// write appends a line. Goroutines of several receivers call it.
 func (j *journal) write(l line) error {
 	data, err := json.Marshal(l)
 	if err != nil {
@@ -119,4 +138,5 @@ func (j *journal) write(l line) error {
 	return nil
 }
 
+// close closes the file. Nothing may be written any more.
 func (j *journal) close() error { return j.file.Close() }

@@ -10,12 +10,17 @@ import (
 
 // logRecord is a log record.
 type logRecord struct {
-	Context  events.TraceContext // the span that it belongs to
+	// The span that the record belongs to. logRecordOf leaves it empty, since the tracer knows it.
+	Context events.TraceContext
+
 	Time     time.Time
 	Severity log.Severity
-	Name     string // the type of the event
-	Body     string
-	Attrs    []attr
+
+	// The type of the event, such as AgentFailed.
+	Name string
+
+	Body  string
+	Attrs []attr
 }
 
 // logRecordOf returns the log record of an event that somebody may look for, without its span. It reports false for
@@ -63,7 +68,8 @@ var severities = map[events.Grave]log.Severity{
 	events.Odd: log.SeverityWarn, events.Bad: log.SeverityError,
 }
 
-// attrsOf returns what an event has besides its item.
+// attrsOf returns the attributes of an event besides those of its item. Most events have none: their sentence says
+// all.
 func attrsOf(e events.Event) []attr {
 	switch e := e.(type) {
 	case events.AgentFailed:

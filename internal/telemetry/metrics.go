@@ -26,9 +26,12 @@ const (
 // family is a metric with its samples. Its name follows the conventions of Prometheus, with the unit at its end.
 type family struct {
 	name, help string
-	samples    []sample
+
+	// The values, at least one. All have the label workflow.
+	samples []sample
 }
 
+// kind returns the kind of the metric, which its name and its samples tell. A family has at least one sample.
 func (f family) kind() kind {
 	switch {
 	case f.samples[0].counts != nil:
@@ -43,6 +46,8 @@ func (f family) kind() kind {
 type sample struct {
 	labels []label
 	value  float64
+
+	// The distribution of a histogram. It is nil for a counter or a gauge, which have a value.
 	counts *distribution
 }
 
@@ -58,6 +63,7 @@ type distribution struct {
 // bounds of durations, in seconds. They reach from a small command to an agent of an hour.
 var bounds = [...]float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
 
+// add counts a duration. A negative one, of a clock that was set back, adds nothing to the sum.
 func (d *distribution) add(t time.Duration) {
 	i, _ := slices.BinarySearch(bounds[:], t.Seconds())
 	d.counts[i]++
@@ -71,17 +77,38 @@ const metricsEvery = 15 * time.Second
 // Metrics are the metrics of a job. Counters count what happened in this run; items, their states, and costs are
 // of the whole job. Their methods can be called by several goroutines.
 type Metrics struct {
-	mu       sync.Mutex
-	view     *view.Job
-	attempts map[string]int // that ended, by outcome
-	failures map[string]int // of attempts, by error type
-	letters  int
-	took     distribution // attempts
-	steps    map[string]*distribution
-	open     map[string][]begun // steps of attempts that run, by item
-	opened   map[string]int     // by scope of the breaker
-	waited   time.Duration      // for a turn of the rate
-	dropped  map[string]int     // by signal; nil if nothing is exported
+	mu sync.Mutex
+
+	// The job after the records so far. It has what is known of the job as a whole, such as the states of its
+	// items.
+	view *view.Job
+
+	// How many attempts have ended in this run, by outcome.
+	attempts map[string]int
+
+	// How many attempts have failed in this run, by error type.
+	failures map[string]int
+
+	// How many items were dead-lettered in this run.
+	letters int
+
+	// How long the attempts took that ended by themselves.
+	took distribution
+
+	// How long steps took, by name: those of phases by their records, those of items by Step.
+	steps map[string]*distribution
+
+	// The steps of attempts that run, by item, in the order in which they began.
+	open map[string][]begun
+
+	// How often circuit breakers have opened in this run, by their scope.
+	opened map[string]int
+
+	// How long items have waited for a turn of the rate. The log does not have it.
+	waited time.Duration
+
+	// How much was not exported, by signal. It is nil if nothing is exported.
+	dropped map[string]int
 }
 
 // begun is a step that has begun.
@@ -150,6 +177,7 @@ func (m *Metrics) observe(records []events.Record) {
 	}
 }
 
+// apply takes the next record. The caller holds mu.
 func (m *Metrics) apply(r events.Record) {
 	if end, ok := events.EndOf(r.Event); ok {
 		m.ended(r.Time, end)
@@ -206,6 +234,7 @@ func (m *Metrics) endSteps(itemID string, at time.Time, count bool) {
 	m.open[itemID] = list[n:]
 }
 
+// step counts how long a step took, under its name, or with the others once there are stepsKept names.
 func (m *Metrics) step(name string, took time.Duration) {
 	if m.steps[name] == nil {
 		if len(m.steps) >= stepsKept {
@@ -275,6 +304,7 @@ func (f *families) of(d distribution, labels ...string) sample {
 	return s
 }
 
+// ofJob adds what the job is, its state, and the numbers of its items.
 func (m *Metrics) ofJob(f *families, now time.Time) {
 	v := m.view
 	f.add("prodigy_job_info", "The job that these metrics are of.", f.is(1, "job_id", v.ID, "mode", v.Mode))
@@ -302,6 +332,7 @@ func (m *Metrics) ofJob(f *families, now time.Time) {
 	f.add("prodigy_items", "Items of the job, by their state.", items...)
 }
 
+// ofAttempts adds what became of the attempts, and how long they and their steps took.
 func (m *Metrics) ofAttempts(f *families) {
 	f.add("prodigy_attempts_total", "Attempts at items that have ended, by outcome.", by(f, "outcome", m.attempts)...)
 	f.add("prodigy_attempt_failures_total", "Attempts that failed, by error type.", by(f, "error_type", m.failures)...)
@@ -316,6 +347,7 @@ func (m *Metrics) ofAttempts(f *families) {
 	f.add("prodigy_step_duration_seconds", "How long steps took, with their retries and the waits for them.", steps...)
 }
 
+// ofLimits adds how much may run and start, and what holds starts back.
 func (m *Metrics) ofLimits(f *families, now time.Time) {
 	v := m.view
 	slots := v.MaxParallel

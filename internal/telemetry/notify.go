@@ -86,17 +86,30 @@ func untoldBefore(job jobs.Job, book *journal, targets []Target, before int64) (
 
 // gathered is what a message is made of.
 type gathered struct {
-	id       string // of the message, if it may have been sent before
-	counts   map[workflow.Moment]int
-	events   []json.RawMessage
-	lines    []string // for people
-	total    int
+	// The ID of the message, if it may have been sent before. By default it is made of the last record.
+	id string
+
+	counts map[workflow.Moment]int
+
+	// The first maxEvents events, as lines of the log.
+	events []json.RawMessage
+
+	// The same events in sentences, for people.
+	lines []string
+
+	// How many events there are, also those that events does not have.
+	total int
+
 	from, to int64 // the records of the first and the last event
 	time     time.Time
-	end      bool // the job has ended, or waits for somebody
-	metrics  *errorpolicy.Metrics
 
-	failed events.Record // the last attempt that failed: a dead letter follows it
+	// The job has ended, or waits for somebody: the message does not wait for others to join it.
+	end bool
+
+	metrics *errorpolicy.Metrics
+
+	// The last attempt that failed. A dead letter follows it, which has no cause of its own.
+	failed events.Record
 }
 
 // add gathers a record that is one of the moments, and reports whether it is.
@@ -196,6 +209,7 @@ func (g *gathered) encode(job jobs.Job, receiver int, workflow string) (line, []
 // permanentError is a failure that another try would not mend.
 type permanentError struct{ error }
 
+// Unwrap returns the failure itself.
 func (e *permanentError) Unwrap() error { return e.error }
 
 // laterError is a failure after which the receiver has said when to try again.
@@ -204,4 +218,5 @@ type laterError struct {
 	after time.Duration
 }
 
+// Unwrap returns the failure itself.
 func (e *laterError) Unwrap() error { return e.error }

@@ -66,9 +66,14 @@ const connections = 32
 type metricsFile struct {
 	path    string
 	metrics *Metrics
-	end     chan struct{}
+
+	// Closed by close, so that the writing goroutine ends.
+	end chan struct{}
+
 	writing sync.WaitGroup
-	err     error // of the last write
+
+	// The error of the last write. Only read once the goroutine has ended.
+	err error
 }
 
 // keep writes the file at once, and then again and again until close. It fails when the file cannot be written.
@@ -146,6 +151,7 @@ func (m *Metrics) text(now time.Time) []byte {
 	return b.Bytes()
 }
 
+// writeSample writes a line of the text format: the name, the labels in braces, and the value.
 func writeSample(b *bytes.Buffer, name string, labels []label, value float64) {
 	words := make([]string, len(labels))
 	for i, l := range labels {
@@ -154,6 +160,7 @@ func writeSample(b *bytes.Buffer, name string, labels []label, value float64) {
 	fmt.Fprintf(b, "%s{%s} %s\n", name, strings.Join(words, ","), inText(value))
 }
 
+// inText writes a number in as few digits as give the same number again.
 func inText(value float64) string { return strconv.FormatFloat(value, 'g', -1, 64) }
 
 // escape makes a text one line, as the format asks for. Bytes that are not UTF-8 are replaced.

@@ -23,13 +23,22 @@ const (
 // receiver is one receiver at work.
 type receiver struct {
 	Target
-	n      *notifier
-	number int // in the workflow, from 0
-	book   *journal
-	wake   chan struct{}
 
-	untold           // by the runs before
-	pending gathered // what this run has recorded since the last message; guarded by n.mu
+	// The notifier that it is one of.
+	n *notifier
+
+	// Its number in the workflow, from 0, by which the journal knows it.
+	number int
+
+	book *journal
+
+	// Gets a value when something is pending. Its buffer of one keeps what comes while a message is being sent.
+	wake chan struct{}
+
+	untold // by the runs before
+
+	// What this run has recorded since the last message. Guarded by n.mu.
+	pending gathered
 }
 
 // run sends messages until the notifier is closed and all is sent.
@@ -149,15 +158,24 @@ func deliver(ctx context.Context, s Sender, id string, body []byte) error {
 // arrived with the same ID again.
 type notifier struct {
 	job      jobs.Job
-	workflow string            // its name
-	told     func(text string) // takes what was given up, in a sentence for people
-	ctx      context.Context   // ends when nobody waits for messages any more
-	cancel   context.CancelFunc
+	workflow string // its name
 
-	mu        sync.Mutex
+	// Called with what was given up, in a sentence for people.
+	told func(text string)
+
+	// Ends when nobody waits for messages any more.
+	ctx context.Context
+
+	cancel context.CancelFunc
+
+	// Guards what is pending of each receiver.
+	mu sync.Mutex
+
 	receivers []*receiver
 	running   sync.WaitGroup
-	closing   chan struct{}
+
+	// Closed by close: each receiver sends what is pending, and ends.
+	closing chan struct{}
 }
 
 // newNotifier starts the receivers of a run that begins with a record. Of a resumed job they first look for what earlier

@@ -10,14 +10,18 @@ import (
 // Report is how much was exported.
 type Report struct {
 	Spans, Logs Count
-	Error       string // the last, if there was one
+
+	// The last error of the collector. It is empty if there was none.
+	Error string
 }
 
 // Count is how many there were, and how many of them the collector took.
 type Count struct {
 	Made int
 	Sent int
-	Lost int // given up; the others are on their way, or were not sent before the end
+
+	// Given up. The others are on their way, or were not sent before the end.
+	Lost int
 }
 
 // Unsent says what was not exported; it is empty if everything was.

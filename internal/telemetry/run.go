@@ -51,18 +51,35 @@ type Run struct {
 	// Metrics are nil if nobody wants them.
 	Metrics *Metrics
 
-	config   Config
-	targets  []Target
-	server   *metricsServer
-	file     *metricsFile
-	begun    sync.Once
-	job      jobs.Job
+	config Config
+
+	// The receivers of notifications. It is empty if the workflow has none.
+	targets []Target
+
+	// The server of metrics. It is nil if they are not served.
+	server *metricsServer
+
+	// The file of metrics. It is nil if they are not kept in one.
+	file *metricsFile
+
+	// Runs begin at the first record, which says which job it is.
+	begun sync.Once
+
+	job jobs.Job
+
+	// Sends notifications. It is nil before the run begins, and if there are no receivers.
 	notifier *notifier
 
-	over     chan struct{} // is closed when the run is over
-	exported chan struct{} // is closed when the export has ended; nil before it begins
-	report   Report
-	failed   error
+	// Closed when the run is over, so that the export ends with the last record.
+	over chan struct{}
+
+	// Closed when the export has ended. It is nil before the export begins.
+	exported chan struct{}
+
+	// What was exported, and why nothing was. Only read once exported is closed.
+	report Report
+
+	failed error
 }
 
 // Begin prepares what is told of a run. Close must be called.
@@ -97,6 +114,8 @@ func (r *Run) serve() (err error) {
 	return nil
 }
 
+// prepareExport finds out whether the run is exported to OpenTelemetry. With --otel it is an error if it cannot
+// be; otherwise it is a note.
 func (r *Run) prepareExport() error {
 	env := EnvironOf(r.config.Environ)
 	if env.Disabled() || !r.config.OTel && !env.named() {
@@ -115,6 +134,7 @@ func (r *Run) prepareExport() error {
 	return nil
 }
 
+// resolve finds the receivers of notifications. They are not reached before the run begins.
 func (r *Run) resolve() (err error) {
 	r.targets, err = Resolve(r.config.Workflow, r.config.Settings, r.config.Dir, r.config.Environ)
 	return err
@@ -193,6 +213,7 @@ func (r *Run) Close(ctx context.Context) {
 	}
 }
 
+// endExport waits for the export to end, and says what did not reach the collector.
 func (r *Run) endExport() {
 	const unexported = "the job was not exported to OpenTelemetry, or not all of it: "
 	err := errors.New("that took too long")

@@ -49,6 +49,7 @@ func Resolve(w *workflow.Workflow, found settings.Settings, dir string, environ 
 	return targets, nil
 }
 
+// withSecrets adds secrets to an environment, as NAME=VALUE.
 func withSecrets(env []string, secrets map[string]string) []string {
 	for name, value := range secrets {
 		env = append(env, name+"="+value)
@@ -58,12 +59,19 @@ func withSecrets(env []string, secrets map[string]string) []string {
 
 // webhook is a Sender that posts to a URL.
 type webhook struct {
-	url    string
-	host   string
-	key    []byte // that messages are signed with; nil if they are not
+	url string
+
+	// The scheme and host, for people.
+	host string
+
+	// What messages are signed with. It is nil if they are not.
+	key []byte
+
 	client *http.Client
 }
 
+// newWebhook returns the sender of a receiver with a URL. The URL and the key may be secrets, so no error has
+// them.
 func newWebhook(r workflow.Receiver, found settings.Settings) (*webhook, error) {
 	text, err := found.With(found.Secrets).Fill(r.Webhook.Value)
 	if err != nil {
@@ -92,11 +100,14 @@ func newWebhook(r workflow.Receiver, found settings.Settings) (*webhook, error) 
 	return w, nil
 }
 
+// String returns the host, since the path of the URL may be a secret.
 func (w *webhook) String() string { return w.host }
 
 // maxAnswer is how much of an answer is read: only then can the connection be used again.
 const maxAnswer = 4 << 10
 
+// Send implements Sender. Every answer but a server's error and a request to slow down is final, also a
+// redirection.
 func (w *webhook) Send(ctx context.Context, id string, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
 	if err != nil {
@@ -163,10 +174,12 @@ type command struct {
 	env       []string
 }
 
+// String returns the command, shortened.
 func (c command) String() string {
 	return "the command " + strconv.Quote(term.Shorten(c.text, maxText))
 }
 
+// Send implements Sender. The command reads the message from its standard input, as one line.
 func (c command) Send(ctx context.Context, id string, body []byte) error {
 	stderr := process.Capture{Limit: 4 << 10}
 	exit, err := process.Run(ctx, process.Command{

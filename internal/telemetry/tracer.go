@@ -14,13 +14,20 @@ import (
 // span is a span that has ended.
 type span struct {
 	Context events.TraceContext
-	Parent  events.TraceContext // the zero Context: it has none
-	Name    string              // one of few: what tells spans apart is in the attributes
-	Begin   time.Time
-	End     time.Time
-	Attrs   []attr
-	Events  []spanEvent
-	Error   string // empty: it did not fail
+
+	// The span above. Its zero value means none.
+	Parent events.TraceContext
+
+	// One of few: what tells spans of one name apart is in the attributes.
+	Name string
+
+	Begin  time.Time
+	End    time.Time
+	Attrs  []attr
+	Events []spanEvent
+
+	// Why what the span is about has failed. It is empty if it has not.
+	Error string
 }
 
 // spanEvent is something that happened during a span.
@@ -32,20 +39,41 @@ type spanEvent struct {
 
 // tracer makes the spans and log records of a job.
 type tracer struct {
-	span func(span) // called with each span when it ends
-	log  func(logRecord)
+	// Called with each span when it ends, in the order of the ends.
+	span func(span)
 
-	job      events.TraceContext
-	parent   events.TraceContext // of the job
+	// Called with each log record, after the span that it belongs to has ended, if that ends with the same record.
+	log func(logRecord)
+
+	// The span of the job, whose trace all spans are in.
+	job events.TraceContext
+
+	// The span that the job was started in. Its zero value means none.
+	parent events.TraceContext
+
 	workflow string
-	run      *open
-	phase    *open
-	step     *open // of the phase, or of a standard workflow
-	stepsRun int   // of the phase: steps that are done
-	verify   *open // of workspaces
-	items    map[int]*item
-	byID     map[string]*item
-	subject  events.TraceContext // the span that the record being applied is about; the zero Context: that of the run
+
+	// The spans that are open. Each is nil while there is none.
+	run *open
+
+	phase *open
+
+	// The step of the phase, or of a standard workflow. It has no record of its beginning.
+	step *open
+
+	// How many steps of the phase are done. The name of the next step's span is made of it.
+	stepsRun int
+
+	// The run of the steps that verify what was merged.
+	verify *open
+
+	// Items that run or wait for their next attempt, by index, and the same by id.
+	items map[int]*item
+
+	byID map[string]*item
+
+	// The span that the record being applied is about. Its zero value stands for the span of the run.
+	subject events.TraceContext
 }
 
 // open is a span that has not ended.
@@ -59,7 +87,9 @@ type item struct {
 	id      string
 	attempt *open
 	step    *open
-	kept    bool // it goes on though the run has ended
+
+	// It continues though the run has ended, on a worker of a fleet.
+	kept bool
 }
 
 // newTracer returns the tracer of a job. Parent is the traceparent that the job was started with.
@@ -142,6 +172,7 @@ func (t *tracer) runEnded(at time.Time, end events.RunEnd) {
 	})
 }
 
+// begin opens the span of a run, whose first record r is.
 func (t *tracer) begin(r events.Record, name string, parent events.TraceContext, attrs ...attr) {
 	attrs = append([]attr{{"prodigy.job.id", r.JobID}, {"prodigy.workflow", t.workflow}}, attrs...)
 	c := t.job.Run(r.Seq)
@@ -200,6 +231,7 @@ func (t *tracer) died(r events.Record, e events.JobResumed) {
 	t.end(at, "the run died", []attr{{"prodigy.outcome", "died"}})
 }
 
+// beginPhase opens the span of a phase that runs once, of which some steps are done already.
 func (t *tracer) beginPhase(at time.Time, name string, done int) {
 	t.endPhase(at, "")
 	t.stepsRun = done
@@ -207,6 +239,7 @@ func (t *tracer) beginPhase(at time.Time, name string, done int) {
 	t.phase = &open{span{Context: run.Phase(name), Parent: run, Name: name, Begin: at}}
 }
 
+// endPhase closes the span of the phase that runs, if one does. Failure is empty if it has not failed.
 func (t *tracer) endPhase(at time.Time, failure string) {
 	if t.step != nil && len(t.step.Events) > 0 { // it had failed tries and no end
 		t.close(t.step, at, "", attr{"prodigy.interrupted", true})
@@ -246,6 +279,7 @@ func (t *tracer) phaseStep(label string, at time.Time) *open {
 	return t.step
 }
 
+// stepCompleted closes the span of a step of a phase. A step that was skipped has none.
 func (t *tracer) stepCompleted(at time.Time, e events.StepCompleted) {
 	t.stepsRun = e.StepIndex
 	s := t.phaseStep(e.Step, at)
@@ -274,6 +308,7 @@ func (t *tracer) findStep(itemID, label string, at time.Time) *open {
 	return nil
 }
 
+// stepRetrying notes a failed try, and how long the step waits for the next, in the span of the step.
 func (t *tracer) stepRetrying(at time.Time, e events.StepRetrying) {
 	if s := t.findStep(e.ItemID, e.Step, at); s != nil {
 		s.Events = append(s.Events, spanEvent{"backoff", at, []attr{
@@ -285,6 +320,8 @@ func (t *tracer) stepRetrying(at time.Time, e events.StepRetrying) {
 	}
 }
 
+// stepFailed makes the span of a step a failed one, unless the job continues after the failure: then the span has
+// an event. The span of a step of an item ends with its attempt, or the next step.
 func (t *tracer) stepFailed(at time.Time, e events.StepFailed) {
 	s := t.findStep(e.ItemID, e.Step, at)
 	if s == nil {
@@ -309,6 +346,8 @@ func (t *tracer) stepFailed(at time.Time, e events.StepFailed) {
 	}
 }
 
+// used notes what a run of an AI agent has used, under the names of OpenTelemetry's conventions for generative AI,
+// as far as these have one.
 func (t *tracer) used(at time.Time, e events.AgentUsage) {
 	s := t.findStep(e.ItemID, e.Step, at)
 	if s == nil {
@@ -359,6 +398,7 @@ func (t *tracer) item(r events.Record, index int, id string) *item {
 	return i
 }
 
+// applyItem takes a record about an item, or about the work of several.
 func (t *tracer) applyItem(r events.Record) {
 	if end, ok := events.EndOf(r.Event); ok {
 		t.ended(r, end)
@@ -381,6 +421,7 @@ func (t *tracer) applyItem(r events.Record) {
 	}
 }
 
+// started opens the span of an attempt. One that is open still has no end in the log: it died with its run.
 func (t *tracer) started(r events.Record, e events.AgentStarted) {
 	i := t.item(r, e.ItemIndex, e.ItemID)
 	t.endAttempt(i, r.Time, "", attr{"prodigy.interrupted", true})
@@ -477,6 +518,8 @@ func (t *tracer) applyWorkspaces(r events.Record) {
 	}
 }
 
+// progress closes the span of the step before, and opens that of the next. Only logs with steps have these
+// records.
 func (t *tracer) progress(at time.Time, e events.AgentProgress) {
 	i := t.byID[e.ItemID]
 	if i == nil || i.attempt == nil {
@@ -491,6 +534,7 @@ func (t *tracer) progress(at time.Time, e events.AgentProgress) {
 	}}
 }
 
+// failed closes the span of an attempt that has failed, and that of its item unless it is tried again.
 func (t *tracer) failed(r events.Record, i *item, e events.AgentFailed) {
 	attrs := []attr{{"error.type", string(e.ErrorType)}, {"prodigy.action", string(e.Action)}}
 	if i.attempt != nil {
@@ -541,6 +585,7 @@ func (t *tracer) endAttempt(i *item, at time.Time, failure string, attrs ...attr
 	}
 }
 
+// settle closes the span of an item that has its outcome.
 func (t *tracer) settle(index int, at time.Time, failure, state string) {
 	i := t.items[index]
 	t.endAttempt(i, at, failure)
