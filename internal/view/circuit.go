@@ -18,14 +18,26 @@ const (
 
 // Breaker is the state of a circuit breaker that has opened at least once.
 type Breaker struct {
-	Scope    string // events.WorkflowScope, or the label of a step
-	Key      string // of the breaker, of which each key has its own
-	State    BreakerState
-	Since    time.Time
-	Until    time.Time // with Open: when it begins to test
-	Failures int       // with Open: in a row, that opened it
-	Cause    Cause     // with Open: the last of them
-	Opened   int       // how often
+	// events.WorkflowScope, or the label of a step.
+	Scope string
+
+	// The key that the breaker is of, where each key has one of its own.
+	Key string
+
+	State BreakerState
+	Since time.Time
+
+	// When an open breaker begins to probe.
+	Until time.Time
+
+	// How many failures in a row have opened it. It is kept while the breaker is half-open.
+	Failures int
+
+	// The last of these failures, as far as the log had it by then.
+	Cause Cause
+
+	// How often it has opened.
+	Opened int
 }
 
 // Cause is a failure that a circuit breaker counted. The zero Cause is one that is not known.
@@ -49,7 +61,9 @@ const periodsKept = 1000
 type circuit struct {
 	breakers map[circuitID]*Breaker
 	periods  []Period
-	newest   map[string]Cause // by scope
+
+	// The last failure of each scope. It is the cause if the breaker opens next.
+	newest map[string]Cause
 }
 
 // circuitID names a breaker.
@@ -76,6 +90,8 @@ var breakerStates = map[limit.BreakerState]BreakerState{
 	limit.HalfOpen: HalfOpen,
 }
 
+// change takes a transition of the breaker with a scope. A breaker of a key that closes is forgotten, since a job
+// may have very many keys.
 func (c *circuit) change(scope string, t limit.Transition, now time.Time) {
 	id, s := circuitID{scope, t.Key}, breakerStates[t.To]
 	b := c.breakers[id]
@@ -107,6 +123,7 @@ func (c *circuit) change(scope string, t limit.Transition, now time.Time) {
 	}
 }
 
+// newCircuit returns the breakers of a job of which none has opened.
 func newCircuit() circuit {
 	return circuit{breakers: map[circuitID]*Breaker{}, newest: map[string]Cause{}}
 }

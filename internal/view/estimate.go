@@ -90,6 +90,7 @@ func (j *Job) notBefore(now time.Time) time.Duration {
 	return floor
 }
 
+// seconds returns a duration of at most thirty years, so that an estimate from a tiny rate does not overflow.
 func seconds(s float64) time.Duration {
 	return time.Duration(min(s, 1e9) * float64(time.Second))
 }

@@ -18,25 +18,40 @@ import (
 
 // Explanation is what happened to one item, and why, in order.
 type Explanation struct {
-	JobID   string  `json:"job_id"`
-	ItemID  string  `json:"item_id"`
-	Status  Status  `json:"status"`
-	Now     string  `json:"now"` // its present status, in words
+	JobID  string `json:"job_id"`
+	ItemID string `json:"item_id"`
+	Status Status `json:"status"`
+
+	// The present status, in words.
+	Now string `json:"now"`
+
 	Entries []Entry `json:"chapters"`
 }
 
 // Entry is one event of an Explanation.
 type Entry struct {
-	Seq   int64     `json:"seq"`
-	Time  time.Time `json:"time"`
-	Event string    `json:"event"` // its type
-	Text  string    `json:"text"`
-	Why   []string  `json:"why,omitempty"` // one line each
+	Seq  int64     `json:"seq"`
+	Time time.Time `json:"time"`
 
-	Attempt int           `json:"-"`                 // that the event is about
-	How     events.How    `json:"-"`                 // how that ends with it; empty if it does not
-	Outputs *outputs.Span `json:"-"`                 // where what its steps printed is kept; nil if nothing is
-	Printed *outputs.Tail `json:"printed,omitempty"` // the end of that, for who looks it up
+	// The type of the event, as in the log.
+	Event string `json:"event"`
+
+	Text string `json:"text"`
+
+	// The reasons, one line each.
+	Why []string `json:"why,omitempty"`
+
+	// The number of the attempt that the event is about; 0 before the first one.
+	Attempt int `json:"-"`
+
+	// How the attempt ended with the event. It is empty if it did not.
+	How events.How `json:"-"`
+
+	// Where what the steps of the attempt printed is kept. It is nil if nothing is.
+	Outputs *outputs.Span `json:"-"`
+
+	// The end of what they printed. Explain leaves it nil: whoever shows it looks it up.
+	Printed *outputs.Tail `json:"printed,omitempty"`
 }
 
 // Explain returns the explanation of an item from the records of its job. Those of other items may be left
@@ -59,33 +74,84 @@ func Explain(records iter.Seq2[events.Record, error], itemID, key string, w *wor
 
 // explainer builds an Explanation, record by record.
 type explainer struct {
-	out      Explanation
-	policy   errorpolicy.Policy
-	policies map[string]*retry.Policy // of the steps, by label
-	waited   map[string]time.Duration // the delay before, by the label of the step; "" for the item
-	attempt  int                      // the last that was started
-	index    int                      // of the item, once one was started
-	began    time.Time                // its last attempt
-	placed   string                   // " on " the worker of a fleet that runs the attempt; empty if it is not known
-	alone    bool                     // that attempt runs alone
-	killed   bool                     // the item was killed for lack of memory, and runs alone because of that
-	crashes  int                      // how often the run died while the item was running, for no known reason
-	retries  int                      // of the item, that were decided
-	due      time.Time
-	step     string    // that waits for its next try, or did last
-	budget   expiry    // of the step that was to be tried again last
-	key      string    // of its circuit breaker, where each key has one
-	until    time.Time // of the open breaker
-	held     time.Time // since when the breaker has been open
-	letter   bool      // the item is a dead letter
-	ended    State     // of the job; empty while it runs, or was killed
-	resolves bool      // the next attempt resolves a conflict
-	done     time.Time // when the work that is to be merged was done
-	job      *Job      // from what records there are: those of other items may not be
-	byItem   bool      // work is merged in the order of the items
-	skip     string    // who has asked to skip it; empty means nobody
-	hold     *Hold     // of the job
-	others   bool      // there are records about other items
+	out    Explanation
+	policy errorpolicy.Policy
+
+	// The retry policies of the steps, by label.
+	policies map[string]*retry.Policy
+
+	// The delay before the last try, by the label of the step; by "" for the item itself. Backoffs like
+	// decorrelated jitter depend on it.
+	waited map[string]time.Duration
+
+	// The number of the attempt that was started last.
+	attempt int
+
+	// The index of the item, which is known once an attempt has started.
+	index int
+
+	// When the last attempt started.
+	began time.Time
+
+	// " on " and the worker of a fleet that runs the attempt. It is empty if the worker is not known.
+	placed string
+
+	// The attempt runs while nothing else does.
+	alone bool
+
+	// The item was killed for lack of memory, and runs alone because of that.
+	killed bool
+
+	// How often the run died while the item was running, for no known reason.
+	crashes int
+
+	// How many retries of the item were decided.
+	retries int
+
+	// When the next attempt is due. It is zero if none is.
+	due time.Time
+
+	// The label of the step that waits for its next try, or did last.
+	step string
+
+	// The end of the retry budget of the step that was to be tried again last.
+	budget expiry
+
+	// The key of the circuit breaker of the item, where each key has one.
+	key string
+
+	// When the open breaker probes. It is zero while the breaker is closed.
+	until time.Time
+
+	// Since when the breaker has been open.
+	held time.Time
+
+	// The item is a dead letter, also while it is run again.
+	letter bool
+
+	// How the last run ended. It is empty while the job runs, or if the run was killed.
+	ended State
+
+	// The next attempt resolves a conflict.
+	resolves bool
+
+	// When the work that waits to be merged was done.
+	done time.Time
+
+	// The job by the records that there are. Those of other items may be missing.
+	job *Job
+
+	// Work is merged in the order of the items.
+	byItem bool
+
+	// Who has asked to skip the item. It is empty if nobody has.
+	skip string
+
+	// The pause that a person asked for; nil if there is none.
+	hold *Hold
+
+	// There are records about other items, so that those before this one can be counted.
+	others bool
 }
 
 // expiry is the end of the retry budget of a step by the wall clock, which counts after a resume.
@@ -209,6 +275,7 @@ func (x *explainer) givenBack(r events.Record) {
 	x.add(r, s.Clause(), s.Why...)
 }
 
+// add adds an entry. It belongs to the attempt that x.attempt names.
 func (x *explainer) add(r events.Record, text string, why ...string) {
 	end, _ := events.EndOf(r.Event)
 	x.out.Entries = append(x.out.Entries, Entry{
@@ -239,6 +306,7 @@ func (x *explainer) behind() string {
 	return ""
 }
 
+// started adds the start of an attempt, and why it starts just now, alone, or at all.
 func (x *explainer) started(r events.Record, e events.AgentStarted) {
 	x.placed = ""
 	text := fmt.Sprintf("attempt %d started in slot %d", e.Attempt, e.Worker)
@@ -303,8 +371,10 @@ func (x *explainer) superseded(r events.Record, e events.AgentSuperseded) {
 	}
 }
 
+// clock returns the time of day, to the millisecond.
 func clock(t time.Time) string { return t.Local().Format("15:04:05.000") }
 
+// stepRetrying adds a failed try of a step that is followed by another, and why.
 func (x *explainer) stepRetrying(r events.Record, e events.StepRetrying) {
 	x.step = e.Step
 	p := x.policies[e.Step]
@@ -375,6 +445,7 @@ var consequences = map[string]string{
 	"handler":  "its handler runs",
 }
 
+// stepFailed adds the last try of a step, why there is no other, and what follows.
 func (x *explainer) stepFailed(r events.Record, e events.StepFailed) {
 	why := append(ruled(e.Rule), fmt.Sprintf("type %s; %s", e.ErrorType, x.gaveUp(r, e)))
 	if what := consequences[e.Action]; what != "" {
@@ -383,6 +454,7 @@ func (x *explainer) stepFailed(r events.Record, e events.StepFailed) {
 	x.tell(r, why...)
 }
 
+// gaveUp says why a step is not tried again, by its policy where the workflow has one.
 func (x *explainer) gaveUp(r events.Record, e events.StepFailed) string {
 	p, tries := x.policies[e.Step], e.Attempts
 	if p != nil {
@@ -403,6 +475,7 @@ func (x *explainer) gaveUp(r events.Record, e events.StepFailed) string {
 	return string(e.Reason)
 }
 
+// entries lists the matchers of retry_on, as the workflow has them.
 func entries(list []retry.Matcher) string {
 	words := make([]string, len(list))
 	for i, m := range list {
@@ -411,6 +484,7 @@ func entries(list []retry.Matcher) string {
 	return strings.Join(words, ", ")
 }
 
+// failed adds a failed attempt, or work that was not merged, and what the policy made of it.
 func (x *explainer) failed(r events.Record, e events.AgentFailed) {
 	x.budget = expiry{}
 	if e.Rejected() {
@@ -489,6 +563,7 @@ func (x *explainer) itemRetry(e events.AgentFailed) []string {
 	return why
 }
 
+// breaker says how long the breaker of the items has been open, and until when it stays so.
 func (x *explainer) breaker(now time.Time) string {
 	if x.until.IsZero() {
 		return "the circuit breaker is open"

@@ -11,8 +11,11 @@ import (
 // Failures are the final failures of items, grouped by type and signature, and the newest of them. The zero
 // Failures is empty.
 type Failures struct {
-	Newest    []Failure // at most newestKept, the newest last
-	Ungrouped int       // beyond the groups that are kept
+	// The newest failures, at most newestKept, the newest last.
+	Newest []Failure
+
+	// How many failures are in none of the groups that are kept.
+	Ungrouped int
 
 	groups []*FailureGroup
 	byKey  map[string]*FailureGroup
@@ -29,9 +32,14 @@ type FailureGroup struct {
 	Type      retry.Type
 	Signature string
 	Count     int
-	Example   Failure // the first
-	Last      time.Time
-	varied    bool // their messages are not all the same
+
+	// The first failure of the group.
+	Example Failure
+
+	Last time.Time
+
+	// Their messages are not all the same, so that the signature names the group better.
+	varied bool
 }
 
 // Title returns the message of the failures if they all have the same, else their signature.
@@ -53,6 +61,7 @@ const (
 	newestKept = 5
 )
 
+// add counts a failure in its group. A new group is not kept once there are groupsKept.
 func (f *Failures) add(now time.Time, e events.AgentFailed) {
 	failure := Failure{now, e}
 	if len(f.Newest) == newestKept {

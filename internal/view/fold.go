@@ -98,6 +98,7 @@ func (j *Job) Apply(r events.Record) {
 	}
 }
 
+// applyAgent adds a record about an attempt at an item.
 func (j *Job) applyAgent(r events.Record) {
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
@@ -165,6 +166,7 @@ func (j *Job) ended(r events.Record, end events.End) {
 	}
 }
 
+// started takes the first record of a job. Its number of items is absent while they are still being selected.
 func (j *Job) started(e events.JobStarted) {
 	j.resumed = false
 	j.Workflow, j.Mode, j.Version, j.MaxParallel = e.Workflow, e.Mode, e.Version, e.MaxParallel
@@ -214,6 +216,7 @@ func (j *Job) resume(now time.Time, e events.JobResumed) {
 	j.speed = speed{before: j.Counts.Finished()}
 }
 
+// end ends a run. What was in flight is not any more, and the requests of people are done with.
 func (j *Job) end(s State, reason string) {
 	j.State, j.Reason = s, reason
 	delete(j.held, events.ByPerson)
@@ -222,12 +225,15 @@ func (j *Job) end(s State, reason string) {
 	j.halt()
 }
 
+// phaseStarted makes a phase the current one.
 func (j *Job) phaseStarted(now time.Time, name string) {
 	j.Phase, j.PhaseBegan, j.StepsDone = name, now, 0
 	j.atItems, j.StepNow, j.Printed = name == "map", "", ""
 	j.Phases = append(j.Phases, Phase{Name: name, Began: now})
 }
 
+// phaseCompleted ends the last phase of that name: reduce may have run before, and runs again after a retry of
+// dead letters.
 func (j *Job) phaseCompleted(e events.PhaseCompleted) {
 	for i := len(j.Phases) - 1; i >= 0; i-- {
 		if j.Phases[i].Name == e.Phase {
@@ -237,6 +243,7 @@ func (j *Job) phaseCompleted(e events.PhaseCompleted) {
 	}
 }
 
+// failed takes a failed attempt. Its breakers count it, unless it says nothing of what they protect.
 func (j *Job) failed(now time.Time, e events.AgentFailed) {
 	if !e.Rejected() && !e.ErrorType.AfterAttempt() {
 		j.circuit.failed(events.WorkflowScope, e.ErrorType, e.Error)
@@ -253,6 +260,7 @@ func (j *Job) failed(now time.Time, e events.AgentFailed) {
 	j.found(e.ItemIndex)
 }
 
+// retried counts a retry by the type of the failure before.
 func (j *Job) retried(r Retry) {
 	j.Retries++
 	if j.Retried.Types == nil {
@@ -265,6 +273,7 @@ func (j *Job) retried(r Retry) {
 // slowestKept is the number of slowest attempts that are kept.
 const slowestKept = 5
 
+// slow keeps an attempt that has ended if it is among the slowest.
 func (j *Job) slow(a Attempt) {
 	at := len(j.Slowest)
 	for at > 0 && j.Slowest[at-1].Duration < a.Duration {

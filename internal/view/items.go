@@ -59,6 +59,7 @@ func hasText(e events.AgentFailed, text string) bool {
 		strings.Contains(strings.ToLower(e.ErrorSignature), text)
 }
 
+// match notes whether the last failure of an item has the text. The list grows only up to the last item that has.
 func (s *Search) match(index int, matches bool) {
 	if s.failure == "" || !matches && index >= len(s.matches) {
 		return
@@ -79,12 +80,22 @@ func (s *Search) Found(index int) bool {
 
 // Course is what the log says about an item: its last attempt and failure.
 type Course struct {
+	// The number of the last attempt; 0 if none has started.
 	Attempts int
-	Last     time.Time     // when the last attempt began or ended
-	Duration time.Duration // of the last attempt that has ended
-	Failure  string        // the last one, if the item has not succeeded since
-	Type     retry.Type    // of the failure
-	Step     string        // that failed
+
+	// When the last attempt began or ended.
+	Last time.Time
+
+	// How long the last attempt took that has ended.
+	Duration time.Duration
+
+	// The last failure, if the item has not succeeded since.
+	Failure string
+
+	Type retry.Type // of the failure
+
+	// The step that failed.
+	Step string
 }
 
 // Courses returns what records, which may be those about some items only, say about the items, by their indexes.

@@ -12,10 +12,15 @@ import (
 type Merges struct {
 	Commits    Newest[Merged]
 	Collisions Newest[Collision]
-	Verifies   Newest[Verify] // that have ended
-	Verifying  *Verify        // that runs, or ran when the run died
 
-	failed []Verify // of the batch at work, each a part of the one before
+	// The runs of verify that have ended.
+	Verifies Newest[Verify]
+
+	// The run of verify at work. It is nil if there is none.
+	Verifying *Verify
+
+	// The failed runs of the batch at work, each a part of the one before.
+	failed []Verify
 }
 
 // Newest is a list whose memory is bounded.
@@ -27,6 +32,7 @@ type Newest[T any] struct {
 // mergesKept bounds each list of Merges.
 const mergesKept = 200
 
+// add adds an element, in place of the oldest once there are mergesKept.
 func (n *Newest[T]) add(x T) {
 	if len(n.List) == mergesKept {
 		n.List = slices.Delete(n.List, 0, 1)
@@ -37,13 +43,18 @@ func (n *Newest[T]) add(x T) {
 
 // Merged is a commit on the branch of the job: the work of an item, or what a phase has committed.
 type Merged struct {
-	Time    time.Time
-	Commit  string
-	ItemID  string // empty: of a phase
+	Time   time.Time
+	Commit string
+
+	// The item whose work it is. It is empty for what a phase has committed.
+	ItemID string
+
 	Index   int
 	Attempt int
-	Files   int    // that it changed
-	Phase   string // empty: of an item
+	Files   int // that it changed
+
+	// The phase that has committed it. It is empty for the work of an item.
+	Phase string
 }
 
 // Short returns the name of the commit as people write it.
@@ -51,31 +62,48 @@ func (m Merged) Short() string { return events.ShortCommit(m.Commit) }
 
 // Collision is work that could not be merged.
 type Collision struct {
-	Time      time.Time
-	ItemID    string
-	Index     int
-	Attempt   int
-	Conflicts []events.Conflict // at most events.MaxConflicts
-	Action    errorpolicy.Action
-	Resolve   bool // the next attempt resolves it
+	Time    time.Time
+	ItemID  string
+	Index   int
+	Attempt int
+
+	// The paths in conflict, at most events.MaxConflicts.
+	Conflicts []events.Conflict
+
+	Action errorpolicy.Action
+
+	// The next attempt resolves the conflict.
+	Resolve bool
 }
 
 // Verify is a run of the steps that verify what was merged.
 type Verify struct {
-	Began    time.Time
-	Duration time.Duration // of one that has ended
-	Commit   string
-	ItemIDs  []string
-	Depth    int // how often its batch has been halved
-	Passed   bool
-	Step     string // that failed
-	Error    string
+	Began time.Time
+
+	// How long the run took, once it has ended.
+	Duration time.Duration
+
+	Commit  string
+	ItemIDs []string
+
+	// How often the batch has been halved.
+	Depth int
+
+	Passed bool
+
+	// The step that failed.
+	Step string
+
+	Error string
 }
 
 // queued is an item in the merge queue.
 type queued struct {
-	id    string
-	seq   int64 // of the record by which it came
+	id string
+
+	// The number of the record by which the item came into the queue, which gives its place.
+	seq int64
+
 	since time.Time
 }
 

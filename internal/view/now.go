@@ -142,7 +142,8 @@ func (j *Job) FleetSlots() string {
 	return fmt.Sprintf("%s on %d workers", text, j.Workers)
 }
 
-// Steps returns the finished steps in order. A step that ran again after a failure appears once, with its last outcome.
+// Steps returns the finished steps that run once, in order. A step that ran again after a failure appears once,
+// with its last outcome.
 func (j *Job) Steps() []Step { return j.steps.list }
 
 // Held returns how many items a breaker keeps waiting.

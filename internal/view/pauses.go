@@ -14,10 +14,13 @@ type Pause struct {
 
 // pauses are the pauses of a job.
 type pauses struct {
-	open map[string]int // where they are in list, by the name of events.Hold
+	// The index in list of each pause that has not ended, by the name of its events.Hold.
+	open map[string]int
+
 	list []Pause
 }
 
+// begin begins a pause, and ends the one that the same agents were in.
 func (p *pauses) begin(now time.Time, e events.QuotaPaused) {
 	p.end(now, nameOf(e))
 	if len(p.list) >= periodsKept {
@@ -36,6 +39,7 @@ func nameOf(e events.QuotaPaused) string {
 	return h.Name
 }
 
+// end ends the pause of a hold, if there is one.
 func (p *pauses) end(now time.Time, name string) {
 	if i, ok := p.open[name]; ok {
 		p.list[i].To = now

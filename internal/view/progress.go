@@ -19,12 +19,24 @@ import (
 type Progress struct {
 	term.Look
 	Unicode bool
-	Steps   map[string]int         // number of steps by phase, for phases other than map
-	Waits   bool                   // an open breaker keeps items waiting; otherwise it rejects them
-	Label   func(index int) string // what items are called besides their ids; it may be nil
-	Keys    string                 // what the keys of the terminal do, if they steer the job
-	Budget  limit.USD              // of the workflow, for AI agents; 0 if there is no limit
-	Rate    string                 // of starts, if items have waited for it of late
+
+	// The number of steps by phase, for phases other than map. A standard workflow has the phase "".
+	Steps map[string]int
+
+	// An open breaker keeps items waiting. Otherwise it rejects them.
+	Waits bool
+
+	// Returns what an item is called besides its id. It may be nil.
+	Label func(index int) string
+
+	// What the keys of the terminal do. It is empty if they do not steer the job.
+	Keys string
+
+	// The budget of the workflow for AI agents; 0 if there is no limit.
+	Budget limit.USD
+
+	// The limit of starts, if items have waited for it of late.
+	Rate string
 }
 
 const (

@@ -4,14 +4,23 @@ import "time"
 
 // speed counts the items finished in each of the last seconds of a run.
 type speed struct {
-	before  int // finished before this run
-	n       int // finished in this run
+	// How many items had finished before this run.
+	before int
+
+	// How many have finished in this run.
+	n int
+
+	// How many finished in each second, by the second modulo speedSeconds. A ring of a fixed size makes a rate
+	// cheap, however many items finish.
 	seconds [speedSeconds]int
-	newest  int64 // the second, since the epoch, that was counted last
+
+	// The second, since 1970, that was counted last.
+	newest int64
 }
 
 const speedSeconds = 64
 
+// add counts an item that finished now.
 func (s *speed) add(now time.Time) {
 	s.n++
 	s.forget(now)

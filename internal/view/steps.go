@@ -11,15 +11,22 @@ import (
 
 // Step is a step of setup, reduce, merge or a standard workflow, which run once per job.
 type Step struct {
-	Phase    string // empty in a standard workflow
+	// The phase of the step. It is empty in a standard workflow.
+	Phase string
+
 	Name     string
 	Ended    time.Time
 	Duration time.Duration
 	Tries    int
 	Outcome  StepOutcome
-	Error    string        // of a failed step
-	Outputs  *outputs.Span // where what it printed is kept; nil if nothing is
-	reason   retry.Reason
+
+	// Why the step failed.
+	Error string
+
+	// Where what it printed is kept. It is nil if nothing is.
+	Outputs *outputs.Span
+
+	reason retry.Reason
 }
 
 // GaveUp returns why a failed step was not retried, or "" if there is nothing to explain: one try was all it
@@ -51,6 +58,7 @@ type steps struct {
 	tries map[string]int // of the steps that have not ended, that failed
 }
 
+// retrying notes the failed try of a step, whose number is told when it completes.
 func (s *steps) retrying(e events.StepRetrying) {
 	if s.tries == nil {
 		s.tries = map[string]int{}
@@ -58,6 +66,7 @@ func (s *steps) retrying(e events.StepRetrying) {
 	s.tries[e.Step] = e.Attempt
 }
 
+// completed adds a step that has ended well, was forgiven its failure, or was left out.
 func (s *steps) completed(now time.Time, e events.StepCompleted) {
 	step := Step{
 		Phase: e.Phase, Name: e.Step, Ended: now, Duration: time.Duration(e.DurationMS),
@@ -82,6 +91,7 @@ func (s *steps) failed(now time.Time, phase string, e events.StepFailed) {
 	}
 }
 
+// add adds a step, in place of its failure in an earlier run.
 func (s *steps) add(step Step) {
 	delete(s.tries, step.Name)
 	s.list = slices.DeleteFunc(s.list, func(old Step) bool { // a resume has run it again

@@ -39,24 +39,46 @@ type Job struct {
 	Measures
 	Failures Failures
 	Spent    limit.Total // by AI agents
-	MaxCost  limit.USD   // that they may cost in all, if a command line said so
 
-	status  errorpolicy.Statuses // by item index
-	running map[int]*Attempt     // by item index
-	byID    map[string]*Attempt  // the same by item id
-	merging map[int]queued       // items whose work waits to be merged, by index
-	printed map[string]string    // last lines of commands that run, by item id
-	slots   int                  // that this run is known to have
+	// What agents may cost in total, if a command line set it; else 0.
+	MaxCost limit.USD
+
+	// The status of each item, by index. It grows with the number of items, by a byte for each.
+	status errorpolicy.Statuses
+
+	// The attempts that have begun and not ended, by item index, and the same by item id.
+	running map[int]*Attempt
+
+	byID map[string]*Attempt // the same by item id
+
+	// The items whose work waits to be merged, by index.
+	merging map[int]queued
+
+	// The last lines of running commands, by item id. Output has them; the log has not.
+	printed map[string]string
+
+	// The number of slots that this run is known to have used.
+	slots int
+
 	waiting waiting
 	circuit circuit
 	pauses  pauses
-	held    map[string]events.Record // what holds, by the name of events.Hold
-	costs   map[int]*ItemCost        // of items, by index
+
+	// The records of what holds the job back, by the name of their events.Hold.
+	held map[string]events.Record
+
+	// What the agents of each item have cost, by index. It is nil while no agent has ended.
+	costs map[int]*ItemCost
+
 	speed   speed
 	steps   steps
 	atItems bool // see AtItems
-	resumed bool // the records from before this run were not shown
-	known   int  // with resumed: how many items the runs before knew of
+
+	// The records from before this run were not shown. See Resumed.
+	resumed bool
+
+	// With resumed: how many items the earlier runs knew of.
+	known int
 }
 
 // Identity is what a job is from its beginning on.
@@ -69,18 +91,25 @@ type Identity struct {
 
 // Ending is the state of a job and why it is in that.
 type Ending struct {
-	State       State
-	Reason      string
-	ReduceHeld  bool // reduce did not run in a completed job, since its condition did not hold
-	ReduceStale bool // items of a completed job have succeeded since reduce ran
+	State  State
+	Reason string
+
+	// Reduce did not run in a completed job, since its condition did not hold.
+	ReduceHeld bool
+
+	// Items of a completed job have succeeded since reduce ran.
+	ReduceStale bool
 }
 
 // History is when a job was run.
 type History struct {
-	Began    time.Time // first record
-	Last     time.Time // last record
-	RunBegan time.Time // of the run that Last is in
-	Runs     int
+	Began time.Time // first record
+	Last  time.Time // last record
+
+	// When the last run began.
+	RunBegan time.Time
+
+	Runs int
 }
 
 // Standing is how far a job is.
@@ -88,48 +117,84 @@ type Standing struct {
 	Phase      string // the current one, or the last
 	PhaseBegan time.Time
 	Phases     []Phase
-	StepsDone  int    // of the current phase
-	StepNow    string // of the current phase, if it runs once: the last step that has printed something
-	Printed    string // the last line of that
+	StepsDone  int // of the current phase
+
+	// The last step of the current phase that has printed something, if the phase runs once.
+	StepNow string
+
+	// The last line that it printed.
+	Printed string
 }
 
 // Capacity is how much of a job may run at once, and where.
 type Capacity struct {
 	MaxParallel int
-	OnFleet     bool   // MaxParallel are the slots of the workers of a fleet
-	Workers     int    // of these, those that take part
-	Broker      string // of the fleet that the items run on; empty if they run on this machine
 
-	Rates []events.StartRate         // of agents and steps, that the workflow says
-	Limit *events.ConcurrencyChanged // the last change; nil if there was none
+	// MaxParallel is the number of slots of the workers of a fleet.
+	OnFleet bool
+
+	// How many workers of the fleet take part.
+	Workers int
+
+	// The fleet that the items run on. It is empty if they run on this machine.
+	Broker string
+
+	// The rates of agents and steps that the workflow sets.
+	Rates []events.StartRate
+
+	// The last change of the adaptive limit. It is nil if the job does not adapt its concurrency, or has not yet.
+	Limit *events.ConcurrencyChanged
 }
 
 // Items is what has become of the items of a job.
 type Items struct {
-	Total    int  // chosen items; until Complete, those found so far
+	// The number of chosen items. Until the selection is complete, the number of those found so far.
+	Total int
+
 	Complete bool // the selection is over
 	Counts   Counts
-	Reused   int  // items whose results were taken over from an earlier job
-	Letters  bool // dead letters are being run again
+
+	// The number of items whose results were reused from an earlier job.
+	Reused int
+
+	// The run retries dead letters.
+	Letters bool
 }
 
 // Delivery is what a job with workspaces has made of the work of its items.
 type Delivery struct {
-	Base   string // the commit that the job began at
-	Head   string // the commit with all that was merged
-	Branch string // that it was delivered as
-	Merged int    // items whose work was merged
+	// The commit that the job began at. It is empty in a job without workspaces.
+	Base string
+
+	// The commit with everything that was merged.
+	Head string
+
+	// The branch that the result was delivered as.
+	Branch string
+
+	// The number of items whose work was merged.
+	Merged int
+
 	Merges Merges
 }
 
 // Measures is what is known of the attempts that have ended.
 type Measures struct {
-	Durations  duration.Histogram // of those that ended by themselves
-	Slowest    []Attempt          // the longest first
+	// How long the attempts took that ended by themselves.
+	Durations duration.Histogram
+
+	// The slowest of them, the slowest first.
+	Slowest []Attempt
+
 	Stragglers Stragglers
-	Lost       int // those whose worker of a fleet was lost
-	Retries    int // decided, of items and of steps
-	Retried    Retried
+
+	// The number of attempts whose worker of a fleet was lost.
+	Lost int
+
+	// The number of retries of items and of steps that were decided.
+	Retries int
+
+	Retried Retried
 }
 
 // Stragglers are the attempts that took unusually long.
@@ -166,23 +231,45 @@ type Phase struct {
 
 // Attempt is one attempt of an item.
 type Attempt struct {
-	ItemID   string
-	Index    int
-	Number   int
-	Worker   int
-	Fleet    bool   // it is given to a worker of a fleet
-	Node     string // the worker of a fleet that runs it, as far as it is known
-	Host     string // that the worker is on, if it has another name
-	Slot     int    // of that worker
-	Step     string // that it is in, as far as it is known; of one that failed, the step that failed
-	Began    time.Time
-	Due      time.Time     // of the next try of its step, while it waits for that
-	Held     bool          // it waits for that until the job is continued
-	Printed  string        // the last line that its running command has printed, as far as it is known
-	Duration time.Duration // of one that has ended
-	Type     retry.Type    // of its failure; empty means none
+	ItemID string
+	Index  int
+	Number int
+	Worker int
 
-	Straggling bool // it takes unusually long
+	// It was given to a fleet.
+	Fleet bool
+
+	// The worker of a fleet that runs it. It is empty if no worker has it yet, or it runs on this machine.
+	Node string
+
+	// The machine of the worker, if it has another name.
+	Host string
+
+	// The slot of the worker, from 1.
+	Slot int
+
+	// The step that it is in, as far as it is known; of a failed attempt, the step that failed.
+	Step string
+
+	Began time.Time
+
+	// When the next try of its step is due. It is zero while no step waits.
+	Due time.Time
+
+	// It waits for that until the job is continued. Only InFlight sets it.
+	Held bool
+
+	// The last line that its running command has printed, as far as it is known. Only InFlight sets it.
+	Printed string
+
+	// How long it took, once it has ended.
+	Duration time.Duration
+
+	// The type of its failure. It is empty if it has not failed.
+	Type retry.Type
+
+	// It takes unusually long.
+	Straggling bool
 }
 
 // New returns the view of a job before its first record.

@@ -5,16 +5,24 @@ import (
 	"time"
 )
 
+// newWaiting returns the waiting items of a job that has none.
 func newWaiting() waiting { return waiting{due: map[int]time.Time{}, ids: map[int]string{}} }
 
 // waiting are the items between two attempts. The heap may hold outdated moments; due has the valid ones.
 type waiting struct {
-	due     map[int]time.Time // by item index
-	ids     map[int]string    // of the items in due
+	// When each waiting item is due, by index.
+	due map[int]time.Time
+
+	// The ids of the items in due, for requests that name items.
+	ids map[int]string
+
 	moments moments
-	latest  time.Time // of all that were ever added
+
+	// The latest time that any item was ever due.
+	latest time.Time
 }
 
+// add makes an item wait until it is due. An item that waits already gets the new time.
 func (w *waiting) add(index int, due time.Time) {
 	w.due[index] = due
 	heap.Push(&w.moments, moment{due, index})
@@ -23,6 +31,7 @@ func (w *waiting) add(index int, due time.Time) {
 	}
 }
 
+// remove takes an item out, whether it waits or not.
 func (w *waiting) remove(index int) {
 	delete(w.due, index)
 	delete(w.ids, index)
