@@ -34,12 +34,19 @@ func stepURL(job string, s view.Step) string {
 
 // itemQuery is what a list of items is asked for.
 type itemQuery struct {
-	State   view.Status // empty: any
-	Name    string      // in the id or the label, in any case of its letters
-	Failure string      // in the last failure, likewise
-	Page    int         // from 1
+	// The status of the items. It is empty for items of any status.
+	State view.Status
+
+	// What the id or the label contains, in any case of its letters.
+	Name string
+
+	// What the last failure contains, likewise.
+	Failure string
+
+	Page int // from 1
 }
 
+// itemQueryOf reads what a list of items is asked for. What cannot be read is as if it was not asked for.
 func itemQueryOf(v url.Values) itemQuery {
 	q := itemQuery{
 		State: view.Status(v.Get("state")), Name: strings.TrimSpace(v.Get("q")),

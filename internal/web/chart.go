@@ -149,6 +149,7 @@ func scaleText(n float64) string {
 // points are the corners of a curve.
 type points []byte
 
+// add adds a corner, as the attribute points of an SVG polyline has it.
 func (p *points) add(x, y float64) { *p = fmt.Appendf(*p, "%.1f,%.1f ", x, y) }
 
 // slots draws what each slot did: every attempt, or a summary if there are too many. Periods in which a
@@ -263,6 +264,7 @@ func (p *plot) open(b view.Period, height float64) rect {
 	return r
 }
 
+// attempt draws an attempt as a bar, and its waits for tries of steps as thinner bars on it.
 func (p *plot) attempt(s span, y, h float64) []rect {
 	how := classes[s.Outcome]
 	x := p.x(s.From)
@@ -312,6 +314,7 @@ type strip struct {
 	rects []rect
 }
 
+// add adds the cell with an index, or widens the rectangle before it if that looks the same.
 func (s *strip) add(i int, class string, y, h float64) {
 	x := float64(i) * s.step
 	if n := len(s.rects); n > 0 {

@@ -15,14 +15,27 @@ import (
 type charts struct {
 	Throughput chart
 	Slots      chart
-	SummedUp   bool // there are too many attempts to draw each one
-	Lengths    chart
-	Durations  *duration.Histogram
-	Merges     *merges // nil: the job has no workspaces
-	Limits     []chart // of what ran at once, and of starts; nil if no limit of them has changed
-	Breakers   *chart  // nil: no breaker of a key has opened
-	Rates      string  // that the workflow allows
-	Shut       int     // breakers that are not drawn
+
+	// There are too many attempts to draw each one.
+	SummedUp bool
+
+	Lengths   chart
+	Durations *duration.Histogram
+
+	// The merge queue. It is nil if the job has no workspaces.
+	Merges *merges
+
+	// What ran at a time, and starts. It is nil if no limit of them has changed, and no start took turns.
+	Limits []chart
+
+	// When breakers were open. It is nil if no breaker of a key has opened.
+	Breakers *chart
+
+	// The rates that the workflow allows, in words.
+	Rates string
+
+	// The number of breakers that are not drawn.
+	Shut int
 }
 
 // draw folds the log and draws it. It reads the log twice. Now is the time if the job is running, else zero.

@@ -19,10 +19,18 @@ import (
 // CI prints the results of a job in a format that CI servers read.
 type CI struct {
 	Summary job.Summary
-	Status  string                 // of the items that are shown, which are all without it
-	Item    string                 // the only one that is shown, unless it is empty
-	Label   func(index int) string // what items are called besides their ids
-	Letters map[string]dlq.Failure // the last failures of dead letters, by item
+
+	// The status of the items that are shown. It is empty if all are.
+	Status string
+
+	// The only item that is shown. It is empty if all are.
+	Item string
+
+	// Returns what an item is called besides its id.
+	Label func(index int) string
+
+	// The last failures of dead letters, by the id of the item.
+	Letters map[string]dlq.Failure
 }
 
 // Result is the result of an item.
@@ -87,6 +95,7 @@ func (c *CI) failure(row Result) (message, kind, printed string) {
 	return message, string(f.ErrorType), strings.Trim(f.StdoutTail+"\n"+f.StderrTail, "\n")
 }
 
+// seconds returns milliseconds as the attribute time of JUnit has them, and 0 for what is no number.
 func seconds(ms json.Number) string {
 	v, err := ms.Float64()
 	if err != nil {

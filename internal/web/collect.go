@@ -11,6 +11,8 @@ import (
 	"prodigy/internal/view"
 )
 
+// see takes the next record. The charts are made in the order of the log, so what a record changes is compared
+// with what was known before it.
 func (p *plot) see(r events.Record) {
 	now := p.axis.at(r.Time)
 	p.goTo(p.part(now, columns))
@@ -63,6 +65,8 @@ func (p *plot) ended(end events.End, now time.Duration) {
 	}
 }
 
+// outcomeOf returns how an attempt ended for the charts, which tell a failure that is retried from one that is
+// final.
 func outcomeOf(end events.End) outcome {
 	if end.How == events.Failed && !end.Settles {
 		return retried
@@ -85,12 +89,14 @@ func (p *plot) ran(end events.End, now time.Duration) {
 // waitsKept bounds the waits of one attempt.
 const waitsKept = 20
 
+// stepWaits notes a wait for the next try of a step. Those of one attempt beyond waitsKept are not drawn.
 func (p *plot) stepWaits(e events.StepRetrying, now time.Duration) {
 	if s := p.byID[e.ItemID]; s != nil && len(s.Waits) < waitsKept {
 		s.Waits = append(s.Waits, wait{From: now, To: now + time.Duration(e.DelayMS)})
 	}
 }
 
+// close ends the attempt of an item, if one runs: the breaker may have refused to start it.
 func (p *plot) close(index int, now time.Duration, o outcome) {
 	s := p.runs[index]
 	if s == nil {
@@ -160,6 +166,8 @@ func (p *plot) fill(s *span) {
 	p.fillCells(cells, s.From, s.To, s.Outcome == failed || s.Outcome == retried || s.Outcome == lost)
 }
 
+// stopWaiting ends the time in which an item waited for its next attempt. Only where it began and ended is
+// counted, which finish adds up.
 func (p *plot) stopWaiting(index int, now time.Duration) {
 	from, ok := p.waiting[index]
 	if !ok {
@@ -244,6 +252,7 @@ func (p *plot) verified(v *view.Verify, now time.Duration, o outcome) {
 	p.verifiedAs(v, now, classes[o].class, classes[o].word)
 }
 
+// verifiedAs draws a run of verify in a class of colours, with how it ended in words.
 func (p *plot) verifiedAs(v *view.Verify, now time.Duration, class, how string) {
 	since := p.axis.at(v.Began)
 	title := fmt.Sprintf("verify of %s %s after %s", namesOf(v.ItemIDs), how, exactly(now-since))
@@ -358,6 +367,7 @@ func (l *limits) ended(s *span) {
 	}
 }
 
+// change notes that a limit has changed, with the sentence of its event.
 func (l *limits) change(at time.Duration, r events.Record) {
 	if len(l.changes) == changesKept {
 		l.more++

@@ -20,9 +20,15 @@ type itemPage struct {
 	Label    string
 	Data     json.RawMessage
 	Attempts []*attempt // the newest first
-	Left     int        // commands that are not shown
-	Running  bool       // the job is being run
-	Mine     bool       // it belongs to the user whose server this is
+
+	// The number of commands that are not shown, the oldest ones.
+	Left int
+
+	// The job is being run.
+	Running bool
+
+	// The job belongs to the user whose server this is.
+	Mine bool
 }
 
 // Skippable reports whether the item may still be left out.
@@ -33,7 +39,9 @@ func (d itemPage) Skippable() bool {
 
 // attempt is what happened in an attempt and after it, until the next.
 type attempt struct {
-	Number   int // 0: before the first
+	// The number of the attempt; 0 stands for what happened before the first.
+	Number int
+
 	State    string
 	Class    string
 	Entries  []view.Entry
@@ -143,4 +151,5 @@ func attemptOf(list []*attempt, c *command) *attempt {
 	return found
 }
 
+// action returns the address that starts an action on the item.
 func (d itemPage) action(id string) string { return itemURL(d.Place.ID, id, d.Item.ItemID) }

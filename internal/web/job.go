@@ -17,21 +17,43 @@ import (
 
 // standing is the data of the page of a job.
 type standing struct {
-	Place     jobs.Job
-	Job       *view.Job
-	State     string
-	Now       time.Time
-	Labels    map[int]string // of the items that are named, by index
+	Place jobs.Job
+	Job   *view.Job
+	State string
+	Now   time.Time
+
+	// What the items on the page are called besides their ids, by index.
+	Labels map[int]string
+
+	// The estimated remaining time. It is nil if none can be given.
 	Remaining *view.Estimate
-	Rate      string
-	Mine      bool          // it belongs to the user whose server this is
-	Letters   int           // dead letters
-	Dir       string        // in which the job was started
-	Merging   int           // items whose work waits to be merged
-	Reduces   bool          // it has a reduce phase
-	Started   []started     // from the pages, the newest first
-	Charts    template.HTML // empty: the page keeps those that it has
-	Unproven  bool          // it waits for somebody to accept that too few of the first items have succeeded
+
+	// Items per second. It is empty while that is not known.
+	Rate string
+
+	// The job belongs to the user whose server this is: only then there are buttons.
+	Mine bool
+
+	// The number of dead letters.
+	Letters int
+
+	// The directory in which the job was started. It is empty if it is not known.
+	Dir string
+
+	// The number of items whose work waits to be merged.
+	Merging int
+
+	// The job has run a reduce or merge phase, which can be run again.
+	Reduces bool
+
+	// The commands that were started from the pages, the newest first.
+	Started []started
+
+	// The charts. It is empty on a page that keeps those that it has.
+	Charts template.HTML
+
+	// The job waits for somebody to accept that too few of the first items have succeeded.
+	Unproven bool
 }
 
 // jobsListed is the number of jobs in the list, the newest ones.
@@ -40,8 +62,12 @@ const jobsListed = 50
 // row is a job in the list.
 type row struct {
 	job.Summary
-	Dir   string // in which it was started, where jobs of all directories are listed
-	Error string // why it cannot be read
+
+	// The directory in which the job was started, where jobs of all directories are listed.
+	Dir string
+
+	// Why the job cannot be read.
+	Error string
 }
 
 // Badge returns the badge of the job.
@@ -49,6 +75,7 @@ func (r row) Badge() badge {
 	return badgeOf(r.State, r.Metrics.Failed+r.Metrics.Rejected, r.Metrics.Skipped)
 }
 
+// list makes the page of the newest jobs. A job that cannot be read has a row with the reason.
 func (s *Server) list() (page, error) {
 	p := page{Title: "Jobs", Name: "jobs", Live: "/live/jobs"}
 	all, err := s.Data.Jobs()
@@ -134,6 +161,7 @@ func sentence(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
+// job makes the page of a job, with its charts.
 func (s *Server) job(_ *http.Request, place jobs.Job) (page, error) {
 	seen, charts, err := drawn(place)
 	if err != nil {
@@ -153,6 +181,8 @@ func drawn(place jobs.Job) (*view.Job, template.HTML, error) {
 	return chartsOf(events.Read(place.EventsDir()), now)
 }
 
+// jobPage makes the page of a job from its view. The stream of the page makes it again and again without charts,
+// which cost more and are sent by themselves.
 func jobPage(place jobs.Job, seen *view.Job, labels Labels, charts template.HTML, now time.Time) page {
 	st := standing{
 		Place: place, Job: seen, State: stateOf(seen,

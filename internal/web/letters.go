@@ -8,6 +8,7 @@ import (
 	"prodigy/internal/jobs"
 )
 
+// letters makes the page of the dead letters of a job.
 func (s *Server) letters(_ *http.Request, place jobs.Job) (page, error) {
 	var list []letter
 	more := 0
@@ -41,6 +42,7 @@ type letter struct {
 // lettersListed is the number of dead letters on a page.
 const lettersListed = 500
 
+// letter makes the page of one dead letter.
 func (s *Server) letter(r *http.Request, place jobs.Job) (page, error) {
 	item := itemOf(r)
 	e, found, err := dlq.Find(place.DLQFile(), item)
@@ -59,6 +61,7 @@ func (s *Server) letter(r *http.Request, place jobs.Job) (page, error) {
 	}{place, l, place.Own()}}, nil
 }
 
+// report sends the report of a job. It may have styles of its own, as the one file that it is, and nothing else.
 func (s *Server) report(w http.ResponseWriter, r *http.Request, place jobs.Job) {
 	made, err := s.Data.Report(place)
 	if err != nil {

@@ -24,11 +24,16 @@ const (
 
 // stream sends pages as server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html
 type stream struct {
-	w     http.ResponseWriter
-	limit time.Duration // of one write
-	last  []byte
+	w http.ResponseWriter
+
+	// How long one write may take.
+	limit time.Duration
+
+	// The page that was sent last.
+	last []byte
 }
 
+// newStream begins the answer to a request for a stream.
 func (s *Server) newStream(w http.ResponseWriter) *stream {
 	w.Header().Set("Content-Type", "text/event-stream")
 	return &stream{w: w, limit: s.Limits.Write}

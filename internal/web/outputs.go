@@ -24,16 +24,34 @@ const (
 // command is a command of an item with the end of what it printed.
 type command struct {
 	outputs.Source
-	Began   time.Time    // or when it first printed something
-	End     *outputs.End // nil: it has not ended, or died with its run
-	Parts   []outputs.Part
-	Size    int64 // of all that it printed
-	Missing int64 // bytes that are not kept
-	Before  int64 // bytes that are not shown here
-	Number  int   // of the command among all of the item
-	Open    bool  // its output is not folded
-	Running bool  // its attempt is
-	Job     string
+
+	// When the command began, or first printed something.
+	Began time.Time
+
+	// How it ended. It is nil if it has not, or died with its run.
+	End *outputs.End
+
+	Parts []outputs.Part
+
+	// How much it printed in total, in bytes.
+	Size int64
+
+	// How much of that was not kept.
+	Missing int64
+
+	// How much of what was kept precedes Parts, which have the end.
+	Before int64
+
+	// The number of the command among all of the item, from 1.
+	Number int
+
+	// Its output is not folded.
+	Open bool
+
+	// Its attempt is running.
+	Running bool
+
+	Job string
 }
 
 // Outcome says how the command ended.
@@ -84,6 +102,7 @@ func commandsOf(entries iter.Seq2[outputs.Entry, error]) (list []*command, left 
 	return list, left, nil
 }
 
+// add adds an entry of the command, and drops what is too much to be shown.
 func (c *command) add(e outputs.Entry) {
 	c.Missing += e.Missing
 	c.Size += e.Missing
@@ -165,6 +184,7 @@ func ofCommand(entries iter.Seq2[outputs.Entry, error], number int) iter.Seq2[ou
 	return only(entries, func(e outputs.Entry) bool { return number == 0 || e.Command == number })
 }
 
+// only yields the wanted entries, and all errors.
 func only(entries iter.Seq2[outputs.Entry, error], wanted func(outputs.Entry) bool) iter.Seq2[outputs.Entry, error] {
 	return func(yield func(outputs.Entry, error) bool) {
 		for e, err := range entries {

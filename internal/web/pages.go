@@ -25,8 +25,11 @@ type Server struct {
 	Data    Data
 	Limits  Limits
 
-	ReadOnly bool // nothing can be started from the pages
-	Dirs     bool // the list says in which directory each job was started
+	// Nothing can be started from the pages.
+	ReadOnly bool
+
+	// The list says in which directory each job was started.
+	Dirs bool
 
 	every time.Duration // between two updates of the page of a job; 0 means jobEvery
 
@@ -135,6 +138,7 @@ func (s *Server) complete(p page, r *http.Request) page {
 	return p
 }
 
+// write writes a page with a status code.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, p page) {
 	p = s.complete(p, r)
 	p.Middle = template.HTML(render(p.Name, p)) // escaped by the template

@@ -15,9 +15,14 @@ const (
 
 // bounds keep a page small.
 type bounds struct {
-	spans int // attempts that are drawn individually; more are summarized
-	cells int // of the summed-up lanes
-	rows  int // of each table about the merge queue
+	// The number of attempts that are drawn individually. More are summarized.
+	spans int
+
+	// The number of cells of all lanes that are summarized.
+	cells int
+
+	// The number of rows of each table about the merge queue.
+	rows int
 }
 
 var (
@@ -46,8 +51,12 @@ type span struct {
 	ItemID   string
 	Number   int
 	Waits    []wait
-	fleet    bool // it was given to a fleet
-	awaits   bool // no worker of that has it yet, and it is not counted as running
+
+	// It was given to a fleet.
+	fleet bool
+
+	// No worker of the fleet has it yet, and it does not count as running.
+	awaits bool
 }
 
 // lane is a slot. On a fleet it is one of a worker; slot 0 is that of attempts of which only the worker is known.
@@ -56,6 +65,7 @@ type lane struct {
 	slot int
 }
 
+// compare orders lanes by their worker, then by their slot.
 func (l lane) compare(o lane) int {
 	return cmp.Or(cmp.Compare(l.node, o.node), cmp.Compare(l.slot, o.slot))
 }
@@ -64,7 +74,8 @@ func (l lane) compare(o lane) int {
 type tally struct {
 	attempts, lost, back int
 
-	host string // that it is on, if it has another name
+	// The machine of the worker, if it has another name.
+	host string
 }
 
 // wait is a time in which an attempt waited for the next try of a step.
@@ -72,35 +83,65 @@ type wait struct{ From, To time.Duration }
 
 // column counts what happened in one of the equal parts of the axis.
 type column struct {
-	ended                 [unended + 1]int // attempts, by outcome
-	waiting               int              // items that waited for their next attempt, at most
-	finished, failedSoFar int              // items, up to its end
+	// The attempts that ended in the column, by outcome.
+	ended [unended + 1]int
+
+	// The number of items that waited for their next attempt, at most.
+	waiting int
+
+	finished, failedSoFar int // items, up to its end
 }
 
 // cell is what a slot did in one of the equal parts of the axis.
 type cell struct {
-	busy          time.Duration
+	// How much of the time of the cell something ran. It is at most the time of a cell, for one slot.
+	busy time.Duration
+
 	ended, failed int // attempts
 }
 
 // plot collects what the charts draw over time, from records in the order of the log.
 type plot struct {
-	job     *view.Job // after the records so far
-	axis    *axis
-	length  time.Duration
-	cols    [columns]column
-	kept    bounds
-	spans   []span // nil once there are more than are kept
-	many    bool
-	lanes   map[lane][]cell
-	nodes   map[string]*tally // of a job on a fleet
-	width   int               // cells of a lane
-	runs    map[int]*span     // attempts that run, by item index
-	byID    map[string]*span
+	// The view of the job after the records so far.
+	job *view.Job
+
+	axis *axis
+
+	// The length of the axis, at least a millisecond.
+	length time.Duration
+
+	cols [columns]column
+	kept bounds
+
+	// The attempts that have ended. It is nil once there are more than are drawn individually.
+	spans []span
+
+	// There are too many attempts to draw each one.
+	many bool
+
+	// What each slot did, in cells.
+	lanes map[lane][]cell
+
+	// The workers of a fleet, by name. It is empty if the job runs on this machine.
+	nodes map[string]*tally
+
+	// The number of cells of a lane.
+	width int
+
+	// The running attempts, by item index, and the same by item id.
+	runs map[int]*span
+
+	byID map[string]*span
+
+	// Since when items wait for their next attempt, by index.
 	waiting map[int]time.Duration
-	changes [columns + 1]int // of the number of waiting items
-	queue   queue
-	limits  limits
+
+	// By how much the number of waiting items changes at the beginning of each column. A wait is counted once it
+	// ends.
+	changes [columns + 1]int
+
+	queue  queue
+	limits limits
 }
 
 // newPlot returns an empty plot for a job with this number of slots.
@@ -143,40 +184,66 @@ type bar struct {
 
 // track is a row of bars, of one who does one thing after another.
 type track struct {
-	bars  []bar
-	cells []cell // what it did in each of the equal parts of the axis
+	bars []bar
+
+	// What was done in each of the equal parts of the axis.
+	cells []cell
 }
 
 // queue collects what is drawn of the merge queue.
 type queue struct {
 	merger, verify track
-	depths         [columns]int // how many waited, at most
-	depth          int          // how many wait since the last change
-	last           int          // its column
+
+	// The most items that waited in each column.
+	depths [columns]int
+
+	// How many items have waited since the last change.
+	depth int
+
+	// The column of the last change.
+	last int
 }
 
+// newQueue returns an empty merge queue, whose rows have that many cells.
 func newQueue(width int) queue {
 	return queue{merger: track{cells: make([]cell, width)}, verify: track{cells: make([]cell, width)}}
 }
 
 // limits are how many agents ran at once and how often they started, and what limited both.
 type limits struct {
-	cols    [columns]limitColumn
-	filled  int // the column of the last record
+	cols [columns]limitColumn
+
+	// The column of the last record.
+	filled int
+
 	running int
-	slots   int // how many agents may run at once; 0 while those of a fleet are not known
+
+	// How many attempts may run at a time; 0 while the slots of a fleet are not known.
+	slots int
 
 	// Starts in a second that are allowed, whatever their keys are; 0 if there is no limit, or the log does not
 	// have it.
 	rate float64
 
-	adapts  float64  // that of the adaptive limit
-	fixed   float64  // that of the workflow
-	rates   []string // of the workflow, also those that are drawn nowhere
+	// The rate of the adaptive limit.
+	adapts float64
+
+	// The rate of the workflow, for agents of all keys.
+	fixed float64
+
+	// All rates of the workflow in words, also those that are drawn nowhere.
+	rates []string
+
 	changes []change
-	more    int  // changes that are not drawn
-	turns   bool // starts have turns
-	adapted bool // the number of slots is found out
+
+	// The number of changes that are not drawn.
+	more int
+
+	// Starts take turns, so that their rate is worth a chart.
+	turns bool
+
+	// The job adapts its concurrency, and has changed it.
+	adapted bool
 }
 
 // limitColumn is one of the equal parts of the axis.

@@ -18,14 +18,24 @@ import (
 type Source struct {
 	job.Summary
 	Version string
-	Text    string                          // of the workflow file
-	Records iter.Seq2[events.Record, error] // of the log, from its beginning; read twice
+
+	// The workflow file.
+	Text string
+
+	// The records of the log, from its beginning. They are read twice.
+	Records iter.Seq2[events.Record, error]
+
 	Letters iter.Seq2[dlq.Entry, error]
 	Made    time.Time
 
-	Label   func(id string, item json.RawMessage) string // what an item is called besides its id; "" for nothing
-	Named   func(index int) string                       // the same of an item by its index
-	Printed func(outputs.Query) outputs.Tail             // the end of what an attempt or a step has printed
+	// Returns what an item is called besides its id, or "".
+	Label func(id string, item json.RawMessage) string
+
+	// Returns the same of an item by its index.
+	Named func(index int) string
+
+	// Returns the end of what an attempt or a step has printed.
+	Printed func(outputs.Query) outputs.Tail
 }
 
 // report is the data of a report.
@@ -34,7 +44,9 @@ type report struct {
 	charts
 	Job         *view.Job
 	DeadLetters []letterRow
-	MoreLetters int // beyond those that are listed
+
+	// The number of dead letters beyond those that are listed.
+	MoreLetters int
 }
 
 // letterRow is a row of the table of dead letters.
@@ -98,6 +110,7 @@ func (r *report) PrintedIn(g view.FailureGroup) *outputs.Tail {
 	return r.printed(g.Example.Outputs, outputs.Query{ItemID: g.Example.ItemID, Attempt: g.Example.Attempt})
 }
 
+// printed returns the end of an output that the log names, or nil if there is none.
 func (r *report) printed(at *outputs.Span, q outputs.Query) *outputs.Tail {
 	if at == nil {
 		return nil

@@ -57,6 +57,7 @@ func (s *Server) Handler() http.Handler {
 	return s.guard(mux)
 }
 
+// asset returns a handler that sends an embedded file.
 func asset(kind string, data []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", kind)
@@ -105,6 +106,7 @@ func sameOrigin(r *http.Request) bool {
 	return err == nil && from.Host == r.Host
 }
 
+// isToken reports whether a text is the token of the server.
 func (s *Server) isToken(text string) bool { return same(text, s.Token) }
 
 // cookieName returns a cookie name for the port, since all ports of a host share their cookies.
@@ -128,6 +130,7 @@ func (s *Server) welcome(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to.String(), http.StatusSeeOther)
 }
 
+// known reports whether a request has the cookie with the token.
 func (s *Server) known(r *http.Request) bool {
 	cookie, err := r.Cookie(cookieName(r.Host))
 	return err == nil && s.isToken(cookie.Value)
@@ -151,6 +154,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return g.Wait()
 }
 
+// http returns the server of the standard library, whose requests end with ctx.
 func (s *Server) http(ctx context.Context) *http.Server {
 	l := s.Limits
 	return &http.Server{

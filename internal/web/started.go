@@ -71,17 +71,24 @@ func startedNames(place jobs.Job) ([]string, error) {
 	return names, err // ReadDir has sorted them
 }
 
+// timeOfStarted reads the time from the name of a file. It returns an error for other files.
 func timeOfStarted(name string) (time.Time, error) {
 	return time.Parse(startedTime+".log", name)
 }
 
 // started is a command that was started from a page.
 type started struct {
-	Name    string // of its file, without what follows the time
+	// The name of the file without its extension, which is an id on the page.
+	Name string
+
 	Time    time.Time
 	Command string
-	Outcome string // empty: it runs, or the server ended before it
-	Text    []byte // the end of what it printed
+
+	// How the command ended. It is empty if the command runs, or the server ended before it did.
+	Outcome string
+
+	// The end of what the command printed.
+	Text []byte
 }
 
 // Open reports whether the page shows at once what the command printed: the answer of one that has ended, if it is
@@ -108,6 +115,7 @@ func startedIn(place jobs.Job) []started {
 	return list
 }
 
+// readStarted reads the command, its outcome, and the end of what it printed from a file.
 func readStarted(path string) (started, error) {
 	name := filepath.Base(path)
 	at, err := timeOfStarted(name)

@@ -39,14 +39,29 @@ var templates = sync.OnceValue(func() *template.Template {
 // page is one page: the name of its template and its data.
 type page struct {
 	Title string
-	Name  string // of the template of its middle
-	Live  string // address of the stream that replaces the middle; empty if it stays as it is
-	Ended bool   // nothing comes in the stream until somebody runs the job again
-	Back  string // address of the job that an error is about; empty means none
-	Data  any
-	Token string // for the forms
-	Acts  bool   // there are forms that start something
-	Home  string // version, for the foot
+
+	// The name of the template of its middle.
+	Name string
+
+	// The address of the stream that replaces the middle. It is empty if the page stays as it is.
+	Live string
+
+	// Nothing comes in the stream until somebody runs the job again.
+	Ended bool
+
+	// The address of the job that an error is about. It is empty if there is none.
+	Back string
+
+	Data any
+
+	// The token of forms. See Server.form.
+	Token string
+
+	// The page has forms that start something.
+	Acts bool
+
+	// The version of prodigy, for the foot of the page.
+	Home string
 
 	Middle template.HTML
 }
