@@ -14,6 +14,7 @@ type bound struct {
 	unlimited string        // a step without a limit; empty if all have one
 }
 
+// plus returns the bound of both, one after the other.
 func (c bound) plus(other bound) bound {
 	if c.unlimited == "" {
 		c.unlimited = other.unlimited
@@ -45,6 +46,8 @@ func boundOf(section string, steps []workflow.Step) bound {
 	return total
 }
 
+// boundOfStep returns how long a step takes at most with all its tries and waits, and the name of the first step
+// in it that nothing limits.
 func boundOfStep(name string, s workflow.Step) bound {
 	again := 0
 	if s.OnFailure != nil {

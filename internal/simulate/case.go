@@ -125,6 +125,7 @@ func (n *numbers) ReadText(text string) (err error) {
 	return nil
 }
 
+// String returns the range as it is written in a message.
 func (n numbers) String() string {
 	if n.least == n.most {
 		return strconv.Itoa(n.least)
@@ -143,6 +144,7 @@ func (e *expectedEvent) ReadText(text string) error {
 	return nil
 }
 
+// String returns the type of the event and its expected fields, sorted by name.
 func (e expectedEvent) String() string {
 	words := []string{e[eventType]}
 	for _, key := range slices.Sorted(maps.Keys(e)) {
@@ -319,6 +321,7 @@ func (o *Observer) Check(c *Case, exit int, result mapreduce.Result, tally *Tall
 	return wrong
 }
 
+// checkLetters compares the dead letters with those that are expected, which are all.
 func (o *Observer) checkLetters(want map[string]string) (wrong []string) {
 	for _, id := range slices.Sorted(maps.Keys(want)) {
 		switch got, is := o.letters[id]; {

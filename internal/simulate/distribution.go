@@ -42,6 +42,7 @@ type quantity struct {
 	most float64 // the largest value that is drawn
 }
 
+// quantityOf returns how amounts of a type are read and written.
 func quantityOf[T amount]() quantity {
 	switch any(*new(T)).(type) {
 	case time.Duration:
@@ -110,6 +111,7 @@ func (d *distribution) read(q quantity, args []string) (err error) {
 	return err
 }
 
+// greater reads the second parameter of a distribution, which must not lie below the first.
 func greater(d *distribution, q quantity, args []string) (err error) {
 	if d.b, err = q.parse(args[1]); err == nil && d.b < d.a {
 		err = fmt.Errorf("%s is more than %s", args[0], args[1])
@@ -120,6 +122,7 @@ func greater(d *distribution, q quantity, args []string) (err error) {
 // maxSigma is the largest sigma of a lognormal distribution. Past it, durations of years are common.
 const maxSigma = 5
 
+// sigma reads the standard deviation of the logarithm of a lognormal distribution.
 func sigma(d *distribution, _ quantity, args []string) (err error) {
 	if d.b, err = strconv.ParseFloat(args[1], 64); err != nil || !(d.b >= 0 && d.b <= maxSigma) {
 		return fmt.Errorf("sigma %q: want a number from 0 to %d", args[1], maxSigma)

@@ -24,12 +24,23 @@ import (
 type Log struct {
 	Seed uint64
 
-	labels   []string // of the steps of an item
+	// The labels of the steps of an item, in order.
+	labels []string
+
+	// How the tries of each attempt ended.
 	attempts map[attemptKey][]recorded
-	phases   map[string]Outcome // of steps of the other phases, by phase and label
+
+	// How steps of the other phases ended, by phase and label.
+	phases map[string]Outcome
+
+	// Why the work of attempts was not merged.
 	rejected map[attemptKey]rejection
-	verified sample // runs of the steps that verify
-	samples  map[sampleKey]*sample
+
+	// How long the runs of the steps that verify took.
+	verified sample
+
+	// Outcomes of each step, for tries that the job did not make.
+	samples map[sampleKey]*sample
 }
 
 // sampleKey names tries of a step at items, by its label: the first ones, or later ones.
@@ -46,18 +57,29 @@ type attemptKey struct {
 
 // recorded is how one try of a step of an attempt ended.
 type recorded struct {
-	at     int // the step, as an index
-	try    int
+	// The index of the step in the labels.
+	at int
+
+	try int
+
+	// How often the same try was made before: one that met the limit of a plan is made again.
 	repeat int
-	agent  bool          // an AI coding CLI ran
-	ended  time.Duration // of such a run: when it has ended
+
+	// An AI agent ran.
+	agent bool
+
+	// When the run of an agent has ended.
+	ended time.Duration
+
 	Outcome
 }
 
 // rejection is why the work of an attempt was not merged.
 type rejection struct {
 	conflicts []string
-	verify    *Outcome // of the steps that verify, unless it conflicted
+
+	// How the steps that verify ended. It is nil if the work conflicted.
+	verify *Outcome
 }
 
 // sample is a random choice of outcomes, of bounded size.
@@ -101,13 +123,24 @@ func LogOf(records iter.Seq2[events.Record, error], steps []workflow.Step, seed 
 
 // logReader reads a log into a Log.
 type logReader struct {
-	log      *Log
-	began    time.Time                  // of the first record; other times are since then
-	captures []string                   // the names that their outputs have
-	running  map[string]*runningAttempt // by item
-	phase    string
-	reset    time.Duration // when the limit of a plan ends that an agent has met
-	pauses   []pause       // while agents waited for that
+	log *Log
+
+	// The time of the first record. Other times are measured from it.
+	began time.Time
+
+	// The names that the outputs of the steps are captured under.
+	captures []string
+
+	// The attempts that have not ended, by item.
+	running map[string]*runningAttempt
+
+	phase string
+
+	// When the limit of a plan resets that an agent has met.
+	reset time.Duration
+
+	// When agents waited for that.
+	pauses []pause
 }
 
 // pause is a time in which no agent started.
@@ -116,14 +149,26 @@ type pause struct{ from, until time.Duration }
 // runningAttempt is an attempt that has not ended, as far as the log was read.
 type runningAttempt struct {
 	number int
-	since  time.Duration // when the commands began that have not been told apart yet
-	at     int           // the step that runs first of these, as an index
-	try    int           // that it is at
-	tries  []recorded
-	agents []recorded    // the last run of an AI coding CLI of each step that is not among the tries
-	waited time.Duration // since then, by agents for the limit of their plan
+
+	// When the commands began that have not been told apart yet.
+	since time.Duration
+
+	// The index of the step that runs first of these.
+	at int
+
+	// The number of the try that it is at.
+	try int
+
+	tries []recorded
+
+	// The last run of an AI agent of each step that is not among the tries.
+	agents []recorded
+
+	// How long agents have waited since then for the limit of their plan.
+	waited time.Duration
 }
 
+// apply takes the next record of the log.
 func (b *logReader) apply(r events.Record) {
 	if b.began.IsZero() {
 		b.began = r.Time
@@ -250,6 +295,7 @@ func (b *logReader) tryOf(a *runningAttempt, at int) int {
 	return 1
 }
 
+// retrying notes a failed try of a step, and when the next one begins. A try that was refused ran no command.
 func (b *logReader) retrying(now time.Duration, e events.StepRetrying) {
 	a, at := b.running[e.ItemID], slices.Index(b.log.labels, e.Step)
 	if a == nil || at < a.at || e.ErrorType == retry.TypeCircuitOpen || e.ErrorType == retry.TypeTemplate {
@@ -263,6 +309,8 @@ func (b *logReader) retrying(now time.Duration, e events.StepRetrying) {
 	a.at, a.try, a.since = at, e.Attempt+1, now+time.Duration(e.DelayMS)
 }
 
+// completed notes the rest of the tries of an attempt that has succeeded, and what they printed as far as the
+// record has it.
 func (b *logReader) completed(now time.Duration, e events.AgentCompleted) {
 	a := b.running[e.ItemID]
 	if a == nil || len(b.log.labels) == 0 {
@@ -287,6 +335,7 @@ func (b *logReader) completed(now time.Duration, e events.AgentCompleted) {
 	b.keep(e.ItemID, a)
 }
 
+// failed notes the rest of the tries of an attempt that has failed, or why its work was not merged.
 func (b *logReader) failed(now time.Duration, e events.AgentFailed) {
 	switch key := (attemptKey{e.ItemID, e.Attempt}); e.ErrorType {
 	case retry.TypeMergeConflict:
@@ -479,6 +528,7 @@ func (l *Log) lastOf(item, step string) (o Outcome, ok bool) {
 	return o, ok
 }
 
+// failed reports whether the command failed.
 func (o Outcome) failed() bool { return o.ExitCode != 0 || o.Signal != "" || o.Hangs }
 
 // Attempts returns how many attempts at items the Log knows.

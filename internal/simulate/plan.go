@@ -25,43 +25,80 @@ import (
 type Plan struct {
 	Workflow string        `json:"workflow"`
 	Mode     workflow.Mode `json:"mode"`
-	Items    *PlannedItems `json:"items,omitempty"` // with a map phase
+
+	// The items, with a map phase.
+	Items *PlannedItems `json:"items,omitempty"`
+
 	// With a map phase; absent when it is up to the workers of a fleet, and none of them is known.
-	MaxParallel int           `json:"max_parallel,omitempty"`
-	Requires    []string      `json:"requires,omitempty"` // of the workers of a fleet
-	Fleet       *PlannedFleet `json:"fleet,omitempty"`    // of a job on one
-	Rate        string        `json:"rate,omitempty"`     // how often agents start at most
+	MaxParallel int `json:"max_parallel,omitempty"`
+
+	// What the workers of a fleet must offer.
+	Requires []string `json:"requires,omitempty"`
+
+	// The fleet, of a job on one.
+	Fleet *PlannedFleet `json:"fleet,omitempty"`
+
+	// How often agents start at most.
+	Rate string `json:"rate,omitempty"`
+
 	// How long the first starts of all items take because of that; absent when that is not known.
-	LeastByRate *Millis  `json:"least_by_rate_ms,omitempty"`
-	WorstStarts int      `json:"worst_starts,omitempty"` // attempts at items, when all their number is known
-	StepRates   []string `json:"step_rates,omitempty"`   // how often steps start at most
+	LeastByRate *Millis `json:"least_by_rate_ms,omitempty"`
+
+	// The number of attempts at items in the worst case, if the number of items is known.
+	WorstStarts int `json:"worst_starts,omitempty"`
+
+	// How often steps start at most.
+	StepRates []string `json:"step_rates,omitempty"`
+
 	// What becomes of attempts that take unusually long, in words.
-	Stragglers   string        `json:"stragglers,omitempty"`
-	Rollout      []string      `json:"rollout,omitempty"` // its stages, in words
-	Steps        []PlannedStep `json:"steps"`
-	ReduceWhen   []string      `json:"reduce_when,omitempty"` // the conditions of reduce and merge
-	ItemRuns     int           `json:"item_runs,omitempty"`   // with a map phase
-	ItemDelays   []Millis      `json:"item_delays_ms,omitempty"`
-	WorstWaiting *Millis       `json:"worst_waiting_per_item_ms,omitempty"` // with a map phase
+	Stragglers string `json:"stragglers,omitempty"`
+
+	// The stages of the rollout, in words.
+	Rollout []string `json:"rollout,omitempty"`
+
+	Steps []PlannedStep `json:"steps"`
+
+	// The conditions of reduce and merge.
+	ReduceWhen []string `json:"reduce_when,omitempty"`
+
+	ItemRuns     int      `json:"item_runs,omitempty"` // with a map phase
+	ItemDelays   []Millis `json:"item_delays_ms,omitempty"`
+	WorstWaiting *Millis  `json:"worst_waiting_per_item_ms,omitempty"` // with a map phase
 	// With a map phase; absent when nothing limits it.
 	WorstItem *Millis `json:"worst_per_item_ms,omitempty"`
 	// Absent when nothing limits it, or the number of items is not known.
-	WorstMap  *Millis       `json:"worst_map_ms,omitempty"`
-	WorstJob  *Millis       `json:"worst_job_ms,omitempty"` // the same
-	Cost      *PlannedCost  `json:"cost,omitempty"`         // of AI agents; absent when there are none
-	Workspace *PlannedSpace `json:"workspace,omitempty"`    // with workspaces
+	WorstMap *Millis `json:"worst_map_ms,omitempty"`
+
+	// How long the job takes in the worst case. Absent as WorstMap.
+	WorstJob *Millis `json:"worst_job_ms,omitempty"`
+
+	// What AI agents would cost. Absent if there are none.
+	Cost *PlannedCost `json:"cost,omitempty"`
+
+	// The workspaces, if the job has any.
+	Workspace *PlannedSpace `json:"workspace,omitempty"`
+
 	// The first step that nothing limits, if there is one.
 	Unlimited string `json:"unlimited,omitempty"`
 }
 
 // PlannedSpace is what the workspaces of a job would be.
 type PlannedSpace struct {
-	Refused string `json:"refused,omitempty"` // why a run would be refused; then all else is unknown
-	Base    string `json:"base,omitempty"`
-	Branch  string `json:"branch,omitempty"` // that is checked out
-	Number  int    `json:"number,omitempty"` // of workspaces, at most
-	Files   int    `json:"files,omitempty"`  // of each
-	Bytes   int64  `json:"bytes,omitempty"`  // of each, about; absent when not known
+	// Why a run would be refused. If it is set, all else is unknown.
+	Refused string `json:"refused,omitempty"`
+
+	Base string `json:"base,omitempty"`
+
+	// The branch that is checked out.
+	Branch string `json:"branch,omitempty"`
+
+	// How many workspaces there are at most.
+	Number int `json:"number,omitempty"`
+
+	Files int `json:"files,omitempty"` // of each
+
+	// The size of a workspace, about. Absent when it is not known.
+	Bytes int64 `json:"bytes,omitempty"`
 }
 
 // PlanWorkspace returns what the workspaces of a run would be, or nil if it would have none.
@@ -101,16 +138,26 @@ type PlannedItems struct {
 	// File, command, glob, stdin or job; absent: a list in the workflow.
 	Kind string `json:"kind,omitempty"`
 	// Absent when a command or a terminal would have to be asked, or setup be run.
-	Total   *int               `json:"total,omitempty"`
-	First   []items.Item       `json:"first"`
-	Job     string             `json:"job,omitempty"`     // whose results are the items
-	Select  workflow.Select    `json:"select,omitempty"`  // which of them
-	Refused string             `json:"refused,omitempty"` // why they cannot be the items now
-	Since   *events.Difference `json:"since,omitempty"`   // with --since: how they differ from those of the earlier job
+	Total *int         `json:"total,omitempty"`
+	First []items.Item `json:"first"`
+
+	// The job whose results are the items.
+	Job string `json:"job,omitempty"`
+
+	Select workflow.Select `json:"select,omitempty"` // which of them
+
+	// Why the results of that job cannot be the items now.
+	Refused string `json:"refused,omitempty"`
+
+	// With --since: how the items differ from those of the earlier job.
+	Since *events.Difference `json:"since,omitempty"`
+
 	// What is not there yet and setup may make, if there is such a thing.
 	Made   string `json:"-"`
 	fields items.Fields
-	notes  []string // what is hardly meant
+
+	// What the selection says that is probably a mistake.
+	notes []string
 }
 
 // PlannedStep is what would be run for one step.
@@ -118,13 +165,22 @@ type PlannedStep struct {
 	Section string `json:"section"`
 	Step    string `json:"step"`
 	// For the first item, in the map phase; of a handler of failures: as it is written.
-	Command string   `json:"command"`
-	Runs    int      `json:"runs"`
-	Timeout Millis   `json:"timeout_ms,omitempty"` // of each run
-	Delays  []Millis `json:"delays_ms"`            // before each retry, at most
-	Least   []Millis `json:"delays_least_ms"`      // the same at least, where jitter spreads them
-	RetryOn []string `json:"retry_on"`             // which failures are tried again, which are all if it is empty
-	When    string   `json:"when,omitempty"`       // the condition of the step
+	Command string `json:"command"`
+	Runs    int    `json:"runs"`
+
+	// The timeout of each run.
+	Timeout Millis `json:"timeout_ms,omitempty"`
+
+	// The delay before each retry, at most.
+	Delays []Millis `json:"delays_ms"`
+
+	// The delay before each retry, at least, where jitter spreads them.
+	Least []Millis `json:"delays_least_ms"`
+
+	// The failures that are retried. All are if it is empty.
+	RetryOn []string `json:"retry_on"`
+
+	When string `json:"when,omitempty"` // the condition of the step
 
 	Description string `json:"description,omitempty"`
 }
@@ -135,10 +191,15 @@ type PlannedFleet struct {
 	// Why it cannot be asked; then nothing is known of the workers.
 	Unreachable string `json:"unreachable,omitempty"`
 	// There is no max_parallel: the job has the slots of the workers.
-	OfWorkers bool            `json:"slots_of_workers"`
-	Max       int             `json:"max_parallel,omitempty"` // else: that
-	Slots     int             `json:"slots"`                  // of the workers that fit now
-	Workers   []PlannedWorker `json:"workers"`
+	OfWorkers bool `json:"slots_of_workers"`
+
+	// The max_parallel of the workflow, if it has one.
+	Max int `json:"max_parallel,omitempty"`
+
+	// The slots of the workers that fit now.
+	Slots int `json:"slots"`
+
+	Workers []PlannedWorker `json:"workers"`
 }
 
 // PlannedWorker is a worker that answers.
@@ -146,7 +207,9 @@ type PlannedWorker struct {
 	Name  string `json:"name"`
 	Slots int    `json:"slots"`
 	Busy  int    `json:"busy"`
-	Unfit string `json:"unfit,omitempty"` // why it would take no part
+
+	// Why the worker would not take part. It is empty if it would.
+	Unfit string `json:"unfit,omitempty"`
 }
 
 // SlotsOf returns how many items run at once, 0 if nobody knows. most is max_parallel, or its default if open.
@@ -170,11 +233,20 @@ type PlanInput struct {
 	Settings settings.Settings
 	Dir      string
 	Environ  []string
-	Stdin    io.Reader         // nil: it is a terminal, and not read
-	Space    *PlannedSpace     // with workspaces
-	Slots    int               // how many items run at once; 0 if that is not known
-	Earlier  *reuse.Comparison // with the job whose results are taken over; it may be nil
-	From     *reuse.Input      // the job whose results are the items; it may be nil
+
+	// It is nil if standard input is a terminal, which is not read.
+	Stdin io.Reader
+
+	Space *PlannedSpace // with workspaces
+
+	// How many items run at a time; 0 if that is not known.
+	Slots int
+
+	// The comparison with the job whose results are reused. It may be nil.
+	Earlier *reuse.Comparison
+
+	// The job whose results are the items. It may be nil.
+	From *reuse.Input
 }
 
 // MakePlan returns what a run would do, and warnings about what is hardly meant.
@@ -264,6 +336,7 @@ func withFirst(a agent.Attempt, selected PlannedItems) agent.Attempt {
 	return a
 }
 
+// planSteps returns the steps of a section, as they would run for an attempt.
 func planSteps(a agent.Attempt, s workflow.Section) ([]PlannedStep, error) {
 	render := agent.Render
 	if s.IsHandler() {
@@ -371,6 +444,7 @@ func captures(s workflow.Section) []events.StepCompleted {
 // firstItems is how many items a plan shows.
 const firstItems = 5
 
+// planSelection returns the items as far as they can be known without running anything.
 func planSelection(ctx context.Context, w PlanInput) (PlannedItems, error) {
 	env := items.Env{
 		Dir: w.Dir, Environ: w.Settings.Environ(w.Environ), Fill: w.Settings.Fill, Stdin: w.Stdin,

@@ -18,25 +18,43 @@ import (
 
 // Script is a Model that somebody has written: rules in order, of which the first decides that matches a try.
 type Script struct {
-	Seed  uint64    // of what happens by chance
-	Begin time.Time // of the job, for rules that hold for a time
+	// The seed of what happens by chance.
+	Seed uint64
 
-	Standard Ending `yaml:"default"` // of tries that no rule is about; what a rule does not say is as here
-	Rules    []rule `yaml:"outcomes" element:"an outcome"`
+	// When the job begins, for rules that hold for a time.
+	Begin time.Time
+
+	// The ending of tries that no rule is about. What a rule does not say is taken from it.
+	Standard Ending `yaml:"default"`
+
+	Rules []rule `yaml:"outcomes" element:"an outcome"`
 }
 
 // rule says how the tries end that it matches.
 type rule struct {
-	Items    []string      `yaml:"item"` // ids, or patterns of ids; of all if there are none
-	Where    *condition    `yaml:"where"`
-	Steps    []string      `yaml:"step"` // labels, or patterns of them
-	Phase    string        `yaml:"phase"`
-	Attempt  span          `yaml:"attempt"`
-	Try      span          `yaml:"try"`
-	From     time.Duration `yaml:"from"`               // since the beginning of the job
-	To       time.Duration `yaml:"to"`                 // 0 without end
-	Chance   *float64      `yaml:"chance" range:"0 1"` // that it matches all the same
-	Conflict []string      `yaml:"conflict"`           // the files in which work conflicts, or true, or false for none
+	// Ids of items, or patterns of them. Without any, the rule is about all items.
+	Items []string `yaml:"item"`
+
+	Where *condition `yaml:"where"`
+
+	// Labels of steps, or patterns of them.
+	Steps []string `yaml:"step"`
+
+	Phase   string `yaml:"phase"`
+	Attempt span   `yaml:"attempt"`
+	Try     span   `yaml:"try"`
+
+	// From when on the rule holds, since the beginning of the job.
+	From time.Duration `yaml:"from"`
+
+	// Until when it holds; 0 without an end.
+	To time.Duration `yaml:"to"`
+
+	// The probability that the rule holds for a try that it matches. It is 1 if it is not written.
+	Chance *float64 `yaml:"chance" range:"0 1"`
+
+	// The files in which work conflicts, or true for some file, or false for none.
+	Conflict []string `yaml:"conflict"`
 
 	Ending
 }
@@ -105,6 +123,7 @@ func (s *span) ReadText(text string) (err error) {
 	return nil
 }
 
+// has reports whether a number lies in the range.
 func (s span) has(n int) bool { return n >= s.first && (s.last == 0 || n <= s.last) }
 
 // phases are those that commands run in.
@@ -191,6 +210,7 @@ func (s Script) Conflicts(t agent.SimulatedTry) []string {
 	return one.Conflict
 }
 
+// matches reports whether the rule is about a try, which is made that long after the beginning of the job.
 func (one *rule) matches(t agent.SimulatedTry, since time.Duration) bool {
 	a := t.Attempt
 	switch {
@@ -211,6 +231,8 @@ func matchesAny(patterns []string, name string) bool {
 	})
 }
 
+// outcome returns how a try ends. What is drawn at random depends on the seed and the try only, so that the same
+// job is simulated again alike.
 func (e Ending) outcome(s Script, t agent.SimulatedTry) Outcome {
 	var o Outcome
 	if takes := first(e.Takes, s.Standard.Takes); takes != nil {
@@ -253,6 +275,7 @@ func (e Ending) outcome(s Script, t agent.SimulatedTry) Outcome {
 	return o
 }
 
+// first returns the first of two values that is written.
 func first[T any](a, b *T) *T {
 	if a != nil {
 		return a

@@ -30,29 +30,47 @@ import (
 
 // Outcome is how one try of a command ends.
 type Outcome struct {
-	Takes    time.Duration
-	Hangs    bool // it does not end by itself
+	Takes time.Duration
+
+	// The command does not end by itself.
+	Hangs bool
+
 	ExitCode int
-	Signal   string     // that kills it, such as SIGKILL
-	Type     retry.Type // of the failure. Without it, it is classified as a real one
-	Stdout   string
-	Stderr   string
-	Unknown  bool // nobody knows what it would print
 
-	Use Use // of an AI coding CLI
+	// The signal that kills it, such as SIGKILL.
+	Signal string
 
-	// of one that has met the limit of its plan: how long after its end the limit ends, if anybody knows
+	// The type of the failure. Without one the failure is classified as a real one is.
+	Type retry.Type
+
+	Stdout string
+	Stderr string
+
+	// Nobody knows what it would print.
+	Unknown bool
+
+	// What it has used, if it is an AI agent.
+	Use Use
+
+	// Of an agent that has met the limit of its plan: how long after its end the limit resets. It is 0 if nobody
+	// knows.
 	Resets time.Duration
 
-	LimitUsed float64 // which part of that limit it says is used up, from 0 to 1, if it says so
+	// Which part of that limit the agent says is used up, from 0 to 1, if it says so.
+	LimitUsed float64
 }
 
 // Use is what a run of an AI coding CLI has used by its end.
 type Use struct {
-	Cost    limit.USD
-	Costed  bool // the cost is known
-	Tokens  limit.Tokens
-	Counted bool // the tokens are known
+	Cost limit.USD
+
+	// The cost is known.
+	Costed bool
+
+	Tokens limit.Tokens
+
+	// The tokens are known.
+	Counted bool
 }
 
 // part returns what a part of the run has used.
@@ -233,6 +251,7 @@ func (o *Outcome) curb(a agent.SimulatedAgent) (share float64) {
 // forever is how long a command runs that hangs and has no timeout.
 const forever = 100 * 365 * 24 * time.Hour
 
+// sleep waits, in the virtual time of the job. It returns the cause of the end of ctx if that comes first.
 func sleep(ctx context.Context, d time.Duration) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -270,6 +289,7 @@ const DefaultMaxTime = 366 * 24 * time.Hour
 // TimeError says that a simulated job had not ended after its time.
 type TimeError struct{ After time.Duration }
 
+// Error says how far the simulation came.
 func (e *TimeError) Error() string {
 	return fmt.Sprintf("the simulation ended after %s of its time: the job would still be running",
 		duration.Format(e.After))

@@ -20,9 +20,13 @@ import (
 type workspaces struct {
 	model Model
 
-	mu        sync.Mutex
-	attempts  map[int]agent.Attempt // that are not settled, by the index of their item
-	verifying []agent.Attempt       // whose work is in the commit that is verified
+	mu sync.Mutex
+
+	// The attempts that are not settled, by the index of their item.
+	attempts map[int]agent.Attempt
+
+	// The attempts whose work is in the commit that is verified.
+	verifying []agent.Attempt
 }
 
 // Check implements mapreduce.Workspaces.
@@ -109,6 +113,7 @@ func (s *space) Merge(ctx context.Context, head string, work []gitspace.Work) (g
 	return b.Merge(ctx, head, work)
 }
 
+// chain takes the place of a merge: the commit is a name made of those that it has merged.
 func (s *space) chain(_ context.Context, head string, work []gitspace.Work) (gitspace.Merged, error) {
 	out := gitspace.Merged{Head: head}
 	for _, w := range work {
@@ -127,6 +132,7 @@ func (s *space) chain(_ context.Context, head string, work []gitspace.Work) (git
 	return out, nil
 }
 
+// conflicts returns the paths in which work conflicts with what is merged, as the Model says.
 func (s *space) conflicts(head string, w gitspace.Work) []string {
 	if head == w.Base { // there is nothing to conflict with
 		return nil
@@ -135,6 +141,7 @@ func (s *space) conflicts(head string, w gitspace.Work) []string {
 	return s.model.Conflicts(agent.SimulatedTry{Attempt: &a, Label: "merge", Number: 1})
 }
 
+// attempt returns the attempt that work is of.
 func (s *space) attempt(w gitspace.Work) agent.Attempt {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,29 +13,47 @@ import (
 
 // Tally counts what the records of a job say about how it was run. Create one with NewTally.
 type Tally struct {
-	Attempts    int            `json:"attempts"`     // at items
-	ItemRetries int            `json:"item_retries"` // attempts that a policy has asked for after a failure
-	StepRetries int            `json:"step_retries"`
-	Stragglers  int            `json:"stragglers,omitempty"`
-	DeadLetters int            `json:"dead_letters"`
-	Openings    map[string]int `json:"breaker_openings"` // by the scope of the breaker
+	// The number of attempts at items that started.
+	Attempts int `json:"attempts"`
 
-	AtOnce int `json:"most_at_once"` // attempts at items
+	// The number of attempts that a policy has asked for after a failure.
+	ItemRetries int `json:"item_retries"`
 
-	// of attempts at once; the same as the highest without concurrency that adapts
+	StepRetries int `json:"step_retries"`
+	Stragglers  int `json:"stragglers,omitempty"`
+	DeadLetters int `json:"dead_letters"`
+
+	// How often breakers have opened, by their scope.
+	Openings map[string]int `json:"breaker_openings"`
+
+	// The most attempts at items at a time.
+	AtOnce int `json:"most_at_once"`
+
+	// The lowest limit of attempts at a time. It is the highest too, unless the concurrency adapts.
 	LowestLimit int `json:"lowest_limit"`
 
-	TopLimit int           `json:"highest_limit"`
-	AtLimit  events.Millis `json:"at_limit_ms"` // how long as many ran as may
-	Held     events.Millis `json:"held_ms"`     // how long no attempt might start, because of windows or a guard
+	TopLimit int `json:"highest_limit"`
 
-	Merged     int           `json:"merged,omitempty"` // items, of a job with workspaces
-	Conflicts  int           `json:"conflicts,omitempty"`
-	Verified   int           `json:"verified,omitempty"`      // runs of the steps that verify what was merged
-	Unverified int           `json:"verify_failed,omitempty"` // items that were left out, because these fail with them
-	Verifying  events.Millis `json:"verifying_ms,omitempty"`
+	// How long as many attempts ran as may.
+	AtLimit events.Millis `json:"at_limit_ms"`
 
-	// how often agents began to wait for the limit of a plan to end
+	// How long no attempt might start, because of windows or a guard.
+	Held events.Millis `json:"held_ms"`
+
+	// The number of items whose work was merged, of a job with workspaces.
+	Merged int `json:"merged,omitempty"`
+
+	Conflicts int `json:"conflicts,omitempty"`
+
+	// The number of runs of the steps that verify what was merged.
+	Verified int `json:"verified,omitempty"`
+
+	// The number of items that were left out, because these steps fail with them.
+	Unverified int `json:"verify_failed,omitempty"`
+
+	Verifying events.Millis `json:"verifying_ms,omitempty"`
+
+	// How often agents began to wait for the limit of a plan to reset.
 	Pauses int `json:"quota_pauses,omitempty"`
 
 	Paused events.Millis `json:"quota_paused_ms,omitempty"`
@@ -43,9 +61,12 @@ type Tally struct {
 	// Job is the job after the records so far.
 	Job *view.Job `json:"-"`
 
-	slotWait    workflow.ParkAfter
-	parked      map[string]absence // by item
-	last        time.Time          // of the last record
+	slotWait workflow.ParkAfter
+
+	// The attempts that wait for the next try of a step, by item, if they wait long enough to lose their slot.
+	parked map[string]absence
+
+	last        time.Time // of the last record
 	pausedUntil time.Time
 }
 
@@ -113,6 +134,7 @@ func (t *Tally) pass(now time.Time) {
 	t.last = now
 }
 
+// ended counts the end of an attempt, or the rejection of its work.
 func (t *Tally) ended(end events.End) {
 	delete(t.parked, end.ID)
 	switch end.Type {
