@@ -142,7 +142,7 @@ nightly: check exhaustive scale stock-broker torture torture-fleet ## Run the lo
 	timeout 300 $(MAKE) agents-live LIVE='-cli claude,codex -situations ok,401,empty' || echo 'agents-live: not as expected, see above'
 
 man: ## Write the manual pages to bin/man
-	$(GO) test ./internal/cli -count=1 -run '^TestManualPages$$' -man '$(CURDIR)/bin/man'
+	$(GO) test ./internal/cli -tags man -count=1 -run '^TestManualPages$$' -man '$(CURDIR)/bin/man'
 
 install: build man ## Install prodigy and its manual pages into PREFIX (/usr/local)
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/man/man1'

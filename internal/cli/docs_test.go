@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/testenv/scripts"
@@ -139,7 +138,7 @@ func TestExitCodesInTheDocumentsAreThoseOfTheTable(t *testing.T) {
 	for _, code := range []int{exitOK, exitFailed, exitUsage, exitLeft, exitOutside, exitInterrupted, exitQuit, exitTerminated} {
 		want = append(want, strconv.Itoa(code))
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -5,11 +5,10 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"prodigy/internal/fleet"
 	"prodigy/internal/term"
@@ -141,8 +140,8 @@ func TestTheConfigurationOfAFleetIsUsed(t *testing.T) {
 				t.Fatalf("got %+v", backend)
 			}
 			j, w := backend.jobs[0], backend.workers[0]
-			if diff := cmp.Diff([]fleet.Address{c.want, c.want}, []fleet.Address{j.Address, backend.lists[0]}); diff != "" {
-				t.Errorf("of a job and of fleet ls (-want +got):\n%s", diff)
+			if got := []fleet.Address{j.Address, backend.lists[0]}; !reflect.DeepEqual(got, []fleet.Address{c.want, c.want}) {
+				t.Errorf("of a job and of fleet ls:\n got %+v\nwant %+v", got, c.want)
 			}
 			lease := c.lease
 			if lease == 0 {
@@ -152,8 +151,8 @@ func TestTheConfigurationOfAFleetIsUsed(t *testing.T) {
 				t.Errorf("got a lease of %s and a patience of %s", j.Lease, j.Patience)
 			}
 			c.want.Trust = slices.Concat(c.want.Trust, c.trust)
-			if diff := cmp.Diff(c.want, w.Address); diff != "" {
-				t.Errorf("of a worker (-want +got):\n%s", diff)
+			if !reflect.DeepEqual(w.Address, c.want) {
+				t.Errorf("of a worker:\n got %+v\nwant %+v", w.Address, c.want)
 			}
 		})
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 )
 
@@ -14,8 +13,8 @@ func TestCommandMadeAloneIsThatOfTheWholeTree(t *testing.T) {
 		if n := len(alone.Commands()); n != 1 {
 			t.Errorf("%s: got %d commands, want it alone", c.name, n)
 		}
-		if diff := cmp.Diff(helpOf(t, whole, c.name), helpOf(t, alone, c.name)); diff != "" {
-			t.Errorf("%s: (-whole +alone)\n%s", c.name, diff)
+		if diff := differing(helpOf(t, whole, c.name), helpOf(t, alone, c.name)); diff != "" {
+			t.Errorf("%s alone, and in the whole tree: %s", c.name, diff)
 		}
 	}
 }

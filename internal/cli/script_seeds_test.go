@@ -15,6 +15,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 	"prodigy/internal/testenv/scripts"
 	"prodigy/internal/workflow"
 )
@@ -86,31 +88,50 @@ func faster(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// waits compares the delays of the retries in the log of the latest job, before jitter and in milliseconds, with those given.
-// The delays of one step of one item stand together, in the order of their first ones; after them those of items.
+// waits compares the delays of the retries in the log of a job, before jitter and in milliseconds, with those given. It is the
+// latest job, or the latest one of a workflow file. The delays of one step of one item stand together, in the order of their first
+// ones; after them those of items.
 func waits(ts *testscript.TestScript, neg bool, want []string) {
 	if neg {
-		ts.Fatalf("usage: waits [delay...]")
+		ts.Fatalf("usage: waits [workflow] [delay...]")
 	}
-	got := append(delaysOf(ts, "StepRetrying"), delaysOf(ts, "AgentFailed")...)
+	file := ""
+	if len(want) > 0 && strings.HasSuffix(want[0], ".yml") {
+		file, want = want[0], want[1:]
+	}
+	job := latestOf(ts, file)
+	got := append(delaysOf(ts, job, "StepRetrying"), delaysOf(ts, job, "AgentFailed")...)
 	if g, w := strings.Join(got, " "), strings.Join(want, " "); g != w {
 		ts.Fatalf("waits:\n got %s\nwant %s", g, w)
 	}
 }
 
+// latestOf returns the latest job of a workflow file, or of all for "".
+func latestOf(ts *testscript.TestScript, file string) jobs.Job {
+	list, err := jobs.Home{Root: ts.Getenv("PRODIGY_HOME")}.List()
+	ts.Check(err)
+	for _, job := range list {
+		if meta, err := job.ReadMeta(); err == nil && (file == "" || filepath.Base(meta.WorkflowPath) == file) {
+			return job
+		}
+	}
+	ts.Fatalf("there is no job of %s", file)
+	return jobs.Job{}
+}
+
 // delaysOf returns the delays of the events of one type. Those of items are only known after jitter.
-func delaysOf(ts *testscript.TestScript, typ string) []string {
-	ts.Check(ts.Exec("prodigy", "events", "ls", "--event-type", typ, "--output", "jsonl"))
+func delaysOf(ts *testscript.TestScript, job jobs.Job, typ string) []string {
 	var order []string
 	byStep := map[string][]string{}
-	for line := range strings.Lines(ts.ReadFile("stdout")) {
+	for line, err := range events.ReadLines(job.EventsDir(), events.Query{Type: typ}) {
+		ts.Check(err)
 		var e struct {
 			ItemID   string      `json:"item_id"`
 			Step     string      `json:"step"`
 			Computed json.Number `json:"computed_delay_ms"`
 			Delay    json.Number `json:"delay_ms"`
 		}
-		ts.Check(json.Unmarshal([]byte(line), &e))
+		ts.Check(json.Unmarshal(line, &e))
 		if e.Delay == "" {
 			continue
 		}

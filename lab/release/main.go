@@ -120,7 +120,7 @@ func sharedFiles(version string) ([]file, error) {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if _, err := output("go", "test", "./internal/cli", "-count=1", "-run", "^TestManualPages$", "-man", dir); err != nil {
+	if _, err := output("go", "test", "./internal/cli", "-tags", "man", "-count=1", "-run", "^TestManualPages$", "-man", dir); err != nil {
 		return nil, err
 	}
 	pages, err := filepath.Glob(filepath.Join(dir, "*.1"))
