@@ -22,7 +22,6 @@ import (
 
 type dlqRetryOptions struct {
 	jobOptions
-	echo    echoOptions
 	filter  string
 	where   string
 	cluster int // 1 is the largest; 0 means not given
@@ -34,7 +33,6 @@ type dlqRetryOptions struct {
 	dryRun  bool
 	reduce  bool
 	with    string
-	fleet   fleetOptions
 }
 
 func newDLQRetryCommand(con *console) *cobra.Command {
@@ -66,9 +64,6 @@ count; the last line of the summary shows how many there are.`,
 	})
 	o.add(cmd)
 	f := cmd.Flags()
-	addMaxParallel(cmd, &o.maxParallel)
-	o.fleet.add(cmd)
-	o.echo.add(cmd, "")
 	f.Var(parallelFlag(&o.maxParallel), "parallel", "maximum number of items to run at a time")
 	_ = f.MarkHidden("parallel") // its former name
 	f.StringVar(&o.filter, "filter", "", "only items matching this expression")
@@ -121,7 +116,7 @@ func runDLQRetry(ctx context.Context, con *console, job jobs.Job, o dlqRetryOpti
 		return o.announce(con, job, choice)
 	}
 	conclude := func(con *console, e finishedRun) error { return o.concludeRetry(con, job, e, choice) }
-	return o.again(ctx, con, job, o.fleet, o.echo, conclude,
+	return o.again(ctx, con, job, conclude,
 		func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 			c.With, c.Canary, c.Rate = o.with, o.canary, o.rate
 			return mapreduce.RetryDead(ctx, c, job, func(q *dlq.Queue) ([]string, error) {

@@ -21,7 +21,6 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/duration"
 	"prodigy/internal/items"
-	"prodigy/internal/mapreduce"
 	"prodigy/internal/settings"
 	"prodigy/internal/shell"
 	"prodigy/internal/term"
@@ -82,7 +81,7 @@ The result is a job like any other, with a log, dead letters and resume. --save 
 		},
 	}
 	o.format = term.Human
-	o.addRunning(cmd)
+	o.addRunning(cmd, term.Grouped)
 	f := cmd.Flags()
 	f.BoolVarP(&o.nul, "null", "0", false,
 		"items are separated by NUL, as with find -print0")
@@ -94,7 +93,6 @@ The result is a job like any other, with a log, dead letters and resume. --save 
 	f.BoolVarP(&o.emptyOK, "no-run-if-empty", "r", false, "succeed without doing anything if there are no items")
 	f.StringVarP(&o.replace, "replace", "I", "", "use this placeholder instead of {} and its variants")
 	f.VarP(positive(&o.batch), "batch", "n", "number of items per command")
-	addMaxParallel(cmd, &o.maxParallel)
 	f.VarP(parallelFlag(&o.maxParallel), "max-procs", "P", "same as --max-parallel")
 	f.Var(durationFlag(&o.timeout), "timeout", "timeout per command, such as 30s")
 	f.Var(positive(&o.retries), "retry", "maximum attempts per item, including the first; the delays grow from 1s")
@@ -107,8 +105,6 @@ The result is a job like any other, with a log, dead letters and resume. --save 
 	f.Uint64Var(&o.seed, "seed", 0, "random seed for jitter (0 for a random one)")
 	addMaxDelay(cmd, &o.maxDelay)
 	f.BoolVarP(&o.keepOrder, "keep-order", "k", false, "print output in item order")
-	o.echo.add(cmd, term.Grouped)
-	o.fleet.add(cmd)
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the commands without running them")
 	f.StringVar(&o.save, "save", "", "write the equivalent workflow to this file, without running it")
 	return cmd
@@ -164,7 +160,7 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 			}
 		}
 	})
-	return o.echo.check(o.jobOptions)
+	return o.checkEcho()
 }
 
 // file returns the workflow file that the flags describe.
@@ -266,17 +262,11 @@ func runMap(ctx context.Context, con *console, o mapOptions) error {
 	if err != nil {
 		return err
 	}
-	limit, err := delayCap(o.maxDelay)
-	if err != nil {
-		return err
-	}
 	purpose := settings.ToRun
 	if o.dryRun || o.save != "" {
 		purpose = settings.ToPlan
 	}
-	c := mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel}
-	c.OnFleet = o.fleet.wanted()
-	w, err := loadSource(ctx, "the command", source, c, o.settings, purpose)
+	w, err := loadSource(ctx, "the command", source, o.checkedAs(), o.settings, purpose)
 	if err != nil {
 		return o.asRefusal(err, source)
 	}
@@ -291,7 +281,7 @@ func runMap(ctx context.Context, con *console, o mapOptions) error {
 		return err
 	}
 	o.quiet = o.quiet || !con.live
-	return o.start(ctx, con, w, limit)
+	return o.start(ctx, con, w)
 }
 
 // asRefusal returns the problems of the file that was made of the command line as problems of that.

@@ -26,20 +26,8 @@ import (
 	"prodigy/internal/view"
 )
 
-type planOptions struct {
-	settings    settingOptions
-	path        string
-	format      term.Format
-	maxDelay    time.Duration
-	maxParallel int
-	allowDirty  bool
-	maxCost     limit.USD
-	since       sinceOptions
-	fleet       fleetOptions
-}
-
 func newPlanCommand(con *console) *cobra.Command {
-	var o planOptions
+	var o runOptions
 	cmd := &cobra.Command{
 		Use:   "plan <workflow>",
 		Short: "Show what a run would do, without running it",
@@ -92,13 +80,9 @@ func onDisk(n int64) string {
 	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 }
 
-func runPlan(ctx context.Context, con *console, o planOptions) error {
-	limit, err := delayCap(o.maxDelay)
-	if err != nil {
-		return err
-	}
-	c := mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, Environ: os.Environ()}
-	c.OnFleet = o.fleet.wanted()
+func runPlan(ctx context.Context, con *console, o runOptions) error {
+	c := o.checkedAs()
+	c.Environ = os.Environ()
 	w, err := load(ctx, o.path, c, o.settings, settings.ToPlan)
 	if err != nil {
 		printNote(con.say(), w.elsewhere()) // where files were looked for

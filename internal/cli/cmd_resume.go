@@ -17,8 +17,6 @@ type resumeOptions struct {
 	jobOptions
 	force  bool
 	accept bool
-	fleet  fleetOptions
-	echo   echoOptions
 }
 
 func newResumeCommand(con *console) *cobra.Command {
@@ -46,12 +44,8 @@ Exit codes are those of run; 0 if the job had already completed.`,
 	})
 	o.add(cmd)
 	o.addPrint(cmd, "print all output in item order, including items finished before")
-	o.echo.add(cmd, "")
 	f := cmd.Flags()
-	addMaxParallel(cmd, &o.maxParallel)
-	o.fleet.add(cmd)
 	cmd.Flags().Lookup("pool").Usage += "; default: as before, none leaves the pool"
-	cmd.Flags().Lookup("fleet").Usage += ""
 	f.StringVar(&o.replacement, "workflow", "", "use this workflow file from now on; finished steps must be "+
 		"unchanged")
 	f.BoolVar(&o.accept, "accept", false,
@@ -82,7 +76,7 @@ func runResume(ctx context.Context, con *console, place jobs.Job, o resumeOption
 	if completed {
 		conclude = o.nothingDone
 	}
-	return o.again(ctx, con, place, o.fleet, o.echo, conclude,
+	return o.again(ctx, con, place, conclude,
 		func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 			c.Force, c.Accept = o.force, o.accept
 			return mapreduce.Resume(ctx, c, place)

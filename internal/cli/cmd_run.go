@@ -3,14 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"prodigy/internal/job"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/settings"
 	"prodigy/internal/term"
@@ -25,11 +23,9 @@ type runOptions struct {
 	seed     uint64
 	maxDelay time.Duration
 	dryRun   bool
-	echo     echoOptions
 
 	allowDirty bool
 	since      sinceOptions
-	fleet      fleetOptions
 }
 
 func newRunCommand(con *console) *cobra.Command {
@@ -66,17 +62,21 @@ Exit codes:
 	o.add(cmd)
 	o.settings.add(cmd)
 	o.settings.addWorkspace(cmd)
-	addMaxParallel(cmd, &o.maxParallel)
 	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "random seed for jitter (0 for a random one)")
 	addMaxDelay(cmd, &o.maxDelay)
 	cmd.Flags().BoolVar(&o.allowDirty, "allow-dirty", false,
 		"start despite uncommitted changes in the repository, which git workspaces do not see")
 	o.since.add(cmd)
 	o.addPrint(cmd, "print output in item order (implies --print; also with --group and --line-buffer)")
-	o.echo.add(cmd, "")
-	o.fleet.add(cmd)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be done, as plan does")
 	return cmd
+}
+
+// checkedAs returns the configuration that a workflow is checked for before it runs.
+func (o runOptions) checkedAs() mapreduce.Config {
+	c := mapreduce.Config{MaxDelay: o.maxDelay, MaxParallel: o.maxParallel}
+	c.OnFleet = o.fleet.wanted()
+	return c
 }
 
 // runAll runs the workflows one after the other, until one does not end with exit code 0.
@@ -108,13 +108,10 @@ func runAll(ctx context.Context, con *console, o runOptions) error {
 // each returns the options for each of the workflows, after it has looked for mistakes in all of them. A file that is
 // missing may be made by the workflows before.
 func (o runOptions) each(ctx context.Context) ([]runOptions, error) {
-	limit, err := delayCap(o.maxDelay)
-	if err != nil {
-		return nil, err
-	}
 	var all []runOptions
 	wanted := map[string]bool{} // parameters that a workflow has
 	stdin := ""
+	var err error
 	for i, path := range append([]string{o.path}, o.rest...) {
 		one := o
 		one.path, one.rest = path, nil
@@ -122,8 +119,8 @@ func (o runOptions) each(ctx context.Context) ([]runOptions, error) {
 			return nil, err
 		}
 		all = append(all, one)
-		c := mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, InputMayCome: i > 0}
-		c.OnFleet = o.fleet.wanted()
+		c := o.checkedAs()
+		c.InputMayCome = i > 0
 		w, err := load(ctx, path, c, one.settings, settings.ToPlan)
 		if err != nil {
 			return nil, err
@@ -174,22 +171,12 @@ func paramsFor(path string, params []string, wanted map[string]bool) ([]string, 
 
 func runRun(ctx context.Context, con *console, o runOptions) error {
 	if o.dryRun {
-		return runPlan(ctx, con, planOptions{
-			settings: o.settings, path: o.path, format: o.format,
-			maxDelay: o.maxDelay, maxParallel: o.maxParallel, allowDirty: o.allowDirty, maxCost: o.maxCost,
-			since: o.since, fleet: o.fleet,
-		})
+		return runPlan(ctx, con, o)
 	}
-	if err := errors.Join(o.checkPrint(), o.echo.check(o.jobOptions)); err != nil {
+	if err := errors.Join(o.checkPrint(), o.checkEcho()); err != nil {
 		return err
 	}
-	limit, err := delayCap(o.maxDelay)
-	if err != nil {
-		return err
-	}
-	checked := mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel}
-	checked.OnFleet = o.fleet.wanted()
-	w, err := load(ctx, o.path, checked, o.settings, settings.ToRun)
+	w, err := load(ctx, o.path, o.checkedAs(), o.settings, settings.ToRun)
 	if err != nil {
 		printNote(con.say(), w.elsewhere()) // where files were looked for
 		return err
@@ -198,18 +185,14 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	if err := o.fleet.check(con, w.Workflow, o.quiet); err != nil {
 		return err
 	}
-	return o.start(ctx, con, w, limit)
+	return o.start(ctx, con, w)
 }
 
 // start runs w as a new job.
-func (o runOptions) start(ctx context.Context, con *console, w checked, limit time.Duration) error {
-	con.hide(w.settings.Mask)
-	con.secrets.Settings = w.settings
-	t, err := findTools(w.Workflow, o.fleet.stepsHere(w.Workflow))
+func (o runOptions) start(ctx context.Context, con *console, w checked) error {
+	con.useSecrets(w.settings)
+	t, err := o.findTools(w.Workflow, o.fleet.stepsHere(w.Workflow))
 	if err != nil {
-		return err
-	}
-	if err := o.checkBudget(w.Workflow, t.agents); err != nil {
 		return err
 	}
 	if !o.quiet {
@@ -217,20 +200,10 @@ func (o runOptions) start(ctx context.Context, con *console, w checked, limit ti
 		printNote(con.say(), w.elsewhere())
 	}
 	c := o.config(t)
-	c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = w.dir, o.seed, limit, os.Stdin, w.settings, w.values
+	c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = w.dir, o.seed, w.maxDelay, os.Stdin, w.settings, w.values
 	c.AllowDirty, c.Since = o.allowDirty, o.since.Since
-	p := newPrinter(con, o.jobOptions, w.Workflow)
-	p.showItems(con, o.echo, o.keepOrder)
-	end, err := runWatched(ctx, c, p, o.fleet.on(con, t, w.Workflow, w.dir,
+	return o.runJob(ctx, con, c, w.Workflow, o.conclude,
 		func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 			return mapreduce.Run(ctx, c, w.Workflow, w.source)
-		}))
-	if err != nil {
-		return o.afterError(con, end, err)
-	}
-	if p.ofCommands && p.echo.Failure() != nil && end.State == job.Completed {
-		return fmt.Errorf("all items of job %s finished, but some output was not printed: %w", end.Job.ID,
-			p.echo.Failure())
-	}
-	return o.conclude(con, end)
+		})
 }

@@ -20,7 +20,6 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/mapreduce"
 	"prodigy/internal/settings"
 	"prodigy/internal/simulate"
 	"prodigy/internal/term"
@@ -29,11 +28,7 @@ import (
 )
 
 type simulateOptions struct {
-	jobOptions // of these only those about the policy have flags
-	settings   settingOptions
-	path       string
-	seed       uint64
-	maxDelay   time.Duration
+	runOptions // of these only those about the policy have flags
 	items      string
 	at         string
 	maxTime    time.Duration
@@ -91,15 +86,8 @@ paused outside its windows (--exit-outside).`,
 		},
 	}
 	f := cmd.Flags()
-	o.grace, o.maxRetries = defaultGrace, defaultMaxRetries
 	addFormat(cmd, &o.format, term.JSON)
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on success")
-	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the error policy stops the job")
-	f.BoolVar(&o.exitOutside, "exit-outside", false,
-		"exit with 75 outside the job's windows instead of waiting")
-	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 even if items were dead-lettered or skipped")
-	addMaxCost(cmd, &o.maxCost)
-	addMaxParallel(cmd, &o.maxParallel)
+	o.addPolicy(cmd)
 	addMaxDelay(cmd, &o.maxDelay)
 	o.settings.add(cmd)
 	f.Float64Var(&o.failureRate, "failure-rate", 0,
@@ -170,22 +158,15 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 	if err != nil {
 		return job, nil, err
 	}
-	limit, err := delayCap(o.maxDelay)
+	like := o.checkedAs()
+	like.InputMayCome = true
+	w, err := load(ctx, o.path, like, o.settings, settings.ToSimulate)
 	if err != nil {
 		return job, nil, err
 	}
-	w, err := load(ctx, o.path, mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, InputMayCome: true},
-		o.settings, settings.ToSimulate)
+	con.useSecrets(w.settings)
+	t, err := o.findTools(w.Workflow, noSteps)
 	if err != nil {
-		return job, nil, err
-	}
-	con.hide(w.settings.Mask)
-	con.secrets.Settings = w.settings
-	t, err := findTools(w.Workflow, noSteps)
-	if err != nil {
-		return job, nil, err
-	}
-	if err := o.checkBudget(w.Workflow, t.agents); err != nil {
 		return job, nil, err
 	}
 	home, cleanup, err := o.home(t.home)
@@ -193,7 +174,7 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 		return job, nil, err
 	}
 	c := o.config(t)
-	c.Home, c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = home, w.dir, o.seed, limit, os.Stdin,
+	c.Home, c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = home, w.dir, o.seed, w.maxDelay, os.Stdin,
 		w.settings, w.values
 	if w.Map == nil && (o.items != "" || o.chosen != nil) {
 		cleanup()

@@ -201,7 +201,8 @@ func testCase(ctx context.Context, con *console, path, file string, c *simulate.
 		return web.TestCase{}, err
 	}
 	defer restore()
-	o := simulateOptions{path: path, seed: uint64(c.Seed), at: c.At, chosen: c.Items}
+	o := simulateOptions{at: c.At, chosen: c.Items}
+	o.path, o.seed = path, uint64(c.Seed)
 	o.quiet, o.grace, o.maxRetries, o.maxParallel = true, defaultGrace, defaultMaxRetries, c.MaxParallel
 	o.settings.params, o.settings.args, o.settings.profile = c.Params.Assignments(), c.Args, c.Profile
 	if o.at == "" {

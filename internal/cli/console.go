@@ -50,6 +50,12 @@ func (c *console) hide(m *mask.Masker) {
 	}
 }
 
+// useSecrets masks the secrets of a job that this process runs, and shows its items without them.
+func (c *console) useSecrets(s settings.Settings) {
+	c.hide(s.Mask)
+	c.secrets.Settings = s
+}
+
 // close prints what was held back because it could have been the beginning of a secret.
 func (c *console) close() {
 	for _, w := range []io.Writer{c.out, c.err} {

@@ -392,8 +392,11 @@ func (o fleetOptions) checkHere(con *console, w *workflow.Workflow, quiet bool) 
 	return nil
 }
 
-// on returns do for a job on the fleet, if one is wanted. dir is the directory of the run.
-func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string, do work) work {
+// work runs a job: mapreduce.Run, Resume or RetryDead with their arguments bound.
+type work func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error)
+
+// on returns do for a job on the fleet, if one is wanted.
+func (o fleetOptions) on(con *console, w *workflow.Workflow, do work) work {
 	if !o.wanted() {
 		return func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 			c.Abandon = o.url == noFleet
@@ -402,7 +405,7 @@ func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string
 	}
 	return func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 		boundGarbage()
-		layers, err := presetTexts(t.home, w)
+		layers, err := presetTexts(c.Home, w)
 		if err != nil {
 			return mapreduce.Result{}, err
 		}
@@ -411,11 +414,11 @@ func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string
 			files = append(files, pattern.Value)
 		}
 		coordinator, err := con.backend.Join(ctx, fleet.JobOptions{
-			Address: o.found, Version: versionText(), Lease: o.leaseOf, Patience: o.patience, Requires: o.labels(w),
-			Programs: t.agents.Programs(w, t.claude, workflow.StepRef.RunsOnWorkers), Guards: w.Map.Guards,
-			Dir:    dir,
-			Agents: t.agents != nil, Layers: layers, Claude: t.claude, Files: files, Produces: w.Map.Produces,
-			Ended: endedIn(t.home),
+			Address: o.found, Version: c.Version, Lease: o.leaseOf, Patience: o.patience, Requires: o.labels(w),
+			Programs: c.Agents.Programs(w, c.Claude, workflow.StepRef.RunsOnWorkers), Guards: w.Map.Guards,
+			Dir:    c.Dir,
+			Agents: c.Agents != nil, Layers: layers, Claude: c.Claude, Files: files, Produces: w.Map.Produces,
+			Ended: endedIn(c.Home),
 		})
 		if err != nil {
 			return mapreduce.Result{}, err

@@ -25,6 +25,7 @@ type checked struct {
 	source   []byte
 	warnings []workflow.Problem
 	dir      string
+	maxDelay time.Duration // the cap of delays; 0 if there is none
 	settings settings.Settings
 	values   []string
 }
@@ -44,6 +45,9 @@ func loadSource(ctx context.Context, path string, source []byte, c mapreduce.Con
 	p settings.Purpose,
 ) (checked, error) {
 	dir, err := os.Getwd()
+	if err == nil {
+		c.MaxDelay, err = delayCap(c.MaxDelay)
+	}
 	if err != nil {
 		return checked{}, err
 	}
@@ -77,7 +81,7 @@ func loadSource(ctx context.Context, path string, source []byte, c mapreduce.Con
 	}
 	return checked{
 		Workflow: w, source: source, warnings: slices.Concat(found.Warnings,
-			warnings), dir: dir, settings: found, values: values,
+			warnings), dir: dir, maxDelay: c.MaxDelay, settings: found, values: values,
 	}, joinProblems(missing, err)
 }
 

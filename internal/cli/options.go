@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -47,6 +46,8 @@ type jobOptions struct {
 	metrics     metricsOptions
 	telemetry   bool     // --otel
 	set         []string // --set: other values, as NAME=VALUE
+	echo        echoOptions
+	fleet       fleetOptions
 }
 
 // defaultGrace is how long running steps may take to finish after a stop.
@@ -55,25 +56,22 @@ const defaultGrace = 5 * time.Second
 // defaultMaxRetries is how often a dead letter may be retried.
 const defaultMaxRetries = 3
 
-// add gives cmd the flags.
+// add gives cmd the flags, those about the number of slots, what items print and a fleet included.
 func (o *jobOptions) add(cmd *cobra.Command) {
 	addFormat(cmd, &o.format, term.JSON)
-	o.addRunning(cmd)
+	o.addRunning(cmd, "")
 }
 
-// addRunning gives cmd the flags but for the output format.
-func (o *jobOptions) addRunning(cmd *cobra.Command) {
-	o.durability, o.grace, o.maxRetries = events.Batch, defaultGrace, defaultMaxRetries
+// addRunning gives cmd the flags but for the output format. usual is how it shows what items print without a flag.
+func (o *jobOptions) addRunning(cmd *cobra.Command, usual term.EchoMode) {
+	o.durability = events.Batch
+	o.addPolicy(cmd)
+	o.echo.add(cmd, usual)
+	o.fleet.add(cmd)
 	f := cmd.Flags()
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on success")
 	addChoice(cmd, &o.durability, "durability", "when to sync the log to disk",
 		events.Batch, events.Strict, events.None)
 	f.Var(durationFlag(&o.grace), "grace", "time for running steps to finish after a stop")
-	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the error policy stops the job")
-	f.BoolVar(&o.exitOutside, "exit-outside", false,
-		"exit with 75 outside the job's windows instead of waiting")
-	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 even if items were dead-lettered or skipped")
-	addMaxCost(cmd, &o.maxCost)
 	f.Var(poolFlag(&o.pool), "pool",
 		"limit all jobs on this machine with the same pool name to SLOTS items in total, as NAME:SLOTS")
 	f.BoolVar(&o.logSteps, "log-steps", false, "record step events for every item")
@@ -81,6 +79,19 @@ func (o *jobOptions) addRunning(cmd *cobra.Command) {
 	f.BoolVar(&o.telemetry, "otel", false,
 		"export to OpenTelemetry over OTLP (default endpoint http://localhost:4318; on if "+
 			"OTEL_EXPORTER_OTLP_ENDPOINT is set)")
+}
+
+// addPolicy gives cmd the flags that a simulated job has too.
+func (o *jobOptions) addPolicy(cmd *cobra.Command) {
+	o.grace, o.maxRetries = defaultGrace, defaultMaxRetries
+	f := cmd.Flags()
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on success")
+	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the error policy stops the job")
+	f.BoolVar(&o.exitOutside, "exit-outside", false,
+		"exit with 75 outside the job's windows instead of waiting")
+	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 even if items were dead-lettered or skipped")
+	addMaxCost(cmd, &o.maxCost)
+	addMaxParallel(cmd, &o.maxParallel)
 }
 
 // addPrint gives cmd the flags that print what items print.
@@ -137,23 +148,21 @@ func linkedLogFileSize() int64 {
 	return n
 }
 
-// checkBudget reports a budget in money that nothing can hold: without an agent, or with one that does not say what it
-// costs.
-func (o jobOptions) checkBudget(w *workflow.Workflow, set ai.Set) error {
-	if o.maxCost == 0 && w.Budget.Job == nil && w.Budget.Item == nil {
-		return nil
+// findTools is findTools for a job with these options. It refuses a budget in money that nothing can hold: without an
+// agent, or with one that does not say what it costs.
+func (o jobOptions) findTools(w *workflow.Workflow, here func(workflow.StepRef) bool) (tools, error) {
+	t, err := findTools(w, here)
+	if err != nil || o.maxCost == 0 && w.Budget.Job == nil && w.Budget.Item == nil {
+		return t, err
 	}
-	if err := set.CheckBudget(w); err != nil {
-		return err
+	if err := t.agents.CheckBudget(w); err != nil {
+		return t, err
 	}
 	if o.maxCost > 0 && !ai.Runs(w) {
-		return refusef("--max-cost: the workflow has no AI agent steps")
+		return t, refusef("--max-cost: the workflow has no AI agent steps")
 	}
-	return nil
+	return t, nil
 }
-
-// work runs a job: mapreduce.Run, Resume or RetryDead with their arguments bound.
-type work func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error)
 
 // Set by the linker.
 var (
@@ -294,10 +303,10 @@ func (o echoOptions) mode() term.EchoMode {
 	return o.usual
 }
 
-// check returns what is wrong with the flags, together with others.
-func (o echoOptions) check(job jobOptions) error {
+// checkEcho returns what is wrong with the flags that show what items print, together with others.
+func (o jobOptions) checkEcho() error {
 	modes := 0
-	for _, given := range []bool{o.group, o.lines, o.ungroup} {
+	for _, given := range []bool{o.echo.group, o.echo.lines, o.echo.ungroup} {
 		if given {
 			modes++
 		}
@@ -305,25 +314,25 @@ func (o echoOptions) check(job jobOptions) error {
 	switch {
 	case modes > 1:
 		return usagef("--group, --line-buffer and --ungroup cannot be used together")
-	case o.tag && o.ungroup:
+	case o.echo.tag && o.echo.ungroup:
 		return usagef("--tag cannot be used with --ungroup")
-	case job.keepOrder && o.ungroup:
+	case o.keepOrder && o.echo.ungroup:
 		return usagef("--keep-order cannot be used with --ungroup")
-	case o.mode() != "" && (job.print || job.format == term.JSON):
+	case o.echo.mode() != "" && (o.print || o.format == term.JSON):
 		return usagef("--group, --line-buffer, --ungroup and --tag cannot be used with --print or --json")
 	}
 	return nil
 }
 
-// checkAgain is check for a job that runs again, whose earlier items are not shown.
-func (o echoOptions) checkAgain(job jobOptions) error {
+// checkEchoAgain is checkEcho for a job that runs again, whose earlier items are not shown.
+func (o jobOptions) checkEchoAgain() error {
 	switch {
-	case o.mode() == "":
+	case o.echo.mode() == "":
 		return nil
-	case job.keepOrder:
+	case o.keepOrder:
 		return usagef("--keep-order cannot be used with --group, --line-buffer, --ungroup or --tag when resuming")
 	}
-	return o.check(job)
+	return o.checkEcho()
 }
 
 // flags returns the flags for another command that shows the same.

@@ -84,6 +84,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 		p.results = io.Discard
 	}
 	p.log, p.con = con.logger(p.screen), con
+	p.showItems(o)
 	return p
 }
 
@@ -450,16 +451,17 @@ func (p *printer) batch(e events.ErrorBatch) {
 		p.job.ID, quoted(e.Errors[0].ItemID))
 }
 
-// showItems has p show what the commands of items print, if o asks for that.
-func (p *printer) showItems(con *console, o echoOptions, ordered bool) {
-	if o.mode() == "" {
+// showItems makes p show what the commands of items print, if o asks for that.
+func (p *printer) showItems(o jobOptions) {
+	mode := o.echo.mode()
+	if mode == "" {
 		return
 	}
-	if o.mode() != term.Grouped {
+	if mode != term.Grouped {
 		p.screen.Live = false // what comes at any time would be written into the live lines
 	}
-	p.echo, p.ofCommands = term.NewEcho(o.mode(), ordered, con.out, con.raw), true
-	p.tagged = o.tag
+	p.echo, p.ofCommands = term.NewEcho(mode, o.keepOrder, p.con.out, p.con.raw), true
+	p.tagged = o.echo.tag
 }
 
 // Command implements agent.Echo.

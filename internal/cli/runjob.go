@@ -129,44 +129,48 @@ func (o jobOptions) workflowOf(job jobs.Job) (*mapreduce.Replacement, *workflow.
 }
 
 // again runs do on an existing job, with its recorded workflow and settings, and calls conclude with the result.
-func (o jobOptions) again(ctx context.Context, con *console, place jobs.Job, on fleetOptions, shown echoOptions, conclude func(*console, finishedRun) error, do work) error {
+func (o jobOptions) again(ctx context.Context, con *console, place jobs.Job,
+	conclude func(*console, finishedRun) error, do work,
+) error {
 	replacement, w, err := o.workflowOf(place)
 	if err != nil {
 		return err
 	}
-	on = on.forWorkflow(w)
-	if err := shown.checkAgain(o); err != nil {
+	o.fleet = o.fleet.forWorkflow(w)
+	if err := o.checkEchoAgain(); err != nil {
 		return err
 	}
-	if err := on.check(con, w, o.quiet); err != nil {
+	if err := o.fleet.check(con, w, o.quiet); err != nil {
 		return err
 	}
 	meta, err := place.ReadMeta()
 	if err != nil {
 		return err
 	}
-	t, err := findTools(w, on.stepsHere(w))
+	t, err := o.findTools(w, o.fleet.stepsHere(w))
 	if err != nil {
-		return err
-	}
-	if err := o.checkBudget(w, t.agents); err != nil {
 		return err
 	}
 	found, err := resolveAgain(ctx, place, w, replacement, o.set)
 	if err != nil {
 		return err
 	}
-	con.hide(found.Mask)
-	con.secrets.Settings = found
+	con.useSecrets(found)
 	if path := changedSince(place, replacement); path != "" && !o.quiet {
 		con.say().Printf("note: %s has changed since job %s started, which keeps using the recorded workflow "+
 			"(use the file with --workflow %s)", path, place.ID, quoted(path))
 	}
 	c := o.config(t)
 	c.Dir, c.Settings, c.Replacement, c.Set = meta.Dir, found, replacement, o.set
+	return o.runJob(ctx, con, c, w, conclude, do)
+}
+
+// runJob runs do with c, here or on a fleet, shows its progress, and calls conclude with how it ended.
+func (o jobOptions) runJob(ctx context.Context, con *console, c mapreduce.Config, w *workflow.Workflow,
+	conclude func(*console, finishedRun) error, do work,
+) error {
 	p := newPrinter(con, o, w)
-	p.showItems(con, shown, false)
-	end, err := runWatched(ctx, c, p, on.on(con, t, w, meta.Dir, do))
+	end, err := runWatched(ctx, c, p, o.fleet.on(con, w, do))
 	if err != nil {
 		return o.afterError(con, end, err)
 	}
