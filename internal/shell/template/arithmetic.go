@@ -8,7 +8,11 @@ import (
 )
 
 // collectArithmetic notes the variables that the script uses in arithmetic. bash runs the command in a[$(cmd)]
-// when it finds that in the value of a variable there, so what is assigned to such a variable must be a number.
+// when it finds that in the value of a variable there, so what is assigned to such a variable must be a number:
+// ${item.n} in n=${item.n}; echo $((n + 1)), and in f() { echo $(($1)); }; f ${item.n}.
+//
+// fn is the function that the code of file stands in. It is empty for a script, and a name of its own for the code of
+// sh -c, whose $1 is another one.
 func (c *compiler) collectArithmetic(file *syntax.File, fn string) {
 	in := scriptFunctions{fn, functionsOf(file)}
 	for node := range syntax.Preorder(file) {
@@ -31,6 +35,7 @@ func (c *compiler) collectArithmetic(file *syntax.File, fn string) {
 			c.countDeclared(n)
 		}
 	}
+	// In a=$b; echo $((a)) the value of b is evaluated as well. Each round adds at least one variable, or is the last.
 	for c.collectArithmeticSources(file, in) {
 	}
 }
@@ -64,6 +69,7 @@ func (c *compiler) countArguments(call *syntax.CallExpr, in scriptFunctions) {
 	}
 }
 
+// countWord counts the variables that make up a word.
 func (c *compiler) countWord(word *syntax.Word, in scriptFunctions) {
 	for _, part := range word.Parts {
 		c.countDirect(part, in)
@@ -101,6 +107,7 @@ func (c *compiler) countDirect(part syntax.WordPart, in scriptFunctions) {
 	}
 }
 
+// countIn is count for an expression that may be missing.
 func (c *compiler) countIn(x syntax.ArithmExpr, in scriptFunctions) {
 	if x != nil {
 		c.count(x, in)
@@ -138,9 +145,10 @@ func isIntegerOption(lit string) bool {
 	return len(lit) > 1 && lit[0] == '-' && slices.Contains([]byte(lit), 'i')
 }
 
-// parameterOf is the key of a positional parameter of a function.
+// parameterOf returns the key of a positional parameter of a function. No variable has a NUL in its name.
 func parameterOf(fn, n string) string { return fn + "\x00" + n }
 
+// variableKey returns the key of a variable in compiler.arithmeticVars: its name, or that of a parameter.
 func variableKey(fn, name string) string {
 	if name != "" && isDigit(name[0]) {
 		return parameterOf(fn, name)
@@ -154,6 +162,7 @@ type functionSpan struct {
 	start, end uint
 }
 
+// functionsOf returns the functions that a file declares, those within others after these.
 func functionsOf(file *syntax.File) []functionSpan {
 	var found []functionSpan
 	for node := range syntax.Preorder(file) {

@@ -9,22 +9,29 @@ import (
 	"prodigy/internal/shell"
 )
 
-// Limits of what goes through the environment: systems allow 128 KiB for one string, arguments and environment
-// share about 2 MiB.
+// Limits of what goes through the environment: systems allow 128 KiB for one string (MAX_ARG_STRLEN on Linux), and
+// arguments and environment share about 2 MiB.
 const (
-	maxValue    = 64 << 10
-	maxValues   = 128 << 10
-	maxElements = 256
-	maxScript   = 120 << 10
+	maxValue    = 64 << 10  // bytes of one value
+	maxValues   = 128 << 10 // bytes of all values
+	maxElements = 256       // variables for elements of lists
+	maxScript   = 120 << 10 // bytes of the script
 )
 
 // Invocation is what to run for one item.
 type Invocation struct {
-	Script string   // for sh -c
-	Env    []string // "PRODIGY_V0=…" and declared names that the script uses as $name
-	// when not empty: write it to a private file, and put the file's path in the environment as PRODIGY_VALUES
+	// Script is for sh -c.
+	Script string
+
+	// Env are assignments for the environment: PRODIGY_V0=… and declared names that the script uses as $name.
+	Env []string
+
+	// Values are assignments in shell code, of values that are too large for the environment. If it is not empty, the
+	// caller writes it to a private file, and puts the file's path in the environment as PRODIGY_VALUES.
 	Values string
-	AsFile bool // the script is too large for -c: write it to a file and run that
+
+	// AsFile reports whether the script is too large for -c. The caller writes it to a file and runs that.
+	AsFile bool
 
 	// Program has an Argv when the script is one plain command: a program, looked up in the PATH of Env's
 	// process, with constant words and values for arguments. Running it directly is the same as running Script,
@@ -74,6 +81,7 @@ func (t *Template) invocation(script string) *Invocation {
 	return &Invocation{Script: script, AsFile: len(script) > maxScript}
 }
 
+// addSlot resolves slot i and adds its variables.
 func (b *binding) addSlot(s *slot, i int, r Resolver) error {
 	list, err := s.list(r)
 	if err != nil {
@@ -121,6 +129,7 @@ func (b *binding) addExport(e *exportedVar, r Resolver) error {
 // setEnv puts the variables into the environment, or into a file when they are too large for that.
 func (b *binding) setEnv(inv *Invocation) error {
 	large := b.largest > maxValue || b.size > maxValues || b.elements > maxElements
+	// What the script sources is not exported, so the values for other shells stay in the environment.
 	inv.Env = make([]string, 0, len(b.vars))
 	var file strings.Builder
 	for _, v := range b.vars {
@@ -161,6 +170,7 @@ func (t *Template) scriptFor(b *binding) string {
 	return script.String()
 }
 
+// references returns the code for a list of so many elements: "${PRODIGY_V0_0}" "${PRODIGY_V0_1}".
 func (p *piece) references(name string, count int) string {
 	var refs strings.Builder
 	for n := range count {
@@ -193,6 +203,7 @@ func (p *piece) shown(slots []slot, r Resolver) string {
 	return encode(p.quote.write(strings.Join(list, " ")), p.around)
 }
 
+// modeOf returns the form of a ref's value at a place.
 func modeOf(r *ref, p place) slotMode {
 	switch {
 	case r.expr.has("raw") && !p.data:
@@ -224,7 +235,8 @@ func (s *slot) list(r Resolver) ([]string, error) {
 	return list, nil
 }
 
-// checked refuses what the place cannot take.
+// checked refuses what the place cannot take. A negative number gets parentheses, since a minus before it, as in
+// $((1-${item.n})), would make -- of it.
 func (s *slot) checked(text string) (string, error) {
 	if !s.number {
 		if at := strings.IndexByte(text, 0); at >= 0 {
@@ -259,6 +271,7 @@ func (e *expr) values(r Resolver, written string) ([]Value, error) {
 		if !ok {
 			break
 		}
+		// An empty list has no elements without the field, and so nothing is missing.
 		before := len(list)
 		list = s.fromAll(list)
 		ok = s.kind == all || len(list) > 0 || before == 0
@@ -274,6 +287,7 @@ func (e *expr) values(r Resolver, written string) ([]Value, error) {
 	return e.filterAll(list, r, written)
 }
 
+// fromAll takes the step from each value, and leaves out those where it leads nowhere.
 func (s step) fromAll(list []Value) []Value {
 	var next []Value
 	for _, v := range list {
@@ -288,6 +302,8 @@ func (s step) fromAll(list []Value) []Value {
 	return next
 }
 
+// filterAll applies the filters one after the other, each to every value. single reports whether the values are words
+// of a list by then.
 func (e *expr) filterAll(list []Value, r Resolver, written string) ([]Value, error) {
 	single := e.takesAll()
 	for _, f := range e.filters {
@@ -312,6 +328,7 @@ func bindError(written, format string, args ...any) *BindError {
 	return &BindError{Placeholder: written, Text: written + " " + fmt.Sprintf(format, args...)}
 }
 
+// missing returns the error for a placeholder that has no value.
 func missing(written, root string) error {
 	where := "here"
 	if root == "item" {

@@ -7,14 +7,14 @@ import (
 	"prodigy/internal/shell"
 )
 
-// Variables that prodigy sets for every command of an agent: what an item says, and the name of a file that holds it.
+// Variables that prodigy sets for every command of an agent.
 const (
-	itemVar   = "PRODIGY_ITEM"
-	itemIDVar = "PRODIGY_ITEM_ID"
-	itemFile  = "PRODIGY_ITEM_FILE"
+	itemVar   = "PRODIGY_ITEM"      // the item as JSON
+	itemIDVar = "PRODIGY_ITEM_ID"   // its id, which may be a field of it
+	itemFile  = "PRODIGY_ITEM_FILE" // a file with the item
 
 	producesVar = "PRODIGY_PRODUCES" // the names may have parts of the item
-	itemsFile   = "items_file"       // of a batch
+	itemsFile   = "items_file"       // a file with the items of a batch
 )
 
 // checkValues reports the values in a finished script that stand where the shell, or a program that it starts,
@@ -38,6 +38,7 @@ func (c *compiler) values() []shell.Value {
 			continue
 		}
 		s := &c.slots[r.slot]
+		// |raw is meant to be code, a number is none, and |sh and |url make a value harmless.
 		if s.mode == pastedCode || s.number || s.expr.has("sh") || s.expr.has("url") {
 			continue
 		}
@@ -47,6 +48,7 @@ func (c *compiler) values() []shell.Value {
 		if s.mode == separate {
 			v.Variable += "_0"
 		}
+		// A file is harmless by its name, and dangerous by its content.
 		switch {
 		case s.expr.has("file") || s.expr.root == itemsFile && c.names.root(itemsFile):
 			v.File, v.JSON = true, false

@@ -49,7 +49,7 @@ func (c *compiler) usesDeclaredName() bool {
 	return false
 }
 
-// passthrough is the template of a text without names that prodigy fills in. It is parsed to see whether it
+// passthrough returns the template of a text without names that prodigy fills in. It is parsed to see whether it
 // needs a shell at all, and to warn of what no shell will take; it runs all the same, since a shell may take
 // more than the parser.
 func (c *compiler) passthrough() *Template {
@@ -74,6 +74,7 @@ func (c *compiler) passthrough() *Template {
 	return t
 }
 
+// warnInvalid warns of a text that the parser does not take and that is run all the same.
 func (c *compiler) warnInvalid(err error) {
 	c.report(Warning, shell.ErrorOffset(err), finding{codeShell, "this may not be valid sh: " + shell.ErrorText(err)})
 }
@@ -95,6 +96,7 @@ func (c *compiler) analyze() error {
 	c.parseText = c.withSentinels()
 	file, err := shell.Parse(c.parseText, c.dialects)
 	if err != nil {
+		// Only a declared name stands in the text, perhaps by chance. It is run all the same, as in passthrough.
 		if len(c.refs) == 0 && len(c.natives) == 0 {
 			c.warnInvalid(err)
 			return nil
@@ -114,7 +116,8 @@ func (c *compiler) analyze() error {
 }
 
 // place finds the place of each ref. Nested code, which only a walk finds, may set and count variables of the
-// code around it: then a second walk sees them from the start.
+// code around it, as in n=${item.n}; eval 'echo $((n))': then a second walk sees them from the start. For it,
+// everything that the first walk noted is taken back, except for those variables.
 func (c *compiler) place(file *syntax.File) {
 	faults := make([]finding, len(c.refs))
 	for i, r := range c.refs {

@@ -13,21 +13,47 @@ import (
 // compiler turns one text into a Template.
 type compiler struct {
 	*scanner
-	shell          string
-	dialects       []syntax.LangVariant // nil: no shell is called so
-	parseText      string               // src with each ref replaced by a sentinel
-	file           *syntax.File         // parseText, parsed
-	sets           map[string]bool      // variables that the script sets
-	shells         map[string]string    // variables that hold the name of a shell; "" for one that holds anything else
-	arithmeticVars map[string]bool      // variables whose values the script evaluates as numbers
-	hasNested      bool
-	heredocs       []quotedDoc
-	exports        map[string]*exportedVar
-	rootUses       map[string]bool // roots of which the script uses ${root%…}
-	diags          []Diag
-	slots          []slot
-	slotIndex      map[string]int
-	used           map[string]bool // roots of refs that are filled in
+
+	// shell is the name of the interpreter, and dialects are the languages to parse it in. They are nil if it is not a
+	// shell that can be parsed.
+	shell    string
+	dialects []syntax.LangVariant
+
+	// parseText is src with each ref replaced by a sentinel, and file its tree. They are empty until analyze, and stay
+	// so in a text without names of prodigy. file is also nil if parseText is not valid shell.
+	parseText string
+	file      *syntax.File
+
+	// sets are the variables that the script sets. Their names are the shell's.
+	sets map[string]bool
+
+	// shells are the variables that the script gives the name of a shell. One that is given anything else as well has
+	// an empty name.
+	shells map[string]string
+
+	// arithmeticVars are the variables whose values the script evaluates as numbers, by variableKey.
+	arithmeticVars map[string]bool
+
+	// hasNested reports whether the walk has met code for another shell.
+	hasNested bool
+
+	// heredocs are those with quoted delimiters that hold refs, except for those in nested code.
+	heredocs []quotedDoc
+
+	// exports are the declared names that the script uses as $name.
+	exports map[string]*exportedVar
+
+	// rootUses are the roots of which the script uses an operator of the shell, as in ${item%.txt}.
+	rootUses map[string]bool
+
+	diags []Diag
+
+	// slots are those of the Template. slotIndex finds the one for the same value in the same form.
+	slots     []slot
+	slotIndex map[string]int
+
+	// used are the roots of the refs that are filled in.
+	used map[string]bool
 }
 
 func newCompiler(src string, o Options) *compiler {
@@ -40,6 +66,7 @@ func newCompiler(src string, o Options) *compiler {
 	}
 }
 
+// report adds a finding at an offset of src, once.
 func (c *compiler) report(severity Severity, offset int, f finding) {
 	if d := newDiag(c.src, offset, severity, f); !slices.Contains(c.diags, d) {
 		c.diags = append(c.diags, d)
@@ -61,6 +88,7 @@ func (c *compiler) failure() error {
 	return &CompileError{Diags: errs}
 }
 
+// firstOffset returns where the first ref stands, for findings about the whole text.
 func (c *compiler) firstOffset() int {
 	if len(c.refs) > 0 {
 		return c.refs[0].start
@@ -68,6 +96,8 @@ func (c *compiler) firstOffset() int {
 	return 0
 }
 
+// sentinelName begins two kinds of names. In parseText the number behind it is that of a ref, and in a finished script
+// that of a slot, which several refs may share.
 const sentinelName = "PRODIGY_V"
 
 func sentinel(i int) string { return "${" + sentinelName + strconv.Itoa(i) + "}" }
@@ -86,6 +116,7 @@ func (c *compiler) withSentinels() string {
 	return b.String()
 }
 
+// parseEnd returns where the sentinel of ref i ends in parseText.
 func (c *compiler) parseEnd(i int) int { return c.refs[i].parseStart + len(sentinel(i)) }
 
 // sourceOffset returns where an offset of the parsed text is in the text as written.
@@ -101,9 +132,9 @@ func (c *compiler) sourceOffset(offset int) int {
 	return offset
 }
 
-// restorePlaceholders puts placeholders as written in the place of sentinels.
+// restorePlaceholders puts placeholders as written in the place of sentinels, for messages.
 func (c *compiler) restorePlaceholders(text string) string {
-	for i, r := range slices.Backward(c.refs) {
+	for i, r := range c.refs {
 		text = strings.ReplaceAll(text, sentinel(i), r.written)
 	}
 	return text

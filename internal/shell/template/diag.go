@@ -49,17 +49,19 @@ const (
 
 // Diag is a finding about the text of a step, at a byte offset and line:col (from 1) of that text.
 type Diag struct {
-	Code     string // PS001 ...
+	Code     string // such as PS001
 	Severity Severity
 	Offset   int
 	Line     int
-	Col      int
-	Text     string
+	Col      int // in bytes
+
+	// Text says what is wrong and what to write instead, for people.
+	Text string
 }
 
 func (d Diag) String() string { return fmt.Sprintf("%d:%d: %s %s", d.Line, d.Col, d.Code, d.Text) }
 
-// CompileError holds all the error diagnoses of a text.
+// CompileError holds all the error diagnoses of a text, in its order. Nothing of the text is run then.
 type CompileError struct {
 	Diags []Diag
 }
@@ -74,9 +76,14 @@ func (e *CompileError) Error() string {
 
 // BindError is the error of a Bind: a missing value, a value that is not a whole number in arithmetic, a NUL, ...
 type BindError struct {
-	Placeholder string // as written
-	Text        string // what is wrong with it, for people; holds the placeholder
-	Missing     bool   // it has no value
+	// Placeholder is the one that is to blame, as written.
+	Placeholder string
+
+	// Text says what is wrong, for people. It begins with the placeholder.
+	Text string
+
+	// Missing reports whether the placeholder has no value, which a condition takes for null.
+	Missing bool
 }
 
 func (e *BindError) Error() string { return e.Text }
@@ -86,6 +93,8 @@ type finding struct {
 	code, text string
 }
 
+// newDiag places a finding at an offset of src. An offset that is out of range, as that of an error at the end of the
+// text may be, is moved to the nearest end.
 func newDiag(src string, offset int, severity Severity, f finding) Diag {
 	offset = min(max(offset, 0), len(src))
 	before := src[:offset]

@@ -3,6 +3,7 @@ package template
 import (
 	"cmp"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -40,7 +41,8 @@ func (c *compiler) plainCommand(file *syntax.File) ([]argument, []redirection) {
 }
 
 // oddText reports whether the parser may see words where a shell sees others: it drops carriage returns, and
-// lets a backslash at the start of a comment join it with the next line.
+// lets a backslash at the start of a comment join it with the next line. What shells make of bytes that are not UTF-8
+// depends on the locale.
 func oddText(src string) bool {
 	return strings.Contains(src, "\r") || strings.Contains(src, "\\\n") && strings.Contains(src, "#") ||
 		!utf8.ValidString(src)
@@ -94,7 +96,8 @@ func (c *compiler) argument(parts []syntax.WordPart, quoted bool) (a argument, o
 	return a, true
 }
 
-// plainLit reports whether no shell does anything with unquoted text but take away its backslashes.
+// plainLit reports whether no shell does anything with unquoted text but take away its backslashes. Braces may be
+// expanded, except for {}, which find and xargs are given.
 func plainLit(lit string) bool {
 	if lit == "{}" {
 		return true
@@ -111,6 +114,7 @@ func plainLit(lit string) bool {
 	return true
 }
 
+// quotedArgument returns the parts of what stands in single quotes, which may hold refs.
 func (c *compiler) quotedArgument(text string) (a argument, ok bool) {
 	last := 0
 	for _, at := range c.sentinelsIn(text) {
@@ -156,6 +160,7 @@ func (t *Template) arguments(b *binding) []string {
 	return argv
 }
 
+// text returns a word of which no value is a list.
 func (a argument) text(b *binding) string {
 	var text strings.Builder
 	for _, p := range a {
@@ -187,6 +192,7 @@ func (c *compiler) redirections(of []*syntax.Redirect) (all []redirection, ok bo
 	return all, true
 }
 
+// redirection returns one redirection: n>file, where n is 0, 1 or 2, or a copy of an open file.
 func (c *compiler) redirection(r *syntax.Redirect) (redirection, bool) {
 	if r.Op == syntax.DplOut {
 		return copying(r)
@@ -236,12 +242,9 @@ func copying(r *syntax.Redirect) (redirection, bool) {
 
 // isList reports whether a value of a may be any number of words.
 func (c *compiler) isList(a argument) bool {
-	for _, p := range a {
-		if p.slot >= 0 && c.slots[p.slot].mode == separate {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a, func(p argumentPart) bool {
+		return p.slot >= 0 && c.slots[p.slot].mode == separate
+	})
 }
 
 // redirected returns the redirections of a plain command with the values of a binding. A file without a name is

@@ -56,7 +56,9 @@ func withoutExtension(p string) string {
 	return p[:dot]
 }
 
-// expanded returns the words that a filter makes of a value. single: the value is one word already.
+// expanded returns the words that a filter makes of a value. opt leaves out an empty one, words splits it at blanks,
+// and pattern keeps the words that match. single reports whether the value is one word already, which pattern does not
+// split.
 func expanded(v Value, f filter, single bool) []Value {
 	switch {
 	case f.name == "opt" && v.isEmpty():
@@ -110,6 +112,7 @@ func splitBlanks(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == '\t' || r == '\n' })
 }
 
+// matching returns the values that match. A pattern without a slash looks at the last part of a path only.
 func (g *glob) matching(all []Value) []Value {
 	var some []Value
 	for _, v := range all {

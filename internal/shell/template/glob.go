@@ -21,12 +21,14 @@ func newGlob(src string) (*glob, error) {
 	return &glob{src, re}, nil
 }
 
+// globRegexp translates a pattern to a regular expression in which a dot matches newlines, too: names of files may have
+// them.
 func globRegexp(src string) string {
 	var b strings.Builder
 	for i := 0; i < len(src); i++ {
 		rest := src[i:]
 		switch c := src[i]; {
-		case strings.HasPrefix(rest, "**/"):
+		case strings.HasPrefix(rest, "**/"): // any number of directories, or none: **/x matches x
 			b.WriteString("(?:.*/)?")
 			i += 2
 		case strings.HasPrefix(rest, "**"):
@@ -38,6 +40,7 @@ func globRegexp(src string) string {
 			b.WriteString("[^/]")
 		case c == '[' && strings.Contains(rest, "]"):
 			class, _, _ := strings.Cut(rest[1:], "]")
+			// A ! at the start means ^, and elsewhere itself.
 			b.WriteString(
 				"[" + strings.Replace(class, "!", "^", min(1, strings.Count(class[:min(1, len(class))], "!"))) + "]",
 			)

@@ -7,23 +7,31 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// edit replaces a span of the parsed text.
+// edit replaces the bytes of the parsed text from span[0] up to span[1].
 type edit struct {
 	span [2]int
 	piece
 }
 
 // quotedDoc is a heredoc with a quoted delimiter. Values can only be filled in when it becomes an unquoted one.
+// The spans are in compiler.parseText.
 type quotedDoc struct {
-	word      [2]int // of the delimiter behind <<
-	body      [2]int
-	end       [2]int // of the delimiter after the body
+	word [2]int // of the delimiter behind <<
+	body [2]int
+	end  [2]int // of the delimiter after the body
+
+	// delimiter is the one after the body, without the quotes.
 	delimiter string
-	refs      []span // within the body
+
+	// refs are counted from the start of the body.
+	refs []span
+
+	// rewritten reports whether the heredoc becomes an unquoted one, since a value is filled in.
 	rewritten bool
 }
 
-// edits returns what makes the heredoc an unquoted one that prints the same text. The refs in it are edits of their own.
+// edits returns what makes the heredoc an unquoted one that prints the same text. The refs in it are edits of their
+// own.
 func (d quotedDoc) edits(text string) []edit {
 	name := d.unquotedName(text)
 	edits := []edit{{d.word, constant(name)}, {d.end, constant(name)}}

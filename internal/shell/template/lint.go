@@ -11,9 +11,11 @@ import (
 	"prodigy/internal/shell"
 )
 
+// optionsMatterTo are programs that take a file name with a dash in front for an option that changes what they do.
 const optionsMatterTo = `tar git ssh scp find rsync sort curl wget rm cp mv ln grep cat ls touch chmod chown mkdir rmdir
 	xargs zip unzip sed awk`
 
+// warn reports a finding about a ref as a warning. The text goes on after the placeholder.
 func (c *compiler) warn(r *ref, code, why string) {
 	c.report(Warning, r.start, finding{code, r.written + " " + why})
 }
@@ -42,11 +44,13 @@ func (c *compiler) lintPlace(r *ref, p place) {
 // lintText warns about formats around a placeholder that have an escape of their own.
 func (c *compiler) lintText(r *ref, p place) {
 	before, after := c.src[:r.start], c.src[r.end:]
+	// "key": "${item.x}" in a heredoc, which breaks when the value has a quote.
 	inJSON := strings.HasSuffix(before, `"`) && strings.HasPrefix(after, `"`) &&
 		strings.HasSuffix(strings.TrimRight(strings.TrimSuffix(before, `"`), " "), ":")
 	if inJSON && p.quote == heredoc && !r.expr.has("json") {
 		c.warn(r, "PS113", "is inside a JSON string; use |json without the quotes")
 	}
+	// https://host/path?q=${item.x}. The value of a host or of a whole URL must not be encoded.
 	wordStart := strings.LastIndexAny(before, " \t\n\"'") + 1
 	_, path, isURL := strings.Cut(before[wordStart:], "://")
 	if isURL && strings.ContainsAny(path, "/?") && !r.expr.has("url") {
@@ -89,7 +93,7 @@ func (c *compiler) lintCall(args []string, nodes []*syntax.Word) {
 	}
 }
 
-// lintBraces warns about names that xargs or find pastes into code.
+// lintBraces warns about names that xargs or find pastes into code, as in find . -exec sh -c 'rm {}' ';'.
 func (c *compiler) lintBraces(args []string, nodes []*syntax.Word) {
 	for i, a := range args {
 		if shell.IsShell(a) && i+2 < len(args) && strings.HasPrefix(args[i+1], "-") && holdsBraces(nodes[i+2]) {
@@ -111,6 +115,7 @@ func holdsBraces(word *syntax.Word) bool {
 	return false
 }
 
+// lintOptions warns about values that begin an argument, up to a -- that ends the options.
 func (c *compiler) lintOptions(name string, args []string, nodes []*syntax.Word) {
 	for i, word := range nodes[1:] {
 		if args[i+1] == "--" {
@@ -132,8 +137,9 @@ func (c *compiler) leadingRef(word *syntax.Word) *ref {
 	return nil
 }
 
-// lintUnresolved warns of each ${name} that the shell is left with although a value of prodigy was probably meant: nothing in the script
-// sets it, so it would be empty without a word. What the script sources or evaluates may set anything.
+// lintUnresolved warns of each ${name} that the shell is left with although a value of prodigy was probably meant:
+// nothing in the script sets it, so it would be empty without a word. What the script sources or evaluates may set
+// anything.
 func (c *compiler) lintUnresolved(file *syntax.File) {
 	if runsUnseen(file) {
 		return
@@ -174,8 +180,8 @@ func (s *scanner) unresolved(name string) string {
 	return ""
 }
 
-// misspelled returns the known name of which another is a slip of one or two letters, if it is. Names in capitals are those of the
-// environment.
+// misspelled returns the known name of which another is a slip of one or two letters, if it is. Names in capitals are
+// those of the environment.
 func (s *scanner) misspelled(name string) string {
 	if name == strings.ToUpper(name) {
 		return ""

@@ -14,20 +14,37 @@ type Names struct {
 	open bool // see Open
 }
 
-// Name says what a name is.
+// Name says what a name is. It may be a root and declared at once, as a captured name is.
 type Name struct {
-	Root     bool     // ${name.x} and ${name} are prodigy's: item, map, shell, env, ids of steps, ...
-	Declared bool     // ${name} and $name are: captured names, env, item_id, attempt, ...
-	Constant bool     // the workflow file itself gives it its value, which is no one else's text
-	Data     bool     // its values come from items or from what commands have printed
-	Fields   []string // of a root: all that it has; nil means any
-	List     bool     // of a root: a list, whose elements ${name} stands for, as ${name[*]} does
-	Text     bool     // of a root: it is a text, of which Fields only tell what came after it
-	// of a root: Fields are what its values have, by chance: a placeholder with a default may name others
+	// Root reports whether ${name.x} and ${name} are prodigy's: item, map, shell, env, ids of steps and others.
+	Root bool
+
+	// Declared reports whether ${name} and $name are prodigy's: captured names, names of env, item_id, attempt and
+	// others.
+	Declared bool
+
+	// Constant reports whether the workflow file itself gives the name its value, so that no one else wrote it.
+	Constant bool
+
+	// Data reports whether the values come from items or from what commands have printed.
+	Data bool
+
+	// Fields are all the fields of a root. Nil means that it may have any.
+	Fields []string
+
+	// List reports whether a root is a list. ${name} stands for its elements then, as ${name[*]} does.
+	List bool
+
+	// Text reports whether a root is a text. Fields are then only what the run adds to it, such as output.
+	Text bool
+
+	// Seen reports whether Fields are those that were found in the data. Others may have more, so a placeholder with a
+	// default may name a field that is not among them.
 	Seen bool
 }
 
-// frame holds some of the names. The frames below hold more names each, but for those on top that are not packed yet.
+// frame holds some of the names, with a pointer to the others. After Packed, each frame holds more names than all those
+// above it together, so a look-up visits few of them.
 type frame struct {
 	names map[string]Name
 	below *frame
@@ -41,7 +58,8 @@ func (n Names) With(name string, is Name) Names {
 	return Names{top: &frame{names: map[string]Name{name: is}, below: n.top}, open: n.open}
 }
 
-// Packed returns n in few frames, for who goes on from it.
+// Packed returns n in few frames, for a caller that adds many names one by one. It merges the frames on top as long as
+// the next one holds no more names than those above it: a name is copied only a logarithmic number of times.
 func (n Names) Packed() Names {
 	size, last := 0, n.top
 	for f := n.top; f != nil && (size == 0 || len(f.names) <= size); f = f.below {
@@ -65,6 +83,8 @@ func (n Names) Packed() Names {
 // no error in a Plain either.
 func (n Names) Open() Names { return Names{top: n.top, open: true} }
 
+// and returns what a name is that is both n and m. It is only as constant, as much a text and as limited in its fields
+// as both are.
 func (n Name) and(m Name) Name {
 	both := Name{
 		Root: n.Root || m.Root, Declared: n.Declared || m.Declared, Data: n.Data || m.Data,
@@ -107,6 +127,8 @@ func (n Names) all() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
+// reservedNames are variables that shells, the dynamic linker and common programs obey. A captured output of that name
+// would change how every later command of the agent runs.
 const reservedNames = `PATH IFS ENV BASH_ENV PS4 SHELLOPTS BASHOPTS CDPATH HOME SHELL PROMPT_COMMAND FPATH ZDOTDIR
 	GLOBIGNORE POSIXLY_CORRECT NODE_OPTIONS NODE_PATH RUBYOPT RUBYLIB JAVA_TOOL_OPTIONS _JAVA_OPTIONS CLASSPATH
 	MAKEFLAGS EDITOR VISUAL PAGER LESSOPEN LESSCLOSE TMPDIR TERMINFO LOCPATH GCONV_PATH HOSTALIASES MALLOC_CHECK_

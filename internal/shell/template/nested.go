@@ -17,14 +17,25 @@ const maxNesting = 6
 // opaqueName begins the names that stand for expansions of the shell outside; the digits behind it count them.
 const opaqueName = "PRODIGY_X"
 
-// nestedCode is code for another shell, rebuilt from the quotes it is written in.
+// nestedCode is code for another shell, rebuilt from the quotes it is written in. For sh -c 'echo "${item.a}"' the text
+// is echo "${PRODIGY_V0}", and the ref has the quotes '…'.
 type nestedCode struct {
-	text    strings.Builder
-	quotes  map[int]quoting // of the refs in it
-	escaped map[int]bool    // refs behind a backslash
-	outer   int             // expansions of the shell outside
-	params  []*syntax.Word  // arguments of the code, from $0
-	hidden  []int           // refs in expansions of the shell outside, whose result is code
+	text strings.Builder
+
+	// quotes are those around each ref in the words that hold the code.
+	quotes map[int]quoting
+
+	// escaped are the refs behind a backslash, which the shell outside takes away.
+	escaped map[int]bool
+
+	// outer counts the expansions of the shell outside.
+	outer int
+
+	// hidden are the refs in these expansions, such as "${x:-${item.a}}", whose result is code.
+	hidden []int
+
+	// params are the words behind the code: $0, $1 and so on.
+	params []*syntax.Word
 }
 
 // call walks a simple command: first the code among its arguments, then the arguments as the shell itself sees them.
@@ -50,6 +61,8 @@ func (w *walker) call(call *syntax.CallExpr, redirs []*syntax.Redirect) {
 	w.skip, w.asData = skip, asData
 }
 
+// arguments places the refs of the words of a command by its plan. An argument of a function that counts with that
+// parameter must be a number, too.
 func (w *walker) arguments(plan shell.Plan, words []*syntax.Word) {
 	fn := words[0].Lit()
 	for i, word := range words {
@@ -110,6 +123,7 @@ func (w *walker) codes(plan shell.Plan, words []*syntax.Word, redirs []*syntax.R
 		if last := args.Args[len(args.Args)-1]; args.Child && len(args.Args) == 1 {
 			code.params = words[last+1:]
 		}
+		// Parameter n of the code stands n words behind $0, which follows the code.
 		for _, n := range w.inside(code, args) {
 			plan.Numbers[args.Args[0]+1+n] = true
 		}
@@ -117,6 +131,7 @@ func (w *walker) codes(plan shell.Plan, words []*syntax.Word, redirs []*syntax.R
 	if plan.Stdin == nil {
 		return
 	}
+	// Of the code that a shell reads, only what stands here can be walked. A pipe is left to checkValues.
 	for _, r := range redirs {
 		switch {
 		case r.Op == syntax.WordHdoc:
@@ -194,6 +209,8 @@ func (w *walker) refuseOpaque(code *nestedCode) bool {
 	return false
 }
 
+// refuseAll refuses the refs of code that cannot be walked. Their place is the code all the same, so that the words
+// around it do not give them one.
 func (w *walker) refuseAll(code *nestedCode, id, why string) {
 	skip := maps.Clone(w.skip)
 	for i := range code.quotes {
@@ -213,6 +230,8 @@ func (w *walker) hide(refs map[int]quoting) {
 	}
 }
 
+// innerWalker returns the walker for nested code. What is true of the code around it, such as a remote program, stays
+// true.
 func (w *walker) innerWalker(code *nestedCode, args shell.Code) *walker {
 	inner := &walker{
 		c: w.c, nested: true,
@@ -220,8 +239,8 @@ func (w *walker) innerWalker(code *nestedCode, args shell.Code) *walker {
 		around: map[int][]quoting{}, data: map[int]bool{}, seen: map[int]bool{}, skip: maps.Clone(w.skip),
 		at: w.at, fn: w.fn, depth: w.depth + 1,
 	}
-	if args.Child {
-		inner.fn = "\x00" + strconv.Itoa(w.at) // its parameters are its own
+	if args.Child { // its parameters are its own
+		inner.fn = "\x00" + strconv.Itoa(w.at)
 	}
 	if inner.remote == "" {
 		inner.remote = w.remote
@@ -233,7 +252,8 @@ func (w *walker) innerWalker(code *nestedCode, args shell.Code) *walker {
 	return inner
 }
 
-// isData reports whether a ref in nested code is filled in by the shell outside of it.
+// isData reports whether a ref in nested code is filled in by the shell outside of it: ssh host "rm ${item.path|sh}". A
+// number can be too, where the environment may not arrive.
 func (w *walker) isData(i int, remote string) bool {
 	r := w.c.refs[i]
 	if r.kind != dotted || r.expr == nil {
@@ -242,7 +262,8 @@ func (w *walker) isData(i int, remote string) bool {
 	return r.expr.has("sh") || r.expr.has("raw") || r.expr.has("int") && remote != ""
 }
 
-// takeOver leaves the data to this shell, and hides the rest from it.
+// takeOver leaves the data to this shell, and hides the rest from it. Data that the nested code did not show stands
+// where the walk does not look.
 func (w *walker) takeOver(code *nestedCode, inner *walker) {
 	placed := map[int]quoting{}
 	if w.asData == nil {
@@ -265,6 +286,7 @@ func (w *walker) takeOver(code *nestedCode, inner *walker) {
 	w.hide(placed)
 }
 
+// remoteFault refuses a ref in code for another machine or user: its variable may be missing there.
 func remoteFault(r *ref, program string) finding {
 	name := strings.Trim(strings.TrimPrefix(r.written, "$"), "{}")
 	return finding{codeRemote, fmt.Sprintf("is inside shell code run by %s, which may not receive prodigy's environment; use ${%s|sh} outside quotes", program, name)}
@@ -307,6 +329,7 @@ func (n *nestedCode) addLit(c *compiler, lit string, q quoting) {
 	}
 }
 
+// addText adds text with its sentinels, which stood in quotes q.
 func (n *nestedCode) addText(c *compiler, text string, q quoting) {
 	n.text.WriteString(text)
 	for _, at := range c.sentinelsIn(text) {
@@ -314,6 +337,7 @@ func (n *nestedCode) addText(c *compiler, text string, q quoting) {
 	}
 }
 
+// addParam adds the sentinel of a ref. Of an expansion of the shell outside nobody knows the result.
 func (n *nestedCode) addParam(c *compiler, p *syntax.ParamExp, q quoting) {
 	if i := c.refOf(p); i >= 0 && p.Exp == nil {
 		n.addText(c, sentinel(i), q)

@@ -14,10 +14,13 @@ type expr struct {
 	root    string
 	steps   []step
 	filters []filter
-	def     *string
+
+	// def takes the place of a value that is missing or empty. Nil means that there is no default, which differs from
+	// an empty one: ${item.note:-}.
+	def *string
 }
 
-// isJSON reports whether the value is JSON text, whatever it says.
+// isJSON reports whether the value is JSON text, whatever it says: the results of a map, or what |json makes.
 func (e *expr) isJSON() bool {
 	if len(e.filters) == 0 {
 		return e.isOfMap("results") && e.def == nil
@@ -30,7 +33,7 @@ func (e *expr) isOfMap(key string) bool {
 	return e.root == "map" && len(e.steps) == 1 && e.steps[0].kind == byKey && e.steps[0].key == key
 }
 
-// step goes from a value to a part of it.
+// step goes from a value to a part of it. index counts from 0.
 type step struct {
 	kind  stepKind
 	key   string
@@ -70,6 +73,7 @@ func parseExpr(src string, start, rootEnd int) (e *expr, end int, fault finding)
 	return e, p.pos + 1, finding{}
 }
 
+// peek returns the next byte, or 0 at the end of the text. A script holds no NUL byte, since scan refuses it.
 func (p *exprParser) peek() byte {
 	if p.pos < len(p.src) {
 		return p.src[p.pos]
@@ -92,6 +96,7 @@ func (p *exprParser) colonKey(e *expr) {
 	}
 }
 
+// path reads any number of ".key" and "[…]".
 func (p *exprParser) path(e *expr) {
 	for p.fault.code == "" {
 		switch p.peek() {
@@ -111,6 +116,7 @@ func (p *exprParser) path(e *expr) {
 	}
 }
 
+// key reads a name, which may be empty. It may hold dashes, as ids of steps do.
 func (p *exprParser) key() string {
 	start := p.pos
 	for isKeyByte(p.peek()) {
@@ -142,6 +148,7 @@ func (p *exprParser) subscript(e *expr) {
 	p.pos += len(text) + 1
 }
 
+// quotedKey reads "key"] or 'key']. The key may hold anything but its own quote and bracket: nothing is escaped in it.
 func (p *exprParser) quotedKey(e *expr, quote byte) {
 	key, _, ok := strings.Cut(p.src[p.pos+1:], string(quote)+"]")
 	if !ok {
@@ -152,6 +159,7 @@ func (p *exprParser) quotedKey(e *expr, quote byte) {
 	p.pos += len(key) + 3
 }
 
+// filterList reads any number of "|name", some of them with ":argument".
 func (p *exprParser) filterList(e *expr) {
 	for p.fault.code == "" && p.peek() == '|' {
 		p.pos++
@@ -208,6 +216,7 @@ func (p *exprParser) byDefault(e *expr) {
 		return
 	}
 	p.pos += 2
+	// A default takes all up to the brace. ${item.name:-none|url} would have the default "none|url".
 	def := p.literal(e, "}", "the default of ${"+e.root+"…} is literal")
 	if _, filter, ok := strings.Cut(def, "|"); ok && slices.Contains(filterNames, filter) {
 		p.fail("a filter must come before the default: ${%s|%s:-…}", e.root, filter)
@@ -215,7 +224,7 @@ func (p *exprParser) byDefault(e *expr) {
 	e.def = &def
 }
 
-// operator says what is wrong with a placeholder that goes on where it should end.
+// operator says what is wrong with a placeholder that goes on where it should end, as ${item.path%.txt} does.
 func (p *exprParser) operator(e *expr) {
 	if p.pos >= len(p.src) {
 		p.fail("${%s has no closing brace", e.root)
@@ -223,11 +232,11 @@ func (p *exprParser) operator(e *expr) {
 	}
 	op := p.src[p.pos : p.pos+1]
 	p.fail("%q is not supported on prodigy values; assign to a shell variable first: v=%s; then use ${v%s...}", op,
-		e.unquoted(), op)
+		e.withoutFilters(), op)
 }
 
-// unquoted is the placeholder without its filters and default.
-func (e *expr) unquoted() string { return (&expr{root: e.root, steps: e.steps}).String() }
+// withoutFilters returns the placeholder with its path only: no filters and no default.
+func (e *expr) withoutFilters() string { return (&expr{root: e.root, steps: e.steps}).String() }
 
 // String writes the placeholder in its plainest spelling, which parses to the same expression.
 func (e *expr) String() string {
@@ -269,11 +278,13 @@ func (e *expr) takesAll() bool {
 	return slices.ContainsFunc(e.steps, func(s step) bool { return s.kind == all })
 }
 
+// has reports whether the placeholder has a filter of this name.
 func (e *expr) has(name string) bool {
 	return slices.ContainsFunc(e.filters, func(f filter) bool { return f.name == name })
 }
 
-// closing returns the index after the brace that closes the "${" at start, or the end of its line.
+// closing returns the index after the brace that closes the "${" at start, or the end of its line. Unlike parseExpr it
+// takes any text, such as ${x:-${y}}, for messages and for what the shell is left with.
 func closing(src string, start int) int {
 	depth := 0
 	for i := start; i < len(src); i++ {
@@ -307,6 +318,9 @@ func isKeyByte(c byte) bool { return shell.IsNameByte(c) || c == '-' || c >= 0x8
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
+// filterNames are the filters, in the order in which messages list them. What they do is in filtered (sh, json, url,
+// int, ordinal, basename, dirname, noext, file) and expanded (words, opt, pattern). raw changes only where the value
+// stands: it becomes code. default is another way to write :-text.
 var filterNames = []string{
 	"raw", "sh", "json", "url", "int", "ordinal", "words", "basename", "dirname", "noext", "file", "opt", "pattern",
 	"default",

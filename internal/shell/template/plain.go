@@ -14,7 +14,10 @@ import (
 // Plain is a text without a shell: a prompt, a value of env, a path.
 type Plain struct {
 	Diags []Diag // warnings
-	src   string
+
+	src string
+
+	// parts make up the text, in order. The last one has no slot.
 	parts []plainPart
 }
 
@@ -32,6 +35,7 @@ func CompilePlain(src string, n Names) (*Plain, error) { return compilePlain(src
 // is, unless it looks like a mistyped one.
 func CompileEarly(src string, n Names) (*Plain, error) { return compilePlain(src, n, true) }
 
+// compilePlain reads the text as a script that no shell sees. An early text keeps its $$, as it keeps names of nobody.
 func compilePlain(src string, n Names, early bool) (*Plain, error) {
 	early = early || n.open
 	c := newCompiler(src, Options{Names: n})
@@ -50,6 +54,7 @@ func compilePlain(src string, n Names, early bool) (*Plain, error) {
 		p.parts = append(p.parts, c.plainPart(r, before, early))
 		last = r.end
 	}
+	// ${name%.txt}, ${#name} and their like, which only a shell can do.
 	for _, u := range c.natives {
 		message := u.written + " is not a placeholder: a name, as in ${item.name}, may be followed by a default, as in ${item.name:-none}, or a filter, as in ${item.name|url}" +
 			asText(u.written)
@@ -78,7 +83,7 @@ func asText(written string) string { return "; use $" + written + " for the lite
 // refuseUnknown reports each ${name} of nobody, or early only those that look like a name of prodigy, and makes
 // text of $${name}.
 func (c *compiler) refuseUnknown(early bool) {
-	for _, u := range c.unquoted {
+	for _, u := range c.undeclared {
 		text := c.unresolved(u.name)
 		if text == "" && !early {
 			text = c.unknownInText(u.name)
@@ -113,11 +118,13 @@ func (s *scanner) unknownInText(name string) string {
 	)
 }
 
+// plainPart returns what a ref becomes, with the constant text before it.
 func (c *compiler) plainPart(r *ref, before string, early bool) plainPart {
 	switch {
 	case r.kind == literal:
 		return plainPart{text: before + r.written[1:]}
 	case r.kind == unknownRef:
+		// Early, only what is nearly a name of prodigy is an error: the root may be known later.
 		if !early || strings.Contains(r.fault.text, "did you mean") || knownOnly(r.root()) != "" {
 			r.fault.text += asText(r.written)
 			c.report(Error, r.start, r.fault)
@@ -213,7 +220,8 @@ func (p *Plain) Sample(value string, turn Turn) (string, error) {
 
 // Render is Bind for display: a placeholder without a value stays as it was written.
 func (p *Plain) Render(r Resolver) string {
-	text, _ := p.with(func(_ string, s *slot) (string, error) { // which always has a text
+	// The function returns no error, and so there is none.
+	text, _ := p.with(func(_ string, s *slot) (string, error) {
 		if text, err := s.text(r); err == nil {
 			return text, nil
 		}
@@ -254,6 +262,7 @@ func (c *compiler) unknownExpression(inner string) string {
 	return fmt.Sprintf("%q is not a value (use item.name or ${item.name})", shortText(inner))
 }
 
+// shortText returns the first line of a text, or its beginning, for messages.
 func shortText(s string) string {
 	s, _, _ = strings.Cut(s, "\n")
 	return s[:min(len(s), 60)]

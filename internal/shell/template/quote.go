@@ -20,7 +20,8 @@ const (
 	comment
 )
 
-// write returns text so that it stands for itself in the given place.
+// write returns text so that it stands for itself in the given place. A quoted heredoc needs no escapes and has none,
+// and what stands in arithmetic and comments is harmless already.
 func (q quoting) write(text string) string {
 	switch q {
 	case unquoted:
@@ -37,7 +38,8 @@ func (q quoting) write(text string) string {
 	return text
 }
 
-// reference returns the reference to a shell variable as the given place needs it.
+// reference returns the reference to a shell variable as the given place needs it. In single quotes it ends them for
+// a moment: 'a ${item} b' becomes 'a '"${PRODIGY_V0}"' b'.
 func (q quoting) reference(name string) string {
 	ref := "${" + name + "}"
 	switch q {
@@ -51,7 +53,8 @@ func (q quoting) reference(name string) string {
 	return ref
 }
 
-// encode writes code of an inner shell into the places around it, the nearest first.
+// encode writes code of an inner shell into the places around it, the nearest first. In sh -c "echo ${item}" the code
+// echo "${PRODIGY_V0}" stands in double quotes, so the shell outside must see \"\${PRODIGY_V0}\".
 func encode(code string, around []quoting) string {
 	for _, q := range around {
 		code = q.write(code)
@@ -62,25 +65,47 @@ func encode(code string, around []quoting) string {
 // place is where a ref stands in the script.
 type place struct {
 	quoteContext
-	escaped    bool      // \${…}: text for the shell
-	data       bool      // |sh or |raw in nested code: data for this shell, code for the next
-	child      bool      // another process of the shell reads the variable
-	around     []quoting // the quotes around nested code, the nearest first
+
+	// escaped reports whether a backslash makes text of the ref: \${…}.
+	escaped bool
+
+	// data reports whether the ref has |sh or |raw and stands in nested code. The shell that reads the text then
+	// expands it as data, and the next one takes it as code.
+	data bool
+
+	// child reports whether another process of the shell reads the variable.
+	child bool
+
+	// around are the quotes around nested code, the nearest first.
+	around []quoting
+
+	// backquotes counts the `…` around the place.
 	backquotes int
-	parts      int // of its word
+
+	// parts counts the parts of the word: 1 if nothing but the ref stands in it.
+	parts int
 }
 
-// quoteContext are what a place inherits from the constructs around it.
+// quoteContext is what a place inherits from the constructs around it. The zero quoteContext is a word outside quotes
+// where neither a list nor a number may stand.
 type quoteContext struct {
-	quote     quoting
-	number    bool    // the shell evaluates what stands here
-	plain     bool    // a negative number stands here without parentheses
-	words     bool    // several words may stand here
-	joinsList bool    // a list is joined by blanks here
-	command   bool    // names the program
-	file      bool    // a redirection writes it
-	loop      bool    // word of a for
-	fault     finding // why no value may stand here; its text goes on after the placeholder
+	quote quoting
 
-	evaluated bool // the fault holds for text of someone else only
+	// number and plain are as in slot.
+	number bool
+	plain  bool
+
+	// words reports whether several words may stand here, as among arguments. joinsList reports whether a list is one
+	// text here, with blanks between its elements, as in an assignment.
+	words     bool
+	joinsList bool
+
+	command bool // names the program
+	file    bool // a redirection writes it
+	loop    bool // word of a for
+
+	// fault says why no value may stand here. Its text goes on after the placeholder. If evaluated is true, values that
+	// nobody else wrote may stand here all the same.
+	fault     finding
+	evaluated bool
 }

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// assemble makes the template of the refs and their places.
+// assemble makes the template of the refs and their places. The heredocs come first, since a ref is written in another
+// way where they lose their quotes; the exports are known when every ref has been resolved.
 func (c *compiler) assemble() (*Template, error) {
 	edits := c.heredocEdits()
 	display := make([]piece, 0, 2*len(c.refs)+1)
@@ -35,19 +36,13 @@ func (c *compiler) assemble() (*Template, error) {
 	if err := c.failure(); err != nil {
 		return nil, err
 	}
-	if c.dialects != nil {
-		c.checkValues(c.analyzed(pieces))
-		if err := c.failure(); err != nil {
-			return nil, err
-		}
+	c.checkValues(c.analyzed(pieces))
+	if err := c.failure(); err != nil {
+		return nil, err
 	}
 	t := &Template{
 		Diags: c.sortedDiags(), src: c.src, display: display, slots: c.slots, exports: c.sortedExports(),
 		roots: c.used,
-	}
-	if c.parseText == "" {
-		t.script, t.display = c.src, nil
-		return t, nil
 	}
 	t.setScript(pieces)
 	t.argv, t.redirects = c.plainCommand(c.file)
@@ -83,7 +78,8 @@ func (c *compiler) sortedDiags() []Diag {
 	return c.diags
 }
 
-// setScript keeps the script as one text when no piece depends on a value.
+// setScript keeps the script as one text when no piece depends on a value. A value that is one text does not change it,
+// since its variable has the same name for every item.
 func (t *Template) setScript(pieces []piece) {
 	var b strings.Builder
 	for i := range pieces {
@@ -133,7 +129,8 @@ func (c *compiler) heredocEdits() []edit {
 	return edits
 }
 
-// unquoteHeredoc notes that the heredoc around the ref becomes an unquoted one.
+// unquoteHeredoc notes that the heredoc around the ref becomes an unquoted one. For a ref in nested code it is the last
+// of the quotes around that, as with sh <<'EOF'.
 func (r *ref) unquoteHeredoc() {
 	for i := range r.places {
 		p := &r.places[i]
@@ -152,11 +149,13 @@ func (c *compiler) fillsIn(r *ref) bool {
 		!c.shadowed(r)
 }
 
+// shadowed reports whether a ref that a shell could read too is a variable of the script.
 func (c *compiler) shadowed(r *ref) bool {
 	return (r.kind == simple || r.kind == short) && c.sets[r.expr.root]
 }
 
-// resolve decides what stands in the script for a ref, and what a reader is shown.
+// resolve decides what stands in the script for a ref, and what a reader is shown. In a comment only the root is
+// written, since no value belongs there.
 func (c *compiler) resolve(r *ref) (script, shown piece) {
 	passthrough := constant(r.written)
 	if len(r.places) != 1 {
@@ -224,7 +223,7 @@ func (c *compiler) unknownRef(r *ref, p place) piece {
 	return c.asWritten(r)
 }
 
-// asWritten keeps the text of a ref. In a heredoc that loses its quotes the text needs backslashes.
+// asWritten returns the text of a ref. In a heredoc that loses its quotes the text needs backslashes.
 func (c *compiler) asWritten(r *ref) piece {
 	if c.inRewritten(r) {
 		return constant(heredoc.write(r.written))
@@ -241,6 +240,7 @@ func (c *compiler) refuses(r *ref, p place) bool {
 	case r.kind == literal && p.backquotes > 0 && p.quote != unquoted && p.quote != single:
 		f = finding{codeEscaped, r.written + " cannot be used in backquotes; use $(...)"}
 	case f.code != "":
+	// A number, or a word that prodigy made, does no harm where the shell evaluates what stands there.
 	case p.fault.code != "" && !(p.evaluated && r.kind != literal && r.expr != nil && (r.expr.has("int") || c.isTrusted(r.expr))):
 		f = finding{p.fault.code, r.written + " " + p.fault.text}
 	case r.kind != literal && r.expr.has("raw") && !p.data && (p.backquotes > 0 || len(p.around) > 0):
@@ -254,6 +254,7 @@ func (c *compiler) refuses(r *ref, p place) bool {
 	return f.code != ""
 }
 
+// misplacedList returns what is wrong with a list at a place that takes one word only.
 func misplacedList(r *ref, p place) finding {
 	switch {
 	case p.command:
@@ -266,13 +267,15 @@ func misplacedList(r *ref, p place) finding {
 	return finding{}
 }
 
-// fill makes the slot of a ref.
+// fill makes the slot of a ref. A $name where the shell expands it needs none: the shell finds the value in its
+// environment under that name. In single quotes and arithmetic it is filled in like ${name}.
 func (c *compiler) fill(r *ref, p place) (script, shown piece) {
 	if r.kind == short && !p.number && (p.quote == unquoted || p.quote == double || p.quote == heredoc &&
 		(len(p.around) > 0 || !c.inRewritten(r))) {
 		c.lintShortPath(r.expr.root, r.start, r.end)
 		c.nativeUse(r.expr.root, p.quoteContext, true, p.child)
-		if len(p.around) > 0 { // the shell that runs the nested code is to expand it, not the one that reads its quotes
+		// The shell that runs the nested code is to expand it, not the one that reads its quotes.
+		if len(p.around) > 0 {
 			return constant(encode(r.written, p.around)), constant(r.written)
 		}
 		return c.asWritten(r), constant(r.written)

@@ -9,19 +9,34 @@ import (
 	"prodigy/internal/shell"
 )
 
-// ref is a piece of a text that prodigy may have to fill in.
+// ref is a piece of a text that prodigy may have to fill in. The scanner finds it, the walker finds its places, and
+// fill gives it a slot.
 type ref struct {
-	kind       refKind
-	start, end int    // in the text
-	written    string // the text from start to end
-	expr       *expr  // not of foreign ones
-	fault      finding
-	parseStart int // in the text that is parsed
-	places     []place
-	filled     bool // slot is its value
-	// of unknownRef: it is a slip, or a name of prodigy at the wrong place, and no text of another language
+	kind refKind
+
+	// start and end are offsets in the text as written, in bytes, and written is what stands there.
+	start, end int
+	written    string
+
+	// expr is nil for unknownRef.
+	expr *expr
+
+	// fault is what is wrong with the ref, wherever it stands.
+	fault finding
+
+	// parseStart is the offset of its sentinel in compiler.parseText.
+	parseStart int
+
+	// places has one element once the walk is over. None, or several, means that the walk did not understand the text.
+	places []place
+
+	// filled reports whether a value takes the place of the ref, which is that of slot.
+	filled bool
+	slot   int
+
+	// meant reports whether an unknownRef is a slip, or a name of prodigy at the wrong place, and no text of another
+	// language.
 	meant bool
-	slot  int
 }
 
 type refKind uint8
@@ -43,12 +58,20 @@ type nativeUse struct {
 
 // scanner finds the refs of a text. It knows no quotes.
 type scanner struct {
-	src      string
-	names    Names
-	refs     []*ref
-	natives  []nativeUse
-	unquoted []nativeUse // ${name} of nobody, and $${name}, which is text where ${name} is refused
-	noShell  bool        // no shell reads the text
+	src   string
+	names Names
+
+	// refs are in the order of the text.
+	refs []*ref
+
+	natives []nativeUse
+
+	// undeclared are each ${name} of nobody, which is the shell's, and each $${name}, which is text where ${name} would
+	// be refused.
+	undeclared []nativeUse
+
+	// noShell reports whether no shell reads the text, so that a name of nobody has no value at all.
+	noShell bool
 }
 
 func newScanner(src string, n Names) *scanner { return &scanner{src: src, names: n} }
@@ -59,7 +82,8 @@ func (s *scanner) known(name string) bool {
 }
 
 // run looks at each run of dollars: $$ is the process id of the shell, but before a placeholder the doubled
-// dollar makes it text.
+// dollar makes it text. Of \$x only the walker knows whether the backslash escapes the dollar, since it knows the
+// quotes, so x is looked at. In \$${item.x} the first dollar does not count, and the second begins a placeholder.
 func (s *scanner) run() {
 	for i := 0; i < len(s.src); {
 		next := strings.IndexByte(s.src[i:], '$')
@@ -84,27 +108,29 @@ func (s *scanner) run() {
 // backslashes counts the backslashes at the end of s.
 func backslashes(s string) int { return len(s) - len(strings.TrimRight(s, `\`)) }
 
-// at looks at the expansion whose dollar is at i, and returns where to go on.
+// at looks at the expansion whose dollar is at i, the last of so many dollars, and returns where to go on. An even
+// number makes text of it: $$${item.x} is the process id and a value, $${item.x} is text.
 func (s *scanner) at(i, dollars int) int {
 	doubled := dollars > 0 && dollars%2 == 0
-	before, unquoted := len(s.refs), len(s.unquoted)
+	refs, undeclared := len(s.refs), len(s.undeclared)
 	end := i + 1
 	if strings.HasPrefix(s.src[end:], "{") {
 		end = s.braced(i)
 	} else if !doubled {
 		end = s.unbraced(i)
 	}
-	if doubled && len(s.refs) > before {
+	if doubled && len(s.refs) > refs {
 		s.makeLiteral(s.refs[len(s.refs)-1])
 	}
-	if doubled && len(s.unquoted) > unquoted {
-		u := &s.unquoted[unquoted]
+	if doubled && len(s.undeclared) > undeclared {
+		u := &s.undeclared[undeclared]
 		u.offset, u.written = u.offset-1, "$"+u.written
 	}
 	return end
 }
 
-// makeLiteral takes the second dollar into r, which then stands for its own text.
+// makeLiteral takes the second dollar into r, which then stands for its own text. In a script $${a.b} of nobody is no
+// ref at all, and the shell reads it as it is.
 func (s *scanner) makeLiteral(r *ref) {
 	if r.kind == unknownRef && !r.meant && knownOnly(r.root()) == "" && !s.noShell {
 		s.refs = s.refs[:len(s.refs)-1]
@@ -115,6 +141,8 @@ func (s *scanner) makeLiteral(r *ref) {
 	r.written = s.src[r.start:r.end]
 }
 
+// unbraced takes $name if the name is declared, and returns its end. That of a root which is not, as in $map, is the
+// shell's.
 func (s *scanner) unbraced(i int) int {
 	end := i + 1 + shell.NameLen(s.src[i+1:])
 	name := s.src[i+1 : end]
@@ -124,13 +152,15 @@ func (s *scanner) unbraced(i int) int {
 	return end
 }
 
+// braced looks at the "${" at i, and returns where to go on. That is behind the name if the shell does the rest, since
+// its operand may hold placeholders, as in ${x:-${item.name}}.
 func (s *scanner) braced(i int) int {
 	nameStart := i + 2
 	if nameStart < len(s.src) && (s.src[nameStart] == '#' || s.src[nameStart] == '!') {
 		return s.prefixed(i)
 	}
 	end := s.rootEnd(nameStart)
-	if end == nameStart {
+	if end == nameStart { // ${1}, ${@}
 		return nameStart
 	}
 	if s.known(s.src[nameStart:end]) {
@@ -148,7 +178,7 @@ func (s *scanner) braced(i int) int {
 		return s.addUnknown(i, s.unknown(i, end))
 	}
 	if strings.HasPrefix(s.src[end:], "}") {
-		s.unquoted = append(s.unquoted, nativeUse{s.src[nameStart:end], i, s.src[i : end+1]})
+		s.undeclared = append(s.undeclared, nativeUse{s.src[nameStart:end], i, s.src[i : end+1]})
 	}
 	return end
 }
@@ -167,7 +197,8 @@ func (s *scanner) rootEnd(start int) int {
 	return end
 }
 
-// prefixed looks at ${#name…} and ${!name…}.
+// prefixed looks at ${#name…} and ${!name…}: the length of a value, and the variable that it names. The shell does that
+// for a whole value, while nothing can do it for ${#item.path}.
 func (s *scanner) prefixed(i int) int {
 	start := i + 3
 	end := s.rootEnd(start)
@@ -189,6 +220,8 @@ func (s *scanner) prefixed(i int) int {
 func (s *scanner) ours(i, nameEnd int) int {
 	name := s.src[i+2 : nameEnd]
 	rest := s.src[nameEnd:]
+	// An operator of the shell follows the name, as in ${name%.txt}. Of these, ${name:-text} is a placeholder with a
+	// default, unless the text holds expansions, which only the shell can do.
 	if !strings.HasPrefix(rest, "}") && !looksDotted(rest) && !strings.HasPrefix(rest, "[") &&
 		!s.colonRoot(name, rest) {
 		e, end, fault := parseExpr(s.src, i, nameEnd)
@@ -213,10 +246,11 @@ func (s *scanner) ours(i, nameEnd int) int {
 	return end
 }
 
-// field tells of a field that the root of a placeholder does not have.
+// field returns what is wrong with a placeholder whose root does not have the field, and what to write instead.
 func (s *scanner) field(e *expr, written string) finding {
 	is, _ := s.names.Lookup(e.root)
 	if is.List && len(e.steps) > 0 && e.steps[0].kind == byKey {
+		// ${items.url}, where items are those of a batch.
 		path := strings.TrimPrefix(written, "${"+e.root)
 		return finding{
 			codeUnknown,
@@ -236,8 +270,9 @@ func (s *scanner) field(e *expr, written string) finding {
 			fmt.Sprintf("unknown value %s (%s is a string here: use ${%s})", written, e.root, e.root),
 		}
 	}
+	// In the older tool ${shell.NAME} was the output captured as NAME.
 	if key := e.steps[0].key; !is.Seen && s.names.declared(key) && len(e.steps) == 1 {
-		return finding{codeUnknown, fmt.Sprintf("unknown value %s (did you mean ${%s}?)", written, key)} // ${shell.NAME} was the output captured as NAME
+		return finding{codeUnknown, fmt.Sprintf("unknown value %s (did you mean ${%s}?)", written, key)}
 	}
 	if near := check.Nearest(e.steps[0].key, is.Fields); near != "" {
 		return finding{codeUnknown, fmt.Sprintf("unknown value %s (did you mean ${%s.%s}?)", written, e.root, near)}
@@ -247,7 +282,7 @@ func (s *scanner) field(e *expr, written string) finding {
 	}
 }
 
-// kindOf reports whether a shell could read the placeholder, too.
+// kindOf returns simple if a shell could read the placeholder too, as ${name} and ${name[0]}, else dotted.
 func kindOf(rest string, e *expr) refKind {
 	if strings.HasPrefix(rest, "}") || strings.HasPrefix(rest, "[") && len(e.steps) <= 1 && len(e.filters) == 0 {
 		return simple
@@ -291,9 +326,6 @@ func (s *scanner) unknown(start, rootEnd int) string {
 	if instead := s.ofGit(start, rootEnd); name == "step" && instead != "" {
 		return text + ": " + instead
 	}
-	if name == "merge" {
-		return text + `: add "workspace: git" at the root of the file, then it is known in reduce and merge`
-	}
 	if near := check.Nearest(name, names); near != "" {
 		return fmt.Sprintf("%s (did you mean ${%s%s?)", text, near, s.src[rootEnd:closing(s.src, start)])
 	}
@@ -304,7 +336,7 @@ func (s *scanner) unknown(start, rootEnd int) string {
 const foreignRoots = "count data document each local module path process project self terraform this var window"
 
 // meant reports whether a dotted name of nobody is hardly that of another language: it is one of prodigy, or nearly
-// one, and does not stand in a template of JavaScript.
+// one, and does not stand in a template of JavaScript, which has backquotes around it.
 func (s *scanner) meant(root string) bool {
 	if root == "step" {
 		return true

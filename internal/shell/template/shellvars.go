@@ -15,27 +15,27 @@ import (
 func (c *compiler) collectSets(file *syntax.File) {
 	for node := range syntax.Preorder(file) {
 		switch n := node.(type) {
-		case *syntax.CallExpr:
+		case *syntax.CallExpr: // x=1, read x
 			c.setByCall(n)
-		case *syntax.DeclClause:
+		case *syntax.DeclClause: // export x=1
 			for _, a := range n.Args {
 				c.setLit(a.Name)
 			}
-		case *syntax.WordIter:
+		case *syntax.WordIter: // for x in …
 			c.setLit(n.Name)
-		case *syntax.ParamExp:
+		case *syntax.ParamExp: // ${x:=1}
 			if n.Exp != nil && (n.Exp.Op == syntax.AssignUnset || n.Exp.Op == syntax.AssignUnsetOrNull) {
 				c.setLit(n.Param)
 			}
-		case *syntax.BinaryArithm:
+		case *syntax.BinaryArithm: // ((x += 1))
 			if strings.HasSuffix(n.Op.String(), "=") && !isComparison(n.Op) {
 				c.setArithm(n.X)
 			}
-		case *syntax.UnaryArithm:
+		case *syntax.UnaryArithm: // ((x++))
 			if n.Op == syntax.Inc || n.Op == syntax.Dec {
 				c.setArithm(n.X)
 			}
-		case *syntax.CoprocClause:
+		case *syntax.CoprocClause: // coproc x { …; }
 			if n.Name != nil {
 				c.sets[n.Name.Lit()] = true
 			}
@@ -110,9 +110,6 @@ func (c *compiler) shellOf(word *syntax.Word) string {
 // collectShells notes the variables that hold the name of a shell, as in S=bash.
 func (c *compiler) collectShells(file *syntax.File) {
 	c.shells = map[string]string{}
-	if c.file == nil {
-		return
-	}
 	for node := range syntax.Preorder(file) {
 		a, ok := node.(*syntax.Assign)
 		if !ok || a.Name == nil {
@@ -147,6 +144,7 @@ func (c *compiler) nativeUse(name string, s quoteContext, required, child bool) 
 		e = &exportedVar{name: name}
 		c.exports[name] = e
 	}
+	// One name has one variable, so the strictest of its uses counts.
 	e.number = e.number || s.number
 	e.required = e.required || required
 	e.child = e.child || child

@@ -3,13 +3,24 @@
 // A shell step is parsed once, at load: each ${placeholder} of prodigy's own names becomes a reference to an
 // environment variable in the right quoting for its place, and the script is a constant from then on. Per item
 // only the environment differs.
+//
+// Compile works in three steps:
+//
+//   - scan finds the refs: the pieces of the text that may be prodigy's, whatever the quotes around them.
+//   - analyze replaces each ref by a sentinel, an expansion such as ${PRODIGY_V0}, and parses the result as shell. A
+//     walk over the tree notes the place of each ref: its quotes, and what the shell does with what stands there.
+//   - assemble edits the parsed text: a ref becomes a reference to the variable of its slot, or text again. Then
+//     checkValues reads the script as it will be run, and reports the values that it runs as code.
+//
+// Bind makes an Invocation of the Template for each item. A Plain is a text without a shell, of which only scan is
+// needed.
 package template
 
 import (
 	"prodigy/internal/process"
 )
 
-// Resolver gives the values of names while a step is bound. False means: no value, now.
+// Resolver gives the values of names while a step is bound. It returns false for a name that has no value at that time.
 type Resolver interface {
 	Resolve(root string) (Value, bool)
 }
@@ -17,22 +28,34 @@ type Resolver interface {
 // Options of Compile.
 type Options struct {
 	Names Names
-	Shell string // sh (also when empty), bash, dash, zsh, ksh, mksh
+
+	// Shell is the interpreter of the text: sh, bash, dash, zsh, ksh or mksh. Empty means sh. A text for any other
+	// can hold no placeholders.
+	Shell string
 }
 
 // Template is a compiled step text. It is immutable and shared by all workers.
 type Template struct {
 	Diags []Diag // warnings and notes
 
-	src       string
-	script    string        // the whole script, when no piece of it depends on values
-	pieces    []piece       // the script in pieces otherwise
-	argv      []argument    // the words of the script, when it is one plain command
-	redirects []redirection // of that command
-	display   []piece       // the text as written, with its placeholders, for Render
-	slots     []slot
-	exports   []exportedVar
-	roots     map[string]bool
+	src string
+
+	// script is the whole script if no piece of it depends on values. Otherwise the script is made of pieces.
+	script string
+	pieces []piece
+
+	// argv are the words of the script if it is one plain command, and redirects are the redirections of that.
+	argv      []argument
+	redirects []redirection
+
+	// display is the text as written, with its placeholders, for Render.
+	display []piece
+
+	slots   []slot
+	exports []exportedVar
+
+	// roots are the roots of the placeholders that are filled in, for Uses.
+	roots map[string]bool
 }
 
 // Uses reports whether the template holds a placeholder whose root is this name.
@@ -40,9 +63,15 @@ func (t *Template) Uses(root string) bool { return t.roots[root] }
 
 // piece is a part of a script: constant text, or what a slot's value becomes at its place.
 type piece struct {
-	text   string // constant, when slot is negative; else the placeholder as written
-	slot   int
-	ref    int // that it stands for, with a slot
+	// text is constant if slot is negative. Otherwise it is the placeholder as written.
+	text string
+
+	slot int
+
+	// ref is the index of the ref that a piece with a slot stands for.
+	ref int
+
+	// quote and around are those of the place.
 	quote  quoting
 	around []quoting
 }
@@ -55,26 +84,40 @@ type slot struct {
 	expr     *expr
 	written  string
 	mode     slotMode
-	number   bool // the shell evaluates it
-	plain    bool // a negative number has no parentheses
-	child    bool // another shell reads it, so it must stay in the environment
+
+	// number reports whether the shell evaluates the value, which must be a whole number then.
+	number bool
+
+	// plain reports whether a negative number stands without parentheses. In $((1-${item.n})) it needs them, and in
+	// test ${item.n} -eq 1 they would be an error.
+	plain bool
+
+	// child reports whether another shell reads the value, so that it must stay in the environment, however large.
+	child bool
 }
 
 type slotMode uint8
 
 const (
-	oneText    slotMode = iota // the elements of a list with blanks between
-	separate                   // a variable for each element
-	pastedCode                 // no variable: part of the script
+	// oneText is one variable. The elements of a list have blanks between them.
+	oneText slotMode = iota
+	// separate is a variable for each element of a list, PRODIGY_V0_0 and so on: rm ${item.files[*]}.
+	separate
+	// pastedCode is no variable but a part of the script: ${item.command|raw}.
+	pastedCode
 )
 
 // exportedVar is a declared name that the script uses as $name: the shell finds it in its environment, and
 // expands it natively.
 type exportedVar struct {
-	name     string
-	number   bool // the shell evaluates it
-	required bool // some use has no default
-	child    bool // another shell reads it
+	name string
+
+	// required reports whether some use has no default, so that a missing value is an error.
+	required bool
+
+	// number and child are as in slot.
+	number bool
+	child  bool
 }
 
 // argument is a word of a plain command: its parts are joined, but a list that stands alone is an argument for
@@ -90,13 +133,20 @@ type argumentPart struct {
 // redirection is a process.Redirect whose File is not known before the values are.
 type redirection struct {
 	process.Redirect
-	file argument // nil: there is none
+
+	// file is nil for a redirection without a file, such as 2>&1.
+	file argument
 }
 
 // binding is one Bind under way.
 type binding struct {
-	vars     []variable
-	values   [][]string // of each slot: its elements when they are separate words, else one text
+	vars []variable
+
+	// values has for each slot its elements when they are separate words, else one text.
+	values [][]string
+
+	// size is the sum of the values in vars and largest the longest of them, in bytes. elements counts the variables
+	// that are elements of lists.
 	size     int
 	elements int
 	largest  int

@@ -10,8 +10,12 @@ import (
 
 // Value is what a placeholder stands for. The zero Value is an empty text.
 type Value struct {
-	text   string
-	raw    []byte // a JSON document; text is unused then
+	text string
+
+	// raw is a JSON document without space around it. If it is not nil, text is unused.
+	raw []byte
+
+	// fields are those that With added.
 	fields map[string]Value
 }
 
@@ -43,6 +47,7 @@ func (v Value) String() string {
 	case v.raw[0] == '"':
 		return rawjson.Unquote(v.raw)
 	case v.raw[0] == '{' || v.raw[0] == '[':
+		// On one line, so that a program that reads lines gets the whole value.
 		return string(rawjson.Compact(new([]byte), v.raw))
 	}
 	return string(v.raw)

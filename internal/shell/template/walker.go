@@ -8,24 +8,46 @@ import (
 	"prodigy/internal/shell"
 )
 
-// walker finds the places of refs in a tree.
+// walker finds the places of refs in a tree: that of the script, or of the code that the script gives to another
+// shell. Each construct of the shell passes down a quoteContext, which says what a value would be there, until put
+// notes it for a ref. The maps are by index of refs.
+//
+// A ref in nested code is met twice: in that code, and in the words that hold it. Only one of the two gives it a place.
+// Usually that is the nested code, and skip keeps it from getting another. With |sh or |raw it is the words (asData),
+// and the nested code only reports that it has seen it (data, seen).
 type walker struct {
-	c          *compiler
-	around     map[int][]quoting // of refs in nested code
-	data       map[int]bool      // refs of this code that the shell outside fills in
-	seen       map[int]bool      // those of data that this code holds outside quotes
-	skip       map[int]bool      // refs that are placed in nested code
-	asData     map[int]bool      // refs that nested code leaves to this shell
-	nested     bool
-	depth      int // of nested code
-	child      bool
-	remote     string // the program that runs this code where the environment may not arrive
+	c *compiler
+
+	// around are the quotes around nested code in which a ref stands, the nearest first.
+	around map[int][]quoting
+
+	data   map[int]bool // refs of this code that the shell outside fills in
+	seen   map[int]bool // those of data that this code holds outside quotes
+	skip   map[int]bool // refs that have their place in nested code
+	asData map[int]bool // refs that nested code leaves to this shell
+
+	// nested reports whether this is nested code, and depth how deep: 0 is the script. Offsets in the tree of nested
+	// code mean nothing in the text.
+	nested bool
+	depth  int
+
+	// child reports whether another process runs this code, which sees the environment only.
+	child bool
+
+	// remote is the program that runs this code where the environment may not arrive. It is empty if there is none.
+	remote string
+
+	// backquotes counts the `…` around the current node.
 	backquotes int
-	fn         string // the function whose body this is
-	at         int    // where the command stands in the whole text
+
+	// fn is the function whose body this is, by which its parameters are known. See variableKey.
+	fn string
+
+	// at is where the statement stands in the whole text. For nested code it is that of the statement around it.
+	at int
 }
 
-// put notes that ref i stands in these surroundings.
+// put notes that ref i stands in these surroundings, in a word of so many parts.
 func (w *walker) put(i int, s quoteContext, parts int) {
 	r := w.c.refs[i]
 	switch {
@@ -68,6 +90,7 @@ func (w *walker) comments(file *syntax.File) {
 	}
 }
 
+// word places the refs of a word. Only a ref that is all of it may become several words.
 func (w *walker) word(word *syntax.Word, s quoteContext) {
 	if word == nil {
 		return
@@ -75,12 +98,6 @@ func (w *walker) word(word *syntax.Word, s quoteContext) {
 	s.words = s.words && len(word.Parts) == 1
 	for _, part := range word.Parts {
 		w.part(part, s, len(word.Parts))
-	}
-}
-
-func (w *walker) words(words []*syntax.Word, s quoteContext) {
-	for _, word := range words {
-		w.word(word, s)
 	}
 }
 
@@ -122,6 +139,7 @@ func (w *walker) lit(lit *syntax.Lit, s quoteContext) {
 			r.places[before].escaped = true
 		}
 	}
+	// In arithmetic a name needs no dollar: $((count + 1)).
 	if s.number {
 		w.c.nativeUse(lit.Value, quoteContext{number: true}, true, w.child)
 	}
@@ -152,6 +170,7 @@ func (w *walker) singleQuoted(p *syntax.SglQuoted, s quoteContext, parts int) {
 	}
 }
 
+// param places a sentinel, or walks an expansion of the shell itself, which may be one of a declared name.
 func (w *walker) param(p *syntax.ParamExp, s quoteContext, parts int) {
 	if i := w.c.refOf(p); i >= 0 {
 		w.sentinelParam(i, p, s, parts)
@@ -163,6 +182,8 @@ func (w *walker) param(p *syntax.ParamExp, s quoteContext, parts int) {
 	w.operands(p, s)
 }
 
+// sentinelParam places ref i, whose sentinel the parser saw as p. It must be the plain expansion that withSentinels
+// wrote, and stand where it was written. Anything else means that the parser read the text in another way than we did.
 func (w *walker) sentinelParam(i int, p *syntax.ParamExp, s quoteContext, parts int) {
 	r := w.c.refs[i]
 	pure := !p.Short && !p.Excl && !p.Length && !p.Width && p.Index == nil && p.Slice == nil && p.Repl == nil &&
@@ -174,7 +195,8 @@ func (w *walker) sentinelParam(i int, p *syntax.ParamExp, s quoteContext, parts 
 	w.put(i, s, parts)
 }
 
-// operands walks what stands inside an expansion of the shell. Patterns have quotes of their own, even within "…".
+// operands walks what stands inside an expansion of the shell. Patterns have quotes of their own, even within "…": a
+// value in "${x%${item.ext}}" must be quoted there, or its * would match anything.
 func (w *walker) operands(p *syntax.ParamExp, s quoteContext) {
 	s.words, s.command, s.joinsList = false, false, true
 	pattern := s
@@ -204,6 +226,7 @@ func (w *walker) operands(p *syntax.ParamExp, s quoteContext) {
 	w.word(p.Exp.Word, pattern)
 }
 
+// substitution walks `…` and $(…), which begin anew: no quotes outside of them reach inside.
 func (w *walker) substitution(p *syntax.CmdSubst) {
 	if !p.Backquotes {
 		w.stmts(p.Stmts)
@@ -234,6 +257,8 @@ func (w *walker) stmts(stmts []*syntax.Stmt) {
 	}
 }
 
+// stmt walks a statement and its redirections. Those of a simple command are left to call, since the code that the
+// command reads may stand in a heredoc.
 func (w *walker) stmt(s *syntax.Stmt) {
 	if !w.nested {
 		w.at = int(s.Pos().Offset())
@@ -263,20 +288,20 @@ func (w *walker) command(node syntax.Node) bool {
 		w.arithm(n.X, counted)
 	case *syntax.DeclClause:
 		w.declaration(n)
-	case *syntax.LetClause:
+	case *syntax.LetClause: // let "n = 1": words, which the shell evaluates
 		for _, x := range n.Exprs {
 			w.arithm(x, quoteContext{quote: unquoted, number: true})
 		}
 	case *syntax.CoprocClause:
 		w.word(n.Name, denied(codeName, "is used as a variable name"))
 		w.stmt(n.Stmt)
-	case *syntax.UnaryTest:
+	case *syntax.UnaryTest: // [[ -v name ]] and [[ -R name ]]
 		word, ok := n.X.(*syntax.Word)
 		if !ok || n.Op != syntax.TsVarSet && n.Op != syntax.TsRefVar {
 			return true
 		}
 		w.word(word, evaluated(codeImpossible, "is a variable name that the shell evaluates"))
-	case *syntax.BinaryTest:
+	case *syntax.BinaryTest: // from -eq to -gt
 		if n.Op < syntax.TsEql || n.Op > syntax.TsGtr {
 			return true
 		}
@@ -291,14 +316,17 @@ func (w *walker) command(node syntax.Node) bool {
 	return false
 }
 
-// counted is where the shell evaluates what stands there.
+// counted are the surroundings of $((…)), ((…)) and subscripts, where the shell evaluates what stands there.
 var counted = quoteContext{quote: arithmetic, number: true}
 
 func (w *walker) loop(n *syntax.ForClause) {
 	switch l := n.Loop.(type) {
 	case *syntax.WordIter:
 		w.impossible(l.Name.Value, "is used as a variable name")
-		w.words(l.Items, quoteContext{words: true, loop: true, number: w.c.arithmeticVars[l.Name.Value], plain: true})
+		s := quoteContext{words: true, loop: true, number: w.c.arithmeticVars[l.Name.Value], plain: true}
+		for _, word := range l.Items {
+			w.word(word, s)
+		}
 	case *syntax.CStyleLoop:
 		w.arithm(l.Init, counted)
 		w.arithm(l.Cond, counted)
@@ -332,7 +360,8 @@ func (w *walker) declaration(n *syntax.DeclClause) {
 	}
 }
 
-// declared takes an option of a declaration, or refuses a name that comes from a value.
+// declared takes an option of a declaration, or refuses a name that comes from a value. It returns what value is for
+// the assignments that follow: with -i they are evaluated.
 func (w *walker) declared(option *syntax.Word, value quoteContext) quoteContext {
 	lit := option.Lit()
 	if lit == "" || lit[0] != '-' && lit[0] != '+' {
@@ -354,6 +383,7 @@ func (w *walker) declared(option *syntax.Word, value quoteContext) quoteContext 
 	return value
 }
 
+// assign walks name=value, name[index]=value or name=(values), where value says what a value is there.
 func (w *walker) assign(a *syntax.Assign, value quoteContext) {
 	if a.Name != nil {
 		w.impossible(a.Name.Value, "is used in a variable name")
@@ -371,7 +401,8 @@ func (w *walker) assign(a *syntax.Assign, value quoteContext) {
 	}
 }
 
-// assigned looks whether the shell evaluates what this variable holds.
+// assigned returns what value is for an assignment to this variable: it may be one that the shell expands again, or
+// evaluates as a number, by itself or because the script counts with it.
 func (w *walker) assigned(name string, value quoteContext) quoteContext {
 	switch name {
 	case "PS0", "PS1", "PS2", "PS3", "PS4", "PROMPT_COMMAND", "ENV", "BASH_ENV":
