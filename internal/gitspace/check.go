@@ -58,7 +58,9 @@ func (s *Space) inspectHub(ctx context.Context, head string, live []Work) error 
 
 // headLost is the error for a head that cannot be read.
 func (s *Space) headLost(head, reason string) error {
-	return fmt.Errorf("what was merged is damaged in %s: the commit %s of the job cannot be read: %s; what was delivered of it before is the branch %s (also %s): begin a new job there, or restore that directory from a copy, then prodigy resume",
+	return fmt.Errorf("the merged commits are damaged in %s: the commit %s of the job cannot be read: %s; the "+
+		"result delivered so far is the branch %s (also %s): start a new job there, or restore that "+
+		"directory from a copy, then run prodigy resume",
 		s.hubDir(), short(head), reason, s.ResultBranch(), s.hiddenRef())
 }
 

@@ -98,7 +98,7 @@ func TestADamagedHeadStopsTheJob(t *testing.T) {
 		if err == nil {
 			t.Fatalf("%s: it was opened", name)
 		}
-		for _, want := range []string{"is damaged in " + j.hubDir(), "prodigy/mapreduce-1", "refs/prodigy/jobs/mapreduce-1", "prodigy resume"} {
+		for _, want := range []string{"are damaged in " + j.hubDir(), "prodigy/mapreduce-1", "refs/prodigy/jobs/mapreduce-1", "prodigy resume"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %q says nothing of %q", name, err, want)
 			}

@@ -78,10 +78,10 @@ func (g *git) inspect(ctx context.Context, dir string) (checkout, error) {
 		return c, err
 	case strings.HasPrefix(out, "true"):
 		return c, fmt.Errorf(
-			"workspaces need a checkout, and %s is a bare repository: run prodigy in a clone of it", dir,
+			"workspaces need a working tree, and %s is a bare repository: run prodigy in a clone of it", dir,
 		)
 	case !strings.HasSuffix(out, "true\n"):
-		return c, fmt.Errorf("workspaces need a checkout, and %s is inside of a .git directory", dir)
+		return c, fmt.Errorf("workspaces need a working tree, and %s is inside a .git directory", dir)
 	}
 	out, err = g.output(ctx, c.place, "rev-parse", "--path-format=absolute", "--show-toplevel", "--show-prefix",
 		"--git-common-dir",
@@ -185,13 +185,13 @@ func Check(ctx context.Context, c Config, allowDirty bool) (Start, error) {
 	}
 	if user.head == "" {
 		return Start{}, errors.New(
-			"the repository has no commit yet, and workspaces begin at one: commit what is there",
+			"the repository has no commit yet, and workspaces start from one: commit first",
 		)
 	}
 	start := Start{Prefix: user.prefix, Base: user.head}
 	if want := c.Policy.Base; want != "" && want != "HEAD" {
 		if start.Base, err = g.commit(ctx, user.place, want); err != nil || start.Base == "" {
-			return Start{}, errors.Join(fmt.Errorf("workspace.base: no commit is called %q", want), err)
+			return Start{}, errors.Join(fmt.Errorf("workspace.base: commit %q not found", want), err)
 		}
 	}
 	branch, _, err := g.answer(ctx, user.place, "symbolic-ref", "--quiet", "HEAD")
@@ -226,12 +226,13 @@ func unseen(changes []string, allowDirty bool) (notices []string, err error) {
 	switch {
 	case len(tracked) == 0:
 	case allowDirty:
-		notices = append(notices, "agents do not see what is not committed: "+someOf(tracked))
+		notices = append(notices, "agents do not see uncommitted changes: "+someOf(tracked))
 	default:
-		return nil, fmt.Errorf("%s: agents would not see these changes, since workspaces begin at a commit; commit or stash them, or go on without them by --allow-dirty", changed(tracked))
+		return nil, fmt.Errorf("%s: uncommitted changes are not visible in workspaces; commit or stash them, or "+
+			"use --allow-dirty", changed(tracked))
 	}
 	if len(untracked) > 0 {
-		notices = append(notices, "agents do not see what git does not track: "+someOf(untracked))
+		notices = append(notices, "agents do not see untracked files: "+someOf(untracked))
 	}
 	return notices, nil
 }

@@ -259,7 +259,7 @@ const fewObjects = 100
 func (s *Space) unpack(ctx context.Context, in place, pack *os.File, flags ...string) error {
 	var header [12]byte
 	if _, err := pack.ReadAt(header[:], 0); err != nil {
-		return stateErrorf("it is no pack: %v", err)
+		return stateErrorf("not a pack: %v", err)
 	}
 	if _, err := pack.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -277,7 +277,7 @@ func (s *Space) unpack(ctx context.Context, in place, pack *os.File, flags ...st
 func (s *Space) Pack(ctx context.Context, want, have []string, to *os.File) error {
 	for _, name := range slices.Concat(want, have) {
 		if !isObjectName(name) {
-			return stateErrorf("%q is no name of a commit", name)
+			return stateErrorf("%q is not a commit name", name)
 		}
 	}
 	if slices.Contains(want, s.record.Base) && s.store == "" {
@@ -435,7 +435,7 @@ func ParseSeed(data []byte) (Seed, error) {
 	}
 	for _, tip := range seed.Tips {
 		if err == nil && !isObjectName(tip) {
-			err = fmt.Errorf("%q is no name of an object", tip)
+			err = fmt.Errorf("%q is not an object name", tip)
 		}
 	}
 	return seed, err

@@ -182,10 +182,10 @@ func TestWorkThatDoesNotHangTogetherIsRefused(t *testing.T) {
 		commit, want string
 		pack         *os.File
 	}{
-		"another history":   {stranger, "does not contain the commit", whole(stranger)},
+		"another history":   {stranger, "do not contain the commit", whole(stranger)},
 		"a missing commit":  {gone, "cannot be listed", whole(w.Commit, w.Base)},
 		"no name":           {"--all", "names its work", whole(w.Commit, w.Base)},
-		"no pack":           {w.Commit, "it is no pack", j.pack(func(f *os.File) error { _, err := f.WriteString("PACK"); return err })},
+		"no pack":           {w.Commit, "not a pack", j.pack(func(f *os.File) error { _, err := f.WriteString("PACK"); return err })},
 		"half a pack":       {w.Commit, "cannot be read", j.pack(func(f *os.File) error { _, err := f.WriteString("PACK\x00\x00\x00\x02\x00\x00\x00\x09x"); return err })},
 		"a count too large": {w.Commit, "cannot be read", j.pack(func(f *os.File) error { _, err := f.WriteString("PACK\x00\x00\x00\x02\xff\xff\xff\xff"); return err })},
 	} {
@@ -203,7 +203,7 @@ func TestWorkThatDoesNotHangTogetherIsRefused(t *testing.T) {
 		t.Errorf("what hangs together: %+v, %v", o, err)
 	}
 	if err := j.Pack(t.Context(), []string{"--all"}, nil, nil); err == nil {
-		t.Error("what is no name of a commit is packed")
+		t.Error("what is not a commit name is packed")
 	}
 }
 

@@ -79,7 +79,7 @@ func (s *Space) take(ctx context.Context, w workspace, want task) (collected, er
 	failed, is := errors.AsType[*gitError](err)
 	switch {
 	case is:
-		return collected{}, stateErrorf("HEAD of its workspace is no commit that can be read: %s", failed.reason())
+		return collected{}, stateErrorf("cannot read HEAD of its workspace: %s", failed.reason())
 	case err != nil:
 		return collected{}, err
 	}
@@ -90,11 +90,11 @@ func (s *Space) take(ctx context.Context, w workspace, want task) (collected, er
 		}
 		contains, err := s.git.contains(ctx, in, head, base)
 		if err != nil {
-			return collected{}, s.blame(err, "HEAD of its workspace cannot be read")
+			return collected{}, s.blame(err, "cannot read HEAD of its workspace")
 		}
 		if !contains {
 			return collected{}, stateErrorf(
-				"HEAD of its workspace does not contain the commit %s that it began at", short(base),
+				"HEAD of its workspace does not contain the commit %s that it started from", short(base),
 			)
 		}
 	}
@@ -260,7 +260,7 @@ func (s *Space) cleanIndex(ctx context.Context, in place, w workspace, merging b
 			}
 			continue
 		case !strings.HasSuffix(meta, " 0"):
-			return stateErrorf("it left a merge unfinished: %s is not merged", name)
+			return stateErrorf("it left an unfinished merge: %s is unmerged", name)
 		case entry[0] == 'h' || entry[0] == 's':
 			assumed = append(assumed, name)
 		}

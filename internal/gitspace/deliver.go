@@ -30,8 +30,8 @@ func (s *Space) Deliver(ctx context.Context, head string) (Delivery, error) {
 	err := s.git.do(ctx, s.user.place, append(fetch, ".", s.hiddenRef()+":refs/heads/"+branch)...)
 	switch failed := refusal(err); {
 	case failed != nil:
-		reason := cmp.Or(failed.reason(), "it has commits that the result does not have") // that is all git is silent about
-		d.Notices = append(d.Notices, fmt.Sprintf("the branch %s was not moved: %s; the result is %s", branch, reason,
+		reason := cmp.Or(failed.reason(), "it has commits missing from the result") // that is all git is silent about
+		d.Notices = append(d.Notices, fmt.Sprintf("the branch %s was not updated: %s; the result is %s", branch, reason,
 			s.hiddenRef()))
 	case err != nil:
 		return d, err
@@ -76,7 +76,8 @@ func (s *Space) Into(ctx context.Context, branch, head string) error {
 			if err != nil || ahead { // somebody went on from the result
 				return err
 			}
-			return stateErrorf("%s cannot be fast-forwarded: it has commits that the result does not have; merge them (git merge %s), then prodigy resume, or take the result as it is", branch, s.ResultBranch())
+			return stateErrorf("%s cannot be fast-forwarded: it has commits missing from the result; run git "+
+				"merge %s, then prodigy resume, or use the result as it is", branch, s.ResultBranch())
 		}
 	}
 	// The checkout of the user's repository that the branch is checked out in.
@@ -92,7 +93,7 @@ func (s *Space) Into(ctx context.Context, branch, head string) error {
 		err = s.git.do(ctx, place{dir: where}, "merge", "-q", "--ff-only", "--no-autostash", head)
 	}
 	if failed := refusal(err); failed != nil {
-		return stateErrorf("%s was not moved: %s; mend that, then prodigy resume", branch, failed.reason())
+		return stateErrorf("%s was not updated: %s; fix that, then run prodigy resume", branch, failed.reason())
 	}
 	return err
 }

@@ -25,7 +25,7 @@ func TestDeliveryNeverTouchesWhatIsTheUsers(t *testing.T) {
 		{name: "branch deleted", before: "git branch -qD " + branch, moved: true},
 		{name: "branch checked out", before: "git checkout -q " + branch, notice: "refusing to fetch"},
 		{name: "checked out elsewhere", before: "git worktree add -q ../elsewhere " + branch, notice: "refusing to fetch"},
-		{name: "branch has commits of the user", before: "git checkout -q " + branch + "; git commit -q --allow-empty -m mine; git checkout -q main", notice: "it has commits that the result does not have"},
+		{name: "branch has commits of the user", before: "git checkout -q " + branch + "; git commit -q --allow-empty -m mine; git checkout -q main", notice: "it has commits missing from the result"},
 		{name: "main moved on", before: "git commit -q --allow-empty -m mine; git tag -f x; git stash -q 2>/dev/null || true", moved: true},
 		{name: "main rebased", before: "git commit -q --amend -m other; git reflog expire --expire=now --all; git gc -q --prune=now", moved: true},
 		{name: "packed", before: "git pack-refs --all", moved: true},
@@ -119,7 +119,7 @@ func TestIntoFastForwardsOrSaysWhyNot(t *testing.T) {
 		{name: "checked out elsewhere", before: "git checkout -q -b other; git worktree add -q ../elsewhere main", into: "main"},
 		{name: "untouched changes", before: "echo dirty > a", into: "main", want: "2"},
 		{name: "no fast-forward", before: "git commit -q --allow-empty -m mine", into: "main", refused: "cannot be fast-forwarded"},
-		{name: "changes in the way", before: "echo mine > b", into: "main", refused: "main was not moved"},
+		{name: "changes in the way", before: "echo mine > b", into: "main", refused: "main was not updated"},
 	} {
 		if i%testenv.OneIn(3, 1) != 0 {
 			continue
@@ -180,11 +180,11 @@ func TestWhatIsRefusedBeforeAnythingRuns(t *testing.T) {
 	}{
 		{"no repository", config("plain"), "workspaces need a git repository"},
 		{"bare", config("bare"), "is a bare repository"},
-		{"inside of .git", config("repo/.git"), "is inside of a .git directory"},
+		{"inside of .git", config("repo/.git"), "is inside a .git directory"},
 		{"no commit", config("empty"), "has no commit yet"},
 		{"dirty", config("dirty"), "a, b, c are changed and not committed"},
-		{"base", unknown, `no commit is called "nowhere"`},
-		{"base like an option", option, `no commit is called "--all"`},
+		{"base", unknown, `commit "nowhere" not found`},
+		{"base like an option", option, `commit "--all" not found`},
 		{"disk", huge, "are free in"},
 	} {
 		_, err := Check(t.Context(), c.config, false)
@@ -200,10 +200,10 @@ func TestWhatIsRefusedBeforeAnythingRuns(t *testing.T) {
 		t.Errorf("%+v", start)
 	}
 	t.Setenv("PATH", t.TempDir())
-	if _, err := Check(t.Context(), config("repo"), false); err == nil || !strings.Contains(err.Error(), "there is none in PATH") {
+	if _, err := Check(t.Context(), config("repo"), false); err == nil || !strings.Contains(err.Error(), "which is not on PATH") {
 		t.Errorf("without git: %v", err)
 	}
-	for version, want := range map[string]string{"2.34.1": "this is 2.34", "1.9": "this is 1.9", "junk": "is not understood"} {
+	for version, want := range map[string]string{"2.34.1": "this is 2.34", "1.9": "this is 1.9", "junk": "cannot parse its version"} {
 		bin := t.TempDir()
 		if err := os.WriteFile(filepath.Join(bin, "git"), []byte("#!/bin/sh\necho git version "+version+"\n"), 0o755); err != nil {
 			t.Fatal(err)

@@ -58,7 +58,7 @@ func removeAll(dir string) error {
 // within calls do with a directory, out of which no name and no link leads it.
 func within(dir string, do func(root *os.Root) error) error {
 	if !isDir(dir) { // it may be a pipe, which would be waited for
-		return fmt.Errorf("%s is no directory", dir)
+		return fmt.Errorf("%s is not a directory", dir)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {

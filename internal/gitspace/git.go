@@ -101,7 +101,7 @@ func (g *git) find(ctx context.Context) error {
 	major, minor, ok := parseVersion(out)
 	if !ok {
 		return fmt.Errorf(
-			"workspaces need git %d.%d or newer, and %q is not understood", minMajor, minMinor,
+			"workspaces need git %d.%d or newer; cannot parse its version %q", minMajor, minMinor,
 			strings.TrimSpace(out),
 		)
 	}
@@ -265,7 +265,7 @@ func (g *git) run(
 	case exit.Start != nil:
 		return "", -1, fmt.Errorf("git %s: %w", args[0], exit.Start)
 	case exit.Expired:
-		why := fmt.Sprintf("git %s did not end within %v", args[0], g.patience)
+		why := fmt.Sprintf("git %s did not finish within %v", args[0], g.patience)
 		if stdout.size > stdout.most {
 			why = fmt.Sprintf("git %s printed more than %s", args[0], size(int64(stdout.most)))
 		}

@@ -34,7 +34,7 @@ var hostile = []struct {
 	{name: "commits twice", script: "echo x > a; git commit -qam 1; echo y > new; git add -A; git commit -qm 2", want: "M a A new"},
 	{name: "stages a part", script: "echo x > a; git add a; echo y >> a; echo z > sub/b", want: "M a M sub/b"},
 	{name: "leaves a merge", script: "git checkout -qb x; echo x > a; git commit -qam x; git checkout -q -; echo y > a; git commit -qam y; git merge -q x || true", refused: "it left a merge unfinished"},
-	{name: "hides a merge", script: "git checkout -qb x; echo x > a; git commit -qam x; git checkout -q -; echo y > a; git commit -qam y; git merge -q x || true; rm .git/MERGE_*", refused: "it left a merge unfinished: a is not merged"},
+	{name: "hides a merge", script: "git checkout -qb x; echo x > a; git commit -qam x; git checkout -q -; echo y > a; git commit -qam y; git merge -q x || true; rm .git/MERGE_*", refused: "it left an unfinished merge: a is unmerged"},
 	{name: "leaves a rebase", script: "git checkout -qb x; echo x > a; git commit -qam x; git checkout -q -; echo y > a; git commit -qam y; git rebase -q x || true", refused: "it left a rebase unfinished"},
 	{name: "leaves a cherry-pick", script: "git checkout -qb x; echo x > a; git commit -qam x; git checkout -q -; echo y > a; git commit -qam y; git cherry-pick x || true", refused: "it left a cherry-pick unfinished"},
 	{name: "leaves a stash", script: "echo x > a; git stash -q"},
@@ -43,12 +43,12 @@ var hostile = []struct {
 	{name: "no branch", script: "git checkout -q --detach; echo x > a; git commit -qam x", want: "M a"},
 	{name: "goes back", script: "git reset -q --hard HEAD~1", refused: "does not contain the commit"},
 	{name: "another history", script: "git checkout -q --orphan x; git commit -qm x", refused: "does not contain the commit"},
-	{name: "unborn", script: "git checkout -q --orphan x", refused: "HEAD of its workspace is no commit"},
+	{name: "unborn", script: "git checkout -q --orphan x", refused: "cannot read HEAD of its workspace"},
 	{name: "deletes .git", script: "rm -rf .git; echo x > a", refused: "no .git directory any more"},
 	{name: "makes .git anew", script: "rm -rf .git; git init -q; git add -A; git commit -qm x", refused: "does not contain the commit"},
-	{name: "deletes everything", script: `rm -rf "$PWD"`, refused: "no directory any more"},
+	{name: "deletes everything", script: `rm -rf "$PWD"`, refused: "no longer a directory"},
 	{name: "deletes all files", script: "rm -rf ./* .gitignore", want: "D .gitignore D a D keep.log D sub/b D sub/deep/c"},
-	{name: "moves it away", script: `d=$PWD; mv "$d" "$d.moved"; ln -s "$d.moved" "$d"; cd "$d"; echo x > a`, refused: "no directory any more"},
+	{name: "moves it away", script: `d=$PWD; mv "$d" "$d.moved"; ln -s "$d.moved" "$d"; cd "$d"; echo x > a`, refused: "no longer a directory"},
 	{name: "skip-worktree", script: "git update-index --skip-worktree a; echo x > a", want: "M a"},
 	{name: "assume-unchanged", script: "git update-index --assume-unchanged a sub/b; echo x > a", want: "M a"},
 	{name: "both flags", script: "git update-index --assume-unchanged a; git update-index --skip-worktree a; echo x > a", want: "M a"},
@@ -170,7 +170,7 @@ func TestAWorkspaceThatAProcessIsLeftInIsThrownAway(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	j.does("setsid sleep 60 >/dev/null 2>&1 & echo $! > " + pid)
 	j.does("test ! -e x")
-	if len(cleaned) != 1 || !strings.Contains(cleaned[0], "a process") {
+	if len(cleaned) != 1 || !strings.Contains(cleaned[0], "a leftover process") {
 		t.Errorf("thrown away: %q", cleaned)
 	}
 	sh(t, "/", j.environ, "kill $(cat "+pid+")")

@@ -178,7 +178,7 @@ func (s *Space) mergeTree(
 func parseMergeTree(out string) (tree string, conflicts []events.Conflict, err error) {
 	tree, rest, ok := strings.Cut(out, "\x00")
 	if !ok {
-		return "", nil, fmt.Errorf("the output of git merge-tree is not understood: %q", out)
+		return "", nil, fmt.Errorf("cannot parse the output of git merge-tree: %q", out)
 	}
 	all := fields(rest)
 	at := make(map[string]int)
@@ -198,7 +198,7 @@ func parseMergeTree(out string) (tree string, conflicts []events.Conflict, err e
 	for i++; i < len(all); {
 		n, err := strconv.Atoi(all[i])
 		if err != nil || n < 0 || i+n+2 >= len(all) {
-			return "", nil, fmt.Errorf("the messages of git merge-tree are not understood: %q", out)
+			return "", nil, fmt.Errorf("cannot parse the messages of git merge-tree: %q", out)
 		}
 		names, kind, text := all[i+1:i+1+n], all[i+1+n], all[i+2+n]
 		i += n + 3

@@ -56,7 +56,7 @@ func (s *Space) Phase(ctx context.Context, head string) (dir string, err error) 
 func (s *Space) head(ctx context.Context, w workspace, called string) (string, error) {
 	at, err := s.git.commit(ctx, s.in(w), "HEAD")
 	if _, failed := errors.AsType[*gitError](err); failed || err == nil && at == "" {
-		err = stateErrorf("HEAD of %s is no commit any more", called)
+		err = stateErrorf("HEAD of %s is no longer a commit", called)
 	}
 	return at, err
 }

@@ -15,7 +15,7 @@ func (s *Space) beginMerge(ctx context.Context, w workspace, work string) error 
 		"--no-commit", "--no-autostash", work,
 	)
 	if err == nil && !s.isMerging(w, work) {
-		err = fmt.Errorf("git has begun no merge of %s", short(work))
+		err = fmt.Errorf("git did not start a merge of %s", short(work))
 	}
 	return err
 }
@@ -31,7 +31,7 @@ func (s *Space) checkStaged(ctx context.Context, in place, sides map[string]int)
 	var both []string
 	for _, name := range slices.Sorted(maps.Keys(sides)) {
 		if sides[name] < 2 {
-			return stateErrorf("the conflict in %s is not resolved: stage what it is to be (git add or git rm)", name)
+			return stateErrorf("the conflict in %s is not resolved: stage the resolution with git add or git rm", name)
 		}
 		both = append(both, name)
 	}
@@ -49,7 +49,7 @@ func (s *Space) checkStaged(ctx context.Context, in place, sides map[string]int)
 	}
 	for _, field := range fields(out) {
 		if name, binary := strings.CutPrefix(field, "-\t-\t"); binary {
-			return stateErrorf("the conflict in %s is not resolved: stage what it is to be (git add or git rm)", name)
+			return stateErrorf("the conflict in %s is not resolved: stage the resolution with git add or git rm", name)
 		}
 	}
 	return nil
@@ -79,7 +79,7 @@ func (s *Space) checkResolution(ctx context.Context, in place, base, tree, head,
 	}
 	for line := range strings.Lines(out) {
 		if place, found := strings.CutSuffix(line, ": leftover conflict marker\n"); found {
-			return stateErrorf("the conflict in %s is not resolved: a mark of it is left", place)
+			return stateErrorf("the conflict in %s is not resolved: conflict markers remain", place)
 		}
 	}
 	return nil
@@ -98,10 +98,10 @@ func (s *Space) Adopt(ctx context.Context, head, revision string, index, attempt
 		return Work{}, err
 	}
 	if code == 1 {
-		return Work{}, stateErrorf("%s has no history in common with the job", revision)
+		return Work{}, stateErrorf("%s shares no history with the job", revision)
 	}
 	if w.Base = strings.TrimSpace(out); w.Base == w.Commit {
-		return Work{}, stateErrorf("%s is part of the result already: commit the resolution first", revision)
+		return Work{}, stateErrorf("%s is already part of the result: commit the resolution first", revision)
 	}
 	c, err := s.describe(ctx, w.Base, w.Commit)
 	if err != nil {

@@ -90,7 +90,7 @@ func TestAResolutionOfAPersonIsMerged(t *testing.T) {
 	}
 	j.in("git fetch -q " + j.hubDir() + " " + w.ref() + "; git checkout -q prodigy/mapreduce-1; git merge -q FETCH_HEAD || true; echo both > a; git add -A; git commit -qm resolved; git tag mine; git checkout -q main")
 	j.merges(j.does("echo later > later")) // the head has moved on
-	for revision, want := range map[string]string{"nothing": "no commit of", "prodigy/mapreduce-1~1": "is part of the result already", "--all": "no commit of"} {
+	for revision, want := range map[string]string{"nothing": "no commit of", "prodigy/mapreduce-1~1": "is already part of the result", "--all": "no commit of"} {
 		var state *StateError
 		if _, err := j.Adopt(t.Context(), j.head, revision, 1, 2); !errors.As(err, &state) || !strings.Contains(state.Reason, want) {
 			t.Errorf("%s: %v, want %q", revision, err, want)

@@ -150,13 +150,13 @@ func (s *Space) asSealed(w workspace) bool {
 // reuse makes a workspace clean that others have used. After an error it is not to be used.
 func (s *Space) reuse(ctx context.Context, w workspace, base, branch string) error {
 	if !isDir(w.dir) {
-		return errors.New("it is no directory any more")
+		return errors.New("it is no longer a directory")
 	}
 	if !exists(w.seal) {
 		return errors.New("it was left while it was made or cleaned")
 	}
 	if usedElsewhere(w.dir) {
-		return errors.New("a process that the attempt before has left is working in it")
+		return errors.New("a leftover process of the previous attempt is using it")
 	}
 	taken := w.seal + ".taken"
 	if err := os.Rename(w.seal, taken); err != nil {
@@ -304,10 +304,10 @@ func (s *Space) discard(w workspace) error {
 	}
 	trash := w.dir + ".trash-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	if err := os.Rename(w.dir, trash); err != nil {
-		return fmt.Errorf("throw a workspace away: %w", err)
+		return fmt.Errorf("delete a workspace: %w", err)
 	}
 	if err := removeAll(trash); err != nil {
-		return fmt.Errorf("throw a workspace away: %w", err)
+		return fmt.Errorf("delete a workspace: %w", err)
 	}
 	return nil
 }

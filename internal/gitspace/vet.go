@@ -23,10 +23,10 @@ import (
 // of the workspace. A *StateError says what else git would read.
 func (s *Space) vet(w workspace) (strangers []string, err error) {
 	if !isDir(w.dir) {
-		return nil, stateErrorf("its workspace is no directory any more")
+		return nil, stateErrorf("its workspace is no longer a directory")
 	}
 	if !isDir(w.gitDir()) {
-		return nil, stateErrorf("its workspace has no .git directory any more")
+		return nil, stateErrorf("the item deleted the .git directory of its workspace")
 	}
 	err = within(w.dir, func(root *os.Root) error {
 		strangers, err = s.walk(root)
@@ -83,7 +83,7 @@ func vetRules(name string, entry fs.DirEntry) error {
 	if err == nil && info.Mode().IsRegular() && info.Size() <= mostRules {
 		return nil
 	}
-	return stateErrorf("%s in its workspace is no file that git can read", name)
+	return stateErrorf("git cannot read %s in its workspace", name)
 }
 
 // vetRepository makes a .git safe: that of a workspace, or one deeper in it, which git opens to see what it is.
@@ -185,7 +185,7 @@ func (s *Space) refuse(ctx context.Context, w workspace, strangers []string) err
 	ignored := fields(out)
 	for _, name := range strangers {
 		if !slices.Contains(ignored, name) {
-			return stateErrorf("it left a repository in %s that is elsewhere: what is in it would be lost", name)
+			return stateErrorf("it left a repository in %s that is elsewhere: its contents would be lost", name)
 		}
 	}
 	return nil
@@ -317,7 +317,7 @@ func (s *Space) whole(ctx context.Context, commit string, known ...string) error
 			return s.blame(err, "its work cannot be read")
 		}
 		if !contains {
-			return stateErrorf("its work does not contain the commit %s that it began at", short(name))
+			return stateErrorf("its commits do not contain the commit %s that it started from", short(name))
 		}
 	}
 	return nil
@@ -357,11 +357,11 @@ func (s *Space) checkEntry(raw, name string) error {
 	was, now, _ := strings.Cut(raw, " ")
 	switch {
 	case was == gitlinkMode, strings.HasPrefix(now, gitlinkMode):
-		return stateErrorf("it changed the submodule %s or left a repository there: what is in it would be lost", name)
+		return stateErrorf("it changed the submodule %s or left a repository there: its contents would be lost", name)
 	case strings.HasPrefix(now, "000000"): // deleted
 		return nil
 	case strings.HasPrefix(s.record.Prefix, name+"/"):
-		return stateErrorf("it put a file in the place of %s, the directory in which agents begin", name)
+		return stateErrorf("it replaced %s, the directory in which agents start, with a file", name)
 	case len(name) > mostPath:
 		return stateErrorf("no file can have a name of %d bytes: %.100s...", len(name), name)
 	}
