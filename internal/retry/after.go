@@ -55,14 +55,15 @@ func (a After) Asked(now time.Time, texts ...string) (wait time.Duration, ok boo
 	return wait, ok
 }
 
-// values returns what may be a time, in order.
+// values returns what may be a time, in the order of the text. With a pattern that is its first group, or all of the
+// match if it has none.
 func (a After) values(text string) []string {
 	if a.Pattern == "" {
 		return headers(text, "retry-after")
 	}
 	re, err := regexp.Compile(a.Pattern)
-	if err != nil {
-		return nil // Check has refused it
+	if err != nil { // which Check has refused
+		return nil
 	}
 	var values []string
 	for _, m := range re.FindAllStringSubmatch(text, -1) {
@@ -87,11 +88,12 @@ func headers(text, name string) []string {
 // firstUnixTime is the smallest number that is a time and no number of seconds to wait, which would be 31 years.
 const firstUnixTime = 1_000_000_000
 
-// waitOf reads seconds, a duration such as 1m30s, a date, or a Unix time.
+// waitOf reads seconds, a duration such as 1m30s, a date, or a Unix time, and returns how long that is from now on. It
+// is negative for a time that has passed. GitHub, among others, sends a Unix time (X-RateLimit-Reset).
 func waitOf(value, text string, now time.Time) (time.Duration, bool) {
 	if seconds, err := strconv.ParseFloat(value, 64); err == nil {
 		switch {
-		case !(seconds >= 0): // also not a number
+		case !(seconds >= 0): // negative, or NaN
 			return 0, false
 		case seconds >= 1000*firstUnixTime: // in milliseconds, or nonsense, which is bounded
 			return sinceServer(time.UnixMilli(int64(min(seconds, 1e15))), text, now), true
@@ -131,7 +133,8 @@ func date(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// asked returns how long failure f asks to wait, by what is known of it.
+// asked returns how long failure f asks to wait. What the step itself knows (f.RetryAfter) counts more than what was
+// printed, which is read only with retry_after in the policy. 0 means that it asks for nothing.
 func (p Policy) asked(f Failure, now time.Time) time.Duration {
 	if f.RetryAfter > 0 || p.RetryAfter == nil {
 		return f.RetryAfter

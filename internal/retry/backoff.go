@@ -28,14 +28,21 @@ const (
 // The zero Backoff is exponential with base 2.
 type Backoff struct {
 	Strategy Strategy
-	Delay    *time.Duration `yaml:"delay"`   // the delay; default initial_delay
-	Initial  *time.Duration `yaml:"initial"` // the first delay; default initial_delay
+
+	// the delay; default initial_delay
+	Delay *time.Duration `yaml:"delay"`
+
+	// the first delay; default initial_delay
+	Initial *time.Duration `yaml:"initial"`
 
 	// what each delay has more than the one before; default the first delay
 	Increment *time.Duration `yaml:"increment"`
 
-	Base       *float64 `yaml:"base"`       // what each delay is multiplied by; default 2
-	Multiplier *float64 `yaml:"multiplier"` // another word for base; default 2
+	// what each delay is multiplied by; default 2
+	Base *float64 `yaml:"base"`
+
+	// another word for base; default 2
+	Multiplier *float64 `yaml:"multiplier"`
 
 	// the delays one by one; past their end `max_delay`; default none
 	Delays []time.Duration `yaml:"delays" list:"durations"`
@@ -117,7 +124,7 @@ func (p Policy) Computed(n int) time.Duration {
 	return min(p.uncapped(n), p.limit())
 }
 
-// uncapped returns what the formula gives for retry n.
+// uncapped returns what the formula gives for retry n. It is forever for an unknown strategy, which Check refuses.
 func (p Policy) uncapped(n int) time.Duration {
 	for _, b := range backoffs {
 		if b.strategy == p.strategy() {
@@ -140,6 +147,7 @@ func (p Policy) Explain(n int, previous time.Duration) string {
 			fmt.Fprintf(&b, "%s: %s", row.strategy, row.formula(p.Backoff, p.first(), max(n, 1)))
 		}
 	}
+	// forever is no result that a person could check, and stands for the cap.
 	full := p.uncapped(n)
 	if full == forever {
 		full = computed
@@ -151,14 +159,15 @@ func (p Policy) Explain(n int, previous time.Duration) string {
 		fmt.Fprintf(&b, ", capped at max_delay %s", duration.Format(computed))
 	}
 	if p.Jitter != NoJitter {
-		low, high := p.bounds(computed, previous)
+		low, _ := p.bounds(computed, previous)
 		fmt.Fprintf(&b, "; jitter %s takes from %s to %s", p.Jitter, duration.Format(low),
-			duration.Format(min(max(low, high), p.ceiling())))
+			duration.Format(p.top(computed, previous)))
 	}
 	return b.String()
 }
 
-// Worst returns the longest possible delay before each retry, up to the end of the budget. The list is bounded.
+// Worst returns the longest possible delay before each retry, up to the end of the budget. The list has at most 10,000
+// delays.
 func (p Policy) Worst() []time.Duration {
 	var delays []time.Duration
 	for _, s := range p.Spreads() {
@@ -233,7 +242,7 @@ func (p Policy) first() time.Duration {
 	return p.InitialDelay
 }
 
-// factor returns the base of an exponential delay.
+// factor returns the base of an exponential delay: the delay before retry n is d × base^(n−1).
 func (b Backoff) factor() float64 {
 	switch {
 	case b.Base != nil:
@@ -256,6 +265,7 @@ func linear(b Backoff, d time.Duration, n int) time.Duration {
 	return plus(d, times(*b.Increment, float64(n)))
 }
 
+// linearFormula says for people what linear computes, by the same three cases.
 func linearFormula(b Backoff, d time.Duration, n int) string {
 	switch {
 	case b.Increment == nil:
@@ -266,7 +276,8 @@ func linearFormula(b Backoff, d time.Duration, n int) string {
 	return fmt.Sprintf("%s + %d × %s", duration.Format(d), n, duration.Format(*b.Increment))
 }
 
-// fibonacci returns the n-th number of 1 1 2 3 5 8 …, and infinity where that is longer than any delay.
+// fibonacci returns the n-th number of 1 1 2 3 5 8 …, and infinity where that is longer than any delay: the number
+// after the 92nd does not fit in 63 bits.
 func fibonacci(n int) float64 {
 	if n > 92 {
 		return math.Inf(1)

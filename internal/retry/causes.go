@@ -7,8 +7,10 @@ package retry
 type exit struct {
 	programs, codes string
 
-	is   Type
-	soft bool // what the program has printed counts more
+	is Type
+
+	// soft reports whether what the program has printed counts more, since the code has several causes.
+	soft bool
 }
 
 const soft, firm = true, false
@@ -16,14 +18,20 @@ const soft, firm = true, false
 // exits are the documented exit codes: of curl, wget, rsync, sqlite3, psql, aria2c and httpie in their manuals under
 // EXIT CODES, of ssh in ssh(1), of timeout in timeout(1).
 var exits = []exit{
+	// No name, no connection, or one that broke: in HTTP/2, HTTP/3 and QUIC, too.
 	{"curl", "5 6 7 18 52 55 92 95 96", TypeNetwork, firm},
+	// Framing, a TLS handshake, receiving, a proxy: the connection, or what one side thinks of the other.
 	{"curl", "16 35 56 97", TypeNetwork, soft},
 	{"curl", "28", TypeTimeout, firm},
+	// --fail, for any status of 400 or more. The message has the number.
 	{"curl", "22", TypeClientError, soft},
+	// Too many redirects (47); TLS: engines, ciphers, certificates of either side, pinned keys.
 	{"curl", "47 51 53 54 58 59 60 64 66", TypeClientError, firm},
 	{"curl", "77 78 80 82 83 90 91", TypeClientError, firm},
 	{"curl", "9 67 94", TypeAuth, firm},
+	// The output cannot be written, no memory, no space on the server.
 	{"curl", "23 27 70", TypeResource, firm},
+	// A wrong URL, option or local file.
 	{"curl", "1 2 3 4 26 37 39 43 48", TypeCommandFailed, firm},
 	{"wget", "4", TypeNetwork, firm},
 	{"wget", "7", TypeNetwork, soft},
@@ -43,12 +51,15 @@ var exits = []exit{
 	{"http https xh xhs", "2", TypeTimeout, soft},
 	{"http https xh xhs", "4", TypeClientError, soft},
 	{"http https xh xhs", "5", TypeServerError, firm},
+	// psql: the connection went bad. pg_isready: no response.
 	{"psql pg_dump pg_isready createdb", "2", TypeNetwork, soft},
 	{"dig", "9", TypeTimeout, firm},
 	{"timeout", "124", TypeTimeout, firm},
+	// SQLITE_BUSY, SQLITE_LOCKED, SQLITE_FULL.
 	{"sqlite3", "5 6 13", TypeResource, firm},
 	{"sqlite3", "", TypeCommandFailed, firm},
 	{"jq", "1 2 3 4 5", TypeCommandFailed, firm},
+	// Programs that read and write files and nothing else: no service is to blame.
 	{`
 		: [ awk basename black cat chmod clang clang++ cmp cp cut diff echo eslint false file find flake8 g++ gcc
 		gofmt grep gunzip gzip head isort javac ld ln ls md5sum mkdir mv mypy patch prettier printf pylint pytest rg
@@ -152,7 +163,9 @@ var exceptions = []words{
 
 // codes are the errors that services and clients name by a code: AWS, Azure, Google and gRPC, Kubernetes, Node.js,
 // registries and PostgreSQL. A code counts where a client writes one: behind code, status or reason, in brackets, or
-// before a colon.
+// before a colon. Those of five characters are SQLSTATEs (PostgreSQL, Appendix A): 40001 and 40P01 are transactions
+// that may be repeated, 53300 too many connections, 55P03 a lock, 57P01 to 57P03 a server that stops or starts, 28P01
+// and 28000 a login, 3D000 a database that is not there.
 var codes = []words{
 	{TypeRateLimit, `
 		BandwidthLimitExceeded EC2ThrottledException LimitExceededException ProvisionedThroughputExceededException
@@ -211,17 +224,20 @@ var codes = []words{
 		EADDRINUSE EADDRNOTAVAIL ERR_PARSE_ARGS_UNKNOWN_OPTION ERR_OUT_OF_RANGE`},
 }
 
-// A phrase is how programs write a failure: whole clauses in lower case, one a line. * stands for any text. Rows that
-// are weak say what came of something that a line before may name.
+// A phrase is how programs write a failure: whole clauses in lower case, one a line. * stands for any text, as says
+// reads it.
 type phrase struct {
 	is    Type
 	texts func() []string
-	weak  bool
+
+	// weak reports whether the row only says what came of something that a line before may name.
+	weak bool
 }
 
 // phrases are asked in order: what a certificate, a limit or a login says comes before the words about the connection
-// around it.
+// around it. judgeLine asks the first row before any code, and the second before any status.
 var phrases = []phrase{
+	// One side refuses the certificate, the TLS or the key of the other, or redirects lead nowhere.
 	{is: TypeClientError, texts: table(`
 		*certificate verify failed*
 		*certificate_verify_failed*
@@ -282,6 +298,7 @@ var phrases = []phrase{
 		*unable to negotiate with*
 		*received http/0.9 when not allowed*
 	`)},
+	// Too many requests in some time, of this client or of the plan that it has.
 	{is: TypeRateLimit, texts: table(`
 		*rate limit exceeded
 		*rate limit reached
@@ -322,6 +339,7 @@ var phrases = []phrase{
 		rate limit
 		we had to rate limit your ip
 	`)},
+	// A login, a key or a token is missing, wrong or too old, or does not allow this.
 	{is: TypeAuth, texts: table(`
 		*permission denied (publickey*
 		*permission denied, please try again*
@@ -370,6 +388,7 @@ var phrases = []phrase{
 		*login incorrect*
 		*access denied. check*
 	`)},
+	// The service, or one behind it, fails, starts, or has too much to do.
 	{is: TypeServerError, texts: table(`
 		*internal server error
 		*bad gateway
@@ -429,6 +448,7 @@ var phrases = []phrase{
 		no healthy upstream
 		upstream connect error or disconnect/reset before headers
 	`)},
+	// Nothing came in time, from whichever layer.
 	{is: TypeTimeout, texts: table(`
 		connect timeout
 		read timeout
@@ -491,6 +511,7 @@ var phrases = []phrase{
 		*failed: fatal: *
 		*error: fatal: *
 	`)},
+	// There is no name, no route or no connection, or it broke.
 	{is: TypeNetwork, texts: table(`
 		connection refused
 		connect econnrefused
@@ -723,6 +744,7 @@ var phrases = []phrase{
 		proxy handshake *
 		proxy tunnel *
 	`)},
+	// The ends of git, scp and fetch, whose reason mostly stands above: a login, or a repository that is not there.
 	{is: TypeNetwork, weak: true, texts: table(`
 		lost connection
 		could not read from remote repository
@@ -738,11 +760,13 @@ var phrases = []phrase{
 		not a directory
 		syntax error
 	`)},
+	// A local file, since what a service denies has been found above.
 	{is: TypePermission, texts: table(`
 		permission denied
 		operation not permitted
 		read-only file system
 	`)},
+	// A lock that somebody else holds, or something that the machine has too little of.
 	{is: TypeResource, texts: table(`
 		*database is locked*
 		*database table is locked*

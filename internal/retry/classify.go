@@ -15,17 +15,35 @@ const (
 	// a service has refused the request: a status of 4xx, a certificate, too many redirects
 	TypeClientError Type = "client_error"
 
-	TypeResource        Type = "resource" // disk, memory, descriptors or a lock that somebody else holds
-	TypeCommandFailed   Type = "command_failed"
-	TypeCommandNotFound Type = "command_not_found"
-	TypeKilled          Type = "killed"
-	TypeOOM             Type = "oom" // killed by the kernel for lack of memory; only on Linux this is told from killed
-	TypeCircuitOpen     Type = "circuit_open"
-	TypeTemplate        Type = "template"
-	TypeCommitMissing   Type = "commit_missing"
-	TypeInternal        Type = "internal"
+	// disk, memory, descriptors or a lock that somebody else holds
+	TypeResource Type = "resource"
 
-	TypeAuth Type = "auth" // a login, a key or a right is missing: a status of 401, 403 or 407
+	// the command itself failed, or no rule recognises the failure
+	TypeCommandFailed Type = "command_failed"
+
+	// the shell found no program of that name: exit code 127
+	TypeCommandNotFound Type = "command_not_found"
+
+	// a signal from outside, or the exit code that a shell gives for SIGKILL or SIGTERM
+	TypeKilled Type = "killed"
+
+	// killed by the kernel for lack of memory, which only Linux tells from killed
+	TypeOOM Type = "oom"
+
+	// a circuit breaker refused to run the step
+	TypeCircuitOpen Type = "circuit_open"
+
+	// a placeholder of the step has no value, or one that its place cannot take
+	TypeTemplate Type = "template"
+
+	// a step with commit_required made no commit
+	TypeCommitMissing Type = "commit_missing"
+
+	// prodigy itself failed
+	TypeInternal Type = "internal"
+
+	// a login, a key or a right is missing: a status of 401, 403 or 407
+	TypeAuth Type = "auth"
 
 	// What an AI coding CLI says of its own end, see package ai.
 	TypeQuota          Type = "quota"
@@ -35,15 +53,22 @@ const (
 	TypeStalled        Type = "stalled"
 	TypeBudget         Type = "budget"
 
-	TypeSkipped Type = "skipped" // nobody wanted it any more: a person has skipped the item
+	// a person has skipped the item
+	TypeSkipped Type = "skipped"
 
-	TypeKilledRunner Type = "killed_runner" // in flight whenever prodigy itself died: it may be the item that kills it
+	// in flight whenever prodigy itself died: it may be the item that kills it
+	TypeKilledRunner Type = "killed_runner"
 
-	TypeMergeConflict Type = "merge_conflict" // what an agent did cannot be merged with what others did
-	TypeVerifyFailed  Type = "verify_failed"  // it can, but then the steps of workspace.verify fail
-	TypeMissingOutput Type = "missing_output" // its agent did not leave a file that the map phase says it produces
+	// the commits of an agent conflict with those of others
+	TypeMergeConflict Type = "merge_conflict"
 
-	// what an agent left in its workspace cannot be told, or its workspace not be set up
+	// the commits can be merged, but then the steps of workspace.verify fail
+	TypeVerifyFailed Type = "verify_failed"
+
+	// the agent did not leave a file that the map phase says it produces
+	TypeMissingOutput Type = "missing_output"
+
+	// the workspace of an agent cannot be set up, or the changes in it not be read
 	TypeWorkspace Type = "workspace"
 )
 
@@ -58,7 +83,7 @@ type errorType struct {
 	matcher bool
 }
 
-// errorTypes is the table of all types of failures.
+// errorTypes is the table of all types of failures, in the order in which messages list them.
 var errorTypes = []errorType{
 	{TypeRateLimit, true},
 	{TypeServerError, true},
@@ -101,40 +126,49 @@ func Types() []Type {
 
 // Failure is what is known of one failed attempt.
 type Failure struct {
-	// set by who knows better than Classify (template, circuit_open, ...); else empty
+	// Type is set by a caller that knows better than Classify, as with template and circuit_open. Otherwise it is
+	// empty.
 	Type Type `json:"type,omitempty"`
 
-	Message string `json:"message"`          // one line for people
-	Stdout  string `json:"stdout,omitempty"` // its end
-	Stderr  string `json:"stderr,omitempty"` // its end
+	// Message is one line for people.
+	Message string `json:"message"`
 
-	// -1 when there is none: a signal, a timeout, a start that did not happen
+	// Stdout and Stderr are the ends of what was printed.
+	Stdout string `json:"stdout,omitempty"`
+	Stderr string `json:"stderr,omitempty"`
+
+	// ExitCode is -1 if there is none: after a signal, a timeout or a start that did not happen.
 	ExitCode int `json:"exit_code"`
 
-	Signal   string `json:"signal,omitempty"`    // "SIGKILL", ...; empty when it exited
-	TimedOut bool   `json:"timed_out,omitempty"` // the step's own timeout ended it
+	// Signal is the name of the signal that ended it, such as SIGKILL. It is empty if it exited.
+	Signal string `json:"signal,omitempty"`
 
-	// Message alone says what it was: the rest of what was printed is about other things too
+	// TimedOut reports whether the step's own timeout ended it.
+	TimedOut bool `json:"timed_out,omitempty"`
+
+	// Exact reports whether Message alone says what it was: the rest of what was printed is about other things too.
 	Exact bool `json:"exact,omitempty"`
 
-	// what told the type: as Judge names it, or of the preset of an AI coding CLI, as in claude/usage_limit
+	// Rule is what told the type: as Judge names it, or of the preset of an AI coding CLI, as in claude/usage_limit.
 	Rule string `json:"rule,omitempty"`
 
-	// with TypeQuota: when the limit ends, if that is known
+	// ResetAt is when the limit of a TypeQuota ends, and Scope is which limit it is, as the CLI calls it. Both may be
+	// unknown.
 	ResetAt time.Time `json:"reset_at,omitzero"`
+	Scope   string    `json:"scope,omitempty"`
 
-	Scope      string        `json:"scope,omitempty"`       // with TypeQuota: which limit, as the CLI calls it
-	RetryAfter time.Duration `json:"retry_after,omitempty"` // how long the service asks to wait, if it does
+	// RetryAfter is how long the service asks to wait, or 0 if it does not.
+	RetryAfter time.Duration `json:"retry_after,omitempty"`
 }
 
 // permanent reports whether another attempt would fail in the same way: the workflow file is wrong, a program
 // is missing, or an AI has refused.
 func permanent(f Failure, t Type) bool {
 	switch t {
-	case TypeRefused, TypeInvalidRequest, TypeBudget:
+	case TypeRefused, TypeInvalidRequest, TypeBudget, TypeTemplate, TypeCommandNotFound:
 		return true
 	}
-	return t == TypeTemplate || t == TypeCommandNotFound || f.ExitCode == 126 || f.ExitCode == 127
+	return f.ExitCode == 126 || f.ExitCode == 127
 }
 
 // endsInWord reports whether a number after s would continue the last word of s.

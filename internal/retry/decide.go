@@ -7,42 +7,72 @@ import (
 
 // State is what the retries of one step or item have used so far. The zero State is before the first failure.
 type State struct {
-	Attempts  int           // tries made
-	Waited    time.Duration // sum of the delays decided
-	Previous  time.Duration // the last delay decided, for decorrelated jitter
-	ExpiresAt time.Time     // first failure + budget; zero without a budget
-	Alone     bool          // the tries from now on run while nothing else does
-	Resumed   bool          // the job was resumed since the first failure: ExpiresAt counts
+	// Attempts counts the tries made. A failure of type circuit_open is not among them.
+	Attempts int
+
+	// Waited is the sum of the delays decided, for the budget.
+	Waited time.Duration
+
+	// Previous is the last delay decided, for decorrelated jitter.
+	Previous time.Duration
+
+	// ExpiresAt is the time of the first failure plus the budget. It is zero without a budget.
+	ExpiresAt time.Time
+
+	// Alone reports whether the tries from now on run while nothing else does.
+	Alone bool
+
+	// Resumed reports whether the job was resumed since the first failure, so that ExpiresAt counts.
+	Resumed bool
 }
 
 // Reason says why there is no further attempt.
 type Reason string
 
 const (
-	Exhausted    Reason = "exhausted"
-	NotRetryable Reason = "not_retryable" // no matcher matched
-	Budget       Reason = "budget"
-	CircuitOpen  Reason = "circuit_open"
-	Permanent    Reason = "permanent"
+	// Exhausted means that the failure was that of the last of the attempts.
+	Exhausted Reason = "exhausted"
+
+	// NotRetryable means that the policy has a retry_on and no entry of it matched.
+	NotRetryable Reason = "not_retryable"
+
+	// Budget means that the next delay does not fit in what is left of the retry_budget.
+	Budget Reason = "budget"
+
+	// CircuitOpen means that a breaker refused to run the step. When it is tried again is up to the breaker.
+	CircuitOpen Reason = "circuit_open"
+
+	// Permanent means that another attempt would fail in the same way. An entry of retry_on that matches overrules it.
+	Permanent Reason = "permanent"
 )
 
 // Decision says whether a failed attempt is followed by another, and when.
 type Decision struct {
+	// Retry reports whether there is another attempt. If not, Reason says why.
 	Retry  bool
-	Reason Reason // when not Retry
-	Type   Type   // of the failure
+	Reason Reason
 
-	// the entry of retry_on that recognised the failure, as it is written there; empty when none did
+	// Type is that of the failure.
+	Type Type
+
+	// Matched is the entry of retry_on that recognised the failure, as it is written there. It is empty if none did.
 	Matched string
 
-	Computed time.Duration // before jitter
-	Asked    time.Duration // that the service wants to be left alone, if it has said so
+	// Computed is the delay by the formula of the backoff, before jitter.
+	Computed time.Duration
 
-	// to wait now, what the service asks for at least; with Reason Budget: what the budget had no room for
+	// Asked is how long the service wants to be left alone, or 0 if it has not said so.
+	Asked time.Duration
+
+	// Delay is how long to wait now, at least what the service asks for. With Reason Budget it is the delay that the
+	// budget had no room for.
 	Delay time.Duration
 
-	BudgetLeft time.Duration // after this delay; meaningless without a budget
-	State      State         // to carry to the next failure
+	// BudgetLeft is what is left of the budget after this delay. It means nothing without a budget.
+	BudgetLeft time.Duration
+
+	// State is for the next call of Next.
+	State State
 }
 
 // Next decides what follows failure f, after s.Attempts earlier tries. It is pure except for rnd, the source of jitter.
@@ -62,8 +92,10 @@ func (p Policy) Next(s State, f Failure, now time.Time, rnd *rand.Rand) Decision
 	}
 	d.Computed = p.Computed(d.State.Attempts)
 	d.Delay = p.spread(d.Computed, s.Previous, rnd)
+	// A service tells the same time to all. With a jitter the backoff comes on top, so that they do not come back
+	// together.
 	if d.Asked = p.asked(f, now); p.RetryAfter != nil && d.Asked > 0 && p.Jitter != NoJitter {
-		d.Delay = plus(d.Asked, d.Delay) // or all whom a service has told the same would come back at once
+		d.Delay = plus(d.Asked, d.Delay)
 	}
 	d.Delay = max(d.Delay, d.Asked)
 	if p.overBudget(d, now) {
@@ -77,7 +109,8 @@ func (p Policy) Next(s State, f Failure, now time.Time, rnd *rand.Rand) Decision
 	return d
 }
 
-// refusal returns why failure f is not retried, or "", and sets the matcher of d that recognised it.
+// refusal returns why failure f is not retried, or "", and sets the matcher of d that recognised it. The budget is
+// checked later, when the delay is known.
 func (p Policy) refusal(d *Decision, f Failure) Reason {
 	m, ok := p.matched(f)
 	if ok {
@@ -96,7 +129,8 @@ func (p Policy) refusal(d *Decision, f Failure) Reason {
 	return ""
 }
 
-// overBudget reports whether d.Delay exceeds what is left of the budget.
+// overBudget reports whether d.Delay exceeds what is left of the budget, or ends after the budget of a resumed job has
+// expired.
 func (p Policy) overBudget(d Decision, now time.Time) bool {
 	return p.Budget > 0 && d.Delay > d.BudgetLeft || p.Expired(d.State, now.Add(d.Delay))
 }

@@ -10,20 +10,32 @@ import (
 	"prodigy/internal/check"
 )
 
-// Jitter is the name of a way to randomise delays.
+// Jitter is the name of a way to randomise delays, so that the items that failed together do not come back together.
+// Full, equal and decorrelated are those of Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog,
+// 2015.
 type Jitter string
 
 const (
-	NoJitter     Jitter = ""
-	Proportional Jitter = "proportional" // written true: uniform in [d(1-f), d(1+f)]
-	FullJitter   Jitter = "full"
-	EqualJitter  Jitter = "equal"
+	NoJitter Jitter = ""
+
+	// Proportional is uniform in [d(1−f), d(1+f)], where f is the jitter_factor. In a workflow file it is true.
+	Proportional Jitter = "proportional"
+
+	// FullJitter is uniform in [0, d].
+	FullJitter Jitter = "full"
+
+	// EqualJitter is uniform in [d/2, d].
+	EqualJitter Jitter = "equal"
+
+	// Decorrelated is uniform in [first, 3 × previous], up to max_delay. It does not depend on d, and so not on the
+	// backoff: each delay grows from the one before.
 	Decorrelated Jitter = "decorrelated"
 )
 
 // jitters are all values but NoJitter.
 var jitters = []Jitter{Proportional, FullJitter, EqualJitter, Decorrelated}
 
+// jitterForms says for messages how a jitter is written.
 const jitterForms = "true, false, full, equal or decorrelated"
 
 // ReadText reads a jitter as it is written in a workflow file: true, false, full, equal or decorrelated.
@@ -47,7 +59,8 @@ func NewRand(seed uint64, keys ...string) *rand.Rand {
 	var length [8]byte
 	for _, k := range keys {
 		binary.LittleEndian.PutUint64(length[:], uint64(len(k)))
-		_, _ = h.Write(length[:]) // so that ("ab", "c") is not ("a", "bc")
+		// With the length, ("ab", "c") is not ("a", "bc").
+		_, _ = h.Write(length[:])
 		_, _ = h.Write([]byte(k))
 	}
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
@@ -69,7 +82,8 @@ func (p Policy) top(d, previous time.Duration) time.Duration {
 	return min(max(low, high), p.ceiling())
 }
 
-// bounds returns the interval that the delay is drawn from.
+// bounds returns the interval that the delay is drawn from, both ends included. Of a decorrelated delay high may be
+// above the ceiling, which spread applies after the draw: many delays are then the cap itself, as in the source.
 func (p Policy) bounds(d, previous time.Duration) (low, high time.Duration) {
 	switch p.Jitter {
 	case Proportional:
@@ -86,7 +100,7 @@ func (p Policy) bounds(d, previous time.Duration) (low, high time.Duration) {
 	return d, d
 }
 
-// ceiling is the cap of jittered delays.
+// ceiling returns the cap of jittered delays. A proportional one may exceed max_delay, which caps d alone.
 func (p Policy) ceiling() time.Duration {
 	if p.Jitter == Decorrelated {
 		return p.limit()

@@ -22,6 +22,7 @@ func Judge(f Failure, programs []string) (Type, string) {
 	case f.TimedOut:
 		return TypeTimeout, ""
 	}
+	// Colours stand in the middle of phrases: "\x1b[31merror\x1b[0m: …".
 	f.Stdout, f.Stderr = colour().ReplaceAllString(f.Stdout, ""), colour().ReplaceAllString(f.Stderr, "")
 	if rule, ok := ranOut(f); ok {
 		return TypeResource, rule
@@ -64,7 +65,8 @@ func Classify(f Failure) Type {
 }
 
 // byText judges what was printed. Without a rule nothing was recognised; said reports whether stderr has a line that
-// decides all the same.
+// decides all the same. A text is read only if those before it have no line that decides: stdout is mostly about the
+// work, and stderr about the failure.
 func byText(f Failure) (t Type, rule string, said bool) {
 	texts := []string{f.Stderr, f.Stdout, f.Message}
 	if f.Exact {
@@ -80,7 +82,8 @@ func byText(f Failure) (t Type, rule string, said bool) {
 			break
 		}
 	}
-	for line := range strings.Lines(f.Stdout) { // of curl -i, whatever was done with it afterwards
+	// curl -i prints a status line, whatever was done with the output afterwards.
+	for line := range strings.Lines(f.Stdout) {
 		if status, ok := statusLine(strings.TrimSpace(line)); ok && status >= 400 {
 			return ofStatus(status), "HTTP status " + strconv.Itoa(status), true
 		}
@@ -111,7 +114,8 @@ func exitOf(programs []string, code int) (known, bool) {
 	return known{}, false
 }
 
-// ofItself reports whether all of the programs fail by themselves or by their arguments only.
+// ofItself reports whether all of the programs fail by themselves or by their arguments only, as those of sort a | uniq
+// do: whichever of them failed, it was not the network.
 func ofItself(programs []string) bool {
 	return !slices.ContainsFunc(programs, func(name string) bool {
 		return !slices.ContainsFunc(exits, func(e exit) bool { return e.codes == "" && has(e.programs, name) })
@@ -121,7 +125,8 @@ func ofItself(programs []string) bool {
 // has reports whether a word is among those of a text.
 func has(text, word string) bool { return slices.Contains(strings.Fields(text), word) }
 
-// ranOut reports whether the machine ran out of something, by which phrase.
+// ranOut reports whether the machine ran out of something, by which phrase. Such a line counts wherever it stands: what
+// a program prints after it, of a file that it could not write, is a consequence.
 func ranOut(f Failure) (string, bool) {
 	for _, text := range []string{f.Message, f.Stderr} {
 		for line := range strings.Lines(text) {
@@ -163,7 +168,8 @@ func summary(f Failure) (string, bool) {
 func judgeText(text string) (t Type, rule string, said bool) {
 	lines := plainLines(text)
 	t, rule, said = decidingLine(lines)
-	if t == TypeNetwork || t == TypeTimeout { // what the whole story may explain better
+	// A client that gives up because of a certificate may end with words about the connection.
+	if t == TypeNetwork || t == TypeTimeout {
 		for _, line := range lines {
 			if certificate, ok := phrases[0].match(strings.ToLower(line)); ok {
 				return TypeClientError, certificate, true
@@ -173,9 +179,12 @@ func judgeText(text string) (t Type, rule string, said bool) {
 	return t, rule, said
 }
 
+// decidingLine judges the lines from the last one upwards. The first weak result is kept, and counts if no line above
+// it says more.
 func decidingLine(lines []string) (t Type, rule string, said bool) {
 	weak, weakRule := TypeCommandFailed, ""
-	gaveUp := false // a line below says that no try was better than those above
+	// After "giving up after 3 tries" the warnings of the tries are what says why.
+	gaveUp := false
 	for i, line := range slices.Backward(lines) {
 		lower := strings.ToLower(strings.TrimSpace(line))
 		note := isAny(lower, notes()) && !containsAny(lower, "connection broken by", "failed to fetch")
@@ -227,16 +236,29 @@ func isGenericException(lower string) bool {
 }
 
 var (
+	// sourceLine is source code in a message of rustc, vite and others: "12 | let x = 1" and "--> src/main.rs:3".
 	sourceLine = once(`^\s*(>\s*)?(\d+\s*)?\|\s|^\s*-->`)
-	caret      = once(`^\s*[~^][\s~^]*$`)
-	stackLine  = once(`^\s+at |^\s+(from|in) .*:\d+|^\s*#\d+ |^\s+\d+: |^\s*\.\.\. \d+ more|^\s*File ".*", line \d+`)
-	property   = once(`^\s+["']?(\w+)["']?: ["'].*["'],?$`)
-	colour     = once(`\x1b\[[0-9;]*m`)
+
+	// caret points at the line above it: "    ^~~~".
+	caret = once(`^\s*[~^][\s~^]*$`)
+
+	// stackLine is one call of a stack: of Java and Node.js (at), Ruby (from), gdb and PHP (#0), Rust (0:), Python.
+	stackLine = once(`^\s+at |^\s+(from|in) .*:\d+|^\s*#\d+ |^\s+\d+: |^\s*\.\.\. \d+ more|^\s*File ".*", line \d+`)
+
+	// property is a field of an error that Node.js prints: "  hostname: 'example.com',".
+	property = once(`^\s+["']?(\w+)["']?: ["'].*["'],?$`)
+
+	colour = once(`\x1b\[[0-9;]*m`)
+
 	// consequence is a line that says what has not been done, and not why.
 	consequence = once(`^((error|fatal):? )?(cannot|can't|could not|couldn't|failed to|unable to) ` +
 		`(clone|connect|download|fetch|publish|pull|push|reach|send|sync|upload)\b[^:]*$`)
+
+	// inDocument is a place in a file that a linter reads: what such a line quotes has not happened.
 	inDocument = once(`\.(conf|csv|html|ini|json|log|md|po|toml|tsv|txt|xml|ya?ml):\d+|\bline \d+ of `)
-	position   = once(`^(file://)?[^\s:]+:\d+$`)
+
+	// position is the line that Node.js prints above the source code of an error: "/app/load.js:12".
+	position = once(`^(file://)?[^\s:]+:\d+$`)
 )
 
 // telling are the properties of an error that say what happened.
@@ -250,6 +272,7 @@ func isData(line string) bool {
 
 // plainLines returns the lines of a text that may say what went wrong: without blank ones, source code and stacks.
 func plainLines(text string) []string {
+	// Go: "goroutine 1 [running]:" begins the stacks, and nothing but stacks and registers follows.
 	if i := strings.Index(text, "\ngoroutine "); i >= 0 && strings.Contains(text[i:], " [") {
 		text = text[:i]
 	}
@@ -257,8 +280,12 @@ func plainLines(text string) []string {
 		text, _, _ = strings.Cut(text, stack)
 	}
 	var lines []string
-	inStack := false // below `File "…", line 1`, up to the next line that is not indented
-	source := 0      // lines that follow a position of Node.js: one of source code, and its caret
+
+	// inStack is true below `File "…", line 1` of Python, up to the next line that is not indented.
+	inStack := false
+
+	// source counts the lines of source code that may still follow a position of Node.js: one, and its caret.
+	source := 0
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(strings.Trim(strings.TrimSuffix(line, "\n"), "│╷╵\r"), " \t\r")
 		indented := line != "" && (line[0] == ' ' || line[0] == '\t')
@@ -278,6 +305,7 @@ func plainLines(text string) []string {
 			source = 2
 			continue
 		case caret().MatchString(line):
+			// The line above is source code as well, indented or, by psql, behind "LINE 1:".
 			inStack = false
 			if last := len(lines) - 1; last >= 0 && (lines[last][0] == ' ' || strings.HasPrefix(lines[last], "LINE ")) {
 				lines = lines[:last]
@@ -303,11 +331,18 @@ const (
 var (
 	exceptionFirst = once(`^` + thrown + `*?` + className) // KeyError of "KeyError: Timeout"
 	exceptionLast  = once(`^` + thrown + `*` + className)  // KeyError of "load.py: KeyError: 3"
-	lastClass      = once(`\((?:\w+::)*([A-Z]\w+)\)$`)
-	curlError      = once(`(?i)\bcurl(?:: \(| error |: error )\s?(\d+)`)
-	rsyncError     = once(`^rsync error: .*\(code (\d+)\)`)
-	subprocess     = once(`CalledProcessError: Command '\[?'?([^\s',]+).*returned non-zero exit status (\d+)`)
-	coded          = once(`(?i:\b(?:code|status|reason|errno|type|__type|error_code|errorcode|sqlstate)\b)["']?\s*` +
+
+	// lastClass is the class at the end of a line of Ruby: "… (Errno::ECONNREFUSED)".
+	lastClass = once(`\((?:\w+::)*([A-Z]\w+)\)$`)
+
+	// curlError, rsyncError and subprocess find the exit code of a program in what it, or a caller of it, has printed.
+	curlError  = once(`(?i)\bcurl(?:: \(| error |: error )\s?(\d+)`)
+	rsyncError = once(`^rsync error: .*\(code (\d+)\)`)
+	subprocess = once(`CalledProcessError: Command '\[?'?([^\s',]+).*returned non-zero exit status (\d+)`)
+
+	// coded finds what may be a code of codes: behind a word such as code, status or errno, in brackets, or as a word
+	// of its own before a colon.
+	coded = once(`(?i:\b(?:code|status|reason|errno|type|__type|error_code|errorcode|sqlstate)\b)["']?\s*` +
 		`[:=]?\s*["']?(?:StatusCode\.|Errno::)?([A-Za-z_]\w*|\d{2}\w{3})\b|` +
 		`\((?:Errno::)?([A-Za-z_]\w*)\)|` +
 		`^(?:(?:npm (?:ERR!|error)|error|Error|ERROR|fatal):? )?([A-Za-z_]\w*): |[a-z]: ([A-Z][A-Z_]{3,}): |desc = |` +
@@ -322,10 +357,12 @@ func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 			class, classType = m[1], ofClass(m[1])
 		}
 	}
-	if m := lastClass().FindStringSubmatch(line); m != nil && classType == "" { // as Ruby has it
+	if m := lastClass().FindStringSubmatch(line); m != nil && classType == "" {
 		class, classType = m[1], ofClass(m[1])
 	}
-	closed := class == "EOFError" && strings.HasSuffix(line, ")") // of Ruby: by the other side
+	// An EOFError of Ruby is a connection that the other side has closed; that of Python is the end of the input. A
+	// TypeError of JavaScript is also what fetch throws without a network.
+	closed := class == "EOFError" && strings.HasSuffix(line, ")")
 	if classType == TypeCommandFailed && class != "TypeError" && !closed {
 		return classType, "error " + class, false
 	}
@@ -339,6 +376,7 @@ func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 		if m := program.re().FindStringSubmatch(line); m != nil {
 			code, _ := strconv.Atoi(m[1])
 			if e, ok := exitOf([]string{program.name}, code); ok {
+				// curl: (22) The requested URL returned error: 503
 				if status, ok := statusIn(lower); ok && e.soft {
 					return ofStatus(status), "HTTP status " + strconv.Itoa(status), false
 				}
@@ -356,13 +394,15 @@ func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 		return t, "code " + code, false
 	}
 
+	// In a line about a document only a status counts: what else it says is what the document says.
 	talksAbout := containsAny(lower, judging...) || inDocument().MatchString(lower)
 	if !talksAbout {
 		if rule, ok := phrases[1].match(lower); ok {
 			return phrases[1].is, rule, false
 		}
 	}
-	if status, ok := statusIn(lower); ok { // in a line of its own the SDKs of AWS put it below the code
+	// The SDKs of AWS put the status in a line of its own, below the code, which says more.
+	if status, ok := statusIn(lower); ok {
 		return ofStatus(status), "HTTP status " + strconv.Itoa(status), strings.HasPrefix(lower, "status code: ")
 	}
 	if !talksAbout {
@@ -409,6 +449,7 @@ var (
 	serviceCodes = sync.OnceValue(func() map[string]Type { return byName(codes) })
 )
 
+// byName returns the type of each name in the rows.
 func byName(rows []words) map[string]Type {
 	m := map[string]Type{}
 	for _, row := range rows {
@@ -434,6 +475,7 @@ func table(text string) func() []string {
 	})
 }
 
+// match returns the first text of the row that a line, in lower case, says. The rule is that text, quoted.
 func (p phrase) match(lower string) (rule string, ok bool) {
 	for _, text := range p.texts() {
 		if says(lower, text) {

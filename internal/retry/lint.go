@@ -30,6 +30,7 @@ func (p Policy) Ineffective(written func(key string) bool) []check.Finding {
 	return l.Found
 }
 
+// singleTry finds keys that only matter between tries. on_failure and circuit_breaker hold for a single one, too.
 func (l *linter) singleTry() {
 	for _, key := range []string{
 		"backoff", "initial_delay", "max_delay", "jitter", "jitter_factor", "retry_on",
@@ -78,7 +79,7 @@ func (l *linter) delays() {
 	}
 }
 
-// cap finds a first delay that is already above max_delay.
+// cap finds a first delay that is already above max_delay. That later ones are is what max_delay is for.
 func (l *linter) cap() {
 	first := l.first()
 	if l.Backoff.Strategy == Custom {

@@ -18,7 +18,9 @@ type Matcher struct {
 	Pattern   string // a regular expression (RE2), case-sensitive unless it says otherwise
 	ExitCodes []int
 
-	compiled *regexp.Regexp // of Pattern; nil where a literal was written: then it is compiled at each use
+	// compiled is that of Pattern. It is nil in a Matcher that was written as a literal, whose pattern is compiled at
+	// each use.
+	compiled *regexp.Regexp
 }
 
 // PatternMatcher returns the matcher of a regular expression, compiled once.
@@ -40,7 +42,8 @@ func (m *Matcher) UnmarshalJSON(data []byte) error {
 	}
 	*m = Matcher(p)
 	if m.Pattern != "" {
-		m.compiled, _ = regexp.Compile(m.Pattern) // a bad one is for Check to report
+		// A pattern that does not compile is reported by Check.
+		m.compiled, _ = regexp.Compile(m.Pattern)
 	}
 	return nil
 }
@@ -95,6 +98,7 @@ func checkName(name string) error {
 	return fmt.Errorf("unknown matcher %q in retry_on%s", name, check.Hint(name, MatcherNames(), matcherForms()))
 }
 
+// checkPattern returns what is wrong with a regular expression, with the part of it that is to blame.
 func checkPattern(expr string) error {
 	_, err := regexp.Compile(expr)
 	if bad, ok := errors.AsType[*syntax.Error](err); ok {
@@ -118,7 +122,8 @@ func (m Matcher) String() string {
 	return m.Name
 }
 
-// matches reports whether m matches the failure.
+// matches reports whether m matches the failure. What a step printed before its own timeout may give it another type;
+// timeout matches it all the same.
 func (m Matcher) matches(f Failure) bool {
 	switch {
 	case m.Pattern != "":
@@ -138,7 +143,8 @@ func (m Matcher) matchesPattern(f Failure) bool {
 		}
 	}
 	for _, text := range [...]string{f.Message, f.Stderr, f.Stdout} {
-		if re.MatchString(strings.TrimRight(text, "\r\n")) { // so that $ is the end of what was printed
+		// Without the last newline, $ is the end of what was printed.
+		if re.MatchString(strings.TrimRight(text, "\r\n")) {
 			return true
 		}
 	}

@@ -8,10 +8,11 @@ import (
 
 // says reports whether a line, in lower case, holds a phrase as a clause of its own: a client writes "connect:
 // connection refused", and no client "the page connection refused is missing". * in a phrase stands for any text; at an
-// end it takes away that end's bound.
+// end it takes away that end's bound: "*timed out" may end a clause that says what timed out.
 func says(line, phrase string) bool {
 	open, free := strings.HasPrefix(phrase, "*"), strings.HasSuffix(phrase, "*")
 	core := strings.Trim(phrase, "*")
+	// Most phrases end here, before anything is allocated for them.
 	if first, _, _ := strings.Cut(core, "*"); !strings.Contains(line, first) {
 		return false
 	}
@@ -53,7 +54,8 @@ func saysRest(rest string, parts []string, free bool) bool {
 	}
 }
 
-// startsClause reports whether a clause may begin after the text.
+// startsClause reports whether a clause may begin after the text: at the start of a line, behind punctuation, after a
+// word such as error, or after a status.
 func startsClause(before string) bool {
 	s := strings.TrimRight(before, " \t")
 	if s == "" || s == "fatal" || len(s) == 3 && isDigit(s[0]) || endsIn(s, "error", "failed", "terminated") {
@@ -87,7 +89,7 @@ func endsClause(after string) bool {
 }
 
 // isSubject reports whether what stands before the text is quoted or in brackets, and the text goes on to say something
-// about it.
+// about it, as in: "connection refused" is not translated.
 func isSubject(after string) bool {
 	s := strings.TrimLeft(after, `)]}"'`+"`")
 	if s == after || !strings.HasPrefix(s, " ") {
@@ -152,6 +154,7 @@ func glob(text, pattern string) bool {
 	return true
 }
 
+// isAny reports whether the whole of a text fits one of the patterns.
 func isAny(text string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return glob(text, p) })
 }
@@ -255,7 +258,7 @@ var talking = []string{
 	"upload", "npm", "proxy", "remote", "service", "upstream",
 }
 
-// endsStatus reports whether nothing follows a status but what a client says with it.
+// endsStatus reports whether nothing follows a status but what a client says with it: "503 for https://…", "404 (…)".
 func endsStatus(after string) bool {
 	if after == "" || strings.IndexByte(".,;:)]}\"'", after[0]) >= 0 {
 		return true
@@ -265,7 +268,8 @@ func endsStatus(after string) bool {
 	})
 }
 
-// inStatusLine reports whether a number after the text is the status of a status line, whatever the reason is.
+// inStatusLine reports whether a number after the text is the status of a status line, whatever the reason is: servers
+// make up their own, as in "http/1.1 520 origin error".
 func inStatusLine(before string) bool {
 	version := before[strings.LastIndex(before, "http/")+1:]
 	return len(version) < len(before) && !strings.ContainsAny(version, "\"'") && strings.Count(version, " ") == 1
@@ -305,15 +309,19 @@ func answersURL(before string) bool {
 	return ok && (strings.HasPrefix(url, "http://") || strings.HasPrefix(url, "https://"))
 }
 
+// isStatus reports whether a number between two parts of a line, in lower case, is an HTTP status, and no port, line
+// number or count. What speaks for it comes first, then what speaks against it, then words that alone mean little.
 func isStatus(before, after string, status int) bool {
 	if endsInE(before) {
 		return true
 	}
+	// The reason follows: "503 service unavailable". nginx writes two of them in its own way.
 	rest := strings.Replace(strings.TrimLeft(after, " '\"():-"), "service temporarily un", "service un", 1)
 	rest = strings.Replace(rest, "time-out", "timeout", 1)
 	if reason := reasons[status]; reason != "" && strings.HasPrefix(rest, reason) {
 		return endsClause(rest[len(reason):]) || answersURL(before)
 	}
+	// The reason stands before it: "not found (404)".
 	left := strings.TrimRight(before, " :=\"'([")
 	if reason := reasons[status]; reason != "" && strings.HasSuffix(left, reason) {
 		return true
@@ -321,9 +329,10 @@ func isStatus(before, after string, status int) bool {
 	if strings.HasPrefix(rest, "server error") || strings.HasPrefix(rest, "client error") {
 		return true
 	}
-	if strings.HasSuffix(before, "error(") && strings.HasPrefix(after, ",") {
+	if strings.HasSuffix(before, "error(") && strings.HasPrefix(after, ",") { // HTTPError(503, …)
 		return true
 	}
+	// A test that wanted a status, and the exit code of a program.
 	if i := strings.LastIndex(" "+left, " expected"); i >= 0 && !strings.ContainsAny(left[i:], "0123456789") {
 		return false
 	}

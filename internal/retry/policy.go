@@ -15,8 +15,11 @@ import (
 
 // Policy is a retry_config block. The zero Policy never retries.
 type Policy struct {
-	Attempts int     `yaml:"attempts" alias:"max_attempts"` // tries in all, the first included
-	Backoff  Backoff `yaml:"backoff"`                       // how the delays grow
+	// tries in all, the first included
+	Attempts int `yaml:"attempts" alias:"max_attempts"`
+
+	// how the delays grow
+	Backoff Backoff `yaml:"backoff"`
 
 	// D of the backoff: the delay before the first retry
 	InitialDelay time.Duration `yaml:"initial_delay"`
@@ -61,8 +64,10 @@ func Default() Policy {
 
 // FailureAction is what happens after the last attempt has failed.
 type FailureAction struct {
-	Kind    ActionKind
-	Command string // with Fallback: the shell command
+	Kind ActionKind
+
+	// Command is the shell command of a Fallback. Its result is that of the step.
+	Command string
 }
 
 // ActionKind is the kind of a FailureAction. The empty one means Stop.
@@ -100,6 +105,7 @@ func (p Policy) Check() []check.Finding {
 	return found
 }
 
+// check adds what is wrong with a. A Command without Fallback cannot be written.
 func (a FailureAction) check(found *check.Findings) {
 	switch a.Kind {
 	case "", Stop, Continue:

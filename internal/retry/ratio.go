@@ -50,7 +50,9 @@ const (
 	maxRatio = 100
 	maxFloor = 1_000_000
 
-	ratioSlots = 60 // that a window is counted in
+	// ratioSlots is how many parts a window is counted in. A throttle remembers two numbers for each, however many
+	// attempts start.
+	ratioSlots = 60
 )
 
 // Throttle says when the next retry may start under a Ratio. It is a pure state machine: starts and the clock
@@ -63,16 +65,21 @@ type Throttle struct {
 	mem   throttleMemory
 }
 
-// throttleMemory is what a throttle remembers: everything but its ratio.
+// throttleMemory is what a throttle remembers: everything but its ratio. It is part of the checkpoint of a job.
 type throttleMemory struct {
-	Slots []ratioSlot `json:"slots,omitempty"` // in the order of time
+	// Slots are in the order of time, without those in which nothing started. The last one is the latest start; those
+	// that no window can hold any more are dropped at the next start.
+	Slots []ratioSlot `json:"slots,omitempty"`
 }
 
 // ratioSlot is what started in a sixtieth of a window.
 type ratioSlot struct {
-	N       int64 `json:"n"` // sixtieths since 1970
-	First   int   `json:"first,omitempty"`
-	Retries int   `json:"retries,omitempty"`
+	// N is the number of the slot: sixtieths of a window since 1970.
+	N int64 `json:"n"`
+
+	// First and Retries count the first attempts and the retries.
+	First   int `json:"first,omitempty"`
+	Retries int `json:"retries,omitempty"`
 }
 
 // NewThrottle returns a throttle that has seen no start. With a nil ratio no retry ever waits.
@@ -95,7 +102,7 @@ func (t *Throttle) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &t.mem)
 }
 
-// Start records a start.
+// Start records a start, of a retry or of a first attempt. Both count as soon as they start, however they end.
 func (t *Throttle) Start(retry bool, now time.Time) {
 	if !t.Limits() {
 		return
@@ -103,7 +110,8 @@ func (t *Throttle) Start(retry bool, now time.Time) {
 	n := t.slot(now)
 	kept := t.mem.Slots[:0]
 	for _, s := range t.mem.Slots {
-		if s.N > n-ratioSlots && s.N <= n { // later ones are of a clock that has been set back
+		// Slots after n are there if the clock has been set back. They would never leave the window.
+		if s.N > n-ratioSlots && s.N <= n {
 			kept = append(kept, s)
 		}
 	}
@@ -121,6 +129,7 @@ func (t *Throttle) Start(retry bool, now time.Time) {
 // slot returns the sixtieth of a window that a time is in.
 func (t *Throttle) slot(at time.Time) int64 { return at.UnixNano() / int64(t.length()) }
 
+// length returns how long a slot is. It is never 0, whatever the window is.
 func (t *Throttle) length() time.Duration { return max(t.ratio.Window/ratioSlots, 1) }
 
 // Counts returns what has started in the window that ends with now.
@@ -128,7 +137,8 @@ func (t *Throttle) Counts(now time.Time) (first, retries int) {
 	return t.counts(t.slot(now), t.slot(now))
 }
 
-// counts returns what of the window of slot n was started no later than in slot latest.
+// counts returns what of the window of slot n was started no later than in slot latest. The window is slot n and the 59
+// before it.
 func (t *Throttle) counts(n, latest int64) (first, retries int) {
 	for _, s := range t.mem.Slots {
 		if s.N > n-ratioSlots && s.N <= latest {
@@ -138,7 +148,8 @@ func (t *Throttle) counts(n, latest int64) (first, retries int) {
 	return first, retries
 }
 
-// Free returns how many retries may start now.
+// Free returns how many retries may start now. It is negative when the first attempts that allowed the retries have
+// left the window. Without a limit it is more than any pool has room for.
 func (t *Throttle) Free(now time.Time) int {
 	if !t.Limits() {
 		return 1 << 30
@@ -147,6 +158,8 @@ func (t *Throttle) Free(now time.Time) int {
 	return t.free(n, n)
 }
 
+// free returns how many retries may start in slot n if nothing has started since slot latest. As time passes, retries
+// leave the window and make room, while first attempts leave it and take away from what the ratio allows.
 func (t *Throttle) free(n, latest int64) int {
 	first, retries := t.counts(n, latest)
 	return max(t.ratio.Min, int(t.ratio.Ratio*float64(first))) - retries
@@ -158,6 +171,8 @@ func (t *Throttle) Next(now time.Time) time.Time {
 		return now
 	}
 	n := t.slot(now)
+	// A window of k slots from now has lost its k oldest ones. The floor of at least one retry makes the empty window,
+	// after 60 slots, one that has room.
 	for k := range int64(ratioSlots) {
 		if t.free(n+k, n) <= 0 {
 			continue

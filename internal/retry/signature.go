@@ -43,7 +43,8 @@ type signer struct {
 }
 
 // volatile is the table of what is replaced at the start of a word. A measure returns how many bytes of s
-// match, 0 for none; the first row that matches wins.
+// match, 0 for none. The first row that matches wins: a time is no path, though its date may have slashes, and a uuid
+// begins like a hex number.
 var volatile = []struct {
 	name    string
 	measure func(s string) int
@@ -65,6 +66,7 @@ func (s *signer) next() {
 			}
 		}
 	}
+	// The 7 of worker7 differs from item to item as much as a number of its own.
 	if n := number(s.rest); n > 0 {
 		if !s.inWord && isCode(s.whole[:len(s.whole)-len(s.rest)], s.rest[:n], s.rest[n:]) {
 			s.replace(s.rest[:n], n)
@@ -118,7 +120,8 @@ var reasonPhrases = table(`
 	Insufficient Storage
 `)
 
-// isCode reports whether the number between two parts of a message is an exit code or a status code.
+// isCode reports whether the number between two parts of a message is an exit code or a status code: "exit code 3",
+// "status: 503", "error 404", "503 Service Unavailable".
 func isCode(before, number, after string) bool {
 	if len(number) > 3 || digits(number) < len(number) || after != "" && isWord(after[0]) {
 		return false
@@ -138,6 +141,7 @@ func isCode(before, number, after string) bool {
 	})
 }
 
+// replace writes name for the next n bytes, of which there is at least one.
 func (s *signer) replace(name string, n int) {
 	s.out.WriteString(name)
 	s.inWord = isWord(s.rest[n-1])
@@ -159,7 +163,8 @@ func (s *signer) literal() {
 // quotes pairs what opens a quotation with what closes it.
 var quotes = []struct{ open, closing string }{{`"`, `"`}, {"'", "'"}, {"`", "`"}, {"`", "'"}, {"‘", "’"}, {"“", "”"}}
 
-// quoted measures a quotation: its end is the first closing quote that no letter or digit follows.
+// quoted measures a quotation: its end is the first closing quote that no letter or digit follows, so that 'it's here'
+// is one.
 func quoted(s string) int {
 	for _, q := range quotes {
 		if !strings.HasPrefix(s, q.open) {
@@ -188,7 +193,7 @@ func timestamp(s string) int {
 	return date
 }
 
-// clock measures a time of day with fraction and zone.
+// clock measures a time of day with fraction and zone, such as 12:30:01,250 and 12:30:01.25+02:00.
 func clock(s string) int {
 	n := shape(s, "dd:dd:dd")
 	if n == 0 {
@@ -273,7 +278,7 @@ func hex(s string) int {
 	return n
 }
 
-// number measures digits, with their decimals and groups.
+// number measures digits, with their decimals and groups: 42, 3.14, 1,234,567 and 10.0.0.1.
 func number(s string) int {
 	n := digits(s)
 	for n > 0 && n+1 < len(s) && isSeparator(s[n]) && isDigit(s[n+1]) {
