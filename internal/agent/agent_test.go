@@ -328,8 +328,8 @@ func TestAPromptIsNeverAnOption(t *testing.T) {
 		{"claude of Windows", []string{"claude.exe"}, "-p", []string{"claude.exe"}, "-p", ""},
 		{"NUL for claude", []string{"claude"}, "a\x00b", nil, "", "NUL"},
 		{"another", []string{"my claude", "--print"}, `/fix "a"`, []string{"my claude", "--print", `/fix "a"`}, "", ""},
-		{"an option for another", []string{"codex", "exec"}, "--version", nil, "", "the prompt begins with a dash"},
-		{"a dash for another", []string{"codex", "exec"}, "-", nil, "", "the prompt begins with a dash"},
+		{"an option for another", []string{"codex", "exec"}, "--version", nil, "", "the prompt starts with a dash"},
+		{"a dash for another", []string{"codex", "exec"}, "-", nil, "", "the prompt starts with a dash"},
 		{"a dash behind a blank", []string{"codex", "exec"}, " -v", []string{"codex", "exec", " -v"}, "", ""},
 		{"NUL for another", []string{"codex", "exec"}, "a\x00b", nil, "", "NUL"},
 	}

@@ -123,10 +123,10 @@ const goOn = "You were interrupted before you had finished. Look at what is ther
 func checkPromptArgument(program, prompt string) error {
 	switch {
 	case strings.IndexByte(prompt, 0) >= 0:
-		return &template.BindError{Text: "the prompt holds a NUL byte, which no argument can"}
+		return &template.BindError{Text: "the prompt contains a NUL byte, which an argument cannot contain"}
 	case strings.HasPrefix(prompt, "-"):
 		return &template.BindError{Text: fmt.Sprintf(
-			"the prompt begins with a dash, so that %s would take it for an option: begin it with words of your own",
+			"the prompt starts with a dash, and %s would take it for an option: start it with words of your own",
 			filepath.Base(program),
 		)}
 	}
@@ -207,7 +207,7 @@ func (r *run) recordCutOff(ctx context.Context, st *step, b boundCommand, out *s
 	if b.aiRun.notOurs(v) {
 		return
 	}
-	outcome := events.OutcomeInterrupted
+	outcome := outcomeInterrupted
 	if _, limited := errors.AsType[*timeUp](err); limited || errors.Is(err, errTimeUp) {
 		outcome = outcomeTimeout
 	}
@@ -287,7 +287,7 @@ func (r *run) judge(
 	}
 	outcome := end.Outcome
 	if ctx.Err() != nil && v.Outcome != ai.Success {
-		outcome, v.Usage.Partial = events.OutcomeInterrupted, true
+		outcome, v.Usage.Partial = outcomeInterrupted, true
 	}
 	v.Usage.Partial = v.Usage.Partial || !ended && (exit.Signal != "" || stall != nil)
 	if !res.sessionUnknown { // it has done nothing

@@ -236,7 +236,7 @@ func TestTheAnswerMustFitTheSchema(t *testing.T) {
 		{"typed", result(`"result":"Done","structured_output":{"ok":true}`), "", `{"ok":true}`},
 		{"text", result(`"result":"{\"ok\": false}"`), "", `{"ok": false}`},
 		{"block", result(`"result":"Here:\n` + "```json\\n{\\\"ok\\\": true}\\n```" + `\nBye."`), "", `{"ok": true}`},
-		{"words", result(`"result":"It is fine."`), "the answer is not JSON, as the schema wants it", ""},
+		{"words", result(`"result":"It is fine."`), "the answer is not JSON, as required by the schema", ""},
 		{"other", result(`"result":"{\"ok\": 3}"`), "the answer does not fit the schema: ", ""},
 		{"missing", result(`"result":"{}"`), "the answer does not fit the schema: ", ""},
 	}

@@ -133,7 +133,7 @@ func (r *run) bindEnv(s *scope, vars []variable) ([]string, error) {
 			value, err = r.secret(v.name)
 		}
 		if err == nil && strings.IndexByte(value, 0) >= 0 {
-			err = &template.BindError{Text: "the value holds a NUL byte, which no variable can"}
+			err = &template.BindError{Text: "the value contains a NUL byte, which a variable cannot contain"}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("env %s: %w", v.name, err)

@@ -123,14 +123,14 @@ func (c *compiler) env(s *step, vars []workflow.EnvVar, n scopeNames) []variable
 // captureName refuses names that would steer the programs of later steps, since captured values are exported to them.
 func (c *compiler) captureName(s *workflow.Step) {
 	if template.ReservedName(s.Capture) {
-		c.refuse(s.Pos, "PS031 the output cannot be captured as %s: a variable of that name would steer the shell or its programs; choose another name", s.Capture)
+		c.refuse(s.Pos, "PS031 capture name %s is not allowed: it would change how the shell or its programs behave; choose another name", s.Capture)
 	}
 }
 
 // elementName is captureName for the element of a foreach.
 func (c *compiler) elementName(s *step) {
 	if name := s.Foreach.ElementName(); template.ReservedName(name) {
-		c.refuse(s.Pos, "PS031 the element cannot be called %s: a variable of that name would steer the shell or its programs; choose another name", name)
+		c.refuse(s.Pos, "PS031 element name %s is not allowed: it would change how the shell or its programs behave; choose another name", name)
 	}
 }
 
@@ -152,10 +152,10 @@ func (c *compiler) steering(v workflow.EnvVar, compiled variable, n scopeNames) 
 	switch {
 	case !isData:
 	case runs && v.Command == nil:
-		c.refuse(v.At(), "PS033 %s is the value of %s, where shells and programs look for what they run; give it a constant value", written, v.Name)
+		c.refuse(v.At(), "PS033 %s is the value of %s, which decides what shells and programs run; use a constant", written, v.Name)
 	default:
 		c.findings = append(c.findings, finding{at: v.At(), severity: template.Warning, message: fmt.Sprintf(
-			"PS033 %s is the value of %s; whoever writes it may choose which program runs", written, v.Name,
+			"PS033 %s is the value of %s; its author could choose which program runs", written, v.Name,
 		)})
 	}
 }
@@ -163,6 +163,6 @@ func (c *compiler) steering(v workflow.EnvVar, compiled variable, n scopeNames) 
 // envName refuses names that prodigy sets for every command: the value of the workflow would never be seen.
 func (c *compiler) envName(name string, at workflow.Pos) {
 	if isOurs(name + "=") {
-		c.refuse(at, "PS032 %s is set by prodigy itself for every command; choose another name", name)
+		c.refuse(at, "PS032 %s is set by prodigy for every command; choose another name", name)
 	}
 }

@@ -57,7 +57,7 @@ func buildForeach(c *compiler, s *step, n scopeNames) command {
 	if f.Parallel > process.MaxCommands {
 		c.failed(
 			s, s.anywhere,
-			fmt.Errorf("parallel: %d at once are more than prodigy can run: %d would do", f.Parallel,
+			fmt.Errorf("parallel: %d exceeds the maximum of %d", f.Parallel,
 				process.MaxCommands),
 		)
 	}

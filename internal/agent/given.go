@@ -16,7 +16,7 @@ type LostError struct {
 func (e *LostError) Error() string { return e.Reason }
 
 // ErrReturned is wrapped by the error of an attempt that a worker has given back: it has ended, or never began.
-var ErrReturned = errors.New("the worker gave it back")
+var ErrReturned = errors.New("the worker returned it")
 
 // ErrDetached is the error of an attempt that its Executor no longer waits for, though it may still run
 // elsewhere. Who resumes the job asks for it.

@@ -237,7 +237,7 @@ func TestACaptureThatWasCutDoesNotFit(t *testing.T) {
 	step := captured("got", "x")
 	step.Format = workflow.FormatLines
 	o := execute(t, f.executor(), ofItem(step))
-	if o.Failure == nil || !strings.Contains(o.Failure.Message, "the output of 2621440 bytes is larger than what is kept of it") {
+	if o.Failure == nil || !strings.Contains(o.Failure.Message, "the output of 2621440 bytes exceeds the limit kept for captures") {
 		t.Errorf("got %v, want a failure that tells of the size", o.Failure)
 	}
 }
@@ -345,9 +345,9 @@ func TestOutputFilesHoldTheWholeOutput(t *testing.T) {
 	same(t, "below", read("sub/b/c.txt")+read("b/c.txt"), "deep\ndeep\n")
 
 	refused := map[string]string{
-		"${item.up}":             "../x: a value leads out of the directory " + dir,
-		"sub/${item.up}/../../y": "a value leads out of the directory " + dir + "/sub",
-		"${item.abs}":            "/x: a value leads out of the directory " + dir,
+		"${item.up}":             "../x: a value leads outside the directory " + dir,
+		"sub/${item.up}/../../y": "a value leads outside the directory " + dir + "/sub",
+		"${item.abs}":            "/x: a value leads outside the directory " + dir,
 		"${item.missing}":        "has no value for this item",
 		"${item.missing:-}":      `"" is not a path`,
 		"sub":                    "is a directory",

@@ -168,7 +168,7 @@ func quoteStart(output string) string {
 	return fmt.Sprintf("%q…", strings.ToValidUTF8(output[:most], ""))
 }
 
-var errLeaves = errors.New("a value leads out of the directory")
+var errLeaves = errors.New("a value leads outside the directory")
 
 // bind returns the destination for a command that runs in dir. The parts of the path that the workflow itself
 // writes may lead anywhere; data may only lead further down.

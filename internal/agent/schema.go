@@ -16,7 +16,7 @@ import (
 func compileSchema(data []byte) (*jsonschema.Resolved, error) {
 	var s jsonschema.Schema
 	if err := json.Unmarshal(data, &s); err != nil {
-		return nil, fmt.Errorf("it is not a JSON Schema: %w", err)
+		return nil, fmt.Errorf("not a JSON Schema: %w", err)
 	}
 	return s.Resolve(nil)
 }
@@ -31,7 +31,7 @@ func answerOf(v ai.Verdict, output, schema string) (json.RawMessage, error) {
 			text = output
 		}
 		if answer = jsonIn(text); answer == nil {
-			return nil, errors.New("the answer is not JSON, as the schema wants it")
+			return nil, errors.New("the answer is not JSON, as required by the schema")
 		}
 	}
 	compiled, err := compileSchema([]byte(schema))

@@ -119,7 +119,7 @@ func (r *run) completed(e events.StepCompleted) result {
 func (s *scope) use(root string, r result) template.Value {
 	if r.lost {
 		s.run.lostSecret = fmt.Errorf(
-			"${%s} held a secret when it was printed, and was therefore not stored: after a resume it is not known any more",
+			"${%s} contained a secret and was not stored: it is unavailable after a resume",
 			root,
 		)
 	}

@@ -177,7 +177,7 @@ func (v *validation) judge(output string, failure *Failure) found {
 	case failure == nil:
 		f.Status = statusFailed
 		f.failure = &Failure{
-			Failure: retry.Failure{Message: "it gave no result: no JSON with completion_percentage", ExitCode: -1},
+			Failure: retry.Failure{Message: "validation returned no JSON with completion_percentage", ExitCode: -1},
 		}
 	default:
 		f.Status = statusFailed
@@ -232,7 +232,7 @@ func (v *validation) failed(st *step, f found) *Failure {
 	if f.failure != nil {
 		failure.Failure = f.failure.Failure
 	}
-	message := fmt.Sprintf("validation: %s%% complete, want %s%%", percent(f.Completion), percent(f.Threshold))
+	message := fmt.Sprintf("validation: %s%% complete, %s%% required", percent(f.Completion), percent(f.Threshold))
 	if f.failure != nil {
 		message += ": " + f.failure.Message
 	}

@@ -79,13 +79,13 @@ func (f *writeFile) bind(r template.Resolver, _ *Executor) (call, error) {
 }
 
 // errOutside is what is wrong with a path that leads out of the working directory.
-var errOutside = errors.New("the path leads out of the working directory")
+var errOutside = errors.New("the path is outside the working directory")
 
 // checkPath refuses a path that cannot be a file in the working directory, whatever links there are.
 func checkPath(path string) error {
 	switch {
 	case path == "" || strings.HasSuffix(path, "/"):
-		return fmt.Errorf("write_file: %q is not the name of a file", path)
+		return fmt.Errorf("write_file: %q is not a file name", path)
 	case !filepath.IsLocal(path):
 		return fmt.Errorf("write_file: %w: %q", errOutside, path)
 	}

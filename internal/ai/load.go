@@ -147,11 +147,11 @@ func (p *Preset) with(body *yaml.Node) (Preset, error) {
 func (p *Preset) compile() error {
 	switch {
 	case len(p.Argv) == 0:
-		return errors.New("argv is missing: the program and its arguments")
+		return errors.New("argv is required: the program and its arguments")
 	case p.Parse != JSONL && p.Parse != Text:
 		return fmt.Errorf("parse must be %s or %s, not %q", JSONL, Text, p.Parse)
 	case len(p.Rules) == 0:
-		return errors.New("rules are missing: without one nothing can succeed")
+		return errors.New("rules are required: without rules no run can succeed")
 	}
 	if err := known("options", p.Options, optionNames()); err != nil {
 		return err

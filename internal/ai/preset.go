@@ -409,7 +409,7 @@ func (s Set) Find(name string) (*Preset, error) {
 	if p := s[name]; p != nil {
 		return p, nil
 	}
-	return nil, fmt.Errorf("there is no agent %q%s", name, check.Hint(name, s.Names(), strings.Join(s.Names(), ", ")))
+	return nil, fmt.Errorf("unknown agent %q%s", name, check.Hint(name, s.Names(), strings.Join(s.Names(), ", ")))
 }
 
 // UnmarshalYAML implements yaml.Unmarshaler.

@@ -266,9 +266,9 @@ mine:
 
 	for text, want := range map[string]string{
 		"claude: {modle: x}":                                        `agents.yml:1:10: unknown key "modle" in agents.claude (did you mean "model"?)`,
-		"x: {extends: clode}":                                       `agents.yml:1:14: there is no agent "clode" (want aider, claude, codex, gemini, opencode, qwen)`,
+		"x: {extends: clode}":                                       `agents.yml:1:14: unknown agent "clode" (want aider, claude, codex, gemini, opencode, qwen)`,
 		"claude: [1]":                                               `agents.yml:1:9: agents.claude must be a mapping`,
-		"x: {argv: [x], parse: jsonl}":                              `agents.yml:1:1: agents.x: rules are missing: without one nothing can succeed`,
+		"x: {argv: [x], parse: jsonl}":                              `agents.yml:1:1: agents.x: rules are required: without rules no run can succeed`,
 		"claude: {rules: [{outcome: sucess}]}":                      `agents.yml:1:1: agents.claude: rule rule_1: unknown outcome "sucess" (did you mean "success"?)`,
 		"claude: {rules: [{outcome: failed, when: 'reslt.x'}]}":     `agents.yml:1:1: agents.claude: rule rule_1: "reslt" is neither a pick nor one of exit, stderr, plain, at, allow_denied, allow_empty`,
 		"claude: {rules: [{outcome: failed, when: 'a b'}]}":         "agents.yml:1:1: agents.claude: rule rule_1: expected an operator or the end, got \"b\"\n  a b\n    ^",

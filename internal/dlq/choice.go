@@ -49,10 +49,10 @@ type Kept struct {
 func (r Kept) String() string {
 	var parts []string
 	if r.spent > 0 {
-		parts = append(parts, fmt.Sprintf("%d retried %s already (a higher --max-retries or --force runs them)", r.spent, times(r.limit)))
+		parts = append(parts, fmt.Sprintf("%d already retried %s (to run them: a higher --max-retries, or --force)", r.spent, times(r.limit)))
 	}
 	for _, t := range slices.Sorted(maps.Keys(r.types)) {
-		parts = append(parts, fmt.Sprintf("%d failed with %s, which a retry does not mend (--workflow with the mended file or --force runs them)", r.types[t], t))
+		parts = append(parts, fmt.Sprintf("%d failed with %s, which a retry does not fix (to run them: --workflow with the fixed file, or --force)", r.types[t], t))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -80,7 +80,7 @@ func ParseWhere(text string) (*filter.Filter, error) {
 			continue
 		}
 		if name := strings.Join(path[:min(len(path), 2)], "."); !slices.Contains(Names(), name) {
-			return nil, fmt.Errorf("there is no %s: an expression is over %s", name, strings.Join(Names(), ", "))
+			return nil, fmt.Errorf("unknown field %s: an expression can use %s", name, strings.Join(Names(), ", "))
 		}
 	}
 	return f, nil
@@ -118,7 +118,7 @@ func (c *Choice) findCluster(all iter.Seq2[Entry, error]) error {
 	}
 	clusters := groups.BySignature()
 	if n > len(clusters) {
-		return choicef("--cluster %d: there are %d (prodigy dlq analyze %s numbers them)", n, len(clusters), c.JobID)
+		return choicef("--cluster: group %d not found; there are %d (to list them: prodigy dlq analyze %s)", n, len(clusters), c.JobID)
 	}
 	c.signature = clusters[n-1].Signature
 	return nil
@@ -158,7 +158,7 @@ func (c *Choice) Make(all iter.Seq2[Entry, error], chosen func(Entry)) error {
 	}
 	for _, id := range c.Items {
 		if missing[id] {
-			return choicef("no dead letter %q in job %s (prodigy dlq list --job-id %s lists them)", id, c.JobID, c.JobID)
+			return choicef("dead letter %q not found in job %s (to list them: prodigy dlq list --job-id %s)", id, c.JobID, c.JobID)
 		}
 	}
 	return nil

@@ -89,7 +89,7 @@ func (v *evidence) write(f Failure) (exhibit, error) {
 
 // errDamaged says that the bytes of a failure are not those that were written. The log has them too: a resume
 // makes the file anew.
-var errDamaged = errors.New("damaged; the log has it all, so that a resume goes on")
+var errDamaged = errors.New("damaged, but complete in the log; resume rebuilds it")
 
 func sumOf(data []byte) uint32 {
 	sum := jobs.NewChecksum()

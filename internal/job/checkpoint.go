@@ -332,7 +332,7 @@ func checkLogEnd(place jobs.Job, meta jobs.Meta, checkpoint int64) error {
 	}
 	lost, err := lostEnd(place, known)
 	if err == nil && lost != "" {
-		err = errors.New(lost + "; a resume goes on from there")
+		err = errors.New(lost + "; resume continues from there")
 	}
 	if err != nil {
 		return Unusable(place, err)

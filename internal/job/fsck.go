@@ -134,7 +134,7 @@ func (c *examiner) meta() (jobs.Meta, error) {
 	} else {
 		c.keepFile(c.job.WorkflowFile())
 		if err == nil && len(meta.Digests) == 0 {
-			c.note("job.json is of a version without checksums: whether it or workflow.yml was changed cannot be told")
+			c.note("job.json was written by a version without checksums: changes to it or to workflow.yml cannot be detected")
 		}
 	}
 	c.report.Files = append(c.report.Files, file)
@@ -179,7 +179,7 @@ func (c *examiner) log() error {
 		switch {
 		case errors.Is(x.Err, events.ErrTorn):
 			if !c.report.Running {
-				c.note("%s ends in an incomplete line of %d bytes: the run was killed while it wrote, and a resume cuts it off",
+				c.note("%s ends in an incomplete line of %d bytes: the run was killed while writing; resume cuts it off",
 					x.File, len(x.Text))
 			}
 			continue
@@ -200,7 +200,7 @@ func (c *examiner) log() error {
 		}
 	}
 	if unsealed > 0 {
-		c.note("%d records are of a version without checksums: of these not all damage can be noticed", unsealed)
+		c.note("%d records were written by a version without checksums: not all damage in them can be detected", unsealed)
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func (c *examiner) output(o events.Output, f *ExaminedFile, line int) {
 	path := filepath.Join(c.job.OutputsDir(), filepath.Base(o.File)) // the job may have been moved
 	data, err := os.ReadFile(path)
 	if found := jobs.ChecksumOf(data); err == nil && o.CRC != "" && found != o.CRC {
-		err = fmt.Errorf("the checksum of %s is %q, but its bytes give %q", path, o.CRC, found)
+		err = fmt.Errorf("the checksum of %s is %q, but its bytes have %q", path, o.CRC, found)
 	}
 	if err != nil {
 		f.add(line, fmt.Sprintf("its output: %v", err))
@@ -261,7 +261,7 @@ func (c *examiner) outputs() {
 		case l.Err == nil:
 			file.Good++
 		case !c.report.Running:
-			c.note("%s ends in an incomplete line of %d bytes: the run was killed while it wrote, and a resume cuts it off",
+			c.note("%s ends in an incomplete line of %d bytes: the run was killed while writing; resume cuts it off",
 				l.File, len(l.Text))
 		}
 	}
@@ -302,7 +302,7 @@ func (c *examiner) lines(path string, needed bool, open func() (int, error)) err
 		}
 		line := bytes.TrimSuffix(text, []byte("\n"))
 		if err = sums.Check(line); err == nil && !json.Valid(line) {
-			err = errors.New("it is no JSON")
+			err = errors.New("not JSON")
 		}
 		if err != nil {
 			file.add(number, err.Error())
@@ -363,11 +363,11 @@ func (c *examiner) results(old bool) {
 	}
 	err := CheckResults(c.job)
 	if old && errors.Is(err, ErrNoCompanion) {
-		c.note("results.jsonl is of a version without checksums: whether it was changed cannot be told")
+		c.note("results.jsonl was written by a version without checksums: changes to it cannot be detected")
 		return
 	}
 	if err != nil {
-		f := ExaminedFile{Path: c.job.ResultsFile(), Problems: []Flaw{{What: err.Error() + "; a resume makes it again from the log"}}}
+		f := ExaminedFile{Path: c.job.ResultsFile(), Problems: []Flaw{{What: err.Error() + "; resume rebuilds it from the log"}}}
 		if n := len(c.report.Files); n > 0 && c.report.Files[n-1].Path == f.Path {
 			f.Good = c.report.Files[n-1].Good
 			c.report.Files = c.report.Files[:n-1]
@@ -404,7 +404,7 @@ func (c *examiner) checkpoint() {
 	var version int
 	var sum string
 	if _, err := fmt.Sscanf(string(head), "prodigy checkpoint %d %s", &version, &sum); err != nil || sum != fmt.Sprintf("%x", sha256.Sum256(body)) {
-		c.note("%s is damaged, which costs time and nothing else: the log is read from its beginning",
+		c.note("%s is damaged, which costs only time: the log is read from its beginning",
 			c.job.CheckpointFile())
 	}
 }

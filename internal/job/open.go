@@ -105,7 +105,7 @@ func (j *Opened) open() error {
 		return Unusable(j.place, err)
 	}
 	if cut > 0 {
-		j.options.Notice(fmt.Sprintf("the log ended in an incomplete or damaged line, of which %d bytes were cut off: what it recorded counts as not done", cut))
+		j.options.Notice(fmt.Sprintf("the log ended in an incomplete or damaged line: %d bytes were cut off, and its record counts as not done", cut))
 	}
 	if j.options.Items {
 		if j.Store, err = items.ReopenStore(j.place.ItemsFile()); err != nil {
@@ -138,7 +138,7 @@ func (j *Opened) open() error {
 
 // examined adds to an error how to find out what is still good.
 func (j *Opened) examined(err error) error {
-	return fmt.Errorf("%w (what can still be had: prodigy fsck %s)", err, j.place.ID)
+	return fmt.Errorf("%w (to recover data: prodigy fsck %s)", err, j.place.ID)
 }
 
 func (j *Opened) openQueue() (err error) {
@@ -162,7 +162,7 @@ func (j *Opened) replay() error {
 		return err
 	}
 	if lost != "" {
-		j.options.Notice(lost + "; what they recorded counts as not done, and what was made from them is made again")
+		j.options.Notice(lost + "; their records count as not done, and derived files are rebuilt")
 	}
 	chunks := noChunks
 	if j.project != nil {

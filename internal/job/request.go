@@ -142,7 +142,7 @@ func answer(c *net.UnixConn, do func(Request) Answer) {
 			return Refused("the request cannot be read: %v", err)
 		}
 		if r.V != requestVersion {
-			return Refused("the job is run by a prodigy that knows version %d of requests, not %d", requestVersion, r.V)
+			return Refused("the job is run by a prodigy with version %d of requests, not %d", requestVersion, r.V)
 		}
 		r.By = cleanName(r.By)
 		return do(r)
@@ -169,7 +169,7 @@ func cleanName(name string) string {
 func readLine(r io.Reader, v any) error {
 	line, err := bufio.NewReader(io.LimitReader(r, maxLine)).ReadBytes('\n')
 	if errors.Is(err, io.EOF) && len(line) >= maxLine {
-		return errors.New("it is too long")
+		return errors.New("the request is too long")
 	}
 	if err != nil {
 		return err
@@ -215,7 +215,7 @@ func Ask(path string, r Request) (Answer, error) {
 		return Answer{}, err
 	}
 	if len(line) >= maxLine {
-		return Answer{}, fmt.Errorf("the request has %d bytes, and may have %d: name fewer items at once", len(line), maxLine)
+		return Answer{}, fmt.Errorf("the request is too large (%d of at most %d bytes): list fewer items per call", len(line), maxLine)
 	}
 	if _, err := c.Write(append(line, '\n')); err != nil {
 		return Answer{}, unanswered(err)
@@ -230,7 +230,7 @@ func Ask(path string, r Request) (Answer, error) {
 // unanswered says that it is not known what became of a request.
 func unanswered(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return fmt.Errorf("the job did not answer within %s, so that it is not known whether it does it: its machine is busy, or its process stands still", answerTime)
+		return fmt.Errorf("no response from the job within %s; the request may or may not be applied: its machine is busy, or its process is frozen", answerTime)
 	}
-	return fmt.Errorf("the job did not answer, so that it is not known whether it has done it: %w", err)
+	return fmt.Errorf("no response from the job; the request may or may not have been applied: %w", err)
 }

@@ -218,7 +218,7 @@ func CheckResults(place jobs.Job) error {
 		return fmt.Errorf("%s is damaged", filepath.Base(place.ResultsMetaFile()))
 	}
 	if !ResultsFresh(place, m.Seq) {
-		return errors.New("it is missing or was changed")
+		return errors.New("the file is missing or was changed")
 	}
 	return nil
 }
@@ -434,7 +434,7 @@ func Output(place jobs.Job, o events.Output) (string, error) {
 		return "", Unusable(place, err)
 	}
 	if found := jobs.ChecksumOf(data); o.CRC != "" && found != o.CRC {
-		return "", Unusable(place, fmt.Errorf("%s: the checksum is %q, but its %d bytes give %q (what can still be had: prodigy fsck %s)",
+		return "", Unusable(place, fmt.Errorf("%s: the checksum is %q, but its %d bytes have %q (to recover data: prodigy fsck %s)",
 			path, o.CRC, len(data), found, place.ID))
 	}
 	return string(data), nil
@@ -453,7 +453,7 @@ func KeepLarge(place jobs.Job, output string, index int, attempt string) (inline
 }
 
 // ErrNoItems is the error for the results of a job without items.
-var ErrNoItems = errors.New("the job has no items, and so no results")
+var ErrNoItems = errors.New("the job has no items")
 
 // WriteResults writes the rows of results.jsonl as the log has them by now, also of a job that goes on: a row for each
 // item that has ended, in the order of the items. It changes no file of the job.

@@ -24,7 +24,6 @@ type Use struct {
 	Partial         bool    // it was cut off: it may have used more
 	Assumed         USD     // with an unknown cost: what it may have cost at most
 	Tokens          *Tokens // nil if they are unknown
-	Stopped         bool    // the stop of a run ended it: its item goes on, and has the same limit as before
 }
 
 // Sum is what several attempts have used.
@@ -170,12 +169,9 @@ func (a *Account) Add(item int, step string, u Use) {
 	if item >= 0 {
 		a.Map.Add(u)
 	}
-	var cost USD
-	switch {
-	case u.Cost != nil:
+	cost := u.Assumed
+	if u.Cost != nil {
 		cost = *u.Cost
-	case !u.Stopped:
-		cost = u.Assumed
 	}
 	if cost == 0 {
 		return

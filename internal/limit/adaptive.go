@@ -257,7 +257,7 @@ func (l *Adaptive) End(e CallEnd, now time.Time) *Change {
 			l.mem.Limit = max(l.mem.Limit*overloadCut, float64(l.config.Min))
 			l.mem.Cut, l.mem.Steady = now, true
 			l.resetWindow()
-			reason = "the service did not answer, or said that it cannot"
+			reason = "the service did not respond, or was overloaded"
 		}
 	}
 	return l.tell(reason, now)

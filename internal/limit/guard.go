@@ -37,7 +37,7 @@ func (a *Amount) ReadText(text string) (err error) {
 
 // ParseAmount parses an amount such as 10%, 5GB or 512MiB.
 func ParseAmount(text string) (Amount, error) {
-	wrong := fmt.Errorf("%q is no amount: want a share or a size, as in 10%%, 5GB or 512MiB", text)
+	wrong := fmt.Errorf("invalid amount %q: use a percentage or a size, such as 10%%, 5GB or 512MiB", text)
 	digits := len(text) - len(strings.TrimLeft(text, "0123456789."))
 	n, err := strconv.ParseFloat(text[:digits], 64)
 	if err != nil {
@@ -46,7 +46,7 @@ func ParseAmount(text string) (Amount, error) {
 	unit := strings.TrimSpace(text[digits:])
 	if unit == "%" {
 		if n <= 0 || n >= 100 {
-			return Amount{}, fmt.Errorf("%q is no share that can be free: want more than 0%% and less than 100%%", text)
+			return Amount{}, fmt.Errorf("invalid percentage %q: must be more than 0%% and less than 100%%", text)
 		}
 		return Amount{Share: n / 100}, nil
 	}

@@ -46,14 +46,14 @@ func ParseRate(text string) (Rate, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(count), 10, 64)
 	switch {
 	case !ok && err == nil:
-		return Rate{}, fmt.Errorf("%q does not say in which time: write %s/s for so many in a second", text,
+		return Rate{}, fmt.Errorf("invalid rate %q: missing period; use %s/s for one second", text,
 			strings.TrimSpace(count))
 	case !ok:
-		return Rate{}, fmt.Errorf("%q is no rate: want starts and a time, %s", text, forms)
+		return Rate{}, fmt.Errorf("invalid rate %q: use COUNT/PERIOD, %s", text, forms)
 	case err != nil:
-		return Rate{}, fmt.Errorf("%q is no rate: want a whole number before the slash, %s", text, forms)
+		return Rate{}, fmt.Errorf("invalid rate %q: count must be an integer, %s", text, forms)
 	case n <= 0:
-		return Rate{}, fmt.Errorf("%q starts nothing: want at least 1 before the slash, %s", text, forms)
+		return Rate{}, fmt.Errorf("invalid rate %q: count must be at least 1, %s", text, forms)
 	}
 	unit := strings.TrimSpace(per)
 	if unit == "" || unit[0] < '0' || unit[0] > '9' {
@@ -64,14 +64,14 @@ func ParseRate(text string) (Rate, error) {
 	}
 	d, err := duration.Parse(unit)
 	if err != nil || d <= 0 {
-		return Rate{}, fmt.Errorf("%q is no rate: want a time behind the slash, %s", text, forms)
+		return Rate{}, fmt.Errorf("invalid rate %q: the period must be a duration, %s", text, forms)
 	}
 	l := Rate{Count: int(min(n, 1<<31-1)), Per: d}
 	switch {
 	case n > int64(d/fastest):
-		return Rate{}, fmt.Errorf("%q is more than the 10,000 starts in a second that a rate can be: leave it out, for no limit", text)
+		return Rate{}, fmt.Errorf("invalid rate %q: the maximum is 10,000 per second; leave it out for no limit", text)
 	case l.interval() > slowest:
-		return Rate{}, fmt.Errorf("%q is less than the one start in a day that a rate must be", text)
+		return Rate{}, fmt.Errorf("invalid rate %q: the minimum is one per day", text)
 	}
 	return l, nil
 }

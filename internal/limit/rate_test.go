@@ -33,21 +33,21 @@ func TestParseReadsStartsAndTime(t *testing.T) {
 
 func TestParseSaysWhatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"0/s":                     "starts nothing",
-		"-5/s":                    "starts nothing",
-		"40":                      "write 40/s",
-		"fast":                    "is no rate",
-		"1.5/s":                   "want a whole number",
-		"/s":                      "want a whole number",
-		"40/":                     "want a time behind the slash",
-		"40/0s":                   "want a time behind the slash",
-		"40/s/s":                  "want a time behind the slash",
-		"40/fortnight":            "want a time behind the slash",
-		"10001/s":                 "more than the 10,000 starts",
-		"9223372036854775807/h":   "more than the 10,000 starts",
-		"99999999999999999999/s":  "want a whole number",
-		"1/2d":                    "less than the one start in a day",
-		"1/99999999999999999999h": "want a time behind the slash",
+		"0/s":                     "count must be at least 1",
+		"-5/s":                    "count must be at least 1",
+		"40":                      "use 40/s",
+		"fast":                    "use COUNT/PERIOD",
+		"1.5/s":                   "count must be an integer",
+		"/s":                      "count must be an integer",
+		"40/":                     "the period must be a duration",
+		"40/0s":                   "the period must be a duration",
+		"40/s/s":                  "the period must be a duration",
+		"40/fortnight":            "the period must be a duration",
+		"10001/s":                 "the maximum is 10,000",
+		"9223372036854775807/h":   "the maximum is 10,000",
+		"99999999999999999999/s":  "count must be an integer",
+		"1/2d":                    "the minimum is one per day",
+		"1/99999999999999999999h": "the period must be a duration",
 	} {
 		if _, err := ParseRate(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %q", text, err, want)

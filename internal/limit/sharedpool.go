@@ -60,10 +60,10 @@ func ParseSharedPool(text string) (name string, slots int, err error) {
 	name, number, found := strings.Cut(text, ":")
 	slots, wrong := strconv.Atoi(number)
 	if !found || wrong != nil || slots < 1 || slots > MaxSlots {
-		return "", 0, fmt.Errorf("want NAME:SLOTS, such as gpu:4, with 1 to %d slots", MaxSlots)
+		return "", 0, fmt.Errorf("must be NAME:SLOTS, such as gpu:4, with 1 to %d slots", MaxSlots)
 	}
 	if !validPoolName(name) {
-		return "", 0, fmt.Errorf("%q is no name of a pool: use letters, digits, underscores and dashes, at most %d",
+		return "", 0, fmt.Errorf("invalid pool name %q: use letters, digits, underscores and dashes, at most %d",
 			name, maxName)
 	}
 	return name, slots, nil

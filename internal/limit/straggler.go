@@ -58,7 +58,7 @@ func (a *StragglerAfter) ReadText(text string) (err error) {
 func multiple(text string) (StragglerAfter, error) {
 	at := strings.IndexAny(text, "×xX*")
 	if at < 0 {
-		return StragglerAfter{}, fmt.Errorf("want a multiple of a percentile as in 3×p95, or a time as in 10m, not %q", text)
+		return StragglerAfter{}, fmt.Errorf("must be a multiple of a percentile (3×p95) or a duration (10m), got %q", text)
 	}
 	_, size := utf8.DecodeRuneInString(text[at:])
 	factor, wrongFactor := strconv.ParseFloat(strings.TrimSpace(text[:at]), 64)
@@ -66,11 +66,11 @@ func multiple(text string) (StragglerAfter, error) {
 	percent, wrongPercent := strconv.Atoi(name)
 	switch {
 	case wrongFactor != nil || wrongPercent != nil || !isPercentile:
-		return StragglerAfter{}, fmt.Errorf("want a multiple of a percentile as in 3×p95, or a time as in 10m, not %q", text)
+		return StragglerAfter{}, fmt.Errorf("must be a multiple of a percentile (3×p95) or a duration (10m), got %q", text)
 	case !(factor >= leastFactor && factor <= mostFactor):
 		return StragglerAfter{}, fmt.Errorf("the factor must be between %g and %g, got %g", leastFactor, mostFactor, factor)
 	case percent < leastPercent || percent > mostPercent:
-		return StragglerAfter{}, fmt.Errorf("the percentile must be from p%d to p%d, not p%d", leastPercent,
+		return StragglerAfter{}, fmt.Errorf("the percentile must be between p%d and p%d, got p%d", leastPercent,
 			mostPercent, percent)
 	}
 	return StragglerAfter{Factor: factor, Percent: percent}, nil

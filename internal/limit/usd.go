@@ -25,7 +25,7 @@ func FromFloat(dollars float64) USD {
 	return USD(math.Round(min(dollars, float64(maxUSD/Dollar)) * float64(Dollar)))
 }
 
-var errUSD = errors.New("write an amount of US dollars from 0.000001 to 1000000, as in 25 or 0.50")
+var errUSD = errors.New("must be an amount of US dollars from 0.000001 to 1000000, such as 25 or 0.50")
 
 // minUSD is the least amount that can be a limit.
 const minUSD = Dollar / 1_000_000
@@ -87,7 +87,7 @@ func (u *USD) UnmarshalJSON(data []byte) error {
 // Count is a number of tokens.
 type Count int64
 
-var errCount = errors.New("write a whole number of tokens above 0, as in 500000, 500k or 20M")
+var errCount = errors.New("must be a positive number of tokens, such as 500000, 500k or 20M")
 
 // ReadText reads a number above 0, as in 500000, 500k or 20M.
 func (n *Count) ReadText(text string) (err error) {

@@ -33,14 +33,14 @@ func ParseWindow(text string) (Window, error) {
 	w.To, okTo = clock(to)
 	switch {
 	case !ok || !okFrom || !okTo || w.From == 24*time.Hour:
-		return Window{}, fmt.Errorf("%q is no window: want two times and perhaps a zone, as in 22:00-06:00 Europe/Berlin", text)
+		return Window{}, fmt.Errorf("invalid window %q: use START-END and an optional time zone, as in 22:00-06:00 Europe/Berlin", text)
 	case w.From == w.To:
-		return Window{}, fmt.Errorf("%q has no length: for the whole day write 00:00-24:00", text)
+		return Window{}, fmt.Errorf("window %q is empty: for the whole day use 00:00-24:00", text)
 	}
 	if zone = strings.TrimSpace(zone); zone != "" {
 		at, err := time.LoadLocation(zone)
 		if err != nil || zone == "Local" {
-			return Window{}, fmt.Errorf("unknown zone %q: want a name such as Europe/Berlin or UTC", zone)
+			return Window{}, fmt.Errorf("unknown time zone %q: use a name such as Europe/Berlin or UTC", zone)
 		}
 		w.Zone = at
 	}

@@ -38,10 +38,10 @@ func (w *Windows) Reason() string {
 	if !w.outside {
 		return ""
 	}
-	return w.text() + ", the next begins at " + w.until.Local().Format(time.DateTime)
+	return w.text() + ", the next starts at " + w.until.Local().Format(time.DateTime)
 }
 
-func (w *Windows) text() string { return "it is outside of the windows (" + w.windows.String() + ")" }
+func (w *Windows) text() string { return "outside the windows (" + w.windows.String() + ")" }
 
 // Look returns when to look at the clock again; zero if there is no need to.
 func (w *Windows) Look(now time.Time) time.Time {

@@ -196,7 +196,7 @@ func (h *host) metLimit(a *agent.Attempt, st start, f *agent.Failure, p limit.Qu
 	g.auth = closed.Kind == limit.GateAuth
 	e := h.pause(a, k, st, *closed, f.Scope, f.Message, now)
 	if closed.Kind == limit.GateAuth && refused {
-		return false, fmt.Errorf("%s: %s: log in or pay, then prodigy resume goes on", k.pool, f.Message)
+		return false, fmt.Errorf("%s: %s: log in or add credit, then run prodigy resume", k.pool, f.Message)
 	}
 	return !poison, h.tooLong(e, *closed, p, now)
 }
@@ -241,7 +241,7 @@ func (h *host) pause(a *agent.Attempt, k gateKey, st start, c limit.GateClosing,
 
 // pausedText says that agents wait, for people.
 func pausedText(e events.QuotaPaused, now time.Time) string {
-	return "paused: " + e.Words(now) + ", no attempt is charged: " + e.Error + "; Ctrl-C stops, prodigy resume goes on"
+	return "paused: " + e.Words(now) + ", no attempt is charged: " + e.Error + "; Ctrl-C stops, prodigy resume continues"
 }
 
 // tooLong returns the error with which the job stops instead of waiting.
@@ -251,9 +251,9 @@ func (h *host) tooLong(e events.QuotaPaused, c limit.GateClosing, p limit.QuotaP
 	switch {
 	case c.Kind != limit.GateQuota:
 	case p.OnQuota == limit.QuotaStop:
-		return fmt.Errorf("%s: %s: prodigy resume goes on, after %s", e.Gate(), e.Error, at)
+		return fmt.Errorf("%s: %s: run prodigy resume after %s", e.Gate(), e.Error, at)
 	case tooLong:
-		return fmt.Errorf("%s: %s: that is longer than max_pause (%s); prodigy resume goes on, after %s", e.Gate(),
+		return fmt.Errorf("%s: %s: longer than max_pause (%s); run prodigy resume after %s", e.Gate(),
 			e.Error, duration.Format(most), at)
 	}
 	return nil

@@ -41,7 +41,7 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 		if c.InputMayCome && items.IsMissing(w.Map, env) {
 			for _, p := range found {
 				warnings = append(warnings, w.ProblemAt(workflow.Pos{Line: p.Line, Col: p.Col},
-					p.Message+": something has to make it before the run, which refuses to start without it"))
+					p.Message+": the run fails unless something creates it first"))
 			}
 		} else {
 			problems = append(problems, found...)
@@ -53,7 +53,7 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 	for _, s := range w.Map.AgentTemplate {
 		if !items.SelectedAtOnce(w.Map, env) && namesTotal([]workflow.Step{s}) { // encoding steps is most of what a small validate costs
 			warnings = append(warnings, w.ProblemAt(s.Pos,
-				"${item_total} may be empty for the first agents: they begin while the items are still being read. With a key, they begin when all are known"))
+				"${item_total} may be empty for the first items, which start while input is still being read; with a key, items start after all input is read"))
 			break
 		}
 	}
@@ -70,7 +70,7 @@ func findings(c Config, w *workflow.Workflow) (problems, warnings []workflow.Pro
 	}
 	if w.Map.Guards.Any() && !limit.CanMeasure {
 		problems = append(problems, w.ProblemAt(w.Map.Pos,
-			"guards are only known on Linux: remove them to run the workflow here"))
+			"guards are supported on Linux only: remove them to run the workflow here"))
 	}
 	problems = append(problems, items.Check(w.Map)...)
 	for _, p := range items.Warnings(w.Map) {
@@ -158,7 +158,7 @@ func maxParallel(c Config, w *workflow.Workflow) (int, error) {
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("max_parallel: the variable %s is %q, which is not a whole number from 1", name, text)
+		return 0, fmt.Errorf("max_parallel: the variable %s must be an integer of at least 1, got %q", name, text)
 	}
 	if c.OnFleet {
 		return n, nil

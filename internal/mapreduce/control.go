@@ -31,15 +31,15 @@ func (j *owner) ask(r job.Request) job.Answer {
 	select {
 	case j.controls <- call:
 	case <-j.closing:
-		return job.Refused("the job is ending: nothing was done")
+		return job.Refused("the job is ending: the request was ignored")
 	case <-busy.C:
-		return job.Refused("the job is busy between two phases: nothing was done; ask again")
+		return job.Refused("the job is between two phases: try again")
 	}
 	reply := <-call.reply
 	if reply.seq > 0 {
 		reply.Recorded = true
 		if err := j.Log.Wait(reply.seq); err != nil {
-			return job.Refused("the request could not be recorded: %v", err)
+			return job.Refused("the request was not recorded: %v", err)
 		}
 	}
 	return reply.Answer
@@ -52,7 +52,7 @@ func (j *owner) listen() {
 	}
 	stop, err := j.config.Control(j.place, j.ask)
 	if err != nil {
-		j.notice(fmt.Sprintf("other processes cannot steer the job (pause, scale, skip and the like): %v", err))
+		j.notice(fmt.Sprintf("other processes cannot control the job (pause, scale, skip and so on): %v", err))
 	}
 	j.unlisten = stop
 }
@@ -87,7 +87,7 @@ func (p *pool) request(r job.Request) job.Answer {
 		p.job.order(Result{State: job.Paused, Reason: "drained by " + r.By, Drained: true})
 		p.haltOrdered(untilTheyEnd)
 		p.holdFleet()
-		return job.Done("draining: nothing starts any more, %s",
+		return job.Done("draining: no new items start, %s",
 			p.stillRunning(", with which the run ends", ", with which the run ends"))
 	case job.Cancel:
 		return p.cancel(r)
@@ -98,7 +98,7 @@ func (p *pool) request(r job.Request) job.Answer {
 	case job.RetryNow:
 		return p.retryNow(r)
 	}
-	return job.Refused("there is no request %q", string(r.Do))
+	return job.Refused("unknown request %q", string(r.Do))
 }
 
 // stillRunning says what runs, and what happens with one or several of them.
@@ -107,7 +107,7 @@ func (p *pool) stillRunning(one, several string) string {
 	case n == 0 || p.single.between:
 		return "nothing is running"
 	case p.flights == nil:
-		return "the step that runs may end"
+		return "the running step may finish"
 	case n == 1:
 		return "1 item is running" + one
 	default:
@@ -117,20 +117,20 @@ func (p *pool) stillRunning(one, several string) string {
 
 func (p *pool) pauseStarts(r job.Request) job.Answer {
 	if h := p.job.Fold.Limits.Pause.Hold; h != nil {
-		return job.Done("it is paused already, by %s since %s", h.By, h.Since.Local().Format(time.TimeOnly))
+		return job.Done("already paused by %s since %s", h.By, h.Since.Local().Format(time.TimeOnly))
 	}
 	p.job.Record(events.PauseRequested{By: r.By})
 	p.job.gate.shut()
 	if p.job.fleet != nil {
 		p.job.fleet.TakeBack()
 	}
-	return job.Done("paused: nothing starts any more, %s",
-		p.stillRunning(" and goes on to its end", " and go on to their end"))
+	return job.Done("paused: no new items start, %s",
+		p.stillRunning(" and will finish", " and will finish"))
 }
 
 func (p *pool) continueStarts(r job.Request) job.Answer {
 	if p.job.Fold.Limits.Pause.Hold == nil {
-		return job.Done("it was not paused")
+		return job.Done("the job is not paused")
 	}
 	p.job.Record(events.ContinueRequested{By: r.By})
 	p.restartClocks()
@@ -140,7 +140,7 @@ func (p *pool) continueStarts(r job.Request) job.Answer {
 
 func (p *pool) cancel(r job.Request) job.Answer {
 	if p.job.Fold.Cancelled != "" {
-		return job.Done("it is being cancelled already, by %s", p.job.Fold.Cancelled)
+		return job.Done("already being cancelled by %s", p.job.Fold.Cancelled)
 	}
 	if p.halted != nil && p.halted.State != job.Paused {
 		return job.Refused("the job is ending: %s", p.halted.Reason)
@@ -166,7 +166,7 @@ func (p *pool) haltOrdered(grace time.Duration) { p.halt(*p.job.ordered.Load(), 
 // mostSlots bounds what a job is scaled to.
 func (j *owner) mostSlots() (most int, why string) {
 	if j.fleet != nil {
-		return maxFleetSlots, "a fleet is given at once"
+		return maxFleetSlots, "a fleet can have"
 	}
 	c := process.CapacityNow()
 	return c.Most, c.Limit + " allows"
@@ -175,7 +175,7 @@ func (j *owner) mostSlots() (most int, why string) {
 func (p *pool) scale(r job.Request) job.Answer {
 	j := p.job
 	if j.workflow.Map == nil {
-		return job.Refused("the job has no map phase: its steps run one after the other")
+		return job.Refused("the job has no map phase, so it has no slots")
 	}
 	was, n := j.parallel, r.Slots
 	if r.Change != 0 {
@@ -184,11 +184,11 @@ func (p *pool) scale(r job.Request) job.Answer {
 	most, why := j.mostSlots()
 	switch {
 	case n < 1:
-		return job.Refused("%d slots would run nothing: prodigy pause %s does that", n, j.place.ID)
+		return job.Refused("slots must be at least 1, got %d; to pause the job: prodigy pause %s", n, j.place.ID)
 	case n > most:
-		return job.Refused("%d at once are more than %s: %d would do", n, why, most)
+		return job.Refused("%d slots are more than %s: use at most %d", n, why, most)
 	case n == was && (!j.elastic || n == j.ceiling()):
-		return job.Done("it has %s already", slots(n))
+		return job.Done("the job already has %s", slots(n))
 	}
 	j.Record(events.ScaleRequested{MaxParallel: n, Was: was, By: r.By})
 	text := fmt.Sprintf("%s instead of %d", slots(n), was)
@@ -202,7 +202,7 @@ func (p *pool) scale(r job.Request) job.Answer {
 		p.resize(n)
 	}
 	if over := len(p.slots.taken) - n; over > 0 {
-		text += fmt.Sprintf("; %d more run to their end", over)
+		text += fmt.Sprintf("; %d more will finish", over)
 	}
 	if c := j.workflow.Map.Concurrency; c != nil && n > c.Max {
 		text += fmt.Sprintf("; no more than %d are used, the max of concurrency", c.Max)
@@ -251,7 +251,7 @@ func (p *pool) skip(r job.Request) job.Answer {
 		parts = append(parts, fmt.Sprintf("skipped: %s", few(settled)))
 	}
 	if n := len(later); n > 0 {
-		parts = append(parts, "to be skipped when their turn comes: "+few(later))
+		parts = append(parts, "will be skipped: "+few(later))
 	}
 	return job.Done("%s", strings.Join(parts, "; "))
 }
@@ -277,11 +277,11 @@ func (j *owner) skippable(items []job.Item, runs bool) (wanted []job.Item, refus
 		case j.Fold.Dead(it.Index) && (flies || waits):
 			kept = append(kept, it.ID+" is a dead letter that is run again, and stays one")
 		case j.Fold.Status.At(it.Index) != errorpolicy.Pending:
-			kept = append(kept, it.ID+" has its outcome already")
+			kept = append(kept, it.ID+" already has an outcome")
 		case merging && runs:
-			kept = append(kept, it.ID+" is done, and its work waits to be merged")
+			kept = append(kept, it.ID+" is done, and its changes are waiting to merge")
 		case j.Fold.Skips[it.Index] != "":
-			kept = append(kept, it.ID+" is to be skipped already")
+			kept = append(kept, it.ID+" is already marked to be skipped")
 		}
 	}
 	if len(kept) > 0 {
@@ -304,7 +304,7 @@ func Skip(c Config, place jobs.Job, r job.Request) (job.Answer, error) {
 			j.Record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
 			ids = append(ids, it.ID)
 		}
-		if answer = job.Done("to be skipped when it goes on: %s", few(ids)); refused != "" {
+		if answer = job.Done("will be skipped after a resume: %s", few(ids)); refused != "" {
 			answer = job.Refused("%s", refused)
 		}
 	}
@@ -323,7 +323,7 @@ func few(ids []string) string {
 // itemAt returns the id of the item with an index.
 func (j *owner) itemAt(index int) (string, error) {
 	if index < 0 || index >= j.Store.Len() {
-		return "", errors.New("there is no such item")
+		return "", errors.New("item not found")
 	}
 	it, err := j.Store.At(index)
 	return it.ID, err
@@ -389,9 +389,9 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 	steps := len(elsewhere) + j.waits.count(func(id string) bool { return e.Names(id) && (j.fleet == nil || id == "") })
 	if due+steps == 0 {
 		if len(r.Items) > 0 {
-			return job.Refused("none of them waits for its next attempt: %s", few(e.ItemIDs))
+			return job.Refused("none of these items is waiting to retry: %s", few(e.ItemIDs))
 		}
-		return job.Done("nothing waits for its next attempt")
+		return job.Done("no item is waiting to retry")
 	}
 	j.Record(e)
 	for i, d := range p.lobby.due {

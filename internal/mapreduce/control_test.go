@@ -77,7 +77,7 @@ func TestAPausedJobStartsNothingUntilItContinues(t *testing.T) {
 		r := steered(t, config(t, fake(l.runner(2*time.Second))), workflowOf(6, 2, ""), func(ask func(job.Request) job.Answer) {
 			time.Sleep(3 * time.Second)
 			done(t, ask(job.Request{Do: job.Pause}), "2 items are running")
-			done(t, ask(job.Request{Do: job.Pause}), "paused already, by alice")
+			done(t, ask(job.Request{Do: job.Pause}), "already paused by alice")
 			time.Sleep(time.Hour)
 			done(t, ask(job.Request{Do: job.Continue}), "continued")
 			done(t, ask(job.Request{Do: job.Continue}), "not paused")
@@ -149,7 +149,7 @@ func TestADrainEndsAPhaseAfterItsStep(t *testing.T) {
 		c := config(t, fake(l.runner(time.Minute)))
 		r := steered(t, c, "mode: standard\ncommands:\n  - shell: a\n  - shell: b\n", func(ask func(job.Request) job.Answer) {
 			time.Sleep(time.Second)
-			done(t, ask(job.Request{Do: job.Drain}), "the step that runs may end")
+			done(t, ask(job.Request{Do: job.Drain}), "the running step may finish")
 		})
 		if r.State != job.Paused || !r.Drained || len(l.at) != 1 {
 			t.Errorf("got %s (%s) after %d steps, want drained after 1", r.State, r.Reason, len(l.at))
@@ -169,7 +169,7 @@ func TestACancelledJobIsContinuedByForceOnly(t *testing.T) {
 			time.Sleep(time.Second)
 			done(t, ask(job.Request{Do: job.Drain}), "draining")
 			done(t, ask(job.Request{Do: job.Cancel}), "cancelled")
-			done(t, ask(job.Request{Do: job.Cancel}), "already, by alice")
+			done(t, ask(job.Request{Do: job.Cancel}), "already being cancelled by alice")
 		})
 		if took := time.Since(l.began); r.State != job.Cancelled || r.Reason != "cancelled by alice" || took > time.Minute {
 			t.Fatalf("got %s (%s) after %s, want cancelled by alice within the grace", r.State, r.Reason, took)
@@ -197,10 +197,10 @@ func TestScalingChangesHowManyRunAtOnce(t *testing.T) {
 		r := steered(t, c, workflowOf(20, 2, ""), func(ask func(job.Request) job.Answer) {
 			time.Sleep(time.Second)
 			refusedWith(t, ask(job.Request{Do: job.Scale}), "prodigy pause")
-			refusedWith(t, ask(job.Request{Do: job.Scale, Slots: 1 << 30}), "would do")
+			refusedWith(t, ask(job.Request{Do: job.Scale, Slots: 1 << 30}), "use at most")
 			done(t, ask(job.Request{Do: job.Scale, Slots: 6}), "6 slots instead of 2")
 			time.Sleep(time.Second)
-			done(t, ask(job.Request{Do: job.Scale, Change: -5}), "1 slot instead of 6; 5 more run to their end")
+			done(t, ask(job.Request{Do: job.Scale, Change: -5}), "1 slot instead of 6; 5 more will finish")
 			time.Sleep(28 * time.Second)
 			done(t, ask(job.Request{Do: job.Scale, Change: +2}), "3 slots instead of 1")
 			time.Sleep(500 * time.Millisecond)
@@ -245,9 +245,9 @@ func TestSkippedItemsAreSettledOnceWhateverTheyWereDoing(t *testing.T) {
 				}
 				return ask(q)
 			}
-			done(t, skip(0, 1, 5, 0, 5), "skipped: item_0, item_1; to be skipped when their turn comes: item_5")
+			done(t, skip(0, 1, 5, 0, 5), "skipped: item_0, item_1; will be skipped: item_5")
 			time.Sleep(time.Second)
-			refusedWith(t, skip(2, 1), "item_1 has its outcome already")
+			refusedWith(t, skip(2, 1), "item_1 already has an outcome")
 			refusedWith(t, skip(5), "already")
 			refusedWith(t, ask(job.Request{Do: job.Skip, Items: []job.Item{{ID: "item_2", Index: 3}}}), "no item item_2")
 		})
@@ -305,9 +305,9 @@ func TestAnAnswerSaysWhatHoldsStartsBack(t *testing.T) {
 		source = strings.Replace(source, "max_parallel: 1", "concurrency: {max: 4, adapt: true}", 1)
 		steered(t, config(t, fake(func(c call) answer { return answer{code: 1} })), source, func(ask func(job.Request) job.Answer) {
 			time.Sleep(90 * time.Minute)
-			done(t, ask(job.Request{Do: job.RetryNow}), "due now: 2 items; nothing starts meanwhile: it is outside of the windows (00:00-01:00 UTC), the next begins at")
+			done(t, ask(job.Request{Do: job.RetryNow}), "due now: 2 items; nothing starts meanwhile: outside the windows (00:00-01:00 UTC), the next starts at")
 			done(t, ask(job.Request{Do: job.Pause}), "paused")
-			done(t, ask(job.Request{Do: job.Continue}), "continued; nothing starts meanwhile: it is outside")
+			done(t, ask(job.Request{Do: job.Continue}), "continued; nothing starts meanwhile: outside")
 			done(t, ask(job.Request{Do: job.Scale, Slots: 9}), "no more than 4 are used, the max of concurrency")
 			done(t, ask(job.Request{Do: job.Drain}), "")
 		})
@@ -360,7 +360,7 @@ func TestRetryNowEndsTheWaitOfItemsAndSteps(t *testing.T) {
 				r := steered(t, c, source, func(ask func(job.Request) job.Answer) {
 					if name != "a step of a phase" {
 						time.Sleep(time.Second)
-						refusedWith(t, ask(job.Request{Do: job.RetryNow, Items: []job.Item{{ID: "item_7", Index: 7}}}), "none of them waits")
+						refusedWith(t, ask(job.Request{Do: job.RetryNow, Items: []job.Item{{ID: "item_7", Index: 7}}}), "none of these items is waiting")
 						done(t, ask(job.Request{Do: job.RetryNow, Items: []job.Item{{ID: "item_0"}}}), "due now: 1 ")
 					}
 					time.Sleep(time.Second)

@@ -167,7 +167,7 @@ func (h *host) Lowered(most int, why error) {
 	if !h.job.config.OnFleet { // else it is about the steps of other phases
 		h.job.room.Store(int64(most))
 	}
-	h.job.notice(process.Shortage(why) + ": going on with " + slots(most))
+	h.job.notice(process.Shortage(why) + ": continuing with " + slots(most))
 }
 
 // Register returns the register of the commands of the job.

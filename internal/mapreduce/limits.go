@@ -36,12 +36,12 @@ func (j *owner) refuseUnproven() error {
 	held := j.Fold.Limits.Rollout.Held
 	switch {
 	case held == "" && j.config.Accept:
-		return job.Refusef("job %s waits for nothing to be accepted: leave out --accept",
+		return job.Refusef("job %s has nothing to accept: leave out --accept",
 			j.place.ID)
 	case held == "" || j.config.Accept || j.config.Replacement != nil:
 		return nil
 	}
-	return job.Refusef("job %s is paused, because of its %s; prodigy resume %s --accept goes on all the same, and --workflow FILE tries it again with a mended workflow",
+	return job.Refusef("job %s is paused, because of its %s; to resume anyway: prodigy resume %s --accept; to try again with a fixed workflow: --workflow FILE",
 		j.place.ID, held, j.place.ID)
 }
 

@@ -69,12 +69,12 @@ func (j *owner) openReuse(now events.Fingerprint) (err error) {
 	}
 	j.reuse, err = reuse.Open(j.config.Home, j.workflow.Map, *since, *j.Fold.Fingerprint, j.files)
 	if errors.Is(err, jobs.ErrNotFound) {
-		j.notice(fmt.Sprintf("job %s, whose results were to be taken over, is gone: all items that are left are run",
+		j.notice(fmt.Sprintf("job %s, whose results were to be reused, was deleted: running all remaining items",
 			since.JobID))
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("take over results of job %s: %w", since.JobID, err)
+		return fmt.Errorf("reuse results of job %s: %w", since.JobID, err)
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func (j *owner) runPool(ctx context.Context, s source, due ordered[dueItem], alo
 	}
 	defer func() { j.Live = nil }()
 	if n := p.suspects.count(j); n > 0 {
-		j.notice(fmt.Sprintf("items that were running each time the job died for no known reason, and so run alone, after all others: %d", n))
+		j.notice(fmt.Sprintf("items that were running each time the job crashed for no known reason, and so run alone, after all others: %d", n))
 	}
 	p.enqueueAll()
 	p.adopt()

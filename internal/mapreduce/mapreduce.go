@@ -65,7 +65,7 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 		return j.abandon(err)
 	}
 	if reason, stopped := j.Fold.Policy.Stop(); stopped {
-		j.notice("the error policy had stopped the job: " + reason + "; its limits count from zero again")
+		j.notice("the error policy stopped the job: " + reason + "; its counters restart at zero")
 	}
 	if err := j.recordResumed(ctx, events.ForResume, j.Fold.Reducing); err != nil {
 		return j.abandon(err)
@@ -160,7 +160,7 @@ func (j *owner) run(ctx context.Context) (Result, error) {
 // runLast runs the phases after the map phase. It runs none if no items were selected.
 func (j *owner) runLast(ctx context.Context) (Result, error) {
 	if j.Fold.Total == 0 {
-		return Result{State: job.Completed, Reason: "no items were selected"}, nil
+		return Result{State: job.Completed, Reason: "no items selected"}, nil
 	}
 	for name, p := range j.lastPhases() {
 		if p == nil {
@@ -241,12 +241,12 @@ func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce, held bo
 	if pending := j.Pending(); pending > 0 || !j.Fold.Selected {
 		v.State, v.Reason = job.Paused, "items that never ran are still pending"
 		if reduce {
-			v.Reason += ", so that reduce did not run: a resume runs them, and then reduce"
+			v.Reason += ", so reduce did not run: resume runs them, and then reduce"
 		}
 		return v, nil
 	}
 	if stopped && (reduce || held) {
-		v.State, v.Reason = job.Paused, "the first dead letters failed again, so that the others and reduce did not run: a resume runs reduce"
+		v.State, v.Reason = job.Paused, "the first dead letters failed again, so the others and reduce did not run: resume runs reduce"
 		return v, nil
 	}
 	if !reduce && !held {
@@ -275,7 +275,7 @@ func (j *owner) runCanary(ctx context.Context, indexes []int) (v Result, stopped
 		}
 	}
 	if failed > 0 {
-		j.notice(fmt.Sprintf("canary: %d of %d failed again, so that the other %d are not run", failed, len(first),
+		j.notice(fmt.Sprintf("canary: %d of %d failed again, so the other %d do not run", failed, len(first),
 			len(rest)))
 		return v, true, nil
 	}
@@ -463,7 +463,7 @@ func (j *owner) recordEnd(r Result, d delivered) {
 type Chooser func(q *dlq.Queue) ([]string, error)
 
 // ErrNoMap is the error for a job without items, which has no dead letters.
-var ErrNoMap = errors.New("a standard workflow has no dead letters")
+var ErrNoMap = errors.New("standard workflows have no dead letters")
 
 // Evict deletes the chosen dead letters and returns how many. It is recorded in the log, so a queue that is
 // rebuilt from the log does not have them either. The state of the job stays as it is.

@@ -232,14 +232,14 @@ func (j *owner) recordRejected(r gitspace.Rejected) {
 // adopt takes a commit of the user's repository as the work of the one item that was chosen.
 func (j *owner) adopt(ctx context.Context, ids []string) (*gitspace.Work, error) {
 	if j.space == nil {
-		return nil, job.Refusef("only what was done in git workspaces is merged, and this job has none")
+		return nil, job.Refusef("only commits made in git workspaces can be merged, and this job has no workspaces")
 	}
 	if len(ids) != 1 {
-		return nil, job.Refusef("a commit can be the work of one item: name one dead letter")
+		return nil, job.Refusef("a commit belongs to one item: name one dead letter")
 	}
 	e, ok := j.Queue.Get(ids[0])
 	if _, waits := j.Fold.Merging[e.ItemIndex]; !ok || waits {
-		return nil, job.Refusef("the work of %s waits to be merged already: prodigy resume %s", ids[0], j.place.ID)
+		return nil, job.Refusef("the changes of %s are already waiting to merge: prodigy resume %s", ids[0], j.place.ID)
 	}
 	w, err := j.space.Adopt(ctx, j.Fold.Head, j.config.With, e.ItemIndex, j.Fold.NextNumber(e.ItemIndex))
 	if state, ok := errors.AsType[*gitspace.StateError](err); ok {

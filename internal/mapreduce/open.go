@@ -171,7 +171,7 @@ func openJob(c Config, place jobs.Job) (*owner, error) {
 		return nil, job.Unusable(place, err)
 	}
 	if meta.Simulated {
-		return nil, job.Refusef("job %s was simulated: nothing of it has run, so that nothing of it can go on", place.ID)
+		return nil, job.Refusef("job %s was simulated: there is nothing to resume", place.ID)
 	}
 	source, err := place.ReadWorkflow(meta)
 	if err != nil {
@@ -246,7 +246,7 @@ func (j *owner) open() (err error) {
 func (j *owner) endLeftovers() error {
 	n, err := process.EndLeftovers(context.Background(), j.place.RegisterFile(), j.config.Grace)
 	if n > 0 {
-		j.notice(fmt.Sprintf("commands of the run before that were still running and have been ended: %d", n))
+		j.notice(fmt.Sprintf("ended commands of the previous run that were still running: %d", n))
 	}
 	if removed := os.RemoveAll(j.place.TempDir()); removed != nil {
 		err = errors.Join(err, fmt.Errorf("remove private files: %w", removed))
@@ -284,7 +284,7 @@ func (j *owner) start() error {
 		capacity.Fits, capacity.Most = maxFleetSlots, max(j.parallel, maxFleetSlots)
 	}
 	if j.workflow.Map != nil && capacity.Fits < j.parallel {
-		j.notice(fmt.Sprintf("%s is low: going on with %s instead of %d", capacity.Limit, slots(capacity.Fits),
+		j.notice(fmt.Sprintf("%s is low: continuing with %s instead of %d", capacity.Limit, slots(capacity.Fits),
 			j.parallel))
 	}
 	j.parallel = min(j.parallel, capacity.Most) // of a job that began with higher limits

@@ -50,7 +50,7 @@ func TestAShortageMakesFewerSlotsOfManyAndNoFailures(t *testing.T) {
 			if r.State != job.Completed || r.Metrics.Successful != 60 {
 				t.Errorf("%v: got %s with %+v, want 60 successful", shortage, r.State, r.Metrics)
 			}
-			if len(notices) == 0 || len(notices) > 5 || !strings.Contains(notices[0], ": going on with ") {
+			if len(notices) == 0 || len(notices) > 5 || !strings.Contains(notices[0], ": continuing with ") {
 				t.Errorf("%v: got notices %q, want a few that say how many slots are left", shortage, notices)
 			}
 			started, _ := told[events.AgentStarted](recordsOf(t, r.Job))

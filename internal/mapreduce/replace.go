@@ -21,11 +21,11 @@ func (m *Replacement) validate(c Config, recorded *workflow.Workflow) (*workflow
 	problems, warnings := findings(c, w)
 	if w.Mode != recorded.Mode {
 		problems = append(problems, w.ProblemAt(top,
-			fmt.Sprintf("the job has mode %s, and this has mode %s: run it as a new job", recorded.Mode, w.Mode)))
+			fmt.Sprintf("the job has mode %s, and this workflow has mode %s: start a new job", recorded.Mode, w.Mode)))
 	}
 	if !reflect.DeepEqual(w.ErrorPolicy.CircuitBreaker, recorded.ErrorPolicy.CircuitBreaker) {
 		problems = append(problems, w.ProblemAt(top,
-			"the circuit_breaker of the error policy cannot change: the log of the job follows from it"))
+			"error_policy.circuit_breaker cannot be changed in a job that has started"))
 	}
 	_, err := asError(w, problems, warnings)
 	return w, err
@@ -96,7 +96,7 @@ func (j *owner) changedWork(recorded *workflow.Workflow) []workflow.Problem {
 	}
 	for _, c := range w.Map.Selection(recorded.Map) {
 		problems = append(problems, w.ProblemAt(c.At,
-			c.Key+" cannot change: the items of the job have been chosen; run it as a new job"))
+			c.Key+" cannot be changed after items were selected; start a new job"))
 	}
 	return problems
 }
@@ -141,13 +141,13 @@ func (j *owner) changedSteps(phase string, now, before []workflow.Step) []workfl
 	for i, s := range now[:min(done, len(now))] {
 		if !workflow.EqualSteps(s, before[i]) {
 			problems = append(problems, j.workflow.ProblemAt(s.Pos,
-				"step "+s.Label(i)+" cannot change: the job has done it"))
+				"step "+s.Label(i)+" cannot be changed: it has already finished"))
 		}
 	}
 	switch {
 	case len(now) < done:
 		problems = append(problems, j.workflow.ProblemAt(top,
-			fmt.Sprintf("%sa step that the job has done is missing: %s", inPhase(phase, ""),
+			fmt.Sprintf("%sa finished step of the job is missing: %s", inPhase(phase, ""),
 				before[len(now)].Label(len(now)))))
 	case p.Completed && len(now) > done:
 		problems = append(problems, j.workflow.ProblemAt(now[done].Pos,

@@ -72,7 +72,7 @@ func TestABadCanaryPausesTheJobUntilSomebodyAccepts(t *testing.T) {
 			t.Fatalf("got %s (%s) after %d starts, want paused after 5", r.State, r.Reason, len(starts))
 		}
 		place := r.Job
-		if _, err := Resume(t.Context(), c, place); err == nil || !strings.Contains(err.Error(), "--accept goes on all the same") {
+		if _, err := Resume(t.Context(), c, place); err == nil || !strings.Contains(err.Error(), "--accept; to try again") {
 			t.Fatalf("a resume: got %v, want that it is refused with what to do", err)
 		}
 		c.Accept = true

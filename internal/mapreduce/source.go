@@ -80,7 +80,7 @@ func (j *owner) selected() source {
 			if err := sel.give(ctx, todo, give); err != nil || j.Fold.Selected {
 				return err
 			}
-			return fmt.Errorf("%w: what had been read of it has run (%d items); start a new job with the rest",
+			return fmt.Errorf("%w: the items read so far (%d) have run; start a new job with the rest",
 				errInputGone, j.Store.Len())
 		})
 	}
@@ -102,8 +102,8 @@ func (j *owner) selected() source {
 }
 
 var (
-	errInputGone    = errors.New("the run before ended while it read standard input, which cannot be read again")
-	errInputChanged = errors.New("the input has changed since the job began; its items cannot be told any more: bring it back as it was, or start a new job")
+	errInputGone    = errors.New("the previous run was interrupted while reading standard input, which cannot be read again")
+	errInputChanged = errors.New("the input has changed since the job started: restore it, or start a new job")
 )
 
 // cutOff reports whether the selection of an earlier run was interrupted and cannot be repeated.

@@ -132,7 +132,7 @@ func TestAllThatWasReadOfAnInputThatIsGoneIsRun(t *testing.T) {
 			}
 			for range 2 { // the next resume has nothing to run
 				r, err = Resume(t.Context(), c, r.Job)
-				if err != nil || r.State != job.Failed || !strings.Contains(r.Reason, "has run (8 items)") || r.Metrics.Successful != 8 {
+				if err != nil || r.State != job.Failed || !strings.Contains(r.Reason, "so far (8) have run") || r.Metrics.Successful != 8 {
 					t.Fatalf("%s: got %s (%s) with %+v, %v, want 8 successful and a failure for what is missing", name, r.State, r.Reason, r.Metrics, err)
 				}
 			}

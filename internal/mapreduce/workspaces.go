@@ -167,7 +167,7 @@ func (j *owner) openWorkspaces(ctx context.Context, start gitspace.Start) error 
 func (j *owner) uncommitted(err error) string {
 	var missing *items.NoFileError
 	if empty, ok := errors.AsType[*items.EmptyError](err); ok && empty.Glob && j.isolated() {
-		return "; workspaces have only what is committed, here at " + shortName(j.Fold.Head)
+		return "; workspaces have only committed files, here at " + shortName(j.Fold.Head)
 	}
 	if !j.isolated() || !errors.As(err, &missing) {
 		return ""
@@ -176,7 +176,7 @@ func (j *owner) uncommitted(err error) string {
 	if _, err := os.Stat(file); err != nil {
 		return ""
 	}
-	return fmt.Sprintf("; it is in %s, but not in the commit %s, at which workspaces begin: commit it and run the workflow again, or name it by its full path, %s",
+	return fmt.Sprintf("; it is in %s, but not in the commit %s, from which workspaces start: commit it and run the workflow again, or use its full path, %s",
 		j.config.Dir, shortName(j.Fold.Head), file)
 }
 
@@ -317,7 +317,7 @@ func (j *owner) deliver(ctx context.Context, v Result) (delivered, Result) {
 		if n := len(paths) - few; n > 0 {
 			more = fmt.Sprintf(", and %d more", n)
 		}
-		j.notice("the checkout is not as it was when the job began, by you or by an agent that left its workspace: " + strings.Join(paths[:min(few, len(paths))], ", ") + more)
+		j.notice("the working directory has changed since the job started, by you or by an agent that left its workspace: " + strings.Join(paths[:min(few, len(paths))], ", ") + more)
 	}
 	if v.State != job.Completed {
 		return d, v

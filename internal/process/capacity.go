@@ -47,7 +47,7 @@ func (c Capacity) Check(n int) error {
 	if n <= c.Most {
 		return nil
 	}
-	return fmt.Errorf("%d at once are more than %s allows: %d would do", n, c.Limit, c.Fits)
+	return fmt.Errorf("%d slots are more than %s allows: use at most %d", n, c.Limit, c.Fits)
 }
 
 func (c *Capacity) bound(most, fits int, limit string) {

@@ -66,19 +66,19 @@ func Compared(before, after jobs.Job) (d Diff, err error) {
 		Before: before.ID, After: after.ID, Failing: []ItemDiff{}, Fixed: []ItemDiff{}, Output: []ItemDiff{},
 		Slower: []ItemDiff{}, New: []ItemDiff{}, Gone: []ItemDiff{},
 	}
-	a, _, _, err := openResults(before, nil, "wait for its end")
+	a, _, _, err := openResults(before, nil, "wait for it to finish")
 	if err != nil {
 		return d, err
 	}
 	defer func() { err = errors.Join(err, a.close()) }()
-	b, _, _, err := openResults(after, nil, "wait for its end")
+	b, _, _, err := openResults(after, nil, "wait for it to finish")
 	if err != nil {
 		return d, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	a.keyed = a.index.Keyed && b.index.Keyed
 	if a.index.Keyed != b.index.Keyed {
-		return d, job.Refusef("the items of one of the jobs have keys, and those of the other have none: they cannot be told to be the same")
+		return d, job.Refusef("cannot compare items: only one of the jobs has keys")
 	}
 	if err := d.compare(a, b); err != nil {
 		return d, err

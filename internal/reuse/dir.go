@@ -125,7 +125,7 @@ func (f *Dir) expand(paths []string) ([]string, error) {
 				all = append(all, filepath.ToSlash(local))
 			}
 			if len(all) > maxFiles {
-				err = fmt.Errorf("%s: an item may be made from %d files at most", path, maxFiles)
+				err = fmt.Errorf("%s: at most %d input files per item", path, maxFiles)
 			}
 			return err
 		})
@@ -182,7 +182,7 @@ func (f *Dir) one(path string, before events.File) (events.File, error) {
 		return events.File{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return events.File{}, fmt.Errorf("%s is no file: %s", path, info.Mode().Type())
+		return events.File{}, fmt.Errorf("%s is not a file: %s", path, info.Mode().Type())
 	}
 	if sameStat(before, info) {
 		return before, nil

@@ -174,7 +174,7 @@ func Check(dir string, w *workflow.Workflow) []workflow.Problem {
 			report(use, "uses", use.Value+" has wildcards and names the item: write either, or the directory, which is all files in it")
 		case dependsOnItem(use):
 		case wild && !doublestar.ValidatePattern(filepath.ToSlash(use.Value)):
-			report(use, "uses", use.Value+" is not a pattern: a bracket or brace is not closed, or a backslash stands last")
+			report(use, "uses", use.Value+" is not a valid glob: unclosed bracket or brace, or trailing backslash")
 		default:
 			path, err := files.Local(use.Value)
 			if err != nil {
@@ -192,7 +192,7 @@ func Check(dir string, w *workflow.Workflow) []workflow.Problem {
 		case err != nil:
 			report(sent, "files", err.Error())
 		case !doublestar.ValidatePattern(filepath.ToSlash(sent.Value)):
-			report(sent, "files", sent.Value+" is not a pattern: a bracket or brace is not closed, or a backslash stands last")
+			report(sent, "files", sent.Value+" is not a valid glob: unclosed bracket or brace, or trailing backslash")
 		}
 	}
 	problems = append(problems, checkProduction(w)...)
@@ -264,5 +264,5 @@ func checkProduction(w *workflow.Workflow) []workflow.Problem {
 		return nil
 	}
 	return []workflow.Problem{w.ProblemAt(m.Pos,
-		"atomic and incomplete are about the files of produces, and there are none")}
+		"atomic and incomplete have no effect without produces")}
 }

@@ -292,7 +292,7 @@ func (x *index) check() error {
 		return err
 	}
 	if found := jobs.ChecksumText(sum); found != x.Sum {
-		return fmt.Errorf("the checksum is %s, but the content gives %s", x.Sum, found)
+		return fmt.Errorf("the checksum is %s, but the content has %s", x.Sum, found)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func OpenInput(c Config, w *workflow.Workflow) (*Input, error) {
 	if latest {
 		place, err = latestNamed(c, name)
 	} else if place, err = c.Home.Find(named); errors.Is(err, jobs.ErrNotFound) {
-		err = job.Refusef("input: there is no job %q, or it was cleaned; 'prodigy jobs' lists those that are there", named)
+		err = job.Refusef("input: job %q not found, or it was deleted; to list jobs: prodigy jobs", named)
 	} else if errors.Is(err, jobs.ErrAmbiguous) {
 		err = job.Refusef("input: %v", err)
 	}
@@ -74,7 +74,7 @@ func latestNamed(c Config, name string) (jobs.Job, error) {
 			return place, nil
 		}
 	}
-	return jobs.Job{}, job.Refusef("input: no job of a workflow %q is there in this project (%s): run that workflow first; its jobs may also have been cleaned", name, home.Project)
+	return jobs.Job{}, job.Refusef("input: no job of the workflow %q found in this project (%s): run that workflow first; its jobs may also have been deleted", name, home.Project)
 }
 
 // openInput opens the results of a job, and makes what is missing of them. With whole every item must have one.
@@ -84,7 +84,7 @@ func openInput(place jobs.Job, takes workflow.Select, whole bool) (_ *Input, err
 	}
 	lock, err := lockEnded(place)
 	if errors.Is(err, jobs.ErrLocked) {
-		return nil, unfit("is still running: wait for its end, or stop it")
+		return nil, unfit("is still running: wait for it to finish, or stop it")
 	}
 	if err != nil {
 		return nil, err
@@ -95,10 +95,10 @@ func openInput(place jobs.Job, takes workflow.Select, whole bool) (_ *Input, err
 		return nil, job.Unusable(place, err)
 	}
 	if meta.Simulated {
-		return nil, unfit("was simulated: its results are none")
+		return nil, unfit("was simulated, and has no results")
 	}
 	if meta.Mode != string(workflow.MapReduce) {
-		return nil, unfit("has no items, and so no results: its workflow is a standard one")
+		return nil, unfit("has no items: its workflow is a standard workflow")
 	}
 	s, err := job.Read(place, meta)
 	if err != nil {
@@ -112,9 +112,9 @@ func openInput(place jobs.Job, takes workflow.Select, whole bool) (_ *Input, err
 	case settled == 0 && !(s.Selected && s.Total == 0):
 		return nil, unfit("has no results%s", why)
 	case whole && (!s.Selected || settled < s.Total):
-		return nil, unfit("has not come to its end: %d of %s items have results ('prodigy resume %s' continues it; named by its id, what it has is taken)", settled, total(s), place.ID)
+		return nil, unfit("has not finished: %d of %s items have results (run 'prodigy resume %s', or name the job by its id to use the results so far)", settled, total(s), place.ID)
 	case !s.Selected:
-		return nil, unfit("has not chosen all its items yet ('prodigy resume %s' continues it)", place.ID)
+		return nil, unfit("has not selected all its items yet (run 'prodigy resume %s')", place.ID)
 	}
 	if err := job.MakeResults(place, s); err != nil {
 		return nil, err
@@ -244,7 +244,7 @@ func ResultsOf(home jobs.Home, of *jobs.Input) func(emit func(itemID string, res
 	return func(emit func(itemID string, result []byte) error) (err error) {
 		place, err := home.Find(of.JobID)
 		if errors.Is(err, jobs.ErrNotFound) {
-			return fmt.Errorf("input: job %s, whose results are the items, was cleaned before all were read: start a new job", of.JobID)
+			return fmt.Errorf("input: job %s was deleted before its results were fully read: start a new job", of.JobID)
 		}
 		if err != nil {
 			return err

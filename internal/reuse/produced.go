@@ -94,9 +94,9 @@ func (f *Files) deliver(a *agent.Attempt, before []fileBefore) string {
 		info, err := os.Lstat(b.written)
 		switch {
 		case err != nil:
-			return fmt.Sprintf("it did not leave %s: until the attempt has succeeded that is to be written as ${produces} ($PRODIGY_PRODUCES), here %s", b.final, a.Produces[i])
+			return fmt.Sprintf("it did not create %s: commands write this file as ${produces} ($PRODIGY_PRODUCES), here %s", b.final, a.Produces[i])
 		case !info.Mode().IsRegular():
-			return fmt.Sprintf("%s is no file, and atomic is for files", a.Produces[i])
+			return fmt.Sprintf("%s is not a file, and atomic is for files only", a.Produces[i])
 		}
 	}
 	for _, b := range before {

@@ -88,15 +88,15 @@ func resolve(c Config, w *workflow.Workflow) (*jobs.Since, string, error) {
 	}
 	if name == "" || name == sinceNone {
 		if len(c.Since.Force) > 0 || c.Since.Only != "" || c.Since.CheckOutputs {
-			return nil, "", job.Refusef("--force, --only and --check-outputs are about an earlier job: name it with --since")
+			return nil, "", job.Refusef("--force, --only and --check-outputs require --since")
 		}
 		return nil, "", nil
 	}
 	if w.Map == nil {
-		return nil, "", job.Refusef("--since is about items, and a standard workflow has none")
+		return nil, "", job.Refusef("--since is for items, and a standard workflow has none")
 	}
 	if w.Workspace.Isolated() {
-		return nil, "", job.Refusef("--since does not work with workspaces yet: what the items of the earlier job have changed is in its branch, not here")
+		return nil, "", job.Refusef("--since does not work with workspaces yet: the changes of the earlier job are in its branch, not here")
 	}
 	s := &jobs.Since{Force: c.Since.Force, Only: c.Since.Only, CheckOutputs: c.Since.CheckOutputs}
 	if name == sinceLatest {
@@ -118,7 +118,7 @@ func resolve(c Config, w *workflow.Workflow) (*jobs.Since, string, error) {
 	case meta.Simulated:
 		return nil, "", job.Refusef("--since: job %s was simulated: it has no results", place.ID)
 	case meta.Dir != c.Dir:
-		return nil, "", job.Refusef("--since: job %s was run in %s: what it made is there",
+		return nil, "", job.Refusef("--since: job %s was run in %s: its files are there",
 			place.ID, meta.Dir)
 	}
 	s.JobID = place.ID
@@ -186,14 +186,14 @@ func Open(home jobs.Home, m *workflow.Map, since jobs.Since, now events.Fingerpr
 // results from, if it did not come to its end, so that it may not have taken all of them.
 func openEarlier(place jobs.Job, m *workflow.Map, now events.Fingerprint) (_ *earlierJob, next string, err error) {
 	e, meta, ended, err := openResults(place, textsOf(m.Fingerprint),
-		"wait for its end, stop it, or name another job with --since")
+		"wait for it to finish, stop it, or name another job with --since")
 	if err != nil {
 		return nil, "", err
 	}
 	index := e.index
 	e.keyed = index.Keyed && m.Key.Value != ""
 	if index.Keyed && !e.keyed {
-		err := job.Refusef("the items of job %s have keys, and those of this workflow have none: they cannot be told to be the same", place.ID)
+		err := job.Refusef("cannot compare items: job %s has keys, and this workflow has none", place.ID)
 		return nil, "", errors.Join(err, e.close())
 	}
 	if index.Entries > maxEntries {
@@ -226,7 +226,7 @@ func openResults(place jobs.Job, fields []string, instead string) (e *earlierJob
 		return nil, meta, false, job.Unusable(place, err)
 	}
 	if meta.Mode != string(workflow.MapReduce) {
-		return nil, meta, false, job.Refusef("job %s has no items, and so no results", place.ID)
+		return nil, meta, false, job.Refusef("job %s has no items", place.ID)
 	}
 	s, err := job.Read(place, meta)
 	if err == nil {

@@ -180,7 +180,7 @@ func (c *Case) SetDefaults() { c.Seed = 1 }
 func (c *Case) Check() []check.Finding {
 	var found check.Findings
 	found.Require(c.Name != "", "", "a case needs a name")
-	found.Require(c.Items == nil || c.ItemsFile == "", "", "items and items_file exclude each other")
+	found.Require(c.Items == nil || c.ItemsFile == "", "", "items and items_file cannot be used together")
 	return found
 }
 

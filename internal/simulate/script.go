@@ -161,7 +161,7 @@ func (one *rule) Check() []check.Finding {
 	case one.isOfMerges():
 		found.Require(!ofCommand, "", "conflict is about the merge of what an attempt did, not about a command: it goes with item, where, attempt, from, to and chance")
 	case one.Signal != "":
-		found.Require(one.Exit == nil, "", "exit and signal exclude each other: a command that a signal kills has no exit code")
+		found.Require(one.Exit == nil, "", "exit and signal cannot be used together: a command killed by a signal has no exit code")
 		found.Require(one.Fails == "", "", "error is about a command that exits with another code than 0")
 	case one.Fails != "":
 		found.Require(one.Exit == nil || *one.Exit != 0, "", "error is about a command that exits with another code than 0")
