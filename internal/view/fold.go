@@ -61,7 +61,7 @@ func (j *Job) Apply(r events.Record) {
 	case events.PhaseStarted:
 		j.phaseStarted(r.Time, e.Phase)
 	case events.PhaseCompleted:
-		j.phaseCompleted(e)
+		j.phaseCompleted(r.Time, e)
 	case events.StepCompleted:
 		j.StepsDone++
 		j.StepNow, j.Printed = "", ""
@@ -234,7 +234,11 @@ func (j *Job) phaseStarted(now time.Time, name string) {
 
 // phaseCompleted ends the last phase of that name: reduce may have run before, and runs again after a retry of
 // dead letters.
-func (j *Job) phaseCompleted(e events.PhaseCompleted) {
+func (j *Job) phaseCompleted(now time.Time, e events.PhaseCompleted) {
+	if e.Head != "" && e.Head != j.Head {
+		j.Merges.Commits.add(Merged{Time: now, Commit: e.Head, Phase: e.Phase})
+		j.Head = e.Head
+	}
 	for i := len(j.Phases) - 1; i >= 0; i-- {
 		if j.Phases[i].Name == e.Phase {
 			j.Phases[i].Done, j.Phases[i].Duration = true, time.Duration(e.DurationMS)
@@ -245,6 +249,13 @@ func (j *Job) phaseCompleted(e events.PhaseCompleted) {
 
 // failed takes a failed attempt. Its breakers count it, unless it says nothing of what they protect.
 func (j *Job) failed(now time.Time, e events.AgentFailed) {
+	delete(j.merging, e.ItemIndex)
+	if e.ErrorType == retry.TypeMergeConflict {
+		j.Merges.Collisions.add(Collision{
+			Time: now, ItemID: e.ItemID, Index: e.ItemIndex, Attempt: e.Attempt, Conflicts: e.Conflicts,
+			Action: e.Action, Resolve: e.Resolve,
+		})
+	}
 	if !e.Rejected() && !e.ErrorType.AfterAttempt() {
 		j.circuit.failed(events.WorkflowScope, e.ErrorType, e.Error)
 		j.circuit.failed(e.Step, e.ErrorType, e.Error)
@@ -353,19 +364,6 @@ func (j *Job) applyMerge(r events.Record) {
 		}
 		j.Merged += len(e.ItemIndexes)
 		j.Head = e.Head
-	case events.AgentFailed:
-		delete(j.merging, e.ItemIndex)
-		if e.ErrorType == retry.TypeMergeConflict {
-			m.Collisions.add(Collision{
-				Time: r.Time, ItemID: e.ItemID, Index: e.ItemIndex, Attempt: e.Attempt, Conflicts: e.Conflicts,
-				Action: e.Action, Resolve: e.Resolve,
-			})
-		}
-	case events.PhaseCompleted:
-		if e.Head != "" && e.Head != j.Head {
-			m.Commits.add(Merged{Time: r.Time, Commit: e.Head, Phase: e.Phase})
-		}
-		j.Head = cmp.Or(e.Head, j.Head)
 	case events.VerifyStarted:
 		for len(m.failed) > 0 && !isPart(e.ItemIDs, m.failed[len(m.failed)-1].ItemIDs) {
 			m.failed = m.failed[:len(m.failed)-1]

@@ -16,39 +16,83 @@ import (
 func (p *plot) see(r events.Record) {
 	now := p.axis.at(r.Time)
 	p.goTo(p.part(now, columns))
+	l := &p.limits
 	runs, depth, verify := p.job.Runs, p.job.Unmerged(), p.job.Merges.Verifying
 	p.job.Apply(r)
+	if p.job.Runs != runs {
+		p.begin(now)
+	}
 	p.queued(r, now, depth, verify)
-	p.limited(r, now, p.job.Runs != runs)
 	switch e := r.Event.(type) {
-	case events.JobResumed:
-		for index := range p.runs {
-			if !e.IsAttached(index) {
-				p.close(index, now, stopped)
-			}
-		}
-	case events.AgentStarted:
-		p.stopWaiting(e.ItemIndex, now)
-		s := &span{From: now, lane: lane{slot: e.Worker}, ItemID: e.ItemID, Number: e.Attempt, fleet: e.Fleet}
-		if e.Fleet {
-			s.lane.slot = 0 // it waits for a worker
-		}
-		p.runs[e.ItemIndex], p.byID[e.ItemID] = s, s
+	case events.ScaleRequested:
+		l.slots = e.MaxParallel
+		l.change(now, r)
+	case events.ConcurrencyChanged:
+		l.adapt(e)
+		l.change(now, r)
+	case events.StartsHeld, events.PauseRequested:
+		l.change(now, r)
 	case events.StepRetrying:
 		p.stepWaits(e, now)
+	case events.StepRetried:
+		l.turns = true
+		l.cols[l.filled].starts++
+	case events.AgentStarted:
+		l.turns = l.turns || e.Key != ""
+		l.running++
+		l.cols[l.filled].starts++
+		p.started(e, now)
 	case events.AgentPlaced:
-		if s := p.runs[e.ItemIndex]; s != nil {
-			s.lane, s.From = lane{e.Node, e.Slot}, now
-			p.at(e.Node, e.Host)
-		}
+		p.placed(e, now)
 	}
 	if end, ok := events.EndOf(r.Event); ok && end.How != events.Reused && end.How != events.Superseded {
 		p.ended(end, now)
+	}
+	p.limited()
+}
+
+// begin begins a run of the job, in which what was in flight goes on only as far as the view says so.
+func (p *plot) begin(now time.Duration) {
+	for index, s := range p.runs {
+		s.awaits = false // which of them wait for a worker is found out again
+		if p.job.StatusOf(index) != view.InFlight {
+			p.close(index, now, stopped)
+		}
+	}
+	l := &p.limits
+	l.running, l.slots = p.job.AtWork(), cmp.Or(l.slots, p.job.MaxParallel)
+	l.fix(p.job.Rates)
+}
+
+// started puts an attempt in its slot, which is not known yet on a fleet.
+func (p *plot) started(e events.AgentStarted, now time.Duration) {
+	p.stopWaiting(e.ItemIndex, now)
+	s := &span{From: now, lane: lane{slot: e.Worker}, ItemID: e.ItemID, Number: e.Attempt, fleet: e.Fleet}
+	if e.Fleet {
+		s.lane.slot = 0 // it waits for a worker
+	}
+	p.runs[e.ItemIndex], p.byID[e.ItemID] = s, s
+}
+
+// placed puts an attempt in the slot of the worker that runs it.
+func (p *plot) placed(e events.AgentPlaced, now time.Duration) {
+	s := p.runs[e.ItemIndex]
+	if s == nil {
+		return
+	}
+	s.lane, s.From = lane{e.Node, e.Slot}, now
+	p.at(e.Node, e.Host)
+	if s.awaits {
+		s.awaits = false
+		p.limits.running++
 	}
 }
 
 // ended draws an attempt that has ended, and counts what it means for its item.
 func (p *plot) ended(end events.End, now time.Duration) {
+	if s := p.runs[end.Index]; end.Ran && s != nil && !s.awaits && p.limits.running > 0 {
+		p.limits.running--
+	}
 	if s := p.runs[end.Index]; end.How == events.Lost && s != nil && s.lane.node == "" {
 		s.lane.node = end.Node
 		p.at(end.Node, end.Host)
@@ -287,47 +331,9 @@ func (p *plot) goTo(to int) {
 	}
 }
 
-// limited takes a record, which may begin a run, before the rest of the plot does.
-func (p *plot) limited(r events.Record, now time.Duration, begins bool) {
+// limited notes what ran and what might run by now, in the column of the record.
+func (p *plot) limited() {
 	l := &p.limits
-	if begins {
-		l.running, l.slots = p.job.AtWork(), cmp.Or(l.slots, p.job.MaxParallel)
-		for _, s := range p.runs {
-			s.awaits = false // that of those is found out again
-		}
-		l.fix(p.job.Rates)
-	}
-	switch e := r.Event.(type) {
-	case events.ScaleRequested:
-		l.slots = e.MaxParallel
-		l.change(now, r)
-	case events.ConcurrencyChanged:
-		if !l.adapted {
-			l.adapted = true
-			for i := range l.filled + 1 { // until now only the most was known
-				l.cols[i].slots = e.Before
-			}
-		}
-		l.slots, l.adapts = e.Limit, e.Rate
-		l.change(now, r)
-	case events.StartsHeld, events.PauseRequested:
-		l.change(now, r)
-	case events.StepRetried:
-		l.turns = true
-		l.cols[l.filled].starts++
-	case events.AgentStarted:
-		l.turns = l.turns || e.Key != ""
-		l.running++
-		l.cols[l.filled].starts++
-	case events.AgentPlaced:
-		if s := p.runs[e.ItemIndex]; s != nil && s.awaits {
-			s.awaits = false
-			l.running++
-		}
-	}
-	if end, ok := events.EndOf(r.Event); ok && end.Ran {
-		l.ended(p.runs[end.Index])
-	}
 	c := &l.cols[l.filled]
 	if l.rate = l.adapts; l.rate == 0 || l.fixed > 0 && l.fixed < l.rate {
 		l.rate = l.fixed
@@ -336,6 +342,17 @@ func (p *plot) limited(r events.Record, now time.Duration, begins bool) {
 		l.slots = max(l.slots, l.running) // the log does not have each small step of an adaptive limit
 	}
 	c.running, c.slots, c.rate = max(c.running, l.running), max(c.slots, p.allowed()), l.rate
+}
+
+// adapt takes a change of the adaptive limit. Until the first one only the most was known.
+func (l *limits) adapt(e events.ConcurrencyChanged) {
+	if !l.adapted {
+		l.adapted = true
+		for i := range l.filled + 1 {
+			l.cols[i].slots = e.Before
+		}
+	}
+	l.slots, l.adapts = e.Limit, e.Rate
 }
 
 // allowed returns how many attempts may run at once: as many as do until the slots of a fleet are known.
@@ -357,13 +374,6 @@ func (l *limits) fix(rates []events.StartRate) {
 		if len(l.rates) < ratesKept && !slices.Contains(l.rates, r.Words()) {
 			l.rates = append(l.rates, r.Words())
 		}
-	}
-}
-
-// ended notes that an attempt has ended, if it ran.
-func (l *limits) ended(s *span) {
-	if s != nil && !s.awaits && l.running > 0 {
-		l.running--
 	}
 }
 
