@@ -96,7 +96,7 @@ func (o resultsOptions) printForCI(w io.Writer, place jobs.Job, itemID string, l
 		one, end = c.GitHub(w)
 	}
 	for line, err := range lines {
-		var row web.Result
+		var row job.Result
 		if err == nil {
 			err = json.Unmarshal(line, &row)
 		}
@@ -178,7 +178,7 @@ func echoEndedBefore(to *term.Echo, jobID string) error {
 		return err
 	}
 	for line, err := range resultsOf(place) {
-		var row web.Result
+		var row job.Result
 		if err == nil {
 			err = json.Unmarshal(line, &row)
 		}

@@ -2,7 +2,6 @@ package web
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -33,21 +32,6 @@ type CI struct {
 	Letters map[string]dlq.Failure
 }
 
-// Result is the result of an item.
-type Result struct {
-	ItemID     string          `json:"item_id"`
-	Index      int             `json:"index"`
-	Status     string          `json:"status"`
-	Output     string          `json:"output"`
-	ExitCode   *int            `json:"exit_code"`
-	DurationMS json.Number     `json:"duration_ms"`
-	Attempt    int             `json:"attempt"`
-	Captured   json.RawMessage `json:"captured"`
-	ErrorType  string          `json:"error_type"`
-	Outcome    string          `json:"outcome"`
-	SessionID  string          `json:"session_id"`
-}
-
 // unclean returns what is wrong with the job beside its failed items, in a line. It is empty if the job has come to its
 // end.
 func (c *CI) unclean() string {
@@ -72,7 +56,7 @@ func (c *CI) unclean() string {
 }
 
 // name returns what an item is called: its label with its ID, or only that.
-func (c *CI) name(row Result) string {
+func (c *CI) name(row job.Result) string {
 	if label := c.Label(row.Index); label != "" && label != row.ItemID {
 		return label + " (" + row.ItemID + ")"
 	}
@@ -80,7 +64,7 @@ func (c *CI) name(row Result) string {
 }
 
 // failure returns why an item failed, in a line, its type, and the end of what it printed.
-func (c *CI) failure(row Result) (message, kind, printed string) {
+func (c *CI) failure(row job.Result) (message, kind, printed string) {
 	f, is := c.Letters[row.ItemID]
 	if !is {
 		if row.ExitCode != nil {
@@ -95,19 +79,10 @@ func (c *CI) failure(row Result) (message, kind, printed string) {
 	return message, string(f.ErrorType), strings.Trim(f.StdoutTail+"\n"+f.StderrTail, "\n")
 }
 
-// seconds returns milliseconds as the attribute time of JUnit has them, and 0 for what is no number.
-func seconds(ms json.Number) string {
-	v, err := ms.Float64()
-	if err != nil {
-		return "0"
-	}
-	return strconv.FormatFloat(v/1000, 'f', 3, 64)
-}
-
 // JUnit writes a test case for each row, as they come, and one more with an error for a job that did not come to its
 // end: the report of JUnit as Jenkins and GitLab read it, whose elements https://github.com/testmoapp/junitxml lists.
 // It does without encoding/xml, which is felt at each start of the program.
-func (c *CI) JUnit(w io.Writer) (one func(Result) error, end func() error) {
+func (c *CI) JUnit(w io.Writer) (one func(job.Result) error, end func() error) {
 	suite, unclean := xmlText(c.Summary.Workflow), c.unclean()
 	begun := false
 	begin := func(rows map[string]int) error { // by status
@@ -133,7 +108,7 @@ func (c *CI) JUnit(w io.Writer) (one func(Result) error, end func() error) {
 			delete(all, status)
 		}
 	}
-	return func(row Result) error {
+	return func(row job.Result) error {
 			rows := all
 			if c.Item != "" {
 				rows = map[string]int{row.Status: 1}
@@ -145,14 +120,11 @@ func (c *CI) JUnit(w io.Writer) (one func(Result) error, end func() error) {
 			switch row.Status {
 			case "failed":
 				message, kind, printed := c.failure(row)
-				end = fmt.Sprintf("><failure message=\"%s\" type=\"%s\">%s</failure></testcase>", xmlText(message),
-					xmlText(kind), xmlText(printed))
+				end = failedCase(message, kind, printed)
 			case "skipped":
 				end = "><skipped/></testcase>"
 			}
-			_, err := fmt.Fprintf(w, "    <testcase name=\"%s\" classname=\"%s\" time=\"%s\"%s\n",
-				xmlText(c.name(row)), suite, seconds(row.DurationMS), end)
-			return err
+			return writeCase(w, c.name(row), suite, time.Duration(row.DurationMS), end)
 		}, func() error {
 			if err := begin(all); err != nil {
 				return err
@@ -165,6 +137,19 @@ func (c *CI) JUnit(w io.Writer) (one func(Result) error, end func() error) {
 			_, err := io.WriteString(w, "  </testsuite>\n</testsuites>\n")
 			return err
 		}
+}
+
+// writeCase writes a test case of a suite. The end of its element is "/>", or has what is to be told of the case.
+func writeCase(w io.Writer, name, suite string, took time.Duration, end string) error {
+	_, err := fmt.Fprintf(w, "    <testcase name=\"%s\" classname=\"%s\" time=\"%.3f\"%s\n", xmlText(name), suite,
+		took.Seconds(), end)
+	return err
+}
+
+// failedCase returns the end of the element of a test case that has failed.
+func failedCase(message, kind, text string) string {
+	return fmt.Sprintf("><failure message=\"%s\" type=\"%s\">%s</failure></testcase>", xmlText(message), xmlText(kind),
+		xmlText(text))
 }
 
 // xmlText returns text for an element or an attribute in double quotes. What XML 1.0 cannot hold becomes U+FFFD.
@@ -196,7 +181,7 @@ const maxAnnotations = 10
 
 // GitHub writes annotations of GitHub Actions: an error for each of the first failures, and a line about the job, which
 // is an error if it did not come to its end.
-func (c *CI) GitHub(w io.Writer) (one func(Result) error, end func() error) {
+func (c *CI) GitHub(w io.Writer) (one func(job.Result) error, end func() error) {
 	failed, unclean := 0, c.unclean()
 	shown := maxAnnotations - 1 // one is left for the others
 	if unclean != "" {
@@ -206,7 +191,7 @@ func (c *CI) GitHub(w io.Writer) (one func(Result) error, end func() error) {
 	inProperty := strings.NewReplacer(":", "%3A", ",", "%2C")
 	text := func(s string) string { return escapes.Replace(withoutControls(s)) }
 	property := func(s string) string { return inProperty.Replace(text(s)) }
-	return func(row Result) error {
+	return func(row job.Result) error {
 			if row.Status != "failed" {
 				return nil
 			}
@@ -283,11 +268,9 @@ func WriteTestCases(w io.Writer, all []TestCase) error {
 		for _, r := range all[:n] {
 			end := "/>"
 			if len(r.Wrong) > 0 {
-				end = fmt.Sprintf("><failure message=\"%s\" type=\"expectation\">%s</failure></testcase>",
-					xmlText(r.Wrong[0]), xmlText(strings.Join(r.Wrong, "\n")))
+				end = failedCase(r.Wrong[0], "expectation", strings.Join(r.Wrong, "\n"))
 			}
-			fmt.Fprintf(&b, "    <testcase name=\"%s\" classname=\"%s\" time=\"%.3f\"%s\n", xmlText(r.Name), suite,
-				r.Took.Seconds(), end)
+			_ = writeCase(&b, r.Name, suite, r.Took, end) // a Builder gives no error
 		}
 		b.WriteString("  </testsuite>\n")
 		all = all[n:]
