@@ -17,11 +17,16 @@ import (
 
 // Record is one line of the log: an event, and where and when it happened.
 type Record struct {
-	Seq           int64 // from 1, without gaps within a job
-	Time          time.Time
-	JobID         string
-	CorrelationID string // the job id, or <job_id>/<item_id> for all that is about an item
-	Event         Event
+	// The number of the record, from 1, without gaps within a job.
+	Seq int64
+
+	Time  time.Time
+	JobID string
+
+	// The job id, or <job_id>/<item_id> for all that is about an item.
+	CorrelationID string
+
+	Event Event
 }
 
 // Event is one of the structs of this file, by value. The list types holds them all. What its fields say of
@@ -39,7 +44,9 @@ type Attempt struct {
 	ItemIndex int
 	Phase     string
 	Number    int
-	Node      string // name of the worker of a fleet; empty means it runs here
+
+	// The name of the worker of a fleet. It is empty if the attempt runs on this machine.
+	Node string
 }
 
 // Masker masks secrets in texts.
@@ -134,9 +141,12 @@ func Types() []Event { return slices.Clone(types) }
 type JobStarted struct {
 	Fact
 
-	Workflow    string `json:"workflow"`
-	Mode        string `json:"mode"`
-	TotalItems  *int   `json:"total_items,omitempty"` // absent while unknown
+	Workflow string `json:"workflow"`
+	Mode     string `json:"mode"`
+
+	// The number of items. It is absent while that is not known.
+	TotalItems *int `json:"total_items,omitempty"`
+
 	MaxParallel int    `json:"max_parallel"`
 	Seed        uint64 `json:"seed"`
 	Version     string `json:"version"`
@@ -151,12 +161,14 @@ type JobStarted struct {
 	// for each file that is not committed.
 	Checkout []string `json:"checkout,omitempty"`
 
-	MaxCostUSD *limit.USD `json:"max_cost_usd,omitempty"` // that agents may cost in all, if the command line said so
+	// What agents may cost in total. It is absent unless the command line set it.
+	MaxCostUSD *limit.USD `json:"max_cost_usd,omitempty"`
 
 	// The job whose results are the items; items.jsonl has which item each comes from.
 	InputJob string `json:"input_job,omitempty"`
 
-	Rates []StartRate `json:"rates,omitempty"` // that the workflow says
+	// The rates of starts that the workflow sets.
+	Rates []StartRate `json:"rates,omitempty"`
 
 	// Of the fleet that the items run on, as it may be shown. It is empty if they run on this machine.
 	Broker string `json:"broker,omitempty"`
@@ -183,7 +195,8 @@ type JobCompleted struct {
 	Branch string `json:"branch,omitempty"`
 	Into   string `json:"into,omitempty"`
 
-	Spent *limit.Total `json:"spent,omitempty"` // by agents; absent when there were none
+	// What agents have used in all runs. It is absent if there were none.
+	Spent *limit.Total `json:"spent,omitempty"`
 }
 
 // JobFailed ends a run that a step of a phase or the policy stopped.
@@ -213,13 +226,21 @@ type JobPaused struct {
 type JobResumed struct {
 	Fact
 
-	Reason    string `json:"reason,omitempty"` // ForResume or ForDeadLetters
-	Completed int    `json:"completed"`
-	Pending   int    `json:"pending"`
-	InFlight  int    `json:"in_flight"`
-	Waiting   int    `json:"waiting,omitempty"`    // of Pending: those that wait for their next attempt
-	Phase     string `json:"phase,omitempty"`      // that is not finished; empty in standard mode
-	StepsDone int    `json:"steps_done,omitempty"` // of that phase, if it runs once
+	// ForResume or ForDeadLetters.
+	Reason string `json:"reason,omitempty"`
+
+	Completed int `json:"completed"`
+	Pending   int `json:"pending"`
+	InFlight  int `json:"in_flight"`
+
+	// How many of Pending wait for their next attempt.
+	Waiting int `json:"waiting,omitempty"`
+
+	// The phase that has not finished. It is empty in standard mode.
+	Phase string `json:"phase,omitempty"`
+
+	// How many steps of that phase are done, if it runs once.
+	StepsDone int `json:"steps_done,omitempty"`
 
 	// The phases after the map phase are to be run again, now or by a later resume.
 	Reduce bool `json:"reduce,omitempty"`
@@ -231,7 +252,8 @@ type JobResumed struct {
 	// explains such a death, so one of the attempts that were in flight may be the cause.
 	Died *time.Time `json:"died,omitempty"`
 
-	MaxCostUSD *limit.USD `json:"max_cost_usd,omitempty"` // from now on, as in JobStarted
+	// What agents may cost from now on, as in JobStarted.
+	MaxCostUSD *limit.USD `json:"max_cost_usd,omitempty"`
 
 	// The job goes on though its rollout was held (RolloutHeld); without it, the stage begins anew.
 	Accepted bool `json:"accepted,omitempty"`
@@ -239,9 +261,11 @@ type JobResumed struct {
 	// Of a retry of dead letters: other values of parameters and variables, as NAME=VALUE.
 	Set []string `json:"set,omitempty" log:"mask,clip"`
 
-	Rates []StartRate `json:"rates,omitempty"` // from now on, as in JobStarted
+	// The rates from now on, as in JobStarted: the workflow may be another.
+	Rates []StartRate `json:"rates,omitempty"`
 
-	Broker string `json:"broker,omitempty"` // from now on, as in JobStarted
+	// The fleet from now on, as in JobStarted.
+	Broker string `json:"broker,omitempty"`
 
 	// From now on, as in JobStarted; absent if it is that of before, as when the run before died.
 	Checkout []string `json:"checkout,omitempty"`
@@ -277,7 +301,8 @@ type JobCancelled struct {
 type PauseRequested struct {
 	Fact
 
-	By string `json:"by"` // name of the user, as in all requests
+	// The name of the user, as in all requests.
+	By string `json:"by"`
 }
 
 // ContinueRequested ends a pause.
@@ -310,8 +335,11 @@ type ScaleRequested struct {
 	Was         int    `json:"was"`
 	By          string `json:"by"`
 
-	Fleet   bool `json:"fleet,omitempty"`   // nobody has asked for it: these are the slots of the workers of a fleet
-	Workers int  `json:"workers,omitempty"` // of that fleet that take part
+	// Nobody has asked for it: these are the slots of the workers of a fleet.
+	Fleet bool `json:"fleet,omitempty"`
+
+	// How many workers of that fleet take part.
+	Workers int `json:"workers,omitempty"`
 }
 
 // SlotsOf returns the number of slots that a job has from an event on. It reports false for other events.
@@ -339,8 +367,10 @@ type SkipRequested struct {
 type RetryNowRequested struct {
 	Fact
 
-	ItemIDs []string `json:"item_ids,omitempty"` // empty: all that wait
-	By      string   `json:"by"`
+	// The items that do not wait any longer. Without any, all that wait.
+	ItemIDs []string `json:"item_ids,omitempty"`
+
+	By string `json:"by"`
 }
 
 // Names reports whether the request is about an item; "" stands for the phases that run once.
@@ -383,28 +413,46 @@ type PhaseSkipped struct {
 type StepCompleted struct {
 	Fact
 
-	Phase      string `json:"phase,omitempty"`
-	Step       string `json:"step"` // label
-	StepIndex  int    `json:"step_index"`
-	Kind       string `json:"kind"`
-	ID         string `json:"id,omitempty"`
-	Capture    string `json:"capture,omitempty"` // the name its output was captured under
+	Phase string `json:"phase,omitempty"`
+
+	// The label of the step.
+	Step string `json:"step"`
+
+	StepIndex int    `json:"step_index"`
+	Kind      string `json:"kind"`
+	ID        string `json:"id,omitempty"`
+
+	// The name that its output was captured under.
+	Capture string `json:"capture,omitempty"`
+
 	DurationMS Millis `json:"duration_ms"`
 	ExitCode   int    `json:"exit_code"`
-	Output     string `json:"output" log:"mask"` // bounded, see process.Capture
-	Stderr     string `json:"stderr,omitempty" log:"mask"`
 
-	CaptureFormat string `json:"capture_format,omitempty"` // what the output is to later steps
-	Failed        bool   `json:"failed,omitempty"`         // and the failure was forgiven
-	Skipped       bool   `json:"skipped,omitempty"`        // its condition was not met
+	// What it printed, bounded as process.Capture does.
+	Output string `json:"output" log:"mask"`
+
+	Stderr string `json:"stderr,omitempty" log:"mask"`
+
+	// What the output is to later steps, such as JSON.
+	CaptureFormat string `json:"capture_format,omitempty"`
+
+	// The step failed, and was forgiven.
+	Failed bool `json:"failed,omitempty"`
+
+	// The condition of the step was not met.
+	Skipped bool `json:"skipped,omitempty"`
+
 	// There were secrets in Output or Stderr, so a resume cannot use them.
 	Masked bool `json:"masked,omitempty"`
 
-	Printed bool `json:"printed,omitempty"` // a StepPrinted before this has Output already
+	// A StepPrinted before this record has Output already.
+	Printed bool `json:"printed,omitempty"`
 
-	Validation json.RawMessage `json:"validation,omitempty" log:"mask"` // what its validation found
+	// What the validation of the step found.
+	Validation json.RawMessage `json:"validation,omitempty" log:"mask"`
 
-	Agent *AgentEnd `json:"agent,omitempty"` // of an agent step: what is known of its agent
+	// What is known of the agent of an agent step.
+	Agent *AgentEnd `json:"agent,omitempty"`
 
 	// Where what the step and its hooks printed is kept; absent when that is nothing.
 	Outputs *outputs.Span `json:"outputs,omitempty"`
@@ -412,11 +460,15 @@ type StepCompleted struct {
 
 // AgentEnd is what a run of an AI coding CLI leaves to the steps after it, beside its answer.
 type AgentEnd struct {
-	Outcome   string          `json:"outcome"`
-	SessionID string          `json:"session_id,omitempty" log:"mask,clip"`
-	Turns     int             `json:"turns,omitempty"`
-	CostUSD   *limit.USD      `json:"cost_usd,omitempty"`               // absent: unknown
-	JSON      json.RawMessage `json:"json,omitempty" log:"mask=Masked"` // with a schema: the answer
+	Outcome   string `json:"outcome"`
+	SessionID string `json:"session_id,omitempty" log:"mask,clip"`
+	Turns     int    `json:"turns,omitempty"`
+
+	// What the agent has cost. It is absent if that is not known.
+	CostUSD *limit.USD `json:"cost_usd,omitempty"`
+
+	// The answer, of a step with a schema.
+	JSON json.RawMessage `json:"json,omitempty" log:"mask=Masked"`
 
 	// There were secrets in JSON, so a resume cannot use it.
 	Masked bool `json:"masked,omitempty"`
@@ -428,9 +480,13 @@ type AgentEnd struct {
 type StepPrinted struct {
 	Fact
 
-	Phase  string `json:"phase,omitempty"`
-	Step   string `json:"step"`              // label
-	Output string `json:"output" log:"mask"` // bounded, see process.Capture
+	Phase string `json:"phase,omitempty"`
+
+	// The label of the step.
+	Step string `json:"step"`
+
+	// What it printed, bounded as process.Capture does.
+	Output string `json:"output" log:"mask"`
 }
 
 // StepSkipped records that a step was not run because its when condition was false.
@@ -439,8 +495,11 @@ type StepSkipped struct {
 
 	ItemID string `json:"item_id,omitempty" log:"given"`
 	Phase  string `json:"phase,omitempty" log:"given"`
-	Step   string `json:"step"` // label
-	When   string `json:"when" log:"clip"`
+
+	// The label of the step.
+	Step string `json:"step"`
+
+	When string `json:"when" log:"clip"`
 }
 
 // FingerprintChanged says that the items that are run from here on share another fingerprint: a resume has
@@ -463,15 +522,29 @@ type ItemsSelected struct {
 
 // Difference is how the items of a job differ from those of an earlier one.
 type Difference struct {
-	JobID     string `json:"job_id"`    // the earlier one
-	Unchanged int    `json:"unchanged"` // their results are taken over
-	Changed   int    `json:"changed"`   // run again, because their fingerprint is another
+	// The earlier job.
+	JobID string `json:"job_id"`
+
+	// Items whose results are reused.
+	Unchanged int `json:"unchanged"`
+
+	// Items that run again, because their fingerprint is another.
+	Changed int `json:"changed"`
+
 	// Not among the items of the earlier job, or never run by it.
-	New     int `json:"new"`
-	Failed  int `json:"failed"`   // run again, because they had failed
-	Forced  int `json:"forced"`   // run again, because somebody asked for it
-	Gone    int `json:"gone"`     // items of the earlier job that are none any more
-	LeftOut int `json:"left_out"` // by --only
+	New int `json:"new"`
+
+	// Items that run again, because they had failed.
+	Failed int `json:"failed"`
+
+	// Items that run again, because somebody asked for it.
+	Forced int `json:"forced"`
+
+	// Items of the earlier job that this one does not have.
+	Gone int `json:"gone"`
+
+	// Items that --only leaves out.
+	LeftOut int `json:"left_out"`
 
 	// Of Changed: how many by which part of the fingerprint, MaxParts at most.
 	By map[string]int `json:"by,omitempty" log:"mask,clip"`
@@ -495,7 +568,8 @@ type AgentStarted struct {
 	// Nothing else runs meanwhile, because it may be what killed earlier runs.
 	Alone bool `json:"alone,omitempty"`
 
-	Base string `json:"base,omitempty"` // with workspaces: the commit it begins at
+	// With workspaces: the commit that the attempt begins at.
+	Base string `json:"base,omitempty"`
 
 	// It is given to a worker on some machine, so that it does not die with the run.
 	Fleet bool `json:"fleet,omitempty"`
@@ -507,7 +581,8 @@ type AgentStarted struct {
 	// forced, or "changed: " with the part of its fingerprint that is another.
 	Reason string `json:"reason,omitempty" log:"mask,clip"`
 
-	BreakerKey string `json:"breaker_key,omitempty" log:"mask,clip"` // of the circuit breaker, where each key has one
+	// The key of the item's circuit breaker, where each key has one.
+	BreakerKey string `json:"breaker_key,omitempty" log:"mask,clip"`
 
 	// Which of the limits of a map phase with `per` it takes a turn of; without one: that of the items
 	// without a key.
@@ -518,14 +593,21 @@ type AgentStarted struct {
 type AgentCompleted struct {
 	Fact
 
-	ItemID     string                     `json:"item_id"`
-	ItemIndex  int                        `json:"item_index"`
-	AgentID    string                     `json:"agent_id"`
-	Attempt    int                        `json:"attempt"`
-	Worker     int                        `json:"worker"`
-	Node       string                     `json:"node,omitempty"` // the worker of a fleet that ran it
-	Host       string                     `json:"host,omitempty"` // of that worker, if it has another name
-	Slot       int                        `json:"slot,omitempty"` // of that worker, from 1
+	ItemID    string `json:"item_id"`
+	ItemIndex int    `json:"item_index"`
+	AgentID   string `json:"agent_id"`
+	Attempt   int    `json:"attempt"`
+	Worker    int    `json:"worker"`
+
+	// The worker of a fleet that ran it. It is absent if it ran on the machine of the job.
+	Node string `json:"node,omitempty"`
+
+	// The machine of that worker, if it has another name.
+	Host string `json:"host,omitempty"`
+
+	// The slot of that worker, from 1.
+	Slot int `json:"slot,omitempty"`
+
 	DurationMS Millis                     `json:"duration_ms"`
 	ExitCode   int                        `json:"exit_code"`
 	Captured   map[string]json.RawMessage `json:"captured,omitempty" log:"mask"`
@@ -544,15 +626,20 @@ type AgentCompleted struct {
 	// it changed nothing: then this record settles it.
 	Commit string `json:"commit,omitempty"`
 
-	Files      int `json:"files,omitempty"` // that differ from base
+	// The number of files that differ from the base.
+	Files int `json:"files,omitempty"`
+
 	Insertions int `json:"insertions,omitempty"`
 	Deletions  int `json:"deletions,omitempty"`
-	Discarded  int `json:"discarded,omitempty"` // files that were changed and not committed, with `take: commits`
+
+	// With `take: commits`: the number of files that were changed and not committed, whose changes are lost.
+	Discarded int `json:"discarded,omitempty"`
 
 	// The files that the item is made from, as they were when the attempt began.
 	Uses []File `json:"uses,omitempty"`
 
-	Produced []File `json:"produced,omitempty"` // the files that it left
+	// The files that the item left.
+	Produced []File `json:"produced,omitempty"`
 }
 
 // AgentReused settles an item with the success of an item of an earlier job that has the same fingerprint.
@@ -560,11 +647,17 @@ type AgentCompleted struct {
 type AgentReused struct {
 	Fact
 
-	ItemID     string                     `json:"item_id"`
-	ItemIndex  int                        `json:"item_index"`
-	FromJob    string                     `json:"from_job"` // in which it was run
-	FromItem   string                     `json:"from_item"`
-	Attempt    int                        `json:"attempt"` // there; this and what follows is of the result
+	ItemID    string `json:"item_id"`
+	ItemIndex int    `json:"item_index"`
+
+	// The job in which the item was run.
+	FromJob string `json:"from_job"`
+
+	FromItem string `json:"from_item"`
+
+	// The number of the attempt there. It and what follows is of the result.
+	Attempt int `json:"attempt"`
+
 	DurationMS Millis                     `json:"duration_ms"`
 	ExitCode   int                        `json:"exit_code"`
 	Captured   map[string]json.RawMessage `json:"captured,omitempty" log:"mask"`
@@ -572,7 +665,9 @@ type AgentReused struct {
 	OutputFile string                     `json:"output_file,omitempty"` // as in AgentCompleted
 	OutputCRC  string                     `json:"output_crc,omitempty"`
 
-	Uses     []File `json:"uses,omitempty"` // the files that the item is made from, as they are
+	// The files that the item is made from, as they are now.
+	Uses []File `json:"uses,omitempty"`
+
 	Produced []File `json:"produced,omitempty"`
 }
 
@@ -582,12 +677,15 @@ type AgentReused struct {
 type AgentFailed struct {
 	Fact
 
-	ItemID     string `json:"item_id"`
-	ItemIndex  int    `json:"item_index"`
-	AgentID    string `json:"agent_id"`
-	Attempt    int    `json:"attempt"`
-	Worker     int    `json:"worker"`
-	Node       string `json:"node,omitempty"` // the worker of a fleet that ran it
+	ItemID    string `json:"item_id"`
+	ItemIndex int    `json:"item_index"`
+	AgentID   string `json:"agent_id"`
+	Attempt   int    `json:"attempt"`
+	Worker    int    `json:"worker"`
+
+	// The worker of a fleet that ran it, as in AgentCompleted.
+	Node string `json:"node,omitempty"`
+
 	Host       string `json:"host,omitempty"` // of that worker, if it has another name
 	Slot       int    `json:"slot,omitempty"` // of that worker, from 1
 	DurationMS Millis `json:"duration_ms"`
@@ -618,8 +716,11 @@ type AgentFailed struct {
 	// The entry of the policy's retry_on that recognised it.
 	Matched string `json:"matched,omitempty"`
 
-	DelayMS *Millis    `json:"delay_ms,omitempty"` // with action retry
-	RetryAt *time.Time `json:"retry_at,omitempty"` // with action retry
+	// With action retry: how long the item waits.
+	DelayMS *Millis `json:"delay_ms,omitempty"`
+
+	// With action retry: when the next attempt is due.
+	RetryAt *time.Time `json:"retry_at,omitempty"`
 
 	// With action retry: what the next decision needs.
 	Retry *RetryState `json:"retry,omitempty"`
@@ -638,8 +739,10 @@ type AgentFailed struct {
 
 // Conflict is a path that could not be merged.
 type Conflict struct {
-	Path    string `json:"path" log:"mask,clip"`
-	Message string `json:"message,omitempty" log:"mask,clip"` // of git
+	Path string `json:"path" log:"mask,clip"`
+
+	// What git says of it.
+	Message string `json:"message,omitempty" log:"mask,clip"`
 
 	// Ids of the items that changed the path since the attempt began.
 	With []string `json:"with,omitempty"`
@@ -664,12 +767,16 @@ type RetryState struct {
 	Attempts   int    `json:"attempts"`
 	WaitedMS   Millis `json:"waited_ms"`
 	PreviousMS Millis `json:"previous_ms"`
-	Alone      bool   `json:"alone,omitempty"` // it runs while nothing else does
+
+	// The next attempt runs while nothing else does.
+	Alone bool `json:"alone,omitempty"`
 
 	// By which it comes later than the policy says, because many others are due then.
 	SpreadMS Millis `json:"spread_ms,omitempty"`
 
-	AskedMS   Millis     `json:"asked_ms,omitempty"` // how long the service has asked to be left alone, if it has
+	// How long the service has asked to be left alone, if it has.
+	AskedMS Millis `json:"asked_ms,omitempty"`
+
 	ExpiresAt *time.Time `json:"budget_expires_at,omitempty"`
 }
 
@@ -686,24 +793,39 @@ type AgentSkipped struct {
 type AgentUsage struct {
 	Fact
 
-	ItemID     string     `json:"item_id,omitempty"` // empty: of a step outside the map phase
-	ItemIndex  int        `json:"item_index"`
-	Phase      string     `json:"phase,omitempty"` // of such a step
-	AgentID    string     `json:"agent_id"`
-	Attempt    int        `json:"attempt"`
-	Step       string     `json:"step"` // label
-	Preset     string     `json:"preset"`
-	Model      string     `json:"model,omitempty" log:"mask,clip"`
-	SessionID  string     `json:"session_id,omitempty" log:"mask,clip"`
-	Outcome    string     `json:"outcome"` // of the preset; or timeout, interrupted
-	Rule       string     `json:"rule,omitempty" log:"clip"`
-	CostUSD    *limit.USD `json:"cost_usd,omitempty"`
-	CostSource string     `json:"cost_source,omitempty"` // CostReported or CostPriced
+	// The item. It is empty for a step outside the map phase.
+	ItemID string `json:"item_id,omitempty"`
+
+	ItemIndex int `json:"item_index"`
+
+	// The phase of a step outside the map phase.
+	Phase string `json:"phase,omitempty"`
+
+	AgentID string `json:"agent_id"`
+	Attempt int    `json:"attempt"`
+
+	// The label of the step.
+	Step string `json:"step"`
+
+	Preset    string `json:"preset"`
+	Model     string `json:"model,omitempty" log:"mask,clip"`
+	SessionID string `json:"session_id,omitempty" log:"mask,clip"`
+
+	// The outcome by the rules of the preset; or timeout, interrupted.
+	Outcome string `json:"outcome"`
+
+	Rule    string     `json:"rule,omitempty" log:"clip"`
+	CostUSD *limit.USD `json:"cost_usd,omitempty"`
+
+	// CostReported or CostPriced.
+	CostSource string `json:"cost_source,omitempty"`
 
 	// Without a cost: what counts against the budget in its place.
 	AssumedUSD limit.USD `json:"assumed_usd,omitzero"`
 
-	Partial    bool          `json:"partial,omitempty"` // it was cut off: it may have used more
+	// The run was cut off: it may have used more.
+	Partial bool `json:"partial,omitempty"`
+
 	Tokens     *limit.Tokens `json:"tokens,omitempty"`
 	Turns      int           `json:"turns,omitempty"`
 	DurationMS Millis        `json:"duration_ms"`
@@ -736,12 +858,17 @@ func (e AgentUsage) Index() int {
 type BudgetReached struct {
 	Fact
 
-	LimitUSD    limit.USD   `json:"limit_usd,omitzero"`
-	SpentUSD    limit.USD   `json:"spent_usd,omitzero"`
-	NextUSD     limit.USD   `json:"next_usd,omitzero"` // what one more agent may cost
+	LimitUSD limit.USD `json:"limit_usd,omitzero"`
+	SpentUSD limit.USD `json:"spent_usd,omitzero"`
+
+	// What one more agent may cost.
+	NextUSD limit.USD `json:"next_usd,omitzero"`
+
 	LimitTokens limit.Count `json:"limit_tokens,omitzero"`
 	SpentTokens limit.Count `json:"spent_tokens,omitzero"`
-	Running     int         `json:"running,omitempty"` // agents that may still end
+
+	// The number of agents that still run.
+	Running int `json:"running,omitempty"`
 }
 
 // AISessionStarted says in which session an AI coding CLI works: of itself, or one that it continues. It
@@ -749,11 +876,14 @@ type BudgetReached struct {
 type AISessionStarted struct {
 	Fact
 
-	ItemID    string `json:"item_id,omitempty" log:"given"`
-	Attempt   int    `json:"attempt,omitempty" log:"given"`
-	Step      string `json:"step"`
-	Preset    string `json:"preset"`
-	Model     string `json:"model,omitempty" log:"mask,clip"` // as the CLI calls it, once it has said it
+	ItemID  string `json:"item_id,omitempty" log:"given"`
+	Attempt int    `json:"attempt,omitempty" log:"given"`
+	Step    string `json:"step"`
+	Preset  string `json:"preset"`
+
+	// The model as the CLI calls it, once it has said it.
+	Model string `json:"model,omitempty" log:"mask,clip"`
+
 	SessionID string `json:"session_id" log:"mask,clip"`
 	Resumed   bool   `json:"resumed,omitempty"`
 }
@@ -763,19 +893,35 @@ type AISessionStarted struct {
 type QuotaPaused struct {
 	Fact
 
-	Pool string `json:"pool" log:"clip"` // of the agents: their preset, unless it names another
+	// The pool of the agents: their preset, unless it names another.
+	Pool string `json:"pool" log:"clip"`
 
 	// Of which the limit is: a part of its name, or empty for the whole plan.
 	Model string `json:"model,omitempty" log:"clip"`
 
-	Step    string     `json:"step_model,omitempty" log:"clip"` // the model of the step that met it, with Model
-	Kind    string     `json:"kind"`                            // quota or auth
-	Scope   string     `json:"scope,omitempty" log:"mask,clip"` // which limit, as the CLI calls it
-	Until   time.Time  `json:"until"`                           // when one of them tries again
-	ResetAt *time.Time `json:"reset_at,omitempty"`              // when the CLI said that the limit ends
-	Item    string     `json:"item,omitempty"`                  // the one that met it
-	Near    bool       `json:"near,omitempty"`                  // it was not reached yet: pause_at
-	Error   string     `json:"error" log:"mask,clip"`           // what the CLI said
+	// With Model: the model of the step that met the limit.
+	Step string `json:"step_model,omitempty" log:"clip"`
+
+	// What they wait for: quota or auth.
+	Kind string `json:"kind"`
+
+	// Which limit it is, as the CLI calls it.
+	Scope string `json:"scope,omitempty" log:"mask,clip"`
+
+	// When one of the agents tries again.
+	Until time.Time `json:"until"`
+
+	// When the limit resets, if the CLI has said so.
+	ResetAt *time.Time `json:"reset_at,omitempty"`
+
+	// The item whose agent met the limit.
+	Item string `json:"item,omitempty"`
+
+	// The limit was not reached yet, but the share of it that pause_at sets.
+	Near bool `json:"near,omitempty"`
+
+	// What the CLI said.
+	Error string `json:"error" log:"mask,clip"`
 }
 
 // QuotaResumed says that agents of a pool come through again.
@@ -790,14 +936,19 @@ type QuotaResumed struct {
 type AgentInterrupted struct {
 	Fact
 
-	ItemID    string        `json:"item_id"`
-	ItemIndex int           `json:"item_index"`
-	AgentID   string        `json:"agent_id"`
-	Attempt   int           `json:"attempt"`
-	Node      string        `json:"node,omitempty"` // the worker of a fleet that has given it back
-	Host      string        `json:"host,omitempty"` // its machine, if it has another name
-	Reason    string        `json:"reason" log:"mask,clip"`
-	Outputs   *outputs.Span `json:"outputs,omitempty"` // as in AgentCompleted
+	ItemID    string `json:"item_id"`
+	ItemIndex int    `json:"item_index"`
+	AgentID   string `json:"agent_id"`
+	Attempt   int    `json:"attempt"`
+
+	// The worker of a fleet that has given it back.
+	Node string `json:"node,omitempty"`
+
+	// The machine of that worker, if it has another name.
+	Host string `json:"host,omitempty"`
+
+	Reason  string        `json:"reason" log:"mask,clip"`
+	Outputs *outputs.Span `json:"outputs,omitempty"` // as in AgentCompleted
 }
 
 // AgentStraggling says that an attempt has run longer than nearly all others have taken. It goes on.
@@ -809,9 +960,15 @@ type AgentStraggling struct {
 	AgentID   string `json:"agent_id"`
 	Attempt   int    `json:"attempt"`
 	Worker    int    `json:"worker"`
-	RanMS     Millis `json:"ran_ms"`   // without its waits for tries of steps
-	LimitMS   Millis `json:"limit_ms"` // that it is above
-	After     string `json:"after"`    // the limit as the workflow has it: 3×p95
+
+	// How long it has run, without its waits for tries of steps.
+	RanMS Millis `json:"ran_ms"`
+
+	// The length that it has exceeded.
+	LimitMS Millis `json:"limit_ms"`
+
+	// The limit as the workflow has it, such as 3×p95.
+	After string `json:"after"`
 
 	// With a percentile: what it is, and of how many attempts.
 	PercentileMS Millis `json:"percentile_ms,omitempty"`
@@ -825,11 +982,14 @@ type AgentStraggling struct {
 type AgentDuplicated struct {
 	Fact
 
-	ItemID     string `json:"item_id"`
-	ItemIndex  int    `json:"item_index"`
-	AgentID    string `json:"agent_id"`
-	Attempt    int    `json:"attempt"`
-	Of         int    `json:"of"` // the attempt that it is a duplicate of
+	ItemID    string `json:"item_id"`
+	ItemIndex int    `json:"item_index"`
+	AgentID   string `json:"agent_id"`
+	Attempt   int    `json:"attempt"`
+
+	// The attempt that it is a duplicate of.
+	Of int `json:"of"`
+
 	Worker     int    `json:"worker"`
 	BreakerKey string `json:"breaker_key,omitempty" log:"mask,clip"` // as in AgentStarted
 	Key        string `json:"key,omitempty" log:"mask,clip"`
@@ -841,16 +1001,22 @@ type AgentDuplicated struct {
 type AgentSuperseded struct {
 	Fact
 
-	ItemID     string        `json:"item_id"`
-	ItemIndex  int           `json:"item_index"`
-	AgentID    string        `json:"agent_id"`
-	Attempt    int           `json:"attempt"`
-	By         int           `json:"by"` // the attempt that counts
-	Worker     int           `json:"worker"`
-	DurationMS Millis        `json:"duration_ms"`
-	Error      string        `json:"error,omitempty" log:"mask,clip"` // how it failed, if it did
-	ErrorType  retry.Type    `json:"error_type,omitempty"`            // of that failure
-	Outputs    *outputs.Span `json:"outputs,omitempty"`               // as in AgentCompleted
+	ItemID    string `json:"item_id"`
+	ItemIndex int    `json:"item_index"`
+	AgentID   string `json:"agent_id"`
+	Attempt   int    `json:"attempt"`
+
+	// The attempt that counts.
+	By int `json:"by"`
+
+	Worker     int    `json:"worker"`
+	DurationMS Millis `json:"duration_ms"`
+
+	// How it failed, if it did.
+	Error string `json:"error,omitempty" log:"mask,clip"`
+
+	ErrorType retry.Type    `json:"error_type,omitempty"` // of that failure
+	Outputs   *outputs.Span `json:"outputs,omitempty"`    // as in AgentCompleted
 }
 
 // AgentPlaced says which worker of a fleet runs an attempt. One that ends soon has none: its end
@@ -862,9 +1028,15 @@ type AgentPlaced struct {
 	ItemIndex int    `json:"item_index"`
 	AgentID   string `json:"agent_id"`
 	Attempt   int    `json:"attempt"`
-	Node      string `json:"node"`           // name of the worker
-	Host      string `json:"host,omitempty"` // that the worker is on, if it has another name
-	Slot      int    `json:"slot"`           // of that worker, from 1
+
+	// The name of the worker.
+	Node string `json:"node"`
+
+	// The machine of the worker, if it has another name.
+	Host string `json:"host,omitempty"`
+
+	// The slot of the worker, from 1.
+	Slot int `json:"slot"`
 }
 
 // AgentLost ends an attempt whose worker died, or is cut off. That is not a failure and uses up no try, but its number.
@@ -875,10 +1047,17 @@ type AgentLost struct {
 	ItemIndex int    `json:"item_index"`
 	AgentID   string `json:"agent_id"`
 	Attempt   int    `json:"attempt"`
-	Node      string `json:"node,omitempty"` // name of the worker, if it is known
-	Host      string `json:"host,omitempty"` // that the worker was on, if it has another name
-	Reason    string `json:"reason" log:"mask,clip"`
-	Unbegun   bool   `json:"unbegun,omitempty"` // nothing says that it had begun, so its item is not to blame
+
+	// The name of the worker, if it is known.
+	Node string `json:"node,omitempty"`
+
+	// The machine of the worker, if it has another name.
+	Host string `json:"host,omitempty"`
+
+	Reason string `json:"reason" log:"mask,clip"`
+
+	// Nothing says that the attempt had begun, so its item is not to blame.
+	Unbegun bool `json:"unbegun,omitempty"`
 
 	// Its worker is well, and has ended it since it had no contact: its item is not to blame either.
 	Cut bool `json:"cut,omitempty"`
@@ -892,15 +1071,22 @@ type AgentLost struct {
 type AgentEndedLate struct {
 	Fact
 
-	ItemID     string      `json:"item_id"`
-	ItemIndex  int         `json:"item_index"`
-	AgentID    string      `json:"agent_id"`
-	Attempt    int         `json:"attempt"`
-	Token      int64       `json:"token"` // seq of its AgentStarted or AgentDuplicated
-	Node       string      `json:"node"`  // name of the worker
-	Slot       int         `json:"slot,omitempty"`
-	Outcome    LateOutcome `json:"outcome"`
-	DurationMS Millis      `json:"duration_ms,omitempty"` // of the attempt, if it has succeeded or failed
+	ItemID    string `json:"item_id"`
+	ItemIndex int    `json:"item_index"`
+	AgentID   string `json:"agent_id"`
+	Attempt   int    `json:"attempt"`
+
+	// The number of the AgentStarted or AgentDuplicated of the attempt.
+	Token int64 `json:"token"`
+
+	// The name of the worker.
+	Node string `json:"node"`
+
+	Slot    int         `json:"slot,omitempty"`
+	Outcome LateOutcome `json:"outcome"`
+
+	// How long the attempt took, if it has succeeded or failed.
+	DurationMS Millis `json:"duration_ms,omitempty"`
 }
 
 // LateOutcome is how an attempt ended that was given up.
@@ -918,10 +1104,16 @@ const (
 type WorktreeCreated struct {
 	Fact
 
-	Worker     int    `json:"worker"` // its slot; 0 for the phases that run once, and for verify
-	Base       string `json:"base"`   // the commit it was made at
+	// The slot; 0 for the phases that run once, and for verify.
+	Worker int `json:"worker"`
+
+	// The commit that it was made at.
+	Base string `json:"base"`
+
 	DurationMS Millis `json:"duration_ms"`
-	Node       string `json:"node,omitempty" log:"given"` // the worker of a fleet that it is on, whose slot that is
+
+	// The worker of a fleet that it is on, whose slot that is.
+	Node string `json:"node,omitempty" log:"given"`
 }
 
 // WorktreeMerged records that the work of attempts is part of the result. It settles their items, and Head is
@@ -929,15 +1121,25 @@ type WorktreeCreated struct {
 type WorktreeMerged struct {
 	Fact
 
-	ItemIDs     []string `json:"item_ids"` // in the order in which they were merged, as the four below
-	ItemIndexes []int    `json:"item_indexes"`
-	Attempts    []int    `json:"attempts"`
-	Commits     []string `json:"commits"` // that the work of each is in: a merge, or with `history: squash` a commit
-	Head        string   `json:"head"`
-	Files       []int    `json:"files"` // that each changed
-	Insertions  int      `json:"insertions"`
-	Deletions   int      `json:"deletions"`
-	DurationMS  Millis   `json:"duration_ms"` // of all merges and their verification
+	// The items in the order in which they were merged. The four lists below are in the same order.
+	ItemIDs []string `json:"item_ids"`
+
+	ItemIndexes []int `json:"item_indexes"`
+	Attempts    []int `json:"attempts"`
+
+	// The commit that has the work of each: a merge, or with `history: squash` a commit.
+	Commits []string `json:"commits"`
+
+	Head string `json:"head"`
+
+	// The number of files that each changed.
+	Files []int `json:"files"`
+
+	Insertions int `json:"insertions"`
+	Deletions  int `json:"deletions"`
+
+	// How long all merges and their verification took.
+	DurationMS Millis `json:"duration_ms"`
 }
 
 // check returns an error for a record whose lists do not fit together, or are about items that no job has
@@ -961,7 +1163,9 @@ func (e WorktreeMerged) check(seq int64) error {
 type WorktreeCleaned struct {
 	Fact
 
-	Worker int    `json:"worker"` // as in WorktreeCreated; 0 also for all of them
+	// The slot, as in WorktreeCreated. It is 0 also for all of them.
+	Worker int `json:"worker"`
+
 	Reason string `json:"reason" log:"mask,clip"`
 	Node   string `json:"node,omitempty" log:"given"`
 }
@@ -971,19 +1175,26 @@ type WorktreeCleaned struct {
 type VerifyStarted struct {
 	Fact
 
-	ItemIDs []string `json:"item_ids"` // of a batch, or of the part of one after it has failed
-	Commit  string   `json:"commit"`
+	// The items of a batch, or of the part of one after it has failed.
+	ItemIDs []string `json:"item_ids"`
+
+	Commit string `json:"commit"`
 }
 
 // VerifyCompleted records how the verification that was started last has ended. It settles no item.
 type VerifyCompleted struct {
 	Fact
 
-	Commit     string `json:"commit"`
-	Passed     bool   `json:"passed"`
-	Step       string `json:"step,omitempty"` // that failed
-	Error      string `json:"error,omitempty" log:"mask,clip"`
-	DurationMS Millis `json:"duration_ms"` // with the checkout
+	Commit string `json:"commit"`
+	Passed bool   `json:"passed"`
+
+	// The step that failed.
+	Step string `json:"step,omitempty"`
+
+	Error string `json:"error,omitempty" log:"mask,clip"`
+
+	// How long it took, with the checkout.
+	DurationMS Millis `json:"duration_ms"`
 }
 
 // AgentProgress records which step an attempt has reached. It is written only with --log-steps.
@@ -1000,18 +1211,31 @@ type AgentProgress struct {
 type StepRetrying struct {
 	Fact
 
-	ItemID          string     `json:"item_id,omitempty" log:"given"`
-	ItemIndex       int        `json:"item_index,omitempty" log:"given"`
-	Step            string     `json:"step"`
-	Attempt         int        `json:"attempt"` // the one that failed
-	ErrorType       retry.Type `json:"error_type"`
-	Error           string     `json:"error" log:"mask,clip"`
-	Rule            string     `json:"rule,omitempty" log:"clip"` // as in AgentFailed
-	Matched         string     `json:"matched,omitempty"`         // the entry of retry_on that recognised it
-	ComputedDelayMS Millis     `json:"computed_delay_ms"`
-	DelayMS         Millis     `json:"delay_ms"`           // after jitter
-	AskedMS         Millis     `json:"asked_ms,omitempty"` // what the service has asked for, if it has
-	WaitedMS        Millis     `json:"waited_ms"`          // this delay included
+	ItemID    string `json:"item_id,omitempty" log:"given"`
+	ItemIndex int    `json:"item_index,omitempty" log:"given"`
+	Step      string `json:"step"`
+
+	// The number of the try that failed.
+	Attempt int `json:"attempt"`
+
+	ErrorType retry.Type `json:"error_type"`
+	Error     string     `json:"error" log:"mask,clip"`
+	Rule      string     `json:"rule,omitempty" log:"clip"` // as in AgentFailed
+
+	// The entry of retry_on that recognised the failure.
+	Matched string `json:"matched,omitempty"`
+
+	ComputedDelayMS Millis `json:"computed_delay_ms"`
+
+	// How long the step waits, after jitter.
+	DelayMS Millis `json:"delay_ms"`
+
+	// How long the service has asked to be left alone, if it has.
+	AskedMS Millis `json:"asked_ms,omitempty"`
+
+	// How long the step has waited in total, this delay included.
+	WaitedMS Millis `json:"waited_ms"`
+
 	BudgetLeftMS    *Millis    `json:"budget_left_ms,omitempty"`
 	BudgetExpiresAt *time.Time `json:"budget_expires_at,omitempty"`
 }
@@ -1032,9 +1256,14 @@ type StepTurn struct {
 	ItemID    string `json:"item_id"`
 	ItemIndex int    `json:"item_index"`
 	Step      string `json:"step"`
-	Position  int    `json:"position"`                      // of the step in agent_template
-	Key       string `json:"key,omitempty" log:"mask,clip"` // with a rate for each key
-	WaitedMS  Millis `json:"waited_ms,omitempty"`
+
+	// The position of the step in agent_template, from 0.
+	Position int `json:"position"`
+
+	// The key whose turn it is, where each key has a rate.
+	Key string `json:"key,omitempty" log:"mask,clip"`
+
+	WaitedMS Millis `json:"waited_ms,omitempty"`
 }
 
 // ConcurrencyChanged says that another number of agents runs at once, or that they start more or less often,
@@ -1042,23 +1271,40 @@ type StepTurn struct {
 type ConcurrencyChanged struct {
 	Fact
 
-	Limit  int     `json:"limit"` // agents at once
-	Before int     `json:"before"`
-	Rate   float64 `json:"rate,omitempty"` // starts in a second at most; 0 if there is no limit
-	Reason string  `json:"reason"`
+	// How many agents run at a time at most.
+	Limit int `json:"limit"`
+
+	Before int `json:"before"`
+
+	// How many start in a second at most; 0 if there is no limit.
+	Rate float64 `json:"rate,omitempty"`
+
+	Reason string `json:"reason"`
 }
 
 // RolloutStage says that a stage of a rollout begins, and how the one before went.
 type RolloutStage struct {
 	Fact
 
-	Stage       int     `json:"stage"`                  // the number of stages that are over
-	Name        string  `json:"name,omitempty"`         // canary or ramp; empty if the rollout is over
-	Slots       int     `json:"slots,omitempty"`        // agents at once; absent: as many as there are slots
-	Items       int     `json:"items,omitempty"`        // that are looked at
-	SuccessRate float64 `json:"success_rate,omitempty"` // the part of them that has to succeed
-	Successful  int     `json:"successful,omitempty"`   // items of the stage before
-	Failed      int     `json:"failed,omitempty"`
+	// The number of stages that are over.
+	Stage int `json:"stage"`
+
+	// Canary or ramp. It is empty if the rollout is over.
+	Name string `json:"name,omitempty"`
+
+	// How many agents run at a time. It is absent if as many do as there are slots.
+	Slots int `json:"slots,omitempty"`
+
+	// The number of items by which the stage is judged.
+	Items int `json:"items,omitempty"`
+
+	// The share of them that has to succeed.
+	SuccessRate float64 `json:"success_rate,omitempty"`
+
+	// How many items of the stage before succeeded.
+	Successful int `json:"successful,omitempty"`
+
+	Failed int `json:"failed,omitempty"`
 }
 
 // RolloutHeld says that too few items of a stage have succeeded. The run ends when what runs has ended.
@@ -1077,9 +1323,13 @@ type RolloutHeld struct {
 type RetriesHeld struct {
 	Fact
 
-	First   int     `json:"first"`   // attempts in the window before
-	Retries int     `json:"retries"` // in the same
-	Ratio   float64 `json:"ratio"`
+	// The number of first attempts in the window before.
+	First int `json:"first"`
+
+	// The number of retries in that window.
+	Retries int `json:"retries"`
+
+	Ratio float64 `json:"ratio"`
 }
 
 // RetriesAllowed says that no retry waits any more because of RetriesHeld.
@@ -1089,9 +1339,13 @@ type RetriesAllowed struct{ Fact }
 type StartsHeld struct {
 	Fact
 
-	By     string     `json:"by"` // windows or guards
-	Reason string     `json:"reason"`
-	Until  *time.Time `json:"until,omitempty"` // when it is over, if that is known
+	// What holds them back: windows or guards.
+	By string `json:"by"`
+
+	Reason string `json:"reason"`
+
+	// When it is over, if that is known.
+	Until *time.Time `json:"until,omitempty"`
 }
 
 // StartsAllowed says that what By names holds starts back no more.
@@ -1106,20 +1360,24 @@ type StartsAllowed struct {
 type StepFailed struct {
 	Fact
 
-	ItemID    string       `json:"item_id,omitempty" log:"given"`
-	Step      string       `json:"step"`
-	Attempts  int          `json:"attempts"`
-	Reason    retry.Reason `json:"reason"`
-	Action    string       `json:"action"` // stop, continue, fallback or handler
-	Error     string       `json:"error" log:"mask,clip"`
-	ErrorType retry.Type   `json:"error_type"`
-	Rule      string       `json:"rule,omitempty" log:"clip"` // as in AgentFailed
-	ExitCode  *int         `json:"exit_code,omitempty"`
+	ItemID   string       `json:"item_id,omitempty" log:"given"`
+	Step     string       `json:"step"`
+	Attempts int          `json:"attempts"`
+	Reason   retry.Reason `json:"reason"`
+
+	// What follows: stop, continue, fallback or handler.
+	Action string `json:"action"`
+
+	Error     string     `json:"error" log:"mask,clip"`
+	ErrorType retry.Type `json:"error_type"`
+	Rule      string     `json:"rule,omitempty" log:"clip"` // as in AgentFailed
+	ExitCode  *int       `json:"exit_code,omitempty"`
 
 	StdoutTail string `json:"stdout_tail,omitempty" log:"mask,tail"`
 	StderrTail string `json:"stderr_tail,omitempty" log:"mask,tail"`
 
-	Outputs *outputs.Span `json:"outputs,omitempty"` // outside the map phase: as in StepCompleted, up to here
+	// Outside the map phase: where what the step has printed up to here is kept, as in StepCompleted.
+	Outputs *outputs.Span `json:"outputs,omitempty"`
 }
 
 // Scope of the circuit events: "workflow", or the id of the step.
@@ -1252,6 +1510,7 @@ func believable(r Record) error {
 	return nil
 }
 
+// checkAction returns an error for a decision that no version of prodigy makes.
 func checkAction(e AgentFailed) error {
 	switch {
 	case !e.Action.Known():
@@ -1262,6 +1521,7 @@ func checkAction(e AgentFailed) error {
 	return nil
 }
 
+// checkPhase returns an error for a phase that no job has.
 func checkPhase(name string) error {
 	switch name {
 	case "setup", "map", "reduce", "merge":

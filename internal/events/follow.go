@@ -74,6 +74,7 @@ type follower struct {
 	doubt  bool  // the line that follows was damaged when it was read last
 }
 
+// run yields lines until the job ends, ctx does, or the log cannot be read.
 func (f *follower) run(ctx context.Context, yield func([]byte, error) bool) error {
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
@@ -159,6 +160,7 @@ func (f *follower) newer() (string, error) {
 	return "", nil
 }
 
+// open goes on to the next file of the log.
 func (f *follower) open(path string) error {
 	f.close()
 	file, err := jobs.OpenPacked(path)

@@ -63,11 +63,13 @@ var plans = sync.OnceValues(func() (byName map[string]*plan, byType map[reflect.
 	return byName, byType
 })
 
+// planOf returns the plan of the type of an event.
 func planOf(e Event) *plan {
 	_, byType := plans()
 	return byType[reflect.TypeOf(e)]
 }
 
+// compile makes the plan of a type of event. It panics if a tag is wrong.
 func compile(t reflect.Type) *plan {
 	p := &plan{Type: t, id: none, index: none, attempt: none, outputs: none, given: map[int]func(Attempt) any{}}
 	for i := range t.NumField() {
@@ -161,6 +163,7 @@ type tag struct {
 	most                    int    // entries of a list; 0 if it is not cut
 }
 
+// tagOf reads the tag of a field. It panics if the tag has an unknown word.
 func tagOf(f reflect.StructField) (t tag) {
 	for word := range strings.SplitSeq(f.Tag.Get("log"), ",") {
 		name, value, _ := strings.Cut(word, "=")
@@ -215,6 +218,7 @@ func stepsOf(t reflect.Type, says tag) (mask, normal step) {
 	return step{}, step{}
 }
 
+// structSteps returns the steps of a struct, which are those of its fields.
 func structSteps(t reflect.Type) (mask, normal step) {
 	var masks, normals fieldSteps
 	for i := range t.NumField() {
@@ -348,6 +352,7 @@ func (s step) each(most int) step {
 	}
 }
 
+// mapSteps returns the steps of a map. Only two types of maps hold what commands have printed.
 func mapSteps(t reflect.Type, says tag) (mask, normal step) {
 	some := func(v reflect.Value) bool { return v.Len() > 0 }
 	switch {
@@ -393,6 +398,7 @@ var roundedMillis = step{
 	change: func(v reflect.Value, _ Masker) { v.SetInt(int64(Millis(v.Int()).rounded())) },
 }
 
+// maskedText returns how a text is masked.
 func maskedText(says tag) step {
 	if !says.mask {
 		return step{}
@@ -403,6 +409,7 @@ func maskedText(says tag) step {
 	}
 }
 
+// maskedJSON returns how raw JSON is masked.
 func maskedJSON(says tag) step {
 	if !says.mask {
 		return step{}
@@ -417,6 +424,7 @@ func maskedJSON(says tag) step {
 	}
 }
 
+// boundedText returns how a text is cut and made UTF-8.
 func boundedText(says tag) step {
 	bound, most := says.bounds()
 	if bound == nil {

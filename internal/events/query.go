@@ -28,6 +28,7 @@ type filter struct {
 	agent []byte // as it stands in a line
 }
 
+// newFilter makes a query ready. It returns an error if there are no events of its type.
 func newFilter(q Query) (*filter, error) {
 	f := &filter{query: q}
 	if q.Type != "" {

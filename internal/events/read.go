@@ -80,6 +80,7 @@ func ReadLines(dir string, q Query) iter.Seq2[[]byte, error] {
 	}
 }
 
+// readNewest yields the last lines that match, the oldest of them first.
 func readNewest(f *filter, dir string, yield func([]byte, error) bool) {
 	lines, err := f.newest(dir, f.query.Limit)
 	for _, text := range lines {
@@ -99,6 +100,7 @@ type ring struct {
 	next  int // where the next line goes once there are size
 }
 
+// add keeps a line, in place of the oldest once there are size.
 func (r *ring) add(line []byte) {
 	if len(r.lines) < r.size {
 		r.lines = append(r.lines, bytes.Clone(line))

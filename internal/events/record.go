@@ -186,6 +186,7 @@ type heading struct {
 	ids    ids    // of which those in rest are parts
 }
 
+// decodeHead reads what every record has: its number, time, ids and type, and leaves the event alone.
 func decodeHead(line []byte) (heading, error) {
 	line = trimLine(line)
 	members := jobs.SealedMembers(line)
@@ -305,6 +306,7 @@ func decodeEvent(name string, body []byte) (Event, error) {
 // absent stands in a number until it has been read.
 const absent = math.MinInt64
 
+// jsonName returns the name of a field in the log.
 func jsonName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	return name

@@ -181,6 +181,8 @@ type lineReader struct {
 // readSize is how much of a file is read at once.
 const readSize = 64 << 10
 
+// newLineReader returns a reader of the lines of one file, whose path is for people. It checks their checksums
+// with sums, which goes from file to file.
 func newLineReader(in io.Reader, path string, newest bool, sums *seals) *lineReader {
 	return &lineReader{in: in, path: path, newest: newest, sums: sums, room: make([]byte, readSize)}
 }

@@ -79,6 +79,7 @@ func (s *Stats) seen(name string, at time.Time) {
 	}
 }
 
+// count counts what an event says, besides its type.
 func (s *Stats) count(e Event) {
 	if end, ok := EndOf(e); ok {
 		s.ended(end)
@@ -150,6 +151,7 @@ type idSet map[uint64]struct{}
 
 var idSeed = maphash.MakeSeed()
 
+// add adds an id. Two ids that have one hash count as one, which is rare enough for statistics.
 func (s *idSet) add(id string) {
 	if *s == nil {
 		*s = idSet{}

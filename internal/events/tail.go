@@ -96,6 +96,7 @@ type backward struct {
 	later []byte // the line that was returned last
 }
 
+// collect returns the last lines that match, the newest first.
 func (b *backward) collect(f *filter, limit int) (lines [][]byte, err error) {
 	for len(lines) < limit {
 		l, err := b.previous()

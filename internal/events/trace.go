@@ -112,6 +112,7 @@ func (c TraceContext) Work(seq int64) TraceContext {
 // Step returns the span of the step at an index of the attempt or phase c.
 func (c TraceContext) Step(index int) TraceContext { return c.child("step", strconv.Itoa(index)) }
 
+// child returns a span below c, whose name is derived from c, its kind and a key that is unique within that kind.
 func (c TraceContext) child(kind, key string) TraceContext {
 	sum := sha256.Sum256([]byte(string(c.Trace[:]) + string(c.Span[:]) + kind + "\x00" + key))
 	c.Span = [8]byte(sum[:8])

@@ -166,6 +166,7 @@ func sayHeld(r Record) Sentence {
 // WorkflowScope is the scope of the breaker of the items, in the circuit events.
 const WorkflowScope = "workflow"
 
+// breakerOf names a circuit breaker for people.
 func breakerOf(scope, key string) string {
 	switch {
 	case key != "":
@@ -233,6 +234,7 @@ func sayAttempt(r Record) Sentence {
 	return Sentence{}
 }
 
+// sayFailed speaks of a failed attempt, or of an item that was refused or left out without one.
 func sayFailed(e AgentFailed) Sentence {
 	s := Sentence{Grave: Bad}
 	if e.Action.RunsAgain() {
@@ -291,6 +293,7 @@ func sayStep(r Record) Sentence {
 	return Sentence{}
 }
 
+// sayUsage speaks of what a run of an AI agent has used.
 func sayUsage(e AgentUsage) Sentence {
 	var sum limit.Sum
 	sum.Add(e.Use())
@@ -426,6 +429,7 @@ func (e QuotaPaused) Words(now time.Time) string {
 // Gate names what waits: the pool, or its agents of a model.
 func (e QuotaResumed) Gate() string { return gateName(e.Pool, e.Model) }
 
+// gateName names a pool, or its agents of a model.
 func gateName(pool, model string) string {
 	if model == "" {
 		return pool
@@ -474,6 +478,7 @@ func (e StartsHeld) Words(now time.Time) string {
 	return "nothing starts: " + e.Reason + e.next(now)
 }
 
+// next says when starts are allowed again, if that is known.
 func (e StartsHeld) next(now time.Time) string {
 	if e.Until == nil {
 		return ""

@@ -248,6 +248,7 @@ func (w *writer) rotate(now time.Time) error {
 // maxFileSize is how large a file of the log becomes before the next is begun.
 const maxFileSize = 100 << 20
 
+// limit returns how large a file of the log may become.
 func (w *writer) limit() int64 {
 	if most := w.log.options.MaxFileSize; most > 0 {
 		return most
