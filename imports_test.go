@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 	"lab/rationed": {},
 	"lab/release":  {},
 	"lab/torture":  {"github.com/klauspost/compress"},
-	"lab/trials":   {},
+	"lab/try":      {},
 
 	"internal/natsfleet": {
 		"agent", "ai", "duration", "events", "fleet", "gitspace", "limit", "mapreduce", "mask", "outputs", "process", "retry", "reuse",

@@ -16,11 +16,12 @@ import (
 	"prodigy/lab/rationed"
 	"prodigy/lab/release"
 	"prodigy/lab/torture"
+	"prodigy/lab/try"
 )
 
 var tools = []struct {
 	name, short string
-	main        func() error
+	main        func()
 }{
 	{"torture", "kill jobs at random instants, resume them, look for losses", torture.Main},
 	{"chaos", "the same for fleets: kill, freeze and cut off workers, runs and brokers", chaos.Main},
@@ -42,7 +43,7 @@ func main() {
 		}
 		os.Args = os.Args[1:]
 		flag.CommandLine = flag.NewFlagSet("lab "+name, flag.ExitOnError)
-		if err := t.main(); err != nil {
+		if err := try.Catch(t.main); err != nil {
 			fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 			os.Exit(1)
 		}

@@ -7,7 +7,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
+	"runtime/debug"
 	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"prodigy/lab/try"
 )
 
 // contestant does one thing in its own way.
@@ -16,39 +23,29 @@ type contestant struct {
 	items   int // of a run; what is compared is what an item takes
 	times   int // how often a run starts the command, 0: once
 	command func() *exec.Cmd
-	after   func() error // cleans up, not measured
+	after   func() // cleans up, not measured
 }
 
 // compete lets all run in turn, and returns what each took by its name, in the order of the rounds.
-func (s *stage) compete(all ...contestant) (map[string][]usage, error) {
+func (s *stage) compete(all ...contestant) map[string][]usage {
 	took := map[string][]usage{}
 	for range s.rounds {
 		for _, c := range all {
-			u, err := c.run()
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", c.name, err)
-			}
-			took[c.name] = append(took[c.name], u)
+			try.In(c.name, func() { took[c.name] = append(took[c.name], c.run()) })
 		}
 	}
-	return took, nil
+	return took
 }
 
-func (c contestant) run() (usage, error) {
+func (c contestant) run() usage {
 	var sum usage
 	for range max(1, c.times) {
-		u, err := measure(c.command())
-		if err != nil {
-			return usage{}, err
-		}
-		sum = sum.plus(u)
+		sum = sum.plus(measure(c.command()))
 	}
 	if c.after != nil {
-		if err := c.after(); err != nil {
-			return usage{}, err
-		}
+		c.after()
 	}
-	return sum.per(max(1, c.items) * max(1, c.times)), nil
+	return sum.per(max(1, c.items) * max(1, c.times))
 }
 
 // ratios returns by round what a took in terms of b.
@@ -94,4 +91,68 @@ func numbers(n int) *bytes.Buffer {
 		fmt.Fprintln(list, i)
 	}
 	return list
+}
+
+// usage is what something took, its children included.
+type usage struct {
+	seconds float64
+	cpu     float64 // seconds
+	memory  float64 // of the largest process, in megabytes
+}
+
+// shrink gives back what memory this process does not need, and has Linux forget how much it had: a process counts the most that its
+// parent ever had as its own, until the program of it is loaded.
+func shrink() {
+	debug.FreeOSMemory()
+	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // https://docs.kernel.org/filesystems/proc.html
+}
+
+// measure runs cmd and returns what it took.
+func measure(cmd *exec.Cmd) usage {
+	shrink()
+	began := time.Now()
+	try.Check(cmd.Run())
+	return used(cmd, time.Since(began))
+}
+
+// used returns what a process took that has ended.
+func used(cmd *exec.Cmd, wall time.Duration) usage {
+	r, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	try.FailIf(!ok, "this system does not tell what a process used")
+	unit := float64(1 << 10)
+	if runtime.GOOS == "darwin" {
+		unit = 1 << 20 // it counts in bytes, the others in kilobytes
+	}
+	return usage{
+		seconds: wall.Seconds(),
+		cpu:     time.Duration(r.Utime.Nano() + r.Stime.Nano()).Seconds(),
+		memory:  float64(r.Maxrss) / unit,
+	}
+}
+
+func (u usage) plus(v usage) usage {
+	return usage{u.seconds + v.seconds, u.cpu + v.cpu, max(u.memory, v.memory)}
+}
+
+// per returns what one of n took; the memory is that of all.
+func (u usage) per(n int) usage { return usage{u.seconds / float64(n), u.cpu / float64(n), u.memory} }
+
+func wall(u usage) float64   { return u.seconds }
+func rate(u usage) float64   { return 1 / u.seconds }
+func cpu(u usage) float64    { return u.cpu }
+func memory(u usage) float64 { return u.memory }
+
+// buildNoop makes a program that does nothing, as small as the machine can: the usual ones load a locale first.
+func buildNoop(dir string) string {
+	noop := dir + "/noop"
+	for _, static := range [][]string{{"-static"}, nil} {
+		args := append(append([]string{"-O2", "-x", "c", "-o", noop}, static...), "-")
+		cc := exec.Command("cc", args...)
+		cc.Stdin = strings.NewReader("int main(void) { return 0; }\n")
+		if cc.Run() == nil {
+			return noop
+		}
+	}
+	try.Failf("build the program that does nothing: a C compiler called cc is needed")
+	return ""
 }

@@ -12,10 +12,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"time"
+
+	"prodigy/lab/try"
 )
 
 // Main is the tool.
-func Main() error {
+func Main() {
 	var o options
 	flag.BoolVar(&o.quick, "quick", false, "a fraction of the work, in less than a minute")
 	flag.IntVar(&o.rounds, "rounds", 7, "runs of each contestant")
@@ -23,7 +25,7 @@ func Main() error {
 	out := flag.String("out", "", "write the table into this file as Markdown as well")
 	role := flag.String("role", "", "be a part of the bench that is a process of its own: oj, select or past")
 	flag.Parse()
-	return start(o, *only, *out, *role)
+	start(o, *only, *out, *role)
 }
 
 type options struct {
@@ -32,26 +34,21 @@ type options struct {
 	only   *regexp.Regexp
 }
 
-func start(o options, only, out, role string) error {
+func start(o options, only, out, role string) {
 	if role != "" {
-		return play(role, flag.Args())
+		play(role, flag.Args())
+		return
 	}
-	var err error
-	if o.only, err = regexp.Compile(only); err != nil {
-		return err
-	}
+	o.only = try.To(regexp.Compile(only))
 	if o.quick {
 		o.rounds = min(o.rounds, 3)
 	}
-	table, err := bench(o)
-	if err != nil {
-		return err
-	}
+	table := bench(o)
 	fmt.Println(table.text())
 	if out == "" {
-		return nil
+		return
 	}
-	return os.WriteFile(out, []byte(table.markdown(machine(), time.Now())), 0o644)
+	try.Write(out, table.markdown(machine(), time.Now()))
 }
 
 // stage is where the contests are held.
@@ -67,7 +64,7 @@ type stage struct {
 // contest is a group of rows that are measured together.
 type contest struct {
 	name  string
-	hold  func(*stage) error
+	hold  func(*stage)
 	apart bool // it is held only when -only names it, and is not in the table of docs/benchmarks.md
 }
 
@@ -86,63 +83,44 @@ var contests = []contest{
 	{name: "fleet resident", hold: fleetMemory, apart: true},
 }
 
-func bench(o options) (table, error) {
-	dir, err := os.MkdirTemp("", "prodigy-bench-")
-	if err != nil {
-		return nil, err
-	}
+func bench(o options) table {
+	dir := try.To(os.MkdirTemp("", "prodigy-bench-"))
 	defer func() { _ = os.RemoveAll(dir) }()
 	s := &stage{options: o, dir: dir}
-	if err := s.build(); err != nil {
-		return nil, err
-	}
+	s.build()
 	for _, c := range contests {
 		if !o.only.MatchString(c.name) || c.apart && o.only.String() == "" {
 			continue
 		}
 		fmt.Fprintln(os.Stderr, "bench:", c.name)
-		if err := c.hold(s); err != nil {
-			return nil, fmt.Errorf("%s: %w", c.name, err)
-		}
+		try.In(c.name, func() { c.hold(s) })
 	}
-	return s.table, nil
+	return s.table
 }
 
 // build builds prodigy, and a program that does nothing.
-func (s *stage) build() error {
+func (s *stage) build() {
 	s.prodigy = filepath.Join(s.dir, "prodigy")
 	build := command("go", "build", "-trimpath", "-ldflags", "-s -w -X prodigy/internal/cli.version=bench", "-o", s.prodigy, "./cmd/prodigy")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build does
-	if err := build.Run(); err != nil {
-		return fmt.Errorf("build prodigy: %w", err)
-	}
-	if err := install(s.prodigy); err != nil {
-		return err
-	}
-	var err error
-	if s.self, err = os.Executable(); err != nil {
-		return err
-	}
-	s.noop, err = buildNoop(s.dir)
-	return err
+	try.Checkf(build.Run(), "build prodigy")
+	install(s.prodigy)
+	s.self = try.To(os.Executable())
+	s.noop = buildNoop(s.dir)
 }
 
 // install writes a program anew, as installing it does. What the linker wrote is in memory in smaller pieces, and starts slower.
-func install(path string) error {
-	program, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if err := os.Remove(path); err != nil {
-		return err
-	}
-	return os.WriteFile(path, program, 0o700)
+func install(path string) {
+	program := try.To(os.ReadFile(path))
+	try.Check(os.Remove(path))
+	try.Check(os.WriteFile(path, program, 0o700))
 }
 
 // write writes a file of the stage and returns its path.
-func (s *stage) write(name, text string) (string, error) {
+func (s *stage) write(name, text string) string {
 	path := filepath.Join(s.dir, name)
-	return path, os.WriteFile(path, []byte(text), 0o600)
+	try.Write(path, text)
+	return path
 }
 
 // scale returns n, or a fraction of it when the bench is to be quick.

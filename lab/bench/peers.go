@@ -3,37 +3,34 @@
 package bench
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"prodigy/lab/try"
 )
 
 // job runs a workflow of n items, each of which is step, in slots.
-func (s *stage) job(name, step string, n, slots int, flags ...string) (contestant, error) {
+func (s *stage) job(name, step string, n, slots int, flags ...string) contestant {
 	return s.jobWith("", name, step, n, slots, flags...)
 }
 
 // jobWith is job with other keys of the workflow, a line each.
-func (s *stage) jobWith(keys, name, step string, n, slots int, flags ...string) (contestant, error) {
+func (s *stage) jobWith(keys, name, step string, n, slots int, flags ...string) contestant {
 	dir := filepath.Join(s.dir, "of "+name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return contestant{}, err
-	}
 	input, file, home := filepath.Join(dir, "items.txt"), filepath.Join(dir, "workflow.yml"), filepath.Join(dir, "home")
 	text := fmt.Sprintf("name: bench\n%smap:\n  input: {file: %q}\n  max_parallel: %d\n  agent_template:\n    - shell: %q\n", keys, input, slots, step)
-	if err := errors.Join(os.WriteFile(input, numbers(n).Bytes(), 0o600), os.WriteFile(file, []byte(text), 0o600)); err != nil {
-		return contestant{}, err
-	}
+	try.Write(input, numbers(n).String())
+	try.Write(file, text)
 	run := func() *exec.Cmd {
 		cmd := command(s.prodigy, append([]string{"run", "--quiet", file}, flags...)...)
 		cmd.Env = append(os.Environ(), "PRODIGY_HOME="+home)
 		return cmd
 	}
-	return contestant{name: name, items: n, command: run, after: func() error { return os.RemoveAll(home) }}, nil
+	return contestant{name: name, items: n, command: run, after: func() { try.Check(os.RemoveAll(home)) }}
 }
 
 func xargs(n, slots int, argv ...string) contestant {
@@ -51,7 +48,7 @@ type peer struct {
 	share int // of the items: a slow one gets fewer
 	must  float64
 	aim   float64
-	enter func(s *stage, n, slots int) (*exec.Cmd, error) // the command can be started once; made anew for each run
+	enter func(s *stage, n, slots int) *exec.Cmd // the command can be started once; made anew for each run
 }
 
 var peers = []peer{
@@ -67,74 +64,63 @@ func (s *stage) invited(n, slots int) ([]contestant, []row) {
 	var missing []row
 	for _, p := range peers {
 		count := max(1, n/p.share)
-		if _, err := p.enter(s, count, slots); err != nil {
+		if err := try.Catch(func() { p.enter(s, count, slots) }); err != nil {
 			missing = append(missing, row{what: "throughput against " + p.name, must: p.must, aim: p.aim, skipped: err.Error()})
 			continue
 		}
-		all = append(all, contestant{name: p.name, items: count, command: func() *exec.Cmd {
-			cmd, err := p.enter(s, count, slots)
-			if err != nil {
-				panic("BUG: a peer entered and does not run: " + err.Error())
-			}
-			return cmd
-		}})
+		all = append(all, contestant{name: p.name, items: count, command: func() *exec.Cmd { return p.enter(s, count, slots) }})
 	}
 	return all, missing
 }
 
-func parallel(s *stage, n, slots int) (*exec.Cmd, error) {
+func parallel(s *stage, n, slots int) *exec.Cmd {
 	if _, err := exec.LookPath("parallel"); err != nil {
-		return nil, errors.New("GNU parallel is not installed")
+		try.Failf("GNU parallel is not installed")
 	}
 	cmd := exec.Command("parallel", "--joblog", filepath.Join(s.dir, "joblog"), "-j"+strconv.Itoa(slots), "true {}")
 	cmd.Stdin = numbers(n)
 	cmd.Env = append(os.Environ(), "SHELL=/bin/sh")
-	return cmd, nil
+	return cmd
 }
 
 const rushModule = "github.com/shenwei356/rush@v0.7.0"
 
 // rush is built from the module proxy.
-func rush(s *stage, n, slots int) (*exec.Cmd, error) {
+func rush(s *stage, n, slots int) *exec.Cmd {
 	program := filepath.Join(s.dir, "rush")
 	if _, err := os.Stat(program); err != nil {
 		install := exec.Command("go", "install", rushModule)
 		install.Dir = s.dir
 		install.Env = append(os.Environ(), "GOBIN="+s.dir)
 		if err := install.Run(); err != nil {
-			return nil, errors.New("rush cannot be built")
+			try.Failf("rush cannot be built")
 		}
 	}
 	cmd := exec.Command(program, "-j", strconv.Itoa(slots), "true {}")
 	cmd.Stdin = numbers(n)
 	cmd.Env = append(os.Environ(), "SHELL=/bin/sh")
-	return cmd, nil
+	return cmd
 }
 
-func ninja(s *stage, n, slots int) (*exec.Cmd, error) {
+func ninja(s *stage, n, slots int) *exec.Cmd {
 	if _, err := exec.LookPath("ninja"); err != nil {
-		return nil, errors.New("ninja is not installed")
+		try.Failf("ninja is not installed")
 	}
 	var b strings.Builder
 	b.WriteString("rule t\n  command = true $out\n")
 	for i := range n {
 		fmt.Fprintf(&b, "build i%d: t\n", i)
 	}
-	file, err := s.write("build.ninja", b.String())
-	if err != nil {
-		return nil, err
-	}
-	if err := os.RemoveAll(filepath.Join(s.dir, ".ninja_log")); err != nil {
-		return nil, err
-	}
+	file := s.write("build.ninja", b.String())
+	try.Check(os.RemoveAll(filepath.Join(s.dir, ".ninja_log")))
 	cmd := exec.Command("ninja", "-j", strconv.Itoa(slots), "-f", file, "--quiet")
 	cmd.Dir = s.dir
-	return cmd, nil
+	return cmd
 }
 
-func gnuMake(s *stage, n, slots int) (*exec.Cmd, error) {
+func gnuMake(s *stage, n, slots int) *exec.Cmd {
 	if _, err := exec.LookPath("make"); err != nil {
-		return nil, errors.New("make is not installed")
+		try.Failf("make is not installed")
 	}
 	var b strings.Builder
 	b.WriteString("all:")
@@ -145,11 +131,8 @@ func gnuMake(s *stage, n, slots int) (*exec.Cmd, error) {
 	for i := range n {
 		fmt.Fprintf(&b, "i%d:\n\t@true %d;\n", i, i) // the semicolon makes it ask the shell
 	}
-	file, err := s.write("Makefile", b.String())
-	if err != nil {
-		return nil, err
-	}
+	file := s.write("Makefile", b.String())
 	cmd := exec.Command("make", "-s", "-j"+strconv.Itoa(slots), "-f", file)
 	cmd.Env = append(os.Environ(), "MAKEFLAGS=")
-	return cmd, nil
+	return cmd
 }

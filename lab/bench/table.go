@@ -3,7 +3,6 @@
 package bench
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"runtime"
@@ -125,13 +124,9 @@ func machine() string {
 // system returns the name that the system gives itself.
 func system() string {
 	name := runtime.GOOS + "/" + runtime.GOARCH
-	f, err := os.Open("/etc/os-release")
-	if err != nil {
-		return name
-	}
-	defer func() { _ = f.Close() }()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if pretty, ok := strings.CutPrefix(lines.Text(), "PRETTY_NAME="); ok {
+	text, _ := os.ReadFile("/etc/os-release")
+	for line := range strings.Lines(string(text)) {
+		if pretty, ok := strings.CutPrefix(strings.TrimSpace(line), "PRETTY_NAME="); ok {
 			return strings.Trim(pretty, `"`) + " (" + name + ")"
 		}
 	}

@@ -10,9 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,11 +20,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"prodigy/internal/testenv"
+	"prodigy/lab/try"
 )
 
 // node is a broker.
 type node struct {
-	cmd         *exec.Cmd
+	cmd         *try.Process
 	port, route int              // of clients, and of the others
 	ways        []*testenv.Proxy // to the others, by their number; it has none to itself
 }
@@ -50,44 +49,30 @@ func (c cable) set(cut bool, ways ...testenv.Way) {
 }
 
 // layCables gives all brokers their ports, and makes what joins them with each other and with the other processes.
-func (r *round) layCables() error {
-	free := func() (port int, err error) { // of those that the system gives to no connection: a broker that is started again needs it again
-		for range 100 {
-			port = 10_000 + rand.IntN(20_000)
-			var l net.Listener
-			if l, err = net.Listen("tcp", address(port)); err == nil {
-				return port, l.Close()
+func (r *round) layCables() {
+	free := func() int { // of those that the system gives to no connection: a broker that is started again needs it again
+		for {
+			port := 10_000 + rand.IntN(20_000)
+			if l, err := net.Listen("tcp", address(port)); err == nil {
+				try.Check(l.Close())
+				return port
 			}
 		}
-		return 0, err
 	}
 	for i := range r.brokers {
-		port, err := free()
-		if err != nil {
-			return err
-		}
-		route, err := free()
-		if err != nil {
-			return err
-		}
-		r.brokers[i] = &node{port: port, route: route, ways: make([]*testenv.Proxy, len(r.brokers))}
+		r.brokers[i] = &node{port: free(), route: free(), ways: make([]*testenv.Proxy, len(r.brokers))}
 	}
-	var err error
 	for i, from := range r.brokers {
 		for k, to := range r.brokers {
 			if i != k {
-				if from.ways[k], err = testenv.NewProxy(address(to.route)); err != nil {
-					return err
-				}
+				from.ways[k] = r.cableTo(to.route)
 			}
 		}
 	}
 	for i := range workers + len(r.users) {
 		c := make(cable, len(r.brokers))
 		for k, n := range r.brokers {
-			if c[k], err = testenv.NewProxy(address(n.port)); err != nil {
-				return err
-			}
+			c[k] = r.cableTo(n.port)
 		}
 		if i < workers {
 			r.cables = append(r.cables, c)
@@ -95,27 +80,20 @@ func (r *round) layCables() error {
 			r.users[i-workers].cable = c
 		}
 	}
-	return nil
 }
 
 func address(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 
+// cableTo makes a way to a port, which is closed with the round.
+func (r *round) cableTo(port int) *testenv.Proxy {
+	p := try.To(testenv.NewProxy(address(port)))
+	r.proxies = append(r.proxies, p)
+	return p
+}
+
 func (r *round) removeCables() {
-	cables := slices.Clone(r.cables)
-	for _, u := range r.users {
-		cables = append(cables, u.cable)
-	}
-	for _, c := range cables {
-		for _, p := range c {
-			p.Close()
-		}
-	}
-	for _, n := range r.brokers {
-		for _, p := range n.ways {
-			if p != nil {
-				p.Close()
-			}
-		}
+	for _, p := range r.proxies {
+		p.Close()
 	}
 }
 
@@ -126,7 +104,7 @@ func (r *round) store(i int) string {
 	return filepath.Join(r.dir, "store"+strconv.Itoa(i))
 }
 
-func (r *round) startBroker(i int) error {
+func (r *round) startBroker(i int) {
 	n := r.brokers[i]
 	args := []string{"broker", "--listen", address(n.port), "--store", r.store(i), "--insecure"} // users have homes of their own
 	if r.secure {
@@ -144,20 +122,14 @@ func (r *round) startBroker(i int) error {
 		// Nobody may be told a way that is no cable.
 		text := fmt.Sprintf("server_name: n%d\ncluster {\n  name: lab\n  listen: %q\n  no_advertise: true\n  routes: [\n%s  ]\n}\n", i, address(n.route), routes.String())
 		config := filepath.Join(r.dir, fmt.Sprintf("n%d.conf", i))
-		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-			return err
-		}
+		try.Write(config, text)
 		args = append(args, "--config", config)
 	}
-	cmd, err := r.start(brokerName(i), r.dir, filepath.Join(r.dir, "home"), "", args...)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n.cmd = cmd
-	return err
+	n.cmd = r.start(brokerName(i), r.dir, filepath.Join(r.dir, "home"), "", args...)
 }
 
 // awaitBrokers returns when all brokers take connections.
-func (r *round) awaitBrokers() error {
+func (r *round) awaitBrokers() {
 	until := time.Now().Add(time.Minute)
 	for _, n := range r.brokers {
 		for {
@@ -166,32 +138,26 @@ func (r *round) awaitBrokers() error {
 				_ = conn.Close()
 				break
 			}
-			if time.Now().After(until) {
-				return fmt.Errorf("a broker does not start: %w", err)
-			}
+			try.FailIf(time.Now().After(until), "a broker does not start: %w", err)
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
-	return nil
 }
 
 // restartBrokers kills brokers, and starts them after a pause, perhaps without what they have kept.
-func (r *round) restartBrokers(pause time.Duration, wipe bool, which ...int) error {
+func (r *round) restartBrokers(pause time.Duration, wipe bool, which ...int) {
 	for _, i := range which {
-		r.kill(r.brokers[i].cmd)
+		kill(r.brokers[i].cmd)
 	}
 	time.Sleep(pause)
 	for _, i := range which {
 		if wipe {
-			if err := os.RemoveAll(r.store(i)); err != nil {
-				return err
-			}
+			try.Check(os.RemoveAll(r.store(i)))
 		}
-		if err := r.startBroker(i); err != nil {
-			return err
-		}
+		r.startBroker(i)
 	}
-	return r.awaitBrokers() // who begins without a broker ends at once
+	r.awaitBrokers()
+	return // who begins without a broker ends at once
 }
 
 // cutBroker cuts a broker off from the others, or joins it with them again.
@@ -206,54 +172,42 @@ func (r *round) cutBroker(b int, cut bool) {
 }
 
 // ask has do ask the brokers something.
-func (r *round) ask(do func(ctx context.Context, js jetstream.JetStream) error) error {
+func (r *round) ask(do func(ctx context.Context, js jetstream.JetStream)) error {
 	var urls []string
 	for _, n := range r.brokers {
 		urls = append(urls, r.scheme()+address(n.port))
 	}
-	nc, err := nats.Connect(strings.Join(urls, ","), append(r.asLab(), nats.Timeout(2*time.Second))...)
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-	defer cancel()
-	return do(ctx, js)
+	return try.Catch(func() {
+		nc := try.To(nats.Connect(strings.Join(urls, ","), append(r.asLab(), nats.Timeout(2*time.Second))...))
+		defer nc.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		do(ctx, try.To(jetstream.New(nc)))
+	})
 }
 
 // leader returns the broker that leads the stream of reports, or other if there is none now.
 func (r *round) leader(other int) int {
-	_ = r.ask(func(ctx context.Context, js jetstream.JetStream) error {
-		s, err := js.Stream(ctx, "PRODIGY_OUT")
-		if err == nil && s.CachedInfo().Cluster != nil {
-			if n, err := strconv.Atoi(strings.TrimPrefix(s.CachedInfo().Cluster.Leader, "n")); err == nil {
-				other = n
-			}
+	_ = r.ask(func(ctx context.Context, js jetstream.JetStream) {
+		if c := try.To(js.Stream(ctx, "PRODIGY_OUT")).CachedInfo().Cluster; c != nil {
+			other = try.To(strconv.Atoi(strings.TrimPrefix(c.Leader, "n")))
 		}
-		return err
 	})
 	return other
 }
 
 // lookForLeftovers mends everything, and looks what is left of the jobs at the brokers and on the workers.
-func (r *round) lookForLeftovers(v *verdict) error {
+func (r *round) lookForLeftovers(v *verdict) {
 	for i, n := range r.brokers {
-		_ = n.cmd.Process.Signal(syscall.SIGCONT)
+		n.cmd.Signal(syscall.SIGCONT)
 		r.cutBroker(i, false)
 	}
 	for i, w := range r.workers {
-		_ = w.Process.Signal(syscall.SIGCONT)
+		w.Signal(syscall.SIGCONT)
 		r.cables[i].set(false)
 	}
 	time.Sleep(200 * time.Millisecond)
-	left, err := r.leftovers()
-	if err != nil {
-		return err
-	}
+	left := try.To(r.leftovers())
 	if v.left = len(left); v.left > 0 {
 		fmt.Printf("  the broker still has %s\n", strings.Join(left, ", "))
 		for _, u := range r.users {
@@ -267,63 +221,47 @@ func (r *round) lookForLeftovers(v *verdict) error {
 		for _, u := range r.users {
 			u.cable.set(false)
 			for until := time.Now().Add(time.Minute); ; time.Sleep(time.Second) { // a cluster may have no leader for some seconds
-				sweep, err := r.start("sweep", u.dir, u.home(), r.url(u.cable), "fleet", "sweep")
-				if err != nil {
-					return err
-				}
-				if <-r.ended(sweep); sweep.ProcessState.ExitCode() == 0 || time.Now().After(until) {
+				sweep := r.start("sweep", u.dir, u.home(), r.url(u.cable), "fleet", "sweep")
+				if <-sweep.Done; sweep.ProcessState.ExitCode() == 0 || time.Now().After(until) {
 					break
 				}
 			}
 		}
-		if left, err = r.leftovers(); err != nil {
-			return err
-		}
-		if len(left) > 0 {
+		if left := try.To(r.leftovers()); len(left) > 0 {
 			v.bad = append(v.bad, "after a sweep the broker still has "+strings.Join(left, ", "))
 		}
 	}
 	for until := time.Now().Add(20 * time.Second); ; time.Sleep(250 * time.Millisecond) {
-		if left, err = r.onWorkers(); err == nil && len(left) == 0 {
-			return nil
+		left, err := r.onWorkers()
+		if err == nil && len(left) == 0 {
+			return
 		}
 		if time.Now().After(until) {
-			break
+			try.Check(err)
+			v.bad = append(v.bad, "workers still have "+strings.Join(left, ", "))
+			return
 		}
 	}
-	if err == nil {
-		v.bad = append(v.bad, "workers still have "+strings.Join(left, ", "))
-	}
-	return err
 }
 
 // onWorkers names what workers still know or keep of the jobs.
 func (r *round) onWorkers() (left []string, err error) {
 	seen := map[string]bool{}
-	err = r.ask(func(ctx context.Context, js jetstream.JetStream) error {
+	err = r.ask(func(ctx context.Context, js jetstream.JetStream) {
 		inbox := nats.NewInbox()
-		answers, err := js.Conn().SubscribeSync(inbox)
-		if err != nil {
-			return err
-		}
-		if err := js.Conn().PublishRequest("prodigy.nodes", inbox, nil); err != nil {
-			return err
-		}
+		answers := try.To(js.Conn().SubscribeSync(inbox))
+		try.Check(js.Conn().PublishRequest("prodigy.nodes", inbox, nil))
 		for {
 			m, err := answers.NextMsg(500 * time.Millisecond)
 			if errors.Is(err, nats.ErrTimeout) {
-				return nil
+				return
 			}
-			if err != nil {
-				return err
-			}
+			try.Check(err)
 			var node struct {
 				Name string
 				Jobs map[string]string
 			}
-			if err := json.Unmarshal(m.Data, &node); err != nil {
-				return err
-			}
+			try.Check(json.Unmarshal(m.Data, &node))
 			seen[node.Name] = true
 			for key := range node.Jobs {
 				left = append(left, node.Name+": job "+key)
@@ -332,7 +270,7 @@ func (r *round) onWorkers() (left []string, err error) {
 	})
 	for i, w := range r.workers {
 		select {
-		case <-r.ended(w):
+		case <-w.Done:
 			continue // since the broker was away when it began
 		default:
 		}
@@ -351,14 +289,12 @@ func (r *round) onWorkers() (left []string, err error) {
 func (r *round) leftovers() (left []string, err error) {
 	for until := time.Now().Add(30 * time.Second); ; time.Sleep(time.Second) { // a cluster may have no leader for some seconds
 		left = nil
-		err = r.ask(func(ctx context.Context, js jetstream.JetStream) error {
+		err = r.ask(func(ctx context.Context, js jetstream.JetStream) {
 			s, err := js.Stream(ctx, "PRODIGY_OUT")
 			if errors.Is(err, jetstream.ErrStreamNotFound) { // its disk was lost at the very end
-				return nil
+				return
 			}
-			if err != nil {
-				return err
-			}
+			try.Check(err)
 			if n := s.CachedInfo().State.Msgs; n > 0 {
 				left = append(left, fmt.Sprintf("%d reports", n))
 			}
@@ -366,38 +302,28 @@ func (r *round) leftovers() (left []string, err error) {
 			for name := range consumers.Name() {
 				left = append(left, "consumer "+name)
 			}
-			if err := consumers.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
-				return err
+			if err := consumers.Err(); !errors.Is(err, jetstream.ErrEndOfData) {
+				try.Check(err)
 			}
-			kv, err := js.KeyValue(ctx, "prodigy-locks")
-			if err != nil {
-				return err
-			}
+			kv := try.To(js.KeyValue(ctx, "prodigy-locks"))
 			keys, err := kv.Keys(ctx)
-			if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
-				return err
+			if !errors.Is(err, jetstream.ErrNoKeysFound) {
+				try.Check(err)
 			}
 			for _, key := range keys {
-				lock, err := kv.Get(ctx, key)
-				if err != nil {
-					return err
-				}
+				lock := try.To(kv.Get(ctx, key))
 				if !strings.Contains(string(lock.Value()), `"over":true`) {
 					left = append(left, "lock "+key)
 				}
 			}
-			store, err := js.ObjectStore(ctx, "prodigy-files")
-			if err != nil {
-				return err
-			}
+			store := try.To(js.ObjectStore(ctx, "prodigy-files"))
 			objects, err := store.List(ctx)
-			if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
-				return err
+			if !errors.Is(err, jetstream.ErrNoObjectsFound) {
+				try.Check(err)
 			}
 			for _, o := range objects {
 				left = append(left, o.Name)
 			}
-			return nil
 		})
 		if err == nil || time.Now().After(until) {
 			return left, err

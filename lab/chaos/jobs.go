@@ -3,16 +3,18 @@
 package chaos
 
 import (
-	"bufio"
+	"bytes"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"prodigy/lab/try"
 )
 
 // user runs jobs on the fleet, one after the other.
@@ -21,10 +23,10 @@ type user struct {
 	dir   string
 	cable cable
 	jobs  []*job
-	turn  int       // index of the job that runs; the number of jobs: all have ended
-	cmd   *exec.Cmd // run or resume
-	since time.Time // when cmd was started
-	quick int       // how often in a row it has ended at once
+	turn  int          // index of the job that runs; the number of jobs: all have ended
+	cmd   *try.Process // run or resume
+	since time.Time    // when cmd was started
+	quick int          // how often in a row it has ended at once
 }
 
 func (u *user) home() string { return filepath.Join(u.dir, "home") }
@@ -51,19 +53,9 @@ map:
 `
 
 // script is what an item does. It starts no other programs, since rounds are not to be short of processors, but for each eighth item.
-const script = `i=$1
-id="$PRODIGY_JOB_ID $PRODIGY_ITEM_ID $PRODIGY_ATTEMPT $$"
-exec 9<>SILENT
-pause() { if [ $((i % 8)) = 0 ]; then sleep BEAT; else read -rt BEAT -u 9; fi; }
-beats=BEATS
-n=0
-while [ $n -lt $beats ]; do
-  echo "$id ${EPOCHREALTIME/[.,]/}000" >>WITNESS/$PRODIGY_ITEM_ID
-  pause
-  n=$((n+1))
-done
-echo "NAME $i"
-`
+//
+//go:embed item.sh
+var script string
 
 // Most items take less than a moment, some longer than a lease.
 const mixed = `$((1 + i * 7 % 8))
@@ -79,17 +71,13 @@ const slowly = `case $PRODIGY_ATTEMPT.$((i % 25)) in 1.7) beats=240;; 1.*) ;; *)
 `
 
 // makeUsers makes the users with their jobs, and all that these need. Of several jobs each second one has its files sent; of the others some have stragglers.
-func (r *round) makeUsers() error {
+func (r *round) makeUsers() {
 	for i := range r.jobs {
 		u := &user{name: "run" + strconv.Itoa(i), dir: filepath.Join(r.dir, "user"+strconv.Itoa(i))}
-		if err := os.MkdirAll(u.dir, 0o700); err != nil {
-			return err
-		}
+		try.Check(os.MkdirAll(u.dir, 0o700))
 		r.users = append(r.users, u)
 		if r.space {
-			if err := r.makeRepository(u); err != nil {
-				return err
-			}
+			r.makeRepository(u)
 		}
 		for turn := range r.after {
 			j := &job{name: fmt.Sprintf("torture-%d-%d", i, turn), dir: filepath.Join(u.dir, strconv.Itoa(turn)), files: (i+turn)%2 == 1, space: r.space && (i+turn)%2 == 0}
@@ -98,21 +86,17 @@ func (r *round) makeUsers() error {
 				j.cwd = u.repository()
 			}
 			u.jobs = append(u.jobs, j)
-			if err := r.makeJob(j); err != nil {
-				return err
-			}
+			r.makeJob(j)
 		}
 	}
-	return nil
 }
 
-func (r *round) makeJob(j *job) error {
-	if err := os.MkdirAll(filepath.Join(j.dir, "witness"), 0o700); err != nil {
-		return err
-	}
+func (r *round) makeJob(j *job) {
+	try.Check(os.MkdirAll(filepath.Join(j.dir, "witness"), 0o700))
 	silent := filepath.Join(r.dir, "silent")
 	if err := syscall.Mkfifo(silent, 0o600); err != nil && !os.IsExist(err) {
-		return err
+		try.Check(err)
+		return
 	}
 	flow, does, path := workflow, script, filepath.Join(j.dir, "item.sh")
 	switch {
@@ -129,98 +113,72 @@ func (r *round) makeJob(j *job) error {
 	replace := strings.NewReplacer("NAME", j.name, "ITEMS", strconv.Itoa(r.items), "WITNESS", filepath.Join(j.dir, "witness"), "SILENT", silent, "SCRIPT", path,
 		"BEATS", r.beats, "BEAT", fmt.Sprint(r.beat.Seconds()))
 	for name, text := range map[string]string{"item.sh": replace.Replace(does), "w.yml": replace.Replace(flow), "data": "the data of " + j.name + "\n"} {
-		if err := os.WriteFile(filepath.Join(j.dir, name), []byte(text), 0o600); err != nil {
-			return err
-		}
+		try.Write(filepath.Join(j.dir, name), text)
 	}
-	return nil
 }
 
 // begin begins the job of a user whose turn it is.
-func (r *round) begin(u *user) error {
+func (r *round) begin(u *user) {
 	j := u.jobs[u.turn]
-	return r.startRun(u, j, "run", filepath.Join(j.dir, "w.yml"), "--lease", r.lease, "--grace", stopGrace.String())
+	r.startRun(u, j, "run", filepath.Join(j.dir, "w.yml"), "--lease", r.lease, "--grace", stopGrace.String())
 }
 
 // resume goes on with that job. One that was killed before it had a log begins anew.
-func (r *round) resume(u *user) error {
+func (r *round) resume(u *user) {
 	u.cable.set(false)
 	j := u.jobs[u.turn]
-	id, _, err := u.log(j)
-	if err != nil {
-		return err
-	}
+	id, _ := u.log(j)
 	if id == "" {
-		return r.begin(u)
+		r.begin(u)
+		return
 	}
-	return r.startRun(u, j, "resume", id, "--lease", r.lease, "--grace", stopGrace.String())
+	r.startRun(u, j, "resume", id, "--lease", r.lease, "--grace", stopGrace.String())
 }
 
-func (r *round) startRun(u *user, j *job, args ...string) error {
-	cmd, err := r.start(u.name, j.cwd, u.home(), r.url(u.cable), args...)
-	if err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	u.cmd, u.since = cmd, time.Now()
-	return nil
+func (r *round) startRun(u *user, j *job, args ...string) {
+	u.cmd, u.since = r.start(u.name, j.cwd, u.home(), r.url(u.cable), args...), time.Now()
 }
 
 // goOn looks after the run of a user: one that has ended well is followed by the next, and another is resumed. It reports false when all have ended.
-func (r *round) goOn(u *user) (bool, error) {
+func (r *round) goOn(u *user) bool {
 	if u.turn == len(u.jobs) {
-		return false, nil
+		return false
 	}
-	select {
-	case <-r.ended(u.cmd):
-	default:
-		return true, nil
+	if !u.cmd.Ended() {
+		return true
 	}
 	if u.cmd.ProcessState.ExitCode() == 0 {
 		u.jobs[u.turn].took = time.Since(r.began)
 		if u.turn++; u.turn == len(u.jobs) {
-			return false, nil
+			return false
 		}
 		if r.after > 4 {
-			r.weighOnce()
+			r.weigh()
 		}
 		u.cable.set(false)
-		return true, r.begin(u)
+		r.begin(u)
+		return true
 	}
 	if u.quick++; time.Since(u.since) > 100*time.Millisecond {
 		u.quick = 0
 	}
 	if u.quick > 20 { // a broker that is away or just begins is no reason
-		return false, fmt.Errorf("%s ends with %v", u.name, u.cmd.ProcessState)
+		try.Failf("%s ends with %v", u.name, u.cmd.ProcessState)
 	}
 	time.Sleep(time.Duration(u.quick) * 50 * time.Millisecond)
-	return true, r.resume(u)
+	r.resume(u)
+	return true
 }
 
 // log returns the id of a job and the files of its log; nothing while it has none.
-func (u *user) log(j *job) (id string, files []string, err error) {
-	dirs, err := filepath.Glob(filepath.Join(u.home(), "events", "*", "*"))
-	if err != nil {
-		return "", nil, err
-	}
-	for _, dir := range dirs {
-		files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
-		if err != nil {
-			return "", nil, err
-		}
-		for _, path := range files {
-			f, err := os.Open(path)
-			if err != nil {
-				return "", nil, err
-			}
-			line, _ := bufio.NewReader(f).ReadBytes('\n')
-			_ = f.Close()
-			var first struct{ Type, Workflow string }
-			if json.Unmarshal(line, &first) == nil && first.Type == "JobStarted" && first.Workflow == j.name {
-				return filepath.Base(dir), files, nil
-			}
+func (u *user) log(j *job) (id string, files []string) {
+	for _, path := range try.To(filepath.Glob(filepath.Join(u.home(), "events", "*", "*", "*.jsonl"))) {
+		line, _, _ := bytes.Cut(try.To(os.ReadFile(path)), []byte("\n"))
+		var first struct{ Type, Workflow string }
+		if json.Unmarshal(line, &first) == nil && first.Type == "JobStarted" && first.Workflow == j.name {
+			dir := filepath.Dir(path)
+			return filepath.Base(dir), try.To(filepath.Glob(filepath.Join(dir, "*.jsonl")))
 		}
 	}
-	return "", nil, nil
+	return "", nil
 }

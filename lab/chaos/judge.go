@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"prodigy/lab/try"
 )
 
 // record is what the judge reads of a line of the log.
@@ -35,96 +37,70 @@ type beat struct {
 }
 
 // judge compares what was to be done by a job with what its log says, what its commands say, and what they have made.
-func (r *round) judge(v *verdict, u *user, j *job) error {
-	bad := func(format string, args ...any) { v.bad = append(v.bad, j.name+": "+fmt.Sprintf(format, args...)) }
+func (r *round) judge(v *verdict, u *user, j *job) {
+	badIf := func(is bool, format string, args ...any) {
+		if is {
+			v.bad = append(v.bad, j.name+": "+fmt.Sprintf(format, args...))
+		}
+	}
 	started, back, settled := map[string]int{}, map[string]int{}, map[string]int{}
 	lost := map[string]bool{} // attempts of which no late end is known
-	id, logs, err := u.log(j)
-	if err != nil {
-		return err
-	}
+	id, logs := u.log(j)
 	for _, path := range logs {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
+		data := try.To(os.ReadFile(path))
 		for line := range bytes.Lines(data) {
 			var rec record
-			if err := json.Unmarshal(line, &rec); err != nil {
-				return err
-			}
+			try.Check(json.Unmarshal(line, &rec))
 			key := rec.ItemID + "/" + strconv.Itoa(rec.Attempt)
 			switch rec.Type {
 			case "AgentStarted":
 				started[key]++
-				if settled[rec.ItemID] > 0 {
-					bad("%s was begun after its work was recorded", key)
-				}
+				badIf(settled[rec.ItemID] > 0, "%s was begun after its work was recorded", key)
 			case "AgentInterrupted":
 				back[key]++
 			case "AgentLost":
 				lost[key] = true
 				v.lost++
 			case "AgentEndedLate":
-				if !lost[key] {
-					bad("%s has ended late, and was not lost or had ended late before", key)
-				}
+				badIf(!lost[key], "%s has ended late, and was not lost or had ended late before", key)
 				lost[key] = false
 				v.late++
 			case "AgentCompleted":
 				settled[rec.ItemID]++
-				if want := fmt.Sprintf("%s %d", j.name, rec.ItemIndex+1); strings.TrimSpace(rec.Output) != want && !j.space {
-					bad("%s has printed %q, want %q", key, rec.Output, want)
-				}
+				want := fmt.Sprintf("%s %d", j.name, rec.ItemIndex+1)
+				badIf(strings.TrimSpace(rec.Output) != want && !j.space, "%s has printed %q, want %q", key, rec.Output, want)
 			case "AgentFailed":
-				if v.stopped++; rec.Action != "retry" || rec.ErrorType != "timeout" {
-					bad("%s failed", key)
-				}
+				v.stopped++
+				badIf(rec.Action != "retry" || rec.ErrorType != "timeout", "%s failed", key)
 			case "StepRetrying":
-				bad("%s has a try that failed: %s", key, rec.Error)
+				badIf(true, "%s has a try that failed: %s", key, rec.Error)
 			}
 		}
 	}
-	if len(settled) != r.items {
-		bad("%d items were settled, want %d", len(settled), r.items)
-	}
+	badIf(len(settled) != r.items, "%d items were settled, want %d", len(settled), r.items)
 	for item, n := range settled {
-		if n != 1 {
-			bad("%s was settled %d times", item, n)
-		}
+		badIf(n != 1, "%s was settled %d times", item, n)
 	}
-	files, err := filepath.Glob(filepath.Join(j.dir, "witness", "*"))
-	if err != nil {
-		return err
-	}
-	if len(files) != r.items {
-		bad("%d items have run, want %d", len(files), r.items)
-	}
+	files := try.To(filepath.Glob(filepath.Join(j.dir, "witness", "*")))
+	badIf(len(files) != r.items, "%d items have run, want %d", len(files), r.items)
 	for _, path := range files {
-		if err := witness(v, path, id, started, back); err != nil {
-			return err
-		}
+		witness(v, path, id, started, back)
 	}
 	if j.files {
 		for i := 1; i <= r.items; i++ {
 			want := fmt.Sprintf("%s %d the data of %s\n", j.name, i, j.name)
-			if text, err := os.ReadFile(filepath.Join(j.dir, "out", strconv.Itoa(i))); err != nil || string(text) != want {
-				bad("item %d has made %q, want %q (%v)", i, text, want, err)
-			}
+			text, err := os.ReadFile(filepath.Join(j.dir, "out", strconv.Itoa(i)))
+			badIf(err != nil || string(text) != want, "item %d has made %q, want %q (%v)", i, text, want, err)
 		}
 	}
 	if j.space {
-		r.judgeWork(bad, u, j, id)
+		r.judgeWork(badIf, u, j, id)
 	}
-	return nil
 }
 
 // witness compares what the executions of an item wrote with the log.
-func witness(v *verdict, path, jobID string, started, back map[string]int) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
+func witness(v *verdict, path, jobID string, started, back map[string]int) {
+	f := try.To(os.Open(path))
 	defer func() { _ = f.Close() }()
 	item := filepath.Base(path)
 	spans := map[string][]beat{} // by execution
@@ -167,5 +143,74 @@ func witness(v *verdict, path, jobID string, started, back map[string]int) error
 			}
 		}
 	}
-	return nil
+}
+
+// withWorkspaces makes agents of the commands of a workflow, which do what the script says. Each works, commits or not, leaves something for the next one
+// to stumble over, and says at its beginning if its workspace is not as new.
+func withWorkspaces(flow, script string, seed uint64) (string, string) {
+	order := [...]string{"completion", "items"}[seed%2]
+	flow = strings.Replace(flow, "mode: mapreduce\n", "mode: mapreduce\nworkspace: {order: "+order+"}\n", 1)
+	return flow, `test -z "$(git status --porcelain --ignored)" && test "$(git rev-parse HEAD)" = "$PRODIGY_BASE" && test -z "$(git stash list)" || exit 9
+` + script + `echo "of $i" >item-$i
+sed -i "$((i * 4 + 1))s/$/ $i/" lines
+case $((i % 5)) in
+0) git add -A; git commit -qm "item $i";;
+1) git stash -qu; git stash pop -q; touch .git/index.lock;;
+2) git checkout -qb mine; git commit -qam "a part"; head -c 200000 /dev/urandom >big-$i;;
+3) mkdir -p ignored/x; echo x >ignored/x/y; chmod -R a-w ignored; mkfifo pipe; git config user.name Eve;;
+esac
+`
+}
+
+func (u *user) repository() string { return filepath.Join(u.dir, "repo") }
+
+// makeRepository makes the repository that the jobs of a user are run in.
+func (r *round) makeRepository(u *user) {
+	try.Check(os.MkdirAll(u.repository(), 0o700))
+	var lines strings.Builder
+	for i := range 4 * (r.items + 1) {
+		fmt.Fprintf(&lines, "line %d\n", i+1)
+	}
+	for name, text := range map[string]string{"lines": lines.String(), ".gitignore": "ignored/\n"} {
+		try.Check(os.WriteFile(filepath.Join(u.repository(), name), []byte(text), 0o600))
+	}
+	for _, args := range [][]string{{"init", "-q"}, {"config", "user.name", "Ada"}, {"config", "user.email", "ada@example.com"}, {"add", "-A"}, {"commit", "-qm", "first"}} {
+		_ = try.To(try.Git(u.repository(), args...))
+	}
+}
+
+// judgeWork looks, by git alone, whether the work of each item is in the result, once.
+func (r *round) judgeWork(badIf func(is bool, format string, args ...any), u *user, j *job, id string) {
+	look := func(args ...string) string {
+		out, err := try.Git(u.repository(), args...)
+		badIf(err != nil, "%v", err)
+		return out
+	}
+	changed := look("status", "--porcelain")
+	badIf(changed != "", "the checkout is changed: %s", changed)
+	branches := strings.Fields(look("for-each-ref", "--format=%(refname)", "refs/heads/prodigy/"))
+	branches = slices.DeleteFunc(branches, func(name string) bool { return !strings.Contains(name, id) })
+	if len(branches) != 1 {
+		badIf(true, "results: %q", branches)
+		return
+	}
+	branch := branches[0]
+	merged := map[string]int{}
+	for subject := range strings.Lines(look("log", "--first-parent", "--format=%s", branch)) {
+		merged[strings.TrimSpace(subject)]++
+	}
+	files := strings.Split(look("ls-tree", "--name-only", branch), "\n")
+	lines := strings.Split(look("show", branch+":lines"), "\n")
+	for i := 1; i <= r.items; i++ {
+		n := merged[j.name+": item_"+strconv.Itoa(i-1)]
+		badIf(n != 1, "item %d was merged %d times", i, n)
+		badIf(!slices.Contains(files, "item-"+strconv.Itoa(i)) || i%5 == 2 && !slices.Contains(files, "big-"+strconv.Itoa(i)), "item %d: what it made is not in the result", i)
+		if at := i * 4; at < len(lines) && strings.Count(lines[at]+" ", " "+strconv.Itoa(i)+" ") != 1+strings.Count("line "+strconv.Itoa(at+1)+" ", " "+strconv.Itoa(i)+" ") {
+			badIf(true, "item %d: the line %q", i, lines[at])
+		}
+	}
+	badIf(len(merged) != r.items+1, "the result has %d commits, want %d", len(merged), r.items+1)
+	look("fsck", "--strict", "--no-dangling")
+	hubs, err := filepath.Glob(filepath.Join(u.home(), "state", "*", id, "git", "hub"))
+	badIf(err != nil || len(hubs) > 0, "all was delivered, and hubs are left: %q, %v", hubs, err)
 }

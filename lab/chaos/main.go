@@ -7,7 +7,6 @@ package chaos
 
 import (
 	"cmp"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -18,17 +17,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/nats-io/nkeys"
 
 	"prodigy/internal/testenv"
+	"prodigy/lab/try"
 )
 
 // Main is the tool.
-func Main() error {
+func Main() {
 	rounds := flag.Int("rounds", 10, "how many jobs to run")
 	seed := flag.Uint64("seed", 0, "of the first round; 0: a random one")
 	items := flag.Int("items", 300, "of all jobs of a round together")
@@ -44,22 +43,13 @@ func Main() error {
 	bin := flag.String("bin", "", "a directory in which the programs are built, unless they are there: by another run with the same -skew")
 	keep := flag.Bool("keep", false, "keep the files of rounds that went wrong")
 	flag.Parse()
-	if *jobs < 0 || *after < 0 {
-		return errors.New("-jobs, -after: 0 or more")
-	}
-	if *nodes != 1 && *nodes != 3 {
-		return errors.New("-nodes: 1 or 3")
-	}
-	if *secure && *nodes != 1 {
-		return errors.New("-secure: with one broker")
-	}
+	try.FailIf(*jobs < 0 || *after < 0, "-jobs, -after: 0 or more")
+	try.FailIf(*nodes != 1 && *nodes != 3, "-nodes: 1 or 3")
+	try.FailIf(*secure && *nodes != 1, "-secure: with one broker")
 	if *seed == 0 {
 		*seed = rand.Uint64() >> 32
 	}
-	base, err := os.MkdirTemp("", "prodigy-fleet-torture-")
-	if err != nil {
-		return err
-	}
+	base := try.To(os.MkdirTemp("", "prodigy-fleet-torture-"))
 	var sum verdict
 	defer func() {
 		if len(sum.bad) == 0 || !*keep {
@@ -69,12 +59,8 @@ func Main() error {
 	if *bin == "" {
 		*bin = base
 	}
-	if *bin, err = filepath.Abs(*bin); err == nil {
-		err = build(*bin, *skew)
-	}
-	if err != nil {
-		return err
-	}
+	*bin = try.To(filepath.Abs(*bin))
+	build(*bin, *skew)
 	enough := make(chan os.Signal, 1)
 	signal.Notify(enough, syscall.SIGTERM, syscall.SIGINT)
 	for i := range *rounds {
@@ -98,8 +84,8 @@ func Main() error {
 			r.beat, r.beats, r.lease, r.every, r.patience, r.most = 500*time.Millisecond, "8", "3s", 20*time.Second, 2**soak, 0
 			r.jobs, r.after, r.items = 1, 1, int(*soak/(9*r.beat)*slots*workers)
 		}
-		v, err := r.run()
-		if err != nil {
+		v := verdict{faults: map[string]int{}}
+		if err := try.Catch(func() { r.run(&v) }); err != nil {
 			v.bad = append(v.bad, err.Error())
 		}
 		fmt.Printf("round %d, seed %d, %d x %d jobs: %s\n", i+1, r.seed, r.jobs, r.after, v)
@@ -114,10 +100,7 @@ func Main() error {
 		}
 	}
 	fmt.Printf("%d rounds, seed %d: %s\n", *rounds, *seed, sum)
-	if len(sum.bad) > 0 {
-		return errors.New("not all rounds are as they must be")
-	}
-	return nil
+	try.FailIf(len(sum.bad) > 0, "not all rounds are as they must be")
 }
 
 // verdict is what was found out about a round.
@@ -165,13 +148,12 @@ type round struct {
 
 	brokers []*node
 	cables  []cable // of the workers
-	workers []*exec.Cmd
+	proxies []*testenv.Proxy
+	workers []*try.Process
 	users   []*user
 	began   time.Time
 	clocks  *rand.Rand
 	parts   int // freezes of a part of the lease so far
-	mu      sync.Mutex
-	done    map[*exec.Cmd]chan struct{}
 }
 
 const (
@@ -181,7 +163,7 @@ const (
 )
 
 // start starts prodigy in a directory of its user, with a home and a clock of its own. What it says is in a log of that name.
-func (r *round) start(name, dir, home, url string, args ...string) (*exec.Cmd, error) {
+func (r *round) start(name, dir, home, url string, args ...string) *try.Process {
 	cmd := exec.Command(filepath.Join(r.bin, "prodigy"), args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOTRACEBACK=all", "PRODIGY_HOME="+home, "PRODIGY_FLEET="+url)
@@ -189,135 +171,80 @@ func (r *round) start(name, dir, home, url string, args ...string) (*exec.Cmd, e
 		cmd.Env = append(cmd.Env, "PRODIGY_FLEET_CREDENTIALS="+file)
 	}
 	if r.skew > 0 {
-		if err := r.setClock(name); err != nil {
-			return nil, err
-		}
+		r.setClock(name)
 		cmd.Env = append(cmd.Env, clockVariable+"="+r.clock(name))
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	out, err := os.OpenFile(filepath.Join(r.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
+	out := try.To(os.OpenFile(filepath.Join(r.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))
 	defer func() { _ = out.Close() }()
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	done := make(chan struct{})
-	r.mu.Lock()
-	r.done[cmd] = done
-	r.mu.Unlock()
-	go func() {
-		_ = cmd.Wait()
-		close(done)
-	}()
-	return cmd, nil
+	return try.Start(cmd)
 }
 
-func (r *round) ended(cmd *exec.Cmd) <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.done[cmd]
-}
-
-func (r *round) kill(cmd *exec.Cmd) {
-	if cmd == nil {
+func kill(p *try.Process) {
+	if p == nil {
 		return
 	}
-	_ = cmd.Process.Signal(syscall.SIGCONT)
-	_ = cmd.Process.Kill()
-	<-r.ended(cmd)
+	p.Signal(syscall.SIGCONT)
+	p.Signal(syscall.SIGKILL)
+	<-p.Done
 }
 
-func (r *round) startWorker(i int) (err error) {
+func (r *round) startWorker(i int) {
 	name := workerName(i)
 	r.cables[i].set(false)
-	w, err := r.start(name, r.dir, filepath.Join(r.dir, "home"), r.url(r.cables[i]), "worker", "--name", name, "--slots", strconv.Itoa(slots))
-	if err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.workers[i] = w
-	return nil
+	r.workers[i] = r.start(name, r.dir, filepath.Join(r.dir, "home"), r.url(r.cables[i]), "worker", "--name", name, "--slots", strconv.Itoa(slots))
 }
 
-func (r *round) run() (v verdict, err error) {
-	r.began, r.done, v.faults = time.Now(), map[*exec.Cmd]chan struct{}{}, map[string]int{}
+func (r *round) run(v *verdict) {
+	r.began = time.Now()
 	r.clocks = rand.New(rand.NewPCG(r.seed, 2))
-	if err := os.MkdirAll(r.dir, 0o700); err != nil {
-		return v, err
-	}
-	if err := r.makeUsers(); err != nil {
-		return v, err
-	}
-	if err := r.layCables(); err != nil {
-		return v, err
-	}
+	try.Check(os.MkdirAll(r.dir, 0o700))
+	r.makeUsers()
+	r.layCables()
 	defer r.removeCables()
 	if r.secure {
-		if err := r.initFleet(); err != nil {
-			return v, err
-		}
+		r.initFleet()
 	}
-	r.workers = make([]*exec.Cmd, workers)
+	r.workers = make([]*try.Process, workers)
+	ended := false
 	defer func() {
 		for _, u := range r.users {
-			r.kill(u.cmd)
+			kill(u.cmd)
 		}
 		for _, w := range r.workers {
-			r.kill(w)
+			kill(w)
 		}
 		for _, n := range r.brokers {
-			r.kill(n.cmd)
+			kill(n.cmd)
 		}
-		if left := r.processes(); err == nil && len(left) > 0 {
+		if left := r.processes(); ended && len(left) > 0 {
 			v.bad = append(v.bad, fmt.Sprintf("processes are left: %s", strings.Join(left, ", ")))
 		}
 	}()
 	for i := range r.brokers {
-		if err := r.startBroker(i); err != nil {
-			return v, err
-		}
+		r.startBroker(i)
 	}
-	if err := r.awaitBrokers(); err != nil {
-		return v, err
-	}
+	r.awaitBrokers()
 	for i := range r.workers {
-		if err := r.startWorker(i); err != nil {
-			return v, err
-		}
+		r.startWorker(i)
 	}
 	for _, u := range r.users {
-		if err := r.begin(u); err != nil {
-			return v, err
-		}
+		r.begin(u)
 	}
-	if r.every > 0 {
-		end := make(chan struct{})
-		defer close(end)
-		go r.weigh(end)
-	}
-	if err := r.torture(v.faults); err != nil {
-		return v, err
-	}
+	r.torture(v.faults)
 	v.took = time.Since(r.began)
-	if err := r.lookForLeftovers(&v); err != nil {
-		return v, err
-	}
+	r.lookForLeftovers(v)
 	for _, u := range r.users {
 		for _, j := range u.jobs {
-			if err := r.judge(&v, u, j); err != nil {
-				return v, err
-			}
+			r.judge(v, u, j)
 		}
 	}
-	return v, nil
+	ended = true
 }
 
 // torture does harm until the jobs have ended.
-func (r *round) torture(faults map[string]int) error {
+func (r *round) torture(faults map[string]int) {
 	rnd := rand.New(rand.NewPCG(r.seed, 1))
 	names := []string{
 		"kill worker", "drain worker", "freeze worker", "freeze part", "cut worker", "kill run", "cut run", "stop run", "stop cut run", "kill broker", "lose disk",
@@ -334,8 +261,12 @@ func (r *round) torture(faults map[string]int) error {
 	if r.kinds != "" {
 		names = strings.Split(r.kinds, ",")
 	}
-	deadline := time.Now().Add(r.patience)
+	deadline, weighed := time.Now().Add(r.patience), time.Now()
 	for n := 0; ; {
+		if r.every > 0 && time.Since(weighed) > time.Minute {
+			weighed = time.Now()
+			r.weigh()
+		}
 		pause := r.every
 		if pause == 0 {
 			pause = time.Duration(150+rnd.IntN(750)) * time.Millisecond
@@ -351,28 +282,21 @@ func (r *round) torture(faults map[string]int) error {
 		for until := time.Now().Add(pause); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
 			running := 0
 			for _, u := range r.users {
-				more, err := r.goOn(u)
-				if err != nil {
-					return err
-				}
-				if more {
+				if r.goOn(u) {
 					running++
 				}
 			}
 			if running == 0 {
-				return nil
+				return
 			}
 		}
 		if time.Now().After(deadline) {
-			return r.giveUp()
+			r.giveUp()
+			return
 		}
 		for i, w := range r.workers { // such as one that began while there was no broker
-			select {
-			case <-r.ended(w):
-				if err := r.startWorker(i); err != nil {
-					return err
-				}
-			default:
+			if w.Ended() {
+				r.startWorker(i)
 			}
 		}
 		if fault == "none" || r.most > 0 && n >= r.most {
@@ -380,14 +304,12 @@ func (r *round) torture(faults map[string]int) error {
 		}
 		n++
 		faults[fault]++
-		if err := r.harm(fault, i, b, length, rnd); err != nil {
-			return err
-		}
+		r.harm(fault, i, b, length, rnd)
 	}
 }
 
 // giveUp has all that still runs say in its log what it waits for.
-func (r *round) giveUp() error {
+func (r *round) giveUp() {
 	list := slices.Clone(r.workers)
 	for _, u := range r.users {
 		if u.turn < len(u.jobs) {
@@ -395,74 +317,66 @@ func (r *round) giveUp() error {
 		}
 	}
 	for _, cmd := range list {
-		_ = cmd.Process.Signal(syscall.SIGCONT)
-		_ = cmd.Process.Signal(syscall.SIGABRT)
+		cmd.Signal(syscall.SIGCONT)
+		cmd.Signal(syscall.SIGABRT)
 	}
 	time.Sleep(time.Second)
-	return errors.New("a job does not end")
+	try.Failf("a job does not end")
 }
 
 // harm does one fault, to worker i or broker b or one of the users. It goes on for a length in the background where it does not end at once.
-func (r *round) harm(fault string, i, b int, length time.Duration, rnd *rand.Rand) error {
+func (r *round) harm(fault string, i, b int, length time.Duration, rnd *rand.Rand) {
 	busy := slices.DeleteFunc(slices.Clone(r.users), func(u *user) bool { return u.turn == len(u.jobs) })
 	u := busy[rnd.IntN(len(busy))]
 	switch w := r.workers[i]; fault {
 	case "kill worker":
-		r.kill(w)
-		return r.startWorker(i)
+		kill(w)
+		r.startWorker(i)
 	case "drain worker":
-		_ = w.Process.Signal(syscall.SIGCONT)
-		_ = w.Process.Signal(syscall.SIGTERM)
+		w.Signal(syscall.SIGCONT)
+		w.Signal(syscall.SIGTERM)
 		select {
-		case <-r.ended(w):
+		case <-w.Done:
 		case <-time.After(30*time.Second + 5*time.Second): // about 15 s if nobody takes its reports
-			return fmt.Errorf("worker %d does not end", i)
+			try.Failf("worker %d does not end", i)
 		}
-		return r.startWorker(i)
+		r.startWorker(i)
 	case "freeze worker":
 		freeze(w, length)
 	case "freeze part": // each tenth of the lease, and somewhat more, in turn
-		lease, err := time.ParseDuration(r.lease)
-		if err != nil {
-			return err
-		}
 		r.parts++
-		freeze(w, lease*time.Duration(1+(int(r.seed)+r.parts)%13)/10)
+		freeze(w, try.To(time.ParseDuration(r.lease))*time.Duration(1+(int(r.seed)+r.parts)%13)/10)
 	case "stop run":
-		_ = u.cmd.Process.Signal(syscall.SIGTERM)
+		u.cmd.Signal(syscall.SIGTERM)
 	case "stop cut run": // it leaves what runs to the next one, and its stop comes when that has been left
 		u.cable.set(true)
-		_ = u.cmd.Process.Signal(syscall.SIGTERM)
+		u.cmd.Signal(syscall.SIGTERM)
 		time.AfterFunc(stopGrace+3*time.Second+length/5, func() { u.cable.set(false) })
 	case "freeze run":
 		freeze(u.cmd, length)
 	case "freeze broker":
 		freeze(r.brokers[b].cmd, length)
-	case "half cut worker", "half cut run":
-		c, w := r.cables[i], testenv.Way(rnd.IntN(2))
-		if fault == "half cut run" {
+	case "cut worker", "cut run", "half cut worker", "half cut run":
+		c, ways := r.cables[i], []testenv.Way{}
+		if strings.HasSuffix(fault, "run") {
 			c = u.cable
 		}
-		c.set(true, w)
-		time.AfterFunc(length, func() { c.set(false, w) })
-	case "cut worker", "cut run":
-		c := r.cables[i]
-		if fault == "cut run" {
-			c = u.cable
+		if strings.HasPrefix(fault, "half") {
+			ways = append(ways, testenv.Way(rnd.IntN(2)))
 		}
-		c.set(true)
-		time.AfterFunc(length, func() { c.set(false) })
+		c.set(true, ways...)
+		time.AfterFunc(length, func() { c.set(false, ways...) })
 	case "kill run":
-		r.kill(u.cmd)
-		return r.resume(u)
+		kill(u.cmd)
+		r.resume(u)
 	case "kill broker":
-		return r.restartBrokers(length/4, false, b)
+		r.restartBrokers(length/4, false, b)
 	case "kill two brokers":
-		return r.restartBrokers(length/4, false, b, (b+1)%len(r.brokers))
+		r.restartBrokers(length/4, false, b, (b+1)%len(r.brokers))
 	case "lose disk":
-		return r.restartBrokers(0, true, b)
+		r.restartBrokers(0, true, b)
 	case "lose all disks":
-		return r.restartBrokers(0, true, 0, 1, 2)
+		r.restartBrokers(0, true, 0, 1, 2)
 	case "cut broker", "cut leader":
 		if fault == "cut leader" {
 			b = r.leader(b)
@@ -470,17 +384,16 @@ func (r *round) harm(fault string, i, b int, length time.Duration, rnd *rand.Ran
 		r.cutBroker(b, true) // its clients still reach it
 		time.AfterFunc(3*length, func() { r.cutBroker(b, false) })
 	case "jump clock":
-		return r.setClock([]string{workerName(i), u.name, brokerName(b)}[rnd.IntN(3)])
+		r.setClock([]string{workerName(i), u.name, brokerName(b)}[rnd.IntN(3)])
 	default:
-		return fmt.Errorf("there is no fault %q", fault)
+		try.Failf("there is no fault %q", fault)
 	}
-	return nil
 }
 
 // freeze has a process do nothing for some time.
-func freeze(cmd *exec.Cmd, length time.Duration) {
-	_ = cmd.Process.Signal(syscall.SIGSTOP)
-	time.AfterFunc(length, func() { _ = cmd.Process.Signal(syscall.SIGCONT) })
+func freeze(cmd *try.Process, length time.Duration) {
+	cmd.Signal(syscall.SIGSTOP)
+	time.AfterFunc(length, func() { cmd.Signal(syscall.SIGCONT) })
 }
 
 func workerName(i int) string { return "w" + strconv.Itoa(i) }

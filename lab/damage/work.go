@@ -23,6 +23,7 @@ import (
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
 	"prodigy/internal/workflow"
+	"prodigy/lab/try"
 )
 
 // What can come of a damage.
@@ -106,21 +107,16 @@ func config(home string) mapreduce.Config {
 }
 
 // prepare makes the two jobs: one that was killed and one that completed.
-func prepare(dir string) ([]victim, error) {
+func prepare(dir string) []victim {
 	var list []string
 	for i := range items {
 		list = append(list, fmt.Sprintf("item-%02d", i))
 	}
 	text := fmt.Sprintf(source, strings.Join(list, ", "))
-	w, err := workflow.Parse("w.yml", []byte(text), workflow.ParseOptions{})
-	if err != nil {
-		return nil, err
-	}
+	w := try.To(workflow.Parse("w.yml", []byte(text), workflow.ParseOptions{}))
 	whole, killed := filepath.Join(dir, "whole"), filepath.Join(dir, "killed")
 	for _, d := range []string{whole, killed} {
-		if err := errors.Join(os.RemoveAll(d), os.MkdirAll(d, 0o700)); err != nil {
-			return nil, err
-		}
+		try.Check(errors.Join(os.RemoveAll(d), os.MkdirAll(d, 0o700)))
 	}
 	c := config(whole)
 	ctx, pause := context.WithCancelCause(context.Background())
@@ -131,10 +127,8 @@ func prepare(dir string) ([]victim, error) {
 			pause(errors.New("paused"))
 		}
 	}
-	paused, err := mapreduce.Run(context.Background(), c, w, []byte(text))
-	if err != nil || paused.State != job.Paused {
-		return nil, fmt.Errorf("the first run is %s, want paused: %w", paused.State, err)
-	}
+	paused := try.To(mapreduce.Run(context.Background(), c, w, []byte(text)))
+	try.FailIf(paused.State != job.Paused, "the first run is %s, want paused", paused.State)
 	c = config(whole)
 	other := []byte(text + "# another\n")
 	c.Replacement = &mapreduce.Replacement{Workflow: w, Source: other, Path: filepath.Join(dir, "w.yml")}
@@ -142,39 +136,34 @@ func prepare(dir string) ([]victim, error) {
 	var once sync.Once
 	c.Observe = func(records []events.Record) {
 		if records[len(records)-1].Seq >= killedAfter {
-			once.Do(func() { copied = snapshot(killed, os.DirFS(whole)) })
+			once.Do(func() { copied = try.Catch(func() { snapshot(killed, os.DirFS(whole)) }) })
 		}
 	}
-	if _, err := mapreduce.Resume(context.Background(), c, paused.Job); err != nil || copied != nil {
-		return nil, errors.Join(err, copied)
-	}
+	_ = try.To(mapreduce.Resume(context.Background(), c, paused.Job))
+	try.Check(copied)
 	var made []victim
 	for _, home := range []string{killed, whole} {
-		j, err := newJob(home, filepath.Join(dir, "fresh"))
-		if err != nil {
-			return nil, err
-		}
+		j := newJob(home, filepath.Join(dir, "fresh"))
 		made = append(made, j)
 	}
-	return made, nil
+	return made
 }
 
 // snapshot copies what a running job has written to dir. It begins again where a file was compressed, and so got another name, before it was copied.
-func snapshot(dir string, from fs.FS) error {
-	for try := 1; ; try++ {
+func snapshot(dir string, from fs.FS) {
+	for n := 1; ; n++ {
 		err := os.CopyFS(dir, from)
-		if !errors.Is(err, os.ErrNotExist) || try == 10 {
-			return err
+		if !errors.Is(err, os.ErrNotExist) || n == 10 {
+			try.Check(err)
+			return
 		}
-		if err := os.RemoveAll(dir); err != nil {
-			return err
-		}
+		try.Check(os.RemoveAll(dir))
 	}
 }
 
-func newJob(home, scratch string) (victim, error) {
+func newJob(home, scratch string) victim {
 	j := victim{home: home}
-	err := filepath.WalkDir(home, func(path string, d fs.DirEntry, err error) error {
+	try.Check(filepath.WalkDir(home, func(path string, d fs.DirEntry, err error) error {
 		name := filepath.Base(path)
 		if err != nil || d.IsDir() || name == "lock" || name == "running" || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".waiting") {
 			return err
@@ -185,30 +174,18 @@ func newJob(home, scratch string) (victim, error) {
 			j.log = rel
 		}
 		return err
-	})
-	if err != nil {
-		return j, err
-	}
-	place, err := fresh(j, scratch)
-	if err != nil {
-		return j, err
-	}
-	if j.state, _, err = look(place); err != nil {
-		return j, fmt.Errorf("the job before anything happened: %w", err)
-	}
-	if _, err = resume(place, scratch); err != nil {
-		return j, err
-	}
-	j.end, _, err = look(place)
-	return j, err
+	}))
+	place := fresh(j, scratch)
+	j.state = try.To(look(place))
+	_ = try.To(resume(place, scratch))
+	j.end = try.To(look(place))
+	return j
 }
 
 // fresh makes a copy of a job in dir.
-func fresh(j victim, dir string) (jobs.Job, error) {
-	if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(j.home))); err != nil {
-		return jobs.Job{}, err
-	}
-	return jobs.Home{Root: dir}.Find("latest")
+func fresh(j victim, dir string) jobs.Job {
+	try.Check(errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(j.home))))
+	return try.To(jobs.Home{Root: dir}.Find("latest"))
 }
 
 // resume takes the job up, and returns what it said.
@@ -226,33 +203,22 @@ func resume(place jobs.Job, home string) (said []string, err error) {
 }
 
 // look is what status, dlq list and a look at the results show. The error is the first that one of them ends with.
-func look(place jobs.Job) (s seen, results []byte, err error) {
-	sum, err := job.SummarizeAnd(place, func(events.Record) {})
-	if err != nil {
-		return s, nil, err
-	}
-	data, err := json.Marshal(sum.Metrics)
-	if err != nil {
-		return s, nil, err
-	}
-	s.Metrics, s.State = string(data), sum.State
-	if err := job.UpdateLetters(place, 3, nil); err != nil {
-		return s, nil, err
-	}
-	letters, err := dlq.Read(place.DLQFile())
-	if err != nil {
-		return s, nil, err
-	}
-	for _, e := range letters {
-		s.Letters = append(s.Letters, fmt.Sprintf("%s %d %s", e.ItemID, e.FailureCount, e.Item))
-	}
-	slices.Sort(s.Letters)
-	results, err = os.ReadFile(place.ResultsFile())
-	if errors.Is(err, os.ErrNotExist) {
-		err = nil
-	}
-	s.Results = rowsOf(results)
-	return s, results, err
+func look(place jobs.Job) (s seen, err error) {
+	err = try.Catch(func() {
+		sum := try.To(job.SummarizeAnd(place, func(events.Record) {}))
+		s.Metrics, s.State = string(try.To(json.Marshal(sum.Metrics))), sum.State
+		try.Check(job.UpdateLetters(place, 3, nil))
+		for _, e := range try.To(dlq.Read(place.DLQFile())) {
+			s.Letters = append(s.Letters, fmt.Sprintf("%s %d %s", e.ItemID, e.FailureCount, e.Item))
+		}
+		slices.Sort(s.Letters)
+		results, err := os.ReadFile(place.ResultsFile())
+		if !errors.Is(err, os.ErrNotExist) {
+			try.Check(err)
+		}
+		s.Results = rowsOf(results)
+	})
+	return s, err
 }
 
 // rowsOf returns what of the results does not depend on the clock.
@@ -275,80 +241,61 @@ func rowsOf(results []byte) string {
 }
 
 // work tries damages and prints a line for each.
-func work(ctx context.Context, o options) error {
-	made, err := prepare(o.dir)
-	if err != nil {
-		return err
-	}
+func work(ctx context.Context, o options) {
+	made := prepare(o.dir)
 	for n := o.first; n < o.first+o.trials && ctx.Err() == nil; n++ {
-		class, detail, err := try(o, made, n)
-		if err != nil {
-			return err
-		}
+		class, detail := trial(o, made, n)
 		fmt.Printf("%s\t%s\n", class, strings.ReplaceAll(detail, "\n", `\n`))
 	}
-	return ctx.Err()
+	try.Check(ctx.Err())
 }
 
 // choose returns the damage of a trial.
-func choose(o options, made []victim, n uint64) (victim, harm, error) {
+func choose(o options, made []victim, n uint64) (victim, harm) {
 	if o.flips {
 		return flip(made[0], n)
 	}
 	r := rand.New(rand.NewPCG(o.seed, n))
 	j := made[r.IntN(len(made))]
 	path := j.files[r.IntN(len(j.files))]
-	info, err := os.Stat(filepath.Join(j.home, path))
-	if err != nil {
-		return j, harm{}, err
-	}
-	return j, randomHarm(r, path, j.log, int(info.Size())), nil
+	info := try.To(os.Stat(filepath.Join(j.home, path)))
+	return j, randomHarm(r, path, j.log, int(info.Size()))
 }
 
 // flip returns the flip of bit n of the files of the log that are not compressed.
-func flip(j victim, n uint64) (victim, harm, error) {
-	info, err := os.Stat(filepath.Join(j.home, j.log))
-	if err != nil {
-		return j, harm{}, err
-	}
+func flip(j victim, n uint64) (victim, harm) {
+	info := try.To(os.Stat(filepath.Join(j.home, j.log)))
 	at, bit := int(n/8%uint64(info.Size())), n%8
-	return j, harm{path: j.log, what: fmt.Sprintf("bit %d of byte %d flipped", bit, at), do: func(b []byte) []byte { b[at] ^= 1 << bit; return b }}, nil
+	return j, harm{path: j.log, what: fmt.Sprintf("bit %d of byte %d flipped", bit, at), do: func(b []byte) []byte { b[at] ^= 1 << bit; return b }}
 }
 
-func try(o options, made []victim, n uint64) (class, detail string, err error) {
-	j, h, err := choose(o, made, n)
-	if err != nil {
-		return "", "", err
-	}
+func trial(o options, made []victim, n uint64) (class, detail string) {
+	j, h := choose(o, made, n)
 	dir := filepath.Join(o.dir, "trial")
-	place, err := fresh(j, dir)
-	if err != nil {
-		return "", "", err
-	}
-	changed, err := h.apply(filepath.Join(dir, h.path))
-	if err != nil || !changed {
-		return harmless, "", err
+	place := fresh(j, dir)
+	if !h.apply(filepath.Join(dir, h.path)) {
+		return harmless, ""
 	}
 	what := fmt.Sprintf("%s: %s: ", h.path, h.what)
-	before, _, errBefore := look(place)
+	before, errBefore := look(place)
 	report, err := job.Examine(place, nil)
 	if err != nil {
-		return told, "", nil
+		return told, ""
 	}
 	said, errResume := resume(place, dir)
-	after, _, errAfter := look(place)
+	after, errAfter := look(place)
 	if errBefore != nil || errResume != nil || errAfter != nil || len(said) > 0 {
-		return told, "", nil
+		return told, ""
 	}
 	// Who reads results.jsonl reads what is in it: fsck tells, and a resume makes it again.
 	same := before.equal(j.state) || h.crash || isResults(h.path) && before.but(j.state) && !report.Sound
 	switch {
 	case after.equal(j.end) && same && report.Sound:
-		return harmless, "", nil
+		return harmless, ""
 	case after.equal(j.end) && same:
-		return byFsck, "", nil
+		return byFsck, ""
 	}
-	return silent, what + difference(before, j.state) + difference(after, j.end) + fmt.Sprintf(" fsck: %t", report.Sound), nil
+	return silent, what + difference(before, j.state) + difference(after, j.end) + fmt.Sprintf(" fsck: %t", report.Sound)
 }
 
 func (s seen) equal(t seen) bool { return s.but(t) && s.Results == t.Results }

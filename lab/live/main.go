@@ -4,12 +4,10 @@
 package live
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -20,10 +18,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"prodigy/lab/try"
 )
 
 //go:embed mock.py
-var mock []byte
+var mock string
 
 // cli is how a CLI is installed and pointed to the server.
 type cli struct {
@@ -93,7 +93,7 @@ type options struct {
 }
 
 // Main is the tool.
-func Main() error {
+func Main() {
 	var o options
 	flag.StringVar(&o.dir, "dir", "", "install into this directory, and keep it (default: a temporary one)")
 	flag.StringVar(&o.only, "cli", "", "only these CLIs, with commas between them")
@@ -102,29 +102,21 @@ func Main() error {
 	flag.BoolVar(&o.inside, "inside", false, "for itself: the network is closed")
 	flag.StringVar(&o.prodigy, "prodigy", "", "for itself")
 	flag.Parse()
-	right, err := run(o)
-	if err == nil && !right {
-		err = errors.New("an outcome is not as expected")
-	}
-	return err
+	try.FailIf(!run(o), "an outcome is not as expected")
 }
 
-func run(o options) (right bool, err error) {
+func run(o options) (right bool) {
 	if o.inside {
 		return play(o)
 	}
 	if o.dir == "" {
-		if o.dir, err = os.MkdirTemp("", "prodigy-live-"); err != nil {
-			return false, err
-		}
+		o.dir = try.To(os.MkdirTemp("", "prodigy-live-"))
 		defer func() { _ = os.RemoveAll(o.dir) }()
 	}
-	if o.dir, err = filepath.Abs(o.dir); err != nil {
-		return false, err
-	}
+	o.dir = try.To(filepath.Abs(o.dir))
 	if _, err := exec.LookPath("python3"); err != nil {
 		fmt.Println("skipped: there is no python3, which plays the services")
-		return true, nil
+		return true
 	}
 	found := false
 	for _, c := range clis() {
@@ -134,17 +126,12 @@ func run(o options) (right bool, err error) {
 	}
 	if !found {
 		fmt.Println("skipped: none of the CLIs can be installed")
-		return true, nil
+		return true
 	}
 	o.prodigy = filepath.Join(o.dir, "prodigy")
-	if out, err := exec.Command("go", "build", "-o", o.prodigy, "./cmd/prodigy").CombinedOutput(); err != nil {
-		return false, fmt.Errorf("build prodigy: %w: %s", err, out)
-	}
+	try.Run(exec.Command("go", "build", "-o", o.prodigy, "./cmd/prodigy"))
 	args := []string{"live", "-inside", "-dir", o.dir, "-cli", o.only, "-situations", o.situations, "-stall", o.stall.String(), "-prodigy", o.prodigy}
-	self, err := os.Executable()
-	if err != nil {
-		return false, err
-	}
+	self := try.To(os.Executable())
 	// In a network of its own nothing can leave the machine, whatever a CLI calls home for.
 	command := []string{"unshare", "--net", "sh", "-c", `ip link set lo up && exec "$@"`, "sh", self}
 	if exec.Command("unshare", "--net", "ip", "link", "set", "lo", "up").Run() != nil {
@@ -153,11 +140,12 @@ func run(o options) (right bool, err error) {
 	}
 	c := exec.Command(command[0], append(command[1:], args...)...)
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
-	err = c.Run()
+	err := c.Run()
 	if c.ProcessState != nil && c.ProcessState.ExitCode() == 1 {
-		return false, nil
+		return false
 	}
-	return err == nil, err
+	try.Check(err)
+	return true
 }
 
 func (o options) wants(name string) bool {
@@ -195,11 +183,8 @@ func (c cli) install(dir string) bool {
 }
 
 // play runs the situations, and prints the table.
-func play(o options) (right bool, err error) {
-	base, stop, err := serve(o.dir)
-	if err != nil {
-		return false, err
-	}
+func play(o options) (right bool) {
+	base, stop := serve(o.dir)
 	defer stop()
 	wanted := strings.Split(o.situations, ",")
 	right = true
@@ -214,10 +199,7 @@ func play(o options) (right bool, err error) {
 				continue
 			}
 			began := time.Now()
-			outcome, rule, err := c.try(o, base, s.name)
-			if err != nil {
-				return false, fmt.Errorf("%s, %s: %w", c.name, s.name, err)
-			}
+			outcome, rule := c.try(o, base, s.name)
 			mark := ""
 			if !slices.Contains(s.want, outcome) {
 				if mark = " (cannot be told)"; outcome != "success" || !untold[c.name+" "+s.name] {
@@ -227,41 +209,34 @@ func play(o options) (right bool, err error) {
 			fmt.Printf("| %s %s | %s | %s%s | %s | %.0f s |\n", c.name, version, s.name, outcome, mark, rule, time.Since(began).Seconds())
 		}
 	}
-	return right, nil
+	return right
 }
 
 // serve starts the server, and returns its address.
-func serve(dir string) (base string, stop func(), err error) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", nil, err
-	}
+func serve(dir string) (base string, stop func()) {
+	free := try.To(net.Listen("tcp", "127.0.0.1:0"))
 	address := free.Addr().String()
-	if err := free.Close(); err != nil {
-		return "", nil, err
-	}
+	try.Check(free.Close())
 	script := filepath.Join(dir, "mock.py")
-	if err := os.WriteFile(script, mock, 0o600); err != nil {
-		return "", nil, err
-	}
+	try.Write(script, mock)
 	_, port, _ := net.SplitHostPort(address)
 	c := exec.Command("python3", script, port)
 	c.Dir = dir
-	if err := c.Start(); err != nil {
-		return "", nil, err
-	}
+	try.Check(c.Start())
 	stop = func() {
 		_ = c.Process.Kill()
 		_ = c.Wait()
 	}
 	for range 100 {
 		if conn, err := net.Dial("tcp", address); err == nil {
-			return "http://" + address, stop, conn.Close()
+			try.Check(conn.Close())
+			return "http://" + address, stop
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 	stop()
-	return "", nil, fmt.Errorf("the server does not listen at %s", address)
+	try.Failf("the server does not listen at %s", address)
+	return "", nil
 }
 
 func (c cli) version(dir string) string {
@@ -279,25 +254,15 @@ func (c cli) version(dir string) string {
 }
 
 // try runs one CLI in one situation as a job, and returns what the log says of it.
-func (c cli) try(o options, base, situation string) (outcome, rule string, err error) {
+func (c cli) try(o options, base, situation string) (outcome, rule string) {
 	work := filepath.Join(o.dir, "work", c.name+"."+situation)
-	if err := os.RemoveAll(work); err != nil {
-		return "", "", err
-	}
+	try.Check(os.RemoveAll(work))
 	home := filepath.Join(work, "home")
 	address := base + "/s/" + situation + "/" + c.name + "." + strconv.FormatInt(time.Now().UnixNano(), 36)
 	for name, text := range c.home {
-		path := filepath.Join(home, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return "", "", err
-		}
-		if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "@BASE@", address)), 0o600); err != nil {
-			return "", "", err
-		}
+		try.Write(filepath.Join(home, name), strings.ReplaceAll(text, "@BASE@", address))
 	}
-	if err := os.MkdirAll(home, 0o700); err != nil {
-		return "", "", err
-	}
+	try.Check(os.MkdirAll(home, 0o700))
 	workflow := fmt.Sprintf(`agents: {%[1]s: {args: %[2]s}}
 map:
   input: [1]
@@ -307,9 +272,7 @@ map:
       timeout: 6m
 error_policy: {quota: {on_quota: fail}}
 `, c.name, c.args, strings.ReplaceAll(c.env, "@BASE@", address), o.stall)
-	if err := os.WriteFile(filepath.Join(work, "job.yml"), []byte(workflow), 0o600); err != nil {
-		return "", "", err
-	}
+	try.Write(filepath.Join(work, "job.yml"), workflow)
 	env := []string{
 		"PATH=" + filepath.Dir(c.path(o.dir)) + ":" + os.Getenv("PATH"), "HOME=" + home, "PRODIGY_HOME=" + filepath.Join(work, "prodigy"), "LANG=C.UTF-8",
 		"TERM=dumb", "TMPDIR=" + work,
@@ -323,19 +286,15 @@ error_policy: {quota: {on_quota: fail}}
 	}
 	_, _ = prodigy("run", "--grace", "3s", "job.yml") // most of them are to fail
 	out, err := prodigy("events", "ls", "--event-type", "AgentUsage", "--output", "jsonl")
-	if err != nil {
-		return "", "", fmt.Errorf("read its events: %w", err)
-	}
-	lines := bufio.NewScanner(bytes.NewReader(out))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
+	try.Checkf(err, "read its events")
+	for line := range bytes.Lines(out) {
 		var e struct{ Outcome, Rule string }
-		if err := json.Unmarshal(lines.Bytes(), &e); err == nil {
+		if err := json.Unmarshal(line, &e); err == nil {
 			outcome, rule = e.Outcome, e.Rule
 		}
 	}
 	if outcome == "" {
 		outcome = "(no record)"
 	}
-	return outcome, rule, lines.Err()
+	return outcome, rule
 }

@@ -8,6 +8,7 @@ package rationed
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -21,6 +22,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"prodigy/lab/try"
 )
 
 const (
@@ -63,25 +66,9 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // asyncioClient is what many would write: a semaphore, and a retry that heeds Retry-After. Its arguments are the port, the number of calls, and how many
 // it makes at once.
-const asyncioClient = `
-import asyncio, sys
-port, calls, at_once = map(int, sys.argv[1:])
-async def call(i, free):
-    async with free:
-        for attempt in range(5):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"GET /%d HTTP/1.0\r\n\r\n" % i)
-            answer = (await reader.read()).decode()
-            writer.close()
-            if " 200 " in answer.split("\r\n")[0]:
-                return
-            after = [l.split(":")[1] for l in answer.split("\r\n") if l.lower().startswith("retry-after:")]
-            await asyncio.sleep(float(after[0]) if after else 2 ** attempt)
-async def main():
-    free = asyncio.Semaphore(at_once)
-    await asyncio.gather(*(call(i, free) for i in range(calls)))
-asyncio.run(main())
-`
+//
+//go:embed client.py
+var asyncioClient string
 
 // contestant is a way to make the calls.
 type contestant struct {
@@ -95,9 +82,7 @@ func contestants(prodigy string) []contestant {
 			text := fmt.Sprintf("map:\n  %s\n  input: {command: seq 0 %d}\n  agent_template:\n    - shell: curl -sS -i --fail-with-body %s/${item}\n      retry_config: {attempts: %d, %s}\n",
 				how, calls-1, url, tries, retry)
 			path := filepath.Join(dir, "workflow.yml")
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				panic(err)
-			}
+			try.Write(path, text)
 			return exec.Command(prodigy, "run", path)
 		}}
 	}
@@ -130,24 +115,20 @@ func contestants(prodigy string) []contestant {
 }
 
 // Main is the tool.
-func Main() error {
+func Main() {
 	calls := flag.Int("calls", 1000, "how many calls each makes")
 	prodigy := flag.String("prodigy", "bin/prodigy", "the program")
 	only := flag.String("only", "", "only contestants with this in their names")
 	runs := flag.Int("runs", 1, "how often each contestant makes its calls")
 	when := flag.Bool("when", false, "print after how many seconds calls were refused")
 	flag.Parse()
-	return run(*calls, *prodigy, *only, *runs, *when)
+	run(*calls, *prodigy, *only, *runs, *when)
 }
 
-func run(calls int, prodigy, only string, runs int, when bool) error {
-	prodigy, err := filepath.Abs(prodigy)
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(prodigy); err != nil {
-		return fmt.Errorf("%w: make build builds it", err)
-	}
+func run(calls int, prodigy, only string, runs int, when bool) {
+	prodigy = try.To(filepath.Abs(prodigy))
+	_, err := os.Stat(prodigy)
+	try.Checkf(err, "look for the program, which make build builds")
 	best := float64(calls-bucket) / perSecond
 	fmt.Printf("%d calls, at best %.1f s\n\n| | seconds | of the best | refused | lost |\n| --- | ---: | ---: | ---: | ---: |\n", calls, best)
 	var list []contestant
@@ -163,9 +144,7 @@ func run(calls int, prodigy, only string, runs int, when bool) error {
 			fmt.Printf("| %s | not installed | | | |\n", c.name)
 			continue
 		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
-		}
+		try.Checkf(err, "%s", c.name)
 		fmt.Printf("| %s | %.1f | %.2f | %d (%.1f %%) | %d |\n", c.name, took.Seconds(), took.Seconds()/best, len(s.refused), 100*float64(len(s.refused))/float64(calls), calls-len(s.served))
 		if !when {
 			continue
@@ -175,34 +154,24 @@ func run(calls int, prodigy, only string, runs int, when bool) error {
 		}
 		fmt.Println()
 	}
-	return nil
 }
 
 // compete has a contestant make its calls to a service of its own. That it fails is a result.
 func compete(c contestant, calls int) (time.Duration, *service, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, nil, err
-	}
+	listener := try.To(net.Listen("tcp", "127.0.0.1:0"))
 	s := &service{tokens: bucket, at: time.Now(), served: map[string]bool{}}
 	server := http.Server{Handler: s}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(listener) }) // until it is shut down
 	defer serving.Wait()
 	defer func() { _ = server.Shutdown(context.Background()) }()
-	dir, err := os.MkdirTemp("", "rationed-")
-	if err != nil {
-		return 0, nil, err
-	}
+	dir := try.To(os.MkdirTemp("", "rationed-"))
 	defer func() { _ = os.RemoveAll(dir) }()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		return 0, nil, err
-	}
+	_, port := try.To2(net.SplitHostPort(listener.Addr().String()))
 	cmd := c.command(dir, "http://"+listener.Addr().String(), port, calls)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "PRODIGY_HOME="+filepath.Join(dir, "home"))
 	began := time.Now()
-	err = cmd.Run()
+	err := cmd.Run()
 	if _, failed := errors.AsType[*exec.ExitError](err); failed {
 		err = nil
 	}

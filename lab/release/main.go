@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -18,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"prodigy/lab/try"
 )
 
 // platforms are those that an archive is made for.
@@ -41,54 +42,36 @@ type file struct {
 }
 
 // Main is the tool.
-func Main() error {
+func Main() {
 	version := flag.String("version", "", "the version, as in v1.2.3")
 	out := flag.String("out", "dist", "directory to write to")
 	flag.Parse()
-	if *version == "" {
-		return errors.New("-version is missing")
-	}
-	return release(*version, *out)
+	try.FailIf(*version == "", "-version is missing")
+	release(*version, *out)
 }
 
-func release(version, out string) error {
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		return err
-	}
-	shared, err := sharedFiles(version)
-	if err != nil {
-		return err
-	}
+func release(version, out string) {
+	try.Check(os.MkdirAll(out, 0o755))
+	shared := sharedFiles(version)
 	var sums strings.Builder
 	for _, p := range platforms {
 		name := fmt.Sprintf("prodigy_%s_%s_%s", strings.TrimPrefix(version, "v"), p.os, p.arch)
-		program, err := build(version, p.os, p.arch)
-		if err != nil {
-			return err
-		}
+		program := build(version, p.os, p.arch)
 		pack, ending := tarGz, ".tar.gz"
 		if p.os == "windows" {
 			pack, ending = zipped, ".zip"
 		}
-		archive, err := pack(name, append([]file{program}, shared...))
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(out, name+ending), archive, 0o644); err != nil {
-			return err
-		}
+		archive := pack(name, append([]file{program}, shared...))
+		try.Check(os.WriteFile(filepath.Join(out, name+ending), archive, 0o644))
 		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(archive), name+ending)
 		fmt.Printf("%s: %d bytes\n", filepath.Join(out, name+ending), len(archive))
 	}
-	return os.WriteFile(filepath.Join(out, "SHA256SUMS"), []byte(sums.String()), 0o644)
+	try.Check(os.WriteFile(filepath.Join(out, "SHA256SUMS"), []byte(sums.String()), 0o644))
 }
 
 // build compiles the program for a platform. Nothing of this machine gets into it.
-func build(version, goos, goarch string) (file, error) {
-	dir, err := os.MkdirTemp("", "release-")
-	if err != nil {
-		return file{}, err
-	}
+func build(version, goos, goarch string) file {
+	dir := try.To(os.MkdirTemp("", "release-"))
 	defer func() { _ = os.RemoveAll(dir) }()
 	name := "prodigy"
 	if goos == "windows" {
@@ -98,60 +81,35 @@ func build(version, goos, goarch string) (file, error) {
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X prodigy/internal/cli.version="+version, "-o", path, "./cmd/prodigy")
 	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0")
 	cmd.Stderr = os.Stderr
-	if err := cmd.Run(); err != nil {
-		return file{}, fmt.Errorf("build for %s/%s: %w", goos, goarch, err)
-	}
-	data, err := os.ReadFile(path)
-	return file{name, 0o755, data}, err
+	try.Checkf(cmd.Run(), "build for %s/%s", goos, goarch)
+	data := try.To(os.ReadFile(path))
+	return file{name, 0o755, data}
 }
 
 // sharedFiles are the same for every platform: texts, manual pages and completions.
-func sharedFiles(version string) ([]file, error) {
+func sharedFiles(version string) []file {
 	var list []file
 	for _, name := range []string{"README.md", "LICENSE"} {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, file{name, 0o644, data})
+		list = append(list, file{name, 0o644, try.To(os.ReadFile(name))})
 	}
-	dir, err := os.MkdirTemp("", "release-")
-	if err != nil {
-		return nil, err
-	}
+	dir := try.To(os.MkdirTemp("", "release-"))
 	defer func() { _ = os.RemoveAll(dir) }()
-	if _, err := output("go", "test", "./internal/cli", "-tags", "man", "-count=1", "-run", "^TestManualPages$", "-man", dir); err != nil {
-		return nil, err
-	}
-	pages, err := filepath.Glob(filepath.Join(dir, "*.1"))
-	if err != nil {
-		return nil, err
-	}
-	for _, page := range pages {
-		data, err := os.ReadFile(page)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, file{"man/" + filepath.Base(page), 0o644, data})
+	output("go", "test", "./internal/cli", "-tags", "man", "-count=1", "-run", "^TestManualPages$", "-man", dir)
+	for _, page := range try.To(filepath.Glob(filepath.Join(dir, "*.1"))) {
+		list = append(list, file{"man/" + filepath.Base(page), 0o644, try.To(os.ReadFile(page))})
 	}
 	for _, shell := range shells {
-		data, err := output("go", "run", "./cmd/prodigy", "completion", shell)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, file{"completions/prodigy." + shell, 0o644, data})
+		list = append(list, file{"completions/prodigy." + shell, 0o644, output("go", "run", "./cmd/prodigy", "completion", shell)})
 	}
-	return list, nil
+	return list
 }
 
-func output(name string, args ...string) ([]byte, error) {
+func output(name string, args ...string) []byte {
 	var out bytes.Buffer
 	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
-	}
-	return out.Bytes(), nil
+	try.Checkf(cmd.Run(), "%s %s", name, strings.Join(args, " "))
+	return out.Bytes()
 }
 
 // epoch is the time of all files: archives that differ by when they were made could not be compared.
@@ -163,43 +121,29 @@ func sorted(files []file) []file {
 	return files
 }
 
-func tarGz(dir string, files []file) ([]byte, error) {
+func tarGz(dir string, files []file) []byte {
 	var b bytes.Buffer
-	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
+	z := try.To(gzip.NewWriterLevel(&b, gzip.BestCompression))
 	t := tar.NewWriter(z)
 	for _, f := range sorted(files) {
 		header := tar.Header{Name: dir + "/" + f.name, Mode: int64(f.mode), Size: int64(len(f.data)), ModTime: epoch, Format: tar.FormatUSTAR}
-		if err := t.WriteHeader(&header); err != nil {
-			return nil, err
-		}
-		if _, err := t.Write(f.data); err != nil {
-			return nil, err
-		}
+		try.Check(t.WriteHeader(&header))
+		_ = try.To(t.Write(f.data))
 	}
-	if err := t.Close(); err != nil {
-		return nil, err
-	}
-	err = z.Close()
-	return b.Bytes(), err
+	try.Check(t.Close())
+	try.Check(z.Close())
+	return b.Bytes()
 }
 
-func zipped(dir string, files []file) ([]byte, error) {
+func zipped(dir string, files []file) []byte {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
 	for _, f := range sorted(files) {
 		header := zip.FileHeader{Name: dir + "/" + f.name, Method: zip.Deflate, Modified: epoch}
 		header.SetMode(f.mode)
-		w, err := z.CreateHeader(&header)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := io.Copy(w, bytes.NewReader(f.data)); err != nil {
-			return nil, err
-		}
+		w := try.To(z.CreateHeader(&header))
+		_ = try.To(io.Copy(w, bytes.NewReader(f.data)))
 	}
-	err := z.Close()
-	return b.Bytes(), err
+	try.Check(z.Close())
+	return b.Bytes()
 }

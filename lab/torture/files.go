@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+
+	"prodigy/lab/try"
 )
 
 // record is what the judge wants to know of a line of the log.
@@ -34,6 +36,8 @@ type record struct {
 	Time    time.Time  `json:"time"`
 	RetryAt *time.Time `json:"retry_at"`
 	Metrics *counts    `json:"metrics"`
+
+	DurationMS float64 `json:"duration_ms"`
 }
 
 // counts are what a job says of itself at its end.
@@ -68,37 +72,35 @@ func (r *round) logBytes() []byte {
 }
 
 // logFile returns a file of the log of the job. A run that was killed before its first record has left a job without one.
-func (r *round) logFile() (string, bool) {
+func (r *round) logFile() string {
 	files, _ := filepath.Glob(filepath.Join(r.home(), "events", "*", "*", "events-*"))
 	i := slices.IndexFunc(files, func(name string) bool {
 		data, err := os.ReadFile(name)
 		return err == nil && (bytes.IndexByte(data, '\n') >= 0 || strings.HasSuffix(name, ".zst"))
 	})
-	if i < 0 {
-		return "", false
-	}
-	return files[i], true
+	try.FailIf(i < 0, "there is no log")
+	return files[i]
 }
 
 func unpack(data []byte) ([]byte, error) {
-	z, err := zstd.NewReader(nil)
-	if err != nil {
-		return nil, err
-	}
+	z := try.To(zstd.NewReader(nil))
 	defer z.Close()
 	return z.DecodeAll(data, nil)
 }
 
-func parseLog(data []byte) ([]record, error) {
-	var all []record
+// linesOf reads lines of JSON.
+func linesOf[T any](what string, data []byte) (all []T) {
 	for line := range bytes.Lines(data) {
-		var rec record
-		if err := json.Unmarshal(line, &rec); err != nil {
-			return nil, fmt.Errorf("a line of the log is not JSON: %q", line)
-		}
-		all = append(all, rec)
+		var one T
+		try.FailIf(json.Unmarshal(line, &one) != nil, "a line of %s is not JSON: %q", what, line)
+		all = append(all, one)
 	}
-	return all, nil
+	return all
+}
+
+func parseLog(data []byte) (all []record, err error) {
+	err = try.Catch(func() { all = linesOf[record]("the log", data) })
+	return all, err
 }
 
 // begun reports whether the job has a log: before that, nothing has run and there is nothing to resume.
@@ -141,11 +143,7 @@ func (r *round) tooEarly(all []record) (wrong []error) {
 			settled[rec.ItemID] = true
 		}
 	}
-	ops, err := r.journal()
-	if err != nil {
-		return []error{err}
-	}
-	for _, o := range ops {
+	for _, o := range r.journal() {
 		if o.Seq > len(all) {
 			wrong = append(wrong, fmt.Errorf("the dead letters had followed record %d at kill %d, and the log has %d", o.Seq, r.kills, len(all)))
 		}
@@ -173,15 +171,9 @@ func (r *round) effects(name string) []effect {
 	}
 	var all []effect
 	for line := range strings.Lines(string(data)) {
-		var e effect
-		words := strings.Fields(line)
-		for i, to := range []*string{&e.word, &e.run, &e.attempt, &e.pid} {
-			if i < len(words) {
-				*to = words[i]
-			}
-		}
-		e.value = strings.Join(words[min(4, len(words)):], " ")
-		all = append(all, e)
+		words := append(strings.Fields(line), "", "", "", "") // it may have been killed while it wrote
+		value := strings.TrimSpace(strings.Join(words[4:], " "))
+		all = append(all, effect{words[0], words[1], words[2], words[3], value})
 	}
 	return all
 }
@@ -197,10 +189,9 @@ func begins(all []effect) int {
 }
 
 // deadLetters returns the items that the journal of the dead letter queue leaves.
-func (r *round) deadLetters() (map[string]bool, error) {
-	ops, err := r.journal()
+func (r *round) deadLetters() map[string]bool {
 	left := map[string]bool{}
-	for _, o := range ops {
+	for _, o := range r.journal() {
 		switch o.Op {
 		case "add", "update":
 			left[o.ItemID] = true
@@ -208,7 +199,7 @@ func (r *round) deadLetters() (map[string]bool, error) {
 			delete(left, o.ItemID)
 		}
 	}
-	return left, err
+	return left
 }
 
 // letterOp is a line of the journal of the dead letter queue.
@@ -219,24 +210,14 @@ type letterOp struct {
 }
 
 // journal returns its whole lines.
-func (r *round) journal() (all []letterOp, err error) {
+func (r *round) journal() (all []letterOp) {
 	files, _ := filepath.Glob(filepath.Join(r.home(), "dlq", "*", "*", "dlq.jsonl"))
 	for _, f := range files {
-		data, err := os.ReadFile(f)
-		if err != nil {
-			return nil, err
-		}
-		for line := range bytes.Lines(data[:bytes.LastIndexByte(data, '\n')+1]) {
-			var o letterOp
-			if err := json.Unmarshal(line, &o); err != nil {
-				return nil, fmt.Errorf("a line of the dead letter queue is not JSON: %q", line)
-			}
-			if o.Op != "mark" { // how far the log has been followed: about no item
-				all = append(all, o)
-			}
-		}
+		data := try.To(os.ReadFile(f))
+		all = append(all, linesOf[letterOp]("the dead letter queue", data[:bytes.LastIndexByte(data, '\n')+1])...)
 	}
-	return all, nil
+	// A mark says how far the log has been followed, and is about no item.
+	return slices.DeleteFunc(all, func(o letterOp) bool { return o.Op == "mark" })
 }
 
 // row is a line of results.jsonl.
@@ -247,22 +228,8 @@ type row struct {
 	Output string `json:"output"`
 }
 
-func (r *round) results() ([]row, error) {
+func (r *round) results() []row {
 	files, _ := filepath.Glob(filepath.Join(r.home(), "state", "*", "*", "results.jsonl"))
-	if len(files) != 1 {
-		return nil, fmt.Errorf("%d files of results", len(files))
-	}
-	data, err := os.ReadFile(files[0])
-	if err != nil {
-		return nil, err
-	}
-	var rows []row
-	for line := range bytes.Lines(data) {
-		var found row
-		if err := json.Unmarshal(line, &found); err != nil {
-			return nil, fmt.Errorf("a line of the results is not JSON: %q", line)
-		}
-		rows = append(rows, found)
-	}
-	return rows, nil
+	try.FailIf(len(files) != 1, "%d files of results", len(files))
+	return linesOf[row]("the results", try.To(os.ReadFile(files[0])))
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"prodigy/lab/try"
 )
 
 // instant is when a run is killed: when something has happened to the files of the job, which is hit by looking for it all the time,
@@ -123,13 +125,13 @@ func (r *round) between(shortest, longest time.Duration) time.Duration {
 const patience = 3 * time.Second
 
 // reach returns the name of the instant at which the run p is to be killed once it has come, and "" when p has ended before.
-func (r *round) reach(stop <-chan struct{}, p *running, in instant, seen *sights) string {
+func (r *round) reach(stop <-chan struct{}, p *try.Process, in instant, seen *sights) string {
 	if in.glob == "" {
 		d := r.between(2*time.Millisecond, 1500*time.Millisecond)
 		if in.name == atADelay {
 			d = r.between(time.Millisecond, 60*time.Millisecond)
 		}
-		if p.endsWithin(stop, d) {
+		if endsWithin(p, stop, d) {
 			return ""
 		}
 		return in.name
@@ -146,22 +148,22 @@ func (r *round) reach(stop <-chan struct{}, p *running, in instant, seen *sights
 			name = in.name
 			break
 		}
-		if p.endsWithin(stop, 50*time.Microsecond) {
+		if endsWithin(p, stop, 50*time.Microsecond) {
 			return ""
 		}
 	}
-	if p.endsWithin(stop, delay) {
+	if endsWithin(p, stop, delay) {
 		return ""
 	}
 	return name
 }
 
 // endsWithin reports whether p ends in that time, or the torture is stopped.
-func (p *running) endsWithin(stop <-chan struct{}, d time.Duration) bool {
+func endsWithin(p *try.Process, stop <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-p.done:
+	case <-p.Done:
 		return true
 	case <-stop:
 		return true

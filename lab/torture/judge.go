@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"prodigy/lab/try"
 )
 
 // history is the log as the judge reads it, and what it finds wrong on the way.
@@ -33,21 +35,18 @@ type history struct {
 // tolerance is what the times of two records may differ by though they were decided together.
 const tolerance = 5 * time.Millisecond
 
-func newHistory() *history {
-	return &history{
+// read takes in a log from its beginning.
+func read(all []record) *history {
+	h := &history{
 		status: map[string]string{}, attempts: map[string]int{}, errors: map[string]string{}, crashes: map[string]int{},
 		unmerged: map[string]bool{}, tries: map[string]int{}, flights: map[string]int{}, steps: map[string]int{}, due: map[string]time.Time{},
 	}
-}
-
-// read takes in a log from its beginning.
-func read(all []record) *history {
-	h := newHistory()
 	for i, rec := range all {
 		if rec.Seq != i+1 {
 			h.add("record %d has the number %d", i+1, rec.Seq)
 			break
 		}
+		h.addIf(rec.DurationMS < 0, "a duration of record %d is negative", rec.Seq)
 		h.take(rec)
 	}
 	for item, attempt := range h.flights {
@@ -58,6 +57,13 @@ func read(all []record) *history {
 
 func (h *history) add(format string, args ...any) {
 	h.wrong = append(h.wrong, fmt.Errorf(format, args...))
+}
+
+// addIf is add if something is so.
+func (h *history) addIf(is bool, format string, args ...any) {
+	if is {
+		h.add(format, args...)
+	}
 }
 
 func (h *history) take(rec record) {
@@ -144,102 +150,88 @@ func (h *history) settle(rec record, status string) {
 	h.status[rec.ItemID] = status
 }
 
-// judge returns everything that is wrong with the job now that it is done.
-func (r *round) judge() error {
+// judge fails with everything that is wrong with the job now that it is done.
+func (r *round) judge() {
 	data := r.logBytes()
-	all, err := parseLog(data)
-	if err != nil {
-		return err
-	}
+	all := try.To(parseLog(data))
 	h := read(all)
-	wrong := append(h.wrong, r.early...)
-	wrong = append(wrong, r.judgePast(data)...)
+	h.wrong = append(h.wrong, r.early...)
+	r.judgePast(h, data)
 	if !r.clockSet {
-		wrong = append(wrong, h.hasty...)
+		h.wrong = append(h.wrong, h.hasty...)
 	}
 	if r.kind.standard {
-		wrong = append(wrong, r.judgeSteps(h, "c", standardSteps)...)
+		r.judgeSteps(h, "c", standardSteps)
 	} else {
-		wrong = append(wrong, r.judgeItems(h)...)
-		wrong = append(wrong, r.judgeResults(h)...)
-		wrong = append(wrong, r.judgeLetters(h)...)
-		wrong = append(wrong, r.judgePhases(h)...)
-		wrong = append(wrong, r.judgeCounts(h)...)
+		r.judgeItems(h)
+		r.judgeResults(h)
+		r.judgeLetters(h)
+		r.judgePhases(h)
+		r.judgeCounts(h)
 	}
 	if r.kind.workspace != "" {
-		wrong = append(wrong, r.judgeWorkspaces(all)...)
+		r.judgeWorkspaces(h, all)
 	}
-	wrong = append(wrong, r.judgeOverlaps()...)
+	// Where not every process shows its environment, one overlap is allowed for each kill: a command that had only just been started
+	// may not have been registered.
+	if runtime.GOOS == "linux" || len(r.overlaps) > len(r.before) {
+		h.wrong = append(h.wrong, r.overlaps...)
+	}
 	if pids := r.alive(); len(pids) > 0 {
-		wrong = append(wrong, fmt.Errorf("processes of the job are still alive: %v", pids))
-	}
-	if len(wrong) == 0 {
-		return nil
+		h.add("processes of the job are still alive: %v", pids)
 	}
 	const most = 20
-	if left := len(wrong) - most; left > 0 {
-		wrong = append(wrong[:most], fmt.Errorf("… and %d more", left))
+	if left := len(h.wrong) - most; left > 0 {
+		h.wrong = append(h.wrong[:most], fmt.Errorf("… and %d more", left))
 	}
-	return r.wrong("%v", errors.Join(wrong...))
+	r.failIf(len(h.wrong) > 0, "%v", errors.Join(h.wrong...))
 }
 
 // judgePast looks whether what was certain at a kill still holds: nothing of the log was changed, nothing that was done ran again.
-func (r *round) judgePast(data []byte) (wrong []error) {
+func (r *round) judgePast(h *history, data []byte) {
 	for i, s := range r.before {
-		if !bytes.HasPrefix(data, s.log) {
-			wrong = append(wrong, fmt.Errorf("the log no longer begins with what it was at kill %d", i+1))
-		}
+		h.addIf(!bytes.HasPrefix(data, s.log), "the log no longer begins with what it was at kill %d", i+1)
 		for name, n := range s.settled {
 			// The reduce phase runs again when it is asked for over mended items.
 			if r.kind.mends && strings.HasPrefix(name, "step.r") {
 				continue
 			}
 			if now := begins(r.effects(name)); now != n {
-				wrong = append(wrong, fmt.Errorf("%s was done before kill %d and began again: %d times, then %d", name, i+1, n, now))
+				h.add("%s was done before kill %d and began again: %d times, then %d", name, i+1, n, now)
 			}
 		}
 	}
-	return wrong
 }
 
 // judgeItems looks at each item: settled as it had to be, by as many tries as the log and the kills explain.
-func (r *round) judgeItems(h *history) (wrong []error) {
+func (r *round) judgeItems(h *history) {
 	for i, fate := range r.fates {
 		id := "item_" + strconv.Itoa(i)
-		if err := r.judgeStatus(h, id, fate); err != nil {
-			wrong = append(wrong, err)
-		}
 		effects := r.effects(id)
-		if err := r.judgeTries(h, id, fate, effects); err != nil {
-			wrong = append(wrong, err)
-		}
+		r.judgeStatus(h, id, fate)
+		r.judgeTries(h, id, fate, effects)
 		r.findOverlap(id, effects)
 	}
-	if len(h.status) > len(r.fates) {
-		wrong = append(wrong, fmt.Errorf("%d items are settled, there are %d", len(h.status), len(r.fates)))
-	}
-	return wrong
+	h.addIf(len(h.status) > len(r.fates), "%d items are settled, there are %d", len(h.status), len(r.fates))
 }
 
-func (r *round) judgeStatus(h *history, id, fate string) error {
+func (r *round) judgeStatus(h *history, id, fate string) {
 	status, want := h.status[id], "success"
 	if fate == fateBad || fate == fateCulprit || slices.Contains(spoiled, fate) {
 		want = "failed"
 	}
 	switch {
-	case status == want:
-		return nil
-	case fate == fateSame && status == "failed" && h.errors[id] == "merge_conflict":
-		return nil
 	case status == "":
-		return fmt.Errorf("%s is lost: it was never settled", id)
-	case h.errors[id] == "circuit_open" && r.kind.refuses:
-		return nil
+		h.add("%s is lost: it was never settled", id)
+	case status == want,
+		fate == fateSame && status == "failed" && h.errors[id] == "merge_conflict",
+		h.errors[id] == "circuit_open" && r.kind.refuses:
+	default:
+		h.add("%s (%s): %s (%s), want %s", id, fate, status, h.errors[id], want)
 	}
-	return fmt.Errorf("%s (%s): %s (%s), want %s", id, fate, status, h.errors[id], want)
 }
 
-func (r *round) judgeTries(h *history, id, fate string, effects []effect) error {
+func (r *round) judgeTries(h *history, id, fate string, effects []effect) {
 	n, kills := begins(effects), r.cuts(effects)
 	// What was in flight at a kill begins once more, and so does a try of the step whose record was still in the last batch.
 	unlogged := max(0, n-h.attempts[id]-h.tries[id])
@@ -247,57 +239,43 @@ func (r *round) judgeTries(h *history, id, fate string, effects []effect) error 
 	if n > 1 && h.crashes[id]+unlogged > 0 {
 		r.again++
 	}
-	switch {
-	case attemptsOf(effects) > h.attempts[id]:
-		return fmt.Errorf("%s: %d attempts began, the log knows of %d", id, attemptsOf(effects), h.attempts[id])
-	case h.status[id] == "success" && !ended(effects):
-		return fmt.Errorf("%s succeeded without having run to its end", id)
-	case unlogged > kills*mostUnlogged:
-		return fmt.Errorf("%s began %d times, the log knows of %d attempts and %d retries of the step", id, n, h.attempts[id], h.tries[id])
-	case fate == fateBad && r.kind.tries > 0 && n > r.kind.tries+kills+unlogged:
-		return fmt.Errorf("%s began %d times in %d runs, want at most %d tries and one for each kill", id, n, distinctRuns(effects), r.kind.tries)
-	}
-	return nil
+	// A run gives each of its attempts of an item a number of its own.
+	attempts := distinct(effects, func(e effect) string { return e.run + " " + e.attempt })
+	h.addIf(attempts > h.attempts[id], "%s: %d attempts began, the log knows of %d", id, attempts, h.attempts[id])
+	h.addIf(h.status[id] == "success" && !ended(effects), "%s succeeded without having run to its end", id)
+	h.addIf(unlogged > kills*mostUnlogged, "%s began %d times, the log knows of %d attempts and %d retries of the step", id, n, h.attempts[id], h.tries[id])
+	h.addIf(fate == fateBad && r.kind.tries > 0 && n > r.kind.tries+kills+unlogged,
+		"%s began %d times in %d runs, want at most %d tries and one for each kill", id, n, distinctRuns(effects), r.kind.tries)
 }
 
 // mostUnlogged is how many tries of one item may be in the last batch that a kill takes.
 const mostUnlogged = 3
 
-// attemptsOf returns how many attempts have begun. A run gives each of its attempts of an item a number of its own.
-func attemptsOf(effects []effect) int {
-	seen := map[effect]bool{}
+// distinct returns how many names the effects have, but for empty ones.
+func distinct(effects []effect, name func(effect) string) int {
+	seen := map[string]bool{"": true}
 	for _, e := range effects {
-		seen[effect{run: e.run, attempt: e.attempt}] = true
+		seen[name(e)] = true
 	}
-	return len(seen)
+	return len(seen) - 1
+}
+
+func distinctRuns(effects []effect) int {
+	return distinct(effects, func(e effect) string { return e.run })
 }
 
 func ended(effects []effect) bool {
-	for _, e := range effects {
-		if e.word == "end" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(effects, func(e effect) bool { return e.word == "end" })
 }
 
 // cuts returns how many of the runs that the effects are from were killed or interrupted.
 func (r *round) cuts(effects []effect) int {
-	seen := map[string]bool{}
-	for _, e := range effects {
-		if run, err := strconv.Atoi(e.run); err == nil && r.cut[run] {
-			seen[e.run] = true
+	return distinct(effects, func(e effect) string {
+		if run, err := strconv.Atoi(e.run); err != nil || !r.cut[run] {
+			return ""
 		}
-	}
-	return len(seen)
-}
-
-func distinctRuns(effects []effect) int {
-	seen := map[string]bool{}
-	for _, e := range effects {
-		seen[e.run] = true
-	}
-	return len(seen)
+		return e.run
+	})
 }
 
 // findOverlap finds agents of a run that was killed which went on after the next one had begun.
@@ -313,34 +291,17 @@ func (r *round) findOverlap(id string, effects []effect) {
 	}
 }
 
-// judgeOverlaps allows none where every process shows its environment. Elsewhere it allows one for each kill: a command that had only
-// just been started may not have been registered.
-func (r *round) judgeOverlaps() []error {
-	if runtime.GOOS != "linux" && len(r.overlaps) <= len(r.before) {
-		return nil
-	}
-	return r.overlaps
-}
-
 // judgeResults looks for exactly one row an item, in order.
-func (r *round) judgeResults(h *history) (wrong []error) {
-	rows, err := r.results()
-	if err != nil {
-		return []error{err}
-	}
-	if len(rows) != len(r.fates) {
-		wrong = append(wrong, fmt.Errorf("results.jsonl has %d rows, want %d", len(rows), len(r.fates)))
-	}
+func (r *round) judgeResults(h *history) {
+	rows := r.results()
+	h.addIf(len(rows) != len(r.fates), "results.jsonl has %d rows, want %d", len(rows), len(r.fates))
 	for i, found := range rows {
 		id := "item_" + strconv.Itoa(i)
-		if found.ItemID != id || found.Index != i || found.Status != h.status[id] {
-			wrong = append(wrong, fmt.Errorf("row %d of the results is %+v, want %s %s", i+1, found, id, h.status[id]))
-		}
+		h.addIf(found.ItemID != id || found.Index != i || found.Status != h.status[id], "row %d of the results is %+v, want %s %s", i+1, found, id, h.status[id])
 		if err := judgeOutput(found, r.fates[i]); err != nil {
-			wrong = append(wrong, err)
+			h.add("%w", err)
 		}
 	}
-	return wrong
 }
 
 func judgeOutput(found row, fate string) error {
@@ -358,9 +319,10 @@ func judgeOutput(found row, fate string) error {
 }
 
 // judgeCounts compares what the job says of itself with the fates of its items.
-func (r *round) judgeCounts(h *history) []error {
+func (r *round) judgeCounts(h *history) {
 	if h.counts == nil {
-		return []error{errors.New("the job never said how many items it had")}
+		h.add("the job never said how many items it had")
+		return
 	}
 	got, want := *h.counts, counts{Total: len(r.fates)}
 	for id, status := range h.status {
@@ -375,59 +337,50 @@ func (r *round) judgeCounts(h *history) []error {
 			want.Failed++
 		}
 	}
-	if got != want {
-		return []error{fmt.Errorf("the job counts %+v, the log %+v", got, want)}
-	}
-	return nil
+	h.addIf(got != want, "the job counts %+v, the log %+v", got, want)
 }
 
 // judgeLetters compares the dead letter queue with the items that the log says have failed.
-func (r *round) judgeLetters(h *history) (wrong []error) {
-	left, err := r.deadLetters()
-	if err != nil {
-		return []error{err}
-	}
+func (r *round) judgeLetters(h *history) {
+	left := r.deadLetters()
 	for item, status := range h.status {
 		if dead := status == "failed"; dead != left[item] {
-			wrong = append(wrong, fmt.Errorf("%s is %s, in the dead letter queue: %t", item, status, left[item]))
+			h.add("%s is %s, in the dead letter queue: %t", item, status, left[item])
 		}
 		delete(left, item)
 	}
 	for item := range left {
-		wrong = append(wrong, fmt.Errorf("dead letter %s is no item of the job", item))
+		h.add("dead letter %s is no item of the job", item)
 	}
-	return wrong
 }
 
 // judgePhases looks at setup and reduce.
-func (r *round) judgePhases(h *history) (wrong []error) {
+func (r *round) judgePhases(h *history) {
 	first := strconv.Itoa(len(r.fates))
 	if r.kind.setup {
-		wrong = r.judgeSteps(h, "s", 2)
+		r.judgeSteps(h, "s", 2)
 		first += " nothing s0 s1"
 	}
 	if effects := r.effects("step.r0"); len(effects) > 0 && effects[len(effects)-1].value != first {
-		wrong = append(wrong, fmt.Errorf("the first step of reduce was given %q, want %q", effects[len(effects)-1].value, first))
+		h.add("the first step of reduce was given %q, want %q", effects[len(effects)-1].value, first)
 	}
 	if !r.kind.mends {
-		wrong = append(wrong, r.judgeSteps(h, "r", lastSteps)...)
+		r.judgeSteps(h, "r", lastSteps)
 	}
-	return wrong
 }
 
 // judgeSteps looks for each of n steps that it was completed exactly once and ran once, and once more for each kill at most.
-func (r *round) judgeSteps(h *history, prefix string, n int) (wrong []error) {
+func (r *round) judgeSteps(h *history, prefix string, n int) {
 	for i := range n {
 		id := prefix + strconv.Itoa(i)
 		effects := r.effects("step." + id)
 		if h.steps[id] != 1 || !ended(effects) {
-			wrong = append(wrong, fmt.Errorf("step %s: completed %d times in the log, want once; ran to its end: %t",
-				id, h.steps[id], ended(effects)))
+			h.add("step %s: completed %d times in the log, want once; ran to its end: %t",
+				id, h.steps[id], ended(effects))
 		}
 		if began, runs := begins(effects), distinctRuns(effects); began > runs {
-			wrong = append(wrong, fmt.Errorf("step %s began %d times in %d runs", id, began, runs))
+			h.add("step %s began %d times in %d runs", id, began, runs)
 		}
 		r.findOverlap("step "+id, effects)
 	}
-	return wrong
 }

@@ -3,6 +3,7 @@
 package torture
 
 import (
+	_ "embed"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -182,28 +183,12 @@ func (k kind) deal(rng *rand.Rand, n int) []string {
 const bigOutput = 200000
 
 // agentScript is what each agent runs: a line when it begins, its fate, a line when it ends.
-const agentScript = `file=$PRODIGY_TORTURE_DIR/effects/$PRODIGY_ITEM_ID
-printf 'begin %s %s %s\n' "$TORTURE_RUN" "$PRODIGY_ATTEMPT" "$$" >> "$file"
-tries=0
-while read -r word rest; do
-	if [ "$word" = begin ]; then tries=$((tries + 1)); fi
-done < "$file"
-` + workspaceScript + `case $fate in
-slow) sleep 0.02 ;;
-hang) if [ "$TORTURE_RUN" = 1 ]; then sleep 100; fi ;;
-bad) exit 7 ;;
-flaky) if [ "$tries" -lt 3 ]; then exit 8; fi ;;
-mend) if ! [ -e "$PRODIGY_TORTURE_DIR/mended" ]; then exit 9; fi ;;
-big) head -c 200000 /dev/zero | tr '\0' x; echo ;;
-esac
-printf 'end %s %s %s\n' "$TORTURE_RUN" "$PRODIGY_ATTEMPT" "$$" >> "$file"
-echo "done $PRODIGY_ITEM_ID"
-`
+//
+//go:embed agent.sh
+var agentScript string
 
 // stepScript is what the steps of the phases that run once run. It hands its value on, so that what was captured is seen at
 // the end.
-const stepScript = `printf 'begin %s 1 %s\n' "$TORTURE_RUN" "$$" >> "$PRODIGY_TORTURE_DIR/effects/step.$step"
-sleep 0.02
-printf 'end %s 1 %s %s\n' "$TORTURE_RUN" "$$" "$value" >> "$PRODIGY_TORTURE_DIR/effects/step.$step"
-echo "$value $step"
-`
+//
+//go:embed step.sh
+var stepScript string

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -17,9 +18,10 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"text/tabwriter"
 	"time"
 
-	"prodigy/lab/trials"
+	"prodigy/lab/try"
 )
 
 // options are the flags.
@@ -35,7 +37,7 @@ type options struct {
 }
 
 // Main is the tool.
-func Main() error {
+func Main() {
 	var o options
 	flag.IntVar(&o.rounds, "rounds", 200, "how many jobs are tortured")
 	flag.IntVar(&o.first, "first", 1, "number of the first round, to repeat one")
@@ -47,36 +49,29 @@ func Main() error {
 	if signal.Ignored(syscall.SIGHUP) { // by nohup: what is caught here is not ignored by the jobs, which are to hear it
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
-	return trials.Try(&o.seed, "the random instants", func(ctx context.Context) error { return torture(ctx, o) })
+	try.Seeded(&o.seed, "the random instants", func(ctx context.Context) { torture(ctx, o) })
 }
 
 // errInterrupted ends the torture before its time.
 var errInterrupted = errors.New("interrupted")
 
 // torture runs everything and prints what was tried. The error says what was violated.
-func torture(ctx context.Context, o options) error {
-	if o.kind != "" && !slices.Contains(kindNames(), o.kind) {
-		return fmt.Errorf("no kind of job is called %q", o.kind)
-	}
+func torture(ctx context.Context, o options) {
+	try.FailIf(o.kind != "" && !slices.Contains(kindNames(), o.kind), "no kind of job is called %q", o.kind)
 	// What the rounds leave behind is kept when one of them went wrong, so the directory is not cleaned up in all cases.
-	base, err := os.MkdirTemp("", "prodigy-torture-")
-	if err != nil {
-		return err
-	}
-	if err := build(base); err != nil {
-		return errors.Join(err, os.RemoveAll(base))
-	}
+	base := try.To(os.MkdirTemp("", "prodigy-torture-"))
+	build(base)
 	fmt.Printf("seed %d, %d rounds of %d items\n", o.seed, o.rounds, o.items)
 	t := newTable()
-	err = allRounds(ctx, o, base, t)
-	if err == nil && o.scenarios && o.kind == "" {
-		err = allScenarios(ctx, o, base)
-	}
+	err := try.Catch(func() {
+		allRounds(ctx, o, base, t)
+		if o.scenarios && o.kind == "" {
+			allScenarios(ctx, o, base)
+		}
+	})
 	t.print(os.Stdout)
-	if err != nil {
-		return err
-	}
-	return os.RemoveAll(base)
+	try.Check(err)
+	try.Check(os.RemoveAll(base))
 }
 
 // Half of the rounds are played with a prodigy that begins a new file of the log, and compresses the old one, every few records.
@@ -85,46 +80,35 @@ const (
 	rotating = "prodigy-rotating"
 )
 
-func build(base string) error {
+func build(base string) {
 	// Agents that run as somebody else must be able to reach the binaries.
-	if err := os.Chmod(base, 0o755); err != nil {
-		return err
-	}
+	try.Check(os.Chmod(base, 0o755))
 	for name, flags := range map[string]string{plain: "", rotating: "-X prodigy/internal/cli.logFileSize=20000"} {
-		out, err := exec.Command("go", "build", "-ldflags", flags, "-o", filepath.Join(base, name), "./cmd/prodigy").CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("build prodigy: %w\n%s", err, out)
-		}
+		try.Run(exec.Command("go", "build", "-ldflags", flags, "-o", filepath.Join(base, name), "./cmd/prodigy"))
 	}
-	return nil
 }
 
 // allRounds plays the rounds, the kinds of jobs in turn, and stops at the first violation.
-func allRounds(ctx context.Context, o options, base string, t *table) error {
+func allRounds(ctx context.Context, o options, base string, t *table) {
 	began := time.Now()
 	for n := o.first; n < o.first+o.rounds; n++ {
 		if o.limit > 0 && time.Since(began) > o.limit {
 			break
 		}
-		if ctx.Err() != nil {
-			return errInterrupted
-		}
+		try.CheckIf(ctx.Err() != nil, errInterrupted)
 		k := kinds[(n-1)%len(kinds)]
 		if o.kind != "" {
 			k = kindNamed(o.kind)
 		}
 		r := newRound(n, o, k, base)
-		err := r.play(ctx)
+		err := try.Catch(func() { r.play(ctx) })
 		r.endLeftovers()
 		t.add(r, err)
 		if err != nil {
-			return r.blame(err, o)
+			try.Check(r.blame(err, o))
 		}
-		if err := os.RemoveAll(r.dir); err != nil {
-			return err
-		}
+		try.Check(os.RemoveAll(r.dir))
 	}
-	return nil
 }
 
 // blame adds to a violation where its files are and how to repeat the round.
@@ -135,4 +119,52 @@ func (r *round) blame(err error, o options) error {
 	}
 	return fmt.Errorf("round %d (%s):\n%w\nkept: %s\nrepeat: go run ./lab torture -seed %d -items %d -first %d -rounds 1%s -scenarios=false",
 		r.number, r.kind.name, err, r.dir, o.seed, o.items, r.number, kind)
+}
+
+// columns are what is counted of a round.
+var columns = []string{"rounds", "kills", "runs", "items", "run again", "tries not in the log", "outlived the resume", "losses"}
+
+// table sums up the rounds by kind of job.
+type table struct {
+	order []string
+	sums  map[string][]int // by kind, and of all: a sum for each column
+	hits  map[string]int   // instant → kills
+}
+
+func newTable() *table {
+	return &table{sums: map[string][]int{"all": make([]int, len(columns))}, hits: map[string]int{}}
+}
+
+func (t *table) add(r *round, err error) {
+	losses := 0
+	if err != nil {
+		losses = 1
+	}
+	if t.sums[r.kind.name] == nil {
+		t.sums[r.kind.name] = make([]int, len(columns))
+		t.order = append(t.order, r.kind.name)
+	}
+	for i, n := range []int{1, r.kills, r.runs, len(r.fates), r.again, r.unlogged, len(r.overlaps), losses} {
+		t.sums[r.kind.name][i] += n
+		t.sums["all"][i] += n
+	}
+	for name, n := range r.hits {
+		t.hits[name] += n
+	}
+}
+
+// print prints the sums, and when the kills came.
+func (t *table) print(w io.Writer) {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(tw, "job\t%s\t\n", strings.Join(columns, "\t"))
+	for _, name := range append(t.order, "all") {
+		fmt.Fprintf(tw, "%s\t%s\t\n", name, strings.Join(strings.Fields(strings.Trim(fmt.Sprint(t.sums[name]), "[]")), "\t"))
+	}
+	_ = tw.Flush() // to a terminal
+	tw = tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(tw, "kills\twhen\t")
+	for _, name := range append([]string{atATime, atADelay}, instantNames()...) {
+		fmt.Fprintf(tw, "%d\t%s\t\n", t.hits[name], name)
+	}
+	_ = tw.Flush() // to a terminal
 }

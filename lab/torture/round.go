@@ -6,13 +6,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"prodigy/lab/try"
 )
 
 // round is one job from its first run to its end, with the kills between.
@@ -69,26 +70,18 @@ func newRound(n int, o options, k kind, base string) *round {
 }
 
 // play is the round; the error tells all its violations.
-func (r *round) play(ctx context.Context) error {
-	if err := r.prepare(); err != nil {
-		return err
-	}
-	if err := r.drive(ctx, 1+r.rng.IntN(4)); err != nil {
-		return err
-	}
+func (r *round) play(ctx context.Context) {
+	r.prepare()
+	r.drive(ctx, 1+r.rng.IntN(4))
 	if r.kind.mends {
-		if err := r.mend(ctx, 1+r.rng.IntN(3)); err != nil {
-			return err
-		}
+		r.mend(ctx, 1+r.rng.IntN(3))
 	}
-	return r.judge()
+	r.judge()
 }
 
 // prepare writes the workflow, its items and its scripts.
-func (r *round) prepare() error {
-	if err := os.MkdirAll(filepath.Join(r.dir, "effects"), 0o777); err != nil {
-		return err
-	}
+func (r *round) prepare() {
+	try.Check(os.MkdirAll(filepath.Join(r.dir, "effects"), 0o777))
 	type item struct {
 		N    int    `json:"n"`
 		Fate string `json:"fate"`
@@ -99,25 +92,20 @@ func (r *round) prepare() error {
 		for range r.kind.padding {
 			list.WriteString(`{"n":0,"fate":"none"}` + "\n")
 		}
-		if err := enc.Encode(item{i, f}); err != nil {
-			return err
-		}
+		try.Check(enc.Encode(item{i, f}))
 	}
 	for name, text := range map[string]string{
 		"items.jsonl": list.String(), "agent.sh": agentScript, "step.sh": stepScript, "workflow.yml": r.kind.workflow(r.parallel),
 	} {
-		if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o644); err != nil {
-			return err
-		}
+		try.Write(filepath.Join(r.dir, name), text)
 	}
 	if r.kind.workspace != "" {
-		return r.makeRepository()
+		r.makeRepository()
 	}
-	return nil
 }
 
 // drive runs the job, kills it that often, and resumes it until it is done.
-func (r *round) drive(ctx context.Context, kills int) error {
+func (r *round) drive(ctx context.Context, kills int) {
 	for {
 		command := []string{"run", "workflow.yml"}
 		if r.kind.workspace != "" {
@@ -126,57 +114,49 @@ func (r *round) drive(ctx context.Context, kills int) error {
 		if r.begun() {
 			command = []string{"resume", "latest"}
 		}
-		code, err := r.runner(kills)(ctx, append(command, "--durability", r.durability)...)
-		if err != nil {
-			return err
-		}
+		code := r.run(ctx, kills, append(command, "--durability", r.durability)...)
 		switch {
 		case code == killed:
 			kills--
 		case code == 0 || code == 3:
-			return nil
+			return
 		case code == 1 && r.kind.stops && r.last("JobFailed") && r.runs < 200:
 		default:
-			return r.wrong("prodigy %s ended with exit code %d\n%s", command[0], code, r.output())
+			r.fail("prodigy %s ended with exit code %d\n%s", command[0], code, r.output())
 		}
 	}
 }
 
 // mend sends the dead letters again, kills that too, and goes on until none is left.
-func (r *round) mend(ctx context.Context, kills int) error {
-	if err := os.WriteFile(filepath.Join(r.dir, "mended"), nil, 0o644); err != nil {
-		return err
-	}
+func (r *round) mend(ctx context.Context, kills int) {
+	try.Write(filepath.Join(r.dir, "mended"), "")
 	for {
-		code, err := r.runner(kills)(ctx, "dlq", "retry", "--reduce", "--max-retries", "100", "--durability", r.durability)
-		if err != nil {
-			return err
-		}
+		code := r.run(ctx, kills, "dlq", "retry", "--reduce", "--max-retries", "100", "--durability", r.durability)
 		if code == killed {
 			kills--
 			if r.rng.IntN(2) == 0 {
-				if code, err := r.run(ctx, "resume", "latest"); err != nil || code != 0 && code != 3 {
-					return errors.Join(err, r.wrong("resume after a killed dlq retry: exit code %d\n%s", code, r.output()))
+				if code := r.run(ctx, 0, "resume", "latest"); code != 0 && code != 3 {
+					r.fail("resume after a killed dlq retry: exit code %d\n%s", code, r.output())
 				}
 			}
 			continue
 		}
-		if code != 0 {
-			return r.wrong("dlq retry ended with exit code %d\n%s", code, r.output())
-		}
-		return nil
+		r.failIf(code != 0, "dlq retry ended with exit code %d\n%s", code, r.output())
+		return
 	}
-}
-
-// runner returns how to run prodigy while so many kills are left.
-func (r *round) runner(kills int) func(context.Context, ...string) (int, error) {
-	if kills > 0 {
-		return r.runKilled
-	}
-	return r.run
 }
 
 func (r *round) home() string { return filepath.Join(r.dir, "home") }
+
+// fail ends the round with what is wrong.
+func (r *round) fail(format string, args ...any) { try.Check(r.wrong(format, args...)) }
+
+// failIf is fail if something is so.
+func (r *round) failIf(is bool, format string, args ...any) {
+	if is {
+		r.fail(format, args...)
+	}
+}
 
 func (r *round) wrong(format string, args ...any) error {
 	return fmt.Errorf("run %d, after %d kills, %d slots, durability %s: %s",
