@@ -36,11 +36,14 @@ func SelectedAtOnce(m *workflow.Map, e Env) bool {
 	return err == nil && s.atOnce()
 }
 
+// atOnce reports whether reading the source surely takes no more than a moment. A file that is not a regular one, such
+// as a pipe, may wait for its writer.
 func (s source) atOnce() bool {
 	switch {
 	case s.command != "" || s.stdin || s.job:
 		return false
 	case s.file == "":
+		// A list, or a pattern of which only the names are wanted.
 		waits := func(part source) bool { return !part.atOnce() }
 		return (s.glob == "" || s.format == "") && !slices.ContainsFunc(s.parts, waits)
 	}
@@ -102,7 +105,8 @@ func Warnings(m *workflow.Map) []workflow.Problem {
 	return found
 }
 
-// knownFormat returns the format of the input given in the workflow, by a key or the name of the file, or "".
+// knownFormat returns the format of the input given in the workflow, by a key or the name of the file, or "" if it is
+// not known or not the same for all files.
 func knownFormat(in workflow.Input) string {
 	names := in.File
 	if in.Text != "" && !looksLikeCommand(withoutPlaceholders(in.Text)) {

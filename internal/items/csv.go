@@ -17,7 +17,8 @@ func (f *peekReader) csv(p path, emit func([]byte) error) error {
 
 func (f *peekReader) tsv(p path, emit func([]byte) error) error { return f.rows('\t', p, emit) }
 
-// rows emits each row after the first as an object of texts; the first row has the names.
+// rows emits each row after the first as an object of texts; the first row has the names. Data without any row has no
+// items, which is no error.
 func (f *peekReader) rows(comma rune, p path, emit func([]byte) error) error {
 	emit = p.evaluator(emit)
 	in := csv.NewReader(bufio.NewReaderSize(f, 64<<10))
@@ -50,7 +51,7 @@ func (f *peekReader) rows(comma rune, p path, emit func([]byte) error) error {
 	}
 }
 
-// header returns the quoted names, each with the punctuation before and behind it in an object.
+// header returns the quoted names, each with the punctuation before and behind it in an object: {"id": and ,"name":.
 func header(fields []string, in *csv.Reader) ([][]byte, error) {
 	names := make([][]byte, len(fields))
 	seen := map[string]bool{}
@@ -87,14 +88,17 @@ func (f *peekReader) row(names [][]byte, fields []string, in *csv.Reader) error 
 
 // rowError is an error in a row, with its position.
 type rowError struct {
-	line, col int // col is in bytes, from 1
-	err       error
+	// line and col count from 1, col in bytes.
+	line, col int
+
+	err error
 }
 
 func (e *rowError) Error() string {
 	return fmt.Sprintf("line %d, column %d: %v", e.line, e.col, e.err)
 }
 
+// fieldFault returns an error at a field of the row that was read last.
 func fieldFault(in *csv.Reader, field int, err error) error {
 	line, col := in.FieldPos(field)
 	return &rowError{line: line, col: col, err: err}

@@ -10,11 +10,16 @@ import (
 )
 
 // Cursor reads the items of a store in order, also while the store grows.
+// It is for one goroutine.
 type Cursor struct {
 	store *Store
-	in    *bufio.Reader
-	read  int64 // bytes of the file that in has read
-	next  int
+
+	// in reads the lines of the file as they become whole, and read counts the bytes that it has read.
+	in   *bufio.Reader
+	read int64
+
+	// next is the index of the item after the cursor, whose line begins at Offset.
+	next int
 }
 
 // Cursor returns a cursor before the first item.
@@ -51,6 +56,7 @@ func (c *Cursor) Skip() error {
 // wholeLines reads the whole lines of the file, not a line that is being written.
 type wholeLines struct{ *Cursor }
 
+// Read returns io.EOF at the end of the whole lines. More may follow later: bufio.Reader asks again.
 func (w wholeLines) Read(p []byte) (int, error) {
 	w.store.mu.Lock()
 	left := w.store.size - w.read
@@ -91,7 +97,8 @@ func (s *Store) Named(prefix string, limit int) ([]string, error) {
 	return ids, nil
 }
 
-// candidates yields the items whose lines begin with begin, and those whose first bytes cannot decide it.
+// candidates yields the items whose lines begin with begin, and those whose first bytes cannot decide it, as when the
+// id has an escape. Decoding only these makes a search as fast as reading the file.
 func (s *Store) candidates(begin []byte) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		for c := s.Cursor(); c.More(); {

@@ -13,21 +13,28 @@ import (
 )
 
 // document is a JSON value in a form on which ojg evaluates paths. Objects keep their order and are read on
-// demand. Selected values keep their spelling.
+// demand. Selected values keep their spelling: 1.0 does not become 1.
 type document struct {
 	value any
-	plain bool // objects are unordered maps, the only form in which ojg knows their length
-	raws  map[unsafe.Pointer][]byte
+
+	// plain reports whether objects are unordered maps, the only form in which ojg knows their length.
+	plain bool
+
+	// raws are the spellings of the numbers in value that are pointers. See number.
+	raws map[unsafe.Pointer][]byte
 }
 
 // object is a JSON object for ojg. It is a struct, not a pointer, so that ojg does not look through it.
 type object struct{ *members }
 
+// members are those of an object. They are read when a path needs them: all by Keys, one by ValueForKey.
 type members struct {
 	document *document
 	raw      []byte
-	names    []string // nil until Keys was called
-	values   map[string]any
+
+	// names and values are nil until Keys was called. names are in the order of the object.
+	names  []string
+	values map[string]any
 }
 
 var _ jp.Keyed = object{}
@@ -45,6 +52,8 @@ func (m *members) ValueForKey(key string) (any, bool) {
 	return m.document.read(raw), true
 }
 
+// Keys returns each name once, in the order in which they first stand in the object. Of several members with one name
+// the last is the value.
 func (m *members) Keys() []string {
 	if m.names != nil {
 		return m.names
@@ -122,7 +131,7 @@ func (d *document) number(spelled string) any {
 
 func appendFloat(b []byte, f float64) []byte { return strconv.AppendFloat(b, f, 'f', -1, 64) }
 
-// appendJSON appends a value of the document as JSON.
+// appendJSON appends a value of the document as JSON. The types are those that read makes without plain.
 func (d *document) appendJSON(b []byte, v any) []byte {
 	switch v := v.(type) {
 	case nil:

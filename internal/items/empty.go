@@ -15,16 +15,22 @@ import (
 
 // EmptyError means that no item was chosen, which the workflow does not allow.
 type EmptyError struct {
-	Why   string
-	Glob  bool // the input is a pattern of file names
-	Stdin bool // it is the standard input, which cannot be read again
+	// Why says for people what left nothing.
+	Why string
+
+	// Glob reports whether the input is a pattern of file names.
+	Glob bool
+
+	// Stdin reports whether the input is the standard input, which cannot be read again.
+	Stdin bool
 }
 
 func (e *EmptyError) Error() string {
 	return e.Why + " (to allow an empty input, use on_empty: ok in map, or prodigy map -r)"
 }
 
-// Mistaken reports whether a selection failed because what the workflow says of the items is not so.
+// Mistaken reports whether a selection failed because what the workflow says of the items is not so, rather than since
+// the items could not be read.
 func Mistaken(err error) bool {
 	var bad *KeyError
 	var missing *MissingKeyError
@@ -34,17 +40,29 @@ func Mistaken(err error) bool {
 
 // seen is what a selection remembers of the values that it has read, to tell people why none of them was chosen.
 type seen struct {
+	// read counts the values that the path has selected, and passed those that the filter has let through.
 	read, passed int
-	fields       Fields     // of the first values
-	missing      [][]string // paths of the filter that no value has so far
-	mismatch     string     // a comparison of the filter that no value so far can meet because of its type
-	lists        []string   // of the first value, an object: its members that are lists, as paths
-	elements     int        // of the last of them
+
+	// fields are those of the first values.
+	fields Fields
+
+	// missing are the paths of the filter that no value has had so far.
+	missing [][]string
+
+	// mismatch describes a comparison of the filter that no value so far can meet because of its type.
+	mismatch string
+
+	// lists are the members of the first value that are lists and not empty, as paths, if it is an object. elements is
+	// the length of the last of them.
+	lists    []string
+	elements int
 }
 
 // enough is how many values are looked at for a comparison of a wrong type, and for their fields.
 const enough = 100
 
+// note remembers what a value tells about the filter. After the first 100 values it costs only the look for fields that
+// are still missing.
 func (s *seen) note(raw []byte, f *filter.Filter, passes bool) {
 	s.read++
 	if s.read == 1 {
@@ -85,7 +103,8 @@ func (s *seen) noteLists(raw []byte) {
 	}
 }
 
-// misspelt describes the fields of the filter that no value has.
+// misspelt describes the fields of the filter that no value has. With nearOnly it leaves out those that are not nearly
+// a field that is there: a field may well be optional when some items were chosen.
 func (s *seen) misspelt(nearOnly bool) []string {
 	var all []string
 	names, _ := s.fields.Names()

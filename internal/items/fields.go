@@ -10,9 +10,14 @@ import (
 
 // Fields collects the fields that items have. Add the items one by one to the zero Fields.
 type Fields struct {
-	names map[string]bool // of objects
-	texts bool            // some item is a text, a number or a boolean
-	other bool            // some item is a list or null, or there are more than maxFields names
+	// names are those of all objects. Nil means that no item was an object.
+	names map[string]bool
+
+	// texts reports whether some item is a text, a number or a boolean.
+	texts bool
+
+	// other reports whether some item is a list or null, or there are more than maxFields names: then nothing is known.
+	other bool
 }
 
 // maxFields is how many names are collected.

@@ -35,6 +35,7 @@ func (f *peekReader) read(format string, p path, emit func([]byte) error) error 
 	return reader(f, p, emit)
 }
 
+// sniffed reads data of an unknown format. With a path that can only be JSON.
 func (f *peekReader) sniffed(p path, emit func([]byte) error) error {
 	if p.empty() {
 		return f.valuesOrText(emit)
@@ -49,6 +50,7 @@ func (f *peekReader) json(p path, emit func([]byte) error) error {
 	return f.selected(p, emit)
 }
 
+// jsonl is json without the elements of an array: here an array is an item.
 func (f *peekReader) jsonl(p path, emit func([]byte) error) error {
 	if p.empty() {
 		return f.values(emit, false)
@@ -69,7 +71,7 @@ func (f *peekReader) valuesOrText(emit func([]byte) error) error {
 		case whole && rawjson.Valid(line):
 			err = emit(rawjson.Compact(&f.out, bytes.TrimSpace(line)))
 			f.skip(len(line))
-		case opens(line) && readsAsJSON(line):
+		case opens(line) && readsAsJSON(line): // unlike "[INFO] done"
 			err = f.longValue(emit)
 		default:
 			err = f.text(emit)
@@ -105,6 +107,7 @@ func (f *peekReader) loneArray() bool {
 	if !whole || !rawjson.Valid(line) {
 		return readsAsJSON(line)
 	}
+	// The array ends on its line. It is alone if nothing but space follows up to the end of the data.
 	for n := len(line); ; f.more() {
 		if len(bytes.TrimSpace(f.buf[n:])) > 0 {
 			return false
@@ -159,6 +162,7 @@ func (f *peekReader) quoted(record, text []byte, emit func([]byte) error) error 
 	return emit(f.out)
 }
 
+// invalidAt returns the offset of the first byte that is not UTF-8.
 func invalidAt(text []byte) int {
 	for i := 0; i < len(text); {
 		r, n := utf8.DecodeRune(text[i:])
@@ -174,6 +178,7 @@ func invalidAt(text []byte) int {
 // Empty documents are skipped. A path is evaluated on each document.
 func (f *peekReader) yaml(p path, emit func([]byte) error) error {
 	emit = p.evaluator(emit)
+	// The first document is held back until a second one shows that it is an item.
 	var first json.RawMessage
 	count := 0
 	err := workflow.Documents(f, func(document json.RawMessage) error {

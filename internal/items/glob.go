@@ -16,6 +16,7 @@ import (
 	"prodigy/internal/process"
 )
 
+// checkGlob returns an error for a pattern that cannot be parsed.
 func checkGlob(pattern string) error {
 	if !doublestar.ValidatePattern(filepath.ToSlash(pattern)) {
 		return fmt.Errorf("glob %s: invalid pattern: a bracket or brace is not closed, or it ends with a backslash",
@@ -49,12 +50,13 @@ func addMatches(ctx context.Context, glob, dir string, found *sorter) error {
 	return err
 }
 
+// isLinkToDir reports whether an entry is a link to a directory, or a broken one, which is not a file either.
 func isLinkToDir(entry fs.DirEntry, path string) bool {
 	if entry.Type()&fs.ModeSymlink == 0 {
 		return false
 	}
 	info, err := os.Stat(path)
-	return err != nil || info.IsDir() // a broken link is not a file either
+	return err != nil || info.IsDir()
 }
 
 // withoutRoot returns a file system error without the name of the call.

@@ -25,13 +25,18 @@ import (
 // errStop ends the reading of a source when no more items are wanted.
 var errStop = errors.New("enough")
 
-// Item is one unit of work.
+// Item is one unit of work. Its JSON is a line of a Store.
 type Item struct {
-	ID    string          `json:"item_id"`
-	Index int             `json:"index"` // from 0, after selection
-	Data  json.RawMessage `json:"item"`  // compact, numbers keep their spelling
+	// ID is item_<index>, or the key of the item.
+	ID string `json:"item_id"`
 
-	// Masked is Data with the secrets masked that were known when it was chosen. Nil: it holds none.
+	// Index counts the chosen items from 0, in the order in which they are run.
+	Index int `json:"index"`
+
+	// Data is compact JSON in which numbers keep their spelling.
+	Data json.RawMessage `json:"item"`
+
+	// Masked is Data with the secrets masked that were known when it was chosen. Nil means that it holds none.
 	Masked json.RawMessage `json:"masked,omitempty"`
 
 	// From are the ids of the items of another job whose results Data is made from, with an input of that
@@ -54,28 +59,36 @@ func ID(index int) string {
 
 // Env is the environment of a selection.
 type Env struct {
-	Dir     string    // where relative file names start and commands run
-	Environ []string  // of commands
-	Stdin   io.Reader // may be nil
-	Temp    string    // directory of scratch files, by default that of the system
+	// Dir is where relative file names start and commands run.
+	Dir string
+
+	// Environ is the environment of commands.
+	Environ []string
+
+	// Stdin is the standard input of prodigy. Nil means that there is none to read.
+	Stdin io.Reader
+
+	// Temp is the directory of scratch files. Empty means that of the system.
+	Temp string
 
 	// Fill fills in the parameters and variables in a file name or pattern. Its error is an ErrLater if a
-	// value is only known to a run. Nil: names stay as they are.
+	// value is only known to a run. Nil means that names stay as they are.
 	Fill func(text string) (string, error)
 
 	// Secret reports whether a text holds a secret. Such a text cannot be the name of an item, since names
-	// are in every event. Nil: none does.
+	// are in every event. Nil means that no text does.
 	Secret func(text string) bool
 
 	// Results calls emit with each result of the job that is the input, and the id of its item there. The
-	// result is compact and only valid during the call. It returns the error of emit at once. Nil: the input
-	// is of another kind.
+	// result is compact and only valid during the call. It returns the error of emit at once. Nil means that the
+	// input is of another kind.
 	Results func(emit func(itemID string, result []byte) error) error
 
-	// Warn is told, at the end of a selection, of what is hardly meant. Nil: nobody is.
+	// Warn is called at the end of a selection with what is hardly meant. It may be nil.
 	Warn func(text string)
 
-	origin *string // where the pipeline learns of the item of the result that is being emitted
+	// origin is where the pipeline finds the item of the result that is being emitted. Select sets it.
+	origin *string
 
 	// Register records the running command. It may be nil.
 	Register *process.Register

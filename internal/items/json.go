@@ -15,10 +15,14 @@ import (
 // reader reads JSON values one after the other. It may read ahead in the data.
 type reader struct {
 	decoder jsontext.Decoder
-	input   *peekReader  // of the decoder, unless it reads data
-	data    bytes.Buffer // for open: a single document
-	start   int64        // offset in the input at which the decoder started
-	out     []byte       // a value in compact form
+
+	// input is what the decoder reads, from its offset start. It is nil if the decoder reads data, a single document.
+	input *peekReader
+	start int64
+	data  bytes.Buffer
+
+	// out holds the value that was read last, in compact form.
+	out []byte
 }
 
 // anyNames allows duplicate names in an object.
@@ -54,8 +58,9 @@ func (r *reader) value() ([]byte, error) {
 	}
 	bare := isBare(raw[0])
 	raw = rawjson.Compact(&r.out, raw)
+	// raw may lie in the buffer of the decoder, which checkEnd moves when it reads on.
 	if bare && r.decoder.StackDepth() == 0 {
-		r.out = append(r.out[:0], raw...) // checkEnd may move it
+		r.out = append(r.out[:0], raw...)
 		return r.out, r.checkEnd()
 	}
 	return raw, nil
@@ -93,7 +98,8 @@ func (r *reader) checkEnd() error {
 	}
 }
 
-// syntaxError converts an error of the decoder. It returns io.EOF at the end of the data.
+// syntaxError converts an error of the decoder. It returns io.EOF at the end of the data, and an error of the input as
+// it is, since the data that it cut off is not to blame. Any other is a *notJSONError.
 func (r *reader) syntaxError(err error) error {
 	if r.input != nil && r.input.err != nil && r.input.err != io.EOF {
 		return r.input.err
@@ -164,9 +170,9 @@ func readsAsJSON(data []byte) bool {
 
 var errUTF8 = errors.New("invalid UTF-8")
 
-// notJSONError is an error in the data.
+// notJSONError is an error in the data, at an offset in bytes.
 type notJSONError struct {
-	offset int64 // in the data
+	offset int64
 	err    error
 }
 

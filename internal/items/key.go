@@ -13,8 +13,10 @@ import (
 
 // KeyError means that the key of an item is not a valid name.
 type KeyError struct {
-	Key     string // as the workflow has it
-	Item    string // item_<index> of the item
+	Key  string // as the workflow has it
+	Item string // item_<index> of the item
+
+	// Problem continues the sentence that begins with the item: "has no key".
 	Problem string
 }
 
@@ -25,13 +27,20 @@ func (e *KeyError) Error() string {
 // maxKey is the maximum length of a key in bytes, since it is in every event about the item.
 const maxKey = 512
 
-// keys names items by a field, and checks at the end that no two have the same name.
+// keys names items by a field, and checks at the end that no two have the same name. The check sorts the names, so that
+// millions of them take little memory.
 type keys struct {
-	src    string
-	path   filter.Path
-	secret func(string) bool // reports whether a text is secret; may be nil
-	given  sorter            // the names, with the indexes of their items
-	index  []byte
+	src  string
+	path filter.Path
+
+	// secret reports whether a text is secret. It may be nil.
+	secret func(string) bool
+
+	// given has the names, with the indexes of their items as data.
+	given sorter
+
+	// index is the buffer of an encoded index.
+	index []byte
 }
 
 // id returns the text of the key of an item.
@@ -64,6 +73,8 @@ func (k *keys) check() error {
 	const none = ^uint64(0)
 	var last []byte
 	var name string
+	// Equal names come one after the other, in the order of their items: owner is the first with the name last. twice
+	// is the first of all items whose name an earlier one has, first is that one, and name is what both are called.
 	var owner, first, twice uint64 = 0, 0, none
 	err := k.given.each(func(id, data []byte) error {
 		index, _ := binary.Uvarint(data)

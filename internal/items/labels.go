@@ -14,16 +14,22 @@ import (
 // Names are what the items of a job are called besides their ids.
 type Names struct {
 	JobID string
-	Path  string // of the store
+
+	// Path is that of the store. If there is none, no item is found.
+	Path string
+
+	// Label returns what an item is called, given its data as people may see it.
 	Label func(id string, item json.RawMessage) string
 }
 
-// AmbiguousError says that several items have a label.
+// AmbiguousError means that several items have the label that was asked for.
 type AmbiguousError struct {
 	JobID string
 	Label string
-	IDs   []string // the first of them
-	More  bool     // there are others
+
+	// IDs are those of the first such items. More reports whether there are others.
+	IDs  []string
+	More bool
 }
 
 func (e *AmbiguousError) Error() string {
@@ -55,6 +61,7 @@ func (n Names) Find(asked []string) (map[string]Item, error) {
 		delete(left, name)
 		found[name] = Item{ID: it.ID, Index: it.Index}
 	}
+	// One id is found without decoding the items before it.
 	if len(asked) == 1 {
 		it, ok, err := store.Find(asked[0])
 		if err != nil {
@@ -74,8 +81,9 @@ func (n Names) Find(asked []string) (map[string]Item, error) {
 			}
 		}
 	}
+	// What no id matched is a label. All items are read, since a second one may have it too.
 	const few = 3
-	called := map[string][]Item{} // by label
+	called := map[string][]Item{}
 	for c := store.Cursor(); c.More() && len(left) > 0; {
 		it, err := c.Next()
 		if err != nil {
@@ -100,11 +108,15 @@ func (n Names) Find(asked []string) (map[string]Item, error) {
 
 // StoredLabels reads labels from the items of a job, which may be running.
 type StoredLabels struct {
-	path   string // of the store
-	shown  func(id string, item json.RawMessage) (string, json.RawMessage)
-	store  *Store // nil until it is opened
+	path  string
+	shown func(id string, item json.RawMessage) (string, json.RawMessage)
+
+	// store is nil until it could be opened. It has the items that were there at that time.
+	store *Store
+
+	// opened is when the store was opened last, or could not be, and took is how long that was.
 	opened time.Time
-	took   time.Duration // to open it
+	took   time.Duration
 }
 
 // NewStoredLabels returns the labels of the items in the store at path. Shown returns what an item is called, and its
@@ -120,14 +132,15 @@ const (
 	reopenShare = 20
 )
 
-// Label returns what the item with this index is called, as ui.Labels has it. An item that cannot be read has no label.
+// Label returns what the item with this index is called, for web.Labels. An item that cannot be read has no label.
 func (l *StoredLabels) Label(index int) string {
 	if l.store == nil || index >= l.store.Len() {
 		now := time.Now()
 		if now.Sub(l.opened) < max(reopenAfter, reopenShare*l.took) {
 			return ""
 		}
-		_ = l.Close() // only read from
+		// The store was only read from, so nothing is lost if closing it fails.
+		_ = l.Close()
 		store, err := OpenStore(l.path)
 		l.opened, l.took = time.Now(), time.Since(now)
 		if err != nil {

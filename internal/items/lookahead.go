@@ -11,17 +11,26 @@ const lookAhead = 64 << 10
 
 // peekReader reads data as it comes, by lines or JSON values, and can look at what comes before it is taken.
 type peekReader struct {
-	r    io.Reader
-	buf  []byte // read from r, not taken yet
-	room []byte // the memory of buf
-	off  int64  // bytes taken
-	err  error  // of r; io.EOF at the end
+	r io.Reader
 
-	out []byte // the value being built
+	// buf is what was read from r and not taken yet. It mostly lies in room.
+	buf  []byte
+	room []byte
 
-	found bool // a JSON value has been read
+	// off counts the bytes taken.
+	off int64
 
-	delimiter rune // of CSV, by default a comma
+	// err is the error that ended r: io.EOF at its end. What is in buf is still there to take.
+	err error
+
+	// out holds the value being built.
+	out []byte
+
+	// found reports whether a JSON value has been read.
+	found bool
+
+	// delimiter is that of CSV. Zero means a comma.
+	delimiter rune
 }
 
 // Read returns what was looked at, then what follows.
@@ -37,6 +46,7 @@ func (f *peekReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// skip takes n bytes of buf.
 func (f *peekReader) skip(n int) {
 	f.buf = f.buf[n:]
 	f.off += int64(n)
@@ -53,7 +63,8 @@ func (f *peekReader) unread(b []byte) {
 // chunk is how many bytes are read at once.
 const chunk = 64 << 10
 
-// more reads the next chunk. It may move buf.
+// more reads the next chunk. It may move buf. When room is full, what is left of buf goes to the start of a room that
+// holds it twice and two chunks, so that a long line is copied only a few times.
 func (f *peekReader) more() {
 	if cap(f.buf)-len(f.buf) < chunk {
 		if len(f.room) < len(f.buf)+chunk {
@@ -72,6 +83,7 @@ func (f *peekReader) line(limit int) (line []byte, whole bool) { return f.until(
 // until returns the data up to and including the next end byte, or all that is left, without taking it. whole
 // is false if there is no such byte within limit bytes.
 func (f *peekReader) until(end byte, limit int) (data []byte, whole bool) {
+	// There is no end byte in f.buf[:seen].
 	for seen := 0; ; {
 		if i := bytes.IndexByte(f.buf[seen:], end); i >= 0 {
 			return f.buf[:seen+i+1], true

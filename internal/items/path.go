@@ -17,12 +17,16 @@ import (
 
 // path is a compiled JSONPath. The zero path selects the whole value.
 type path struct {
-	expr   jp.Expr
-	missed *missed // where selectors note keys that are not there, if somebody asks
-	rooted bool    // a filter in it refers to the root, $
+	expr jp.Expr
 
-	// a filter in it uses length or empty, for which objects must be plain maps; not possible together with
-	// rooted
+	// missed is where selectors note keys that are not there. Nil means that nobody asks.
+	missed *missed
+
+	// rooted reports whether a filter in it refers to the root, $, so that the whole value must be in memory.
+	rooted bool
+
+	// plain reports whether a filter in it uses length or empty, for which objects must be plain maps. It is false
+	// where rooted is true.
 	plain bool
 }
 
@@ -83,7 +87,9 @@ func (p path) evaluator(emit func([]byte) error) func([]byte) error {
 type selector struct {
 	reader *reader
 	path   path
-	emit   func(raw []byte) error // raw is compact, and only valid during the call
+
+	// emit gets each match, which is compact and only valid during the call.
+	emit func(raw []byte) error
 }
 
 // next evaluates the path on the next document. The error is io.EOF when there is none.
@@ -155,7 +161,8 @@ func (s *selector) walk(path jp.Expr) error {
 	return s.load(path)
 }
 
-// forward returns the range of an index or slice that counts from the start.
+// forward returns the range of an index or slice that counts from the start: every by-th index from from up to to. One
+// that counts from the end, as [-1] and [:-2] do, is not ok, since the length is not known while an array is read.
 func forward(frag jp.Frag) (from, to, by int, ok bool) {
 	switch step := frag.(type) {
 	case jp.Nth:
@@ -210,8 +217,10 @@ const keysKept = 1000
 // path has selected nothing.
 type missed struct {
 	selected bool
-	depth    int // of the key in the path
-	at       *MissingKeyError
+
+	// at is the key, and depth counts the steps of the path up to it. At first there is none.
+	at    *MissingKeyError
+	depth int
 }
 
 // watch returns emit, and notes that something was selected.
@@ -240,10 +249,15 @@ func (m *missed) err() error {
 
 // MissingKeyError means that a path selects nothing, because no value that it comes to has the key which it names.
 type MissingKeyError struct {
-	Path, Parent string // Parent is the part of the path in front of the key
+	// Parent is the part of Path in front of Key.
+	Path, Parent string
 	Key          string
-	Kind         byte     // of the value at Parent, as JSON begins it: { when it is an object
-	Keys         []string // that are there
+
+	// Kind is the byte that the value at Parent begins with: { if it is an object.
+	Kind byte
+
+	// Keys are the first keys that the object at Parent has.
+	Keys []string
 }
 
 func (e *MissingKeyError) Error() string {
@@ -271,7 +285,7 @@ func (e *MissingKeyError) Error() string {
 	return said + fmt.Sprintf("has no key %q%s; it has %s", e.Key, near, strings.Join(named, ", "))
 }
 
-// children calls each before every element or member of the next value.
+// children calls each before every element or member of the next value. A value that is neither has none.
 func (s *selector) children(each func() error) error {
 	begin, _ := s.reader.kind()
 	if begin != jsontext.KindBeginArray {
@@ -313,6 +327,7 @@ func (s *selector) load(path jp.Expr) error {
 	return s.get(raw, path)
 }
 
+// get evaluates the rest of the path on a value in memory. Its objects keep their order; find makes plain ones itself.
 func (s *selector) get(raw []byte, rest jp.Expr) error {
 	return load(raw, false).get(path{expr: rest, plain: s.path.plain}, s.emit)
 }
@@ -379,7 +394,7 @@ func isFilter(frag jp.Frag) bool {
 	return ok
 }
 
-// selected returns what ojg selects in v.
+// selected returns what ojg selects in v. A path without steps selects v itself, and below a scalar there is nothing.
 func selected(v any, path jp.Expr) (found []any, err error) {
 	defer recoverEvaluation(&err)
 	isStep := func(frag jp.Frag) bool { return frag != jp.Root('$') && frag != jp.At('@') }
@@ -387,7 +402,7 @@ func selected(v any, path jp.Expr) (found []any, err error) {
 	case !slices.ContainsFunc(path, isStep):
 		return []any{v}, nil
 	case !isObject && !isArray(v):
-		return nil, nil // nothing is below a scalar
+		return nil, nil
 	}
 	return path.Get(v), nil
 }
@@ -397,7 +412,7 @@ func isArray(v any) bool {
 	return ok
 }
 
-// parentsOf returns the values whose children the step behind path looks at.
+// parentsOf returns the values whose children the step behind path looks at. Behind .. these are all descendants.
 func parentsOf(v any, path jp.Expr) ([]any, error) {
 	last := len(path) - 1
 	if last < 0 || path[last] != jp.Descent('.') {

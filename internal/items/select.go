@@ -28,6 +28,7 @@ func Select(ctx context.Context, m *workflow.Map, e Env) iter.Seq2[Item, error] 
 	}
 }
 
+// runPipeline sends the items of a map phase to yield. The error is errStop when yield wants no more.
 func runPipeline(ctx context.Context, m *workflow.Map, e Env, yield func(Item, error) bool) error {
 	c, err := compile(m)
 	if err != nil {
@@ -50,7 +51,8 @@ func runPipeline(ctx context.Context, m *workflow.Map, e Env, yield func(Item, e
 	return nil
 }
 
-// choose yields the items of a source. The error is errStop when the caller of Select wants no more.
+// choose yields the items of a source. The error is errStop when the caller of Select wants no more. A last batch may
+// be smaller than the others. Keys are checked when all items have their names.
 func (c *pipeline) choose(ctx context.Context, src source, e Env) error {
 	if c.keys == nil {
 		err := c.run(ctx, src, e)
@@ -67,7 +69,8 @@ func (c *pipeline) choose(ctx context.Context, src source, e Env) error {
 	return c.keys.check()
 }
 
-// run sends the values of a source through the pipeline.
+// run sends the values of a source through the pipeline. With sort_by they wait in a sorter, each behind its origin if
+// they are results of a job.
 func (c *pipeline) run(ctx context.Context, src source, e Env) error {
 	e.origin = &c.origin
 	if c.order == nil {
@@ -108,24 +111,42 @@ func (c *pipeline) unlessFull(err error) error {
 }
 
 // pipeline has the compiled expressions of a map phase, and its state.
+// A value passes path, filter, order, distinct, skip, limit and batch, in this order, and is an item then.
 type pipeline struct {
-	path     path
-	filter   *filter.Filter // without it, all pass
-	order    filter.Order   // without it, as they come
-	distinct *dedup         // without it, all pass
-	skip     int            // items left to skip
-	limit    *int
-	keys     *keys    // without them, the index names an item
-	next     int      // index of the next item
-	chosen   int      // values chosen so far
-	batch    int      // values in an item, 0 where the value is the item
-	batched  []byte   // the array of the values of the next item so far
-	inBatch  int      // number of these
-	origin   string   // with results of a job as input: the item of the one at hand
-	origins  []string // of the values in the batch
-	stopped  bool     // the caller of Select wants no more
-	yield    func(Item, error) bool
-	seen     seen
+	path path
+
+	// filter and distinct are nil if all values pass. order is nil if they stay as they come, and keys are nil if the
+	// index names an item.
+	filter   *filter.Filter
+	order    filter.Order
+	distinct *dedup
+	keys     *keys
+
+	// skip is how many values are left to skip. limit is max_items, and nil if there is none.
+	skip  int
+	limit *int
+
+	// chosen counts the values chosen so far, and next is the index of the next item. They differ with a batch.
+	chosen int
+	next   int
+
+	// batch is the number of values in an item. Zero means that the value itself is the item.
+	batch int
+
+	// batched is the array of the values of the next item so far, without its end, and inBatch is their number.
+	batched []byte
+	inBatch int
+
+	// origin is the item of the other job whose result is at hand, if the input is a job. origins are those of the
+	// values in batched.
+	origin  string
+	origins []string
+
+	// stopped reports whether the caller of Select wants no more.
+	stopped bool
+
+	yield func(Item, error) bool
+	seen  seen
 }
 
 // compile parses the expressions of a map phase. Errors name the key, and point at the place with a caret.
@@ -261,6 +282,7 @@ func (c *pipeline) wantsMore() error {
 	return nil
 }
 
+// full reports whether max_items are chosen. It may be 0.
 func (c *pipeline) full() bool {
 	return c.limit != nil && c.chosen >= *c.limit
 }
@@ -274,10 +296,12 @@ func newFingerprint(form []byte) fingerprint {
 	return fingerprint(sum[:16])
 }
 
-// dedup remembers the values of a field, by their fingerprints.
+// dedup remembers the values of a field, by their fingerprints: 16 bytes for each value, however long it is.
 type dedup struct {
 	path filter.Path
 	seen map[fingerprint]struct{}
+
+	// form is the buffer of the ordered form of a value, which is the same for equal values such as 1 and 1.0.
 	form []byte
 }
 
@@ -319,7 +343,8 @@ func (c *pipeline) empty(m *workflow.Map, src source, e Env) error {
 	return &EmptyError{Why: why, Glob: src.glob != "", Stdin: src.stdin}
 }
 
-// hint warns of a selection that is hardly what was meant.
+// hint warns of a selection that is hardly what was meant: a field of the filter that is nearly one of the items, or a
+// document that holds the items and became the only item.
 func (c *pipeline) hint(m *workflow.Map, e Env) {
 	if e.Warn == nil {
 		return

@@ -24,14 +24,21 @@ const (
 // sorter sorts records by key, stably. What does not fit into its memory goes to a scratch file, as sorted
 // runs that are merged at the end.
 type sorter struct {
-	dir    string // of the scratch file, by default the temporary directory
-	memory int    // by default sortMemory
+	// dir is that of the scratch file. Empty means the temporary directory of the system.
+	dir string
 
-	held    []byte // keys and data not in the file
+	// memory is how many bytes of records are held. Zero means sortMemory.
+	memory int
+
+	// held has the keys and data of records, which are not in the file.
+	held    []byte
 	records []record
-	file    *os.File
-	size    int64 // of the file
-	runs    []span
+
+	// file is nil until the memory was full once. It has size bytes, which are the runs, in the order in which their
+	// records came.
+	file *os.File
+	size int64
+	runs []span
 }
 
 // record is the position of a record in held.
@@ -52,8 +59,9 @@ func (s *sorter) add(key, data []byte) error {
 			return fmt.Errorf("sort the items: %w", err)
 		}
 	}
+	// Past its first megabyte held grows to its full size, so that no smaller copies are left behind.
 	if need := len(s.held) + len(key) + len(data); need > cap(s.held) && need > firstAlloc {
-		s.held = slices.Grow(s.held, max(full-len(s.held), len(key)+len(data))) // all at once, so that no smaller copies are left behind
+		s.held = slices.Grow(s.held, max(full-len(s.held), len(key)+len(data)))
 	}
 	s.records = append(s.records, record{prefix: prefix(key), at: len(s.held), key: len(key), data: len(data)})
 	s.held = append(append(s.held, key...), data...)
@@ -71,7 +79,7 @@ func (s *sorter) keyOf(r record) []byte { return s.held[r.at : r.at+r.key] }
 
 func (s *sorter) dataOf(r record) []byte { return s.held[r.at+r.key : r.at+r.key+r.data] }
 
-// sort sorts the held records.
+// sort sorts the held records. Of equal keys the one that came first is the lesser.
 func (s *sorter) sort() {
 	slices.SortFunc(s.records, func(a, b record) int {
 		if a.prefix != b.prefix {
@@ -122,7 +130,8 @@ func (s *sorter) each(emit func(key, data []byte) error) error {
 	return s.merge(emit)
 }
 
-// merge calls emit with the records of all runs in order.
+// merge calls emit with the records of all runs in order. The least record is always that of runs[0]. The buffers of
+// all runs together take at most as much memory as the held records did, or 4 KiB each if that is more.
 func (s *sorter) merge(emit func(key, data []byte) error) error {
 	size := min(max(cmp.Or(s.memory, sortMemory)/len(s.runs), minBuffer), maxBuffer)
 	var runs runHeap
@@ -158,7 +167,7 @@ func (s *sorter) close() {
 	}
 }
 
-// runReader reads the records of a run.
+// runReader reads the records of a run. key and data are those of the record at hand, until next is called.
 type runReader struct {
 	number    int
 	in        *bufio.Reader

@@ -26,24 +26,33 @@ import (
 )
 
 // source is a resolved input: exactly one of command, file, glob, stdin, job, list and parts is set.
+// An empty list has none of them set.
 type source struct {
 	command string
-	file    string // its path
-	name    string // its name in the workflow
-	glob    string
-	stdin   bool
-	job     bool
-	list    []json.RawMessage
-	parts   []source // one after the other
 
-	format    string // without one it is sniffed
-	delimiter rune   // of CSV, by default a comma
+	// file is the path of a file, and name what the workflow calls it.
+	file string
+	name string
+
+	glob  string
+	stdin bool
+	job   bool
+	list  []json.RawMessage
+
+	// parts are several files or patterns, one after the other.
+	parts []source
+
+	// format is a key of readers. Empty means that the format is sniffed.
+	format string
+
+	// delimiter is that of CSV. Zero means a comma.
+	delimiter rune
 }
 
 // ErrLater is wrapped by an error of Fill for values that are only known to a run.
 var ErrLater = errors.New("the value is not known yet")
 
-// resolve returns the source that an input stands for. A missing file is an error.
+// resolve returns the source that an input stands for. A missing file is an error, as is a placeholder without a value.
 func resolve(in workflow.Input, e Env) (source, error) {
 	s, err := locate(in, e)
 	s.read(in)
@@ -58,6 +67,7 @@ func (s *source) read(in workflow.Input) {
 	}
 }
 
+// locate returns the source of an input without its format.
 func locate(in workflow.Input, e Env) (source, error) {
 	switch {
 	case in.Command != "":
@@ -76,6 +86,7 @@ func locate(in workflow.Input, e Env) (source, error) {
 	return source{list: in.Items}, nil
 }
 
+// several returns the source of one name, or one whose parts are those of several.
 func several(names []string, find func(string) (source, error)) (source, error) {
 	if len(names) == 1 {
 		return find(names[0])
@@ -98,6 +109,7 @@ func (e Env) named(text string) (source, error) {
 	if !errors.Is(err, errNoFile) {
 		return s, err
 	}
+	// The shape is that of the text as written: a value with a blank in it makes no command of a file name.
 	written := withoutPlaceholders(text)
 	switch {
 	case looksLikeGlob(written):
@@ -112,7 +124,7 @@ func (e Env) named(text string) (source, error) {
 	return s, &NoFileError{Name: text, Bare: !strings.ContainsAny(text, "./")}
 }
 
-// isProgram reports whether a word is the name of a program.
+// isProgram reports whether a word is the name of a program in the PATH that input commands have.
 func (e Env) isProgram(word string) bool {
 	path := os.Getenv("PATH")
 	for _, entry := range e.Environ {
@@ -196,6 +208,7 @@ func (s source) each(ctx context.Context, e Env, p path, emit func([]byte) error
 	case p.empty():
 		return eachOfList(s.list, emit)
 	}
+	// A path is evaluated on the whole list, as if it stood in a file: $[*].name.
 	whole := append([]byte("["), bytes.Join(toBytes(s.list), []byte(","))...)
 	f := &peekReader{r: bytes.NewReader(append(whole, ']'))}
 	return inPlace(f.selected(p, emit), "input", nil)
@@ -271,10 +284,12 @@ func (s source) described() (words, kind string) {
 // errNoFile means that a text is not the name of a file, for any reason: a command can also be too long for a name.
 var errNoFile = errors.New("file not found")
 
-// NoFileError says that an input is no file, which it has to be.
+// NoFileError means that an input has to be a file, and that there is none of that name.
 type NoFileError struct {
 	Name string
-	Bare bool // it might have been a program as well
+
+	// Bare reports whether the input is a single word, which might have been meant as a program.
+	Bare bool
 }
 
 func (e *NoFileError) Error() string {
@@ -287,6 +302,8 @@ func (e *NoFileError) Error() string {
 
 func (e *NoFileError) Unwrap() error { return errNoFile }
 
+// fileSource returns the source of a file in dir. No file, or a directory, is an error now, and not only when the items
+// are selected.
 func fileSource(name, dir string) (source, error) {
 	s := source{name: name, file: process.Resolve(dir, name)}
 	info, err := os.Stat(s.file)
@@ -311,6 +328,7 @@ func (s source) wrap(err error) error {
 	return fmt.Errorf("input file %s: %w", s.name, err)
 }
 
+// eachOfFile calls emit with what the path selects in the data of the file. It looks at ctx before each read.
 func (s source) eachOfFile(ctx context.Context, p path, emit func([]byte) error) error {
 	file, err := os.Open(s.file)
 	if err != nil {
@@ -326,7 +344,8 @@ func (s source) eachOfFile(ctx context.Context, p path, emit func([]byte) error)
 	}), p, emit)
 }
 
-// data calls emit with what the path selects in the data that in has of the source.
+// data calls emit with what the path selects in the data that in has of the source. Of several errors the first in this
+// order counts: emit wants no more, the selection was ended, the data could not be read, the data is not in the format.
 func (s source) data(ctx context.Context, in io.Reader, p path, emit func([]byte) error) error {
 	f := &peekReader{r: in, delimiter: s.delimiter}
 	err := f.read(s.format, p, emit)
@@ -361,7 +380,8 @@ func (s source) eachOfGlob(ctx context.Context, e Env, p path, emit func([]byte)
 	name := p.evaluator(emit)
 	var quoted []byte
 	return found.each(func(key, _ []byte) error {
-		if string(key) == last { // it matches several alternatives of the pattern
+		// A name is found twice if it matches several alternatives of the pattern.
+		if string(key) == last {
 			return nil
 		}
 		last = string(key)
@@ -374,7 +394,8 @@ func (s source) eachOfGlob(ctx context.Context, e Env, p path, emit func([]byte)
 	})
 }
 
-// position describes the position of a byte in the file. It reads the file again up to there.
+// position describes the position of a byte in the file. It reads the file again up to there, so that nobody has to
+// count lines while all is well. Columns are bytes, from 1.
 func (s source) position(offset int64) string {
 	file, err := os.Open(s.file)
 	if err != nil {
@@ -431,7 +452,7 @@ func withOutput(ctx context.Context, command string, e Env, use func(io.Reader) 
 	return use(out)
 }
 
-// failure returns nil when the command succeeded.
+// failure returns nil when the command succeeded, else an error with the end of what it printed to stderr.
 func failure(exit process.Exit, stderr *process.Capture) error {
 	switch said := strings.TrimSpace(stderr.Tail(2 << 10)); {
 	case exit.Start != nil:

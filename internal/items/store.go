@@ -27,17 +27,30 @@ const (
 	storeBuffer = 256 << 10 // a larger buffer is not kept for the next line
 )
 
-// Store is the file of the chosen items of a job, items.jsonl. One goroutine appends, any number read.
+// Store is the file of the chosen items of a job, items.jsonl: a sealed line for each item, in the order of their
+// indexes. One goroutine appends, any number read. Readers see whole lines only: size grows when a line has been
+// written.
 type Store struct {
 	file *os.File
-	dir  string // of a new file, until its entry is durable. Only used by the appending goroutine
 
-	mu    sync.Mutex
-	line  []byte // buffer of the line being written
-	size  int64  // of the whole lines in the file
-	torn  bool   // the file has more than that
-	bad   error  // error of the line behind them, if that line is whole
+	// dir is the directory of a new file, until its entry is durable. Only used by the appending goroutine.
+	dir string
+
+	mu sync.Mutex // guards the fields below
+
+	// line is the buffer of the line being written.
+	line []byte
+
+	// size is the length of the whole lines in the file, in bytes, and count is their number.
+	size  int64
 	count int
+
+	// torn reports whether the file has more than that: a line that is cut off, or one that is whole and damaged. bad
+	// is the error of the latter.
+	torn bool
+	bad  error
+
+	// marks are in the order of the items. The first one is that of item 0.
 	marks []mark
 }
 
@@ -89,7 +102,8 @@ func openStore(path string, flag int) (*Store, error) {
 	return s, nil
 }
 
-// scan checks and counts the whole lines and sets the marks.
+// scan checks and counts the whole lines and sets the marks. A bad line at the end of the file is that of a write which
+// a crash or a power failure cut short, and does not count; anywhere else it is damage.
 func (s *Store) scan() error {
 	in := bufio.NewReaderSize(s.file, storeBuffer)
 	var sums jobs.SealedLines
@@ -111,6 +125,7 @@ func (s *Store) scan() error {
 			return err
 		}
 		if err := checkLine(&sums, line[:len(line)-1], s.count); err != nil {
+			// Nothing follows it: its blocks may not have reached the disk.
 			if _, end := in.Peek(1); errors.Is(end, io.EOF) {
 				s.torn, s.bad = true, err
 				return nil
@@ -133,7 +148,7 @@ func checkLine(sums *jobs.SealedLines, line []byte, index int) error {
 	return nil
 }
 
-// idKey is the beginning of each line of a store.
+// idKey is the beginning of each line of a store. Find relies on it to skip lines without decoding them.
 const idKey = `{"item_id":"`
 
 // indexOf returns the index in a line that appendLine wrote. ok is false if the name has escapes; then
@@ -156,7 +171,7 @@ func indexOf(line []byte) (index int, ok bool) {
 	return index, digits > 0
 }
 
-// Holds returns a *DamagedError unless the store has exactly total items.
+// Holds returns a *DamagedError unless the store has exactly total items, the number in the log of the job.
 func (s *Store) Holds(total int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +196,8 @@ func (s *Store) Holds(total int) error {
 	return &DamagedError{Path: s.file.Name(), Line: s.count + 1, Err: err}
 }
 
-// added counts the line at the end of the file.
+// added counts the line at the end of the file, which is at size. It gets a mark if it begins markItems lines or
+// markBytes after the last one, so that At reads little more than that.
 func (s *Store) added() {
 	if n := len(s.marks); n == 0 || s.count-s.marks[n-1].index >= markItems || s.size-s.marks[n-1].at >= markBytes {
 		s.marks = append(s.marks, mark{index: s.count, at: s.size})
@@ -207,7 +223,7 @@ func (s *Store) Append(it Item) error {
 	return s.write(line)
 }
 
-// appendLine appends the sealed line of an item.
+// appendLine appends the sealed line of an item: its JSON, written by hand since Data is JSON already.
 func appendLine(b []byte, it Item) ([]byte, error) {
 	start := len(b)
 	if bytes.IndexByte(it.Data, '\n') >= 0 {
@@ -250,6 +266,7 @@ func (s *Store) Clear() error {
 	return nil
 }
 
+// write writes a line behind the whole ones. If that fails, the next line takes its place.
 func (s *Store) write(line []byte) error {
 	if s.torn {
 		if err := s.file.Truncate(s.size); err != nil {
@@ -320,7 +337,7 @@ func readItem(in *bufio.Reader, path string, index int) (Item, error) {
 	return it, nil
 }
 
-// find returns the last mark up to an item.
+// find returns the last mark up to an item. There is one, since the first item has a mark.
 func (s *Store) find(index int) (mark, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -331,6 +348,7 @@ func (s *Store) find(index int) (mark, error) {
 	return s.marks[after-1], nil
 }
 
+// skipLine reads up to the end of a line, however long it is, without keeping it.
 func skipLine(in *bufio.Reader) error {
 	for {
 		_, err := in.ReadSlice('\n')
