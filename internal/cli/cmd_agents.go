@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"prodigy/internal/term"
 )
 
+// newAgentsCommand returns the group that shows presets, and what they make of the output of a CLI.
 func newAgentsCommand(con *console) *cobra.Command {
 	group := newGroup("agents", "Show agent presets")
 	group.Long = `Show agent presets.
@@ -64,6 +64,7 @@ func presetNamed(name string) (*ai.Preset, error) {
 	return p, nil
 }
 
+// completePreset completes to the names of all presets, those of agents.yml included.
 func completePreset(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	set, err := presets()
 	if err != nil {
@@ -72,6 +73,8 @@ func completePreset(_ *cobra.Command, _ []string, _ string) ([]string, cobra.She
 	return set.Names(), cobra.ShellCompDirectiveNoFileComp
 }
 
+// newAgentsListCommand returns the command that prints one line for each preset. "Tested with" is the version of the
+// CLI whose outputs are recorded in its tests.
 func newAgentsListCommand(con *console) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List agent presets", Args: exactly(),
@@ -84,13 +87,15 @@ func newAgentsListCommand(con *console) *cobra.Command {
 				{Head: "NAME", Cell: func(name string) string { return name }},
 				{Head: "COMMAND", Cell: func(name string) string { return set[name].Argv[0] }},
 				{Head: "TESTED WITH", Cell: func(name string) string { return cmp.Or(set[name].Tested, "-") }},
-				{Head: "RULES", Cell: func(name string) string { return strconv.Itoa(len(set[name].Rules)) }},
+				{Head: "RULES", Value: func(name string) any { return len(set[name].Rules) }},
 			}, term.Each(set.Names()))
 			return err
 		},
 	}
 }
 
+// newAgentsShowCommand returns the command that prints a preset as it could stand in agents.yml, with what that file
+// changed.
 func newAgentsShowCommand(con *console) *cobra.Command {
 	return &cobra.Command{
 		Use: "show <agent>", Short: "Print an agent preset as YAML", Args: exactly("agent"), ValidArgsFunction: completePreset,
@@ -111,6 +116,8 @@ func newAgentsShowCommand(con *console) *cobra.Command {
 	}
 }
 
+// newAgentsCheckCommand returns the command that looks for the programs of presets. It starts each with --version, at
+// the same time, and exits with 1 if it finds none of those asked for.
 func newAgentsCheckCommand(con *console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check [agent]",
@@ -119,7 +126,7 @@ func newAgentsCheckCommand(con *console) *cobra.Command {
 tested ones, record some output and check it with 'prodigy agents test'.
 
 The exit code is 1 if the named CLI, or every CLI, is missing.`,
-		Args: atMostOne, ValidArgsFunction: completePreset,
+		Args: atMost(1), ValidArgsFunction: completePreset,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set, err := presets()
 			if err != nil {
@@ -199,6 +206,7 @@ func versionOf(ctx context.Context, path string, patience time.Duration) string 
 	return line
 }
 
+// agentsTestOptions say how a recorded run of a CLI ended, where the recording does not.
 type agentsTestOptions struct {
 	use         string
 	stderr      string
@@ -209,6 +217,8 @@ type agentsTestOptions struct {
 	format      term.Format
 }
 
+// newAgentsTestCommand returns the command that judges recordings as a run would. Contributors of rules use it, and
+// users whose CLI prints something new.
 func newAgentsTestCommand(con *console) *cobra.Command {
 	var o agentsTestOptions
 	cmd := &cobra.Command{
@@ -235,6 +245,8 @@ stderr and exit (negative for a signal). With the key want (an outcome or a list
 	return cmd
 }
 
+// runAgentsTest judges all files before it prints anything, so that a file that cannot be read is an error alone. It
+// exits with 1 if a file wants another outcome than it gets.
 func runAgentsTest(con *console, o agentsTestOptions, files []string) error {
 	set, err := presets()
 	if err != nil {
@@ -263,6 +275,7 @@ func runAgentsTest(con *console, o agentsTestOptions, files []string) error {
 	return err
 }
 
+// printVerdicts prints the outcome of each recording, the rule that gave it, and for a spent plan when that resets.
 func printVerdicts(con *console, all []ai.Judgement) {
 	for _, v := range all {
 		rule := "no rule of " + v.Agent + " fits"
@@ -285,6 +298,7 @@ func printVerdicts(con *console, all []ai.Judgement) {
 	}
 }
 
+// test judges one file. A file without the name of its CLI needs --use.
 func (o agentsTestOptions) test(set ai.Set, file string) (ai.Judgement, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

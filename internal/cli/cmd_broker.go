@@ -14,6 +14,7 @@ import (
 	"prodigy/internal/jobs"
 )
 
+// newBrokerCommand returns the command that serves a broker until a signal ends it.
 func newBrokerCommand(con *console) *cobra.Command {
 	var o fleet.BrokerOptions
 	var dir string
@@ -51,6 +52,8 @@ configuration.`,
 // brokerConfig is the file of a directory of fleet init that nats-server reads.
 const brokerConfig = "nats.conf"
 
+// runBroker serves the broker in the foreground. SIGHUP reloads a configuration file; every other signal that asks for
+// an end stops the server.
 func runBroker(ctx context.Context, con *console, dir string, o fleet.BrokerOptions) error {
 	home, err := jobs.FromEnv()
 	if err != nil {

@@ -18,12 +18,15 @@ import (
 	"prodigy/internal/term"
 )
 
+// classifyOptions are the flags of classify.
 type classifyOptions struct {
 	format term.Format
 	code   int
 	lines  bool
 }
 
+// newClassifyCommand returns the command that names the error type of a failure, by the same rules that retry_on and
+// the error policy use.
 func newClassifyCommand(con *console) *cobra.Command {
 	var o classifyOptions
 	cmd := &cobra.Command{
@@ -61,6 +64,8 @@ type judgement struct {
 	Rule string          `json:"rule,omitempty"`
 }
 
+// runClassify judges one failure, whose stderr it reads from stdin. A terminal is not read if there is a command to
+// judge by.
 func runClassify(con *console, o classifyOptions, command string) error {
 	f := retry.Failure{ExitCode: o.code}
 	if !term.Is(os.Stdin) || command == "" {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,14 +25,20 @@ import (
 // cleanAge is the default minimum age of the last event of a job, used when neither a job nor an age is given.
 const cleanAge = 30 * 24 * time.Hour
 
+// cleanOptions say which jobs clean removes.
 type cleanOptions struct {
-	jobID   jobName // empty: all jobs
-	format  term.Format
-	older   time.Duration
-	archive string // directory; empty means none
-	force   bool
-	dryRun  bool
-	yes     bool
+	// jobID is empty for all jobs.
+	jobID  jobName
+	format term.Format
+	// older is how long ago the last event of a job must be at least.
+	older time.Duration
+	// archive is a directory. Empty means that logs are not kept.
+	archive string
+	// force removes jobs that can be resumed or have dead letters as well.
+	force  bool
+	dryRun bool
+	// yes answers the question.
+	yes bool
 }
 
 // newCleanCommand returns the clean command, also available as events clean.
@@ -47,7 +52,7 @@ func newCleanCommand(con *console) *cobra.Command {
 
 Resumable jobs (paused or killed) and jobs with dead letters are kept unless --force is given.
 Running jobs are never removed.`,
-		Args:              atMostOne,
+		Args:              atMost(1),
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && args[0] == "all" {
@@ -84,18 +89,24 @@ Running jobs are never removed.`,
 
 // oldJob is a job that clean may remove.
 type oldJob struct {
-	job  jobs.Job
+	job jobs.Job
+	// last is the last record when the job was inspected. A job that has another one by now is kept.
 	last events.Record
 
-	JobID       string    `json:"job_id"`
-	State       string    `json:"state"`
-	LastEvent   time.Time `json:"last_event"`
-	Bytes       int64     `json:"bytes"` // of all its files
-	DeadLetters int       `json:"dead_letters"`
-	Removed     bool      `json:"removed"` // or, with --dry-run, to be removed
-	Kept        string    `json:"kept,omitempty"`
+	JobID     string    `json:"job_id"`
+	State     string    `json:"state"`
+	LastEvent time.Time `json:"last_event"`
+	// Bytes is the size of all files of the job.
+	Bytes       int64 `json:"bytes"`
+	DeadLetters int   `json:"dead_letters"`
+	// Removed is set with --dry-run as well, for jobs that would be removed.
+	Removed bool `json:"removed"`
+	// Kept says why the job is kept. It is empty for one that is removed.
+	Kept string `json:"kept,omitempty"`
 }
 
+// runClean lists the jobs, asks, and removes them. Without a terminal to ask on it refuses, unless --yes or --dry-run
+// is given. If the answer is no it exits with 1.
 func runClean(ctx context.Context, con *console, o cleanOptions, ask asker, now time.Time) error {
 	if o.yes {
 		ask = func(string) (bool, error) { return true, nil }
@@ -160,6 +171,7 @@ func (o cleanOptions) candidates(con *console, home jobs.Home, now time.Time) ([
 	return old, nil
 }
 
+// candidate reads what clean shows of a job. The job is not locked: remove looks again whether it is still as it was.
 func (o cleanOptions) candidate(place jobs.Job) (oldJob, error) {
 	summary, err := job.Summarize(place)
 	if err != nil {
@@ -205,11 +217,13 @@ func (c oldJob) reason(force bool) string {
 	return ""
 }
 
+// deadLettersOf returns the number of dead letters of a job.
 func deadLettersOf(job jobs.Job) (int, error) {
 	letters, err := dlq.Read(job.DLQFile())
 	return len(letters), err
 }
 
+// sizeOf returns the bytes of the files below dir. It does not follow links.
 func sizeOf(dir string) (int64, error) {
 	var size int64
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -288,6 +302,7 @@ func (o cleanOptions) remove(ctx context.Context, c *oldJob) error {
 	return c.job.Remove(lock)
 }
 
+// keepLog packs all log files of a job into one archive, which replaces an earlier one of the same job.
 func (o cleanOptions) keepLog(job jobs.Job) error {
 	dir := filepath.Join(o.archive, job.Repo, job.ID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -301,6 +316,7 @@ func (o cleanOptions) keepLog(job jobs.Job) error {
 	return nil
 }
 
+// print prints what was removed and what was kept, or with --dry-run what would be.
 func (o cleanOptions) print(con *console, old []oldJob) error {
 	if o.format != term.Human || o.dryRun && len(old) > 0 {
 		_, err := printRows(con, o.format, oldJobColumns, term.Each(old))
@@ -320,18 +336,13 @@ func (o cleanOptions) print(con *console, old []oldJob) error {
 	return nil
 }
 
+// oldJobColumns are the columns of clean --dry-run, and of the table before its question.
 var oldJobColumns = []term.Column[oldJob]{
-	{Key: "job_id", Head: "JOB", Cell: func(c oldJob) string { return c.JobID }},
-	{Key: "state", Head: "STATE", Cell: func(c oldJob) string { return c.State }},
-	{
-		Key: "last_event", Head: "LAST EVENT", Drop: 2,
-		Cell: func(c oldJob) string { return c.LastEvent.Local().Format(time.DateTime) },
-	},
-	{Key: "bytes", Head: "BYTES", Cell: func(c oldJob) string { return strconv.FormatInt(c.Bytes, 10) }, Drop: 1},
-	{
-		Key: "dead_letters", Head: "DEAD LETTERS", Cell: func(c oldJob) string { return strconv.Itoa(c.DeadLetters) },
-		Drop: 3,
-	},
+	{Key: "job_id", Head: "JOB"},
+	{Key: "state", Head: "STATE"},
+	{Key: "last_event", Head: "LAST EVENT", Value: func(c oldJob) any { return c.LastEvent }, Drop: 2},
+	{Key: "bytes", Head: "BYTES", Drop: 1},
+	{Key: "dead_letters", Head: "DEAD LETTERS", Drop: 3},
 	{Key: "removed"},
 	{Key: "kept", Head: "STAYS", Cell: func(c oldJob) string { return cmp.Or(c.Kept, "no") }},
 }

@@ -16,6 +16,8 @@ import (
 	"prodigy/internal/term"
 )
 
+// newPauseCommand returns the command that holds a running job where it is. Its process stays, and continue ends the
+// pause.
 func newPauseCommand(con *console) *cobra.Command {
 	return newSteerCommand(con, job.Pause, &cobra.Command{
 		Use:   "pause [job]",
@@ -26,6 +28,7 @@ alive until 'prodigy continue'. If it is stopped or killed in the meantime, use 
 	})
 }
 
+// newContinueCommand returns the command that ends a pause. It refuses a job that does not run: that is resumed.
 func newContinueCommand(con *console) *cobra.Command {
 	return newSteerCommand(con, job.Continue, &cobra.Command{
 		Use:   "continue [job]",
@@ -36,6 +39,8 @@ func newContinueCommand(con *console) *cobra.Command {
 	})
 }
 
+// newDrainCommand returns the command that ends a run once its running items have finished. It waits for that, unless
+// --no-wait is given.
 func newDrainCommand(con *console) *cobra.Command {
 	return newSteerCommand(con, job.Drain, &cobra.Command{
 		Use:   "drain [job]",
@@ -47,6 +52,7 @@ SIGTERM. 'prodigy stop' is faster: it kills running items after the grace period
 	})
 }
 
+// newCancelCommand returns the command that ends a job for good. Only resume --force takes it up again.
 func newCancelCommand(con *console) *cobra.Command {
 	return newSteerCommand(con, job.Cancel, &cobra.Command{
 		Use:   "cancel [job]",
@@ -73,6 +79,7 @@ func newSteerCommand(con *console, verb job.Verb, cmd *cobra.Command) *cobra.Com
 // ends reports whether the run ends after a request.
 func ends(verb job.Verb) bool { return verb == job.Drain || verb == job.Cancel }
 
+// newScaleCommand returns the command that sets the slots of a running job, or changes them by a number with a sign.
 func newScaleCommand(con *console) *cobra.Command {
 	cmd := onJobAnd("slots", &cobra.Command{
 		Use:   "scale [job] <slots>",
@@ -106,6 +113,7 @@ interrupted. The number survives a resume, unless --max-parallel is given.`,
 	return cmd
 }
 
+// newSkipCommand returns the command that skips items, of a running job at once and of a stopped one at its resume.
 func newSkipCommand(con *console) *cobra.Command {
 	return newSteerItemsCommand(con, job.Skip, &cobra.Command{
 		Use:   "skip [job] <item>...",
@@ -120,6 +128,7 @@ If items were skipped, the run exits with 3.`,
 	})
 }
 
+// newRetryNowCommand returns the command that ends the delays of items and steps that wait for their next attempt.
 func newRetryNowCommand(con *console) *cobra.Command {
 	return newSteerItemsCommand(con, job.RetryNow, &cobra.Command{
 		Use:   "retry-now [job] [item...]",

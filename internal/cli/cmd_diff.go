@@ -18,6 +18,7 @@ import (
 	"prodigy/internal/term"
 )
 
+// diffOptions are the flags of diff.
 type diffOptions struct {
 	format term.Format
 	all    bool
@@ -27,6 +28,8 @@ type diffOptions struct {
 // asMarkdown is a table for a comment on a pull request, which only diff has.
 const asMarkdown term.Format = "markdown"
 
+// newDiffCommand returns the command that compares two jobs item by item. With --exit-code it exits with 3 if an item
+// fails that had succeeded.
 func newDiffCommand(con *console) *cobra.Command {
 	var o diffOptions
 	cmd := &cobra.Command{
@@ -50,6 +53,7 @@ with 3 if an item fails that succeeded before.`,
 	return cmd
 }
 
+// oneOrTwoJobs requires the earlier job, and allows the later one.
 func oneOrTwoJobs(_ *cobra.Command, args []string) error {
 	if len(args) < 1 || len(args) > 2 {
 		return usagef("<before> is required: the earlier job, optionally followed by a later one (default: latest)")
@@ -57,6 +61,7 @@ func oneOrTwoJobs(_ *cobra.Command, args []string) error {
 	return nil
 }
 
+// completeTwoJobs completes both arguments to a job.
 func completeTwoJobs(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 1 {
 		return nil, noMore
@@ -64,6 +69,8 @@ func completeTwoJobs(cmd *cobra.Command, args []string, word string) ([]string, 
 	return completeJobs(cmd, args, word)
 }
 
+// runDiff prints the difference of two jobs. Jobs that cannot be compared, such as one without items, are a usage
+// error.
 func runDiff(con *console, o diffOptions, names []string) error {
 	var both [2]jobs.Job
 	for i, name := range names {
@@ -99,9 +106,11 @@ func runDiff(con *console, o diffOptions, names []string) error {
 type diffList struct {
 	name  string
 	items []reuse.ItemDiff
-	job   jobs.Job // that the ids are of
+	// job is the one that the ids belong to.
+	job jobs.Job
 }
 
+// listsOf returns the lists of a diff in the order in which they are printed, the worst news first.
 func listsOf(both [2]jobs.Job, d reuse.Diff) []diffList {
 	return []diffList{
 		{"newly failing", d.Failing, both[1]},
@@ -116,6 +125,7 @@ func listsOf(both [2]jobs.Job, d reuse.Diff) []diffList {
 // diffShown is how many items of a list are printed.
 const diffShown = 10
 
+// print prints the counts, and then the first items of each list, as text or as Markdown.
 func (o diffOptions) print(con *console, both [2]jobs.Job, d reuse.Diff) error {
 	var b strings.Builder
 	markdown := o.format == asMarkdown
@@ -144,6 +154,7 @@ func (o diffOptions) print(con *console, both [2]jobs.Job, d reuse.Diff) error {
 	return unlessClosed(err)
 }
 
+// printList prints one list with its heading. Its labels hide the secrets of the later job.
 func (o diffOptions) printList(con *console, b *strings.Builder, l diffList, markdown bool) {
 	names := con.labelsOfRun(l.job, recordedOrNil(l.job))
 	begin, item := "%s:\n", "  %s\n"
@@ -187,6 +198,7 @@ func diffDetail(l diffList, d reuse.ItemDiff) string {
 	return ""
 }
 
+// diffWidth is how many characters of an error stand behind an item.
 const diffWidth = 100
 
 // inMarkdown returns a text in which nothing is a mark of Markdown.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +22,8 @@ import (
 	"prodigy/internal/term"
 )
 
+// newDLQCommand returns the group of commands about dead letters. All of them bring the queue up to date with the log
+// first.
 func newDLQCommand(con *console) *cobra.Command {
 	group := newGroup("dlq", "Inspect and retry dead letters")
 	group.AddCommand(
@@ -38,13 +39,16 @@ func newDLQCommand(con *console) *cobra.Command {
 	return group
 }
 
+// dlqListOptions choose the dead letters that list prints.
 type dlqListOptions struct {
 	format   term.Format
 	eligible bool
 	typ      retry.Type
-	limit    int // 0: all
+	// limit is the number of dead letters to print. Zero means all.
+	limit int
 }
 
+// newDLQListCommand returns the command that prints a table of dead letters.
 func newDLQListCommand(con *console) *cobra.Command {
 	var o dlqListOptions
 	cmd := onJob(&cobra.Command{
@@ -59,6 +63,7 @@ func newDLQListCommand(con *console) *cobra.Command {
 	return cmd
 }
 
+// runDLQList prints dead letters as they are read: a queue may be larger than memory. No match is no error.
 func runDLQList(con *console, job jobs.Job, o dlqListOptions) error {
 	updateLetters(con, job)
 	var first dlq.Entry
@@ -104,6 +109,7 @@ func (o dlqListOptions) lettersWanted() string {
 	return "dead letters"
 }
 
+// wants reports whether the flags select a dead letter. Its type is that of its last failure.
 func (o dlqListOptions) wants(e dlq.Entry) bool {
 	return (!o.eligible || e.ReprocessEligible) && (o.typ == "" || e.Last().ErrorType == o.typ)
 }
@@ -130,12 +136,12 @@ func letterColumns(names itemLabels, k term.Look) []term.Column[dlq.Entry] {
 		{Key: "last_attempt"},
 		{
 			Key: "failure_count", Head: "FAILURES", Drop: 3,
-			Cell: func(e dlq.Entry) string { return strconv.Itoa(e.FailureCount) },
+			Value: func(e dlq.Entry) any { return e.FailureCount },
 		},
 		{Key: "retry_count"},
 		{
 			Key: "error_type", Value: last(func(f dlq.Failure) any { return f.ErrorType }),
-			Head: "TYPE", Cell: func(e dlq.Entry) string { return string(e.Last().ErrorType) },
+			Head: "TYPE",
 		},
 		{Key: "exit_code", Value: last(func(f dlq.Failure) any { return f.ExitCode })},
 		{
@@ -146,12 +152,12 @@ func letterColumns(names itemLabels, k term.Look) []term.Column[dlq.Entry] {
 		{Key: "error_signature"},
 		{
 			Key: "reprocess_eligible", Head: "ELIGIBLE", Drop: 4,
-			Cell: func(e dlq.Entry) string { return term.YesNo(e.ReprocessEligible) },
+			Value: func(e dlq.Entry) any { return e.ReprocessEligible },
 		},
 		{Key: "manual_review_required"},
 		{
 			Head: "LAST ATTEMPT", Drop: 2,
-			Cell: func(e dlq.Entry) string { return e.LastAttempt.Local().Format(time.DateTime) },
+			Value: func(e dlq.Entry) any { return e.LastAttempt },
 		},
 		{Head: "LABEL", Cell: label, Limit: 40},
 		{
@@ -176,6 +182,7 @@ func itemExcerpt(e dlq.Entry) string {
 	return text
 }
 
+// newDLQInspectCommand returns the command that prints all that is known of one dead letter.
 func newDLQInspectCommand(con *console) *cobra.Command {
 	var f term.Format
 	cmd := onItem(&cobra.Command{
@@ -187,6 +194,7 @@ func newDLQInspectCommand(con *console) *cobra.Command {
 	return cmd
 }
 
+// runDLQInspect prints one dead letter, with its data masked. An item that is no dead letter is a usage error.
 func runDLQInspect(con *console, job jobs.Job, itemID string, f term.Format) error {
 	updateLetters(con, job)
 	e, found, err := dlq.Find(job.DLQFile(), itemID)
@@ -218,6 +226,7 @@ func sendAgain(job jobs.Job, e dlq.Entry) string {
 // dataShown is how many characters of the data of an item are printed.
 const dataShown = 2000
 
+// printLetter prints a dead letter as a page, followed by each failure, the first one first.
 func printLetter(l term.Lines, job jobs.Job, e dlq.Entry, label string) error {
 	err := term.Page(l.W, [][2]string{
 		{"item:", term.Cell(e.ItemID, dataShown)},
@@ -242,6 +251,7 @@ func printLetter(l term.Lines, job jobs.Job, e dlq.Entry, label string) error {
 	return nil
 }
 
+// printFailure prints one failed attempt: its retries of steps, its message and the end of its output.
 func printFailure(l term.Lines, f dlq.Failure) {
 	l.Printf("\nattempt %d at %s, %s: %s", f.Attempt, f.Time.Local().Format(time.DateTime), howItRan(f),
 		f.ErrorType)
@@ -286,6 +296,7 @@ func howItRan(f dlq.Failure) string {
 	return fmt.Sprintf("%s, step %s", duration.Format(time.Duration(f.DurationMS)), cmp.Or(term.Visible(f.Step), "-"))
 }
 
+// printTail prints the end of an output under its name, or nothing if there was none.
 func printTail(l term.Lines, name, text string) {
 	lines := term.LastLines(text, 1000)
 	if len(lines) == 0 {
@@ -297,6 +308,8 @@ func printTail(l term.Lines, name, text string) {
 	}
 }
 
+// newDLQExportCommand returns the command that writes all dead letters to a file. The extension of the file decides
+// the format unless --format does.
 func newDLQExportCommand(con *console) *cobra.Command {
 	var f term.Format
 	cmd := onJobAnd("file", &cobra.Command{
@@ -310,6 +323,7 @@ func newDLQExportCommand(con *console) *cobra.Command {
 	return cmd
 }
 
+// runDLQExport writes dead letters with their data masked, without labels: a file for programs has the data.
 func runDLQExport(con *console, job jobs.Job, file string, f term.Format) error {
 	updateLetters(con, job)
 	n := 0
@@ -329,7 +343,8 @@ func runDLQExport(con *console, job jobs.Job, file string, f term.Format) error 
 type dlqEvictOptions struct {
 	format term.Format
 	yes    bool
-	older  time.Duration // only those whose last failure is at least this long ago
+	// older is how long ago the last failure must be at least. Zero means that all are deleted.
+	older time.Duration
 }
 
 // newDLQEvictCommand completes a command that deletes dead letters. Reason is for the log.
@@ -342,6 +357,8 @@ func newDLQEvictCommand(con *console, o *dlqEvictOptions, reason func() string, 
 	return cmd
 }
 
+// newDLQPurgeCommand returns the command that deletes dead letters by their age. It requires an age, since without one
+// it would be clear.
 func newDLQPurgeCommand(con *console) *cobra.Command {
 	var o dlqEvictOptions
 	cmd := newDLQEvictCommand(con, &o, func() string { return "older than " + duration.Format(o.older) },
@@ -360,6 +377,8 @@ func newDLQPurgeCommand(con *console) *cobra.Command {
 	return cmd
 }
 
+// newDLQClearCommand returns the command that deletes all dead letters of a job. The job must be named: latest is too
+// easily another one than was meant.
 func newDLQClearCommand(con *console) *cobra.Command {
 	return newDLQEvictCommand(con, &dlqEvictOptions{}, func() string { return "cleared" }, &cobra.Command{
 		Use:   "clear <job>",
@@ -380,6 +399,8 @@ type evicted struct {
 	Left    int    `json:"left"`
 }
 
+// runDLQEvict deletes dead letters. It holds the lock of the job from the choice to the record of it, so that what was
+// confirmed is what is deleted. If the answer is no it exits with 1.
 func runDLQEvict(con *console, job jobs.Job, o dlqEvictOptions, reason string, ask asker) (err error) {
 	if o.yes {
 		ask = func(string) (bool, error) { return true, nil }

@@ -15,11 +15,13 @@ import (
 	"prodigy/internal/term"
 )
 
+// dlqAnalyzeOptions are the flags of dlq analyze.
 type dlqAnalyzeOptions struct {
 	export string
 	format term.Format
 }
 
+// newDLQAnalyzeCommand returns the command that groups dead letters by signature, by type and by hour.
 func newDLQAnalyzeCommand(con *console) *cobra.Command {
 	var o dlqAnalyzeOptions
 	cmd := onJob(&cobra.Command{
@@ -43,9 +45,11 @@ type analysis struct {
 // typeGroup is a group of dead letters with one error type.
 type typeGroup struct {
 	dlq.Group
-	SuggestedAction string `json:"suggested_action,omitempty"` // names no setting that the workflow does not have
+	// SuggestedAction names only settings that the workflow has.
+	SuggestedAction string `json:"suggested_action,omitempty"`
 }
 
+// runDLQAnalyze prints the groups, or writes them to the file of --export and prints nothing else.
 func runDLQAnalyze(con *console, job jobs.Job, o dlqAnalyzeOptions) error {
 	updateLetters(con, job)
 	a, err := analyze(job)
@@ -65,6 +69,7 @@ func runDLQAnalyze(con *console, job jobs.Job, o dlqAnalyzeOptions) error {
 	return a.print(con)
 }
 
+// analyze reads all dead letters of a job once and groups them.
 func analyze(job jobs.Job) (analysis, error) {
 	var groups dlq.Analysis
 	for e, err := range dlq.Each(job.DLQFile()) {
@@ -87,6 +92,7 @@ func analyze(job jobs.Job) (analysis, error) {
 // signaturesShown is the number of signatures in the human-readable output.
 const signaturesShown = 20
 
+// print prints the groups for people. The numbers of the signatures are those that dlq retry --cluster takes.
 func (a analysis) print(con *console) error {
 	if a.Total == 0 {
 		con.say().Printf("No dead letters in job %s.", a.JobID)
@@ -121,6 +127,7 @@ func (a analysis) print(con *console) error {
 	return nil
 }
 
+// printGroups prints groups in aligned columns, each with one item as an example.
 func printGroups(w io.Writer, groups []dlq.Group, name func(dlq.Group) string) {
 	lines := make([][]string, len(groups))
 	for i, g := range groups {
@@ -133,6 +140,7 @@ func printGroups(w io.Writer, groups []dlq.Group, name func(dlq.Group) string) {
 	_ = term.Aligned(w, lines) // like the lines around it
 }
 
+// newDLQStatsCommand returns the command that counts dead letters.
 func newDLQStatsCommand(con *console) *cobra.Command {
 	var f term.Format
 	cmd := onJob(&cobra.Command{
@@ -145,22 +153,27 @@ func newDLQStatsCommand(con *console) *cobra.Command {
 
 // letterStats is what dlq stats prints as JSON.
 type letterStats struct {
-	JobID        string      `json:"job_id"`
-	Total        int         `json:"total"`
-	Eligible     int         `json:"reprocess_eligible"`
-	ManualReview int         `json:"manual_review_required"`
-	SentAgain    int         `json:"sent_again"` // at least once
-	Failures     int         `json:"failures"`   // of all attempts
-	ByType       []typeCount `json:"by_type"`
-	Oldest       *time.Time  `json:"oldest,omitempty"` // last attempt of the oldest dead letter
-	Newest       *time.Time  `json:"newest,omitempty"`
+	JobID        string `json:"job_id"`
+	Total        int    `json:"total"`
+	Eligible     int    `json:"reprocess_eligible"`
+	ManualReview int    `json:"manual_review_required"`
+	// SentAgain is the number of dead letters that were retried at least once.
+	SentAgain int `json:"sent_again"`
+	// Failures counts all failed attempts, not only the last ones.
+	Failures int         `json:"failures"`
+	ByType   []typeCount `json:"by_type"`
+	// Oldest and Newest are the times of the last attempts.
+	Oldest *time.Time `json:"oldest,omitempty"`
+	Newest *time.Time `json:"newest,omitempty"`
 }
 
+// typeCount is the number of dead letters with one error type.
 type typeCount struct {
 	Type  string `json:"error_type"`
 	Count int    `json:"count"`
 }
 
+// runDLQStats prints the counts of a job. A job without dead letters has counts of zero.
 func runDLQStats(con *console, job jobs.Job, f term.Format) error {
 	updateLetters(con, job)
 	s := letterStats{JobID: job.ID, ByType: []typeCount{}}
@@ -181,6 +194,7 @@ func runDLQStats(con *console, job jobs.Job, f term.Format) error {
 	return s.print(con)
 }
 
+// add counts one dead letter.
 func (s *letterStats) add(e dlq.Entry) {
 	s.Total++
 	s.Failures += e.FailureCount
@@ -201,6 +215,7 @@ func (s *letterStats) add(e dlq.Entry) {
 	}
 }
 
+// print prints the counts in two columns.
 func (s *letterStats) print(con *console) error {
 	page := [][2]string{{"job:", s.JobID}, {"dead letters:", strconv.Itoa(s.Total)}}
 	if s.Total == 0 {

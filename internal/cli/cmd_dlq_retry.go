@@ -20,21 +20,30 @@ import (
 	"prodigy/internal/term"
 )
 
+// dlqRetryOptions choose the dead letters to retry, and say how they run. All conditions that are given must hold.
 type dlqRetryOptions struct {
 	jobOptions
-	filter  string
-	where   string
-	cluster int // 1 is the largest; 0 means not given
-	canary  int
-	rate    limit.Rate
-	typ     retry.Type
-	items   []string
-	force   bool
-	dryRun  bool
-	reduce  bool
-	with    string
+	// filter is a condition on the data of items, and where one on the dead letters themselves.
+	filter, where string
+	// cluster is the number of a group in dlq analyze, from 1 for the largest. Zero means that it was not given.
+	cluster int
+	// canary is how many items run first. The others run only if all of these succeed.
+	canary int
+	// rate limits the starts of this retry, in place of the limit of the workflow.
+	rate  limit.Rate
+	typ   retry.Type
+	items []string
+	// force retries dead letters that are not eligible as well.
+	force bool
+	// dryRun lists what would run.
+	dryRun bool
+	// reduce runs reduce again afterwards.
+	reduce bool
+	// with is a commit that is merged as the result of the one item, which does not run.
+	with string
 }
 
+// newDLQRetryCommand returns the command that runs dead letters again as part of their job.
 func newDLQRetryCommand(con *console) *cobra.Command {
 	var o dlqRetryOptions
 	cmd := &cobra.Command{
@@ -88,6 +97,8 @@ count; the last line of the summary shows how many there are.`,
 	return cmd
 }
 
+// runDLQRetry retries dead letters, or lists those that it would retry. The choice is made under the lock of the job,
+// from the queue as it is then.
 func runDLQRetry(ctx context.Context, con *console, job jobs.Job, o dlqRetryOptions) (err error) {
 	if o.items, err = labelsOf(job).idsOf(o.items); err != nil {
 		return err

@@ -28,6 +28,7 @@ import (
 	"prodigy/internal/view"
 )
 
+// newEventsCommand returns the group of commands about the event log. They read it only, except clean.
 func newEventsCommand(con *console) *cobra.Command {
 	group := newGroup("events", "Read the event log of a job")
 	group.AddCommand(
@@ -37,12 +38,14 @@ func newEventsCommand(con *console) *cobra.Command {
 	return group
 }
 
+// eventsOptions select events of a job.
 type eventsOptions struct {
 	format term.Format
 	since  time.Duration
 	query  events.Query
 }
 
+// add gives cmd the flags, but for the format.
 func (o *eventsOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.query.Type, "event-type", "", "only events of this type (case-insensitive)")
@@ -94,6 +97,7 @@ func newEventsReader(use, short string, run func(context.Context, jobs.Job, even
 	return cmd
 }
 
+// newEventsListCommand returns the command that prints the events so far.
 func newEventsListCommand(con *console) *cobra.Command {
 	cmd := newEventsReader("ls [job] [item]", "Print the events of a job, oldest first",
 		func(_ context.Context, job jobs.Job, o eventsOptions) error {
@@ -103,6 +107,7 @@ func newEventsListCommand(con *console) *cobra.Command {
 	return cmd
 }
 
+// runEventsList prints events as they are read. A last line that is torn, as by a crash, is a warning.
 func runEventsList(con *console, job jobs.Job, o eventsOptions) error {
 	out := bufio.NewWriter(con.outFor(o.format))
 	seen := false
@@ -127,6 +132,8 @@ func runEventsList(con *console, job jobs.Job, o eventsOptions) error {
 	return unlessClosed(errors.Join(err, out.Flush()))
 }
 
+// newEventsFollowCommand returns the command that prints events as they come. It ends with the job, and says so if the
+// process of the job died.
 func newEventsFollowCommand(con *console) *cobra.Command {
 	cmd := newEventsReader("follow [job] [item]", "Follow the events of a job",
 		func(ctx context.Context, job jobs.Job, o eventsOptions) error {
@@ -178,8 +185,8 @@ func (p eventPrinter) print(out, diag io.Writer, lines iter.Seq2[[]byte, error])
 	lines = whole(lines, diag)
 	switch p.format {
 	case term.JSON, term.JSONL:
-		_, err := term.Rows[loggedLine]{Format: p.format}.Print(out,
-			mapped(lines, func(line []byte) (loggedLine, error) { return line, nil }))
+		_, err := term.Rows[term.Line]{Format: p.format}.Print(out,
+			mapped(lines, func(line []byte) (term.Line, error) { return line, nil }))
 		return err
 	case term.CSV:
 		_, err := term.Rows[view.EventLine]{Format: p.format, Columns: eventColumns}.Print(out,
@@ -197,12 +204,6 @@ func (p eventPrinter) print(out, diag io.Writer, lines iter.Seq2[[]byte, error])
 	return nil
 }
 
-// loggedLine is a line of the log.
-type loggedLine []byte
-
-// JSONLine implements term.Lined.
-func (l loggedLine) JSONLine() []byte { return l }
-
 // whole yields the lines before one that is torn, and warns of that one.
 func whole(lines iter.Seq2[[]byte, error], diag io.Writer) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
@@ -218,14 +219,15 @@ func whole(lines iter.Seq2[[]byte, error], diag io.Writer) iter.Seq2[[]byte, err
 	}
 }
 
-func mapped[T any](lines iter.Seq2[[]byte, error], read func([]byte) (T, error)) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for line, err := range lines {
-			var v T
+// mapped yields what read makes of each value, and errors as they are.
+func mapped[A, B any](all iter.Seq2[A, error], read func(A) (B, error)) iter.Seq2[B, error] {
+	return func(yield func(B, error) bool) {
+		for a, err := range all {
+			var b B
 			if err == nil {
-				v, err = read(line)
+				b, err = read(a)
 			}
-			if !yield(v, err) {
+			if !yield(b, err) {
 				return
 			}
 		}
@@ -244,6 +246,8 @@ var eventColumns = []term.Column[view.EventLine]{
 	{Key: "fields", Value: func(e view.EventLine) any { return e.Rest("item_id", "agent_id") }},
 }
 
+// newEventsSearchCommand returns the command that prints the events that contain a text, also in a field that JSON
+// would escape.
 func newEventsSearchCommand(con *console) *cobra.Command {
 	var o eventsOptions
 	var isRegex bool
@@ -284,13 +288,15 @@ func searched(text string, isRegex bool) (func(line []byte) bool, error) {
 	return events.Containing(expr), nil
 }
 
+// newEventsExportCommand returns the command that writes events to a file or to stdout. A single argument is a file if
+// it looks like one or is no job.
 func newEventsExportCommand(con *console) *cobra.Command {
 	var o eventsOptions
 	var file string
 	cmd := &cobra.Command{
 		Use:   "export [job] [file]",
 		Short: "Export events to a file",
-		Args:  atMostTwo,
+		Args:  atMost(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			last := len(args) - 1
 			if last == 1 || last == 0 && (args[0] == "-" || filepath.Ext(args[0]) != "" ||
@@ -342,6 +348,7 @@ func runEventsExport(con *console, job jobs.Job, path string, o eventsOptions) e
 	})
 }
 
+// newEventsStatsCommand returns the command that counts the selected events.
 func newEventsStatsCommand(con *console) *cobra.Command {
 	const short = "Count events, and measure durations"
 	return newEventsReader("stats [job] [item]", short, func(_ context.Context, job jobs.Job, o eventsOptions) error {
@@ -355,6 +362,7 @@ type jobStats struct {
 	events.Stats
 }
 
+// runEventsStats reads the events once and prints their counts, durations and costs.
 func runEventsStats(con *console, job jobs.Job, o eventsOptions) error {
 	var counted events.Stats
 	for line, err := range whole(events.ReadLines(job.EventsDir(), o.query), con.err) {
@@ -384,50 +392,50 @@ func runEventsStats(con *console, job jobs.Job, o eventsOptions) error {
 
 // rows returns the statistics as rows of name, key and value.
 func (s jobStats) rows() [][3]string {
-	rows := [][3]string{{"events", "", strconv.Itoa(s.Events)}}
+	var rows [][3]string
+	add := func(name, key, value string) { rows = append(rows, [3]string{name, key, value}) }
+	number := func(name string, n int) { add(name, "", strconv.Itoa(n)) }
+	number("events", s.Events)
 	if s.Events > 0 {
-		rows = append(rows, [3]string{"first", "", s.First.Format(time.RFC3339Nano)},
-			[3]string{"last", "", s.Last.Format(time.RFC3339Nano)})
+		add("first", "", s.First.Format(time.RFC3339Nano))
+		add("last", "", s.Last.Format(time.RFC3339Nano))
 	}
-	number := func(name string, n int) { rows = append(rows, [3]string{name, "", strconv.Itoa(n)}) }
-	rows = append(rows, [3]string{"span_ms", "", msText(s.SpanMS)},
-		[3]string{"per_second", "", strconv.FormatFloat(s.PerSecond, 'f', 3, 64)})
+	add("span_ms", "", msText(s.SpanMS))
+	add("per_second", "", strconv.FormatFloat(s.PerSecond, 'f', 3, 64))
 	number("items", s.Items)
 	number("agents", s.Agents)
 	number("attempts", s.Attempts)
 	number("retries", s.Retries)
 	number("step_retries", s.StepRetries)
 	number("durations", s.Durations.Count)
-	for _, d := range []struct {
-		key   string
-		value events.Millis
-	}{{"p50_ms", s.Durations.P50}, {"p95_ms", s.Durations.P95}, {"max_ms", s.Durations.Max}} {
-		rows = append(rows, [3]string{"duration", d.key, msText(d.value)})
-	}
+	add("duration", "p50_ms", msText(s.Durations.P50))
+	add("duration", "p95_ms", msText(s.Durations.P95))
+	add("duration", "max_ms", msText(s.Durations.Max))
 	if t := s.Spent; t != nil {
 		number("agents_of_unknown_cost", t.Unknown)
 		if t.Known() {
-			rows = append(rows, [3]string{"cost_usd", "", t.Cost.Decimal()})
+			add("cost_usd", "", t.Cost.Decimal())
 		}
 		for _, name := range slices.Sorted(maps.Keys(t.Outcomes)) {
 			if o := t.Outcomes[name]; o.Known() {
-				rows = append(rows, [3]string{"cost_usd", name, o.Cost.Decimal()})
+				add("cost_usd", name, o.Cost.Decimal())
 			}
 		}
-		rows = append(rows, [3]string{"tokens", "", strconv.FormatInt(int64(t.Tokens.All()), 10)})
+		add("tokens", "", strconv.FormatInt(int64(t.Tokens.All()), 10))
 	}
 	for _, node := range slices.Sorted(maps.Keys(s.Nodes)) {
-		rows = append(rows, [3]string{"node", node, strconv.Itoa(s.Nodes[node])})
+		add("node", node, strconv.Itoa(s.Nodes[node]))
 	}
 	for _, t := range slices.Sorted(maps.Keys(s.Types)) {
-		rows = append(rows, [3]string{"type", t, strconv.Itoa(s.Types[t])})
+		add("type", t, strconv.Itoa(s.Types[t]))
 	}
 	for _, t := range slices.Sorted(maps.Keys(s.ErrorTypes)) {
-		rows = append(rows, [3]string{"error_type", string(t), strconv.Itoa(s.ErrorTypes[t])})
+		add("error_type", string(t), strconv.Itoa(s.ErrorTypes[t]))
 	}
 	return rows
 }
 
+// msText returns milliseconds as JSON has them, which is how CSV has them too.
 func msText(m events.Millis) string {
 	text, err := m.MarshalJSON()
 	if err != nil {
@@ -436,6 +444,7 @@ func msText(m events.Millis) string {
 	return string(text)
 }
 
+// print prints the statistics in two columns for people.
 func (s jobStats) print(w io.Writer) error {
 	var page [][2]string
 	line := func(name, format string, args ...any) {

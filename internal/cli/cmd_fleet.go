@@ -20,11 +20,14 @@ import (
 	"prodigy/internal/term"
 )
 
+// fleetCommandOptions are the flags of the commands that ask a broker.
 type fleetCommandOptions struct {
 	broker brokerOptions
 	format term.Format
 }
 
+// newFleetCommand returns the group of commands about the workers of a broker, its credentials, and what jobs left on
+// it.
 func newFleetCommand(con *console) *cobra.Command {
 	group := newGroup("fleet", "Manage fleet workers")
 	var o fleetCommandOptions
@@ -35,12 +38,6 @@ func newFleetCommand(con *console) *cobra.Command {
 workers that no longer respond: a silent worker is given up after the job's --lease.`,
 		Example: "  prodigy fleet ls --fleet nats://127.0.0.1:4222",
 		Args:    exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.broker.need("fleet"); err != nil {
-				return err
-			}
-			return runFleetList(cmd.Context(), con, o)
-		},
 	}
 	addFormat(list, &o.format, term.JSON)
 	drain := &cobra.Command{
@@ -48,22 +45,27 @@ workers that no longer respond: a silent worker is given up after the job's --le
 		Short:   "Drain a worker: finish its running items, then exit",
 		Example: "  prodigy fleet drain worker-3",
 		Args:    exactly("worker"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.broker.need("fleet"); err != nil {
-				return err
-			}
-			return runFleetDrain(cmd.Context(), con, o, args[0])
-		},
 	}
-	for _, cmd := range []*cobra.Command{list, drain} {
-		o.broker.add(cmd, "fleet", "the broker")
-		group.AddCommand(cmd)
-	}
-	group.AddCommand(newFleetSweepCommand(con), newFleetInitCommand(con), newFleetAddCommand(con),
+	o.onBroker(list, func(ctx context.Context, _ []string) error { return runFleetList(ctx, con, o) })
+	o.onBroker(drain, func(ctx context.Context, args []string) error { return runFleetDrain(ctx, con, o, args[0]) })
+	group.AddCommand(list, drain, newFleetSweepCommand(con), newFleetInitCommand(con), newFleetAddCommand(con),
 		newFleetRemoveCommand(con))
 	return group
 }
 
+// onBroker completes a command that asks a broker, which its flags, the environment or the configuration must name.
+func (o *fleetCommandOptions) onBroker(cmd *cobra.Command, run func(ctx context.Context, args []string) error) {
+	o.broker.add(cmd, "fleet", "the broker")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.broker.need("fleet"); err != nil {
+			return err
+		}
+		return run(cmd.Context(), args)
+	}
+}
+
+// newFleetSweepCommand returns the command that deletes what jobs left on the broker. It never touches a job that
+// runs.
 func newFleetSweepCommand(con *console) *cobra.Command {
 	var o fleetCommandOptions
 	var dryRun bool
@@ -78,19 +80,16 @@ a job by its id stops its items on the workers and removes all of its data from 
 		Example: `  prodigy fleet sweep --fleet nats://127.0.0.1:4222
   prodigy fleet sweep --dry-run
   prodigy fleet sweep mapreduce-20261120-161500-k3v9`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.broker.need("fleet"); err != nil {
-				return err
-			}
-			return runFleetSweep(cmd.Context(), con, o, args, dryRun)
-		},
 	}
-	o.broker.add(cmd, "fleet", "the broker")
+	o.onBroker(cmd, func(ctx context.Context, args []string) error {
+		return runFleetSweep(ctx, con, o, args, dryRun)
+	})
 	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "list what would be removed, without removing it")
 	return cmd
 }
 
+// newFleetInitCommand returns the command that writes keys, certificates and a configuration. It talks to no broker.
 func newFleetInitCommand(con *console) *cobra.Command {
 	var o fleet.InitOptions
 	cmd := &cobra.Command{
@@ -133,6 +132,7 @@ impersonate others. With three hosts the brokers form a cluster that tolerates t
 	return cmd
 }
 
+// newFleetAddCommand returns the command that adds a member to the files of fleet init.
 func newFleetAddCommand(con *console) *cobra.Command {
 	role := fleet.WorkerRole
 	cmd := &cobra.Command{
@@ -151,6 +151,7 @@ fleet init'. Then copy the new users.conf to the broker and reload it: kill -HUP
 	return cmd
 }
 
+// newFleetRemoveCommand returns the command that revokes the credentials of a member.
 func newFleetRemoveCommand(con *console) *cobra.Command {
 	role := fleet.WorkerRole
 	cmd := &cobra.Command{
@@ -200,30 +201,39 @@ func (c *console) printMade(made []string, err error) error {
 
 // nodeShown is a worker as `fleet ls --json` prints it.
 type nodeShown struct {
-	Name     string    `json:"name"`
-	Host     string    `json:"host"`
-	Version  string    `json:"version"`
-	Slots    int       `json:"slots"`
-	Busy     int       `json:"busy"`
-	Labels   []string  `json:"labels"`
-	Draining bool      `json:"draining"`
-	Short    string    `json:"short,omitempty"` // why it begins nothing now
-	Began    time.Time `json:"began,omitzero"`  // zero: it does not answer
-	Last     time.Time `json:"last"`            // when it was heard of last
-	Silent   bool      `json:"silent"`          // it does not answer, and a job waits for word of it
-	Jobs     []jobHeld `json:"jobs"`
+	Name     string   `json:"name"`
+	Host     string   `json:"host"`
+	Version  string   `json:"version"`
+	Slots    int      `json:"slots"`
+	Busy     int      `json:"busy"`
+	Labels   []string `json:"labels"`
+	Draining bool     `json:"draining"`
+	// Short says why the worker starts nothing at the moment.
+	Short string `json:"short,omitempty"`
+	// Began is zero if the worker does not answer.
+	Began time.Time `json:"began,omitzero"`
+	// Last is when the worker was last heard of.
+	Last time.Time `json:"last"`
+	// Silent means that the worker does not answer while a job waits for word of it.
+	Silent bool      `json:"silent"`
+	Jobs   []jobHeld `json:"jobs"`
 
-	ago time.Duration // since Last; 0 means it answers
+	// ago is the time since Last. Zero means that the worker answers.
+	ago time.Duration
 }
 
 // jobHeld is what a worker has of a job.
 type jobHeld struct {
-	JobID   string `json:"job_id"`
-	Items   int    `json:"items"`
-	Refused string `json:"refused,omitempty"` // why the worker takes no part
-	Short   string `json:"short,omitempty"`   // why the worker begins nothing of it now
+	JobID string `json:"job_id"`
+	Items int    `json:"items"`
+	// Refused says why the worker takes no part in the job.
+	Refused string `json:"refused,omitempty"`
+	// Short says why the worker starts nothing of the job at the moment.
+	Short string `json:"short,omitempty"`
 }
 
+// runFleetList prints the workers of a broker, by name. Those that do not answer are listed while a job waits for word
+// of them. It also tells of jobs that can be swept.
 func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) error {
 	nodes, err := con.backend.Nodes(ctx, o.broker.found)
 	if err != nil {
@@ -260,9 +270,9 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 	}
 	_, err = printRows(con, term.Human, []term.Column[nodeShown]{
 		{Head: "WORKER", Cell: nodeShown.title},
-		{Head: "HOST", Cell: func(n nodeShown) string { return n.Host }},
-		{Head: "SLOTS", Cell: func(n nodeShown) string { return strconv.Itoa(n.Slots) }},
-		{Head: "BUSY", Cell: func(n nodeShown) string { return strconv.Itoa(n.Busy) }},
+		{Head: "HOST", Key: "host"},
+		{Head: "SLOTS", Key: "slots"},
+		{Head: "BUSY", Key: "busy"},
 		{Head: "SINCE", Cell: func(n nodeShown) string {
 			if n.Began.IsZero() {
 				return "-"
@@ -357,20 +367,8 @@ func sweep(ctx context.Context, con *console, o fleetCommandOptions, s fleet.Swe
 	return con.backend.Sweep(ctx, o.broker.found, s)
 }
 
-// leftoversShown is what is left of a job, as fleet sweep --json prints it.
-type leftoversShown struct {
-	JobID   string    `json:"job_id"`
-	Key     string    `json:"key"`
-	Objects int       `json:"objects"`
-	Bytes   uint64    `json:"bytes"`
-	Reports uint64    `json:"reports"`
-	Host    string    `json:"host"`
-	PID     int       `json:"pid"`
-	Heard   time.Time `json:"heard"`
-	Ended   bool      `json:"ended"`
-	Removed bool      `json:"removed"`
-}
-
+// runFleetSweep prints what each job has left, and removes that of jobs that have ended or are named. A named job with
+// nothing to remove is a usage error.
 func runFleetSweep(ctx context.Context, con *console, o fleetCommandOptions, named []string, dryRun bool) error {
 	found, err := sweep(ctx, con, o, fleet.SweepOptions{Jobs: named, Look: dryRun})
 	if err != nil {
@@ -386,14 +384,7 @@ func runFleetSweep(ctx context.Context, con *console, o fleetCommandOptions, nam
 		}
 	}
 	if o.format == term.JSON {
-		shown := make([]leftoversShown, 0, len(found))
-		for _, r := range found {
-			shown = append(shown, leftoversShown{
-				JobID: r.JobID, Key: r.Key, Objects: r.Objects, Bytes: r.Bytes,
-				Reports: r.Reports, Host: r.Host, PID: r.PID, Heard: r.Heard, Ended: r.Ended, Removed: r.Swept,
-			})
-		}
-		return term.PrintJSON(con.out, shown)
+		return term.PrintJSON(con.out, append([]fleet.Leftovers{}, found...))
 	}
 	if len(found) == 0 {
 		_, err := fmt.Fprintln(con.err, "nothing to remove: no broker data of jobs that are not running")
@@ -412,14 +403,15 @@ func runFleetSweep(ctx context.Context, con *console, o fleetCommandOptions, nam
 	}
 	_, err = printRows(con, term.Human, []term.Column[fleet.Leftovers]{
 		{Head: "JOB", Cell: func(r fleet.Leftovers) string { return cmp.Or(r.JobID, r.Key) }},
-		{Head: "OBJECTS", Cell: func(r fleet.Leftovers) string { return strconv.Itoa(r.Objects) }},
-		{Head: "BYTES", Cell: func(r fleet.Leftovers) string { return strconv.FormatUint(r.Bytes, 10) }},
-		{Head: "REPORTS", Cell: func(r fleet.Leftovers) string { return strconv.FormatUint(r.Reports, 10) }},
+		{Head: "OBJECTS", Key: "objects"},
+		{Head: "BYTES", Key: "bytes"},
+		{Head: "REPORTS", Key: "reports"},
 		{Head: "STATE", Cell: state},
 	}, term.Each(found))
 	return err
 }
 
+// runFleetDrain asks all workers of a name to end after their running items, and does not wait for that.
 func runFleetDrain(ctx context.Context, con *console, o fleetCommandOptions, name string) error {
 	n, err := con.backend.Drain(ctx, o.broker.found, name)
 	if err != nil {

@@ -10,11 +10,14 @@ import (
 	"prodigy/internal/term"
 )
 
+// fsckOptions are the flags of fsck.
 type fsckOptions struct {
 	salvage string
 	format  term.Format
 }
 
+// newFsckCommand returns the command that reads all files of a job and checks their checksums. It exits with 1 if one
+// is damaged.
 func newFsckCommand(con *console) *cobra.Command {
 	var o fsckOptions
 	cmd := onJob(&cobra.Command{
@@ -35,6 +38,7 @@ The exit code is 0 if all files are intact, and 1 otherwise.`,
 	return cmd
 }
 
+// runFsck examines a job, and with --salvage copies what is intact on the way.
 func runFsck(con *console, place jobs.Job, o fsckOptions) (err error) {
 	var report job.Examination
 	if o.salvage != "" {
@@ -59,6 +63,7 @@ func runFsck(con *console, place jobs.Job, o fsckOptions) (err error) {
 	return err
 }
 
+// printFsck prints each file with its problems, and what the intact records say of the items.
 func printFsck(l term.Lines, r job.Examination) {
 	word := "sound"
 	if !r.Sound {

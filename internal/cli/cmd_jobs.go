@@ -19,12 +19,14 @@ import (
 	"prodigy/internal/workflow"
 )
 
+// jobsOptions are the flags of jobs.
 type jobsOptions struct {
 	format term.Format
 	limit  int
 	all    bool
 }
 
+// newJobsCommand returns the command that lists jobs.
 func newJobsCommand(con *console) *cobra.Command {
 	o := jobsOptions{limit: 20}
 	cmd := &cobra.Command{
@@ -44,9 +46,10 @@ list the jobs of all directories, with their paths.`,
 
 // jobStatus is what jobs and status print of a job as JSON.
 type jobStatus struct {
-	JobID       string              `json:"job_id"`
-	Workflow    string              `json:"workflow"`
-	Dir         string              `json:"dir,omitempty"` // in which it was started
+	JobID    string `json:"job_id"`
+	Workflow string `json:"workflow"`
+	// Dir is the directory that the job was started in.
+	Dir         string              `json:"dir,omitempty"`
 	Mode        string              `json:"mode"`
 	State       string              `json:"state"`
 	ReduceStale bool                `json:"reduce_stale,omitempty"`
@@ -54,11 +57,15 @@ type jobStatus struct {
 	Started     time.Time           `json:"started"`
 	DurationMS  events.Millis       `json:"duration_ms"`
 	Metrics     errorpolicy.Metrics `json:"metrics"`
-	Spent       *limit.Total        `json:"spent,omitempty"` // by AI agents; absent when there were none
-	Quota       []quotaShown        `json:"quota,omitempty"` // what agents wait for
-	Hold        *job.Hold           `json:"hold,omitempty"`  // of a running job: who has paused it, and since when
+	// Spent is what AI agents used. It is absent if there were none.
+	Spent *limit.Total `json:"spent,omitempty"`
+	// Quota lists the plans that agents wait for.
+	Quota []quotaShown `json:"quota,omitempty"`
+	// Hold says who paused a running job, and when.
+	Hold *job.Hold `json:"hold,omitempty"`
 
-	summary job.Summary // that it was made from
+	// summary is what the other fields were taken from.
+	summary job.Summary
 }
 
 // quotaShown is what agents wait for.
@@ -73,6 +80,7 @@ type quotaShown struct {
 	ResetAt *time.Time `json:"reset_at,omitempty"`
 }
 
+// quotasShown returns the plans that agents wait for, as JSON has them at this time.
 func quotasShown(paused []events.QuotaPaused, now time.Time) []quotaShown {
 	var shown []quotaShown
 	for _, e := range paused {
@@ -88,6 +96,7 @@ func quotasShown(paused []events.QuotaPaused, now time.Time) []quotaShown {
 	return shown
 }
 
+// statusOf returns what is printed of a job, by its summary.
 func statusOf(s job.Summary) jobStatus {
 	meta, _ := s.Job.ReadMeta() // the summary was made from it
 	return jobStatus{
@@ -98,6 +107,7 @@ func statusOf(s job.Summary) jobStatus {
 	}
 }
 
+// runJobs lists the newest jobs. A job whose log cannot be read is left out with a warning.
 func runJobs(con *console, o jobsOptions) error {
 	home, err := homeOf(o.all)
 	if err != nil {
@@ -139,6 +149,7 @@ func runJobs(con *console, o jobsOptions) error {
 	return err
 }
 
+// printJobs prints jobs as a table for people, with their directories if dirs is set.
 func printJobs(con *console, list []jobStatus, dirs bool, now time.Time) error {
 	if len(list) == 0 {
 		con.say().Print("No jobs yet.")
@@ -148,9 +159,10 @@ func printJobs(con *console, list []jobStatus, dirs bool, now time.Time) error {
 	return err
 }
 
+// jobColumns returns the columns of the table. There is one for the cost only if a job in the list had AI agents.
 func jobColumns(k term.Look, list []jobStatus, dirs bool, now time.Time) []term.Column[jobStatus] {
 	columns := []term.Column[jobStatus]{
-		{Head: "JOB", Cell: func(s jobStatus) string { return s.JobID }},
+		{Head: "JOB", Key: "job_id"},
 		{Head: "STATE", Cell: func(s jobStatus) string { return s.stateInList(k, now) }, Paint: func(s jobStatus) term.Colour { return stateColour(s.summary) }},
 		{Head: "AGE", Cell: func(s jobStatus) string { return view.Rough(now.Sub(s.Started)) }, Drop: 2},
 		{

@@ -24,16 +24,23 @@ import (
 	"prodigy/internal/workflow"
 )
 
+// logsOptions select the output that logs prints, and say how.
 type logsOptions struct {
 	query  outputs.Query
 	format term.Format
+	// stderr leaves out what commands print to stdout.
 	stderr bool
+	// follow waits for more output until the job ends.
 	follow bool
+	// failed leaves out the output of commands that succeeded.
 	failed bool
+	// prefix begins each line with the item and the step. It is set by default unless an item is named.
 	prefix bool
-	raw    bool
+	// raw prints the output of AI CLIs as it is.
+	raw bool
 }
 
+// newLogsCommand returns the command that prints the kept output of steps.
 func newLogsCommand(con *console) *cobra.Command {
 	var o logsOptions
 	var latest bool
@@ -86,6 +93,8 @@ The workflow key outputs sets how much is kept.`,
 	return cmd
 }
 
+// runLogs prints the output so far, or follows it until the job ends. For people the output of AI CLIs becomes a
+// conversation.
 func runLogs(ctx context.Context, con *console, job jobs.Job, o logsOptions) error {
 	if o.format == term.Human && !o.raw {
 		o.query.Render = conversations(job)
@@ -152,7 +161,8 @@ func (o logsOptions) printEntries(con *console, entries iter.Seq2[outputs.Entry,
 		o.format = term.JSONL
 	}
 	if o.format != term.Human {
-		_, err := term.Rows[entryRow]{Format: o.format}.Print(con.out, entryRows(entries))
+		_, err := term.Rows[term.Line]{Format: o.format}.Print(con.out,
+			mapped(entries, func(e outputs.Entry) (term.Line, error) { return json.Marshal(e) }))
 		return err
 	}
 	p := newLogPrinter(con, o)
@@ -165,26 +175,6 @@ func (o logsOptions) printEntries(con *console, entries iter.Seq2[outputs.Entry,
 		}
 	}
 	return p.end()
-}
-
-// entryRow is an entry as a line of JSON.
-type entryRow []byte
-
-// JSONLine implements term.Lined.
-func (r entryRow) JSONLine() []byte { return r }
-
-func entryRows(entries iter.Seq2[outputs.Entry, error]) iter.Seq2[entryRow, error] {
-	return func(yield func(entryRow, error) bool) {
-		for e, err := range entries {
-			var line []byte
-			if err == nil {
-				line, err = json.Marshal(e)
-			}
-			if !yield(line, err) {
-				return
-			}
-		}
-	}
 }
 
 // mistaken returns an error if the job has never had what the flags ask for, with what it has.
@@ -252,6 +242,7 @@ func (o logsOptions) nothing(job jobs.Job) string {
 		"not keep output.", job.ID)
 }
 
+// limitNote says what became of output after the budget of the job for it was used up.
 func limitNote(limit outputs.Keep) string {
 	if limit == outputs.Failed {
 		return "From here on only the output of failed commands is kept: 90% of outputs.per_job is used."
@@ -259,6 +250,7 @@ func limitNote(limit outputs.Keep) string {
 	return "From here on no output is kept: outputs.per_job is used up."
 }
 
+// onlyStderr returns the parts of an entry that a command printed to stderr.
 func onlyStderr(parts []outputs.Part) []outputs.Part {
 	var kept []outputs.Part
 	for _, p := range parts {
@@ -274,10 +266,13 @@ type logPrinter struct {
 	out    io.Writer
 	prefix bool
 	look   term.Look
-	safe   bool // for a terminal
+	// safe is set if the output goes to a terminal.
+	safe   bool
 	before outputs.Source
-	open   map[lineKey][]byte // lines whose end has not come
-	middle bool               // of a line, without prefixes
+	// open holds lines whose end has not been printed yet.
+	open map[lineKey][]byte
+	// middle is set while the last output without prefixes did not end its line.
+	middle bool
 }
 
 // lineKey is a stream of a command.
@@ -286,10 +281,12 @@ type lineKey struct {
 	stream outputs.Stream
 }
 
+// newLogPrinter returns a printer for stdout.
 func newLogPrinter(con *console, o logsOptions) *logPrinter {
 	return &logPrinter{out: con.out, prefix: o.prefix, look: con.look(), safe: con.safe, open: map[lineKey][]byte{}}
 }
 
+// entry prints one entry, with prefixes or without.
 func (p *logPrinter) entry(e outputs.Entry) error {
 	var b bytes.Buffer
 	if p.prefix {
@@ -397,6 +394,7 @@ func (p *logPrinter) flush(b *bytes.Buffer, k lineKey) {
 	delete(p.open, k)
 }
 
+// line adds one line with its prefix, without a carriage return at its end.
 func (p *logPrinter) line(b *bytes.Buffer, k lineKey, text []byte) {
 	mark := "|"
 	if k.stream == outputs.Stderr {

@@ -30,26 +30,38 @@ import (
 // mapOptions are the flags of map: where the items come from, the command, and what the file would say of both.
 type mapOptions struct {
 	runOptions
+
+	// Where the items come from: stdin unless one of argFile, glob and json is given. nul separates items by NUL.
 	nul     bool
 	argFile []string
 	glob    []string
 	json    string
-	path    string // in the JSON
+	// path is a JSONPath in the file of --json.
+	path string
+	// replace stands for the item in place of {}.
 	replace string
-	batch   int
-	words   []string
+	// batch is the number of items per command. Zero starts a command for each item.
+	batch int
+	// words are the command and its arguments.
+	words []string
 
+	// These become keys of the workflow file. retries counts the first attempt.
 	timeout   time.Duration
 	retries   int
 	backoff   string
 	onFailure string
 	halt      string
-	save      string
 	emptyOK   bool
-	given     bool     // backoff was given
-	forRun    []string // flags that are no part of the file, for the run of it
+	// given is set if --backoff was, even with an empty value.
+	given bool
+	// save is the path that the workflow file is written to, in place of running it.
+	save string
+	// forRun are flags that the workflow file cannot hold. They go with the command that runs it.
+	forRun []string
 }
 
+// newMapCommand returns the command that runs a command for each item, as xargs and GNU parallel do. Its flags are a
+// workflow file written short.
 func newMapCommand(con *console) *cobra.Command {
 	var o mapOptions
 	cmd := &cobra.Command{
@@ -257,6 +269,8 @@ func (o *mapOptions) halting(w *workflow.Short) error {
 	return nil
 }
 
+// runMap makes the workflow file of the flags and runs it, saves it or prints its commands. Problems of that file are
+// reported as mistakes of the command line.
 func runMap(ctx context.Context, con *console, o mapOptions) error {
 	source, err := o.file()
 	if err != nil {

@@ -15,12 +15,14 @@ import (
 	"prodigy/internal/term"
 )
 
+// notifyOptions are the flags of notify.
 type notifyOptions struct {
 	test     string
 	settings settingOptions
 	format   term.Format
 }
 
+// newNotifyCommand returns the command that sends notifications again, or test messages with --test.
 func newNotifyCommand(con *console) *cobra.Command {
 	var o notifyOptions
 	cmd := &cobra.Command{
@@ -33,7 +35,7 @@ With --test, sends a test message to each receiver of a workflow file.
 
 The exit code is 0 if all were delivered, and 1 otherwise.`,
 		Example:           "  prodigy notify latest\n  prodigy notify --test workflow.yml",
-		Args:              atMostOne,
+		Args:              atMost(1),
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			isTest := o.test != ""
@@ -60,6 +62,7 @@ The exit code is 0 if all were delivered, and 1 otherwise.`,
 	return cmd
 }
 
+// run sends what a finished job still owes its receivers. Secrets of the job are read again.
 func (o notifyOptions) run(ctx context.Context, con *console, job jobs.Job) error {
 	w, err := loadRecorded(job)
 	if err != nil {
@@ -69,7 +72,7 @@ func (o notifyOptions) run(ctx context.Context, con *console, job jobs.Job) erro
 	if err != nil {
 		return err
 	}
-	found, err := resolveRecorded(ctx, job, w, nil)
+	found, err := resolveAgain(ctx, job, w, nil, nil)
 	if err != nil {
 		return err
 	}
@@ -81,6 +84,7 @@ func (o notifyOptions) run(ctx context.Context, con *console, job jobs.Job) erro
 	return o.report(con, func(told func(telemetry.Outcome)) error { return telemetry.Again(ctx, job, w.Name, targets, told) })
 }
 
+// sendTest sends a message to each receiver of a workflow file, which needs no job.
 func (o notifyOptions) sendTest(ctx context.Context, con *console) error {
 	w, err := load(ctx, o.test, mapreduce.Config{}, o.settings, settings.ToRun)
 	if err != nil {

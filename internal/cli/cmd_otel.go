@@ -12,6 +12,7 @@ import (
 	"prodigy/internal/term"
 )
 
+// newOTelCommand returns the command that exports a job that has ended.
 func newOTelCommand(con *console) *cobra.Command {
 	cmd := onJob(&cobra.Command{
 		Use:   "otel [job]",
@@ -30,6 +31,7 @@ The exit code is 0 if the collector accepted everything, and 1 otherwise.`,
 	return cmd
 }
 
+// runOTel exports a job, and fails if the collector refused any part of it.
 func runOTel(ctx context.Context, con *console, job jobs.Job) error {
 	env := telemetry.EnvironOf(os.Environ())
 	if err := env.Check(); err != nil {

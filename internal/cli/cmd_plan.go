@@ -26,6 +26,7 @@ import (
 	"prodigy/internal/view"
 )
 
+// newPlanCommand returns the command that prints what a run would do.
 func newPlanCommand(con *console) *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
@@ -59,6 +60,7 @@ workers could run the items now.`,
 	return cmd
 }
 
+// printPlannedSpace prints the workspaces that a run would make, with the disk space that they take.
 func printPlannedSpace(s simulate.PlannedSpace, l term.Lines) {
 	if s.Refused != "" {
 		l.Printf("%s (the run would fail)", term.Visible(s.Refused))
@@ -80,6 +82,8 @@ func onDisk(n int64) string {
 	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 }
 
+// runPlan prints the plan of a run with these options. It reads the items and asks the broker, but runs no command and
+// creates no job.
 func runPlan(ctx context.Context, con *console, o runOptions) error {
 	c := o.checkedAs()
 	c.Environ = os.Environ()
@@ -162,6 +166,7 @@ func selectionError(err error) error {
 // planWidth is the maximum width of a line about an item.
 const planWidth = 80
 
+// printPlan prints a plan for people: the items, the steps of each section, and the worst cases.
 func printPlan(p simulate.Plan, l term.Lines) {
 	l.Printf("workflow: %s (mode %s)", p.Workflow, p.Mode)
 	if p.Items != nil {
@@ -241,6 +246,7 @@ func headingInPlan(p simulate.Plan, section string) string {
 	return section
 }
 
+// printPlannedItems prints where the items come from and the first of them, or why they are not known yet.
 func printPlannedItems(p simulate.PlannedItems, l term.Lines) {
 	if p.Refused != "" {
 		l.Printf("items: from %s: %s (the run would fail)", term.Visible(p.Source),
@@ -283,6 +289,7 @@ func printPlannedItems(p simulate.PlannedItems, l term.Lines) {
 	}
 }
 
+// printPlannedStep prints a step with its retries, and its command as it would be for the first item.
 func printPlannedStep(s simulate.PlannedStep, l term.Lines) {
 	l.Printf("  %s: %s%s", s.Step, upTo(s.Runs), schedule(s.Delays))
 	for _, detail := range detailsInPlan(s) {
@@ -340,6 +347,7 @@ func spread(all []events.Millis) string {
 // spell prints a duration exactly.
 func spell(d events.Millis) string { return duration.Exact(time.Duration(d)) }
 
+// sum returns the total of delays.
 func sum(all []events.Millis) events.Millis {
 	var total events.Millis
 	for _, d := range all {
@@ -364,12 +372,14 @@ func shownIf(text string) []string {
 	return []string{text}
 }
 
+// printRate prints the limit of starts of a workflow, if it has one.
 func printRate(l term.Lines, rate string) {
 	if rate != "" {
 		l.Printf("starts: at most %s", term.Visible(rate))
 	}
 }
 
+// printPlannedCost prints the most that AI agents can cost, as far as that is limited, and what limits each of them.
 func printPlannedCost(c simulate.PlannedCost, l term.Lines) {
 	line := func(what string, u *limit.USD, of string) {
 		if u != nil {

@@ -17,6 +17,7 @@ import (
 	"prodigy/internal/web"
 )
 
+// newReportCommand returns the command that writes the report of a job.
 func newReportCommand(con *console) *cobra.Command {
 	file := "-"
 	cmd := onJob(&cobra.Command{
@@ -32,6 +33,7 @@ nothing else.`,
 	return cmd
 }
 
+// runReport writes the report. With a file it says where that is.
 func runReport(con *console, job jobs.Job, file string) error {
 	page, err := makeReport(job)
 	if err != nil {

@@ -18,11 +18,14 @@ import (
 	"prodigy/internal/web"
 )
 
+// resultsOptions are the flags of results.
 type resultsOptions struct {
 	status string
 	format term.Format
 }
 
+// newResultsCommand returns the command that prints the results of items. Its default format is jsonl: it is for
+// programs.
 func newResultsCommand(con *console) *cobra.Command {
 	o := resultsOptions{format: term.JSONL, status: anyStatus}
 	cmd := onJobOrItem(&cobra.Command{
@@ -58,13 +61,13 @@ const anyStatus = "any"
 // runResults prints the rows of a job, or only that of an item.
 func runResults(con *console, place jobs.Job, itemID string, o resultsOptions) error {
 	out := bufio.NewWriter(con.out)
-	lines := term.Those(resultsOf(place), func(line resultLine) bool { return o.wants(line, itemID) })
+	lines := term.Those(resultsOf(place), func(line term.Line) bool { return o.wants(line, itemID) })
 	var err error
 	switch o.format {
 	case asJUnit, asGitHub:
 		err = o.printForCI(out, place, itemID, lines)
 	default:
-		_, err = term.Rows[resultLine]{Format: o.format, Columns: resultColumns}.Print(out, lines)
+		_, err = term.Rows[term.Line]{Format: o.format, Columns: resultColumns}.Print(out, lines)
 	}
 	if errors.Is(err, job.ErrNoItems) {
 		return refusef("job %s has no items, so it has no results; 'prodigy logs %s' shows the output of its steps",
@@ -74,7 +77,7 @@ func runResults(con *console, place jobs.Job, itemID string, o resultsOptions) e
 }
 
 // printForCI prints results in such a format.
-func (o resultsOptions) printForCI(w io.Writer, place jobs.Job, itemID string, lines iter.Seq2[resultLine, error]) error {
+func (o resultsOptions) printForCI(w io.Writer, place jobs.Job, itemID string, lines iter.Seq2[term.Line, error]) error {
 	names := labelsInStore(place)
 	defer func() { _ = names.Close() }() // only read from
 	summary, err := job.Summarize(place)
@@ -111,7 +114,7 @@ func (o resultsOptions) printForCI(w io.Writer, place jobs.Job, itemID string, l
 }
 
 // wants reports whether a result has the status, and is that of the item, that were asked for.
-func (o resultsOptions) wants(line resultLine, itemID string) bool {
+func (o resultsOptions) wants(line term.Line, itemID string) bool {
 	if o.status == anyStatus && itemID == "" {
 		return true
 	}
@@ -125,14 +128,8 @@ func (o resultsOptions) wants(line resultLine, itemID string) bool {
 	return (o.status == anyStatus || row.Status == o.status) && (itemID == "" || row.ItemID == itemID)
 }
 
-// resultLine is a line of results.jsonl.
-type resultLine []byte
-
-// JSONLine implements term.Lined.
-func (l resultLine) JSONLine() []byte { return l }
-
 // resultColumns are the fields of a result in csv and tsv.
-var resultColumns = []term.Column[resultLine]{
+var resultColumns = []term.Column[term.Line]{
 	{Key: "item_id"},
 	{Key: "index"},
 	{Key: "status"},
@@ -147,8 +144,8 @@ var resultColumns = []term.Column[resultLine]{
 }
 
 // resultsOf yields the results of a job, in the order of the items.
-func resultsOf(place jobs.Job) iter.Seq2[resultLine, error] {
-	return func(yield func(resultLine, error) bool) {
+func resultsOf(place jobs.Job) iter.Seq2[term.Line, error] {
+	return func(yield func(term.Line, error) bool) {
 		read, write := io.Pipe()
 		var making errgroup.Group
 		making.Go(func() error {

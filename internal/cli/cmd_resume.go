@@ -13,12 +13,14 @@ import (
 	"prodigy/internal/term"
 )
 
+// resumeOptions are the flags of resume besides those of all runs.
 type resumeOptions struct {
 	jobOptions
 	force  bool
 	accept bool
 }
 
+// newResumeCommand returns the command that continues a job whose process has ended.
 func newResumeCommand(con *console) *cobra.Command {
 	var o resumeOptions
 	cmd := &cobra.Command{
@@ -57,6 +59,8 @@ Exit codes are those of run; 0 if the job had already completed.`,
 	return cmd
 }
 
+// runResume continues a job. A completed one is left alone: only its results are brought up to date, and its outcome
+// is printed again. With another workflow file it is opened all the same, since the file may have more to do.
 func runResume(ctx context.Context, con *console, place jobs.Job, o resumeOptions) error {
 	earlier, completed, err := completedBefore(place)
 	switch {

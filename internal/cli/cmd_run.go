@@ -15,19 +15,25 @@ import (
 	"prodigy/internal/workflow"
 )
 
+// runOptions are the flags of run. A plan and a simulation take them as well, as far as they have flags for them.
 type runOptions struct {
 	jobOptions
 	settings settingOptions
 	path     string
-	rest     []string // further workflows, which run one after the other
-	seed     uint64
+	// rest are further workflows, which run one after the other.
+	rest []string
+	// seed is the random seed of jitter. Zero means a random one.
+	seed uint64
+	// maxDelay caps the delays that have no cap of their own. Zero leaves that to the environment.
 	maxDelay time.Duration
-	dryRun   bool
-
+	// dryRun plans in place of running.
+	dryRun bool
+	// allowDirty starts workspaces although the repository has uncommitted changes, which they do not see.
 	allowDirty bool
 	since      sinceOptions
 }
 
+// newRunCommand returns the command that runs workflows.
 func newRunCommand(con *console) *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
@@ -169,6 +175,7 @@ func paramsFor(path string, params []string, wanted map[string]bool) ([]string, 
 	return own, nil
 }
 
+// runRun runs one workflow as a new job, or plans it with --dry-run.
 func runRun(ctx context.Context, con *console, o runOptions) error {
 	if o.dryRun {
 		return runPlan(ctx, con, o)

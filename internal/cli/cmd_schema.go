@@ -8,6 +8,7 @@ import (
 	"prodigy/internal/workflow"
 )
 
+// newSchemaCommand returns the command that prints the schema, which is part of the program.
 func newSchemaCommand(con *console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",

@@ -27,23 +27,35 @@ import (
 	"prodigy/internal/workflow"
 )
 
+// simulateOptions say what a simulated job meets: its items, and how long its commands take and how they end.
 type simulateOptions struct {
-	runOptions // of these only those about the policy have flags
-	items      string
-	at         string
-	maxTime    time.Duration
-	keep       string
+	// Only the options about the policy have flags.
+	runOptions
+	// items is the path of a file with items, in place of the input of the workflow.
+	items string
+	// at is the time at which the simulated job starts, as it was written. Empty means now.
+	at string
+	// maxTime is how long the job may take in virtual time. Zero means the limit of simulate.
+	maxTime time.Duration
+	// keep is the directory that the files of the job stay in. Empty removes them.
+	keep string
 
+	// These say how commands end by chance, and are parsed when the model is made. The rates are from 0 to 1.
 	failureRate float64
 	latency     string
 	conflicts   float64
 	cost        string
 	tokens      string
-	outcomes    string            // path
-	like        string            // a job
-	chosen      []json.RawMessage // the items themselves, of a test; nil if none are given
+
+	// outcomes is the path of a script.
+	outcomes string
+	// like names the job whose outcomes are repeated.
+	like string
+	// chosen are the items of a test case. Nil means that the workflow selects them.
+	chosen []json.RawMessage
 }
 
+// newSimulateCommand returns the command that runs a workflow in virtual time.
 func newSimulateCommand(con *console) *cobra.Command {
 	var o simulateOptions
 	cmd := &cobra.Command{
@@ -132,13 +144,15 @@ var notSimulated = [...]struct{ name, instead string }{
 // simulation is what simulate --json prints.
 type simulation struct {
 	outcome
-	Began    time.Time       `json:"began"`
-	Seed     uint64          `json:"seed"`
-	Counts   *simulate.Tally `json:"counts"`
-	Took     events.Millis   `json:"took_ms"` // real time
-	Workflow string          `json:"workflow"`
+	Began  time.Time       `json:"began"`
+	Seed   uint64          `json:"seed"`
+	Counts *simulate.Tally `json:"counts"`
+	// Took is how long the simulation itself took, in real time.
+	Took     events.Millis `json:"took_ms"`
+	Workflow string        `json:"workflow"`
 }
 
+// runSimulate simulates one job and prints how it ended. Its exit code is that of the run.
 func runSimulate(ctx context.Context, con *console, o simulateOptions) error {
 	job, cleanup, err := o.prepare(ctx, con, o.model)
 	if err != nil {
@@ -215,7 +229,7 @@ func (o simulateOptions) run(ctx context.Context, con *console, job simulate.Job
 		return err
 	}
 	end := finishedRun{
-		Result: result, job: tally.Job, collection: collectionOf(job.Workflow), workflow: job.Workflow,
+		Result: result, job: tally.Job, workflow: job.Workflow,
 		labels: con.labelsOfRun(result.Job, job.Workflow),
 	}
 	if reason := stop.Load(); reason != nil {
@@ -319,6 +333,7 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 	}
 }
 
+// limitsOf returns the number of slots, or its range if it was adapted.
 func limitsOf(t *simulate.Tally) string {
 	if t.LowestLimit == t.TopLimit {
 		return fmt.Sprint(t.TopLimit)
@@ -348,6 +363,7 @@ func (o simulateOptions) model(begin time.Time) (simulate.Model, error) {
 	return with, nil
 }
 
+// outcomeModel returns how commands end by a script, by the log of a job, or by chance.
 func (o simulateOptions) outcomeModel(begin time.Time) (simulate.Model, error) {
 	switch {
 	case o.outcomes != "":

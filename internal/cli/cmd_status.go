@@ -22,11 +22,13 @@ import (
 	"prodigy/internal/workflow"
 )
 
+// statusOptions are the flags of status.
 type statusOptions struct {
 	format term.Format
 	watch  bool
 }
 
+// newStatusCommand returns the command that prints what is known of a job.
 func newStatusCommand(con *console) *cobra.Command {
 	var o statusOptions
 	cmd := onJob(&cobra.Command{
@@ -41,6 +43,7 @@ func newStatusCommand(con *console) *cobra.Command {
 	return cmd
 }
 
+// runStatus prints the status of a job, after its end if --watch is given. The exit code is 0 however the job ended.
 func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOptions) error {
 	if o.watch {
 		if err := watchJob(ctx, con, place); err != nil {
@@ -95,40 +98,61 @@ func (d details) notSelected() bool {
 // details is what status prints of a job as JSON.
 type details struct {
 	jobStatus
-	Reason     string           `json:"reason,omitempty"`
-	Phase      string           `json:"phase,omitempty"`
-	Running    int              `json:"running"`
-	Slots      int              `json:"slots,omitempty"`   // of a running job
-	Workers    int              `json:"workers,omitempty"` // of a fleet whose slots these are
-	Broker     string           `json:"broker,omitempty"`  // of the fleet that the items run on
-	Await      int              `json:"waiting_for_workers,omitempty"`
-	Waiting    int              `json:"waiting"`
-	NextRetry  *time.Time       `json:"next_retry,omitempty"`
-	ToGo       int              `json:"to_go"`      // of the items found so far
-	Complete   bool             `json:"selected"`   // all items have been found
-	PerSecond  float64          `json:"per_second"` // finished items, while it runs
-	Remaining  *remaining       `json:"remaining,omitempty"`
-	Attempts   attemptTimes     `json:"attempts"`
-	Stragglers *view.Stragglers `json:"stragglers,omitempty"` // attempts that took unusually long
-	Agents     []agentShown     `json:"agents"`               // running, the longest first
-	Slowest    []agentShown     `json:"slowest"`              // finished
-	Breakers   []breakerShown   `json:"breakers"`
-	Held       []startsHeld     `json:"starts_held,omitempty"` // why nothing starts, of a running job
-	Groups     []failureGroup   `json:"failure_groups"`
-	Merging    int              `json:"merging,omitempty"` // items whose work waits to be merged, with workspaces
-	Merged     int              `json:"merged,omitempty"`
-	// ids of the first of Merging, in the order in which they are merged
-	Queue    []string     `json:"merge_queue,omitempty"`
-	Collided int          `json:"collisions,omitempty"` // merges that had a conflict
-	Verify   *verifyShown `json:"verify,omitempty"`     // that runs
-	Base     string       `json:"base,omitempty"`
-	Head     string       `json:"head,omitempty"`
-	Branch   string       `json:"branch,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Phase is empty in a standard workflow.
+	Phase string `json:"phase,omitempty"`
+	// Running is the number of items that run, zero for a job that does not.
+	Running int `json:"running"`
+	// Slots is the number of slots of a running job.
+	Slots int `json:"slots,omitempty"`
+	// Workers is the number of workers of a fleet that have these slots.
+	Workers int `json:"workers,omitempty"`
+	// Broker is that of the fleet that the items run on.
+	Broker string `json:"broker,omitempty"`
+	// Await is the number of attempts that no worker of the fleet runs yet.
+	Await int `json:"waiting_for_workers,omitempty"`
+	// Waiting is the number of items that wait for another attempt, or for that of a step. The first waits until NextRetry.
+	Waiting   int       `json:"waiting"`
+	NextRetry time.Time `json:"next_retry,omitzero"`
+	// ToGo counts the items found so far that have no outcome yet.
+	ToGo int `json:"to_go"`
+	// Complete is set once all items have been found.
+	Complete bool `json:"selected"`
+	// PerSecond is the rate of finished items while the job runs.
+	PerSecond float64      `json:"per_second"`
+	Remaining *remaining   `json:"remaining,omitempty"`
+	Attempts  attemptTimes `json:"attempts"`
+	// Stragglers are attempts that take unusually long.
+	Stragglers *view.Stragglers `json:"stragglers,omitempty"`
+	// Agents are the running attempts, the longest first.
+	Agents []agentShown `json:"agents"`
+	// Slowest are the slowest finished attempts.
+	Slowest  []agentShown   `json:"slowest"`
+	Breakers []breakerShown `json:"breakers"`
+	// Held says why nothing starts in a running job.
+	Held   []events.StartsHeld `json:"starts_held,omitempty"`
+	Groups []failureGroup      `json:"failure_groups"`
+	// Merging is the number of items whose commits wait to be merged.
+	Merging int `json:"merging,omitempty"`
+	Merged  int `json:"merged,omitempty"`
+	// Queue has the ids of the first of Merging, in the order in which they are merged.
+	Queue []string `json:"merge_queue,omitempty"`
+	// Collided is the number of merges that had a conflict.
+	Collided int `json:"collisions,omitempty"`
+	// Verify is the verification that is running, if any.
+	Verify *verifyShown `json:"verify,omitempty"`
+	// Base is the commit that the workspaces began at, and Head the last one merged. Branch is where that was delivered.
+	Base   string `json:"base,omitempty"`
+	Head   string `json:"head,omitempty"`
+	Branch string `json:"branch,omitempty"`
 
-	recorded     *workflow.Workflow // nil: it cannot be read
-	waitsToMerge time.Duration      // the first of Merging
-	queue        []view.Queued
-	label        func(index int) string
+	// recorded is nil if the workflow of the job cannot be read.
+	recorded *workflow.Workflow
+	// waitsToMerge is how long the first of Merging has waited.
+	waitsToMerge time.Duration
+	// queue is the whole merge queue, of which Queue names the first.
+	queue []view.Queued
+	label func(index int) string
 }
 
 // newestOutputs is how much of what a running job has printed is read to show its last lines.
@@ -142,26 +166,33 @@ type remaining struct {
 
 // attemptTimes are the attempts that were not interrupted, and the durations of those that were not lost.
 type attemptTimes struct {
-	Count    int           `json:"count"`
-	Lost     int           `json:"lost,omitempty"` // of these: with their workers of a fleet
-	Retries  int           `json:"retries"`        // that were decided, of items and of steps
+	Count int `json:"count"`
+	// Lost is how many of them ended with the worker that ran them.
+	Lost int `json:"lost,omitempty"`
+	// Retries counts the retries that were decided on, of items and of steps.
+	Retries  int           `json:"retries"`
 	MeanMS   events.Millis `json:"mean_ms"`
 	MedianMS events.Millis `json:"median_ms"`
 	P90MS    events.Millis `json:"p90_ms"`
 	MaxMS    events.Millis `json:"max_ms"`
 }
 
+// agentShown is an attempt that runs, or one of the slowest.
 type agentShown struct {
-	ItemID     string        `json:"item_id"`
-	Label      string        `json:"label,omitempty"`
-	Attempt    int           `json:"attempt"`
-	Worker     int           `json:"worker"`
-	Node       string        `json:"node,omitempty"` // the worker of a fleet
-	Host       string        `json:"host,omitempty"` // that it is on, if it has another name
-	Slot       int           `json:"slot,omitempty"` // of that worker
+	ItemID  string `json:"item_id"`
+	Label   string `json:"label,omitempty"`
+	Attempt int    `json:"attempt"`
+	Worker  int    `json:"worker"`
+	// Node is the worker of a fleet.
+	Node string `json:"node,omitempty"`
+	// Host is the machine of the worker, if its name is another one.
+	Host string `json:"host,omitempty"`
+	// Slot is the number of the slot on that worker.
+	Slot       int           `json:"slot,omitempty"`
 	Step       string        `json:"step,omitempty"`
 	DurationMS events.Millis `json:"duration_ms"`
-	Straggling bool          `json:"straggling,omitempty"` // it takes unusually long
+	// Straggling is set if the attempt takes unusually long.
+	Straggling bool `json:"straggling,omitempty"`
 }
 
 // verifyShown is the run of workspace.verify at work.
@@ -171,28 +202,25 @@ type verifyShown struct {
 	DurationMS events.Millis `json:"duration_ms"`
 }
 
-// startsHeld is what holds back all starts.
-type startsHeld struct {
-	By     string     `json:"by"` // windows or guards
-	Reason string     `json:"reason"`
-	Until  *time.Time `json:"until,omitempty"`
-}
-
+// breakerShown is the state of a circuit breaker.
 type breakerShown struct {
-	Scope string     `json:"scope"`
-	Key   string     `json:"key,omitempty"`
-	State string     `json:"state"`
-	Since time.Time  `json:"since"`
-	Until *time.Time `json:"until,omitempty"`
+	Scope string    `json:"scope"`
+	Key   string    `json:"key,omitempty"`
+	State string    `json:"state"`
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until,omitzero"`
 }
 
+// failureGroup is a number of failures with one cause.
 type failureGroup struct {
 	ErrorType string `json:"error_type"`
 	Signature string `json:"error_signature"`
 	Count     int    `json:"count"`
-	Example   string `json:"example"` // an item
-	Label     string `json:"example_label,omitempty"`
-	title     string // for people
+	// Example is the id of an item.
+	Example string `json:"example"`
+	Label   string `json:"example_label,omitempty"`
+	// title is the cause in words for people.
+	title string
 }
 
 // detailsOf combines the summary of a job with its view. Recorded is its workflow; nil if it cannot be read.
@@ -221,24 +249,17 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 		d.Running, d.PerSecond, d.Slots, d.Workers, d.Await = j.Running(now), j.Rate(now), j.MaxParallel, j.Workers,
 			j.AwaitWorkers(now)
 		d.Agents = agentsShown(j.InFlight(), label, func(a view.Attempt) time.Duration { return now.Sub(a.Began) })
-		for _, held := range j.StartsHeld() {
-			d.Held = append(d.Held, startsHeld{By: held.By, Reason: held.Reason, Until: held.Until})
-		}
+		d.Held = j.StartsHeld()
 		if e, ok := j.Remaining(now); ok {
 			d.Remaining = &remaining{LowMS: events.Millis(e.Low), HighMS: events.Millis(e.High)}
 		}
 	}
 	d.Merging, d.waitsToMerge = j.Merging(now)
 	d.Merged, d.Base, d.Head, d.Branch = j.Merged, j.Base, j.Head, j.Branch
-	if next := j.NextRetry(now); !next.IsZero() {
-		d.NextRetry = &next
-	}
+	d.NextRetry = j.NextRetry(now)
 	for _, b := range j.Breakers() {
-		shown := breakerShown{Scope: b.Scope, Key: b.Key, State: string(b.State), Since: b.Since}
-		if !b.Until.IsZero() {
-			shown.Until = &b.Until
-		}
-		d.Breakers = append(d.Breakers, shown)
+		d.Breakers = append(d.Breakers,
+			breakerShown{Scope: b.Scope, Key: b.Key, State: string(b.State), Since: b.Since, Until: b.Until})
 	}
 	for _, g := range j.Failures.Groups() {
 		d.Groups = append(d.Groups, failureGroup{
@@ -252,6 +273,7 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 // queueShown is how many items of the merge queue status names.
 const queueShown = 10
 
+// timesOf returns the attempts of a job and how long they took.
 func timesOf(j *view.Job) attemptTimes {
 	d := &j.Durations
 	return attemptTimes{
@@ -261,6 +283,7 @@ func timesOf(j *view.Job) attemptTimes {
 	}
 }
 
+// agentsShown returns attempts as JSON has them. took measures one of them.
 func agentsShown(list []view.Attempt, label func(index int) string, took func(view.Attempt) time.Duration) []agentShown {
 	shown := make([]agentShown, len(list))
 	for i, a := range list {
@@ -276,6 +299,7 @@ func agentsShown(list []view.Attempt, label func(index int) string, took func(vi
 // groupsInStatus is the number of failure groups that status prints.
 const groupsInStatus = 5
 
+// print prints the status for people. What a standard workflow does not have, such as items, is left out.
 func (d details) print(l term.Lines, j *view.Job, now time.Time) {
 	state := l.Paint(stateColour(d.summary), d.summary.StateShown())
 	if d.Hold != nil {

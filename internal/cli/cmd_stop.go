@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/jobs"
 )
 
+// newStopCommand returns the command that stops a run as Ctrl-C in its terminal would.
 func newStopCommand(con *console) *cobra.Command {
 	noWait := false
 	cmd := onJob(&cobra.Command{
@@ -27,6 +28,7 @@ items. Resume it with 'prodigy resume'.`,
 	return cmd
 }
 
+// runStop sends SIGTERM to the process of a job, and waits until that does not run the job any more.
 func runStop(ctx context.Context, con *console, place jobs.Job, noWait bool) error {
 	pid := place.Runner()
 	switch {

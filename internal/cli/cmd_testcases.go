@@ -236,8 +236,7 @@ func testCase(ctx context.Context, con *console, path, file string, c *simulate.
 	began := time.Now()
 	result, err := simulate.Run(ctx, job)
 	if err = errors.Join(err, broken); err != nil {
-		var invalid *workflow.InvalidError
-		if errors.As(err, &invalid) {
+		if isA[*workflow.InvalidError](err) {
 			return web.TestCase{}, err
 		}
 		return web.TestCase{}, fmt.Errorf("%s:%d: %s: %w", file, c.Pos.Line, c.Name, err)

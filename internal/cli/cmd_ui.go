@@ -24,18 +24,21 @@ import (
 	"prodigy/internal/web"
 )
 
+// uiOptions are the flags of ui.
 type uiOptions struct {
 	listen    string
 	tokenFile string
-	token     string // from the file
-	hosts     []string
-	all       bool
-	readOnly  bool
+	// token is the content of tokenFile, or a random text without one.
+	token    string
+	hosts    []string
+	all      bool
+	readOnly bool
 }
 
 // shortestToken is the minimum length of a token from a file.
 const shortestToken = 16
 
+// newUICommand returns the command that serves the pages of jobs.
 func newUICommand(con *console) *cobra.Command {
 	o := uiOptions{listen: "127.0.0.1:0"}
 	cmd := &cobra.Command{
@@ -65,6 +68,7 @@ connect; to --listen on other addresses, also use --token-file.`,
 	return cmd
 }
 
+// runUI serves until a signal ends it, and prints the address with its token on stdout.
 func runUI(ctx context.Context, con *console, o uiOptions) error {
 	if o.tokenFile != "" {
 		token, err := os.ReadFile(o.tokenFile)
@@ -127,6 +131,7 @@ func hostsOf(addr net.Addr) []string {
 	return []string{tcp.String()}
 }
 
+// serve answers requests for the pages. What is started from a page outlives the server.
 func serve(ctx context.Context, listener net.Listener, o uiOptions, hosts []string, home jobs.Home) error {
 	var commands errgroup.Group // they outlive the server, so nobody waits for them
 	pages := web.Server{
@@ -141,6 +146,7 @@ func serve(ctx context.Context, listener net.Listener, o uiOptions, hosts []stri
 	return pages.Serve(ctx, listener)
 }
 
+// explainItem returns the explanation of an item, with its data as it was recorded: the server masks it.
 func explainItem(job jobs.Job, item string) (view.Explanation, json.RawMessage, error) {
 	e, err := explanationOf(job, item)
 	if err != nil {
@@ -245,6 +251,7 @@ func startCommand(g *errgroup.Group, home jobs.Home, job jobs.Job, a web.Action)
 	}
 }
 
+// endText says how a command ended, for the page about it.
 func endText(state *os.ProcessState) string {
 	if code := state.ExitCode(); code >= 0 {
 		return fmt.Sprintf("exit code %d", code)

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -16,6 +15,7 @@ import (
 	"prodigy/internal/workflow"
 )
 
+// validateOptions are the flags of validate.
 type validateOptions struct {
 	settings settingOptions
 	paths    []string
@@ -24,6 +24,7 @@ type validateOptions struct {
 	fix      bool
 }
 
+// newValidateCommand returns the command that checks workflow files without running anything.
 func newValidateCommand(con *console) *cobra.Command {
 	var o validateOptions
 	cmd := &cobra.Command{
@@ -54,15 +55,17 @@ Exit codes: 0 if all files are valid, 2 otherwise. With --strict, warnings count
 
 // verdicts is what validate --json prints.
 type verdicts struct {
-	Valid bool      `json:"valid"` // all of them; with --strict, without a warning too
+	// Valid is set if all files are valid, and with --strict if none has a warning.
+	Valid bool      `json:"valid"`
 	Files []verdict `json:"files"`
 }
 
 // verdict is the result for one file.
 type verdict struct {
-	File     string             `json:"file"`
-	Valid    bool               `json:"valid"`
-	Mode     workflow.Mode      `json:"mode,omitempty"` // of a valid one
+	File  string `json:"file"`
+	Valid bool   `json:"valid"`
+	// Mode is empty for an invalid file.
+	Mode     workflow.Mode      `json:"mode,omitempty"`
 	Problems []workflow.Problem `json:"problems"`
 	Warnings []workflow.Problem `json:"warnings"`
 	Steps    []stepRuns         `json:"steps"`
@@ -76,6 +79,8 @@ type stepRuns struct {
 	Runs    int    `json:"runs"`
 }
 
+// runValidate checks all files, and exits with 2 if one is invalid. A file that cannot be read is reported as an
+// invalid one.
 func runValidate(ctx context.Context, con *console, o validateOptions) error {
 	if _, err := delayCap(0); err != nil {
 		return err // a mistake in no file
@@ -133,11 +138,10 @@ func judge(ctx context.Context, path string, c mapreduce.Config, o settingOption
 	v := verdict{File: path, Problems: []workflow.Problem{}, Warnings: []workflow.Problem{}, Steps: []stepRuns{}}
 	w, err := load(ctx, path, c, o, settings.ToCheck)
 	problems, invalid := problemsOf(err)
-	var usage *usageError
 	switch {
 	case invalid:
 		v.Problems = problems
-	case errors.As(err, &usage):
+	case isA[*usageError](err):
 		v.Problems = append(v.Problems, workflow.Problem{File: path, Line: 1, Col: 1, Message: err.Error()})
 	case err != nil:
 		return v, err
@@ -148,6 +152,7 @@ func judge(ctx context.Context, path string, c mapreduce.Config, o settingOption
 	return v, nil
 }
 
+// print prints problems and warnings on stderr, and the steps of valid files on stdout.
 func (all verdicts) print(con *console, f term.Format) error {
 	if f == term.JSON {
 		return term.PrintJSON(con.out, all)
@@ -174,6 +179,7 @@ func (v verdict) print(l term.Lines) {
 	}
 }
 
+// allRuns returns how often each step may run at most, and each item if it is retried as a whole.
 func allRuns(w *workflow.Workflow) []stepRuns {
 	all := []stepRuns{}
 	for at, step := range w.EachStep() {

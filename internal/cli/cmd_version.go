@@ -9,6 +9,7 @@ import (
 	"prodigy/internal/term"
 )
 
+// newVersionCommand returns the command that prints the version.
 func newVersionCommand(con *console) *cobra.Command {
 	var f term.Format
 	cmd := &cobra.Command{
@@ -22,6 +23,7 @@ func newVersionCommand(con *console) *cobra.Command {
 	return cmd
 }
 
+// runVersion prints the version of prodigy, of Go, and the platform.
 func runVersion(con *console, f term.Format) error {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	if f == term.JSON {

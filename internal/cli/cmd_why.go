@@ -19,6 +19,7 @@ import (
 	"prodigy/internal/workflow"
 )
 
+// newWhyCommand returns the command that tells the story of an item.
 func newWhyCommand(con *console) *cobra.Command {
 	var f term.Format
 	cmd := onItem(&cobra.Command{
@@ -38,9 +39,11 @@ type explained struct {
 	view.Explanation
 	Label string          `json:"label,omitempty"`
 	Item  json.RawMessage `json:"item,omitempty"`
-	From  []madeFrom      `json:"from,omitempty"` // the items of other jobs that it is made from, the nearest job first
+	// From are the items of other jobs that this one is made from, those of the nearest job first.
+	From []madeFrom `json:"from,omitempty"`
 
-	more int // items of the nearest job that are not in From
+	// more is the number of items of the nearest job that are not in From.
+	more int
 }
 
 // madeFrom is an item of another job whose result an item is made from.
@@ -48,10 +51,13 @@ type madeFrom struct {
 	JobID    string `json:"job_id"`
 	Workflow string `json:"workflow,omitempty"`
 	ItemID   string `json:"item_id"`
-	Now      string `json:"now,omitempty"`  // how it ended
-	Gone     string `json:"gone,omitempty"` // why nothing is known of it
+	// Now says how the item ended.
+	Now string `json:"now,omitempty"`
+	// Gone says why nothing is known of the item.
+	Gone string `json:"gone,omitempty"`
 }
 
+// runWhy explains one item, and prints the command to type next. An unknown item is a usage error.
 func runWhy(con *console, job jobs.Job, itemID string, f term.Format) error {
 	e, err := explanationOf(job, itemID)
 	if err != nil {
@@ -70,6 +76,7 @@ func runWhy(con *console, job jobs.Job, itemID string, f term.Format) error {
 	return nil
 }
 
+// explanationOf reads the log for what happened to an item. Without the workflow the explanation has fewer reasons.
 func explanationOf(job jobs.Job, itemID string) (explained, error) {
 	var w *workflow.Workflow
 	if recorded, err := loadRecorded(job); err == nil {
@@ -96,9 +103,12 @@ func explanationOf(job jobs.Job, itemID string) (explained, error) {
 	return e, nil
 }
 
+// The limits of what why follows back through the jobs that an item is made from.
 const (
-	originsShown  = 5  // items of a batch that are followed back
-	originsBehind = 20 // jobs that an item is followed back through
+	// originsShown is the number of items of a batch that are followed back.
+	originsShown = 5
+	// originsBehind is the number of jobs that an item is followed back through.
+	originsBehind = 20
 )
 
 // follow adds the items of other jobs that an item with these origins is made from, and what those were made from.
@@ -179,6 +189,7 @@ func (e explained) addPrinted(job jobs.Job) {
 // linesInWhy is how many lines of the output of an attempt why shows.
 const linesInWhy = 5
 
+// recordedItem returns an item of a job. It reports false if the job has no items, or none with that id.
 func recordedItem(job jobs.Job, itemID string) (items.Item, bool, error) {
 	store, err := items.OpenStore(job.ItemsFile())
 	if errors.Is(err, os.ErrNotExist) {
@@ -191,6 +202,7 @@ func recordedItem(job jobs.Job, itemID string) (items.Item, bool, error) {
 	return store.Find(itemID)
 }
 
+// print prints the events of an item in order, each with its reasons and the end of what was printed then.
 func (e explained) print(l term.Lines) {
 	head := fmt.Sprintf("item %s%s of job %s", term.Visible(e.ItemID), beside(e.Label, e.Item), e.JobID)
 	if len(e.Item) > 0 {

@@ -20,17 +20,25 @@ import (
 	"prodigy/internal/limit"
 )
 
+// workerOptions are the flags of worker.
 type workerOptions struct {
 	broker brokerOptions
+	// slots is the number of items that run at a time. Zero means the number of CPUs.
 	slots  int
 	labels []string
-	trust  []string
-	name   string
-	dir    string
-	grace  time.Duration
-	disk   string // an amount
+	// trust are public keys, besides those that the credentials and the configuration trust.
+	trust []string
+	// name is empty for the name in the credentials, else the host's.
+	name string
+	// dir is where commands run. Empty means the directory of each job.
+	dir string
+	// grace is how long commands of an earlier worker of this name may take to exit.
+	grace time.Duration
+	// disk is an amount as it was written. It is parsed again when the worker starts.
+	disk string
 }
 
+// newWorkerCommand returns the command that runs items for jobs on other machines.
 func newWorkerCommand(con *console) *cobra.Command {
 	o := workerOptions{grace: defaultGrace, disk: "100MB"}
 	cmd := &cobra.Command{
@@ -90,6 +98,8 @@ func amountFlag(at *string) pflag.Value {
 // longestWorkerName is how many bytes the name of a worker may have.
 const longestWorkerName = 100
 
+// runWorker works until a signal or fleet drain ends it, with exit code 0. Its name locks a directory, so that no two
+// workers of this home have the same.
 func runWorker(ctx context.Context, con *console, o workerOptions) error {
 	o.broker.found.Trust = slices.Concat(o.broker.found.Trust, o.broker.given.Trust, o.trust)
 	disk, err := parseAmount(o.disk)

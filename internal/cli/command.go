@@ -35,31 +35,22 @@ func atLeastOne(name string) cobra.PositionalArgs {
 
 // afterJob allows a job in front of exactly one argument.
 func afterJob(argument string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		switch len(args) {
-		case 0:
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
 			return usagef("<%s> is required", argument)
-		case 1, 2:
-			return nil
 		}
-		return usagef("unexpected argument %q", args[2])
+		return atMost(2)(cmd, args)
 	}
 }
 
-// atMostTwo allows two arguments.
-func atMostTwo(_ *cobra.Command, args []string) error {
-	if len(args) > 2 {
-		return usagef("unexpected argument %q", args[2])
+// atMost allows n arguments.
+func atMost(n int) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > n {
+			return usagef("unexpected argument %q", args[n])
+		}
+		return nil
 	}
-	return nil
-}
-
-// atMostOne allows one argument.
-func atMostOne(_ *cobra.Command, args []string) error {
-	if len(args) > 1 {
-		return usagef("unexpected argument %q", args[1])
-	}
-	return nil
 }
 
 // addJobID adds the flags --job-id and --all to cmd.
@@ -93,7 +84,7 @@ func findJobNamed(cmd *cobra.Command, args []string) (jobs.Job, error) {
 
 // onJob completes a command about one job, which its argument or the flags name.
 func onJob(cmd *cobra.Command, run func(context.Context, jobs.Job) error) *cobra.Command {
-	cmd.Args, cmd.ValidArgsFunction = atMostOne, completeJob
+	cmd.Args, cmd.ValidArgsFunction = atMost(1), completeJob
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		job, err := findJobNamed(cmd, args)
 		if err != nil {
@@ -181,7 +172,7 @@ func jobAmong(cmd *cobra.Command, args []string) (job, items []string) {
 // onJobOrItem completes a command about a job, or one item of it: either of them is an argument, or both in either
 // order. Without an item its id is empty.
 func onJobOrItem(cmd *cobra.Command, run func(ctx context.Context, job jobs.Job, itemID string) error) *cobra.Command {
-	cmd.Args, cmd.ValidArgsFunction = atMostTwo, completeWhy
+	cmd.Args, cmd.ValidArgsFunction = atMost(2), completeWhy
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		job, itemID, err := findJobAndItem(cmd, args)
 		if err != nil {
@@ -193,6 +184,8 @@ func onJobOrItem(cmd *cobra.Command, run func(ctx context.Context, job jobs.Job,
 	return cmd
 }
 
+// findJobAndItem returns the job and the item that arguments name in any order. A single argument that is neither is
+// an error that says so.
 func findJobAndItem(cmd *cobra.Command, args []string) (job jobs.Job, itemID string, err error) {
 	named, items := jobAmong(cmd, args)
 	if len(args) == 2 {

@@ -56,6 +56,7 @@ func completeSince(cmd *cobra.Command, args []string, word string) ([]string, co
 	return append(beginning(word, []string{"none"}), offered...), directive
 }
 
+// described returns a job for completion, with the name of its workflow as the description.
 func described(j jobs.Job) string {
 	meta, err := j.ReadMeta()
 	if err != nil || meta.Workflow == "" {
@@ -132,6 +133,7 @@ func completeItem(cmd *cobra.Command, args []string, word string) ([]string, cob
 	return offered, noMore | cobra.ShellCompDirectiveKeepOrder
 }
 
+// jobOf returns the job that the first argument names, or else the flags.
 func jobOf(cmd *cobra.Command, args []string) jobName {
 	if len(args) > 0 {
 		return jobName{id: args[0]}
@@ -163,6 +165,7 @@ func itemsIn(job jobs.Job, word string) []string {
 	return beginning(word, ids)
 }
 
+// completeEventType completes to the type of an event.
 func completeEventType(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	for _, e := range events.Types() {

@@ -27,20 +27,33 @@ import (
 
 // console is the output of the process: results go to out, everything else to err.
 type console struct {
-	out     io.Writer // a terminal gets it through a safeWriter, whatever it is
-	err     io.Writer
-	raw     io.Writer         // what commands print to stderr; a terminal gets it as err
-	plain   bool              // err is no terminal
-	noColor bool              // the flag, or NO_COLOR is set
-	live    bool              // err is a terminal on which lines can be redrawn
-	unicode bool              // it can show more than ASCII
-	size    func() (w, h int) // of that terminal
-	wide    func() int        // of the terminal that out is; 0 if it is not one
-	safe    bool              // out is a terminal
+	// out is stdout. A terminal gets everything through a safeWriter.
+	out io.Writer
+	// err is stderr, for all that is said besides the results.
+	err io.Writer
+	// raw gets what commands print to stderr, which is masked already. On a terminal it is a writer of its own, since other
+	// goroutines write to it.
+	raw io.Writer
+	// plain is set if err is not a terminal.
+	plain bool
+	// noColor is set by the flag --no-color or the variable NO_COLOR.
+	noColor bool
+	// live is set if err is a terminal on which lines can be redrawn.
+	live bool
+	// unicode is set if the terminal shows more than ASCII.
+	unicode bool
+	// size returns the size of the terminal that err is.
+	size func() (w, h int)
+	// wide returns the width of the terminal that out is, or 0 if it is not one.
+	wide func() int
+	// safe is set if out is a terminal.
+	safe bool
 
+	// backend reaches the broker of a fleet.
 	backend fleet.Backend
 
-	secrets jobSecrets // of the job that is shown
+	// secrets are those of the job that is shown or run.
+	secrets jobSecrets
 }
 
 // hide masks secrets in everything that is printed from now on.
@@ -180,6 +193,7 @@ type foldingWriter struct {
 	con *console
 }
 
+// Write prints one line of the log. It returns the length of p, whatever folding added.
 func (f foldingWriter) Write(p []byte) (int, error) {
 	const underMessage = len("15:04:05 WRN ")
 	text, end := strings.CutSuffix(string(p), "\n")
@@ -233,6 +247,7 @@ func writeWhole(path string, write func(io.Writer) error) error {
 	return jobs.Rename(f.Name(), path)
 }
 
+// writeInto writes to a file that is there, such as a device, without truncating it.
 func writeInto(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -267,7 +282,8 @@ func askYesNo(in io.Reader, out io.Writer, question string) (bool, error) {
 // jobSecrets are the secrets of a job for those who show its items, which are recorded unmasked.
 type jobSecrets struct {
 	settings.Settings
-	unknown error // why not even their names are known: items are hidden then
+	// unknown says why not even the names of the secrets are known. Items are hidden then.
+	unknown error
 }
 
 // known reports whether Mask knows all secrets of the job. What a command gives it does not know.
@@ -303,6 +319,7 @@ func printNext(l term.Lines, commands []string) {
 	}
 }
 
+// isFile reports whether path is a regular file. A link to one counts.
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()

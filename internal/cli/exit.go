@@ -24,21 +24,29 @@ import (
 
 // The exit codes. Scripts rely on them.
 const (
-	exitOK     = 0 // every item succeeded
-	exitFailed = 1 // the job failed, was cancelled or stopped by its policy, or prodigy could not go on
-	exitUsage  = 2 // a wrong command line, an invalid workflow, an unknown job: nothing was run
+	// Every item succeeded.
+	exitOK = 0
+	// The job failed, was cancelled or stopped by its policy, or prodigy could not continue.
+	exitFailed = 1
+	// The command line is wrong, the workflow is invalid or the job is unknown. Nothing was run.
+	exitUsage = 2
 	// the job completed, but items were dead-lettered or skipped, or reduce does not know of all results; or too few
 	// items of a canary or a ramp succeeded
-	exitLeft        = 3
-	exitOutside     = 75  // paused outside of the windows of the job, with --exit-outside; can be resumed
-	exitInterrupted = 130 // stopped by SIGINT; can be resumed
-	exitQuit        = 131 // ended by SIGQUIT; can be resumed
-	exitTerminated  = 143 // stopped by SIGTERM or SIGHUP, or drained; can be resumed
+	exitLeft = 3
+	// The job is paused outside its windows, with --exit-outside. It can be resumed.
+	exitOutside = 75
+	// SIGINT stopped the job. It can be resumed.
+	exitInterrupted = 130
+	// SIGQUIT ended the job. It can be resumed.
+	exitQuit = 131
+	// SIGTERM or SIGHUP stopped the job, or it was drained. It can be resumed.
+	exitTerminated = 143
 )
 
 // statusError ends the process with an exit code; messages have already been printed.
 type statusError int
 
+// Error is not printed: whoever returns a status has said why.
 func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 // status returns the error for an exit code: nil for 0.
@@ -56,7 +64,10 @@ type usageError struct {
 	hint bool
 }
 
+// Error returns the message, without the hint.
 func (e *usageError) Error() string { return e.err.Error() }
+
+// Unwrap returns the mistake itself.
 func (e *usageError) Unwrap() error { return e.err }
 
 // usagef returns a usageError about the arguments, with a hint to the help.
@@ -72,8 +83,10 @@ func refusef(format string, args ...any) error {
 // signalError is the cause of a stop by a signal.
 type signalError struct{ signal os.Signal }
 
+// Error returns the name of the signal, such as SIGTERM.
 func (e *signalError) Error() string { return signalName(e.signal) }
 
+// exitCode returns 128 and the number of the signal, as a shell does. SIGHUP counts as SIGTERM.
 func (e *signalError) exitCode() int {
 	switch e.signal {
 	case os.Interrupt:
@@ -84,6 +97,7 @@ func (e *signalError) exitCode() int {
 	return exitTerminated
 }
 
+// signalName returns the name that people know a signal by.
 func signalName(s os.Signal) string {
 	switch s {
 	case os.Interrupt:
@@ -98,20 +112,22 @@ func signalName(s os.Signal) string {
 	return s.String()
 }
 
+// isA reports whether err is, or wraps, an error of type E.
+func isA[E error](err error) bool {
+	_, is := errors.AsType[E](err)
+	return is
+}
+
 // exitCode returns the exit code for the error that a command returned.
 func exitCode(err error) int {
 	var code statusError
-	var usage *usageError
-	var invalid *workflow.InvalidError
-	var refused *job.RefusedError
-	var onFleet *mapreduce.OnFleetError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &code):
 		return int(code)
-	case errors.As(err, &usage), errors.As(err, &invalid), errors.As(err, &refused),
-		errors.As(err, &onFleet), errors.Is(err, fleet.ErrRefused),
+	case isA[*usageError](err), isA[*workflow.InvalidError](err), isA[*job.RefusedError](err),
+		isA[*mapreduce.OnFleetError](err), errors.Is(err, fleet.ErrRefused),
 		errors.Is(err, jobs.ErrNotFound), errors.Is(err, jobs.ErrAmbiguous), errors.Is(err, mapreduce.ErrNoMap):
 		return exitUsage
 	}
@@ -150,12 +166,10 @@ func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
 
 // explain prints the error that cmd returned, unless it has been printed already.
 func explain(l term.Lines, cmd *cobra.Command, err error) {
-	var code statusError
-	if errors.As(err, &code) {
+	if isA[statusError](err) {
 		return
 	}
-	var invalid *workflow.InvalidError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*workflow.InvalidError](err); ok {
 		printProblems(l, invalid.Problems, "")
 		return
 	}
@@ -173,6 +187,7 @@ func explain(l term.Lines, cmd *cobra.Command, err error) {
 	}
 }
 
+// printNote prints a note, if there is one.
 func printNote(l term.Lines, text string) {
 	if text != "" {
 		l.Printf("note: %s", term.Visible(text))

@@ -11,8 +11,10 @@ import (
 
 // jobName is how the user named a job.
 type jobName struct {
-	id  string // its id, a prefix of it, or latest
-	all bool   // latest is that of all projects
+	// id is an id, a unique prefix of one, or latest.
+	id string
+	// all makes latest the newest job of all projects.
+	all bool
 }
 
 // homeOf returns the home of all jobs, limited to those of the project of the current directory unless all is set.

@@ -36,9 +36,13 @@ type value[T any] struct {
 	show  func(T) string
 }
 
+// String returns the value as help shows its default.
 func (v value[T]) String() string { return v.show(*v.at) }
-func (v value[T]) Type() string   { return v.name }
 
+// Type returns the word that help prints behind the flag.
+func (v value[T]) Type() string { return v.name }
+
+// Set parses and sets the value. A value that does not parse leaves the flag as it was.
 func (v value[T]) Set(text string) error {
 	parsed, err := v.parse(text)
 	if err == nil {
@@ -57,6 +61,7 @@ func shownUnlessZero[T comparable](show func(T) string) func(T) string {
 	}
 }
 
+// asText is the show of a flag that is a text.
 func asText(text string) string { return text }
 
 // addJSON adds --json as the short form of --output json.
@@ -118,6 +123,7 @@ func positive(at *int) pflag.Value {
 	return value[int]{at, numberType, parsePositive, shownUnlessZero(strconv.Itoa)}
 }
 
+// parsePositive returns an integer of at least 1.
 func parsePositive(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {

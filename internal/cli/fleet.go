@@ -35,7 +35,8 @@ type brokerOptions struct {
 	insecure    bool
 
 	found fleet.Address
-	given settings.FleetConfig // the configuration
+	// given is what the configuration says of the fleet.
+	given settings.FleetConfig
 }
 
 // add gives cmd the flags. name is that of the flag for the broker, and usage says what it is for.
@@ -157,6 +158,7 @@ type fleetOptions struct {
 // run.
 const noFleet = "none"
 
+// add gives cmd all flags of a fleet, those about leases and patience included.
 func (o *fleetOptions) add(cmd *cobra.Command) {
 	o.leaseOf = fleet.DefaultLease
 	o.addWorkers(cmd, "run items on the workers of this broker")
@@ -269,6 +271,7 @@ func shownFlags(flags []fleetFlag) string {
 // fleetFlag is a flag about a fleet in a command line.
 type fleetFlag struct{ name, value string }
 
+// words returns the flag as one or two arguments.
 func (f fleetFlag) words() []string {
 	if f.name == "--insecure" {
 		return []string{f.name}
@@ -371,6 +374,7 @@ func (o fleetOptions) check(con *console, w *workflow.Workflow, quiet bool) erro
 	return nil
 }
 
+// checkHere refuses items that require another system, and warns of labels that only a worker could have.
 func (o fleetOptions) checkHere(con *console, w *workflow.Workflow, quiet bool) error {
 	here := runtime.GOOS + "/" + runtime.GOARCH
 	var unknown []string

@@ -48,6 +48,7 @@ func beside(label string, item json.RawMessage) string {
 // labelShown is how many characters of a label are printed.
 const labelShown = 60
 
+// inBrackets returns " (label)" to print behind an id, or "" without a label.
 func inBrackets(label string) string {
 	if label == "" {
 		return ""

@@ -33,18 +33,24 @@ func breakerWaits(w *workflow.Workflow) bool {
 type jobScreen struct {
 	*term.Screen
 
-	said time.Time // when the last line was printed, off a terminal
-	last time.Time // of the last record by then
+	// said is when the last line was printed off a terminal.
+	said time.Time
+	// last is the time of the last record by then.
+	last time.Time
 }
 
+// newJobScreen returns a screen on w, which redraws its lines if live is set.
 func newJobScreen(w io.Writer, live bool, size func() (width, height int)) *jobScreen {
 	return &jobScreen{Screen: term.NewScreen(w, live, size)}
 }
 
+// The intervals at which the progress of a job is shown.
 const (
 	redrawEvery = 100 * time.Millisecond
-	reportEvery = 10 * time.Second // off a terminal
-	pausedEvery = 15 * time.Minute // off a terminal, while agents wait for the limit of a plan and nothing else happens
+	// reportEvery is the interval off a terminal.
+	reportEvery = 10 * time.Second
+	// pausedEvery is the interval off a terminal while agents wait for a plan and nothing else happens.
+	pausedEvery = 15 * time.Minute
 )
 
 // every returns the interval at which progress is shown.

@@ -22,12 +22,16 @@ import (
 // checked is a valid workflow with its settings and warnings.
 type checked struct {
 	*workflow.Workflow
+	// source is the content of the file.
 	source   []byte
 	warnings []workflow.Problem
-	dir      string
-	maxDelay time.Duration // the cap of delays; 0 if there is none
+	// dir is the current directory, where commands will run.
+	dir string
+	// maxDelay is the cap of delays. Zero means that there is none.
+	maxDelay time.Duration
 	settings settings.Settings
-	values   []string
+	// values are those of --args and --map, for each of which the steps run once.
+	values []string
 }
 
 // load reads the workflow at path, finds its settings and checks it as it would be run by c, in the current directory.
@@ -120,8 +124,8 @@ func joinProblems(a, b error) error {
 
 // withMore adds the problems of commands and paths to those of the structure of a workflow.
 func withMore(c mapreduce.Config, err error) error {
-	var invalid *workflow.InvalidError
-	if !errors.As(err, &invalid) || invalid.Read == nil {
+	invalid, ok := errors.AsType[*workflow.InvalidError](err)
+	if !ok || invalid.Read == nil {
 		return err
 	}
 	_, more := mapreduce.Check(c, invalid.Read)
@@ -143,11 +147,7 @@ func changedSince(job jobs.Job, replaced *mapreduce.Replacement) string {
 	if err != nil || bytes.Equal(source, recorded) {
 		return ""
 	}
-	options, err := recordedOptions(job)
-	if err != nil {
-		return ""
-	}
-	w, err := workflow.Parse(meta.WorkflowPath, source, options)
+	w, err := workflow.Parse(meta.WorkflowPath, source, recordedOptions(meta))
 	if err == nil && bytes.Equal(w.Redact(source), recorded) {
 		return ""
 	}
@@ -156,10 +156,6 @@ func changedSince(job jobs.Job, replaced *mapreduce.Replacement) string {
 
 // loadRecorded reads the recorded workflow of a job.
 func loadRecorded(place jobs.Job) (*workflow.Workflow, error) {
-	options, err := recordedOptions(place)
-	if err != nil {
-		return nil, err
-	}
 	meta, err := place.ReadMeta()
 	var source []byte
 	if err == nil {
@@ -168,19 +164,15 @@ func loadRecorded(place jobs.Job) (*workflow.Workflow, error) {
 	if err != nil {
 		return nil, &job.FilesError{JobID: place.ID, Err: err}
 	}
-	return workflow.Parse(place.WorkflowFile(), source, options)
+	return workflow.Parse(place.WorkflowFile(), source, recordedOptions(meta))
 }
 
 // recordedOptions returns the options that the workflow of a job was parsed with.
-func recordedOptions(place jobs.Job) (workflow.ParseOptions, error) {
-	meta, err := place.ReadMeta()
-	if err != nil {
-		return workflow.ParseOptions{}, &job.FilesError{JobID: place.ID, Err: err}
-	}
+func recordedOptions(meta jobs.Meta) workflow.ParseOptions {
 	return workflow.ParseOptions{
 		MaxDelay: time.Duration(meta.MaxDelayMS) * time.Millisecond, Values: meta.Values,
 		Workspace: workflow.WorkspaceMode(meta.Workspace),
-	}, nil
+	}
 }
 
 // delayCap returns the cap of delays: the flag's, else the environment's, else none.
@@ -198,8 +190,8 @@ func delayCap(flag time.Duration) (time.Duration, error) {
 
 // problemsOf returns the problems of a workflow if err is a *workflow.InvalidError.
 func problemsOf(err error) ([]workflow.Problem, bool) {
-	var invalid *workflow.InvalidError
-	if !errors.As(err, &invalid) {
+	invalid, ok := errors.AsType[*workflow.InvalidError](err)
+	if !ok {
 		return nil, false
 	}
 	return invalid.Problems, true

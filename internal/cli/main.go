@@ -71,6 +71,7 @@ func (p *cpuProfile) add(root *cobra.Command) {
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return p.begin() }
 }
 
+// begin starts the profile, if the flag asks for one.
 func (p *cpuProfile) begin() error {
 	if p.path == "" {
 		return nil

@@ -27,27 +27,43 @@ import (
 
 // jobOptions are the flags of every command that runs a job.
 type jobOptions struct {
-	format      term.Format
-	quiet       bool
+	format term.Format
+	quiet  bool
+	// maxParallel is zero unless it was given.
 	maxParallel int
 	durability  events.Durability
-	grace       time.Duration
-	stopNow     bool
-	partialOK   bool
+	// grace is how long running steps may take to finish after a stop.
+	grace time.Duration
+	// stopNow kills running commands when the error policy stops the job.
+	stopNow bool
+	// partialOK makes dead letters and skipped items no reason for another exit code than 0.
+	partialOK bool
+	// exitOutside ends the run outside the windows of the job, which otherwise waits for the next one.
 	exitOutside bool
-	logSteps    bool
-	print       bool // --print: what items print, as they end
-	keepOrder   bool // --keep-order: the same in their order; of a resume, also of items that ended before
-	maxRetries  int
-	maxCrashes  int       // of a resume
-	maxCost     limit.USD // --max-cost; 0 if it is not given
-	pool        jobs.Pool // --pool
-	replacement string    // --workflow: path of the replacement; empty keeps the recorded one
+	// logSteps records the events of the steps of all items.
+	logSteps bool
+	// print (--print) prints the output of items as they finish.
+	print bool
+	// keepOrder (--keep-order) prints it in the order of the items. A resume then prints that of items that finished
+	// before as well.
+	keepOrder bool
+	// maxRetries is how often a dead letter may be retried.
+	maxRetries int
+	// maxCrashes is for a resume only: how often a run may die while an item runs before that is suspected.
+	maxCrashes int
+	// maxCost (--max-cost) is zero if it was not given.
+	maxCost limit.USD
+	// pool (--pool) shares slots with other jobs on this machine.
+	pool jobs.Pool
+	// replacement (--workflow) is the path of another workflow file. Empty keeps the recorded one.
+	replacement string
 	metrics     metricsOptions
-	telemetry   bool     // --otel
-	set         []string // --set: other values, as NAME=VALUE
-	echo        echoOptions
-	fleet       fleetOptions
+	// telemetry (--otel) exports to OpenTelemetry even if the environment does not say so.
+	telemetry bool
+	// set (--set) has other values for parameters and variables, as NAME=VALUE.
+	set   []string
+	echo  echoOptions
+	fleet fleetOptions
 }
 
 // defaultGrace is how long running steps may take to finish after a stop.
@@ -101,6 +117,7 @@ func (o *jobOptions) addPrint(cmd *cobra.Command, keepOrder string) {
 	cmd.Flags().BoolVar(&o.keepOrder, "keep-order", false, keepOrder)
 }
 
+// checkPrint refuses to mix what items print with the JSON of the outcome, which has stdout for itself.
 func (o *jobOptions) checkPrint() error {
 	if o.format == term.JSON && (o.print || o.keepOrder) {
 		return usagef("--print and --keep-order cannot be used with --json")
@@ -194,6 +211,7 @@ func versionText() string {
 // sinceOptions are the flags about an earlier job whose results are taken over.
 type sinceOptions struct{ reuse.Since }
 
+// add gives cmd the flags.
 func (o *sinceOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Job, "since", "",
@@ -208,10 +226,13 @@ func (o *sinceOptions) add(cmd *cobra.Command) {
 
 // metricsOptions are the flags about metrics for Prometheus.
 type metricsOptions struct {
-	listen string // --metrics; "" if nobody can fetch them
-	file   string // --metrics-file
+	// listen (--metrics) is empty if metrics are not served.
+	listen string
+	// file (--metrics-file) is empty if metrics are not written.
+	file string
 }
 
+// add gives cmd the flags.
 func (o *metricsOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.Var(listenFlag(&o.listen), "metrics",
@@ -226,6 +247,7 @@ func listenFlag(at *string) pflag.Value {
 	return value[string]{at, "address", parseListen, asText}
 }
 
+// parseListen returns host:port for an address or a mere port. Port 0 is allowed.
 func parseListen(text string) (string, error) {
 	if !strings.Contains(text, ":") {
 		text = ":" + text
@@ -253,6 +275,7 @@ func promFlag(at *string) pflag.Value {
 	return value[string]{at, "file", parse, asText}
 }
 
+// endLeftoversName is the name of the hidden command that each run starts as its watcher.
 const endLeftoversName = "end-leftovers"
 
 // watcherCommand returns the argv of end-leftovers for mapreduce.Config, or nil if the executable cannot be found; then
@@ -267,7 +290,8 @@ func watcherCommand() []string {
 
 // echoOptions are the flags that show what the commands of items print.
 type echoOptions struct {
-	usual                 term.EchoMode // without a flag
+	// usual is the mode that a command has without a flag.
+	usual                 term.EchoMode
 	group, lines, ungroup bool
 	tag                   bool
 }
@@ -283,6 +307,7 @@ func (o *echoOptions) add(cmd *cobra.Command, usual term.EchoMode) {
 	f.BoolVar(&o.tag, "tag", false, "prefix each line with the item and a tab")
 }
 
+// ifUsual marks the mode that a command has without a flag.
 func ifUsual(is bool) string {
 	if is {
 		return " (default)"

@@ -44,6 +44,7 @@ func planFleetOf(ctx context.Context, con *console, o fleetOptions, w *workflow.
 // plannedWorkers is how many workers of a kind a plan names.
 const plannedWorkers = 10
 
+// printPlannedFleet prints the slots of the workers that could take part, and why others would not.
 func printPlannedFleet(p *simulate.PlannedFleet, l term.Lines, slots int) {
 	var fit, unfit []string
 	for _, n := range p.Workers {

@@ -29,50 +29,55 @@ import (
 // printer shows the records of a job as they come: results on stdout, progress on stderr. Its goroutine owns all its
 // fields; observe sends it records.
 type printer struct {
-	records    chan []events.Record
-	pasts      chan mapreduce.Earlier // of the runs before this one
-	notices    chan notice            // from elsewhere
-	steps      chan events.AgentProgress
-	outputs    chan outputs.Entry
-	collection errorpolicy.CollectionKind
-	workflow   *workflow.Workflow
-	earlier    errorpolicy.Metrics // of the runs before this one
+	// These channels bring what happens from the other goroutines of a run. steps and outputs are for the live lines only,
+	// and may be lost.
+	records chan []events.Record
+	pasts   chan mapreduce.Earlier
+	notices chan notice
+	steps   chan events.AgentProgress
+	outputs chan outputs.Entry
+
+	options  jobOptions
+	workflow *workflow.Workflow
+	// earlier counts the items of the runs before this one.
+	earlier errorpolicy.Metrics
 
 	steer steering
-	// when an item last had waited for its turn of a rate, in Unix milliseconds. Any goroutine may set it
-	waited     atomic.Int64
-	metrics    metricsOptions
-	otel       bool       // --otel
-	echo       *term.Echo // of what items print, if that is shown
-	results    io.Writer  // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
-	screen     *jobScreen
-	lines      view.Progress
-	log        zerolog.Logger
-	con        *console
-	quiet      bool
-	ofCommands bool       // echo shows what all commands of items print, not only their outputs
-	tagged     bool       // each line of that begins with the item
-	flood      term.Flood // of lines about keys and stragglers
-	job        *view.Job
+	// waited is when an item last had waited for its turn of a rate, in Unix milliseconds. Any goroutine may set it.
+	waited atomic.Int64
+
+	// echo is nil unless the output of items is printed.
+	echo *term.Echo
+	// ofCommands means that echo shows what all commands of items print, not only their outputs.
+	ofCommands bool
+	// results gets what reduce, merge and standard steps print. It is io.Discard if only the summary is wanted.
+	results io.Writer
+
+	con    *console
+	screen *jobScreen
+	// lines formats the live lines. Its labels are known once the job has a directory.
+	lines view.Progress
+	log   zerolog.Logger
+	// flood holds back lines about keys and stragglers when there are too many.
+	flood term.Flood
+	// job is what the records so far amount to.
+	job *view.Job
 }
 
 // newPrinter returns the printer of a run of w.
 func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 	p := &printer{
-		records:    make(chan []events.Record, 64),
-		pasts:      make(chan mapreduce.Earlier),
-		notices:    make(chan notice),
-		steps:      make(chan events.AgentProgress, 256),
-		outputs:    make(chan outputs.Entry, 256),
-		collection: collectionOf(w),
-		workflow:   w,
-		results:    con.out,
-		screen:     newJobScreen(con.err, con.live && o.format != term.JSON, con.size),
-		lines:      newProgress(con, w),
-		quiet:      o.quiet,
-		metrics:    o.metrics,
-		otel:       o.telemetry,
-		job:        view.Resumed(errorpolicy.Metrics{}),
+		records:  make(chan []events.Record, 64),
+		pasts:    make(chan mapreduce.Earlier),
+		notices:  make(chan notice),
+		steps:    make(chan events.AgentProgress, 256),
+		outputs:  make(chan outputs.Entry, 256),
+		options:  o,
+		workflow: w,
+		results:  con.out,
+		screen:   newJobScreen(con.err, con.live && o.format != term.JSON, con.size),
+		lines:    newProgress(con, w),
+		job:      view.Resumed(errorpolicy.Metrics{}),
 	}
 	if o.quiet {
 		p.screen = newJobScreen(io.Discard, false, con.size)
@@ -173,6 +178,8 @@ func (p *printer) seeTogether(batch []events.Record) {
 	}
 }
 
+// see applies records to the view of the job and prints what is of interest. Labels of items are known once the job
+// has a directory.
 func (p *printer) see(batch []events.Record) {
 	for _, r := range batch {
 		p.job.Apply(r)
@@ -195,6 +202,7 @@ func (p *printer) progress(now time.Time) {
 	p.screen.progress(p.lines, p.job, now)
 }
 
+// printf prints above the live lines.
 func (p *printer) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.screen, format, args...)
 }
@@ -259,6 +267,7 @@ func (p *printer) say(r events.Record, text string) {
 	p.log.WithLevel(levels[events.Say(r).Grave]).Msg(term.Visible(text))
 }
 
+// levels are the levels in the log for people, by how grave an event is.
 var levels = [...]zerolog.Level{
 	events.Plain: zerolog.InfoLevel, events.Good: zerolog.InfoLevel,
 	events.Odd: zerolog.WarnLevel, events.Bad: zerolog.ErrorLevel,
@@ -330,6 +339,7 @@ func outputOfItem(jobID string, o events.Output) (string, error) {
 	return job.Output(place, o)
 }
 
+// resumed prints what a resume found, and with --keep-order what earlier items printed.
 func (p *printer) resumed(e events.JobResumed) {
 	if e.Reason == events.ForDeadLetters {
 		p.printf("job %s: retrying dead letters\n", p.job.ID)
@@ -368,6 +378,7 @@ func resumedWith(e events.JobResumed, m errorpolicy.Metrics) string {
 	return "nothing done yet"
 }
 
+// foundItems describes the items that a resume found, those that are done first.
 func foundItems(e events.JobResumed, m errorpolicy.Metrics) string {
 	failed := m.Failed + m.Rejected
 	parts := []string{fmt.Sprintf("%d done", max(e.Completed-failed-m.Skipped, 0))}
@@ -386,6 +397,7 @@ func foundItems(e events.JobResumed, m errorpolicy.Metrics) string {
 	return strings.Join(append(parts, fmt.Sprintf("%d remaining", max(e.Pending-e.Waiting, 0))), ", ")
 }
 
+// selected prints how many items there are, and with --since what has changed. No items is a warning.
 func (p *printer) selected(e events.ItemsSelected) {
 	if e.TotalItems == 0 {
 		p.log.Warn().Msg("no items selected; nothing to do")
@@ -434,14 +446,17 @@ func (p *printer) stepFailed(e events.StepFailed) {
 		Msg(withMessage(ending(e.ExitCode, "", e.ErrorType), e.Error))
 }
 
+// agentFailed prints a failure as it happens, if the workflow collects errors so. Those that are retried are not
+// printed.
 func (p *printer) agentFailed(e events.AgentFailed) {
-	if e.Action.RunsAgain() || p.collection != errorpolicy.Immediate {
+	if e.Action.RunsAgain() || collectionOf(p.workflow) != errorpolicy.Immediate {
 		return
 	}
 	p.log.Error().Str("action", string(e.Action)).Msg(describe(e, ""))
 	printEvidence(term.Lines{W: p.screen, Look: p.con.errLook()}, e, p.job.ID)
 }
 
+// batch prints the failures of a full batch, each in a line.
 func (p *printer) batch(e events.ErrorBatch) {
 	p.log.Error().Int("size", e.Size).Msg("failures")
 	for _, one := range e.Errors {
@@ -461,13 +476,12 @@ func (p *printer) showItems(o jobOptions) {
 		p.screen.Live = false // what comes at any time would be written into the live lines
 	}
 	p.echo, p.ofCommands = term.NewEcho(mode, o.keepOrder, p.con.out, p.con.raw), true
-	p.tagged = o.echo.tag
 }
 
 // Command implements agent.Echo.
 func (p *printer) Command(a *agent.Attempt, step string, try int) (stdout, stderr io.Writer) {
 	from := term.EchoSource{Item: a.ItemIndex, Attempt: a.Number, Step: step, Try: try}
-	if p.tagged {
+	if p.options.echo.tag {
 		from.Tag = func() string { return tagOf(a) }
 	}
 	return p.echo.Streams(from)
@@ -485,6 +499,7 @@ func tagOf(a *agent.Attempt) string {
 	return term.Visible(textOf(a.Item))
 }
 
+// textOf returns a JSON string as its text, and any other JSON as it is.
 func textOf(raw json.RawMessage) string {
 	if len(raw) > 0 && raw[0] == '"' {
 		return rawjson.Unquote(raw)

@@ -73,7 +73,7 @@ func runWatched(ctx context.Context, c mapreduce.Config, p *printer, do work) (f
 		panic("BUG: " + groupErr.Error())
 	}
 	return finishedRun{
-		Result: result, stop: asked, job: p.job, collection: p.collection, workflow: p.workflow,
+		Result: result, stop: asked, job: p.job, workflow: p.workflow,
 		labels: p.con.labelsOfRun(result.Job, p.workflow),
 	}, err
 }
@@ -107,14 +107,14 @@ func newEndLeftoversCommand(*console) *cobra.Command {
 
 // workflowOf reads the workflow that a job continues with: the file that o names, which is also returned as the
 // replacement, else the recorded one.
-func (o jobOptions) workflowOf(job jobs.Job) (*mapreduce.Replacement, *workflow.Workflow, error) {
+func (o jobOptions) workflowOf(place jobs.Job) (*mapreduce.Replacement, *workflow.Workflow, error) {
 	if o.replacement == "" {
-		w, err := loadRecorded(job)
+		w, err := loadRecorded(place)
 		return nil, w, err
 	}
-	options, err := recordedOptions(job)
+	meta, err := place.ReadMeta()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, &job.FilesError{JobID: place.ID, Err: err}
 	}
 	path, err := filepath.Abs(o.replacement)
 	if err != nil {
@@ -124,7 +124,7 @@ func (o jobOptions) workflowOf(job jobs.Job) (*mapreduce.Replacement, *workflow.
 	if err != nil {
 		return nil, nil, refusef("%w", err)
 	}
-	w, err := workflow.Parse(o.replacement, source, options)
+	w, err := workflow.Parse(o.replacement, source, recordedOptions(meta))
 	return &mapreduce.Replacement{Workflow: w, Source: source, Path: path}, w, err
 }
 
@@ -201,14 +201,14 @@ func (p *printer) outside(c *mapreduce.Config) (*telemetry.Run, error) {
 	}
 	run, err := telemetry.Begin(telemetry.Config{
 		Home: c.Home, Workflow: p.workflow, Settings: c.Settings, Dir: c.Dir, Environ: c.Environ, Version: versionText(), Slots: slots,
-		Listen: p.metrics.listen, MetricsFile: p.metrics.file, OTel: p.otel,
+		Listen: p.options.metrics.listen, MetricsFile: p.options.metrics.file, OTel: p.options.telemetry,
 		Told: func(text string) { p.notices <- notice{text: "note: " + term.Visible(text)} },
 	})
 	if err != nil {
 		return nil, refusef("%w", err)
 	}
 	for _, note := range run.Notes {
-		if !p.quiet {
+		if !p.options.quiet {
 			p.printf("%s\n", term.Visible(note))
 		}
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"slices"
 
@@ -67,8 +66,7 @@ func (c *console) hideSecretsOf(job jobs.Job) {
 func updateLetters(con *console, place jobs.Job) {
 	con.hideSecretsOf(place)
 	err := job.UpdateLetters(place, defaultMaxRetries, con.secrets.Mask)
-	var damaged *dlq.DamagedError
-	if err != nil && !errors.As(err, &damaged) { // the reader will report that itself
+	if err != nil && !isA[*dlq.DamagedError](err) { // the reader will report that itself
 		con.say().Printf("warning: more dead letters may exist: %v", err)
 	}
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -23,12 +22,13 @@ import (
 
 // settingOptions are the flags of every command that reads a workflow file.
 type settingOptions struct {
-	params     []string
-	paramFiles []string
-	profile    string
-	args       []string
-	patterns   []string
-	workspace  workflow.WorkspaceMode // --workspace: where the agents work, if not where the file says
+	// params are NAME=VALUE, and take precedence over those in paramFiles.
+	params, paramFiles []string
+	profile            string
+	// args are values, and patterns globs of files, for each of which a standard workflow runs once.
+	args, patterns []string
+	// workspace (--workspace) is where the agents work, if not where the file says.
+	workspace workflow.WorkspaceMode
 }
 
 // add gives cmd the flags.
@@ -98,22 +98,14 @@ func resolve(ctx context.Context, w *workflow.Workflow, o settings.Options) (set
 		defer stop()
 	}
 	s, err := settings.Resolve(ctx, w, o)
-	var invalid *workflow.InvalidError
-	if err != nil && !errors.As(err, &invalid) {
+	if err != nil && !isA[*workflow.InvalidError](err) {
 		err = refusef("%w", err)
 	}
 	return s, err
 }
 
-// resolveRecorded finds the settings of a job again. Secrets, files and commands are read again. A replacement workflow
-// may have other secrets and lack some parameters.
-func resolveRecorded(ctx context.Context, job jobs.Job, w *workflow.Workflow,
-	replacement *mapreduce.Replacement,
-) (settings.Settings, error) {
-	return resolveAgain(ctx, job, w, replacement, nil)
-}
-
-// resolveAgain is resolveRecorded with other values for parameters and variables, as NAME=VALUE.
+// resolveAgain finds the settings of a job again. Secrets, files and commands are read again. A replacement workflow may
+// have other secrets and lack some parameters. set has other values for parameters and variables, as NAME=VALUE.
 func resolveAgain(ctx context.Context, job jobs.Job, w *workflow.Workflow, replacement *mapreduce.Replacement,
 	set []string,
 ) (settings.Settings, error) {
@@ -168,6 +160,7 @@ func settingsOf(place jobs.Job) (settings.Options, error) {
 	}, nil
 }
 
+// arguments returns recorded parameters in the order of their names.
 func arguments(params map[string]json.RawMessage) []workflow.Argument {
 	var args []workflow.Argument
 	for _, name := range slices.Sorted(maps.Keys(params)) {
@@ -176,6 +169,7 @@ func arguments(params map[string]json.RawMessage) []workflow.Argument {
 	return args
 }
 
+// declared reports whether the workflow has the parameter.
 func declared(w *workflow.Workflow, parameter string) bool {
 	return slices.ContainsFunc(w.Parameters, func(p workflow.Parameter) bool { return p.Name == parameter })
 }

@@ -21,18 +21,24 @@ const repeatWindow = 100 * time.Millisecond
 // request is what a signal asks for.
 type request int
 
+// The requests, from the weakest to the strongest.
 const (
 	nothingNew request = iota
-	toStop             // start nothing more, let running commands finish within the grace
-	toKill             // kill running commands at once
+	// toStop starts nothing more, and lets running commands finish within the grace period.
+	toStop
+	// toKill kills running commands immediately.
+	toKill
 )
 
 // requests decides what each signal asks for: the first to stop, every later one to kill. SIGQUIT kills at once.
 type requests struct {
-	first *signalError // nil: none came yet
-	began time.Time    // when first came
+	// first is nil until a signal came.
+	first *signalError
+	// began is when first came.
+	began time.Time
 }
 
+// take decides what a signal asks for. It remembers the first, which is the cause of the stop.
 func (r *requests) take(s os.Signal, now time.Time) request {
 	first := r.first == nil
 	if first {
@@ -79,8 +85,9 @@ func stopSignals() []os.Signal {
 
 // notice is a line to print.
 type notice struct {
-	text  string
-	state bool // also print the progress of the job
+	text string
+	// state makes the printer add the progress of the job.
+	state bool
 }
 
 // relay cancels the two contexts on signals and sends notices about it, until finished is closed. It returns the first
@@ -153,8 +160,7 @@ func untilSignal(ctx context.Context, do func(context.Context) error) error {
 		}
 	}()
 	err := do(ctx)
-	var asked *signalError
-	if errors.As(context.Cause(ctx), &asked) {
+	if asked, ok := errors.AsType[*signalError](context.Cause(ctx)); ok {
 		return status(asked.exitCode())
 	}
 	return err

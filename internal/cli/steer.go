@@ -19,8 +19,9 @@ import (
 // steering is the way in of requests to the job that this process runs: from other processes over its socket, and from
 // the keys of the terminal.
 type steering struct {
-	mu  sync.Mutex
-	ask func(job.Request) job.Answer // nil: the job takes none
+	mu sync.Mutex
+	// ask is nil while the job takes no requests.
+	ask func(job.Request) job.Answer
 }
 
 // control implements Config.Control.
@@ -36,6 +37,7 @@ func (s *steering) control(place jobs.Job, ask func(job.Request) job.Answer) (st
 	}, err
 }
 
+// set makes ask the way to the job; nil once the job takes no requests any more.
 func (s *steering) set(ask func(job.Request) job.Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,19 +29,23 @@ import (
 // finishedRun is the result of a run, with what is needed to print its summary.
 type finishedRun struct {
 	mapreduce.Result
-	stop       *signalError // the signal that stopped it, or nil
-	job        *view.Job
-	collection errorpolicy.CollectionKind
-	workflow   *workflow.Workflow
-	labels     *items.StoredLabels
+	// stop is the signal that stopped the run, or nil.
+	stop *signalError
+	// job is what the records of the run amount to. It is nil if nothing was run.
+	job *view.Job
+	// workflow is nil if it could not be read.
+	workflow *workflow.Workflow
+	// labels name the items. They are nil if nothing was run.
+	labels *items.StoredLabels
 }
 
 // outcome is what run --json prints.
 type outcome struct {
-	JobID       string              `json:"job_id"`
-	State       job.State           `json:"state"`
-	ReduceStale bool                `json:"reduce_stale,omitempty"`
-	ReduceHeld  bool                `json:"reduce_held,omitempty"` // it did not run, since reduce_when does not hold
+	JobID       string    `json:"job_id"`
+	State       job.State `json:"state"`
+	ReduceStale bool      `json:"reduce_stale,omitempty"`
+	// ReduceHeld means that reduce did not run since reduce_when was false.
+	ReduceHeld  bool                `json:"reduce_held,omitempty"`
 	ExitCode    int                 `json:"exit_code"`
 	Reason      string              `json:"reason,omitempty"`
 	DurationMS  events.Millis       `json:"duration_ms"`
@@ -49,7 +53,8 @@ type outcome struct {
 	Events      string              `json:"events"`
 	DLQ         string              `json:"dlq"`
 	ResultsFile string              `json:"results_file"`
-	Spent       *limit.Total        `json:"spent,omitempty"` // by AI agents; absent when there were none
+	// Spent is what AI agents used. It is absent if there were none.
+	Spent *limit.Total `json:"spent,omitempty"`
 
 	// With workspaces.
 	Base     string `json:"base,omitempty"`
@@ -60,6 +65,7 @@ type outcome struct {
 	Unmerged int    `json:"merging,omitempty"`
 }
 
+// outcome returns what --json prints, with the exit code that the command is about to return.
 func (e finishedRun) outcome(code int) outcome {
 	o := outcome{
 		JobID: e.Job.ID, State: e.State, ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, ExitCode: code,
@@ -82,6 +88,8 @@ func (o jobOptions) conclude(con *console, e finishedRun) error {
 	return status(code)
 }
 
+// printOutcome prints the failures and the summary on stderr, and the outcome on stdout with --json. With --quiet
+// people get nothing on success.
 func (o jobOptions) printOutcome(con *console, e finishedRun, code int) error {
 	if !o.quiet || code != exitOK {
 		e.printFailures(con)
@@ -96,7 +104,7 @@ func (o jobOptions) printOutcome(con *console, e finishedRun, code int) error {
 
 // printFailures prints the failures of this run in groups, unless they were printed as they happened.
 func (e finishedRun) printFailures(con *console) {
-	if e.job == nil || e.collection != errorpolicy.Aggregate {
+	if e.job == nil || collectionOf(e.workflow) != errorpolicy.Aggregate {
 		return
 	}
 	printFailures(con, e.job.Failures, e.Job.ID, e.labels)
@@ -110,6 +118,7 @@ func (e finishedRun) printFailures(con *console) {
 // slowEnough is how long the slowest attempt must have taken for the summary to list the slowest ones.
 const slowEnough = time.Second
 
+// printSlowest lists the slowest attempts of this run.
 func (e finishedRun) printSlowest(l term.Lines) {
 	if e.job != nil {
 		const most = 3 // status has more
@@ -378,8 +387,10 @@ func resumeMended(job jobs.Job) string {
 	return resumeCommand(job, flag)
 }
 
+// reduceHeldText is printed when reduce_when held reduce back.
 const reduceHeldText = "reduce did not run: reduce_when was false"
 
+// reduceStaleText is printed when dead letters have succeeded since reduce ran.
 const reduceStaleText = "reduce is out of date: items have succeeded since it ran"
 
 // runReduce returns the command that runs reduce over the results of now.
@@ -387,40 +398,33 @@ func runReduce(job jobs.Job) string { return retryCommand(job, " --reduce") }
 
 // nextCommands returns the commands to suggest for a job that is not running: resume it unless it has completed or
 // cannot, inspect and retry its dead letters, or list the skipped items, which only the log has.
-func nextCommands(job jobs.Job, completed, reduceStale bool, skipped int) []string {
+func nextCommands(place jobs.Job, completed, reduceStale bool, skipped int) []string {
 	var commands []string
 	if reduceStale {
-		commands = append(commands, runReduce(job))
+		commands = append(commands, runReduce(place))
 	}
-	if !completed && !inputGone(job) {
-		commands = append(commands, resumeCommand(job, forced(job)+accepting(job)))
+	if !completed && !inputGone(place) {
+		needed := flagIf(place, job.WasCancelled, "--force") + flagIf(place, job.AwaitsAccept, "--accept")
+		commands = append(commands, resumeCommand(place, needed))
 	}
-	letter, eligible, _ := dlq.Lead(job.DLQFile()) // the commands that read the queue report errors in it
+	letter, eligible, _ := dlq.Lead(place.DLQFile()) // the commands that read the queue report errors in it
 	switch {
 	case letter != "" && eligible:
-		return append(commands, inspect(letter, job), retryCommand(job, ""))
+		return append(commands, inspect(letter, place), retryCommand(place, ""))
 	case letter != "":
-		return append(commands, inspect(letter, job), retryCommand(job, " --force"))
+		return append(commands, inspect(letter, place), retryCommand(place, " --force"))
 	case skipped > 0:
-		return append(commands, fmt.Sprintf("prodigy events ls --job-id %s --event-type AgentSkipped", job.ID))
+		return append(commands, fmt.Sprintf("prodigy events ls --job-id %s --event-type AgentSkipped", place.ID))
 	}
 	return commands
 }
 
-// forced returns the flag without which a cancelled job is not resumed.
-func forced(place jobs.Job) string {
-	if cancelled, err := job.WasCancelled(place); err != nil || !cancelled {
+// flagIf returns a flag, after a space, without which a job in the state that is asked for is not resumed.
+func flagIf(place jobs.Job, is func(jobs.Job) (bool, error), flag string) string {
+	if is, err := is(place); err != nil || !is {
 		return ""
 	}
-	return " --force"
-}
-
-// accepting returns the flag without which a job is not resumed whose rollout is held.
-func accepting(place jobs.Job) string {
-	if held, err := job.AwaitsAccept(place); err != nil || !held {
-		return ""
-	}
-	return " --accept"
+	return " " + flag
 }
 
 // inputGone reports whether a resume of the job can do nothing.
@@ -429,6 +433,7 @@ func inputGone(place jobs.Job) bool {
 	return err == nil && gone
 }
 
+// inspect returns the command that shows a dead letter.
 func inspect(letter string, job jobs.Job) string {
 	return fmt.Sprintf("prodigy dlq inspect %s --job-id %s", quoted(letter), job.ID)
 }
@@ -493,6 +498,7 @@ func printFailures(con *console, f view.Failures, jobID string, names *items.Sto
 	}
 }
 
+// printGroup prints a group of failures: how many, their cause, and one of them with the end of its stderr.
 func printGroup(con *console, g view.FailureGroup, jobID string, names *items.StoredLabels) {
 	l, c := con.say(), term.Red
 	if g.Example.Status() == errorpolicy.Skipped {

@@ -180,16 +180,23 @@ type SweepOptions struct {
 
 // Leftovers is what the broker has of a job that no coordinator has now.
 type Leftovers struct {
-	Key     string
-	JobID   string    // empty: nobody knows
-	Host    string    // of the last coordinator, if somebody knows
-	PID     int       // its process
-	Heard   time.Time // when it was last heard of, by the clock of the broker, if somebody knows
-	Objects int
-	Bytes   uint64 // of the objects
-	Reports uint64 // that workers have left
-	Ended   bool   // the job is over, or nobody will come back for it
-	Swept   bool   // nothing of it is left
+	// JobID is empty if nobody knows it.
+	JobID   string `json:"job_id"`
+	Key     string `json:"key"`
+	Objects int    `json:"objects"`
+	// Bytes is the size of the objects.
+	Bytes uint64 `json:"bytes"`
+	// Reports is the number of reports that workers have left.
+	Reports uint64 `json:"reports"`
+	// Host and PID are the machine and the process of the last coordinator, if somebody knows.
+	Host string `json:"host"`
+	PID  int    `json:"pid"`
+	// Heard is when the coordinator was last heard of by the clock of the broker, if somebody knows.
+	Heard time.Time `json:"heard"`
+	// Ended means that the job is over, or that nobody will come back for it.
+	Ended bool `json:"ended"`
+	// Swept means that nothing of it is left.
+	Swept bool `json:"removed"`
 }
 
 // Coordinator gives the attempts of one job to workers.

@@ -23,7 +23,8 @@ type Config struct {
 
 // AgentConfig is the block agent of a configuration.
 type AgentConfig struct {
-	Command CommandLine `yaml:"command" text:"filled"` // of the AI coding CLI
+	// Command is that of the AI coding CLI for claude steps.
+	Command CommandLine `yaml:"command" text:"filled"`
 }
 
 // CommandLine has the words of a command.
@@ -46,16 +47,17 @@ func (c *AgentConfig) Check() []check.Finding {
 // FleetConfig is the block fleet of a configuration. Relative names of files start at the directory of the
 // configuration.
 type FleetConfig struct {
-	URL         string        `yaml:"url" text:"filled"`
-	Credentials string        `yaml:"credentials" text:"filled"`
-	CA          string        `yaml:"ca" text:"filled"`
-	Cert        string        `yaml:"cert" text:"filled"`
-	Key         string        `yaml:"key" text:"filled"`
-	NKey        string        `yaml:"nkey" text:"filled"`
-	Insecure    bool          `yaml:"insecure"`
-	Lease       time.Duration `yaml:"lease"`           // 0 if it is not given
-	Patience    time.Duration `yaml:"broker_patience"` // 0 if it is not given
-	Trust       []string      `yaml:"trust" text:"filled"`
+	URL         string `yaml:"url" text:"filled"`
+	Credentials string `yaml:"credentials" text:"filled"`
+	CA          string `yaml:"ca" text:"filled"`
+	Cert        string `yaml:"cert" text:"filled"`
+	Key         string `yaml:"key" text:"filled"`
+	NKey        string `yaml:"nkey" text:"filled"`
+	Insecure    bool   `yaml:"insecure"`
+	// Lease and Patience are zero if they are not given.
+	Lease    time.Duration `yaml:"lease"`
+	Patience time.Duration `yaml:"broker_patience"`
+	Trust    []string      `yaml:"trust" text:"filled"`
 }
 
 // Check returns what is wrong with c.
@@ -79,6 +81,7 @@ func ReadConfig(home string) (Config, error) {
 	return parseConfig(path, data)
 }
 
+// parseConfig reads a configuration and makes its names of files absolute. A file without a document is an empty one.
 func parseConfig(path string, data []byte) (c Config, err error) {
 	var document yaml.Node
 	if yaml.Unmarshal(data, &document) == nil && document.IsZero() {

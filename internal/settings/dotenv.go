@@ -14,10 +14,12 @@ type dotenvVar struct {
 
 // dotenvError is a mistake in a file. It does not contain the text of the line, which may be a secret.
 type dotenvError struct {
-	Line    int // from 1
+	// Line counts from 1.
+	Line    int
 	Message string
 }
 
+// Error returns the message with its line.
 func (e *dotenvError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Message) }
 
 // parseDotenv reads a file of variables, one NAME=value a line. It returns them in order; of duplicate names,
@@ -47,9 +49,10 @@ func parseDotenv(data []byte) ([]dotenvVar, error) {
 	return vars, nil
 }
 
-// parser is a position in the file.
+// dotenvParser is a position in the file.
 type dotenvParser struct {
 	rest string
+	// line is the number of the line that rest begins in, from 1.
 	line int
 }
 
@@ -73,10 +76,12 @@ func (p *dotenvParser) endLine() string {
 	return line
 }
 
+// fail returns a mistake in a line.
 func (p *dotenvParser) fail(line int, format string, args ...any) error {
 	return &dotenvError{line, fmt.Sprintf(format, args...)}
 }
 
+// variable reads the variable that begins here, which may take several lines in quotes.
 func (p *dotenvParser) variable() (dotenvVar, error) {
 	name, err := p.name()
 	if err != nil {
@@ -117,7 +122,7 @@ func (p *dotenvParser) name() (string, error) {
 	return name, nil
 }
 
-// plain returns a value without quotes, which ends before a comment.
+// unquotedValue returns a value without quotes, which ends before a comment.
 func unquotedValue(line string) string {
 	for i := range len(line) {
 		if line[i] == '#' && (i == 0 || line[i-1] == ' ' || line[i-1] == '\t') {
@@ -149,5 +154,5 @@ func (p *dotenvParser) quoted(quote byte) (value string, closed bool) {
 	return "", false
 }
 
-// escapes holds the escapes in double quotes. Any other backslash is literal.
+// dotenvEscapes holds the escapes in double quotes. Any other backslash is literal.
 var dotenvEscapes = [256]byte{'n': '\n', 'r': '\r', 't': '\t', '"': '"', '\\': '\\', '$': '$'}

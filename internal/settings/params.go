@@ -37,6 +37,7 @@ func Given(w *workflow.Workflow, files, texts []string) ([]workflow.Argument, er
 	return given, nil
 }
 
+// ofFile returns the parameters in a YAML or JSON file.
 func ofFile(w *workflow.Workflow, name string) (map[string]json.RawMessage, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -49,6 +50,7 @@ func ofFile(w *workflow.Workflow, name string) (map[string]json.RawMessage, erro
 	return found, nil
 }
 
+// ofText returns the parameter in a text NAME=VALUE, with its value as the type of the parameter reads it.
 func ofText(w *workflow.Workflow, text string) (name string, value json.RawMessage, err error) {
 	name, written, found := strings.Cut(text, "=")
 	if !found {

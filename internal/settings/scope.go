@@ -13,13 +13,17 @@ import (
 type scope struct {
 	workflow  string
 	inherited map[string]string
-	names     []string                   // of variables, in their order
-	values    map[string]string          // of those whose value is known
-	params    map[string]json.RawMessage // nil values: declared, and not given
+	// names are those of variables, in their order.
+	names []string
+	// values has the variables whose value is known.
+	values map[string]string
+	// params has a nil value for a parameter that is declared and not given.
+	params map[string]json.RawMessage
 }
 
 var _ template.Resolver = scope{}
 
+// newScope returns a scope with only the inherited variables.
 func newScope(name string, environ []string) scope {
 	s := scope{
 		workflow: name, inherited: make(map[string]string, len(environ)), values: map[string]string{},
@@ -63,6 +67,7 @@ func (s scope) template() template.Names { return s.with(workflow.BuiltinNames()
 // early returns the names that have values before the job starts.
 func (s scope) early() template.Names { return s.with([]string{"env", "workflow"}) }
 
+// with returns the names of variables and parameters, and these roots.
 func (s scope) with(roots []string) template.Names {
 	var n template.Names
 	for _, name := range roots {
@@ -92,6 +97,7 @@ func (s scope) Resolve(root string) (template.Value, bool) {
 	return template.Text(value), ok
 }
 
+// environment returns all variables as the fields of ${env}.
 func (s scope) environment() template.Value {
 	fields := map[string]template.Value{}
 	for _, values := range []map[string]string{s.inherited, s.values} {

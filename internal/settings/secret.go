@@ -26,6 +26,8 @@ func (r *resolver) plainSecrets() {
 	}
 }
 
+// plainSecret returns the value of a secret in a file or a variable. An empty value is an error, since it would hide
+// nothing.
 func (r *resolver) plainSecret(s workflow.Secret) (string, error) {
 	if s.File != nil {
 		return r.secretFile(*s.File)
@@ -43,6 +45,7 @@ func (r *resolver) plainSecret(s workflow.Secret) (string, error) {
 	return value, nil
 }
 
+// secretFile returns the content of a file without newlines at its end.
 func (r *resolver) secretFile(name workflow.Text) (string, error) {
 	path, err := r.known.bind(name)
 	if err != nil {

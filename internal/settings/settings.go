@@ -22,37 +22,55 @@ import (
 // Purpose is what settings are resolved for. Each asks for less than the one before.
 type Purpose int
 
+// The purposes.
 const (
-	ToRun      Purpose = iota
-	ToPlan             // no command is run: what it would give is not known; the values of secrets are hidden
-	ToSimulate         // besides, no secret is missed
-	ToCheck            // besides, no required parameter is missed
+	// ToRun requires all values, and runs the commands that give them.
+	ToRun Purpose = iota
+	// ToPlan runs no command: what it would give is not known. The values of secrets are hidden.
+	ToPlan
+	// ToSimulate does not miss secrets that have no value.
+	ToSimulate
+	// ToCheck does not miss required parameters either.
+	ToCheck
 )
 
 // Options are the options of a run.
 type Options struct {
 	Purpose Purpose
-	Dir     string              // where relative names of files start and commands run
-	Environ []string            // inherited
-	Profile string              // its name, if one is chosen
-	Params  []workflow.Argument // as given
-	Set     map[string]string   // values of variables in place of those that the workflow gives them
-	Source  string              // path of the workflow as it was written: a recorded one lacks its secrets
+	// Dir is where relative names of files start and commands run.
+	Dir string
+	// Environ is the inherited environment.
+	Environ []string
+	// Profile is the name of a profile of the workflow, or empty.
+	Profile string
+	// Params are parameters as they were given. The others have their defaults.
+	Params []workflow.Argument
+	// Set has values of variables, by name, in place of those that the workflow gives them.
+	Set map[string]string
+	// Source is the path of the workflow as it was written. A recorded one lacks the secrets that are written in it.
+	Source string
 }
 
 // Settings holds the parameters, variables and secrets of a job. The zero Settings has none.
 type Settings struct {
-	Profile  string
-	Args     []workflow.Argument // all parameters of the workflow, in its order
-	Env      []workflow.EnvVar   // of files, env and the profile; those that are secret have no value here
-	Final    []string            // names of the secrets that go before all other variables
-	Unmasked bool                // there are secrets that Mask does not know, since nothing has asked for their values
-	Secrets  map[string]string   // the values of those and of the secret ones among Env
-	Mask     *mask.Masker        // takes all of them out of what is written
+	Profile string
+	// Args are all parameters of the workflow, in its order. One without a value has a nil value.
+	Args []workflow.Argument
+	// Env are the variables of files, env and the profile. Those that are secret have no value here.
+	Env []workflow.EnvVar
+	// Final are the names of the secrets, which go before all other variables.
+	Final []string
+	// Unmasked means that there are secrets that Mask does not know, since nothing has asked for their values.
+	Unmasked bool
+	// Secrets has the values of Final and of the secret ones among Env.
+	Secrets map[string]string
+	// Mask takes all of them out of what is written. A nil one takes out nothing.
+	Mask     *mask.Masker
 	Warnings []workflow.Problem
 
 	purpose Purpose
-	known   scope
+	// known are the values that are known before the job starts.
+	known scope
 }
 
 // Environ returns the environment of a command that runs once for the job, such as that of its input. It
@@ -206,6 +224,7 @@ func (r *resolver) hideSecrets() {
 	}
 }
 
+// chosen returns the profile of that name, or one without variables for "".
 func chosen(w *workflow.Workflow, name string) (workflow.Profile, error) {
 	if name == "" {
 		return workflow.Profile{}, nil
@@ -248,20 +267,24 @@ func (r *resolver) checkSet(all []workflow.EnvVar) error {
 
 // resolver is the state of one Resolve.
 type resolver struct {
-	w        *workflow.Workflow
-	o        Options
-	known    scope
-	printed  []string // by secret commands that are not run
+	w     *workflow.Workflow
+	o     Options
+	known scope
+	// printed are texts that secret commands would print that are not run, as far as they stand in the file.
+	printed []string
+	// out is the result so far.
 	out      Settings
 	problems []workflow.Problem
 }
 
+// newResolver returns a resolver that knows the inherited variables.
 func newResolver(w *workflow.Workflow, o Options) *resolver {
 	r := &resolver{w: w, o: o, known: newScope(w.Name, o.Environ)}
 	r.out.Secrets = map[string]string{}
 	return r
 }
 
+// fail adds a problem of the workflow. A position that is not known becomes the beginning of the file.
 func (r *resolver) fail(at workflow.Pos, format string, args ...any) {
 	at.Line, at.Col = max(1, at.Line), max(1, at.Col)
 	r.problems = append(r.problems, r.w.ProblemAt(at, fmt.Sprintf(format, args...)))

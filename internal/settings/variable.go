@@ -146,6 +146,7 @@ func (r *resolver) holds(text string) (bool, error) {
 	return parsed.Holds(func(i int) filter.Operand { return operands[i] }), nil
 }
 
+// operand returns one side of a comparison: a text with its placeholders filled, or the value of an expression.
 func (r *resolver) operand(t filter.Term) (filter.Operand, error) {
 	if t.Text {
 		text, err := r.known.bind(workflow.Text{Value: t.Src})
@@ -272,6 +273,7 @@ func fits(value string) error {
 	return nil
 }
 
+// lastLine returns the last line of a text that is not blank.
 func lastLine(s string) string {
 	s = strings.TrimSpace(s)
 	return strings.TrimSpace(s[strings.LastIndexByte(s, '\n')+1:])

@@ -29,7 +29,7 @@ const (
 type Column[T any] struct {
 	Head  string         // heading for people; without one only programs get the column
 	Key   string         // name for programs; without one only people get the column
-	Cell  func(T) string // what people see; it is made visible, and cut to Limit
+	Cell  func(T) string // what people see, by default what programs do; it is made visible, and cut to Limit
 	Value func(T) any    // what programs see in csv and tsv; by default the field that has Key as its name in JSON
 	Paint func(T) Colour
 	Limit int // characters; 0 does not limit them
@@ -43,8 +43,8 @@ type Rows[T any] struct {
 	Columns []Column[T]
 }
 
-// Lined is a row that has its own JSON, on one line: an event, a result.
-type Lined interface{ JSONLine() []byte }
+// Line is a row that is JSON already, on one line: an event, a result. It may end with a newline.
+type Line []byte
 
 // Each yields the values of a list.
 func Each[T any](list []T) iter.Seq2[T, error] {
@@ -116,8 +116,12 @@ func (t Rows[T]) writer(w io.Writer) (one func(T) error, end func() error) {
 	p.row(head)
 	return func(v T) error {
 		cells := make([]string, len(shown))
+		var fields map[string]json.RawMessage // of v in JSON, when a column needs one
 		for i, c := range shown {
-			cells[i] = c.cell(t.Look, v)
+			var err error
+			if cells[i], err = c.cell(t.Look, v, &fields); err != nil {
+				return err
+			}
 		}
 		p.row(cells)
 		return nil
@@ -125,15 +129,34 @@ func (t Rows[T]) writer(w io.Writer) (one func(T) error, end func() error) {
 }
 
 // cell returns what people see of a value.
-func (c Column[T]) cell(k Look, v T) string {
-	text := Untabbed(c.Cell(v))
+func (c Column[T]) cell(k Look, v T, fields *map[string]json.RawMessage) (text string, err error) {
+	switch {
+	case c.Cell != nil:
+		text = c.Cell(v)
+	case c.Value != nil:
+		text = forPeople(c.Value(v))
+	default:
+		text, err = fieldText(v, c.Key, fields)
+	}
+	text = Untabbed(text)
 	if c.Limit > 0 {
 		text = Ellipsis(text, c.Limit)
 	}
 	if c.Paint != nil {
 		text = k.Paint(c.Paint(v), text)
 	}
-	return text
+	return text, err
+}
+
+// forPeople returns a value as people read it: a time in their zone, yes or no, the rest as fmt prints it.
+func forPeople(v any) string {
+	switch v := v.(type) {
+	case bool:
+		return YesNo(v)
+	case time.Time:
+		return v.Local().Format(time.DateTime)
+	}
+	return fmt.Sprint(v)
 }
 
 // jsonArray streams one array: rows that have a line of their own, one on each, others indented.
@@ -141,7 +164,7 @@ func jsonArray[T any](w io.Writer) (one func(T) error, end func() error) {
 	before, after := "[\n", "[]\n"
 	return func(v T) error {
 			indent := "  "
-			if _, ok := any(v).(Lined); ok {
+			if _, ok := any(v).(Line); ok {
 				indent = ""
 			}
 			text, err := encodeRow(v, indent)
@@ -158,8 +181,8 @@ func jsonArray[T any](w io.Writer) (one func(T) error, end func() error) {
 
 // encodeRow returns a row as JSON: the line that it has, or else its fields.
 func encodeRow(v any, indent string) ([]byte, error) {
-	if l, ok := v.(Lined); ok {
-		return bytes.TrimRight(l.JSONLine(), "\n"), nil
+	if line, ok := v.(Line); ok {
+		return bytes.TrimRight(line, "\n"), nil
 	}
 	return Encode(v, indent, indent)
 }
