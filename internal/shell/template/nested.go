@@ -212,11 +212,9 @@ func (w *walker) refuseOpaque(code *nestedCode) bool {
 // refuseAll refuses the refs of code that cannot be walked. Their place is the code all the same, so that the words
 // around it do not give them one.
 func (w *walker) refuseAll(code *nestedCode, id, why string) {
-	skip := maps.Clone(w.skip)
 	for i := range code.quotes {
 		w.put(i, denied(id, why), 1)
 	}
-	w.skip = skip
 	w.hide(code.quotes)
 }
 

@@ -270,19 +270,17 @@ func shortText(s string) string {
 
 // Value returns the value, or false when there is none. The error is a *BindError.
 func (s *Expression) Value(r Resolver) (Value, bool, error) {
-	v, err := s.value(r)
+	list, err := s.expr.values(r, s.written)
 	if missing, ok := errors.AsType[*BindError](err); ok && missing.Missing {
 		return Value{}, false, nil
 	}
-	return v, err == nil, err
-}
-
-func (s *Expression) value(r Resolver) (Value, error) {
-	list, err := s.expr.values(r, s.written)
-	if len(list) == 1 && !s.expr.isList() {
-		return list[0], nil
+	if err != nil {
+		return Value{}, false, err
 	}
-	return listValue(list), err
+	if len(list) == 1 && !s.expr.isList() {
+		return list[0], true, nil
+	}
+	return listValue(list), true, nil
 }
 
 // listValue returns a list as one value, a JSON array.

@@ -174,7 +174,7 @@ func (s *scanner) braced(i int) int {
 	if sourceEnd, ok := s.source(i, end); ok {
 		return sourceEnd
 	}
-	if s.noShell && s.src[nameStart:end] != "" && strings.HasPrefix(s.src[end:], ":-") {
+	if s.noShell && strings.HasPrefix(s.src[end:], ":-") {
 		return s.addUnknown(i, s.unknown(i, end))
 	}
 	if strings.HasPrefix(s.src[end:], "}") {

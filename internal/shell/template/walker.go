@@ -290,7 +290,7 @@ func (w *walker) command(node syntax.Node) bool {
 		w.declaration(n)
 	case *syntax.LetClause: // let "n = 1": words, which the shell evaluates
 		for _, x := range n.Exprs {
-			w.arithm(x, quoteContext{quote: unquoted, number: true})
+			w.arithm(x, quoteContext{number: true})
 		}
 	case *syntax.CoprocClause:
 		w.word(n.Name, denied(codeName, "is used as a variable name"))
