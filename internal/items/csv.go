@@ -51,7 +51,7 @@ func (f *peekReader) rows(comma rune, p path, emit func([]byte) error) error {
 	}
 }
 
-// header returns the quoted names, each with the punctuation before and behind it in an object: {"id": and ,"name":.
+// header returns the quoted names, each with the punctuation around it in an object: {"id": and ,"name":.
 func header(fields []string, in *csv.Reader) ([][]byte, error) {
 	names := make([][]byte, len(fields))
 	seen := map[string]bool{}

@@ -19,7 +19,7 @@ import (
 type path struct {
 	expr jp.Expr
 
-	// missed is where selectors note keys that are not there. Nil means that nobody asks.
+	// missed is where selectors note keys that are not there. Nil means that they are not noted.
 	missed *missed
 
 	// rooted reports whether a filter in it refers to the root, $, so that the whole value must be in memory.
@@ -412,7 +412,7 @@ func isArray(v any) bool {
 	return ok
 }
 
-// parentsOf returns the values whose children the step behind path looks at. Behind .. these are all descendants.
+// parentsOf returns the values whose children the step after path looks at. After .. these are all descendants.
 func parentsOf(v any, path jp.Expr) ([]any, error) {
 	last := len(path) - 1
 	if last < 0 || path[last] != jp.Descent('.') {

@@ -69,7 +69,7 @@ func (c *pipeline) choose(ctx context.Context, src source, e Env) error {
 	return c.keys.check()
 }
 
-// run sends the values of a source through the pipeline. With sort_by they wait in a sorter, each behind its origin if
+// run sends the values of a source through the pipeline. With sort_by they wait in a sorter, each after its origin if
 // they are results of a job.
 func (c *pipeline) run(ctx context.Context, src source, e Env) error {
 	e.origin = &c.origin

@@ -266,7 +266,7 @@ func (s *Store) Clear() error {
 	return nil
 }
 
-// write writes a line behind the whole ones. If that fails, the next line takes its place.
+// write writes a line after the whole ones. If that fails, the next line takes its place.
 func (s *Store) write(line []byte) error {
 	if s.torn {
 		if err := s.file.Truncate(s.size); err != nil {

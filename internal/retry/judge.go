@@ -305,7 +305,7 @@ func plainLines(text string) []string {
 			source = 2
 			continue
 		case caret().MatchString(line):
-			// The line above is source code as well, indented or, by psql, behind "LINE 1:".
+			// The line above is source code as well, indented or, by psql, after "LINE 1:".
 			inStack = false
 			if last := len(lines) - 1; last >= 0 && (lines[last][0] == ' ' || strings.HasPrefix(lines[last], "LINE ")) {
 				lines = lines[:last]
@@ -340,7 +340,7 @@ var (
 	rsyncError = once(`^rsync error: .*\(code (\d+)\)`)
 	subprocess = once(`CalledProcessError: Command '\[?'?([^\s',]+).*returned non-zero exit status (\d+)`)
 
-	// coded finds what may be a code of codes: behind a word such as code, status or errno, in brackets, or as a word
+	// coded finds what may be a code of codes: after a word such as code, status or errno, in brackets, or as a word
 	// of its own before a colon.
 	coded = once(`(?i:\b(?:code|status|reason|errno|type|__type|error_code|errorcode|sqlstate)\b)["']?\s*` +
 		`[:=]?\s*["']?(?:StatusCode\.|Errno::)?([A-Za-z_]\w*|\d{2}\w{3})\b|` +

@@ -54,7 +54,7 @@ func saysRest(rest string, parts []string, free bool) bool {
 	}
 }
 
-// startsClause reports whether a clause may begin after the text: at the start of a line, behind punctuation, after a
+// startsClause reports whether a clause may begin after the text: at the start of a line, after punctuation, after a
 // word such as error, or after a status.
 func startsClause(before string) bool {
 	s := strings.TrimRight(before, " \t")

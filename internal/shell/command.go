@@ -185,7 +185,7 @@ func (p *Plan) shell(args []string, i int, remote string, direct bool) int {
 	hasCode, fromStdin := false, false
 	j := i + 1
 	for ; j < len(args) && (args[j] == "" || args[j][0] == '-' || args[j][0] == '+'); j++ {
-		// A word that is not constant is taken for an option until -c has come: behind it, the word is the code.
+		// A word that is not constant is taken for an option until -c has come: after that, the word is the code.
 		if args[j] == "" && hasCode {
 			break
 		}

@@ -305,7 +305,7 @@ func (r *replacer) refuse(node syntax.Node) {
 	}
 }
 
-// replace puts placeholders in the place of the shorthands in unquoted text. One behind a backslash stays.
+// replace puts placeholders in the place of the shorthands in unquoted text. One after a backslash stays.
 func (r *replacer) replace(lit *syntax.Lit) {
 	end := int(lit.End().Offset())
 	for i := int(lit.Pos().Offset()); i < end; {

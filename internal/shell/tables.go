@@ -11,7 +11,7 @@ type prints uint8
 const (
 	// anything is perhaps the arguments, the input or the content of files.
 	anything prints = iota
-	// nothing is no output, or a number, a date or a name that nobody else chose.
+	// nothing is no output, or a number, a date or a name that no value can change.
 	nothing
 	// itsWords are the arguments, as with echo.
 	itsWords

@@ -117,7 +117,7 @@ type variable struct {
 }
 
 // codeCheck looks at the code of one shell. First it collects what the variables are given, over as many passes as it
-// takes, and then it reports, in one more pass: the value may be given below the place that runs it.
+// takes, and then it reports, in one more pass: a loop may run a variable that is assigned further down.
 type codeCheck struct {
 	*valueCheck
 	vars map[string]*variable
@@ -317,7 +317,7 @@ func (c *codeCheck) assign(a *syntax.Assign) {
 	}
 }
 
-// declaration looks at export, declare and their like, whose options hold for the names behind them. Their assignments
+// declaration looks at export, declare and their like, whose options hold for the names after them. Their assignments
 // are nodes of their own. A word that is neither, as in declare "$V", names a variable.
 func (c *codeCheck) declaration(n *syntax.DeclClause) {
 	exports, maps, names := n.Variant.Value == "export", false, n.Variant.Value == "nameref"
@@ -368,7 +368,7 @@ func (c *codeCheck) steer(name string, flows []flow) {
 	}
 }
 
-// compare notes that the script looks at the variables below a node, as in case $x in ”|*[!0-9]*) exit 1;; esac.
+// compare notes that the script looks at the variables below a node, as in case $x in *[!0-9]*) exit 1;; esac.
 func (c *codeCheck) compare(node syntax.Node) {
 	for n := range syntax.Preorder(node) {
 		if p, ok := n.(*syntax.ParamExp); ok && p.Param != nil {
@@ -662,7 +662,7 @@ func (c *codeCheck) codes(plan Plan, args []string, words []*syntax.Word, in []f
 			text = append(text, codeText(words[i].Parts, Outside))
 		}
 		last := code.Args[len(code.Args)-1]
-		// Code with a value in it has been reported; what it would do is anyone's guess.
+		// Code with a value in it has been reported; what else it would do is not known.
 		if len(c.found) == before {
 			c.nested(strings.Join(text, " "), code, words[last+1:])
 		}
@@ -700,7 +700,7 @@ func (c *codeCheck) nested(text string, code Code, params []*syntax.Word) {
 		}
 		return
 	}
-	// A child changes no variable of this shell, so it is looked at once, when these are known.
+	// A child changes no variable of this shell, so one look is enough, when these are known.
 	if !c.reporting {
 		return
 	}

@@ -170,7 +170,7 @@ func (t *Template) scriptFor(b *binding) string {
 	return script.String()
 }
 
-// references returns the code for a list of so many elements: "${PRODIGY_V0_0}" "${PRODIGY_V0_1}".
+// references returns the code for a list of count elements: "${PRODIGY_V0_0}" "${PRODIGY_V0_1}".
 func (p *piece) references(name string, count int) string {
 	var refs strings.Builder
 	for n := range count {

@@ -43,7 +43,7 @@ type compiler struct {
 	// exports are the declared names that the script uses as $name.
 	exports map[string]*exportedVar
 
-	// rootUses are the roots of which the script uses an operator of the shell, as in ${item%.txt}.
+	// rootUses are the roots of which the script uses an operator of the shell, as in ${map%.txt}.
 	rootUses map[string]bool
 
 	diags []Diag
@@ -96,7 +96,7 @@ func (c *compiler) firstOffset() int {
 	return 0
 }
 
-// sentinelName begins two kinds of names. In parseText the number behind it is that of a ref, and in a finished script
+// sentinelName begins two kinds of names. In parseText the number after it is that of a ref, and in a finished script
 // that of a slot, which several refs may share.
 const sentinelName = "PRODIGY_V"
 

@@ -16,7 +16,7 @@ type edit struct {
 // quotedDoc is a heredoc with a quoted delimiter. Values can only be filled in when it becomes an unquoted one.
 // The spans are in compiler.parseText.
 type quotedDoc struct {
-	word [2]int // of the delimiter behind <<
+	word [2]int // of the delimiter after <<
 	body [2]int
 	end  [2]int // of the delimiter after the body
 

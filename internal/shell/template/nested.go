@@ -25,7 +25,7 @@ type nestedCode struct {
 	// quotes are those around each ref in the words that hold the code.
 	quotes map[int]quoting
 
-	// escaped are the refs behind a backslash, which the shell outside takes away.
+	// escaped are the refs after a backslash, which the shell outside takes away.
 	escaped map[int]bool
 
 	// outer counts the expansions of the shell outside.
@@ -34,7 +34,7 @@ type nestedCode struct {
 	// hidden are the refs in these expansions, such as "${x:-${item.a}}", whose result is code.
 	hidden []int
 
-	// params are the words behind the code: $0, $1 and so on.
+	// params are the words after the code: $0, $1 and so on.
 	params []*syntax.Word
 }
 
@@ -123,7 +123,7 @@ func (w *walker) codes(plan shell.Plan, words []*syntax.Word, redirs []*syntax.R
 		if last := args.Args[len(args.Args)-1]; args.Child && len(args.Args) == 1 {
 			code.params = words[last+1:]
 		}
-		// Parameter n of the code stands n words behind $0, which follows the code.
+		// Parameter n of the code stands n words after $0, which follows the code.
 		for _, n := range w.inside(code, args) {
 			plan.Numbers[args.Args[0]+1+n] = true
 		}
@@ -335,7 +335,7 @@ func (n *nestedCode) addText(c *compiler, text string, q quoting) {
 	}
 }
 
-// addParam adds the sentinel of a ref. Of an expansion of the shell outside nobody knows the result.
+// addParam adds the sentinel of a ref. The result of an expansion of the shell outside is not known.
 func (n *nestedCode) addParam(c *compiler, p *syntax.ParamExp, q quoting) {
 	if i := c.refOf(p); i >= 0 && p.Exp == nil {
 		n.addText(c, sentinel(i), q)

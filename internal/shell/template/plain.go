@@ -35,7 +35,7 @@ func CompilePlain(src string, n Names) (*Plain, error) { return compilePlain(src
 // is, unless it looks like a mistyped one.
 func CompileEarly(src string, n Names) (*Plain, error) { return compilePlain(src, n, true) }
 
-// compilePlain reads the text as a script that no shell sees. An early text keeps its $$, as it keeps names of nobody.
+// compilePlain reads the text as a script that no shell sees. An early text keeps its $$, as it keeps unknown names.
 func compilePlain(src string, n Names, early bool) (*Plain, error) {
 	early = early || n.open
 	c := newCompiler(src, Options{Names: n})

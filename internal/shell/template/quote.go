@@ -87,7 +87,7 @@ type place struct {
 }
 
 // quoteContext is what a place inherits from the constructs around it. The zero quoteContext is a word outside quotes
-// where neither a list nor a number may stand.
+// that the shell does not evaluate, and where no list may stand.
 type quoteContext struct {
 	quote quoting
 

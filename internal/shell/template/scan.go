@@ -66,11 +66,11 @@ type scanner struct {
 
 	natives []nativeUse
 
-	// undeclared are each ${name} of nobody, which is the shell's, and each $${name}, which is text where ${name} would
+	// undeclared are each unknown ${name}, which is the shell's, and each $${name}, which is text where ${name} would
 	// be refused.
 	undeclared []nativeUse
 
-	// noShell reports whether no shell reads the text, so that a name of nobody has no value at all.
+	// noShell reports whether no shell reads the text, so that an unknown name has no value at all.
 	noShell bool
 }
 
@@ -108,7 +108,7 @@ func (s *scanner) run() {
 // backslashes counts the backslashes at the end of s.
 func backslashes(s string) int { return len(s) - len(strings.TrimRight(s, `\`)) }
 
-// at looks at the expansion whose dollar is at i, the last of so many dollars, and returns where to go on. An even
+// at looks at the expansion whose dollar is at i, the last of a run of dollars, and returns where to go on. An even
 // number makes text of it: $$${item.x} is the process id and a value, $${item.x} is text.
 func (s *scanner) at(i, dollars int) int {
 	doubled := dollars > 0 && dollars%2 == 0
@@ -129,7 +129,7 @@ func (s *scanner) at(i, dollars int) int {
 	return end
 }
 
-// makeLiteral takes the second dollar into r, which then stands for its own text. In a script $${a.b} of nobody is no
+// makeLiteral takes the second dollar into r, which then stands for its own text. In a script an unknown $${a.b} is no
 // ref at all, and the shell reads it as it is.
 func (s *scanner) makeLiteral(r *ref) {
 	if r.kind == unknownRef && !r.meant && knownOnly(r.root()) == "" && !s.noShell {
@@ -152,7 +152,7 @@ func (s *scanner) unbraced(i int) int {
 	return end
 }
 
-// braced looks at the "${" at i, and returns where to go on. That is behind the name if the shell does the rest, since
+// braced looks at the "${" at i, and returns where to go on. That is after the name if the shell does the rest, since
 // its operand may hold placeholders, as in ${x:-${item.name}}.
 func (s *scanner) braced(i int) int {
 	nameStart := i + 2

@@ -47,7 +47,7 @@ type walker struct {
 	at int
 }
 
-// put notes that ref i stands in these surroundings, in a word of so many parts.
+// put notes that ref i stands in these surroundings. parts is the number of parts of its word.
 func (w *walker) put(i int, s quoteContext, parts int) {
 	r := w.c.refs[i]
 	switch {
