@@ -108,7 +108,7 @@ func withHostileAgents(t *testing.T, shift int) {
 		j.away(filepath.Join(t.TempDir(), "store"))
 	}
 	for i, h := range hostile {
-		if (i+shift)%testenv.OneIn(10, 4) != 0 {
+		if (i+shift)%testenv.OneIn(10, 6) != 0 {
 			continue
 		}
 		o, w := j.run(j.attempt(h.script))

@@ -49,7 +49,7 @@ var sources = []struct {
 func TestWorkspacesOfEveryKindOfRepository(t *testing.T) {
 	t.Parallel()
 	for i, source := range sources {
-		if i%testenv.OneIn(20, 4) != 0 {
+		if i%testenv.OneIn(20, 6) != 0 {
 			continue
 		}
 		t.Run(source.name, func(t *testing.T) {

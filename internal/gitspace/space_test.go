@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"prodigy/internal/agent"
@@ -67,8 +69,48 @@ func newRepo(t *testing.T, content files) (dir string, environ []string) {
 		return dir, environ
 	}
 	write(t, dir, content)
-	sh(t, dir, environ, "git init -q && git add -A && git commit -qm first")
+	key := fmt.Sprint(content)
+	begun.Lock()
+	defer begun.Unlock()
+	if begun.repositories[key] == nil {
+		sh(t, dir, environ, "git init -q && git add -A && git commit -qm first")
+		begun.repositories[key] = archive(t, filepath.Join(dir, ".git"))
+		return dir, environ
+	}
+	if err := os.CopyFS(filepath.Join(dir, ".git"), begun.repositories[key]); err != nil {
+		t.Fatal(err)
+	}
 	return dir, environ
+}
+
+// begun has the .git directories of repositories with one commit, by their files. Most tests begin with one of a few.
+var begun = struct {
+	sync.Mutex
+	repositories map[string]fstest.MapFS
+}{repositories: map[string]fstest.MapFS{}}
+
+// archive reads a directory into memory.
+func archive(t *testing.T, dir string) fstest.MapFS {
+	t.Helper()
+	all := fstest.MapFS{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, _ := filepath.Rel(dir, path)
+		info, err := d.Info()
+		if err != nil || d.IsDir() {
+			all[name] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
+			return err
+		}
+		data, err := os.ReadFile(path)
+		all[name] = &fstest.MapFile{Data: data, Mode: info.Mode()}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 func write(t *testing.T, dir string, content files) {

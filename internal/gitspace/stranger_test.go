@@ -42,7 +42,7 @@ func TestNoStrangerHarmsAnyoneElse(t *testing.T) {
 	t.Parallel()
 	rounds := *strangerRounds
 	if rounds == 0 {
-		rounds = 600 / testenv.OneIn(60, 100)
+		rounds = 600 / testenv.OneIn(60, 150)
 	}
 	for i := range rounds {
 		seed := uint64(*strangerFirst + i)
