@@ -94,6 +94,7 @@ func (a *Analysis) ByHour() []Group {
 	return groups
 }
 
+// largest returns groups in order, the largest first.
 func largest(groups map[string]*Group) []Group {
 	keys := slices.SortedFunc(maps.Keys(groups), func(a, b string) int {
 		return cmp.Or(cmp.Compare(groups[b].Count, groups[a].Count), cmp.Compare(a, b))

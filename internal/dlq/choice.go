@@ -14,15 +14,19 @@ import (
 
 // Choice selects the dead letters to retry. Its zero value selects those that may be retried at all.
 type Choice struct {
-	JobID      string
-	Items      []string // their ids; all items if it is empty
-	Type       retry.Type
-	Filter     *filter.Filter // over the data of items; it may be nil
-	Where      *filter.Filter // over the names of ParseWhere; it may be nil
-	Cluster    int            // number of the only signature, the largest is 1; 0 for all signatures
-	MaxRetries int            // those that were retried so often are left
-	Mended     bool           // the workflow is another than the one that they failed in
-	Force      bool           // also those that are not eligible
+	JobID  string
+	Items  []string // their ids; all items if it is empty
+	Type   retry.Type
+	Filter *filter.Filter // over the data of items; it may be nil
+	Where  *filter.Filter // over the names of ParseWhere; it may be nil
+	// Cluster is the number of the only signature that counts; the largest is 1. 0 means all signatures.
+	Cluster int
+	// MaxRetries is after how many retries an item is left alone.
+	MaxRetries int
+	// Mended is set if the workflow is another than the one that the items failed in.
+	Mended bool
+	// Force also chooses items that are not eligible.
+	Force bool
 
 	// The rest is set by Make.
 	Total  int             // dead letters of the job
@@ -57,6 +61,7 @@ func (r Kept) String() string {
 	return strings.Join(parts, "; ")
 }
 
+// times says how often something was done.
 func times(n int) string {
 	if n == 1 {
 		return "1 time"

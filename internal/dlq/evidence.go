@@ -17,10 +17,12 @@ const maxKept = 8 << 20
 // the others in a file. That needs no care, because the log has them all.
 type evidence struct {
 	path string
-	file *os.File // nil: nothing has been put there
-	size int64    // of the file
-	out  int      // failures in the file that are still wanted
-	held int      // bytes in memory
+	// file is nil as long as nothing has been put there.
+	file *os.File
+	size int64 // of the file
+	// out is how many failures in the file are still wanted.
+	out  int
+	held int // bytes in memory
 }
 
 // exhibit is a failure in memory, or where it is in the file.

@@ -45,6 +45,7 @@ func decodeOp(line []byte) (o op, err error) {
 	return o, err
 }
 
+// check returns an error if an operation is not one that this version writes.
 func (o op) check() error {
 	switch {
 	case o.Op == opMark:
@@ -75,7 +76,8 @@ type index struct {
 	size  int64 // of the journal, up to its last whole line
 	added int64 // entries added so far
 
-	applied int64 // the record of the log that the last line follows; 0 means unknown
+	// applied is the record of the log that the last line follows. 0 means that it is not known.
+	applied int64
 }
 
 func newIndex() index { return index{live: map[string]place{}} }

@@ -181,6 +181,7 @@ func (p *Projection) settled(seq int64, itemID string) error {
 	return p.queue.Remove(itemID)
 }
 
+// failed adds the failure of an attempt to its item, or the item to the queue if it has no attempts left.
 func (p *Projection) failed(r events.Record, e events.AgentFailed) error {
 	a := p.mem.Active[e.ItemID]
 	if a == nil { // refused by the open breaker before it was ever started

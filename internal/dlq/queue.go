@@ -21,9 +21,10 @@ type Queue struct {
 	mu    sync.Mutex
 	file  *os.File
 	index index
-	dirty bool  // there is something to sync
-	seq   int64 // of the record that is being followed
-	done  int64 // of the last record that has been
+	dirty bool // there is something to sync
+	// seq is the record that is being followed.
+	seq  int64
+	done int64 // of the last record that has been
 }
 
 // Open opens the queue at path, which need not exist yet, and replays its journal. A torn last line is cut off.
@@ -232,6 +233,7 @@ func (q *Queue) Sync() error {
 	return q.sync()
 }
 
+// sync makes what was appended durable. It does nothing if nothing was.
 func (q *Queue) sync() error {
 	if !q.dirty {
 		return nil

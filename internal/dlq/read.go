@@ -142,6 +142,7 @@ func (x *index) ids() []string {
 	})
 }
 
+// entryOf reads the entry of an item, whose place the index knows.
 func entryOf(f io.ReaderAt, x index, id string) (Entry, error) {
 	e, err := entryAt(f, x.live[id])
 	if err != nil {

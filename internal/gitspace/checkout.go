@@ -17,18 +17,24 @@ import (
 // for the refs of the job.
 type checkout struct {
 	place place
-	head  string // the commit; empty if there is none yet
-	top   string
+	// head is the commit that is checked out. It is empty if there is none yet.
+	head string
+	top  string
 	// prefix is the path of the directory in the checkout, with / at its end. It is empty at the top level.
-	prefix    string
-	commonDir string // of the repository, also from a linked worktree
-	format    string
-	// The files, of which some may be missing.
+	prefix string
+	// commonDir is that of the repository, also from a linked worktree.
+	commonDir string
+	// format is that of object names: sha1 or sha256.
+	format string
+	// These are paths of files and directories of the repository, of which some may be missing.
 	objects, shallow, sparse, exclude, attributes string
 
-	config  []setting // local ones
-	hooks   string    // what core.hooksPath is to be; empty leaves what is set outside of the repository
-	promise bool      // it is a partial clone: what is missing is fetched when it is asked for
+	// config has the local settings.
+	config []setting
+	// hooks is what core.hooksPath is to be. It is empty to leave what is set outside of the repository.
+	hooks string
+	// promise is set for a partial clone: what is missing is fetched when it is asked for.
+	promise bool
 }
 
 // places returns the names of the checkout and of the directory in it that the job was started in, with and without
@@ -107,6 +113,7 @@ func (g *git) inspect(ctx context.Context, dir string) (checkout, error) {
 	return c, g.readConfig(ctx, &c)
 }
 
+// readConfig reads the local settings of a repository, as far as a workspace needs them.
 func (g *git) readConfig(ctx context.Context, c *checkout) error {
 	out, err := g.output(ctx, c.place, "config", "--local", "--includes", "--list", "-z")
 	if err != nil {
@@ -237,6 +244,7 @@ func unseen(changes []string, allowDirty bool) (notices []string, err error) {
 	return notices, nil
 }
 
+// changed says that files are changed and not committed, with the first of their names.
 func changed(names []string) string {
 	if len(names) == 1 {
 		return names[0] + " is changed and not committed"

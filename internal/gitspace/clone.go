@@ -337,6 +337,7 @@ func (s *Space) Import(ctx context.Context, a *agent.Attempt, o *agent.Outcome, 
 	return s.conclude(a, o, c, err)
 }
 
+// importWork takes a pack of another machine into the hub, and checks that its commit is the work of the attempt.
 func (s *Space) importWork(ctx context.Context, a *agent.Attempt, commit string, pack *os.File) (collected, error) {
 	if !isObjectName(commit) {
 		return collected{}, stateErrorf("its worker names its work %q", commit)

@@ -24,11 +24,15 @@ type collected struct {
 
 // task is what to collect.
 type task struct {
-	base    string // the commit that the work began at
-	ref     string // of the hub, for the work
-	message string // of the commit for what was not committed
-	all     bool   // what is not committed counts
-	resolve string // the work whose conflict was to be resolved; empty means none
+	// base is the commit that the work began at.
+	base string
+	// ref is the ref of the hub that gets the work.
+	ref string
+	// message is that of the commit for what was not committed, which only counts if all is set.
+	message string
+	all     bool
+	// resolve is the work whose conflict was to be resolved. It is empty if there was none.
+	resolve string
 }
 
 // unfinished are the files in .git that say that something is under way.
@@ -224,6 +228,7 @@ func (s *Space) writeRef(ref, commit string) error {
 	return fmt.Errorf("make the ref %s: %w", ref, err)
 }
 
+// short returns the name of a commit as people read it.
 func short(commit string) string { return commit[:min(len(commit), 10)] }
 
 // cleanIndex sees to it that the index shows all files as they are: no flags that hide changes, and nothing
@@ -290,10 +295,12 @@ func (s *Space) takeAll(ctx context.Context, in place) (tree string, err error) 
 	return s.writeTree(ctx, in)
 }
 
+// addAll stages all files of a workspace, but for those that are ignored.
 func (s *Space) addAll(ctx context.Context, in place) error {
 	return s.blame(s.git.do(ctx, in, "add", "-A", "--sparse"), "its files cannot be taken")
 }
 
+// writeTree makes a tree of what is staged, and returns its name.
 func (s *Space) writeTree(ctx context.Context, in place) (tree string, err error) {
 	tree, err = s.git.line(ctx, in, "write-tree")
 	return tree, s.blame(err, "its index cannot be read")

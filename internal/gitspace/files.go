@@ -67,11 +67,13 @@ func within(dir string, do func(root *os.Root) error) error {
 	return errors.Join(do(root), root.Close())
 }
 
+// isDir reports whether a name is that of a directory. A symbolic link to one does not count.
 func isDir(name string) bool {
 	info, err := os.Lstat(name)
 	return err == nil && info.IsDir()
 }
 
+// exists reports whether there is something with a name.
 func exists(name string) bool {
 	_, err := os.Lstat(name)
 	return err == nil

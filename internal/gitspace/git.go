@@ -52,13 +52,16 @@ func has(text, word string) bool { return slices.Contains(strings.Fields(text), 
 
 // git runs git commands.
 type git struct {
-	path     string
-	flags    []string // -c of settings
+	path string
+	// flags are settings, each as -c and its value.
+	flags    []string
 	environ  []string
 	register *process.Register
-	patience time.Duration // how long a command may take
+	// patience is how long a command may take.
+	patience time.Duration
 
-	mergeBase bool // merge-tree takes --merge-base
+	// mergeBase is set if merge-tree has --merge-base.
+	mergeBase bool
 }
 
 const (
@@ -70,6 +73,7 @@ const (
 	mostNames  = 256 << 20 // the names of some million files
 )
 
+// newGit returns what runs git commands for a job, before git is found.
 func newGit(c Config) git {
 	g := git{register: c.Register, patience: gitPatience}
 	for setting := range strings.FieldsSeq(settings) {
@@ -120,17 +124,22 @@ func parseVersion(out string) (major, minor int, ok bool) {
 
 // place is where a command runs, and on which repository.
 type place struct {
-	dir      string
-	gitDir   string // empty: found from dir
+	dir string
+	// gitDir is the repository. It is found from dir if it is empty.
+	gitDir   string
 	workTree string
-	identity identity // of commits; the zero one: git decides
+	// identity and date are those of commits. The zero ones leave them to git.
+	identity identity
 	date     time.Time
 	env      []string
-	stdin    *os.File // nil: the input that is given
-	stdout   *os.File // nil: the output is returned
-	most     int      // bytes that it may print if none are kept; else mostOutput counts
+	// stdin is read instead of the input that is given, and stdout gets the output instead of the caller. Both may be
+	// nil.
+	stdin, stdout *os.File
+	// most is how many bytes a command may print if none are kept; else mostOutput counts.
+	most int
 }
 
+// environ returns what a command gets besides the environment of the run.
 func (p place) environ() []string {
 	env := slices.Clone(p.env)
 	if p.gitDir != "" {
@@ -285,6 +294,7 @@ type bounded struct {
 	size int
 }
 
+// Write implements io.Writer. It never fails: full ends the command.
 func (b *bounded) Write(data []byte) (int, error) {
 	if b.size += len(data); b.size > b.most {
 		b.full()

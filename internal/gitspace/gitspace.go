@@ -34,40 +34,54 @@ import (
 
 // Config describes the workspaces of one job.
 type Config struct {
-	JobID    string
-	Workflow string             // name of the workflow, for commit messages
-	Dir      string             // where the job was started: a directory in a checkout of the user's repository
-	GitDir   string             // for the hub and the template, in the job directory
-	WorkDir  string             // for the workspaces
-	Environ  []string           // the environment of the run
-	Policy   workflow.Workspace // empty values are the defaults
-	Ignore   []string           // patterns of files that agents leave and that are no work
-	Slots    int
-	Register *process.Register // of the job, for the git commands; nil means none
+	JobID string
+	// Workflow is the name of the workflow, for commit messages.
+	Workflow string
+	// Dir is where the job was started: a directory in a checkout of the user's repository.
+	Dir string
+	// GitDir is where the hub and the template are, in the job directory. WorkDir is where the workspaces are.
+	GitDir, WorkDir string
+	// Environ is the environment of the run.
+	Environ []string
+	// Policy says how work is merged, verified and delivered. Empty values are the defaults.
+	Policy workflow.Workspace
+	// Ignore has patterns of files that agents leave and that are not part of their work.
+	Ignore []string
+	Slots  int
+	// Register is that of the job, for the git commands. It may be nil.
+	Register *process.Register
 
 	// Run runs the steps of Policy.Setup (kind "setup") or Policy.Verify (kind "verify") in dir, which is in a
 	// workspace. Base is the commit that it is at, for Verify the head before the batch. Worker is its slot, 0 for
 	// those that are no slot's. A failed step is an Outcome with a Failure.
 	Run func(ctx context.Context, kind, dir, base string, worker int) (agent.Outcome, error)
 
-	Created func(worker int, base string, took time.Duration) // a workspace was made; nil if nobody is told
-	Cleaned func(worker int, reason string)                   // a workspace was thrown away; nil if nobody is told
+	// Created is called when a workspace was made, Cleaned when one was deleted. Both may be nil.
+	Created func(worker int, base string, took time.Duration)
+	Cleaned func(worker int, reason string)
 
-	// Policy.Verify begins on a commit that has these merged, unless it is nil
+	// Verifying is called when Policy.Verify begins on a commit that has these merged, and Verified when that has
+	// ended, but not after a stop. Both may be nil.
 	Verifying func(commit string, items []MergedItem)
-	Verified  func(commit string, o agent.Outcome, took time.Duration) // it has ended; not called after a stop
+	Verified  func(commit string, o agent.Outcome, took time.Duration)
 }
 
 // Start is what a job with workspaces begins with.
 type Start struct {
-	Base    string // the commit
-	Branch  string // that was checked out, without refs/heads/; empty if HEAD was detached
-	Prefix  string // of Config.Dir in the checkout, with / at its end; empty means the top level
-	Files   int    // of a workspace
-	Bytes   int64  // of a workspace on disk, about; 0 means not known without asking a remote
+	// Base is the commit that workspaces begin at.
+	Base string
+	// Branch is the branch that was checked out, without refs/heads/. It is empty if HEAD was detached.
+	Branch string
+	// Prefix is the path of Config.Dir in the checkout, with / at its end. It is empty at the top level.
+	Prefix string
+	// Files and Bytes are how many files a workspace has and about how much of the disk it takes. Bytes is 0 if that
+	// is not known without asking a remote.
+	Files int
+	Bytes int64
+	// Notices are for people: what agents will not see.
 	Notices []string
 
-	// Checkout is the state of the user's checkout, for Space.Changed. Nil: it is as it is.
+	// Checkout is the state of the user's checkout, for Space.Changed. Nil means that it is as it is.
 	Checkout []string
 }
 
@@ -75,8 +89,10 @@ type Start struct {
 type Work struct {
 	ItemID         string
 	Index, Attempt int
-	Base, Commit   string
-	Date           time.Time // of the commit that merges it, so that merging again makes the same commit
+	// Base is the commit that the attempt began at, Commit the one with all that it did.
+	Base, Commit string
+	// Date is that of the commit that merges the work, so that merging it again makes the same commit.
+	Date time.Time
 
 	Files, Insertions, Deletions int
 }
@@ -90,11 +106,15 @@ type MergedItem struct {
 // Rejected is work that was not merged.
 type Rejected struct {
 	Work
-	Type      retry.Type // TypeMergeConflict or TypeVerifyFailed
-	Message   string
-	Conflicts []events.Conflict // at most events.MaxConflicts
-	Outcome   *agent.Outcome    // of the steps that verify; nil for a conflict
-	Duration  time.Duration     // of the merge and verification of the work alone
+	// Type is TypeMergeConflict or TypeVerifyFailed.
+	Type    retry.Type
+	Message string
+	// Conflicts has at most events.MaxConflicts of them.
+	Conflicts []events.Conflict
+	// Outcome is that of the steps that verify. It is nil for a conflict.
+	Outcome *agent.Outcome
+	// Duration is how long the merge and the verification of this work alone took.
+	Duration time.Duration
 }
 
 // Merged is what became of a list of work: each is in one of both lists.
@@ -106,8 +126,10 @@ type Merged struct {
 
 // Delivery is how the result reached the user's repository.
 type Delivery struct {
-	Branch  string // without refs/heads/; empty if nothing was merged, or the branch could not be moved
-	Hidden  string // the ref that always has the result
+	// Branch has the result, without refs/heads/. It is empty if nothing was merged, or the branch could not be moved.
+	Branch string
+	// Hidden is the ref that always has the result.
+	Hidden  string
 	Notices []string
 }
 
@@ -117,6 +139,7 @@ type StateError struct{ Reason string }
 
 func (e *StateError) Error() string { return e.Reason }
 
+// stateErrorf is fmt.Errorf for a StateError.
 func stateErrorf(format string, args ...any) error {
 	return &StateError{Reason: fmt.Sprintf(format, args...)}
 }
@@ -131,25 +154,37 @@ type Executor interface {
 // to that. Execute, Phase and Merge may run at once. Merge and Publish may not, nor two of one of them.
 type Space struct {
 	Config
-	git    git
-	user   checkout // as it is now; not what the job began with
+	git git
+	// user is the user's repository as it is now, not as the job began with it.
+	user   checkout
 	record record
-	umask  fs.FileMode // what new directories do not get
+	// umask is what new directories do not get.
+	umask fs.FileMode
 
-	phase        sync.Mutex        // held while the job's own workspace is made or looked at
-	phaseBase    string            // what Phase was called with last
-	attributesOf string            // the head whose .gitattributes files are in attributesDir; used by the merger alone
-	loose        atomic.Int64      // refs in the hub that were made since they were packed
-	unpacked     atomic.Int64      // work that was merged since objects of the hub were packed
-	packed       string            // the head at which they were; "" means the base of the job
-	lost         map[string]string // by commit, why the work that is in it cannot be merged any more
-	sealed       sync.Map          // what is known of the workspaces that this process has sealed, by name
-	before       []string          // see Checkout
+	// phase is held while the job's own workspace is made or looked at. phaseBase is what Phase was called with last.
+	phase     sync.Mutex
+	phaseBase string
+	// attributesOf is the head whose .gitattributes files are in attributesDir. Only used by the merger.
+	attributesOf string
+	// loose counts the refs in the hub that were made since they were packed, and unpacked the work that was merged
+	// since the objects of the hub were.
+	loose, unpacked atomic.Int64
+	// packed is the head at which the objects were packed. It is empty for the base of the job.
+	packed string
+	// lost says, by commit, why the work that is in it cannot be merged any more.
+	lost map[string]string
+	// sealed is what is known of the workspaces that this process has sealed, by name.
+	sealed sync.Map
+	// before is Start.Checkout.
+	before []string
 
-	// Of a clone, and tips also of a Space that was asked for its seed.
-	store string   // directory; empty if it is not a clone
-	tips  []string // tags that come with the base
-	haves []string // commits that are here with all that they contain, the base first; empty if nobody knows
+	// store is the directory of the objects of a clone. It is empty if this is not a clone.
+	store string
+	// tips are tags that come with the base, of a clone or of a Space that was asked for its seed.
+	tips []string
+	// haves are the commits of a clone that are here with all that they contain, the base first. It is empty if nobody
+	// knows.
+	haves []string
 }
 
 // record is what a job keeps of its start.
@@ -187,6 +222,7 @@ const headRef = "refs/heads/job" // in the hub
 // itemRef is the ref of work in the hub.
 func itemRef(index, attempt int) string { return fmt.Sprintf("refs/items/%d/%d", index, attempt) }
 
+// ref returns the ref of the hub that has the work of an attempt.
 func (w Work) ref() string { return itemRef(w.Index, w.Attempt) }
 
 // hiddenRef is the ref in the user's repository that keeps what the job needs. It is not refs/prodigy/<job>:
@@ -277,6 +313,7 @@ func probeUmask(dir string) (fs.FileMode, error) {
 	return 0o777 &^ info.Mode().Perm(), nil
 }
 
+// readRecord reads what the job has kept of its start.
 func (s *Space) readRecord() error {
 	data, err := os.ReadFile(s.recordFile())
 	if err != nil {

@@ -135,8 +135,10 @@ func trailerValue(text string) string {
 	return strconv.Quote(text)
 }
 
+// isControl reports whether a character of a trailer could be taken for something else, or be shown as nothing.
 func isControl(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }
 
+// parseTrailer returns the value that a trailer was written for.
 func parseTrailer(value string) string {
 	if text, err := strconv.Unquote(value); err == nil && strings.HasPrefix(value, `"`) {
 		return text

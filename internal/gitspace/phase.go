@@ -15,6 +15,7 @@ import (
 
 const phaseRef = "refs/phases/head" // in the hub: where the phases of the job were last seen
 
+// job returns the workspace of the phases, which is no slot's.
 func (s *Space) job() workspace { return s.workspace("job", 0) }
 
 // moving names the file that is there while the workspace is moved from one commit to another. It has both.

@@ -79,6 +79,7 @@ func (s *Space) writeHub() error {
 	return os.Symlink(modules, filepath.Join(s.hubDir(), "modules")) // there submodules of a workspace look for objects to borrow
 }
 
+// hubSettings returns the settings of the hub.
 func hubSettings() []setting {
 	return parseWords(`
 		core.bare=true core.alternaterefsprefixes=refs/prodigy/ core.fsync=committed gc.auto=0
@@ -431,6 +432,7 @@ func (s *Space) removeOwnLocks() {
 // maxLooseRefs is how many refs are made in the hub before they are packed: a fetch looks at each of them, and loose ones are files.
 const maxLooseRefs = 200
 
+// packRefs packs the refs of the hub, each of which is a file before.
 func (s *Space) packRefs(ctx context.Context) error {
 	return s.git.do(ctx, s.hub(), "pack-refs", "--all")
 }

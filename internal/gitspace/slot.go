@@ -29,6 +29,7 @@ type workspace struct {
 	seal   string
 }
 
+// workspace returns the workspace of a name, which need not be there yet.
 func (s *Space) workspace(name string, worker int) workspace {
 	dir := filepath.Join(s.WorkDir, name)
 	return workspace{name: name, worker: worker, dir: dir, seal: dir + ".index"}

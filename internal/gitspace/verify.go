@@ -29,6 +29,7 @@ type verdict struct {
 	duration time.Duration
 }
 
+// passed reports whether the steps have succeeded.
 func (v verdict) passed() bool { return v.outcome.Failure == nil }
 
 // Merge merges a batch and verifies what came out. When that fails, both halves are merged and verified on

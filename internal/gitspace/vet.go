@@ -38,6 +38,8 @@ func (s *Space) vet(w workspace) (strangers []string, err error) {
 	return strangers, err
 }
 
+// walk looks at the repositories that an agent has left in its workspace. It returns the directories of those whose
+// .git leads out of the workspace. The error says what cannot be taken.
 func (s *Space) walk(root *os.Root) (strangers []string, err error) {
 	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
@@ -218,6 +220,7 @@ func (s *Space) repair(w workspace) error {
 	return nil
 }
 
+// rewrite makes the .git directory of a workspace anew, as far as an agent may have changed it.
 func (s *Space) rewrite(root *os.Root) error {
 	for _, name := range [...]string{"config.worktree", "commondir", "info", "objects/info"} {
 		if err := root.RemoveAll(name); err != nil {

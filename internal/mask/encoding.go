@@ -31,14 +31,19 @@ const (
 // unit is the bits of a secret that one digit has. Those outside of mask belong to what is around the secret.
 type unit struct{ value, mask uint16 }
 
+// is reports whether a value has the bits that the unit asks for.
 func (u unit) is(v int) bool { return uint16(v)&u.mask == u.value }
 
 // notation says how digits are written.
 type notation struct {
-	bits   int       // of a digit
-	values [256]int8 // of the digits, or -1
+	// bits is how many bits a digit stands for.
+	bits int
+	// values are those of the digits by their letters, or -1.
+	values [256]int8
 }
 
+// alphabet returns the notation whose digits are letters. Several texts of letters are several ways to write the same
+// digits.
 func alphabet(bits int, letters ...string) *notation {
 	n := &notation{bits: bits}
 	for i := range n.values {
@@ -261,6 +266,7 @@ func (f *form) character(w *walk, at int) {
 	}
 }
 
+// separates reports whether a byte may stand between two digits, as in a text that was broken into lines.
 func separates(c byte) bool { return c == '\n' || c == '\r' || c == '\t' }
 
 // escapesWord reports whether text may begin with an escape of a letter, digit or underscore. It saves reading

@@ -159,6 +159,7 @@ func (m *Masker) at(w *walk, before byte, b []byte, more bool) (length int, unde
 	return length, false
 }
 
+// isWord reports whether a byte is one of a word: a letter, a digit or an underscore.
 func isWord(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }

@@ -29,9 +29,11 @@ func (r *reading) bytes() []byte { return r.value[:r.size] }
 // reader reads the start of a text as the encodings in use write characters: URLs, JSON, XML, shells,
 // programming languages, dumps. It decodes and knows no secrets, so it needs no list of the ways to write one.
 type reader struct {
-	text    []byte
-	more    bool // text may go on
-	partial bool // more text could give more readings
+	text []byte
+	// more is set if text may go on.
+	more bool
+	// partial is set if more text could give more readings.
+	partial bool
 	found   []reading
 }
 
@@ -109,6 +111,7 @@ func (r *reader) digits(i, limit int, base int32) (value rune, n int) {
 	return value, n
 }
 
+// digit returns the value of a hexadecimal digit, or -1.
 func digit(c byte) int32 {
 	switch {
 	case '0' <= c && c <= '9':

@@ -4,9 +4,12 @@ import "io"
 
 // cutter masks a text that comes in pieces. Secrets that overlap are masked as one.
 type cutter struct {
-	held   []byte // the end of what came, when it may be the beginning of a secret
-	before byte   // in front of held
-	hidden int    // how much of held belongs to a secret whose mark is in out already
+	// held is the end of what came, if that may be the beginning of a secret.
+	held []byte
+	// before is the byte in front of held.
+	before byte
+	// hidden is how much of held belongs to a secret whose mark is in out already.
+	hidden int
 	out    []byte
 }
 

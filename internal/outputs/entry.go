@@ -45,12 +45,14 @@ type Entry struct {
 
 // Source is the command that printed something.
 type Source struct {
-	ItemID  string `json:"item_id,omitzero"`
-	Phase   string `json:"phase,omitzero"` // of a step that is of no item; empty in a standard workflow
+	ItemID string `json:"item_id,omitzero"`
+	// Phase is that of a step that is of no item. It is empty in a standard workflow.
+	Phase   string `json:"phase,omitzero"`
 	Attempt int    `json:"attempt,omitzero"`
 	Step    string `json:"step"`
-	Try     int    `json:"try,omitzero"`   // of the step
-	Command int    `json:"command"`        // numbers the commands of the attempt, in the order of their starts
+	Try     int    `json:"try,omitzero"` // of the step
+	// Command numbers the commands of the attempt, in the order of their starts.
+	Command int    `json:"command"`
 	Agent   string `json:"agent,omitzero"` // the preset by which its stdout is read; "" if none reads it
 }
 
@@ -68,6 +70,7 @@ const (
 	Stderr
 )
 
+// String returns the name of a stream as people know it.
 func (s Stream) String() string {
 	if s == Stderr {
 		return "stderr"
@@ -77,9 +80,11 @@ func (s Stream) String() string {
 
 // End is how a command ended.
 type End struct {
-	Failed   bool `json:"failed,omitzero"`
-	Stopped  bool `json:"stopped,omitzero"` // the job was stopped, or the time of more than the command was up
-	ExitCode int  `json:"exit_code"`        // -1: it did not exit by itself
+	Failed bool `json:"failed,omitzero"`
+	// Stopped is set if the job was stopped, or the time of more than the command was up.
+	Stopped bool `json:"stopped,omitzero"`
+	// ExitCode is -1 if the command did not exit by itself.
+	ExitCode int `json:"exit_code"`
 }
 
 // asBase64 follows the name of a stream in JSON where the text is not UTF-8.
@@ -142,6 +147,8 @@ func readLine(line []byte) (e Entry, err error) {
 	return e, err
 }
 
+// checkSealed returns an error if a line does not end with the checksum of what comes before that. It is
+// jobs.ErrNoSeal if there is no checksum.
 func checkSealed(line []byte) error {
 	sealed, err := jobs.CheckSeal(line)
 	if err == nil && !sealed {

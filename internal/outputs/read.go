@@ -121,6 +121,7 @@ func Follow(ctx context.Context, dir string, q Query, running func() bool) iter.
 	return rendered(follow(ctx, dir, q, running), q.Render)
 }
 
+// follow yields entries as they are appended, until running reports false and all of them have been yielded.
 func follow(ctx context.Context, dir string, q Query, running func() bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		r := newReader(dir, q)
@@ -220,11 +221,13 @@ func Examine(dir string) iter.Seq[Line] {
 
 // reader reads a store from a place on.
 type reader struct {
-	dir    string
-	query  Query
-	wanted []byte // is in every line that can match
-	at     int64  // of the next line
-	amid   bool   // at is in the middle of a line, whose rest is passed over
+	dir   string
+	query Query
+	// wanted is in every line that can match.
+	wanted []byte
+	at     int64 // of the next line
+	// amid is set if at is in the middle of a line, whose rest is passed over.
+	amid bool
 }
 
 func newReader(dir string, q Query) *reader {
@@ -243,6 +246,7 @@ func newReader(dir string, q Query) *reader {
 	return r
 }
 
+// wanted returns bytes that are in the line of every entry that can match, so that most lines need not be decoded.
 func (q Query) wanted() []byte {
 	if q.ItemID == "" {
 		return nil
@@ -273,6 +277,7 @@ func (r *reader) entry(l Line) (e Entry, match bool, err error) {
 	return e, r.query.matches(e), nil
 }
 
+// matches reports whether an entry is one that was asked for.
 func (q Query) matches(e Entry) bool {
 	return (q.ItemID == "" || e.ItemID == q.ItemID) &&
 		(q.Attempt == 0 || e.Attempt == q.Attempt && e.ItemID != "") && (q.Step == "" || ofStep(e.Step, q.Step))

@@ -31,18 +31,23 @@ type Recorder struct {
 	Policy Policy // without Keep nothing is kept
 	To     Receiver
 
-	mu      sync.Mutex
-	partial [2][]byte // incomplete lines of the streams, which wait for their ends, so that none comes between
-	pending []Part    // not passed on yet
-	size    int       // the cost of pending
+	mu sync.Mutex
+	// partial has the incomplete lines of the streams, which wait for their ends, so that nothing comes between.
+	partial [2][]byte
+	// pending was not passed on yet. size is what it costs.
+	pending []Part
+	size    int // the cost of pending
 	at      time.Time
-	head    int   // bytes that went to pending
-	all     int64 // and those that went to the tail as well
-	passed  int64 // how many of all were passed on, of those behind the head provisionally
-	tail    tail
-	timer   *time.Timer
-	sent    bool // an entry was passed on
-	ended   bool
+	// head is how many bytes went to pending, and all how many went there or to the tail.
+	head int
+	all  int64 // and those that went to the tail as well
+	// passed is how many of all were passed on, of those after the head provisionally.
+	passed int64
+	tail   tail
+	timer  *time.Timer
+	// sent is set once an entry was passed on.
+	sent  bool
+	ended bool
 }
 
 // Write adds what the command printed to a stream. It copies p.

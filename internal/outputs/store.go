@@ -42,10 +42,11 @@ const (
 
 // Options of a Store.
 type Options struct {
-	PerJob   Size  // see Policy
-	PerStep  Size  // the same; 0 means the default
-	NoSync   bool  // files are not synced
-	FileSize int64 // 0: 8 MiB
+	PerJob  Size // see Policy
+	PerStep Size // the same; 0 means the default
+	NoSync  bool // files are not synced
+	// FileSize is how large a file gets before the next one is begun. 0 means 8 MiB.
+	FileSize int64
 }
 
 // Store is the outputs of one job. What is appended is written at once, so that it survives the end of
@@ -53,9 +54,11 @@ type Options struct {
 type Store struct {
 	dir     string
 	options Options
-	file    *os.File // nil: nothing has been appended to this file
-	path    string
-	base    int64 // where the file begins
+	// file is nil as long as nothing has been appended to it.
+	file *os.File
+	path string
+	// base is where the file begins in the store.
+	base    int64
 	size    int64 // of the file
 	packing errgroup.Group
 
@@ -181,6 +184,7 @@ func (s *Store) Append(e Entry) (Span, error) {
 	return at, err
 }
 
+// append writes an entry unless the job has used up its room, and returns where it is.
 func (s *Store) append(e Entry) (Span, error) {
 	before := s.Position()
 	if before >= int64(s.options.PerJob) {
@@ -256,6 +260,7 @@ func (s *Store) rotate() {
 	})
 }
 
+// finish closes a file, and before that syncs it if that is wanted.
 func finish(f *os.File, sync bool) error {
 	var err error
 	if sync {

@@ -21,9 +21,10 @@ const tailPrefix = "tail-"
 
 // tailFile is the name of such a file.
 type tailFile struct {
-	path       string
-	position   int64 // of the store, when the tail of the command began
-	number     int   // of the command, in the run
+	path string
+	// position is that of the store when the tail of the command began.
+	position   int64
+	number     int // of the command, in the run
 	generation int
 }
 
@@ -156,10 +157,12 @@ func (s *Store) adoptTails() error {
 type tails struct {
 	dir   string
 	query Query
-	files []tailFile         // that were there at the last look
+	// files are those that were there at the last look.
+	files []tailFile
 	open  map[string]tailEnd // by path
-	shown map[Source]int64   // up to which offset the tails have been yielded
-	ended map[Source]bool    // of those whose end has been
+	// shown has the offsets up to which the tails have been yielded.
+	shown map[Source]int64
+	ended map[Source]bool // of those whose end has been
 }
 
 // tailEnd is how far a file has been read.
