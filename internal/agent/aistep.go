@@ -207,7 +207,7 @@ func (r *run) recordCutOff(ctx context.Context, st *step, b boundCommand, out *s
 	if b.aiRun.notOurs(v) {
 		return
 	}
-	outcome := outcomeInterrupted
+	outcome := events.OutcomeInterrupted
 	if _, limited := errors.AsType[*timeUp](err); limited || errors.Is(err, errTimeUp) {
 		outcome = outcomeTimeout
 	}
@@ -287,7 +287,7 @@ func (r *run) judge(
 	}
 	outcome := end.Outcome
 	if ctx.Err() != nil && v.Outcome != ai.Success {
-		outcome, v.Usage.Partial = outcomeInterrupted, true
+		outcome, v.Usage.Partial = events.OutcomeInterrupted, true
 	}
 	v.Usage.Partial = v.Usage.Partial || !ended && (exit.Signal != "" || stall != nil)
 	if !res.sessionUnknown { // it has done nothing

@@ -20,7 +20,7 @@ func goesOn(v ai.Verdict, exit process.Exit) bool {
 // answer, cut that a run which failed was ended from outside.
 func continues(o ai.Outcome, answered, cut bool) bool {
 	switch o {
-	case ai.Quota, ai.Auth, ai.Stalled, outcomeInterrupted:
+	case ai.Quota, ai.Auth, ai.Stalled, events.OutcomeInterrupted:
 		return true
 	case ai.Overloaded:
 		return answered
@@ -93,8 +93,5 @@ func (r *run) followSession(st *step, a *aiRun, out *sink) {
 	out.onSession = func() { record(out.reading.SessionID()) }
 }
 
-// The outcomes of AgentUsage that no preset gives.
-const (
-	outcomeTimeout     = "timeout"
-	outcomeInterrupted = "interrupted"
-)
+// outcomeTimeout is the outcome of an agent that took too long. No preset gives it.
+const outcomeTimeout = "timeout"

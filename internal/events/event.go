@@ -831,6 +831,9 @@ type AgentUsage struct {
 	DurationMS Millis        `json:"duration_ms"`
 }
 
+// OutcomeInterrupted is the outcome of an agent that ended because its run was stopped. No preset gives it.
+const OutcomeInterrupted = "interrupted"
+
 // Where a cost comes from.
 const (
 	CostReported = "reported" // by the CLI
@@ -841,7 +844,7 @@ const (
 func (e AgentUsage) Use() limit.Use {
 	return limit.Use{
 		Preset: e.Preset, Outcome: e.Outcome, Cost: e.CostUSD, Partial: e.Partial, Assumed: e.AssumedUSD,
-		Tokens: e.Tokens,
+		Tokens: e.Tokens, Stopped: e.Outcome == OutcomeInterrupted,
 	}
 }
 

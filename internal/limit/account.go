@@ -24,6 +24,7 @@ type Use struct {
 	Partial         bool    // it was cut off: it may have used more
 	Assumed         USD     // with an unknown cost: what it may have cost at most
 	Tokens          *Tokens // nil if they are unknown
+	Stopped         bool    // the stop of a run ended it: its item goes on, and has the same limit as before
 }
 
 // Sum is what several attempts have used.
@@ -169,9 +170,12 @@ func (a *Account) Add(item int, step string, u Use) {
 	if item >= 0 {
 		a.Map.Add(u)
 	}
-	cost := u.Assumed
-	if u.Cost != nil {
+	var cost USD
+	switch {
+	case u.Cost != nil:
 		cost = *u.Cost
+	case !u.Stopped:
+		cost = u.Assumed
 	}
 	if cost == 0 {
 		return
