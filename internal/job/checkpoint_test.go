@@ -163,6 +163,7 @@ var foldSums = map[int]string{
 	35: "494f68bc087200e8be5c30dec969627ed6285db165af845c9d45994bb8a11f39", // in another order
 	36: "ab2dcafe75cc4137649c1ce5ce81c12133008f62aa4bfe18e3555b644dbabdb5", // the breaker among the limits
 	37: "ab2dcafe75cc4137649c1ce5ce81c12133008f62aa4bfe18e3555b644dbabdb5", // types with other names
+	38: "ab2dcafe75cc4137649c1ce5ce81c12133008f62aa4bfe18e3555b644dbabdb5", // whether an agent works in a session; stops that items are not charged
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

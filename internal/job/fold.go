@@ -108,10 +108,17 @@ type agentsUsed struct {
 	Quotas map[string]events.QuotaPaused `json:"quotas,omitempty"`
 
 	// Sessions are those that have not ended by themselves, by item id; "" for the other phases.
-	Sessions map[string]events.AISessionStarted `json:"sessions,omitempty"`
+	Sessions map[string]Session `json:"sessions,omitempty"`
 
 	Spent   limit.Account `json:"spent"`              // what they have used
 	MaxCost *limit.USD    `json:"max_cost,omitempty"` // the budget of the job, if a command line set it
+}
+
+// Session is one of an AI coding CLI that has not ended by itself.
+type Session struct {
+	events.AISessionStarted
+
+	Left bool `json:"left,omitempty"` // no agent works in it: that has told what it used
 }
 
 // workspaceState is what is known of a job with workspaces.
@@ -277,7 +284,7 @@ func NewFold(p errorpolicy.Policy) *Fold {
 		suspicions: suspicions{Crashes: map[int]crashes{}, Losses: map[int]losses{}},
 		Circuits:   circuits{},
 		agentsUsed: agentsUsed{
-			Quotas: map[string]events.QuotaPaused{}, Sessions: map[string]events.AISessionStarted{},
+			Quotas: map[string]events.QuotaPaused{}, Sessions: map[string]Session{},
 		},
 		requests:       requests{Skips: map[int]string{}},
 		workspaceState: workspaceState{Merging: map[int]Merging{}},
@@ -341,7 +348,7 @@ func (s *Fold) Apply(r events.Record) (batch []errorpolicy.BatchError) {
 		delete(s.Retrying, "")
 		delete(s.Sessions, "")
 	case events.AISessionStarted:
-		s.Sessions[e.ItemID] = e
+		s.Sessions[e.ItemID] = Session{AISessionStarted: e}
 	case events.StepRetrying:
 		s.Retrying[e.ItemID] = StepRetry{Event: e, Due: r.Time.Add(time.Duration(e.DelayMS))}
 		if s.Limits.Concurrency.Service.Limits() {
@@ -360,7 +367,13 @@ func (s *Fold) Apply(r events.Record) (batch []errorpolicy.BatchError) {
 		delete(s.Quotas, e.Gate())
 	case events.AgentUsage:
 		s.Spent.Add(e.Index(), e.Step, e.Use())
-		if k, ok := s.Sessions[e.ItemID]; ok && !agent.LeavesSession(e) && k.Step == e.Step {
+		k, ok := s.Sessions[e.ItemID]
+		switch {
+		case !ok || k.Step != e.Step:
+		case agent.LeavesSession(e):
+			k.Left = true
+			s.Sessions[e.ItemID] = k
+		default:
 			delete(s.Sessions, e.ItemID)
 		}
 	default:
@@ -765,7 +778,7 @@ func (s *Fold) TakeUp(a *agent.Attempt, itemID string) {
 		a.Retrying, a.Due = &k.Event, k.Due
 	}
 	if k, ok := s.Sessions[itemID]; ok && s.Base == "" { // a workspace begins anew: the work of the session is not there any more
-		a.Session = &k
+		a.Session = &k.AISessionStarted
 	}
 }
 

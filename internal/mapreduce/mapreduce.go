@@ -306,7 +306,12 @@ func (j *owner) recordResumed(ctx context.Context, reason string, reduce bool) e
 	if j.space != nil && !slices.Equal(j.space.Checkout(), j.Fold.Checkout) {
 		e.Checkout = j.space.Checkout()
 	}
+	killed := j.killedAgents(attached)
 	j.runSeq = j.Record(e).Seq
+	for _, u := range killed {
+		j.Record(u)
+		j.host.starts.charge(u)
+	}
 	if j.rescaled {
 		n := j.meta.MaxParallel
 		if j.elastic {
@@ -315,6 +320,37 @@ func (j *owner) recordResumed(ctx context.Context, reason string, reduce bool) e
 		j.Record(events.ScaleRequested{MaxParallel: n, Was: j.Fold.Slots, By: "the workflow"})
 	}
 	return nil
+}
+
+// killedAgents returns what is known of the agents that worked when the run before was killed: that they did. What they
+// have cost nobody can say any more, so each counts as what it may have cost.
+func (j *owner) killedAgents(attached []int) []events.AgentUsage {
+	assumed := j.Fold.Spent.Total.Largest
+	if most := j.budget().Item; most != nil {
+		assumed = *most
+	}
+	var killed []events.AgentUsage
+	add := func(u events.AgentUsage) {
+		s, ok := j.Fold.Sessions[u.ItemID]
+		if !ok || s.Left {
+			return
+		}
+		u.Step, u.Preset, u.Model, u.SessionID = s.Step, s.Preset, s.Model, s.SessionID
+		u.Outcome, u.Partial, u.AssumedUSD = events.OutcomeInterrupted, true, assumed
+		killed = append(killed, u)
+	}
+	for _, index := range slices.Sorted(maps.Keys(j.Fold.Running)) {
+		f := j.Fold.Running.At(index)
+		if f.Fleet || slices.Contains(attached, index) {
+			continue
+		}
+		add(events.AgentUsage{
+			ItemID: f.ID, ItemIndex: index, AgentID: j.attemptID(f.ID, f.Number), Attempt: f.Number,
+		})
+	}
+	phase := j.Fold.Working
+	add(events.AgentUsage{Phase: phase, AgentID: j.attemptID(phase, 1), Attempt: 1})
+	return killed
 }
 
 // dropInterrupted does what the workflow says with the files of the attempts that ran when the run before was killed.

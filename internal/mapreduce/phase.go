@@ -61,7 +61,7 @@ func (j *owner) phaseResult(name string, end attemptEnd) Result {
 
 func (j *owner) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) agent.Attempt {
 	a := j.attempt(name)
-	a.ID = j.place.ID + "/" + name + "/1"
+	a.ID = j.attemptID(name, 1)
 	a.CorrelationID = j.place.ID
 	a.Number, a.Worker = 1, 1
 	a.Steps = p.Commands

@@ -55,6 +55,13 @@ func (s *starts) restore(presets ai.Set, paused map[string]events.QuotaPaused, b
 	s.ledger = limit.NewLedger(b, spent)
 }
 
+// charge adds what an agent has used that this run did not start.
+func (s *starts) charge(e events.AgentUsage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ledger.Add(e.Index(), e.Step, e.Use())
+}
+
 func (s *starts) gate(k gateKey) *gate {
 	if s.gates[k] == nil {
 		s.gates[k] = &gate{steps: map[string]bool{}}
