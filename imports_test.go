@@ -56,7 +56,7 @@ var allowed = map[string][]string{
 		"errorpolicy", "events", "jobs", "limit", "term", "process", "settings", "view", "workflow",
 		"go.opentelemetry.io/otel", "go.opentelemetry.io/proto/otlp", "golang.org/x/net", "google.golang.org/protobuf",
 	},
-	"internal/view":        {"duration", "errorpolicy", "events", "jobs", "limit", "outputs", "retry", "term", "workflow", "github.com/go-json-experiment/json/jsontext"},
+	"internal/view":        {"duration", "errorpolicy", "events", "jobs", "limit", "outputs", "rawjson", "retry", "term", "workflow", "github.com/go-json-experiment/json/jsontext"},
 	"internal/web":         {"dlq", "duration", "events", "job", "jobs", "outputs", "retry", "term", "view", "golang.org/x/net", "golang.org/x/sync"},
 	"internal/dlq":         {"events", "filter", "jobs", "retry"},
 	"internal/events":      {"check", "duration", "errorpolicy", "jobs", "limit", "outputs", "retry", "golang.org/x/sync"},

@@ -17,6 +17,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/rawjson"
 	"prodigy/internal/term"
 )
 
@@ -260,12 +261,14 @@ type eventField struct {
 	value json.RawMessage
 }
 
-// text returns a string unquoted, null as "", and anything else as JSON.
-func (f eventField) text() string {
-	if len(f.value) == 0 || f.value[0] != '"' {
-		return strings.TrimPrefix(string(f.value), "null")
+func (f eventField) text() string { return textOf(f.value) }
+
+// textOf returns a string unquoted, null as "", and anything else as JSON.
+func textOf(value []byte) string {
+	if len(value) == 0 || value[0] != '"' {
+		return strings.TrimPrefix(string(value), "null")
 	}
-	text, _ := jsontext.AppendUnquote(nil, f.value) // it is a string; what is not UTF-8 in it is replaced
+	text, _ := jsontext.AppendUnquote(nil, value) // what is not UTF-8 in it is replaced
 	return string(text)
 }
 
@@ -274,19 +277,13 @@ func fieldsOf(object []byte) ([]eventField, error) {
 	if !json.Valid(object) {
 		return nil, json.Unmarshal(object, new(json.RawMessage)) // returns the syntax error
 	}
-	// Valid JSON gives no errors.
-	d := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowDuplicateNames(true),
-		jsontext.AllowInvalidUTF8(true))
-	if begin, _ := d.ReadToken(); begin.Kind() != jsontext.KindBeginObject {
+	object = bytes.TrimSpace(object)
+	if object[0] != '{' {
 		return nil, errors.New("the line is no object")
 	}
 	fields := make([]eventField, 0, fieldsExpected)
-	for d.PeekKind() == jsontext.KindString {
-		name, _ := d.ReadToken()
-		f := eventField{name: name.String()}
-		value, _ := d.ReadValue()
-		f.value = bytes.Clone(value) // it is good until the next
-		fields = append(fields, f)
+	for name, value := range rawjson.Members(bytes.Clone(object)) {
+		fields = append(fields, eventField{textOf(name), value})
 	}
 	return fields, nil
 }
