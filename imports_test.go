@@ -59,7 +59,7 @@ var allowed = map[string][]string{
 	"internal/view":        {"duration", "errorpolicy", "events", "jobs", "limit", "outputs", "rawjson", "retry", "term", "workflow", "github.com/go-json-experiment/json/jsontext"},
 	"internal/web":         {"dlq", "duration", "events", "job", "jobs", "outputs", "retry", "term", "view", "golang.org/x/net", "golang.org/x/sync"},
 	"internal/dlq":         {"events", "filter", "jobs", "retry"},
-	"internal/events":      {"check", "duration", "errorpolicy", "jobs", "limit", "outputs", "retry", "golang.org/x/sync"},
+	"internal/events":      {"check", "duration", "errorpolicy", "jobs", "limit", "outputs", "rawjson", "retry", "golang.org/x/sync"},
 	"internal/outputs":     {"jobs", "process", "github.com/go-json-experiment/json", "golang.org/x/sync"},
 	"internal/ai":          {"check", "duration", "filter", "term", "rawjson", "retry", "workflow", "gopkg.in/yaml.v3"},
 	"internal/items":       {"check", "filter", "jobs", "process", "rawjson", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},

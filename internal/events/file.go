@@ -1,7 +1,6 @@
 package events
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -175,19 +174,34 @@ func repair(f *os.File) (seq, cut int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	line, err := lastLine(f, info.Size())
-	if err != nil || len(line) == 0 {
+	lines := backward{file: f, begin: info.Size()}
+	text, whole, err := lines.cut()
+	if errors.Is(err, io.EOF) {
+		return 0, 0, nil
+	}
+	if err != nil {
 		return 0, 0, err
 	}
-	if r, ok := wholeRecord(line); ok {
+	if r, err := Decode(text); whole && err == nil {
 		return r.Seq, 0, nil
 	}
-	end := info.Size() - int64(len(line))
+	end := lines.begin + int64(len(lines.held))
 	if err := errors.Join(f.Truncate(end), f.Sync()); err != nil {
 		return 0, 0, fmt.Errorf("cut the torn last line off: %w", err)
 	}
-	seq, err = seqBefore(f, end)
-	return seq, int64(len(line)), err
+	cut = info.Size() - end
+	text, _, err = lines.cut()
+	if errors.Is(err, io.EOF) {
+		return 0, cut, nil
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	r, err := Decode(text)
+	if err != nil {
+		return 0, 0, fmt.Errorf("%s is damaged: the line that ends at byte %d cannot be read", f.Name(), end)
+	}
+	return r.Seq, cut, nil
 }
 
 // lastSeq returns the number of the last record in the file at path, which is not the newest.
@@ -209,43 +223,4 @@ func Last(dir string) (Record, error) {
 		return Record{}, err
 	}
 	return Decode(lines[0])
-}
-
-// seqBefore returns the number of the record that ends at offset end of f, 0 at its beginning.
-func seqBefore(f *os.File, end int64) (int64, error) {
-	line, err := lastLine(f, end)
-	if err != nil || len(line) == 0 {
-		return 0, err
-	}
-	r, ok := wholeRecord(line)
-	if !ok {
-		return 0, fmt.Errorf("%s is damaged: the line that ends at byte %d cannot be read", f.Name(), end)
-	}
-	return r.Seq, nil
-}
-
-func wholeRecord(line []byte) (Record, bool) {
-	if !bytes.HasSuffix(line, []byte("\n")) {
-		return Record{}, false
-	}
-	r, err := Decode(line)
-	return r, err == nil
-}
-
-// lastLine returns the line of f that ends at offset end, with its newline if it has one, reading backwards.
-func lastLine(f io.ReaderAt, end int64) ([]byte, error) {
-	var line []byte
-	for end > 0 {
-		n := min(end, 64<<10)
-		chunk := make([]byte, n, n+int64(len(line)))
-		if _, err := f.ReadAt(chunk, end-n); err != nil {
-			return nil, err
-		}
-		line = append(chunk, line...)
-		end -= n
-		if i := bytes.LastIndexByte(line[:len(line)-1], '\n'); i >= 0 {
-			return line[i+1:], nil
-		}
-	}
-	return line, nil
 }

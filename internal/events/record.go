@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"prodigy/internal/jobs"
+	"prodigy/internal/rawjson"
 )
 
 // timeLayout always has six digits after the point, so that lines of a log align and times compare as text.
@@ -242,36 +243,21 @@ func decodeForeignHead(line []byte) (heading, error) {
 	if h.Type == "" || h.Seq < 1 {
 		return heading{}, errors.New("no record: it has no seq or no type")
 	}
-	rest, err := withoutHead(line)
 	r := Record{Seq: h.Seq, Time: written(h.Time), JobID: h.JobID, CorrelationID: h.CorrelationID}
-	return heading{Record: r, name: h.Type, rest: rest}, err
+	return heading{Record: r, name: h.Type, rest: withoutHead(line)}, nil
 }
 
 // withoutHead returns what would follow the type in line if the keys of its head came first, the others in their order.
-func withoutHead(line []byte) ([]byte, error) {
-	d := json.NewDecoder(bytes.NewReader(line))
-	if _, err := d.Token(); err != nil {
-		return nil, err
-	}
-	var rest []byte
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return nil, err
-		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return nil, err
-		}
-		name := key.(string) // the line is an object, it was decoded as one before
-		switch name {
+func withoutHead(line []byte) (rest []byte) {
+	for quoted, value := range rawjson.Members(line) {
+		switch rawjson.Unquote(quoted) {
 		case "seq", "time", "job_id", "correlation_id", "type", "crc":
 			continue
 		}
-		rest = append(appendQuoted(append(rest, ','), name), ':')
+		rest = append(append(append(rest, ','), quoted...), ':')
 		rest = append(rest, value...)
 	}
-	return rest, nil
+	return rest
 }
 
 // decodeEvent reads the fields of an event out of an object. Numbers that every record of the type has must
