@@ -199,11 +199,11 @@ func stepsOf(t reflect.Type, says tag) (mask, normal step) {
 	case reflect.TypeFor[Millis]():
 		return step{}, roundedMillis
 	case reflect.TypeFor[json.RawMessage]():
-		return maskedJSON(says), step{}
+		return says.masking(func(v reflect.Value, m Masker) { v.SetBytes(m.JSON(v.Bytes())) }), step{}
 	}
 	switch t.Kind() {
 	case reflect.String:
-		return maskedText(says), boundedText(says)
+		return says.masking(func(v reflect.Value, m Masker) { v.SetString(m.Text(v.String())) }), boundedText(says)
 	case reflect.Pointer:
 		mask, normal = stepsOf(t.Elem(), says)
 		return mask.behind(), normal.behind()
@@ -398,27 +398,16 @@ var roundedMillis = step{
 	change: func(v reflect.Value, _ Masker) { v.SetInt(int64(Millis(v.Int()).rounded())) },
 }
 
-// maskedText returns how a text is masked.
-func maskedText(says tag) step {
-	if !says.mask {
-		return step{}
-	}
-	return step{
-		due:    func(v reflect.Value) bool { return v.Len() > 0 },
-		change: func(v reflect.Value, m Masker) { v.SetString(m.Text(v.String())) },
-	}
-}
-
-// maskedJSON returns how raw JSON is masked.
-func maskedJSON(says tag) step {
-	if !says.mask {
+// masking returns how a text, or raw JSON, is masked by a change.
+func (t tag) masking(change func(v reflect.Value, m Masker)) step {
+	if !t.mask {
 		return step{}
 	}
 	return step{
 		due: func(v reflect.Value) bool { return v.Len() > 0 },
 		change: func(v reflect.Value, m Masker) {
 			if v.Len() > 0 {
-				v.SetBytes(m.JSON(v.Bytes()))
+				change(v, m)
 			}
 		},
 	}
