@@ -3,7 +3,9 @@ package web
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -52,27 +54,12 @@ func plain(page []byte) []byte {
 			return -1
 		}
 		return r
-	}, withoutColours(page))
+	}, colours().ReplaceAll(page, nil))
 }
 
-// withoutColours removes control sequences: ECMA-48, 5.4. Their parameters are digits here, so that no tag
-// after a sequence that is cut off is taken for a part of it.
-func withoutColours(page []byte) []byte {
-	before, rest, found := bytes.Cut(page, []byte("\x1b["))
-	if !found {
-		return page
-	}
-	plain := make([]byte, 0, len(page))
-	for found {
-		plain = append(plain, before...)
-		rest = bytes.TrimLeft(rest, "0123456789;:?")
-		if len(rest) > 0 && rest[0] >= '@' && rest[0] <= '~' {
-			rest = rest[1:]
-		}
-		before, rest, found = bytes.Cut(rest, []byte("\x1b["))
-	}
-	return append(plain, before...)
-}
+// colours are control sequences: ECMA-48, 5.4. Their parameters are digits here, so that no tag after a sequence that is
+// cut off is taken for a part of it.
+var colours = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\x1b\[[0-9;:?]*[@-~]?`) })
 
 // cut shortens s to n bytes, without splitting a character.
 func cut(s string, n int) string {
