@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 	"maps"
+	"slices"
 	"time"
 
 	"prodigy/internal/errorpolicy"
@@ -239,8 +240,8 @@ func (j *Job) phaseCompleted(now time.Time, e events.PhaseCompleted) {
 		j.Merges.Commits.add(Merged{Time: now, Commit: e.Head, Phase: e.Phase})
 		j.Head = e.Head
 	}
-	for i := len(j.Phases) - 1; i >= 0; i-- {
-		if j.Phases[i].Name == e.Phase {
+	for i, p := range slices.Backward(j.Phases) {
+		if p.Name == e.Phase {
 			j.Phases[i].Done, j.Phases[i].Duration = true, time.Duration(e.DurationMS)
 			break
 		}
@@ -293,9 +294,7 @@ func (j *Job) slow(a Attempt) {
 	if at == slowestKept {
 		return
 	}
-	j.Slowest = append(j.Slowest, Attempt{})
-	copy(j.Slowest[at+1:], j.Slowest[at:])
-	j.Slowest[at] = a
+	j.Slowest = slices.Insert(j.Slowest, at, a)
 	j.Slowest = j.Slowest[:min(len(j.Slowest), slowestKept)]
 }
 

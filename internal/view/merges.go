@@ -109,13 +109,6 @@ type queued struct {
 
 // isPart reports whether all of some ids are among others that are more.
 func isPart(some, all []string) bool {
-	if len(some) >= len(all) {
-		return false
-	}
-	for _, id := range some {
-		if !slices.Contains(all, id) {
-			return false
-		}
-	}
-	return true
+	missing := func(id string) bool { return !slices.Contains(all, id) }
+	return len(some) < len(all) && !slices.ContainsFunc(some, missing)
 }

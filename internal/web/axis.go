@@ -1,6 +1,7 @@
 package web
 
 import (
+	"slices"
 	"time"
 
 	"prodigy/internal/events"
@@ -51,8 +52,8 @@ func (a *axis) length() time.Duration {
 
 // at returns how long the job had run at time t. A time between two runs maps to the end of the first.
 func (a *axis) at(t time.Time) time.Duration {
-	for i := len(a.runs) - 1; i >= 0; i-- {
-		if r := a.runs[i]; !t.Before(r.From) {
+	for _, r := range slices.Backward(a.runs) {
+		if !t.Before(r.From) {
 			return r.before + min(t.Sub(r.From), r.To.Sub(r.From))
 		}
 	}

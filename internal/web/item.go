@@ -104,9 +104,7 @@ func attemptsOf(x view.Explanation, commands []*command, running bool) []*attemp
 			a.Commands = append(a.Commands, c)
 		}
 	}
-	for i, j := 0, len(list)-1; i < j; i, j = i+1, j-1 {
-		list[i], list[j] = list[j], list[i]
-	}
+	slices.Reverse(list)
 	if len(list) == 0 {
 		return nil
 	}
