@@ -90,8 +90,8 @@ func EndOf(e Event) (end End, ok bool) {
 	return end, true
 }
 
-// A Result is what the attempt that has ended leaves to those who read the results of items. Of a reused result it is what
-// the attempt of the earlier job left.
+// A Result is what the attempt that has ended leaves to those who read the results of items. Of a reused result it is
+// what the attempt of the earlier job left.
 type Result struct {
 	End
 	DurationMS Millis

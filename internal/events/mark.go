@@ -85,7 +85,9 @@ func from(dir string, m Mark) iter.Seq2[line, error] {
 			yield(line{}, fmt.Errorf("read the event log: %w", err))
 			return
 		}
-		at := slices.IndexFunc(files, func(path string) bool { return filepath.Base(jobs.UnpackedName(path)) == m.File })
+		at := slices.IndexFunc(files, func(path string) bool {
+			return filepath.Base(jobs.UnpackedName(path)) == m.File
+		})
 		if at < 0 {
 			yield(line{}, errNoMark)
 			return

@@ -20,8 +20,8 @@ import (
 
 // A plan is what the fields of a type of event say of themselves in their tags, compiled once:
 //
-//	mask         a command may have printed it: secrets in it are masked, and what is not UTF-8 is replaced. Of a map of JSON these are the
-//	             values, of a map of counts the keys.
+//	mask         a command may have printed it: secrets in it are masked, and what is not UTF-8 is replaced. Of a
+//	             map of JSON these are the values, of a map of counts the keys.
 //	mask=Masked  the same, and the field Masked of the same struct says whether there were any
 //	clip, tail   the head or the end of a text is kept, up to MaxError or MaxTail
 //	max=20       a list is cut
@@ -119,7 +119,8 @@ var givers = map[string]func(Attempt) any{
 
 // bounded are the names of numbers that are not below 0, and of which nobody counts to more than maxCount.
 var bounded = map[string]bool{
-	"item_index": true, "attempt": true, "total_items": true, "max_parallel": true, "workers": true, "step_index": true, "position": true,
+	"item_index": true, "attempt": true, "total_items": true, "max_parallel": true, "workers": true,
+	"step_index": true, "position": true,
 }
 
 // maxCount is far more than there can be of anything in a job, and few enough for counts of them.

@@ -19,7 +19,8 @@ type seals struct {
 	unsealed bool // a line without a checksum was seen
 }
 
-var errUnsealedBefore = errors.New("the records before this one have no checksum, though this one has and begins no run")
+var errUnsealedBefore = errors.New("the records before this one have no checksum, " +
+	"though this one has and begins no run")
 
 func (s *seals) check(text []byte) error {
 	sealed := s.lines.Required

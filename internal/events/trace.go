@@ -9,9 +9,9 @@ import (
 // TraceVar is the environment variable that names a span.
 const TraceVar = "TRACEPARENT"
 
-// TraceContext names a span of a trace, after the W3C's Trace Context. The names of a job's spans are derived from its id and
-// the numbers of its records, so that whoever reads the log finds the same ones again: a resume, an export afterwards, and the
-// commands that are told of them by TRACEPARENT. The zero TraceContext names none.
+// TraceContext names a span of a trace, after the W3C's Trace Context. The names of a job's spans are derived from
+// its id and the numbers of its records, so that whoever reads the log finds the same ones again: a resume, an export
+// afterwards, and the commands that are told of them by TRACEPARENT. The zero TraceContext names none.
 type TraceContext struct {
 	Trace [16]byte
 	Span  [8]byte

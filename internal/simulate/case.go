@@ -23,8 +23,10 @@ import (
 
 // Cases are the cases of a test file: what is to become of a workflow.
 type Cases struct {
-	Workflow string `yaml:"workflow"` // path of the workflow, relative to the file. Without it, the name of the file says which
-	Cases    []Case `yaml:"cases" list:"cases" element:"a case"`
+	// The path of the workflow, relative to the file. Without it, the name of the file says which.
+	Workflow string `yaml:"workflow"`
+
+	Cases []Case `yaml:"cases" list:"cases" element:"a case"`
 }
 
 // Case is one simulated job, and what is expected of it.
@@ -57,12 +59,15 @@ func (v Values) Assignments() (all []string) {
 
 // expectation is what is expected. What is not written may be anything.
 type expectation struct {
-	Exit     *int                  `yaml:"exit" range:"0 255"`
-	State    string                `yaml:"state"`
-	Reason   string                `yaml:"reason"` // that the reason contains
-	Items    map[string]string     `yaml:"items"`
-	Counts   counts                `yaml:"counts"`
-	Letters  map[string]string     `yaml:"dead_letters"` // error types of dead letters, by item. It is nil if they are not written
+	Exit   *int              `yaml:"exit" range:"0 255"`
+	State  string            `yaml:"state"`
+	Reason string            `yaml:"reason"` // that the reason contains
+	Items  map[string]string `yaml:"items"`
+	Counts counts            `yaml:"counts"`
+
+	// Error types of dead letters, by item. It is nil if they are not written.
+	Letters map[string]string `yaml:"dead_letters"`
+
 	Retries  *numbers              `yaml:"retries"`
 	Starts   *numbers              `yaml:"starts"`
 	Openings *numbers              `yaml:"breaker_openings"`

@@ -53,7 +53,9 @@ func (e *InputError) Unwrap() error { return e.err }
 // ChooseInput returns w with another input where the real one cannot be read without running a command, or where
 // another is given: the path of a file, or the items themselves. c is that of the job, and real is the home of the
 // jobs that have run. The error is an *InputError if there have to be others.
-func ChooseInput(w *workflow.Workflow, c mapreduce.Config, real jobs.Home, file string, given []json.RawMessage) (*workflow.Workflow, error) {
+func ChooseInput(w *workflow.Workflow, c mapreduce.Config, real jobs.Home, file string, given []json.RawMessage) (
+	*workflow.Workflow, error,
+) {
 	if w.Map == nil {
 		return w, nil
 	}

@@ -159,12 +159,15 @@ func (one *rule) Check() []check.Finding {
 	ofCommand := one.Ending != Ending{} || len(one.Steps) > 0 || one.Phase != "" || one.Try != span{}
 	switch {
 	case one.isOfMerges():
-		found.Require(!ofCommand, "", "conflict is about the merge of what an attempt did, not about a command: it goes with item, where, attempt, from, to and chance")
+		found.Require(!ofCommand, "", "conflict is about the merge of what an attempt did, "+
+			"not about a command: it goes with item, where, attempt, from, to and chance")
 	case one.Signal != "":
-		found.Require(one.Exit == nil, "", "exit and signal cannot be used together: a command killed by a signal has no exit code")
+		found.Require(one.Exit == nil, "", "exit and signal cannot be used together: "+
+			"a command killed by a signal has no exit code")
 		found.Require(one.Fails == "", "", "error is about a command that exits with another code than 0")
 	case one.Fails != "":
-		found.Require(one.Exit == nil || *one.Exit != 0, "", "error is about a command that exits with another code than 0")
+		found.Require(one.Exit == nil || *one.Exit != 0, "",
+			"error is about a command that exits with another code than 0")
 	}
 	found.Require(one.Resets == 0 || one.Fails == retry.TypeQuota || one.Used > 0 || one.isOfMerges(), "",
 		"resets is about the limit of a plan: write it with error: quota, or with limit_used")

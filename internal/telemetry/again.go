@@ -70,7 +70,8 @@ func Again(ctx context.Context, job jobs.Job, name string, targets []Target, tol
 	return errors.Join(err, book.close())
 }
 
-// leftOf returns the last lines of the messages that were given up and not sent since, in the order in which that began.
+// leftOf returns the last lines of the messages that were given up and not sent since, in the order in which that
+// began.
 func leftOf(lines []line) []line {
 	var left []line
 	for _, l := range lines {

@@ -54,9 +54,9 @@ type Options struct {
 	Metrics *Metrics
 }
 
-// Export exports a job by the SDK of OpenTelemetry, over OTLP and HTTP. It reads the log, also while that grows, so that
-// whatever a collector does, the job does not wait: what is not sent yet is in the log. The error is for what could not
-// begin; what did not reach the collector is in the Report.
+// Export exports a job by the SDK of OpenTelemetry, over OTLP and HTTP. It reads the log, also while that grows, so
+// that whatever a collector does, the job does not wait: what is not sent yet is in the log. The error is for what
+// could not begin; what did not reach the collector is in the Report.
 func Export(ctx context.Context, o Options) (Report, error) {
 	meta, err := o.Job.ReadMeta()
 	if err != nil {
@@ -304,7 +304,8 @@ func (x *exporter) openMetrics(ctx context.Context, env Environ, res *resource.R
 		return nil
 	}
 	exp, err := otlpmetrichttp.New(ctx, optionsOf(env, "METRICS",
-		otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig(retries)), otlpmetrichttp.WithEndpointURL, otlpmetrichttp.WithHTTPClient)...)
+		otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig(retries)), otlpmetrichttp.WithEndpointURL,
+		otlpmetrichttp.WithHTTPClient)...)
 	if err != nil {
 		return err
 	}

@@ -200,8 +200,8 @@ func (g *gathered) encode(job jobs.Job, receiver int, workflow string) (line, []
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	err := e.Encode(Message{
-		ID: id, JobID: job.ID, Workflow: workflow, Time: g.time, Text: text.String(), Counts: g.counts, Events: g.events,
-		More: g.total - len(g.events), Metrics: g.metrics,
+		ID: id, JobID: job.ID, Workflow: workflow, Time: g.time, Text: text.String(), Counts: g.counts,
+		Events: g.events, More: g.total - len(g.events), Metrics: g.metrics,
 	})
 	return line{Receiver: receiver, ID: id, State: sending, From: g.from, To: g.to}, bytes.TrimSpace(b.Bytes()), err
 }

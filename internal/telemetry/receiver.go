@@ -153,9 +153,9 @@ func deliver(ctx context.Context, s Sender, id string, body []byte) error {
 }
 
 // notifier is the receivers of a job at work. Each of them gathers the records that it wants and sends them as one
-// [Message] after the other, on a goroutine of its own, and what is gathered is bounded. The journal has a line before and
-// after each message. After a kill the next run finds there what was not told yet, and sends a message that may have
-// arrived with the same ID again.
+// [Message] after the other, on a goroutine of its own, and what is gathered is bounded. The journal has a line
+// before and after each message. After a kill the next run finds there what was not told yet, and sends a message
+// that may have arrived with the same ID again.
 type notifier struct {
 	job      jobs.Job
 	workflow string // its name
@@ -178,8 +178,8 @@ type notifier struct {
 	closing chan struct{}
 }
 
-// newNotifier starts the receivers of a run that begins with a record. Of a resumed job they first look for what earlier
-// runs have not told.
+// newNotifier starts the receivers of a run that begins with a record. Of a resumed job they first look for what
+// earlier runs have not told.
 func newNotifier(job jobs.Job, workflow string, from int64, targets []Target, told func(text string)) *notifier {
 	n := &notifier{job: job, workflow: workflow, told: told, closing: make(chan struct{})}
 	n.ctx, n.cancel = context.WithCancel(context.Background())

@@ -550,7 +550,8 @@ func (x *explainer) itemRetry(e events.AgentFailed) []string {
 	why = append(why, x.delay(p, "", n, time.Duration(*e.DelayMS),
 		time.Duration(*e.DelayMS))+", due at "+clock(x.due))
 	if e.Retry != nil && e.Retry.SpreadMS > 0 {
-		why = append(why, duration.Format(time.Duration(e.Retry.SpreadMS))+" of it because many others are due at the same time")
+		why = append(why, duration.Format(time.Duration(e.Retry.SpreadMS))+
+			" of it because many others are due at the same time")
 	}
 	if e.Retry != nil && e.Retry.ExpiresAt != nil {
 		budget := retry.Default().Budget
@@ -604,8 +605,8 @@ func (x *explainer) paused(r events.Record) {
 	}
 }
 
-// breakerWent adds what has happened to the breaker that the item waits for, or that of the step that it is about to try
-// again.
+// breakerWent adds what has happened to the breaker that the item waits for, or that of the step that it is about to
+// try again.
 func (x *explainer) breakerWent(r events.Record, scope string, t limit.Transition) {
 	ofStep := scope != events.WorkflowScope
 	if ofStep && (x.out.Status != InFlight || x.step != scope) || !ofStep && t.Key != "" && t.Key != x.key {

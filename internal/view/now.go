@@ -29,7 +29,8 @@ func (j *Job) InFlight() []Attempt {
 // AtWork returns the number of attempts that have begun and not ended, also of those that wait.
 func (j *Job) AtWork() int { return len(j.running) }
 
-// Where says where an attempt runs on a fleet, as in "worker-3 slot 2 on host a"; empty if it runs here, or that is not known.
+// Where says where an attempt runs on a fleet, as in "worker-3 slot 2 on host a"; empty if it runs here, or that is
+// not known.
 func (a Attempt) Where() string {
 	if a.Node == "" {
 		return ""

@@ -97,8 +97,8 @@ func (c *CI) JUnit(w io.Writer) (one func(job.Result) error, end func() error) {
 		_, err := fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?>
 <testsuites>
   <testsuite name="%s" id="%s" tests="%d" failures="%d" errors="%d" skipped="%d" time="%.3f" timestamp="%s">
-`, suite, xmlText(c.Summary.Job.ID), rows["success"]+rows["failed"]+rows["skipped"]+errors, rows["failed"], errors, rows["skipped"],
-			c.Summary.Duration.Seconds(), c.Summary.Started.UTC().Format(time.RFC3339))
+`, suite, xmlText(c.Summary.Job.ID), rows["success"]+rows["failed"]+rows["skipped"]+errors, rows["failed"], errors,
+			rows["skipped"], c.Summary.Duration.Seconds(), c.Summary.Started.UTC().Format(time.RFC3339))
 		return err
 	}
 	m := c.Summary.Metrics
@@ -130,7 +130,9 @@ func (c *CI) JUnit(w io.Writer) (one func(job.Result) error, end func() error) {
 				return err
 			}
 			if unclean != "" {
-				if _, err := fmt.Fprintf(w, "    <testcase name=\"job\" classname=\"%s\" time=\"0\"><error message=\"%s\" type=\"%s\"></error></testcase>\n", suite, xmlText(unclean), xmlText(c.Summary.State)); err != nil {
+				_, err := fmt.Fprintf(w, "    <testcase name=\"job\" classname=\"%s\" time=\"0\">"+
+					"<error message=\"%s\" type=\"%s\"></error></testcase>\n", suite, xmlText(unclean), xmlText(c.Summary.State))
+				if err != nil {
 					return err
 				}
 			}
@@ -264,7 +266,8 @@ func WriteTestCases(w io.Writer, all []TestCase) error {
 				failed++
 			}
 		}
-		fmt.Fprintf(&b, "  <testsuite name=\"%s\" tests=\"%d\" failures=\"%d\" errors=\"0\" skipped=\"0\" time=\"%.3f\">\n", suite, n, failed, took.Seconds())
+		fmt.Fprintf(&b, "  <testsuite name=\"%s\" tests=\"%d\" failures=\"%d\" errors=\"0\" skipped=\"0\" time=\"%.3f\">\n",
+			suite, n, failed, took.Seconds())
 		for _, r := range all[:n] {
 			end := "/>"
 			if len(r.Wrong) > 0 {

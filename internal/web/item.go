@@ -87,7 +87,8 @@ func indented(data json.RawMessage) json.RawMessage {
 func attemptsOf(x view.Explanation, commands []*command, running bool) []*attempt {
 	var list []*attempt
 	for _, e := range x.Entries {
-		if n := len(list); n == 0 || e.Event == events.TypeOf(events.AgentStarted{}) || e.Event == events.TypeOf(events.AgentDuplicated{}) {
+		if len(list) == 0 || e.Event == events.TypeOf(events.AgentStarted{}) ||
+			e.Event == events.TypeOf(events.AgentDuplicated{}) {
 			list = append(list, &attempt{Number: e.Attempt})
 		}
 		a := list[len(list)-1]

@@ -66,7 +66,8 @@ func asset(kind string, data []byte) http.HandlerFunc {
 }
 
 // policy is the Content-Security-Policy: pages use their own style, script and stream, and nothing else.
-const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src data:; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // guard rejects requests without the token, for other hosts or from other sites.
 func (s *Server) guard(next http.Handler) http.Handler {

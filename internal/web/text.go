@@ -57,8 +57,8 @@ func plain(page []byte) []byte {
 	}, colours().ReplaceAll(page, nil))
 }
 
-// colours are control sequences: ECMA-48, 5.4. Their parameters are digits here, so that no tag after a sequence that is
-// cut off is taken for a part of it.
+// colours are control sequences: ECMA-48, 5.4. Their parameters are digits here, so that no tag after a sequence that
+// is cut off is taken for a part of it.
 var colours = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\x1b\[[0-9;:?]*[@-~]?`) })
 
 // cut shortens s to n bytes, without splitting a character.
