@@ -30,13 +30,11 @@ type op struct {
 
 // encode returns the line of o, sealed and with its newline.
 func (o op) encode() ([]byte, error) {
-	var line bytes.Buffer
-	e := json.NewEncoder(&line)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(o); err != nil {
+	line, err := encoded(o)
+	if err != nil {
 		return nil, err
 	}
-	return append(jobs.Seal(bytes.TrimSuffix(line.Bytes(), []byte("\n")), 0), '\n'), nil
+	return append(jobs.Seal(line, 0), '\n'), nil
 }
 
 // decodeOp reads a line without its newline, whose checksum has been checked.
@@ -183,11 +181,11 @@ func entryAt(in io.ReaderAt, p place) (Entry, error) {
 	return e, err
 }
 
-// encodeEntry returns e as JSON on one line.
-func encodeEntry(e Entry) (json.RawMessage, error) {
+// encoded returns v as JSON on one line, with the items in it as they are.
+func encoded(v any) ([]byte, error) {
 	var data bytes.Buffer
-	enc := json.NewEncoder(&data)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(e)
-	return bytes.TrimSpace(data.Bytes()), err
+	e := json.NewEncoder(&data)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(data.Bytes(), []byte("\n")), err
 }

@@ -30,25 +30,25 @@ type Queue struct {
 // Open opens the queue at path, which need not exist yet, and replays its journal. A torn last line is cut off.
 func Open(path string) (*Queue, error) {
 	q := &Queue{path: path}
-	if err := jobs.MakeDirs(filepath.Dir(path)); err != nil {
-		return nil, fmt.Errorf("open dead letters: %w", err)
+	err := jobs.MakeDirs(filepath.Dir(path))
+	if err == nil {
+		err = q.open()
 	}
-	if err := q.open(); err != nil {
-		return nil, fmt.Errorf("open dead letters: %w", err)
+	if err == nil {
+		if err = q.load(); err != nil {
+			err = errors.Join(err, q.file.Close())
+		}
 	}
-	if err := q.load(); err != nil {
-		return nil, fmt.Errorf("open dead letters: %w", errors.Join(err, q.file.Close()))
+	if err != nil {
+		return nil, fmt.Errorf("open dead letters: %w", err)
 	}
 	return q, nil
 }
 
-func (q *Queue) open() error {
-	f, err := os.OpenFile(q.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	q.file = f
-	return nil
+// open opens the journal, which may be new.
+func (q *Queue) open() (err error) {
+	q.file, err = os.OpenFile(q.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	return err
 }
 
 // load replays the journal of a queue that was just opened.
@@ -135,17 +135,17 @@ func (q *Queue) mark() error {
 
 // Put adds the entry, or updates the one with the same item id.
 func (q *Queue) Put(e Entry) error {
-	data, err := encodeEntry(e)
-	if err != nil {
-		return fmt.Errorf("put dead letter %s: %w", e.ItemID, err)
-	}
+	data, err := encoded(e)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	o := op{Op: opAdd, Seq: q.seq, ItemID: e.ItemID, Entry: data}
 	if _, known := q.index.live[e.ItemID]; known {
 		o.Op = opUpdate
 	}
-	if err := q.append(o); err != nil {
+	if err == nil {
+		err = q.append(o)
+	}
+	if err != nil {
 		return fmt.Errorf("put dead letter %s: %w", e.ItemID, err)
 	}
 	return nil
@@ -192,15 +192,11 @@ func (q *Queue) Get(itemID string) (Entry, bool) {
 func (q *Queue) Load(itemID string) (Entry, bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p, found := q.index.live[itemID]
-	if !found {
+	if _, found := q.index.live[itemID]; !found {
 		return Entry{}, false, nil
 	}
-	e, err := entryAt(q.file, p)
-	if err != nil {
-		return Entry{}, true, fmt.Errorf("read dead letter %s: %w", itemID, err)
-	}
-	return e, true, nil
+	e, err := entryOf(q.file, q.index, itemID)
+	return e, true, err
 }
 
 // Each yields the entries in the order they were added; those that were removed since it began are left out.
@@ -268,14 +264,13 @@ func (q *Queue) compactIfDue() error {
 		return nil
 	}
 	temp := q.path + ".new"
-	if err := q.writeLive(temp); err != nil {
-		return fmt.Errorf("compact dead letters: %w", errors.Join(err, os.Remove(temp)))
+	err := q.writeLive(temp)
+	if err != nil {
+		err = errors.Join(err, os.Remove(temp))
+	} else if err = q.file.Close(); err == nil { // Windows does not rename over an open file
+		err = errors.Join(jobs.Rename(temp, q.path), q.open())
 	}
-	if err := q.file.Close(); err != nil { // Windows does not rename over an open file
-		return fmt.Errorf("compact dead letters: %w", err)
-	}
-	err := jobs.Rename(temp, q.path)
-	if err = errors.Join(err, q.open()); err != nil {
+	if err != nil {
 		return fmt.Errorf("compact dead letters: %w", err)
 	}
 	x, err := replay(q.file, q.path)
@@ -293,7 +288,12 @@ func (q *Queue) writeLive(path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	w := bufio.NewWriterSize(f, 64<<10)
+	w := bufio.NewWriterSize(f, 64<<10) // its errors are those of Flush
+	write := func(o op) error {
+		line, err := o.encode()
+		_, _ = w.Write(line)
+		return err
+	}
 	ids := q.index.ids()
 	for i, id := range ids {
 		o, err := opAt(q.file, q.index.live[id])
@@ -301,20 +301,12 @@ func (q *Queue) writeLive(path string) (err error) {
 			return err
 		}
 		o.Op, o.Line = opAdd, i+1
-		line, err := o.encode()
-		if err != nil {
-			return err
-		}
-		if _, err := w.Write(line); err != nil {
+		if err := write(o); err != nil {
 			return err
 		}
 	}
 	if q.index.applied > 0 {
-		mark, err := op{Op: opMark, Line: len(ids) + 1, Seq: q.index.applied}.encode()
-		if err != nil {
-			return err
-		}
-		if _, err := w.Write(mark); err != nil {
+		if err := write(op{Op: opMark, Line: len(ids) + 1, Seq: q.index.applied}); err != nil {
 			return err
 		}
 	}

@@ -364,7 +364,7 @@ func journalEntries(t *testing.T, journal []byte) (string, error) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := encodeEntry(e)
+		data, err := encoded(e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -593,7 +593,7 @@ func BenchmarkReplay(b *testing.B) {
 	for i := range 1000 {
 		e := full()
 		e.ItemID = fmt.Sprintf("item_%d", i)
-		data, err := encodeEntry(e)
+		data, err := encoded(e)
 		if err != nil {
 			b.Fatal(err)
 		}
