@@ -12,18 +12,6 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Role is what somebody may do in a fleet.
-type Role string
-
-const (
-	CoordinatorRole Role = "coordinator" // runs jobs
-	WorkerRole      Role = "worker"      // runs attempts of them
-	ObserverRole    Role = "observer"    // asks for the workers
-
-	// OwnerRole does all of that, at a broker that its owner runs without a configuration.
-	OwnerRole Role = "owner"
-)
-
 // Roles returns the roles that fleet init makes credentials for.
 func Roles() []Role { return []Role{CoordinatorRole, WorkerRole, ObserverRole} }
 

@@ -32,13 +32,6 @@ type Dispatcher struct {
 	workerCount, slotCount int // see Slots
 }
 
-// Holder is a slot of a worker.
-type Holder struct {
-	Instance string `json:"instance"`
-	Node     string `json:"node"`
-	Slot     int    `json:"slot"`
-}
-
 type flight struct {
 	token   int64
 	at      *workerState  // whom it was given to, if somebody, as far as is known
@@ -75,20 +68,6 @@ type workerState struct {
 	queued         bool  // it is among the ready
 	unreachable    bool  // it was not connected in this round
 	flights        map[int64]*flight
-}
-
-// WorkerStatus is what a worker reports of itself to a coordinator: what it offers, and what it holds.
-type WorkerStatus struct {
-	Instance string  `json:"instance"`
-	Node     string  `json:"node"`            // name
-	Round    int64   `json:"round"`           // of its offer
-	Credit   int64   `json:"credit"`          // how many attempts it takes in this round, with those that it was given
-	Slots    int     `json:"slots,omitempty"` // how many it has; none when it takes no more
-	Full     bool    `json:"full,omitempty"`  // Holds is all that it has been given and that is not settled
-	Holds    []int64 `json:"holds,omitempty"` // tokens
-	Left     []int64 `json:"left,omitempty"`  // those of Holds that have ended, and whose reports only the broker has
-	After    string  `json:"after,omitempty"` // instance that it comes after, and whose commands it has ended
-	Gone     bool    `json:"gone,omitempty"`  // it ends, and holds nothing
 }
 
 // Assignment is an attempt that a worker is given.

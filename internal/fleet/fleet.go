@@ -281,3 +281,15 @@ func ShownURL(text string) string {
 	}
 	return strings.Join(shown, ",")
 }
+
+// Role is what somebody may do in a fleet.
+type Role string
+
+const (
+	CoordinatorRole Role = "coordinator" // runs jobs
+	WorkerRole      Role = "worker"      // runs attempts of them
+	ObserverRole    Role = "observer"    // asks for the workers
+
+	// OwnerRole does all of that, at a broker that its owner runs without a configuration.
+	OwnerRole Role = "owner"
+)

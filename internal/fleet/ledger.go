@@ -279,3 +279,56 @@ func (l *Ledger) SayAgain() {
 		l.send(instance)
 	}
 }
+
+// box is what is to be sent to a worker.
+type box struct {
+	Letter
+	dirty   bool
+	numbers int
+	sent    map[int]delivery // tasks that may be on the way, by the number of their message
+}
+
+// Letter is what is to be sent to a worker at once.
+type Letter struct {
+	Instance string
+	Tasks    map[int64][]int64 // tokens, by the round that they answer
+	Acks     []Ack
+	Over     []int64
+	End      []int64
+	Due      []int64
+	Again    bool
+}
+
+// delivery are tasks that one message had.
+type delivery struct {
+	round  int64
+	tokens []int64
+}
+
+func (l *Ledger) box(instance string) *box {
+	b := l.boxes[instance]
+	if b == nil {
+		b = &box{sent: map[int]delivery{}}
+		l.boxes[instance] = b
+	}
+	return b
+}
+
+// send has what there is for a worker sent.
+func (l *Ledger) send(instance string) {
+	l.mark(instance)
+	l.effects.Send = true
+}
+
+func (l *Ledger) mark(instance string) {
+	if b := l.box(instance); !b.dirty {
+		b.dirty = true
+		l.dirty = append(l.dirty, instance)
+	}
+}
+
+// MayHave reports whether an instance may have an attempt. With credentials no other than the one that it was given to.
+func (l *Ledger) MayHave(token int64, instance string) bool {
+	id, known := l.given[token]
+	return !known || id == IDOf(instance)
+}

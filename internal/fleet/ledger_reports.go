@@ -167,12 +167,6 @@ func (l *Ledger) Written(agentID string, lost bool) (Ending, bool) {
 	return e, true
 }
 
-// MayHave reports whether an instance may have an attempt. With credentials no other than the one that it was given to.
-func (l *Ledger) MayHave(token int64, instance string) bool {
-	id, known := l.given[token]
-	return !known || id == IDOf(instance)
-}
-
 // Give notes the worker that attempts are about to be sent to, and returns those of them that it has. No other one can
 // say that it has them, also after a resume. What another one was given since is sent too late, and refused.
 func (l *Ledger) Give(instance string, tokens []int64) (has []int64) {
@@ -187,53 +181,6 @@ func (l *Ledger) Give(instance string, tokens []int64) (has []int64) {
 
 // Given returns the ids of the workers that attempts were given to, by token.
 func (l *Ledger) Given() map[int64]string { return l.given }
-
-// box is what is to be sent to a worker.
-type box struct {
-	Letter
-	dirty   bool
-	numbers int
-	sent    map[int]delivery // tasks that may be on the way, by the number of their message
-}
-
-// Letter is what is to be sent to a worker at once.
-type Letter struct {
-	Instance string
-	Tasks    map[int64][]int64 // tokens, by the round that they answer
-	Acks     []Ack
-	Over     []int64
-	End      []int64
-	Due      []int64
-	Again    bool
-}
-
-// delivery are tasks that one message had.
-type delivery struct {
-	round  int64
-	tokens []int64
-}
-
-func (l *Ledger) box(instance string) *box {
-	b := l.boxes[instance]
-	if b == nil {
-		b = &box{sent: map[int]delivery{}}
-		l.boxes[instance] = b
-	}
-	return b
-}
-
-// send has what there is for a worker sent.
-func (l *Ledger) send(instance string) {
-	l.mark(instance)
-	l.effects.Send = true
-}
-
-func (l *Ledger) mark(instance string) {
-	if b := l.box(instance); !b.dirty {
-		b.dirty = true
-		l.dirty = append(l.dirty, instance)
-	}
-}
 
 // ack tells a worker that a report is not needed any more.
 func (l *Ledger) ack(r Report) { l.acknowledge(r.Holder.Instance, Ack{Token: r.Token, Index: r.Index}) }

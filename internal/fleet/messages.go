@@ -319,3 +319,24 @@ type CallAnswer struct {
 	Piece  *Piece        `json:"piece,omitempty"`  // of all this but the age
 	Age    time.Duration `json:"age,omitempty"`    // how long the answer has been there, while nobody asked for it
 }
+
+// Holder is a slot of a worker.
+type Holder struct {
+	Instance string `json:"instance"`
+	Node     string `json:"node"`
+	Slot     int    `json:"slot"`
+}
+
+// WorkerStatus is what a worker reports of itself to a coordinator: what it offers, and what it holds.
+type WorkerStatus struct {
+	Instance string  `json:"instance"`
+	Node     string  `json:"node"`            // name
+	Round    int64   `json:"round"`           // of its offer
+	Credit   int64   `json:"credit"`          // how many attempts it takes in this round, with those that it was given
+	Slots    int     `json:"slots,omitempty"` // how many it has; none when it takes no more
+	Full     bool    `json:"full,omitempty"`  // Holds is all that it has been given and that is not settled
+	Holds    []int64 `json:"holds,omitempty"` // tokens
+	Left     []int64 `json:"left,omitempty"`  // those of Holds that have ended, and whose reports only the broker has
+	After    string  `json:"after,omitempty"` // instance that it comes after, and whose commands it has ended
+	Gone     bool    `json:"gone,omitempty"`  // it ends, and holds nothing
+}

@@ -374,3 +374,9 @@ func (w *walk) escapedEnd(at int) (n int) {
 	}
 	return n
 }
+
+// The least lengths, in bytes, from which something is looked for anywhere.
+const (
+	leastSecret = 4 // what is shorter counts only as a whole word, or half of all texts would be masked
+	leastLine   = 5 // of a secret of several lines
+)

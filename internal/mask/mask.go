@@ -7,19 +7,12 @@
 package mask
 
 import (
-	"encoding/binary"
 	"slices"
 	"sync"
 )
 
 // Mark is what stands for a secret.
 const Mark = "***"
-
-// The least lengths, in bytes, from which something is looked for anywhere.
-const (
-	leastSecret = 4 // what is shorter counts only as a whole word, or half of all texts would be masked
-	leastLine   = 5 // of a secret of several lines
-)
 
 // Masker knows secrets. It does not change and is safe for concurrent use, and the nil Masker knows none.
 type Masker struct {
@@ -92,22 +85,6 @@ func (m *Masker) begins(b []byte) bool {
 	return m.pairs[pair/64]&(1<<(pair%64)) != 0
 }
 
-const (
-	prefixLen  = 4
-	prefixBits = 13 // of the hash: 64 KiB of prefixes
-)
-
-// prefixes remembers prefixes of texts with which no secret begins. In ordinary text the same ones return all
-// the time, so that most text is never read by a form. It is a cache of fixed size: a new prefix takes the slot
-// of an older one.
-type prefixes [1 << prefixBits]uint64
-
-// slot returns where the prefix of b is kept, and what is kept of it there, which is never 0: that is an empty slot.
-func (p *prefixes) slot(b []byte) (at *uint64, key uint64) {
-	prefix := binary.LittleEndian.Uint32(b)
-	return &p[prefix*2654435761>>(32-prefixBits)], 1<<32 | uint64(prefix)
-}
-
 // skip returns how many bytes at the start of b begin no secret. It stops in front of the last prefix, which may go on.
 func (m *Masker) skip(w *walk, b []byte) (n int) {
 	for ; n+prefixLen < len(b); n++ {
@@ -129,19 +106,6 @@ func (m *Masker) skip(w *walk, b []byte) (n int) {
 // Short reports whether a secret is so short that it is only found as a whole word.
 func Short(secret string) bool { return len(secret) < leastSecret }
 
-// Text returns s with its secrets masked.
-func (m *Masker) Text(s string) string {
-	if m == nil || s == "" {
-		return s
-	}
-	var c cutter
-	c.take(m, []byte(s), true)
-	return string(c.out)
-}
-
-// Holds reports whether there is a secret in s.
-func (m *Masker) Holds(s string) bool { return m.Text(s) != s }
-
 // at returns how long the longest secret is that b begins with, where the byte before stands in front of it. It
 // is undecided when more bytes could make one, or a longer one, and there may be more.
 func (m *Masker) at(w *walk, before byte, b []byte, more bool) (length int, undecided bool) {
@@ -157,9 +121,4 @@ func (m *Masker) at(w *walk, before byte, b []byte, more bool) (length int, unde
 		length = max(length, n)
 	}
 	return length, false
-}
-
-// isWord reports whether a byte is one of a word: a letter, a digit or an underscore.
-func isWord(c byte) bool {
-	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }

@@ -2,6 +2,7 @@ package mask
 
 import (
 	"bytes"
+	"encoding/binary"
 	"html"
 	"strings"
 	"unicode/utf16"
@@ -410,4 +411,25 @@ func (r *reader) colors(ends []int) []int {
 		ends = append(ends, i)
 	}
 	return ends
+}
+
+// prefixes remembers prefixes of texts with which no secret begins. In ordinary text the same ones return all
+// the time, so that most text is never read by a form. It is a cache of fixed size: a new prefix takes the slot
+// of an older one.
+type prefixes [1 << prefixBits]uint64
+
+// slot returns where the prefix of b is kept, and what is kept of it there, which is never 0: that is an empty slot.
+func (p *prefixes) slot(b []byte) (at *uint64, key uint64) {
+	prefix := binary.LittleEndian.Uint32(b)
+	return &p[prefix*2654435761>>(32-prefixBits)], 1<<32 | uint64(prefix)
+}
+
+const (
+	prefixLen  = 4
+	prefixBits = 13 // of the hash: 64 KiB of prefixes
+)
+
+// isWord reports whether a byte is one of a word: a letter, a digit or an underscore.
+func isWord(c byte) bool {
+	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }

@@ -87,3 +87,16 @@ func (w *Writer) Close() error {
 	_, err := w.to.Write(w.cutter.out)
 	return err
 }
+
+// Text returns s with its secrets masked.
+func (m *Masker) Text(s string) string {
+	if m == nil || s == "" {
+		return s
+	}
+	var c cutter
+	c.take(m, []byte(s), true)
+	return string(c.out)
+}
+
+// Holds reports whether there is a secret in s.
+func (m *Masker) Holds(s string) bool { return m.Text(s) != s }
