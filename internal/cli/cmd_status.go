@@ -75,7 +75,7 @@ func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOption
 	s.print(con.lines(), seen, time.Now())
 	con.lines().Printf("log: %s", place.EventsDir())
 	switch {
-	case s.notSelected():
+	case s.notSelected() && !inputGone(place):
 		con.say().Print(mendFirst)
 		printNext(con.say(), []string{resumeMended(place)})
 	case s.State != job.StateRunning:

@@ -481,7 +481,7 @@ func (j *owner) recordEnd(r Result, d delivered) {
 	case job.Failed:
 		j.Record(events.JobFailed{
 			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: r.Reason,
-			Spent: j.spent(), InputGone: errors.Is(r.Cause, errInputGone),
+			Spent: j.spent(), InputGone: errors.Is(r.Cause, errInputGone) || j.nothingLeft(),
 		})
 	case job.Cancelled:
 		j.Record(events.JobCancelled{

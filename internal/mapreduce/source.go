@@ -109,6 +109,13 @@ var (
 // cutOff reports whether the selection of an earlier run was interrupted and cannot be repeated.
 func (j *owner) cutOff() bool { return j.workflow.Map.Input.Stdin && j.config.Stdin == nil }
 
+// nothingLeft reports whether no resume can run anything: the items come from standard input, which was not read to its
+// end, and those that were read have ended.
+func (j *owner) nothingLeft() bool {
+	m := j.workflow.Map
+	return m != nil && m.Input.Stdin && !j.Fold.Selected && j.Pending()+j.Fold.InFlight()+j.Fold.Unmerged() == 0
+}
+
 // selection is a selection at work: one goroutine records what it chooses, another gives it to the pool.
 type selection struct {
 	job    *owner
