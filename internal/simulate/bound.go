@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"time"
 
 	"prodigy/internal/duration"
@@ -57,7 +58,7 @@ func boundOfStep(name string, s workflow.Step) bound {
 		return workflow.IsPartOfTry(key) && key != keyOfLoop
 	}))
 	after := boundOfNested(name, s, func(key string) bool { return !workflow.IsPartOfTry(key) })
-	return try.times(TriesOf(s.Retry) + again).plus(bound{time: waitOf(s.Retry)}).plus(after)
+	return try.times(TriesOf(s.Retry) + again).plus(bound{time: policyOf(s.Retry).MaxWait()}).plus(after)
 }
 
 const keyOfLoop = "do"
@@ -87,28 +88,20 @@ func boundOfNested(name string, s workflow.Step, which func(key string) bool) (t
 	return total
 }
 
-// TriesOf returns the maximum number of tries under p, which may be nil.
-func TriesOf(p *retry.Policy) int {
-	if p == nil {
-		return 1
-	}
-	return p.Tries()
+// policyOf returns the policy of a step or an item. Without one nothing is retried, as by the zero Policy.
+func policyOf(p *retry.Policy) retry.Policy {
+	return *cmp.Or(p, new(retry.Policy))
 }
 
-// waitOf returns the longest total delay of all retries under p, which may be nil.
-func waitOf(p *retry.Policy) time.Duration {
-	if p == nil {
-		return 0
-	}
-	return p.MaxWait()
-}
+// TriesOf returns the maximum number of tries under p, which may be nil.
+func TriesOf(p *retry.Policy) int { return policyOf(p).Tries() }
 
 // boundOfItem bounds the time of one item: all attempts, delays and the handler of its failure.
 func boundOfItem(w *workflow.Workflow) bound {
 	agent := boundOf("map", w.Map.AgentTemplate).within(w.Map.AgentLimit().Value)
 	policy := w.ErrorPolicy.Retries()
 	handler := w.ErrorPolicy.OnItemFailure.Handler
-	return agent.times(TriesOf(policy)).plus(bound{time: waitOf(policy)}).plus(boundOf("handlers."+handler,
+	return agent.times(TriesOf(policy)).plus(bound{time: policyOf(policy).MaxWait()}).plus(boundOf("handlers."+handler,
 		w.Handlers[handler]))
 }
 

@@ -363,14 +363,12 @@ func plannedStep(section, label, command string, s workflow.Step) PlannedStep {
 	if s.When != nil {
 		p.When = s.When.Value
 	}
-	if s.Retry == nil {
-		return p
-	}
-	for _, m := range s.Retry.RetryOn {
+	policy := policyOf(s.Retry)
+	for _, m := range policy.RetryOn {
 		p.RetryOn = append(p.RetryOn, m.String())
 	}
-	if s.Retry.Jitter != retry.NoJitter {
-		for _, d := range s.Retry.Spreads() {
+	if policy.Jitter != retry.NoJitter {
+		for _, d := range policy.Spreads() {
 			p.Least = append(p.Least, Millis(d.From))
 		}
 	}
@@ -519,10 +517,7 @@ func checkFields(w *workflow.Workflow, seen items.Fields) ([]workflow.Problem, e
 // delays returns the longest possible delay before each retry of p.
 func delays(p *retry.Policy) []Millis {
 	all := []Millis{}
-	if p == nil {
-		return all
-	}
-	for _, d := range p.Worst() {
+	for _, d := range policyOf(p).Worst() {
 		all = append(all, Millis(d))
 	}
 	return all
@@ -533,7 +528,7 @@ func worstWaiting(w *workflow.Workflow) Millis {
 	policy := w.ErrorPolicy.Retries()
 	agents := bound{time: workflow.MaxRetryWait(w.Map.AgentTemplate)}.times(TriesOf(policy))
 	handled := workflow.MaxRetryWait(w.Handlers[w.ErrorPolicy.OnItemFailure.Handler])
-	return Millis(agents.plus(bound{time: waitOf(policy)}).plus(bound{time: handled}).time)
+	return Millis(agents.plus(bound{time: policyOf(policy).MaxWait()}).plus(bound{time: handled}).time)
 }
 
 // PlannedCost is what the AI agents of a run may cost at most. A limit that is not there is absent.
