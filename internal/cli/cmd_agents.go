@@ -34,8 +34,8 @@ run. Presets in ~/.prodigy/agents.yml override or extend the built-in ones; see 
 	return group
 }
 
-// presets returns the presets of this user.
-func presets() (ai.Set, error) {
+// userPresets returns the presets of this user.
+func userPresets() (ai.Set, error) {
 	home, err := jobs.FromEnv()
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func presets() (ai.Set, error) {
 
 // presetNamed returns the preset with that name.
 func presetNamed(name string) (*ai.Preset, error) {
-	set, err := presets()
+	set, err := userPresets()
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func presetNamed(name string) (*ai.Preset, error) {
 
 // completePreset completes to the names of all presets, those of agents.yml included.
 func completePreset(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	set, err := presets()
+	set, err := userPresets()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -79,7 +79,7 @@ func newAgentsListCommand(con *console) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List agent presets", Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			set, err := presets()
+			set, err := userPresets()
 			if err != nil {
 				return err
 			}
@@ -128,7 +128,7 @@ tested ones, record some output and check it with 'prodigy agents test'.
 The exit code is 1 if the named CLI, or every CLI, is missing.`,
 		Args: atMost(1), ValidArgsFunction: completePreset,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			set, err := presets()
+			set, err := userPresets()
 			if err != nil {
 				return err
 			}
@@ -208,13 +208,16 @@ func versionOf(ctx context.Context, path string, patience time.Duration) string 
 
 // agentsTestOptions say how a recorded run of a CLI ended, where the recording does not.
 type agentsTestOptions struct {
-	use         string
-	stderr      string
-	exit        int
-	signal      string
-	allowDenied bool
-	allowEmpty  bool
-	format      term.Format
+	// use is the preset. Empty leaves that to the key cli of the file.
+	use string
+	// stderr is the path of a file.
+	stderr string
+	exit   int
+	// signal is the name of the signal that ended the CLI, or empty.
+	signal string
+	// allowDenied and allowEmpty are the keys of a step.
+	allowDenied, allowEmpty bool
+	format                  term.Format
 }
 
 // newAgentsTestCommand returns the command that judges recordings as a run would. Contributors of rules use it, and
@@ -248,7 +251,7 @@ stderr and exit (negative for a signal). With the key want (an outcome or a list
 // runAgentsTest judges all files before it prints anything, so that a file that cannot be read is an error alone. It
 // exits with 1 if a file wants another outcome than it gets.
 func runAgentsTest(con *console, o agentsTestOptions, files []string) error {
-	set, err := presets()
+	set, err := userPresets()
 	if err != nil {
 		return err
 	}

@@ -21,8 +21,10 @@ import (
 // classifyOptions are the flags of classify.
 type classifyOptions struct {
 	format term.Format
-	code   int
-	lines  bool
+	// code is the exit code of the command.
+	code int
+	// lines (--jsonl) judges each line of stdin.
+	lines bool
 }
 
 // newClassifyCommand returns the command that names the error type of a failure, by the same rules that retry_on and
@@ -59,9 +61,11 @@ With --jsonl, each line of stdin is a failure of its own: an object with command
 
 // judgement is what classify prints.
 type judgement struct {
+	// ID is what the line of stdin had as its id, if it had one.
 	ID   json.RawMessage `json:"id,omitempty"`
 	Type retry.Type      `json:"type"`
-	Rule string          `json:"rule,omitempty"`
+	// Rule is empty if no rule matched.
+	Rule string `json:"rule,omitempty"`
 }
 
 // runClassify judges one failure, whose stderr it reads from stdin. A terminal is not read if there is a command to

@@ -181,7 +181,7 @@ func (o cleanOptions) candidate(place jobs.Job) (oldJob, error) {
 	if err != nil {
 		return oldJob{}, err
 	}
-	letters, err := deadLettersOf(place)
+	letters, err := dlq.Read(place.DLQFile())
 	if err != nil {
 		return oldJob{}, err
 	}
@@ -195,7 +195,7 @@ func (o cleanOptions) candidate(place jobs.Job) (oldJob, error) {
 	}
 	c := oldJob{
 		job: place, last: last, JobID: place.ID, State: summary.State, LastEvent: last.Time, Bytes: size,
-		DeadLetters: letters,
+		DeadLetters: len(letters),
 	}
 	c.Kept = c.reason(o.force)
 	c.Removed = c.Kept == ""
@@ -215,12 +215,6 @@ func (c oldJob) reason(force bool) string {
 		return "has " + term.Counted(c.DeadLetters, "dead letter") + " (remove it with --force)"
 	}
 	return ""
-}
-
-// deadLettersOf returns the number of dead letters of a job.
-func deadLettersOf(job jobs.Job) (int, error) {
-	letters, err := dlq.Read(job.DLQFile())
-	return len(letters), err
 }
 
 // sizeOf returns the bytes of the files below dir. It does not follow links.

@@ -68,16 +68,16 @@ use 'prodigy stop' instead.`,
 func newSteerCommand(con *console, verb job.Verb, cmd *cobra.Command) *cobra.Command {
 	noWait := false
 	onJob(cmd, func(ctx context.Context, place jobs.Job) error {
-		return steer(ctx, con, place, job.Request{Do: verb}, ends(verb) && !noWait)
+		return steer(ctx, con, place, job.Request{Do: verb}, endsRun(verb) && !noWait)
 	})
-	if ends(verb) {
+	if endsRun(verb) {
 		cmd.Flags().BoolVar(&noWait, "no-wait", false, "return immediately instead of waiting for the run to end")
 	}
 	return cmd
 }
 
-// ends reports whether the run ends after a request.
-func ends(verb job.Verb) bool { return verb == job.Drain || verb == job.Cancel }
+// endsRun reports whether the run ends after a request.
+func endsRun(verb job.Verb) bool { return verb == job.Drain || verb == job.Cancel }
 
 // newScaleCommand returns the command that sets the slots of a running job, or changes them by a number with a sign.
 func newScaleCommand(con *console) *cobra.Command {

@@ -21,8 +21,10 @@ import (
 // diffOptions are the flags of diff.
 type diffOptions struct {
 	format term.Format
-	all    bool
-	check  bool
+	// all prints all items of each list.
+	all bool
+	// check (--exit-code) exits with 3 if an item fails that had succeeded.
+	check bool
 }
 
 // asMarkdown is a table for a comment on a pull request, which only diff has.

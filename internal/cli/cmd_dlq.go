@@ -41,9 +41,11 @@ func newDLQCommand(con *console) *cobra.Command {
 
 // dlqListOptions choose the dead letters that list prints.
 type dlqListOptions struct {
-	format   term.Format
+	format term.Format
+	// eligible leaves out those that a retry cannot help.
 	eligible bool
-	typ      retry.Type
+	// typ is the type of the last failure. Empty means any.
+	typ retry.Type
 	// limit is the number of dead letters to print. Zero means all.
 	limit int
 }
@@ -94,9 +96,9 @@ func runDLQList(con *console, job jobs.Job, o dlqListOptions) error {
 	case found == 0:
 		con.say().Printf("No %s in job %s.", o.lettersWanted(), job.ID)
 	case eligible > 0:
-		printNext(con.say(), []string{inspect(first.ItemID, job), retryCommand(job, "")})
+		printNext(con.say(), []string{inspectCommand(first.ItemID, job), retryCommand(job, "")})
 	default:
-		printNext(con.say(), []string{inspect(first.ItemID, job)})
+		printNext(con.say(), []string{inspectCommand(first.ItemID, job)})
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ type typeGroup struct {
 // runDLQAnalyze prints the groups, or writes them to the file of --export and prints nothing else.
 func runDLQAnalyze(con *console, job jobs.Job, o dlqAnalyzeOptions) error {
 	updateLetters(con, job)
-	a, err := analyze(job)
+	a, err := groupLetters(job)
 	if err != nil {
 		return err
 	}
@@ -69,8 +69,8 @@ func runDLQAnalyze(con *console, job jobs.Job, o dlqAnalyzeOptions) error {
 	return a.print(con)
 }
 
-// analyze reads all dead letters of a job once and groups them.
-func analyze(job jobs.Job) (analysis, error) {
+// groupLetters reads all dead letters of a job once and groups them.
+func groupLetters(job jobs.Job) (analysis, error) {
 	var groups dlq.Analysis
 	for e, err := range dlq.Each(job.DLQFile()) {
 		if err != nil {
@@ -82,7 +82,7 @@ func analyze(job jobs.Job) (analysis, error) {
 		JobID: job.ID, Total: groups.Total(), BySignature: groups.BySignature(), ByType: []typeGroup{},
 		ByHour: groups.ByHour(),
 	}
-	w, _ := loadRecorded(job) // without it there is less advice
+	w := recordedOrNil(job) // without it there is less advice
 	for _, g := range groups.ByType() {
 		a.ByType = append(a.ByType, typeGroup{g, suggestion(retry.Type(g.Type), w)})
 	}
@@ -153,10 +153,11 @@ func newDLQStatsCommand(con *console) *cobra.Command {
 
 // letterStats is what dlq stats prints as JSON.
 type letterStats struct {
-	JobID        string `json:"job_id"`
-	Total        int    `json:"total"`
-	Eligible     int    `json:"reprocess_eligible"`
-	ManualReview int    `json:"manual_review_required"`
+	JobID string `json:"job_id"`
+	Total int    `json:"total"`
+	// Eligible counts those that a retry can help.
+	Eligible     int `json:"reprocess_eligible"`
+	ManualReview int `json:"manual_review_required"`
 	// SentAgain is the number of dead letters that were retried at least once.
 	SentAgain int `json:"sent_again"`
 	// Failures counts all failed attempts, not only the last ones.

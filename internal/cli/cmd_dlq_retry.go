@@ -209,7 +209,7 @@ func (o dlqRetryOptions) nothing(con *console, job jobs.Job, c *dlq.Choice, redu
 		code = exitLeft
 	}
 	if o.format == term.JSON {
-		r := retried{outcome: outcome{
+		r := retryOutcome{outcome: outcome{
 			JobID: job.ID, ReduceStale: reduceStale, ReduceHeld: reduceHeld, ExitCode: code,
 			Events: job.EventsDir(), DLQ: job.DLQFile(),
 		}, Left: left, Others: c.Total - left}
@@ -238,8 +238,8 @@ func (o dlqRetryOptions) nothing(con *console, job jobs.Job, c *dlq.Choice, redu
 	return status(code)
 }
 
-// retried is what dlq retry --json prints.
-type retried struct {
+// retryOutcome is what dlq retry --json prints.
+type retryOutcome struct {
 	outcome
 	Reprocessed int `json:"reprocessed"`
 	Recovered   int `json:"recovered"`
@@ -268,7 +268,7 @@ func (o dlqRetryOptions) concludeRetry(con *console, job jobs.Job, e finishedRun
 		e.print(con)
 	}
 	if o.format == term.JSON {
-		r := retried{
+		r := retryOutcome{
 			outcome: e.outcome(code), Reprocessed: e.Reprocessed, Recovered: e.Recovered, Left: left,
 			Others: others,
 		}

@@ -41,8 +41,9 @@ func newEventsCommand(con *console) *cobra.Command {
 // eventsOptions select events of a job.
 type eventsOptions struct {
 	format term.Format
-	since  time.Duration
-	query  events.Query
+	// since is how far back events are printed. Zero means all.
+	since time.Duration
+	query events.Query
 }
 
 // add gives cmd the flags, but for the format.
@@ -177,12 +178,13 @@ func tellDeath(con *console, place jobs.Job) {
 type eventPrinter struct {
 	format term.Format
 	look   term.Look
-	label  func(index int) string // what the items of events are called besides their ids; it may be nil
+	// label returns what an item is called besides its id. It may be nil.
+	label func(index int) string
 }
 
 // print prints lines of the log. If the last of them is torn, it says so on diag.
 func (p eventPrinter) print(out, diag io.Writer, lines iter.Seq2[[]byte, error]) error {
-	lines = whole(lines, diag)
+	lines = untorn(lines, diag)
 	switch p.format {
 	case term.JSON, term.JSONL:
 		_, err := term.Rows[term.Line]{Format: p.format}.Print(out,
@@ -204,8 +206,8 @@ func (p eventPrinter) print(out, diag io.Writer, lines iter.Seq2[[]byte, error])
 	return nil
 }
 
-// whole yields the lines before one that is torn, and warns of that one.
-func whole(lines iter.Seq2[[]byte, error], diag io.Writer) iter.Seq2[[]byte, error] {
+// untorn yields the lines before one that is torn, and warns of that one.
+func untorn(lines iter.Seq2[[]byte, error], diag io.Writer) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for line, err := range lines {
 			if errors.Is(err, events.ErrTorn) {
@@ -259,7 +261,7 @@ except with --regex; start the expression with (?i) for that.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}, func(_ context.Context, job jobs.Job, text string) error {
 		var err error
-		if o.query.Matches, err = searched(text, isRegex); err != nil {
+		if o.query.Matches, err = searchFor(text, isRegex); err != nil {
 			return err
 		}
 		if err := o.complete(job, ""); err != nil {
@@ -273,8 +275,8 @@ except with --regex; start the expression with (?i) for that.`,
 	return cmd
 }
 
-// searched returns a function that reports whether a line matches.
-func searched(text string, isRegex bool) (func(line []byte) bool, error) {
+// searchFor returns a function that reports whether a line matches.
+func searchFor(text string, isRegex bool) (func(line []byte) bool, error) {
 	if text == "" {
 		return nil, usagef("search text must not be empty")
 	}
@@ -365,7 +367,7 @@ type jobStats struct {
 // runEventsStats reads the events once and prints their counts, durations and costs.
 func runEventsStats(con *console, job jobs.Job, o eventsOptions) error {
 	var counted events.Stats
-	for line, err := range whole(events.ReadLines(job.EventsDir(), o.query), con.err) {
+	for line, err := range untorn(events.ReadLines(job.EventsDir(), o.query), con.err) {
 		if err == nil {
 			err = counted.AddLine(line)
 		}

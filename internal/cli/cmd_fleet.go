@@ -201,13 +201,14 @@ func (c *console) printMade(made []string, err error) error {
 
 // nodeShown is a worker as `fleet ls --json` prints it.
 type nodeShown struct {
-	Name     string   `json:"name"`
-	Host     string   `json:"host"`
-	Version  string   `json:"version"`
-	Slots    int      `json:"slots"`
-	Busy     int      `json:"busy"`
-	Labels   []string `json:"labels"`
-	Draining bool     `json:"draining"`
+	Name    string   `json:"name"`
+	Host    string   `json:"host"`
+	Version string   `json:"version"`
+	Slots   int      `json:"slots"`
+	Busy    int      `json:"busy"`
+	Labels  []string `json:"labels"`
+	// Draining means that the worker takes no more items and ends after its running ones.
+	Draining bool `json:"draining"`
 	// Short says why the worker starts nothing at the moment.
 	Short string `json:"short,omitempty"`
 	// Began is zero if the worker does not answer.

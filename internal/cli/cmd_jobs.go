@@ -22,8 +22,10 @@ import (
 // jobsOptions are the flags of jobs.
 type jobsOptions struct {
 	format term.Format
-	limit  int
-	all    bool
+	// limit is the number of jobs to list.
+	limit int
+	// all lists the jobs of all projects.
+	all bool
 }
 
 // newJobsCommand returns the command that lists jobs.
@@ -74,7 +76,7 @@ type quotaShown struct {
 	Model string `json:"model,omitempty"`
 	Kind  string `json:"kind"`
 	Scope string `json:"scope,omitempty"`
-	// paused, or probing: the time is over, and it is not known yet whether agents come through
+	// State is paused, or probing once Until is over and it is not known yet whether agents come through.
 	State   string     `json:"state"`
 	Until   time.Time  `json:"until"`
 	ResetAt *time.Time `json:"reset_at,omitempty"`
@@ -138,7 +140,11 @@ func runJobs(con *console, o jobsOptions) error {
 			return nil
 		}
 	}
-	if err := printJobs(con, list, o.all, time.Now()); err != nil || len(all) <= o.limit {
+	if len(list) == 0 {
+		con.say().Print("No jobs yet.")
+	}
+	columns := jobColumns(con.look(), list, o.all, time.Now())
+	if _, err := printRows(con, term.Human, columns, term.Each(list)); err != nil || len(all) <= o.limit {
 		return err
 	}
 	flag := ""
@@ -146,16 +152,6 @@ func runJobs(con *console, o jobsOptions) error {
 		flag = " --all"
 	}
 	_, err = fmt.Fprintf(con.err, "… %d more: prodigy jobs%s --limit %d\n", len(all)-o.limit, flag, len(all))
-	return err
-}
-
-// printJobs prints jobs as a table for people, with their directories if dirs is set.
-func printJobs(con *console, list []jobStatus, dirs bool, now time.Time) error {
-	if len(list) == 0 {
-		con.say().Print("No jobs yet.")
-		return nil
-	}
-	_, err := printRows(con, term.Human, jobColumns(con.look(), list, dirs, now), term.Each(list))
 	return err
 }
 

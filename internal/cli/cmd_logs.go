@@ -165,7 +165,9 @@ func (o logsOptions) printEntries(con *console, entries iter.Seq2[outputs.Entry,
 			mapped(entries, func(e outputs.Entry) (term.Line, error) { return json.Marshal(e) }))
 		return err
 	}
-	p := newLogPrinter(con, o)
+	p := &logPrinter{
+		out: con.out, prefix: o.prefix, look: con.look(), safe: con.safe, open: map[lineKey][]byte{},
+	}
 	for e, err := range entries {
 		if err == nil {
 			err = p.entry(e)
@@ -179,7 +181,7 @@ func (o logsOptions) printEntries(con *console, entries iter.Seq2[outputs.Entry,
 
 // mistaken returns an error if the job has never had what the flags ask for, with what it has.
 func (o logsOptions) mistaken(job jobs.Job) error {
-	if w, err := loadRecorded(job); err == nil && o.query.Step != "" {
+	if w := recordedOrNil(job); w != nil && o.query.Step != "" {
 		steps := stepLabels(w)
 		if step := o.query.Step; !slices.Contains(steps, step[strings.LastIndex(step, "/")+1:]) {
 			return refusef("job %s has no step %q; steps: %s", job.ID, o.query.Step, strings.Join(steps, ", "))
@@ -235,7 +237,7 @@ func (o logsOptions) nothing(job jobs.Job) string {
 	if outputs.Any(job.OutputsDir()) {
 		return fmt.Sprintf("No matching output kept in job %s.", job.ID)
 	}
-	if w, err := loadRecorded(job); err == nil && w.Outputs.Keep == outputs.None {
+	if w := recordedOrNil(job); w != nil && w.Outputs.Keep == outputs.None {
 		return fmt.Sprintf("Job %s keeps no output, as set by outputs in its workflow.", job.ID)
 	}
 	return fmt.Sprintf("Job %s has no output: its steps printed nothing, or it was run by a version that did "+
@@ -267,7 +269,8 @@ type logPrinter struct {
 	prefix bool
 	look   term.Look
 	// safe is set if the output goes to a terminal.
-	safe   bool
+	safe bool
+	// before is the command that printed last. Another one gets a heading.
 	before outputs.Source
 	// open holds lines whose end has not been printed yet.
 	open map[lineKey][]byte
@@ -279,11 +282,6 @@ type logPrinter struct {
 type lineKey struct {
 	source outputs.Source
 	stream outputs.Stream
-}
-
-// newLogPrinter returns a printer for stdout.
-func newLogPrinter(con *console, o logsOptions) *logPrinter {
-	return &logPrinter{out: con.out, prefix: o.prefix, look: con.look(), safe: con.safe, open: map[lineKey][]byte{}}
 }
 
 // entry prints one entry, with prefixes or without.

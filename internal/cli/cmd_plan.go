@@ -177,8 +177,11 @@ func printPlan(p simulate.Plan, l term.Lines) {
 			printPlannedFleet(p.Fleet, l, p.MaxParallel)
 		}
 		printRate(l, p.Rate)
-		for _, text := range slices.Concat(p.StepRates, p.Rollout, shownIf(p.Stragglers)) {
+		for _, text := range slices.Concat(p.StepRates, p.Rollout) {
 			l.Print(term.Visible(text))
+		}
+		if p.Stragglers != "" {
+			l.Print(term.Visible(p.Stragglers))
 		}
 	}
 	if len(p.Requires) > 0 {
@@ -362,14 +365,6 @@ func upTo(n int) string {
 		return "1 run"
 	}
 	return fmt.Sprintf("up to %d runs", n)
-}
-
-// shownIf returns a list with a text, if there is one.
-func shownIf(text string) []string {
-	if text == "" {
-		return nil
-	}
-	return []string{text}
 }
 
 // printRate prints the limit of starts of a workflow, if it has one.

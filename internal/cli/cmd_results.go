@@ -20,6 +20,7 @@ import (
 
 // resultsOptions are the flags of results.
 type resultsOptions struct {
+	// status is that of the items to print, or anyStatus.
 	status string
 	format term.Format
 }

@@ -16,7 +16,9 @@ import (
 // resumeOptions are the flags of resume besides those of all runs.
 type resumeOptions struct {
 	jobOptions
-	force  bool
+	// force continues a job that was cancelled.
+	force bool
+	// accept continues a job whose canary or ramp failed.
 	accept bool
 }
 

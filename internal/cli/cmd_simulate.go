@@ -144,6 +144,7 @@ var notSimulated = [...]struct{ name, instead string }{
 // simulation is what simulate --json prints.
 type simulation struct {
 	outcome
+	// Began is in virtual time.
 	Began  time.Time       `json:"began"`
 	Seed   uint64          `json:"seed"`
 	Counts *simulate.Tally `json:"counts"`

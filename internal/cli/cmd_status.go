@@ -25,7 +25,8 @@ import (
 // statusOptions are the flags of status.
 type statusOptions struct {
 	format term.Format
-	watch  bool
+	// watch shows the progress until the job ends, and then its status.
+	watch bool
 }
 
 // newStatusCommand returns the command that prints what is known of a job.
@@ -63,11 +64,7 @@ func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOption
 	}
 	names := labelsInStore(place)
 	defer func() { _ = names.Close() }() // only read from
-	var recorded *workflow.Workflow
-	if w, err := loadRecorded(place); err == nil {
-		recorded = w
-	}
-	s := detailsOf(summary, seen, recorded, names.Label)
+	s := detailsOf(summary, seen, recordedOrNil(place), names.Label)
 	if o.format == term.JSON {
 		return term.PrintJSON(con.out, s)
 	}
@@ -119,9 +116,9 @@ type details struct {
 	// Complete is set once all items have been found.
 	Complete bool `json:"selected"`
 	// PerSecond is the rate of finished items while the job runs.
-	PerSecond float64      `json:"per_second"`
-	Remaining *remaining   `json:"remaining,omitempty"`
-	Attempts  attemptTimes `json:"attempts"`
+	PerSecond float64        `json:"per_second"`
+	Remaining *remainingTime `json:"remaining,omitempty"`
+	Attempts  attemptTimes   `json:"attempts"`
 	// Stragglers are attempts that take unusually long.
 	Stragglers *view.Stragglers `json:"stragglers,omitempty"`
 	// Agents are the running attempts, the longest first.
@@ -158,8 +155,8 @@ type details struct {
 // newestOutputs is how much of what a running job has printed is read to show its last lines.
 const newestOutputs = 256 << 10
 
-// remaining is the range that the rest of the map phase is expected to take.
-type remaining struct {
+// remainingTime is the range that the rest of the map phase is expected to take.
+type remainingTime struct {
 	LowMS  events.Millis `json:"low_ms"`
 	HighMS events.Millis `json:"high_ms"`
 }
@@ -251,7 +248,7 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 		d.Agents = agentsShown(j.InFlight(), label, func(a view.Attempt) time.Duration { return now.Sub(a.Began) })
 		d.Held = j.StartsHeld()
 		if e, ok := j.Remaining(now); ok {
-			d.Remaining = &remaining{LowMS: events.Millis(e.Low), HighMS: events.Millis(e.High)}
+			d.Remaining = &remainingTime{LowMS: events.Millis(e.Low), HighMS: events.Millis(e.High)}
 		}
 	}
 	d.Merging, d.waitsToMerge = j.Merging(now)
@@ -449,8 +446,7 @@ func watchJob(ctx context.Context, con *console, job jobs.Job) error {
 	w := watcher{
 		job: view.New(), screen: newJobScreen(con.err, con.live, con.size),
 	}
-	recorded, _ := loadRecorded(job) // without it some details are not shown
-	w.lines = newProgress(con, recorded)
+	w.lines = newProgress(con, recordedOrNil(job))
 	if con.live {
 		names := labelsInStore(job)
 		defer func() { _ = names.Close() }() // only read from

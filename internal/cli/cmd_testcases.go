@@ -29,8 +29,10 @@ const testSuffix = "_test"
 
 type testOptions struct {
 	format term.Format
-	run    string
-	quiet  bool
+	// run is a regular expression for the names of cases. Empty matches all.
+	run string
+	// quiet prints only the cases that failed.
+	quiet bool
 }
 
 // newTestCommand returns the command test. Its file cannot be called cmd_test.go, which would be a test.

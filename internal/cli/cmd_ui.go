@@ -29,9 +29,12 @@ type uiOptions struct {
 	listen    string
 	tokenFile string
 	// token is the content of tokenFile, or a random text without one.
-	token    string
-	hosts    []string
-	all      bool
+	token string
+	// hosts are further values of host:port that a browser may ask for.
+	hosts []string
+	// all shows the jobs of all projects.
+	all bool
+	// readOnly disables everything that changes a job.
 	readOnly bool
 }
 
@@ -96,7 +99,7 @@ func runUI(ctx context.Context, con *console, o uiOptions) error {
 	}
 	_, _ = fmt.Fprintf(con.out, "http://%s/?token=%s\n", hosts[0], o.token)
 	con.say().Print("Open this address in a browser. Ctrl-C stops the server.")
-	return untilSignal(ctx, func(ctx context.Context) error { return serve(ctx, listener, o, hosts, home) })
+	return untilSignal(ctx, func(ctx context.Context) error { return servePages(ctx, listener, o, hosts, home) })
 }
 
 // check rejects an address that other machines can reach unless a token was given.
@@ -131,8 +134,8 @@ func hostsOf(addr net.Addr) []string {
 	return []string{tcp.String()}
 }
 
-// serve answers requests for the pages. What is started from a page outlives the server.
-func serve(ctx context.Context, listener net.Listener, o uiOptions, hosts []string, home jobs.Home) error {
+// servePages answers requests for the pages. What is started from a page outlives the server.
+func servePages(ctx context.Context, listener net.Listener, o uiOptions, hosts []string, home jobs.Home) error {
 	var commands errgroup.Group // they outlive the server, so nobody waits for them
 	pages := web.Server{
 		Limits: web.DefaultLimits(), Token: o.token, Hosts: hosts, Version: versionText(),

@@ -20,8 +20,10 @@ type validateOptions struct {
 	settings settingOptions
 	paths    []string
 	format   term.Format
-	strict   bool
-	fix      bool
+	// strict counts warnings as errors.
+	strict bool
+	// fix adds "workspace: git" to files that need it, before they are checked.
+	fix bool
 }
 
 // newValidateCommand returns the command that checks workflow files without running anything.
@@ -68,7 +70,8 @@ type verdict struct {
 	Mode     workflow.Mode      `json:"mode,omitempty"`
 	Problems []workflow.Problem `json:"problems"`
 	Warnings []workflow.Problem `json:"warnings"`
-	Steps    []stepRuns         `json:"steps"`
+	// Steps are those of a valid file, with an entry for each item if items are retried.
+	Steps []stepRuns `json:"steps"`
 }
 
 // stepRuns is the maximum number of runs of one step.

@@ -16,7 +16,6 @@ import (
 	"prodigy/internal/outputs"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
-	"prodigy/internal/workflow"
 )
 
 // newWhyCommand returns the command that tells the story of an item.
@@ -37,8 +36,9 @@ func newWhyCommand(con *console) *cobra.Command {
 // explained is an explanation with the data of the item.
 type explained struct {
 	view.Explanation
-	Label string          `json:"label,omitempty"`
-	Item  json.RawMessage `json:"item,omitempty"`
+	Label string `json:"label,omitempty"`
+	// Item is the data of the item, with its secrets masked once it is printed.
+	Item json.RawMessage `json:"item,omitempty"`
 	// From are the items of other jobs that this one is made from, those of the nearest job first.
 	From []madeFrom `json:"from,omitempty"`
 
@@ -78,10 +78,7 @@ func runWhy(con *console, job jobs.Job, itemID string, f term.Format) error {
 
 // explanationOf reads the log for what happened to an item. Without the workflow the explanation has fewer reasons.
 func explanationOf(job jobs.Job, itemID string) (explained, error) {
-	var w *workflow.Workflow
-	if recorded, err := loadRecorded(job); err == nil {
-		w = recorded // without it, the explanation has fewer reasons
-	}
+	w := recordedOrNil(job) // without it, the explanation has fewer reasons
 	records := events.About(job.EventsDir(), itemID)
 	if w != nil && w.Workspace.Isolated() {
 		records = events.Read(job.EventsDir()) // its place in the merge queue depends on the others
@@ -243,7 +240,7 @@ func (e explained) printOutput(l term.Lines, c view.Entry) {
 func (e explained) next(job jobs.Job) []string {
 	switch e.Status {
 	case view.DeadLetter, view.Rejected:
-		commands := []string{inspect(e.ItemID, job)}
+		commands := []string{inspectCommand(e.ItemID, job)}
 		if letter, found, err := dlq.Find(job.DLQFile(), e.ItemID); err == nil && found {
 			commands = append(commands, sendAgain(job, letter))
 		}

@@ -26,7 +26,7 @@ func conversations(job jobs.Job) func(s outputs.Source, first bool) outputs.Rend
 		if err != nil {
 			return nil
 		}
-		if w, err := loadRecorded(job); err == nil {
+		if w := recordedOrNil(job); w != nil {
 			if set, err := loadPresets(home, w); err == nil {
 				return set
 			}

@@ -30,10 +30,14 @@ func addFormat(cmd *cobra.Command, f *term.Format, others ...term.Format) {
 
 // value is a flag of any type. It implements pflag.Value.
 type value[T any] struct {
-	at    *T
-	name  string // of the type, for help and completion
+	// at is where the value goes. Its default is what is there before.
+	at *T
+	// name is that of the type, for help and completion.
+	name string
+	// parse reads what the user typed. Its error says what was expected.
 	parse func(text string) (T, error)
-	show  func(T) string
+	// show returns the default for help, or "" if there is none to show.
+	show func(T) string
 }
 
 // String returns the value as help shows its default.

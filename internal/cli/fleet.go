@@ -30,10 +30,13 @@ import (
 
 // brokerOptions are the flags that say where the broker of a fleet is, and what was found by them.
 type brokerOptions struct {
+	// url is the flag --fleet or --join, and credentials the path of a file. Both are empty if they are not given.
 	url         string
 	credentials string
-	insecure    bool
+	// insecure allows a connection without TLS to another machine.
+	insecure bool
 
+	// found is set by find. Its URL is empty if there is no broker.
 	found fleet.Address
 	// given is what the configuration says of the fleet.
 	given settings.FleetConfig
@@ -149,8 +152,11 @@ func (o *brokerOptions) need(name string) error {
 // fleetOptions are the flags of the commands that run a job, for one on a fleet.
 type fleetOptions struct {
 	brokerOptions
-	leaseOf  time.Duration
+	// leaseOf is how long a worker may be silent before its attempts are lost.
+	leaseOf time.Duration
+	// patience is how long the broker may be gone before the job pauses. Zero means forever.
 	patience time.Duration
+	// requires are labels that workers must have, besides those in the workflow.
 	requires []string
 }
 

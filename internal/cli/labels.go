@@ -14,17 +14,14 @@ import (
 
 // itemLabels is what the items of a job are called besides their ids.
 type itemLabels struct {
-	job   jobs.Job
+	job jobs.Job
+	// label returns the label of an item, or "" if it has none.
 	label func(id string, item json.RawMessage) string
 }
 
 // labelsOf returns the labels of a job. Without its workflow they are guessed.
 func labelsOf(job jobs.Job) itemLabels {
-	w, err := loadRecorded(job)
-	if err != nil {
-		w = nil
-	}
-	return labelsBy(job, w)
+	return labelsBy(job, recordedOrNil(job))
 }
 
 // labelsBy is labelsOf with the workflow at hand, which may be nil.

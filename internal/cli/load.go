@@ -197,11 +197,9 @@ func problemsOf(err error) ([]workflow.Problem, bool) {
 	return invalid.Problems, true
 }
 
-// recordedOrNil returns the workflow of a job, or nil when it cannot be read: then labels are guessed.
+// recordedOrNil returns the workflow of a job, or nil if it cannot be read: then labels are guessed, and some details are
+// not shown.
 func recordedOrNil(job jobs.Job) *workflow.Workflow {
-	w, err := loadRecorded(job)
-	if err != nil {
-		return nil
-	}
+	w, _ := loadRecorded(job)
 	return w
 }

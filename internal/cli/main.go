@@ -59,7 +59,9 @@ func runArgs(args []string, backend fleet.Backend) int {
 // cpuProfile is the CPU profile of a command, for developers. There is none of its memory: a program that can write one
 // samples its allocations, and the first sample is felt at each start.
 type cpuProfile struct {
-	path    string
+	// path is empty unless a profile is asked for.
+	path string
+	// running is the file that is written to, or nil.
 	running *os.File
 }
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"prodigy/internal/ai"
 	"prodigy/internal/events"
@@ -235,19 +234,15 @@ type metricsOptions struct {
 // add gives cmd the flags.
 func (o *metricsOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.Var(listenFlag(&o.listen), "metrics",
+	f.Var(value[string]{&o.listen, "address", parseListen, asText}, "metrics",
 		"serve Prometheus metrics at this address while the job runs, such as :9464 (127.0.0.1 unless a host "+
 			"is given); no authentication")
-	f.Var(promFlag(&o.file), "metrics-file",
+	f.Var(value[string]{&o.file, "file", parseProm, asText}, "metrics-file",
 		"write Prometheus metrics to this .prom file, for node_exporter's textfile collector")
 }
 
-// listenFlag is a flag for an address to listen on. Without a host it is one of this machine alone.
-func listenFlag(at *string) pflag.Value {
-	return value[string]{at, "address", parseListen, asText}
-}
-
-// parseListen returns host:port for an address or a mere port. Port 0 is allowed.
+// parseListen reads an address to listen on, or a mere port, and returns it as host:port. Without a host it is one of
+// this machine alone. Port 0 is allowed.
 func parseListen(text string) (string, error) {
 	if !strings.Contains(text, ":") {
 		text = ":" + text
@@ -264,15 +259,12 @@ func parseListen(text string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// promFlag is a flag for a file that the textfile collector of node_exporter reads.
-func promFlag(at *string) pflag.Value {
-	parse := func(path string) (string, error) {
-		if filepath.Ext(path) != ".prom" {
-			return "", errors.New("file name must end in .prom, as node_exporter requires")
-		}
-		return path, nil
+// parseProm reads the name of a file that the textfile collector of node_exporter reads.
+func parseProm(path string) (string, error) {
+	if filepath.Ext(path) != ".prom" {
+		return "", errors.New("file name must end in .prom, as node_exporter requires")
 	}
-	return value[string]{at, "file", parse, asText}
+	return path, nil
 }
 
 // endLeftoversName is the name of the hidden command that each run starts as its watcher.
@@ -291,9 +283,11 @@ func watcherCommand() []string {
 // echoOptions are the flags that show what the commands of items print.
 type echoOptions struct {
 	// usual is the mode that a command has without a flag.
-	usual                 term.EchoMode
+	usual term.EchoMode
+	// At most one of these is set.
 	group, lines, ungroup bool
-	tag                   bool
+	// tag begins each line with the item.
+	tag bool
 }
 
 // add gives cmd the flags. usual is the mode that it has without them.

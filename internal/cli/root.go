@@ -67,8 +67,6 @@ const (
 	groupAdmin = "Admin"
 )
 
-func init() { cobra.EnableCommandSorting = false }
-
 // newRootCommand returns the whole command tree.
 func newRootCommand(con *console) *cobra.Command {
 	root := newBareRoot(con)
@@ -124,6 +122,7 @@ func newRootCommandFor(con *console, args []string) *cobra.Command {
 
 // newBareRoot returns the root command without subcommands.
 func newBareRoot(con *console) *cobra.Command {
+	cobra.EnableCommandSorting = false
 	root := newGroup("prodigy", "Run commands over a list of items, with retries, a dead letter queue and resume")
 	root.SilenceErrors = true
 	root.SilenceUsage = true

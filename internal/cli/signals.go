@@ -99,7 +99,7 @@ func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- no
 	var pending []notice
 	stopBy := func(s os.Signal) {
 		stop(asked.first)
-		pending = append(pending, notice{text: signalName(s) + ": stopping; waiting up to " + duration.Format(grace) + " for running commands; " + again(s) + " kills them"})
+		pending = append(pending, notice{text: signalName(s) + ": stopping; waiting up to " + duration.Format(grace) + " for running commands; " + repeatHint(s) + " kills them"})
 	}
 	killBy := func(s os.Signal) {
 		stop(asked.first)
@@ -137,8 +137,8 @@ func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- no
 	}
 }
 
-// again says how a person repeats s.
-func again(s os.Signal) string {
+// repeatHint says how a person repeats s.
+func repeatHint(s os.Signal) string {
 	if s == os.Interrupt {
 		return "Ctrl-C again"
 	}

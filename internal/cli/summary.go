@@ -41,22 +41,24 @@ type finishedRun struct {
 
 // outcome is what run --json prints.
 type outcome struct {
-	JobID       string    `json:"job_id"`
-	State       job.State `json:"state"`
-	ReduceStale bool      `json:"reduce_stale,omitempty"`
+	JobID string    `json:"job_id"`
+	State job.State `json:"state"`
+	// ReduceStale means that items have succeeded since reduce ran.
+	ReduceStale bool `json:"reduce_stale,omitempty"`
 	// ReduceHeld means that reduce did not run since reduce_when was false.
-	ReduceHeld  bool                `json:"reduce_held,omitempty"`
-	ExitCode    int                 `json:"exit_code"`
-	Reason      string              `json:"reason,omitempty"`
-	DurationMS  events.Millis       `json:"duration_ms"`
-	Metrics     errorpolicy.Metrics `json:"metrics"`
-	Events      string              `json:"events"`
-	DLQ         string              `json:"dlq"`
-	ResultsFile string              `json:"results_file"`
+	ReduceHeld bool                `json:"reduce_held,omitempty"`
+	ExitCode   int                 `json:"exit_code"`
+	Reason     string              `json:"reason,omitempty"`
+	DurationMS events.Millis       `json:"duration_ms"`
+	Metrics    errorpolicy.Metrics `json:"metrics"`
+	// Events is the directory of the log. DLQ and ResultsFile are files, and empty if there are none.
+	Events      string `json:"events"`
+	DLQ         string `json:"dlq"`
+	ResultsFile string `json:"results_file"`
 	// Spent is what AI agents used. It is absent if there were none.
 	Spent *limit.Total `json:"spent,omitempty"`
 
-	// With workspaces.
+	// These are there with workspaces only. Into is the branch that was fast-forwarded to Head.
 	Base     string `json:"base,omitempty"`
 	Head     string `json:"head,omitempty"`
 	Branch   string `json:"branch,omitempty"`
@@ -410,9 +412,9 @@ func nextCommands(place jobs.Job, completed, reduceStale bool, skipped int) []st
 	letter, eligible, _ := dlq.Lead(place.DLQFile()) // the commands that read the queue report errors in it
 	switch {
 	case letter != "" && eligible:
-		return append(commands, inspect(letter, place), retryCommand(place, ""))
+		return append(commands, inspectCommand(letter, place), retryCommand(place, ""))
 	case letter != "":
-		return append(commands, inspect(letter, place), retryCommand(place, " --force"))
+		return append(commands, inspectCommand(letter, place), retryCommand(place, " --force"))
 	case skipped > 0:
 		return append(commands, fmt.Sprintf("prodigy events ls --job-id %s --event-type AgentSkipped", place.ID))
 	}
@@ -433,8 +435,8 @@ func inputGone(place jobs.Job) bool {
 	return err == nil && gone
 }
 
-// inspect returns the command that shows a dead letter.
-func inspect(letter string, job jobs.Job) string {
+// inspectCommand returns the command that shows a dead letter.
+func inspectCommand(letter string, job jobs.Job) string {
 	return fmt.Sprintf("prodigy dlq inspect %s --job-id %s", quoted(letter), job.ID)
 }
 

@@ -20,8 +20,10 @@ import (
 // tools are what a job finds on this machine: the home of all jobs, the argv of the AI coding CLI of claude steps, and
 // how such CLIs are called and read.
 type tools struct {
-	home   jobs.Home
+	home jobs.Home
+	// claude is the argv of the CLI of claude steps.
 	claude []string
+	// agents are the presets that the workflow uses. It is nil if it uses none.
 	agents ai.Set
 }
 
