@@ -405,8 +405,8 @@ func (e ScaleRequested) Words() string {
 // Gate names what waits: the pool, or its agents of a model.
 func (e QuotaPaused) Gate() string { return gateName(e.Pool, e.Model) }
 
-// Words returns what waits, for what, and until when, for people.
-func (e QuotaPaused) Words(now time.Time) string {
+// Cause returns what waits, and for what, for people.
+func (e QuotaPaused) Cause() string {
 	limit := "the limit of its plan"
 	switch {
 	case e.Kind == "auth":
@@ -414,7 +414,12 @@ func (e QuotaPaused) Words(now time.Time) string {
 	case e.Scope != "":
 		limit = e.Scope + " limit"
 	}
-	text := e.Gate() + ", " + limit
+	return e.Gate() + ", " + limit
+}
+
+// Words returns what waits, for what, and until when, for people.
+func (e QuotaPaused) Words(now time.Time) string {
+	text := e.Cause()
 	if left := e.Until.Sub(now); left > 0 {
 		at := "15:04:05"
 		if left > 12*time.Hour {

@@ -114,6 +114,11 @@ type explainer struct {
 	// The label of the step that waits for its next try, or did last.
 	step string
 
+	// The step whose agent runs next, and when that is due unless the limit of its plan holds it back. The step is empty
+	// if that is not known.
+	asks  string
+	ready time.Time
+
 	// The end of the retry budget of the step that was to be tried again last.
 	budget expiry
 
@@ -210,6 +215,14 @@ func (x *explainer) apply(r events.Record) {
 	case events.AgentDuplicated:
 		x.attempt, x.placed = e.Attempt, ""
 		x.tell(r)
+	case events.AgentUsage:
+		x.tell(r)
+		if t := retry.Type(e.Outcome); t == retry.TypeQuota || t == retry.TypeAuth {
+			x.asks, x.ready = e.Step, r.Time
+		}
+	case events.AISessionStarted:
+		x.tell(r, x.waitedForPlan(r.Time, e)...)
+		x.asks = ""
 	case events.AgentPlaced:
 		x.placed = events.OnWorker(e.Node, e.Host, 0)
 		x.tell(r)
@@ -346,6 +359,7 @@ func (x *explainer) started(r events.Record, e events.AgentStarted) {
 		why = append(why, "retried from the dead letter queue")
 	}
 	x.out.Status, x.attempt, x.index, x.due, x.step, x.began = InFlight, e.Attempt, e.ItemIndex, time.Time{}, "", r.Time
+	x.asks = ""
 	clear(x.waited)
 	x.add(r, text, why...)
 }
@@ -394,6 +408,26 @@ func (x *explainer) stepRetrying(r events.Record, e events.StepRetrying) {
 			duration.Format(time.Duration(*e.BudgetLeftMS))))
 	}
 	x.add(r, text, why...)
+	x.asks, x.ready = e.Step, r.Time.Add(time.Duration(e.DelayMS))
+}
+
+// waitedForPlan says how long an agent waited for the limit of its plan before its session began, if it is known that
+// the item waited for nothing else.
+func (x *explainer) waitedForPlan(now time.Time, e events.AISessionStarted) []string {
+	var why []string
+	for _, p := range x.job.Pauses() {
+		from, to := p.From, p.To
+		if from.Before(x.ready) {
+			from = x.ready
+		}
+		if to.IsZero() || to.After(now) {
+			to = now
+		}
+		if waited := to.Sub(from); x.asks == e.Step && p.Pool == e.Preset && waited > 0 {
+			why = append(why, "waited "+duration.Format(waited.Round(time.Millisecond))+": "+p.Cause())
+		}
+	}
+	return why
 }
 
 // ruled says which rule told the type of a failure: one of the preset of an AI coding CLI, or one of package retry.
@@ -578,6 +612,10 @@ func (x *explainer) jobEvent(r events.Record) {
 	switch e := r.Event.(type) {
 	case events.WorktreeMerged:
 		x.merged(r, e)
+	case events.QuotaPaused:
+		if e.Item == x.out.ItemID {
+			x.tell(r, e.Cause()+"; no attempt is charged: "+e.Error)
+		}
 	case events.RetryNowRequested:
 		x.retryNow(r, e)
 	case events.JobResumed:
