@@ -221,8 +221,8 @@ func TestAReadingKeepsNoMoreThanItNeeds(t *testing.T) {
 		t.Errorf("got a buffer of %d bytes for one line", cap(r.partial))
 	}
 	_, _ = r.Write([]byte("\n" + goodEnd))
-	if v := r.Verdict(End{}); v.Outcome != Success || v.Skipped != 1 {
-		t.Errorf("got %s, %d lines left out; want success, 1", v.Outcome, v.Skipped)
+	if v := r.Verdict(End{}); v.Outcome != Success || r.skipped != 1 {
+		t.Errorf("got %s, %d lines left out; want success, 1", v.Outcome, r.skipped)
 	}
 }
 

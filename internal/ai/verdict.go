@@ -49,9 +49,6 @@ type Verdict struct {
 	Limit LimitUse
 	Usage Usage
 
-	// Skipped counts the lines that were too long to be read.
-	Skipped int
-
 	// Known means that the run printed lines that the preset knows, and Plain that it printed text that is not JSON.
 	Known, Plain bool
 }
@@ -84,7 +81,7 @@ type Usage struct {
 func (r *Reading) Verdict(e End) Verdict {
 	r.close()
 	v := Verdict{
-		Outcome: Failed, Skipped: r.skipped, Known: len(r.at) > 0, Plain: strings.TrimSpace(r.plain) != "",
+		Outcome: Failed, Known: len(r.at) > 0, Plain: strings.TrimSpace(r.plain) != "",
 		Usage: r.Usage(),
 	}
 	facts := r.facts(e)

@@ -16,7 +16,7 @@ func BenchmarkDecide(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		failure := retry.Failure{ExitCode: 1, Message: "exit code 1"}
-		d := m.Decide(Outcome{ItemID: "item_1", Failure: failure}, noon, rnd)
+		d := m.Decide(Outcome{Failure: failure}, noon, rnd)
 		m.Failed("item_1", d.Action, retry.Classify(failure), failure.Message, Pending)
 	}
 }

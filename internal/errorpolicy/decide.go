@@ -12,7 +12,6 @@ import (
 
 // Outcome is the result of one attempt of an item, as far as the policy needs it.
 type Outcome struct {
-	ItemID  string
 	Success bool
 	Failure retry.Failure // when not Success
 	Handled bool          // the custom handler ran and succeeded

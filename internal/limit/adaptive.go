@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"time"
@@ -99,10 +98,10 @@ const (
 // It is not safe for concurrent use.
 type Adaptive struct {
 	config AdaptiveConfig
-	mem    adaptiveMemory
+	memory[adaptiveMemory]
 }
 
-// adaptiveMemory is what an Adaptive remembers: everything but its configuration. It is what a checkpoint has of it.
+// adaptiveMemory is what an Adaptive remembers.
 type adaptiveMemory struct {
 	Limit  float64   `json:"limit,omitempty"`
 	Steady bool      `json:"steady,omitempty"` // the slow start is over
@@ -142,20 +141,11 @@ type adaptiveMemory struct {
 
 // NewAdaptive returns a limiter that begins with the least.
 func NewAdaptive(c AdaptiveConfig) *Adaptive {
-	return &Adaptive{config: c, mem: adaptiveMemory{Limit: float64(c.Min), ToldOf: c.Min}}
+	return &Adaptive{c, memory[adaptiveMemory]{adaptiveMemory{Limit: float64(c.Min), ToldOf: c.Min}}}
 }
 
 // Limits reports whether there is a limit.
 func (l *Adaptive) Limits() bool { return l.config.Max > 0 }
-
-// MarshalJSON encodes what the limiter remembers.
-func (l *Adaptive) MarshalJSON() ([]byte, error) { return json.Marshal(l.mem) }
-
-// UnmarshalJSON restores what a limiter of the same configuration remembered.
-func (l *Adaptive) UnmarshalJSON(data []byte) error {
-	l.mem = adaptiveMemory{}
-	return json.Unmarshal(data, &l.mem)
-}
 
 // AtOnce returns how many calls may run.
 func (l *Adaptive) AtOnce() int {

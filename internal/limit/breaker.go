@@ -52,11 +52,23 @@ type Transition struct {
 // safe for concurrent use.
 type Breaker struct {
 	config BreakerConfig
-	mem    breakerMemory
+	memory[breakerMemory]
 }
 
-// breakerMemory is what a breaker remembers: everything but its configuration. It is what a checkpoint has of
-// the breaker.
+// memory is what a state machine remembers: everything but its configuration. It is what a checkpoint has of the machine,
+// and restores one of the same configuration.
+type memory[M any] struct{ mem M }
+
+// MarshalJSON encodes what is remembered.
+func (m memory[M]) MarshalJSON() ([]byte, error) { return json.Marshal(m.mem) }
+
+// UnmarshalJSON restores what was remembered.
+func (m *memory[M]) UnmarshalJSON(data []byte) error {
+	*m = memory[M]{}
+	return json.Unmarshal(data, &m.mem)
+}
+
+// breakerMemory is what a breaker remembers.
 type breakerMemory struct {
 	State     BreakerState `json:"state"`
 	Failures  int          `json:"failures"`  // since the last success
@@ -64,15 +76,6 @@ type breakerMemory struct {
 	Testing   int          `json:"testing"`   // tests in flight, while half-open
 	Epoch     int          `json:"epoch"`     // openings so far
 	Until     time.Time    `json:"until"`
-}
-
-// MarshalJSON encodes what the breaker remembers.
-func (b *Breaker) MarshalJSON() ([]byte, error) { return json.Marshal(b.mem) }
-
-// UnmarshalJSON restores what a breaker of the same configuration remembered.
-func (b *Breaker) UnmarshalJSON(data []byte) error {
-	b.mem = breakerMemory{}
-	return json.Unmarshal(data, &b.mem)
 }
 
 // NewBreaker returns a closed breaker. Thresholds of c below 1 count as 1, but a FailureThreshold below 1
@@ -83,10 +86,9 @@ func NewBreaker(c BreakerConfig) *Breaker { return &Breaker{config: c} }
 // then are lost: failures of a closed breaker and successes of a half-open one start at 0, and no test is in
 // flight.
 func ContinueBreaker(c BreakerConfig, last Transition) *Breaker {
-	return &Breaker{config: c, mem: breakerMemory{
-		State: last.To, Failures: last.ConsecutiveFailures,
-		Until: last.Until,
-	}}
+	b := NewBreaker(c)
+	b.mem.State, b.mem.Failures, b.mem.Until = last.To, last.ConsecutiveFailures, last.Until
+	return b
 }
 
 // Admit returns whether a start would be admitted at now. It changes nothing.

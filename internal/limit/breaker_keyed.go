@@ -2,7 +2,6 @@ package limit
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"time"
 )
@@ -15,10 +14,10 @@ import (
 // and none with a start that has no outcome.
 type KeyedBreaker struct {
 	config BreakerConfig
-	mem    keyedMemory
+	memory[keyedMemory]
 }
 
-// keyedMemory is what a Keyed remembers: everything but its configuration.
+// keyedMemory is what a KeyedBreaker remembers.
 type keyedMemory struct {
 	Keys map[string]keyMemory `json:"keys,omitempty"`
 	Used int64                `json:"used,omitempty"` // how often any key was used
@@ -37,19 +36,14 @@ func NewKeyedBreaker(c BreakerConfig) *KeyedBreaker { return &KeyedBreaker{confi
 // Len returns the number of keys that are remembered.
 func (k *KeyedBreaker) Len() int { return len(k.mem.Keys) }
 
-// MarshalJSON encodes what is remembered.
-func (k *KeyedBreaker) MarshalJSON() ([]byte, error) { return json.Marshal(k.mem) }
-
-// UnmarshalJSON restores what breakers of the same configuration remembered.
-func (k *KeyedBreaker) UnmarshalJSON(data []byte) error {
-	k.mem = keyedMemory{}
-	return json.Unmarshal(data, &k.mem)
-}
-
 // Admit returns whether a start of a key would be admitted at now. It changes nothing.
 func (k *KeyedBreaker) Admit(key string, now time.Time) Admission {
-	b := Breaker{config: k.config, mem: k.mem.Keys[key].Breaker}
-	return b.Admit(now)
+	return k.of(k.mem.Keys[key]).Admit(now)
+}
+
+// of returns the breaker of a key. What it remembers from then on is put back by the caller.
+func (k *KeyedBreaker) of(one keyMemory) *Breaker {
+	return &Breaker{k.config, memory[breakerMemory]{one.Breaker}}
 }
 
 // Start is Breaker.Start for a key.
@@ -95,8 +89,8 @@ func (k *KeyedBreaker) end(t Ticket, outcome func(*Breaker) []Transition) []Tran
 // change applies one change to a key, and forgets the key if there is nothing to remember any more.
 func (k *KeyedBreaker) change(key string, apply func(*Breaker, *keyMemory) []Transition) []Transition {
 	one := k.mem.Keys[key]
-	b := Breaker{config: k.config, mem: one.Breaker}
-	changes := apply(&b, &one)
+	b := k.of(one)
+	changes := apply(b, &one)
 	for i := range changes {
 		changes[i].Key = key
 	}
@@ -138,7 +132,7 @@ func (k *KeyedBreaker) forget() {
 // Resumed is Breaker.Resumed for all keys.
 func (k *KeyedBreaker) Resumed(now time.Time) {
 	for key, one := range k.mem.Keys {
-		b := Breaker{config: k.config, mem: one.Breaker}
+		b := k.of(one)
 		b.Resumed(now)
 		one.Breaker = b.mem
 		k.mem.Keys[key] = one

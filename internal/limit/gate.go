@@ -90,7 +90,6 @@ type GateClosing struct {
 	Kind    GateKind
 	Until   time.Time // when the probe may run
 	ResetAt time.Time // what the CLI said, if it did
-	Again   bool      // the probe met the limit, too
 	Near    bool      // the limit was not reached yet
 }
 
@@ -100,7 +99,6 @@ type GateClosing struct {
 // It is not safe for concurrent use.
 type Gate struct {
 	until    time.Time
-	kind     GateKind
 	closings int  // so far
 	shut     bool // closed, or opening
 	misses   int  // closings since an agent came through
@@ -114,8 +112,8 @@ type Gate struct {
 type gateHit struct{ n, done int }
 
 // Restore closes a gate as an earlier run left it.
-func (g *Gate) Restore(kind GateKind, until time.Time) {
-	g.shut, g.kind, g.until, g.closings, g.misses, g.allowed = true, kind, until, 1, 1, 1
+func (g *Gate) Restore(until time.Time) {
+	g.shut, g.until, g.closings, g.misses, g.allowed = true, until, 1, 1, 1
 }
 
 // Admit asks for a start. Without one it says how long to wait before asking again.
@@ -170,8 +168,8 @@ func (g *Gate) Report(t GateTicket, r GateReport, p QuotaPolicy, seed uint64, no
 	}
 	g.closings++
 	g.misses++
-	g.shut, g.kind, g.running, g.allowed = true, r.Kind, 0, 1
-	c := &GateClosing{Kind: r.Kind, ResetAt: r.Reset, Again: g.misses > 1}
+	g.shut, g.running, g.allowed = true, 0, 1
+	c := &GateClosing{Kind: r.Kind, ResetAt: r.Reset}
 	switch {
 	case r.Kind == GateAuth:
 		c.Until = now.Add(authWait)
@@ -198,7 +196,7 @@ func (g *Gate) Near(reset time.Time, p QuotaPolicy, seed uint64, now time.Time) 
 		return nil
 	}
 	g.closings++
-	g.shut, g.kind, g.running, g.allowed, g.misses = true, GateQuota, 0, 1, 0
+	g.shut, g.running, g.allowed, g.misses = true, 0, 1, 0
 	g.until = g.after(reset, p, seed)
 	return &GateClosing{Kind: GateQuota, Until: g.until, ResetAt: reset, Near: true}
 }

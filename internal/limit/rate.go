@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -124,10 +123,10 @@ func (l Rate) burst() time.Duration {
 // the clock was set back the next start of a key may be at once.
 type RateLimiter struct {
 	limit Rate
-	mem   rateMemory
+	memory[rateMemory]
 }
 
-// rateMemory is what a limiter remembers: everything but its limit. It is what a checkpoint has of it.
+// rateMemory is what a RateLimiter remembers.
 type rateMemory struct {
 	// Full is when the bucket of a key will be full again. A key whose bucket is full need not be here.
 	Full   map[string]time.Time `json:"full,omitempty"`
@@ -143,15 +142,6 @@ func (l *RateLimiter) Limits() bool { return l.limit.Count > 0 }
 
 // Keys returns for how many keys something is remembered.
 func (l *RateLimiter) Keys() int { return len(l.mem.Full) + len(l.mem.Shared) }
-
-// MarshalJSON encodes what the limiter remembers.
-func (l *RateLimiter) MarshalJSON() ([]byte, error) { return json.Marshal(l.mem) }
-
-// UnmarshalJSON restores what a limiter of the same limit remembered.
-func (l *RateLimiter) UnmarshalJSON(data []byte) error {
-	l.mem = rateMemory{}
-	return json.Unmarshal(data, &l.mem)
-}
 
 const (
 	// maxKeys bounds the keys that have a bucket each. Further ones share sharedKeys buckets: they start less

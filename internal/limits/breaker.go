@@ -47,18 +47,15 @@ func (b *Breaker) Admit(a Ask) Verdict {
 	if b.byKey() {
 		admission = b.Keyed.Admit(a.Key, a.Now)
 	}
-	v := Verdict{By: "breaker", Reason: "the circuit breaker is open"}
 	switch {
 	case admission.Verdict == limit.Run:
 		return Verdict{}
 	case admission.Verdict == limit.Full: // until one of the tests ends
-		v.Answer = Wait
+		return Verdict{Answer: Wait}
 	case b.config.OnOpen == limit.Wait:
-		v.Answer, v.Until = Wait, admission.Until
-	default:
-		v.Answer = Refuse
+		return Verdict{Answer: Wait, Until: admission.Until}
 	}
-	return v
+	return Verdict{Answer: Refuse}
 }
 
 // Tell implements Teller.

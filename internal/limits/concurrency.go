@@ -25,7 +25,7 @@ func (l *Concurrency) Admit(a Ask) Verdict {
 	if a.Busy < l.Service.AtOnce() {
 		return Verdict{}
 	}
-	return Verdict{Answer: Wait, By: "concurrency", Reason: "as many agents run as the service takes"}
+	return Verdict{Answer: Wait}
 }
 
 // Tell implements Teller.
@@ -99,10 +99,7 @@ func kindOf(t retry.Type) limit.CallKind {
 // Pace holds back items and tries, so that no more start in a second than a service takes.
 type Pace struct{ *Concurrency }
 
-// ByPace is the name of Pace in a Verdict.
-const ByPace = "pace"
-
 // Admit implements Limit.
 func (p Pace) Admit(a Ask) Verdict {
-	return WaitUntil(p.Service.Next(a.Now), a.Now, ByPace, "no more start in a second than the service takes")
+	return WaitUntil(p.Service.Next(a.Now), a.Now)
 }

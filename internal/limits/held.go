@@ -30,7 +30,7 @@ func (w *Windows) Admit(a Ask) Verdict {
 	if !w.outside {
 		return Verdict{}
 	}
-	return Verdict{Answer: Wait, Until: w.next(a.Now), By: byWindows, Reason: w.Reason()}
+	return Verdict{Answer: Wait, Until: w.next(a.Now)}
 }
 
 // Reason returns why nothing may start; empty if it may.
@@ -92,7 +92,7 @@ func (g *Guards) Admit(Ask) Verdict {
 	if g.short == "" {
 		return Verdict{}
 	}
-	return Verdict{Answer: Wait, By: byGuards, Reason: g.short}
+	return Verdict{Answer: Wait}
 }
 
 // Reason returns why nothing may start; empty if it may.

@@ -1,6 +1,5 @@
 // Package limits says what may start now. Each limit answers one question, Admit, and learns all that it remembers from
-// the records of the job, live and on replay alike. So a job that is resumed is limited as if it had never stopped, and
-// why nothing starts is the reason in the answer of the limit that decided.
+// the records of the job, live and on replay alike. So a job that is resumed is limited as if it had never stopped.
 //
 // A job asks its limits in three groups. The first of a group that does not say Go decides.
 //
@@ -64,17 +63,17 @@ const (
 // Verdict is the answer to an Ask. The zero Verdict is Go.
 type Verdict struct {
 	Answer Answer
-	Until  time.Time // with Wait: when to ask again; zero when that is not known, and something has to happen before
-	By     string    // with Wait and Refuse: the name of the limit
-	Reason string    // the same, for people
+
+	// Until is when to ask again, with Wait. Zero means that it is not known, and something has to happen before.
+	Until time.Time
 }
 
 // WaitUntil returns a Verdict that is Wait until at if that is after now, else Go.
-func WaitUntil(at, now time.Time, by, reason string) Verdict {
+func WaitUntil(at, now time.Time) Verdict {
 	if !at.After(now) {
 		return Verdict{}
 	}
-	return Verdict{Answer: Wait, Until: at, By: by, Reason: reason}
+	return Verdict{Answer: Wait, Until: at}
 }
 
 // A Limit may hold back starts.

@@ -22,7 +22,7 @@ func (p *Pause) Admit(Ask) Verdict {
 	if p.Hold == nil {
 		return Verdict{}
 	}
-	return Verdict{Answer: Wait, By: "pause", Reason: "paused by " + p.Hold.By}
+	return Verdict{Answer: Wait}
 }
 
 // Apply implements Limit.

@@ -11,24 +11,18 @@ import (
 )
 
 // Rate holds back items and tries, so that no more start in a time than the workflow says, in all or of each key.
-type Rate struct {
-	limit.RateLimiter
-	limit limit.Rate
-}
+type Rate struct{ limit.RateLimiter }
 
 func newRate(p errorpolicy.Policy) *Rate {
-	return &Rate{RateLimiter: *limit.NewRateLimiter(p.Rate), limit: p.Rate}
+	return &Rate{*limit.NewRateLimiter(p.Rate)}
 }
-
-// ByRate is the name of Rate in a Verdict.
-const ByRate = "rate"
 
 // Admit implements Limit.
 func (l *Rate) Admit(a Ask) Verdict {
 	if !l.Limits() {
 		return Verdict{}
 	}
-	return WaitUntil(l.Next(a.Key, a.Now), a.Now, ByRate, "the rate is "+l.limit.String())
+	return WaitUntil(l.Next(a.Key, a.Now), a.Now)
 }
 
 // Apply implements Limit.
@@ -116,15 +110,12 @@ func newRatio(p errorpolicy.Policy) *Ratio {
 	return l
 }
 
-// ByRatio is the name of Ratio in a Verdict.
-const ByRatio = "retry ratio"
-
 // Admit implements Limit.
 func (l *Ratio) Admit(a Ask) Verdict {
 	if a.Class != Retry && a.Class != Try {
 		return Verdict{}
 	}
-	return WaitUntil(l.Throttle.Next(a.Now), a.Now, ByRatio, "there are too many retries")
+	return WaitUntil(l.Throttle.Next(a.Now), a.Now)
 }
 
 // Tell implements Teller.

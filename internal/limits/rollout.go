@@ -80,7 +80,7 @@ func (r *Stages) stage() *Stage {
 // Admit implements Limit.
 func (r *Stages) Admit(a Ask) Verdict {
 	if s := r.stage(); s != nil && s.Slots > 0 && a.Busy >= s.Slots {
-		return Verdict{Answer: Wait, By: Ramp, Reason: fmt.Sprintf("the %s has %d at once", s.Name, s.Slots)}
+		return Verdict{Answer: Wait}
 	}
 	return Verdict{}
 }
@@ -91,7 +91,7 @@ type First struct{ *Stages }
 // Admit implements Limit.
 func (f First) Admit(a Ask) Verdict {
 	if s := f.stage(); s != nil && s.Alone && a.Class == New && f.Good+f.Bad+a.Begun >= s.Items {
-		return Verdict{Answer: Wait, By: Canary, Reason: "the items of the canary have to succeed first"}
+		return Verdict{Answer: Wait}
 	}
 	return Verdict{}
 }

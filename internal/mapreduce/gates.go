@@ -66,12 +66,12 @@ func (p *pool) askOne(l limits.Limit, a limits.Ask) limits.Verdict {
 		return v
 	}
 	p.lobby.soon(v.Until)
-	switch v.By {
-	case limits.ByRate, limits.ByPace:
+	switch l := l.(type) {
+	case *limits.Rate, limits.Pace:
 		p.lobby.rated = true
-	case limits.ByRatio:
+	case *limits.Ratio:
 		p.lobby.retriesWait = true
-		p.job.Tell(p.job.Fold.Limits.Ratio, a.Now, true)
+		p.job.Tell(l, a.Now, true)
 	}
 	return v
 }
@@ -102,40 +102,42 @@ func (p *pool) awaitTotal() limits.Limit {
 		if p.source.chosen == nil {
 			return limits.Verdict{}
 		}
-		return limits.WaitUntil(until, a.Now, "total", "the number of items is not known yet")
+		return limits.WaitUntil(until, a.Now)
 	})
 }
 
 // waitIf returns a Verdict that lasts until something happens.
-func waitIf(holds bool, by, reason string) limits.Verdict {
+func waitIf(holds bool) limits.Verdict {
 	if !holds {
 		return limits.Verdict{}
 	}
-	return limits.Verdict{Answer: limits.Wait, By: by, Reason: reason}
+	return limits.Verdict{Answer: limits.Wait}
 }
 
-func (p *pool) admitSender(limits.Ask) limits.Verdict {
-	return waitIf(p.submitter.full(), "sender", "the fleet has not taken what has started")
-}
+// admitSender holds back what would wait for the fleet to take it.
+func (p *pool) admitSender(limits.Ask) limits.Verdict { return waitIf(p.submitter.full()) }
 
 // admitMerges holds back what would begin far behind what others have done already.
 func (p *pool) admitMerges(limits.Ask) limits.Verdict {
 	m, now := &p.merger, p.mergesNow()
 	m.backlog = m.backlog && now
 	behind := m.backlog || now && (p.slotsNow() == 1 || len(p.job.Fold.Merging) >= mergesAhead*p.job.parallel)
-	return waitIf(behind, "merges", "the work of items waits to be merged")
+	return waitIf(behind)
 }
 
+// admitAlone holds back all others while an item runs alone.
 func (p *pool) admitAlone(limits.Ask) limits.Verdict {
-	return waitIf(p.suspects.alone && p.runners.busy(), "suspects", "an item runs alone")
+	return waitIf(p.suspects.alone && p.runners.busy())
 }
 
+// admitSlots holds back what finds all slots taken.
 func (p *pool) admitSlots(a limits.Ask) limits.Verdict {
-	return waitIf(len(p.slots.free) == 0 || a.Busy >= p.slotsNow(), "slots", "all slots are taken")
+	return waitIf(len(p.slots.free) == 0 || a.Busy >= p.slotsNow())
 }
 
+// admitRoom holds back what the machine has no files, processes or memory for.
 func (p *pool) admitRoom(a limits.Ask) limits.Verdict {
-	return waitIf(int64(a.Busy) >= p.job.room.Load(), "room", "the machine has no room for more")
+	return waitIf(int64(a.Busy) >= p.job.room.Load())
 }
 
 // slotsNow returns how many agents may be out at once. On a fleet that is no more than it has slots if there are

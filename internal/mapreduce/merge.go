@@ -214,7 +214,7 @@ func (j *owner) recordRejected(r gitspace.Rejected) {
 		Retry: retry.Decision{State: m.Retry},
 	}
 	if !resolve {
-		d = j.Fold.Policy.Decide(errorpolicy.Outcome{ItemID: m.ID, Failure: f, Retry: m.Retry}, now,
+		d = j.Fold.Policy.Decide(errorpolicy.Outcome{Failure: f, Retry: m.Retry}, now,
 			retry.NewRand(j.meta.Seed, m.ID, strconv.Itoa(m.Number)))
 	}
 	failed := events.AgentFailed{

@@ -200,7 +200,7 @@ func (j *owner) recordFailure(e *attemptEnd) int64 {
 	}
 	rnd := retry.NewRand(j.meta.Seed, a.ItemID, strconv.Itoa(a.Number))
 	d := j.Fold.Policy.Decide(errorpolicy.Outcome{
-		ItemID: a.ItemID, Failure: f.Failure, Handled: o.Handled, Retry: flight.Retry,
+		Failure: f.Failure, Handled: o.Handled, Retry: flight.Retry,
 	}, now, rnd)
 	message := f.Message
 	if d.Retry.Reason == retry.Budget {
@@ -297,7 +297,6 @@ func (p *pool) dropped(it items.Item, v limits.Verdict, now time.Time) bool {
 func (j *owner) giveUp(it items.Item, used retry.State) {
 	last := j.Fold.Failed[it.Index]
 	d := j.Fold.Policy.GiveUp(errorpolicy.Outcome{
-		ItemID:  it.ID,
 		Failure: retry.Failure{Type: last.Type, Message: last.Error, ExitCode: -1}, Retry: used,
 	})
 	j.fail(events.AgentFailed{

@@ -49,7 +49,7 @@ func (s *starts) restore(presets ai.Set, paused map[string]events.QuotaPaused, b
 	s.presets, s.gates, s.open = presets, map[gateKey]*gate{}, map[int64]start{}
 	for _, e := range paused {
 		g := s.gate(gateKey{e.Pool, e.Model})
-		g.Restore(limit.GateKind(e.Kind), e.Until)
+		g.Restore(e.Until)
 		g.steps[e.Step] = e.Model != ""
 	}
 	s.ledger = limit.NewLedger(b, spent)

@@ -122,7 +122,7 @@ func (j *owner) quarantine() {
 func (j *owner) setAside(index int, w job.Waiting, message string) {
 	now := time.Now()
 	f := retry.Failure{Type: retry.TypeKilledRunner, Message: message, ExitCode: -1}
-	d := j.Fold.Policy.Decide(errorpolicy.Outcome{ItemID: w.ID, Failure: f, Retry: w.Retry}, now,
+	d := j.Fold.Policy.Decide(errorpolicy.Outcome{Failure: f, Retry: w.Retry}, now,
 		retry.NewRand(j.meta.Seed, w.ID, strconv.Itoa(w.Number)))
 	failed := events.AgentFailed{
 		ItemID: w.ID, ItemIndex: index, Attempt: w.Number, Error: message, ErrorType: retry.TypeKilledRunner,
