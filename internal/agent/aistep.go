@@ -199,7 +199,7 @@ func (a *aiRun) costOf(u ai.Usage) (cost limit.USD, source string) {
 }
 
 // recordCutOff records what a run of an AI coding CLI had used when it was ended from outside. The error says by what.
-func (r *run) recordCutOff(ctx context.Context, st *step, b boundCommand, out *sink, took time.Duration, err error) {
+func (r *run) recordCutOff(st *step, b boundCommand, out *sink, took time.Duration, err error) {
 	if b.aiRun == nil {
 		return
 	}

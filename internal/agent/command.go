@@ -40,7 +40,7 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 	exit, err := r.execWithTimeout(ctx, st, b, out, stderr)
 	if err != nil {
 		_ = out.close()
-		r.recordCutOff(ctx, st, b, out, time.Since(began), err)
+		r.recordCutOff(st, b, out, time.Since(began), err)
 		return result{}, err
 	}
 	res := result{code: exit.Code, duration: exit.Duration}

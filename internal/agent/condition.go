@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"strings"
 
 	"prodigy/internal/filter"
@@ -14,7 +15,7 @@ func (c *compiler) condition(s *step, n template.Names) *condition {
 	c.noteUse(s, src)
 	parsed, err := filter.ParseCondition(src)
 	if err != nil {
-		c.failed(s, s.When.At, &whenError{err})
+		c.failed(s, s.When.At, fmt.Errorf("when: %w", err))
 		return nil
 	}
 	if is, _ := n.Lookup("item"); is.Seen {
@@ -32,13 +33,6 @@ func (c *compiler) condition(s *step, n template.Names) *condition {
 	}
 	return compiled
 }
-
-// whenError is the mistake in a condition.
-type whenError struct{ err error }
-
-func (e *whenError) Error() string { return "when: " + e.err.Error() }
-
-func (e *whenError) Unwrap() error { return e.err }
 
 // lineCol returns the line and column of an offset in a text, both from 1.
 func lineCol(text string, offset int) (line, col int) {

@@ -210,7 +210,7 @@ func (s *StepBreakers) Admit(b StepBreaker, now time.Time, emit func(events.Even
 		case limit.Full:
 			refusal = fmt.Sprintf("the circuit breaker of %s is half-open and has all its tests running", b.Step)
 		case limit.Run:
-			t, transitions = one.Start(now)
+			t, transitions = one.Start()
 		}
 		return transitions
 	})
@@ -232,12 +232,7 @@ func (s *StepBreakers) Refusal(b StepBreaker, at time.Time) (refusal string) {
 
 // Report gives the outcome of a start.
 func (s *StepBreakers) Report(b StepBreaker, t limit.Ticket, success bool, now time.Time, emit func(events.Event)) {
-	s.with(b, now, emit, func(one *limit.Breaker) []limit.Transition {
-		if success {
-			return one.Success(t, now)
-		}
-		return one.Failure(t, now)
-	})
+	s.with(b, now, emit, func(one *limit.Breaker) []limit.Transition { return one.End(t, success, now) })
 }
 
 // Release gives a start back that was stopped and has no outcome.

@@ -225,7 +225,7 @@ func (j *Opened) Record(e events.Event) events.Record {
 		l.Apply(r, j.Fold)
 	}
 	for _, t := range []limits.Teller{j.Fold.Limits.Breaker, j.Fold.Limits.Concurrency} {
-		j.Tell(t, r.Time, false)
+		j.Tell(t)
 	}
 	if len(batch) > 0 {
 		j.Record(events.ErrorBatch{Size: len(batch), Errors: batch})
@@ -234,8 +234,8 @@ func (j *Opened) Record(e events.Event) events.Record {
 }
 
 // Tell records what a limit has to say.
-func (j *Opened) Tell(t limits.Teller, now time.Time, held bool) {
-	for e := t.Tell(now, held); e != nil; e = t.Tell(now, held) {
+func (j *Opened) Tell(t limits.Teller) {
+	for e := t.Tell(); e != nil; e = t.Tell() {
 		j.Record(e)
 	}
 }

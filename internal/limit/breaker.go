@@ -104,7 +104,7 @@ func (b *Breaker) Admit(now time.Time) Admission {
 
 // Start records a start that Admit allowed; an open breaker becomes half-open. It does not check the time
 // again, so that a replay ends in the same state as the run even if the wall clock was set back.
-func (b *Breaker) Start(time.Time) (Ticket, []Transition) {
+func (b *Breaker) Start() (Ticket, []Transition) {
 	var transitions []Transition
 	if b.mem.State == Open {
 		b.mem.State, b.mem.Successes, b.mem.Testing = HalfOpen, 0, 0
@@ -116,11 +116,18 @@ func (b *Breaker) Start(time.Time) (Ticket, []Transition) {
 	return Ticket{Epoch: b.mem.Epoch, Test: b.mem.State == HalfOpen}, transitions
 }
 
-// Success records that the start of t succeeded.
-func (b *Breaker) Success(t Ticket, _ time.Time) []Transition {
-	if t.Epoch != b.mem.Epoch {
+// End records how the start of t ended. An outcome of a start before the last opening is ignored.
+func (b *Breaker) End(t Ticket, success bool, now time.Time) []Transition {
+	switch {
+	case t.Epoch != b.mem.Epoch:
 		return nil
+	case success:
+		return b.succeeded(t)
 	}
+	return b.failed(now)
+}
+
+func (b *Breaker) succeeded(t Ticket) []Transition {
 	b.Release(t)
 	b.mem.Failures = 0
 	if b.mem.State != HalfOpen {
@@ -134,11 +141,7 @@ func (b *Breaker) Success(t Ticket, _ time.Time) []Transition {
 	return []Transition{{To: Closed, Successes: b.mem.Successes}}
 }
 
-// Failure records that the start of t failed.
-func (b *Breaker) Failure(t Ticket, now time.Time) []Transition {
-	if t.Epoch != b.mem.Epoch {
-		return nil
-	}
+func (b *Breaker) failed(now time.Time) []Transition {
 	b.mem.Failures++
 	if b.mem.State == Closed && (b.config.FailureThreshold < 1 || b.mem.Failures < b.config.FailureThreshold) {
 		return nil

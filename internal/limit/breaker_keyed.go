@@ -47,27 +47,22 @@ func (k *KeyedBreaker) of(one keyMemory) *Breaker {
 }
 
 // Start is Breaker.Start for a key.
-func (k *KeyedBreaker) Start(key string, now time.Time) (t Ticket, changes []Transition) {
+func (k *KeyedBreaker) Start(key string) (t Ticket, changes []Transition) {
 	if _, known := k.mem.Keys[key]; !known && len(k.mem.Keys) >= maxKeys {
 		k.forget()
 	}
 	changes = k.change(key, func(b *Breaker, one *keyMemory) (changes []Transition) {
 		one.Flying++
-		t, changes = b.Start(now)
+		t, changes = b.Start()
 		return changes
 	})
 	t.Key = key
 	return t, changes
 }
 
-// Success is Breaker.Success for the key of t.
-func (k *KeyedBreaker) Success(t Ticket, now time.Time) []Transition {
-	return k.end(t, func(b *Breaker) []Transition { return b.Success(t, now) })
-}
-
-// Failure is Breaker.Failure for the key of t.
-func (k *KeyedBreaker) Failure(t Ticket, now time.Time) []Transition {
-	return k.end(t, func(b *Breaker) []Transition { return b.Failure(t, now) })
+// End is Breaker.End for the key of t.
+func (k *KeyedBreaker) End(t Ticket, success bool, now time.Time) []Transition {
+	return k.end(t, func(b *Breaker) []Transition { return b.End(t, success, now) })
 }
 
 // Release is Breaker.Release for the key of t.

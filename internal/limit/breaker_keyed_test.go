@@ -56,8 +56,8 @@ func TestEachKeyHasTheBreakerThatItWouldHaveAlone(t *testing.T) {
 				if alone[key].Admit(now).Verdict != Run {
 					continue
 				}
-				one, want := alone[key].Start(now)
-				two, got := k.Start(key, now)
+				one, want := alone[key].Start()
+				two, got := k.Start(key)
 				same(got, want, key)
 				flying = append(flying, start{one, two})
 			default:
@@ -67,9 +67,9 @@ func TestEachKeyHasTheBreakerThatItWouldHaveAlone(t *testing.T) {
 				b := alone[s.keyed.Key]
 				switch what {
 				case 3:
-					same(k.Success(s.keyed, now), b.Success(s.alone, now), s.keyed.Key)
+					same(k.End(s.keyed, true, now), b.End(s.alone, true, now), s.keyed.Key)
 				case 4:
-					same(k.Failure(s.keyed, now), b.Failure(s.alone, now), s.keyed.Key)
+					same(k.End(s.keyed, false, now), b.End(s.alone, false, now), s.keyed.Key)
 				case 5:
 					k.Release(s.keyed)
 					b.Release(s.alone)
@@ -77,8 +77,8 @@ func TestEachKeyHasTheBreakerThatItWouldHaveAlone(t *testing.T) {
 			}
 		}
 		for _, s := range flying {
-			k.Success(s.keyed, now)
-			alone[s.keyed.Key].Success(s.alone, now)
+			k.End(s.keyed, true, now)
+			alone[s.keyed.Key].End(s.alone, true, now)
 		}
 		for _, key := range keys {
 			if got, want := k.Admit(key, now), alone[key].Admit(now); got != want {
@@ -91,24 +91,24 @@ func TestEachKeyHasTheBreakerThatItWouldHaveAlone(t *testing.T) {
 func TestAKeyIsForgottenWhenNothingOfItMatters(t *testing.T) {
 	k := NewKeyedBreaker(BreakerConfig{FailureThreshold: 2, SuccessThreshold: 1, Timeout: time.Second, HalfOpenRequests: 1})
 	for i := range 1000 {
-		ticket, _ := k.Start(strconv.Itoa(i), noon)
-		k.Success(ticket, noon)
+		ticket, _ := k.Start(strconv.Itoa(i))
+		k.End(ticket, true, noon)
 	}
 	if k.Len() != 0 {
 		t.Errorf("got %d keys of which all have succeeded, want none", k.Len())
 	}
-	late, _ := k.Start("a", noon)
+	late, _ := k.Start("a")
 	for range 2 {
-		ticket, _ := k.Start("a", noon)
-		k.Failure(ticket, noon)
+		ticket, _ := k.Start("a")
+		k.End(ticket, false, noon)
 	}
 	now := noon.Add(time.Second)
-	test, _ := k.Start("a", now)
-	k.Success(test, now)
+	test, _ := k.Start("a")
+	k.End(test, true, now)
 	if k.Len() != 1 {
 		t.Fatalf("got %d keys, want the one with a start from before the opening", k.Len())
 	}
-	if k.Failure(late, now); k.Len() != 0 || k.Admit("a", now).Verdict != Run {
+	if k.End(late, false, now); k.Len() != 0 || k.Admit("a", now).Verdict != Run {
 		t.Errorf("a failure from before the opening counts: %d keys, %+v", k.Len(), k.Admit("a", now))
 	}
 }
@@ -118,8 +118,8 @@ func TestAMillionKeysAreFlat(t *testing.T) {
 	n := 300_000
 	k := NewKeyedBreaker(BreakerConfig{FailureThreshold: 2, SuccessThreshold: 1, Timeout: time.Hour, HalfOpenRequests: 1})
 	fail := func(key string) {
-		ticket, _ := k.Start(key, noon)
-		k.Failure(ticket, noon)
+		ticket, _ := k.Start(key)
+		k.End(ticket, false, noon)
 	}
 	for i := range 100 {
 		fail(fmt.Sprint("sick", i))

@@ -13,8 +13,8 @@ func opened(t *testing.T, c BreakerConfig) *Breaker {
 	t.Helper()
 	b := NewBreaker(c)
 	for range c.FailureThreshold {
-		ticket, _ := b.Start(noon)
-		b.Failure(ticket, noon)
+		ticket, _ := b.Start()
+		b.End(ticket, false, noon)
 	}
 	if got := b.State(noon); got != Open {
 		t.Fatalf("state after %d failures: got %v, want %v", c.FailureThreshold, got, Open)
@@ -25,8 +25,8 @@ func opened(t *testing.T, c BreakerConfig) *Breaker {
 func TestZeroBreakerNeverOpens(t *testing.T) {
 	var b Breaker
 	for range 1000 {
-		ticket, _ := b.Start(noon)
-		if got := b.Failure(ticket, noon); got != nil {
+		ticket, _ := b.Start()
+		if got := b.End(ticket, false, noon); got != nil {
 			t.Fatalf("transitions: got %v, want none", got)
 		}
 	}
@@ -38,17 +38,13 @@ func TestZeroBreakerNeverOpens(t *testing.T) {
 func TestOnlyConsecutiveFailuresOpen(t *testing.T) {
 	b := NewBreaker(BreakerConfig{FailureThreshold: 3, Timeout: time.Minute})
 	for i, fails := range []bool{true, true, false, true, true} {
-		ticket, _ := b.Start(noon)
-		step := b.Success
-		if fails {
-			step = b.Failure
-		}
-		if got := step(ticket, noon); got != nil {
+		ticket, _ := b.Start()
+		if got := b.End(ticket, !fails, noon); got != nil {
 			t.Fatalf("transitions at outcome %d: got %v, want none", i, got)
 		}
 	}
-	ticket, _ := b.Start(noon)
-	got := b.Failure(ticket, noon)
+	ticket, _ := b.Start()
+	got := b.End(ticket, false, noon)
 	want := []Transition{{To: Open, ConsecutiveFailures: 3, Until: noon.Add(time.Minute)}}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("transitions (-got +want):\n%s", diff)
@@ -67,7 +63,7 @@ func TestOpenBreakerIsShutUntilItsTimeoutHasPassed(t *testing.T) {
 	if got := b.State(until); got != HalfOpen {
 		t.Errorf("state at the timeout: got %v, want %v", got, HalfOpen)
 	}
-	_, got := b.Start(until)
+	_, got := b.Start()
 	if diff := cmp.Diff(got, []Transition{{To: HalfOpen}}); diff != "" {
 		t.Errorf("transitions of the first test (-got +want):\n%s", diff)
 	}
@@ -76,15 +72,15 @@ func TestOpenBreakerIsShutUntilItsTimeoutHasPassed(t *testing.T) {
 func TestMoreSuccessesThanTestsAtOnceStillClose(t *testing.T) {
 	b := opened(t, BreakerConfig{FailureThreshold: 1, SuccessThreshold: 2, Timeout: time.Second, HalfOpenRequests: 1})
 	now := noon.Add(time.Second)
-	first, _ := b.Start(now)
+	first, _ := b.Start()
 	if got := b.Admit(now).Verdict; got != Full {
 		t.Errorf("verdict during the only test: got %v, want %v", got, Full)
 	}
-	if got := b.Success(first, now); got != nil {
+	if got := b.End(first, true, now); got != nil {
 		t.Errorf("transitions of the first success: got %v, want none", got)
 	}
-	second, _ := b.Start(now)
-	if diff := cmp.Diff(b.Success(second, now), []Transition{{To: Closed, Successes: 2}}); diff != "" {
+	second, _ := b.Start()
+	if diff := cmp.Diff(b.End(second, true, now), []Transition{{To: Closed, Successes: 2}}); diff != "" {
 		t.Errorf("transitions of the second success (-got +want):\n%s", diff)
 	}
 	if got := b.State(now); got != Closed {
@@ -95,13 +91,13 @@ func TestMoreSuccessesThanTestsAtOnceStillClose(t *testing.T) {
 func TestFailedTestOpensAgainAndRestartsTheTimeout(t *testing.T) {
 	b := opened(t, BreakerConfig{FailureThreshold: 2, SuccessThreshold: 3, Timeout: time.Minute, HalfOpenRequests: 3})
 	now := noon.Add(time.Hour)
-	failing, _ := b.Start(now)
-	late, _ := b.Start(now)
+	failing, _ := b.Start()
+	late, _ := b.Start()
 	want := []Transition{{To: Open, ConsecutiveFailures: 3, Until: now.Add(time.Minute)}}
-	if diff := cmp.Diff(b.Failure(failing, now), want); diff != "" {
+	if diff := cmp.Diff(b.End(failing, false, now), want); diff != "" {
 		t.Errorf("transitions (-got +want):\n%s", diff)
 	}
-	if got := b.Failure(late, now.Add(time.Second)); got != nil {
+	if got := b.End(late, false, now.Add(time.Second)); got != nil {
 		t.Errorf("the other test of that round: got %v, want that it counts for nothing", got)
 	}
 	if got, want := b.Admit(now).Until, now.Add(time.Minute); !got.Equal(want) {
@@ -112,23 +108,23 @@ func TestFailedTestOpensAgainAndRestartsTheTimeout(t *testing.T) {
 func TestOutcomesFromBeforeTheOpeningCountForNothing(t *testing.T) {
 	c := BreakerConfig{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Second, HalfOpenRequests: 2}
 	b := NewBreaker(c)
-	good, _ := b.Start(noon)
-	bad, _ := b.Start(noon)
-	trip, _ := b.Start(noon)
-	b.Failure(trip, noon)
+	good, _ := b.Start()
+	bad, _ := b.Start()
+	trip, _ := b.Start()
+	b.End(trip, false, noon)
 	now := noon.Add(time.Second)
-	test, _ := b.Start(now)
-	if got := b.Success(good, now); got != nil || b.State(now) != HalfOpen {
+	test, _ := b.Start()
+	if got := b.End(good, true, now); got != nil || b.State(now) != HalfOpen {
 		t.Errorf("an old success: got %v and state %v, want nothing and %v", got, b.State(now), HalfOpen)
 	}
-	if got := b.Failure(bad, now); got != nil || b.State(now) != HalfOpen {
+	if got := b.End(bad, false, now); got != nil || b.State(now) != HalfOpen {
 		t.Errorf("an old failure: got %v and state %v, want nothing and %v", got, b.State(now), HalfOpen)
 	}
 	b.Release(bad)
-	if b.Start(now); b.Admit(now).Verdict != Full {
+	if b.Start(); b.Admit(now).Verdict != Full {
 		t.Errorf("verdict with two tests in flight: got %v, want %v", b.Admit(now).Verdict, Full)
 	}
-	b.Success(test, now)
+	b.End(test, true, now)
 	if got := b.State(now); got != Closed {
 		t.Errorf("state after the test: got %v, want %v", got, Closed)
 	}
@@ -137,7 +133,7 @@ func TestOutcomesFromBeforeTheOpeningCountForNothing(t *testing.T) {
 func TestInterruptedTestGivesItsPlaceBack(t *testing.T) {
 	b := opened(t, BreakerConfig{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Second, HalfOpenRequests: 1})
 	now := noon.Add(time.Second)
-	ticket, _ := b.Start(now)
+	ticket, _ := b.Start()
 	b.Release(ticket)
 	if got := b.Admit(now).Verdict; got != Run {
 		t.Errorf("verdict: got %v, want %v", got, Run)
@@ -147,9 +143,9 @@ func TestInterruptedTestGivesItsPlaceBack(t *testing.T) {
 	}
 }
 
-func TestReplayWithAnEarlierClockStillHalfOpens(t *testing.T) {
+func TestAStartHalfOpensWhateverTheClockSays(t *testing.T) {
 	b := opened(t, BreakerConfig{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Hour, HalfOpenRequests: 1})
-	if _, got := b.Start(noon.Add(time.Minute)); len(got) != 1 || got[0].To != HalfOpen {
+	if _, got := b.Start(); len(got) != 1 || got[0].To != HalfOpen {
 		t.Errorf("transitions: got %v, want one to half-open", got)
 	}
 }
@@ -157,10 +153,10 @@ func TestReplayWithAnEarlierClockStillHalfOpens(t *testing.T) {
 func TestSurvivingTestCountsLikeAnyOtherOnceClosed(t *testing.T) {
 	b := opened(t, BreakerConfig{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Second, HalfOpenRequests: 2})
 	now := noon.Add(time.Second)
-	first, _ := b.Start(now)
-	second, _ := b.Start(now)
-	b.Success(first, now)
-	if got := b.Failure(second, now); len(got) != 1 || got[0].To != Open {
+	first, _ := b.Start()
+	second, _ := b.Start()
+	b.End(first, true, now)
+	if got := b.End(second, false, now); len(got) != 1 || got[0].To != Open {
 		t.Errorf("transitions: got %v, want one to open", got)
 	}
 }
@@ -184,7 +180,7 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 			flying = append(flying[:i], flying[i+1:]...)
 			outcome(ticket)
 		}
-		success := func(ticket Ticket) { b.Success(ticket, now) }
+		success := func(ticket Ticket) { b.End(ticket, true, now) }
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
 			switch rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0, 1:
@@ -193,7 +189,7 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 					t.Fatalf("got shut until %v at %v in state %v, want an open breaker before its timeout", a.Until, now, b.State(now))
 				}
 				if a.Verdict == Run {
-					ticket, _ := b.Start(now)
+					ticket, _ := b.Start()
 					flying = append(flying, ticket)
 				}
 			case 2:
@@ -202,7 +198,7 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 				}
 			case 3:
 				if len(flying) > 0 {
-					land(rapid.IntRange(0, len(flying)-1).Draw(t, "which"), func(ticket Ticket) { b.Failure(ticket, now) })
+					land(rapid.IntRange(0, len(flying)-1).Draw(t, "which"), func(ticket Ticket) { b.End(ticket, false, now) })
 				}
 			case 4:
 				if len(flying) > 0 {
@@ -229,8 +225,8 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 			if b.Admit(now).Verdict != Run {
 				t.Fatalf("with nothing in flight and the timeout over: got %v, want %v", b.Admit(now), Run)
 			}
-			ticket, _ := b.Start(now)
-			b.Success(ticket, now)
+			ticket, _ := b.Start()
+			b.End(ticket, true, now)
 		}
 		if got := b.State(now); got != Closed {
 			t.Fatalf("state after %d successes: got %v, want %v", c.SuccessThreshold, got, Closed)
@@ -260,8 +256,8 @@ func TestABreakerGoesOnFromItsLastTransition(t *testing.T) {
 		})
 	}
 	b := ContinueBreaker(c, Transition{To: HalfOpen, ConsecutiveFailures: 7})
-	ticket, _ := b.Start(noon)
-	got := b.Failure(ticket, noon)
+	ticket, _ := b.Start()
+	got := b.End(ticket, false, noon)
 	if len(got) != 1 || got[0].ConsecutiveFailures != 8 {
 		t.Errorf("after a failed test: got %v, want open with 8 failures in a row", got)
 	}

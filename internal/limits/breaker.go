@@ -59,7 +59,7 @@ func (b *Breaker) Admit(a Ask) Verdict {
 }
 
 // Tell implements Teller.
-func (b *Breaker) Tell(time.Time, bool) events.Event {
+func (b *Breaker) Tell() events.Event {
 	if len(b.Untold) == 0 {
 		return nil
 	}
@@ -70,9 +70,9 @@ func (b *Breaker) Tell(time.Time, bool) events.Event {
 func (b *Breaker) Apply(r events.Record, _ Job) {
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
-		b.start(e.ItemIndex, e.BreakerKey, r.Time)
+		b.start(e.ItemIndex, e.BreakerKey)
 	case events.AgentCompleted:
-		b.end(e.ItemIndex, r.Time, b.One.Success, b.Keyed.Success)
+		b.end(e.ItemIndex, true, r.Time)
 	case events.AgentFailed:
 		switch {
 		case e.Rejected():
@@ -81,7 +81,7 @@ func (b *Breaker) Apply(r events.Record, _ Job) {
 		case e.ErrorType.AfterAttempt(): // it says nothing of what the breaker protects
 			delete(b.Tickets, e.ItemIndex)
 		default:
-			b.end(e.ItemIndex, r.Time, b.One.Failure, b.Keyed.Failure)
+			b.end(e.ItemIndex, false, r.Time)
 		}
 	case events.AgentInterrupted:
 		b.release(e.ItemIndex)
@@ -96,13 +96,13 @@ func (b *Breaker) Apply(r events.Record, _ Job) {
 	}
 }
 
-func (b *Breaker) start(index int, key string, now time.Time) {
+func (b *Breaker) start(index int, key string) {
 	var t limit.Ticket
 	var changes []limit.Transition
 	if b.byKey() {
-		t, changes = b.Keyed.Start(key, now)
+		t, changes = b.Keyed.Start(key)
 	} else {
-		t, changes = b.One.Start(now)
+		t, changes = b.One.Start()
 	}
 	if t != (limit.Ticket{}) {
 		b.Tickets[index] = t
@@ -110,14 +110,15 @@ func (b *Breaker) start(index int, key string, now time.Time) {
 	b.Untold = append(b.Untold, changes...)
 }
 
-// end gives the attempt at an item its outcome, with the method of the breaker, or of that of its key.
-func (b *Breaker) end(index int, now time.Time, one, keyed func(limit.Ticket, time.Time) []limit.Transition) {
+// end gives the attempt at an item its outcome.
+func (b *Breaker) end(index int, success bool, now time.Time) {
 	t := b.Tickets[index]
 	delete(b.Tickets, index)
+	end := b.One.End
 	if b.byKey() {
-		one = keyed
+		end = b.Keyed.End
 	}
-	b.Untold = append(b.Untold, one(t, now)...)
+	b.Untold = append(b.Untold, end(t, success, now)...)
 }
 
 // release takes note that the attempt at an item was stopped. A half-open breaker waits for the outcomes of its tests.

@@ -20,7 +20,7 @@ func TestBreakerLearnsFromEachAttempt(t *testing.T) {
 	apply := func(es ...events.Event) {
 		for _, e := range es {
 			b.Apply(events.Record{Time: now, Event: e}, nil)
-			for e := b.Tell(now, false); e != nil; e = b.Tell(now, false) {
+			for e := b.Tell(); e != nil; e = b.Tell() {
 				told.WriteString(events.TypeOf(e) + " ")
 				b.Apply(events.Record{Time: now, Event: e}, nil)
 			}

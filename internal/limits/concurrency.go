@@ -29,7 +29,7 @@ func (l *Concurrency) Admit(a Ask) Verdict {
 }
 
 // Tell implements Teller.
-func (l *Concurrency) Tell(time.Time, bool) events.Event {
+func (l *Concurrency) Tell() events.Event {
 	if len(l.Untold) == 0 {
 		return nil
 	}

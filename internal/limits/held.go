@@ -64,7 +64,7 @@ func (w *Windows) next(now time.Time) time.Time {
 }
 
 // Tell implements Teller, with what Look has found.
-func (w *Windows) Tell(time.Time, bool) events.Event {
+func (w *Windows) Tell() events.Event {
 	switch {
 	case len(w.windows) == 0 || w.open == !w.outside:
 		return nil

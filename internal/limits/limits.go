@@ -89,9 +89,8 @@ type Limit interface {
 type Teller interface {
 	Limit
 
-	// Tell returns what the log does not say yet, or nil. Once that is recorded, and so applied, there is less
-	// to tell. held reports whether the limit holds something back now.
-	Tell(now time.Time, held bool) events.Event
+	// Tell returns what the log does not say yet, or nil. Once that is recorded, and so applied, there is less to tell.
+	Tell() events.Event
 }
 
 // A Job is what is known of a job before a record is applied to it.

@@ -118,14 +118,8 @@ func (l *Ratio) Admit(a Ask) Verdict {
 	return WaitUntil(l.Throttle.Next(a.Now), a.Now)
 }
 
-// Tell implements Teller.
-func (l *Ratio) Tell(now time.Time, held bool) events.Event {
-	switch {
-	case held == l.Told:
-		return nil
-	case !held:
-		return events.RetriesAllowed{}
-	}
+// Holds returns the event that retries are held back from now on.
+func (l *Ratio) Holds(now time.Time) events.Event {
 	first, retries := l.Throttle.Counts(now)
 	return events.RetriesHeld{First: first, Retries: retries, Ratio: l.ratio.Ratio}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"time"
 
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
@@ -97,7 +96,7 @@ func (f First) Admit(a Ask) Verdict {
 }
 
 // Tell implements Teller: it begins the next stage when the one before has gone well. Else it says that the run ends.
-func (r *Stages) Tell(time.Time, bool) events.Event {
+func (r *Stages) Tell() events.Event {
 	if len(r.List) == 0 || r.Held != "" {
 		return nil
 	}

@@ -345,9 +345,7 @@ type Space interface {
 
 // Clones is what a Fleet needs so that attempts work in workspaces on other machines: see gitspace.OpenClone.
 type Clones interface {
-	Seed(ctx context.Context) (gitspace.Seed, error)
-	Pack(ctx context.Context, want, have []string, to *os.File) error
-	Import(ctx context.Context, a *agent.Attempt, o *agent.Outcome, pack *os.File) error
+	cloner
 
 	// Dir returns a directory for what the next run of the job has to know.
 	Dir() string
@@ -355,4 +353,11 @@ type Clones interface {
 	// Setup returns the attempt that makes a workspace ready, or nil if there is nothing to do. The first variable
 	// of its environment is PRODIGY_CHECKOUT. It is called when there is an attempt at an item.
 	Setup() *agent.Attempt
+}
+
+// cloner is what gitspace.Space has of a Clones.
+type cloner interface {
+	Seed(ctx context.Context) (gitspace.Seed, error)
+	Pack(ctx context.Context, want, have []string, to *os.File) error
+	Import(ctx context.Context, a *agent.Attempt, o *agent.Outcome, pack *os.File) error
 }

@@ -43,12 +43,12 @@ func (p *pool) beginRound(now time.Time) bool {
 	l, known := &p.lobby, p.job.Fold.Limits
 	l.next, l.rated, l.retriesWait = time.Time{}, false, false
 	if known.Ratio.Told && !l.retriesLeft(now) {
-		p.job.Tell(known.Ratio, now, false)
+		p.job.Record(events.RetriesAllowed{})
 	}
 	windows := time.Time{}
 	if p.halted == nil {
 		windows = p.gates.windows.Look(now)
-		p.job.Tell(p.gates.windows, now, false)
+		p.job.Tell(p.gates.windows)
 		p.exitOutside()
 	}
 	if p.halted == nil && known.Pause.Hold == nil {
@@ -76,7 +76,7 @@ func (p *pool) rollOut(now time.Time) {
 	}
 	r := p.gates.rollout
 	before := r.Held
-	if p.job.Tell(r, now, false); r.Held != before {
+	if p.job.Tell(r); r.Held != before {
 		p.halt(Result{State: job.Paused, Reason: r.Held, Unproven: true}, untilTheyEnd)
 	}
 }

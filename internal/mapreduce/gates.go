@@ -71,7 +71,9 @@ func (p *pool) askOne(l limits.Limit, a limits.Ask) limits.Verdict {
 		p.lobby.rated = true
 	case *limits.Ratio:
 		p.lobby.retriesWait = true
-		p.job.Tell(l, a.Now, true)
+		if !l.Told {
+			p.job.Record(l.Holds(a.Now))
+		}
 	}
 	return v
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/duration"
 	"prodigy/internal/gitspace"
 	"prodigy/internal/limit"
 	"prodigy/internal/limits"
@@ -406,8 +405,8 @@ type flight struct {
 	// began is when the attempt began, or went on after it had left its slot.
 	began time.Time
 
-	// slow is set if the attempt is stopped as a straggler.
-	slow *stragglerError
+	// slow is the cause of its end if the attempt is stopped as a straggler.
+	slow error
 }
 
 // watch are the stragglers of a pool.
@@ -423,13 +422,6 @@ type clock struct {
 
 // Before puts the attempt first that has run longest.
 func (c clock) Before(d clock) bool { return c.since.Before(d.since) }
-
-// stragglerError stops an attempt that takes too long.
-type stragglerError struct{ limit time.Duration }
-
-func (e *stragglerError) Error() string {
-	return "the agent timed out as a straggler, after " + duration.Format(e.limit.Round(10*time.Millisecond))
-}
 
 // suspects are the items of a pool that run alone.
 type suspects struct {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
 	"prodigy/internal/retry"
@@ -68,7 +69,7 @@ func (p *pool) findStragglers(now time.Time) {
 		w.clocks.pop()
 		j.Record(e)
 		if j.workflow.Map.Straggler.Stop {
-			f.slow = &stragglerError{limit}
+			f.slow = errors.New("the agent timed out as a straggler, after " + duration.Format(limit.Round(10*time.Millisecond)))
 			f.end(f.slow)
 		}
 	}

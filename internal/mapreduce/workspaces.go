@@ -29,12 +29,6 @@ type clones struct {
 	job *owner
 }
 
-type cloner interface {
-	Seed(ctx context.Context) (gitspace.Seed, error)
-	Pack(ctx context.Context, want, have []string, to *os.File) error
-	Import(ctx context.Context, a *agent.Attempt, o *agent.Outcome, pack *os.File) error
-}
-
 var _ cloner = (*gitspace.Space)(nil)
 
 func (c clones) Dir() string { return c.job.place.GitDir() }
