@@ -210,18 +210,22 @@ func (a *Attempt) merged() template.Value {
 	files := strings.Join(m.Files, "\n")
 	return fields("",
 		"worktree", m.Worktree, "source_branch", m.SourceBranch, "target_branch", m.TargetBranch, "session_id", a.JobID,
-		"commit_count", strconv.Itoa(len(m.Commits)), "commit_ids", strings.Join(m.Commits, "\n"), "commits",
-		strings.Join(commits, "\n"),
-		"file_count", strconv.Itoa(len(m.Files)), "file_list", files, "modified_files", files)
+		"commit_count", len(m.Commits), "commit_ids", strings.Join(m.Commits, "\n"), "commits", strings.Join(commits, "\n"),
+		"file_count", len(m.Files), "file_list", files, "modified_files", files)
 }
 
-// fields returns a text that has fields, given as names and texts in turn.
-func fields(text string, pairs ...string) template.Value {
+// fields returns a text that has fields: see texts.
+func fields(text string, pairs ...any) template.Value {
+	return template.Text(text).With(texts(pairs...))
+}
+
+// texts returns values by their names. Each name is followed by what its value is: a text, a number or a boolean.
+func texts(pairs ...any) map[string]template.Value {
 	m := make(map[string]template.Value, len(pairs)/2)
 	for i := 0; i < len(pairs); i += 2 {
-		m[pairs[i]] = template.Text(pairs[i+1])
+		m[pairs[i].(string)] = template.Text(fmt.Sprint(pairs[i+1]))
 	}
-	return template.Text(text).With(m)
+	return m
 }
 
 // ofItem returns the value of a name of the map phase. It is not known in a plan without items.
@@ -292,17 +296,10 @@ func (r *run) batchFile() string {
 }
 
 func (r result) value() template.Value {
-	m := map[string]template.Value{}
+	m := texts("output", r.Output, "stderr", r.Stderr, "exit_code", r.code, "success", !r.failed && !r.skipped,
+		"skipped", r.skipped, "duration", duration.Format(r.duration), "duration_ms", r.duration.Milliseconds())
 	if r.ai != nil {
-		m = agentValues(r.ai)
-	}
-	for name, text := range map[string]string{
-		"output": r.Output, "stderr": r.Stderr, "exit_code": strconv.Itoa(r.code),
-		"success": strconv.FormatBool(!r.failed && !r.skipped),
-		"skipped": strconv.FormatBool(r.skipped), "duration": duration.Format(r.duration),
-		"duration_ms": strconv.FormatInt(r.duration.Milliseconds(), 10),
-	} {
-		m[name] = template.Text(text)
+		maps.Copy(m, agentValues(r.ai))
 	}
 	v := template.Text(r.Output).With(m)
 	if r.data != nil {
@@ -349,12 +346,8 @@ func (s *scope) failure() (template.Value, bool) {
 		return template.Value{}, false
 	}
 	f := s.failed.failure
-	return fields(f.Message,
-		"message", f.Message,
-		"type", string(f.Type),
-		"exit_code", strconv.Itoa(f.ExitCode),
-		"step", f.Step,
-		"attempts", strconv.Itoa(s.failed.attempts)), true
+	return fields(f.Message, "message", f.Message, "type", f.Type, "exit_code", f.ExitCode, "step", f.Step,
+		"attempts", s.failed.attempts), true
 }
 
 func (s *scope) mapped() (template.Value, bool) {
@@ -362,23 +355,16 @@ func (s *scope) mapped() (template.Value, bool) {
 	if m == nil {
 		return template.Value{}, false
 	}
-	values := map[string]template.Value{
-		"total":        template.Text(strconv.Itoa(m.Total)),
-		"successful":   template.Text(strconv.Itoa(m.Successful)),
-		"failed":       template.Text(strconv.Itoa(m.Failed)),
-		"skipped":      template.Text(strconv.Itoa(m.Skipped)),
-		"failure_rate": template.Text(strconv.FormatFloat(m.FailureRate, 'f', -1, 64)),
-		"duration":     template.Text(duration.Format(m.Duration)),
-		"duration_ms":  template.Text(strconv.FormatInt(m.Duration.Milliseconds(), 10)),
-		"results_file": template.Text(m.ResultsFile),
-		"missing_file": template.Text(m.MissingFile),
-		"cost":         template.Text(""),
-		"cost_unknown": template.Text(strconv.Itoa(m.Spent.Unknown)),
-		"tokens":       template.Text(strconv.FormatInt(int64(m.Spent.Tokens.All()), 10)),
-	}
+	cost := ""
 	if m.Spent.Known() || m.Spent.Agents == 0 {
-		values["cost"] = template.Text(m.Spent.Cost.Decimal())
+		cost = m.Spent.Cost.Decimal()
 	}
+	values := texts(
+		"total", m.Total, "successful", m.Successful, "failed", m.Failed, "skipped", m.Skipped,
+		"failure_rate", strconv.FormatFloat(m.FailureRate, 'f', -1, 64),
+		"duration", duration.Format(m.Duration), "duration_ms", m.Duration.Milliseconds(),
+		"results_file", m.ResultsFile, "missing_file", m.MissingFile,
+		"cost", cost, "cost_unknown", m.Spent.Unknown, "tokens", int64(m.Spent.Tokens.All()))
 	if s.needsResults {
 		values["results"] = template.JSON(s.run.mapResults())
 	}
@@ -458,11 +444,7 @@ func agentValues(a *events.AgentEnd) map[string]template.Value {
 	if a.CostUSD != nil {
 		cost = a.CostUSD.Decimal()
 	}
-	m := map[string]template.Value{
-		"outcome": template.Text(a.Outcome), "session_id": template.Text(a.SessionID),
-		"turns": template.Text(strconv.Itoa(a.Turns)),
-		"cost":  template.Text(cost),
-	}
+	m := texts("outcome", a.Outcome, "session_id", a.SessionID, "turns", a.Turns, "cost", cost)
 	if a.JSON != nil {
 		m["json"] = template.JSON(a.JSON)
 	}
