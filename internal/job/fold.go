@@ -521,8 +521,12 @@ func (s *Fold) moveHead(commit string) {
 
 // Unmerged is the number of items whose work waits to be merged; not of dead letters, which are settled.
 func (s *Fold) Unmerged() int {
-	n := 0
-	for index := range s.Merging {
+	return pendingOf(s, s.Merging)
+}
+
+// pendingOf returns how many of some items have no outcome.
+func pendingOf[T any](s *Fold, items map[int]T) (n int) {
+	for index := range items {
 		if s.Status.At(index) == errorpolicy.Pending {
 			n++
 		}
@@ -732,13 +736,7 @@ func (s *Fold) NextNumber(index int) int {
 
 // InFlight is the number of items that are running, or were when the run ended; not of dead letters, which are settled.
 func (s *Fold) InFlight() int {
-	n := 0
-	for index := range s.Running {
-		if s.Status.At(index) == errorpolicy.Pending {
-			n++
-		}
-	}
-	return n
+	return pendingOf(s, s.Running)
 }
 
 // Delayed is the number of items that wait for the time of their next attempt.

@@ -411,16 +411,11 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 		j.fleet.Hurry(elsewhere)
 	}
 	var parts []string
-	for _, c := range []struct {
-		n    int
-		noun string
-	}{{due, "item"}, {steps, "step"}} {
-		switch {
-		case c.n == 1:
-			parts = append(parts, "1 "+c.noun)
-		case c.n > 1:
-			parts = append(parts, fmt.Sprintf("%d %ss", c.n, c.noun))
-		}
+	if due > 0 {
+		parts = append(parts, events.Counted(due, "item", "items"))
+	}
+	if steps > 0 {
+		parts = append(parts, events.Counted(steps, "step", "steps"))
 	}
 	return job.Done("%s", p.withHolds("due now: "+strings.Join(parts, " and ")))
 }

@@ -1,7 +1,6 @@
 package mapreduce
 
 import (
-	"fmt"
 	"time"
 
 	"prodigy/internal/events"
@@ -194,9 +193,9 @@ func (p *pool) admitByKey(now time.Time) bool {
 func (p *pool) lineUp() bool {
 	l := &p.lobby
 	d := l.due.pop()
-	it, err := p.job.Store.At(d.index)
+	it, err := p.job.item(d.index)
 	if err != nil {
-		p.haltForOwn(fmt.Errorf("read the recorded item: %w", err))
+		p.haltForOwn(err)
 		return false
 	}
 	next := offered{Item: items.Item{ID: d.id, Index: d.index}, retry: p.job.Fold.IsRetry(d.index), again: true}

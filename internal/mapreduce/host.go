@@ -64,11 +64,9 @@ func (h *host) pauseStep(ctx context.Context, a *agent.Attempt, d time.Duration,
 // StepTurn waits for a turn of the rate of a step.
 func (h *host) StepTurn(ctx context.Context, a *agent.Attempt, t agent.StepTurn, keepSlot bool) (slot int, err error) {
 	t.Key = bounded(t.Key)
-	k := &parking{
-		token: a.Token, index: a.ItemIndex, id: a.ItemID, wake: make(chan int, 1), step: &t,
-		asked: time.Now().Add(-t.Late),
-		keeps: keepSlot || h.job.serial || h.job.space != nil, // the workspace of the slot is the agent's
-	}
+	k := newParking(a)
+	k.step, k.asked = &t, time.Now().Add(-t.Late)
+	k.keeps = keepSlot || h.job.serial || h.job.space != nil // the workspace of the slot is the agent's
 	return h.yielding(ctx, a, func() (int, error) { return h.parked(ctx, k) })
 }
 
@@ -97,7 +95,8 @@ func (h *host) rest(ctx context.Context, a *agent.Attempt, due time.Time, turn b
 	if err != nil || !turn {
 		return a.Worker, err
 	}
-	k := &parking{token: a.Token, index: a.ItemIndex, id: a.ItemID, wake: make(chan int, 1), turn: true, keeps: true}
+	k := newParking(a)
+	k.turn, k.keeps = true, true
 	_, err = h.parked(ctx, k)
 	return a.Worker, err
 }
@@ -121,10 +120,8 @@ func (h *host) await(ctx context.Context, a *agent.Attempt, d time.Duration, aft
 		default:
 		}
 	}
-	k := &parking{
-		token: a.Token, index: a.ItemIndex, id: a.ItemID, due: due, wake: make(chan int, 1), turn: turn,
-		retries: over != nil,
-	}
+	k := newParking(a)
+	k.due, k.turn, k.retries = due, turn, over != nil
 	if slot, err = h.parked(ctx, k); slot == sameSlot {
 		return h.rest(ctx, a, due, turn, over)
 	}

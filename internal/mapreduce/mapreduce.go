@@ -362,9 +362,9 @@ func (j *owner) dropInterrupted(attached []int) error {
 		if f.Fleet || slices.Contains(attached, index) || index >= j.Store.Len() {
 			continue
 		}
-		it, err := j.Store.At(index)
+		it, err := j.item(index)
 		if err != nil {
-			return fmt.Errorf("read the recorded item: %w", err)
+			return err
 		}
 		j.files.DropInterrupted(it, f.Began)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -89,9 +88,9 @@ func (k ack) deliver(p *pool) {
 // makeReady completes an attempt with what is not known of it before it runs. It reports false if it has ended by that.
 func (j *owner) makeReady(e *attemptEnd) bool {
 	if e.attempt.ItemID != "" && e.attempt.Item == nil {
-		it, err := j.Store.At(e.attempt.ItemIndex)
+		it, err := j.item(e.attempt.ItemIndex)
 		if err != nil {
-			e.err = fmt.Errorf("read the recorded item: %w", err)
+			e.err = err
 			return false
 		}
 		e.attempt.Item = it.Data
@@ -142,16 +141,15 @@ func (e *attemptEnd) fail(message string) {
 // recordOutcome records the end of an attempt and what follows from it, in one record, and returns its number.
 // A stop or an error of prodigy itself is not a failure of the item: the attempt is given back.
 func (j *owner) recordOutcome(e *attemptEnd, halted *Result) int64 {
+	a := e.attempt
 	if lost, ok := errors.AsType[*agent.LostError](e.err); ok {
-		a := e.attempt
 		return j.Record(events.AgentLost{
 			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: lost.Node,
 			Host: lost.Host, Reason: lost.Reason, Unbegun: lost.Unbegun, Cut: lost.Cut,
 			Outputs: j.printed.take(a.ID),
 		}).Seq
 	}
-	if j.Fold.Skips[e.attempt.ItemIndex] != "" && (e.err != nil || e.outcome.Failure != nil) {
-		a := e.attempt
+	if j.Fold.Skips[a.ItemIndex] != "" && (e.err != nil || e.outcome.Failure != nil) {
 		return j.recordSkipped(events.AgentFailed{
 			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker,
 			Node: e.outcome.Node, Host: e.outcome.Host,
@@ -159,7 +157,7 @@ func (j *owner) recordOutcome(e *attemptEnd, halted *Result) int64 {
 		})
 	}
 	if e.err != nil {
-		a, reason := e.attempt, e.err.Error()
+		reason := e.err.Error()
 		if halted != nil {
 			reason = halted.Reason
 		}

@@ -3,6 +3,7 @@ package mapreduce
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/gitspace"
+	"prodigy/internal/items"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
@@ -199,6 +201,20 @@ type parking struct {
 	retries bool
 }
 
+// newParking returns a wait of an attempt that takes no turn and is over at once.
+func newParking(a *agent.Attempt) *parking {
+	return &parking{token: a.Token, index: a.ItemIndex, id: a.ItemID, wake: make(chan int, 1)}
+}
+
+// item returns an item as it was recorded.
+func (j *owner) item(index int) (items.Item, error) {
+	it, err := j.Store.At(index)
+	if err != nil {
+		err = fmt.Errorf("read the recorded item: %w", err)
+	}
+	return it, err
+}
+
 // stopping returns the cause of the stop that was asked for, or nil.
 func (j *owner) stopping() error {
 	if j.stopResult() == nil {
@@ -225,12 +241,7 @@ func (j *owner) notice(text string) {
 	}
 }
 
-func slots(n int) string {
-	if n == 1 {
-		return "1 slot"
-	}
-	return strconv.Itoa(n) + " slots"
-}
+func slots(n int) string { return events.Counted(n, "slot", "slots") }
 
 // span returns the span of the job.
 func (j *owner) span() events.TraceContext { return events.TraceOfJob(j.place.ID, j.meta.TraceParent) }

@@ -161,7 +161,7 @@ func (j *owner) openWorkspaces(ctx context.Context, start gitspace.Start) error 
 func (j *owner) uncommitted(err error) string {
 	var missing *items.NoFileError
 	if empty, ok := errors.AsType[*items.EmptyError](err); ok && empty.Glob && j.isolated() {
-		return "; workspaces have only committed files, here at " + shortName(j.Fold.Head)
+		return "; workspaces have only committed files, here at " + events.ShortCommit(j.Fold.Head)
 	}
 	if !j.isolated() || !errors.As(err, &missing) {
 		return ""
@@ -171,11 +171,8 @@ func (j *owner) uncommitted(err error) string {
 		return ""
 	}
 	return fmt.Sprintf("; it is in %s, but not in the commit %s, from which workspaces start: commit it and run the workflow again, or use its full path, %s",
-		j.config.Dir, shortName(j.Fold.Head), file)
+		j.config.Dir, events.ShortCommit(j.Fold.Head), file)
 }
-
-// shortName returns the name of a commit as people write it.
-func shortName(commit string) string { return commit[:min(len(commit), 10)] }
 
 // setSteps takes over what the attempts about workspaces have in common with those of a phase, which is about to begin.
 func (j *owner) setSteps(a agent.Attempt) {

@@ -81,16 +81,16 @@ func Compared(before, after jobs.Job) (d Diff, err error) {
 		return d, job.Refusef("cannot compare items: only one of the jobs has keys")
 	}
 	if err := d.compare(a, b); err != nil {
-		return d, err
+		return d, job.Unusable(b.place, err)
 	}
 	return d, d.gone(a)
 }
 
-// compare adds the items of the later job.
+// compare adds the items of the later job. Its errors are about the files of b, unless they say so.
 func (d *Diff) compare(a, b *earlierJob) error {
 	store, err := items.OpenStore(b.place.ItemsFile())
 	if err != nil {
-		return job.Unusable(b.place, err)
+		return err
 	}
 	defer func() { _ = store.Close() }() // only read from
 	c := store.Cursor()
@@ -98,20 +98,20 @@ func (d *Diff) compare(a, b *earlierJob) error {
 	for number := range b.index.Entries {
 		x, err := b.index.At(number)
 		if err != nil {
-			return job.Unusable(b.place, err)
+			return err
 		}
 		for c.Index() < x.Index {
 			if err := c.Skip(); err != nil {
-				return job.Unusable(b.place, err)
+				return err
 			}
 		}
 		it, err := c.Next()
 		if err != nil {
-			return job.Unusable(b.place, err)
+			return err
 		}
 		now, err := readRow(lines)
 		if err != nil {
-			return job.Unusable(b.place, err)
+			return err
 		}
 		was, found, err := a.find(it, x.Raw, func() digest { return x.Data })
 		if err != nil {
@@ -133,7 +133,7 @@ func (d *Diff) compare(a, b *earlierJob) error {
 	return nil
 }
 
-// readRow returns the next result, or io.EOF.
+// readRow returns the next result. It is an error if there is none.
 func readRow(lines *bufio.Reader) (r job.Result, err error) {
 	line, err := lines.ReadBytes('\n')
 	if err == nil {
