@@ -17,9 +17,6 @@ func labelNames() template.Names {
 	return template.Names{}.With("item", item).With("item_id", template.Name{Declared: true, Data: true}).Packed()
 }
 
-// labelFields are the fields of an object that are taken for its label, the first of them that has a text or number.
-func labelFields() []string { return []string{"name", "id", "path", "title", "file"} }
-
 // bindItem compiles a text that may name the item.
 func bindItem(text workflow.Text) (func(id string, item json.RawMessage) (string, error), error) {
 	compiled, err := template.CompilePlain(text.Value, labelNames())
@@ -64,11 +61,12 @@ func (l labelled) Resolve(root string) (template.Value, bool) {
 	return template.Value{}, false
 }
 
+// guessedLabel returns the text or number that an item is, or that it has in the first of the usual fields.
 func guessedLabel(item json.RawMessage) string {
 	if label := labelText(item); label != "" || len(item) == 0 || item[0] != '{' {
 		return label
 	}
-	for _, field := range labelFields() {
+	for _, field := range []string{"name", "id", "path", "title", "file"} {
 		if value := rawjson.Member(item, field); value != nil && value[0] != '{' && value[0] != '[' {
 			if label := labelText(value); label != "" {
 				return label

@@ -42,7 +42,8 @@ func buildWriteFile(c *compiler, s *step, n scopeNames) command {
 		c.failed(s, w.Path.At, checkPath(path))
 	}
 	if f.content != nil {
-		c.failed(s, w.Content.At, checkDocument(f.content, w.Format))
+		_, err := document(w.Format, func(turn template.Turn) (string, error) { return f.content.Sample("0", turn) })
+		c.failed(s, w.Content.At, err) // what is wrong whatever the values are
 	}
 	return f
 }
@@ -52,7 +53,7 @@ func (f *writeFile) bind(r template.Resolver, _ *Executor) (call, error) {
 	if err != nil {
 		return call{}, err
 	}
-	content, err := fillDocument(f.content, f.Format, r)
+	content, err := document(f.Format, func(turn template.Turn) (string, error) { return f.content.Fill(r, turn) })
 	if err != nil {
 		return call{}, err
 	}
@@ -194,17 +195,7 @@ func (f *writeFile) render(r template.Resolver) string {
 // filler fills values into a content, each passed through turn.
 type filler func(template.Turn) (string, error)
 
-// fillDocument returns the content of a file with its values.
-func fillDocument(p *template.Plain, f workflow.FileFormat, r template.Resolver) (string, error) {
-	return document(f, func(turn template.Turn) (string, error) { return p.Fill(r, turn) })
-}
-
-// checkDocument returns what is wrong with a content whatever its values.
-func checkDocument(p *template.Plain, f workflow.FileFormat) error {
-	_, err := document(f, func(turn template.Turn) (string, error) { return p.Sample("0", turn) })
-	return err
-}
-
+// document returns the content of a file with the values that fill gives it.
 func document(f workflow.FileFormat, fill filler) (string, error) {
 	switch f {
 	case workflow.JSONFile:

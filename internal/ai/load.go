@@ -153,7 +153,7 @@ func (p *Preset) compile() error {
 	case len(p.Rules) == 0:
 		return errors.New("rules are required: without rules no run can succeed")
 	}
-	if err := known("options", p.Options, optionNames()); err != nil {
+	if err := known("options", p.Options, strings.Fields("model max_turns max_cost schema session resume")); err != nil {
 		return err
 	}
 	if err := known("may", p.May, mayNames()); err != nil {
@@ -274,11 +274,6 @@ func takeNames() []string {
 		text json session_id model turns cost_usd input_tokens cached_tokens output_tokens
 		message limit_used limit_reset limit_scope
 	`)
-}
-
-// optionNames are the settings of a step that a preset can have arguments for.
-func optionNames() []string {
-	return strings.Fields("model max_turns max_cost schema session resume")
 }
 
 // documentNames are the names that conditions can use beside those of the picks.

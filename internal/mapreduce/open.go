@@ -355,9 +355,7 @@ func (j *owner) close() error {
 	if j.unlisten != nil {                                     // after the log, whose end has let those go on who wait for an answer
 		errs = append(errs, j.unlisten())
 	}
-	if j.reuse != nil {
-		j.reuse.Close()
-	}
+	j.reuse.Close()
 	errs = append(errs, j.shared.close())
 	if j.register != nil {
 		errs = append(errs, j.register.Close(), os.RemoveAll(j.place.TempDir()))

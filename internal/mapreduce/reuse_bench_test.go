@@ -66,7 +66,7 @@ func BenchmarkComparison(b *testing.B) {
 		seen := 0
 		for it, err := range items.Select(b.Context(), w.Map, items.Env{Dir: root}) {
 			if err == nil {
-				_, err = compared.Add(it)
+				_, err = compared.Choose(&it)
 			}
 			if err != nil {
 				b.Fatal(err)
@@ -78,6 +78,7 @@ func BenchmarkComparison(b *testing.B) {
 		if d := compared.Difference(); d.Unchanged != n-n/1000 || d.Changed != n/1000 {
 			b.Fatalf("%+v", d)
 		}
+		compared.Close()
 	}
 	b.ReportMetric(float64((cpuTime()-began).Milliseconds())/float64(b.N), "cpu-ms/op")
 	b.ReportMetric(float64(memory.bytes.Load())/1e6, "live-MB")

@@ -249,8 +249,11 @@ func openResults(place jobs.Job, fields []string, instead string) (e *earlierJob
 
 func (e *earlierJob) close() error { return errors.Join(e.index.Close(), e.rows.Close()) }
 
-// Close closes the earlier jobs.
+// Close closes the earlier jobs. A nil Reuse has none.
 func (r *Reuse) Close() {
+	if r == nil {
+		return
+	}
 	for _, e := range r.earlier {
 		_ = e.close() // only read from
 	}
@@ -500,12 +503,9 @@ func (e *earlierJob) row(x entry) (job.Result, error) {
 	return r, nil
 }
 
-// Comparison compares the items that a new job would have with those of an earlier one.
-type Comparison struct{ reuse *Reuse }
-
-// Compare opens the earlier job that c.Since names. It returns nil when there is none, and then may have a note
-// that says so. Values of commands and secrets are not known before a run, and count as unchanged.
-func Compare(c Config, w *workflow.Workflow) (*Comparison, string, error) {
+// Compare opens the earlier job that c.Since names, to compare the items that a new job would have with those of it.
+// It returns nil when there is none, and then may have a note that says so. Values of commands and secrets are not known before a run, and count as unchanged.
+func Compare(c Config, w *workflow.Workflow) (*Reuse, string, error) {
 	since, note, err := resolve(c, w)
 	if err != nil || since == nil {
 		return nil, note, err
@@ -517,32 +517,13 @@ func Compare(c Config, w *workflow.Workflow) (*Comparison, string, error) {
 	nobodyKnows := func() string { return unknownValue }
 	now := fingerprintOf(c, w, nil, nobodyKnows, func(string) string { return unknownValue })
 	r, err := Open(c.Home, w.Map, *since, now, files)
-	if err != nil {
-		return nil, "", err
-	}
-	return &Comparison{r}, "", nil
+	return r, "", err
 }
 
 // Since returns what is recorded of the earlier job with a new one, or nil if there is no earlier job.
-func (c *Comparison) Since() *jobs.Since {
-	if c == nil {
+func (r *Reuse) Since() *jobs.Since {
+	if r == nil {
 		return nil
 	}
-	return &c.reuse.since
-}
-
-// Close closes the earlier job.
-func (c *Comparison) Close() {
-	if c != nil {
-		c.reuse.Close()
-	}
-}
-
-// Add compares the next item. It reports false for one that would be left out.
-func (c *Comparison) Add(it items.Item) (bool, error) { return c.reuse.Choose(&it) }
-
-// Difference closes the earlier job, and returns how the items differ that were added.
-func (c *Comparison) Difference() events.Difference {
-	defer c.Close()
-	return *c.reuse.Difference()
+	return &r.since
 }

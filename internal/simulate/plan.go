@@ -242,8 +242,8 @@ type PlanInput struct {
 	// How many items run at a time; 0 if that is not known.
 	Slots int
 
-	// The comparison with the job whose results are reused. It may be nil.
-	Earlier *reuse.Comparison
+	// What decides about the results of an earlier job. It may be nil.
+	Earlier *reuse.Reuse
 
 	// The job whose results are the items. It may be nil.
 	From *reuse.Input
@@ -474,7 +474,8 @@ func planSelection(ctx context.Context, w PlanInput) (PlannedItems, error) {
 			return PlannedItems{}, fmt.Errorf("select the items: %w", err)
 		}
 		if w.Earlier != nil {
-			wanted, err := w.Earlier.Add(it)
+			chosen := it
+			wanted, err := w.Earlier.Choose(&chosen)
 			if err != nil {
 				return PlannedItems{}, err
 			}
@@ -490,7 +491,8 @@ func planSelection(ctx context.Context, w PlanInput) (PlannedItems, error) {
 	}
 	selected.Total = &total
 	if w.Earlier != nil {
-		selected.Since = new(w.Earlier.Difference())
+		selected.Since = w.Earlier.Difference()
+		w.Earlier.Close()
 	}
 	return selected, nil
 }
