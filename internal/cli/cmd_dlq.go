@@ -253,12 +253,12 @@ func printLetter(l term.Lines, job jobs.Job, e dlq.Entry, label string) error {
 	return nil
 }
 
-// printFailure prints one failed attempt: its retries of steps, its message and the end of its output.
+// printFailure prints one failed attempt: its tries of steps that were retried, its message and the end of its output.
 func printFailure(l term.Lines, f dlq.Failure) {
 	l.Printf("\nattempt %d at %s, %s: %s", f.Attempt, f.Time.Local().Format(time.DateTime), howItRan(f),
 		f.ErrorType)
 	for i, r := range f.Retries {
-		l.Printf("  attempt %d: %s; retried after %s", i+1, term.Visible(r.Error),
+		l.Printf("  try %d: %s; retried after %s", i+1, term.Visible(r.Error),
 			duration.Format(time.Duration(r.DelayMS)))
 	}
 	l.Printf("  %s", term.Visible(f.Message))
