@@ -90,7 +90,7 @@ func (r *reader) step(e entry, more keySet) (Step, *block) {
 	if p.onFailure != nil && s.OnFailure != nil {
 		r.fail(p.onFailure.key, `"on_failure" is set twice: in "test" and in the step`)
 	} else if p.onFailure != nil {
-		r.onFailure(&s, b, p)
+		r.onFailure(&s, p)
 	}
 	if action, contradicts := allowedAction(s, b, p); contradicts {
 		r.fail(b.at("allow_failure"), `"allow_failure" cannot be used with the on_failure action %q`, action)
@@ -231,7 +231,7 @@ func allowedAction(s Step, b *block, p deferredKeys) (retry.ActionKind, bool) {
 }
 
 // onFailure reads on_failure of a step: a handler, or a failure action as in retry_config.
-func (r *reader) onFailure(s *Step, b *block, p deferredKeys) {
+func (r *reader) onFailure(s *Step, p deferredKeys) {
 	e := *p.onFailure
 	if !isAction(e.value) {
 		s.OnFailure = r.handler(e)
