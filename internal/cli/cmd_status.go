@@ -65,6 +65,9 @@ func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOption
 	names := labelsInStore(place)
 	defer func() { _ = names.Close() }() // only read from
 	s := detailsOf(summary, seen, recordedOrNil(place), names.Label)
+	if s.State != job.StateRunning {
+		s.conflicts = conflictsLeft(place)
+	}
 	if o.format == term.JSON {
 		return term.PrintJSON(con.out, s)
 	}
@@ -150,6 +153,9 @@ type details struct {
 	// queue is the whole merge queue, of which Queue names the first.
 	queue []view.Queued
 	label func(index int) string
+
+	// conflicts is Collided while the job runs, and then the number of conflicts that are left.
+	conflicts int
 }
 
 // newestOutputs is how much of what a running job has printed is read to show its last lines.
@@ -239,6 +245,7 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 		d.Queue = append(d.Queue, q.ItemID)
 	}
 	d.Collided = j.Merges.Collisions.Before + len(j.Merges.Collisions.List)
+	d.conflicts = d.Collided
 	if v := j.Merges.Verifying; v != nil && running {
 		d.Verify = &verifyShown{Items: len(v.ItemIDs), Commit: v.Commit, DurationMS: events.Millis(now.Sub(v.Began))}
 	}
@@ -382,8 +389,8 @@ func (d details) printMerge(l term.Lines) {
 		text += fmt.Sprintf(", %d waiting (oldest %s)", d.Merging,
 			duration.Format(d.waitsToMerge.Round(time.Second)))
 	}
-	if d.Collided > 0 {
-		text += ", " + term.Counted(d.Collided, "conflict")
+	if d.conflicts > 0 {
+		text += ", " + term.Counted(d.conflicts, "conflict")
 	}
 	l.Print(text)
 	if v := d.Verify; v != nil {

@@ -237,14 +237,7 @@ func (e finishedRun) printMerge(l term.Lines) {
 	add(m.Merged, "merged")
 	add(e.Metrics.Successful-m.Merged, "unchanged")
 	add(m.Merging, "waiting to merge")
-	conflicts := 0
-	letters, _ := dlq.Read(e.Job.DLQFile()) // the commands that read the queue report errors in it
-	for _, l := range letters {
-		if l.Last().ErrorType == retry.TypeMergeConflict {
-			conflicts++
-		}
-	}
-	if conflicts > 0 {
+	if conflicts := conflictsLeft(e.Job); conflicts > 0 {
 		parts = append(parts, fmt.Sprintf("%s (prodigy dlq list %s --type merge_conflict)",
 			term.Counted(conflicts, "conflict"), e.Job.ID))
 	}
@@ -259,6 +252,18 @@ func (e finishedRun) printMerge(l term.Lines) {
 	case m.Head != m.Base:
 		l.Printf("result: %s", m.Hidden)
 	}
+}
+
+// conflictsLeft returns the number of dead letters of a job whose work could not be merged because of a conflict.
+func conflictsLeft(place jobs.Job) int {
+	n := 0
+	letters, _ := dlq.Read(place.DLQFile()) // the commands that read the queue report errors in it
+	for _, l := range letters {
+		if l.Last().ErrorType == retry.TypeMergeConflict {
+			n++
+		}
+	}
+	return n
 }
 
 // orNil returns what agents have used, or nil if there were none.
