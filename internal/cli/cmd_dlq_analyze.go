@@ -164,8 +164,8 @@ type letterStats struct {
 	Failures int         `json:"failures"`
 	ByType   []typeCount `json:"by_type"`
 	// Oldest and Newest are the times of the last attempts.
-	Oldest *time.Time `json:"oldest,omitempty"`
-	Newest *time.Time `json:"newest,omitempty"`
+	Oldest time.Time `json:"oldest,omitzero"`
+	Newest time.Time `json:"newest,omitzero"`
 }
 
 // typeCount is the number of dead letters with one error type.
@@ -208,11 +208,12 @@ func (s *letterStats) add(e dlq.Entry) {
 	if e.RetryCount > 0 {
 		s.SentAgain++
 	}
-	if at := e.LastAttempt; s.Oldest == nil || at.Before(*s.Oldest) {
-		s.Oldest = &at
+	at := e.LastAttempt
+	if s.Oldest.IsZero() || at.Before(s.Oldest) {
+		s.Oldest = at
 	}
-	if at := e.LastAttempt; s.Newest == nil || at.After(*s.Newest) {
-		s.Newest = &at
+	if at.After(s.Newest) {
+		s.Newest = at
 	}
 }
 
