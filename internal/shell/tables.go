@@ -9,8 +9,8 @@ import (
 type prints uint8
 
 const (
-	// anything is perhaps the arguments, the input or the content of files.
-	anything prints = iota
+	// The zero value is anything: perhaps the arguments, the input or the content of files.
+	_ prints = iota
 	// nothing is no output, or a number, a date or a name that no value can change.
 	nothing
 	// itsWords are the arguments, as with echo.

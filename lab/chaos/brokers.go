@@ -157,7 +157,6 @@ func (r *round) restartBrokers(pause time.Duration, wipe bool, which ...int) {
 		r.startBroker(i)
 	}
 	r.awaitBrokers()
-	return // who begins without a broker ends at once
 }
 
 // cutBroker cuts a broker off from the others, or joins it with them again.

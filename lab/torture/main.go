@@ -155,16 +155,19 @@ func (t *table) add(r *round, err error) {
 
 // print prints the sums, and when the kills came.
 func (t *table) print(w io.Writer) {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(tw, "job\t%s\t\n", strings.Join(columns, "\t"))
+	var sums, kills strings.Builder
+	fmt.Fprintf(&sums, "job\t%s\t\n", strings.Join(columns, "\t"))
 	for _, name := range append(t.order, "all") {
-		fmt.Fprintf(tw, "%s\t%s\t\n", name, strings.Join(strings.Fields(strings.Trim(fmt.Sprint(t.sums[name]), "[]")), "\t"))
+		cells := strings.Fields(strings.Trim(fmt.Sprint(t.sums[name]), "[]"))
+		fmt.Fprintf(&sums, "%s\t%s\t\n", name, strings.Join(cells, "\t"))
 	}
-	_ = tw.Flush() // to a terminal
-	tw = tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "kills\twhen\t")
+	kills.WriteString("kills\twhen\t\n")
 	for _, name := range append([]string{atATime, atADelay}, instantNames()...) {
-		fmt.Fprintf(tw, "%d\t%s\t\n", t.hits[name], name)
+		fmt.Fprintf(&kills, "%d\t%s\t\n", t.hits[name], name)
 	}
-	_ = tw.Flush() // to a terminal
+	for _, table := range []string{sums.String(), kills.String()} {
+		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+		try.To(io.WriteString(tw, table))
+		try.Check(tw.Flush())
+	}
 }
