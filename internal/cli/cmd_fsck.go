@@ -93,8 +93,8 @@ func printFsck(l term.Lines, r job.Examination) {
 		l.Printf("note: %s", term.Visible(note))
 	}
 	if i := r.Items; i.Recorded+i.Selected > 0 {
-		l.Printf("items by the intact records: %d recorded, %d succeeded, %d dead letters, %d skipped, %d "+
+		l.Printf("items by the intact records: %d recorded, %d succeeded, %s, %d skipped, %d "+
 			"started but unfinished, %d never run",
-			i.Recorded, i.Succeeded, i.DeadLetters, i.Skipped, i.Unsettled, i.NeverRun)
+			i.Recorded, i.Succeeded, term.Counted(i.DeadLetters, "dead letter"), i.Skipped, i.Unsettled, i.NeverRun)
 	}
 }

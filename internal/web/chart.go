@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"prodigy/internal/duration"
+	"prodigy/internal/events"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
 )
@@ -229,10 +230,7 @@ func (t *tally) text(node string) string {
 	if t.host != "" {
 		node += " on host " + t.host
 	}
-	text := fmt.Sprintf("%s: %d attempts", node, t.attempts)
-	if t.attempts == 1 {
-		text = node + ": 1 attempt"
-	}
+	text := node + ": " + events.Counted(t.attempts, "attempt", "attempts")
 	if t.lost > 0 {
 		text += fmt.Sprintf(", %d lost", t.lost)
 	}
@@ -339,8 +337,8 @@ func lengths(cells []duration.Cell) chart {
 		h := height * float64(cell.Count) / float64(most)
 		c.Rects = append(c.Rects, rect{
 			X: float64(i) * each, Y: height - h, W: max(each-1, 0.5), H: h, Class: "ok",
-			Title: fmt.Sprintf("%s to %s: %d attempts", duration.Format(cell.From), duration.Format(cell.To),
-				cell.Count),
+			Title: fmt.Sprintf("%s to %s: %s", duration.Format(cell.From), duration.Format(cell.To),
+				events.Counted(cell.Count, "attempt", "attempts")),
 		})
 		if i%max(len(cells)/6, 1) == 0 {
 			c.Ticks = append(c.Ticks, tick{At: float64(i) * each, Text: roughly(cell.From)})
