@@ -230,7 +230,8 @@ func (r *round) lookForLeftovers(v *verdict) {
 			v.bad = append(v.bad, "after a sweep the broker still has "+strings.Join(left, ", "))
 		}
 	}
-	for until := time.Now().Add(20 * time.Second); ; time.Sleep(250 * time.Millisecond) {
+	forgets := 2*try.To(time.ParseDuration(r.lease)) + 20*time.Second // a worker forgets a silent job after two leases
+	for until := time.Now().Add(forgets); ; time.Sleep(250 * time.Millisecond) {
 		left, err := r.onWorkers()
 		if err == nil && len(left) == 0 {
 			return
