@@ -33,10 +33,7 @@ var tools = []struct {
 }
 
 func main() {
-	name := ""
-	if len(os.Args) > 1 {
-		name = os.Args[1]
-	}
+	name := append(os.Args, "")[1] // empty without an argument
 	for _, t := range tools {
 		if t.name != name {
 			continue

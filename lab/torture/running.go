@@ -115,7 +115,9 @@ func (r *round) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-func (r *round) outputFile(n int) string { return filepath.Join(r.dir, fmt.Sprintf("output-%d.txt", n)) }
+func (r *round) outputFile(n int) string {
+	return filepath.Join(r.dir, fmt.Sprintf("output-%d.txt", n))
+}
 
 // output returns the end of what the last run printed.
 func (r *round) output() string {
