@@ -22,6 +22,9 @@ func Judge(f Failure, programs []string) (Type, string) {
 	case f.TimedOut:
 		return TypeTimeout, ""
 	}
+	if f.Message == "exit code "+strconv.Itoa(f.ExitCode) {
+		f.Message = "" // all that there is to read, if the command printed nothing
+	}
 	// Colours stand in the middle of phrases: "\x1b[31merror\x1b[0m: …".
 	f.Stdout, f.Stderr = colour().ReplaceAllString(f.Stdout, ""), colour().ReplaceAllString(f.Stderr, "")
 	if rule, ok := ranOut(f); ok {

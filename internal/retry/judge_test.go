@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -209,3 +210,15 @@ func TestAScriptThatEndsEarly(t *testing.T) {
 }
 
 func end(s string) string { return s[max(0, len(s)-300):] }
+
+// A message that only repeats the exit code says nothing, whatever the code is.
+func TestAMessageThatRepeatsTheExitCodeSaysNothing(t *testing.T) {
+	for code := range 256 {
+		f := retry.Failure{ExitCode: code}
+		want, wantRule := retry.Judge(f, []string{"curl"})
+		f.Message = "exit code " + strconv.Itoa(code)
+		if got, rule := retry.Judge(f, []string{"curl"}); got != want || rule != wantRule {
+			t.Errorf("%s: got %s by %q, want %s by %q", f.Message, got, rule, want, wantRule)
+		}
+	}
+}
