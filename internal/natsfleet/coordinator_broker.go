@@ -113,7 +113,8 @@ func (c *coordinator) begin(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(time.Second):
-			if !c.lostBacklog(ctx) {
+			// A consumer that was made again has what workers sent again, and has forgotten who reads it.
+			if !c.lostBacklog(ctx) && !c.deaf() {
 				continue
 			}
 			if err := c.provided(ctx, consume); err != nil {
