@@ -196,7 +196,7 @@ func newDLQInspectCommand(con *console) *cobra.Command {
 	return cmd
 }
 
-// runDLQInspect prints one dead letter, with its data masked. An item that is no dead letter is a usage error.
+// runDLQInspect prints one dead letter, with its data masked. Naming an item that is not a dead letter is a usage error.
 func runDLQInspect(con *console, job jobs.Job, itemID string, f term.Format) error {
 	updateLetters(con, job)
 	e, found, err := dlq.Find(job.DLQFile(), itemID)

@@ -36,7 +36,7 @@ type value[T any] struct {
 	name string
 	// parse reads what the user typed. Its error says what was expected.
 	parse func(text string) (T, error)
-	// show returns the default for help, or "" if there is none to show.
+	// show returns the default that the help shows, or "" to show no default.
 	show func(T) string
 }
 

@@ -27,7 +27,7 @@ type checked struct {
 	warnings []workflow.Problem
 	// dir is the current directory, where commands will run.
 	dir string
-	// maxDelay is the cap of delays. Zero means that there is none.
+	// maxDelay is the cap of delays. Zero means no cap.
 	maxDelay time.Duration
 	settings settings.Settings
 	// values are those of --args and --map, for each of which the steps run once.

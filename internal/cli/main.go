@@ -56,8 +56,8 @@ func runArgs(args []string, backend fleet.Backend) int {
 	return exitCode(err)
 }
 
-// cpuProfile is the CPU profile of a command, for developers. There is none of its memory: a program that can write one
-// samples its allocations, and the first sample is felt at each start.
+// cpuProfile writes a CPU profile of a command, for developers. Memory has no profile: a program that can write one
+// samples its allocations, and the first sample costs time at each start.
 type cpuProfile struct {
 	// path is empty unless a profile is asked for.
 	path string

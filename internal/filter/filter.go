@@ -113,5 +113,5 @@ func ParsePath(src string) (Path, error) {
 	return path, err
 }
 
-// In returns the field of the item, which must be valid JSON. The bool is false when there is none.
+// In returns the field of the item, which must be valid JSON. The bool reports whether the item has the field.
 func (p Path) In(item json.RawMessage) (Value, bool) { return inItem(ValueOf(item), p.steps) }

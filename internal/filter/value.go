@@ -292,7 +292,7 @@ type step struct {
 	indexed bool
 }
 
-// lookup finds the value of a path. The bool is false when there is none.
+// lookup finds the value of a path. The bool reports whether the path exists.
 type lookup func(path []step) (Value, bool)
 
 // inItem follows a path in an item, with or without the word item before the path.

@@ -17,7 +17,7 @@ import (
 // for the refs of the job.
 type checkout struct {
 	place place
-	// head is the commit that is checked out. It is empty if there is none yet.
+	// head is the commit that is checked out. It is empty before the first commit.
 	head string
 	top  string
 	// prefix is the path of the directory in the checkout, with / at its end. It is empty at the top level.

@@ -1,5 +1,5 @@
-// Package try has what the tools share. They end at the first error, as a test does with t.Fatal: Check, To and Failf end what Catch
-// runs. All of them must be called by the goroutine of Catch.
+// Package try has what the tools share. They end at the first error, as a test does with t.Fatal: Check, To and
+// Failf end what Catch runs. All of them must be called by the goroutine of Catch.
 package try
 
 import (
