@@ -75,7 +75,7 @@ Running jobs are never removed.`,
 	}
 	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
 	f := cmd.Flags()
-	f.String("job-id", "", "only this job (id, unique prefix, or latest)")
+	f.String("job-id", "", "only this job (id or part of it, workflow name, or latest)")
 	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
 	f.Bool("all", false, "include jobs of all directories")
 	f.Var(durationFlag(&o.older), "older-than",

@@ -96,9 +96,9 @@ func runDLQList(con *console, job jobs.Job, o dlqListOptions) error {
 	case found == 0:
 		con.say().Printf("No %s in job %s.", o.lettersWanted(), job.ID)
 	case eligible > 0:
-		printNext(con.say(), []string{inspectCommand(first.ItemID, job), retryCommand(job, "")})
+		printNext(con.say(), []string{inspectCommand(first.ItemID, job.ID), retryCommand(job, "")})
 	default:
-		printNext(con.say(), []string{inspectCommand(first.ItemID, job)})
+		printNext(con.say(), []string{inspectCommand(first.ItemID, job.ID)})
 	}
 	return nil
 }
@@ -205,7 +205,8 @@ func runDLQInspect(con *console, job jobs.Job, itemID string, f term.Format) err
 	case err != nil:
 		return err
 	case !found:
-		return refusef("dead letter %q not found in job %s (see: prodigy dlq list --job-id %s, prodigy why %s %s)", itemID, job.ID, job.ID, job.ID, quoted(itemID))
+		return refusef("dead letter %q not found in job %s (see: prodigy dlq list%s, prodigy why%s %s)", itemID, job.ID,
+			named(job.ID), named(job.ID), quoted(itemID))
 	case f == term.JSON:
 		return term.PrintJSON(con.out, e)
 	}

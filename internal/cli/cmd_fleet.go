@@ -371,6 +371,11 @@ func sweep(ctx context.Context, con *console, o fleetCommandOptions, s fleet.Swe
 // runFleetSweep prints what each job has left, and removes that of jobs that have ended or are named. A named job with
 // nothing to remove is a usage error.
 func runFleetSweep(ctx context.Context, con *console, o fleetCommandOptions, named []string, dryRun bool) error {
+	for i, name := range named {
+		if job, err := findJob(jobName{id: name}); err == nil {
+			named[i] = job.ID
+		}
+	}
 	found, err := sweep(ctx, con, o, fleet.SweepOptions{Jobs: named, Look: dryRun})
 	if err != nil {
 		return err

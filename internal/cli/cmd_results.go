@@ -71,8 +71,8 @@ func runResults(con *console, place jobs.Job, itemID string, o resultsOptions) e
 		_, err = term.Rows[term.Line]{Format: o.format, Columns: resultColumns}.Print(out, lines)
 	}
 	if errors.Is(err, job.ErrNoItems) {
-		return refusef("job %s has no items, so it has no results; 'prodigy logs %s' shows the output of its steps",
-			place.ID, place.ID)
+		return refusef("job %s has no items, so it has no results; 'prodigy logs%s' shows the output of its steps",
+			place.ID, named(place.ID))
 	}
 	return unlessClosed(errors.Join(err, out.Flush()))
 }

@@ -29,8 +29,8 @@ func newResumeCommand(con *console) *cobra.Command {
 		Use:   "resume [job]",
 		Short: "Resume a stopped job",
 		Long: `Resume a stopped job. Finished items are not run again, interrupted items are restarted, and pending
-retries keep their due times. The job defaults to the latest; name it by id, unique prefix, or
-latest.
+retries keep their due times. The job defaults to the latest; name it by its id or a part of it, its
+workflow, or latest.
 
 Exit codes are those of run; 0 if the job had already completed.`,
 		Example: `  prodigy resume

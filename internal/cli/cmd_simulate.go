@@ -112,7 +112,7 @@ paused outside its windows (--exit-outside).`,
 		"default tokens per AI agent: "+simulate.Counts{}.Forms())
 	f.StringVar(&o.outcomes, "outcomes", "", "read scripted outcomes from this file")
 	_ = cmd.MarkFlagFilename("outcomes", "yml", "yaml")
-	f.StringVar(&o.like, "like", "", "replay outcomes of this job (id, unique prefix, or latest)")
+	f.StringVar(&o.like, "like", "", "replay outcomes of this job (id or part of it, workflow name, or latest)")
 	_ = cmd.RegisterFlagCompletionFunc("like", completeJobs)
 	cmd.MarkFlagsMutuallyExclusive("outcomes", "like", "failure-rate")
 	cmd.MarkFlagsMutuallyExclusive("outcomes", "like", "latency")

@@ -231,8 +231,8 @@ func (e explained) printOutput(l term.Lines, c view.Entry) {
 		l.Foldf(underTime+4, "%*s%s %s %s", underTime+2, "", term.Visible(line.Step), mark, term.Brief(line.Text, 200))
 	}
 	if n := c.Printed.Before; n > 0 {
-		l.Printf("%25s  (%s before: prodigy logs %s %s --attempt %d)", "", term.Counted(n, "line"),
-			e.JobID, quoted(e.ItemID), c.Attempt)
+		l.Printf("%25s  (%s before: prodigy logs%s %s --attempt %d)", "", term.Counted(n, "line"),
+			named(e.JobID), quoted(e.ItemID), c.Attempt)
 	}
 }
 
@@ -240,7 +240,7 @@ func (e explained) printOutput(l term.Lines, c view.Entry) {
 func (e explained) next(job jobs.Job) []string {
 	switch e.Status {
 	case view.DeadLetter, view.Rejected:
-		commands := []string{inspectCommand(e.ItemID, job)}
+		commands := []string{inspectCommand(e.ItemID, job.ID)}
 		if letter, found, err := dlq.Find(job.DLQFile(), e.ItemID); err == nil && found {
 			commands = append(commands, sendAgain(job, letter))
 		}

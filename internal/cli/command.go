@@ -55,7 +55,7 @@ func atMost(n int) cobra.PositionalArgs {
 
 // addJobID adds the flags --job-id and --all to cmd.
 func addJobID(cmd *cobra.Command) {
-	cmd.Flags().String("job-id", "latest", "job id, unique prefix, or latest")
+	cmd.Flags().String("job-id", "latest", "job id or part of it, workflow name, or latest")
 	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
 	cmd.Flags().Bool("all", false, "let latest be the newest job of all directories, not only of this project")
 }
@@ -247,7 +247,7 @@ func newGroup(use, short string) *cobra.Command {
 // noItem returns the error for an unknown item; for a job without items it names the command to use instead.
 func noItem(job jobs.Job, itemID string) error {
 	if _, err := os.Stat(job.ItemsFile()); err != nil {
-		return refusef("job %s has no items; 'prodigy status %s' shows its steps", job.ID, job.ID)
+		return refusef("job %s has no items; 'prodigy status%s' shows its steps", job.ID, named(job.ID))
 	}
 	return refusef("job %s has no item %q", job.ID, itemID)
 }

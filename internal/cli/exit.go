@@ -220,7 +220,7 @@ func advice(err error) string {
 	case items.Mistaken(err):
 		return mendFirst
 	case errors.As(err, &locked):
-		return fmt.Sprintf("'prodigy status %s --watch' shows its progress.", locked.JobID)
+		return fmt.Sprintf("'prodigy status%s --watch' shows its progress.", named(locked.JobID))
 	case jobs.CannotWrite(err):
 		return "Free disk space, or make the directory writable."
 	case process.Short(err):
@@ -230,8 +230,8 @@ func advice(err error) string {
 	case errors.Is(err, fs.ErrPermission):
 		return "Jobs are stored in PRODIGY_HOME (default ~/.prodigy), which must be writable."
 	case errors.As(err, &files):
-		return fmt.Sprintf(`Run 'prodigy fsck %s' to see what is damaged, and with --salvage DIR to copy what is intact.
-Restore the file from a backup, or run the workflow again.`, files.JobID)
+		return fmt.Sprintf(`Run 'prodigy fsck%s' to see what is damaged, and with --salvage DIR to copy what is intact.
+Restore the file from a backup, or run the workflow again.`, named(files.JobID))
 	case errors.As(err, &log):
 		return `The event log is damaged, so the job cannot continue. Restore it from a backup; 'prodigy fsck' shows
 what is damaged, and --salvage DIR copies what is intact.`

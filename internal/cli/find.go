@@ -11,7 +11,7 @@ import (
 
 // jobName is how the user named a job.
 type jobName struct {
-	// id is an id, a unique prefix of one, or latest.
+	// id is what Find of jobs.Home takes: an id or a part of it, the name of a workflow, or latest.
 	id string
 	// all makes latest the newest job of all projects.
 	all bool
@@ -58,6 +58,15 @@ func noJobs(home jobs.Home) error {
 	}
 	return refusef("no jobs in %s yet; latest elsewhere: %s, in %s (use --all)", project, newest.ID,
 		meta.Dir)
+}
+
+// named returns how a hint names a job, after a space: by its id, or not at all if it is the latest one, which is what
+// commands mean without a name.
+func named(id string) string {
+	if latest, err := findJob(jobName{id: "latest"}); err == nil && latest.ID == id {
+		return ""
+	}
+	return " " + id
 }
 
 // jobByFlags returns the job that --job-id and --all name.

@@ -241,13 +241,13 @@ func (o fleetOptions) labels(w *workflow.Workflow) []string {
 // resumeCommand returns the command to type that resumes a job, on the fleet that its items ran on last. more are
 // further flags, each after a space.
 func resumeCommand(job jobs.Job, more string) string {
-	return "prodigy resume " + job.ID + more + fleetFlags(job)
+	return "prodigy resume" + named(job.ID) + more + fleetFlags(job)
 }
 
 // retryCommand returns the command to type that retries dead letters of a job, on the fleet that its items ran on last.
 // more is as for resumeCommand.
 func retryCommand(job jobs.Job, more string) string {
-	return "prodigy dlq retry " + job.ID + more + fleetFlags(job)
+	return "prodigy dlq retry" + named(job.ID) + more + fleetFlags(job)
 }
 
 // fleetFlags returns the flags by which a command continues a job on the fleet that its items ran on last, each after a

@@ -47,7 +47,7 @@ func removedCommands() map[string]map[string]string {
 }
 
 // nameTheJob replaces flags of the older tool that named a job or its file.
-const nameTheJob = "pass the job id, or a unique prefix, as the first argument"
+const nameTheJob = "pass the job id, or a part of it, as the first argument"
 
 // anyCommand is the key of flags that every command of the older tool had.
 const anyCommand = ""

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -62,6 +63,8 @@ type printer struct {
 	flood term.Flood
 	// job is what the records so far amount to.
 	job *view.Job
+	// named is how hints name the job. It finds that out once.
+	named func() string
 }
 
 // newPrinter returns the printer of a run of w.
@@ -89,6 +92,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 		p.results = io.Discard
 	}
 	p.log, p.con = con.logger(p.screen), con
+	p.named = sync.OnceValue(func() string { return named(p.job.ID) })
 	p.showItems(o)
 	return p
 }
@@ -453,7 +457,7 @@ func (p *printer) agentFailed(e events.AgentFailed) {
 		return
 	}
 	p.log.Error().Str("action", string(e.Action)).Msg(describe(e, ""))
-	printEvidence(term.Lines{W: p.screen, Look: p.con.errLook()}, e, p.job.ID)
+	printEvidence(term.Lines{W: p.screen, Look: p.con.errLook()}, e, p.named())
 }
 
 // batch prints the failures of a full batch, each in a line.
@@ -462,8 +466,8 @@ func (p *printer) batch(e events.ErrorBatch) {
 	for _, one := range e.Errors {
 		p.printf("  %s (%s): %s\n", one.ItemID, one.ErrorType, term.Brief(one.Error, 160))
 	}
-	p.printf("    full output of one: prodigy events ls --job-id %s --event-type AgentFailed --json --item-id %s\n",
-		p.job.ID, quoted(e.Errors[0].ItemID))
+	p.printf("    full output of one: prodigy events ls%s %s --event-type AgentFailed --json\n", p.named(),
+		quoted(e.Errors[0].ItemID))
 }
 
 // showItems makes p show what the commands of items print, if o asks for that.

@@ -109,11 +109,11 @@ func (e finishedRun) printFailures(con *console) {
 	if e.job == nil || collectionOf(e.workflow) != errorpolicy.Aggregate {
 		return
 	}
-	printFailures(con, e.job.Failures, e.Job.ID, e.labels)
+	printFailures(con, e.job.Failures, named(e.Job.ID), e.labels)
 	m := e.Metrics
 	if before := m.Failed + m.Skipped + m.Rejected - e.job.Failures.Count(); before > 0 {
-		con.say().Printf("failed or skipped before this run: %s (prodigy status %s)",
-			term.Counted(before, "item"), e.Job.ID)
+		con.say().Printf("failed or skipped before this run: %s (prodigy status%s)",
+			term.Counted(before, "item"), named(e.Job.ID))
 	}
 }
 
@@ -182,8 +182,8 @@ func (e finishedRun) print(con *console) {
 	}
 	e.printMerge(l)
 	if e.job != nil && e.job.Retries > 0 {
-		l.Printf("%s\n    all failures: prodigy logs %s --failed",
-			l.Fold(2, view.RetryCounts(e.job, "")), e.Job.ID)
+		l.Printf("%s\n    all failures: prodigy logs%s --failed",
+			l.Fold(2, view.RetryCounts(e.job, "")), named(e.Job.ID))
 	}
 	if e.job != nil && e.job.Lost > 0 {
 		l.Printf("lost (worker gone): %s", term.Counted(e.job.Lost, "attempt"))
@@ -192,9 +192,8 @@ func (e finishedRun) print(con *console) {
 	printSpent(l, e.Spent, e.limit())
 	l.Printf("job: %s", e.Job.ID)
 	if e.Results != "" {
-		l.Printf("results: %s", e.Results)
+		l.Printf("results: prodigy results%s", named(e.Job.ID))
 	}
-	l.Printf("log: %s", e.Job.EventsDir())
 	printNext(l, e.next())
 }
 
@@ -238,8 +237,8 @@ func (e finishedRun) printMerge(l term.Lines) {
 	add(e.Metrics.Successful-m.Merged, "unchanged")
 	add(m.Merging, "waiting to merge")
 	if conflicts := conflictsLeft(e.Job); conflicts > 0 {
-		parts = append(parts, fmt.Sprintf("%s (prodigy dlq list %s --type merge_conflict)",
-			term.Counted(conflicts, "conflict"), e.Job.ID))
+		parts = append(parts, fmt.Sprintf("%s (prodigy dlq list%s --type merge_conflict)",
+			term.Counted(conflicts, "conflict"), named(e.Job.ID)))
 	}
 	if len(parts) > 0 {
 		l.Print(strings.Join(parts, ", "))
@@ -364,7 +363,7 @@ func (e finishedRun) unchanged() bool {
 // next returns the commands to type next.
 func (e finishedRun) next() []string {
 	if e.Unknown {
-		return []string{"prodigy fsck " + e.Job.ID}
+		return []string{"prodigy fsck" + named(e.Job.ID)}
 	}
 	if empty, ok := errors.AsType[*items.EmptyError](e.Cause); ok && empty.Stdin {
 		return nil
@@ -417,11 +416,11 @@ func nextCommands(place jobs.Job, completed, reduceStale bool, skipped int) []st
 	letter, eligible, _ := dlq.Lead(place.DLQFile()) // the commands that read the queue report errors in it
 	switch {
 	case letter != "" && eligible:
-		return append(commands, inspectCommand(letter, place), retryCommand(place, ""))
+		return append(commands, inspectCommand(letter, place.ID), retryCommand(place, ""))
 	case letter != "":
-		return append(commands, inspectCommand(letter, place), retryCommand(place, " --force"))
+		return append(commands, inspectCommand(letter, place.ID), retryCommand(place, " --force"))
 	case skipped > 0:
-		return append(commands, fmt.Sprintf("prodigy events ls --job-id %s --event-type AgentSkipped", place.ID))
+		return append(commands, fmt.Sprintf("prodigy events ls%s --event-type AgentSkipped", named(place.ID)))
 	}
 	return commands
 }
@@ -441,8 +440,8 @@ func inputGone(place jobs.Job) bool {
 }
 
 // inspectCommand returns the command that shows a dead letter.
-func inspectCommand(letter string, job jobs.Job) string {
-	return fmt.Sprintf("prodigy dlq inspect %s --job-id %s", quoted(letter), job.ID)
+func inspectCommand(letter, jobID string) string {
+	return fmt.Sprintf("prodigy dlq inspect%s %s", named(jobID), quoted(letter))
 }
 
 // phaseEvidenceLines is how many lines of stderr are printed for a step that failed the job.
@@ -473,9 +472,9 @@ func (e finishedRun) printStepFailure(l term.Lines, f agent.Failure) {
 	switch {
 	case f.Step == "":
 	case e.workflow != nil && e.workflow.Outputs.Keep == outputs.None:
-		l.Printf("    full output: prodigy events ls --job-id %s --event-type StepFailed --json", e.Job.ID)
+		l.Printf("    full output: prodigy events ls%s --event-type StepFailed --json", named(e.Job.ID))
 	default:
-		l.Printf("    full output: prodigy logs %s --step %s", e.Job.ID, quoted(f.Step))
+		l.Printf("    full output: prodigy logs%s --step %s", named(e.Job.ID), quoted(f.Step))
 	}
 }
 
@@ -490,23 +489,23 @@ func (e finishedRun) phase() string {
 // groupsShown is the number of failure groups in the summary.
 const groupsShown = 10
 
-// printFailures prints the groups of failures, the largest first, each with an example.
-func printFailures(con *console, f view.Failures, jobID string, names *items.StoredLabels) {
+// printFailures prints the groups of failures, the largest first, each with an example. Job is how hints name the job.
+func printFailures(con *console, f view.Failures, job string, names *items.StoredLabels) {
 	rest := f.Ungrouped
 	for i, g := range f.Groups() {
 		if i >= groupsShown {
 			rest += g.Count
 			continue
 		}
-		printGroup(con, g, jobID, names)
+		printGroup(con, g, job, names)
 	}
 	if rest > 0 {
-		con.say().Printf("and %d more failures with other causes: prodigy dlq list --job-id %s", rest, jobID)
+		con.say().Printf("and %d more failures with other causes: prodigy dlq list%s", rest, job)
 	}
 }
 
 // printGroup prints a group of failures: how many, their cause, and one of them with the end of its stderr.
-func printGroup(con *console, g view.FailureGroup, jobID string, names *items.StoredLabels) {
+func printGroup(con *console, g view.FailureGroup, job string, names *items.StoredLabels) {
 	l, c := con.say(), term.Red
 	if g.Example.Status() == errorpolicy.Skipped {
 		c = term.Yellow
@@ -519,7 +518,7 @@ func printGroup(con *console, g view.FailureGroup, jobID string, names *items.St
 	}
 	e := g.Example.AgentFailed
 	l.Foldf(4, "  %s%s", word, describe(e, inBrackets(names.Label(e.ItemIndex))))
-	printEvidence(l, e, jobID)
+	printEvidence(l, e, job)
 }
 
 // describe returns one line about a failed item: its step and error. Label is printed behind its id.
@@ -570,23 +569,22 @@ func withMessage(ending, message string) string {
 const evidenceLines = 5
 
 // printEvidence prints the end of stderr, and the command that shows all of it.
-func printEvidence(l term.Lines, e events.AgentFailed, jobID string) {
+func printEvidence(l term.Lines, e events.AgentFailed, job string) {
 	for _, line := range term.LastLines(e.StderrTail, evidenceLines) {
 		l.Foldf(6, "    | %s", term.Brief(line, 200))
 	}
 	if e.Outputs != nil {
-		l.Printf("    full output: prodigy logs %s %s", jobID, quoted(e.ItemID))
+		l.Printf("    full output: prodigy logs%s %s", job, quoted(e.ItemID))
 		return
 	}
 	if e.StdoutTail == "" && e.StderrTail == "" {
 		return // it has printed nothing
 	}
 	if !e.Status().DeadLetter() {
-		l.Printf("    full output: prodigy events ls --job-id %s --item-id %s --json", jobID,
-			quoted(e.ItemID))
+		l.Printf("    full output: prodigy events ls%s %s --json", job, quoted(e.ItemID))
 		return
 	}
-	l.Printf("    full output: prodigy dlq inspect %s --job-id %s", quoted(e.ItemID), jobID)
+	l.Printf("    full output: prodigy dlq inspect%s %s", job, quoted(e.ItemID))
 }
 
 // printSuggestions prints advice for frequent error types, from what the workflow has; a nil one has nothing.

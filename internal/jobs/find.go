@@ -8,54 +8,100 @@ import (
 	"strings"
 )
 
-// Find returns the job with this id or unique prefix, of whatever project, or the newest one of h.Project for
-// "latest". The prefix may also be that of the time in the id, without the mode before it.
-func (h Home) Find(id string) (Job, error) {
+// Find returns the job with this name: its id, of whatever project, any part of the id that no other id has and that is
+// long enough, the name of a workflow of h.Project for its newest job, or "latest" for the newest job of h.Project. A
+// part that is the beginning of an id, with or without the mode, may be short, and goes before the name of a workflow.
+func (h Home) Find(name string) (Job, error) {
 	all, err := h.all()
 	if err != nil {
 		return Job{}, err
 	}
-	if id == "latest" {
-		wanted := func(Job) bool { return true }
-		if h.Project != "" {
-			wanted = belongs(h.Project)
-		}
-		if i := slices.IndexFunc(all, wanted); i >= 0 {
-			return all[i], nil
+	if i := slices.IndexFunc(all, func(job Job) bool { return job.ID == name }); i >= 0 {
+		return all[i], nil
+	}
+	missing := fmt.Errorf("%w: %q", ErrNotFound, name)
+	if name == "" || sortKey(name) != "" {
+		return Job{}, missing // a whole id is not a part of another one, and no workflow is meant by it
+	}
+	if name == "latest" {
+		return h.newest(all, func(Job) bool { return true }, missing)
+	}
+	fitting := having(all, func(id string) bool {
+		return strings.HasPrefix(id, name) || strings.HasPrefix(sortKey(id), name)
+	})
+	if len(fitting) != 1 {
+		if job, err := h.newest(all, isOf(name), missing); err == nil {
+			return job, nil
 		}
 	}
-	if id == "" || id == "latest" || !safe(id) {
-		return Job{}, fmt.Errorf("%w: %q", ErrNotFound, id)
+	if len(fitting) == 0 && len(name) >= shortestPart {
+		fitting = having(all, func(id string) bool { return strings.Contains(id, name) })
 	}
+	switch len(fitting) {
+	case 0:
+		return Job{}, missing
+	case 1:
+		return fitting[0], nil
+	}
+	return Job{}, fmt.Errorf("%w %q: %s", ErrAmbiguous, name, some(fitting))
+}
+
+// shortestPart is the least length of a part from within an id: a shorter one would fit a random ending by chance.
+const shortestPart = suffixSize
+
+// LatestOf returns the newest job of the workflow with this name in h.Project.
+func (h Home) LatestOf(workflow string) (Job, error) {
+	all, err := h.all()
+	if err != nil {
+		return Job{}, err
+	}
+	return h.newest(all, isOf(workflow), ErrNotFound)
+}
+
+// newest returns the first of jobs that is wanted and belongs to h.Project, or else the error.
+func (h Home) newest(all []Job, wanted func(Job) bool, missing error) (Job, error) {
+	here := belongs(h.Project)
+	i := slices.IndexFunc(all, func(job Job) bool { return wanted(job) && (h.Project == "" || here(job)) })
+	if i < 0 {
+		return Job{}, missing
+	}
+	return all[i], nil
+}
+
+// isOf returns a function that reports whether a job is one of the workflow with this name. Simulated jobs are not.
+func isOf(workflow string) func(Job) bool {
+	return func(job Job) bool {
+		meta, err := job.ReadMeta()
+		return err == nil && meta.Workflow == workflow && !meta.Simulated
+	}
+}
+
+// having returns the jobs with such an id.
+func having(all []Job, fits func(id string) bool) []Job {
 	var found []Job
 	for _, job := range all {
-		switch {
-		case job.ID == id:
-			return job, nil
-		case strings.HasPrefix(job.ID, id), strings.HasPrefix(sortKey(job.ID), id):
+		if fits(job.ID) {
 			found = append(found, job)
 		}
 	}
-	switch len(found) {
-	case 0:
-		return Job{}, fmt.Errorf("%w: %q", ErrNotFound, id)
-	case 1:
-		return found[0], nil
-	}
-	return Job{}, fmt.Errorf("%w: %q fits %s", ErrAmbiguous, id, some(found))
+	return found
 }
 
-// some lists the first few jobs.
+// some lists the first few jobs, with the names of their workflows.
 func some(jobs []Job) string {
-	const few = 3
-	var ids []string
+	const few = 5
+	var list []string
 	for _, job := range jobs[:min(few, len(jobs))] {
-		ids = append(ids, job.ID)
+		text := job.ID
+		if meta, err := job.ReadMeta(); err == nil && meta.Workflow != "" {
+			text += " (" + meta.Workflow + ")"
+		}
+		list = append(list, text)
 	}
 	if len(jobs) > few {
-		ids = append(ids, fmt.Sprintf("%d more", len(jobs)-few))
+		list = append(list, fmt.Sprintf("%d more", len(jobs)-few))
 	}
-	return strings.Join(ids, ", ")
+	return strings.Join(list, ", ")
 }
 
 // List returns the jobs of h.Project, newest first.

@@ -12,10 +12,10 @@ import (
 )
 
 var (
-	// ErrNotFound means that no job has that id or prefix, or for "latest" that there are no jobs.
+	// ErrNotFound means that no job has that name, or for "latest" that there are no jobs.
 	ErrNotFound = errors.New("no such job")
-	// ErrAmbiguous means that a prefix matches several jobs.
-	ErrAmbiguous = errors.New("more than one job has that prefix")
+	// ErrAmbiguous means that a part of an id fits several jobs.
+	ErrAmbiguous = errors.New("more than one job fits")
 	// ErrLocked is wrapped by every *LockedError.
 	ErrLocked = errors.New("another process is running this job")
 )

@@ -65,14 +65,9 @@ func OpenInput(c Config, w *workflow.Workflow) (*Input, error) {
 func latestNamed(c Config, name string) (jobs.Job, error) {
 	home := c.Home
 	home.Project = jobs.Project(c.Dir)
-	all, err := home.List()
-	if err != nil {
-		return jobs.Job{}, err
-	}
-	for _, place := range all {
-		if meta, err := place.ReadMeta(); err == nil && meta.Workflow == name && !meta.Simulated {
-			return place, nil
-		}
+	place, err := home.LatestOf(name)
+	if !errors.Is(err, jobs.ErrNotFound) {
+		return place, err
 	}
 	return jobs.Job{}, job.Refusef("input: no job of the workflow %q found in this project (%s): run that workflow first; its jobs may also have been deleted", name, home.Project)
 }
