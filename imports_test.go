@@ -51,7 +51,7 @@ var allowed = map[string][]string{
 		"golang.org/x/sync",
 	},
 	"internal/agent":    {"ai", "duration", "events", "filter", "limit", "mask", "outputs", "process", "rawjson", "retry", "shell", "shell/template", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
-	"internal/gitspace": {"agent", "events", "jobs", "term", "process", "retry", "workflow", "golang.org/x/sys"},
+	"internal/gitspace": {"agent", "check", "events", "jobs", "term", "process", "retry", "workflow", "golang.org/x/sys"},
 	"internal/telemetry": {
 		"errorpolicy", "events", "jobs", "limit", "term", "process", "settings", "view", "workflow",
 		"go.opentelemetry.io/otel", "go.opentelemetry.io/proto/otlp", "golang.org/x/net", "google.golang.org/protobuf",
@@ -72,7 +72,7 @@ var allowed = map[string][]string{
 	"internal/limit":       {"check", "duration", "github.com/gofrs/flock"},
 	"internal/check":       {},
 	"internal/retry":       {"check", "duration", "limit"},
-	"internal/shell":       {"mvdan.cc/sh/v3"},
+	"internal/shell":       {"check", "mvdan.cc/sh/v3"},
 	"internal/settings":    {"check", "filter", "items", "mask", "process", "shell", "shell/template", "workflow", "gopkg.in/yaml.v3"},
 	"internal/mask":        {"github.com/go-json-experiment/json"},
 	"internal/process":     {"shell", "golang.org/x/sync", "golang.org/x/sys"},

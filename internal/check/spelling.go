@@ -11,6 +11,16 @@ const tooLong = 64
 // minPrefix is how long a word must be to match as a prefix.
 const minPrefix = 3
 
+// Among reports whether a word is one of words, which are separated by blanks.
+func Among(words, word string) bool {
+	for w := range strings.FieldsSeq(words) {
+		if w == word {
+			return true
+		}
+	}
+	return false
+}
+
 // Nearest returns the known word that is closest to word, or "" if none is close: the first that starts with
 // word, else the one with the fewest edits, at most three and at most a third of the letters. It ignores
 // case, dashes, underscores and blanks.

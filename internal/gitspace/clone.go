@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/workflow"
 )
 
@@ -91,9 +92,9 @@ func portable(all []setting) []setting {
 	for _, one := range all {
 		section, _, name := one.parts()
 		switch {
-		case !has(sections, section), has(dropped, one.key):
+		case !check.Among(sections, section), check.Among(dropped, one.key):
 			continue
-		case section == "remote" && !has("url pushurl fetch", name):
+		case section == "remote" && !check.Among("url pushurl fetch", name):
 			continue
 		case section == "remote" && name != "fetch":
 			one.value = withoutPassword(one.value)

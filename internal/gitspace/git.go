@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/process"
 )
 
@@ -47,9 +48,6 @@ const settings = `
 	advice.addEmbeddedRepo=false core.fsync=committed core.alternateRefsPrefixes=refs/prodigy/
 `
 
-// has reports whether a word is among those of a text.
-func has(text, word string) bool { return slices.Contains(strings.Fields(text), word) }
-
 // git runs git commands.
 type git struct {
 	path string
@@ -81,7 +79,7 @@ func newGit(c Config) git {
 	}
 	for _, kv := range c.Environ {
 		name, _, _ := strings.Cut(kv, "=")
-		if name != "OLDPWD" && !has(repositoryVars, name) && !has(ownVars, name) {
+		if name != "OLDPWD" && !check.Among(repositoryVars, name) && !check.Among(ownVars, name) {
 			g.environ = append(g.environ, kv)
 		}
 	}
@@ -181,7 +179,7 @@ func (e *gitError) Error() string {
 // byItself reports whether git has failed by itself: it said so, or crashed. Other signals are those of a stop, or of
 // a machine without memory.
 func (e *gitError) byItself() bool {
-	return !e.exit.Expired && (e.exit.Signal == "" || has("SIGSEGV SIGBUS SIGABRT SIGFPE SIGILL", e.exit.Signal))
+	return !e.exit.Expired && (e.exit.Signal == "" || check.Among("SIGSEGV SIGBUS SIGABRT SIGFPE SIGILL", e.exit.Signal))
 }
 
 // reason returns what git printed, in one line, or else how it ended.

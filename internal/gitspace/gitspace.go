@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
@@ -338,7 +339,7 @@ func (s *Space) Environ(environ []string) []string {
 		case name == "OLDPWD":
 		case name == "GIT_CEILING_DIRECTORIES" && value != "":
 			ceiling.WriteString(string(filepath.ListSeparator) + value)
-		case !has(repositoryVars, name):
+		case !check.Among(repositoryVars, name):
 			env = append(env, kv)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 )
@@ -131,7 +132,7 @@ func (s *Space) inherited() []setting {
 	for _, one := range s.user.config {
 		section, _, name := one.parts()
 		switch {
-		case has(dropped, one.key), section == "gc", section == "maintenance", section == "includeif":
+		case check.Among(dropped, one.key), section == "gc", section == "maintenance", section == "includeif":
 			continue
 		case section == "extensions" && one.key != "extensions.partialclone":
 			continue

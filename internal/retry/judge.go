@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"prodigy/internal/check"
 )
 
 // Judge returns the type of a failure and the name of the rule that told it, which is empty for command_failed by
@@ -106,8 +108,8 @@ func exitOf(programs []string, code int) (known, bool) {
 	for _, name := range slices.Backward(programs) {
 		for _, e := range exits {
 			switch number := strconv.Itoa(code); {
-			case !has(e.programs, name):
-			case has(e.codes, number):
+			case !check.Among(e.programs, name):
+			case check.Among(e.codes, number):
 				return known{e, name + " exit code " + number}, true
 			case e.codes == "" && ofItself(programs):
 				return known{e, strings.Join(programs, " or ") + " exit code " + number}, true
@@ -121,12 +123,9 @@ func exitOf(programs []string, code int) (known, bool) {
 // do: whichever of them failed, it was not the network.
 func ofItself(programs []string) bool {
 	return !slices.ContainsFunc(programs, func(name string) bool {
-		return !slices.ContainsFunc(exits, func(e exit) bool { return e.codes == "" && has(e.programs, name) })
+		return !slices.ContainsFunc(exits, func(e exit) bool { return e.codes == "" && check.Among(e.programs, name) })
 	})
 }
-
-// has reports whether a word is among those of a text.
-func has(text, word string) bool { return slices.Contains(strings.Fields(text), word) }
 
 // ranOut reports whether the machine ran out of something, by which phrase. Such a line counts wherever it stands: what
 // a program prints after it, of a file that it could not write, is a consequence.
@@ -270,7 +269,7 @@ const telling = "code message error reason cause status type name detail descrip
 // isData reports whether the line is a property of an error that Node.js prints, and not one that says what happened.
 func isData(line string) bool {
 	m := property().FindStringSubmatch(line)
-	return m != nil && !has(telling, strings.ToLower(m[1]))
+	return m != nil && !check.Among(telling, strings.ToLower(m[1]))
 }
 
 // plainLines returns the lines of a text that may say what went wrong: without blank ones, source code and stacks.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"prodigy/internal/check"
 )
 
 // says reports whether a line, in lower case, holds a phrase as a clause of its own: a client writes "connect:
@@ -82,7 +84,7 @@ func endsClause(after string) bool {
 		return true
 	}
 	word, _, _ := strings.Cut(s, " ")
-	if has(follow, strings.TrimSuffix(word, ":")) {
+	if check.Among(follow, strings.TrimSuffix(word, ":")) {
 		return true
 	}
 	return strings.ContainsAny(word, ":./") && !strings.HasSuffix(word, ":")
@@ -96,7 +98,7 @@ func isSubject(after string) bool {
 		return false
 	}
 	word, _, _ := strings.Cut(s[1:], " ")
-	return word != "" && isLetter(word[0]) && !has(follow, strings.Trim(word, ":,"))
+	return word != "" && isLetter(word[0]) && !check.Among(follow, strings.Trim(word, ":,"))
 }
 
 // saying are the words before a quotation of what happened.
@@ -110,7 +112,7 @@ func isNamed(before string) bool {
 		return false
 	}
 	word := before[strings.LastIndexByte(before[:quote], ' ')+1 : quote]
-	return !has(saying, word)
+	return !check.Among(saying, word)
 }
 
 // judging are words with which a program judges a value or a text. What such a line quotes has not happened.

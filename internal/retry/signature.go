@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"prodigy/internal/check"
 )
 
 const (
@@ -129,7 +131,7 @@ func isCode(before, number, after string) bool {
 	before = strings.ToLower(strings.TrimRight(before, ` :=("'`))
 	word := before[strings.LastIndexAny(before, " \t\n\r,;:(=\"'")+1:]
 	word = word[strings.LastIndexAny(word, "_-")+1:]
-	if has(codeWords, word) {
+	if check.Among(codeWords, word) {
 		return true
 	}
 	if len(number) != 3 || number[0] != '4' && number[0] != '5' {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"prodigy/internal/check"
+
 	"mvdan.cc/sh/v3/syntax"
 )
 
@@ -64,7 +66,7 @@ func ProgramName(word string) string {
 }
 
 // IsShell reports whether a word of a command names a POSIX-like shell, with or without its directory.
-func IsShell(word string) bool { return among(shellNames, ProgramName(word)) }
+func IsShell(word string) bool { return check.Among(shellNames, ProgramName(word)) }
 
 // PlanCall looks at the words of a simple command; words that are not constant are empty texts.
 //
@@ -78,17 +80,17 @@ func PlanCall(args []string) Plan {
 	remote, direct := "", true
 	for i := 0; i >= 0 && i < len(args); {
 		name := ProgramName(args[i])
-		if among(remoteNames, name) || name == "env" && dropsEnvironment(args[i+1:]) {
+		if check.Among(remoteNames, name) || name == "env" && dropsEnvironment(args[i+1:]) {
 			remote = name
 		}
 		next := i + 1
 		if taken := p.runner(args, i, remote, direct); taken > i {
 			next, direct = taken, false
 		} else {
-			if among(inertNames, name) {
+			if check.Among(inertNames, name) {
 				return p
 			}
-			direct = direct && (among(wrapperNames, name) || among(remoteNames, name))
+			direct = direct && (check.Among(wrapperNames, name) || check.Among(remoteNames, name))
 		}
 		i = nextRunner(args, next)
 	}
@@ -113,7 +115,7 @@ func dropsEnvironment(args []string) bool {
 func nextRunner(args []string, from int) int {
 	for i := from; i < len(args); i++ {
 		name := ProgramName(args[i])
-		if IsShell(name) || among(remoteNames+" eval watch parallel env xargs find exec", name) {
+		if IsShell(name) || check.Among(remoteNames+" eval watch parallel env xargs find exec", name) {
 			return i
 		}
 	}
@@ -300,7 +302,7 @@ const numberTests = "-eq -ne -gt -ge -lt -le"
 // do so here too. The operand of -v and -R names a variable.
 func (p *Plan) testNumbers(args []string) {
 	for i, a := range args {
-		if among(numberTests, a) {
+		if check.Among(numberTests, a) {
 			p.Numbers[i-1], p.Numbers[i+1] = true, true
 		}
 		if a == "-v" || a == "-R" {

@@ -3,6 +3,9 @@ package shell
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
+
+	"prodigy/internal/check"
 
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -11,6 +14,25 @@ import (
 // stand: the last command, both sides of && and of a pipe, every command after set -e, and exit where the script may
 // end earlier. It returns nothing for a text that it cannot parse.
 func Deciders(script string) []string {
+	if l := latest.Load(); l != nil && l.script == script {
+		return l.names
+	}
+	names := parsedDeciders(script)
+	latest.Store(&decided{script, names})
+	return names
+}
+
+// decided is a script with its deciders.
+type decided struct {
+	script string
+	names  []string
+}
+
+// latest is the last script that was parsed: the items of a job have the same text, with other arguments.
+var latest atomic.Pointer[decided]
+
+// parsedDeciders is Deciders for a script that was not asked for just before.
+func parsedDeciders(script string) []string {
 	file, err := Parse(script, []syntax.LangVariant{syntax.LangBash, syntax.LangPOSIX})
 	if err != nil {
 		return nil
@@ -31,7 +53,7 @@ func DecidersOf(args []string) []string {
 				return Deciders(args[i+code+1])
 			}
 			return []string{name}
-		case among(wrapperNames, name), isWrapperArgument(args[i]):
+		case check.Among(wrapperNames, name), isWrapperArgument(args[i]):
 			continue
 		case name == "":
 			return nil

@@ -3,6 +3,8 @@ package shell
 import (
 	"slices"
 	"strings"
+
+	"prodigy/internal/check"
 )
 
 // prints says what a program prints, and so which values its output may hold.
@@ -70,7 +72,7 @@ var programTable = []program{
 // programOf returns the row of a program. One that has none may print what it was given.
 func programOf(name string) program {
 	for _, p := range programTable {
-		if among(p.names, name) {
+		if check.Among(p.names, name) {
 			return p
 		}
 	}
@@ -110,7 +112,7 @@ func wrappedBy(args []string) int {
 	i := 0
 	for i < len(args) {
 		at := slices.IndexFunc(wrapperTable, func(w wrapper) bool {
-			return among(w.names, ProgramName(args[i]))
+			return check.Among(w.names, ProgramName(args[i]))
 		})
 		if at < 0 {
 			return i
@@ -150,7 +152,7 @@ const searched = `PATH LD_LIBRARY_PATH DYLD_LIBRARY_PATH PYTHONPATH PYTHONHOME P
 // Steering reports whether data in an environment variable of this name becomes code: surely (runs), as with
 // BASH_ENV, or by what is found where it points (searches), as with PATH.
 func Steering(name string) (runs, searches bool) {
-	runs = among(steering, name) ||
+	runs = check.Among(steering, name) ||
 		slices.ContainsFunc(steeringPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
-	return runs, among(searched, name)
+	return runs, check.Among(searched, name)
 }

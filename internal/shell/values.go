@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"prodigy/internal/check"
+
 	"mvdan.cc/sh/v3/syntax"
 )
 
@@ -676,7 +678,7 @@ func (c *codeCheck) codes(plan Plan, args []string, words []*syntax.Word, in []f
 	}
 	for i := range plan.Denied {
 		// The value of an option of read, as in read -p "$prompt" x, names no variable.
-		if i < len(words) && !(args[0] == "read" && among("-p -d -t -n -N -u -i", args[i-1])) {
+		if i < len(words) && !(args[0] == "read" && check.Among("-p -d -t -n -N -u -i", args[i-1])) {
 			c.leak(nameSink, c.word(words[i]))
 		}
 	}
@@ -769,7 +771,7 @@ func (c *codeCheck) builtin(name string, args []string, words []*syntax.Word, in
 		}
 	case "test", "[":
 		if slices.ContainsFunc(args, func(a string) bool {
-			return among("= == != < > "+numberTests, a)
+			return check.Among("= == != < > "+numberTests, a)
 		}) {
 			for _, word := range words {
 				c.compare(word)

@@ -1,8 +1,9 @@
 package shell
 
 import (
-	"slices"
 	"strings"
+
+	"prodigy/internal/check"
 )
 
 // IsName reports whether s can be the name of a variable: letters, digits and underscores, and no digit first.
@@ -46,14 +47,11 @@ const shellWords = `. : [ alias autoload bg bind break builtin caller case cat c
 	suspend test then time times trap true type typeset ulimit umask unalias unfunction unlimit unset unsetopt until wait whence where
 	which while zmodload`
 
-// among reports whether a word is one of words, which are separated by blanks.
-func among(words, word string) bool { return slices.Contains(strings.Fields(words), word) }
-
 // IsProgram reports whether every shell takes the unquoted word s for the name of a program when a command
 // begins with it.
 func IsProgram(s string) bool {
 	odd := func(r rune) bool {
 		return r >= 0x80 || !IsNameByte(byte(r)) && !strings.ContainsRune("-./+@,", r)
 	}
-	return s != "" && s[0] != '-' && strings.IndexFunc(s, odd) < 0 && !among(shellWords, s)
+	return s != "" && s[0] != '-' && strings.IndexFunc(s, odd) < 0 && !check.Among(shellWords, s)
 }

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"sync"
 
-	"gopkg.in/yaml.v3"
-
+	"prodigy/internal/check"
 	"prodigy/internal/shell"
+
+	"gopkg.in/yaml.v3"
 )
 
 // envForm is the long form of a variable's value.
@@ -108,7 +109,7 @@ func (r *reader) checkForm(b *block) {
 	for name, with := range map[string]string{
 		"secret": "value command", "cache": "command", "when_true": "condition", "when_false": "condition",
 	} {
-		if at >= 0 && b.has(name) && !slices.Contains(strings.Fields(with), forms[at]) {
+		if at >= 0 && b.has(name) && !check.Among(with, forms[at]) {
 			r.fail(b.written[name].key, "%q and %q cannot be used together in an env value", name, forms[at])
 		}
 	}

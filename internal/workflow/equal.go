@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"reflect"
-	"slices"
-	"strings"
+
+	"prodigy/internal/check"
 )
 
 // EqualSteps reports whether two steps do the same work. It ignores positions, descriptions, retries and
@@ -103,7 +103,7 @@ func (m *Map) Selection(before *Map) []Change {
 	var changes []Change
 	for field, now := range reflect.ValueOf(m).Elem().Fields() {
 		key := field.Tag.Get("yaml")
-		if key == "" || !slices.Contains(strings.Fields(selectionKeys), key) {
+		if key == "" || !check.Among(selectionKeys, key) {
 			continue
 		}
 		is, at := placed(now.Interface())

@@ -88,7 +88,7 @@ func (c *compiler) lintCall(args []string, nodes []*syntax.Word) {
 	case name == "xargs" || name == "find":
 		c.lintBraces(args, nodes)
 	}
-	if slices.Contains(strings.Fields(optionsMatterTo), name) {
+	if check.Among(optionsMatterTo, name) {
 		c.lintOptions(name, args, nodes)
 	}
 }

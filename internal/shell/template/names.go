@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"prodigy/internal/check"
 )
 
 // Names are the names that are prodigy's at some place of a workflow. The zero Names has none. They do not
@@ -139,7 +141,7 @@ var reservedPrefixes = []string{"PRODIGY_", "LD_", "DYLD_", "BASH_FUNC_", "GIT_"
 // ReservedName reports whether a captured name or parameter must not be called this: an environment variable of
 // the name would steer the shell or the programs it starts, or it is prodigy's own.
 func ReservedName(name string) bool {
-	if slices.Contains(strings.Fields(reservedNames), name) {
+	if check.Among(reservedNames, name) {
 		return true
 	}
 	return slices.ContainsFunc(reservedPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })

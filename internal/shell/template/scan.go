@@ -341,7 +341,7 @@ func (s *scanner) meant(root string) bool {
 	if root == "step" {
 		return true
 	}
-	if slices.Contains(strings.Fields(foreignRoots), root) || strings.Contains(s.src, "`") {
+	if check.Among(foreignRoots, root) || strings.Contains(s.src, "`") {
 		return false
 	}
 	return root == "merge" || root == "workspace" || knownOnly(root) != "" || check.Nearest(root, s.names.all()) != ""
