@@ -55,7 +55,7 @@ func (f *filter) match(l line) (bool, error) {
 
 // selects is match without Matches. What happens to an item has its id in the correlation.
 func (f *filter) selects(l line) (bool, error) {
-	if !f.typeMatches(l) || !bytes.Contains(l.text, f.item) || !bytes.Contains(l.text, f.agent) {
+	if f.name != nil && !l.hasType(f.name) || !bytes.Contains(l.text, f.item) || !bytes.Contains(l.text, f.agent) {
 		return false, nil
 	}
 	if !f.query.Since.IsZero() {
@@ -77,14 +77,11 @@ func (f *filter) selects(l line) (bool, error) {
 	return (f.item == nil || s.ItemID == f.query.ItemID) && (f.agent == nil || s.AgentID == f.query.AgentID), nil
 }
 
-// typeMatches looks at the first "type" of the line: the head is written before anything else, and in a text the quotes
-// would be escaped, so it is the event's.
-func (f *filter) typeMatches(l line) bool {
-	if f.name == nil {
-		return true
-	}
+// hasType reports whether the event is of the type with this name, in quotes. It looks at the first "type" of the line:
+// the head is written before anything else, and in a text the quotes would be escaped, so it is the event's.
+func (l line) hasType(name []byte) bool {
 	i := bytes.Index(l.text, typeKey)
-	return i >= 0 && bytes.HasPrefix(l.text[i+len(typeKey):], f.name)
+	return i >= 0 && bytes.HasPrefix(l.text[i+len(typeKey):], name)
 }
 
 var typeKey = []byte(`"type":`)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"iter"
+	"slices"
 )
 
 // ErrTorn is what Read yields last when the log ends in an incomplete line: a run was killed while it wrote,
@@ -14,7 +15,26 @@ var ErrTorn = errors.New("the log ends in an incomplete line")
 // who believe them: whatever is wrong with one is an error. A damaged line is a [*DamagedError] that names
 // file and line, and so is a record that is missing or doubled or of a type that this version does not know;
 // a torn last line of the newest file yields what is before it and then ErrTorn.
-func Read(dir string) iter.Seq2[Record, error] { return records(scan(dir)) }
+//
+// Records of the types of but are passed over: their checksums and numbers count, and they are not decoded, which is
+// most of the work.
+func Read(dir string, but ...Event) iter.Seq2[Record, error] {
+	var names [][]byte
+	for _, e := range but {
+		names = append(names, appendQuoted(nil, TypeOf(e)))
+	}
+	lines := scan(dir)
+	return records(func(yield func(line, error) bool) {
+		for l, err := range lines {
+			if err == nil && slices.ContainsFunc(names, l.hasType) {
+				continue
+			}
+			if !yield(l, err) {
+				return
+			}
+		}
+	})
+}
 
 // Each calls do for each of records. An incomplete last line ends them without an error.
 func Each(records iter.Seq2[Record, error], do func(Record)) error {

@@ -62,6 +62,20 @@ func TestReadGoesThroughAllFilesInOrderOfTheirNames(t *testing.T) {
 	}
 }
 
+func TestReadPassesOverTypes(t *testing.T) {
+	dir := logDir(t, numbered(t, 1, JobPaused{Reason: "a"}, JobResumed{}, JobPaused{Reason: "b"}))
+	var seqs []int64
+	for r, err := range Read(dir, JobPaused{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seqs = append(seqs, r.Seq)
+	}
+	if !slices.Equal(seqs, []int64{2}) {
+		t.Errorf("records %v, want those of other types: [2]", seqs)
+	}
+}
+
 func TestReadYieldsWhatIsBeforeATornLineAndThenErrTorn(t *testing.T) {
 	for name, torn := range map[string]string{"incomplete": `{"seq":3,`, "whole but for its end": strings.TrimSpace(numbered(t, 3, JobPaused{}))} {
 		for _, files := range [][]string{{numbered(t, 1, JobPaused{}, JobPaused{}) + torn}, {numbered(t, 1, JobPaused{}, JobPaused{}), torn}} {

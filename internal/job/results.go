@@ -245,7 +245,7 @@ type Row struct {
 
 // RemakeResults makes the rows from the log, in the order of the items. Two passes over files keep memory small:
 // rows as they come into a scratch file, then by item index into the result. The companion comes last. see is
-// called with each record before its row is made.
+// called with each record that may say something of a result, before its row is made.
 func RemakeResults(place jobs.Job, s *Fold, see func(events.Record) error) (rows []Row, err error) {
 	path := place.ResultsFile()
 	scratch, err := os.OpenFile(path+".rows", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
@@ -283,6 +283,11 @@ func RemakeResults(place jobs.Job, s *Fold, see func(events.Record) error) (rows
 	return rows, m.write(place.ResultsMetaFile())
 }
 
+// rowless are the most frequent events that say nothing of a result.
+var rowless = []events.Event{
+	events.AgentStarted{}, events.StepCompleted{}, events.StepFailed{}, events.StepRetrying{}, events.DLQItemAdded{},
+}
+
 // writeRows writes a row for each outcome in the log, and returns the last row of each item, by item index.
 func writeRows(place jobs.Job, total int, to io.Writer, see func(events.Record) error) ([]Row, error) {
 	w := &rowWriter{
@@ -291,7 +296,7 @@ func writeRows(place jobs.Job, total int, to io.Writer, see func(events.Record) 
 	}
 	w.lines = json.NewEncoder(&w.line)
 	w.lines.SetEscapeHTML(false) // what steps have given stays as it was
-	for r, err := range events.Read(place.EventsDir()) {
+	for r, err := range events.Read(place.EventsDir(), rowless...) {
 		if errors.Is(err, events.ErrTorn) {
 			break
 		}
