@@ -302,13 +302,18 @@ func syncDir(dir string) {
 	}
 }
 
+// bufferedReaders are buffers to read single items with: every start of an item and every dead letter needs one for an instant.
+var bufferedReaders = sync.Pool{New: func() any { return bufio.NewReader(nil) }}
+
 // At returns the item with this index.
 func (s *Store) At(index int) (Item, error) {
 	from, err := s.find(index)
 	if err != nil {
 		return Item{}, err
 	}
-	in := bufio.NewReader(io.NewSectionReader(s.file, from.at, math.MaxInt64-from.at))
+	in := bufferedReaders.Get().(*bufio.Reader)
+	defer bufferedReaders.Put(in)
+	in.Reset(io.NewSectionReader(s.file, from.at, math.MaxInt64-from.at))
 	for ; from.index < index; from.index++ {
 		if err := skipLine(in); err != nil {
 			return Item{}, fmt.Errorf("read item %d: %w", index, err)
