@@ -88,19 +88,18 @@ func appendPWD(env []string, dir string) []string {
 // environ returns the whole environment of a command in dir: inherited variables, those of the workflow and the step,
 // prodigy's, and those of the values in the command.
 func (r *run) environ(vars []string, c call, dir string) []string {
-	inherited := r.x.inherited()
-	env := slices.Concat(c.defaults, inherited, r.places)
+	var trace, place, worker []string
 	if span, traced := events.ParseTrace(r.a.Trace); traced {
-		env = append(env, events.TraceVar+"="+span.Step(r.position).String()) // in place of the one that prodigy was started with
+		// In place of the one that prodigy was started with.
+		trace = []string{events.TraceVar + "=" + span.Step(r.position).String()}
 	}
-	env = slices.Concat(env, vars, r.vars)
 	if dir != r.a.Dir {
-		env = appendPWD(env, dir)
+		place = appendPWD(nil, dir)
 	}
 	if r.a.Phase == phaseMap {
-		env = append(env, workerVar+"="+strconv.Itoa(r.a.Worker))
+		worker = []string{workerVar + "=" + strconv.Itoa(r.a.Worker)}
 	}
-	return append(env, c.env...)
+	return slices.Concat(c.defaults, r.x.inherited(), r.places, trace, vars, r.vars, place, worker, c.env)
 }
 
 // add writes a file that only the user can read, and returns its absolute path.
