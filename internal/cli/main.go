@@ -41,6 +41,7 @@ func growStack(depth int) byte {
 func runArgs(args []string, backend fleet.Backend) int {
 	con := newConsole(os.Stdout, os.Stderr, os.Getenv)
 	con.backend = backend
+	args = meant(args)
 	root := newRootCommandFor(con, args)
 	root.SetArgs(args)
 	var p cpuProfile

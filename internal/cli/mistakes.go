@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,8 +15,30 @@ import (
 	"prodigy/internal/check"
 )
 
-// removedCommands returns commands of the older tool, by group, and what to do instead. docs/migrating.md lists them
-// too.
+// otherWords are words that people type from habit, and the commands that they mean. Help does not show them.
+var otherWords = map[string][]string{
+	"ps":    {"jobs"},
+	"ls":    {"jobs"},
+	"list":  {"jobs"},
+	"show":  {"status"},
+	"watch": {"status", "--watch"},
+	"tail":  {"logs", "--follow"},
+	"lint":  {"validate"},
+	"check": {"validate"},
+	"retry": {"dlq", "retry"},
+}
+
+// meant returns a command line with the command that its first word means.
+func meant(args []string) []string {
+	at := slices.IndexFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
+	if at < 0 || otherWords[args[at]] == nil {
+		return args
+	}
+	return slices.Concat(args[:at], otherWords[args[at]], args[at+1:])
+}
+
+// removedCommands returns commands that prodigy does not have, by group, and what to do instead. Most are those of the
+// older tool, which docs/migrating.md lists too.
 func removedCommands() map[string]map[string]string {
 	return map[string]map[string]string{
 		"prodigy": {
@@ -35,6 +58,7 @@ func removedCommands() map[string]map[string]string {
 			"init":         "no setup is needed: write a workflow file, and use prodigy run WORKFLOW",
 			"migrate-yaml": "prodigy validate WORKFLOW shows what to change",
 			"template":     "a workflow is one file; use parameters to vary it",
+			"kill":         "use prodigy stop, after which the job can be resumed, or prodigy cancel",
 			"goal-seek":    "use validate with on_incomplete in a step, and prodigy run WORKFLOW",
 		},
 		"dlq": {
@@ -52,7 +76,29 @@ const nameTheJob = "pass the job id, or a part of it, as the first argument"
 // anyCommand is the key of flags that every command of the older tool had.
 const anyCommand = ""
 
-// removedFlags returns flags of the older tool, by command, and what to do instead. docs/migrating.md lists them too.
+// useOutputs replaces flags of map that keep what commands print.
+const useOutputs = "each job keeps the output of its commands: prodigy logs, prodigy logs ITEM"
+
+// useProgress replaces flags of map that show progress.
+const useProgress = "a terminal always shows progress; elsewhere use prodigy status --watch"
+
+// useBatch replaces flags of map for the number of items that one command gets.
+const useBatch = "use --batch N (-n N), with {} where the items stand"
+
+// useLines replaces flags of map for what stands between items.
+const useLines = "items are lines, or end in NUL with -0: tr , '\\n' <FILE | prodigy map -- COMMAND"
+
+// useFields replaces flags of map for the columns of items.
+const useFields = "use --json FILE and ${item.NAME}, or a workflow with a CSV file as its input"
+
+// useDryRun replaces flags of map that show commands.
+const useDryRun = "use --dry-run to see the commands before they run"
+
+// useFleet replaces flags of map for other machines.
+const useFleet = "use --fleet: prodigy worker runs on each machine"
+
+// removedFlags returns flags that commands do not have, and what to do instead: for map those of xargs and GNU parallel,
+// for the others those of the older tool, which docs/migrating.md lists too.
 func removedFlags() map[string]map[string]string {
 	return map[string]map[string]string{
 		"run": {
@@ -64,6 +110,65 @@ func removedFlags() map[string]map[string]string {
 			"worktree":       "use --workspace git",
 			"resume":         "use prodigy resume",
 			"fail-fast":      "use on_item_failure: stop in the workflow",
+		},
+		"map": {
+			"joblog":           "prodigy results --output tsv has a row for each item, prodigy events ls every event",
+			"results":          useOutputs,
+			"res":              useOutputs,
+			"files":            useOutputs,
+			"bar":              useProgress,
+			"progress":         useProgress,
+			"eta":              useProgress,
+			"jobs":             "use --max-parallel N (-j N)",
+			"retries":          "use --retry N, which counts the first attempt too",
+			"resume":           "use prodigy resume",
+			"resume-failed":    "use prodigy dlq retry",
+			"retry-failed":     "use prodigy dlq retry",
+			"L":                useBatch,
+			"l":                useBatch,
+			"N":                useBatch,
+			"X":                useBatch,
+			"m":                useBatch,
+			"s":                useBatch,
+			"xargs":            useBatch,
+			"max-args":         useBatch,
+			"max-lines":        useBatch,
+			"max-chars":        useBatch,
+			"i":                "use -I TEXT to replace TEXT; {} is replaced by default",
+			"d":                useLines,
+			"delimiter":        useLines,
+			"E":                "cut the input before: sed '/^END$/,$d'",
+			"C":                useFields,
+			"colsep":           useFields,
+			"header":           useFields,
+			"pipe":             "a command gets its items as arguments; with --batch N, {} stands for N of them",
+			"p":                useDryRun,
+			"interactive":      useDryRun,
+			"dryrun":           useDryRun,
+			"t":                useDryRun,
+			"v":                useDryRun,
+			"verbose":          useDryRun,
+			"x":                "use --halt now,fail=1",
+			"exit":             "use --halt now,fail=1",
+			"halt-on-error":    "use --halt, such as --halt now,fail=1",
+			"lb":               "use --line-buffer",
+			"linebuffer":       "use --line-buffer",
+			"tagstring":        "use --tag",
+			"delay":            "use --save FILE, and rate in the map of that workflow",
+			"load":             "use --save FILE, and guards in the map of that workflow",
+			"memfree":          "use --save FILE, and guards in the map of that workflow",
+			"shuf":             "shuffle the items first: shuf FILE | prodigy map -- COMMAND",
+			"nice":             "put nice before the command",
+			"process-slot-var": "use {%} for the number of the slot",
+			"wd":               "run prodigy in that directory",
+			"workdir":          "run prodigy in that directory",
+			"S":                useFleet,
+			"sshlogin":         useFleet,
+			"sshloginfile":     useFleet,
+			"slf":              useFleet,
+			"transferfile":     useFleet,
+			"basefile":         useFleet,
+			"will-cite":        "omit it",
 		},
 		anyCommand: {
 			"p":       "run prodigy in that directory",
@@ -127,7 +232,11 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		removed, name := removedFlags(), unknown.GetSpecifiedName()
 		if instead := cmp.Or(removed[cmd.Name()][name], removed[anyCommand][name]); instead != "" {
-			return usagef("%w: a flag of the older tool: %s", err, instead)
+			origin := "the older tool"
+			if cmd.Name() == "map" {
+				origin = "xargs or parallel"
+			}
+			return usagef("%w: a flag of %s: %s", err, origin, instead)
 		}
 		return usagef("%w%s", err, nearFlag(cmd, unknown))
 	}
