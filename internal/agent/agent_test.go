@@ -446,7 +446,13 @@ func afterJSON[T any](t *testing.T, v T) T {
 func TestOutcomeSurvivesJSON(t *testing.T) {
 	for _, o := range []Outcome{
 		{},
-		{Output: "<\xff>\ufffd", ExitCode: -1, Duration: time.Second, Captured: map[string]json.RawMessage{"a": json.RawMessage(`{"b": "<"}`)}},
+		{
+			ItemOutput: events.ItemOutput{
+				Output:   "<\xff>\ufffd",
+				Captured: map[string]json.RawMessage{"a": json.RawMessage(`{"b": "<"}`)},
+			},
+			ExitCode: -1, Duration: time.Second,
+		},
 		{Handled: true, Failure: &Failure{Step: "s", Failure: retry.Failure{
 			Type: retry.TypeTimeout, Message: "<\xfe>", Stdout: "o\xff", Stderr: "e\xff", ExitCode: 3, Signal: "SIGKILL", TimedOut: true, Exact: true,
 		}}},

@@ -88,6 +88,11 @@ type Continued struct {
 	Lost bool `json:"lost,omitempty"`
 }
 
+// AttemptID returns what events about the attempt name it by.
+func (a *Attempt) AttemptID() events.AttemptID {
+	return events.AttemptID{ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number}
+}
+
 // SetSpec sets a.Spec to a digest of everything that an Executor compiles of a.
 func (a *Attempt) SetSpec() {
 	digest := sha256.New()
@@ -144,23 +149,14 @@ type MergeResult struct {
 
 // Outcome is how an attempt ended.
 type Outcome struct {
-	Failure  *Failure                   `json:"failure,omitempty"` // nil: success
-	Handled  bool                       `json:"handled,omitempty"` // failed, and Attempt.Handler ran and succeeded
-	ExitCode int                        `json:"exit_code"`         // of the last step that ran; -1: it had none
-	Output   string                     `json:"output"`            // of the last step that ran, bounded (see process.Capture)
-	Captured map[string]json.RawMessage `json:"captured,omitempty"`
-	Duration time.Duration              `json:"duration"`
-	Node     string                     `json:"node,omitempty"` // the worker of a fleet that ran it
-	Host     string                     `json:"host,omitempty"` // that the worker is on, if it has another name
-	Slot     int                        `json:"slot,omitempty"` // of that worker
+	Failure  *Failure      `json:"failure,omitempty"` // nil: success
+	Handled  bool          `json:"handled,omitempty"` // failed, and Attempt.Handler ran and succeeded
+	ExitCode int           `json:"exit_code"`         // of the last step that ran; -1: it had none
+	Duration time.Duration `json:"duration"`
 
-	// With workspaces, also of an attempt that failed: the commit with all that it changed (empty: nothing),
-	// how many files, inserted and deleted lines that is, and how many changed files were not taken.
-	Commit     string `json:"commit,omitempty"`
-	Files      int    `json:"files,omitempty"`
-	Insertions int    `json:"insertions,omitempty"`
-	Deletions  int    `json:"deletions,omitempty"`
-	Discarded  int    `json:"discarded,omitempty"`
+	events.ItemOutput // of the last step that ran, bounded (see process.Capture); never in a file yet
+	events.Place
+	events.Changes // also of an attempt that failed
 }
 
 // Failure is a retry.Failure with the label of the step it happened in.

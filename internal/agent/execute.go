@@ -37,7 +37,8 @@ func (x *Executor) Execute(ctx context.Context, a Attempt) (Outcome, error) {
 	if end.failure != nil {
 		end.failure.Message = r.x.Mask.Text(end.failure.Message)
 	}
-	o := Outcome{Failure: end.failure, ExitCode: res.code, Output: res.shown().Output, Captured: r.captured}
+	o := Outcome{Failure: end.failure, ExitCode: res.code}
+	o.Output, o.Captured = res.shown().Output, r.captured
 	if f := end.failure; f != nil && len(r.plan.handler) > 0 && !r.withoutHandler(f) {
 		failure, err := r.runSteps(ctx, s.failing(end), r.plan.handler)
 		if err != nil {

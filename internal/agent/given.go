@@ -1,13 +1,16 @@
 package agent
 
-import "errors"
+import (
+	"errors"
+
+	"prodigy/internal/events"
+)
 
 // LostError is the error of an attempt whose worker is gone: nobody knows how far it came. That is not a failure
 // of the item.
 type LostError struct {
-	Node   string // name of the worker, if it is known
-	Host   string // that it was on, if it has another name
-	Reason string
+	events.Place // without the slot; zero if it is not known
+	Reason       string
 
 	Unbegun bool // nothing says that it had begun
 	Cut     bool // the worker is well, and has ended it since it had no contact

@@ -186,12 +186,7 @@ type agentShown struct {
 	Label   string `json:"label,omitempty"`
 	Attempt int    `json:"attempt"`
 	Worker  int    `json:"worker"`
-	// Node is the worker of a fleet.
-	Node string `json:"node,omitempty"`
-	// Host is the machine of the worker, if its name is another one.
-	Host string `json:"host,omitempty"`
-	// Slot is the number of the slot on that worker.
-	Slot       int           `json:"slot,omitempty"`
+	events.Place
 	Step       string        `json:"step,omitempty"`
 	DurationMS events.Millis `json:"duration_ms"`
 	// Straggling is set if the attempt takes unusually long.
@@ -293,7 +288,7 @@ func agentsShown(list []view.Attempt, label func(index int) string, took func(vi
 	for i, a := range list {
 		shown[i] = agentShown{
 			ItemID: a.ItemID, Label: label(a.Index), Attempt: a.Number, Worker: a.Worker,
-			Node: a.Node, Host: a.Host, Slot: a.Slot, Step: a.Step, DurationMS: events.Millis(took(a)),
+			Place: a.Place, Step: a.Step, DurationMS: events.Millis(took(a)),
 			Straggling: a.Straggling,
 		}
 	}

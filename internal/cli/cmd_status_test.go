@@ -17,10 +17,13 @@ func TestLostAttemptsAreCounted(t *testing.T) {
 	j := view.New()
 	for i, e := range []events.Event{
 		events.JobStarted{Mode: "mapreduce"},
-		events.AgentStarted{ItemID: "a", Attempt: 1, Worker: 1, Fleet: true},
-		events.AgentLost{ItemID: "a", Attempt: 1, Node: "w1"},
-		events.AgentStarted{ItemID: "a", Attempt: 2, Worker: 1, Fleet: true},
-		events.AgentCompleted{ItemID: "a", Attempt: 2, Node: "w2", Slot: 1},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a", Attempt: 1}, Worker: 1, Fleet: true},
+		events.AgentLost{AttemptID: events.AttemptID{ItemID: "a", Attempt: 1}, Place: events.Place{Node: "w1"}},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a", Attempt: 2}, Worker: 1, Fleet: true},
+		events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "a", Attempt: 2}, Place: events.Place{
+			Node: "w2",
+			Slot: 1,
+		}},
 	} {
 		j.Apply(events.Record{Seq: int64(i + 1), Time: time.Unix(int64(i), 0), Event: e})
 	}

@@ -216,9 +216,9 @@ func (p *printer) print(r events.Record) {
 	switch result, ok := events.ResultOf(r.Event); {
 	case !ok:
 	case result.How != events.Failed:
-		p.itemEnded(result.Index, result.Output)
+		p.itemEnded(result.Index, result.ItemOutput)
 	case result.Settles:
-		p.itemEnded(result.Index, events.Output{}) // the failure shows what it printed
+		p.itemEnded(result.Index, events.ItemOutput{}) // the failure shows what it printed
 	}
 	switch e := r.Event.(type) {
 	case events.JobStarted:
@@ -228,7 +228,7 @@ func (p *printer) print(r events.Record) {
 	case events.ItemsSelected:
 		p.selected(e)
 	case events.AgentSkipped:
-		p.itemEnded(e.ItemIndex, events.Output{})
+		p.itemEnded(e.ItemIndex, events.ItemOutput{})
 	case events.PhaseCompleted:
 		if e.Phase == "map" {
 			p.closeItems()
@@ -305,7 +305,7 @@ func (p *printer) tellFlood(end bool) {
 }
 
 // itemEnded prints the output of an item, if outputs are printed and it has one.
-func (p *printer) itemEnded(index int, o events.Output) {
+func (p *printer) itemEnded(index int, o events.ItemOutput) {
 	if p.echo == nil {
 		return
 	}
@@ -332,9 +332,9 @@ func (p *printer) closeItems() {
 }
 
 // outputOfItem returns what an item of a job printed.
-func outputOfItem(jobID string, o events.Output) (string, error) {
-	if o.File == "" {
-		return o.Text, nil
+func outputOfItem(jobID string, o events.ItemOutput) (string, error) {
+	if o.OutputFile == "" {
+		return o.Output, nil
 	}
 	place, err := findJob(jobName{id: jobID, all: true})
 	if err != nil {

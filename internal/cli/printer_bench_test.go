@@ -31,7 +31,7 @@ func BenchmarkDrawing(b *testing.B) {
 	record(events.PhaseStarted{Phase: "map"})
 	record(events.ItemsSelected{TotalItems: a * 1000})
 	for i := range slots {
-		record(events.AgentStarted{ItemID: ids[i], ItemIndex: i, Attempt: 1, Worker: i})
+		record(events.AgentStarted{AttemptID: events.AttemptID{ItemID: ids[i], ItemIndex: i, Attempt: 1}, Worker: i})
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -39,13 +39,21 @@ func BenchmarkDrawing(b *testing.B) {
 			now = now.Add(time.Second / a)
 			if i%10 == 0 {
 				record(events.AgentFailed{
-					ItemID: id, ItemIndex: i, AgentID: "x", ErrorType: "network", ErrorSignature: "exit code <n>", Error: "exit code 7", Action: errorpolicy.DLQ,
+					AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, AgentID: "x"},
+					ErrorType: "network", ErrorSignature: "exit code <n>", Error: "exit code 7",
+					Action: errorpolicy.DLQ,
 				})
 			} else {
-				record(events.AgentCompleted{ItemID: id, ItemIndex: i, Attempt: 1, DurationMS: events.Millis(12 * time.Millisecond)})
+				record(events.AgentCompleted{
+					AttemptID:  events.AttemptID{ItemID: id, ItemIndex: i, Attempt: 1},
+					DurationMS: events.Millis(12 * time.Millisecond),
+				})
 			}
 			next := (i + slots) % a
-			record(events.AgentStarted{ItemID: ids[next], ItemIndex: next, Attempt: 1, Worker: i % slots})
+			record(events.AgentStarted{
+				AttemptID: events.AttemptID{ItemID: ids[next], ItemIndex: next, Attempt: 1},
+				Worker:    i % slots,
+			})
 			p.job.Step(events.AgentProgress{ItemID: ids[next], Step: "shell_0", Steps: 1})
 			if i%(a/10) == 0 {
 				p.progress(now)

@@ -16,15 +16,24 @@ func TestDescribeSaysWhereAndHowAnItemFailed(t *testing.T) {
 		want string
 	}{
 		{
-			events.AgentFailed{ItemID: "a", Step: "go", ExitCode: new(2), ErrorType: retry.TypeCommandFailed, Error: "exit code 2: no"},
+			events.AgentFailed{
+				AttemptID: events.AttemptID{ItemID: "a"},
+				Step:      "go", ExitCode: new(2), ErrorType: retry.TypeCommandFailed, Error: "exit code 2: no",
+			},
 			"a: step go: exit code 2: no",
 		},
 		{
-			events.AgentFailed{ItemID: "a", Step: "go", Signal: "SIGTERM", ErrorType: retry.TypeTimeout, Error: "timed out after 1s"},
+			events.AgentFailed{
+				AttemptID: events.AttemptID{ItemID: "a"},
+				Step:      "go", Signal: "SIGTERM", ErrorType: retry.TypeTimeout, Error: "timed out after 1s",
+			},
 			"a: step go: timed out after 1s",
 		},
 		{
-			events.AgentFailed{ItemID: "a", ErrorType: retry.TypeInternal, Error: "no more files"},
+			events.AgentFailed{
+				AttemptID: events.AttemptID{ItemID: "a"},
+				ErrorType: retry.TypeInternal, Error: "no more files",
+			},
 			"a: internal error: no more files",
 		},
 	} {

@@ -34,19 +34,26 @@ func (h *history) add(es ...events.Event) {
 
 func started(item, attempt int) events.Event {
 	id := itemID(item)
-	return events.AgentStarted{ItemID: id, ItemIndex: item, AgentID: fmt.Sprintf("j/%s/%d", id, attempt), Attempt: attempt}
+	return events.AgentStarted{AttemptID: events.AttemptID{
+		ItemID: id, ItemIndex: item,
+		AgentID: fmt.Sprintf("j/%s/%d", id, attempt), Attempt: attempt,
+	}}
 }
 
 func failed(item, attempt int, t retry.Type, a errorpolicy.Action) events.AgentFailed {
 	id := itemID(item)
 	return events.AgentFailed{
-		ItemID: id, ItemIndex: item, AgentID: fmt.Sprintf("j/%s/%d", id, attempt), Attempt: attempt, ErrorType: t,
-		Error: "boom " + strconv.Itoa(attempt), ErrorSignature: "boom N", Step: "s", Action: a, StderrTail: "tail",
+		AttemptID: events.AttemptID{
+			ItemID: id, ItemIndex: item, AgentID: fmt.Sprintf("j/%s/%d", id, attempt),
+			Attempt: attempt,
+		},
+		ErrorType: t,
+		Error:     "boom " + strconv.Itoa(attempt), ErrorSignature: "boom N", Step: "s", Action: a, StderrTail: "tail",
 	}
 }
 
 func completed(item, attempt int) events.Event {
-	return events.AgentCompleted{ItemID: itemID(item), ItemIndex: item, Attempt: attempt}
+	return events.AgentCompleted{AttemptID: events.AttemptID{ItemID: itemID(item), ItemIndex: item, Attempt: attempt}}
 }
 
 func refused(item, tries int) events.Event {
@@ -126,12 +133,15 @@ func TestOnlyItemsThatFailedForGoodAreDeadLetters(t *testing.T) {
 		events []events.Event
 		want   int
 	}{
-		"dlq":                    {[]events.Event{started(0, 1), failed(0, 1, typ, errorpolicy.DLQ)}, 1},
-		"stop":                   {[]events.Event{started(0, 1), failed(0, 1, typ, errorpolicy.Stop)}, 1},
-		"skip":                   {[]events.Event{started(0, 1), failed(0, 1, typ, errorpolicy.Skip)}, 0},
-		"will be retried":        {[]events.Event{started(0, 1), failed(0, 1, typ, errorpolicy.Retry)}, 0},
-		"retried, completed":     {[]events.Event{started(0, 1), failed(0, 1, typ, errorpolicy.Retry), started(0, 2), completed(0, 2)}, 0},
-		"interrupted":            {[]events.Event{started(0, 1), events.AgentInterrupted{ItemID: itemID(0)}}, 0},
+		"dlq":                {[]events.Event{started(0, 1), failed(0, 1, typ, errorpolicy.DLQ)}, 1},
+		"stop":               {[]events.Event{started(0, 1), failed(0, 1, typ, errorpolicy.Stop)}, 1},
+		"skip":               {[]events.Event{started(0, 1), failed(0, 1, typ, errorpolicy.Skip)}, 0},
+		"will be retried":    {[]events.Event{started(0, 1), failed(0, 1, typ, errorpolicy.Retry)}, 0},
+		"retried, completed": {[]events.Event{started(0, 1), failed(0, 1, typ, errorpolicy.Retry), started(0, 2), completed(0, 2)}, 0},
+		"interrupted": {[]events.Event{
+			started(0, 1),
+			events.AgentInterrupted{AttemptID: events.AttemptID{ItemID: itemID(0)}},
+		}, 0},
 		"refused":                {[]events.Event{refused(0, 0)}, 1},
 		"dead, then completed":   {[]events.Event{started(0, 1), failed(0, 1, typ, errorpolicy.DLQ), started(0, 2), completed(0, 2)}, 0},
 		"dead, then skipped":     {[]events.Event{failed(0, 1, typ, errorpolicy.DLQ), events.AgentSkipped{ItemID: itemID(0)}}, 0},
@@ -161,7 +171,7 @@ func TestStepRetriesBelongToTheAttemptTheyHappenedIn(t *testing.T) {
 	retrying := func(text string) events.Event { return events.StepRetrying{ItemID: itemID(0), Error: text} }
 	got := projected(
 		t,
-		started(0, 1), retrying("interrupted"), events.AgentInterrupted{ItemID: itemID(0)},
+		started(0, 1), retrying("interrupted"), events.AgentInterrupted{AttemptID: events.AttemptID{ItemID: itemID(0)}},
 		started(0, 1), retrying("first"), failed(0, 1, retry.TypeNetwork, errorpolicy.Retry),
 		started(0, 2), retrying("died"), events.JobResumed{Reason: "resume"},
 		started(0, 3), retrying("third"), failed(0, 3, retry.TypeNetwork, errorpolicy.DLQ),
@@ -267,8 +277,9 @@ func TestFinishedItemsAreForgotten(t *testing.T) {
 	h.add(
 		started(0, 1), completed(0, 1),
 		started(1, 1), failed(1, 1, retry.TypeTimeout, errorpolicy.DLQ),
-		started(2, 1), events.AgentInterrupted{ItemID: itemID(2)},
-		started(3, 1), failed(3, 1, retry.TypeTimeout, errorpolicy.Retry), started(3, 2), events.AgentInterrupted{ItemID: itemID(3)},
+		started(2, 1), events.AgentInterrupted{AttemptID: events.AttemptID{ItemID: itemID(2)}},
+		started(3, 1), failed(3, 1, retry.TypeTimeout, errorpolicy.Retry), started(3, 2),
+		events.AgentInterrupted{AttemptID: events.AttemptID{ItemID: itemID(3)}},
 	)
 	if err := p.Apply(h.records); err != nil {
 		t.Fatal(err)
@@ -310,7 +321,7 @@ func randomHistory(t *rapid.T) history {
 			case "retry":
 				h.add(failed(item, next[item], retry.TypeNetwork, errorpolicy.Retry))
 			case "interrupted":
-				h.add(events.AgentInterrupted{ItemID: itemID(item), Attempt: next[item]})
+				h.add(events.AgentInterrupted{AttemptID: events.AttemptID{ItemID: itemID(item), Attempt: next[item]}})
 				next[item]--
 			}
 		}

@@ -23,7 +23,10 @@ func TestAboutYieldsWhatReadDoesOfAnItem(t *testing.T) {
 	}
 	log.Append(now, JobStarted{Mode: "mapreduce"})
 	for i, id := range aboutIDs {
-		log.Append(now, AgentStarted{ItemID: id, ItemIndex: i, AgentID: "job-1/" + id + "/1", Attempt: 1})
+		log.Append(now, AgentStarted{AttemptID: AttemptID{
+			ItemID: id, ItemIndex: i, AgentID: "job-1/" + id + "/1",
+			Attempt: 1,
+		}})
 		log.Append(now, StepRetrying{ItemID: id, Error: `{"seq":1,"item_id":"item_1"}`})
 		log.Append(now, StepCompleted{Step: id})
 		log.Append(now, DLQItemRemoved{ItemID: id})

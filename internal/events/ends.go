@@ -1,7 +1,6 @@
 package events
 
 import (
-	"encoding/json"
 	"iter"
 	"time"
 
@@ -35,10 +34,7 @@ type End struct {
 	Ran     bool // the attempt at the item ends with it; else nothing was run, or its work was not taken after its end
 	Settles bool // the item has its outcome: no other attempt follows, and nothing has to be merged before
 	Took    time.Duration
-
-	// Where a worker of a fleet ran the attempt.
-	Node, Host string
-	Slot       int
+	Place
 
 	Error string // of a failure; or why an attempt was stopped, or lost
 
@@ -67,20 +63,20 @@ func EndOf(e Event) (end End, ok bool) {
 	case AgentCompleted:
 		end = End{
 			AgentID: e.AgentID, How: Succeeded, Ran: true, Settles: e.Commit == "", Took: time.Duration(e.DurationMS),
-			Node: e.Node, Host: e.Host, Slot: e.Slot,
+			Place: e.Place,
 		}
 	case AgentReused:
 		end = End{How: Reused, Settles: true}
 	case AgentFailed:
 		end = End{
 			AgentID: e.AgentID, How: Failed, Ran: e.AgentID != "" && !e.ErrorType.AfterAttempt(),
-			Settles: !e.Action.RunsAgain(), Took: time.Duration(e.DurationMS), Node: e.Node, Host: e.Host, Slot: e.Slot,
+			Settles: !e.Action.RunsAgain(), Took: time.Duration(e.DurationMS), Place: e.Place,
 			Error: e.Error, Step: e.Step, Type: e.ErrorType, Action: e.Action,
 		}
 	case AgentInterrupted:
-		end = End{AgentID: e.AgentID, How: Stopped, Ran: true, Node: e.Node, Host: e.Host, Error: e.Reason}
+		end = End{AgentID: e.AgentID, How: Stopped, Ran: true, Place: e.Place, Error: e.Reason}
 	case AgentLost:
-		end = End{AgentID: e.AgentID, How: Lost, Ran: true, Node: e.Node, Host: e.Host, Error: e.Reason}
+		end = End{AgentID: e.AgentID, How: Lost, Ran: true, Place: e.Place, Error: e.Reason}
 	case AgentSuperseded:
 		end = End{AgentID: e.AgentID, How: Superseded}
 	default:
@@ -96,22 +92,8 @@ type Result struct {
 	End
 	DurationMS Millis
 	ExitCode   *int // nil where there was none: a signal, a timeout
-	Captured   map[string]json.RawMessage
-	Output     Output
-	Files
-}
-
-// An Output is what an attempt gives as its result: in the record, or in a file past MaxOutput.
-type Output struct {
-	Text string // empty with File
-	File string
-	CRC  string // the CRC32C of File; empty in records of older versions
-}
-
-// Files are those that an item is made from, and those that its attempt left.
-type Files struct {
-	Uses     []File `json:"uses,omitempty"`
-	Produced []File `json:"produced,omitempty"`
+	ItemOutput
+	ItemFiles
 }
 
 // ResultOf returns the result that an event has of its item. It reports false for other events, and for ends of
@@ -120,19 +102,14 @@ func ResultOf(e Event) (r Result, ok bool) {
 	switch e := e.(type) {
 	case AgentCompleted:
 		r = Result{
-			DurationMS: e.DurationMS, ExitCode: &e.ExitCode, Captured: e.Captured,
-			Output: Output{e.Output, e.OutputFile, e.OutputCRC}, Files: Files{e.Uses, e.Produced},
+			DurationMS: e.DurationMS, ExitCode: &e.ExitCode, ItemOutput: e.ItemOutput, ItemFiles: e.ItemFiles,
 		}
 	case AgentReused:
 		r = Result{
-			DurationMS: e.DurationMS, ExitCode: &e.ExitCode, Captured: e.Captured,
-			Output: Output{e.Output, e.OutputFile, e.OutputCRC}, Files: Files{e.Uses, e.Produced},
+			DurationMS: e.DurationMS, ExitCode: &e.ExitCode, ItemOutput: e.ItemOutput, ItemFiles: e.ItemFiles,
 		}
 	case AgentFailed:
-		r = Result{
-			DurationMS: e.DurationMS, ExitCode: e.ExitCode, Captured: e.Captured,
-			Output: Output{e.Output, e.OutputFile, e.OutputCRC},
-		}
+		r = Result{DurationMS: e.DurationMS, ExitCode: e.ExitCode, ItemOutput: e.ItemOutput}
 	default:
 		return Result{}, false
 	}

@@ -558,12 +558,9 @@ const MaxParts = 20
 // AgentStarted begins one attempt of an item.
 type AgentStarted struct {
 	Fact
+	AttemptID
 
-	ItemID    string `json:"item_id"`
-	ItemIndex int    `json:"item_index"`
-	AgentID   string `json:"agent_id"`
-	Attempt   int    `json:"attempt"`
-	Worker    int    `json:"worker"`
+	Worker int `json:"worker"`
 
 	// Nothing else runs meanwhile, because it may be what killed earlier runs.
 	Alone bool `json:"alone,omitempty"`
@@ -592,54 +589,22 @@ type AgentStarted struct {
 // AgentCompleted ends an attempt that succeeded.
 type AgentCompleted struct {
 	Fact
+	AttemptID
 
-	ItemID    string `json:"item_id"`
-	ItemIndex int    `json:"item_index"`
-	AgentID   string `json:"agent_id"`
-	Attempt   int    `json:"attempt"`
-	Worker    int    `json:"worker"`
-
-	// The worker of a fleet that ran it. It is absent if it ran on the machine of the job.
-	Node string `json:"node,omitempty"`
-
-	// The machine of that worker, if it has another name.
-	Host string `json:"host,omitempty"`
-
-	// The slot of that worker, from 1.
-	Slot int `json:"slot,omitempty"`
-
-	DurationMS Millis                     `json:"duration_ms"`
-	ExitCode   int                        `json:"exit_code"`
-	Captured   map[string]json.RawMessage `json:"captured,omitempty" log:"mask"`
-	Output     string                     `json:"output,omitempty" log:"mask"`
-
-	// Instead of Output past 64 KiB; synced before the record.
-	OutputFile string `json:"output_file,omitempty"`
-
-	// CRC32C of that file; absent in records of older versions.
-	OutputCRC string `json:"output_crc,omitempty"`
+	Worker int `json:"worker"`
+	Place
+	DurationMS Millis `json:"duration_ms"`
+	ExitCode   int    `json:"exit_code"`
+	ItemOutput
 
 	// Where what its steps printed is kept; absent when that is nothing.
 	Outputs *outputs.Span `json:"outputs,omitempty"`
 
-	// With workspaces: the commit with all that the attempt changed, whose merge settles the item. Empty when
-	// it changed nothing: then this record settles it.
-	Commit string `json:"commit,omitempty"`
+	// With workspaces: the merge of the commit settles the item. Without one this record settles it.
+	Changes
 
-	// The number of files that differ from the base.
-	Files int `json:"files,omitempty"`
-
-	Insertions int `json:"insertions,omitempty"`
-	Deletions  int `json:"deletions,omitempty"`
-
-	// With `take: commits`: the number of files that were changed and not committed, whose changes are lost.
-	Discarded int `json:"discarded,omitempty"`
-
-	// The files that the item is made from, as they were when the attempt began.
-	Uses []File `json:"uses,omitempty"`
-
-	// The files that the item left.
-	Produced []File `json:"produced,omitempty"`
+	// As they were when the attempt began.
+	ItemFiles
 }
 
 // AgentReused settles an item with the success of an item of an earlier job that has the same fingerprint.
@@ -658,17 +623,12 @@ type AgentReused struct {
 	// The number of the attempt there. It and what follows is of the result.
 	Attempt int `json:"attempt"`
 
-	DurationMS Millis                     `json:"duration_ms"`
-	ExitCode   int                        `json:"exit_code"`
-	Captured   map[string]json.RawMessage `json:"captured,omitempty" log:"mask"`
-	Output     string                     `json:"output,omitempty" log:"mask"`
-	OutputFile string                     `json:"output_file,omitempty"` // as in AgentCompleted
-	OutputCRC  string                     `json:"output_crc,omitempty"`
+	DurationMS Millis `json:"duration_ms"`
+	ExitCode   int    `json:"exit_code"`
+	ItemOutput
 
-	// The files that the item is made from, as they are now.
-	Uses []File `json:"uses,omitempty"`
-
-	Produced []File `json:"produced,omitempty"`
+	// As they are now.
+	ItemFiles
 }
 
 // AgentFailed is a failed attempt of an item and the decision that follows it: one record, so that no crash
@@ -676,31 +636,20 @@ type AgentReused struct {
 // made before.
 type AgentFailed struct {
 	Fact
+	AttemptID
 
-	ItemID    string `json:"item_id"`
-	ItemIndex int    `json:"item_index"`
-	AgentID   string `json:"agent_id"`
-	Attempt   int    `json:"attempt"`
-	Worker    int    `json:"worker"`
-
-	// The worker of a fleet that ran it, as in AgentCompleted.
-	Node string `json:"node,omitempty"`
-
-	Host       string `json:"host,omitempty"` // of that worker, if it has another name
-	Slot       int    `json:"slot,omitempty"` // of that worker, from 1
+	Worker int `json:"worker"`
+	Place
 	DurationMS Millis `json:"duration_ms"`
 
 	// Absent when there is none: a signal, a timeout.
 	ExitCode *int `json:"exit_code,omitempty"`
 
-	Captured   map[string]json.RawMessage `json:"captured,omitempty" log:"mask"`
-	Output     string                     `json:"output,omitempty" log:"mask"`
-	OutputFile string                     `json:"output_file,omitempty"`
-	OutputCRC  string                     `json:"output_crc,omitempty"`
-	Step       string                     `json:"step"`
-	Signal     string                     `json:"signal,omitempty"`
-	Error      string                     `json:"error" log:"mask,clip"`
-	ErrorType  retry.Type                 `json:"error_type"`
+	ItemOutput
+	Step      string     `json:"step"`
+	Signal    string     `json:"signal,omitempty"`
+	Error     string     `json:"error" log:"mask,clip"`
+	ErrorType retry.Type `json:"error_type"`
 
 	// What told the type: a rule of package retry, or of an AI coding CLI, as in claude/usage_limit.
 	Rule string `json:"rule,omitempty" log:"clip"`
@@ -938,17 +887,10 @@ type QuotaResumed struct {
 // AgentInterrupted is a stop, not a failure: the attempt is given back.
 type AgentInterrupted struct {
 	Fact
+	AttemptID
 
-	ItemID    string `json:"item_id"`
-	ItemIndex int    `json:"item_index"`
-	AgentID   string `json:"agent_id"`
-	Attempt   int    `json:"attempt"`
-
-	// The worker of a fleet that has given it back.
-	Node string `json:"node,omitempty"`
-
-	// The machine of that worker, if it has another name.
-	Host string `json:"host,omitempty"`
+	// Of the worker of a fleet that has given it back, without the slot.
+	Place
 
 	Reason  string        `json:"reason" log:"mask,clip"`
 	Outputs *outputs.Span `json:"outputs,omitempty"` // as in AgentCompleted
@@ -957,12 +899,9 @@ type AgentInterrupted struct {
 // AgentStraggling says that an attempt has run longer than nearly all others have taken. It goes on.
 type AgentStraggling struct {
 	Fact
+	AttemptID
 
-	ItemID    string `json:"item_id"`
-	ItemIndex int    `json:"item_index"`
-	AgentID   string `json:"agent_id"`
-	Attempt   int    `json:"attempt"`
-	Worker    int    `json:"worker"`
+	Worker int `json:"worker"`
 
 	// How long it has run, without its waits for tries of steps.
 	RanMS Millis `json:"ran_ms"`
@@ -984,11 +923,7 @@ type AgentStraggling struct {
 // first one, and is the token of its attempt. No job begins one any more; logs of earlier versions have it.
 type AgentDuplicated struct {
 	Fact
-
-	ItemID    string `json:"item_id"`
-	ItemIndex int    `json:"item_index"`
-	AgentID   string `json:"agent_id"`
-	Attempt   int    `json:"attempt"`
+	AttemptID
 
 	// The attempt that it is a duplicate of.
 	Of int `json:"of"`
@@ -1003,11 +938,7 @@ type AgentDuplicated struct {
 // Only logs of earlier versions have it.
 type AgentSuperseded struct {
 	Fact
-
-	ItemID    string `json:"item_id"`
-	ItemIndex int    `json:"item_index"`
-	AgentID   string `json:"agent_id"`
-	Attempt   int    `json:"attempt"`
+	AttemptID
 
 	// The attempt that counts.
 	By int `json:"by"`
@@ -1026,36 +957,18 @@ type AgentSuperseded struct {
 // names the worker too.
 type AgentPlaced struct {
 	Fact
+	AttemptID
 
-	ItemID    string `json:"item_id"`
-	ItemIndex int    `json:"item_index"`
-	AgentID   string `json:"agent_id"`
-	Attempt   int    `json:"attempt"`
-
-	// The name of the worker.
-	Node string `json:"node"`
-
-	// The machine of the worker, if it has another name.
-	Host string `json:"host,omitempty"`
-
-	// The slot of the worker, from 1.
-	Slot int `json:"slot"`
+	Place
 }
 
 // AgentLost ends an attempt whose worker died, or is cut off. That is not a failure and uses up no try, but its number.
 type AgentLost struct {
 	Fact
+	AttemptID
 
-	ItemID    string `json:"item_id"`
-	ItemIndex int    `json:"item_index"`
-	AgentID   string `json:"agent_id"`
-	Attempt   int    `json:"attempt"`
-
-	// The name of the worker, if it is known.
-	Node string `json:"node,omitempty"`
-
-	// The machine of the worker, if it has another name.
-	Host string `json:"host,omitempty"`
+	// Of the worker, if it is known, without the slot.
+	Place
 
 	Reason string `json:"reason" log:"mask,clip"`
 
@@ -1073,11 +986,7 @@ type AgentLost struct {
 // job has ended or its coordinator was killed at that moment.
 type AgentEndedLate struct {
 	Fact
-
-	ItemID    string `json:"item_id"`
-	ItemIndex int    `json:"item_index"`
-	AgentID   string `json:"agent_id"`
-	Attempt   int    `json:"attempt"`
+	AttemptID
 
 	// The number of the AgentStarted or AgentDuplicated of the attempt.
 	Token int64 `json:"token"`
@@ -1490,7 +1399,7 @@ func Transition(e Event) (scope string, t limit.Transition, ok bool) {
 // believable returns an error for a record that cannot be in the log of a job, though it can be read.
 func believable(r Record) error {
 	p := planOf(r.Event)
-	if err := p.checkCounts(reflect.ValueOf(r.Event), p.givenCounts); err != nil {
+	if err := checkCounts(reflect.ValueOf(r.Event), p.givenCounts); err != nil {
 		return fmt.Errorf("%s: %w", TypeOf(r.Event), err)
 	}
 	// Items are started in their order, so that there are at least as many records before the first about an

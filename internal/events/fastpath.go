@@ -22,24 +22,24 @@ func (h heading) decodeHot() (Event, bool) {
 	switch h.name {
 	case started:
 		var e AgentStarted
-		c.attempt(&e.ItemID, &e.ItemIndex, &e.AgentID, &e.Attempt, &e.Worker)
+		e.AttemptID, e.Worker = c.attempt()
 		return e, c.end()
 	case completed:
 		var e AgentCompleted
-		c.attempt(&e.ItemID, &e.ItemIndex, &e.AgentID, &e.Attempt, &e.Worker)
+		e.AttemptID, e.Worker = c.attempt()
 		c.outcome(&e)
 		return e, c.end()
 	}
 	return nil, false
 }
 
-// attempt reads what names an attempt.
-func (c *cursor) attempt(item *string, index *int, agent *string, number, worker *int) {
-	*item = c.textOf(`,"item_id":`)
-	*index = c.count(`,"item_index":`)
-	*agent = c.textOf(`,"agent_id":`)
-	*number = c.count(`,"attempt":`)
-	*worker = c.numberOf(`,"worker":`)
+// attempt reads what names an attempt, and its slot.
+func (c *cursor) attempt() (id AttemptID, worker int) {
+	id.ItemID = c.textOf(`,"item_id":`)
+	id.ItemIndex = c.count(`,"item_index":`)
+	id.AgentID = c.textOf(`,"agent_id":`)
+	id.Attempt = c.count(`,"attempt":`)
+	return id, c.numberOf(`,"worker":`)
 }
 
 // count reads a number that is bounded.

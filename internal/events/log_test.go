@@ -354,7 +354,10 @@ func TestAnEventThatCannotBeEncodedStopsTheLogButNotWhatCameBefore(t *testing.T)
 	var m memory
 	l := start(output{file: &m}, "j", 0, Options{Durability: Batch})
 	l.Append(start0, JobPaused{})
-	l.Append(start0, AgentCompleted{Captured: map[string]json.RawMessage{"x": nil, "y": json.RawMessage("{")}})
+	l.Append(start0, AgentCompleted{ItemOutput: ItemOutput{Captured: map[string]json.RawMessage{
+		"x": nil,
+		"y": json.RawMessage("{"),
+	}}})
 	<-l.Failed()
 	if err := l.Wait(1); err != nil {
 		t.Errorf("Wait for the record before: %v", err)
@@ -396,7 +399,7 @@ func TestAppendWaitsForAWriterThatIsFarBehind(t *testing.T) {
 			var group errgroup.Group
 			group.Go(func() error {
 				for range n {
-					l.Append(start0, AgentCompleted{Output: strings.Repeat("x", MaxOutput)})
+					l.Append(start0, AgentCompleted{ItemOutput: ItemOutput{Output: strings.Repeat("x", MaxOutput)}})
 					appended++
 				}
 				return nil
@@ -586,7 +589,13 @@ func BenchmarkAppend(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			e := AgentCompleted{ItemID: "item_123456", AgentID: "mapreduce-20261120-161530-k3f9/item_123456/1", Attempt: 1, Worker: 3, DurationMS: 1234000}
+			e := AgentCompleted{
+				AttemptID: AttemptID{
+					ItemID: "item_123456", AgentID: "mapreduce-20261120-161530-k3f9/item_123456/1",
+					Attempt: 1,
+				},
+				Worker: 3, DurationMS: 1234000,
+			}
 			b.ReportAllocs()
 			for b.Loop() {
 				l.Append(start0, e)

@@ -27,7 +27,10 @@ func marked(t *testing.T, size int64) (dir string, all []Record, marks []Mark) {
 		t.Fatal(err)
 	}
 	for i := range 30 {
-		r := l.Append(began.Add(time.Duration(i)*time.Second), AgentStarted{ItemID: "item", ItemIndex: i, AgentID: "job/item/1", Attempt: 1})
+		r := l.Append(began.Add(time.Duration(i)*time.Second), AgentStarted{AttemptID: AttemptID{
+			ItemID:    "item",
+			ItemIndex: i, AgentID: "job/item/1", Attempt: 1,
+		}})
 		all = append(all, r)
 		if err := l.Wait(r.Seq); err != nil {
 			t.Fatal(err)

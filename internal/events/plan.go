@@ -31,20 +31,17 @@ import (
 // Times and durations are rounded by their type, and numbers are bounded by their name, wherever they stand.
 type plan struct {
 	reflect.Type
-	required []int // the fields, numbers, that are in each record
+	required []reflect.StructField // numbers that are in each record
 
-	id, index, attempt, outputs int  // fields, or none
-	optional                    bool // the event may be about no item
+	id, index, attempt, outputs []int // where these fields are; nil if the type has none
+	optional                    bool  // the event may be about no item
 	early                       bool
 
 	mask, normal step
-	given        map[int]func(Attempt) any
-	counts       []int // the fields with bounds
-	givenCounts  []int // those of them that the attempt says
+	given        []reflect.StructField
+	counts       []reflect.StructField // numbers with bounds
+	givenCounts  []reflect.StructField // those of them that the attempt says
 }
-
-// none stands for a field that a type does not have.
-const none = -1
 
 // A step is a change of a value.
 type step struct {
@@ -59,7 +56,7 @@ var plans = sync.OnceValues(func() (byName map[string]*plan, byType map[reflect.
 		p := compile(reflect.TypeOf(e))
 		byName[p.Name()], byType[p.Type] = p, p
 	}
-	byType[reflect.TypeFor[Unknown]()] = &plan{id: none, index: none, attempt: none, outputs: none}
+	byType[reflect.TypeFor[Unknown]()] = &plan{}
 	return byName, byType
 })
 
@@ -71,9 +68,8 @@ func planOf(e Event) *plan {
 
 // compile makes the plan of a type of event. It panics if a tag is wrong.
 func compile(t reflect.Type) *plan {
-	p := &plan{Type: t, id: none, index: none, attempt: none, outputs: none, given: map[int]func(Attempt) any{}}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	p := &plan{Type: t}
+	for _, f := range reflect.VisibleFields(t) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		omitted := strings.Contains(options, "omitempty")
 		switch f.Name {
@@ -81,27 +77,27 @@ func compile(t reflect.Type) *plan {
 			p.early = f.Tag.Get("log") == "early"
 			continue
 		case "ItemID":
-			p.id, p.optional = i, omitted
+			p.id, p.optional = f.Index, omitted
 		case "ItemIndex":
-			p.index = i
+			p.index = f.Index
 		case "Attempt":
-			p.attempt = i
+			p.attempt = f.Index
 		case "Outputs":
-			p.outputs = i
+			p.outputs = f.Index
 		}
 		if f.Type.Kind() == reflect.Int && !omitted {
-			p.required = append(p.required, i)
+			p.required = append(p.required, f)
 		}
 		given := tagOf(f).given
 		if given {
-			p.given[i] = givers[f.Name]
+			p.given = append(p.given, f)
 		}
 		switch {
 		case !bounded[name] || f.Type.Kind() != reflect.Int:
 		case given:
-			p.givenCounts = append(p.givenCounts, i)
+			p.givenCounts = append(p.givenCounts, f)
 		default:
-			p.counts = append(p.counts, i)
+			p.counts = append(p.counts, f)
 		}
 	}
 	p.mask, p.normal = stepsOf(t, tag{})
@@ -127,11 +123,11 @@ var bounded = map[string]bool{
 const maxCount = math.MaxInt32
 
 // checkCounts returns an error for a number of an event that none has, so that nobody has to be prepared for it.
-func (p *plan) checkCounts(v reflect.Value, fields []int) error {
+func checkCounts(v reflect.Value, fields []reflect.StructField) error {
 	var wrong []error
-	for _, i := range fields {
-		if n := v.Field(i).Int(); n < 0 || n > maxCount {
-			wrong = append(wrong, fmt.Errorf("%s is %d, which no record has", jsonName(p.Field(i)), n))
+	for _, f := range fields {
+		if n := v.FieldByIndex(f.Index).Int(); n < 0 || n > maxCount {
+			wrong = append(wrong, fmt.Errorf("%s is %d, which no record has", jsonName(f), n))
 		}
 	}
 	return errors.Join(wrong...)
@@ -448,8 +444,8 @@ func Within(e Event, a Attempt) (Event, bool) {
 	}
 	own := reflect.New(p.Type).Elem()
 	own.Set(reflect.ValueOf(e))
-	for i, of := range p.given {
-		own.Field(i).Set(reflect.ValueOf(of(a)))
+	for _, f := range p.given {
+		own.FieldByIndex(f.Index).Set(reflect.ValueOf(givers[f.Name](a)))
 	}
 	return own.Interface().(Event), true
 }
@@ -475,8 +471,8 @@ func Subject(e Event) string {
 	if u, ok := e.(Unknown); ok {
 		return u.itemID()
 	}
-	if id := planOf(e).id; id != none {
-		return reflect.ValueOf(e).Field(id).String()
+	if id := planOf(e).id; id != nil {
+		return reflect.ValueOf(e).FieldByIndex(id).String()
 	}
 	return ""
 }
@@ -492,21 +488,21 @@ type Item struct {
 // that do not say its index.
 func ItemOf(e Event) (Item, bool) {
 	p := planOf(e)
-	if p.index == none {
+	if p.index == nil {
 		return Item{}, false
 	}
 	v := reflect.ValueOf(e)
-	item := Item{ID: v.Field(p.id).String(), Index: int(v.Field(p.index).Int())}
-	if p.attempt != none {
-		item.Attempt = int(v.Field(p.attempt).Int())
+	item := Item{ID: v.FieldByIndex(p.id).String(), Index: int(v.FieldByIndex(p.index).Int())}
+	if p.attempt != nil {
+		item.Attempt = int(v.FieldByIndex(p.attempt).Int())
 	}
 	return item, item.ID != "" || !p.optional
 }
 
 // Printed returns where the outputs of the attempt or step are kept that ends with e, or nil.
 func Printed(e Event) *outputs.Span {
-	if at := planOf(e).outputs; at != none {
-		return reflect.ValueOf(e).Field(at).Interface().(*outputs.Span)
+	if at := planOf(e).outputs; at != nil {
+		return reflect.ValueOf(e).FieldByIndex(at).Interface().(*outputs.Span)
 	}
 	return nil
 }

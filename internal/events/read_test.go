@@ -124,7 +124,8 @@ func TestReadOfNoDirectoryIsAnError(t *testing.T) {
 }
 
 func TestLinesOfAnyLengthAreRead(t *testing.T) {
-	long := AgentCompleted{ItemID: "a", Output: strings.Repeat("x", 300_000)}
+	long := AgentCompleted{AttemptID: AttemptID{ItemID: "a"}, ItemOutput: ItemOutput{Output: strings.Repeat("x",
+		300_000)}}
 	dir := logDir(t, numbered(t, 1, JobPaused{}, long, JobPaused{}, long))
 	records := readAll(t, dir)
 	if len(records) != 4 || records[3].Event.(AgentCompleted).Output != long.Output {
@@ -147,10 +148,13 @@ func collect(t testing.TB, dir string, q Query) ([]string, error) {
 func TestAQuerySelectsLinesAsTheyAreWritten(t *testing.T) {
 	text := numbered(
 		t, 1,
-		AgentStarted{ItemID: "a", AgentID: "j/a/1"},
-		AgentCompleted{ItemID: "a", AgentID: "j/a/1", Captured: map[string]json.RawMessage{"x": json.RawMessage(`{"type":"CircuitOpen","item_id":"b","agent_id":"j/b/1"}`)}},
+		AgentStarted{AttemptID: AttemptID{ItemID: "a", AgentID: "j/a/1"}},
+		AgentCompleted{
+			AttemptID:  AttemptID{ItemID: "a", AgentID: "j/a/1"},
+			ItemOutput: ItemOutput{Captured: map[string]json.RawMessage{"x": json.RawMessage(`{"type":"CircuitOpen","item_id":"b","agent_id":"j/b/1"}`)}},
+		},
 		CircuitOpen{Scope: "workflow"},
-		AgentStarted{ItemID: "b", AgentID: "j/b/1"},
+		AgentStarted{AttemptID: AttemptID{ItemID: "b", AgentID: "j/b/1"}},
 		ErrorBatch{Errors: nil},
 		AgentSkipped{ItemID: "a\"<é>", Reason: `"type":"CircuitOpen" "item_id":"b"`},
 		Unknown{Name: "New", Raw: []byte(`{"item_id":"b"}`)},
@@ -198,7 +202,7 @@ func TestTheEventsAboutAnItemAreThoseThatNameIt(t *testing.T) {
 		for i := range rapid.IntRange(1, 8).Draw(rt, "lines") {
 			item := rapid.SampledFrom(names).Draw(rt, "item")
 			e := rapid.SampledFrom([]Event{
-				AgentStarted{ItemID: item},
+				AgentStarted{AttemptID: AttemptID{ItemID: item}},
 				StepRetrying{ItemID: item},
 				JobPaused{Reason: item},
 				StepSkipped{ItemID: item},
@@ -458,12 +462,21 @@ func bigLog(b *testing.B) string {
 	var text bytes.Buffer
 	for i := range 100_000 {
 		id := fmt.Sprintf("item_%d", i/2)
-		var e Event = AgentStarted{ItemID: id, ItemIndex: i / 2, AgentID: "j/" + id + "/1", Attempt: 1, Worker: i % 8}
+		var e Event = AgentStarted{
+			AttemptID: AttemptID{ItemID: id, ItemIndex: i / 2, AgentID: "j/" + id + "/1", Attempt: 1},
+			Worker:    i % 8,
+		}
 		switch {
 		case i%1000 == 1:
-			e = AgentFailed{ItemID: id, ItemIndex: i / 2, AgentID: "j/" + id + "/1", Attempt: 1, Worker: i % 8, Error: "boom", Action: "dlq"}
+			e = AgentFailed{
+				AttemptID: AttemptID{ItemID: id, ItemIndex: i / 2, AgentID: "j/" + id + "/1", Attempt: 1},
+				Worker:    i % 8, Error: "boom", Action: "dlq",
+			}
 		case i%2 == 1:
-			e = AgentCompleted{ItemID: id, ItemIndex: i / 2, AgentID: "j/" + id + "/1", Attempt: 1, Worker: i % 8, DurationMS: 1234567}
+			e = AgentCompleted{
+				AttemptID: AttemptID{ItemID: id, ItemIndex: i / 2, AgentID: "j/" + id + "/1", Attempt: 1},
+				Worker:    i % 8, DurationMS: 1234567,
+			}
 		}
 		r := Record{Seq: int64(i + 1), Time: start0, JobID: "mapreduce-20261120-161530-k3f9", CorrelationID: "mapreduce-20261120-161530-k3f9/" + id, Event: e}
 		text.Write(encodeAll(b, []Record{r}))

@@ -272,18 +272,18 @@ func decodeEvent(name string, body []byte) (Event, error) {
 		return Unknown{Name: name, Raw: body}, nil
 	}
 	v := reflect.New(p.Type).Elem()
-	for _, i := range p.required {
-		v.Field(i).SetInt(absent)
+	for _, f := range p.required {
+		v.FieldByIndex(f.Index).SetInt(absent)
 	}
 	if err := json.Unmarshal(body, v.Addr().Interface()); err != nil {
 		return nil, err
 	}
-	for _, i := range p.required {
-		if v.Field(i).Int() == absent {
-			return nil, fmt.Errorf("it has no %s", jsonName(p.Field(i)))
+	for _, f := range p.required {
+		if v.FieldByIndex(f.Index).Int() == absent {
+			return nil, fmt.Errorf("it has no %s", jsonName(f))
 		}
 	}
-	if err := p.checkCounts(v, p.counts); err != nil {
+	if err := checkCounts(v, p.counts); err != nil {
 		return nil, err
 	}
 	return p.normal.changed(v), nil

@@ -105,7 +105,7 @@ func TestWhatIsNoRecordIsRefused(t *testing.T) {
 func TestWhatCannotBeEncodedIsAnErrorAndLeavesNoPartOfALine(t *testing.T) {
 	e := newEncoder()
 	bad := []Event{
-		AgentCompleted{Captured: map[string]json.RawMessage{"x": json.RawMessage(`{`)}},
+		AgentCompleted{ItemOutput: ItemOutput{Captured: map[string]json.RawMessage{"x": json.RawMessage(`{`)}}},
 		JobFailed{Metrics: errorpolicy.Metrics{FailureRate: math.NaN()}},
 		Unknown{Name: "New"},
 	}
@@ -129,12 +129,17 @@ func TestAReplayedRecordEqualsTheLiveOne(t *testing.T) {
 		delay, at := millis.Draw(t, "delay"), moment.Draw(t, "at")
 		live := []Event{
 			AgentFailed{
-				ItemID: "i", DurationMS: millis.Draw(t, "duration"), Output: text.Draw(t, "output"), Error: text.Draw(t, "error"),
+				AttemptID:  AttemptID{ItemID: "i"},
+				DurationMS: millis.Draw(t, "duration"), ItemOutput: ItemOutput{Output: text.Draw(t, "output")},
+				Error:          text.Draw(t, "error"),
 				ErrorSignature: text.Draw(t, "signature"), StdoutTail: text.Draw(t, "out"), StderrTail: text.Draw(t, "err"),
 				Reason: text.Draw(t, "reason"), DelayMS: &delay, RetryAt: &at,
 				Retry: &RetryState{WaitedMS: delay, PreviousMS: delay, ExpiresAt: &at},
 			},
-			AgentCompleted{ItemID: "i", DurationMS: delay, Output: text.Draw(t, "output")},
+			AgentCompleted{
+				AttemptID: AttemptID{ItemID: "i"}, DurationMS: delay,
+				ItemOutput: ItemOutput{Output: text.Draw(t, "output")},
+			},
 			AgentSkipped{ItemID: "i", Reason: text.Draw(t, "reason")},
 			StepRetrying{Error: text.Draw(t, "error"), ComputedDelayMS: delay, DelayMS: delay, WaitedMS: delay, BudgetLeftMS: &delay, BudgetExpiresAt: &at},
 			StepFailed{Error: text.Draw(t, "error"), ErrorType: retry.TypeTimeout},
@@ -267,9 +272,18 @@ func hotEqualsCold(t testing.TB, line []byte) (hot bool) {
 
 func TestTheEventsOfALargeLogAreReadTheFastWay(t *testing.T) {
 	for _, e := range []Event{
-		AgentStarted{ItemID: "item_0", AgentID: "j/item_0/1", Attempt: 1, Worker: 2},
-		AgentCompleted{ItemID: "item_10", ItemIndex: 10, AgentID: "j/item_10/1", Attempt: 1, Worker: 2, DurationMS: Millis(time.Second)},
-		AgentCompleted{ItemID: "a", DurationMS: Millis(12340 * time.Microsecond), ExitCode: 3, Output: "done", OutputFile: "f", OutputCRC: "1a2b3c4d"},
+		AgentStarted{AttemptID: AttemptID{ItemID: "item_0", AgentID: "j/item_0/1", Attempt: 1}, Worker: 2},
+		AgentCompleted{
+			AttemptID: AttemptID{ItemID: "item_10", ItemIndex: 10, AgentID: "j/item_10/1", Attempt: 1},
+			Worker:    2, DurationMS: Millis(time.Second),
+		},
+		AgentCompleted{
+			AttemptID:  AttemptID{ItemID: "a"},
+			DurationMS: Millis(12340 * time.Microsecond), ExitCode: 3, ItemOutput: ItemOutput{
+				Output:     "done",
+				OutputFile: "f", OutputCRC: "1a2b3c4d",
+			},
+		},
 	} {
 		if line := encodeAll(t, []Record{{Seq: 1, Time: start0, Event: e}}); !hotEqualsCold(t, line) {
 			t.Errorf("%s was read the slow way", line)
@@ -282,12 +296,21 @@ func TestTheFastWayOfReadingEqualsTheSlowOne(t *testing.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-z/_0-9]{0,20}`))
 		number := rapid.OneOf(rapid.IntRange(0, 100), rapid.Int())
 		e := AgentCompleted{
-			ItemID: text.Draw(rt, "item"), ItemIndex: number.Draw(rt, "index"), AgentID: text.Draw(rt, "agent"),
-			Attempt: number.Draw(rt, "attempt"), Worker: number.Draw(rt, "worker"),
+			AttemptID: AttemptID{
+				ItemID: text.Draw(rt, "item"), ItemIndex: number.Draw(rt, "index"),
+				AgentID: text.Draw(rt, "agent"), Attempt: number.Draw(rt, "attempt"),
+			},
+			Worker:     number.Draw(rt, "worker"),
 			DurationMS: Millis(rapid.Int64().Draw(rt, "duration")), ExitCode: number.Draw(rt, "code"),
-			Output: text.Draw(rt, "output"), OutputFile: text.Draw(rt, "file"), OutputCRC: text.Draw(rt, "sum"),
+			ItemOutput: ItemOutput{
+				Output: text.Draw(rt, "output"), OutputFile: text.Draw(rt, "file"),
+				OutputCRC: text.Draw(rt, "sum"),
+			},
 		}
-		s := AgentStarted{ItemID: e.ItemID, ItemIndex: e.ItemIndex, AgentID: e.AgentID, Attempt: e.Attempt, Worker: e.Worker}
+		s := AgentStarted{
+			AttemptID: AttemptID{ItemID: e.ItemID, ItemIndex: e.ItemIndex, AgentID: e.AgentID, Attempt: e.Attempt},
+			Worker:    e.Worker,
+		}
 		for _, e := range []Event{e, s} {
 			r := Record{Seq: 1, Time: start0, JobID: "j", CorrelationID: "j/" + text.Draw(rt, "correlation"), Event: e}
 			hotEqualsCold(t, encodeAll(t, []Record{r}))
@@ -342,8 +365,14 @@ func FuzzDecode(f *testing.F) {
 
 func BenchmarkDecode(b *testing.B) {
 	for _, e := range []Event{
-		AgentCompleted{ItemID: "item_123456", AgentID: "j/item_123456/1", Attempt: 1, Worker: 3, DurationMS: 1234567},
-		AgentFailed{ItemID: "item_123456", AgentID: "j/item_123456/1", Attempt: 1, Worker: 3, DurationMS: 1234567, Error: "boom"},
+		AgentCompleted{
+			AttemptID: AttemptID{ItemID: "item_123456", AgentID: "j/item_123456/1", Attempt: 1},
+			Worker:    3, DurationMS: 1234567,
+		},
+		AgentFailed{
+			AttemptID: AttemptID{ItemID: "item_123456", AgentID: "j/item_123456/1", Attempt: 1},
+			Worker:    3, DurationMS: 1234567, Error: "boom",
+		},
 	} {
 		b.Run(TypeOf(e), func(b *testing.B) {
 			line := encodeAll(b, []Record{{Seq: 1, Time: start0, JobID: "j", CorrelationID: "j/item_123456", Event: e}})

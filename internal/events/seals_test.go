@@ -29,9 +29,9 @@ func run0() []Event {
 	return []Event{
 		JobStarted{Mode: "mapreduce", MaxParallel: 1},
 		PhaseStarted{Phase: "map"},
-		AgentStarted{ItemID: "a", AgentID: "j/a/1", Attempt: 1},
-		AgentCompleted{ItemID: "a", AgentID: "j/a/1", Attempt: 1},
-		AgentStarted{ItemID: "b", ItemIndex: 1, AgentID: "j/b/1", Attempt: 1},
+		AgentStarted{AttemptID: AttemptID{ItemID: "a", AgentID: "j/a/1", Attempt: 1}},
+		AgentCompleted{AttemptID: AttemptID{ItemID: "a", AgentID: "j/a/1", Attempt: 1}},
+		AgentStarted{AttemptID: AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "j/b/1", Attempt: 1}},
 		JobPaused{},
 	}
 }
@@ -40,7 +40,8 @@ func run0() []Event {
 func TestALogMayLackChecksumsUpToTheFirstRunThatWritesThem(t *testing.T) {
 	old, again := unsealed(numbered(t, 1, run0()...)), numbered(t, 7, JobResumed{}, JobPaused{})
 	evicted := numbered(t, 7, DLQItemRemoved{ItemID: "a"}, DLQItemsEvicted{Count: 1})
-	inRun := numbered(t, 7, AgentStarted{ItemID: "c", ItemIndex: 2, AgentID: "j/c/1"}, JobPaused{})
+	inRun := numbered(t, 7, AgentStarted{AttemptID: AttemptID{ItemID: "c", ItemIndex: 2, AgentID: "j/c/1"}},
+		JobPaused{})
 	whole := numbered(t, 1, run0()...)
 	lines := strings.SplitAfter(whole, "\n")
 	for name, tt := range map[string]struct {
@@ -192,7 +193,10 @@ func TestNoEventIsAboutAnItemThatCannotBe(t *testing.T) {
 
 // People may ask for an item that has not begun to be skipped. All other events about it come behind its start.
 func TestOnlyASkipIsAboutAnItemThatHasNotBegun(t *testing.T) {
-	for _, e := range []Event{SkipRequested{ItemID: "item_9", ItemIndex: 9, By: "alice"}, AgentStraggling{ItemID: "item_9", ItemIndex: 9}} {
+	for _, e := range []Event{
+		SkipRequested{ItemID: "item_9", ItemIndex: 9, By: "alice"},
+		AgentStraggling{AttemptID: AttemptID{ItemID: "item_9", ItemIndex: 9}},
+	} {
 		err := believable(Record{Seq: 2, Event: e})
 		if _, early := e.(SkipRequested); early != (err == nil) {
 			t.Errorf("%s as the second record: got %v", TypeOf(e), err)

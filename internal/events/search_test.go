@@ -8,7 +8,11 @@ import (
 
 func TestSearchFindsLinesAsTheyAreWrittenAndTextsAsTheyWere(t *testing.T) {
 	line := []byte(numbered(t, 1, AgentCompleted{
-		ItemID: "a", Output: "cannot do \"three\"\nat C:\\x", Captured: map[string]json.RawMessage{"list": json.RawMessage(`["deep \"er\""]`)},
+		AttemptID: AttemptID{ItemID: "a"},
+		ItemOutput: ItemOutput{
+			Output:   "cannot do \"three\"\nat C:\\x",
+			Captured: map[string]json.RawMessage{"list": json.RawMessage(`["deep \"er\""]`)},
+		},
 	}))
 	for expr, want := range map[string]bool{
 		`cannot`: true, `do "three"`: true, `do \\"three`: true, `C:\\x`: true, `^at C`: false, `(?m)^at C`: true, `^cannot`: true,
@@ -32,7 +36,10 @@ func TestSearchFindsLinesAsTheyAreWrittenAndTextsAsTheyWere(t *testing.T) {
 
 func TestATextIsFoundAsItsExpressionWouldBe(t *testing.T) {
 	for _, output := range []string{"", "item_1", "ITEM_10", "größer", "GRÖSSER", "\u212a", "a\nb", "^item$"} {
-		line := []byte(numbered(t, 1, AgentCompleted{ItemID: "Item_1", Output: output}))
+		line := []byte(numbered(t, 1, AgentCompleted{
+			AttemptID:  AttemptID{ItemID: "Item_1"},
+			ItemOutput: ItemOutput{Output: output},
+		}))
 		for _, text := range []string{"item_1", "iteM_10", "größer", "k", "a\nb", "B", "^item", "agentcompleted", ".", "x"} {
 			want := Containing(regexp.MustCompile("(?i)" + regexp.QuoteMeta(text)))(line)
 			if got := ContainingText(text)(line); got != want {
@@ -51,7 +58,10 @@ func FuzzATextIsFoundAsItsExpressionWouldBe(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, output string, encoded bool) {
 		line := []byte(output)
 		if encoded {
-			line = encodeAll(t, []Record{{Seq: 1, Time: start0, JobID: "j", CorrelationID: "j", Event: AgentCompleted{ItemID: "Item_1", Output: output}}})
+			line = encodeAll(t, []Record{{Seq: 1, Time: start0, JobID: "j", CorrelationID: "j", Event: AgentCompleted{
+				AttemptID:  AttemptID{ItemID: "Item_1"},
+				ItemOutput: ItemOutput{Output: output},
+			}}})
 		}
 		want := Containing(regexp.MustCompile("(?i)" + regexp.QuoteMeta(valid(text))))(line)
 		if got := ContainingText(text)(line); got != want {

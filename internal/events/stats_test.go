@@ -18,17 +18,26 @@ func TestStatsCountWhatHappened(t *testing.T) {
 	happened := []Event{
 		JobStarted{},
 		StepFailed{Step: "setup", ErrorType: retry.TypeNetwork},
-		AgentStarted{ItemID: "a", AgentID: "j/a/1"},
+		AgentStarted{AttemptID: AttemptID{ItemID: "a", AgentID: "j/a/1"}},
 		StepRetrying{ItemID: "a", ErrorType: retry.TypeTimeout},
 		StepFailed{ItemID: "a", ErrorType: retry.TypeTimeout},
-		AgentFailed{ItemID: "a", AgentID: "j/a/1", ErrorType: retry.TypeTimeout, DurationMS: ms(40), Action: errorpolicy.Retry},
-		AgentStarted{ItemID: "a", AgentID: "j/a/2"},
-		AgentCompleted{ItemID: "a", AgentID: "j/a/2", DurationMS: ms(10), Node: "attic"},
-		AgentFailed{ItemID: "b", ErrorType: "circuit_open", Action: errorpolicy.DLQ},
-		AgentStarted{ItemID: "c", AgentID: "j/c/1"},
-		AgentInterrupted{ItemID: "c", AgentID: "j/c/1", Node: "desk"},
-		AgentStarted{ItemID: "c", AgentID: "j/c/1"},
-		AgentCompleted{ItemID: "c", AgentID: "j/c/1", DurationMS: ms(20), Node: "desk"},
+		AgentFailed{
+			AttemptID: AttemptID{ItemID: "a", AgentID: "j/a/1"},
+			ErrorType: retry.TypeTimeout, DurationMS: ms(40), Action: errorpolicy.Retry,
+		},
+		AgentStarted{AttemptID: AttemptID{ItemID: "a", AgentID: "j/a/2"}},
+		AgentCompleted{
+			AttemptID: AttemptID{ItemID: "a", AgentID: "j/a/2"}, DurationMS: ms(10),
+			Place: Place{Node: "attic"},
+		},
+		AgentFailed{AttemptID: AttemptID{ItemID: "b"}, ErrorType: "circuit_open", Action: errorpolicy.DLQ},
+		AgentStarted{AttemptID: AttemptID{ItemID: "c", AgentID: "j/c/1"}},
+		AgentInterrupted{AttemptID: AttemptID{ItemID: "c", AgentID: "j/c/1"}, Place: Place{Node: "desk"}},
+		AgentStarted{AttemptID: AttemptID{ItemID: "c", AgentID: "j/c/1"}},
+		AgentCompleted{
+			AttemptID: AttemptID{ItemID: "c", AgentID: "j/c/1"}, DurationMS: ms(20),
+			Place: Place{Node: "desk"},
+		},
 	}
 	var s Stats
 	for i, e := range happened {
@@ -56,12 +65,12 @@ func TestALineCountsAsItsRecord(t *testing.T) {
 			item := rapid.SampledFrom([]string{"a", "b", "c", "a/1", "é", ""}).Draw(rt, "item")
 			agent := "j/" + item + "/" + rapid.SampledFrom([]string{"1", "2", "11", "1/1"}).Draw(rt, "attempt")
 			e := rapid.SampledFrom([]Event{
-				AgentStarted{ItemID: item, AgentID: agent},
-				AgentCompleted{ItemID: item, AgentID: agent, DurationMS: Millis(i) * 1000},
-				AgentStarted{ItemID: item, AgentID: "b/1"},
+				AgentStarted{AttemptID: AttemptID{ItemID: item, AgentID: agent}},
+				AgentCompleted{AttemptID: AttemptID{ItemID: item, AgentID: agent}, DurationMS: Millis(i) * 1000},
+				AgentStarted{AttemptID: AttemptID{ItemID: item, AgentID: "b/1"}},
 				StepRetrying{ItemID: item},
 				JobPaused{},
-				AgentFailed{ItemID: item, AgentID: agent},
+				AgentFailed{AttemptID: AttemptID{ItemID: item, AgentID: agent}},
 			}).Draw(rt, "event")
 			correlation := rapid.SampledFrom([]string{"j/" + item, "j"}).Draw(rt, "correlation")
 			r := Record{Seq: int64(i + 1), Time: start0.Add(time.Duration(i) * 300 * time.Millisecond), JobID: "j", CorrelationID: correlation, Event: e}

@@ -15,7 +15,8 @@ func longLog(t *testing.T) string {
 	for i := range 60 {
 		e := Event(PhaseStarted{Phase: "map"})
 		if i%7 != 0 {
-			e = AgentCompleted{ItemID: "a", Output: strings.Repeat("x", i*1000)}
+			e = AgentCompleted{AttemptID: AttemptID{ItemID: "a"}, ItemOutput: ItemOutput{Output: strings.Repeat("x",
+				i*1000)}}
 		}
 		all = append(all, e)
 	}

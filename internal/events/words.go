@@ -181,7 +181,7 @@ func breakerOf(scope, key string) string {
 func sayAttempt(r Record) Sentence {
 	switch e := r.Event.(type) {
 	case AgentCompleted:
-		s := Sentence{Grave: Good, Who: attempt(e.Attempt), Text: "succeeded" + OnWorker(e.Node, e.Host, e.Slot) +
+		s := Sentence{Grave: Good, Who: attempt(e.Attempt), Text: "succeeded" + e.OnWorker() +
 			" after " + duration.Format(time.Duration(e.DurationMS))}
 		if e.Commit != "" {
 			s.Text, s.Why = "succeeded after "+duration.Format(time.Duration(e.DurationMS)), []string{changesOf(e)}
@@ -201,7 +201,7 @@ func sayAttempt(r Record) Sentence {
 		return Sentence{Text: "skipped: " + e.Reason}
 	case AgentInterrupted:
 		return Sentence{
-			Grave: Odd, Who: attempt(e.Attempt), Text: "was stopped" + OnWorker(e.Node, e.Host, 0) + ": " + e.Reason,
+			Grave: Odd, Who: attempt(e.Attempt), Text: "was stopped" + e.OnWorker() + ": " + e.Reason,
 			Why: []string{"the stop does not count as an attempt; it restarts with the same number"},
 		}
 	case AgentStraggling:
@@ -213,16 +213,16 @@ func sayAttempt(r Record) Sentence {
 		}
 	case AgentPlaced:
 		return Sentence{Who: attempt(e.Attempt), Text: fmt.Sprintf("runs%s, in slot %d there",
-			OnWorker(e.Node, e.Host, 0), e.Slot)}
+			e.Machine().OnWorker(), e.Slot)}
 	case AgentLost:
 		return Sentence{
-			Grave: Odd, Who: attempt(e.Attempt), Text: "was lost" + OnWorker(e.Node, e.Host, 0) + ": " + e.Reason,
+			Grave: Odd, Who: attempt(e.Attempt), Text: "was lost" + e.OnWorker() + ": " + e.Reason,
 			Why: []string{"not counted as an attempt; retrying with the next number"},
 		}
 	case AgentEndedLate:
 		return Sentence{
-			Who: attempt(e.Attempt), Text: "has ended" + OnWorker(e.Node, "", e.Slot) + " after it was given up: " +
-				e.ending(),
+			Who: attempt(e.Attempt), Text: "has ended" + Place{Node: e.Node, Slot: e.Slot}.OnWorker() +
+				" after it was given up: " + e.ending(),
 			Why: []string{"too late; ignored"},
 		}
 	case DLQItemAdded:
@@ -249,7 +249,7 @@ func sayFailed(e AgentFailed) Sentence {
 		s.Text = "is not run again: " + e.Error
 	default:
 		took := duration.Format(time.Duration(e.DurationMS))
-		s.Who, s.Text = attempt(e.Attempt), fmt.Sprintf("failed%s after %s%s: %s", OnWorker(e.Node, e.Host, e.Slot),
+		s.Who, s.Text = attempt(e.Attempt), fmt.Sprintf("failed%s after %s%s: %s", e.OnWorker(),
 			took, InStep(e.Step), e.Error)
 	}
 	return s
@@ -310,21 +310,6 @@ func sayUsage(e AgentUsage) Sentence {
 }
 
 func attempt(number int) string { return fmt.Sprintf("attempt %d", number) }
-
-// OnWorker returns " on " and a worker of a fleet, or nothing where there is none.
-func OnWorker(node, host string, slot int) string {
-	if node == "" {
-		return ""
-	}
-	text := " on " + node
-	if host != "" {
-		text += " (host " + host + ")"
-	}
-	if slot > 0 {
-		text += fmt.Sprintf(" in slot %d", slot)
-	}
-	return text
-}
 
 // InStep returns " in step " and the step, or nothing where there is none.
 func InStep(step string) string {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/events"
 	"prodigy/internal/workflow"
 )
 
@@ -105,7 +106,10 @@ func benchItems(b *testing.B, n int) {
 		if o.Commit == "" {
 			return head
 		}
-		w := Work{ItemID: a.ItemID, Index: i, Attempt: 1, Base: head, Commit: o.Commit, Date: time.Unix(1, 0)}
+		w := Work{
+			ItemID: a.ItemID, Index: i, Attempt: 1, Base: head, Changes: events.Changes{Commit: o.Commit},
+			Date: time.Unix(1, 0),
+		}
 		m, err := s.Merge(b.Context(), head, []Work{w})
 		if err == nil {
 			err = s.Publish(b.Context(), m.Head, []Work{w})
@@ -181,7 +185,10 @@ func BenchmarkMerges(b *testing.B) {
 			b.Fatal(err, o.Failure)
 		}
 		before := cpu()
-		w := Work{ItemID: a.ItemID, Index: i, Attempt: 1, Base: base, Commit: o.Commit, Date: time.Now()}
+		w := Work{
+			ItemID: a.ItemID, Index: i, Attempt: 1, Base: base, Changes: events.Changes{Commit: o.Commit},
+			Date: time.Now(),
+		}
 		m, err := s.Merge(b.Context(), heads[len(heads)-1], []Work{w})
 		if err != nil || len(m.Items) != 1 {
 			b.Fatal(err, m.Failed)

@@ -20,6 +20,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/check"
+	"prodigy/internal/events"
 	"prodigy/internal/workflow"
 )
 
@@ -334,24 +335,25 @@ func isObjectName(text string) bool {
 // error is about git or the disk.
 func (s *Space) Import(ctx context.Context, a *agent.Attempt, o *agent.Outcome, pack *os.File) error {
 	c, err := s.importWork(ctx, a, o.Commit, pack)
-	c.discarded = o.Discarded
+	c.Discarded = o.Discarded
 	return s.conclude(a, o, c, err)
 }
 
 // importWork takes a pack of another machine into the hub, and checks that its commit is the work of the attempt.
-func (s *Space) importWork(ctx context.Context, a *agent.Attempt, commit string, pack *os.File) (collected, error) {
+func (s *Space) importWork(ctx context.Context, a *agent.Attempt, commit string, pack *os.File) (
+	c events.Changes, err error,
+) {
 	if !isObjectName(commit) {
-		return collected{}, stateErrorf("its worker names its work %q", commit)
+		return c, stateErrorf("its worker names its work %q", commit)
 	}
 	if err := s.admit(ctx, pack); err != nil {
-		return collected{}, err
+		return c, err
 	}
 	if err := s.list(ctx, s.hub(), commit); err != nil {
-		return collected{}, err
+		return c, err
 	}
-	c, err := s.examine(ctx, commit, beganAt(a)...)
-	if err != nil {
-		return collected{}, err
+	if c, err = s.examine(ctx, commit, beganAt(a)...); err != nil {
+		return events.Changes{}, err
 	}
 	return c, s.writeRef(itemRef(a.ItemIndex, a.Number), commit)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/events"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
 )
@@ -190,7 +191,7 @@ func TestWorkThatDoesNotHangTogetherIsRefused(t *testing.T) {
 		"a count too large": {w.Commit, "cannot be read", j.pack(func(f *os.File) error { _, err := f.WriteString("PACK\x00\x00\x00\x02\xff\xff\xff\xff"); return err })},
 	} {
 		a := j.attempt("")
-		o := agent.Outcome{Commit: c.commit}
+		o := agent.Outcome{Changes: events.Changes{Commit: c.commit}}
 		if err := j.Import(t.Context(), &a, &o, c.pack); err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if o.Failure == nil || o.Failure.Type != retry.TypeWorkspace || !strings.Contains(o.Failure.Message, c.want) || o.Commit != "" {
@@ -198,7 +199,7 @@ func TestWorkThatDoesNotHangTogetherIsRefused(t *testing.T) {
 		}
 	}
 	a := j.attempt("")
-	o := agent.Outcome{Commit: w.Commit, Files: 99}
+	o := agent.Outcome{Changes: events.Changes{Commit: w.Commit, Files: 99}}
 	if err := j.Import(t.Context(), &a, &o, whole(w.Commit, w.Base)); err != nil || o.Failure != nil || o.Files != 1 || o.Commit != w.Commit {
 		t.Errorf("what hangs together: %+v, %v", o, err)
 	}

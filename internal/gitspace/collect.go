@@ -11,16 +11,11 @@ import (
 	"strconv"
 	"strings"
 
+	"prodigy/internal/events"
 	"prodigy/internal/workflow"
 )
 
 const gitlinkMode = "160000"
-
-// collected is what was found in a workspace.
-type collected struct {
-	commit                                  string // empty: nothing was changed
-	files, insertions, deletions, discarded int
-}
 
 // task is what to collect.
 type task struct {
@@ -48,7 +43,7 @@ var unfinished = [...]struct{ file, what string }{
 
 // collect makes one commit of everything that was done in a workspace since base, and puts it into the hub.
 // What cannot be told is a *StateError.
-func (s *Space) collect(ctx context.Context, w workspace, want task) (collected, error) {
+func (s *Space) collect(ctx context.Context, w workspace, want task) (c events.Changes, err error) {
 	strangers, err := s.vet(w)
 	cut := exists(filepath.Join(w.gitDir(), "shallow")) && !exists(filepath.Join(s.templateDir(), "shallow"))
 	if err == nil {
@@ -57,7 +52,6 @@ func (s *Space) collect(ctx context.Context, w workspace, want task) (collected,
 	if err == nil {
 		err = s.refuse(ctx, w, strangers)
 	}
-	var c collected
 	if err == nil {
 		c, err = s.take(ctx, w, want)
 	}
@@ -68,14 +62,14 @@ func (s *Space) collect(ctx context.Context, w workspace, want task) (collected,
 }
 
 // take is collect in a workspace that git can work in.
-func (s *Space) take(ctx context.Context, w workspace, want task) (collected, error) {
+func (s *Space) take(ctx context.Context, w workspace, want task) (c events.Changes, err error) {
 	base := want.base
 	if want.all && want.resolve == "" && w.unfinished(false) == "" && isAt(w, base) && s.asSealed(w) && !hasObjects(w) {
 		return s.takeFiles(ctx, w, want)
 	}
 	merging := want.resolve != "" && s.isMerging(w, want.resolve)
 	if what := w.unfinished(merging); what != "" {
-		return collected{}, stateErrorf("it left %s unfinished", what)
+		return c, stateErrorf("it left %s unfinished", what)
 	}
 	in := s.in(w)
 	out, err := s.git.output(ctx, in, "rev-parse", "HEAD^{commit}", "HEAD^{tree}", base+"^{tree}", "--")
@@ -83,27 +77,27 @@ func (s *Space) take(ctx context.Context, w workspace, want task) (collected, er
 	failed, is := errors.AsType[*gitError](err)
 	switch {
 	case is:
-		return collected{}, stateErrorf("cannot read HEAD of its workspace: %s", failed.reason())
+		return c, stateErrorf("cannot read HEAD of its workspace: %s", failed.reason())
 	case err != nil:
-		return collected{}, err
+		return c, err
 	}
 	head, headTree, baseTree := names[0], names[1], names[2]
 	if head != base {
 		if err := s.list(ctx, in, head); err != nil {
-			return collected{}, err
+			return c, err
 		}
 		contains, err := s.git.contains(ctx, in, head, base)
 		if err != nil {
-			return collected{}, s.blame(err, "cannot read HEAD of its workspace")
+			return c, s.blame(err, "cannot read HEAD of its workspace")
 		}
 		if !contains {
-			return collected{}, stateErrorf(
+			return c, stateErrorf(
 				"HEAD of its workspace does not contain the commit %s that it started from", short(base),
 			)
 		}
 	}
 	if err := s.cleanIndex(ctx, in, w, merging); err != nil {
-		return collected{}, s.blame(err, "its index cannot be read")
+		return c, s.blame(err, "its index cannot be read")
 	}
 	tree, discarded := headTree, 0
 	if want.all || merging {
@@ -117,7 +111,7 @@ func (s *Space) take(ctx context.Context, w workspace, want task) (collected, er
 		)
 	}
 	if err != nil || tree == baseTree {
-		return collected{discarded: discarded}, err
+		return events.Changes{Discarded: discarded}, err
 	}
 	commit, known := head, []string{base}
 	if tree != headTree || merging {
@@ -126,25 +120,26 @@ func (s *Space) take(ctx context.Context, w workspace, want task) (collected, er
 			parents = append(parents, want.resolve)
 		}
 		if commit, err = s.commitAmong(ctx, w, tree, want.message, parents...); err != nil {
-			return collected{}, err
+			return c, err
 		}
 	}
 	if want.resolve != "" {
 		known = append(known, want.resolve)
 	}
-	c, err := s.receive(ctx, w, commit, want.ref, known...)
-	c.discarded = discarded
+	c, err = s.receive(ctx, w, commit, want.ref, known...)
+	c.Discarded = discarded
 	return c, err
 }
 
 // receive brings a commit of a workspace into the hub, looks at it there, and makes it a ref.
-func (s *Space) receive(ctx context.Context, w workspace, commit, ref string, known ...string) (collected, error) {
+func (s *Space) receive(
+	ctx context.Context, w workspace, commit, ref string, known ...string,
+) (c events.Changes, err error) {
 	if err := s.bring(ctx, w, commit, known...); err != nil {
-		return collected{}, err
+		return c, err
 	}
-	c, err := s.examine(ctx, commit, known...)
-	if err != nil {
-		return collected{}, err
+	if c, err = s.examine(ctx, commit, known...); err != nil {
+		return events.Changes{}, err
 	}
 	return c, s.writeRef(ref, commit)
 }
@@ -171,24 +166,23 @@ func isAt(w workspace, commit string) bool {
 
 // takeFiles is take for an attempt that has left git alone: it changed no more than files, and those need no pack. What
 // it did is written into the hub at once.
-func (s *Space) takeFiles(ctx context.Context, w workspace, want task) (collected, error) {
+func (s *Space) takeFiles(ctx context.Context, w workspace, want task) (c events.Changes, err error) {
 	in := s.in(w)
 	in.env = append(in.env, "GIT_OBJECT_DIRECTORY="+filepath.Join(s.hubDir(), "objects"))
 	if err := s.addAll(ctx, in); err != nil || s.asSealed(w) {
-		return collected{}, err
+		return c, err
 	}
 	tree, err := s.writeTree(ctx, in)
 	if err != nil {
-		return collected{}, err
+		return c, err
 	}
-	c, err := s.describe(ctx, want.base, tree)
-	if err != nil || c.files == 0 {
-		return collected{}, err
+	if c, err = s.describe(ctx, want.base, tree); err != nil || c.Files == 0 {
+		return c, err
 	}
-	if c.commit, err = s.commitTree(ctx, s.hub(), tree, want.message, want.base); err != nil {
-		return collected{}, err
+	if c.Commit, err = s.commitTree(ctx, s.hub(), tree, want.message, want.base); err != nil {
+		return events.Changes{}, err
 	}
-	return c, s.writeRef(want.ref, c.commit)
+	return c, s.writeRef(want.ref, c.Commit)
 }
 
 // hasObjects reports whether a workspace has objects of its own, besides those that it borrows.

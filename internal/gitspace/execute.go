@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/events"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 )
@@ -56,8 +57,8 @@ func (s *Space) Execute(ctx context.Context, inner Executor, a agent.Attempt) (a
 
 // conclude puts into the outcome of an attempt what was found of its work. Work whose state cannot be told is a failure
 // of an attempt that has no other.
-func (s *Space) conclude(a *agent.Attempt, o *agent.Outcome, c collected, err error) error {
-	o.Commit, o.Files, o.Insertions, o.Deletions, o.Discarded = c.commit, c.files, c.insertions, c.deletions, c.discarded
+func (s *Space) conclude(a *agent.Attempt, o *agent.Outcome, c events.Changes, err error) error {
+	o.Changes = c
 	state, is := errors.AsType[*StateError](err)
 	switch {
 	case is && o.Failure == nil:

@@ -90,12 +90,12 @@ type Start struct {
 type Work struct {
 	ItemID         string
 	Index, Attempt int
-	// Base is the commit that the attempt began at, Commit the one with all that it did.
-	Base, Commit string
+	// Base is the commit that the attempt began at.
+	Base string
 	// Date is that of the commit that merges the work, so that merging it again makes the same commit.
 	Date time.Time
 
-	Files, Insertions, Deletions int
+	events.Changes
 }
 
 // MergedItem is work that was merged.

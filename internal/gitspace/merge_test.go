@@ -116,7 +116,10 @@ func TestNamesThatDifferByCaseAreAConflictWhereTheDiskFoldsThem(t *testing.T) {
 		tree := sh(t, j.hubDir(), append(slices.Clip(environ), "GIT_DIR="+j.hubDir(), "GIT_INDEX_FILE="+filepath.Join(t.TempDir(), "index")),
 			"git read-tree "+at+"; o=$(echo 2 | git hash-object -w --stdin); "+script+"; git commit-tree -p "+at+" -m x $(git write-tree)")
 		j.next++
-		return Work{ItemID: fmt.Sprintf("item_%d", j.next), Index: j.next, Attempt: 1, Base: at, Commit: tree}
+		return Work{
+			ItemID: fmt.Sprintf("item_%d", j.next), Index: j.next, Attempt: 1, Base: at,
+			Changes: events.Changes{Commit: tree},
+		}
 	}
 	fine := work("git update-index --add --cacheinfo 100644,$o,src/Main/y")
 	file := work("git update-index --add --cacheinfo 100644,$o,readme")
@@ -369,7 +372,10 @@ func TestAMergeThatIsStoppedBlamesNobody(t *testing.T) {
 func TestWorkThatIsGoneFailsAlone(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, files{"a": "1\n"}, workflow.Workspace{})
-	good, gone := j.does("echo 2 > b"), Work{ItemID: "gone", Index: 9, Base: j.head, Commit: strings.Repeat("1", 40), Date: time.Now()}
+	good, gone := j.does("echo 2 > b"), Work{
+		ItemID: "gone", Index: 9, Base: j.head, Changes: events.Changes{Commit: strings.Repeat("1", 40)},
+		Date: time.Now(),
+	}
 	m := j.merges(gone, good)
 	if len(m.Items) != 1 || len(m.Failed) != 1 || m.Failed[0].ItemID != "gone" || m.Failed[0].Type != retry.TypeWorkspace {
 		t.Errorf("merged: %+v", m)

@@ -185,13 +185,13 @@ func (s *Space) PhaseHead(ctx context.Context, all bool, message string) (commit
 	w, head := s.job(), s.phaseBase
 	if all {
 		c, err := s.collect(ctx, w, task{base: head, ref: phaseRef, message: message + "\n", all: true})
-		if err != nil || c.commit == "" {
+		if err != nil || c.Commit == "" {
 			return head, err
 		}
-		if err := s.git.do(ctx, s.in(w), "reset", "-q", c.commit); err != nil {
+		if err := s.git.do(ctx, s.in(w), "reset", "-q", c.Commit); err != nil {
 			return "", s.blame(err, "the workspace of the job cannot be moved to what the phase did")
 		}
-		return c.commit, nil
+		return c.Commit, nil
 	}
 	if _, err := s.vet(w); err != nil {
 		return "", err

@@ -92,22 +92,21 @@ func (s *Space) Adopt(ctx context.Context, head, revision string, index, attempt
 	if err != nil || commit == "" {
 		return Work{}, stateErrorf("no commit of %s is called %q", s.user.top, revision)
 	}
-	w := Work{Index: index, Attempt: attempt, Commit: commit}
-	out, code, err := s.git.answer(ctx, s.hub(), "merge-base", head, w.Commit)
+	w := Work{Index: index, Attempt: attempt}
+	out, code, err := s.git.answer(ctx, s.hub(), "merge-base", head, commit)
 	if err != nil {
 		return Work{}, err
 	}
 	if code == 1 {
 		return Work{}, stateErrorf("%s shares no history with the job", revision)
 	}
-	if w.Base = strings.TrimSpace(out); w.Base == w.Commit {
+	if w.Base = strings.TrimSpace(out); w.Base == commit {
 		return Work{}, stateErrorf("%s is already part of the result: commit the resolution first", revision)
 	}
-	c, err := s.describe(ctx, w.Base, w.Commit)
-	if err != nil {
+	if w.Changes, err = s.describe(ctx, w.Base, commit); err != nil {
 		return Work{}, err
 	}
-	w.Files, w.Insertions, w.Deletions = c.files, c.insertions, c.deletions
+	w.Commit = commit
 	// The objects are the user's, who may delete them. A fetch would borrow them, so they are packed.
 	if err := s.pack(ctx, s.hub(), []string{w.Commit}, []string{s.record.Base}, s.packs()); err != nil {
 		return Work{}, err

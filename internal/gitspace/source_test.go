@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"prodigy/internal/events"
 	"prodigy/internal/testenv"
 	"prodigy/internal/workflow"
 )
@@ -156,7 +157,7 @@ func TestNoVariableLeadsToAnotherRepository(t *testing.T) {
 		t.Fatalf("%+v, %v", o, err)
 	}
 	j.environ = environ
-	j.merges(Work{ItemID: "i", Base: a.Base, Commit: o.Commit, Attempt: 1})
+	j.merges(Work{ItemID: "i", Base: a.Base, Changes: events.Changes{Commit: o.Commit}, Attempt: 1})
 	j.wantTree("a: 2", "b: 3")
 	if userState(t, repo) != before {
 		t.Error("the user's repository is changed")

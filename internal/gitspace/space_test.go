@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/events"
 	"prodigy/internal/retry"
 	"prodigy/internal/testenv"
 	"prodigy/internal/workflow"
@@ -29,7 +30,7 @@ func (x script) Execute(_ context.Context, a agent.Attempt) (agent.Outcome, erro
 	cmd := exec.Command("sh", "-ec", a.Workflow)
 	cmd.Dir, cmd.Env = a.Dir, append(x.environ, "PRODIGY_BASE="+a.Base, "N="+fmt.Sprint(a.ItemIndex))
 	out, err := cmd.CombinedOutput()
-	o := agent.Outcome{Output: string(out)}
+	o := agent.Outcome{ItemOutput: events.ItemOutput{Output: string(out)}}
 	if err != nil {
 		o.ExitCode = cmd.ProcessState.ExitCode()
 		o.Failure = &agent.Failure{Failure: retry.Failure{Type: "exit", ExitCode: o.ExitCode, Message: err.Error() + ": " + string(out)}}
@@ -204,7 +205,11 @@ func (j *job) run(a agent.Attempt) (agent.Outcome, Work) {
 			j.t.Fatalf("%s: %v", a.Workflow, err)
 		}
 	}
-	return o, Work{ItemID: a.ItemID, Index: a.ItemIndex, Attempt: a.Number, Base: a.Base, Commit: o.Commit, Date: time.Unix(1700000000+int64(a.ItemIndex), 0)}
+	return o, Work{
+		ItemID: a.ItemID, Index: a.ItemIndex, Attempt: a.Number, Base: a.Base,
+		Changes: events.Changes{Commit: o.Commit},
+		Date:    time.Unix(1700000000+int64(a.ItemIndex), 0),
+	}
 }
 
 // does runs a script as an attempt that must succeed, and returns its work.
@@ -494,7 +499,10 @@ func TestTwoJobsAndTheirUserWorkInOneRepository(t *testing.T) {
 					t.Errorf("job %d, item %d: %v %+v", i, n, err, o.Failure)
 					return
 				}
-				m, err := j.Merge(t.Context(), j.head, []Work{{ItemID: a.ItemID, Index: a.ItemIndex, Attempt: 1, Base: a.Base, Commit: o.Commit}})
+				m, err := j.Merge(t.Context(), j.head, []Work{{
+					ItemID: a.ItemID, Index: a.ItemIndex, Attempt: 1,
+					Base: a.Base, Changes: events.Changes{Commit: o.Commit},
+				}})
 				if err != nil || len(m.Items) != 1 {
 					t.Errorf("job %d: %v %+v", i, err, m)
 					return

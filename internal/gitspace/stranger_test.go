@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/events"
 	"prodigy/internal/retry"
 	"prodigy/internal/testenv"
 	"prodigy/internal/workflow"
@@ -585,7 +586,11 @@ func meetStranger(t *testing.T, seed uint64) {
 			complain("an error that stops the job: %v", err)
 			return o, Work{}, false
 		}
-		return o, Work{ItemID: a.ItemID, Index: a.ItemIndex, Attempt: a.Number, Base: a.Base, Commit: o.Commit, Date: time.Unix(1700000000, 0)}, true
+		return o, Work{
+			ItemID: a.ItemID, Index: a.ItemIndex, Attempt: a.Number, Base: a.Base,
+			Changes: events.Changes{Commit: o.Commit},
+			Date:    time.Unix(1700000000, 0),
+		}, true
 	}
 	// good is an agent that needs a clean workspace.
 	good := func(worker int) (Work, bool) {
@@ -662,7 +667,7 @@ func meetStranger(t *testing.T, seed uint64) {
 		commit, _ := exec.CommandContext(ctx, limited, "-C", elsewhere, "rev-parse", "HEAD").Output()
 		cancel()
 		a := j.attempt("")
-		o := agent.Outcome{Commit: strings.TrimSpace(string(commit))}
+		o := agent.Outcome{Changes: events.Changes{Commit: strings.TrimSpace(string(commit))}}
 		if err := j.Import(t.Context(), &a, &o, f); err != nil {
 			complain("an error that stops the job: %v", err)
 			return
@@ -670,7 +675,11 @@ func meetStranger(t *testing.T, seed uint64) {
 		judge(o.Failure)
 		x.mark = ""
 		if o.Failure == nil {
-			bad = Work{ItemID: a.ItemID, Index: a.ItemIndex, Attempt: 1, Base: a.Base, Commit: o.Commit, Date: time.Unix(1, 0)}
+			bad = Work{
+				ItemID: a.ItemID, Index: a.ItemIndex, Attempt: 1, Base: a.Base,
+				Changes: events.Changes{Commit: o.Commit},
+				Date:    time.Unix(1, 0),
+			}
 		}
 	case "phase":
 		place, err := j.Phase(t.Context(), j.head)

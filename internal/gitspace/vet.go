@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"prodigy/internal/events"
 )
 
 // What an agent leaves is data of a stranger, and git is made for friends: it waits for what comes out of a pipe, reads
@@ -291,12 +293,12 @@ const tolerated = "zeroPaddedFilemode=ignore,badTimezone=ignore,missingSpaceBefo
 
 // examine looks at work in the hub: whether it is whole, contains the commits that it began at, and can be checked out.
 // The first of known is its base.
-func (s *Space) examine(ctx context.Context, commit string, known ...string) (collected, error) {
+func (s *Space) examine(ctx context.Context, commit string, known ...string) (c events.Changes, err error) {
 	if err := s.whole(ctx, commit, known...); err != nil {
-		return collected{}, err
+		return c, err
 	}
-	c, err := s.describe(ctx, known[0], commit)
-	c.commit = commit
+	c, err = s.describe(ctx, known[0], commit)
+	c.Commit = commit
 	return c, err
 }
 
@@ -327,27 +329,27 @@ func (s *Space) whole(ctx context.Context, commit string, known ...string) error
 }
 
 // describe counts what differs between a base and a tree of the hub, and refuses what cannot be checked out.
-func (s *Space) describe(ctx context.Context, base, tree string) (c collected, err error) {
+func (s *Space) describe(ctx context.Context, base, tree string) (c events.Changes, err error) {
 	out, err := s.git.output(
 		ctx, s.hub(), "diff-tree", "-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", base, tree,
 	)
 	if err != nil {
-		return collected{}, s.blame(err, "its work cannot be read")
+		return c, s.blame(err, "its work cannot be read")
 	}
 	all := fields(out)
 	for i := 0; i < len(all); i++ {
 		if raw, is := strings.CutPrefix(all[i], ":"); is && i+1 < len(all) {
 			i++
 			if err := s.checkEntry(raw, all[i]); err != nil {
-				return collected{}, err
+				return events.Changes{}, err
 			}
 			continue
 		}
 		added, rest, _ := strings.Cut(all[i], "\t")
 		deleted, _, _ := strings.Cut(rest, "\t")
-		c.files++
-		c.insertions += count(added)
-		c.deletions += count(deleted)
+		c.Files++
+		c.Insertions += count(added)
+		c.Deletions += count(deleted)
 	}
 	return c, nil
 }

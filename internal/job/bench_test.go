@@ -21,8 +21,14 @@ func BenchmarkReplay(b *testing.B) {
 	const items = 50_000
 	for i := range items {
 		id := "item_" + strconv.Itoa(i)
-		log.Append(now, events.AgentStarted{ItemID: id, ItemIndex: i, AgentID: jobID + "/" + id + "/1", Attempt: 1, Worker: i%8 + 1})
-		log.Append(now, events.AgentCompleted{ItemID: id, ItemIndex: i, AgentID: jobID + "/" + id + "/1", Attempt: 1, Worker: i%8 + 1, DurationMS: 1234567})
+		log.Append(now, events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, AgentID: jobID + "/" + id + "/1", Attempt: 1},
+			Worker:    i%8 + 1,
+		})
+		log.Append(now, events.AgentCompleted{
+			AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, AgentID: jobID + "/" + id + "/1", Attempt: 1},
+			Worker:    i%8 + 1, DurationMS: 1234567,
+		})
 	}
 	if err := log.Close(); err != nil {
 		b.Fatal(err)
@@ -49,10 +55,16 @@ func BenchmarkCheckpoint(b *testing.B) {
 	now := time.Date(2026, 11, 20, 16, 15, 30, 0, time.UTC)
 	for i := range 1_000_000 {
 		id := "item_" + strconv.Itoa(i)
-		s.Apply(events.Record{Seq: int64(2*i + 1), Time: now, Event: events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1}})
-		var end events.Event = events.AgentCompleted{ItemID: id, ItemIndex: i, Attempt: 1}
+		s.Apply(events.Record{
+			Seq: int64(2*i + 1), Time: now,
+			Event: events.AgentStarted{AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, Attempt: 1}},
+		})
+		var end events.Event = events.AgentCompleted{AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, Attempt: 1}}
 		if i%100 == 0 {
-			end = events.AgentFailed{ItemID: id, ItemIndex: i, Attempt: 1, Action: errorpolicy.DLQ}
+			end = events.AgentFailed{
+				AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, Attempt: 1},
+				Action:    errorpolicy.DLQ,
+			}
 		}
 		s.Apply(events.Record{Seq: int64(2*i + 2), Time: now, Event: end})
 	}

@@ -265,6 +265,11 @@ type Merging struct {
 	Resolved bool `json:"resolved,omitempty"`
 }
 
+// AttemptID names the attempt at the item with an index whose work it is.
+func (m Merging) AttemptID(index int) events.AttemptID {
+	return events.AttemptID{ItemID: m.ID, ItemIndex: index, AgentID: m.AgentID, Attempt: m.Number}
+}
+
 // StepRetry is a step between two tries.
 type StepRetry struct {
 	Event events.StepRetrying `json:"event"`

@@ -227,17 +227,17 @@ func (c *examiner) record(r events.Record, f *ExaminedFile, line int) {
 	} else if result.Settles {
 		c.status[result.Index] = result.Status()
 	}
-	c.output(result.Output, f, line)
+	c.output(result.ItemOutput, f, line)
 }
 
-func (c *examiner) output(o events.Output, f *ExaminedFile, line int) {
-	if o.File == "" {
+func (c *examiner) output(o events.ItemOutput, f *ExaminedFile, line int) {
+	if o.OutputFile == "" {
 		return
 	}
-	path := filepath.Join(c.job.OutputsDir(), filepath.Base(o.File)) // the job may have been moved
+	path := filepath.Join(c.job.OutputsDir(), filepath.Base(o.OutputFile)) // the job may have been moved
 	data, err := os.ReadFile(path)
-	if found := jobs.ChecksumOf(data); err == nil && o.CRC != "" && found != o.CRC {
-		err = fmt.Errorf("the checksum of %s is %q, but its bytes have %q", path, o.CRC, found)
+	if found := jobs.ChecksumOf(data); err == nil && o.OutputCRC != "" && found != o.OutputCRC {
+		err = fmt.Errorf("the checksum of %s is %q, but its bytes have %q", path, o.OutputCRC, found)
 	}
 	if err != nil {
 		f.add(line, fmt.Sprintf("its output: %v", err))

@@ -423,38 +423,40 @@ func (w *rowWriter) resultOf(e events.Event) (r Result, ok bool, err error) {
 	if e, failed := e.(events.AgentFailed); failed && !givesRow(e, w.last[r.Index].Length > 0) {
 		return r, false, nil
 	}
-	r.Output, err = Output(w.place, of.Output)
+	r.Output, err = Output(w.place, of.ItemOutput)
 	return r, true, err
 }
 
 // Output returns what an item printed, also if it is too large for the log. Its file lies with the job, wherever that
 // was moved to.
-func Output(place jobs.Job, o events.Output) (string, error) {
-	if o.File == "" {
-		return o.Text, nil
+func Output(place jobs.Job, o events.ItemOutput) (string, error) {
+	if o.OutputFile == "" {
+		return o.Output, nil
 	}
-	path := filepath.Join(place.OutputsDir(), filepath.Base(o.File))
+	path := filepath.Join(place.OutputsDir(), filepath.Base(o.OutputFile))
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return "", Unusable(place, err)
 	}
-	if found := jobs.ChecksumOf(data); o.CRC != "" && found != o.CRC {
+	if found := jobs.ChecksumOf(data); o.OutputCRC != "" && found != o.OutputCRC {
 		return "", Unusable(place, fmt.Errorf("%s: the checksum is %q, but its %d bytes have %q (to recover data: prodigy fsck %s)",
-			path, o.CRC, len(data), found, place.ID))
+			path, o.OutputCRC, len(data), found, place.ID))
 	}
 	return string(data), nil
 }
 
-// KeepLarge writes an output that is too large for a record to a file, and returns what the record has of it.
-func KeepLarge(place jobs.Job, output string, index int, attempt string) (inline, file, sum string, err error) {
-	if len(output) <= events.MaxOutput {
-		return output, "", "", nil
+// KeepLarge moves an output that is too large for a record to a file.
+func KeepLarge(place jobs.Job, o *events.ItemOutput, index int, attempt string) error {
+	if len(o.Output) <= events.MaxOutput {
+		return nil
 	}
-	file = filepath.Join(place.OutputsDir(), strconv.Itoa(index)+"-"+attempt+".out")
-	if err := jobs.WriteFile(file, []byte(output)); err != nil {
-		return "", "", "", fmt.Errorf("keep the output: %w", err)
+	data := []byte(o.Output)
+	o.OutputFile = filepath.Join(place.OutputsDir(), strconv.Itoa(index)+"-"+attempt+".out")
+	o.Output, o.OutputCRC = "", jobs.ChecksumOf(data)
+	if err := jobs.WriteFile(o.OutputFile, data); err != nil {
+		return fmt.Errorf("keep the output: %w", err)
 	}
-	return "", file, jobs.ChecksumOf([]byte(output)), nil
+	return nil
 }
 
 // ErrNoItems is the error for the results of a job without items.

@@ -33,16 +33,18 @@ func TestBreakerLearnsFromEachAttempt(t *testing.T) {
 		}
 	}
 	for i := range 3 {
-		apply(events.AgentStarted{ItemIndex: i}, events.AgentFailed{ItemIndex: i, AgentID: "a", ErrorType: retry.TypeNetwork})
+		apply(events.AgentStarted{AttemptID: events.AttemptID{ItemIndex: i}},
+			events.AgentFailed{AttemptID: events.AttemptID{ItemIndex: i, AgentID: "a"}, ErrorType: retry.TypeNetwork})
 	}
 	admits("after three failed attempts", Refuse)
 	now = now.Add(time.Minute)
-	apply(events.AgentStarted{ItemIndex: 3}, events.AgentInterrupted{ItemIndex: 3})
+	apply(events.AgentStarted{AttemptID: events.AttemptID{ItemIndex: 3}},
+		events.AgentInterrupted{AttemptID: events.AttemptID{ItemIndex: 3}})
 	admits("after a test that was stopped", Go)
 	for i := range 2 {
-		apply(events.AgentStarted{ItemIndex: 4 + i})
+		apply(events.AgentStarted{AttemptID: events.AttemptID{ItemIndex: 4 + i}})
 		admits("during the only test", Wait)
-		apply(events.AgentCompleted{ItemIndex: 4 + i})
+		apply(events.AgentCompleted{AttemptID: events.AttemptID{ItemIndex: 4 + i}})
 	}
 	admits("after two successes", Go)
 	if want := "CircuitOpen CircuitHalfOpen CircuitClosed "; told.String() != want || len(b.Tickets) > 0 {

@@ -126,8 +126,14 @@ func TestManyKeysLeaveTheStateSmall(t *testing.T) {
 	s.Apply(events.Record{Seq: 1, Event: events.JobStarted{}})
 	for i := range 70_000 {
 		id := fmt.Sprintf("item_%d", i)
-		s.Apply(events.Record{Seq: int64(2 * i), Event: events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1, BreakerKey: fmt.Sprintf("%0200d", i)}})
-		s.Apply(events.Record{Seq: int64(2*i + 1), Event: events.AgentFailed{ItemID: id, ItemIndex: i, Attempt: 1, AgentID: "a", Action: errorpolicy.DLQ}})
+		s.Apply(events.Record{Seq: int64(2 * i), Event: events.AgentStarted{
+			AttemptID:  events.AttemptID{ItemID: id, ItemIndex: i, Attempt: 1},
+			BreakerKey: fmt.Sprintf("%0200d", i),
+		}})
+		s.Apply(events.Record{Seq: int64(2*i + 1), Event: events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, Attempt: 1, AgentID: "a"},
+			Action:    errorpolicy.DLQ,
+		}})
 	}
 	if n := s.Limits.Keys(); n > 1<<16 || n < 1<<15 {
 		t.Errorf("got %d keys", n)

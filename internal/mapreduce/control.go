@@ -331,7 +331,7 @@ func (j *owner) itemAt(index int) (string, error) {
 
 // skipWaiting settles an item that is not running.
 func (j *owner) skipWaiting(id string, index int) {
-	j.recordSkipped(events.AgentFailed{ItemID: id, ItemIndex: index, Attempt: j.Fold.NextNumber(index) - 1})
+	j.recordSkipped(events.AgentFailed{AttemptID: j.notRun(id, index)})
 }
 
 // dropSkipped settles an item that is to wait for its next attempt, if somebody has asked to skip it. It

@@ -136,7 +136,10 @@ func (w crewExecutor) Execute(ctx context.Context, a agent.Attempt) (agent.Outco
 	}
 	w.mu.Unlock()
 	if f.takes > 0 && life.Err() == nil {
-		w.host.Emit(&a, events.AgentPlaced{ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: fmt.Sprint("w", f.worker)})
+		w.host.Emit(&a, events.AgentPlaced{
+			AttemptID: events.AttemptID{ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number},
+			Place:     events.Place{Node: fmt.Sprint("w", f.worker)},
+		})
 	}
 	timer := time.NewTimer(cmp.Or(f.takes, time.Second))
 	defer timer.Stop()
@@ -154,17 +157,23 @@ func (w crewExecutor) Execute(ctx context.Context, a agent.Attempt) (agent.Outco
 	}
 	if f.kills {
 		w.lost = append(w.lost, a)
-		lost := &agent.LostError{Node: fmt.Sprint("w", f.worker), Reason: "gone", Unbegun: f.unbegun, Cut: f.cut}
+		lost := &agent.LostError{
+			Place:  events.Place{Node: fmt.Sprint("w", f.worker)},
+			Reason: "gone", Unbegun: f.unbegun, Cut: f.cut,
+		}
 		for _, end := range w.workers[f.worker] {
 			end(lost)
 		}
 		host := w.host
 		time.AfterFunc(1500*time.Millisecond, func() {
-			host.Emit(&a, events.AgentEndedLate{ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Token: a.Token, Node: lost.Node, Outcome: events.LateSucceeded})
+			host.Emit(&a, events.AgentEndedLate{
+				AttemptID: events.AttemptID{ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number},
+				Token:     a.Token, Node: lost.Node, Outcome: events.LateSucceeded,
+			})
 		})
 		return agent.Outcome{}, lost
 	}
-	o := agent.Outcome{Node: fmt.Sprint("w", f.worker)}
+	o := agent.Outcome{Place: events.Place{Node: fmt.Sprint("w", f.worker)}}
 	if a.Base != "" && !f.fails {
 		o.Commit, o.Files = fmt.Sprintf("%s@%d", a.ItemID, a.Number), 1
 	}

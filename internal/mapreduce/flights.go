@@ -31,8 +31,7 @@ func (p *pool) start(it offered, keys itemKeys) {
 	p.turnTaken()
 	a := p.attempt(it.Item, p.job.Fold.NextNumber(it.Index), p.takeSlot())
 	a.Token = p.job.Record(events.AgentStarted{
-		ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker,
-		Alone: p.suspects.alone, Base: a.Base,
+		AttemptID: a.AttemptID(), Worker: a.Worker, Alone: p.suspects.alone, Base: a.Base,
 		Fleet: p.job.fleet != nil, Suspect: it.Index == p.suspects.out, Reason: it.reason, Key: keys.rate,
 		BreakerKey: keys.breaker,
 	}).Seq

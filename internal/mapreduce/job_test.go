@@ -628,7 +628,10 @@ func crashed(t *testing.T, c Config, source string, deaths ...death) placed {
 	}
 	for i, d := range deaths {
 		if !d.nothing {
-			add("j/item_1", events.AgentStarted{ItemID: "item_1", ItemIndex: 1, AgentID: "a", Attempt: i + 1, Worker: 1, Alone: d.alone})
+			add("j/item_1", events.AgentStarted{
+				AttemptID: events.AttemptID{ItemID: "item_1", ItemIndex: 1, AgentID: "a", Attempt: i + 1},
+				Worker:    1, Alone: d.alone,
+			})
 		}
 		e := events.JobResumed{Completed: 1, Pending: 2, InFlight: 1}
 		if !d.explained {

@@ -51,9 +51,7 @@ func (p *pool) enqueueAll() {
 	for index, m := range p.job.Fold.Merging {
 		if p.job.Fold.Skips[index] != "" { // asked for while the job stood
 			p.job.recordSkipped(events.AgentFailed{
-				ItemID: m.ID, ItemIndex: index, AgentID: m.AgentID, Attempt: m.Number, Worker: m.Worker,
-				DurationMS: events.Millis(m.Took),
-				Commit:     m.Commit,
+				AttemptID: m.AttemptID(index), Worker: m.Worker, DurationMS: events.Millis(m.Took), Commit: m.Commit,
 			})
 			continue
 		}
@@ -218,8 +216,7 @@ func (j *owner) recordRejected(r gitspace.Rejected) {
 			retry.NewRand(j.meta.Seed, m.ID, strconv.Itoa(m.Number)))
 	}
 	failed := events.AgentFailed{
-		ItemID: m.ID, ItemIndex: r.Index, AgentID: m.AgentID, Attempt: m.Number, Worker: m.Worker,
-		DurationMS: events.Millis(m.Took), Step: step,
+		AttemptID: m.AttemptID(r.Index), Worker: m.Worker, DurationMS: events.Millis(m.Took), Step: step,
 		Error: f.Message, ErrorType: f.Type, Signal: f.Signal, StdoutTail: f.Stdout, StderrTail: f.Stderr,
 		Commit: m.Commit, Conflicts: r.Conflicts, Resolve: resolve,
 	}
@@ -251,10 +248,7 @@ func (j *owner) adopt(ctx context.Context, ids []string) (*gitspace.Work, error)
 
 // recordAdopted records a commit of the user as what an attempt did.
 func (j *owner) recordAdopted(w gitspace.Work) {
-	id := j.attemptID(w.ItemID, w.Attempt)
-	j.Record(events.AgentStarted{ItemID: w.ItemID, ItemIndex: w.Index, AgentID: id, Attempt: w.Attempt, Base: w.Base})
-	j.Record(events.AgentCompleted{
-		ItemID: w.ItemID, ItemIndex: w.Index, AgentID: id, Attempt: w.Attempt, Commit: w.Commit, Files: w.Files,
-		Insertions: w.Insertions, Deletions: w.Deletions,
-	})
+	id := j.attemptOf(w.ItemID, w.Index, w.Attempt)
+	j.Record(events.AgentStarted{AttemptID: id, Base: w.Base})
+	j.Record(events.AgentCompleted{AttemptID: id, Changes: w.Changes})
 }

@@ -143,7 +143,10 @@ func (f *fakeSpace) Adopt(_ context.Context, head, revision string, index, attem
 	if revision == "unknown" {
 		return gitspace.Work{}, &gitspace.StateError{Reason: "no commit is called unknown"}
 	}
-	return gitspace.Work{Index: index, Attempt: attempt, Base: head, Commit: revision, Files: 1}, nil
+	return gitspace.Work{Index: index, Attempt: attempt, Base: head, Changes: events.Changes{
+		Commit: revision,
+		Files:  1,
+	}}, nil
 }
 
 func (f *fakeSpace) Clean(context.Context) error { return nil }

@@ -119,8 +119,7 @@ func (j *owner) conclude(e *attemptEnd) {
 	if e.outcome.Failure != nil {
 		j.files.Drop(e.files)
 	}
-	e.outcome.Output, e.outputFile, e.outputCRC,
-		e.err = job.KeepLarge(j.place, e.outcome.Output, e.attempt.ItemIndex, strconv.Itoa(e.attempt.Number))
+	e.err = job.KeepLarge(j.place, &e.outcome.ItemOutput, e.attempt.ItemIndex, strconv.Itoa(e.attempt.Number))
 }
 
 // fail fails an attempt that has succeeded: it did not leave what it should.
@@ -144,15 +143,13 @@ func (j *owner) recordOutcome(e *attemptEnd, halted *Result) int64 {
 	a := e.attempt
 	if lost, ok := errors.AsType[*agent.LostError](e.err); ok {
 		return j.Record(events.AgentLost{
-			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: lost.Node,
-			Host: lost.Host, Reason: lost.Reason, Unbegun: lost.Unbegun, Cut: lost.Cut,
+			AttemptID: a.AttemptID(), Place: lost.Place, Reason: lost.Reason, Unbegun: lost.Unbegun, Cut: lost.Cut,
 			Outputs: j.printed.take(a.ID),
 		}).Seq
 	}
 	if j.Fold.Skips[a.ItemIndex] != "" && (e.err != nil || e.outcome.Failure != nil) {
 		return j.recordSkipped(events.AgentFailed{
-			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker,
-			Node: e.outcome.Node, Host: e.outcome.Host,
+			AttemptID: a.AttemptID(), Worker: a.Worker, Place: e.outcome.Machine(),
 			DurationMS: events.Millis(e.outcome.Duration), Outputs: j.printed.take(a.ID),
 		})
 	}
@@ -162,8 +159,7 @@ func (j *owner) recordOutcome(e *attemptEnd, halted *Result) int64 {
 			reason = halted.Reason
 		}
 		return j.Record(events.AgentInterrupted{
-			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: e.outcome.Node,
-			Host: e.outcome.Host, Reason: reason, Outputs: j.printed.take(a.ID),
+			AttemptID: a.AttemptID(), Place: e.outcome.Machine(), Reason: reason, Outputs: j.printed.take(a.ID),
 		}).Seq
 	}
 	if e.outcome.Failure != nil {
@@ -176,11 +172,9 @@ func (j *owner) recordSuccess(e *attemptEnd) int64 {
 	a, o := e.attempt, e.outcome
 	wasDead := j.Fold.Dead(a.ItemIndex)
 	r := j.Record(events.AgentCompleted{
-		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: o.Node,
-		Host: o.Host, Slot: o.Slot, DurationMS: events.Millis(o.Duration),
-		ExitCode: o.ExitCode, Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC,
-		Outputs: j.printed.take(a.ID), Uses: e.files.Uses, Produced: e.files.Produced,
-		Commit: o.Commit, Files: o.Files, Insertions: o.Insertions, Deletions: o.Deletions, Discarded: o.Discarded,
+		AttemptID: a.AttemptID(), Worker: a.Worker, Place: o.Place, DurationMS: events.Millis(o.Duration),
+		ExitCode: o.ExitCode, ItemOutput: o.ItemOutput, Outputs: j.printed.take(a.ID), Changes: o.Changes,
+		ItemFiles: e.files.ItemFiles,
 	})
 	if wasDead && o.Commit == "" {
 		j.Record(events.DLQItemRemoved{ItemID: a.ItemID, Reason: "succeeded"})
@@ -205,11 +199,9 @@ func (j *owner) recordFailure(e *attemptEnd) int64 {
 		message = "retry budget exhausted: " + message
 	}
 	failed := events.AgentFailed{
-		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: o.Node,
-		Host: o.Host, Slot: o.Slot, DurationMS: events.Millis(o.Duration),
-		Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC, Step: f.Step,
-		Signal: f.Signal,
-		Error:  message, ErrorType: retry.Classify(f.Failure), Rule: f.Rule,
+		AttemptID: a.AttemptID(), Worker: a.Worker, Place: o.Place, DurationMS: events.Millis(o.Duration),
+		ItemOutput: o.ItemOutput, Step: f.Step, Signal: f.Signal,
+		Error: message, ErrorType: retry.Classify(f.Failure), Rule: f.Rule,
 		StdoutTail: f.Stdout, StderrTail: f.Stderr,
 		Outputs: j.printed.take(a.ID), Commit: o.Commit,
 	}
@@ -298,7 +290,7 @@ func (j *owner) giveUp(it items.Item, used retry.State) {
 		Failure: retry.Failure{Type: last.Type, Message: last.Error, ExitCode: -1}, Retry: used,
 	})
 	j.fail(events.AgentFailed{
-		ItemID: it.ID, ItemIndex: it.Index, Attempt: j.Fold.NextNumber(it.Index) - 1, Step: last.Step,
+		AttemptID: j.notRun(it.ID, it.Index), Step: last.Step,
 		Error: "retry budget exhausted: " + last.Error, ErrorType: last.Type,
 	}, d, time.Now(), false)
 }
@@ -306,7 +298,7 @@ func (j *owner) giveUp(it items.Item, used retry.State) {
 // refuse dead-letters an item that the open breaker does not admit.
 func (j *owner) refuse(it items.Item) {
 	j.fail(events.AgentFailed{
-		ItemID: it.ID, ItemIndex: it.Index, Attempt: j.Fold.NextNumber(it.Index) - 1,
-		Error: "refused: the circuit breaker is open", ErrorType: retry.TypeCircuitOpen,
+		AttemptID: j.notRun(it.ID, it.Index),
+		Error:     "refused: the circuit breaker is open", ErrorType: retry.TypeCircuitOpen,
 	}, errorpolicy.Decision{Action: errorpolicy.DLQ}, time.Now(), false)
 }

@@ -152,11 +152,7 @@ type steering struct {
 type attemptEnd struct {
 	attempt *agent.Attempt
 	outcome agent.Outcome
-
-	// outputFile is the file of an output that is too large for its record, and outputCRC the checksum of that file.
-	outputFile, outputCRC string
-
-	files reuse.Attempt
+	files   reuse.Attempt
 
 	// err is the cause of a stop, or what prodigy itself could not do. Neither is a failure of the item.
 	err error
@@ -249,6 +245,16 @@ func (j *owner) span() events.TraceContext { return events.TraceOfJob(j.place.ID
 // attemptID returns the ID of an attempt at an item.
 func (j *owner) attemptID(itemID string, number int) string {
 	return j.place.ID + "/" + itemID + "/" + strconv.Itoa(number)
+}
+
+// attemptOf names an attempt at an item.
+func (j *owner) attemptOf(itemID string, index, number int) events.AttemptID {
+	return events.AttemptID{ItemID: itemID, ItemIndex: index, AgentID: j.attemptID(itemID, number), Attempt: number}
+}
+
+// notRun names the end of an item for which nothing is run, after the attempts that it has had.
+func (j *owner) notRun(itemID string, index int) events.AttemptID {
+	return events.AttemptID{ItemID: itemID, ItemIndex: index, Attempt: j.Fold.NextNumber(index) - 1}
 }
 
 // env returns the resolved variables, or those of the workflow if the settings have not been resolved.

@@ -59,8 +59,8 @@ func (p *pool) findStragglers(now time.Time) {
 			continue
 		}
 		e := events.AgentStraggling{
-			ItemID: one.ID, ItemIndex: f.index, AgentID: j.attemptID(one.ID, f.number), Attempt: f.number,
-			Worker: f.slot, RanMS: events.Millis(now.Sub(c.since)),
+			AttemptID: j.attemptOf(one.ID, f.index, f.number),
+			Worker:    f.slot, RanMS: events.Millis(now.Sub(c.since)),
 			LimitMS: events.Millis(limit), After: j.workflow.Map.Straggler.After.String(),
 		}
 		if t := j.Fold.Times.Percentile(); t > 0 {

@@ -81,13 +81,13 @@ func TestSecondAttemptsOfAnEarlierVersionAreReadStill(t *testing.T) {
 	s := job.NewFold(errorpolicy.Policy{})
 	for i, e := range []events.Event{
 		events.JobStarted{},
-		events.AgentStarted{ItemID: "item_0", Attempt: 1},
-		events.AgentDuplicated{ItemID: "item_0", Attempt: 2, Of: 1},
-		events.AgentCompleted{ItemID: "item_0", Attempt: 2},
-		events.AgentSuperseded{ItemID: "item_0", Attempt: 1, By: 2},
-		events.AgentStarted{ItemID: "item_1", ItemIndex: 1, Attempt: 1},
-		events.AgentDuplicated{ItemID: "item_1", ItemIndex: 1, Attempt: 2, Of: 1},
-		events.AgentSuperseded{ItemID: "item_1", ItemIndex: 1, Attempt: 1, By: 2},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 1}},
+		events.AgentDuplicated{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 2}, Of: 1},
+		events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 2}},
+		events.AgentSuperseded{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 1}, By: 2},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "item_1", ItemIndex: 1, Attempt: 1}},
+		events.AgentDuplicated{AttemptID: events.AttemptID{ItemID: "item_1", ItemIndex: 1, Attempt: 2}, Of: 1},
+		events.AgentSuperseded{AttemptID: events.AttemptID{ItemID: "item_1", ItemIndex: 1, Attempt: 1}, By: 2},
 		events.JobResumed{},
 	} {
 		s.Apply(events.Record{Seq: int64(i + 1), Time: time.Unix(int64(i), 0), Event: e})

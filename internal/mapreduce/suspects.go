@@ -125,7 +125,8 @@ func (j *owner) setAside(index int, w job.Waiting, message string) {
 	d := j.Fold.Policy.Decide(errorpolicy.Outcome{Failure: f, Retry: w.Retry}, now,
 		retry.NewRand(j.meta.Seed, w.ID, strconv.Itoa(w.Number)))
 	failed := events.AgentFailed{
-		ItemID: w.ID, ItemIndex: index, Attempt: w.Number, Error: message, ErrorType: retry.TypeKilledRunner,
+		AttemptID: events.AttemptID{ItemID: w.ID, ItemIndex: index, Attempt: w.Number},
+		Error:     message, ErrorType: retry.TypeKilledRunner,
 	}
 	if j.workflow.ErrorPolicy.OnItemFailure.Kind == errorpolicy.Custom {
 		failed.Reason = "its handler is not run for an item that kills prodigy"

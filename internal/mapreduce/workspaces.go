@@ -352,7 +352,7 @@ func RemoveWorkspaces(ctx context.Context, place jobs.Job, environ []string) err
 // workOf returns the work of an item for the merger.
 func workOf(index int, m job.Merging) gitspace.Work {
 	return gitspace.Work{
-		ItemID: m.ID, Index: index, Attempt: m.Number, Base: m.Base, Commit: m.Commit, Date: m.Done,
-		Files: m.Files, Insertions: m.Insertions, Deletions: m.Deletions,
+		ItemID: m.ID, Index: index, Attempt: m.Number, Base: m.Base, Date: m.Done,
+		Changes: events.Changes{Commit: m.Commit, Files: m.Files, Insertions: m.Insertions, Deletions: m.Deletions},
 	}
 }

@@ -127,7 +127,7 @@ func BenchmarkDispatch(b *testing.B) {
 		a := <-done
 		ended++
 		out--
-		c.Persisted([]events.Record{{Event: events.AgentCompleted{AgentID: a.ID}}})
+		c.Persisted([]events.Record{{Event: events.AgentCompleted{AttemptID: events.AttemptID{AgentID: a.ID}}}})
 	}
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "attempts/s")

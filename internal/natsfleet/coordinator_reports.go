@@ -198,13 +198,13 @@ func (c *coordinator) endReported(s *jobState, f *flight, r fleet.Report, host s
 	case r.Kind == fleet.Broken:
 		e.err = fmt.Errorf("%s on %s: %w", r.Reason, r.Holder.Node, agent.ErrReturned)
 	case r.Kind == fleet.Dropped:
-		e.err = &agent.LostError{Node: r.Holder.Node, Reason: r.Reason, Cut: r.Cut}
+		e.err = &agent.LostError{Place: events.Place{Node: r.Holder.Node}, Reason: r.Reason, Cut: r.Cut}
 	case r.Outcome == nil:
-		e.err = &agent.LostError{Node: r.Holder.Node, Reason: "its report has no outcome"}
+		e.err = &agent.LostError{Place: events.Place{Node: r.Holder.Node}, Reason: "its report has no outcome"}
 	default:
 		e.outcome = *r.Outcome
 	}
-	e.outcome.Node, e.outcome.Host, e.outcome.Slot = r.Holder.Node, host, r.Holder.Slot
+	e.outcome.Place = placeOf(r, host)
 	by := fleet.Ending{Token: r.Token, Index: r.Index, Instance: r.Holder.Instance}
 	e.msgs = msgs
 	if c.produces == nil {
@@ -267,8 +267,8 @@ func (c *coordinator) relay(stop context.Context, a *agent.Attempt, r fleet.Repo
 	switch r.Kind {
 	case fleet.Placed:
 		c.host.Emit(a, events.AgentPlaced{
-			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number,
-			Node: r.Holder.Node, Host: host, Slot: r.Holder.Slot,
+			AttemptID: a.AttemptID(),
+			Place:     placeOf(r, host),
 		})
 	case fleet.Event:
 		rec, err := events.Decode(r.Event)
@@ -296,6 +296,11 @@ func (c *coordinator) relay(stop context.Context, a *agent.Attempt, r fleet.Repo
 	}
 }
 
+// placeOf returns where a report comes from. host is the machine of the worker, if it has another name.
+func placeOf(r fleet.Report, host string) events.Place {
+	return events.Place{Node: r.Holder.Node, Host: host, Slot: r.Holder.Slot}
+}
+
 // dropped says once of each worker that it has sent an event that cannot be recorded.
 func (c *coordinator) dropped(r fleet.Report, why string) {
 	c.notifyOnce(r.Holder.Instance+"/event", "ignored an event from worker %s: %s. If this is not your worker, "+
@@ -316,7 +321,7 @@ func lostAttempt(l fleet.Lost, job string) *agent.Attempt {
 func (c *coordinator) emitLate(l fleet.Lost, r fleet.Report) {
 	a := lostAttempt(l, c.jobID)
 	e := events.AgentEndedLate{
-		ItemID: l.ItemID, ItemIndex: l.Index, AgentID: a.ID, Attempt: l.Number, Token: l.Token,
+		AttemptID: a.AttemptID(), Token: l.Token,
 		Node: r.Holder.Node, Slot: r.Holder.Slot,
 	}
 	switch {
@@ -360,7 +365,10 @@ func (c *coordinator) endLost(s *jobState, lost fleet.Loss) bool {
 		reason = "its worker no longer has it, and its outcome is unknown"
 	}
 	return c.endFlight(s, fleet.Ending{Token: lost.Token}, flightEnd{
-		err: &agent.LostError{Node: lost.Node, Reason: reason, Unbegun: !lost.Began, Cut: lost.Missing},
+		err: &agent.LostError{
+			Place:  events.Place{Node: lost.Node},
+			Reason: reason, Unbegun: !lost.Began, Cut: lost.Missing,
+		},
 	})
 }
 

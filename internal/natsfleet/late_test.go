@@ -54,7 +54,7 @@ func giveUp(c *coordinator, token int64, durable bool) {
 		c.endFlight(s, fleet.Ending{Token: token}, flightEnd{err: &agent.LostError{Reason: "silence"}})
 	})
 	if durable {
-		c.Persisted([]events.Record{{Event: events.AgentLost{AgentID: fmt.Sprintf("job/item_%d/1", token)}}})
+		c.Persisted([]events.Record{{Event: events.AgentLost{AttemptID: events.AttemptID{AgentID: fmt.Sprintf("job/item_%d/1", token)}}}})
 	}
 }
 
@@ -78,7 +78,7 @@ func TestTheEndOfAnAttemptThatWasGivenUpIsToldOnce(t *testing.T) {
 		r := endOf("a", 5, fleet.Ended, &agent.Outcome{})
 		r.Index = 1
 		c.report(r, nil)
-		c.Persisted([]events.Record{{Event: events.AgentCompleted{AgentID: "job/item_5/1"}}})
+		c.Persisted([]events.Record{{Event: events.AgentCompleted{AttemptID: events.AttemptID{AgentID: "job/item_5/1"}}}})
 	}
 	want := []string{"job/item_1/1 1 on a: succeeded", "job/item_2/1 2 on a: failed", "job/item_3/1 3 on a: killed", "job/item_4/1 4 on a: returned"}
 	if got := h.heard(); !slices.Equal(got, want) {
@@ -86,7 +86,7 @@ func TestTheEndOfAnAttemptThatWasGivenUpIsToldOnce(t *testing.T) {
 	}
 	// What the worker itself has given up is no loss that something could come after.
 	c.report(endOf("a", 6, fleet.Dropped, nil), nil)
-	c.Persisted([]events.Record{{Event: events.AgentLost{AgentID: "job/item_6/1"}}})
+	c.Persisted([]events.Record{{Event: events.AgentLost{AttemptID: events.AttemptID{AgentID: "job/item_6/1"}}}})
 	c.report(endOf("a", 6, fleet.Dropped, nil), nil)
 	if got := h.heard(); len(got) != len(want) {
 		t.Errorf("got %q", got)
@@ -101,7 +101,7 @@ func TestALateEndWaitsForTheRecordOfTheLoss(t *testing.T) {
 	if got := h.heard(); len(got) != 0 {
 		t.Errorf("got %q before the loss was recorded", got)
 	}
-	c.Persisted([]events.Record{{Event: events.AgentLost{AgentID: "job/item_1/1"}}})
+	c.Persisted([]events.Record{{Event: events.AgentLost{AttemptID: events.AttemptID{AgentID: "job/item_1/1"}}}})
 	c.report(endOf("a", 1, fleet.Ended, &agent.Outcome{}), nil) // the worker repeats it
 	if got := h.heard(); len(got) != 1 {
 		t.Errorf("got %q, want it once", got)

@@ -116,7 +116,7 @@ func (p *puppet) take() int64 {
 func (p *puppet) report(token int64, index int, kind fleet.ReportKind) fleet.Report {
 	r := fleet.Report{V: fleet.Protocol, Token: token, Index: index, Kind: kind, Holder: fleet.Holder{Instance: p.instance, Node: "puppet", Slot: 1}}
 	if kind == fleet.Ended {
-		r.Outcome = &agent.Outcome{Output: "fine"}
+		r.Outcome = &agent.Outcome{ItemOutput: events.ItemOutput{Output: "fine"}}
 	}
 	return r
 }
@@ -131,9 +131,12 @@ func TestAWorkerRecordsOnlyWhatHappensInItsAttempt(t *testing.T) {
 	sent := []events.Event{
 		events.StepSkipped{ItemID: "item_2", Phase: "reduce", Step: "s", When: "false"},
 		events.StepRetrying{ItemID: "item_2", ItemIndex: 2, Step: "s", Attempt: 1},
-		events.AgentFailed{ItemID: "item_0", AgentID: "x", Attempt: 1, Action: errorpolicy.Retry},
+		events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: "item_0", AgentID: "x", Attempt: 1},
+			Action:    errorpolicy.Retry,
+		},
 		events.WorktreeMerged{ItemIndexes: []int{1, 2, 3}},
-		events.AgentCompleted{ItemID: "item_0", AgentID: "x", Attempt: 1},
+		events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "item_0", AgentID: "x", Attempt: 1}},
 		events.AgentUsage{ItemID: "item_0", AgentID: "x", Attempt: 1},
 		events.JobCompleted{},
 		events.Unknown{Name: "Later", Raw: []byte("{}")},

@@ -400,7 +400,11 @@ func TestAnAttemptIsClaimedByNobodyElse(t *testing.T) {
 	again.Adopted = true
 	c.Submit(t.Context(), again, func(_ *agent.Attempt, o agent.Outcome, err error) { ended <- fmt.Sprint(o.Output, err) })
 	report := func(own, output string) fleet.Report {
-		return fleet.Report{V: fleet.Protocol, Token: 1, Index: 1, Kind: fleet.Ended, Holder: fleet.Holder{Instance: own, Node: "one", Slot: 1}, Outcome: &agent.Outcome{Output: output}}
+		return fleet.Report{
+			V: fleet.Protocol, Token: 1, Index: 1, Kind: fleet.Ended,
+			Holder:  fleet.Holder{Instance: own, Node: "one", Slot: 1},
+			Outcome: &agent.Outcome{ItemOutput: events.ItemOutput{Output: output}},
+		}
 	}
 	say(b, ownB, c, fleet.WorkerStatus{Full: true, Holds: []int64{1}}, report(ownB, "of b"))
 	if err := b.nc.Flush(); err != nil {

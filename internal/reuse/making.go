@@ -108,7 +108,7 @@ func (n *notes) see(r events.Record) error {
 	if result.How == events.Failed {
 		return nil
 	}
-	return n.text(result.Index, result.Files)
+	return n.text(result.Index, result.ItemFiles)
 }
 
 func (n *notes) ended(index int) {
@@ -117,7 +117,7 @@ func (n *notes) ended(index int) {
 	}
 }
 
-func (n *notes) text(index int, k events.Files) error {
+func (n *notes) text(index int, k events.ItemFiles) error {
 	if len(k.Uses)+len(k.Produced) == 0 {
 		delete(n.texts, index)
 		return nil

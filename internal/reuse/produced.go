@@ -183,11 +183,7 @@ func (f *Files) Drops() bool { return f != nil && f.made != nil }
 
 // Attempt is what is known of the files of an attempt.
 type Attempt struct {
-	// Uses are the files that the item is made from, as they were when the attempt began.
-	Uses []events.File
-
-	// Produced are the files that the attempt has left.
-	Produced []events.File
+	events.ItemFiles // as they were when the attempt began
 
 	// before are the files that the attempt may leave, as they were when it began. It is nil if they stay as they are.
 	before []fileBefore

@@ -332,17 +332,17 @@ func (r *Reuse) differs(e *earlierJob, x entry, it items.Item, raw digest, data 
 }
 
 // filesOf returns the files that an item is made from, and the reason for which they mean that it is run, if they do.
-func (r *Reuse) filesOf(e *earlierJob, x entry, it items.Item) (now events.Files, reason string, err error) {
+func (r *Reuse) filesOf(e *earlierJob, x entry, it items.Item) (now events.ItemFiles, reason string, err error) {
 	if r.files == nil && x.Text.Length == 0 {
-		return events.Files{}, "", nil
+		return events.ItemFiles{}, "", nil
 	}
-	var before events.Files
+	var before events.ItemFiles
 	text, err := e.index.Text(x)
 	if err == nil && len(text) > 0 {
 		err = json.Unmarshal(text, &before)
 	}
 	if err != nil {
-		return events.Files{}, "", job.Unusable(e.place, err)
+		return events.ItemFiles{}, "", job.Unusable(e.place, err)
 	}
 	if now.Uses, err = r.files.used(it.ID, it.Data, before.Uses); err != nil {
 		return now, "", fmt.Errorf("item %s: %w", it.ID, err)
@@ -459,8 +459,8 @@ func (r *Reuse) Take(it items.Item, to jobs.Job) (taken *events.AgentReused, rea
 	}
 	taken = &events.AgentReused{
 		ItemID: it.ID, ItemIndex: it.Index, FromJob: e.place.ID, FromItem: was.ItemID, Attempt: was.Attempt,
-		DurationMS: was.DurationMS,
-		Captured:   was.Captured, Uses: files.Uses, Produced: files.Produced,
+		DurationMS: was.DurationMS, ItemOutput: events.ItemOutput{Captured: was.Captured, Output: was.Output},
+		ItemFiles: files,
 	}
 	if was.ExitCode != nil {
 		taken.ExitCode = *was.ExitCode
@@ -468,8 +468,7 @@ func (r *Reuse) Take(it items.Item, to jobs.Job) (taken *events.AgentReused, rea
 	if was.From != nil {
 		taken.FromJob, taken.FromItem = was.From.JobID, was.From.ItemID
 	}
-	taken.Output, taken.OutputFile, taken.OutputCRC, err = job.KeepLarge(to, was.Output, it.Index, "reused")
-	return taken, "", err
+	return taken, "", job.KeepLarge(to, &taken.ItemOutput, it.Index, "reused")
 }
 
 // known is compare for an item that was chosen, in this run or by an earlier one.

@@ -35,11 +35,18 @@ cases:
 	var seen Observer
 	tally := NewTally(&workflow.Workflow{})
 	for _, e := range []events.Event{
-		events.AgentFailed{ItemID: "d", AgentID: "x", Attempt: 2}, // before the start that is expected first
-		events.AgentStarted{ItemID: "a"},
-		events.AgentCompleted{ItemID: "a"},
-		events.AgentFailed{ItemID: "b", ErrorType: "circuit_open", Action: errorpolicy.DLQ},
-		events.AgentFailed{ItemID: "d", AgentID: "x", Attempt: 1, ErrorType: "timeout", Action: errorpolicy.DLQ},
+		events.AgentFailed{AttemptID: events.AttemptID{ItemID: "d", AgentID: "x", Attempt: 2}},
+		// before the start that is expected first
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a"}},
+		events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "a"}},
+		events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: "b"},
+			ErrorType: "circuit_open", Action: errorpolicy.DLQ,
+		},
+		events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: "d", AgentID: "x", Attempt: 1},
+			ErrorType: "timeout", Action: errorpolicy.DLQ,
+		},
 	} {
 		tally.Apply(events.Record{Event: e})
 		if err := seen.Watch(c, []events.Record{{Event: e}}); err != nil {

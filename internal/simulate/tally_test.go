@@ -20,15 +20,21 @@ func TestTallyCountsStartsRetriesAndTimeAtTheLimit(t *testing.T) {
 		event events.Event
 	}{
 		{0, events.JobStarted{MaxParallel: 2}},
-		{0, events.AgentStarted{ItemIndex: 0}},
-		{1, events.AgentStarted{ItemIndex: 1}},
-		{4, events.AgentFailed{ItemIndex: 0, AgentID: "a", Action: errorpolicy.Retry, RetryAt: &again}}, // 3 s with both slots taken
+		{0, events.AgentStarted{AttemptID: events.AttemptID{ItemIndex: 0}}},
+		{1, events.AgentStarted{AttemptID: events.AttemptID{ItemIndex: 1}}},
+		{4, events.AgentFailed{
+			AttemptID: events.AttemptID{ItemIndex: 0, AgentID: "a"},
+			Action:    errorpolicy.Retry, RetryAt: &again,
+		}}, // 3 s with both slots taken
 		{4, events.StepRetrying{}},
 		{5, events.ConcurrencyChanged{Limit: 1, Before: 2}},
-		{7, events.AgentCompleted{ItemIndex: 1}}, // 2 s with the one slot taken
+		{7, events.AgentCompleted{AttemptID: events.AttemptID{ItemIndex: 1}}}, // 2 s with the one slot taken
 		{7, events.StartsHeld{By: "windows"}},
 		{17, events.StartsAllowed{By: "windows"}},
-		{18, events.AgentFailed{ItemIndex: 2, ErrorType: retry.TypeCircuitOpen, Action: errorpolicy.DLQ}}, // refused by a breaker: it never ran
+		{18, events.AgentFailed{
+			AttemptID: events.AttemptID{ItemIndex: 2},
+			ErrorType: retry.TypeCircuitOpen, Action: errorpolicy.DLQ,
+		}}, // refused by a breaker: it never ran
 		{18, events.CircuitOpen{Scope: "workflow"}},
 		{19, events.CircuitOpen{Scope: "workflow"}},
 		{19, events.CircuitOpen{Scope: "fetch"}},
@@ -55,14 +61,15 @@ func TestAnAttemptWithoutASlotDoesNotRun(t *testing.T) {
 		event events.Event
 	}{
 		{0, events.JobStarted{MaxParallel: 2}},
-		{0, events.AgentStarted{ItemID: "a"}},
-		{1, events.AgentStarted{ItemID: "b", ItemIndex: 1}},
+		{0, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a"}}},
+		{1, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1}}},
 		{3, events.StepRetrying{ItemID: "a", DelayMS: events.Millis(20 * time.Second)}},              // both slots are taken from 1 to 5
 		{4, events.StepRetrying{ItemID: "b", ItemIndex: 1, DelayMS: events.Millis(2 * time.Second)}}, // and kept
-		{8, events.AgentStarted{ItemID: "c", ItemIndex: 2}},                                          // from 8 to 9
-		{9, events.AgentCompleted{ItemIndex: 2, ItemID: "c"}},                                        // and from 23 to 30
-		{30, events.AgentFailed{ItemID: "a", AgentID: "a"}},
-		{31, events.AgentCompleted{ItemID: "b", ItemIndex: 1}},
+		{8, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "c", ItemIndex: 2}}},             // from 8 to 9
+		{9, events.AgentCompleted{AttemptID: events.AttemptID{ItemIndex: 2, ItemID: "c"}}},
+		// and from 23 to 30
+		{30, events.AgentFailed{AttemptID: events.AttemptID{ItemID: "a", AgentID: "a"}}},
+		{31, events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1}}},
 	} {
 		got.Apply(events.Record{Time: began.Add(one.at * time.Second), Event: one.event})
 	}

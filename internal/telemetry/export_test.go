@@ -196,9 +196,16 @@ func firstRun() []events.Event {
 	return []events.Event{
 		events.JobStarted{Workflow: "convert", Mode: "mapreduce", MaxParallel: 4},
 		events.PhaseStarted{Phase: "map"},
-		events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Worker: 1},
+		events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1},
+			Worker:    1,
+		},
 		events.AgentProgress{ItemID: "a", Step: "get", Steps: 1},
-		events.AgentFailed{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Step: "get", Error: "exit code 6", ErrorType: retry.TypeNetwork, StderrTail: "SECRET OUTPUT", Action: errorpolicy.Retry, RetryAt: &at},
+		events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1},
+			Step:      "get", Error: "exit code 6", ErrorType: retry.TypeNetwork, StderrTail: "SECRET OUTPUT",
+			Action: errorpolicy.Retry, RetryAt: &at,
+		},
 		events.JobPaused{Reason: "interrupted"},
 	}
 }
@@ -206,9 +213,15 @@ func firstRun() []events.Event {
 func secondRun() []events.Event {
 	return []events.Event{
 		events.JobResumed{Phase: "map", Pending: 1},
-		events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2, Worker: 1},
+		events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2},
+			Worker:    1,
+		},
 		events.AgentProgress{ItemID: "a", Step: "get", Steps: 1},
-		events.AgentCompleted{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2, Output: "SECRET OUTPUT", DurationMS: events.Millis(time.Second)},
+		events.AgentCompleted{
+			AttemptID:  events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2},
+			ItemOutput: events.ItemOutput{Output: "SECRET OUTPUT"}, DurationMS: events.Millis(time.Second),
+		},
 		events.JobCompleted{Metrics: errorpolicy.Metrics{TotalItems: 1, Successful: 1}},
 	}
 }
@@ -362,7 +375,13 @@ func TestACollectorThatHangsIsLeft(t *testing.T) {
 	var many []events.Event
 	for i := range 3000 { // more spans than the SDK has room for
 		id := fmt.Sprint("item_", i)
-		many = append(many, events.AgentStarted{ItemID: id, ItemIndex: i, AgentID: id + "/1", Attempt: 1}, events.AgentCompleted{ItemID: id, ItemIndex: i, AgentID: id + "/1", Attempt: 1})
+		many = append(many, events.AgentStarted{AttemptID: events.AttemptID{
+			ItemID: id, ItemIndex: i,
+			AgentID: id + "/1", Attempt: 1,
+		}}, events.AgentCompleted{AttemptID: events.AttemptID{
+			ItemID:    id,
+			ItemIndex: i, AgentID: id + "/1", Attempt: 1,
+		}})
 	}
 	job := jobWith(t, "", slices.Concat(firstRun()[:2], many, secondRun()[4:])...)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", hanging.URL)

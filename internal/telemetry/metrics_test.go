@@ -78,14 +78,35 @@ func TestPrometheusReadsWhatAJobDid(t *testing.T) {
 		events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 4, Rates: []events.StartRate{{Limit: "90/min", PerSecond: 1.5}, {Limit: "2/s", PerSecond: 2, Per: "${item.host}", Step: "call"}}},
 		events.PhaseStarted{Phase: "map"},
 		events.ItemsSelected{TotalItems: 10},
-		events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Worker: 1},
-		events.AgentStarted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, Worker: 2},
-		events.AgentStarted{ItemID: "c", ItemIndex: 2, AgentID: "c/1", Attempt: 1, Worker: 3},
-		events.AgentStarted{ItemID: "d", ItemIndex: 3, AgentID: "d/1", Attempt: 1, Worker: 4},
+		events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1},
+			Worker:    1,
+		},
+		events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1},
+			Worker:    2,
+		},
+		events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: "c", ItemIndex: 2, AgentID: "c/1", Attempt: 1},
+			Worker:    3,
+		},
+		events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: "d", ItemIndex: 3, AgentID: "d/1", Attempt: 1},
+			Worker:    4,
+		},
 		events.AgentUsage{ItemID: "a", AgentID: "a/1", Attempt: 1, Preset: "claude", Outcome: "success", CostUSD: &cost, Tokens: &limit.Tokens{Input: 7}},
-		events.AgentCompleted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, DurationMS: events.Millis(3 * time.Second)},
-		events.AgentFailed{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, ExitCode: &exit, ErrorType: retry.TypeNetwork, Action: errorpolicy.Retry, RetryAt: &at},
-		events.AgentFailed{ItemID: "c", ItemIndex: 2, AgentID: "c/1", Attempt: 1, ExitCode: &exit, ErrorType: retry.TypeTimeout, Action: errorpolicy.DLQ},
+		events.AgentCompleted{
+			AttemptID:  events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1},
+			DurationMS: events.Millis(3 * time.Second),
+		},
+		events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1},
+			ExitCode:  &exit, ErrorType: retry.TypeNetwork, Action: errorpolicy.Retry, RetryAt: &at,
+		},
+		events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: "c", ItemIndex: 2, AgentID: "c/1", Attempt: 1},
+			ExitCode:  &exit, ErrorType: retry.TypeTimeout, Action: errorpolicy.DLQ,
+		},
 		events.DLQItemAdded{ItemID: "c"},
 		events.CircuitOpen{Scope: "workflow", Until: at},
 		events.CircuitHalfOpen{Scope: "workflow"},
@@ -136,12 +157,21 @@ func TestPrometheusReadsWhatAJobDid(t *testing.T) {
 func TestStepsAreMeasuredWithinTheirAttempts(t *testing.T) {
 	j := newMetrics("w", 1)
 	at := began
-	feed(j, events.JobStarted{}, events.AgentStarted{ItemID: "a", AgentID: "a/1", Attempt: 1})
+	feed(j, events.JobStarted{}, events.AgentStarted{AttemptID: events.AttemptID{
+		ItemID: "a", AgentID: "a/1",
+		Attempt: 1,
+	}})
 	j.Step(events.AgentProgress{ItemID: "a", Step: "get"}, began.Add(1*time.Second))
 	j.Step(events.AgentProgress{ItemID: "a", Step: "put"}, began.Add(3*time.Second))
 	j.Step(events.AgentProgress{ItemID: "a", Step: "get"}, began.Add(20*time.Second)) // of the next attempt
-	j.observe([]events.Record{{Seq: 3, Time: began.Add(10 * time.Second), JobID: "j", Event: events.AgentFailed{ItemID: "a", AgentID: "a/1", Attempt: 1, Action: errorpolicy.Retry, RetryAt: &at}}})
-	j.observe([]events.Record{{Seq: 4, Time: began.Add(21 * time.Second), JobID: "j", Event: events.AgentInterrupted{ItemID: "a", AgentID: "a/2", Attempt: 2}}})
+	j.observe([]events.Record{{Seq: 3, Time: began.Add(10 * time.Second), JobID: "j", Event: events.AgentFailed{
+		AttemptID: events.AttemptID{ItemID: "a", AgentID: "a/1", Attempt: 1},
+		Action:    errorpolicy.Retry, RetryAt: &at,
+	}}})
+	j.observe([]events.Record{{
+		Seq: 4, Time: began.Add(21 * time.Second), JobID: "j",
+		Event: events.AgentInterrupted{AttemptID: events.AttemptID{ItemID: "a", AgentID: "a/2", Attempt: 2}},
+	}})
 	if len(j.steps) != 2 || j.steps["get"].sum != 2*time.Second || j.steps["put"].sum != 7*time.Second || len(j.open) != 0 {
 		t.Errorf("get %+v, put %+v, open %v", j.steps["get"], j.steps["put"], j.open)
 	}
@@ -244,9 +274,16 @@ func TestKeysAreNoLabels(t *testing.T) {
 			}
 			feed(
 				j,
-				events.AgentStarted{ItemID: id, ItemIndex: i, AgentID: id + "/1", Attempt: 1, Worker: 1, Key: key, BreakerKey: key},
+				events.AgentStarted{
+					AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, AgentID: id + "/1", Attempt: 1},
+					Worker:    1, Key: key, BreakerKey: key,
+				},
 				events.StepTurn{ItemID: id, ItemIndex: i, Step: "call", Key: key},
-				events.AgentFailed{ItemID: id, ItemIndex: i, AgentID: id + "/1", Attempt: 1, Step: "call", Error: "no route to " + key, ErrorType: retry.TypeNetwork, Action: errorpolicy.DLQ},
+				events.AgentFailed{
+					AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, AgentID: id + "/1", Attempt: 1},
+					Step:      "call", Error: "no route to " + key, ErrorType: retry.TypeNetwork,
+					Action: errorpolicy.DLQ,
+				},
 				events.CircuitOpen{Scope: "call", Key: key, ConsecutiveFailures: 1},
 				events.CircuitHalfOpen{Scope: "call", Key: key},
 			)

@@ -107,7 +107,10 @@ func (j *testJob) records(all ...events.Event) []events.Record {
 
 func letter(item string) []events.Event {
 	return []events.Event{
-		events.AgentFailed{ItemID: item, Attempt: 1, Error: "the host of\n" + item + " is away", Action: errorpolicy.DLQ},
+		events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: item, Attempt: 1},
+			Error:     "the host of\n" + item + " is away", Action: errorpolicy.DLQ,
+		},
 		events.DLQItemAdded{ItemID: item, FailureCount: 1},
 	}
 }

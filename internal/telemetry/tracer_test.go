@@ -89,16 +89,32 @@ func TestAJobIsATree(t *testing.T) {
 		events.StepCompleted{Phase: "setup", Step: "make", DurationMS: events.Millis(time.Second)},
 		events.PhaseCompleted{Phase: "setup"},
 		events.PhaseStarted{Phase: "map"},
-		events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Worker: 1},
+		events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1},
+			Worker:    1,
+		},
 		events.AgentProgress{ItemID: "a", Step: "get", StepIndex: 0},
-		events.AgentStarted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, Worker: 2},
+		events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1},
+			Worker:    2,
+		},
 		events.StepRetrying{ItemID: "a", Step: "get", Attempt: 1, DelayMS: delay, ErrorType: retry.TypeNetwork},
 		events.AgentProgress{ItemID: "a", Step: "put", StepIndex: 1},
 		events.StepFailed{ItemID: "a", Step: "put", Action: "stop", Error: "exit code 1", ExitCode: &exit},
-		events.AgentFailed{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Step: "put", Error: "exit code 1", ExitCode: &exit, Action: errorpolicy.Retry, DelayMS: &delay, RetryAt: &at},
-		events.AgentCompleted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1},
-		events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2, Worker: 1},
-		events.AgentFailed{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2, Error: "exit code 2", Action: errorpolicy.DLQ},
+		events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1},
+			Step:      "put", Error: "exit code 1", ExitCode: &exit, Action: errorpolicy.Retry, DelayMS: &delay,
+			RetryAt: &at,
+		},
+		events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1}},
+		events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2},
+			Worker:    1,
+		},
+		events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2},
+			Error:     "exit code 2", Action: errorpolicy.DLQ,
+		},
 		events.AgentReused{ItemID: "c", ItemIndex: 2, FromJob: "mapreduce-0"},
 		events.PhaseStarted{Phase: "reduce"},
 		events.StepRetrying{Step: "sum", Attempt: 1, DelayMS: delay},
@@ -140,18 +156,24 @@ func TestRunsAreBelowTheJob(t *testing.T) {
 	at := began.Add(time.Hour)
 	list := records(
 		events.JobStarted{Workflow: "w"},
-		events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1},
-		events.AgentStarted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, Fleet: true},
-		events.AgentStarted{ItemID: "c", ItemIndex: 2, AgentID: "c/1", Attempt: 1},
-		events.AgentFailed{ItemID: "c", ItemIndex: 2, AgentID: "c/1", Attempt: 1, Error: "no", Action: errorpolicy.Retry, RetryAt: &at},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1}},
+		events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1},
+			Fleet:     true,
+		},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "c", ItemIndex: 2, AgentID: "c/1", Attempt: 1}},
+		events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: "c", ItemIndex: 2, AgentID: "c/1", Attempt: 1},
+			Error:     "no", Action: errorpolicy.Retry, RetryAt: &at,
+		},
 		events.JobResumed{Attached: []int{1}}, // the run before was killed
-		events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2},
-		events.AgentCompleted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1},
-		events.AgentInterrupted{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2}},
+		events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1}},
+		events.AgentInterrupted{AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2}},
 		events.JobPaused{Reason: "interrupted"},
 		events.JobResumed{Phase: "map"},
-		events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2},
-		events.AgentCompleted{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2}},
+		events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2}},
 		events.PhaseStarted{Phase: "reduce"},
 		events.StepCompleted{Phase: "reduce", Step: "sum"},
 		events.JobPaused{Reason: "interrupted"},
@@ -231,10 +253,11 @@ func TestEveryEventIsExportedOrLeftOutForAReason(t *testing.T) {
 		before := []events.Event{
 			events.JobStarted{},
 			events.PhaseStarted{Phase: "reduce"},
-			events.AgentStarted{ItemID: "a", Attempt: 1},
+			events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a", Attempt: 1}},
 			events.AgentProgress{ItemID: "a", Step: "s"},
 		}
-		for _, e := range slices.Concat(before, middle, []events.Event{events.AgentCompleted{ItemID: "a"}, events.JobPaused{}}) {
+		for _, e := range slices.Concat(before, middle,
+			[]events.Event{events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "a"}}, events.JobPaused{}}) {
 			tracer.apply(events.Record{Seq: 1, Time: began, JobID: "j", Event: e})
 		}
 		return all.String()
@@ -272,10 +295,16 @@ func TestTheWorkOfItemsIsMergedAndVerified(t *testing.T) {
 	got, logs := tree(t, "", records(
 		events.JobStarted{Workflow: "w", Mode: "mapreduce"},
 		events.WorktreeCreated{Worker: 1, Base: "a", DurationMS: events.Millis(time.Second)},
-		events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Worker: 1},
+		events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1},
+			Worker:    1,
+		},
 		events.AgentProgress{ItemID: "a", Step: "fix"},
 		events.AISessionStarted{ItemID: "a", Step: "fix", Preset: "claude", SessionID: "5f0c"},
-		events.AgentCompleted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Commit: "c"},
+		events.AgentCompleted{
+			AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1},
+			Changes:   events.Changes{Commit: "c"},
+		},
 		events.VerifyStarted{ItemIDs: []string{"a"}, Commit: "c"},
 		events.VerifyCompleted{Commit: "c", Step: "test", Error: "exit code 1", DurationMS: events.Millis(time.Second)},
 		events.VerifyStarted{ItemIDs: []string{"a"}, Commit: "d"},

@@ -224,7 +224,7 @@ func (x *explainer) apply(r events.Record) {
 		x.tell(r, x.waitedForPlan(r.Time, e)...)
 		x.asks = ""
 	case events.AgentPlaced:
-		x.placed = events.OnWorker(e.Node, e.Host, 0)
+		x.placed = e.Machine().OnWorker()
 		x.tell(r)
 	case events.AgentEndedLate:
 		at := x.attempt

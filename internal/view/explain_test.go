@@ -64,17 +64,17 @@ var histories = []struct {
 		retried(1),
 		events.JobPaused{Reason: "SIGINT"},
 		events.JobResumed{Reason: events.ForResume},
-		events.AgentStarted{ItemID: "item_0", Attempt: 2, Worker: 4},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 2}, Worker: 4},
 	}},
 	{"the run dies, the breaker opens, and the item is a dead letter in the end", []events.Event{
 		begun(0),
 		events.JobResumed{Reason: events.ForResume},
-		events.AgentStarted{ItemID: "item_0", Attempt: 2, Worker: 1},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 2}, Worker: 1},
 		retried(2),
 		events.CircuitOpen{Scope: "workflow", ConsecutiveFailures: 2, Until: start.Add(time.Minute)},
 		events.CircuitHalfOpen{Scope: "workflow"},
 		events.CircuitClosed{Scope: "workflow", Successes: 3},
-		events.AgentStarted{ItemID: "item_0", Attempt: 3, Worker: 1},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 3}, Worker: 1},
 		events.StepFailed{ItemID: "item_0", Step: "keep", Attempts: 1, Reason: "exhausted", Action: "stop", Error: "exit code 1", ErrorType: "command_failed"},
 		failedFor("all 3 tries failed", 3),
 		events.DLQItemAdded{ItemID: "item_0", FailureCount: 3},
@@ -86,9 +86,15 @@ var histories = []struct {
 	}},
 	{"the run dies, and a worker may still run the attempt", []events.Event{
 		begun(0),
-		events.AgentPlaced{ItemID: "item_0", Attempt: 1, Node: "gamma", Host: "build-3", Slot: 2},
+		events.AgentPlaced{
+			AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 1},
+			Place:     events.Place{Node: "gamma", Host: "build-3", Slot: 2},
+		},
 		events.JobResumed{Reason: events.ForResume, Attached: []int{0}},
-		events.AgentLost{ItemID: "item_0", Attempt: 1, Reason: "its worker has not been heard of for 15s"},
+		events.AgentLost{
+			AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 1},
+			Reason:    "its worker has not been heard of for 15s",
+		},
 	}},
 	{"the run dies, and the retry budget of a step ends meanwhile", []events.Event{
 		begun(0),
@@ -98,7 +104,7 @@ var histories = []struct {
 			BudgetExpiresAt: new(start.Add(500 * time.Millisecond)),
 		},
 		events.JobResumed{Reason: events.ForResume},
-		events.AgentStarted{ItemID: "item_0", Attempt: 2, Worker: 1},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 2}, Worker: 1},
 		events.StepFailed{
 			ItemID: "item_0", Step: "get", Attempts: 2, Reason: "budget", Action: "stop", Error: "retry budget exhausted: exit code 7",
 			ErrorType: "network", ExitCode: new(7),
@@ -109,41 +115,65 @@ var histories = []struct {
 		events.DLQItemAdded{ItemID: "item_0", FailureCount: 1},
 		events.JobCompleted{},
 		events.JobResumed{Reason: events.ForDeadLetters},
-		events.AgentStarted{ItemID: "item_0", Attempt: 2, Worker: 1},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 2}, Worker: 1},
 		events.JobResumed{Reason: events.ForDeadLetters},
-		events.AgentStarted{ItemID: "item_0", Attempt: 3, Worker: 1},
-		events.AgentCompleted{ItemID: "item_0", Attempt: 3, DurationMS: *ms(time.Second)},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 3}, Worker: 1},
+		events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 3}, DurationMS: *ms(time.Second)},
 		events.DLQItemRemoved{ItemID: "item_0", Reason: "succeeded"},
 	}},
 	{"the breaker refuses the item, and a person throws it away", []events.Event{
 		events.CircuitOpen{Scope: "workflow", ConsecutiveFailures: 2, Until: start.Add(time.Minute)},
-		events.AgentFailed{ItemID: "item_0", ErrorType: "circuit_open", Action: errorpolicy.DLQ, Error: "refused: the circuit breaker is open"},
+		events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: "item_0"},
+			ErrorType: "circuit_open", Action: errorpolicy.DLQ, Error: "refused: the circuit breaker is open",
+		},
 		events.DLQItemAdded{ItemID: "item_0", FailureCount: 1},
 		events.DLQItemRemoved{ItemID: "item_0", Reason: "purged"},
 	}},
 	{"an attempt is interrupted", []events.Event{
 		begun(0),
-		events.AgentInterrupted{ItemID: "item_0", Attempt: 1, Reason: "SIGTERM"},
+		events.AgentInterrupted{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 1}, Reason: "SIGTERM"},
 		events.JobPaused{Reason: "SIGTERM"},
 		events.JobResumed{Reason: events.ForResume},
 	}},
 	{"a worker of a fleet is lost twice, and the item goes elsewhere", []events.Event{
-		events.AgentStarted{ItemID: "item_0", Attempt: 1, Worker: 3, Fleet: true},
-		events.AgentPlaced{ItemID: "item_0", Attempt: 1, Node: "worker-1", Host: "a", Slot: 2},
-		events.AgentLost{ItemID: "item_0", Attempt: 1, Node: "worker-1", Host: "a", Reason: "no word from it for 1m"},
-		events.AgentStarted{ItemID: "item_0", Attempt: 2, Worker: 3, Fleet: true},
-		events.AgentLost{ItemID: "item_0", Attempt: 2, Reason: "no word from it for 1m"},
-		events.AgentEndedLate{ItemID: "item_0", Attempt: 1, Token: 7, Node: "worker-1", Slot: 2, Outcome: events.LateKilled},
-		events.AgentStarted{ItemID: "item_0", Attempt: 3, Worker: 3, Fleet: true, Suspect: true},
-		events.AgentEndedLate{ItemID: "item_0", Attempt: 2, Token: 9, Node: "worker-1", Slot: 1, Outcome: events.LateSucceeded, DurationMS: *ms(time.Second)},
-		events.AgentCompleted{ItemID: "item_0", Attempt: 3, DurationMS: *ms(time.Second), Node: "worker-2", Host: "b", Slot: 3},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 1}, Worker: 3, Fleet: true},
+		events.AgentPlaced{
+			AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 1},
+			Place:     events.Place{Node: "worker-1", Host: "a", Slot: 2},
+		},
+		events.AgentLost{
+			AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 1},
+			Place:     events.Place{Node: "worker-1", Host: "a"}, Reason: "no word from it for 1m",
+		},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 2}, Worker: 3, Fleet: true},
+		events.AgentLost{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 2}, Reason: "no word from it for 1m"},
+		events.AgentEndedLate{
+			AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 1},
+			Token:     7, Node: "worker-1", Slot: 2, Outcome: events.LateKilled,
+		},
+		events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 3},
+			Worker:    3, Fleet: true, Suspect: true,
+		},
+		events.AgentEndedLate{
+			AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 2},
+			Token:     9, Node: "worker-1", Slot: 1, Outcome: events.LateSucceeded, DurationMS: *ms(time.Second),
+		},
+		events.AgentCompleted{
+			AttemptID:  events.AttemptID{ItemID: "item_0", Attempt: 3},
+			DurationMS: *ms(time.Second), Place: events.Place{Node: "worker-2", Host: "b", Slot: 3},
+		},
 	}},
 	{"a dead letter is sent again, and its worker is lost", []events.Event{
 		begun(0), failedFor("on_item_failure is dlq", 1),
 		events.DLQItemAdded{ItemID: "item_0", FailureCount: 1},
 		events.JobResumed{Reason: events.ForDeadLetters},
-		events.AgentStarted{ItemID: "item_0", Attempt: 2, Worker: 1, Fleet: true},
-		events.AgentLost{ItemID: "item_0", Attempt: 2, Node: "worker-1", Reason: "no word from it for 1m"},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 2}, Worker: 1, Fleet: true},
+		events.AgentLost{
+			AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 2},
+			Place:     events.Place{Node: "worker-1"}, Reason: "no word from it for 1m",
+		},
 	}},
 	{"a step is left out, and the breaker of another opens", []events.Event{
 		begun(0),
@@ -167,7 +197,8 @@ var histories = []struct {
 func retried(attempt int) events.AgentFailed {
 	at := start.Add(20 * time.Second)
 	return events.AgentFailed{
-		ItemID: "item_0", AgentID: "a", Attempt: attempt, DurationMS: *ms(1200 * time.Millisecond), Step: "get", Error: "exit code 22", ErrorType: "command_failed",
+		AttemptID:  events.AttemptID{ItemID: "item_0", AgentID: "a", Attempt: attempt},
+		DurationMS: *ms(1200 * time.Millisecond), Step: "get", Error: "exit code 22", ErrorType: "command_failed",
 		Action: errorpolicy.Retry, Reason: fmt.Sprintf("try %d of 3 failed", attempt), DelayMS: ms(10 * time.Second), RetryAt: &at,
 		Retry: &events.RetryState{Attempts: attempt, WaitedMS: *ms(10 * time.Second), PreviousMS: *ms(10 * time.Second)},
 	}

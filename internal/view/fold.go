@@ -119,7 +119,7 @@ func (j *Job) applyAgent(r events.Record) {
 		}
 	case events.AgentPlaced:
 		if a := j.running[e.ItemIndex]; a != nil && a.Number == e.Attempt {
-			a.Node, a.Host, a.Slot = e.Node, e.Host, e.Slot
+			a.Place = e.Place
 		}
 	case events.AgentProgress:
 		j.Step(e)
@@ -151,7 +151,7 @@ func (j *Job) ended(r events.Record, end events.End) {
 	}
 	if a != nil { // it is not one that was rejected by the breaker
 		if end.Node != "" { // one that ends soon is placed nowhere before
-			a.Node, a.Host, a.Slot = end.Node, end.Host, end.Slot
+			a.Place = end.Place
 		}
 		a.Due, a.Duration, a.Type, a.Step = time.Time{}, end.Took, end.Type, cmp.Or(end.Step, a.Step)
 		j.Durations.Add(end.Took)

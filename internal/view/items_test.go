@@ -15,10 +15,14 @@ func itemLog() iter.Seq2[events.Record, error] {
 	began := time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC)
 	due := began.Add(time.Hour)
 	start := func(i, n int) events.Event {
-		return events.AgentStarted{ItemID: "i", ItemIndex: i, Attempt: n}
+		return events.AgentStarted{AttemptID: events.AttemptID{ItemID: "i", ItemIndex: i, Attempt: n}}
 	}
 	failed := func(i int, a errorpolicy.Action, message string) events.Event {
-		e := events.AgentFailed{ItemID: "i", ItemIndex: i, AgentID: "a", Attempt: 1, ErrorType: "network", Error: message, Action: a, Step: "get", DurationMS: events.Millis(1500 * time.Millisecond)}
+		e := events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: "i", ItemIndex: i, AgentID: "a", Attempt: 1},
+			ErrorType: "network", Error: message, Action: a, Step: "get",
+			DurationMS: events.Millis(1500 * time.Millisecond),
+		}
 		if a.RunsAgain() {
 			e.RetryAt, e.DelayMS = &due, new(events.Millis)
 		}
@@ -28,11 +32,14 @@ func itemLog() iter.Seq2[events.Record, error] {
 		events.JobStarted{},
 		events.ItemsSelected{TotalItems: 10},
 		start(0, 1),
-		events.AgentCompleted{ItemIndex: 0, Attempt: 1, DurationMS: events.Millis(2 * time.Second)},
+		events.AgentCompleted{
+			AttemptID:  events.AttemptID{ItemIndex: 0, Attempt: 1},
+			DurationMS: events.Millis(2 * time.Second),
+		},
 		start(1, 1), failed(1, errorpolicy.DLQ, "Connection REFUSED"),
 		start(2, 1), failed(2, errorpolicy.Skip, "refused too"),
 		start(3, 1), failed(3, errorpolicy.Retry, "refused"), start(3, 2),
-		events.AgentCompleted{ItemIndex: 3, Attempt: 2},
+		events.AgentCompleted{AttemptID: events.AttemptID{ItemIndex: 3, Attempt: 2}},
 		start(4, 1), failed(4, errorpolicy.Retry, "refused"), start(4, 2), failed(4, errorpolicy.Retry, "timed out"),
 		start(5, 1), failed(5, errorpolicy.Retry, "refused"), start(5, 2),
 		start(6, 1), failed(6, errorpolicy.DLQ, "timed out"),
@@ -41,9 +48,15 @@ func itemLog() iter.Seq2[events.Record, error] {
 		start(6, 2), failed(6, errorpolicy.Retry, "refused"),
 		start(1, 2),
 		start(7, 1),
-		events.AgentCompleted{ItemIndex: 7, Attempt: 1, Commit: "c0ffee"},
+		events.AgentCompleted{
+			AttemptID: events.AttemptID{ItemIndex: 7, Attempt: 1},
+			Changes:   events.Changes{Commit: "c0ffee"},
+		},
 		start(8, 1),
-		events.AgentCompleted{ItemIndex: 8, Attempt: 1, Commit: "c0ffee"},
+		events.AgentCompleted{
+			AttemptID: events.AttemptID{ItemIndex: 8, Attempt: 1},
+			Changes:   events.Changes{Commit: "c0ffee"},
+		},
 		events.WorktreeMerged{ItemIDs: []string{"item_8"}, ItemIndexes: []int{8}, Attempts: []int{1}, Commits: []string{"c"}, Files: []int{1}},
 	}
 	return func(yield func(events.Record, error) bool) {

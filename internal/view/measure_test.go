@@ -24,14 +24,14 @@ func TestTheEstimateHoldsTheTrueRest(t *testing.T) {
 			break
 		}
 		now = now.Add(each)
-		apply(events.AgentStarted{ItemIndex: i})
-		apply(events.AgentCompleted{ItemIndex: i, DurationMS: events.Millis(each)})
+		apply(events.AgentStarted{AttemptID: events.AttemptID{ItemIndex: i}})
+		apply(events.AgentCompleted{AttemptID: events.AttemptID{ItemIndex: i}, DurationMS: events.Millis(each)})
 	}
 	apply(events.ItemsSelected{TotalItems: total})
 	for i := 100; i < total-1; i++ {
 		now = now.Add(each)
-		apply(events.AgentStarted{ItemIndex: i})
-		apply(events.AgentCompleted{ItemIndex: i, DurationMS: events.Millis(each)})
+		apply(events.AgentStarted{AttemptID: events.AttemptID{ItemIndex: i}})
+		apply(events.AgentCompleted{AttemptID: events.AttemptID{ItemIndex: i}, DurationMS: events.Millis(each)})
 		e, ok := j.Remaining(now)
 		left := time.Duration(total-1-i) * each
 		if !ok || left < e.Low || left > e.High {
@@ -48,12 +48,18 @@ func TestTheEstimateWaitsForRetriesAndForTheBreaker(t *testing.T) {
 	apply(events.ItemsSelected{TotalItems: 20})
 	for i := range 19 {
 		now = now.Add(100 * time.Millisecond)
-		apply(events.AgentStarted{ItemIndex: i})
-		apply(events.AgentCompleted{ItemIndex: i, DurationMS: events.Millis(time.Millisecond)})
+		apply(events.AgentStarted{AttemptID: events.AttemptID{ItemIndex: i}})
+		apply(events.AgentCompleted{
+			AttemptID:  events.AttemptID{ItemIndex: i},
+			DurationMS: events.Millis(time.Millisecond),
+		})
 	}
 	due, delay := now.Add(10*time.Minute), events.Millis(10*time.Minute)
-	apply(events.AgentStarted{ItemIndex: 19})
-	apply(events.AgentFailed{ItemIndex: 19, Action: errorpolicy.Retry, RetryAt: &due, DelayMS: &delay})
+	apply(events.AgentStarted{AttemptID: events.AttemptID{ItemIndex: 19}})
+	apply(events.AgentFailed{
+		AttemptID: events.AttemptID{ItemIndex: 19},
+		Action:    errorpolicy.Retry, RetryAt: &due, DelayMS: &delay,
+	})
 	if e, ok := j.Remaining(now); !ok || e.Low < 10*time.Minute || e.High > 11*time.Minute {
 		t.Errorf("with a retry due in 10m: %v to %v (%v)", e.Low, e.High, ok)
 	}
@@ -72,7 +78,7 @@ func TestTheRateIsThatOfNow(t *testing.T) {
 	finish := func(n int, each time.Duration) {
 		for range n {
 			now = now.Add(each)
-			apply(events.AgentCompleted{ItemIndex: index})
+			apply(events.AgentCompleted{AttemptID: events.AttemptID{ItemIndex: index}})
 			index++
 		}
 	}

@@ -38,7 +38,8 @@ func TestTheLastLineOfARunningCommandIsKnown(t *testing.T) {
 		}
 	}
 	j.Output(entry("a", "one\ntwo\n \n", nil))
-	apply(events.AgentStarted{ItemID: "a"}, events.AgentStarted{ItemID: "b", ItemIndex: 1})
+	apply(events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a"}},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1}})
 	want("two", "")
 	j.Output(entry("b", "10%\r20%\r", nil))
 	want("two", "20%")
@@ -46,11 +47,15 @@ func TestTheLastLineOfARunningCommandIsKnown(t *testing.T) {
 	want("two", "20%")
 	j.Output(entry("a", "three", &outputs.End{}))
 	want("", "20%")
-	apply(events.AgentPlaced{ItemID: "b", ItemIndex: 1, Node: "w", Slot: 7})
+	apply(events.AgentPlaced{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1}, Place: events.Place{
+		Node: "w",
+		Slot: 7,
+	}})
 	if got := j.InFlight(); len(got) == 0 || !slices.ContainsFunc(got, func(a Attempt) bool { return a.ItemID == "b" && a.Node == "w" && a.Slot == 7 }) {
 		t.Errorf("got %+v, want b on w in slot 7", got)
 	}
-	apply(events.AgentInterrupted{ItemID: "b", ItemIndex: 1}, events.AgentStarted{ItemID: "b", ItemIndex: 1})
+	apply(events.AgentInterrupted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1}},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1}})
 	want("", "")
 
 	for i := range 3 * printedKept {
@@ -76,10 +81,16 @@ func TestABreakerHasItsCause(t *testing.T) {
 	j := New()
 	cause := func() Cause { return j.Breakers()[0].Cause }
 	for _, e := range []events.Event{
-		events.AgentStarted{ItemID: "a"},
-		events.AgentFailed{ItemID: "a", AgentID: "x", Action: errorpolicy.DLQ, ErrorType: "network", Error: "refused"},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a"}},
+		events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: "a", AgentID: "x"},
+			Action:    errorpolicy.DLQ, ErrorType: "network", Error: "refused",
+		},
 		events.CircuitOpen{Scope: events.WorkflowScope, ConsecutiveFailures: 1, Until: began.Add(time.Minute)},
-		events.AgentFailed{ItemID: "b", ItemIndex: 1, Action: errorpolicy.DLQ, ErrorType: retry.TypeCircuitOpen, Error: "refused: the circuit breaker is open"},
+		events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1},
+			Action:    errorpolicy.DLQ, ErrorType: retry.TypeCircuitOpen, Error: "refused: the circuit breaker is open",
+		},
 	} {
 		j.Apply(events.Record{Time: began, Event: e})
 	}
@@ -88,7 +99,7 @@ func TestABreakerHasItsCause(t *testing.T) {
 	}
 	j = New()
 	for _, e := range []events.Event{
-		events.AgentStarted{ItemID: "a"},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a"}},
 		events.CircuitOpen{Scope: "call", ConsecutiveFailures: 1, Until: began.Add(time.Minute)},
 		events.StepRetrying{ItemID: "a", Step: "other", ErrorType: "timeout", Error: "too long"},
 		events.StepRetrying{ItemID: "a", Step: "call", ErrorType: "network", Error: "refused", DelayMS: events.Millis(time.Second)},
@@ -116,12 +127,18 @@ func TestWhatNoWorkerRunsYetIsNotCountedAsRunning(t *testing.T) {
 	}
 	apply(0, events.JobStarted{MaxParallel: 4, Broker: "tls://broker:4222"})
 	for i, id := range []string{"a", "b", "c", "d"} {
-		apply(0, events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1, Worker: i + 1, Fleet: true})
+		apply(0, events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, Attempt: 1},
+			Worker:    i + 1, Fleet: true,
+		})
 	}
 	if got := counts(500 * time.Millisecond); got != [3]int{4, 0, 0} {
 		t.Errorf("at first: %d, want 4 running, since it is not known yet where", got)
 	}
-	apply(100*time.Millisecond, events.AgentPlaced{ItemID: "a", Attempt: 1, Node: "desk", Host: "vm-7", Slot: 2})
+	apply(100*time.Millisecond, events.AgentPlaced{
+		AttemptID: events.AttemptID{ItemID: "a", Attempt: 1},
+		Place:     events.Place{Node: "desk", Host: "vm-7", Slot: 2},
+	})
 	apply(200*time.Millisecond, events.AgentProgress{ItemID: "b", Step: "call"})
 	apply(time.Second, events.StepRetrying{ItemID: "c", ItemIndex: 2, DelayMS: events.Millis(time.Minute)})
 	if got := counts(3 * time.Second); got != [3]int{2, 1, 1} {
@@ -154,10 +171,19 @@ func TestAJobThatWaitsForWorkersHasNoEstimate(t *testing.T) {
 			apply(0, events.ScaleRequested{MaxParallel: 2, By: "the fleet", Fleet: true, Workers: 1})
 		}
 		for i := range items - 2 {
-			apply(time.Duration(i)*time.Second, events.AgentStarted{ItemID: strconv.Itoa(i), ItemIndex: i, Attempt: 1, Worker: 1, Fleet: true})
-			apply(time.Duration(i)*time.Second, events.AgentCompleted{ItemID: strconv.Itoa(i), ItemIndex: i, Attempt: 1, Node: "desk", Slot: 1, DurationMS: 500})
+			apply(time.Duration(i)*time.Second, events.AgentStarted{
+				AttemptID: events.AttemptID{ItemID: strconv.Itoa(i), ItemIndex: i, Attempt: 1},
+				Worker:    1, Fleet: true,
+			})
+			apply(time.Duration(i)*time.Second, events.AgentCompleted{
+				AttemptID: events.AttemptID{ItemID: strconv.Itoa(i), ItemIndex: i, Attempt: 1},
+				Place:     events.Place{Node: "desk", Slot: 1}, DurationMS: 500,
+			})
 		}
-		apply(items*time.Second, events.AgentStarted{ItemID: "last", ItemIndex: items - 1, Attempt: 1, Worker: 1, Fleet: true})
+		apply(items*time.Second, events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: "last", ItemIndex: items - 1, Attempt: 1},
+			Worker:    1, Fleet: true,
+		})
 		if !estimated(items * time.Second) {
 			t.Errorf("%s: there is no estimate while workers run items", name)
 		}
@@ -167,7 +193,10 @@ func TestAJobThatWaitsForWorkersHasNoEstimate(t *testing.T) {
 		if estimated((items + 5) * time.Second) {
 			t.Errorf("%s: there is an estimate though nothing runs", name)
 		}
-		apply((items+6)*time.Second, events.AgentPlaced{ItemID: "last", ItemIndex: items - 1, Attempt: 1, Node: "desk", Slot: 1})
+		apply((items+6)*time.Second, events.AgentPlaced{
+			AttemptID: events.AttemptID{ItemID: "last", ItemIndex: items - 1, Attempt: 1},
+			Place:     events.Place{Node: "desk", Slot: 1},
+		})
 		if scaled {
 			apply((items+6)*time.Second, events.ScaleRequested{MaxParallel: 2, By: "the fleet", Fleet: true, Workers: 1})
 		}
@@ -183,8 +212,8 @@ func TestTriesOfAPausedJobWaitUntilItGoesOn(t *testing.T) {
 	apply := func(after time.Duration, e events.Event) {
 		j.Apply(events.Record{Time: began.Add(after), JobID: "j", Event: e})
 	}
-	apply(0, events.AgentStarted{ItemID: "a"})
-	apply(0, events.AgentStarted{ItemID: "b", ItemIndex: 1})
+	apply(0, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a"}})
+	apply(0, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1}})
 	apply(time.Second, events.StepRetrying{ItemID: "b", ItemIndex: 1, DelayMS: events.Millis(time.Second)})
 	apply(3*time.Second, events.StepRetrying{ItemID: "a", DelayMS: events.Millis(2 * time.Second)})
 	apply(4*time.Second, events.PauseRequested{By: "alice"})

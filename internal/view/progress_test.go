@@ -25,7 +25,10 @@ func seen(j *Job, list ...events.Event) *Job {
 
 func retryIn(item string, index int, d time.Duration) events.AgentFailed {
 	at, delay := sixteen.Add(d), events.Millis(d)
-	return events.AgentFailed{ItemID: item, ItemIndex: index, AgentID: "x", ErrorType: "network", Error: "exit code 7: refused", Action: errorpolicy.Retry, RetryAt: &at, DelayMS: &delay}
+	return events.AgentFailed{
+		AttemptID: events.AttemptID{ItemID: item, ItemIndex: index, AgentID: "x"},
+		ErrorType: "network", Error: "exit code 7: refused", Action: errorpolicy.Retry, RetryAt: &at, DelayMS: &delay,
+	}
 }
 
 // busy is a job in the middle.
@@ -34,21 +37,30 @@ func busy() *Job {
 		events.JobStarted{},
 		events.PhaseStarted{Phase: "map"},
 		events.ItemsSelected{TotalItems: 10},
-		events.AgentStarted{ItemID: "a", ItemIndex: 0},
-		events.AgentCompleted{ItemID: "a", ItemIndex: 0},
-		events.AgentStarted{ItemID: "b", ItemIndex: 1},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0}},
+		events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0}},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1}},
 		retryIn("b", 1, 12*time.Second),
-		events.AgentStarted{ItemID: "c", ItemIndex: 2},
-		events.AgentFailed{ItemID: "c", ItemIndex: 2, AgentID: "x", Action: errorpolicy.DLQ, ErrorType: "network", Error: "exit code 7: refused"},
-		events.AgentStarted{ItemID: "d", ItemIndex: 3},
-		events.AgentFailed{ItemID: "d", ItemIndex: 3, AgentID: "x", Action: errorpolicy.Skip, ErrorType: "timeout", Error: "timed out after 1s"},
-		events.AgentStarted{ItemID: "e", ItemIndex: 4},
-		events.AgentInterrupted{ItemID: "e", ItemIndex: 4},
-		events.AgentStarted{ItemID: "f", ItemIndex: 5, Attempt: 2},
-		events.AgentStarted{ItemID: "g", ItemIndex: 6, Attempt: 1},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "c", ItemIndex: 2}},
+		events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: "c", ItemIndex: 2, AgentID: "x"},
+			Action:    errorpolicy.DLQ, ErrorType: "network", Error: "exit code 7: refused",
+		},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "d", ItemIndex: 3}},
+		events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: "d", ItemIndex: 3, AgentID: "x"},
+			Action:    errorpolicy.Skip, ErrorType: "timeout", Error: "timed out after 1s",
+		},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "e", ItemIndex: 4}},
+		events.AgentInterrupted{AttemptID: events.AttemptID{ItemID: "e", ItemIndex: 4}},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "f", ItemIndex: 5, Attempt: 2}},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "g", ItemIndex: 6, Attempt: 1}},
 		events.StepRetrying{ItemID: "g", Step: "fetch", ErrorType: "timeout", Error: "timed out after 1s"},
 		events.StepRetrying{ItemID: "g", Step: "fetch", ErrorType: "timeout", Error: "timed out after 2s"},
-		events.AgentFailed{ItemID: "h", ItemIndex: 7, Action: errorpolicy.DLQ, ErrorType: "circuit_open", Error: "refused: the circuit breaker is open"},
+		events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: "h", ItemIndex: 7},
+			Action:    errorpolicy.DLQ, ErrorType: "circuit_open", Error: "refused: the circuit breaker is open",
+		},
 		events.CircuitOpen{Scope: "workflow", ConsecutiveFailures: 5, Until: sixteen.Add(30 * time.Second)},
 	)
 }
@@ -102,13 +114,19 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 			"\xff[33mcircuit breaker open, probes in 28s, 4 i…\xff[0m",
 		}},
 		{"the number of items is not known yet", Progress{}, seen(New(),
-			events.JobStarted{}, events.PhaseStarted{Phase: "map"}, events.AgentStarted{ItemID: "a"}, events.AgentStarted{ItemID: "b", ItemIndex: 1},
-			events.AgentCompleted{ItemID: "a"},
+			events.JobStarted{}, events.PhaseStarted{Phase: "map"},
+			events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a"}},
+			events.AgentStarted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1}},
+			events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "a"}},
 		), 120, 40, []string{"1 done  0 failed  1 running  0 waiting  2 found so far", "30.0/min", "  running b  2s"}},
 		{"on a fleet, in 80 columns", Progress{}, seen(New(),
 			events.JobStarted{}, events.PhaseStarted{Phase: "map"}, events.ItemsSelected{TotalItems: 500},
 			events.ScaleRequested{MaxParallel: 12, By: "the fleet", Fleet: true, Workers: 3},
-			events.AgentStarted{ItemID: "a", Fleet: true}, events.AgentStarted{ItemID: "b", ItemIndex: 1, Fleet: true}, events.AgentCompleted{ItemID: "a"},
+			events.AgentStarted{
+				AttemptID: events.AttemptID{ItemID: "a"},
+				Fleet:     true,
+			}, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1}, Fleet: true},
+			events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "a"}},
 		), 80, 24, []string{
 			"  0% #-----------------------------  1/500 done  0 failed  0 running  0 waiting",
 			"12 slots on 3 workers  1 waiting for a worker",
@@ -119,8 +137,13 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 		), 120, 40, []string{"reduce: 2s, step 2 of 3"}},
 		{"reduce behind a map phase", Progress{Steps: map[string]int{"reduce": 1}}, seen(New(),
 			events.JobStarted{Mode: "mapreduce"}, events.PhaseStarted{Phase: "map"}, events.ItemsSelected{TotalItems: 2},
-			events.AgentStarted{ItemID: "a"}, events.AgentCompleted{ItemID: "a"},
-			events.AgentStarted{ItemID: "b", ItemIndex: 1}, events.AgentFailed{ItemID: "b", ItemIndex: 1, AgentID: "x", Action: errorpolicy.DLQ, ErrorType: "command_failed"},
+			events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a"}},
+			events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "a"}},
+			events.AgentStarted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1}},
+			events.AgentFailed{
+				AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "x"},
+				Action:    errorpolicy.DLQ, ErrorType: "command_failed",
+			},
 			events.PhaseCompleted{Phase: "map"}, events.PhaseStarted{Phase: "reduce"},
 			events.StepRetrying{Step: "sum", ErrorType: "network", Error: "exit code 7: refused", DelayMS: events.Millis(9 * time.Second)},
 		), 80, 24, []string{
@@ -130,11 +153,14 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 		}},
 		{"after the map phase, before the next", Progress{}, seen(New(),
 			events.JobStarted{Mode: "mapreduce"}, events.PhaseStarted{Phase: "map"}, events.ItemsSelected{TotalItems: 1},
-			events.AgentStarted{ItemID: "a"}, events.AgentCompleted{ItemID: "a"}, events.PhaseCompleted{Phase: "map"},
+			events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a"}},
+			events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "a"}}, events.PhaseCompleted{Phase: "map"},
 		), 80, 24, []string{"100% ##############################  1/1 done  0 failed  0 running  0 waiting", "30.0/min"}},
 		{"dead letters, then reduce", Progress{Steps: map[string]int{"reduce": 1}}, seen(Resumed(errorpolicy.Metrics{TotalItems: 2, Successful: 1, Failed: 1}),
-			events.JobResumed{Reason: events.ForDeadLetters, Completed: 2}, events.AgentStarted{ItemID: "b", ItemIndex: 1},
-			events.AgentCompleted{ItemID: "b", ItemIndex: 1}, events.PhaseStarted{Phase: "reduce"},
+			events.JobResumed{Reason: events.ForDeadLetters, Completed: 2},
+			events.AgentStarted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1}},
+			events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1}},
+			events.PhaseStarted{Phase: "reduce"},
 		), 80, 24, []string{"2 done  0 failed", "reduce: 2s, step 1 of 1"}},
 		{"a phase that is over", Progress{Steps: map[string]int{"setup": 1}}, seen(New(),
 			events.JobStarted{Mode: "mapreduce"}, events.PhaseStarted{Phase: "setup"}, events.PhaseCompleted{Phase: "setup"},
@@ -146,7 +172,8 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 			events.JobResumed{StepsDone: 1},
 		), 120, 40, []string{"commands: 2s, step 2 of 2"}},
 		{"a resume", Progress{}, seen(Resumed(errorpolicy.Metrics{TotalItems: 100, Successful: 83, Failed: 4, Rejected: 1, Skipped: 2}),
-			events.JobResumed{Completed: 90, Pending: 9, InFlight: 1}, events.AgentCompleted{ItemID: "a", ItemIndex: 95},
+			events.JobResumed{Completed: 90, Pending: 9, InFlight: 1},
+			events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 95}},
 		), 120, 40, []string{
 			" 91% ##########################~x--  91/100 done  4 failed  2 skipped  1 rejected  0 running  0 waiting",
 			"30.0/min",
@@ -162,8 +189,10 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 
 // A line about an agent shares its room: what it is called, what it has printed.
 func TestRunningLinesShowLabelsAndTheLastLine(t *testing.T) {
-	j := seen(New(), events.JobStarted{}, events.PhaseStarted{Phase: "map"}, events.AgentStarted{ItemID: "item_0"},
-		events.AgentStarted{ItemID: "item_1", ItemIndex: 1, Attempt: 2}, events.StepRetrying{ItemID: "item_1", Step: "fetch", DelayMS: events.Millis(time.Minute)})
+	j := seen(New(), events.JobStarted{}, events.PhaseStarted{Phase: "map"},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "item_0"}},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "item_1", ItemIndex: 1, Attempt: 2}},
+		events.StepRetrying{ItemID: "item_1", Step: "fetch", DelayMS: events.Millis(time.Minute)})
 	j.Output(outputs.Entry{Source: outputs.Source{ItemID: "item_0"}, Printed: []outputs.Part{{Text: []byte("reading\tpage 3 of 12 \x1b[31m, which is long\n")}}})
 	now := sixteen.Add(4 * time.Second)
 	names := []string{"src/components/button/README.md", "世界 and a title of many words that goes on and on"}
@@ -197,7 +226,11 @@ func TestOffATerminalOneLineSaysIt(t *testing.T) {
 // Off a terminal, too, the line says what limits the starts.
 func TestTheLineSaysWhatLimitsStarts(t *testing.T) {
 	rates := []events.StartRate{{Limit: "9/s", PerSecond: 9, Step: "call"}, {Limit: "40/s", PerSecond: 40, Per: "${item.host}"}}
-	j := seen(New(), events.JobStarted{MaxParallel: 8, Rates: rates}, events.PhaseStarted{Phase: "map"}, events.AgentStarted{ItemID: "a"}, events.ConcurrencyChanged{Limit: 5, Before: 2, Rate: 48.5, Reason: "because"})
+	j := seen(New(), events.JobStarted{MaxParallel: 8, Rates: rates}, events.PhaseStarted{Phase: "map"},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a"}}, events.ConcurrencyChanged{
+			Limit: 5, Before: 2,
+			Rate: 48.5, Reason: "because",
+		})
 	got := Progress{Rate: RateHeld(j.Rates, time.Second)}.StatusLine(j, sixteen.Add(2*time.Second))
 	if want := "waiting for rate limit 40/s for each ${item.host}, limit 5 at once, 48.5/s"; !strings.Contains(got, want) {
 		t.Errorf("got %q, want %q in it", got, want)
@@ -214,7 +247,7 @@ func TestTheLineSaysWhatLimitsStarts(t *testing.T) {
 
 // What an item is called cannot steer the terminal.
 func TestTheRegionIsText(t *testing.T) {
-	j := seen(New(), events.JobStarted{}, events.AgentStarted{ItemID: "\x1b[2Jx\ny"})
+	j := seen(New(), events.JobStarted{}, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "\x1b[2Jx\ny"}})
 	for _, line := range (Progress{}).Lines(j, sixteen.Add(time.Minute), 80, 24) {
 		if strings.ContainsAny(line, "\x1b\n") {
 			t.Errorf("%q", line)
@@ -225,7 +258,10 @@ func TestTheRegionIsText(t *testing.T) {
 // Whatever a job shows, a line has room for the cursor behind it, and every colour ends.
 func TestLinesFitTheTerminal(t *testing.T) {
 	j := busy()
-	j.Apply(events.Record{Time: sixteen, Event: events.AgentStarted{ItemID: strings.Repeat("界", 60), ItemIndex: 8}})
+	j.Apply(events.Record{
+		Time:  sixteen,
+		Event: events.AgentStarted{AttemptID: events.AttemptID{ItemID: strings.Repeat("界", 60), ItemIndex: 8}},
+	})
 	j.Apply(events.Record{Time: sixteen, Event: events.StepRetrying{ItemID: "g", Step: "👩‍💻\tstep", ErrorType: "network", Error: strings.Repeat("é́x", 99)}})
 	for _, g := range []Progress{{}, {Look: term.Look{Colours: true}, Unicode: true}} {
 		for width := 3; width < 130; width++ {

@@ -239,14 +239,8 @@ type Attempt struct {
 	// It was given to a fleet.
 	Fleet bool
 
-	// The worker of a fleet that runs it. It is empty if no worker has it yet, or it runs on this machine.
-	Node string
-
-	// The machine of the worker, if it has another name.
-	Host string
-
-	// The slot of the worker, from 1.
-	Slot int
+	// It is zero if no worker has the attempt yet, or it runs on this machine.
+	events.Place
 
 	// The step that it is in, as far as it is known; of a failed attempt, the step that failed.
 	Step string

@@ -42,17 +42,24 @@ func fold(j *view.Job, list ...events.Event) (*view.Job, time.Time) {
 }
 
 func begun(index int) events.AgentStarted {
-	return events.AgentStarted{ItemID: item(index), ItemIndex: index, Attempt: 1, Worker: 1 + index%8}
+	return events.AgentStarted{
+		AttemptID: events.AttemptID{ItemID: item(index), ItemIndex: index, Attempt: 1},
+		Worker:    1 + index%8,
+	}
 }
 
 func done(index int) events.AgentCompleted {
-	return events.AgentCompleted{ItemID: item(index), ItemIndex: index, Attempt: 1, DurationMS: events.Millis(time.Second)}
+	return events.AgentCompleted{
+		AttemptID:  events.AttemptID{ItemID: item(index), ItemIndex: index, Attempt: 1},
+		DurationMS: events.Millis(time.Second),
+	}
 }
 
 func broken(index int, action errorpolicy.Action) events.AgentFailed {
 	at, delay := start.Add(time.Hour), events.Millis(time.Second)
 	e := events.AgentFailed{
-		ItemID: item(index), ItemIndex: index, AgentID: "a", Attempt: 1, Error: "exit code 1", ErrorType: "command_failed",
+		AttemptID: events.AttemptID{ItemID: item(index), ItemIndex: index, AgentID: "a", Attempt: 1},
+		Error:     "exit code 1", ErrorType: "command_failed",
 		ErrorSignature: "exit code N", Action: action,
 	}
 	if action == errorpolicy.Retry {
@@ -68,7 +75,10 @@ func TestEachItemCountsByItsLastEnd(t *testing.T) {
 		events.JobStarted{Workflow: "w"}, events.PhaseStarted{Phase: "map"}, events.ItemsSelected{TotalItems: 5},
 		begun(0), begun(1), begun(2), begun(3),
 		done(0), broken(1, errorpolicy.DLQ), broken(2, errorpolicy.Skip), broken(3, errorpolicy.Retry),
-		events.AgentFailed{ItemID: item(4), ItemIndex: 4, ErrorType: "circuit_open", Action: errorpolicy.DLQ},
+		events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: item(4), ItemIndex: 4},
+			ErrorType: "circuit_open", Action: errorpolicy.DLQ,
+		},
 	)
 	if want := (view.Counts{Successful: 1, Failed: 1, Skipped: 1, Rejected: 1}); j.Counts != want {
 		t.Errorf("counts = %+v, want %+v", j.Counts, want)
@@ -168,7 +178,7 @@ func TestAStepBetweenTwoTriesWaits(t *testing.T) {
 func TestNoMoreRunThanThereAreSlots(t *testing.T) {
 	j, now := fold(view.New(), events.JobStarted{MaxParallel: 2}, begun(0), begun(1),
 		events.StepRetrying{ItemID: item(0), Step: "get", DelayMS: events.Millis(10 * time.Second)},
-		events.AgentStarted{ItemID: item(2), ItemIndex: 2, Attempt: 1, Worker: 1})
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: item(2), ItemIndex: 2, Attempt: 1}, Worker: 1})
 	for _, at := range []time.Time{now, now.Add(time.Minute)} {
 		if running, waiting := j.Running(at), j.Waiting(at); running != 2 || waiting != 1 {
 			t.Errorf("at %v: got %d running and %d waiting, want 2 in the two slots and 1", at, running, waiting)

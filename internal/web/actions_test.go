@@ -227,14 +227,23 @@ func (s *site) add(t *testing.T, log []events.Event) jobs.Job {
 func TestButtonsFitTheState(t *testing.T) {
 	s := newSite(t)
 	starts := []events.Event{events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 2}, events.ItemsSelected{TotalItems: 3}}
-	waits := events.AgentFailed{ItemID: "item_1", ItemIndex: 1, Attempt: 1, Action: errorpolicy.Retry, RetryAt: new(time.Now().Add(time.Hour))}
+	waits := events.AgentFailed{
+		AttemptID: events.AttemptID{ItemID: "item_1", ItemIndex: 1, Attempt: 1},
+		Action:    errorpolicy.Retry, RetryAt: new(time.Now().Add(time.Hour)),
+	}
 	for name, c := range map[string]struct {
 		log     []events.Event
 		running bool
 		want    []string
 	}{
-		"running":          {nil, true, []string{"pause", "scale", "drain", "stop", "cancel"}},
-		"waiting":          {[]events.Event{events.AgentStarted{ItemID: "item_1", ItemIndex: 1, Attempt: 1}, waits}, true, []string{"pause", "scale", "retry-now", "drain", "stop", "cancel"}},
+		"running": {nil, true, []string{"pause", "scale", "drain", "stop", "cancel"}},
+		"waiting": {[]events.Event{events.AgentStarted{AttemptID: events.AttemptID{
+			ItemID:    "item_1",
+			ItemIndex: 1, Attempt: 1,
+		}}, waits}, true, []string{
+			"pause", "scale", "retry-now", "drain", "stop",
+			"cancel",
+		}},
 		"paused by person": {[]events.Event{events.PauseRequested{By: "p"}}, true, []string{"continue", "scale", "drain", "stop", "cancel"}},
 		"drained":          {[]events.Event{events.JobPaused{Reason: "drained"}}, false, []string{"resume"}},
 		"killed":           {nil, false, []string{"resume"}},

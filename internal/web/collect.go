@@ -81,7 +81,7 @@ func (p *plot) placed(e events.AgentPlaced, now time.Duration) {
 		return
 	}
 	s.lane, s.From = lane{e.Node, e.Slot}, now
-	p.at(e.Node, e.Host)
+	p.at(e.Place)
 	if s.awaits {
 		s.awaits = false
 		p.limits.running++
@@ -95,10 +95,10 @@ func (p *plot) ended(end events.End, now time.Duration) {
 	}
 	if s := p.runs[end.Index]; end.How == events.Lost && s != nil && s.lane.node == "" {
 		s.lane.node = end.Node
-		p.at(end.Node, end.Host)
+		p.at(end.Place)
 	}
 	if !end.How.GivenBack() {
-		p.at(end.Node, end.Host)
+		p.at(end.Place)
 		p.ran(end, now)
 	}
 	how := outcomeOf(end)
@@ -179,9 +179,9 @@ func (p *plot) tally(node string) *tally {
 }
 
 // at notes the machine of a worker.
-func (p *plot) at(node, host string) {
-	if host != "" {
-		p.tally(node).host = host
+func (p *plot) at(place events.Place) {
+	if place.Host != "" {
+		p.tally(place.Node).host = place.Host
 	}
 }
 

@@ -37,8 +37,11 @@ func (s *site) many(t *testing.T, n int) {
 		if i%10 > 5 {
 			continue
 		}
-		add(events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1, Worker: 1})
-		failed := events.AgentFailed{ItemID: id, ItemIndex: i, AgentID: "a", Attempt: 1, ErrorType: "exit_code", Error: "exit code 1", Action: errorpolicy.DLQ}
+		add(events.AgentStarted{AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, Attempt: 1}, Worker: 1})
+		failed := events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, AgentID: "a", Attempt: 1},
+			ErrorType: "exit_code", Error: "exit code 1", Action: errorpolicy.DLQ,
+		}
 		switch i % 10 {
 		case 3:
 			if i%20 == 3 {
@@ -52,10 +55,10 @@ func (s *site) many(t *testing.T, n int) {
 			later := now.Add(time.Second)
 			failed.Action, failed.RetryAt, failed.DelayMS = errorpolicy.Retry, &later, new(events.Millis)
 			add(failed)
-			add(events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 2, Worker: 1})
-			add(events.AgentCompleted{ItemID: id, ItemIndex: i, Attempt: 2})
+			add(events.AgentStarted{AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, Attempt: 2}, Worker: 1})
+			add(events.AgentCompleted{AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, Attempt: 2}})
 		default:
-			add(events.AgentCompleted{ItemID: id, ItemIndex: i, Attempt: 1})
+			add(events.AgentCompleted{AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, Attempt: 1}})
 		}
 	}
 	add(events.JobPaused{Reason: "for a while"})

@@ -18,10 +18,16 @@ func merging() story {
 	s.at(0, events.JobStarted{Workflow: "w", MaxParallel: 4, Base: "aaaaaaaaaaaaaaaa"})
 	s.at(0, events.PhaseCompleted{Phase: "setup", Head: "bbbbbbbbbbbbbbbb"})
 	for i := range 4 {
-		s.at(time.Second, events.AgentStarted{ItemID: fmt.Sprint("i", i), ItemIndex: i, Attempt: 1, Worker: i + 1, Base: "bbbbbbbbbbbbbbbb"})
+		s.at(time.Second, events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: fmt.Sprint("i", i), ItemIndex: i, Attempt: 1},
+			Worker:    i + 1, Base: "bbbbbbbbbbbbbbbb",
+		})
 	}
 	for i := range 4 {
-		s.at(2*time.Second, events.AgentCompleted{ItemID: fmt.Sprint("i", i), ItemIndex: i, Attempt: 1, Commit: "c"})
+		s.at(2*time.Second, events.AgentCompleted{
+			AttemptID: events.AttemptID{ItemID: fmt.Sprint("i", i), ItemIndex: i, Attempt: 1},
+			Changes:   events.Changes{Commit: "c"},
+		})
 	}
 	s.at(3*time.Second, events.VerifyStarted{ItemIDs: []string{"i0", "i1", "i2"}, Commit: "dddddddddddddddd"})
 	s.at(4*time.Second, events.VerifyCompleted{Commit: "dddddddddddddddd", Step: "test", Error: "exit code <1>", DurationMS: events.Millis(time.Second)})
@@ -31,9 +37,13 @@ func merging() story {
 		ItemIDs: []string{"i0", "i2"}, ItemIndexes: []int{0, 2}, Attempts: []int{1, 1}, Commits: []string{"eeeeeeeeeeeeeeee", "ffffffffffffffff"}, Head: "ffffffffffffffff",
 		Files: []int{1, 2}, DurationMS: events.Millis(3 * time.Second),
 	})
-	s.at(6*time.Second, events.AgentFailed{ItemID: "i1", ItemIndex: 1, AgentID: "a", Attempt: 1, Error: "workspace.verify: test", ErrorType: retry.TypeVerifyFailed, Action: errorpolicy.DLQ})
 	s.at(6*time.Second, events.AgentFailed{
-		ItemID: "i3", ItemIndex: 3, AgentID: "a", Attempt: 1, Error: "conflict in <b>.go with i0", ErrorType: retry.TypeMergeConflict, Action: errorpolicy.DLQ,
+		AttemptID: events.AttemptID{ItemID: "i1", ItemIndex: 1, AgentID: "a", Attempt: 1},
+		Error:     "workspace.verify: test", ErrorType: retry.TypeVerifyFailed, Action: errorpolicy.DLQ,
+	})
+	s.at(6*time.Second, events.AgentFailed{
+		AttemptID: events.AttemptID{ItemID: "i3", ItemIndex: 3, AgentID: "a", Attempt: 1},
+		Error:     "conflict in <b>.go with i0", ErrorType: retry.TypeMergeConflict, Action: errorpolicy.DLQ,
 		Conflicts: []events.Conflict{{Path: "<b>.go", Message: "CONFLICT", With: []string{"i0"}}},
 	})
 	s.at(7*time.Second, events.VerifyStarted{ItemIDs: []string{"i9"}, Commit: "9999999999999999"})
@@ -78,8 +88,14 @@ func TestManyMergesAreSummedUp(t *testing.T) {
 	s.at(0, events.JobStarted{Workflow: "w", MaxParallel: 1, Base: "a"})
 	for i := range 600 {
 		now := time.Duration(i) * time.Second
-		s.at(now, events.AgentStarted{ItemID: fmt.Sprint(i), ItemIndex: i, Attempt: 1, Worker: 1})
-		s.at(now+400*time.Millisecond, events.AgentCompleted{ItemID: fmt.Sprint(i), ItemIndex: i, Attempt: 1, Commit: "c"})
+		s.at(now, events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: fmt.Sprint(i), ItemIndex: i, Attempt: 1},
+			Worker:    1,
+		})
+		s.at(now+400*time.Millisecond, events.AgentCompleted{
+			AttemptID: events.AttemptID{ItemID: fmt.Sprint(i), ItemIndex: i, Attempt: 1},
+			Changes:   events.Changes{Commit: "c"},
+		})
 		s.at(now+500*time.Millisecond, events.WorktreeMerged{
 			ItemIDs: []string{fmt.Sprint(i)}, ItemIndexes: []int{i}, Attempts: []int{1}, Commits: []string{fmt.Sprintf("%040d", i)}, Head: "h", Files: []int{1},
 			DurationMS: events.Millis(100 * time.Millisecond),
@@ -98,10 +114,16 @@ func TestManyMergesAreSummedUp(t *testing.T) {
 func TestTheDepthOfTheQueueIsTheMostOfEachPart(t *testing.T) {
 	p := newPlot(&axis{runs: []run{{From: began, To: began.Add(columns * time.Second)}}}, 1, pageKept)
 	done := func(at time.Duration, index int) {
-		p.see(events.Record{Time: began.Add(at), Event: events.AgentCompleted{ItemIndex: index, Commit: "c"}})
+		p.see(events.Record{Time: began.Add(at), Event: events.AgentCompleted{
+			AttemptID: events.AttemptID{ItemIndex: index},
+			Changes:   events.Changes{Commit: "c"},
+		}})
 	}
 	failed := func(at time.Duration, index int) {
-		p.see(events.Record{Time: began.Add(at), Event: events.AgentFailed{ItemIndex: index, ErrorType: retry.TypeMergeConflict}})
+		p.see(events.Record{Time: began.Add(at), Event: events.AgentFailed{
+			AttemptID: events.AttemptID{ItemIndex: index},
+			ErrorType: retry.TypeMergeConflict,
+		}})
 	}
 	done(0, 0)
 	done(100*time.Millisecond, 1)

@@ -85,10 +85,11 @@ func TestThePageIsTextAndFetchesNothing(t *testing.T) {
 	const evil = `</title><script>alert(1)</script><img src=x onerror="alert(2)">'"` + "`${x}{{.}}"
 	var s story
 	s.at(0, events.JobStarted{Workflow: evil, MaxParallel: 1})
-	s.at(time.Second, events.AgentStarted{ItemID: evil, Attempt: 1, Worker: 1})
+	s.at(time.Second, events.AgentStarted{AttemptID: events.AttemptID{ItemID: evil, Attempt: 1}, Worker: 1})
 	s.at(2*time.Second, events.StepRetrying{ItemID: evil, Step: evil, Error: evil, DelayMS: events.Millis(time.Second)})
 	s.at(4*time.Second, events.AgentFailed{
-		ItemID: evil, AgentID: "a", Attempt: 1, Worker: 1, Step: evil, Error: evil, ErrorType: "network", ErrorSignature: evil, Action: errorpolicy.DLQ,
+		AttemptID: events.AttemptID{ItemID: evil, AgentID: "a", Attempt: 1},
+		Worker:    1, Step: evil, Error: evil, ErrorType: "network", ErrorSignature: evil, Action: errorpolicy.DLQ,
 	})
 	s.at(5*time.Second, events.CircuitOpen{Scope: evil})
 	s.at(6*time.Second, events.JobCompleted{Reason: evil})
@@ -119,15 +120,36 @@ func TestSlotsOfAFleetAreGroupedByWorker(t *testing.T) {
 	var s story
 	s.at(0, events.JobStarted{MaxParallel: 4})
 	for i, id := range []string{"a", "b", "c", "d", "e"} {
-		s.at(0, events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1, Worker: i%4 + 1, Fleet: true})
+		s.at(0, events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, Attempt: 1},
+			Worker:    i%4 + 1, Fleet: true,
+		})
 	}
-	s.at(time.Second, events.AgentPlaced{ItemID: "a", ItemIndex: 0, Attempt: 1, Node: "desk", Host: "vm-7", Slot: 2})
-	s.at(time.Second, events.AgentPlaced{ItemID: "b", ItemIndex: 1, Attempt: 1, Node: "attic", Slot: 1})
-	s.at(2*time.Second, events.AgentCompleted{ItemID: "c", ItemIndex: 2, Node: "desk", Slot: 1, DurationMS: events.Millis(500 * time.Millisecond)})
-	s.at(3*time.Second, events.AgentLost{ItemID: "b", ItemIndex: 1, Attempt: 1, Node: "attic"})
-	s.at(3*time.Second, events.AgentLost{ItemID: "d", ItemIndex: 3, Attempt: 1, Node: "attic", Unbegun: true})
-	s.at(4*time.Second, events.AgentInterrupted{ItemID: "a", ItemIndex: 0, Attempt: 1})
-	s.at(4*time.Second, events.AgentInterrupted{ItemID: "e", ItemIndex: 4, Attempt: 1}) // it never came to a worker
+	s.at(time.Second, events.AgentPlaced{
+		AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, Attempt: 1},
+		Place:     events.Place{Node: "desk", Host: "vm-7", Slot: 2},
+	})
+	s.at(time.Second, events.AgentPlaced{
+		AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, Attempt: 1},
+		Place:     events.Place{Node: "attic", Slot: 1},
+	})
+	s.at(2*time.Second, events.AgentCompleted{
+		AttemptID: events.AttemptID{ItemID: "c", ItemIndex: 2},
+		Place:     events.Place{Node: "desk", Slot: 1}, DurationMS: events.Millis(500 * time.Millisecond),
+	})
+	s.at(3*time.Second, events.AgentLost{
+		AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, Attempt: 1},
+		Place:     events.Place{Node: "attic"},
+	})
+	s.at(3*time.Second, events.AgentLost{
+		AttemptID: events.AttemptID{ItemID: "d", ItemIndex: 3, Attempt: 1},
+		Place:     events.Place{Node: "attic"}, Unbegun: true,
+	})
+	s.at(4*time.Second, events.AgentInterrupted{AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, Attempt: 1}})
+	s.at(4*time.Second, events.AgentInterrupted{AttemptID: events.AttemptID{
+		ItemID: "e", ItemIndex: 4,
+		Attempt: 1,
+	}}) // it never came to a worker
 	page := pageOf(t, s.source())
 	for _, want := range []string{
 		"attic: 2 attempts, 2 lost<", "desk on host vm-7: 2 attempts, 1 returned or stopped<", "Slot usage over time (4 slots), by worker: 2",
@@ -149,14 +171,26 @@ func TestEachAttemptIsDrawnWithItsOutcome(t *testing.T) {
 	var s story
 	at := began.Add(5 * time.Second)
 	s.at(0, events.JobStarted{MaxParallel: 2})
-	s.at(0, events.AgentStarted{ItemID: "a", ItemIndex: 0, Attempt: 1, Worker: 1})
-	s.at(0, events.AgentStarted{ItemID: "b", ItemIndex: 1, Attempt: 1, Worker: 2})
-	s.at(time.Second, events.AgentCompleted{ItemID: "a", ItemIndex: 0})
-	s.at(2*time.Second, events.AgentFailed{ItemID: "b", ItemIndex: 1, AgentID: "x", Action: errorpolicy.Retry, RetryAt: &at})
-	s.at(5*time.Second, events.AgentStarted{ItemID: "b", ItemIndex: 1, Attempt: 2, Worker: 1})
+	s.at(0, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, Attempt: 1}, Worker: 1})
+	s.at(0, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, Attempt: 1}, Worker: 2})
+	s.at(time.Second, events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0}})
+	s.at(2*time.Second, events.AgentFailed{
+		AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "x"},
+		Action:    errorpolicy.Retry, RetryAt: &at,
+	})
+	s.at(5*time.Second, events.AgentStarted{
+		AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, Attempt: 2},
+		Worker:    1,
+	})
 	s.at(6*time.Second, events.JobResumed{Reason: events.ForResume})
-	s.at(7*time.Second, events.AgentStarted{ItemID: "b", ItemIndex: 1, Attempt: 3, Worker: 1})
-	s.at(8*time.Second, events.AgentFailed{ItemID: "b", ItemIndex: 1, AgentID: "x", Action: errorpolicy.DLQ})
+	s.at(7*time.Second, events.AgentStarted{
+		AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, Attempt: 3},
+		Worker:    1,
+	})
+	s.at(8*time.Second, events.AgentFailed{
+		AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "x"},
+		Action:    errorpolicy.DLQ,
+	})
 	page := pageOf(t, s.source())
 	titles := regexp.MustCompile(`<title>([^<]*attempt [^<]*)</title>`).FindAllStringSubmatch(page, -1)
 	var got []string
@@ -181,8 +215,11 @@ func TestOutputsAreFolded(t *testing.T) {
 	s.at(0, events.PhaseStarted{Phase: "setup"})
 	s.at(0, events.StepCompleted{Phase: "setup", Step: "prepare", Outputs: span})
 	s.at(0, events.StepCompleted{Phase: "setup", Step: "silent"})
-	s.at(0, events.AgentStarted{ItemID: "a", ItemIndex: 7, Attempt: 1, Worker: 1})
-	s.at(time.Second, events.AgentFailed{ItemID: "a", ItemIndex: 7, AgentID: "x", Attempt: 1, Error: "refused", Action: errorpolicy.DLQ, Outputs: span})
+	s.at(0, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 7, Attempt: 1}, Worker: 1})
+	s.at(time.Second, events.AgentFailed{
+		AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 7, AgentID: "x", Attempt: 1},
+		Error:     "refused", Action: errorpolicy.DLQ, Outputs: span,
+	})
 	src := s.source()
 	var asked []outputs.Query
 	src.Printed = func(q outputs.Query) outputs.Tail {
@@ -215,8 +252,14 @@ func TestChartsAreDrawnForAPage(t *testing.T) {
 	for i := range pageKept.spans + 100 {
 		id := fmt.Sprintf("item_%d", i)
 		at := time.Duration(i) * time.Second
-		s.at(at, events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1, Worker: 1 + i%8})
-		s.at(at+time.Second, events.AgentCompleted{ItemID: id, ItemIndex: i, DurationMS: events.Millis(time.Second)})
+		s.at(at, events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, Attempt: 1},
+			Worker:    1 + i%8,
+		})
+		s.at(at+time.Second, events.AgentCompleted{
+			AttemptID:  events.AttemptID{ItemID: id, ItemIndex: i},
+			DurationMS: events.Millis(time.Second),
+		})
 	}
 	job, charts, err := chartsOf(s.source().Records, time.Time{})
 	if err != nil || job.Counts.Successful != pageKept.spans+100 {
@@ -243,14 +286,21 @@ func TestALargeJobMakesASmallPage(t *testing.T) {
 	for i := range 30_000 {
 		now += time.Millisecond
 		id := fmt.Sprintf("item_%d", i)
-		s.at(now, events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1, Worker: 1 + i%64})
+		s.at(now, events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, Attempt: 1},
+			Worker:    1 + i%64,
+		})
 		if i%10 == 0 {
 			s.at(now, events.AgentFailed{
-				ItemID: id, ItemIndex: i, AgentID: "x", ErrorType: "network", ErrorSignature: fmt.Sprint("kind ", i), Error: "refused", Action: errorpolicy.DLQ,
+				AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, AgentID: "x"},
+				ErrorType: "network", ErrorSignature: fmt.Sprint("kind ", i), Error: "refused", Action: errorpolicy.DLQ,
 			})
 			continue
 		}
-		s.at(now, events.AgentCompleted{ItemID: id, ItemIndex: i, DurationMS: events.Millis(time.Millisecond)})
+		s.at(now, events.AgentCompleted{
+			AttemptID:  events.AttemptID{ItemID: id, ItemIndex: i},
+			DurationMS: events.Millis(time.Millisecond),
+		})
 	}
 	if size := len(pageOf(t, s.source())); size > 5<<20 {
 		t.Errorf("the page has %d bytes", size)
@@ -261,9 +311,12 @@ func TestALargeJobMakesASmallPage(t *testing.T) {
 func TestWhatRunsIsDrawnUntilNow(t *testing.T) {
 	var s story
 	s.at(0, events.JobStarted{MaxParallel: 1})
-	s.at(time.Second, events.AgentStarted{ItemID: "a", Attempt: 1, Worker: 1})
-	s.at(time.Second, events.AgentStarted{ItemID: "b", ItemIndex: 1, Attempt: 1, Worker: 2})
-	s.at(2*time.Second, events.AgentCompleted{ItemID: "b", ItemIndex: 1, Attempt: 1})
+	s.at(time.Second, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a", Attempt: 1}, Worker: 1})
+	s.at(time.Second, events.AgentStarted{
+		AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, Attempt: 1},
+		Worker:    2,
+	})
+	s.at(2*time.Second, events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, Attempt: 1}})
 	src := s.source()
 	for state, want := range map[string]string{"running": "a, attempt 1 is running after 9s", "killed": "a, attempt 1 interrupted, or running when prodigy crashed after 1s"} {
 		src.State, src.Made = state, began.Add(10*time.Second)
@@ -328,8 +381,8 @@ func TestAScaleHasANumber(t *testing.T) {
 	var s story
 	s.at(0, events.JobStarted{MaxParallel: 1})
 	for i := range 12 {
-		s.at(0, events.AgentStarted{ItemIndex: i, Attempt: 1, Worker: 1})
-		s.at(0, events.AgentCompleted{ItemIndex: i, Attempt: 1, Worker: 1})
+		s.at(0, events.AgentStarted{AttemptID: events.AttemptID{ItemIndex: i, Attempt: 1}, Worker: 1})
+		s.at(0, events.AgentCompleted{AttemptID: events.AttemptID{ItemIndex: i, Attempt: 1}, Worker: 1})
 	}
 	s.at(time.Second, events.JobCompleted{})
 	if page := pageOf(t, s.source()); !strings.Contains(page, `y="9.0">12</text>`) {
@@ -344,7 +397,7 @@ func TestAJobThatRunsOrDidNothingHasAPage(t *testing.T) {
 		t.Error("no page of an empty log")
 	}
 	s.at(0, events.JobStarted{MaxParallel: 1})
-	s.at(0, events.AgentStarted{ItemID: "a", Attempt: 1, Worker: 1})
+	s.at(0, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a", Attempt: 1}, Worker: 1})
 	s.at(time.Second, events.ItemsSelected{TotalItems: 3})
 	if page := pageOf(t, s.source()); !strings.Contains(page, "</html>") {
 		t.Error("no page of a running job")
@@ -371,16 +424,31 @@ func TestALaneShowsTheShareThatFailed(t *testing.T) {
 func TestLimitsAndBreakersOfKeysAreDrawn(t *testing.T) {
 	var s story
 	s.at(0, events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 2})
-	s.at(time.Second, events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Worker: 1})
-	s.at(2*time.Second, events.AgentStarted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, Worker: 2})
+	s.at(time.Second, events.AgentStarted{
+		AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1},
+		Worker:    1,
+	})
+	s.at(2*time.Second, events.AgentStarted{
+		AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1},
+		Worker:    2,
+	})
 	plain := slices.Clone(s)
 	s.at(3*time.Second, events.ConcurrencyChanged{Limit: 4, Before: 2, Rate: 12.5, Reason: "nothing was refused <"})
 	s.at(4*time.Second, events.CircuitOpen{Scope: "workflow", Key: "slow.example", Until: began.Add(time.Hour)})
-	s.at(5*time.Second, events.AgentCompleted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, DurationMS: events.Millis(4 * time.Second)})
+	s.at(5*time.Second, events.AgentCompleted{
+		AttemptID:  events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1},
+		DurationMS: events.Millis(4 * time.Second),
+	})
 	s.at(6*time.Second, events.CircuitClosed{Scope: "workflow", Key: "slow.example"})
-	s.at(8*time.Second, events.AgentCompleted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, DurationMS: events.Millis(6 * time.Second)})
+	s.at(8*time.Second, events.AgentCompleted{
+		AttemptID:  events.AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1},
+		DurationMS: events.Millis(6 * time.Second),
+	})
 	for _, list := range []*story{&s, &plain} {
-		list.at(10*time.Second, events.AgentFailed{ItemID: "c", ItemIndex: 2, ErrorType: "circuit_open", Action: errorpolicy.DLQ}) // never ran
+		list.at(10*time.Second, events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: "c", ItemIndex: 2},
+			ErrorType: "circuit_open", Action: errorpolicy.DLQ,
+		}) // never ran
 		list.at(16*time.Second, events.JobCompleted{})
 	}
 	page := pageOf(t, s.source())
@@ -405,12 +473,24 @@ func TestLimitsAndBreakersOfKeysAreDrawn(t *testing.T) {
 func TestTheRatesOfAWorkflowAreDrawn(t *testing.T) {
 	var s story
 	s.at(0, events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 2, Rates: []events.StartRate{{Limit: "20/s", PerSecond: 20}, {Limit: "3/s", PerSecond: 3, Per: "${item.host}", Step: "call"}}})
-	s.at(time.Second, events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Worker: 1})
-	s.at(4*time.Second, events.AgentCompleted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, DurationMS: events.Millis(3 * time.Second)})
+	s.at(time.Second, events.AgentStarted{
+		AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1},
+		Worker:    1,
+	})
+	s.at(4*time.Second, events.AgentCompleted{
+		AttemptID:  events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1},
+		DurationMS: events.Millis(3 * time.Second),
+	})
 	s.at(5*time.Second, events.JobPaused{Reason: "by hand"})
 	s.at(6*time.Second, events.JobResumed{Rates: []events.StartRate{{Limit: "40/s", PerSecond: 40}}})
-	s.at(7*time.Second, events.AgentStarted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, Worker: 1})
-	s.at(9*time.Second, events.AgentCompleted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, DurationMS: events.Millis(2 * time.Second)})
+	s.at(7*time.Second, events.AgentStarted{
+		AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1},
+		Worker:    1,
+	})
+	s.at(9*time.Second, events.AgentCompleted{
+		AttemptID:  events.AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1},
+		DurationMS: events.Millis(2 * time.Second),
+	})
 	s.at(10*time.Second, events.JobCompleted{})
 	page := pageOf(t, s.source())
 	for _, want := range []string{"20 allowed", "40 allowed", "(max 40)\"", "The workflow allows 20/s, step call: 3/s for each ${item.host}, 40/s."} {
@@ -426,12 +506,24 @@ func TestSlotsThatAreTakenAwayAreDrawn(t *testing.T) {
 	s.at(0, events.JobStarted{Workflow: "w", Mode: "mapreduce"})
 	s.at(0, events.ScaleRequested{MaxParallel: 3, By: "the fleet", Fleet: true, Workers: 2})
 	for i, id := range []string{"a", "b", "c"} {
-		s.at(time.Second, events.AgentStarted{ItemID: id, ItemIndex: i, AgentID: id + "/1", Attempt: 1, Worker: i + 1})
+		s.at(time.Second, events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, AgentID: id + "/1", Attempt: 1},
+			Worker:    i + 1,
+		})
 	}
 	s.at(2*time.Second, events.ScaleRequested{MaxParallel: 1, Was: 3, By: "the fleet", Fleet: true, Workers: 1})
-	s.at(3*time.Second, events.AgentLost{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Node: "w"})
-	s.at(3*time.Second, events.AgentLost{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, Node: "w"})
-	s.at(16*time.Second, events.AgentCompleted{ItemID: "c", ItemIndex: 2, AgentID: "c/1", Attempt: 1, DurationMS: events.Millis(15 * time.Second)})
+	s.at(3*time.Second, events.AgentLost{
+		AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1},
+		Place:     events.Place{Node: "w"},
+	})
+	s.at(3*time.Second, events.AgentLost{
+		AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1},
+		Place:     events.Place{Node: "w"},
+	})
+	s.at(16*time.Second, events.AgentCompleted{
+		AttemptID:  events.AttemptID{ItemID: "c", ItemIndex: 2, AgentID: "c/1", Attempt: 1},
+		DurationMS: events.Millis(15 * time.Second),
+	})
 	s.at(16*time.Second, events.JobCompleted{})
 	page := pageOf(t, s.source())
 	for _, want := range []string{"after 1.5s: 3 of 3 at once", "after 2s: 1 worker takes part: 1 slot instead of 3", "after 6s: 1 of 1 at once"} {
@@ -445,9 +537,15 @@ func TestSlotsThatAreTakenAwayAreDrawn(t *testing.T) {
 func TestBeforeTheSlotsOfAFleetAreKnownThoseThatRunMay(t *testing.T) {
 	var s story
 	s.at(0, events.JobStarted{Workflow: "w", Mode: "mapreduce"})
-	s.at(0, events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Worker: 1})
+	s.at(0, events.AgentStarted{
+		AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1},
+		Worker:    1,
+	})
 	s.at(time.Second, events.ScaleRequested{MaxParallel: 3, By: "the fleet", Fleet: true, Workers: 2})
-	s.at(16*time.Second, events.AgentCompleted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, DurationMS: events.Millis(16 * time.Second)})
+	s.at(16*time.Second, events.AgentCompleted{
+		AttemptID:  events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1},
+		DurationMS: events.Millis(16 * time.Second),
+	})
 	s.at(16*time.Second, events.JobCompleted{})
 	page := pageOf(t, s.source())
 	for text, want := range map[string]bool{"after 0s: 1 of 1 at once": true, "after 6s: 1 of 3 at once": true, " of 0 at once": false} {
@@ -462,12 +560,30 @@ func TestWhatWaitsForAWorkerIsNotDrawnAsRunning(t *testing.T) {
 	var s story
 	s.at(0, events.JobStarted{Workflow: "w", Mode: "mapreduce", Broker: "tls://broker:4222"})
 	s.at(0, events.ScaleRequested{MaxParallel: 2, By: "the fleet", Fleet: true, Workers: 1})
-	s.at(0, events.AgentStarted{ItemID: "a", AgentID: "a/1", Attempt: 1, Worker: 1, Fleet: true})
-	s.at(0, events.AgentStarted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, Worker: 2, Fleet: true})
-	s.at(time.Second/2, events.AgentPlaced{ItemID: "a", AgentID: "a/1", Attempt: 1, Node: "w", Slot: 1})
-	s.at(10*time.Second, events.AgentCompleted{ItemID: "a", AgentID: "a/1", Attempt: 1, Node: "w", Slot: 1, DurationMS: events.Millis(10 * time.Second)})
-	s.at(30*time.Second, events.AgentPlaced{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, Node: "w", Slot: 1})
-	s.at(40*time.Second, events.AgentCompleted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, Node: "w", Slot: 1, DurationMS: events.Millis(10 * time.Second)})
+	s.at(0, events.AgentStarted{
+		AttemptID: events.AttemptID{ItemID: "a", AgentID: "a/1", Attempt: 1},
+		Worker:    1, Fleet: true,
+	})
+	s.at(0, events.AgentStarted{
+		AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1},
+		Worker:    2, Fleet: true,
+	})
+	s.at(time.Second/2, events.AgentPlaced{
+		AttemptID: events.AttemptID{ItemID: "a", AgentID: "a/1", Attempt: 1},
+		Place:     events.Place{Node: "w", Slot: 1},
+	})
+	s.at(10*time.Second, events.AgentCompleted{
+		AttemptID: events.AttemptID{ItemID: "a", AgentID: "a/1", Attempt: 1},
+		Place:     events.Place{Node: "w", Slot: 1}, DurationMS: events.Millis(10 * time.Second),
+	})
+	s.at(30*time.Second, events.AgentPlaced{
+		AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1},
+		Place:     events.Place{Node: "w", Slot: 1},
+	})
+	s.at(40*time.Second, events.AgentCompleted{
+		AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1},
+		Place:     events.Place{Node: "w", Slot: 1}, DurationMS: events.Millis(10 * time.Second),
+	})
 	s.at(40*time.Second, events.JobCompleted{})
 	page := pageOf(t, s.source())
 	for text, want := range map[string]bool{"after 4s: 1 of 2 at once": true, "after 20s: 1 of 2 at once": false, "after 36s: 1 of 2 at once": true} {
@@ -484,8 +600,14 @@ func TestChartsOfLimitsStaySmall(t *testing.T) {
 	for i := range 30_000 {
 		at := time.Duration(i) * 10 * time.Millisecond
 		id := fmt.Sprint("item_", i)
-		s.at(at, events.AgentStarted{ItemID: id, ItemIndex: i, AgentID: id + "/1", Attempt: 1, Worker: i%64 + 1, Key: "k"})
-		s.at(at, events.AgentCompleted{ItemID: id, ItemIndex: i, AgentID: id + "/1", Attempt: 1})
+		s.at(at, events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, AgentID: id + "/1", Attempt: 1},
+			Worker:    i%64 + 1, Key: "k",
+		})
+		s.at(at, events.AgentCompleted{AttemptID: events.AttemptID{
+			ItemID: id, ItemIndex: i, AgentID: id + "/1",
+			Attempt: 1,
+		}})
 		if i%10 == 0 {
 			s.at(at, events.ConcurrencyChanged{Limit: i % 64, Rate: float64(i % 50), Reason: strings.Repeat("a reason ", 10)})
 			s.at(at, events.CircuitOpen{Scope: "workflow", Key: fmt.Sprint("host-", i)})
@@ -502,10 +624,19 @@ func TestChartsOfLimitsStaySmall(t *testing.T) {
 func TestAttemptsOfAFleet(t *testing.T) {
 	var s story
 	s.at(0, events.JobStarted{MaxParallel: 6})
-	s.at(time.Second, events.AgentStarted{ItemID: "a", Attempt: 1, Worker: 6, Fleet: true})
-	s.at(2*time.Second, events.AgentLost{ItemID: "a", Attempt: 1, Node: "beta"})
-	s.at(3*time.Second, events.AgentStarted{ItemID: "a", Attempt: 2, Worker: 6, Fleet: true})
-	s.at(5*time.Second, events.AgentCompleted{ItemID: "a", Attempt: 2, Worker: 6, Node: "gamma", Slot: 2, DurationMS: events.Millis(time.Second)})
+	s.at(time.Second, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a", Attempt: 1}, Worker: 6, Fleet: true})
+	s.at(2*time.Second, events.AgentLost{
+		AttemptID: events.AttemptID{ItemID: "a", Attempt: 1},
+		Place:     events.Place{Node: "beta"},
+	})
+	s.at(3*time.Second, events.AgentStarted{
+		AttemptID: events.AttemptID{ItemID: "a", Attempt: 2},
+		Worker:    6, Fleet: true,
+	})
+	s.at(5*time.Second, events.AgentCompleted{
+		AttemptID: events.AttemptID{ItemID: "a", Attempt: 2},
+		Worker:    6, Place: events.Place{Node: "gamma", Slot: 2}, DurationMS: events.Millis(time.Second),
+	})
 	s.at(6*time.Second, events.JobCompleted{})
 	src := s.source()
 	src.Mode = "mapreduce"

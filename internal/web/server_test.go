@@ -67,8 +67,11 @@ func newSite(t *testing.T) *site {
 	}
 	for _, e := range []events.Event{
 		events.JobStarted{Workflow: evil, Mode: "mapreduce", MaxParallel: 1},
-		events.AgentStarted{ItemID: evil, Attempt: 1, Worker: 1},
-		events.AgentFailed{ItemID: evil, AgentID: "a", Attempt: 1, Error: evil, ErrorSignature: evil, ErrorType: "network", Action: "dlq"},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: evil, Attempt: 1}, Worker: 1},
+		events.AgentFailed{
+			AttemptID: events.AttemptID{ItemID: evil, AgentID: "a", Attempt: 1},
+			Error:     evil, ErrorSignature: evil, ErrorType: "network", Action: "dlq",
+		},
 		events.JobCompleted{Reason: evil},
 	} {
 		log.Append(now, e)
@@ -300,9 +303,15 @@ func TestThePageOfAJobOnAFleetNamesTheWorkers(t *testing.T) {
 		events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 2, Broker: "tls://broker:4222"},
 		events.ItemsSelected{TotalItems: 2},
 		events.ScaleRequested{MaxParallel: 1, By: "the fleet", Fleet: true, Workers: 1},
-		events.AgentStarted{ItemID: "item_0", Attempt: 1, Worker: 1, Fleet: true},
-		events.AgentStarted{ItemID: "item_1", ItemIndex: 1, Attempt: 1, Worker: 2, Fleet: true},
-		events.AgentPlaced{ItemID: "item_0", Attempt: 1, Node: "desk" + evil, Host: "vm-7" + evil, Slot: 2},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 1}, Worker: 1, Fleet: true},
+		events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: "item_1", ItemIndex: 1, Attempt: 1},
+			Worker:    2, Fleet: true,
+		},
+		events.AgentPlaced{
+			AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 1},
+			Place:     events.Place{Node: "desk" + evil, Host: "vm-7" + evil, Slot: 2},
+		},
 	})
 	lock, err := job.Lock()
 	if err != nil {
@@ -336,7 +345,10 @@ func TestAStreamBeginsWithAllOfTheLog(t *testing.T) {
 	log := []events.Event{events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 1}, events.ItemsSelected{TotalItems: 3000}}
 	for i := range 3000 {
 		id := fmt.Sprintf("item_%d", i)
-		log = append(log, events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1, Worker: 1}, events.AgentCompleted{ItemID: id, ItemIndex: i, Attempt: 1, Worker: 1})
+		log = append(log, events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, Attempt: 1},
+			Worker:    1,
+		}, events.AgentCompleted{AttemptID: events.AttemptID{ItemID: id, ItemIndex: i, Attempt: 1}, Worker: 1})
 	}
 	job := s.add(t, append(log, events.PauseRequested{By: "me"}))
 	lock, err := job.Lock()
