@@ -124,10 +124,6 @@ The result is a job like any other, with a log, dead letters and resume. --save 
 
 // take takes the command from behind --, and the path of --json from before it.
 func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
-	if i := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, ":::") }); i >= 0 {
-		return usagef("%s is of GNU parallel: pipe the items in (printf '%%s\\n' A B | prodigy map -- COMMAND), "+
-			"or use --arg-file or --glob", args[i])
-	}
 	dash := cmd.ArgsLenAtDash()
 	if dash < 0 {
 		return usagef("no command given; put it after --, as in prodigy map -- gzip {}")
