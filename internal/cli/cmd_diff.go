@@ -50,7 +50,8 @@ with 3 if an item fails that succeeded before.`,
 		},
 	}
 	addFormat(cmd, &o.format, term.JSON, asMarkdown)
-	cmd.Flags().BoolVar(&o.all, "all", false, "list all items instead of the first few")
+	formerly(cmd, "all", "full")
+	cmd.Flags().BoolVar(&o.all, "full", false, "list all items instead of the first few")
 	cmd.Flags().BoolVar(&o.check, "exit-code", false, "exit with 3 if a previously successful item failed")
 	return cmd
 }
@@ -176,7 +177,7 @@ func (o diffOptions) printList(con *console, b *strings.Builder, l diffList, mar
 		fmt.Fprintf(b, item, line)
 	}
 	if more := len(l.items) - len(shown); more > 0 {
-		fmt.Fprintf(b, item, fmt.Sprintf("and %d more (use --all)", more))
+		fmt.Fprintf(b, item, fmt.Sprintf("and %d more (use --full)", more))
 	}
 }
 

@@ -73,8 +73,7 @@ count; the last line of the summary shows how many there are.`,
 	})
 	o.add(cmd)
 	f := cmd.Flags()
-	f.Var(parallelFlag(&o.maxParallel), "parallel", "maximum number of items to run at a time")
-	_ = f.MarkHidden("parallel") // its former name
+	formerly(cmd, "parallel", "max-parallel")
 	f.StringVar(&o.filter, "filter", "", "only items matching this expression")
 	f.StringVar(&o.where, "where", "",
 		"only dead letters matching this expression; fields: "+strings.Join(dlq.Names(), ", "))

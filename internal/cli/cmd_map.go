@@ -70,7 +70,7 @@ func newMapCommand(con *console) *cobra.Command {
 		Short:                 "Run a command for each item",
 		Long: `Run a command for each item, without a workflow file.
 
-Items are the lines of stdin, or come from --arg-file, --glob or --json. The words after -- are a program and its arguments; no shell is involved. A single word with spaces or shell characters is run as a script by sh.
+Items are the lines of stdin, or come from --arg-file, --glob or --json-file. The words after -- are a program and its arguments; no shell is involved. A single word with spaces or shell characters is run as a script by sh.
 
 Placeholders work as in xargs and GNU parallel, and are always a single argument:
   {} item, {.} without extension, {/} last path element, {//} directory, {/.} last element without extension,
@@ -80,7 +80,7 @@ Without a placeholder the item becomes the last argument. With --batch, {} expan
 The result is a job like any other, with a log, dead letters and resume. --save writes the equivalent workflow file. Each item's output is printed when the item finishes; failures and the summary go to stderr.`,
 		Example: `  prodigy map -0 -j8 --retry 5 -- convert {} {.}.jpg   # after: find . -name '*.png' -print0 |
   prodigy map --glob '**/*.go' -- gofmt -l {}
-  prodigy map --json items.json '$.items[*]' -- 'curl -fsS ${item.url} -o ${item.id}.json'`,
+  prodigy map --json-file items.json '$.items[*]' -- 'curl -fsS ${item.url} -o ${item.id}.json'`,
 		Args: func(cmd *cobra.Command, args []string) error { return o.take(cmd, args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.given = cmd.Flags().Changed("backoff")
@@ -100,7 +100,8 @@ The result is a job like any other, with a log, dead letters and resume. --save 
 	f.VarP(repeated(&o.argFile), "arg-file", "a", "read items from this file, one per line (repeatable)")
 	f.Var(repeated(&o.glob), "glob",
 		"use matching file names as items, such as 'src/**/*.go' (repeatable)")
-	f.StringVar(&o.json, "json", "", "read items from this file: its elements, or those selected by a JSONPath "+
+	formerly(cmd, "json", "json-file")
+	f.StringVar(&o.json, "json-file", "", "read items from this file: its elements, or those selected by a JSONPath "+
 		"after it")
 	f.BoolVarP(&o.emptyOK, "no-run-if-empty", "r", false, "succeed without doing anything if there are no items")
 	f.StringVarP(&o.replace, "replace", "I", "", "use this placeholder instead of {} and its variants")
@@ -122,7 +123,7 @@ The result is a job like any other, with a log, dead letters and resume. --save 
 	return cmd
 }
 
-// take takes the command from behind --, and the path of --json from before it.
+// take takes the command from behind --, and the path of --json-file from before it.
 func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 	dash := cmd.ArgsLenAtDash()
 	if dash < 0 {
@@ -142,7 +143,7 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 		o.path = before[0]
 	}
 	var sources []string
-	for _, name := range []string{"arg-file", "glob", "json"} {
+	for _, name := range []string{"arg-file", "glob", "json-file"} {
 		if cmd.Flags().Changed(name) {
 			sources = append(sources, "--"+name)
 		}
@@ -153,7 +154,7 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 	if o.nul && (o.glob != nil || o.json != "") {
 		return usagef("--null and %s cannot be used together", sources[0])
 	}
-	for _, name := range []string{"json", "replace", "save", "halt", "on-failure"} {
+	for _, name := range []string{"json-file", "replace", "save", "halt", "on-failure"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
 			return usagef("--%s must not be empty", name)
 		}

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,6 +22,83 @@ import (
 	"prodigy/internal/retry"
 	"prodigy/internal/term"
 )
+
+// flagGroups are the groups in the help of commands that have many flags, each with the names of its flags. A flag of no
+// group comes first.
+var flagGroups = []struct{ title, names string }{
+	{"Items", `arg-file args batch canary check-outputs cluster filter glob item items json-file map no-run-if-empty null
+		only param param-file profile replace rerun since type where with`},
+	{"Outcomes", "at conflict-rate cost failure-rate latency like max-time outcomes tokens"},
+	{"Parallelism and retries", `backoff max-crashes max-delay max-parallel max-procs max-retries on-failure pool rate
+		retry seed timeout`},
+	{"Output", "durability group json keep keep-order line-buffer log-steps output print quiet tag ungroup"},
+	{"Stopping", "accept exit-outside force grace halt partial-ok stop-now"},
+	{"Costs", "max-cost"},
+	{"Fleet", "broker-patience credentials fleet insecure lease requires"},
+	{"Telemetry", "metrics metrics-file otel"},
+}
+
+// fewFlags is how many flags the help shows in one list.
+const fewFlags = 16
+
+// groupsOf returns the flags of a command by the titles of their groups, without empty groups.
+func groupsOf(cmd *cobra.Command) []flagGroup {
+	groups := []flagGroup{{title: "Flags", flags: &pflag.FlagSet{}}}
+	for _, g := range flagGroups {
+		groups = append(groups, flagGroup{g.title, strings.Fields(g.names), &pflag.FlagSet{}})
+	}
+	all := &pflag.FlagSet{}
+	n := 0
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		n++
+		all.AddFlag(f)
+		at := slices.IndexFunc(groups, func(g flagGroup) bool { return slices.Contains(g.names, f.Name) })
+		groups[max(at, 0)].flags.AddFlag(f)
+	})
+	if n <= fewFlags {
+		groups = []flagGroup{{title: "Flags", flags: all}}
+	}
+	return slices.DeleteFunc(groups, func(g flagGroup) bool { return !g.flags.HasFlags() })
+}
+
+// formerly makes cmd take a flag by its former name as well, which help does not show. A command has one such flag.
+func formerly(cmd *cobra.Command, former, name string) {
+	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, given string) pflag.NormalizedName {
+		if given == former {
+			given = name
+		}
+		return pflag.NormalizedName(given)
+	})
+}
+
+// flagGroup is a group of flags of one command.
+type flagGroup struct {
+	title string
+	names []string
+	flags *pflag.FlagSet
+}
+
+// groupFlags makes the help of root and of what is below it show flags in groups.
+func groupFlags(root *cobra.Command) {
+	usage := root.UsageFunc()
+	root.SetUsageFunc(func(cmd *cobra.Command) error {
+		var text bytes.Buffer
+		out := cmd.OutOrStderr()
+		cmd.SetOut(&text)
+		err := usage(cmd)
+		cmd.SetOut(out)
+		var grouped []string
+		for _, g := range groupsOf(cmd) {
+			grouped = append(grouped, g.title+":\n"+g.flags.FlagUsages())
+		}
+		inOneList := "Flags:\n" + cmd.LocalFlags().FlagUsages()
+		_, _ = io.WriteString(out, strings.Replace(text.String(), inOneList, strings.Join(grouped, "\n"), 1))
+		return err
+	})
+}
 
 // addFormat adds --output with these formats besides human, and --json as its short form.
 func addFormat(cmd *cobra.Command, f *term.Format, others ...term.Format) {

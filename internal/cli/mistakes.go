@@ -89,7 +89,7 @@ const useBatch = "use --batch N (-n N), with {} where the items stand"
 const useLines = "items are lines, or end in NUL with -0: tr , '\\n' <FILE | prodigy map -- COMMAND"
 
 // useFields replaces flags of map for the columns of items.
-const useFields = "use --json FILE and ${item.NAME}, or a workflow with a CSV file as its input"
+const useFields = "use --json-file FILE and ${item.NAME}, or a workflow with a CSV file as its input"
 
 // useDryRun replaces flags of map that show commands.
 const useDryRun = "use --dry-run to see the commands before they run"

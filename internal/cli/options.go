@@ -215,7 +215,8 @@ func (o *sinceOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Job, "since", "",
 		"reuse results of items unchanged since this job (latest: this workflow's latest job, none: reuse nothing)")
-	f.Var(repeated(&o.Force), "force", "with --since, rerun this item even if unchanged (repeatable)")
+	formerly(cmd, "force", "rerun")
+	f.Var(repeated(&o.Force), "rerun", "with --since, rerun this item even if unchanged (repeatable)")
 	addChoice(cmd, &o.Only, "only", "with --since, run only these items",
 		reuse.OnlyChoices()...)
 	f.BoolVar(&o.CheckOutputs, "check-outputs", false,

@@ -46,14 +46,16 @@ func reference(root *cobra.Command) string {
 		if cmd.Example != "" {
 			fmt.Fprintf(&b, "\n```console\n%s\n```\n", strings.ReplaceAll("\n"+cmd.Example, "\n  ", "\n$ ")[1:])
 		}
-		var rows []string
-		cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
-			if !f.Hidden && f.Name != "help" {
-				rows = append(rows, row(f))
+		for _, g := range groupsOf(cmd) {
+			var rows []string
+			g.flags.VisitAll(func(f *pflag.Flag) {
+				if f.Name != "help" {
+					rows = append(rows, row(f))
+				}
+			})
+			if len(rows) > 0 {
+				fmt.Fprintf(&b, "\n| %s | meaning |\n| --- | --- |\n%s", strings.ToLower(g.title), strings.Join(rows, ""))
 			}
-		})
-		if len(rows) > 0 {
-			fmt.Fprintf(&b, "\n| flag | meaning |\n| --- | --- |\n%s", strings.Join(rows, ""))
 		}
 	}
 	return b.String()
@@ -80,6 +82,21 @@ func row(f *pflag.Flag) string {
 
 func TestReferenceIsNotStale(t *testing.T) {
 	compareFile(t, "../../docs/commands.md", []byte(reference(documented(t))))
+}
+
+func TestGroupsOfFlagsNameFlags(t *testing.T) {
+	known := map[string]int{}
+	for _, cmd := range commandsOf(documented(t)) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known[f.Name] = 0 })
+	}
+	for _, g := range flagGroups {
+		for _, name := range strings.Fields(g.names) {
+			n, is := known[name]
+			if known[name]++; !is || n > 0 {
+				t.Errorf("%s: %q is no flag, or is in two groups", g.title, name)
+			}
+		}
+	}
 }
 
 func compareFile(t *testing.T, path string, want []byte) {

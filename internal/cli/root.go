@@ -129,6 +129,7 @@ func newBareRoot(con *console) *cobra.Command {
 	root.SetOut(con.text())
 	root.SetErr(con.err)
 	root.SetFlagErrorFunc(wrongFlag)
+	groupFlags(root)
 	root.PersistentFlags().BoolVar(&con.noColor, "no-color", con.noColor, "disable colors (env: NO_COLOR)")
 	return root
 }

@@ -88,7 +88,7 @@ func resolve(c Config, w *workflow.Workflow) (*jobs.Since, string, error) {
 	}
 	if name == "" || name == sinceNone {
 		if len(c.Since.Force) > 0 || c.Since.Only != "" || c.Since.CheckOutputs {
-			return nil, "", job.Refusef("--force, --only and --check-outputs require --since")
+			return nil, "", job.Refusef("--rerun, --only and --check-outputs require --since")
 		}
 		return nil, "", nil
 	}
