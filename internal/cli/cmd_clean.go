@@ -50,7 +50,7 @@ func newCleanCommand(con *console) *cobra.Command {
 		Long: `Remove old jobs and all their files. Without arguments, considers the jobs of this project; with
 --all, jobs of all directories. A job named explicitly is removed regardless of its age.
 
-Resumable jobs (paused or killed) and jobs with dead letters are kept unless --force is given.
+Resumable jobs (stopped or killed) and jobs with dead letters are kept unless --force is given.
 Running jobs are never removed.`,
 		Args:              atMost(1),
 		ValidArgsFunction: completeJob,

@@ -33,8 +33,8 @@ func newContinueCommand(con *console) *cobra.Command {
 	return newSteerCommand(con, job.Continue, &cobra.Command{
 		Use:   "continue [job]",
 		Short: "Continue a paused job",
-		Long: "Continue a job paused with 'prodigy pause'. To continue a job that is no longer running, use " +
-			"'prodigy resume'.",
+		Long: "Continue a job paused with 'prodigy pause'. To resume a stopped job, which has no process any " +
+			"more, use 'prodigy resume'.",
 		Example: "  prodigy continue",
 	})
 }
@@ -46,8 +46,8 @@ func newDrainCommand(con *console) *cobra.Command {
 		Use:   "drain [job]",
 		Short: "Finish running items, then stop the job",
 		Long: `Finish running items, however long they take, then stop the job. No new items start, and pending
-retries are not awaited. Resume the job with 'prodigy resume'. The run exits with 143, as after
-SIGTERM. 'prodigy stop' is faster: it kills running items after the grace period.`,
+retries are not awaited. The run exits with 75, and 'prodigy resume' resumes the job. 'prodigy stop'
+is faster: it kills running items after the grace period.`,
 		Example: "  prodigy drain\n  prodigy drain --no-wait",
 	})
 }

@@ -47,11 +47,11 @@ Progress goes to stderr, results to stdout. Ctrl-C stops the job; "prodigy resum
 
 Exit codes:
   0              all items succeeded
-  1              the job failed, or its policy stopped it
+  1              the job failed, was cancelled, or its error policy ended it
   2              wrong usage or an invalid workflow; nothing was run
   3              completed, but items were dead-lettered or skipped
-  75             paused outside its windows (--exit-outside)
-  130, 131, 143  interrupted by a signal`,
+  75             stopped as asked: drained, or outside its windows (--exit-outside)
+  130, 131, 143  stopped by a signal`,
 		Example: `  prodigy run workflow.yml
   prodigy run workflow.yml --max-parallel 4 --json > outcome.json
   prodigy run convert.yml upload.yml`,

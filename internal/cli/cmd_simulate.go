@@ -79,9 +79,9 @@ listed by prodigy jobs. Guards count as open. With workspaces, the merge queue i
 git: changes conflict where the outcomes say so, and only with what was merged since their attempt
 started. The output of commands is empty, and values captured from it may be missing.
 
-The exit code is that of the run: 0 all items succeeded, 1 the job failed or its policy stopped it,
-2 wrong usage or an invalid workflow, 3 completed, but items were dead-lettered or skipped, 75
-paused outside its windows (--exit-outside).`,
+The exit code is that of the run: 0 all items succeeded, 1 the job failed or its error policy
+ended it, 2 wrong usage or an invalid workflow, 3 completed, but items were dead-lettered or
+skipped, 75 stopped outside its windows (--exit-outside).`,
 		Example: `  prodigy simulate workflow.yml --failure-rate 0.1 --latency 'lognormal(2s,0.8)'
   prodigy simulate workflow.yml --failure-rate 0.3 --max-parallel 64 --at 22:00 --json
   prodigy simulate workflow.yml --like latest --max-cost 20`,

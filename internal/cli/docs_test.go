@@ -135,7 +135,7 @@ func TestExitCodesInTheDocumentsAreThoseOfTheTable(t *testing.T) {
 		got = append(got, strings.Split(r[1], ", ")...)
 	}
 	var want []string
-	for _, code := range []int{exitOK, exitFailed, exitUsage, exitLeft, exitOutside, exitInterrupted, exitQuit, exitTerminated} {
+	for _, code := range []int{exitOK, exitFailed, exitUsage, exitLeft, exitAsAsked, exitInterrupted, exitQuit, exitTerminated} {
 		want = append(want, strconv.Itoa(code))
 	}
 	if !slices.Equal(got, want) {

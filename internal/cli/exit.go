@@ -26,20 +26,21 @@ import (
 const (
 	// Every item succeeded.
 	exitOK = 0
-	// The job failed, was cancelled or stopped by its policy, or prodigy could not continue.
+	// The job failed, was cancelled or ended by its error policy, or prodigy could not continue.
 	exitFailed = 1
 	// The command line is wrong, the workflow is invalid or the job is unknown. Nothing was run.
 	exitUsage = 2
 	// the job completed, but items were dead-lettered or skipped, or reduce does not know of all results; or too few
 	// items of a canary or a ramp succeeded
 	exitLeft = 3
-	// The job is paused outside its windows, with --exit-outside. It can be resumed.
-	exitOutside = 75
+	// The job was drained, or stopped outside its windows with --exit-outside. Nothing went wrong, and it can be
+	// resumed.
+	exitAsAsked = 75
 	// SIGINT stopped the job. It can be resumed.
 	exitInterrupted = 130
 	// SIGQUIT ended the job. It can be resumed.
 	exitQuit = 131
-	// SIGTERM or SIGHUP stopped the job, or it was drained. It can be resumed.
+	// SIGTERM or SIGHUP stopped the job. It can be resumed.
 	exitTerminated = 143
 )
 
@@ -143,18 +144,15 @@ func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
 			return exitLeft
 		}
 		return exitOK
-	case job.Paused:
+	case job.Stopped:
 		if stop != nil {
 			return stop.exitCode()
 		}
 		if r.Unproven {
 			return exitLeft
 		}
-		if r.Drained {
-			return exitTerminated
-		}
-		if r.Outside {
-			return exitOutside
+		if r.AsAsked {
+			return exitAsAsked
 		}
 	case job.Failed:
 		if r.Refused {

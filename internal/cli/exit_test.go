@@ -53,11 +53,11 @@ func TestResultCodeFollowsTheEndOfTheJob(t *testing.T) {
 		{name: "rejected", result: mapreduce.Result{State: job.Completed, Metrics: errorpolicy.Metrics{Rejected: 1}}, want: 3},
 		{name: "failed", result: mapreduce.Result{State: job.Failed}, partialOK: true, want: 1},
 		{name: "a signal came too late", result: mapreduce.Result{State: job.Completed}, stop: interrupt, want: 0},
-		{name: "SIGINT", result: mapreduce.Result{State: job.Paused}, stop: interrupt, want: 130},
-		{name: "SIGTERM", result: mapreduce.Result{State: job.Paused}, stop: &signalError{syscall.SIGTERM}, want: 143},
-		{name: "SIGQUIT", result: mapreduce.Result{State: job.Paused}, stop: &signalError{syscall.SIGQUIT}, want: 131},
-		{name: "SIGHUP", result: mapreduce.Result{State: job.Paused}, stop: &signalError{syscall.SIGHUP}, want: 143},
-		{name: "paused without a signal", result: mapreduce.Result{State: job.Paused}, want: 1},
+		{name: "SIGINT", result: mapreduce.Result{State: job.Stopped}, stop: interrupt, want: 130},
+		{name: "SIGTERM", result: mapreduce.Result{State: job.Stopped}, stop: &signalError{syscall.SIGTERM}, want: 143},
+		{name: "SIGQUIT", result: mapreduce.Result{State: job.Stopped}, stop: &signalError{syscall.SIGQUIT}, want: 131},
+		{name: "SIGHUP", result: mapreduce.Result{State: job.Stopped}, stop: &signalError{syscall.SIGHUP}, want: 143},
+		{name: "paused without a signal", result: mapreduce.Result{State: job.Stopped}, want: 1},
 	} {
 		if got := resultCode(c.result, c.stop, c.partialOK); got != c.want {
 			t.Errorf("%s: exit code %d, want %d", c.name, got, c.want)

@@ -171,7 +171,7 @@ func (o *fleetOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.Var(durationFlag(&o.leaseOf), "lease", "reassign a worker's items after this long without contact")
 	f.Var(durationFlag(&o.patience), "broker-patience",
-		"how long to tolerate an unreachable broker before pausing the job (default: forever)")
+		"how long to tolerate an unreachable broker before stopping the job (default: forever)")
 }
 
 // addWorkers gives cmd the flags that say on which workers items run. usage is that of the flag for the broker.

@@ -60,11 +60,11 @@ func (s *steering) do(r job.Request) (job.Answer, bool) {
 func insteadOf(verb job.Verb, place jobs.Job) string {
 	switch verb {
 	case job.Scale:
-		return resumeCommand(place, " --max-parallel N") + " sets the number of slots"
+		return resumeCommand(place, flagsToResume(place)+" --max-parallel N") + " sets the number of slots"
 	case job.Cancel:
 		return "prodigy clean " + place.ID + " --force removes it"
 	}
-	return resumeCommand(place, "") + " resumes it"
+	return resumeCommand(place, flagsToResume(place)) + " resumes it"
 }
 
 // checkRunning refuses a request to a job that does not run.
@@ -77,18 +77,18 @@ func checkRunning(place jobs.Job, verb job.Verb) error {
 
 // notRunning returns the error that a job does not run, with what to do instead.
 func notRunning(place jobs.Job, verb job.Verb) error {
-	state := ""
+	state := "not running"
 	instead := insteadOf(verb, place)
 	if s, err := job.Summarize(place); err == nil {
-		state = " (" + s.StateShown() + ")"
-		switch s.State {
-		case string(job.Completed):
+		state += " (" + s.StateShown() + ")"
+		switch {
+		case s.State == string(job.Completed):
 			instead = "it has finished"
-		case string(job.Cancelled):
-			instead = resumeCommand(place, " --force") + " resumes it anyway"
+		case s.State == string(job.Stopped) && verb == job.Continue:
+			state = "stopped, not paused"
 		}
 	}
-	return refusef("job %s is not running%s: %s", place.ID, state, instead)
+	return refusef("job %s is %s: %s", place.ID, state, instead)
 }
 
 // beginTime is how long a job that runs may take until it listens, or until it has ended after it has ceased to listen.

@@ -215,7 +215,7 @@ func stateColour(s job.Summary) term.Colour {
 		return term.Green
 	case string(job.Failed), string(job.Cancelled), job.StateKilled:
 		return term.Red
-	case string(job.Paused):
+	case string(job.Stopped):
 		return term.Cyan
 	}
 	return ""
@@ -410,8 +410,7 @@ func nextCommands(place jobs.Job, completed, reduceStale bool, skipped int) []st
 		commands = append(commands, runReduce(place))
 	}
 	if !completed && !inputGone(place) {
-		needed := flagIf(place, job.WasCancelled, "--force") + flagIf(place, job.AwaitsAccept, "--accept")
-		commands = append(commands, resumeCommand(place, needed))
+		commands = append(commands, resumeCommand(place, flagsToResume(place)))
 	}
 	letter, eligible, _ := dlq.Lead(place.DLQFile()) // the commands that read the queue report errors in it
 	switch {
@@ -425,7 +424,12 @@ func nextCommands(place jobs.Job, completed, reduceStale bool, skipped int) []st
 	return commands
 }
 
-// flagIf returns a flag, after a space, without which a job in the state that is asked for is not resumed.
+// flagsToResume returns the flags without which a job that does not run is not resumed, each after a space.
+func flagsToResume(place jobs.Job) string {
+	return flagIf(place, job.WasCancelled, "--force") + flagIf(place, job.AwaitsAccept, "--accept")
+}
+
+// flagIf returns a flag, after a space, if the job is in a state.
 func flagIf(place jobs.Job, is func(jobs.Job) (bool, error), flag string) string {
 	if is, err := is(place); err != nil || !is {
 		return ""

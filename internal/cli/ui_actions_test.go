@@ -115,7 +115,7 @@ func TestAJobIsStoppedAndResumedFromTheBrowser(t *testing.T) {
 	if err := run.Wait(); err == nil {
 		t.Error("the job was not stopped")
 	}
-	person.await(job, ">paused<")
+	person.await(job, ">stopped<")
 	person.await(job, "has stopped")
 	writeText(t, filepath.Join(dir, "go"), "")
 	if code, body := person.post(job+"/resume", form); code != http.StatusOK {

@@ -136,10 +136,10 @@ func Settled(e Event) iter.Seq2[Item, errorpolicy.Status] {
 
 // A RunEnd is the last word of a run.
 type RunEnd struct {
-	State   string // completed, failed, cancelled or paused
+	State   string // completed, failed, cancelled or stopped
 	Reason  string
-	Took    time.Duration        // all runs of the job; 0 of a paused one
-	Metrics *errorpolicy.Metrics // nil of a paused one
+	Took    time.Duration        // all runs of the job; 0 of a stopped one
+	Metrics *errorpolicy.Metrics // nil of a stopped one
 	Spent   *limit.Total
 }
 
@@ -153,7 +153,7 @@ func RunEndOf(e Event) (RunEnd, bool) {
 	case JobCancelled:
 		return RunEnd{"cancelled", e.Reason, time.Duration(e.DurationMS), &e.Metrics, e.Spent}, true
 	case JobPaused:
-		return RunEnd{State: "paused", Reason: e.Reason}, true
+		return RunEnd{State: "stopped", Reason: e.Reason}, true
 	}
 	return RunEnd{}, false
 }

@@ -212,7 +212,7 @@ type JobFailed struct {
 	InputGone bool `json:"input_gone,omitempty"`
 }
 
-// JobPaused ends a run that was interrupted and can be resumed.
+// JobPaused ends a run that was interrupted and can be resumed: the job is stopped.
 type JobPaused struct {
 	Fact
 

@@ -73,7 +73,7 @@ func sayJob(r Record) Sentence {
 	case JobCancelled:
 		return Sentence{Grave: Odd, Text: e.Reason, Then: ": " + itemsOf(e.Metrics)}
 	case JobPaused:
-		return Sentence{Grave: Odd, Text: "paused: " + e.Reason}
+		return Sentence{Grave: Odd, Text: "stopped: " + e.Reason}
 	case PhaseSkipped:
 		return Sentence{Text: e.Phase + " is left out: " + e.Reason}
 	case BudgetReached:
@@ -113,7 +113,7 @@ func itemsOf(m errorpolicy.Metrics) string {
 func sayRequest(r Record) Sentence {
 	switch e := r.Event.(type) {
 	case PauseRequested:
-		return Sentence{Grave: Odd, Text: "paused by " + e.By, Then: ": prodigy continue goes on"}
+		return Sentence{Grave: Odd, Text: "paused by " + e.By, Then: "; to continue: prodigy continue"}
 	case ContinueRequested:
 		return Sentence{Text: "continued by " + e.By}
 	case DrainRequested:

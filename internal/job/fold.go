@@ -144,8 +144,8 @@ type State string
 
 const (
 	Completed State = "completed"
-	Failed    State = "failed"    // also: stopped by its policy
-	Paused    State = "paused"    // interrupted: to be resumed
+	Failed    State = "failed"    // also by the error policy, whose action stop this is
+	Stopped   State = "stopped"   // by a signal, a drain or a limit: a resume continues the job
 	Cancelled State = "cancelled" // by a person, for good
 )
 

@@ -28,7 +28,7 @@ type Summary struct {
 	Workflow string
 	Mode     string
 
-	// State is running, completed, failed, paused or cancelled, or killed if the last run ended without a word.
+	// State is running, completed, failed, stopped or cancelled, or killed if the last run ended without a word.
 	State   string
 	Reason  string
 	Started time.Time
@@ -88,13 +88,13 @@ func WasCancelled(place jobs.Job) (bool, error) {
 	return cancelled || asked, err
 }
 
-// AwaitsAccept reports whether a job is paused because too few items of its canary or of a step of its ramp
+// AwaitsAccept reports whether a job is stopped because too few items of its canary or of a step of its ramp
 // have succeeded.
 func AwaitsAccept(place jobs.Job) (bool, error) {
 	last, err := LastWord(place)
-	paused, _ := last.(events.JobPaused)
+	stopped, _ := last.(events.JobPaused)
 	_, held := last.(events.RolloutHeld)
-	return paused.Unproven || held, err
+	return stopped.Unproven || held, err
 }
 
 // InputGone reports whether a job has failed because the rest of its items cannot be read any more, so that a resume

@@ -122,7 +122,7 @@ type EndConfig struct {
 	// what running agents get to finish in at a stop, and a process between SIGTERM and SIGKILL
 	Grace       time.Duration
 	StopNow     bool // no grace for running agents when the policy stops the job
-	ExitOutside bool // outside of the windows of the job the run ends, paused, instead of waiting for the next
+	ExitOutside bool // outside of the windows of the job the run ends, stopped, instead of waiting for the next
 }
 
 // ResumeConfig is how a job goes on.
@@ -232,7 +232,7 @@ type Earlier struct {
 type Result struct {
 	Job      jobs.Job
 	State    job.State
-	Reason   string         // why it failed or paused, and of a completed one what is worth telling
+	Reason   string         // why it failed or stopped, and of a completed one what is worth telling
 	Cause    error          // of Failed, when it is prodigy itself that could not go on
 	Failure  *agent.Failure // the step of setup, reduce, merge or a standard workflow that failed the job
 	Metrics  errorpolicy.Metrics
@@ -243,11 +243,8 @@ type Result struct {
 	// The job failed before anything was run, because the keys of its items are no names for them.
 	Refused bool
 
-	// Unproven says, of Paused, that too few items of a canary or of a step of a ramp have succeeded.
+	// Unproven says, of Stopped, that too few items of a canary or of a step of a ramp have succeeded.
 	Unproven bool
-
-	// Outside says, of Paused, that it is outside of the windows of the job.
-	Outside bool
 
 	// Reduce and merge ran before some of the items succeeded, and do not know of that. Of a completed job.
 	ReduceStale bool
@@ -257,7 +254,9 @@ type Result struct {
 
 	Spent limit.Total // by AI agents
 
-	Drained bool // of Paused: somebody asked for it with a request, and what ran has come to its end
+	// AsAsked means, of Stopped, that the run ended as somebody wanted: it was drained, or ended outside of the
+	// windows of the job because of ExitOutside.
+	AsAsked bool
 
 	// Budget says, of Failed, that the budget allows no further agent.
 	Budget *limit.JobSpent

@@ -84,7 +84,7 @@ func (p *pool) request(r job.Request) job.Answer {
 		return p.pauseStarts(r)
 	case job.Drain:
 		p.job.Record(events.DrainRequested{By: r.By})
-		p.job.order(Result{State: job.Paused, Reason: "drained by " + r.By, Drained: true})
+		p.job.order(Result{State: job.Stopped, Reason: "drained by " + r.By, AsAsked: true})
 		p.haltOrdered(untilTheyEnd)
 		p.holdFleet()
 		return job.Done("draining: no new items start, %s",
@@ -142,7 +142,7 @@ func (p *pool) cancel(r job.Request) job.Answer {
 	if p.job.Fold.Cancelled != "" {
 		return job.Done("already being cancelled by %s", p.job.Fold.Cancelled)
 	}
-	if p.halted != nil && p.halted.State != job.Paused {
+	if p.halted != nil && p.halted.State != job.Stopped {
 		return job.Refused("the job is ending: %s", p.halted.Reason)
 	}
 	p.job.Record(events.CancelRequested{By: r.By})

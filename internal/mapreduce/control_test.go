@@ -133,8 +133,8 @@ func TestADrainedJobEndsWithWhatRunsAndIsResumed(t *testing.T) {
 			done(t, ask(job.Request{Do: job.Drain}), "2 items are running")
 			refusedWith(t, ask(job.Request{Do: job.Scale, Slots: 3}), "stopping: drained by alice")
 		})
-		if r.State != job.Paused || !r.Drained || r.Reason != "drained by alice" || r.Metrics.Successful != 2 {
-			t.Fatalf("got %s (%s) with %d successful, want paused, drained by alice, with 2", r.State, r.Reason, r.Metrics.Successful)
+		if r.State != job.Stopped || !r.AsAsked || r.Reason != "drained by alice" || r.Metrics.Successful != 2 {
+			t.Fatalf("got %s (%s) with %d successful, want stopped, drained by alice, with 2", r.State, r.Reason, r.Metrics.Successful)
 		}
 		c.Control = nil
 		if r, err := Resume(t.Context(), c, r.Job); err != nil || r.State != job.Completed || r.Metrics.Successful != 6 {
@@ -151,7 +151,7 @@ func TestADrainEndsAPhaseAfterItsStep(t *testing.T) {
 			time.Sleep(time.Second)
 			done(t, ask(job.Request{Do: job.Drain}), "the running step may finish")
 		})
-		if r.State != job.Paused || !r.Drained || len(l.at) != 1 {
+		if r.State != job.Stopped || !r.AsAsked || len(l.at) != 1 {
 			t.Errorf("got %s (%s) after %d steps, want drained after 1", r.State, r.Reason, len(l.at))
 		}
 		c.Control = nil

@@ -303,8 +303,8 @@ func TestWhatWaitsKeepsItsTimeOverAResume(t *testing.T) {
 					return answer{code: 1}
 				}))
 				r := run(t, stopAfter(t, c, time.Minute), source)
-				if r.State != job.Paused {
-					t.Fatalf("got %s (%s), want paused", r.State, r.Reason)
+				if r.State != job.Stopped {
+					t.Fatalf("got %s (%s), want stopped", r.State, r.Reason)
 				}
 				time.Sleep(20 * time.Minute)
 				if _, err := Resume(t.Context(), c, r.Job); err != nil {

@@ -52,9 +52,9 @@ func TestADeadLetterThatWaitedWhenItsRetryWasStoppedRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config(t, fake(failing("item_0", "item_1")))
 		r := run(t, c, workflowOf(3, 2, retriesAfterAnHour))
-		paused, err := RetryDead(t.Context(), stopAfter(t, c, 10*time.Minute), r.Job, these("item_0", "item_1"), false)
-		if err != nil || paused.State != job.Paused {
-			t.Fatalf("got %s %v, want paused while both wait", paused.State, err)
+		stopped, err := RetryDead(t.Context(), stopAfter(t, c, 10*time.Minute), r.Job, these("item_0", "item_1"), false)
+		if err != nil || stopped.State != job.Stopped {
+			t.Fatalf("got %s %v, want stopped while both wait", stopped.State, err)
 		}
 		if got, want := deadIDs(t, r.Job), []string{"item_0", "item_1"}; !slices.Equal(got, want) {
 			t.Fatalf("dead letters: got %v, want %v", got, want)
@@ -330,8 +330,8 @@ func TestAReduceThatWasAskedForIsRunByTheResume(t *testing.T) {
 		broken = false
 		stopped := stopAfter(t, c, time.Second)
 		stopped.Grace = 0
-		if r, err := RetryDead(t.Context(), stopped, whole.Job, these("item_1"), true); err != nil || r.State != job.Paused {
-			t.Fatalf("got %s, %v, want paused", r.State, err)
+		if r, err := RetryDead(t.Context(), stopped, whole.Job, these("item_1"), true); err != nil || r.State != job.Stopped {
+			t.Fatalf("got %s, %v, want stopped", r.State, err)
 		}
 		for _, want := range []int{2, 2} { // and only once
 			r, err := Resume(t.Context(), c, whole.Job)

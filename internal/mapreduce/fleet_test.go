@@ -397,7 +397,7 @@ func TestWhatMayStillRunElsewhereIsTakenUpAgain(t *testing.T) {
 		time.AfterFunc(500*time.Millisecond, func() { ask(errors.New("SIGTERM")); kill(process.ErrKill) })
 		source := workflowOf(5, 3, "")
 		r, err := Run(ctx, c, parse(t, source), []byte(source))
-		if err != nil || r.State != job.Paused || w.held != 1 {
+		if err != nil || r.State != job.Stopped || w.held != 1 {
 			t.Fatalf("got %s (%s), %v and %d holds, want a pause and one hold", r.State, r.Reason, err, w.held)
 		}
 		if back, _ := told[events.AgentInterrupted](recordsOf(t, r.Job)); len(back) != 0 {
@@ -440,7 +440,7 @@ func TestAJobOfAFleetGoesOnHereOnlyWhenAsked(t *testing.T) {
 		time.AfterFunc(1500*time.Millisecond, func() { ask(errors.New("SIGTERM")) })
 		source := workflowOf(5, 2, "")
 		r, err := Run(t.Context(), c, parse(t, source), []byte(source))
-		if err != nil || r.State != job.Paused {
+		if err != nil || r.State != job.Stopped {
 			t.Fatalf("got %s (%s), %v, want a pause", r.State, r.Reason, err)
 		}
 		here := c
@@ -644,7 +644,7 @@ func TestAResumedJobHasTheSlotsOfTheFleet(t *testing.T) {
 				time.AfterFunc(1500*time.Millisecond, func() { ask(errors.New("SIGTERM")) })
 				source := elasticWorkflow(c.keys)
 				r, err := Run(t.Context(), k, parse(t, source), []byte(source))
-				if err != nil || r.State != job.Paused {
+				if err != nil || r.State != job.Stopped {
 					t.Fatalf("got %s, %v", r.State, err)
 				}
 				before := len(recordsOf(t, r.Job))

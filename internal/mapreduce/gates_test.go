@@ -99,8 +99,8 @@ func TestAJobThatIsNotToWaitEndsOutsideOfItsWindows(t *testing.T) {
 		c := config(t, fake(func(call) answer { return answer{takes: 50 * time.Minute} }))
 		c.ExitOutside = true
 		r := run(t, c, gated(3, `windows: ["00:00-01:00 UTC"]`))
-		if r.State != job.Paused || !r.Outside || r.Metrics.Successful != 2 {
-			t.Fatalf("got %s (%s), outside %v, %+v: want that what ran was finished", r.State, r.Reason, r.Outside, r.Metrics)
+		if r.State != job.Stopped || !r.AsAsked || r.Metrics.Successful != 2 {
+			t.Fatalf("got %s (%s), outside %v, %+v: want that what ran was finished", r.State, r.Reason, r.AsAsked, r.Metrics)
 		}
 		time.Sleep(23 * time.Hour)
 		r, err := Resume(t.Context(), c, r.Job)
@@ -108,7 +108,7 @@ func TestAJobThatIsNotToWaitEndsOutsideOfItsWindows(t *testing.T) {
 			t.Errorf("got %s (%s), %v", r.State, r.Reason, err)
 		}
 		r = run(t, c, gated(1, `windows: ["12:00-13:00 UTC"]`))
-		if starts, _ := told[events.AgentStarted](recordsOf(t, r.Job)); r.State != job.Paused || !r.Outside || len(starts) > 0 {
+		if starts, _ := told[events.AgentStarted](recordsOf(t, r.Job)); r.State != job.Stopped || !r.AsAsked || len(starts) > 0 {
 			t.Errorf("got %s with %d starts, want none", r.State, len(starts))
 		}
 	})

@@ -293,8 +293,8 @@ func TestInterruptGivesTheAttemptBack(t *testing.T) {
 		time.AfterFunc(90*time.Second, func() { cancel(errors.New("interrupted by SIGINT")) })
 		source := workflowOf(4, 2, "")
 		r := run(t, c, source)
-		if r.State != job.Paused {
-			t.Fatalf("got %s (%s), want paused", r.State, r.Reason)
+		if r.State != job.Stopped {
+			t.Fatalf("got %s (%s), want stopped", r.State, r.Reason)
 		}
 		got, at := told[events.AgentInterrupted](recordsOf(t, r.Job))
 		if len(got) != 2 || at[0].Round(time.Second) != 95*time.Second {
@@ -355,8 +355,8 @@ func TestAStopEndsAWaitAtOnce(t *testing.T) {
 				}
 				began := time.Now()
 				r := run(t, c, source)
-				if took := time.Since(began).Round(time.Second); r.State != job.Paused || took != time.Minute {
-					t.Errorf("got %s after %s, want paused after 1m0s", r.State, took)
+				if took := time.Since(began).Round(time.Second); r.State != job.Stopped || took != time.Minute {
+					t.Errorf("got %s after %s, want stopped after 1m0s", r.State, took)
 				}
 			})
 		})
@@ -559,8 +559,8 @@ func TestTriesOfAStepStayUsedAfterACrash(t *testing.T) {
 		time.AfterFunc(5*time.Second, func() { kill(process.ErrKill) }) // after 2 tries, while the third waits
 		source := strings.Replace(workflowOf(1, 1, ""), "- shell: work", "- shell: work\n      retry_config: {attempts: 4, backoff: fixed, initial_delay: 2s}", 1)
 		r, err := Run(dead, c, parse(t, source), []byte(source))
-		if err != nil || r.State != job.Paused || tries != 2 {
-			t.Fatalf("got %s, %v after %d tries, want paused after 2", r.State, err, tries)
+		if err != nil || r.State != job.Stopped || tries != 2 {
+			t.Fatalf("got %s, %v after %d tries, want stopped after 2", r.State, err, tries)
 		}
 		if r, err = Resume(t.Context(), c, r.Job); err != nil || r.Metrics.Failed != 1 {
 			t.Fatalf("resume: got %+v, %v, want one failed", r, err)

@@ -41,7 +41,7 @@ func (j *owner) refuseUnproven() error {
 	case held == "" || j.config.Accept || j.config.Replacement != nil:
 		return nil
 	}
-	return job.Refusef("job %s is paused, because of its %s; to resume anyway: prodigy resume %s --accept; to try again with a fixed workflow: --workflow FILE",
+	return job.Refusef("job %s is stopped, because of its %s; to resume anyway: prodigy resume %s --accept; to try again with a fixed workflow: --workflow FILE",
 		j.place.ID, held, j.place.ID)
 }
 

@@ -172,10 +172,10 @@ func (p *pool) run(ctx context.Context) {
 		case <-stop:
 			stop = nil
 			p.job.register.Stopping()
-			p.halt(Result{State: job.Paused, Reason: context.Cause(p.job.config.Stop).Error()}, p.job.config.Grace)
+			p.halt(Result{State: job.Stopped, Reason: context.Cause(p.job.config.Stop).Error()}, p.job.config.Grace)
 		case <-dead:
 			dead = nil
-			p.halt(Result{State: job.Paused, Reason: context.Cause(ctx).Error()}, 0)
+			p.halt(Result{State: job.Stopped, Reason: context.Cause(ctx).Error()}, 0)
 		case <-failed:
 			failed = nil
 			p.halt(Result{State: job.Failed, Reason: "the event log cannot be written"}, 0)

@@ -239,14 +239,14 @@ func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce, held bo
 		return v, nil
 	}
 	if pending := j.Pending(); pending > 0 || !j.Fold.Selected {
-		v.State, v.Reason = job.Paused, "items that never ran are still pending"
+		v.State, v.Reason = job.Stopped, "items that never ran are still pending"
 		if reduce {
 			v.Reason += ", so reduce did not run: resume runs them, and then reduce"
 		}
 		return v, nil
 	}
 	if stopped && (reduce || held) {
-		v.State, v.Reason = job.Paused, "the first dead letters failed again, so the others and reduce did not run: resume runs reduce"
+		v.State, v.Reason = job.Stopped, "the first dead letters failed again, so the others and reduce did not run: resume runs reduce"
 		return v, nil
 	}
 	if !reduce && !held {
@@ -488,7 +488,7 @@ func (j *owner) recordEnd(r Result, d delivered) {
 			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: r.Reason,
 			Spent: j.spent(),
 		})
-	case job.Paused:
+	case job.Stopped:
 		j.Record(events.JobPaused{Reason: r.Reason, Unproven: r.Unproven})
 	default:
 		panic("BUG: a run ended in no state: " + strconv.Quote(string(r.State)))

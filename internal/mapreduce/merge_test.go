@@ -531,7 +531,7 @@ func TestADeadLetterGoesWhenItsWorkIsMerged(t *testing.T) {
 		kill, cancel := context.WithCancelCause(t.Context())
 		f.takes = time.Hour
 		time.AfterFunc(time.Minute, func() { cancel(process.ErrKill) })
-		if r, err = RetryDead(kill, c, r.Job, all, false); err != nil || r.State != job.Paused || r.Recovered != 0 {
+		if r, err = RetryDead(kill, c, r.Job, all, false); err != nil || r.State != job.Stopped || r.Recovered != 0 {
 			t.Fatalf("got %v %s with %d recovered, want a pause", err, r.State, r.Recovered)
 		}
 		if letters, err := dlq.Read(r.Job.DLQFile()); err != nil || len(letters) != 1 {

@@ -543,7 +543,7 @@ func (j *owner) stopResult() *Result {
 		return v
 	}
 	if cause := context.Cause(j.config.Stop); cause != nil {
-		return &Result{State: job.Paused, Reason: cause.Error()}
+		return &Result{State: job.Stopped, Reason: cause.Error()}
 	}
 	return nil
 }

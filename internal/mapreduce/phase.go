@@ -44,7 +44,7 @@ func (j *owner) runPhase(ctx context.Context, name string, p *workflow.Phase, m 
 func (j *owner) phaseResult(name string, end attemptEnd) Result {
 	switch f := end.outcome.Failure; {
 	case j.stopped(end.err):
-		return Result{State: job.Paused, Reason: end.err.Error()}
+		return Result{State: job.Stopped, Reason: end.err.Error()}
 	case end.err != nil:
 		if spent, ok := errors.AsType[*limit.JobSpent](end.err); ok {
 			return Result{State: job.Failed, Reason: inPhase(name, spent.Error()), Budget: spent}

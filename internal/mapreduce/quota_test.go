@@ -165,7 +165,7 @@ func TestAPauseSurvivesAKill(t *testing.T) {
 				time.AfterFunc(20*time.Minute, kill)
 				source := limitedJob(40)
 				r, err := Run(ctx, c, parse(t, source), []byte(source))
-				if err != nil || r.State != job.Paused {
+				if err != nil || r.State != job.Stopped {
 					t.Fatalf("got %s (%s), %v, want a run that was ended in the pause", r.State, r.Reason, err)
 				}
 				closed := closedAt(t, r)

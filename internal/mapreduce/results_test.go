@@ -208,9 +208,9 @@ func TestARetryThatThePolicyStopsIsInLettersAndResults(t *testing.T) {
 			return answer{takes: 90 * time.Minute, code: 5}
 		})
 		// item_0 waits for its second try when the stop comes.
-		paused, err := RetryDead(t.Context(), stopAfter(t, c, 2*time.Minute), r.Job, these("item_0"), false)
-		if err != nil || paused.State != job.Paused {
-			t.Fatalf("got %s %v, want paused", paused.State, err)
+		stopped, err := RetryDead(t.Context(), stopAfter(t, c, 2*time.Minute), r.Job, these("item_0"), false)
+		if err != nil || stopped.State != job.Stopped {
+			t.Fatalf("got %s %v, want stopped", stopped.State, err)
 		}
 		checkOutcomes(t, "stopped while a letter waits", r.Job)
 		if e, _, err := dlq.Find(r.Job.DLQFile(), "item_0"); err != nil || e.FailureCount != 3 || e.RetryCount != 0 {

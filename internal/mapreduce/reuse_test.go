@@ -230,7 +230,7 @@ func (p *project) run(stopAt int) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	for r.State == job.Paused && p.rnd.IntN(2) == 0 {
+	for r.State == job.Stopped && p.rnd.IntN(2) == 0 {
 		again, cancel := context.WithCancelCause(p.t.Context())
 		defer cancel(nil)
 		c.Stop, p.limit = again, 0

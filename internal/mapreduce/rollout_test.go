@@ -68,8 +68,8 @@ func TestABadCanaryPausesTheJobUntilSomebodyAccepts(t *testing.T) {
 		source := rolled(20, "max_parallel: 4\ncanary: {items: 5, success_rate: 0.8}", "")
 		r := run(t, c, source)
 		starts, _ := told[events.AgentStarted](recordsOf(t, r.Job))
-		if r.State != job.Paused || !r.Unproven || len(starts) != 5 || !strings.Contains(r.Reason, "canary: 2 of 5 items did not succeed, and success_rate 0.8 allows 1 of 5") {
-			t.Fatalf("got %s (%s) after %d starts, want paused after 5", r.State, r.Reason, len(starts))
+		if r.State != job.Stopped || !r.Unproven || len(starts) != 5 || !strings.Contains(r.Reason, "canary: 2 of 5 items did not succeed, and success_rate 0.8 allows 1 of 5") {
+			t.Fatalf("got %s (%s) after %d starts, want stopped after 5", r.State, r.Reason, len(starts))
 		}
 		place := r.Job
 		if _, err := Resume(t.Context(), c, place); err == nil || !strings.Contains(err.Error(), "--accept; to try again") {
@@ -77,7 +77,7 @@ func TestABadCanaryPausesTheJobUntilSomebodyAccepts(t *testing.T) {
 		}
 		c.Accept = true
 		r, err := Resume(t.Context(), stopAfter(t, c, time.Second), place)
-		if err != nil || r.State != job.Paused || r.Unproven {
+		if err != nil || r.State != job.Stopped || r.Unproven {
 			t.Fatalf("accepted: got %s (%s), %v, want that it runs until it is stopped", r.State, r.Reason, err)
 		}
 		c.Accept = false
@@ -97,7 +97,7 @@ func TestARampThatGoesBadIsHeldAndWhatRunsIsFinished(t *testing.T) {
 		c := config(t, fake(failingFrom(8)))
 		r := run(t, c, rolled(60, "ramp: {steps: [2, 4, 8], items: 6, success_rate: 0.9}", ""))
 		got := stagesTold(recordsOf(t, r.Job))
-		if want := "0s ramp 2, 3s ramp 4, 4s held 1 of "; r.State != job.Paused || !strings.HasPrefix(strings.Join(got, ", "), want) {
+		if want := "0s ramp 2, 3s ramp 4, 4s held 1 of "; r.State != job.Stopped || !strings.HasPrefix(strings.Join(got, ", "), want) {
 			t.Errorf("got %s with %q, want %q", r.State, got, want)
 		}
 		if n := r.Metrics.Successful + r.Metrics.Failed; n < 9 || n > 14 {

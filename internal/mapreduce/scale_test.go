@@ -61,7 +61,7 @@ func TestMemoryDoesNotGrowWithTheItems(t *testing.T) {
 	})
 	c.Durability, c.Stop = events.None, stop
 	first := run(t, c, source)
-	if first.State != job.Paused {
+	if first.State != job.Stopped {
 		t.Fatalf("got %s (%s), want a pause half-way", first.State, first.Reason)
 	}
 	c.Stop = nil

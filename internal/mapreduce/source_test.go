@@ -127,7 +127,7 @@ func TestAllThatWasReadOfAnInputThatIsGoneIsRun(t *testing.T) {
 				time.AfterFunc(time.Second, func() { _ = out.CloseWithError(process.ErrKill) })
 			})
 			r, err := Run(ctx, c, parse(t, source), []byte(source))
-			if err != nil || r.State != job.Paused {
+			if err != nil || r.State != job.Stopped {
 				t.Fatalf("%s: got %s (%s), %v, want a pause", name, r.State, r.Reason, err)
 			}
 			for range 2 { // the next resume has nothing to run

@@ -49,7 +49,7 @@ func interrupted(t *testing.T, c Config, source string, after func() time.Durati
 	r := once(0, func(ctx context.Context, c Config) (Result, error) {
 		return Run(ctx, c, parse(t, source), []byte(source))
 	})
-	for n := 1; r.State == job.Paused; n++ {
+	for n := 1; r.State == job.Stopped; n++ {
 		place := r.Job
 		r = once(n, func(ctx context.Context, c Config) (Result, error) { return Resume(ctx, c, place) })
 	}

@@ -54,7 +54,7 @@ func TestTheCostOfAgentsIsRecordedWhenTheJobIsStopped(t *testing.T) {
 		ask(errors.New("enough"))
 	})
 	r, err := f.runWith(cfg, of, "mode: mapreduce\nmap:\n  max_parallel: 2\n  input: [1, 2]\n  agent_template:\n    - agent: {prompt: \"do ${item}\"}\n")
-	if err != nil || r.State != job.Paused {
+	if err != nil || r.State != job.Stopped {
 		t.Fatalf("got %s (%s), %v", r.State, r.Reason, err)
 	}
 	used := map[string]string{}

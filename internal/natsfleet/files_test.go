@@ -417,7 +417,7 @@ func TestAWorkerCannotSendTooMuch(t *testing.T) {
 	}
 }
 
-// A worker that does not have a file that the broker has lost cannot begin anything. When the file cannot be sent again, the run says so and is paused.
+// A worker that does not have a file that the broker has lost cannot begin anything. When the file cannot be sent again, the run says so and is stopped.
 func TestAFileThatCannotBeSentAgainStopsTheRun(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(path string) error{

@@ -109,14 +109,14 @@ func TestAFullBrokerHoldsAJobUp(t *testing.T) {
 	f.once(r, 12)
 }
 
-// After the patience a job on a full broker is paused. A resume takes it up.
+// After the patience a job on a full broker is stopped. A resume takes it up.
 func TestABrokerThatStaysFullPausesTheJob(t *testing.T) {
 	f := newField(t)
 	f.lease = 8 * time.Second
 	f.worker("a", 2, nil)
 	r := f.full(f.heavy(12), func(o *fleet.JobOptions) { o.Patience = time.Second }, func(*log) {})
-	if want := "the broker could not store data for 1s (--broker-patience): its storage does not respond"; r.State != job.Paused || !strings.Contains(r.Reason, want) {
-		t.Fatalf("got %s (%s), want it paused: %s", r.State, r.Reason, want)
+	if want := "the broker could not store data for 1s (--broker-patience): its storage does not respond"; r.State != job.Stopped || !strings.Contains(r.Reason, want) {
+		t.Fatalf("got %s (%s), want it stopped: %s", r.State, r.Reason, want)
 	}
 	f.lookAtStore()
 	f.write("../go", "", 0o600)

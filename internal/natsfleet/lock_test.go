@@ -206,7 +206,7 @@ func TestACoordinatorThatComesBackTooLateGoes(t *testing.T) {
 	}
 }
 
-// After the patience with a broker that is away, the job is paused. A resume takes it up.
+// After the patience with a broker that is away, the job is stopped. A resume takes it up.
 func TestABrokerThatStaysAwayPausesTheJob(t *testing.T) {
 	f := newField(t)
 	f.worker("a", 3, nil)
@@ -226,8 +226,8 @@ func TestABrokerThatStaysAwayPausesTheJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := mapreduce.Run(t.Context(), c, w, []byte(text))
-	if err != nil || r.State != job.Paused || !strings.Contains(r.Reason, "broker unreachable for 1s (--broker-patience)") {
-		t.Fatalf("got %s (%s), %v, want it paused by --broker-patience", r.State, r.Reason, err)
+	if err != nil || r.State != job.Stopped || !strings.Contains(r.Reason, "broker unreachable for 1s (--broker-patience)") {
+		t.Fatalf("got %s (%s), %v, want it stopped by --broker-patience", r.State, r.Reason, err)
 	}
 	if err := of.Close(); err != nil {
 		t.Error(err)

@@ -608,7 +608,7 @@ func TestAStopThatArrivesLateEndsNothingUnheard(t *testing.T) {
 	})
 	// The stop may not arrive at all: then what runs goes on, and the next run takes it over.
 	r, err := f.runWith(c, joined, source(items, items, `echo run >>runs-${item}; [ -e go-on ] || sleep 20`, ""))
-	if err != nil || r.State != job.Paused {
+	if err != nil || r.State != job.Stopped {
 		t.Fatalf("got %s (%s), %v, want a pause", r.State, r.Reason, err)
 	}
 	if err := os.WriteFile(filepath.Join(f.root, "go-on"), nil, 0o600); err != nil {

@@ -106,8 +106,8 @@ func TestAJobThatIsNotSignedIsRefused(t *testing.T) {
 	})
 	text := source(2, 2, "touch ran-${item}", "")
 	r, err := f.runWith(c, coordinator, text)
-	if err != nil || r.State != job.Paused || r.Metrics.Successful != 0 {
-		t.Errorf("got %s with %+v, %v, want it paused with nothing done", r.State, r.Metrics, err)
+	if err != nil || r.State != job.Stopped || r.Metrics.Successful != 0 {
+		t.Errorf("got %s with %+v, %v, want it stopped with nothing done", r.State, r.Metrics, err)
 	}
 	if !strings.Contains(a.said.String(), "not signed") {
 		t.Errorf("the worker says %s", a.said)

@@ -146,8 +146,8 @@ func (g *gathered) add(r events.Record, on []workflow.Moment) bool {
 func momentsOf(e events.Event) []workflow.Moment {
 	if end, ok := events.RunEndOf(e); ok {
 		switch end.State {
-		case "paused":
-			return []workflow.Moment{workflow.OnPaused}
+		case "stopped":
+			return []workflow.Moment{workflow.OnStopped, workflow.OnPaused}
 		case "failed":
 			return []workflow.Moment{workflow.OnFailed, workflow.OnDone}
 		}

@@ -192,10 +192,10 @@ job w 0-5 !the run died died
     attempt 2-7
   item 3-5 +backoff unfinished
     attempt 3-4 !no
-  resume w 5-9 paused
+  resume w 5-9 stopped
     item 6-9 unfinished
       attempt 6-8 true
-  resume w 10-15 paused
+  resume w 10-15 stopped
     item 11-12 succeeded
       attempt 11-12
     reduce 13-15
@@ -315,7 +315,7 @@ func TestTheWorkOfItemsIsMergedAndVerified(t *testing.T) {
 		events.JobPaused{Reason: "by hand"},
 	))
 	compare(t, got, `
-job w 0-13 paused
+job w 0-13 stopped
   create workspace 0-1
   item 2-10 +merged succeeded
     attempt 2-5
@@ -332,5 +332,5 @@ job w 0-13 paused
 9 the job has begun
 13 verify: exit code 1
 9 the workspace of slot 1 is deleted: its .git is gone
-13 paused: by hand`)
+13 stopped: by hand`)
 }

@@ -152,9 +152,6 @@ type explainer struct {
 	// Who has asked to skip the item. It is empty if nobody has.
 	skip string
 
-	// The pause that a person asked for; nil if there is none.
-	hold *Hold
-
 	// There are records about other items, so that those before this one can be counted.
 	others bool
 }
@@ -635,7 +632,7 @@ func (x *explainer) jobEvent(r events.Record) {
 // paused adds that a person has paused the job, or continued it.
 func (x *explainer) paused(r events.Record) {
 	var why []string
-	if x.hold = x.job.Hold(); x.hold != nil {
+	if x.job.Hold() != nil {
 		why = []string{"no items start until 'prodigy continue'"}
 	}
 	if x.out.Status == Waiting {
@@ -680,7 +677,7 @@ func (x *explainer) breakerWent(r events.Record, scope string, t limit.Transitio
 // ends are what comes before the reason of the end of a run.
 var ends = map[State]string{
 	Completed: "the job completed: ", Cancelled: "the job was ",
-	Paused: "job stopped: ", Failed: "job failed: ",
+	Stopped: "job stopped: ", Failed: "job failed: ",
 }
 
 // over adds the end of a run in which the item was not settled.
@@ -699,7 +696,6 @@ func (x *explainer) over(r events.Record, s State, text string) {
 // resumed adds what a resume does with an unsettled item.
 func (x *explainer) resumed(r events.Record, e events.JobResumed) {
 	crashed := x.ended == ""
-	x.hold = nil
 	attached := x.out.Status == InFlight && e.IsAttached(x.index)
 	x.ended, x.budget.counts = "", true
 	unfinished := x.out.Status == InFlight && crashed || x.out.Status == Waiting
@@ -770,8 +766,8 @@ func (x *explainer) now() string {
 		if x.skip != "" {
 			words += "; " + x.skip + " has asked to skip it"
 		}
-		if x.hold != nil && x.out.Status != InFlight {
-			words += "; the job is paused by " + x.hold.By + " since " + x.hold.Since.Local().Format(time.DateTime)
+		if h := x.job.Hold(); h != nil && x.out.Status != InFlight {
+			words += "; the job is paused by " + h.By + " since " + h.Since.Local().Format(time.DateTime)
 		}
 	}
 	return words

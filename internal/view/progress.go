@@ -285,7 +285,7 @@ func (g Progress) Holds(j *Job, now time.Time) []string {
 		list[i] = term.Visible(text)
 	}
 	if j.Hold() != nil && j.Stopping() == "" {
-		list[0] += ": prodigy continue goes on"
+		list[0] += "; to continue: prodigy continue"
 		if g.Keys != "" {
 			list[0] += ", or p"
 		}

@@ -22,7 +22,7 @@ const (
 	Running   State = "running" // or killed: the log alone cannot tell
 	Completed State = "completed"
 	Failed    State = "failed"
-	Paused    State = "paused"
+	Stopped   State = "stopped"
 	Cancelled State = "cancelled"
 )
 

@@ -12,8 +12,9 @@ import (
 
 // Receiver is somebody outside who is told what happens to a job. Package notify sends the messages.
 type Receiver struct {
-	// what it is told: `dead_letter`, `breaker_open`, `budget` (it is spent), `paused`, `failed` and `done`
-	// (the job has ended, also because it failed or was cancelled); default all of them
+	// what it is told: `dead_letter`, `breaker_open`, `budget` (it is spent), `stopped` (the run has ended, and can
+	// be resumed), `paused` (nothing starts; also `stopped`), `failed` and `done` (the job has ended, also because
+	// it failed or was cancelled); default all of them
 	On []Moment `yaml:"on"`
 
 	// a URL that gets the messages by POST, as JSON; parameters and variables can be named, as in
@@ -41,14 +42,16 @@ const (
 	OnDeadLetter  Moment = "dead_letter"
 	OnBreakerOpen Moment = "breaker_open"
 	OnBudget      Moment = "budget"
+	OnStopped     Moment = "stopped"
 	OnPaused      Moment = "paused"
 	OnFailed      Moment = "failed"
 	OnDone        Moment = "done"
 )
 
-// Moments returns all moments, those that say more first: of a job that failed, `failed` goes before `done`.
+// Moments returns all moments, those that say more first: of a job that failed, `failed` goes before `done`,
+// and of one that was stopped `stopped` before `paused`, which was its name in earlier versions.
 func Moments() []Moment {
-	return []Moment{OnDeadLetter, OnBreakerOpen, OnBudget, OnPaused, OnFailed, OnDone}
+	return []Moment{OnDeadLetter, OnBreakerOpen, OnBudget, OnStopped, OnPaused, OnFailed, OnDone}
 }
 
 // Words returns what can be written.

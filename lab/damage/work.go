@@ -53,12 +53,12 @@ reduce:
   - shell: sum ${map.successful} ${seen}
 `
 
-// items is how many items the jobs have. They were paused after a record, which left a checkpoint, and resumed with another workflow, which left a
+// items is how many items the jobs have. They were stopped after a record, which left a checkpoint, and resumed with another workflow, which left a
 // copy of the first; one was then killed after a record.
 const (
-	items       = 60
-	pausedAfter = 60
-	killedAfter = 120
+	items        = 60
+	stoppedAfter = 60
+	killedAfter  = 120
 )
 
 // victim is a job that damages are tried on.
@@ -119,16 +119,16 @@ func prepare(dir string) []victim {
 		try.Check(errors.Join(os.RemoveAll(d), os.MkdirAll(d, 0o700)))
 	}
 	c := config(whole)
-	ctx, pause := context.WithCancelCause(context.Background())
-	defer pause(nil)
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
 	c.Stop = ctx
 	c.Observe = func(records []events.Record) {
-		if records[len(records)-1].Seq >= pausedAfter {
-			pause(errors.New("paused"))
+		if records[len(records)-1].Seq >= stoppedAfter {
+			stop(errors.New("stopped"))
 		}
 	}
-	paused := try.To(mapreduce.Run(context.Background(), c, w, []byte(text)))
-	try.FailIf(paused.State != job.Paused, "the first run is %s, want paused", paused.State)
+	first := try.To(mapreduce.Run(context.Background(), c, w, []byte(text)))
+	try.FailIf(first.State != job.Stopped, "the first run is %s, want stopped", first.State)
 	c = config(whole)
 	other := []byte(text + "# another\n")
 	c.Replacement = &mapreduce.Replacement{Workflow: w, Source: other, Path: filepath.Join(dir, "w.yml")}
@@ -139,7 +139,7 @@ func prepare(dir string) []victim {
 			once.Do(func() { copied = try.Catch(func() { snapshot(killed, os.DirFS(whole)) }) })
 		}
 	}
-	_ = try.To(mapreduce.Resume(context.Background(), c, paused.Job))
+	_ = try.To(mapreduce.Resume(context.Background(), c, first.Job))
 	try.Check(copied)
 	var made []victim
 	for _, home := range []string{killed, whole} {
