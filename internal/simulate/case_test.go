@@ -7,6 +7,7 @@ import (
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/workflow"
 )
@@ -18,6 +19,7 @@ cases:
     items: [{id: a, n: 1.5}, two, [3]]
     params: {list: [1, 2], text: x}
     expect:
+      state: paused # the word of earlier versions for stopped
       reason: stopped
       items: {a: success, b: rejected, c: pending, d: failed}
       dead_letters: {b: any, e: network}
@@ -53,7 +55,7 @@ cases:
 			t.Fatal(err)
 		}
 	}
-	got := seen.Check(c, 0, mapreduce.Result{Reason: "paused", Duration: 59 * time.Second}, tally)
+	got := seen.Check(c, 0, mapreduce.Result{State: job.Stopped, Reason: "paused", Duration: 59 * time.Second}, tally)
 	want := []string{
 		`reason: got "paused", want "stopped" in it`,
 		"dead letter e: there is none, want network",
