@@ -34,31 +34,31 @@ var allowed = map[string][]string{
 	"lab/try":      {},
 
 	"internal/natsfleet": {
-		"agent", "ai", "duration", "events", "fleet", "gitspace", "limit", "mapreduce", "mask", "outputs", "process", "retry", "reuse",
+		"agent", "ai", "check", "duration", "events", "fleet", "gitspace", "limit", "mapreduce", "mask", "outputs", "process", "retry", "reuse",
 		"github.com/go-json-experiment/json", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
 	"internal/fleet": {"agent", "events", "limit", "mapreduce", "outputs", "workflow", "gopkg.in/yaml.v3"}, // limit: a worker looks at its own machine
 	"internal/mapreduce": {
-		"agent", "ai", "dlq", "duration", "errorpolicy", "events", "gitspace", "items", "job", "jobs", "limit", "limits", "outputs", "process", "retry", "reuse", "settings", "workflow",
+		"agent", "ai", "check", "dlq", "duration", "errorpolicy", "events", "gitspace", "items", "job", "jobs", "limit", "limits", "outputs", "process", "retry", "reuse", "settings", "workflow",
 		"golang.org/x/sync",
 	},
 	"internal/reuse": {
-		"agent", "errorpolicy", "events", "filter", "items", "job", "jobs", "process", "settings", "workflow",
+		"agent", "check", "errorpolicy", "events", "filter", "items", "job", "jobs", "process", "settings", "workflow",
 		"github.com/bmatcuk/doublestar/v4", "github.com/go-json-experiment/json",
 	},
 	"internal/job": {
-		"agent", "dlq", "errorpolicy", "events", "items", "jobs", "limit", "limits", "mask", "outputs", "retry", "workflow",
+		"agent", "check", "dlq", "errorpolicy", "events", "items", "jobs", "limit", "limits", "mask", "outputs", "retry", "workflow",
 		"golang.org/x/sync",
 	},
-	"internal/agent":    {"ai", "duration", "events", "filter", "limit", "mask", "outputs", "process", "rawjson", "retry", "shell", "shell/template", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
+	"internal/agent":    {"ai", "check", "duration", "events", "filter", "limit", "mask", "outputs", "process", "rawjson", "retry", "shell", "shell/template", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/gitspace": {"agent", "check", "events", "jobs", "term", "process", "retry", "workflow", "golang.org/x/sys"},
 	"internal/telemetry": {
-		"errorpolicy", "events", "jobs", "limit", "term", "process", "settings", "view", "workflow",
+		"check", "errorpolicy", "events", "jobs", "limit", "term", "process", "settings", "view", "workflow",
 		"go.opentelemetry.io/otel", "go.opentelemetry.io/proto/otlp", "golang.org/x/net", "google.golang.org/protobuf",
 	},
-	"internal/view":        {"duration", "errorpolicy", "events", "jobs", "limit", "outputs", "rawjson", "retry", "term", "workflow", "github.com/go-json-experiment/json/jsontext"},
-	"internal/web":         {"dlq", "duration", "events", "job", "jobs", "outputs", "retry", "term", "view", "golang.org/x/net", "golang.org/x/sync"},
-	"internal/dlq":         {"events", "filter", "jobs", "retry"},
+	"internal/view":        {"check", "duration", "errorpolicy", "events", "jobs", "limit", "outputs", "rawjson", "retry", "term", "workflow", "github.com/go-json-experiment/json/jsontext"},
+	"internal/web":         {"check", "dlq", "duration", "events", "job", "jobs", "outputs", "retry", "term", "view", "golang.org/x/net", "golang.org/x/sync"},
+	"internal/dlq":         {"check", "events", "filter", "jobs", "retry"},
 	"internal/events":      {"check", "duration", "errorpolicy", "jobs", "limit", "outputs", "rawjson", "retry", "golang.org/x/sync"},
 	"internal/outputs":     {"jobs", "process", "github.com/go-json-experiment/json", "golang.org/x/sync"},
 	"internal/ai":          {"check", "duration", "filter", "term", "rawjson", "retry", "workflow", "gopkg.in/yaml.v3"},

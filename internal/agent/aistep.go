@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"prodigy/internal/ai"
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
 	"prodigy/internal/process"
@@ -58,8 +58,8 @@ func (a aiStep) render(r template.Resolver) string { return a.prompt.Render(r) }
 // aiCall returns a call of an AI coding CLI. Its prompt comes to it with addPrompt.
 func aiCall(c call, run *aiRun) call {
 	c.ai, c.aiRun = true, run
-	for _, name := range slices.Sorted(maps.Keys(run.preset.Env)) {
-		c.defaults = append(c.defaults, name+"="+run.preset.Env[name])
+	for name, value := range check.ByKey(run.preset.Env) {
+		c.defaults = append(c.defaults, name+"="+value)
 	}
 	return c
 }

@@ -3,11 +3,11 @@ package agent
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"prodigy/internal/check"
 	shelltext "prodigy/internal/shell"
 	"prodigy/internal/shell/template"
 	"prodigy/internal/workflow"
@@ -123,8 +123,8 @@ func (c *compiler) phase(p *workflow.Phase, n scopeNames) scopeNames {
 
 // handlers compiles the custom handlers of items, in the order of their names.
 func (c *compiler) handlers(w *workflow.Workflow, n scopeNames) {
-	for _, name := range slices.Sorted(maps.Keys(w.Handlers)) {
-		c.list(w.Handlers[name], n.failed(), "")
+	for _, steps := range check.ByKey(w.Handlers) {
+		c.list(steps, n.failed(), "")
 	}
 }
 
@@ -193,8 +193,8 @@ func checkShared(w *workflow.Workflow, slots int) *sharedCheck {
 			agents.workspace = "write workspace: git at the root of the file, or "
 		}
 		c.steps(w.Map.AgentTemplate, agents, w.Workspace.Isolated())
-		for _, name := range slices.Sorted(maps.Keys(w.Handlers)) {
-			c.steps(w.Handlers[name], agents, w.Workspace.Isolated())
+		for _, steps := range check.ByKey(w.Handlers) {
+			c.steps(steps, agents, w.Workspace.Isolated())
 		}
 	}
 	return c

@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"maps"
-	"slices"
-
+	"prodigy/internal/check"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
 )
@@ -96,7 +94,7 @@ func (c *compiler) step(w *workflow.Step, position int, n scopeNames, prefix str
 
 	after := n.after(w)
 	s.onSuccess, _ = c.list(w.OnSuccess, after, s.label+"/")
-	for _, code := range slices.Sorted(maps.Keys(w.OnExitCode)) {
+	for code, steps := range check.ByKey(w.OnExitCode) {
 		names := after
 		if code != 0 {
 			names = after.failed()
@@ -104,7 +102,7 @@ func (c *compiler) step(w *workflow.Step, position int, n scopeNames, prefix str
 		if s.onCode == nil {
 			s.onCode = make(map[int][]*step)
 		}
-		s.onCode[code], _ = c.list(w.OnExitCode[code], names, s.label+"/")
+		s.onCode[code], _ = c.list(steps, names, s.label+"/")
 	}
 	if w.OnFailure != nil {
 		s.onFailure, _ = c.list(w.OnFailure.Steps, after.failed(), s.label+"/")

@@ -1,10 +1,10 @@
 package agent
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/mask"
 )
 
@@ -58,8 +58,8 @@ func (s *scope) list(rendered []string, steps []*step) ([]string, error) {
 // hooks returns the lists of steps that may follow st, in the order of workflow.Step.Following.
 func (st *step) hooks() [][]*step {
 	lists := [][]*step{st.onSuccess}
-	for _, code := range slices.Sorted(maps.Keys(st.onCode)) {
-		lists = append(lists, st.onCode[code])
+	for _, steps := range check.ByKey(st.onCode) {
+		lists = append(lists, steps)
 	}
 	return append(lists, st.onFailure)
 }

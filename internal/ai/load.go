@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -163,8 +162,8 @@ func (p *Preset) compile() error {
 		return err
 	}
 	p.picks, p.sums = nil, nil
-	for _, name := range slices.Sorted(maps.Keys(p.Pick)) {
-		pick := *p.Pick[name]
+	for name, written := range check.ByKey(p.Pick) {
+		pick := *written
 		switch {
 		case name == "item" || slices.Contains(documentNames(), name):
 			return fmt.Errorf("pick.%s: choose another name", name)
@@ -174,8 +173,8 @@ func (p *Preset) compile() error {
 		pick.name = name
 		p.picks = append(p.picks, &pick)
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.Take)) {
-		for _, s := range p.Take[name] {
+	for name, sources := range check.ByKey(p.Take) {
+		for _, s := range sources {
 			if s.pick == stdoutName && p.Parse == Text && name == "text" {
 				continue
 			}

@@ -591,7 +591,7 @@ type Shown struct {
 
 // known returns an error if a block of a preset has a key that is not among names.
 func known[V any](block string, m map[string]V, names []string) error {
-	for _, name := range slices.Sorted(maps.Keys(m)) {
+	for name := range check.ByKey(m) {
 		if !slices.Contains(names, name) {
 			return fmt.Errorf("unknown key %q in %s%s", name, block, check.Hint(name, names, strings.Join(names, ", ")))
 		}

@@ -2,12 +2,12 @@ package ai
 
 import (
 	"bytes"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/filter"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/workflow"
@@ -316,8 +316,8 @@ func (r *Reading) facts(e End) []byte {
 		b = append(b, jsonText(p.name)+":"+strconv.Itoa(r.at[p.name])...)
 	}
 	b = append(b, '}')
-	for _, name := range slices.Sorted(maps.Keys(r.lines)) {
-		b = append(append(b, ","+jsonText(name)+":"...), r.lines[name]...)
+	for name, line := range check.ByKey(r.lines) {
+		b = append(append(b, ","+jsonText(name)+":"...), line...)
 	}
 	return append(b, '}')
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/check"
 	"prodigy/internal/dlq"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
@@ -212,7 +213,7 @@ func (c oldJob) reason(force bool) string {
 	case c.State != string(job.Completed) && c.State != string(job.Failed) && c.State != string(job.Cancelled):
 		return "was " + c.State + " and can be resumed (remove it with --force)"
 	case c.DeadLetters > 0:
-		return "has " + term.Counted(c.DeadLetters, "dead letter") + " (remove it with --force)"
+		return "has " + check.Counted(c.DeadLetters, "dead letter") + " (remove it with --force)"
 	}
 	return ""
 }
@@ -250,7 +251,7 @@ func (o cleanOptions) removeAll(ctx context.Context, con *console, old []oldJob,
 			return err
 		}
 	}
-	yes, err := ask(fmt.Sprintf("Remove %s permanently?", term.Counted(n, "job")))
+	yes, err := ask(fmt.Sprintf("Remove %s permanently?", check.Counted(n, "job")))
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/check"
 	"prodigy/internal/dlq"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
@@ -89,7 +90,7 @@ func runDLQList(con *console, job jobs.Job, o dlqListOptions) error {
 		return err
 	}
 	if o.limit > 0 && found > o.limit {
-		con.say().Printf("Showing %d of %s.", o.limit, term.Counted(found, "dead letter"))
+		con.say().Printf("Showing %d of %s.", o.limit, check.Counted(found, "dead letter"))
 	}
 	switch {
 	case o.format == term.JSON:
@@ -239,7 +240,7 @@ func printLetter(l term.Lines, job jobs.Job, e dlq.Entry, label string) error {
 		{"correlation id:", term.Cell(e.CorrelationID, dataShown)},
 		{"first attempt:", e.FirstAttempt.Local().Format(time.DateTime)},
 		{"last attempt:", e.LastAttempt.Local().Format(time.DateTime)},
-		{"failures:", fmt.Sprintf("%d, retried %s", e.FailureCount, term.Counted(e.RetryCount, "time"))},
+		{"failures:", fmt.Sprintf("%d, retried %s", e.FailureCount, check.Counted(e.RetryCount, "time"))},
 		{"signature:", term.Cell(e.ErrorSignature, dataShown)},
 		{"eligible for retry:", term.YesNo(e.ReprocessEligible)},
 		{"needs manual review:", term.YesNo(e.ManualReviewRequired)},
@@ -337,7 +338,7 @@ func runDLQExport(con *console, job jobs.Job, file string, f term.Format) error 
 		return err
 	})
 	if err == nil && file != "-" {
-		con.say().Printf("wrote %s of job %s to %s", term.Counted(n, "dead letter"), job.ID, file)
+		con.say().Printf("wrote %s of job %s to %s", check.Counted(n, "dead letter"), job.ID, file)
 	}
 	return err
 }
@@ -429,7 +430,7 @@ func runDLQEvict(con *console, job jobs.Job, o dlqEvictOptions, reason string, a
 	if o.format == term.JSON {
 		return term.PrintJSON(con.out, e)
 	}
-	con.say().Printf("deleted %s of job %s, %d left", term.Counted(e.Removed, "dead letter"), job.ID,
+	con.say().Printf("deleted %s of job %s, %d left", check.Counted(e.Removed, "dead letter"), job.ID,
 		e.Left)
 	return nil
 }
@@ -458,7 +459,7 @@ func (o dlqEvictOptions) choose(q *dlq.Queue, now time.Time) ([]string, error) {
 
 // agreed asks for confirmation to delete n dead letters of a job. The answer no is an error that ends the command.
 func agreed(con *console, ask asker, job jobs.Job, n int) error {
-	yes, err := ask(fmt.Sprintf("Delete %s of job %s permanently?", term.Counted(n, "dead letter"), job.ID))
+	yes, err := ask(fmt.Sprintf("Delete %s of job %s permanently?", check.Counted(n, "dead letter"), job.ID))
 	if err != nil || yes {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/check"
 	"prodigy/internal/dlq"
 	"prodigy/internal/jobs"
 	"prodigy/internal/retry"
@@ -99,7 +100,7 @@ func (a analysis) print(con *console) error {
 		return nil
 	}
 	l := con.lines()
-	l.Printf("%s in job %s\n\nBy signature:", term.Counted(a.Total, "dead letter"), a.JobID)
+	l.Printf("%s in job %s\n\nBy signature:", check.Counted(a.Total, "dead letter"), a.JobID)
 	for i, g := range a.BySignature[:min(len(a.BySignature), signaturesShown)] {
 		l.Foldf(8, "%6d  #%d %s", g.Count, i+1, term.Cell(g.Signature, 120))
 		for _, s := range g.Samples {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"prodigy/internal/check"
 	"prodigy/internal/dlq"
 	"prodigy/internal/filter"
 	"prodigy/internal/job"
@@ -135,7 +136,7 @@ func runDLQRetry(ctx context.Context, con *console, job jobs.Job, o dlqRetryOpti
 				}
 				if kept := len(choice.Named) - len(choice.Chosen); kept > 0 && !o.quiet {
 					c.Notice(fmt.Sprintf("warning: %s not eligible, not retried: %s",
-						term.Counted(kept, "dead letter"), choice.Kept))
+						check.Counted(kept, "dead letter"), choice.Kept))
 				}
 				return choice.Chosen, nil
 			}, o.reduce)
@@ -221,7 +222,7 @@ func (o dlqRetryOptions) nothing(con *console, job jobs.Job, c *dlq.Choice, redu
 			con.say().Printf("Nothing retried: %s.", c.Kept)
 		case c.Total > 0:
 			con.say().Printf("None of %s matches the selection.",
-				term.Counted(c.Total, "dead letter"))
+				check.Counted(c.Total, "dead letter"))
 		default:
 			con.say().Print("No dead letters to retry.")
 		}
@@ -260,10 +261,10 @@ func (o dlqRetryOptions) concludeRetry(con *console, job jobs.Job, e finishedRun
 		e.printFailures(con)
 		rest := ""
 		if others > 0 {
-			rest = fmt.Sprintf("; %s not selected", term.Counted(others, "dead letter"))
+			rest = fmt.Sprintf("; %s not selected", check.Counted(others, "dead letter"))
 		}
 		con.say().Printf("retried %s, %d succeeded, %d left%s",
-			term.Counted(e.Reprocessed, "dead letter"), e.Recovered, left, rest)
+			check.Counted(e.Reprocessed, "dead letter"), e.Recovered, left, rest)
 		e.print(con)
 	}
 	if o.format == term.JSON {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
@@ -419,21 +419,21 @@ func (s jobStats) rows() [][3]string {
 		if t.Known() {
 			add("cost_usd", "", t.Cost.Decimal())
 		}
-		for _, name := range slices.Sorted(maps.Keys(t.Outcomes)) {
-			if o := t.Outcomes[name]; o.Known() {
+		for name, o := range check.ByKey(t.Outcomes) {
+			if o.Known() {
 				add("cost_usd", name, o.Cost.Decimal())
 			}
 		}
 		add("tokens", "", strconv.FormatInt(int64(t.Tokens.All()), 10))
 	}
-	for _, node := range slices.Sorted(maps.Keys(s.Nodes)) {
-		add("node", node, strconv.Itoa(s.Nodes[node]))
+	for node, n := range check.ByKey(s.Nodes) {
+		add("node", node, strconv.Itoa(n))
 	}
-	for _, t := range slices.Sorted(maps.Keys(s.Types)) {
-		add("type", t, strconv.Itoa(s.Types[t]))
+	for t, n := range check.ByKey(s.Types) {
+		add("type", t, strconv.Itoa(n))
 	}
-	for _, t := range slices.Sorted(maps.Keys(s.ErrorTypes)) {
-		add("error_type", string(t), strconv.Itoa(s.ErrorTypes[t]))
+	for t, n := range check.ByKey(s.ErrorTypes) {
+		add("error_type", string(t), strconv.Itoa(n))
 	}
 	return rows
 }
@@ -459,7 +459,7 @@ func (s jobStats) print(w io.Writer) error {
 	}
 	line("events", "%d in %s, %.1f a second", s.Events, duration.Format(time.Duration(s.SpanMS)), s.PerSecond)
 	line("items", "%d", s.Items)
-	line("attempts", "%d by %s, %d retried", s.Attempts, term.Counted(s.Agents, "agent"), s.Retries)
+	line("attempts", "%d by %s, %d retried", s.Attempts, check.Counted(s.Agents, "agent"), s.Retries)
 	line("step retries", "%d", s.StepRetries)
 	if d := s.Durations; d.Count > 0 {
 		line("took", "duration p50 %s, p95 %s, max %s",
@@ -467,21 +467,20 @@ func (s jobStats) print(w io.Writer) error {
 			duration.Format(time.Duration(d.P95)), duration.Format(time.Duration(d.Max)))
 	}
 	if t := s.Spent; t != nil {
-		line("cost", "%s for %s%s%s", t.CostText(), term.Counted(t.Agents, "agent"), inBrackets(t.Doubt()),
+		line("cost", "%s for %s%s%s", t.CostText(), check.Counted(t.Agents, "agent"), inBrackets(t.Doubt()),
 			term.Prefixed("; ", t.TokensText()))
-		for _, name := range slices.Sorted(maps.Keys(t.Outcomes)) {
-			o := t.Outcomes[name]
-			line("  "+name, "%s for %s%s", o.CostText(), term.Counted(o.Agents, "agent"), inBrackets(o.Doubt()))
+		for name, o := range check.ByKey(t.Outcomes) {
+			line("  "+name, "%s for %s%s", o.CostText(), check.Counted(o.Agents, "agent"), inBrackets(o.Doubt()))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Nodes)) {
-		line("on worker "+term.Visible(name), "%s", term.Counted(s.Nodes[name], "attempt"))
+	for name, n := range check.ByKey(s.Nodes) {
+		line("on worker "+term.Visible(name), "%s", check.Counted(n, "attempt"))
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Types)) {
-		line("  "+name, "%d", s.Types[name])
+	for name, n := range check.ByKey(s.Types) {
+		line("  "+name, "%d", n)
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.ErrorTypes)) {
-		line("errors of type "+string(name), "%d", s.ErrorTypes[name])
+	for name, n := range check.ByKey(s.ErrorTypes) {
+		line("errors of type "+string(name), "%d", n)
 	}
 	return term.Page(w, page)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/check"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/term"
@@ -73,11 +74,11 @@ func printFsck(l term.Lines, r job.Examination) {
 	for _, f := range r.Files {
 		switch {
 		case len(f.Problems) > 0 && f.Good > 0:
-			l.Printf("%s: damaged, %s good", term.Visible(f.Path), term.Counted(f.Good, "line"))
+			l.Printf("%s: damaged, %s good", term.Visible(f.Path), check.Counted(f.Good, "line"))
 		case len(f.Problems) > 0:
 			l.Printf("%s: damaged", term.Visible(f.Path))
 		case f.Good > 0:
-			l.Printf("%s: %s good", term.Visible(f.Path), term.Counted(f.Good, "line"))
+			l.Printf("%s: %s good", term.Visible(f.Path), check.Counted(f.Good, "line"))
 		default:
 			l.Printf("%s: good", term.Visible(f.Path))
 		}
@@ -95,6 +96,6 @@ func printFsck(l term.Lines, r job.Examination) {
 	if i := r.Items; i.Recorded+i.Selected > 0 {
 		l.Printf("items by the intact records: %d recorded, %d succeeded, %s, %d skipped, %d "+
 			"started but unfinished, %d never run",
-			i.Recorded, i.Succeeded, term.Counted(i.DeadLetters, "dead letter"), i.Skipped, i.Unsettled, i.NeverRun)
+			i.Recorded, i.Succeeded, check.Counted(i.DeadLetters, "dead letter"), i.Skipped, i.Unsettled, i.NeverRun)
 	}
 }

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 	"prodigy/internal/telemetry"
-	"prodigy/internal/term"
 )
 
 // newOTelCommand returns the command that exports a job that has ended.
@@ -47,7 +47,7 @@ func runOTel(ctx context.Context, con *console, job jobs.Job) error {
 	if unsent := report.Unsent(); unsent != "" {
 		return fmt.Errorf("job %s: %s", job.ID, unsent)
 	}
-	_, _ = fmt.Fprintf(con.out, "job %s: exported %s and %s to %s\n", job.ID, term.Counted(report.Spans.Sent, "span"),
-		term.Counted(report.Logs.Sent, "log record"), env.Where())
+	_, _ = fmt.Fprintf(con.out, "job %s: exported %s and %s to %s\n", job.ID, check.Counted(report.Spans.Sent, "span"),
+		check.Counted(report.Logs.Sent, "log record"), env.Where())
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
@@ -66,7 +66,7 @@ func printPlannedSpace(s simulate.PlannedSpace, l term.Lines) {
 		l.Printf("%s (the run would fail)", term.Visible(s.Refused))
 		return
 	}
-	size := "of " + term.Counted(s.Files, "file")
+	size := "of " + check.Counted(s.Files, "file")
 	if s.Bytes > 0 {
 		size += fmt.Sprintf(", about %s each and %s in total", onDisk(s.Bytes), onDisk(s.Bytes*int64(s.Number)))
 	}
@@ -202,7 +202,7 @@ func printPlan(p simulate.Plan, l term.Lines) {
 		l.Printf("each item: %s%s", upTo(p.ItemRuns), schedule(p.ItemDelays))
 		l.Printf("worst-case retry delay per item: %s", spell(*p.WorstWaiting))
 		if p.WorstStarts > 0 && p.ItemRuns > 1 {
-			l.Printf("worst-case starts: %s of items", term.Counted(p.WorstStarts, "attempt"))
+			l.Printf("worst-case starts: %s of items", check.Counted(p.WorstStarts, "attempt"))
 		}
 		if p.LeastByRate != nil && *p.LeastByRate > 0 {
 			l.Printf("minimum duration due to the rate limit: %s", spell(*p.LeastByRate))
@@ -224,8 +224,8 @@ func printWorst(p simulate.Plan, l term.Lines) {
 	}
 	line("an item", p.WorstItem, "")
 	if p.Items != nil && p.Items.Total != nil {
-		line("the map", p.WorstMap, fmt.Sprintf(" (%s in %s)", term.Counted(*p.Items.Total, "item"),
-			term.Counted(p.MaxParallel, "slot")))
+		line("the map", p.WorstMap, fmt.Sprintf(" (%s in %s)", check.Counted(*p.Items.Total, "item"),
+			check.Counted(p.MaxParallel, "slot")))
 	}
 	line("the job", p.WorstJob, "")
 	switch {
@@ -382,7 +382,7 @@ func printPlannedCost(c simulate.PlannedCost, l term.Lines) {
 		}
 	}
 	line("an item", c.Item, "")
-	line("the map", c.Map, " ("+term.Counted(c.Items, "item")+")")
+	line("the map", c.Map, " ("+check.Counted(c.Items, "item")+")")
 	switch {
 	case c.Job == nil:
 		l.Print("worst cost of the job: unlimited (set budget, max_cost or --max-cost)")
@@ -393,7 +393,7 @@ func printPlannedCost(c simulate.PlannedCost, l term.Lines) {
 	default:
 		line("the job", c.Job, "")
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.By)) {
-		l.Printf("  %s is limited by %s", term.Visible(name), c.By[name])
+	for name, by := range check.ByKey(c.By) {
+		l.Printf("  %s is limited by %s", term.Visible(name), by)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
@@ -277,7 +278,7 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 		line("if setup creates the input, pass a sample with --items")
 	}
 	if t.Attempts > 0 {
-		line("starts: %s of items, at most %d at a time", term.Counted(t.Attempts, "attempt"), t.AtOnce)
+		line("starts: %s of items, at most %d at a time", check.Counted(t.Attempts, "attempt"), t.AtOnce)
 	}
 	if e.job.Retries > 0 {
 		line("%s (%d item attempts, %d step attempts)", view.RetryCounts(e.job, ""), t.ItemRetries, t.StepRetries)
@@ -297,7 +298,7 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 		if len(scopes) > most {
 			scopes = append(scopes[:most], fmt.Sprintf("%d more", len(scopes)-most))
 		}
-		line("circuit breakers opened %s: %s", term.Counted(n, "time"), strings.Join(scopes, ", "))
+		line("circuit breakers opened %s: %s", check.Counted(n, "time"), strings.Join(scopes, ", "))
 	}
 	if t.AtLimit > 0 {
 		line("at full concurrency (%s): %s", limitsOf(t), duration.Format(time.Duration(t.AtLimit).Round(time.Second)))
@@ -307,12 +308,12 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 			duration.Format(time.Duration(t.Held).Round(time.Second)))
 	}
 	if e.workflow.Workspace.Isolated() {
-		text := "merged: " + term.Counted(t.Merged, "item")
+		text := "merged: " + check.Counted(t.Merged, "item")
 		if t.Conflicts > 0 {
-			text += ", " + term.Counted(t.Conflicts, "conflict")
+			text += ", " + check.Counted(t.Conflicts, "conflict")
 		}
 		if t.Verified > 0 {
-			text += fmt.Sprintf(", verified %s in %s", term.Counted(t.Verified, "time"),
+			text += fmt.Sprintf(", verified %s in %s", check.Counted(t.Verified, "time"),
 				duration.Format(time.Duration(t.Verifying).Round(time.Second)))
 		}
 		if t.Unverified > 0 {
@@ -322,7 +323,7 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 	}
 	if t.Pauses > 0 {
 		line("waited %s for %s to reset", duration.Format(time.Duration(t.Paused).Round(time.Second)),
-			term.Counted(t.Pauses, "limit"))
+			check.Counted(t.Pauses, "limit"))
 	}
 	printSpent(l, e.Spent, e.limit())
 	if e.Spent.Agents > 0 && !e.Spent.Known() && o.cost == "" {

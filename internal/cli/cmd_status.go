@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
@@ -333,8 +333,8 @@ func (d details) print(l term.Lines, j *view.Job, now time.Time) {
 	if d.Stragglers != nil {
 		l.Printf("stragglers: %s", d.Stragglers.Words())
 	}
-	for _, t := range slices.Sorted(maps.Keys(m.ErrorTypes)) {
-		l.Printf("%s errors: %d", t, m.ErrorTypes[t])
+	for t, n := range check.ByKey(m.ErrorTypes) {
+		l.Printf("%s errors: %d", t, n)
 	}
 	for _, g := range d.Groups[:min(len(d.Groups), groupsInStatus)] {
 		example := term.Visible(g.Example) + term.Prefixed(", ", term.Brief(g.Label, labelShown))
@@ -366,10 +366,10 @@ func (d details) printSteps(l term.Lines, j *view.Job) {
 // printSpent prints what AI agents have used.
 func (d details) printSpent(l term.Lines, j *view.Job) {
 	printSpent(l, j.Spent, finishedRun{job: j, workflow: d.recorded}.limit())
-	for _, name := range slices.Sorted(maps.Keys(j.Spent.Presets)) {
-		if sum := j.Spent.Presets[name]; len(j.Spent.Presets) > 1 {
+	for name, sum := range check.ByKey(j.Spent.Presets) {
+		if len(j.Spent.Presets) > 1 {
 			l.Printf("  %s: %s for %s%s", term.Visible(name), sum.CostText(),
-				term.Counted(sum.Agents, "agent"), term.Prefixed("; ", sum.TokensText()))
+				check.Counted(sum.Agents, "agent"), term.Prefixed("; ", sum.TokensText()))
 		}
 	}
 }
@@ -385,12 +385,12 @@ func (d details) printMerge(l term.Lines) {
 			duration.Format(d.waitsToMerge.Round(time.Second)))
 	}
 	if d.conflicts > 0 {
-		text += ", " + term.Counted(d.conflicts, "conflict")
+		text += ", " + check.Counted(d.conflicts, "conflict")
 	}
 	l.Print(text)
 	if v := d.Verify; v != nil {
 		l.Printf("verify %s: %s, merged as %.10s",
-			duration.Format(time.Duration(v.DurationMS).Truncate(time.Second)), term.Counted(v.Items, "item"), v.Commit)
+			duration.Format(time.Duration(v.DurationMS).Truncate(time.Second)), check.Counted(v.Items, "item"), v.Commit)
 	}
 	if len(d.queue) > 0 {
 		names := make([]string, 0, queueShown)

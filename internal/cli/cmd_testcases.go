@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/simulate"
@@ -101,7 +102,7 @@ func runTest(ctx context.Context, con *console, o testOptions, args []string) er
 	case o.format == asJUnit:
 		err = web.WriteTestCases(con.out, all)
 	case len(all) > 0:
-		_, err = fmt.Fprintf(con.out, "%d of %s passed\n", len(all)-failed, term.Counted(len(all), "case"))
+		_, err = fmt.Fprintf(con.out, "%d of %s passed\n", len(all)-failed, check.Counted(len(all), "case"))
 	}
 	switch {
 	case err != nil:

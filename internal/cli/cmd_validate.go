@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/settings"
@@ -174,7 +175,7 @@ func (all verdicts) print(con *console, f term.Format) error {
 func (v verdict) print(l term.Lines) {
 	warned := ""
 	if n := len(v.Warnings); n > 0 {
-		warned = ", " + term.Counted(n, "warning")
+		warned = ", " + check.Counted(n, "warning")
 	}
 	l.Printf("%s: valid, mode %s%s", v.File, v.Mode, warned)
 	for _, s := range v.Steps {

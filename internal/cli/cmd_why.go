@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/check"
 	"prodigy/internal/dlq"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
@@ -167,7 +168,7 @@ func (e explained) printFrom(l term.Lines) {
 		l.Foldf(2, "%s", line)
 	}
 	if e.more > 0 {
-		l.Printf("and from %s more of that job", term.Counted(e.more, "item"))
+		l.Printf("and from %s more of that job", check.Counted(e.more, "item"))
 	}
 }
 
@@ -231,7 +232,7 @@ func (e explained) printOutput(l term.Lines, c view.Entry) {
 		l.Foldf(underTime+4, "%*s%s %s %s", underTime+2, "", term.Visible(line.Step), mark, term.Brief(line.Text, 200))
 	}
 	if n := c.Printed.Before; n > 0 {
-		l.Printf("%25s  (%s before: prodigy logs%s %s --attempt %d)", "", term.Counted(n, "line"),
+		l.Printf("%25s  (%s before: prodigy logs%s %s --attempt %d)", "", check.Counted(n, "line"),
 			named(e.JobID), quoted(e.ItemID), c.Attempt)
 	}
 }

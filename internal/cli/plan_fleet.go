@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 	"prodigy/internal/simulate"
 	"prodigy/internal/term"
@@ -52,7 +53,7 @@ func printPlannedFleet(p *simulate.PlannedFleet, l term.Lines, slots int) {
 			unfit = append(unfit, term.Visible(n.Name+": "+n.Unfit))
 			continue
 		}
-		text := term.Visible(n.Name) + " " + term.Counted(n.Slots, "slot")
+		text := term.Visible(n.Name) + " " + check.Counted(n.Slots, "slot")
 		if n.Busy > 0 {
 			text += fmt.Sprintf(" (%d busy)", n.Busy)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
@@ -367,9 +368,9 @@ func resumedWith(e events.JobResumed, m errorpolicy.Metrics) string {
 	}
 	switch {
 	case e.StepsDone > 0 && e.Phase == "":
-		words = append(words, term.Counted(e.StepsDone, "step")+" done")
+		words = append(words, check.Counted(e.StepsDone, "step")+" done")
 	case e.StepsDone > 0:
-		words = append(words, term.Counted(e.StepsDone, "step")+" of "+e.Phase+" done")
+		words = append(words, check.Counted(e.StepsDone, "step")+" of "+e.Phase+" done")
 	case e.Phase != "" && e.Phase != "map":
 		words = append(words, e.Phase+" starts again")
 	}
@@ -407,7 +408,7 @@ func (p *printer) selected(e events.ItemsSelected) {
 		p.log.Warn().Msg("no items selected; nothing to do")
 		return
 	}
-	p.printf("%s selected\n", term.Counted(e.TotalItems, "item"))
+	p.printf("%s selected\n", check.Counted(e.TotalItems, "item"))
 	if e.Since != nil {
 		p.printf("since %s: %s\n", e.Since.JobID, term.Visible(view.Difference(*e.Since)))
 	}

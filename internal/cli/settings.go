@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/check"
 	"prodigy/internal/items"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
@@ -163,8 +163,8 @@ func settingsOf(place jobs.Job) (settings.Options, error) {
 // arguments returns recorded parameters in the order of their names.
 func arguments(params map[string]json.RawMessage) []workflow.Argument {
 	var args []workflow.Argument
-	for _, name := range slices.Sorted(maps.Keys(params)) {
-		args = append(args, workflow.Argument{Name: name, Value: params[name]})
+	for name, value := range check.ByKey(params) {
+		args = append(args, workflow.Argument{Name: name, Value: value})
 	}
 	return args
 }

@@ -113,7 +113,7 @@ func (e finishedRun) printFailures(con *console) {
 	m := e.Metrics
 	if before := m.Failed + m.Skipped + m.Rejected - e.job.Failures.Count(); before > 0 {
 		con.say().Printf("failed or skipped before this run: %s (prodigy status%s)",
-			term.Counted(before, "item"), named(e.Job.ID))
+			check.Counted(before, "item"), named(e.Job.ID))
 	}
 }
 
@@ -186,7 +186,7 @@ func (e finishedRun) print(con *console) {
 			l.Fold(2, view.RetryCounts(e.job, "")), named(e.Job.ID))
 	}
 	if e.job != nil && e.job.Lost > 0 {
-		l.Printf("lost (worker gone): %s", term.Counted(e.job.Lost, "attempt"))
+		l.Printf("lost (worker gone): %s", check.Counted(e.job.Lost, "attempt"))
 	}
 	e.printSlowest(l)
 	printSpent(l, e.Spent, e.limit())
@@ -238,7 +238,7 @@ func (e finishedRun) printMerge(l term.Lines) {
 	add(m.Merging, "waiting to merge")
 	if conflicts := conflictsLeft(e.Job); conflicts > 0 {
 		parts = append(parts, fmt.Sprintf("%s (prodigy dlq list%s --type merge_conflict)",
-			term.Counted(conflicts, "conflict"), named(e.Job.ID)))
+			check.Counted(conflicts, "conflict"), named(e.Job.ID)))
 	}
 	if len(parts) > 0 {
 		l.Print(strings.Join(parts, ", "))
@@ -293,12 +293,12 @@ func printSpent(l term.Lines, t limit.Total, limit limit.USD) {
 	if limit > 0 {
 		text += " of " + limit.String()
 	}
-	text += " for " + term.Counted(t.Agents, "agent")
+	text += " for " + check.Counted(t.Agents, "agent")
 	if t.Known() {
 		text += inBrackets(t.Doubt())
 	}
 	if lost := t.InVain(); lost.Cost > 0 {
-		text += fmt.Sprintf(", %s of it on %s that failed", lost.CostText(), term.Counted(lost.Agents, "agent"))
+		text += fmt.Sprintf(", %s of it on %s that failed", lost.CostText(), check.Counted(lost.Agents, "agent"))
 	}
 	l.Foldf(2, "%s%s", text, term.Prefixed("; ", t.TokensText()))
 }

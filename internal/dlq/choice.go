@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/filter"
 	"prodigy/internal/retry"
 )
@@ -53,20 +53,12 @@ type Kept struct {
 func (r Kept) String() string {
 	var parts []string
 	if r.spent > 0 {
-		parts = append(parts, fmt.Sprintf("%d already retried %s (to run them: a higher --max-retries, or --force)", r.spent, times(r.limit)))
+		parts = append(parts, fmt.Sprintf("%d already retried %s (to run them: a higher --max-retries, or --force)", r.spent, check.Counted(r.limit, "time")))
 	}
-	for _, t := range slices.Sorted(maps.Keys(r.types)) {
-		parts = append(parts, fmt.Sprintf("%d failed with %s, which a retry does not fix (to run them: --workflow with the fixed file, or --force)", r.types[t], t))
+	for t, n := range check.ByKey(r.types) {
+		parts = append(parts, fmt.Sprintf("%d failed with %s, which a retry does not fix (to run them: --workflow with the fixed file, or --force)", n, t))
 	}
 	return strings.Join(parts, "; ")
-}
-
-// times says how often something was done.
-func times(n int) string {
-	if n == 1 {
-		return "1 time"
-	}
-	return fmt.Sprintf("%d times", n)
 }
 
 // Names returns the names in an expression over dead letters.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/limit"
@@ -79,7 +80,7 @@ func sayJob(r Record) Sentence {
 	case BudgetReached:
 		s := Sentence{Grave: Bad, Text: e.Spent().Text()}
 		if e.Running > 0 {
-			s.Then = "; no further agent starts, " + Counted(e.Running, "agent", "agents") + " may end"
+			s.Then = "; no further agent starts, " + check.Counted(e.Running, "agent") + " may end"
 		}
 		return s
 	case VerifyCompleted:
@@ -192,7 +193,7 @@ func sayAttempt(r Record) Sentence {
 			e.FromItem, e.FromJob)}
 		s.Why = []string{"item data, steps and values are unchanged"}
 		if n := len(e.Uses); n > 0 {
-			s.Why = append(s.Why, "input files unchanged: "+Counted(n, "file", "files"))
+			s.Why = append(s.Why, "input files unchanged: "+check.Counted(n, "file"))
 		}
 		return s
 	case AgentFailed:
@@ -227,7 +228,7 @@ func sayAttempt(r Record) Sentence {
 		}
 	case DLQItemAdded:
 		return Sentence{Grave: Bad, Text: "became a dead letter after " +
-			Counted(e.FailureCount, "attempt", "attempts")}
+			check.Counted(e.FailureCount, "attempt")}
 	case DLQItemRemoved:
 		return Sentence{Grave: Good, Text: "removed from the dead letter queue: " + e.Reason}
 	}
@@ -287,7 +288,7 @@ func sayStep(r Record) Sentence {
 		}
 		return s
 	case StepFailed:
-		text := "failed for good after " + Counted(e.Attempts, "try", "tries") + ": " + e.Error
+		text := "failed for good after " + check.Counted(e.Attempts, "try") + ": " + e.Error
 		return Sentence{Grave: Bad, Who: "step " + e.Step, Text: text}
 	}
 	return Sentence{}
@@ -319,23 +320,15 @@ func InStep(step string) string {
 	return " in step " + step
 }
 
-// Counted returns a number with its noun.
-func Counted(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
 // ShortCommit returns the name of a commit as people write it.
 func ShortCommit(commit string) string { return commit[:min(len(commit), 10)] }
 
 // changesOf says what an attempt has changed.
 func changesOf(e AgentCompleted) string {
-	text := fmt.Sprintf("changed %s (+%d −%d), kept as %s", Counted(e.Files, "file", "files"), e.Insertions,
+	text := fmt.Sprintf("changed %s (+%d −%d), kept as %s", check.Counted(e.Files, "file"), e.Insertions,
 		e.Deletions, ShortCommit(e.Commit))
 	if e.Discarded > 0 {
-		text += "; what it had not committed was thrown away, in " + Counted(e.Discarded, "file", "files")
+		text += "; what it had not committed was thrown away, in " + check.Counted(e.Discarded, "file")
 	}
 	return text
 }

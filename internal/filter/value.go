@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"prodigy/internal/check"
 	"prodigy/internal/rawjson"
 )
 
@@ -356,9 +355,9 @@ func appendText(b []byte, s string) []byte {
 }
 
 func appendMembers(b []byte, members map[string][]byte) []byte {
-	for _, name := range slices.Sorted(maps.Keys(members)) {
+	for name, member := range check.ByKey(members) {
 		b = appendText(append(b, 1), name)
-		b = ValueOf(members[name]).AppendOrdered(b)
+		b = ValueOf(member).AppendOrdered(b)
 	}
 	return append(b, 0)
 }

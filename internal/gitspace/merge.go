@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
 	"prodigy/internal/term"
@@ -286,7 +286,7 @@ func (s *Space) foldedNames(ctx context.Context, head, tree string) ([]events.Co
 		}
 	}
 	var conflicts []events.Conflict
-	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
+	for dir := range check.ByKey(dirs) {
 		at := tree
 		if dir != "." {
 			if at, err = s.git.line(ctx, s.hub(), "rev-parse", "--verify", tree+":"+dir); err != nil {

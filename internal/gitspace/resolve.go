@@ -3,9 +3,10 @@ package gitspace
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+
+	"prodigy/internal/check"
 )
 
 // beginMerge merges work into the tree of a workspace, and leaves the conflicts there.
@@ -29,8 +30,8 @@ func (s *Space) isMerging(w workspace, work string) bool {
 // are no text. Whoever resolves them stages them.
 func (s *Space) checkStaged(ctx context.Context, in place, sides map[string]int) error {
 	var both []string
-	for _, name := range slices.Sorted(maps.Keys(sides)) {
-		if sides[name] < 2 {
+	for name, n := range check.ByKey(sides) {
+		if n < 2 {
 			return stateErrorf("the conflict in %s is not resolved: stage the resolution with git add or git rm", name)
 		}
 		both = append(both, name)

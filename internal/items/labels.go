@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"time"
+
+	"prodigy/internal/check"
 )
 
 // Names are what the items of a job are called besides their ids.
@@ -93,15 +93,15 @@ func (n Names) Find(asked []string) (map[string]Item, error) {
 			called[name] = append(called[name], Item{ID: it.ID, Index: it.Index})
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(called)) {
-		if same := called[name]; len(same) > 1 {
+	for name, same := range check.ByKey(called) {
+		if len(same) > 1 {
 			var ids []string
 			for _, it := range same[:min(len(same), few)] {
 				ids = append(ids, it.ID)
 			}
 			return nil, &AmbiguousError{JobID: n.JobID, Label: name, IDs: ids, More: len(same) > few}
 		}
-		take(name, called[name][0])
+		take(name, same[0])
 	}
 	return found, nil
 }

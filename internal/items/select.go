@@ -11,6 +11,7 @@ import (
 	"iter"
 	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/filter"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/workflow"
@@ -329,7 +330,7 @@ func (c *pipeline) empty(m *workflow.Map, src source, e Env) error {
 	case s.read == 0:
 		why = src.nothing(e)
 	case s.passed == 0:
-		why = fmt.Sprintf("filter %s leaves none of %s", m.Filter.Value, counted(s.read))
+		why = fmt.Sprintf("filter %s leaves none of %s", m.Filter.Value, check.Counted(s.read, "item"))
 		hints := s.misspelt(false)
 		if s.mismatch != "" {
 			hints = append(hints, s.mismatch)
@@ -338,7 +339,7 @@ func (c *pipeline) empty(m *workflow.Map, src source, e Env) error {
 			why += ": " + strings.Join(hints, "; ")
 		}
 	default:
-		why = fmt.Sprintf("offset %d leaves none of %s", m.Offset, counted(s.passed))
+		why = fmt.Sprintf("offset %d leaves none of %s", m.Offset, check.Counted(s.passed, "item"))
 	}
 	return &EmptyError{Why: why, Glob: src.glob != "", Stdin: src.stdin}
 }
@@ -357,11 +358,4 @@ func (c *pipeline) hint(m *workflow.Map, e Env) {
 		e.Warn(fmt.Sprintf("the input is one item, an object: json_path: %q would take the %d elements of its list, and %q says that the one is meant",
 			path+"[*]", s.elements, "$"))
 	}
-}
-
-func counted(n int) string {
-	if n == 1 {
-		return "1 item"
-	}
-	return fmt.Sprintf("%d items", n)
 }

@@ -2,10 +2,9 @@ package job
 
 import (
 	"errors"
-	"maps"
-	"slices"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
@@ -262,8 +261,8 @@ func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record
 	sum := summaryOf(place, meta)
 	sum.State, sum.Reason, sum.Metrics, sum.Duration = string(s.Ended), s.Reason, s.Policy.Metrics(), s.Duration(s.Last)
 	sum.Spent = s.Spent.Total.Clone()
-	for _, name := range slices.Sorted(maps.Keys(s.Quotas)) {
-		sum.Paused = append(sum.Paused, s.Quotas[name])
+	for _, e := range check.ByKey(s.Quotas) {
+		sum.Paused = append(sum.Paused, e)
 	}
 	if s.Ended == "" {
 		sum.State = StateKilled

@@ -3,8 +3,9 @@ package limit
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
+
+	"prodigy/internal/check"
 )
 
 // Tokens are counts of tokens. Input includes neither Cached nor Output.
@@ -146,8 +147,8 @@ func (t Total) Clone() Total {
 // InVain returns what the attempts have cost that were no success.
 func (t Total) InVain() Sum {
 	var sum Sum
-	for _, name := range slices.Sorted(maps.Keys(t.Outcomes)) {
-		if o := t.Outcomes[name]; name != "success" {
+	for name, o := range check.ByKey(t.Outcomes) {
+		if name != "success" {
 			sum.Agents += o.Agents
 			sum.Cost += o.Cost
 			sum.Unknown += o.Unknown

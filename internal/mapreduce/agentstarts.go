@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/ai"
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
@@ -262,8 +261,8 @@ func (h *host) tooLong(e events.QuotaPaused, c limit.GateClosing, p limit.QuotaP
 // noticePauses says how long agents of a resumed job still wait.
 func (j *owner) noticePauses() {
 	now := time.Now()
-	for _, name := range slices.Sorted(maps.Keys(j.Fold.Quotas)) {
-		if e := j.Fold.Quotas[name]; e.Until.After(now) {
+	for _, e := range check.ByKey(j.Fold.Quotas) {
+		if e.Until.After(now) {
 			j.notice("still " + pausedText(e, now))
 		}
 	}

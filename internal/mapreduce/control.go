@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
@@ -412,10 +413,10 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 	}
 	var parts []string
 	if due > 0 {
-		parts = append(parts, events.Counted(due, "item", "items"))
+		parts = append(parts, check.Counted(due, "item"))
 	}
 	if steps > 0 {
-		parts = append(parts, events.Counted(steps, "step", "steps"))
+		parts = append(parts, check.Counted(steps, "step"))
 	}
 	return job.Done("%s", p.withHolds("due now: "+strings.Join(parts, " and ")))
 }

@@ -3,10 +3,10 @@ package mapreduce
 import (
 	"context"
 	"maps"
-	"slices"
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/gitspace"
 	"prodigy/internal/items"
@@ -58,7 +58,7 @@ func (p *pool) fly(a agent.Attempt, keys itemKeys) {
 
 // adopt takes over attempts that outlived the run before. If there are more of them than slots, the others have none.
 func (p *pool) adopt() {
-	for _, index := range slices.Sorted(maps.Keys(p.job.Fold.Running)) {
+	for index := range check.ByKey(p.job.Fold.Running) {
 		f := p.job.Fold.Running.At(index)
 		if f.Suspect {
 			p.suspects.out = index

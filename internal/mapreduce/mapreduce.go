@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
@@ -339,7 +340,7 @@ func (j *owner) killedAgents(attached []int) []events.AgentUsage {
 		u.Outcome, u.Partial, u.AssumedUSD = events.OutcomeInterrupted, true, assumed
 		killed = append(killed, u)
 	}
-	for _, index := range slices.Sorted(maps.Keys(j.Fold.Running)) {
+	for index := range check.ByKey(j.Fold.Running) {
 		f := j.Fold.Running.At(index)
 		if f.Fleet || slices.Contains(attached, index) {
 			continue

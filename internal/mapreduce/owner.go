@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/gitspace"
 	"prodigy/internal/items"
@@ -237,7 +238,7 @@ func (j *owner) notice(text string) {
 	}
 }
 
-func slots(n int) string { return events.Counted(n, "slot", "slots") }
+func slots(n int) string { return check.Counted(n, "slot") }
 
 // span returns the span of the job.
 func (j *owner) span() events.TraceContext { return events.TraceOfJob(j.place.ID, j.meta.TraceParent) }

@@ -1,10 +1,9 @@
 package mapreduce
 
 import (
-	"maps"
-	"slices"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 )
 
@@ -42,8 +41,7 @@ func (p *pool) stepMay(position int) func(key string, now time.Time) time.Time {
 // serveSteps gives their turns to agents that have kept their slots, and with a free slot to one that has not.
 // It reports whether it gave the slot away.
 func (p *pool) serveSteps(now time.Time, vacant bool) bool {
-	for _, position := range slices.Sorted(maps.Keys(p.lobby.steps)) {
-		q := p.lobby.steps[position]
+	for position, q := range check.ByKey(p.lobby.steps) {
 		for p.halted == nil {
 			_, k, ok := q.next(now, p.stepMay(position))
 			switch {

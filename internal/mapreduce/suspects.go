@@ -3,11 +3,11 @@ package mapreduce
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
@@ -100,7 +100,7 @@ func (j *owner) suspect(index int) bool {
 // quarantine records the failure of the items that were running alone when the run died, once that has happened
 // too often. The policy decides what follows as of any failure. The breaker never learns of it.
 func (j *owner) quarantine() {
-	for _, index := range slices.Sorted(maps.Keys(j.Fold.Losses)) {
+	for index := range check.ByKey(j.Fold.Losses) {
 		if index < j.Store.Len() {
 			j.condemn(index)
 		}
@@ -108,8 +108,7 @@ func (j *owner) quarantine() {
 	if j.config.MaxCrashes <= 0 {
 		return
 	}
-	for _, index := range slices.Sorted(maps.Keys(j.Fold.Crashes)) {
-		c := j.Fold.Crashes[index]
+	for index, c := range check.ByKey(j.Fold.Crashes) {
 		w, waits := j.Fold.Waiting[index] // an attached one does not
 		if !waits || !w.Due.IsZero() || c.Alone < j.config.MaxCrashes || !j.suspect(index) || index >= j.Store.Len() {
 			continue

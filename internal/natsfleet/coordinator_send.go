@@ -1,8 +1,6 @@
 package natsfleet
 
 import (
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -11,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 )
 
@@ -94,10 +93,10 @@ func (c *coordinator) message(round int64) fleet.CoordinatorMessage {
 func (c *coordinator) sendLetter(l fleet.Letter, rounds map[int64][]*flight) {
 	d := c.message(0)
 	d.Acks, d.Over, d.End, d.Due, d.Again = l.Acks, l.Over, l.End, l.Due, l.Again
-	for _, round := range slices.Sorted(maps.Keys(rounds)) {
+	for round, flights := range check.ByKey(rounds) {
 		size := 0
 		d.Round = round
-		for _, f := range rounds[round] {
+		for _, f := range flights {
 			t := fleet.NewTask(f.Attempt, f.spec, time.Now())
 			if len(t.Item) > maxBody {
 				c.sendPieces(l.Instance, round, t)

@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nkeys"
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 )
 
@@ -433,8 +434,8 @@ func makeFiles(dir string, files map[string]string) (made []string, err error) {
 
 // replaceFiles replaces files, each at once, by texts, and returns their paths.
 func replaceFiles(texts map[string]string) (done []string, err error) {
-	for _, path := range slices.Sorted(maps.Keys(texts)) {
-		if err := replaceFile(path, texts[path]); err != nil {
+	for path, text := range check.ByKey(texts) {
+		if err := replaceFile(path, text); err != nil {
 			return done, err
 		}
 		done = append(done, path)

@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/fleet"
 )
@@ -116,7 +116,7 @@ func (s silence) look(c *coordinator, now time.Time) {
 			}
 		}
 	})
-	for _, name := range slices.Sorted(maps.Keys(back)) {
+	for name := range check.ByKey(back) {
 		c.notify("worker %s is back", name)
 	}
 	for _, w := range silent {
@@ -178,12 +178,12 @@ func (s *suspicion) look(c *coordinator, now time.Time) {
 		}
 	})
 	s.of = silent
-	for _, node := range slices.Sorted(maps.Keys(had)) {
+	for node, n := range check.ByKey(had) {
 		c.notify("worker %s lost, reassigning its attempts: %d", cmp.Or(node, "(of the previous run)"),
-			had[node])
+			n)
 	}
-	for _, node := range slices.Sorted(maps.Keys(forgot)) {
-		c.notify("worker %s gave up its attempts, starting them again: %d", node, forgot[node])
+	for node, n := range check.ByKey(forgot) {
+		c.notify("worker %s gave up its attempts, starting them again: %d", node, n)
 	}
 }
 

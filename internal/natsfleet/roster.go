@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 )
 
@@ -189,8 +190,8 @@ func withSilent(answering, heard []fleet.Node) []fleet.Node {
 		}
 		silent[n.Instance] = n
 	}
-	for _, instance := range slices.Sorted(maps.Keys(silent)) {
-		if n := silent[instance]; len(n.Holds) > 0 || !names[n.Name] {
+	for _, n := range check.ByKey(silent) {
+		if len(n.Holds) > 0 || !names[n.Name] {
 			answering = append(answering, n)
 		}
 	}

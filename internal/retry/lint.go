@@ -1,7 +1,6 @@
 package retry
 
 import (
-	"strconv"
 	"time"
 
 	"prodigy/internal/check"
@@ -51,14 +50,7 @@ func (l *linter) budget() {
 		may = "may end"
 	}
 	l.Add("retry_budget %s %s the retrying after %s of %d: the wait before the next one does not fit in",
-		[]any{duration.Format(l.Budget), may, counted(fit), l.Attempts}, "retry_budget", "attempts")
-}
-
-func counted(tries int) string {
-	if tries == 1 {
-		return "1 try"
-	}
-	return strconv.Itoa(tries) + " tries"
+		[]any{duration.Format(l.Budget), may, check.Counted(fit, "try"), l.Attempts}, "retry_budget", "attempts")
 }
 
 // delays finds backoff parameters with a surprising effect.

@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"sync"
 
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/filter"
 	"prodigy/internal/jobs"
@@ -184,8 +185,8 @@ func fingerprintOf(c Config, w *workflow.Workflow, captured map[string]string, u
 			f.Values[v.Name] = digest(value)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Secrets)) {
-		f.Values[name] = secret(s.Secrets[name])
+	for name, value := range check.ByKey(s.Secrets) {
+		f.Values[name] = secret(value)
 	}
 	for _, arg := range s.Args {
 		f.Values[arg.Name] = ofValue(arg.Value)

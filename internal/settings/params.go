@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"slices"
 	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/workflow"
 )
 
@@ -31,8 +31,8 @@ func Given(w *workflow.Workflow, files, texts []string) ([]workflow.Argument, er
 		return nil, err
 	}
 	var given []workflow.Argument
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		given = append(given, workflow.Argument{Name: name, Value: values[name]})
+	for name, value := range check.ByKey(values) {
+		given = append(given, workflow.Argument{Name: name, Value: value})
 	}
 	return given, nil
 }

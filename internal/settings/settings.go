@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/items"
 	"prodigy/internal/mask"
 	"prodigy/internal/process"
@@ -122,8 +123,8 @@ func (s Settings) With(values map[string]string) Settings {
 	if s.known.values == nil {
 		s.known.values = map[string]string{}
 	}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		s.known.set(name, values[name])
+	for name, value := range check.ByKey(values) {
+		s.known.set(name, value)
 	}
 	return s
 }
@@ -187,8 +188,8 @@ func Resolve(ctx context.Context, w *workflow.Workflow, o Options) (Settings, er
 			r.variable(ctx, v)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(o.Set)) {
-		r.literal(workflow.EnvVar{Name: name}, o.Set[name])
+	for name, text := range check.ByKey(o.Set) {
+		r.literal(workflow.EnvVar{Name: name}, text)
 	}
 	r.secretCommands(ctx)
 	if ctx.Err() != nil {
@@ -251,7 +252,7 @@ func (r *resolver) merged(p workflow.Profile) []workflow.EnvVar {
 // checkSet refuses values for variables that the workflow does not have, and for secrets, which are found
 // where the workflow says.
 func (r *resolver) checkSet(all []workflow.EnvVar) error {
-	for _, name := range slices.Sorted(maps.Keys(r.o.Set)) {
+	for name := range check.ByKey(r.o.Set) {
 		isVariable := func(v workflow.EnvVar) bool { return v.Name == name }
 		secret := slices.ContainsFunc(all, func(v workflow.EnvVar) bool { return v.Name == name && v.Secret }) ||
 			slices.ContainsFunc(r.w.Secrets, func(s workflow.Secret) bool { return s.Name == name })
@@ -306,8 +307,8 @@ func (r *resolver) literal(v workflow.EnvVar, value string) {
 
 // warnShort warns of secrets that are too short to be masked.
 func (r *resolver) warnShort() {
-	for _, name := range slices.Sorted(maps.Keys(r.out.Secrets)) {
-		if !mask.Short(r.out.Secrets[name]) {
+	for name, secret := range check.ByKey(r.out.Secrets) {
+		if !mask.Short(secret) {
 			continue
 		}
 		r.out.Warnings = append(r.out.Warnings, r.w.ProblemAt(workflow.Pos{Line: 1, Col: 1}, fmt.Sprintf(

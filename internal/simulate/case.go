@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,8 +49,8 @@ type Values map[string]string
 
 // Assignments returns them as NAME=VALUE.
 func (v Values) Assignments() (all []string) {
-	for _, name := range slices.Sorted(maps.Keys(v)) {
-		all = append(all, name+"="+v[name])
+	for name, value := range check.ByKey(v) {
+		all = append(all, name+"="+value)
 	}
 	return all
 }
@@ -152,9 +150,9 @@ func (e *expectedEvent) ReadText(text string) error {
 // String returns the type of the event and its expected fields, sorted by name.
 func (e expectedEvent) String() string {
 	words := []string{e[eventType]}
-	for _, key := range slices.Sorted(maps.Keys(e)) {
+	for key, value := range check.ByKey(e) {
 		if key != eventType {
-			words = append(words, key+"="+e[key])
+			words = append(words, key+"="+value)
 		}
 	}
 	return strings.Join(words, " ")
@@ -285,9 +283,9 @@ func (o *Observer) Check(c *Case, exit int, result mapreduce.Result, tally *Tall
 	if !strings.Contains(result.Reason, e.Reason) {
 		differ("reason", strconv.Quote(result.Reason), strconv.Quote(e.Reason)+" in it")
 	}
-	for _, id := range slices.Sorted(maps.Keys(e.Items)) {
-		if got := cmp.Or(o.statuses[id], view.Pending); string(got) != e.Items[id] {
-			differ("item "+id, got, e.Items[id])
+	for id, status := range check.ByKey(e.Items) {
+		if got := cmp.Or(o.statuses[id], view.Pending); string(got) != status {
+			differ("item "+id, got, status)
 		}
 	}
 	count("failed", result.Metrics.Failed, e.Counts.Failed)
@@ -331,17 +329,17 @@ func (o *Observer) Check(c *Case, exit int, result mapreduce.Result, tally *Tall
 
 // checkLetters compares the dead letters with those that are expected, which are all.
 func (o *Observer) checkLetters(want map[string]string) (wrong []string) {
-	for _, id := range slices.Sorted(maps.Keys(want)) {
+	for id, letter := range check.ByKey(want) {
 		switch got, is := o.letters[id]; {
 		case !is:
-			wrong = append(wrong, fmt.Sprintf("dead letter %s: there is none, want %s", id, want[id]))
-		case string(got) != want[id] && want[id] != "any":
-			wrong = append(wrong, fmt.Sprintf("dead letter %s: got %s, want %s", id, got, want[id]))
+			wrong = append(wrong, fmt.Sprintf("dead letter %s: there is none, want %s", id, letter))
+		case string(got) != letter && letter != "any":
+			wrong = append(wrong, fmt.Sprintf("dead letter %s: got %s, want %s", id, got, letter))
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(o.letters)) {
+	for id, letter := range check.ByKey(o.letters) {
 		if _, wanted := want[id]; !wanted {
-			wrong = append(wrong, fmt.Sprintf("dead letter %s: got %s, want none", id, o.letters[id]))
+			wrong = append(wrong, fmt.Sprintf("dead letter %s: got %s, want none", id, letter))
 		}
 	}
 	return wrong

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
@@ -291,8 +292,8 @@ func (f *families) is(value float64, labels ...string) sample {
 
 // by returns a sample for each count.
 func by[K ~string](f *families, label string, counts map[K]int) (list []sample) {
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		list = append(list, f.is(float64(counts[name]), label, string(name)))
+	for name, n := range check.ByKey(counts) {
+		list = append(list, f.is(float64(n), label, string(name)))
 	}
 	return list
 }
@@ -341,8 +342,8 @@ func (m *Metrics) ofAttempts(f *families) {
 	f.add("prodigy_dead_letters_total", "Items that were dead-lettered.", f.is(float64(m.letters)))
 	f.add("prodigy_attempt_duration_seconds", "How long attempts at items took.", f.of(m.took))
 	var steps []sample
-	for _, name := range slices.Sorted(maps.Keys(m.steps)) {
-		steps = append(steps, f.of(*m.steps[name], "step", name))
+	for name, took := range check.ByKey(m.steps) {
+		steps = append(steps, f.of(*took, "step", name))
 	}
 	f.add("prodigy_step_duration_seconds", "How long steps took, with their retries and the waits for them.", steps...)
 }
@@ -394,8 +395,8 @@ func (m *Metrics) ofBreakers(f *families) {
 func (m *Metrics) ofAgents(f *families) {
 	t := m.view.Spent
 	var costs []sample
-	for _, preset := range slices.Sorted(maps.Keys(t.Presets)) {
-		costs = append(costs, f.is(float64(t.Presets[preset].Cost)/float64(limit.Dollar), "preset", preset))
+	for preset, spent := range check.ByKey(t.Presets) {
+		costs = append(costs, f.is(float64(spent.Cost)/float64(limit.Dollar), "preset", preset))
 	}
 	f.add("prodigy_agent_cost_usd_total", "What AI agents of the job have cost, as far as that is known.", costs...)
 	f.add("prodigy_agent_runs_total", "Runs of AI agents of the job.", f.is(float64(t.Agents)))

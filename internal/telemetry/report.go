@@ -3,7 +3,7 @@ package telemetry
 import (
 	"fmt"
 
-	"prodigy/internal/events"
+	"prodigy/internal/check"
 	"prodigy/internal/term"
 )
 
@@ -31,7 +31,7 @@ func (r Report) Unsent() string {
 		return ""
 	}
 	text := fmt.Sprintf("not exported to OpenTelemetry: %d of %s, %d of %s", spans,
-		events.Counted(r.Spans.Made, "span", "spans"), logs, events.Counted(r.Logs.Made, "log record", "log records"))
+		check.Counted(r.Spans.Made, "span"), logs, check.Counted(r.Logs.Made, "log record"))
 	if r.Error != "" {
 		text += ": " + term.Ellipsis(r.Error, maxText)
 	}

@@ -2,11 +2,11 @@ package telemetry
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 )
@@ -194,8 +194,7 @@ func (t *tracer) close(o *open, at time.Time, failure string, attrs ...attr) {
 
 // end ends the run, and what of it is open: that was interrupted, or waits for another run.
 func (t *tracer) end(at time.Time, failure string, attrs []attr) {
-	for _, index := range slices.Sorted(maps.Keys(t.items)) {
-		i := t.items[index]
+	for index, i := range check.ByKey(t.items) {
 		if i.kept {
 			i.kept = false
 			continue

@@ -1,7 +1,6 @@
 package term
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -81,14 +80,6 @@ func Prefixed(prefix, s string) string {
 		return ""
 	}
 	return prefix + s
-}
-
-// Counted returns a number with its noun, whose plural takes an s.
-func Counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // YesNo returns yes or no.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
@@ -227,8 +227,8 @@ func (f eventField) metrics() string {
 			fmt.Fprintf(&b, " %s=%d", c.name, c.count)
 		}
 	}
-	for _, t := range slices.Sorted(maps.Keys(m.ErrorTypes)) {
-		fmt.Fprintf(&b, " %s=%d", t, m.ErrorTypes[t])
+	for t, n := range check.ByKey(m.ErrorTypes) {
+		fmt.Fprintf(&b, " %s=%d", t, n)
 	}
 	return b.String()
 }

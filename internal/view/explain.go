@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
@@ -303,7 +304,7 @@ func (x *explainer) merged(r events.Record, e events.WorktreeMerged) {
 	x.out.Status, x.letter = Succeeded, false
 	why := []string{"it waited " + duration.Format(r.Time.Sub(x.done).Round(time.Millisecond)) + " for that"}
 	if n := len(e.ItemIDs) - 1; n > 0 {
-		why = append(why, "together with "+events.Counted(n, "other item", "other items"))
+		why = append(why, "together with "+check.Counted(n, "other item"))
 	}
 	x.add(r, "merged as "+events.ShortCommit(e.Commits[at]), why...)
 }
@@ -311,7 +312,7 @@ func (x *explainer) merged(r events.Record, e events.WorktreeMerged) {
 // behind says how many items are merged before the item, whose work waits to be merged.
 func (x *explainer) behind() string {
 	if n := x.job.before(x.index, x.byItem); n > 0 && x.others {
-		return ", behind " + events.Counted(n, "other", "others")
+		return ", behind " + check.Counted(n, "other")
 	}
 	return ""
 }
@@ -344,7 +345,7 @@ func (x *explainer) started(r events.Record, e events.AgentStarted) {
 		why = append(why, "running alone after all others: it was killed for lack of memory")
 	} else if x.alone {
 		why = append(why, fmt.Sprintf("running alone after all others: the run crashed %s while this item was "+
-			"running, for no known reason", events.Counted(x.crashes, "time", "times")))
+			"running, for no known reason", check.Counted(x.crashes, "time")))
 	}
 	switch {
 	case x.out.Status == Waiting && !x.due.IsZero() && !x.killed:

@@ -2,10 +2,10 @@ package view
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
@@ -48,8 +48,8 @@ func (j *Job) Stopping() string {
 
 // StartsHeld returns what holds back all starts, by its name.
 func (j *Job) StartsHeld() (list []events.StartsHeld) {
-	for _, name := range slices.Sorted(maps.Keys(j.held)) {
-		if e, ok := j.held[name].Event.(events.StartsHeld); ok {
+	for _, r := range check.ByKey(j.held) {
+		if e, ok := r.Event.(events.StartsHeld); ok {
 			list = append(list, e)
 		}
 	}
@@ -90,8 +90,8 @@ func (j *Job) Holding(now time.Time) (list []string) {
 // Paused returns the pauses that agents of the job are in, by what waits.
 func (j *Job) Paused() []Pause {
 	var list []Pause
-	for _, gate := range slices.Sorted(maps.Keys(j.pauses.open)) {
-		list = append(list, j.pauses.list[j.pauses.open[gate]])
+	for _, at := range check.ByKey(j.pauses.open) {
+		list = append(list, j.pauses.list[at])
 	}
 	return list
 }

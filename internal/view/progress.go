@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
@@ -300,7 +301,7 @@ func (g Progress) money(j *Job) []string {
 	}
 	text := j.Spent.CostText()
 	if !j.Spent.Known() {
-		text = term.Counted(j.Spent.Agents, "agent") + " of unknown cost"
+		text = check.Counted(j.Spent.Agents, "agent") + " of unknown cost"
 	}
 	if limit := cmp.Or(j.MaxCost, g.Budget); limit > 0 {
 		text += " of " + limit.String()
@@ -427,7 +428,7 @@ const breakersShown = 5
 // Meanwhile returns what becomes of items while a breaker is not closed, or "" if there is nothing to say.
 func (g Progress) Meanwhile(j *Job, b Breaker, now time.Time) string {
 	n := j.Held(b, now)
-	items := term.Counted(n, "item")
+	items := check.Counted(n, "item")
 	switch {
 	case n == 0:
 		return ""

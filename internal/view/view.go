@@ -8,6 +8,7 @@ package view
 import (
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
@@ -207,7 +208,7 @@ func (s Stragglers) Words() string {
 	if s.Found == 0 {
 		return ""
 	}
-	return events.Counted(s.Found, "attempt", "attempts")
+	return check.Counted(s.Found, "attempt")
 }
 
 // Counts are the numbers of items by outcome. A retried dead letter counts by its last outcome.

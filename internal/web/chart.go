@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
-	"prodigy/internal/events"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
 )
@@ -230,7 +230,7 @@ func (t *tally) text(node string) string {
 	if t.host != "" {
 		node += " on host " + t.host
 	}
-	text := node + ": " + events.Counted(t.attempts, "attempt", "attempts")
+	text := node + ": " + check.Counted(t.attempts, "attempt")
 	if t.lost > 0 {
 		text += fmt.Sprintf(", %d lost", t.lost)
 	}
@@ -338,7 +338,7 @@ func lengths(cells []duration.Cell) chart {
 		c.Rects = append(c.Rects, rect{
 			X: float64(i) * each, Y: height - h, W: max(each-1, 0.5), H: h, Class: "ok",
 			Title: fmt.Sprintf("%s to %s: %s", duration.Format(cell.From), duration.Format(cell.To),
-				events.Counted(cell.Count, "attempt", "attempts")),
+				check.Counted(cell.Count, "attempt")),
 		})
 		if i%max(len(cells)/6, 1) == 0 {
 			c.Ticks = append(c.Ticks, tick{At: float64(i) * each, Text: roughly(cell.From)})

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"prodigy/internal/check"
 	"prodigy/internal/dlq"
 	"prodigy/internal/job"
 	"prodigy/internal/term"
@@ -44,7 +45,7 @@ func (c *CI) unclean() string {
 		text := s.State + term.Prefixed(": ", s.Reason)
 		if m := s.Metrics; m.TotalItems > 0 {
 			text += fmt.Sprintf("; %d of %s have ended", m.Successful+m.Failed+m.Rejected+m.Skipped,
-				term.Counted(m.TotalItems, "item"))
+				check.Counted(m.TotalItems, "item"))
 		}
 		return text
 	case s.ReduceHeld:
@@ -210,7 +211,7 @@ func (c *CI) GitHub(w io.Writer) (one func(job.Result) error, end func() error) 
 		}, func() error {
 			if more := failed - shown; more > 0 {
 				if _, err := fmt.Fprintf(w, "::error title=%s::%s more failed: prodigy dlq list --job-id %s\n",
-					property(c.Summary.Workflow), term.Counted(more, "item"), c.Summary.Job.ID); err != nil {
+					property(c.Summary.Workflow), check.Counted(more, "item"), c.Summary.Job.ID); err != nil {
 					return err
 				}
 			}
@@ -218,7 +219,7 @@ func (c *CI) GitHub(w io.Writer) (one func(job.Result) error, end func() error) 
 			if unclean != "" {
 				level, state = "error", unclean
 			}
-			counts := fmt.Sprintf("%d of %s succeeded, %d failed", m.Successful, term.Counted(m.TotalItems, "item"),
+			counts := fmt.Sprintf("%d of %s succeeded, %d failed", m.Successful, check.Counted(m.TotalItems, "item"),
 				m.Failed)
 			if m.Rejected > 0 {
 				counts += fmt.Sprintf(", %d rejected", m.Rejected)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/check"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/shell"
 )
@@ -181,15 +181,15 @@ func ParameterFile(data []byte, params []Parameter) (map[string]json.RawMessage,
 
 func jsonParameters(fields map[string]json.RawMessage, params []Parameter) (map[string]json.RawMessage, error) {
 	given := map[string]json.RawMessage{}
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
+	for name, field := range check.ByKey(fields) {
 		p, err := ParameterNamed(params, name)
 		if err != nil {
 			return nil, err
 		}
-		value, ok := p.fromJSON(fields[name])
+		value, ok := p.fromJSON(field)
 		if !ok {
 			return nil, fmt.Errorf("parameter %s must be %s, got %s", name, withArticle(p.Type),
-				shorten(string(fields[name])))
+				shorten(string(field)))
 		}
 		given[name] = value
 	}

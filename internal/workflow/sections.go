@@ -2,9 +2,9 @@ package workflow
 
 import (
 	"iter"
-	"maps"
-	"slices"
 	"strings"
+
+	"prodigy/internal/check"
 )
 
 // StepRef identifies a step in a workflow.
@@ -64,8 +64,8 @@ func (w *Workflow) Sections() []Section {
 	}
 	phase("reduce", w.Reduce)
 	phase("merge", w.Merge)
-	for _, name := range slices.Sorted(maps.Keys(w.Handlers)) {
-		add("handlers."+name, w.Handlers[name])
+	for name, steps := range check.ByKey(w.Handlers) {
+		add("handlers."+name, steps)
 	}
 	return all
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"iter"
-	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -422,8 +421,8 @@ func (s Step) NestedSteps() iter.Seq2[string, []Step] {
 		if len(s.OnSuccess) > 0 && !yield("on_success", s.OnSuccess) {
 			return
 		}
-		for _, code := range slices.Sorted(maps.Keys(s.OnExitCode)) {
-			if !yield("on_exit_code "+strconv.Itoa(code), s.OnExitCode[code]) {
+		for code, steps := range check.ByKey(s.OnExitCode) {
+			if !yield("on_exit_code "+strconv.Itoa(code), steps) {
 				return
 			}
 		}

@@ -2,12 +2,12 @@ package template
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"prodigy/internal/check"
 	"prodigy/internal/shell"
 )
 
@@ -170,8 +170,8 @@ func (c *compiler) finishExports() {
 
 func (c *compiler) sortedExports() []exportedVar {
 	var list []exportedVar
-	for _, name := range slices.Sorted(maps.Keys(c.exports)) {
-		list = append(list, *c.exports[name])
+	for _, use := range check.ByKey(c.exports) {
+		list = append(list, *use)
 	}
 	return list
 }

@@ -1,0 +1,33 @@
+package check
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ByKey yields the entries of a map in the order of their keys, so that what is said or made of them is the same each
+// time. Entries may be deleted meanwhile.
+func ByKey[K cmp.Ordered, V any](m map[K]V) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			if !yield(key, m[key]) {
+				return
+			}
+		}
+	}
+}
+
+// Counted returns a number with its noun: "1 try", "2 tries".
+func Counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	if stem, ok := strings.CutSuffix(noun, "ry"); ok {
+		noun = stem + "rie"
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
