@@ -40,7 +40,11 @@ func captured(name, script string) workflow.Step {
 func ofItem(steps ...workflow.Step) Attempt {
 	return Attempt{
 		ID: "job/item_4/2", JobID: "job", Workflow: "wf", CorrelationID: "job/item_4", Phase: phaseMap,
-		ItemID: "item_4", ItemIndex: 4, ItemTotal: 9, Item: json.RawMessage(`{"n":1}`), Number: 2, Worker: 3, Steps: steps,
+		Assignment: Assignment{
+			ItemID: "item_4", ItemIndex: 4, ItemTotal: 9, Item: json.RawMessage(`{"n":1}`),
+			Number: 2,
+		},
+		Worker: 3, Steps: steps,
 	}
 }
 

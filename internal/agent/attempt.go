@@ -21,21 +21,14 @@ type Attempt struct {
 	JobID         string                 `json:"job_id"`
 	Workflow      string                 `json:"workflow"`
 	CorrelationID string                 `json:"correlation_id"`
-	Phase         string                 `json:"phase"` // setup, map, reduce, merge; empty in standard mode
-	ItemID        string                 `json:"item_id,omitempty"`
-	ItemIndex     int                    `json:"item_index"`
-	ItemTotal     int                    `json:"item_total"` // 0 while unknown
-	Item          json.RawMessage        `json:"item,omitempty"`
-	Number        int                    `json:"number"`          // from 1
-	Worker        int                    `json:"worker"`          // slot, from 1; on a worker of a fleet a slot of that
-	Token         int64                  `json:"token,omitempty"` // number of the record of its start, which no other execution has; 0 if it is about no item
+	Phase         string                 `json:"phase"`  // setup, map, reduce, merge; empty in standard mode
+	Worker        int                    `json:"worker"` // slot, from 1; on a worker of a fleet a slot of that
 	Dir           string                 `json:"dir"`
 	Env           []workflow.EnvVar      `json:"env,omitempty"`       // of the workflow; secret ones have no value here
 	Secrets       []string               `json:"secrets,omitempty"`   // names of variables that override all others
 	PerValue      bool                   `json:"per_value,omitempty"` // ARG is the item
 	Batch         bool                   `json:"batch,omitempty"`     // the item is a list, ${items}
 	Producing     bool                   `json:"producing,omitempty"` // the workflow says which files the agent leaves, ${produces}
-	Produces      []string               `json:"produces,omitempty"`  // under which names it writes them
 	Args          []workflow.Argument    `json:"args,omitempty"`      // the parameters
 	Steps         []workflow.Step        `json:"steps"`
 	Handler       []workflow.Step        `json:"handler,omitempty"` // of on_item_failure: custom:<name>
@@ -44,23 +37,44 @@ type Attempt struct {
 	Map           *MapResult             `json:"map,omitempty"`     // in reduce and merge
 	Merge         *MergeResult           `json:"merge,omitempty"`   // with workspaces: in reduce and merge
 
-	Workspace
+	Assignment
 	Continued
 
-	// Trace is the span of the attempt, as a traceparent, for the environment of its commands. Empty: nobody
-	// traces the job.
-	Trace string `json:"trace,omitempty"`
-
 	Limits Limits `json:"limits,omitzero"`
-
-	// Again says which failures are followed by another attempt. Handler runs after the others. nil: none is.
-	Again *Again `json:"again,omitempty"`
 
 	Outputs outputs.Policy `json:"outputs,omitzero"` // what is kept of the output of steps; with an empty Keep nothing
 
 	// Spec identifies what an Executor compiles of an attempt, so that attempts of the same job and phase share
 	// it (see SetSpec). Empty: it is compiled for this attempt alone.
 	Spec string `json:"spec,omitempty"`
+}
+
+// Assignment is what an attempt does not share with the others of its phase, wherever it runs.
+type Assignment struct {
+	ItemID    string          `json:"item_id,omitempty"`
+	ItemIndex int             `json:"item_index"`
+	ItemTotal int             `json:"item_total"` // 0 while unknown
+	Item      json.RawMessage `json:"item,omitempty"`
+	Number    int             `json:"number"` // from 1
+
+	// Token is the number of the record of its start, which no other execution has. It is 0 if it is about no item.
+	Token int64 `json:"token,omitempty"`
+
+	Produces []string `json:"produces,omitempty"` // under which names it writes the files that it leaves
+	Workspace
+
+	Retrying *events.StepRetrying `json:"retrying,omitempty"` // what a step had used up when the run before this one ended
+
+	// Lost says that a worker with an earlier attempt at the item was lost. A worker reports the beginning of
+	// this one before it runs anything, so that an item that kills workers can be told from its bystanders.
+	Lost bool `json:"lost,omitempty"`
+
+	// Trace is the span of the attempt, as a traceparent, for the environment of its commands. Empty: nobody
+	// traces the job.
+	Trace string `json:"trace,omitempty"`
+
+	// Again says which failures are followed by another attempt. Handler runs after the others. nil: none is.
+	Again *Again `json:"again,omitempty"`
 }
 
 // Workspace is where an attempt works in git, if the workflow has workspaces.
@@ -72,9 +86,8 @@ type Workspace struct {
 
 // Continued is what is known of an attempt, or of an earlier one at the same item, from before it was started here.
 type Continued struct {
-	Retrying *events.StepRetrying     `json:"retrying,omitempty"` // what a step had used up when the run before this one ended
-	Due      time.Time                `json:"due,omitzero"`       // when the next try of that step is due
-	Session  *events.AISessionStarted `json:"session,omitempty"`  // of an AI coding CLI that did not end by itself
+	Due     time.Time                `json:"due,omitzero"`      // when the next try of Retrying is due
+	Session *events.AISessionStarted `json:"session,omitempty"` // of an AI coding CLI that did not end by itself
 
 	// Adopted says that an earlier run began the attempt, and it goes on: what files were when it began is not known.
 	Adopted bool `json:"adopted,omitempty"`
@@ -82,10 +95,6 @@ type Continued struct {
 	// RanOn is, with Adopted, the worker of a fleet that ran it when it was last heard of. It is empty if the
 	// attempt may not have begun.
 	RanOn string `json:"ran_on,omitempty"`
-
-	// Lost says that a worker with an earlier attempt at the item was lost. A worker reports the beginning of
-	// this one before it runs anything, so that an item that kills workers can be told from its bystanders.
-	Lost bool `json:"lost,omitempty"`
 }
 
 // AttemptID returns what events about the attempt name it by.

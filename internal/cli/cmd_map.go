@@ -354,14 +354,14 @@ func printCommands(ctx context.Context, out io.Writer, w checked) error {
 		Secret: w.settings.Mask.Holds,
 	}
 	a := agent.Attempt{
-		Phase: "map", Workflow: w.Name, Number: 1, Worker: 1, Dir: w.dir, Batch: w.Map.Batch > 0,
+		Phase: "map", Workflow: w.Name, Worker: 1, Dir: w.dir, Batch: w.Map.Batch > 0,
 		Steps: w.Map.AgentTemplate,
 	}
 	for it, err := range items.Select(ctx, w.Map, env) {
 		if err != nil {
 			return selectionError(fmt.Errorf("select the items: %w", err))
 		}
-		a.ItemID, a.ItemIndex, a.Item = it.ID, it.Index, json.RawMessage(it.Data)
+		a.Assignment = agent.Assignment{ItemID: it.ID, ItemIndex: it.Index, Item: json.RawMessage(it.Data), Number: 1}
 		commands, err := agent.Render(a)
 		if err != nil {
 			return err

@@ -17,7 +17,8 @@ import (
 func TestABudgetIsMovedToTheClockOfTheWorker(t *testing.T) {
 	for _, wrong := range []time.Duration{-7 * time.Hour, 0, 7 * time.Hour} {
 		expires := start.Add(10 * time.Minute)
-		a := agent.Attempt{JobID: "job", ItemID: "item_3", Continued: agent.Continued{Due: start.Add(time.Minute), Retrying: &events.StepRetrying{Step: "x", BudgetExpiresAt: &expires}}}
+		a := agent.Attempt{JobID: "job", Continued: agent.Continued{Due: start.Add(time.Minute)}}
+		a.ItemID, a.Retrying = "item_3", &events.StepRetrying{Step: "x", BudgetExpiresAt: &expires}
 		task := NewTask(&a, "spec", start)
 		data, err := json.Marshal(task)
 		if err == nil {

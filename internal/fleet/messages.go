@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/events"
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
 	"prodigy/internal/workflow"
@@ -81,25 +80,14 @@ type Spec struct {
 
 // Task is an attempt that is given to a worker: what it has besides its spec.
 type Task struct {
-	Token     int64                `json:"token"`
-	Spec      string               `json:"spec,omitempty"` // name
-	ItemID    string               `json:"item_id,omitempty"`
-	ItemIndex int                  `json:"item_index,omitempty"`
-	ItemTotal int                  `json:"item_total,omitempty"`
-	Number    int                  `json:"number,omitempty"`
-	Item      json.RawMessage      `json:"item,omitempty"`
-	Lost      bool                 `json:"lost,omitempty"`
-	Retrying  *events.StepRetrying `json:"retrying,omitempty"`
-	Wait      time.Duration        `json:"wait,omitempty"` // until the next try of the step that it goes on with
+	agent.Assignment
+
+	Spec string        `json:"spec,omitempty"` // name
+	Wait time.Duration `json:"wait,omitempty"` // until the next try of the step that it goes on with
+
 	// with Retrying or Again: when this was sent, by the clock of the coordinator
-	Now      time.Time    `json:"now,omitzero"`
-	Base     string       `json:"base,omitempty"` // with workspaces
-	Resolve  string       `json:"resolve,omitempty"`
-	Branch   string       `json:"branch,omitempty"`
-	Trace    string       `json:"trace,omitempty"`
-	Again    *agent.Again `json:"again,omitempty"`
-	Produces []string     `json:"produces,omitempty"` // where it writes what it leaves
-	Piece    *Piece       `json:"piece,omitempty"`    // of all this but the token
+	Now   time.Time `json:"now,omitzero"`
+	Piece *Piece    `json:"piece,omitempty"` // of all this but the token
 }
 
 // Piece is a piece of something that is too large for a message: of its JSON.
@@ -160,12 +148,7 @@ type Pack struct {
 // NewTask returns the task of an attempt. The session of an AI coding CLI is not in it: it is on the machine that it
 // was begun on.
 func NewTask(a *agent.Attempt, spec string, now time.Time) Task {
-	t := Task{
-		Token: a.Token, Spec: spec, ItemID: a.ItemID, ItemIndex: a.ItemIndex, ItemTotal: a.ItemTotal,
-		Number: a.Number, Item: a.Item, Lost: a.Lost,
-		Retrying: a.Retrying, Base: a.Base, Resolve: a.Resolve, Branch: a.Branch, Trace: a.Trace, Again: a.Again,
-		Produces: a.Produces,
-	}
+	t := Task{Assignment: a.Assignment, Spec: spec}
 	if t.Retrying != nil || t.Again != nil {
 		t.Now = now.UTC()
 	}
@@ -178,11 +161,9 @@ func NewTask(a *agent.Attempt, spec string, now time.Time) Task {
 // Attempt returns the attempt of a task that has arrived, in a slot.
 func (t Task) Attempt(spec Spec, jobID string, slot int, arrived time.Time) agent.Attempt {
 	a := spec.Template
+	a.Assignment, a.Worker = t.Assignment, slot
 	a.CorrelationID = jobID + "/" + t.ItemID
 	a.ID = a.CorrelationID + "/" + strconv.Itoa(t.Number)
-	a.ItemID, a.ItemIndex, a.ItemTotal, a.Number, a.Item, a.Lost, a.Token = t.ItemID, t.ItemIndex, t.ItemTotal, t.Number, t.Item, t.Lost, t.Token
-	a.Worker, a.Retrying = slot, t.Retrying
-	a.Base, a.Resolve, a.Branch, a.Trace, a.Again, a.Produces = t.Base, t.Resolve, t.Branch, t.Trace, t.Again, t.Produces
 	if t.Again != nil {
 		Shift(&a.Again, Offset(t.Now, arrived))
 	}
@@ -195,9 +176,8 @@ func (t Task) Attempt(spec Spec, jobID string, slot int, arrived time.Time) agen
 
 // NewSpec returns what attempts have in common with a.
 func NewSpec(a agent.Attempt) Spec {
-	a.ID, a.CorrelationID, a.ItemID, a.Item, a.Retrying, a.Session, a.Adopted, a.RanOn, a.Lost = "", "", "", nil, nil, nil, false, "", false
-	a.Base, a.Resolve, a.Branch, a.Trace, a.Again, a.Produces = "", "", "", "", nil, nil
-	a.ItemIndex, a.ItemTotal, a.Number, a.Worker, a.Token, a.Due = 0, 0, 0, 0, 0, time.Time{}
+	a.ID, a.CorrelationID, a.Worker = "", "", 0
+	a.Assignment, a.Continued = agent.Assignment{}, agent.Continued{}
 	return Spec{Template: a}
 }
 

@@ -19,12 +19,17 @@ import (
 func TestATaskHasAllOfAnAttemptButItsSession(t *testing.T) {
 	due := start.Add(3 * time.Second)
 	a := agent.Attempt{
-		ID: "job/item_3/2", JobID: "job", Workflow: "w", CorrelationID: "job/item_3", Phase: "map", ItemID: "item_3", ItemIndex: 3, ItemTotal: 9,
-		Item: json.RawMessage(`{"a":1}`), Number: 2, Worker: 4, Token: 17, Dir: "/run", Workspace: agent.Workspace{Base: "aaa", Resolve: "bbb", Branch: "prodigy/job-3"},
-		Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		ID: "job/item_3/2", JobID: "job", Workflow: "w", CorrelationID: "job/item_3", Phase: "map", Worker: 4,
+		Dir: "/run",
+		Assignment: agent.Assignment{
+			ItemID: "item_3", ItemIndex: 3, ItemTotal: 9, Item: json.RawMessage(`{"a":1}`), Number: 2, Token: 17,
+			Workspace: agent.Workspace{Base: "aaa", Resolve: "bbb", Branch: "prodigy/job-3"}, Lost: true,
+			Retrying: &events.StepRetrying{ItemID: "item_3", Step: "x"},
+			Trace:    "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		},
 		Steps: []workflow.Step{{Shell: &workflow.Text{Value: "true"}}},
 		Continued: agent.Continued{
-			Lost: true, Due: due, Retrying: &events.StepRetrying{ItemID: "item_3", Step: "x"},
+			Due:     due,
 			Session: &events.AISessionStarted{ItemID: "item_3", SessionID: "left on another machine"},
 		},
 	}
@@ -49,7 +54,8 @@ func TestATaskHasAllOfAnAttemptButItsSession(t *testing.T) {
 // What is of one attempt is not what all have in common, or the others would get that of the first. A new field of an attempt is one or the other.
 func TestASpecHasNothingOfOneAttempt(t *testing.T) {
 	common := []string{
-		"JobID", "Workflow", "Phase", "Dir", "Env", "Secrets", "PerValue", "Batch", "Producing", "Produces", "Args", "Steps", "Handler", "Earlier", "Done", "Map", "Merge",
+		"JobID", "Workflow", "Phase", "Dir", "Env", "Secrets", "PerValue", "Batch", "Producing", "Args", "Steps",
+		"Handler", "Earlier", "Done", "Map", "Merge",
 		"Limits", "Outputs", "Spec",
 	}
 	for f := range reflect.TypeFor[agent.Attempt]().Fields() {

@@ -98,7 +98,13 @@ func benchItems(b *testing.B, n int) {
 		return s, start.Base
 	}
 	item := func(b *testing.B, s *Space, x Executor, head string, i int) string {
-		a := agent.Attempt{Phase: "map", ItemID: fmt.Sprintf("item_%d", i), ItemIndex: i, Number: 1, Worker: 1, Workspace: agent.Workspace{Base: head}}
+		a := agent.Attempt{
+			Phase: "map", Assignment: agent.Assignment{
+				ItemID: fmt.Sprintf("item_%d", i), ItemIndex: i, Number: 1,
+				Workspace: agent.Workspace{Base: head},
+			},
+			Worker: 1,
+		}
 		o, err := s.Execute(b.Context(), x, a)
 		if err != nil || o.Failure != nil {
 			b.Fatal(err, o.Failure)
@@ -148,7 +154,10 @@ func benchItems(b *testing.B, n int) {
 		for i := range b.N {
 			tree := filepath.Join(b.TempDir(), "tree")
 			benchSh(b, dir, environ, fmt.Sprintf("git worktree add -q -b agent-%d-%d %s bench 2>/dev/null", b.N, i, tree))
-			if _, err := (editor{}).Execute(b.Context(), agent.Attempt{Dir: tree, ItemIndex: i + 1}); err != nil {
+			if _, err := (editor{}).Execute(b.Context(), agent.Attempt{
+				Dir:        tree,
+				Assignment: agent.Assignment{ItemIndex: i + 1},
+			}); err != nil {
 				b.Fatal(err)
 			}
 			benchSh(b, tree, environ, "git add -A; git commit -qm x")
@@ -179,7 +188,13 @@ func BenchmarkMerges(b *testing.B) {
 	each := make([]time.Duration, 0, b.N)
 	for i := range b.N {
 		base := heads[max(0, len(heads)-behind)]
-		a := agent.Attempt{Phase: "map", ItemID: fmt.Sprintf("item_%d", i), ItemIndex: i, Number: 1, Worker: 1, Workspace: agent.Workspace{Base: base}}
+		a := agent.Attempt{
+			Phase: "map", Assignment: agent.Assignment{
+				ItemID: fmt.Sprintf("item_%d", i), ItemIndex: i, Number: 1,
+				Workspace: agent.Workspace{Base: base},
+			},
+			Worker: 1,
+		}
 		o, err := s.Execute(b.Context(), addition{}, a)
 		if err != nil || o.Failure != nil {
 			b.Fatal(err, o.Failure)

@@ -187,8 +187,12 @@ func (j *job) reopen(live ...Work) {
 func (j *job) attempt(text string) agent.Attempt {
 	j.next++
 	return agent.Attempt{
-		ID: "x", JobID: j.JobID, Phase: "map", ItemID: fmt.Sprintf("item_%d", j.next-1), ItemIndex: j.next - 1, Number: 1, Worker: 1, Workspace: agent.Workspace{Base: j.head},
-		Dir: j.Dir, Workflow: text,
+		ID: "x", JobID: j.JobID, Phase: "map", Assignment: agent.Assignment{
+			ItemID:    fmt.Sprintf("item_%d", j.next-1),
+			ItemIndex: j.next - 1, Number: 1, Workspace: agent.Workspace{Base: j.head},
+		},
+		Worker: 1,
+		Dir:    j.Dir, Workflow: text,
 	}
 }
 

@@ -27,7 +27,8 @@ func TestAnAgentOfTheRunBeforeAsksAgainAtALimit(t *testing.T) {
 	} {
 		j := &owner{workflow: &workflow.Workflow{ErrorPolicy: errorpolicy.Policy{Quota: &limit.QuotaPolicy{OnQuota: c.on}}}}
 		h := &host{job: j, starts: starts{ledger: new(limit.Ledger), open: map[int64]start{}}}
-		again, err := h.ReportAgent(&agent.Attempt{ItemID: "item_1"}, agent.AgentTicket{ID: -1}, c.failure, ai.LimitUse{})
+		again, err := h.ReportAgent(&agent.Attempt{Assignment: agent.Assignment{ItemID: "item_1"}},
+			agent.AgentTicket{ID: -1}, c.failure, ai.LimitUse{})
 		if again != c.want || err != nil {
 			t.Errorf("%s: it asks again: %v, %v; want %v", c.name, again, err, c.want)
 		}

@@ -12,7 +12,7 @@ func TestASubmitterHasRoomForSoMany(t *testing.T) {
 		if s.full() {
 			t.Fatalf("it is full with %d", i)
 		}
-		s.waiting = append(s.waiting, agent.Attempt{ItemIndex: i})
+		s.waiting = append(s.waiting, agent.Attempt{Assignment: agent.Assignment{ItemIndex: i}})
 	}
 	if !s.full() {
 		t.Fatalf("it is not full with %d", mostUnsent)

@@ -180,9 +180,10 @@ func (j *owner) setSteps(a agent.Attempt) {
 		return
 	}
 	common := agent.Attempt{
-		JobID: a.JobID, Workflow: a.Workflow, CorrelationID: j.place.ID, Number: 1, Env: a.Env, Secrets: a.Secrets,
+		JobID: a.JobID, Workflow: a.Workflow, CorrelationID: j.place.ID, Env: a.Env, Secrets: a.Secrets,
 		Args: a.Args, Earlier: a.Earlier,
 	}
+	common.Number = 1
 	setup, verify := common, common
 	setup.Phase, setup.Steps = ofSetup, j.workflow.Workspace.Setup
 	// In front of the others, as if the environment had it: they may name it.

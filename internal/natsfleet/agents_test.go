@@ -105,7 +105,7 @@ func TestTheStartsOfALostWorkerAreGivenBack(t *testing.T) {
 	h := &admittingHost{}
 	c := newCoordinator(fleet.JobOptions{Lease: time.Minute})
 	c.host = h
-	c.state.flights[1] = &flight{Attempt: &agent.Attempt{Token: 1}, of: t.Context()}
+	c.state.flights[1] = &flight{Attempt: &agent.Attempt{Assignment: agent.Assignment{Token: 1}}, of: t.Context()}
 	call := func(method, from string, args agentArgs) agentResult {
 		t.Helper()
 		r, err := c.invoke(fleet.Call{Method: method, Token: 1, From: from, Args: encoded(args)})

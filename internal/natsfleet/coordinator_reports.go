@@ -311,7 +311,7 @@ func (c *coordinator) dropped(r fleet.Report, why string) {
 func lostAttempt(l fleet.Lost, job string) *agent.Attempt {
 	a := &agent.Attempt{
 		JobID: job, CorrelationID: job + "/" + l.ItemID, Phase: "map",
-		ItemID: l.ItemID, ItemIndex: l.Index, Number: l.Number, Token: l.Token,
+		Assignment: agent.Assignment{ItemID: l.ItemID, ItemIndex: l.Index, Number: l.Number, Token: l.Token},
 	}
 	a.ID = a.CorrelationID + "/" + strconv.Itoa(l.Number)
 	return a
@@ -347,7 +347,7 @@ func (c *coordinator) progress(m *nats.Msg) {
 		return
 	}
 	if e, ok := rec.Event.(events.AgentProgress); ok {
-		c.host.Progress(&agent.Attempt{ItemID: e.ItemID}, e)
+		c.host.Progress(&agent.Attempt{Assignment: agent.Assignment{ItemID: e.ItemID}}, e)
 	}
 }
 

@@ -122,7 +122,7 @@ func (c *coordinator) sendLetter(l fleet.Letter, rounds map[int64][]*flight) {
 func (c *coordinator) sendPieces(instance string, round int64, t fleet.Task) {
 	for _, p := range fleet.Pieces(encoded(t), pieceSize) {
 		d := c.message(round)
-		d.Tasks = []fleet.Task{{Token: t.Token, Piece: &p}}
+		d.Tasks = []fleet.Task{{Assignment: agent.Assignment{Token: t.Token}, Piece: &p}}
 		c.publish(instance, d)
 	}
 }

@@ -97,7 +97,10 @@ func TestTheEndWaitsForWhatIsBeingShown(t *testing.T) {
 	echo := blockedEcho{make(chan struct{})}
 	c.Executor(agent.Config{Echo: echo}, deafHost{})
 	ended := false
-	c.state.flights[1] = &flight{Attempt: &agent.Attempt{Token: 1, ItemID: "item_1"}, of: t.Context(), done: func(*agent.Attempt, agent.Outcome, error) { ended = true }}
+	c.state.flights[1] = &flight{
+		Attempt: &agent.Attempt{Assignment: agent.Assignment{Token: 1, ItemID: "item_1"}},
+		of:      t.Context(), done: func(*agent.Attempt, agent.Outcome, error) { ended = true },
+	}
 	c.turn(func(s *jobState) {
 		s.ledger.Submit(1, time.Now())
 		assign(t, s.ledger, "w", 1, 1)
@@ -130,7 +133,10 @@ func TestTheEndOfAnAttemptIsTheLastOfItsReports(t *testing.T) {
 	w.life = t.Context()
 	k := &heldAttempt{job: j, token: 7}
 	w.state.held[k.name()] = k
-	out, _ := workerEcho{&workerHost{w: w, job: j}}.Command(&agent.Attempt{Token: 7, ItemID: "item_1"}, "step", 1)
+	out, _ := workerEcho{&workerHost{w: w, job: j}}.Command(&agent.Attempt{Assignment: agent.Assignment{
+		Token:  7,
+		ItemID: "item_1",
+	}}, "step", 1)
 	_, _ = io.WriteString(out, "some")
 	w.finish(k, fleet.Report{Kind: fleet.Ended})
 	_, _ = io.WriteString(out, "late")

@@ -416,7 +416,10 @@ func TestAWorkerWithoutContactTakesNothing(t *testing.T) {
 		}
 		j := &workerJob{key: "j", Job: fleet.Job{Lease: time.Minute, Owner: "o"}, round: 1, credit: 1, arrived: map[int64]bool{}}
 		w.state.jobs["j"] = j
-		w.delivered(&nats.Msg{Data: encoded(fleet.CoordinatorMessage{V: fleet.Protocol, Key: "j", Owner: "o", Round: 1, Tasks: []fleet.Task{{Token: 7}}})})
+		w.delivered(&nats.Msg{Data: encoded(fleet.CoordinatorMessage{
+			V: fleet.Protocol, Key: "j", Owner: "o",
+			Round: 1, Tasks: []fleet.Task{{Assignment: agent.Assignment{Token: 7}}},
+		})})
 		w.mu.Lock()
 		if len(w.state.held) != c.want || (j.round > 1) != (c.want == 0) {
 			t.Errorf("%s: it holds %d in round %d, want %d", name, len(w.state.held), j.round, c.want)

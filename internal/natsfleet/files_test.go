@@ -398,7 +398,7 @@ func TestAWorkerCannotSendTooMuch(t *testing.T) {
 		many[i] = fleet.File{Path: fmt.Sprint("out/", i), Object: "job/large", Size: int64(len(large)), Sum: hex.EncodeToString(sum[:])}
 	}
 	one := func(size int64) fleet.File { return fleet.File{Path: "out/x", Object: "job/large", Size: size} }
-	f1 := &flight{Attempt: &agent.Attempt{Token: 1}}
+	f1 := &flight{Attempt: &agent.Attempt{Assignment: agent.Assignment{Token: 1}}}
 	c.turn(func(s *jobState) { s.flights[1] = f1 })
 	for want, files := range map[string][]fleet.File{
 		"more than 10000 files": many,

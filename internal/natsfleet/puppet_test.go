@@ -251,7 +251,10 @@ func TestUsageIsOfTheAttemptThatTheWorkerHas(t *testing.T) {
 	h := new(usageHost)
 	c := newCoordinator(fleet.JobOptions{})
 	c.host = h
-	one := &flight{Attempt: &agent.Attempt{ID: "job/item_1/2", Token: 1, ItemID: "item_1", ItemIndex: 1, Number: 2}}
+	one := &flight{Attempt: &agent.Attempt{ID: "job/item_1/2", Assignment: agent.Assignment{
+		Token:  1,
+		ItemID: "item_1", ItemIndex: 1, Number: 2,
+	}}}
 	line, err := events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: "x", Event: events.AgentUsage{ItemID: "item_9", ItemIndex: 9, Phase: "reduce", AgentID: "x", Attempt: 7, Step: "s"}})
 	if err != nil {
 		t.Fatal(err)

@@ -37,8 +37,12 @@ func (deafHost) Progress(*agent.Attempt, events.AgentProgress) {}
 func attemptAt(f *field, i int, script string) *agent.Attempt {
 	id := fmt.Sprintf("item_%d", i)
 	a := &agent.Attempt{
-		ID: "job/" + id + "/1", JobID: "job", CorrelationID: "job/" + id, Phase: "map", ItemID: id, ItemIndex: i, Item: fmt.Appendf(nil, "%d", i), Number: 1,
-		Token: int64(i), Dir: f.root, Steps: []workflow.Step{{Shell: &workflow.Text{Value: script}}},
+		ID: "job/" + id + "/1", JobID: "job", CorrelationID: "job/" + id, Phase: "map",
+		Assignment: agent.Assignment{
+			ItemID: id, ItemIndex: i, Item: fmt.Appendf(nil, "%d", i), Number: 1,
+			Token: int64(i),
+		},
+		Dir: f.root, Steps: []workflow.Step{{Shell: &workflow.Text{Value: script}}},
 	}
 	a.SetSpec()
 	return a
@@ -529,7 +533,7 @@ func TestAnAttemptThatNeverArrivesStopsTheRun(t *testing.T) {
 	stopped := make(chan error, 1)
 	f, c := new(field), newCoordinator(fleet.JobOptions{Lease: time.Minute})
 	c.OnAbort(func(cause error) { stopped <- cause })
-	c.state.flights[1] = &flight{Attempt: &agent.Attempt{ItemID: "item_7"}}
+	c.state.flights[1] = &flight{Attempt: &agent.Attempt{Assignment: agent.Assignment{ItemID: "item_7"}}}
 	c.turn(func(s *jobState) { s.ledger.Submit(1, time.Now()) })
 	for round := range int64(fleet.MostTimes + 1) {
 		f.hear(c, fleet.WorkerStatus{Instance: "a", Node: "a", Round: round + 1, Credit: 1, Slots: 1, Full: true})

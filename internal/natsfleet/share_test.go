@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"prodigy/internal/agent"
 	"prodigy/internal/fleet"
 )
 
@@ -131,7 +132,7 @@ func runJobs(t *testing.T, slots int, before, after time.Duration, jobs []testCo
 				d := fleet.CoordinatorMessage{V: fleet.Protocol, Key: b.key, Owner: "o", Round: j.round}
 				for _, g := range b.dispatcher.Assign(time.Now()) {
 					if g.Round == j.round {
-						d.Tasks = append(d.Tasks, fleet.Task{Token: g.Token})
+						d.Tasks = append(d.Tasks, fleet.Task{Assignment: agent.Assignment{Token: g.Token}})
 					}
 				}
 				if len(d.Tasks) > 0 {

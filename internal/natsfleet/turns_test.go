@@ -148,7 +148,10 @@ func TestATurnThatComesTooLateIsNotUsed(t *testing.T) {
 			})
 		}
 	}()
-	slot, err := (&workerHost{w: w, job: j}).StepTurn(t.Context(), &agent.Attempt{Token: 7, Worker: 1}, agent.StepTurn{Step: "call"}, true)
+	slot, err := (&workerHost{w: w, job: j}).StepTurn(t.Context(), &agent.Attempt{
+		Assignment: agent.Assignment{Token: 7},
+		Worker:     1,
+	}, agent.StepTurn{Step: "call"}, true)
 	if err := sub.Unsubscribe(); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +182,7 @@ func TestACallWaitsForTheAttemptsThatTheRunBeforeLeft(t *testing.T) {
 	case <-time.After(20 * time.Millisecond):
 	}
 	c.turn(func(s *jobState) {
-		s.flights[1] = &flight{Attempt: &agent.Attempt{Token: 1}, of: t.Context()}
+		s.flights[1] = &flight{Attempt: &agent.Attempt{Assignment: agent.Assignment{Token: 1}}, of: t.Context()}
 		clear(s.awaited)
 	})
 	close(c.adopted)

@@ -253,7 +253,8 @@ type PlanInput struct {
 func MakePlan(ctx context.Context, w PlanInput) (Plan, []workflow.Problem, error) {
 	var warnings []workflow.Problem
 	p := Plan{Workflow: w.Name, Mode: w.Mode, Steps: []PlannedStep{}, ReduceWhen: w.ReduceWhen.Conditions()}
-	sample := agent.Attempt{Workflow: w.Name, Number: 1, Dir: w.Dir}
+	sample := agent.Attempt{Workflow: w.Name, Dir: w.Dir}
+	sample.Number = 1
 	if w.Workspace.Isolated() {
 		sample.Base = "HEAD" // or what it is by then
 		if p.Workspace = w.Space; w.Space.Base != "" {

@@ -78,7 +78,10 @@ func TestTheFirstRuleThatMatchesDecides(t *testing.T) {
 
 func try(phase, item, data, step string, attempt, number int) agent.SimulatedTry {
 	return agent.SimulatedTry{
-		Attempt: &agent.Attempt{Phase: phase, ItemID: item, Item: json.RawMessage(data), Number: attempt}, Label: step, Number: number,
+		Attempt: &agent.Attempt{Phase: phase, Assignment: agent.Assignment{
+			ItemID: item, Item: json.RawMessage(data),
+			Number: attempt,
+		}}, Label: step, Number: number,
 	}
 }
 

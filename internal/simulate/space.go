@@ -91,10 +91,7 @@ func (s *space) Execute(ctx context.Context, inner gitspace.Executor, a agent.At
 	if err == nil && o.Failure == nil {
 		o.Commit, o.Files = commitOf("work", a.ID), 1
 		s.mu.Lock()
-		s.attempts[a.ItemIndex] = agent.Attempt{
-			Phase: "map", ItemID: a.ItemID, ItemIndex: a.ItemIndex,
-			Item: a.Item, Number: a.Number,
-		}
+		s.attempts[a.ItemIndex] = agent.Attempt{Phase: "map", Assignment: a.Assignment}
 		s.mu.Unlock()
 	}
 	return o, err
