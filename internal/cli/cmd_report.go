@@ -19,16 +19,25 @@ import (
 
 // newReportCommand returns the command that writes the report of a job.
 func newReportCommand(con *console) *cobra.Command {
-	file := "-"
+	var file string
 	cmd := onJob(&cobra.Command{
 		Use:   "report [job]",
 		Short: "Write a self-contained HTML report of a job",
 		Long: `Write a self-contained HTML report of a job: how it ended, slots over time, throughput, failures,
 the slowest items, dead letters and the workflow. The report is a single file, and the page loads
 nothing else.`,
-		Example: "  prodigy report latest -o report.html",
-	}, func(_ context.Context, job jobs.Job) error { return runReport(con, job, file) })
-	cmd.Flags().StringVarP(&file, "out", "o", "-", "output file, or - for stdout")
+		Example: "  prodigy report\n  prodigy report latest -o report.html",
+	}, func(_ context.Context, job jobs.Job) error {
+		switch {
+		case file == "" && con.safe: // nobody reads HTML on a terminal
+			file = job.ID + ".html"
+		case file == "":
+			file = "-"
+		}
+		return runReport(con, job, file)
+	})
+	cmd.Flags().StringVarP(&file, "out", "o", "", "output file, or - for stdout (default: a file named after the job, "+
+		"or stdout if that is not a terminal)")
 	_ = cmd.MarkFlagFilename("out", "html")
 	return cmd
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,7 +37,7 @@ func newStatusCommand(con *console) *cobra.Command {
 		Use:   "status [job]",
 		Short: "Show job status",
 		Long: "Show the status of a running or finished job (default: the latest). With --watch, show live " +
-			"progress until the job ends.",
+			"progress until the job ends, and exit with its exit code.",
 		Example: "  prodigy status --json\n  prodigy status latest --watch",
 	}, func(ctx context.Context, job jobs.Job) error { return runStatus(ctx, con, job, o) })
 	addFormat(cmd, &o.format, term.JSON)
@@ -44,7 +45,8 @@ func newStatusCommand(con *console) *cobra.Command {
 	return cmd
 }
 
-// runStatus prints the status of a job, after its end if --watch is given. The exit code is 0 however the job ended.
+// runStatus prints the status of a job. With --watch it does so after the end of the job, and the exit code is that of
+// the run; else it is 0 however the job ended.
 func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOptions) error {
 	if o.watch {
 		if err := watchJob(ctx, con, place); err != nil {
@@ -52,9 +54,17 @@ func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOption
 		}
 	}
 	seen := view.New()
-	summary, err := job.SummarizeAnd(place, seen.Apply)
+	var paused events.JobPaused
+	summary, err := job.SummarizeAnd(place, func(r events.Record) {
+		seen.Apply(r)
+		paused, _ = r.Event.(events.JobPaused)
+	})
 	if err != nil {
 		return err
+	}
+	code := exitOK
+	if o.watch {
+		code = endCode(summary, paused)
 	}
 	for e, err := range outputs.Read(place.OutputsDir(),
 		outputs.Query{Newest: newestOutputs, Render: conversations(place)}) {
@@ -69,7 +79,7 @@ func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOption
 		s.conflicts = conflictsLeft(place)
 	}
 	if o.format == term.JSON {
-		return term.PrintJSON(con.out, s)
+		return errors.Join(term.PrintJSON(con.out, s), status(code))
 	}
 	s.label = names.Label
 	s.print(con.lines(), seen, time.Now())
@@ -85,7 +95,7 @@ func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOption
 		}
 		printNext(con.say(), nextCommands(place, s.State == string(job.Completed), s.ReduceStale, s.Metrics.Skipped))
 	}
-	return nil
+	return status(code)
 }
 
 // notSelected reports whether the job failed because its items could not be selected.

@@ -162,6 +162,20 @@ func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
 	return exitFailed
 }
 
+// endCode is resultCode for a run of another process, by what its log says of the end. Paused is the last record, or zero
+// if that is of another type. The log does not have --partial-ok.
+func endCode(s job.Summary, paused events.JobPaused) int {
+	for _, sent := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+		if paused.Reason == signalName(sent) {
+			return (&signalError{sent}).exitCode()
+		}
+	}
+	return resultCode(mapreduce.Result{
+		State: job.State(s.State), Metrics: s.Metrics, ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld,
+		Unproven: paused.Unproven, AsAsked: paused.AsAsked,
+	}, nil, false)
+}
+
 // explain prints the error that cmd returned, unless it has been printed already.
 func explain(l term.Lines, cmd *cobra.Command, err error) {
 	if isA[statusError](err) {

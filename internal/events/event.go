@@ -220,6 +220,9 @@ type JobPaused struct {
 
 	// Too few items of a stage of the rollout have succeeded: see RolloutHeld.
 	Unproven bool `json:"unproven,omitempty"`
+
+	// The run ended as somebody wanted: it was drained, or ended outside the windows of the job.
+	AsAsked bool `json:"as_asked,omitempty"`
 }
 
 // JobResumed begins every continuation of a job: by resume, and by a retry of its dead letters.

@@ -46,7 +46,7 @@ func samples() []Event {
 		JobStarted{Workflow: "w", Mode: "mapreduce", TotalItems: &total, MaxParallel: 10, Seed: 1 << 63, Version: "1.0", Base: "a1b2c3", TargetBranch: "main", Checkout: []string{"a1b2c3 refs/heads/main", " M src/a.txt", "?? notes"}, MaxCostUSD: new(limit.Dollar), InputJob: "mapreduce-20261120-161530-001k3f9", Rates: rates, Broker: "tls://broker:4222"},
 		JobCompleted{DurationMS: Millis(1234567 * time.Microsecond), Metrics: metrics, Reason: "done", ReduceStale: true, ReduceHeld: true, Head: "d4e5f6", Branch: "prodigy/j", Into: "main", Spent: spent},
 		JobFailed{DurationMS: Millis(time.Second), Metrics: metrics, Reason: "max_failures", Spent: spent, InputGone: true},
-		JobPaused{Reason: "SIGINT", Unproven: true},
+		JobPaused{Reason: "SIGINT", Unproven: true, AsAsked: true},
 		JobResumed{Reason: "resume", Completed: 1, Pending: 2, InFlight: 3, Waiting: 1, Phase: "map", StepsDone: 1, Reduce: true, Attached: []int{4, 7}, Died: new(start0), MaxCostUSD: new(limit.Dollar), Accepted: true, Set: []string{"size=5"}, Rates: rates, Broker: "tls://broker:4222", Checkout: []string{"a1b2c3 refs/heads/main"}},
 		JobCancelled{DurationMS: Millis(time.Second), Metrics: metrics, Reason: "cancelled by alice", Spent: spent},
 		PauseRequested{By: "alice"},

@@ -490,7 +490,7 @@ func (j *owner) recordEnd(r Result, d delivered) {
 			Spent: j.spent(),
 		})
 	case job.Stopped:
-		j.Record(events.JobPaused{Reason: r.Reason, Unproven: r.Unproven})
+		j.Record(events.JobPaused{Reason: r.Reason, Unproven: r.Unproven, AsAsked: r.AsAsked})
 	default:
 		panic("BUG: a run ended in no state: " + strconv.Quote(string(r.State)))
 	}
