@@ -1,18 +1,25 @@
 package cli
 
 import (
+	"encoding/hex"
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	tracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/protobuf/proto"
 
 	"prodigy/internal/natsfleet"
 	"prodigy/internal/testenv/scripts"
@@ -20,7 +27,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the files that scripts compare output with")
 
-// The test binary is prodigy too, and a claude that only says what it was asked.
+// The test binary is prodigy too, a claude that only says what it was asked, and a collector of spans.
 func TestMain(m *testing.M) {
 	if strings.HasSuffix(os.Args[0], ".test") {
 		_ = flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))) // scripts wait most of their time
@@ -28,8 +35,9 @@ func TestMain(m *testing.M) {
 	scripts.Main(m, map[string]func(){
 		"prodigy": func() { os.Exit(Main(os.Args[1:], natsfleet.Backend{})) },
 
-		"claude": fakeClaude,
-		"gh":     fakeGH,
+		"claude":    fakeClaude,
+		"gh":        fakeGH,
+		"collector": fakeCollector,
 	})
 }
 
@@ -85,6 +93,32 @@ func fakeGH() {
 	fmt.Println("https://github.com/me/project/pull/1")
 }
 
+// fakeCollector is the program collector of scripts: it takes OTLP over HTTP until it is interrupted. The file of its first argument gets its address, the
+// one of its second a line for each span, with its traceparent, its parent and its name.
+func fakeCollector() {
+	spans, err := os.Create(os.Args[2])
+	if err != nil {
+		panic(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var m tracepb.ExportTraceServiceRequest
+		if r.URL.Path != "/v1/traces" || proto.Unmarshal(body, &m) != nil {
+			return
+		}
+		for _, s := range m.ResourceSpans[0].ScopeSpans[0].Spans {
+			_, _ = fmt.Fprintf(spans, "00-%s-%s-01 <%s> %s\n", hex.EncodeToString(s.TraceId), hex.EncodeToString(s.SpanId), hex.EncodeToString(s.ParentSpanId), s.Name)
+		}
+	}))
+	if err := os.WriteFile(os.Args[1], []byte(server.URL), 0o600); err != nil {
+		panic(err)
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
+	<-stop
+	server.Close()
+}
+
 // Every script is something that a user could have typed.
 func TestScripts(t *testing.T) {
 	if runtime.GOOS == "windows" {
@@ -99,7 +133,8 @@ func TestScripts(t *testing.T) {
 		Dir: dir, UpdateScripts: *update,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"terminal": terminal},
 		Setup: func(env *testscript.Env) error {
-			return os.CopyFS(filepath.Join(env.WorkDir, "examples"), os.DirFS(examples))
+			env.Setenv("EXAMPLES", examples)
+			return nil
 		},
 	}
 	if testing.Short() {
