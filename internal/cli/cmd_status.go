@@ -86,8 +86,9 @@ func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOption
 	con.lines().Printf("log: %s", place.EventsDir())
 	switch {
 	case s.notSelected() && !inputGone(place):
-		con.say().Print(mendFirst)
-		printNext(con.say(), []string{resumeMended(place)})
+		fix, next := mend(place)
+		con.say().Print(fix)
+		printNext(con.say(), next)
 	case s.State != job.StateRunning:
 		if b := seen.Budget(); b != nil && s.State == string(job.Failed) {
 			printNext(con.say(), []string{resumeWithMore(place, *b)})
@@ -448,7 +449,11 @@ func (d details) printProgress(l term.Lines, j *view.Job, now time.Time) {
 	for _, b := range g.BreakerLines(j, now) {
 		l.Print(strings.Join(b, ": "))
 	}
-	for _, line := range slices.Concat(view.Pace(j, now), g.RunningLines(j, now, cmp.Or(l.Width, 200))) {
+	running := g.RunningLines(j, now, cmp.Or(l.Width, 200))
+	if more := len(d.Agents) - len(running); more > 0 && len(running) > 0 {
+		running = append(running, fmt.Sprintf("  and %d more", more))
+	}
+	for _, line := range slices.Concat(view.Pace(j, now), running) {
 		l.Print(line)
 	}
 }

@@ -118,7 +118,7 @@ func fixWorkspace(con *console, path string) error {
 	if err != nil {
 		return refusef("%w", err)
 	}
-	dir, err := os.Getwd()
+	dir, err := currentDir()
 	if err != nil {
 		return err
 	}

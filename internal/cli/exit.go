@@ -13,7 +13,6 @@ import (
 	"prodigy/internal/dlq"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
-	"prodigy/internal/items"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
@@ -229,8 +228,6 @@ func advice(err error) string {
 	var locked *jobs.LockedError
 	var files *job.FilesError
 	switch {
-	case items.Mistaken(err):
-		return mendFirst
 	case errors.As(err, &locked):
 		return fmt.Sprintf("'prodigy status%s --watch' shows its progress.", named(locked.JobID))
 	case jobs.CannotWrite(err):
@@ -252,9 +249,6 @@ what is damaged, and --salvage DIR copies what is intact.`
 	}
 	return ""
 }
-
-// mendFirst is printed before the command that resumes a job whose items could not be selected.
-const mendFirst = "Fix the workflow file or its input first."
 
 // unlessClosed ignores the error of a reader that closed the pipe, such as head.
 func unlessClosed(err error) error {

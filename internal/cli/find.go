@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -23,12 +24,21 @@ func homeOf(all bool) (jobs.Home, error) {
 	if err != nil || all {
 		return home, err
 	}
-	dir, err := os.Getwd()
+	dir, err := currentDir()
 	if err != nil {
 		return jobs.Home{}, err
 	}
 	home.Project = jobs.Project(dir)
 	return home, nil
+}
+
+// currentDir returns the current directory.
+func currentDir() (string, error) {
+	dir, err := os.Getwd()
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", errors.New("the current directory no longer exists: change to another one")
+	}
+	return dir, err
 }
 
 // findJob returns the job that was named.

@@ -48,7 +48,7 @@ func load(ctx context.Context, path string, c mapreduce.Config, o settingOptions
 func loadSource(ctx context.Context, path string, source []byte, c mapreduce.Config, o settingOptions,
 	p settings.Purpose,
 ) (checked, error) {
-	dir, err := os.Getwd()
+	dir, err := currentDir()
 	if err == nil {
 		c.MaxDelay, err = delayCap(c.MaxDelay)
 	}

@@ -41,8 +41,8 @@ type printer struct {
 
 	options  jobOptions
 	workflow *workflow.Workflow
-	// earlier counts the items of the runs before this one.
-	earlier errorpolicy.Metrics
+	// earlier is what the runs before this one have done.
+	earlier mapreduce.Earlier
 
 	steer steering
 	// waited is when an item last had waited for its turn of a rate, in Unix milliseconds. Any goroutine may set it.
@@ -147,8 +147,8 @@ func (p *printer) show() {
 		case e := <-p.outputs:
 			p.job.Output(e)
 		case past := <-p.pasts:
-			p.earlier = past.Metrics
-			p.job = view.Resumed(p.earlier)
+			p.earlier = past
+			p.job = view.Resumed(past.Metrics)
 			p.job.Spent = past.Spent
 			if past.MaxCost != nil {
 				p.job.MaxCost = *past.MaxCost
@@ -361,10 +361,10 @@ func (p *printer) resumed(e events.JobResumed) {
 }
 
 // resumedWith describes what a resume has found, as in "812 done, 3 failed, 9 interrupted, restarting, 176 remaining".
-func resumedWith(e events.JobResumed, m errorpolicy.Metrics) string {
+func resumedWith(e events.JobResumed, earlier mapreduce.Earlier) string {
 	var words []string
 	if e.Completed+e.Pending+e.InFlight > 0 {
-		words = append(words, foundItems(e, m))
+		words = append(words, foundItems(e, earlier))
 	}
 	switch {
 	case e.StepsDone > 0 && e.Phase == "":
@@ -384,7 +384,8 @@ func resumedWith(e events.JobResumed, m errorpolicy.Metrics) string {
 }
 
 // foundItems describes the items that a resume found, those that are done first.
-func foundItems(e events.JobResumed, m errorpolicy.Metrics) string {
+func foundItems(e events.JobResumed, earlier mapreduce.Earlier) string {
+	m := earlier.Metrics
 	failed := m.Failed + m.Rejected
 	parts := []string{fmt.Sprintf("%d done", max(e.Completed-failed-m.Skipped, 0))}
 	for _, c := range []struct {
@@ -394,12 +395,12 @@ func foundItems(e events.JobResumed, m errorpolicy.Metrics) string {
 		len(e.Attached),
 		"still running",
 	}, {max(e.InFlight-len(e.Attached),
-		0), "interrupted, restarting"}, {e.Waiting, "waiting to retry"}} {
+		0), "interrupted, restarting"}, {earlier.Unmerged, "waiting to merge"}, {e.Waiting, "waiting to retry"}} {
 		if c.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
 		}
 	}
-	return strings.Join(append(parts, fmt.Sprintf("%d remaining", max(e.Pending-e.Waiting, 0))), ", ")
+	return strings.Join(append(parts, fmt.Sprintf("%d remaining", max(e.Pending-e.Waiting-earlier.Unmerged, 0))), ", ")
 }
 
 // selected prints how many items there are, and with --since what has changed. No items is a warning.

@@ -117,7 +117,7 @@ func (e finishedRun) printFailures(con *console) {
 	}
 }
 
-// slowEnough is how long the slowest attempt must have taken for the summary to list the slowest ones.
+// slowEnough is how long an attempt must have taken to be listed among the slowest ones.
 const slowEnough = time.Second
 
 // printSlowest lists the slowest attempts of this run.
@@ -128,13 +128,13 @@ func (e finishedRun) printSlowest(l term.Lines) {
 	}
 }
 
-// printSlowest lists attempts with their durations, if the first took long enough.
+// printSlowest lists attempts with their durations, the slowest first, as far as they took long enough.
 func printSlowest(l term.Lines, list []view.Attempt, label func(index int) string) {
-	if len(list) == 0 || list[0].Duration < slowEnough {
-		return
-	}
 	begin := "slowest:"
 	for _, a := range list {
+		if a.Duration < slowEnough {
+			return
+		}
 		line := fmt.Sprintf("%s %6s  %s%s%s", begin, duration.Format(a.Duration.Round(10*time.Millisecond)),
 			term.Visible(a.ItemID), inBrackets(label(a.Index)), term.Prefixed(" on ", term.Visible(a.Where())))
 		l.Foldf(len(begin)+2, "%s", line)
@@ -160,6 +160,10 @@ func (e finishedRun) print(con *console) {
 		e.printGaveUp(l)
 	} else if e.State != job.Completed && e.Reason != "" {
 		l.Foldf(2, "reason: %s", term.Visible(e.Reason))
+		if items.Mistaken(e.Cause) {
+			fix, _ := mend(e.Job)
+			l.Print(fix)
+		}
 		printAdvice(l, e.Cause)
 		if e.Unknown {
 			l.Print("the event log cannot be read; progress is unknown")
@@ -369,7 +373,8 @@ func (e finishedRun) next() []string {
 		return nil
 	}
 	if items.Mistaken(e.Cause) { // a mere resume would end in the same way
-		return []string{resumeMended(e.Job)}
+		_, next := mend(e.Job)
+		return next
 	}
 	if e.Budget != nil {
 		return append([]string{resumeWithMore(e.Job, *e.Budget)}, nextCommands(e.Job, true, e.ReduceStale, 0)...)
@@ -382,6 +387,15 @@ func (e finishedRun) next() []string {
 		commands = append(commands, "git merge --ff-only "+m.Branch)
 	}
 	return commands
+}
+
+// mend says what to fix of a job whose items could not be selected, and what to type then. A job of map has no workflow
+// file that could be fixed: its command is to be typed again.
+func mend(job jobs.Job) (fix string, next []string) {
+	if meta, err := job.ReadMeta(); err == nil && meta.WorkflowPath == "" {
+		return "Fix the command line or its input, and run it again.", nil
+	}
+	return "Fix the workflow file or its input first.", []string{resumeMended(job)}
 }
 
 // resumeMended returns the command that resumes a job with its workflow file as it is then.
@@ -403,7 +417,7 @@ const reduceStaleText = "reduce is out of date: items have succeeded since it ra
 func runReduce(job jobs.Job) string { return retryCommand(job, " --reduce") }
 
 // nextCommands returns the commands to suggest for a job that is not running: resume it unless it has completed or
-// cannot, inspect and retry its dead letters, or list the skipped items, which only the log has.
+// cannot, look at its dead letters and retry them, or list the skipped items, which only the log has.
 func nextCommands(place jobs.Job, completed, reduceStale bool, skipped int) []string {
 	var commands []string
 	if reduceStale {
@@ -412,16 +426,21 @@ func nextCommands(place jobs.Job, completed, reduceStale bool, skipped int) []st
 	if !completed && !inputGone(place) {
 		commands = append(commands, resumeCommand(place, flagsToResume(place)))
 	}
-	letter, eligible, _ := dlq.Lead(place.DLQFile()) // the commands that read the queue report errors in it
+	letters, _ := dlq.Lead(place.DLQFile()) // the commands that read the queue report errors in it
 	switch {
-	case letter != "" && eligible:
-		return append(commands, inspectCommand(letter, place.ID), retryCommand(place, ""))
-	case letter != "":
-		return append(commands, inspectCommand(letter, place.ID), retryCommand(place, " --force"))
+	case letters.Several:
+		commands = append(commands, "prodigy dlq list"+named(place.ID))
+	case letters.First != "":
+		commands = append(commands, inspectCommand(letters.First, place.ID))
 	case skipped > 0:
 		return append(commands, fmt.Sprintf("prodigy events ls%s --event-type AgentSkipped", named(place.ID)))
+	default:
+		return commands
 	}
-	return commands
+	if letters.Eligible {
+		return append(commands, retryCommand(place, ""))
+	}
+	return append(commands, retryCommand(place, " --force"))
 }
 
 // flagsToResume returns the flags without which a job that does not run is not resumed, each after a space.

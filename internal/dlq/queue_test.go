@@ -510,28 +510,31 @@ func contents(t *testing.T, path string) []byte {
 	return data
 }
 
-func TestTheFirstDeadLetterIsNamedAndWhetherAnyCanBeSentAgain(t *testing.T) {
+func TestTheLeadOfAQueueSaysWhetherThereAreSeveralAndWhetherAnyCanBeSentAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dlq.jsonl")
-	check := func(want string, wantEligible bool) {
+	check := func(want Summary) {
 		t.Helper()
-		if first, eligible, err := Lead(path); first != want || eligible != wantEligible || err != nil {
-			t.Errorf("got %q %v %v, want %q %v", first, eligible, err, want, wantEligible)
+		if got, err := Lead(path); got != want || err != nil {
+			t.Errorf("got %+v, %v, want %+v", got, err, want)
 		}
 	}
-	check("", false)
+	check(Summary{})
 	q := open(t, path)
 	spent, also := simple("spent", 1), simple("also spent", 1)
 	spent.ManualReviewRequired, also.ManualReviewRequired = true, true
 	spent.Item = json.RawMessage(`{"reprocess_eligible":true}`)
 	put(t, q, spent)
+	check(Summary{First: "spent"})
 	put(t, q, also)
-	check("spent", false)
+	check(Summary{First: "spent", Several: true})
 	fresh := simple("fresh", 1)
 	fresh.ReprocessEligible, fresh.Item = true, json.RawMessage(`{"reprocess_eligible":false}`)
 	put(t, q, fresh)
-	check("spent", true)
+	check(Summary{First: "spent", Several: true, Eligible: true})
 	remove(t, q, "spent")
-	check("also spent", true)
+	check(Summary{First: "also spent", Several: true, Eligible: true})
+	remove(t, q, "also spent")
+	check(Summary{First: "fresh", Eligible: true})
 	closeQueue(t, q)
 }
 

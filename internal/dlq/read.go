@@ -46,16 +46,24 @@ func Each(path string) iter.Seq2[Entry, error] {
 	}
 }
 
-// Lead returns the id of the first entry at path, or "" if there is none, and whether any entry is eligible
-// for a retry.
-func Lead(path string) (first string, eligible bool, err error) {
+// A Summary says what there is to do about a queue.
+type Summary struct {
+	First    string // the id of the first entry; empty if there is none
+	Several  bool   // there are further ones
+	Eligible bool   // any of them is eligible for a retry
+}
+
+// Lead returns the summary of the queue at path. It reads no further than it has to.
+func Lead(path string) (s Summary, err error) {
 	for e, err := range Each(path) {
-		first = cmp.Or(first, e.ItemID)
-		if err != nil || e.ReprocessEligible {
-			return first, e.ReprocessEligible, err
+		s.Several = s.First != "" && err == nil
+		s.First = cmp.Or(s.First, e.ItemID)
+		s.Eligible = s.Eligible || e.ReprocessEligible
+		if err != nil || s.Several && s.Eligible {
+			return s, err
 		}
 	}
-	return first, false, nil
+	return s, nil
 }
 
 // Find returns the entry of an item at path, and whether there is one.

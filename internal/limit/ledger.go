@@ -37,12 +37,23 @@ type Grant struct {
 type JobSpent struct {
 	Limit, Spent, Next USD // Next: what one more agent may cost
 	Tokens, Used       Count
+
+	// Assumed is the part of Spent that agents may have cost whose cost is unknown.
+	Assumed USD
 }
 
-// Error implements error.
-func (e *JobSpent) Error() string { return e.Text() }
+// Error says it with what the agents have cost, as far as that is known.
+func (e *JobSpent) Error() string {
+	switch {
+	case e.Assumed > 0:
+		return fmt.Sprintf("%s; the cost of some agents is unknown, and %s is assumed for them", e.Text(), e.Assumed)
+	case e.Spent >= e.Limit && e.Tokens == 0:
+		return fmt.Sprintf("%s: agents have cost %s", e.Text(), e.Spent)
+	}
+	return e.Text()
+}
 
-// Text says it for people.
+// Text says it without what is not known of all agents: what they have cost.
 func (e JobSpent) Text() string {
 	if e.Tokens > 0 {
 		return fmt.Sprintf("the budget of %s tokens is spent: agents have used %s", e.Tokens, e.Used)
@@ -51,7 +62,7 @@ func (e JobSpent) Text() string {
 		return fmt.Sprintf("the budget of %s does not allow one more agent: %s are spent, and an agent may cost %s",
 			e.Limit, e.Spent, e.Next)
 	}
-	return fmt.Sprintf("the budget of %s is spent: agents have cost %s", e.Limit, e.Spent)
+	return fmt.Sprintf("the budget of %s is spent", e.Limit)
 }
 
 // ItemSpent says that an item, or one of its steps, may cost no more.
@@ -114,7 +125,7 @@ func (l *Ledger) Admit(a Ask) (g Grant, wait bool, err error) {
 			if len(l.running) > 0 {
 				return Grant{}, true, nil
 			}
-			return Grant{}, false, &JobSpent{Limit: *job, Spent: spent, Next: need}
+			return Grant{}, false, &JobSpent{Limit: *job, Spent: spent, Next: need, Assumed: total.Assumed}
 		}
 		if !limited || most > left {
 			g.Cap, g.Rest = left, true

@@ -226,6 +226,9 @@ type Earlier struct {
 	Spent   limit.Total          // by AI agents
 	MaxCost *limit.USD           // that they may cost in all, if a command line said so
 	Paused  []events.QuotaPaused // what agents wait for
+
+	// Unmerged counts the items whose work waits to be merged.
+	Unmerged int
 }
 
 // Result is how a run of a job ended, or one phase of it: then what is counted is not known yet.

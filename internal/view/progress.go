@@ -455,7 +455,7 @@ func Opened(b Breaker) string {
 	return last
 }
 
-// RunningLines returns lines about the agents that have been running longest.
+// RunningLines returns lines about the agents that have been running longest, which are the first of j.InFlight.
 func (g Progress) RunningLines(j *Job, now time.Time, width int) []string {
 	var list []string
 	for _, a := range j.InFlight() {
