@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -295,8 +296,24 @@ func runMap(ctx context.Context, con *console, o mapOptions) error {
 	if err := o.fleet.check(con, w.Workflow, o.quiet); err != nil {
 		return err
 	}
+	if err := o.checkProgram(); err != nil {
+		return err
+	}
 	o.quiet = o.quiet || !con.live
 	return o.start(ctx, con, w)
+}
+
+// checkProgram returns an error if the command is a program that is not on this machine, so that a typing error is no
+// failure of each item. It says nothing of scripts, of words of a shell, and of what workers run.
+func (o *mapOptions) checkProgram() error {
+	name := o.words[0]
+	if len(o.words) == 1 || o.fleet.wanted() || !shell.IsProgram(name) {
+		return nil
+	}
+	if _, err := exec.LookPath(name); errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return refusef("%s: command not found", name)
+	}
+	return nil
 }
 
 // asRefusal returns the problems of the file that was made of the command line as problems of that.
