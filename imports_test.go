@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	"lab/try":      {},
 
 	"internal/natsfleet": {
-		"agent", "ai", "check", "duration", "events", "fleet", "gitspace", "limit", "mapreduce", "mask", "outputs", "process", "retry", "reuse",
+		"agent", "ai", "check", "duration", "events", "fleet", "gitspace", "limit", "mapreduce", "mask", "outputs", "process", "rawjson", "retry", "reuse",
 		"github.com/go-json-experiment/json", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
 	"internal/fleet": {"agent", "events", "limit", "mapreduce", "outputs", "workflow", "gopkg.in/yaml.v3"}, // limit: a worker looks at its own machine
@@ -53,12 +53,12 @@ var allowed = map[string][]string{
 	"internal/agent":    {"ai", "check", "duration", "events", "filter", "limit", "mask", "outputs", "process", "rawjson", "retry", "shell", "shell/template", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/gitspace": {"agent", "check", "events", "jobs", "term", "process", "retry", "workflow", "golang.org/x/sys"},
 	"internal/telemetry": {
-		"check", "errorpolicy", "events", "jobs", "limit", "term", "process", "settings", "view", "workflow",
+		"check", "errorpolicy", "events", "jobs", "limit", "rawjson", "term", "process", "settings", "view", "workflow",
 		"go.opentelemetry.io/otel", "go.opentelemetry.io/proto/otlp", "golang.org/x/net", "google.golang.org/protobuf",
 	},
 	"internal/view":        {"check", "duration", "errorpolicy", "events", "jobs", "limit", "outputs", "rawjson", "retry", "term", "workflow", "github.com/go-json-experiment/json/jsontext"},
 	"internal/web":         {"check", "dlq", "duration", "events", "job", "jobs", "outputs", "retry", "term", "view", "golang.org/x/net", "golang.org/x/sync"},
-	"internal/dlq":         {"check", "events", "filter", "jobs", "retry"},
+	"internal/dlq":         {"check", "events", "filter", "jobs", "rawjson", "retry"},
 	"internal/events":      {"check", "duration", "errorpolicy", "jobs", "limit", "outputs", "rawjson", "retry", "golang.org/x/sync"},
 	"internal/outputs":     {"jobs", "process", "github.com/go-json-experiment/json", "golang.org/x/sync"},
 	"internal/ai":          {"check", "duration", "filter", "term", "rawjson", "retry", "workflow", "gopkg.in/yaml.v3"},

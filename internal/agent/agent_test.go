@@ -21,6 +21,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
 	"prodigy/internal/process"
+	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
 )
@@ -345,7 +346,7 @@ func TestAPromptIsNeverAnOption(t *testing.T) {
 			a := ofItem(workflow.Step{
 				Claude: &workflow.Text{Value: "${item}"}, Retry: &retry.Policy{Attempts: 3, InitialDelay: time.Hour},
 			})
-			a.Item = asJSON(test.text)
+			a.Item = rawjson.Of(test.text)
 			o := execute(t, x, a)
 			if test.failure != "" {
 				if o.Failure == nil || o.Failure.Type != retry.TypeTemplate || !strings.Contains(o.Failure.Message, test.failure) {

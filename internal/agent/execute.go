@@ -11,6 +11,7 @@ import (
 
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
+	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
 )
@@ -173,7 +174,7 @@ func (r *run) capture(st *step, end stepEnd) {
 	}
 	r.captured[st.Capture] = res.data
 	if res.data == nil {
-		r.captured[st.Capture] = asJSON(res.shown().Output)
+		r.captured[st.Capture] = rawjson.Of(res.shown().Output)
 	}
 }
 

@@ -111,7 +111,7 @@ func (f *foreach) elements(r template.Resolver) ([]json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		elements = append(elements, asJSON(text))
+		elements = append(elements, rawjson.Of(text))
 	}
 	return elements, nil
 }
@@ -160,7 +160,7 @@ func elementsOf(output string) []json.RawMessage {
 		case rawjson.Valid([]byte(line)):
 			elements = append(elements, json.RawMessage(line))
 		default:
-			elements = append(elements, asJSON(line))
+			elements = append(elements, rawjson.Of(line))
 		}
 	}
 	return elements
@@ -278,7 +278,7 @@ func rowsJSON(rows []*row) string {
 	if ran == nil {
 		ran = []*row{}
 	}
-	return string(asJSON(ran))
+	return string(rawjson.Of(ran))
 }
 
 // failure returns the failure of the first element that failed as that of the step, or nil when the step

@@ -11,6 +11,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/rawjson"
 	"prodigy/internal/testenv"
 	"prodigy/internal/workflow"
 )
@@ -50,7 +51,7 @@ func filled(t *testing.T, dir, value, content string, format workflow.FileFormat
 		Path: workflow.Text{Value: "file"}, Content: workflow.Text{Value: content}, Format: format,
 	}})
 	a.Dir = dir
-	a.Item = slices.Concat([]byte(`{"v":`), asJSON(value), []byte("}"))
+	a.Item = slices.Concat([]byte(`{"v":`), rawjson.Of(value), []byte("}"))
 	o := execute(t, local(t), a)
 	data, _ := os.ReadFile(filepath.Join(dir, "file"))
 	return string(data), o.Failure
@@ -149,7 +150,7 @@ func TestNoPathLeadsOutOfTheWorkingDirectory(t *testing.T) {
 			Path: workflow.Text{Value: "${item.v}"}, Content: workflow.Text{Value: "overwritten"}, CreateDirs: true,
 		}})
 		a.Dir = dir
-		a.Item = slices.Concat([]byte(`{"v":`), asJSON(path), []byte("}"))
+		a.Item = slices.Concat([]byte(`{"v":`), rawjson.Of(path), []byte("}"))
 		execute(t, local(t), a)
 	}
 	want := []string{".", "a", "a/b", "outside", "outside/kept"}

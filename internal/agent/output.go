@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -136,7 +135,7 @@ func parseCapture(f workflow.CaptureFormat, output string, failed bool) (json.Ra
 		if output == "" {
 			return json.RawMessage("[]"), nil
 		}
-		return asJSON(strings.Split(output, "\n")), nil
+		return rawjson.Of(strings.Split(output, "\n")), nil
 	case workflow.FormatNumber:
 		if trimmed == "" || !rawjson.Valid([]byte(trimmed)) || strings.ContainsAny(trimmed[:1], `"[{tfn`) {
 			return nil, fmt.Errorf("the output %s is not a number", quoteStart(trimmed))
@@ -146,17 +145,6 @@ func parseCapture(f workflow.CaptureFormat, output string, failed bool) (json.Ra
 		return strconv.AppendBool(nil, !failed), nil
 	}
 	return nil, nil
-}
-
-// asJSON returns v as JSON. Unlike json.Marshal it leaves <, > and & readable.
-func asJSON(v any) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		panic("BUG: it has no JSON: " + err.Error())
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 // quoteStart quotes the start of output for a message.

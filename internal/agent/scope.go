@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/process"
@@ -270,11 +271,7 @@ func (a *Attempt) produced() template.Value {
 	if len(a.Produces) == 1 {
 		return template.Text(a.Produces[0])
 	}
-	list, err := json.Marshal(a.Produces)
-	if err != nil {
-		panic("BUG: names have no JSON: " + err.Error())
-	}
-	return template.JSON(list)
+	return template.JSON(check.Must(json.Marshal(a.Produces)))
 }
 
 // batchFile returns the path of a file with one item of the batch a line: a text as it is if it is one line,

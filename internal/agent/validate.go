@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
@@ -219,11 +220,7 @@ func readResult(text string) (f found, ok bool) {
 
 // json returns the result as ${validation} has it.
 func (f found) json() json.RawMessage {
-	data, err := json.Marshal(f)
-	if err != nil {
-		panic("BUG: the result of a validation has no JSON: " + err.Error())
-	}
-	return data
+	return check.Must(json.Marshal(f))
 }
 
 // failed returns the failure of a step whose work is not complete.

@@ -218,12 +218,12 @@ func fillJSON(fill filler) (string, error) {
 		case !utf8.ValidString(value):
 			return "", notUTF8(written)
 		case quoted:
-			inner := asJSON(value)
+			inner := rawjson.Of(value)
 			return string(inner[1 : len(inner)-1]), nil
 		case rawjson.Valid([]byte(value)):
 			return value, nil
 		}
-		return string(asJSON(value)), nil
+		return string(rawjson.Of(value)), nil
 	})
 	if err != nil {
 		return "", err

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/rawjson"
 )
 
@@ -26,11 +27,7 @@ func splitPath(written string) (pick string, rest path) {
 
 // jsonText returns s as a JSON string.
 func jsonText(s string) string {
-	b, err := json.Marshal(strings.ToValidUTF8(s, "\uFFFD"))
-	if err != nil {
-		panic("BUG: a string has no JSON: " + err.Error())
-	}
-	return string(b)
+	return string(check.Must(json.Marshal(strings.ToValidUTF8(s, "\uFFFD"))))
 }
 
 // in returns the value that p leads to, or nil.

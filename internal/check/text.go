@@ -31,3 +31,11 @@ func Counted(n int, noun string) string {
 	}
 	return strconv.Itoa(n) + " " + noun + "s"
 }
+
+// Must returns v. The error is that of something that cannot fail, such as making a key.
+func Must[V any](v V, err error) V {
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return v
+}

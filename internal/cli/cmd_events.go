@@ -440,11 +440,7 @@ func (s jobStats) rows() [][3]string {
 
 // msText returns milliseconds as JSON has them, which is how CSV has them too.
 func msText(m events.Millis) string {
-	text, err := m.MarshalJSON()
-	if err != nil {
-		panic("BUG: a length of time does not encode: " + err.Error())
-	}
-	return string(text)
+	return string(check.Must(m.MarshalJSON()))
 }
 
 // print prints the statistics in two columns for people.

@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"prodigy/internal/jobs"
+	"prodigy/internal/rawjson"
 )
 
 // The words under "op" in the journal.
@@ -30,7 +31,7 @@ type op struct {
 
 // encode returns the line of o, sealed and with its newline.
 func (o op) encode() ([]byte, error) {
-	line, err := encoded(o)
+	line, err := rawjson.Encode(o)
 	if err != nil {
 		return nil, err
 	}
@@ -179,13 +180,4 @@ func entryAt(in io.ReaderAt, p place) (Entry, error) {
 	var e Entry
 	err = json.Unmarshal(o.Entry, &e)
 	return e, err
-}
-
-// encoded returns v as JSON on one line, with the items in it as they are.
-func encoded(v any) ([]byte, error) {
-	var data bytes.Buffer
-	e := json.NewEncoder(&data)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return bytes.TrimSuffix(data.Bytes(), []byte("\n")), err
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"prodigy/internal/jobs"
+	"prodigy/internal/rawjson"
 )
 
 // Queue is the journal dlq.jsonl of one job. Of the entries it keeps in memory only where they lie. One
@@ -135,7 +136,7 @@ func (q *Queue) mark() error {
 
 // Put adds the entry, or updates the one with the same item id.
 func (q *Queue) Put(e Entry) error {
-	data, err := encoded(e)
+	data, err := rawjson.Encode(e)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	o := op{Op: opAdd, Seq: q.seq, ItemID: e.ItemID, Entry: data}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
 	"prodigy/internal/testenv"
 )
@@ -364,7 +365,7 @@ func journalEntries(t *testing.T, journal []byte) (string, error) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := encoded(e)
+		data, err := rawjson.Encode(e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -596,7 +597,7 @@ func BenchmarkReplay(b *testing.B) {
 	for i := range 1000 {
 		e := full()
 		e.ItemID = fmt.Sprintf("item_%d", i)
-		data, err := encoded(e)
+		data, err := rawjson.Encode(e)
 		if err != nil {
 			b.Fatal(err)
 		}

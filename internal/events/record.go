@@ -118,13 +118,7 @@ func appendQuoted(b []byte, s string) []byte {
 		b = append(b, s...)
 		return append(b, '"')
 	}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
-		panic("BUG: a string does not encode: " + err.Error())
-	}
-	return append(b, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
+	return append(b, rawjson.Of(s)...)
 }
 
 // plain reports whether s stands in JSON as it is.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
@@ -120,11 +121,7 @@ func sortByPlace(problems []workflow.Problem) {
 
 // Slots returns how many agents a run would have at once. The workflow has been checked.
 func Slots(c Config, w *workflow.Workflow) int {
-	n, err := maxParallel(c, w)
-	if err != nil {
-		panic("BUG: the slots of a workflow that was not checked: " + err.Error())
-	}
-	return n
+	return check.Must(maxParallel(c, w))
 }
 
 // OpenSlots reports whether neither the run nor the workflow says how many agents run at once. On a fleet that

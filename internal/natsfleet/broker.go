@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nkeys"
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 	"prodigy/internal/limit"
 )
@@ -164,7 +165,7 @@ func ownerOf(o fleet.BrokerOptions) (public string, err error) {
 // makeOwner makes the file of these credentials at once, unless somebody else does.
 func makeOwner(path, address string) error {
 	sign := newKey(nkeys.CreateAccount)
-	data := must(yaml.Marshal(fleet.Credentials{
+	data := check.Must(yaml.Marshal(fleet.Credentials{
 		Role: fleet.OwnerRole, URL: "nats://" + address, Seed: newKey(nkeys.CreateUser).seed,
 		Sign: sign.seed, Trust: []string{sign.public},
 	}))

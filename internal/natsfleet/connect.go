@@ -32,6 +32,7 @@ import (
 	"github.com/nats-io/nkeys"
 	"golang.org/x/sync/errgroup"
 
+	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 )
 
@@ -81,8 +82,8 @@ func connect(
 	if err := checkPlain(a); err != nil {
 		return nil, err
 	}
-	h := &brokerConn{id: newInstance(), curve: must(nkeys.CreateCurveKeys())}
-	h.curveID = must(h.curve.PublicKey())
+	h := &brokerConn{id: newInstance(), curve: check.Must(nkeys.CreateCurveKeys())}
+	h.curveID = check.Must(h.curve.PublicKey())
 	h.denied, h.deny = context.WithCancelCause(context.Background())
 	options := []nats.Option{
 		nats.Name("prodigy " + who), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),

@@ -331,7 +331,7 @@ func (m identity) credentials(base fleet.Credentials) (text, entry string, err e
 	} else {
 		c.Trust = nil
 	}
-	text = "# Credentials for a prodigy fleet. Keep them secret.\n" + string(must(yaml.Marshal(c)))
+	text = "# Credentials for a prodigy fleet. Keep them secret.\n" + string(check.Must(yaml.Marshal(c)))
 	return text, user(m.role, m.name, k.public), nil
 }
 
@@ -355,21 +355,21 @@ type key struct{ seed, public string }
 // newKey returns a new pair of a kind: nkeys.CreateUser makes one that proves to the broker who somebody is,
 // nkeys.CreateAccount one that signs jobs.
 func newKey(create func() (nkeys.KeyPair, error)) key {
-	pair := must(create())
-	return key{string(must(pair.Seed())), must(pair.PublicKey())}
+	pair := check.Must(create())
+	return key{string(check.Must(pair.Seed())), check.Must(pair.PublicKey())}
 }
 
 // certificates makes an authority, and a certificate of all brokers that it signs, as PEM. The key of the authority is
 // thrown away, so that nobody can make another certificate with it.
 func certificates(hosts []broker) (ca, server, serverKey string) {
-	caKey := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	caKey := check.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	now := time.Now()
 	authority := &x509.Certificate{
 		Subject:   pkix.Name{CommonName: "prodigy fleet"},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(validFor),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	key := check.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	leaf := &x509.Certificate{
 		Subject:   pkix.Name{CommonName: "prodigy broker"},
 		NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
@@ -388,10 +388,10 @@ func certificates(hosts []broker) (ca, server, serverKey string) {
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 	}
 	signed := func(c *x509.Certificate, public any) string {
-		return block("CERTIFICATE", must(x509.CreateCertificate(rand.Reader, c, authority, public, caKey)))
+		return block("CERTIFICATE", check.Must(x509.CreateCertificate(rand.Reader, c, authority, public, caKey)))
 	}
 	return signed(authority, caKey.Public()), signed(leaf, key.Public()),
-		block("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(key)))
+		block("PRIVATE KEY", check.Must(x509.MarshalPKCS8PrivateKey(key)))
 }
 
 // makeFiles writes files below dir with mode 0600, and returns their paths. It overwrites none: if one exists, or

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
+	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 )
 
@@ -56,7 +57,7 @@ func (s *signer) sign(kind, about string, body []byte) signature {
 	if s == nil {
 		return signature{}
 	}
-	return signature{s.public, must(s.pair.Sign(signedText(kind, about, body)))} // it was made from a seed
+	return signature{s.public, check.Must(s.pair.Sign(signedText(kind, about, body)))} // it was made from a seed
 }
 
 const (

@@ -1,11 +1,9 @@
 package natsfleet
 
 import (
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -15,6 +13,7 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
+	"prodigy/internal/rawjson"
 )
 
 // The subjects of the fleet. What a worker sends has its id in the subject, which is the public key of its credentials
@@ -114,24 +113,9 @@ func lineOf(jobID string, e events.Event) ([]byte, error) {
 	return events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: jobID, Event: e})
 }
 
-// encoded returns v as JSON, with the items in it as they are: json.Marshal would write some characters of them in
-// another way.
+// encoded returns v as JSON, with the items in it as they are.
 func encoded(v any) []byte {
-	var data bytes.Buffer
-	e := json.NewEncoder(&data)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		panic("BUG: " + err.Error())
-	}
-	return data.Bytes()[:data.Len()-1] // without the line break
-}
-
-// must returns v. The error is that of something that cannot fail, such as making a key.
-func must[V any](v V, err error) V {
-	if err != nil {
-		panic("BUG: " + err.Error())
-	}
-	return v
+	return rawjson.Of(v)
 }
 
 // decode reads what is sent with each attempt. It is encoding/json in all but the time that it takes.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nkeys"
 
+	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 	"prodigy/internal/process"
 	"prodigy/internal/testenv"
@@ -32,7 +33,7 @@ func TestOnlyTheLeaseOfWhatRunsEndsIt(t *testing.T) {
 		}, false, lease / 4},
 		"an entry that is not signed": {func(t *testing.T, w *worker) {
 			key := newKey(nkeys.CreateAccount)
-			w.trust = must(newTrust([]string{key.public}))
+			w.trust = check.Must(newTrust([]string{key.public}))
 			j := fits
 			j.Lease = 1
 			w.examine("other", j)

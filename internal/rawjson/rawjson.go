@@ -8,6 +8,7 @@ package rawjson
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"iter"
 	"math/bits"
 
@@ -17,6 +18,24 @@ import (
 // MaxDepth is how far arrays and objects may nest. The decoders of Go stop at 10,000; the rest is room for the records of prodigy that hold
 // a value: one that can be read can be read back from every file of a job.
 const MaxDepth = 9_000
+
+// Encode returns v as JSON. Unlike json.Marshal it leaves <, > and & as they are, and with them the JSON in v.
+func Encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
+// Of is Encode for a value that has JSON.
+func Of(v any) []byte {
+	data, err := Encode(v)
+	if err != nil {
+		panic("BUG: there is no JSON: " + err.Error())
+	}
+	return data
+}
 
 // Valid reports whether data is exactly one JSON value, perhaps between blanks.
 func Valid(data []byte) bool {

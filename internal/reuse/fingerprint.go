@@ -73,11 +73,7 @@ func partOf(now, before events.Fingerprint) string {
 
 // ofValue returns the digest of a value that may be written to the log.
 func ofValue(value any) string {
-	data, err := json.Marshal(value)
-	if err != nil {
-		panic("BUG: a value has no JSON: " + err.Error())
-	}
-	return digestOf(data).String()
+	return digestOf(check.Must(json.Marshal(value))).String()
 }
 
 // ofSecret returns the digest of a secret, which nobody can find by trying values unless they have the key.

@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -13,6 +12,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
+	"prodigy/internal/rawjson"
 	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
@@ -196,14 +196,11 @@ func (g *gathered) encode(job jobs.Job, receiver int, workflow string) (line, []
 		}
 	}
 	id := cmp.Or(g.id, fmt.Sprintf("%s-%d-%d", job.ID, receiver, g.to))
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(Message{
+	data, err := rawjson.Encode(Message{
 		ID: id, JobID: job.ID, Workflow: workflow, Time: g.time, Text: text.String(), Counts: g.counts,
 		Events: g.events, More: g.total - len(g.events), Metrics: g.metrics,
 	})
-	return line{Receiver: receiver, ID: id, State: sending, From: g.from, To: g.to}, bytes.TrimSpace(b.Bytes()), err
+	return line{Receiver: receiver, ID: id, State: sending, From: g.from, To: g.to}, data, err
 }
 
 // permanentError is a failure that another try would not mend.

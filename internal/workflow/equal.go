@@ -16,12 +16,8 @@ func EqualSteps(a, b Step) bool {
 
 // stepContent returns s as decoded JSON, without what EqualSteps ignores.
 func stepContent(s Step) any {
-	data, err := json.Marshal(s)
-	if err != nil {
-		panic("BUG: a step is no JSON: " + err.Error())
-	}
 	var v any
-	if err := json.Unmarshal(data, &v); err != nil {
+	if err := json.Unmarshal(check.Must(json.Marshal(s)), &v); err != nil {
 		panic("BUG: a step is no JSON: " + err.Error())
 	}
 	return withoutPositions(v)
@@ -52,11 +48,7 @@ func Content(steps []Step) []byte {
 	for i, s := range steps {
 		all[i] = withoutEmpty(stepContent(s))
 	}
-	data, err := json.Marshal(all)
-	if err != nil {
-		panic("BUG: a step is no JSON: " + err.Error())
-	}
-	return data
+	return check.Must(json.Marshal(all))
 }
 
 // withoutEmpty removes the members of objects that are null or empty. A 0 that is written may differ from one

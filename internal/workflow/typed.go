@@ -291,13 +291,7 @@ func (r *reader) string(e entry, kind string) (string, bool) {
 
 // bounded reports a number that its tags do not allow.
 func (r *reader) bounded(e entry, n float64, tag reflect.StructTag) bool {
-	number := func(text string) float64 {
-		f, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			panic("BUG: a bound is no number: " + err.Error())
-		}
-		return f
-	}
+	number := func(text string) float64 { return check.Must(strconv.ParseFloat(text, 64)) }
 	if text := tag.Get("least"); text != "" && n < number(text) {
 		r.fail(e.value, "%s must be at least %s, got %s", e.name, text, e.value.Value)
 		return false

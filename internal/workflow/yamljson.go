@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -92,13 +91,7 @@ func jsonNumber(n *yaml.Node) (string, bool) {
 
 // jsonText appends s to b as a JSON string, without escaping <, > and &.
 func jsonText(b []byte, s string) []byte {
-	var buf bytes.Buffer
-	encoder := json.NewEncoder(&buf)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(s); err != nil {
-		panic(fmt.Sprintf("BUG: a text has no JSON: %v", err))
-	}
-	return append(b, bytes.TrimRight(buf.Bytes(), "\n")...)
+	return append(b, rawjson.Of(s)...)
 }
 
 // Documents calls take with each document of YAML data as JSON. Keys keep their order, and numbers their

@@ -3,7 +3,6 @@ package template
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
 
 	"prodigy/internal/rawjson"
 )
@@ -105,16 +104,5 @@ func (v Value) literal() string {
 	if len(v.raw) > 0 && v.raw[0] != '"' {
 		return string(rawjson.Compact(new([]byte), v.raw))
 	}
-	return quoteJSON(v.String())
-}
-
-// quoteJSON returns s as a JSON string. Only what must be is escaped, so that < and & stay readable.
-func quoteJSON(s string) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
-		panic("BUG: encode a text as JSON: " + err.Error())
-	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return string(rawjson.Of(v.String()))
 }
