@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	"lab/try":      {},
 
 	"internal/natsfleet": {
-		"agent", "ai", "check", "duration", "events", "fleet", "gitspace", "limit", "mapreduce", "mask", "outputs", "process", "rawjson", "retry", "reuse",
+		"agent", "ai", "check", "duration", "events", "fleet", "gitspace", "jobs", "limit", "mapreduce", "mask", "outputs", "process", "rawjson", "retry", "reuse",
 		"github.com/go-json-experiment/json", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
 	"internal/fleet": {"agent", "events", "limit", "mapreduce", "outputs", "workflow", "gopkg.in/yaml.v3"}, // limit: a worker looks at its own machine

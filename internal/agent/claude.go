@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"prodigy/internal/ai"
+	"prodigy/internal/check"
 	"prodigy/internal/shell/template"
 	"prodigy/internal/workflow"
 )
@@ -90,15 +91,15 @@ func ReadsPrompt(program string) bool {
 // write their errors, or the error in it when it is a JSON object; else the last line of stderr. exact reports
 // whether it came from JSON.
 func lastWords(p Printed) (line string, exact bool) {
-	line = lastLine(p.Output)
+	line = check.LastLine(p.Output)
 	var o map[string]json.RawMessage
 	if json.Unmarshal([]byte(line), &o) != nil {
-		return cmp.Or(line, lastLine(p.Stderr)), false
+		return cmp.Or(line, check.LastLine(p.Stderr)), false
 	}
 	if words := ai.ErrorIn(o); words != "" {
 		return words, true
 	}
-	return lastLine(p.Stderr), false
+	return check.LastLine(p.Stderr), false
 }
 
 // ask returns what st asks for before it starts an AI coding CLI. It reports false if st starts none whose

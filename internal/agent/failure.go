@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/process"
@@ -75,15 +76,10 @@ const promptTooLarge = "; a prompt that is an argument holds 128 KiB at most: wr
 // exitMessage names the exit code and the last line of stderr that is not blank.
 func exitMessage(code int, stderr string) string {
 	message := fmt.Sprintf("exit code %d", code)
-	if line := lastLine(stderr); line != "" {
+	if line := check.LastLine(stderr); line != "" {
 		message += ": " + line
 	}
 	return events.Clip(message, events.MaxError)
-}
-
-func lastLine(s string) string {
-	s = strings.TrimSpace(s)
-	return strings.TrimSpace(s[strings.LastIndexByte(s, '\n')+1:])
 }
 
 // ErrDir is in the chain when the directory that the commands of a job run in cannot be used.

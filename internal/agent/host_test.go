@@ -29,7 +29,7 @@ func (*noJob) Lowered(int, error)                      {}
 func (*noJob) Register() *process.Register             { return nil }
 
 func (*noJob) Pause(ctx context.Context, a *Attempt, d time.Duration, _ bool) (int, error) {
-	return a.Worker, sleep(ctx, d)
+	return a.Worker, process.Sleep(ctx, d)
 }
 
 func (h *noJob) KeepUnmasked(a *Attempt, step int, p Printed) { h.unmasked.Keep(a, step, p) }

@@ -48,7 +48,7 @@ func (l *limiter) do(ctx context.Context, f func() error) error {
 		} else {
 			l.lower(lowered, err)
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := process.Sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -103,15 +103,4 @@ func (l *limiter) lower(seen int, why error) {
 	most := l.most
 	l.mu.Unlock()
 	l.onLowered(most, why)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

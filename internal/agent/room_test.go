@@ -29,7 +29,7 @@ func crowded(most int, shortage error) Runner {
 		}
 		running++
 		mu.Unlock()
-		err := sleep(ctx, time.Second)
+		err := process.Sleep(ctx, time.Second)
 		mu.Lock()
 		running--
 		mu.Unlock()

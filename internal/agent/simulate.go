@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"prodigy/internal/ai"
+	"prodigy/internal/check"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 )
@@ -52,7 +53,7 @@ func (s SimulatedExit) verdict(a *aiRun, e ai.End, stderr, output string) ai.Ver
 	case !failed && !s.Unknown && !e.AllowEmpty && strings.TrimSpace(output) == "":
 		v.Outcome, v.Type, v.Message = ai.Incomplete, retry.TypeIncomplete, "the answer is empty"
 	case failed:
-		v.Outcome, v.Message = outcomeOfType(s.Type), lastLine(stderr)
+		v.Outcome, v.Message = outcomeOfType(s.Type), check.LastLine(stderr)
 		if s.Type == "" {
 			v.Message = exitMessage(e.ExitCode, stderr)
 		}

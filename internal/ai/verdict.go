@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
 	"prodigy/internal/term"
@@ -196,7 +197,7 @@ func (r *Reading) Cost() (dollars float64, known bool) {
 func (r *Reading) sentence(rule *Rule, e End) string {
 	own, _ := r.take("message")
 	own = firstSentence(own)
-	last := lastLine(r.stderr.String())
+	last := firstPart(check.LastLine(r.stderr.String()), maxSentence)
 	switch {
 	case rule != nil && rule.Say != "":
 		say := rule.Say
@@ -274,9 +275,4 @@ func ErrorIn(o map[string]json.RawMessage) string {
 		}
 	}
 	return ""
-}
-
-func lastLine(text string) string {
-	text = strings.TrimSpace(text)
-	return firstPart(strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:]), maxSentence)
 }

@@ -237,14 +237,7 @@ func writeWhole(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	err = write(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return jobs.Rename(f.Name(), path)
+	return jobs.Finish(f, path, write(f))
 }
 
 // writeInto writes to a file that is there, such as a device, without truncating it.

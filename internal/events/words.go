@@ -363,10 +363,7 @@ func (e BudgetReached) Spent() limit.JobSpent {
 
 // Words says it in a sentence.
 func (e ScaleRequested) Words() string {
-	text := fmt.Sprintf("%d slots", e.MaxParallel)
-	if e.MaxParallel == 1 {
-		text = "1 slot"
-	}
+	text := check.Counted(e.MaxParallel, "slot")
 	if e.Was > 0 {
 		text += fmt.Sprintf(" instead of %d", e.Was)
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"prodigy/internal/check"
 )
 
 // checkout is the user's repository, as seen from the directory the job was started in. It is only read, but
@@ -233,13 +235,13 @@ func unseen(changes []string, allowDirty bool) (notices []string, err error) {
 	switch {
 	case len(tracked) == 0:
 	case allowDirty:
-		notices = append(notices, "agents do not see uncommitted changes: "+someOf(tracked))
+		notices = append(notices, "agents do not see uncommitted changes: "+check.Few(tracked, namesShown))
 	default:
 		return nil, fmt.Errorf("%s: uncommitted changes are not visible in workspaces; commit or stash them, or "+
 			"use --allow-dirty", changed(tracked))
 	}
 	if len(untracked) > 0 {
-		notices = append(notices, "agents do not see untracked files: "+someOf(untracked))
+		notices = append(notices, "agents do not see untracked files: "+check.Few(untracked, namesShown))
 	}
 	return notices, nil
 }
@@ -249,17 +251,11 @@ func changed(names []string) string {
 	if len(names) == 1 {
 		return names[0] + " is changed and not committed"
 	}
-	return someOf(names) + " are changed and not committed"
+	return check.Few(names, namesShown) + " are changed and not committed"
 }
 
-// someOf lists the first of names.
-func someOf(names []string) string {
-	const most = 5
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
+// namesShown is how many files a message names.
+const namesShown = 5
 
 const blockSize = 4096
 

@@ -228,9 +228,9 @@ func conflictMessage(conflicts []events.Conflict) string {
 		others = append(others, c.With...)
 	}
 	slices.Sort(others)
-	text := "conflict in " + someOf(names)
+	text := "conflict in " + check.Few(names, namesShown)
 	if others = slices.Compact(others); len(others) > 0 {
-		text += " with " + someOf(others)
+		text += " with " + check.Few(others, namesShown)
 	}
 	return text
 }

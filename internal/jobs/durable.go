@@ -22,6 +22,12 @@ func WriteFile(path string, data []byte) error {
 // Become writes data to a new file, closes it and gives it its final name durably, or removes it.
 func Become(f *os.File, path string, data []byte) error {
 	_, err := f.Write(data)
+	return Finish(f, path, err)
+}
+
+// Finish syncs a new file, closes it and gives it its final name durably. After an error, such as that of what was
+// written before, it removes the file.
+func Finish(f *os.File, path string, err error) error {
 	if err == nil {
 		err = f.Sync()
 	}

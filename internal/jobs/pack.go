@@ -33,14 +33,7 @@ func Pack(path string) error {
 	if err != nil {
 		return err
 	}
-	err = compress(temp, path)
-	if err == nil {
-		err = temp.Sync()
-	}
-	if err = errors.Join(err, temp.Close()); err != nil {
-		return errors.Join(err, os.Remove(temp.Name()))
-	}
-	if err := Rename(temp.Name(), path+PackedExt); err != nil {
+	if err := Finish(temp, path+PackedExt, compress(temp, path)); err != nil {
 		return err
 	}
 	// Windows keeps a file that somebody reads; the next PackAll tries again.

@@ -87,19 +87,12 @@ func (s Sum) CostText() string {
 func (s Sum) Doubt() string {
 	var parts []string
 	if s.Unknown > 0 {
-		parts = append(parts, fmt.Sprintf("%s of unknown cost", agents(s.Unknown)))
+		parts = append(parts, fmt.Sprintf("%s of unknown cost", check.Counted(s.Unknown, "agent")))
 	}
 	if s.Partial > 0 {
-		parts = append(parts, fmt.Sprintf("%s cut off", agents(s.Partial)))
+		parts = append(parts, fmt.Sprintf("%s cut off", check.Counted(s.Partial, "agent")))
 	}
 	return strings.Join(parts, ", ")
-}
-
-func agents(n int) string {
-	if n == 1 {
-		return "1 agent"
-	}
-	return fmt.Sprintf("%d agents", n)
 }
 
 // TokensText returns the tokens for people, as in "3.1M tokens in (62% cached), 0.2M out", or "" if none are known.

@@ -249,10 +249,10 @@ func (p *pool) skip(r job.Request) job.Answer {
 	}
 	var parts []string
 	if n := len(settled); n > 0 {
-		parts = append(parts, fmt.Sprintf("skipped: %s", few(settled)))
+		parts = append(parts, fmt.Sprintf("skipped: %s", check.Few(settled, idsShown)))
 	}
 	if n := len(later); n > 0 {
-		parts = append(parts, "will be skipped: "+few(later))
+		parts = append(parts, "will be skipped: "+check.Few(later, idsShown))
 	}
 	return job.Done("%s", strings.Join(parts, "; "))
 }
@@ -305,21 +305,15 @@ func Skip(c Config, place jobs.Job, r job.Request) (job.Answer, error) {
 			j.Record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
 			ids = append(ids, it.ID)
 		}
-		if answer = job.Done("will be skipped after a resume: %s", few(ids)); refused != "" {
+		if answer = job.Done("will be skipped after a resume: %s", check.Few(ids, idsShown)); refused != "" {
 			answer = job.Refused("%s", refused)
 		}
 	}
 	return answer, j.close()
 }
 
-// few names some of the items.
-func few(ids []string) string {
-	const most = 10
-	if len(ids) <= most {
-		return strings.Join(ids, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(ids[:most], ", "), len(ids)-most)
-}
+// idsShown is how many items an answer names.
+const idsShown = 10
 
 // itemAt returns the id of the item with an index.
 func (j *owner) itemAt(index int) (string, error) {
@@ -390,7 +384,7 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 	steps := len(elsewhere) + j.waits.count(func(id string) bool { return e.Names(id) && (j.fleet == nil || id == "") })
 	if due+steps == 0 {
 		if len(r.Items) > 0 {
-			return job.Refused("none of these items is waiting to retry: %s", few(e.ItemIDs))
+			return job.Refused("none of these items is waiting to retry: %s", check.Few(e.ItemIDs, idsShown))
 		}
 		return job.Done("no item is waiting to retry")
 	}

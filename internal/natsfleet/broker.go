@@ -21,6 +21,7 @@ import (
 
 	"prodigy/internal/check"
 	"prodigy/internal/fleet"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 )
 
@@ -174,8 +175,8 @@ func makeOwner(path, address string) error {
 	}
 	part := path + "." + newInstance()
 	defer func() { _ = os.Remove(part) }()
-	if err := replaceFile(part, "# Credentials of the owner of a broker, who runs jobs and workers with them. Keep "+
-		"them secret.\n"+string(data)); err != nil {
+	if err := jobs.WriteFile(part, append([]byte("# Credentials of the owner of a broker, who runs jobs and workers "+
+		"with them. Keep them secret.\n"), data...)); err != nil {
 		return err
 	}
 	return os.Link(part, path)
@@ -199,7 +200,7 @@ func introduce(s *server.Server, o fleet.BrokerOptions) (forget func(), err erro
 	if made := fleet.OwnerFile(o.Home, o.Listen); made != path {
 		data, err := os.ReadFile(made)
 		if err == nil {
-			err = replaceFile(path, string(data))
+			err = jobs.WriteFile(path, data)
 		}
 		return func() { _ = os.Remove(path) }, err
 	}

@@ -24,6 +24,7 @@ import (
 
 	"prodigy/internal/check"
 	"prodigy/internal/fleet"
+	"prodigy/internal/jobs"
 )
 
 // validFor is how long certificates are valid.
@@ -435,26 +436,10 @@ func makeFiles(dir string, files map[string]string) (made []string, err error) {
 // replaceFiles replaces files, each at once, by texts, and returns their paths.
 func replaceFiles(texts map[string]string) (done []string, err error) {
 	for path, text := range check.ByKey(texts) {
-		if err := replaceFile(path, text); err != nil {
+		if err := jobs.WriteFile(path, []byte(text)); err != nil {
 			return done, err
 		}
 		done = append(done, path)
 	}
 	return done, nil
-}
-
-// replaceFile replaces the file at path at once.
-func replaceFile(path, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/filter"
 	"prodigy/internal/process"
 	"prodigy/internal/shell/template"
@@ -248,7 +249,7 @@ func (s scope) output(ctx context.Context, command workflow.Text, dir string, en
 	if err != nil {
 		return "", err
 	}
-	switch said := lastLine(stderr.Tail(2 << 10)); {
+	switch said := check.LastLine(stderr.Tail(2 << 10)); {
 	case exit.Start != nil:
 		return "", fmt.Errorf("the command cannot be started: %w", exit.Start)
 	case exit.TimedOut:
@@ -271,10 +272,4 @@ func fits(value string) error {
 		return errors.New("the value holds a NUL byte, which no variable can")
 	}
 	return nil
-}
-
-// lastLine returns the last line of a text that is not blank.
-func lastLine(s string) string {
-	s = strings.TrimSpace(s)
-	return strings.TrimSpace(s[strings.LastIndexByte(s, '\n')+1:])
 }

@@ -194,7 +194,7 @@ func commands(m Model, w *workspaces) agent.Simulator {
 			end.Code = -1
 		}
 		began := time.Now()
-		err := sleep(ctx, wait+order(t))
+		err := process.Sleep(ctx, wait+order(t))
 		now := time.Now()
 		if took := now.Sub(began); !o.Hangs && took < o.Takes {
 			share *= float64(took) / float64(o.Takes)
@@ -250,21 +250,6 @@ func (o *Outcome) curb(a agent.SimulatedAgent) (share float64) {
 
 // forever is how long a command runs that hangs and has no timeout.
 const forever = 100 * 365 * 24 * time.Hour
-
-// sleep waits, in the virtual time of the job. It returns the cause of the end of ctx if that comes first.
-func sleep(ctx context.Context, d time.Duration) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
 
 // Job is a job to be simulated.
 type Job struct {

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 )
@@ -133,14 +133,7 @@ func (j *Job) FleetSlots() string {
 	if !j.OnFleet {
 		return ""
 	}
-	text := strconv.Itoa(j.MaxParallel) + " slots"
-	if j.MaxParallel == 1 {
-		text = "1 slot"
-	}
-	if j.Workers == 1 {
-		return text + " on 1 worker"
-	}
-	return fmt.Sprintf("%s on %d workers", text, j.Workers)
+	return check.Counted(j.MaxParallel, "slot") + " on " + check.Counted(j.Workers, "worker")
 }
 
 // Steps returns the finished steps that run once, in order. A step that ran again after a failure appears once,

@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/view"
@@ -78,13 +79,7 @@ const (
 )
 
 // namesOf names a few items.
-func namesOf(ids []string) string {
-	const few = 8
-	if len(ids) <= few {
-		return strings.Join(ids, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(ids[:few], ", "), len(ids)-few)
-}
+func namesOf(ids []string) string { return check.Few(ids, 8) }
 
 // shownText returns what a command printed for people: without what steers a terminal, and of a line that is written
 // again and again over itself the last state.
