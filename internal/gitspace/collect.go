@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"prodigy/internal/events"
-	"prodigy/internal/workflow"
 )
 
 const gitlinkMode = "160000"
@@ -356,6 +355,3 @@ func (s *Space) commitTree(ctx context.Context, p place, tree, message string, p
 	out, err := s.git.feed(ctx, p, message, args...)
 	return strings.TrimSpace(out), err
 }
-
-// takesAll reports whether what is not committed counts.
-func (s *Space) takesAll() bool { return s.Policy.Take != workflow.TakeCommits }

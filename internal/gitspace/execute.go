@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"prodigy/internal/workflow"
+
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/process"
@@ -46,7 +48,7 @@ func (s *Space) Execute(ctx context.Context, inner Executor, a agent.Attempt) (a
 		what = "Resolution of the conflict of"
 	}
 	c, err := s.collect(ctx, w, task{
-		base: a.Base, resolve: a.Resolve, ref: itemRef(a.ItemIndex, a.Number), all: s.takesAll(),
+		base: a.Base, resolve: a.Resolve, ref: itemRef(a.ItemIndex, a.Number), all: s.Policy.Take != workflow.TakeCommits,
 		message: fmt.Sprintf("%s %s, attempt %d\n", what, a.ItemID, a.Number),
 	})
 	if err := s.conclude(&a, &o, c, err); err != nil {

@@ -29,9 +29,6 @@ type verdict struct {
 	duration time.Duration
 }
 
-// passed reports whether the steps have succeeded.
-func (v verdict) passed() bool { return v.outcome.Failure == nil }
-
 // Merge merges a batch and verifies what came out. When that fails, both halves are merged and verified on
 // their own, until the work that is to blame is alone. Conflicts are found again with each half: they may have
 // been with work that is now left out.
@@ -44,7 +41,7 @@ func (b *Batch) Merge(ctx context.Context, head string, work []Work) (Merged, er
 	if err != nil {
 		return Merged{}, err
 	}
-	if v.passed() {
+	if v.outcome.Failure == nil {
 		return all, nil
 	}
 	if len(all.Items) > 1 {

@@ -77,8 +77,6 @@ func prefix(key []byte) uint64 {
 
 func (s *sorter) keyOf(r record) []byte { return s.held[r.at : r.at+r.key] }
 
-func (s *sorter) dataOf(r record) []byte { return s.held[r.at+r.key : r.at+r.key+r.data] }
-
 // sort sorts the held records. Of equal keys the one that came first is the lesser.
 func (s *sorter) sort() {
 	slices.SortFunc(s.records, func(a, b record) int {
@@ -117,7 +115,7 @@ func (s *sorter) each(emit func(key, data []byte) error) error {
 	if s.file == nil {
 		s.sort()
 		for _, r := range s.records {
-			if err := emit(s.keyOf(r), s.dataOf(r)); err != nil {
+			if err := emit(s.keyOf(r), s.held[r.at+r.key:r.at+r.key+r.data]); err != nil {
 				return err
 			}
 		}

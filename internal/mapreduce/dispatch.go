@@ -85,7 +85,7 @@ func (p *pool) again(d dueItem) {
 	if p.dropSkipped(d) {
 		return
 	}
-	if p.job.killsWorkers(d.index) {
+	if p.job.Fold.Losses[d.index].Together >= lostTogether {
 		p.suspects.lone = append(p.suspects.lone, d)
 		return
 	}

@@ -153,7 +153,7 @@ func (p *pool) run(ctx context.Context) {
 		p.lobby.arm(timer)
 		select {
 		case m := <-p.job.inbox:
-			p.handle(m)
+			m.deliver(p)
 		case c := <-p.job.controls:
 			p.control(c)
 		case <-p.job.fleetSlots.changed:
@@ -255,9 +255,6 @@ func (p *pool) selected() {
 	}
 	p.checkPolicy()
 }
-
-// handle does what follows from a message.
-func (p *pool) handle(m message) { m.deliver(p) }
 
 // deliver takes the end of an attempt.
 func (e *attemptEnd) deliver(p *pool) {

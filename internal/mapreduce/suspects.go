@@ -145,9 +145,6 @@ const (
 	lostCut = 20
 )
 
-// killsWorkers reports whether an item may be what killed workers.
-func (j *owner) killsWorkers(index int) bool { return j.Fold.Losses[index].Together >= lostTogether }
-
 // condemn records the failure of an item that waits for its next attempt, if its workers have been lost too often.
 func (j *owner) condemn(index int) {
 	l := j.Fold.Losses[index]

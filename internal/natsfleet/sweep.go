@@ -74,7 +74,7 @@ func (s *sweeper) sweep(ctx context.Context, look bool) ([]fleet.Leftovers, erro
 	}
 	found := make([]fleet.Leftovers, 0, len(all))
 	for _, r := range all {
-		r.Ended = s.over(r)
+		r.Ended = s.known(r) || r.lock.Over // nobody wants what is left of it
 		remove := r.Ended || slices.Contains(s.also, r.JobID) || slices.Contains(s.also, r.Key)
 		if !remove && !s.all {
 			continue
@@ -176,11 +176,6 @@ func entriesOf(ctx context.Context, kv jetstream.KeyValue) (entries []jetstream.
 			return nil, ctx.Err()
 		}
 	}
-}
-
-// over reports whether nobody wants what is left of a job that has no coordinator: it has ended.
-func (s *sweeper) over(r *leftover) bool {
-	return s.known(r) || r.lock.Over
 }
 
 // known reports whether the job is one of this home that has ended.

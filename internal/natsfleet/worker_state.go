@@ -312,7 +312,8 @@ func (s *workerState) offer(free int, now time.Time) {
 				continue
 			}
 			if unused {
-				j.declined()
+				// It wants no more slots than it has, until it takes more. The shares were counted before.
+				j.wants = j.slots - int(j.credit-j.got)
 			}
 			j.slots -= int(j.credit - j.got)
 			s.closeRound(j)
@@ -377,10 +378,6 @@ func (s *workerState) countShares(now time.Time) {
 		h.job.slots++
 	}
 }
-
-// declined notes that a job has left an offer unused: it wants no more slots than it has, until it takes more. The shares were
-// counted before.
-func (j *workerJob) declined() { j.wants = j.slots - int(j.credit-j.got) }
 
 // satisfied reports whether a job has as many slots as it wants.
 func (j *workerJob) satisfied() bool { return j.wants >= 0 && j.slots >= j.wants }

@@ -43,7 +43,7 @@ func startPiped(c Command) (child, error) {
 
 func (p *piped) group() group   { return p.set }
 func (p *piped) drainUntilEnd() { awaitEnd(p.cmd) }
-func (p *piped) drainRest()     { p.out.wait() }
+func (p *piped) drainRest()     { _ = p.out.readers.Wait() }
 func (p *piped) expire()        { p.out.expire() }
 
 func (p *piped) reap() (end Exit, written, err error) {

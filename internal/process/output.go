@@ -83,9 +83,6 @@ func (o *output) abandon() {
 	}
 }
 
-// wait waits until nobody holds the other ends, or the read ends expire.
-func (o *output) wait() { _ = o.readers.Wait() }
-
 // expire lets the readers deliver what has been written, and end.
 func (o *output) expire() {
 	for _, p := range o.pipes {

@@ -15,11 +15,6 @@ import (
 	"prodigy/internal/retry"
 )
 
-// warnOfPolicy warns of keys of block b, a retry policy, that have no effect.
-func (r *reader) warnOfPolicy(p retry.Policy, b *block) {
-	r.warnOfFindings(p.Ineffective(b.has), b.written)
-}
-
 // warnOfFindings adds a warning for each finding, at its key.
 func (r *reader) warnOfFindings(found []check.Finding, written map[string]entry) {
 	for _, f := range found {

@@ -77,7 +77,7 @@ func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string)
 	}
 	before := len(r.problems)
 	if r.checkPolicy(*p, b.node); len(r.problems) == before {
-		r.warnOfPolicy(p.policy, b)
+		r.warnOfFindings(p.policy.Ineffective(b.has), b.written)
 	}
 	return true
 }

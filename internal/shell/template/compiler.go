@@ -59,7 +59,7 @@ type compiler struct {
 func newCompiler(src string, o Options) *compiler {
 	dialects, _ := shell.Dialects(o.Shell)
 	return &compiler{
-		scanner: newScanner(src, o.Names), shell: o.Shell, dialects: dialects,
+		scanner: &scanner{src: src, names: o.Names}, shell: o.Shell, dialects: dialects,
 		sets: map[string]bool{}, arithmeticVars: map[string]bool{}, exports: map[string]*exportedVar{},
 		rootUses:  map[string]bool{},
 		slotIndex: map[string]int{}, used: map[string]bool{},

@@ -109,7 +109,7 @@ func FuzzPlaceholder(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		s := newScanner(text, testNames)
+		s := &scanner{src: text, names: testNames}
 		s.run()
 		for _, r := range s.refs {
 			if text[r.start:r.end] != r.written {

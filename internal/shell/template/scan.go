@@ -74,8 +74,6 @@ type scanner struct {
 	noShell bool
 }
 
-func newScanner(src string, n Names) *scanner { return &scanner{src: src, names: n} }
-
 func (s *scanner) known(name string) bool {
 	_, known := s.names.Lookup(name)
 	return known

@@ -89,14 +89,12 @@ func (v Value) elements() []Value {
 
 func (v Value) isArray() bool { return len(v.raw) > 0 && v.raw[0] == '[' }
 
-func (v Value) isNull() bool { return string(v.raw) == "null" }
-
 // isEmpty reports whether a default takes the place of the value.
 func (v Value) isEmpty() bool {
 	if v.raw == nil {
 		return v.text == ""
 	}
-	return v.isNull() || len(v.raw) == 0 || string(v.raw) == `""`
+	return string(v.raw) == "null" || len(v.raw) == 0 || string(v.raw) == `""`
 }
 
 // literal returns the value as a JSON literal.
