@@ -62,7 +62,7 @@ Running jobs are never removed.`,
 			if len(args) == 1 && slices.Contains([]string{"worktrees", "sessions", "logs", "state", "events", "dlq"},
 				args[0]) {
 				return usagef("cannot remove %q alone: prodigy clean removes whole jobs, prodigy events clean "+
-					"their events, and prodigy dlq purge dead letters", args[0])
+					"their events, and prodigy dlq clear dead letters", args[0])
 			}
 			var err error
 			if o.jobID, err = jobNamed(cmd, args); err != nil {
@@ -71,7 +71,7 @@ Running jobs are never removed.`,
 			if o.jobID.id == "" && !cmd.Flags().Changed("older-than") {
 				o.older = cleanAge
 			}
-			return runClean(cmd.Context(), con, o, terminalAsker(con), time.Now())
+			return runClean(cmd.Context(), con, o, terminalAsker(con, o.yes), time.Now())
 		},
 	}
 	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
@@ -109,9 +109,6 @@ type oldJob struct {
 // runClean lists the jobs, asks, and removes them. Without a terminal to ask on it refuses, unless --yes or --dry-run
 // is given. If the answer is no it exits with 1.
 func runClean(ctx context.Context, con *console, o cleanOptions, ask asker, now time.Time) error {
-	if o.yes {
-		ask = func(string) (bool, error) { return true, nil }
-	}
 	home, err := homeOf(o.jobID.all)
 	if err != nil {
 		return err
@@ -251,13 +248,8 @@ func (o cleanOptions) removeAll(ctx context.Context, con *console, old []oldJob,
 			return err
 		}
 	}
-	yes, err := ask(fmt.Sprintf("Remove %s permanently?", check.Counted(n, "job")))
-	if err != nil {
+	if err := ask.agreed(con, fmt.Sprintf("Remove %s permanently?", check.Counted(n, "job"))); err != nil {
 		return err
-	}
-	if !yes {
-		con.say().Print("Nothing was removed.")
-		return status(exitFailed)
 	}
 	for i := range old {
 		if !old[i].Removed {

@@ -31,11 +31,11 @@ func newDLQCommand(con *console) *cobra.Command {
 		newDLQListCommand(con),
 		newDLQInspectCommand(con),
 		newDLQAnalyzeCommand(con),
-		newDLQStatsCommand(con),
 		newDLQRetryCommand(con),
+		newDLQClearCommand(con),
+		newDLQStatsCommand(con),
 		newDLQExportCommand(con),
 		newDLQPurgeCommand(con),
-		newDLQClearCommand(con),
 	)
 	return group
 }
@@ -59,7 +59,7 @@ func newDLQListCommand(con *console) *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List the dead letters of a job",
 	}, func(_ context.Context, job jobs.Job) error { return runDLQList(con, job, o) })
-	addFormat(cmd, &o.format, term.JSON)
+	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
 	cmd.Flags().BoolVar(&o.eligible, "eligible", false, "only retryable dead letters")
 	addErrorType(cmd, &o.typ)
 	cmd.Flags().Var(positive(&o.limit), "limit", "maximum number of dead letters to list")
@@ -93,7 +93,7 @@ func runDLQList(con *console, job jobs.Job, o dlqListOptions) error {
 		con.say().Printf("Showing %d of %s.", o.limit, check.Counted(found, "dead letter"))
 	}
 	switch {
-	case o.format == term.JSON:
+	case o.format != term.Human:
 	case found == 0:
 		con.say().Printf("No %s in job %s.", o.lettersWanted(), job.ID)
 	case eligible > 0:
@@ -313,12 +313,13 @@ func printTail(l term.Lines, name, text string) {
 }
 
 // newDLQExportCommand returns the command that writes all dead letters to a file. The extension of the file decides
-// the format unless --format does.
+// the format unless --format does. It is hidden, since list prints the same.
 func newDLQExportCommand(con *console) *cobra.Command {
 	var f term.Format
 	cmd := onJobAnd("file", &cobra.Command{
-		Use:   "export [job] <file>",
-		Short: "Export dead letters to a file",
+		Use:    "export [job] <file>",
+		Short:  "Export dead letters to a file",
+		Hidden: true,
 	}, func(_ context.Context, job jobs.Job, file string) error {
 		return runDLQExport(con, job, file, cmp.Or(f, formatOf(file, term.JSON)))
 	})
@@ -351,42 +352,12 @@ type dlqEvictOptions struct {
 	older time.Duration
 }
 
-// newDLQEvictCommand completes a command that deletes dead letters. Reason is for the log.
-func newDLQEvictCommand(con *console, o *dlqEvictOptions, reason func() string, cmd *cobra.Command) *cobra.Command {
-	onJob(cmd, func(_ context.Context, job jobs.Job) error {
-		return runDLQEvict(con, job, *o, reason(), terminalAsker(con))
-	})
-	addFormat(cmd, &o.format, term.JSON)
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation prompt")
-	return cmd
-}
-
-// newDLQPurgeCommand returns the command that deletes dead letters by their age. It requires an age, since without one
-// it would be clear.
-func newDLQPurgeCommand(con *console) *cobra.Command {
-	var o dlqEvictOptions
-	cmd := newDLQEvictCommand(con, &o, func() string { return "older than " + duration.Format(o.older) },
-		&cobra.Command{
-			Use:   "purge [job]",
-			Short: "Delete old dead letters",
-			PreRunE: func(cmd *cobra.Command, _ []string) error {
-				if !cmd.Flags().Changed("older-than") {
-					return usagef("--older-than is required, for example 30d")
-				}
-				return nil
-			},
-		})
-	cmd.Flags().Var(durationFlag(&o.older), "older-than",
-		"only dead letters older than this, such as 30d")
-	return cmd
-}
-
-// newDLQClearCommand returns the command that deletes all dead letters of a job. The job must be named: latest is too
-// easily another one than was meant.
+// newDLQClearCommand returns the command that deletes dead letters of a job, which must be named: latest is too easily
+// another one than was meant.
 func newDLQClearCommand(con *console) *cobra.Command {
-	return newDLQEvictCommand(con, &dlqEvictOptions{}, func() string { return "cleared" }, &cobra.Command{
+	return newDLQEvictCommand(con, &cobra.Command{
 		Use:   "clear <job>",
-		Short: "Delete all dead letters of a job",
+		Short: "Delete the dead letters of a job",
 		PreRunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && !cmd.Flags().Changed("job-id") {
 				return usagef("<job> is required")
@@ -394,6 +365,38 @@ func newDLQClearCommand(con *console) *cobra.Command {
 			return nil
 		},
 	})
+}
+
+// newDLQPurgeCommand returns clear by its former name for --older-than, without which it deletes nothing.
+func newDLQPurgeCommand(con *console) *cobra.Command {
+	return newDLQEvictCommand(con, &cobra.Command{
+		Use:    "purge [job]",
+		Short:  "Delete old dead letters",
+		Hidden: true,
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("older-than") {
+				return usagef("--older-than is required, for example 30d")
+			}
+			return nil
+		},
+	})
+}
+
+// newDLQEvictCommand completes a command that deletes dead letters.
+func newDLQEvictCommand(con *console, cmd *cobra.Command) *cobra.Command {
+	var o dlqEvictOptions
+	onJob(cmd, func(_ context.Context, job jobs.Job) error {
+		reason := "cleared"
+		if cmd.Flags().Changed("older-than") {
+			reason = "older than " + duration.Format(o.older)
+		}
+		return runDLQEvict(con, job, o, reason, terminalAsker(con, o.yes))
+	})
+	addFormat(cmd, &o.format, term.JSON)
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation prompt")
+	cmd.Flags().Var(durationFlag(&o.older), "older-than",
+		"only dead letters older than this, such as 30d")
+	return cmd
 }
 
 // evicted is what purge and clear print as JSON.
@@ -406,9 +409,6 @@ type evicted struct {
 // runDLQEvict deletes dead letters. It holds the lock of the job from the choice to the record of it, so that what was
 // confirmed is what is deleted. If the answer is no it exits with 1.
 func runDLQEvict(con *console, job jobs.Job, o dlqEvictOptions, reason string, ask asker) (err error) {
-	if o.yes {
-		ask = func(string) (bool, error) { return true, nil }
-	}
 	if ask == nil {
 		return refusef("no terminal for confirmation; use --yes")
 	}
@@ -422,7 +422,8 @@ func runDLQEvict(con *console, job jobs.Job, o dlqEvictOptions, reason string, a
 		if err != nil || len(ids) == 0 {
 			return nil, err
 		}
-		return ids, agreed(con, ask, job, len(ids))
+		return ids, ask.agreed(con, fmt.Sprintf("Delete %s of job %s permanently?",
+			check.Counted(len(ids), "dead letter"), job.ID))
 	})
 	if err != nil {
 		return err
@@ -455,14 +456,4 @@ func (o dlqEvictOptions) choose(q *dlq.Queue, now time.Time) ([]string, error) {
 		}
 	}
 	return ids, nil
-}
-
-// agreed asks for confirmation to delete n dead letters of a job. The answer no is an error that ends the command.
-func agreed(con *console, ask asker, job jobs.Job, n int) error {
-	yes, err := ask(fmt.Sprintf("Delete %s of job %s permanently?", check.Counted(n, "dead letter"), job.ID))
-	if err != nil || yes {
-		return err
-	}
-	con.say().Print("Nothing was deleted.")
-	return status(exitFailed)
 }

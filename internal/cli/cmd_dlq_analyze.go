@@ -145,8 +145,9 @@ func printGroups(w io.Writer, groups []dlq.Group, name func(dlq.Group) string) {
 func newDLQStatsCommand(con *console) *cobra.Command {
 	var f term.Format
 	cmd := onJob(&cobra.Command{
-		Use:   "stats [job]",
-		Short: "Show dead letter counts",
+		Use:    "stats [job]",
+		Short:  "Show dead letter counts",
+		Hidden: true,
 	}, func(_ context.Context, job jobs.Job) error { return runDLQStats(con, job, f) })
 	addFormat(cmd, &f, term.JSON)
 	return cmd

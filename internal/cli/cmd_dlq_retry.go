@@ -57,7 +57,7 @@ The exit code reflects the selected dead letters: 0 if all succeeded; 3 if one i
 failed again or is not eligible, or if reduce is older than the results. Other dead letters do not
 count; the last line of the summary shows how many there are.`,
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: completeRetry,
+		ValidArgsFunction: completeLetter,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"where", "filter"} {
 				if f := cmd.Flags().Lookup(name); f.Changed && strings.TrimSpace(f.Value.String()) == "" {
@@ -301,18 +301,4 @@ func rateFlag(at *limit.Rate) pflag.Value {
 		return r.String()
 	}
 	return value[limit.Rate]{at, "rate", limit.ParseRate, show}
-}
-
-// completeRetry completes the first argument to a job or a dead letter of the latest one, and the others to dead
-// letters.
-func completeRetry(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		if !isJob(args[0], jobByFlags(cmd)) {
-			args = nil
-		}
-		return completeLetters(cmd, args, word)
-	}
-	found, how := completeJobs(cmd, nil, word)
-	items, _ := completeLetters(cmd, nil, word)
-	return append(found, items...), how | cobra.ShellCompDirectiveKeepOrder
 }

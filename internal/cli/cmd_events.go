@@ -32,8 +32,8 @@ import (
 func newEventsCommand(con *console) *cobra.Command {
 	group := newGroup("events", "Read the event log of a job")
 	group.AddCommand(
-		newEventsListCommand(con), newEventsFollowCommand(con), newEventsStatsCommand(con), newEventsSearchCommand(con),
-		newEventsExportCommand(con), newCleanCommand(con),
+		newEventsListCommand(con), newEventsFollowCommand(con), newEventsStatsCommand(con), newCleanCommand(con),
+		newEventsSearchCommand(con), newEventsExportCommand(con),
 	)
 	return group
 }
@@ -43,7 +43,10 @@ type eventsOptions struct {
 	format term.Format
 	// since is how far back events are printed. Zero means all.
 	since time.Duration
-	query events.Query
+	// search is a text that events must contain, or with regex an expression. Empty means all events.
+	search string
+	regex  bool
+	query  events.Query
 }
 
 // add gives cmd the flags, but for the format.
@@ -55,6 +58,8 @@ func (o *eventsOptions) add(cmd *cobra.Command) {
 	formerly(cmd, "since", "last")
 	f.Var(durationFlag(&o.since), "last", "only events from the last 30m, 2h, ...")
 	f.Var(positive(&o.query.Limit), "limit", "only the last N events")
+	f.StringVar(&o.search, "search", "", "only events that contain this text, in any field and any case")
+	f.BoolVar(&o.regex, "regex", false, "treat the text as a regular expression; (?i) ignores case")
 	_ = cmd.RegisterFlagCompletionFunc("event-type", completeEventType)
 	_ = cmd.RegisterFlagCompletionFunc("item-id", completeItem)
 }
@@ -73,6 +78,11 @@ func (o *eventsOptions) complete(job jobs.Job, itemID string) (err error) {
 	if o.query.Type != "" {
 		if o.query.Type, err = events.TypeNamed(o.query.Type); err != nil {
 			return usagef("--event-type: %w", err)
+		}
+	}
+	if o.search != "" {
+		if o.query.Matches, err = searchFor(o.search, o.regex); err != nil {
+			return err
 		}
 	}
 	if o.since > 0 {
@@ -239,32 +249,30 @@ func mapped[A, B any](all iter.Seq2[A, error], read func(A) (B, error)) iter.Seq
 
 // eventColumns are the fields that all events have, the item and agent, and the other fields as one JSON object.
 var eventColumns = []term.Column[view.EventLine]{
-	{Key: "seq", Value: func(e view.EventLine) any { return e.Seq }},
-	{Key: "time", Value: func(e view.EventLine) any { return e.Time }},
-	{Key: "job_id", Value: func(e view.EventLine) any { return e.JobID }},
-	{Key: "correlation_id", Value: func(e view.EventLine) any { return e.CorrelationID }},
-	{Key: "type", Value: func(e view.EventLine) any { return e.Type }},
+	{Key: "seq"},
+	{Key: "time"},
+	{Key: "job_id"},
+	{Key: "correlation_id"},
+	{Key: "type"},
 	{Key: "item_id", Value: func(e view.EventLine) any { return e.Text("item_id") }},
 	{Key: "agent_id", Value: func(e view.EventLine) any { return e.Text("agent_id") }},
 	{Key: "fields", Value: func(e view.EventLine) any { return e.Rest("item_id", "agent_id") }},
 }
 
-// newEventsSearchCommand returns the command that prints the events that contain a text, also in a field that JSON
-// would escape.
+// newEventsSearchCommand returns the command that prints the events that contain a text. It is hidden, since ls has
+// --search.
 func newEventsSearchCommand(con *console) *cobra.Command {
 	var o eventsOptions
-	var isRegex bool
 	cmd := onJobAnd("text", &cobra.Command{
-		Use:   "search [job] <text>",
-		Short: "Search the events of a job",
-		Long: `Print events that contain a string, in the raw log line or in any field. The search ignores case,
-except with --regex; start the expression with (?i) for that.`,
+		Use:               "search [job] <text>",
+		Short:             "Search the events of a job",
+		Hidden:            true,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}, func(_ context.Context, job jobs.Job, text string) error {
-		var err error
-		if o.query.Matches, err = searchFor(text, isRegex); err != nil {
-			return err
+		if text == "" {
+			return usagef("search text must not be empty")
 		}
+		o.search = text
 		if err := o.complete(job, ""); err != nil {
 			return err
 		}
@@ -272,15 +280,11 @@ except with --regex; start the expression with (?i) for that.`,
 	})
 	o.add(cmd)
 	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
-	cmd.Flags().BoolVar(&isRegex, "regex", false, "treat the text as a regular expression")
 	return cmd
 }
 
 // searchFor returns a function that reports whether a line matches.
 func searchFor(text string, isRegex bool) (func(line []byte) bool, error) {
-	if text == "" {
-		return nil, usagef("search text must not be empty")
-	}
 	if !isRegex {
 		return events.ContainingText(text), nil
 	}
@@ -292,14 +296,15 @@ func searchFor(text string, isRegex bool) (func(line []byte) bool, error) {
 }
 
 // newEventsExportCommand returns the command that writes events to a file or to stdout. A single argument is a file if
-// it looks like one or is no job.
+// it looks like one or is no job. It is hidden, since ls prints the same.
 func newEventsExportCommand(con *console) *cobra.Command {
 	var o eventsOptions
 	var file string
 	cmd := &cobra.Command{
-		Use:   "export [job] [file]",
-		Short: "Export events to a file",
-		Args:  atMost(2),
+		Use:    "export [job] [file]",
+		Short:  "Export events to a file",
+		Hidden: true,
+		Args:   atMost(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			last := len(args) - 1
 			if last == 1 || last == 0 && (args[0] == "-" || filepath.Ext(args[0]) != "" ||
@@ -377,106 +382,93 @@ func runEventsStats(con *console, job jobs.Job, o eventsOptions) error {
 		}
 	}
 	s := jobStats{job.ID, counted.Sum()}
+	page, rows := s.lines()
 	switch o.format {
 	case term.JSON:
 		return term.PrintJSON(con.out, s)
 	case term.JSONL:
 		return json.NewEncoder(con.out).Encode(s)
 	case term.CSV:
-		_, err := term.Rows[[3]string]{Format: term.CSV, Columns: []term.Column[[3]string]{
-			{Key: "name", Value: func(row [3]string) any { return row[0] }},
-			{Key: "key", Value: func(row [3]string) any { return row[1] }},
-			{Key: "value", Value: func(row [3]string) any { return row[2] }},
-		}}.Print(con.text(), term.Each(s.rows()))
+		_, err := term.Rows[statRow]{
+			Format: term.CSV, Columns: []term.Column[statRow]{{Key: "name"}, {Key: "key"}, {Key: "value"}},
+		}.Print(con.text(), term.Each(rows))
 		return err
 	}
-	return s.print(con.text())
+	return term.Page(con.text(), page)
 }
 
-// rows returns the statistics as rows of name, key and value.
-func (s jobStats) rows() [][3]string {
-	var rows [][3]string
-	add := func(name, key, value string) { rows = append(rows, [3]string{name, key, value}) }
+// statRow is one of the numbers for programs.
+type statRow struct {
+	Name  string `json:"name"`
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// lines returns the statistics for people, in two columns, and for programs, as rows of name, key and value.
+func (s jobStats) lines() (page [][2]string, rows []statRow) {
+	line := func(name, format string, args ...any) {
+		page = append(page, [2]string{name, fmt.Sprintf(format, args...)})
+	}
+	add := func(name, key, value string) { rows = append(rows, statRow{name, key, value}) }
 	number := func(name string, n int) { add(name, "", strconv.Itoa(n)) }
 	number("events", s.Events)
+	line("job", "%s", s.JobID)
 	if s.Events > 0 {
 		add("first", "", s.First.Format(time.RFC3339Nano))
 		add("last", "", s.Last.Format(time.RFC3339Nano))
+		line("time", "%s to %s", s.First.Local().Format(time.DateTime), s.Last.Local().Format(time.DateTime))
 	}
 	add("span_ms", "", msText(s.SpanMS))
 	add("per_second", "", strconv.FormatFloat(s.PerSecond, 'f', 3, 64))
+	line("events", "%d in %s, %.1f a second", s.Events, duration.Format(time.Duration(s.SpanMS)), s.PerSecond)
 	number("items", s.Items)
+	line("items", "%d", s.Items)
 	number("agents", s.Agents)
 	number("attempts", s.Attempts)
 	number("retries", s.Retries)
+	line("attempts", "%d by %s, %d retried", s.Attempts, check.Counted(s.Agents, "agent"), s.Retries)
 	number("step_retries", s.StepRetries)
-	number("durations", s.Durations.Count)
-	add("duration", "p50_ms", msText(s.Durations.P50))
-	add("duration", "p95_ms", msText(s.Durations.P95))
-	add("duration", "max_ms", msText(s.Durations.Max))
+	line("step retries", "%d", s.StepRetries)
+	d := s.Durations
+	number("durations", d.Count)
+	add("duration", "p50_ms", msText(d.P50))
+	add("duration", "p95_ms", msText(d.P95))
+	add("duration", "max_ms", msText(d.Max))
+	if d.Count > 0 {
+		line("took", "duration p50 %s, p95 %s, max %s", duration.Format(time.Duration(d.P50)),
+			duration.Format(time.Duration(d.P95)), duration.Format(time.Duration(d.Max)))
+	}
 	if t := s.Spent; t != nil {
 		number("agents_of_unknown_cost", t.Unknown)
 		if t.Known() {
 			add("cost_usd", "", t.Cost.Decimal())
 		}
+		line("cost", "%s for %s%s%s", t.CostText(), check.Counted(t.Agents, "agent"), inBrackets(t.Doubt()),
+			term.Prefixed("; ", t.TokensText()))
 		for name, o := range check.ByKey(t.Outcomes) {
 			if o.Known() {
 				add("cost_usd", name, o.Cost.Decimal())
 			}
+			line("  "+name, "%s for %s%s", o.CostText(), check.Counted(o.Agents, "agent"), inBrackets(o.Doubt()))
 		}
 		add("tokens", "", strconv.FormatInt(int64(t.Tokens.All()), 10))
 	}
 	for node, n := range check.ByKey(s.Nodes) {
 		add("node", node, strconv.Itoa(n))
+		line("on worker "+term.Visible(node), "%s", check.Counted(n, "attempt"))
 	}
-	for t, n := range check.ByKey(s.Types) {
-		add("type", t, strconv.Itoa(n))
+	for name, n := range check.ByKey(s.Types) {
+		add("type", name, strconv.Itoa(n))
+		line("  "+name, "%d", n)
 	}
-	for t, n := range check.ByKey(s.ErrorTypes) {
-		add("error_type", string(t), strconv.Itoa(n))
+	for name, n := range check.ByKey(s.ErrorTypes) {
+		add("error_type", string(name), strconv.Itoa(n))
+		line("errors of type "+string(name), "%d", n)
 	}
-	return rows
+	return page, rows
 }
 
 // msText returns milliseconds as JSON has them, which is how CSV has them too.
 func msText(m events.Millis) string {
 	return string(check.Must(m.MarshalJSON()))
-}
-
-// print prints the statistics in two columns for people.
-func (s jobStats) print(w io.Writer) error {
-	var page [][2]string
-	line := func(name, format string, args ...any) {
-		page = append(page, [2]string{name, fmt.Sprintf(format, args...)})
-	}
-	line("job", "%s", s.JobID)
-	if s.Events > 0 {
-		line("time", "%s to %s", s.First.Local().Format(time.DateTime), s.Last.Local().Format(time.DateTime))
-	}
-	line("events", "%d in %s, %.1f a second", s.Events, duration.Format(time.Duration(s.SpanMS)), s.PerSecond)
-	line("items", "%d", s.Items)
-	line("attempts", "%d by %s, %d retried", s.Attempts, check.Counted(s.Agents, "agent"), s.Retries)
-	line("step retries", "%d", s.StepRetries)
-	if d := s.Durations; d.Count > 0 {
-		line("took", "duration p50 %s, p95 %s, max %s",
-			duration.Format(time.Duration(d.P50)),
-			duration.Format(time.Duration(d.P95)), duration.Format(time.Duration(d.Max)))
-	}
-	if t := s.Spent; t != nil {
-		line("cost", "%s for %s%s%s", t.CostText(), check.Counted(t.Agents, "agent"), inBrackets(t.Doubt()),
-			term.Prefixed("; ", t.TokensText()))
-		for name, o := range check.ByKey(t.Outcomes) {
-			line("  "+name, "%s for %s%s", o.CostText(), check.Counted(o.Agents, "agent"), inBrackets(o.Doubt()))
-		}
-	}
-	for name, n := range check.ByKey(s.Nodes) {
-		line("on worker "+term.Visible(name), "%s", check.Counted(n, "attempt"))
-	}
-	for name, n := range check.ByKey(s.Types) {
-		line("  "+name, "%d", n)
-	}
-	for name, n := range check.ByKey(s.ErrorTypes) {
-		line("errors of type "+string(name), "%d", n)
-	}
-	return term.Page(w, page)
 }

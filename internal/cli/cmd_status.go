@@ -139,7 +139,7 @@ type details struct {
 	Agents []agentShown `json:"agents"`
 	// Slowest are the slowest finished attempts.
 	Slowest  []agentShown   `json:"slowest"`
-	Breakers []breakerShown `json:"breakers"`
+	Breakers []view.Breaker `json:"breakers"`
 	// Held says why nothing starts in a running job.
 	Held   []events.StartsHeld `json:"starts_held,omitempty"`
 	Groups []failureGroup      `json:"failure_groups"`
@@ -193,15 +193,9 @@ type attemptTimes struct {
 
 // agentShown is an attempt that runs, or one of the slowest.
 type agentShown struct {
-	ItemID  string `json:"item_id"`
-	Label   string `json:"label,omitempty"`
-	Attempt int    `json:"attempt"`
-	Worker  int    `json:"worker"`
-	events.Place
-	Step       string        `json:"step,omitempty"`
+	view.Attempt
+	Label      string        `json:"label,omitempty"`
 	DurationMS events.Millis `json:"duration_ms"`
-	// Straggling is set if the attempt takes unusually long.
-	Straggling bool `json:"straggling,omitempty"`
 }
 
 // verifyShown is the run of workspace.verify at work.
@@ -209,15 +203,6 @@ type verifyShown struct {
 	Items      int           `json:"items"`
 	Commit     string        `json:"commit"`
 	DurationMS events.Millis `json:"duration_ms"`
-}
-
-// breakerShown is the state of a circuit breaker.
-type breakerShown struct {
-	Scope string    `json:"scope"`
-	Key   string    `json:"key,omitempty"`
-	State string    `json:"state"`
-	Since time.Time `json:"since"`
-	Until time.Time `json:"until,omitzero"`
 }
 
 // failureGroup is a number of failures with one cause.
@@ -241,7 +226,7 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 		ToGo: j.ToGo(), Complete: j.Complete,
 		Attempts: timesOf(j), Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, label,
 			func(a view.Attempt) time.Duration { return a.Duration }),
-		Breakers: []breakerShown{}, Groups: []failureGroup{}, recorded: recorded,
+		Breakers: append([]view.Breaker{}, j.Breakers()...), Groups: []failureGroup{}, recorded: recorded,
 	}
 	if j.Stragglers.Found > 0 {
 		d.Stragglers = &j.Stragglers
@@ -267,10 +252,6 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 	d.Merging, d.waitsToMerge = j.Merging(now)
 	d.Merged, d.Base, d.Head, d.Branch = j.Merged, j.Base, j.Head, j.Branch
 	d.NextRetry = j.NextRetry(now)
-	for _, b := range j.Breakers() {
-		d.Breakers = append(d.Breakers,
-			breakerShown{Scope: b.Scope, Key: b.Key, State: string(b.State), Since: b.Since, Until: b.Until})
-	}
 	for _, g := range j.Failures.Groups() {
 		d.Groups = append(d.Groups, failureGroup{
 			ErrorType: string(g.Type), Signature: g.Signature, Count: g.Count,
@@ -297,11 +278,7 @@ func timesOf(j *view.Job) attemptTimes {
 func agentsShown(list []view.Attempt, label func(index int) string, took func(view.Attempt) time.Duration) []agentShown {
 	shown := make([]agentShown, len(list))
 	for i, a := range list {
-		shown[i] = agentShown{
-			ItemID: a.ItemID, Label: label(a.Index), Attempt: a.Number, Worker: a.Worker,
-			Place: a.Place, Step: a.Step, DurationMS: events.Millis(took(a)),
-			Straggling: a.Straggling,
-		}
+		shown[i] = agentShown{Attempt: a, Label: label(a.Index), DurationMS: events.Millis(took(a))}
 	}
 	return shown
 }

@@ -91,21 +91,18 @@ func completeWhy(cmd *cobra.Command, args []string, word string) ([]string, cobr
 	return nil, noMore
 }
 
-// completeLetter completes the first argument to a dead letter of the latest job, or to a job, and the second to a dead
-// letter of the job.
+// completeLetter completes to dead letters of the latest job, or first to a job, once something of it is typed, and then
+// to dead letters of that.
 func completeLetter(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	switch len(args) {
-	case 0:
-		items, how := completeLetters(cmd, nil, word)
-		if word == "" {
-			return items, how
-		}
-		found, _ := completeJobs(cmd, nil, word)
-		return append(items, found...), how
-	case 1:
-		return completeLetters(cmd, args, word)
+	if len(args) > 0 && !isJob(args[0], jobByFlags(cmd)) {
+		args = nil
 	}
-	return nil, noMore
+	letters, how := completeLetters(cmd, args, word)
+	if len(args) == 0 && word != "" {
+		found, _ := completeJobs(cmd, nil, word)
+		letters = append(letters, found...)
+	}
+	return letters, how
 }
 
 // completeLetters completes to the item of a dead letter of the job that the first argument names, or else the flags.

@@ -253,12 +253,25 @@ func writeInto(path string, write func(io.Writer) error) error {
 // ask on.
 type asker func(question string) (bool, error)
 
-// terminalAsker returns an asker for the terminal, or nil if stdin is not one.
-func terminalAsker(con *console) asker {
+// terminalAsker returns an asker for the terminal, or nil if stdin is not one. With yes nobody is asked.
+func terminalAsker(con *console, yes bool) asker {
+	if yes {
+		return func(string) (bool, error) { return true, nil }
+	}
 	if !term.Is(os.Stdin) {
 		return nil
 	}
 	return func(question string) (bool, error) { return askYesNo(os.Stdin, con.err, question) }
+}
+
+// agreed asks for confirmation. The answer no is an error that ends the command.
+func (ask asker) agreed(con *console, question string) error {
+	yes, err := ask(question)
+	if err != nil || yes {
+		return err
+	}
+	con.say().Print("Nothing was removed.")
+	return status(exitFailed)
 }
 
 // askYesNo reports whether the answer is y or yes; anything else counts as no.

@@ -23,43 +23,53 @@ import (
 	"prodigy/internal/term"
 )
 
-// flagGroups are the groups in the help of commands that have many flags, each with the names of its flags. A flag of no
-// group comes first.
-var flagGroups = []struct{ title, names string }{
-	{"Items", `arg-file args batch canary check-outputs cluster filter glob item items json-file map no-run-if-empty null
-		only param param-file profile replace rerun since type where with`},
-	{"Outcomes", "at conflict-rate cost failure-rate latency like max-time outcomes tokens"},
-	{"Parallelism and retries", `backoff max-crashes max-delay max-parallel max-procs max-retries on-failure pool rate
-		retry seed timeout`},
-	{"Output", "durability group json keep keep-order line-buffer log-steps output print quiet tag ungroup"},
-	{"Stopping", "accept exit-outside force grace halt partial-ok stop-now"},
-	{"Costs", "max-cost"},
-	{"Fleet", "broker-patience credentials fleet insecure lease requires"},
-	{"Telemetry", "metrics metrics-file otel"},
+// flagGroup is a group of flags in the help.
+type flagGroup struct {
+	title string
+	// names has the names of the flags, separated by spaces.
+	names string
+	// flags are those that a command has. It is nil in the table.
+	flags *pflag.FlagSet
+}
+
+// flagGroups are the groups in the help of commands that have many flags. A flag of no group comes first.
+var flagGroups = []flagGroup{
+	{title: "Items", names: `arg-file args batch canary check-outputs cluster filter glob item items json-file map
+		no-run-if-empty null only param param-file profile replace rerun since type where with`},
+	{title: "Outcomes", names: "at conflict-rate cost failure-rate latency like max-time outcomes tokens"},
+	{title: "Parallelism and retries", names: `backoff max-crashes max-delay max-parallel max-procs
+		max-retries on-failure pool rate retry seed timeout`},
+	{title: "Output", names: `durability group json keep keep-order line-buffer log-steps output print
+		quiet tag ungroup`},
+	{title: "Stopping", names: "accept exit-outside force grace halt partial-ok stop-now"},
+	{title: "Costs", names: "max-cost"},
+	{title: "Fleet", names: "broker-patience credentials fleet insecure lease requires"},
+	{title: "Telemetry", names: "metrics metrics-file otel"},
 }
 
 // fewFlags is how many flags the help shows in one list.
 const fewFlags = 16
 
-// groupsOf returns the flags of a command by the titles of their groups, without empty groups.
+// groupsOf returns the flags of a command by their groups, without empty ones.
 func groupsOf(cmd *cobra.Command) []flagGroup {
-	groups := []flagGroup{{title: "Flags", flags: &pflag.FlagSet{}}}
-	for _, g := range flagGroups {
-		groups = append(groups, flagGroup{g.title, strings.Fields(g.names), &pflag.FlagSet{}})
-	}
-	all := &pflag.FlagSet{}
-	n := 0
+	var shown []*pflag.Flag
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Hidden {
-			return
+		if !f.Hidden {
+			shown = append(shown, f)
 		}
-		n++
-		all.AddFlag(f)
-		at := slices.IndexFunc(groups, func(g flagGroup) bool { return slices.Contains(g.names, f.Name) })
-		groups[max(at, 0)].flags.AddFlag(f)
 	})
-	if n <= fewFlags {
-		groups = []flagGroup{{title: "Flags", flags: all}}
+	groups := []flagGroup{{title: "Flags"}}
+	if len(shown) > fewFlags {
+		groups = append(groups, flagGroups...)
+	}
+	for i := range groups {
+		groups[i].flags = &pflag.FlagSet{}
+	}
+	for _, f := range shown {
+		at := slices.IndexFunc(groups, func(g flagGroup) bool {
+			return slices.Contains(strings.Fields(g.names), f.Name)
+		})
+		groups[max(at, 0)].flags.AddFlag(f)
 	}
 	return slices.DeleteFunc(groups, func(g flagGroup) bool { return !g.flags.HasFlags() })
 }
@@ -72,13 +82,6 @@ func formerly(cmd *cobra.Command, former, name string) {
 		}
 		return pflag.NormalizedName(given)
 	})
-}
-
-// flagGroup is a group of flags of one command.
-type flagGroup struct {
-	title string
-	names []string
-	flags *pflag.FlagSet
 }
 
 // groupFlags makes the help of root and of what is below it show flags in groups.

@@ -76,105 +76,49 @@ const nameTheJob = "pass the job id, or a part of it, as the first argument"
 // anyCommand is the key of flags that every command of the older tool had.
 const anyCommand = ""
 
-// useOutputs replaces flags of map that keep what commands print.
-const useOutputs = "each job keeps the output of its commands: prodigy logs, prodigy logs ITEM"
+// anAge replaces flags of the older tool for what is old enough to delete.
+const anAge = "use --older-than with a unit, such as --older-than 30d"
 
-// useProgress replaces flags of map that show progress.
-const useProgress = "a terminal always shows progress; elsewhere use prodigy status --watch"
-
-// useBatch replaces flags of map for the number of items that one command gets.
-const useBatch = "use --batch N (-n N), with {} where the items stand"
-
-// useLines replaces flags of map for what stands between items.
-const useLines = "items are lines, or end in NUL with -0: tr , '\\n' <FILE | prodigy map -- COMMAND"
-
-// useFields replaces flags of map for the columns of items.
-const useFields = "use --json-file FILE and ${item.NAME}, or a workflow with a CSV file as its input"
-
-// useDryRun replaces flags of map that show commands.
-const useDryRun = "use --dry-run to see the commands before they run"
-
-// useFleet replaces flags of map for other machines.
-const useFleet = "use --fleet: prodigy worker runs on each machine"
-
-// removedFlags returns flags that commands do not have, and what to do instead: for map those of xargs and GNU parallel,
-// for the others those of the older tool, which docs/migrating.md lists too.
+// removedFlags returns flags that commands do not have, each row with those that mean the same, and what to do instead.
+// Those of map are flags of xargs and GNU parallel, all others of the older tool, which docs/migrating.md lists too.
 func removedFlags() map[string]map[string]string {
 	return map[string]map[string]string{
-		"run": {
-			"y":              "there is no prompt; omit it",
-			"yes":            "there is no prompt; omit it",
-			"n":              "a workflow runs once; repeat the command, or its steps with foreach",
-			"max-iterations": "a workflow runs once; repeat the command, or its steps with foreach",
-			"w":              "use --workspace git",
-			"worktree":       "use --workspace git",
-			"resume":         "use prodigy resume",
-			"fail-fast":      "use on_item_failure: stop in the workflow",
-		},
 		"map": {
-			"joblog":           "prodigy results --output tsv has a row for each item, prodigy events ls every event",
-			"results":          useOutputs,
-			"res":              useOutputs,
-			"files":            useOutputs,
-			"bar":              useProgress,
-			"progress":         useProgress,
-			"eta":              useProgress,
-			"jobs":             "use --max-parallel N (-j N)",
-			"retries":          "use --retry N, which counts the first attempt too",
+			"joblog":                     "prodigy results --output tsv has a row for each item",
+			"results res files":          "each job keeps the output of its commands: prodigy logs, prodigy logs ITEM",
+			"bar progress eta":           "a terminal always shows progress; elsewhere use prodigy status --watch",
+			"jobs":                       "use --max-parallel N (-j N)",
+			"retries":                    "use --retry N, which counts the first attempt too",
+			"resume":                     "use prodigy resume",
+			"resume-failed retry-failed": "use prodigy dlq retry",
+			"L l N X m s xargs max-args max-lines max-chars": "use --batch N (-n N), with {} for the items",
+			"pipe":                             "items are arguments; with --batch N, {} stands for N of them",
+			"i":                                "use -I TEXT to replace TEXT; {} is replaced by default",
+			"d delimiter":                      "items are lines, or end in NUL with -0: tr , '\\n' | prodigy map",
+			"E":                                "cut the input before: sed '/^END$/,$d'",
+			"C colsep header csv":              "use --json-file and ${item.NAME}, or a workflow whose input is CSV",
+			"p interactive t v verbose dryrun": "use --dry-run to see the commands before they run",
+			"x exit halt-on-error":             "use --halt, such as --halt now,fail=1",
+			"lb linebuffer":                    "use --line-buffer",
+			"tagstring":                        "use --tag",
+			"delay load memfree":               "use --save FILE, and rate or guards in the map of that workflow",
+			"shuf":                             "shuffle the items first: shuf FILE | prodigy map -- COMMAND",
+			"nice":                             "put nice before the command",
+			"process-slot-var":                 "use {%} for the number of the slot",
+			"wd workdir":                       "run prodigy in that directory",
+			"S sshlogin sshloginfile slf transferfile basefile": "use --fleet: prodigy worker runs on each machine",
+			"will-cite": "omit it",
+		},
+		"run": {
+			"y yes":            "there is no prompt; omit it",
+			"n max-iterations": "a workflow runs once; repeat the command, or its steps with foreach",
+			"w worktree":       "use --workspace git",
 			"resume":           "use prodigy resume",
-			"resume-failed":    "use prodigy dlq retry",
-			"retry-failed":     "use prodigy dlq retry",
-			"L":                useBatch,
-			"l":                useBatch,
-			"N":                useBatch,
-			"X":                useBatch,
-			"m":                useBatch,
-			"s":                useBatch,
-			"xargs":            useBatch,
-			"max-args":         useBatch,
-			"max-lines":        useBatch,
-			"max-chars":        useBatch,
-			"i":                "use -I TEXT to replace TEXT; {} is replaced by default",
-			"d":                useLines,
-			"delimiter":        useLines,
-			"E":                "cut the input before: sed '/^END$/,$d'",
-			"C":                useFields,
-			"colsep":           useFields,
-			"header":           useFields,
-			"pipe":             "a command gets its items as arguments; with --batch N, {} stands for N of them",
-			"p":                useDryRun,
-			"interactive":      useDryRun,
-			"dryrun":           useDryRun,
-			"t":                useDryRun,
-			"v":                useDryRun,
-			"verbose":          useDryRun,
-			"x":                "use --halt now,fail=1",
-			"exit":             "use --halt now,fail=1",
-			"halt-on-error":    "use --halt, such as --halt now,fail=1",
-			"lb":               "use --line-buffer",
-			"linebuffer":       "use --line-buffer",
-			"tagstring":        "use --tag",
-			"delay":            "use --save FILE, and rate in the map of that workflow",
-			"load":             "use --save FILE, and guards in the map of that workflow",
-			"memfree":          "use --save FILE, and guards in the map of that workflow",
-			"shuf":             "shuffle the items first: shuf FILE | prodigy map -- COMMAND",
-			"nice":             "put nice before the command",
-			"process-slot-var": "use {%} for the number of the slot",
-			"wd":               "run prodigy in that directory",
-			"workdir":          "run prodigy in that directory",
-			"S":                useFleet,
-			"sshlogin":         useFleet,
-			"sshloginfile":     useFleet,
-			"slf":              useFleet,
-			"transferfile":     useFleet,
-			"basefile":         useFleet,
-			"will-cite":        "omit it",
+			"fail-fast":        "use on_item_failure: stop in the workflow",
 		},
 		anyCommand: {
-			"p":       "run prodigy in that directory",
-			"path":    "run prodigy in that directory",
-			"v":       "prodigy events follow shows every event",
-			"verbose": "prodigy events follow shows every event",
+			"p path":    "run prodigy in that directory",
+			"v verbose": "prodigy events follow shows every event",
 		},
 		"validate": {
 			"format":  "workflows have a single format; omit it",
@@ -188,21 +132,30 @@ func removedFlags() map[string]map[string]string {
 		"search": {"file": nameTheJob, "fields": "all fields are searched; for a selection use --output jsonl " +
 			"and jq"},
 		"clean": {
-			"max-events": "use --older-than with a unit, such as --older-than 30d", "max-size": "use --older-than with a unit, such as --older-than 30d",
-			"archive-path": "use --archive DIRECTORY", "all-jobs": "use --all", "all-repos": "use --all", "mapreduce": "omit it",
+			"max-events max-size": anAge,
+			"archive-path":        "use --archive DIRECTORY",
+			"all-jobs all-repos":  "use --all",
+			"mapreduce":           "omit it",
 		},
-		"purge": {
-			"older-than-days": "use --older-than with a unit, such as --older-than 30d",
-			"workflow-id":     nameTheJob,
-		},
+		"purge": {"older-than-days": anAge, "workflow-id": nameTheJob},
 		"stats": {"group-by": "prodigy events stats counts by type; to count by other fields use prodigy " +
-			"events ls --output csv", "workflow-id": nameTheJob, "file": nameTheJob},
+			"events ls --output csv", "workflow-id file": nameTheJob},
 		"list":    {"workflow-id": nameTheJob},
 		"inspect": {"workflow-id": nameTheJob},
 		"analyze": {"workflow-id": nameTheJob},
-		"export":  {"workflow-id": nameTheJob, "file": nameTheJob},
+		"export":  {"workflow-id file": nameTheJob},
 		"retry":   {"workflow-id": nameTheJob},
 	}
+}
+
+// insteadOfFlag returns what to do instead of a flag that a command does not have, or "".
+func insteadOfFlag(command, flag string) string {
+	for names, instead := range removedFlags()[command] {
+		if slices.Contains(strings.Fields(names), flag) {
+			return instead
+		}
+	}
+	return ""
 }
 
 // unknownCommand rejects arguments of a group and suggests what may have been meant.
@@ -230,8 +183,8 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 		return unknownCommand(cmd, args)
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		removed, name := removedFlags(), unknown.GetSpecifiedName()
-		if instead := cmp.Or(removed[cmd.Name()][name], removed[anyCommand][name]); instead != "" {
+		name := unknown.GetSpecifiedName()
+		if instead := cmp.Or(insteadOfFlag(cmd.Name(), name), insteadOfFlag(anyCommand, name)); instead != "" {
 			origin := "the older tool"
 			if cmd.Name() == "map" {
 				origin = "xargs or parallel"

@@ -16,28 +16,29 @@ const (
 	HalfOpen BreakerState = "half_open"
 )
 
-// Breaker is the state of a circuit breaker that has opened at least once.
+// Breaker is the state of a circuit breaker that has opened at least once. JSON has it as
+// status shows it.
 type Breaker struct {
 	// events.WorkflowScope, or the label of a step.
-	Scope string
+	Scope string `json:"scope"`
 
 	// The key that the breaker is of, where each key has one of its own.
-	Key string
+	Key string `json:"key,omitempty"`
 
-	State BreakerState
-	Since time.Time
+	State BreakerState `json:"state"`
+	Since time.Time    `json:"since"`
 
 	// When an open breaker begins to probe.
-	Until time.Time
+	Until time.Time `json:"until,omitzero"`
 
 	// How many failures in a row have opened it. It is kept while the breaker is half-open.
-	Failures int
+	Failures int `json:"-"`
 
 	// The last of these failures, as far as the log had it by then.
-	Cause Cause
+	Cause Cause `json:"-"`
 
 	// How often it has opened.
-	Opened int
+	Opened int `json:"-"`
 }
 
 // Cause is a failure that a circuit breaker counted. The zero Cause is one that is not known.

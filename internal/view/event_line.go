@@ -24,11 +24,11 @@ import (
 // EventLine is one line of the log. It keeps all fields in their order, whatever their names, so that events
 // of other versions of prodigy can be shown too.
 type EventLine struct {
-	Seq           int64
-	Time          time.Time
-	JobID         string
-	CorrelationID string
-	Type          string
+	Seq           int64        `json:"seq"`
+	Time          time.Time    `json:"time"`
+	JobID         string       `json:"job_id"`
+	CorrelationID string       `json:"correlation_id"`
+	Type          string       `json:"type"`
 	fields        []eventField // besides those that every event has
 }
 

@@ -230,41 +230,41 @@ type Phase struct {
 	Done     bool
 }
 
-// Attempt is one attempt of an item.
+// Attempt is one attempt of an item. JSON has of it what status shows, but for how long it takes.
 type Attempt struct {
-	ItemID string
-	Index  int
-	Number int
-	Worker int
+	ItemID string `json:"item_id"`
+	Index  int    `json:"-"`
+	Number int    `json:"attempt"`
+	Worker int    `json:"worker"`
 
 	// It was given to a fleet.
-	Fleet bool
+	Fleet bool `json:"-"`
 
 	// It is zero if no worker has the attempt yet, or it runs on this machine.
 	events.Place
 
 	// The step that it is in, as far as it is known; of a failed attempt, the step that failed.
-	Step string
+	Step string `json:"step,omitempty"`
 
-	Began time.Time
+	Began time.Time `json:"-"`
 
 	// When the next try of its step is due. It is zero while no step waits.
-	Due time.Time
+	Due time.Time `json:"-"`
 
 	// It waits for that until the job is continued. Only InFlight sets it.
-	Held bool
+	Held bool `json:"-"`
 
 	// The last line that its running command has printed, as far as it is known. Only InFlight sets it.
-	Printed string
+	Printed string `json:"-"`
 
 	// How long it took, once it has ended.
-	Duration time.Duration
+	Duration time.Duration `json:"-"`
 
 	// The type of its failure. It is empty if it has not failed.
-	Type retry.Type
+	Type retry.Type `json:"-"`
 
 	// It takes unusually long.
-	Straggling bool
+	Straggling bool `json:"straggling,omitempty"`
 }
 
 // New returns the view of a job before its first record.
