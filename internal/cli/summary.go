@@ -588,12 +588,17 @@ func withMessage(ending, message string) string {
 	return ending + ": " + message
 }
 
-// evidenceLines is how many lines of stderr are printed for a failure.
+// evidenceLines is how many lines of output are printed for a failure.
 const evidenceLines = 5
 
-// printEvidence prints the end of stderr, and the command that shows all of it.
+// printEvidence prints the end of stderr, or of stdout if that is all that there is, as of many test runners. The
+// command that shows all of it comes last.
 func printEvidence(l term.Lines, e events.AgentFailed, job string) {
-	for _, line := range term.LastLines(e.StderrTail, evidenceLines) {
+	lines := term.LastLines(e.StderrTail, evidenceLines)
+	if len(lines) == 0 {
+		lines = term.LastLines(e.StdoutTail, evidenceLines)
+	}
+	for _, line := range lines {
 		l.Foldf(6, "    | %s", term.Brief(line, 200))
 	}
 	if e.Outputs != nil {
