@@ -94,9 +94,9 @@ type oldJob struct {
 	// last is the last record when the job was inspected. A job that has another one by now is kept.
 	last events.Record
 
-	JobID     string    `json:"job_id"`
-	State     string    `json:"state"`
-	LastEvent time.Time `json:"last_event"`
+	JobID     string     `json:"job_id"`
+	State     jobs.State `json:"state"`
+	LastEvent time.Time  `json:"last_event"`
 	// Bytes is the size of all files of the job.
 	Bytes       int64 `json:"bytes"`
 	DeadLetters int   `json:"dead_letters"`
@@ -203,12 +203,12 @@ func (o cleanOptions) candidate(place jobs.Job) (oldJob, error) {
 // reason returns why the job is kept, or "" if it may be removed.
 func (c oldJob) reason(force bool) string {
 	switch {
-	case c.State == job.StateRunning:
+	case c.State == jobs.Running:
 		return "still running"
 	case force:
 		return ""
-	case c.State != string(job.Completed) && c.State != string(job.Failed) && c.State != string(job.Cancelled):
-		return "was " + c.State + " and can be resumed (remove it with --force)"
+	case c.State != jobs.Completed && c.State != jobs.Failed && c.State != jobs.Cancelled:
+		return "was " + string(c.State) + " and can be resumed (remove it with --force)"
 	case c.DeadLetters > 0:
 		return "has " + check.Counted(c.DeadLetters, "dead letter") + " (remove it with --force)"
 	}

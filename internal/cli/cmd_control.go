@@ -170,7 +170,7 @@ func steerItems(ctx context.Context, con *console, place jobs.Job, verb job.Verb
 // mayGoOn reports whether a job that does not run can be resumed.
 func mayGoOn(place jobs.Job) bool {
 	s, err := job.Summarize(place)
-	return err == nil && s.State != string(job.Completed) && s.State != string(job.Cancelled)
+	return err == nil && s.State != jobs.Completed && s.State != jobs.Cancelled
 }
 
 // skipStanding records that items of a job that does not run are to be skipped.

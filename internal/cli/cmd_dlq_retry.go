@@ -13,7 +13,6 @@ import (
 	"prodigy/internal/check"
 	"prodigy/internal/dlq"
 	"prodigy/internal/filter"
-	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
@@ -282,11 +281,11 @@ func (o dlqRetryOptions) concludeRetry(con *console, job jobs.Job, e finishedRun
 // retryCode returns the exit code. It depends on the dead letters and on reduce only, not on items of the job that were
 // skipped before or never ran.
 func (o dlqRetryOptions) retryCode(e finishedRun, left int) int {
-	done := e.State == job.Completed || e.State == job.Stopped && e.stop == nil
+	done := e.State == jobs.Completed || e.State == jobs.Stopped && e.stop == nil
 	switch {
 	case !done:
 		return resultCode(e.Result, e.stop, o.partialOK)
-	case left > 0 && !o.partialOK, e.ReduceStale, e.ReduceHeld, e.State == job.Stopped && o.reduce:
+	case left > 0 && !o.partialOK, e.ReduceStale, e.ReduceHeld, e.State == jobs.Stopped && o.reduce:
 		return exitLeft
 	}
 	return exitOK

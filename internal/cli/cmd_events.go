@@ -179,7 +179,7 @@ func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions)
 
 // tellDeath says so when the run of a job that was followed has died.
 func tellDeath(con *console, place jobs.Job) {
-	if s, err := job.Summarize(place); err == nil && s.State == job.StateKilled {
+	if s, err := job.Summarize(place); err == nil && s.State == jobs.Killed {
 		con.say().Printf("The process of job %s has died.", place.ID)
 		printNext(con.say(), nextCommands(place, false, false, 0))
 	}

@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
@@ -53,7 +54,7 @@ type jobStatus struct {
 	// Dir is the directory that the job was started in.
 	Dir         string              `json:"dir,omitempty"`
 	Mode        string              `json:"mode"`
-	State       string              `json:"state"`
+	State       jobs.State          `json:"state"`
 	ReduceStale bool                `json:"reduce_stale,omitempty"`
 	ReduceHeld  bool                `json:"reduce_held,omitempty"`
 	Started     time.Time           `json:"started"`
@@ -189,7 +190,7 @@ func (s jobStatus) stateInList(k term.Look, now time.Time) string {
 	}
 	state := s.summary.StateShown()
 	for _, q := range s.Quota {
-		if left := q.Until.Sub(now); left > 0 && s.State == job.StateRunning {
+		if left := q.Until.Sub(now); left > 0 && s.State == jobs.Running {
 			return state + ", paused for " + view.Rough(left)
 		}
 	}

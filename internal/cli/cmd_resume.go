@@ -73,7 +73,7 @@ func runResume(ctx context.Context, con *console, place jobs.Job, o resumeOption
 			return err
 		}
 		return o.nothingDone(con, finishedRun{Result: mapreduce.Result{
-			Job: earlier.Job, State: job.Completed, Reason: "the job had already completed; nothing to do",
+			Job: earlier.Job, State: jobs.Completed, Reason: "the job had already completed; nothing to do",
 			Metrics: earlier.Metrics, Duration: earlier.Duration, Results: ifThere(place.ResultsFile()),
 			ReduceStale: earlier.ReduceStale, ReduceHeld: earlier.ReduceHeld,
 		}})
@@ -96,7 +96,7 @@ func completedBefore(place jobs.Job) (job.Summary, bool, error) {
 	}
 	// The whole log is read, so that a resume reports damage to it.
 	s, err := job.SummarizeAnd(place, func(events.Record) {})
-	return s, s.State == string(job.Completed), err
+	return s, s.State == jobs.Completed, err
 }
 
 // nothingDone reports that the job had already completed.

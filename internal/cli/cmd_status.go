@@ -68,14 +68,14 @@ func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOption
 	}
 	for e, err := range outputs.Read(place.OutputsDir(),
 		outputs.Query{Newest: newestOutputs, Render: conversations(place)}) {
-		if err == nil && summary.State == job.StateRunning {
+		if err == nil && summary.State == jobs.Running {
 			seen.Output(e)
 		}
 	}
 	names := labelsInStore(place)
 	defer func() { _ = names.Close() }() // only read from
 	s := detailsOf(summary, seen, recordedOrNil(place), names.Label)
-	if s.State != job.StateRunning {
+	if s.State != jobs.Running {
 		s.conflicts = conflictsLeft(place)
 	}
 	if o.format == term.JSON {
@@ -89,12 +89,12 @@ func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOption
 		fix, next := mend(place)
 		con.say().Print(fix)
 		printNext(con.say(), next)
-	case s.State != job.StateRunning:
-		if b := seen.Budget(); b != nil && s.State == string(job.Failed) {
+	case s.State != jobs.Running:
+		if b := seen.Budget(); b != nil && s.State == jobs.Failed {
 			printNext(con.say(), []string{resumeWithMore(place, *b)})
 			break
 		}
-		printNext(con.say(), nextCommands(place, s.State == string(job.Completed), s.ReduceStale, s.Metrics.Skipped))
+		printNext(con.say(), nextCommands(place, s.State == jobs.Completed, s.ReduceStale, s.Metrics.Skipped))
 	}
 	return status(code)
 }
@@ -102,7 +102,7 @@ func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOption
 // notSelected reports whether the job failed because its items could not be selected.
 func (d details) notSelected() bool {
 	m := d.Metrics
-	return d.State == string(job.Failed) && d.Phase == "map" && !d.Complete &&
+	return d.State == jobs.Failed && d.Phase == "map" && !d.Complete &&
 		m.Successful+m.Failed+m.Skipped+m.Rejected == 0
 }
 
@@ -220,7 +220,7 @@ type failureGroup struct {
 // detailsOf combines the summary of a job with its view. Recorded is its workflow; nil if it cannot be read.
 func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label func(index int) string) details {
 	now := time.Now()
-	running := s.State == job.StateRunning
+	running := s.State == jobs.Running
 	d := details{
 		jobStatus: statusOf(s), Reason: s.Reason, Phase: j.Phase, Broker: j.Broker, Waiting: j.Waiting(now),
 		ToGo: j.ToGo(), Complete: j.Complete,
@@ -292,7 +292,7 @@ func (d details) print(l term.Lines, j *view.Job, now time.Time) {
 	if d.Hold != nil {
 		state += fmt.Sprintf(" since %s", d.Hold.Since.Local().Format(time.DateTime))
 	}
-	if d.State == job.StateRunning && d.Phase != "" {
+	if d.State == jobs.Running && d.Phase != "" {
 		state += ", in phase " + d.Phase
 	}
 	l.Printf("job: %s\nworkflow: %s (mode %s)\nstate: %s%s\nstarted: %s\nduration: %s", d.JobID,
@@ -346,7 +346,7 @@ func (d details) printSteps(l term.Lines, j *view.Job) {
 			l.Printf("  not retried: %s", why)
 		}
 	}
-	if d.State == job.StateRunning && d.Mode == string(workflow.Standard) {
+	if d.State == jobs.Running && d.Mode == string(workflow.Standard) {
 		l.Print(view.Progress{}.PhaseLine(j, time.Now()))
 	}
 }
@@ -402,7 +402,7 @@ func (d details) printProgress(l term.Lines, j *view.Job, now time.Time) {
 	}
 	if d.Broker != "" {
 		slots := ""
-		if d.State == job.StateRunning {
+		if d.State == jobs.Running {
 			slots = j.FleetSlots()
 		}
 		l.Printf("fleet: %s%s", term.Visible(d.Broker), term.Prefixed(": ", slots))
@@ -410,7 +410,7 @@ func (d details) printProgress(l term.Lines, j *view.Job, now time.Time) {
 	if text := view.Adapted(j); text != "" {
 		l.Print(text)
 	}
-	if d.State != job.StateRunning {
+	if d.State != jobs.Running {
 		return
 	}
 	if d.recorded != nil {

@@ -9,6 +9,7 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
 )
@@ -59,7 +60,7 @@ func TestStatusSaysHowManyMoreItemsRun(t *testing.T) {
 		j.Apply(events.Record{Seq: int64(i + 1), Time: time.Unix(int64(i), 0), Event: e})
 	}
 	noLabel := func(int) string { return "" }
-	d := detailsOf(job.Summary{State: job.StateRunning}, j, nil, noLabel)
+	d := detailsOf(job.Summary{State: jobs.Running}, j, nil, noLabel)
 	var b bytes.Buffer
 	d.print(term.Lines{W: &b}, j, time.Unix(60, 0))
 	if want := "  running c  56s\n  and 2 more\n"; !strings.Contains(b.String(), want) {

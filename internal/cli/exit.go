@@ -137,13 +137,13 @@ func exitCode(err error) int {
 // resultCode returns the exit code for the result of a job. Stop is the signal that stopped it, or nil.
 func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
 	switch r.State {
-	case job.Completed:
+	case jobs.Completed:
 		m := r.Metrics
 		if m.Failed+m.Skipped+m.Rejected > 0 && !partialOK || r.ReduceStale || r.ReduceHeld {
 			return exitLeft
 		}
 		return exitOK
-	case job.Stopped:
+	case jobs.Stopped:
 		if stop != nil {
 			return stop.exitCode()
 		}
@@ -153,7 +153,7 @@ func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
 		if r.AsAsked {
 			return exitAsAsked
 		}
-	case job.Failed:
+	case jobs.Failed:
 		if r.Refused {
 			return exitUsage
 		}
@@ -170,7 +170,7 @@ func endCode(s job.Summary, paused events.JobPaused) int {
 		}
 	}
 	return resultCode(mapreduce.Result{
-		State: job.State(s.State), Metrics: s.Metrics, ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld,
+		State: s.State, Metrics: s.Metrics, ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld,
 		Unproven: paused.Unproven, AsAsked: paused.AsAsked,
 	}, nil, false)
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"prodigy/internal/errorpolicy"
-	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/workflow"
@@ -46,18 +45,18 @@ func TestResultCodeFollowsTheEndOfTheJob(t *testing.T) {
 		partialOK bool
 		want      int
 	}{
-		{name: "all good", result: mapreduce.Result{State: job.Completed}, want: 0},
-		{name: "dead letters", result: mapreduce.Result{State: job.Completed, Metrics: letters}, want: 3},
-		{name: "dead letters are fine", result: mapreduce.Result{State: job.Completed, Metrics: letters}, partialOK: true, want: 0},
-		{name: "skipped", result: mapreduce.Result{State: job.Completed, Metrics: errorpolicy.Metrics{Skipped: 1}}, want: 3},
-		{name: "rejected", result: mapreduce.Result{State: job.Completed, Metrics: errorpolicy.Metrics{Rejected: 1}}, want: 3},
-		{name: "failed", result: mapreduce.Result{State: job.Failed}, partialOK: true, want: 1},
-		{name: "a signal came too late", result: mapreduce.Result{State: job.Completed}, stop: interrupt, want: 0},
-		{name: "SIGINT", result: mapreduce.Result{State: job.Stopped}, stop: interrupt, want: 130},
-		{name: "SIGTERM", result: mapreduce.Result{State: job.Stopped}, stop: &signalError{syscall.SIGTERM}, want: 143},
-		{name: "SIGQUIT", result: mapreduce.Result{State: job.Stopped}, stop: &signalError{syscall.SIGQUIT}, want: 131},
-		{name: "SIGHUP", result: mapreduce.Result{State: job.Stopped}, stop: &signalError{syscall.SIGHUP}, want: 143},
-		{name: "paused without a signal", result: mapreduce.Result{State: job.Stopped}, want: 1},
+		{name: "all good", result: mapreduce.Result{State: jobs.Completed}, want: 0},
+		{name: "dead letters", result: mapreduce.Result{State: jobs.Completed, Metrics: letters}, want: 3},
+		{name: "dead letters are fine", result: mapreduce.Result{State: jobs.Completed, Metrics: letters}, partialOK: true, want: 0},
+		{name: "skipped", result: mapreduce.Result{State: jobs.Completed, Metrics: errorpolicy.Metrics{Skipped: 1}}, want: 3},
+		{name: "rejected", result: mapreduce.Result{State: jobs.Completed, Metrics: errorpolicy.Metrics{Rejected: 1}}, want: 3},
+		{name: "failed", result: mapreduce.Result{State: jobs.Failed}, partialOK: true, want: 1},
+		{name: "a signal came too late", result: mapreduce.Result{State: jobs.Completed}, stop: interrupt, want: 0},
+		{name: "SIGINT", result: mapreduce.Result{State: jobs.Stopped}, stop: interrupt, want: 130},
+		{name: "SIGTERM", result: mapreduce.Result{State: jobs.Stopped}, stop: &signalError{syscall.SIGTERM}, want: 143},
+		{name: "SIGQUIT", result: mapreduce.Result{State: jobs.Stopped}, stop: &signalError{syscall.SIGQUIT}, want: 131},
+		{name: "SIGHUP", result: mapreduce.Result{State: jobs.Stopped}, stop: &signalError{syscall.SIGHUP}, want: 143},
+		{name: "paused without a signal", result: mapreduce.Result{State: jobs.Stopped}, want: 1},
 	} {
 		if got := resultCode(c.result, c.stop, c.partialOK); got != c.want {
 			t.Errorf("%s: exit code %d, want %d", c.name, got, c.want)

@@ -174,7 +174,7 @@ func (o jobOptions) runJob(ctx context.Context, con *console, c mapreduce.Config
 	if err != nil {
 		return o.afterError(con, end, err)
 	}
-	if p.ofCommands && p.echo.Failure() != nil && end.State == job.Completed {
+	if p.ofCommands && p.echo.Failure() != nil && end.State == jobs.Completed {
 		return fmt.Errorf("all items of job %s finished, but some output was not printed: %w", end.Job.ID,
 			p.echo.Failure())
 	}

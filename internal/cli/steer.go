@@ -82,9 +82,9 @@ func notRunning(place jobs.Job, verb job.Verb) error {
 	if s, err := job.Summarize(place); err == nil {
 		state += " (" + s.StateShown() + ")"
 		switch {
-		case s.State == string(job.Completed):
+		case s.State == jobs.Completed:
 			instead = "it has finished"
-		case s.State == string(job.Stopped) && verb == job.Continue:
+		case s.State == jobs.Stopped && verb == job.Continue:
 			state = "stopped, not paused"
 		}
 	}

@@ -41,8 +41,8 @@ type finishedRun struct {
 
 // outcome is what run --json prints.
 type outcome struct {
-	JobID string    `json:"job_id"`
-	State job.State `json:"state"`
+	JobID string     `json:"job_id"`
+	State jobs.State `json:"state"`
 	// ReduceStale means that items have succeeded since reduce ran.
 	ReduceStale bool `json:"reduce_stale,omitempty"`
 	// ReduceHeld means that reduce did not run since reduce_when was false.
@@ -158,7 +158,7 @@ func (e finishedRun) print(con *console) {
 	if e.Failure != nil {
 		e.printStepFailure(l, *e.Failure)
 		e.printGaveUp(l)
-	} else if e.State != job.Completed && e.Reason != "" {
+	} else if e.State != jobs.Completed && e.Reason != "" {
 		l.Foldf(2, "reason: %s", term.Visible(e.Reason))
 		if items.Mistaken(e.Cause) {
 			fix, _ := mend(e.Job)
@@ -204,7 +204,7 @@ func (e finishedRun) print(con *console) {
 // stateShown returns the state that the run left the job in, coloured.
 func (e finishedRun) stateShown(l term.Lines) string {
 	s := job.Summary{
-		State: string(e.State), ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, Metrics: e.Metrics,
+		State: e.State, ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, Metrics: e.Metrics,
 	}
 	return l.Paint(stateColour(s).Strong(), s.StateShown())
 }
@@ -212,14 +212,14 @@ func (e finishedRun) stateShown(l term.Lines) string {
 // stateColour returns the colour of the state of a job: green only when nothing is left to do.
 func stateColour(s job.Summary) term.Colour {
 	switch s.State {
-	case string(job.Completed):
+	case jobs.Completed:
 		if s.ReduceStale || s.ReduceHeld || s.Metrics.Failed+s.Metrics.Rejected+s.Metrics.Skipped > 0 {
 			return term.Yellow
 		}
 		return term.Green
-	case string(job.Failed), string(job.Cancelled), job.StateKilled:
+	case jobs.Failed, jobs.Cancelled, jobs.Killed:
 		return term.Red
-	case string(job.Stopped):
+	case jobs.Stopped:
 		return term.Cyan
 	}
 	return ""
@@ -349,7 +349,7 @@ func (e finishedRun) counts() []string {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.word))
 		}
 	}
-	if toGo == 0 && e.State != job.Completed && e.job != nil && !e.job.Complete {
+	if toGo == 0 && e.State != jobs.Completed && e.job != nil && !e.job.Complete {
 		parts = append(parts, "input not fully read")
 	}
 	return parts
@@ -379,11 +379,11 @@ func (e finishedRun) next() []string {
 	if e.Budget != nil {
 		return append([]string{resumeWithMore(e.Job, *e.Budget)}, nextCommands(e.Job, true, e.ReduceStale, 0)...)
 	}
-	commands := nextCommands(e.Job, e.State == job.Completed, e.ReduceStale, e.Metrics.Skipped)
+	commands := nextCommands(e.Job, e.State == jobs.Completed, e.ReduceStale, e.Metrics.Skipped)
 	if e.ReduceHeld && !e.ReduceStale { // else it is there
 		commands = append(commands, runReduce(e.Job))
 	}
-	if m := e.Merge; m != nil && m.Branch != "" && m.Into == "" && e.State == job.Completed {
+	if m := e.Merge; m != nil && m.Branch != "" && m.Into == "" && e.State == jobs.Completed {
 		commands = append(commands, "git merge --ff-only "+m.Branch)
 	}
 	return commands

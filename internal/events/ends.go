@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
@@ -136,7 +137,7 @@ func Settled(e Event) iter.Seq2[Item, errorpolicy.Status] {
 
 // A RunEnd is the last word of a run.
 type RunEnd struct {
-	State   string // completed, failed, cancelled or stopped
+	State   jobs.State
 	Reason  string
 	Took    time.Duration        // all runs of the job; 0 of a stopped one
 	Metrics *errorpolicy.Metrics // nil of a stopped one
@@ -147,13 +148,13 @@ type RunEnd struct {
 func RunEndOf(e Event) (RunEnd, bool) {
 	switch e := e.(type) {
 	case JobCompleted:
-		return RunEnd{"completed", e.Reason, time.Duration(e.DurationMS), &e.Metrics, e.Spent}, true
+		return RunEnd{jobs.Completed, e.Reason, time.Duration(e.DurationMS), &e.Metrics, e.Spent}, true
 	case JobFailed:
-		return RunEnd{"failed", e.Reason, time.Duration(e.DurationMS), &e.Metrics, e.Spent}, true
+		return RunEnd{jobs.Failed, e.Reason, time.Duration(e.DurationMS), &e.Metrics, e.Spent}, true
 	case JobCancelled:
-		return RunEnd{"cancelled", e.Reason, time.Duration(e.DurationMS), &e.Metrics, e.Spent}, true
+		return RunEnd{jobs.Cancelled, e.Reason, time.Duration(e.DurationMS), &e.Metrics, e.Spent}, true
 	case JobPaused:
-		return RunEnd{State: "stopped", Reason: e.Reason}, true
+		return RunEnd{State: jobs.Stopped, Reason: e.Reason}, true
 	}
 	return RunEnd{}, false
 }

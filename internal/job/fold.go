@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/limits"
 	"prodigy/internal/retry"
@@ -139,20 +140,10 @@ type requests struct {
 	Cancelled string         `json:"cancelled,omitempty"` // who has cancelled the job; empty for nobody
 }
 
-// State is how a run of a job ended.
-type State string
-
-const (
-	Completed State = "completed"
-	Failed    State = "failed"    // also by the error policy, whose action stop this is
-	Stopped   State = "stopped"   // by a signal, a drain or a limit: a resume continues the job
-	Cancelled State = "cancelled" // by a person, for good
-)
-
 // ended is how the last run of the job ended.
 type ended struct {
-	Ended  State  `json:"ended"` // empty while it runs, or when it was killed
-	Reason string `json:"reason"`
+	Ended  jobs.State `json:"ended"` // empty while it runs, or when it was killed
+	Reason string     `json:"reason"`
 }
 
 // Phase is what is known of one phase.
@@ -313,7 +304,7 @@ func (s *Fold) Apply(r events.Record) (batch []errorpolicy.BatchError) {
 	s.Limits.Apply(r, s)
 	s.Circuits.note(s.Working, r.Event)
 	if end, ok := events.RunEndOf(r.Event); ok {
-		s.Ended, s.Reason = State(end.State), end.Reason
+		s.Ended, s.Reason = end.State, end.Reason
 	}
 	switch e := r.Event.(type) {
 	case events.JobStarted:

@@ -13,12 +13,13 @@ import (
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 	"prodigy/internal/workflow"
 )
 
 // folded is what a golden log must fold to, in this version and every later one.
 type folded struct {
-	State   State                `json:"state"`
+	State   jobs.State           `json:"state"`
 	Seq     int64                `json:"seq"`
 	Status  []errorpolicy.Status `json:"status"` // by item index
 	Waiting []int                `json:"waiting"`
@@ -66,9 +67,9 @@ func checkLastWord(t *testing.T, dir string, want folded) {
 		t.Fatal(err)
 	}
 	var sum Summary
-	if whole := sum.ended(last); whole != (want.State == Completed || want.State == Failed) {
+	if whole := sum.ended(last); whole != (want.State == jobs.Completed || want.State == jobs.Failed) {
 		t.Errorf("%s: got %t, want that it is an end when the job is %q", dir, whole, want.State)
-	} else if whole && (sum.State != string(want.State) || !cmp.Equal(sum.Metrics, want.Metrics)) {
+	} else if whole && (sum.State != want.State || !cmp.Equal(sum.Metrics, want.Metrics)) {
 		t.Errorf("%s: got %s with %+v, want %s with %+v", dir, sum.State, sum.Metrics, want.State, want.Metrics)
 	}
 }

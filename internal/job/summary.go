@@ -13,22 +13,13 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// The states that a Summary has besides those that a log ends with.
-const (
-	// StateRunning is the state of a job while a process runs it.
-	StateRunning = "running"
-	// StateKilled is the state of a job whose last run ended without a word.
-	StateKilled = "killed"
-)
-
 // Summary is the state of a job according to its log.
 type Summary struct {
 	Job      jobs.Job
 	Workflow string
 	Mode     string
 
-	// State is running, completed, failed, stopped or cancelled, or killed if the last run ended without a word.
-	State   string
+	State   jobs.State
 	Reason  string
 	Started time.Time
 
@@ -55,8 +46,8 @@ type Hold = limits.Hold
 // StateShown returns the state for people, who are to see at once that a job has completed but not all of its
 // items have succeeded.
 func (s Summary) StateShown() string {
-	shown := s.State
-	if s.State == string(Completed) && s.Metrics.Failed+s.Metrics.Rejected > 0 {
+	shown := string(s.State)
+	if s.State == jobs.Completed && s.Metrics.Failed+s.Metrics.Rejected > 0 {
 		shown += " with failures"
 	}
 	if s.ReduceHeld {
@@ -259,22 +250,22 @@ func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record
 		see(r)
 	}
 	sum := summaryOf(place, meta)
-	sum.State, sum.Reason, sum.Metrics, sum.Duration = string(s.Ended), s.Reason, s.Policy.Metrics(), s.Duration(s.Last)
+	sum.State, sum.Reason, sum.Metrics, sum.Duration = s.Ended, s.Reason, s.Policy.Metrics(), s.Duration(s.Last)
 	sum.Spent = s.Spent.Total.Clone()
 	for _, e := range check.ByKey(s.Quotas) {
 		sum.Paused = append(sum.Paused, e)
 	}
 	if s.Ended == "" {
-		sum.State = StateKilled
+		sum.State = jobs.Killed
 	}
 	if s.Ended == "" && s.Cancelled != "" {
-		sum.State, sum.Reason = string(Cancelled), "cancelled by "+s.Cancelled
+		sum.State, sum.Reason = jobs.Cancelled, "cancelled by "+s.Cancelled
 	}
 	if place.Running() {
-		sum.State, sum.Hold, sum.Duration = StateRunning, s.Limits.Pause.Hold, s.Duration(time.Now())
+		sum.State, sum.Hold, sum.Duration = jobs.Running, s.Limits.Pause.Hold, s.Duration(time.Now())
 	}
-	sum.ReduceStale = sum.State == string(Completed) && s.ReduceStale
-	sum.ReduceHeld = sum.State == string(Completed) && held
+	sum.ReduceStale = sum.State == jobs.Completed && s.ReduceStale
+	sum.ReduceHeld = sum.State == jobs.Completed && held
 	return sum, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 )
 
 // hosts returns a map workflow over items with hosts, and this breaker for each of them.
@@ -38,7 +39,7 @@ func TestASickTargetHoldsBackItsOwnItemsOnly(t *testing.T) {
 			return answer{takes: time.Second, code: map[bool]int{true: 1}[sick]}
 		}))
 		r := run(t, c, hosts(2, "failure_threshold: 3, success_threshold: 2, half_open_requests: 1, timeout: 2m", all...))
-		if r.State != job.Completed || r.Metrics.Rejected != 0 || r.Metrics.Failed > 6 {
+		if r.State != jobs.Completed || r.Metrics.Rejected != 0 || r.Metrics.Failed > 6 {
 			t.Fatalf("got %s with %+v, want that items of the sick host wait for it to be well again", r.State, r.Metrics)
 		}
 		var last time.Duration

@@ -377,7 +377,7 @@ func TestCheckpointsAreMadeWhileAJobRuns(t *testing.T) {
 			return reply(ctx, cmd)
 		}
 		r := run(t, c, workflowOf(40, 1, ""))
-		if r.State != job.Completed || len(found) < 2 || len(found) > 4 {
+		if r.State != jobs.Completed || len(found) < 2 || len(found) > 4 {
 			t.Errorf("got %s with checkpoints of records %d, want one every 10 of 40 seconds", r.State, found)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 )
 
 // guarded returns a map workflow over n items, one at a time, whose step opens its breaker after two failures, for an hour.
@@ -43,7 +44,7 @@ func TestTheBreakerOfAStepIsStillOpenAfterAResume(t *testing.T) {
 				mended = true
 				ran.Store(0)
 				r, err := Resume(t.Context(), withHome(c, place), place.job)
-				if err != nil || r.State != job.Completed {
+				if err != nil || r.State != jobs.Completed {
 					t.Fatalf("got %s (%s), %v, want completed", r.State, r.Reason, err)
 				}
 				// The item in flight at the crash runs as well: its failure had not reached the log.

@@ -234,7 +234,7 @@ type Earlier struct {
 // Result is how a run of a job ended, or one phase of it: then what is counted is not known yet.
 type Result struct {
 	Job      jobs.Job
-	State    job.State
+	State    jobs.State
 	Reason   string         // why it failed or stopped, and of a completed one what is worth telling
 	Cause    error          // of Failed, when it is prodigy itself that could not go on
 	Failure  *agent.Failure // the step of setup, reduce, merge or a standard workflow that failed the job

@@ -85,7 +85,7 @@ func (p *pool) request(r job.Request) job.Answer {
 		return p.pauseStarts(r)
 	case job.Drain:
 		p.job.Record(events.DrainRequested{By: r.By})
-		p.job.order(Result{State: job.Stopped, Reason: "drained by " + r.By, AsAsked: true})
+		p.job.order(Result{State: jobs.Stopped, Reason: "drained by " + r.By, AsAsked: true})
 		p.haltOrdered(untilTheyEnd)
 		p.holdFleet()
 		return job.Done("draining: no new items start, %s",
@@ -143,11 +143,11 @@ func (p *pool) cancel(r job.Request) job.Answer {
 	if p.job.Fold.Cancelled != "" {
 		return job.Done("already being cancelled by %s", p.job.Fold.Cancelled)
 	}
-	if p.halted != nil && p.halted.State != job.Stopped {
+	if p.halted != nil && p.halted.State != jobs.Stopped {
 		return job.Refused("the job is ending: %s", p.halted.Reason)
 	}
 	p.job.Record(events.CancelRequested{By: r.By})
-	v := Result{State: job.Cancelled, Reason: "cancelled by " + r.By}
+	v := Result{State: jobs.Cancelled, Reason: "cancelled by " + r.By}
 	p.job.order(v)
 	if p.halted != nil {
 		*p.halted = v

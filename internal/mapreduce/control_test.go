@@ -82,7 +82,7 @@ func TestAPausedJobStartsNothingUntilItContinues(t *testing.T) {
 			done(t, ask(job.Request{Do: job.Continue}), "continued")
 			done(t, ask(job.Request{Do: job.Continue}), "not paused")
 		})
-		if want := []time.Duration{0, 0, 2 * time.Second, 2 * time.Second, 3603 * time.Second, 3603 * time.Second}; !slices.Equal(l.at, want) || r.State != job.Completed || r.Metrics.Successful != 6 {
+		if want := []time.Duration{0, 0, 2 * time.Second, 2 * time.Second, 3603 * time.Second, 3603 * time.Second}; !slices.Equal(l.at, want) || r.State != jobs.Completed || r.Metrics.Successful != 6 {
 			t.Errorf("got starts at %v, and %s with %d successful, want %v, and completed with 6", l.at, r.State, r.Metrics.Successful, want)
 		}
 		all := recordsOf(t, r.Job)
@@ -116,7 +116,7 @@ func TestAPauseHoldsBackStepsAndPhases(t *testing.T) {
 					time.Sleep(time.Minute)
 					done(t, ask(job.Request{Do: job.Continue}), "continued")
 				})
-				if want := []time.Duration{0, 61 * time.Second}; r.State != job.Completed || !slices.Equal(l.at, want) {
+				if want := []time.Duration{0, 61 * time.Second}; r.State != jobs.Completed || !slices.Equal(l.at, want) {
 					t.Errorf("got %s, starts at %v, want completed, and %v", r.State, l.at, want)
 				}
 			})
@@ -133,11 +133,11 @@ func TestADrainedJobEndsWithWhatRunsAndIsResumed(t *testing.T) {
 			done(t, ask(job.Request{Do: job.Drain}), "2 items are running")
 			refusedWith(t, ask(job.Request{Do: job.Scale, Slots: 3}), "stopping: drained by alice")
 		})
-		if r.State != job.Stopped || !r.AsAsked || r.Reason != "drained by alice" || r.Metrics.Successful != 2 {
+		if r.State != jobs.Stopped || !r.AsAsked || r.Reason != "drained by alice" || r.Metrics.Successful != 2 {
 			t.Fatalf("got %s (%s) with %d successful, want stopped, drained by alice, with 2", r.State, r.Reason, r.Metrics.Successful)
 		}
 		c.Control = nil
-		if r, err := Resume(t.Context(), c, r.Job); err != nil || r.State != job.Completed || r.Metrics.Successful != 6 {
+		if r, err := Resume(t.Context(), c, r.Job); err != nil || r.State != jobs.Completed || r.Metrics.Successful != 6 {
 			t.Errorf("resumed: got %+v, %v, want completed with 6", r, err)
 		}
 	})
@@ -151,11 +151,11 @@ func TestADrainEndsAPhaseAfterItsStep(t *testing.T) {
 			time.Sleep(time.Second)
 			done(t, ask(job.Request{Do: job.Drain}), "the running step may finish")
 		})
-		if r.State != job.Stopped || !r.AsAsked || len(l.at) != 1 {
+		if r.State != jobs.Stopped || !r.AsAsked || len(l.at) != 1 {
 			t.Errorf("got %s (%s) after %d steps, want drained after 1", r.State, r.Reason, len(l.at))
 		}
 		c.Control = nil
-		if r, err := Resume(t.Context(), c, r.Job); err != nil || r.State != job.Completed || len(l.at) != 2 {
+		if r, err := Resume(t.Context(), c, r.Job); err != nil || r.State != jobs.Completed || len(l.at) != 2 {
 			t.Errorf("resumed: got %s, %v after %d steps, want completed after 2", r.State, err, len(l.at))
 		}
 	})
@@ -171,10 +171,10 @@ func TestACancelledJobIsContinuedByForceOnly(t *testing.T) {
 			done(t, ask(job.Request{Do: job.Cancel}), "cancelled")
 			done(t, ask(job.Request{Do: job.Cancel}), "already being cancelled by alice")
 		})
-		if took := time.Since(l.began); r.State != job.Cancelled || r.Reason != "cancelled by alice" || took > time.Minute {
+		if took := time.Since(l.began); r.State != jobs.Cancelled || r.Reason != "cancelled by alice" || took > time.Minute {
 			t.Fatalf("got %s (%s) after %s, want cancelled by alice within the grace", r.State, r.Reason, took)
 		}
-		if s, err := job.Summarize(r.Job); err != nil || s.State != string(job.Cancelled) {
+		if s, err := job.Summarize(r.Job); err != nil || s.State != jobs.Cancelled {
 			t.Errorf("got %+v, %v, want cancelled", s, err)
 		}
 		c.Control = nil
@@ -184,7 +184,7 @@ func TestACancelledJobIsContinuedByForceOnly(t *testing.T) {
 			t.Errorf("got %v, want that --force is named", err)
 		}
 		c.Force = true
-		if r, err := Resume(t.Context(), c, r.Job); err != nil || r.State != job.Completed || r.Metrics.Successful != 6 {
+		if r, err := Resume(t.Context(), c, r.Job); err != nil || r.State != jobs.Completed || r.Metrics.Successful != 6 {
 			t.Errorf("forced: got %+v, %v, want completed with 6", r, err)
 		}
 	})
@@ -251,7 +251,7 @@ func TestSkippedItemsAreSettledOnceWhateverTheyWereDoing(t *testing.T) {
 			refusedWith(t, skip(5), "already")
 			refusedWith(t, ask(job.Request{Do: job.Skip, Items: []job.Item{{ID: "item_2", Index: 3}}}), "no item item_2")
 		})
-		if m := r.Metrics; r.State != job.Completed || m.Successful != 3 || m.Skipped != 3 || m.ErrorTypes[retry.TypeSkipped] != 3 {
+		if m := r.Metrics; r.State != jobs.Completed || m.Successful != 3 || m.Skipped != 3 || m.ErrorTypes[retry.TypeSkipped] != 3 {
 			t.Errorf("got %s, %+v, want 3 successful and 3 skipped", r.State, m)
 		}
 		checkSettledOnce(t, recordsOf(t, r.Job), 6)
@@ -290,7 +290,7 @@ func TestSkippedItemsDoNotKeepTheJobWaiting(t *testing.T) {
 					}
 					done(t, ask(q), "skipped: item_")
 				})
-				if took := time.Since(began); r.State != job.Completed || r.Metrics.Successful != c.successful || r.Metrics.Skipped != len(c.skip) || took > time.Minute {
+				if took := time.Since(began); r.State != jobs.Completed || r.Metrics.Successful != c.successful || r.Metrics.Skipped != len(c.skip) || took > time.Minute {
 					t.Errorf("got %s after %s, %+v, want completed at once with %d successful", r.State, took, r.Metrics, c.successful)
 				}
 				checkSettledOnce(t, recordsOf(t, r.Job), r.Metrics.TotalItems)
@@ -366,7 +366,7 @@ func TestRetryNowEndsTheWaitOfItemsAndSteps(t *testing.T) {
 					time.Sleep(time.Second)
 					done(t, ask(job.Request{Do: job.RetryNow}), "due now: 1 ")
 				})
-				if took := time.Since(began); r.State != job.Completed || r.Metrics.Failed > 0 || took > time.Minute {
+				if took := time.Since(began); r.State != jobs.Completed || r.Metrics.Failed > 0 || took > time.Minute {
 					t.Errorf("got %s (%s) after %s, want completed at once", r.State, r.Reason, took)
 				}
 			})
@@ -398,7 +398,7 @@ func TestARequestHoldsWhereverTheLogIsCut(t *testing.T) {
 			done(t, ask(job.Request{Do: job.Skip, Items: []job.Item{{ID: "item_4", Index: 4}}}), "skipped: item_4")
 		})
 	})
-	if m := whole.Metrics; whole.State != job.Completed || m.Successful != 4 || m.Skipped != 3 || m.Failed != 1 {
+	if m := whole.Metrics; whole.State != jobs.Completed || m.Successful != 4 || m.Skipped != 3 || m.Failed != 1 {
 		t.Fatalf("got %s, %+v, want 4 successful, 3 skipped, 1 failed", whole.State, m)
 	}
 	lines := strings.SplitAfter(strings.TrimSuffix(readLog(t, whole.Job), "\n"), "\n")
@@ -411,7 +411,7 @@ func TestARequestHoldsWhereverTheLogIsCut(t *testing.T) {
 		}
 		synctest.Test(t, func(t *testing.T) {
 			r, err := Resume(t.Context(), withHome(c, place), place.job)
-			if err != nil || r.State != job.Completed {
+			if err != nil || r.State != jobs.Completed {
 				t.Fatalf("cut after record %d: got %s (%s), %v", cut, r.State, r.Reason, err)
 			}
 			records := recordsOf(t, place.job)
@@ -444,7 +444,7 @@ func TestACancelOutlivesTheDeathOfTheRun(t *testing.T) {
 		log := readLog(t, r.Job)
 		at := strings.Index(log, `"type":"CancelRequested"`)
 		place := copyJob(t, c, r.Job, log[:at+strings.Index(log[at:], "\n")+1])
-		if s, err := job.Summarize(place.job); err != nil || s.State != string(job.Cancelled) || s.Reason != "cancelled by alice" {
+		if s, err := job.Summarize(place.job); err != nil || s.State != jobs.Cancelled || s.Reason != "cancelled by alice" {
 			t.Errorf("got %s (%s), %v, want cancelled by alice", s.State, s.Reason, err)
 		}
 		var refused *job.RefusedError
@@ -515,7 +515,7 @@ func TestDeadLettersAreRetriedAtARateAndAfterACanary(t *testing.T) {
 			time.Sleep(time.Hour)
 			l.began, l.at, mended = time.Now(), nil, want.mended
 			r, err := RetryDead(t.Context(), c, r.Job, all, false)
-			if err != nil || r.State != job.Completed || r.Metrics.Failed != want.dead || !slices.Equal(l.at, want.at) {
+			if err != nil || r.State != jobs.Completed || r.Metrics.Failed != want.dead || !slices.Equal(l.at, want.at) {
 				t.Errorf("mended %t: got %s with %d failed, starts at %v, %v, want completed with %d, starts at %v", want.mended, r.State, r.Metrics.Failed, l.at, err, want.dead, want.at)
 			}
 		}

@@ -160,10 +160,10 @@ func checkEnd(t *testing.T, c Config, k recorded, whole Result, cut int, place p
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r, err := Resume(t.Context(), withHome(c, place), place.job)
-		for rounds := 0; err == nil && r.State == job.Failed && rounds < 4; rounds++ {
+		for rounds := 0; err == nil && r.State == jobs.Failed && rounds < 4; rounds++ {
 			r, err = Resume(t.Context(), withHome(c, place), place.job) // a stop by the policy: go on with what is pending
 		}
-		if err != nil || r.State != job.Completed {
+		if err != nil || r.State != jobs.Completed {
 			t.Fatalf("cut after record %d: got %s (%s), %v, want completed", cut, r.State, r.Reason, err)
 		}
 		if k.items > 0 {
@@ -244,11 +244,11 @@ func TestThresholdsCountFromTheResumeOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config(t, fake(failing("item_1", "item_3", "item_5")))
 		r := run(t, c, workflowOf(8, 1, "error_policy: {max_failures: 2}\n"))
-		if r.State != job.Failed || r.Metrics.Failed != 2 {
+		if r.State != jobs.Failed || r.Metrics.Failed != 2 {
 			t.Fatalf("got %s with %d failed, want failed with 2", r.State, r.Metrics.Failed)
 		}
 		r, err := Resume(t.Context(), c, r.Job)
-		if err != nil || r.State != job.Completed || r.Metrics.Failed != 3 {
+		if err != nil || r.State != jobs.Completed || r.Metrics.Failed != 3 {
 			t.Errorf("resumed: got %s (%s) with %d failed, %v, want completed with 3", r.State, r.Reason, r.Metrics.Failed, err)
 		}
 	})
@@ -303,7 +303,7 @@ func TestWhatWaitsKeepsItsTimeOverAResume(t *testing.T) {
 					return answer{code: 1}
 				}))
 				r := run(t, stopAfter(t, c, time.Minute), source)
-				if r.State != job.Stopped {
+				if r.State != jobs.Stopped {
 					t.Fatalf("got %s (%s), want stopped", r.State, r.Reason)
 				}
 				time.Sleep(20 * time.Minute)

@@ -53,7 +53,7 @@ func TestADeadLetterThatWaitedWhenItsRetryWasStoppedRunsOnce(t *testing.T) {
 		c := config(t, fake(failing("item_0", "item_1")))
 		r := run(t, c, workflowOf(3, 2, retriesAfterAnHour))
 		stopped, err := RetryDead(t.Context(), stopAfter(t, c, 10*time.Minute), r.Job, these("item_0", "item_1"), false)
-		if err != nil || stopped.State != job.Stopped {
+		if err != nil || stopped.State != jobs.Stopped {
 			t.Fatalf("got %s %v, want stopped while both wait", stopped.State, err)
 		}
 		if got, want := deadIDs(t, r.Job), []string{"item_0", "item_1"}; !slices.Equal(got, want) {
@@ -92,7 +92,7 @@ func TestAResumeLeavesTheDeadLettersOfAStoppedRetryAlone(t *testing.T) {
 		}
 		before, _ := told[events.AgentStarted](recordsOf(t, r.Job))
 		resumed, err := Resume(t.Context(), c, r.Job)
-		if err != nil || resumed.State != job.Completed {
+		if err != nil || resumed.State != jobs.Completed {
 			t.Fatalf("got %s %v, want completed", resumed.State, err)
 		}
 		after, _ := told[events.AgentStarted](recordsOf(t, r.Job))
@@ -130,7 +130,7 @@ func TestEvictedLettersDoNotComeBackFromTheLog(t *testing.T) {
 			t.Errorf("got %v and %v, want two removed and one record of it", removed, evicted)
 		}
 		resumed, err := Resume(t.Context(), c, r.Job)
-		if err != nil || resumed.State != job.Completed || !strings.Contains(resumed.Reason, "already completed") {
+		if err != nil || resumed.State != jobs.Completed || !strings.Contains(resumed.Reason, "already completed") {
 			t.Errorf("resumed: got %s (%s) %v, want that it had completed", resumed.State, resumed.Reason, err)
 		}
 	})
@@ -145,7 +145,7 @@ func TestAStoppedJobGoesOnAfterItsLettersWereEvicted(t *testing.T) {
 			t.Errorf("got %s %v, want failed", s.State, err)
 		}
 		resumed, err := Resume(t.Context(), c, r.Job)
-		if err != nil || resumed.State != job.Completed || resumed.Metrics.Successful != 3 || resumed.Metrics.Failed != 1 {
+		if err != nil || resumed.State != jobs.Completed || resumed.Metrics.Successful != 3 || resumed.Metrics.Failed != 1 {
 			t.Errorf("got %s with %+v %v, want completed with 3 successful and 1 failed", resumed.State, resumed.Metrics, err)
 		}
 	})
@@ -330,12 +330,12 @@ func TestAReduceThatWasAskedForIsRunByTheResume(t *testing.T) {
 		broken = false
 		stopped := stopAfter(t, c, time.Second)
 		stopped.Grace = 0
-		if r, err := RetryDead(t.Context(), stopped, whole.Job, these("item_1"), true); err != nil || r.State != job.Stopped {
+		if r, err := RetryDead(t.Context(), stopped, whole.Job, these("item_1"), true); err != nil || r.State != jobs.Stopped {
 			t.Fatalf("got %s, %v, want stopped", r.State, err)
 		}
 		for _, want := range []int{2, 2} { // and only once
 			r, err := Resume(t.Context(), c, whole.Job)
-			if err != nil || r.State != job.Completed || reduced != want {
+			if err != nil || r.State != jobs.Completed || reduced != want {
 				t.Errorf("resume: got %s, %v and %d runs of reduce, want completed and %d", r.State, err, reduced, want)
 			}
 		}

@@ -5,7 +5,7 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/items"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limits"
 )
 
@@ -76,7 +76,7 @@ func (p *pool) rollOut(now time.Time) {
 	r := p.gates.rollout
 	before := r.Held
 	if p.job.Tell(r); r.Held != before {
-		p.halt(Result{State: job.Stopped, Reason: r.Held, Unproven: true}, untilTheyEnd)
+		p.halt(Result{State: jobs.Stopped, Reason: r.Held, Unproven: true}, untilTheyEnd)
 	}
 }
 
@@ -348,5 +348,5 @@ func (p *pool) exitOutside() {
 	if reason == "" || !p.job.config.ExitOutside || p.exhausted() && len(p.suspects.waiting) == 0 {
 		return
 	}
-	p.halt(Result{State: job.Stopped, Reason: reason, AsAsked: true}, untilTheyEnd)
+	p.halt(Result{State: jobs.Stopped, Reason: reason, AsAsked: true}, untilTheyEnd)
 }

@@ -235,7 +235,7 @@ func TestALossIsNoFailure(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newCrew(erratic(seed))
 			r := run(t, w.config(t), workflowOf(25, 6, "error_policy: {on_item_failure: stop}\n"))
-			if r.State != job.Completed || r.Metrics.Successful != 25 {
+			if r.State != jobs.Completed || r.Metrics.Successful != 25 {
 				t.Errorf("seed %d: got %s (%s) with %+v, want 25 successful", seed, r.State, r.Reason, r.Metrics)
 			}
 			all := recordsOf(t, r.Job)
@@ -366,7 +366,7 @@ func TestALogCutWhileWorkersRunResumesToTheSameEnd(t *testing.T) {
 			w := newCrew(erratic(uint64(cut)))
 			c := withHome(w.config(t), place)
 			r, err := Resume(t.Context(), c, place.job)
-			if err != nil || r.State != job.Completed || r.Metrics.Successful != 8 {
+			if err != nil || r.State != jobs.Completed || r.Metrics.Successful != 8 {
 				t.Fatalf("cut after %d: got %s (%s) with %+v, %v, want 8 successful", cut, r.State, r.Reason, r.Metrics, err)
 			}
 			w.once(t, 8, recordsOf(t, place.job))
@@ -397,7 +397,7 @@ func TestWhatMayStillRunElsewhereIsTakenUpAgain(t *testing.T) {
 		time.AfterFunc(500*time.Millisecond, func() { ask(errors.New("SIGTERM")); kill(process.ErrKill) })
 		source := workflowOf(5, 3, "")
 		r, err := Run(ctx, c, parse(t, source), []byte(source))
-		if err != nil || r.State != job.Stopped || w.held != 1 {
+		if err != nil || r.State != jobs.Stopped || w.held != 1 {
 			t.Fatalf("got %s (%s), %v and %d holds, want a pause and one hold", r.State, r.Reason, err, w.held)
 		}
 		if back, _ := told[events.AgentInterrupted](recordsOf(t, r.Job)); len(back) != 0 {
@@ -440,7 +440,7 @@ func TestAJobOfAFleetGoesOnHereOnlyWhenAsked(t *testing.T) {
 		time.AfterFunc(1500*time.Millisecond, func() { ask(errors.New("SIGTERM")) })
 		source := workflowOf(5, 2, "")
 		r, err := Run(t.Context(), c, parse(t, source), []byte(source))
-		if err != nil || r.State != job.Stopped {
+		if err != nil || r.State != jobs.Stopped {
 			t.Fatalf("got %s (%s), %v, want a pause", r.State, r.Reason, err)
 		}
 		here := c
@@ -588,7 +588,7 @@ func TestAJobHasTheSlotsOfTheFleet(t *testing.T) {
 						}
 					}
 				})
-				if r.State != job.Completed || r.Metrics.Successful != 30 {
+				if r.State != jobs.Completed || r.Metrics.Successful != 30 {
 					t.Fatalf("got %s (%s) with %+v", r.State, r.Reason, r.Metrics)
 				}
 				if !slices.Equal(said, c.said) {
@@ -644,7 +644,7 @@ func TestAResumedJobHasTheSlotsOfTheFleet(t *testing.T) {
 				time.AfterFunc(1500*time.Millisecond, func() { ask(errors.New("SIGTERM")) })
 				source := elasticWorkflow(c.keys)
 				r, err := Run(t.Context(), k, parse(t, source), []byte(source))
-				if err != nil || r.State != job.Stopped {
+				if err != nil || r.State != jobs.Stopped {
 					t.Fatalf("got %s, %v", r.State, err)
 				}
 				before := len(recordsOf(t, r.Job))
@@ -654,7 +654,7 @@ func TestAResumedJobHasTheSlotsOfTheFleet(t *testing.T) {
 					c.resume(&again)
 				}
 				time.Sleep(time.Hour)
-				if r, err = Resume(t.Context(), again, r.Job); err != nil || r.State != job.Completed {
+				if r, err = Resume(t.Context(), again, r.Job); err != nil || r.State != jobs.Completed {
 					t.Fatalf("got %s (%s), %v", r.State, r.Reason, err)
 				}
 				rest := recordsOf(t, r.Job)[before:]
@@ -796,7 +796,7 @@ func TestAStragglerOfAFleetIsStopped(t *testing.T) {
 		r := run(t, w.config(t), slow(3, 2, "5s", true, "error_policy: {retry_config: {attempts: 2, backoff: fixed, initial_delay: 2s, jitter: false}}\n"))
 		all := recordsOf(t, r.Job)
 		want := []string{"0 start 1", "5 slow 1", "5 retry 1", "7 start 2", "8 done 2"}
-		if got := attemptsTold(all, "item_0"); r.State != job.Completed || r.Metrics.Successful != 3 || !slices.Equal(got, want) {
+		if got := attemptsTold(all, "item_0"); r.State != jobs.Completed || r.Metrics.Successful != 3 || !slices.Equal(got, want) {
 			t.Errorf("%s: got %q\nwant %q", r.State, got, want)
 		}
 		w.once(t, 3, all)

@@ -16,6 +16,7 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 )
 
@@ -74,7 +75,7 @@ func TestAJobWaitsOutsideOfItsWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config(t, fake(func(call) answer { return answer{takes: 50 * time.Minute} }))
 		r := run(t, c, gated(5, `windows: ["01:00-02:00 UTC", "04:00-05:30 UTC"]`))
-		if r.State != job.Completed || r.Metrics.Successful != 5 {
+		if r.State != jobs.Completed || r.Metrics.Successful != 5 {
 			t.Fatalf("got %s, %+v", r.State, r.Metrics)
 		}
 		all := recordsOf(t, r.Job)
@@ -99,16 +100,16 @@ func TestAJobThatIsNotToWaitEndsOutsideOfItsWindows(t *testing.T) {
 		c := config(t, fake(func(call) answer { return answer{takes: 50 * time.Minute} }))
 		c.ExitOutside = true
 		r := run(t, c, gated(3, `windows: ["00:00-01:00 UTC"]`))
-		if r.State != job.Stopped || !r.AsAsked || r.Metrics.Successful != 2 {
+		if r.State != jobs.Stopped || !r.AsAsked || r.Metrics.Successful != 2 {
 			t.Fatalf("got %s (%s), outside %v, %+v: want that what ran was finished", r.State, r.Reason, r.AsAsked, r.Metrics)
 		}
 		time.Sleep(23 * time.Hour)
 		r, err := Resume(t.Context(), c, r.Job)
-		if err != nil || r.State != job.Completed || r.Metrics.Successful != 3 {
+		if err != nil || r.State != jobs.Completed || r.Metrics.Successful != 3 {
 			t.Errorf("got %s (%s), %v", r.State, r.Reason, err)
 		}
 		r = run(t, c, gated(1, `windows: ["12:00-13:00 UTC"]`))
-		if starts, _ := told[events.AgentStarted](recordsOf(t, r.Job)); r.State != job.Stopped || !r.AsAsked || len(starts) > 0 {
+		if starts, _ := told[events.AgentStarted](recordsOf(t, r.Job)); r.State != jobs.Stopped || !r.AsAsked || len(starts) > 0 {
 			t.Errorf("got %s with %d starts, want none", r.State, len(starts))
 		}
 	})

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"prodigy/internal/items"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/process"
 )
@@ -18,19 +18,19 @@ func (p *pool) haltForOwn(err error) {
 		return
 	}
 	if spent, ok := errors.AsType[*limit.JobSpent](err); ok {
-		p.halt(Result{State: job.Failed, Reason: spent.Error(), Budget: spent}, untilTheyEnd)
+		p.halt(Result{State: jobs.Failed, Reason: spent.Error(), Budget: spent}, untilTheyEnd)
 		return
 	}
-	p.halt(Result{State: job.Failed, Reason: err.Error(), Cause: err}, p.stopGrace())
+	p.halt(Result{State: jobs.Failed, Reason: err.Error(), Cause: err}, p.stopGrace())
 }
 
 // checkPolicy stops the pool when the policy says so.
 func (p *pool) checkPolicy() {
 	if reason, stop := p.job.Fold.Policy.Stop(); stop {
-		p.halt(Result{State: job.Failed, Reason: reason}, p.stopGrace())
+		p.halt(Result{State: jobs.Failed, Reason: reason}, p.stopGrace())
 	}
 	if reason, alike := p.job.Fold.AllAlike(); alike {
-		p.halt(Result{State: job.Failed, Reason: reason}, p.stopGrace())
+		p.halt(Result{State: jobs.Failed, Reason: reason}, p.stopGrace())
 	}
 }
 
@@ -72,7 +72,7 @@ func (p *pool) haltSelecting(err error) { p.halt(p.job.selectionFailed(err), p.s
 
 // selectionFailed returns how a run ends whose selection of items has failed.
 func (j *owner) selectionFailed(err error) Result {
-	v := Result{State: job.Failed, Reason: "select items: " + err.Error() + j.uncommitted(err), Cause: err}
+	v := Result{State: jobs.Failed, Reason: "select items: " + err.Error() + j.uncommitted(err), Cause: err}
 	v.Refused = items.Mistaken(err) && j.workflow.Setup == nil
 	return v
 }

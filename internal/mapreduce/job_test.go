@@ -259,7 +259,7 @@ func TestTheItemThatTripsAThresholdIsDeadLetteredAndTheRestStaysPending(t *testi
 	synctest.Test(t, func(t *testing.T) {
 		c := config(t, fake(failing("item_1", "item_3")))
 		r := run(t, c, workflowOf(10, 1, "error_policy: {max_failures: 2}\nreduce:\n  - shell: reduce\n"))
-		if r.State != job.Failed || r.Metrics.Failed != 2 || r.Metrics.Successful != 2 {
+		if r.State != jobs.Failed || r.Metrics.Failed != 2 || r.Metrics.Successful != 2 {
 			t.Errorf("got %s with %d failed and %d successful (%s), want failed with 2 and 2", r.State, r.Metrics.Failed, r.Metrics.Successful, r.Reason)
 		}
 		if got, want := deadIDs(t, r.Job), []string{"item_1", "item_3"}; !slices.Equal(got, want) {
@@ -293,7 +293,7 @@ func TestInterruptGivesTheAttemptBack(t *testing.T) {
 		time.AfterFunc(90*time.Second, func() { cancel(errors.New("interrupted by SIGINT")) })
 		source := workflowOf(4, 2, "")
 		r := run(t, c, source)
-		if r.State != job.Stopped {
+		if r.State != jobs.Stopped {
 			t.Fatalf("got %s (%s), want stopped", r.State, r.Reason)
 		}
 		got, at := told[events.AgentInterrupted](recordsOf(t, r.Job))
@@ -305,7 +305,7 @@ func TestInterruptGivesTheAttemptBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if resumed.State != job.Completed || resumed.Metrics.Successful != 4 {
+		if resumed.State != jobs.Completed || resumed.Metrics.Successful != 4 {
 			t.Errorf("resumed: got %s with %d, want completed with 4", resumed.State, resumed.Metrics.Successful)
 		}
 		completed, _ := told[events.AgentCompleted](recordsOf(t, r.Job))
@@ -330,11 +330,11 @@ func TestAStopBeginsNoFurtherPhase(t *testing.T) {
 			if begun, _ := told[events.PhaseStarted](recordsOf(t, r.Job)); len(begun) != want {
 				t.Errorf("a stop after %v: the phases %v began, want %d", after, begun, want)
 			}
-			if done := r.State == job.Completed; done != (want == 4) {
+			if done := r.State == jobs.Completed; done != (want == 4) {
 				t.Errorf("a stop after %v: got %s (%s)", after, r.State, r.Reason)
 			}
 			c.Stop = nil
-			if r, err := Resume(t.Context(), c, r.Job); err != nil || r.State != job.Completed || r.Metrics.Successful != 2 {
+			if r, err := Resume(t.Context(), c, r.Job); err != nil || r.State != jobs.Completed || r.Metrics.Successful != 2 {
 				t.Errorf("resumed: %s (%v) with %d items, want completed with 2", r.State, err, r.Metrics.Successful)
 			}
 		})
@@ -355,7 +355,7 @@ func TestAStopEndsAWaitAtOnce(t *testing.T) {
 				}
 				began := time.Now()
 				r := run(t, c, source)
-				if took := time.Since(began).Round(time.Second); r.State != job.Stopped || took != time.Minute {
+				if took := time.Since(began).Round(time.Second); r.State != jobs.Stopped || took != time.Minute {
 					t.Errorf("got %s after %s, want stopped after 1m0s", r.State, took)
 				}
 			})
@@ -381,7 +381,7 @@ func TestABreakerWithOneTestAtATimeClosesAfterTwoSuccesses(t *testing.T) {
 		if len(opened) != 1 || len(half) != 1 || len(closed) != 1 {
 			t.Errorf("got %d openings, %d half-openings, %d closings, want one each", len(opened), len(half), len(closed))
 		}
-		if r.State != job.Completed || r.Metrics.Successful != 5 || r.Metrics.Failed != 3 {
+		if r.State != jobs.Completed || r.Metrics.Successful != 5 || r.Metrics.Failed != 3 {
 			t.Errorf("got %s with %d successful and %d failed, want completed with 5 and 3", r.State, r.Metrics.Successful, r.Metrics.Failed)
 		}
 	})
@@ -429,7 +429,7 @@ func TestADeadLetterThatSucceedsLeavesTheQueueAndJoinsTheResults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again.Recovered != 1 || again.State != job.Completed || again.Metrics.Successful != 3 || again.Metrics.Failed != 0 {
+		if again.Recovered != 1 || again.State != jobs.Completed || again.Metrics.Successful != 3 || again.Metrics.Failed != 0 {
 			t.Errorf("got %+v, want one recovered and 3 successful", again)
 		}
 		if got := deadIDs(t, r.Job); len(got) != 0 {
@@ -534,7 +534,7 @@ func TestSetupMayMakeTheInput(t *testing.T) {
 		return answer{}
 	}))
 	made = filepath.Join(c.Dir, "items.json")
-	if r := run(t, c, source); r.State != job.Completed || r.Metrics.Successful != 2 {
+	if r := run(t, c, source); r.State != jobs.Completed || r.Metrics.Successful != 2 {
 		t.Errorf("got %s (%s) with %d successful, want completed with 2", r.State, r.Reason, r.Metrics.Successful)
 	}
 	without := strings.Replace(source, "setup:\n  - shell: prepare items\n", "", 1)
@@ -559,7 +559,7 @@ func TestTriesOfAStepStayUsedAfterACrash(t *testing.T) {
 		time.AfterFunc(5*time.Second, func() { kill(process.ErrKill) }) // after 2 tries, while the third waits
 		source := strings.Replace(workflowOf(1, 1, ""), "- shell: work", "- shell: work\n      retry_config: {attempts: 4, backoff: fixed, initial_delay: 2s}", 1)
 		r, err := Run(dead, c, parse(t, source), []byte(source))
-		if err != nil || r.State != job.Stopped || tries != 2 {
+		if err != nil || r.State != jobs.Stopped || tries != 2 {
 			t.Fatalf("got %s, %v after %d tries, want stopped after 2", r.State, err, tries)
 		}
 		if r, err = Resume(t.Context(), c, r.Job); err != nil || r.Metrics.Failed != 1 {
@@ -589,7 +589,7 @@ func TestItemsThatTheStoreLostAreSelectedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, err := Resume(t.Context(), withHome(c, place), place.job)
-		if err != nil || r.State != job.Completed || r.Metrics.Successful != 5 {
+		if err != nil || r.State != jobs.Completed || r.Metrics.Successful != 5 {
 			t.Errorf("%d of 5 items left: got %s %+v, %v, want completed with 5", kept, r.State, r.Metrics, err)
 		}
 		checkSettledOnce(t, recordsOf(t, place.job), 5)
@@ -610,7 +610,7 @@ func TestAnInputThatChangedIsRefusedOnResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := Resume(t.Context(), withHome(c, place), place.job)
-	if err != nil || r.State != job.Failed || !strings.Contains(r.Reason, "the input has changed") {
+	if err != nil || r.State != jobs.Failed || !strings.Contains(r.Reason, "the input has changed") {
 		t.Errorf("got %s (%s), %v, want failed because the input changed", r.State, r.Reason, err)
 	}
 }
@@ -690,14 +690,14 @@ func TestAnItemThatWasAloneAtTwoDeathsFails(t *testing.T) {
 	soon, alone := death{after: time.Second}, death{alone: true}
 	for name, tt := range map[string]struct {
 		policy string
-		state  job.State
+		state  jobs.State
 		check  func(m errorpolicy.Metrics) bool
 	}{
-		"dead letter":  {"", job.Completed, func(m errorpolicy.Metrics) bool { return m.Failed == 1 && m.Successful == 3 }},
-		"skipped":      {"error_policy: {on_item_failure: skip}\n", job.Completed, func(m errorpolicy.Metrics) bool { return m.Skipped == 1 && m.Successful == 3 }},
-		"tried again":  {"error_policy: {on_item_failure: retry}\n", job.Completed, func(m errorpolicy.Metrics) bool { return m.Successful == 4 }},
-		"max_failures": {"error_policy: {max_failures: 1}\n", job.Failed, func(m errorpolicy.Metrics) bool { return m.Failed == 1 && m.Successful == 1 }},
-		"breaker":      {"error_policy: {circuit_breaker: {failure_threshold: 1, timeout: 1h}}\n", job.Completed, func(m errorpolicy.Metrics) bool { return m.Failed == 1 && m.Successful == 3 }},
+		"dead letter":  {"", jobs.Completed, func(m errorpolicy.Metrics) bool { return m.Failed == 1 && m.Successful == 3 }},
+		"skipped":      {"error_policy: {on_item_failure: skip}\n", jobs.Completed, func(m errorpolicy.Metrics) bool { return m.Skipped == 1 && m.Successful == 3 }},
+		"tried again":  {"error_policy: {on_item_failure: retry}\n", jobs.Completed, func(m errorpolicy.Metrics) bool { return m.Successful == 4 }},
+		"max_failures": {"error_policy: {max_failures: 1}\n", jobs.Failed, func(m errorpolicy.Metrics) bool { return m.Failed == 1 && m.Successful == 1 }},
+		"breaker":      {"error_policy: {circuit_breaker: {failure_threshold: 1, timeout: 1h}}\n", jobs.Completed, func(m errorpolicy.Metrics) bool { return m.Failed == 1 && m.Successful == 3 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -705,7 +705,7 @@ func TestAnItemThatWasAloneAtTwoDeathsFails(t *testing.T) {
 				c.MaxCrashes = 2
 				place := crashed(t, c, workflowOf(4, 3, tt.policy), soon, soon, alone, alone)
 				r, err := Resume(t.Context(), withHome(c, place), place.job)
-				if err != nil || r.State != tt.state || !tt.check(r.Metrics) || tt.state == job.Completed && r.Metrics.Successful < 4 && r.Metrics.ErrorTypes["killed_runner"] != 1 {
+				if err != nil || r.State != tt.state || !tt.check(r.Metrics) || tt.state == jobs.Completed && r.Metrics.Successful < 4 && r.Metrics.ErrorTypes["killed_runner"] != 1 {
 					t.Fatalf("got %s (%s), %+v, %v", r.State, r.Reason, r.Metrics, err)
 				}
 			})

@@ -9,7 +9,6 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
-	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/limits"
 	"prodigy/internal/reuse"
@@ -20,7 +19,7 @@ func (j *owner) runMap(ctx context.Context) (Result, error) {
 	p := j.Fold.Phase("map")
 	if p.Completed {
 		if len(j.Fold.Merging) == 0 {
-			return Result{State: job.Completed}, nil
+			return Result{State: jobs.Completed}, nil
 		}
 		// a retry of dead letters was stopped before their work was merged
 		return j.runPool(ctx, source{cancel: func() {}}, nil, nil)
@@ -38,7 +37,7 @@ func (j *owner) runMap(ctx context.Context) (Result, error) {
 	due := j.due() // before the selection begins, which brings what the store has lost
 	j.stages = limits.StagesOf(j.workflow.Map)
 	v, err := j.runPool(ctx, j.selected(), due, j.suspects())
-	if err == nil && v.State == job.Completed {
+	if err == nil && v.State == jobs.Completed {
 		j.recordPhaseCompleted("map", "")
 	}
 	return v, err
@@ -119,7 +118,7 @@ func (j *owner) runPool(ctx context.Context, s source, due ordered[dueItem], alo
 	if p.ending.cutOff != nil {
 		return j.selectionFailed(p.ending.cutOff), nil
 	}
-	return Result{State: job.Completed}, nil
+	return Result{State: jobs.Completed}, nil
 }
 
 // makeTemplate sets what all agents have in common, and what waits by its keys.
@@ -172,13 +171,13 @@ func (p *pool) run(ctx context.Context) {
 		case <-stop:
 			stop = nil
 			p.job.register.Stopping()
-			p.halt(Result{State: job.Stopped, Reason: context.Cause(p.job.config.Stop).Error()}, p.job.config.Grace)
+			p.halt(Result{State: jobs.Stopped, Reason: context.Cause(p.job.config.Stop).Error()}, p.job.config.Grace)
 		case <-dead:
 			dead = nil
-			p.halt(Result{State: job.Stopped, Reason: context.Cause(ctx).Error()}, 0)
+			p.halt(Result{State: jobs.Stopped, Reason: context.Cause(ctx).Error()}, 0)
 		case <-failed:
 			failed = nil
-			p.halt(Result{State: job.Failed, Reason: "the event log cannot be written"}, 0)
+			p.halt(Result{State: jobs.Failed, Reason: "the event log cannot be written"}, 0)
 			p.runners.kill(p.job.Log.Err())
 		}
 	}

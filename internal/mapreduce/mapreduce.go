@@ -58,8 +58,8 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 	if err := cmp.Or(j.refuseCancelled(), j.refuseUnproven()); err != nil {
 		return j.abandon(err)
 	}
-	if j.Fold.Ended == job.Completed {
-		return j.finish(ctx, Result{State: job.Completed, Reason: "the job had already completed; nothing to do"}, nil)
+	if j.Fold.Ended == jobs.Completed {
+		return j.finish(ctx, Result{State: jobs.Completed, Reason: "the job had already completed; nothing to do"}, nil)
 	}
 	mapped := j.Fold.Phases["map"]
 	if err := j.beginAgain(ctx, mapped == nil || !mapped.Completed); err != nil {
@@ -144,15 +144,15 @@ func (j *owner) run(ctx context.Context) (Result, error) {
 	j.listen()
 	if j.workflow.Mode == workflow.Standard {
 		v, err := j.runPhase(ctx, "", &workflow.Phase{Commands: j.workflow.Commands}, nil)
-		if err != nil || v.State != job.Completed || j.workflow.Merge == nil {
+		if err != nil || v.State != jobs.Completed || j.workflow.Merge == nil {
 			return v, err
 		}
 		return j.runPhase(ctx, "merge", j.workflow.Merge, nil)
 	}
-	if v, err := j.runPhase(ctx, "setup", j.workflow.Setup, nil); err != nil || v.State != job.Completed {
+	if v, err := j.runPhase(ctx, "setup", j.workflow.Setup, nil); err != nil || v.State != jobs.Completed {
 		return v, err
 	}
-	if v, err := j.runMap(ctx); err != nil || v.State != job.Completed {
+	if v, err := j.runMap(ctx); err != nil || v.State != jobs.Completed {
 		return v, err
 	}
 	return j.runLast(ctx)
@@ -161,7 +161,7 @@ func (j *owner) run(ctx context.Context) (Result, error) {
 // runLast runs the phases after the map phase. It runs none if no items were selected.
 func (j *owner) runLast(ctx context.Context) (Result, error) {
 	if j.Fold.Total == 0 {
-		return Result{State: job.Completed, Reason: "no items selected"}, nil
+		return Result{State: jobs.Completed, Reason: "no items selected"}, nil
 	}
 	for name, p := range j.lastPhases() {
 		if p == nil {
@@ -170,18 +170,18 @@ func (j *owner) runLast(ctx context.Context) (Result, error) {
 		if m := j.Fold.Policy.Metrics(); !j.Fold.Reducing && !j.reduced() {
 			if unmet := j.workflow.ReduceWhen.Unmet(m.Successful, m.TotalItems); unmet != "" {
 				j.Record(events.PhaseSkipped{Phase: name, Reason: unmet})
-				return Result{State: job.Completed, Reason: name + " was not run: " + unmet, ReduceHeld: true}, nil
+				return Result{State: jobs.Completed, Reason: name + " was not run: " + unmet, ReduceHeld: true}, nil
 			}
 		}
 		result, err := j.mapResult()
 		if err != nil {
 			return Result{}, err
 		}
-		if v, err := j.runPhase(ctx, name, p, result); err != nil || v.State != job.Completed {
+		if v, err := j.runPhase(ctx, name, p, result); err != nil || v.State != jobs.Completed {
 			return v, err
 		}
 	}
-	return Result{State: job.Completed}, nil
+	return Result{State: jobs.Completed}, nil
 }
 
 // reduced reports whether a phase after the map phase has begun.
@@ -192,7 +192,7 @@ func (j *owner) reduced() bool {
 // reduceHeld reports whether the job has completed without the phases after the map phase, since their
 // condition did not hold.
 func (j *owner) reduceHeld() bool {
-	return j.workflow.ReduceWhen != nil && j.Fold.Ended == job.Completed && j.Fold.Total > 0 && !j.reduced()
+	return j.workflow.ReduceWhen != nil && j.Fold.Ended == jobs.Completed && j.Fold.Total > 0 && !j.reduced()
 }
 
 // lastPhases yields the names and steps of the phases after the map phase, in order.
@@ -236,18 +236,18 @@ func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce, held bo
 	}
 	v.Reprocessed, v.Recovered = j.Fold.Reprocessed(tried)
 	j.Record(events.DLQItemsReprocessed{Succeeded: v.Recovered, Failed: v.Reprocessed - v.Recovered})
-	if v.State != job.Completed {
+	if v.State != jobs.Completed {
 		return v, nil
 	}
 	if pending := j.Pending(); pending > 0 || !j.Fold.Selected {
-		v.State, v.Reason = job.Stopped, "items that never ran are still pending"
+		v.State, v.Reason = jobs.Stopped, "items that never ran are still pending"
 		if reduce {
 			v.Reason += ", so reduce did not run: resume runs them, and then reduce"
 		}
 		return v, nil
 	}
 	if stopped && (reduce || held) {
-		v.State, v.Reason = job.Stopped, "the first dead letters failed again, so the others and reduce did not run: resume runs reduce"
+		v.State, v.Reason = jobs.Stopped, "the first dead letters failed again, so the others and reduce did not run: resume runs reduce"
 		return v, nil
 	}
 	if !reduce && !held {
@@ -266,7 +266,7 @@ func (j *owner) runCanary(ctx context.Context, indexes []int) (v Result, stopped
 		first, rest = indexes[:n], indexes[n:]
 	}
 	v, err = j.runPool(ctx, j.listed(first), nil, nil)
-	if err != nil || v.State != job.Completed || len(rest) == 0 {
+	if err != nil || v.State != jobs.Completed || len(rest) == 0 {
 		return v, false, err
 	}
 	failed := 0
@@ -407,14 +407,14 @@ func (j *owner) finish(ctx context.Context, v Result, err error) (Result, error)
 	result := v
 	result.Job, result.Metrics, result.Spent = j.place, j.Fold.Policy.Metrics(), j.Fold.Spent.Total.Clone()
 	result.Reason = j.config.Settings.Mask.Text(v.Reason)
-	result.ReduceStale = v.State == job.Completed && j.Fold.ReduceStale
+	result.ReduceStale = v.State == jobs.Completed && j.Fold.ReduceStale
 	if j.Fold.Ended != "" {
 		result.Duration = j.Fold.Duration(j.Fold.Last)
 		if err == nil {
 			err = j.RefreshResults()
 		}
 	} else {
-		if err == nil && v.State == job.Completed && j.Fold.Selected {
+		if err == nil && v.State == jobs.Completed && j.Fold.Selected {
 			err = j.MakeResults()
 		}
 		if err == nil && v.Cause == nil { // what kept prodigy from going on, a full disk for one, would keep it from this
@@ -438,7 +438,7 @@ func (j *owner) finish(ctx context.Context, v Result, err error) (Result, error)
 		err = closed
 	}
 	if err != nil {
-		result.State, result.Reason, result.Cause = job.Failed, err.Error(), err
+		result.State, result.Reason, result.Cause = jobs.Failed, err.Error(), err
 		result.countKept()
 	}
 	return result, err
@@ -473,23 +473,23 @@ func (j *owner) recordEnd(r Result, d delivered) {
 		j.Record(events.ErrorBatch{Size: len(batch), Errors: batch})
 	}
 	switch r.State {
-	case job.Completed:
+	case jobs.Completed:
 		j.Record(events.JobCompleted{
 			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: r.Reason,
 			ReduceStale: r.ReduceStale, ReduceHeld: r.ReduceHeld,
 			Head: d.head, Branch: d.Branch, Into: d.into, Spent: j.spent(),
 		})
-	case job.Failed:
+	case jobs.Failed:
 		j.Record(events.JobFailed{
 			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: r.Reason,
 			Spent: j.spent(), InputGone: errors.Is(r.Cause, errInputGone) || j.nothingLeft(),
 		})
-	case job.Cancelled:
+	case jobs.Cancelled:
 		j.Record(events.JobCancelled{
 			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: r.Reason,
 			Spent: j.spent(),
 		})
-	case job.Stopped:
+	case jobs.Stopped:
 		j.Record(events.JobPaused{Reason: r.Reason, Unproven: r.Unproven, AsAsked: r.AsAsked})
 	default:
 		panic("BUG: a run ended in no state: " + strconv.Quote(string(r.State)))

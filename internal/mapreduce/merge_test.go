@@ -233,7 +233,7 @@ func TestWorkIsMergedByOneMergerAndSettlesItsItem(t *testing.T) {
 		r := run(t, c, workflowOf(12, 4, "workspace: git\n"))
 		records := recordsOf(t, r.Job)
 		head := once(t, records, 12)
-		if r.State != job.Completed || r.Metrics.Successful != 10 || r.Metrics.Failed != 2 || r.Merge.Merged != 9 || r.Merge.Head != head || f.done != head {
+		if r.State != jobs.Completed || r.Metrics.Successful != 10 || r.Metrics.Failed != 2 || r.Merge.Merged != 9 || r.Merge.Head != head || f.done != head {
 			t.Errorf("got %s, %+v, %+v, published %s, want 10 of 12 successful, 9 of them merged, and head %s", r.State, r.Metrics, r.Merge, f.done, head)
 		}
 		letters, err := dlq.Read(r.Job.DLQFile())
@@ -354,7 +354,7 @@ func TestDispatchPausesWhileTooManyWaitToBeMerged(t *testing.T) {
 				waiting -= len(e.ItemIDs)
 			}
 		}
-		if r.State != job.Completed || most < 8 || most > 4*2+1 {
+		if r.State != jobs.Completed || most < 8 || most > 4*2+1 {
 			t.Errorf("got %s, and up to %d waiting, want no more than 4 times the slots, and those that ran then", r.State, most)
 		}
 	})
@@ -376,7 +376,7 @@ func TestOrderOfItemsDoesNotDependOnWhoIsFaster(t *testing.T) {
 		r := run(t, c, workflowOf(12, 4, "workspace: {order: items}\nerror_policy:\n  on_item_failure: retry\n  retry_config: {attempts: 2, initial_delay: 1m}\n"))
 		records := recordsOf(t, r.Job)
 		head := once(t, records, 12)
-		if want := "base+item_0+item_1+item_2+item_3+item_4+item_5+item_7+item_8+item_9+item_10+item_11+item_6"; r.State != job.Completed || head != want {
+		if want := "base+item_0+item_1+item_2+item_3+item_4+item_5+item_7+item_8+item_9+item_10+item_11+item_6"; r.State != jobs.Completed || head != want {
 			t.Errorf("got %s with %s, want %s", r.State, head, want)
 		}
 		for _, rec := range records {
@@ -397,7 +397,7 @@ func TestSkippedItemsHoldBackNoMerge(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			done(t, ask(job.Request{Do: job.Skip, Items: []job.Item{{ID: "item_1", Index: 1}}}), "skipped: item_1")
 		})
-		if head, took := once(t, recordsOf(t, r.Job), 4), time.Since(began); head != "base+item_0+item_2+item_3" || r.State != job.Completed || took > time.Minute {
+		if head, took := once(t, recordsOf(t, r.Job), 4), time.Since(began); head != "base+item_0+item_2+item_3" || r.State != jobs.Completed || took > time.Minute {
 			t.Errorf("got %s with %s after %s", r.State, head, took)
 		}
 	})
@@ -499,11 +499,11 @@ func TestTroubleOfGitStopsTheJobAndBlamesNoItem(t *testing.T) {
 		c := spaced(t, f, fake(func(call) answer { return answer{takes: time.Second} }))
 		source := workflowOf(12, 2, "workspace: git\n")
 		r := run(t, c, source)
-		if r.State != job.Failed || !errors.Is(r.Cause, full) || r.Metrics.Failed != 0 || r.Merge.Merging == 0 {
+		if r.State != jobs.Failed || !errors.Is(r.Cause, full) || r.Metrics.Failed != 0 || r.Merge.Merging == 0 {
 			t.Fatalf("got %s (%v), %+v, %+v, want the error, work that waits, and no failure", r.State, r.Cause, r.Metrics, r.Merge)
 		}
 		r, err := Resume(t.Context(), c, r.Job)
-		if err != nil || r.State != job.Completed || r.Metrics.Successful != 12 {
+		if err != nil || r.State != jobs.Completed || r.Metrics.Successful != 12 {
 			t.Fatalf("got %v %s %+v, want all 12 merged", err, r.State, r.Metrics)
 		}
 		once(t, recordsOf(t, r.Job), 12)
@@ -531,14 +531,14 @@ func TestADeadLetterGoesWhenItsWorkIsMerged(t *testing.T) {
 		kill, cancel := context.WithCancelCause(t.Context())
 		f.takes = time.Hour
 		time.AfterFunc(time.Minute, func() { cancel(process.ErrKill) })
-		if r, err = RetryDead(kill, c, r.Job, all, false); err != nil || r.State != job.Stopped || r.Recovered != 0 {
+		if r, err = RetryDead(kill, c, r.Job, all, false); err != nil || r.State != jobs.Stopped || r.Recovered != 0 {
 			t.Fatalf("got %v %s with %d recovered, want a pause", err, r.State, r.Recovered)
 		}
 		if letters, err := dlq.Read(r.Job.DLQFile()); err != nil || len(letters) != 1 {
 			t.Fatalf("got %d letters, %v, want the one that is not merged", len(letters), err)
 		}
 		f.takes = time.Second
-		if r, err = Resume(t.Context(), c, r.Job); err != nil || r.State != job.Completed || r.Metrics.Successful != 4 {
+		if r, err = Resume(t.Context(), c, r.Job); err != nil || r.State != jobs.Completed || r.Metrics.Successful != 4 {
 			t.Fatalf("got %v %s %+v, want all merged", err, r.State, r.Metrics)
 		}
 		if letters, err := dlq.Read(r.Job.DLQFile()); err != nil || len(letters) != 0 {
@@ -557,12 +557,12 @@ func TestIntoIsTriedAgainByAResume(t *testing.T) {
 		f := &fakeSpace{into: func() error { return &gitspace.StateError{Reason: "main cannot be fast-forwarded"} }}
 		c := spaced(t, f, fake(func(call) answer { return answer{takes: time.Second} }))
 		r := run(t, c, workflowOf(2, 2, "workspace: {into: main}\n"))
-		if r.State != job.Failed || r.Cause != nil || !strings.Contains(r.Reason, "cannot be fast-forwarded") {
+		if r.State != jobs.Failed || r.Cause != nil || !strings.Contains(r.Reason, "cannot be fast-forwarded") {
 			t.Fatalf("got %s (%s), want the reason", r.State, r.Reason)
 		}
 		f.into = nil
 		r, err := Resume(t.Context(), c, r.Job)
-		if err != nil || r.State != job.Completed || r.Merge.Into != "main" {
+		if err != nil || r.State != jobs.Completed || r.Merge.Into != "main" {
 			t.Fatalf("got %v %s %+v, want main moved", err, r.State, r.Merge)
 		}
 		if started, _ := told[events.AgentStarted](recordsOf(t, r.Job)); len(started) != 2 {
@@ -589,7 +589,7 @@ func TestALogOfMergesCutAnywhereResumesToTheSameResult(t *testing.T) {
 	c.CheckpointRecords = 1
 	source := workflowOf(8, 3, "workspace: {order: items}\nsetup:\n  - shell: s\nreduce:\n  - shell: r\n")
 	whole := runInBubble(t, c, source)
-	if whole.State != job.Completed || whole.Merge.Head != "base+item_0+item_2+item_5+item_6+item_7" {
+	if whole.State != jobs.Completed || whole.Merge.Head != "base+item_0+item_2+item_5+item_6+item_7" {
 		t.Fatalf("got %s with %+v", whole.State, whole.Merge)
 	}
 	lines := strings.SplitAfter(strings.TrimSuffix(readLog(t, whole.Job), "\n"), "\n")
@@ -599,7 +599,7 @@ func TestALogOfMergesCutAnywhereResumesToTheSameResult(t *testing.T) {
 			c := withHome(c, place)
 			c.Workspaces = space()
 			r, err := Resume(t.Context(), c, place.job)
-			if err != nil || r.State != job.Completed || r.Merge.Head != whole.Merge.Head {
+			if err != nil || r.State != jobs.Completed || r.Merge.Head != whole.Merge.Head {
 				t.Fatalf("cut after record %d: got %s (%s), %+v, %v, want the head of the whole", cut, r.State, r.Reason, r.Merge, err)
 			}
 			if diff := cmp.Diff(whole.Metrics, r.Metrics); diff != "" {
@@ -640,7 +640,7 @@ func TestStepsResolveAConflictOnce(t *testing.T) {
 			r := run(t, c, workflowOf(3, 1, "workspace: {resolve: [{shell: 'resolve ${item_id}'}]}\n"))
 			records := recordsOf(t, r.Job)
 			once(t, records, 3)
-			if r.State != job.Completed || r.Metrics.Successful != tt.successful || !slices.Equal(resolved, []string{"2"}) {
+			if r.State != jobs.Completed || r.Metrics.Successful != tt.successful || !slices.Equal(resolved, []string{"2"}) {
 				t.Errorf("%s: got %s, %+v, resolved in attempts %v, want %d successful and one resolution", tt.name, r.State, r.Metrics, resolved, tt.successful)
 			}
 			failed, _ := told[events.AgentFailed](records)
@@ -675,7 +675,7 @@ func TestACommitIsTheWorkOfADeadLetter(t *testing.T) {
 		}
 		c.With = "mine"
 		again, err := RetryDead(t.Context(), c, r.Job, item, false)
-		if err != nil || again.State != job.Completed || again.Recovered != 1 || again.Metrics.Successful != 3 || n != 3 {
+		if err != nil || again.State != jobs.Completed || again.Recovered != 1 || again.Metrics.Successful != 3 || n != 3 {
 			t.Fatalf("got %v, %s, %d recovered, %+v, %d agents, want the commit merged and no agent", err, again.State, again.Recovered, again.Metrics, n)
 		}
 		if letters, err := dlq.Read(r.Job.DLQFile()); err != nil || len(letters) != 0 {

@@ -12,6 +12,7 @@ import (
 	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/process"
 )
@@ -109,7 +110,7 @@ func TestASpentBudgetStopsTheJobWhenItsAgentsHaveEnded(t *testing.T) {
 		c.MaxCost = limit.FromFloat(0.020)
 		source := strings.Replace(costly, "agent_template:", "agent_template: # with a budget", 1)
 		r := run(t, c, source)
-		if r.State != job.Failed || r.Budget == nil || r.Spent.Cost != b.total {
+		if r.State != jobs.Failed || r.Budget == nil || r.Spent.Cost != b.total {
 			t.Fatalf("got %s (%s) after %s, want a stop by the budget after %s", r.State, r.Reason, r.Spent.Cost, b.total)
 		}
 		if interrupted, _ := told[events.AgentInterrupted](recordsOf(t, r.Job)); len(interrupted) == 0 {
@@ -120,7 +121,7 @@ func TestASpentBudgetStopsTheJobWhenItsAgentsHaveEnded(t *testing.T) {
 		}
 		c.MaxCost = limit.Dollar
 		r, err := Resume(t.Context(), c, r.Job)
-		if err != nil || r.State != job.Completed || r.Spent.Cost != b.total || r.Metrics.Successful != 4 {
+		if err != nil || r.State != jobs.Completed || r.Spent.Cost != b.total || r.Metrics.Successful != 4 {
 			t.Errorf("got %s (%s) with %+v after %s, %v, want 4 successful after %s", r.State, r.Reason, r.Metrics, r.Spent.Cost, err, b.total)
 		}
 	})

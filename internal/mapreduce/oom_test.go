@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 )
@@ -58,7 +58,7 @@ func TestAnItemKilledForMemoryRunsAgainAlone(t *testing.T) {
 				var order func() string
 				conf.Runner, order = hungry(c.always, "item_1", "item_2")
 				r := run(t, conf, rolled(12, c.keys, "error_policy: {on_oom: alone}\n"))
-				if r.State != job.Completed || r.Metrics.Successful != c.good {
+				if r.State != jobs.Completed || r.Metrics.Successful != c.good {
 					t.Fatalf("got %s (%s) %+v in the order %s", r.State, r.Reason, r.Metrics, order())
 				}
 				failed, _ := told[events.AgentFailed](recordsOf(t, r.Job))
@@ -92,7 +92,7 @@ func TestAnItemKilledForMemoryStaysAloneOverAResume(t *testing.T) {
 		source := rolled(9, "max_parallel: 3", "error_policy: {on_oom: alone}\n")
 		r := run(t, stopAfter(t, conf, 1500*time.Millisecond), source)
 		r, err := Resume(t.Context(), conf, r.Job)
-		if err != nil || r.State != job.Completed || r.Metrics.Successful != 9 {
+		if err != nil || r.State != jobs.Completed || r.Metrics.Successful != 9 {
 			t.Fatalf("got %s %+v, %v in the order %s", r.State, r.Metrics, err, order())
 		}
 		if last := fmt.Sprint(strings.Fields(order())[len(strings.Fields(order()))-2:]); last != "[0 3]" {

@@ -14,7 +14,6 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"prodigy/internal/events"
-	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
 )
@@ -58,7 +57,7 @@ error_policy: {on_item_failure: retry, retry_config: {attempts: 2, initial_delay
 func TestEveryOutputIsKeptAndNamedByItsRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, config(t, fake(talking)), talkative)
-		if r.State != job.Completed {
+		if r.State != jobs.Completed {
 			t.Fatalf("got %s (%s)", r.State, r.Reason)
 		}
 		of := func(who, step, script, attempt string) []string {
@@ -124,7 +123,7 @@ func TestOutputsOfAKilledRunAreKept(t *testing.T) {
 		copyOutputs(t, whole.Job, place.job)
 		c = withHome(c, place)
 		r, err := Resume(t.Context(), c, place.job)
-		if err != nil || r.State != job.Completed {
+		if err != nil || r.State != jobs.Completed {
 			t.Fatalf("got %s (%s), %v", r.State, r.Reason, err)
 		}
 		after := printedOf(t, place.job, outputs.Query{})
@@ -163,7 +162,7 @@ func TestAJobPastItsBoundGoesOn(t *testing.T) {
 			return a
 		}))
 		r := run(t, c, "outputs: {per_job: 20KiB}\n"+workflowOf(100, 1, ""))
-		if r.State != job.Completed || r.Metrics.Successful != 99 {
+		if r.State != jobs.Completed || r.Metrics.Successful != 99 {
 			t.Fatalf("got %s (%s) with %+v", r.State, r.Reason, r.Metrics)
 		}
 		kept := printedOf(t, r.Job, outputs.Query{})
@@ -191,7 +190,7 @@ func TestAJobWhoseOutputsCannotBeWrittenStops(t *testing.T) {
 			return answer{stdout: "x"}
 		})
 		r := run(t, c, workflowOf(50, 2, ""))
-		if r.State != job.Failed || !strings.Contains(r.Reason, "the outputs cannot be written") || r.Metrics.Successful > 10 {
+		if r.State != jobs.Failed || !strings.Contains(r.Reason, "the outputs cannot be written") || r.Metrics.Successful > 10 {
 			t.Errorf("got %s (%s) with %+v", r.State, r.Reason, r.Metrics)
 		}
 	})

@@ -13,7 +13,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 )
 
@@ -47,7 +47,7 @@ func TestAShortageMakesFewerSlotsOfManyAndNoFailures(t *testing.T) {
 			c.Notice = func(text string) { notices = append(notices, text) }
 			r := run(t, c, workflowOf(60, 30, ""))
 			settledOnce(t, r.Job, 60)
-			if r.State != job.Completed || r.Metrics.Successful != 60 {
+			if r.State != jobs.Completed || r.Metrics.Successful != 60 {
 				t.Errorf("%v: got %s with %+v, want 60 successful", shortage, r.State, r.Metrics)
 			}
 			if len(notices) == 0 || len(notices) > 5 || !strings.Contains(notices[0], ": continuing with ") {
@@ -71,7 +71,7 @@ func TestWhatProdigyItselfCannotDoGivesTheAttemptBackAndCanBeResumed(t *testing.
 				all := recordsOf(t, r.Job)
 				started, _ := told[events.AgentStarted](all)
 				back, _ := told[events.AgentInterrupted](all)
-				if r.State != job.Failed || !errors.Is(r.Cause, own) || len(started) == 0 || len(back) != len(started) {
+				if r.State != jobs.Failed || !errors.Is(r.Cause, own) || len(started) == 0 || len(back) != len(started) {
 					t.Errorf("got %s by %v with %d started and %d given back, want it failed by %v and all given back", r.State, r.Cause, len(started), len(back), own)
 				}
 				if n := r.Metrics.Failed + r.Metrics.Skipped + r.Metrics.Rejected; n != 0 || len(deadIDs(t, r.Job)) != 0 {
@@ -89,7 +89,7 @@ func TestWhatProdigyItselfCannotDoGivesTheAttemptBackAndCanBeResumed(t *testing.
 				})
 				c.MaxParallel = 1
 				again, err := Resume(t.Context(), c, r.Job)
-				if err != nil || again.State != job.Completed || again.Metrics.Successful != 9 || done != 9 {
+				if err != nil || again.State != jobs.Completed || again.Metrics.Successful != 9 || done != 9 {
 					t.Errorf("resumed: got %s %v with %+v, want 9 successful", again.State, err, again.Metrics)
 				}
 			})
@@ -103,7 +103,7 @@ func TestALetterWhoseRetryProdigyCouldNotRunIsStillDead(t *testing.T) {
 		r := run(t, c, workflowOf(3, 2, ""))
 		c.Runner = limited(0, syscall.EMFILE, nil)
 		again, err := RetryDead(t.Context(), c, r.Job, these("item_1"), false)
-		if err != nil || again.State != job.Failed || !errors.Is(again.Cause, syscall.EMFILE) || again.Reprocessed != 0 {
+		if err != nil || again.State != jobs.Failed || !errors.Is(again.Cause, syscall.EMFILE) || again.Reprocessed != 0 {
 			t.Errorf("got %+v %v, want it failed by the shortage", again, err)
 		}
 		if got := deadIDs(t, r.Job); len(got) != 1 || got[0] != "item_1" {

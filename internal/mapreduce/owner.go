@@ -544,7 +544,7 @@ func (j *owner) stopResult() *Result {
 		return v
 	}
 	if cause := context.Cause(j.config.Stop); cause != nil {
-		return &Result{State: job.Stopped, Reason: cause.Error()}
+		return &Result{State: jobs.Stopped, Reason: cause.Error()}
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/gitspace"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/workflow"
 )
@@ -18,7 +18,7 @@ import (
 func (j *owner) runPhase(ctx context.Context, name string, p *workflow.Phase, m *agent.MapResult) (Result, error) {
 	known := j.Fold.Phase(name)
 	if p == nil || known.Completed {
-		return Result{State: job.Completed}, nil
+		return Result{State: jobs.Completed}, nil
 	}
 	if v, err := j.whileHeld(ctx); err != nil || v != nil { // somebody asked for a stop, or a pause, while the phase before it ran
 		return result(v), err
@@ -44,19 +44,19 @@ func (j *owner) runPhase(ctx context.Context, name string, p *workflow.Phase, m 
 func (j *owner) phaseResult(name string, end attemptEnd) Result {
 	switch f := end.outcome.Failure; {
 	case j.stopped(end.err):
-		return Result{State: job.Stopped, Reason: end.err.Error()}
+		return Result{State: jobs.Stopped, Reason: end.err.Error()}
 	case end.err != nil:
 		if spent, ok := errors.AsType[*limit.JobSpent](end.err); ok {
-			return Result{State: job.Failed, Reason: inPhase(name, spent.Error()), Budget: spent}
+			return Result{State: jobs.Failed, Reason: inPhase(name, spent.Error()), Budget: spent}
 		}
-		return Result{State: job.Failed, Reason: inPhase(name, end.err.Error()), Cause: end.err}
+		return Result{State: jobs.Failed, Reason: inPhase(name, end.err.Error()), Cause: end.err}
 	case f != nil:
-		return Result{State: job.Failed, Reason: inPhase(name, f.Message), Failure: f}
+		return Result{State: jobs.Failed, Reason: inPhase(name, f.Message), Failure: f}
 	}
 	if name != "" {
 		j.recordPhaseCompleted(name, end.outcome.Commit)
 	}
-	return Result{State: job.Completed, head: end.outcome.Commit}
+	return Result{State: jobs.Completed, head: end.outcome.Commit}
 }
 
 func (j *owner) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) agent.Attempt {

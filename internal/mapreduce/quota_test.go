@@ -12,7 +12,7 @@ import (
 
 	"prodigy/internal/ai"
 	"prodigy/internal/events"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 )
 
@@ -85,7 +85,7 @@ func limitedJob(n int) string {
 // checkPause checks that nobody was asked while the gate was closed, one at the reset, and that nothing was charged.
 func checkPause(t *testing.T, r Result, p *plan, closed time.Time) {
 	t.Helper()
-	if r.State != job.Completed || r.Metrics.Successful != 40 || r.Metrics.Failed != 0 {
+	if r.State != jobs.Completed || r.Metrics.Successful != 40 || r.Metrics.Failed != 0 {
 		t.Fatalf("got %s (%s) with %+v, want 40 successful", r.State, r.Reason, r.Metrics)
 	}
 	if n := p.between(closed, p.reset); n != 0 {
@@ -165,7 +165,7 @@ func TestAPauseSurvivesAKill(t *testing.T) {
 				time.AfterFunc(20*time.Minute, kill)
 				source := limitedJob(40)
 				r, err := Run(ctx, c, parse(t, source), []byte(source))
-				if err != nil || r.State != job.Stopped {
+				if err != nil || r.State != jobs.Stopped {
 					t.Fatalf("got %s (%s), %v, want a run that was ended in the pause", r.State, r.Reason, err)
 				}
 				closed := closedAt(t, r)

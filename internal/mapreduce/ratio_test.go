@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 )
 
 // storm returns a map workflow over n items with a retry ratio, which are tried again as this policy says.
@@ -111,7 +111,7 @@ func TestARatioHoldsOverResumes(t *testing.T) {
 		}))
 		source := storm(20, 4, "{ratio: 0.1, window: 30s, min: 3}", "attempts: 3, backoff: fixed, initial_delay: 1s")
 		r := run(t, stopAfter(t, c, 4*time.Second), source)
-		for n := 0; r.State == job.Stopped; n++ {
+		for n := 0; r.State == jobs.Stopped; n++ {
 			var err error
 			if r, err = Resume(t.Context(), stopAfter(t, c, 7*time.Second), r.Job); err != nil || n > 200 {
 				t.Fatal(err, n)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"reflect"
 
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/reuse"
 	"prodigy/internal/workflow"
 )
@@ -87,7 +87,7 @@ func (j *owner) changedWork(recorded *workflow.Workflow) []workflow.Problem {
 	w := j.workflow
 	problems := j.changedSteps("", w.Commands, recorded.Commands)
 	problems = append(problems, j.changedSteps("setup", stepsOf(w.Setup), stepsOf(recorded.Setup))...)
-	if j.Fold.Ended != job.Completed { // else they begin anew when they are run again
+	if j.Fold.Ended != jobs.Completed { // else they begin anew when they are run again
 		problems = append(problems, j.changedSteps("reduce", stepsOf(w.Reduce), stepsOf(recorded.Reduce))...)
 		problems = append(problems, j.changedSteps("merge", stepsOf(w.Merge), stepsOf(recorded.Merge))...)
 	}

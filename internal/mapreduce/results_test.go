@@ -209,7 +209,7 @@ func TestARetryThatThePolicyStopsIsInLettersAndResults(t *testing.T) {
 		})
 		// item_0 waits for its second try when the stop comes.
 		stopped, err := RetryDead(t.Context(), stopAfter(t, c, 2*time.Minute), r.Job, these("item_0"), false)
-		if err != nil || stopped.State != job.Stopped {
+		if err != nil || stopped.State != jobs.Stopped {
 			t.Fatalf("got %s %v, want stopped", stopped.State, err)
 		}
 		checkOutcomes(t, "stopped while a letter waits", r.Job)

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/testenv"
 )
 
@@ -230,7 +230,7 @@ func (p *project) run(stopAt int) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	for r.State == job.Stopped && p.rnd.IntN(2) == 0 {
+	for r.State == jobs.Stopped && p.rnd.IntN(2) == 0 {
 		again, cancel := context.WithCancelCause(p.t.Context())
 		defer cancel(nil)
 		c.Stop, p.limit = again, 0
@@ -238,7 +238,7 @@ func (p *project) run(stopAt int) {
 			p.t.Fatal(err)
 		}
 	}
-	made := &madeJob{id: r.Job.ID, settled: map[string]madeItem{}, whole: r.State == job.Completed}
+	made := &madeJob{id: r.Job.ID, settled: map[string]madeItem{}, whole: r.State == jobs.Completed}
 	ids := map[string]string{}
 	started := map[string]bool{}
 	for _, rec := range recordsOf(p.t, r.Job) {
@@ -270,7 +270,7 @@ func (p *project) run(stopAt int) {
 			p.t.Errorf("item %s was run, and has not changed", id)
 		}
 	}
-	if r.State == job.Completed && len(ids) != len(p.items) {
+	if r.State == jobs.Completed && len(ids) != len(p.items) {
 		p.t.Errorf("items with an end: %v, want %v", slices.Sorted(maps.Keys(ids)), p.items)
 	}
 	p.jobs = append([]*madeJob{made}, p.jobs...)

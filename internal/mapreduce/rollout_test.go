@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"prodigy/internal/events"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 )
 
 // rolled returns a map workflow over n items with these keys of the map, and this error policy.
@@ -54,7 +54,7 @@ func TestARolloutClimbsWhileItsItemsSucceed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := run(t, config(t, fake(func(call) answer { return answer{takes: time.Second} })), rolled(24, c.keys, ""))
 				got := stagesTold(recordsOf(t, r.Job))
-				if r.State != job.Completed || r.Metrics.Successful != 24 || strings.Join(got, ", ") != strings.Join(c.want, ", ") {
+				if r.State != jobs.Completed || r.Metrics.Successful != 24 || strings.Join(got, ", ") != strings.Join(c.want, ", ") {
 					t.Errorf("got %s with stages %q, want %q", r.State, got, c.want)
 				}
 			})
@@ -68,7 +68,7 @@ func TestABadCanaryPausesTheJobUntilSomebodyAccepts(t *testing.T) {
 		source := rolled(20, "max_parallel: 4\ncanary: {items: 5, success_rate: 0.8}", "")
 		r := run(t, c, source)
 		starts, _ := told[events.AgentStarted](recordsOf(t, r.Job))
-		if r.State != job.Stopped || !r.Unproven || len(starts) != 5 || !strings.Contains(r.Reason, "canary: 2 of 5 items did not succeed, and success_rate 0.8 allows 1 of 5") {
+		if r.State != jobs.Stopped || !r.Unproven || len(starts) != 5 || !strings.Contains(r.Reason, "canary: 2 of 5 items did not succeed, and success_rate 0.8 allows 1 of 5") {
 			t.Fatalf("got %s (%s) after %d starts, want stopped after 5", r.State, r.Reason, len(starts))
 		}
 		place := r.Job
@@ -77,12 +77,12 @@ func TestABadCanaryPausesTheJobUntilSomebodyAccepts(t *testing.T) {
 		}
 		c.Accept = true
 		r, err := Resume(t.Context(), stopAfter(t, c, time.Second), place)
-		if err != nil || r.State != job.Stopped || r.Unproven {
+		if err != nil || r.State != jobs.Stopped || r.Unproven {
 			t.Fatalf("accepted: got %s (%s), %v, want that it runs until it is stopped", r.State, r.Reason, err)
 		}
 		c.Accept = false
 		r, err = Resume(t.Context(), c, place)
-		if err != nil || r.State != job.Completed || r.Metrics.Failed != 17 {
+		if err != nil || r.State != jobs.Completed || r.Metrics.Failed != 17 {
 			t.Errorf("a later resume: got %s (%s) %+v, %v, want that it knows of the acceptance", r.State, r.Reason, r.Metrics, err)
 		}
 		c.Accept = true
@@ -97,7 +97,7 @@ func TestARampThatGoesBadIsHeldAndWhatRunsIsFinished(t *testing.T) {
 		c := config(t, fake(failingFrom(8)))
 		r := run(t, c, rolled(60, "ramp: {steps: [2, 4, 8], items: 6, success_rate: 0.9}", ""))
 		got := stagesTold(recordsOf(t, r.Job))
-		if want := "0s ramp 2, 3s ramp 4, 4s held 1 of "; r.State != job.Stopped || !strings.HasPrefix(strings.Join(got, ", "), want) {
+		if want := "0s ramp 2, 3s ramp 4, 4s held 1 of "; r.State != jobs.Stopped || !strings.HasPrefix(strings.Join(got, ", "), want) {
 			t.Errorf("got %s with %q, want %q", r.State, got, want)
 		}
 		if n := r.Metrics.Successful + r.Metrics.Failed; n < 9 || n > 14 {
@@ -120,7 +120,7 @@ func TestAMendedWorkflowBeginsTheStageAnew(t *testing.T) {
 		mended.Store(true)
 		c.Replacement = &Replacement{Workflow: parse(t, source), Source: []byte(source)}
 		r, err := Resume(t.Context(), c, r.Job)
-		if err != nil || r.State != job.Completed || r.Metrics.Successful != 12-failed {
+		if err != nil || r.State != jobs.Completed || r.Metrics.Successful != 12-failed {
 			t.Fatalf("got %s (%s) %+v, %v", r.State, r.Reason, r.Metrics, err)
 		}
 		if got, want := strings.Join(stagesTold(recordsOf(t, r.Job)), ", "), "canary 0"; strings.Count(got, want) != 2 {
@@ -162,7 +162,7 @@ func TestNoItemOverTheCanaryBeginsBeforeItIsOver(t *testing.T) {
 					}
 				}
 			}
-			if r.Unproven != (ends == 1) || !r.Unproven && (r.State != job.Completed || r.Metrics.Successful+r.Metrics.Failed != n) {
+			if r.Unproven != (ends == 1) || !r.Unproven && (r.State != jobs.Completed || r.Metrics.Successful+r.Metrics.Failed != n) {
 				rt.Fatalf("got %s (%s) with %+v, held %d times", r.State, r.Reason, r.Metrics, ends)
 			}
 			if good := r.Metrics.Successful; r.Unproven && float64(good) >= rate*float64(min(items, n)) {

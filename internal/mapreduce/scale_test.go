@@ -10,7 +10,7 @@ import (
 
 	"prodigy/internal/dlq"
 	"prodigy/internal/events"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 )
 
@@ -61,7 +61,7 @@ func TestMemoryDoesNotGrowWithTheItems(t *testing.T) {
 	})
 	c.Durability, c.Stop = events.None, stop
 	first := run(t, c, source)
-	if first.State != job.Stopped {
+	if first.State != jobs.Stopped {
 		t.Fatalf("got %s (%s), want a pause half-way", first.State, first.Reason)
 	}
 	c.Stop = nil
@@ -72,7 +72,7 @@ func TestMemoryDoesNotGrowWithTheItems(t *testing.T) {
 	memory.look()
 
 	const failed = n/100 - 1 // not item 0
-	if m := r.Metrics; r.State != job.Completed || m.TotalItems != n || m.Successful != n-failed || m.Failed != failed {
+	if m := r.Metrics; r.State != jobs.Completed || m.TotalItems != n || m.Successful != n-failed || m.Failed != failed {
 		t.Errorf("got %s with %d of %d items successful and %d failed, want completed with %d of %d and %d",
 			r.State, m.Successful, m.TotalItems, m.Failed, n-failed, n, failed)
 	}

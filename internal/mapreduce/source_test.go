@@ -18,7 +18,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/items"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 )
 
@@ -127,12 +127,12 @@ func TestAllThatWasReadOfAnInputThatIsGoneIsRun(t *testing.T) {
 				time.AfterFunc(time.Second, func() { _ = out.CloseWithError(process.ErrKill) })
 			})
 			r, err := Run(ctx, c, parse(t, source), []byte(source))
-			if err != nil || r.State != job.Stopped {
+			if err != nil || r.State != jobs.Stopped {
 				t.Fatalf("%s: got %s (%s), %v, want a pause", name, r.State, r.Reason, err)
 			}
 			for range 2 { // the next resume has nothing to run
 				r, err = Resume(t.Context(), c, r.Job)
-				if err != nil || r.State != job.Failed || !strings.Contains(r.Reason, "so far (8) have run") || r.Metrics.Successful != 8 {
+				if err != nil || r.State != jobs.Failed || !strings.Contains(r.Reason, "so far (8) have run") || r.Metrics.Successful != 8 {
 					t.Fatalf("%s: got %s (%s) with %+v, %v, want 8 successful and a failure for what is missing", name, r.State, r.Reason, r.Metrics, err)
 				}
 			}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 )
 
 // called returns a map workflow over items with hosts, whose second step has this rate.
@@ -87,7 +87,7 @@ func TestTheRateOfAStepHoldsOverResumes(t *testing.T) {
 		reply, at := callsOf(t, func(call) answer { return answer{takes: 200 * time.Millisecond} })
 		c := config(t, fake(reply))
 		r := run(t, stopAfter(t, c, 2500*time.Millisecond), called(4, "{limit: 1/s, burst: 2}", "", slices.Repeat([]string{"a"}, 14)...))
-		for n := 0; r.State == job.Stopped; n++ {
+		for n := 0; r.State == jobs.Stopped; n++ {
 			var err error
 			if r, err = Resume(t.Context(), stopAfter(t, c, 2500*time.Millisecond), r.Job); err != nil || n > 50 {
 				t.Fatal(err, n)

@@ -17,7 +17,6 @@ import (
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
-	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 )
@@ -49,12 +48,12 @@ func interrupted(t *testing.T, c Config, source string, after func() time.Durati
 	r := once(0, func(ctx context.Context, c Config) (Result, error) {
 		return Run(ctx, c, parse(t, source), []byte(source))
 	})
-	for n := 1; r.State == job.Stopped; n++ {
+	for n := 1; r.State == jobs.Stopped; n++ {
 		place := r.Job
 		r = once(n, func(ctx context.Context, c Config) (Result, error) { return Resume(ctx, c, place) })
 	}
-	if r.State != job.Completed {
-		t.Fatalf("got state %s (%s), want %s", r.State, r.Reason, job.Completed)
+	if r.State != jobs.Completed {
+		t.Fatalf("got state %s (%s), want %s", r.State, r.Reason, jobs.Completed)
 	}
 	return r
 }

@@ -11,6 +11,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/retry"
 )
 
@@ -64,7 +65,7 @@ func TestAStragglerThatIsStoppedHasTimedOut(t *testing.T) {
 				}))
 				r := run(t, config, slow(3, 2, "5s", true, c.more))
 				all := recordsOf(t, r.Job)
-				if got := attemptsTold(all, "item_0"); r.State != job.Completed || !slices.Equal(got, c.want) {
+				if got := attemptsTold(all, "item_0"); r.State != jobs.Completed || !slices.Equal(got, c.want) {
 					t.Errorf("%s: got %q\nwant %q", r.State, got, c.want)
 				}
 				failed, _ := told[events.AgentFailed](all)

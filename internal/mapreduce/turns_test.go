@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"prodigy/internal/events"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 )
 
 // rated returns a map workflow over items with hosts, and this rate.
@@ -109,7 +109,7 @@ func TestARateHoldsOverResumes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := config(t, fake(func(call) answer { return answer{takes: 300 * time.Millisecond, code: 1} }))
 				r := run(t, stopAfter(t, c, 2500*time.Millisecond), source)
-				for n := 0; r.State == job.Stopped; n++ {
+				for n := 0; r.State == jobs.Stopped; n++ {
 					if n > 100 {
 						t.Fatal("the job does not come to an end")
 					}

@@ -19,7 +19,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/ai"
 	"prodigy/internal/events"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
 )
@@ -159,7 +159,7 @@ func TestAnExecutorCanWrapTheLocalOne(t *testing.T) {
 		c := config(t, fake(failing("item_1", "item_2", "item_3")))
 		c.Executor = w.executor
 		r := run(t, c, "setup:\n  - shell: before\n    capture: x\nreduce:\n  - shell: after ${x}\n"+guarded(6))
-		if r.State != job.Completed || r.Metrics.Failed != 5 || r.Metrics.Successful != 1 { // the breaker opens at item_2 and refuses the rest
+		if r.State != jobs.Completed || r.Metrics.Failed != 5 || r.Metrics.Successful != 1 { // the breaker opens at item_2 and refuses the rest
 			t.Errorf("got %s (%s) with %+v", r.State, r.Reason, r.Metrics)
 		}
 		if got := w.attempts.Load(); got != 6+2 {
@@ -197,7 +197,7 @@ func TestAnAttemptThatItsExecutorStillHasGoesOn(t *testing.T) {
 			return holding{agent.New(k, h), []string{held, "another"}}
 		}
 		r, err := Resume(t.Context(), c, place.job)
-		if err != nil || r.State != job.Completed || r.Metrics.Successful != 4 {
+		if err != nil || r.State != jobs.Completed || r.Metrics.Successful != 4 {
 			t.Fatalf("got %s (%s) with %+v, %v, want 4 successful", r.State, r.Reason, r.Metrics, err)
 		}
 		all := recordsOf(t, place.job)

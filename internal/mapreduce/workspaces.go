@@ -284,12 +284,12 @@ func (j *owner) deliver(ctx context.Context, v Result) (delivered, Result) {
 	}
 	d := delivered{head: cmp.Or(v.head, j.Fold.Head)} // that of a standard workflow is in no record before the last
 	fail := func(what string, err error) (delivered, Result) {
-		failed := Result{State: job.Failed, Reason: what + ": " + err.Error()}
+		failed := Result{State: jobs.Failed, Reason: what + ": " + err.Error()}
 		var state *gitspace.StateError
 		if !errors.As(err, &state) {
 			failed.Cause = err
 		}
-		if v.State != job.Completed { // what the run itself came to says more
+		if v.State != jobs.Completed { // what the run itself came to says more
 			j.notice(failed.Reason)
 			return d, v
 		}
@@ -311,7 +311,7 @@ func (j *owner) deliver(ctx context.Context, v Result) (delivered, Result) {
 		}
 		j.notice("the working directory has changed since the job started, by you or by an agent that left its workspace: " + strings.Join(paths[:min(few, len(paths))], ", ") + more)
 	}
-	if v.State != job.Completed {
+	if v.State != jobs.Completed {
 		return d, v
 	}
 	if into := j.workflow.Workspace.Into; into != "" && d.head != j.Fold.Base {

@@ -12,7 +12,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/ai"
 	"prodigy/internal/fleet"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 )
 
@@ -70,7 +70,7 @@ map:
   input: [1, 2, 3, 4, 5, 6]
   agent_template: [{agent: {use: mine, prompt: "${item}", max_cost: 0.05}}]
 `
-	if r := run(items + "budget: {job: 0.07}\n"); r.State != job.Failed || !strings.Contains(r.Reason, "the budget of $0.07 ") || r.Metrics.Failed != 0 {
+	if r := run(items + "budget: {job: 0.07}\n"); r.State != jobs.Failed || !strings.Contains(r.Reason, "the budget of $0.07 ") || r.Metrics.Failed != 0 {
 		t.Errorf("got %s (%s) with %+v, want a job that its budget has stopped", r.State, r.Reason, r.Metrics)
 	}
 	if r := run(items); r.Metrics.Successful != 6 {

@@ -20,7 +20,7 @@ import (
 	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/mask"
@@ -54,7 +54,7 @@ func TestTheCostOfAgentsIsRecordedWhenTheJobIsStopped(t *testing.T) {
 		ask(errors.New("enough"))
 	})
 	r, err := f.runWith(cfg, of, "mode: mapreduce\nmap:\n  max_parallel: 2\n  input: [1, 2]\n  agent_template:\n    - agent: {prompt: \"do ${item}\"}\n")
-	if err != nil || r.State != job.Stopped {
+	if err != nil || r.State != jobs.Stopped {
 		t.Fatalf("got %s (%s), %v", r.State, r.Reason, err)
 	}
 	used := map[string]string{}
@@ -120,7 +120,7 @@ map:
 			t.Errorf("the attempt got %s bytes", e.Output)
 		}
 	}
-	if r.State != job.Completed || r.Metrics.Successful != 1 {
+	if r.State != jobs.Completed || r.Metrics.Successful != 1 {
 		t.Errorf("got %s (%s) with %+v", r.State, r.Reason, r.Metrics)
 	}
 }

@@ -180,7 +180,7 @@ func TestWorkspacesOfAFleetAreAsThoseHere(t *testing.T) {
 				r := newRepo(t)
 				before := r.sh("git status; git config -l --local; git for-each-ref")
 				result := r.run(on, "mode: mapreduce"+c.text)
-				if result.State != job.Completed || result.Metrics.Successful != c.successful {
+				if result.State != jobs.Completed || result.Metrics.Successful != c.successful {
 					t.Errorf("fleet %v: %s (%s) with %+v, want %d successful", on != nil, result.State, result.Reason, result.Metrics, c.successful)
 				}
 				stories[i] = story(t, result.Job)
@@ -230,7 +230,7 @@ func TestALostWorkerLosesItsWorkspacesAndNothingElse(t *testing.T) {
 		a.kill()
 	})
 	result := r.run(f, source(12, 6, `echo ${item} >new-${item}; echo x >`+began+`; sleep 0.3; git add -A; git commit -qm "of ${item}"`, "workspace: git\n"))
-	if result.State != job.Completed || result.Metrics.Successful != 12 {
+	if result.State != jobs.Completed || result.Metrics.Successful != 12 {
 		t.Fatalf("%s (%s) with %+v", result.State, result.Reason, result.Metrics)
 	}
 	branch := "prodigy/" + result.Job.ID

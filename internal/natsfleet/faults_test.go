@@ -15,7 +15,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
 )
@@ -26,7 +26,7 @@ const twice = `echo run >> runs-${item}; sleep 0.3`
 // once checks that all items have succeeded and none ran twice.
 func (f *field) once(r mapreduce.Result, items int) {
 	f.t.Helper()
-	if r.State != job.Completed || r.Metrics.Successful != items {
+	if r.State != jobs.Completed || r.Metrics.Successful != items {
 		f.t.Fatalf("got %s (%s) with %+v, want %d successful", r.State, r.Reason, r.Metrics, items)
 	}
 	f.ranOnce(items)

@@ -19,7 +19,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
@@ -113,7 +113,7 @@ func TestFilesThatCannotBeSentEndTheJob(t *testing.T) {
 		"/etc/*":    "files: /etc/* is not below",
 	} {
 		r, err := f.runFiles("mode: mapreduce\nmap:\n  files: ['" + pattern + "']\n  input: [1]\n  agent_template: [{shell: 'true'}]\n")
-		if got := fmt.Sprint(r.Reason, err); r.State == job.Completed || !strings.Contains(got, want) {
+		if got := fmt.Sprint(r.Reason, err); r.State == jobs.Completed || !strings.Contains(got, want) {
 			t.Errorf("%s: got %s (%s), want %q", pattern, r.State, got, want)
 		}
 	}

@@ -225,7 +225,7 @@ func TestAJobRunsOnTwoWorkers(t *testing.T) {
 	f.worker("a", 3, nil)
 	f.worker("b", 3, nil)
 	r := f.run(source(40, 8, `echo "ran ${item} in $PRODIGY_WORKER_ID"; sleep 0.05; [ ${item} != 7 ]`, ""), nil)
-	if r.State != job.Completed || r.Metrics.Successful != 39 || r.Metrics.Failed != 1 {
+	if r.State != jobs.Completed || r.Metrics.Successful != 39 || r.Metrics.Failed != 1 {
 		t.Fatalf("got %s (%s) with %+v, want 39 successful and one failed", r.State, r.Reason, r.Metrics)
 	}
 	nodes, outputs := map[string]int{}, 0
@@ -279,7 +279,7 @@ map:
 `, func(c *mapreduce.Config) {
 		c.Settings = settings.Settings{Env: []workflow.EnvVar{{Name: "SHELL_TOKEN", Secret: true}}, Secrets: map[string]string{"SHELL_TOKEN": secret}, Mask: mask.New([]string{secret})}
 	})
-	if r.State != job.Completed || r.Metrics.Successful != 4 {
+	if r.State != jobs.Completed || r.Metrics.Successful != 4 {
 		t.Fatalf("got %s (%s) with %+v, want 4 successful", r.State, r.Reason, r.Metrics)
 	}
 	retries := 0
@@ -307,7 +307,7 @@ func TestLargeItemsAndOutputsArrive(t *testing.T) {
 	f.worker("a", 2, nil)
 	big := strings.Repeat("x", 600<<10)
 	r := f.run("mode: mapreduce\nmap:\n  input: [\""+big+"\", \"small\"]\n  agent_template:\n    - shell: 'wc -c < \"$PRODIGY_ITEM_FILE\"; head -c 700000 /dev/zero | tr \"\\\\0\" y'\n      capture: all\n", nil)
-	if r.State != job.Completed || r.Metrics.Successful != 2 {
+	if r.State != jobs.Completed || r.Metrics.Successful != 2 {
 		t.Fatalf("got %s (%s) with %+v, want 2 successful", r.State, r.Reason, r.Metrics)
 	}
 	for _, rec := range recordsOf(t, r.Job) {

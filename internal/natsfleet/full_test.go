@@ -16,7 +16,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/fleet"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/workflow"
 )
@@ -115,7 +115,7 @@ func TestABrokerThatStaysFullPausesTheJob(t *testing.T) {
 	f.lease = 8 * time.Second
 	f.worker("a", 2, nil)
 	r := f.full(f.heavy(12), func(o *fleet.JobOptions) { o.Patience = time.Second }, func(*log) {})
-	if want := "the broker could not store data for 1s (--broker-patience): its storage does not respond"; r.State != job.Stopped || !strings.Contains(r.Reason, want) {
+	if want := "the broker could not store data for 1s (--broker-patience): its storage does not respond"; r.State != jobs.Stopped || !strings.Contains(r.Reason, want) {
 		t.Fatalf("got %s (%s), want it stopped: %s", r.State, r.Reason, want)
 	}
 	f.lookAtStore()
@@ -128,7 +128,7 @@ func TestABrokerThatStaysFullPausesTheJob(t *testing.T) {
 	if err := of.Close(); err != nil {
 		t.Error(err)
 	}
-	if r.State != job.Completed || r.Metrics.Successful != 12 {
+	if r.State != jobs.Completed || r.Metrics.Successful != 12 {
 		t.Fatalf("got %s (%s) with %+v, want 12 successful", r.State, r.Reason, r.Metrics)
 	}
 }
@@ -173,7 +173,7 @@ func TestWhatAWorkerHasMadeWaitsForRoom(t *testing.T) {
 		}
 	})
 	r, err := f.runWith(c, of, source(2, 1, "until [ -e "+filepath.Join(f.root, "filled")+" ]; do sleep 0.05; done; head -c 900000 /dev/zero >made-${item}", ""))
-	if err != nil || r.State != job.Completed || r.Metrics.Successful != 2 {
+	if err != nil || r.State != jobs.Completed || r.Metrics.Successful != 2 {
 		t.Fatalf("got %s (%s) with %+v, %v, want 2 successful", r.State, r.Reason, r.Metrics, err)
 	}
 	for _, name := range []string{"made-1", "made-2"} {

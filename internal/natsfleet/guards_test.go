@@ -11,7 +11,7 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 )
@@ -98,7 +98,7 @@ func TestGuardsOfAJobOnAFleet(t *testing.T) {
 			return limit.Machine{Load: 40, CPUs: 2, MemoryFree: 1, MemoryTotal: 10e9, DiskFree: 9e9, DiskTotal: 10e9}, nil
 		}
 	})
-	if r.State != job.Completed || r.Metrics.Successful != 2 {
+	if r.State != jobs.Completed || r.Metrics.Successful != 2 {
 		t.Errorf("got %s (%s) with %+v", r.State, r.Reason, r.Metrics)
 	}
 	for _, rec := range recordsOf(t, r.Job) {

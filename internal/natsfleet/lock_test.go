@@ -16,7 +16,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/fleet"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/workflow"
 )
@@ -226,7 +226,7 @@ func TestABrokerThatStaysAwayPausesTheJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := mapreduce.Run(t.Context(), c, w, []byte(text))
-	if err != nil || r.State != job.Stopped || !strings.Contains(r.Reason, "broker unreachable for 1s (--broker-patience)") {
+	if err != nil || r.State != jobs.Stopped || !strings.Contains(r.Reason, "broker unreachable for 1s (--broker-patience)") {
 		t.Fatalf("got %s (%s), %v, want it stopped by --broker-patience", r.State, r.Reason, err)
 	}
 	if err := of.Close(); err != nil {

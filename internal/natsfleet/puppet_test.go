@@ -20,7 +20,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
 )
 
@@ -160,7 +160,7 @@ func TestAWorkerRecordsOnlyWhatHappensInItsAttempt(t *testing.T) {
 	var printed []outputs.Entry
 	c.Printed = func(e outputs.Entry) { printed = append(printed, e) }
 	r, err := f.runWith(c, of, source(1, 1, "true", ""))
-	if err != nil || r.State != job.Completed || r.Metrics.Successful != 1 {
+	if err != nil || r.State != jobs.Completed || r.Metrics.Successful != 1 {
 		t.Fatalf("got %s (%s) with %+v, %v", r.State, r.Reason, r.Metrics, err)
 	}
 	var got []events.Event

@@ -19,7 +19,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/outputs"
 	"prodigy/internal/testenv"
@@ -612,7 +612,7 @@ func TestAStopThatArrivesLateEndsNothingUnheard(t *testing.T) {
 	})
 	// The stop may not arrive at all: then what runs goes on, and the next run takes it over.
 	r, err := f.runWith(c, joined, source(items, items, `echo run >>runs-${item}; [ -e go-on ] || sleep 20`, ""))
-	if err != nil || r.State != job.Stopped {
+	if err != nil || r.State != jobs.Stopped {
 		t.Fatalf("got %s (%s), %v, want a pause", r.State, r.Reason, err)
 	}
 	if err := os.WriteFile(filepath.Join(f.root, "go-on"), nil, 0o600); err != nil {
@@ -623,7 +623,7 @@ func TestAStopThatArrivesLateEndsNothingUnheard(t *testing.T) {
 	ctx, enough := context.WithTimeout(t.Context(), time.Minute)
 	defer enough()
 	r, err = mapreduce.Resume(ctx, c, r.Job)
-	if err != nil || r.State != job.Completed || r.Metrics.Successful != items {
+	if err != nil || r.State != jobs.Completed || r.Metrics.Successful != items {
 		t.Errorf("got %s (%s) with %+v, %v, want %d successful", r.State, r.Reason, r.Metrics, err, items)
 	}
 	if err := again.Close(); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"prodigy/internal/fleet"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/mask"
 	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
@@ -123,7 +123,7 @@ map:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.State != job.Completed || r.Metrics.Successful != 8 {
+	if r.State != jobs.Completed || r.Metrics.Successful != 8 {
 		t.Fatalf("got %s (%s) with %+v, want 8 successful", r.State, r.Reason, r.Metrics)
 	}
 	if data, err := os.ReadFile(filepath.Join(f.root, "made")); err != nil || string(data) != "sent" {

@@ -15,7 +15,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/fleet"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 )
 
 func TestOnlyWhatATrustedKeyHasSignedIsBelieved(t *testing.T) {
@@ -107,7 +107,7 @@ func TestAJobThatIsNotSignedIsRefused(t *testing.T) {
 	})
 	text := source(2, 2, "touch ran-${item}", "")
 	r, err := f.runWith(c, coordinator, text)
-	if err != nil || r.State != job.Stopped || r.Metrics.Successful != 0 {
+	if err != nil || r.State != jobs.Stopped || r.Metrics.Successful != 0 {
 		t.Errorf("got %s with %+v, %v, want it stopped with nothing done", r.State, r.Metrics, err)
 	}
 	if !strings.Contains(a.said.String(), "not signed") {

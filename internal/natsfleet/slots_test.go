@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"prodigy/internal/events"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 )
 
@@ -41,7 +41,7 @@ func TestAJobGrowsWithTheWorkers(t *testing.T) {
 			}
 		}
 	})
-	if r.State != job.Completed || r.Metrics.Successful != 60 {
+	if r.State != jobs.Completed || r.Metrics.Successful != 60 {
 		t.Fatalf("got %s (%s) with %+v, want 60 successful", r.State, r.Reason, r.Metrics)
 	}
 	if want := []int{2, 5, 2}; !slices.Equal(slots, want) || most != 5 {

@@ -37,7 +37,7 @@ func TestAStragglerIsEndedByItsWorkerAndTriedAgain(t *testing.T) {
 	f.worker("a", 2, nil)
 	f.worker("b", 2, nil)
 	r := f.run(straggling, nil)
-	if r.State != job.Completed || r.Metrics.Successful != 4 {
+	if r.State != jobs.Completed || r.Metrics.Successful != 4 {
 		t.Fatalf("got %s (%s) with %+v, want 4 successful", r.State, r.Reason, r.Metrics)
 	}
 	if files, _ := filepath.Glob(filepath.Join(f.root, "runs-*")); len(files) != 5 {

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"prodigy/internal/fleet"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/workflow"
 )
@@ -113,7 +113,7 @@ func testDiesAfterTheEnd(t *testing.T, runs bool) {
 		t.Fatal(err)
 	}
 	first, err := mapreduce.Run(t.Context(), c, w, []byte(text))
-	if err != nil || first.State != job.Completed {
+	if err != nil || first.State != jobs.Completed {
 		t.Fatalf("got %+v, %v", first, err)
 	}
 	died := of.(*coordinator)
@@ -148,7 +148,7 @@ func testDiesAfterTheEnd(t *testing.T, runs bool) {
 	})
 	if !runs {
 		err = of.Close()
-	} else if r, e := f.runWith(c, of, text); e != nil || r.State != job.Completed {
+	} else if r, e := f.runWith(c, of, text); e != nil || r.State != jobs.Completed {
 		t.Fatalf("got %+v, %v", r, e)
 	}
 	if err != nil {

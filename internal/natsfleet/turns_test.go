@@ -12,7 +12,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 )
 
@@ -84,7 +84,7 @@ func TestStepsWaitForTheirTurnsOverFaults(t *testing.T) {
 		f.whenWaiting(4, func() { ask(errors.New("enough")) })
 		began := time.Now()
 		r := f.run(rated(4, 2, "1/h"), func(c *mapreduce.Config) { c.Stop = stop })
-		if r.State != job.Stopped || time.Since(began) > time.Minute {
+		if r.State != jobs.Stopped || time.Since(began) > time.Minute {
 			t.Fatalf("got %s (%s) after %s, want a pause at once", r.State, r.Reason, time.Since(began))
 		}
 		back := 0

@@ -13,7 +13,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/fleet"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 )
 
@@ -102,7 +102,7 @@ func TestAWorkerThatIsToEndWaitsForTheBroker(t *testing.T) {
 			const script = `echo run >> runs-${item}; until [ -e go ]; do sleep 0.05; done; touch ended-${item}`
 			r := f.run(source(2, 2, script, ""), nil)
 			<-a.done
-			if r.State != job.Completed || r.Metrics.Successful != 2 {
+			if r.State != jobs.Completed || r.Metrics.Successful != 2 {
 				t.Errorf("got %s (%s) with %+v, want 2 successful", r.State, r.Reason, r.Metrics)
 			}
 			if !c.second {

@@ -244,7 +244,7 @@ func openResults(place jobs.Job, fields []string, instead string) (e *earlierJob
 		return nil, meta, false, errors.Join(job.Unusable(place, err), x.Close())
 	}
 	e = &earlierJob{place: place, index: x, rows: rows, matched: make([]uint64, x.Entries/64+1)}
-	return e, meta, s.Ended == job.Completed, nil
+	return e, meta, s.Ended == jobs.Completed, nil
 }
 
 func (e *earlierJob) close() error { return errors.Join(e.index.Close(), e.rows.Close()) }

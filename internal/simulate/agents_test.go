@@ -75,7 +75,7 @@ func usd(f float64) limit.USD { return limit.FromFloat(f) }
 
 func TestABudgetStopsASimulatedJob(t *testing.T) {
 	r, _ := simulatedAgents(t, agentsOf(10, 2, "", "budget: {job: 1}\n"), "default: {takes: 1m, cost: $0.30, tokens: {input: 10k, output: 500}}\n")
-	if r.State != job.Failed || r.Budget == nil || r.Spent.Cost != usd(0.9) || r.Metrics.Successful != 3 || r.Spent.Tokens.Input != 30_000 {
+	if r.State != jobs.Failed || r.Budget == nil || r.Spent.Cost != usd(0.9) || r.Metrics.Successful != 3 || r.Spent.Tokens.Input != 30_000 {
 		t.Errorf("got %s (%s) with %d items for %s and %+v, want three items for $0.90", r.State, r.Reason, r.Metrics.Successful, r.Spent.Cost, r.Spent.Tokens)
 	}
 }

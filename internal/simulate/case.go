@@ -11,7 +11,7 @@ import (
 	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
@@ -58,7 +58,7 @@ func (v Values) Assignments() (all []string) {
 // expectation is what is expected. What is not written may be anything.
 type expectation struct {
 	Exit   *int              `yaml:"exit" range:"0 255"`
-	State  string            `yaml:"state"`
+	State  jobs.State        `yaml:"state"`
 	Reason string            `yaml:"reason"` // that the reason contains
 	Items  map[string]string `yaml:"items"`
 	Counts counts            `yaml:"counts"`
@@ -194,10 +194,10 @@ var itemStates = []string{"success", "failed", "skipped", "rejected", "pending"}
 func (e *expectation) Check() []check.Finding {
 	var found check.Findings
 	if e.State == "paused" { // as test files of earlier versions have it
-		e.State = string(job.Stopped)
+		e.State = jobs.Stopped
 	}
-	requireWord(&found, "state", "state: unknown word", e.State,
-		check.Words(job.Completed, job.Failed, job.Stopped))
+	requireWord(&found, "state", "state: unknown word", string(e.State),
+		check.Words(jobs.Completed, jobs.Failed, jobs.Stopped))
 	for id, state := range e.Items {
 		requireWord(&found, "items."+id, "items: unknown word", state, itemStates)
 	}
@@ -277,7 +277,7 @@ func (o *Observer) Check(c *Case, exit int, result mapreduce.Result, tally *Tall
 	if e.Exit != nil && *e.Exit != exit {
 		differ("exit", exit, *e.Exit)
 	}
-	if e.State != "" && e.State != string(result.State) {
+	if e.State != "" && e.State != result.State {
 		differ("state", result.State, e.State)
 	}
 	if !strings.Contains(result.Reason, e.Reason) {

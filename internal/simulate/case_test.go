@@ -7,7 +7,7 @@ import (
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/workflow"
 )
@@ -55,7 +55,7 @@ cases:
 			t.Fatal(err)
 		}
 	}
-	got := seen.Check(c, 0, mapreduce.Result{State: job.Stopped, Reason: "paused", Duration: 59 * time.Second}, tally)
+	got := seen.Check(c, 0, mapreduce.Result{State: jobs.Stopped, Reason: "paused", Duration: 59 * time.Second}, tally)
 	want := []string{
 		`reason: got "paused", want "stopped" in it`,
 		"dead letter e: there is none, want network",

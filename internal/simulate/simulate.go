@@ -19,7 +19,7 @@ import (
 	"prodigy/internal/ai"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
@@ -341,7 +341,7 @@ func Run(ctx context.Context, sim Job) (result mapreduce.Result, err error) {
 		return err
 	})
 	if stuck := errors.Is(err, errStuck); stuck && result.Job.ID != "" {
-		result.State = job.Failed
+		result.State = jobs.Failed
 	}
 	return result, err
 }

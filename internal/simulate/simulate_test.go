@@ -13,7 +13,6 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/ai"
-	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
@@ -101,11 +100,11 @@ func TestASimulationStopsWhenItIsAskedTo(t *testing.T) {
 	})
 	c := mapreduce.Config{Home: jobs.Home{Root: dir}, Dir: dir, Environ: os.Environ(), Seed: 1, EndConfig: mapreduce.EndConfig{Grace: time.Second}}
 	r, err := Run(t.Context(), Job{Config: c, Workflow: w, Source: source, Model: hanging, Begin: time.Now(), Stop: stop})
-	if err != nil || r.State != job.Stopped || r.Reason != "SIGINT" || r.Duration > 2*time.Minute {
+	if err != nil || r.State != jobs.Stopped || r.Reason != "SIGINT" || r.Duration > 2*time.Minute {
 		t.Errorf("got %s by %q in %v and %v, want it stopped by SIGINT in about a minute", r.State, r.Reason, r.Duration, err)
 	}
 	r, err = Run(t.Context(), Job{Config: c, Workflow: w, Source: source, Model: hanging, Begin: time.Now(), MaxTime: 300 * 24 * time.Hour})
-	if want := (&TimeError{300 * 24 * time.Hour}).Error(); err != nil || r.Reason != want || r.State != job.Stopped {
+	if want := (&TimeError{300 * 24 * time.Hour}).Error(); err != nil || r.Reason != want || r.State != jobs.Stopped {
 		t.Errorf("got %s by %q and %v, want %s", r.State, r.Reason, err, want)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
-	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
 )
@@ -87,7 +87,7 @@ func TestTheFirstNeverConflicts(t *testing.T) {
 	const source = "workspace: git\nmap:\n  input: [1, 2, 3, 4, 5, 6]\n  max_parallel: 6\n  agent_template: [{shell: change}]\nerror_policy: {on_item_failure: dlq}\n"
 	r, all := simulatedBy(t, source, func(time.Time) Model { return Chance{Seed: 1, ConflictRate: 1} })
 	// One that begins at the same virtual instant as the first ends, but after it, begins at the work of that.
-	if got := rejections(all); len(got) < 3 || r.Merge.Merged < 1 || len(got)+r.Merge.Merged != 6 || r.State != job.Completed {
+	if got := rejections(all); len(got) < 3 || r.Merge.Merged < 1 || len(got)+r.Merge.Merged != 6 || r.State != jobs.Completed {
 		t.Errorf("got %d merged and %v in a job that has %s, want the first merged and most others to conflict", r.Merge.Merged, got, r.State)
 	}
 }

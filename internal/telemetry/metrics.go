@@ -11,6 +11,7 @@ import (
 	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/view"
 )
@@ -310,7 +311,7 @@ func (m *Metrics) ofJob(f *families, now time.Time) {
 	v := m.view
 	f.add("prodigy_job_info", "The job that these metrics are of.", f.is(1, "job_id", v.ID, "mode", v.Mode))
 	var states []sample
-	for _, s := range []view.State{view.Running, view.Completed, view.Failed, view.Stopped, view.Cancelled} {
+	for _, s := range []jobs.State{jobs.Running, jobs.Completed, jobs.Failed, jobs.Stopped, jobs.Cancelled} {
 		states = append(states, f.is(oneIf(v.State == s), "state", string(s)))
 	}
 	f.add("prodigy_job_state", "Which state the job is in: 1 for that, 0 for the others.", states...)

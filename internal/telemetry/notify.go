@@ -146,9 +146,9 @@ func (g *gathered) add(r events.Record, on []workflow.Moment) bool {
 func momentsOf(e events.Event) []workflow.Moment {
 	if end, ok := events.RunEndOf(e); ok {
 		switch end.State {
-		case "stopped":
+		case jobs.Stopped:
 			return []workflow.Moment{workflow.OnStopped, workflow.OnPaused}
-		case "failed":
+		case jobs.Failed:
 			return []workflow.Moment{workflow.OnFailed, workflow.OnDone}
 		}
 		return []workflow.Moment{workflow.OnDone}

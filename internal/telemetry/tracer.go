@@ -9,6 +9,7 @@ import (
 	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 )
 
 // span is a span that has ended.
@@ -153,17 +154,17 @@ func (t *tracer) apply(r events.Record) {
 
 // runEnded ends a run with its last word. Only one that has failed, or was cancelled, is an error.
 func (t *tracer) runEnded(at time.Time, end events.RunEnd) {
-	m := end.Metrics
+	m, state := end.Metrics, string(end.State)
 	if m == nil {
-		t.end(at, "", []attr{{"prodigy.outcome", end.State}, {"prodigy.reason", end.Reason}})
+		t.end(at, "", []attr{{"prodigy.outcome", state}, {"prodigy.reason", end.Reason}})
 		return
 	}
 	failure := ""
-	if end.State != "completed" {
-		failure = cmp.Or(end.Reason, end.State)
+	if end.State != jobs.Completed {
+		failure = cmp.Or(end.Reason, state)
 	}
 	t.end(at, failure, []attr{
-		{"prodigy.outcome", end.State},
+		{"prodigy.outcome", state},
 		{"prodigy.items.total", m.TotalItems},
 		{"prodigy.items.succeeded", m.Successful},
 		{"prodigy.items.failed", m.Failed},

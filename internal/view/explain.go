@@ -11,6 +11,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
@@ -136,7 +137,7 @@ type explainer struct {
 	letter bool
 
 	// How the last run ended. It is empty while the job runs, or if the run was killed.
-	ended State
+	ended jobs.State
 
 	// The next attempt resolves a conflict.
 	resolves bool
@@ -623,7 +624,7 @@ func (x *explainer) jobEvent(r events.Record) {
 		x.paused(r)
 	}
 	if end, ok := events.RunEndOf(r.Event); ok {
-		x.over(r, State(end.State), ends[State(end.State)]+end.Reason)
+		x.over(r, end.State, ends[end.State]+end.Reason)
 	}
 	if scope, t, ok := events.Transition(r.Event); ok {
 		x.breakerWent(r, scope, t)
@@ -676,13 +677,13 @@ func (x *explainer) breakerWent(r events.Record, scope string, t limit.Transitio
 }
 
 // ends are what comes before the reason of the end of a run.
-var ends = map[State]string{
-	Completed: "the job completed: ", Cancelled: "the job was ",
-	Stopped: "job stopped: ", Failed: "job failed: ",
+var ends = map[jobs.State]string{
+	jobs.Completed: "the job completed: ", jobs.Cancelled: "the job was ",
+	jobs.Stopped: "job stopped: ", jobs.Failed: "job failed: ",
 }
 
 // over adds the end of a run in which the item was not settled.
-func (x *explainer) over(r events.Record, s State, text string) {
+func (x *explainer) over(r events.Record, s jobs.State, text string) {
 	x.ended = s
 	switch x.out.Status {
 	case Pending:

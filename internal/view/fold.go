@@ -10,6 +10,7 @@ import (
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
@@ -92,7 +93,7 @@ func (j *Job) Apply(r events.Record) {
 	j.hold(r)
 	j.applyMerge(r)
 	if end, ok := events.RunEndOf(r.Event); ok {
-		j.end(State(end.State), end.Reason)
+		j.end(end.State, end.Reason)
 	}
 	if scope, t, ok := events.Transition(r.Event); ok {
 		j.circuit.change(scope, t, r.Time)
@@ -187,7 +188,7 @@ func (j *Job) capped(u *limit.USD) {
 
 // resume begins another run: nothing is in flight any more except what is attached, and the rate is measured anew.
 func (j *Job) resume(now time.Time, e events.JobResumed) {
-	j.State, j.Reason, j.RunBegan = Running, "", now
+	j.State, j.Reason, j.RunBegan = jobs.Running, "", now
 	maps.DeleteFunc(j.held, func(name string, _ events.Record) bool { return name != events.ByRollout })
 	j.Merges.Verifying, j.Merges.failed = nil, nil
 	j.Letters = e.Reason == events.ForDeadLetters
@@ -218,7 +219,7 @@ func (j *Job) resume(now time.Time, e events.JobResumed) {
 }
 
 // end ends a run. What was in flight is not any more, and the requests of people are done with.
-func (j *Job) end(s State, reason string) {
+func (j *Job) end(s jobs.State, reason string) {
 	j.State, j.Reason = s, reason
 	delete(j.held, events.ByPerson)
 	delete(j.held, events.ByEnd)

@@ -12,19 +12,9 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/retry"
-)
-
-// State is the state of a job according to its log.
-type State string
-
-const (
-	Running   State = "running" // or killed: the log alone cannot tell
-	Completed State = "completed"
-	Failed    State = "failed"
-	Stopped   State = "stopped"
-	Cancelled State = "cancelled"
 )
 
 // Job is the view of a job after the records applied so far. Its memory is bounded, except for the status of
@@ -92,7 +82,7 @@ type Identity struct {
 
 // Ending is the state of a job and why it is in that.
 type Ending struct {
-	State  State
+	State  jobs.State // Running, too, if the run was killed: the log alone cannot tell
 	Reason string
 
 	// Reduce did not run in a completed job, since its condition did not hold.
@@ -270,7 +260,7 @@ type Attempt struct {
 // New returns the view of a job before its first record.
 func New() *Job {
 	return &Job{
-		Ending: Ending{State: Running}, running: map[int]*Attempt{}, byID: map[string]*Attempt{},
+		Ending: Ending{State: jobs.Running}, running: map[int]*Attempt{}, byID: map[string]*Attempt{},
 		merging: map[int]queued{},
 		printed: map[string]string{}, held: map[string]events.Record{}, waiting: newWaiting(), circuit: newCircuit(),
 	}
@@ -289,7 +279,7 @@ func Resumed(earlier errorpolicy.Metrics) *Job {
 }
 
 // AtItems reports whether the job is at work on items: in its map phase, or running dead letters again.
-func (j *Job) AtItems() bool { return j.atItems && j.State == Running }
+func (j *Job) AtItems() bool { return j.atItems && j.State == jobs.Running }
 
 // Retried are the retries of a job by the type of the failure before each, and the newest of them.
 type Retried struct {

@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/check"
 	"prodigy/internal/dlq"
 	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/term"
 )
 
@@ -41,8 +42,8 @@ func (c *CI) unclean() string {
 		return "" // only items were asked for
 	}
 	switch {
-	case s.State != string(job.Completed):
-		text := s.State + term.Prefixed(": ", s.Reason)
+	case s.State != jobs.Completed:
+		text := string(s.State) + term.Prefixed(": ", s.Reason)
 		if m := s.Metrics; m.TotalItems > 0 {
 			text += fmt.Sprintf("; %d of %s have ended", m.Successful+m.Failed+m.Rejected+m.Skipped,
 				check.Counted(m.TotalItems, "item"))
@@ -132,7 +133,7 @@ func (c *CI) JUnit(w io.Writer) (one func(job.Result) error, end func() error) {
 			}
 			if unclean != "" {
 				_, err := fmt.Fprintf(w, "    <testcase name=\"job\" classname=\"%s\" time=\"0\">"+
-					"<error message=\"%s\" type=\"%s\"></error></testcase>\n", suite, xmlText(unclean), xmlText(c.Summary.State))
+					"<error message=\"%s\" type=\"%s\"></error></testcase>\n", suite, xmlText(unclean), xmlText(string(c.Summary.State)))
 				if err != nil {
 					return err
 				}
@@ -215,7 +216,7 @@ func (c *CI) GitHub(w io.Writer) (one func(job.Result) error, end func() error) 
 					return err
 				}
 			}
-			level, state, m := "notice", c.Summary.State, c.Summary.Metrics
+			level, state, m := "notice", string(c.Summary.State), c.Summary.Metrics
 			if unclean != "" {
 				level, state = "error", unclean
 			}

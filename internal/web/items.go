@@ -24,7 +24,7 @@ type itemRow struct {
 type itemList struct {
 	Place      jobs.Job
 	Job        *view.Job
-	State      string
+	State      jobs.State
 	Query      itemQuery
 	Choices    []stateChoice
 	Rows       []itemRow

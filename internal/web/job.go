@@ -19,7 +19,7 @@ import (
 type standing struct {
 	Place jobs.Job
 	Job   *view.Job
-	State string
+	State jobs.State
 	Now   time.Time
 
 	// What the items on the page are called besides their ids, by index.
@@ -117,7 +117,7 @@ const breakersShown = 5
 func (s standing) Notices() []string {
 	var list []string
 	j, now := s.Job, s.Now
-	if s.State == string(view.Running) {
+	if s.State == jobs.Running {
 		list = j.Holding(now)
 		if j.Stopping() != "" {
 			list[0] = "the job is " + list[0]
@@ -136,7 +136,7 @@ func (s standing) Notices() []string {
 			of += " for " + events.Clip(b.Key, 80)
 		}
 		text := fmt.Sprintf("The circuit breaker%s is %s", of, b.State)
-		if s.State == string(view.Running) && b.Until.After(now) {
+		if s.State == jobs.Running && b.Until.After(now) {
 			text += ", and tests in " + view.Rough(b.Until.Sub(now))
 		}
 		list = append(list, text+".")
@@ -209,7 +209,7 @@ func jobPage(place jobs.Job, seen *view.Job, labels Labels, charts template.HTML
 	if rate := seen.Rate(now); rate > 0 && st.State == "running" {
 		st.Rate = fmt.Sprintf("%.1f", rate)
 	}
-	ended := st.State != string(view.Running)
+	ended := st.State != jobs.Running
 	if ended {
 		st.Unproven, _ = job.AwaitsAccept(place) // a log that cannot be read has no page
 	}

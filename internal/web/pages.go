@@ -174,14 +174,14 @@ var (
 )
 
 // stateOf returns the state of a job that is shown.
-func stateOf(j *view.Job, running bool) string {
+func stateOf(j *view.Job, running bool) jobs.State {
 	switch {
 	case running:
-		return "running"
-	case j.State == view.Running:
-		return "killed"
+		return jobs.Running
+	case j.State == jobs.Running:
+		return jobs.Killed
 	}
-	return string(j.State)
+	return j.State
 }
 
 // same compares secrets in constant time.

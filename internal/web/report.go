@@ -10,6 +10,7 @@ import (
 	"prodigy/internal/dlq"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
 	"prodigy/internal/view"
 )
@@ -60,7 +61,7 @@ type letterRow struct {
 // Report returns the report of a job: one HTML page that needs nothing else.
 func Report(s Source) ([]byte, error) {
 	var now time.Time
-	if s.State == string(view.Running) {
+	if s.State == jobs.Running {
 		now = s.Made
 	}
 	job, c, err := draw(s.Records, now, plotKept)

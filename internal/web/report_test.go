@@ -318,7 +318,7 @@ func TestWhatRunsIsDrawnUntilNow(t *testing.T) {
 	})
 	s.at(2*time.Second, events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, Attempt: 1}})
 	src := s.source()
-	for state, want := range map[string]string{"running": "a, attempt 1 is running after 9s", "killed": "a, attempt 1 interrupted, or running when prodigy crashed after 1s"} {
+	for state, want := range map[jobs.State]string{jobs.Running: "a, attempt 1 is running after 9s", jobs.Killed: "a, attempt 1 interrupted, or running when prodigy crashed after 1s"} {
 		src.State, src.Made = state, began.Add(10*time.Second)
 		if page := pageOf(t, src); !strings.Contains(page, "<title>"+want+"</title>") {
 			t.Errorf("%s: there is no %q", state, want)
@@ -329,7 +329,7 @@ func TestWhatRunsIsDrawnUntilNow(t *testing.T) {
 // The words are those of the commands; what did not go well altogether is never green.
 func TestOnlyAJobWithoutFailuresIsGreen(t *testing.T) {
 	for _, c := range []struct {
-		state           string
+		state           jobs.State
 		failed, skipped int
 		want            badge
 	}{

@@ -14,6 +14,7 @@ import (
 
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 	"prodigy/internal/view"
 )
 
@@ -104,7 +105,7 @@ var functions = template.FuncMap{
 
 	// parts of pages
 	"style":  func() template.CSS { return template.CSS(chartsStyle) },
-	"badge":  func(state string, c view.Counts) badge { return badgeOf(state, c.Failed+c.Rejected, c.Skipped) },
+	"badge":  func(state jobs.State, c view.Counts) badge { return badgeOf(state, c.Failed+c.Rejected, c.Skipped) },
 	"button": buttonOf,
 
 	// addresses
@@ -132,16 +133,17 @@ type badge struct{ Text, Class string }
 
 // badgeOf returns the badge of a job in a state, of which some items have failed or were rejected, and some
 // were skipped.
-func badgeOf(state string, failed, skipped int) badge {
+func badgeOf(state jobs.State, failed, skipped int) badge {
+	text := string(state)
 	switch {
-	case state != string(view.Completed):
-		return badge{state, state}
+	case state != jobs.Completed:
+		return badge{text, text}
 	case failed > 0:
-		return badge{state + " with failures", "left"}
+		return badge{text + " with failures", "left"}
 	case skipped > 0:
-		return badge{state, "left"}
+		return badge{text, "left"}
 	}
-	return badge{state, state}
+	return badge{text, text}
 }
 
 // button is a form that consists of a button.

@@ -128,7 +128,7 @@ func prepare(dir string) []victim {
 		}
 	}
 	first := try.To(mapreduce.Run(context.Background(), c, w, []byte(text)))
-	try.FailIf(first.State != job.Stopped, "the first run is %s, want stopped", first.State)
+	try.FailIf(first.State != jobs.Stopped, "the first run is %s, want stopped", first.State)
 	c = config(whole)
 	other := []byte(text + "# another\n")
 	c.Replacement = &mapreduce.Replacement{Workflow: w, Source: other, Path: filepath.Join(dir, "w.yml")}
@@ -196,7 +196,7 @@ func resume(place jobs.Job, home string) (said []string, err error) {
 		return nil, errors.Join(err, job.UpdateResults(place))
 	}
 	r, err := mapreduce.Resume(context.Background(), c, place)
-	if err == nil && r.State != job.Completed {
+	if err == nil && r.State != jobs.Completed {
 		err = fmt.Errorf("%s: %s", r.State, r.Reason)
 	}
 	return said, err
@@ -206,7 +206,7 @@ func resume(place jobs.Job, home string) (said []string, err error) {
 func look(place jobs.Job) (s seen, err error) {
 	err = try.Catch(func() {
 		sum := try.To(job.SummarizeAnd(place, func(events.Record) {}))
-		s.Metrics, s.State = string(try.To(json.Marshal(sum.Metrics))), sum.State
+		s.Metrics, s.State = string(try.To(json.Marshal(sum.Metrics))), string(sum.State)
 		try.Check(job.UpdateLetters(place, 3, nil))
 		for _, e := range try.To(dlq.Read(place.DLQFile())) {
 			s.Letters = append(s.Letters, fmt.Sprintf("%s %d %s", e.ItemID, e.FailureCount, e.Item))
