@@ -65,18 +65,14 @@ func manySlots(s *stage) {
 // oneProgram holds a step that is one plain external command, as people write it.
 func (s *stage) oneProgram(n, slots int) {
 	p := s.job("prodigy", s.noop+" ${item}", n, slots)
-	took := s.compete(p, xargs(n, slots, "sh", "-c", s.noop+` "$0"`), bareXargs(n, slots, s.noop))
+	bare := xargs(n, slots, s.noop)
+	bare.name = "xargs without sh"
+	took := s.compete(p, xargs(n, slots, "sh", "-c", s.noop+` "$0"`), bare)
 	ours, theirs := took["prodigy"], took["xargs"]
 	s.add(
 		row{what: "one program an item, throughput against xargs with sh", must: 1.4, aim: 1.6, values: ratios(ours, theirs, rate), absolute: both(ours, theirs, rate, "/s")},
 		row{what: "one program an item, throughput against xargs without sh", values: ratios(ours, took["xargs without sh"], rate), absolute: both(ours, took["xargs without sh"], rate, "/s")},
 	)
-}
-
-func bareXargs(n, slots int, program string) contestant {
-	c := xargs(n, slots, program)
-	c.name = "xargs without sh"
-	return c
 }
 
 // fewAndMany holds the contests of 2 and of 64 slots.

@@ -4,7 +4,6 @@ package bench
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
 	"text/tabwriter"
@@ -118,17 +117,5 @@ to the other's: the larger the better. CPU time includes that of the children. P
 
 // machine says what the bench ran on.
 func machine() string {
-	return fmt.Sprintf("%d cores, %s, %s", runtime.NumCPU(), system(), runtime.Version())
-}
-
-// system returns the name that the system gives itself.
-func system() string {
-	name := runtime.GOOS + "/" + runtime.GOARCH
-	text, _ := os.ReadFile("/etc/os-release")
-	for line := range strings.Lines(string(text)) {
-		if pretty, ok := strings.CutPrefix(strings.TrimSpace(line), "PRETTY_NAME="); ok {
-			return strings.Trim(pretty, `"`) + " (" + name + ")"
-		}
-	}
-	return name
+	return fmt.Sprintf("%d cores, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
 }

@@ -269,10 +269,8 @@ func (r *round) onWorkers() (left []string, err error) {
 		}
 	})
 	for i, w := range r.workers {
-		select {
-		case <-w.Done:
+		if w.Ended() {
 			continue // since the broker was away when it began
-		default:
 		}
 		if !seen[workerName(i)] {
 			left = append(left, workerName(i)+": no answer")

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -42,33 +41,14 @@ type job struct {
 	took  time.Duration
 }
 
-const workflow = `name: NAME
-mode: mapreduce
-map:
-  max_parallel: 24
-  input: {command: "seq 1 ITEMS"}
-  agent_template:
-    - shell: exec bash SCRIPT "${item}"
-      retry_config: {attempts: 3, initial_delay: 10ms}
-`
-
-// script is what an item does. It starts no other programs, since rounds are not to be short of processors, but for each eighth item.
-//
-//go:embed item.sh
-var script string
-
-// Most items take less than a moment, some longer than a lease.
-const mixed = `$((1 + i * 7 % 8))
-case $i in *33|*66) beats=60;; *50) beats=100;; esac`
-
-// made is what an item does besides where files are sent.
-const made = `[ -d out ] || mkdir -p out
-echo "NAME $i $(<data)" >"$PRODIGY_PRODUCES"
-`
-
-// slowly is how long the first attempts at some items take where stragglers are stopped. Later ones are none.
-const slowly = `case $PRODIGY_ATTEMPT.$((i % 25)) in 1.7) beats=240;; 1.*) ;; *) beats=1;; esac
-`
+// workflow is that of a job, and script what an item does. It starts no other programs, since rounds are not to be short of processors,
+// but for each eighth item.
+var (
+	//go:embed w.yml.tmpl
+	workflow string
+	//go:embed item.sh.tmpl
+	script string
+)
 
 // makeUsers makes the users with their jobs, and all that these need. Of several jobs each second one has its files sent; of the others some have stragglers.
 func (r *round) makeUsers() {
@@ -98,21 +78,15 @@ func (r *round) makeJob(j *job) {
 		try.Check(err)
 		return
 	}
-	flow, does, path := workflow, script, filepath.Join(j.dir, "item.sh")
-	switch {
-	case j.space:
-		flow, does = withWorkspaces(flow, does, r.seed)
-	case j.files:
-		flow = strings.Replace(flow, "map:\n", "map:\n  files: [item.sh, data]\n  produces: out/${item}\n", 1)
-		does, path = does+made, "item.sh"
-	case j.slow:
-		flow = strings.Replace(flow, "map:\n", "map:\n  straggler: {after: 1s, stop: true}\n", 1)
-		flow += "      rate: 100/s\nerror_policy: {retry_config: {attempts: 9, initial_delay: 100ms}}\n"
-		does = strings.Replace(does, "n=0\n", slowly+"n=0\n", 1)
+	path := filepath.Join(j.dir, "item.sh")
+	if j.files {
+		path = "item.sh"
 	}
-	replace := strings.NewReplacer("NAME", j.name, "ITEMS", strconv.Itoa(r.items), "WITNESS", filepath.Join(j.dir, "witness"), "SILENT", silent, "SCRIPT", path,
-		"BEATS", r.beats, "BEAT", fmt.Sprint(r.beat.Seconds()))
-	for name, text := range map[string]string{"item.sh": replace.Replace(does), "w.yml": replace.Replace(flow), "data": "the data of " + j.name + "\n"} {
+	data := map[string]any{
+		"name": j.name, "items": r.items, "script": path, "space": j.space, "files": j.files, "slow": j.slow, "soak": r.every > 0,
+		"order": [...]string{"completion", "items"}[r.seed%2], "witness": filepath.Join(j.dir, "witness"), "silent": silent, "beat": r.beat.Seconds(),
+	}
+	for name, text := range map[string]string{"item.sh": try.Fill(script, data), "w.yml": try.Fill(workflow, data), "data": "the data of " + j.name + "\n"} {
 		try.Write(filepath.Join(j.dir, name), text)
 	}
 }

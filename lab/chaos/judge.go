@@ -145,23 +145,6 @@ func witness(v *verdict, path, jobID string, started, back map[string]int) {
 	}
 }
 
-// withWorkspaces makes agents of the commands of a workflow, which do what the script says. Each works, commits or not, leaves something for the next one
-// to stumble over, and says at its beginning if its workspace is not as new.
-func withWorkspaces(flow, script string, seed uint64) (string, string) {
-	order := [...]string{"completion", "items"}[seed%2]
-	flow = strings.Replace(flow, "mode: mapreduce\n", "mode: mapreduce\nworkspace: {order: "+order+"}\n", 1)
-	return flow, `test -z "$(git status --porcelain --ignored)" && test "$(git rev-parse HEAD)" = "$PRODIGY_BASE" && test -z "$(git stash list)" || exit 9
-` + script + `echo "of $i" >item-$i
-sed -i "$((i * 4 + 1))s/$/ $i/" lines
-case $((i % 5)) in
-0) git add -A; git commit -qm "item $i";;
-1) git stash -qu; git stash pop -q; touch .git/index.lock;;
-2) git checkout -qb mine; git commit -qam "a part"; head -c 200000 /dev/urandom >big-$i;;
-3) mkdir -p ignored/x; echo x >ignored/x/y; chmod -R a-w ignored; mkfifo pipe; git config user.name Eve;;
-esac
-`
-}
-
 func (u *user) repository() string { return filepath.Join(u.dir, "repo") }
 
 // makeRepository makes the repository that the jobs of a user are run in.

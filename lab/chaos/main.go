@@ -50,7 +50,7 @@ func Main() {
 		*seed = rand.Uint64() >> 32
 	}
 	base := try.To(os.MkdirTemp("", "prodigy-fleet-torture-"))
-	var sum verdict
+	sum := verdict{faults: map[string]int{}}
 	defer func() {
 		if len(sum.bad) == 0 || !*keep {
 			_ = os.RemoveAll(base)
@@ -69,7 +69,7 @@ func Main() {
 			break
 		}
 		r := &round{
-			dir: filepath.Join(base, strconv.Itoa(i)), bin: *bin, jobs: *jobs, after: *after, seed: *seed + uint64(i), kinds: *kinds, space: *space, secure: *secure, skew: *skew, beat: 25 * time.Millisecond, beats: mixed,
+			dir: filepath.Join(base, strconv.Itoa(i)), bin: *bin, jobs: *jobs, after: *after, seed: *seed + uint64(i), kinds: *kinds, space: *space, secure: *secure, skew: *skew, beat: 25 * time.Millisecond,
 			lease: "3s",
 		}
 		usual := [][2]int{{1, 1}, {3, 1}, {1, 3}, {2, 2}}[r.seed%4]
@@ -81,7 +81,7 @@ func Main() {
 			r.lease, r.patience = "15s", 10*time.Minute*time.Duration(all)
 		}
 		if *soak > 0 {
-			r.beat, r.beats, r.lease, r.every, r.patience, r.most = 500*time.Millisecond, "8", "3s", 20*time.Second, 2**soak, 0
+			r.beat, r.lease, r.every, r.patience, r.most = 500*time.Millisecond, "3s", 20*time.Second, 2**soak, 0
 			r.jobs, r.after, r.items = 1, 1, int(*soak/(9*r.beat)*slots*workers)
 		}
 		v := verdict{faults: map[string]int{}}
@@ -112,9 +112,6 @@ type verdict struct {
 }
 
 func (v *verdict) add(o verdict) {
-	if v.faults == nil {
-		v.faults = map[string]int{}
-	}
 	for name, n := range o.faults {
 		v.faults[name] += n
 	}
@@ -138,7 +135,6 @@ type round struct {
 	most     int // faults; 0 does not limit them
 	skew     time.Duration
 	beat     time.Duration // between two lines that a command writes
-	beats    string        // how many there are
 	every    time.Duration // between two faults; 0 stands for 0.15 to 0.9 s
 	lease    string
 	patience time.Duration // for the jobs to end

@@ -19,72 +19,33 @@ import (
 	"strings"
 	"time"
 
+	"gopkg.in/yaml.v3"
+
 	"prodigy/lab/try"
 )
 
 //go:embed mock.py
 var mock string
 
+//go:embed clis.yml
+var data []byte
+
+// tables is what the data has: its comments say more.
+type tables struct {
+	CLIs       []cli
+	Situations []struct {
+		Name string
+		Want []string
+	}
+	Untold []string
+}
+
 // cli is how a CLI is installed and pointed to the server.
 type cli struct {
-	name string
-	npm  string // its package, unless pip has it
-	pip  string
-	args string            // of the preset, in YAML
-	env  string            // of the step, in YAML; @BASE@ stands for the address of the situation
-	home map[string]string // files in its home; @BASE@ as above
+	Name, NPM, Pip string
+	Args           []string
+	Env, Home      map[string]string
 }
-
-func clis() []cli {
-	return []cli{
-		{
-			name: "claude", npm: "@anthropic-ai/claude-code", args: "[]",
-			env: `{ANTHROPIC_BASE_URL: "@BASE@", ANTHROPIC_API_KEY: x}`,
-		},
-		{
-			name: "codex", npm: "@openai/codex", args: `[--model, gpt-5.1-codex]`, env: `{OPENAI_API_KEY: x}`,
-			home: map[string]string{".codex/config.toml": "model_provider = \"mock\"\n[model_providers.mock]\nname = \"mock\"\nbase_url = \"@BASE@/v1\"\nwire_api = \"responses\"\nenv_key = \"OPENAI_API_KEY\"\nrequest_max_retries = 1\nstream_max_retries = 1\n"},
-		},
-		{
-			name: "opencode", npm: "opencode-ai", args: "[]", env: "{}",
-			home: map[string]string{".config/opencode/opencode.json": `{"provider":{"mock":{"npm":"@ai-sdk/openai-compatible","options":{"baseURL":"@BASE@/v1","apiKey":"x"},"models":{"m":{}}}},"model":"mock/m"}`},
-		},
-		{
-			name: "gemini", npm: "@google/gemini-cli", args: "[--model, gemini-2.5-pro]",
-			env:  `{GEMINI_API_KEY: x, GOOGLE_GEMINI_BASE_URL: "@BASE@"}`,
-			home: map[string]string{".gemini/settings.json": `{"security":{"auth":{"selectedType":"gemini-api-key"}},"privacy":{"usageStatisticsEnabled":false},"general":{"disableAutoUpdate":true}}`},
-		},
-		{
-			name: "qwen", npm: "@qwen-code/qwen-code", args: "[]",
-			env: `{OPENAI_API_KEY: x, OPENAI_BASE_URL: "@BASE@/v1", OPENAI_MODEL: qwen3-coder-plus}`,
-		},
-		{
-			name: "aider", pip: "aider-chat", args: "[--model, openai/gpt-4o, --no-show-model-warnings]", env: `{OPENAI_API_KEY: x, OPENAI_API_BASE: "@BASE@/v1"}`,
-		},
-	}
-}
-
-// situations are what the server plays, with the outcomes that are right. The first are quick.
-var situations = []struct {
-	name string
-	want []string
-}{
-	{"ok", []string{"success"}},
-	{"tool_edit", []string{"success"}},
-	{"401", []string{"auth"}},
-	{"400_context", []string{"invalid_request"}},
-	{"429_usage", []string{"quota", "overloaded"}},
-	{"empty", []string{"incomplete"}},
-	{"refusal", []string{"refused", "incomplete"}},
-	{"max_tokens", []string{"incomplete"}},
-	{"hang", []string{"stalled"}},
-	{"tool_then_hang", []string{"stalled"}},
-	{"500", []string{"overloaded", "timeout", "stalled"}},
-	{"html200", []string{"overloaded", "incomplete", "failed", "stalled", "timeout"}},
-}
-
-// untold are the situations that a CLI does not tell from a success.
-var untold = map[string]bool{"gemini max_tokens": true, "qwen max_tokens": true, "qwen empty": true}
 
 type options struct {
 	dir, only, situations, prodigy string
@@ -119,8 +80,8 @@ func run(o options) (right bool) {
 		return true
 	}
 	found := false
-	for _, c := range clis() {
-		if o.wants(c.name) && c.install(o.dir) {
+	for _, c := range readTables().CLIs {
+		if o.wants(c.Name) && c.install(o.dir) {
 			found = true
 		}
 	}
@@ -148,16 +109,24 @@ func run(o options) (right bool) {
 	return true
 }
 
+func readTables() (known tables) {
+	try.Check(yaml.Unmarshal(data, &known))
+	return known
+}
+
+// inJSON returns a value as YAML can read it.
+func inJSON(v any) string { return string(try.To(json.Marshal(v))) }
+
 func (o options) wants(name string) bool {
 	return o.only == "" || slices.Contains(strings.Split(o.only, ","), name)
 }
 
 // path returns where a CLI is installed.
 func (c cli) path(dir string) string {
-	if c.npm != "" {
-		return filepath.Join(dir, "npm", "node_modules", ".bin", c.name)
+	if c.NPM != "" {
+		return filepath.Join(dir, "npm", "node_modules", ".bin", c.Name)
 	}
-	return filepath.Join(dir, "venv", "bin", c.name)
+	return filepath.Join(dir, "venv", "bin", c.Name)
 }
 
 // install installs a CLI unless it is there. It reports false, and says so, when that cannot be done.
@@ -167,15 +136,15 @@ func (c cli) install(dir string) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	commands := [][]string{{"npm", "install", "--prefix", filepath.Join(dir, "npm"), "--no-fund", "--no-audit", "--loglevel=error", c.npm}}
-	if c.npm == "" {
+	commands := [][]string{{"npm", "install", "--prefix", filepath.Join(dir, "npm"), "--no-fund", "--no-audit", "--loglevel=error", c.NPM}}
+	if c.NPM == "" {
 		venv := filepath.Join(dir, "venv")
-		commands = [][]string{{"python3", "-m", "venv", venv}, {filepath.Join(venv, "bin", "pip"), "install", "--quiet", c.pip}}
+		commands = [][]string{{"python3", "-m", "venv", venv}, {filepath.Join(venv, "bin", "pip"), "install", "--quiet", c.Pip}}
 	}
 	for _, argv := range commands {
 		if out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
 			last := strings.TrimSpace(string(out))
-			fmt.Printf("skipped: %s cannot be installed: %v %s\n", c.name, err, last[strings.LastIndexByte(last, '\n')+1:])
+			fmt.Printf("skipped: %s cannot be installed: %v %s\n", c.Name, err, last[strings.LastIndexByte(last, '\n')+1:])
 			return false
 		}
 	}
@@ -189,24 +158,25 @@ func play(o options) (right bool) {
 	wanted := strings.Split(o.situations, ",")
 	right = true
 	fmt.Println("| CLI | situation | outcome | rule | took |\n| --- | --- | --- | --- | --- |")
-	for _, c := range clis() {
-		if _, err := os.Stat(c.path(o.dir)); err != nil || !o.wants(c.name) {
+	known := readTables()
+	for _, c := range known.CLIs {
+		if _, err := os.Stat(c.path(o.dir)); err != nil || !o.wants(c.Name) {
 			continue
 		}
 		version := c.version(o.dir)
-		for _, s := range situations {
-			if o.situations != "all" && !slices.Contains(wanted, s.name) {
+		for _, s := range known.Situations {
+			if o.situations != "all" && !slices.Contains(wanted, s.Name) {
 				continue
 			}
 			began := time.Now()
-			outcome, rule := c.try(o, base, s.name)
+			outcome, rule := c.try(o, base, s.Name)
 			mark := ""
-			if !slices.Contains(s.want, outcome) {
-				if mark = " (cannot be told)"; outcome != "success" || !untold[c.name+" "+s.name] {
-					mark, right = " **want "+strings.Join(s.want, " or ")+"**", false
+			if !slices.Contains(s.Want, outcome) {
+				if mark = " (cannot be told)"; outcome != "success" || !slices.Contains(known.Untold, c.Name+" "+s.Name) {
+					mark, right = " **want "+strings.Join(s.Want, " or ")+"**", false
 				}
 			}
-			fmt.Printf("| %s %s | %s | %s%s | %s | %.0f s |\n", c.name, version, s.name, outcome, mark, rule, time.Since(began).Seconds())
+			fmt.Printf("| %s %s | %s | %s%s | %s | %.0f s |\n", c.Name, version, s.Name, outcome, mark, rule, time.Since(began).Seconds())
 		}
 	}
 	return right
@@ -255,11 +225,11 @@ func (c cli) version(dir string) string {
 
 // try runs one CLI in one situation as a job, and returns what the log says of it.
 func (c cli) try(o options, base, situation string) (outcome, rule string) {
-	work := filepath.Join(o.dir, "work", c.name+"."+situation)
+	work := filepath.Join(o.dir, "work", c.Name+"."+situation)
 	try.Check(os.RemoveAll(work))
 	home := filepath.Join(work, "home")
-	address := base + "/s/" + situation + "/" + c.name + "." + strconv.FormatInt(time.Now().UnixNano(), 36)
-	for name, text := range c.home {
+	address := base + "/s/" + situation + "/" + c.Name + "." + strconv.FormatInt(time.Now().UnixNano(), 36)
+	for name, text := range c.Home {
 		try.Write(filepath.Join(home, name), strings.ReplaceAll(text, "@BASE@", address))
 	}
 	try.Check(os.MkdirAll(home, 0o700))
@@ -271,7 +241,7 @@ map:
       env: %[3]s
       timeout: 6m
 error_policy: {quota: {on_quota: fail}}
-`, c.name, c.args, strings.ReplaceAll(c.env, "@BASE@", address), o.stall)
+`, c.Name, inJSON(c.Args), strings.ReplaceAll(inJSON(c.Env), "@BASE@", address), o.stall)
 	try.Write(filepath.Join(work, "job.yml"), workflow)
 	env := []string{
 		"PATH=" + filepath.Dir(c.path(o.dir)) + ":" + os.Getenv("PATH"), "HOME=" + home, "PRODIGY_HOME=" + filepath.Join(work, "prodigy"), "LANG=C.UTF-8",

@@ -17,7 +17,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,7 +37,7 @@ type service struct {
 	tokens  float64
 	at      time.Time
 	busy    int
-	refused []time.Time
+	refused int
 	served  map[string]bool
 }
 
@@ -47,7 +46,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	s.tokens, s.at = min(bucket, s.tokens+now.Sub(s.at).Seconds()*perSecond), now
 	if s.tokens < 1 {
-		s.refused = append(s.refused, now)
+		s.refused++
 		s.mu.Unlock()
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusTooManyRequests)
@@ -119,40 +118,27 @@ func Main() {
 	calls := flag.Int("calls", 1000, "how many calls each makes")
 	prodigy := flag.String("prodigy", "bin/prodigy", "the program")
 	only := flag.String("only", "", "only contestants with this in their names")
-	runs := flag.Int("runs", 1, "how often each contestant makes its calls")
-	when := flag.Bool("when", false, "print after how many seconds calls were refused")
 	flag.Parse()
-	run(*calls, *prodigy, *only, *runs, *when)
+	run(*calls, *prodigy, *only)
 }
 
-func run(calls int, prodigy, only string, runs int, when bool) {
+func run(calls int, prodigy, only string) {
 	prodigy = try.To(filepath.Abs(prodigy))
 	_, err := os.Stat(prodigy)
 	try.Checkf(err, "look for the program, which make build builds")
 	best := float64(calls-bucket) / perSecond
 	fmt.Printf("%d calls, at best %.1f s\n\n| | seconds | of the best | refused | lost |\n| --- | ---: | ---: | ---: | ---: |\n", calls, best)
-	var list []contestant
 	for _, c := range contestants(prodigy) {
-		if strings.Contains(c.name, only) {
-			list = append(list, slices.Repeat([]contestant{c}, runs)...)
+		if !strings.Contains(c.name, only) {
+			continue
 		}
-	}
-	for _, c := range list {
-		began := time.Now()
 		took, s, err := compete(c, calls)
 		if errors.Is(err, exec.ErrNotFound) {
 			fmt.Printf("| %s | not installed | | | |\n", c.name)
 			continue
 		}
 		try.Checkf(err, "%s", c.name)
-		fmt.Printf("| %s | %.1f | %.2f | %d (%.1f %%) | %d |\n", c.name, took.Seconds(), took.Seconds()/best, len(s.refused), 100*float64(len(s.refused))/float64(calls), calls-len(s.served))
-		if !when {
-			continue
-		}
-		for _, at := range s.refused {
-			fmt.Printf("%.2f ", at.Sub(began).Seconds())
-		}
-		fmt.Println()
+		fmt.Printf("| %s | %.1f | %.2f | %d (%.1f %%) | %d |\n", c.name, took.Seconds(), took.Seconds()/best, s.refused, 100*float64(s.refused)/float64(calls), calls-len(s.served))
 	}
 }
 

@@ -26,10 +26,10 @@ type instant struct {
 }
 
 // mapped are the kinds of jobs that have items.
-var mapped = slices.DeleteFunc(kindNames(), func(name string) bool { return kindNamed(name).standard })
+var mapped = slices.DeleteFunc(kindNames(), func(name string) bool { return kindNamed(name).Standard })
 
 // isolated are those whose agents have workspaces.
-var isolated = slices.DeleteFunc(kindNames(), func(name string) bool { return kindNamed(name).workspace == "" })
+var isolated = slices.DeleteFunc(kindNames(), func(name string) bool { return kindNamed(name).Workspace == "" })
 
 const (
 	logFiles   = "events/*/*/events-*.jsonl"
@@ -97,7 +97,7 @@ func (r *round) pick(command string) instant {
 	}
 	var can, own []instant
 	for _, in := range instants {
-		if !in.fits(command, r.kind.name) {
+		if !in.fits(command, r.kind.Name) {
 			continue
 		}
 		can = append(can, in)

@@ -160,7 +160,7 @@ func (r *round) judge() {
 	if !r.clockSet {
 		h.wrong = append(h.wrong, h.hasty...)
 	}
-	if r.kind.standard {
+	if r.kind.Standard {
 		r.judgeSteps(h, "c", standardSteps)
 	} else {
 		r.judgeItems(h)
@@ -169,7 +169,7 @@ func (r *round) judge() {
 		r.judgePhases(h)
 		r.judgeCounts(h)
 	}
-	if r.kind.workspace != "" {
+	if r.kind.Workspace != "" {
 		r.judgeWorkspaces(h, all)
 	}
 	// Where not every process shows its environment, one overlap is allowed for each kill: a command that had only just been started
@@ -193,7 +193,7 @@ func (r *round) judgePast(h *history, data []byte) {
 		h.addIf(!bytes.HasPrefix(data, s.log), "the log no longer begins with what it was at kill %d", i+1)
 		for name, n := range s.settled {
 			// The reduce phase runs again when it is asked for over mended items.
-			if r.kind.mends && strings.HasPrefix(name, "step.r") {
+			if r.kind.Mends && strings.HasPrefix(name, "step.r") {
 				continue
 			}
 			if now := begins(r.effects(name)); now != n {
@@ -225,7 +225,7 @@ func (r *round) judgeStatus(h *history, id, fate string) {
 		h.add("%s is lost: it was never settled", id)
 	case status == want,
 		fate == fateSame && status == "failed" && h.errors[id] == "merge_conflict",
-		h.errors[id] == "circuit_open" && r.kind.refuses:
+		h.errors[id] == "circuit_open" && r.kind.Refuses:
 	default:
 		h.add("%s (%s): %s (%s), want %s", id, fate, status, h.errors[id], want)
 	}
@@ -244,8 +244,8 @@ func (r *round) judgeTries(h *history, id, fate string, effects []effect) {
 	h.addIf(attempts > h.attempts[id], "%s: %d attempts began, the log knows of %d", id, attempts, h.attempts[id])
 	h.addIf(h.status[id] == "success" && !ended(effects), "%s succeeded without having run to its end", id)
 	h.addIf(unlogged > kills*mostUnlogged, "%s began %d times, the log knows of %d attempts and %d retries of the step", id, n, h.attempts[id], h.tries[id])
-	h.addIf(fate == fateBad && r.kind.tries > 0 && n > r.kind.tries+kills+unlogged,
-		"%s began %d times in %d runs, want at most %d tries and one for each kill", id, n, distinctRuns(effects), r.kind.tries)
+	h.addIf(fate == fateBad && r.kind.Tries > 0 && n > r.kind.Tries+kills+unlogged,
+		"%s began %d times in %d runs, want at most %d tries and one for each kill", id, n, distinctRuns(effects), r.kind.Tries)
 }
 
 // mostUnlogged is how many tries of one item may be in the last batch that a kill takes.
@@ -357,14 +357,14 @@ func (r *round) judgeLetters(h *history) {
 // judgePhases looks at setup and reduce.
 func (r *round) judgePhases(h *history) {
 	first := strconv.Itoa(len(r.fates))
-	if r.kind.setup {
+	if r.kind.Setup {
 		r.judgeSteps(h, "s", 2)
 		first += " nothing s0 s1"
 	}
 	if effects := r.effects("step.r0"); len(effects) > 0 && effects[len(effects)-1].value != first {
 		h.add("the first step of reduce was given %q, want %q", effects[len(effects)-1].value, first)
 	}
-	if !r.kind.mends {
+	if !r.kind.Mends {
 		r.judgeSteps(h, "r", lastSteps)
 	}
 }

@@ -118,7 +118,7 @@ func (r *round) blame(err error, o options) error {
 		kind = " -kind " + o.kind
 	}
 	return fmt.Errorf("round %d (%s):\n%w\nkept: %s\nrepeat: go run ./lab torture -seed %d -items %d -first %d -rounds 1%s -scenarios=false",
-		r.number, r.kind.name, err, r.dir, o.seed, o.items, r.number, kind)
+		r.number, r.kind.Name, err, r.dir, o.seed, o.items, r.number, kind)
 }
 
 // columns are what is counted of a round.
@@ -140,12 +140,12 @@ func (t *table) add(r *round, err error) {
 	if err != nil {
 		losses = 1
 	}
-	if t.sums[r.kind.name] == nil {
-		t.sums[r.kind.name] = make([]int, len(columns))
-		t.order = append(t.order, r.kind.name)
+	if t.sums[r.kind.Name] == nil {
+		t.sums[r.kind.Name] = make([]int, len(columns))
+		t.order = append(t.order, r.kind.Name)
 	}
 	for i, n := range []int{1, r.kills, r.runs, len(r.fates), r.again, r.unlogged, len(r.overlaps), losses} {
-		t.sums[r.kind.name][i] += n
+		t.sums[r.kind.Name][i] += n
 		t.sums["all"][i] += n
 	}
 	for name, n := range r.hits {

@@ -57,14 +57,14 @@ const hung = 3 * time.Minute
 func newRound(n int, o options, k kind, base string) *round {
 	rng := rand.New(rand.NewPCG(o.seed, uint64(n)))
 	r := &round{
-		number: n, rng: rng, kind: k, dir: filepath.Join(base, fmt.Sprintf("%s-%d", k.name, n)),
-		mark: fmt.Sprintf("TORTURE_MARK=%d-%d-%s-%d", os.Getpid(), o.seed, k.name, n),
+		number: n, rng: rng, kind: k, dir: filepath.Join(base, fmt.Sprintf("%s-%d", k.Name, n)),
+		mark: fmt.Sprintf("TORTURE_MARK=%d-%d-%s-%d", os.Getpid(), o.seed, k.Name, n),
 		cut:  map[int]bool{}, hits: map[string]int{}, session: o.session, parallel: 4 + rng.IntN(13),
 		durability: []string{"batch", "strict", "none"}[rng.IntN(3)],
 	}
 	r.prodigy = filepath.Join(base, []string{plain, rotating}[rng.IntN(2)])
-	if !k.standard {
-		r.fates = k.deal(rng, max(2, o.items*max(1, k.times)/max(1, k.share)))
+	if !k.Standard {
+		r.fates = k.deal(rng, max(2, o.items*max(1, k.Times)/max(1, k.Share)))
 	}
 	return r
 }
@@ -73,7 +73,7 @@ func newRound(n int, o options, k kind, base string) *round {
 func (r *round) play(ctx context.Context) {
 	r.prepare()
 	r.drive(ctx, 1+r.rng.IntN(4))
-	if r.kind.mends {
+	if r.kind.Mends {
 		r.mend(ctx, 1+r.rng.IntN(3))
 	}
 	r.judge()
@@ -89,7 +89,7 @@ func (r *round) prepare() {
 	var list bytes.Buffer
 	enc := json.NewEncoder(&list)
 	for i, f := range r.fates {
-		for range r.kind.padding {
+		for range r.kind.Padding {
 			list.WriteString(`{"n":0,"fate":"none"}` + "\n")
 		}
 		try.Check(enc.Encode(item{i, f}))
@@ -99,7 +99,7 @@ func (r *round) prepare() {
 	} {
 		try.Write(filepath.Join(r.dir, name), text)
 	}
-	if r.kind.workspace != "" {
+	if r.kind.Workspace != "" {
 		r.makeRepository()
 	}
 }
@@ -108,7 +108,7 @@ func (r *round) prepare() {
 func (r *round) drive(ctx context.Context, kills int) {
 	for {
 		command := []string{"run", "workflow.yml"}
-		if r.kind.workspace != "" {
+		if r.kind.Workspace != "" {
 			command = append(command, "--allow-dirty")
 		}
 		if r.begun() {
@@ -120,7 +120,7 @@ func (r *round) drive(ctx context.Context, kills int) {
 			kills--
 		case code == 0 || code == 3:
 			return
-		case code == 1 && r.kind.stops && r.last("JobFailed") && r.runs < 200:
+		case code == 1 && r.kind.Stops && r.last("JobFailed") && r.runs < 200:
 		default:
 			r.fail("prodigy %s ended with exit code %d\n%s", command[0], code, r.output())
 		}

@@ -58,7 +58,7 @@ func allScenarios(ctx context.Context, o options, base string) {
 	var wrong []error
 	for i, s := range scenarios {
 		try.CheckIf(ctx.Err() != nil, errInterrupted)
-		r := newRound(i+1, o, kind{name: "scenario", fates: []string{fateBad}, percent: 5, tries: 1}, base)
+		r := newRound(i+1, o, kind{Name: "scenario", Fates: []string{fateBad}, Percent: 5, Tries: 1}, base)
 		r.prodigy = filepath.Join(base, plain)
 		r.fates = unhung(r.fates)
 		if s.hangs {
@@ -69,29 +69,21 @@ func allScenarios(ctx context.Context, o options, base string) {
 			s.play(ctx, r)
 		})
 		r.endLeftovers()
-		fmt.Printf("%s: %s\n", s.name, outcome(err))
-		if outcome(err) == wentWrong {
+		reason, skipped := errors.AsType[skip](err)
+		switch {
+		case skipped:
+			fmt.Printf("%s: skipped: %s\n", s.name, reason)
+		case err == nil:
+			fmt.Printf("%s: ok\n", s.name)
+		default:
+			fmt.Printf("%s: WRONG\n", s.name)
 			wrong = append(wrong, fmt.Errorf("scenario %q: %w\nkept: %s\nrepeat: go run ./lab torture -seed %d -items %d -rounds 0",
 				s.name, err, r.dir, o.seed, o.items))
-		} else {
-			try.Check(os.RemoveAll(r.dir))
+			continue
 		}
+		try.Check(os.RemoveAll(r.dir))
 	}
 	try.Check(errors.Join(wrong...))
-}
-
-const wentWrong = "WRONG"
-
-// outcome puts how a scenario ended into a word.
-func outcome(err error) string {
-	var reason skip
-	switch {
-	case err == nil:
-		return "ok"
-	case errors.As(err, &reason):
-		return "skipped: " + reason.Error()
-	}
-	return wentWrong
 }
 
 // underWay starts the job and returns once some agents have begun. One of them hangs.
@@ -295,8 +287,8 @@ func threeAtOnce(ctx context.Context, r *round) {
 // library that lies about the time does not reach a Go program, which asks the kernel.
 func clockSetBack(ctx context.Context, r *round) {
 	// Items that wait for their next attempt must not wait for the hour as well.
-	r.kind.policy = "on_item_failure: retry\n  retry_config: {max_attempts: 2, backoff: fixed, initial_delay: 300ms}"
-	r.kind.tries = 2
+	r.kind.Policy = "{on_item_failure: retry, retry_config: {max_attempts: 2, backoff: fixed, initial_delay: 300ms}}"
+	r.kind.Tries = 2
 	r.fates[0] = fateBad
 	r.prepare()
 	r.killUnderWay(ctx)

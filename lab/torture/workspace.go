@@ -35,9 +35,6 @@ const (
 // spoiled are the fates of agents whose work cannot be told, so that they fail.
 var spoiled = []string{fateMerge, fateReset, fateNoGit}
 
-// wild are the fates of the agents in workspaces, but for the culprits.
-var wild = []string{fateCommits, fateUnion, fateSame, fateNothing, fateStash, fateBranch, fateHide, fateMerge, fateReset, fateNoGit, fateBad, fateHang}
-
 // makeRepository makes the directory of the round a repository, with a change that is not committed.
 func (r *round) makeRepository() {
 	write := func(name, text string) { try.Write(filepath.Join(r.dir, name), text) }
@@ -115,7 +112,7 @@ func (r *round) judgeWorkspaces(h *history, all []record) {
 	for i, id := range merged {
 		h.addIf(slices.Contains(merged[:i], id), "%s was merged twice", id)
 	}
-	if strings.Contains(r.kind.workspace, "order: items") && !r.kind.mends && !slices.IsSortedFunc(merged, func(a, b string) int { return itemNumber(a) - itemNumber(b) }) {
+	if strings.Contains(r.kind.Workspace, "order: items") && !r.kind.Mends && !slices.IsSortedFunc(merged, func(a, b string) int { return itemNumber(a) - itemNumber(b) }) {
 		h.add("items were merged out of their order: %v", merged)
 	}
 	r.judgeContent(h, hub, head, merged)

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"text/template"
 )
 
 // failure is what Check panics with.
@@ -58,6 +59,14 @@ func Run(cmd *exec.Cmd) string {
 func Write(path, text string) {
 	Check(os.MkdirAll(filepath.Dir(path), 0o777))
 	Check(os.WriteFile(path, []byte(text), 0o644))
+}
+
+// Fill fills a template. Its actions stand between <% and %>, since what is made of it may have templates of its own.
+func Fill(text string, data any) string {
+	var b strings.Builder
+	t := To(template.New("").Delims("<%", "%>").Option("missingkey=error").Parse(text))
+	Check(t.Execute(&b, data))
+	return b.String()
 }
 
 // Failf ends what Catch runs with an error.
