@@ -149,10 +149,20 @@ install: build man ## Install prodigy and its manual pages into PREFIX (/usr/loc
 	install -m 0755 bin/prodigy '$(DESTDIR)$(PREFIX)/bin'
 	install -m 0644 bin/man/*.1 '$(DESTDIR)$(PREFIX)/share/man/man1'
 
-release: ## Build archives for six platforms in dist, with checksums
-	$(GO) run ./lab release -version '$(VERSION)'
+# Where the release is published. A tree that make publish-tree wrote has it as its module.
+REPO ?= $(shell $(GO) list -m)
+release: ## Build release VERSION (v1.2.3) for REPO (github.com/OWNER/prodigy) in dist: archives, packages, image, checksums, texts for package managers
+	$(GO) run ./lab release -version '$(VERSION)' -repo '$(REPO)'
+
+release-check: ## Build a release that is not published, and try it as far as this machine can
+	rm -rf bin/release
+	$(GO) run ./lab release -version v0.0.0 -repo git.test/someone/prodigy -out bin/release
+	tools/release-check bin/release
+
+publish-tree: ## Write the committed tree to DIR with the module path MODULE (github.com/OWNER/prodigy), and test it there
+	tools/publish-tree '$(MODULE)' '$(DIR)'
 
 clean: ## Remove what make build made
 	rm -rf bin dist
 
-.PHONY: help build test exhaustive race fuzz bench bench-quick bench-fleet bench-rationed bench-code torture torture-fleet soak-fleet attack-secrets attack-damage stock-servers stock-broker scale through-json lint fmt generate check man install release clean nightly
+.PHONY: help build test exhaustive race fuzz bench bench-quick bench-fleet bench-rationed bench-code torture torture-fleet soak-fleet attack-secrets attack-damage stock-servers stock-broker scale through-json lint fmt generate check man install release release-check publish-tree clean nightly

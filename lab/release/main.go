@@ -1,5 +1,6 @@
 // Package release builds what make release hands out: for each platform an archive with the program, its manual pages and shell
-// completions, and one list of checksums. The same commit gives the same bytes, whoever builds it and when.
+// completions; from the same files packages, an image and lists of modules; and from the list of all their checksums the texts
+// that package managers read. The same commit gives the same bytes, whoever builds it and when.
 package release
 
 import (
@@ -7,7 +8,6 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
 	"flag"
 	"fmt"
 	"io"
@@ -44,33 +44,40 @@ type file struct {
 // Main is the tool.
 func Main() {
 	version := flag.String("version", "", "the version, as in v1.2.3")
+	repo := flag.String("repo", "", "where it is published, as in github.com/OWNER/prodigy")
 	out := flag.String("out", "dist", "directory to write to")
 	flag.Parse()
-	try.FailIf(*version == "", "-version is missing")
-	release(*version, *out)
+	r := newRelease(*version, *repo, *out)
+	r.build()
+	r.fill()
 }
 
-func release(version, out string) {
-	try.Check(os.MkdirAll(out, 0o755))
-	shared := sharedFiles(version)
-	var sums strings.Builder
+// build writes the archives and all that is made of the same files.
+func (r *release) build() {
+	shared := sharedFiles()
+	r.Schema = string(output("go", "run", "./cmd/prodigy", "schema"))
+	programs := map[string]file{}
 	for _, p := range platforms {
-		name := fmt.Sprintf("prodigy_%s_%s_%s", strings.TrimPrefix(version, "v"), p.os, p.arch)
-		program := build(version, p.os, p.arch)
+		name := fmt.Sprintf("prodigy_%s_%s_%s", r.Version, p.os, p.arch)
+		program := compile(r.Version, p.os, p.arch)
 		pack, ending := tarGz, ".tar.gz"
 		if p.os == "windows" {
 			pack, ending = zipped, ".zip"
 		}
-		archive := pack(name, append([]file{program}, shared...))
-		try.Check(os.WriteFile(filepath.Join(out, name+ending), archive, 0o644))
-		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(archive), name+ending)
-		fmt.Printf("%s: %d bytes\n", filepath.Join(out, name+ending), len(archive))
+		content := append([]file{program}, shared...)
+		archive := r.add(name+ending, pack(name, content))
+		r.Archives[p.os+"_"+p.arch] = archive
+		r.addModules(program, archive)
+		if p.os == "linux" {
+			programs[p.arch] = program
+			r.addPackages(name, p.arch, content)
+		}
 	}
-	try.Check(os.WriteFile(filepath.Join(out, "SHA256SUMS"), []byte(sums.String()), 0o644))
+	r.add("prodigy_"+r.Version+"_image.tar.gz", r.image(programs))
 }
 
-// build compiles the program for a platform. Nothing of this machine gets into it.
-func build(version, goos, goarch string) file {
+// compile builds the program for a platform. Nothing of this machine gets into it.
+func compile(version, goos, goarch string) file {
 	dir := try.To(os.MkdirTemp("", "release-"))
 	defer func() { _ = os.RemoveAll(dir) }()
 	name := "prodigy"
@@ -78,7 +85,7 @@ func build(version, goos, goarch string) file {
 		name += ".exe"
 	}
 	path := filepath.Join(dir, name)
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X prodigy/internal/cli.version="+version, "-o", path, "./cmd/prodigy")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X prodigy/internal/cli.version=v"+version, "-o", path, "./cmd/prodigy")
 	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0")
 	cmd.Stderr = os.Stderr
 	try.Checkf(cmd.Run(), "build for %s/%s", goos, goarch)
@@ -87,7 +94,7 @@ func build(version, goos, goarch string) file {
 }
 
 // sharedFiles are the same for every platform: texts, manual pages and completions.
-func sharedFiles(version string) []file {
+func sharedFiles() []file {
 	var list []file
 	for _, name := range []string{"README.md", "LICENSE"} {
 		list = append(list, file{name, 0o644, try.To(os.ReadFile(name))})
@@ -124,14 +131,21 @@ func sorted(files []file) []file {
 func tarGz(dir string, files []file) []byte {
 	var b bytes.Buffer
 	z := try.To(gzip.NewWriterLevel(&b, gzip.BestCompression))
-	t := tar.NewWriter(z)
+	_ = try.To(z.Write(tarred(dir+"/", files)))
+	try.Check(z.Close())
+	return b.Bytes()
+}
+
+// tarred returns a tar of files, whose names begin with a prefix. One whose name ends with a slash is a directory.
+func tarred(prefix string, files []file) []byte {
+	var b bytes.Buffer
+	t := tar.NewWriter(&b)
 	for _, f := range sorted(files) {
-		header := tar.Header{Name: dir + "/" + f.name, Mode: int64(f.mode), Size: int64(len(f.data)), ModTime: epoch, Format: tar.FormatUSTAR}
+		header := tar.Header{Name: prefix + f.name, Mode: int64(f.mode), Size: int64(len(f.data)), ModTime: epoch, Format: tar.FormatUSTAR}
 		try.Check(t.WriteHeader(&header))
 		_ = try.To(t.Write(f.data))
 	}
 	try.Check(t.Close())
-	try.Check(z.Close())
 	return b.Bytes()
 }
 
