@@ -121,7 +121,7 @@ func TestAnotherShapeHasAnotherVersion(t *testing.T) {
 }
 
 // packages matches the names of packages: a type that moves keeps its shape.
-var packages = regexp.MustCompile(`\b\w+\.`)
+var packages = regexp.MustCompile(`([\w.-]+/)*\b\w+\.`)
 
 // writeShape writes the fields of a type, also the private ones, and what they are made of. Policies and configurations come from the workflow and
 // are not in a checkpoint.
