@@ -220,6 +220,9 @@ func (s Shorthand) Script(text string) (string, error) {
 	if s.Replace == "" {
 		r := &replacer{style: s, src: text, plain: withoutExpansions(text)}
 		syntax.Walk(file, r.visit)
+		if r.err == nil && r.bare && r.quoted != "" {
+			r.err = r.inQuotes(r.quoted)
+		}
 		if r.err != nil {
 			return "", r.err
 		}
@@ -267,6 +270,11 @@ type replacer struct {
 	out   strings.Builder
 	done  int
 
+	// quoted is a shorthand that is all that stands in some quotes, and bare is set if another stands in none. Either
+	// is the item. With both, as in find {} -exec rm '{}' +, those in quotes may be meant for the program.
+	quoted string
+	bare   bool
+
 	// err is the first error. Nothing is looked at after it.
 	err error
 }
@@ -278,8 +286,13 @@ func (r *replacer) visit(node syntax.Node) bool {
 	}
 	switch n := node.(type) {
 	case *syntax.SglQuoted:
-		r.refuse(n)
+		if !r.whole(n) {
+			r.refuse(n)
+		}
 	case *syntax.DblQuoted:
+		if r.whole(n) {
+			return false
+		}
 		for _, part := range n.Parts {
 			if lit, ok := part.(*syntax.Lit); ok {
 				r.refuse(lit)
@@ -294,15 +307,45 @@ func (r *replacer) visit(node syntax.Node) bool {
 	return true
 }
 
-// refuse reports a shorthand in quotes: a program may want those characters, or the value may be meant.
+// whole puts a placeholder in the place of quotes with nothing but a shorthand in them, as people write them for xargs.
+// It reports whether these are such.
+func (r *replacer) whole(node syntax.Node) bool {
+	from, to := int(node.Pos().Offset()), int(node.End().Offset())
+	for _, k := range shorthands {
+		if text := r.plain[from:to]; text == `"`+k.text+`"` || text == "'"+k.text+"'" {
+			r.put(from, to, r.style.placeholder(k.placeholder))
+			r.quoted = k.text
+			return true
+		}
+	}
+	return false
+}
+
+// put writes a placeholder in the place of src[from:to].
+func (r *replacer) put(from, to int, placeholder string) {
+	r.out.WriteString(r.src[r.done:from])
+	r.out.WriteString(placeholder)
+	r.done = to
+}
+
+// refuse reports a shorthand among other text in quotes: a program may want those characters, or the value may be meant.
 func (r *replacer) refuse(node syntax.Node) {
 	text := r.plain[node.Pos().Offset():node.End().Offset()]
 	for _, k := range shorthands {
 		if r.err == nil && strings.Contains(text, k.text) {
-			r.err = fmt.Errorf("%s is inside quotes and may be meant literally: remove the quotes (an item is always one argument), "+
-				"or use %s; to use braces literally, set another placeholder with -I STR", k.text, r.style.placeholder(k.placeholder))
+			r.err = r.inQuotes(k.text)
 		}
 	}
+}
+
+// inQuotes returns the error for a shorthand in quotes, with the command to type if that means the item.
+func (r *replacer) inQuotes(text string) error {
+	meant := r.src
+	for _, k := range shorthands {
+		meant = strings.ReplaceAll(meant, k.text, r.style.placeholder(k.placeholder))
+	}
+	return fmt.Errorf("%s is inside quotes and may be meant literally: use -- %s if it is the item, which is always one argument; "+
+		"to use braces literally, set another placeholder with -I STR", text, Quote(meant))
 }
 
 // replace puts placeholders in the place of the shorthands in unquoted text. One after a backslash stays.
@@ -322,10 +365,9 @@ func (r *replacer) replace(lit *syntax.Lit) {
 			i++
 			continue
 		}
-		r.out.WriteString(r.src[r.done:i])
-		r.out.WriteString(placeholder)
+		r.put(i, i+n, placeholder)
+		r.bare = true
 		i += n
-		r.done = i
 	}
 }
 

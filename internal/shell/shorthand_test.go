@@ -46,6 +46,8 @@ func TestScripts(t *testing.T) {
 		{"echo ${item|basename} \"${item.x:-a}\"", "echo ${item|basename} \"${item.x:-a}\""},
 		{"jq .id <<< \"$PRODIGY_ITEM\"", "jq .id <<< \"$PRODIGY_ITEM\""},
 		{"{ echo {}; }", "{ echo ${item}; }"},
+		{`cp "{}" '{.}'.bak`, "cp ${item} ${item|noext}.bak"},
+		{`find {} -exec rm '{}' +`, ""},
 	}
 	for _, test := range tests {
 		got, err := Shorthand{}.Script(test.script)
@@ -81,7 +83,7 @@ func TestWhatIsNoCommandIsRefused(t *testing.T) {
 			t.Errorf("%q: got %s, want an error", words, got)
 		}
 	}
-	for _, script := range []string{"", " \n", "echo {1}", `echo "{}"`, "echo '{.}'", `awk '{}'`, "echo a; echo b", "a | b", "(a)", "a > b", "a &", "if", "echo 'x", "echo \xff"} {
+	for _, script := range []string{"", " \n", "echo {1}", `echo "a {}"`, "echo '{.}b'", `echo $'{}'`, "echo a; echo b", "a | b", "(a)", "a > b", "a &", "if", "echo 'x", "echo \xff"} {
 		if got, err := (Shorthand{}).Script(script); err == nil {
 			t.Errorf("%q: got %s, want an error", script, got)
 		}
