@@ -217,10 +217,7 @@ func (p *Preset) compile() error {
 // compile checks r, and notes in the picks of p what r looks at.
 func (r *Rule) compile(p *Preset) error {
 	if !slices.Contains(Outcomes(), r.Outcome) {
-		names := make([]string, 0, len(Outcomes()))
-		for _, o := range Outcomes() {
-			names = append(names, string(o))
-		}
+		names := check.Words(Outcomes()...)
 		return fmt.Errorf(
 			"unknown outcome %q%s", r.Outcome, check.Hint(string(r.Outcome), names, strings.Join(names, ", ")),
 		)

@@ -26,20 +26,12 @@ func (w Want) Error() string { return "want " + string(w) }
 
 // Words returns the words of an enum as plain texts.
 func Words[T ~string](words ...T) []string {
-	plain := make([]string, len(words))
-	for i, w := range words {
-		plain[i] = string(w)
-	}
-	return plain
+	return Each(words, func(w T) string { return string(w) })
 }
 
 // Under returns findings about a block as findings about the block that holds it under key.
 func Under(key string, findings []Finding) []Finding {
-	moved := make([]Finding, 0, len(findings))
-	for _, f := range findings {
-		moved = append(moved, Finding{Field: key + "." + f.Field, Message: f.Message})
-	}
-	return moved
+	return Each(findings, func(f Finding) Finding { return Finding{key + "." + f.Field, f.Message} })
 }
 
 // Findings collects what is wrong with a block.

@@ -22,6 +22,15 @@ func ByKey[K cmp.Ordered, V any](m map[K]V) iter.Seq2[K, V] {
 	}
 }
 
+// Each returns what of makes of the elements of a list.
+func Each[T, R any](list []T, of func(T) R) []R {
+	all := make([]R, len(list))
+	for i, one := range list {
+		all[i] = of(one)
+	}
+	return all
+}
+
 // Counted returns a number with its noun: "1 try", "2 tries".
 func Counted(n int, noun string) string {
 	if n == 1 {

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/items"
 	"prodigy/internal/settings"
@@ -344,10 +345,7 @@ func (o *mapOptions) saveAs(con *console, source []byte) error {
 	if o.stopNow && !slices.Contains(command, "--stop-now") {
 		command = append(command, "--stop-now") // of --halt
 	}
-	for i, word := range command {
-		command[i] = quoted(word)
-	}
-	_, err := fmt.Fprintf(con.err, "written; to run it: %s\n", strings.Join(command, " "))
+	_, err := fmt.Fprintf(con.err, "written; to run it: %s\n", strings.Join(check.Each(command, quoted), " "))
 	return err
 }
 

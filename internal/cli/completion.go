@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"prodigy/internal/check"
 	"prodigy/internal/dlq"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
@@ -164,11 +165,7 @@ func itemsIn(job jobs.Job, word string) []string {
 
 // completeEventType completes to the type of an event.
 func completeEventType(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
-	var names []string
-	for _, e := range events.Types() {
-		names = append(names, events.TypeOf(e))
-	}
-	return beginning(word, names), noMore
+	return beginning(word, check.Each(events.Types(), events.TypeOf)), noMore
 }
 
 // completeProfile completes to a profile of the workflow that the first argument names.

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
@@ -165,10 +166,7 @@ func addJSON(cmd *cobra.Command, f *term.Format) {
 
 // addChoice adds a flag that takes one of these words.
 func addChoice[T ~string](cmd *cobra.Command, at *T, name, usage string, words ...T) {
-	texts := make([]string, len(words))
-	for i, w := range words {
-		texts[i] = string(w)
-	}
+	texts := check.Words(words...)
 	all := strings.Join(texts, ", ")
 	parse := func(text string) (T, error) {
 		if !slices.Contains(texts, text) {

@@ -41,10 +41,7 @@ func (s *Space) checkStaged(ctx context.Context, in place, sides map[string]int)
 	}
 	// A file that has binary content on one side has no numbers of lines.
 	args := []string{"diff", "--numstat", "-z", "--no-ext-diff", "--no-renames", "HEAD", "MERGE_HEAD", "--"}
-	for _, name := range both {
-		args = append(args, literally(name))
-	}
-	out, err := s.git.output(ctx, in, args...)
+	out, err := s.git.output(ctx, in, append(args, check.Each(both, literally)...)...)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	_ "time/tzdata"
+
+	"prodigy/internal/check"
 )
 
 // Window is a time of each day, by the clock of a zone. It may go over midnight. Where a clock is set, it is
@@ -145,9 +147,5 @@ func (ws Windows) At(now time.Time) (open bool, until time.Time) {
 
 // String returns the windows as they are written.
 func (ws Windows) String() string {
-	texts := make([]string, len(ws))
-	for i, w := range ws {
-		texts[i] = w.Text
-	}
-	return strings.Join(texts, ", ")
+	return strings.Join(check.Each(ws, func(w Window) string { return w.Text }), ", ")
 }

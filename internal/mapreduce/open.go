@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/gitspace"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 	"prodigy/internal/reuse"
-	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
 
@@ -101,7 +101,7 @@ func newMeta(c Config, w *workflow.Workflow, b beginning) jobs.Meta {
 	m := jobs.Meta{
 		Workflow: w.Name, Mode: string(w.Mode), Dir: c.Dir, Version: c.Version, Seed: c.Seed,
 		MaxParallel: b.slots, OpenSlots: b.openSlots, MaxDelayMS: c.MaxDelay.Milliseconds(),
-		Args: maskedAll(c.Settings, os.Args[1:]), Profile: c.Settings.Profile, Values: c.Values,
+		Args: check.Each(os.Args[1:], c.Settings.Mask.Text), Profile: c.Settings.Profile, Values: c.Values,
 		Params: paramsOf(c.Settings), Simulated: c.Simulate != nil, Since: b.since, Input: b.input,
 		TraceParent: traceParent(c.Environ),
 	}
@@ -364,14 +364,6 @@ func (j *owner) close() error {
 		errs = append(errs, j.lock.Unlock())
 	}
 	return errors.Join(errs...)
-}
-
-func maskedAll(s settings.Settings, texts []string) []string {
-	masked := make([]string, len(texts))
-	for i, text := range texts {
-		masked[i] = s.Mask.Text(text)
-	}
-	return masked
 }
 
 // traceParent returns the span that the environment names, or nothing.

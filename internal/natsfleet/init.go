@@ -246,11 +246,7 @@ func (b broker) address() string { return net.JoinHostPort(b.host, strconv.Itoa(
 
 // urlOf returns the address of the brokers for clients, which connect with one of them.
 func urlOf(hosts []broker) string {
-	var all []string
-	for _, h := range hosts {
-		all = append(all, "tls://"+h.address())
-	}
-	return strings.Join(all, ",")
+	return strings.Join(check.Each(hosts, func(h broker) string { return "tls://" + h.address() }), ",")
 }
 
 // config returns the configuration of nats-server.

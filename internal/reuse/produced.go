@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
@@ -43,10 +44,7 @@ func (f *Files) begin(a *agent.Attempt) ([]fileBefore, error) {
 	if err != nil {
 		return nil, fmt.Errorf("produces: %w", err)
 	}
-	a.Produces = make([]string, len(paths))
-	for i, path := range paths {
-		a.Produces[i] = f.made.written(path)
-	}
+	a.Produces = check.Each(paths, f.made.written)
 	if f.made == nil || a.Adopted && !f.made.atomic {
 		return nil, nil
 	}

@@ -106,11 +106,7 @@ func wordsOf(s *syntax.Stmt) []string {
 	if !ok {
 		return nil
 	}
-	words := make([]string, len(call.Args))
-	for i, w := range call.Args {
-		words[i] = WordText(w)
-	}
-	return words
+	return check.Each(call.Args, WordText)
 }
 
 // setsErrexit reports whether the arguments of set switch on errexit: -e, -eu or -o errexit.

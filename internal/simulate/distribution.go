@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/limit"
 )
@@ -153,12 +154,8 @@ func (d *Draws[T]) ReadText(text string) error {
 	at := slices.IndexFunc(forms(), func(f *form) bool { return f.name == strings.TrimSpace(name) })
 	err := errArguments
 	if closed && at >= 0 {
-		args := strings.Split(inner, ",")
-		for i := range args {
-			args[i] = strings.TrimSpace(args[i])
-		}
 		d.form = forms()[at]
-		err = d.read(quantityOf[T](), args)
+		err = d.read(quantityOf[T](), check.Each(strings.Split(inner, ","), strings.TrimSpace))
 	}
 	switch {
 	case errors.Is(err, errArguments):

@@ -10,6 +10,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/ai"
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/job"
@@ -359,15 +360,13 @@ func planSteps(a agent.Attempt, s workflow.Section) ([]PlannedStep, error) {
 func plannedStep(section, label, command string, s workflow.Step) PlannedStep {
 	p := PlannedStep{
 		Section: section, Step: label, Command: command, Runs: TriesOf(s.Retry), Timeout: Millis(s.Timeout),
-		Delays: delays(s.Retry), Least: []Millis{}, RetryOn: []string{}, Description: s.Description,
+		Delays: delays(s.Retry), Least: []Millis{}, Description: s.Description,
 	}
 	if s.When != nil {
 		p.When = s.When.Value
 	}
 	policy := policyOf(s.Retry)
-	for _, m := range policy.RetryOn {
-		p.RetryOn = append(p.RetryOn, m.String())
-	}
+	p.RetryOn = check.Each(policy.RetryOn, retry.Matcher.String)
 	if policy.Jitter != retry.NoJitter {
 		for _, d := range policy.Spreads() {
 			p.Least = append(p.Least, Millis(d.From))

@@ -510,11 +510,7 @@ func (x *explainer) gaveUp(r events.Record, e events.StepFailed) string {
 
 // entries lists the matchers of retry_on, as the workflow has them.
 func entries(list []retry.Matcher) string {
-	words := make([]string, len(list))
-	for i, m := range list {
-		words[i] = m.String()
-	}
-	return strings.Join(words, ", ")
+	return strings.Join(check.Each(list, retry.Matcher.String), ", ")
 }
 
 // failed adds a failed attempt, or work that was not merged, and what the policy made of it.

@@ -281,10 +281,7 @@ func Pace(j *Job, now time.Time) []string {
 
 // Holds returns who has paused or is ending the job, and for what limits of plans agents wait.
 func (g Progress) Holds(j *Job, now time.Time) []string {
-	list := j.Holding(now)
-	for i, text := range list {
-		list[i] = term.Visible(text)
-	}
+	list := check.Each(j.Holding(now), term.Visible)
 	if j.Hold() != nil && j.Stopping() == "" {
 		list[0] += "; to continue: prodigy continue"
 		if g.Keys != "" {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
@@ -122,9 +123,7 @@ func (s standing) Notices() []string {
 		if j.Stopping() != "" {
 			list[0] = "the job is " + list[0]
 		}
-		for i, text := range list {
-			list[i] = sentence(text)
-		}
+		list = check.Each(list, sentence)
 	}
 	breakers := j.Breakers()
 	for _, b := range breakers[:min(len(breakers), breakersShown)] {

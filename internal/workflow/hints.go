@@ -19,11 +19,7 @@ func hint(wrong string, words []string) string {
 
 // quoted returns the words in double quotes.
 func quoted(words []string) []string {
-	all := make([]string, len(words))
-	for i, w := range words {
-		all[i] = strconv.Quote(w)
-	}
-	return all
+	return check.Each(words, strconv.Quote)
 }
 
 // misplacedKey returns the end of a message about a key that is unknown in block where: the names of the

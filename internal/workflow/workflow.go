@@ -661,11 +661,7 @@ type InvalidError struct {
 
 // Error returns all problems, a line each.
 func (e *InvalidError) Error() string {
-	lines := make([]string, len(e.Problems))
-	for i, p := range e.Problems {
-		lines[i] = p.String()
-	}
-	return strings.Join(lines, "\n")
+	return strings.Join(check.Each(e.Problems, Problem.String), "\n")
 }
 
 // And returns e with the problems of err added, if that is an *InvalidError too.

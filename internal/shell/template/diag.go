@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"prodigy/internal/check"
 )
 
 // The codes of what this package finds. Package shell has those of values that stand where a program runs them.
@@ -67,11 +69,7 @@ type CompileError struct {
 }
 
 func (e *CompileError) Error() string {
-	lines := make([]string, len(e.Diags))
-	for i, d := range e.Diags {
-		lines[i] = d.String()
-	}
-	return strings.Join(lines, "\n")
+	return strings.Join(check.Each(e.Diags, Diag.String), "\n")
 }
 
 // BindError is the error of a Bind: a missing value, a value that is not a whole number in arithmetic, a NUL, ...

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/shell"
 )
 
@@ -70,10 +71,7 @@ func expanded(v Value, f filter, single bool) []Value {
 	case f.name == "pattern" && v.isArray():
 		return f.glob.matching(v.elements())
 	}
-	var words []Value
-	for _, word := range splitBlanks(v.String()) {
-		words = append(words, Text(word))
-	}
+	words := check.Each(splitBlanks(v.String()), Text)
 	if f.name == "pattern" {
 		return f.glob.matching(words)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/shell"
 )
 
@@ -285,10 +286,7 @@ func (s *Expression) Value(r Resolver) (Value, bool, error) {
 
 // listValue returns a list as one value, a JSON array.
 func listValue(list []Value) Value {
-	elements := make([]string, len(list))
-	for i, v := range list {
-		elements[i] = v.literal()
-	}
+	elements := check.Each(list, Value.literal)
 	return JSON(json.RawMessage("[" + strings.Join(elements, ",") + "]"))
 }
 
