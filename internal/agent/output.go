@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"prodigy/internal/ai"
+	"prodigy/internal/check"
 	"prodigy/internal/mask"
 	"prodigy/internal/outputs"
 	"prodigy/internal/process"
@@ -210,7 +211,7 @@ func (d *destination) create() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = root.Close() }()
+	defer check.Quietly(root.Close)
 	if err := root.MkdirAll(filepath.Dir(d.path), 0o777); err != nil {
 		return nil, err
 	}
@@ -254,7 +255,7 @@ func (d *destination) keep() error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = root.Close() }()
+	defer check.Quietly(root.Close)
 	if err := root.Rename(d.beside, d.path); err != nil {
 		return err
 	}

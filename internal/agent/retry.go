@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"prodigy/internal/ai"
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
 )
@@ -299,7 +300,7 @@ func headOf(path string) string {
 	if err != nil {
 		return ""
 	}
-	defer func() { _ = file.Close() }() // only read from
+	defer check.Quietly(file.Close)
 	data, _ := io.ReadAll(io.LimitReader(file, maxHead))
 	return string(data)
 }

@@ -21,6 +21,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/check"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
 	"prodigy/internal/shell/template"
@@ -99,7 +100,7 @@ func (f *writeFile) write(dir, path, content string) error {
 	if err != nil {
 		return fmt.Errorf("write_file: %w", err)
 	}
-	defer func() { _ = root.Close() }()
+	defer check.Quietly(root.Close)
 	if parent := filepath.Dir(path); f.CreateDirs && parent != "." {
 		if err := root.MkdirAll(parent, 0o777); err != nil {
 			return fmt.Errorf("write_file: %w", outside(err))

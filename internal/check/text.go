@@ -2,6 +2,7 @@ package check
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -49,6 +50,12 @@ func Must[V any](v V, err error) V {
 	}
 	return v
 }
+
+// Quietly calls do and drops its error: that of closing what was only read from says nothing.
+func Quietly(do func() error) { _ = do() }
+
+// Join calls do, such as the Close of a file, and joins its error to err.
+func Join(err *error, do func() error) { *err = errors.Join(*err, do()) }
 
 // Few lists the first of some names, and says how many more there are.
 func Few(names []string, most int) string {

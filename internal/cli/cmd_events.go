@@ -134,7 +134,7 @@ func runEventsList(con *console, job jobs.Job, o eventsOptions) error {
 	p := eventPrinter{format: o.format, look: con.look()}
 	if p.look.Width > 0 { // what is for a pipe may be millions of lines
 		names := labelsInStore(job)
-		defer func() { _ = names.Close() }() // only read from
+		defer check.Quietly(names.Close)
 		p.label = names.Label
 	}
 	err := p.print(out, con.err, lines)
@@ -164,7 +164,7 @@ func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions)
 		o.format = term.JSONL
 	}
 	names := labelsInStore(job)
-	defer func() { _ = names.Close() }() // only read from
+	defer check.Quietly(names.Close)
 	p := eventPrinter{format: o.format, look: con.look(), label: names.Label}
 	err := untilSignal(ctx, func(ctx context.Context) error {
 		lines := events.Follow(ctx, job.EventsDir(), o.query, job.Running)

@@ -120,7 +120,7 @@ func runPlan(ctx context.Context, con *console, o runOptions) error {
 		return err
 	}
 	if in != nil {
-		defer func() { _ = in.Close() }() // only read from
+		defer check.Quietly(in.Close)
 	}
 	workers := planFleetOf(ctx, con, o.fleet, w.Workflow, t)
 	if workers != nil {

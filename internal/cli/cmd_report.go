@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/job"
@@ -71,7 +72,7 @@ func makeReport(place jobs.Job) ([]byte, error) {
 		return nil, err
 	}
 	names := labelsInStore(place)
-	defer func() { _ = names.Close() }() // only read from
+	defer check.Quietly(names.Close)
 	return web.Report(reportSource(place, summary, names))
 }
 

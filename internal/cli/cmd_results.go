@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"prodigy/internal/check"
 	"prodigy/internal/dlq"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
@@ -80,7 +81,7 @@ func runResults(con *console, place jobs.Job, itemID string, o resultsOptions) e
 // printForCI prints results in such a format.
 func (o resultsOptions) printForCI(w io.Writer, place jobs.Job, itemID string, lines iter.Seq2[term.Line, error]) error {
 	names := labelsInStore(place)
-	defer func() { _ = names.Close() }() // only read from
+	defer check.Quietly(names.Close)
 	summary, err := job.Summarize(place)
 	if err != nil {
 		return err

@@ -73,7 +73,7 @@ func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOption
 		}
 	}
 	names := labelsInStore(place)
-	defer func() { _ = names.Close() }() // only read from
+	defer check.Quietly(names.Close)
 	s := detailsOf(summary, seen, recordedOrNil(place), names.Label)
 	if s.State != jobs.Running {
 		s.conflicts = conflictsLeft(place)
@@ -443,7 +443,7 @@ func watchJob(ctx context.Context, con *console, job jobs.Job) error {
 	w.lines = newProgress(con, recordedOrNil(job))
 	if con.live {
 		names := labelsInStore(job)
-		defer func() { _ = names.Close() }() // only read from
+		defer check.Quietly(names.Close)
 		w.lines.Label = names.Label
 	}
 	defer w.screen.Clear()

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"prodigy/internal/check"
 	"prodigy/internal/items"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
@@ -169,7 +170,7 @@ func eachItem(job jobs.Job, wanted func(int) bool) iter.Seq2[web.Item, error] {
 			yield(web.Item{}, err)
 			return
 		}
-		defer func() { _ = store.Close() }() // only read from
+		defer check.Quietly(store.Close)
 		shown := itemsShown(job)
 		for c := store.Cursor(); c.More(); {
 			if !wanted(c.Index()) {

@@ -196,7 +196,7 @@ func recordedItem(job jobs.Job, itemID string) (items.Item, bool, error) {
 	if err != nil {
 		return items.Item{}, false, err
 	}
-	defer func() { _ = store.Close() }()
+	defer check.Quietly(store.Close)
 	return store.Find(itemID)
 }
 

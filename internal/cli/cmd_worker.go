@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
@@ -138,7 +139,7 @@ func runWorker(ctx context.Context, con *console, o workerOptions) error {
 	if err != nil {
 		return refusef("%w: choose another --name", err)
 	}
-	defer func() { _ = unlock() }()
+	defer check.Quietly(unlock)
 	kill, cancelKill := context.WithCancel(ctx)
 	defer cancelKill()
 	drain, cancelDrain := context.WithCancel(ctx)

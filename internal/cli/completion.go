@@ -155,7 +155,7 @@ func itemsIn(job jobs.Job, word string) []string {
 	if err != nil {
 		return nil
 	}
-	defer func() { _ = store.Close() }()
+	defer check.Quietly(store.Close)
 	ids, err := store.Named(word, offeredMost)
 	if err != nil {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 	"prodigy/internal/rawjson"
 )
@@ -288,7 +289,7 @@ func (q *Queue) writeLive(path string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+	defer check.Join(&err, f.Close)
 	w := bufio.NewWriterSize(f, 64<<10) // its errors are those of Flush
 	write := func(o op) error {
 		line, err := o.encode()

@@ -10,6 +10,8 @@ import (
 	"maps"
 	"os"
 	"slices"
+
+	"prodigy/internal/check"
 )
 
 // Read returns the entries at path in the order they were added, without opening it for writing. No file: no entries.
@@ -107,7 +109,7 @@ func lastOp(path string) (o op, ok bool) {
 	if err != nil {
 		return op{}, false
 	}
-	defer func() { _ = f.Close() }() // only read from
+	defer check.Quietly(f.Close)
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return op{}, false

@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 
+	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 )
 
@@ -46,7 +47,7 @@ func examineFile(path string, newest bool, sums *seals, last *int64, yield func(
 	if err != nil {
 		return yield(Examined{File: path, Err: err})
 	}
-	defer func() { _ = f.Close() }() // only read from
+	defer check.Quietly(f.Close)
 	in := newLineReader(f, path, newest, sums)
 	for {
 		text, err := in.next()

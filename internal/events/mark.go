@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 )
 
@@ -114,7 +115,7 @@ func (m Mark) readFile(path string, newest bool, sums *seals, yield func(line, e
 	}
 	f, err := jobs.OpenPacked(path)
 	if err == nil {
-		defer func() { _ = f.Close() }() // only read from
+		defer check.Quietly(f.Close)
 		err = skip(f, m.Offset)
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"os"
 
+	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 )
 
@@ -68,7 +69,7 @@ func scanFile(path string, newest bool, sums *seals) iter.Seq2[line, error] {
 			yield(line{}, fmt.Errorf("read the event log: %w", err))
 			return
 		}
-		defer func() { _ = f.Close() }() // only read from
+		defer check.Quietly(f.Close)
 		newLineReader(f, path, newest, sums).lines(yield)
 	}
 }

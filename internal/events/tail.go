@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 
+	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 )
 
@@ -52,7 +53,7 @@ func (f *filter) newestOf(path string, last bool, limit int) ([][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the event log: %w", err)
 	}
-	defer func() { _ = file.Close() }() // only read from
+	defer check.Quietly(file.Close)
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
 		return nil, fmt.Errorf("read the event log: %w", err)

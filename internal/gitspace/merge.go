@@ -352,7 +352,7 @@ func (s *Space) writeAttributes(ctx context.Context, head string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = root.Close() }()
+	defer check.Quietly(root.Close)
 	out, err := s.git.output(ctx, s.hub(), "ls-tree", "-r", "-z", "--full-tree", head)
 	if err != nil {
 		return err

@@ -3,6 +3,8 @@ package gitspace
 import (
 	"os"
 	"strings"
+
+	"prodigy/internal/check"
 )
 
 // usedElsewhere reports whether a process has its working directory in dir. Processes of other users are not seen.
@@ -11,7 +13,7 @@ func usedElsewhere(dir string) bool {
 	if err != nil {
 		return false
 	}
-	defer func() { _ = proc.Close() }()
+	defer check.Quietly(proc.Close)
 	names, _ := proc.Readdirnames(-1)
 	for _, name := range names {
 		if name[0] < '0' || name[0] > '9' {

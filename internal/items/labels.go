@@ -52,7 +52,7 @@ func (n Names) Find(asked []string) (map[string]Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = store.Close() }()
+	defer check.Quietly(store.Close)
 	left := map[string]bool{}
 	for _, name := range asked {
 		left[name] = true

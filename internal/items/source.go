@@ -21,6 +21,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sync/errgroup"
 
+	"prodigy/internal/check"
 	"prodigy/internal/process"
 	"prodigy/internal/workflow"
 )
@@ -334,7 +335,7 @@ func (s source) eachOfFile(ctx context.Context, p path, emit func([]byte) error)
 	if err != nil {
 		return s.wrap(err)
 	}
-	defer func() { _ = file.Close() }()
+	defer check.Quietly(file.Close)
 
 	return s.data(ctx, readerFunc(func(b []byte) (int, error) {
 		if ctx.Err() != nil {
@@ -401,7 +402,7 @@ func (s source) position(offset int64) string {
 	if err != nil {
 		return fmt.Sprintf("byte %d", offset)
 	}
-	defer func() { _ = file.Close() }()
+	defer check.Quietly(file.Close)
 	line, col := 1, 1
 	buf := make([]byte, 64<<10)
 	in := io.LimitReader(file, offset)

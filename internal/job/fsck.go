@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"prodigy/internal/check"
 	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
@@ -286,7 +287,7 @@ func (c *examiner) lines(path string, needed bool, open func() (int, error)) err
 		file.add(0, flawOf(err))
 		return nil
 	}
-	defer func() { _ = in.Close() }() // only read from
+	defer check.Quietly(in.Close)
 	var sums jobs.SealedLines
 	r := bufio.NewReaderSize(in, 256<<10)
 	for number := 1; ; number++ {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"prodigy/internal/check"
 	"prodigy/internal/dlq"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
@@ -71,14 +72,14 @@ func updateLetters(place jobs.Job, maxRetries int, m *mask.Masker) (err error) {
 	if err != nil {
 		return Unusable(place, err)
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	defer check.Join(&err, store.Close)
 	queue, err := dlq.Open(place.DLQFile())
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, queue.Close()) }()
+	defer check.Join(&err, queue.Close)
 	p := dlq.NewProjection(queue, place.ID, meta.Workflow, maxRetries, maskedData(store, m))
-	defer func() { err = errors.Join(err, p.Close()) }()
+	defer check.Join(&err, p.Close)
 	if err := syncQueue(place, p); err != nil {
 		return err
 	}

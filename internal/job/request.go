@@ -10,6 +10,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"prodigy/internal/check"
 )
 
 // requestVersion is the version of the protocol. A request of another version is refused.
@@ -131,7 +133,7 @@ func (s *Server) accept(do func(Request) Answer) {
 
 // answer reads a request, has it done and answers it.
 func answer(c *net.UnixConn, do func(Request) Answer) {
-	defer func() { _ = c.Close() }() // who asks sees an answer that is cut off
+	defer check.Quietly(c.Close) // who asks sees an answer that is cut off
 	_ = c.SetDeadline(time.Now().Add(lineTime))
 	a := func() Answer {
 		if err := checkPeer(c); err != nil {
@@ -205,7 +207,7 @@ func Ask(path string, r Request) (Answer, error) {
 	if err != nil {
 		return Answer{}, fmt.Errorf("%w: %w", ErrNobody, err)
 	}
-	defer func() { _ = c.Close() }()
+	defer check.Quietly(c.Close)
 	r.V = requestVersion
 	if err := c.SetDeadline(time.Now().Add(answerTime)); err != nil {
 		return Answer{}, err

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
@@ -194,7 +195,7 @@ func ResultsFresh(place jobs.Job, outcome int64) bool {
 	if err != nil {
 		return false
 	}
-	defer func() { _ = f.Close() }() // only read from
+	defer check.Quietly(f.Close)
 	sum := jobs.NewChecksum()
 	size, err := io.Copy(sum, f)
 	return err == nil && size == m.Size && jobs.ChecksumText(sum) == m.Sum

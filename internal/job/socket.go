@@ -5,6 +5,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+
+	"prodigy/internal/check"
 )
 
 // maxPath is how long the path of a socket may be on every system: 104 bytes on macOS, 108 on Linux, with a NUL.
@@ -19,7 +21,7 @@ func short(path string, do func(path string) error) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = dir.Close() }()
+	defer check.Quietly(dir.Close)
 	byFile := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path))
 	if _, err := os.Stat(filepath.Dir(byFile)); err == nil && len(byFile) <= maxPath {
 		return do(byFile)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"prodigy/internal/check"
 )
 
 // LockedError means that another process holds the lock of a job.
@@ -190,7 +192,7 @@ func readPID(path string) int {
 	if err != nil {
 		return 0
 	}
-	defer func() { _ = f.Close() }() // only read from
+	defer check.Quietly(f.Close)
 	text, err := io.ReadAll(io.NewSectionReader(f, pidOffset, pidWidth))
 	if err != nil {
 		return 0

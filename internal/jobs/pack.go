@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"prodigy/internal/check"
 )
 
 // PackedExt follows the name of a file that is complete and was replaced by a compressed one. It can be read
@@ -49,7 +51,7 @@ func compress(w io.Writer, path string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = in.Close() }() // only read from
+	defer check.Quietly(in.Close)
 	z, err := NewPacker(w)
 	if err != nil {
 		return err

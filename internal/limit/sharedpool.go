@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"prodigy/internal/check"
 )
 
 const (
@@ -98,7 +100,7 @@ func OpenSharedPool(ctx context.Context, home, name string, slots int) (_ *Share
 	if locked, err := guard.TryLockContext(ctx, 2*time.Millisecond); !locked {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, guard.Unlock()) }()
+	defer check.Join(&err, guard.Unlock)
 	p.users = flock.New(p.file("users"))
 	alone, err := p.users.TryLock()
 	if err != nil {

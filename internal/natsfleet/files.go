@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 	"prodigy/internal/retry"
 	"prodigy/internal/reuse"
@@ -52,7 +53,7 @@ func (c *coordinator) sendFiles(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = root.Close() }()
+	defer check.Quietly(root.Close)
 	list, total := make([]fleet.File, 0, len(paths)), int64(0)
 	for _, name := range paths {
 		if path.Base(name) == filepath.Base(c.members.path) {
@@ -128,7 +129,7 @@ func (c *coordinator) sendAgain(_ fleet.Call, _ *flight, name string) (struct{},
 	root, err := os.OpenRoot(c.o.Dir)
 	var is fleet.File
 	if err == nil {
-		defer func() { _ = root.Close() }()
+		defer check.Quietly(root.Close)
 		is, err = c.sendFile(c.life, root, name)
 	}
 	_, unreadable := errors.AsType[*fs.PathError](err)
@@ -197,7 +198,7 @@ func (w *worker) directory(ctx context.Context, j *workerJob, list string) (stri
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = root.Close() }()
+	defer check.Quietly(root.Close)
 	for i, f := range files {
 		cached, err := w.cached(ctx, j, f)
 		if err == nil {
@@ -311,7 +312,7 @@ func (w *worker) collect(ctx context.Context, x *jobExecutor, h *heldAttempt, a 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = root.Close() }()
+	defer check.Quietly(root.Close)
 	var names []string
 	total := int64(0)
 	for _, p := range paths {
@@ -440,7 +441,7 @@ func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = root.Close() }()
+	defer check.Quietly(root.Close)
 	total := int64(0)
 	for _, file := range files {
 		total += int64(min(uint64(file.Size), mostFiles+1)) // which may be any number

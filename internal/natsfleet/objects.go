@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 )
 
@@ -87,7 +88,7 @@ func readFile(root *os.Root, name string, use func(io.Reader) error) (f fleet.Fi
 	if err != nil {
 		return f, err
 	}
-	defer func() { _ = file.Close() }() // only read from
+	defer check.Quietly(file.Close)
 	before, err := file.Stat()
 	if err != nil {
 		return f, err
@@ -174,7 +175,7 @@ func (h *brokerConn) getFile(ctx context.Context, object string, want fleet.File
 		if err != nil {
 			return err
 		}
-		defer func() { _ = result.Close() }()
+		defer check.Quietly(result.Close)
 		sum := sha256.New()
 		from := io.TeeReader(io.LimitReader(result, want.Size+1), sum)
 		size, err := io.Copy(to, movedReader{from, moved})
@@ -228,7 +229,7 @@ func (h *brokerConn) keepPack(ctx context.Context, dir, object string, small int
 		return nil, err
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
-	defer func() { _ = f.Close() }()
+	defer check.Quietly(f.Close)
 	if err := write(f); err != nil {
 		return nil, err
 	}
@@ -248,7 +249,7 @@ func (h *brokerConn) keepPack(ctx context.Context, dir, object string, small int
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = root.Close() }()
+	defer check.Quietly(root.Close)
 	file, err := h.putFile(ctx, object, root, filepath.Base(f.Name()))
 	file.Object = object
 	return &fleet.Pack{File: &file}, err
@@ -298,7 +299,7 @@ func (h *brokerConn) fetchPack(ctx context.Context, dir string, p *fleet.Pack, u
 		return err
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
-	defer func() { _ = f.Close() }()
+	defer check.Quietly(f.Close)
 	if p.File == nil {
 		_, err = f.Write(p.Data)
 	} else if p.File.Size > mostFiles {

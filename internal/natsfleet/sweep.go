@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 )
 
@@ -164,7 +165,7 @@ func entriesOf(ctx context.Context, kv jetstream.KeyValue) (entries []jetstream.
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = updates.Stop() }()
+	defer check.Quietly(updates.Stop)
 	for {
 		select {
 		case e := <-updates.Updates():

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 
 	"github.com/go-json-experiment/json"
@@ -333,7 +334,7 @@ func (r *reader) file(f file, last bool, yield func(Line) bool) bool {
 	if err != nil {
 		return damaged(err)
 	}
-	defer func() { _ = in.Close() }() // only read from
+	defer check.Quietly(in.Close)
 	if err := skip(in, r.at-f.base); err != nil {
 		if errors.Is(err, io.EOF) && last {
 			return true

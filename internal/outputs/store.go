@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 )
 
@@ -119,7 +120,7 @@ func lengthOf(path string) int64 {
 	if err != nil {
 		return 0
 	}
-	defer func() { _ = r.Close() }() // only read from
+	defer check.Quietly(r.Close)
 	n, _ := io.Copy(io.Discard, r)
 	return n
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"prodigy/internal/check"
 )
 
 // BootID identifies this boot of the machine.
@@ -118,7 +120,7 @@ func processes() ([]member, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = dir.Close() }()
+	defer check.Quietly(dir.Close)
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return nil, err

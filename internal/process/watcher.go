@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+
+	"prodigy/internal/check"
 )
 
 // Watch waits until lifeline ends, which it does when the process that has its other end dies. It notes when
@@ -128,7 +130,7 @@ func (w *watcher) start(register *os.File) {
 	if err != nil {
 		return
 	}
-	defer func() { _ = r.Close() }()
+	defer check.Quietly(r.Close)
 	cmd := exec.Command(w.argv[0], w.argv[1:]...)
 	cmd.Dir, cmd.Stdin = string(filepath.Separator), r
 	if runtime.GOOS != "windows" {

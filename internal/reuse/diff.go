@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
@@ -70,12 +71,12 @@ func Compared(before, after jobs.Job) (d Diff, err error) {
 	if err != nil {
 		return d, err
 	}
-	defer func() { err = errors.Join(err, a.close()) }()
+	defer check.Join(&err, a.close)
 	b, _, _, err := openResults(after, nil, "wait for it to finish")
 	if err != nil {
 		return d, err
 	}
-	defer func() { err = errors.Join(err, b.close()) }()
+	defer check.Join(&err, b.close)
 	a.keyed = a.index.Keyed && b.index.Keyed
 	if a.index.Keyed != b.index.Keyed {
 		return d, job.Refusef("cannot compare items: only one of the jobs has keys")
@@ -92,7 +93,7 @@ func (d *Diff) compare(a, b *earlierJob) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = store.Close() }() // only read from
+	defer check.Quietly(store.Close)
 	c := store.Cursor()
 	lines := bufio.NewReaderSize(b.rows, 1<<16)
 	for number := range b.index.Entries {

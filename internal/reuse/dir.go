@@ -16,6 +16,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 )
 
@@ -228,7 +229,7 @@ func (f *Dir) sumOnce(path string) (found events.File, stable bool, err error) {
 	if err != nil {
 		return events.File{}, false, err
 	}
-	defer func() { _ = file.Close() }() // only read from
+	defer check.Quietly(file.Close)
 	before, err := file.Stat()
 	if err != nil {
 		return events.File{}, false, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/job"
@@ -84,7 +85,7 @@ func openInput(place jobs.Job, takes workflow.Select, whole bool) (_ *Input, err
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	defer check.Join(&err, lock.Unlock)
 	meta, err := place.ReadMeta()
 	if err != nil {
 		return nil, job.Unusable(place, err)
@@ -248,7 +249,7 @@ func ResultsOf(home jobs.Home, of *jobs.Input) func(emit func(itemID string, res
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, in.Close()) }()
+		defer check.Join(&err, in.Close)
 		return in.Results(emit)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/job"
@@ -138,7 +139,7 @@ func (n *notes) addTo(w *indexWriter, place jobs.Job, h *hasher, rows []job.Row)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	defer check.Join(&err, store.Close)
 	var offset int64
 	c := store.Cursor()
 	for i, row := range rows {
@@ -176,6 +177,6 @@ func indexFresh(place jobs.Job, fields []string) bool {
 	if err != nil {
 		return false
 	}
-	defer func() { _ = x.Close() }()
+	defer check.Quietly(x.Close)
 	return x.Seq == m.Seq && x.Results == m.Sum && x.Fields == strings.Join(fields, "\n")
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/job"
@@ -221,7 +222,7 @@ func openResults(place jobs.Job, fields []string, instead string) (e *earlierJob
 	if err != nil {
 		return nil, meta, false, err
 	}
-	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	defer check.Join(&err, lock.Unlock)
 	if meta, err = place.ReadMeta(); err != nil {
 		return nil, meta, false, job.Unusable(place, err)
 	}

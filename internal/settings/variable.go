@@ -58,7 +58,7 @@ func (r *resolver) read(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }()
+	defer check.Quietly(file.Close)
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err == nil && len(data) > maxFile {
 		err = fmt.Errorf("the file has more than %d bytes", maxFile)

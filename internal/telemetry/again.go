@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 )
 
@@ -25,7 +26,7 @@ func Again(ctx context.Context, job jobs.Job, name string, targets []Target, tol
 	if err != nil {
 		return err
 	}
-	defer func() { _ = lock.Unlock() }()
+	defer check.Quietly(lock.Unlock)
 	lines, err := readJournal(job)
 	if err != nil {
 		return err

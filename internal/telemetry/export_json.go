@@ -15,6 +15,8 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"prodigy/internal/check"
 )
 
 // jsonTransport sends what the exporters encode as protobuf as JSON, which the SDK does not speak.
@@ -53,7 +55,7 @@ func (t jsonTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // readAll reads the body of a request, which may be compressed.
 func readAll(r *http.Request) ([]byte, error) {
-	defer func() { _ = r.Body.Close() }()
+	defer check.Quietly(r.Body.Close)
 	if r.Header.Get("Content-Encoding") != "gzip" {
 		return io.ReadAll(r.Body)
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 )
 
@@ -92,7 +93,7 @@ func readJournal(job jobs.Job) ([]line, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }()
+	defer check.Quietly(f.Close)
 	var lines []line
 	scanner := bufio.NewScanner(f)
 	scanner.Buffer(nil, 16<<20)

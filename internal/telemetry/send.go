@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/process"
 	"prodigy/internal/settings"
 	"prodigy/internal/term"
@@ -124,7 +125,7 @@ func (w *webhook) Send(ctx context.Context, id string, body []byte) error {
 		}
 		return err
 	}
-	defer func() { _ = res.Body.Close() }()
+	defer check.Quietly(res.Body.Close)
 	_, _ = io.CopyN(io.Discard, res.Body, maxAnswer)
 	err = errors.New("the answer was " + res.Status)
 	switch code := res.StatusCode; {

@@ -167,7 +167,7 @@ func (s *Server) job(_ *http.Request, place jobs.Job) (page, error) {
 		return page{}, err
 	}
 	labels := s.Data.Labels(place)
-	defer func() { _ = labels.Close() }() // only read from
+	defer check.Quietly(labels.Close)
 	return jobPage(place, seen, labels, charts, time.Now()), nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/view"
@@ -113,7 +114,7 @@ func (s *Server) follow(req *http.Request, place jobs.Job, out *stream) error {
 	g.Go(func() error {
 		seen := view.New()
 		labels := s.Data.Labels(place)
-		defer func() { _ = labels.Close() }() // only read from
+		defer check.Quietly(labels.Close)
 		send := func() error { return out.send(s.complete(jobPage(place, seen, labels, "", time.Now()), req)) }
 		due := time.Now().Add(chartsEvery) // of the next charts; the page has come with some
 		tick := time.NewTicker(cmp.Or(s.every, jobEvery))

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 )
 
@@ -126,7 +127,7 @@ func readStarted(path string) (started, error) {
 	if err != nil {
 		return started{}, err
 	}
-	defer func() { _ = f.Close() }() // only read from
+	defer check.Quietly(f.Close)
 	info, err := f.Stat()
 	if err != nil {
 		return started{}, err
