@@ -97,9 +97,9 @@ func runDLQList(con *console, job jobs.Job, o dlqListOptions) error {
 	case found == 0:
 		con.say().Printf("No %s in job %s.", o.lettersWanted(), job.ID)
 	case eligible > 0:
-		printNext(con.say(), []string{inspectCommand(first.ItemID, job.ID), retryCommand(job, "")})
+		printNext(con.say(), inspectCommand(first.ItemID, job.ID), retryCommand(job, ""))
 	default:
-		printNext(con.say(), []string{inspectCommand(first.ItemID, job.ID)})
+		printNext(con.say(), inspectCommand(first.ItemID, job.ID))
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func runDLQInspect(con *console, job jobs.Job, itemID string, f term.Format) err
 	if err := printLetter(con.lines(), job, e, labelsOf(job).label(e.ItemID, e.Item)); err != nil {
 		return err
 	}
-	printNext(con.say(), []string{sendAgain(job, e)})
+	printNext(con.say(), sendAgain(job, e))
 	return nil
 }
 
@@ -260,8 +260,7 @@ func printFailure(l term.Lines, f dlq.Failure) {
 	l.Printf("\nattempt %d at %s, %s: %s", f.Attempt, f.Time.Local().Format(time.DateTime), howItRan(f),
 		f.ErrorType)
 	for i, r := range f.Retries {
-		l.Printf("  try %d: %s; retried after %s", i+1, term.Visible(r.Error),
-			duration.Format(time.Duration(r.DelayMS)))
+		l.Printf("  try %d: %s; retried after %s", i+1, term.Visible(r.Error), r.DelayMS)
 	}
 	l.Printf("  %s", term.Visible(f.Message))
 	if preset, rule, ok := strings.Cut(f.Rule, "/"); ok {
@@ -297,7 +296,7 @@ func howItRan(f dlq.Failure) string {
 	if f.AgentID == "" {
 		return "not run"
 	}
-	return fmt.Sprintf("%s, step %s", duration.Format(time.Duration(f.DurationMS)), cmp.Or(term.Visible(f.Step), "-"))
+	return fmt.Sprintf("%s, step %s", f.DurationMS, cmp.Or(term.Visible(f.Step), "-"))
 }
 
 // printTail prints the end of an output under its name, or nothing if there was none.

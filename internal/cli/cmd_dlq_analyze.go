@@ -124,7 +124,7 @@ func (a analysis) print(con *console) error {
 	l.Print("\nBy hour of the last attempt:")
 	printGroups(l.W, a.ByHour, func(g dlq.Group) string { return g.Hour.Local().Format("2006-01-02 15:04") })
 	first := a.BySignature[0].Samples[0].ItemID
-	printNext(con.say(), []string{inspectCommand(first, a.JobID)})
+	printNext(con.say(), inspectCommand(first, a.JobID))
 	return nil
 }
 
@@ -241,6 +241,6 @@ func (s *letterStats) print(con *console) error {
 	if err := term.Page(con.text(), page); err != nil {
 		return err
 	}
-	printNext(con.say(), []string{"prodigy dlq analyze" + named(s.JobID)})
+	printNext(con.say(), "prodigy dlq analyze"+named(s.JobID))
 	return nil
 }

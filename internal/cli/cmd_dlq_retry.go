@@ -227,11 +227,11 @@ func (o dlqRetryOptions) nothing(con *console, job jobs.Job, c *dlq.Choice, redu
 		}
 		if reduceHeld {
 			con.say().Print(reduceHeldText)
-			printNext(con.say(), []string{runReduce(job)})
+			printNext(con.say(), runReduce(job))
 		}
 		if reduceStale {
 			con.say().Print(reduceStaleText)
-			printNext(con.say(), []string{runReduce(job)})
+			printNext(con.say(), runReduce(job))
 		}
 	}
 	return status(code)

@@ -20,7 +20,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"prodigy/internal/check"
-	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
@@ -181,7 +180,7 @@ func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions)
 func tellDeath(con *console, place jobs.Job) {
 	if s, err := job.Summarize(place); err == nil && s.State == jobs.Killed {
 		con.say().Printf("The process of job %s has died.", place.ID)
-		printNext(con.say(), nextCommands(place, false, false, 0))
+		printNext(con.say(), nextCommands(place, false, false, 0)...)
 	}
 }
 
@@ -420,7 +419,7 @@ func (s jobStats) lines() (page [][2]string, rows []statRow) {
 	}
 	add("span_ms", "", msText(s.SpanMS))
 	add("per_second", "", strconv.FormatFloat(s.PerSecond, 'f', 3, 64))
-	line("events", "%d in %s, %.1f a second", s.Events, duration.Format(time.Duration(s.SpanMS)), s.PerSecond)
+	line("events", "%d in %s, %.1f a second", s.Events, s.SpanMS, s.PerSecond)
 	number("items", s.Items)
 	line("items", "%d", s.Items)
 	number("agents", s.Agents)
@@ -435,8 +434,7 @@ func (s jobStats) lines() (page [][2]string, rows []statRow) {
 	add("duration", "p95_ms", msText(d.P95))
 	add("duration", "max_ms", msText(d.Max))
 	if d.Count > 0 {
-		line("took", "duration p50 %s, p95 %s, max %s", duration.Format(time.Duration(d.P50)),
-			duration.Format(time.Duration(d.P95)), duration.Format(time.Duration(d.Max)))
+		line("took", "duration p50 %s, p95 %s, max %s", d.P50, d.P95, d.Max)
 	}
 	if t := s.Spent; t != nil {
 		number("agents_of_unknown_cost", t.Unknown)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
@@ -132,17 +131,8 @@ func runJobs(con *console, o jobsOptions) error {
 	if o.format == term.JSON {
 		return term.PrintJSON(con.out, list)
 	}
-	if len(all) == 0 && !o.all {
-		project := home.Project
-		home.Project = ""
-		if others, err := home.List(); err == nil && len(others) > 0 {
-			con.say().Printf("No jobs in %s yet (use --all for those of other directories).",
-				term.Visible(project))
-			return nil
-		}
-	}
-	if len(list) == 0 {
-		con.say().Print("No jobs yet.")
+	if len(all) == 0 {
+		con.say().Print(term.Visible(noJobs(home).Error()))
 	}
 	columns := jobColumns(con.look(), list, o.all, time.Now())
 	if _, err := printRows(con, term.Human, columns, term.Each(list)); err != nil || len(all) <= o.limit {
@@ -163,7 +153,7 @@ func jobColumns(k term.Look, list []jobStatus, dirs bool, now time.Time) []term.
 		{Head: "STATE", Cell: func(s jobStatus) string { return s.stateInList(k, now) }, Paint: func(s jobStatus) term.Colour { return stateColour(s.summary) }},
 		{Head: "AGE", Cell: func(s jobStatus) string { return view.Rough(now.Sub(s.Started)) }, Drop: 2},
 		{
-			Head: "DURATION", Cell: func(s jobStatus) string { return duration.Format(time.Duration(s.DurationMS)) },
+			Head: "DURATION", Cell: func(s jobStatus) string { return s.DurationMS.String() },
 			Drop: 1,
 		},
 		{Head: "OK", Cell: func(s jobStatus) string { return s.count(s.Metrics.Successful) }},

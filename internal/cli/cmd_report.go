@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -29,13 +30,10 @@ the slowest items, dead letters and the workflow. The report is a single file, a
 nothing else.`,
 		Example: "  prodigy report\n  prodigy report latest -o report.html",
 	}, func(_ context.Context, job jobs.Job) error {
-		switch {
-		case file == "" && con.safe: // nobody reads HTML on a terminal
+		if file == "" && con.safe { // nobody reads HTML on a terminal
 			file = job.ID + ".html"
-		case file == "":
-			file = "-"
 		}
-		return runReport(con, job, file)
+		return runReport(con, job, cmp.Or(file, "-"))
 	})
 	cmd.Flags().StringVarP(&file, "out", "o", "", "output file, or - for stdout (default: a file named after the job, "+
 		"or stdout if that is not a terminal)")

@@ -331,7 +331,7 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 	}
 	line("seed %d, simulated in %s; no command was run", o.seed, duration.Format(took.Round(time.Millisecond)))
 	if o.keep != "" {
-		printNext(l, []string{"PRODIGY_HOME=" + quoted(o.keep) + " prodigy report " + e.Job.ID + " -o report.html"})
+		printNext(l, "PRODIGY_HOME="+quoted(o.keep)+" prodigy report "+e.Job.ID+" -o report.html")
 	}
 }
 

@@ -88,13 +88,13 @@ func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOption
 	case s.notSelected() && !inputGone(place):
 		fix, next := mend(place)
 		con.say().Print(fix)
-		printNext(con.say(), next)
+		printNext(con.say(), next...)
 	case s.State != jobs.Running:
 		if b := seen.Budget(); b != nil && s.State == jobs.Failed {
-			printNext(con.say(), []string{resumeWithMore(place, *b)})
+			printNext(con.say(), resumeWithMore(place, *b))
 			break
 		}
-		printNext(con.say(), nextCommands(place, s.State == jobs.Completed, s.ReduceStale, s.Metrics.Skipped))
+		printNext(con.say(), nextCommands(place, s.State == jobs.Completed, s.ReduceStale, s.Metrics.Skipped)...)
 	}
 	return status(code)
 }
@@ -298,7 +298,7 @@ func (d details) print(l term.Lines, j *view.Job, now time.Time) {
 	l.Printf("job: %s\nworkflow: %s (mode %s)\nstate: %s%s\nstarted: %s\nduration: %s", d.JobID,
 		cmp.Or(term.Visible(d.Workflow), "-"), d.Mode,
 		state, term.Prefixed(": ", term.Visible(d.Reason)), d.Started.Local().Format(time.DateTime),
-		duration.Format(time.Duration(d.DurationMS)))
+		d.DurationMS)
 	d.printSteps(l, j)
 	if d.Mode == string(workflow.Standard) {
 		d.printSpent(l, j)
@@ -314,9 +314,7 @@ func (d details) print(l term.Lines, j *view.Job, now time.Time) {
 		if t.Lost > 0 {
 			lost = fmt.Sprintf(", %d lost (worker gone)", t.Lost)
 		}
-		l.Printf("attempts: %d%s (p50 %s, p90 %s, max %s)", t.Count, lost,
-			duration.Format(time.Duration(t.MedianMS)),
-			duration.Format(time.Duration(t.P90MS)), duration.Format(time.Duration(t.MaxMS)))
+		l.Printf("attempts: %d%s (p50 %s, p90 %s, max %s)", t.Count, lost, t.MedianMS, t.P90MS, t.MaxMS)
 	}
 	if d.Stragglers != nil {
 		l.Printf("stragglers: %s", d.Stragglers.Words())

@@ -73,7 +73,7 @@ func runWhy(con *console, job jobs.Job, itemID string, f term.Format) error {
 	}
 	e.print(con.lines())
 	e.printFrom(con.lines())
-	printNext(con.say(), e.next(job))
+	printNext(con.say(), e.next(job)...)
 	return nil
 }
 

@@ -319,7 +319,7 @@ func shellWords(words []string) string {
 }
 
 // printNext prints the commands to type next.
-func printNext(l term.Lines, commands []string) {
+func printNext(l term.Lines, commands ...string) {
 	for _, command := range commands {
 		l.Printf("next: %s", command)
 	}

@@ -14,7 +14,6 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/check"
-	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
@@ -234,7 +233,7 @@ func (p *printer) print(r events.Record) {
 		if e.Phase == "map" {
 			p.closeItems()
 		}
-		p.printf("%s took %s\n", e.Phase, duration.Format(time.Duration(e.DurationMS)))
+		p.printf("%s took %s\n", e.Phase, e.DurationMS)
 	case events.StepCompleted:
 		if !e.Printed {
 			p.result(e.Phase, e.Output)
@@ -438,8 +437,7 @@ func (p *printer) stepRetry(e events.StepRetrying) {
 		return
 	}
 	p.log.Warn().Str("step", e.Step).Msg(fmt.Sprintf("attempt %d failed: %s; retry in %s", e.Attempt,
-		view.CauseText(e.ErrorType, e.Error),
-		duration.Format(time.Duration(e.DelayMS))))
+		view.CauseText(e.ErrorType, e.Error), e.DelayMS))
 }
 
 // stepFailed prints a failed step outside the map phase that does not end its phase. The summary has the step that

@@ -182,7 +182,7 @@ func awaitStop(ctx context.Context, con *console, place jobs.Job, pid int) error
 		return nil
 	}
 	con.say().Printf("job %s has stopped", place.ID)
-	printNext(con.say(), []string{resumeCommand(place, "")})
+	printNext(con.say(), resumeCommand(place, ""))
 	return nil
 }
 

@@ -198,7 +198,7 @@ func (e finishedRun) print(con *console) {
 	if e.Results != "" {
 		l.Printf("results: prodigy results%s", named(e.Job.ID))
 	}
-	printNext(l, e.next())
+	printNext(l, e.next()...)
 }
 
 // stateShown returns the state that the run left the job in, coloured.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"prodigy/internal/duration"
 )
 
 // The bounds of texts in the log, in bytes. The log itself keeps the first two; whoever makes an AgentCompleted or
@@ -59,6 +61,9 @@ func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
 // Millis is a length of time that is written as a number of milliseconds with up to three decimals.
 type Millis time.Duration
+
+// String returns the length of time as people write it.
+func (m Millis) String() string { return duration.Format(time.Duration(m)) }
 
 // MarshalJSON writes the number, rounded to the microsecond.
 func (m Millis) MarshalJSON() ([]byte, error) {

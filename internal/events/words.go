@@ -183,9 +183,9 @@ func sayAttempt(r Record) Sentence {
 	switch e := r.Event.(type) {
 	case AgentCompleted:
 		s := Sentence{Grave: Good, Who: attempt(e.Attempt), Text: "succeeded" + e.OnWorker() +
-			" after " + duration.Format(time.Duration(e.DurationMS))}
+			" after " + e.DurationMS.String()}
 		if e.Commit != "" {
-			s.Text, s.Why = "succeeded after "+duration.Format(time.Duration(e.DurationMS)), []string{changesOf(e)}
+			s.Text, s.Why = "succeeded after "+e.DurationMS.String(), []string{changesOf(e)}
 		}
 		return s
 	case AgentReused:
@@ -249,7 +249,7 @@ func sayFailed(e AgentFailed) Sentence {
 	case e.AgentID == "":
 		s.Text = "is not run again: " + e.Error
 	default:
-		took := duration.Format(time.Duration(e.DurationMS))
+		took := e.DurationMS.String()
 		s.Who, s.Text = attempt(e.Attempt), fmt.Sprintf("failed%s after %s%s: %s", e.OnWorker(),
 			took, InStep(e.Step), e.Error)
 	}
@@ -351,7 +351,7 @@ func (e AgentEndedLate) ending() string {
 	case LateReturned:
 		return "stopped, or could not start"
 	}
-	return fmt.Sprintf("it %s after %s", e.Outcome, duration.Format(time.Duration(e.DurationMS)))
+	return fmt.Sprintf("it %s after %s", e.Outcome, e.DurationMS.String())
 }
 
 // Spent returns what AI agents have spent of the budget of the job.

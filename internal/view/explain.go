@@ -371,13 +371,13 @@ func (x *explainer) superseded(r events.Record, e events.AgentSuperseded) {
 	switch {
 	case e.Error != "":
 		x.add(r, fmt.Sprintf("attempt %d failed after %s: %s", e.Attempt,
-			duration.Format(time.Duration(e.DurationMS)), e.Error),
+			e.DurationMS.String(), e.Error),
 			fmt.Sprintf("attempt %d is still running and decides: ", e.By)+why)
 	case x.out.Status == InFlight:
 		x.add(r, fmt.Sprintf("attempt %d was stopped", e.Attempt), fmt.Sprintf("attempt %d still ran: ", e.By)+why)
 	default:
 		x.add(r, fmt.Sprintf("attempt %d stopped after %s: attempt %d won", e.Attempt,
-			duration.Format(time.Duration(e.DurationMS)), e.By), why)
+			e.DurationMS.String(), e.By), why)
 	}
 	if x.attempt = at; at == e.Attempt {
 		x.attempt = e.By
@@ -396,15 +396,15 @@ func (x *explainer) stepRetrying(r events.Record, e events.StepRetrying) {
 	why := append(ruled(e.Rule), matched(p, e.ErrorType, e.Matched))
 	why = append(why, x.delay(p, e.Step, e.Attempt, time.Duration(e.ComputedDelayMS), time.Duration(e.DelayMS)))
 	if e.AskedMS > 0 {
-		why = append(why, "the service asked to wait "+duration.Format(time.Duration(e.AskedMS)))
+		why = append(why, "the service asked to wait "+e.AskedMS.String())
 	}
 	if e.BudgetExpiresAt != nil {
 		x.budget = expiry{step: e.Step, at: *e.BudgetExpiresAt, counts: x.budget.counts && x.budget.step == e.Step}
 	}
 	if e.BudgetLeftMS != nil {
 		why = append(why, fmt.Sprintf("retry budget: %s used, %s left",
-			duration.Format(time.Duration(e.WaitedMS)),
-			duration.Format(time.Duration(*e.BudgetLeftMS))))
+			e.WaitedMS.String(),
+			e.BudgetLeftMS.String()))
 	}
 	x.add(r, text, why...)
 	x.asks, x.ready = e.Step, r.Time.Add(time.Duration(e.DelayMS))
@@ -579,7 +579,7 @@ func (x *explainer) itemRetry(e events.AgentFailed) []string {
 	why = append(why, x.delay(p, "", n, time.Duration(*e.DelayMS),
 		time.Duration(*e.DelayMS))+", due at "+clock(x.due))
 	if e.Retry != nil && e.Retry.SpreadMS > 0 {
-		why = append(why, duration.Format(time.Duration(e.Retry.SpreadMS))+
+		why = append(why, e.Retry.SpreadMS.String()+
 			" of it because many others are due at the same time")
 	}
 	if e.Retry != nil && e.Retry.ExpiresAt != nil {
@@ -588,7 +588,7 @@ func (x *explainer) itemRetry(e events.AgentFailed) []string {
 			budget = p.Budget
 		}
 		why = append(why, fmt.Sprintf("retry budget: %s of %s waited including this",
-			duration.Format(time.Duration(e.Retry.WaitedMS)), duration.Format(budget)))
+			e.Retry.WaitedMS.String(), duration.Format(budget)))
 	}
 	return why
 }
