@@ -118,7 +118,7 @@ func sayRequest(r Record) Sentence {
 	case ContinueRequested:
 		return Sentence{Text: "continued by " + e.By}
 	case DrainRequested:
-		return Sentence{Grave: Odd, Text: "drained by " + e.By, Then: ": what runs comes to its end, then the run ends"}
+		return Sentence{Grave: Odd, Text: "drained by " + e.By, Then: ": running items finish, then the run ends"}
 	case CancelRequested:
 		return Sentence{Grave: Odd, Text: "cancelled by " + e.By}
 	case ScaleRequested:

@@ -88,8 +88,7 @@ func (p *pool) request(r job.Request) job.Answer {
 		p.job.order(Result{State: jobs.Stopped, Reason: "drained by " + r.By, AsAsked: true})
 		p.haltOrdered(untilTheyEnd)
 		p.holdFleet()
-		return job.Done("draining: no new items start, %s",
-			p.stillRunning(", with which the run ends", ", with which the run ends"))
+		return job.Done("draining: no new items start, %s, then the run ends", p.stillRunning("will finish"))
 	case job.Cancel:
 		return p.cancel(r)
 	case job.Scale:
@@ -102,17 +101,17 @@ func (p *pool) request(r job.Request) job.Answer {
 	return job.Refused("unknown request %q", string(r.Do))
 }
 
-// stillRunning says what runs, and what happens with one or several of them.
-func (p *pool) stillRunning(one, several string) string {
+// stillRunning says what runs, and what that will do.
+func (p *pool) stillRunning(will string) string {
 	switch n := p.runners.running; {
 	case n == 0 || p.single.between:
 		return "nothing is running"
 	case p.flights == nil:
 		return "the running step may finish"
 	case n == 1:
-		return "1 item is running" + one
+		return "1 item is running and " + will
 	default:
-		return fmt.Sprintf("%d items are running%s", n, several)
+		return fmt.Sprintf("%d items are running and %s", n, will)
 	}
 }
 
@@ -125,8 +124,7 @@ func (p *pool) pauseStarts(r job.Request) job.Answer {
 	if p.job.fleet != nil {
 		p.job.fleet.TakeBack()
 	}
-	return job.Done("paused: no new items start, %s",
-		p.stillRunning(" and will finish", " and will finish"))
+	return job.Done("paused: no new items start, %s", p.stillRunning("will finish"))
 }
 
 func (p *pool) continueStarts(r job.Request) job.Answer {
@@ -154,8 +152,7 @@ func (p *pool) cancel(r job.Request) job.Answer {
 	}
 	p.job.register.Stopping()
 	p.haltOrdered(p.job.config.Grace)
-	return job.Done("cancelled: %s", p.stillRunning(" and may finish within the grace",
-		" and may finish within the grace"))
+	return job.Done("cancelled: %s", p.stillRunning("may finish within the grace"))
 }
 
 // order notes that the job is to end with v, also if the phase that runs comes to its end before it notices.
