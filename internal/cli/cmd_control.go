@@ -154,7 +154,8 @@ func newSteerItemsCommand(con *console, verb job.Verb, cmd *cobra.Command) *cobr
 // steerItems asks a job for something about items.
 func steerItems(ctx context.Context, con *console, place jobs.Job, verb job.Verb, named []string) (err error) {
 	stands := checkRunning(place, verb)
-	if stands != nil && !(verb == job.Skip && mayGoOn(place)) {
+	last := lastOf(place).State
+	if stands != nil && (verb != job.Skip || last == jobs.Completed || last == jobs.Cancelled) {
 		return stands
 	}
 	r := job.Request{Do: verb}
@@ -165,12 +166,6 @@ func steerItems(ctx context.Context, con *console, place jobs.Job, verb job.Verb
 		return skipStanding(con, place, r)
 	}
 	return steerJob(ctx, con, place, r, false)
-}
-
-// mayGoOn reports whether a job that does not run can be resumed.
-func mayGoOn(place jobs.Job) bool {
-	s, err := job.Summarize(place)
-	return err == nil && s.State != jobs.Completed && s.State != jobs.Cancelled
 }
 
 // skipStanding records that items of a job that does not run are to be skipped.

@@ -91,7 +91,7 @@ func runResume(ctx context.Context, con *console, place jobs.Job, o resumeOption
 
 // completedBefore reports whether the job has completed, and returns its summary if so.
 func completedBefore(place jobs.Job) (job.Summary, bool, error) {
-	if may, err := job.MayHaveCompleted(place); err != nil || !may {
+	if last, err := job.LastOf(place); err != nil || last.State != jobs.Completed {
 		return job.Summary{}, false, err
 	}
 	// The whole log is read, so that a resume reports damage to it.

@@ -85,7 +85,7 @@ func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOption
 	s.print(con.lines(), seen, time.Now())
 	con.lines().Printf("log: %s", place.EventsDir())
 	switch {
-	case s.notSelected() && !inputGone(place):
+	case s.notSelected() && !lastOf(place).InputGone:
 		fix, next := mend(place)
 		con.say().Print(fix)
 		printNext(con.say(), next...)

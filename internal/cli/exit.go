@@ -229,6 +229,11 @@ func advice(err error) string {
 	var files *job.FilesError
 	switch {
 	case errors.As(err, &locked):
+		if place, err := findJob(jobName{id: locked.JobID}); err == nil {
+			if s, err := job.Summarize(place); err == nil && s.Hold != nil {
+				return fmt.Sprintf("It is paused; to continue: prodigy continue%s", named(place.ID))
+			}
+		}
 		return fmt.Sprintf("'prodigy status%s --watch' shows its progress.", named(locked.JobID))
 	case jobs.CannotWrite(err):
 		return "Free disk space, or make the directory writable."

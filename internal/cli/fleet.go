@@ -469,8 +469,7 @@ func endedIn(home jobs.Home) func(id string) (seed uint64, ended bool) {
 		if err != nil {
 			return 0, false
 		}
-		completed, err := job.MayHaveCompleted(place)
-		return meta.Seed, err == nil && completed
+		return meta.Seed, lastOf(place).State == jobs.Completed
 	}
 }
 

@@ -56,17 +56,6 @@ func (s *steering) do(r job.Request) (job.Answer, bool) {
 	return ask(r), true
 }
 
-// insteadOf says what to do about a job that does not run, in place of a request to it.
-func insteadOf(verb job.Verb, place jobs.Job) string {
-	switch verb {
-	case job.Scale:
-		return resumeCommand(place, flagsToResume(place)+" --max-parallel N") + " sets the number of slots"
-	case job.Cancel:
-		return "prodigy clean " + place.ID + " --force removes it"
-	}
-	return resumeCommand(place, flagsToResume(place)) + " resumes it"
-}
-
 // checkRunning refuses a request to a job that does not run.
 func checkRunning(place jobs.Job, verb job.Verb) error {
 	if place.Running() {
@@ -77,16 +66,19 @@ func checkRunning(place jobs.Job, verb job.Verb) error {
 
 // notRunning returns the error that a job does not run, with what to do instead.
 func notRunning(place jobs.Job, verb job.Verb) error {
-	state := "not running"
-	instead := insteadOf(verb, place)
-	if s, err := job.Summarize(place); err == nil {
-		state += " (" + s.StateShown() + ")"
-		switch {
-		case s.State == jobs.Completed:
-			instead = "it has finished"
-		case s.State == jobs.Stopped && verb == job.Continue:
-			state = "stopped, not paused"
-		}
+	s, _ := job.Summarize(place) // the state of a job that cannot be read is left out
+	state := "not running" + inBrackets(s.StateShown())
+	resume := func(more string) string { return resumeCommand(place, flagsToResume(place)+more) }
+	instead := resume("") + " resumes it"
+	switch {
+	case s.State == jobs.Completed:
+		instead = "it has finished"
+	case verb == job.Scale:
+		instead = resume(" --max-parallel N") + " sets the number of slots"
+	case verb == job.Cancel:
+		instead = "prodigy clean " + place.ID + " --force removes it"
+	case verb == job.Continue && s.State == jobs.Stopped:
+		state = "stopped, not paused"
 	}
 	return refusef("job %s is %s: %s", place.ID, state, instead)
 }
@@ -173,16 +165,15 @@ func awaitStop(ctx context.Context, con *console, place jobs.Job, pid int) error
 		case <-ticker.C:
 		}
 	}
-	if completed, err := job.MayHaveCompleted(place); err == nil && completed {
+	switch lastOf(place).State {
+	case jobs.Completed:
 		con.say().Printf("job %s has completed in the meantime", place.ID)
-		return nil
-	}
-	if cancelled, err := job.WasCancelled(place); err == nil && cancelled {
+	case jobs.Cancelled:
 		con.say().Printf("job %s is cancelled", place.ID)
-		return nil
+	default:
+		con.say().Printf("job %s has stopped", place.ID)
+		printNext(con.say(), resumeCommand(place, flagsToResume(place)))
 	}
-	con.say().Printf("job %s has stopped", place.ID)
-	printNext(con.say(), resumeCommand(place, ""))
 	return nil
 }
 

@@ -423,7 +423,7 @@ func nextCommands(place jobs.Job, completed, reduceStale bool, skipped int) []st
 	if reduceStale {
 		commands = append(commands, runReduce(place))
 	}
-	if !completed && !inputGone(place) {
+	if !completed && !lastOf(place).InputGone {
 		commands = append(commands, resumeCommand(place, flagsToResume(place)))
 	}
 	letters, _ := dlq.Lead(place.DLQFile()) // the commands that read the queue report errors in it
@@ -445,21 +445,20 @@ func nextCommands(place jobs.Job, completed, reduceStale bool, skipped int) []st
 
 // flagsToResume returns the flags without which a job that does not run is not resumed, each after a space.
 func flagsToResume(place jobs.Job) string {
-	return flagIf(place, job.WasCancelled, "--force") + flagIf(place, job.AwaitsAccept, "--accept")
-}
-
-// flagIf returns a flag, after a space, if the job is in a state.
-func flagIf(place jobs.Job, is func(jobs.Job) (bool, error), flag string) string {
-	if is, err := is(place); err != nil || !is {
-		return ""
+	switch last := lastOf(place); {
+	case last.State == jobs.Cancelled:
+		return " --force"
+	case last.Unproven:
+		return " --accept"
 	}
-	return " " + flag
+	return ""
 }
 
-// inputGone reports whether a resume of the job can do nothing.
-func inputGone(place jobs.Job) bool {
-	gone, err := job.InputGone(place)
-	return err == nil && gone
+// lastOf returns what the last record of a job says, and nothing if that cannot be read: the commands that read more
+// report that.
+func lastOf(place jobs.Job) job.Last {
+	last, _ := job.LastOf(place)
+	return last
 }
 
 // inspectCommand returns the command that shows a dead letter.
@@ -470,21 +469,17 @@ func inspectCommand(letter, jobID string) string {
 // phaseEvidenceLines is how many lines of stderr are printed for a step that failed the job.
 const phaseEvidenceLines = 20
 
-// failedStep describes a failure and its step, if it has one. Phase is empty in a standard workflow.
-func failedStep(step, phase, what string) string {
-	if step == "" {
-		return what
-	}
-	return "step " + step + term.Prefixed(" of ", phase) + " failed: " + what
-}
-
 // printStepFailure prints the step that failed the job, with the end of its output.
 func (e finishedRun) printStepFailure(l term.Lines, f agent.Failure) {
 	var code *int
 	if f.ExitCode >= 0 {
 		code = &f.ExitCode
 	}
-	l.Foldf(2, "%s", failedStep(f.Step, e.phase(), withMessage(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message)))
+	what := withMessage(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message)
+	if f.Step != "" {
+		what = "step " + f.Step + term.Prefixed(" of ", e.phase()) + " failed: " + what
+	}
+	l.Foldf(2, "%s", what)
 	evidence := term.LastLines(f.Stderr, phaseEvidenceLines)
 	if len(evidence) == 0 {
 		evidence = term.LastLines(f.Stdout, phaseEvidenceLines)
@@ -546,18 +541,14 @@ func printGroup(con *console, g view.FailureGroup, job string, names *items.Stor
 
 // describe returns one line about a failed item: its step and error. Label is printed behind its id.
 func describe(e events.AgentFailed, label string) string {
-	if e.Rejected() {
-		return e.ItemID + label + ": not run: circuit breaker open"
+	text := e.ItemID + label + ": "
+	switch {
+	case e.Rejected():
+		return text + "not run: circuit breaker open"
+	case e.Step != "":
+		text += "step " + e.Step + ": "
 	}
-	return e.ItemID + label + ": " + inStep(e.Step) + withMessage(ending(e.ExitCode, e.Signal, e.ErrorType), e.Error)
-}
-
-// inStep returns "step NAME: ", or "" without a step.
-func inStep(step string) string {
-	if step == "" {
-		return ""
-	}
-	return "step " + step + ": "
+	return text + withMessage(ending(e.ExitCode, e.Signal, e.ErrorType), e.Error)
 }
 
 // ending describes how a command ended. For a timeout that is "timed out", not the signal that ended it.

@@ -62,37 +62,39 @@ func (s Summary) StateShown() string {
 	return shown
 }
 
-// MayHaveCompleted reports whether the log of a job ends as that of a completed one does. It reads the end
-// only: if the answer is no, a log that is about to be replayed need not be folded before.
-func MayHaveCompleted(place jobs.Job) (bool, error) {
-	last, err := LastWord(place)
-	_, completed := last.(events.JobCompleted)
-	return completed, err
+// Last is what the last record of the log of a job says, but for those that people cause between its runs. It is read
+// without the others, so that a log that is about to be replayed need not be folded before.
+type Last struct {
+	// State is how the last run ended. It is empty if the log does not say.
+	State jobs.State
+
+	// Unproven means that too few items of a canary or of a step of a ramp have succeeded: somebody has to accept that
+	// before the job is resumed.
+	Unproven bool
+
+	// InputGone means that the rest of the items cannot be read any more, so that a resume can do nothing.
+	InputGone bool
 }
 
-// WasCancelled reports whether the log of a job ends as that of a cancelled one does.
-func WasCancelled(place jobs.Job) (bool, error) {
-	last, err := LastWord(place)
-	_, cancelled := last.(events.JobCancelled)
-	_, asked := last.(events.CancelRequested)
-	return cancelled || asked, err
-}
-
-// AwaitsAccept reports whether a job is stopped because too few items of its canary or of a step of its ramp
-// have succeeded.
-func AwaitsAccept(place jobs.Job) (bool, error) {
-	last, err := LastWord(place)
-	stopped, _ := last.(events.JobPaused)
-	_, held := last.(events.RolloutHeld)
-	return stopped.Unproven || held, err
-}
-
-// InputGone reports whether a job has failed because the rest of its items cannot be read any more, so that a resume
-// can do nothing.
-func InputGone(place jobs.Job) (bool, error) {
-	last, err := LastWord(place)
-	failed, _ := last.(events.JobFailed)
-	return failed.InputGone, err
+// LastOf reads what the last record of a job says.
+func LastOf(place jobs.Job) (Last, error) {
+	word, err := lastWord(place.EventsDir())
+	if err != nil {
+		return Last{}, Unusable(place, err)
+	}
+	end, _ := events.RunEndOf(word)
+	last := Last{State: end.State}
+	switch e := word.(type) {
+	case events.CancelRequested:
+		last.State = jobs.Cancelled
+	case events.RolloutHeld:
+		last.Unproven = true
+	case events.JobPaused:
+		last.Unproven = e.Unproven
+	case events.JobFailed:
+		last.InputGone = e.InputGone
+	}
+	return last, nil
 }
 
 // Summarize returns the summary of a job, which may be running. If the job has ended, only the last record is
@@ -103,18 +105,20 @@ func Summarize(place jobs.Job) (Summary, error) {
 	if err != nil {
 		return Summary{}, Unusable(place, err)
 	}
-	if place.Running() {
-		return summarizeFold(place, meta)
+	if !place.Running() {
+		last, err := lastWord(place.EventsDir())
+		if err != nil {
+			return Summary{}, Unusable(place, err)
+		}
+		if sum := summaryOf(place, meta); sum.ended(last) {
+			return sum, nil
+		}
 	}
-	last, err := LastWord(place)
+	known, err := recorded(place, meta)
 	if err != nil {
 		return Summary{}, err
 	}
-	sum := summaryOf(place, meta)
-	if !sum.ended(last) {
-		return summarizeFold(place, meta)
-	}
-	return sum, nil
+	return known.summary(place, meta, func(events.Record) {})
 }
 
 // SummarizeAnd is Summarize, and calls see with each record. It reads the whole log, so damage anywhere is an error.
@@ -135,16 +139,7 @@ func summaryOf(place jobs.Job, meta jobs.Meta) Summary {
 	return Summary{Job: place, Workflow: meta.Workflow, Mode: meta.Mode, Started: meta.Started}
 }
 
-// LastWord returns the last event of the log of a job, but for those that people cause between its runs; nil if it
-// has none.
-func LastWord(place jobs.Job) (events.Event, error) {
-	last, err := lastWord(place.EventsDir())
-	if err != nil {
-		return nil, Unusable(place, err)
-	}
-	return last, nil
-}
-
+// lastWord returns the last event of a log, but for those that people cause between its runs; nil if it has none.
 func lastWord(dir string) (last events.Event, err error) {
 	said := func(line []byte) bool {
 		r, err := events.Decode(line)
@@ -193,15 +188,6 @@ func BrokerOf(place jobs.Job) (string, error) {
 	}
 	_, err = known.summary(place, meta, func(events.Record) {}) // which folds the rest of the log
 	return known.Broker, err
-}
-
-// summarizeFold makes the summary from the last checkpoint and the records after it.
-func summarizeFold(place jobs.Job, meta jobs.Meta) (Summary, error) {
-	known, err := recorded(place, meta)
-	if err != nil {
-		return Summary{}, err
-	}
-	return known.summary(place, meta, func(events.Record) {})
 }
 
 // recorded returns the fold of a job at its checkpoint, for who only reads it. A log that ends before what was made

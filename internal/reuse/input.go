@@ -13,7 +13,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"prodigy/internal/check"
-	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
@@ -147,9 +146,9 @@ func lockEnded(place jobs.Job) (*jobs.Lock, error) {
 		if !errors.Is(err, jobs.ErrLocked) || time.Since(since) > readerPatience {
 			return lock, err
 		}
-		last, failed := job.LastWord(place)
-		switch last.(type) {
-		case events.JobCompleted, events.JobFailed, events.JobPaused:
+		last, failed := job.LastOf(place)
+		switch last.State {
+		case jobs.Completed, jobs.Failed, jobs.Stopped:
 		default:
 			return nil, errors.Join(err, failed)
 		}

@@ -123,8 +123,3 @@ func (c *circuit) change(scope string, t limit.Transition, now time.Time) {
 		b.Opened++
 	}
 }
-
-// newCircuit returns the breakers of a job of which none has opened.
-func newCircuit() circuit {
-	return circuit{breakers: map[circuitID]*Breaker{}, newest: map[string]Cause{}}
-}

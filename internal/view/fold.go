@@ -61,7 +61,9 @@ func (j *Job) Apply(r events.Record) {
 	case events.RetryNowRequested:
 		j.retryNow(r.Time, e)
 	case events.PhaseStarted:
-		j.phaseStarted(r.Time, e.Phase)
+		j.Phase, j.PhaseBegan, j.StepsDone = e.Phase, r.Time, 0
+		j.atItems, j.StepNow, j.Printed = e.Phase == "map", "", ""
+		j.Phases = append(j.Phases, Phase{Name: e.Phase, Began: r.Time})
 	case events.PhaseCompleted:
 		j.phaseCompleted(r.Time, e)
 	case events.StepCompleted:
@@ -227,13 +229,6 @@ func (j *Job) end(s jobs.State, reason string) {
 	j.halt()
 }
 
-// phaseStarted makes a phase the current one.
-func (j *Job) phaseStarted(now time.Time, name string) {
-	j.Phase, j.PhaseBegan, j.StepsDone = name, now, 0
-	j.atItems, j.StepNow, j.Printed = name == "map", "", ""
-	j.Phases = append(j.Phases, Phase{Name: name, Began: now})
-}
-
 // phaseCompleted ends the last phase of that name: reduce may have run before, and runs again after a retry of
 // dead letters.
 func (j *Job) phaseCompleted(now time.Time, e events.PhaseCompleted) {
@@ -392,8 +387,13 @@ func (j *Job) hold(r events.Record) {
 		j.pauses.end(r.Time, h.Name)
 	default:
 		j.held[h.Name] = r
-		if e, ok := r.Event.(events.QuotaPaused); ok {
-			j.pausedNow(r.Time, e)
+		e, ok := r.Event.(events.QuotaPaused)
+		if !ok {
+			return
+		}
+		j.pauses.begin(r.Time, e)
+		if a := j.byID[e.Item]; a != nil && !e.Near {
+			a.Due = e.Until // it met the limit
 		}
 	}
 }
@@ -438,14 +438,6 @@ func (j *Job) used(e events.AgentUsage) {
 		j.costs[e.ItemIndex] = &ItemCost{ItemID: e.ItemID, Index: e.ItemIndex}
 	}
 	j.costs[e.ItemIndex].Add(e.Use())
-}
-
-// pausedNow notes that agents of a pool wait, among them the one that met the limit.
-func (j *Job) pausedNow(now time.Time, e events.QuotaPaused) {
-	j.pauses.begin(now, e)
-	if a := j.byID[e.Item]; a != nil && !e.Near {
-		a.Due = e.Until
-	}
 }
 
 // PausedBefore notes what agents waited for when the run before ended, of a job whose records from before are

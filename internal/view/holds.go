@@ -37,10 +37,10 @@ func (h Hold) Words(now time.Time) string {
 
 // Stopping says who has asked for the end of the run, or has cancelled the job; it is empty if nobody has.
 func (j *Job) Stopping() string {
-	if e, ok := j.held[events.ByEnd].Event.(events.DrainRequested); ok {
+	switch e := j.held[events.ByEnd].Event.(type) {
+	case events.DrainRequested:
 		return "draining, as " + e.By + " asked"
-	}
-	if e, ok := j.held[events.ByEnd].Event.(events.CancelRequested); ok {
+	case events.CancelRequested:
 		return "being cancelled by " + e.By
 	}
 	return ""

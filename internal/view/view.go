@@ -262,7 +262,9 @@ func New() *Job {
 	return &Job{
 		Ending: Ending{State: jobs.Running}, running: map[int]*Attempt{}, byID: map[string]*Attempt{},
 		merging: map[int]queued{},
-		printed: map[string]string{}, held: map[string]events.Record{}, waiting: newWaiting(), circuit: newCircuit(),
+		printed: map[string]string{}, held: map[string]events.Record{},
+		waiting: waiting{due: map[int]time.Time{}, ids: map[int]string{}},
+		circuit: circuit{breakers: map[circuitID]*Breaker{}, newest: map[string]Cause{}},
 	}
 }
 

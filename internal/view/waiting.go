@@ -5,9 +5,6 @@ import (
 	"time"
 )
 
-// newWaiting returns the waiting items of a job that has none.
-func newWaiting() waiting { return waiting{due: map[int]time.Time{}, ids: map[int]string{}} }
-
 // waiting are the items between two attempts. The heap may hold outdated moments; due has the valid ones.
 type waiting struct {
 	// When each waiting item is due, by index.

@@ -210,7 +210,8 @@ func jobPage(place jobs.Job, seen *view.Job, labels Labels, charts template.HTML
 	}
 	ended := st.State != jobs.Running
 	if ended {
-		st.Unproven, _ = job.AwaitsAccept(place) // a log that cannot be read has no page
+		last, _ := job.LastOf(place) // a log that cannot be read has no page
+		st.Unproven = last.Unproven
 	}
 	return page{
 		Title: seen.Workflow + " · " + place.ID, Name: "job", Live: "/live/jobs/" + url.PathEscape(place.ID),

@@ -192,7 +192,7 @@ func fresh(j victim, dir string) jobs.Job {
 func resume(place jobs.Job, home string) (said []string, err error) {
 	c := config(home)
 	c.Notice = func(text string) { said = append(said, text) }
-	if done, err := job.MayHaveCompleted(place); err != nil || done {
+	if last, err := job.LastOf(place); err != nil || last.State == jobs.Completed {
 		return nil, errors.Join(err, job.UpdateResults(place))
 	}
 	r, err := mapreduce.Resume(context.Background(), c, place)
