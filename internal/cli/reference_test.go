@@ -90,7 +90,7 @@ func TestGroupsOfFlagsNameFlags(t *testing.T) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known[f.Name] = 0 })
 	}
 	for _, g := range flagGroups {
-		for _, name := range strings.Fields(g.names) {
+		for name := range strings.FieldsSeq(g.names) {
 			n, is := known[name]
 			if known[name]++; !is || n > 0 {
 				t.Errorf("%s: %q is no flag, or is in two groups", g.title, name)
