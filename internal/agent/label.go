@@ -66,7 +66,7 @@ func guessedLabel(item json.RawMessage) string {
 	if label := labelText(item); label != "" || len(item) == 0 || item[0] != '{' {
 		return label
 	}
-	for _, field := range []string{"name", "id", "path", "title", "file"} {
+	for field := range strings.FieldsSeq("name id path title file") {
 		if value := rawjson.Member(item, field); value != nil && value[0] != '{' && value[0] != '[' {
 			if label := labelText(value); label != "" {
 				return label

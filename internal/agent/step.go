@@ -95,7 +95,7 @@ func (r *run) requireCommit(ctx context.Context, st *step, b boundCommand) (resu
 // head returns the commit that HEAD of the working directory is at, empty before the first one.
 func (r *run) head(ctx context.Context, st *step, b boundCommand) (string, error) {
 	git := boundCommand{
-		call: call{argv: []string{"git", "rev-parse", "--quiet", "--verify", "HEAD"}}, env: b.env, dir: b.dir,
+		call: call{argv: strings.Fields("git rev-parse --quiet --verify HEAD")}, env: b.env, dir: b.dir,
 	}
 	stdout, stderr := newStream(r.x.Mask), newStream(r.x.Mask)
 	exit, err := r.execWithTimeout(ctx, st, git, &sink{kept: stdout}, stderr)

@@ -256,7 +256,7 @@ func firstSentence(text string) string {
 
 // ErrorIn returns the first line of the error that a JSON object, or an object in it, has under one of the usual keys.
 func ErrorIn(o map[string]json.RawMessage) string {
-	for _, key := range []string{"result", "error", "errors", "data", "message"} {
+	for key := range strings.FieldsSeq("result error errors data message") {
 		value := o[key]
 		var list []json.RawMessage
 		if json.Unmarshal(value, &list) == nil && len(list) > 0 {

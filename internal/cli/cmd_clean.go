@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,7 +60,7 @@ Running jobs are never removed.`,
 			if len(args) == 1 && args[0] == "all" {
 				return usagef("to include jobs of all directories, use --all")
 			}
-			if len(args) == 1 && slices.Contains([]string{"worktrees", "sessions", "logs", "state", "events", "dlq"},
+			if len(args) == 1 && slices.Contains(strings.Fields("worktrees sessions logs state events dlq"),
 				args[0]) {
 				return usagef("cannot remove %q alone: prodigy clean removes whole jobs, prodigy events clean "+
 					"their events, and prodigy dlq clear dead letters", args[0])

@@ -125,6 +125,10 @@ The result is a job like any other, with a log, dead letters and resume. --save 
 	return cmd
 }
 
+// keptForRun are the flags that the command of a saved workflow repeats.
+const keptForRun = `durability fleet grace insecure keep-order lease log-steps max-delay partial-ok quiet seed
+	stop-now`
+
 // take takes the command from behind --, and the path of --json-file from before it.
 func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 	dash := cmd.ArgsLenAtDash()
@@ -156,7 +160,7 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 	if o.nul && (o.glob != nil || o.json != "") {
 		return usagef("--null and %s cannot be used together", sources[0])
 	}
-	for _, name := range []string{"json-file", "replace", "save", "halt", "on-failure"} {
+	for name := range strings.FieldsSeq("json-file replace save halt on-failure") {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
 			return usagef("--%s must not be empty", name)
 		}
@@ -165,10 +169,7 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 		return usagef("%s must not be empty", sources[0])
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if f.Value.String() != "false" && slices.Contains([]string{
-			"durability", "fleet", "grace", "insecure",
-			"keep-order", "lease", "log-steps", "max-delay", "partial-ok", "quiet", "seed", "stop-now",
-		}, f.Name) {
+		if f.Value.String() != "false" && check.Among(keptForRun, f.Name) {
 			o.forRun = append(o.forRun, "--"+f.Name)
 			if f.Value.Type() != "bool" {
 				o.forRun = append(o.forRun, f.Value.String())

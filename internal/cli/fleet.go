@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 	"prodigy/internal/job"
@@ -388,7 +389,7 @@ func (o fleetOptions) checkHere(con *console, w *workflow.Workflow, quiet bool) 
 		system, _, ok := strings.Cut(label, "/")
 		switch {
 		case label == here:
-		case ok && slices.Contains([]string{"darwin", "freebsd", "linux", "netbsd", "openbsd", "windows"}, system):
+		case ok && check.Among("darwin freebsd linux netbsd openbsd windows", system):
 			return refusef("items require %s, but this machine is %s; use --fleet",
 				label, here)
 		default:

@@ -63,7 +63,8 @@ func (r Kept) String() string {
 
 // Names returns the names in an expression over dead letters.
 func Names() []string {
-	return []string{"item", "item_id", "error.type", "error.message", "error.step", "error.exit_code", "error.signature", "failures", "retries"}
+	return strings.Fields(`item item_id error.type error.message error.step error.exit_code error.signature failures
+		retries`)
 }
 
 // ParseWhere parses an expression over [Names] and what is below item.

@@ -47,7 +47,7 @@ func (s *Space) Seed(ctx context.Context) (Seed, error) {
 		return seed, err
 	}
 	seed.Config = formatConfig(portable(parseSettings(out)))
-	for _, name := range [...]string{"shallow", "info/exclude", "info/attributes", "info/sparse-checkout"} {
+	for name := range strings.FieldsSeq("shallow info/exclude info/attributes info/sparse-checkout") {
 		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
 		switch {
 		case err == nil:

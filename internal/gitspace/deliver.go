@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -21,7 +22,7 @@ func (s *Space) Deliver(ctx context.Context, head string) (Delivery, error) {
 	if err := s.git.do(ctx, s.hub(), "update-ref", headRef, head); err != nil {
 		return d, fmt.Errorf("deliver the result: %w", err)
 	}
-	fetch := []string{"fetch", "-q", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"}
+	fetch := strings.Fields("fetch -q --no-tags --no-write-fetch-head --no-recurse-submodules")
 	into := append(fetch[:len(fetch):len(fetch)], s.hubDir(), "+"+headRef+":"+s.hiddenRef())
 	if err := s.tryAgain(ctx, func() error { return s.git.do(ctx, s.user.place, into...) }); err != nil {
 		return d, fmt.Errorf("deliver the result to %s: %w", s.user.top, err)

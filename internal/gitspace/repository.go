@@ -197,7 +197,7 @@ func writeGitDir(dir, borrowed, config string, more map[string]string) error {
 		files["objects/info/alternates"] = quoteAlternate(borrowed) + "\n"
 	}
 	maps.Copy(files, more)
-	for _, sub := range [...]string{"objects/info", "objects/pack", "refs/heads", "refs/tags", "info"} {
+	for sub := range strings.FieldsSeq("objects/info objects/pack refs/heads refs/tags info") {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o777); err != nil {
 			return err
 		}

@@ -40,7 +40,7 @@ func (s *Space) checkStaged(ctx context.Context, in place, sides map[string]int)
 		return nil
 	}
 	// A file that has binary content on one side has no numbers of lines.
-	args := []string{"diff", "--numstat", "-z", "--no-ext-diff", "--no-renames", "HEAD", "MERGE_HEAD", "--"}
+	args := strings.Fields("diff --numstat -z --no-ext-diff --no-renames HEAD MERGE_HEAD --")
 	out, err := s.git.output(ctx, in, append(args, check.Each(both, literally)...)...)
 	if err != nil {
 		return err

@@ -224,19 +224,18 @@ func (s *Space) repair(w workspace) error {
 
 // rewrite makes the .git directory of a workspace anew, as far as an agent may have changed it.
 func (s *Space) rewrite(root *os.Root) error {
-	for _, name := range [...]string{"config.worktree", "commondir", "info", "objects/info"} {
+	for name := range strings.FieldsSeq("config.worktree commondir info objects/info") {
 		if err := root.RemoveAll(name); err != nil {
 			return err
 		}
 	}
-	for _, dir := range [...]string{"info", "objects/info", "objects/pack", "refs/heads"} {
+	for dir := range strings.FieldsSeq("info objects/info objects/pack refs/heads") {
 		if err := root.MkdirAll(dir, 0o777); err != nil {
 			return err
 		}
 	}
-	for _, name := range [...]string{
-		"config", "info/exclude", "info/attributes", "info/sparse-checkout", "objects/info/alternates",
-	} {
+	for name := range strings.FieldsSeq(`config info/exclude info/attributes info/sparse-checkout
+		objects/info/alternates`) {
 		if err := s.renew(root, name); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ package job
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"prodigy/internal/agent"
@@ -648,7 +649,7 @@ func (s *Fold) resume(now time.Time, e events.JobResumed) {
 
 // Unfinished returns the phase that a resume continues, if one has begun. The phase of a standard workflow has no name.
 func (s *Fold) Unfinished() string {
-	for _, name := range []string{"setup", "map", "reduce", "merge"} {
+	for name := range strings.FieldsSeq("setup map reduce merge") {
 		if p := s.Phases[name]; p != nil && p.Started && !p.Completed {
 			return name
 		}

@@ -307,7 +307,7 @@ func (h *brokerConn) instance() string { return h.id + "-" + newInstance() }
 func servers(a fleet.Address) (list []*url.URL, err error) {
 	for one := range strings.SplitSeq(a.URL, ",") {
 		u, err := url.Parse(strings.TrimSpace(one))
-		if err != nil || u.Host == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {
+		if err != nil || u.Host == "" || !check.Among("nats tls ws wss", u.Scheme) {
 			return nil, fleet.Refusef("invalid broker URL %q: use nats://HOST:4222 or tls://HOST:4222", fleet.ShownURL(one))
 		}
 		list = append(list, u)

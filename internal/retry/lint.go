@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"strings"
 	"time"
 
 	"prodigy/internal/check"
@@ -31,10 +32,8 @@ func (p Policy) Ineffective(written func(key string) bool) []check.Finding {
 
 // singleTry finds keys that only matter between tries. on_failure and circuit_breaker hold for a single one, too.
 func (l *linter) singleTry() {
-	for _, key := range []string{
-		"backoff", "initial_delay", "max_delay", "jitter", "jitter_factor", "retry_on",
-		"retry_after", "retry_budget",
-	} {
+	for key := range strings.FieldsSeq(`backoff initial_delay max_delay jitter jitter_factor retry_on
+		retry_after retry_budget`) {
 		l.Add("%s has no effect with attempts: 1, which is the first try alone", []any{key}, key)
 	}
 }

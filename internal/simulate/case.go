@@ -188,7 +188,7 @@ func (c *Case) Check() []check.Finding {
 }
 
 // itemStates are what can be expected of an item.
-var itemStates = []string{"success", "failed", "skipped", "rejected", "pending"}
+var itemStates = strings.Fields("success failed skipped rejected pending")
 
 // Check returns what is wrong with e. It puts the types of events in the place of other spellings.
 func (e *expectation) Check() []check.Finding {

@@ -103,10 +103,8 @@ const labelInLine = 60
 const valueShown = 120
 
 // leftOut are fields that add nothing for people; the other formats have them.
-var leftOut = []string{
-	"item_index", "step_index", "agent_id", "error_signature", "captured", "stdout_tail", "computed_delay_ms",
-	"waited_ms", "retry", "outputs", "budget_expires_at", "seed",
-}
+var leftOut = strings.Fields(`item_index step_index agent_id error_signature captured stdout_tail computed_delay_ms
+	waited_ms retry outputs budget_expires_at seed`)
 
 // graveColours are the colours of events, by how much they should worry people.
 var graveColours = map[events.Grave]term.Colour{events.Good: term.Green, events.Odd: term.Yellow, events.Bad: term.Red}

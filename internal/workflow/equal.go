@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"reflect"
+	"strings"
 
 	"prodigy/internal/check"
 )
@@ -26,7 +27,7 @@ func stepContent(s Step) any {
 func withoutPositions(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
-		for _, key := range []string{"pos", "block", "indent", "timeout", "retry", "description", "idempotent"} {
+		for key := range strings.FieldsSeq("pos block indent timeout retry description idempotent") {
 			delete(v, key)
 		}
 		for key := range v {

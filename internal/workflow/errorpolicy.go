@@ -8,9 +8,8 @@ import (
 )
 
 // rootPolicyKeys are the keys of an error_policy that can also be written at the root.
-var rootPolicyKeys = []string{
-	"on_item_failure", "continue_on_failure", "max_failures", "failure_threshold", "error_collection",
-}
+var rootPolicyKeys = strings.Fields(`on_item_failure continue_on_failure max_failures failure_threshold
+	error_collection`)
 
 // policyKeys returns the keys of an error_policy block. A workflow has one policy. Its keys can be spread
 // over several blocks, but each can be written only once.

@@ -225,8 +225,6 @@ func (r *reader) agentPresets(e entry) *AgentPresets {
 
 // PresetKeys returns the keys of a preset of an AI coding CLI. Package ai reads their values.
 func PresetKeys() []string {
-	return []string{
-		"extends", "tested", "argv", "args", "env", "model", "pool", "models", "prompt", "options",
-		"may", "ignore", "prices", "parse", "pick", "take", "watch", "show", "rules",
-	}
+	return strings.Fields(`extends tested argv args env model pool models prompt options may ignore prices parse pick
+		take watch show rules`)
 }

@@ -100,7 +100,7 @@ func (w *ReduceWhen) Check() []check.Finding {
 // ReadText reads a comparison such as ">= 0.95" or ">= 95%".
 func (b *Bound) ReadText(text string) error {
 	written := strings.TrimSpace(text)
-	for _, op := range []string{">=", "<=", ">", "<"} {
+	for op := range strings.FieldsSeq(">= <= > <") {
 		number, found := strings.CutPrefix(written, op)
 		if !found {
 			continue

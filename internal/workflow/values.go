@@ -156,10 +156,8 @@ func (r *reader) maybeBlankText(e entry) (Text, bool) {
 
 // BuiltinNames returns the names of predefined values in step texts. Ids and captures cannot use them.
 func BuiltinNames() []string {
-	return []string{
-		"item", "map", "shell", "claude", "last", "workflow", "job", "worker", "env", "error", "validation",
-		"item_id", "item_index", "item_total", "attempt",
-	}
+	return strings.Fields(`item map shell claude last workflow job worker env error validation item_id item_index
+		item_total attempt`)
 }
 
 // checkName checks a name that step texts refer to.

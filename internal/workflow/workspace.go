@@ -232,10 +232,8 @@ func gitEdit(script string) string {
 	for command := range strings.FieldsFuncSeq(script,
 		func(c rune) bool { return strings.ContainsRune("\n;&|(){}", c) }) {
 		words := strings.Fields(command)
-		for len(words) > 0 && (slices.Contains([]string{
-			"if", "then", "else", "do", "while", "until", "!", "exec",
-			"time",
-		}, words[0]) || strings.Contains(words[0], "=")) {
+		for len(words) > 0 && (check.Among("if then else do while until ! exec time", words[0]) ||
+			strings.Contains(words[0], "=")) {
 			words = words[1:]
 		}
 		if len(words) > 1 && words[0] == "cd" {
@@ -253,7 +251,7 @@ func gitEdit(script string) string {
 			}
 		}
 		if found == "" && len(words) > 0 &&
-			slices.Contains([]string{"commit", "add", "checkout", "stash", "rebase", "merge"}, words[0]) {
+			check.Among("commit add checkout stash rebase merge", words[0]) {
 			found = "git " + words[0]
 		}
 	}

@@ -164,7 +164,7 @@ func (c *compiler) lintUnresolved(file *syntax.File) {
 
 // unresolved says what is wrong with a ${name} of nobody, if it looks like one of prodigy's.
 func (s *scanner) unresolved(name string) string {
-	if slices.Contains([]string{"item_id", "item_index", "item_total", "attempt"}, name) {
+	if check.Among("item_id item_index item_total attempt", name) {
 		return fmt.Sprintf("${%s} is known only %s", name, knownOnly("worker"))
 	}
 	if place := knownOnly(name); place != "" {
@@ -199,7 +199,7 @@ func (s *scanner) misspelled(name string) string {
 func runsUnseen(file *syntax.File) bool {
 	for node := range syntax.Preorder(file) {
 		if call, ok := node.(*syntax.CallExpr); ok && len(call.Args) > 0 &&
-			slices.Contains([]string{".", "source", "eval"}, call.Args[0].Lit()) {
+			check.Among(". source eval", call.Args[0].Lit()) {
 			return true
 		}
 	}

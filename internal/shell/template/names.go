@@ -136,7 +136,7 @@ const reservedNames = `PATH IFS ENV BASH_ENV PS4 SHELLOPTS BASHOPTS CDPATH HOME 
 	MAKEFLAGS EDITOR VISUAL PAGER LESSOPEN LESSCLOSE TMPDIR TERMINFO LOCPATH GCONV_PATH HOSTALIASES MALLOC_CHECK_
 	RUSTC_WRAPPER GOFLAGS`
 
-var reservedPrefixes = []string{"PRODIGY_", "LD_", "DYLD_", "BASH_FUNC_", "GIT_", "PYTHON", "PERL5"}
+var reservedPrefixes = strings.Fields("PRODIGY_ LD_ DYLD_ BASH_FUNC_ GIT_ PYTHON PERL5")
 
 // ReservedName reports whether a captured name or parameter must not be called this: an environment variable of
 // the name would steer the shell or the programs it starts, or it is prodigy's own.

@@ -321,10 +321,7 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 // filterNames are the filters, in the order in which messages list them. What they do is in filtered (sh, json, url,
 // int, ordinal, basename, dirname, noext, file) and expanded (words, opt, pattern). raw changes only where the value
 // stands: it becomes code. default is another way to write :-text.
-var filterNames = []string{
-	"raw", "sh", "json", "url", "int", "ordinal", "words", "basename", "dirname", "noext", "file", "opt", "pattern",
-	"default",
-}
+var filterNames = strings.Fields("raw sh json url int ordinal words basename dirname noext file opt pattern default")
 
 // filter is one of the filters of a placeholder.
 type filter struct {
