@@ -54,7 +54,7 @@ const past = 30 * time.Minute
 // ParseReset returns the time that a CLI names in words: "resets 3pm (Europe/Lisbon)", "try again at Nov 25th,
 // 2026 8:42 AM", "retry in 10800s", "in 2h 5m", "limit reached|1795336487". A time of day is the next one in
 // the zone that is named, else in that of now.
-func ParseReset(text string, now time.Time) (time.Time, bool) {
+func ParseReset(text string, now time.Time) (at time.Time, ok bool) {
 	text = strings.NewReplacer("\u202f", " ", "\u00a0", " ").Replace(text)
 	if _, after, ok := strings.Cut(text, "|"); ok {
 		if at, err := strconv.ParseFloat(strings.TrimSpace(after), 64); err == nil {
@@ -74,13 +74,13 @@ func ParseReset(text string, now time.Time) (time.Time, bool) {
 		`(\d{1,2})(?::(\d{2}))? ?([ap]\.?m\.?)?(?:\W*\(?\s*([A-Z][A-Za-z]*(?:/[A-Za-z_+-]+\d*)*)\)?)?`)
 	m := clock.FindStringSubmatch(text)
 	if m == nil || m[5] == "" && m[6] == "" {
-		return time.Time{}, false
+		return at, false
 	}
 	hour, _ := strconv.Atoi(m[4])
 	minute, _ := strconv.Atoi("0" + m[5])
 	if half := strings.ToLower(m[6]); half != "" {
 		if hour < 1 || hour > 12 {
-			return time.Time{}, false
+			return at, false
 		}
 		hour %= 12
 		if half[0] == 'p' {
@@ -88,7 +88,7 @@ func ParseReset(text string, now time.Time) (time.Time, bool) {
 		}
 	}
 	if hour > 23 || minute > 59 {
-		return time.Time{}, false
+		return at, false
 	}
 	local := now
 	if m[7] != "" {
@@ -110,7 +110,7 @@ func ParseReset(text string, now time.Time) (time.Time, bool) {
 	month = time.Month(strings.Index(months, strings.ToLower(m[1]))/4 + 1)
 	day, _ = strconv.Atoi(m[2])
 	if day < 1 || day > 31 {
-		return time.Time{}, false
+		return at, false
 	}
 	if m[3] != "" {
 		year, _ = strconv.Atoi(m[3])

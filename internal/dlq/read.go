@@ -107,20 +107,20 @@ func Applied(path string) (seq int64, err error) {
 func lastOp(path string) (o op, ok bool) {
 	f, err := os.Open(path)
 	if err != nil {
-		return op{}, false
+		return o, false
 	}
 	defer check.Quietly(f.Close)
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return op{}, false
+		return o, false
 	}
 	tail := make([]byte, min(size, 64<<10))
 	if _, err := f.ReadAt(tail, size-int64(len(tail))); err != nil || len(tail) == 0 {
-		return op{}, false
+		return o, false
 	}
 	begin := bytes.LastIndexByte(tail[:len(tail)-1], '\n') + 1
 	if begin == 0 && int64(len(tail)) < size {
-		return op{}, false
+		return o, false
 	}
 	o, err = checkedOp(tail[begin:])
 	return o, err == nil && o.check() == nil && tail[len(tail)-1] == '\n'

@@ -20,25 +20,24 @@ const patience = 30 * time.Second
 // Execute runs an attempt of the map phase in the workspace of its slot, and takes what it did: Outcome.Commit.
 // That of an attempt that failed is kept as well. An attempt that succeeded in a workspace whose state cannot
 // be told fails with TypeWorkspace.
-func (s *Space) Execute(ctx context.Context, inner Executor, a agent.Attempt) (agent.Outcome, error) {
+func (s *Space) Execute(ctx context.Context, inner Executor, a agent.Attempt) (o agent.Outcome, err error) {
 	w := s.workspace(fmt.Sprint(a.Worker), a.Worker)
-	err := s.prepare(ctx, w, a.Base, s.Branch(a.ItemIndex))
+	err = s.prepare(ctx, w, a.Base, s.Branch(a.ItemIndex))
 	if setup, failed := errors.AsType[*setupFailed](err); failed {
 		return setup.outcome, nil
 	}
 	if err != nil {
-		return agent.Outcome{}, err
+		return o, err
 	}
 	if a.Resolve != "" {
 		if err := s.beginMerge(ctx, w, a.Resolve); err != nil {
-			return agent.Outcome{}, fmt.Errorf("begin the merge that %s resolves: %w", a.ItemID, err)
+			return o, fmt.Errorf("begin the merge that %s resolves: %w", a.ItemID, err)
 		}
 	}
 	if a.Dir, err = s.start(w); err != nil {
-		return agent.Outcome{}, err
+		return o, err
 	}
-	o, err := inner.Execute(ctx, a)
-	if err != nil {
+	if o, err = inner.Execute(ctx, a); err != nil {
 		return o, err
 	}
 	ctx, cancel := Lasting(ctx)

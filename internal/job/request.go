@@ -202,29 +202,28 @@ func (s *Server) Close() error {
 var ErrNobody = errors.New("nobody answers there")
 
 // Ask sends a request to who listens at path and returns the answer.
-func Ask(path string, r Request) (Answer, error) {
+func Ask(path string, r Request) (a Answer, err error) {
 	c, err := dial(path)
 	if err != nil {
-		return Answer{}, fmt.Errorf("%w: %w", ErrNobody, err)
+		return a, fmt.Errorf("%w: %w", ErrNobody, err)
 	}
 	defer check.Quietly(c.Close)
 	r.V = requestVersion
 	if err := c.SetDeadline(time.Now().Add(answerTime)); err != nil {
-		return Answer{}, err
+		return a, err
 	}
 	line, err := json.Marshal(r)
 	if err != nil {
-		return Answer{}, err
+		return a, err
 	}
 	if len(line) >= maxLine {
-		return Answer{}, fmt.Errorf("the request is too large (%d of at most %d bytes): list fewer items per call", len(line), maxLine)
+		return a, fmt.Errorf("the request is too large (%d of at most %d bytes): list fewer items per call", len(line), maxLine)
 	}
 	if _, err := c.Write(append(line, '\n')); err != nil {
-		return Answer{}, unanswered(err)
+		return a, unanswered(err)
 	}
-	var a Answer
 	if err := readLine(c, &a); err != nil {
-		return Answer{}, unanswered(err)
+		return a, unanswered(err)
 	}
 	return a, nil
 }

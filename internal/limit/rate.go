@@ -40,19 +40,19 @@ func (l *Rate) ReadText(text string) (err error) {
 }
 
 // ParseRate parses a limit such as 40/s. What is behind the slash is a unit of time, or a duration.
-func ParseRate(text string) (Rate, error) {
+func ParseRate(text string) (l Rate, err error) {
 	count, per, ok := strings.Cut(text, "/")
 	n, err := strconv.ParseInt(strings.TrimSpace(count), 10, 64)
 	switch {
 	case !ok && err == nil:
-		return Rate{}, fmt.Errorf("invalid rate %q: missing period; use %s/s for one second", text,
+		return l, fmt.Errorf("invalid rate %q: missing period; use %s/s for one second", text,
 			strings.TrimSpace(count))
 	case !ok:
-		return Rate{}, fmt.Errorf("invalid rate %q: use COUNT/PERIOD, %s", text, forms)
+		return l, fmt.Errorf("invalid rate %q: use COUNT/PERIOD, %s", text, forms)
 	case err != nil:
-		return Rate{}, fmt.Errorf("invalid rate %q: count must be an integer, %s", text, forms)
+		return l, fmt.Errorf("invalid rate %q: count must be an integer, %s", text, forms)
 	case n <= 0:
-		return Rate{}, fmt.Errorf("invalid rate %q: count must be at least 1, %s", text, forms)
+		return l, fmt.Errorf("invalid rate %q: count must be at least 1, %s", text, forms)
 	}
 	unit := strings.TrimSpace(per)
 	if unit == "" || unit[0] < '0' || unit[0] > '9' {
@@ -63,9 +63,9 @@ func ParseRate(text string) (Rate, error) {
 	}
 	d, err := duration.Parse(unit)
 	if err != nil || d <= 0 {
-		return Rate{}, fmt.Errorf("invalid rate %q: the period must be a duration, %s", text, forms)
+		return l, fmt.Errorf("invalid rate %q: the period must be a duration, %s", text, forms)
 	}
-	l := Rate{Count: int(min(n, 1<<31-1)), Per: d}
+	l = Rate{Count: int(min(n, 1<<31-1)), Per: d}
 	switch {
 	case n > int64(d/fastest):
 		return Rate{}, fmt.Errorf("invalid rate %q: the maximum is 10,000 per second; leave it out for no limit", text)

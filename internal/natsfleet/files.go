@@ -75,18 +75,17 @@ func (c *coordinator) sendFiles(ctx context.Context) (string, error) {
 }
 
 // sendFile has the broker keep one file, unless it has its content.
-func (c *coordinator) sendFile(ctx context.Context, root *os.Root, name string) (fleet.File, error) {
+func (c *coordinator) sendFile(ctx context.Context, root *os.Root, name string) (f fleet.File, err error) {
 	info, err := root.Lstat(filepath.FromSlash(name))
 	if err != nil {
-		return fleet.File{}, err
+		return f, err
 	}
 	if !info.Mode().IsRegular() {
-		return fleet.File{}, fleet.Refusef("it is %s", kindOf(info.Mode()))
+		return f, fleet.Refusef("it is %s", kindOf(info.Mode()))
 	}
 	for range readings {
-		f, err := readFile(root, name, readAll)
-		if err != nil {
-			return fleet.File{}, err
+		if f, err = readFile(root, name, readAll); err != nil {
+			return f, err
 		}
 		object := c.fileObject(f)
 		if is, err := c.sumOf(ctx, object); err != nil || is == f.Sum {
@@ -97,10 +96,10 @@ func (c *coordinator) sendFile(ctx context.Context, root *os.Root, name string) 
 			return f, err
 		}
 		if err := c.remove(ctx, object); err != nil { // it has another content than its name says
-			return fleet.File{}, err
+			return f, err
 		}
 	}
-	return fleet.File{}, errChanges
+	return f, errChanges
 }
 
 // readAll reads a file whose content only has to be summed up.

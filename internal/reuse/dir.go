@@ -227,21 +227,21 @@ func (f *Dir) sumOnce(path string) (found events.File, stable bool, err error) {
 		return events.File{Path: path, Sum: missingFile}, true, nil
 	}
 	if err != nil {
-		return events.File{}, false, err
+		return found, false, err
 	}
 	defer check.Quietly(file.Close)
 	before, err := file.Stat()
 	if err != nil {
-		return events.File{}, false, err
+		return found, false, err
 	}
 	digest := sha256.New()
 	size, err := io.Copy(digest, file)
 	if err != nil {
-		return events.File{}, false, fmt.Errorf("read %s: %w", path, err)
+		return found, false, fmt.Errorf("read %s: %w", path, err)
 	}
 	after, err := os.Stat(f.Full(path))
 	if err != nil {
-		return events.File{}, false, nil // it has vanished: the next reading says so
+		return found, false, nil // it has vanished: the next reading says so
 	}
 	found = events.File{
 		Path: path, Size: size, Modified: after.ModTime().UnixNano(), Sum: hex.EncodeToString(digest.Sum(nil)[:12]),

@@ -335,7 +335,7 @@ func (r *Reuse) differs(e *earlierJob, x entry, it items.Item, raw digest, data 
 // filesOf returns the files that an item is made from, and the reason for which they mean that it is run, if they do.
 func (r *Reuse) filesOf(e *earlierJob, x entry, it items.Item) (now events.ItemFiles, reason string, err error) {
 	if r.files == nil && x.Text.Length == 0 {
-		return events.ItemFiles{}, "", nil
+		return now, "", nil
 	}
 	var before events.ItemFiles
 	text, err := e.index.Text(x)
@@ -343,7 +343,7 @@ func (r *Reuse) filesOf(e *earlierJob, x entry, it items.Item) (now events.ItemF
 		err = json.Unmarshal(text, &before)
 	}
 	if err != nil {
-		return events.ItemFiles{}, "", job.Unusable(e.place, err)
+		return now, "", job.Unusable(e.place, err)
 	}
 	if now.Uses, err = r.files.used(it.ID, it.Data, before.Uses); err != nil {
 		return now, "", fmt.Errorf("item %s: %w", it.ID, err)
