@@ -69,14 +69,14 @@ func notRunning(place jobs.Job, verb job.Verb) error {
 	s, _ := job.Summarize(place) // the state of a job that cannot be read is left out
 	state := "not running" + inBrackets(s.StateShown())
 	resume := func(more string) string { return resumeCommand(place, flagsToResume(place)+more) }
-	instead := resume("") + " resumes it"
+	instead := "to resume it: " + resume("")
 	switch {
 	case s.State == jobs.Completed:
 		instead = "it has finished"
 	case verb == job.Scale:
-		instead = resume(" --max-parallel N") + " sets the number of slots"
+		instead = "to set the number of slots: " + resume(" --max-parallel N")
 	case verb == job.Cancel:
-		instead = "prodigy clean " + place.ID + " --force removes it"
+		instead = "to remove it: prodigy clean " + place.ID + " --force"
 	case verb == job.Continue && s.State == jobs.Stopped:
 		state = "stopped, not paused"
 	}

@@ -118,7 +118,7 @@ func (j *owner) refuseCancelled() error {
 	if j.Fold.Cancelled == "" || j.config.Force {
 		return nil
 	}
-	return job.Refusef("job %s was cancelled by %s: prodigy resume %s --force resumes it anyway", j.place.ID, j.Fold.Cancelled, j.place.ID)
+	return job.Refusef("job %s was cancelled by %s; to resume it anyway: prodigy resume %s --force", j.place.ID, j.Fold.Cancelled, j.place.ID)
 }
 
 // beginAgain opens what the job runs with, for another run. items says whether that has items to run. A job
