@@ -23,7 +23,7 @@ func ByKey[K cmp.Ordered, V any](m map[K]V) iter.Seq2[K, V] {
 	}
 }
 
-// Each returns what of makes of the elements of a list.
+// Each returns a list with what of returns for each element of another.
 func Each[T, R any](list []T, of func(T) R) []R {
 	all := make([]R, len(list))
 	for i, one := range list {
