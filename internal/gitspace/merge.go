@@ -219,10 +219,7 @@ func parseMergeTree(out string) (tree string, conflicts []events.Conflict, err e
 
 // conflictMessage puts conflicts into a sentence.
 func conflictMessage(conflicts []events.Conflict) string {
-	names := make([]string, len(conflicts))
-	for i, c := range conflicts {
-		names[i] = c.Path
-	}
+	names := check.Each(conflicts, func(c events.Conflict) string { return c.Path })
 	var others []string
 	for _, c := range conflicts {
 		others = append(others, c.With...)

@@ -321,11 +321,7 @@ func list(dir string) ([]file, error) {
 }
 
 func paths(files []file) []string {
-	all := make([]string, len(files))
-	for i, f := range files {
-		all[i] = f.path
-	}
-	return all
+	return check.Each(files, func(f file) string { return f.path })
 }
 
 // Any reports whether the store in dir holds anything.

@@ -1,5 +1,7 @@
 package retry
 
+import "prodigy/internal/check"
+
 import "time"
 
 // Type classifies a failure, for matchers, metrics and the dead letter queue.
@@ -117,11 +119,7 @@ var errorTypes = []errorType{
 
 // Types returns all types of failures.
 func Types() []Type {
-	var types []Type
-	for _, t := range errorTypes {
-		types = append(types, t.name)
-	}
-	return types
+	return check.Each(errorTypes, func(t errorType) Type { return t.name })
 }
 
 // Failure is what is known of one failed attempt.

@@ -410,11 +410,7 @@ var formats = []Format{
 
 // Formats returns the names of the formats that data can have.
 func Formats() []string {
-	var names []string
-	for _, f := range formats {
-		names = append(names, f.Name)
-	}
-	return names
+	return check.Each(formats, func(f Format) string { return f.Name })
 }
 
 // FormatNamed returns the format with that name, or the zero Format, which stands for data that is sniffed.
