@@ -149,7 +149,11 @@ func (f *peekReader) nul(p path, emit func([]byte) error) error {
 // text emits the next line as a text.
 func (f *peekReader) text(emit func([]byte) error) error {
 	line, _ := f.line(math.MaxInt)
-	return f.quoted(line, bytes.TrimRight(line, "\r\n"), emit)
+	text, ended := bytes.CutSuffix(line, []byte("\n"))
+	if ended {
+		text = bytes.TrimSuffix(text, []byte("\r"))
+	}
+	return f.quoted(line, text, emit)
 }
 
 // quoted emits a text and skips record, which begins with it.

@@ -33,6 +33,7 @@ var formatCases = []struct {
 	{"tabs part fields, and quotes quote", "tsv", "a\tb\n1,5\t\"x\ty\"\n", "", []string{`{"a":"1,5","b":"x\ty"}`}},
 	{"lines are texts", "lines", "  a b \n\n7\n\tnull\r\n \n{\"x\":1}", "", []string{`"  a b "`, `"7"`, `"\tnull"`, `"{\"x\":1}"`}},
 	{"a path over lines", "lines", "a\nb\n", "$", []string{`"a"`, `"b"`}},
+	{"a line keeps what is before its end", "lines", "a\r\r\nb\r", "", []string{`"a\r"`, `"b\r"`}},
 	{"texts that NUL bytes end", "nul", "a\n b\r\n\x00\x00 \x00-last", "", []string{`"a\n b\r\n"`, `" "`, `"-last"`}},
 	{"a path over texts that NUL bytes end", "nul", "a\x00b\x00", "$", []string{`"a"`, `"b"`}},
 	{"no text that a NUL byte ends", "nul", "\x00", "", nil},
