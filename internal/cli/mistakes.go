@@ -25,6 +25,7 @@ var otherWords = map[string][]string{
 	"tail":  {"logs", "--follow"},
 	"lint":  {"validate"},
 	"check": {"validate"},
+	"log":   {"logs"},
 	"retry": {"dlq", "retry"},
 }
 
@@ -59,6 +60,16 @@ func removedCommands() map[string]map[string]string {
 			"migrate-yaml": "prodigy validate WORKFLOW shows what to change",
 			"template":     "a workflow is one file; use parameters to vary it",
 			"kill":         "use prodigy stop, after which the job can be resumed, or prodigy cancel",
+			"rm":           "use prodigy clean JOB",
+			"delete":       "use prodigy clean JOB",
+			"top":          "use prodigy status --watch",
+			"start":        "use prodigy run WORKFLOW, or prodigy resume",
+			"restart":      "use prodigy resume, or prodigy run WORKFLOW for a new job",
+			"inspect":      "use prodigy status JOB, or prodigy dlq inspect ITEM",
+			"attach":       "use prodigy status --watch",
+			"wait":         "use prodigy status --watch",
+			"history":      "use prodigy jobs",
+			"abort":        "use prodigy cancel",
 			"goal-seek":    "use validate with on_incomplete in a step, and prodigy run WORKFLOW",
 		},
 		"dlq": {
