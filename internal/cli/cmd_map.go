@@ -109,7 +109,8 @@ The result is a job like any other, with a log, dead letters and resume. --save 
 	f.StringVarP(&o.replace, "replace", "I", "", "use this placeholder instead of {} and its variants")
 	f.VarP(positive(&o.batch), "batch", "n", "number of items per command")
 	f.VarP(parallelFlag(&o.maxParallel), "max-procs", "P", "same as --max-parallel")
-	f.Var(durationFlag(&o.timeout), "timeout", "timeout per command, such as 30s")
+	f.Var(value[time.Duration]{&o.timeout, durationType, parseSeconds, shownUnlessZero(duration.Format)}, "timeout",
+		"timeout per command, such as 30s; a number is in seconds")
 	f.Var(positive(&o.retries), "retry", "maximum attempts per item, including the first; the delays grow from 1s")
 	f.StringVar(&o.backoff, "backoff", "",
 		"backoff of --retry: fixed, linear, exponential, fibonacci, or a fixed delay such as 10s")
@@ -129,11 +130,23 @@ The result is a job like any other, with a log, dead letters and resume. --save 
 const keptForRun = `durability fleet grace insecure keep-order lease log-steps max-delay partial-ok quiet seed
 	stop-now`
 
+// parseSeconds returns a duration, or that of a number of seconds, as timeout: 60 is one in a workflow.
+func parseSeconds(text string) (time.Duration, error) {
+	if _, err := strconv.ParseUint(text, 10, 32); err == nil {
+		text += "s"
+	}
+	return duration.Parse(text)
+}
+
 // take takes the command from behind --, and the path of --json-file from before it.
 func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 	dash := cmd.ArgsLenAtDash()
 	if dash < 0 {
-		return usagef("no command given; put it after --, as in prodigy map -- gzip {}")
+		command := "gzip {}"
+		if len(args) > 0 {
+			command = shellWords(args)
+		}
+		return usagef("no -- before the command: prodigy map [flags] -- %s", command)
 	}
 	o.words = args[dash:]
 	if len(o.words) == 0 {
@@ -211,10 +224,15 @@ func (o *mapOptions) file() ([]byte, error) {
 	return w.File()
 }
 
-// script returns the script of the one step: a single word that holds more than a name is one already.
+// isScript reports whether the command is a script: a single word that holds more than a name.
+func (o *mapOptions) isScript() bool {
+	return len(o.words) == 1 && shell.Quote(o.words[0]) != o.words[0]
+}
+
+// script returns the script of the one step.
 func (o *mapOptions) script() (string, error) {
 	style := shell.Shorthand{Batch: o.batch > 0, Replace: o.replace}
-	if len(o.words) == 1 && shell.Quote(o.words[0]) != o.words[0] {
+	if o.isScript() {
 		return style.Script(o.words[0])
 	}
 	return style.Words(o.words)
@@ -301,15 +319,20 @@ func runMap(ctx context.Context, con *console, o mapOptions) error {
 	if err := o.checkProgram(); err != nil {
 		return err
 	}
+	for _, found := range w.warnings {
+		con.say().Printf("warning: %s", found.Message)
+	}
+	w.warnings = nil
 	o.quiet = o.quiet || !con.live
 	return o.start(ctx, con, w)
 }
 
 // checkProgram returns an error if the command is a program that is not on this machine, so that a typing error is no
-// failure of each item. It says nothing of scripts, of words of a shell, and of what workers run.
+// failure of each item. It says nothing of scripts, of programs that are named by the items, and of what workers run.
 func (o *mapOptions) checkProgram() error {
 	name := o.words[0]
-	if len(o.words) == 1 || o.fleet.wanted() || !shell.IsProgram(name) {
+	if o.isScript() || o.fleet.wanted() || strings.ContainsAny(name, "{$") ||
+		o.replace != "" && strings.Contains(name, o.replace) {
 		return nil
 	}
 	if _, err := exec.LookPath(name); errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {

@@ -63,7 +63,8 @@ func (s Shorthand) Words(words []string) (string, error) {
 	}
 	if i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, ":::") }); i >= 0 {
 		return "", fmt.Errorf(
-			"%s is not supported: items come from standard input, or from --glob, --arg-file or --json",
+			"%s is not supported: items come from standard input, as in printf '%%s\\n' a b | prodigy map, or from --glob, "+
+				"--arg-file or --json-file",
 			words[i],
 		)
 	}
