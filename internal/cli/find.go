@@ -16,6 +16,8 @@ type jobName struct {
 	id string
 	// all makes latest the newest job of all projects.
 	all bool
+	// running makes latest, and a workflow, mean a job that runs rather than a later one that does not.
+	running bool
 }
 
 // homeOf returns the home of all jobs, limited to those of the project of the current directory unless all is set.
@@ -47,6 +49,7 @@ func findJob(name jobName) (jobs.Job, error) {
 	if err != nil {
 		return jobs.Job{}, err
 	}
+	home.Running = name.running
 	job, err := home.Find(name.id)
 	if name.id == "latest" && errors.Is(err, jobs.ErrNotFound) {
 		return jobs.Job{}, noJobs(home)
@@ -83,5 +86,5 @@ func named(id string) string {
 func jobByFlags(cmd *cobra.Command) jobName {
 	id, _ := cmd.Flags().GetString("job-id")
 	all, _ := cmd.Flags().GetBool("all")
-	return jobName{id, all}
+	return jobName{id, all, cmd.GroupID == groupSteer}
 }

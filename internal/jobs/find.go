@@ -58,10 +58,18 @@ func (h Home) LatestOf(workflow string) (Job, error) {
 	return h.newest(all, isOf(workflow), ErrNotFound)
 }
 
-// newest returns the first of jobs that is wanted and belongs to h.Project, or else the error.
+// newest returns the first of jobs that is wanted and belongs to h.Project, or else the error. With h.Running one that
+// runs comes before all others.
 func (h Home) newest(all []Job, wanted func(Job) bool, missing error) (Job, error) {
 	here := belongs(h.Project)
-	i := slices.IndexFunc(all, func(job Job) bool { return wanted(job) && (h.Project == "" || here(job)) })
+	fits := func(job Job) bool { return wanted(job) && (h.Project == "" || here(job)) }
+	i := -1
+	if h.Running {
+		i = slices.IndexFunc(all, func(job Job) bool { return job.Running() && fits(job) })
+	}
+	if i < 0 {
+		i = slices.IndexFunc(all, fits)
+	}
 	if i < 0 {
 		return Job{}, missing
 	}

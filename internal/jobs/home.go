@@ -14,6 +14,7 @@ import (
 type Home struct {
 	Root    string
 	Project string // List and the latest job are limited to the jobs of this project, see [Project]; empty: to none
+	Running bool   // the latest job is the latest of those that run, if any does
 }
 
 // FromEnv returns $PRODIGY_HOME, made absolute, or ~/.prodigy.
