@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -85,7 +86,7 @@ func formerly(cmd *cobra.Command, former, name string) {
 	})
 }
 
-// groupFlags makes the help of root and of what is below it show flags in groups.
+// groupFlags makes the help of root and of what is below it show flags in groups, as wide as the terminal.
 func groupFlags(root *cobra.Command) {
 	usage := root.UsageFunc()
 	root.SetUsageFunc(func(cmd *cobra.Command) error {
@@ -95,8 +96,9 @@ func groupFlags(root *cobra.Command) {
 		err := usage(cmd)
 		cmd.SetOut(out)
 		var grouped []string
+		width, _ := term.Size(os.Stdout)
 		for _, g := range groupsOf(cmd) {
-			grouped = append(grouped, g.title+":\n"+g.flags.FlagUsages())
+			grouped = append(grouped, g.title+":\n"+g.flags.FlagUsagesWrapped(width))
 		}
 		inOneList := "Flags:\n" + cmd.LocalFlags().FlagUsages()
 		_, _ = io.WriteString(out, strings.Replace(text.String(), inOneList, strings.Join(grouped, "\n"), 1))
