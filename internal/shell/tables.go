@@ -62,6 +62,8 @@ var programTable = []program{
 	{names: "tclsh expect m4 ed ex gnuplot", options: []string{"-c"}, reads: true, takes: "c"},
 	{names: "gdb", options: []string{"-ex", "-iex"}, takes: "x"},
 	{names: "vim vi nvim", options: []string{"-c", "--cmd"}, takes: "cSsu"},
+	{names: "make gmake", options: []string{"--eval"}, takes: "Cfj"},
+	{names: "tar", options: []string{"--checkpoint-action"}, takes: "fCb"},
 	{names: "emacs", options: []string{"--eval", "-eval"}},
 	{names: "fish pwsh powershell", options: []string{"-c", "-Command", "--command"}, reads: true, takes: "c"},
 	{names: "psql", options: []string{"-c", "--command"}, reads: true, takes: "cfdhpUv"},

@@ -557,12 +557,12 @@ func doubted(flows []flow) []flow {
 }
 
 // texts returns the constant texts of words, with the texts of variables that the script gives one constant,
-// and name= for the word of an assignment. Others are empty.
+// and name= or --name= for the word of an assignment or an option. Others are empty.
 func (c *codeCheck) texts(words []*syntax.Word) []string {
 	args := make([]string, len(words))
 	for i, word := range words {
 		args[i] = WordText(word)
-		if name, _, ok := strings.Cut(leadingText(word), "="); ok && args[i] == "" && syntax.ValidName(name) {
+		if name, _, ok := strings.Cut(leadingText(word), "="); ok && args[i] == "" && (syntax.ValidName(name) || strings.HasPrefix(name, "--")) {
 			args[i] = name + "="
 		}
 		p := Alone(word)
@@ -851,6 +851,9 @@ func (c *codeCheck) language(name string, args []string, words []*syntax.Word, i
 			found = true
 			i++
 			c.leak(s, c.word(words[i]))
+		case p.attached(args[i]):
+			found = true
+			c.leak(s, c.word(words[i]))
 		case len(args[i]) == 2 && args[i][0] == '-' && strings.Contains(p.takes, args[i][1:]):
 			found = found || args[i] == "-f" // awk -f FILE has its code in a file
 			i++
@@ -866,6 +869,12 @@ func (c *codeCheck) language(name string, args []string, words []*syntax.Word, i
 	if p.reads && operands == 0 && !found {
 		c.leak(s, in)
 	}
+}
+
+// attached reports whether the word is an option with code, as in --eval=CODE.
+func (p program) attached(arg string) bool {
+	option, _, found := strings.Cut(arg, "=")
+	return found && slices.Contains(p.options, option)
 }
 
 // option reports whether the next word is code: -e, or letters that end with it, as in -ne.
