@@ -2,13 +2,14 @@ package check
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
 func TestWordsForTextsAreAsPeopleWriteThem(t *testing.T) {
-	var entries string
+	var entries strings.Builder
 	for key, value := range ByKey(map[string]int{"b": 2, "c": 3, "a": 1}) {
-		entries += fmt.Sprint(key, value)
+		entries.WriteString(fmt.Sprint(key, value))
 	}
 	for _, test := range []struct{ got, want string }{
 		{Counted(0, "item"), "0 items"},
@@ -18,7 +19,7 @@ func TestWordsForTextsAreAsPeopleWriteThem(t *testing.T) {
 		{Few([]string{"a", "b", "c"}, 1), "a and 2 more"},
 		{LastLine("a\n b \n\n"), "b"},
 		{LastLine(""), ""},
-		{entries, "a1b2c3"},
+		{entries.String(), "a1b2c3"},
 	} {
 		if test.got != test.want {
 			t.Errorf("got %q, want %q", test.got, test.want)
