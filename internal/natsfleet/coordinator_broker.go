@@ -256,14 +256,21 @@ func (c *coordinator) consume() error {
 }
 
 // interrupted hears why the reports that workers have left are not read. A consumer that somebody has removed delivers
-// nothing any more, also when it is there again.
+// nothing any more, also when it is there again. One that does not answer may have been removed before it was asked:
+// the client asks again, and finds it when it is there.
 func (c *coordinator) interrupted(hear jetstream.ConsumeContext, err error) {
-	if !errors.Is(err, jetstream.ErrConsumerDeleted) && !errors.Is(err, jetstream.ErrBadRequest) {
-		return
-	}
+	removed := errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrBadRequest)
+	unanswered := errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoHeartbeat)
 	c.turn(func(s *jobState) {
-		if s.mailbox.hear == hear && c.life.Err() == nil {
+		switch {
+		case s.mailbox.hear != hear || c.life.Err() != nil:
+		case removed:
 			c.work.Go(func() { c.reconcile(c.life, true) })
+		case unanswered && c.slow.tending.CompareAndSwap(false, true):
+			c.work.Go(func() {
+				defer c.slow.tending.Store(false)
+				c.reconcileSoon()
+			})
 		}
 	})
 }
@@ -290,11 +297,16 @@ func (c *coordinator) restartLeases(s *jobState) {
 // tend has the broker know again what it has lost, and removes what other jobs have left there. The monitor does not
 // wait for it: a broker that keeps nothing delays it for a lease.
 func (c *coordinator) tend() {
-	ctx, cancel := context.WithTimeout(c.life, c.o.Lease)
-	c.reconcile(ctx, false)
-	cancel()
+	defer c.slow.tending.Store(false)
+	c.reconcileSoon()
 	c.sweep(c.life)
-	c.slow.tending.Store(false)
+}
+
+// reconcileSoon is reconcile within a lease.
+func (c *coordinator) reconcileSoon() {
+	ctx, cancel := context.WithTimeout(c.life, c.o.Lease)
+	defer cancel()
+	c.reconcile(ctx, false)
 }
 
 // reconcile has the broker know again what it should, until it does or ctx ends. again says that it was away.

@@ -167,7 +167,7 @@ func (h *brokerConn) getFile(ctx context.Context, object string, want fleet.File
 		store, err := h.js.ObjectStore(ctx, filesStore)
 		var result jetstream.ObjectResult
 		if err == nil {
-			result, err = store.Get(ctx, object)
+			result, err = store.Get(impatient{ctx}, object)
 		}
 		if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrObjectNotFound) {
 			return errObjectGone
@@ -188,6 +188,16 @@ func (h *brokerConn) getFile(ctx context.Context, object string, want fleet.File
 		return nil
 	})
 }
+
+// impatient is a context whose deadline is always a moment away, without an end at it. The client of NATS has a read of
+// an object wait for data until the deadline, and looks only then whether the context has ended.
+type impatient struct{ context.Context }
+
+// lookTime is how long a read may go on after the end of its context.
+const lookTime = time.Second
+
+// Deadline implements context.Context.
+func (impatient) Deadline() (time.Time, bool) { return time.Now().Add(lookTime), true }
 
 // movedReader calls moved whenever something was read. The client gives nothing now and then while it waits.
 type movedReader struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -258,6 +259,62 @@ func TestAnObjectThatTakesItsTimeArrives(t *testing.T) {
 	to := new(slowWriter)
 	if err := c.getFile(t.Context(), "k/x", file, to); err != nil || to.size != size {
 		t.Errorf("%d bytes have arrived, and %v, want %d", to.size, err, size)
+	}
+}
+
+// A consumer that was removed before it was asked for reports does not answer, and is made again.
+func TestAConsumerThatDoesNotAnswerIsMadeAgain(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	c.slow.tendEvery = time.Hour
+	submitted(f, c)
+	var hear jetstream.ConsumeContext
+	c.turn(func(s *jobState) { hear = s.mailbox.hear })
+	hear.Stop()
+	<-hear.Closed()
+	if err := c.js.DeleteConsumer(t.Context(), outStream, c.key); err != nil {
+		t.Fatal(err)
+	}
+	c.interrupted(hear, jetstream.ErrNoHeartbeat)
+	if !eventually(func() bool { _, err := c.consumer(t.Context()); return err == nil }) {
+		t.Error("there is no consumer")
+	}
+}
+
+// The client of NATS waits for the data of an object that the broker has lost, and only looks at the deadline.
+func TestNobodyWaitsForAnObjectLongerThanForItsContext(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	if err := root.WriteFile("x", []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := c.putFile(t.Context(), "k/x", root, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := c.js.Stream(t.Context(), "OBJ_"+filesStore)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("$O."+filesStore+".C.>")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer time.AfterFunc(100*time.Millisecond, cancel).Stop()
+	ended := make(chan error, 1)
+	go func() { ended <- c.getFile(ctx, "k/x", file, io.Discard) }()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("an object without its data was read")
+		}
+	case <-time.After(time.Minute):
+		t.Error("it is still waited for")
 	}
 }
 
