@@ -25,6 +25,17 @@ import (
 	"prodigy/internal/term"
 )
 
+// The groups of commands in the help.
+const (
+	groupRun   = "Run"
+	groupLook  = "Look"
+	groupFix   = "Fix"
+	groupSteer = "Steer"
+	groupTry   = "Try"
+	groupFleet = "Fleet"
+	groupAdmin = "Admin"
+)
+
 // flagGroup is a group of flags in the help.
 type flagGroup struct {
 	title string

@@ -56,17 +56,6 @@ var firstLevel = []struct {
 	{endLeftoversName, "", newEndLeftoversCommand},
 }
 
-// The groups of commands in the help.
-const (
-	groupRun   = "Run"
-	groupLook  = "Look"
-	groupFix   = "Fix"
-	groupSteer = "Steer"
-	groupTry   = "Try"
-	groupFleet = "Fleet"
-	groupAdmin = "Admin"
-)
-
 // newRootCommand returns the whole command tree.
 func newRootCommand(con *console) *cobra.Command {
 	root := newBareRoot(con)
