@@ -9,7 +9,7 @@ import (
 // LostError is the error of an attempt whose worker is gone: nobody knows how far it came. That is not a failure
 // of the item.
 type LostError struct {
-	events.Place // without the slot; zero if it is not known
+	events.Place // without the slot, as far as it is known
 	Reason       string
 
 	Unbegun bool // nothing says that it had begun

@@ -50,7 +50,7 @@ func Each(path string) iter.Seq2[Entry, error] {
 
 // A Summary says what there is to do about a queue.
 type Summary struct {
-	First    string // the id of the first entry; empty if there is none
+	First    string // the id of the first entry, if there is one
 	Several  bool   // there are further ones
 	Eligible bool   // any of them is eligible for a retry
 }

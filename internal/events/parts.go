@@ -37,7 +37,7 @@ func (p Place) Machine() Place {
 	return p
 }
 
-// OnWorker returns " on " and a worker of a fleet, or nothing where there is none.
+// OnWorker returns " on WORKER" for an attempt that ran on a fleet, and "" for any other.
 func (p Place) OnWorker() string {
 	if p.Node == "" {
 		return ""

@@ -312,7 +312,7 @@ func sayUsage(e AgentUsage) Sentence {
 
 func attempt(number int) string { return fmt.Sprintf("attempt %d", number) }
 
-// InStep returns " in step " and the step, or nothing where there is none.
+// InStep returns " in step STEP", or "" without a step.
 func InStep(step string) string {
 	if step == "" {
 		return ""

@@ -302,7 +302,7 @@ func syncDir(dir string) {
 	}
 }
 
-// bufferedReaders are buffers to read single items with: every start of an item and every dead letter needs one for an instant.
+// bufferedReaders are for reading single items: every start of an item and every dead letter needs one for an instant.
 var bufferedReaders = sync.Pool{New: func() any { return bufio.NewReader(nil) }}
 
 // At returns the item with this index.

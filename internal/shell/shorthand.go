@@ -329,7 +329,8 @@ func (r *replacer) put(from, to int, placeholder string) {
 	r.done = to
 }
 
-// refuse reports a shorthand among other text in quotes: a program may want those characters, or the value may be meant.
+// refuse reports a shorthand among other text in quotes: a program may want those characters, or the value may be
+// meant.
 func (r *replacer) refuse(node syntax.Node) {
 	text := r.plain[node.Pos().Offset():node.End().Offset()]
 	for _, k := range shorthands {
@@ -345,8 +346,8 @@ func (r *replacer) inQuotes(text string) error {
 	for _, k := range shorthands {
 		meant = strings.ReplaceAll(meant, k.text, r.style.placeholder(k.placeholder))
 	}
-	return fmt.Errorf("%s is inside quotes and may be meant literally: use -- %s if it is the item, which is always one argument; "+
-		"to use braces literally, set another placeholder with -I STR", text, Quote(meant))
+	return fmt.Errorf("%s is inside quotes and may be meant literally: use -- %s if it is the item, which is always "+
+		"one argument; to use braces literally, set another placeholder with -I STR", text, Quote(meant))
 }
 
 // replace puts placeholders in the place of the shorthands in unquoted text. One after a backslash stays.

@@ -562,7 +562,8 @@ func (c *codeCheck) texts(words []*syntax.Word) []string {
 	args := make([]string, len(words))
 	for i, word := range words {
 		args[i] = WordText(word)
-		if name, _, ok := strings.Cut(leadingText(word), "="); ok && args[i] == "" && (syntax.ValidName(name) || strings.HasPrefix(name, "--")) {
+		name, _, ok := strings.Cut(leadingText(word), "=")
+		if ok && args[i] == "" && (syntax.ValidName(name) || strings.HasPrefix(name, "--")) {
 			args[i] = name + "="
 		}
 		p := Alone(word)

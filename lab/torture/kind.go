@@ -32,13 +32,13 @@ type kind struct {
 	Fates     []string // of the unlucky items
 	Percent   int      // of items that are unlucky
 	Streak    int      // how many unlucky items come in a row
-	Tries     int      // that an item which always fails has; 0: not told
+	Tries     int      // how often an item that always fails is tried, if the kind says so
 	Stops     bool     // the policy stops the job now and then: it is resumed until it is done
 	Refuses   bool     // an open breaker may refuse any item
 	Mends     bool     // dead letters are sent again when they are mended
-	Times     int      // as many items as others have; 0: once
-	Workspace string   // the block of that name; empty: all agents work in one directory
-	Share     int      // only one in so many items that others have; 0: all
+	Times     int      // by how much it has more items than others; 0 means as many
+	Workspace string   // the block of that name; without one all agents work in one directory
+	Share     int      // by how much it has fewer items than others; 0 means as many
 	Padding   int      // for each item so many that the filter leaves out, so that selecting takes long
 }
 
