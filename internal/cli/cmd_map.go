@@ -109,7 +109,7 @@ The result is a job like any other, with a log, dead letters and resume. --save 
 	f.StringVarP(&o.replace, "replace", "I", "", "use this placeholder instead of {} and its variants")
 	f.VarP(positive(&o.batch), "batch", "n", "number of items per command")
 	f.VarP(parallelFlag(&o.maxParallel), "max-procs", "P", "same as --max-parallel")
-	f.Var(value[time.Duration]{&o.timeout, durationType, parseSeconds, shownUnlessZero(duration.Format)}, "timeout",
+	f.Var(value[time.Duration]{&o.timeout, durationType, workflow.ParseSeconds, shownUnlessZero(duration.Format)}, "timeout",
 		"timeout per command, such as 30s; a number is in seconds")
 	f.Var(positive(&o.retries), "retry", "maximum attempts per item, including the first; the delays grow from 1s")
 	f.StringVar(&o.backoff, "backoff", "",
@@ -129,14 +129,6 @@ The result is a job like any other, with a log, dead letters and resume. --save 
 // keptForRun are the flags that the command of a saved workflow repeats.
 const keptForRun = `durability fleet grace insecure keep-order lease log-steps max-delay partial-ok quiet seed
 	stop-now`
-
-// parseSeconds returns a duration, or that of a number of seconds, as timeout: 60 is one in a workflow.
-func parseSeconds(text string) (time.Duration, error) {
-	if _, err := strconv.ParseUint(text, 10, 32); err == nil {
-		text += "s"
-	}
-	return duration.Parse(text)
-}
 
 // take takes the command from behind --, and the path of --json-file from before it.
 func (o *mapOptions) take(cmd *cobra.Command, args []string) error {

@@ -150,7 +150,7 @@ func limitKinds(steps []Step, limits map[string]time.Duration) {
 	}
 }
 
-// ParseSeconds parses a time limit in an environment variable: a whole number of seconds, or a duration.
+// ParseSeconds parses a time limit in a flag or an environment variable: a whole number of seconds, or a duration.
 func ParseSeconds(text string) (time.Duration, error) {
 	text = strings.TrimSpace(text)
 	quiet := &reader{}
