@@ -190,29 +190,37 @@ func (o *mapOptions) file() ([]byte, error) {
 	if err != nil {
 		return nil, refusef("%w", err)
 	}
-	w := workflow.Short{
-		Name: o.name(), Script: script, JSONPath: o.path, Batch: o.batch, EmptyOK: o.emptyOK,
-		MaxParallel: o.maxParallel, Requires: o.fleet.requires, Timeout: o.timeout, OnItemFailure: o.onFailure,
-	}
+	step := workflow.ShortStep{Shell: script}
+	w := workflow.Short{Name: o.name(), OnItemFailure: o.onFailure, Map: workflow.ShortMap{
+		JSONPath: o.path, Batch: o.batch, MaxParallel: o.maxParallel, Requires: o.fleet.requires,
+	}}
+	in := &w.Map.Input
 	switch {
 	case o.glob != nil:
-		w.Globs = o.glob
+		in.Glob = o.glob
 	case o.json != "":
-		w.Files = []string{o.json}
+		in.File = []string{o.json}
 		if workflow.FormatOfFile(o.json) == "" {
-			w.Format = "json"
+			in.Format = "json"
 		}
 	case o.nul:
-		w.Files, w.Format = o.argFile, "nul"
+		in.File, in.Format = o.argFile, "nul"
 	default:
-		w.Files, w.Format = o.argFile, "lines"
+		in.File, in.Format = o.argFile, "lines"
 	}
-	if err := o.retry(&w); err != nil {
+	if o.emptyOK {
+		w.Map.OnEmpty = workflow.EmptyIsOK
+	}
+	if o.timeout > 0 {
+		step.Timeout = duration.Format(o.timeout)
+	}
+	if step.Retry, err = o.retry(); err != nil {
 		return nil, err
 	}
 	if err := o.halting(&w); err != nil {
 		return nil, err
 	}
+	w.Map.Steps[0] = step
 	return w.File()
 }
 
@@ -240,16 +248,19 @@ func (o *mapOptions) name() string {
 	return "map"
 }
 
-// retry sets how often the command is tried.
-func (o *mapOptions) retry(w *workflow.Short) error {
-	if o.retries == 0 && o.given {
-		return usagef("--backoff requires --retry N")
+// retry returns how often the command is tried.
+func (o *mapOptions) retry() (r workflow.ShortRetry, err error) {
+	switch {
+	case o.retries == 0 && o.given:
+		return r, usagef("--backoff requires --retry N")
+	case o.retries == 0:
+		return r, nil
 	}
-	w.Attempts, w.Backoff = o.retries, o.backoff
+	r = workflow.ShortRetry{Attempts: o.retries, Backoff: o.backoff}
 	if d, err := duration.Parse(o.backoff); err == nil {
-		w.Backoff, w.Delay = "fixed", duration.Format(d)
+		r.Backoff, r.Delay = "fixed", duration.Format(d)
 	}
-	return nil
+	return r, nil
 }
 
 // halting sets when the job stops, by the words of GNU parallel.

@@ -33,18 +33,13 @@ type envForm struct {
 
 // stepEnv reads the variables of a step. It refuses the forms that are evaluated once, before the job begins.
 func (r *reader) stepEnv(e entry) []EnvVar {
-	vars := r.env(e)
+	vars := r.variables(r.namedEntries(e))
 	for _, v := range vars {
 		if v.Choice != nil || v.Cache || v.Secret {
 			r.fail(e.key, "env value %s: cache, condition and secret are only for the workflow's env, not a step's", v.Name)
 		}
 	}
 	return vars
-}
-
-// env reads a block of variables, in the order of the file.
-func (r *reader) env(e entry) []EnvVar {
-	return r.variables(r.namedEntries(e))
 }
 
 const (

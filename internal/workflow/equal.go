@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"reflect"
-	"strings"
 
 	"prodigy/internal/check"
 )
@@ -21,21 +20,22 @@ func stepContent(s Step) any {
 	if err := json.Unmarshal(check.Must(json.Marshal(s)), &v); err != nil {
 		panic("BUG: a step is no JSON: " + err.Error())
 	}
-	return withoutPositions(v)
+	const ignored = "pos block indent timeout retry description idempotent"
+	return without(v, func(key string, _ any) bool { return check.Among(ignored, key) })
 }
 
-func withoutPositions(v any) any {
+// without removes from v, which is decoded JSON, the members of objects that drop reports, the inner ones first.
+func without(v any, drop func(key string, value any) bool) any {
 	switch v := v.(type) {
 	case map[string]any:
-		for key := range strings.FieldsSeq("pos block indent timeout retry description idempotent") {
-			delete(v, key)
-		}
-		for key := range v {
-			v[key] = withoutPositions(v[key])
+		for key, value := range v {
+			if v[key] = without(value, drop); drop(key, v[key]) {
+				delete(v, key)
+			}
 		}
 	case []any:
 		for i := range v {
-			v[i] = withoutPositions(v[i])
+			v[i] = without(v[i], drop)
 		}
 	}
 	return v
@@ -47,29 +47,12 @@ func withoutPositions(v any) any {
 func Content(steps []Step) []byte {
 	all := make([]any, len(steps))
 	for i, s := range steps {
-		all[i] = withoutEmpty(stepContent(s))
+		all[i] = without(stepContent(s), func(_ string, value any) bool { return isEmpty(value) })
 	}
 	return check.Must(json.Marshal(all))
 }
 
-// withoutEmpty removes the members of objects that are null or empty. A 0 that is written may differ from one
-// that is not.
-func withoutEmpty(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for key, value := range v {
-			if v[key] = withoutEmpty(value); isEmpty(v[key]) {
-				delete(v, key)
-			}
-		}
-	case []any:
-		for i := range v {
-			v[i] = withoutEmpty(v[i])
-		}
-	}
-	return v
-}
-
+// isEmpty reports whether a value is null or has nothing in it. A 0 that is written may differ from one that is not.
 func isEmpty(v any) bool {
 	switch v := v.(type) {
 	case nil:

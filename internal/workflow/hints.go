@@ -3,7 +3,6 @@ package workflow
 import (
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"prodigy/internal/check"
@@ -15,11 +14,6 @@ import (
 // hint returns the end of a message about an unknown word: the nearest known word, or else all of them.
 func hint(wrong string, words []string) string {
 	return check.Hint(wrong, words, check.OneOf(words))
-}
-
-// quoted returns the words in double quotes.
-func quoted(words []string) []string {
-	return check.Each(words, strconv.Quote)
 }
 
 // misplacedKey returns the end of a message about a key that is unknown in block where: the names of the

@@ -31,13 +31,13 @@ func (t *Text) UnmarshalJSON(data []byte) error {
 }
 
 type elementJSON struct {
-	Text *Text          `json:"text,omitempty"`
-	JSON *rawjson.Exact `json:"json,omitempty"`
+	Text *Text         `json:"text,omitempty"`
+	JSON rawjson.Exact `json:"json,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler.
 func (e Element) MarshalJSON() ([]byte, error) {
-	return json.Marshal(elementJSON{e.Text, exact(e.JSON)})
+	return json.Marshal(elementJSON{e.Text, rawjson.Exact(e.JSON)})
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -49,13 +49,13 @@ func (e *Element) UnmarshalJSON(data []byte) error {
 }
 
 type argumentJSON struct {
-	Name  string         `json:"name"`
-	Value *rawjson.Exact `json:"value,omitempty"`
+	Name  string        `json:"name"`
+	Value rawjson.Exact `json:"value,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler.
 func (a Argument) MarshalJSON() ([]byte, error) {
-	return json.Marshal(argumentJSON{a.Name, exact(a.Value)})
+	return json.Marshal(argumentJSON{a.Name, rawjson.Exact(a.Value)})
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -66,18 +66,10 @@ func (a *Argument) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// exact returns what raw JSON is sent as; nil stays nil.
-func exact(raw json.RawMessage) *rawjson.Exact {
-	if raw == nil {
+// raw returns the JSON that was sent; nil if there was none.
+func raw(e rawjson.Exact) json.RawMessage {
+	if e == "" {
 		return nil
 	}
-	e := rawjson.Exact(raw)
-	return &e
-}
-
-func raw(e *rawjson.Exact) json.RawMessage {
-	if e == nil {
-		return nil
-	}
-	return json.RawMessage(*e)
+	return json.RawMessage(e)
 }

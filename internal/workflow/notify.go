@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"gopkg.in/yaml.v3"
-
 	"prodigy/internal/check"
 )
 
@@ -60,26 +58,13 @@ func (Moment) Words() []string { return check.Words(Moments()...) }
 // DefaultEvery is the time between two messages if a Receiver does not say it.
 const DefaultEvery = time.Minute
 
-// receivers reads one receiver, or a list of them.
-func (r *reader) receivers(e entry) []Receiver {
-	if e.value.Kind != yaml.SequenceNode {
-		return []Receiver{r.receiver(e)}
-	}
-	var all []Receiver
-	for _, n := range e.value.Content {
-		all = append(all, r.receiver(e.with(n)))
-	}
-	return all
-}
-
 // SetDefaults sets what a receiver is told, and how often.
 func (v *Receiver) SetDefaults() { v.On, v.Every = Moments(), DefaultEvery }
 
-func (r *reader) receiver(e entry) Receiver {
-	var v Receiver
-	b := r.readWith(e, &v, r.fields(&v))
+func (v *Receiver) read(r *reader, e entry) bool {
+	b := r.readWith(e, v, r.fields(v))
 	if b == nil {
-		return v
+		return false
 	}
 	slices.Sort(v.On)
 	v.On = slices.Compact(v.On)
@@ -92,7 +77,7 @@ func (r *reader) receiver(e entry) Receiver {
 	if b.has("sign") && b.has("command") {
 		r.fail(b.written["sign"].key, `"sign" is only for a "webhook"`)
 	}
-	return v
+	return true
 }
 
 // checkSigns refuses receivers whose messages are signed by no secret of the workflow.
@@ -101,11 +86,7 @@ func (r *reader) checkSigns() {
 	for _, s := range r.w.Secrets {
 		declared[s.Name] = true
 	}
-	vars := r.w.Env
-	for _, p := range r.w.Profiles {
-		vars = slices.Concat(vars, p.Env)
-	}
-	for _, v := range vars {
+	for _, v := range r.w.allVariables() {
 		declared[v.Name] = declared[v.Name] || v.Secret
 	}
 	for _, n := range r.w.Notify {

@@ -15,7 +15,6 @@ func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 	r := newReader(file, data, o)
 	if root := r.load(data); root != nil && r.inspect(root) {
 		r.root(entry{name: "workflow", value: resolveAlias(root)})
-		r.refuseRates()
 	}
 	r.expandArgs()
 	if o.Workspace != "" {
@@ -26,7 +25,11 @@ func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 	}
 	r.checkSigns()
 	if len(r.problems) > 0 {
-		return nil, &InvalidError{Problems: sortProblems(r.problems), Read: r.readSoFar()}
+		invalid := &InvalidError{Problems: sortProblems(r.problems)}
+		if r.w.Map != nil || r.w.Commands != nil {
+			invalid.Read = r.w
+		}
+		return nil, invalid
 	}
 	r.warnOfPhases()
 	r.warnOfSharing()
@@ -51,14 +54,6 @@ func Read(file, name string, data []byte, target any) error {
 	return nil
 }
 
-// readSoFar returns what could be read of an invalid file, or nil if that is nothing.
-func (r *reader) readSoFar() *Workflow {
-	if r.w.Map == nil && r.w.Commands == nil {
-		return nil
-	}
-	return r.w
-}
-
 // root reads a whole file: a mapping, or a bare list of steps.
 func (r *reader) root(e entry) {
 	switch e.value.Kind {
@@ -74,7 +69,10 @@ func (r *reader) root(e entry) {
 
 func (r *reader) rootMapping(e entry) {
 	if n := find(e.value, "retry_defaults"); n != nil {
-		r.retryDefaults(entry{name: "retry_defaults", value: n}) // first, because every step is read over it
+		// First, because every step is read over it.
+		if p := r.stepDefaults(); r.retryBlock(entry{name: "retry_defaults", value: n}, &p, nil) {
+			r.defaults = &p
+		}
 	}
 	keys := append(r.fields(r.w), key{name: "retry_defaults", read: func(entry) {}})
 	keys = append(keys, r.policyKeysNamed(rootPolicyKeys...)...)

@@ -7,39 +7,40 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/check"
 	"prodigy/internal/limit"
 )
 
 const defaultParallel = 10
 
-// phase reads setup, reduce or merge: a list of steps, or a mapping with commands.
-func (r *reader) phase(e entry) *Phase {
-	p := &Phase{Pos: posOf(e.value)}
-	if e.value.Kind == yaml.SequenceNode {
+// read reads setup, reduce or merge: a list of steps, or a mapping with commands.
+func (p *Phase) read(r *reader, e entry) bool {
+	p.Pos = posOf(e.value)
+	switch e.value.Kind {
+	case yaml.SequenceNode:
 		p.Commands = r.steps(e)
-		return p
-	}
-	if e.value.Kind != yaml.MappingNode {
+		return true
+	case yaml.MappingNode:
+	default:
 		r.wrongType(e, "a list of steps or a mapping with commands")
-		return nil
+		return false
 	}
 	b := r.block(e.name, e, r.fields(p))
 	r.require(b, "commands")
 	if b.has("timeout") {
 		r.limits[p.Pos] = b.written["timeout"]
 	}
-	return p
+	return true
 }
 
-// mapPhase reads map.
-func (r *reader) mapPhase(e entry) *Map {
-	m := &Map{Pos: posOf(e.value), MaxParallel: IntOrVar{Value: defaultParallel}}
+func (m *Map) read(r *reader, e entry) bool {
+	m.MaxParallel.Value = defaultParallel
 	keys := r.fields(m)
 	keys.read("distinct", into(&m.Distinct, r.distinct))
 	keys.read("agent_template", func(e entry) {
-		before := len(r.rates)
+		r.inTemplate = true
+		defer func() { r.inTemplate = false }()
 		m.AgentTemplate = r.agentTemplate(e)
-		r.allowRates(m, before)
 	})
 	keys.read("error_policy", r.errorPolicy)
 	var timeouts *block
@@ -47,7 +48,7 @@ func (r *reader) mapPhase(e entry) *Map {
 	keys = append(keys, r.policyKeysNamed("retry_config")...)
 	b := r.readWith(e, m, keys)
 	if b == nil {
-		return m
+		return true
 	}
 	if m.MaxItems != nil && *m.MaxItems == 0 {
 		r.warn(b.at("max_items"), "max_items: 0 selects no items")
@@ -78,13 +79,13 @@ func (r *reader) mapPhase(e entry) *Map {
 	}
 	r.stepRates(m)
 	r.w.ErrorPolicy.OnTimeout, r.w.ErrorPolicy.Rate = m.Timeouts.Action, m.Rate.Limit
-	return m
+	return true
 }
 
 // distinct reads the name of a field, or true for the whole item.
 func (r *reader) distinct(e entry) (Text, bool) {
 	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!bool" {
-		return r.textWithPos(e)
+		return r.filledText(e)
 	}
 	whole, ok := r.boolean(e)
 	if !whole {
@@ -128,26 +129,30 @@ func (r *reader) agentTemplate(e entry) []Step {
 	return steps
 }
 
-// input reads where the items come from: a text, a mapping that names the kind of source, or the items themselves.
-func (r *reader) input(e entry) (Input, bool) {
-	in := Input{Pos: posOf(e.value)}
+// read reads where the items come from: a text, a mapping that names the kind of source, or the items themselves.
+func (in *Input) read(r *reader, e entry) (ok bool) {
+	in.Pos = posOf(e.value)
 	switch e.value.Kind {
 	case yaml.SequenceNode:
 		in.Items = r.items(e)
-		return in, true
 	case yaml.MappingNode:
-		r.inputSource(e, &in)
-		return in, true
+		r.inputSource(e, in)
+	default:
+		in.Text, ok = r.nonBlank(e)
+		return ok
 	}
-	var ok bool
-	in.Text, ok = r.nonBlank(e)
-	return in, ok
+	return true
 }
 
 // inputSource reads the mapping form of an input.
 func (r *reader) inputSource(e entry, in *Input) {
 	keys := r.fields(in)
-	keys.read("stdin", func(e entry) { r.stdin(e, in) })
+	keys.read("stdin", func(e entry) {
+		var ok bool
+		if in.Stdin, ok = r.boolean(e); ok && !in.Stdin {
+			r.fail(e.value, "stdin must be true")
+		}
+	})
 	keys.read("format", into(&in.Format, func(e entry) (string, bool) { return word(r, e, Formats()...) }))
 	keys.read("delimiter", func(e entry) { in.Delimiter = r.delimiter(e) })
 	b := r.readWith(e, in, keys)
@@ -197,30 +202,21 @@ func (r *reader) delimiter(e entry) rune {
 	return c
 }
 
-func (r *reader) stdin(e entry, in *Input) {
-	var ok bool
-	if in.Stdin, ok = r.boolean(e); ok && !in.Stdin {
-		r.fail(e.value, "stdin must be true")
-	}
-}
-
-// agentPresets keeps the block agents as it is written.
-func (r *reader) agentPresets(e entry) *AgentPresets {
+// read keeps the block agents as it is written.
+func (a *AgentPresets) read(r *reader, e entry) bool {
 	if e.value.Kind != yaml.MappingNode {
 		r.wrongType(e, "a mapping of names to presets")
-		return nil
+		return false
 	}
+	keys := keySet(check.Each(PresetKeys(), func(name string) key { return key{name: name, read: func(entry) {}} }))
 	for _, one := range r.entries(e.value) {
-		var keys keySet
-		for _, name := range PresetKeys() {
-			keys = append(keys, key{name: name, read: func(entry) {}})
-		}
 		if !isLabel(one.name) {
 			r.fail(one.key, "agents: invalid name %q: use letters, digits, underscores and dashes, not starting with a digit", one.name)
 		}
 		r.block("agents."+one.name, one, keys)
 	}
-	return &AgentPresets{Node: e.value}
+	a.Node = e.value
+	return true
 }
 
 // PresetKeys returns the keys of a preset of an AI coding CLI. Package ai reads their values.

@@ -1,8 +1,6 @@
 package workflow
 
 import (
-	"slices"
-
 	"prodigy/internal/check"
 	"prodigy/internal/limit"
 )
@@ -18,29 +16,13 @@ func (c *Concurrency) Check() []check.Finding {
 	return found
 }
 
-// rate reads a limit as text, or a mapping with one.
-func (r *reader) rate(e entry, v *Rate) bool {
-	ok := r.read(e, v)
+// read reads a limit as text, or a mapping with one.
+func (v *Rate) read(r *reader, e entry) bool {
+	ok := r.readWith(e, v, r.fields(v)) != nil
 	if v.Burst != nil {
 		v.Limit.Burst = *v.Burst
 	}
 	return ok && v.Limit.Count > 0
-}
-
-// rateOf is the rate of a step at a position.
-type rateOf struct {
-	step Pos
-	at   entry
-}
-
-// allowRates allows the rates of the steps of an agent, not those of steps inside of them. The others stay in
-// r.rates, from which these are those behind n.
-func (r *reader) allowRates(m *Map, n int) {
-	for _, s := range m.AgentTemplate {
-		if i := slices.IndexFunc(r.rates[n:], func(o rateOf) bool { return o.step == s.Pos }); s.Rate != nil && i >= 0 {
-			r.rates = slices.Delete(r.rates, n+i, n+i+1)
-		}
-	}
 }
 
 // stepRates gives the rates of the steps of an agent to the policy of the job.
@@ -56,12 +38,5 @@ func (r *reader) stepRates(m *Map) {
 		if m.Batch > 0 && s.Rate.Per != nil {
 			r.failAt(s.Rate.Per.Pos, `"batch" and rate "per" cannot be used together: items of a batch may have different keys`)
 		}
-	}
-}
-
-// refuseRates reports rates of steps that have none.
-func (r *reader) refuseRates() {
-	for _, o := range r.rates {
-		r.fail(o.at.key, `"rate" is only for the steps of agent_template, not for nested steps`)
 	}
 }

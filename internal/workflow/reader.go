@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,7 +37,8 @@ type reader struct {
 
 	handlerKeys map[string]*yaml.Node // by name
 	breakers    map[Pos]*yaml.Node    // the keys circuit_breaker of steps, by the position of the step
-	rates       []rateOf              // the rates of steps, but for those that are allowed
+	inTemplate  bool                  // while agent_template is read
+	depth       int                   // number of steps that are being read, each inside the one before it
 	limits      map[Pos]entry         // the timeouts of phases, by the position of the phase
 
 	problems []Problem
@@ -128,10 +130,10 @@ func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!
 
 // find returns the value of a key of mapping n, merged keys included, or nil.
 func find(n *yaml.Node, name string) *yaml.Node {
-	quiet := &reader{}
 	if n.Kind != yaml.MappingNode {
 		return nil
 	}
+	quiet := &reader{}
 	for _, e := range quiet.entries(n) {
 		if e.name == name {
 			return e.value
@@ -191,9 +193,12 @@ func (r *reader) merge(entries []entry, base *yaml.Node) []entry {
 
 // namedEntries returns the entries of a mapping whose keys are names that the file chooses. It reports a
 // value that is no mapping.
-func (r *reader) namedEntries(e entry) []entry {
+func (r *reader) namedEntries(e entry) []entry { return r.entriesOf(e, "a mapping") }
+
+// entriesOf returns the entries of a mapping, which messages call want, or nil for another value, which it reports.
+func (r *reader) entriesOf(e entry, want string) []entry {
 	if e.value.Kind != yaml.MappingNode {
-		r.wrongType(e, "a mapping")
+		r.wrongType(e, want)
 		return nil
 	}
 	return r.entries(e.value)
@@ -254,11 +259,6 @@ func (k *keySet) read(name string, read func(entry)) {
 		return
 	}
 	*k = append(*k, key{name: name, read: read})
-}
-
-// withoutKeys returns keys except those with these names.
-func withoutKeys(keys keySet, names ...string) keySet {
-	return slices.DeleteFunc(slices.Clone(keys), func(k key) bool { return slices.Contains(names, k.name) })
 }
 
 // block is a mapping that has been read, such as a step or a retry_config.
@@ -370,7 +370,7 @@ func (r *reader) require(b *block, names ...string) {
 		r.fail(b.node, "key %q is required in %s", names[0], b.name)
 		return
 	}
-	r.fail(b.node, "%s needs one of %s", b.name, check.OneOf(quoted(names)))
+	r.fail(b.node, "%s needs one of %s", b.name, check.OneOf(check.Each(names, strconv.Quote)))
 }
 
 // atMostOne reports that b has several of the keys.

@@ -1,52 +1,41 @@
 package workflow
 
 import (
-	"strings"
+	"slices"
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/check"
 	"prodigy/internal/shell"
 )
-
-// constantText reads a text that is the same for all items.
-func (r *reader) constantText(e entry) (string, bool) {
-	text, ok := r.nonBlank(e)
-	if ok && strings.Contains(text, "${") {
-		r.fail(e.value, "%s must be constant; placeholders are not allowed here", e.name)
-		return "", false
-	}
-	return text, ok
-}
 
 // parallelTrue is what `parallel: true` stands for.
 const parallelTrue = 10
 
-func (r *reader) foreach(e entry) *Foreach {
-	f := new(Foreach)
+func (f *Foreach) read(r *reader, e entry) bool {
 	keys := r.fields(f)
 	keys.read("as", into(&f.As, r.elementName))
 	keys.read("parallel", into(&f.Parallel, r.parallel))
 	r.readWith(e, f, keys)
-	return f
+	return true
 }
 
-// elements reads a list, or a command.
-func (r *reader) elements(e entry) (Elements, bool) {
+func (all *Elements) read(r *reader, e entry) bool {
 	if e.value.Kind != yaml.SequenceNode {
-		text, ok := r.textWithPos(e)
-		return Elements{Command: &text}, ok
+		text, ok := r.filledText(e)
+		all.Command = &text
+		return ok
 	}
-	all := make([]Element, 0, len(e.value.Content))
-	for _, n := range e.value.Content {
+	all.List = make([]Element, len(e.value.Content))
+	for i, n := range e.value.Content {
 		n = resolveAlias(n)
 		if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
-			text := r.withPos(n, n.Value)
-			all = append(all, Element{Text: &text})
-			continue
+			all.List[i].Text = new(r.withPos(n, n.Value))
+		} else {
+			all.List[i].JSON = r.json(nil, n)
 		}
-		all = append(all, Element{JSON: r.json(nil, n)})
 	}
-	return Elements{List: all}, true
+	return true
 }
 
 // elementName reads a name for the element. It may be item, which hides the item of the agent.
@@ -79,14 +68,13 @@ const (
 	completionAttempts = 2
 )
 
-// validate reads a validation: a list of steps, a mapping with commands or only a result_file, or one step
-// whose mapping also has the keys of the validation. retry_defaults do not apply to its steps: an incomplete
-// result is not a failure to retry.
-func (r *reader) validate(e entry) *Validate {
+// read reads a list of steps, a mapping with commands or only a result_file, or one step whose mapping also has the
+// keys of the validation. retry_defaults do not apply to its steps: an incomplete result is not a failure to retry.
+func (v *Validate) read(r *reader, e entry) bool {
 	defaults := r.defaults
 	r.defaults = nil
 	defer func() { r.defaults = defaults }()
-	v := &Validate{Threshold: allComplete}
+	v.Threshold = allComplete
 	keys := r.fields(v)
 	keys.read("on_incomplete", func(e entry) { v.OnIncomplete = r.onIncomplete(e, defaults) })
 	switch {
@@ -97,10 +85,10 @@ func (r *reader) validate(e entry) *Validate {
 	case find(e.value, "commands") != nil, r.onlyReads(e, keys):
 		r.block("validate", e, keys)
 	default:
-		s, _ := r.step(e, withoutKeys(keys, "commands", "timeout"))
+		s, _ := r.step(e, slices.DeleteFunc(keys, func(k key) bool { return check.Among("commands timeout", k.name) }))
 		v.Commands = []Step{s}
 	}
-	return v
+	return true
 }
 
 // onlyReads reports whether a validation only reads a result_file, which the step itself has written.
@@ -115,11 +103,9 @@ func (r *reader) onlyReads(e entry, keys keySet) bool {
 
 // onIncomplete reads the steps as those of a failure handler. retry_defaults apply to them.
 func (r *reader) onIncomplete(e entry, defaults *positionedPolicy) *OnIncomplete {
-	before := r.defaults
 	r.defaults = defaults
-	defer func() { r.defaults = before }()
+	defer func() { r.defaults = nil }()
 	on := &OnIncomplete{MaxAttempts: completionAttempts, FailWorkflow: true}
-	keys := r.fields(on)
-	on.Steps = r.handlerSteps(e, keys)
+	on.Steps = r.handlerSteps(e, r.fields(on))
 	return on
 }

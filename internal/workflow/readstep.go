@@ -48,17 +48,13 @@ type deferredKeys struct {
 // step reads one step. more are keys that its mapping may have besides those of a step. The block is nil if
 // the value is no mapping.
 func (r *reader) step(e entry, more keySet) (Step, *block) {
+	r.depth++
+	defer func() { r.depth-- }()
 	s := Step{Pos: posOf(e.value)}
 	var p deferredKeys
 	keep := func(at **entry) func(entry) { return func(e entry) { *at = &e } }
 	keys := r.fields(&s)
 	keys.read("env", func(e entry) { s.Env = r.stepEnv(e) })
-	keys.read("rate", func(e entry) {
-		if v := new(Rate); r.rate(e, v) {
-			s.Rate = v
-			r.rates = append(r.rates, rateOf{s.Pos, e})
-		}
-	})
 	keys.read("retry_config", keep(&p.retry))
 	keys.read("with", keep(&p.with))
 	keys.read("on_failure", keep(&p.onFailure))
@@ -74,7 +70,12 @@ func (r *reader) step(e entry, more keySet) (Step, *block) {
 		return s, nil
 	}
 	if e.name == "step" {
-		keys = append(keys, key{name: "fail_workflow", read: func(e entry) { r.failWorkflow(e, &s) }})
+		keys = append(keys, key{name: "fail_workflow", read: func(e entry) {
+			r.warn(e.key, `"fail_workflow" is the older form: use "allow_failure: true" for false, and remove it for true`)
+			if fails, ok := r.boolean(e); ok {
+				s.AllowFailure = !fails
+			}
+		}})
 	}
 	b := r.block(e.name, e, append(keys, more...))
 	if b == nil {
@@ -83,6 +84,9 @@ func (r *reader) step(e entry, more keySet) (Step, *block) {
 	if b.has("fail_workflow") && b.has("allow_failure") {
 		r.fail(b.written["fail_workflow"].key,
 			`"allow_failure" and "fail_workflow" cannot be used together: keep "allow_failure"`)
+	}
+	if s.Rate != nil && !(r.inTemplate && r.depth == 1) {
+		r.fail(b.written["rate"].key, `"rate" is only for the steps of agent_template, not for nested steps`)
 	}
 	r.checkKind(b)
 	r.retryOf(&s, b, p)
@@ -95,8 +99,21 @@ func (r *reader) step(e entry, more keySet) (Step, *block) {
 	if action, contradicts := allowedAction(s, b, p); contradicts {
 		r.fail(b.at("allow_failure"), `"allow_failure" cannot be used with the on_failure action %q`, action)
 	}
-	r.checkNames(&s, b, p)
-	r.checkOutput(s, b)
+	if p.captureOutput != nil {
+		r.captureOutput(&s, b, *p.captureOutput)
+	}
+	if b.has("id") {
+		r.checkName(b.written["id"], s.ID, isLabel, "letters, digits, underscores and dashes")
+	}
+	if b.has("capture") {
+		r.checkName(b.written["capture"], s.Capture, shell.IsName, "letters, digits and underscores")
+	}
+	if b.has("capture_format") && s.Capture == "" && !b.has("capture") && !b.has("capture_output") {
+		r.fail(b.written["capture_format"].key, `"capture_format" requires "capture"`)
+	}
+	if b.has("interpreter") && s.Shell == nil && !b.has("shell") {
+		r.fail(b.written["interpreter"].key, `"interpreter" is only for shell steps`)
+	}
 	if s.Kind() == "" {
 		s.Shell = &Text{Value: ":", Pos: s.Pos} // which was told; the rest of the step is looked at all the same
 	}
@@ -125,19 +142,6 @@ func (r *reader) checkKind(b *block) {
 	r.require(b, words...)
 }
 
-// checkNames checks id and capture, and reads capture_output.
-func (r *reader) checkNames(s *Step, b *block, p deferredKeys) {
-	if p.captureOutput != nil {
-		r.captureOutput(s, b, *p.captureOutput)
-	}
-	if b.has("id") {
-		r.checkName(b.written["id"], s.ID, isLabel, "letters, digits, underscores and dashes")
-	}
-	if b.has("capture") {
-		r.checkName(b.written["capture"], s.Capture, shell.IsName, "letters, digits and underscores")
-	}
-}
-
 // captureOutput reads capture_output: a name, or true for the name in id. Without an id, true changes
 // nothing: the output is always available as shell.output.
 func (r *reader) captureOutput(s *Step, b *block, e entry) {
@@ -162,53 +166,42 @@ func (r *reader) captureOutput(s *Step, b *block, e entry) {
 	}
 }
 
-// checkOutput reports capture_format without capture, and interpreter on a step without a script.
-func (r *reader) checkOutput(s Step, b *block) {
-	if b.has("capture_format") && s.Capture == "" && !b.has("capture") && !b.has("capture_output") {
-		r.fail(b.written["capture_format"].key, `"capture_format" requires "capture"`)
-	}
-	if b.has("interpreter") && s.Shell == nil && !b.has("shell") {
-		r.fail(b.written["interpreter"].key, `"interpreter" is only for shell steps`)
-	}
-}
-
-// interpreter reads what runs the script of a step: the name of a known program, or the arguments that
-// precede the script.
-func (r *reader) interpreter(e entry) (Interpreter, bool) {
+// read reads the name of a known program, or a list of the arguments that precede the script.
+func (i *Interpreter) read(r *reader, e entry) bool {
 	if e.value.Kind == yaml.SequenceNode {
-		return r.argv(e)
+		return i.readList(r, e)
 	}
-	program, ok := r.nonBlank(e)
-	if !ok || !r.constant(e, program) {
-		return nil, false
+	program, ok := r.string(e, "constant")
+	if !ok {
+		return false
 	}
 	flag := scriptFlag(program)
 	if flag == "" {
 		r.fail(e.value, "interpreter: prodigy does not know how %q takes a script: list the program and its options, as in [bash, -eu, -c]", program)
-		return nil, false
+		return false
 	}
-	return Interpreter{program, flag}, true
+	*i = Interpreter{program, flag}
+	return true
 }
 
-// argv reads a list of at least one argument. They cannot hold placeholders.
-func (r *reader) argv(e entry) ([]string, bool) {
-	if len(e.value.Content) == 0 {
-		r.fail(e.value, "%s is empty", e.name)
-		return nil, false
-	}
-	argv := make([]string, 0, len(e.value.Content))
+// readList reads a list of at least one argument. They cannot hold placeholders.
+func (i *Interpreter) readList(r *reader, e entry) bool {
 	for _, n := range e.value.Content {
 		word, ok := r.text(e.with(n))
 		if !ok || !r.constant(e.with(n), word) {
-			return nil, false
+			return false
 		}
-		argv = append(argv, word)
+		*i = append(*i, word)
 	}
-	if strings.TrimSpace(argv[0]) == "" {
+	switch argv := *i; {
+	case argv == nil:
+		r.fail(e.value, "%s is empty", e.name)
+		return false
+	case strings.TrimSpace(argv[0]) == "":
 		r.fail(e.value, "%s: the program name is empty", e.name)
-		return nil, false
+		return false
 	}
-	return argv, true
+	return true
 }
 
 // constant reports a placeholder in a text that must be the same for all items.
@@ -278,18 +271,18 @@ func isAction(n *yaml.Node) bool {
 // handler reads a failure handler.
 func (r *reader) handler(e entry) *OnFailure {
 	var h OnFailure
-	keys := r.fields(&h)
-	h.Steps = r.handlerSteps(e, keys)
+	h.Steps = r.handlerSteps(e, r.fields(&h))
 	return &h
 }
 
 // handlerSteps reads the steps of a handler: a list of steps, a mapping with commands, or one step. Such a mapping may
 // have these keys too.
 func (r *reader) handlerSteps(e entry, keys keySet) []Step {
+	want := "a step, a list of steps or a failure action"
 	if e.name == "on_incomplete" {
-		return r.stepsOf(e, "a step or a list of steps", e.name, keys)
+		want = "a step or a list of steps"
 	}
-	return r.stepsOf(e, "a step, a list of steps or a failure action", e.name, keys)
+	return r.stepsOf(e, want, e.name, keys)
 }
 
 // hookSteps reads steps that run after another one: a list, a mapping with commands, or one step.
@@ -315,13 +308,13 @@ func (r *reader) stepsOf(e entry, want, name string, more keySet) (steps []Step)
 	return []Step{s}
 }
 
-// exitSteps reads on_exit_code.
-func (r *reader) exitSteps(e entry) ExitSteps {
+// read reads on_exit_code.
+func (all *ExitSteps) read(r *reader, e entry) bool {
 	if e.value.Kind != yaml.MappingNode {
 		r.wrongType(e, "a mapping of exit codes to steps")
-		return nil
+		return false
 	}
-	all := ExitSteps{}
+	*all = ExitSteps{}
 	for _, c := range r.entries(e.value) {
 		code, err := strconv.Atoi(c.name)
 		if err != nil || code < 0 || code > maxExitCode || strconv.Itoa(code) != c.name {
@@ -329,9 +322,9 @@ func (r *reader) exitSteps(e entry) ExitSteps {
 			continue
 		}
 		c.name = "on_exit_code " + c.name
-		all[code] = r.hookSteps(c)
+		(*all)[code] = r.hookSteps(c)
 	}
-	return all
+	return true
 }
 
 const maxExitCode = 255
@@ -389,11 +382,3 @@ func (r *reader) test(e entry, s *Step) {
 }
 
 const testAttempts = 3
-
-// failWorkflow reads fail_workflow of a step, the older way to write the opposite of allow_failure.
-func (r *reader) failWorkflow(e entry, s *Step) {
-	r.warn(e.key, `"fail_workflow" is the older form: use "allow_failure: true" for false, and remove it for true`)
-	if fails, ok := r.boolean(e); ok {
-		s.AllowFailure = !fails
-	}
-}

@@ -39,13 +39,6 @@ func (r *reader) stepDefaults() positionedPolicy {
 	return positionedPolicy{r.basePolicy(), map[string]*yaml.Node{}}
 }
 
-// retryDefaults reads the defaults of the retry_config of every step.
-func (r *reader) retryDefaults(e entry) {
-	if p := r.stepDefaults(); r.retryBlock(e, &p, nil) {
-		r.defaults = &p
-	}
-}
-
 // retryBlock reads a retry_config into p; each key replaces the value of p as a whole. not holds keys that
 // have no effect in this block, and why.
 func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string) bool {
@@ -57,8 +50,7 @@ func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string)
 	}
 	for name, why := range not {
 		keys.read(name, func(e entry) {
-			r.fail(e.key, "%q in %s has no effect: %s", name,
-				"retry_config", why)
+			r.fail(e.key, "%q in retry_config has no effect: %s", name, why)
 		})
 	}
 	if _, refused := not["circuit_breaker"]; !refused {
@@ -147,8 +139,12 @@ func (r *reader) backoff(e entry) (retry.Backoff, bool) {
 		strategy, ok := word(r, e, retry.Strategies()...)
 		return retry.Backoff{Strategy: strategy}, ok
 	}
-	if find(e.value, "type") != nil {
-		return r.typedBackoff(e)
+	if kind := find(e.value, "type"); kind != nil {
+		strategy, ok := word(r, entry{name: "backoff", value: kind}, retry.Strategies()...)
+		if !ok {
+			return retry.Backoff{}, false
+		}
+		return r.parameters(e, strategy, keySet{{name: "type", read: func(entry) {}}})
 	}
 	var found retry.Backoff
 	ok := false
@@ -168,15 +164,6 @@ func (r *reader) backoff(e entry) (retry.Backoff, bool) {
 		r.require(b, check.Words(retry.Strategies()...)...)
 	}
 	return found, ok
-}
-
-// typedBackoff reads the form {type: name, parameters}.
-func (r *reader) typedBackoff(e entry) (retry.Backoff, bool) {
-	strategy, ok := word(r, entry{name: "backoff", value: find(e.value, "type")}, retry.Strategies()...)
-	if !ok {
-		return retry.Backoff{}, false
-	}
-	return r.parameters(e, strategy, keySet{{name: "type", read: func(entry) {}}})
 }
 
 // parameters reads the mapping of a strategy's parameters. more are further keys of that mapping.
@@ -262,11 +249,20 @@ type callOptions struct {
 	MaxDelay time.Duration `yaml:"max_delay"`              // cap of the delays; default 30s
 }
 
-// callOptions reads `with`, a short form of timeout and retry_config.
+// callOptions reads `with`, a short form of timeout and retry_config, from its mapping or its text.
 func (r *reader) callOptions(s *Step, step *block, e entry) {
 	policy := r.basePolicy()
 	o := callOptions{Backoff: retry.Fixed, MaxDelay: policy.MaxDelay, Timeout: s.Timeout}
-	b := r.callBlock(e, &o)
+	if e.value.Kind == yaml.ScalarNode && !isNull(e.value) {
+		if e.value = r.callText(e); e.value == nil {
+			return
+		}
+	}
+	keys := r.fields(&o)
+	keys.read("backoff", into(&o.Backoff, func(e entry) (retry.Strategy, bool) {
+		return word(r, e, retry.Fixed, retry.Linear, retry.Exponential)
+	}))
+	b := r.block(e.name, e, keys)
 	if b == nil {
 		return
 	}
@@ -284,22 +280,6 @@ func (r *reader) callOptions(s *Step, step *block, e entry) {
 	s.Retry, s.Timeout = &policy, o.Timeout
 }
 
-// callBlock reads the keys of `with` from its mapping or its text.
-func (r *reader) callBlock(e entry, o *callOptions) *block {
-	if e.value.Kind == yaml.ScalarNode && !isNull(e.value) {
-		n, ok := r.callText(e)
-		if !ok {
-			return nil
-		}
-		e.value = n
-	}
-	keys := r.fields(o)
-	keys.read("backoff", into(&o.Backoff, func(e entry) (retry.Strategy, bool) {
-		return word(r, e, retry.Fixed, retry.Linear, retry.Exponential)
-	}))
-	return r.block(e.name, e, keys)
-}
-
 // warnOfCallOptions warns of options that have no effect because another one is missing.
 func (r *reader) warnOfCallOptions(b *block) {
 	if b.has("backoff") && !b.has("delay") {
@@ -312,22 +292,23 @@ func (r *reader) warnOfCallOptions(b *block) {
 	}
 }
 
-// callText parses the text form of `with`, as in "retry: 5, delay: 500ms", into a mapping.
-func (r *reader) callText(e entry) (*yaml.Node, bool) {
+// callText parses the text form of `with`, as in "retry: 5, delay: 500ms", into a mapping. It returns nil for what is
+// not such a text.
+func (r *reader) callText(e entry) *yaml.Node {
 	t := r.withPos(e.value, e.value.Value)
 	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: e.value.Line, Column: e.value.Column}
 	offset := 0
 	for part := range strings.SplitSeq(t.Value, ",") {
-		name, value, ok := strings.Cut(part, ":")
-		if !ok || strings.TrimSpace(name) == "" || strings.TrimSpace(value) == "" {
+		name, value, _ := strings.Cut(part, ":")
+		if strings.TrimSpace(name) == "" || strings.TrimSpace(value) == "" {
 			r.failAt(t.at(offset+blanks(part)), `%s must be options as in "retry: 5, delay: 500ms", got %q`, e.name,
 				strings.TrimSpace(part))
-			return nil, false
+			return nil
 		}
 		n.Content = append(n.Content, t.scalar(offset, name), t.scalar(offset+len(name)+1, value))
 		offset += len(part) + 1
 	}
-	return n, true
+	return n
 }
 
 // scalar returns a word of t, at a byte offset, as the scalar that YAML would read.
@@ -348,7 +329,7 @@ func (r *reader) breaker(e entry) (limit.BreakerConfig, bool) {
 	c := limit.DefaultBreaker()
 	keys := r.fields(&c)
 	keys.read("per", func(e entry) {
-		if text, ok := r.textWithPos(e); ok {
+		if text, ok := r.filledText(e); ok {
 			c.Per, r.w.BreakerPer = text.Value, &text
 		}
 	})

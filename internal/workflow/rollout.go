@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"strconv"
 
 	"prodigy/internal/check"
@@ -61,11 +62,7 @@ func (v *Ramp) Check() []check.Finding {
 }
 
 func checkSuccessRate(found *check.Findings, rate *float64) {
-	switch {
-	case rate == nil:
-	case *rate == 0:
-		found.Require(false, "success_rate", "success_rate must be more than 0 and at most 1, got 0")
-	default:
+	if rate != nil {
 		found.Require(*rate > 0 && *rate <= 1, "success_rate", "success_rate must be more than 0 and at most 1, got %v",
 			*rate)
 	}
@@ -83,33 +80,19 @@ func (r *reader) checkRollout(m *Map, b *block) {
 	if v == nil || len(v.Steps) == 0 {
 		return
 	}
-	if v.Items == nil {
-		items := defaultRampItems
-		if m.Canary != nil {
-			items = m.Canary.Items
-		}
-		v.Items = &items
-	}
-	if v.SuccessRate == nil {
-		rate := defaultSuccessRate
-		if m.Canary != nil {
-			rate = *m.Canary.SuccessRate
-		}
-		v.SuccessRate = &rate
-	}
+	before := cmp.Or(m.Canary, &Canary{Items: defaultRampItems, SuccessRate: new(defaultSuccessRate)})
+	v.Items = cmp.Or(v.Items, &before.Items)
+	v.SuccessRate = cmp.Or(v.SuccessRate, before.SuccessRate)
 	last := v.Steps[len(v.Steps)-1]
-	written := "max_parallel"
+	written, most := "max_parallel", "max_parallel"
 	if m.Concurrency != nil {
-		written = "concurrency"
+		written, most = "concurrency", "max of concurrency"
 	}
 	switch {
 	case !b.has(written):
 		m.MaxParallel = IntOrVar{Value: last}
 	case m.MaxParallel.Var == "" && m.MaxParallel.Value != last:
 		r.fail(b.at("ramp"), "the last step of ramp is %d, but %s is %d: the remaining items run with the last step",
-			last, map[string]string{
-				"max_parallel": "max_parallel",
-				"concurrency":  "max of concurrency",
-			}[written], m.MaxParallel.Value)
+			last, most, m.MaxParallel.Value)
 	}
 }

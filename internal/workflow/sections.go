@@ -130,11 +130,7 @@ func (w *Workflow) StepRates() (rates []string) {
 		if s.Rate == nil {
 			continue
 		}
-		text := "step " + s.Label(i) + ": at most " + s.Rate.Limit.String()
-		if s.Rate.Per != nil {
-			text += " for each " + s.Rate.Per.Value
-		}
-		rates = append(rates, text)
+		rates = append(rates, "step "+s.Label(i)+": at most "+s.Rate.String())
 	}
 	return rates
 }
@@ -156,9 +152,12 @@ func (w *Workflow) Rate() string {
 	if w.Map == nil || w.Map.Rate.Limit.Count == 0 {
 		return ""
 	}
-	text := w.Map.Rate.Limit.String()
-	if per := w.Map.Rate.Per; per != nil {
-		text += " for each " + per.Value
+	return w.Map.Rate.String()
+}
+
+func (v Rate) String() string {
+	if v.Per == nil {
+		return v.Limit.String()
 	}
-	return text
+	return v.Limit.String() + " for each " + v.Per.Value
 }

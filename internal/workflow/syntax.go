@@ -32,8 +32,6 @@ func (r *reader) load(data []byte) *yaml.Node {
 		r.reportEmpty()
 	case err != nil:
 		r.reportSyntax(data, err)
-	case r.w == nil:
-		r.fail(&second, "only one YAML document is allowed")
 	default:
 		r.fail(&second, "only one YAML document is allowed")
 	}

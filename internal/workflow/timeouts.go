@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -49,27 +50,23 @@ func (r *reader) grace(e entry) (time.Duration, bool) {
 	return d, ok
 }
 
-// parkAfter reads a duration or seconds, from 0, or never.
-func (r *reader) parkAfter(e entry) (ParkAfter, bool) {
-	if e.value.Kind != yaml.ScalarNode || isNull(e.value) {
+// read reads a duration or seconds, from 0, or never.
+func (p *ParkAfter) read(r *reader, e entry) (ok bool) {
+	switch {
+	case e.value.Kind != yaml.ScalarNode || isNull(e.value):
 		r.wrongType(e, "a duration or never")
-		return ParkAfter{}, false
+	case e.value.Value == "never":
+		p.Never, ok = true, true
+	default:
+		p.Time, ok = r.grace(e)
 	}
-	if e.value.Value == "never" {
-		return ParkAfter{Never: true}, true
-	}
-	d, ok := r.grace(e)
-	return ParkAfter{Time: d}, ok
+	return ok
 }
 
 // commandTimeouts reads the limits of commands. checkCommandNames checks their names later, when the steps are known.
 func (r *reader) commandTimeouts(e entry) map[string]time.Duration {
-	if e.value.Kind != yaml.MappingNode {
-		r.wrongType(e, `a mapping as in {shell: 60, shell_2: 10}`)
-		return nil
-	}
 	limits := map[string]time.Duration{}
-	for _, limit := range r.entries(e.value) {
+	for _, limit := range r.entriesOf(e, `a mapping as in {shell: 60, shell_2: 10}`) {
 		told := limit
 		told.name = e.name + ": " + limit.name
 		if d, ok := r.duration(told, true); ok {
@@ -103,7 +100,11 @@ func (r *reader) checkTimeouts(m *Map, phase, config *block) {
 	if ok && e.value.Kind == yaml.MappingNode {
 		r.checkCommandNames(e, m.AgentTemplate)
 	}
-	limitCommands(m.AgentTemplate, m.Timeouts.Commands)
+	for i := range m.AgentTemplate {
+		s := &m.AgentTemplate[i]
+		s.Timeout = cmp.Or(s.Timeout, m.Timeouts.Commands[s.Kind()+"_"+strconv.Itoa(i)])
+	}
+	limitKinds(m.AgentTemplate, m.Timeouts.Commands)
 }
 
 // checkCommandNames reports names that match no step of the template.
@@ -126,24 +127,11 @@ func (r *reader) checkCommandNames(e entry, steps []Step) {
 	}
 }
 
-// limitCommands sets the timeout of each step of an agent_template that has none: the limit of its position,
-// else of its kind. Nested steps get the limit of their kind.
-func limitCommands(steps []Step, limits map[string]time.Duration) {
-	for i := range steps {
-		at := steps[i].Kind() + "_" + strconv.Itoa(i)
-		if limit, ok := limits[at]; ok && steps[i].Timeout == 0 {
-			steps[i].Timeout = limit
-		}
-	}
-	limitKinds(steps, limits)
-}
-
+// limitKinds sets the timeout of each step that has none, nested ones included, to the limit of its kind.
 func limitKinds(steps []Step, limits map[string]time.Duration) {
 	for i := range steps {
 		s := &steps[i]
-		if limit, ok := limits[s.Kind()]; ok && s.Timeout == 0 {
-			s.Timeout = limit
-		}
+		s.Timeout = cmp.Or(s.Timeout, limits[s.Kind()])
 		for _, steps := range s.NestedSteps() {
 			limitKinds(steps, limits)
 		}

@@ -25,6 +25,10 @@ import (
 // per-agent or PER_AGENT.
 type worded interface{ Words() []string }
 
+// ownForms is a value that has several forms, or depends on where it stands. It returns false, having told why, for what
+// is none of its forms.
+type ownForms interface{ read(r *reader, e entry) bool }
+
 // fromText is a value that is written as one text, such as 40/s, or a map or list that may be. The reader puts the name of the key before an error,
 // unless it is a check.Finding. A value that is no text is refused as an empty one if that is a check.Want.
 type fromText interface{ ReadText(text string) error }
@@ -76,33 +80,17 @@ func (r *reader) value(e entry, target reflect.Value, tag reflect.StructTag) boo
 	return ok
 }
 
-// grammar reads what is no plain value: steps, phases, names that the file chooses, and forms that depend on where they
-// stand. It reports known: false for all other types.
+// grammar reads what is no plain value: steps, types with forms of their own, and names that the file chooses. It
+// reports known: false for all other types.
 func (r *reader) grammar(e entry, target any) (ok, known bool) {
 	ok = true
 	switch t := target.(type) {
+	case ownForms:
+		ok = t.read(r, e)
 	case *[]Step:
 		*t = r.steps(e)
-	case **Phase:
-		*t = r.phase(e)
-	case **Map:
-		*t = r.mapPhase(e)
-	case *Input:
-		*t, ok = r.input(e)
-	case *Workspace:
-		*t = r.workspace(e)
-	case **Foreach:
-		*t = r.foreach(e)
-	case *Elements:
-		*t, ok = r.elements(e)
-	case **Validate:
-		*t = r.validate(e)
-	case **AgentPresets:
-		*t = r.agentPresets(e)
-	case *[]Receiver:
-		*t = r.receivers(e)
 	case *[]EnvVar:
-		*t = r.env(e)
+		*t = r.variables(r.namedEntries(e))
 	case *[]Profile:
 		*t = byName(r, e, isLabel, notAProfile, r.profile)
 	case *[]Secret:
@@ -110,33 +98,21 @@ func (r *reader) grammar(e entry, target any) (ok, known bool) {
 	case *[]Parameter:
 		*t = r.params(e)
 	case *[]json.RawMessage:
-		if ok = e.value.Kind == yaml.SequenceNode; !ok {
+		if e.value.Kind != yaml.SequenceNode {
 			r.wrongType(e, "a list")
 			return false, true
 		}
 		*t = r.items(e)
 	case *map[string][]Step:
 		*t = r.handlers(e)
-	case *ExitSteps:
-		*t = r.exitSteps(e)
-	case *Interpreter:
-		*t, ok = r.interpreter(e)
-	case *SecondsOrVar:
-		*t, ok = r.secondsOrVar(e)
-	case *IntOrVar:
-		*t, ok = r.intOrVar(e)
-	case *ParkAfter:
-		*t, ok = r.parkAfter(e)
-	case *Rate:
-		ok = r.rate(e, t)
 	case *errorpolicy.Policy:
 		r.errorPolicy(e)
 		return false, true // it has been read into the policy of the workflow, key by key
 	case *errorpolicy.Collection:
 		if known = e.value.Kind == yaml.MappingNode; known {
-			return r.batched(e, t), true
+			ok = r.batched(e, t)
 		}
-		return false, false
+		return ok, known
 	case *retry.Policy:
 		*t, ok = r.itemRetry(e)
 	case *retry.Backoff:
@@ -163,11 +139,12 @@ func (r *reader) ownValue(e entry, target any, tag reflect.StructTag) (ok bool) 
 	v := reflect.ValueOf(target).Elem()
 	switch t := target.(type) {
 	case *Text:
-		if tag.Get("text") == "any" {
-			*t, ok = r.maybeBlankText(e)
-		} else {
-			*t, ok = r.textWithPos(e)
+		if tag.Get("text") != "any" {
+			*t, ok = r.filledText(e)
+			return ok
 		}
+		text, ok := r.text(e)
+		*t = r.withPos(e.value, text)
 		return ok
 	case *time.Duration:
 		*t, ok = r.duration(e, tag.Get("unit") == "seconds")
@@ -282,7 +259,8 @@ func (r *reader) string(e entry, kind string) (string, bool) {
 	case "filled":
 		return r.nonBlank(e)
 	case "constant":
-		return r.constantText(e)
+		text, ok := r.nonBlank(e)
+		return text, ok && r.constant(e, text)
 	case "revision":
 		return r.revision(e)
 	}

@@ -64,13 +64,13 @@ func (r *reader) oneOf(e entry, words []string) (string, bool) {
 // anyCase reads one of a few words, written as per_agent, PerAgent, per-agent or PER_AGENT.
 func (r *reader) anyCase(e entry, words []string) (string, bool) {
 	s, ok := r.text(e)
-	for _, w := range words {
-		if ok && check.Fold(s) == check.Fold(w) {
-			return w, true
-		}
-	}
 	if !ok {
 		return "", false
+	}
+	for _, w := range words {
+		if check.Fold(s) == check.Fold(w) {
+			return w, true
+		}
 	}
 	return r.oneOf(e, words)
 }
@@ -135,23 +135,14 @@ func (r *reader) plainDuration(e entry) (time.Duration, bool) {
 // seconds reads a duration, or a whole number of seconds.
 func (r *reader) seconds(e entry) (time.Duration, bool) {
 	n, err := strconv.ParseInt(e.value.Value, 10, 64)
-	if err != nil || !isNumber(e.value) || strconv.FormatInt(n, 10) != e.value.Value {
+	switch {
+	case err != nil || !isNumber(e.value) || strconv.FormatInt(n, 10) != e.value.Value:
 		return r.plainDuration(e)
-	}
-	if n > int64(math.MaxInt64/time.Second) {
+	case n > int64(math.MaxInt64/time.Second):
 		r.fail(e.value, "%s: %d seconds is too long", e.name, n)
 		return 0, false
 	}
 	return time.Duration(max(n, -1)) * time.Second, true
-}
-
-// maybeBlankText reads a text that can be blank, with its position.
-func (r *reader) maybeBlankText(e entry) (Text, bool) {
-	s, ok := r.text(e)
-	if !ok {
-		return Text{}, false
-	}
-	return r.withPos(e.value, s), true
 }
 
 // BuiltinNames returns the names of predefined values in step texts. Ids and captures cannot use them.
@@ -174,45 +165,35 @@ func (r *reader) checkName(e entry, name string, ok func(string) bool, of string
 // isLabel reports whether s is a name that may hold dashes after its first character.
 func isLabel(s string) bool { return shell.IsName(strings.ReplaceAll(s, "-", "_")) && s[0] != '-' }
 
-// textWithPos reads a text that is not blank, with its position.
-func (r *reader) textWithPos(e entry) (Text, bool) {
+// filledText reads a text that is not blank, with its position.
+func (r *reader) filledText(e entry) (Text, bool) {
 	s, ok := r.nonBlank(e)
-	if !ok {
-		return Text{}, false
-	}
-	return r.withPos(e.value, s), true
+	return r.withPos(e.value, s), ok
 }
 
-// intOrVar reads a whole number from 1, or the name of an environment variable as "$VAR" or "${VAR}".
-func (r *reader) intOrVar(e entry) (IntOrVar, bool) {
-	v := IntOrVar{Pos: posOf(e.value)}
+func (v *IntOrVar) read(r *reader, e entry) (ok bool) {
+	*v = IntOrVar{Pos: posOf(e.value)}
 	if isNumber(e.value) {
-		n, ok := r.integer(e)
-		v.Value = n
-		return v, ok && r.bounded(e, float64(n), `least:"1"`)
+		v.Value, ok = r.integer(e)
+		return ok && r.bounded(e, float64(v.Value), `least:"1"`)
 	}
-	name, isVar := variableName(e.value)
-	if !isVar {
+	if v.Var, ok = variableName(e.value); !ok {
 		r.wrongType(e, `an integer or "$NAME" of an environment variable`)
-		return v, false
 	}
-	v.Var = name
-	return v, true
+	return ok
 }
 
-// secondsOrVar reads a time limit, or the name of an environment variable as "$VAR" or "${VAR}".
-func (r *reader) secondsOrVar(e entry) (SecondsOrVar, bool) {
-	v := SecondsOrVar{Pos: posOf(e.value)}
-	var ok bool
+func (v *SecondsOrVar) read(r *reader, e entry) (ok bool) {
+	*v = SecondsOrVar{Pos: posOf(e.value)}
 	if v.Var, ok = variableName(e.value); ok {
-		return v, true
+		return true
 	}
 	if e.value.Kind == yaml.ScalarNode && strings.HasPrefix(e.value.Value, "$") {
 		r.wrongType(e, `a duration, a number of seconds or "$NAME" of an environment variable`)
-		return v, false
+		return false
 	}
 	v.Value, ok = r.duration(e, true)
-	return v, ok
+	return ok
 }
 
 // variableName returns NAME of a text that is exactly "$NAME" or "${NAME}".

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -123,32 +124,25 @@ const verifyBatch = 8
 
 // withDefaults returns w with the default of each key that was not written.
 func (w Workspace) withDefaults() Workspace {
-	orDefault(&w.Base, "HEAD")
-	orDefault(&w.Take, TakeAll)
-	orDefault(&w.History, HistoryMerge)
-	orDefault(&w.Order, OrderCompletion)
+	w.Base = cmp.Or(w.Base, "HEAD")
+	w.Take = cmp.Or(w.Take, TakeAll)
+	w.History = cmp.Or(w.History, HistoryMerge)
+	w.Order = cmp.Or(w.Order, OrderCompletion)
 	if w.Verify != nil && w.Verify.Batch == 0 {
 		w.Verify.Batch = verifyBatch
 	}
 	return w
 }
 
-func orDefault[T ~string](value *T, otherwise T) {
-	if *value == "" {
-		*value = otherwise
-	}
-}
-
-// workspace reads where the agents work: a word, or a mapping with the keys of workspaces that are git repositories.
-func (r *reader) workspace(e entry) Workspace {
-	w := Workspace{Pos: posOf(e.value)}
+// read reads where the agents work: a word, or a mapping with the keys of workspaces that are git repositories.
+func (w *Workspace) read(r *reader, e entry) bool {
 	if e.value.Kind == yaml.MappingNode {
 		w.Mode = GitWorkspace
 	}
-	if b := r.readWith(e, &w, r.fields(&w)); b != nil && b.has("setup") && !b.has("keep") {
+	if b := r.readWith(e, w, r.fields(w)); b != nil && b.has("setup") && !b.has("keep") {
 		r.warn(b.written["setup"].key, `what "setup" makes in a workspace is deleted before the next agent gets it, unless "keep" names it`)
 	}
-	return w
+	return true
 }
 
 // revision reads the name of a commit or of a branch.

@@ -27,7 +27,15 @@ func (r *reader) items(e entry) []json.RawMessage {
 func (r *reader) json(b []byte, n *yaml.Node) []byte {
 	switch n.Kind {
 	case yaml.MappingNode:
-		return r.jsonObject(b, n)
+		b = append(b, '{')
+		for i, e := range r.entries(n) {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(jsonText(b, e.name), ':')
+			b = r.json(b, e.value)
+		}
+		return append(b, '}')
 	case yaml.SequenceNode:
 		b = append(b, '[')
 		for i, element := range n.Content {
@@ -39,18 +47,6 @@ func (r *reader) json(b []byte, n *yaml.Node) []byte {
 		return append(b, ']')
 	}
 	return r.jsonScalar(b, n)
-}
-
-func (r *reader) jsonObject(b []byte, n *yaml.Node) []byte {
-	b = append(b, '{')
-	for i, e := range r.entries(n) {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(jsonText(b, e.name), ':')
-		b = r.json(b, e.value)
-	}
-	return append(b, '}')
 }
 
 func (r *reader) jsonScalar(b []byte, n *yaml.Node) []byte {
