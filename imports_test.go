@@ -14,6 +14,7 @@ import (
 // allowed is the picture of the packages: which of them, and which outside modules, each may import besides the standard
 // library. A package that is not here may not exist. Tests are free.
 var allowed = map[string][]string{
+	"examples":    {},
 	"cmd/prodigy": {"cli", "natsfleet"},
 	"internal/cli": {
 		"agent", "ai", "check", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "items", "job", "jobs", "limit", "mapreduce", "mask", "outputs", "process", "rawjson", "retry", "reuse", "settings", "shell", "simulate", "telemetry", "term", "view", "web", "workflow",
@@ -88,7 +89,7 @@ var allowed = map[string][]string{
 
 func TestPackagesImportOnlyWhatThePictureAllows(t *testing.T) {
 	seen := map[string]bool{}
-	for _, path := range sources(t, "cmd", "internal", "lab") {
+	for _, path := range sources(t, "cmd", "examples", "internal", "lab") {
 		pkg := filepath.ToSlash(filepath.Dir(path))
 		seen[pkg] = true
 		checkImports(t, pkg, path)

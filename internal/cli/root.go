@@ -37,6 +37,7 @@ var firstLevel = []struct {
 	{"stop", groupSteer, newStopCommand},
 	{"cancel", groupSteer, newCancelCommand},
 
+	{"demo", groupTry, newDemoCommand},
 	{"simulate", groupTry, newSimulateCommand},
 	{"test", groupTry, newTestCommand},
 

@@ -74,9 +74,7 @@ func (s *stage) invited(n, slots int) ([]contestant, []row) {
 }
 
 func parallel(s *stage, n, slots int) *exec.Cmd {
-	if _, err := exec.LookPath("parallel"); err != nil {
-		try.Failf("GNU parallel is not installed")
-	}
+	_ = try.To(exec.LookPath("parallel"))
 	cmd := exec.Command("parallel", "--joblog", filepath.Join(s.dir, "joblog"), "-j"+strconv.Itoa(slots), "true {}")
 	cmd.Stdin = numbers(n)
 	cmd.Env = append(os.Environ(), "SHELL=/bin/sh")
@@ -92,9 +90,7 @@ func rush(s *stage, n, slots int) *exec.Cmd {
 		install := exec.Command("go", "install", rushModule)
 		install.Dir = s.dir
 		install.Env = append(os.Environ(), "GOBIN="+s.dir)
-		if err := install.Run(); err != nil {
-			try.Failf("rush cannot be built")
-		}
+		try.Checkf(install.Run(), "rush cannot be built")
 	}
 	cmd := exec.Command(program, "-j", strconv.Itoa(slots), "true {}")
 	cmd.Stdin = numbers(n)
@@ -103,9 +99,7 @@ func rush(s *stage, n, slots int) *exec.Cmd {
 }
 
 func ninja(s *stage, n, slots int) *exec.Cmd {
-	if _, err := exec.LookPath("ninja"); err != nil {
-		try.Failf("ninja is not installed")
-	}
+	_ = try.To(exec.LookPath("ninja"))
 	var b strings.Builder
 	b.WriteString("rule t\n  command = true $out\n")
 	for i := range n {
@@ -119,9 +113,7 @@ func ninja(s *stage, n, slots int) *exec.Cmd {
 }
 
 func gnuMake(s *stage, n, slots int) *exec.Cmd {
-	if _, err := exec.LookPath("make"); err != nil {
-		try.Failf("make is not installed")
-	}
+	_ = try.To(exec.LookPath("make"))
 	var b strings.Builder
 	b.WriteString("all:")
 	for i := range n {
