@@ -424,10 +424,7 @@ func (d details) printProgress(l term.Lines, j *view.Job, now time.Time) {
 	for _, b := range g.BreakerLines(j, now) {
 		l.Print(strings.Join(b, ": "))
 	}
-	running := g.RunningLines(j, now, cmp.Or(l.Width, 200))
-	if more := len(d.Agents) - len(running); more > 0 && len(running) > 0 {
-		running = append(running, fmt.Sprintf("  and %d more", more))
-	}
+	running := g.RunningLines(j, now, cmp.Or(l.Width, 200), view.RunningShown+1)
 	for _, line := range slices.Concat(view.Pace(j, now), running) {
 		l.Print(line)
 	}

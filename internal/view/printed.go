@@ -142,8 +142,14 @@ func (j *Job) Output(e outputs.Entry) {
 		}
 	case e.End != nil:
 		delete(j.printed, e.ItemID)
+		if a := j.byID[e.ItemID]; a != nil && a.Due.IsZero() && a.Step == e.Step {
+			a.Step = ""
+		}
 	case line != "":
 		j.printed[e.ItemID] = line
+		if a := j.byID[e.ItemID]; a != nil && !a.Due.After(e.Time) && (e.First || a.Step == "") {
+			a.Step = e.Step // the log does not say which one runs
+		}
 		if len(j.printed) > printedKept {
 			maps.DeleteFunc(j.printed, func(id, _ string) bool { return j.byID[id] == nil })
 		}

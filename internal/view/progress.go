@@ -41,14 +41,15 @@ type Progress struct {
 }
 
 const (
-	regionLines   = 10          // at most, and at most half of the terminal
-	runningShown  = 3           // agents
-	failuresShown = 2           // the newest
-	slow          = time.Second // an agent that runs for less is not shown
+	RunningShown  = 3                      // agents, where room is scarce
+	failuresShown = 2                      // the newest
+	slow          = 500 * time.Millisecond // an agent that runs for less is not shown
 )
 
-// Lines returns at most regionLines lines of less than width columns.
+// Lines returns lines of less than width columns, for at most half of the terminal. What is left of that by other lines
+// belongs to the agents that run.
 func (g Progress) Lines(j *Job, now time.Time, width, height int) []string {
+	rows := max(height/2, 1)
 	width-- // a full line would wrap on some terminals
 	var list []string
 	add := func(parts ...string) {
@@ -87,13 +88,18 @@ func (g Progress) Lines(j *Job, now time.Time, width, height int) []string {
 				add("  " + why)
 			}
 		}
-		list = append(list, g.RunningLines(j, now, width)...)
-		list = append(list, g.failures(j, width)...)
+		failed := g.failures(j, width)
+		room := rows - len(list) - len(failed)
+		if g.Keys != "" {
+			room--
+		}
+		list = append(list, g.RunningLines(j, now, width, max(room, RunningShown))...)
+		list = append(list, failed...)
 	}
 	if g.Keys != "" {
 		add(g.Paint(term.Grey, g.Keys))
 	}
-	return list[:min(len(list), max(min(regionLines, height/2), 1))]
+	return list[:min(len(list), rows)]
 }
 
 // PhaseLine returns the progress of a phase other than map.
@@ -452,12 +458,17 @@ func Opened(b Breaker) string {
 	return last
 }
 
-// RunningLines returns lines about the agents that have been running longest, which are the first of j.InFlight.
-func (g Progress) RunningLines(j *Job, now time.Time, width int) []string {
+// RunningLines returns at most so many lines about the agents that run, those that have been running longest first. If
+// there are more agents, the last line counts the others.
+func (g Progress) RunningLines(j *Job, now time.Time, width, most int) []string {
 	var list []string
-	for _, a := range j.InFlight() {
-		if now.Sub(a.Began) < slow || len(list) == runningShown {
+	all := j.InFlight()
+	for i, a := range all {
+		if now.Sub(a.Began) < slow {
 			break
+		}
+		if len(list) == most-1 && i < len(all)-1 {
+			return append(list, fmt.Sprintf("  and %d more", len(all)-i))
 		}
 		list = append(list, g.attempt(a, now, width))
 	}

@@ -1,6 +1,8 @@
 package view
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -208,8 +210,69 @@ func TestRunningLinesShowLabelsAndTheLastLine(t *testing.T) {
 		},
 	} {
 		g := Progress{Label: func(index int) string { return names[index] }}
-		if diff := cmp.Diff(want, g.RunningLines(j, now, width)); diff != "" {
+		if diff := cmp.Diff(want, g.RunningLines(j, now, width, 3)); diff != "" {
 			t.Errorf("%d columns (-want +got):\n%s", width, diff)
+		}
+	}
+}
+
+// The agents that run get the lines that the others leave of half of the terminal, and the last of these counts the
+// rest.
+func TestRunningLinesTakeTheRoomThatIsThere(t *testing.T) {
+	j := seen(New(), events.JobStarted{}, events.PhaseStarted{Phase: "map"}, events.ItemsSelected{TotalItems: 9})
+	for i := range 9 {
+		j.Apply(events.Record{Time: sixteen, Event: events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: fmt.Sprint("item_", i), ItemIndex: i},
+		}})
+	}
+	for height, want := range map[int]struct {
+		running int
+		last    string
+	}{
+		8: {2, "  and 7 more"}, 10: {2, "  and 7 more"}, 16: {5, "  and 4 more"}, 24: {9, "keys"},
+	} {
+		got := Progress{Keys: "keys"}.Lines(j, sixteen.Add(2*time.Second), 80, height)
+		got = slices.DeleteFunc(got, func(line string) bool { return line == "keys" && height < 24 })
+		running := 0
+		for _, line := range got[:len(got)-1] {
+			running += strings.Count(line, "  running ")
+		}
+		if last := got[len(got)-1]; len(got) > height/2 || running != want.running || last != want.last {
+			t.Errorf("%d rows: got %d running, then %q; want %d, then %q", height, running, last, want.running, want.last)
+		}
+	}
+	if got := (Progress{}).RunningLines(j, sixteen.Add(slow-1), 80, 9); len(got) > 0 {
+		t.Errorf("agents that have just begun are shown: %q", got)
+	}
+}
+
+// The log of a run does not say which step runs: what it prints does, until it waits for its next try.
+func TestTheStepThatRunsIsTheOneThatPrints(t *testing.T) {
+	j := seen(New(), events.JobStarted{}, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a"}})
+	print := func(step string, after time.Duration, first, end bool) {
+		e := outputs.Entry{Time: sixteen.Add(after), Source: outputs.Source{ItemID: "a", Step: step}, First: first}
+		if e.Printed = []outputs.Part{{Text: []byte("x\n")}}; end {
+			e.End = &outputs.End{}
+		}
+		j.Output(e)
+	}
+	for _, c := range []struct {
+		what string
+		do   func()
+		want string
+	}{
+		{"the first step prints", func() { print("build", 0, true, false) }, "build"},
+		{"it has ended", func() { print("build", 1, false, true) }, ""},
+		{"a later one", func() { print("test", 2, true, false) }, "test"},
+		{"what comes late of the first", func() { print("build", 1, false, false) }, "test"},
+		{"it is to be tried again", func() {
+			j.Apply(events.Record{Time: sixteen, Event: events.StepRetrying{ItemID: "a", Step: "test", DelayMS: 1000}})
+		}, "test"},
+		{"the end of the try before", func() { print("test", 3, false, true) }, "test"},
+		{"the next step, after that", func() { print("pack", 2*time.Second, true, false) }, "pack"},
+	} {
+		if c.do(); j.InFlight()[0].Step != c.want {
+			t.Errorf("%s: got %q, want %q", c.what, j.InFlight()[0].Step, c.want)
 		}
 	}
 }
