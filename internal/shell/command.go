@@ -133,7 +133,13 @@ func (p *Plan) runner(args []string, i int, remote string, direct bool) int {
 		code := skipWord(args, i+1, "--")
 		return p.take(args, i, code, min(code+1, len(args)), Code{})
 	case name == "ssh":
-		return p.ssh(args, i)
+		// What follows the host, which ssh joins by blanks and gives to a shell over there. The letters are the options
+		// in ssh(1) that have an argument.
+		code, host := Code{Remote: "ssh", Child: true}, skipOptions(args, i+1, "BbcDEeFIiJLlmOopQRSWw")
+		if host+1 < len(args) {
+			return p.take(args, i, skipWord(args, host+1, "--"), len(args), code)
+		}
+		p.Stdin = &code
 	case name == "su", name == "runuser", name == "vagrant", name == "script", name == "flock":
 		// su USER -c CODE, vagrant ssh -c CODE, flock FILE -c CODE.
 		if at := slices.IndexFunc(args[i:], IsCodeOption); at > 0 && i+at+1 < len(args) {
@@ -217,18 +223,6 @@ func (p *Plan) shell(args []string, i int, remote string, direct bool) int {
 	return i
 }
 
-// ssh takes what follows the host: ssh joins it by blanks and gives it to a shell over there.
-func (p *Plan) ssh(args []string, i int) int {
-	code := Code{Remote: "ssh", Child: true}
-	// The letters of the options in ssh(1) that have an argument.
-	host := skipOptions(args, i+1, "BbcDEeFIiJLlmOopQRSWw")
-	if host+1 >= len(args) {
-		p.Stdin = &code
-		return i
-	}
-	return p.take(args, i, skipWord(args, host+1, "--"), len(args), code)
-}
-
 // skipOptions returns the index of the first operand from i on. The options whose letters are in withValue take the
 // next word, unless their value is in the same word, as in -p22.
 func skipOptions(args []string, i int, withValue string) int {
@@ -259,7 +253,16 @@ func (p *Plan) builtin(args []string) {
 	}
 	switch args[first] {
 	case "test", "[":
-		p.testNumbers(args)
+		// Both sides of a comparison of numbers. bash evaluates them only in [[ ]], but others, such as ksh, do so here
+		// too. The operand of -v and -R names a variable.
+		for i, a := range args {
+			if check.Among(numberTests, a) {
+				p.Numbers[i-1], p.Numbers[i+1] = true, true
+			}
+			if a == "-v" || a == "-R" {
+				p.Denied[i+1] = true
+			}
+		}
 	case "exit", "return", "shift", "break", "continue", "let":
 		for i := first + 1; i < len(args); i++ {
 			p.Numbers[i] = true
@@ -270,23 +273,19 @@ func (p *Plan) builtin(args []string) {
 	case "read", "unset", "mapfile", "readarray", "alias", "compgen", "complete":
 		p.denyFrom(first+1, len(args))
 	case "declare", "typeset", "local", "export", "readonly":
-		p.declaration(args, first+1)
+		// A declaration that the parser took for a common command, such as builtin export NAME=VALUE. With -i the values
+		// are evaluated, and with -n they name other variables.
+		for i, a := range args[first+1:] {
+			if strings.HasPrefix(a, "-") && strings.ContainsAny(a, "in") {
+				p.denyFrom(first+1, len(args))
+			}
+			p.Declares[first+1+i] = true
+		}
 	case "printf", "wait":
 		// printf -v NAME FORMAT, wait -p NAME.
 		if at := slices.IndexFunc(args, func(a string) bool { return a == "-v" || a == "-p" }); at == first+1 {
 			p.denyFrom(at+1, min(at+2, len(args)))
 		}
-	}
-}
-
-// declaration takes the arguments of a declaration that the parser took for a common command, such as
-// builtin export NAME=VALUE. With -i the values are evaluated, and with -n they name other variables.
-func (p *Plan) declaration(args []string, from int) {
-	for i := from; i < len(args); i++ {
-		if strings.HasPrefix(args[i], "-") && strings.ContainsAny(args[i], "in") {
-			p.denyFrom(from, len(args))
-		}
-		p.Declares[i] = true
 	}
 }
 
@@ -297,19 +296,6 @@ func (p *Plan) denyFrom(start, end int) {
 }
 
 const numberTests = "-eq -ne -gt -ge -lt -le"
-
-// testNumbers takes both sides of a comparison of numbers. bash evaluates them only in [[ ]], but others, such as ksh,
-// do so here too. The operand of -v and -R names a variable.
-func (p *Plan) testNumbers(args []string) {
-	for i, a := range args {
-		if check.Among(numberTests, a) {
-			p.Numbers[i-1], p.Numbers[i+1] = true, true
-		}
-		if a == "-v" || a == "-R" {
-			p.Denied[i+1] = true
-		}
-	}
-}
 
 // WordText returns the constant text of a word without its quotes, or nothing when the shell has to expand it.
 func WordText(word *syntax.Word) string {

@@ -17,7 +17,10 @@ func Deciders(script string) []string {
 	if l := latest.Load(); l != nil && l.script == script {
 		return l.names
 	}
-	names := parsedDeciders(script)
+	var names []string
+	if file, err := Parse(script, []syntax.LangVariant{syntax.LangBash, syntax.LangPOSIX}); err == nil {
+		names = decidersOf(file.Stmts)
+	}
 	latest.Store(&decided{script, names})
 	return names
 }
@@ -30,15 +33,6 @@ type decided struct {
 
 // latest is the last script that was parsed: the items of a job have the same text, with other arguments.
 var latest atomic.Pointer[decided]
-
-// parsedDeciders is Deciders for a script that was not asked for just before.
-func parsedDeciders(script string) []string {
-	file, err := Parse(script, []syntax.LangVariant{syntax.LangBash, syntax.LangPOSIX})
-	if err != nil {
-		return nil
-	}
-	return decidersOf(file.Stmts)
-}
 
 // DecidersOf returns the same for the words of a command. timeout decides as well, since it exits with a code of its
 // own, 124, when the time is up. The code of sh -c CODE is looked into; of sh FILE only sh is known.

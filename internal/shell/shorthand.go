@@ -35,15 +35,6 @@ var shorthands = []struct{ text, placeholder string }{
 	{"{%}", "${worker.id}"},
 }
 
-// shorthandNames returns the shorthands, for messages.
-func shorthandNames() string {
-	var names []string
-	for _, k := range shorthands {
-		names = append(names, k.text)
-	}
-	return strings.Join(names, " ")
-}
-
 // item returns the placeholder of the item.
 func (s Shorthand) item() string { return s.placeholder(shorthands[0].placeholder) }
 
@@ -166,12 +157,16 @@ func unknownShorthand(text string) error {
 	if !isPerl && (odd || isRange(body)) {
 		return nil
 	}
+	var known []string
+	for _, k := range shorthands {
+		known = append(known, k.text)
+	}
 	more := ""
 	if strings.Trim(body, "0123456789") == "" {
 		more = "; for a column of the items use ${item.NAME}"
 	}
 	return fmt.Errorf("unknown placeholder %s (known: %s)%s; to use braces literally, set another placeholder with -I STR",
-		name, shorthandNames(), more)
+		name, strings.Join(known, " "), more)
 }
 
 // isRange reports whether braces around body are a brace expansion, as in {1..9}.

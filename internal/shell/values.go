@@ -204,7 +204,11 @@ func (c *codeCheck) visit(node syntax.Node, in []flow) {
 	switch n := node.(type) {
 	case *syntax.BinaryCmd:
 		if n.Op == syntax.Pipe || n.Op == syntax.PipeAll {
-			c.piped[n.Y] = asPiped(c.output(n.X, in))
+			flows := c.output(n.X, in)
+			for i := range flows {
+				flows[i].piped = true
+			}
+			c.piped[n.Y] = flows
 		}
 	case *syntax.CallExpr:
 		for _, a := range n.Assigns {
@@ -238,14 +242,6 @@ func (c *codeCheck) visit(node syntax.Node, in []flow) {
 	case *syntax.ArithmExp, *syntax.ArithmCmd, *syntax.LetClause, *syntax.CStyleLoop:
 		c.count(n, arithmeticSink)
 	}
-}
-
-// asPiped marks flows in place as having come through a pipe.
-func asPiped(flows []flow) []flow {
-	for i := range flows {
-		flows[i].piped = true
-	}
-	return flows
 }
 
 // variable returns what is known of a variable, which it adds if it is new.
@@ -525,7 +521,11 @@ func (c *codeCheck) printed(words []*syntax.Word, in []flow) []flow {
 	case name == "printf" && strings.Contains(strings.Join(args, " "), "%q"):
 		return nil
 	case name == "printenv":
-		return c.environment(args[at+1:])
+		var flows []flow
+		for _, name := range args[at+1:] {
+			flows = append(flows, c.read(&syntax.Lit{Value: name})...)
+		}
+		return flows
 	case p.prints == nothing:
 		return nil
 	case p.prints == itsWords:
@@ -537,14 +537,6 @@ func (c *codeCheck) printed(words []*syntax.Word, in []flow) []flow {
 	default:
 		return doubted(slices.Concat(in, inWords, inFiles))
 	}
-}
-
-// environment returns the values of the variables with these names.
-func (c *codeCheck) environment(names []string) (flows []flow) {
-	for _, name := range names {
-		flows = append(flows, c.read(&syntax.Lit{Value: name})...)
-	}
-	return flows
 }
 
 // doubted returns copies of flows that stand for what a program may print.
@@ -647,12 +639,11 @@ func leadingText(word *syntax.Word) string {
 // commandName reports values in the word that names the program. Without quotes that word is split, so the value
 // chooses the arguments too: $c may be rm -rf.
 func (c *codeCheck) commandName(word *syntax.Word) {
-	flows := c.leading(word)
-	if _, quoted := word.Parts[0].(*syntax.DblQuoted); !quoted {
-		c.leak(commandSink, flows)
-		return
+	s := commandSink
+	if _, quoted := word.Parts[0].(*syntax.DblQuoted); quoted {
+		s = programSink
 	}
-	c.leak(programSink, flows)
+	c.leak(s, c.leading(word))
 }
 
 // codes looks at the code among the words of a command, and at the code that it reads.
