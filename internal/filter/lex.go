@@ -2,8 +2,10 @@ package filter
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -119,34 +121,19 @@ func wordLength(s string) int {
 	return len(s)
 }
 
+// numeral matches a number at the start of a text.
+var numeral = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?`)
+})
+
 func (l *lexer) number() token {
 	rest := l.src[l.at:]
-	n := digits(rest, 1) // past a sign or the first digit
-	if n+1 < len(rest) && rest[n] == '.' && isDigit(rest[n+1]) {
-		n = digits(rest, n+1)
-	}
-	if n < len(rest) && (rest[n] == 'e' || rest[n] == 'E') {
-		m := n + 1
-		if m < len(rest) && (rest[m] == '+' || rest[m] == '-') {
-			m++
-		}
-		if digits(rest, m) > m {
-			n = digits(rest, m)
-		}
-	}
+	n := len(numeral().FindString(rest))
 	if wordLength(rest[n:]) > 0 || strings.HasPrefix(rest[n:], ".") {
 		l.fail(l.at+n, "invalid number; quote strings")
 		return l.end()
 	}
 	return l.cut(tokenNumber, n)
-}
-
-// digits returns where the digits of s that start at i end.
-func digits(s string, i int) int {
-	for i < len(s) && isDigit(s[i]) {
-		i++
-	}
-	return i
 }
 
 func (l *lexer) text(quote byte) token {

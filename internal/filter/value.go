@@ -96,14 +96,13 @@ func (v Value) member(name string) (found Value, ok bool) {
 
 // element returns an element of an array.
 func (v Value) element(index int) (found Value, ok bool) {
-	if v.kind != Array {
-		return Value{}, false
-	}
-	for element := range rawjson.Elements(v.raw) {
-		if index == 0 {
-			return ValueOf(element), true
+	if v.kind == Array {
+		for element := range rawjson.Elements(v.raw) {
+			if index == 0 {
+				return ValueOf(element), true
+			}
+			index--
 		}
-		index--
 	}
 	return Value{}, false
 }
@@ -116,8 +115,12 @@ func (v Value) truth() bool {
 	case Number:
 		return compareNumbers(v.text, "0") != 0
 	case Text:
-		if v.untyped {
-			return v.untypedTruth()
+		if v.untyped { // false, 0 and nothing do not hold
+			for _, k := range []Kind{Boolean, Number} {
+				if w := v.as(k); w.kind == k {
+					return w.truth()
+				}
+			}
 		}
 		return v.text != ""
 	case Array, Object:
@@ -215,16 +218,6 @@ func (v Value) as(k Kind) Value {
 
 func isJSONNumber(s string) bool {
 	return s != "" && (s[0] == '-' || isDigit(s[0])) && rawjson.Valid([]byte(s))
-}
-
-// untypedTruth is what an untyped text counts as where a condition is wanted: false, 0 and nothing do not hold.
-func (v Value) untypedTruth() bool {
-	for _, k := range []Kind{Boolean, Number} {
-		if w := v.as(k); w.kind == k {
-			return w.truth()
-		}
-	}
-	return v.text != ""
 }
 
 // compareNumbers compares two numbers as they are spelled in JSON, exactly, however large or small they are.

@@ -15,7 +15,7 @@ import (
 
 // readers has the reader of each format. A reader calls emit with what the path selects in each value of the data.
 var readers = map[string]func(f *peekReader, p path, emit func([]byte) error) error{
-	"":      (*peekReader).sniffed,
+	"":      (*peekReader).valuesOrText,
 	"json":  (*peekReader).json,
 	"jsonl": (*peekReader).jsonl,
 	"csv":   (*peekReader).csv,
@@ -32,35 +32,22 @@ func (f *peekReader) read(format string, p path, emit func([]byte) error) error 
 		panic("BUG: format " + format + " has no reader")
 	}
 	f.skipBOM()
+	if !p.empty() && (format == "" || format == "json" || format == "jsonl") { // with a path the data can only be JSON
+		return f.selected(p, emit)
+	}
 	return reader(f, p, emit)
 }
 
-// sniffed reads data of an unknown format. With a path that can only be JSON.
-func (f *peekReader) sniffed(p path, emit func([]byte) error) error {
-	if p.empty() {
-		return f.valuesOrText(emit)
-	}
-	return f.selected(p, emit)
-}
-
-func (f *peekReader) json(p path, emit func([]byte) error) error {
-	if p.empty() {
-		return f.values(emit, f.loneArray())
-	}
-	return f.selected(p, emit)
+func (f *peekReader) json(_ path, emit func([]byte) error) error {
+	return f.values(emit, f.loneArray())
 }
 
 // jsonl is json without the elements of an array: here an array is an item.
-func (f *peekReader) jsonl(p path, emit func([]byte) error) error {
-	if p.empty() {
-		return f.values(emit, false)
-	}
-	return f.selected(p, emit)
-}
+func (f *peekReader) jsonl(_ path, emit func([]byte) error) error { return f.values(emit, false) }
 
 // valuesOrText calls emit with each JSON value, and with each line that is not JSON as a text. Only objects
 // and arrays span lines.
-func (f *peekReader) valuesOrText(emit func([]byte) error) error {
+func (f *peekReader) valuesOrText(_ path, emit func([]byte) error) error {
 	if f.loneArray() {
 		return f.values(emit, true)
 	}

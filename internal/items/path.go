@@ -32,9 +32,6 @@ type path struct {
 
 func (p path) empty() bool { return len(p.expr) == 0 }
 
-// elements is the path of the elements of an array.
-func elements() path { return path{expr: jp.Expr{jp.Wildcard('#')}} }
-
 // parsePath compiles a JSONPath. An error shows the place with a caret.
 func parsePath(src string) (path, error) {
 	if src = strings.TrimSpace(src); src == "" {
@@ -111,7 +108,7 @@ func (f *peekReader) selected(p path, emit func([]byte) error) error {
 // values calls emit with each value. With apart set, the elements of the first value take its place.
 func (f *peekReader) values(emit func([]byte) error, apart bool) error {
 	if apart {
-		return f.each(elements(), path{}, emit)
+		return f.each(path{expr: jp.Expr{jp.Wildcard('#')}}, path{}, emit)
 	}
 	return f.each(path{}, path{}, emit)
 }
@@ -362,7 +359,10 @@ func (d *document) get(p path, emit func([]byte) error) error {
 // find returns what the path selects in v. A filter with length or empty is evaluated on each child
 // separately, because the plain maps that it needs have no order.
 func (d *document) find(v any, p path) ([]any, error) {
-	i := slices.IndexFunc(p.expr, isFilter)
+	i := slices.IndexFunc(p.expr, func(frag jp.Frag) bool {
+		_, isFilter := frag.(*jp.Filter)
+		return isFilter
+	})
 	if !p.plain || i < 0 {
 		return selected(v, p.expr)
 	}
@@ -389,27 +389,18 @@ func (d *document) find(v any, p path) ([]any, error) {
 	return found, nil
 }
 
-func isFilter(frag jp.Frag) bool {
-	_, ok := frag.(*jp.Filter)
-	return ok
-}
-
 // selected returns what ojg selects in v. A path without steps selects v itself, and below a scalar there is nothing.
 func selected(v any, path jp.Expr) (found []any, err error) {
 	defer recoverEvaluation(&err)
 	isStep := func(frag jp.Frag) bool { return frag != jp.Root('$') && frag != jp.At('@') }
-	switch _, isObject := v.(object); {
-	case !slices.ContainsFunc(path, isStep):
+	if !slices.ContainsFunc(path, isStep) {
 		return []any{v}, nil
-	case !isObject && !isArray(v):
-		return nil, nil
 	}
-	return path.Get(v), nil
-}
-
-func isArray(v any) bool {
-	_, ok := v.([]any)
-	return ok
+	switch v.(type) {
+	case object, []any:
+		return path.Get(v), nil
+	}
+	return nil, nil
 }
 
 // parentsOf returns the values whose children the step after path looks at. After .. these are all descendants.

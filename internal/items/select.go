@@ -60,7 +60,10 @@ func (c *pipeline) choose(ctx context.Context, src source, e Env) error {
 		if len(c.batched) > 0 && !c.stopped && (err == nil || errors.Is(err, errStop)) {
 			err = c.yieldBatch()
 		}
-		return c.unlessFull(err)
+		if errors.Is(err, errStop) && !c.stopped { // max_items are chosen
+			return nil
+		}
+		return err
 	}
 	c.keys.secret, c.keys.given.dir = e.Secret, e.Temp
 	defer c.keys.given.close()
@@ -101,14 +104,6 @@ func (c *pipeline) run(ctx context.Context, src source, e Env) error {
 		}
 		return c.emit(raw)
 	})
-}
-
-// unlessFull returns err, or nil if it only means that max_items are chosen.
-func (c *pipeline) unlessFull(err error) error {
-	if errors.Is(err, errStop) && !c.stopped {
-		return nil
-	}
-	return err
 }
 
 // pipeline has the compiled expressions of a map phase, and its state.
@@ -292,11 +287,6 @@ func (c *pipeline) full() bool {
 // values share one are below 1 in 10^26.
 type fingerprint [16]byte
 
-func newFingerprint(form []byte) fingerprint {
-	sum := sha256.Sum256(form)
-	return fingerprint(sum[:16])
-}
-
 // dedup remembers the values of a field, by their fingerprints: 16 bytes for each value, however long it is.
 type dedup struct {
 	path filter.Path
@@ -310,7 +300,8 @@ type dedup struct {
 func (n *dedup) isNew(item json.RawMessage) bool {
 	v, _ := n.path.In(item)
 	n.form = v.AppendOrdered(n.form[:0])
-	f := newFingerprint(n.form)
+	sum := sha256.Sum256(n.form)
+	f := fingerprint(sum[:16])
 	if _, before := n.seen[f]; before {
 		return false
 	}

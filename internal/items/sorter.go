@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"container/heap"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -132,7 +131,7 @@ func (s *sorter) each(emit func(key, data []byte) error) error {
 // all runs together take at most as much memory as the held records did, or 4 KiB each if that is more.
 func (s *sorter) merge(emit func(key, data []byte) error) error {
 	size := min(max(cmp.Or(s.memory, sortMemory)/len(s.runs), minBuffer), maxBuffer)
-	var runs runHeap
+	var runs []*runReader
 	for i, r := range s.runs {
 		next := &runReader{number: i, in: bufio.NewReaderSize(io.NewSectionReader(s.file, r.from, r.to-r.from), size)}
 		if err := next.next(); err != nil {
@@ -140,19 +139,21 @@ func (s *sorter) merge(emit func(key, data []byte) error) error {
 		}
 		runs = append(runs, next)
 	}
-	heap.Init(&runs)
+	slices.SortFunc(runs, (*runReader).compare)
 	for len(runs) > 0 {
-		if err := emit(runs[0].key, runs[0].data); err != nil {
+		least := runs[0]
+		if err := emit(least.key, least.data); err != nil {
 			return err
 		}
-		switch err := runs[0].next(); {
-		case err == io.EOF:
-			heap.Pop(&runs)
-		case err != nil:
+		if err := least.next(); err == io.EOF {
+			runs = runs[1:]
+			continue
+		} else if err != nil {
 			return err
-		default:
-			heap.Fix(&runs, 0)
 		}
+		after, _ := slices.BinarySearchFunc(runs[1:], least, (*runReader).compare)
+		copy(runs, runs[1:1+after])
+		runs[after] = least
 	}
 	return nil
 }
@@ -201,23 +202,7 @@ func fill(in io.Reader, b []byte, n int) ([]byte, error) {
 	return b, err
 }
 
-// runHeap is a heap.Interface. First comes the run with the least record, of equal ones the run that was written first.
-type runHeap []*runReader
-
-func (h runHeap) Len() int      { return len(h) }
-func (h runHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *runHeap) Push(x any)   { *h = append(*h, x.(*runReader)) }
-
-func (h runHeap) Less(i, j int) bool {
-	if c := bytes.Compare(h[i].key, h[j].key); c != 0 {
-		return c < 0
-	}
-	return h[i].number < h[j].number
-}
-
-func (h *runHeap) Pop() any {
-	last := len(*h) - 1
-	popped := (*h)[last]
-	*h = (*h)[:last]
-	return popped
+// compare orders runs by their records at hand. Of equal ones the run that was written first is the lesser.
+func (r *runReader) compare(o *runReader) int {
+	return cmp.Or(bytes.Compare(r.key, o.key), cmp.Compare(r.number, o.number))
 }

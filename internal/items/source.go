@@ -23,6 +23,7 @@ import (
 
 	"prodigy/internal/check"
 	"prodigy/internal/process"
+	"prodigy/internal/rawjson"
 	"prodigy/internal/workflow"
 )
 
@@ -197,7 +198,8 @@ func (s source) each(ctx context.Context, e Env, p path, emit func([]byte) error
 	case s.parts != nil:
 		return nil
 	case s.command != "":
-		return s.eachOfCommand(ctx, e, p, emit)
+		// The values are selected in the output of the command while it runs.
+		return withOutput(ctx, s.command, e, func(out io.Reader) error { return s.data(ctx, out, p, emit) })
 	case s.file != "":
 		return s.eachOfFile(ctx, p, emit)
 	case s.glob != "":
@@ -206,13 +208,17 @@ func (s source) each(ctx context.Context, e Env, p path, emit func([]byte) error
 		return s.eachOfStdin(ctx, e, p, emit)
 	case s.job:
 		return eachOfJob(e, p, emit)
-	case p.empty():
-		return eachOfList(s.list, emit)
+	case !p.empty():
+		// A path is evaluated on the whole list, as if it stood in a file: $[*].name.
+		f := &peekReader{r: bytes.NewReader(rawjson.Of(s.list))}
+		return inPlace(f.selected(p, emit), "input", nil)
 	}
-	// A path is evaluated on the whole list, as if it stood in a file: $[*].name.
-	whole := append([]byte("["), bytes.Join(toBytes(s.list), []byte(","))...)
-	f := &peekReader{r: bytes.NewReader(append(whole, ']'))}
-	return inPlace(f.selected(p, emit), "input", nil)
+	for _, raw := range s.list {
+		if err := emit(raw); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // eachOfJob calls emit with what the path selects in each result of another job.
@@ -222,23 +228,6 @@ func eachOfJob(e Env, p path, emit func([]byte) error) error {
 		*e.origin = itemID
 		return emit(result)
 	})
-}
-
-func toBytes(list []json.RawMessage) [][]byte {
-	out := make([][]byte, len(list))
-	for i, raw := range list {
-		out[i] = raw
-	}
-	return out
-}
-
-func eachOfList(list []json.RawMessage, emit func([]byte) error) error {
-	for _, raw := range list {
-		if err := emit(raw); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Stdin is the name of the standard input in messages.
@@ -422,11 +411,6 @@ func (s source) position(offset int64) string {
 
 // stopGrace is how long a command may take to end when no more of its output is wanted.
 const stopGrace = 2 * time.Second
-
-// eachOfCommand runs a command and calls emit with what the path selects in its output, while it runs.
-func (s source) eachOfCommand(ctx context.Context, e Env, p path, emit func([]byte) error) error {
-	return withOutput(ctx, s.command, e, func(out io.Reader) error { return s.data(ctx, out, p, emit) })
-}
 
 // withOutput runs a command while use reads its output, and ends it when use returns. If the command fails,
 // reading its output ends with an error.
