@@ -122,15 +122,15 @@ func TestOfVeryManyCommandsTheNewestAreShown(t *testing.T) {
 func TestOutputIsShownWithoutWhatSteersATerminal(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain\n\ttext":             "plain\n\ttext",
-		"\x1b[31mred\x1b[0m\n":      "red\n",
+		"\x1b[31mred\x1b[0m\n":      `<span class="text1">red</span>` + "\n",
 		"10 %\r20 %\rdone\r\n":      "done\n",
 		"\x1b[2K\x1b[1Gat":          "at",
 		"a\x1b[":                    "a",
 		"a\x1b[31":                  "a",
-		"\x07bell\x1b]0;title\x07x": "bell]0;titlex",
+		"\x07bell\x1b]0;title\x07x": "bellx",
 		"\xff":                      "\ufffd",
 	} {
-		if got := shownText([]byte(text)); got != want {
+		if got := string(shownText([]byte(text))); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}

@@ -97,7 +97,7 @@ var functions = template.FuncMap{
 	// texts
 	"short":  func(s string) string { return events.Clip(s, 400) },
 	"raw":    func(m json.RawMessage) string { return string(m) },
-	"text":   shownText,
+	"text":   func(printed any) template.HTML { return shownText(fmt.Appendf(nil, "%s", printed)) },
 	"word":   statusWord,
 	"few":    namesOf,
 	"halves": func(depth int) string { return strings.Repeat("↳ ", depth) },

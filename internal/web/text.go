@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
-	"strings"
 	"sync"
 	"time"
 	"unicode"
@@ -80,25 +79,6 @@ const (
 
 // namesOf names a few items.
 func namesOf(ids []string) string { return check.Few(ids, 8) }
-
-// shownText returns what a command printed for people: without what steers a terminal, and of a line that is written
-// again and again over itself the last state.
-func shownText(text []byte) string {
-	var b strings.Builder
-	for line := range bytes.Lines(bytes.ToValidUTF8(text, []byte("\ufffd"))) {
-		end := ""
-		if bytes.HasSuffix(line, []byte("\n")) {
-			end = "\n"
-		}
-		line = bytes.TrimRight(line, "\r\n")
-		if i := bytes.LastIndexByte(line, '\r'); i >= 0 {
-			line = line[i+1:]
-		}
-		b.Write(plain(line))
-		b.WriteString(end)
-	}
-	return b.String()
-}
 
 // roughSize prints a number of bytes for people.
 func roughSize(n int64) string {

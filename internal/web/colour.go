@@ -1,0 +1,152 @@
+package web
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// sequences match what steers a terminal: control sequences with their parameters and final character, control strings
+// such as titles and links, and other escape sequences. ECMA-48, 5.3 to 5.6.
+var sequences = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?:\x1b\[|\x{9b})([0-?]*)[ -/]*([@-~])?|` +
+		`\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?`)
+})
+
+// shownText returns what a command printed as HTML, with its colours as classes of spans. Other sequences for
+// terminals are dropped. Of a line that is written again and again over itself the last state is shown.
+func shownText(text []byte) template.HTML {
+	var b strings.Builder
+	var p pen
+	for line := range bytes.Lines(bytes.ToValidUTF8(text, []byte("\ufffd"))) {
+		line, end := bytes.CutSuffix(line, []byte("\n"))
+		line = bytes.TrimRight(line, "\r")
+		from := bytes.LastIndexByte(line, '\r') + 1 // what precedes it counts for its colours only
+		at := 0
+		for _, m := range sequences().FindAllSubmatchIndex(line, -1) {
+			p.write(&b, line[max(at, from):max(m[0], from)])
+			if m[4] >= 0 && line[m[4]] == 'm' {
+				p.set(string(line[m[2]:m[3]]))
+			}
+			at = m[1]
+		}
+		p.write(&b, line[max(at, from):])
+		if end {
+			b.WriteByte('\n')
+		}
+	}
+	return template.HTML(b.String())
+}
+
+// pen is how a terminal would show the next character. Its colours are the eight of ECMA-48, of which each scheme of
+// the pages has readable shades: the bright ones, the 256 and 24 bits become the nearest of them.
+type pen struct {
+	text, ground int  // the number of a colour, plus 1; zero is the colour of the page
+	on           uint // the bit n is set for the attribute that the parameter n switches on
+}
+
+const inverse = 7
+
+// attributes are the classes of attributes, by the parameter that switches them on.
+var attributes = [...]string{1: "strong", 2: "faint", 3: "italic", 4: "underlined", 9: "struck"}
+
+// write writes text, which has no sequences, as HTML.
+func (p pen) write(b *strings.Builder, text []byte) {
+	classes := ""
+	for n, class := range attributes {
+		if p.on>>n&1 == 1 && class != "" {
+			classes += class + " "
+		}
+	}
+	if p.on>>inverse&1 == 1 {
+		p.text, p.ground = p.ground, p.text
+		if p.text == p.ground {
+			classes += "inverse "
+		}
+	}
+	if p.text > 0 {
+		classes += fmt.Sprintf("text%d ", p.text-1)
+	}
+	if p.ground > 0 {
+		classes += fmt.Sprintf("ground%d ", p.ground-1)
+	}
+	escaped := template.HTMLEscapeString(string(plain(text)))
+	if classes != "" && escaped != "" {
+		escaped = fmt.Sprintf(`<span class="%s">%s</span>`, strings.TrimSpace(classes), escaped)
+	}
+	b.WriteString(escaped)
+}
+
+// set follows Select Graphic Rendition: ECMA-48, 8.3.117. A parameter that is not a number counts as 0, which resets
+// the pen.
+func (p *pen) set(parameters string) {
+	var list []int
+	for text := range strings.SplitSeq(parameters, ";") {
+		n, _ := strconv.Atoi(text)
+		list = append(list, min(n, 255))
+	}
+	for len(list) > 0 {
+		n, colour := list[0], list[0]%10
+		list = list[1:]
+		at := &p.text
+		if n/10 == 4 || n/10 == 10 {
+			at = &p.ground
+		}
+		if n == 38 || n == 48 {
+			colour, list = nearest(list)
+		}
+		switch {
+		case n == 0:
+			*p = pen{}
+		case n < 10:
+			p.on |= 1 << n
+		case n == 22:
+			p.on &^= 1<<1 | 1<<2
+		case n > 22 && n < 30:
+			p.on &^= 1 << (n - 20)
+		case n >= 30 && n < 50, n >= 90 && n < 98, n >= 100 && n < 108:
+			*at = (colour + 1) % 10 // 9 stands for the colour of the page
+		}
+	}
+}
+
+// nearest returns the number of the colour that is like the one that the list begins with: 5 and an index, or 2 and the
+// values of red, green and blue. What follows another kind has no meaning.
+func nearest(list []int) (colour int, rest []int) {
+	var rgb []int
+	switch {
+	case len(list) > 3 && list[0] == 2:
+		rgb, rest = list[1:4], list[4:]
+	case len(list) < 2 || list[0] != 5:
+		return 9, nil
+	default:
+		n := list[1]
+		rest = list[2:]
+		if n < 16 {
+			return n % 8, rest
+		}
+		if n < 232 { // a cube with edges of six
+			n -= 16
+			for _, level := range []int{n / 36, n / 6 % 6, n % 6} {
+				rgb = append(rgb, 40*level+55*min(level, 1))
+			}
+		} else {
+			rgb = []int{10 * (n - 231)} // greys
+		}
+	}
+	least, most := slices.Min(rgb), slices.Max(rgb)
+	if 4*least >= 3*most {
+		return 7 * (most / 128), rest
+	}
+	for i, v := range rgb {
+		if 2*v > least+most {
+			colour |= 1 << i
+		}
+	}
+	return colour, rest
+}
