@@ -100,7 +100,7 @@ type Piece struct {
 
 // Pieces returns data in pieces of at most so many bytes.
 func Pieces(data []byte, most int) (pieces []Piece) {
-	of := digest(data)
+	of := Digest(data)
 	for from := 0; from < len(data); from += most {
 		end := min(from+most, len(data))
 		pieces = append(pieces, Piece{from, data[from:end], end < len(data), of})
@@ -127,14 +127,15 @@ func (j *Joined) Join(p Piece) bool {
 	if p.More {
 		return false
 	}
-	if digest(j.Data) == j.of {
+	if Digest(j.Data) == j.of {
 		return true
 	}
 	*j = Joined{}
 	return false
 }
 
-func digest(data []byte) string {
+// Digest returns the first half of the SHA-256 of data in hexadecimal, which is enough for a name.
+func Digest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:16])
 }

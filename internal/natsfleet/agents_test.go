@@ -106,13 +106,14 @@ func TestTheStartsOfALostWorkerAreGivenBack(t *testing.T) {
 	c := newCoordinator(fleet.JobOptions{Lease: time.Minute})
 	c.host = h
 	c.state.flights[1] = &flight{Attempt: &agent.Attempt{Assignment: agent.Assignment{Token: 1}}, of: t.Context()}
-	call := func(method, from string, args agentArgs) agentResult {
+	call := func(method, from string, args agentArgs) (result agentResult) {
 		t.Helper()
 		r, err := c.invoke(fleet.Call{Method: method, Token: 1, From: from, Args: encoded(args)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r.(agentResult)
+		result, _ = r.(agentResult)
+		return result
 	}
 	var starts []agentArgs
 	for _, from := range []string{"a", "b", "b", "a"} {
@@ -121,11 +122,7 @@ func TestTheStartsOfALostWorkerAreGivenBack(t *testing.T) {
 	}
 	call(callReportAgent, "a", starts[0])
 	call(callReleaseAgent, "b", starts[1])
-	lose := func(after time.Duration) {
-		for _, lost := range c.state.calls.lostTickets(c.state.workers.heard, time.Now().Add(after), c.o.Lease) {
-			lost.release()
-		}
-	}
+	lose := func(after time.Duration) { c.releaseTickets(time.Now().Add(after)) }
 	lose(50 * time.Second)
 	c.state.workers.heard["a"] = time.Now().Add(time.Hour)
 	lose(2 * time.Minute)

@@ -107,7 +107,7 @@ func brokerConfig(o fleet.BrokerOptions) (*server.Options, error) {
 	if config.TLSConfig == nil && !loopback(config.Host) && !o.Insecure {
 		return nil, fleet.Refusef("%s without TLS gives anyone who can reach it a shell on every worker: listen "+
 			"on 127.0.0.1, use --dir with a directory created by prodigy fleet init, or pass --insecure on "+
-			"a trusted network", net.JoinHostPort(config.Host, strconv.Itoa(config.Port)))
+			"a trusted network", hostPort(config.Host, config.Port))
 	}
 	if config.Port == 0 && o.Listen != "" {
 		config.Port = server.RANDOM_PORT
@@ -154,7 +154,7 @@ func ownerOf(o fleet.BrokerOptions) (public string, err error) {
 		c, err = fleet.ParseCredentials(data)
 	}
 	if err == nil {
-		public, err = publicKey(c.Seed)
+		_, public, err = pairOf(c.Seed)
 	}
 	if err != nil {
 		return "", fleet.Refusef("the credentials of the broker's owner, %s: %w: remove the file, and the broker "+
@@ -214,7 +214,7 @@ func startBroker(o fleet.BrokerOptions) (*server.Server, error) {
 		return nil, err
 	}
 	if config.Port > 0 { // the server would only be found not to be ready, after a while
-		if err := canListen(net.JoinHostPort(config.Host, strconv.Itoa(config.Port))); err != nil {
+		if err := canListen(hostPort(config.Host, config.Port)); err != nil {
 			return nil, fmt.Errorf("the broker cannot listen: %w (is another broker running? choose another port "+
 				"with --listen HOST:PORT)", err)
 		}

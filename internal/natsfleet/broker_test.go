@@ -15,7 +15,7 @@ import (
 
 func connected(t *testing.T, f *field) jetstream.JetStream {
 	t.Helper()
-	h, err := connect(t.Context(), f.address(), "test", provisioned, func() {})
+	h, err := connect(t.Context(), f.address(), "test", ensureStreams, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

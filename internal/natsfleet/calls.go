@@ -111,8 +111,11 @@ const (
 	callKept     = 2 * time.Minute // for a repeated request
 )
 
-// handlers are the methods that workers call. f is the attempt that a call is about, or nil if it is not out.
-var handlers = map[string]func(c *coordinator, q fleet.Call, f *flight) (any, error){
+// callHandler answers calls of workers. f is the attempt that a call is about, or nil if it is not out.
+type callHandler func(c *coordinator, q fleet.Call, f *flight) (any, error)
+
+// handlers are the methods that workers call.
+var handlers = map[string]callHandler{
 	callAdmitStep:    handler((*coordinator).admitStep),
 	callStepRefusal:  handler((*coordinator).stepRefusal),
 	callReportStep:   handler((*coordinator).reportStep),
@@ -131,7 +134,7 @@ var handlers = map[string]func(c *coordinator, q fleet.Call, f *flight) (any, er
 
 // handler returns the handler of a method with arguments of one type. Times in what agents have told are moved to the
 // clock of the coordinator.
-func handler[A, R any](do func(*coordinator, fleet.Call, *flight, A) (R, error)) func(*coordinator, fleet.Call, *flight) (any, error) {
+func handler[A any](do func(*coordinator, fleet.Call, *flight, A) (any, error)) callHandler {
 	return func(c *coordinator, q fleet.Call, f *flight) (any, error) {
 		var args A
 		if err := json.Unmarshal(q.Args, &args); err != nil {
@@ -150,12 +153,26 @@ func (c *coordinator) call(m *nats.Msg) {
 	if json.Unmarshal(m.Data, &q) != nil || !sentBy(q.From, m.Subject, 4) {
 		return
 	}
-	k, first := c.enter(q)
-	if k == nil { // another coordinator answers
+	var k *call
+	c.turn(func(s *jobState) {
+		if s.gone { // another coordinator answers
+			return
+		}
+		t, id := &s.calls, callID{q.From, q.ID}
+		if k = t.calls[id]; k == nil {
+			k = &call{done: make(chan struct{})}
+			if q.Method != callShared { // what attempts share is not kept for each worker that asks for it
+				t.calls[id] = k
+			}
+			go c.answer(k, q)
+		}
+		for len(t.answered) > 0 && time.Since(t.calls[t.answered[0]].at) > callKept {
+			delete(t.calls, t.answered[0])
+			t.answered = t.answered[1:]
+		}
+	})
+	if k == nil {
 		return
-	}
-	if first {
-		go c.answer(k, q)
 	}
 	asked := time.Now()
 	answer := fleet.CallAnswer{Pending: true}
@@ -174,35 +191,22 @@ func (c *coordinator) call(m *nats.Msg) {
 	_ = m.RespondMsg(c.signer.message("", signedAnswer, c.key+"\x00"+q.ID, encoded(answer)))
 }
 
-// enter returns the call of a worker, and whether it is new. It forgets old ones. The call is nil if another coordinator
-// has the job. What attempts share is not kept for each worker that asks for it.
-func (c *coordinator) enter(q fleet.Call) (k *call, first bool) {
-	id := callID{q.From, q.ID}
-	c.turn(func(s *jobState) {
-		if s.gone {
-			return
-		}
-		t := &s.calls
-		if k = t.calls[id]; k == nil {
-			k, first = &call{done: make(chan struct{})}, true
-		}
-		if first && q.Method != callShared {
-			t.calls[id] = k
-		}
-		for len(t.answered) > 0 && time.Since(t.calls[t.answered[0]].at) > callKept {
-			delete(t.calls, t.answered[0])
-			t.answered = t.answered[1:]
-		}
-	})
-	return k, first
-}
-
 // answer makes a call, and keeps its answer. One that the next run gives stays open, so that the worker is told to ask
 // again whenever it asks.
 func (c *coordinator) answer(k *call, q fleet.Call) {
-	answer := c.perform(q)
-	if answer.Pending {
+	result, err := c.invoke(q)
+	if errors.Is(err, errNextRun) {
 		return
+	}
+	var answer fleet.CallAnswer
+	if err != nil {
+		answer.Err = err.Error()
+		_, answer.Over = errors.AsType[overError](err)
+	} else if answer.Result = encoded(result); q.Method == callSecrets || q.Method == callUnmasked {
+		box, err := c.curve.Seal(answer.Result, q.Curve)
+		if answer = (fleet.CallAnswer{Sealed: box, Key: c.curveID}); err != nil {
+			answer = fleet.CallAnswer{Err: "seal the answer: " + err.Error()}
+		}
 	}
 	data := encoded(answer)
 	c.turn(func(s *jobState) {
@@ -214,27 +218,6 @@ func (c *coordinator) answer(k *call, q fleet.Call) {
 		}
 		close(k.done)
 	})
-}
-
-// perform makes a call.
-func (c *coordinator) perform(q fleet.Call) fleet.CallAnswer {
-	result, err := c.invoke(q)
-	if errors.Is(err, errNextRun) {
-		return fleet.CallAnswer{Pending: true}
-	}
-	if err != nil {
-		_, over := errors.AsType[overError](err)
-		return fleet.CallAnswer{Err: err.Error(), Over: over}
-	}
-	data := encoded(result)
-	if q.Method != callSecrets && q.Method != callUnmasked {
-		return fleet.CallAnswer{Result: data}
-	}
-	box, err := c.curve.Seal(data, q.Curve)
-	if err != nil {
-		return fleet.CallAnswer{Err: "seal the answer: " + err.Error()}
-	}
-	return fleet.CallAnswer{Sealed: box, Key: c.curveID}
 }
 
 // overError is why the coordinator does not want an attempt to go on: the job has to stop, or is stopping, or the
@@ -277,17 +260,14 @@ func (c *coordinator) flightOf(token int64) (f *flight) {
 	return f
 }
 
-// contextOf returns a context that ends with an attempt. It reports false if that is not out any more.
-func (c *coordinator) contextOf(f *flight) (ctx context.Context, out bool) {
-	if f == nil {
-		return nil, false
-	}
+// contextOf returns a context that ends with an attempt, or nil if that is not out any more.
+func (c *coordinator) contextOf(f *flight) (ctx context.Context) {
 	c.turn(func(s *jobState) {
-		if out = s.flights[f.Token] == f; out {
+		if f != nil && s.flights[f.Token] == f {
 			ctx = f.stopping().ctx
 		}
 	})
-	return ctx, out
+	return ctx
 }
 
 // keep keeps a start of a worker, so that it is given back when the worker is lost.
@@ -310,17 +290,6 @@ func (c *coordinator) drops(instance, name string) (had bool) {
 	return had
 }
 
-// lostTickets removes and returns the starts of workers that have not been heard of for a lease.
-func (t *callTable) lostTickets(heard map[string]time.Time, now time.Time, lease time.Duration) (lost []ticket) {
-	for instance, list := range t.tickets {
-		if now.Sub(heard[instance]) > lease {
-			lost = append(lost, list...)
-			delete(t.tickets, instance)
-		}
-	}
-	return lost
-}
-
 // stepTicket returns the name of a start of a step, for keep and drops. A breaker that is closed gives many starts of
 // one name, which are counted each.
 func stepTicket(b agent.StepBreaker, t limit.Ticket) string {
@@ -328,7 +297,7 @@ func stepTicket(b agent.StepBreaker, t limit.Ticket) string {
 }
 
 // admitStep asks the job whether a step may begin. The start is kept until the worker reports or releases it.
-func (c *coordinator) admitStep(q fleet.Call, _ *flight, args stepArgs) (stepResult, error) {
+func (c *coordinator) admitStep(q fleet.Call, _ *flight, args stepArgs) (any, error) {
 	t, refusal, err := c.host.AdmitStep(c.life, args.Breaker)
 	if err == nil && refusal == "" {
 		c.keep(q.From, stepTicket(args.Breaker, t), func() { c.host.ReleaseStep(args.Breaker, t) })
@@ -337,36 +306,36 @@ func (c *coordinator) admitStep(q fleet.Call, _ *flight, args stepArgs) (stepRes
 }
 
 // stepRefusal asks the job whether a step that is to begin after some time would be refused.
-func (c *coordinator) stepRefusal(_ fleet.Call, _ *flight, args stepArgs) (stepResult, error) {
+func (c *coordinator) stepRefusal(_ fleet.Call, _ *flight, args stepArgs) (any, error) {
 	refusal, err := c.host.StepRefusal(c.life, args.Breaker, args.After)
 	return stepResult{Refusal: refusal}, err
 }
 
 // reportStep tells the job how a step has ended. It does nothing if the start was given back meanwhile, such as that
 // of a worker that was taken for lost.
-func (c *coordinator) reportStep(q fleet.Call, _ *flight, args stepArgs) (stepResult, error) {
+func (c *coordinator) reportStep(q fleet.Call, _ *flight, args stepArgs) (any, error) {
 	if c.drops(q.From, stepTicket(args.Breaker, args.Ticket)) {
 		c.host.ReportStep(args.Breaker, args.Ticket, args.Success)
 	}
-	return stepResult{}, nil
+	return nil, nil
 }
 
 // releaseStep gives back the start of a step that did not begin.
-func (c *coordinator) releaseStep(q fleet.Call, _ *flight, args stepArgs) (stepResult, error) {
+func (c *coordinator) releaseStep(q fleet.Call, _ *flight, args stepArgs) (any, error) {
 	if c.drops(q.From, stepTicket(args.Breaker, args.Ticket)) {
 		c.host.ReleaseStep(args.Breaker, args.Ticket)
 	}
-	return stepResult{}, nil
+	return nil, nil
 }
 
 // stepTurn waits for a turn of the rate of a step. An attempt that ends meanwhile takes none.
-func (c *coordinator) stepTurn(_ fleet.Call, f *flight, args turnArgs) (struct{}, error) {
-	ctx, out := c.contextOf(f)
-	if !out {
-		return struct{}{}, errNotOut
+func (c *coordinator) stepTurn(_ fleet.Call, f *flight, args turnArgs) (any, error) {
+	ctx := c.contextOf(f)
+	if ctx == nil {
+		return nil, errNotOut
 	}
 	_, err := c.host.StepTurn(ctx, f.Attempt, args.Turn, args.KeepSlot)
-	return struct{}{}, err
+	return nil, err
 }
 
 // agentTicket returns the name of a start of an AI agent, for keep and drops.
@@ -383,17 +352,17 @@ func (c *coordinator) ours(t agent.AgentTicket) agent.AgentTicket {
 
 // admitAgent waits until the job lets an AI agent begin, or refuses it. An error of the job ends the attempt, and
 // stops the run as the error says.
-func (c *coordinator) admitAgent(q fleet.Call, f *flight, args agentArgs) (agentResult, error) {
-	ctx, out := c.contextOf(f)
-	if !out {
-		return agentResult{}, errNotOut
+func (c *coordinator) admitAgent(q fleet.Call, f *flight, args agentArgs) (any, error) {
+	ctx := c.contextOf(f)
+	if ctx == nil {
+		return nil, errNotOut
 	}
 	_, t, refusal, err := c.host.AdmitAgent(ctx, f.Attempt, args.Ask, args.KeepSlot)
 	if err != nil {
 		if ctx.Err() == nil {
 			c.broke(f, err)
 		}
-		return agentResult{}, overError{err}
+		return nil, overError{err}
 	}
 	if refusal == nil {
 		c.keep(q.From, agentTicket(t.ID), func() { c.host.ReleaseAgent(t) })
@@ -403,44 +372,41 @@ func (c *coordinator) admitAgent(q fleet.Call, f *flight, args agentArgs) (agent
 }
 
 // reportAgent tells the job how an AI agent has ended, and answers whether it is to begin again.
-func (c *coordinator) reportAgent(q fleet.Call, f *flight, args agentArgs) (agentResult, error) {
+func (c *coordinator) reportAgent(q fleet.Call, f *flight, args agentArgs) (any, error) {
 	if f == nil {
-		return agentResult{}, errNotOut
+		return nil, errNotOut
 	}
 	t := c.ours(args.Ticket)
 	if t.Owner == c.owner && !c.drops(q.From, agentTicket(t.ID)) {
-		return agentResult{}, nil
+		return nil, nil
 	}
 	again, err := c.host.ReportAgent(f.Attempt, t, args.Failure, args.Use)
 	if err != nil {
 		c.broke(f, err)
-		return agentResult{}, overError{err}
+		return nil, overError{err}
 	}
 	return agentResult{Again: again}, nil
 }
 
 // releaseAgent gives back the start of an AI agent that did not begin.
-func (c *coordinator) releaseAgent(q fleet.Call, _ *flight, args agentArgs) (agentResult, error) {
+func (c *coordinator) releaseAgent(q fleet.Call, _ *flight, args agentArgs) (any, error) {
 	if t := c.ours(args.Ticket); c.drops(q.From, agentTicket(t.ID)) {
 		c.host.ReleaseAgent(t)
 	}
-	return agentResult{}, nil
+	return nil, nil
 }
 
 // agentCost tells the job what an AI agent has cost by now, and answers whether it is to end.
-func (c *coordinator) agentCost(_ fleet.Call, _ *flight, args agentArgs) (agentResult, error) {
+func (c *coordinator) agentCost(_ fleet.Call, _ *flight, args agentArgs) (any, error) {
 	return agentResult{Over: c.host.AgentCost(c.ours(args.Ticket), args.Cost)}, nil
 }
 
 // recordUsage records what an agent has used, also one of an attempt that was given up: it has cost that.
-func (c *coordinator) recordUsage(q fleet.Call, f *flight, args agentArgs) (agentResult, error) {
+func (c *coordinator) recordUsage(q fleet.Call, f *flight, args agentArgs) (any, error) {
 	rec, err := events.Decode(args.Usage)
-	if err != nil {
-		return agentResult{}, err
-	}
 	e, ok := rec.Event.(events.AgentUsage)
-	if !ok {
-		return agentResult{}, nil
+	if err != nil || !ok {
+		return nil, err
 	}
 	var a *agent.Attempt
 	left := false
@@ -458,32 +424,31 @@ func (c *coordinator) recordUsage(q fleet.Call, f *flight, args agentArgs) (agen
 	case a != nil:
 		e.ItemID, e.ItemIndex, e.Phase, e.AgentID, e.Attempt = a.ItemID, a.ItemIndex, "", a.ID, a.Number
 		c.host.RecordUsage(a, c.ours(args.Ticket), e)
-		return agentResult{}, nil
+		return nil, nil
 	case left: // to the next run, which is not said before this one ends
 		<-c.life.Done()
-		return agentResult{}, errNextRun
-	default:
-		return agentResult{}, errNotOut
+		return nil, errNextRun
 	}
+	return nil, errNotOut
 }
 
 // unmasked answers with what a step of a phase has printed, secrets included. The answer is sealed for the worker.
-func (c *coordinator) unmasked(_ fleet.Call, f *flight, args unmaskedArgs) (unmaskedResult, error) {
+func (c *coordinator) unmasked(_ fleet.Call, f *flight, args unmaskedArgs) (any, error) {
 	if f == nil {
-		return unmaskedResult{}, errNotOut
+		return nil, errNotOut
 	}
 	p, ok := c.host.Unmasked(f.Attempt, args.Phase, args.Step)
 	return unmaskedResult{p, ok}, nil
 }
 
 // shared returns what attempts have in common, by its name.
-func (c *coordinator) shared(_ fleet.Call, _ *flight, name string) (json.RawMessage, error) {
+func (c *coordinator) shared(_ fleet.Call, _ *flight, name string) (any, error) {
 	var data []byte
 	c.turn(func(s *jobState) { data = s.shared.data[name] })
 	if data == nil {
 		return nil, overError{errors.New("another coordinator has the job, and attempts have other things in common")}
 	}
-	return data, nil
+	return json.RawMessage(data), nil
 }
 
 // broke has the attempt end with an error that is the job's.

@@ -35,15 +35,6 @@ const (
 // Isolate implements mapreduce.Fleet.
 func (c *coordinator) Isolate(k mapreduce.Clones) { c.clones = k }
 
-// shareSeed returns the name of what workspaces are made of.
-func (c *coordinator) shareSeed(ctx context.Context) (name string, err error) {
-	seed, err := c.clones.Seed(ctx)
-	if err == nil {
-		c.turn(func(s *jobState) { name, s.shared.base = s.shared.add(seed), seed.Record.Base })
-	}
-	return name, err
-}
-
 // packArgs are the commits that a worker asks for, and some that it has.
 type packArgs struct {
 	Want []string `json:"want"`
@@ -52,11 +43,8 @@ type packArgs struct {
 
 // pack returns objects for a worker that is to begin an attempt. It gets no commit but those that the attempt begins
 // at.
-func (c *coordinator) pack(_ fleet.Call, f *flight, args packArgs) (*fleet.Pack, error) {
-	if c.clones == nil {
-		return nil, errNotOut
-	}
-	if f == nil {
+func (c *coordinator) pack(_ fleet.Call, f *flight, args packArgs) (any, error) {
+	if c.clones == nil || f == nil {
 		return nil, errNotOut
 	}
 	var base string

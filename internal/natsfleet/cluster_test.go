@@ -58,10 +58,10 @@ func newCluster(t *testing.T) *cluster {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-		c.brokers[b.address()] = cmd.Process
+		c.brokers[hostPort(b.host, b.port)] = cmd.Process
 	}
 	if !eventually(func() bool {
-		h, err := connect(t.Context(), c.as("coordinator.yml"), "test", provisioned, func() {})
+		h, err := connect(t.Context(), c.as("coordinator.yml"), "test", ensureStreams, func() {})
 		if err == nil {
 			h.nc.Close()
 		}

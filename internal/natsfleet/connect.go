@@ -74,13 +74,19 @@ type brokerConn struct {
 	deny   context.CancelCauseFunc
 }
 
-// connect reaches the broker, and has ready find out whether it can be used. who is shown by it. onReconnect is called
-// whenever the connection is there again.
+// connect reaches the broker, and calls ready until that has found out that it can be used. who is shown by it.
+// onReconnect is called whenever the connection is there again.
 func connect(
 	ctx context.Context, a fleet.Address, who string, ready func(ctx context.Context, h *brokerConn) error,
 	onReconnect func(),
 ) (*brokerConn, error) {
-	if err := checkPlain(a); err != nil {
+	list, err := servers(a)
+	for _, u := range list { // what is a shell on each worker is not sent in the clear over a network
+		if !encrypted(u) && !a.Insecure && !loopback(u.Hostname()) {
+			return nil, refusePlain(u.Host)
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	h := &brokerConn{id: newInstance(), curve: check.Must(nkeys.CreateCurveKeys())}
@@ -102,8 +108,7 @@ func connect(
 			}
 		}),
 	}
-	options, err := h.authenticated(append(options, stayHere(a)...), a)
-	if err != nil {
+	if options, err = h.authenticated(append(options, stayHere(a, list)...), a); err != nil {
 		return nil, err
 	}
 	if h.nc, err = nats.Connect(a.URL, options...); err != nil {
@@ -114,7 +119,7 @@ func connect(
 		return nil, fmt.Errorf("%w at %s: %w", what, fleet.ShownURL(a.URL), explain(a, err))
 	}
 	if h.js, err = jetstream.New(h.nc); err == nil {
-		err = ready(ctx, h)
+		err = h.until(ctx, func(ctx context.Context) error { return ready(ctx, h) })
 	}
 	if err != nil {
 		h.nc.Close()
@@ -315,17 +320,6 @@ func servers(a fleet.Address) (list []*url.URL, err error) {
 	return list, nil
 }
 
-// checkPlain refuses to send what is a shell on each worker in the clear over a network.
-func checkPlain(a fleet.Address) error {
-	list, err := servers(a)
-	for _, u := range list {
-		if !encrypted(u) && !a.Insecure && !loopback(u.Hostname()) {
-			return refusePlain(u.Host)
-		}
-	}
-	return err
-}
-
 // dialed returns what is dialed to reach a broker: a host with a port.
 func dialed(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), fleet.DefaultPort))
@@ -342,10 +336,9 @@ func refusePlain(host string) error {
 
 // stayHere returns the options by which a connection that may be in the clear, since its broker is on this machine, is
 // made with no other machine: a broker of a cluster names the others to its clients, which go on with one of them when
-// it dies.
-func stayHere(a fleet.Address) []nats.Option {
+// it dies. list has the brokers of the address.
+func stayHere(a fleet.Address, list []*url.URL) []nats.Option {
 	d := localDialer{}
-	list, _ := servers(a) // they were checked
 	for _, u := range list {
 		if encrypted(u) {
 			d = append(d, dialed(u))
@@ -383,17 +376,10 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// responsive waits until the broker answers. One that has just started may not, and then never does.
+// responsive reports whether the broker answers. One that has just started may not, and then never does.
 func responsive(ctx context.Context, h *brokerConn) error {
-	return h.until(ctx, func(ctx context.Context) error {
-		_, err := h.js.AccountInfo(ctx)
-		return err
-	})
-}
-
-// provisioned makes what the fleet needs of the broker, unless it is there.
-func provisioned(ctx context.Context, h *brokerConn) error {
-	return h.until(ctx, func(ctx context.Context) error { return ensureStreams(ctx, h) })
+	_, err := h.js.AccountInfo(ctx)
+	return err
 }
 
 // until calls do until it succeeds, the broker denies it, or 30 seconds have passed.

@@ -145,8 +145,7 @@ func (Backend) Join(ctx context.Context, o fleet.JobOptions) (fleet.Coordinator,
 			return nil, err
 		}
 	}
-	c.brokerConn, err = connect(ctx, o.Address, "coordinator", provisioned, c.reconnected)
-	if err != nil {
+	if c.brokerConn, err = connect(ctx, o.Address, "coordinator", ensureStreams, c.reconnected); err != nil {
 		return nil, err
 	}
 	context.AfterFunc(c.denied, func() { c.notify("the broker: %v", context.Cause(c.denied)) })
@@ -182,12 +181,9 @@ func newCoordinator(o fleet.JobOptions) *coordinator {
 func (c *coordinator) turn(f func(s *jobState)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f(&c.state)
-	c.carryOut(&c.state, c.state.ledger.Effects())
-}
-
-// carryOut does what follows from a turn.
-func (c *coordinator) carryOut(s *jobState, e fleet.Effects) {
+	s := &c.state
+	f(s)
+	e := s.ledger.Effects()
 	for _, r := range e.Back {
 		c.endFlight(s, fleet.Ending{Token: r.Token}, flightEnd{err: fmt.Errorf("%w: %w", r.Why, agent.ErrReturned)})
 	}
@@ -209,7 +205,7 @@ func (c *coordinator) carryOut(s *jobState, e fleet.Effects) {
 	if e.Send {
 		c.sender.now()
 	} else if e.Ack {
-		c.sender.later()
+		c.sender.soon.do(ackDelay, c.sender.now)
 	}
 	workers, slots := s.ledger.Slots()
 	if r := &s.room; r.tell != nil && (workers != r.workers || slots != r.slots) {
@@ -238,19 +234,6 @@ func (c *coordinator) OnAbort(stop func(cause error)) {
 // mostKeys is how many keys are remembered. What is told after so many others may be told again.
 const mostKeys = 1000
 
-// isFirst reports whether nothing was told with a key yet, and remembers the key.
-func (n *notices) isFirst(key string) bool {
-	key = digest([]byte(key)) // it may have what somebody has sent, however long
-	if n.keys[key] {
-		return false
-	}
-	if len(n.keys) >= mostKeys {
-		clear(n.keys)
-	}
-	n.keys[key] = true
-	return true
-}
-
 // notify tells people something. It is not called in a turn: who is told may wait.
 func (c *coordinator) notify(format string, args ...any) {
 	var notice func(string)
@@ -260,8 +243,16 @@ func (c *coordinator) notify(format string, args ...any) {
 
 // notifyOnce is notify, unless it was called with the same key before.
 func (c *coordinator) notifyOnce(key, format string, args ...any) {
-	first := false
-	if c.turn(func(s *jobState) { first = s.told.isFirst(key) }); first {
+	key = fleet.Digest([]byte(key)) // it may have what somebody has sent, however long
+	known := false
+	c.turn(func(s *jobState) {
+		keys := s.told.keys
+		if known = keys[key]; !known && len(keys) >= mostKeys {
+			clear(keys)
+		}
+		keys[key] = true
+	})
+	if !known {
 		c.notify(format, args...)
 	}
 }
@@ -333,11 +324,10 @@ func (c *coordinator) submit(ctx context.Context, a *agent.Attempt, done doneFun
 			return
 		}
 		s.flights[a.Token] = &flight{Attempt: a, spec: spec, done: done, of: ctx}
-		switch now := time.Now(); {
-		case adopted:
-			s.ledger.SubmitAdopted(a.Token, a.RanOn, now)
-		default:
-			s.ledger.Submit(a.Token, now)
+		if adopted {
+			s.ledger.SubmitAdopted(a.Token, a.RanOn, time.Now())
+		} else {
+			s.ledger.Submit(a.Token, time.Now())
 		}
 		if !s.stops[ctx] {
 			s.stops[ctx] = true
@@ -450,7 +440,7 @@ const partingTime = 10 * time.Second
 func (c *coordinator) Close() error {
 	defer c.nc.Close()
 	var key string
-	clean, gone := false, false
+	clean := false
 	c.turn(func(s *jobState) {
 		if key = c.key; s.mailbox.hear != nil {
 			s.mailbox.hear.Stop()
@@ -472,7 +462,7 @@ func (c *coordinator) Close() error {
 	c.end()
 	c.work.Wait()
 	c.members.close()
-	if gone = c.isGone(); gone { // all that is left is another's
+	if c.isGone() { // all that is left is another's
 		return nil
 	}
 	for clean && !c.nc.IsConnected() && !c.nc.IsClosed() && ctx.Err() == nil {
@@ -489,8 +479,9 @@ func (c *coordinator) Close() error {
 		_ = os.Remove(c.members.path)
 		c.announce(true)
 		if err := keepTrying(ctx, func(ctx context.Context) error { return c.clear(ctx, key) }); err != nil {
+			first, _, _ := strings.Cut(inWords(err).Error(), "\n") // of the errors that were joined
 			c.notify("the broker still has data of the job; the next run from here removes it (or prodigy fleet "+
-				"sweep): %s", firstLine(inWords(err)))
+				"sweep): %s", first)
 		}
 	}
 	if err := c.unlock(ctx, clean); err != nil && !isConflict(err) {

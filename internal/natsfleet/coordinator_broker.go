@@ -29,7 +29,9 @@ func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
 	if c.clones != nil { // nobody looks for it in the checkout of the user
 		c.members.path = filepath.Join(c.clones.Dir(), "fleet")
 	}
-	c.jobID, c.epoch = jobID, max(c.epoch, epochIn(c.members.path)+1)
+	// The clock of that coordinator may have been ahead of this one's, and the broker may have lost its lock since.
+	_, epoch, _, _ := readMembers(c.members.path)
+	c.jobID, c.epoch = jobID, max(c.epoch, epoch+1)
 	if err := c.provided(ctx, func(ctx context.Context) error { return c.lock(ctx, key, jobID) }); err != nil {
 		return err
 	}
@@ -49,12 +51,18 @@ func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
 	})
 	c.sender.returns = c.nc.NewInbox()
 	if err := c.subscribeAll(map[string]nats.MsgHandler{
-		ownerSubject(key):       c.present,
+		ownerSubject(key): func(m *nats.Msg) { // who asks whether the job has a coordinator
+			if !c.isGone() {
+				_ = m.Respond(nil)
+			}
+		},
 		callSubject("*", key):   func(m *nats.Msg) { go c.call(m) },
 		liveSubject("*", key):   c.progress,
 		c.sender.returns + ".>": c.returned,
 		nodesSubject:            c.tellRoster,
-		helloSubject:            c.greeted,
+		helloSubject: func(*nats.Msg) { // of a worker that wants to know the jobs
+			c.slow.greeted.do(greetDelay, func() { c.announce(false) })
+		},
 	}); err != nil {
 		return err
 	}
@@ -68,35 +76,24 @@ func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
 	}); err != nil {
 		return err
 	}
-	var files, seed string
 	if len(c.o.Files) > 0 {
-		if err := c.provided(ctx, func(ctx context.Context) (err error) {
-			files, err = c.sendFiles(ctx)
-			return err
-		}); err != nil {
+		if err := c.provided(ctx, c.sendFiles); err != nil {
 			return err
 		}
 	}
 	if c.clones != nil {
-		var err error
-		if seed, err = c.shareSeed(ctx); err != nil {
+		seed, err := c.clones.Seed(ctx)
+		if err != nil {
 			return fmt.Errorf("send what workspaces are made of: %w", err)
 		}
+		c.turn(func(s *jobState) { s.entry.Seed, s.shared.base = s.shared.add(seed), seed.Record.Base })
 	}
-	c.turn(func(s *jobState) { s.entry.Files, s.entry.Seed = files, seed })
 	c.work.Go(c.send)
 	c.work.Go(c.monitor)
 	if adopts {
 		return nil
 	}
 	return c.begin(ctx)
-}
-
-// present answers who asks whether the job has a coordinator.
-func (c *coordinator) present(m *nats.Msg) {
-	if !c.isGone() {
-		_ = m.Respond(nil)
-	}
 }
 
 // begin starts to receive from workers, and announces the job to them. All attempts that the run before left must be
@@ -214,11 +211,6 @@ func (c *coordinator) announce(over bool) {
 
 // greetDelay is how long workers wait for an answer to their hello: after a broker was restarted all say it at once.
 const greetDelay = 50 * time.Millisecond
-
-// greeted hears a worker that wants to know the jobs.
-func (c *coordinator) greeted(*nats.Msg) {
-	c.slow.greeted.do(greetDelay, func() { c.announce(false) })
-}
 
 // consumer returns what the broker has of the reports of the job, as it is now.
 func (c *coordinator) consumer(ctx context.Context) (jetstream.Consumer, error) {

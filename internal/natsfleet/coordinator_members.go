@@ -52,48 +52,49 @@ const (
 // probeOf returns the path of the file by which workers find the directory of the run of a job.
 func probeOf(dir, key string) string { return filepath.Join(dir, ".prodigy-fleet-"+key) }
 
-// epochIn returns the epoch of the last coordinator that had the job in this directory; 0 if there was none, or the job
-// has ended. The clock of that one may have been ahead of this one's, and the broker may have lost its lock since.
-func epochIn(path string) int64 {
+// readMembers reads the file of the last coordinator that had the job in this directory: the key of the job, the epoch,
+// the instances, and the workers that attempts were given to. All are empty if there was none, or the job has ended.
+func readMembers(path string) (key string, epoch int64, present map[string]bool, given map[int64]string) {
+	present, given = map[string]bool{}, map[int64]string{}
 	data, _ := os.ReadFile(path)
-	for line := range strings.Lines(string(data)) {
-		if text, ok := strings.CutPrefix(strings.TrimSpace(line), epochSign); ok {
-			n, _ := strconv.ParseInt(text, 10, 64)
-			return n
+	key, lines, _ := strings.Cut(string(data), "\n")
+	for line := range strings.FieldsFuncSeq(lines, func(r rune) bool { return r == '\n' }) {
+		switch rest := line[1:]; line[:1] {
+		case epochSign:
+			epoch, _ = strconv.ParseInt(rest, 10, 64)
+		case givenSign:
+			token, id, _ := strings.Cut(rest, " ")
+			if n, err := strconv.ParseInt(token, 10, 64); err == nil && isCapital(id) {
+				given[n] = id
+			}
+		case "+":
+			if validInstance(rest) {
+				present[rest] = true
+			}
+		case "-":
+			delete(present, rest)
 		}
 	}
-	return 0
+	return key, epoch, present, given
 }
 
 // openMembers opens the file of the members. With adopts those of the run before are in it.
 func (c *coordinator) openMembers(key string, adopts bool) error {
 	m := &c.members
-	var before []byte
+	var before string
+	var given map[int64]string
 	if adopts {
-		before, _ = os.ReadFile(m.path)
+		before, _, m.present, given = readMembers(m.path)
 	}
 	f, err := os.OpenFile(m.path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
 	m.file, m.head = f, fmt.Sprintf("%s\n%s%d\n", key, epochSign, c.epoch)
-	given := map[int64]string{}
-	lines := strings.Split(string(before), "\n")
-	for _, line := range lines[min(1, len(lines)):] {
-		if rest, ok := strings.CutPrefix(line, givenSign); ok {
-			token, id, _ := strings.Cut(rest, " ")
-			if n, err := strconv.ParseInt(token, 10, 64); err == nil && isCapital(id) {
-				given[n] = id
-			}
-		} else if instance, ok := strings.CutPrefix(line, "+"); ok && validInstance(instance) {
-			m.present[instance] = true
-		} else if instance, ok := strings.CutPrefix(line, "-"); ok {
-			delete(m.present, instance)
-		}
-	}
 	c.turn(func(s *jobState) {
-		s.ledger.Remember(slices.Collect(maps.Keys(m.present)), given)
-		s.ledger.Expect(slices.Collect(maps.Keys(m.present)), adopts && lines[0] != key, time.Now())
+		instances := slices.Collect(maps.Keys(m.present))
+		s.ledger.Remember(instances, given)
+		s.ledger.Expect(instances, adopts && before != key, time.Now())
 	})
 	if _, err := f.WriteString(m.text(given)); err != nil {
 		return err

@@ -109,17 +109,9 @@ func (c *coordinator) stored(m jetstream.Msg) {
 	_ = m.Ack()
 }
 
-// relayRetry is after which time a report comes again that cannot be taken yet, such as while one before it is passed
-// on.
+// relayRetry is after which time the broker delivers a report again that cannot be taken yet, such as while one before
+// it is passed on. Without that it would do so only after a lease, and say meanwhile that it has delivered all.
 const relayRetry = 100 * time.Millisecond
-
-// redeliver has the broker deliver a report again soon; nil is one that was not left there, which its worker repeats.
-// Without that the broker would do so only after a lease, and say meanwhile that it has delivered all.
-func redeliver(m jetstream.Msg) {
-	if m != nil {
-		_ = m.NakWithDelay(relayRetry)
-	}
-}
 
 // report takes what a worker says of an attempt. m is the message of a report that was left with the broker, or nil.
 func (c *coordinator) report(r fleet.Report, m jetstream.Msg) {
@@ -165,7 +157,9 @@ func (c *coordinator) report(r fleet.Report, m jetstream.Msg) {
 	})
 	switch verdict {
 	case fleet.Later:
-		redeliver(m)
+		if m != nil { // else its worker repeats it
+			_ = m.NakWithDelay(relayRetry)
+		}
 		return
 	case fleet.Late, fleet.Inside:
 		pass()
@@ -197,10 +191,9 @@ func (c *coordinator) endReported(s *jobState, f *flight, r fleet.Report, host s
 		e.err = fmt.Errorf("%s: %w", r.Reason, agent.ErrReturned)
 	case r.Kind == fleet.Broken:
 		e.err = fmt.Errorf("%s on %s: %w", r.Reason, r.Holder.Node, agent.ErrReturned)
-	case r.Kind == fleet.Dropped:
-		e.err = &agent.LostError{Place: events.Place{Node: r.Holder.Node}, Reason: r.Reason, Cut: r.Cut}
-	case r.Outcome == nil:
-		e.err = &agent.LostError{Place: events.Place{Node: r.Holder.Node}, Reason: "its report has no outcome"}
+	case r.Kind == fleet.Dropped, r.Outcome == nil:
+		reason := cmp.Or(r.Reason, "its report has no outcome")
+		e.err = &agent.LostError{Place: events.Place{Node: r.Holder.Node}, Reason: reason, Cut: r.Cut}
 	default:
 		e.outcome = *r.Outcome
 	}

@@ -32,9 +32,6 @@ func (s *sender) now() {
 	}
 }
 
-// later wakes the sender in a moment.
-func (s *sender) later() { s.soon.do(ackDelay, s.now) }
-
 // delayed makes one call of several that are wanted within a moment.
 type delayed struct{ waits atomic.Bool }
 
@@ -58,30 +55,12 @@ func (c *coordinator) send() {
 		}
 		for more := true; more; {
 			var letter fleet.Letter
-			var tasks map[int64][]*flight // by the round that they answer
-			c.turn(func(s *jobState) {
-				if letter, more = s.ledger.Next(); more {
-					tasks = s.flightsOf(letter.Tasks)
-				}
-			})
+			c.turn(func(s *jobState) { letter, more = s.ledger.Next() })
 			if more {
-				c.sendLetter(letter, tasks)
+				c.sendLetter(letter)
 			}
 		}
 	}
-}
-
-// flightsOf returns the attempts with these tokens that are still out.
-func (s *jobState) flightsOf(tokens map[int64][]int64) map[int64][]*flight {
-	flights := map[int64][]*flight{}
-	for round, list := range tokens {
-		for _, token := range list {
-			if f := s.flights[token]; f != nil {
-				flights[round] = append(flights[round], f)
-			}
-		}
-	}
-	return flights
 }
 
 // message returns an empty message to a worker.
@@ -90,16 +69,25 @@ func (c *coordinator) message(round int64) fleet.CoordinatorMessage {
 }
 
 // sendLetter sends to a worker, in more than one message if that would be too large.
-func (c *coordinator) sendLetter(l fleet.Letter, rounds map[int64][]*flight) {
+func (c *coordinator) sendLetter(l fleet.Letter) {
 	d := c.message(0)
 	d.Acks, d.Over, d.End, d.Due, d.Again = l.Acks, l.Over, l.End, l.Due, l.Again
-	for round, flights := range check.ByKey(rounds) {
+	for round, tokens := range check.ByKey(l.Tasks) {
 		size := 0
 		d.Round = round
-		for _, f := range flights {
+		for _, token := range tokens {
+			var f *flight
+			c.turn(func(s *jobState) { f = s.flights[token] })
+			if f == nil { // it is not out any more
+				continue
+			}
 			t := fleet.NewTask(f.Attempt, f.spec, time.Now())
 			if len(t.Item) > maxBody {
-				c.sendPieces(l.Instance, round, t)
+				for _, p := range fleet.Pieces(encoded(t), pieceSize) {
+					d := c.message(round)
+					d.Tasks = []fleet.Task{{Assignment: agent.Assignment{Token: token}, Piece: &p}}
+					c.publish(l.Instance, d)
+				}
 				continue
 			}
 			if size += len(t.Item); size > maxBody {
@@ -118,23 +106,11 @@ func (c *coordinator) sendLetter(l fleet.Letter, rounds map[int64][]*flight) {
 	}
 }
 
-// sendPieces sends a task that is too large for a message.
-func (c *coordinator) sendPieces(instance string, round int64, t fleet.Task) {
-	for _, p := range fleet.Pieces(encoded(t), pieceSize) {
-		d := c.message(round)
-		d.Tasks = []fleet.Task{{Assignment: agent.Assignment{Token: t.Token}, Piece: &p}}
-		c.publish(instance, d)
-	}
-}
-
 // publish sends a message to a worker. What it has of tasks is taken back if the worker is not connected.
 func (c *coordinator) publish(instance string, d fleet.CoordinatorMessage) {
 	m := c.signer.message(downSubject(instance), signedDown, downSubject(instance), encoded(d))
 	if len(d.Tasks) > 0 {
-		tokens := make([]int64, len(d.Tasks))
-		for i, t := range d.Tasks {
-			tokens[i] = t.Token
-		}
+		tokens := check.Each(d.Tasks, func(t fleet.Task) int64 { return t.Token })
 		c.turn(func(s *jobState) {
 			if number := s.ledger.Sent(instance, d.Round, tokens); number > 0 {
 				m.Reply = c.sender.returns + "." + instance + "." + strconv.Itoa(number)
@@ -173,7 +149,7 @@ type shared struct {
 // add adds something, and returns its name.
 func (s *shared) add(v any) (name string) {
 	data := encoded(v)
-	name = digest(data)
+	name = fleet.Digest(data)
 	s.data[name] = data
 	return name
 }

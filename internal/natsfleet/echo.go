@@ -18,14 +18,14 @@ func (e workerEcho) Command(a *agent.Attempt, step string, try int) (stdout, std
 		return io.Discard, io.Discard
 	}
 	one := fleet.Echo{Step: step, Try: try}
-	e.w.turn(func(*workerState) {
+	e.turn(func(*workerState) {
 		k.commands++
 		one.Command = k.commands
 	})
-	e.w.report(k, fleet.Report{Kind: fleet.Echoed, Echo: &one}) // it drops what a try before has printed
+	e.report(k, fleet.Report{Kind: fleet.Echoed, Echo: &one}) // it drops what a try before has printed
 	two := one
 	two.Stream = 1
-	return &echoStream{e.w, k, one}, &echoStream{e.w, k, two}
+	return &echoStream{e.worker, k, one}, &echoStream{e.worker, k, two}
 }
 
 // echoStream takes what a command prints to one of its streams.

@@ -133,7 +133,7 @@ func TestTheEndOfAnAttemptIsTheLastOfItsReports(t *testing.T) {
 	w.life = t.Context()
 	k := &heldAttempt{job: j, token: 7}
 	w.state.held[k.name()] = k
-	out, _ := workerEcho{&workerHost{w: w, job: j}}.Command(&agent.Attempt{Assignment: agent.Assignment{
+	out, _ := workerEcho{&workerHost{worker: w, job: j}}.Command(&agent.Attempt{Assignment: agent.Assignment{
 		Token:  7,
 		ItemID: "item_1",
 	}}, "step", 1)

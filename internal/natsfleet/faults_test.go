@@ -456,7 +456,7 @@ func TestOnlyWhatHasBegunIsLostWithoutContact(t *testing.T) {
 				lose()
 			}
 			return w.command(ctx, c)
-		}}, &workerHost{w: w, job: j})}
+		}}, &workerHost{worker: w, job: j})}
 		j.executors["spec"] = x
 		k := &heldAttempt{job: j, token: 1, task: fleet.NewTask(a, "spec", time.Now()), slot: 1, began: 1}
 		w.state.held[k.name()] = k

@@ -32,18 +32,18 @@ const (
 	readings     = 3       // of a file that changes while it is read
 )
 
-// sendFiles has the broker keep the files that commands run beside, each content once, and returns the name of their
-// list.
-func (c *coordinator) sendFiles(ctx context.Context) (string, error) {
+// sendFiles has the broker keep the files that commands run beside, each content once, and enters the name of their
+// list for workers.
+func (c *coordinator) sendFiles(ctx context.Context) error {
 	found := reuse.NewDir(c.o.Dir)
 	var paths []string
 	for _, pattern := range c.o.Files {
 		matches, err := found.Glob(pattern)
 		if err != nil {
-			return "", fleet.Refusef("files: %w", err)
+			return fleet.Refusef("files: %w", err)
 		}
 		if len(matches) == 0 {
-			return "", fleet.Refusef("files: %s matches nothing in %s", pattern, c.o.Dir)
+			return fleet.Refusef("files: %s matches nothing in %s", pattern, c.o.Dir)
 		}
 		paths = append(paths, matches...)
 	}
@@ -51,7 +51,7 @@ func (c *coordinator) sendFiles(ctx context.Context) (string, error) {
 	paths = slices.Compact(paths)
 	root, err := os.OpenRoot(c.o.Dir)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer check.Quietly(root.Close)
 	list, total := make([]fleet.File, 0, len(paths)), int64(0)
@@ -61,17 +61,16 @@ func (c *coordinator) sendFiles(ctx context.Context) (string, error) {
 		}
 		f, err := c.sendFile(ctx, root, name)
 		if err != nil {
-			return "", fmt.Errorf("files: %s: %w", name, err)
+			return fmt.Errorf("files: %s: %w", name, err)
 		}
 		if total += f.Size; total > mostFiles {
-			return "", fleet.Refusef("files: more than 1 GiB: share the working directory instead, or let the " +
+			return fleet.Refusef("files: more than 1 GiB: share the working directory instead, or let the " +
 				"commands fetch what they need")
 		}
 		list = append(list, f)
 	}
-	name := ""
-	c.turn(func(s *jobState) { name, s.shared.files = s.shared.add(list), list })
-	return name, nil
+	c.turn(func(s *jobState) { s.entry.Files, s.shared.files = s.shared.add(list), list })
+	return nil
 }
 
 // sendFile has the broker keep one file, unless it has its content.
@@ -87,7 +86,7 @@ func (c *coordinator) sendFile(ctx context.Context, root *os.Root, name string) 
 		if f, err = readFile(root, name, readAll); err != nil {
 			return f, err
 		}
-		object := c.fileObject(f)
+		object := c.key + "/file-" + f.Sum
 		if is, err := c.sumOf(ctx, object); err != nil || is == f.Sum {
 			return f, err
 		}
@@ -108,12 +107,9 @@ func readAll(r io.Reader) error {
 	return err
 }
 
-// fileObject returns the name of the object that has the content of a file.
-func (c *coordinator) fileObject(f fleet.File) string { return c.key + "/file-" + f.Sum }
-
 // sendAgain has the broker keep again a file of the job that a worker misses there. Without one that has changed since,
 // workers cannot go on: the run is stopped, and a resume sends what there is then.
-func (c *coordinator) sendAgain(_ fleet.Call, _ *flight, name string) (struct{}, error) {
+func (c *coordinator) sendAgain(_ fleet.Call, _ *flight, name string) (any, error) {
 	var was fleet.File
 	c.turn(func(s *jobState) {
 		if i := slices.IndexFunc(s.shared.files, func(f fleet.File) bool { return f.Path == name }); i >= 0 {
@@ -121,7 +117,7 @@ func (c *coordinator) sendAgain(_ fleet.Call, _ *flight, name string) (struct{},
 		}
 	})
 	if was.Path == "" {
-		return struct{}{}, errNotOut
+		return nil, errNotOut
 	}
 	c.slow.sending.Lock()
 	defer c.slow.sending.Unlock()
@@ -134,17 +130,17 @@ func (c *coordinator) sendAgain(_ fleet.Call, _ *flight, name string) (struct{},
 	_, unreadable := errors.AsType[*fs.PathError](err)
 	switch {
 	case err == nil && is.Sum == was.Sum:
-		return struct{}{}, nil
+		return nil, nil
 	case err == nil:
 		err = fmt.Errorf("files: the broker lost %s, and the file has changed since the job started: resume the "+
 			"job to send it again", name)
 	case unreadable, errors.Is(err, errChanges), errors.Is(err, fleet.ErrRefused):
 		err = fmt.Errorf("files: the broker lost %s, and the file cannot be sent again: %w", name, err)
 	default: // the broker does not keep it now
-		return struct{}{}, overError{err}
+		return nil, overError{err}
 	}
 	c.stop(err)
-	return struct{}{}, overError{err}
+	return nil, overError{err}
 }
 
 // install writes a file below a directory, whole or not at all. No link leads it out of there.
@@ -186,11 +182,8 @@ func (w *worker) directory(ctx context.Context, j *workerJob, list string) (stri
 	if err := w.ask(ctx, j, callShared, 0, list, &files); err != nil {
 		return "", fmt.Errorf("the list of the files: %w", err)
 	}
-	dir := filepath.Join(w.o.Home, "jobs", j.key, digest([]byte(list)))
-	if err := os.RemoveAll(dir); err != nil {
-		return "", err
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	dir := filepath.Join(w.o.Home, "jobs", j.key, fleet.Digest([]byte(list)))
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
 		return "", err
 	}
 	root, err := os.OpenRoot(dir)
@@ -262,11 +255,8 @@ func (w *worker) prune() error {
 	defer w.caching.Unlock()
 	dir := filepath.Join(w.o.Home, "cache")
 	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return unless(err, fs.ErrNotExist)
 	}
 	var files []fs.FileInfo
 	total := int64(0)

@@ -189,7 +189,7 @@ func TestWhatIsProducedWaitsForTheBroker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newField(t)
-			h, err := connect(t.Context(), f.address(), "test", provisioned, func() {})
+			h, err := connect(t.Context(), f.address(), "test", ensureStreams, func() {})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -273,7 +273,7 @@ func TestAFileThatChangesWhileItIsReadIsNoticed(t *testing.T) {
 // A worker that sends a file asks for nothing that it may not do: what it has sent belongs to the coordinator.
 func TestAWorkerAsksForNoRemoval(t *testing.T) {
 	f := securedField(t, "a")
-	coordinator, err := connect(t.Context(), f.as("coordinator.yml"), "test", provisioned, func() {})
+	coordinator, err := connect(t.Context(), f.as("coordinator.yml"), "test", ensureStreams, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func TestAWorkerAsksForNoRemoval(t *testing.T) {
 // An object that was sent in part, by a coordinator that was killed meanwhile, is not taken for the file.
 func TestAnObjectWithAnotherContentIsNotTheFile(t *testing.T) {
 	f := newField(t)
-	h, err := connect(t.Context(), f.address(), "test", provisioned, func() {})
+	h, err := connect(t.Context(), f.address(), "test", ensureStreams, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -435,7 +435,7 @@ func TestAFileThatCannotBeSentAgainStopsTheRun(t *testing.T) {
 			if err := c.open(t.Context(), "job"); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.remove(t.Context(), c.fileObject(c.state.shared.files[0])); err != nil {
+			if err := c.remove(t.Context(), c.key+"/file-"+c.state.shared.files[0].Sum); err != nil {
 				t.Fatal(err)
 			}
 			if err := change(filepath.Join(f.root, "run", "in")); err != nil {
@@ -464,7 +464,7 @@ func TestAFileThatIsLostIsSentAgain(t *testing.T) {
 			if err := c.open(t.Context(), "job"); err != nil {
 				t.Fatal(err)
 			}
-			object := c.fileObject(c.state.shared.files[0])
+			object := c.key + "/file-" + c.state.shared.files[0].Sum
 			if err := c.remove(t.Context(), object); err != nil {
 				t.Fatal(err)
 			}

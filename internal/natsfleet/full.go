@@ -42,7 +42,16 @@ const refusedFor = 10 * time.Second
 // note takes the error of something that the broker was to keep.
 func (r *refusals) note(err error, now time.Time) {
 	r.since, r.last = cmp.Or(r.since, now), now
-	r.why = whyNotKept(err)
+	api, _ := errors.AsType[*jetstream.APIError](err)
+	switch {
+	case isFull(err):
+		r.why = "its storage is full (" + api.Description + ")"
+	case notKept(err):
+		r.why = "its storage does not respond: the disk is full, the storage was deleted (restart the broker), or " +
+			"a cluster has no leader yet"
+	default:
+		r.why = inWords(err).Error()
+	}
 }
 
 // now reports whether the broker keeps nothing, or not all, at this time.
@@ -65,19 +74,6 @@ func isFull(err error) bool {
 // notKept reports whether an error is that the broker did not keep something now, and may later.
 func notKept(err error) bool {
 	return isFull(err) || leaderless(err) || errors.Is(err, jetstream.ErrJetStreamNotEnabled)
-}
-
-// whyNotKept says why the broker has not kept something.
-func whyNotKept(err error) string {
-	api, _ := errors.AsType[*jetstream.APIError](err)
-	switch {
-	case isFull(err):
-		return "its storage is full (" + api.Description + ")"
-	case notKept(err):
-		return "its storage does not respond: the disk is full, the storage was deleted (restart the broker), or " +
-			"a cluster has no leader yet"
-	}
-	return inWords(err).Error()
 }
 
 // noteKept notes whether the broker has kept something.
@@ -136,10 +132,4 @@ func (w *worker) noteKept(err error) {
 			*r = refusals{}
 		}
 	})
-}
-
-// firstLine returns the first of the errors that were joined.
-func firstLine(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
 }

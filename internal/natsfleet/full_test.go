@@ -199,8 +199,9 @@ func TestWhyTheBrokerKeepsNothing(t *testing.T) {
 		{jetstream.ErrJetStreamNotEnabled, off},
 		{errors.New("anything else"), "anything else"},
 	} {
-		if got := whyNotKept(c.err); got != c.want {
-			t.Errorf("%v: got %q, want %q", c.err, got, c.want)
+		var r refusals
+		if r.note(c.err, time.Now()); r.why != c.want {
+			t.Errorf("%v: got %q, want %q", c.err, r.why, c.want)
 		}
 	}
 }

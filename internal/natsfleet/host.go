@@ -20,7 +20,7 @@ import (
 // workerHost is the job that attempts on a worker belong to: it passes on what the coordinator has to know or to
 // decide.
 type workerHost struct {
-	w   *worker
+	*worker
 	job *workerJob
 }
 
@@ -30,7 +30,7 @@ var errHalting = errors.New("the job is stopping")
 
 // held returns what the worker holds of an attempt, or nil if the attempt is one of a workspace or was dropped.
 func (h *workerHost) held(a *agent.Attempt) (k *heldAttempt) {
-	h.w.turn(func(s *workerState) { k = s.heldOf(h.job, a.Token) })
+	h.turn(func(s *workerState) { k = s.heldOf(h.job, a.Token) })
 	return k
 }
 
@@ -38,20 +38,20 @@ func (h *workerHost) held(a *agent.Attempt) (k *heldAttempt) {
 func (h *workerHost) Emit(a *agent.Attempt, e events.Event) {
 	line, err := lineOf(a.JobID, e)
 	if k := h.held(a); k != nil && err == nil && a.ItemID != "" { // else it is about a workspace
-		h.w.report(k, fleet.Report{Kind: fleet.Event, Event: line})
+		h.report(k, fleet.Report{Kind: fleet.Event, Event: line})
 	}
 }
 
 // Output implements agent.Host.
 func (h *workerHost) Output(a *agent.Attempt, e outputs.Entry) {
 	if k := h.held(a); k != nil && !e.Provisional && a.ItemID != "" {
-		h.w.report(k, fleet.Report{Kind: fleet.Printed, Entry: &e})
+		h.report(k, fleet.Report{Kind: fleet.Printed, Entry: &e})
 	}
 }
 
 // Progress implements agent.Host. Only the last step is told, see worker.progress.
 func (h *workerHost) Progress(a *agent.Attempt, e events.AgentProgress) {
-	h.w.turn(func(s *workerState) {
+	h.turn(func(s *workerState) {
 		if k := s.heldOf(h.job, a.Token); k != nil && a.ItemID != "" {
 			k.at = &e
 		}
@@ -66,7 +66,7 @@ func (h *workerHost) Pause(ctx context.Context, a *agent.Attempt, d time.Duratio
 		return a.Worker, h.wait(ctx, k, d)
 	}
 	due := time.Now().Add(d)
-	h.w.report(k, fleet.Report{Kind: fleet.Parked, For: d})
+	h.report(k, fleet.Report{Kind: fleet.Parked, For: d})
 	return h.without(ctx, k, func() error { return h.wait(ctx, k, time.Until(due)) })
 }
 
@@ -86,7 +86,7 @@ func (h *workerHost) StepTurn(ctx context.Context, a *agent.Attempt, t agent.Ste
 	for {
 		var given time.Time
 		next, err := h.awaiting(ctx, a, turnSoon, keepSlot, func() error {
-			age, err := h.w.askAged(ctx, h.job, callStepTurn, a.Token, turnArgs{t, keepSlot}, new(struct{}))
+			age, err := h.askAged(ctx, h.job, callStepTurn, a.Token, turnArgs{t, keepSlot}, new(struct{}))
 			given = time.Now().Add(-age)
 			return err
 		})
@@ -126,16 +126,16 @@ func (h *workerHost) awaiting(ctx context.Context, a *agent.Attempt, after time.
 }
 
 // isolated reports whether attempts keep their slot while they wait, since its workspace is theirs.
-func (h *workerHost) isolated() bool { return h.w.entry(h.job).Seed != "" }
+func (h *workerHost) isolated() bool { return h.entry(h.job).Seed != "" }
 
 // without calls do while others have the slot of an attempt, and returns the slot that it goes on in.
 func (h *workerHost) without(ctx context.Context, k *heldAttempt, do func() error) (slot int, err error) {
-	h.w.turn(func(s *workerState) { s.vacate(k) })
+	h.turn(func(s *workerState) { s.vacate(k) })
 	if err := do(); err != nil {
 		return 0, err
 	}
 	woken := make(chan int, 1)
-	h.w.turn(func(s *workerState) { s.waking, s.woken = append(s.waking, woken), true })
+	h.turn(func(s *workerState) { s.waking, s.woken = append(s.waking, woken), true })
 	select {
 	case slot = <-woken:
 	case <-ctx.Done():
@@ -143,30 +143,25 @@ func (h *workerHost) without(ctx context.Context, k *heldAttempt, do func() erro
 	case <-h.waits().Done():
 		err = errHalting
 	}
-	h.w.turn(func(s *workerState) {
+	h.turn(func(s *workerState) {
 		if err == nil {
 			k.slot = slot
-		} else {
-			s.unwake(woken)
+			return
+		}
+		s.waking = slices.DeleteFunc(s.waking, func(c chan int) bool { return c == woken })
+		select {
+		case slot := <-woken: // which it was given meanwhile
+			s.release(slot)
+		default:
 		}
 	})
 	return slot, err
 }
 
-// unwake gives up the wait for a slot.
-func (s *workerState) unwake(woken chan int) {
-	s.waking = slices.DeleteFunc(s.waking, func(c chan int) bool { return c == woken })
-	select {
-	case slot := <-woken:
-		s.release(slot)
-	default:
-	}
-}
-
 // waits returns a context that ends when what waits of the job is to end. A job that was stopped and goes on has
 // another.
 func (h *workerHost) waits() (waits context.Context) {
-	h.w.turn(func(*workerState) { waits = h.job.waits })
+	h.turn(func(*workerState) { waits = h.job.waits })
 	return waits
 }
 
@@ -174,7 +169,7 @@ func (h *workerHost) waits() (waits context.Context) {
 func (h *workerHost) wait(ctx context.Context, k *heldAttempt, d time.Duration) error {
 	var hurried chan struct{}
 	if k != nil {
-		h.w.turn(func(*workerState) {
+		h.turn(func(*workerState) {
 			if k.hurried == nil {
 				k.hurried = make(chan struct{})
 			}
@@ -200,11 +195,11 @@ func (h *workerHost) Stopping() error { return nil }
 
 // Lowered implements agent.Host.
 func (h *workerHost) Lowered(most int, why error) {
-	h.w.o.Say(process.Shortage(why) + ": fewer commands run at a time from now on")
+	h.o.Say(process.Shortage(why) + ": fewer commands run at a time from now on")
 }
 
 // Register implements agent.Host.
-func (h *workerHost) Register() *process.Register { return h.w.register }
+func (h *workerHost) Register() *process.Register { return h.register }
 
 // KeepUnmasked is for phases, which do not run here.
 func (h *workerHost) KeepUnmasked(*agent.Attempt, int, agent.Printed) {}
@@ -212,28 +207,28 @@ func (h *workerHost) KeepUnmasked(*agent.Attempt, int, agent.Printed) {}
 // Unmasked implements agent.Host. It reports false if the coordinator does not know what the step has printed.
 func (h *workerHost) Unmasked(a *agent.Attempt, phase string, step int) (agent.Printed, bool) {
 	var r unmaskedResult
-	err := h.w.ask(h.w.lifeOf(h.job), h.job, callUnmasked, a.Token, unmaskedArgs{phase, step}, &r)
+	err := h.ask(h.lifeOf(h.job), h.job, callUnmasked, a.Token, unmaskedArgs{phase, step}, &r)
 	return r.Printed, err == nil && r.OK
 }
 
 // AdmitStep implements agent.Host.
 func (h *workerHost) AdmitStep(ctx context.Context, b agent.StepBreaker) (limit.Ticket, string, error) {
 	var r stepResult
-	err := h.w.ask(ctx, h.job, callAdmitStep, 0, stepArgs{Breaker: b}, &r)
+	err := h.ask(ctx, h.job, callAdmitStep, 0, stepArgs{Breaker: b}, &r)
 	return r.Ticket, r.Refusal, err
 }
 
 // StepRefusal implements agent.Host.
 func (h *workerHost) StepRefusal(ctx context.Context, b agent.StepBreaker, d time.Duration) (string, error) {
 	var r stepResult
-	err := h.w.ask(ctx, h.job, callStepRefusal, 0, stepArgs{Breaker: b, After: d}, &r)
+	err := h.ask(ctx, h.job, callStepRefusal, 0, stepArgs{Breaker: b, After: d}, &r)
 	return r.Refusal, err
 }
 
 // ReportStep implements agent.Host. It waits for the coordinator, so that the step after it knows of the failure.
 func (h *workerHost) ReportStep(b agent.StepBreaker, t limit.Ticket, success bool) {
 	args := stepArgs{Breaker: b, Ticket: t, Success: success}
-	_ = h.w.ask(h.w.lifeOf(h.job), h.job, callReportStep, 0, args, new(stepResult))
+	_ = h.ask(h.lifeOf(h.job), h.job, callReportStep, 0, args, new(stepResult))
 }
 
 // ReleaseStep does not wait: a coordinator that is away has forgotten the start.
@@ -244,9 +239,9 @@ func (h *workerHost) ReleaseStep(b agent.StepBreaker, t limit.Ticket) {
 // release gives a start back without waiting. The coordinator gets a lease to answer.
 func (h *workerHost) release(method string, args any) {
 	go func() {
-		ctx, cancel := context.WithTimeout(h.w.life, h.w.entry(h.job).Lease)
+		ctx, cancel := context.WithTimeout(h.life, h.entry(h.job).Lease)
 		defer cancel()
-		_ = h.w.ask(ctx, h.job, method, 0, args, new(struct{}))
+		_ = h.ask(ctx, h.job, method, 0, args, new(struct{}))
 	}()
 }
 
@@ -256,7 +251,7 @@ func (h *workerHost) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent
 ) {
 	var r agentResult
 	slot, err := h.awaiting(ctx, a, time.Second, keepSlot, func() error {
-		return h.w.ask(ctx, h.job, callAdmitAgent, a.Token, agentArgs{Ask: ask, KeepSlot: keepSlot}, &r)
+		return h.ask(ctx, h.job, callAdmitAgent, a.Token, agentArgs{Ask: ask, KeepSlot: keepSlot}, &r)
 	})
 	if err != nil && r.Ticket.Owner != "" && r.Refusal == nil {
 		h.ReleaseAgent(r.Ticket)
@@ -266,10 +261,10 @@ func (h *workerHost) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent
 
 // AgentCost says what an agent has cost by now, and whether it has to end. The coordinator is not waited for.
 func (h *workerHost) AgentCost(t agent.AgentTicket, cost limit.USD) bool {
-	ctx, cancel := context.WithTimeout(h.w.lifeOf(h.job), time.Second)
+	ctx, cancel := context.WithTimeout(h.lifeOf(h.job), time.Second)
 	defer cancel()
 	var r agentResult
-	err := h.w.ask(ctx, h.job, callAgentCost, 0, agentArgs{Ticket: t, Cost: cost}, &r)
+	err := h.ask(ctx, h.job, callAgentCost, 0, agentArgs{Ticket: t, Cost: cost}, &r)
 	return err == nil && r.Over
 }
 
@@ -280,10 +275,10 @@ func (h *workerHost) RecordUsage(a *agent.Attempt, t agent.AgentTicket, e events
 	if err != nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(h.w.life)
+	ctx, cancel := context.WithCancel(h.life)
 	defer cancel()
-	defer context.AfterFunc(h.w.lifeOf(h.job), func() {
-		h.w.turn(func(s *workerState) {
+	defer context.AfterFunc(h.lifeOf(h.job), func() {
+		h.turn(func(s *workerState) {
 			if s.jobs[h.job.key] != h.job { // nobody is there any more who would answer
 				cancel()
 				return
@@ -291,7 +286,7 @@ func (h *workerHost) RecordUsage(a *agent.Attempt, t agent.AgentTicket, e events
 			time.AfterFunc(h.job.Lease, cancel)
 		})
 	})()
-	_ = h.w.ask(ctx, h.job, callRecordUsage, a.Token, agentArgs{Ticket: t, Usage: line}, new(agentResult))
+	_ = h.ask(ctx, h.job, callRecordUsage, a.Token, agentArgs{Ticket: t, Usage: line}, new(agentResult))
 }
 
 // ReportAgent implements agent.Host.
@@ -299,7 +294,7 @@ func (h *workerHost) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent
 	error,
 ) {
 	var r agentResult
-	err := h.w.ask(h.w.lifeOf(h.job), h.job, callReportAgent, a.Token, agentArgs{Ticket: t, Failure: f, Use: use}, &r)
+	err := h.ask(h.lifeOf(h.job), h.job, callReportAgent, a.Token, agentArgs{Ticket: t, Failure: f, Use: use}, &r)
 	return r.Again, err
 }
 

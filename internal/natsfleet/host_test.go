@@ -19,7 +19,7 @@ func TestAttemptsAskWhileAStoppedJobGoesOn(t *testing.T) {
 	w.node.Instance = w.instance()
 	entry := fleet.Job{V: fleet.Protocol, ID: "job", Version: "test", Owner: "a", Lease: fleet.LeastHere, Files: "list", Stop: fleet.Kill}
 	w.applyJob("j", entry, nil)
-	host, a := &workerHost{w: w, job: w.state.jobs["j"]}, &agent.Attempt{}
+	host, a := &workerHost{worker: w, job: w.state.jobs["j"]}, &agent.Attempt{}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -95,7 +95,7 @@ func (Backend) Add(dir string, role fleet.Role, name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	public, err := publicKey(base.Sign)
+	_, public, err := pairOf(base.Sign)
 	if err != nil {
 		return nil, fmt.Errorf("the key that jobs are signed with: %w", err)
 	}
@@ -241,12 +241,12 @@ func isHostName(text string) bool {
 	return true
 }
 
-// address returns the host and the port of a broker.
-func (b broker) address() string { return net.JoinHostPort(b.host, strconv.Itoa(b.port)) }
+// hostPort returns the address of a port of a host.
+func hostPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
 // urlOf returns the address of the brokers for clients, which connect with one of them.
 func urlOf(hosts []broker) string {
-	return strings.Join(check.Each(hosts, func(h broker) string { return "tls://" + h.address() }), ",")
+	return strings.Join(check.Each(hosts, func(h broker) string { return "tls://" + hostPort(h.host, h.port) }), ",")
 }
 
 // config returns the configuration of nats-server.
@@ -269,14 +269,13 @@ tls {
 authorization {
   include "users.conf"
 }
-`, net.JoinHostPort(b.host, strconv.Itoa(b.port)), b.port)
+`, hostPort(b.host, b.port), b.port)
 	if len(all) == 1 {
 		return text
 	}
 	var routes []string
 	for _, h := range all {
-		routes = append(routes,
-			fmt.Sprintf("    \"nats-route://%s\"\n", net.JoinHostPort(h.host, strconv.Itoa(h.port+routePort))))
+		routes = append(routes, fmt.Sprintf("    \"nats-route://%s\"\n", hostPort(h.host, h.port+routePort)))
 	}
 	return text + fmt.Sprintf(`cluster {
   name: "prodigy"
@@ -330,12 +329,6 @@ func (m identity) credentials(base fleet.Credentials) (text, entry string, err e
 	}
 	text = "# Credentials for a prodigy fleet. Keep them secret.\n" + string(check.Must(yaml.Marshal(c)))
 	return text, user(m.role, m.name, k.public), nil
-}
-
-// publicKey returns the public key of the pair with a seed.
-func publicKey(seed string) (string, error) {
-	_, public, err := pairOf(seed)
-	return public, err
 }
 
 // pairOf returns the pair of keys with a seed, and the public one of them.

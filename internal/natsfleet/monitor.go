@@ -53,7 +53,10 @@ func (c *coordinator) monitor() {
 			c.turn(c.restartLeases)
 			continue
 		}
-		away.back(c)
+		if away.told {
+			c.notify("the broker is reachable again")
+		}
+		away.spell = spell{}
 		now := time.Now()
 		lock.look(c, now)
 		c.announce(false)
@@ -190,7 +193,14 @@ func (s *suspicion) look(c *coordinator, now time.Time) {
 // releaseTickets gives back the starts that workers were admitted to which have been silent for a lease.
 func (c *coordinator) releaseTickets(now time.Time) {
 	var lost []ticket
-	c.turn(func(s *jobState) { lost = s.calls.lostTickets(s.workers.heard, now, c.o.Lease) })
+	c.turn(func(s *jobState) {
+		for instance, list := range s.calls.tickets {
+			if now.Sub(s.workers.heard[instance]) > c.o.Lease {
+				lost = append(lost, list...)
+				delete(s.calls.tickets, instance)
+			}
+		}
+	})
 	for _, t := range lost {
 		t.release()
 	}
@@ -226,12 +236,4 @@ func (a *absence) missing(c *coordinator, asked, now time.Time) {
 		c.turn(func(s *jobState) { s.ledger.Halt() })
 		c.turn(func(s *jobState) { c.leave(s, func(*flight) bool { return true }) })
 	}
-}
-
-// back notes that it does.
-func (a *absence) back(c *coordinator) {
-	if a.told {
-		c.notify("the broker is reachable again")
-	}
-	a.spell = spell{}
 }

@@ -177,8 +177,9 @@ func (h *brokerConn) getFile(ctx context.Context, object string, want fleet.File
 		}
 		defer check.Quietly(result.Close)
 		sum := sha256.New()
-		from := io.TeeReader(io.LimitReader(result, want.Size+1), sum)
-		size, err := io.Copy(to, movedReader{from, moved})
+		// The client gives nothing now and then while it waits: that is not written, and nothing has moved.
+		from := io.TeeReader(io.LimitReader(result, want.Size+1), io.MultiWriter(sum, onWrite(moved)))
+		size, err := io.Copy(to, from)
 		if err != nil {
 			return err
 		}
@@ -199,18 +200,12 @@ const lookTime = time.Second
 // Deadline implements context.Context.
 func (impatient) Deadline() (time.Time, bool) { return time.Now().Add(lookTime), true }
 
-// movedReader calls moved whenever something was read. The client gives nothing now and then while it waits.
-type movedReader struct {
-	io.Reader
-	moved func()
-}
+// onWrite is called whenever something is written to it.
+type onWrite func()
 
-func (r movedReader) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p)
-	if n > 0 {
-		r.moved()
-	}
-	return n, err
+func (w onWrite) Write(p []byte) (int, error) {
+	w()
+	return len(p), nil
 }
 
 // remove removes an object, if there is one.

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -338,20 +337,3 @@ func TestReportsAreReadAfterTheirConsumerWasRemoved(t *testing.T) {
 		t.Error("the report is not read")
 	}
 }
-
-// A reader of the client gives nothing now and then while it waits. That does not count: an object that never comes would be waited for for ever.
-func TestNothingHasMovedWhenNothingWasRead(t *testing.T) {
-	moved := 0
-	r := movedReader{iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("xyz"))), func() { moved++ }}
-	for range 3 {
-		_, _ = r.Read(make([]byte, 2))
-	}
-	_, _ = movedReader{silentReader{}, func() { moved++ }}.Read(make([]byte, 2))
-	if moved != 2 {
-		t.Errorf("got %d times, want 2", moved)
-	}
-}
-
-type silentReader struct{}
-
-func (silentReader) Read([]byte) (int, error) { return 0, nil }

@@ -229,16 +229,23 @@ func TestUsageOfADetachedAttemptIsForTheNextRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer := fleet.CallAnswer{}
+		ended, k := false, &call{done: make(chan struct{})}
 		go func() {
-			answer = c.perform(fleet.Call{Method: callRecordUsage, Token: 1, From: "W-1", Args: encoded(agentArgs{Usage: line})})
+			c.answer(k, fleet.Call{Method: callRecordUsage, Token: 1, From: "W-1", Args: encoded(agentArgs{Usage: line})})
+			ended = true
 		}()
-		if synctest.Wait(); answer.Pending {
-			t.Error("it is to ask again while the run is there")
+		if synctest.Wait(); ended {
+			t.Error("the call has ended while the run is there")
 		}
 		end()
-		if synctest.Wait(); !answer.Pending || answer.Err != "" {
-			t.Errorf("got %+v, want that it asks again", answer)
+		synctest.Wait()
+		select {
+		case <-k.done:
+			t.Errorf("got the answer %+v, want that the worker asks again", k.answer)
+		default:
+			if !ended {
+				t.Error("the call goes on after the run")
+			}
 		}
 		if _, err := c.recordUsage(fleet.Call{Token: 2, From: "W-1"}, nil, agentArgs{Usage: line}); !errors.Is(err, errNotOut) {
 			t.Errorf("of one that is not out: %v, want %v", err, errNotOut)

@@ -253,7 +253,7 @@ func TestRolesRefuseAllElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.nc.Close()
-	coordinator, err := connect(t.Context(), f.as("coordinator.yml"), "test", provisioned, func() {})
+	coordinator, err := connect(t.Context(), f.as("coordinator.yml"), "test", ensureStreams, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

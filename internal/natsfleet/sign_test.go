@@ -68,7 +68,7 @@ func TestOnlyWhatATrustedKeyHasSignedIsBelieved(t *testing.T) {
 // stranger is somebody who may do all at the broker, and has no key that is trusted.
 func (f *field) stranger() *brokerConn {
 	f.t.Helper()
-	h, err := connect(f.t.Context(), f.address(), "stranger", provisioned, func() {})
+	h, err := connect(f.t.Context(), f.address(), "stranger", ensureStreams, func() {})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func TestWhatComesAfterTheEndOfAJobIsRemovedByTheNext(t *testing.T) {
 	f := newField(t)
 	f.worker("a", 2, nil)
 	first := f.run(source(2, 2, "true", ""), nil)
-	h, err := connect(t.Context(), f.address(), "late worker", provisioned, func() {})
+	h, err := connect(t.Context(), f.address(), "late worker", ensureStreams, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func testDiesAfterTheEnd(t *testing.T, runs bool) {
 func TestASweepLeavesWhatIsWanted(t *testing.T) {
 	f := newField(t)
 	f.lease = 2 * time.Second
-	h, err := connect(t.Context(), f.address(), "test", provisioned, func() {})
+	h, err := connect(t.Context(), f.address(), "test", ensureStreams, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

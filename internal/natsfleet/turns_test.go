@@ -148,7 +148,7 @@ func TestATurnThatComesTooLateIsNotUsed(t *testing.T) {
 			})
 		}
 	}()
-	slot, err := (&workerHost{w: w, job: j}).StepTurn(t.Context(), &agent.Attempt{
+	slot, err := (&workerHost{worker: w, job: j}).StepTurn(t.Context(), &agent.Attempt{
 		Assignment: agent.Assignment{Token: 7},
 		Worker:     1,
 	}, agent.StepTurn{Step: "call"}, true)

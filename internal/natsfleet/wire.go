@@ -2,7 +2,6 @@ package natsfleet
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -96,17 +95,6 @@ func follows(instance, other string) bool {
 
 // inboxOf is the prefix of the subjects that answers to somebody go to. Nobody else may read them.
 func inboxOf(id string) string { return "_INBOX_" + id }
-
-// digest returns the first half of the SHA-256 of data in hexadecimal, which is enough for a name.
-func digest(data []byte) string {
-	return sumOf(data)[:32]
-}
-
-// sumOf returns the SHA-256 of data in hexadecimal.
-func sumOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
 
 // lineOf returns an event as a line of a log. Of that, its reader takes the event alone.
 func lineOf(jobID string, e events.Event) ([]byte, error) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 	"prodigy/internal/gitspace"
 	"prodigy/internal/process"
@@ -31,7 +32,7 @@ type worker struct {
 	register *process.Register
 	// temp is the directory of the private files of commands.
 	temp string
-	// node is what the worker says of itself, see describe.
+	// node is what the worker says of itself, see tellNode.
 	node fleet.Node
 	// after is the instance of the worker before with this home, whose commands have been ended.
 	after string
@@ -138,12 +139,9 @@ func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	}); err != nil {
 		return err
 	}
-	slots := "1 slot"
-	if o.Slots != 1 {
-		slots = fmt.Sprintf("%d slots", o.Slots)
-	}
 	w.turn(func(s *workerState) { s.began = true })
-	o.Say(fmt.Sprintf("worker %s takes attempts in %s from %s", o.Name, slots, fleet.ShownURL(o.URL)))
+	o.Say(fmt.Sprintf("worker %s takes attempts in %s from %s", o.Name, check.Counted(o.Slots, "slot"),
+		fleet.ShownURL(o.URL)))
 	w.measure()
 	go w.measureLoop()
 	_ = w.nc.Publish(helloSubject, nil)
@@ -208,10 +206,13 @@ func (w *worker) loop(ctx context.Context) error {
 		if unguarded { // before any of them begins
 			w.beat(time.Now())
 		}
-		now := time.Now()
-		w.turn(func(s *workerState) { w.schedule(s, now) })
+		now, busy := time.Now(), false
+		w.turn(func(s *workerState) {
+			w.schedule(s, now)
+			busy = len(s.free) < w.o.Slots
+		})
 		var later <-chan time.Time
-		if wait := sent.Add(sendGap).Sub(now); wait > 0 && w.busy() {
+		if wait := sent.Add(sendGap).Sub(now); wait > 0 && busy {
 			later = time.After(wait)
 		} else {
 			w.sendAll(false)
@@ -236,15 +237,15 @@ func (w *worker) loop(ctx context.Context) error {
 				w.sayKilled(s, time.Now()) // now may be of before a freeze
 				w.watchBroker(s, now)
 				w.sayWaiting(s)
+				w.spill(s, now)
 			})
 			lease := w.lease()
 			if now.Sub(said) >= every(lease) {
 				said = now
 				w.restateAll()
 				w.sendAll(false)
-				w.turn(func(s *workerState) { w.progress(s) })
+				w.turn(w.progress)
 			}
-			w.turn(func(s *workerState) { w.spill(s, now) })
 			if process.Elapsed(renewed, now) >= lease/4 {
 				renewed = now
 				go w.renewProof()
@@ -266,12 +267,6 @@ func (w *worker) loop(ctx context.Context) error {
 // sendGap is how long a worker that is busy waits between two messages, so that what ends meanwhile goes with the
 // second one.
 const sendGap = time.Millisecond
-
-// busy reports whether a slot is in use.
-func (w *worker) busy() (busy bool) {
-	w.turn(func(s *workerState) { busy = len(s.free) < w.o.Slots })
-	return busy
-}
 
 // absentFor is how long that may last before somebody is told.
 const absentFor = 2 * time.Second
@@ -420,18 +415,12 @@ func (w *worker) askedToEnd(m *nats.Msg) {
 
 // tellNode answers who asks for the workers.
 func (w *worker) tellNode(m *nats.Msg) {
-	n := w.describe()
+	n := w.node
 	var ask fleet.NodesAsk
 	if json.Unmarshal(m.Data, &ask) == nil {
 		n.Lacks = lacking(ask.Programs)
 	}
-	_ = m.Respond(encoded(n))
-}
-
-// describe returns what the worker says of itself.
-func (w *worker) describe() (n fleet.Node) {
 	w.turn(func(s *workerState) {
-		n = w.node
 		n.Now, n.Busy, n.Draining = time.Now().UTC(), w.o.Slots-len(s.free), s.stopping
 		n.Holds, n.Refuses = map[string][]int64{}, map[string]string{}
 		n.Jobs, n.Short = map[string]string{}, map[string]string{}
@@ -453,5 +442,5 @@ func (w *worker) describe() (n fleet.Node) {
 			n.Short[""] = s.short
 		}
 	})
-	return n
+	_ = m.Respond(encoded(n))
 }

@@ -172,20 +172,15 @@ func (w *worker) run(h *heldAttempt) {
 		r = fleet.Report{Kind: fleet.Returned, Reason: err.Error()}
 	case err != nil:
 		r = fleet.Report{Kind: fleet.Broken, Reason: err.Error()}
-		w.broken(err)
+		w.turn(func(s *workerState) { // which rests, longer each time
+			s.resting = min(max(2*s.resting, 5*time.Second), time.Minute)
+			s.rest = time.Now().Add(s.resting)
+			w.o.Say(fmt.Sprintf("could not run an attempt and returned it: %v; resting for %s", err, s.resting))
+		})
 	default:
 		w.turn(func(s *workerState) { s.resting = 0 })
 	}
 	w.finish(h, r)
-}
-
-// broken has the worker rest after it could not do something itself, longer each time.
-func (w *worker) broken(err error) {
-	w.turn(func(s *workerState) {
-		s.resting = min(max(2*s.resting, 5*time.Second), time.Minute)
-		s.rest = time.Now().Add(s.resting)
-		w.o.Say(fmt.Sprintf("could not run an attempt and returned it: %v; resting for %s", err, s.resting))
-	})
 }
 
 // stamped returns the next report of an attempt, with what says whose it is.
@@ -303,7 +298,7 @@ func (w *worker) executor(ctx context.Context, h *heldAttempt) (x *jobExecutor, 
 	if space != nil {
 		environ = space.Environ(environ)
 	}
-	host := &workerHost{w: w, job: j}
+	host := &workerHost{w, j}
 	var echo agent.Echo
 	if x.spec.Echo {
 		echo = workerEcho{host}
@@ -349,30 +344,27 @@ func (w *worker) command(ctx context.Context, c process.Command) (exit process.E
 // then what is printed waits.
 const mostUnread = 8 << 20
 
-// report has the coordinator told what happened. Reports of an attempt come in order.
+// report has the coordinator told what happened. Reports of an attempt come in order. It waits while too much of the
+// job was reported that nobody has taken.
 func (w *worker) report(h *heldAttempt, r fleet.Report) {
-	for w.waitForSpace(h) {
-	}
-	w.turn(func(s *workerState) { w.add(s, h, r) })
-}
-
-// waitForSpace waits for something to change if too much of a job was reported that nobody has taken. It reports
-// whether it has.
-func (w *worker) waitForSpace(h *heldAttempt) bool {
-	var space chan struct{}
-	w.turn(func(s *workerState) {
-		if h.job.unread > mostUnread && s.jobs[h.job.key] == h.job && !h.fenced && !s.gaveBack {
-			space = s.space
+	for {
+		var space chan struct{}
+		w.turn(func(s *workerState) {
+			if h.job.unread > mostUnread && s.jobs[h.job.key] == h.job && !h.fenced && !s.gaveBack &&
+				w.life.Err() == nil {
+				space = s.space
+			} else {
+				w.add(s, h, r)
+			}
+		})
+		if space == nil {
+			return
 		}
-	})
-	if space == nil || w.life.Err() != nil {
-		return false
+		select {
+		case <-space:
+		case <-w.life.Done():
+		}
 	}
-	select {
-	case <-space:
-	case <-w.life.Done():
-	}
-	return true
 }
 
 // finish frees the slot of an attempt and reports its end, in one message.

@@ -57,7 +57,7 @@ func TestAnAttemptThatBeginsAfterTheSecondSignal(t *testing.T) {
 	h.cancel = nil // until its goroutine comes to that
 	a := attemptAt(&field{root: t.TempDir()}, 1, "touch ran")
 	h.task, h.slot, h.began = fleet.NewTask(a, "spec", time.Now()), 1, 1
-	j.executors["spec"] = &jobExecutor{spec: fleet.NewSpec(*a), Executor: agent.New(agent.Config{Environ: os.Environ(), TempDir: t.TempDir(), Run: w.command}, &workerHost{w: w, job: j})}
+	j.executors["spec"] = &jobExecutor{spec: fleet.NewSpec(*a), Executor: agent.New(agent.Config{Environ: os.Environ(), TempDir: t.TempDir(), Run: w.command}, &workerHost{worker: w, job: j})}
 	w.giveBack()
 	if _, _, _, err := w.execute(h); !errors.Is(err, errGivenBack) || h.ran.Load() {
 		t.Errorf("got %v, its command has begun: %v; want it given back", err, h.ran.Load())
@@ -159,7 +159,7 @@ func TestAnAttemptOfAJobThatWasStoppedAndGoesOn(t *testing.T) {
 		goesOn.Epoch, goesOn.Owner = 1, "second"
 		w.applyJob("j", goesOn, nil)
 		return process.Exit{}, context.Cause(ctx)
-	}}, &workerHost{w: w, job: j})}
+	}}, &workerHost{worker: w, job: j})}
 	h := &heldAttempt{job: j, token: 1, task: fleet.NewTask(a, "spec", time.Now()), slot: 1, began: 1}
 	w.state.held[h.name()] = h
 	w.run(h)

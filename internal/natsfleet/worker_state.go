@@ -492,17 +492,23 @@ func (j *workerJob) unsent() (reports []json.RawMessage) {
 	return reports
 }
 
-// unload forgets reports up to an index, which somebody else has now.
-func (s *workerState) unload(h *heldAttempt, index int) {
-	n := 0
-	for n < len(h.reports) && h.reports[n].index <= index {
-		h.job.unread -= len(h.reports[n].data)
-		n++
-	}
-	if n > 0 {
-		h.reports, h.sent = h.reports[n:], max(0, h.sent-n)
+// unload forgets reports up to an index, which somebody else has now, and returns them.
+func (s *workerState) unload(h *heldAttempt, index int) (gone []report) {
+	if gone, h.reports = upTo(h.reports, index); len(gone) > 0 {
+		h.job.unread -= sizeOf(gone)
+		h.sent = max(0, h.sent-len(gone))
 		s.freed()
 	}
+	return gone
+}
+
+// upTo splits reports after the last one with at most this index.
+func upTo(reports []report, index int) (before, after []report) {
+	n := 0
+	for n < len(reports) && reports[n].index <= index {
+		n++
+	}
+	return reports[:n:n], reports[n:]
 }
 
 // maxKept is how many bytes of reports a worker keeps that it has left with the broker. It says them again to a
@@ -511,13 +517,7 @@ const maxKept = 4 << 20
 
 // keep notes that the broker has the reports of an attempt that is held up to an index.
 func (s *workerState) keep(h *heldAttempt, index int) {
-	var taken []report
-	for _, r := range h.reports {
-		if r.index <= index {
-			taken = append(taken, r)
-		}
-	}
-	s.unload(h, index)
+	taken := s.unload(h, index)
 	h.kept = append(h.kept, taken...)
 	s.kept += sizeOf(taken)
 	for s.kept > maxKept {
@@ -561,12 +561,9 @@ func (s *workerState) resendKept(h *heldAttempt) {
 
 // acked notes that the coordinator has the reports of an attempt up to an index.
 func (s *workerState) acked(h *heldAttempt, index int) {
-	n := 0
-	for n < len(h.kept) && h.kept[n].index <= index {
-		n++
-	}
-	s.kept -= sizeOf(h.kept[:n])
-	h.kept = h.kept[n:]
+	var gone []report
+	gone, h.kept = upTo(h.kept, index)
+	s.kept -= sizeOf(gone)
 	s.unload(h, index)
 }
 
