@@ -1,17 +1,13 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,7 +48,8 @@ hooks, handlers, setup, reduce and merge. With -f, follow new output until the j
 
 Lines start with the item, the attempt if it is not the first, and the step, then | for stdout, !
 for stderr and = for how a command failed. The output of a single item has no such prefix; --prefix
-changes either.
+changes either. If the item was tried several times, a heading begins each try: its number, when it
+began, and how it failed; --raw leaves that out where no terminal is.
 
 Output of AI CLIs is shown as a conversation: messages of the agent, its tools (→) with shortened
 arguments, the first line of each result (←), and messages of the CLI (·). --raw and --output jsonl
@@ -114,12 +111,9 @@ func runLogs(ctx context.Context, con *console, job jobs.Job, o logsOptions) err
 
 // print prints entries, and says what is missing.
 func (o logsOptions) print(con *console, job jobs.Job, entries iter.Seq2[outputs.Entry, error]) error {
-	if o.failed {
-		entries = view.FailedOnly(entries)
-	}
 	seen, damaged := false, false
 	shown := func(yield func(outputs.Entry, error) bool) {
-		for e, err := range entries {
+		for e, err := range o.chosen(entries) {
 			if broken, ok := errors.AsType[*outputs.DamagedError](err); ok {
 				con.say().Printf("damaged, skipped: %v", broken)
 				damaged = true
@@ -138,7 +132,7 @@ func (o logsOptions) print(con *console, job jobs.Job, entries iter.Seq2[outputs
 			}
 		}
 	}
-	if err := o.printEntries(con, shown); err != nil {
+	if err := o.printEntries(con, job, shown); err != nil {
 		return unlessClosed(err)
 	}
 	if !seen {
@@ -155,8 +149,16 @@ func (o logsOptions) print(con *console, job jobs.Job, entries iter.Seq2[outputs
 	return nil
 }
 
+// chosen returns the entries of the commands that are to be printed.
+func (o logsOptions) chosen(entries iter.Seq2[outputs.Entry, error]) iter.Seq2[outputs.Entry, error] {
+	if o.failed {
+		return view.FailedOnly(entries)
+	}
+	return entries
+}
+
 // printEntries prints entries in the format that was asked for. An array would have no end while the job runs.
-func (o logsOptions) printEntries(con *console, entries iter.Seq2[outputs.Entry, error]) error {
+func (o logsOptions) printEntries(con *console, job jobs.Job, entries iter.Seq2[outputs.Entry, error]) error {
 	if o.format == term.JSON && o.follow {
 		o.format = term.JSONL
 	}
@@ -165,18 +167,12 @@ func (o logsOptions) printEntries(con *console, entries iter.Seq2[outputs.Entry,
 			mapped(entries, func(e outputs.Entry) (term.Line, error) { return json.Marshal(e) }))
 		return err
 	}
-	p := &logPrinter{
-		out: con.out, prefix: o.prefix, look: con.look(), safe: con.safe, open: map[lineKey][]byte{},
+	p := view.NewLogPrinter(con.out, con.look(), con.safe)
+	p.Prefix, p.Tries = o.prefix, o.query.ItemID != "" && !o.raw
+	if p.Tries && !o.prefix {
+		p.Learn(o.chosen(view.PrintedOf(job, o.query)))
 	}
-	for e, err := range entries {
-		if err == nil {
-			err = p.entry(e)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return p.end()
+	return p.Print(entries)
 }
 
 // mistaken returns an error if the job has never had what the flags ask for, with what it has.
@@ -261,184 +257,4 @@ func onlyStderr(parts []outputs.Part) []outputs.Part {
 		}
 	}
 	return kept
-}
-
-// logPrinter prints entries for people.
-type logPrinter struct {
-	out    io.Writer
-	prefix bool
-	look   term.Look
-	// safe is set if the output goes to a terminal.
-	safe bool
-	// before is the command that printed last. Another one gets a heading.
-	before outputs.Source
-	// open holds lines whose end has not been printed yet.
-	open map[lineKey][]byte
-	// middle is set while the last output without prefixes did not end its line.
-	middle bool
-}
-
-// lineKey is a stream of a command.
-type lineKey struct {
-	source outputs.Source
-	stream outputs.Stream
-}
-
-// entry prints one entry, with prefixes or without.
-func (p *logPrinter) entry(e outputs.Entry) error {
-	var b bytes.Buffer
-	if p.prefix {
-		p.lines(&b, e)
-	} else {
-		p.plain(&b, e)
-	}
-	_, err := p.out.Write(b.Bytes())
-	return err
-}
-
-// end prints what is left.
-func (p *logPrinter) end() error {
-	var b bytes.Buffer
-	left := slices.SortedFunc(maps.Keys(p.open), func(a, b lineKey) int {
-		return cmp.Or(cmp.Compare(a.source.ItemID, b.source.ItemID), cmp.Compare(a.source.Command, b.source.Command),
-			cmp.Compare(a.stream.String(), b.stream.String()))
-	})
-	for _, k := range left {
-		p.line(&b, k, p.open[k])
-	}
-	if p.middle && p.safe {
-		b.WriteByte('\n')
-	}
-	_, err := p.out.Write(b.Bytes())
-	return err
-}
-
-// plain adds the output as it is. On a terminal a heading tells where the next command begins.
-func (p *logPrinter) plain(b *bytes.Buffer, e outputs.Entry) {
-	if (e.First || e.Source != p.before) && len(e.Printed) > 0 {
-		if p.middle {
-			b.WriteByte('\n')
-		}
-		if p.safe {
-			b.WriteString(p.look.Paint(term.Bold, "── "+headingOf(e.Source)+" ──") + "\n")
-		}
-		p.before, p.middle = e.Source, false
-	}
-	if e.Missing > 0 {
-		_, _ = fmt.Fprintf(b, "… [%d bytes dropped] …", e.Missing)
-		p.middle = true
-	}
-	for _, part := range e.Printed {
-		b.Write(p.shown(part.Text))
-		p.middle = !bytes.HasSuffix(part.Text, []byte("\n"))
-	}
-}
-
-// headingOf names a command for people.
-func headingOf(s outputs.Source) string {
-	heading := s.Step
-	if s.Phase != "" {
-		heading = s.Phase + ", " + heading
-	}
-	if s.ItemID != "" {
-		heading = s.ItemID + ", attempt " + strconv.Itoa(s.Attempt) + ", " + heading
-	}
-	if s.Try > 1 {
-		heading += ", try " + strconv.Itoa(s.Try)
-	}
-	return term.Visible(heading)
-}
-
-// lines adds the whole lines of an entry, each with its prefix.
-func (p *logPrinter) lines(b *bytes.Buffer, e outputs.Entry) {
-	if e.Missing > 0 {
-		for _, s := range []outputs.Stream{outputs.Stdout, outputs.Stderr} {
-			p.flush(b, lineKey{e.Source, s})
-		}
-		b.WriteString(p.prefixOf(e.Source, "=") + fmt.Sprintf("%d bytes dropped\n", e.Missing))
-	}
-	for _, part := range e.Printed {
-		k := lineKey{e.Source, part.Stream}
-		text := part.Text
-		for {
-			line, rest, whole := bytes.Cut(text, []byte("\n"))
-			if !whole {
-				break
-			}
-			p.line(b, k, append(p.open[k], line...))
-			delete(p.open, k)
-			text = rest
-		}
-		if len(text) > 0 {
-			p.open[k] = append(p.open[k], text...)
-		}
-	}
-	if e.End == nil {
-		return
-	}
-	for _, s := range []outputs.Stream{outputs.Stdout, outputs.Stderr} {
-		p.flush(b, lineKey{e.Source, s})
-	}
-	if end := endOf(*e.End); end != "" {
-		b.WriteString(p.prefixOf(e.Source, "=") + p.look.Paint(term.Red, end) + "\n")
-	}
-}
-
-// flush adds the incomplete line of a stream.
-func (p *logPrinter) flush(b *bytes.Buffer, k lineKey) {
-	if rest := p.open[k]; len(rest) > 0 {
-		p.line(b, k, rest)
-	}
-	delete(p.open, k)
-}
-
-// line adds one line with its prefix, without a carriage return at its end.
-func (p *logPrinter) line(b *bytes.Buffer, k lineKey, text []byte) {
-	mark := "|"
-	if k.stream == outputs.Stderr {
-		mark = "!"
-	}
-	b.WriteString(p.prefixOf(k.source, mark))
-	b.Write(p.shown(bytes.TrimSuffix(text, []byte("\r"))))
-	b.WriteByte('\n')
-}
-
-// prefixOf names a command in front of a line.
-func (p *logPrinter) prefixOf(s outputs.Source, mark string) string {
-	who := s.Phase
-	if s.ItemID != "" {
-		if who = s.ItemID; s.Attempt > 1 {
-			who += "/" + strconv.Itoa(s.Attempt)
-		}
-	}
-	if who != "" {
-		who += " "
-	}
-	if who += s.Step; s.Try > 1 {
-		who += " (try " + strconv.Itoa(s.Try) + ")"
-	}
-	return p.look.Paint(term.Cyan, term.Visible(who)+" "+mark) + " "
-}
-
-// shown returns text of others for the terminal, where no byte of it may pass for one of prodigy's own colours.
-func (p *logPrinter) shown(text []byte) []byte {
-	if !p.safe {
-		return text
-	}
-	return bytes.ToValidUTF8(text, []byte("\ufffd"))
-}
-
-// endOf says how a command failed, or nothing when it succeeded.
-func endOf(end outputs.End) string {
-	switch {
-	case end.Stopped:
-		return "stopped"
-	case end.Failed && end.ExitCode > 0:
-		return "exit code " + strconv.Itoa(end.ExitCode)
-	case end.Failed && end.ExitCode < 0:
-		return "killed, timed out or not started"
-	case end.Failed:
-		return "failed"
-	}
-	return ""
 }

@@ -12,6 +12,7 @@ package outputs
 import (
 	"encoding/base64"
 	"errors"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -85,6 +86,21 @@ type End struct {
 	Stopped bool `json:"stopped,omitzero"`
 	// ExitCode is -1 if the command did not exit by itself.
 	ExitCode int `json:"exit_code"`
+}
+
+// Trouble says how a command failed. It is empty if the command succeeded.
+func (e End) Trouble() string {
+	switch {
+	case e.Stopped:
+		return "stopped"
+	case e.Failed && e.ExitCode > 0:
+		return "exit code " + strconv.Itoa(e.ExitCode)
+	case e.Failed && e.ExitCode < 0:
+		return "killed, timed out or not started"
+	case e.Failed:
+		return "failed"
+	}
+	return ""
 }
 
 // asBase64 follows the name of a stream in JSON where the text is not UTF-8.

@@ -111,7 +111,7 @@ func (j *Job) applyAgent(r events.Record) {
 		j.atItems = true
 		a := &Attempt{
 			ItemID: e.ItemID, Index: e.ItemIndex, Number: e.Attempt, Worker: e.Worker,
-			Fleet: e.Fleet, Began: r.Time,
+			Fleet: e.Fleet, Began: r.Time, Step: j.printed[e.ItemID].step,
 		}
 		j.running[e.ItemIndex], j.byID[e.ItemID] = a, a
 		j.slots = max(j.slots, e.Worker)

@@ -17,7 +17,7 @@ func (j *Job) InFlight() []Attempt {
 	list := make([]Attempt, 0, len(j.running))
 	for _, a := range j.running {
 		shown := *a
-		shown.Printed, shown.Held = j.printed[a.ItemID], j.paused(a)
+		shown.Printed, shown.Held = j.printed[a.ItemID].text, j.paused(a)
 		list = append(list, shown)
 	}
 	slices.SortFunc(list, func(a, b Attempt) int {

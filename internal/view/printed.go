@@ -146,12 +146,12 @@ func (j *Job) Output(e outputs.Entry) {
 			a.Step = ""
 		}
 	case line != "":
-		j.printed[e.ItemID] = line
+		j.printed[e.ItemID] = printedLine{e.Step, line}
 		if a := j.byID[e.ItemID]; a != nil && !a.Due.After(e.Time) && (e.First || a.Step == "") {
 			a.Step = e.Step // the log does not say which one runs
 		}
 		if len(j.printed) > printedKept {
-			maps.DeleteFunc(j.printed, func(id, _ string) bool { return j.byID[id] == nil })
+			maps.DeleteFunc(j.printed, func(id string, _ printedLine) bool { return j.byID[id] == nil })
 		}
 	}
 }

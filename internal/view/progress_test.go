@@ -248,7 +248,7 @@ func TestRunningLinesTakeTheRoomThatIsThere(t *testing.T) {
 
 // The log of a run does not say which step runs: what it prints does, until it waits for its next try.
 func TestTheStepThatRunsIsTheOneThatPrints(t *testing.T) {
-	j := seen(New(), events.JobStarted{}, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a"}})
+	j := seen(New(), events.JobStarted{})
 	print := func(step string, after time.Duration, first, end bool) {
 		e := outputs.Entry{Time: sixteen.Add(after), Source: outputs.Source{ItemID: "a", Step: step}, First: first}
 		if e.Printed = []outputs.Part{{Text: []byte("x\n")}}; end {
@@ -261,7 +261,10 @@ func TestTheStepThatRunsIsTheOneThatPrints(t *testing.T) {
 		do   func()
 		want string
 	}{
-		{"the first step prints", func() { print("build", 0, true, false) }, "build"},
+		{"the first step prints before the record of the start comes", func() {
+			print("build", 0, true, false)
+			seen(j, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a"}})
+		}, "build"},
 		{"it has ended", func() { print("build", 1, false, true) }, ""},
 		{"a later one", func() { print("test", 2, true, false) }, "test"},
 		{"what comes late of the first", func() { print("build", 1, false, false) }, "test"},

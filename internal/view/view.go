@@ -46,7 +46,7 @@ type Job struct {
 	merging map[int]queued
 
 	// The last lines of running commands, by item id. Output has them; the log has not.
-	printed map[string]string
+	printed map[string]printedLine
 
 	// The number of slots that this run is known to have used.
 	slots int
@@ -257,12 +257,15 @@ type Attempt struct {
 	Straggling bool `json:"straggling,omitempty"`
 }
 
+// printedLine is the last line that a step of an item has printed.
+type printedLine struct{ step, text string }
+
 // New returns the view of a job before its first record.
 func New() *Job {
 	return &Job{
 		Ending: Ending{State: jobs.Running}, running: map[int]*Attempt{}, byID: map[string]*Attempt{},
 		merging: map[int]queued{},
-		printed: map[string]string{}, held: map[string]events.Record{},
+		printed: map[string]printedLine{}, held: map[string]events.Record{},
 		waiting: waiting{due: map[int]time.Time{}, ids: map[int]string{}},
 		circuit: circuit{breakers: map[circuitID]*Breaker{}, newest: map[string]Cause{}},
 	}

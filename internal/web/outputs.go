@@ -3,6 +3,7 @@ package web
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -56,17 +57,10 @@ type command struct {
 
 // Outcome says how the command ended.
 func (c command) Outcome() string {
-	switch {
-	case c.End == nil:
+	if c.End == nil {
 		return "not finished"
-	case c.End.Stopped:
-		return "stopped"
-	case c.End.Failed && c.End.ExitCode > 0:
-		return "exit code " + strconv.Itoa(c.End.ExitCode)
-	case c.End.Failed:
-		return "failed"
 	}
-	return "done"
+	return cmp.Or(c.End.Trouble(), "done")
 }
 
 // Failed reports whether the command failed or was stopped.
