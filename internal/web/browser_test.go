@@ -259,3 +259,31 @@ func TestPagesHaveNames(t *testing.T) {
 		}
 	}
 }
+
+// A table is sorted by a press on a heading, with the mouse or the keyboard, says so, and stays sorted when the page is replaced.
+func TestATableStaysSorted(t *testing.T) {
+	ctx := browser(t)
+	s := newSite(t)
+	do(t, ctx, chromedp.Navigate(s.URL+"/jobs/"+s.job.ID+"?token="+token))
+	await(t, ctx, "document.querySelector('#charts svg')")
+	const sorted = `(() => {
+		const row = (item, took, began) => '<tr><td>' + item + '</td><td class="n" data-sort="' + took + '">x</td><td class="n"><time datetime="' + began + '">age</time></td></tr>';
+		const rows = [row("item_10", 900, "2026-11-20T16:00:02Z"), row("item_9", 1000, "2026-11-20T16:00:01Z"), row("item_2", 20, "2026-11-20T16:00:03Z")];
+		const page = '<h1>new</h1><div class="wide" aria-label="Running"><table><thead><tr><th>item</th><th class="n">took</th><th class="n">for</th></tr></thead><tbody>';
+		const items = () => [...document.querySelectorAll("tbody tr")].map((row) => row.cells[0].textContent.slice(5) + "").join();
+		const head = (n) => document.querySelectorAll("th")[n];
+		const press = (n) => { head(n).querySelector("button").focus(); head(n).querySelector("button").click(); return items() + " " + head(n).ariaSort; };
+		place(page + rows.join("") + "</tbody></table></div>");
+		const got = [items(), press(0), press(0), press(1), press(2)];
+		const kept = head(0);
+		place(page + rows.join("") + "</tbody></table></div>");
+		got.push(head(0) === kept);
+		place(page + rows.join("") + row("item_1", 1, "2026-11-20T16:00:00Z") + "</tbody></table></div>");
+		got.push(items(), head(2).ariaSort, document.activeElement === head(2).querySelector("button"), head(0).ariaSort);
+		return got.join("; ");
+	})()`
+	want := "10,9,2; 2,9,10 ascending; 10,9,2 descending; 9,10,2 descending; 9,10,2 descending; true; 1,9,10,2; descending; true; "
+	if got := ask(t, ctx, chromedp.Evaluate[string](sorted)); got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}

@@ -1,8 +1,12 @@
 package web
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
+	"html/template"
 	"iter"
+	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
@@ -207,5 +211,47 @@ func TestTheOutputOfASetupStepIsShown(t *testing.T) {
 	}
 	if _, got := s.get(t, to.String(), nil); got != "\n== shell_0, try 1\nof setup\n" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// The page of a job that runs has the step and the last line of each running item, in its colours.
+func TestThePageOfAJobHasTheLastLines(t *testing.T) {
+	s := newSite(t)
+	job := s.add(t, []events.Event{
+		events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 2},
+		events.ItemsSelected{TotalItems: 2},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 1}, Worker: 1},
+		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "item_1", ItemIndex: 1, Attempt: 1}, Worker: 2},
+	})
+	store, err := outputs.Open(job.OutputsDir(), outputs.Options{PerJob: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := said(1, 1, true, "first\n\x1b[32m"+evil+"\x1b[0m\n", nil)
+	e.ItemID, e.Step = "item_0", "build"
+	_, err = store.Append(e)
+	lock, lockErr := job.Lock()
+	if err := errors.Join(err, lockErr, store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lock.Unlock() })
+	for _, path := range []string{"/jobs/", "/live/jobs/"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path+job.ID, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.AddCookie(&http.Cookie{Name: cookieName(r.Host), Value: token})
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := `<td>build</td><td class="text"><code><span class="text2">` + template.HTMLEscapeString(evil) + `</span></code></td><td class="n">1</td>`
+		found := false
+		for lines := bufio.NewScanner(resp.Body); !found && lines.Scan(); {
+			found = strings.Contains(lines.Text(), want)
+		}
+		if err := resp.Body.Close(); err != nil || !found {
+			t.Errorf("%s does not have %s", path, want)
+		}
 	}
 }

@@ -1,8 +1,10 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"prodigy/internal/events"
@@ -78,36 +80,41 @@ func (s *Server) items(r *http.Request, place jobs.Job) (page, error) {
 	}, nil
 }
 
-// fill adds the rows of the page.
+// fill adds the rows of the page. Only the items of the page are decoded, unless all are for their names.
 func (s *Server) fill(list *itemList, found *view.Search) error {
-	first := (list.Query.Page - 1) * itemsListed
-	// Where no name is asked for, only the items of the page are decoded.
-	wanted := func(index int) bool {
-		if !found.Found(index) {
-			return false
-		}
-		if list.Query.Name != "" {
-			return true
-		}
-		list.Found++
-		return list.Found > first && list.Found <= first+itemsListed
+	q := list.Query
+	all, err := s.matching(list.Place, found, q)
+	if err != nil {
+		return err
 	}
-	onPage := map[string]bool{}
-	for it, err := range s.Data.EachItem(list.Place, wanted) {
+	list.Found = len(all)
+	if by := itemOrder(q.Sort); by != nil {
+		courses, err := view.Courses(events.Read(list.Place.EventsDir()))
 		if err != nil {
 			return err
 		}
-		if list.Query.Name != "" {
-			if !list.Query.named(it) {
-				continue
-			}
-			if list.Found++; list.Found <= first || list.Found > first+itemsListed {
-				continue
-			}
+		rows := make([]itemRow, len(all))
+		for i, index := range all {
+			rows[i] = itemRow{Item{Index: index}, found.Job.StatusOf(index), courses[index]}
+		}
+		slices.SortFunc(rows, func(a, b itemRow) int { return cmp.Or(by(a, b), cmp.Compare(a.Index, b.Index)) })
+		for i, row := range rows {
+			all[i] = row.Index
+		}
+	}
+	first := min((q.Page-1)*itemsListed, len(all))
+	shown := all[first:min(first+itemsListed, len(all))]
+	onPage := map[string]bool{}
+	for it, err := range s.Data.EachItem(list.Place, func(index int) bool { return slices.Contains(shown, index) }) {
+		if err != nil {
+			return err
 		}
 		onPage[it.ID] = true
 		list.Rows = append(list.Rows, itemRow{Item: it, State: found.Job.StatusOf(it.Index)})
 	}
+	slices.SortFunc(list.Rows, func(a, b itemRow) int {
+		return cmp.Compare(slices.Index(shown, a.Index), slices.Index(shown, b.Index))
+	})
 	courses, err := view.Courses(events.AboutItems(list.Place.EventsDir(), onPage))
 	if err != nil {
 		return err
@@ -116,16 +123,89 @@ func (s *Server) fill(list *itemList, found *view.Search) error {
 		list.Rows[i].Course = courses[list.Rows[i].Index]
 	}
 	list.From, list.To = first+1, first+len(list.Rows)
-	other := list.Query
-	if first > 0 {
-		other.Page = min(list.Query.Page-1, max((list.Found+itemsListed-1)/itemsListed, 1))
-		list.Prev = other.url(list.Place.ID)
+	if q.Page > 1 {
+		q.Page = min(q.Page-1, max((list.Found+itemsListed-1)/itemsListed, 1))
+		list.Prev = q.url(list.Place.ID)
 	}
 	if list.To < list.Found && len(list.Rows) > 0 {
-		other.Page = list.Query.Page + 1
-		list.Next = other.url(list.Place.ID)
+		q.Page = list.Query.Page + 1
+		list.Next = q.url(list.Place.ID)
 	}
 	return nil
+}
+
+// matching returns the indexes of the items that a query selects, in the order of the items.
+func (s *Server) matching(place jobs.Job, found *view.Search, q itemQuery) (all []int, err error) {
+	wanted := func(index int) bool {
+		if q.Name != "" || !found.Found(index) {
+			return found.Found(index)
+		}
+		all = append(all, index)
+		return false
+	}
+	for it, err := range s.Data.EachItem(place, wanted) {
+		if err != nil {
+			return nil, err
+		}
+		if q.named(it) {
+			all = append(all, it.Index)
+		}
+	}
+	return all, nil
+}
+
+// itemColumn is a column of the list of items, by which it can be sorted.
+type itemColumn struct {
+	Name    string
+	Number  bool // it has numbers
+	compare func(a, b itemRow) int
+}
+
+var itemColumns = []itemColumn{
+	{"item", false, func(a, b itemRow) int { return cmp.Compare(a.Index, b.Index) }},
+	{"state", false, func(a, b itemRow) int { return cmp.Compare(statusWord(a.State), statusWord(b.State)) }},
+	{"attempts", true, func(a, b itemRow) int { return cmp.Compare(a.Attempts, b.Attempts) }},
+	{"took", true, func(a, b itemRow) int { return cmp.Compare(a.Duration, b.Duration) }},
+	{"last failure", false, func(a, b itemRow) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Failure, b.Failure))
+	}},
+	{"last change", false, func(a, b itemRow) int { return a.Last.Compare(b.Last) }},
+}
+
+// itemOrder returns how rows are compared. It returns nil for the order of the items.
+func itemOrder(sort string) func(a, b itemRow) int {
+	name, down := strings.CutPrefix(sort, "-")
+	for _, c := range itemColumns {
+		switch {
+		case c.Name == name && down:
+			return func(a, b itemRow) int { return c.compare(b, a) }
+		case c.Name == name:
+			return c.compare
+		}
+	}
+	return nil
+}
+
+// columnHead is the heading of a column, which leads to the list sorted by it.
+type columnHead struct {
+	itemColumn
+	URL, Sorted string
+}
+
+// Headings returns the headings of the columns. That of the column by which the list is sorted turns the order around.
+func (l itemList) Headings() (list []columnHead) {
+	for _, c := range itemColumns {
+		q, sorted := l.Query, ""
+		q.Page, q.Sort = 1, c.Name
+		switch l.Query.Sort {
+		case c.Name:
+			q.Sort, sorted = "-"+c.Name, "ascending"
+		case "-" + c.Name:
+			sorted = "descending"
+		}
+		list = append(list, columnHead{c, q.url(l.Place.ID), sorted})
+	}
+	return list
 }
 
 // stateChoices counts all items of a job by state.

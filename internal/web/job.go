@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
+	"prodigy/internal/outputs"
 	"prodigy/internal/view"
 )
 
@@ -25,6 +26,9 @@ type standing struct {
 
 	// What the items on the page are called besides their ids, by index.
 	Labels map[int]string
+
+	// The steps in which running items have printed something last, by the ids of the items.
+	Steps map[string]string
 
 	// The estimated remaining time. It is nil if none can be given.
 	Remaining *view.Estimate
@@ -168,7 +172,7 @@ func (s *Server) job(_ *http.Request, place jobs.Job) (page, error) {
 	}
 	labels := s.Data.Labels(place)
 	defer check.Quietly(labels.Close)
-	return jobPage(place, seen, labels, charts, time.Now()), nil
+	return s.jobPage(place, seen, labels, charts, time.Now()), nil
 }
 
 // drawn returns the view of a job as its log has it now, and its charts.
@@ -180,12 +184,15 @@ func drawn(place jobs.Job) (*view.Job, template.HTML, error) {
 	return chartsOf(events.Read(place.EventsDir()), now)
 }
 
+// newestOutputs is how much of what a running job has printed is read to show its last lines.
+const newestOutputs = 256 << 10
+
 // jobPage makes the page of a job from its view. The stream of the page makes it again and again without charts,
 // which cost more and are sent by themselves.
-func jobPage(place jobs.Job, seen *view.Job, labels Labels, charts template.HTML, now time.Time) page {
+func (s *Server) jobPage(place jobs.Job, seen *view.Job, labels Labels, charts template.HTML, now time.Time) page {
 	st := standing{
 		Place: place, Job: seen, State: stateOf(seen,
-			place.Running()), Now: now, Labels: map[int]string{}, Mine: place.Own(),
+			place.Running()), Now: now, Labels: map[int]string{}, Steps: map[string]string{}, Mine: place.Own(),
 		Letters: seen.Counts.Failed + seen.Counts.Rejected, Started: startedIn(place), Charts: charts,
 	}
 	st.Reduces = slices.ContainsFunc(seen.Phases,
@@ -212,6 +219,13 @@ func jobPage(place jobs.Job, seen *view.Job, labels Labels, charts template.HTML
 	if ended {
 		last, _ := job.LastOf(place) // a log that cannot be read has no page
 		st.Unproven = last.Unproven
+	} else {
+		for e, err := range s.Data.Outputs(place, outputs.Query{Newest: newestOutputs}) {
+			if err == nil {
+				seen.Output(e)
+				st.Steps[e.ItemID] = e.Step
+			}
+		}
 	}
 	return page{
 		Title: seen.Workflow + " · " + place.ID, Name: "job", Live: "/live/jobs/" + url.PathEscape(place.ID),

@@ -115,7 +115,7 @@ func (s *Server) follow(req *http.Request, place jobs.Job, out *stream) error {
 		seen := view.New()
 		labels := s.Data.Labels(place)
 		defer check.Quietly(labels.Close)
-		send := func() error { return out.send(s.complete(jobPage(place, seen, labels, "", time.Now()), req)) }
+		send := func() error { return out.send(s.complete(s.jobPage(place, seen, labels, "", time.Now()), req)) }
 		due := time.Now().Add(chartsEvery) // of the next charts; the page has come with some
 		tick := time.NewTicker(cmp.Or(s.every, jobEvery))
 		defer tick.Stop()

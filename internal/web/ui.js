@@ -19,10 +19,46 @@ function same(e) {
   return () => { const all = like(); return all[n] || all[0]; };
 }
 
+// Tables are sorted by the heading that was pressed last, as long as the page is open. Those with links for headings are sorted by the server.
+const orders = new Map(); // by the names of tables: the column, and whether the largest come first
+
+function valueOf(cell) {
+  const time = cell.querySelector("time"); // an age
+  const text = cell.dataset.sort || (time ? -Date.parse(time.dateTime) : cell.textContent.trim().replaceAll("\u202f", ""));
+  return text === "" || isNaN(text) ? text : Number(text);
+}
+
+function compare(a, b) {
+  return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
+}
+
+function arrange(root) {
+  for (const table of root.querySelectorAll(".wide > table")) {
+    const name = table.parentElement.getAttribute("aria-label");
+    const order = orders.get(name);
+    [...table.tHead.rows[0].cells].forEach((head, column) => {
+      if (head.querySelector("a, input")) return;
+      const button = head.querySelector("button") || document.createElement("button");
+      if (!button.isConnected && !head.contains(button)) {
+        button.append(...head.childNodes);
+        button.id = `sort ${name} ${column}`;
+        head.append(button);
+      }
+      head.removeAttribute("aria-sort");
+      if (!order || order.column !== column) return;
+      head.setAttribute("aria-sort", order.down ? "descending" : "ascending");
+      const rows = [...table.tBodies[0].rows].filter((row) => row.cells[column]);
+      rows.sort((a, b) => (order.down ? -1 : 1) * compare(valueOf(a.cells[column]), valueOf(b.cells[column])));
+      table.tBodies[0].append(...rows);
+    });
+  }
+}
+
 // replace puts what has changed in the place of what there was. All else stays, so that a button does not go from under the pointer.
 function replace(html) {
   const made = document.createElement("template");
   made.innerHTML = html;
+  arrange(made.content);
   const stays = (old, e) => old.isEqualNode(e) || (e.id === "charts" && old.id === "charts" && !e.hasChildNodes()); // those come on their own
   let old = main.firstElementChild;
   for (const e of [...made.content.children]) {
@@ -97,8 +133,17 @@ function catchUp() {
   late = null;
 }
 
+arrange(main);
 showEnds(new Map());
 main.addEventListener("click", (e) => {
+  const head = e.target.closest("th");
+  if (head && e.target.closest("th > button")) {
+    const name = head.closest(".wide").getAttribute("aria-label");
+    const before = orders.get(name);
+    orders.set(name, { column: head.cellIndex, down: before && before.column === head.cellIndex ? !before.down : head.classList.contains("n") });
+    arrange(main);
+    return;
+  }
   const summary = e.target.closest("summary");
   const details = summary && summary.parentElement;
   if (!details || !details.id) return;
@@ -146,7 +191,9 @@ function connect() {
   });
   source.addEventListener("charts", (e) => {
     const charts = document.getElementById("charts");
-    if (charts) charts.innerHTML = e.data;
+    if (!charts) return;
+    charts.innerHTML = e.data;
+    arrange(charts);
   });
   source.addEventListener("end", disconnect);
   source.addEventListener("error", () => {
