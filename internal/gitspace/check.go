@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
-
-	"prodigy/internal/process"
 )
 
 // What a record names was synced before, so that the hub has it, also after a loss of power. A disk can break
@@ -17,12 +14,6 @@ import (
 
 // bootFile has the boot of the machine in which the hub was last found whole.
 func (s *Space) bootFile() string { return filepath.Join(s.GitDir, "boot") }
-
-// rebooted reports whether the machine has gone down since the hub was last found whole.
-func (s *Space) rebooted() bool {
-	boot, err := os.ReadFile(s.bootFile())
-	return err == nil && string(boot) != process.BootID()
-}
 
 // hasTrees reports whether the trees of the head and of the work that waits can be read: a quick look.
 func (s *Space) hasTrees(ctx context.Context, head string, live []Work) (bool, error) {
@@ -42,7 +33,10 @@ func (s *Space) hasTrees(ctx context.Context, head string, live []Work) (bool, e
 func (s *Space) inspectHub(ctx context.Context, head string, live []Work) error {
 	s.lost = make(map[string]string)
 	if reason, err := s.missing(ctx, head, s.record.Base); err != nil || reason != "" {
-		return errors.Join(err, s.headLost(head, reason))
+		return errors.Join(err, fmt.Errorf("the merged commits are damaged in %s: the commit %s of the job cannot be "+
+			"read: %s; the result delivered so far is the branch %s (also %s): start a new job there, or restore that "+
+			"directory from a copy, then run prodigy resume",
+			s.hubDir(), short(head), reason, s.ResultBranch(), s.hiddenRef()))
 	}
 	for _, w := range live {
 		reason, err := s.missing(ctx, w.Commit, head)
@@ -54,14 +48,6 @@ func (s *Space) inspectHub(ctx context.Context, head string, live []Work) error 
 		}
 	}
 	return nil
-}
-
-// headLost is the error for a head that cannot be read.
-func (s *Space) headLost(head, reason string) error {
-	return fmt.Errorf("the merged commits are damaged in %s: the commit %s of the job cannot be read: %s; the "+
-		"result delivered so far is the branch %s (also %s): start a new job there, or restore that "+
-		"directory from a copy, then run prodigy resume",
-		s.hubDir(), short(head), reason, s.ResultBranch(), s.hiddenRef())
 }
 
 // missing says which object of a commit is missing or damaged, besides those that another commit has; empty means none.

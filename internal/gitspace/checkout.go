@@ -237,21 +237,17 @@ func unseen(changes []string, allowDirty bool) (notices []string, err error) {
 	case allowDirty:
 		notices = append(notices, "agents do not see uncommitted changes: "+check.Few(tracked, namesShown))
 	default:
-		return nil, fmt.Errorf("%s: uncommitted changes are not visible in workspaces; commit or stash them, or "+
-			"use --allow-dirty", changed(tracked))
+		are := " are"
+		if len(tracked) == 1 {
+			are = " is"
+		}
+		return nil, fmt.Errorf("%s changed and not committed: uncommitted changes are not visible in workspaces; "+
+			"commit or stash them, or use --allow-dirty", check.Few(tracked, namesShown)+are)
 	}
 	if len(untracked) > 0 {
 		notices = append(notices, "agents do not see untracked files: "+check.Few(untracked, namesShown))
 	}
 	return notices, nil
-}
-
-// changed says that files are changed and not committed, with the first of their names.
-func changed(names []string) string {
-	if len(names) == 1 {
-		return names[0] + " is changed and not committed"
-	}
-	return check.Few(names, namesShown) + " are changed and not committed"
 }
 
 // namesShown is how many files a message names.
@@ -261,11 +257,11 @@ const blockSize = 4096
 
 // size returns how many files a workspace has, and about how many bytes they take on disk.
 func (g *git) size(ctx context.Context, user checkout, c Config, base string) (files int, total int64, err error) {
-	args := []string{"ls-tree", "-r", "-z", "--full-tree", base}
+	args := []string{"ls-tree", "-r", "-z", "--full-tree"}
 	if !user.promise { // it would fetch every file to learn its size
-		args = []string{"ls-tree", "-r", "-z", "--full-tree", "-l", base}
+		args = append(args, "-l")
 	}
-	out, err := g.output(ctx, user.place, args...)
+	out, err := g.output(ctx, user.place, append(args, base)...)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -334,28 +334,22 @@ func isObjectName(text string) bool {
 // pack. As with an attempt that has run here, work whose state cannot be told is a failure of the attempt. An
 // error is about git or the disk.
 func (s *Space) Import(ctx context.Context, a *agent.Attempt, o *agent.Outcome, pack *os.File) error {
-	c, err := s.importWork(ctx, a, o.Commit, pack)
+	var c events.Changes
+	var err error
+	if !isObjectName(o.Commit) {
+		err = stateErrorf("its worker names its work %q", o.Commit)
+	}
+	if err == nil {
+		err = s.admit(ctx, pack)
+	}
+	if err == nil {
+		err = s.list(ctx, s.hub(), o.Commit)
+	}
+	if err == nil {
+		c, err = s.accept(ctx, o.Commit, itemRef(a.ItemIndex, a.Number), beganAt(a)...)
+	}
 	c.Discarded = o.Discarded
 	return s.conclude(a, o, c, err)
-}
-
-// importWork takes a pack of another machine into the hub, and checks that its commit is the work of the attempt.
-func (s *Space) importWork(ctx context.Context, a *agent.Attempt, commit string, pack *os.File) (
-	c events.Changes, err error,
-) {
-	if !isObjectName(commit) {
-		return c, stateErrorf("its worker names its work %q", commit)
-	}
-	if err := s.admit(ctx, pack); err != nil {
-		return c, err
-	}
-	if err := s.list(ctx, s.hub(), commit); err != nil {
-		return c, err
-	}
-	if c, err = s.examine(ctx, commit, beganAt(a)...); err != nil {
-		return events.Changes{}, err
-	}
-	return c, s.writeRef(itemRef(a.ItemIndex, a.Number), commit)
 }
 
 // RemoveClone deletes the directories of a clone. Agents may have taken permissions away.

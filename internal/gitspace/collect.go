@@ -100,9 +100,12 @@ func (s *Space) take(ctx context.Context, w workspace, want task) (c events.Chan
 	}
 	tree, discarded := headTree, 0
 	if want.all || merging {
-		tree, err = s.takeAll(ctx, in)
+		if err = s.addAll(ctx, in); err == nil {
+			tree, err = s.writeTree(ctx, in)
+		}
 	} else {
-		discarded, err = s.countChanges(ctx, in)
+		out, err = s.git.output(ctx, in, "status", "--porcelain=v1", "--no-renames", "--untracked-files=all", "-z")
+		discarded, err = len(fields(out)), s.blame(err, "its files cannot be compared")
 	}
 	if err == nil && want.resolve != "" {
 		err = s.blame(
@@ -137,10 +140,15 @@ func (s *Space) receive(
 	if err := s.bring(ctx, w, commit, known...); err != nil {
 		return c, err
 	}
-	if c, err = s.examine(ctx, commit, known...); err != nil {
-		return events.Changes{}, err
+	return s.accept(ctx, commit, ref, known...)
+}
+
+// accept makes a commit that is in the hub a ref, after a look at it.
+func (s *Space) accept(ctx context.Context, commit, ref string, known ...string) (c events.Changes, err error) {
+	if c, err = s.examine(ctx, commit, known...); err == nil {
+		err = s.writeRef(ref, commit)
 	}
-	return c, s.writeRef(ref, commit)
+	return c, err
 }
 
 // unfinished says what is under way in a workspace, besides a merge that may be: "" for nothing.
@@ -280,14 +288,6 @@ func (s *Space) cleanIndex(ctx context.Context, in place, w workspace, merging b
 	return nil
 }
 
-// takeAll returns the tree of all files that are not ignored.
-func (s *Space) takeAll(ctx context.Context, in place) (tree string, err error) {
-	if err := s.addAll(ctx, in); err != nil {
-		return "", err
-	}
-	return s.writeTree(ctx, in)
-}
-
 // addAll stages all files of a workspace, but for those that are ignored.
 func (s *Space) addAll(ctx context.Context, in place) error {
 	return s.blame(s.git.do(ctx, in, "add", "-A", "--sparse"), "its files cannot be taken")
@@ -315,12 +315,6 @@ func (s *Space) blame(err error, what string) error {
 
 // minFree is how many bytes are free when git can be believed that a file, not the disk, is to blame.
 const minFree = 1 << 20
-
-// countChanges returns how many files are changed and not committed.
-func (s *Space) countChanges(ctx context.Context, in place) (int, error) {
-	out, err := s.git.output(ctx, in, "status", "--porcelain=v1", "--no-renames", "--untracked-files=all", "-z")
-	return len(fields(out)), s.blame(err, "its files cannot be compared")
-}
 
 // count returns a number of lines; a binary file has "-".
 func count(text string) int {

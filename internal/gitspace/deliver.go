@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"prodigy/internal/process"
 )
 
 // Deliver puts the result into the user's repository: as the hidden ref, and as the branch ResultBranch, which
@@ -50,10 +52,8 @@ func (s *Space) tryAgain(ctx context.Context, try func() error) error {
 		if _, failed := errors.AsType[*gitError](err); !failed {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(time.Second):
+		if err := process.Sleep(ctx, time.Second); err != nil {
+			return err
 		}
 		err = try()
 	}

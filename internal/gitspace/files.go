@@ -78,11 +78,3 @@ func exists(name string) bool {
 	_, err := os.Lstat(name)
 	return err == nil
 }
-
-// existing returns dir or the nearest directory above it that exists.
-func existing(dir string) string {
-	for !exists(dir) && dir != filepath.Dir(dir) {
-		dir = filepath.Dir(dir)
-	}
-	return dir
-}

@@ -248,9 +248,13 @@ func Open(ctx context.Context, c Config, start Start, head string, live []Work) 
 	if s.user, err = s.git.inspect(ctx, c.Dir); err != nil {
 		return nil, err
 	}
-	err = s.readRecord()
+	data, err := os.ReadFile(s.recordFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		err = s.makeHub(ctx, start)
+	} else if err == nil {
+		if err = json.Unmarshal(data, &s.record); err != nil {
+			err = fmt.Errorf("read %s: %w", s.recordFile(), err)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -314,18 +318,6 @@ func probeUmask(dir string) (fs.FileMode, error) {
 	return 0o777 &^ info.Mode().Perm(), nil
 }
 
-// readRecord reads what the job has kept of its start.
-func (s *Space) readRecord() error {
-	data, err := os.ReadFile(s.recordFile())
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, &s.record); err != nil {
-		return fmt.Errorf("read %s: %w", s.recordFile(), err)
-	}
-	return nil
-}
-
 // Environ returns the environment for the commands of the job: environ without what would lead git to another
 // repository than that of the directory it is in, or a program back to the checkout, and with what keeps git from
 // leaving the workspaces and from asking questions.
@@ -358,16 +350,4 @@ func (s *Space) Places(environ []string) map[string]string {
 		}
 	}
 	return named
-}
-
-func (s *Space) created(worker int, base string, took time.Duration) {
-	if s.Created != nil {
-		s.Created(worker, base, took)
-	}
-}
-
-func (s *Space) cleaned(worker int, reason string) {
-	if s.Cleaned != nil {
-		s.Cleaned(worker, reason)
-	}
 }

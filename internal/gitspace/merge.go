@@ -21,12 +21,8 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// The trailers of commits that merge work. By them a conflict finds the other items.
-const (
-	jobTrailer     = "Prodigy-Job"
-	itemTrailer    = "Prodigy-Item"
-	attemptTrailer = "Prodigy-Attempt"
-)
+// itemTrailer is the trailer of commits that merge work by which a conflict finds the other items.
+const itemTrailer = "Prodigy-Item"
 
 // Merge merges work into head, one after another, and verifies the result. An error is git's, the disk's or a
 // stop's; then nothing was merged and no item is to blame. Nothing is published: the caller records the result
@@ -34,8 +30,17 @@ const (
 func (s *Space) Merge(ctx context.Context, head string, work []Work) (Merged, error) {
 	b := Batch{Chain: s.chain, Verifying: s.Verifying, Verified: s.Verified}
 	if s.Policy.Verify != nil {
+		// The steps see what the batch has changed: their base is the head before it.
 		b.Verify = func(ctx context.Context, commit string, _ []MergedItem) (agent.Outcome, error) {
-			return s.verify(ctx, head, commit)
+			w := s.workspace("verify", 0)
+			if err := s.prepare(ctx, w, commit, ""); err != nil {
+				return agent.Outcome{}, fmt.Errorf("verify what was merged: %w", err)
+			}
+			dir, err := s.start(w)
+			if err != nil {
+				return agent.Outcome{}, err
+			}
+			return s.Run(ctx, "verify", dir, head, 0)
 		}
 	}
 	return b.Merge(ctx, head, work)
@@ -117,26 +122,21 @@ func (s *Space) mergeOne(
 	}
 	p := s.hub()
 	p.date = w.Date
-	commit, err = s.commitTree(ctx, p, tree, s.message(w), parents...)
+	message := fmt.Sprintf("%s: %s\n\nProdigy-Job: %s\n%s: %s\nProdigy-Attempt: %d\n", term.OneLine(s.Workflow),
+		term.OneLine(w.ItemID), s.JobID, itemTrailer, trailerValue(w.ItemID), w.Attempt)
+	commit, err = s.commitTree(ctx, p, tree, message, parents...)
 	return commit, nil, err
-}
-
-// message returns the message of the commit that merges work.
-func (s *Space) message(w Work) string {
-	return fmt.Sprintf("%s: %s\n\n%s: %s\n%s: %s\n%s: %d\n", term.OneLine(s.Workflow), term.OneLine(w.ItemID),
-		jobTrailer, s.JobID, itemTrailer, trailerValue(w.ItemID), attemptTrailer, w.Attempt)
 }
 
 // trailerValue returns text as the value of a trailer: quoted, when a trailer could not hold it as it is.
 func trailerValue(text string) string {
-	if text != "" && term.OneLine(text) == text && strings.IndexFunc(text, isControl) < 0 && text[0] != '"' {
+	// such a character could be taken for something else, or be shown as nothing
+	odd := func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }
+	if text != "" && term.OneLine(text) == text && !strings.ContainsFunc(text, odd) && text[0] != '"' {
 		return text
 	}
 	return strconv.Quote(text)
 }
-
-// isControl reports whether a character of a trailer could be taken for something else, or be shown as nothing.
-func isControl(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }
 
 // parseTrailer returns the value that a trailer was written for.
 func parseTrailer(value string) string {
@@ -385,9 +385,17 @@ func (s *Space) Publish(ctx context.Context, head string, settled []Work) error 
 		return fmt.Errorf("set the head of the job: %w", err)
 	}
 	if s.unpacked.Add(int64(len(settled))) >= packEvery {
-		if err := s.packObjects(ctx, head); err != nil {
+		// The history before, which is the user's, is not looked at.
+		since := []string{cmp.Or(s.packed, s.record.Base)}
+		err := s.pack(ctx, s.hub(), []string{head}, since, "--unpacked", "--local", s.packs())
+		if err == nil {
+			err = s.git.do(ctx, s.hub(), "prune-packed", "-q")
+		}
+		if err != nil {
 			return fmt.Errorf("pack what was merged: %w", err)
 		}
+		s.packed = head
+		s.unpacked.Store(0)
 	}
 	if s.loose.Load() < maxLooseRefs {
 		return nil
@@ -402,19 +410,3 @@ const packEvery = 1000
 
 // packs is what the names of packs in the hub begin with.
 func (s *Space) packs() string { return filepath.Join(s.hubDir(), "objects", "pack", "pack") }
-
-// packObjects packs the objects of what was merged since the last time. The history before, which is the
-// user's, is not looked at.
-func (s *Space) packObjects(ctx context.Context, head string) error {
-	since := cmp.Or(s.packed, s.record.Base)
-	err := s.pack(ctx, s.hub(), []string{head}, []string{since}, "--unpacked", "--local", s.packs())
-	if err == nil {
-		err = s.git.do(ctx, s.hub(), "prune-packed", "-q")
-	}
-	if err != nil {
-		return err
-	}
-	s.packed = head
-	s.unpacked.Store(0)
-	return nil
-}

@@ -35,7 +35,12 @@ func (s *Space) makeHub(ctx context.Context, start Start) error {
 			return err
 		}
 	}
-	if err := s.writeHub(); err != nil {
+	err = s.writeRepository(s.hubDir(), s.user.objects, hubSettings())
+	if modules := filepath.Join(s.user.commonDir, "modules"); err == nil && isDir(modules) {
+		// There submodules of a workspace look for objects to borrow.
+		err = os.Symlink(modules, filepath.Join(s.hubDir(), "modules"))
+	}
+	if err != nil {
 		return fmt.Errorf("make the hub of the job: %w", err)
 	}
 	if err := s.writeTemplate(ctx, known); err != nil {
@@ -68,19 +73,7 @@ func (s *Space) identify(ctx context.Context) (known bool, err error) {
 	return err == nil, err
 }
 
-// writeHub writes a bare repository that borrows the user's objects.
-func (s *Space) writeHub() error {
-	if err := s.writeRepository(s.hubDir(), s.user.objects, hubSettings()); err != nil {
-		return err
-	}
-	modules := filepath.Join(s.user.commonDir, "modules")
-	if !isDir(modules) {
-		return nil
-	}
-	return os.Symlink(modules, filepath.Join(s.hubDir(), "modules")) // there submodules of a workspace look for objects to borrow
-}
-
-// hubSettings returns the settings of the hub.
+// hubSettings returns the settings of the hub, a bare repository that borrows the user's objects.
 func hubSettings() []setting {
 	return parseWords(`
 		core.bare=true core.alternaterefsprefixes=refs/prodigy/ core.fsync=committed gc.auto=0
@@ -164,17 +157,15 @@ func (s *Space) writeRepository(dir, borrowed string, own []setting) error {
 	})
 	config = append(config, own...)
 	_, partial := lookup(config, "extensions.partialclone")
-	if err := writeGitDir(
-		dir, borrowed, formatConfig(append(formatSettings(s.record.Format, partial), config...)), nil,
-	); err != nil {
-		return err
+	config = append(formatSettings(s.record.Format, partial), config...)
+	err := writeGitDir(dir, borrowed, formatConfig(config), nil)
+	if err == nil {
+		err = copyIfThere(s.user.shallow, filepath.Join(dir, "shallow"))
 	}
-	for from, to := range map[string]string{s.user.shallow: "shallow", s.user.attributes: "info/attributes"} {
-		if err := copyIfThere(from, filepath.Join(dir, to)); err != nil {
-			return err
-		}
+	if err == nil {
+		err = copyIfThere(s.user.attributes, filepath.Join(dir, "info", "attributes"))
 	}
-	return nil
+	return err
 }
 
 // formatSettings returns the settings that say how a repository is stored.
@@ -353,12 +344,16 @@ func (s *Space) restore(ctx context.Context, head string, live []Work) error {
 	if err := removeLocks(s.hubDir()); err != nil {
 		return err
 	}
-	s.removeOwnLocks()
+	// The locks of the two refs of the job in the user's repository: nobody else writes those while the job is locked.
+	for _, ref := range [...]string{s.hiddenRef(), "refs/heads/" + s.ResultBranch()} {
+		_ = os.Remove(filepath.Join(s.user.commonDir, filepath.FromSlash(ref)+".lock"))
+	}
 	whole, err := s.hasTrees(ctx, head, live)
 	if err != nil {
 		return err
 	}
-	if !whole || s.rebooted() {
+	boot, err := os.ReadFile(s.bootFile())
+	if rebooted := err == nil && string(boot) != process.BootID(); rebooted || !whole {
 		if err := s.inspectHub(ctx, head, live); err != nil {
 			return err
 		}
@@ -421,13 +416,6 @@ func removeLocks(dir string) error {
 		}
 		return nil
 	})
-}
-
-// removeOwnLocks removes the locks of the two refs of the job in the user's repository. Nobody else writes them while the job is locked.
-func (s *Space) removeOwnLocks() {
-	for _, ref := range [...]string{s.hiddenRef(), "refs/heads/" + s.ResultBranch()} {
-		_ = os.Remove(filepath.Join(s.user.commonDir, filepath.FromSlash(ref)+".lock"))
-	}
 }
 
 // maxLooseRefs is how many refs are made in the hub before they are packed: a fetch looks at each of them, and loose ones are files.

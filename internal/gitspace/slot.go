@@ -71,7 +71,9 @@ func (s *Space) prepare(ctx context.Context, w workspace, base, branch string) e
 		if err := s.discard(w); err != nil {
 			return err
 		}
-		s.cleaned(w.worker, err.Error())
+		if s.Cleaned != nil {
+			s.Cleaned(w.worker, err.Error())
+		}
 	}
 	return s.create(ctx, w, base, branch)
 }
@@ -79,24 +81,27 @@ func (s *Space) prepare(ctx context.Context, w workspace, base, branch string) e
 // create makes a new workspace, and runs the setup in it.
 func (s *Space) create(ctx context.Context, w workspace, base, branch string) error {
 	began := time.Now()
-	if err := os.Mkdir(w.dir, 0o777); err != nil {
-		return fmt.Errorf("make a workspace: %w", err)
+	err := os.Mkdir(w.dir, 0o777)
+	if err == nil {
+		err = os.CopyFS(w.gitDir(), os.DirFS(s.templateDir()))
 	}
-	if err := os.CopyFS(w.gitDir(), os.DirFS(s.templateDir())); err != nil {
-		return fmt.Errorf("make a workspace: %w", err)
+	if err == nil {
+		err = s.checkOut(ctx, w, base, branch)
 	}
-	if err := s.checkOut(ctx, w, base, branch); err != nil {
-		return fmt.Errorf("make a workspace: %w", err)
-	}
-	if len(s.Policy.Setup) > 0 {
+	if err == nil && len(s.Policy.Setup) > 0 {
 		if err := s.setUp(ctx, w, base, branch); err != nil {
 			return err
 		}
 	}
-	if err := s.sealAt(w); err != nil {
+	if err == nil {
+		err = s.sealAt(w)
+	}
+	if err != nil {
 		return fmt.Errorf("make a workspace: %w", err)
 	}
-	s.created(w.worker, base, time.Since(began))
+	if s.Created != nil {
+		s.Created(w.worker, base, time.Since(began))
+	}
 	return nil
 }
 
@@ -248,29 +253,26 @@ func (s *Space) sweep(dir string) error {
 				return err
 			}
 			return fs.SkipDir
-		case entry.IsDir():
-			if name != dir && s.keeps(filepath.ToSlash(name[len(dir)+1:])) {
+		case entry.IsDir(), entry.Type().IsRegular():
+			kept := name != dir && s.keeps(filepath.ToSlash(name[len(dir)+1:]))
+			if kept && entry.IsDir() {
 				return fs.SkipDir
 			}
 			info, err := entry.Info()
 			if err != nil {
 				return err
 			}
-			if want := 0o777 &^ s.umask; info.Mode().Perm() != want {
-				return os.Chmod(name, want)
-			}
-		case entry.Type().IsRegular():
-			// git does not see that permissions were changed in the same instant in which it wrote the file. It
-			// writes it again: to change them here would change those of every other name of the file.
-			info, err := entry.Info()
-			if err != nil {
-				return err
-			}
 			want := 0o666 &^ s.umask
-			if info.Mode()&0o100 != 0 {
+			if entry.IsDir() || info.Mode()&0o100 != 0 {
 				want = 0o777 &^ s.umask
 			}
-			if info.Mode().Perm() != want && !s.keeps(filepath.ToSlash(name[len(dir)+1:])) {
+			switch {
+			case kept, info.Mode().Perm() == want:
+			case entry.IsDir():
+				return os.Chmod(name, want)
+			default:
+				// git does not see that permissions were changed in the same instant in which it wrote the file. It
+				// writes it again: to change them here would change those of every other name of the file.
 				return os.Remove(name)
 			}
 		case entry.Type()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice|fs.ModeCharDevice|fs.ModeIrregular) != 0:

@@ -111,17 +111,3 @@ func (b *Batch) verify(ctx context.Context, commit string, items []MergedItem) (
 	}
 	return v, nil
 }
-
-// verify runs the steps that verify in a checkout of a commit. Base is the head before the batch, so that they see
-// what the batch has changed.
-func (s *Space) verify(ctx context.Context, base, commit string) (agent.Outcome, error) {
-	w := s.workspace("verify", 0)
-	if err := s.prepare(ctx, w, commit, ""); err != nil {
-		return agent.Outcome{}, fmt.Errorf("verify what was merged: %w", err)
-	}
-	dir, err := s.start(w)
-	if err != nil {
-		return agent.Outcome{}, err
-	}
-	return s.Run(ctx, "verify", dir, base, 0)
-}

@@ -30,7 +30,7 @@ func (s *Space) vet(w workspace) (strangers []string, err error) {
 	if !isDir(w.gitDir()) {
 		return nil, stateErrorf("the item deleted the .git directory of its workspace")
 	}
-	err = within(w.dir, func(root *os.Root) error {
+	err = within(w.dir, func(root *os.Root) (err error) {
 		strangers, err = s.walk(root)
 		return err
 	})
@@ -212,7 +212,25 @@ func (w workspace) readRef(name string) string {
 // repair makes those files of a vetted .git anew that an agent may have changed and that decide what git sees, and
 // removes locks.
 func (s *Space) repair(w workspace) error {
-	err := within(w.gitDir(), s.rewrite)
+	err := within(w.gitDir(), func(root *os.Root) error {
+		for name := range strings.FieldsSeq("config.worktree commondir info objects/info") {
+			if err := root.RemoveAll(name); err != nil {
+				return err
+			}
+		}
+		for dir := range strings.FieldsSeq("info objects/info objects/pack refs/heads") {
+			if err := root.MkdirAll(dir, 0o777); err != nil {
+				return err
+			}
+		}
+		for name := range strings.FieldsSeq(`config info/exclude info/attributes info/sparse-checkout
+			objects/info/alternates shallow`) {
+			if err := s.renew(root, name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err == nil {
 		err = removeLocks(w.gitDir())
 	}
@@ -221,30 +239,6 @@ func (s *Space) repair(w workspace) error {
 	}
 	return nil
 }
-
-// rewrite makes the .git directory of a workspace anew, as far as an agent may have changed it.
-func (s *Space) rewrite(root *os.Root) error {
-	for name := range strings.FieldsSeq("config.worktree commondir info objects/info") {
-		if err := root.RemoveAll(name); err != nil {
-			return err
-		}
-	}
-	for dir := range strings.FieldsSeq("info objects/info objects/pack refs/heads") {
-		if err := root.MkdirAll(dir, 0o777); err != nil {
-			return err
-		}
-	}
-	for name := range strings.FieldsSeq(`config info/exclude info/attributes info/sparse-checkout
-		objects/info/alternates`) {
-		if err := s.renew(root, name); err != nil {
-			return err
-		}
-	}
-	return s.unshallow(root)
-}
-
-// unshallow has history end where the user's does, not where a fetch of the agent has cut it off.
-func (s *Space) unshallow(root *os.Root) error { return s.renew(root, "shallow") }
 
 // renew makes a file of a .git that of the template.
 func (s *Space) renew(root *os.Root, name string) error {
@@ -264,7 +258,9 @@ func (s *Space) renew(root *os.Root, name string) error {
 // bring puts the objects of a commit into the hub that the known commits do not have, wherever they are: an agent can
 // write them anywhere.
 func (s *Space) bring(ctx context.Context, w workspace, commit string, known ...string) error {
-	if err := within(w.gitDir(), s.unshallow); err != nil {
+	// History is to end where the user's does, not where a fetch of the agent has cut it off.
+	err := within(w.gitDir(), func(root *os.Root) error { return s.renew(root, "shallow") })
+	if err != nil {
 		return err
 	}
 	pack, err := os.CreateTemp(filepath.Join(s.hubDir(), "objects", "pack"), "tmp_left_")
@@ -293,11 +289,21 @@ const tolerated = "zeroPaddedFilemode=ignore,badTimezone=ignore,missingSpaceBefo
 // examine looks at work in the hub: whether it is whole, contains the commits that it began at, and can be checked out.
 // The first of known is its base.
 func (s *Space) examine(ctx context.Context, commit string, known ...string) (c events.Changes, err error) {
-	if err := s.whole(ctx, commit, known...); err != nil {
-		return c, err
+	if err := s.git.do(ctx, s.hub(), "rev-list", "--objects", "--quiet", commit, "^"+known[0]); err != nil {
+		return c, s.blame(err, "its work is not whole")
 	}
-	c, err = s.describe(ctx, known[0], commit)
-	c.Commit = commit
+	for _, name := range known {
+		contains, err := s.git.contains(ctx, s.hub(), commit, name)
+		if err != nil {
+			return c, s.blame(err, "its work cannot be read")
+		}
+		if !contains {
+			return c, stateErrorf("its commits do not contain the commit %s that it started from", short(name))
+		}
+	}
+	if c, err = s.describe(ctx, known[0], commit); err == nil {
+		c.Commit = commit
+	}
 	return c, err
 }
 
@@ -308,23 +314,6 @@ func (s *Space) list(ctx context.Context, in place, commit string) error {
 	in.most = mostNames
 	err := s.git.do(ctx, in, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
 	return s.blame(err, "its files cannot be listed")
-}
-
-// whole refuses a commit of which the hub does not have all objects, or that does not contain what is known.
-func (s *Space) whole(ctx context.Context, commit string, known ...string) error {
-	if err := s.git.do(ctx, s.hub(), "rev-list", "--objects", "--quiet", commit, "^"+known[0]); err != nil {
-		return s.blame(err, "its work is not whole")
-	}
-	for _, name := range known {
-		contains, err := s.git.contains(ctx, s.hub(), commit, name)
-		if err != nil {
-			return s.blame(err, "its work cannot be read")
-		}
-		if !contains {
-			return stateErrorf("its commits do not contain the commit %s that it started from", short(name))
-		}
-	}
-	return nil
 }
 
 // describe counts what differs between a base and a tree of the hub, and refuses what cannot be checked out.
