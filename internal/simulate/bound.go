@@ -38,39 +38,30 @@ func (c bound) within(limit time.Duration) bound {
 	return c
 }
 
-// boundOf bounds the time of the steps of a section in sequence, including retries and hooks.
+// boundOf bounds the time of the steps of a section in sequence, with all their tries, waits and hooks. What is not
+// limited is named by its first step.
 func boundOf(section string, steps []workflow.Step) bound {
+	const loop = "do" // the key of the steps that the timeout of a try is around
 	var total bound
 	for i, s := range steps {
-		total = total.plus(boundOfStep(section+": "+s.Label(i), s))
+		name := section + ": " + s.Label(i)
+		tries := TriesOf(s.Retry)
+		if s.OnFailure != nil {
+			tries += s.OnFailure.MaxAttempts
+		}
+		longest, limited := s.Longest()
+		try := bound{time: longest}
+		if !limited {
+			try.unlimited = name
+		}
+		try = try.plus(boundOfNested(name, s, func(key string) bool { return key == loop })).within(s.Timeout)
+		try = try.plus(boundOfNested(name, s, func(key string) bool {
+			return workflow.IsPartOfTry(key) && key != loop
+		}))
+		after := boundOfNested(name, s, func(key string) bool { return !workflow.IsPartOfTry(key) })
+		total = total.plus(try.times(tries)).plus(bound{time: policyOf(s.Retry).MaxWait()}).plus(after)
 	}
 	return total
-}
-
-// boundOfStep returns how long a step takes at most with all its tries and waits, and the name of the first step
-// in it that nothing limits.
-func boundOfStep(name string, s workflow.Step) bound {
-	again := 0
-	if s.OnFailure != nil {
-		again = s.OnFailure.MaxAttempts
-	}
-	try := boundOfRun(name, s).plus(boundOfNested(name, s, func(key string) bool {
-		return workflow.IsPartOfTry(key) && key != keyOfLoop
-	}))
-	after := boundOfNested(name, s, func(key string) bool { return !workflow.IsPartOfTry(key) })
-	return try.times(TriesOf(s.Retry) + again).plus(bound{time: policyOf(s.Retry).MaxWait()}).plus(after)
-}
-
-const keyOfLoop = "do"
-
-// boundOfRun bounds the time of one try of a step, without its validation and the steps that complete its work.
-func boundOfRun(name string, s workflow.Step) bound {
-	longest, limited := s.Longest()
-	total := bound{time: longest}
-	if !limited {
-		total.unlimited = name
-	}
-	return total.plus(boundOfNested(name, s, func(key string) bool { return key == keyOfLoop })).within(s.Timeout)
 }
 
 // boundOfNested bounds the time of the steps in s under some of its keys.
@@ -103,11 +94,6 @@ func boundOfItem(w *workflow.Workflow) bound {
 	handler := w.ErrorPolicy.OnItemFailure.Handler
 	return agent.times(TriesOf(policy)).plus(bound{time: policyOf(policy).MaxWait()}).plus(boundOf("handlers."+handler,
 		w.Handlers[handler]))
-}
-
-// boundOfMap bounds the time of the map phase for this number of items and slots.
-func boundOfMap(w *workflow.Workflow, items, slots int) bound {
-	return boundOfItem(w).times((items + slots - 1) / slots)
 }
 
 // boundOfOnce bounds the time of the steps that run once per job, not once per item.

@@ -293,8 +293,18 @@ func (o *Observer) Check(c *Case, exit int, result mapreduce.Result, tally *Tall
 	count("rejected", result.Metrics.Rejected, e.Counts.Rejected)
 	count("skipped", result.Metrics.Skipped, e.Counts.Skipped)
 	count("successful", result.Metrics.Successful, e.Counts.Successful)
-	if e.Letters != nil {
-		wrong = append(wrong, o.checkLetters(e.Letters)...)
+	for id, letter := range check.ByKey(e.Letters) {
+		switch got, is := o.letters[id]; {
+		case !is:
+			wrong = append(wrong, fmt.Sprintf("dead letter %s: there is none, want %s", id, letter))
+		case string(got) != letter && letter != "any":
+			differ("dead letter "+id, got, letter)
+		}
+	}
+	for id, letter := range check.ByKey(o.letters) {
+		if _, wanted := e.Letters[id]; e.Letters != nil && !wanted {
+			differ("dead letter "+id, letter, "none")
+		}
 	}
 	count("starts", tally.Attempts, e.Starts)
 	count("retries", tally.ItemRetries+tally.StepRetries, e.Retries)
@@ -323,24 +333,6 @@ func (o *Observer) Check(c *Case, exit int, result mapreduce.Result, tally *Tall
 			after = "after " + e.Events[o.next-1].String()
 		}
 		wrong = append(wrong, fmt.Sprintf("events: %s did not come %s", e.Events[o.next], after))
-	}
-	return wrong
-}
-
-// checkLetters compares the dead letters with those that are expected, which are all.
-func (o *Observer) checkLetters(want map[string]string) (wrong []string) {
-	for id, letter := range check.ByKey(want) {
-		switch got, is := o.letters[id]; {
-		case !is:
-			wrong = append(wrong, fmt.Sprintf("dead letter %s: there is none, want %s", id, letter))
-		case string(got) != letter && letter != "any":
-			wrong = append(wrong, fmt.Sprintf("dead letter %s: got %s, want %s", id, got, letter))
-		}
-	}
-	for id, letter := range check.ByKey(o.letters) {
-		if _, wanted := want[id]; !wanted {
-			wrong = append(wrong, fmt.Sprintf("dead letter %s: got %s, want none", id, letter))
-		}
 	}
 	return wrong
 }

@@ -43,12 +43,10 @@ func BeginAt(text string, now time.Time) (time.Time, error) {
 }
 
 // InputError says why the items of a simulated job are not known.
-type InputError struct{ err error }
-
-func (e *InputError) Error() string { return e.err.Error() }
+type InputError struct{ error }
 
 // Unwrap returns the cause.
-func (e *InputError) Unwrap() error { return e.err }
+func (e *InputError) Unwrap() error { return e.error }
 
 // ChooseInput returns w with another input where the real one cannot be read without running a command, or where
 // another is given: the path of a file, or the items themselves. c is that of the job, and real is the home of the

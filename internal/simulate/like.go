@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"encoding/json"
 	"iter"
 	"regexp"
@@ -323,7 +324,10 @@ func (b *logReader) completed(now time.Duration, e events.AgentCompleted) {
 			continue
 		}
 		if value, ok := e.Captured[b.captures[one.at]]; ok && b.captures[one.at] != "" {
-			one.Stdout, one.Unknown = textOf(value), false
+			// The output that the value was made from, or one that gives the same value.
+			if one.Unknown = false; json.Unmarshal(value, &one.Stdout) != nil {
+				one.Stdout = string(value)
+			}
 		} else if one.at == len(b.log.labels)-1 && e.OutputFile == "" {
 			// An agent that says nothing has failed, unless its step allows it.
 			one.Stdout, one.Unknown = e.Output, one.agent && e.Output == ""
@@ -455,15 +459,6 @@ func ended(t retry.Type, code *int, signal, message, stdout, stderr string) Outc
 	return o
 }
 
-// textOf returns the output that a captured value was made from, or one that gives the same value.
-func textOf(value json.RawMessage) string {
-	var text string
-	if json.Unmarshal(value, &text) == nil {
-		return text
-	}
-	return string(value)
-}
-
 // Outcome implements Model.
 func (l *Log) Outcome(t agent.SimulatedTry) Outcome {
 	a := t.Attempt
@@ -484,14 +479,16 @@ func (l *Log) Outcome(t agent.SimulatedTry) Outcome {
 		o.Unknown = o.Unknown || !ok
 		return o
 	}
-	if one, ok := l.recordedFor(t); ok {
+	if one, ok := l.last(a.ItemID, a.Number, t.Label, func(one recorded) bool {
+		return one.try == t.Number && one.repeat <= t.Repeat // one that charged nothing may be made more often now
+	}); ok {
 		return one
 	}
 	from, other := l.samples[sampleKey{t.Label, true}], l.samples[sampleKey{t.Label, false}]
 	if a.Number == 1 && t.Number == 1 {
-		from = first(other, from)
+		from = cmp.Or(other, from)
 	} else if from == nil { // no step of this label was ever tried again
-		if o, ok := l.lastOf(a.ItemID, t.Label); ok && o.failed() {
+		if o, ok := l.last(a.ItemID, 1, t.Label, func(recorded) bool { return true }); ok && o.failed() {
 			return o
 		}
 		from = other
@@ -507,21 +504,11 @@ func (l *Log) Conflicts(t agent.SimulatedTry) []string {
 	return l.rejected[attemptKey{t.Attempt.ItemID, t.Attempt.Number}].conflicts
 }
 
-// recordedFor returns how a try has ended that the job made. One that charged nothing may be made more often
-// now than then: the last counts.
-func (l *Log) recordedFor(t agent.SimulatedTry) (o Outcome, ok bool) {
-	for _, one := range l.attempts[attemptKey{t.Attempt.ItemID, t.Attempt.Number}] {
-		if l.labels[one.at] == t.Label && one.try == t.Number && one.repeat <= t.Repeat {
-			o, ok = one.Outcome, true
-		}
-	}
-	return o, ok
-}
-
-// lastOf returns how a step of the first attempt at an item ended. It reports false if that is not known.
-func (l *Log) lastOf(item, step string) (o Outcome, ok bool) {
-	for _, one := range l.attempts[attemptKey{item, 1}] {
-		if l.labels[one.at] == step {
+// last returns how the last try of a step of an attempt has ended, of those that which reports true for. It reports
+// false if the job made none.
+func (l *Log) last(item string, attempt int, step string, which func(recorded) bool) (o Outcome, ok bool) {
+	for _, one := range l.attempts[attemptKey{item, attempt}] {
+		if l.labels[one.at] == step && which(one) {
 			o, ok = one.Outcome, true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/ai"
@@ -292,13 +293,19 @@ func MakePlan(ctx context.Context, w PlanInput) (Plan, []workflow.Problem, error
 	for _, s := range w.Sections() {
 		a := sample
 		a.Phase, a.Steps = s.Phase(), s.Steps
-		if s.IsHandler() {
-			a = handling(a, w.Workflow)
+		if s.IsHandler() { // it stands for an attempt with that handler
+			a.Phase, a.Handler, a.Steps = "", a.Steps, w.Commands
+			if w.Map != nil {
+				a.Phase, a.Steps = "map", w.Map.AgentTemplate
+			}
 		}
 		if a.Phase == "map" {
 			a.PerValue, a.Batch = w.Map.ItemsFromArgs, w.Map.Batch > 0
 			a.Producing = len(w.Map.Produces) > 0
-			a = withFirst(a, *p.Items)
+			if len(p.Items.First) > 0 {
+				first := p.Items.First[0]
+				a.ItemID, a.ItemIndex, a.Item, a.ItemTotal = first.ID, first.Index, first.Data, *p.Items.Total
+			}
 			if a.Producing && a.ItemID != "" {
 				if paths, err := agent.Paths(w.Map.Produces); err == nil {
 					// What is wrong with a path is what an attempt would fail by.
@@ -306,54 +313,27 @@ func MakePlan(ctx context.Context, w PlanInput) (Plan, []workflow.Problem, error
 				}
 			}
 		}
-		steps, err := planSteps(a, s)
+		render := agent.Render
+		if s.IsHandler() {
+			render = agent.RenderHandler
+		}
+		commands, err := render(a)
 		if err != nil {
 			return Plan{}, nil, err
 		}
-		p.Steps = append(p.Steps, steps...)
-		if s.Name != "map" {
-			sample.Earlier = append(sample.Earlier, captures(s)...)
+		for at, step := range s.EachStep() {
+			p.Steps = append(p.Steps, plannedStep(s.Name, at.Label, commands[0], step))
+			commands = commands[1:]
+		}
+		for _, step := range s.Steps { // only the names of what they capture are known before
+			if step.Capture != "" && s.Name != "map" {
+				sample.Earlier = append(sample.Earlier, events.StepCompleted{
+					Phase: s.Name, Kind: step.Kind(), Capture: step.Capture, CaptureFormat: string(step.Format),
+				})
+			}
 		}
 	}
 	return p, warnings, nil
-}
-
-// handling turns a, which holds the steps of a handler, into an attempt of the workflow with that handler.
-func handling(a agent.Attempt, w *workflow.Workflow) agent.Attempt {
-	a.Phase, a.Handler, a.Steps = "", a.Steps, w.Commands
-	if w.Map != nil {
-		a.Phase, a.Steps = "map", w.Map.AgentTemplate
-	}
-	return a
-}
-
-// withFirst returns a with the data of the first item, if there is one.
-func withFirst(a agent.Attempt, selected PlannedItems) agent.Attempt {
-	if len(selected.First) == 0 {
-		return a
-	}
-	it := selected.First[0]
-	a.ItemID, a.ItemIndex, a.Item = it.ID, it.Index, it.Data
-	a.ItemTotal = *selected.Total
-	return a
-}
-
-// planSteps returns the steps of a section, as they would run for an attempt.
-func planSteps(a agent.Attempt, s workflow.Section) ([]PlannedStep, error) {
-	render := agent.Render
-	if s.IsHandler() {
-		render = agent.RenderHandler
-	}
-	commands, err := render(a)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]PlannedStep, 0, len(s.Steps))
-	for at, step := range s.EachStep() {
-		all = append(all, plannedStep(s.Name, at.Label, commands[0], step))
-		commands = commands[1:]
-	}
-	return all, nil
 }
 
 // plannedStep returns the plan of one step.
@@ -380,21 +360,25 @@ func (p *Plan) estimate(w *workflow.Workflow) {
 	job := boundOfOnce(w)
 	known := p.Items == nil || p.Items.Total != nil
 	if p.Items != nil {
-		item := boundOfItem(w)
-		p.WorstItem = item.worst()
+		all := boundOfItem(w)
+		p.WorstItem = all.worst()
 		if known {
-			all := boundOfMap(w, *p.Items.Total, max(p.MaxParallel, 1))
+			slots := max(p.MaxParallel, 1)
+			all = all.times((*p.Items.Total + slots - 1) / slots)
 			p.WorstStarts = *p.Items.Total * p.ItemRuns
 			if limit := w.Map.Rate.Limit; limit.Count > 0 {
-				all = all.plus(bound{time: limit.Least(p.WorstStarts * turnsOf(w.Map.AgentTemplate))})
+				turns := 1 // of the limit that an attempt takes at most: its own, and one for each retry of its steps
+				for _, s := range w.Map.AgentTemplate {
+					turns += TriesOf(s.Retry) - 1
+				}
+				all = all.plus(bound{time: limit.Least(p.WorstStarts * turns)})
 				if w.Map.Rate.Per == nil {
 					p.LeastByRate = new(Millis(limit.Least(*p.Items.Total)))
 				}
 			}
 			p.WorstMap = all.worst()
-			item = all
 		}
-		job = item.plus(job)
+		job = all.plus(job)
 	}
 	p.Unlimited = job.unlimited
 	if w.Workspace.Isolated() && w.Workspace.Verify != nil {
@@ -408,35 +392,12 @@ func (p *Plan) estimate(w *workflow.Workflow) {
 	}
 }
 
-// turnsOf returns how many turns of the limit of starts an attempt takes at most: its own, and one for each
-// retry of its steps.
-func turnsOf(steps []workflow.Step) int {
-	turns := 1
-	for _, s := range steps {
-		turns += TriesOf(s.Retry) - 1
-	}
-	return turns
-}
-
 // worst returns the longest time, or nil if there is no limit.
 func (c bound) worst() *Millis {
 	if c.unlimited != "" {
 		return nil
 	}
 	return new(Millis(c.time))
-}
-
-// captures returns the names that the steps of a section capture; the values are only known at run time.
-func captures(s workflow.Section) []events.StepCompleted {
-	var names []events.StepCompleted
-	for _, step := range s.Steps {
-		if step.Capture != "" {
-			names = append(names, events.StepCompleted{
-				Phase: s.Name, Kind: step.Kind(), Capture: step.Capture, CaptureFormat: string(step.Format),
-			})
-		}
-	}
-	return names
 }
 
 // firstItems is how many items a plan shows.
@@ -518,11 +479,7 @@ func checkFields(w *workflow.Workflow, seen items.Fields) ([]workflow.Problem, e
 
 // delays returns the longest possible delay before each retry of p.
 func delays(p *retry.Policy) []Millis {
-	all := []Millis{}
-	for _, d := range policyOf(p).Worst() {
-		all = append(all, Millis(d))
-	}
-	return all
+	return check.Each(policyOf(p).Worst(), func(d time.Duration) Millis { return Millis(d) })
 }
 
 // worstWaiting returns the longest total time that one item can wait for retries.

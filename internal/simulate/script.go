@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -238,7 +239,7 @@ func matchesAny(patterns []string, name string) bool {
 // job is simulated again alike.
 func (e Ending) outcome(s Script, t agent.SimulatedTry) Outcome {
 	var o Outcome
-	if takes := first(e.Takes, s.Standard.Takes); takes != nil {
+	if takes := cmp.Or(e.Takes, s.Standard.Takes); takes != nil {
 		o.Takes = takes.Draw(randOf(s.Seed, t))
 	}
 	if hangs := e.Hangs; hangs != nil {
@@ -251,7 +252,7 @@ func (e Ending) outcome(s Script, t agent.SimulatedTry) Outcome {
 		o.ExitCode = 1
 	}
 	o.Signal = e.Signal
-	if output := first(e.Output, s.Standard.Output); output != nil {
+	if output := cmp.Or(e.Output, s.Standard.Output); output != nil {
 		o.Stdout = *output
 	} else {
 		o.Unknown = true
@@ -261,10 +262,10 @@ func (e Ending) outcome(s Script, t agent.SimulatedTry) Outcome {
 	}
 	o.Resets, o.LimitUsed = e.Resets, e.Used
 	random := randOf(s.Seed^useSeed, t)
-	if cost := first(e.Cost, s.Standard.Cost); cost != nil {
+	if cost := cmp.Or(e.Cost, s.Standard.Cost); cost != nil {
 		o.Use.Cost, o.Use.Costed = cost.Draw(random), true
 	}
-	if n := first(e.Tokens, s.Standard.Tokens); n != nil {
+	if n := cmp.Or(e.Tokens, s.Standard.Tokens); n != nil {
 		o.Use.Tokens = limit.Tokens{
 			Input: n.Input.Draw(random), Cached: n.Cached.Draw(random),
 			Output: n.Output.Draw(random),
@@ -276,12 +277,4 @@ func (e Ending) outcome(s Script, t agent.SimulatedTry) Outcome {
 		o.Use.Tokens = limit.Tokens{}
 	}
 	return o
-}
-
-// first returns the first of two values that is written.
-func first[T any](a, b *T) *T {
-	if a != nil {
-		return a
-	}
-	return b
 }

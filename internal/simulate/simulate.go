@@ -7,6 +7,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -167,14 +168,9 @@ func randOf(seed uint64, t agent.SimulatedTry) *rand.Rand {
 }
 
 // commands returns what takes the place of the commands of a job.
-func commands(m Model, w *workspaces) agent.Simulator {
+func commands(w *workspaces) agent.Simulator {
 	return func(ctx context.Context, t agent.SimulatedTry, c process.Command) (agent.SimulatedExit, error) {
-		var o Outcome
-		if merged := w.verified(); t.Attempt.Phase == phaseVerify && len(merged) > 0 {
-			o = verification(m, t, merged)
-		} else {
-			o = m.Outcome(t)
-		}
+		o := w.outcome(t)
 		share := 1.0 // of what it would have used
 		if t.Agent != nil {
 			share = o.curb(*t.Agent)
@@ -194,7 +190,12 @@ func commands(m Model, w *workspaces) agent.Simulator {
 			end.Code = -1
 		}
 		began := time.Now()
-		err := process.Sleep(ctx, wait+order(t))
+		// The commands of different items end at different times, and so always in the same order.
+		order := t.Attempt.ItemIndex
+		for _, i := range t.Element {
+			order += i
+		}
+		err := process.Sleep(ctx, wait+time.Duration(order))
 		now := time.Now()
 		if took := now.Sub(began); !o.Hangs && took < o.Takes {
 			share *= float64(took) / float64(o.Takes)
@@ -216,16 +217,6 @@ func commands(m Model, w *workspaces) agent.Simulator {
 		}
 		return end, nil
 	}
-}
-
-// order returns some nanoseconds by which the commands of different items end at different times, and so
-// always in the same order.
-func order(t agent.SimulatedTry) time.Duration {
-	ns := t.Attempt.ItemIndex
-	for _, i := range t.Element {
-		ns += i
-	}
-	return time.Duration(ns)
 }
 
 // phaseVerify is the phase of the attempts that verify what was merged.
@@ -285,17 +276,14 @@ func (e *TimeError) Error() string {
 func Run(ctx context.Context, sim Job) (result mapreduce.Result, err error) {
 	c, w := sim.Config, inside(sim.Workflow)
 	spaces := &workspaces{model: sim.Model}
-	c.Simulate, c.Workspaces = commands(sim.Model, spaces), spaces
+	c.Simulate, c.Workspaces = commands(spaces), spaces
 	c.Durability = events.None
 	c.Since = reuse.Since{Job: "none"}
 	c.Control, c.Watcher, c.Executor, c.Echo, c.Progress, c.Printed = nil, nil, nil, nil, nil, nil
 	if w.Map == nil {
 		c.Since = reuse.Since{}
 	}
-	limit := sim.MaxTime
-	if limit == 0 {
-		limit = DefaultMaxTime
-	}
+	limit := cmp.Or(sim.MaxTime, DefaultMaxTime)
 	err = inVirtualTime(sim.Begin, func() error {
 		kill, end := context.WithCancelCause(context.WithoutCancel(ctx))
 		defer end(nil)
@@ -340,7 +328,7 @@ func Run(ctx context.Context, sim Job) (result mapreduce.Result, err error) {
 		<-watched
 		return err
 	})
-	if stuck := errors.Is(err, errStuck); stuck && result.Job.ID != "" {
+	if errors.Is(err, errStuck) && result.Job.ID != "" {
 		result.State = jobs.Failed
 	}
 	return result, err

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/gitspace"
 	"prodigy/internal/mapreduce"
@@ -42,11 +43,28 @@ func (w *workspaces) Open(_ context.Context, c gitspace.Config, _ gitspace.Start
 	return &space{Config: c, workspaces: w, ready: map[int]bool{}}, nil
 }
 
-// verified returns the attempts whose work is in the commit that is verified.
-func (w *workspaces) verified() []agent.Attempt {
+// outcome returns how a try ends. The steps that verify a commit end as the Model says of the first of its items for
+// which they fail, else as of the first.
+func (w *workspaces) outcome(t agent.SimulatedTry) (o Outcome) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.verifying
+	merged := w.verifying
+	w.mu.Unlock()
+	phase := t.Attempt.Phase
+	if phase != phaseVerify || len(merged) == 0 {
+		return w.model.Outcome(t)
+	}
+	for i, a := range merged {
+		a.Phase = phase
+		t.Attempt = &a
+		one := w.model.Outcome(t)
+		if one.failed() {
+			return one
+		}
+		if i == 0 {
+			o = one
+		}
+	}
+	return o
 }
 
 // commitOf returns a name of a commit that stands for these.
@@ -71,19 +89,16 @@ func (s *space) Execute(ctx context.Context, inner gitspace.Executor, a agent.At
 	s.mu.Unlock()
 	if !ready && len(s.Policy.Setup) > 0 {
 		o, err := s.Run(ctx, "setup", s.Dir, a.Base, a.Worker)
-		if err != nil || o.Failure != nil {
-			s.mu.Lock()
-			s.ready[a.Worker] = false
-			s.mu.Unlock()
-		}
-		if err != nil {
-			return o, err
-		}
 		if o.Failure != nil {
 			failure := *o.Failure
 			failure.Step = "workspace.setup/" + failure.Step
 			o.Failure = &failure
-			return o, nil
+		}
+		if err != nil || o.Failure != nil {
+			s.mu.Lock()
+			s.ready[a.Worker] = false
+			s.mu.Unlock()
+			return o, err
 		}
 	}
 	a.Dir = s.Dir
@@ -103,7 +118,13 @@ func (s *space) Merge(ctx context.Context, head string, work []gitspace.Work) (g
 	b := gitspace.Batch{Chain: s.chain}
 	if s.Policy.Verify != nil {
 		b.Verify = func(ctx context.Context, _ string, items []gitspace.MergedItem) (agent.Outcome, error) {
-			return s.verify(ctx, head, items)
+			s.mu.Lock()
+			s.verifying = nil
+			for _, it := range items {
+				s.verifying = append(s.verifying, s.attempts[it.Index])
+			}
+			s.mu.Unlock()
+			return s.Run(ctx, "verify", s.Dir, head, 0)
 		}
 		b.Verifying, b.Verified = s.Verifying, s.Verified
 	}
@@ -114,46 +135,25 @@ func (s *space) Merge(ctx context.Context, head string, work []gitspace.Work) (g
 func (s *space) chain(_ context.Context, head string, work []gitspace.Work) (gitspace.Merged, error) {
 	out := gitspace.Merged{Head: head}
 	for _, w := range work {
-		if paths := s.conflicts(out.Head, w); len(paths) > 0 {
-			r := gitspace.Rejected{Work: w, Type: retry.TypeMergeConflict, Message: "conflict in " +
-				strings.Join(paths, ", ")}
-			for _, path := range paths[:min(len(paths), events.MaxConflicts)] {
-				r.Conflicts = append(r.Conflicts, events.Conflict{Path: path})
-			}
-			out.Failed = append(out.Failed, r)
+		var paths []string
+		if out.Head != w.Base { // else there is nothing to conflict with
+			s.mu.Lock()
+			a := s.attempts[w.Index]
+			s.mu.Unlock()
+			paths = s.model.Conflicts(agent.SimulatedTry{Attempt: &a, Label: "merge", Number: 1})
+		}
+		if len(paths) > 0 {
+			shown := paths[:min(len(paths), events.MaxConflicts)]
+			out.Failed = append(out.Failed, gitspace.Rejected{
+				Work: w, Type: retry.TypeMergeConflict, Message: "conflict in " + strings.Join(paths, ", "),
+				Conflicts: check.Each(shown, func(path string) events.Conflict { return events.Conflict{Path: path} }),
+			})
 			continue
 		}
 		out.Head = commitOf(out.Head, w.Commit)
 		out.Items = append(out.Items, gitspace.MergedItem{Work: w, Merge: out.Head})
 	}
 	return out, nil
-}
-
-// conflicts returns the paths in which work conflicts with what is merged, as the Model says.
-func (s *space) conflicts(head string, w gitspace.Work) []string {
-	if head == w.Base { // there is nothing to conflict with
-		return nil
-	}
-	a := s.attempt(w)
-	return s.model.Conflicts(agent.SimulatedTry{Attempt: &a, Label: "merge", Number: 1})
-}
-
-// attempt returns the attempt that work is of.
-func (s *space) attempt(w gitspace.Work) agent.Attempt {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.attempts[w.Index]
-}
-
-// verify runs the steps that verify on a commit with these merged into base.
-func (s *space) verify(ctx context.Context, base string, items []gitspace.MergedItem) (agent.Outcome, error) {
-	s.mu.Lock()
-	s.verifying = nil
-	for _, it := range items {
-		s.verifying = append(s.verifying, s.attempts[it.Index])
-	}
-	s.mu.Unlock()
-	return s.Run(ctx, "verify", s.Dir, base, 0)
 }
 
 // Publish forgets what is settled.
@@ -207,22 +207,3 @@ func (s *space) Adopt(context.Context, string, string, int, int) (gitspace.Work,
 
 // Clean removes nothing.
 func (s *space) Clean(context.Context) error { return nil }
-
-// verification returns how the steps that verify a commit end: as the first of its items says for which they
-// fail, else as for the first.
-func verification(m Model, t agent.SimulatedTry, merged []agent.Attempt) Outcome {
-	var o Outcome
-	for i := range merged {
-		a := merged[i]
-		a.Phase = t.Attempt.Phase
-		t.Attempt = &a
-		one := m.Outcome(t)
-		if i == 0 || one.failed() {
-			o = one
-		}
-		if one.failed() {
-			break
-		}
-	}
-	return o
-}

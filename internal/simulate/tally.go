@@ -87,7 +87,17 @@ func NewTally(w *workflow.Workflow) *Tally {
 
 // Apply adds a record.
 func (t *Tally) Apply(r events.Record) {
-	t.pass(r.Time)
+	// Since the last record the job was as that left it.
+	if passed := r.Time.Sub(t.last); !t.last.IsZero() && passed > 0 {
+		t.AtLimit += events.Millis(t.atLimit(r.Time))
+		if len(t.Job.StartsHeld()) > 0 {
+			t.Held += events.Millis(passed)
+		}
+		if until := t.pausedUntil.Sub(t.last); until > 0 {
+			t.Paused += events.Millis(min(until, passed))
+		}
+	}
+	t.last = r.Time
 	j := t.Job
 	j.Apply(r)
 	switch e := r.Event.(type) {
@@ -107,8 +117,17 @@ func (t *Tally) Apply(r events.Record) {
 			t.pausedUntil = e.Until
 		}
 	}
-	if end, ok := events.EndOf(r.Event); ok {
-		t.ended(end)
+	if end, ok := events.EndOf(r.Event); ok { // of an attempt, or the rejection of its work
+		delete(t.parked, end.ID)
+		switch end.Type {
+		case retry.TypeMergeConflict:
+			t.Conflicts++
+		case retry.TypeVerifyFailed:
+			t.Unverified++
+		}
+		if end.How == events.Failed && !end.Settles {
+			t.ItemRetries++
+		}
 	}
 	if scope, to, ok := events.Transition(r.Event); ok && to.To == limit.Open {
 		t.Openings[scope]++
@@ -117,34 +136,6 @@ func (t *Tally) Apply(r events.Record) {
 	t.StepRetries = j.Retries - t.ItemRetries
 	if n := t.limit(); n > 0 {
 		t.LowestLimit, t.TopLimit = min(cmp.Or(t.LowestLimit, n), n), max(t.TopLimit, n)
-	}
-}
-
-// pass adds the time since the last record, in which the job was as that left it.
-func (t *Tally) pass(now time.Time) {
-	if passed := now.Sub(t.last); !t.last.IsZero() && passed > 0 {
-		t.AtLimit += events.Millis(t.atLimit(now))
-		if len(t.Job.StartsHeld()) > 0 {
-			t.Held += events.Millis(passed)
-		}
-		if until := t.pausedUntil.Sub(t.last); until > 0 {
-			t.Paused += events.Millis(min(until, passed))
-		}
-	}
-	t.last = now
-}
-
-// ended counts the end of an attempt, or the rejection of its work.
-func (t *Tally) ended(end events.End) {
-	delete(t.parked, end.ID)
-	switch end.Type {
-	case retry.TypeMergeConflict:
-		t.Conflicts++
-	case retry.TypeVerifyFailed:
-		t.Unverified++
-	}
-	if end.How == events.Failed && !end.Settles {
-		t.ItemRetries++
 	}
 }
 
