@@ -73,8 +73,10 @@ func (b *boundCommand) complete(r *run) error {
 			return err
 		}
 	}
-	if a.may == "" && r.a.Base != "" && within(r.a.Dir, b.dir) && a.preset.May.Said(b.argv[1:]) == "" {
-		a.may = workflow.MayEdit // in a workspace, unless arguments of the user's own say what it may do
+	below, err := filepath.Rel(r.a.Dir, b.dir)
+	inWorkspace := r.a.Base != "" && err == nil && filepath.IsLocal(below)
+	if a.may == "" && inWorkspace && a.preset.May.Said(b.argv[1:]) == "" {
+		a.may = workflow.MayEdit // unless arguments of the user's own say what it may do
 	}
 	args, env, _ := a.preset.May.Of(a.may)
 	b.argv, b.env = append(b.argv, args...), append(b.env, env...)
@@ -153,12 +155,6 @@ func (b *boundCommand) addSchema(dir string) error {
 		b.argv = append(b.argv, strings.NewReplacer("{}", value, "{file}", value).Replace(arg))
 	}
 	return nil
-}
-
-// within reports whether a directory is dir or below it.
-func within(dir, path string) bool {
-	rest, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rest)
 }
 
 // recordUsage records what a run of an AI coding CLI has used.
@@ -262,11 +258,8 @@ func (r *run) judge(
 	if stall != nil {
 		v.Outcome, v.Type, v.Rule, v.Message = stall.Outcome, stall.Outcome.ErrorType(), stall.Rule, stall.Message
 	}
-	if a.lenient && v.Outcome == ai.Failed && v.Rule == "" && !v.Known &&
-		(v.Plain || exit.Code != 0 || exit.Signal != "") {
-		return res, nil, false
-	}
-	if a.raw && !v.Known {
+	own := a.lenient && v.Outcome == ai.Failed && v.Rule == "" && (v.Plain || exit.Code != 0 || exit.Signal != "")
+	if !v.Known && (a.raw || own) {
 		return res, nil, false
 	}
 	end := &events.AgentEnd{SessionID: cmp.Or(v.SessionID, a.session), Turns: v.Usage.Turns}
@@ -282,7 +275,8 @@ func (r *run) judge(
 	}
 	end.Outcome, res.ai, r.limitUse = string(v.Outcome), end, v.Limit
 	res.sessionUnknown = v.NewSession && a.continued
-	if goesOn(v, exit) && !res.sessionUnknown {
+	cut := v.Rule == "" && exit.Signal != ""
+	if !res.sessionUnknown && continues(v.Outcome, v.Usage.Tokens.Output > 0, cut) { // or its work would be lost
 		res.session = end.SessionID
 	}
 	outcome := end.Outcome

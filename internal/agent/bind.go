@@ -35,9 +35,15 @@ func (r *run) bind(s *scope, st *step, cmd command) (boundCommand, error) {
 		err = b.makeFiles()
 	}
 	err = cmp.Or(r.lostSecret, err)
-	if err != nil && r.x.Simulate != nil && r.x.forgives(err) {
+	// A simulated step does without a value that a simulated command may have printed. What items lack, they lack in
+	// a real run, too.
+	if lacks, ok := errors.AsType[*template.BindError](err); ok && r.x.Simulate != nil && r.x.unknown.Load() &&
+		lacks.Missing && !strings.HasPrefix(lacks.Placeholder, "${item.") {
 		b, err = boundCommand{scope: inner, scratch: &files, dir: r.a.Dir}, nil
-		b.action = withoutValues(cmd)
+		switch cmd.(type) {
+		case *writeFile, *foreach:
+			b.action = nothing
+		}
 	}
 	if err == nil && r.rowsErr == nil {
 		return b, nil
@@ -193,11 +199,4 @@ func (r *run) bindFailure(st *step, err error) error {
 		f.Message = err.Error()
 	}
 	return f
-}
-
-// forgives reports whether a step can be simulated though a value for it is missing: it may be one that a
-// simulated command would have printed. What items lack, they lack in a real run, too.
-func (x *Executor) forgives(err error) bool {
-	bind, ok := errors.AsType[*template.BindError](err)
-	return ok && bind.Missing && x.unknown.Load() && !strings.HasPrefix(bind.Placeholder, "${item.")
 }

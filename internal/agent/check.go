@@ -16,8 +16,7 @@ import (
 // Check compiles every text of a workflow that can hold values, whichever profile will be chosen, and returns
 // the errors and warnings in the order of the file.
 func Check(w *workflow.Workflow) (problems, warnings []workflow.Problem) {
-	c := checked(w, nil)
-	return c.problems(w.File)
+	return checked(w, nil).problems(w.File)
 }
 
 // CheckFields returns the placeholders of w that name a field which none of its items has: those that surely

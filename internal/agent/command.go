@@ -85,17 +85,13 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 		return res, nil
 	}
 	failure.Stdout, failure.Stderr = stdout.masked().Tail(events.MaxTail), stderr.masked().Tail(events.MaxTail)
-	failure.Type, failure.Rule = retry.Judge(failure.Failure, b.deciders())
+	deciders := shelltext.DecidersOf(b.argv) // the programs whose exit code the command may end with
+	if b.script != "" {
+		deciders = shelltext.Deciders(b.script)
+	}
+	failure.Type, failure.Rule = retry.Judge(failure.Failure, deciders)
 	res.code, res.failed = failure.ExitCode, true
 	return res, failure
-}
-
-// deciders returns the programs whose exit code the command may end with.
-func (b boundCommand) deciders() []string {
-	if b.script != "" {
-		return shelltext.Deciders(b.script)
-	}
-	return shelltext.DecidersOf(b.argv)
 }
 
 // maxReadStderr is how much of the end of stderr a preset is given.

@@ -60,7 +60,7 @@ func (c *compiler) step(w *workflow.Step, position int, n scopeNames, prefix str
 	if w.Rate != nil && w.Rate.Per != nil {
 		s.rateKey, _ = Keys(*w.Rate.Per) // Check has refused a wrong one
 	}
-	c.captureName(w)
+	c.valueName(w, "capture", w.Capture)
 	if w.When != nil {
 		s.when = c.condition(s, n.Names)
 	}

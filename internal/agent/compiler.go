@@ -120,17 +120,11 @@ func (c *compiler) env(s *step, vars []workflow.EnvVar, n scopeNames) []variable
 	return compiled
 }
 
-// captureName refuses names that would steer the programs of later steps, since captured values are exported to them.
-func (c *compiler) captureName(s *workflow.Step) {
-	if template.ReservedName(s.Capture) {
-		c.refuse(s.Pos, "PS031 capture name %s is not allowed: it would change how the shell or its programs behave; choose another name", s.Capture)
-	}
-}
-
-// elementName is captureName for the element of a foreach.
-func (c *compiler) elementName(s *step) {
-	if name := s.Foreach.ElementName(); template.ReservedName(name) {
-		c.refuse(s.Pos, "PS031 element name %s is not allowed: it would change how the shell or its programs behave; choose another name", name)
+// valueName refuses names of captures and elements that would steer the programs of later steps, since their values
+// are exported to them.
+func (c *compiler) valueName(s *workflow.Step, of, name string) {
+	if template.ReservedName(name) {
+		c.refuse(s.Pos, "PS031 %s name %s is not allowed: it would change how the shell or its programs behave; choose another name", of, name)
 	}
 }
 

@@ -28,16 +28,11 @@ func (c *compiler) condition(s *step, n template.Names) *condition {
 		} else {
 			compiled.terms[i].single, err = template.CompileExpression(t.Src, n)
 		}
-		line, col := lineCol(src, t.At)
+		before := src[:t.At]
+		line, col := 1+strings.Count(before, "\n"), t.At-strings.LastIndexByte(before, '\n')
 		c.failed(s, func(int, int) workflow.Pos { return s.When.At(line, col) }, err)
 	}
 	return compiled
-}
-
-// lineCol returns the line and column of an offset in a text, both from 1.
-func lineCol(text string, offset int) (line, col int) {
-	before := text[:offset]
-	return 1 + strings.Count(before, "\n"), offset - strings.LastIndexByte(before, '\n')
 }
 
 // holds reports whether the condition is met. A term without a value is null.

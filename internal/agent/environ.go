@@ -32,8 +32,7 @@ func (a *Attempt) variables(itemFile string) []string {
 	}
 	if a.PerValue {
 		for _, name := range valueVars() {
-			value, _ := a.valueVar(name)
-			vars = append(vars, name+"="+value.String())
+			vars = append(vars, name+"="+a.valueVar(name).String())
 		}
 	}
 	if itemFile != "" {
@@ -46,16 +45,14 @@ func (a *Attempt) variables(itemFile string) []string {
 }
 
 // valueVar returns the value of one of valueVars.
-func (a *Attempt) valueVar(name string) (template.Value, bool) {
+func (a *Attempt) valueVar(name string) template.Value {
 	switch name {
-	case argVar, fileVar:
-		return template.JSON(a.Item), true
 	case indexVar:
-		return template.Text(strconv.Itoa(a.ItemIndex + 1)), true
+		return template.Text(strconv.Itoa(a.ItemIndex + 1))
 	case totalVar:
-		return total(a.ItemTotal), true
+		return total(a.ItemTotal)
 	}
-	return template.Value{}, false
+	return template.JSON(a.Item)
 }
 
 // total returns an empty text while n is unknown, so that a default can take its place.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -111,10 +112,7 @@ func (r *run) runAttempt(ctx context.Context, s *scope) (stepEnd, error) {
 	if !errors.Is(err, errTimeUp) {
 		return end, err
 	}
-	failure := &Failure{Step: r.current, Failure: retry.Failure{TimedOut: true, ExitCode: -1}}
-	if r.cut != nil {
-		failure = r.cut
-	}
+	failure := cmp.Or(r.cut, &Failure{Step: r.current, Failure: retry.Failure{TimedOut: true, ExitCode: -1}})
 	failure.Type = retry.TypeTimeout
 	failure.Message = fmt.Sprintf("the agent timed out after %s", duration.Format(limit))
 	if r.a.Phase != phaseMap {

@@ -55,13 +55,9 @@ func buildForeach(c *compiler, s *step, n scopeNames) command {
 		f.command = c.command(s, compileShell, text.Value, text.At, n)
 	}
 	if f.Parallel > process.MaxCommands {
-		c.failed(
-			s, s.anywhere,
-			fmt.Errorf("parallel: %d exceeds the maximum of %d", f.Parallel,
-				process.MaxCommands),
-		)
+		c.failed(s, s.anywhere, fmt.Errorf("parallel: %d exceeds the maximum of %d", f.Parallel, process.MaxCommands))
 	}
-	c.elementName(s)
+	c.valueName(s.Step, "element", f.ElementName())
 	f.do, _ = c.list(f.Do, n.each(f.ElementName()), s.label+"/")
 	s.inner = append(s.inner, f.do)
 	return f
@@ -69,17 +65,12 @@ func buildForeach(c *compiler, s *step, n scopeNames) command {
 
 // bind puts the values into the list, or into the command that prints it.
 func (f *foreach) bind(r template.Resolver, x *Executor) (call, error) {
-	if f.command != nil {
-		return f.bindListing(r, x)
+	if f.command == nil {
+		elements, err := f.elements(r)
+		return call{action: func(ctx context.Context, r *run, st *step, b boundCommand) (result, error) {
+			return f.run(ctx, r, b.scope, st, elements)
+		}}, err
 	}
-	elements, err := f.elements(r)
-	return call{action: func(ctx context.Context, r *run, st *step, b boundCommand) (result, error) {
-		return f.run(ctx, r, b.scope, st, elements)
-	}}, err
-}
-
-// bindListing puts the values into the command that prints the list.
-func (f *foreach) bindListing(r template.Resolver, x *Executor) (call, error) {
 	listing, err := f.command.bind(r, x)
 	return call{env: listing.env, action: func(ctx context.Context, r *run, st *step, b boundCommand) (result, error) {
 		list := b

@@ -157,13 +157,8 @@ type StepBreaker struct {
 // is safe for concurrent use, and its lock is held while transitions are emitted, so that the log has them in order.
 type StepBreakers struct {
 	mu   sync.Mutex
-	made map[stepBreakerKey]*limit.Breaker
+	made map[StepBreaker]*limit.Breaker
 	last map[string]map[string]limit.Transition // see Continue
-}
-
-type stepBreakerKey struct {
-	job, phase, step string
-	nth              int
 }
 
 // Continue gives the last transitions of the breakers of a phase by the labels of their steps, as an earlier
@@ -184,17 +179,16 @@ func (s *StepBreakers) Continue(phase string, last map[string]limit.Transition) 
 func (s *StepBreakers) with(
 	b StepBreaker, now time.Time, emit func(events.Event), do func(*limit.Breaker) []limit.Transition,
 ) {
-	key := stepBreakerKey{job: b.JobID, phase: b.Phase, step: b.Step, nth: b.Nth}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one := s.made[key]
+	one := s.made[b]
 	if one == nil {
 		if s.made == nil {
-			s.made = make(map[stepBreakerKey]*limit.Breaker)
+			s.made = make(map[StepBreaker]*limit.Breaker)
 		}
 		one = limit.ContinueBreaker(b.Config, s.last[b.Phase][b.Step])
 		one.Resumed(now)
-		s.made[key] = one
+		s.made[b] = one
 	}
 	for _, t := range do(one) {
 		emit(events.Circuit(b.Step, t))

@@ -11,15 +11,11 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// labelNames are the names that a label knows: the item alone, since it must not change from run to run.
-func labelNames() template.Names {
-	item := template.Name{Root: true, Declared: true, Data: true}
-	return template.Names{}.With("item", item).With("item_id", template.Name{Declared: true, Data: true}).Packed()
-}
-
-// bindItem compiles a text that may name the item.
+// bindItem compiles a text that may name the item, and nothing else, since it must not change from run to run.
 func bindItem(text workflow.Text) (func(id string, item json.RawMessage) (string, error), error) {
-	compiled, err := template.CompilePlain(text.Value, labelNames())
+	names := template.Names{}.With("item", template.Name{Root: true, Declared: true, Data: true}).
+		With("item_id", template.Name{Declared: true, Data: true})
+	compiled, err := template.CompilePlain(text.Value, names)
 	if err != nil {
 		return nil, err
 	}

@@ -117,35 +117,31 @@ func trimmed(c *process.Capture) string { return strings.TrimRight(c.Text(), "\n
 // formatted returns the output of a step as JSON in the format of a capture, or nil when it stays a text.
 // Output of a failed step that does not fit is null.
 func formatted(f workflow.CaptureFormat, output string, failed bool) (json.RawMessage, error) {
-	data, err := parseCapture(f, output, failed)
-	if err != nil && failed {
-		return json.RawMessage("null"), nil
-	}
-	return data, err
-}
-
-func parseCapture(f workflow.CaptureFormat, output string, failed bool) (json.RawMessage, error) {
-	trimmed := strings.TrimSpace(output)
+	trimmed, wanted := strings.TrimSpace(output), "JSON"
 	switch f {
 	case workflow.FormatJSON:
-		if !rawjson.Valid([]byte(trimmed)) {
-			return nil, fmt.Errorf("the output %s is not JSON", quoteStart(trimmed))
+		if rawjson.Valid([]byte(trimmed)) {
+			return json.RawMessage(trimmed), nil
 		}
-		return json.RawMessage(trimmed), nil
 	case workflow.FormatLines:
 		if output == "" {
 			return json.RawMessage("[]"), nil
 		}
 		return rawjson.Of(strings.Split(output, "\n")), nil
 	case workflow.FormatNumber:
-		if trimmed == "" || !rawjson.Valid([]byte(trimmed)) || strings.ContainsAny(trimmed[:1], `"[{tfn`) {
-			return nil, fmt.Errorf("the output %s is not a number", quoteStart(trimmed))
+		if rawjson.Valid([]byte(trimmed)) && !strings.ContainsAny(trimmed[:1], `"[{tfn`) {
+			return json.RawMessage(trimmed), nil
 		}
-		return json.RawMessage(trimmed), nil
+		wanted = "a number"
 	case workflow.FormatBoolean:
 		return strconv.AppendBool(nil, !failed), nil
+	default:
+		return nil, nil
 	}
-	return nil, nil
+	if failed {
+		return json.RawMessage("null"), nil
+	}
+	return nil, fmt.Errorf("the output %s is not %s", quoteStart(trimmed), wanted)
 }
 
 // quoteStart quotes the start of output for a message.

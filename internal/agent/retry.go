@@ -62,7 +62,10 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 	state := r.resumed(st)
 	var before *stepEnd // the last try that ran
 	if state.Resumed {
-		before = r.tryBefore(st)
+		e := r.a.Retrying // which the run before this one has recorded
+		failure := st.fails(e.ErrorType, e.Error)
+		failure.Rule = e.Rule
+		before = &stepEnd{result: notRun, failure: failure, attempts: e.Attempt}
 		// The rest of the wait, and no more than all of it when the clock has been set back.
 		left := max(0, min(time.Until(r.a.Due), state.Previous))
 		if st.policy().Expired(state, time.Now().Add(left)) {
@@ -222,15 +225,6 @@ func (e stepEnd) because(reason retry.Reason, words string) stepEnd {
 	failure.Message = words + failure.Message
 	e.failure, e.reason = &failure, reason
 	return e
-}
-
-// tryBefore returns the end of the try that st waited after when the run before this one ended, as far as the log has
-// it.
-func (r *run) tryBefore(st *step) *stepEnd {
-	e := r.a.Retrying
-	failure := st.fails(e.ErrorType, e.Error)
-	failure.Rule = e.Rule
-	return &stepEnd{result: notRun, failure: failure, attempts: e.Attempt}
 }
 
 // resumed returns what retrying st had used up before a resume; nothing for any other step. An item begins

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -116,17 +117,6 @@ func (r *run) completed(e events.StepCompleted) result {
 	return res.as(workflow.CaptureFormat(e.CaptureFormat))
 }
 
-// use returns the value of a result. When it is not known any more, the step that is being bound fails.
-func (s *scope) use(root string, r result) template.Value {
-	if r.lost {
-		s.run.lostSecret = fmt.Errorf(
-			"${%s} contained a secret and was not stored: it is unavailable after a resume",
-			root,
-		)
-	}
-	return r.value()
-}
-
 // hooks returns the scope of the hooks of a step that ended with r. They inherit its working directory, unless
 // that is what failed.
 func (s *scope) hooks(r result) *scope {
@@ -184,7 +174,11 @@ func (s *scope) Resolve(root string) (template.Value, bool) {
 		}
 	}
 	if r, ok := s.results[root]; ok {
-		return s.use(root, r), true
+		if r.lost { // the step that is being bound fails
+			s.run.lostSecret = fmt.Errorf(
+				"${%s} contained a secret and was not stored: it is unavailable after a resume", root)
+		}
+		return r.value(), true
 	}
 	if arg, ok := s.argument(root); ok {
 		return arg, true
@@ -244,11 +238,7 @@ func (s *scope) ofItem(root string) (template.Value, bool) {
 		}
 		return template.Text(s.run.batchFile()), known
 	case argVar, fileVar, indexVar, totalVar:
-		if !a.PerValue {
-			return template.Value{}, false
-		}
-		value, _ := a.valueVar(root)
-		return value, known
+		return a.valueVar(root), known && a.PerValue
 	case "produces":
 		return a.produced(), known && a.Producing
 	case "item_id":
@@ -368,25 +358,20 @@ func (s *scope) mapped() (template.Value, bool) {
 	return template.Value{}.With(values), true
 }
 
-// mapResults returns the array that map.results stands for. An error is kept for the end of the binding.
+// mapResults returns the array that map.results stands for: the rows of the results file. An error is kept for the
+// end of the binding.
 func (r *run) mapResults() json.RawMessage {
-	if r.rows == nil && r.rowsErr == nil {
-		r.rows, r.rowsErr = readRows(r.a.Map.ResultsFile)
+	if r.rows != nil || r.rowsErr != nil {
+		return r.rows
 	}
-	return r.rows
-}
-
-// readRows returns the rows of a results file as one JSON array.
-func readRows(path string) (json.RawMessage, error) {
-	data, err := os.ReadFile(path)
+	data, err := os.ReadFile(r.a.Map.ResultsFile)
 	if err != nil {
-		return nil, fmt.Errorf("read the results of the map phase: %w", err)
+		r.rowsErr = fmt.Errorf("read the results of the map phase: %w", err)
+		return nil
 	}
-	data = bytes.TrimSpace(data)
-	array := make([]byte, 0, len(data)+2)
-	array = append(array, '[')
-	array = append(array, bytes.ReplaceAll(data, []byte("\n"), []byte(","))...)
-	return append(array, ']'), nil
+	rows := bytes.ReplaceAll(bytes.TrimSpace(data), []byte("\n"), []byte(","))
+	r.rows = slices.Concat([]byte("["), rows, []byte("]"))
+	return r.rows
 }
 
 // validationValue returns what ${validation} stands for, from the result of a validation.
@@ -425,12 +410,10 @@ func (s *scope) withOutput(v template.Value) template.Value {
 	return v
 }
 
-var errNoScratch = errors.New("no file can be made here")
-
 // File implements template.Filer.
 func (s *scope) File(content string) (string, error) {
 	if s.scratch == nil {
-		return "", errNoScratch
+		return "", errors.New("no file can be made here")
 	}
 	return s.scratch.addValues("value-*", content)
 }

@@ -7,17 +7,11 @@ import (
 
 	"prodigy/internal/ai"
 	"prodigy/internal/events"
-	"prodigy/internal/process"
 )
 
-// goesOn reports whether the next try of an agent with that verdict continues its session: it did not end by
-// itself, or its service went away when it had begun to answer. Its work would be lost.
-func goesOn(v ai.Verdict, exit process.Exit) bool {
-	return continues(v.Outcome, v.Usage.Tokens.Output > 0, v.Rule == "" && exit.Signal != "")
-}
-
-// continues reports whether a run with that outcome leaves a session. answered says that its service had begun to
-// answer, cut that a run which failed was ended from outside.
+// continues reports whether a run with that outcome leaves a session that the next try continues: it did not end by
+// itself, or its service went away. answered says that its service had begun to answer, cut that a run which failed
+// was ended from outside.
 func continues(o ai.Outcome, answered, cut bool) bool {
 	switch o {
 	case ai.Quota, ai.Auth, ai.Stalled, events.OutcomeInterrupted:
@@ -38,8 +32,10 @@ func LeavesSession(e events.AgentUsage) bool {
 // one, where the CLI lets it be named.
 func (b *boundCommand) addSession(id string) {
 	a := b.aiRun
-	if a.namesSession(b.argv) {
-		return
+	for _, name := range []string{"session", "resume"} { // the arguments may be about a session already
+		if option := a.preset.Options[name]; len(option) > 0 && slices.Contains(b.argv[1:], option[0]) {
+			return
+		}
 	}
 	if !a.sessions {
 		id = ""
@@ -53,16 +49,6 @@ func (b *boundCommand) addSession(id string) {
 		args = a.preset.Options.Of("session", a.session)
 	}
 	b.argv = append(b.argv, args...)
-}
-
-// namesSession reports whether the arguments of a call are about a session already.
-func (a *aiRun) namesSession(argv []string) bool {
-	for _, name := range []string{"session", "resume"} {
-		if option := a.preset.Options[name]; len(option) > 0 && slices.Contains(argv[1:], option[0]) {
-			return true
-		}
-	}
-	return false
 }
 
 // newSessionID returns a UUID. It is random: an id that was used once cannot be used for another session,

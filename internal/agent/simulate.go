@@ -77,13 +77,3 @@ func outcomeOfType(t retry.Type) ai.Outcome {
 
 // nothing is the action of a step that does nothing.
 func nothing(context.Context, *run, *step, boundCommand) (result, error) { return result{}, nil }
-
-// withoutValues returns what a simulated step does that misses values: nothing if it is a file or a loop. Nil:
-// it is a command.
-func withoutValues(cmd command) action {
-	switch cmd.(type) {
-	case *writeFile, *foreach:
-		return nothing
-	}
-	return nil
-}

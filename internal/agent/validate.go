@@ -167,13 +167,15 @@ func (v *validation) read(ctx context.Context, r *run, s *scope, st *step) (stri
 func (v *validation) judge(output string, failure *Failure) found {
 	f, ok := readResult(output)
 	f.failure, f.Threshold = failure, v.Threshold
+	n := len(v.commands)
+	byExit := v.resultFile == nil && n > 0 && v.commands[n-1].kind == "shell"
 	switch {
 	case ok && failure == nil && f.Completion >= v.Threshold && f.Status != statusFailed:
 		f.Status = statusComplete
 	case ok && f.Status != statusFailed:
 		f.Status = statusIncomplete
 	case ok:
-	case failure == nil && v.byExit() && !strings.Contains(output, "{"):
+	case failure == nil && byExit && !strings.Contains(output, "{"):
 		f.Completion, f.Status = 100, statusComplete
 	case failure == nil:
 		f.Status = statusFailed
@@ -184,11 +186,6 @@ func (v *validation) judge(output string, failure *Failure) found {
 		f.Status = statusFailed
 	}
 	return f
-}
-
-// byExit reports whether the exit code of the last command may say alone whether the work is complete.
-func (v *validation) byExit() bool {
-	return v.resultFile == nil && len(v.commands) > 0 && v.commands[len(v.commands)-1].kind == "shell"
 }
 
 // readResult returns the last JSON object in text that is a result. Commands print other things as well.

@@ -132,7 +132,11 @@ func (f *writeFile) replace(root *os.Root, path, content string) (err error) {
 	if err := fill(root, beside, content); err != nil {
 		return err
 	}
-	file, err := root.OpenFile(beside, toSync(), 0)
+	toSync := os.O_RDONLY
+	if runtime.GOOS == "windows" { // which wants to be allowed to write for that, and runs what others may write
+		toSync = os.O_RDWR
+	}
+	file, err := root.OpenFile(beside, toSync, 0)
 	if err != nil {
 		return err
 	}
@@ -149,15 +153,6 @@ func (f *writeFile) replace(root *os.Root, path, content string) (err error) {
 		return err
 	}
 	return root.Rename(beside, path)
-}
-
-// toSync returns how a file is opened to be synced. Windows wants to be allowed to write for that, and runs
-// what others may write.
-func toSync() int {
-	if runtime.GOOS == "windows" {
-		return os.O_RDWR
-	}
-	return os.O_RDONLY
 }
 
 // fill makes a file. No command is started while it is open for writing: that would hold it for a moment

@@ -1,6 +1,7 @@
 package mapreduce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,21 +9,12 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/ai"
-	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
 )
-
-// quotaPolicy returns what a used-up limit does.
-func (j *owner) quotaPolicy() limit.QuotaPolicy {
-	if p := j.workflow.ErrorPolicy.Quota; p != nil {
-		return *p
-	}
-	return limit.QuotaPolicy{}
-}
 
 // budget returns what the agents of the job may use. What a command line said goes before the workflow.
 func (j *owner) budget() limit.Budget {
@@ -36,19 +28,14 @@ func (j *owner) budget() limit.Budget {
 	return b
 }
 
-// indexOf returns the index of the item of an attempt; below 0: it is in another phase.
-func indexOf(a *agent.Attempt) int {
-	if a.ItemID == "" {
-		return -1
-	}
-	return a.ItemIndex
-}
-
 // AdmitAgent waits until the gate of a pool and the budget admit an agent.
 func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.AgentAsk, keepSlot bool) (slot int,
 	t agent.AgentTicket, refusal *agent.Failure, err error,
 ) {
-	waits := false
+	waits, item := false, a.ItemIndex
+	if a.ItemID == "" {
+		item = -1
+	}
 	defer func() {
 		if waits {
 			h.starts.mu.Lock()
@@ -58,7 +45,7 @@ func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.Agent
 	}()
 	for {
 		h.starts.mu.Lock()
-		t, wait, err := h.starts.admit(indexOf(a), ask, time.Now())
+		t, wait, err := h.starts.admit(item, ask, time.Now())
 		if wait == reservedWait { // for money, or for the probe of a limit
 			if !waits {
 				waits = true
@@ -66,8 +53,12 @@ func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.Agent
 			}
 			wait *= time.Duration(1 + a.ItemIndex%(1+h.starts.waiting/asksPerSecond))
 		}
-		if spent, ok := errors.AsType[*limit.JobSpent](err); ok {
-			h.budgetReached(spent)
+		if spent, ok := errors.AsType[*limit.JobSpent](err); ok && !h.starts.reached {
+			h.starts.reached = true
+			h.emit(events.BudgetReached{
+				LimitUSD: spent.Limit, SpentUSD: spent.Spent, NextUSD: spent.Next, LimitTokens: spent.Tokens,
+				SpentTokens: spent.Used, Running: h.starts.ledger.Running(),
+			})
 		}
 		h.starts.mu.Unlock()
 		if spent, ok := errors.AsType[*limit.ItemSpent](err); ok {
@@ -92,18 +83,6 @@ func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.Agent
 		}
 		a.Worker = slot
 	}
-}
-
-// budgetReached records that the budget of the job is spent, once in a run.
-func (h *host) budgetReached(spent *limit.JobSpent) {
-	if h.starts.reached {
-		return
-	}
-	h.starts.reached = true
-	h.emit(events.BudgetReached{
-		LimitUSD: spent.Limit, SpentUSD: spent.Spent, NextUSD: spent.Next, LimitTokens: spent.Tokens,
-		SpentTokens: spent.Used, Running: h.starts.ledger.Running(),
-	})
 }
 
 // AgentCost notes what an agent that runs has cost by now.
@@ -132,9 +111,7 @@ func (h *host) ReleaseAgent(t agent.AgentTicket) {
 	h.starts.mu.Lock()
 	defer h.starts.mu.Unlock()
 	st, _ := h.starts.close(t)
-	for k, ticket := range st.gates {
-		h.starts.gate(k).Release(ticket)
-	}
+	h.starts.release(st)
 }
 
 // ReportAgent says to the gates of a pool how an agent ended.
@@ -145,7 +122,7 @@ func (h *host) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failu
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st, ok := s.close(t)
-	p, now := h.job.quotaPolicy(), time.Now()
+	p, now := cmp.Or(h.job.workflow.ErrorPolicy.Quota, &limit.QuotaPolicy{}), time.Now()
 	limited := f != nil && p.OnQuota != limit.QuotaFail && (f.Type == retry.TypeQuota || f.Type == retry.TypeAuth)
 	if !ok { // the run before admitted it: when it asks again, the gate of now learns of the limit
 		return limited, nil
@@ -156,7 +133,7 @@ func (h *host) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failu
 	for k, ticket := range st.gates {
 		g := s.gate(k)
 		g.auth = false
-		if _, opened, _ := g.Report(ticket, limit.GateReport{Item: a.ItemID}, p, h.job.meta.Seed, now); opened {
+		if _, opened, _ := g.Report(ticket, limit.GateReport{Item: a.ItemID}, *p, h.job.meta.Seed, now); opened {
 			h.emit(events.QuotaResumed{Pool: k.pool, Model: k.model})
 		}
 	}
@@ -168,7 +145,7 @@ func (h *host) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failu
 }
 
 // metLimit closes the gate of the limit that an agent has met. The others learn nothing of that.
-func (h *host) metLimit(a *agent.Attempt, st start, f *agent.Failure, p limit.QuotaPolicy, now time.Time) (again bool,
+func (h *host) metLimit(a *agent.Attempt, st start, f *agent.Failure, p *limit.QuotaPolicy, now time.Time) (again bool,
 	err error,
 ) {
 	s := &h.starts
@@ -178,17 +155,15 @@ func (h *host) metLimit(a *agent.Attempt, st start, f *agent.Failure, p limit.Qu
 		report.Kind, report.Reset = limit.GateQuota, f.ResetAt
 		k.model = s.model(st.ask.Preset, f.Scope)
 	}
-	for other, ticket := range st.gates {
-		if other != k {
-			s.gate(other).Release(ticket)
-		}
-	}
+	met := st.gates[k]
+	delete(st.gates, k)
+	s.release(st)
 	g := s.gate(k)
 	if k.model != "" {
 		g.steps[st.ask.Model] = true
 	}
 	refused := g.auth
-	closed, _, poison := g.Report(st.gates[k], report, p, h.job.meta.Seed, now)
+	closed, _, poison := g.Report(met, report, *p, h.job.meta.Seed, now)
 	if closed == nil {
 		return !poison, nil
 	}
@@ -201,11 +176,11 @@ func (h *host) metLimit(a *agent.Attempt, st start, f *agent.Failure, p limit.Qu
 }
 
 // nearLimit closes the gate of a limit that an agent has nearly used up. The agent itself is done.
-func (h *host) nearLimit(a *agent.Attempt, st start, use ai.LimitUse, p limit.QuotaPolicy, now time.Time) {
+func (h *host) nearLimit(a *agent.Attempt, st start, use ai.LimitUse, p *limit.QuotaPolicy, now time.Time) {
 	s := &h.starts
 	k := gateKey{s.pool(st.ask.Preset), s.model(st.ask.Preset, use.Scope)}
 	g := s.gate(k)
-	closed := g.Near(use.Reset, p, h.job.meta.Seed, now)
+	closed := g.Near(use.Reset, *p, h.job.meta.Seed, now)
 	if closed == nil {
 		return
 	}
@@ -244,7 +219,7 @@ func pausedText(e events.QuotaPaused, now time.Time) string {
 }
 
 // tooLong returns the error with which the job stops instead of waiting.
-func (h *host) tooLong(e events.QuotaPaused, c limit.GateClosing, p limit.QuotaPolicy, now time.Time) error {
+func (h *host) tooLong(e events.QuotaPaused, c limit.GateClosing, p *limit.QuotaPolicy, now time.Time) error {
 	most, tooLong := p.TooLong(c, now)
 	at := c.Until.Local().Format(time.DateTime)
 	switch {
@@ -256,14 +231,4 @@ func (h *host) tooLong(e events.QuotaPaused, c limit.GateClosing, p limit.QuotaP
 			e.Error, duration.Format(most), at)
 	}
 	return nil
-}
-
-// noticePauses says how long agents of a resumed job still wait.
-func (j *owner) noticePauses() {
-	now := time.Now()
-	for _, e := range check.ByKey(j.Fold.Quotas) {
-		if e.Until.After(now) {
-			j.notice("still " + pausedText(e, now))
-		}
-	}
 }

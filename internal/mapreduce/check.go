@@ -52,7 +52,7 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 		return asError(w, problems, warnings)
 	}
 	for _, s := range w.Map.AgentTemplate {
-		if !items.SelectedAtOnce(w.Map, env) && namesTotal([]workflow.Step{s}) { // encoding steps is most of what a small validate costs
+		if !items.SelectedAtOnce(w.Map, env) && namesAny([]workflow.Step{s}, "item_total") { // encoding steps is most of what a small validate costs
 			warnings = append(warnings, w.ProblemAt(s.Pos,
 				"${item_total} may be empty for the first items, which start while input is still being read; with a key, items start after all input is read"))
 			break
@@ -80,7 +80,17 @@ func findings(c Config, w *workflow.Workflow) (problems, warnings []workflow.Pro
 	if _, err := maxParallel(c, w); err != nil {
 		problems = append(problems, w.ProblemAt(w.Map.MaxParallel.Pos, err.Error()))
 	}
-	problems = append(problems, checkLimits(c, w)...)
+	limits := func(key string, limit workflow.SecondsOrVar) {
+		if _, err := c.limit(w, key, limit); err != nil {
+			problems = append(problems, w.ProblemAt(limit.Pos, err.Error()))
+		}
+	}
+	limits("agent_timeout_secs", w.Map.AgentLimit())
+	for _, p := range []*workflow.Phase{w.Setup, w.Reduce, w.Merge} {
+		if p != nil {
+			limits("timeout", p.Timeout)
+		}
+	}
 	problems = append(problems, reuse.Check(c.Dir, w)...)
 	return problems, slices.Concat(w.Warnings, warnings)
 }
@@ -138,30 +148,24 @@ func maxParallel(c Config, w *workflow.Workflow) (int, error) {
 		return c.MaxParallel, nil
 	case w.Map == nil:
 		return 1, nil
-	case w.Map.MaxParallel.Var == "":
-		n := max(1, w.Map.MaxParallel.Value)
-		if c.OnFleet {
-			return n, nil
-		}
-		if err := process.CapacityNow().Check(n); err != nil {
-			return 0, fmt.Errorf("max_parallel: %w", err)
-		}
-		return n, nil
 	}
-	name := w.Map.MaxParallel.Var
-	text, ok := c.Settings.Find(w, c.Environ, name)
-	if !ok {
-		return 0, fmt.Errorf("max_parallel: the variable %s is not set", name)
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(text))
-	if err != nil || n < 1 {
-		return 0, fmt.Errorf("max_parallel: the variable %s must be an integer of at least 1, got %q", name, text)
+	n, from := max(1, w.Map.MaxParallel.Value), "max_parallel"
+	if name := w.Map.MaxParallel.Var; name != "" {
+		from += ": the variable " + name
+		text, ok := c.Settings.Find(w, c.Environ, name)
+		if !ok {
+			return 0, fmt.Errorf("%s is not set", from)
+		}
+		var err error
+		if n, err = strconv.Atoi(strings.TrimSpace(text)); err != nil || n < 1 {
+			return 0, fmt.Errorf("%s must be an integer of at least 1, got %q", from, text)
+		}
 	}
 	if c.OnFleet {
 		return n, nil
 	}
 	if err := process.CapacityNow().Check(n); err != nil {
-		return 0, fmt.Errorf("max_parallel: the variable %s: %w", name, err)
+		return 0, fmt.Errorf("%s: %w", from, err)
 	}
 	return n, nil
 }
@@ -180,33 +184,6 @@ func (c Config) limit(w *workflow.Workflow, key string, limit workflow.SecondsOr
 		return 0, fmt.Errorf("%s: the variable %s: %w", key, limit.Var, err)
 	}
 	return d, nil
-}
-
-// checkLimits reports limits in time that stand in variables and cannot be read.
-func checkLimits(c Config, w *workflow.Workflow) []workflow.Problem {
-	limits := []namedLimit{{"agent_timeout_secs", w.Map.AgentLimit()}}
-	for _, p := range []*workflow.Phase{w.Setup, w.Reduce, w.Merge} {
-		if p != nil {
-			limits = append(limits, namedLimit{"timeout", p.Timeout})
-		}
-	}
-	var problems []workflow.Problem
-	for _, l := range limits {
-		if _, err := c.limit(w, l.key, l.limit); err != nil {
-			problems = append(problems, w.ProblemAt(l.limit.Pos, err.Error()))
-		}
-	}
-	return problems
-}
-
-type namedLimit struct {
-	key   string
-	limit workflow.SecondsOrVar
-}
-
-// namesTotal reports whether a step names the number of items.
-func namesTotal(lists ...[]workflow.Step) bool {
-	return slices.ContainsFunc(lists, func(steps []workflow.Step) bool { return namesAny(steps, "item_total") })
 }
 
 // namesAny reports whether one of these texts is in steps.

@@ -3,7 +3,6 @@ package mapreduce
 import (
 	"cmp"
 	"container/heap"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,8 +84,7 @@ func (p *pool) request(r job.Request) job.Answer {
 		return p.pauseStarts(r)
 	case job.Drain:
 		p.job.Record(events.DrainRequested{By: r.By})
-		p.job.order(Result{State: jobs.Stopped, Reason: "drained by " + r.By, AsAsked: true})
-		p.haltOrdered(untilTheyEnd)
+		p.order(Result{State: jobs.Stopped, Reason: "drained by " + r.By, AsAsked: true}, untilTheyEnd)
 		p.holdFleet()
 		return job.Done("draining: no new items start, %s, then the run ends", p.stillRunning("will finish"))
 	case job.Cancel:
@@ -146,28 +144,18 @@ func (p *pool) cancel(r job.Request) job.Answer {
 	}
 	p.job.Record(events.CancelRequested{By: r.By})
 	v := Result{State: jobs.Cancelled, Reason: "cancelled by " + r.By}
-	p.job.order(v)
 	if p.halted != nil {
 		*p.halted = v
 	}
 	p.job.register.Stopping()
-	p.haltOrdered(p.job.config.Grace)
+	p.order(v, p.job.config.Grace)
 	return job.Done("cancelled: %s", p.stillRunning("may finish within the grace"))
 }
 
-// order notes that the job is to end with v, also if the phase that runs comes to its end before it notices.
-func (j *owner) order(v Result) { j.ordered.Store(&v) }
-
-// haltOrdered halts the pool with what was ordered.
-func (p *pool) haltOrdered(grace time.Duration) { p.halt(*p.job.ordered.Load(), grace) }
-
-// mostSlots bounds what a job is scaled to.
-func (j *owner) mostSlots() (most int, why string) {
-	if j.fleet != nil {
-		return maxFleetSlots, "a fleet can have"
-	}
-	c := process.CapacityNow()
-	return c.Most, c.Limit + " allows"
+// order ends the job with v, also if the phase that runs comes to its end before it notices.
+func (p *pool) order(v Result, grace time.Duration) {
+	p.job.ordered.Store(&v)
+	p.halt(v, grace)
 }
 
 func (p *pool) scale(r job.Request) job.Answer {
@@ -179,7 +167,11 @@ func (p *pool) scale(r job.Request) job.Answer {
 	if r.Change != 0 {
 		n = max(was+r.Change, 1)
 	}
-	most, why := j.mostSlots()
+	most, why := maxFleetSlots, "a fleet can have"
+	if j.fleet == nil {
+		c := process.CapacityNow()
+		most, why = c.Most, c.Limit+" allows"
+	}
 	switch {
 	case n < 1:
 		return job.Refused("slots must be at least 1, got %d; to pause the job: prodigy pause %s", n, j.place.ID)
@@ -245,10 +237,10 @@ func (p *pool) skip(r job.Request) job.Answer {
 		p.checkPolicy()
 	}
 	var parts []string
-	if n := len(settled); n > 0 {
-		parts = append(parts, fmt.Sprintf("skipped: %s", check.Few(settled, idsShown)))
+	if len(settled) > 0 {
+		parts = append(parts, "skipped: "+check.Few(settled, idsShown))
 	}
-	if n := len(later); n > 0 {
+	if len(later) > 0 {
 		parts = append(parts, "will be skipped: "+check.Few(later, idsShown))
 	}
 	return job.Done("%s", strings.Join(parts, "; "))
@@ -265,12 +257,12 @@ func (j *owner) skippable(items []job.Item, runs bool) (wanted []job.Item, refus
 		}
 		named[it.Index] = true
 		wanted = append(wanted, it)
-		recorded, err := j.itemAt(it.Index)
+		recorded, err := j.Store.At(it.Index)
 		_, merging := j.Fold.Merging[it.Index]
 		_, flies := j.Fold.Running.Get(it.Index)
 		_, waits := j.Fold.Waiting[it.Index]
 		switch {
-		case err != nil || recorded != it.ID:
+		case err != nil || recorded.ID != it.ID:
 			return nil, fmt.Sprintf("the job has no item %s at index %d", it.ID, it.Index)
 		case j.Fold.Dead(it.Index) && (flies || waits):
 			kept = append(kept, it.ID+" is a dead letter that is run again, and stays one")
@@ -312,15 +304,6 @@ func Skip(c Config, place jobs.Job, r job.Request) (job.Answer, error) {
 // idsShown is how many items an answer names.
 const idsShown = 10
 
-// itemAt returns the id of the item with an index.
-func (j *owner) itemAt(index int) (string, error) {
-	if index < 0 || index >= j.Store.Len() {
-		return "", errors.New("item not found")
-	}
-	it, err := j.Store.At(index)
-	return it.ID, err
-}
-
 // skipWaiting settles an item that is not running.
 func (j *owner) skipWaiting(id string, index int) {
 	j.recordSkipped(events.AgentFailed{AttemptID: j.notRun(id, index)})
@@ -340,27 +323,25 @@ func (p *pool) dropSkipped(d dueItem) bool {
 // are those that wait for the turn of their keys. It reports whether the item was there: else the source has
 // not given it yet, or it runs.
 func (p *pool) forget(index int, inTurn map[int]bool) bool {
-	if p.lobby.fresh != nil && p.lobby.fresh.Index == index {
-		p.lobby.fresh = nil
+	l, s := &p.lobby, &p.suspects
+	if l.fresh != nil && l.fresh.Index == index {
+		l.fresh = nil
 		return true
 	}
 	same := func(d dueItem) bool { return d.index == index }
-	if at := slices.IndexFunc(p.lobby.due, same); at >= 0 {
-		heap.Remove(&p.lobby.due, at)
-		p.suspects.ended(index)
+	n := len(s.lone) + len(s.waiting)
+	s.lone, s.waiting = slices.DeleteFunc(s.lone, same), slices.DeleteFunc(s.waiting, same)
+	switch at := slices.IndexFunc(l.due, same); {
+	case len(s.lone)+len(s.waiting) < n:
 		return true
-	}
-	n := len(p.suspects.lone) + len(p.suspects.waiting)
-	p.suspects.lone, p.suspects.waiting = slices.DeleteFunc(p.suspects.lone, same),
-		slices.DeleteFunc(p.suspects.waiting, same)
-	if len(p.suspects.lone)+len(p.suspects.waiting) < n {
-		return true
-	}
-	if !inTurn[index] {
+	case at >= 0:
+		heap.Remove(&l.due, at)
+	case inTurn[index]:
+		l.gone[index] = true
+	default:
 		return false
 	}
-	p.lobby.gone[index] = true
-	p.suspects.ended(index)
+	s.ended(index)
 	return true
 }
 
@@ -377,7 +358,15 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 			due++
 		}
 	}
-	elsewhere := p.waitElsewhere(now, e.Names)
+	var elsewhere []int64 // attempts that wait on workers of a fleet for the next try of a step
+	if j.fleet != nil {
+		for token, f := range p.flights {
+			id := j.Fold.Running.At(f.index).ID
+			if k, retrying := j.Fold.Retrying[id]; retrying && k.Due.After(now) && e.Names(id) {
+				elsewhere = append(elsewhere, token)
+			}
+		}
+	}
 	steps := len(elsewhere) + j.waits.count(func(id string) bool { return e.Names(id) && (j.fleet == nil || id == "") })
 	if due+steps == 0 {
 		if len(r.Items) > 0 {
@@ -410,22 +399,6 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 		parts = append(parts, check.Counted(steps, "step"))
 	}
 	return job.Done("%s", p.withHolds("due now: "+strings.Join(parts, " and ")))
-}
-
-// waitElsewhere returns the tokens of the attempts at some items that wait on workers of a fleet for the next
-// try of a step.
-func (p *pool) waitElsewhere(now time.Time, names func(itemID string) bool) []int64 {
-	if p.job.fleet == nil {
-		return nil
-	}
-	var tokens []int64
-	for token, f := range p.flights {
-		one := p.job.Fold.Running.At(f.index)
-		if k, retrying := p.job.Fold.Retrying[one.ID]; retrying && k.Due.After(now) && names(one.ID) {
-			tokens = append(tokens, token)
-		}
-	}
-	return tokens
 }
 
 // withHolds adds to an answer what holds back all starts.

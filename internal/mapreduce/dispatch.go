@@ -27,7 +27,12 @@ func (p *pool) dispatch(now time.Time) bool {
 			return false
 		}
 		if !p.serveSteps(now, true) && !p.wake(now) && !p.admitNext(now) {
-			p.noteRated(now)
+			switch l := &p.lobby; { // nothing could start though there is a slot
+			case !l.rated && (!l.rateKey || l.starts.len() == 0) && l.woken.len() == 0:
+				l.since = time.Time{} // it is not because of a limit
+			case l.since.IsZero():
+				l.since = now
+			}
 			p.lobby.soonDue(now)
 			p.returnShared(now)
 			return false
@@ -41,14 +46,19 @@ func (p *pool) dispatch(now time.Time) bool {
 func (p *pool) beginRound(now time.Time) bool {
 	l, known := &p.lobby, p.job.Fold.Limits
 	l.next, l.rated, l.retriesWait = time.Time{}, false, false
-	if known.Ratio.Told && !l.retriesLeft(now) {
+	retries := l.hasDue(now) || l.retries > 0 || l.woken.len() > 0 || l.asking.len() > 0
+	if known.Ratio.Told && !retries {
 		p.job.Record(events.RetriesAllowed{})
 	}
 	windows := time.Time{}
 	if p.halted == nil {
 		windows = p.gates.windows.Look(now)
 		p.job.Tell(p.gates.windows)
-		p.exitOutside()
+		// With ExitOutside the run ends outside of the windows, once there is something that would have to wait.
+		if reason := p.gates.windows.Reason(); reason != "" && p.job.config.ExitOutside &&
+			(!p.exhausted() || len(p.suspects.waiting) > 0) {
+			p.halt(Result{State: jobs.Stopped, Reason: reason, AsAsked: true}, untilTheyEnd)
+		}
 	}
 	if p.halted == nil && known.Pause.Hold == nil {
 		l.next = now.Add(mostSleep)
@@ -59,25 +69,25 @@ func (p *pool) beginRound(now time.Time) bool {
 		p.returnShared(now)
 		return false
 	}
-	if p.rollOut(now); p.halted == nil {
+	if r := p.gates.rollout; p.halted == nil && p.flights != nil {
+		before := r.Held
+		if p.job.Tell(r); r.Held != before { // the stage has not gone well
+			p.halt(Result{State: jobs.Stopped, Reason: r.Held, Unproven: true}, untilTheyEnd)
+		}
+	}
+	if p.halted == nil {
 		p.isolate(now)
 	}
 	p.findStragglers(now)
-	p.serveAsking(now)
+	for p.halted == nil { // agents that have kept their slots
+		k, ok := p.takeTurn(&l.asking, now)
+		if !ok {
+			break
+		}
+		k.wake <- p.flights[k.token].slot
+	}
 	p.serveSteps(now, false)
 	return true
-}
-
-// rollOut begins the next stage of the rollout when the one before has gone well. Else the run ends.
-func (p *pool) rollOut(now time.Time) {
-	if p.halted != nil || p.flights == nil {
-		return
-	}
-	r := p.gates.rollout
-	before := r.Held
-	if p.job.Tell(r); r.Held != before {
-		p.halt(Result{State: jobs.Stopped, Reason: r.Held, Unproven: true}, untilTheyEnd)
-	}
 }
 
 // again has an item wait for its next attempt.
@@ -107,7 +117,13 @@ func (p *pool) admitNext(now time.Time) bool {
 		if v.Answer == limits.Wait {
 			continue
 		}
-		it := p.take(retrying)
+		it := offered{}
+		if retrying { // whose data its agent reads
+			d := p.lobby.due.pop()
+			it.ID, it.Index = d.id, d.index
+		} else {
+			it, p.lobby.fresh = *p.lobby.fresh, nil
+		}
 		if !p.dropped(it.Item, v, now) {
 			p.start(it, itemKeys{})
 		}
@@ -130,27 +146,16 @@ func (p *pool) classOf(retrying bool, now time.Time) (limits.Class, bool) {
 	return limits.Again, true
 }
 
-// take removes and returns the next item: the retry that is due longest, or else the new one. The data of a
-// retry is read by its agent.
-func (p *pool) take(retrying bool) offered {
-	if retrying {
-		d := p.lobby.due.pop()
-		return offered{Item: items.Item{ID: d.id, Index: d.index}}
-	}
-	it := *p.lobby.fresh
-	p.lobby.fresh = nil
-	return it
-}
-
 // admitByKey is admitNext for a job whose items have limits by their keys.
 func (p *pool) admitByKey(now time.Time) bool {
 	l := &p.lobby
-	if p.retryDue(now) && l.retries < p.job.Fold.Limits.Ratio.Throttle.Free(now) {
+	class, due := p.classOf(true, now)
+	if due && (class != limits.Retry || !p.retriesHeld(now)) && l.retries < p.job.Fold.Limits.Ratio.Throttle.Free(now) {
 		return p.lineUp()
 	}
 	keys, it, waited := l.starts.next(now, p.mayStart)
 	if !waited && (l.fresh == nil || !p.mayBegin(now)) {
-		p.soonByKey()
+		l.soon(l.starts.due())
 		return false
 	}
 	if waited && l.gone[it.Index] {
@@ -178,8 +183,14 @@ func (p *pool) admitByKey(now time.Time) bool {
 		return true
 	case waited:
 		l.popStart(it)
-	case l.starts.has(keys) || p.mayStart(keys, now).After(now):
-		return p.setAside(keys)
+	case l.starts.has(keys) || p.mayStart(keys, now).After(now): // others can go before it while it waits for its turn
+		if l.starts.len() >= mostHeld {
+			l.soon(l.starts.due())
+			return false
+		}
+		it.Data, l.fresh = nil, nil
+		l.starts.add(keys, it)
+		return true
 	default:
 		l.fresh = nil
 	}
@@ -207,32 +218,12 @@ func (p *pool) lineUp() bool {
 	return true
 }
 
-// soonByKey notes when the next item may have the turn of its keys.
-func (p *pool) soonByKey() {
-	if at, ok := p.lobby.starts.due(); ok {
-		p.lobby.soon(at)
-	}
-}
-
 // mostHeld bounds the items that wait for the turns of their keys. When there are so many, those behind them
 // wait too, whatever their keys are.
 const mostHeld = 1 << 16
 
-// setAside has the new item wait for its turn, so that others can go before it. It reports false when too many wait.
-func (p *pool) setAside(key itemKeys) bool {
-	l := &p.lobby
-	if l.starts.len() >= mostHeld {
-		p.soonByKey()
-		return false
-	}
-	it := *l.fresh
-	it.Data, l.fresh = nil, nil
-	l.starts.add(key, it)
-	return true
-}
-
 // mayStart returns when an item with these keys may start, or be refused: at once, if that is not after now.
-// Where a breaker has all its tests running, askAgain is called for the key when that may have changed.
+// Where a breaker has all its tests running, its keys are asked again when an attempt of theirs has ended.
 func (p *pool) mayStart(keys itemKeys, now time.Time) time.Time {
 	at := now
 	if p.job.workflow.BreakerPer != nil {
@@ -254,21 +245,6 @@ func (p *pool) mayStart(keys itemKeys, now time.Time) time.Time {
 	return at
 }
 
-// askAgain has the items go on, if they may, that wait for a start of the same breaker to end.
-func (p *pool) askAgain(breaker string) {
-	for _, keys := range p.lobby.full[breaker] {
-		p.lobby.starts.again(keys)
-	}
-	delete(p.lobby.full, breaker)
-}
-
-// retryDue reports whether the next attempt at an item is due and may start, as far as that depends on the
-// number of retries.
-func (p *pool) retryDue(now time.Time) bool {
-	class, due := p.classOf(true, now)
-	return due && (class != limits.Retry || !p.retriesHeld(now))
-}
-
 // retriesHeld reports whether no retry may start now.
 func (p *pool) retriesHeld(now time.Time) bool {
 	return p.askOne(p.job.Fold.Limits.Ratio, p.asks(limits.Retry, now)).Answer != limits.Go
@@ -283,8 +259,7 @@ func (p *pool) takeTurn(l *lanes[string, *parking], now time.Time) (*parking, bo
 		}
 		_, k, ok := l.next(now, p.job.Fold.Limits.Rate.Next)
 		if !ok {
-			at, _ := l.due()
-			p.lobby.soon(at)
+			p.lobby.soon(l.due())
 			return nil, false
 		}
 		l.pop()
@@ -297,41 +272,15 @@ func (p *pool) takeTurn(l *lanes[string, *parking], now time.Time) (*parking, bo
 	return nil, false
 }
 
-// serveAsking has agents go on that have kept their slots.
-func (p *pool) serveAsking(now time.Time) {
-	for p.halted == nil {
-		k, ok := p.takeTurn(&p.lobby.asking, now)
-		if !ok {
-			return
-		}
-		k.wake <- p.flights[k.token].slot
-	}
-}
-
-// wakeInTurn gives a free slot to an agent whose turn it is. It returns false when there is none.
-func (p *pool) wakeInTurn(now time.Time) bool {
-	k, ok := p.takeTurn(&p.lobby.woken, now)
-	if ok {
-		p.goOn(k)
-	}
-	return ok
-}
-
-// noteRated notes that nothing could start now though there is a slot.
-func (p *pool) noteRated(now time.Time) {
-	l := &p.lobby
-	switch {
-	case !l.rated && (!l.rateKey || l.starts.len() == 0) && l.woken.len() == 0:
-		l.since = time.Time{} // it is not because of a limit
-	case l.since.IsZero():
-		l.since = now
-	}
-}
-
-// wake gives a free slot to the agent that has been due longest. It returns false when none is due.
+// wake gives a free slot to the agent that has been due longest, or else to one whose turn it is. It returns false
+// when there is none.
 func (p *pool) wake(now time.Time) bool {
 	if len(p.lobby.parked) == 0 || p.lobby.parked[0].due.After(now) {
-		return p.wakeInTurn(now)
+		k, ok := p.takeTurn(&p.lobby.woken, now)
+		if ok {
+			p.goOn(k)
+		}
+		return ok
 	}
 	k := p.lobby.parked.pop()
 	if k.turn && p.job.Fold.Limits.TakesTurns() {
@@ -340,13 +289,4 @@ func (p *pool) wake(now time.Time) bool {
 	}
 	p.goOn(k)
 	return true
-}
-
-// exitOutside ends a run that is not to wait for the next window, once there is something that would have to wait.
-func (p *pool) exitOutside() {
-	reason := p.gates.windows.Reason()
-	if reason == "" || !p.job.config.ExitOutside || p.exhausted() && len(p.suspects.waiting) == 0 {
-		return
-	}
-	p.halt(Result{State: jobs.Stopped, Reason: reason, AsAsked: true}, untilTheyEnd)
 }

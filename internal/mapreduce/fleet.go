@@ -27,26 +27,6 @@ func (e *OnFleetError) Error() string {
 	return fmt.Sprintf("job %s ran on %s: %s it goes on there; with --fleet none the rest runs here", e.JobID, fleet, there)
 }
 
-// broker is the broker of the fleet that the items of a resumed job run on. A run that has none to run leaves
-// it as it was.
-func (j *owner) broker() string {
-	if j.config.OnFleet || j.config.Abandon {
-		return j.config.Broker
-	}
-	return j.Fold.Broker
-}
-
-// onFleet is the number of attempts that workers of a fleet may still run.
-func (j *owner) onFleet() int {
-	n := 0
-	for _, f := range j.Fold.Running.All() {
-		if f.Fleet {
-			n++
-		}
-	}
-	return n
-}
-
 // ceiling is how many slots of a fleet a job uses at most that is elastic; 0 means all.
 func (j *owner) ceiling() int {
 	if j.Fold.Slots > 0 { // somebody has asked for it

@@ -10,7 +10,6 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/gitspace"
 	"prodigy/internal/items"
-	"prodigy/internal/job"
 )
 
 // attempt returns what all attempts of a phase have in common. The breakers of its steps continue in the state
@@ -59,27 +58,22 @@ func (p *pool) fly(a agent.Attempt, keys itemKeys) {
 // adopt takes over attempts that outlived the run before. If there are more of them than slots, the others have none.
 func (p *pool) adopt() {
 	for index := range check.ByKey(p.job.Fold.Running) {
-		f := p.job.Fold.Running.At(index)
+		f, slot := p.job.Fold.Running.At(index), 0
 		if f.Suspect {
 			p.suspects.out = index
 		}
-		p.adoptOne(index, f)
-	}
-}
-
-func (p *pool) adoptOne(index int, f job.Running) {
-	slot := 0
-	if len(p.slots.free) > 0 {
-		slot = p.takeSlot()
-	}
-	a := p.attempt(items.Item{ID: f.ID, Index: index}, f.Number, slot)
-	a.Token, a.Adopted, a.RanOn = f.Token, true, f.Node
-	if p.job.space != nil {
-		p.inWorkspace(&a, f.Base, f.Resolve)
-	}
-	p.fly(a, itemKeys{f.Key, p.job.Fold.Limits.Breaker.KeyOf(index)})
-	if p.job.Fold.Skips[index] != "" {
-		p.flights[a.Token].end(errSkipped)
+		if len(p.slots.free) > 0 {
+			slot = p.takeSlot()
+		}
+		a := p.attempt(items.Item{ID: f.ID, Index: index}, f.Number, slot)
+		a.Token, a.Adopted, a.RanOn = f.Token, true, f.Node
+		if p.job.space != nil {
+			p.inWorkspace(&a, f.Base, f.Resolve)
+		}
+		p.fly(a, itemKeys{f.Key, p.job.Fold.Limits.Breaker.KeyOf(index)})
+		if p.job.Fold.Skips[index] != "" {
+			p.flights[a.Token].end(errSkipped)
+		}
 	}
 }
 
@@ -87,7 +81,10 @@ func (p *pool) adoptOne(index int, f job.Running) {
 func (p *pool) attempt(it items.Item, number, slot int) agent.Attempt {
 	a := p.template
 	a.ItemID, a.ItemIndex, a.Item = it.ID, it.Index, it.Data
-	a.ItemTotal = p.job.itemTotal()
+	a.ItemTotal = p.job.Fold.Total
+	if m := p.job.workflow.Map; m.ItemsFromArgs { // the values of a command line are known from the first on
+		a.ItemTotal = len(m.Input.Items)
+	}
 	a.Outputs = p.job.printed.granted()
 	p.job.Fold.TakeUp(&a, it.ID)
 	a.Number, a.Worker = number, slot
@@ -142,20 +139,4 @@ func (p *pool) startWorker(a agent.Attempt) {
 			return nil
 		})
 	}
-}
-
-// limits returns the limits in time of the agents of the map phase.
-func (j *owner) limits() (agent.Limits, error) {
-	m := j.workflow.Map
-	limit, err := j.config.limit(j.workflow, "agent_timeout_secs", m.AgentLimit())
-	return agent.Limits{Agent: limit, Cleanup: m.Timeouts.Cleanup, SkipHandlerOnTimeout: m.Timeouts.Action != ""}, err
-}
-
-// itemTotal is how many items there are, 0 while that is unknown. The values of a command line are known from
-// the first on.
-func (j *owner) itemTotal() int {
-	if m := j.workflow.Map; m.ItemsFromArgs {
-		return len(m.Input.Items)
-	}
-	return j.Fold.Total
 }

@@ -3,6 +3,7 @@ package mapreduce
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"prodigy/internal/limit"
@@ -16,7 +17,17 @@ func (p *pool) openGates(ctx context.Context) error {
 	g.windows, g.guards = limits.NewWindows(m.Windows), &limits.Guards{}
 	g.rollout = &limits.Stages{Rollout: &known.Rollout, List: j.stages}
 	g.first = limits.First{Stages: g.rollout}
-	g.all = []limits.Limit{&known.Pause, p.awaitTotal()}
+	g.all = []limits.Limit{&known.Pause}
+	asked := namesAny(slices.Concat(p.template.Steps, p.template.Handler), "item_total") || len(m.Input.Items) > 0
+	if p.source.chosen != nil && asked { // agents ask how many items there are, or people know that number of a list
+		until := time.Now().Add(totalWait)
+		g.all = append(g.all, limits.Func(func(a limits.Ask) limits.Verdict {
+			if p.source.chosen == nil {
+				return limits.Verdict{}
+			}
+			return limits.WaitUntil(until, a.Now)
+		}))
+	}
 	g.slot = []limits.Limit{
 		g.windows, g.guards, limits.Func(p.admitSender), limits.Func(p.admitMerges), limits.Func(p.admitAlone),
 		g.rollout,
@@ -32,14 +43,6 @@ func (p *pool) openGates(ctx context.Context) error {
 	g.turn = append(g.turn, g.paces...)
 	j.Live = []limits.Limit{g.windows, g.guards}
 	return p.watchMachine(ctx)
-}
-
-// openNoGates makes the limits of a pool that is about no items.
-func (p *pool) openNoGates() {
-	p.gates = gates{
-		all:     []limits.Limit{&p.job.Fold.Limits.Pause},
-		windows: &limits.Windows{}, guards: &limits.Guards{},
-	}
 }
 
 // asks returns the question whether something of a class may start.
@@ -92,22 +95,6 @@ func (p *pool) mayBegin(now time.Time) bool {
 // there are.
 const totalWait = 100 * time.Millisecond
 
-// awaitTotal returns the limit of a job whose agents ask how many items there are, or whose items are a list,
-// whose number people know.
-func (p *pool) awaitTotal() limits.Limit {
-	asked := namesTotal(p.template.Steps, p.template.Handler) || len(p.job.workflow.Map.Input.Items) > 0
-	if p.source.chosen == nil || !asked {
-		return limits.Func(func(limits.Ask) limits.Verdict { return limits.Verdict{} })
-	}
-	until := time.Now().Add(totalWait)
-	return limits.Func(func(a limits.Ask) limits.Verdict {
-		if p.source.chosen == nil {
-			return limits.Verdict{}
-		}
-		return limits.WaitUntil(until, a.Now)
-	})
-}
-
 // waitIf returns a Verdict that lasts until something happens.
 func waitIf(holds bool) limits.Verdict {
 	if !holds {
@@ -121,7 +108,7 @@ func (p *pool) admitSender(limits.Ask) limits.Verdict { return waitIf(p.submitte
 
 // admitMerges holds back what would begin far behind what others have done already.
 func (p *pool) admitMerges(limits.Ask) limits.Verdict {
-	m, now := &p.merger, p.mergesNow()
+	m, now := &p.merger, p.merger.busy || p.mayMerge()
 	m.backlog = m.backlog && now
 	behind := m.backlog || now && (p.slotsNow() == 1 || len(p.job.Fold.Merging) >= mergesAhead*p.job.parallel)
 	return waitIf(behind)
@@ -166,7 +153,11 @@ func (p *pool) watchMachine(ctx context.Context) error {
 		guards = limit.Guards{MinFreeDisk: guards.MinFreeDisk}
 	}
 	look := func(was bool) (string, error) {
-		now, err := j.machine()
+		measure := j.config.Machine
+		if measure == nil {
+			measure = func() (limit.Machine, error) { return limit.MachineNow(j.config.Dir, j.place.EventsDir()) }
+		}
+		now, err := measure()
 		return guards.Closed(now, was), err
 	}
 	first, err := look(false)
@@ -198,12 +189,4 @@ func (p *pool) watchMachine(ctx context.Context) error {
 		}
 	})
 	return nil
-}
-
-// machine measures what this machine has left.
-func (j *owner) machine() (limit.Machine, error) {
-	if j.config.Machine != nil {
-		return j.config.Machine()
-	}
-	return limit.MachineNow(j.config.Dir, j.place.EventsDir())
 }

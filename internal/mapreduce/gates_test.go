@@ -2,6 +2,7 @@ package mapreduce
 
 import (
 	"cmp"
+	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -24,7 +25,11 @@ import (
 // number with the rows of the comment of that package.
 func TestEveryLimitIsAskedAndExplained(t *testing.T) {
 	w := parse(t, gated(1, ""))
-	p := &pool{job: &owner{workflow: w, Opened: &job.Opened{Fold: job.NewFold(w.ErrorPolicy)}}}
+	w.Map.Input.Items = []json.RawMessage{json.RawMessage(`1`)} // whose number people know
+	p := &pool{
+		job:    &owner{workflow: w, Opened: &job.Opened{Fold: job.NewFold(w.ErrorPolicy)}},
+		source: source{chosen: make(chan struct{})},
+	}
 	if err := p.openGates(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -17,11 +17,19 @@ func (p *pool) haltForOwn(err error) {
 	if err == nil || p.halted != nil || p.runners.ctx.Err() != nil || p.job.stopped(err) {
 		return
 	}
-	if spent, ok := errors.AsType[*limit.JobSpent](err); ok {
-		p.halt(Result{State: jobs.Failed, Reason: spent.Error(), Budget: spent}, untilTheyEnd)
-		return
+	v, grace := failed(err), p.stopGrace()
+	if v.Budget != nil {
+		grace = untilTheyEnd
 	}
-	p.halt(Result{State: jobs.Failed, Reason: err.Error(), Cause: err}, p.stopGrace())
+	p.halt(v, grace)
+}
+
+// failed returns how a run ends after an error of prodigy itself, or when the budget allows no further agent.
+func failed(err error) Result {
+	if spent, ok := errors.AsType[*limit.JobSpent](err); ok {
+		return Result{State: jobs.Failed, Reason: spent.Error(), Budget: spent}
+	}
+	return Result{State: jobs.Failed, Reason: err.Error(), Cause: err}
 }
 
 // checkPolicy stops the pool when the policy says so.
@@ -61,12 +69,9 @@ func (p *pool) halt(v Result, grace time.Duration) {
 		p.holdFleet()
 	}
 	if grace == 0 {
-		p.runners.kill(stopCause(v))
+		p.runners.kill(fmt.Errorf("%s: %w", v.Reason, process.ErrKill))
 	}
 }
-
-// stopCause ends processes without grace when they are to get none.
-func stopCause(v Result) error { return fmt.Errorf("%s: %w", v.Reason, process.ErrKill) }
 
 func (p *pool) haltSelecting(err error) { p.halt(p.job.selectionFailed(err), p.stopGrace()) }
 

@@ -14,7 +14,7 @@ import (
 // empty.
 type lanes[K comparable, T any] struct {
 	byKey map[K]*lane[K, T]
-	order laneHeap[K, T]
+	order ordered[*lane[K, T]]
 	n     int
 	came  int64     // how many have come so far
 	asked time.Time // when next was last called, by the wall clock
@@ -26,7 +26,11 @@ type lane[K comparable, T any] struct {
 	queue []T
 	at    time.Time // not before: what its limit said when it was last asked
 	came  int64     // when its first element came to the head, in the order of all
-	pos   int       // in the heap
+}
+
+// Before puts the lane first that may go on first.
+func (a *lane[K, T]) Before(b *lane[K, T]) bool {
+	return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.came, b.came)) < 0
 }
 
 func (l *lanes[K, T]) len() int { return l.n }
@@ -47,7 +51,7 @@ func (l *lanes[K, T]) add(key K, v T) {
 	}
 	one := &lane[K, T]{key: key, queue: []T{v}, came: l.came}
 	l.byKey[key] = one
-	heap.Push(&l.order, one)
+	l.order.push(one)
 }
 
 // addFirst has v wait before what waits with the same key.
@@ -96,7 +100,7 @@ func (l *lanes[K, T]) pop() {
 	one.queue[0] = none
 	if one.queue = one.queue[1:]; len(one.queue) == 0 {
 		delete(l.byKey, one.key)
-		heap.Pop(&l.order)
+		l.order.pop()
 		return
 	}
 	l.came++
@@ -108,16 +112,16 @@ func (l *lanes[K, T]) pop() {
 func (l *lanes[K, T]) again(key K) {
 	if one := l.byKey[key]; one != nil {
 		one.at = time.Time{}
-		heap.Fix(&l.order, one.pos)
+		heap.Fix(&l.order, slices.Index(l.order, one))
 	}
 }
 
-// due returns when next is to be asked again. It reports false if nothing waits.
-func (l *lanes[K, T]) due() (at time.Time, ok bool) {
+// due returns when next is to be asked again; the zero time if nothing waits.
+func (l *lanes[K, T]) due() time.Time {
 	if len(l.order) == 0 {
-		return time.Time{}, false
+		return time.Time{}
 	}
-	return l.order[0].at, true
+	return l.order[0].at
 }
 
 // all yields what waits, in no particular order.
@@ -131,30 +135,4 @@ func (l *lanes[K, T]) all() iter.Seq[T] {
 			}
 		}
 	}
-}
-
-// laneHeap has the lane at its top that may go on first.
-type laneHeap[K comparable, T any] []*lane[K, T]
-
-func (h laneHeap[K, T]) Len() int { return len(h) }
-
-func (h laneHeap[K, T]) Less(i, k int) bool {
-	return cmp.Or(h[i].at.Compare(h[k].at), cmp.Compare(h[i].came, h[k].came)) < 0
-}
-
-func (h laneHeap[K, T]) Swap(i, k int) {
-	h[i], h[k] = h[k], h[i]
-	h[i].pos, h[k].pos = i, k
-}
-
-func (h *laneHeap[K, T]) Push(x any) {
-	one := x.(*lane[K, T])
-	one.pos = len(*h)
-	*h = append(*h, one)
-}
-
-func (h *laneHeap[K, T]) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
 }

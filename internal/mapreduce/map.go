@@ -1,6 +1,7 @@
 package mapreduce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/limits"
 	"prodigy/internal/reuse"
+	"prodigy/internal/workflow"
 )
 
 // runMap runs the map phase, or what is left of it.
@@ -32,11 +34,11 @@ func (j *owner) runMap(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	if v, err := j.whileHeld(ctx); err != nil || v != nil { // somebody asked for a stop, or a pause, while setup ran
-		return result(v), err
+		return *cmp.Or(v, &Result{}), err
 	}
-	due := j.due() // before the selection begins, which brings what the store has lost
+	due, alone := j.waiting() // before the selection begins, which brings what the store has lost
 	j.stages = limits.StagesOf(j.workflow.Map)
-	v, err := j.runPool(ctx, j.selected(), due, j.suspects())
+	v, err := j.runPool(ctx, j.selected(), due, alone)
 	if err == nil && v.State == jobs.Completed {
 		j.recordPhaseCompleted("map", "")
 	}
@@ -79,7 +81,7 @@ func (j *owner) openReuse(now events.Fingerprint) (err error) {
 }
 
 // runPool runs the items that are due and those of a source, each until it is settled, in at most j.parallel slots.
-func (j *owner) runPool(ctx context.Context, s source, due ordered[dueItem], alone []dueItem) (Result, error) {
+func (j *owner) runPool(ctx context.Context, s source, due, alone []dueItem) (Result, error) {
 	p := &pool{
 		job: j, source: s, runners: newRunners(ctx), flights: map[int64]*flight{}, slots: newSlots(j.parallel),
 		suspects: suspects{waiting: alone, out: -1}, submitter: submitter{room: make(chan struct{}, 1)},
@@ -123,15 +125,16 @@ func (j *owner) runPool(ctx context.Context, s source, due ordered[dueItem], alo
 
 // makeTemplate sets what all agents have in common, and what waits by its keys.
 func (p *pool) makeTemplate() (err error) {
-	j := p.job
-	p.template = j.attempt("map")
-	p.template.Steps, p.template.PerValue = j.workflow.Map.AgentTemplate, j.workflow.Map.ItemsFromArgs
-	p.template.Batch, p.template.Producing = j.workflow.Map.Batch > 0, len(j.workflow.Map.Produces) > 0
-	p.template.Handler = j.workflow.Handlers[j.workflow.ErrorPolicy.OnItemFailure.Handler]
-	if p.template.Limits, err = j.limits(); err != nil {
+	j, m, a := p.job, p.job.workflow.Map, &p.template
+	*a = j.attempt("map")
+	a.Steps, a.PerValue = m.AgentTemplate, m.ItemsFromArgs
+	a.Batch, a.Producing = m.Batch > 0, len(m.Produces) > 0
+	a.Handler = j.workflow.Handlers[j.workflow.ErrorPolicy.OnItemFailure.Handler]
+	a.Limits.Cleanup, a.Limits.SkipHandlerOnTimeout = m.Timeouts.Cleanup, m.Timeouts.Action != ""
+	if a.Limits.Agent, err = j.config.limit(j.workflow, "agent_timeout_secs", m.AgentLimit()); err != nil {
 		return err
 	}
-	p.template.SetSpec()
+	a.SetSpec()
 	p.lobby, err = j.newLobby()
 	return err
 }
@@ -149,7 +152,14 @@ func (p *pool) run(ctx context.Context) {
 			p.recordFleet(p.job.recordAt)
 			return
 		}
-		p.lobby.arm(timer)
+		switch next := p.lobby.next; {
+		case more:
+			timer.Reset(0)
+		case next.IsZero():
+			timer.Stop()
+		default:
+			timer.Reset(time.Until(next))
+		}
 		select {
 		case m := <-p.job.inbox:
 			m.deliver(p)
@@ -165,7 +175,6 @@ func (p *pool) run(ctx context.Context) {
 			p.foundShared(f)
 		case <-timer.C:
 		case <-p.submitter.room:
-		case <-ready(more):
 		case <-p.ending.grace:
 			p.runners.kill(errors.New(p.halted.Reason))
 		case <-stop:
@@ -181,16 +190,6 @@ func (p *pool) run(ctx context.Context) {
 			p.runners.kill(p.job.Log.Err())
 		}
 	}
-}
-
-// ready returns a channel that can be received from at once when there is more to dispatch.
-func ready(more bool) <-chan time.Time {
-	if !more {
-		return nil
-	}
-	c := make(chan time.Time)
-	close(c)
-	return c
 }
 
 func (p *pool) over() bool {
@@ -273,12 +272,22 @@ func (p *pool) ended(e *attemptEnd) {
 	index, breaker := e.attempt.ItemIndex, p.flights[e.attempt.Token].keys.breaker
 	p.asTimeout(e)
 	seq := p.job.recordOutcome(e, p.halted)
-	p.askAgain(breaker)
+	for _, keys := range p.lobby.full[breaker] {
+		p.lobby.starts.again(keys)
+	}
+	delete(p.lobby.full, breaker)
 	p.haltForOwn(e.err)
 	p.job.condemn(index)
 	if w, ok := p.job.Fold.Merging[index]; ok && w.Seq == seq {
 		p.enqueue(index)
-		p.holdSlot(index, p.flights[e.attempt.Token].slot)
+		// The slot is held until the work is merged: who begins there next begins at it. With `order: items` nobody
+		// would, and what is merged first may still need a slot.
+		if p.job.workflow.Workspace.Order != workflow.OrderItems {
+			if slot := p.flights[e.attempt.Token].slot; slot > 0 {
+				p.slots.taken[slot]++
+				p.merger.slots[index] = slot
+			}
+		}
 	}
 	p.release(e, seq)
 	p.checkPolicy()
@@ -300,10 +309,13 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 	if p.suspects.alone && !p.exhausted() {
 		p.suspects.alone = false // it ran alone only so that the stage of a rollout ends
 	}
-	if w, ok := p.job.Fold.Waiting[e.attempt.ItemIndex]; ok && p.halted == nil && w.Retry.Alone {
-		p.suspects.waiting = append(p.suspects.waiting, dueItem{id: w.ID, index: e.attempt.ItemIndex, due: w.Due})
-	} else if ok && p.halted == nil {
-		p.again(dueItem{id: w.ID, index: e.attempt.ItemIndex, due: w.Due})
+	if w, ok := p.job.Fold.Waiting[e.attempt.ItemIndex]; ok && p.halted == nil {
+		d := dueItem{id: w.ID, index: e.attempt.ItemIndex, due: w.Due}
+		if w.Retry.Alone {
+			p.suspects.waiting = append(p.suspects.waiting, d)
+		} else {
+			p.again(d)
+		}
 	}
 	if e.ack != nil {
 		p.runners.syncing++
@@ -313,19 +325,23 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 	p.freeSlot(slot)
 }
 
-// due returns the items that waited for their next attempt when the run before ended.
-func (j *owner) due() ordered[dueItem] {
-	var due ordered[dueItem]
+// waiting returns the items that waited for their next attempt when the run before ended; separately those that are
+// to run alone, of which those come first that were alone at fewer deaths.
+func (j *owner) waiting() (due, alone []dueItem) {
 	for index, w := range j.Fold.Waiting {
-		if index >= j.Store.Len() {
-			continue // a power loss took it from the store: the selection will bring it again
+		switch d := (dueItem{id: w.ID, index: index, due: w.Due}); {
+		case index >= j.Store.Len(): // a power loss took it from the store: the selection will bring it again
+		case j.suspect(index) || w.Retry.Alone:
+			alone = append(alone, d)
+		default:
+			due = append(due, d)
 		}
-		if j.suspect(index) || w.Retry.Alone {
-			continue
-		}
-		due.push(dueItem{id: w.ID, index: index, due: w.Due})
 	}
-	return due
+	slices.SortFunc(alone, func(a, b dueItem) int {
+		return cmp.Or(cmp.Compare(j.Fold.Crashes[a.index].Alone, j.Fold.Crashes[b.index].Alone),
+			cmp.Compare(a.index, b.index))
+	})
+	return due, alone
 }
 
 // whileHeld waits while the job is paused, at the beginning of a phase. It returns how the run ends, if it does.
@@ -333,17 +349,20 @@ func (j *owner) whileHeld(ctx context.Context) (*Result, error) {
 	if v := j.stopResult(); v != nil || j.Fold.Limits.Pause.Hold == nil {
 		return v, nil
 	}
-	p := &pool{job: j, runners: newRunners(ctx), source: source{cancel: func() {}}, single: single{between: true}, suspects: suspects{out: -1}}
-	p.openNoGates()
+	p := j.poolOfNone(ctx)
+	p.single.between = true
 	defer p.runners.kill(nil)
 	p.run(ctx)
 	return p.halted, j.Log.Err()
 }
 
-// result returns v, or nothing.
-func result(v *Result) Result {
-	if v == nil {
-		return Result{}
+// poolOfNone returns a pool that is about no items.
+func (j *owner) poolOfNone(ctx context.Context) *pool {
+	return &pool{
+		job: j, runners: newRunners(ctx), source: source{cancel: func() {}},
+		gates: gates{
+			all:     []limits.Limit{&j.Fold.Limits.Pause},
+			windows: &limits.Windows{}, guards: &limits.Guards{},
+		},
 	}
-	return *v
 }

@@ -14,7 +14,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"os"
 	"slices"
@@ -88,7 +87,8 @@ func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, re
 		return j.abandon(err)
 	}
 	ids, err := j.chosen(choose)
-	held := j.reduceHeld()
+	// The job has completed without the phases after the map phase, since their condition did not hold.
+	held := j.workflow.ReduceWhen != nil && j.Fold.Ended == jobs.Completed && j.Fold.Total > 0 && !j.reduced()
 	reduce = reduce || j.workflow.ReduceOnRetry && !held && (len(ids) > 0 || j.Fold.ReduceStale)
 	if err == nil && len(ids) == 0 && !reduce {
 		err = j.RefreshResults()
@@ -124,7 +124,13 @@ func (j *owner) refuseCancelled() error {
 // beginAgain opens what the job runs with, for another run. items says whether that has items to run. A job
 // with workspaces that died before its first record begins as a new one.
 func (j *owner) beginAgain(ctx context.Context, items bool) error {
-	if n := j.onFleet(); (n > 0 || items && j.Fold.Broker != "") && !j.config.OnFleet && !j.config.Abandon {
+	n := 0 // attempts that workers of a fleet may still run
+	for _, f := range j.Fold.Running.All() {
+		if f.Fleet {
+			n++
+		}
+	}
+	if (n > 0 || items && j.Fold.Broker != "") && !j.config.OnFleet && !j.config.Abandon {
 		return &OnFleetError{JobID: j.place.ID, Broker: j.Fold.Broker, Attempts: n}
 	}
 	if !j.isolated() || j.Fold.Seq > 0 {
@@ -163,7 +169,11 @@ func (j *owner) runLast(ctx context.Context) (Result, error) {
 	if j.Fold.Total == 0 {
 		return Result{State: jobs.Completed, Reason: "no items selected"}, nil
 	}
-	for name, p := range j.lastPhases() {
+	for _, name := range []string{"reduce", "merge"} {
+		p := j.workflow.Reduce
+		if name == "merge" {
+			p = j.workflow.Merge
+		}
 		if p == nil {
 			continue
 		}
@@ -189,19 +199,6 @@ func (j *owner) reduced() bool {
 	return j.Fold.Phase("reduce").Started || j.Fold.Phase("merge").Started
 }
 
-// reduceHeld reports whether the job has completed without the phases after the map phase, since their
-// condition did not hold.
-func (j *owner) reduceHeld() bool {
-	return j.workflow.ReduceWhen != nil && j.Fold.Ended == jobs.Completed && j.Fold.Total > 0 && !j.reduced()
-}
-
-// lastPhases yields the names and steps of the phases after the map phase, in order.
-func (j *owner) lastPhases() iter.Seq2[string, *workflow.Phase] {
-	return func(yield func(string, *workflow.Phase) bool) {
-		_ = yield("reduce", j.workflow.Reduce) && yield("merge", j.workflow.Merge)
-	}
-}
-
 // retryDead runs dead letters again, and the phases after the map phase if they are asked for. Those that the
 // run before held back are asked for when their condition holds now. Work takes the place of what an agent
 // would do for the one item.
@@ -225,8 +222,10 @@ func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce, held bo
 			tried[e.ItemIndex] = j.Fold.LastTry[e.ItemIndex]
 		}
 	}
-	if slices.Sort(indexes); work != nil {
-		j.recordAdopted(*work)
+	if slices.Sort(indexes); work != nil { // a commit of the user is what an attempt did
+		id := j.attemptOf(work.ItemID, work.Index, work.Attempt)
+		j.Record(events.AgentStarted{AttemptID: id, Base: work.Base})
+		j.Record(events.AgentCompleted{AttemptID: id, Changes: work.Changes})
 		indexes = nil
 	}
 	j.listen()
@@ -299,7 +298,10 @@ func (j *owner) recordResumed(ctx context.Context, reason string, reduce bool) e
 		InFlight: j.Fold.InFlight(), Waiting: j.Fold.Delayed(),
 		Phase: phase, Reduce: reduce, Attached: attached, Died: j.died, MaxCostUSD: j.config.maxCost(),
 		Accepted: j.config.Accept, Set: j.config.Set,
-		Rates: startRates(j.workflow), Broker: j.broker(),
+		Rates: startRates(j.workflow), Broker: j.Fold.Broker,
+	}
+	if j.config.OnFleet || j.config.Abandon { // a run that has no items to run leaves the broker as it was
+		e.Broker = j.config.Broker
 	}
 	if p := j.Fold.Phases[phase]; p != nil {
 		e.StepsDone = len(p.Steps)
@@ -311,7 +313,7 @@ func (j *owner) recordResumed(ctx context.Context, reason string, reduce bool) e
 	j.runSeq = j.Record(e).Seq
 	for _, u := range killed {
 		j.Record(u)
-		j.host.starts.charge(u)
+		j.host.starts.ledger.Add(u.Index(), u.Step, u.Use())
 	}
 	if j.rescaled {
 		n := j.meta.MaxParallel
@@ -418,7 +420,8 @@ func (j *owner) finish(ctx context.Context, v Result, err error) (Result, error)
 			err = j.MakeResults()
 		}
 		if err == nil && v.Cause == nil { // what kept prodigy from going on, a full disk for one, would keep it from this
-			err = errors.Join(j.RefreshResults(), j.refreshIndex())
+			err = errors.Join(j.RefreshResults(),
+				reuse.RefreshIndex(j.place, j.Opened, j.workflow.Map, j.meta.Since != nil))
 		}
 		if result.Duration = j.Fold.Duration(time.Now()); err == nil {
 			j.recordEnd(result, d)
@@ -439,55 +442,40 @@ func (j *owner) finish(ctx context.Context, v Result, err error) (Result, error)
 	}
 	if err != nil {
 		result.State, result.Reason, result.Cause = jobs.Failed, err.Error(), err
-		result.countKept()
+		// The counts are those of the log: after an error of prodigy's own not all that was done is in it.
+		if kept, unread := job.Summarize(j.place); unread == nil {
+			result.Metrics, result.Duration, result.Spent = kept.Metrics, kept.Duration, kept.Spent
+		} else {
+			result.Unknown, result.Metrics, result.Results = true, errorpolicy.New(errorpolicy.Policy{}).Metrics(), ""
+		}
 	}
 	return result, err
-}
-
-// countKept takes the counts from the log: after an error of prodigy's own not all that was done is in it. When
-// it cannot be read, nothing is known.
-func (r *Result) countKept() {
-	kept, err := job.Summarize(r.Job)
-	if err != nil {
-		r.Unknown, r.Metrics, r.Results = true, errorpolicy.New(errorpolicy.Policy{}).Metrics(), ""
-		return
-	}
-	r.Metrics, r.Duration, r.Spent = kept.Metrics, kept.Duration, kept.Spent
-}
-
-// refreshIndex makes the index of the results, if a later job will ask for it.
-func (j *owner) refreshIndex() error {
-	return reuse.RefreshIndex(j.place, j.Opened, j.workflow.Map, j.meta.Since != nil)
-}
-
-// spent returns what agents have used, or nil if there were none.
-func (j *owner) spent() *limit.Total {
-	if j.Fold.Spent.Total.Agents == 0 {
-		return nil
-	}
-	return new(j.Fold.Spent.Total.Clone())
 }
 
 func (j *owner) recordEnd(r Result, d delivered) {
 	if batch := j.Fold.Policy.Remainder(); len(batch) > 0 {
 		j.Record(events.ErrorBatch{Size: len(batch), Errors: batch})
 	}
+	var spent *limit.Total
+	if r.Spent.Agents > 0 {
+		spent = &r.Spent
+	}
 	switch r.State {
 	case jobs.Completed:
 		j.Record(events.JobCompleted{
 			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: r.Reason,
 			ReduceStale: r.ReduceStale, ReduceHeld: r.ReduceHeld,
-			Head: d.head, Branch: d.Branch, Into: d.into, Spent: j.spent(),
+			Head: d.head, Branch: d.Branch, Into: d.into, Spent: spent,
 		})
 	case jobs.Failed:
 		j.Record(events.JobFailed{
 			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: r.Reason,
-			Spent: j.spent(), InputGone: errors.Is(r.Cause, errInputGone) || j.nothingLeft(),
+			Spent: spent, InputGone: errors.Is(r.Cause, errInputGone) || j.nothingLeft(),
 		})
 	case jobs.Cancelled:
 		j.Record(events.JobCancelled{
 			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: r.Reason,
-			Spent: j.spent(),
+			Spent: spent,
 		})
 	case jobs.Stopped:
 		j.Record(events.JobPaused{Reason: r.Reason, Unproven: r.Unproven, AsAsked: r.AsAsked})

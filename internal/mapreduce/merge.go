@@ -35,16 +35,6 @@ func (p *pool) enqueue(index int) {
 	p.merger.queue.push(mergeable{turn, index})
 }
 
-// holdSlot holds the slot in which work has ended until that is merged: who begins there next begins at it. With
-// `order: items` nobody would, and what is merged first may still need a slot.
-func (p *pool) holdSlot(index, slot int) {
-	if slot == 0 || p.job.workflow.Workspace.Order == workflow.OrderItems {
-		return
-	}
-	p.slots.taken[slot]++
-	p.merger.slots[index] = slot
-}
-
 // enqueueAll adds what an earlier run has left.
 func (p *pool) enqueueAll() {
 	p.merger.last, p.merger.slots = -1, map[int]int{}
@@ -59,9 +49,6 @@ func (p *pool) enqueueAll() {
 	}
 	p.merger.backlog = len(p.merger.queue) > 0
 }
-
-// mergesNow reports whether the merger is at work, or could be.
-func (p *pool) mergesNow() bool { return p.merger.busy || p.mayMerge() }
 
 // mayMerge reports whether the first of the queue can be merged now.
 func (p *pool) mayMerge() bool {
@@ -105,7 +92,14 @@ func (p *pool) merge() {
 		return
 	}
 	if p.halted == nil {
-		m.batch = p.nextBatch()
+		most := mergesAtOnce
+		if v := p.job.workflow.Workspace.Verify; v != nil {
+			most = v.Batch
+		}
+		for horizon := p.horizon(); len(m.batch) < most && len(m.queue) > 0 && m.queue[0].turn < horizon; {
+			index := m.queue.pop().index
+			m.batch = append(m.batch, workOf(index, p.job.Fold.Merging[index]))
+		}
 	}
 	if len(m.batch) == 0 && m.publish == nil {
 		return
@@ -127,20 +121,6 @@ func (p *pool) merge() {
 		j.inbox <- &end
 		return nil
 	})
-}
-
-// nextBatch takes what is merged next out of the queue.
-func (p *pool) nextBatch() []gitspace.Work {
-	most := mergesAtOnce
-	if v := p.job.workflow.Workspace.Verify; v != nil {
-		most = v.Batch
-	}
-	var batch []gitspace.Work
-	for horizon := p.horizon(); len(batch) < most && len(p.merger.queue) > 0 && p.merger.queue[0].turn < horizon; {
-		index := p.merger.queue.pop().index
-		batch = append(batch, workOf(index, p.job.Fold.Merging[index]))
-	}
-	return batch
 }
 
 // deliver records what the merger has done: first all that was merged, in one record, and then a failure for each
@@ -244,11 +224,4 @@ func (j *owner) adopt(ctx context.Context, ids []string) (*gitspace.Work, error)
 	}
 	w.ItemID = ids[0]
 	return &w, err
-}
-
-// recordAdopted records a commit of the user as what an attempt did.
-func (j *owner) recordAdopted(w gitspace.Work) {
-	id := j.attemptOf(w.ItemID, w.Index, w.Attempt)
-	j.Record(events.AgentStarted{AttemptID: id, Base: w.Base})
-	j.Record(events.AgentCompleted{AttemptID: id, Changes: w.Changes})
 }

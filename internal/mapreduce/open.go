@@ -231,7 +231,11 @@ func (j *owner) open() (err error) {
 	if j.config.MaxParallel == 0 && j.Fold.Slots > 0 {
 		j.parallel = j.Fold.Slots
 	}
-	j.noteDeath()
+	if j.Fold.Ended == "" && j.Fold.Seq > 0 { // the run before has not ended
+		if death := process.LastDeath(j.place.RegisterFile()); !death.At.IsZero() && !death.Stopping {
+			j.died = new(death.At.UTC())
+		}
+	}
 	if j.config.Earlier != nil {
 		j.config.Earlier(Earlier{
 			j.Fold.Policy.Metrics(), j.Fold.Spent.Total.Clone(), j.Fold.MaxCost,
@@ -324,7 +328,12 @@ func (j *owner) equip(ctx context.Context, start gitspace.Start) error {
 		return err
 	}
 	j.host = &host{job: j}
-	j.noticePauses()
+	now := time.Now()
+	for _, e := range check.ByKey(j.Fold.Quotas) {
+		if e.Until.After(now) {
+			j.notice("still " + pausedText(e, now))
+		}
+	}
 	j.host.starts.restore(j.config.Agents, j.Fold.Quotas, j.budget(), j.Fold.Spent)
 	commands := int(j.room.Load())
 	if j.config.OnFleet { // those of the items run elsewhere

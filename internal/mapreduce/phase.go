@@ -1,15 +1,15 @@
 package mapreduce
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/gitspace"
 	"prodigy/internal/jobs"
-	"prodigy/internal/limit"
 	"prodigy/internal/workflow"
 )
 
@@ -21,7 +21,7 @@ func (j *owner) runPhase(ctx context.Context, name string, p *workflow.Phase, m 
 		return Result{State: jobs.Completed}, nil
 	}
 	if v, err := j.whileHeld(ctx); err != nil || v != nil { // somebody asked for a stop, or a pause, while the phase before it ran
-		return result(v), err
+		return *cmp.Or(v, &Result{}), err
 	}
 	if name != "" && !known.Started {
 		j.Record(events.PhaseStarted{Phase: name})
@@ -35,28 +35,22 @@ func (j *owner) runPhase(ctx context.Context, name string, p *workflow.Phase, m 
 	if err != nil {
 		return Result{}, err
 	}
-	if halted != nil && (end.err != nil || j.printed.err != nil) {
-		return *halted, nil
-	}
-	return j.phaseResult(name, end), nil
-}
-
-func (j *owner) phaseResult(name string, end attemptEnd) Result {
 	switch f := end.outcome.Failure; {
+	case halted != nil && (end.err != nil || j.printed.err != nil):
+		return *halted, nil
 	case j.stopped(end.err):
-		return Result{State: jobs.Stopped, Reason: end.err.Error()}
+		return Result{State: jobs.Stopped, Reason: end.err.Error()}, nil
 	case end.err != nil:
-		if spent, ok := errors.AsType[*limit.JobSpent](end.err); ok {
-			return Result{State: jobs.Failed, Reason: inPhase(name, spent.Error()), Budget: spent}
-		}
-		return Result{State: jobs.Failed, Reason: inPhase(name, end.err.Error()), Cause: end.err}
+		v := failed(end.err)
+		v.Reason = inPhase(name, v.Reason)
+		return v, nil
 	case f != nil:
-		return Result{State: jobs.Failed, Reason: inPhase(name, f.Message), Failure: f}
+		return Result{State: jobs.Failed, Reason: inPhase(name, f.Message), Failure: f}, nil
 	}
 	if name != "" {
 		j.recordPhaseCompleted(name, end.outcome.Commit)
 	}
-	return Result{State: jobs.Completed, head: end.outcome.Commit}
+	return Result{State: jobs.Completed, head: end.outcome.Commit}, nil
 }
 
 func (j *owner) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) agent.Attempt {
@@ -85,8 +79,7 @@ func (j *owner) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult)
 // runAlone runs one attempt that is about no item. The owner stays at its post meanwhile: for events, a stop,
 // and the log's own failure.
 func (j *owner) runAlone(ctx context.Context, a agent.Attempt) (end attemptEnd, halted *Result, err error) {
-	p := &pool{job: j, runners: newRunners(ctx), source: source{cancel: func() {}}}
-	p.openNoGates()
+	p := j.poolOfNone(ctx)
 	p.runners.running = 1
 	defer close(p.runners.idle)
 	defer p.runners.kill(nil)
@@ -102,7 +95,7 @@ func (j *owner) mapResult() (*agent.MapResult, error) {
 	}
 	m := j.Fold.Policy.Metrics()
 	missing := ""
-	if namesAny(stepsOf(j.workflow.Reduce), "missing_file") || namesAny(stepsOf(j.workflow.Merge), "missing_file") {
+	if namesAny(slices.Concat(stepsOf(j.workflow.Reduce), stepsOf(j.workflow.Merge)), "missing_file") {
 		missing = j.place.MissingFile()
 		if err := j.WriteMissing(missing); err != nil {
 			return nil, fmt.Errorf("list the items without a success: %w", err)

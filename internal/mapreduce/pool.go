@@ -235,36 +235,25 @@ func (l *lobby) soonDue(now time.Time) {
 	}
 }
 
-// arm sets the timer to the next moment at which something may start, as the last round has found it.
-func (l *lobby) arm(t *time.Timer) {
-	if l.next.IsZero() {
-		t.Stop()
-		return
-	}
-	t.Reset(time.Until(l.next))
-}
-
 // hasDue reports whether the next attempt at an item is due.
 func (l *lobby) hasDue(now time.Time) bool { return len(l.due) > 0 && !l.due[0].due.After(now) }
 
 // waits returns how many agents have left their slots.
 func (l *lobby) waits() int { return len(l.parked) + l.woken.len() + l.stepsParked }
 
-// retriesLeft reports whether retries wait for their turn.
-func (l *lobby) retriesLeft(now time.Time) bool {
-	return l.hasDue(now) || l.retries > 0 || l.woken.len() > 0 || l.asking.len() > 0
-}
-
 // forget removes an agent that has ended, should it wait.
 func (l *lobby) forget(token int64) {
-	for _, q := range []*lanes[string, *parking]{&l.woken, &l.asking} {
+	queues := []*lanes[string, *parking]{&l.woken, &l.asking}
+	for _, q := range l.steps {
+		queues = append(queues, q)
+	}
+	for _, q := range queues {
 		for k := range q.all() {
 			if k.token == token {
 				k.gone = true
 			}
 		}
 	}
-	l.forgetSteps(token)
 }
 
 // popStart removes the item that starts.next has returned.
@@ -451,14 +440,3 @@ const (
 	mostUnsent     = 256 // attempts that wait for one
 	mostAtOnce     = 32  // that one takes
 )
-
-// forgetSteps removes an agent that has ended, should it wait for the turn of a step.
-func (l *lobby) forgetSteps(token int64) {
-	for _, q := range l.steps {
-		for k := range q.all() {
-			if k.token == token {
-				k.gone = true
-			}
-		}
-	}
-}

@@ -55,13 +55,6 @@ func (s *starts) restore(presets ai.Set, paused map[string]events.QuotaPaused, b
 	s.ledger = limit.NewLedger(b, spent)
 }
 
-// charge adds what an agent has used that this run did not start.
-func (s *starts) charge(e events.AgentUsage) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ledger.Add(e.Index(), e.Step, e.Use())
-}
-
 func (s *starts) gate(k gateKey) *gate {
 	if s.gates[k] == nil {
 		s.gates[k] = &gate{steps: map[string]bool{}}
@@ -111,11 +104,6 @@ func (s *starts) admit(item int, ask agent.AgentAsk, now time.Time) (t agent.Age
 	err error,
 ) {
 	st := start{ask: ask, gates: map[gateKey]limit.GateTicket{}}
-	release := func() {
-		for k, ticket := range st.gates {
-			s.gate(k).Release(ticket)
-		}
-	}
 	for _, k := range s.before(ask) {
 		admit := s.gate(k).Admit
 		if ask.Inside != 0 {
@@ -123,19 +111,26 @@ func (s *starts) admit(item int, ask agent.AgentAsk, now time.Time) (t agent.Age
 		}
 		ticket, wait := admit(now)
 		if wait > 0 {
-			release()
+			s.release(st)
 			return t, wait, s.stop
 		}
 		st.gates[k] = ticket
 	}
 	grant, busy, err := s.ledger.Admit(limit.Ask{Item: item, Step: ask.Step, Max: ask.MaxCost})
 	if busy || err != nil {
-		release()
+		s.release(st)
 		return t, reservedWait, err
 	}
 	st.grant = grant
 	s.open[grant.ID] = st
 	return agent.AgentTicket{ID: grant.ID, Cap: grant.Cap, Assumed: grant.Assumed}, 0, nil
+}
+
+// release gives the gates of a start back.
+func (s *starts) release(st start) {
+	for k, ticket := range st.gates {
+		s.gate(k).Release(ticket)
+	}
 }
 
 // close ends a start. It reports false if there is none with that ticket.

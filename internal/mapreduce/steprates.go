@@ -46,8 +46,8 @@ func (p *pool) serveSteps(now time.Time, vacant bool) bool {
 			_, k, ok := q.next(now, p.stepMay(position))
 			switch {
 			case !ok:
-				if at, waits := q.due(); waits && (vacant || q.order[0].queue[0].keeps) {
-					p.lobby.soon(at)
+				if q.len() > 0 && (vacant || q.order[0].queue[0].keeps) {
+					p.lobby.soon(q.due())
 				}
 			case k.gone:
 				q.pop()

@@ -1,9 +1,7 @@
 package mapreduce
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -11,7 +9,6 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
-	"prodigy/internal/process"
 	"prodigy/internal/retry"
 )
 
@@ -31,63 +28,29 @@ func (p *pool) onlySuspects() bool {
 	return len(p.lobby.due) == 0 && len(p.suspects.lone) == 0 && p.lobby.starts.len() == len(p.lobby.gone)
 }
 
-// waitsForSuspects reports whether nothing else can begin before those have ended that are to run alone: they
-// are of the canary.
-func (p *pool) waitsForSuspects(now time.Time) bool {
-	return p.lobby.fresh != nil && !p.mayBegin(now) && len(p.lobby.parked) == 0 && p.onlySuspects()
-}
-
 // isolate makes the next suspect due, once nothing else is left and some time has passed, and the next of those
 // that may have killed workers.
 func (p *pool) isolate(now time.Time) {
-	s := &p.suspects
-	if len(s.waiting) > 0 && !p.runners.busy() && (p.exhausted() || p.waitsForSuspects(now)) {
+	s, l := &p.suspects, &p.lobby
+	canary := func() bool { // of which they are: nothing else can begin before they have ended
+		return l.fresh != nil && !p.mayBegin(now) && len(l.parked) == 0 && p.onlySuspects()
+	}
+	if len(s.waiting) > 0 && !p.runners.busy() && (p.exhausted() || canary()) {
 		next := s.waiting[0]
 		if s.pause.IsZero() {
-			s.pause = now.Add(p.job.quiet(next.index))
+			s.pause = now.Add(time.Second << min(2*p.job.Fold.Crashes[next.index].Alone, 4))
 		}
 		if now.Before(s.pause) {
-			p.lobby.soon(s.pause)
+			l.soon(s.pause)
 		} else {
 			s.alone, s.pause, s.waiting = true, time.Time{}, s.waiting[1:]
-			p.lobby.due.push(next)
+			l.due.push(next)
 		}
 	}
 	if len(s.lone) > 0 && s.out < 0 {
 		s.out = s.lone[0].index
-		p.lobby.due.push(s.lone[0])
+		l.due.push(s.lone[0])
 		s.lone = s.lone[1:]
-	}
-}
-
-// suspects returns the items that are to run alone, those first that were alone at fewer deaths.
-func (j *owner) suspects() []dueItem {
-	var found []dueItem
-	for index, w := range j.Fold.Waiting {
-		if (j.suspect(index) || w.Retry.Alone) && index < j.Store.Len() {
-			found = append(found, dueItem{id: w.ID, index: index, due: w.Due})
-		}
-	}
-	slices.SortFunc(found, func(a, b dueItem) int {
-		return cmp.Or(cmp.Compare(j.Fold.Crashes[a.index].Alone, j.Fold.Crashes[b.index].Alone),
-			cmp.Compare(a.index, b.index))
-	})
-	return found
-}
-
-// quiet is how long nothing runs before a suspect does.
-func (j *owner) quiet(index int) time.Duration {
-	return time.Second << min(2*j.Fold.Crashes[index].Alone, 4)
-}
-
-// noteDeath finds out how the run before died, if it did.
-func (j *owner) noteDeath() {
-	if j.Fold.Ended != "" || j.Fold.Seq == 0 {
-		return
-	}
-	if death := process.LastDeath(j.place.RegisterFile()); !death.At.IsZero() && !death.Stopping {
-		at := death.At.UTC()
-		j.died = &at
 	}
 }
 
