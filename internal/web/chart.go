@@ -153,9 +153,8 @@ type points []byte
 // add adds a corner, as the attribute points of an SVG polyline has it.
 func (p *points) add(x, y float64) { *p = fmt.Appendf(*p, "%.1f,%.1f ", x, y) }
 
-// slots draws what each slot did: every attempt, or a summary if there are too many. Periods in which a
-// breaker was not closed are in the background.
-func (p *plot) slots(periods []view.Period, pauses []view.Pause) chart {
+// slots draws what each slot did: every attempt, or a summary if there are too many.
+func (p *plot) slots() chart {
 	lanes := slices.SortedFunc(maps.Keys(p.lanes), lane.compare)
 	row := 16.0
 	if len(lanes) > 24 {
@@ -174,14 +173,7 @@ func (p *plot) slots(periods []view.Period, pauses []view.Pause) chart {
 		height += row
 	}
 	c.Height = max(height, row)
-	for _, pause := range pauses {
-		c.Rects = append(c.Rects, p.pause(pause, c.Height))
-	}
-	for _, period := range periods {
-		if period.Key == "" { // those of keys have a chart of their own
-			c.Rects = append(c.Rects, p.open(period, c.Height))
-		}
-	}
+	c.Rects = p.background(c.Height)
 	for _, l := range lanes {
 		y := at[l]
 		if row > 10 {
@@ -201,6 +193,23 @@ func (p *plot) slots(periods []view.Period, pauses []view.Pause) chart {
 		c.Name += fmt.Sprintf(", by worker: %d", n)
 	}
 	return c
+}
+
+// background draws when something held back starts, agents waited for their plan, and breakers were not closed.
+func (p *plot) background(height float64) (list []rect) {
+	for _, r := range p.bands {
+		r.H = height
+		list = append(list, r)
+	}
+	for _, pause := range p.job.Pauses() {
+		list = append(list, p.pause(pause, height))
+	}
+	for _, period := range p.job.Periods() {
+		if period.Key == "" { // those of keys have a chart of their own
+			list = append(list, p.open(period, height))
+		}
+	}
+	return list
 }
 
 // on says which worker of a fleet a slot is of, and nothing for one of this machine.

@@ -25,8 +25,11 @@ type charts struct {
 	// The merge queue. It is nil if the job has no workspaces.
 	Merges *merges
 
-	// What ran at a time, and starts. It is nil if no limit of them has changed, and no start took turns.
-	Limits []chart
+	// How many slots were busy, and starts, if a limit of them has changed or they took turns.
+	Busy []chart
+
+	// What held back starts, by its name.
+	Held map[string]*hold
 
 	// When breakers were open. It is nil if no breaker of a key has opened.
 	Breakers *chart
@@ -59,10 +62,10 @@ func draw(records iter.Seq2[events.Record, error], now time.Time, kept bounds) (
 	job := p.job
 	breakers, more := p.breakers(job.Periods())
 	return job, charts{
-		Limits: p.limitCharts(), Rates: strings.Join(p.limits.rates, ", "), Breakers: breakers, Shut: more,
+		Busy: p.busy(), Held: p.held, Rates: strings.Join(p.limits.rates, ", "), Breakers: breakers, Shut: more,
 		Merges:     mergesOf(job, p, kept.rows),
-		Throughput: p.throughput(), Slots: p.slots(job.Periods(),
-			job.Pauses()), SummedUp: p.many, Lengths: lengths(job.Durations.Cells()), Durations: &job.Durations,
+		Throughput: p.throughput(), Slots: p.slots(), SummedUp: p.many, Lengths: lengths(job.Durations.Cells()),
+		Durations: &job.Durations,
 	}, nil
 }
 

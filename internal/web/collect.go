@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
 	"prodigy/internal/view"
@@ -23,14 +24,13 @@ func (p *plot) see(r events.Record) {
 		p.begin(now)
 	}
 	p.queued(r, now, depth, verify)
+	p.hold(r, now)
 	switch e := r.Event.(type) {
 	case events.ScaleRequested:
 		l.slots = e.MaxParallel
 		l.change(now, r)
 	case events.ConcurrencyChanged:
 		l.adapt(e)
-		l.change(now, r)
-	case events.StartsHeld, events.PauseRequested:
 		l.change(now, r)
 	case events.StepRetrying:
 		p.stepWaits(e, now)
@@ -49,6 +49,39 @@ func (p *plot) see(r events.Record) {
 		p.ended(end, now)
 	}
 	p.limited()
+}
+
+// hold notes what a record holds back, and what does so no more. Pauses of agents are known to the view.
+func (p *plot) hold(r events.Record, now time.Duration) {
+	for name := range check.ByKey(p.holding) {
+		if !p.job.IsHeld(name) {
+			p.lift(name, now)
+		}
+	}
+	h, _ := events.HoldOf(r.Event)
+	_, already := p.holding[h.Name]
+	if _, quota := r.Event.(events.QuotaPaused); !quota && !already && p.job.IsHeld(h.Name) {
+		p.holding[h.Name] = change{now, events.Say(r).Clause()}
+	}
+}
+
+// lift ends a time in which something held back starts.
+func (p *plot) lift(name string, now time.Duration) {
+	c := p.holding[name]
+	delete(p.holding, name)
+	h := p.held[name]
+	if h == nil {
+		h = &hold{Text: c.text}
+		p.held[name] = h
+	}
+	h.Times++
+	h.Total += now - c.at
+	if len(p.bands) < changesKept {
+		p.bands = append(p.bands, rect{
+			X: p.x(c.at), W: max(p.x(now)-p.x(c.at), 1), Class: "pause",
+			Title: c.text + ", for " + exactly(now-c.at),
+		})
+	}
 }
 
 // begin begins a run of the job, in which what was in flight goes on only as far as the view says so.
@@ -233,6 +266,9 @@ func (p *plot) finish(running bool) {
 		p.verified(v, p.length, how)
 	}
 	p.deepen(p.length)
+	for name := range check.ByKey(p.holding) {
+		p.lift(name, p.length)
+	}
 	for index := range p.runs {
 		p.close(index, p.length, how)
 	}
@@ -379,15 +415,13 @@ func (l *limits) fix(rates []events.StartRate) {
 
 // change notes that a limit has changed, with the sentence of its event.
 func (l *limits) change(at time.Duration, r events.Record) {
-	if len(l.changes) == changesKept {
-		l.more++
-		return
+	if len(l.changes) < changesKept {
+		l.changes = append(l.changes, change{at, events.Say(r).Clause()})
 	}
-	l.changes = append(l.changes, change{at, events.Say(r).Clause()})
 }
 
 // ratesKept bounds the rates of the workflows of a job that are written out.
 const ratesKept = 20
 
-// changesKept bounds the changes that are drawn.
+// changesKept bounds the changes, and the times without starts, that are drawn.
 const changesKept = 200

@@ -142,6 +142,20 @@ type plot struct {
 
 	queue  queue
 	limits limits
+
+	// What holds back starts, by its name, and what did so before.
+	holding map[string]change
+	held    map[string]*hold
+
+	// The times in which something held back starts, of all heights.
+	bands []rect
+}
+
+// hold is what has held back starts, maybe several times.
+type hold struct {
+	Text  string // what it said at first
+	Times int
+	Total time.Duration
 }
 
 // newPlot returns an empty plot for a job with this number of slots.
@@ -149,8 +163,8 @@ func newPlot(a *axis, workers int, kept bounds) *plot {
 	p := &plot{
 		job: view.New(), axis: a, kept: kept, length: max(a.length(), time.Millisecond), lanes: map[lane][]cell{},
 		nodes: map[string]*tally{}, runs: map[int]*span{}, byID: map[string]*span{},
-		waiting: map[int]time.Duration{},
-		width:   min(laneCells, max(kept.cells/max(workers, 1), 40)),
+		waiting: map[int]time.Duration{}, holding: map[string]change{}, held: map[string]*hold{},
+		width: min(laneCells, max(kept.cells/max(workers, 1), 40)),
 	}
 	p.queue = newQueue(p.width)
 	return p
@@ -235,9 +249,6 @@ type limits struct {
 	rates []string
 
 	changes []change
-
-	// The number of changes that are not drawn.
-	more int
 
 	// Starts take turns, so that their rate is worth a chart.
 	turns bool

@@ -10,14 +10,11 @@ import (
 	"prodigy/internal/view"
 )
 
-// limitCharts draws how many agents ran and started, of a job whose limits changed or whose starts had turns.
-// It returns nil for others.
-func (p *plot) limitCharts() []chart {
+// busy draws how many slots were busy, and what held back starts. A second chart has how often agents started, of a job
+// whose limits changed or whose starts had turns.
+func (p *plot) busy() []chart {
 	l := &p.limits
 	p.goTo(columns - 1)
-	if len(l.changes) == 0 && !l.turns {
-		return nil
-	}
 	each := p.length / columns
 	atOnce, starts := p.chart(90), p.chart(90)
 	most, fastest := 1, 0.1
@@ -25,6 +22,7 @@ func (p *plot) limitCharts() []chart {
 	for _, c := range l.cols {
 		most, fastest = max(most, c.running, c.slots), max(fastest, perSecond(c), c.rate)
 	}
+	atOnce.Rects = p.background(atOnce.Height)
 	run, start := atOnce.Height/float64(most), starts.Height/fastest // the heights of one
 	var slots, rates points
 	for i, c := range l.cols {
@@ -53,10 +51,13 @@ func (p *plot) limitCharts() []chart {
 			X: p.x(c.at), W: 3, H: atOnce.Height, Class: "change", Title: "after " + roughly(c.at) + ": " + c.text,
 		})
 	}
-	atOnce.Name = fmt.Sprintf("Running items and concurrency limit over time (max %d)", most)
+	atOnce.Name = fmt.Sprintf("Busy slots and their limit over time (max %d)", most)
 	starts.Name = fmt.Sprintf("Starts per second over time (max %.3g)", fastest)
 	atOnce.reaches(float64(most))
 	starts.reaches(fastest)
+	if len(l.changes) == 0 && !l.turns {
+		return []chart{atOnce}
+	}
 	return []chart{atOnce, starts}
 }
 

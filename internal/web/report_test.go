@@ -444,6 +444,7 @@ func TestLimitsAndBreakersOfKeysAreDrawn(t *testing.T) {
 		AttemptID:  events.AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1},
 		DurationMS: events.Millis(6 * time.Second),
 	})
+	plain.at(8*time.Second, events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1}, DurationMS: 6000})
 	for _, list := range []*story{&s, &plain} {
 		list.at(10*time.Second, events.AgentFailed{
 			AttemptID: events.AttemptID{ItemID: "c", ItemIndex: 2},
@@ -453,7 +454,7 @@ func TestLimitsAndBreakersOfKeysAreDrawn(t *testing.T) {
 	}
 	page := pageOf(t, s.source())
 	for _, want := range []string{
-		"<h2>Limits</h2>", "after 3s: 4 at once, 12.5/s: nothing was refused &lt;", "after 2s: 2 of 2 at once", "after 6s: 1 of 4 at once", "10 starts in a second", // one in a tenth of a second
+		"after 3s: 4 at once, 12.5/s: nothing was refused &lt;", "after 2s: 2 of 2 at once", "after 6s: 1 of 4 at once", "10 starts in a second", // one in a tenth of a second
 		"<h2>Circuit breakers by key</h2>", "slow.example, 2s", "breaker of workflow, key slow.example open for 2s",
 	} {
 		if !strings.Contains(page, want) {
@@ -465,8 +466,53 @@ func TestLimitsAndBreakersOfKeysAreDrawn(t *testing.T) {
 			t.Errorf("%q is in the page", wrong)
 		}
 	}
-	if page := pageOf(t, plain.source()); strings.Contains(page, "<h2>Limits</h2>") || strings.Contains(page, "by key") {
-		t.Error("a job without limits that change has charts of them")
+	page = pageOf(t, plain.source())
+	if !strings.Contains(page, "after 2s: 2 of 2 at once") || strings.Contains(page, "Starts per second") || strings.Contains(page, "by key") {
+		t.Error("a job without limits that change must have a chart of its busy slots only")
+	}
+}
+
+// What held back starts is drawn behind the busy slots, for as long as it did, and said with the time in total.
+func TestWhatHeldBackStartsIsDrawn(t *testing.T) {
+	var s story
+	s.at(0, events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 2})
+	s.at(time.Second, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a", AgentID: "a/1", Attempt: 1}, Worker: 1})
+	s.at(2*time.Second, events.StartsHeld{By: "rate", Reason: "of the rate <3/s"})
+	s.at(3*time.Second, events.StartsAllowed{By: "rate"})
+	s.at(4*time.Second, events.PauseRequested{By: "ada"})
+	s.at(5*time.Second, events.StartsHeld{By: "rate", Reason: "of the rate <3/s"})
+	s.at(6*time.Second, events.JobPaused{Reason: "SIGTERM"})
+	s.at(6*time.Second, events.JobResumed{Completed: 0, Pending: 2})
+	s.at(7*time.Second, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a", AgentID: "a/1", Attempt: 1}, Worker: 1})
+	s.at(8*time.Second, events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "a", AgentID: "a/1", Attempt: 1}, DurationMS: events.Millis(time.Second)})
+	s.at(8*time.Second, events.BudgetReached{})
+	page := pageOf(t, s.source())
+	for _, want := range []string{
+		`class="pause" x="250.0" y="0.0" width="125.0" height="90.0"><title>nothing starts: of the rate &lt;3/s, for 1s<`,
+		"<title>paused by ada, for 2s", "Starts were held back 2 times, for 2s in total: nothing starts: of the rate &lt;3/s.",
+		"Starts were held back for 2s: paused by ada",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not in the page", want)
+		}
+	}
+}
+
+// However many items a job has, and however often its starts are held back, its charts stay small.
+func TestChartsOfManyItemsStaySmall(t *testing.T) {
+	var s story
+	s.at(0, events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 8})
+	for i := range 20_000 {
+		id := events.AttemptID{ItemID: fmt.Sprint(i), ItemIndex: i, AgentID: "a", Attempt: 1}
+		now := time.Duration(i) * time.Second
+		s.at(now, events.AgentStarted{AttemptID: id, Worker: 1 + i%8})
+		s.at(now, events.StartsHeld{By: "rate", Reason: "rate"})
+		s.at(now+time.Second, events.StartsAllowed{By: "rate"})
+		s.at(now+time.Second, events.AgentCompleted{AttemptID: id, DurationMS: 1000})
+	}
+	_, charts, err := chartsOf(s.source().Records, time.Time{})
+	if err != nil || len(charts) > 200<<10 {
+		t.Errorf("%d bytes, %v", len(charts), err)
 	}
 }
 
