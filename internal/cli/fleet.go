@@ -120,7 +120,7 @@ func (o *brokerOptions) use(path string) error {
 	if err != nil {
 		return refusef("%s: %w", path, err)
 	}
-	c.Use(&o.found)
+	o.found.URL, o.found.Credentials = cmp.Or(o.found.URL, c.URL), c
 	return nil
 }
 

@@ -74,7 +74,9 @@ func TestTheConfigurationOfAFleetIsUsed(t *testing.T) {
 		change(&a)
 		return a
 	}
-	byFile := fleet.Address{URL: "tls://c:4222", Role: fleet.CoordinatorRole, CAPEM: "PEM", Seed: "SEED", Sign: "SIGN", Trust: []string{"T0"}}
+	byFile := fleet.Address{URL: "tls://c:4222", Credentials: fleet.Credentials{
+		URL: "tls://c:4222", Role: fleet.CoordinatorRole, CA: "PEM", Seed: "SEED", Sign: "SIGN", Trust: []string{"T0"},
+	}}
 	for name, c := range map[string]struct {
 		config   string // what is in fleet, besides the URL if it has none
 		env      map[string]string
@@ -95,7 +97,7 @@ func TestTheConfigurationOfAFleetIsUsed(t *testing.T) {
 		"trust":                  {config: "trust: K1", want: addressed, trust: []string{"K1"}},
 		"several to trust":       {config: "trust: [K1, K2]", want: addressed, trust: []string{"K1", "K2"}},
 		"credentials":            {config: "credentials: c.yml", want: byFile},
-		"credentials beside url": {config: "credentials: c.yml", want: fleet.Address{URL: "tls://b:4222", Role: byFile.Role, CAPEM: "PEM", Seed: "SEED", Sign: "SIGN", Trust: byFile.Trust}},
+		"credentials beside url": {config: "credentials: c.yml", want: fleet.Address{URL: "tls://b:4222", Credentials: byFile.Credentials}},
 
 		"the environment": {
 			config: "ca: ca.pem, cert: c.pem, key: k.pem, nkey: n.seed",

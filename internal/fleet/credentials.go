@@ -66,15 +66,6 @@ func OwnerFile(home, address string) string {
 	return filepath.Join(home, "brokers", strings.ReplaceAll(host, ":", "_")+"-"+port+".yml")
 }
 
-// Use has a connect by these credentials. What it says already of the broker and its certificate stays.
-func (c Credentials) Use(a *Address) {
-	if a.URL == "" {
-		a.URL = c.URL
-	}
-	a.Role, a.CAPEM, a.Seed, a.Sign, a.Trust = c.Role, c.CA, c.Seed, c.Sign, append(a.Trust, c.Trust...)
-	a.Name, a.Names, a.NameSig = c.Name, c.Names, c.NameSig
-}
-
 // May returns why the holder of these credentials cannot do what a role can.
 func (a Address) May(role Role) error {
 	if a.Role == "" || a.Role == OwnerRole || a.Role == role || a.Role == CoordinatorRole && role == ObserverRole {

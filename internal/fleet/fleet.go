@@ -60,13 +60,8 @@ type Address struct {
 	Key      string
 	NKey     string // file of the seed of an NKEY, if any
 
-	Role  Role     // of the credentials, if there are any
-	CAPEM string   // as CA, itself
-	Seed  string   // as NKey, itself
-	Sign  string   // see Credentials
-	Trust []string // see Credentials
-
-	Name, Names, NameSig string // see Credentials
+	// Credentials are empty if there are none. Their URL does not count beside that of the Address.
+	Credentials
 }
 
 // WorkerFlags returns the flags by which a worker joins the same broker.

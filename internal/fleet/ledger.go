@@ -292,11 +292,7 @@ type box struct {
 type Letter struct {
 	Instance string
 	Tasks    map[int64][]int64 // tokens, by the round that they answer
-	Acks     []Ack
-	Over     []int64
-	End      []int64
-	Due      []int64
-	Again    bool
+	Orders
 }
 
 // delivery are tasks that one message had.

@@ -200,13 +200,18 @@ type WorkerMessage struct {
 
 // CoordinatorMessage is what the coordinator of a job sends to a worker.
 type CoordinatorMessage struct {
-	V     int     `json:"v"`
-	Key   string  `json:"key"`   // of the job
-	Owner string  `json:"owner"` // who sends it
-	Round int64   `json:"round"` // of the offer that Tasks answer
-	Tasks []Task  `json:"tasks,omitempty"`
-	Acks  []Ack   `json:"settled,omitempty"`
-	Over  []int64 `json:"over,omitempty"` // tokens that are given up: what runs of them is to be killed
+	V     int    `json:"v"`
+	Key   string `json:"key"`   // of the job
+	Owner string `json:"owner"` // who sends it
+	Round int64  `json:"round"` // of the offer that Tasks answer
+	Tasks []Task `json:"tasks,omitempty"`
+	Orders
+}
+
+// Orders are what a worker is told of attempts that it has.
+type Orders struct {
+	Acks []Ack   `json:"settled,omitempty"`
+	Over []int64 `json:"over,omitempty"` // tokens that are given up: what runs of them is to be killed
 	// tokens of attempts that are to be ended alone, with the grace, and reported
 	End []int64 `json:"end,omitempty"`
 	// tokens of attempts whose steps are not to wait any longer for their next tries

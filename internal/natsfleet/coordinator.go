@@ -398,13 +398,13 @@ func (c *coordinator) endAll(ctx context.Context) {
 	}
 	c.setStop(how)
 	pause(c.life, c.c.Grace+patience)
-	c.turn(func(s *jobState) { c.leave(s, func(f *flight) bool { return f.of == ctx }) })
+	c.turn(func(s *jobState) { s.leave(ctx) })
 }
 
-// leave leaves some of the attempts that are out to the run after this one.
-func (c *coordinator) leave(s *jobState, which func(*flight) bool) {
+// leave leaves the attempts that are out of a context, or all if it is nil, to the run after this one.
+func (s *jobState) leave(of context.Context) {
 	for token, f := range s.flights {
-		if which(f) {
+		if of == nil || f.of == of {
 			delete(s.flights, token)
 			s.ledger.Leave(token)
 			f.cancel()

@@ -71,7 +71,7 @@ func (c *coordinator) message(round int64) fleet.CoordinatorMessage {
 // sendLetter sends to a worker, in more than one message if that would be too large.
 func (c *coordinator) sendLetter(l fleet.Letter) {
 	d := c.message(0)
-	d.Acks, d.Over, d.End, d.Due, d.Again = l.Acks, l.Over, l.End, l.Due, l.Again
+	d.Orders = l.Orders
 	for round, tokens := range check.ByKey(l.Tasks) {
 		size := 0
 		d.Round = round

@@ -446,30 +446,26 @@ func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
 		}
 		part := fmt.Sprintf(".prodigy-%d-%d", f.Token, i)
 		_ = root.Remove(path.Join(path.Dir(file.Path), part)) // of a run that was killed
-		if err := c.fetchInto(ctx, root, part, f, file); err != nil {
+		err := persist(ctx, func(ctx context.Context) error { // however long the broker is away
+			return install(root, file, part, func(to *os.File) error {
+				err := c.fetchFile(ctx, file.Object, file, to)
+				out := false
+				c.turn(func(s *jobState) { out = s.flights[f.Token] == f })
+				switch {
+				case !out:
+					return &agent.LostError{Reason: "the attempt was given up meanwhile"}
+				case err != nil && !leaderless(err):
+					reason := "its files could not be fetched: " + inWords(err).Error()
+					return &agent.LostError{Reason: reason, Unbegun: true}
+				}
+				return err
+			})
+		}, leaderless)
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// fetchInto writes one of these files, however long the broker is away.
-func (c *coordinator) fetchInto(ctx context.Context, root *os.Root, part string, f *flight, file fleet.File) error {
-	return persist(ctx, func(ctx context.Context) error {
-		return install(root, file, part, func(to *os.File) error {
-			err := c.fetchFile(ctx, file.Object, file, to)
-			out := false
-			c.turn(func(s *jobState) { out = s.flights[f.Token] == f })
-			switch {
-			case !out:
-				return &agent.LostError{Reason: "the attempt was given up meanwhile"}
-			case err != nil && !leaderless(err):
-				reason := "its files could not be fetched: " + inWords(err).Error()
-				return &agent.LostError{Reason: reason, Unbegun: true}
-			}
-			return err
-		})
-	}, leaderless)
 }
 
 // isBelow reports whether a path is another one, or in it.

@@ -49,8 +49,9 @@ func (Backend) Init(o fleet.InitOptions) ([]string, error) {
 	}
 	ca, server, serverKey := certificates(hosts)
 	sign := newKey(nkeys.CreateAccount)
+	urls := check.Each(hosts, func(h broker) string { return "tls://" + hostPort(h.host, h.port) })
 	base := fleet.Credentials{
-		URL: urlOf(hosts), CA: ca, Sign: sign.seed, Trust: []string{sign.public},
+		URL: strings.Join(urls, ","), CA: ca, Sign: sign.seed, Trust: []string{sign.public},
 		Names: sign.public,
 	}
 	files := map[string]string{}
@@ -243,11 +244,6 @@ func isHostName(text string) bool {
 
 // hostPort returns the address of a port of a host.
 func hostPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
-
-// urlOf returns the address of the brokers for clients, which connect with one of them.
-func urlOf(hosts []broker) string {
-	return strings.Join(check.Each(hosts, func(h broker) string { return "tls://" + hostPort(h.host, h.port) }), ",")
-}
 
 // config returns the configuration of nats-server.
 func (b broker) config(all []broker) string {

@@ -78,9 +78,7 @@ func (f *field) as(file string) fleet.Address {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	var a fleet.Address
-	c.Use(&a)
-	return a
+	return fleet.Address{URL: c.URL, Credentials: c}
 }
 
 // Coordinator and workers can do all of their work with what their roles allow: secrets, large items and outputs, retries, and a worker that is added later.
@@ -317,7 +315,7 @@ func TestRolesRefuseAllElse(t *testing.T) {
 		t.Error("somebody with an unknown key was let in")
 	}
 	other := f.as("worker-a.yml")
-	other.CAPEM = ""
+	other.Credentials.CA = ""
 	if _, err := connect(t.Context(), other, "test", responsive, func() {}); err == nil {
 		t.Error("a broker with a certificate of nobody known was believed")
 	}
@@ -421,7 +419,7 @@ func TestWhatAStreamDeliversIsNotBelieved(t *testing.T) {
 			t.Error(err)
 		}
 		over := []int64{1, 2, 3, 4, 5, 6, 7, 8, 9}
-		inject("down", downSubject(nodes[0].Instance), encoded(fleet.CoordinatorMessage{V: fleet.Protocol, Key: key, Owner: j.Owner, Over: over}))
+		inject("down", downSubject(nodes[0].Instance), encoded(fleet.CoordinatorMessage{V: fleet.Protocol, Key: key, Owner: j.Owner, Orders: fleet.Orders{Over: over}}))
 		inject("up", upSubject(nodes[0].Instance, key), encoded(fleet.WorkerMessage{V: fleet.Protocol, Owner: j.Owner, WorkerStatus: fleet.WorkerStatus{Instance: nodes[0].Instance, Node: "b", Full: true, Gone: true}}))
 	})
 	text := source(4, 2, "echo run >> runs-${item}; sleep 1", "")

@@ -129,11 +129,6 @@ func (t trust) checkMessage(m *nats.Msg, kind, about string) error {
 	return t.check(signature{m.Header.Get(keyHeader), sig}, kind, about, m.Data)
 }
 
-// checkJob is check for the entry of a job.
-func (t trust) checkJob(key string, j fleet.Job) error {
-	return t.check(signature{j.By, j.Sig}, signedJob, key, bareJob(j))
-}
-
 // bareJob returns what is signed of the entry of a job.
 func bareJob(j fleet.Job) []byte {
 	j.By, j.Sig = "", nil

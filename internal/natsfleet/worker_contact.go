@@ -93,7 +93,9 @@ func (s *workerState) fenceOff(h *heldAttempt, now time.Time) {
 	if h.fenced {
 		return
 	}
-	h.fenced, h.cut = true, s.steady(now)
+	// It is cut if the loop has come round in time for as long as contact may have been missing.
+	h.fenced, h.cut = true, now.Sub(s.lastTurn) <= s.mostTurn() &&
+		(s.stalled.IsZero() || now.Sub(s.stalled) > s.runningLease())
 	if h.cancel != nil && !h.ended {
 		s.killed++
 	}
@@ -123,11 +125,6 @@ func (s *workerState) noteTurn(now time.Time) {
 		s.stood = max(s.stood, stood)
 	}
 	s.lastTurn = now
-}
-
-// steady reports whether the loop has come round in time for as long as contact may have been missing.
-func (s *workerState) steady(now time.Time) bool {
-	return now.Sub(s.lastTurn) <= s.mostTurn() && (s.stalled.IsZero() || now.Sub(s.stalled) > s.runningLease())
 }
 
 // mostTurn is how long the loop takes at most that comes round in time, which is four times a second.

@@ -90,7 +90,7 @@ func (w *worker) isOver(key string) bool {
 // more than an offer that nobody takes: what answers an offer is signed for this instance and its round.
 func (w *worker) examine(key string, now fleet.Job) {
 	if now.Over || now.V == fleet.Protocol && now.Version == w.o.Version { // others are refused, and could not be checked
-		if err := w.trust.checkJob(key, now); err != nil {
+		if err := w.trust.check(signature{now.By, now.Sig}, signedJob, key, bareJob(now)); err != nil {
 			w.rejectJob(key, now, err)
 			return
 		}

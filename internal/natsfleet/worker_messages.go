@@ -203,13 +203,15 @@ func (w *worker) announceEnd() {
 func (w *worker) renewProof() {
 	w.restateAll()
 	w.sendAll(false)
-	sent := time.Now()
-	if w.hearsUs(w.lease()/4) == nil {
-		w.turn(func(s *workerState) {
-			if sent.After(s.proof) {
-				s.proof = sent
-			}
-		})
+	sent, within := time.Now(), w.lease()/4
+	var err error
+	if w.nc.ConnectedClusterName() == "" { // it need not be able to keep anything
+		err = w.nc.FlushTimeout(within)
+	} else { // a broker of a cluster must reach most of the others to answer
+		_, err = w.nc.Request("$JS.API.STREAM.INFO."+outStream, nil, within)
+	}
+	if err == nil {
+		w.turn(func(s *workerState) { s.proof = later(s.proof, sent) })
 		w.beat(time.Now()) // the watcher counts from the proof before
 		w.wake()
 	}
@@ -264,16 +266,6 @@ func (w *worker) beat(now time.Time) {
 			s.guarded = now.Add(left)
 		}
 	})
-}
-
-// hearsUs returns nil if the broker answers in time. One of a cluster must reach most of the others for that. One that
-// is alone need not be able to keep anything.
-func (w *worker) hearsUs(within time.Duration) error {
-	if w.nc.ConnectedClusterName() == "" {
-		return w.nc.FlushTimeout(within)
-	}
-	_, err := w.nc.Request("$JS.API.STREAM.INFO."+outStream, nil, within)
-	return err
 }
 
 // reconnected says everything again: what was said meanwhile may be lost, and jobs may have begun.
