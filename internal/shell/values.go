@@ -591,7 +591,7 @@ func (c *codeCheck) call(words []*syntax.Word, in []flow) {
 	}
 	args, words := c.spread(words)
 	at := wrappedBy(args)
-	c.wrappers(args[:at], words[:at], in)
+	c.wrappers(args[:at], words[:at])
 	if at >= len(args) {
 		return
 	}
@@ -612,7 +612,7 @@ func (c *codeCheck) call(words []*syntax.Word, in []flow) {
 }
 
 // wrappers looks at the programs in front of a command, such as env and xargs.
-func (c *codeCheck) wrappers(args []string, words []*syntax.Word, in []flow) {
+func (c *codeCheck) wrappers(args []string, words []*syntax.Word) {
 	for i, arg := range args {
 		name, _, isAssignment := strings.Cut(leadingText(words[i]), "=")
 		switch {

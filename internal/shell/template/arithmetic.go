@@ -3,6 +3,7 @@ package template
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -20,13 +21,13 @@ func (c *compiler) collectArithmetic(file *syntax.File, fn string) {
 		case *syntax.ArithmExp, *syntax.ArithmCmd, *syntax.LetClause, *syntax.CStyleLoop:
 			c.count(n, in)
 		case *syntax.ParamExp:
-			c.countIn(n.Index, in)
+			c.count(n.Index, in)
 			if n.Slice != nil {
-				c.countIn(n.Slice.Offset, in)
-				c.countIn(n.Slice.Length, in)
+				c.count(n.Slice.Offset, in)
+				c.count(n.Slice.Length, in)
 			}
 		case *syntax.Assign:
-			c.countIn(n.Index, in)
+			c.count(n.Index, in)
 		case *syntax.BinaryTest:
 			if n.Op >= syntax.TsEql && n.Op <= syntax.TsGtr {
 				c.count(n, in)
@@ -36,25 +37,19 @@ func (c *compiler) collectArithmetic(file *syntax.File, fn string) {
 		}
 	}
 	// In a=$b; echo $((a)) the value of b is evaluated as well. Each round adds at least one variable, or is the last.
-	for c.collectArithmeticSources(file, in) {
-	}
-}
-
-// collectArithmeticSources counts the variables whose values are assigned to counted ones. It reports whether
-// that added any.
-func (c *compiler) collectArithmeticSources(file *syntax.File, in scriptFunctions) bool {
-	before := len(c.arithmeticVars)
-	for node := range syntax.Preorder(file) {
-		switch n := node.(type) {
-		case *syntax.Assign:
-			if n.Name != nil && n.Value != nil && c.arithmeticVars[n.Name.Value] {
-				c.countWord(n.Value, in)
+	for before := -1; before < len(c.arithmeticVars); {
+		before = len(c.arithmeticVars)
+		for node := range syntax.Preorder(file) {
+			switch n := node.(type) {
+			case *syntax.Assign:
+				if n.Name != nil && n.Value != nil && c.arithmeticVars[n.Name.Value] {
+					c.countWord(n.Value, in)
+				}
+			case *syntax.CallExpr:
+				c.countArguments(n, in)
 			}
-		case *syntax.CallExpr:
-			c.countArguments(n, in)
 		}
 	}
-	return len(c.arithmeticVars) > before
 }
 
 // countArguments counts the variables that are given to functions whose parameters count.
@@ -107,15 +102,11 @@ func (c *compiler) countDirect(part syntax.WordPart, in scriptFunctions) {
 	}
 }
 
-// countIn is count for an expression that may be missing.
-func (c *compiler) countIn(x syntax.ArithmExpr, in scriptFunctions) {
-	if x != nil {
-		c.count(x, in)
-	}
-}
-
-// count takes every name below a node: one too many only asks for a number where any text would do.
+// count takes every name below a node, which may be nil: one too many only asks for a number where any text would do.
 func (c *compiler) count(node syntax.Node, in scriptFunctions) {
+	if node == nil {
+		return
+	}
 	for n := range syntax.Preorder(node) {
 		if lit, ok := n.(*syntax.Lit); ok && syntax.ValidName(lit.Value) {
 			c.arithmeticVars[lit.Value] = true
@@ -129,7 +120,7 @@ func (c *compiler) count(node syntax.Node, in scriptFunctions) {
 // countDeclared takes the names of declare -i.
 func (c *compiler) countDeclared(n *syntax.DeclClause) {
 	integer := slices.ContainsFunc(n.Args, func(a *syntax.Assign) bool {
-		return a.Naked && a.Name == nil && isIntegerOption(a.Value.Lit())
+		return a.Naked && a.Name == nil && strings.HasPrefix(a.Value.Lit(), "-") && strings.Contains(a.Value.Lit(), "i")
 	})
 	if !integer {
 		return
@@ -139,10 +130,6 @@ func (c *compiler) countDeclared(n *syntax.DeclClause) {
 			c.arithmeticVars[a.Name.Value] = true
 		}
 	}
-}
-
-func isIntegerOption(lit string) bool {
-	return len(lit) > 1 && lit[0] == '-' && slices.Contains([]byte(lit), 'i')
 }
 
 // parameterOf returns the key of a positional parameter of a function. No variable has a NUL in its name.

@@ -254,14 +254,6 @@ func (s *slot) checked(text string) (string, error) {
 	return n, nil
 }
 
-// from takes the step. A step over every element is taken by values.
-func (s step) from(v Value) (Value, bool) {
-	if s.kind == byIndex {
-		return v.element(s.index)
-	}
-	return v.Field(s.key)
-}
-
 // values resolves an expression. One that stands for no list has one value. Elements without a field that the path goes
 // on to are left out.
 func (e *expr) values(r Resolver, written string) ([]Value, error) {
@@ -273,7 +265,7 @@ func (e *expr) values(r Resolver, written string) ([]Value, error) {
 		}
 		// An empty list has no elements without the field, and so nothing is missing.
 		before := len(list)
-		list = s.fromAll(list)
+		list = s.from(list)
 		ok = s.kind == all || len(list) > 0 || before == 0
 	}
 	switch {
@@ -287,16 +279,23 @@ func (e *expr) values(r Resolver, written string) ([]Value, error) {
 	return e.filterAll(list, r, written)
 }
 
-// fromAll takes the step from each value, and leaves out those where it leads nowhere.
-func (s step) fromAll(list []Value) []Value {
+// from takes the step from each value, and leaves out those where it leads nowhere.
+func (s step) from(list []Value) []Value {
 	var next []Value
 	for _, v := range list {
-		if s.kind == all {
+		var to Value
+		var ok bool
+		switch s.kind {
+		case all:
 			next = append(next, v.elements()...)
 			continue
+		case byIndex:
+			to, ok = v.element(s.index)
+		default:
+			to, ok = v.Field(s.key)
 		}
-		if f, ok := s.from(v); ok {
-			next = append(next, f)
+		if ok {
+			next = append(next, to)
 		}
 	}
 	return next

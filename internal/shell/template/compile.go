@@ -16,7 +16,7 @@ func Compile(src string, o Options) (*Template, error) {
 	if err := c.scan(); err != nil {
 		return nil, err
 	}
-	if !c.usesPlaceholders() {
+	if len(c.refs) == 0 && len(c.natives) == 0 && !c.usesDeclaredName() { // which need not be parsed
 		t := c.passthrough()
 		return t, c.failure()
 	}
@@ -24,16 +24,6 @@ func Compile(src string, o Options) (*Template, error) {
 		return nil, err
 	}
 	return c.assemble()
-}
-
-// usesPlaceholders reports whether the text names anything of prodigy, and so must be parsed.
-func (c *compiler) usesPlaceholders() bool {
-	return len(c.refs) > 0 || len(c.natives) > 0 || c.usesDeclaredName()
-}
-
-// namesEnvironmentData reports whether the text names a variable of the environment with an item's data.
-func (c *compiler) namesEnvironmentData() bool {
-	return strings.Contains(c.src, itemVar) // which the others begin with
 }
 
 // usesDeclaredName reports whether a declared name stands in the text. It needs no dollar in arithmetic, as in
@@ -66,7 +56,7 @@ func (c *compiler) passthrough() *Template {
 	c.collectSets(file)
 	c.lintUnresolved(file)
 	c.lintBracesOfOthers()
-	if c.namesEnvironmentData() {
+	if strings.Contains(c.src, itemVar) { // which the other variables with the data of an item begin with
 		c.checkValues(c.src)
 	}
 	t.Diags = c.diags
@@ -81,8 +71,8 @@ func (c *compiler) warnInvalid(err error) {
 
 // analyze parses the text and finds the place of each ref in it.
 func (c *compiler) analyze() error {
-	if at := sentinelLike(c.src); at >= 0 && len(c.refs) > 0 {
-		c.report(Error, at, finding{codeReserved, "names starting with PRODIGY_V are reserved"})
+	if at := reservedForm().FindStringIndex(c.src); at != nil && len(c.refs) > 0 {
+		c.report(Error, at[0], finding{codeReserved, "names starting with PRODIGY_V are reserved"})
 		return c.failure()
 	}
 	if c.dialects == nil {

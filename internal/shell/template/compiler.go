@@ -1,9 +1,11 @@
 package template
 
 import (
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
 
@@ -140,20 +142,6 @@ func (c *compiler) restorePlaceholders(text string) string {
 	return text
 }
 
-// sentinelLike returns where the text holds a name that could be taken for one of ours, or -1.
-func sentinelLike(s string) int {
-	for from := 0; ; {
-		at := strings.Index(s[from:], sentinelName)
-		if at < 0 {
-			return -1
-		}
-		from += at + len(sentinelName)
-		if from < len(s) && isDigit(s[from]) {
-			return from - len(sentinelName)
-		}
-	}
-}
-
 // sentinelIndex returns the number of the ref whose variable this is, or -1.
 func (c *compiler) sentinelIndex(name string) int {
 	digits, ok := strings.CutPrefix(name, sentinelName)
@@ -167,24 +155,24 @@ func (c *compiler) sentinelIndex(name string) int {
 	return n
 }
 
+// sentinelForm matches a sentinel, with the name of its variable, and reservedForm a name that could be taken for one.
+var (
+	sentinelForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{(` + sentinelName + `\d+)\}`) })
+	reservedForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(sentinelName + `\d`) })
+)
+
 // sentinelsIn finds the sentinels in a text.
 func (c *compiler) sentinelsIn(text string) []span {
+	if !strings.Contains(text, sentinelName) {
+		return nil
+	}
 	var found []span
-	for from := 0; ; {
-		at := strings.Index(text[from:], "${"+sentinelName)
-		if at < 0 {
-			return found
-		}
-		start := from + at
-		end := strings.IndexByte(text[start:], '}')
-		if end < 0 {
-			return found
-		}
-		from = start + end + 1
-		if i := c.sentinelIndex(text[start+2 : from-1]); i >= 0 {
-			found = append(found, span{i, start, from})
+	for _, m := range sentinelForm().FindAllStringSubmatchIndex(text, -1) {
+		if i := c.sentinelIndex(text[m[2]:m[3]]); i >= 0 {
+			found = append(found, span{i, m[0], m[1]})
 		}
 	}
+	return found
 }
 
 // scan finds the refs. A text that holds what no shell can take is refused here.

@@ -50,14 +50,8 @@ func oddText(src string) bool {
 
 // isProgram reports whether every shell takes the word for the name of a program.
 func (a argument) isProgram() bool {
-	var name strings.Builder
-	for _, p := range a {
-		if p.slot >= 0 {
-			return false
-		}
-		name.WriteString(p.text)
-	}
-	return shell.IsProgram(name.String())
+	isValue := func(p argumentPart) bool { return p.slot >= 0 }
+	return !slices.ContainsFunc(a, isValue) && shell.IsProgram(a.text(nil))
 }
 
 // argument returns the parts of a word, or of what is quoted in one.
@@ -80,10 +74,9 @@ func (c *compiler) argument(parts []syntax.WordPart, quoted bool) (a argument, o
 			more, ok = c.argument(p.Parts, true)
 			ok = ok && !p.Dollar
 		case *syntax.ParamExp:
-			if i := c.refOf(p); i >= 0 {
+			i := c.refOf(p)
+			if ok = i >= 0; ok {
 				more, ok = c.refArgument(i)
-			} else {
-				ok = false
 			}
 		default:
 			ok = false

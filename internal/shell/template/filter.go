@@ -71,7 +71,7 @@ func expanded(v Value, f filter, single bool) []Value {
 	case f.name == "pattern" && v.isArray():
 		return f.glob.matching(v.elements())
 	}
-	words := check.Each(splitBlanks(v.String()), Text)
+	words := check.Each(strings.FieldsFunc(v.String(), func(r rune) bool { return strings.ContainsRune(" \t\n", r) }), Text)
 	if f.name == "pattern" {
 		return f.glob.matching(words)
 	}
@@ -103,11 +103,6 @@ func parseWhole(s string) (int64, error) {
 		return 0, fmt.Errorf("its value %s is not an integer", shown(s))
 	}
 	return n, nil
-}
-
-// splitBlanks splits text at blanks, tabs and newlines.
-func splitBlanks(s string) []string {
-	return strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == '\t' || r == '\n' })
 }
 
 // matching returns the values that match. A pattern without a slash looks at the last part of a path only.

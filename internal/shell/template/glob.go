@@ -51,5 +51,3 @@ func globRegexp(src string) string {
 	}
 	return "(?s:" + b.String() + ")"
 }
-
-func escapeArgument(s string) string { return strings.NewReplacer("}", `\}`, "|", `\|`).Replace(s) }

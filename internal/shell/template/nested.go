@@ -171,18 +171,13 @@ func (w *walker) inside(code *nestedCode, args shell.Code) []int {
 	inner.comments(file)
 	inner.stmts(file.Stmts)
 	w.takeOver(code, inner)
-	return w.c.countedParameters(inner.fn, len(code.params))
-}
-
-// countedParameters returns which of n parameters of nested code, from $0, are evaluated as numbers.
-func (c *compiler) countedParameters(fn string, n int) []int {
-	var found []int
-	for i := 1; i < n; i++ {
-		if c.arithmeticVars[parameterOf(fn, strconv.Itoa(i))] {
-			found = append(found, i)
+	var counted []int
+	for i := 1; i < len(code.params); i++ {
+		if w.c.arithmeticVars[parameterOf(inner.fn, strconv.Itoa(i))] {
+			counted = append(counted, i)
 		}
 	}
-	return found
+	return counted
 }
 
 func newNestedCode() *nestedCode {

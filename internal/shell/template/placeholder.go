@@ -50,6 +50,8 @@ const (
 
 // exprParser reads the text of a placeholder after its "${". It stops at the first fault.
 type exprParser struct {
+	*expr // what has been read
+
 	src   string
 	pos   int
 	fault finding
@@ -58,19 +60,18 @@ type exprParser struct {
 // parseExpr reads the placeholder whose "${" is at start and whose root ends at rootEnd. It returns the index
 // after its "}".
 func parseExpr(src string, start, rootEnd int) (e *expr, end int, fault finding) {
-	p := &exprParser{src: src, pos: rootEnd}
-	e = &expr{root: src[start+2 : rootEnd]}
-	p.colonKey(e)
-	p.path(e)
-	p.filterList(e)
-	p.byDefault(e)
+	p := &exprParser{expr: &expr{root: src[start+2 : rootEnd]}, src: src, pos: rootEnd}
+	p.colonKey()
+	p.path()
+	p.filterList()
+	p.byDefault()
 	if p.fault.code == "" && p.peek() != '}' {
-		p.operator(e)
+		p.operator()
 	}
 	if p.fault.code != "" {
-		return e, closing(src, start), p.fault
+		return p.expr, closing(src, start), p.fault
 	}
-	return e, p.pos + 1, finding{}
+	return p.expr, p.pos + 1, finding{}
 }
 
 // peek returns the next byte, or 0 at the end of the text. A script holds no NUL byte, since scan refuses it.
@@ -88,28 +89,28 @@ func (p *exprParser) fail(format string, args ...any) {
 }
 
 // colonKey reads the spelling ${env:NAME} of ${env.NAME}.
-func (p *exprParser) colonKey(e *expr) {
+func (p *exprParser) colonKey() {
 	if p.peek() == ':' && p.pos+1 < len(p.src) && isKeyByte(p.src[p.pos+1]) && !isDigit(p.src[p.pos+1]) &&
 		p.src[p.pos+1] != '-' {
 		p.pos++
-		e.steps = append(e.steps, step{key: p.key()})
+		p.steps = append(p.steps, step{key: p.key()})
 	}
 }
 
 // path reads any number of ".key" and "[…]".
-func (p *exprParser) path(e *expr) {
+func (p *exprParser) path() {
 	for p.fault.code == "" {
 		switch p.peek() {
 		case '.':
 			p.pos++
 			key := p.key()
 			if key == "" {
-				p.fail("a name is required after the dot in %s", e.String())
+				p.fail("a name is required after the dot in %s", p.String())
 			}
-			e.steps = append(e.steps, step{key: key})
+			p.steps = append(p.steps, step{key: key})
 		case '[':
 			p.pos++
-			p.subscript(e)
+			p.subscript()
 		default:
 			return
 		}
@@ -126,41 +127,41 @@ func (p *exprParser) key() string {
 }
 
 // subscript reads what follows a "[".
-func (p *exprParser) subscript(e *expr) {
+func (p *exprParser) subscript() {
 	if c := p.peek(); c == '"' || c == '\'' {
-		p.quotedKey(e, c)
+		p.quotedKey(c)
 		return
 	}
 	text, _, ok := strings.Cut(p.src[p.pos:], "]")
 	n, err := strconv.Atoi(text)
 	switch {
 	case !ok || strings.Contains(text, "\n"):
-		p.fail("unclosed [ in ${%s[", e.root)
+		p.fail("unclosed [ in ${%s[", p.root)
 	case text == "*":
-		e.steps = append(e.steps, step{kind: all})
+		p.steps = append(p.steps, step{kind: all})
 	case err != nil:
 		p.fail("invalid index [%s]: use [0], [\"key\"] or [*]", text)
 	case n < 0 || text[0] == '-':
 		p.fail("index %s is negative; elements count from 0", text)
 	default:
-		e.steps = append(e.steps, step{kind: byIndex, index: n})
+		p.steps = append(p.steps, step{kind: byIndex, index: n})
 	}
 	p.pos += len(text) + 1
 }
 
 // quotedKey reads "key"] or 'key']. The key may hold anything but its own quote and bracket: nothing is escaped in it.
-func (p *exprParser) quotedKey(e *expr, quote byte) {
+func (p *exprParser) quotedKey(quote byte) {
 	key, _, ok := strings.Cut(p.src[p.pos+1:], string(quote)+"]")
 	if !ok {
-		p.fail("the key in brackets after ${%s is not closed", e.root)
+		p.fail("the key in brackets after ${%s is not closed", p.root)
 		return
 	}
-	e.steps = append(e.steps, step{key: key})
+	p.steps = append(p.steps, step{key: key})
 	p.pos += len(key) + 3
 }
 
 // filterList reads any number of "|name", some of them with ":argument".
-func (p *exprParser) filterList(e *expr) {
+func (p *exprParser) filterList() {
 	for p.fault.code == "" && p.peek() == '|' {
 		p.pos++
 		name := p.key()
@@ -168,32 +169,32 @@ func (p *exprParser) filterList(e *expr) {
 		case !slices.Contains(filterNames, name):
 			p.fail("unknown filter |%s (known: %s)", name, strings.Join(filterNames, ", "))
 		case name == "default":
-			def := p.argument(e, name)
-			e.def = &def
+			def := p.argument(name)
+			p.def = &def
 		case name == "pattern":
-			glob, err := newGlob(p.argument(e, name))
+			glob, err := newGlob(p.argument(name))
 			if err != nil {
 				p.fail("%v", err)
 			}
-			e.filters = append(e.filters, filter{name, glob})
+			p.filters = append(p.filters, filter{name, glob})
 		default:
-			e.filters = append(e.filters, filter{name: name})
+			p.filters = append(p.filters, filter{name: name})
 		}
 	}
 }
 
 // argument reads the literal text behind the colon of a filter.
-func (p *exprParser) argument(e *expr, name string) string {
+func (p *exprParser) argument(name string) string {
 	if p.peek() != ':' {
-		p.fail("the filter |%s needs an argument: ${%s|%s:…}", name, e.root, name)
+		p.fail("the filter |%s needs an argument: ${%s|%s:…}", name, p.root, name)
 		return ""
 	}
 	p.pos++
-	return p.literal(e, "}|", "the argument of |"+name+": is literal")
+	return p.literal("}|", "the argument of |"+name+": is literal")
 }
 
 // literal reads text up to one of the ends, which are part of it behind a backslash. Messages say what it is.
-func (p *exprParser) literal(e *expr, ends, what string) string {
+func (p *exprParser) literal(ends, what string) string {
 	var text strings.Builder
 	for ; p.pos < len(p.src) && strings.IndexByte(ends, p.peek()) < 0; p.pos++ {
 		switch c := p.peek(); {
@@ -205,34 +206,34 @@ func (p *exprParser) literal(e *expr, ends, what string) string {
 		text.WriteByte(p.src[p.pos])
 	}
 	if p.pos == len(p.src) {
-		p.fail("${%s has no closing brace", e.root)
+		p.fail("${%s has no closing brace", p.root)
 	}
 	return text.String()
 }
 
 // byDefault reads ":-text}".
-func (p *exprParser) byDefault(e *expr) {
+func (p *exprParser) byDefault() {
 	if p.fault.code != "" || !strings.HasPrefix(p.src[p.pos:], ":-") {
 		return
 	}
 	p.pos += 2
 	// A default takes all up to the brace. ${item.name:-none|url} would have the default "none|url".
-	def := p.literal(e, "}", "the default of ${"+e.root+"…} is literal")
+	def := p.literal("}", "the default of ${"+p.root+"…} is literal")
 	if _, filter, ok := strings.Cut(def, "|"); ok && slices.Contains(filterNames, filter) {
-		p.fail("a filter must come before the default: ${%s|%s:-…}", e.root, filter)
+		p.fail("a filter must come before the default: ${%s|%s:-…}", p.root, filter)
 	}
-	e.def = &def
+	p.def = &def
 }
 
 // operator says what is wrong with a placeholder that goes on where it should end, as ${item.path%.txt} does.
-func (p *exprParser) operator(e *expr) {
+func (p *exprParser) operator() {
 	if p.pos >= len(p.src) {
-		p.fail("${%s has no closing brace", e.root)
+		p.fail("${%s has no closing brace", p.root)
 		return
 	}
 	op := p.src[p.pos : p.pos+1]
 	p.fail("%q is not supported on prodigy values; assign to a shell variable first: v=%s; then use ${v%s...}", op,
-		e.withoutFilters(), op)
+		p.withoutFilters(), op)
 }
 
 // withoutFilters returns the placeholder with its path only: no filters and no default.
@@ -333,7 +334,7 @@ func (f filter) String() string {
 	if f.glob == nil {
 		return "|" + f.name
 	}
-	return "|" + f.name + ":" + escapeArgument(f.glob.src)
+	return "|" + f.name + ":" + strings.NewReplacer("}", `\}`, "|", `\|`).Replace(f.glob.src)
 }
 
 // makesList reports whether the filter gives any number of words.

@@ -45,14 +45,16 @@ func compilePlain(src string, n Names, early bool) (*Plain, error) {
 		return nil, err
 	}
 	c.refuseUnknown(early)
+	constantText := func(s string) string {
+		if early {
+			return s
+		}
+		return strings.ReplaceAll(s, "$$", "$")
+	}
 	p := &Plain{src: src}
 	last := 0
 	for _, r := range c.refs {
-		before := src[last:r.start]
-		if !early {
-			before = strings.ReplaceAll(before, "$$", "$")
-		}
-		p.parts = append(p.parts, c.plainPart(r, before, early))
+		p.parts = append(p.parts, c.plainPart(r, constantText(src[last:r.start]), early))
 		last = r.end
 	}
 	// ${name%.txt}, ${#name} and their like, which only a shell can do.
@@ -64,11 +66,7 @@ func compilePlain(src string, n Names, early bool) (*Plain, error) {
 		}
 		c.report(Error, u.offset, finding{codePlaceholder, message})
 	}
-	rest := src[last:]
-	if !early {
-		rest = strings.ReplaceAll(rest, "$$", "$")
-	}
-	p.parts = append(p.parts, plainPart{text: rest})
+	p.parts = append(p.parts, plainPart{text: constantText(src[last:])})
 	c.lintBracesOfOthers()
 	for _, d := range c.diags {
 		if d.Severity == Warning {
@@ -281,13 +279,8 @@ func (s *Expression) Value(r Resolver) (Value, bool, error) {
 	if len(list) == 1 && !s.expr.isList() {
 		return list[0], true, nil
 	}
-	return listValue(list), true, nil
-}
-
-// listValue returns a list as one value, a JSON array.
-func listValue(list []Value) Value {
 	elements := check.Each(list, Value.literal)
-	return JSON(json.RawMessage("[" + strings.Join(elements, ",") + "]"))
+	return JSON(json.RawMessage("[" + strings.Join(elements, ",") + "]")), true, nil
 }
 
 // Document returns the JSON document that v stands for; false when it is a text that nothing else is known of.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"prodigy/internal/check"
 )
 
 // assemble makes the template of the refs and their places. The heredocs come first, since a ref is written in another
@@ -40,9 +42,10 @@ func (c *compiler) assemble() (*Template, error) {
 	if err := c.failure(); err != nil {
 		return nil, err
 	}
-	t := &Template{
-		Diags: c.sortedDiags(), src: c.src, display: display, slots: c.slots, exports: c.sortedExports(),
-		roots: c.used,
+	slices.SortStableFunc(c.diags, func(a, b Diag) int { return cmp.Compare(a.Offset, b.Offset) })
+	t := &Template{Diags: c.diags, src: c.src, display: display, slots: c.slots, roots: c.used}
+	for _, use := range check.ByKey(c.exports) {
+		t.exports = append(t.exports, *use)
 	}
 	t.setScript(pieces)
 	t.argv, t.redirects = c.plainCommand(c.file)
@@ -72,11 +75,6 @@ func (c *compiler) analyzed(pieces []piece) string {
 
 // reference returns the code by which a variable stands in the place of the piece.
 func (p *piece) reference(name string) string { return encode(p.quote.reference(name), p.around) }
-
-func (c *compiler) sortedDiags() []Diag {
-	slices.SortStableFunc(c.diags, func(a, b Diag) int { return cmp.Compare(a.Offset, b.Offset) })
-	return c.diags
-}
 
 // setScript keeps the script as one text when no piece depends on a value. A value that is one text does not change it,
 // since its variable has the same name for every item.
@@ -117,7 +115,11 @@ func (c *compiler) heredocEdits() []edit {
 	var edits []edit
 	for n := range c.heredocs {
 		d := &c.heredocs[n]
-		d.rewritten = slices.ContainsFunc(d.refs, func(at span) bool { return c.fillsIn(c.refs[at.ref]) })
+		// One in nested code is filled in by the next shell.
+		d.rewritten = slices.ContainsFunc(d.refs, func(at span) bool {
+			r := c.refs[at.ref]
+			return r.isValue() && len(r.places) == 1 && r.places[0].quote == quotedHeredoc && !c.shadowed(r)
+		})
 		if !d.rewritten {
 			continue
 		}
@@ -140,13 +142,6 @@ func (r *ref) unquoteHeredoc() {
 		}
 		p.quote = heredoc
 	}
-}
-
-// fillsIn reports whether a ref in a quoted heredoc stands for a value there; one in nested code is filled in
-// by the next shell.
-func (c *compiler) fillsIn(r *ref) bool {
-	return r.isValue() && len(r.places) == 1 && r.places[0].quote == quotedHeredoc &&
-		!c.shadowed(r)
 }
 
 // shadowed reports whether a ref that a shell could read too is a variable of the script.

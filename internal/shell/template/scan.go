@@ -345,26 +345,6 @@ func (s *scanner) meant(root string) bool {
 	return root == "merge" || root == "workspace" || knownOnly(root) != "" || check.Nearest(root, s.names.all()) != ""
 }
 
-// removed returns what to write instead of an expansion that asked the older tool for something: the output of
-// a command, a date, a file or a field of JSON. Name is what the expansion begins with, rest what stands
-// behind, and inside what stands between the colon and the brace. Of any other expansion it says nothing.
-func removed(name, rest, inside string) string {
-	if len(rest) < 2 || rest[0] != ':' || strings.IndexByte("-=?+ \t\n0123456789", rest[1]) >= 0 {
-		return ""
-	}
-	switch name {
-	case "cmd":
-		return "use $(" + inside + ")"
-	case "date":
-		return "use $(date +" + inside + ")"
-	case "file":
-		return "use $(cat " + inside + ")"
-	case "json":
-		return "capture the text with capture_format: json, and name the field, as in ${<capture>.field}"
-	}
-	return ""
-}
-
 // ofGit returns what to write instead of a value that the older tool took from git after each step, as in
 // ${step.files_added:*.go}: start is that of the expansion, rootEnd the end of its root. Of any other field it says
 // nothing.
@@ -406,17 +386,32 @@ func (s *scanner) ofGit(start, rootEnd int) string {
 	return "use " + command + ", and " + capture + " in an earlier step"
 }
 
-// source takes the expansion at i as one of the older tool, if it is one, and returns its end.
+// source takes the expansion at i if it asked the older tool for something: the output of a command, a date, a file or
+// a field of JSON. It returns its end.
 func (s *scanner) source(i, nameEnd int) (end int, ok bool) {
-	end = closing(s.src, i)
-	inside := strings.TrimSuffix(s.src[min(nameEnd+1, end):end], "}")
-	instead := removed(s.src[i+2:nameEnd], s.src[nameEnd:], inside)
-	if instead == "" {
+	rest := s.src[nameEnd:]
+	if len(rest) < 2 || rest[0] != ':' || strings.IndexByte("-=?+ \t\n0123456789", rest[1]) >= 0 {
 		return 0, false
 	}
-	if command, ok := strings.CutPrefix(instead, "use $("); ok && s.noShell {
-		instead = "no shell expands this text, so run " + strings.TrimSuffix(command,
-			")") + " in an earlier step with `capture: name`, and use ${name} here"
+	end = closing(s.src, i)
+	command, instead := strings.TrimSuffix(s.src[min(nameEnd+1, end):end], "}"), ""
+	switch s.src[i+2 : nameEnd] {
+	case "cmd":
+	case "date":
+		command = "date +" + command
+	case "file":
+		command = "cat " + command
+	case "json":
+		instead = "capture the text with capture_format: json, and name the field, as in ${<capture>.field}"
+	default:
+		return 0, false
+	}
+	switch {
+	case instead != "":
+	case s.noShell:
+		instead = "no shell expands this text, so run " + command + " in an earlier step with `capture: name`, and use ${name} here"
+	default:
+		instead = "use $(" + command + ")"
 	}
 	return s.addUnknown(i, "unknown value "+s.src[i:end]+": "+instead), true
 }

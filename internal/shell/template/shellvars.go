@@ -2,7 +2,6 @@ package template
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -28,7 +27,7 @@ func (c *compiler) collectSets(file *syntax.File) {
 				c.setLit(n.Param)
 			}
 		case *syntax.BinaryArithm: // ((x += 1))
-			if strings.HasSuffix(n.Op.String(), "=") && !isComparison(n.Op) {
+			if op := n.Op.String(); strings.HasSuffix(op, "=") && !check.Among("== != <= >=", op) {
 				c.setArithm(n.X)
 			}
 		case *syntax.UnaryArithm: // ((x++))
@@ -41,10 +40,6 @@ func (c *compiler) collectSets(file *syntax.File) {
 			}
 		}
 	}
-}
-
-func isComparison(op syntax.BinAritOperator) bool {
-	return slices.Contains([]syntax.BinAritOperator{syntax.Eql, syntax.Neq, syntax.Leq, syntax.Geq}, op)
 }
 
 func (c *compiler) setLit(name *syntax.Lit) {
@@ -166,12 +161,4 @@ func (c *compiler) finishExports() {
 			})
 		}
 	}
-}
-
-func (c *compiler) sortedExports() []exportedVar {
-	var list []exportedVar
-	for _, use := range check.ByKey(c.exports) {
-		list = append(list, *use)
-	}
-	return list
 }

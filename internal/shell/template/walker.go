@@ -54,7 +54,12 @@ func (w *walker) put(i int, s quoteContext, parts int) {
 	case w.skip[i]:
 		return
 	case w.data[i]:
-		w.checkData(i, s)
+		// The value itself is filled in by the shell outside.
+		if r.expr.has("sh") && s.quote != unquoted && s.quote != comment {
+			r.fault = finding{codeShQuoted, r.written + " is already quoted; move it outside the quotes of the nested code"}
+			return
+		}
+		w.seen[i] = true
 		return
 	}
 	if w.remote != "" && s.quote != comment && r.isValue() {
@@ -66,17 +71,6 @@ func (w *walker) put(i int, s quoteContext, parts int) {
 	r.places = append(r.places, place{
 		quoteContext: s, data: w.asData[i], child: w.child, around: w.around[i], backquotes: w.backquotes, parts: parts,
 	})
-}
-
-// checkData looks where data that is quoted for this code stands in it. The value itself is filled in by the
-// shell outside.
-func (w *walker) checkData(i int, s quoteContext) {
-	r := w.c.refs[i]
-	if r.expr.has("sh") && s.quote != unquoted && s.quote != comment {
-		r.fault = finding{codeShQuoted, r.written + " is already quoted; move it outside the quotes of the nested code"}
-		return
-	}
-	w.seen[i] = true
 }
 
 // comments places the refs that stand in comments.
@@ -115,7 +109,13 @@ func (w *walker) part(part syntax.WordPart, s quoteContext, parts int) {
 	case *syntax.ParamExp:
 		w.param(p, s, parts)
 	case *syntax.CmdSubst:
-		w.substitution(p)
+		// It begins anew: no quotes outside of it reach inside.
+		outer := w.backquotes
+		if p.Backquotes {
+			w.backquotes++
+		}
+		w.stmts(p.Stmts)
+		w.backquotes = outer
 	case *syntax.ArithmExp:
 		w.arithm(p.X, counted)
 	case *syntax.ProcSubst:
@@ -224,17 +224,6 @@ func (w *walker) operands(p *syntax.ParamExp, s quoteContext) {
 		return
 	}
 	w.word(p.Exp.Word, pattern)
-}
-
-// substitution walks `…` and $(…), which begin anew: no quotes outside of them reach inside.
-func (w *walker) substitution(p *syntax.CmdSubst) {
-	if !p.Backquotes {
-		w.stmts(p.Stmts)
-		return
-	}
-	w.backquotes++
-	w.stmts(p.Stmts)
-	w.backquotes--
 }
 
 // arithm walks an expression whose words all stand in s.
