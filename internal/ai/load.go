@@ -73,8 +73,7 @@ func (s Set) add(l Layer) error {
 	if n.Kind != yaml.MappingNode {
 		return at(n, "agents must be a mapping of names to presets")
 	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, body := n.Content[i], n.Content[i+1]
+	for key, body := range workflow.Pairs(n) {
 		if body.Kind == yaml.AliasNode {
 			body = body.Alias
 		}
@@ -82,8 +81,7 @@ func (s Set) add(l Layer) error {
 			return at(body, "agents.%s must be a mapping", key.Value)
 		}
 		base := s[key.Value]
-		for j := 0; j+1 < len(body.Content); j += 2 {
-			k, v := body.Content[j], body.Content[j+1]
+		for k, v := range workflow.Pairs(body) {
 			if k.Value == "extends" {
 				var err error
 				if base, err = s.Find(v.Value); err != nil {
@@ -120,14 +118,14 @@ func (p *Preset) with(body *yaml.Node) (Preset, error) {
 	if err := errors.Join(copied.Encode(p), copied.Decode(&with)); err != nil {
 		return with, err
 	}
-	for i := 0; i+1 < len(body.Content); i += 2 {
-		switch body.Content[i].Value {
+	for key, value := range workflow.Pairs(body) {
+		switch key.Value {
 		case "extends":
 			continue
 		case "prompt":
 			with.Prompt = Prompt{}
 		}
-		over.Content = append(over.Content, body.Content[i], body.Content[i+1])
+		over.Content = append(over.Content, key, value)
 	}
 	before := with.Rules
 	with.Rules = nil
@@ -155,10 +153,13 @@ func (p *Preset) compile() error {
 	if err := known("options", p.Options, strings.Fields("model max_turns max_cost schema session resume")); err != nil {
 		return err
 	}
-	if err := known("may", p.May, mayNames()); err != nil {
+	if err := known("may", p.May, check.Words(workflow.MayRead, workflow.MayEdit, workflow.MayAll, maySaid)); err != nil {
 		return err
 	}
-	if err := known("take", p.Take, takeNames()); err != nil {
+	if err := known("take", p.Take, strings.Fields(`
+		text json session_id model turns cost_usd input_tokens cached_tokens output_tokens
+		message limit_used limit_reset limit_scope
+	`)); err != nil {
 		return err
 	}
 	p.picks, p.sums = nil, nil
@@ -262,14 +263,6 @@ func (r *Rule) compile(p *Preset) error {
 	}
 	r.condition = f
 	return nil
-}
-
-// takeNames are the things that a preset can take from the output.
-func takeNames() []string {
-	return strings.Fields(`
-		text json session_id model turns cost_usd input_tokens cached_tokens output_tokens
-		message limit_used limit_reset limit_scope
-	`)
 }
 
 // documentNames are the names that conditions can use beside those of the picks.

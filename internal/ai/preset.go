@@ -229,11 +229,6 @@ func (m May) more(than workflow.May) string {
 	return `; "may: edit" or "may: all" in the agent step permits more`
 }
 
-// mayNames are the keys that May can have.
-func mayNames() []string {
-	return []string{string(workflow.MayRead), string(workflow.MayEdit), string(workflow.MayAll), maySaid}
-}
-
 // Format is how the stdout of a CLI is read.
 type Format string
 
@@ -418,8 +413,8 @@ func (p *Pick) UnmarshalYAML(n *yaml.Node) error {
 		return fmt.Errorf("line %d: a pick is a mapping of fields to values, or {line: REGEX}", n.Line)
 	}
 	p.written = n
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i].Value, n.Content[i+1]
+	for at, value := range workflow.Pairs(n) {
+		key := at.Value
 		switch {
 		case value.Kind != yaml.ScalarNode:
 			return fmt.Errorf("line %d: the value of %s must be a text, a number or a boolean", value.Line, key)
@@ -476,9 +471,9 @@ func sourceOf(n *yaml.Node) (*source, error) {
 	if n.Kind != yaml.MappingNode {
 		return nil, errSource
 	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		value := n.Content[i+1].Value
-		switch n.Content[i].Value {
+	for key, at := range workflow.Pairs(n) {
+		value := at.Value
+		switch key.Value {
 		case "sum":
 			s.sum = true
 			s.pick, s.path = splitPath(value)

@@ -93,7 +93,7 @@ func invalid(w *workflow.Workflow, at workflow.Pos, message string, args ...any)
 }
 
 func problemAt(w *workflow.Workflow, at workflow.Pos, message string, args ...any) workflow.Problem {
-	return workflow.Problem{File: w.File, Line: at.Line, Col: at.Col, Message: fmt.Sprintf(message, args...)}
+	return w.ProblemAt(at, fmt.Sprintf(message, args...))
 }
 
 // CheckInstalled finds the executables of the CLIs that those agent steps of w use that run here.

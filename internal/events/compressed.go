@@ -8,16 +8,8 @@ import (
 	"prodigy/internal/jobs"
 )
 
-// compress replaces the log file at path by a compressed one.
-func compress(path string) error {
-	if err := jobs.Pack(path); err != nil {
-		return fmt.Errorf("compress log: %w", err)
-	}
-	return nil
-}
-
-// compressLeft compresses the files that a run left behind before it came to it.
-func compressLeft(paths []string) error {
+// compress replaces log files by compressed ones.
+func compress(paths ...string) error {
 	if err := jobs.PackAll(paths); err != nil {
 		return fmt.Errorf("compress log: %w", err)
 	}

@@ -128,7 +128,15 @@ func checkPlace(f file) error {
 func openNewest(files []string, last int64) (*os.File, int64, error) {
 	before, newest := files[:len(files)-1], files[len(files)-1]
 	if jobs.IsPacked(newest) {
-		f, err := openBehind(newest, last)
+		// A file behind it is begun.
+		seq, err := lastSeq(newest)
+		if err == nil {
+			err = checkLast(newest, seq, last)
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		f, err := createFile(nextPath(filepath.Dir(newest), newest, time.Time{}))
 		return f, 0, err
 	}
 	f, err := os.OpenFile(newest, os.O_RDWR|os.O_APPEND, 0)
@@ -146,18 +154,6 @@ func openNewest(files []string, last int64) (*os.File, int64, error) {
 		return nil, 0, errors.Join(err, f.Close())
 	}
 	return f, cut, nil
-}
-
-// openBehind begins a file behind a compressed one.
-func openBehind(path string, last int64) (*os.File, error) {
-	seq, err := lastSeq(path)
-	if err == nil {
-		err = checkLast(path, seq, last)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return createFile(nextPath(filepath.Dir(path), path, time.Time{}))
 }
 
 func checkLast(path string, seq, last int64) error {

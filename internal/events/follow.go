@@ -79,7 +79,14 @@ func (f *follower) run(ctx context.Context, yield func([]byte, error) bool) erro
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	for {
-		f.look()
+		// Asked before the log is read, so that all that was written is read when nobody runs the job.
+		switch {
+		case f.running == nil:
+		case f.running():
+			f.idle = 0
+		default:
+			f.idle++
+		}
 		if err := f.catchUp(ctx, yield); err != nil {
 			return err
 		}
@@ -91,18 +98,6 @@ func (f *follower) run(ctx context.Context, yield func([]byte, error) bool) erro
 			return nil
 		case <-ticker.C:
 		}
-	}
-}
-
-// look asks whether somebody runs the job: before the log is read, so that all that was written is read when
-// nobody does.
-func (f *follower) look() {
-	switch {
-	case f.running == nil:
-	case f.running():
-		f.idle = 0
-	default:
-		f.idle++
 	}
 }
 

@@ -111,7 +111,7 @@ func Open(dir, jobID string, last int64, o Options) (*Log, error) {
 	}
 	l := start(out, jobID, last, o)
 	l.torn = cut
-	l.group.Go(func() error { return compressLeft(files[:len(files)-1]) })
+	l.group.Go(func() error { return compress(files[:len(files)-1]...) })
 	return l, nil
 }
 
@@ -122,7 +122,8 @@ func start(out output, jobID string, last int64, o Options) *Log {
 		wake: make(chan struct{}, 1), failed: make(chan struct{}),
 	}
 	l.changed.L, l.wrote.L = &l.mu, &l.mu
-	w := newWriter(l, out)
+	w := &writer{output: out, log: l, lines: newEncoder(), timer: time.NewTimer(syncEvery), synced: make(chan error, 1)}
+	w.timer.Stop()
 	l.group.Go(w.run)
 	return l
 }

@@ -5,9 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -116,7 +114,7 @@ func (m Mark) readFile(path string, newest bool, sums *seals, yield func(line, e
 	f, err := jobs.OpenPacked(path)
 	if err == nil {
 		defer check.Quietly(f.Close)
-		err = skip(f, m.Offset)
+		err = jobs.Skip(f, m.Offset)
 	}
 	if err != nil {
 		yield(line{}, fmt.Errorf("read the event log: %w", err))
@@ -125,17 +123,12 @@ func (m Mark) readFile(path string, newest bool, sums *seals, yield func(line, e
 	checked, lines := false, newLineReader(f, path, newest, sums)
 	lines.number = number - 1
 	return lines.lines(func(l line, err error) bool {
-		if !checked && (err != nil || !m.is(l)) {
+		if !checked && (err != nil || l.seq != m.Seq || !bytes.Equal(m.Sum, sumOf(append(bytes.Clone(l.text), '\n')))) {
 			l, err = line{}, errNoMark
 		}
 		checked = true
 		return yield(l, err) && err == nil
 	})
-}
-
-// is reports whether the line is the one that is marked.
-func (m Mark) is(l line) bool {
-	return l.seq == m.Seq && bytes.Equal(m.Sum, sumOf(append(bytes.Clone(l.text), '\n')))
 }
 
 // number returns the number of the line in the file at path that is marked: the records in a file are without gaps.
@@ -147,17 +140,4 @@ func (m Mark) number(path string) (int, error) {
 		return int(m.Seq - l.seq + 1), nil
 	}
 	return 0, errNoMark
-}
-
-// skip passes over the first n bytes of what jobs.OpenPacked opened.
-func skip(f io.Reader, n int64) error {
-	if n < 0 {
-		return errNoMark
-	}
-	if file, ok := f.(*os.File); ok {
-		_, err := file.Seek(n, io.SeekStart)
-		return err
-	}
-	_, err := io.CopyN(io.Discard, f, n)
-	return err
 }

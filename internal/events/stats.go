@@ -47,7 +47,18 @@ type Durations struct {
 
 // Add counts a record.
 func (s *Stats) Add(r Record) {
-	s.seen(TypeOf(r.Event), r.Time)
+	if s.Types == nil {
+		s.Types, s.ErrorTypes = map[string]int{}, map[retry.Type]int{}
+		s.First, s.Last = r.Time, r.Time
+	}
+	s.Events++
+	s.Types[TypeOf(r.Event)]++
+	if r.Time.Before(s.First) {
+		s.First = r.Time
+	}
+	if r.Time.After(s.Last) {
+		s.Last = r.Time
+	}
 	if id := Subject(r.Event); id != "" {
 		s.items.add(id)
 	}
@@ -61,22 +72,6 @@ func (s *Stats) AddLine(text []byte) error {
 		s.Add(r)
 	}
 	return err
-}
-
-// seen counts an event of a type.
-func (s *Stats) seen(name string, at time.Time) {
-	if s.Types == nil {
-		s.Types, s.ErrorTypes = map[string]int{}, map[retry.Type]int{}
-		s.First, s.Last = at, at
-	}
-	s.Events++
-	s.Types[name]++
-	if at.Before(s.First) {
-		s.First = at
-	}
-	if at.After(s.Last) {
-		s.Last = at
-	}
 }
 
 // count counts what an event says, besides its type.

@@ -70,10 +70,10 @@ func (m Millis) MarshalJSON() ([]byte, error) {
 	us := time.Duration(m.rounded()).Microseconds()
 	b := make([]byte, 0, 24)
 	if us < 0 {
-		b = append(b, '-')
+		b, us = append(b, '-'), -us
 	}
-	whole, rest := abs(us/1000), abs(us%1000)
-	b = strconv.AppendInt(b, whole, 10)
+	b = strconv.AppendInt(b, us/1000, 10)
+	rest := us % 1000
 	if rest == 0 {
 		return b, nil
 	}
@@ -104,11 +104,4 @@ func (m *Millis) UnmarshalJSON(data []byte) error {
 // rounded returns what is left of m once it was written and read.
 func (m Millis) rounded() Millis {
 	return Millis(time.Duration(m).Round(time.Microsecond).Truncate(time.Microsecond))
-}
-
-func abs(n int64) int64 {
-	if n < 0 {
-		return -n
-	}
-	return n
 }

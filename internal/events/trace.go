@@ -3,7 +3,11 @@ package events
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"regexp"
 	"strconv"
+	"sync"
+
+	"prodigy/internal/check"
 )
 
 // TraceVar is the environment variable that names a span.
@@ -21,43 +25,23 @@ type TraceContext struct {
 // TraceSampled says that the trace is exported.
 const TraceSampled = 1
 
-// lengths of the form of version 00, 00-{trace}-{span}-{flags}, in bytes.
-const (
-	traceAt  = 3
-	spanAt   = traceAt + 32 + 1
-	flagsAt  = spanAt + 16 + 1
-	traceLen = flagsAt + 2
-)
+// traceparent matches the form of version 00, 00-{trace}-{span}-{flags}, and what later versions may put after it.
+var traceparent = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})((?s:-.*)?)$`)
+})
 
 // ParseTrace reads the value of a traceparent. It reports false if the text is not valid.
 func ParseTrace(text string) (TraceContext, bool) {
-	if len(text) < traceLen || text[2] != '-' || text[spanAt-1] != '-' || text[flagsAt-1] != '-' {
+	m := traceparent().FindStringSubmatch(text)
+	if m == nil || m[1] == "ff" || m[1] == "00" && m[5] != "" {
 		return TraceContext{}, false
 	}
-	version, rest := text[:2], text[traceLen:]
-	if version == "ff" || rest != "" && (version == "00" || rest[0] != '-') {
+	hexed := check.Must(hex.DecodeString(m[2] + m[3] + m[4]))
+	c := TraceContext{[16]byte(hexed[:16]), [8]byte(hexed[16:24]), hexed[24] & TraceSampled}
+	if c.Trace == [16]byte{} || c.Span == [8]byte{} {
 		return TraceContext{}, false
 	}
-	var c TraceContext
-	var flags, other [1]byte
-	ok := decodeHex(other[:], version) && decodeHex(c.Trace[:], text[traceAt:spanAt-1]) &&
-		decodeHex(c.Span[:], text[spanAt:flagsAt-1]) && decodeHex(flags[:], text[flagsAt:traceLen])
-	if !ok || c.Trace == [16]byte{} || c.Span == [8]byte{} {
-		return TraceContext{}, false
-	}
-	c.Flags = flags[0] & TraceSampled
 	return c, true
-}
-
-// decodeHex reads hexadecimal digits, which are lower-case in a traceparent.
-func decodeHex(to []byte, digits string) bool {
-	for _, c := range []byte(digits) {
-		if c >= 'A' && c <= 'F' {
-			return false
-		}
-	}
-	_, err := hex.Decode(to, []byte(digits))
-	return err == nil
 }
 
 // String returns the value of a traceparent.

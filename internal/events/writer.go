@@ -33,12 +33,6 @@ type task struct {
 	last    bool     // nothing comes after this
 }
 
-func newWriter(l *Log, out output) *writer {
-	w := &writer{output: out, log: l, lines: newEncoder(), timer: time.NewTimer(syncEvery), synced: make(chan error, 1)}
-	w.timer.Stop()
-	return w
-}
-
 // run writes until the log is closed or an error comes up.
 func (w *writer) run() error {
 	for more := true; more; {

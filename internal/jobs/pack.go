@@ -115,6 +115,16 @@ func OpenPacked(path string) (io.ReadCloser, error) {
 	return unpacked{z, f}, nil
 }
 
+// Skip passes over the first n bytes of what OpenPacked opened.
+func Skip(in io.Reader, n int64) error {
+	if f, ok := in.(*os.File); ok {
+		_, err := f.Seek(n, io.SeekStart)
+		return err
+	}
+	_, err := io.CopyN(io.Discard, in, n)
+	return err
+}
+
 // unpacked reads a compressed file.
 type unpacked struct {
 	*zstd.Decoder

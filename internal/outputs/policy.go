@@ -1,10 +1,13 @@
 package outputs
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
+
+	"prodigy/internal/check"
 )
 
 // Policy says what is kept of the outputs of steps. The zero Policy stands for the defaults.
@@ -29,7 +32,7 @@ const (
 )
 
 // Words returns what can be written.
-func (Keep) Words() []string { return []string{string(All), string(Failed), string(None)} }
+func (Keep) Words() []string { return check.Words(All, Failed, None) }
 
 const (
 	defaultPerStep = 256 << 10
@@ -38,34 +41,21 @@ const (
 
 // WithDefaults returns p with its defaults filled in.
 func (p Policy) WithDefaults() Policy {
-	if p.Keep == "" {
-		p.Keep = All
-	}
-	if p.PerStep == 0 {
-		p.PerStep = defaultPerStep
-	}
-	if p.PerJob == 0 {
-		p.PerJob = defaultPerJob
-	}
-	return p
+	return Policy{cmp.Or(p.Keep, All), cmp.Or(p.PerStep, defaultPerStep), cmp.Or(p.PerJob, defaultPerJob)}
 }
 
 // Size is a number of bytes.
 type Size int64
 
-func units() []struct {
+// units are those of sizes, the largest first.
+var units = []struct {
 	name string
 	size int64
-} {
-	return []struct {
-		name string
-		size int64
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
-}
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
 
 // ReadText reads a size such as 256KiB.
 func (s *Size) ReadText(text string) error {
-	for _, u := range units() {
+	for _, u := range units {
 		digits, ok := strings.CutSuffix(text, u.name)
 		if !ok {
 			continue
@@ -82,7 +72,7 @@ func (s *Size) ReadText(text string) error {
 
 // String returns s as ReadText reads it, in the largest unit that shows all of it.
 func (s Size) String() string {
-	for _, u := range units() {
+	for _, u := range units {
 		if int64(s)%u.size == 0 && s != 0 {
 			return strconv.FormatInt(int64(s)/u.size, 10) + u.name
 		}

@@ -281,12 +281,8 @@ func (r *reader) entry(l Line) (e Entry, match bool, err error) {
 // matches reports whether an entry is one that was asked for.
 func (q Query) matches(e Entry) bool {
 	return (q.ItemID == "" || e.ItemID == q.ItemID) &&
-		(q.Attempt == 0 || e.Attempt == q.Attempt && e.ItemID != "") && (q.Step == "" || ofStep(e.Step, q.Step))
-}
-
-// ofStep reports whether a label is that of the step that is asked for, or of one below it.
-func ofStep(label, step string) bool {
-	return strings.Contains("/"+label+"/", "/"+step+"/")
+		(q.Attempt == 0 || e.Attempt == q.Attempt && e.ItemID != "") &&
+		(q.Step == "" || strings.Contains("/"+e.Step+"/", "/"+q.Step+"/"))
 }
 
 // lines yields the lines from r.at on, over all files, and moves r.at behind each.
@@ -335,7 +331,7 @@ func (r *reader) file(f file, last bool, yield func(Line) bool) bool {
 		return damaged(err)
 	}
 	defer check.Quietly(in.Close)
-	if err := skip(in, r.at-f.base); err != nil {
+	if err := jobs.Skip(in, r.at-f.base); err != nil {
 		if errors.Is(err, io.EOF) && last {
 			return true
 		}
@@ -394,17 +390,4 @@ func discardLine(r *bufio.Reader) (int64, error) {
 			return n, err
 		}
 	}
-}
-
-// skip passes over the first n bytes.
-func skip(in io.Reader, n int64) error {
-	if n <= 0 {
-		return nil
-	}
-	if f, ok := in.(*os.File); ok {
-		_, err := f.Seek(n, io.SeekStart)
-		return err
-	}
-	_, err := io.CopyN(io.Discard, in, n)
-	return err
 }

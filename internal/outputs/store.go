@@ -2,6 +2,7 @@ package outputs
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -70,12 +71,8 @@ type Store struct {
 // Open returns the store in dir, behind what is there. An incomplete line at its end is cut off. No file is
 // made before there is something to keep.
 func Open(dir string, o Options) (*Store, error) {
-	if o.FileSize == 0 {
-		o.FileSize = fileSize
-	}
-	if o.PerStep == 0 {
-		o.PerStep = defaultPerStep
-	}
+	o.FileSize = cmp.Or(o.FileSize, fileSize)
+	o.PerStep = cmp.Or(o.PerStep, defaultPerStep)
 	s := &Store{dir: dir, options: o}
 	files, err := list(dir)
 	if err == nil {
@@ -83,7 +80,8 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	if err == nil && len(files) > 0 {
 		err = s.open(files[len(files)-1])
-		s.packing.Go(func() error { return jobs.PackAll(paths(files[:len(files)-1])) })
+		full := check.Each(files[:len(files)-1], func(f file) string { return f.path })
+		s.packing.Go(func() error { return jobs.PackAll(full) })
 	}
 	if err == nil {
 		err = s.adoptTails()
@@ -318,10 +316,6 @@ func list(dir string) ([]file, error) {
 		}
 	}
 	return files, nil
-}
-
-func paths(files []file) []string {
-	return check.Each(files, func(f file) string { return f.path })
 }
 
 // Any reports whether the store in dir holds anything.

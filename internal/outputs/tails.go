@@ -2,6 +2,7 @@ package outputs
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -19,17 +20,24 @@ import (
 
 const tailPrefix = "tail-"
 
-// tailFile is the name of such a file.
-type tailFile struct {
-	path string
+// tailName is what the name of such a file says.
+type tailName struct {
 	// position is that of the store when the tail of the command began.
 	position   int64
 	number     int // of the command, in the run
 	generation int
 }
 
-func tailPath(dir string, position int64, number, generation int) string {
-	return filepath.Join(dir, fmt.Sprintf("%s%016d-%06d-%06d%s", tailPrefix, position, number, generation, suffix))
+// path returns the path of a file of the tail.
+func (n tailName) path(dir string, generation int) string {
+	return filepath.Join(dir, fmt.Sprintf("%s%016d-%06d-%06d%s", tailPrefix, n.position, n.number, generation, suffix))
+}
+
+// tailFile is a file that is there.
+type tailFile struct {
+	tailName
+
+	path string
 }
 
 // listTails returns the files of tails in dir, those of a command together, and in the order in which they
@@ -51,23 +59,22 @@ func listTails(dir string) ([]tailFile, error) {
 		number, err2 := strconv.Atoi(parts[1])
 		generation, err3 := strconv.Atoi(parts[2])
 		if errors.Join(err1, err2, err3) == nil {
-			files = append(files, tailFile{filepath.Join(dir, e.Name()), position, number, generation})
+			files = append(files, tailFile{tailName{position, number, generation}, filepath.Join(dir, e.Name())})
 		}
 	}
 	slices.SortFunc(files, func(a, b tailFile) int {
-		return slices.Compare([]int64{a.position, int64(a.number), int64(a.generation)},
-			[]int64{b.position, int64(b.number), int64(b.generation)})
+		return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.number, b.number),
+			cmp.Compare(a.generation, b.generation))
 	})
 	return files, nil
 }
 
 // openTail is the tail of a command that goes on, as the store writes it.
 type openTail struct {
-	position   int64
-	number     int
-	generation int
-	size       int64 // the cost of what is in the newest file
-	begin      int64 // offset of the tail
+	tailName // of the newest file
+
+	size  int64 // the cost of what is in that
+	begin int64 // offset of the tail
 }
 
 // appendTail writes a provisional entry.
@@ -78,7 +85,7 @@ func (s *Store) appendTail(e Entry) error {
 	t := s.tails[e.Source]
 	if t == nil {
 		s.tailNumber++
-		t = &openTail{position: s.Position(), number: s.tailNumber, generation: 1, begin: e.Offset - e.Missing}
+		t = &openTail{tailName: tailName{s.Position(), s.tailNumber, 1}, begin: e.Offset - e.Missing}
 		if s.tails == nil {
 			s.tails = map[Source]*openTail{}
 		}
@@ -88,7 +95,7 @@ func (s *Store) appendTail(e Entry) error {
 		t.generation++
 		t.size = 0
 		// where somebody reads it that may fail; then it stays until the next run
-		_ = os.Remove(tailPath(s.dir, t.position, t.number, t.generation-2))
+		_ = os.Remove(t.path(s.dir, t.generation-2))
 	}
 	if t.size == 0 {
 		e.Missing = e.Offset - t.begin // what is before this file will go
@@ -97,8 +104,7 @@ func (s *Store) appendTail(e Entry) error {
 	if err != nil {
 		return cannotWrite(err)
 	}
-	f, err := os.OpenFile(tailPath(s.dir, t.position, t.number, t.generation), os.O_CREATE|os.O_WRONLY|os.O_APPEND,
-		0o600)
+	f, err := os.OpenFile(t.path(s.dir, t.generation), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return cannotWrite(err)
 	}
@@ -118,7 +124,7 @@ func (s *Store) removeTail(of Source) {
 	}
 	delete(s.tails, of)
 	for g := max(1, t.generation-1); g <= t.generation; g++ {
-		_ = os.Remove(tailPath(s.dir, t.position, t.number, g)) // who finds it later sees that the command has ended
+		_ = os.Remove(t.path(s.dir, g)) // who finds it later sees that the command has ended
 	}
 }
 

@@ -34,9 +34,9 @@ const noteWait = 500 * time.Millisecond
 
 // LastDeath returns how the process that kept the register at path died. The caller knows that it is dead.
 func LastDeath(path string) Death {
-	o, _, err := readRegister(path)
-	data, readErr := os.ReadFile(path)
-	if err != nil || readErr != nil || o.mark == "" {
+	data, err := os.ReadFile(path)
+	o, _ := parseRegister(data)
+	if err != nil || o.mark == "" {
 		return Death{}
 	}
 	watched, stopping := false, false

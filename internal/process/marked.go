@@ -1,6 +1,7 @@
 package process
 
 import (
+	"bytes"
 	"crypto/rand"
 	"slices"
 	"strings"
@@ -34,6 +35,17 @@ func marksWith(mark string, env []string) string {
 		}
 	}
 	return markedVar + "=" + mark
+}
+
+// environHas reports whether a process was started with a variable of ours that is wanted.
+func environHas(pid int, wanted func(kv string) bool) bool {
+	environ, _ := environOf(pid) // one that is not shown has none
+	for kv := range bytes.SplitSeq(environ, []byte{0}) {
+		if bytes.HasPrefix(kv, []byte(ourPrefix)) && wanted(string(kv)) {
+			return true
+		}
+	}
+	return false
 }
 
 // hasMark reports whether kv holds marks, and one of them is wanted.

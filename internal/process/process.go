@@ -120,8 +120,12 @@ func run(ctx context.Context, c Command, start func(Command) (child, error)) (Ex
 		return Exit{Start: err}, nil
 	}
 	line := c.Register.Begin(kid.group().id)
+	cleanup := c.Grace
+	if c.Cleanup != nil {
+		cleanup = *c.Cleanup
+	}
 	k := &killer{
-		group: kid.group(), marked: newMarked(c.mark, kid.group()), grace: c.Grace, cleanup: c.cleanup(),
+		group: kid.group(), marked: newMarked(c.mark, kid.group()), grace: c.Grace, cleanup: cleanup,
 		expire: kid.expire,
 	}
 	release := k.watch(ctx, c.Timeout, c.Expiry)
@@ -147,13 +151,6 @@ func run(ctx context.Context, c Command, start func(Command) (child, error)) (Ex
 		return exit, fmt.Errorf("wait for %s: %w", c.Argv[0], err)
 	}
 	return exit, written
-}
-
-func (c Command) cleanup() time.Duration {
-	if c.Cleanup == nil {
-		return c.Grace
-	}
-	return *c.Cleanup
 }
 
 func (c Command) command() *exec.Cmd {

@@ -1,7 +1,6 @@
 package process
 
 import (
-	"bytes"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -50,17 +49,6 @@ func processes() ([]member, error) {
 	return all, nil
 }
 
-// environHas reports whether a process was started with a variable of ours that is wanted. The system does not
-// show the environment of its own programs.
-func environHas(pid int, wanted func(kv string) bool) bool {
-	args, err := unix.SysctlRaw("kern.procargs2", pid)
-	if err != nil {
-		return false
-	}
-	for kv := range bytes.SplitSeq(args, []byte{0}) {
-		if bytes.HasPrefix(kv, []byte(ourPrefix)) && wanted(string(kv)) {
-			return true
-		}
-	}
-	return false
-}
+// environOf returns the arguments and variables that a process was started with, and a NUL byte after each. The system
+// does not show the environment of its own programs.
+func environOf(pid int) ([]byte, error) { return unix.SysctlRaw("kern.procargs2", pid) }

@@ -138,16 +138,7 @@ func processes() ([]member, error) {
 	return all, nil
 }
 
-// environHas reports whether a process was started with a variable of ours that is wanted.
-func environHas(pid int, wanted func(kv string) bool) bool {
-	environ, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
-	if err != nil {
-		return false
-	}
-	for kv := range bytes.SplitSeq(environ, []byte{0}) {
-		if bytes.HasPrefix(kv, []byte(ourPrefix)) && wanted(string(kv)) {
-			return true
-		}
-	}
-	return false
+// environOf returns the variables that a process was started with, and a NUL byte after each.
+func environOf(pid int) ([]byte, error) {
+	return os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
 }

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 
@@ -41,23 +42,15 @@ func OpenSource(path string, flag int) (*os.File, error) {
 // checkSource refuses what is no regular file, and the files of procfs, which each process may see in its own way.
 func checkSource(fd int, path string) error {
 	var info unix.Stat_t
-	if err := unix.Fstat(fd, &info); err != nil {
-		return err
-	}
-	if path == os.DevNull {
-		if info.Mode&unix.S_IFMT != unix.S_IFCHR {
-			return errIrregular
-		}
-		return nil
-	}
-	if info.Mode&unix.S_IFMT != unix.S_IFREG {
-		return errIrregular
-	}
 	var system unix.Statfs_t
-	if err := unix.Fstatfs(fd, &system); err != nil {
+	if err := cmp.Or(unix.Fstat(fd, &info), unix.Fstatfs(fd, &system)); err != nil {
 		return err
 	}
-	if system.Type == unix.PROC_SUPER_MAGIC {
+	kind := uint32(unix.S_IFREG)
+	if path == os.DevNull {
+		kind = unix.S_IFCHR
+	}
+	if info.Mode&unix.S_IFMT != kind || system.Type == unix.PROC_SUPER_MAGIC {
 		return errIrregular
 	}
 	return nil

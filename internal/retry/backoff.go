@@ -192,7 +192,7 @@ func (p Policy) Spreads() []Spread {
 			break
 		}
 		spreads = append(spreads, Spread{From: min(low, d), To: d})
-		waited, previous = plus(waited, d), d
+		waited, previous = duration.Plus(waited, d), d
 	}
 	return spreads
 }
@@ -215,7 +215,7 @@ func (p Policy) MaxWait() time.Duration {
 	}
 	var total time.Duration
 	for _, d := range worst {
-		total = plus(total, d)
+		total = duration.Plus(total, d)
 	}
 	return total
 }
@@ -260,9 +260,9 @@ func linear(b Backoff, d time.Duration, n int) time.Duration {
 	case b.Increment == nil:
 		return times(d, float64(n))
 	case b.Initial == nil:
-		return plus(d, times(*b.Increment, float64(n-1)))
+		return duration.Plus(d, times(*b.Increment, float64(n-1)))
 	}
-	return plus(d, times(*b.Increment, float64(n)))
+	return duration.Plus(d, times(*b.Increment, float64(n)))
 }
 
 // linearFormula says for people what linear computes, by the same three cases.
@@ -295,14 +295,6 @@ func times(d time.Duration, factor float64) time.Duration {
 		return 0
 	}
 	return saturate(float64(d) * factor)
-}
-
-// plus adds two delays and saturates.
-func plus(a, b time.Duration) time.Duration {
-	if a > forever-b {
-		return forever
-	}
-	return a + b
 }
 
 // saturate converts nanoseconds to a delay. NaN and values that are too large become forever, negative ones 0.

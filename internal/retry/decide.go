@@ -3,6 +3,8 @@ package retry
 import (
 	"math/rand/v2"
 	"time"
+
+	"prodigy/internal/duration"
 )
 
 // State is what the retries of one step or item have used so far. The zero State is before the first failure.
@@ -95,16 +97,17 @@ func (p Policy) Next(s State, f Failure, now time.Time, rnd *rand.Rand) Decision
 	// A service tells the same time to all. With a jitter the backoff comes on top, so that they do not come back
 	// together.
 	if d.Asked = p.asked(f, now); p.RetryAfter != nil && d.Asked > 0 && p.Jitter != NoJitter {
-		d.Delay = plus(d.Asked, d.Delay)
+		d.Delay = duration.Plus(d.Asked, d.Delay)
 	}
 	d.Delay = max(d.Delay, d.Asked)
-	if p.overBudget(d, now) {
+	// More than what is left of the budget, or it ends after the budget of a resumed job has expired.
+	if p.Budget > 0 && d.Delay > d.BudgetLeft || p.Expired(d.State, now.Add(d.Delay)) {
 		d.Reason = Budget
 		return d
 	}
 	d.Retry = true
 	d.BudgetLeft -= d.Delay
-	d.State.Waited = plus(s.Waited, d.Delay)
+	d.State.Waited = duration.Plus(s.Waited, d.Delay)
 	d.State.Previous = d.Delay
 	return d
 }
@@ -127,12 +130,6 @@ func (p Policy) refusal(d *Decision, f Failure) Reason {
 		return NotRetryable
 	}
 	return ""
-}
-
-// overBudget reports whether d.Delay exceeds what is left of the budget, or ends after the budget of a resumed job has
-// expired.
-func (p Policy) overBudget(d Decision, now time.Time) bool {
-	return p.Budget > 0 && d.Delay > d.BudgetLeft || p.Expired(d.State, now.Add(d.Delay))
 }
 
 // Expired reports whether the budget does not allow a try that begins at that time. Wall-clock time counts only after

@@ -212,14 +212,14 @@ func decidingLine(lines []string) (t Type, rule string, said bool) {
 	return weak, weakRule, weakRule != ""
 }
 
-// passes reports whether a line that is not known says nothing of the cause: it goes on with the line above, or is
-// known to say nothing.
+// passes reports whether a line that is not known says nothing of the cause: it goes on with the line above, is known
+// to say nothing, or is an error of Python or Node.js that only wraps the one above.
 func passes(line, lower string, above bool) bool {
 	if strings.HasPrefix(lower, "npm err") || isAny(lower, asides()) || consequence().MatchString(lower) ||
 		!strings.ContainsFunc(lower, isLetterRune) {
 		return true
 	}
-	return above && (line[0] == ' ' || line[0] == '\t') || isGenericException(lower)
+	return above && (line[0] == ' ' || line[0] == '\t') || containsAny(lower, "calledprocesserror: ", "retryerror[", "typeerror: terminated")
 }
 
 // followsCurl reports whether one of the last two lines is what curl says of its failure: scripts add a line of their
@@ -231,11 +231,6 @@ func followsCurl(above []string) bool {
 }
 
 func isLetterRune(r rune) bool { return 'a' <= r && r <= 'z' || r > 0x7f }
-
-// isGenericException reports whether the line is an error of Python or Node.js that only wraps the one above.
-func isGenericException(lower string) bool {
-	return containsAny(lower, "calledprocesserror: ", "retryerror[", "typeerror: terminated")
-}
 
 var (
 	// sourceLine is source code in a message of rustc, vite and others: "12 | let x = 1" and "--> src/main.rs:3".

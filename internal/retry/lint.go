@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,11 @@ type linter struct {
 func (p Policy) Ineffective(written func(key string) bool) []check.Finding {
 	l := &linter{Policy: p, Linter: check.Linter{Written: written}}
 	if p.Attempts == 1 {
-		l.singleTry()
+		// on_failure and circuit_breaker hold for a single try, too.
+		for key := range strings.FieldsSeq(`backoff initial_delay max_delay jitter jitter_factor retry_on
+			retry_after retry_budget`) {
+			l.Add("%s has no effect with attempts: 1, which is the first try alone", []any{key}, key)
+		}
 		return l.Found
 	}
 	l.budget()
@@ -28,14 +33,6 @@ func (p Policy) Ineffective(written func(key string) bool) []check.Finding {
 	l.jitter()
 	l.exitCodes()
 	return l.Found
-}
-
-// singleTry finds keys that only matter between tries. on_failure and circuit_breaker hold for a single one, too.
-func (l *linter) singleTry() {
-	for key := range strings.FieldsSeq(`backoff initial_delay max_delay jitter jitter_factor retry_on
-		retry_after retry_budget`) {
-		l.Add("%s has no effect with attempts: 1, which is the first try alone", []any{key}, key)
-	}
 }
 
 // budget finds tries that never run because the budget is too short for their waits.
@@ -74,20 +71,12 @@ func (l *linter) delays() {
 func (l *linter) cap() {
 	first := l.first()
 	if l.Backoff.Strategy == Custom {
-		first = longest(l.Backoff.Delays)
+		first = slices.Max(append([]time.Duration{0}, l.Backoff.Delays...))
 	}
 	if first > l.limit() {
 		l.Add("max_delay cuts a delay of %s to %s", []any{duration.Format(first), duration.Format(l.limit())},
 			"max_delay", "initial_delay", "backoff")
 	}
-}
-
-func longest(delays []time.Duration) time.Duration {
-	var most time.Duration
-	for _, d := range delays {
-		most = max(most, d)
-	}
-	return most
 }
 
 func (l *linter) jitter() {

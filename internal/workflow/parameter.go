@@ -166,11 +166,10 @@ func ParameterFile(data []byte, params []Parameter) (map[string]json.RawMessage,
 		return nil, fmt.Errorf("must be a mapping of names to values, got %s", describe(root))
 	}
 	given := map[string]json.RawMessage{}
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		key := root.Content[i]
+	for key, value := range Pairs(root) {
 		p, err := ParameterNamed(params, key.Value)
 		if err == nil {
-			given[p.Name], err = p.typed(root.Content[i+1])
+			given[p.Name], err = p.typed(value)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", key.Line, err)

@@ -3,6 +3,7 @@ package workflow
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"strconv"
@@ -142,23 +143,31 @@ func find(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
+// Pairs yields the keys and values of mapping n as they are written: neither aliases nor merge keys are followed.
+func Pairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
+	return func(yield func(key, value *yaml.Node) bool) {
+		for i := 0; i+1 < len(n.Content) && yield(n.Content[i], n.Content[i+1]); i += 2 {
+		}
+	}
+}
+
 // entries returns the keys of mapping n, its own first and then merged ones. It reports duplicate keys.
 func (r *reader) entries(n *yaml.Node) []entry {
 	var own []entry
 	var bases []*yaml.Node
 	first := map[string]*yaml.Node{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := resolveAlias(n.Content[i]), resolveAlias(n.Content[i+1])
+	for at, value := range Pairs(n) {
+		key, value := resolveAlias(at), resolveAlias(value)
 		switch before := first[key.Value]; {
 		case key.Kind != yaml.ScalarNode:
-			r.fail(n.Content[i], "a key must be a string, got %s", describe(key))
+			r.fail(at, "a key must be a string, got %s", describe(key))
 		case key.Tag == "!!merge":
 			bases = append(bases, value)
 		case before != nil:
-			r.fail(n.Content[i], "key %q is set twice (first on line %d)", key.Value, before.Line)
+			r.fail(at, "key %q is set twice (first on line %d)", key.Value, before.Line)
 		default:
-			first[key.Value] = n.Content[i]
-			own = append(own, entry{name: key.Value, key: n.Content[i], value: value})
+			first[key.Value] = at
+			own = append(own, entry{name: key.Value, key: at, value: value})
 		}
 	}
 	for _, base := range bases {

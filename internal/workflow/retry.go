@@ -111,8 +111,8 @@ func descend(n *yaml.Node, path string) *yaml.Node {
 	if value := find(n, step); value != nil {
 		return descend(value, rest)
 	}
-	for i := 1; i < len(n.Content); i += 2 {
-		if value := find(resolveAlias(n.Content[i]), step); value != nil {
+	for _, each := range Pairs(n) {
+		if value := find(resolveAlias(each), step); value != nil {
 			return descend(value, rest)
 		}
 	}

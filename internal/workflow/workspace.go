@@ -289,8 +289,7 @@ func AddWorkspace(file string, source []byte, checkout bool) ([]byte, bool) {
 	if !wants || find(root, "workspace") != nil {
 		return nil, false
 	}
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		key := root.Content[i]
+	for key := range Pairs(root) {
 		if key.Value != "map" && key.Value != "commands" && key.Value != "setup" || key.Column < 1 {
 			continue
 		}
