@@ -20,6 +20,8 @@ import (
 type dlqAnalyzeOptions struct {
 	export string
 	format term.Format
+	// counts prints numbers in place of groups.
+	counts bool
 }
 
 // newDLQAnalyzeCommand returns the command that groups dead letters by signature, by type and by hour.
@@ -31,6 +33,20 @@ func newDLQAnalyzeCommand(con *console) *cobra.Command {
 	}, func(_ context.Context, job jobs.Job) error { return runDLQAnalyze(con, job, o) })
 	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().StringVar(&o.export, "export", "", "write all groups to this file as JSON (- for stdout)")
+	cmd.Flags().BoolVar(&o.counts, "counts", false, "only count dead letters")
+	cmd.MarkFlagsMutuallyExclusive("counts", "export")
+	return cmd
+}
+
+// newDLQStatsCommand returns analyze --counts by its former name.
+func newDLQStatsCommand(con *console) *cobra.Command {
+	o := dlqAnalyzeOptions{counts: true}
+	cmd := onJob(&cobra.Command{
+		Use:    "stats [job]",
+		Short:  "Show dead letter counts",
+		Hidden: true,
+	}, func(_ context.Context, job jobs.Job) error { return runDLQAnalyze(con, job, o) })
+	addFormat(cmd, &o.format, term.JSON)
 	return cmd
 }
 
@@ -50,44 +66,73 @@ type typeGroup struct {
 	SuggestedAction string `json:"suggested_action,omitempty"`
 }
 
-// runDLQAnalyze prints the groups, or writes them to the file of --export and prints nothing else.
-func runDLQAnalyze(con *console, job jobs.Job, o dlqAnalyzeOptions) error {
-	updateLetters(con, job)
-	a, err := groupLetters(job)
-	if err != nil {
-		return err
-	}
-	if o.export != "" {
-		if err := writeOut(con, o.export, func(w io.Writer) error { return term.PrintJSON(w, a) }); err != nil || o.export == "-" {
-			return err
-		}
-		con.say().Printf("wrote the groups of job %s to %s", job.ID, o.export)
-		return nil
-	}
-	if o.format == term.JSON {
-		return term.PrintJSON(con.out, a)
-	}
-	return a.print(con)
+// letterCounts is what dlq analyze --counts prints as JSON.
+type letterCounts struct {
+	JobID string `json:"job_id"`
+	dlq.Counts
 }
 
-// groupLetters reads all dead letters of a job once and groups them.
-func groupLetters(job jobs.Job) (analysis, error) {
+// runDLQAnalyze reads all dead letters of a job once and prints their groups, or writes these to the file of --export and
+// prints nothing else. A job without dead letters has counts of zero.
+func runDLQAnalyze(con *console, job jobs.Job, o dlqAnalyzeOptions) error {
+	updateLetters(con, job)
 	var groups dlq.Analysis
 	for e, err := range dlq.Each(job.DLQFile()) {
 		if err != nil {
-			return analysis{}, err
+			return err
 		}
 		groups.Add(e)
 	}
+	counts := letterCounts{job.ID, groups.Counts()}
+	switch {
+	case o.counts && o.format == term.JSON:
+		return term.PrintJSON(con.out, counts)
+	case o.counts:
+		return counts.print(con)
+	}
 	a := analysis{
-		JobID: job.ID, Total: groups.Total(), BySignature: groups.BySignature(), ByType: []typeGroup{},
+		JobID: job.ID, Total: counts.Total, BySignature: groups.BySignature(), ByType: []typeGroup{},
 		ByHour: groups.ByHour(),
 	}
 	w := recordedOrNil(job) // without it there is less advice
 	for _, g := range groups.ByType() {
 		a.ByType = append(a.ByType, typeGroup{g, suggestion(retry.Type(g.Type), w)})
 	}
-	return a, nil
+	switch {
+	case o.export != "":
+		err := writeOut(con, o.export, func(w io.Writer) error { return term.PrintJSON(w, a) })
+		if err == nil && o.export != "-" {
+			con.say().Printf("wrote the groups of job %s to %s", job.ID, o.export)
+		}
+		return err
+	case o.format == term.JSON:
+		return term.PrintJSON(con.out, a)
+	}
+	return a.print(con)
+}
+
+// print prints the counts in two columns.
+func (c letterCounts) print(con *console) error {
+	page := [][2]string{{"job:", c.JobID}}
+	count := func(name string, n int) { page = append(page, [2]string{name + ":", strconv.Itoa(n)}) }
+	count("dead letters", c.Total)
+	if c.Total == 0 {
+		return term.Page(con.text(), page)
+	}
+	count("eligible for retry", c.Eligible)
+	count("need manual review", c.ManualReview)
+	count("retried before", c.SentAgain)
+	count("failures", c.Failures)
+	for _, t := range c.ByType {
+		count("of type "+t.Type, t.Count)
+	}
+	page = append(page, [2]string{"oldest:", c.Oldest.Local().Format(time.DateTime)},
+		[2]string{"newest:", c.Newest.Local().Format(time.DateTime)})
+	if err := term.Page(con.text(), page); err != nil {
+		return err
+	}
+	printNext(con.say(), "prodigy dlq analyze"+named(c.JobID))
+	return nil
 }
 
 // signaturesShown is the number of signatures in the human-readable output.
@@ -139,108 +184,4 @@ func printGroups(w io.Writer, groups []dlq.Group, name func(dlq.Group) string) {
 		}
 	}
 	_ = term.Aligned(w, lines) // like the lines around it
-}
-
-// newDLQStatsCommand returns the command that counts dead letters.
-func newDLQStatsCommand(con *console) *cobra.Command {
-	var f term.Format
-	cmd := onJob(&cobra.Command{
-		Use:    "stats [job]",
-		Short:  "Show dead letter counts",
-		Hidden: true,
-	}, func(_ context.Context, job jobs.Job) error { return runDLQStats(con, job, f) })
-	addFormat(cmd, &f, term.JSON)
-	return cmd
-}
-
-// letterStats is what dlq stats prints as JSON.
-type letterStats struct {
-	JobID string `json:"job_id"`
-	Total int    `json:"total"`
-	// Eligible counts those that a retry can help.
-	Eligible     int `json:"reprocess_eligible"`
-	ManualReview int `json:"manual_review_required"`
-	// SentAgain is the number of dead letters that were retried at least once.
-	SentAgain int `json:"sent_again"`
-	// Failures counts all failed attempts, not only the last ones.
-	Failures int         `json:"failures"`
-	ByType   []typeCount `json:"by_type"`
-	// Oldest and Newest are the times of the last attempts.
-	Oldest time.Time `json:"oldest,omitzero"`
-	Newest time.Time `json:"newest,omitzero"`
-}
-
-// typeCount is the number of dead letters with one error type.
-type typeCount struct {
-	Type  string `json:"error_type"`
-	Count int    `json:"count"`
-}
-
-// runDLQStats prints the counts of a job. A job without dead letters has counts of zero.
-func runDLQStats(con *console, job jobs.Job, f term.Format) error {
-	updateLetters(con, job)
-	s := letterStats{JobID: job.ID, ByType: []typeCount{}}
-	var groups dlq.Analysis
-	for e, err := range dlq.Each(job.DLQFile()) {
-		if err != nil {
-			return err
-		}
-		groups.Add(e)
-		s.add(e)
-	}
-	for _, g := range groups.ByType() {
-		s.ByType = append(s.ByType, typeCount{g.Type, g.Count})
-	}
-	if f == term.JSON {
-		return term.PrintJSON(con.out, s)
-	}
-	return s.print(con)
-}
-
-// add counts one dead letter.
-func (s *letterStats) add(e dlq.Entry) {
-	s.Total++
-	s.Failures += e.FailureCount
-	if e.ReprocessEligible {
-		s.Eligible++
-	}
-	if e.ManualReviewRequired {
-		s.ManualReview++
-	}
-	if e.RetryCount > 0 {
-		s.SentAgain++
-	}
-	at := e.LastAttempt
-	if s.Oldest.IsZero() || at.Before(s.Oldest) {
-		s.Oldest = at
-	}
-	if at.After(s.Newest) {
-		s.Newest = at
-	}
-}
-
-// print prints the counts in two columns.
-func (s *letterStats) print(con *console) error {
-	page := [][2]string{{"job:", s.JobID}, {"dead letters:", strconv.Itoa(s.Total)}}
-	if s.Total == 0 {
-		return term.Page(con.text(), page)
-	}
-	page = append(page, [][2]string{
-		{"eligible for retry:", strconv.Itoa(s.Eligible)},
-		{"need manual review:", strconv.Itoa(s.ManualReview)},
-		{"retried before:", strconv.Itoa(s.SentAgain)},
-		{"failures:", strconv.Itoa(s.Failures)},
-	}...)
-	for _, c := range s.ByType {
-		page = append(page, [2]string{"of type " + c.Type + ":", strconv.Itoa(c.Count)})
-	}
-	page = append(page, [][2]string{
-		{"oldest:", s.Oldest.Local().Format(time.DateTime)},
-		{"newest:", s.Newest.Local().Format(time.DateTime)},
-	}...)
-	if err := term.Page(con.text(), page); err != nil {
-		return err
-	}
-	printNext(con.say(), "prodigy dlq analyze"+named(s.JobID))
-	return nil
 }

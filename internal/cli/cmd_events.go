@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -381,92 +380,17 @@ func runEventsStats(con *console, job jobs.Job, o eventsOptions) error {
 		}
 	}
 	s := jobStats{job.ID, counted.Sum()}
-	page, rows := s.lines()
+	page, rows := view.StatLines(job.ID, s.Stats)
 	switch o.format {
 	case term.JSON:
 		return term.PrintJSON(con.out, s)
 	case term.JSONL:
 		return json.NewEncoder(con.out).Encode(s)
 	case term.CSV:
-		_, err := term.Rows[statRow]{
-			Format: term.CSV, Columns: []term.Column[statRow]{{Key: "name"}, {Key: "key"}, {Key: "value"}},
+		_, err := term.Rows[view.StatRow]{
+			Format: term.CSV, Columns: []term.Column[view.StatRow]{{Key: "name"}, {Key: "key"}, {Key: "value"}},
 		}.Print(con.text(), term.Each(rows))
 		return err
 	}
 	return term.Page(con.text(), page)
-}
-
-// statRow is one of the numbers for programs.
-type statRow struct {
-	Name  string `json:"name"`
-	Key   string `json:"key"`
-	Value string `json:"value"`
-}
-
-// lines returns the statistics for people, in two columns, and for programs, as rows of name, key and value.
-func (s jobStats) lines() (page [][2]string, rows []statRow) {
-	line := func(name, format string, args ...any) {
-		page = append(page, [2]string{name, fmt.Sprintf(format, args...)})
-	}
-	add := func(name, key, value string) { rows = append(rows, statRow{name, key, value}) }
-	number := func(name string, n int) { add(name, "", strconv.Itoa(n)) }
-	number("events", s.Events)
-	line("job", "%s", s.JobID)
-	if s.Events > 0 {
-		add("first", "", s.First.Format(time.RFC3339Nano))
-		add("last", "", s.Last.Format(time.RFC3339Nano))
-		line("time", "%s to %s", s.First.Local().Format(time.DateTime), s.Last.Local().Format(time.DateTime))
-	}
-	add("span_ms", "", msText(s.SpanMS))
-	add("per_second", "", strconv.FormatFloat(s.PerSecond, 'f', 3, 64))
-	line("events", "%d in %s, %.1f a second", s.Events, s.SpanMS, s.PerSecond)
-	number("items", s.Items)
-	line("items", "%d", s.Items)
-	number("agents", s.Agents)
-	number("attempts", s.Attempts)
-	number("retries", s.Retries)
-	line("attempts", "%d by %s, %d retried", s.Attempts, check.Counted(s.Agents, "agent"), s.Retries)
-	number("step_retries", s.StepRetries)
-	line("step retries", "%d", s.StepRetries)
-	d := s.Durations
-	number("durations", d.Count)
-	add("duration", "p50_ms", msText(d.P50))
-	add("duration", "p95_ms", msText(d.P95))
-	add("duration", "max_ms", msText(d.Max))
-	if d.Count > 0 {
-		line("took", "duration p50 %s, p95 %s, max %s", d.P50, d.P95, d.Max)
-	}
-	if t := s.Spent; t != nil {
-		number("agents_of_unknown_cost", t.Unknown)
-		if t.Known() {
-			add("cost_usd", "", t.Cost.Decimal())
-		}
-		line("cost", "%s for %s%s%s", t.CostText(), check.Counted(t.Agents, "agent"), inBrackets(t.Doubt()),
-			term.Prefixed("; ", t.TokensText()))
-		for name, o := range check.ByKey(t.Outcomes) {
-			if o.Known() {
-				add("cost_usd", name, o.Cost.Decimal())
-			}
-			line("  "+name, "%s for %s%s", o.CostText(), check.Counted(o.Agents, "agent"), inBrackets(o.Doubt()))
-		}
-		add("tokens", "", strconv.FormatInt(int64(t.Tokens.All()), 10))
-	}
-	for node, n := range check.ByKey(s.Nodes) {
-		add("node", node, strconv.Itoa(n))
-		line("on worker "+term.Visible(node), "%s", check.Counted(n, "attempt"))
-	}
-	for name, n := range check.ByKey(s.Types) {
-		add("type", name, strconv.Itoa(n))
-		line("  "+name, "%d", n)
-	}
-	for name, n := range check.ByKey(s.ErrorTypes) {
-		add("error_type", string(name), strconv.Itoa(n))
-		line("errors of type "+string(name), "%d", n)
-	}
-	return page, rows
-}
-
-// msText returns milliseconds as JSON has them, which is how CSV has them too.
-func msText(m events.Millis) string {
-	return string(check.Must(m.MarshalJSON()))
 }

@@ -1,29 +1,26 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/check"
-	"prodigy/internal/duration"
-	"prodigy/internal/events"
+	"prodigy/internal/fleet"
 	"prodigy/internal/items"
 	"prodigy/internal/job"
-	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/reuse"
 	"prodigy/internal/settings"
 	"prodigy/internal/simulate"
 	"prodigy/internal/term"
-	"prodigy/internal/view"
+	"prodigy/internal/workflow"
 )
 
 // newPlanCommand returns the command that prints what a run would do.
@@ -58,28 +55,6 @@ workers could run the items now.`,
 	o.since.add(cmd)
 	o.fleet.addWorkers(cmd, "plan for the workers of this broker")
 	return cmd
-}
-
-// printPlannedSpace prints the workspaces that a run would make, with the disk space that they take.
-func printPlannedSpace(s simulate.PlannedSpace, l term.Lines) {
-	if s.Refused != "" {
-		l.Printf("%s (the run would fail)", term.Visible(s.Refused))
-		return
-	}
-	size := "of " + check.Counted(s.Files, "file")
-	if s.Bytes > 0 {
-		size += fmt.Sprintf(", about %s each and %s in total", onDisk(s.Bytes), onDisk(s.Bytes*int64(s.Number)))
-	}
-	l.Printf("workspaces: up to %d at %s%s, %s", s.Number, s.Base[:min(len(s.Base), 10)],
-		term.Prefixed(" of ", term.Visible(s.Branch)), size)
-}
-
-// onDisk returns a size in words.
-func onDisk(n int64) string {
-	if n < 1e6 {
-		return fmt.Sprintf("%d kB", (n+999)/1000)
-	}
-	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 }
 
 // runPlan prints the plan of a run with these options. It reads the items and asks the broker, but runs no command and
@@ -151,7 +126,7 @@ func runPlan(ctx context.Context, con *console, o runOptions) error {
 	if o.format == term.JSON {
 		return term.PrintJSON(con.out, p)
 	}
-	printPlan(p, con.lines())
+	p.Print(con.lines())
 	return nil
 }
 
@@ -163,237 +138,30 @@ func selectionError(err error) error {
 	return err
 }
 
-// planWidth is the maximum width of a line about an item.
-const planWidth = 80
-
-// printPlan prints a plan for people: the items, the steps of each section, and the worst cases.
-func printPlan(p simulate.Plan, l term.Lines) {
-	l.Printf("workflow: %s (mode %s)", p.Workflow, p.Mode)
-	if p.Items != nil {
-		printPlannedItems(*p.Items, l)
-		if p.Fleet == nil {
-			l.Printf("slots: %d", p.MaxParallel)
-		} else {
-			printPlannedFleet(p.Fleet, l, p.MaxParallel)
-		}
-		printRate(l, p.Rate)
-		for _, text := range slices.Concat(p.StepRates, p.Rollout) {
-			l.Print(term.Visible(text))
-		}
-		if p.Stragglers != "" {
-			l.Print(term.Visible(p.Stragglers))
-		}
+// planFleetOf asks the broker for the workers that a job of w could run on. It returns nil for a job without a fleet.
+func planFleetOf(ctx context.Context, con *console, o fleetOptions, w *workflow.Workflow,
+	t tools,
+) *simulate.PlannedFleet {
+	if !o.wanted() {
+		return nil
 	}
-	if len(p.Requires) > 0 {
-		l.Printf("requires: %s", strings.Join(p.Requires, ", "))
+	p := &simulate.PlannedFleet{Broker: fleet.ShownURL(o.found.URL), Workers: []simulate.PlannedWorker{}}
+	nodes, err := con.backend.Nodes(ctx, o.found, t.agents.Programs(w, t.claude, workflow.StepRef.RunsOnWorkers)...)
+	if err != nil {
+		p.Unreachable = err.Error()
+		return p
 	}
-	if p.Workspace != nil {
-		printPlannedSpace(*p.Workspace, l)
-	}
-	section := ""
-	for _, s := range p.Steps {
-		if s.Section != section {
-			section = s.Section
-			l.Printf("%s:", headingInPlan(p, section))
+	for _, n := range nodes {
+		one := simulate.PlannedWorker{
+			Name: n.Name, Slots: n.Slots, Busy: n.Busy,
+			Unfit: n.Unfit(versionText(), o.labels(w)),
 		}
-		printPlannedStep(s, l)
-	}
-	if p.Items != nil {
-		l.Printf("each item: %s%s", upTo(p.ItemRuns), schedule(p.ItemDelays))
-		l.Printf("worst-case retry delay per item: %s", spell(*p.WorstWaiting))
-		if p.WorstStarts > 0 && p.ItemRuns > 1 {
-			l.Printf("worst-case starts: %s of items", check.Counted(p.WorstStarts, "attempt"))
-		}
-		if p.LeastByRate != nil && *p.LeastByRate > 0 {
-			l.Printf("minimum duration due to the rate limit: %s", spell(*p.LeastByRate))
+		if p.Workers = append(p.Workers, one); one.Unfit == "" {
+			p.Slots += n.Slots
 		}
 	}
-	printWorst(p, l)
-	if p.Cost != nil {
-		printPlannedCost(*p.Cost, l)
-	}
-	l.Print("nothing was run")
-}
-
-// printWorst prints the longest times of an item, the map phase and the job.
-func printWorst(p simulate.Plan, l term.Lines) {
-	line := func(what string, d *events.Millis, of string) {
-		if d != nil {
-			l.Printf("worst case of %s: %s%s", what, spell(*d), of)
-		}
-	}
-	line("an item", p.WorstItem, "")
-	if p.Items != nil && p.Items.Total != nil {
-		line("the map", p.WorstMap, fmt.Sprintf(" (%s in %s)", check.Counted(*p.Items.Total, "item"),
-			check.Counted(p.MaxParallel, "slot")))
-	}
-	line("the job", p.WorstJob, "")
-	switch {
-	case p.Unlimited != "":
-		l.Printf("worst case of the job: unlimited, because %s has no timeout", p.Unlimited)
-	case p.WorstJob == nil && p.Items != nil && p.MaxParallel == 0:
-		l.Print("worst case of the job: depends on the workers")
-	case p.WorstJob == nil:
-		l.Print("worst case of the job: depends on the number of items")
-	}
-}
-
-// headingInPlan returns the heading of a section; for the map phase it names the item whose commands are shown.
-func headingInPlan(p simulate.Plan, section string) string {
-	if (section == "reduce" || section == "merge") && len(p.ReduceWhen) > 0 {
-		return section + ", when " + strings.Join(p.ReduceWhen, " and ")
-	}
-	if section == "map" && len(p.Items.First) > 0 {
-		return "map, as for " + p.Items.First[0].ID
-	}
-	return section
-}
-
-// printPlannedItems prints where the items come from and the first of them, or why they are not known yet.
-func printPlannedItems(p simulate.PlannedItems, l term.Lines) {
-	if p.Refused != "" {
-		l.Printf("items: from %s: %s (the run would fail)", term.Visible(p.Source),
-			term.Visible(p.Refused))
-		return
-	}
-	if p.Total == nil && p.Source == items.Stdin {
-		l.Print("items: from stdin (a terminal, not read)")
-		return
-	}
-	source := term.Visible(p.Source)
-	if p.Kind == "glob" {
-		source = "the glob " + source
-	}
-	if p.Made != "" {
-		l.Printf("items: from %s, which %s", source, p.Made)
-		return
-	}
-	if p.Total == nil {
-		l.Printf("items: from a command (not run): %s", term.Visible(p.Source))
-		return
-	}
-	which := ""
-	if p.Job != "" {
-		which = fmt.Sprintf(" (%s)", p.Select)
-	}
-	l.Printf("items: %d from %s%s", *p.Total, source, which)
-	if p.Since != nil {
-		l.Printf("since %s: %s", p.Since.JobID, term.Visible(view.Difference(*p.Since)))
-	}
-	if *p.Total == 0 {
-		l.Print("  nothing to do: reduce and merge would be skipped")
-	}
-	for _, it := range p.First {
-		line := fmt.Sprintf("  %s  %s", it.ID, it.Data)
-		l.Print(term.Brief(line, planWidth))
-	}
-	if more := *p.Total - len(p.First); more > 0 {
-		l.Printf("  and %d more", more)
-	}
-}
-
-// printPlannedStep prints a step with its retries, and its command as it would be for the first item.
-func printPlannedStep(s simulate.PlannedStep, l term.Lines) {
-	l.Printf("  %s: %s%s", s.Step, upTo(s.Runs), schedule(s.Delays))
-	for _, detail := range detailsInPlan(s) {
-		l.Printf("    (%s)", detail)
-	}
-	for line := range strings.SplitSeq(strings.TrimRight(s.Command, "\n"), "\n") {
-		l.Printf("      %s", term.Visible(line))
-	}
-}
-
-// detailsInPlan returns the condition, timeout and retry rules of a step, in words.
-func detailsInPlan(s simulate.PlannedStep) []string {
-	var all []string
-	if s.Description != "" {
-		all = append(all, term.Visible(strings.TrimSpace(s.Description)))
-	}
-	if s.When != "" {
-		all = append(all, "when "+term.Visible(strings.TrimSpace(s.When)))
-	}
-	if s.Timeout > 0 {
-		all = append(all, "timeout "+spell(s.Timeout))
-	}
-	if len(s.Least) > 0 {
-		all = append(all, "waiting at least"+spread(s.Least))
-	}
-	if len(s.RetryOn) > 0 {
-		all = append(all, "retried only on "+strings.Join(s.RetryOn, ", "))
-	}
-	return all
-}
-
-// scheduleShown is the number of delays of a schedule that are printed.
-const scheduleShown = 10
-
-// schedule prints the delays before retries.
-func schedule(all []events.Millis) string {
-	if len(all) == 0 {
-		return ""
-	}
-	return ", waiting at most" + spread(all) + fmt.Sprintf(" (total %s)", spell(sum(all)))
-}
-
-// spread prints the first delays.
-func spread(all []events.Millis) string {
-	var b strings.Builder
-	for _, d := range all[:min(len(all), scheduleShown)] {
-		b.WriteString(" " + spell(d))
-	}
-	if len(all) > scheduleShown {
-		b.WriteString(" …")
-	}
-	return b.String()
-}
-
-// spell prints a duration exactly.
-func spell(d events.Millis) string { return duration.Exact(time.Duration(d)) }
-
-// sum returns the total of delays.
-func sum(all []events.Millis) events.Millis {
-	var total events.Millis
-	for _, d := range all {
-		total += d
-	}
-	return total
-}
-
-// upTo prints a maximum number of runs.
-func upTo(n int) string {
-	if n == 1 {
-		return "1 run"
-	}
-	return fmt.Sprintf("up to %d runs", n)
-}
-
-// printRate prints the limit of starts of a workflow, if it has one.
-func printRate(l term.Lines, rate string) {
-	if rate != "" {
-		l.Printf("starts: at most %s", term.Visible(rate))
-	}
-}
-
-// printPlannedCost prints the most that AI agents can cost, as far as that is limited, and what limits each of them.
-func printPlannedCost(c simulate.PlannedCost, l term.Lines) {
-	line := func(what string, u *limit.USD, of string) {
-		if u != nil {
-			l.Printf("worst cost of %s: %s%s", what, *u, of)
-		}
-	}
-	line("an item", c.Item, "")
-	line("the map", c.Map, " ("+check.Counted(c.Items, "item")+")")
-	switch {
-	case c.Job == nil:
-		l.Print("worst cost of the job: unlimited (set budget, max_cost or --max-cost)")
-	case c.IsBudget && c.Item == nil:
-		line("the job", c.Job, ", the budget; without max_cost per item, running agents may exceed it")
-	case c.IsBudget:
-		line("the job", c.Job, ", the budget")
-	default:
-		line("the job", c.Job, "")
-	}
-	for name, by := range check.ByKey(c.By) {
-		l.Printf("  %s is limited by %s", term.Visible(name), by)
-	}
+	slices.SortFunc(p.Workers, func(a, b simulate.PlannedWorker) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Slots, b.Slots))
+	})
+	return p
 }

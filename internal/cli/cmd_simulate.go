@@ -1,22 +1,18 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
@@ -24,7 +20,6 @@ import (
 	"prodigy/internal/settings"
 	"prodigy/internal/simulate"
 	"prodigy/internal/term"
-	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
 
@@ -277,53 +272,8 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 	if errors.Is(e.Cause, fs.ErrNotExist) || strings.HasPrefix(e.Reason, "select items: ") && e.workflow.Setup != nil {
 		line("if setup creates the input, pass a sample with --items")
 	}
-	if t.Attempts > 0 {
-		line("starts: %s of items, at most %d at a time", check.Counted(t.Attempts, "attempt"), t.AtOnce)
-	}
-	if e.job.Retries > 0 {
-		line("%s (%d item attempts, %d step attempts)", view.RetryCounts(e.job, ""), t.ItemRetries, t.StepRetries)
-	}
-	if t.Stragglers > 0 {
-		line("stragglers: %s", e.job.Stragglers.Words())
-	}
-	if t.DeadLetters > 0 {
-		line("dead letters: %d", t.DeadLetters)
-	}
-	if n := t.Opened(); n > 0 {
-		var scopes []string
-		for _, scope := range slices.SortedFunc(maps.Keys(t.Openings), func(a, b string) int { return cmp.Or(cmp.Compare(t.Openings[b], t.Openings[a]), cmp.Compare(a, b)) }) {
-			scopes = append(scopes, fmt.Sprintf("%s %d", term.Visible(scope), t.Openings[scope]))
-		}
-		const most = 5
-		if len(scopes) > most {
-			scopes = append(scopes[:most], fmt.Sprintf("%d more", len(scopes)-most))
-		}
-		line("circuit breakers opened %s: %s", check.Counted(n, "time"), strings.Join(scopes, ", "))
-	}
-	if t.AtLimit > 0 {
-		line("at full concurrency (%s): %s", limitsOf(t), duration.Format(time.Duration(t.AtLimit).Round(time.Second)))
-	}
-	if t.Held > 0 {
-		line("outside windows, nothing started: %s",
-			duration.Format(time.Duration(t.Held).Round(time.Second)))
-	}
-	if e.workflow.Workspace.Isolated() {
-		text := "merged: " + check.Counted(t.Merged, "item")
-		if t.Conflicts > 0 {
-			text += ", " + check.Counted(t.Conflicts, "conflict")
-		}
-		if t.Verified > 0 {
-			text += fmt.Sprintf(", verified %s in %s", check.Counted(t.Verified, "time"),
-				duration.Format(time.Duration(t.Verifying).Round(time.Second)))
-		}
-		if t.Unverified > 0 {
-			text += fmt.Sprintf(", %d rejected by verify", t.Unverified)
-		}
+	for _, text := range t.Words(e.workflow.Workspace.Isolated()) {
 		line("%s", text)
-	}
-	if t.Pauses > 0 {
-		line("waited %s for %s to reset", duration.Format(time.Duration(t.Paused).Round(time.Second)),
-			check.Counted(t.Pauses, "limit"))
 	}
 	printSpent(l, e.Spent, e.limit())
 	if e.Spent.Agents > 0 && !e.Spent.Known() && o.cost == "" {
@@ -333,14 +283,6 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 	if o.keep != "" {
 		printNext(l, "PRODIGY_HOME="+quoted(o.keep)+" prodigy report "+e.Job.ID+" -o report.html")
 	}
-}
-
-// limitsOf returns the number of slots, or its range if it was adapted.
-func limitsOf(t *simulate.Tally) string {
-	if t.LowestLimit == t.TopLimit {
-		return fmt.Sprint(t.TopLimit)
-	}
-	return fmt.Sprintf("%d to %d", t.LowestLimit, t.TopLimit)
 }
 
 // model returns how commands end.

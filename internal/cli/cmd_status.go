@@ -412,7 +412,9 @@ func (d details) printProgress(l term.Lines, j *view.Job, now time.Time) {
 		return
 	}
 	if d.recorded != nil {
-		printRate(l, d.recorded.Rate())
+		if rate := d.recorded.Rate(); rate != "" {
+			l.Printf("starts: at most %s", term.Visible(rate))
+		}
 		for _, text := range d.recorded.StepRates() {
 			l.Print(term.Visible(text))
 		}

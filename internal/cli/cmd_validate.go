@@ -72,15 +72,7 @@ type verdict struct {
 	Problems []workflow.Problem `json:"problems"`
 	Warnings []workflow.Problem `json:"warnings"`
 	// Steps are those of a valid file, with an entry for each item if items are retried.
-	Steps []stepRuns `json:"steps"`
-}
-
-// stepRuns is the maximum number of runs of one step.
-type stepRuns struct {
-	Section string `json:"section"`
-	Step    string `json:"step"`
-	Kind    string `json:"kind"`
-	Runs    int    `json:"runs"`
+	Steps []simulate.StepRuns `json:"steps"`
 }
 
 // runValidate checks all files, and exits with 2 if one is invalid. A file that cannot be read is reported as an
@@ -139,7 +131,7 @@ func fixWorkspace(con *console, path string) error {
 
 // judge checks the file at path. Problems of the file are in the verdict; the error is for everything else.
 func judge(ctx context.Context, path string, c mapreduce.Config, o settingOptions) (verdict, error) {
-	v := verdict{File: path, Problems: []workflow.Problem{}, Warnings: []workflow.Problem{}, Steps: []stepRuns{}}
+	v := verdict{File: path, Problems: []workflow.Problem{}, Warnings: []workflow.Problem{}, Steps: []simulate.StepRuns{}}
 	w, err := load(ctx, path, c, o, settings.ToCheck)
 	problems, invalid := problemsOf(err)
 	switch {
@@ -150,7 +142,7 @@ func judge(ctx context.Context, path string, c mapreduce.Config, o settingOption
 	case err != nil:
 		return v, err
 	default:
-		v.Valid, v.Mode, v.Steps = true, w.Mode, allRuns(w.Workflow)
+		v.Valid, v.Mode, v.Steps = true, w.Mode, simulate.RunsOf(w.Workflow)
 		v.Warnings = append(v.Warnings, w.warnings...)
 	}
 	return v, nil
@@ -179,21 +171,6 @@ func (v verdict) print(l term.Lines) {
 	}
 	l.Printf("%s: valid, mode %s%s", v.File, v.Mode, warned)
 	for _, s := range v.Steps {
-		l.Printf("  %s: %s: %s", s.Section, s.Step, upTo(s.Runs))
+		l.Printf("  %s", s)
 	}
-}
-
-// allRuns returns how often each step may run at most, and each item if it is retried as a whole.
-func allRuns(w *workflow.Workflow) []stepRuns {
-	all := []stepRuns{}
-	for at, step := range w.EachStep() {
-		all = append(all, stepRuns{
-			Section: at.Section, Step: at.Label, Kind: step.Kind(),
-			Runs: simulate.TriesOf(step.Retry),
-		})
-	}
-	if tries := simulate.TriesOf(w.ErrorPolicy.Retries()); tries > 1 {
-		all = append(all, stepRuns{Section: "map", Step: "item", Kind: "item", Runs: tries})
-	}
-	return all
 }

@@ -11,7 +11,29 @@ import (
 type Analysis struct {
 	signatures, types map[string]*Group
 	hours             map[time.Time]*Group
-	total             int
+	counts            Counts
+}
+
+// Counts are numbers of dead letters.
+type Counts struct {
+	Total int `json:"total"`
+	// Eligible counts those that a retry can help.
+	Eligible     int `json:"reprocess_eligible"`
+	ManualReview int `json:"manual_review_required"`
+	// SentAgain counts those that were retried at least once.
+	SentAgain int `json:"sent_again"`
+	// Failures counts all failed attempts, not only the last ones.
+	Failures int         `json:"failures"`
+	ByType   []TypeCount `json:"by_type"`
+	// Oldest and Newest are the times of the last attempts.
+	Oldest time.Time `json:"oldest,omitzero"`
+	Newest time.Time `json:"newest,omitzero"`
+}
+
+// TypeCount is the number of dead letters with one error type.
+type TypeCount struct {
+	Type  string `json:"error_type"`
+	Count int    `json:"count"`
 }
 
 // Group is a group of dead letters. Exactly one of Signature, Type and Hour is set.
@@ -42,12 +64,33 @@ func (a *Analysis) Add(e Entry) {
 	if a.signatures == nil {
 		a.signatures, a.types, a.hours = map[string]*Group{}, map[string]*Group{}, map[time.Time]*Group{}
 	}
-	a.total++
+	a.counts.add(e)
 	last := e.Last()
 	hour := e.LastAttempt.UTC().Truncate(time.Hour)
 	group(a.signatures, e.ErrorSignature, Group{Signature: e.ErrorSignature}).add(e, last)
 	group(a.types, string(last.ErrorType), Group{Type: string(last.ErrorType)}).add(e, last)
 	group(a.hours, hour, Group{Hour: &hour}).add(e, last)
+}
+
+// add counts a dead letter.
+func (c *Counts) add(e Entry) {
+	c.Total++
+	c.Failures += e.FailureCount
+	if e.ReprocessEligible {
+		c.Eligible++
+	}
+	if e.ManualReviewRequired {
+		c.ManualReview++
+	}
+	if e.RetryCount > 0 {
+		c.SentAgain++
+	}
+	if c.Oldest.IsZero() || e.LastAttempt.Before(c.Oldest) {
+		c.Oldest = e.LastAttempt
+	}
+	if e.LastAttempt.After(c.Newest) {
+		c.Newest = e.LastAttempt
+	}
 }
 
 // group returns the group that is known by key, which begins as empty.
@@ -76,8 +119,15 @@ func (g *Group) add(e Entry, last Failure) {
 	}
 }
 
-// Total returns the number of dead letters added.
-func (a *Analysis) Total() int { return a.total }
+// Counts returns the numbers of the dead letters added.
+func (a *Analysis) Counts() Counts {
+	c := a.counts
+	c.ByType = []TypeCount{}
+	for _, g := range a.ByType() {
+		c.ByType = append(c.ByType, TypeCount{g.Type, g.Count})
+	}
+	return c
+}
 
 // BySignature returns the groups by signature, the largest first.
 func (a *Analysis) BySignature() []Group { return largest(a.signatures) }

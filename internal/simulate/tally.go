@@ -2,11 +2,19 @@ package simulate
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"prodigy/internal/check"
+	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
 	"prodigy/internal/retry"
+	"prodigy/internal/term"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -178,6 +186,54 @@ func (t *Tally) atLimit(now time.Time) time.Duration {
 	return sum
 }
 
+// Words returns what was counted, a line for each thing that happened. merges says that items are merged.
+func (t *Tally) Words(merges bool) (lines []string) {
+	line := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	long := func(m events.Millis) string { return duration.Format(time.Duration(m).Round(time.Second)) }
+	if t.Attempts > 0 {
+		line("starts: %s of items, at most %d at a time", check.Counted(t.Attempts, "attempt"), t.AtOnce)
+	}
+	if t.Job.Retries > 0 {
+		line("%s (%d item attempts, %d step attempts)", view.RetryCounts(t.Job, ""), t.ItemRetries, t.StepRetries)
+	}
+	if t.Stragglers > 0 {
+		line("stragglers: %s", t.Job.Stragglers.Words())
+	}
+	if t.DeadLetters > 0 {
+		line("dead letters: %d", t.DeadLetters)
+	}
+	if len(t.Openings) > 0 {
+		line("circuit breakers opened %s", t.openings())
+	}
+	if t.AtLimit > 0 {
+		slots := strconv.Itoa(t.TopLimit)
+		if t.LowestLimit != t.TopLimit {
+			slots = fmt.Sprintf("%d to %d", t.LowestLimit, t.TopLimit)
+		}
+		line("at full concurrency (%s): %s", slots, long(t.AtLimit))
+	}
+	if t.Held > 0 {
+		line("outside windows, nothing started: %s", long(t.Held))
+	}
+	if merges {
+		text := "merged: " + check.Counted(t.Merged, "item")
+		if t.Conflicts > 0 {
+			text += ", " + check.Counted(t.Conflicts, "conflict")
+		}
+		if t.Verified > 0 {
+			text += fmt.Sprintf(", verified %s in %s", check.Counted(t.Verified, "time"), long(t.Verifying))
+		}
+		if t.Unverified > 0 {
+			text += fmt.Sprintf(", %d rejected by verify", t.Unverified)
+		}
+		line("%s", text)
+	}
+	if t.Pauses > 0 {
+		line("waited %s for %s to reset", long(t.Paused), check.Counted(t.Pauses, "limit"))
+	}
+	return lines
+}
+
 // Opened returns how often breakers have opened in all.
 func (t *Tally) Opened() int {
 	n := 0
@@ -185,4 +241,19 @@ func (t *Tally) Opened() int {
 		n += times
 	}
 	return n
+}
+
+// openings returns how often breakers have opened, in all and those of the scopes that did so most often.
+func (t *Tally) openings() string {
+	const most = 5
+	var scopes []string
+	for _, scope := range slices.SortedFunc(maps.Keys(t.Openings), func(a, b string) int {
+		return cmp.Or(cmp.Compare(t.Openings[b], t.Openings[a]), cmp.Compare(a, b))
+	}) {
+		scopes = append(scopes, fmt.Sprintf("%s %d", term.Visible(scope), t.Openings[scope]))
+	}
+	if more := len(scopes) - most; more > 0 {
+		scopes = append(scopes[:most], fmt.Sprintf("%d more", more))
+	}
+	return check.Counted(t.Opened(), "time") + ": " + strings.Join(scopes, ", ")
 }

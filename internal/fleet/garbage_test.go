@@ -1,4 +1,4 @@
-package cli
+package fleet
 
 import (
 	"runtime"
@@ -23,7 +23,7 @@ func TestGCPercent(t *testing.T) {
 func TestALargeHeapIsCollectedSooner(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	t.Setenv("GOGC", "")
-	boundGarbage()
+	BoundGarbage()
 	runtime.GC()
 	get := func() uint64 {
 		percent := []metrics.Sample{{Name: "/gc/gogc:percent"}}
