@@ -9,6 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/check"
+	"prodigy/internal/duration"
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/settings"
 	"prodigy/internal/term"
@@ -209,8 +212,25 @@ func (o runOptions) start(ctx context.Context, con *console, w checked) error {
 	c := o.config(t)
 	c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = w.dir, o.seed, w.maxDelay, os.Stdin, w.settings, w.values
 	c.AllowDirty, c.Since = o.allowDirty, o.since.Since
+	o.clean(ctx, con, t.home)
 	return o.runJob(ctx, con, c, w.Workflow, o.conclude,
 		func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 			return mapreduce.Run(ctx, c, w.Workflow, w.source)
 		})
+}
+
+// clean removes the jobs that are older than the configuration keeps them. The first time that this removes any, it says so.
+func (o runOptions) clean(ctx context.Context, con *console, home jobs.Home) {
+	keep := o.fleet.config.Clean
+	if keep.Keep == 0 {
+		return
+	}
+	n, err := mapreduce.Clean{Older: keep.Keep, Force: keep.Force}.Sweep(ctx, home, time.Now())
+	if err != nil {
+		con.say().Printf("warning: clean: %v", err)
+	}
+	if n > 0 && !o.quiet && home.Once("cleaned") {
+		con.say().Printf("note: removed %s older than %s, as clean in config.yml says; this is said once",
+			check.Counted(n, "job"), duration.Format(keep.Keep))
+	}
 }

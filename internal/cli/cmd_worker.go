@@ -102,7 +102,7 @@ const longestWorkerName = 100
 // runWorker works until a signal or fleet drain ends it, with exit code 0. Its name locks a directory, so that no two
 // workers of this home have the same.
 func runWorker(ctx context.Context, con *console, o workerOptions) error {
-	o.broker.found.Trust = slices.Concat(o.broker.found.Trust, o.broker.given.Trust, o.trust)
+	o.broker.found.Trust = slices.Concat(o.broker.found.Trust, o.broker.config.Fleet.Trust, o.trust)
 	disk, err := parseAmount(o.disk)
 	if err != nil {
 		return err

@@ -37,8 +37,8 @@ type brokerOptions struct {
 
 	// found is set by find. Its URL is empty if there is no broker.
 	found fleet.Address
-	// given is what the configuration says of the fleet.
-	given settings.FleetConfig
+	// config is what config.yml says.
+	config settings.Config
 }
 
 // add gives cmd the flags. name is that of the flag for the broker, and usage says what it is for.
@@ -71,7 +71,7 @@ func (o *brokerOptions) find() error {
 	if err != nil {
 		return err
 	}
-	o.given = c.Fleet
+	o.config = c
 	o.found = fleet.Address{
 		Insecure: o.insecure || c.Fleet.Insecure,
 		CA:       cmp.Or(os.Getenv("PRODIGY_FLEET_CA"), c.Fleet.CA), NKey: cmp.Or(os.Getenv("PRODIGY_FLEET_NKEY"),
@@ -188,11 +188,12 @@ func (o *fleetOptions) find(cmd *cobra.Command) error {
 	if err := o.brokerOptions.find(); err != nil {
 		return err
 	}
-	if o.given.Lease > 0 && !cmd.Flags().Changed("lease") {
-		o.leaseOf = o.given.Lease
+	given := o.config.Fleet
+	if given.Lease > 0 && !cmd.Flags().Changed("lease") {
+		o.leaseOf = given.Lease
 	}
 	if !cmd.Flags().Changed("broker-patience") {
-		o.patience = o.given.Patience
+		o.patience = given.Patience
 	}
 	return nil
 }

@@ -145,3 +145,9 @@ func (h Home) FingerprintKey() ([]byte, error) {
 }
 
 const keySize = 32
+
+// Once reports whether this is the first call with that name in the home, and remembers it there.
+func (h Home) Once(name string) bool {
+	f, err := os.OpenFile(filepath.Join(h.Root, name), os.O_CREATE|os.O_EXCL, 0o600)
+	return err == nil && f.Close() == nil
+}

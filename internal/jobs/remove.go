@@ -3,6 +3,7 @@ package jobs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -79,4 +80,24 @@ func (h Home) FinishRemovals() error {
 		}
 	}
 	return nil
+}
+
+// Size returns the bytes of all files of the job. It does not follow links.
+func (j Job) Size() (size int64, err error) {
+	for _, dir := range []string{j.EventsDir(), j.StateDir(), filepath.Dir(j.DLQFile())} {
+		walked := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			info, err := d.Info()
+			if err == nil {
+				size += info.Size()
+			}
+			return err
+		})
+		if !errors.Is(walked, fs.ErrNotExist) {
+			err = errors.Join(err, walked)
+		}
+	}
+	return size, err
 }

@@ -19,6 +19,15 @@ import (
 type Config struct {
 	Agent AgentConfig `yaml:"agent"`
 	Fleet FleetConfig `yaml:"fleet"`
+	Clean CleanConfig `yaml:"clean"`
+}
+
+// CleanConfig is the block clean of a configuration: what each run removes before it starts.
+type CleanConfig struct {
+	// Keep is how long jobs stay after their last event. Zero means that none is removed.
+	Keep time.Duration `yaml:"keep"`
+	// Force removes jobs that can be resumed or have dead letters as well.
+	Force bool `yaml:"force"`
 }
 
 // AgentConfig is the block agent of a configuration.

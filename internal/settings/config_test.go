@@ -41,6 +41,8 @@ func TestConfigIsReadStrictly(t *testing.T) {
 		{"fleet: {broker_patience: 7 years}\n", "config.yml:1:26: broker_patience: "},
 		{"fleet: {trust: {a: b}}\n", "config.yml:1:16: trust must be a string"},
 		{"fleet: {cert: a}\n", "config.yml:1:8: fleet.cert and fleet.key must be set together"},
+		{"clean: {keep: soon}\n", "config.yml:1:15: keep: "},
+		{"clean: {kept: 1d}\n", `config.yml:1:9: unknown key "kept" in clean`},
 		{"a: [\n", "config.yml:1:1: a value is required here"},
 	} {
 		if _, err := parseConfig("config.yml", []byte(c.in)); err == nil || !strings.HasPrefix(err.Error(), c.want) {

@@ -142,7 +142,7 @@ func (g *gathered) add(r events.Record, on []workflow.Moment) bool {
 	return true
 }
 
-// momentsOf returns the moments that an event is, the most special first.
+// momentsOf returns the moments that an event is. A receiver is told the first of them that it wants.
 func momentsOf(e events.Event) []workflow.Moment {
 	if end, ok := events.RunEndOf(e); ok {
 		switch end.State {
@@ -150,6 +150,10 @@ func momentsOf(e events.Event) []workflow.Moment {
 			return []workflow.Moment{workflow.OnStopped, workflow.OnPaused}
 		case jobs.Failed:
 			return []workflow.Moment{workflow.OnFailed, workflow.OnDone}
+		case jobs.Completed:
+			if m := end.Metrics; m != nil && m.Failed+m.Rejected > 0 {
+				return []workflow.Moment{workflow.OnDone, workflow.OnFailures}
+			}
 		}
 		return []workflow.Moment{workflow.OnDone}
 	}

@@ -11,8 +11,8 @@ import (
 // Receiver is somebody outside who is told what happens to a job. Package notify sends the messages.
 type Receiver struct {
 	// what it is told: `dead_letter`, `breaker_open`, `budget` (it is spent), `stopped` (the run has ended, and can
-	// be resumed), `paused` (nothing starts; also `stopped`), `failed` and `done` (the job has ended, also because
-	// it failed or was cancelled); default all of them
+	// be resumed), `paused` (nothing starts; also `stopped`), `failed`, `done` (the job has ended, also because it
+	// failed or was cancelled) and `completed_with_failures` (it is done, and items failed); default all of them
 	On []Moment `yaml:"on"`
 
 	// a URL that gets the messages by POST, as JSON; parameters and variables can be named, as in
@@ -44,12 +44,15 @@ const (
 	OnPaused      Moment = "paused"
 	OnFailed      Moment = "failed"
 	OnDone        Moment = "done"
+	// OnFailures is a job that has completed although items failed.
+	OnFailures Moment = "completed_with_failures"
 )
 
 // Moments returns all moments, those that say more first: of a job that failed, `failed` goes before `done`,
-// and of one that was stopped `stopped` before `paused`, which was its name in earlier versions.
+// and of one that was stopped `stopped` before `paused`, which was its name in earlier versions. Only a receiver that
+// does not want `done` is told `completed_with_failures`.
 func Moments() []Moment {
-	return []Moment{OnDeadLetter, OnBreakerOpen, OnBudget, OnStopped, OnPaused, OnFailed, OnDone}
+	return []Moment{OnDeadLetter, OnBreakerOpen, OnBudget, OnStopped, OnPaused, OnFailed, OnDone, OnFailures}
 }
 
 // Words returns what can be written.
