@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/process"
 	"prodigy/internal/settings"
 	"prodigy/internal/term"
 	"prodigy/internal/workflow"
@@ -33,7 +34,10 @@ type runOptions struct {
 	dryRun bool
 	// allowDirty starts workspaces although the repository has uncommitted changes, which they do not see.
 	allowDirty bool
-	since      sinceOptions
+	// wait waits for a job of the same workflow, and no longer than waitMost if that is not zero.
+	wait     bool
+	waitMost time.Duration
+	since    sinceOptions
 }
 
 // newRunCommand returns the command that runs workflows.
@@ -75,6 +79,9 @@ Exit codes:
 	addMaxDelay(cmd, &o.maxDelay)
 	cmd.Flags().BoolVar(&o.allowDirty, "allow-dirty", false,
 		"start despite uncommitted changes in the repository, which git workspaces do not see")
+	cmd.Flags().BoolVar(&o.wait, "wait", false, "if this workflow is running here, start when that job has ended")
+	cmd.Flags().Var(durationFlag(&o.waitMost), "wait-timeout",
+		"like --wait, but exit with 75 if it still runs after this long")
 	o.since.add(cmd)
 	o.addPrint(cmd, "print output in item order (implies --print; also with --group and --line-buffer)")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be done, as plan does")
@@ -186,6 +193,13 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	if err := errors.Join(o.checkPrint(), o.checkEcho()); err != nil {
 		return err
 	}
+	if o.wait || o.waitMost > 0 {
+		end, err := o.await(ctx, con)
+		if err != nil {
+			return err
+		}
+		defer check.Quietly(end)
+	}
 	w, err := load(ctx, o.path, o.checkedAs(), o.settings, settings.ToRun)
 	if err != nil {
 		printNote(con.say(), w.elsewhere()) // where files were looked for
@@ -196,6 +210,37 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 		return err
 	}
 	return o.start(ctx, con, w)
+}
+
+// await waits until no other job runs the workflow here. Until end is called, other runs that wait start none.
+func (o runOptions) await(ctx context.Context, con *console) (end func() error, err error) {
+	home, err := jobs.FromEnv()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := currentDir()
+	if err != nil {
+		return nil, err
+	}
+	if o.waitMost > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.waitMost)
+		defer cancel()
+	}
+	err = untilSignal(ctx, func(ctx context.Context) (err error) {
+		end, err = home.Turn(ctx, process.Resolve(dir, o.path), dir, func(other jobs.Job) {
+			if !o.quiet {
+				con.say().Printf("waiting for job %s, which runs this workflow", other.ID)
+			}
+		})
+		return err
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		con.say().Printf("nothing was started: %s is still running after %s", term.Visible(o.path),
+			duration.Format(o.waitMost))
+		err = status(exitAsAsked)
+	}
+	return end, err
 }
 
 // start runs w as a new job.
@@ -219,7 +264,7 @@ func (o runOptions) start(ctx context.Context, con *console, w checked) error {
 		})
 }
 
-// clean removes the jobs that are older than the configuration keeps them. The first time that this removes any, it says so.
+// clean removes jobs that are older than the configuration keeps them. The first time that it removes any, it says so.
 func (o runOptions) clean(ctx context.Context, con *console, home jobs.Home) {
 	keep := o.fleet.config.Clean
 	if keep.Keep == 0 {

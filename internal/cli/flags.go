@@ -54,7 +54,7 @@ var flagGroups = []flagGroup{
 		max-retries on-failure pool rate retry seed timeout`},
 	{title: "Output", names: `durability group json keep keep-order line-buffer log-steps output print
 		quiet tag ungroup`},
-	{title: "Stopping", names: "accept exit-outside force grace halt partial-ok stop-now"},
+	{title: "Starting and stopping", names: "accept exit-outside force grace halt partial-ok stop-now wait wait-timeout"},
 	{title: "Costs", names: "max-cost"},
 	{title: "Fleet", names: "broker-patience credentials fleet insecure lease requires"},
 	{title: "Telemetry", names: "metrics metrics-file otel"},
