@@ -200,7 +200,7 @@ func newDLQInspectCommand(con *console) *cobra.Command {
 // runDLQInspect prints one dead letter, with its data masked. Naming an item that is not a dead letter is a usage error.
 func runDLQInspect(con *console, job jobs.Job, itemID string, f term.Format) error {
 	updateLetters(con, job)
-	e, found, err := dlq.Find(job.DLQFile(), itemID)
+	e, found, err := dlq.FindPart(job.DLQFile(), itemID)
 	e.Item = con.secrets.item(e.Item)
 	switch {
 	case err != nil:

@@ -53,8 +53,8 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 removed from the queue.
 
 The exit code reflects the selected dead letters: 0 if all succeeded; 3 if one is left because it
-failed again or is not eligible, or if reduce is older than the results. Other dead letters do not
-count; the last line of the summary shows how many there are.`,
+failed again or is not eligible, or if reduce is older than the results; 75 if it was drained. Other
+dead letters do not count; the last line of the summary shows how many there are.`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeLetter,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -281,7 +281,7 @@ func (o dlqRetryOptions) concludeRetry(con *console, job jobs.Job, e finishedRun
 // retryCode returns the exit code. It depends on the dead letters and on reduce only, not on items of the job that were
 // skipped before or never ran.
 func (o dlqRetryOptions) retryCode(e finishedRun, left int) int {
-	done := e.State == jobs.Completed || e.State == jobs.Stopped && e.stop == nil
+	done := e.State == jobs.Completed || e.State == jobs.Stopped && e.stop == nil && !e.AsAsked
 	switch {
 	case !done:
 		return resultCode(e.Result, e.stop, o.partialOK)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/jobs"
+	"prodigy/internal/term"
 )
 
 // jobName is how the user named a job.
@@ -51,8 +52,15 @@ func findJob(name jobName) (jobs.Job, error) {
 	}
 	home.Running = name.running
 	job, err := home.Find(name.id)
-	if name.id == "latest" && errors.Is(err, jobs.ErrNotFound) {
+	switch {
+	case !errors.Is(err, jobs.ErrNotFound):
+		return job, err
+	case name.id == "latest":
 		return jobs.Job{}, noJobs(home)
+	}
+	home.Project = ""
+	if other, wrong := home.Find(name.id); wrong == nil {
+		return jobs.Job{}, refusef("%w in this directory; latest elsewhere: %s (use --all)", err, withDir(other))
 	}
 	return job, err
 }
@@ -65,12 +73,13 @@ func noJobs(home jobs.Home) error {
 	if err != nil {
 		return refusef("no jobs yet in %s", home.Root)
 	}
-	meta, err := newest.ReadMeta()
-	if err != nil {
-		return refusef("no jobs in %s yet; latest elsewhere: %s (use --all)", project, newest.ID)
-	}
-	return refusef("no jobs in %s yet; latest elsewhere: %s, in %s (use --all)", project, newest.ID,
-		meta.Dir)
+	return refusef("no jobs in %s yet; latest elsewhere: %s (use --all)", project, withDir(newest))
+}
+
+// withDir returns the id of a job and the directory that it was started in.
+func withDir(job jobs.Job) string {
+	meta, _ := job.ReadMeta() // of a job that cannot be read, the id says enough
+	return job.ID + term.Prefixed(", in ", meta.Dir)
 }
 
 // named returns how a hint names a job, after a space: by its id, or not at all if it is the latest one, which is what

@@ -51,10 +51,10 @@ var flagGroups = []flagGroup{
 		no-run-if-empty null only param param-file profile replace rerun since type where with`},
 	{title: "Outcomes", names: "at conflict-rate cost failure-rate latency like max-time outcomes tokens"},
 	{title: "Parallelism and retries", names: `backoff max-crashes max-delay max-parallel max-procs
-		max-retries on-failure pool rate retry seed timeout`},
+		max-retries on-failure pool rate retry seed timeout wait wait-timeout`},
 	{title: "Output", names: `durability group json keep keep-order line-buffer log-steps output print
 		quiet tag ungroup`},
-	{title: "Starting and stopping", names: "accept exit-outside force grace halt partial-ok stop-now wait wait-timeout"},
+	{title: "Stopping", names: "accept exit-outside force grace halt partial-ok stop-now"},
 	{title: "Costs", names: "max-cost"},
 	{title: "Fleet", names: "broker-patience credentials fleet insecure lease requires"},
 	{title: "Telemetry", names: "metrics metrics-file otel"},
@@ -97,8 +97,9 @@ func formerly(cmd *cobra.Command, former, name string) {
 	})
 }
 
-// groupFlags makes the help of root and of what is below it show flags in groups, as wide as the terminal.
-func groupFlags(root *cobra.Command) {
+// arrangeHelp makes the help of root fit on a screen, and that of what is below it show flags in groups, as wide as the
+// terminal.
+func arrangeHelp(root *cobra.Command) {
 	usage := root.UsageFunc()
 	root.SetUsageFunc(func(cmd *cobra.Command) error {
 		var text bytes.Buffer
@@ -112,9 +113,33 @@ func groupFlags(root *cobra.Command) {
 			grouped = append(grouped, g.title+":\n"+g.flags.FlagUsagesWrapped(width))
 		}
 		inOneList := "Flags:\n" + cmd.LocalFlags().FlagUsages()
-		_, _ = io.WriteString(out, strings.Replace(text.String(), inOneList, strings.Join(grouped, "\n"), 1))
+		arranged := strings.Replace(text.String(), inOneList, strings.Join(grouped, "\n"), 1)
+		if cmd.HasSubCommands() { // on its own it prints its help
+			arranged = strings.Replace(arranged, "  "+cmd.UseLine()+"\n", "", 1)
+		}
+		_, _ = io.WriteString(out, namedOnly(arranged))
 		return err
 	})
+}
+
+// namedOnly returns the help of root in which the commands of some groups are only named, after the titles.
+func namedOnly(help string) string {
+	var groups bytes.Buffer
+	lines := term.Lines{W: &groups, Look: term.Look{Width: 80}}
+	for _, title := range []string{groupSteer, groupTry, groupFleet, groupAdmin} {
+		before, rest, found := strings.Cut(help, "\n\n"+title+"\n")
+		if !found {
+			return help
+		}
+		list, after, _ := strings.Cut(rest, "\n\n")
+		var names []string
+		for line := range strings.Lines(list) {
+			names = append(names, strings.Fields(line)[0])
+		}
+		lines.Foldf(8, "%-7s %s", title, strings.Join(names, ", "))
+		help = before + "\n\n" + after
+	}
+	return strings.Replace(help, "\nFlags:\n", "\n"+groups.String()+"\nFlags:\n", 1)
 }
 
 // addFormat adds --output with these formats besides human, and --json as its short form.

@@ -63,14 +63,30 @@ func newRootCommand(con *console) *cobra.Command {
 	for i := range firstLevel {
 		addFirstLevel(con, root, i)
 	}
-	root.SetHelpCommandGroupID(groupAdmin)
 	root.SetCompletionCommandGroupID(groupAdmin)
 	addVersionFlag(con, root)
 	root.InitDefaultCompletionCmd("completion")
 	completion, _, _ := root.Find([]string{"completion"})
 	completion.Args, completion.RunE = unknownCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	root.SetHelpCommandGroupID(groupAdmin)
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	help.Run, help.RunE = nil, runHelp
 	offerNoFiles(root)
 	return root
+}
+
+// runHelp prints the help of the command that args name.
+func runHelp(cmd *cobra.Command, args []string) error {
+	about, rest, err := cmd.Root().Find(meant(args))
+	if err == nil {
+		err = unknownCommand(about, rest)
+	}
+	if err != nil {
+		return err
+	}
+	about.InitDefaultHelpFlag()
+	return about.Help()
 }
 
 // addFirstLevel adds a row of the table to the root command.
@@ -119,7 +135,7 @@ func newBareRoot(con *console) *cobra.Command {
 	root.SetOut(con.text())
 	root.SetErr(con.err)
 	root.SetFlagErrorFunc(wrongFlag)
-	groupFlags(root)
+	arrangeHelp(root)
 	root.PersistentFlags().BoolVar(&con.noColor, "no-color", con.noColor, "disable colors (env: NO_COLOR)")
 	return root
 }

@@ -22,8 +22,8 @@ func TestCommandMadeAloneIsThatOfTheWholeTree(t *testing.T) {
 // What is no command of the first level is looked for in the whole tree.
 func TestWholeTreeIsMadeWhenNoCommandComesFirst(t *testing.T) {
 	for _, args := range [][]string{nil, {"--no-color", "version"}, {"help", "run"}, {"completion"}, {cobra.ShellCompRequestCmd, "run", ""}, {"verison"}} {
-		if got := len(newRootCommandFor(&console{}, args).Commands()); got != len(firstLevel)+1 {
-			t.Errorf("%q: got %d commands, want %d: those and completion", args, got, len(firstLevel)+1)
+		if got := len(newRootCommandFor(&console{}, args).Commands()); got != len(firstLevel)+2 {
+			t.Errorf("%q: got %d commands, want %d: those, completion and help", args, got, len(firstLevel)+2)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"prodigy/internal/check"
 )
@@ -79,6 +80,22 @@ func Find(path, itemID string) (e Entry, found bool, err error) {
 		return err
 	})
 	return e, found, err
+}
+
+// FindPart returns the entry at path of the item with this id, or else of the only item whose id contains it.
+func FindPart(path, part string) (e Entry, found bool, err error) {
+	ids, err := IDs(path)
+	if err != nil {
+		return e, false, err
+	}
+	if !slices.Contains(ids, part) {
+		ids = slices.DeleteFunc(ids, func(id string) bool { return !strings.Contains(id, part) })
+		if len(ids) != 1 {
+			return e, false, nil
+		}
+		part = ids[0]
+	}
+	return Find(path, part)
 }
 
 // IDs returns the items of the entries at path in the order they were added.
