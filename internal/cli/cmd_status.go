@@ -328,7 +328,9 @@ func (d details) print(l term.Lines, j *view.Job, now time.Time) {
 	}
 	printSlowest(l, j.Slowest, d.label)
 	d.printSpent(l, j)
-	printSuggestions(l, m.FailurePatterns, d.recorded)
+	for _, line := range adviceOf(m.FailurePatterns, d.recorded) {
+		l.Print(line)
+	}
 }
 
 // printSteps lists the steps that ran once.

@@ -142,7 +142,9 @@ func servePages(ctx context.Context, listener net.Listener, o uiOptions, hosts [
 		Limits: web.DefaultLimits(), Token: o.token, Hosts: hosts, Version: versionText(),
 		ReadOnly: o.readOnly, Dirs: o.all, Data: web.Data{
 			Jobs: home.List, Find: home.Find, Summary: job.Summarize, Explain: explainItem, Items: itemsShown,
-			Report:  makeReport,
+			Report: makeReport, Advice: func(s job.Summary) []string {
+				return adviceOf(s.Metrics.FailurePatterns, recordedOrNil(s.Job))
+			},
 			Outputs: conversationsOf, EachItem: eachItem, Labels: func(j jobs.Job) web.Labels { return labelsInStore(j) },
 			Start: func(j jobs.Job, a web.Action) error { return startCommand(&commands, home, j, a) },
 		},

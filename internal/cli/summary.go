@@ -95,7 +95,9 @@ func (o jobOptions) conclude(con *console, e finishedRun) error {
 func (o jobOptions) printOutcome(con *console, e finishedRun, code int) error {
 	if !o.quiet || code != exitOK {
 		e.printFailures(con)
-		printSuggestions(con.say(), e.Metrics.FailurePatterns, e.workflow)
+		for _, line := range adviceOf(e.Metrics.FailurePatterns, e.workflow) {
+			con.say().Print(line)
+		}
 		e.print(con)
 	}
 	if o.format == term.JSON {
@@ -606,13 +608,14 @@ func printEvidence(l term.Lines, e events.AgentFailed, job string) {
 	l.Printf("    full output: prodigy dlq inspect%s %s", job, quoted(e.ItemID))
 }
 
-// printSuggestions prints advice for frequent error types, from what the workflow has; a nil one has nothing.
-func printSuggestions(l term.Lines, patterns []errorpolicy.Pattern, of *workflow.Workflow) {
+// adviceOf returns advice for frequent error types, from what the workflow has; a nil one has nothing.
+func adviceOf(patterns []errorpolicy.Pattern, of *workflow.Workflow) (list []string) {
 	for _, p := range patterns {
 		if text := suggestion(p.PatternType, of); text != "" {
-			l.Printf("%d %s errors: %s", p.Frequency, p.PatternType, term.Visible(text))
+			list = append(list, fmt.Sprintf("%d %s errors: %s", p.Frequency, p.PatternType, term.Visible(text)))
 		}
 	}
+	return list
 }
 
 // suggestion returns advice for an error type, or "". It names no setting that the workflow does not have.

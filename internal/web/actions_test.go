@@ -16,8 +16,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/view"
 )
@@ -302,5 +304,34 @@ func TestItemsWithoutAnOutcomeCanBeSkipped(t *testing.T) {
 	}
 	if unseen, pending := statusWord(view.Unseen), statusWord(view.Pending); unseen != pending {
 		t.Errorf("one that has not begun is %q, and one that begins again %q", unseen, pending)
+	}
+}
+
+// The page of a job says in words what its report says: why it ended, and what to do.
+func TestThePageSaysWhatTheReportSays(t *testing.T) {
+	s := newSite(t)
+	failed := events.AgentFailed{AttemptID: events.AttemptID{ItemID: "item_0", AgentID: "a", Attempt: 1}, ErrorType: "timeout", Error: "slow", Action: errorpolicy.DLQ}
+	for _, c := range []struct {
+		end   events.Event
+		state jobs.State
+		want  []string
+	}{
+		{events.JobPaused{Reason: "SIGTERM <x>"}, jobs.Stopped, []string{"SIGTERM &lt;x&gt;", "resume ID</code> resumes it", "dlq retry ID</code> retries what failed"}},
+		{events.JobPaused{Reason: "canary", Unproven: true}, jobs.Stopped, []string{"canary", "resume ID --accept</code> continues", "resume ID --workflow FILE"}},
+		{events.JobCancelled{Reason: "by ada"}, jobs.Cancelled, []string{"by ada", "resume ID --force"}},
+		{events.JobCompleted{}, jobs.Completed, []string{"advice: &lt;/main&gt;", "why ID &lt;item&gt;"}},
+	} {
+		place := s.add(t, []events.Event{events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 1}, events.ItemsSelected{TotalItems: 1}, failed, c.end})
+		_, page := s.get(t, "/jobs/"+place.ID, nil)
+		end, _ := events.RunEndOf(c.end)
+		src := Source{Records: events.Read(place.EventsDir()), Advice: s.server.Data.Advice(job.Summary{}), Letters: func(func(dlq.Entry, error) bool) {}}
+		src.Job, src.State, src.Reason, src.Named = place, c.state, end.Reason, func(int) string { return "" }
+		report := pageOf(t, src)
+		for _, want := range c.want {
+			want = strings.ReplaceAll(want, "ID", place.ID)
+			if !strings.Contains(page, want) || !strings.Contains(report, want) {
+				t.Errorf("%s: %q is on the page: %v, in the report: %v", c.state, want, strings.Contains(page, want), strings.Contains(report, want))
+			}
+		}
 	}
 }

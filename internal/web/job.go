@@ -39,9 +39,6 @@ type standing struct {
 	// The job belongs to the user whose server this is: only then there are buttons.
 	Mine bool
 
-	// The number of dead letters.
-	Letters int
-
 	// The directory in which the job was started. It is empty if it is not known.
 	Dir string
 
@@ -57,8 +54,25 @@ type standing struct {
 	// The charts. It is empty on a page that keeps those that it has.
 	Charts template.HTML
 
-	// The job waits for somebody to accept that too few of the first items have succeeded.
-	Unproven bool
+	Told told
+}
+
+// told is what the page and the report of a job say in words: why it ended, and what to do.
+type told struct {
+	Place  jobs.Job
+	State  jobs.State
+	Reason string
+	Advice []string
+	job    *view.Job
+}
+
+// Letters returns the number of dead letters.
+func (t told) Letters() int { return t.job.Counts.Failed + t.job.Counts.Rejected }
+
+// Last returns what the last record of the job says.
+func (t told) Last() job.Last {
+	last, _ := job.LastOf(t.Place) // a log that cannot be read has no page
+	return last
 }
 
 // jobsListed is the number of jobs in the list, the newest ones.
@@ -193,7 +207,7 @@ func (s *Server) jobPage(place jobs.Job, seen *view.Job, labels Labels, charts t
 	st := standing{
 		Place: place, Job: seen, State: stateOf(seen,
 			place.Running()), Now: now, Labels: map[int]string{}, Steps: map[string]string{}, Mine: place.Own(),
-		Letters: seen.Counts.Failed + seen.Counts.Rejected, Started: startedIn(place), Charts: charts,
+		Started: startedIn(place), Charts: charts,
 	}
 	st.Reduces = slices.ContainsFunc(seen.Phases,
 		func(p view.Phase) bool { return p.Name == "reduce" || p.Name == "merge" })
@@ -216,9 +230,10 @@ func (s *Server) jobPage(place jobs.Job, seen *view.Job, labels Labels, charts t
 		st.Rate = fmt.Sprintf("%.1f", rate)
 	}
 	ended := st.State != jobs.Running
+	st.Told = told{place, st.State, seen.Reason, nil, seen}
 	if ended {
-		last, _ := job.LastOf(place) // a log that cannot be read has no page
-		st.Unproven = last.Unproven
+		sum, _ := s.Data.Summary(place) // without it there is no advice
+		st.Told.Advice = s.Data.Advice(sum)
 	} else {
 		for e, err := range s.Data.Outputs(place, outputs.Query{Newest: newestOutputs}) {
 			if err == nil {

@@ -43,6 +43,7 @@ type Data struct {
 	Summary func(jobs.Job) (job.Summary, error)
 	Explain func(j jobs.Job, item string) (view.Explanation, json.RawMessage, error)
 	Report  func(jobs.Job) ([]byte, error)
+	Advice  func(job.Summary) []string // for the failures of a job that has ended
 
 	// Outputs yields what the steps of a job have printed.
 	Outputs func(jobs.Job, outputs.Query) iter.Seq2[outputs.Entry, error]

@@ -29,6 +29,9 @@ type Source struct {
 	Letters iter.Seq2[dlq.Entry, error]
 	Made    time.Time
 
+	// Advice for the failures.
+	Advice []string
+
 	// Returns what an item is called besides its id, or "".
 	Label func(id string, item json.RawMessage) string
 
@@ -43,6 +46,7 @@ type Source struct {
 type report struct {
 	Source
 	charts
+	Told        told
 	Job         *view.Job
 	DeadLetters []letterRow
 
@@ -69,7 +73,7 @@ func Report(s Source) ([]byte, error) {
 		return nil, err
 	}
 	s.Text = cut(s.Text, textShown)
-	r := &report{Source: s, Job: job, charts: c}
+	r := &report{Source: s, Job: job, charts: c, Told: told{s.Job, s.State, s.Reason, s.Advice, job}}
 	if err := r.list(); err != nil {
 		return nil, err
 	}

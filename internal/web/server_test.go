@@ -114,6 +114,7 @@ func newSite(t *testing.T) *site {
 		},
 		Labels: func(jobs.Job) Labels { return noLabels{} },
 		Report: func(jobs.Job) ([]byte, error) { return nil, errors.New(evil) },
+		Advice: func(job.Summary) []string { return []string{"advice: " + evil} },
 		Start: func(_ jobs.Job, a Action) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
