@@ -51,6 +51,14 @@ func Must[V any](v V, err error) V {
 	return v
 }
 
+// Unless returns err, or nil if it is what was expected, such as fs.ErrNotExist of a file that need not be there.
+func Unless(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}
+
 // Quietly calls do and drops its error: that of closing what was only read from says nothing.
 func Quietly(do func() error) { _ = do() }
 

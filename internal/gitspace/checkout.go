@@ -255,53 +255,45 @@ const namesShown = 5
 
 const blockSize = 4096
 
-// size returns how many files a workspace has, and about how many bytes they take on disk.
+// size returns how many files a workspace has, and about how many bytes they take on disk. Of a checkout that is sparse
+// it looks at the files that are there.
 func (g *git) size(ctx context.Context, user checkout, c Config, base string) (files int, total int64, err error) {
+	add := func(n int64) {
+		files++
+		total += (n + blockSize - 1) / blockSize * blockSize
+	}
+	if on, _ := lookup(user.config, "core.sparsecheckout"); len(c.Policy.Sparse) == 0 && isTrue(on) {
+		out, err := g.output(ctx, place{dir: user.top}, "ls-files", "-t", "-z")
+		for _, field := range fields(out) {
+			name, present := strings.CutPrefix(field, "H ")
+			if !present {
+				continue
+			}
+			n := int64(0)
+			if info, err := os.Lstat(filepath.Join(user.top, name)); err == nil && info.Mode().IsRegular() {
+				n = info.Size()
+			}
+			add(n)
+		}
+		return files, total, err
+	}
 	args := []string{"ls-tree", "-r", "-z", "--full-tree"}
 	if !user.promise { // it would fetch every file to learn its size
 		args = append(args, "-l")
 	}
 	out, err := g.output(ctx, user.place, append(args, base)...)
-	if err != nil {
-		return 0, 0, err
-	}
 	for _, field := range fields(out) {
 		meta, name, _ := strings.Cut(field, "\t")
 		if !inCone(c.Policy.Sparse, name) {
 			continue
 		}
-		files++
-		columns := strings.Fields(meta)
-		if len(columns) < 4 {
-			continue
+		n := int64(0) // also of a submodule
+		if columns := strings.Fields(meta); len(columns) == 4 {
+			n, _ = strconv.ParseInt(columns[3], 10, 64)
 		}
-		if n, err := strconv.ParseInt(columns[3], 10, 64); err == nil {
-			total += (n + blockSize - 1) / blockSize * blockSize
-		}
+		add(n)
 	}
-	if on, _ := lookup(user.config, "core.sparsecheckout"); len(c.Policy.Sparse) == 0 && isTrue(on) {
-		return g.sparseSize(ctx, user)
-	}
-	return files, total, nil
-}
-
-// sparseSize is size for a checkout that is sparse: it looks at the files that are there.
-func (g *git) sparseSize(ctx context.Context, user checkout) (files int, total int64, err error) {
-	out, err := g.output(ctx, place{dir: user.top}, "ls-files", "-t", "-z")
-	if err != nil {
-		return 0, 0, err
-	}
-	for _, field := range fields(out) {
-		name, present := strings.CutPrefix(field, "H ")
-		if !present {
-			continue
-		}
-		files++
-		if info, err := os.Lstat(filepath.Join(user.top, name)); err == nil && info.Mode().IsRegular() {
-			total += (info.Size() + blockSize - 1) / blockSize * blockSize
-		}
-	}
-	return files, total, nil
+	return files, total, err
 }
 
 // inCone reports whether a sparse checkout of dirs has a file: those of the top level, of the directories above

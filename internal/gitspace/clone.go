@@ -359,11 +359,8 @@ func RemoveClone(dir string) error { return removeAll(dir) }
 // packs the others where it is worth it. Those in use stay as they are.
 func PruneStores(ctx context.Context, dir string, most int64, environ []string, inUse func(name string) bool) error {
 	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return check.Unless(err, fs.ErrNotExist)
 	}
 	type store struct {
 		name string

@@ -6,16 +6,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"prodigy/internal/check"
 )
 
 // copyIfThere copies a file; one that is missing is no error.
 func copyIfThere(from, to string) error {
 	data, err := os.ReadFile(from)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return check.Unless(err, fs.ErrNotExist)
 	}
 	return os.WriteFile(to, data, 0o644)
 }

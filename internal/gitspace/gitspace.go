@@ -322,20 +322,20 @@ func probeUmask(dir string) (fs.FileMode, error) {
 // repository than that of the directory it is in, or a program back to the checkout, and with what keeps git from
 // leaving the workspaces and from asking questions.
 func (s *Space) Environ(environ []string) []string {
-	var ceiling strings.Builder
-	ceiling.WriteString(s.WorkDir)
+	ceilings := []string{s.WorkDir}
 	env := make([]string, 0, len(environ)+3)
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")
 		switch {
 		case name == "OLDPWD":
 		case name == "GIT_CEILING_DIRECTORIES" && value != "":
-			ceiling.WriteString(string(filepath.ListSeparator) + value)
+			ceilings = append(ceilings, value)
 		case !check.Among(repositoryVars, name):
 			env = append(env, kv)
 		}
 	}
-	return append(env, "GIT_CEILING_DIRECTORIES="+ceiling.String(), "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=true")
+	ceiling := strings.Join(ceilings, string(filepath.ListSeparator))
+	return append(env, "GIT_CEILING_DIRECTORIES="+ceiling, "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=true")
 }
 
 // Places returns the variables of environ that name the user's checkout, or the directory in it that the job was

@@ -50,35 +50,25 @@ func (s *Space) Merge(ctx context.Context, head string, work []Work) (Merged, er
 func (s *Space) chain(ctx context.Context, head string, work []Work) (Merged, error) {
 	out := Merged{Head: head}
 	for _, w := range work {
-		if reason, lost := s.lost[w.Commit]; lost {
-			out.Failed = append(out.Failed, Rejected{
-				Work: w, Type: retry.TypeWorkspace,
-				Message: "the work of attempt " + strconv.Itoa(w.Attempt) + " is lost, its commit " + short(w.Commit) + " cannot be read: " + reason,
-			})
-			continue
-		}
+		failed := Rejected{Work: w, Type: retry.TypeWorkspace}
 		began := time.Now()
-		commit, conflicts, err := s.mergeOne(ctx, out.Head, w)
-		if err != nil {
-			reason := s.culprit(ctx, out.Head, w, err)
-			if reason == "" {
+		if reason, lost := s.lost[w.Commit]; lost {
+			failed.Message = fmt.Sprintf("the work of attempt %d is lost, its commit %s cannot be read: %s", w.Attempt,
+				short(w.Commit), reason)
+		} else if commit, conflicts, err := s.mergeOne(ctx, out.Head, w); err != nil {
+			if failed.Message = s.culprit(ctx, out.Head, w, err); failed.Message == "" {
 				return Merged{}, fmt.Errorf("merge the work of %s: %w", w.ItemID, err)
 			}
-			out.Failed = append(
-				out.Failed,
-				Rejected{Work: w, Type: retry.TypeWorkspace, Message: reason, Duration: time.Since(began)},
-			)
+		} else if len(conflicts) > 0 {
+			failed.Type, failed.Message = retry.TypeMergeConflict, conflictMessage(conflicts)
+			failed.Conflicts = conflicts[:min(len(conflicts), events.MaxConflicts)]
+		} else {
+			out.Head = commit
+			out.Items = append(out.Items, MergedItem{Work: w, Merge: commit})
 			continue
 		}
-		if len(conflicts) > 0 {
-			out.Failed = append(out.Failed, Rejected{
-				Work: w, Type: retry.TypeMergeConflict, Message: conflictMessage(conflicts),
-				Conflicts: conflicts[:min(len(conflicts), events.MaxConflicts)], Duration: time.Since(began),
-			})
-			continue
-		}
-		out.Head = commit
-		out.Items = append(out.Items, MergedItem{Work: w, Merge: commit})
+		failed.Duration = time.Since(began)
+		out.Failed = append(out.Failed, failed)
 	}
 	return out, nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 )
 
@@ -116,11 +117,8 @@ func (s *Space) moveTo(ctx context.Context, w workspace, head string) error {
 // commits are the move's: it had begun only because no change was in its way, and no phase has run since.
 func (s *Space) finishMove(ctx context.Context, w workspace) error {
 	data, err := os.ReadFile(w.moving())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return check.Unless(err, fs.ErrNotExist)
 	}
 	from, to, _ := strings.Cut(string(data), " ")
 	if err := removeLocks(w.gitDir()); err != nil {

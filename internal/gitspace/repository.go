@@ -405,10 +405,8 @@ func (s *Space) setRefs(ctx context.Context, head string, live []Work) error {
 func removeLocks(dir string) error {
 	return filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
 		case err != nil:
-			return err
+			return check.Unless(err, fs.ErrNotExist)
 		case entry.IsDir() && filepath.Dir(name) == filepath.Join(dir, "objects") && len(entry.Name()) == 2:
 			return fs.SkipDir // loose objects, which have no locks
 		case !entry.IsDir() && (strings.HasSuffix(name, ".lock") || strings.HasPrefix(entry.Name(), "tmp_") || name == filepath.Join(dir, "packed-refs.new")):

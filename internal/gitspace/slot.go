@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 )
 
 // workspace is a directory with a checkout and a repository of its own. It is used by one attempt after another.
@@ -298,7 +299,7 @@ func (s *Space) keeps(name string) bool {
 // discard deletes a workspace. It is renamed first, so that nothing takes a half deleted one for a workspace.
 func (s *Space) discard(w workspace) error {
 	for _, name := range [...]string{w.seal, w.seal + ".taken", w.seal + ".tmp", w.moving()} {
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := check.Unless(os.Remove(name), fs.ErrNotExist); err != nil {
 			return err
 		}
 	}
@@ -306,10 +307,11 @@ func (s *Space) discard(w workspace) error {
 		return nil
 	}
 	trash := w.dir + ".trash-" + strconv.FormatInt(time.Now().UnixNano(), 36)
-	if err := os.Rename(w.dir, trash); err != nil {
-		return fmt.Errorf("delete a workspace: %w", err)
+	err := os.Rename(w.dir, trash)
+	if err == nil {
+		err = removeAll(trash)
 	}
-	if err := removeAll(trash); err != nil {
+	if err != nil {
 		return fmt.Errorf("delete a workspace: %w", err)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode"
 
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 )
 
@@ -246,11 +247,8 @@ func (s *Space) renew(root *os.Root, name string) error {
 		return err
 	}
 	text, err := os.ReadFile(filepath.Join(s.templateDir(), name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return check.Unless(err, fs.ErrNotExist)
 	}
 	return root.WriteFile(name, text, 0o644)
 }

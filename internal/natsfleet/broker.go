@@ -31,9 +31,12 @@ func (Backend) Serve(ctx context.Context, o fleet.BrokerOptions) error {
 	if err != nil {
 		return err
 	}
+	defer func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	}()
 	forget, err := introduce(s, o)
 	if err != nil {
-		s.Shutdown()
 		return err
 	}
 	defer forget()
@@ -51,22 +54,17 @@ func (Backend) Serve(ctx context.Context, o fleet.BrokerOptions) error {
 	dir := s.JetStreamConfig().StoreDir
 	began, err := os.Stat(dir)
 	if err != nil {
-		s.Shutdown()
 		return err
 	}
 	for {
 		select {
 		case <-tick.C:
 			if now, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(began, now) {
-				s.Shutdown()
-				s.WaitForShutdown()
 				return fmt.Errorf("storage %s was deleted while the broker was running: restart the broker "+
 					"(running jobs resend their data)", dir)
 			}
 			s = store.look(s, o)
 		case <-ctx.Done():
-			s.Shutdown()
-			s.WaitForShutdown()
 			return nil
 		case <-o.Reload:
 			config, err := brokerConfig(o)
@@ -190,21 +188,18 @@ func introduce(s *server.Server, o fleet.BrokerOptions) (forget func(), err erro
 	if o.Home == "" {
 		return forget, nil
 	}
-	path := fleet.OwnerFile(o.Home, s.Addr().String())
-	if !ownerOnly(o) {
-		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-			return forget, err
-		}
-		return forget, nil
-	}
-	if made := fleet.OwnerFile(o.Home, o.Listen); made != path {
-		data, err := os.ReadFile(made)
-		if err == nil {
+	path, made := fleet.OwnerFile(o.Home, s.Addr().String()), fleet.OwnerFile(o.Home, o.Listen)
+	switch {
+	case !ownerOnly(o):
+		err = check.Unless(os.Remove(path), fs.ErrNotExist)
+	case made != path:
+		var data []byte
+		if data, err = os.ReadFile(made); err == nil {
 			err = jobs.WriteFile(path, data)
 		}
-		return func() { _ = os.Remove(path) }, err
+		forget = func() { _ = os.Remove(path) }
 	}
-	return forget, nil
+	return forget, err
 }
 
 // startBroker starts a broker.

@@ -93,8 +93,6 @@ type call struct {
 // callTable has the calls of workers, and the starts that they were admitted to and have not given back.
 type callTable struct {
 	calls map[callID]*call
-	// answered has those that are answered, the oldest first.
-	answered []callID
 	// tickets has starts of half-open breakers and quotas, by instance.
 	tickets map[string][]ticket
 }
@@ -166,10 +164,6 @@ func (c *coordinator) call(m *nats.Msg) {
 			}
 			go c.answer(k, q)
 		}
-		for len(t.answered) > 0 && time.Since(t.calls[t.answered[0]].at) > callKept {
-			delete(t.calls, t.answered[0])
-			t.answered = t.answered[1:]
-		}
 	})
 	if k == nil {
 		return
@@ -213,10 +207,10 @@ func (c *coordinator) answer(k *call, q fleet.Call) {
 		if k.answer, k.at = answer, time.Now(); len(data) > maxBody {
 			k.answer, k.pieces = fleet.CallAnswer{}, fleet.Pieces(data, pieceSize)
 		}
-		if q.Method != callShared {
-			s.calls.answered = append(s.calls.answered, callID{q.From, q.ID})
-		}
 		close(k.done)
+	})
+	time.AfterFunc(callKept, func() {
+		c.turn(func(s *jobState) { delete(s.calls.calls, callID{q.From, q.ID}) })
 	})
 }
 

@@ -434,29 +434,21 @@ func ensureStreams(ctx context.Context, h *brokerConn) error {
 			Name: outStream, Subjects: []string{"prodigy.out.>"}, Retention: jetstream.WorkQueuePolicy,
 			Discard: jetstream.DiscardNew, Replicas: replicas, MaxAge: longestKept,
 		})
-		return unless(err, jetstream.ErrStreamNameAlreadyInUse)
+		return check.Unless(err, jetstream.ErrStreamNameAlreadyInUse) // another has been quicker
 	})
 	all.Go(func() error {
 		_, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: locksBucket, Replicas: replicas, TTL: longestKept,
 		})
-		return unless(err, jetstream.ErrBucketExists)
+		return check.Unless(err, jetstream.ErrBucketExists)
 	})
 	all.Go(func() error {
 		_, err := js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
 			Bucket: filesStore, Replicas: replicas, TTL: longestKept,
 		})
-		return unless(err, jetstream.ErrBucketExists)
+		return check.Unless(err, jetstream.ErrBucketExists)
 	})
 	return all.Wait()
-}
-
-// unless returns err, or nil if it is what another has been quicker with.
-func unless(err, done error) error {
-	if errors.Is(err, done) {
-		return nil
-	}
-	return err
 }
 
 // longestKept is how long the broker keeps anything. What is needed for longer, coordinators give it again.

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 )
 
@@ -68,8 +69,8 @@ func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
 	}
 	// Reports that the coordinator before had not acknowledged come at once when the consumer is new.
 	if err := c.provided(ctx, func(ctx context.Context) error {
-		if err := c.js.DeleteConsumer(ctx, outStream, key); err != nil &&
-			!errors.Is(err, jetstream.ErrConsumerNotFound) {
+		err := check.Unless(c.js.DeleteConsumer(ctx, outStream, key), jetstream.ErrConsumerNotFound)
+		if err != nil {
 			return err
 		}
 		return c.ensureConsumer(ctx)

@@ -256,7 +256,7 @@ func (w *worker) prune() error {
 	dir := filepath.Join(w.o.Home, "cache")
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return unless(err, fs.ErrNotExist)
+		return check.Unless(err, fs.ErrNotExist)
 	}
 	var files []fs.FileInfo
 	total := int64(0)

@@ -87,13 +87,9 @@ func (d *starvation) look(c *coordinator, now time.Time) {
 	case !alone:
 		*d = starvation{}
 	case d.lasts(now, starvedFor):
-		var flags strings.Builder
-		flags.WriteString(c.o.WorkerFlags())
-		for _, label := range c.o.Requires {
-			flags.WriteString(" --label " + label)
-		}
+		flags := append([]string{c.o.WorkerFlags()}, c.o.Requires...)
 		c.notify("no workers available%s, attempts waiting: %d; start one with: prodigy worker %s", refusing,
-			waiting, flags.String())
+			waiting, strings.Join(flags, " --label "))
 	}
 }
 

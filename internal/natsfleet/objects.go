@@ -66,11 +66,8 @@ func (h *brokerConn) sumOf(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	info, err := store.GetInfo(ctx, name)
-	if errors.Is(err, jetstream.ErrObjectNotFound) {
-		return "", nil
-	}
 	if err != nil {
-		return "", err
+		return "", check.Unless(err, jetstream.ErrObjectNotFound)
 	}
 	sum, err := jetstream.DecodeObjectDigest(info.Digest)
 	return hex.EncodeToString(sum), err
@@ -215,11 +212,8 @@ func (h *brokerConn) remove(ctx context.Context, object string) error {
 		return err
 	}
 	o, err := store.GetInfo(ctx, object)
-	if errors.Is(err, jetstream.ErrObjectNotFound) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return check.Unless(err, jetstream.ErrObjectNotFound)
 	}
 	return h.erase(ctx, o)
 }
@@ -338,10 +332,7 @@ func (h *brokerConn) objects(ctx context.Context) ([]*jetstream.ObjectInfo, erro
 	if ctx.Err() != nil { // it may have some of them only
 		return nil, ctx.Err()
 	}
-	if errors.Is(err, jetstream.ErrNoObjectsFound) {
-		return nil, nil
-	}
-	return list, err
+	return list, check.Unless(err, jetstream.ErrNoObjectsFound)
 }
 
 // erase removes an object, and that there was one: a store that deletes it keeps its name for ever.

@@ -232,10 +232,7 @@ func (s *sweeper) remove(ctx context.Context, r *leftover) (bool, error) {
 
 // clear removes a job from the broker.
 func (h *brokerConn) clear(ctx context.Context, key string) error {
-	err := h.js.DeleteConsumer(ctx, outStream, key)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		err = nil
-	}
+	err := check.Unless(h.js.DeleteConsumer(ctx, outStream, key), jetstream.ErrConsumerNotFound)
 	if stream, e := h.js.Stream(ctx, outStream); e == nil {
 		err = errors.Join(err, stream.Purge(ctx, jetstream.WithPurgeSubject("prodigy.out.*."+key+".>")))
 	}

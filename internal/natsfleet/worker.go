@@ -334,13 +334,11 @@ func (w *worker) drain() {
 			if !h.ended {
 				running++
 			}
-		}
-		w.giveBackQueued(s, nil, "the worker is being stopped")
-		for _, h := range s.held {
 			if h.preparing && h.cancel != nil {
 				h.cancel(errGivenBack)
 			}
 		}
+		w.giveBackQueued(s, nil, "the worker is being stopped")
 		for _, j := range s.jobs {
 			s.closeRound(j)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/ai"
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
@@ -343,12 +344,9 @@ func (b *logReader) completed(now time.Duration, e events.AgentCompleted) {
 func (b *logReader) failed(now time.Duration, e events.AgentFailed) {
 	switch key := (attemptKey{e.ItemID, e.Attempt}); e.ErrorType {
 	case retry.TypeMergeConflict:
-		paths := []string{someFile}
-		if len(e.Conflicts) > 0 {
-			paths = nil
-		}
-		for _, c := range e.Conflicts {
-			paths = append(paths, c.Path)
+		paths := check.Each(e.Conflicts, func(c events.Conflict) string { return c.Path })
+		if len(paths) == 0 {
+			paths = []string{someFile}
 		}
 		b.log.rejected[key] = rejection{conflicts: paths}
 	case retry.TypeVerifyFailed:
