@@ -48,7 +48,7 @@ var allowed = map[string][]string{
 		"github.com/bmatcuk/doublestar/v4", "github.com/go-json-experiment/json",
 	},
 	"internal/job": {
-		"agent", "check", "dlq", "errorpolicy", "events", "items", "jobs", "limit", "limits", "mask", "outputs", "retry", "workflow",
+		"agent", "check", "dlq", "errorpolicy", "events", "items", "jobs", "limit", "limits", "mask", "outputs", "process", "retry", "workflow",
 		"golang.org/x/sync",
 	},
 	"internal/agent":    {"ai", "check", "duration", "events", "filter", "limit", "mask", "outputs", "process", "rawjson", "retry", "shell", "shell/template", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},

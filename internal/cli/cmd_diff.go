@@ -50,7 +50,7 @@ with 3 if an item fails that succeeded before.`,
 		},
 	}
 	addFormat(cmd, &o.format, term.JSON, asMarkdown)
-	formerly(cmd, "all", "full")
+	formerly(cmd, map[string]string{"all": "full"})
 	cmd.Flags().BoolVar(&o.all, "full", false, "list all items instead of the first few")
 	cmd.Flags().BoolVar(&o.check, "exit-code", false, "exit with 3 if a previously successful item failed")
 	return cmd

@@ -73,7 +73,7 @@ dead letters do not count; the last line of the summary shows how many there are
 	})
 	o.add(cmd)
 	f := cmd.Flags()
-	formerly(cmd, "parallel", "max-parallel")
+	formerly(cmd, map[string]string{"parallel": "max-parallel"})
 	f.StringVar(&o.filter, "filter", "", "only items matching this expression")
 	f.StringVar(&o.where, "where", "",
 		"only dead letters matching this expression; fields: "+strings.Join(dlq.Names(), ", "))

@@ -53,7 +53,7 @@ func (o *eventsOptions) add(cmd *cobra.Command) {
 	f.StringVar(&o.query.Type, "event-type", "", "only events of this type (case-insensitive)")
 	f.StringVar(&o.query.ItemID, "item-id", "", "only events about this item")
 	f.StringVar(&o.query.AgentID, "agent-id", "", "only events of this attempt, such as item_0/1")
-	formerly(cmd, "since", "last")
+	formerly(cmd, map[string]string{"since": "last"})
 	f.Var(durationFlag(&o.since), "last", "only events from the last 30m, 2h, ...")
 	f.Var(positive(&o.query.Limit), "limit", "only the last N events")
 	f.StringVar(&o.search, "search", "", "only events that contain this text, in any field and any case")

@@ -2,60 +2,44 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"prodigy/internal/agent"
 	"prodigy/internal/check"
-	"prodigy/internal/duration"
 	"prodigy/internal/items"
+	"prodigy/internal/job"
+	"prodigy/internal/process"
 	"prodigy/internal/settings"
 	"prodigy/internal/shell"
 	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
 
-// mapOptions are the flags of map: where the items come from, the command, and what the file would say of both.
+// mapOptions are the flags of map. What a workflow file says is in short.
 type mapOptions struct {
 	runOptions
+	short workflow.Short
 
-	// Where the items come from: stdin unless one of argFile, glob and json is given. nul separates items by NUL.
-	nul     bool
-	argFile []string
-	glob    []string
-	json    string
-	// path is a JSONPath in the file of --json.
-	path string
-	// replace stands for the item in place of {}.
-	replace string
-	// batch is the number of items per command. Zero starts a command for each item.
-	batch int
-	// words are the command and its arguments.
-	words []string
-
-	// These become keys of the workflow file. retries counts the first attempt.
-	timeout   time.Duration
-	retries   int
-	backoff   string
-	onFailure string
-	halt      string
-	emptyOK   bool
-	// given is set if --backoff was, even with an empty value.
-	given bool
+	// json is a file of items. The path of short selects in it.
+	json string
+	// lists are the words after the command: ::: a b.
+	lists []string
+	// flagged means that there are flags.
+	flagged bool
+	// link goes through several lists together, in place of making all combinations.
+	link bool
 	// save is the path that the workflow file is written to, in place of running it.
 	save string
 	// forRun are flags that the workflow file cannot hold. They go with the command that runs it.
@@ -67,25 +51,28 @@ type mapOptions struct {
 func newMapCommand(con *console) *cobra.Command {
 	var o mapOptions
 	cmd := &cobra.Command{
-		Use:                   "map [flags] [json path] -- <command> [argument...]",
+		Use:                   "map [flags] [json path] [--] <command> [argument...] [::: item...]",
 		DisableFlagsInUseLine: true,
 		Short:                 "Run a command for each item",
 		Long: `Run a command for each item, without a workflow file.
 
-Items are the lines of stdin, or come from --arg-file, --glob or --json-file. The words after -- are a program and its arguments; no shell is involved. A single word with spaces or shell characters is run as a script by sh.
+Items are the lines of stdin, or come from --arg-file, --glob or --json-file, or follow the command: ::: a b are items, :::: FILE is a file of items (- for stdin). Several of these make all combinations; :::+ or --link pairs them instead.
+
+Flags end at the first word that is not one, or at --. The words after them are a program and its arguments; no shell is involved. A single word with spaces or shell characters is run as a script by sh. With --agent, the words are a prompt.
 
 Placeholders work as in xargs and GNU parallel, and are always a single argument:
   {} item, {.} without extension, {/} last path element, {//} directory, {/.} last element without extension,
-  {#} item number, {%} slot number; ${item.name} a field of the item, or any other value of a workflow file.
+  {1} {2} {-1} {1/.} parts of an item, of several :::, --colsep or -N, {#} item number, {%} slot number;
+  ${item.name} a field of the item, or any other value of a workflow file.
 Without a placeholder the item becomes the last argument. With --batch, {} expands to all items of the batch.
 
 The result is a job like any other, with a log, dead letters and resume. --save writes the equivalent workflow file. Each item's output is printed when the item finishes; failures and the summary go to stderr.`,
-		Example: `  prodigy map -0 -j8 --retry 5 -- convert {} {.}.jpg   # after: find . -name '*.png' -print0 |
-  prodigy map --glob '**/*.go' -- gofmt -l {}
+		Example: `  prodigy map -j4 gzip -9 {} ::: *.txt
+  prodigy map -0 -j8 --retry 5 -- convert {} {.}.jpg   # after: find . -name '*.png' -print0 |
+  prodigy map --glob '**/*.go' --agent claude --workspace git 'Add doc comments to {}'
   prodigy map --json-file items.json '$.items[*]' -- 'curl -fsS ${item.url} -o ${item.id}.json'`,
 		Args: func(cmd *cobra.Command, args []string) error { return o.take(cmd, args) },
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.given = cmd.Flags().Changed("backoff")
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !o.dryRun && o.save == "" {
 				if err := o.fleet.find(cmd); err != nil {
 					return err
@@ -96,84 +83,139 @@ The result is a job like any other, with a log, dead letters and resume. --save 
 	}
 	o.format = term.Human
 	o.addRunning(cmd, term.Grouped)
+	o.settings.addWorkspace(cmd)
+	addMaxDelay(cmd, &o.maxDelay)
+	w := &o.short
+	in, step := &w.Map.Input, &w.Map.Steps[0]
 	f := cmd.Flags()
-	f.BoolVarP(&o.nul, "null", "0", false,
-		"items are separated by NUL, as with find -print0")
-	f.VarP(repeated(&o.argFile), "arg-file", "a", "read items from this file, one per line (repeatable)")
-	f.Var(repeated(&o.glob), "glob",
+	f.SetInterspersed(false)
+	formerly(cmd, otherFlags)
+	slots := value[int]{&o.maxParallel, numberType, process.CapacityNow().Slots, shownUnlessZero(strconv.Itoa)}
+	f.Lookup("max-parallel").Value = slots
+	f.VarP(slots, "max-procs", "P", "same as --max-parallel")
+	f.BoolFuncP("null", "0", "items are separated by NUL, as with find -print0", func(string) error {
+		in.Delimiter = "\x00"
+		return nil
+	})
+	f.VarP(value[string]{&in.Delimiter, "char", workflow.ParseDelimiter, asText}, "delimiter", "d",
+		"items are separated by this character, such as , or '\\t'")
+	f.StringVarP(&in.Split, "colsep", "C", "", "split items into {1}, {2}, ... at this regular expression")
+	f.VarP(repeated((*[]string)(&in.File)), "arg-file", "a", "read items from this file, one per line (repeatable)")
+	f.Var(repeated((*[]string)(&in.Glob)), "glob",
 		"use matching file names as items, such as 'src/**/*.go' (repeatable)")
-	formerly(cmd, "json", "json-file")
 	f.StringVar(&o.json, "json-file", "", "read items from this file: its elements, or those selected by a JSONPath "+
 		"after it")
-	f.BoolVarP(&o.emptyOK, "no-run-if-empty", "r", false, "succeed without doing anything if there are no items")
-	f.StringVarP(&o.replace, "replace", "I", "", "use this placeholder instead of {} and its variants")
-	f.VarP(positive(&o.batch), "batch", "n", "number of items per command")
-	f.VarP(parallelFlag(&o.maxParallel), "max-procs", "P", "same as --max-parallel")
-	f.Var(value[time.Duration]{&o.timeout, durationType, workflow.ParseSeconds, shownUnlessZero(duration.Format)}, "timeout",
+	f.BoolVar(&o.link, "link", false, "pair the items of several :::, repeating the shorter ones")
+	f.BoolFuncP("no-run-if-empty", "r", "succeed without doing anything if there are no items", func(string) error {
+		w.Map.OnEmpty = workflow.EmptyIsOK
+		return nil
+	})
+	f.StringVarP(&w.Replace, "replace", "I", "", "use this placeholder instead of {} and its variants")
+	batch := positive(&w.Map.Batch)
+	f.VarP(batch, "batch", "n", "number of items per command")
+	f.VarP(batch, "max-replace-args", "N", "same as --batch")
+	f.VarP(batch, "max-lines", "L", "same as --batch")
+	f.StringVar(&w.Agent, "agent", "", "run this AI coding CLI, such as claude; the words are its prompt")
+	f.BoolVar(&o.allowDirty, "allow-dirty", false, "with --workspace git, start despite uncommitted changes")
+	f.Var(value[string]{&step.Timeout, durationType, workflow.ParseTime, asText}, "timeout",
 		"timeout per command, such as 30s; a number is in seconds")
-	f.Var(positive(&o.retries), "retry", "maximum attempts per item, including the first; the delays grow from 1s")
-	f.StringVar(&o.backoff, "backoff", "",
+	f.Var(positive(&step.Retry.Attempts), "retry",
+		"maximum attempts per item, including the first, as --retries of parallel; the delays grow from 1s")
+	f.StringVar(&step.Retry.Backoff, "backoff", "",
 		"backoff of --retry: fixed, linear, exponential, fibonacci, or a fixed delay such as 10s")
-	f.StringVar(&o.onFailure, "on-failure", "",
+	f.Var(repeated(&step.Retry.RetryOn), "retry-on",
+		"retry only failures of this type, such as network or timeout (repeatable)")
+	f.StringVar(&w.Map.Rate.Limit, "rate", "", "maximum number of starts, such as 10/s or 100/min")
+	apart := value[workflow.ShortRate]{&w.Map.Rate, durationType, workflow.ParseApart, shownNever[workflow.ShortRate]}
+	f.Var(apart, "delay",
+		"time between two starts, such as 500ms; a number is in seconds")
+	f.StringVar(&w.OnItemFailure, "on-failure", "",
 		"action for failed items: dlq, retry, skip, stop")
-	f.StringVar(&o.halt, "halt", "",
+	f.Var(value[workflow.Halt]{&w.Halt, "when", workflow.ParseHalt, shownNever[workflow.Halt]}, "halt",
 		"when to stop: never, soon,fail=3, or now,fail=10% (now kills running commands)")
 	f.Uint64Var(&o.seed, "seed", 0, "random seed for jitter (0 for a random one)")
-	addMaxDelay(cmd, &o.maxDelay)
 	f.BoolVarP(&o.keepOrder, "keep-order", "k", false, "print output in item order")
+	f.BoolFuncP("verbose", "t", "print each command on stderr, before its output", func(string) error {
+		step.Interpreter = []string{"sh", "-xc"}
+		return nil
+	})
+	f.StringVar(&w.Results, "results", "",
+		"write the stdout of each success to DIR/NUMBER/stdout, or to the file that {} makes of DIR")
+	f.StringVar(&o.joblog, "joblog", "", "write a row for each item to this file at the end, as parallel does")
+	f.Bool("bar", false, "accepted; a terminal always shows progress")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the commands without running them")
 	f.StringVar(&o.save, "save", "", "write the equivalent workflow to this file, without running it")
+	cmd.MarkFlagsMutuallyExclusive("rate", "delay")
 	return cmd
 }
 
-// keptForRun are the flags that the command of a saved workflow repeats.
-const keptForRun = `durability fleet grace insecure keep-order lease log-steps max-delay partial-ok quiet seed
-	stop-now`
+// otherFlags are names that xargs, GNU parallel and earlier versions have for flags of map.
+var otherFlags = map[string]string{
+	"json": "json-file", "jobs": "max-parallel", "retries": "retry", "max-args": "batch", "dryrun": "dry-run",
+	"progress": "bar", "eta": "bar", "lb": "line-buffer", "linebuffer": "line-buffer", "xapply": "link",
+	"halt-on-error": "halt", "keeporder": "keep-order",
+}
 
-// take takes the command from behind --, and the path of --json-file from before it.
+// keptForRun are the flags that the command of a saved workflow repeats.
+const keptForRun = `allow-dirty durability fleet grace insecure keep-order lease log-steps max-delay partial-ok quiet
+	seed stop-now`
+
+// operators are words that mean something to a shell, but are arguments here.
+const operators = "| || && ; & < 2> 2>&1 &>"
+
+// take takes the path of --json-file, the command, and the lists after it. Without a path the command begins with the
+// first word that is not a flag.
 func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
-	dash := cmd.ArgsLenAtDash()
-	if dash < 0 {
-		command := "gzip {}"
-		if len(args) > 0 {
-			command = shellWords(args)
+	f := cmd.Flags()
+	if o.json != "" && f.ArgsLenAtDash() < 0 && len(args) > 0 &&
+		(strings.HasPrefix(args[0], "$") || slices.Contains(args, "--")) {
+		o.short.Map.JSONPath = args[0]
+		if err := f.Parse(args[1:]); err != nil {
+			return wrongFlag(cmd, err)
 		}
-		return usagef("no -- before the command: prodigy map [flags] -- %s", command)
+		args = f.Args()
 	}
-	o.words = args[dash:]
-	if len(o.words) == 0 {
-		return usagef("no command given after --")
-	}
-	before := args[:dash]
-	switch {
-	case len(before) > 0 && o.json == "":
-		return usagef("unexpected argument %q before --", before[0])
-	case len(before) > 1:
-		return usagef("unexpected argument %q before --", before[1])
-	case len(before) == 1:
-		o.path = before[0]
+	line := shell.ReadLine(args)
+	o.short.Command, o.lists = line.Command, args[len(line.Command):]
+	o.flagged = f.NFlag() > 0
+	if err := o.checkWords(f.ArgsLenAtDash() == 0); err != nil {
+		return err
 	}
 	var sources []string
 	for _, name := range []string{"arg-file", "glob", "json-file"} {
-		if cmd.Flags().Changed(name) {
+		if f.Changed(name) {
 			sources = append(sources, "--"+name)
 		}
+	}
+	if line.Lists != nil {
+		sources = append(sources, ":::")
 	}
 	if len(sources) > 1 {
 		return usagef("%s and %s cannot be used together: both set the source of items", sources[0], sources[1])
 	}
-	if o.nul && (o.glob != nil || o.json != "") {
-		return usagef("--null and %s cannot be used together", sources[0])
+	in := &o.short.Map.Input
+	for _, name := range []string{"null", "delimiter"} {
+		if f.Changed(name) && (in.Glob != nil || o.json != "") {
+			return usagef("--%s and %s cannot be used together", name, sources[0])
+		}
 	}
-	for name := range strings.FieldsSeq("json-file replace save halt on-failure") {
-		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+	for _, given := range [][2]string{{"backoff", "retry"}, {"retry-on", "retry"}} {
+		if f.Changed(given[0]) && !f.Changed(given[1]) {
+			return usagef("--%s requires --%s N", given[0], given[1])
+		}
+	}
+	for name := range strings.FieldsSeq("json-file replace save on-failure") {
+		if f := f.Lookup(name); f.Changed && f.Value.String() == "" {
 			return usagef("--%s must not be empty", name)
 		}
 	}
-	if slices.Contains(slices.Concat(o.argFile, o.glob), "") {
+	if slices.Contains(slices.Concat(in.File, in.Glob), "") {
 		return usagef("%s must not be empty", sources[0])
 	}
-	cmd.Flags().Visit(func(f *pflag.Flag) {
+	if o.short.Now {
+		_ = f.Set("stop-now", "true")
+	}
+	f.Visit(func(f *pflag.Flag) {
 		if f.Value.String() != "false" && check.Among(keptForRun, f.Name) {
 			o.forRun = append(o.forRun, "--"+f.Name)
 			if f.Value.Type() != "bool" {
@@ -181,125 +223,94 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 			}
 		}
 	})
-	return o.checkEcho()
+	o.complete()
+	return cmp.Or(o.takeLists(cmd.Context(), line), o.checkEcho())
 }
 
-// file returns the workflow file that the flags describe.
-func (o *mapOptions) file() ([]byte, error) {
-	script, err := o.script()
-	if err != nil {
-		return nil, refusef("%w", err)
+// checkWords returns what is wrong with the words of the command. dashed reports whether they follow --.
+func (o *mapOptions) checkWords(dashed bool) error {
+	words, end := o.short.Command, "the flags"
+	if dashed {
+		end = "--"
 	}
-	step := workflow.ShortStep{Shell: script}
-	w := workflow.Short{Name: o.name(), OnItemFailure: o.onFailure, Map: workflow.ShortMap{
-		JSONPath: o.path, Batch: o.batch, MaxParallel: o.maxParallel, Requires: o.fleet.requires,
-	}}
-	in := &w.Map.Input
 	switch {
-	case o.glob != nil:
-		in.Glob = o.glob
+	case len(words) == 0:
+		return usagef("no command given after %s, as in %s; if each item is a command: %s",
+			end, o.line("gzip", "-9"), o.line("--", "${item|raw}"))
+	case dashed || o.short.Agent != "":
+		return nil
+	case len(words) > 1 && words[1] == "--" && isMissing(words[0]):
+		return usagef("unexpected argument %q before --", words[0])
+	}
+	for _, word := range words {
+		if check.Among(operators, word) || strings.HasPrefix(word, ">") {
+			return usagef("%s would be an argument, since no shell reads these words: for a script use\n"+
+				"  %s\nand for the argument put -- before the command", word, o.line(strings.Join(words, " ")))
+		}
+	}
+	return nil
+}
+
+// line returns the line to type for another command with the same items.
+func (o *mapOptions) line(words ...string) string {
+	line := "prodigy map "
+	if o.flagged {
+		line += "[flags] "
+	}
+	return line + shellWords(slices.Concat(words, o.lists))
+}
+
+// complete fills in what the flags say of the workflow file in other words.
+func (o *mapOptions) complete() {
+	w := &o.short
+	w.Map.MaxParallel, w.Map.Requires, w.Workspace = o.maxParallel, o.fleet.requires, o.settings.workspace
+	switch in := &w.Map.Input; {
 	case o.json != "":
 		in.File = []string{o.json}
 		if workflow.FormatOfFile(o.json) == "" {
 			in.Format = "json"
 		}
-	case o.nul:
-		in.File, in.Format = o.argFile, "nul"
-	default:
-		in.File, in.Format = o.argFile, "lines"
+	case in.Delimiter == "\x00":
+		in.Format, in.Delimiter = "nul", ""
+	case in.Glob == nil:
+		in.Format = "lines"
 	}
-	if o.emptyOK {
-		w.Map.OnEmpty = workflow.EmptyIsOK
-	}
-	if o.timeout > 0 {
-		step.Timeout = duration.Format(o.timeout)
-	}
-	if step.Retry, err = o.retry(); err != nil {
-		return nil, err
-	}
-	if err := o.halting(&w); err != nil {
-		return nil, err
-	}
-	w.Map.Steps[0] = step
-	return w.File()
 }
 
-// isScript reports whether the command is a script: a single word that holds more than a name.
-func (o *mapOptions) isScript() bool {
-	return len(o.words) == 1 && shell.Quote(o.words[0]) != o.words[0]
-}
-
-// script returns the script of the one step.
-func (o *mapOptions) script() (string, error) {
-	style := shell.Shorthand{Batch: o.batch > 0, Replace: o.replace}
-	if o.isScript() {
-		return style.Script(o.words[0])
-	}
-	return style.Words(o.words)
-}
-
-// name returns the name of the workflow: what is run.
-func (o *mapOptions) name() string {
-	first, _, _ := strings.Cut(strings.TrimSpace(o.words[0]), " ")
-	if name := filepath.Base(first); name != "" &&
-		strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-") == "" {
-		return "map " + name
-	}
-	return "map"
-}
-
-// retry returns how often the command is tried.
-func (o *mapOptions) retry() (r workflow.ShortRetry, err error) {
+// takeLists takes the items of the lists after the command. One file is read by the job, and several lists here.
+func (o *mapOptions) takeLists(ctx context.Context, line shell.Line) (err error) {
+	in := &o.short.Map.Input
 	switch {
-	case o.retries == 0 && o.given:
-		return r, usagef("--backoff requires --retry N")
-	case o.retries == 0:
-		return r, nil
-	}
-	r = workflow.ShortRetry{Attempts: o.retries, Backoff: o.backoff}
-	if d, err := duration.Parse(o.backoff); err == nil {
-		r.Backoff, r.Delay = "fixed", duration.Format(d)
-	}
-	return r, nil
-}
-
-// halting sets when the job stops, by the words of GNU parallel.
-func (o *mapOptions) halting(w *workflow.Short) error {
-	const want = "must be never, or soon or now with a limit: soon,fail=1, now,fail=10%%"
-	when, limit, both := strings.Cut(o.halt, ",")
-	switch {
-	case o.halt == "" || o.halt == "never":
+	case line.Lists == nil:
 		return nil
-	case when != "now" && when != "soon" || !both:
-		return usagef("--halt %s: "+want, o.halt)
-	}
-	number, ok := strings.CutPrefix(limit, "fail=")
-	if !ok {
-		return usagef("--halt %s: only fail= is supported: "+want, o.halt)
-	}
-	if percent, ok := strings.CutSuffix(number, "%"); ok {
-		p, err := strconv.ParseFloat(percent, 64)
-		if err != nil || !(p > 0 && p <= 100) {
-			return usagef("--halt %s: %s is not a percentage between 0%% and 100%%", o.halt, number)
+	case len(line.Lists) == 1 && line.Lists[0].File:
+		if file := line.Lists[0].Words[0]; file != "-" {
+			in.File = []string{file}
 		}
-		w.Threshold = new(p / 100)
-	} else {
-		n, err := strconv.Atoi(number)
-		if err != nil || n < 1 {
-			return usagef("--halt %s: %s must be a percentage or an integer of at least 1", o.halt, number)
-		}
-		w.MaxFailures = n
+		return nil
 	}
-	o.stopNow = o.stopNow || when == "now"
+	o.short.Rows, err = line.Rows(o.link, func(file string) ([]string, error) {
+		texts := workflow.Input{Stdin: file == "-", Format: in.Format}
+		if !texts.Stdin {
+			texts.File = []string{file}
+		}
+		if in.Delimiter != "" {
+			texts.Delimiter = rune(in.Delimiter[0])
+		}
+		return items.Texts(ctx, texts, items.Env{Stdin: os.Stdin})
+	})
+	if err != nil {
+		return refusef("%w", err)
+	}
 	return nil
 }
 
 // runMap makes the workflow file of the flags and runs it, saves it or prints its commands. Problems of that file are
 // reported as mistakes of the command line.
 func runMap(ctx context.Context, con *console, o mapOptions) error {
-	source, err := o.file()
+	source, err := o.short.File()
 	if err != nil {
-		return err
+		return refusef("%w", err)
 	}
 	purpose := settings.ToRun
 	if o.dryRun || o.save != "" {
@@ -333,15 +344,19 @@ func runMap(ctx context.Context, con *console, o mapOptions) error {
 // checkProgram returns an error if the command is a program that is not on this machine, so that a typing error is no
 // failure of each item. It says nothing of scripts, of programs that are named by the items, and of what workers run.
 func (o *mapOptions) checkProgram() error {
-	name := o.words[0]
-	if o.isScript() || o.fleet.wanted() || strings.ContainsAny(name, "{$") ||
-		o.replace != "" && strings.Contains(name, o.replace) {
+	w := o.short
+	name := w.Command[0]
+	if w.IsScript() || w.Agent != "" || o.fleet.wanted() || strings.ContainsAny(name, "{$") ||
+		w.Replace != "" && strings.Contains(name, w.Replace) || !isMissing(name) {
 		return nil
 	}
-	if _, err := exec.LookPath(name); errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return refusef("%s: command not found", name)
-	}
-	return nil
+	return refusef("%s: command not found", name)
+}
+
+// isMissing reports whether a program is not on this machine.
+func isMissing(name string) bool {
+	_, err := exec.LookPath(name)
+	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
 }
 
 // asRefusal returns the problems of the file that was made of the command line as problems of that.
@@ -356,7 +371,26 @@ func (o *mapOptions) asRefusal(err error, source []byte) error {
 			texts = append(texts, p.Message)
 		}
 	}
+	if line := o.remote(problems); line != "" {
+		return refusef("%s\nIf the item is meant: %s", strings.Join(texts, "\n"), line)
+	}
 	return refusef("%s\nThe workflow would have been:\n%s", strings.Join(texts, "\n"), bytes.TrimSpace(source))
+}
+
+// remote returns the line to type if all that is wrong is that the item must be quoted for a shell elsewhere, or "".
+// What that shell reads are the last words of the line.
+func (o *mapOptions) remote(problems []workflow.Problem) string {
+	quoting := strings.NewReplacer("{}", "${item|sh}", "${item}", "${item|sh}")
+	words, left := slices.Clone(o.short.Command), len(problems)
+	for i := len(words) - 1; i >= 0 && left > 0; i-- {
+		n := strings.Count(words[i], "{}") + strings.Count(words[i], "${item}")
+		words[i], left = quoting.Replace(words[i]), left-n
+	}
+	other := func(p workflow.Problem) bool { return !strings.Contains(p.Message, "|sh} outside quotes") }
+	if left > 0 || o.short.IsScript() || slices.ContainsFunc(problems, other) {
+		return ""
+	}
+	return o.line(append([]string{"--"}, words...)...)
 }
 
 // saveAs writes the workflow file, and prints the command that does the same with it.
@@ -369,10 +403,7 @@ func (o *mapOptions) saveAs(con *console, source []byte) error {
 		return err
 	}
 	command := slices.Concat([]string{"prodigy", "run", o.save}, o.echo.flags(), o.forRun)
-	if o.stopNow && !slices.Contains(command, "--stop-now") {
-		command = append(command, "--stop-now") // of --halt
-	}
-	_, err := fmt.Fprintf(con.err, "written; to run it: %s\n", strings.Join(check.Each(command, quoted), " "))
+	_, err := fmt.Fprintf(con.err, "written; to run it: %s\n", shellWords(command))
 	return err
 }
 
@@ -395,20 +426,15 @@ func printCommands(ctx context.Context, out io.Writer, w checked) error {
 		Dir: w.dir, Environ: os.Environ(), Fill: w.settings.Fill, Stdin: os.Stdin,
 		Secret: w.settings.Mask.Holds,
 	}
-	a := agent.Attempt{
-		Phase: "map", Workflow: w.Name, Worker: 1, Dir: w.dir, Batch: w.Map.Batch > 0,
-		Steps: w.Map.AgentTemplate,
-	}
 	for it, err := range items.Select(ctx, w.Map, env) {
 		if err != nil {
 			return selectionError(fmt.Errorf("select the items: %w", err))
 		}
-		a.Assignment = agent.Assignment{ItemID: it.ID, ItemIndex: it.Index, Item: json.RawMessage(it.Data), Number: 1}
-		commands, err := agent.Render(a)
+		command, err := job.Command(w.Workflow, w.dir, it)
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintln(out, commands[0]); err != nil {
+		if _, err := fmt.Fprintln(out, command); err != nil {
 			return unlessClosed(err)
 		}
 	}

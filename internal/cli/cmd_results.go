@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"os"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -41,12 +42,14 @@ attempt (0 if none started) and captured values (a JSON column in csv and tsv). 
 have error_type, and the outcome and session_id of their last agent. Reused items (run --since) have
 reused_from, and items that ran on a fleet have node, the name of the worker; csv and tsv omit both.
 
-junit reports each item as a test case; github prints failures as GitHub Actions annotations. Both
-report an unfinished job as an error.`,
+joblog has the rows of GNU parallel's --joblog, in the order in which items finished. junit reports
+each item as a test case; github prints failures as GitHub Actions annotations. Both report an
+unfinished job as an error.`,
 		Example: "  prodigy results --status failed\n  prodigy results latest --output csv > results.csv",
 	}, func(_ context.Context, job jobs.Job, itemID string) error { return runResults(con, job, itemID, o) })
 	addChoice(cmd, &o.status, "status", "filter by status", anyStatus, "success", "failed", "skipped")
-	addChoice(cmd, &o.format, "output", "output format", term.JSONL, term.JSON, term.CSV, term.TSV, asJUnit, asGitHub)
+	addChoice(cmd, &o.format, "output", "output format", term.JSONL, term.JSON, term.CSV, term.TSV,
+		asJoblog, asJUnit, asGitHub)
 	addJSON(cmd, &o.format)
 	return cmd
 }
@@ -57,6 +60,18 @@ const (
 	asGitHub term.Format = "github"
 )
 
+// asJoblog is the format of GNU parallel's --joblog.
+const asJoblog term.Format = "joblog"
+
+// writeJoblog writes the joblog of a job to a file.
+func writeJoblog(place jobs.Job, path string) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(job.WriteJoblog(place, file), file.Close())
+}
+
 // anyStatus selects all rows.
 const anyStatus = "any"
 
@@ -66,6 +81,8 @@ func runResults(con *console, place jobs.Job, itemID string, o resultsOptions) e
 	lines := term.Those(resultsOf(place), func(line term.Line) bool { return o.wants(line, itemID) })
 	var err error
 	switch o.format {
+	case asJoblog:
+		err = job.WriteJoblog(place, out)
 	case asJUnit, asGitHub:
 		err = o.printForCI(out, place, itemID, lines)
 	default:

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mask"
@@ -307,16 +308,7 @@ func (s jobSecrets) item(data json.RawMessage) json.RawMessage {
 func quoted(word string) string { return shell.Quote(term.Visible(word)) }
 
 // shellWords returns a command line of words.
-func shellWords(words []string) string {
-	var line strings.Builder
-	for i, word := range words {
-		if i > 0 {
-			line.WriteByte(' ')
-		}
-		line.WriteString(quoted(word))
-	}
-	return line.String()
-}
+func shellWords(words []string) string { return strings.Join(check.Each(words, quoted), " ") }
 
 // printNext prints the commands to type next.
 func printNext(l term.Lines, commands ...string) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -47,13 +48,14 @@ type flagGroup struct {
 
 // flagGroups are the groups in the help of commands that have many flags. A flag of no group comes first.
 var flagGroups = []flagGroup{
-	{title: "Items", names: `arg-file args batch canary check-outputs cluster filter glob item items json-file map
-		no-run-if-empty null only param param-file profile replace rerun since type where with`},
+	{title: "Items", names: `arg-file args batch canary check-outputs cluster colsep delimiter filter glob item items
+		json-file link map max-lines max-replace-args no-run-if-empty null only param param-file
+		profile replace rerun since type where with`},
 	{title: "Outcomes", names: "at conflict-rate cost failure-rate latency like max-time outcomes tokens"},
-	{title: "Parallelism and retries", names: `backoff max-crashes max-delay max-parallel max-procs
-		max-retries on-failure pool rate retry seed timeout wait wait-timeout`},
-	{title: "Output", names: `durability group json keep keep-order line-buffer log-steps output print
-		quiet tag ungroup`},
+	{title: "Parallelism and retries", names: `backoff delay max-crashes max-delay max-parallel max-procs
+		max-retries on-failure pool rate retry retry-on seed timeout wait wait-timeout`},
+	{title: "Output", names: `bar durability group joblog json keep keep-order line-buffer log-steps output print
+		quiet results tag ungroup verbose`},
 	{title: "Stopping", names: "accept exit-outside force grace halt partial-ok stop-now"},
 	{title: "Costs", names: "max-cost"},
 	{title: "Fleet", names: "broker-patience credentials fleet insecure lease requires"},
@@ -87,13 +89,10 @@ func groupsOf(cmd *cobra.Command) []flagGroup {
 	return slices.DeleteFunc(groups, func(g flagGroup) bool { return !g.flags.HasFlags() })
 }
 
-// formerly makes cmd take a flag by its former name as well, which help does not show. A command has one such flag.
-func formerly(cmd *cobra.Command, former, name string) {
+// formerly makes cmd take flags by other names as well, which help does not show, such as their former names.
+func formerly(cmd *cobra.Command, names map[string]string) {
 	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, given string) pflag.NormalizedName {
-		if given == former {
-			given = name
-		}
-		return pflag.NormalizedName(given)
+		return pflag.NormalizedName(cmp.Or(names[given], given))
 	})
 }
 
@@ -186,6 +185,9 @@ func shownUnlessZero[T comparable](show func(T) string) func(T) string {
 	}
 }
 
+// shownNever is the show of a value whose default the help does not have.
+func shownNever[T any](T) string { return "" }
+
 // asText is the show of a flag that is a text.
 func asText(text string) string { return text }
 
@@ -198,7 +200,7 @@ func addJSON(cmd *cobra.Command, f *term.Format) {
 		}
 		return term.JSON, nil
 	}
-	v := value[term.Format]{f, "bool", parse, func(term.Format) string { return "" }}
+	v := value[term.Format]{f, "bool", parse, shownNever[term.Format]}
 	cmd.Flags().VarPF(v, "json", "", "same as --output json").NoOptDefVal = "true"
 }
 

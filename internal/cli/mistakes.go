@@ -95,29 +95,29 @@ const anAge = "use --older-than with a unit, such as --older-than 30d"
 func removedFlags() map[string]map[string]string {
 	return map[string]map[string]string{
 		"map": {
-			"joblog":                     "prodigy results --output tsv has a row for each item",
-			"results res files":          "each job keeps the output of its commands: prodigy logs, prodigy logs ITEM",
-			"bar progress eta":           "a terminal always shows progress; elsewhere use prodigy status --watch",
-			"jobs":                       "use --max-parallel N (-j N)",
-			"retries":                    "use --retry N, which counts the first attempt too",
+			"res files":                  "each job keeps the output of its commands: prodigy logs, prodigy logs ITEM",
 			"resume":                     "use prodigy resume",
 			"resume-failed retry-failed": "use prodigy dlq retry",
-			"L l N X m s xargs max-args max-lines max-chars": "use --batch N (-n N), with {} for the items",
-			"pipe":                             "items are arguments; with --batch N, {} stands for N of them",
-			"i":                                "use -I TEXT to replace TEXT; {} is replaced by default",
-			"d delimiter":                      "items are lines, or end in NUL with -0: tr , '\\n' | prodigy map",
-			"E":                                "cut the input before: sed '/^END$/,$d'",
-			"C colsep header csv":              "use --json-file and ${item.NAME}, or a workflow whose input is CSV",
-			"p interactive t v verbose dryrun": "use --dry-run to see the commands before they run",
-			"x exit halt-on-error":             "use --halt, such as --halt now,fail=1",
-			"lb linebuffer":                    "use --line-buffer",
-			"tagstring":                        "use --tag",
-			"delay load memfree":               "use --save FILE, and rate or guards in the map of that workflow",
-			"shuf":                             "shuffle the items first: shuf FILE | prodigy map -- COMMAND",
-			"nice":                             "put nice before the command",
-			"process-slot-var":                 "use {%} for the number of the slot",
-			"wd workdir":                       "run prodigy in that directory",
-			"S sshlogin sshloginfile slf transferfile basefile": "use --fleet: prodigy worker runs on each machine",
+			"l X m s xargs max-chars":    "use --batch N (-n N), with {} for the items",
+			"pipe pipepart": "items are arguments: split -l 1000 FILE part., then prodigy map --glob 'part.*' -- " +
+				"'COMMAND < {}'",
+			"i":                   "omit it: {} is replaced by default, or TEXT with -I TEXT",
+			"E":                   "cut the input before: sed '/^END$/,$d'",
+			"header csv":          "use prodigy map --json-file FILE.csv -- COMMAND '${item.NAME}'",
+			"p interactive":       "use --dry-run to see the commands before they run",
+			"v":                   "use --dry-run to see the commands before they run, and -t to print them as they do",
+			"x exit":              "use --halt, such as --halt now,fail=1",
+			"tagstring":           "use --tag",
+			"load memfree noswap": "use --save FILE, and guards in the map of that workflow",
+			"shuf":                "shuffle the items first: shuf FILE | prodigy map -- COMMAND",
+			"nice":                "put nice before the command: prodigy map [flags] nice -n 10 COMMAND",
+			"semaphore fg bg id":  "use --pool NAME:SLOTS, which all jobs of this machine share",
+			"process-slot-var":    "use {%} for the number of the slot",
+			"env":                 "omit it: commands have the environment of prodigy",
+			"plus rpl":            "write a script: prodigy map -- 'x={}; echo \"${x%.*.*}\"'",
+			"wd workdir":          "run prodigy in that directory",
+			"S sshlogin sshloginfile slf transferfile basefile return cleanup trc": "use --fleet: prodigy worker " +
+				"runs on each machine",
 			"will-cite": "omit it",
 		},
 		"run": {
@@ -242,8 +242,12 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 // nearFlag suggests a long flag: one with a similar name, or one that ends with it, such as --max-parallel for
 // --parallel.
 func nearFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
-	name, ok := longName(unknown)
-	if !ok {
+	name := unknown.GetSpecifiedName()
+	switch {
+	case unknown.GetSpecifiedShortnames() == "":
+	case name == "P": // of xargs
+		name = "parallel"
+	default:
 		return ""
 	}
 	var known []string
@@ -261,15 +265,4 @@ func nearFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 		return ""
 	}
 	return fmt.Sprintf(" (did you mean --%s?)", near)
-}
-
-// longName returns the name of the flag. The only short one it knows is -P of xargs.
-func longName(unknown *pflag.NotExistError) (name string, ok bool) {
-	switch name := unknown.GetSpecifiedName(); {
-	case unknown.GetSpecifiedShortnames() == "":
-		return name, true
-	case name == "P":
-		return "parallel", true
-	}
-	return "", false
 }

@@ -54,6 +54,8 @@ type jobOptions struct {
 	maxCost limit.USD
 	// pool (--pool) shares slots with other jobs on this machine.
 	pool jobs.Pool
+	// joblog (--joblog) is a file with a row for each item, written at the end. Empty means none.
+	joblog string
 	// replacement (--workflow) is the path of another workflow file. Empty keeps the recorded one.
 	replacement string
 	metrics     metricsOptions
@@ -215,7 +217,7 @@ func (o *sinceOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Job, "since", "",
 		"reuse results of items unchanged since this job (latest: this workflow's latest job, none: reuse nothing)")
-	formerly(cmd, "force", "rerun")
+	formerly(cmd, map[string]string{"force": "rerun"})
 	f.Var(repeated(&o.Force), "rerun", "with --since, rerun this item even if unchanged (repeatable)")
 	addChoice(cmd, &o.Only, "only", "with --since, run only these items",
 		reuse.OnlyChoices()...)

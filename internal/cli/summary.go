@@ -93,6 +93,11 @@ func (o jobOptions) conclude(con *console, e finishedRun) error {
 // printOutcome prints the failures and the summary on stderr, and the outcome on stdout with --json. With --quiet
 // people get nothing on success.
 func (o jobOptions) printOutcome(con *console, e finishedRun, code int) error {
+	if o.joblog != "" {
+		if err := writeJoblog(e.Job, o.joblog); err != nil {
+			return err
+		}
+	}
 	if !o.quiet || code != exitOK {
 		e.printFailures(con)
 		for _, line := range adviceOf(e.Metrics.FailurePatterns, e.workflow) {

@@ -107,6 +107,9 @@ func (f *peekReader) loneArray() bool {
 
 // lines emits each line as a text, without its end. Blank lines are skipped.
 func (f *peekReader) lines(p path, emit func([]byte) error) error {
+	if f.delimiter != 0 {
+		return f.records(byte(f.delimiter), p, emit)
+	}
 	emit = p.evaluator(emit)
 	for f.skipBlank() {
 		if err := f.text(emit); err != nil {
@@ -118,14 +121,22 @@ func (f *peekReader) lines(p path, emit func([]byte) error) error {
 
 // nul emits each text that ends with a NUL byte, as find -print0 and git ls-files -z write them. Empty ones
 // are skipped.
-func (f *peekReader) nul(p path, emit func([]byte) error) error {
+func (f *peekReader) nul(p path, emit func([]byte) error) error { return f.records(0, p, emit) }
+
+// records emits each text that ends with this byte. The last one needs no such end: it may be an end of line instead,
+// as echo a,b writes it.
+func (f *peekReader) records(end byte, p path, emit func([]byte) error) error {
 	emit = p.evaluator(emit)
 	for {
-		record, _ := f.until(0, math.MaxInt)
+		record, _ := f.until(end, math.MaxInt)
 		if len(record) == 0 {
 			return f.failure()
 		}
-		if text := bytes.TrimSuffix(record, []byte{0}); len(text) == 0 {
+		text, ended := bytes.CutSuffix(record, []byte{end})
+		if !ended && end != 0 {
+			text = bytes.TrimRight(text, "\r\n")
+		}
+		if len(text) == 0 {
 			f.skip(len(record))
 		} else if err := f.quoted(record, text, emit); err != nil {
 			return err
@@ -143,11 +154,14 @@ func (f *peekReader) text(emit func([]byte) error) error {
 	return f.quoted(line, text, emit)
 }
 
-// quoted emits a text and skips record, which begins with it.
+// quoted emits a text, or the list of its columns, and skips record, which begins with it.
 func (f *peekReader) quoted(record, text []byte, emit func([]byte) error) error {
 	var err error
 	if f.out, err = jsontext.AppendQuote(f.out[:0], text); err != nil {
 		return &notJSONError{offset: f.off + int64(invalidAt(text)), err: errUTF8}
+	}
+	if f.split != nil {
+		f.out = rawjson.Of(f.split.Split(string(text), -1))
 	}
 	f.skip(len(record))
 	return emit(f.out)

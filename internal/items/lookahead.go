@@ -29,8 +29,8 @@ type peekReader struct {
 	// found reports whether a JSON value has been read.
 	found bool
 
-	// delimiter is that of CSV. Zero means a comma.
-	delimiter rune
+	// dialect says more of the format.
+	dialect
 }
 
 // Read returns what was looked at, then what follows.

@@ -29,6 +29,17 @@ func Select(ctx context.Context, m *workflow.Map, e Env) iter.Seq2[Item, error] 
 	}
 }
 
+// Texts returns the texts of an input whose items are texts, such as lines.
+func Texts(ctx context.Context, in workflow.Input, e Env) (texts []string, err error) {
+	for it, err := range Select(ctx, &workflow.Map{Input: in}, e) {
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, rawjson.Unquote(it.Data))
+	}
+	return texts, nil
+}
+
 // runPipeline sends the items of a map phase to yield. The error is errStop when yield wants no more.
 func runPipeline(ctx context.Context, m *workflow.Map, e Env, yield func(Item, error) bool) error {
 	c, err := compile(m)

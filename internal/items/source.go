@@ -47,8 +47,16 @@ type source struct {
 	// format is a key of readers. Empty means that the format is sniffed.
 	format string
 
-	// delimiter is that of CSV. Zero means a comma.
+	dialect
+}
+
+// dialect is what a workflow says of a format.
+type dialect struct {
+	// delimiter is between the fields of CSV, or between lines. Zero means a comma, or the end of a line.
 	delimiter rune
+
+	// split is between the columns of an item. Nil means that items are texts.
+	split *regexp.Regexp
 }
 
 // ErrLater is wrapped by an error of Fill for values that are only known to a run.
@@ -64,6 +72,9 @@ func resolve(in workflow.Input, e Env) (source, error) {
 // read sets how the data of a source is read.
 func (s *source) read(in workflow.Input) {
 	s.format, s.delimiter = cmp.Or(in.Format, workflow.FormatOfFile(s.name)), in.Delimiter
+	if in.Split != "" {
+		s.split = regexp.MustCompile(in.Split)
+	}
 	for i := range s.parts {
 		s.parts[i].read(in)
 	}
@@ -337,7 +348,7 @@ func (s source) eachOfFile(ctx context.Context, p path, emit func([]byte) error)
 // data calls emit with what the path selects in the data that in has of the source. Of several errors the first in this
 // order counts: emit wants no more, the selection was ended, the data could not be read, the data is not in the format.
 func (s source) data(ctx context.Context, in io.Reader, p path, emit func([]byte) error) error {
-	f := &peekReader{r: in, delimiter: s.delimiter}
+	f := &peekReader{r: in, dialect: s.dialect}
 	err := f.read(s.format, p, emit)
 	switch failed := f.failure(); {
 	case errors.Is(err, errStop):
@@ -376,7 +387,7 @@ func (s source) eachOfGlob(ctx context.Context, e Env, p path, emit func([]byte)
 		}
 		last = string(key)
 		if s.format != "" {
-			file := source{name: last, file: process.Resolve(e.Dir, last), format: s.format, delimiter: s.delimiter}
+			file := source{name: last, file: process.Resolve(e.Dir, last), format: s.format, dialect: s.dialect}
 			return file.eachOfFile(ctx, p, emit)
 		}
 		quoted, _ = jsontext.AppendQuote(quoted[:0], last) // addMatches checked that it is UTF-8

@@ -1,6 +1,12 @@
 package process
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+)
 
 // Capacity is how many commands prodigy can run at once.
 type Capacity struct {
@@ -40,6 +46,24 @@ func capacityOf(l limits) Capacity {
 			fmt.Sprintf("the limit of %d processes and threads of the user (ulimit -u)", l.processes))
 	}
 	return c
+}
+
+// Slots reads a number of slots as GNU parallel does: 8, 200% of the processors of this machine, +1 or -2 of them, and
+// 0 for as many as fit.
+func (c Capacity) Slots(text string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimSuffix(text, "%"))
+	cpus := runtime.NumCPU()
+	switch {
+	case err != nil || n < 0 && text[0] != '-':
+		return 0, errors.New("must be an integer, such as 8, or 200%, +1 or -1 of the processors")
+	case strings.HasSuffix(text, "%"):
+		n = max(1, n*cpus/100)
+	case text[0] == '+' || text[0] == '-':
+		n = max(1, cpus+n)
+	case n == 0:
+		n = c.Fits
+	}
+	return n, c.Check(n)
 }
 
 // Check returns an error when n commands can never run at once, with the number that would do.

@@ -67,6 +67,9 @@ func exitOf(status syscall.WaitStatus) Exit {
 	return exit
 }
 
+// SignalNumber returns the number of a signal by the name that Exit has of it, or 0.
+func SignalNumber(name string) int { return int(unix.SignalNum(name)) }
+
 // expire ends a Read of r that waits.
 func expire(r *os.File) {
 	_ = r.SetReadDeadline(time.Unix(1, 0))

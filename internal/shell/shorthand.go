@@ -1,9 +1,10 @@
 package shell
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -13,37 +14,143 @@ import (
 // Shorthand translates a command as xargs and GNU parallel take it into the script of a step.
 //
 // The replacement strings {}, {.}, {/}, {//}, {/.}, {#} and {%} become placeholders, which stand for one
-// argument each whatever the item holds. Words of a command are quoted, so that no shell acts on what is in
-// them. What is not a shorthand is refused, never run as it is.
+// argument each whatever the item holds. With a number, as {2}, {-1} and {1/.}, they stand for an element of
+// it. Words of a command are quoted, so that no shell acts on what is in them. What is not a shorthand is
+// refused, never run as it is.
 type Shorthand struct {
 	// Batch says that {} stands for several items.
 	Batch bool
+
+	// Columns is the number of elements of an item that is a list, which {1}, {2} and {-1} name, or ManyColumns.
+	// Zero means that an item is a text.
+	Columns int
 
 	// Replace is the one text that stands for the item, as with xargs -I. If it is empty, the replacement
 	// strings above do.
 	Replace string
 }
 
-// shorthands are the replacement strings, and what they stand for. ITEM is the item, or the items of a batch.
-var shorthands = []struct{ text, placeholder string }{
-	{"{}", "${ITEM}"},
-	{"{.}", "${ITEM|noext}"},
-	{"{/}", "${ITEM|basename}"},
-	{"{//}", "${ITEM|dirname}"},
-	{"{/.}", "${ITEM|basename|noext}"},
-	{"{#}", "${item_index|ordinal}"},
-	{"{%}", "${worker.id}"},
+// ManyColumns means that items are lists of any length.
+const ManyColumns = 1 << 30
+
+// shorthands are what stands between the braces of replacement strings, and the placeholders that they become. ITEM is
+// the item, or the items of a batch.
+var shorthands = []struct{ name, placeholder string }{
+	{"", "${ITEM}"},
+	{".", "${ITEM|noext}"},
+	{"/", "${ITEM|basename}"},
+	{"//", "${ITEM|dirname}"},
+	{"/.", "${ITEM|basename|noext}"},
+	{"#", "${item_index|ordinal}"},
+	{"%", "${worker.id}"},
 }
 
 // item returns the placeholder of the item.
-func (s Shorthand) item() string { return s.placeholder(shorthands[0].placeholder) }
+func (s Shorthand) item() string { return s.named("") }
 
-// placeholder returns p, a placeholder of the table above, for one item or for a batch.
-func (s Shorthand) placeholder(p string) string {
-	if s.Batch {
-		return strings.ReplaceAll(p, "ITEM", "items[*]")
+// named returns the placeholder for the shorthand {name}, or "" if there is none. The name may begin with the number of
+// an element, which counts from 1, or from -1 at the end. A text has one element.
+func (s Shorthand) named(name string) string {
+	rest := strings.TrimLeft(name, "-0123456789")
+	index := "[*]"
+	if rest != name {
+		n, err := strconv.Atoi(name[:len(name)-len(rest)])
+		known := max(s.Columns, 1)
+		if err != nil || n == 0 || !s.Batch && (n > known || n < -known) {
+			return ""
+		}
+		if n > 0 {
+			n--
+		}
+		index = fmt.Sprintf("[%d]", n)
 	}
-	return strings.ReplaceAll(p, "ITEM", "item")
+	value := "item"
+	switch {
+	case s.Batch:
+		value = "items" + index
+	case s.Columns > 0:
+		value += index
+	}
+	for _, k := range shorthands {
+		if k.name == rest {
+			return strings.ReplaceAll(k.placeholder, "ITEM", value)
+		}
+	}
+	return ""
+}
+
+// inBraces returns what stands between the braces that text begins with.
+func inBraces(text string) (name string, ok bool) {
+	rest, opened := strings.CutPrefix(text, "{")
+	name, _, closed := strings.Cut(rest, "}")
+	return name, opened && closed
+}
+
+// at returns the placeholder for the shorthand that text begins with, or the placeholder of an item, and its length; 0
+// if there is none.
+func (s Shorthand) at(text string) (placeholder string, n int, err error) {
+	name, ok := inBraces(text)
+	switch {
+	case s.Replace != "" && strings.HasPrefix(text, s.Replace):
+		return s.item(), len(s.Replace), nil
+	case s.Replace != "" || !ok:
+		placeholder, n = itemPlaceholder(text)
+		return placeholder, n, nil
+	}
+	if placeholder = s.named(name); placeholder != "" {
+		return placeholder, len(name) + 2, nil
+	}
+	return "", 0, unknownShorthand(name)
+}
+
+// inQuotes is at for text in quotes, where {2} is only a shorthand if items have several elements: else it may be meant
+// for the program, as in grep -E 'a{2}'.
+func (s Shorthand) inQuotes(text string) (placeholder string, n int, err error) {
+	name, ok := inBraces(text)
+	if !ok || s.Columns == 0 && !s.Batch && strings.ContainsAny(name, "0123456789") {
+		return "", 0, nil
+	}
+	if placeholder = s.named(name); placeholder != "" {
+		n = len(name) + 2
+	}
+	return placeholder, n, nil
+}
+
+// replaced returns text with placeholders in the place of what at finds in it, and the first that this found. What is
+// constant is written by constant.
+func replaced(text string, at func(string) (string, int, error), constant func(string) string) (
+	written, first string, err error,
+) {
+	var b strings.Builder
+	start := 0 // text[:start] has been written; text[start:i] is constant
+	for i := 0; i < len(text); {
+		placeholder, n, err := at(text[i:])
+		if err != nil {
+			return "", "", err
+		}
+		if n == 0 {
+			i++
+			continue
+		}
+		first = cmp.Or(first, text[i:i+n])
+		b.WriteString(constant(text[start:i]) + placeholder)
+		i += n
+		start = i
+	}
+	b.WriteString(constant(text[start:]))
+	return b.String(), first, nil
+}
+
+// Text returns text that no shell reads, such as a prompt, with its shorthands replaced. A dollar sign in it is one,
+// except in the placeholder of an item. An item that is not named is the last word.
+func (s Shorthand) Text(text string) (string, error) {
+	text, first, err := replaced(text, s.at, func(constant string) string {
+		return strings.ReplaceAll(constant, "$", "$$")
+	})
+	if err == nil && first == "" {
+		text += " " + s.item()
+	}
+	return text, err
 }
 
 // Words returns the script that runs a program with arguments. Nothing but shorthands and the placeholders of
@@ -51,13 +158,6 @@ func (s Shorthand) placeholder(p string) string {
 func (s Shorthand) Words(words []string) (string, error) {
 	if len(words) == 0 || words[0] == "" {
 		return "", errors.New("the command is empty")
-	}
-	if i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, ":::") }); i >= 0 {
-		return "", fmt.Errorf(
-			"%s is not supported: items come from standard input, as in printf '%%s\\n' a b | prodigy map, or from --glob, "+
-				"--arg-file or --json-file",
-			words[i],
-		)
 	}
 	named := false
 	script := make([]string, 0, len(words)+2)
@@ -69,47 +169,17 @@ func (s Shorthand) Words(words []string) (string, error) {
 		if !utf8.ValidString(word) {
 			return "", fmt.Errorf("the word %q is not UTF-8", word)
 		}
-		code, names, err := s.word(word)
+		code, first, err := replaced(word, s.at, quoteConstant)
 		if err != nil {
 			return "", err
 		}
-		named = named || names
-		script = append(script, code)
+		named = named || first != ""
+		script = append(script, cmp.Or(code, "''"))
 	}
 	if !named {
 		script = append(script, s.item())
 	}
 	return strings.Join(script, " "), nil
-}
-
-// word returns the shell code for one word, and whether it names the item. The code for word[:start] has been written;
-// word[start:at] is constant.
-func (s Shorthand) word(word string) (code string, named bool, err error) {
-	var b strings.Builder
-	for start, at := 0, 0; at <= len(word); {
-		placeholder, n, err := s.at(word[at:])
-		if err != nil {
-			return "", false, err
-		}
-		if n == 0 {
-			placeholder, n = itemPlaceholder(word[at:])
-		}
-		switch {
-		case n > 0:
-			b.WriteString(quoteConstant(word[start:at]))
-			b.WriteString(placeholder)
-			at += n
-			start, named = at, true
-		case at == len(word):
-			if b.WriteString(quoteConstant(word[start:])); b.Len() == 0 {
-				b.WriteString("''")
-			}
-			at++
-		default:
-			at++
-		}
-	}
-	return b.String(), named, nil
 }
 
 // quoteConstant returns s as a part of a word of shell code, in which prodigy finds no placeholder either: a
@@ -124,55 +194,26 @@ func quoteConstant(s string) string {
 	return b.String()
 }
 
-// at returns the placeholder for the shorthand that text begins with, and its length; 0 if there is none.
-func (s Shorthand) at(text string) (placeholder string, n int, err error) {
-	if s.Replace != "" {
-		if strings.HasPrefix(text, s.Replace) {
-			return s.item(), len(s.Replace), nil
-		}
-		return "", 0, nil
-	}
-	if !strings.HasPrefix(text, "{") {
-		return "", 0, nil
-	}
-	for _, k := range shorthands {
-		if strings.HasPrefix(text, k.text) {
-			return s.placeholder(k.placeholder), len(k.text), nil
-		}
-	}
-	return "", 0, unknownShorthand(text)
-}
-
-// unknownShorthand returns an error if text begins with what GNU parallel would replace, or looks as if it were
-// to be replaced: {1}, {+/}, {= perl code =}. Other braces are text, as in {a,b}, {1..3}, {"a": 1} and {print}.
-func unknownShorthand(text string) error {
-	end := strings.IndexByte(text, '}')
-	if end < 0 {
-		return nil
-	}
-	name := text[:end+1]
-	body := name[1:end]
-	isPerl := len(body) > 1 && body[0] == '=' && body[len(body)-1] == '='
-	odd := strings.Trim(body, "0123456789.+/#%-") != ""
-	if !isPerl && (odd || isRange(body)) {
-		return nil
-	}
-	var known []string
-	for _, k := range shorthands {
-		known = append(known, k.text)
-	}
+// unknownShorthand returns an error if braces around name are what GNU parallel would replace, or look as if they were
+// to be replaced: {2}, {+/}, {= perl code =}. Other braces are text, as in {a,b}, {1..3}, {"a": 1} and {print}.
+func unknownShorthand(name string) error {
+	isPerl := len(name) > 1 && name[0] == '=' && name[len(name)-1] == '='
+	odd := strings.Trim(name, "0123456789.+/#%-") != ""
 	more := ""
-	if strings.Trim(body, "0123456789") == "" {
-		more = "; for a column of the items use ${item.NAME}"
+	switch {
+	case isPerl:
+		more = `; for code write a script, as in -- 'x={}; mv "$x" "${x%.gz}"'`
+	case odd || strings.Contains(strings.Trim(name, "."), ".."): // as in {1..9}
+		return nil
+	case strings.ContainsAny(name, "0123456789"):
+		more = "; an item has one part, unless there are several :::, or --colsep or -N; a field is ${item.NAME}"
 	}
-	return fmt.Errorf("unknown placeholder %s (known: %s)%s; to use braces literally, set another placeholder with -I STR",
-		name, strings.Join(known, " "), more)
-}
-
-// isRange reports whether braces around body are a brace expansion, as in {1..9}.
-func isRange(body string) bool {
-	from, to, found := strings.Cut(body, "..")
-	return found && from != "" && to != ""
+	known := ""
+	for _, k := range shorthands {
+		known += " {" + k.name + "}"
+	}
+	return fmt.Errorf("unknown placeholder {%s} (known:%s)%s; to use braces literally, set another placeholder with "+
+		"-I STR", name, known, more)
 }
 
 // itemPlaceholder returns the placeholder of an item that text begins with, such as ${item.url}, and its
@@ -217,7 +258,7 @@ func (s Shorthand) Script(text string) (string, error) {
 		r := &replacer{style: s, src: text, plain: withoutExpansions(text)}
 		syntax.Walk(file, r.visit)
 		if r.err == nil && r.bare && r.quoted != "" {
-			r.err = r.inQuotes(r.quoted)
+			r.err = r.quotesError(r.quoted)
 		}
 		if r.err != nil {
 			return "", r.err
@@ -307,14 +348,14 @@ func (r *replacer) visit(node syntax.Node) bool {
 // It reports whether these are such.
 func (r *replacer) whole(node syntax.Node) bool {
 	from, to := int(node.Pos().Offset()), int(node.End().Offset())
-	for _, k := range shorthands {
-		if text := r.plain[from:to]; text == `"`+k.text+`"` || text == "'"+k.text+"'" {
-			r.put(from, to, r.style.placeholder(k.placeholder))
-			r.quoted = k.text
-			return true
-		}
+	text := strings.Trim(r.plain[from:to], `"'`)
+	placeholder, n, _ := r.style.inQuotes(text)
+	if n == 0 || n != to-from-2 {
+		return false
 	}
-	return false
+	r.put(from, to, placeholder)
+	r.quoted = text
+	return true
 }
 
 // put writes a placeholder in the place of src[from:to].
@@ -327,20 +368,15 @@ func (r *replacer) put(from, to int, placeholder string) {
 // refuse reports a shorthand among other text in quotes: a program may want those characters, or the value may be
 // meant.
 func (r *replacer) refuse(node syntax.Node) {
-	text := r.plain[node.Pos().Offset():node.End().Offset()]
-	for _, k := range shorthands {
-		if r.err == nil && strings.Contains(text, k.text) {
-			r.err = r.inQuotes(k.text)
-		}
+	_, first, _ := replaced(r.plain[node.Pos().Offset():node.End().Offset()], r.style.inQuotes, strings.Clone)
+	if r.err == nil && first != "" {
+		r.err = r.quotesError(first)
 	}
 }
 
-// inQuotes returns the error for a shorthand in quotes, with the command to type if that means the item.
-func (r *replacer) inQuotes(text string) error {
-	meant := r.src
-	for _, k := range shorthands {
-		meant = strings.ReplaceAll(meant, k.text, r.style.placeholder(k.placeholder))
-	}
+// quotesError returns the error for a shorthand in quotes, with the command to type if that means the item.
+func (r *replacer) quotesError(text string) error {
+	meant, _, _ := replaced(r.src, r.style.inQuotes, strings.Clone)
 	return fmt.Errorf("%s is inside quotes and may be meant literally: use -- %s if it is the item, which is always "+
 		"one argument; to use braces literally, set another placeholder with -I STR", text, Quote(meant))
 }
@@ -379,9 +415,5 @@ func (s Shorthand) appended(text string, file *syntax.File) (string, error) {
 			return text[:end] + " " + s.item() + text[end:], nil
 		}
 	}
-	name := shorthands[0].text
-	if s.Replace != "" {
-		name = s.Replace
-	}
-	return "", fmt.Errorf("the script has no placeholder for the item: add %s", name)
+	return "", fmt.Errorf("the script has no placeholder for the item: add %s", cmp.Or(s.Replace, "{}"))
 }

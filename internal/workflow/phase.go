@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -162,8 +163,19 @@ func (r *reader) inputSource(e entry, in *Input) {
 			r.fail(b.at(name), "%s: the list is empty", name)
 		}
 	}
-	if b.has("delimiter") && in.Format != "csv" && (in.Format != "" || !slices.ContainsFunc(in.File, isCSV)) {
-		r.fail(b.written["delimiter"].key, `"delimiter" is only for "format: csv" or a .csv file`)
+	texts := FormatNamed(in.Format).Texts == TextItems
+	switch ofCSV := in.Format == "csv" || in.Format == "" && slices.ContainsFunc(in.File, isCSV); {
+	case !b.has("delimiter") || ofCSV:
+	case in.Format != "lines":
+		r.fail(b.written["delimiter"].key, `"delimiter" is only for "format: csv" or a .csv file, and "format: lines"`)
+	case in.Delimiter >= utf8.RuneSelf:
+		r.fail(b.at("delimiter"), "delimiter of lines must be an ASCII character")
+	}
+	if _, err := regexp.Compile(in.Split); err != nil {
+		r.fail(b.at("split"), "split: %v", err)
+	}
+	if b.has("split") && !texts {
+		r.fail(b.written["split"].key, `"split" is only for "format: lines" or "format: nul"`)
 	}
 	if b.has("select") && !b.has("job") {
 		r.fail(b.written["select"].key, `"select" is only for a "job"`)
@@ -190,7 +202,7 @@ func (r *reader) checkInputJob(at *yaml.Node, text string) {
 	}
 }
 
-// delimiter reads the character between the fields of CSV.
+// delimiter reads the character between the fields of CSV, or between items.
 func (r *reader) delimiter(e entry) rune {
 	s := e.value.Value
 	c, size := utf8.DecodeRuneInString(s)

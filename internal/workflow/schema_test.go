@@ -145,8 +145,11 @@ func shape(block string) []node {
 	case "workflow.Map":
 		return []node{notBoth("batch", "key")}
 	case "workflow.Input":
-		csv := node{"required": []string{"format"}, "properties": node{"format": node{"const": "csv"}}}
-		return []node{oneOfKeys("file", "command", "glob", "stdin", "job"), {"if": node{"required": []string{"delimiter"}}, "then": csv}}
+		only := func(key string, formats ...string) node {
+			then := node{"required": []string{"format"}, "properties": node{"format": node{"enum": formats}}}
+			return node{"if": node{"required": []string{key}}, "then": then}
+		}
+		return []node{oneOfKeys("file", "command", "glob", "stdin", "job"), only("delimiter", "csv", "lines"), only("split", "lines", "nul")}
 	case "workflow.OnIncomplete-commands", "workflow.Validate":
 		return []node{{"required": []string{"commands"}}}
 	case "workflow.Step", "workflow.Step-handling", "workflow.Step-mending", "workflow.Step-validating":

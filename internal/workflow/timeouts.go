@@ -10,6 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 )
 
@@ -138,16 +139,14 @@ func limitKinds(steps []Step, limits map[string]time.Duration) {
 	}
 }
 
-// ParseSeconds parses a time limit in a flag or an environment variable: a whole number of seconds, or a duration.
+// ParseSeconds parses a time in a flag or an environment variable: a number of seconds, or a duration.
 func ParseSeconds(text string) (time.Duration, error) {
 	text = strings.TrimSpace(text)
-	quiet := &reader{}
-	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
-	if text != "" && strings.Trim(text, "0123456789") == "" {
-		n.Tag = "!!int"
+	d, err := duration.Parse(text)
+	if _, notNumber := strconv.ParseFloat(text, 64); notNumber == nil {
+		d, err = time.ParseDuration(text + "s")
 	}
-	d, ok := quiet.duration(entry{name: "limit", value: n}, true)
-	if !ok {
+	if err != nil || d <= 0 {
 		return 0, fmt.Errorf("invalid timeout %q: use seconds or a duration such as 90s", text)
 	}
 	return d, nil

@@ -297,7 +297,7 @@ func (m *Map) AgentLimit() SecondsOrVar {
 // a NUL byte.
 func (m *Map) ItemsAreTexts() bool {
 	in := m.Input
-	return m.JSONPath.Value == "" && m.Batch == 0 &&
+	return m.JSONPath.Value == "" && m.Batch == 0 && in.Split == "" &&
 		(FormatNamed(in.Format).Texts == TextItems || in.Format == "" && len(in.Glob) > 0)
 }
 
@@ -327,7 +327,13 @@ type Input struct {
 
 	Select Select `yaml:"select"` // of a job: the results that are taken; default `success`
 
-	Delimiter rune `yaml:"delimiter"` // the character between the fields of `format: csv`; default `,`
+	// the character between the fields of `format: csv`, or after each item of `format: lines`; default `,`, or
+	// the end of a line
+	Delimiter rune `yaml:"delimiter"`
+
+	// a regular expression for what is between the columns of an item of `format: lines` or `nul`, which is a list
+	// then, with `${item[0]}` and `${item[-1]}`; default none
+	Split string `yaml:"split" text:"filled"`
 
 	Pos Pos
 }

@@ -240,7 +240,7 @@ func (s *slot) list(r Resolver) ([]string, error) {
 func (s *slot) checked(text string) (string, error) {
 	if !s.number {
 		if at := strings.IndexByte(text, 0); at >= 0 {
-			return "", bindError(s.written, "has a value with a NUL byte at offset %d", at)
+			return "", bindError(s.written, "has a value with a NUL byte at offset %d; items that end with NUL need map -0, or format: nul", at)
 		}
 		return text, nil
 	}

@@ -73,7 +73,7 @@ func TestBindRefusesWhatCannotRun(t *testing.T) {
 		{`echo $((count + 1))`, `$count is used in arithmetic, and its value "a[$(touch pwned)]" is not an integer`},
 		{`exit ${item.v}`, `${item.v} is used in arithmetic, and its value "a'b" is not an integer`},
 		{`echo ${item.v|int}`, `${item.v|int} requires an integer, and its value "a'b" is not an integer`},
-		{`echo ${item.nul}`, "${item.nul} has a value with a NUL byte at offset 1"},
+		{`echo ${item.nul}`, "${item.nul} has a value with a NUL byte at offset 1; items that end with NUL need map -0, or format: nul"},
 	} {
 		t.Run(c.script, func(t *testing.T) {
 			_, err := bound(t, c.script, r)

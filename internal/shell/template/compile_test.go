@@ -66,7 +66,7 @@ func TestImpossiblePlacesAreRefused(t *testing.T) {
 		{`echo ${Item.s}`, "1:6: PS004 unknown value ${Item.s} (did you mean ${item.s}?)"},
 		{`echo ${nothing.s}`, "1:6: PS004 unknown value ${nothing.s} (known: API_KEY, build-step, count, env, item, item_id, item_index, map, shell)"},
 		{`echo ${item.v%.x}`, `1:6: PS002 "%" is not supported on prodigy values; assign to a shell variable first: v=${item.v}; then use ${v%...}`},
-		{`echo ${item.v[-1]}`, `1:6: PS002 index -1 is negative; elements count from 0`},
+		{`echo ${item.v[-x]}`, `1:6: PS002 invalid index [-x]: use [0], ["key"] or [*]`},
 		{`echo ${item.v|shell}`, `1:6: PS002 unknown filter |shell (known: raw, sh, json, url, int, ordinal, words, basename, dirname, noext, file, opt, pattern, default)`},
 		{`echo ${item.v:-$HOME}`, "1:6: PS002 the default of ${item…} is literal; \"$\" is not expanded"},
 		{`echo ${item.v:-x|sh}`, "1:6: PS002 a filter must come before the default: ${item|sh:-…}"},

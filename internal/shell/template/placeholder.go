@@ -33,7 +33,7 @@ func (e *expr) isOfMap(key string) bool {
 	return e.root == "map" && len(e.steps) == 1 && e.steps[0].kind == byKey && e.steps[0].key == key
 }
 
-// step goes from a value to a part of it. index counts from 0.
+// step goes from a value to a part of it. index counts from 0, or from -1 at the end.
 type step struct {
 	kind  stepKind
 	key   string
@@ -141,8 +141,6 @@ func (p *exprParser) subscript() {
 		p.steps = append(p.steps, step{kind: all})
 	case err != nil:
 		p.fail("invalid index [%s]: use [0], [\"key\"] or [*]", text)
-	case n < 0 || text[0] == '-':
-		p.fail("index %s is negative; elements count from 0", text)
 	default:
 		p.steps = append(p.steps, step{kind: byIndex, index: n})
 	}

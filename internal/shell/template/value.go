@@ -61,8 +61,14 @@ func (v Value) Field(key string) (Value, bool) {
 	return f, ok
 }
 
-// element returns the n-th element of an array, from 0.
+// element returns the n-th element of an array, from 0, or from -1 at the end.
 func (v Value) element(n int) (Value, bool) {
+	if n < 0 && v.isArray() {
+		all := v.elements()
+		if n += len(all); n >= 0 {
+			return all[n], true
+		}
+	}
 	for raw := range rawjson.Elements(v.raw) {
 		if n == 0 {
 			return JSON(raw), true
