@@ -41,11 +41,10 @@ func (a *startedAttempt) running() Running {
 	if a.all != nil {
 		return *a.all
 	}
-	f := Running{
+	return Running{
 		ID: a.id, Base: a.base, Node: a.node, Began: a.began, Token: a.token, Fleet: a.fleet,
 		Number: int(a.number),
 	}
-	return f
 }
 
 // At returns the attempt at an item, or the zero Attempt if it does not run.
@@ -85,9 +84,8 @@ func (l Attempts) All() iter.Seq2[int, Running] {
 
 // MarshalJSON implements json.Marshaler.
 func (l Attempts) MarshalJSON() ([]byte, error) {
-	plain := maps.Collect(l.All())
 	var data bytes.Buffer
-	err := encodeExactly(&data, plain)
+	err := encodeExactly(&data, maps.Collect(l.All()))
 	return data.Bytes(), err
 }
 

@@ -225,11 +225,19 @@ func (c *Checkpointer) due() bool {
 	return c.state != nil && c.latest.Seq > 0 && c.latest.Seq-c.last >= c.records
 }
 
-// begin makes a checkpoint and writes it in the background. Errors are ignored, since a checkpoint is never needed.
+// begin makes a checkpoint and writes it durably in the background, over what a killed run has left of one. Errors are
+// ignored, since a checkpoint is never needed.
 func (c *Checkpointer) begin() {
 	began := time.Now()
 	if data, err := c.Take(); err == nil {
-		c.writing.TryGo(func() error { return writeCheckpoint(c.place.CheckpointFile(), data) })
+		c.writing.TryGo(func() error {
+			path := c.place.CheckpointFile()
+			f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+			if err != nil {
+				return err
+			}
+			return jobs.Become(f, path, data)
+		})
 	}
 	c.last, c.made, c.pause = c.latest.Seq, c.latest.Time, max(checkpointPause, checkpointShare*time.Since(began))
 }
@@ -248,15 +256,13 @@ func (c *Checkpointer) Take() ([]byte, error) {
 	if c.queue != nil {
 		letters, ok := c.queue.Memory()
 		if !ok {
-			return nil, errTooLarge
+			return nil, errors.New("there is too much evidence of items that wait")
 		}
 		made.Letters = &letters
 	}
 	made.State = c.state
 	return made.encode()
 }
-
-var errTooLarge = errors.New("there is too much evidence of items that wait")
 
 // close writes a last checkpoint, if it is worth it. The log has been closed.
 func (c *Checkpointer) close() {
@@ -267,22 +273,13 @@ func (c *Checkpointer) close() {
 	}
 }
 
-// writeCheckpoint replaces the checkpoint at path durably. It overwrites what a killed run has left of one.
-func writeCheckpoint(path string, data []byte) error {
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	return jobs.Become(f, path, data)
-}
-
 // replayChunk bounds how many records are held while the queue catches up.
 const replayChunk = 1024
 
-// follow calls one with each record of the rest, and chunks with the same records in slices. It stops at a torn
+// follow folds the rest of the records, and has the queue, if it is not nil, follow the same ones. It stops at a torn
 // last line.
-func (k restored) follow(one func(events.Record), chunks func([]events.Record) error) error {
-	chunk := make([]events.Record, 0, replayChunk)
+func (k restored) follow(queue *dlq.Projection) error {
+	var chunk []events.Record
 	for r, err := range k.rest {
 		if errors.Is(err, events.ErrTorn) {
 			break
@@ -290,20 +287,22 @@ func (k restored) follow(one func(events.Record), chunks func([]events.Record) e
 		if err != nil {
 			return err
 		}
-		one(r)
-		if chunk = append(chunk, r); len(chunk) < replayChunk {
+		k.Apply(r)
+		if queue == nil {
 			continue
 		}
-		if err := chunks(chunk); err != nil {
-			return err
+		if chunk = append(chunk, r); len(chunk) == replayChunk {
+			if err := queue.Apply(chunk); err != nil {
+				return err
+			}
+			chunk = chunk[:0]
 		}
-		chunk = chunk[:0]
 	}
-	return chunks(chunk)
+	if queue == nil {
+		return nil
+	}
+	return queue.Apply(chunk)
 }
-
-// noChunks is for who follows records one by one.
-func noChunks([]events.Record) error { return nil }
 
 // lostEnd returns a message if the log of a job ends before record known, from which something was made. Dead
 // letters, results and checkpoints are only made from records on disk, so the log must have lost its end.

@@ -288,9 +288,6 @@ func NewFold(p errorpolicy.Policy) *Fold {
 	}
 }
 
-// replay applies a record that was recorded before, with all that followed from it.
-func (s *Fold) replay(r events.Record) { s.Apply(r) }
-
 // Apply changes the fold by one record. It is the only function that does, live and on replay. It returns a
 // full batch of collected errors, which is recorded; on replay it has been.
 func (s *Fold) Apply(r events.Record) (batch []errorpolicy.BatchError) {
@@ -702,7 +699,7 @@ func (a *alike) add(t retry.Type, signature string) {
 
 func (s *Fold) settle(id string, index int, st errorpolicy.Status) {
 	s.Status.Set(index, st)
-	s.Spent.Settle(index)
+	delete(s.Spent.Items, index) // a dead letter that is run again begins anew
 	delete(s.Merging, index)
 	delete(s.Running, index)
 	delete(s.Waiting, index)

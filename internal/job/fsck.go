@@ -228,17 +228,13 @@ func (c *examiner) record(r events.Record, f *ExaminedFile, line int) {
 	} else if result.Settles {
 		c.status[result.Index] = result.Status()
 	}
-	c.output(result.ItemOutput, f, line)
-}
-
-func (c *examiner) output(o events.ItemOutput, f *ExaminedFile, line int) {
-	if o.OutputFile == "" {
+	if result.OutputFile == "" {
 		return
 	}
-	path := filepath.Join(c.job.OutputsDir(), filepath.Base(o.OutputFile)) // the job may have been moved
+	path := filepath.Join(c.job.OutputsDir(), filepath.Base(result.OutputFile)) // the job may have been moved
 	data, err := os.ReadFile(path)
-	if found := jobs.ChecksumOf(data); err == nil && o.OutputCRC != "" && found != o.OutputCRC {
-		err = fmt.Errorf("the checksum of %s is %q, but its bytes have %q", path, o.OutputCRC, found)
+	if found := jobs.ChecksumOf(data); err == nil && result.OutputCRC != "" && found != result.OutputCRC {
+		err = fmt.Errorf("the checksum of %s is %q, but its bytes have %q", path, result.OutputCRC, found)
 	}
 	if err != nil {
 		f.add(line, fmt.Sprintf("its output: %v", err))
@@ -276,7 +272,7 @@ func (c *examiner) outputs() {
 }
 
 // lines checks a file of lines of JSON, and then by what reads it for the job.
-func (c *examiner) lines(path string, needed bool, open func() (int, error)) error {
+func (c *examiner) lines(path string, needed bool, open func() error) error {
 	in, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) && !needed {
 		return nil
@@ -320,16 +316,16 @@ func (c *examiner) lines(path string, needed bool, open func() (int, error)) err
 	if open == nil {
 		return nil
 	}
-	if _, err := open(); err != nil && len(file.Problems) == 0 {
+	if err := open(); err != nil && len(file.Problems) == 0 {
 		file.add(0, err.Error())
 	}
 	return nil
 }
 
-func (c *examiner) openItems() (int, error) {
+func (c *examiner) openItems() error {
 	store, err := items.OpenStore(c.job.ItemsFile())
 	if err != nil {
-		return 0, err
+		return err
 	}
 	n := store.Len()
 	if known := c.report.Items.Selected; n < known {
@@ -338,22 +334,20 @@ func (c *examiner) openItems() (int, error) {
 	for i := 0; i < n && err == nil; i++ {
 		_, err = store.At(i)
 	}
-	return n, errors.Join(err, store.Close())
+	return errors.Join(err, store.Close())
 }
 
-func (c *examiner) openLetters() (int, error) {
+func (c *examiner) openLetters() error {
 	applied, err := dlq.Applied(c.job.DLQFile())
 	if err == nil && applied > c.lastSeq && !c.report.Running {
 		err = fmt.Errorf("it follows the log to record %d, and the log ends with record %d: its end is lost", applied, c.lastSeq)
 	}
-	letters := 0
 	for _, readErr := range dlq.Each(c.job.DLQFile()) {
 		if readErr != nil {
-			return letters, errors.Join(err, readErr)
+			return errors.Join(err, readErr)
 		}
-		letters++
 	}
-	return letters, err
+	return err
 }
 
 // results checks the results as a whole. They have no checksums of their own lines, since they are for users. Old says

@@ -91,7 +91,7 @@ func updateLetters(place jobs.Job, maxRetries int, m *mask.Masker) (err error) {
 	if err != nil {
 		return err
 	}
-	return known.follow(func(events.Record) {}, p.Apply)
+	return known.follow(p)
 }
 
 // maskedData returns a function that returns the data of an item for a dead letter, without the secrets of the

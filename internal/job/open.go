@@ -164,9 +164,7 @@ func (j *Opened) replay() error {
 	if lost != "" {
 		j.options.Notice(lost + "; their records count as not done, and derived files are rebuilt")
 	}
-	chunks := noChunks
 	if j.project != nil {
-		chunks = j.project.Apply
 		if err := syncQueue(j.place, j.project); err != nil {
 			return err
 		}
@@ -176,7 +174,7 @@ func (j *Opened) replay() error {
 		return err
 	}
 	last := known.Seq
-	if err := known.follow(known.replay, chunks); err != nil {
+	if err := known.follow(j.project); err != nil {
 		return err
 	}
 	j.Fold = known.Fold

@@ -124,7 +124,7 @@ func UpdateResults(place jobs.Job) error {
 		}
 		known, err := ReadCheckpoint(place, w.ErrorPolicy).restore(nil)
 		if err == nil {
-			err = known.follow(known.replay, noChunks)
+			err = known.follow(nil)
 		}
 		if err != nil {
 			return Unusable(place, err)
@@ -162,14 +162,6 @@ type ResultsMeta struct {
 	Rows int    `json:"rows"`
 	Size int64  `json:"size"`
 	Sum  string `json:"crc32c"` // of the file of results
-}
-
-func (m ResultsMeta) write(path string) error {
-	line, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	return jobs.WriteFile(path, append(jobs.Seal(line, 0), '\n'))
 }
 
 // ReadResultsMeta returns false when there is no companion, or a damaged one.
@@ -281,7 +273,11 @@ func RemakeResults(place jobs.Job, s *Fold, see func(events.Record) error) (rows
 		return nil, err
 	}
 	m.Sum = jobs.ChecksumText(sum)
-	return rows, m.write(place.ResultsMetaFile())
+	line, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return rows, jobs.WriteFile(place.ResultsMetaFile(), append(jobs.Seal(line, 0), '\n'))
 }
 
 // rowless are the most frequent events that say nothing of a result.

@@ -160,19 +160,14 @@ func (s *Summary) ended(e events.Event) bool {
 	if !ok || end.Metrics == nil {
 		return false
 	}
-	s.State, s.Reason, s.Duration, s.Metrics, s.Spent = end.State, end.Reason, end.Took, *end.Metrics,
-		valueOf(end.Spent)
+	s.State, s.Reason, s.Duration, s.Metrics = end.State, end.Reason, end.Took, *end.Metrics
+	if end.Spent != nil {
+		s.Spent = *end.Spent
+	}
 	if e, completed := e.(events.JobCompleted); completed {
 		s.ReduceStale, s.ReduceHeld = e.ReduceStale, e.ReduceHeld
 	}
 	return true
-}
-
-func valueOf(t *limit.Total) limit.Total {
-	if t == nil {
-		return limit.Total{}
-	}
-	return *t
 }
 
 // BrokerOf returns the address of the broker of the fleet that the items of a job ran on last, as it may be
@@ -182,12 +177,11 @@ func BrokerOf(place jobs.Job) (string, error) {
 	if err != nil {
 		return "", Unusable(place, err)
 	}
-	known, err := recorded(place, meta)
+	known, err := Read(place, meta)
 	if err != nil {
 		return "", err
 	}
-	_, err = known.summary(place, meta, func(events.Record) {}) // which folds the rest of the log
-	return known.Broker, err
+	return known.Broker, nil
 }
 
 // recorded returns the fold of a job at its checkpoint, for who only reads it. A log that ends before what was made
@@ -204,13 +198,13 @@ func recorded(place jobs.Job, meta jobs.Meta) (restored, error) {
 	return from.restore(nil)
 }
 
-// Read returns the fold of the whole log of a job that does not run, whose lock is held.
+// Read returns the fold of the whole log of a job.
 func Read(place jobs.Job, meta jobs.Meta) (*Fold, error) {
 	known, err := recorded(place, meta)
 	if err != nil {
 		return nil, err
 	}
-	if err := known.follow(known.replay, noChunks); err != nil {
+	if err := known.follow(nil); err != nil {
 		return nil, Unusable(place, err)
 	}
 	return known.Fold, nil

@@ -183,20 +183,6 @@ func (a *Account) Add(item int, step string, u Use) {
 	a.Items[item][step] += cost
 }
 
-// Settle forgets what an item has used: a dead letter that is run again begins anew.
-func (a *Account) Settle(item int) { delete(a.Items, item) }
-
-// OfItem returns what an item has cost by now, in one step and in all.
-func (a *Account) OfItem(item int, step string) (ofStep, all USD) {
-	for name, cost := range a.Items[item] {
-		all += cost
-		if name == step {
-			ofStep = cost
-		}
-	}
-	return ofStep, all
-}
-
 // Clone returns a copy that shares nothing with a.
 func (a Account) Clone() Account {
 	a.Total = a.Total.Clone()

@@ -353,7 +353,9 @@ func (l *Adaptive) refused(e CallEnd, now time.Time) (reason string) {
 	if !e.Began.After(m.Refused) {
 		return ""
 	}
-	before, took := l.Rate(now), l.taking(now)
+	// It takes about as many as between what has succeeded of late, which lags behind while more and more start, and
+	// what has started, which may be more than it takes.
+	before, took := l.Rate(now), (l.pace(m.Good, now)+l.pace(m.Starts, now))/2
 	if m.Most > 0 && now.Sub(m.Refused) < l.recovery(climb)/4 {
 		m.Again++
 	} else {
@@ -399,12 +401,6 @@ func (l *Adaptive) refused(e CallEnd, now time.Time) (reason string) {
 		return fmt.Sprintf("the service has again refused a call when it had taken about %.3g in a second", took)
 	}
 	return fmt.Sprintf("the service has refused a call, and takes about %.3g in a second", took)
-}
-
-// taking returns about how many calls the service takes in a second: between what has succeeded of late,
-// which lags behind while more and more start, and what has started, which may be more than it takes.
-func (l *Adaptive) taking(now time.Time) float64 {
-	return (l.pace(l.mem.Good, now) + l.pace(l.mem.Starts, now)) / 2
 }
 
 // pace returns how many in a second the newest of times are: as many as run at once, so that those are

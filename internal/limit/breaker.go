@@ -118,37 +118,29 @@ func (b *Breaker) Start() (Ticket, []Transition) {
 
 // End records how the start of t ended. An outcome of a start before the last opening is ignored.
 func (b *Breaker) End(t Ticket, success bool, now time.Time) []Transition {
-	switch {
-	case t.Epoch != b.mem.Epoch:
+	m := &b.mem
+	if t.Epoch != m.Epoch {
 		return nil
-	case success:
-		return b.succeeded(t)
 	}
-	return b.failed(now)
-}
-
-func (b *Breaker) succeeded(t Ticket) []Transition {
+	if !success {
+		m.Failures++
+		if m.State == Closed && (b.config.FailureThreshold < 1 || m.Failures < b.config.FailureThreshold) {
+			return nil
+		}
+		m.State, m.Until = Open, now.Add(b.config.Timeout)
+		m.Epoch++
+		return []Transition{{To: Open, ConsecutiveFailures: m.Failures, Until: m.Until}}
+	}
 	b.Release(t)
-	b.mem.Failures = 0
-	if b.mem.State != HalfOpen {
+	m.Failures = 0
+	if m.State != HalfOpen {
 		return nil
 	}
-	b.mem.Successes++
-	if b.mem.Successes < b.config.SuccessThreshold {
+	if m.Successes++; m.Successes < b.config.SuccessThreshold {
 		return nil
 	}
-	b.mem.State = Closed
-	return []Transition{{To: Closed, Successes: b.mem.Successes}}
-}
-
-func (b *Breaker) failed(now time.Time) []Transition {
-	b.mem.Failures++
-	if b.mem.State == Closed && (b.config.FailureThreshold < 1 || b.mem.Failures < b.config.FailureThreshold) {
-		return nil
-	}
-	b.mem.State, b.mem.Until = Open, now.Add(b.config.Timeout)
-	b.mem.Epoch++
-	return []Transition{{To: Open, ConsecutiveFailures: b.mem.Failures, Until: b.mem.Until}}
+	m.State = Closed
+	return []Transition{{To: Closed, Successes: m.Successes}}
 }
 
 // Release records that the start of t was stopped without an outcome. If it was a test, another one may start.

@@ -116,29 +116,18 @@ func (g *Gate) Restore(until time.Time) {
 	g.shut, g.until, g.closings, g.misses, g.allowed = true, until, 1, 1, 1
 }
 
-// Admit asks for a start. Without one it says how long to wait before asking again.
-func (g *Gate) Admit(now time.Time) (t GateTicket, wait time.Duration) {
+// Admit asks for a start. Without one it says how long to wait before asking again. An agent inside another one, which
+// may be the one that all wait for, does not wait until others come through.
+func (g *Gate) Admit(now time.Time, inside bool) (t GateTicket, wait time.Duration) {
 	switch {
 	case !g.shut:
 		return GateTicket{g.closings}, 0
 	case now.Before(g.until):
 		return GateTicket{}, g.until.Sub(now)
-	case g.running >= g.allowed:
+	case g.running >= g.allowed && !inside:
 		return GateTicket{}, probeWait
 	}
 	g.running++
-	return GateTicket{g.closings}, 0
-}
-
-// AdmitInside is Admit for an agent that belongs to another, which may be the one that all wait for: it does
-// not wait until others come through.
-func (g *Gate) AdmitInside(now time.Time) (t GateTicket, wait time.Duration) {
-	if g.shut && now.Before(g.until) {
-		return GateTicket{}, g.until.Sub(now)
-	}
-	if g.shut {
-		g.running++
-	}
 	return GateTicket{g.closings}, 0
 }
 

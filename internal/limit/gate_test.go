@@ -16,7 +16,7 @@ func at(d time.Duration) time.Time { return began.Add(d) }
 
 func admitted(t *testing.T, g *Gate, now time.Time) GateTicket {
 	t.Helper()
-	ticket, wait := g.Admit(now)
+	ticket, wait := g.Admit(now, false)
 	if wait != 0 {
 		t.Fatalf("at %s: got a wait of %s, want a start", now.Sub(began), wait)
 	}
@@ -33,7 +33,7 @@ func TestAGateIsClosedUntilTheResetAndOpensByAndBy(t *testing.T) {
 	if again, _, _ := g.Report(second, GateReport{Kind: GateQuota, Reset: at(time.Hour)}, exact, 1, at(2*time.Minute)); again != nil {
 		t.Errorf("got %+v, want one closing for all that met the limit", again)
 	}
-	if _, wait := g.Admit(at(30 * time.Minute)); wait != 30*time.Minute {
+	if _, wait := g.Admit(at(30*time.Minute), false); wait != 30*time.Minute {
 		t.Errorf("got a wait of %s, want 30m", wait)
 	}
 	now := at(time.Hour)
@@ -42,7 +42,7 @@ func TestAGateIsClosedUntilTheResetAndOpensByAndBy(t *testing.T) {
 		for range many {
 			started = append(started, admitted(t, &g, now))
 		}
-		if _, wait := g.Admit(now); wait == 0 {
+		if _, wait := g.Admit(now, false); wait == 0 {
 			t.Fatalf("got more than %d at once", many)
 		}
 		// One that comes through doubles what may run.
@@ -146,7 +146,7 @@ func TestRandomSchedules(t *testing.T) {
 		for range 300 {
 			now = now.Add(time.Duration(rnd.IntN(60)) * time.Second)
 			if rnd.IntN(2) == 0 {
-				if ticket, wait := g.Admit(now); wait == 0 {
+				if ticket, wait := g.Admit(now, false); wait == 0 {
 					if now.Before(until) {
 						t.Fatalf("seed %d: started %s before the end of the pause", seed, until.Sub(now))
 					}

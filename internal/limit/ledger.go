@@ -116,7 +116,10 @@ func (l *Ledger) Admit(a Ask) (g Grant, wait bool, err error) {
 	}
 	if job := l.budget.Job; job != nil {
 		spent := total.Cost + total.Assumed
-		left := *job - spent - l.reserved()
+		left := *job - spent
+		for _, w := range l.running {
+			left -= max(w.reserved, w.live)
+		}
 		need := total.Largest // of the size of those before it may get through
 		if limited && most < need {
 			need = most
@@ -156,7 +159,14 @@ func (l *Ledger) Admit(a Ask) (g Grant, wait bool, err error) {
 
 // ofItem returns what an agent may cost by the limits of its item and of its step.
 func (l *Ledger) ofItem(a Ask) (most USD, limited, wait bool, err error) {
-	ofStep, all := l.account.OfItem(a.Item, a.Step)
+	ofStep, all := l.account.Items[a.Item][a.Step], USD(0)
+	for _, cost := range l.account.Items[a.Item] {
+		all += cost
+	}
+	var ofAll USD // what the item may cost
+	if l.budget.Item != nil {
+		ofAll = *l.budget.Item
+	}
 	var stepHeld, itemHeld USD // by other agents of the item that run, as in a foreach
 	for _, w := range l.running {
 		if w.item != a.Item {
@@ -173,7 +183,7 @@ func (l *Ledger) ofItem(a Ask) (most USD, limited, wait bool, err error) {
 		there             bool
 	}{
 		{"max_cost", a.Max, ofStep, stepHeld, a.Max > 0},
-		{"budget.item", valueOf(l.budget.Item), all, itemHeld, l.budget.Item != nil && a.Item >= 0},
+		{"budget.item", ofAll, all, itemHeld, l.budget.Item != nil && a.Item >= 0},
 	} {
 		if !limit.there {
 			continue
@@ -189,22 +199,6 @@ func (l *Ledger) ofItem(a Ask) (most USD, limited, wait bool, err error) {
 		}
 	}
 	return most, limited, false, nil
-}
-
-func valueOf(u *USD) USD {
-	if u == nil {
-		return 0
-	}
-	return *u
-}
-
-// reserved returns what the agents that run may still cost.
-func (l *Ledger) reserved() USD {
-	var sum USD
-	for _, w := range l.running {
-		sum += max(w.reserved, w.live)
-	}
-	return sum
 }
 
 // Live notes what a running agent has cost by now. It reports whether the agent has reached its cap, or all

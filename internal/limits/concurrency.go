@@ -21,12 +21,7 @@ func newConcurrency(p errorpolicy.Policy) *Concurrency {
 }
 
 // Admit implements Limit.
-func (l *Concurrency) Admit(a Ask) Verdict {
-	if a.Busy < l.Service.AtOnce() {
-		return Verdict{}
-	}
-	return Verdict{Answer: Wait}
-}
+func (l *Concurrency) Admit(a Ask) Verdict { return WaitWhile(a.Busy >= l.Service.AtOnce()) }
 
 // Tell implements Teller.
 func (l *Concurrency) Tell() events.Event {

@@ -48,11 +48,10 @@ func (w *Windows) Look(now time.Time) time.Time {
 	if len(w.windows) == 0 {
 		return time.Time{}
 	}
-	if now.Before(w.until) && !now.Before(w.asked) {
-		return w.next(now)
+	if !now.Before(w.until) || now.Before(w.asked) {
+		w.open, w.until = w.windows.At(now)
+		w.asked = now
 	}
-	w.open, w.until = w.windows.At(now)
-	w.asked = now
 	return w.next(now)
 }
 
@@ -88,12 +87,7 @@ type Guards struct {
 }
 
 // Admit implements Limit.
-func (g *Guards) Admit(Ask) Verdict {
-	if g.short == "" {
-		return Verdict{}
-	}
-	return Verdict{Answer: Wait}
-}
+func (g *Guards) Admit(Ask) Verdict { return WaitWhile(g.short != "") }
 
 // Reason returns why nothing may start; empty if it may.
 func (g *Guards) Reason() string { return g.short }

@@ -76,6 +76,14 @@ func WaitUntil(at, now time.Time) Verdict {
 	return Verdict{Answer: Wait, Until: at}
 }
 
+// WaitWhile returns a Verdict that is Wait until something happens if holds is set, else Go.
+func WaitWhile(holds bool) Verdict {
+	if !holds {
+		return Verdict{}
+	}
+	return Verdict{Answer: Wait}
+}
+
 // A Limit may hold back starts.
 type Limit interface {
 	// Admit says whether a start may be now. It changes nothing, and depends only on a and on what was applied.

@@ -18,12 +18,7 @@ type Pause struct {
 }
 
 // Admit implements Limit.
-func (p *Pause) Admit(Ask) Verdict {
-	if p.Hold == nil {
-		return Verdict{}
-	}
-	return Verdict{Answer: Wait}
-}
+func (p *Pause) Admit(Ask) Verdict { return WaitWhile(p.Hold != nil) }
 
 // Apply implements Limit.
 func (p *Pause) Apply(r events.Record, _ Job) {

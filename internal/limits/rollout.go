@@ -78,10 +78,8 @@ func (r *Stages) stage() *Stage {
 
 // Admit implements Limit.
 func (r *Stages) Admit(a Ask) Verdict {
-	if s := r.stage(); s != nil && s.Slots > 0 && a.Busy >= s.Slots {
-		return Verdict{Answer: Wait}
-	}
-	return Verdict{}
+	s := r.stage()
+	return WaitWhile(s != nil && s.Slots > 0 && a.Busy >= s.Slots)
 }
 
 // First holds back new items while those of the canary have to succeed first.
@@ -89,10 +87,8 @@ type First struct{ *Stages }
 
 // Admit implements Limit.
 func (f First) Admit(a Ask) Verdict {
-	if s := f.stage(); s != nil && s.Alone && a.Class == New && f.Good+f.Bad+a.Begun >= s.Items {
-		return Verdict{Answer: Wait}
-	}
-	return Verdict{}
+	s := f.stage()
+	return WaitWhile(s != nil && s.Alone && a.Class == New && f.Good+f.Bad+a.Begun >= s.Items)
 }
 
 // Tell implements Teller: it begins the next stage when the one before has gone well. Else it says that the run ends.

@@ -95,38 +95,30 @@ func (p *pool) mayBegin(now time.Time) bool {
 // there are.
 const totalWait = 100 * time.Millisecond
 
-// waitIf returns a Verdict that lasts until something happens.
-func waitIf(holds bool) limits.Verdict {
-	if !holds {
-		return limits.Verdict{}
-	}
-	return limits.Verdict{Answer: limits.Wait}
-}
-
 // admitSender holds back what would wait for the fleet to take it.
-func (p *pool) admitSender(limits.Ask) limits.Verdict { return waitIf(p.submitter.full()) }
+func (p *pool) admitSender(limits.Ask) limits.Verdict { return limits.WaitWhile(p.submitter.full()) }
 
 // admitMerges holds back what would begin far behind what others have done already.
 func (p *pool) admitMerges(limits.Ask) limits.Verdict {
 	m, now := &p.merger, p.merger.busy || p.mayMerge()
 	m.backlog = m.backlog && now
 	behind := m.backlog || now && (p.slotsNow() == 1 || len(p.job.Fold.Merging) >= mergesAhead*p.job.parallel)
-	return waitIf(behind)
+	return limits.WaitWhile(behind)
 }
 
 // admitAlone holds back all others while an item runs alone.
 func (p *pool) admitAlone(limits.Ask) limits.Verdict {
-	return waitIf(p.suspects.alone && p.runners.busy())
+	return limits.WaitWhile(p.suspects.alone && p.runners.busy())
 }
 
 // admitSlots holds back what finds all slots taken.
 func (p *pool) admitSlots(a limits.Ask) limits.Verdict {
-	return waitIf(len(p.slots.free) == 0 || a.Busy >= p.slotsNow())
+	return limits.WaitWhile(len(p.slots.free) == 0 || a.Busy >= p.slotsNow())
 }
 
 // admitRoom holds back what the machine has no files, processes or memory for.
 func (p *pool) admitRoom(a limits.Ask) limits.Verdict {
-	return waitIf(int64(a.Busy) >= p.job.room.Load())
+	return limits.WaitWhile(int64(a.Busy) >= p.job.room.Load())
 }
 
 // slotsNow returns how many agents may be out at once. On a fleet that is no more than it has slots if there are

@@ -105,11 +105,7 @@ func (s *starts) admit(item int, ask agent.AgentAsk, now time.Time) (t agent.Age
 ) {
 	st := start{ask: ask, gates: map[gateKey]limit.GateTicket{}}
 	for _, k := range s.before(ask) {
-		admit := s.gate(k).Admit
-		if ask.Inside != 0 {
-			admit = s.gate(k).AdmitInside
-		}
-		ticket, wait := admit(now)
+		ticket, wait := s.gate(k).Admit(now, ask.Inside != 0)
 		if wait > 0 {
 			s.release(st)
 			return t, wait, s.stop

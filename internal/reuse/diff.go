@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"time"
 
 	"prodigy/internal/check"
@@ -67,12 +68,12 @@ func Compared(before, after jobs.Job) (d Diff, err error) {
 		Before: before.ID, After: after.ID, Failing: []ItemDiff{}, Fixed: []ItemDiff{}, Output: []ItemDiff{},
 		Slower: []ItemDiff{}, New: []ItemDiff{}, Gone: []ItemDiff{},
 	}
-	a, _, _, err := openResults(before, nil, "wait for it to finish")
+	a, err := openResults(before, nil, "wait for it to finish")
 	if err != nil {
 		return d, err
 	}
 	defer check.Join(&err, a.close)
-	b, _, _, err := openResults(after, nil, "wait for it to finish")
+	b, err := openResults(after, nil, "wait for it to finish")
 	if err != nil {
 		return d, err
 	}
@@ -110,7 +111,14 @@ func (d *Diff) compare(a, b *earlierJob) error {
 		if err != nil {
 			return err
 		}
-		now, err := readRow(lines)
+		line, err := lines.ReadBytes('\n')
+		var now job.Result
+		if err == nil {
+			err = json.Unmarshal(line, &now)
+		}
+		if errors.Is(err, io.EOF) { // there is no row for the entry
+			err = io.ErrUnexpectedEOF
+		}
 		if err != nil {
 			return err
 		}
@@ -134,18 +142,6 @@ func (d *Diff) compare(a, b *earlierJob) error {
 	return nil
 }
 
-// readRow returns the next result. It is an error if there is none.
-func readRow(lines *bufio.Reader) (r job.Result, err error) {
-	line, err := lines.ReadBytes('\n')
-	if err == nil {
-		err = json.Unmarshal(line, &r)
-	}
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	return r, err
-}
-
 // add adds an item that has a result in both jobs.
 func (d *Diff) add(then, now job.Result) {
 	item := ItemDiff{
@@ -153,35 +149,21 @@ func (d *Diff) add(then, now job.Result) {
 		BeforeMS: then.DurationMS, AfterMS: now.DurationMS,
 	}
 	succeeded := errorpolicy.Succeeded.Result()
+	same := func(a, b json.RawMessage) bool { return string(a) == string(b) }
+	took, before := time.Duration(now.DurationMS), time.Duration(then.DurationMS)
 	switch {
 	case then.Status == succeeded && now.Status != succeeded:
 		d.Failing = append(d.Failing, item)
 	case then.Status != succeeded && now.Status == succeeded:
 		d.Fixed = append(d.Fixed, item)
-	case now.Status == succeeded && (then.Output != now.Output || !sameCaptured(then.Captured, now.Captured)):
+	case now.Status == succeeded && (then.Output != now.Output || !maps.EqualFunc(then.Captured, now.Captured, same)):
 		d.Output = append(d.Output, item)
-	case now.Status == succeeded && now.From == nil && slower(time.Duration(then.DurationMS), time.Duration(now.DurationMS)):
+	case now.Status == succeeded && now.From == nil &&
+		took-before >= slowerLeast && float64(took) >= slowerFactor*float64(before):
 		d.Slower = append(d.Slower, item)
 	default:
 		d.Same++
 	}
-}
-
-func sameCaptured(a, b map[string]json.RawMessage) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, value := range a {
-		if string(b[name]) != string(value) {
-			return false
-		}
-	}
-	return true
-}
-
-// slower reports whether an item has become slower: see slowerFactor.
-func slower(then, now time.Duration) bool {
-	return now-then >= slowerLeast && float64(now) >= slowerFactor*float64(then)
 }
 
 // gone adds the items of the earlier job that the later one does not have.

@@ -12,6 +12,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/workflow"
 )
@@ -121,25 +122,19 @@ func (f *Files) used(id string, item json.RawMessage, known []events.File) ([]ev
 	return found, nil
 }
 
-// localProducts returns the paths of the files that the agent of an item leaves, within the directory.
-func (f *Files) localProducts(id string, item json.RawMessage) ([]string, error) {
+// produced returns the files that the agent of an item leaves, as they are now, without their sums. Missing is the
+// first that is not there.
+func (f *Files) produced(id string, item json.RawMessage) (all []events.File, missing string, err error) {
 	if f == nil || f.produces == nil {
-		return nil, nil
+		return nil, "", nil
 	}
 	paths, err := f.produces(id, item)
 	for i := 0; i < len(paths) && err == nil; i++ {
 		paths[i], err = f.dir.Local(paths[i])
 	}
 	if err != nil {
-		return nil, fmt.Errorf("produces: %w", err)
+		return nil, "", fmt.Errorf("produces: %w", err)
 	}
-	return paths, nil
-}
-
-// produced returns the files that the agent of an item leaves, as they are now, without their sums. Missing is the
-// first that is not there.
-func (f *Files) produced(id string, item json.RawMessage) (all []events.File, missing string, err error) {
-	paths, err := f.localProducts(id, item)
 	for _, path := range paths {
 		info, err := os.Stat(f.dir.Full(path))
 		if err != nil {
@@ -147,7 +142,7 @@ func (f *Files) produced(id string, item json.RawMessage) (all []events.File, mi
 		}
 		all = append(all, events.File{Path: path, Size: info.Size(), Modified: info.ModTime().UnixNano()})
 	}
-	return all, "", err
+	return all, "", nil
 }
 
 // Check reports what is wrong with the keys of a map that have to do with taking over results, in a directory.
@@ -195,7 +190,9 @@ func Check(dir string, w *workflow.Workflow) []workflow.Problem {
 			report(sent, "files", sent.Value+" is not a valid glob: unclosed bracket or brace, or trailing backslash")
 		}
 	}
-	problems = append(problems, checkProduction(w)...)
+	if len(m.Produces) == 0 && (m.Atomic || m.Incomplete != "") {
+		problems = append(problems, w.ProblemAt(m.Pos, "atomic and incomplete have no effect without produces"))
+	}
 	for _, product := range m.Produces {
 		if dependsOnItem(product) {
 			continue
@@ -209,11 +206,7 @@ func Check(dir string, w *workflow.Workflow) []workflow.Problem {
 
 // textsOf returns texts of a workflow as they are written.
 func textsOf(texts []workflow.Text) []string {
-	var all []string
-	for _, t := range texts {
-		all = append(all, t.Value)
-	}
-	return all
+	return check.Each(texts, func(t workflow.Text) string { return t.Value })
 }
 
 // newProduction returns nil when files are left as they are. With a fleet whose workers are sent files, those
@@ -255,14 +248,4 @@ type production struct {
 type fileBefore struct {
 	final, written string // full paths
 	info           fs.FileInfo
-}
-
-// checkProduction reports keys about files that agents leave, where they leave none.
-func checkProduction(w *workflow.Workflow) []workflow.Problem {
-	m := w.Map
-	if len(m.Produces) > 0 || !m.Atomic && m.Incomplete == "" {
-		return nil
-	}
-	return []workflow.Problem{w.ProblemAt(m.Pos,
-		"atomic and incomplete have no effect without produces")}
 }

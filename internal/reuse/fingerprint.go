@@ -131,16 +131,13 @@ func FingerprintOf(ctx context.Context, c Config, w *workflow.Workflow, captured
 	if register != nil {
 		c.Settings, unknown = c.Settings.Settle(ctx, c.Dir, c.Environ, register), rand.Text
 	}
-	return fingerprintOf(c, w, captured, unknown, c.secretDigest)
-}
-
-// secretDigest returns the digest of a secret. Without a key none is known.
-func (c Config) secretDigest(value string) string {
-	key, err := c.Home.FingerprintKey()
-	if err != nil {
-		return ofSecret([]byte(rand.Text()), value) // equal to no other
-	}
-	return ofSecret(key, value)
+	return fingerprintOf(c, w, captured, unknown, func(value string) string {
+		key, err := c.Home.FingerprintKey()
+		if err != nil {
+			key = []byte(rand.Text()) // equal to no other
+		}
+		return ofSecret(key, value)
+	})
 }
 
 // fingerprintOf returns what the items of w share with these settings. Captured has the outputs of setup by name.

@@ -36,12 +36,9 @@ type entry struct {
 	// Row is a part of the results, and Text one of the texts of the index, which is empty if the item has none.
 	Row, Text span
 
-	// number is that of the entry in its index.
+	// number is that of the entry in its index, from 0.
 	number int
 }
-
-// Number is the number of the entry in its index, from 0.
-func (e entry) Number() int { return e.number }
 
 // span is a part of a file.
 type span struct {
@@ -110,14 +107,6 @@ func decodeEntry(b []byte, number int) entry {
 	e.Row = span{int64(n.Uint64(b[48:])), int(n.Uint32(b[56:]))}
 	e.Text = span{int64(n.Uint64(b[60:])), int(n.Uint32(b[68:]))}
 	return e
-}
-
-// identity is the digest by which an item is found again.
-func (h indexHead) identity(e entry) digest {
-	if h.Keyed {
-		return e.ID
-	}
-	return e.Data
 }
 
 // indexWriter makes an index. Add is called for the entries in the order of their items.
@@ -220,7 +209,7 @@ type index struct {
 	// ids is in order. It is made when an item is looked for that is not the next one.
 	ids []identified
 
-	// next is the entry that is looked at first.
+	// next is the entry that is looked at first: the one behind that of the item before.
 	next int
 
 	// block has count entries from begin on.
@@ -344,9 +333,6 @@ func (x *index) Next() (entry, bool, error) {
 	return e, err == nil, err
 }
 
-// Found says that an entry was that of an item.
-func (x *index) Found(e entry) { x.next = e.number + 1 }
-
 // Find returns the entry of the item with this digest: of its id in a job with keys, else of its data. Of
 // several it is one that succeeded, if any did.
 func (x *index) Find(id digest) (e entry, found bool, err error) {
@@ -374,7 +360,11 @@ func (x *index) order() error {
 		if err != nil {
 			return err
 		}
-		if ids[n] = (identified{x.identity(e), uint32(n)}); !e.OK {
+		ids[n] = identified{e.Data, uint32(n)}
+		if x.Keyed {
+			ids[n].id = e.ID
+		}
+		if !e.OK {
 			ids[n].rank |= failedRank
 		}
 	}

@@ -2,11 +2,13 @@ package reuse
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,8 +50,12 @@ func OpenInput(c Config, w *workflow.Workflow) (*Input, error) {
 	name, latest := strings.CutPrefix(named, workflow.LatestOf)
 	var place jobs.Job
 	var err error
-	if latest {
-		place, err = latestNamed(c, name)
+	if latest { // in the project of the run
+		home := c.Home
+		home.Project = jobs.Project(c.Dir)
+		if place, err = home.LatestOf(name); errors.Is(err, jobs.ErrNotFound) {
+			err = job.Refusef("input: no job of the workflow %q found in this project (%s): run that workflow first; its jobs may also have been deleted", name, home.Project)
+		}
 	} else if place, err = c.Home.Find(named); errors.Is(err, jobs.ErrNotFound) {
 		err = job.Refusef("input: job %q not found, or it was deleted; to list jobs: prodigy jobs", named)
 	} else if errors.Is(err, jobs.ErrAmbiguous) {
@@ -59,17 +65,6 @@ func OpenInput(c Config, w *workflow.Workflow) (*Input, error) {
 		return nil, err
 	}
 	return openInput(place, w.Map.Input.Select, latest)
-}
-
-// latestNamed returns the latest job of the workflow with this name in the project of the run.
-func latestNamed(c Config, name string) (jobs.Job, error) {
-	home := c.Home
-	home.Project = jobs.Project(c.Dir)
-	place, err := home.LatestOf(name)
-	if !errors.Is(err, jobs.ErrNotFound) {
-		return place, err
-	}
-	return jobs.Job{}, job.Refusef("input: no job of the workflow %q found in this project (%s): run that workflow first; its jobs may also have been deleted", name, home.Project)
 }
 
 // openInput opens the results of a job, and makes what is missing of them. With whole every item must have one.
@@ -99,15 +94,18 @@ func openInput(place jobs.Job, takes workflow.Select, whole bool) (_ *Input, err
 	if err != nil {
 		return nil, err
 	}
-	why := ""
+	why, total := "", "an unknown number of"
 	if s.Reason != "" {
 		why = ": " + s.Reason
+	}
+	if s.Selected {
+		total = strconv.Itoa(s.Total)
 	}
 	switch settled := s.Status.Settled(); {
 	case settled == 0 && !(s.Selected && s.Total == 0):
 		return nil, unfit("has no results%s", why)
 	case whole && (!s.Selected || settled < s.Total):
-		return nil, unfit("has not finished: %d of %s items have results (run 'prodigy resume %s', or name the job by its id to use the results so far)", settled, total(s), place.ID)
+		return nil, unfit("has not finished: %d of %s items have results (run 'prodigy resume %s', or name the job by its id to use the results so far)", settled, total, place.ID)
 	case !s.Selected:
 		return nil, unfit("has not selected all its items yet (run 'prodigy resume %s')", place.ID)
 	}
@@ -126,13 +124,6 @@ func openInput(place jobs.Job, takes workflow.Select, whole bool) (_ *Input, err
 		return nil, errors.Join(job.Unusable(place, err), in.rows.Close())
 	}
 	return in, nil
-}
-
-func total(s *job.Fold) string {
-	if !s.Selected {
-		return "an unknown number of"
-	}
-	return fmt.Sprint(s.Total)
 }
 
 // readerPatience is how long another process may take to read the results of a job that has ended, for which it
@@ -156,12 +147,7 @@ func lockEnded(place jobs.Job) (*jobs.Lock, error) {
 }
 
 // Select returns which results are taken.
-func (in *Input) Select() workflow.Select {
-	if in.takes == "" {
-		return workflow.SelectSuccess
-	}
-	return in.takes
-}
+func (in *Input) Select() workflow.Select { return cmp.Or(in.takes, workflow.SelectSuccess) }
 
 // Close closes the files. They were only read from.
 func (in *Input) Close() error { return errors.Join(in.rows.Close(), in.store.Close()) }

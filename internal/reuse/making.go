@@ -15,16 +15,6 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// makeIndex makes the results of a job whose log comes to s, and their index, unless they are as the log has them. Its
-// lock is held.
-func makeIndex(place jobs.Job, meta jobs.Meta, s *job.Fold, fields []string) error {
-	w, err := job.RecordedWorkflow(place, meta)
-	if err != nil {
-		w = &workflow.Workflow{}
-	}
-	return indexResults(place, s, fields, isKeyed(w))
-}
-
 func isKeyed(w *workflow.Workflow) bool { return w.Map != nil && w.Map.Key.Value != "" }
 
 // RefreshIndex makes the index of the results of a job at the end of a run, if a later job of this workflow will ask
@@ -105,25 +95,18 @@ func (n *notes) see(r events.Record) error {
 	if !ok {
 		return nil
 	}
-	n.ended(result.Index)
-	if result.How == events.Failed {
-		return nil
-	}
-	return n.text(result.Index, result.ItemFiles)
-}
-
-func (n *notes) ended(index int) {
+	index := result.Index
 	if index >= 0 && index < len(n.groupOf) { // else the results are not made
 		n.groupOf[index] = int16(len(n.groups))
 	}
-}
-
-func (n *notes) text(index int, k events.ItemFiles) error {
-	if len(k.Uses)+len(k.Produced) == 0 {
+	if result.How == events.Failed {
+		return nil
+	}
+	if len(result.Uses)+len(result.Produced) == 0 {
 		delete(n.texts, index)
 		return nil
 	}
-	data, err := json.Marshal(k)
+	data, err := json.Marshal(result.ItemFiles)
 	if err != nil {
 		return err
 	}

@@ -78,6 +78,10 @@ type earlierJob struct {
 
 	// keyed means that items are found by their ids.
 	keyed bool
+
+	// next is the job that it took results from, if it did not come to its end, so that it may not have taken all of
+	// them. It is empty if there is none.
+	next string
 }
 
 // resolve finds the job that a new job of w takes results from, and checks that it can. The result is nil
@@ -169,8 +173,8 @@ func Open(home jobs.Home, m *workflow.Map, since jobs.Since, now events.Fingerpr
 		place, err := home.Find(id)
 		if err == nil {
 			var e *earlierJob
-			if e, id, err = openEarlier(place, m, now); err == nil {
-				r.earlier = append(r.earlier, e)
+			if e, err = openEarlier(place, m, now); err == nil {
+				r.earlier, id = append(r.earlier, e), e.next
 				continue
 			}
 		}
@@ -183,69 +187,68 @@ func Open(home jobs.Home, m *workflow.Map, since jobs.Since, now events.Fingerpr
 	return r, nil
 }
 
-// openEarlier opens the results of a job, and makes what is missing of them. Next is the job that it took
-// results from, if it did not come to its end, so that it may not have taken all of them.
-func openEarlier(place jobs.Job, m *workflow.Map, now events.Fingerprint) (_ *earlierJob, next string, err error) {
-	e, meta, ended, err := openResults(place, textsOf(m.Fingerprint),
+// openEarlier opens the results of a job, and makes what is missing of them.
+func openEarlier(place jobs.Job, m *workflow.Map, now events.Fingerprint) (*earlierJob, error) {
+	e, err := openResults(place, textsOf(m.Fingerprint),
 		"wait for it to finish, stop it, or name another job with --since")
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	index := e.index
 	e.keyed = index.Keyed && m.Key.Value != ""
 	if index.Keyed && !e.keyed {
 		err := job.Refusef("cannot compare items: job %s has keys, and this workflow has none", place.ID)
-		return nil, "", errors.Join(err, e.close())
+		return nil, errors.Join(err, e.close())
 	}
 	if index.Entries > maxEntries {
-		return nil, "", errors.Join(fmt.Errorf("job %s has %d items, of which %d can be compared", place.ID,
+		return nil, errors.Join(fmt.Errorf("job %s has %d items, of which %d can be compared", place.ID,
 			index.Entries, maxEntries), e.close())
 	}
 	for _, group := range index.Jobs {
 		e.parts = append(e.parts, partOf(now, group))
 	}
-	if meta.Since != nil && !ended {
-		next = meta.Since.JobID
-	}
-	return e, next, nil
+	return e, nil
 }
 
 // openResults opens the results of a job that is not running, with their index, and makes what is missing of
-// them. It reports whether the job has completed; instead is what to do about one that runs.
-func openResults(place jobs.Job, fields []string, instead string) (e *earlierJob, meta jobs.Meta, completed bool,
-	err error,
-) {
+// them. instead is what to do about one that runs.
+func openResults(place jobs.Job, fields []string, instead string) (e *earlierJob, err error) {
 	lock, err := lockEnded(place)
 	if errors.Is(err, jobs.ErrLocked) {
-		return nil, meta, false, job.Refusef("job %s is still running: %s", place.ID, instead)
+		return nil, job.Refusef("job %s is still running: %s", place.ID, instead)
 	}
 	if err != nil {
-		return nil, meta, false, err
+		return nil, err
 	}
 	defer check.Join(&err, lock.Unlock)
-	if meta, err = place.ReadMeta(); err != nil {
-		return nil, meta, false, job.Unusable(place, err)
+	meta, err := place.ReadMeta()
+	if err != nil {
+		return nil, job.Unusable(place, err)
 	}
 	if meta.Mode != string(workflow.MapReduce) {
-		return nil, meta, false, job.Refusef("job %s has no items", place.ID)
+		return nil, job.Refusef("job %s has no items", place.ID)
 	}
 	s, err := job.Read(place, meta)
-	if err == nil {
-		err = makeIndex(place, meta, s, fields)
-	}
 	if err != nil {
-		return nil, meta, false, err
+		return nil, err
+	}
+	w, err := job.RecordedWorkflow(place, meta)
+	if err := indexResults(place, s, fields, err == nil && isKeyed(w)); err != nil {
+		return nil, err
 	}
 	x, err := openIndex(place.IndexFile())
 	if err != nil {
-		return nil, meta, false, job.Unusable(place, err)
+		return nil, job.Unusable(place, err)
 	}
 	rows, err := os.Open(place.ResultsFile())
 	if err != nil {
-		return nil, meta, false, errors.Join(job.Unusable(place, err), x.Close())
+		return nil, errors.Join(job.Unusable(place, err), x.Close())
 	}
 	e = &earlierJob{place: place, index: x, rows: rows, matched: make([]uint64, x.Entries/64+1)}
-	return e, meta, s.Ended == jobs.Completed, nil
+	if meta.Since != nil && s.Ended != jobs.Completed {
+		e.next = meta.Since.JobID
+	}
+	return e, nil
 }
 
 func (e *earlierJob) close() error { return errors.Join(e.index.Close(), e.rows.Close()) }
@@ -280,8 +283,8 @@ func (e *earlierJob) find(it items.Item, raw digest, data func() digest) (entry,
 			return x, false, err
 		}
 	}
-	e.index.Found(x)
-	e.matched[x.Number()/64] |= 1 << (x.Number() % 64)
+	e.index.next = x.number + 1
+	e.matched[x.number/64] |= 1 << (x.number % 64)
 	return x, true, nil
 }
 
@@ -380,9 +383,14 @@ func (r *Reuse) Choose(it *items.Item) (wanted bool, err error) {
 		r.diff.LeftOut++
 		return false, nil
 	}
-	v := taken | verdict(n)<<entryBits | verdict(x.Number())
+	v := taken | verdict(n)<<entryBits | verdict(x.number)
 	if reason != "" {
-		v = r.number(reason)
+		number, known := r.numbers[reason]
+		if !known {
+			number = len(r.reasons)
+			r.numbers[reason], r.reasons = number, append(r.reasons, reason)
+		}
+		v = verdict(number)
 	}
 	r.count(kind, reason)
 	it.Index = len(r.verdicts)
@@ -391,16 +399,6 @@ func (r *Reuse) Choose(it *items.Item) (wanted bool, err error) {
 	}
 	r.verdicts = append(r.verdicts, v)
 	return true, nil
-}
-
-// number returns the verdict that stands for a reason.
-func (r *Reuse) number(reason string) verdict {
-	n, known := r.numbers[reason]
-	if !known {
-		n = len(r.reasons)
-		r.numbers[reason], r.reasons = n, append(r.reasons, reason)
-	}
-	return verdict(n)
 }
 
 // count adds an item to the difference. kind is its reason up to the colon.
