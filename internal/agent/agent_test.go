@@ -19,7 +19,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"prodigy/internal/events"
-	"prodigy/internal/limit"
 	"prodigy/internal/process"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
@@ -67,11 +66,13 @@ func (f *fake) run(_ context.Context, c process.Command) (process.Exit, error) {
 }
 
 func (f *fake) executor() *Executor {
-	return New(Config{Run: f.run, Claude: []string{"claude", "--print"}}, &fakeHost{emit: func(e events.Event) {
+	h := &fakeHost{emit: func(e events.Event) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.events = append(f.events, e)
-	}})
+	}}
+	h.Told = h.tell
+	return New(Config{Run: f.run, Claude: []string{"claude", "--print"}}, h)
 }
 
 // fakeHost is a host whose calls tests look at. Functions that are nil do what no job does.
@@ -113,15 +114,6 @@ func (h *fakeHost) Pause(ctx context.Context, a *Attempt, d time.Duration, keepS
 		return h.pause(a, d, keepSlot), nil
 	}
 	return h.noJob.Pause(ctx, a, d, keepSlot)
-}
-
-func (h *fakeHost) AdmitStep(_ context.Context, b StepBreaker) (limit.Ticket, string, error) {
-	t, refusal := h.breakers.Admit(b, time.Now(), h.tell)
-	return t, refusal, nil
-}
-
-func (h *fakeHost) ReportStep(b StepBreaker, t limit.Ticket, success bool) {
-	h.breakers.Report(b, t, success, time.Now(), h.tell)
 }
 
 // ran returns the last argument of each command that ran.

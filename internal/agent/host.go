@@ -122,7 +122,7 @@ type AgentTicket struct {
 	Owner   string    `json:"owner,omitempty"`   // of a fleet: the coordinator that gave it, since each begins with the same IDs
 }
 
-// UnmaskedOutputs keeps outputs for Host.KeepUnmasked in memory. The zero value is ready to use.
+// UnmaskedOutputs is the part of a Host that keeps outputs, in memory. The zero value is ready to use.
 type UnmaskedOutputs struct{ printed sync.Map }
 
 type unmaskedKey struct {
@@ -130,13 +130,13 @@ type unmaskedKey struct {
 	step       int
 }
 
-// Keep is Host.KeepUnmasked.
-func (u *UnmaskedOutputs) Keep(a *Attempt, step int, p Printed) {
+// KeepUnmasked is that of a Host.
+func (u *UnmaskedOutputs) KeepUnmasked(a *Attempt, step int, p Printed) {
 	u.printed.Store(unmaskedKey{a.JobID, a.Phase, step}, p)
 }
 
-// Get is Host.Unmasked.
-func (u *UnmaskedOutputs) Get(a *Attempt, phase string, step int) (Printed, bool) {
+// Unmasked is that of a Host.
+func (u *UnmaskedOutputs) Unmasked(a *Attempt, phase string, step int) (Printed, bool) {
 	kept, ok := u.printed.Load(unmaskedKey{a.JobID, phase, step})
 	p, _ := kept.(Printed)
 	return p, ok
@@ -152,10 +152,14 @@ type StepBreaker struct {
 	Config limit.BreakerConfig `json:"config"`
 }
 
-// StepBreakers are the circuit breakers of steps. They belong to the coordinator of a job: wherever the
-// attempts run, each step has one breaker. The zero value has none yet; they are made as they are asked for. It
-// is safe for concurrent use, and its lock is held while transitions are emitted, so that the log has them in order.
+// StepBreakers is the part of a Host that has the circuit breakers of steps. They belong to the coordinator of a job:
+// wherever the attempts run, each step has one breaker. The zero value has none yet; they are made as they are asked
+// for. It is safe for concurrent use, and its lock is held while transitions are told, so that the log has them in
+// order.
 type StepBreakers struct {
+	// Told is called with each transition. It may be nil.
+	Told func(events.Event)
+
 	mu   sync.Mutex
 	made map[StepBreaker]*limit.Breaker
 	last map[string]map[string]limit.Transition // see Continue
@@ -175,10 +179,8 @@ func (s *StepBreakers) Continue(phase string, last map[string]limit.Transition) 
 	}
 }
 
-// with calls do with the breaker of b, and emits the transitions that it returns.
-func (s *StepBreakers) with(
-	b StepBreaker, now time.Time, emit func(events.Event), do func(*limit.Breaker) []limit.Transition,
-) {
+// with calls do with the breaker of b, and tells the transitions that it returns.
+func (s *StepBreakers) with(b StepBreaker, now time.Time, do func(*limit.Breaker) []limit.Transition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.made[b]
@@ -191,13 +193,16 @@ func (s *StepBreakers) with(
 		s.made[b] = one
 	}
 	for _, t := range do(one) {
-		emit(events.Circuit(b.Step, t))
+		if s.Told != nil {
+			s.Told(events.Circuit(b.Step, t))
+		}
 	}
 }
 
-// Admit asks for a start at now. A refusal says why there is none.
-func (s *StepBreakers) Admit(b StepBreaker, now time.Time, emit func(events.Event)) (t limit.Ticket, refusal string) {
-	s.with(b, now, emit, func(one *limit.Breaker) (transitions []limit.Transition) {
+// AdmitStep is that of a Host.
+func (s *StepBreakers) AdmitStep(_ context.Context, b StepBreaker) (t limit.Ticket, refusal string, err error) {
+	now := time.Now()
+	s.with(b, now, func(one *limit.Breaker) (transitions []limit.Transition) {
 		switch one.Admit(now).Verdict {
 		case limit.Shut:
 			refusal = b.shut()
@@ -208,30 +213,32 @@ func (s *StepBreakers) Admit(b StepBreaker, now time.Time, emit func(events.Even
 		}
 		return transitions
 	})
-	return t, refusal
+	return t, refusal, nil
 }
 
 func (b StepBreaker) shut() string { return fmt.Sprintf("the circuit breaker of %s is open", b.Step) }
 
-// Refusal returns why a start at that time would be refused whatever happens until then, or nothing.
-func (s *StepBreakers) Refusal(b StepBreaker, at time.Time) (refusal string) {
-	s.with(b, at, nil, func(one *limit.Breaker) []limit.Transition {
+// StepRefusal is that of a Host.
+func (s *StepBreakers) StepRefusal(_ context.Context, b StepBreaker, d time.Duration) (refusal string, err error) {
+	at := time.Now().Add(d)
+	s.with(b, at, func(one *limit.Breaker) []limit.Transition {
 		if one.Admit(at).Verdict == limit.Shut {
 			refusal = b.shut()
 		}
 		return nil
 	})
-	return refusal
+	return refusal, nil
 }
 
-// Report gives the outcome of a start.
-func (s *StepBreakers) Report(b StepBreaker, t limit.Ticket, success bool, now time.Time, emit func(events.Event)) {
-	s.with(b, now, emit, func(one *limit.Breaker) []limit.Transition { return one.End(t, success, now) })
+// ReportStep is that of a Host.
+func (s *StepBreakers) ReportStep(b StepBreaker, t limit.Ticket, success bool) {
+	now := time.Now()
+	s.with(b, now, func(one *limit.Breaker) []limit.Transition { return one.End(t, success, now) })
 }
 
-// Release gives a start back that was stopped and has no outcome.
-func (s *StepBreakers) Release(b StepBreaker, t limit.Ticket) {
-	s.with(b, time.Now(), nil, func(one *limit.Breaker) []limit.Transition {
+// ReleaseStep is that of a Host.
+func (s *StepBreakers) ReleaseStep(b StepBreaker, t limit.Ticket) {
+	s.with(b, time.Now(), func(one *limit.Breaker) []limit.Transition {
 		one.Release(t)
 		return nil
 	})

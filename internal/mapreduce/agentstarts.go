@@ -73,7 +73,7 @@ func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.Agent
 		// nanoseconds: those that began to wait at once ask in the order of their items
 		wait += time.Duration(a.ItemIndex)
 		slot, err = h.yielding(ctx, a, func() (int, error) {
-			if keepSlot || a.ItemID == "" || h.job.serial || h.job.space != nil {
+			if h.keeps(a, keepSlot) {
 				return a.Worker, h.wait(ctx, time.Now().Add(wait), nil)
 			}
 			return h.await(ctx, a, wait, workflow.ParkAfter{}, false, nil)

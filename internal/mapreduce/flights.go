@@ -15,7 +15,7 @@ import (
 // attempt returns what all attempts of a phase have in common. The breakers of its steps continue in the state
 // that the log has.
 func (j *owner) attempt(phase string) agent.Attempt {
-	j.host.breakers.Continue(phase, maps.Clone(j.Fold.Circuits[phase]))
+	j.host.Continue(phase, maps.Clone(j.Fold.Circuits[phase]))
 	a := agent.Attempt{
 		JobID: j.place.ID, Workflow: j.workflow.Name, Phase: phase, Dir: j.config.Dir, Env: j.env(),
 		Secrets: j.config.Settings.Final, Args: j.config.Settings.Args,

@@ -7,7 +7,6 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
-	"prodigy/internal/limit"
 	"prodigy/internal/process"
 	"prodigy/internal/workflow"
 )
@@ -47,18 +46,23 @@ func (h *host) Progress(_ *agent.Attempt, e events.AgentProgress) {
 // Pause waits between two tries of a step. In the map phase the agent leaves its slot to others after some
 // time, unless it has to keep it or there is only one. A stop ends the wait at once.
 func (h *host) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (slot int, err error) {
-	return h.yielding(ctx, a, func() (int, error) { return h.pauseStep(ctx, a, d, keepSlot) })
+	return h.yielding(ctx, a, func() (int, error) {
+		w := h.job.workflow
+		turn := a.ItemID != "" &&
+			(w.Map.Rate.Limit.Count > 0 || w.Map.Concurrency != nil || w.ErrorPolicy.RetryRatio != nil)
+		wait := h.job.waits.begin(a.ItemID)
+		defer h.job.waits.remove(wait)
+		if h.keeps(a, keepSlot) {
+			return h.rest(ctx, a, time.Now().Add(d), turn, wait.over)
+		}
+		return h.await(ctx, a, d, w.Map.SlotWait(), turn, wait.over)
+	})
 }
 
-func (h *host) pauseStep(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (slot int, err error) {
-	turn := a.ItemID != "" && (h.job.workflow.Map.Rate.Limit.Count > 0 || h.job.workflow.Map.Concurrency != nil ||
-		h.job.workflow.ErrorPolicy.RetryRatio != nil)
-	w := h.job.waits.begin(a.ItemID)
-	defer h.job.waits.remove(w)
-	if keepSlot || a.ItemID == "" || h.job.serial || h.job.space != nil { // the workspace of the slot is the agent's
-		return h.rest(ctx, a, time.Now().Add(d), turn, w.over)
-	}
-	return h.await(ctx, a, d, h.job.workflow.Map.SlotWait(), turn, w.over)
+// keeps reports whether an agent keeps its slot while it waits: it is about no item, there is only one slot, or the
+// workspace of the slot is its own.
+func (h *host) keeps(a *agent.Attempt, keepSlot bool) bool {
+	return keepSlot || a.ItemID == "" || h.job.serial || h.job.space != nil
 }
 
 // StepTurn waits for a turn of the rate of a step.
@@ -66,7 +70,7 @@ func (h *host) StepTurn(ctx context.Context, a *agent.Attempt, t agent.StepTurn,
 	t.Key = bounded(t.Key)
 	k := newParking(a)
 	k.step, k.asked = &t, time.Now().Add(-t.Late)
-	k.keeps = keepSlot || h.job.serial || h.job.space != nil // the workspace of the slot is the agent's
+	k.keeps = h.keeps(a, keepSlot)
 	return h.yielding(ctx, a, func() (int, error) { return h.parked(ctx, k) })
 }
 
@@ -173,30 +177,6 @@ func (h *host) Register() *process.Register { return h.job.register }
 // KeepUnmasked keeps what is not in the log because it holds secrets, for as long as the run lasts.
 func (h *host) KeepUnmasked(a *agent.Attempt, step int, p agent.Printed) {
 	if a.Phase != ofSetup && a.Phase != ofVerify {
-		h.unmasked.Keep(a, step, p)
+		h.UnmaskedOutputs.KeepUnmasked(a, step, p)
 	}
 }
-
-// Unmasked returns what KeepUnmasked was given.
-func (h *host) Unmasked(a *agent.Attempt, phase string, step int) (agent.Printed, bool) {
-	return h.unmasked.Get(a, phase, step)
-}
-
-// AdmitStep asks the breaker of a step. The log gets its transitions in the order in which they happen.
-func (h *host) AdmitStep(_ context.Context, b agent.StepBreaker) (t limit.Ticket, refusal string, err error) {
-	t, refusal = h.breakers.Admit(b, time.Now(), h.emit)
-	return t, refusal, nil
-}
-
-// StepRefusal returns why the breaker of a step would refuse a start after d.
-func (h *host) StepRefusal(_ context.Context, b agent.StepBreaker, d time.Duration) (string, error) {
-	return h.breakers.Refusal(b, time.Now().Add(d)), nil
-}
-
-// ReportStep reports the outcome of a start to the breaker of its step.
-func (h *host) ReportStep(b agent.StepBreaker, t limit.Ticket, success bool) {
-	h.breakers.Report(b, t, success, time.Now(), h.emit)
-}
-
-// ReleaseStep gives the breaker of a step a start back.
-func (h *host) ReleaseStep(b agent.StepBreaker, t limit.Ticket) { h.breakers.Release(b, t) }

@@ -197,13 +197,9 @@ func (j *owner) recordRejected(r gitspace.Rejected) {
 	}
 	failed := events.AgentFailed{
 		AttemptID: m.AttemptID(r.Index), Worker: m.Worker, DurationMS: events.Millis(m.Took), Step: step,
-		Error: f.Message, ErrorType: f.Type, Signal: f.Signal, StdoutTail: f.Stdout, StderrTail: f.Stderr,
 		Commit: m.Commit, Conflicts: r.Conflicts, Resolve: resolve,
 	}
-	if f.ExitCode >= 0 {
-		failed.ExitCode = &f.ExitCode
-	}
-	j.fail(failed, d, now, false)
+	j.fail(failed, f, d, now)
 }
 
 // adopt takes a commit of the user's repository as the work of the one item that was chosen.

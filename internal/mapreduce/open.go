@@ -328,6 +328,7 @@ func (j *owner) equip(ctx context.Context, start gitspace.Start) error {
 		return err
 	}
 	j.host = &host{job: j}
+	j.host.Told = j.host.emit
 	now := time.Now()
 	for _, e := range check.ByKey(j.Fold.Quotas) {
 		if e.Until.After(now) {

@@ -194,30 +194,30 @@ func (j *owner) recordFailure(e *attemptEnd) int64 {
 	d := j.Fold.Policy.Decide(errorpolicy.Outcome{
 		Failure: f.Failure, Handled: o.Handled, Retry: flight.Retry,
 	}, now, rnd)
-	message := f.Message
+	failure := f.Failure
+	failure.Type = retry.Classify(failure)
 	if d.Retry.Reason == retry.Budget {
-		message = "retry budget exhausted: " + message
+		failure.Message = "retry budget exhausted: " + failure.Message
 	}
 	failed := events.AgentFailed{
 		AttemptID: a.AttemptID(), Worker: a.Worker, Place: o.Place, DurationMS: events.Millis(o.Duration),
-		ItemOutput: o.ItemOutput, Step: f.Step, Signal: f.Signal,
-		Error: message, ErrorType: retry.Classify(f.Failure), Rule: f.Rule,
-		StdoutTail: f.Stdout, StderrTail: f.Stderr,
-		Outputs: j.printed.take(a.ID), Commit: o.Commit,
-	}
-	if f.ExitCode >= 0 {
-		failed.ExitCode = &f.ExitCode
+		ItemOutput: o.ItemOutput, Step: f.Step, Outputs: j.printed.take(a.ID), Commit: o.Commit,
 	}
 	if p := j.workflow.ErrorPolicy; d.Action.RunsAgain() && p.RetryConfig != nil {
 		spread := j.crowds.spread(&d.Retry, *p.RetryConfig, p.RetryRatio != nil, now, rnd)
 		failed.Retry = &events.RetryState{SpreadMS: events.Millis(spread)}
 	}
-	return j.fail(failed, d, now, f.TimedOut)
+	return j.fail(failed, failure, d, now)
 }
 
 // fail records a failure with what was decided about it, and the events that only inform. A reason that e has goes
 // before that of the decision. It returns the number of the failure's record.
-func (j *owner) fail(e events.AgentFailed, d errorpolicy.Decision, now time.Time, timedOut bool) int64 {
+func (j *owner) fail(e events.AgentFailed, f retry.Failure, d errorpolicy.Decision, now time.Time) int64 {
+	e.Error, e.ErrorType, e.Rule, e.Signal = f.Message, f.Type, f.Rule, f.Signal
+	e.StdoutTail, e.StderrTail = f.Stdout, f.Stderr
+	if f.ExitCode >= 0 {
+		e.ExitCode = &f.ExitCode
+	}
 	e.ErrorSignature, e.Action, e.Matched = retry.Signature(e.Error), d.Action, d.Retry.Matched
 	e.Reason = cmp.Or(e.Reason, d.Reason)
 	if d.Action.RunsAgain() {
@@ -230,7 +230,16 @@ func (j *owner) fail(e events.AgentFailed, d errorpolicy.Decision, now time.Time
 			ItemID: e.ItemID, ErrorSignature: e.ErrorSignature, FailureCount: j.Fold.Failures[e.ItemIndex],
 		})
 	case status == errorpolicy.Skipped:
-		j.Record(events.AgentSkipped{ItemID: e.ItemID, ItemIndex: e.ItemIndex, Reason: j.whySkipped(e, timedOut)})
+		skipped := events.AgentSkipped{ItemID: e.ItemID, ItemIndex: e.ItemIndex, Reason: "on_item_failure: skip"}
+		switch p := j.workflow.ErrorPolicy; {
+		case e.ErrorType == retry.TypeSkipped:
+			skipped.Reason = e.Error
+		case f.TimedOut && p.OnTimeout != "":
+			skipped.Reason = "timeout_action: " + string(p.OnTimeout)
+		case p.OnItemFailure.Handler != "":
+			skipped.Reason = "handled by " + p.OnItemFailure.Handler
+		}
+		j.Record(skipped)
 	}
 	return seq
 }
@@ -248,57 +257,33 @@ func addRetry(e *events.AgentFailed, d retry.Decision, now time.Time) {
 	e.Retry = r
 }
 
-// whySkipped returns the reason for which a failed item is skipped.
-func (j *owner) whySkipped(e events.AgentFailed, timedOut bool) string {
-	switch p := j.workflow.ErrorPolicy; {
-	case e.ErrorType == retry.TypeSkipped:
-		return e.Error
-	case timedOut && p.OnTimeout != "":
-		return "timeout_action: " + string(p.OnTimeout)
-	case p.OnItemFailure.Handler != "":
-		return "handled by " + p.OnItemFailure.Handler
-	}
-	return "on_item_failure: skip"
-}
-
 // recordSkipped settles an item as skipped, because somebody asked for it.
 func (j *owner) recordSkipped(e events.AgentFailed) int64 {
-	e.Error, e.ErrorType = "skipped by "+j.Fold.Skips[e.ItemIndex], retry.TypeSkipped
-	return j.fail(e, errorpolicy.Decision{Action: errorpolicy.Skip}, time.Now(), false)
+	f := retry.Failure{Type: retry.TypeSkipped, Message: "skipped by " + j.Fold.Skips[e.ItemIndex], ExitCode: -1}
+	return j.fail(e, f, errorpolicy.Decision{Action: errorpolicy.Skip}, time.Now())
 }
 
 // dropped settles an item that is not to start: its retry budget has expired, or the open breaker refuses it. It
 // reports whether it is one.
 func (p *pool) dropped(it items.Item, v limits.Verdict, now time.Time) bool {
-	again, used := p.job.workflow.ErrorPolicy.RetryConfig, p.job.Fold.RetryOf(it.Index)
+	j := p.job
+	again, used := j.workflow.ErrorPolicy.RetryConfig, j.Fold.RetryOf(it.Index)
 	switch {
 	case again != nil && again.Expired(used, now):
-		p.job.giveUp(it, used)
+		last := j.Fold.Failed[it.Index]
+		f := retry.Failure{Type: last.Type, Message: last.Error, ExitCode: -1}
+		d := j.Fold.Policy.GiveUp(errorpolicy.Outcome{Failure: f, Retry: used})
+		f.Message = "retry budget exhausted: " + f.Message
+		j.fail(events.AgentFailed{AttemptID: j.notRun(it.ID, it.Index), Step: last.Step}, f, d, now)
 	case v.Answer == limits.Refuse:
-		p.job.refuse(it)
+		f := retry.Failure{
+			Type: retry.TypeCircuitOpen, Message: "refused: the circuit breaker is open", ExitCode: -1,
+		}
+		e := events.AgentFailed{AttemptID: j.notRun(it.ID, it.Index)}
+		j.fail(e, f, errorpolicy.Decision{Action: errorpolicy.DLQ}, now)
 	default:
 		return false
 	}
 	p.suspects.ended(it.Index)
 	return true
-}
-
-// giveUp records the failure of an item whose retry budget expired before its next attempt could begin.
-func (j *owner) giveUp(it items.Item, used retry.State) {
-	last := j.Fold.Failed[it.Index]
-	d := j.Fold.Policy.GiveUp(errorpolicy.Outcome{
-		Failure: retry.Failure{Type: last.Type, Message: last.Error, ExitCode: -1}, Retry: used,
-	})
-	j.fail(events.AgentFailed{
-		AttemptID: j.notRun(it.ID, it.Index), Step: last.Step,
-		Error: "retry budget exhausted: " + last.Error, ErrorType: last.Type,
-	}, d, time.Now(), false)
-}
-
-// refuse dead-letters an item that the open breaker does not admit.
-func (j *owner) refuse(it items.Item) {
-	j.fail(events.AgentFailed{
-		AttemptID: j.notRun(it.ID, it.Index),
-		Error:     "refused: the circuit breaker is open", ErrorType: retry.TypeCircuitOpen,
-	}, errorpolicy.Decision{Action: errorpolicy.DLQ}, time.Now(), false)
 }

@@ -552,10 +552,10 @@ func (j *owner) stopResult() *Result {
 // host is a job as the executor of its attempts sees it. Its methods run on the goroutines of the attempts:
 // they send messages to the owner of the job, and touch nothing that is the owner's.
 type host struct {
-	job      *owner
-	breakers agent.StepBreakers
-	unmasked agent.UnmaskedOutputs
-	starts   starts
+	job *owner
+	agent.StepBreakers
+	agent.UnmaskedOutputs
+	starts starts
 }
 
 func inPhase(name, message string) string {

@@ -86,14 +86,11 @@ func (j *owner) setAside(index int, w job.Waiting, message string) {
 	f := retry.Failure{Type: retry.TypeKilledRunner, Message: message, ExitCode: -1}
 	d := j.Fold.Policy.Decide(errorpolicy.Outcome{Failure: f, Retry: w.Retry}, now,
 		retry.NewRand(j.meta.Seed, w.ID, strconv.Itoa(w.Number)))
-	failed := events.AgentFailed{
-		AttemptID: events.AttemptID{ItemID: w.ID, ItemIndex: index, Attempt: w.Number},
-		Error:     message, ErrorType: retry.TypeKilledRunner,
-	}
+	failed := events.AgentFailed{AttemptID: events.AttemptID{ItemID: w.ID, ItemIndex: index, Attempt: w.Number}}
 	if j.workflow.ErrorPolicy.OnItemFailure.Kind == errorpolicy.Custom {
 		failed.Reason = "its handler is not run for an item that kills prodigy"
 	}
-	j.fail(failed, d, now, false)
+	j.fail(failed, f, d, now)
 }
 
 // A worker that dies takes all its attempts with it, and mostly none of them is to blame. So an item is
