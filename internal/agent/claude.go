@@ -21,12 +21,12 @@ type claude struct{ *template.Plain }
 
 var errNoCLI = errors.New("no AI coding CLI is configured")
 
-func compileClaude(text string, n template.Names) (command, []template.Diag, error) {
-	p, err := template.CompilePlain(text, n)
-	if err != nil {
-		return nil, nil, err
+func buildClaude(c *compiler, s *step, n scopeNames) command {
+	p := c.plain(s, *s.Claude, n)
+	if p == nil {
+		return nil
 	}
-	return claude{p}, p.Diags, nil
+	return claude{p}
 }
 
 func (c claude) bind(r template.Resolver, x *Executor) (call, error) {

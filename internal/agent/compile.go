@@ -67,19 +67,11 @@ func (c *compiler) step(w *workflow.Step, position int, n scopeNames, prefix str
 	s.env = c.env(s, w.Env, n)
 
 	inner := n.withVars(w.Env)
-	k, ok := kinds()[s.kind]
-	switch {
-	case !ok:
+	build := kinds()[s.kind]
+	if build == nil {
 		panic("BUG: a step of unknown kind " + s.kind)
-	case k.build != nil:
-		s.command = k.build(c, s, inner)
-	default:
-		if len(w.Interpreter) > 0 {
-			k.compile = interpreted(w.Interpreter)
-		}
-		text := k.text(w)
-		s.command = c.command(s, k.compile, text.Value, text.At, inner)
 	}
+	s.command = build(c, s, inner)
 	if w.WorkingDir != nil {
 		s.dir = c.plain(s, *w.WorkingDir, inner)
 	}

@@ -94,7 +94,11 @@ func (r *run) begin() (*scope, error) {
 		s.set(r.completed(e), e.Capture)
 	}
 	for _, e := range r.a.Done {
-		s.restore(e)
+		if res := r.completed(e); res.skipped {
+			s.set(res, e.ID, e.Capture)
+		} else {
+			s.leave(res, e.Kind, e.ID, res, e.Capture)
+		}
 	}
 	return s, nil
 }

@@ -41,8 +41,12 @@ func (s *scope) list(rendered []string, steps []*step) ([]string, error) {
 		inner := s.binding(st).withKnown(st.env)
 		rendered = append(rendered, st.command.render(inner))
 		var err error
+		part := *s
+		if st.Foreach != nil { // whose values are not known
+			part.loop = &loop{as: st.Foreach.ElementName(), outer: s.loop}
+		}
 		for _, steps := range st.inner {
-			if rendered, err = s.insideOf(st).list(rendered, steps); err != nil {
+			if rendered, err = part.list(rendered, steps); err != nil {
 				return nil, err
 			}
 		}
@@ -62,15 +66,6 @@ func (st *step) hooks() [][]*step {
 		lists = append(lists, steps)
 	}
 	return append(lists, st.onFailure)
-}
-
-// insideOf returns the scope of the steps that are part of st. Values of a loop are not known.
-func (s *scope) insideOf(st *step) *scope {
-	inner := *s
-	if st.Foreach != nil {
-		inner.loop = &loop{as: st.Foreach.ElementName(), outer: s.loop}
-	}
-	return &inner
 }
 
 // withKnown returns s with those of vars whose values are known. The others hide earlier values of their names.

@@ -42,16 +42,6 @@ func (s *scope) record(st *step, r result) {
 	s.leave(r, st.written(), st.ID, r.as(st.Format), st.Capture)
 }
 
-// restore is record for a step that was completed before a resume, from its record in the log.
-func (s *scope) restore(e events.StepCompleted) {
-	r := s.run.completed(e)
-	if r.skipped {
-		s.set(r, e.ID, e.Capture)
-		return
-	}
-	s.leave(r, e.Kind, e.ID, r, e.Capture)
-}
-
 // leave sets what a step leaves. Only the name of the capture has the output in its format.
 func (s *scope) leave(r result, kind, id string, captured result, capture string) {
 	if r.validation != nil {
@@ -159,7 +149,12 @@ func (s *scope) Resolve(root string) (template.Value, bool) {
 	case "env":
 		return s.environment(), true
 	case "error":
-		return s.failure()
+		if s.failed == nil {
+			return template.Value{}, false
+		}
+		f := s.failed.failure
+		return fields(f.Message, "message", f.Message, "type", f.Type, "exit_code", f.ExitCode, "step", f.Step,
+			"attempts", s.failed.attempts), true
 	case "map":
 		return s.mapped()
 	case "validation":
@@ -180,11 +175,15 @@ func (s *scope) Resolve(root string) (template.Value, bool) {
 		}
 		return r.value(), true
 	}
-	if arg, ok := s.argument(root); ok {
-		return arg, true
+	for _, arg := range a.Args {
+		if arg.Name == root && len(arg.Value) > 0 {
+			return template.JSON(arg.Value), true
+		}
 	}
-	if v, ok := s.variable(root); ok {
-		return v, true
+	for _, kv := range slices.Backward(s.env) { // inherited variables are left to the shell
+		if key, value, _ := strings.Cut(kv, "="); key == root {
+			return template.Text(value), true
+		}
 	}
 	switch {
 	case root == "workspace" && a.Base != "":
@@ -285,35 +284,21 @@ func (r *run) batchFile() string {
 func (r result) value() template.Value {
 	m := texts("output", r.Output, "stderr", r.Stderr, "exit_code", r.code, "success", !r.failed && !r.skipped,
 		"skipped", r.skipped, "duration", duration.Format(r.duration), "duration_ms", r.duration.Milliseconds())
-	if r.ai != nil {
-		maps.Copy(m, agentValues(r.ai))
+	if a := r.ai; a != nil {
+		cost := ""
+		if a.CostUSD != nil {
+			cost = a.CostUSD.Decimal()
+		}
+		maps.Copy(m, texts("outcome", a.Outcome, "session_id", a.SessionID, "turns", a.Turns, "cost", cost))
+		if a.JSON != nil {
+			m["json"] = template.JSON(a.JSON)
+		}
 	}
 	v := template.Text(r.Output).With(m)
 	if r.data != nil {
 		return v.As(r.data)
 	}
 	return v
-}
-
-// argument returns the value of a parameter, if it has one.
-func (s *scope) argument(name string) (template.Value, bool) {
-	for _, arg := range s.run.a.Args {
-		if arg.Name == name && len(arg.Value) > 0 {
-			return template.JSON(arg.Value), true
-		}
-	}
-	return template.Value{}, false
-}
-
-// variable returns the value of a variable that the workflow or the step sets. Inherited variables are left to
-// the shell.
-func (s *scope) variable(name string) (template.Value, bool) {
-	for i := len(s.env) - 1; i >= 0; i-- {
-		if key, value, _ := strings.Cut(s.env[i], "="); key == name {
-			return template.Text(value), true
-		}
-	}
-	return template.Value{}, false
 }
 
 func (s *scope) environment() template.Value {
@@ -326,15 +311,6 @@ func (s *scope) environment() template.Value {
 		}
 	}
 	return template.Value{}.With(m)
-}
-
-func (s *scope) failure() (template.Value, bool) {
-	if s.failed == nil {
-		return template.Value{}, false
-	}
-	f := s.failed.failure
-	return fields(f.Message, "message", f.Message, "type", f.Type, "exit_code", f.ExitCode, "step", f.Step,
-		"attempts", s.failed.attempts), true
 }
 
 func (s *scope) mapped() (template.Value, bool) {
@@ -416,19 +392,6 @@ func (s *scope) File(content string) (string, error) {
 		return "", errors.New("no file can be made here")
 	}
 	return s.scratch.addValues("value-*", content)
-}
-
-// agentValues returns the values of the names below agent.
-func agentValues(a *events.AgentEnd) map[string]template.Value {
-	cost := ""
-	if a.CostUSD != nil {
-		cost = a.CostUSD.Decimal()
-	}
-	m := texts("outcome", a.Outcome, "session_id", a.SessionID, "turns", a.Turns, "cost", cost)
-	if a.JSON != nil {
-		m["json"] = template.JSON(a.JSON)
-	}
-	return m
 }
 
 // print sets what was printed, and the same without secrets.

@@ -15,6 +15,14 @@ type shell struct {
 	argv []string // before the script, the last option ends in c; nil means sh
 }
 
+func buildShell(c *compiler, s *step, n scopeNames) command {
+	compile := compileShell
+	if len(s.Interpreter) > 0 {
+		compile = interpreted(s.Interpreter)
+	}
+	return c.command(s, compile, s.Shell.Value, s.Shell.At, n)
+}
+
 func compileShell(text string, n template.Names) (command, []template.Diag, error) {
 	return compileFor("sh", nil, text, n)
 }

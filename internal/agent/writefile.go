@@ -123,7 +123,13 @@ func outside(err error) error {
 // replace writes a new file beside the one at path and gives it that name.
 func (f *writeFile) replace(root *os.Root, path, content string) (err error) {
 	beside := filepath.Join(filepath.Dir(path), ".prodigy-"+rand.Text())
-	mode, known := f.mode(root, path)
+	var mode fs.FileMode // that the step says, or else the one that the file has
+	known := f.Mode != nil
+	if known {
+		mode = fs.FileMode(*f.Mode)
+	} else if info, err := root.Stat(path); err == nil {
+		mode, known = info.Mode().Perm(), true
+	}
 	defer func() {
 		if err != nil {
 			_ = root.Remove(beside)
@@ -166,18 +172,6 @@ func fill(root *os.Root, path, content string) error {
 	}
 	_, err = file.WriteString(content)
 	return errors.Join(err, file.Close())
-}
-
-// mode returns the permissions that the file is to have: those that the step says, else those that it has.
-func (f *writeFile) mode(root *os.Root, path string) (fs.FileMode, bool) {
-	if f.Mode != nil {
-		return fs.FileMode(*f.Mode), true
-	}
-	info, err := root.Stat(path)
-	if err != nil {
-		return 0, false
-	}
-	return info.Mode().Perm(), true
 }
 
 func (f *writeFile) render(r template.Resolver) string {

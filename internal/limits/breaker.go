@@ -147,6 +147,3 @@ func (b *Breaker) resumed(now time.Time, e events.JobResumed) {
 		b.reset()
 	}
 }
-
-// KeyOf returns the key of the breaker of the attempt at an item that runs.
-func (b *Breaker) KeyOf(index int) string { return b.Tickets[index].Key }

@@ -76,11 +76,6 @@ func (s *StepRates) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Next returns when the step at a position may start, by its key.
-func (s StepRates) Next(position int) func(key string, now time.Time) time.Time {
-	return s[position].Next
-}
-
 // Apply takes note of a record.
 func (s StepRates) Apply(r events.Record, _ Job) {
 	if e, ok := r.Event.(events.StepTurn); ok && s[e.Position] != nil {

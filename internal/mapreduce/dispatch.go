@@ -18,7 +18,8 @@ func (p *pool) dispatch(now time.Time) bool {
 		return false
 	}
 	for range burst {
-		if p.halted != nil || p.runners.ctx.Err() != nil || !p.vacant(now) {
+		if p.halted != nil || p.runners.ctx.Err() != nil ||
+			p.ask(p.gates.slot, p.asks(limits.Again, now)).Answer != limits.Go {
 			p.returnShared(now)
 			return false
 		}

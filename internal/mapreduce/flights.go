@@ -17,9 +17,12 @@ import (
 func (j *owner) attempt(phase string) agent.Attempt {
 	j.host.Continue(phase, maps.Clone(j.Fold.Circuits[phase]))
 	a := agent.Attempt{
-		JobID: j.place.ID, Workflow: j.workflow.Name, Phase: phase, Dir: j.config.Dir, Env: j.env(),
+		JobID: j.place.ID, Workflow: j.workflow.Name, Phase: phase, Dir: j.config.Dir, Env: j.config.Settings.Env,
 		Secrets: j.config.Settings.Final, Args: j.config.Settings.Args,
 		Earlier: j.earlier(phase),
+	}
+	if a.Env == nil { // the settings have not been resolved
+		a.Env = j.workflow.Env
 	}
 	j.setSteps(a)
 	return a
@@ -70,7 +73,7 @@ func (p *pool) adopt() {
 		if p.job.space != nil {
 			p.inWorkspace(&a, f.Base, f.Resolve)
 		}
-		p.fly(a, itemKeys{f.Key, p.job.Fold.Limits.Breaker.KeyOf(index)})
+		p.fly(a, itemKeys{f.Key, p.job.Fold.Limits.Breaker.Tickets[index].Key})
 		if p.job.Fold.Skips[index] != "" {
 			p.flights[a.Token].end(errSkipped)
 		}

@@ -81,11 +81,6 @@ func (p *pool) askOne(l limits.Limit, a limits.Ask) limits.Verdict {
 	return v
 }
 
-// vacant reports whether a slot may be taken now.
-func (p *pool) vacant(now time.Time) bool {
-	return p.ask(p.gates.slot, p.asks(limits.Again, now)).Answer == limits.Go
-}
-
 // mayBegin reports whether a new item may begin, as far as that depends on the canary.
 func (p *pool) mayBegin(now time.Time) bool {
 	return p.gates.first.Admit(p.asks(limits.New, now)).Answer == limits.Go

@@ -27,12 +27,25 @@ func (h *host) Emit(a *agent.Attempt, e events.Event) {
 func (h *host) emit(e events.Event) { h.job.inbox <- emitted{event: e} }
 
 func (m emitted) deliver(p *pool) {
-	p.job.Record(p.job.printed.withOutputs(m.event, m.attempt))
+	switch e := m.event.(type) { // at the end of a step of a phase that runs once, where its outputs are
+	case events.StepCompleted:
+		e.Outputs = p.job.printed.take(m.attempt)
+		m.event = e
+	case events.StepFailed:
+		if e.ItemID == "" {
+			e.Outputs = p.job.printed.of(m.attempt)
+		}
+		m.event = e
+	}
+	p.job.Record(m.event)
 	switch e := m.event.(type) {
 	case events.QuotaResumed:
 		p.restartClocks()
 	case events.AgentPlaced:
-		p.placed(e)
+		one := p.job.Fold.Running.At(e.ItemIndex)
+		if f := p.flights[one.Token]; f != nil && one.Number == e.Attempt && !f.placed {
+			f.placed, f.began = true, time.Now()
+		}
 	}
 }
 

@@ -102,7 +102,13 @@ func (j *owner) runPool(ctx context.Context, s source, due, alone []dueItem) (Re
 		return Result{}, err
 	}
 	defer func() { j.Live = nil }()
-	if n := p.suspects.count(j); n > 0 {
+	n := 0 // suspects, and not items that run alone for lack of memory
+	for _, d := range p.suspects.waiting {
+		if j.suspect(d.index) {
+			n++
+		}
+	}
+	if n > 0 {
 		j.notice(fmt.Sprintf("items that were running each time the job crashed for no known reason, and so run alone, after all others: %d", n))
 	}
 	p.enqueueAll()

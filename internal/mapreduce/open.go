@@ -127,7 +127,7 @@ func (j *owner) begin(ctx context.Context, start gitspace.Start) error {
 		Workflow: j.workflow.Name, Mode: string(j.workflow.Mode), MaxParallel: slots, Seed: j.meta.Seed,
 		Version: j.config.Version,
 		Base:    start.Base, TargetBranch: start.Branch, Checkout: start.Checkout, MaxCostUSD: j.config.maxCost(),
-		InputJob: j.inputJob(),
+		InputJob: cmp.Or(j.meta.Input, &jobs.Input{}).JobID,
 		Rates:    startRates(j.workflow), Broker: j.config.Broker,
 	}).Seq
 	if j.isolated() { // or the job could die and leave workspaces that no record tells of
@@ -318,7 +318,7 @@ func (j *owner) equip(ctx context.Context, start gitspace.Start) error {
 	}
 	build := j.config.Executor
 	if build == nil {
-		build = localExecutor
+		build = func(c agent.Config, h agent.Host) Executor { return agent.New(c, h) }
 	}
 	var err error
 	if j.files, err = reuse.NewFiles(j.workflow.Map, reuse.FilesConfig{
@@ -388,15 +388,4 @@ func traceParent(environ []string) string {
 		return ""
 	}
 	return text
-}
-
-// localExecutor is what a Config without an Executor uses.
-func localExecutor(c agent.Config, h agent.Host) Executor { return agent.New(c, h) }
-
-// inputJob returns the id of the job that is the input, or "".
-func (j *owner) inputJob() string {
-	if j.meta.Input == nil {
-		return ""
-	}
-	return j.meta.Input.JobID
 }

@@ -14,7 +14,17 @@ func (h *host) Output(a *agent.Attempt, e outputs.Entry) {
 	h.job.inbox <- printedBy{attempt: a.ID, entry: e}
 }
 
-func (m printedBy) deliver(p *pool) { p.haltForOwn(p.job.printed.keep(m)) }
+// deliver writes what an attempt has printed.
+func (m printedBy) deliver(p *pool) {
+	kept := &p.job.printed
+	if kept.err == nil {
+		var at outputs.Span
+		if at, kept.err = kept.store.Append(m.entry); kept.err == nil && at.Length > 0 {
+			kept.spans[m.attempt] = kept.spans[m.attempt].To(at)
+		}
+	}
+	p.haltForOwn(kept.err)
+}
 
 // openOutputs opens the store of what steps print, behind what earlier runs have left.
 func (j *owner) openOutputs() (err error) {

@@ -258,14 +258,6 @@ func (j *owner) notRun(itemID string, index int) events.AttemptID {
 	return events.AttemptID{ItemID: itemID, ItemIndex: index, Attempt: j.Fold.NextNumber(index) - 1}
 }
 
-// env returns the resolved variables, or those of the workflow if the settings have not been resolved.
-func (j *owner) env() []workflow.EnvVar {
-	if s := j.config.Settings; s.Env != nil {
-		return s.Env
-	}
-	return j.workflow.Env
-}
-
 // earlier returns the steps of the phases before this one whose output later phases may name.
 func (j *owner) earlier(phase string) []events.StepCompleted {
 	var done []events.StepCompleted
@@ -441,22 +433,6 @@ func (p *printed) granted() outputs.Policy {
 	return granted
 }
 
-// keep writes what an attempt has printed.
-func (p *printed) keep(m printedBy) error {
-	if p.err != nil {
-		return p.err
-	}
-	at, err := p.store.Append(m.entry)
-	if err != nil {
-		p.err = err
-		return err
-	}
-	if at.Length > 0 {
-		p.spans[m.attempt] = p.spans[m.attempt].To(at)
-	}
-	return nil
-}
-
 // of returns where the outputs of an attempt are that it has printed by now, or nil.
 func (p *printed) of(attempt string) *outputs.Span {
 	span, ok := p.spans[attempt]
@@ -471,22 +447,6 @@ func (p *printed) take(attempt string) *outputs.Span {
 	span := p.of(attempt)
 	delete(p.spans, attempt)
 	return span
-}
-
-// withOutputs adds to an event of an attempt, when it ends a step of a phase that runs once, where the outputs
-// of the step are.
-func (p *printed) withOutputs(e events.Event, attempt string) events.Event {
-	switch e := e.(type) {
-	case events.StepCompleted:
-		e.Outputs = p.take(attempt)
-		return e
-	case events.StepFailed:
-		if e.ItemID == "" {
-			e.Outputs = p.of(attempt)
-		}
-		return e
-	}
-	return e
 }
 
 // sharedSlots are the slots of a pool of this machine that the items of the job hold, by the slot of the job.

@@ -61,8 +61,11 @@ func (j *owner) newSlots(recorded *workflow.Workflow) error {
 	c := j.config
 	c.MaxParallel = 0
 	open := OpenSlots(c, j.workflow)
-	if j.workflow.Map == nil || sameNumber(j.workflow.Map.MaxParallel, recorded.Map.MaxParallel) &&
-		open == OpenSlots(c, recorded) {
+	if j.workflow.Map == nil {
+		return nil
+	}
+	now, before := j.workflow.Map.MaxParallel, recorded.Map.MaxParallel
+	if now.Value == before.Value && now.Var == before.Var && open == OpenSlots(c, recorded) {
 		return nil
 	}
 	slots, err := maxParallel(c, j.workflow)
@@ -79,8 +82,6 @@ func (j *owner) newSlots(recorded *workflow.Workflow) error {
 	j.rescaled = j.Fold.Slots > 0
 	return nil
 }
-
-func sameNumber(a, b workflow.IntOrVar) bool { return a.Value == b.Value && a.Var == b.Var }
 
 // changedWork reports where the replacement differs from the recorded workflow in work that is done.
 func (j *owner) changedWork(recorded *workflow.Workflow) []workflow.Problem {

@@ -74,7 +74,8 @@ func (j *owner) selected() source {
 		job: j, head: j.Fold.Head, grown: make(chan struct{}, 1), ended: make(chan struct{}),
 		lead: ahead{items: mostAhead, bytes: mostBytesAhead, moved: make(chan struct{}, 1)},
 	}
-	if j.Fold.Selected || j.cutOff() {
+	cutOff := j.workflow.Map.Input.Stdin && j.config.Stdin == nil // the selection of an earlier run cannot be repeated
+	if j.Fold.Selected || cutOff {
 		close(sel.grown)
 		return j.feed(func(ctx context.Context, give func(offered) bool) error {
 			if err := sel.give(ctx, todo, give); err != nil || j.Fold.Selected {
@@ -91,8 +92,15 @@ func (j *owner) selected() source {
 			sel.failed = sel.record(ctx)
 			return nil
 		})
-		if j.whole() && !sel.whole(ctx) {
-			return nil // choice returns how the selection ended
+		if j.whole() {
+			select {
+			case <-sel.ended:
+			case <-ctx.Done():
+				return nil
+			}
+			if sel.failed != nil {
+				return nil // choice returns how the selection ended
+			}
 		}
 		return sel.give(ctx, todo, give)
 	})
@@ -105,9 +113,6 @@ var (
 	errInputGone    = errors.New("the previous run was interrupted while reading standard input, which cannot be read again")
 	errInputChanged = errors.New("the input has changed since the job started: restore it, or start a new job")
 )
-
-// cutOff reports whether the selection of an earlier run was interrupted and cannot be repeated.
-func (j *owner) cutOff() bool { return j.workflow.Map.Input.Stdin && j.config.Stdin == nil }
 
 // nothingLeft reports whether no resume can run anything: the items come from standard input, which was not read to its
 // end, and those that were read have ended.
@@ -167,12 +172,16 @@ func (s *selection) record(ctx context.Context) error {
 			}
 		}
 		if it.Index >= known {
-			err = s.job.Store.Append(s.job.masked(it))
-		} else {
-			err = sameAs(before, it)
-		}
-		if err != nil {
-			return err
+			if shown := s.job.config.Settings.Mask.JSON(it.Data); !bytes.Equal(shown, it.Data) {
+				it.Masked = shown
+			}
+			if err := s.job.Store.Append(it); err != nil {
+				return err
+			}
+		} else if old, err := before.Next(); err != nil {
+			return fmt.Errorf("read the recorded items: %w", err)
+		} else if old.ID != it.ID || !bytes.Equal(old.Data, it.Data) {
+			return errInputChanged
 		}
 		chosen++
 		signal(s.grown)
@@ -187,52 +196,17 @@ func (s *selection) record(ctx context.Context) error {
 }
 
 func (j *owner) selectionEnv() items.Env {
-	known := j.config.Settings.With(j.captured())
+	captured := map[string]string{} // by setup, without outputs that hold a secret: the log has them masked
+	for _, e := range j.earlier("map") {
+		if !e.Masked {
+			captured[e.Capture] = e.Output
+		}
+	}
+	known := j.config.Settings.With(captured)
 	return items.Env{
 		Dir: j.config.Dir, Environ: known.Environ(j.config.Environ), Fill: known.Fill, Stdin: j.config.Stdin,
 		Temp: j.temp, Register: j.register, Results: reuse.ResultsOf(j.config.Home, j.meta.Input),
 		Secret: j.config.Settings.Mask.Holds,
-	}
-}
-
-// captured returns what setup has captured. Outputs that hold a secret are not among it, for the log has them masked.
-func (j *owner) captured() map[string]string {
-	values := map[string]string{}
-	for _, e := range j.earlier("map") {
-		if !e.Masked {
-			values[e.Capture] = e.Output
-		}
-	}
-	return values
-}
-
-// masked returns an item with what may be shown of it, when that is not all.
-func (j *owner) masked(it items.Item) items.Item {
-	if shown := j.config.Settings.Mask.JSON(it.Data); !bytes.Equal(shown, it.Data) {
-		it.Masked = shown
-	}
-	return it
-}
-
-// sameAs compares an item with the next of those that an earlier run recorded.
-func sameAs(before *items.Cursor, it items.Item) error {
-	old, err := before.Next()
-	if err != nil {
-		return fmt.Errorf("read the recorded items: %w", err)
-	}
-	if old.ID != it.ID || !bytes.Equal(old.Data, it.Data) {
-		return errInputChanged
-	}
-	return nil
-}
-
-// whole waits for the end of the selection and reports whether all of it was recorded.
-func (s *selection) whole(ctx context.Context) bool {
-	select {
-	case <-s.ended:
-		return s.failed == nil
-	case <-ctx.Done():
-		return false
 	}
 }
 

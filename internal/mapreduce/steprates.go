@@ -19,8 +19,8 @@ func (p *pool) askTurn(k *parking) {
 		p.lobby.steps[k.step.Position] = q
 	}
 	now := time.Now()
-	if !k.keeps && (q.has(k.step.Key) || p.stepMay(k.step.Position)(k.step.Key, now).After(now)) &&
-		p.lobby.waits() < maxParked {
+	next := p.job.Fold.Limits.Steps[k.step.Position].Next(k.step.Key, now)
+	if !k.keeps && (q.has(k.step.Key) || next.After(now)) && p.lobby.waits() < maxParked {
 		p.leaveSlot(k)
 		p.lobby.stepsParked++
 	} else {
@@ -33,17 +33,12 @@ func (p *pool) askTurn(k *parking) {
 	}
 }
 
-// stepMay returns when a step may start, by key.
-func (p *pool) stepMay(position int) func(key string, now time.Time) time.Time {
-	return p.job.Fold.Limits.Steps.Next(position)
-}
-
 // serveSteps gives their turns to agents that have kept their slots, and with a free slot to one that has not.
 // It reports whether it gave the slot away.
 func (p *pool) serveSteps(now time.Time, vacant bool) bool {
 	for position, q := range check.ByKey(p.lobby.steps) {
 		for p.halted == nil {
-			_, k, ok := q.next(now, p.stepMay(position))
+			_, k, ok := q.next(now, p.job.Fold.Limits.Steps[position].Next)
 			switch {
 			case !ok:
 				if q.len() > 0 && (vacant || q.order[0].queue[0].keeps) {

@@ -27,14 +27,6 @@ func (p *pool) sinceOf(f *flight, id string, now time.Time) time.Time {
 	return f.began
 }
 
-// placed notes that a worker of a fleet runs an attempt.
-func (p *pool) placed(e events.AgentPlaced) {
-	one := p.job.Fold.Running.At(e.ItemIndex)
-	if f := p.flights[one.Token]; f != nil && one.Number == e.Attempt && !f.placed {
-		f.placed, f.began = true, time.Now()
-	}
-}
-
 // findStragglers records which attempts have become stragglers.
 func (p *pool) findStragglers(now time.Time) {
 	w, j := &p.watch, p.job

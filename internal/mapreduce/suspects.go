@@ -117,13 +117,3 @@ func (j *owner) condemn(index int) {
 		j.setAside(index, w, fmt.Sprintf("its worker was well, and yet had to give it up for lack of contact, or had it no more, %d times", l.Cut))
 	}
 }
-
-// count returns how many of those that wait are suspects, and not items that run alone for lack of memory.
-func (s *suspects) count(j *owner) (n int) {
-	for _, d := range s.waiting {
-		if j.suspect(d.index) {
-			n++
-		}
-	}
-	return n
-}
