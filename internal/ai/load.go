@@ -153,7 +153,8 @@ func (p *Preset) compile() error {
 	if err := known("options", p.Options, strings.Fields("model max_turns max_cost schema session resume")); err != nil {
 		return err
 	}
-	if err := known("may", p.May, check.Words(workflow.MayRead, workflow.MayEdit, workflow.MayAll, maySaid)); err != nil {
+	may := check.Words(workflow.MayRead, workflow.MayEdit, workflow.MayAll, maySaid)
+	if err := known("may", p.May, may); err != nil {
 		return err
 	}
 	if err := known("take", p.Take, strings.Fields(`

@@ -193,7 +193,28 @@ func (p *Pick) fits(doc []byte) bool {
 func (r *Reading) picked(p *Pick, doc []byte) {
 	r.at[p.name] = r.number
 	r.signs.Known = true
-	r.watch(p, doc)
+	// What the line says of the session, of tools and of waits.
+	if p.session {
+		r.signs.Sessions++
+	}
+	for _, at := range p.begins {
+		for id := range at.all(doc) {
+			if len(r.tools) < maxTools {
+				r.tools[string(id)] = struct{}{}
+			}
+		}
+	}
+	for _, at := range p.ends {
+		for id := range at.all(doc) {
+			delete(r.tools, string(id))
+		}
+	}
+	for _, at := range p.waits {
+		if d := seconds(textOf(at.in(doc)), time.Millisecond); d > 0 {
+			r.signs.Waits++
+			r.signs.Wait = d
+		}
+	}
 	if p.kept {
 		r.lines[p.name] = append(r.lines[p.name][:0], doc...)
 	}
@@ -416,31 +437,6 @@ func (r *Reading) Signs() Signs {
 	s := r.signs
 	s.Tools = len(r.tools)
 	return s
-}
-
-// watch takes what a line of a pick says of tools and waits.
-func (r *Reading) watch(p *Pick, doc []byte) {
-	if p.session {
-		r.signs.Sessions++
-	}
-	for _, at := range p.begins {
-		for id := range at.all(doc) {
-			if len(r.tools) < maxTools {
-				r.tools[string(id)] = struct{}{}
-			}
-		}
-	}
-	for _, at := range p.ends {
-		for id := range at.all(doc) {
-			delete(r.tools, string(id))
-		}
-	}
-	for _, at := range p.waits {
-		if d := seconds(textOf(at.in(doc)), time.Millisecond); d > 0 {
-			r.signs.Waits++
-			r.signs.Wait = d
-		}
-	}
 }
 
 // sawLine takes what a whole line says.

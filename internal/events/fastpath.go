@@ -132,7 +132,13 @@ func (c *cursor) agentAhead() ([]byte, bool) {
 
 func (c *cursor) textOf(key string) string {
 	c.skip(key)
-	return c.text()
+	// A string without escapes and without characters past ASCII.
+	raw := c.raw()
+	if s, ok := c.ids.find(raw); ok {
+		return s
+	}
+	c.ok = c.ok && plain(raw)
+	return string(raw)
 }
 
 // textIn is textOf for a field that may be left out.
@@ -216,16 +222,6 @@ func digits(b []byte, most int) (n int64, size int) {
 		size++
 	}
 	return n, size
-}
-
-// text reads a string without escapes and without characters past ASCII.
-func (c *cursor) text() string {
-	raw := c.raw()
-	if s, ok := c.ids.find(raw); ok {
-		return s
-	}
-	c.ok = c.ok && plain(raw)
-	return string(raw)
 }
 
 // raw reads up to the next quote.

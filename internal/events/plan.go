@@ -469,7 +469,9 @@ func TypeOf(e Event) string {
 // Subject returns the id of the item that an event is about, or "" when it is about the job.
 func Subject(e Event) string {
 	if u, ok := e.(Unknown); ok {
-		return u.itemID()
+		var s subject
+		_ = json.Unmarshal(u.Raw, &s) // no object with an item: about the job
+		return s.ItemID
 	}
 	if id := planOf(e).id; id != nil {
 		return reflect.ValueOf(e).FieldByIndex(id).String()

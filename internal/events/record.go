@@ -26,13 +26,6 @@ type Unknown struct {
 	Raw  json.RawMessage // an object of the event's own fields
 }
 
-// itemID returns the item_id among the fields, if there is one.
-func (e Unknown) itemID() string {
-	var s subject
-	_ = json.Unmarshal(e.Raw, &s) // no object with an item: about the job
-	return s.ItemID
-}
-
 // subject has the fields of a line that say what it is about.
 type subject struct {
 	ItemID  string `json:"item_id"`

@@ -62,24 +62,24 @@ func (s *Stats) Add(r Record) {
 	if id := Subject(r.Event); id != "" {
 		s.items.add(id)
 	}
-	s.count(r.Event)
-}
-
-// AddLine counts the record of a line that was read from a log, as Add does.
-func (s *Stats) AddLine(text []byte) error {
-	r, err := decode(text)
-	if err == nil {
-		s.Add(r)
+	if end, ok := EndOf(r.Event); ok {
+		if end.Node != "" {
+			if s.Nodes == nil {
+				s.Nodes = map[string]int{}
+			}
+			s.Nodes[end.Node]++
+		}
+		if end.How == Failed {
+			s.ErrorTypes[end.Type]++
+		}
+		if end.Action.RunsAgain() {
+			s.Retries++
+		}
+		if end.AgentID != "" && !end.How.GivenBack() {
+			s.lengths = append(s.lengths, Millis(end.Took))
+		}
 	}
-	return err
-}
-
-// count counts what an event says, besides its type.
-func (s *Stats) count(e Event) {
-	if end, ok := EndOf(e); ok {
-		s.ended(end)
-	}
-	switch e := e.(type) {
+	switch e := r.Event.(type) {
 	case AgentStarted:
 		s.Attempts++
 		s.agents.add(e.AgentID)
@@ -97,23 +97,13 @@ func (s *Stats) count(e Event) {
 	}
 }
 
-// ended counts the end of an attempt.
-func (s *Stats) ended(end End) {
-	if end.Node != "" {
-		if s.Nodes == nil {
-			s.Nodes = map[string]int{}
-		}
-		s.Nodes[end.Node]++
+// AddLine counts the record of a line that was read from a log, as Add does.
+func (s *Stats) AddLine(text []byte) error {
+	r, err := decode(text)
+	if err == nil {
+		s.Add(r)
 	}
-	if end.How == Failed {
-		s.ErrorTypes[end.Type]++
-	}
-	if end.Action.RunsAgain() {
-		s.Retries++
-	}
-	if end.AgentID != "" && !end.How.GivenBack() {
-		s.lengths = append(s.lengths, Millis(end.Took))
-	}
+	return err
 }
 
 // Sum returns the statistics.

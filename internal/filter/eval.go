@@ -45,27 +45,11 @@ func comparison(left, right node, test func(a, b Value) bool) node {
 	return testNode(func(find lookup) bool { return test(coerce(left.eval(find), right.eval(find))) })
 }
 
-func oneOf(left node, list []node) node {
-	return testNode(func(find lookup) bool {
-		v := left.eval(find)
-		for _, element := range list {
-			if v.Equal(element.eval(find)) {
-				return true
-			}
-		}
-		return false
-	})
-}
-
 func match(left node, re *regexp.Regexp) node {
 	return testNode(func(find lookup) bool {
 		v := left.eval(find)
 		return v.kind == Text && re.MatchString(v.text)
 	})
-}
-
-func call(function func(Value) Value, argument node) node {
-	return node{eval: func(find lookup) Value { return function(argument.eval(find)) }}
 }
 
 // comparisons are the operators that are written as signs.

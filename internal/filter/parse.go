@@ -152,7 +152,15 @@ func (p *parser) in(left node, start int, operator token) node {
 	}
 	p.advance()
 	p.noteList(left, list, start, operator)
-	return oneOf(left, list)
+	return testNode(func(find lookup) bool {
+		v := left.eval(find)
+		for _, element := range list {
+			if v.Equal(element.eval(find)) {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 func (p *parser) regex() *regexp.Regexp {
@@ -252,7 +260,7 @@ func (p *parser) call(name token) node {
 	first := p.operand()
 	if function != nil {
 		p.expect(")", "after the argument of "+name.text)
-		return call(function, first)
+		return node{eval: func(find lookup) Value { return function(first.eval(find)) }}
 	}
 	p.expect(",", "between the arguments of "+name.text)
 	var n node

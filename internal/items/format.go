@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -31,7 +32,14 @@ func (f *peekReader) read(format string, p path, emit func([]byte) error) error 
 	if !known {
 		panic("BUG: format " + format + " has no reader")
 	}
-	f.skipBOM()
+	// A byte order mark, which some editors write before UTF-8.
+	const mark = "\uFEFF"
+	for len(f.buf) < len(mark) && f.err == nil && strings.HasPrefix(mark, string(f.buf)) {
+		f.more()
+	}
+	if bytes.HasPrefix(f.buf, []byte(mark)) {
+		f.skip(len(mark))
+	}
 	if !p.empty() && (format == "" || format == "json" || format == "jsonl") { // with a path the data can only be JSON
 		return f.selected(p, emit)
 	}

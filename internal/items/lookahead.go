@@ -3,7 +3,6 @@ package items
 import (
 	"bytes"
 	"io"
-	"strings"
 )
 
 // lookAhead is how many bytes may be read to find out what the data is.
@@ -110,17 +109,6 @@ func (f *peekReader) skipBlank() (more bool) {
 		if whole && f.err != nil && len(f.buf) == 0 {
 			return false
 		}
-	}
-}
-
-// skipBOM skips a byte order mark, which some editors write before UTF-8.
-func (f *peekReader) skipBOM() {
-	const mark = "\uFEFF"
-	for len(f.buf) < len(mark) && f.err == nil && strings.HasPrefix(mark, string(f.buf)) {
-		f.more()
-	}
-	if bytes.HasPrefix(f.buf, []byte(mark)) {
-		f.skip(len(mark))
 	}
 }
 

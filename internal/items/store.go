@@ -220,7 +220,19 @@ func (s *Store) Append(it Item) error {
 	if s.line = line; cap(line) > storeBuffer {
 		s.line = nil
 	}
-	return s.write(line)
+	// The line stands after the whole ones. If this fails, the next line takes its place.
+	if s.torn {
+		if err := s.file.Truncate(s.size); err != nil {
+			return fmt.Errorf("cut a torn line off the item store: %w", err)
+		}
+		s.torn, s.bad = false, nil
+	}
+	if _, err := s.file.WriteAt(line, s.size); err != nil {
+		return err
+	}
+	s.added()
+	s.size += int64(len(line))
+	return nil
 }
 
 // appendLine appends the sealed line of an item: its JSON, written by hand since Data is JSON already.
@@ -263,22 +275,6 @@ func (s *Store) Clear() error {
 		return fmt.Errorf("clear the item store: %w", err)
 	}
 	s.size, s.count, s.marks, s.torn, s.bad = 0, 0, nil, false, nil
-	return nil
-}
-
-// write writes a line after the whole ones. If that fails, the next line takes its place.
-func (s *Store) write(line []byte) error {
-	if s.torn {
-		if err := s.file.Truncate(s.size); err != nil {
-			return fmt.Errorf("cut a torn line off the item store: %w", err)
-		}
-		s.torn, s.bad = false, nil
-	}
-	if _, err := s.file.WriteAt(line, s.size); err != nil {
-		return err
-	}
-	s.added()
-	s.size += int64(len(line))
 	return nil
 }
 

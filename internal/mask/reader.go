@@ -45,13 +45,19 @@ func (r *reader) read(text []byte, more bool) {
 	case '\\':
 		r.backslash()
 	case '%':
-		r.percent()
+		// The escapes of URLs, and the %u20AC of JavaScript's escape.
+		r.hexByte(1)
+		if r.at(1) == 'u' || r.at(1) == 'U' {
+			r.hexRune(2, 4, func(end int) (int, bool) { return end + 2, r.at(end) == '%' && r.at(end+1)|0x20 == 'u' })
+		}
 	case '&':
 		r.entity()
 	case '+':
 		r.add(1, ' ')
 	case '"', '\'': // doubled in CSV and SQL
-		r.pair(text[0], text[0])
+		if r.at(1) == text[0] {
+			r.add(2, text[0])
+		}
 	case ' ': // what a shell makes of the end of a line outside quotes
 		r.add(1, '\n')
 		r.add(1, '\t')
@@ -90,13 +96,6 @@ func (r *reader) at(i int) byte {
 	}
 	r.partial = r.partial || r.more
 	return 0
-}
-
-// pair reads the first byte and then second as value.
-func (r *reader) pair(second, value byte) {
-	if r.at(1) == second {
-		r.add(2, value)
-	}
 }
 
 // digits reads up to limit digits from i on, and returns their value and how many there are.
@@ -237,14 +236,6 @@ func escaped(c byte) rune {
 		return rune("\n\t\r\a\b\f\v\x1b\x1b"[i])
 	}
 	return 0
-}
-
-// percent reads the escapes of URLs, and the %u20AC of JavaScript's escape.
-func (r *reader) percent() {
-	r.hexByte(1)
-	if r.at(1) == 'u' || r.at(1) == 'U' {
-		r.hexRune(2, 4, func(end int) (int, bool) { return end + 2, r.at(end) == '%' && r.at(end+1)|0x20 == 'u' })
-	}
 }
 
 // entity reads the entities of HTML and XML.

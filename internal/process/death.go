@@ -1,7 +1,6 @@
 package process
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -21,12 +20,6 @@ const (
 type Death struct {
 	At       time.Time
 	Stopping bool // it had been asked to stop
-}
-
-// noteDeath writes down for LastDeath when the owner with the mark died. Without the note its death counts as
-// one that nobody saw.
-func noteDeath(path, mark string, at time.Time) {
-	_ = os.WriteFile(path+diedSuffix, fmt.Appendf(nil, "%s %d\n", mark, at.UnixNano()), 0o600)
 }
 
 // noteWait is how long LastDeath waits for the note of a watcher. The death wakes the watcher, and it writes at once.

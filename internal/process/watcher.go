@@ -3,6 +3,7 @@ package process
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -48,7 +49,8 @@ func Watch(ctx context.Context, lifeline io.Reader, register io.ReaderAt, path, 
 	if err != nil || owner.mark == "" {
 		return err
 	}
-	noteDeath(path, mark, died)
+	// For LastDeath. Without the note the death of the owner counts as one that nobody saw.
+	_ = os.WriteFile(path+diedSuffix, fmt.Appendf(nil, "%s %d\n", mark, died.UnixNano()), 0o600)
 	_, err = endGroups(ctx, owner, running, grace)
 	return err
 }

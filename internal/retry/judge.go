@@ -219,7 +219,8 @@ func passes(line, lower string, above bool) bool {
 		!strings.ContainsFunc(lower, isLetterRune) {
 		return true
 	}
-	return above && (line[0] == ' ' || line[0] == '\t') || containsAny(lower, "calledprocesserror: ", "retryerror[", "typeerror: terminated")
+	return above && (line[0] == ' ' || line[0] == '\t') ||
+		containsAny(lower, "calledprocesserror: ", "retryerror[", "typeerror: terminated")
 }
 
 // followsCurl reports whether one of the last two lines is what curl says of its failure: scripts add a line of their

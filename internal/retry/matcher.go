@@ -82,20 +82,17 @@ func (m *Matcher) ReadText(name string) error {
 func (m Matcher) Check() error {
 	switch {
 	case m.Name != "" && m.Pattern == "" && len(m.ExitCodes) == 0:
-		return checkName(m.Name)
+		if slices.Contains(MatcherNames(), m.Name) {
+			return nil
+		}
+		return fmt.Errorf("unknown matcher %q in retry_on%s", m.Name,
+			check.Hint(m.Name, MatcherNames(), matcherForms()))
 	case m.Name == "" && m.Pattern != "" && len(m.ExitCodes) == 0:
 		return checkPattern(m.Pattern)
 	case m.Name == "" && m.Pattern == "" && len(m.ExitCodes) > 0:
 		return nil
 	}
 	return fmt.Errorf("an entry of retry_on is one of: %s", matcherForms())
-}
-
-func checkName(name string) error {
-	if slices.Contains(MatcherNames(), name) {
-		return nil
-	}
-	return fmt.Errorf("unknown matcher %q in retry_on%s", name, check.Hint(name, MatcherNames(), matcherForms()))
 }
 
 // checkPattern returns what is wrong with a regular expression, with the part of it that is to blame.
@@ -127,28 +124,24 @@ func (m Matcher) String() string {
 func (m Matcher) matches(f Failure) bool {
 	switch {
 	case m.Pattern != "":
-		return m.matchesPattern(f)
+		re := m.compiled
+		if re == nil {
+			var err error
+			if re, err = regexp.Compile(m.Pattern); err != nil {
+				return false
+			}
+		}
+		for _, text := range [...]string{f.Message, f.Stderr, f.Stdout} {
+			// Without the last newline, $ is the end of what was printed.
+			if re.MatchString(strings.TrimRight(text, "\r\n")) {
+				return true
+			}
+		}
+		return false
 	case len(m.ExitCodes) > 0:
 		return slices.Contains(m.ExitCodes, f.ExitCode)
 	}
 	return m.Name == string(Classify(f)) || m.Name == string(TypeTimeout) && f.TimedOut
-}
-
-func (m Matcher) matchesPattern(f Failure) bool {
-	re := m.compiled
-	if re == nil {
-		var err error
-		if re, err = regexp.Compile(m.Pattern); err != nil {
-			return false
-		}
-	}
-	for _, text := range [...]string{f.Message, f.Stderr, f.Stdout} {
-		// Without the last newline, $ is the end of what was printed.
-		if re.MatchString(strings.TrimRight(text, "\r\n")) {
-			return true
-		}
-	}
-	return false
 }
 
 // matched returns the first matcher of retry_on that matches the failure.

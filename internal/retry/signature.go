@@ -77,7 +77,15 @@ func (s *signer) next() {
 		}
 		return
 	}
-	s.literal()
+	// One byte is copied. Blanks and control characters become one blank.
+	c := s.rest[0]
+	s.rest = s.rest[1:]
+	s.inWord = isWord(c) && c != '_'
+	if c > ' ' && c != 0x7f {
+		s.out.WriteByte(c)
+	} else if text := s.out.String(); text != "" && text[len(text)-1] != ' ' {
+		s.out.WriteByte(' ')
+	}
 }
 
 // codeWords are the words in front of a number that says what went wrong: the exit code of a program, a status code.
@@ -148,18 +156,6 @@ func (s *signer) replace(name string, n int) {
 	s.out.WriteString(name)
 	s.inWord = isWord(s.rest[n-1])
 	s.rest = s.rest[n:]
-}
-
-// literal copies one byte. Blanks and control characters become one blank.
-func (s *signer) literal() {
-	c := s.rest[0]
-	s.rest = s.rest[1:]
-	s.inWord = isWord(c) && c != '_'
-	if c > ' ' && c != 0x7f {
-		s.out.WriteByte(c)
-	} else if text := s.out.String(); text != "" && text[len(text)-1] != ' ' {
-		s.out.WriteByte(' ')
-	}
 }
 
 // quotes pairs what opens a quotation with what closes it.

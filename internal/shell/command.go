@@ -273,8 +273,8 @@ func (p *Plan) builtin(args []string) {
 	case "read", "unset", "mapfile", "readarray", "alias", "compgen", "complete":
 		p.denyFrom(first+1, len(args))
 	case "declare", "typeset", "local", "export", "readonly":
-		// A declaration that the parser took for a common command, such as builtin export NAME=VALUE. With -i the values
-		// are evaluated, and with -n they name other variables.
+		// A declaration that the parser took for a common command, such as builtin export NAME=VALUE. With -i the
+		// values are evaluated, and with -n they name other variables.
 		for i, a := range args[first+1:] {
 			if strings.HasPrefix(a, "-") && strings.ContainsAny(a, "in") {
 				p.denyFrom(first+1, len(args))

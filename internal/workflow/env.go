@@ -60,20 +60,28 @@ func (r *reader) variables(entries []entry) []EnvVar {
 	return vars
 }
 
+// variable reads a value, or a mapping with a value, a command or a choice.
 func (r *reader) variable(e entry) (EnvVar, bool) {
-	if e.value.Kind == yaml.MappingNode && len(e.value.Content) > 0 {
-		return r.longVariable(e)
+	if e.value.Kind != yaml.MappingNode || len(e.value.Content) == 0 {
+		s, ok := r.text(e)
+		return EnvVar{Name: e.name, Value: r.withPos(e.value, s)}, ok
 	}
-	s, ok := r.text(e)
-	return EnvVar{Name: e.name, Value: r.withPos(e.value, s)}, ok
-}
-
-// longVariable reads the mapping form: a value, a command, or a choice.
-func (r *reader) longVariable(e entry) (EnvVar, bool) {
 	var form envForm
 	before := len(r.problems)
 	b := r.readWith(entry{name: "env value", value: e.value}, &form, r.fields(&form))
-	r.checkForm(b)
+	if b.has("condition") {
+		r.require(b, "when_true")
+		r.require(b, "when_false")
+	}
+	forms := []string{"value", "command", "condition"}
+	at := slices.IndexFunc(forms, b.has)
+	for name, with := range map[string]string{
+		"secret": "value command", "cache": "command", "when_true": "condition", "when_false": "condition",
+	} {
+		if at >= 0 && b.has(name) && !check.Among(with, forms[at]) {
+			r.fail(b.written[name].key, "%q and %q cannot be used together in an env value", name, forms[at])
+		}
+	}
 	if len(r.problems) > before {
 		return EnvVar{}, false
 	}
@@ -91,23 +99,6 @@ func (r *reader) longVariable(e entry) (EnvVar, bool) {
 		r.checkSecretValue(b)
 	}
 	return v, true
-}
-
-// checkForm reports keys that need or exclude others.
-func (r *reader) checkForm(b *block) {
-	if b.has("condition") {
-		r.require(b, "when_true")
-		r.require(b, "when_false")
-	}
-	forms := []string{"value", "command", "condition"}
-	at := slices.IndexFunc(forms, b.has)
-	for name, with := range map[string]string{
-		"secret": "value command", "cache": "command", "when_true": "condition", "when_false": "condition",
-	} {
-		if at >= 0 && b.has(name) && !check.Among(with, forms[at]) {
-			r.fail(b.written[name].key, "%q and %q cannot be used together in an env value", name, forms[at])
-		}
-	}
 }
 
 // profile reads the variables of one profile. Its key description is not a variable.

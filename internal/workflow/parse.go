@@ -61,24 +61,20 @@ func (r *reader) root(e entry) {
 		r.w.Mode = Standard
 		r.w.Commands = r.steps(e)
 	case yaml.MappingNode:
-		r.rootMapping(e)
+		if n := find(e.value, "retry_defaults"); n != nil {
+			// First, because every step is read over it.
+			if p := r.stepDefaults(); r.retryBlock(entry{name: "retry_defaults", value: n}, &p, nil) {
+				r.defaults = &p
+			}
+		}
+		keys := append(r.fields(r.w), key{name: "retry_defaults", read: func(entry) {}})
+		keys = append(keys, r.policyKeysNamed(rootPolicyKeys...)...)
+		b := r.block("workflow", e, keys)
+		r.checkMode(b)
+		r.checkErrorPolicy()
 	default:
 		r.wrongType(e, "a mapping or a list of steps")
 	}
-}
-
-func (r *reader) rootMapping(e entry) {
-	if n := find(e.value, "retry_defaults"); n != nil {
-		// First, because every step is read over it.
-		if p := r.stepDefaults(); r.retryBlock(entry{name: "retry_defaults", value: n}, &p, nil) {
-			r.defaults = &p
-		}
-	}
-	keys := append(r.fields(r.w), key{name: "retry_defaults", read: func(entry) {}})
-	keys = append(keys, r.policyKeysNamed(rootPolicyKeys...)...)
-	b := r.block("workflow", e, keys)
-	r.checkMode(b)
-	r.checkErrorPolicy()
 }
 
 // checkMode sets the mode if it is not written, and reports keys that contradict it.

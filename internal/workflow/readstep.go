@@ -71,7 +71,8 @@ func (r *reader) step(e entry, more keySet) (Step, *block) {
 	}
 	if e.name == "step" {
 		keys = append(keys, key{name: "fail_workflow", read: func(e entry) {
-			r.warn(e.key, `"fail_workflow" is the older form: use "allow_failure: true" for false, and remove it for true`)
+			r.warn(e.key,
+				`"fail_workflow" is the older form: use "allow_failure: true" for false, and remove it for true`)
 			if fails, ok := r.boolean(e); ok {
 				s.AllowFailure = !fails
 			}
@@ -169,7 +170,23 @@ func (r *reader) captureOutput(s *Step, b *block, e entry) {
 // read reads the name of a known program, or a list of the arguments that precede the script.
 func (i *Interpreter) read(r *reader, e entry) bool {
 	if e.value.Kind == yaml.SequenceNode {
-		return i.readList(r, e)
+		// A list of at least one argument. They cannot hold placeholders.
+		for _, n := range e.value.Content {
+			word, ok := r.text(e.with(n))
+			if !ok || !r.constant(e.with(n), word) {
+				return false
+			}
+			*i = append(*i, word)
+		}
+		switch argv := *i; {
+		case argv == nil:
+			r.fail(e.value, "%s is empty", e.name)
+			return false
+		case strings.TrimSpace(argv[0]) == "":
+			r.fail(e.value, "%s: the program name is empty", e.name)
+			return false
+		}
+		return true
 	}
 	program, ok := r.string(e, "constant")
 	if !ok {
@@ -181,26 +198,6 @@ func (i *Interpreter) read(r *reader, e entry) bool {
 		return false
 	}
 	*i = Interpreter{program, flag}
-	return true
-}
-
-// readList reads a list of at least one argument. They cannot hold placeholders.
-func (i *Interpreter) readList(r *reader, e entry) bool {
-	for _, n := range e.value.Content {
-		word, ok := r.text(e.with(n))
-		if !ok || !r.constant(e.with(n), word) {
-			return false
-		}
-		*i = append(*i, word)
-	}
-	switch argv := *i; {
-	case argv == nil:
-		r.fail(e.value, "%s is empty", e.name)
-		return false
-	case strings.TrimSpace(argv[0]) == "":
-		r.fail(e.value, "%s: the program name is empty", e.name)
-		return false
-	}
 	return true
 }
 

@@ -270,18 +270,7 @@ func (r *reader) callOptions(s *Step, step *block, e entry) {
 		r.fail(b.written["timeout"].key, `"timeout" is set twice: in "with" and in the step (line %d)`,
 			step.written["timeout"].key.Line)
 	}
-	r.warnOfCallOptions(b)
-	policy.Attempts = o.Retry + 1
-	policy.InitialDelay, policy.MaxDelay = o.Delay, o.MaxDelay
-	policy.Backoff = retry.Backoff{Strategy: o.Backoff}
-	r.checkPolicy(positionedPolicy{policy, map[string]*yaml.Node{
-		"attempts": b.at("retry"), "initial_delay": b.at("delay"), "max_delay": b.at("max_delay"), "backoff": b.at("backoff"),
-	}}, b.node)
-	s.Retry, s.Timeout = &policy, o.Timeout
-}
-
-// warnOfCallOptions warns of options that have no effect because another one is missing.
-func (r *reader) warnOfCallOptions(b *block) {
+	// Some options have no effect without another.
 	if b.has("backoff") && !b.has("delay") {
 		r.warn(b.written["backoff"].key, `"backoff" has no effect without "delay"`)
 	}
@@ -290,6 +279,13 @@ func (r *reader) warnOfCallOptions(b *block) {
 			r.warn(b.written[name].key, `%q has no effect without "retry"`, name)
 		}
 	}
+	policy.Attempts = o.Retry + 1
+	policy.InitialDelay, policy.MaxDelay = o.Delay, o.MaxDelay
+	policy.Backoff = retry.Backoff{Strategy: o.Backoff}
+	r.checkPolicy(positionedPolicy{policy, map[string]*yaml.Node{
+		"attempts": b.at("retry"), "initial_delay": b.at("delay"), "max_delay": b.at("max_delay"), "backoff": b.at("backoff"),
+	}}, b.node)
+	s.Retry, s.Timeout = &policy, o.Timeout
 }
 
 // callText parses the text form of `with`, as in "retry: 5, delay: 500ms", into a mapping. It returns nil for what is

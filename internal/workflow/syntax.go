@@ -206,7 +206,17 @@ func (i *inspector) node(n *yaml.Node) bool {
 		return false
 	}
 	if n.Kind == yaml.AliasNode {
-		return i.alias(n)
+		if i.open[n.Alias] {
+			i.r.fail(n, "alias %q contains itself", n.Value)
+			return false
+		}
+		i.open[n.Alias] = true
+		ok := i.node(n.Alias)
+		delete(i.open, n.Alias)
+		if i.aliased > maxAliased && len(i.open) == 0 {
+			i.r.fail(n, "alias %q expands to more than %d values", n.Value, maxAliased)
+		}
+		return ok
 	}
 	i.tag(n)
 	for _, child := range n.Content {
@@ -215,20 +225,6 @@ func (i *inspector) node(n *yaml.Node) bool {
 		}
 	}
 	return true
-}
-
-func (i *inspector) alias(n *yaml.Node) bool {
-	if i.open[n.Alias] {
-		i.r.fail(n, "alias %q contains itself", n.Value)
-		return false
-	}
-	i.open[n.Alias] = true
-	ok := i.node(n.Alias)
-	delete(i.open, n.Alias)
-	if i.aliased > maxAliased && len(i.open) == 0 {
-		i.r.fail(n, "alias %q expands to more than %d values", n.Value, maxAliased)
-	}
-	return ok
 }
 
 func (i *inspector) tag(n *yaml.Node) {

@@ -46,10 +46,6 @@ func (r *reader) json(b []byte, n *yaml.Node) []byte {
 		}
 		return append(b, ']')
 	}
-	return r.jsonScalar(b, n)
-}
-
-func (r *reader) jsonScalar(b []byte, n *yaml.Node) []byte {
 	switch n.Tag {
 	case "!!null":
 		return append(b, "null"...)

@@ -157,7 +157,9 @@ func (c *compiler) sentinelIndex(name string) int {
 
 // sentinelForm matches a sentinel, with the name of its variable, and reservedForm a name that could be taken for one.
 var (
-	sentinelForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{(` + sentinelName + `\d+)\}`) })
+	sentinelForm = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\$\{(` + sentinelName + `\d+)\}`)
+	})
 	reservedForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(sentinelName + `\d`) })
 )
 

@@ -188,7 +188,18 @@ func (c *compiler) redirections(of []*syntax.Redirect) (all []redirection, ok bo
 // redirection returns one redirection: n>file, where n is 0, 1 or 2, or a copy of an open file.
 func (c *compiler) redirection(r *syntax.Redirect) (redirection, bool) {
 	if r.Op == syntax.DplOut {
-		return copying(r)
+		// 2>&1, 1>&2 or >&2.
+		from := "1"
+		if r.N != nil {
+			from = r.N.Value
+		}
+		switch from + ">&" + r.Word.Lit() {
+		case "2>&1":
+			return redirection{process.Redirect{FD: 2, Copy: 1}, nil}, true
+		case "1>&2":
+			return redirection{process.Redirect{FD: 1, Copy: 2}, nil}, true
+		}
+		return redirection{}, false
 	}
 	open, ok := openings[r.Op]
 	if !ok {
@@ -216,21 +227,6 @@ func (c *compiler) standsAlone(r *syntax.Redirect) bool {
 		return false
 	}
 	return !strings.Contains(text[start:r.Word.Pos().Offset()], "\\")
-}
-
-// copying returns what 2>&1, 1>&2 and >&2 mean.
-func copying(r *syntax.Redirect) (redirection, bool) {
-	from := "1"
-	if r.N != nil {
-		from = r.N.Value
-	}
-	switch from + ">&" + r.Word.Lit() {
-	case "2>&1":
-		return redirection{process.Redirect{FD: 2, Copy: 1}, nil}, true
-	case "1>&2":
-		return redirection{process.Redirect{FD: 1, Copy: 2}, nil}, true
-	}
-	return redirection{}, false
 }
 
 // isList reports whether a value of a may be any number of words.

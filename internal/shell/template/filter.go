@@ -71,7 +71,8 @@ func expanded(v Value, f filter, single bool) []Value {
 	case f.name == "pattern" && v.isArray():
 		return f.glob.matching(v.elements())
 	}
-	words := check.Each(strings.FieldsFunc(v.String(), func(r rune) bool { return strings.ContainsRune(" \t\n", r) }), Text)
+	isBlank := func(r rune) bool { return strings.ContainsRune(" \t\n", r) }
+	words := check.Each(strings.FieldsFunc(v.String(), isBlank), Text)
 	if f.name == "pattern" {
 		return f.glob.matching(words)
 	}

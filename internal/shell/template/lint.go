@@ -38,11 +38,7 @@ func (c *compiler) lintPlace(r *ref, p place) {
 	case r.expr.root == "map" && len(r.expr.steps) == 1 && r.expr.steps[0].key == "results" && p.quote != heredoc && !r.expr.has("file"):
 		c.warn(r, "PS117", "may be too large for an argument; use ${map.results_file}, or |file for the path of a temporary file")
 	}
-	c.lintText(r, p)
-}
-
-// lintText warns about formats around a placeholder that have an escape of their own.
-func (c *compiler) lintText(r *ref, p place) {
+	// Formats around a placeholder that have an escape of their own.
 	before, after := c.src[:r.start], c.src[r.end:]
 	// "key": "${item.x}" in a heredoc, which breaks when the value has a quote.
 	inJSON := strings.HasSuffix(before, `"`) && strings.HasPrefix(after, `"`) &&
@@ -86,20 +82,17 @@ func (c *compiler) lintCall(args []string, nodes []*syntax.Word) {
 			}
 		}
 	case name == "xargs" || name == "find":
-		c.lintBraces(args, nodes)
+		// Names are pasted into code by find . -exec sh -c 'rm {}' ';'.
+		for i, a := range args {
+			if shell.IsShell(a) && i+2 < len(args) && strings.HasPrefix(args[i+1], "-") && holdsBraces(nodes[i+2]) {
+				c.report(Warning, c.firstOffset(), finding{"PS109", fmt.Sprintf(
+					"%s inserts each name into shell code for {}; pass it as an argument: sh -c '… \"$1\"' _ {}",
+					args[0])})
+			}
+		}
 	}
 	if check.Among(optionsMatterTo, name) {
 		c.lintOptions(name, args, nodes)
-	}
-}
-
-// lintBraces warns about names that xargs or find pastes into code, as in find . -exec sh -c 'rm {}' ';'.
-func (c *compiler) lintBraces(args []string, nodes []*syntax.Word) {
-	for i, a := range args {
-		if shell.IsShell(a) && i+2 < len(args) && strings.HasPrefix(args[i+1], "-") && holdsBraces(nodes[i+2]) {
-			c.report(Warning, c.firstOffset(),
-				finding{"PS109", fmt.Sprintf("%s inserts each name into shell code for {}; pass it as an argument: sh -c '… \"$1\"' _ {}", args[0])})
-		}
 	}
 }
 

@@ -290,7 +290,12 @@ func (n *nestedCode) addParts(c *compiler, parts []syntax.WordPart, q quoting) {
 	for _, part := range parts {
 		switch p := part.(type) {
 		case *syntax.Lit:
-			n.addLit(c, p.Value, q)
+			// A ref in it stands behind a backslash that the shell outside takes away.
+			text := shell.Unescape(p.Value, map[quoting]string{double: shell.InDouble, heredoc: shell.InHeredoc}[q])
+			n.addText(c, text, q)
+			for _, at := range c.sentinelsIn(text) {
+				n.escaped[at.ref] = true
+			}
 		case *syntax.SglQuoted:
 			if p.Dollar {
 				n.addText(c, shell.UnescapeAnsi(p.Value), ansi)
@@ -311,15 +316,6 @@ func (n *nestedCode) addParts(c *compiler, parts []syntax.WordPart, q quoting) {
 func (n *nestedCode) addOuter() {
 	n.text.WriteString("${" + opaqueName + strconv.Itoa(n.outer) + "}")
 	n.outer++
-}
-
-// addLit adds literal text. A ref in it stands behind a backslash that the shell outside takes away.
-func (n *nestedCode) addLit(c *compiler, lit string, q quoting) {
-	text := shell.Unescape(lit, map[quoting]string{double: shell.InDouble, heredoc: shell.InHeredoc}[q])
-	n.addText(c, text, q)
-	for _, at := range c.sentinelsIn(text) {
-		n.escaped[at.ref] = true
-	}
 }
 
 // addText adds text with its sentinels, which stood in quotes q.

@@ -61,7 +61,12 @@ type exprParser struct {
 // after its "}".
 func parseExpr(src string, start, rootEnd int) (e *expr, end int, fault finding) {
 	p := &exprParser{expr: &expr{root: src[start+2 : rootEnd]}, src: src, pos: rootEnd}
-	p.colonKey()
+	// ${env:NAME} is a spelling of ${env.NAME}.
+	if p.peek() == ':' && p.pos+1 < len(p.src) && isKeyByte(p.src[p.pos+1]) && !isDigit(p.src[p.pos+1]) &&
+		p.src[p.pos+1] != '-' {
+		p.pos++
+		p.steps = append(p.steps, step{key: p.key()})
+	}
 	p.path()
 	p.filterList()
 	p.byDefault()
@@ -85,15 +90,6 @@ func (p *exprParser) peek() byte {
 func (p *exprParser) fail(format string, args ...any) {
 	if p.fault.code == "" {
 		p.fault = finding{codePlaceholder, fmt.Sprintf(format, args...)}
-	}
-}
-
-// colonKey reads the spelling ${env:NAME} of ${env.NAME}.
-func (p *exprParser) colonKey() {
-	if p.peek() == ':' && p.pos+1 < len(p.src) && isKeyByte(p.src[p.pos+1]) && !isDigit(p.src[p.pos+1]) &&
-		p.src[p.pos+1] != '-' {
-		p.pos++
-		p.steps = append(p.steps, step{key: p.key()})
 	}
 }
 

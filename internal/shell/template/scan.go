@@ -409,7 +409,8 @@ func (s *scanner) source(i, nameEnd int) (end int, ok bool) {
 	switch {
 	case instead != "":
 	case s.noShell:
-		instead = "no shell expands this text, so run " + command + " in an earlier step with `capture: name`, and use ${name} here"
+		instead = "no shell expands this text, so run " + command +
+			" in an earlier step with `capture: name`, and use ${name} here"
 	default:
 		instead = "use $(" + command + ")"
 	}

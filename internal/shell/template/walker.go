@@ -56,7 +56,8 @@ func (w *walker) put(i int, s quoteContext, parts int) {
 	case w.data[i]:
 		// The value itself is filled in by the shell outside.
 		if r.expr.has("sh") && s.quote != unquoted && s.quote != comment {
-			r.fault = finding{codeShQuoted, r.written + " is already quoted; move it outside the quotes of the nested code"}
+			why := " is already quoted; move it outside the quotes of the nested code"
+			r.fault = finding{codeShQuoted, r.written + why}
 			return
 		}
 		w.seen[i] = true
@@ -173,26 +174,22 @@ func (w *walker) singleQuoted(p *syntax.SglQuoted, s quoteContext, parts int) {
 // param places a sentinel, or walks an expansion of the shell itself, which may be one of a declared name.
 func (w *walker) param(p *syntax.ParamExp, s quoteContext, parts int) {
 	if i := w.c.refOf(p); i >= 0 {
-		w.sentinelParam(i, p, s, parts)
+		// It must be the plain expansion that withSentinels wrote, and stand where it was written. Anything else means
+		// that the parser read the text in another way than we did.
+		r := w.c.refs[i]
+		pure := !p.Short && !p.Excl && !p.Length && !p.Width && p.Index == nil && p.Slice == nil && p.Repl == nil &&
+			p.Exp == nil && p.Names == 0
+		moved := !w.nested && w.backquotes == 0 && int(p.Pos().Offset()) != r.parseStart
+		if !pure || moved {
+			s.fault = finding{codeInternal, "cannot be analyzed here; please report this"}
+		}
+		w.put(i, s, parts)
 		return
 	}
 	if p.Param != nil {
 		w.c.nativeUse(p.Param.Value, s, !shell.HasDefault(p), w.child)
 	}
 	w.operands(p, s)
-}
-
-// sentinelParam places ref i, whose sentinel the parser saw as p. It must be the plain expansion that withSentinels
-// wrote, and stand where it was written. Anything else means that the parser read the text in another way than we did.
-func (w *walker) sentinelParam(i int, p *syntax.ParamExp, s quoteContext, parts int) {
-	r := w.c.refs[i]
-	pure := !p.Short && !p.Excl && !p.Length && !p.Width && p.Index == nil && p.Slice == nil && p.Repl == nil &&
-		p.Exp == nil && p.Names == 0
-	moved := !w.nested && w.backquotes == 0 && int(p.Pos().Offset()) != r.parseStart
-	if !pure || moved {
-		s.fault = finding{codeInternal, "cannot be analyzed here; please report this"}
-	}
-	w.put(i, s, parts)
 }
 
 // operands walks what stands inside an expansion of the shell. Patterns have quotes of their own, even within "…": a
@@ -270,9 +267,27 @@ func (w *walker) command(node syntax.Node) bool {
 	case *syntax.Word:
 		w.word(n, quoteContext{joinsList: true})
 	case *syntax.ForClause:
-		w.loop(n)
+		switch l := n.Loop.(type) {
+		case *syntax.WordIter:
+			w.impossible(l.Name.Value, "is used as a variable name")
+			s := quoteContext{words: true, loop: true, number: w.c.arithmeticVars[l.Name.Value], plain: true}
+			for _, word := range l.Items {
+				w.word(word, s)
+			}
+		case *syntax.CStyleLoop:
+			w.arithm(l.Init, counted)
+			w.arithm(l.Cond, counted)
+			w.arithm(l.Post, counted)
+		}
+		w.stmts(n.Do)
 	case *syntax.FuncDecl:
-		w.function(n)
+		outer := w.fn
+		if n.Name != nil {
+			w.impossible(n.Name.Value, "is used in a function name")
+			w.fn = n.Name.Value
+		}
+		w.stmt(n.Body)
+		w.fn = outer
 	case *syntax.ArithmCmd:
 		w.arithm(n.X, counted)
 	case *syntax.DeclClause:
@@ -307,32 +322,6 @@ func (w *walker) command(node syntax.Node) bool {
 
 // counted are the surroundings of $((…)), ((…)) and subscripts, where the shell evaluates what stands there.
 var counted = quoteContext{quote: arithmetic, number: true}
-
-func (w *walker) loop(n *syntax.ForClause) {
-	switch l := n.Loop.(type) {
-	case *syntax.WordIter:
-		w.impossible(l.Name.Value, "is used as a variable name")
-		s := quoteContext{words: true, loop: true, number: w.c.arithmeticVars[l.Name.Value], plain: true}
-		for _, word := range l.Items {
-			w.word(word, s)
-		}
-	case *syntax.CStyleLoop:
-		w.arithm(l.Init, counted)
-		w.arithm(l.Cond, counted)
-		w.arithm(l.Post, counted)
-	}
-	w.stmts(n.Do)
-}
-
-func (w *walker) function(n *syntax.FuncDecl) {
-	outer := w.fn
-	if n.Name != nil {
-		w.impossible(n.Name.Value, "is used in a function name")
-		w.fn = n.Name.Value
-	}
-	w.stmt(n.Body)
-	w.fn = outer
-}
 
 // declaration walks declare, local, export, readonly and their like, whose options change what a value does there.
 func (w *walker) declaration(n *syntax.DeclClause) {
@@ -415,19 +404,15 @@ func evaluated(code, why string) quoteContext {
 
 func (w *walker) redirects(redirs []*syntax.Redirect) {
 	for _, r := range redirs {
-		w.redirect(r)
-	}
-}
-
-func (w *walker) redirect(r *syntax.Redirect) {
-	switch {
-	case r.Hdoc != nil:
-		w.word(r.Word, denied(codeImpossible, "is used in a heredoc delimiter"))
-		w.heredoc(r)
-	case r.Op == syntax.WordHdoc:
-		w.word(r.Word, quoteContext{joinsList: true})
-	default:
-		w.word(r.Word, quoteContext{file: r.Op != syntax.RdrIn})
+		switch {
+		case r.Hdoc != nil:
+			w.word(r.Word, denied(codeImpossible, "is used in a heredoc delimiter"))
+			w.heredoc(r)
+		case r.Op == syntax.WordHdoc:
+			w.word(r.Word, quoteContext{joinsList: true})
+		default:
+			w.word(r.Word, quoteContext{file: r.Op != syntax.RdrIn})
+		}
 	}
 }
 
