@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"prodigy/internal/check"
@@ -133,20 +135,20 @@ func (r *Reading) limitUse() (u LimitUse) {
 // maxUnix bounds a time in seconds since 1970: that of the year 2200.
 const maxUnix = 7_258_118_400
 
+// sessionID matches what SessionID takes.
+var sessionID = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._-]{0,199}$`)
+})
+
 // SessionID returns the session of the run, as far as it is known by now. A text that might be more than an id
 // is none: it becomes an argument.
 func (r *Reading) SessionID() string {
 	id, _ := r.take("session_id")
-	for i, c := range []byte(id) {
-		letter := c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
-		if !letter && (i == 0 || c != '-' && c != '_' && c != '.') || i >= maxSessionID {
-			return ""
-		}
+	if !sessionID().MatchString(id) {
+		return ""
 	}
 	return id
 }
-
-const maxSessionID = 200
 
 // Model returns the model that the run uses, as far as it is known by now.
 func (r *Reading) Model() string {

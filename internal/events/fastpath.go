@@ -58,18 +58,13 @@ func (c *cursor) outcome(e *AgentCompleted) {
 	e.OutputFile = c.textIn(`,"output_file":`)
 	e.OutputCRC = c.textIn(`,"output_crc":`)
 	if c.has(`,"outputs":`) {
-		e.Outputs = c.span()
+		c.skip(`,"outputs":{"offset":`)
+		s := outputs.Span{Offset: c.number()}
+		c.skip(`,"length":`)
+		s.Length = c.number()
+		c.skip(`}`)
+		e.Outputs = &s
 	}
-}
-
-// span reads where outputs are kept.
-func (c *cursor) span() *outputs.Span {
-	c.skip(`,"outputs":{"offset":`)
-	s := outputs.Span{Offset: c.number()}
-	c.skip(`,"length":`)
-	s.Length = c.number()
-	c.skip(`}`)
-	return &s
 }
 
 // typeName reads the name of a type; those that come often need no memory of their own.

@@ -14,7 +14,9 @@ import (
 // Containing returns a Query.Matches for the lines in which the expression is found: in the line as it is
 // written, or in one of its texts as it was before it was escaped.
 func Containing(expr *regexp.Regexp) func(line []byte) bool {
-	looks := looksAround(expr)
+	// An expression that does not parse here is taken for one that asks where a text or a word begins or ends.
+	parsed, err := syntax.Parse(expr.String(), syntax.Perl)
+	looks := err != nil || asksForEnds(parsed)
 	return func(line []byte) bool {
 		if expr.Match(searched(line)) {
 			return true
@@ -63,12 +65,6 @@ func simple(line []byte) bool {
 		}
 	}
 	return true
-}
-
-// looksAround reports whether the expression asks where a text or a word begins or ends.
-func looksAround(expr *regexp.Regexp) bool {
-	parsed, err := syntax.Parse(expr.String(), syntax.Perl)
-	return err != nil || asksForEnds(parsed)
 }
 
 func asksForEnds(r *syntax.Regexp) bool {

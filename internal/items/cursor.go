@@ -7,6 +7,8 @@ import (
 	"io"
 	"iter"
 	"strings"
+
+	"prodigy/internal/jobs"
 )
 
 // Cursor reads the items of a store in order, also while the store grows.
@@ -47,7 +49,7 @@ func (c *Cursor) Next() (Item, error) {
 // Skip steps over the item after the cursor, which must be there.
 func (c *Cursor) Skip() error {
 	c.next++
-	if err := skipLine(c.in); err != nil {
+	if _, err := jobs.SkipLine(c.in); err != nil {
 		return fmt.Errorf("read item %d: %w", c.next-1, err)
 	}
 	return nil

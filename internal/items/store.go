@@ -284,18 +284,10 @@ func (s *Store) Sync() error {
 		return err
 	}
 	if s.dir != "" {
-		syncDir(s.dir)
+		_ = jobs.SyncDir(s.dir) // where the system can
 		s.dir = ""
 	}
 	return nil
-}
-
-// syncDir makes the entries of a directory durable, where the system can.
-func syncDir(dir string) {
-	if d, err := os.Open(dir); err == nil {
-		_ = d.Sync()
-		_ = d.Close()
-	}
 }
 
 // bufferedReaders are for reading single items: every start of an item and every dead letter needs one for an instant.
@@ -311,7 +303,7 @@ func (s *Store) At(index int) (Item, error) {
 	defer bufferedReaders.Put(in)
 	in.Reset(io.NewSectionReader(s.file, from.at, math.MaxInt64-from.at))
 	for ; from.index < index; from.index++ {
-		if err := skipLine(in); err != nil {
+		if _, err := jobs.SkipLine(in); err != nil {
 			return Item{}, fmt.Errorf("read item %d: %w", index, err)
 		}
 	}
@@ -347,16 +339,6 @@ func (s *Store) find(index int) (mark, error) {
 	}
 	after := sort.Search(len(s.marks), func(i int) bool { return s.marks[i].index > index })
 	return s.marks[after-1], nil
-}
-
-// skipLine reads up to the end of a line, however long it is, without keeping it.
-func skipLine(in *bufio.Reader) error {
-	for {
-		_, err := in.ReadSlice('\n')
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return err
-		}
-	}
 }
 
 // Len returns the number of items appended.

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -123,6 +124,18 @@ func Skip(in io.Reader, n int64) error {
 	}
 	_, err := io.CopyN(io.Discard, in, n)
 	return err
+}
+
+// SkipLine reads up to the end of a line, however long it is, without keeping it. It returns how many bytes that are.
+func SkipLine(r *bufio.Reader) (int64, error) {
+	var n int64
+	for {
+		text, err := r.ReadSlice('\n')
+		n += int64(len(text))
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return n, err
+		}
+	}
 }
 
 // unpacked reads a compressed file.

@@ -66,16 +66,7 @@ func Read(dir string, q Query) iter.Seq2[Entry, error] {
 	if q.Span.Length > 0 {
 		return rendered(readStore(dir, q), q.Render)
 	}
-	return rendered(readWithTails(dir, q), q.Render)
-}
-
-// readWithTails is Read without a span.
-func readWithTails(dir string, q Query) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
-		t := tails{dir: dir, query: q}
-		defer t.close()
-		t.read(newReader(dir, q), yield)
-	}
+	return rendered(follow(context.Background(), dir, q, nil), q.Render)
 }
 
 // read yields what is new in the store and then in the tails. It returns false when no more is wanted.
@@ -122,25 +113,25 @@ func Follow(ctx context.Context, dir string, q Query, running func() bool) iter.
 	return rendered(follow(ctx, dir, q, running), q.Render)
 }
 
-// follow yields entries as they are appended, until running reports false and all of them have been yielded.
+// follow yields entries as they are appended, until running reports false and all of them have been yielded. With a nil
+// running it yields those that are there.
 func follow(ctx context.Context, dir string, q Query, running func() bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		r := newReader(dir, q)
-		ticker := time.NewTicker(pollEvery)
-		defer ticker.Stop()
 		t := tails{dir: dir, query: q}
 		defer t.close()
 		for idle := 0; ; {
-			if idle++; running() { // asked before what is there is read
+			if idle++; running != nil && running() { // asked before what is there is read
 				idle = 0
 			}
-			if !t.read(r, yield) || idle > 1 { // a job that has just begun is not locked yet
+			// A job that has just begun is not locked yet.
+			if !t.read(r, yield) || idle > 1 || running == nil {
 				return
 			}
 			select {
 			case <-ctx.Done():
 				return
-			case <-ticker.C:
+			case <-time.After(pollEvery):
 			}
 		}
 	}
@@ -339,7 +330,7 @@ func (r *reader) file(f file, last bool, yield func(Line) bool) bool {
 	}
 	buffered := bufio.NewReaderSize(in, maxLine)
 	if r.amid {
-		n, err := discardLine(buffered)
+		n, err := jobs.SkipLine(buffered)
 		if err != nil {
 			return true // its end has not been written yet
 		}
@@ -362,7 +353,7 @@ func (r *reader) file(f file, last bool, yield func(Line) bool) bool {
 			if !damaged(errors.New("the line is too long")) {
 				return false
 			}
-			n, _ := discardLine(buffered)
+			n, _ := jobs.SkipLine(buffered)
 			r.at += n
 		case err != nil && !errors.Is(err, io.EOF):
 			return damaged(err)
@@ -378,16 +369,4 @@ func (r *reader) file(f file, last bool, yield func(Line) bool) bool {
 		}
 	}
 	return true
-}
-
-// discardLine reads to the end of a line.
-func discardLine(r *bufio.Reader) (int64, error) {
-	var n int64
-	for {
-		text, err := r.ReadSlice('\n')
-		n += int64(len(text))
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return n, err
-		}
-	}
 }

@@ -360,11 +360,8 @@ func containsAny(s string, texts ...string) bool {
 
 // endsIn reports whether s ends in one of the words.
 func endsIn(s string, words ...string) bool {
-	return slices.ContainsFunc(words, func(w string) bool { return hasSuffixWord(s, w) })
-}
-
-// hasSuffixWord reports whether s ends in whole words.
-func hasSuffixWord(s, suffix string) bool {
-	rest, ok := strings.CutSuffix(s, suffix)
-	return ok && (rest == "" || !isWord(rest[len(rest)-1]) && rest[len(rest)-1] != '#' && rest[len(rest)-1] != '-')
+	return slices.ContainsFunc(words, func(w string) bool {
+		rest, ok := strings.CutSuffix(s, w)
+		return ok && (rest == "" || !isWord(rest[len(rest)-1]) && rest[len(rest)-1] != '#' && rest[len(rest)-1] != '-')
+	})
 }

@@ -49,9 +49,8 @@ func boundOf(section string, steps []workflow.Step) bound {
 		if s.OnFailure != nil {
 			tries += s.OnFailure.MaxAttempts
 		}
-		longest, limited := s.Longest()
-		try := bound{time: longest}
-		if !limited {
+		var try bound
+		if s.IsCommand() {
 			try.unlimited = name
 		}
 		try = try.plus(boundOfNested(name, s, func(key string) bool { return key == loop })).within(s.Timeout)

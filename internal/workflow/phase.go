@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
@@ -107,16 +108,13 @@ func (r *reader) checkLabels(all []Text) {
 	}
 }
 
+// workerLabel matches what IsWorkerLabel takes.
+var workerLabel = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._/:=+-]*$`)
+})
+
 // IsWorkerLabel reports whether a worker of a fleet can have this label.
-func IsWorkerLabel(text string) bool {
-	for i, r := range text {
-		isWord := r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
-		if !isWord && (i == 0 || !strings.ContainsRune("._/:=+-", r)) {
-			return false
-		}
-	}
-	return text != ""
-}
+func IsWorkerLabel(text string) bool { return workerLabel().MatchString(text) }
 
 // agentTemplate reads a list of steps, or a mapping with commands.
 func (r *reader) agentTemplate(e entry) []Step {

@@ -340,7 +340,7 @@ func (r *reader) retryOf(s *Step, b *block, p deferredKeys) {
 			s.Retry = &own.policy
 			r.breakers[s.Pos] = own.at["circuit_breaker"]
 		}
-	case p.with == nil && r.defaults != nil && s.isCommand():
+	case p.with == nil && r.defaults != nil && s.IsCommand():
 		own := r.stepDefaults()
 		s.Retry = &own.policy
 	}

@@ -111,33 +111,17 @@ func (s Step) Kind() string {
 	return ""
 }
 
-// kinds is the table of command keys. is reports whether a step has the key. longest returns how long one try
-// takes at most, without its nested steps; false means that only a timeout ends it.
+// kinds is the table of command keys. is reports whether a step has the key.
 var kinds = []struct {
-	key     string
-	is      func(*Step) bool
-	longest func(*Step) (time.Duration, bool)
+	key string
+	is  func(*Step) bool
 }{
-	{"shell", func(s *Step) bool { return s.Shell != nil }, endless},
-	{"claude", func(s *Step) bool { return s.Claude != nil }, endless},
-	{"agent", func(s *Step) bool { return s.Agent != nil }, endless},
-	{"write_file", func(s *Step) bool { return s.WriteFile != nil }, instant},
-	{"foreach", func(s *Step) bool { return s.Foreach != nil }, instant},
-	{"validate", func(s *Step) bool { return s.Validate != nil }, instant}, // last: beside another key it belongs to that
-}
-
-func endless(*Step) (time.Duration, bool) { return 0, false }
-func instant(*Step) (time.Duration, bool) { return 0, true }
-
-// Longest returns how long one try of the step takes at most, without its timeout and its nested steps. It
-// returns false if only a timeout ends it.
-func (s Step) Longest() (time.Duration, bool) {
-	for _, k := range kinds {
-		if k.is(&s) {
-			return k.longest(&s)
-		}
-	}
-	return 0, false
+	{"shell", func(s *Step) bool { return s.Shell != nil }},
+	{"claude", func(s *Step) bool { return s.Claude != nil }},
+	{"agent", func(s *Step) bool { return s.Agent != nil }},
+	{"write_file", func(s *Step) bool { return s.WriteFile != nil }},
+	{"foreach", func(s *Step) bool { return s.Foreach != nil }},
+	{"validate", func(s *Step) bool { return s.Validate != nil }}, // last: beside another key it belongs to that
 }
 
 // Kinds returns the command keys that a step can have, in the order in which messages name them.
@@ -149,8 +133,8 @@ func Kinds() []string {
 	return keys
 }
 
-// isCommand reports whether s starts a process.
-func (s *Step) isCommand() bool { return s.Shell != nil || s.Claude != nil || s.Agent != nil }
+// IsCommand reports whether s starts a process, so that only a timeout bounds how long a try takes.
+func (s *Step) IsCommand() bool { return s.Shell != nil || s.Claude != nil || s.Agent != nil }
 
 // Interpreter is the argv that runs a script. The script is appended to it.
 type Interpreter []string

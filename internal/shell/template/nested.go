@@ -1,7 +1,6 @@
 package template
 
 import (
-	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -277,12 +276,6 @@ func (w *walker) takeOver(code *nestedCode, inner *walker) {
 		}
 	}
 	w.hide(placed)
-}
-
-// remoteFault refuses a ref in code for another machine or user: its variable may be missing there.
-func remoteFault(r *ref, program string) finding {
-	name := strings.Trim(strings.TrimPrefix(r.written, "$"), "{}")
-	return finding{codeRemote, fmt.Sprintf("is inside shell code run by %s, which may not receive prodigy's environment; use ${%s|sh} outside quotes", program, name)}
 }
 
 // addParts adds the parts of a word as the shell outside passes them on.

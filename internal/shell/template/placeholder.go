@@ -301,12 +301,7 @@ func closing(src string, start int) int {
 }
 
 func isKey(s string) bool {
-	for i := range len(s) {
-		if !isKeyByte(s[i]) {
-			return false
-		}
-	}
-	return s != ""
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < 0x80 && !isKeyByte(byte(r)) })
 }
 
 func isKeyByte(c byte) bool { return shell.IsNameByte(c) || c == '-' || c >= 0x80 }

@@ -275,20 +275,7 @@ func (c *compiler) fill(r *ref, p place) (script, shown piece) {
 		}
 		return c.asWritten(r), constant(r.written)
 	}
-	slot := c.slot(r, p)
-	r.filled, r.slot = true, slot
-	script = piece{text: r.written, slot: slot, quote: p.quote, around: p.around}
-	shown = script
-	if c.inRewritten(r) && len(p.around) == 0 {
-		shown.quote = quotedHeredoc
-	}
-	c.lintPlace(r, p)
-	c.used[r.expr.root] = true
-	return script, shown
-}
-
-// slot returns the slot for a ref at a place: the same for the same value in the same form.
-func (c *compiler) slot(r *ref, p place) int {
+	// The slot is the same for the same value in the same form.
 	s := slot{expr: r.expr, written: r.written, mode: modeOf(r, p), number: p.number, plain: p.plain}
 	key := fmt.Sprint(s.mode, s.number, s.plain, r.expr)
 	i, ok := c.slotIndex[key]
@@ -299,5 +286,13 @@ func (c *compiler) slot(r *ref, p place) int {
 		c.slotIndex[key] = i
 	}
 	c.slots[i].child = c.slots[i].child || p.child
-	return i
+	r.filled, r.slot = true, i
+	script = piece{text: r.written, slot: i, quote: p.quote, around: p.around}
+	shown = script
+	if c.inRewritten(r) && len(p.around) == 0 {
+		shown.quote = quotedHeredoc
+	}
+	c.lintPlace(r, p)
+	c.used[r.expr.root] = true
+	return script, shown
 }

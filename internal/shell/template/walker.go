@@ -1,6 +1,7 @@
 package template
 
 import (
+	"fmt"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -64,7 +65,10 @@ func (w *walker) put(i int, s quoteContext, parts int) {
 		return
 	}
 	if w.remote != "" && s.quote != comment && r.isValue() {
-		s.fault = remoteFault(r, w.remote)
+		// Code for another machine or user, where the variable may be missing.
+		name := strings.Trim(strings.TrimPrefix(r.written, "$"), "{}")
+		s.fault = finding{codeRemote, fmt.Sprintf("is inside shell code run by %s, which may not receive prodigy's "+
+			"environment; use ${%s|sh} outside quotes", w.remote, name)}
 	}
 	if w.backquotes > 2 {
 		s.fault = finding{codeDeep, "is inside backquotes nested too deeply; use $(...)"}
@@ -99,7 +103,22 @@ func (w *walker) word(word *syntax.Word, s quoteContext) {
 func (w *walker) part(part syntax.WordPart, s quoteContext, parts int) {
 	switch p := part.(type) {
 	case *syntax.Lit:
-		w.lit(p, s)
+		// The refs that the parser left in literal text are text behind a backslash. Otherwise no reference can work there.
+		for _, at := range w.c.sentinelsIn(p.Value) {
+			if backslashes(p.Value[:at.start])%2 == 0 {
+				w.impossible(p.Value[at.start:at.end], "is used where a shell does not allow a value")
+				continue
+			}
+			before := len(w.c.refs[at.ref].places)
+			w.put(at.ref, s, 1)
+			if r := w.c.refs[at.ref]; len(r.places) > before {
+				r.places[before].escaped = true
+			}
+		}
+		// In arithmetic a name needs no dollar: $((count + 1)).
+		if s.number {
+			w.c.nativeUse(p.Value, quoteContext{number: true}, true, w.child)
+		}
 	case *syntax.SglQuoted:
 		w.singleQuoted(p, s, parts)
 	case *syntax.DblQuoted:
@@ -123,26 +142,6 @@ func (w *walker) part(part syntax.WordPart, s quoteContext, parts int) {
 		w.stmts(p.Stmts)
 	case *syntax.ExtGlob:
 		w.impossible(p.Pattern.Value, "is inside an extended glob, where placeholders are not supported")
-	}
-}
-
-// lit takes the refs that the parser left in literal text: behind a backslash they are text, otherwise no
-// reference can work there.
-func (w *walker) lit(lit *syntax.Lit, s quoteContext) {
-	for _, at := range w.c.sentinelsIn(lit.Value) {
-		if backslashes(lit.Value[:at.start])%2 == 0 {
-			w.impossible(lit.Value[at.start:at.end], "is used where a shell does not allow a value")
-			continue
-		}
-		before := len(w.c.refs[at.ref].places)
-		w.put(at.ref, s, 1)
-		if r := w.c.refs[at.ref]; len(r.places) > before {
-			r.places[before].escaped = true
-		}
-	}
-	// In arithmetic a name needs no dollar: $((count + 1)).
-	if s.number {
-		w.c.nativeUse(lit.Value, quoteContext{number: true}, true, w.child)
 	}
 }
 
