@@ -284,18 +284,11 @@ func (r *Reading) textLine(line string) {
 			}
 		}
 		r.addUp(p, []byte("{"+strings.TrimSuffix(fields.String(), ",")+"}"))
-		r.lines[p.name] = append(r.lines[p.name][:0], "{"+fields.String()+`"text":`+line...) // textDocument makes JSON of the rest
+		r.lines[p.name] = append(r.lines[p.name][:0], "{"+fields.String()+`"text":`+line...) // close makes JSON of the rest
 	}
 	if says != 0 {
 		r.sawLine(says)
 	}
-}
-
-// textDocument returns the JSON of a line that a pick of a text has kept.
-func textDocument(kept []byte) []byte {
-	const mark = `"text":`
-	i := bytes.Index(kept, []byte(mark)) + len(mark)
-	return append(append(slices.Clone(kept[:i]), jsonText(string(kept[i:]))...), '}')
 }
 
 // close takes the last line, which may have no end.
@@ -308,7 +301,9 @@ func (r *Reading) close() {
 	if r.preset.Parse == Text {
 		for name, kept := range r.lines {
 			if !rawjson.Valid(kept) {
-				r.lines[name] = textDocument(kept)
+				const mark = `"text":`
+				i := bytes.Index(kept, []byte(mark)) + len(mark)
+				r.lines[name] = append(append(slices.Clone(kept[:i]), jsonText(string(kept[i:]))...), '}')
 			}
 		}
 	}

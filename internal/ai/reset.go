@@ -96,14 +96,17 @@ func ParseReset(text string, now time.Time) (at time.Time, ok bool) {
 			local = now.In(zone)
 		}
 	}
+	on := func(year int, month time.Month, day int) time.Time {
+		return time.Date(year, month, day, hour, minute, 0, 0, local.Location())
+	}
 	year, month, day := local.Date()
 	if m[1] == "" {
-		t := time.Date(year, month, day, hour, minute, 0, 0, local.Location())
+		t := on(year, month, day)
 		switch since := local.Sub(t); {
 		case since > past:
-			t = time.Date(year, month, day+1, hour, minute, 0, 0, local.Location())
+			t = on(year, month, day+1)
 		case since < past-24*time.Hour: // just before midnight
-			t = time.Date(year, month, day-1, hour, minute, 0, 0, local.Location())
+			t = on(year, month, day-1)
 		}
 		return t, true
 	}
@@ -115,9 +118,9 @@ func ParseReset(text string, now time.Time) (at time.Time, ok bool) {
 	if m[3] != "" {
 		year, _ = strconv.Atoi(m[3])
 	}
-	t := time.Date(year, month, day, hour, minute, 0, 0, local.Location())
+	t := on(year, month, day)
 	if m[3] == "" && local.Sub(t) > 180*24*time.Hour { // of next year
-		t = time.Date(year+1, month, day, hour, minute, 0, 0, local.Location())
+		t = on(year+1, month, day)
 	}
 	return t, t.Sub(now).Abs() <= maxWait
 }

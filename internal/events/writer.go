@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -211,7 +212,7 @@ func (w *writer) end() {
 // rotate begins the next file when the lines that are to be written would make the current one too large. The
 // old one is on disk before that, whatever the durability: only the newest file of a log may lack its end.
 func (w *writer) rotate(now time.Time) error {
-	if w.size == 0 || w.size+int64(w.lines.lines.Len()) <= w.limit() {
+	if w.size == 0 || w.size+int64(w.lines.lines.Len()) <= cmp.Or(w.log.options.MaxFileSize, maxFileSize) {
 		return nil
 	}
 	if err := w.await(); err != nil {
@@ -241,11 +242,3 @@ func (w *writer) rotate(now time.Time) error {
 
 // maxFileSize is how large a file of the log becomes before the next is begun.
 const maxFileSize = 100 << 20
-
-// limit returns how large a file of the log may become.
-func (w *writer) limit() int64 {
-	if most := w.log.options.MaxFileSize; most > 0 {
-		return most
-	}
-	return maxFileSize
-}

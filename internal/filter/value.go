@@ -317,7 +317,11 @@ func (v Value) AppendOrdered(b []byte) []byte {
 		}
 		return append(b, 0)
 	case Object:
-		return appendMembers(b, v.members())
+		for name, member := range check.ByKey(v.members()) {
+			b = appendText(append(b, 1), name)
+			b = ValueOf(member).AppendOrdered(b)
+		}
+		return append(b, 0)
 	}
 	return b
 }
@@ -345,14 +349,6 @@ func appendText(b []byte, s string) []byte {
 		}
 	}
 	return append(b, 0, 0)
-}
-
-func appendMembers(b []byte, members map[string][]byte) []byte {
-	for name, member := range check.ByKey(members) {
-		b = appendText(append(b, 1), name)
-		b = ValueOf(member).AppendOrdered(b)
-	}
-	return append(b, 0)
 }
 
 func invert(b []byte) {

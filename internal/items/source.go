@@ -218,7 +218,11 @@ func (s source) each(ctx context.Context, e Env, p path, emit func([]byte) error
 	case s.stdin:
 		return s.eachOfStdin(ctx, e, p, emit)
 	case s.job:
-		return eachOfJob(e, p, emit)
+		emit = p.evaluator(emit)
+		return e.Results(func(itemID string, result []byte) error {
+			*e.origin = itemID
+			return emit(result)
+		})
 	case !p.empty():
 		// A path is evaluated on the whole list, as if it stood in a file: $[*].name.
 		f := &peekReader{r: bytes.NewReader(rawjson.Of(s.list))}
@@ -230,15 +234,6 @@ func (s source) each(ctx context.Context, e Env, p path, emit func([]byte) error
 		}
 	}
 	return nil
-}
-
-// eachOfJob calls emit with what the path selects in each result of another job.
-func eachOfJob(e Env, p path, emit func([]byte) error) error {
-	emit = p.evaluator(emit)
-	return e.Results(func(itemID string, result []byte) error {
-		*e.origin = itemID
-		return emit(result)
-	})
 }
 
 // Stdin is the name of the standard input in messages.

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -42,12 +43,7 @@ func fill(b *[]byte, limit int, p []byte) []byte {
 	return p[m:]
 }
 
-func (c *Capture) limit() int {
-	if c.Limit <= 0 {
-		return defaultLimit
-	}
-	return c.Limit
-}
+func (c *Capture) limit() int { return cmp.Or(c.Limit, defaultLimit) }
 
 // Text returns what was kept.
 func (c *Capture) Text() string {

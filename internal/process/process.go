@@ -168,7 +168,10 @@ func (c Command) environ() []string {
 	if env == nil {
 		env = os.Environ()
 	}
-	own := c.Register.variables()
+	var own []string // by which commands are recognized
+	if c.Register != nil {
+		own = append(own, markVar+"="+c.Register.owner.mark)
+	}
 	if c.mark != "" {
 		own = append(own, marksWith(c.mark, env))
 	}

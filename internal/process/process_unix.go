@@ -46,13 +46,7 @@ func (g group) kill()      { _ = unix.Kill(-g.id, unix.SIGKILL) }
 func (g group) close()     {}
 
 // ending returns the exit code, or -1 and the signal.
-func ending(state *os.ProcessState) Exit {
-	status, ok := state.Sys().(syscall.WaitStatus)
-	if !ok {
-		return Exit{Code: state.ExitCode()}
-	}
-	return exitOf(status)
-}
+func ending(state *os.ProcessState) Exit { return exitOf(state.Sys().(syscall.WaitStatus)) }
 
 func exitOf(status syscall.WaitStatus) Exit {
 	if !status.Signaled() {

@@ -135,14 +135,6 @@ func (r *Register) write(at int, text []byte) {
 	_, _ = r.file.WriteAt(text, int64(at)*recordSize)
 }
 
-// variables returns the variables by which commands are recognized.
-func (r *Register) variables() []string {
-	if r == nil {
-		return nil
-	}
-	return []string{markVar + "=" + r.owner.mark}
-}
-
 // record is what is known of a running group.
 type record struct {
 	pid     int    // of the leader, and the id of the group

@@ -289,20 +289,13 @@ func fibonacci(n int) float64 {
 	return float64(b)
 }
 
-// times multiplies and saturates. 0 stays 0, even times infinity.
+// times multiplies and saturates: NaN and values that are too large become forever, negative ones 0. 0 stays 0, even
+// times infinity.
 func times(d time.Duration, factor float64) time.Duration {
-	if d <= 0 {
+	switch ns := float64(d) * factor; {
+	case d <= 0, ns < 0:
 		return 0
-	}
-	return saturate(float64(d) * factor)
-}
-
-// saturate converts nanoseconds to a delay. NaN and values that are too large become forever, negative ones 0.
-func saturate(ns float64) time.Duration {
-	if ns < 0 {
-		return 0
-	}
-	if ns < math.MaxInt64 {
+	case ns < math.MaxInt64:
 		return time.Duration(ns)
 	}
 	return forever

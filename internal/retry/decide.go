@@ -2,6 +2,7 @@ package retry
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"prodigy/internal/duration"
@@ -115,14 +116,14 @@ func (p Policy) Next(s State, f Failure, now time.Time, rnd *rand.Rand) Decision
 // refusal returns why failure f is not retried, or "", and sets the matcher of d that recognised it. The budget is
 // checked later, when the delay is known.
 func (p Policy) refusal(d *Decision, f Failure) Reason {
-	m, ok := p.matched(f)
-	if ok {
-		d.Matched = m.String()
+	i := slices.IndexFunc(p.RetryOn, func(m Matcher) bool { return m.matches(f) })
+	if i >= 0 {
+		d.Matched = p.RetryOn[i].String()
 	}
 	switch {
 	case d.State.Attempts >= p.Attempts:
 		return Exhausted
-	case ok:
+	case i >= 0:
 		return ""
 	case permanent(f, d.Type):
 		return Permanent

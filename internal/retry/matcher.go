@@ -143,12 +143,3 @@ func (m Matcher) matches(f Failure) bool {
 	}
 	return m.Name == string(Classify(f)) || m.Name == string(TypeTimeout) && f.TimedOut
 }
-
-// matched returns the first matcher of retry_on that matches the failure.
-func (p Policy) matched(f Failure) (Matcher, bool) {
-	i := slices.IndexFunc(p.RetryOn, func(m Matcher) bool { return m.matches(f) })
-	if i < 0 {
-		return Matcher{}, false
-	}
-	return p.RetryOn[i], true
-}

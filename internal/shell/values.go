@@ -595,7 +595,12 @@ func (c *codeCheck) call(words []*syntax.Word, in []flow) {
 	if at >= len(args) {
 		return
 	}
-	c.commandName(words[at])
+	// Without quotes the word that names the program is split, so the value chooses the arguments too: $c may be rm -rf.
+	named := commandSink
+	if _, quoted := words[at].Parts[0].(*syntax.DblQuoted); quoted {
+		named = programSink
+	}
+	c.leak(named, c.leading(words[at]))
 	name := ProgramName(args[at])
 	if args[at] == "" {
 		// $S -c CODE: the program is not known, but perhaps a shell.
@@ -634,16 +639,6 @@ func leadingText(word *syntax.Word) string {
 		return lit.Value
 	}
 	return ""
-}
-
-// commandName reports values in the word that names the program. Without quotes that word is split, so the value
-// chooses the arguments too: $c may be rm -rf.
-func (c *codeCheck) commandName(word *syntax.Word) {
-	s := commandSink
-	if _, quoted := word.Parts[0].(*syntax.DblQuoted); quoted {
-		s = programSink
-	}
-	c.leak(s, c.leading(word))
 }
 
 // codes looks at the code among the words of a command, and at the code that it reads.

@@ -43,7 +43,14 @@ func (r *reader) stepDefaults() positionedPolicy {
 // have no effect in this block, and why.
 func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string) bool {
 	keys := r.fields(&p.policy)
-	keys.read("retry_budget", into(&p.policy.Budget, r.budget))
+	keys.read("retry_budget", into(&p.policy.Budget, func(e entry) (time.Duration, bool) {
+		d, ok := r.duration(e, false)
+		if ok && d == 0 { // which in a policy means no limit
+			r.fail(e.value, "%s must be more than 0s: leave it out for no limit, or use attempts: 1 for no retries",
+				e.name)
+		}
+		return d, ok
+	}))
 	if n, err := strconv.Atoi(e.value.Value); err == nil && n > 0 && e.value.Kind == yaml.ScalarNode {
 		r.fail(e.value, "%s must be a mapping, got the number %d (for %d attempts in total use {attempts: %d}, for %d retries {attempts: %d})", e.name, n, n, n, n, n+1)
 		return false
@@ -72,16 +79,6 @@ func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string)
 		r.warnOfFindings(p.policy.Ineffective(b.has), b.written)
 	}
 	return true
-}
-
-// budget reads a retry_budget. It refuses 0s, which in a policy means no limit.
-func (r *reader) budget(e entry) (time.Duration, bool) {
-	d, ok := r.duration(e, false)
-	if ok && d == 0 {
-		r.fail(e.value, "%s must be more than 0s: leave it out for no limit, or use attempts: 1 for no retries",
-			e.name)
-	}
-	return d, ok
 }
 
 // checkPolicy reports the findings of the policy's own check, each at its value, or at n if that is not written.

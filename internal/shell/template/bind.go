@@ -244,14 +244,16 @@ func (s *slot) checked(text string) (string, error) {
 		}
 		return text, nil
 	}
-	n, err := wholeNumber(text)
+	// In plain decimal: shells read 010 as eight, and 08 as an error.
+	n, err := parseWhole(text)
 	if err != nil {
 		return "", bindError(s.written, "is used in arithmetic, and %v", err)
 	}
-	if !s.plain && n[0] == '-' {
-		n = "(" + n + ")"
+	text = strconv.FormatInt(n, 10)
+	if !s.plain && n < 0 {
+		text = "(" + text + ")"
 	}
-	return n, nil
+	return text, nil
 }
 
 // values resolves an expression. One that stands for no list has one value. Elements without a field that the path goes

@@ -92,12 +92,6 @@ func inFile(v Value, r Resolver) (Value, error) {
 	return Text(path), nil
 }
 
-// wholeNumber returns a whole number of 64 bits in plain decimal: shells read 010 as eight, and 08 as an error.
-func wholeNumber(s string) (string, error) {
-	n, err := parseWhole(s)
-	return strconv.FormatInt(n, 10), err
-}
-
 func parseWhole(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {

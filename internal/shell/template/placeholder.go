@@ -227,11 +227,8 @@ func (p *exprParser) operator() {
 	}
 	op := p.src[p.pos : p.pos+1]
 	p.fail("%q is not supported on prodigy values; assign to a shell variable first: v=%s; then use ${v%s...}", op,
-		p.withoutFilters(), op)
+		(&expr{root: p.root, steps: p.steps}).String(), op)
 }
-
-// withoutFilters returns the placeholder with its path only: no filters and no default.
-func (e *expr) withoutFilters() string { return (&expr{root: e.root, steps: e.steps}).String() }
 
 // String writes the placeholder in its plainest spelling, which parses to the same expression.
 func (e *expr) String() string {

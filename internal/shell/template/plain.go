@@ -258,13 +258,8 @@ func (c *compiler) unknownExpression(inner string) string {
 	if end := shell.NameLen(inner); end == len(inner) {
 		return c.unknown(0, len("${")+end)
 	}
-	return fmt.Sprintf("%q is not a value (use item.name or ${item.name})", shortText(inner))
-}
-
-// shortText returns the first line of a text, or its beginning, for messages.
-func shortText(s string) string {
-	s, _, _ = strings.Cut(s, "\n")
-	return s[:min(len(s), 60)]
+	line, _, _ := strings.Cut(inner, "\n")
+	return fmt.Sprintf("%q is not a value (use item.name or ${item.name})", line[:min(len(line), 60)])
 }
 
 // Value returns the value, or false when there is none. The error is a *BindError.
