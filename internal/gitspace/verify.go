@@ -3,6 +3,7 @@ package gitspace
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"prodigy/internal/agent"
@@ -45,7 +46,18 @@ func (b *Batch) Merge(ctx context.Context, head string, work []Work) (Merged, er
 		return all, nil
 	}
 	if len(all.Items) > 1 {
-		return b.halves(ctx, head, work, all.Items)
+		middle := all.Items[len(all.Items)/2].Work // the first of the second half
+		cut := slices.IndexFunc(work, func(w Work) bool { return w.ref() == middle.ref() })
+		first, err := b.Merge(ctx, head, work[:cut])
+		if err != nil {
+			return Merged{}, err
+		}
+		out, err := b.Merge(ctx, first.Head, work[cut:])
+		if err != nil {
+			return Merged{}, err
+		}
+		out.Items, out.Failed = append(first.Items, out.Items...), append(first.Failed, out.Failed...)
+		return out, nil
 	}
 	culprit := all.Items[0].Work
 	out := Merged{Head: head}
@@ -64,27 +76,6 @@ func (b *Batch) Merge(ctx context.Context, head string, work []Work) (Merged, er
 		Outcome: &v.outcome, Duration: v.duration,
 	})
 	return out, nil
-}
-
-// halves merges the two halves of a batch, of which merged could be merged.
-func (b *Batch) halves(ctx context.Context, head string, work []Work, merged []MergedItem) (Merged, error) {
-	middle := merged[len(merged)/2].Work // the first of the second half
-	cut := 0
-	for work[cut].ref() != middle.ref() {
-		cut++
-	}
-	first, err := b.Merge(ctx, head, work[:cut])
-	if err != nil {
-		return Merged{}, err
-	}
-	second, err := b.Merge(ctx, first.Head, work[cut:])
-	if err != nil {
-		return Merged{}, err
-	}
-	return Merged{
-		Head: second.Head, Items: append(first.Items, second.Items...),
-		Failed: append(first.Failed, second.Failed...),
-	}, nil
 }
 
 // verify verifies a commit that has items merged. A commit is verified once: when the first half of a batch is

@@ -31,42 +31,34 @@ func (s *Space) vet(w workspace) (strangers []string, err error) {
 	if !isDir(w.gitDir()) {
 		return nil, stateErrorf("the item deleted the .git directory of its workspace")
 	}
-	err = within(w.dir, func(root *os.Root) (err error) {
-		strangers, err = s.walk(root)
-		return err
+	err = within(w.dir, func(root *os.Root) error {
+		return fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+			switch {
+			case entry == nil:
+				return err
+			case err != nil: // git will say what it thinks of it
+				return nil
+			case !entry.IsDir() && entry.Name()[0] != '.':
+				return nil
+			case strings.EqualFold(entry.Name(), ".git") && entry.IsDir():
+				return cmp.Or(vetRepository(root, name), fs.SkipDir)
+			case strings.EqualFold(entry.Name(), ".git"):
+				if leadsOut(root, name, entry) {
+					strangers = append(strangers, path.Dir(name))
+				}
+			case entry.IsDir():
+				if name != "." && s.keeps(name) {
+					return fs.SkipDir
+				}
+			default:
+				return vetRules(name, entry)
+			}
+			return nil
+		})
 	})
 	if _, is := errors.AsType[*StateError](err); err != nil && !is {
 		err = stateErrorf("its workspace cannot be read: %v", err)
 	}
-	return strangers, err
-}
-
-// walk looks at the repositories that an agent has left in its workspace. It returns the directories of those whose
-// .git leads out of the workspace. The error says what cannot be taken.
-func (s *Space) walk(root *os.Root) (strangers []string, err error) {
-	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case entry == nil:
-			return err
-		case err != nil: // git will say what it thinks of it
-			return nil
-		case !entry.IsDir() && entry.Name()[0] != '.':
-			return nil
-		case strings.EqualFold(entry.Name(), ".git") && entry.IsDir():
-			return cmp.Or(vetRepository(root, name), fs.SkipDir)
-		case strings.EqualFold(entry.Name(), ".git"):
-			if leadsOut(root, name, entry) {
-				strangers = append(strangers, path.Dir(name))
-			}
-		case entry.IsDir():
-			if name != "." && s.keeps(name) {
-				return fs.SkipDir
-			}
-		default:
-			return vetRules(name, entry)
-		}
-		return nil
-	})
 	return strangers, err
 }
 

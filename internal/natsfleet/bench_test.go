@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/nats-io/nats.go"
 
 	"prodigy/internal/agent"
@@ -147,7 +148,7 @@ func simulate(b *testing.B, nc *nats.Conn, c *coordinator, name string, slots in
 	}
 	if _, err := nc.Subscribe(downSubject(name), func(m *nats.Msg) {
 		var d fleet.CoordinatorMessage
-		if err := decode(m.Data, &d); err != nil {
+		if err := jsonv1.Unmarshal(m.Data, &d); err != nil {
 			b.Error(err)
 		}
 		if len(d.Tasks) == 0 {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/nats-io/nkeys"
 
 	"prodigy/internal/events"
@@ -105,9 +104,6 @@ func lineOf(jobID string, e events.Event) ([]byte, error) {
 func encoded(v any) []byte {
 	return rawjson.Of(v)
 }
-
-// decode reads what is sent with each attempt. It is encoding/json in all but the time that it takes.
-func decode(data []byte, v any) error { return jsonv1.Unmarshal(data, v) }
 
 // keyOf returns the name of a job in the subjects of the fleet. Two homes can have jobs of one id: their seeds differ.
 func keyOf(jobID string, seed uint64) string {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/nats-io/nats.go"
 	"gopkg.in/yaml.v3"
 
@@ -82,7 +83,7 @@ const idleTime = time.Second
 // delivered takes what the coordinator of a job says.
 func (w *worker) delivered(m *nats.Msg) {
 	var d fleet.CoordinatorMessage
-	if decode(m.Data, &d) != nil || d.V != fleet.Protocol {
+	if jsonv1.Unmarshal(m.Data, &d) != nil || d.V != fleet.Protocol {
 		return
 	}
 	if err := w.trust.checkMessage(m, signedDown, m.Subject); err != nil {

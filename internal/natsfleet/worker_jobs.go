@@ -89,30 +89,27 @@ func (w *worker) isOver(key string) bool {
 // examine takes over the entry of a job. With trust it must be signed. One that was signed once and is repeated costs no
 // more than an offer that nobody takes: what answers an offer is signed for this instance and its round.
 func (w *worker) examine(key string, now fleet.Job) {
+	var why error                                                          // it is not believed
 	if now.Over || now.V == fleet.Protocol && now.Version == w.o.Version { // others are refused, and could not be checked
-		if err := w.trust.check(signature{now.By, now.Sig}, signedJob, key, bareJob(now)); err != nil {
-			w.rejectJob(key, now, err)
-			return
-		}
+		why = w.trust.check(signature{now.By, now.Sig}, signedJob, key, bareJob(now))
 	}
-	w.applyJob(key, now, nil)
-}
-
-// rejectJob refuses a job whose entry cannot be believed. What was believed of it before stays.
-func (w *worker) rejectJob(key string, now fleet.Job, why error) {
 	trusted, said := false, false
 	w.turn(func(s *workerState) {
-		j := s.jobs[key]
-		trusted = j != nil && !j.untrusted
-		said = j != nil && j.refuses == why.Error() && j.Owner == now.Owner
+		if j := s.jobs[key]; j != nil && why != nil {
+			trusted = !j.untrusted
+			said = j.refuses == why.Error() && j.Owner == now.Owner
+		}
 	})
 	switch {
-	case trusted:
+	case trusted: // what was believed of it before stays
 		w.warn(key, "the description of job "+now.ID+": "+why.Error())
-	case !said:
+		return
+	case said:
+		return
+	case why != nil:
 		now.Stop = ""
-		w.applyJob(key, now, why)
 	}
+	w.applyJob(key, now, why)
 }
 
 // warn says once what was not believed, here and to the coordinator of the job.
