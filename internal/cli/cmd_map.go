@@ -92,7 +92,7 @@ The result is a job like any other, with a log, dead letters and resume. --save 
 	formerly(cmd, otherFlags)
 	slots := value[int]{&o.maxParallel, numberType, process.CapacityNow().Slots, shownUnlessZero(strconv.Itoa)}
 	f.Lookup("max-parallel").Value = slots
-	f.VarP(slots, "max-procs", "P", "same as --max-parallel")
+	f.VarP(slots, "max-procs", "P", "same as --max-parallel; 0 is as many as possible, 200%, +1 and -1 are of the processors")
 	f.BoolFuncP("null", "0", "items are separated by NUL, as with find -print0", func(string) error {
 		in.Delimiter = "\x00"
 		return nil
@@ -338,7 +338,7 @@ func runMap(ctx context.Context, con *console, o mapOptions) error {
 	}
 	w.warnings = nil
 	o.quiet = o.quiet || !con.live
-	return o.start(ctx, con, w)
+	return o.asRefusal(o.start(ctx, con, w), source)
 }
 
 // checkProgram returns an error if the command is a program that is not on this machine, so that a typing error is no
@@ -359,7 +359,7 @@ func isMissing(name string) bool {
 	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
 }
 
-// asRefusal returns the problems of the file that was made of the command line as problems of that.
+// asRefusal returns err, in which the problems of the file that was made of the command line are problems of that.
 func (o *mapOptions) asRefusal(err error, source []byte) error {
 	problems, ok := problemsOf(err)
 	if !ok {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 
@@ -226,6 +227,9 @@ func (in *ShortInput) fill(rows [][]string) (columns int, err error) {
 		in.List = make([]any, len(rows))
 	}
 	for i, row := range rows {
+		if words := strings.Join(row, " "); !utf8.ValidString(words) {
+			return 0, fmt.Errorf("the item %q is not UTF-8", words)
+		}
 		switch {
 		case len(row) > 1:
 			columns = max(columns, len(row))
