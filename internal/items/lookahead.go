@@ -3,6 +3,7 @@ package items
 import (
 	"bytes"
 	"io"
+	"regexp"
 )
 
 // lookAhead is how many bytes may be read to find out what the data is.
@@ -30,6 +31,15 @@ type peekReader struct {
 
 	// dialect says more of the format.
 	dialect
+}
+
+// dialect is what a workflow says of a format.
+type dialect struct {
+	// delimiter is between the fields of CSV, or between lines. Zero means a comma, or the end of a line.
+	delimiter rune
+
+	// split is between the columns of an item. Nil means that items are texts.
+	split *regexp.Regexp
 }
 
 // Read returns what was looked at, then what follows.

@@ -50,15 +50,6 @@ type source struct {
 	dialect
 }
 
-// dialect is what a workflow says of a format.
-type dialect struct {
-	// delimiter is between the fields of CSV, or between lines. Zero means a comma, or the end of a line.
-	delimiter rune
-
-	// split is between the columns of an item. Nil means that items are texts.
-	split *regexp.Regexp
-}
-
 // ErrLater is wrapped by an error of Fill for values that are only known to a run.
 var ErrLater = errors.New("the value is not known yet")
 
