@@ -211,18 +211,18 @@ func (r *run) waited(ctx context.Context, slot int, err error) error {
 
 // refused returns the end of a step whose retrying a breaker ended: a refusal, with the evidence of the last try.
 func (e stepEnd) refused(refusal string) stepEnd {
-	e = e.because(retry.CircuitOpen, refusal+"; the last try: ")
+	e = e.because(retry.CircuitOpen, refusal)
 	e.failure.Type = retry.TypeCircuitOpen
 	return e
 }
 
 // overBudget returns the end of a step that is not tried again because of its retry budget.
-func (e stepEnd) overBudget() stepEnd { return e.because(retry.Budget, "retry budget exhausted: ") }
+func (e stepEnd) overBudget() stepEnd { return e.because(retry.Budget, "") }
 
-// because returns the end of a step that is not tried again, with words in front of its failure.
-func (e stepEnd) because(reason retry.Reason, words string) stepEnd {
+// because returns the end of a step that is not tried again, with the reason in its failure.
+func (e stepEnd) because(reason retry.Reason, refusal string) stepEnd {
 	failure := *e.failure
-	failure.Message = words + failure.Message
+	failure.Message = retry.Headline(reason, failure.Message, refusal)
 	e.failure, e.reason = &failure, reason
 	return e
 }

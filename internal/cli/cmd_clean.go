@@ -183,7 +183,7 @@ func (o cleanOptions) print(con *console, old []mapreduce.OldJob) error {
 // oldJobColumns are the columns of clean --dry-run, and of the table before its question.
 var oldJobColumns = []term.Column[mapreduce.OldJob]{
 	{Key: "job_id", Head: "JOB"},
-	{Key: "state", Head: "STATE"},
+	{Key: "state", Head: "STATE", Cell: func(c mapreduce.OldJob) string { return c.StateText }},
 	{Key: "last_event", Head: "LAST EVENT", Value: func(c mapreduce.OldJob) any { return c.LastEvent }, Drop: 2},
 	{Key: "bytes", Head: "BYTES", Drop: 1},
 	{Key: "dead_letters", Head: "DEAD LETTERS", Drop: 3},

@@ -51,9 +51,12 @@ type jobStatus struct {
 	JobID    string `json:"job_id"`
 	Workflow string `json:"workflow"`
 	// Dir is the directory that the job was started in.
-	Dir         string              `json:"dir,omitempty"`
-	Mode        string              `json:"mode"`
-	State       jobs.State          `json:"state"`
+	Dir       string     `json:"dir,omitempty"`
+	Mode      string     `json:"mode"`
+	State     jobs.State `json:"state"`
+	StateText string     `json:"state_text"`
+	// Ending says how a running job is about to end.
+	Ending      events.Ending       `json:"ending,omitzero"`
 	ReduceStale bool                `json:"reduce_stale,omitempty"`
 	ReduceHeld  bool                `json:"reduce_held,omitempty"`
 	Started     time.Time           `json:"started"`
@@ -103,6 +106,7 @@ func statusOf(s job.Summary) jobStatus {
 	meta, _ := s.Job.ReadMeta() // the summary was made from it
 	return jobStatus{
 		JobID: s.Job.ID, Workflow: s.Workflow, Dir: meta.Dir, Mode: s.Mode, State: s.State,
+		StateText: s.StateShown(), Ending: s.Ending,
 		ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld, Started: s.Started,
 		DurationMS: events.Millis(s.Duration), Metrics: s.Metrics,
 		Spent: orNil(s.Spent), Quota: quotasShown(s.Paused, time.Now()), Hold: s.Hold, summary: s,

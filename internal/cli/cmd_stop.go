@@ -11,6 +11,7 @@ import (
 
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
+	"prodigy/internal/term"
 )
 
 // newStopCommand returns the command that stops a run as Ctrl-C in its terminal would.
@@ -28,7 +29,7 @@ items. Resume it with 'prodigy resume'.`,
 	return cmd
 }
 
-// runStop sends SIGTERM to the process of a job, and waits until that does not run the job any more.
+// runStop asks the process of a job to stop, and waits until that does not run the job any more.
 func runStop(ctx context.Context, con *console, place jobs.Job, noWait bool) error {
 	pid := place.Runner()
 	switch {
@@ -37,14 +38,27 @@ func runStop(ctx context.Context, con *console, place jobs.Job, noWait bool) err
 	case pid == 0:
 		return notRunning(place, job.Pause)
 	}
-	if err := terminate(pid); err != nil {
+	text, err := requestStop(place, pid)
+	if err != nil {
 		return fmt.Errorf("stop process %d of job %s: %w", pid, place.ID, err)
 	}
-	con.say().Printf("job %s: asked process %d to stop", place.ID, pid)
+	con.say().Printf("job %s: %s", place.ID, term.Visible(text))
 	if noWait {
 		return nil
 	}
 	return untilSignal(ctx, func(ctx context.Context) error { return awaitStop(ctx, con, place, pid) })
+}
+
+// requestStop asks the process of a job to stop and returns what that does. One that takes no requests, or not this
+// one, gets a signal.
+func requestStop(place jobs.Job, pid int) (done string, err error) {
+	if !jobs.Suspended(pid) {
+		answer, err := job.Ask(place.ControlSocket(), job.Request{Do: job.Stop, By: userName()})
+		if err == nil && answer.Done {
+			return answer.Text, nil
+		}
+	}
+	return fmt.Sprintf("asked process %d to stop", pid), terminate(pid)
 }
 
 // terminate asks a process to stop.

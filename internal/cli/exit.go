@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -168,6 +169,9 @@ func endCode(s job.Summary, paused events.JobPaused) int {
 		if paused.Reason == signalName(sent) {
 			return (&signalError{sent}).exitCode()
 		}
+	}
+	if strings.HasPrefix(paused.Reason, stoppedBy) {
+		return exitTerminated
 	}
 	return resultCode(mapreduce.Result{
 		State: s.State, Metrics: s.Metrics, ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld,

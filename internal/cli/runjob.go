@@ -46,8 +46,8 @@ func runWatched(ctx context.Context, c mapreduce.Config, p *printer, do work) (f
 		c.Echo, p.echo.Fatal = p, cancelStop
 	}
 	c.Notice = func(text string) { p.notices <- notice{text: text} }
-	c.Control = p.steer.control
 	finished := make(chan struct{})
+	c.Control, p.steer.stop = p.steer.control, func(by string) job.Answer { return sendStop(by, signals, finished) }
 	var asked *signalError
 	terminal := p.keysFrom()
 	if terminal != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"prodigy/internal/duration"
+	"prodigy/internal/job"
 	"prodigy/internal/process"
 )
 
@@ -83,6 +84,45 @@ func stopSignals() []os.Signal {
 	return signals
 }
 
+// stopCommand stands among the signals for a user who has asked for the end of the run with prodigy stop.
+type stopCommand struct {
+	by string
+	// answer gets what is done.
+	answer chan string
+}
+
+// stoppedBy comes before the name of the user where others have the name of a signal.
+const stoppedBy = "prodigy stop by "
+
+// Signal implements os.Signal.
+func (s *stopCommand) Signal() {}
+
+// String implements os.Signal.
+func (s *stopCommand) String() string { return stoppedBy + s.by }
+
+// reply tells the user who sent s, if that is no real signal, what is done.
+func reply(s os.Signal, text string) {
+	if s, ok := s.(*stopCommand); ok {
+		s.answer <- text
+	}
+}
+
+// sendStop sends relay the request of a user and returns what it does. It may be called until finished is closed, and
+// after that.
+func sendStop(by string, signals chan<- os.Signal, finished <-chan struct{}) job.Answer {
+	s := &stopCommand{by, make(chan string, 1)}
+	select {
+	case signals <- s:
+		select {
+		case text := <-s.answer:
+			return job.Done("%s", text)
+		case <-finished:
+		}
+	case <-finished:
+	}
+	return job.Refused("the run has ended")
+}
+
 // notice is a line to print.
 type notice struct {
 	text string
@@ -97,17 +137,18 @@ func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- no
 ) *signalError {
 	var asked requests
 	var pending []notice
+	say := func(s os.Signal, text string) {
+		pending = append(pending, notice{text: signalName(s) + ": " + text, state: s == syscall.SIGQUIT})
+		reply(s, text)
+	}
 	stopBy := func(s os.Signal) {
 		stop(asked.first)
-		pending = append(pending, notice{text: signalName(s) + ": stopping; waiting up to " + duration.Format(grace) + " for running commands; " + repeatHint(s) + " kills them"})
+		say(s, "stopping; waiting up to "+duration.Format(grace)+" for running commands; "+repeatHint(s)+" kills them")
 	}
 	killBy := func(s os.Signal) {
 		stop(asked.first)
 		kill(fmt.Errorf("%s: %w", signalName(s), process.ErrKill))
-		pending = append(pending, notice{
-			text:  signalName(s) + ": killing running commands",
-			state: s == syscall.SIGQUIT,
-		})
+		say(s, "killing running commands")
 	}
 	for {
 		var out chan<- notice
@@ -125,20 +166,29 @@ func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- no
 			case toStop:
 				stopBy(s)
 				for range len(signals) { // sent before the first was acknowledged: the same request
-					if s := <-signals; s == syscall.SIGQUIT {
+					s := <-signals
+					if s == syscall.SIGQUIT {
 						killBy(s)
 					}
+					reply(s, alreadyStopping)
 				}
 			case toKill:
 				killBy(s)
 			case nothingNew:
+				reply(s, alreadyStopping)
 			}
 		}
 	}
 }
 
+// alreadyStopping answers a request that counts as the one before it.
+const alreadyStopping = "already stopping"
+
 // repeatHint says how a person repeats s.
 func repeatHint(s os.Signal) string {
+	if _, asked := s.(*stopCommand); asked {
+		return "another prodigy stop"
+	}
 	if s == os.Interrupt {
 		return "Ctrl-C again"
 	}

@@ -22,11 +22,18 @@ type steering struct {
 	mu sync.Mutex
 	// ask is nil while the job takes no requests.
 	ask func(job.Request) job.Answer
+	// stop ends the run for a user, as a signal does. It does not need the job.
+	stop func(by string) job.Answer
 }
 
 // control implements Config.Control.
 func (s *steering) control(place jobs.Job, ask func(job.Request) job.Answer) (stop func() error, err error) {
-	server, err := job.Serve(place.ControlSocket(), ask)
+	server, err := job.Serve(place.ControlSocket(), func(r job.Request) job.Answer {
+		if r.Do == job.Stop {
+			return s.stop(r.By)
+		}
+		return ask(r)
+	})
 	s.set(ask)
 	return func() error {
 		s.set(nil)

@@ -43,6 +43,8 @@ type finishedRun struct {
 type outcome struct {
 	JobID string     `json:"job_id"`
 	State jobs.State `json:"state"`
+	// StateText is the state as people read it, such as "completed with failures".
+	StateText string `json:"state_text"`
 	// ReduceStale means that items have succeeded since reduce ran.
 	ReduceStale bool `json:"reduce_stale,omitempty"`
 	// ReduceHeld means that reduce did not run since reduce_when was false.
@@ -70,7 +72,7 @@ type outcome struct {
 // outcome returns what --json prints, with the exit code that the command is about to return.
 func (e finishedRun) outcome(code int) outcome {
 	o := outcome{
-		JobID: e.Job.ID, State: e.State, ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, ExitCode: code,
+		JobID: e.Job.ID, State: e.State, StateText: e.summary().StateShown(), ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, ExitCode: code,
 		Reason: e.Reason, DurationMS: events.Millis(e.Duration),
 		Metrics: e.Metrics, Events: e.Job.EventsDir(), DLQ: ifThere(e.Job.DLQFile()), ResultsFile: e.Results,
 		Spent: orNil(e.Spent),
@@ -210,10 +212,14 @@ func (e finishedRun) print(con *console) {
 
 // stateShown returns the state that the run left the job in, coloured.
 func (e finishedRun) stateShown(l term.Lines) string {
-	s := job.Summary{
+	return l.Paint(stateColour(e.summary()).Strong(), e.summary().StateShown())
+}
+
+// summary returns what says in which state the run left the job.
+func (e finishedRun) summary() job.Summary {
+	return job.Summary{
 		State: e.State, ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, Metrics: e.Metrics,
 	}
-	return l.Paint(stateColour(s).Strong(), s.StateShown())
 }
 
 // stateColour returns the colour of the state of a job: green only when nothing is left to do.
@@ -550,6 +556,8 @@ func printGroup(con *console, g view.FailureGroup, job string, names *items.Stor
 func describe(e events.AgentFailed, label string) string {
 	text := e.ItemID + label + ": "
 	switch {
+	case e.Rejected() && e.Attempt > 0:
+		return text + term.Brief(e.Error, 300)
 	case e.Rejected():
 		return text + "not run: circuit breaker open"
 	case e.Step != "":
@@ -599,7 +607,7 @@ func printEvidence(l term.Lines, e events.AgentFailed, job string) {
 	for _, line := range lines {
 		l.Foldf(6, "    | %s", term.Brief(line, 200))
 	}
-	if e.Outputs != nil {
+	if e.Outputs != nil || e.Rejected() && e.Attempt > 0 {
 		l.Printf("    full output: prodigy logs%s %s", job, quoted(e.ItemID))
 		return
 	}

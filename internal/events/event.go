@@ -76,6 +76,7 @@ var types = []Event{
 	PauseRequested{},
 	ContinueRequested{},
 	DrainRequested{},
+	StopRequested{},
 	CancelRequested{},
 	ScaleRequested{},
 	SkipRequested{},
@@ -320,6 +321,14 @@ type DrainRequested struct {
 	Fact
 
 	By string `json:"by"`
+}
+
+// StopRequested begins a stop: nothing starts any more, and what runs has the grace to finish. JobPaused follows.
+type StopRequested struct {
+	Fact
+
+	// A signal, or prodigy stop with the name of the user.
+	Reason string `json:"reason" log:"mask,clip"`
 }
 
 // CancelRequested stops the job for good. JobCancelled follows, unless the run dies before.

@@ -52,6 +52,7 @@ func samples() []Event {
 		PauseRequested{By: "alice"},
 		ContinueRequested{By: "alice"},
 		DrainRequested{By: "alice"},
+		StopRequested{Reason: "SIGTERM"},
 		CancelRequested{By: "alice"},
 		ScaleRequested{MaxParallel: 16, Was: 4, By: "alice", Fleet: true, Workers: 2},
 		SkipRequested{ItemID: "item_3", ItemIndex: 3, By: "alice"},

@@ -22,7 +22,7 @@ func HoldOf(e Event) (Hold, bool) {
 		return Hold{Name: ByPerson}, true
 	case ContinueRequested:
 		return Hold{ByPerson, true}, true
-	case DrainRequested, CancelRequested:
+	case DrainRequested, StopRequested, CancelRequested:
 		return Hold{Name: ByEnd}, true
 	case StartsHeld:
 		return Hold{Name: e.By}, true
@@ -42,4 +42,38 @@ func HoldOf(e Event) (Hold, bool) {
 		return Hold{Name: ByBudget}, true
 	}
 	return Hold{}, false
+}
+
+// Ending is how a run is about to end, because somebody wants that. The zero Ending is of a run that goes on.
+type Ending struct {
+	How string `json:"how"` // draining, stopping or cancelling
+
+	// The name of the user, or the reason of a stop.
+	By string `json:"by"`
+}
+
+// EndingOf returns the ending that an event begins. It reports false for other events.
+func EndingOf(e Event) (Ending, bool) {
+	switch e := e.(type) {
+	case DrainRequested:
+		return Ending{"draining", e.By}, true
+	case StopRequested:
+		return Ending{"stopping", e.Reason}, true
+	case CancelRequested:
+		return Ending{"cancelling", e.By}, true
+	}
+	return Ending{}, false
+}
+
+// Words says it in the middle of a sentence. They are empty for the zero Ending.
+func (e Ending) Words() string {
+	switch e.How {
+	case "draining":
+		return "draining, as " + e.By + " asked"
+	case "stopping":
+		return "stopping: " + e.By
+	case "cancelling":
+		return "being cancelled by " + e.By
+	}
+	return ""
 }

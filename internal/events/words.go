@@ -119,6 +119,8 @@ func sayRequest(r Record) Sentence {
 		return Sentence{Text: "continued by " + e.By}
 	case DrainRequested:
 		return Sentence{Grave: Odd, Text: "drained by " + e.By, Then: ": running items finish, then the run ends"}
+	case StopRequested:
+		return Sentence{Grave: Odd, Text: "stopping: " + e.Reason, Then: "; running items may finish within the grace"}
 	case CancelRequested:
 		return Sentence{Grave: Odd, Text: "cancelled by " + e.By}
 	case ScaleRequested:

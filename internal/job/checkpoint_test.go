@@ -166,6 +166,7 @@ var foldSums = map[int]string{
 	38: "ab2dcafe75cc4137649c1ce5ce81c12133008f62aa4bfe18e3555b644dbabdb5", // whether an agent works in a session; stops that items are not charged
 	39: "ab2dcafe75cc4137649c1ce5ce81c12133008f62aa4bfe18e3555b644dbabdb5", // one type for what limits remember
 	40: "ab2dcafe75cc4137649c1ce5ce81c12133008f62aa4bfe18e3555b644dbabdb5", // a run that can be resumed is stopped, not paused
+	41: "ab2dcafe75cc4137649c1ce5ce81c12133008f62aa4bfe18e3555b644dbabdb5", // how a run is about to end
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

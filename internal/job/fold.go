@@ -92,7 +92,7 @@ type selected struct {
 
 // tries is what the attempts at items have come to, by item index.
 type tries struct {
-	// the last failures of items that have a retry budget and are not settled
+	// the last failures of items that are not settled, and may be without running again
 	Failed   map[int]failure `json:"failed,omitempty"`
 	Failures map[int]int     `json:"failures"` // failures so far of items that wait or are dead-lettered
 	LastTry  map[int]int     `json:"last_try"` // attempt number of dead letters, for their retry from the queue
@@ -139,6 +139,8 @@ type requests struct {
 	Slots     int            `json:"slots,omitempty"`     // that somebody has given the job while it ran, or 0
 	Skips     map[int]string `json:"skips,omitempty"`     // who asked to skip items that have no outcome yet, by index
 	Cancelled string         `json:"cancelled,omitempty"` // who has cancelled the job; empty for nobody
+
+	Ending events.Ending `json:"ending,omitzero"`
 }
 
 // ended is how the last run of the job ended.
@@ -303,6 +305,9 @@ func (s *Fold) Apply(r events.Record) (batch []errorpolicy.BatchError) {
 	s.Circuits.note(s.Working, r.Event)
 	if end, ok := events.RunEndOf(r.Event); ok {
 		s.Ended, s.Reason = end.State, end.Reason
+	}
+	if e, ok := events.EndingOf(r.Event); ok {
+		s.Ending = e
 	}
 	switch e := r.Event.(type) {
 	case events.JobStarted:
@@ -547,7 +552,7 @@ func (s *Fold) applyFailure(e events.AgentFailed) []errorpolicy.BatchError {
 		delete(s.Merging, e.ItemIndex)
 		delete(s.Retrying, e.ItemID)
 		s.Failures[e.ItemIndex] = failures
-		if e.Retry != nil && e.Retry.ExpiresAt != nil {
+		if e.Retry != nil && e.Retry.ExpiresAt != nil || s.Limits.Breaker.Refuses() {
 			s.Failed[e.ItemIndex] = failure{e.Step, e.ErrorType, e.Error}
 		}
 		next := Waiting{ID: e.ItemID, Number: number, Due: *e.RetryAt, Retry: retryState(e)}
@@ -591,7 +596,7 @@ func (s *Fold) RetryOf(index int) retry.State {
 // attempt. The thresholds count on, unless the policy had stopped the job or dead letters are retried. A dead
 // letter whose retry was stopped is a dead letter as before, also one that waited for its next attempt.
 func (s *Fold) resume(now time.Time, e events.JobResumed) {
-	s.Ended, s.Reason, s.Cancelled, s.Broker = "", "", "", e.Broker
+	s.Ended, s.Reason, s.Cancelled, s.Ending, s.Broker = "", "", "", events.Ending{}, e.Broker
 	if e.MaxCostUSD != nil {
 		s.MaxCost = e.MaxCostUSD
 	}

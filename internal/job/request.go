@@ -25,6 +25,7 @@ const (
 	Continue Verb = "continue"  // end of a pause
 	Toggle   Verb = "toggle"    // pause, or continue if it is paused
 	Drain    Verb = "drain"     // let what runs end, then end the run; a resume continues the job
+	Stop     Verb = "stop"      // end the run within its grace; a second one kills what runs
 	Cancel   Verb = "cancel"    // end the job for good
 	Scale    Verb = "scale"     // change the number of slots
 	Skip     Verb = "skip"      // do not run some items (any more)

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -36,6 +37,9 @@ type Summary struct {
 	// Hold is nil unless the job is running and paused.
 	Hold *Hold
 
+	// Ending is that of a running job.
+	Ending events.Ending
+
 	// ReduceStale and ReduceHeld are those of a completed job: see mapreduce.Result.
 	ReduceStale, ReduceHeld bool
 }
@@ -50,10 +54,11 @@ func (s Summary) StateShown() string {
 	if s.State == jobs.Completed && s.Metrics.Failed+s.Metrics.Rejected > 0 {
 		shown += " with failures"
 	}
+	shown = cmp.Or(s.Ending.Words(), shown)
 	if s.ReduceHeld {
 		shown += ", reduce not run"
 	}
-	if s.Hold != nil {
+	if s.Hold != nil && s.Ending.How == "" {
 		shown += ", paused by " + s.Hold.By
 	}
 	if s.ReduceStale {
@@ -243,6 +248,7 @@ func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record
 	}
 	if place.Running() {
 		sum.State, sum.Hold, sum.Duration = jobs.Running, s.Limits.Pause.Hold, s.Duration(time.Now())
+		sum.Ending = s.Ending
 	}
 	sum.ReduceStale = sum.State == jobs.Completed && s.ReduceStale
 	sum.ReduceHeld = sum.State == jobs.Completed && held

@@ -35,6 +35,11 @@ func (b *Breaker) reset() {
 // complete reports whether all is there that Apply needs.
 func (b *Breaker) complete() bool { return b != nil && b.One != nil && b.Keyed != nil }
 
+// Refuses reports whether an item is refused while the breaker is open, and does not wait.
+func (b *Breaker) Refuses() bool {
+	return b.config.FailureThreshold > 0 && b.config.OnOpen != limit.Wait
+}
+
 // byKey reports whether each key has a breaker of its own.
 func (b *Breaker) byKey() bool { return b.config.Per != "" }
 

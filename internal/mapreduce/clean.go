@@ -31,9 +31,11 @@ type OldJob struct {
 	// last is the last record when the job was inspected. A job that has another one by now is kept.
 	last events.Record
 
-	JobID     string     `json:"job_id"`
-	State     jobs.State `json:"state"`
-	LastEvent time.Time  `json:"last_event"`
+	JobID string     `json:"job_id"`
+	State jobs.State `json:"state"`
+	// StateText is the state as people read it.
+	StateText string    `json:"state_text"`
+	LastEvent time.Time `json:"last_event"`
 	// Bytes is the size of all files of the job.
 	Bytes       int64 `json:"bytes"`
 	DeadLetters int   `json:"dead_letters"`
@@ -63,7 +65,7 @@ func (c Clean) Inspect(place jobs.Job, now time.Time) (old OldJob, isOld bool, e
 		return OldJob{}, false, err
 	}
 	old = OldJob{
-		job: place, last: last, JobID: place.ID, State: summary.State, LastEvent: last.Time,
+		job: place, last: last, JobID: place.ID, State: summary.State, StateText: summary.StateShown(), LastEvent: last.Time,
 		DeadLetters: len(letters),
 	}
 	old.Kept = old.reason(c.Force)

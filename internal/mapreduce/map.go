@@ -186,7 +186,9 @@ func (p *pool) run(ctx context.Context) {
 		case <-stop:
 			stop = nil
 			p.job.register.Stopping()
-			p.halt(Result{State: jobs.Stopped, Reason: context.Cause(p.job.config.Stop).Error()}, p.job.config.Grace)
+			reason := context.Cause(p.job.config.Stop).Error()
+			p.job.Record(events.StopRequested{Reason: reason})
+			p.halt(Result{State: jobs.Stopped, Reason: reason}, p.job.config.Grace)
 		case <-dead:
 			dead = nil
 			p.halt(Result{State: jobs.Stopped, Reason: context.Cause(ctx).Error()}, 0)

@@ -196,9 +196,7 @@ func (j *owner) recordFailure(e *attemptEnd) int64 {
 	}, now, rnd)
 	failure := f.Failure
 	failure.Type = retry.Classify(failure)
-	if d.Retry.Reason == retry.Budget {
-		failure.Message = "retry budget exhausted: " + failure.Message
-	}
+	failure.Message = retry.Headline(d.Retry.Reason, failure.Message, "")
 	failed := events.AgentFailed{
 		AttemptID: a.AttemptID(), Worker: a.Worker, Place: o.Place, DurationMS: events.Millis(o.Duration),
 		ItemOutput: o.ItemOutput, Step: f.Step, Outputs: j.printed.take(a.ID), Commit: o.Commit,
@@ -273,12 +271,11 @@ func (p *pool) dropped(it items.Item, v limits.Verdict, now time.Time) bool {
 		last := j.Fold.Failed[it.Index]
 		f := retry.Failure{Type: last.Type, Message: last.Error, ExitCode: -1}
 		d := j.Fold.Policy.GiveUp(errorpolicy.Outcome{Failure: f, Retry: used})
-		f.Message = "retry budget exhausted: " + f.Message
+		f.Message = retry.Headline(retry.Budget, f.Message, "")
 		j.fail(events.AgentFailed{AttemptID: j.notRun(it.ID, it.Index), Step: last.Step}, f, d, now)
 	case v.Answer == limits.Refuse:
-		f := retry.Failure{
-			Type: retry.TypeCircuitOpen, Message: "refused: the circuit breaker is open", ExitCode: -1,
-		}
+		f := retry.Failure{Type: retry.TypeCircuitOpen, ExitCode: -1}
+		f.Message = retry.Headline(retry.CircuitOpen, j.Fold.Failed[it.Index].Error, "refused: the circuit breaker is open")
 		e := events.AgentFailed{AttemptID: j.notRun(it.ID, it.Index)}
 		j.fail(e, f, errorpolicy.Decision{Action: errorpolicy.DLQ}, now)
 	default:

@@ -49,6 +49,21 @@ const (
 	Permanent Reason = "permanent"
 )
 
+// Headline returns the message of a failure that is not tried again for a reason. It begins with what the last try that
+// ran has said of itself, since that says what is wrong. Last is empty if none ran. Refusal is what a breaker says, if it
+// kept a try from running.
+func Headline(why Reason, last, refusal string) string {
+	switch {
+	case why == Budget:
+		return "retry budget exhausted: " + last
+	case last == "":
+		return refusal
+	case refusal != "":
+		return last + "; then " + refusal
+	}
+	return last
+}
+
 // Decision says whether a failed attempt is followed by another, and when.
 type Decision struct {
 	// Retry reports whether there is another attempt. If not, Reason says why.

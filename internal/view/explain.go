@@ -789,6 +789,9 @@ func (x *explainer) words() string {
 	case DeadLetter:
 		return "it is a dead letter"
 	case Rejected:
+		if x.attempt > 0 {
+			return "dead letter, not run again"
+		}
 		return "dead letter, never run"
 	case Skipped:
 		return "done: it was skipped"

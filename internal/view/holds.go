@@ -37,13 +37,8 @@ func (h Hold) Words(now time.Time) string {
 
 // Stopping says who has asked for the end of the run, or has cancelled the job; it is empty if nobody has.
 func (j *Job) Stopping() string {
-	switch e := j.held[events.ByEnd].Event.(type) {
-	case events.DrainRequested:
-		return "draining, as " + e.By + " asked"
-	case events.CancelRequested:
-		return "being cancelled by " + e.By
-	}
-	return ""
+	ending, _ := events.EndingOf(j.held[events.ByEnd].Event)
+	return ending.Words()
 }
 
 // StartsHeld returns what holds back all starts, by its name.
