@@ -184,10 +184,7 @@ func Examine(dir string) iter.Seq[Line] {
 	return func(yield func(Line) bool) {
 		r := reader{dir: dir}
 		for l := range r.lines() {
-			if l.Err == nil {
-				_, _, l.Err = r.entry(l)
-			}
-			if !yield(l) {
+			if _, _, l.Err = r.entry(l); !yield(l) {
 				return
 			}
 		}
@@ -200,9 +197,7 @@ func Examine(dir string) iter.Seq[Line] {
 		for i := 0; more && i < len(files); i++ {
 			one := reader{dir: dir}
 			one.file(file{path: files[i].path}, true, func(l Line) bool {
-				if l.Err == nil {
-					_, _, l.Err = one.entry(l)
-				}
+				_, _, l.Err = one.entry(l)
 				l.End = 0
 				more = yield(l)
 				return more

@@ -274,40 +274,26 @@ func (t *tails) rest(yield func(Entry, error) bool) bool {
 		if _, err := end.file.Seek(end.at, io.SeekStart); err != nil {
 			continue
 		}
-		more := true
-		t.scan(end.file, end.at, func(e Entry, at int64, err error) bool {
-			end.at = at
+		lines, more := bufio.NewReaderSize(end.file, maxLine), true
+		for more {
+			text, err := lines.ReadSlice('\n')
 			if err != nil {
+				break // an incomplete line
+			}
+			end.at += int64(len(text))
+			e, err := readLine(text[:len(text)-1])
+			switch {
+			case err != nil:
 				more = yield(Entry{}, &DamagedError{File: f.path, Err: err})
-				return more
+			case !t.ended[e.Source] && t.query.matches(e) && t.pass(&e):
+				t.show(e)
+				more = yield(e, nil)
 			}
-			if t.ended[e.Source] || !t.query.matches(e) || !t.pass(&e) {
-				return true
-			}
-			t.show(e)
-			more = yield(e, nil)
-			return more
-		})
+		}
 		t.open[f.path] = end
 		if !more {
 			return false
 		}
 	}
 	return true
-}
-
-// scan calls do with the entries of a file, which is read from at on, or why a line is damaged, and with
-// where the next line begins. An incomplete line ends it.
-func (t *tails) scan(f *os.File, at int64, do func(e Entry, at int64, err error) bool) {
-	lines := bufio.NewReaderSize(f, maxLine)
-	for {
-		text, err := lines.ReadSlice('\n')
-		if err != nil {
-			return
-		}
-		at += int64(len(text))
-		if e, err := readLine(text[:len(text)-1]); !do(e, at, err) {
-			return
-		}
-	}
 }
