@@ -147,22 +147,9 @@ func (c *compiler) problems(file string) (problems, warnings []workflow.Problem)
 
 // CheckShared returns an error for each step by which agents that run at once, or elements of a foreach that
 // do, would take each other's work for their own: a commit in a directory that they share, or a result_file
-// that all of them write. slots is how many agents run at once.
-func CheckShared(w *workflow.Workflow, slots int) []workflow.Problem {
-	return checkShared(w, slots).problems
-}
-
-// CheckSharedEdits returns the first of the steps that change files or commits where agents that run at once share a
-// directory. There they change what others are at, and commit it. Outside of a git checkout it reports nothing.
-func CheckSharedEdits(w *workflow.Workflow, slots int) (first workflow.Problem, found bool) {
-	edits := checkShared(w, slots).edits
-	if w.Workspace.Mode != "" || w.SharedDirectory != "" || len(edits) == 0 {
-		return workflow.Problem{}, false
-	}
-	return edits[0], true
-}
-
-func checkShared(w *workflow.Workflow, slots int) *sharedCheck {
+// that all of them write. slots is how many agents run at once. Edits are steps that change files or commits where they
+// share a directory: in a git checkout they change what others are at, and commit it.
+func CheckShared(w *workflow.Workflow, slots int) (problems, edits []workflow.Problem) {
 	c := &sharedCheck{
 		file: w.File, everywhere: map[string]bool{"workflow": true, "job": true, "env": true, "map": true},
 	}
@@ -196,7 +183,10 @@ func checkShared(w *workflow.Workflow, slots int) *sharedCheck {
 			c.steps(steps, agents, w.Workspace.Isolated())
 		}
 	}
-	return c
+	if w.Workspace.Mode != "" || w.SharedDirectory != "" {
+		c.edits = nil
+	}
+	return c.problems, c.edits
 }
 
 // atOnce is what runs several times at once.

@@ -255,7 +255,7 @@ func TestSharedDirectoriesAreRefused(t *testing.T) {
 			File: "f.yml", Mode: workflow.MapReduce, Parameters: []workflow.Parameter{{Name: "param"}}, Env: []workflow.EnvVar{{Name: "ROOT"}},
 			Map: &workflow.Map{AgentTemplate: []workflow.Step{test.step}},
 		}
-		got := CheckShared(w, test.slots)
+		got, _ := CheckShared(w, test.slots)
 		if len(got) > 1 || (len(got) == 1) != (test.want != "") || len(got) == 1 && !strings.HasPrefix(got[0].String(), test.want) {
 			t.Errorf("%s: got %v, want %q", test.name, got, test.want)
 		}

@@ -87,7 +87,6 @@ type Server struct {
 	path     string
 	listener *net.UnixListener
 	answers  sync.WaitGroup
-	callers  chan struct{}
 }
 
 // Serve listens on a socket at path, and answers each request with what do returns. It may call do on several
@@ -104,32 +103,31 @@ func Serve(path string, do func(Request) Answer) (*Server, error) {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	s := &Server{path: path, listener: l, callers: make(chan struct{}, maxCallers)}
-	s.answers.Go(func() { s.accept(do) })
+	s := &Server{path: path, listener: l}
+	callers := make(chan struct{}, maxCallers)
+	s.answers.Go(func() {
+		for {
+			c, err := l.AcceptUnix()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err != nil {
+				time.Sleep(lineTime / 50) // there are too few files: they come back
+				continue
+			}
+			select {
+			case callers <- struct{}{}:
+			default:
+				_ = c.Close()
+				continue
+			}
+			s.answers.Go(func() {
+				defer func() { <-callers }()
+				answer(c, do)
+			})
+		}
+	})
 	return s, nil
-}
-
-func (s *Server) accept(do func(Request) Answer) {
-	for {
-		c, err := s.listener.AcceptUnix()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			time.Sleep(lineTime / 50) // there are too few files: they come back
-			continue
-		}
-		select {
-		case s.callers <- struct{}{}:
-		default:
-			_ = c.Close()
-			continue
-		}
-		s.answers.Go(func() {
-			defer func() { <-s.callers }()
-			answer(c, do)
-		})
-	}
 }
 
 // answer reads a request, has it done and answers it.

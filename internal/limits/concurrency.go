@@ -3,7 +3,6 @@ package limits
 import (
 	"time"
 
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
 	"prodigy/internal/retry"
@@ -14,10 +13,6 @@ import (
 type Concurrency struct {
 	Service *limit.Adaptive `json:"service"`
 	Untold  []limit.Change  `json:"untold,omitempty"` // changes that the log does not say yet
-}
-
-func newConcurrency(p errorpolicy.Policy) *Concurrency {
-	return &Concurrency{Service: limit.NewAdaptive(p.Adapt)}
 }
 
 // Admit implements Limit.

@@ -3,6 +3,7 @@ package limits
 import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/limit"
 )
 
 // Memory has the limits that remember something of a job: all that a checkpoint has of them.
@@ -19,8 +20,8 @@ type Memory struct {
 // NewMemory returns the limits of a new job.
 func NewMemory(p errorpolicy.Policy) *Memory {
 	return &Memory{
-		Ratio: newRatio(p), Breaker: newBreaker(p), Concurrency: newConcurrency(p), Rate: newRate(p),
-		Steps: newStepRates(p),
+		Ratio: newRatio(p), Breaker: newBreaker(p), Concurrency: &Concurrency{Service: limit.NewAdaptive(p.Adapt)},
+		Rate: &Rate{*limit.NewRateLimiter(p.Rate)}, Steps: newStepRates(p),
 	}
 }
 

@@ -13,10 +13,6 @@ import (
 // Rate holds back items and tries, so that no more start in a time than the workflow says, in all or of each key.
 type Rate struct{ limit.RateLimiter }
 
-func newRate(p errorpolicy.Policy) *Rate {
-	return &Rate{*limit.NewRateLimiter(p.Rate)}
-}
-
 // Admit implements Limit.
 func (l *Rate) Admit(a Ask) Verdict {
 	if !l.Limits() {

@@ -27,10 +27,10 @@ import (
 func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 	problems, warnings := findings(c, w)
 	if !c.OnFleet && jobs.IsCheckout(c.Dir) {
-		if edit, found := agent.CheckSharedEdits(w, agentsAtOnce(c, w)); found && w.Older {
-			problems = append(problems, edit)
-		} else if found {
-			warnings = append(warnings, edit)
+		if _, edits := agent.CheckShared(w, agentsAtOnce(c, w)); len(edits) > 0 && w.Older {
+			problems = append(problems, edits[0])
+		} else if len(edits) > 0 {
+			warnings = append(warnings, edits[0])
 		}
 	}
 	if w.Map == nil {
@@ -64,8 +64,8 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 // findings is what can be known to be wrong with a workflow without looking for its input, and what to warn of.
 func findings(c Config, w *workflow.Workflow) (problems, warnings []workflow.Problem) {
 	problems, warnings = agent.Check(w)
-	problems = append(problems, settings.Check(w)...)
-	problems = append(problems, agent.CheckShared(w, agentsAtOnce(c, w))...)
+	shared, _ := agent.CheckShared(w, agentsAtOnce(c, w))
+	problems = slices.Concat(problems, settings.Check(w), shared)
 	if w.Map == nil {
 		return problems, slices.Concat(w.Warnings, warnings)
 	}

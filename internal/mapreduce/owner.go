@@ -389,10 +389,7 @@ func (f *fleetSlots) set(workers, slots int) {
 	f.mu.Lock()
 	f.workers, f.slots = workers, slots
 	f.mu.Unlock()
-	select {
-	case f.changed <- struct{}{}:
-	default: // there is one already
-	}
+	signal(f.changed)
 }
 
 func (f *fleetSlots) now() (workers, slots int) {

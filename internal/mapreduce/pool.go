@@ -140,10 +140,7 @@ func (s *submitter) next() []agent.Attempt {
 	s.waiting = slices.Delete(s.waiting, 0, n)
 	if s.missed && len(s.waiting) < mostUnsent/2 {
 		s.missed = false
-		select {
-		case s.room <- struct{}{}:
-		default: // there is one already
-		}
+		signal(s.room)
 	}
 	return some
 }

@@ -214,7 +214,7 @@ func (j *owner) selectionEnv() items.Env {
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
-	default:
+	default: // there is one already
 	}
 }
 
