@@ -24,14 +24,14 @@ func (ps *plans) of(a *Attempt) *plan {
 	key := planKey{job: a.JobID, phase: a.Phase, spec: a.Spec}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if p := ps.made[key]; p != nil {
-		return p
+	p := ps.made[key]
+	if p == nil {
+		if ps.made == nil || len(ps.made) >= maxPlans {
+			ps.made = make(map[planKey]*plan)
+		}
+		p = new(compiler).plan(a)
+		ps.made[key] = p
 	}
-	if ps.made == nil || len(ps.made) >= maxPlans {
-		ps.made = make(map[planKey]*plan)
-	}
-	p := new(compiler).plan(a)
-	ps.made[key] = p
 	return p
 }
 

@@ -90,17 +90,18 @@ func (l *limiter) leave() {
 // lower halves the limit, once for all that began before it was lowered again.
 func (l *limiter) lower(seen int, why error) {
 	l.mu.Lock()
-	if seen != l.lowered {
-		l.mu.Unlock()
-		return
+	first := seen == l.lowered
+	if first {
+		together := l.running + 1
+		if l.most > 0 {
+			together = min(together, l.most)
+		}
+		l.most = max(1, together/2)
+		l.lowered++
 	}
-	together := l.running + 1
-	if l.most > 0 {
-		together = min(together, l.most)
-	}
-	l.most = max(1, together/2)
-	l.lowered++
 	most := l.most
 	l.mu.Unlock()
-	l.onLowered(most, why)
+	if first {
+		l.onLowered(most, why)
+	}
 }

@@ -223,11 +223,9 @@ func (f found) json() json.RawMessage {
 // failed returns the failure of a step whose work is not complete.
 func (v *validation) failed(st *step, f found) *Failure {
 	failure := st.fails("", "")
-	if f.failure != nil {
-		failure.Failure = f.failure.Failure
-	}
 	message := fmt.Sprintf("validation: %s%% complete, %s%% required", percent(f.Completion), percent(f.Threshold))
 	if f.failure != nil {
+		failure.Failure = f.failure.Failure
 		message += ": " + f.failure.Message
 	}
 	if len(f.Missing) > 0 && string(f.Missing) != "null" {

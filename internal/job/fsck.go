@@ -114,40 +114,33 @@ func (c *examiner) note(format string, args ...any) {
 
 // meta checks job.json and workflow.yml.
 func (c *examiner) meta() (jobs.Meta, error) {
-	file := ExaminedFile{Path: c.job.MetaFile()}
 	meta, err := c.job.ReadMeta()
-	if err != nil {
-		file.add(0, flawOf(err))
-	} else {
-		c.keepFile(c.job.MetaFile())
-	}
-	c.report.Files = append(c.report.Files, file)
-	file = ExaminedFile{Path: c.job.WorkflowFile()}
+	c.whole(c.job.MetaFile(), err)
 	_, workflowErr := c.job.ReadWorkflow(meta)
-	if damaged, ok := errors.AsType[*jobs.DamagedError](workflowErr); ok && damaged.Path != file.Path {
-		former := ExaminedFile{Path: damaged.Path}
-		former.add(0, flawOf(workflowErr))
-		c.report.Files = append(c.report.Files, former)
+	if damaged, ok := errors.AsType[*jobs.DamagedError](workflowErr); ok && damaged.Path != c.job.WorkflowFile() {
+		c.whole(damaged.Path, workflowErr) // a former workflow
 		workflowErr = nil
 	}
-	if workflowErr != nil {
-		file.add(0, flawOf(workflowErr))
-	} else {
-		c.keepFile(c.job.WorkflowFile())
-		if err == nil && len(meta.Digests) == 0 {
-			c.note("job.json was written by a version without checksums: changes to it or to workflow.yml cannot be detected")
-		}
+	c.whole(c.job.WorkflowFile(), workflowErr)
+	if err == nil && workflowErr == nil && len(meta.Digests) == 0 {
+		c.note("job.json was written by a version without checksums: changes to it or to workflow.yml cannot be detected")
 	}
-	c.report.Files = append(c.report.Files, file)
 	return meta, err
 }
 
-func (c *examiner) keepFile(path string) {
-	data, err := os.ReadFile(path)
-	if err == nil {
-		err = c.keep(filepath.Base(path), data)
+// whole notes what is wrong with a file that is read as a whole, and keeps one that is sound.
+func (c *examiner) whole(path string, wrong error) {
+	file := ExaminedFile{Path: path}
+	if wrong != nil {
+		file.add(0, flawOf(wrong))
+	} else {
+		data, err := os.ReadFile(path)
+		if err == nil {
+			err = c.keep(filepath.Base(path), data)
+		}
+		c.kept = errors.Join(c.kept, err)
 	}
-	c.kept = errors.Join(c.kept, err)
+	c.report.Files = append(c.report.Files, file)
 }
 
 // flawOf is what is wrong, without the path that stands beside it.

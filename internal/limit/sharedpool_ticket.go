@@ -54,11 +54,15 @@ func (t *ticket) path() string { return filepath.Join(t.pool.file("waiting"), t.
 
 // drop gives the ticket up.
 func (t *ticket) drop() error {
-	removed := os.Remove(t.path())
-	if errors.Is(removed, os.ErrNotExist) {
-		removed = nil
+	return errors.Join(removed(t.path()), t.file.Unlock())
+}
+
+// removed removes a file, if it is still there.
+func removed(path string) error {
+	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
-	return errors.Join(removed, t.file.Unlock())
+	return nil
 }
 
 // tickets returns the names of the tickets, the oldest first.
@@ -123,9 +127,5 @@ func (p *SharedPool) alive(name string) (bool, error) {
 	case !free:
 		return true, nil
 	}
-	removed := os.Remove(path)
-	if errors.Is(removed, os.ErrNotExist) {
-		removed = nil
-	}
-	return false, errors.Join(removed, file.Unlock())
+	return false, errors.Join(removed(path), file.Unlock())
 }

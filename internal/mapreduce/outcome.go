@@ -28,7 +28,15 @@ func (j *owner) executeRecorded(ctx context.Context, a agent.Attempt, written er
 	e := &attemptEnd{attempt: &a, ack: j.newAck(&a)}
 	if e.err = written; e.err == nil && j.makeReady(e) {
 		if j.fleet != nil && a.ItemID != "" {
-			j.submit(ctx, e)
+			done := j.returned
+			if e.files.Known() { // many may be out: only then the end is kept until it comes
+				e.attempt = nil // it comes back
+				done = func(a *agent.Attempt, o agent.Outcome, err error) {
+					e.attempt, e.outcome, e.err = a, o, err
+					j.take(e)
+				}
+			}
+			j.fleet.Submit(ctx, &a, done)
 			return
 		}
 		e.outcome, e.err = j.executeAttempt(ctx, a)
@@ -43,20 +51,6 @@ func (j *owner) newAck(a *agent.Attempt) chan ack {
 		return make(chan ack, 1)
 	}
 	return nil
-}
-
-// submit gives an attempt to the fleet. Many may be out: its end is kept until then only if something of it is
-// known already.
-func (j *owner) submit(ctx context.Context, known *attemptEnd) {
-	a, done := known.attempt, j.returned
-	if known.files.Known() {
-		known.attempt = nil // it comes back
-		done = func(a *agent.Attempt, o agent.Outcome, err error) {
-			known.attempt, known.outcome, known.err = a, o, err
-			j.take(known)
-		}
-	}
-	j.fleet.Submit(ctx, a, done)
 }
 
 // take takes the end of an attempt from the fleet.
