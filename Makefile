@@ -162,7 +162,10 @@ release-check: ## Build a release that is not published, and try it as far as th
 publish-tree: ## Write the committed tree to DIR with the module path MODULE (github.com/OWNER/prodigy), and test it there
 	tools/publish-tree '$(MODULE)' '$(DIR)'
 
+pictures: ## Remake the pictures of the README from real jobs, with tmux and chromium
+	tools/pictures
+
 clean: ## Remove what make build made
 	rm -rf bin dist
 
-.PHONY: help build test exhaustive race fuzz bench bench-quick bench-fleet bench-rationed bench-code torture torture-fleet soak-fleet attack-secrets attack-damage stock-servers stock-broker scale through-json lint fmt generate check man install release release-check publish-tree clean nightly
+.PHONY: help pictures build test exhaustive race fuzz bench bench-quick bench-fleet bench-rationed bench-code torture torture-fleet soak-fleet attack-secrets attack-damage stock-servers stock-broker scale through-json lint fmt generate check man install release release-check publish-tree clean nightly

@@ -142,3 +142,14 @@ func TestExitCodesInTheDocumentsAreThoseOfTheTable(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+// The README is one screen: what has more to say is a page in docs. Its agents are those of the example that its pictures show.
+func TestReadmeIsShortAndShowsTheExample(t *testing.T) {
+	text := readFile(t, "../../README.md")
+	if n := len(strings.Fields(text)); n > 900 {
+		t.Errorf("README.md has %d words, want 900 at most", n)
+	}
+	if !strings.Contains(text, "```yaml\n"+readFile(t, "../../examples/agents/workflow.yml")+"```\n") {
+		t.Error("README.md does not show examples/agents/workflow.yml")
+	}
+}
