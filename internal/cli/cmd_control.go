@@ -124,7 +124,7 @@ a stopped job, the items are skipped when it is resumed, including those that on
 
 If items were skipped, the run exits with 3.`,
 		Example: "  prodigy skip item_17\n  prodigy skip mapreduce-20261120-1615 item_17 item_18",
-		Args:    atLeastOne("item"),
+		Args:    cobra.ArbitraryArgs,
 	})
 }
 
@@ -144,7 +144,11 @@ func newRetryNowCommand(con *console) *cobra.Command {
 func newSteerItemsCommand(con *console, verb job.Verb, cmd *cobra.Command) *cobra.Command {
 	cmd.ValidArgsFunction = completeWhy
 	return onItems(cmd, func(ctx context.Context, place jobs.Job, named []string) error {
-		if verb == job.Skip && len(named) == 0 {
+		switch {
+		case verb != job.Skip || len(named) > 0:
+		case cmd.Flags().NArg() == 0:
+			return usagef("<item> is required")
+		default:
 			return usagef("<item> is required: %s is a job", cmd.Flags().Arg(0))
 		}
 		return steerItems(ctx, con, place, verb, named)
@@ -165,8 +169,17 @@ func steerItems(ctx context.Context, con *console, place jobs.Job, verb job.Verb
 	if stands != nil {
 		return skipStanding(con, place, r)
 	}
-	return steerJob(ctx, con, place, r, false)
+	for all := r.Items; ; {
+		r.Items = all[:min(len(all), itemsInRequest)]
+		all = all[len(r.Items):]
+		if err := steerJob(ctx, con, place, r, false); err != nil || len(all) == 0 {
+			return err
+		}
+	}
 }
+
+// itemsInRequest is how many items of any names fit in a request.
+const itemsInRequest = 4_000
 
 // skipStanding records that items of a job that does not run are to be skipped.
 func skipStanding(con *console, place jobs.Job, r job.Request) error {

@@ -236,6 +236,7 @@ func startCommand(g *errgroup.Group, home jobs.Home, job jobs.Job, a web.Action)
 	ended := make(chan error, 1)
 	g.Go(func() error {
 		failed := cmd.Wait()
+		_ = os.Remove(a.File)
 		err := errors.Join(web.EndStarted(out, endText(cmd.ProcessState)), out.Close())
 		ended <- failed
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -143,16 +144,33 @@ func jobFirst(cmd *cobra.Command, args []string) ([]string, error) {
 	return args, nil
 }
 
-// onItems completes a command about items, if any are named. The job is the first or the last argument.
+// onItems completes a command about items, if any are named, as arguments or in a file. The job is the first or the
+// last argument.
 func onItems(cmd *cobra.Command, run func(ctx context.Context, job jobs.Job, items []string) error) *cobra.Command {
+	var file string
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		job, items := jobAmong(cmd, args)
 		found, err := findJobNamed(cmd, job)
 		if err != nil {
 			return err
 		}
+		if file != "" {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return refusef("--arg-file: %w", err)
+			}
+			for line := range strings.Lines(string(text)) {
+				if name := strings.TrimSpace(line); name != "" {
+					items = append(items, name)
+				}
+			}
+			if len(items) == 0 { // and not all
+				return refusef("--arg-file %s has no items", file)
+			}
+		}
 		return run(cmd.Context(), found, items)
 	}
+	cmd.Flags().StringVar(&file, "arg-file", "", "also the items in this `file`, one per line")
 	addJobID(cmd)
 	return cmd
 }

@@ -136,13 +136,14 @@ func (c *Choice) Make(all iter.Seq2[Entry, error], chosen func(Entry)) error {
 		if err != nil {
 			return err
 		}
+		named := len(c.Items) == 0 || missing[e.ItemID]
 		delete(missing, e.ItemID)
 		c.Total++
 		asked, err := c.asked(e)
 		if err != nil {
 			return err
 		}
-		if !asked {
+		if !named || !asked {
 			continue
 		}
 		c.Named[e.ItemID] = true
@@ -162,11 +163,10 @@ func (c *Choice) Make(all iter.Seq2[Entry, error], chosen func(Entry)) error {
 	return nil
 }
 
-// asked reports whether the flags select e.
+// asked reports whether the conditions select e, whatever its item is.
 func (c *Choice) asked(e Entry) (bool, error) {
-	named := len(c.Items) == 0 || slices.Contains(c.Items, e.ItemID)
 	typed := c.Type == "" || e.Last().ErrorType == c.Type
-	if !named || !typed || c.Filter != nil && !c.Filter.Match(e.Item) || c.Cluster > 0 && e.ErrorSignature != c.signature {
+	if !typed || c.Filter != nil && !c.Filter.Match(e.Item) || c.Cluster > 0 && e.ErrorSignature != c.signature {
 		return false, nil
 	}
 	if c.Where == nil {

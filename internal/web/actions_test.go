@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -333,5 +334,73 @@ func TestThePageSaysWhatTheReportSays(t *testing.T) {
 				t.Errorf("%s: %q is on the page: %v, in the report: %v", c.state, want, strings.Contains(page, want), strings.Contains(report, want))
 			}
 		}
+	}
+}
+
+// Several items are retried or skipped at once: those that were selected, or all that match, of which nobody has looked at each.
+func TestSeveralItemsAreSelected(t *testing.T) {
+	s := newSite(t)
+	s.many(t, 1200)
+	post := func(path string, more url.Values) (int, string) {
+		t.Helper()
+		s.started = nil
+		form := url.Values{"token": {s.form}, "some": {"yes"}}
+		maps.Copy(form, more)
+		return s.post(t, "/jobs/"+s.job.ID+path, form, nil)
+	}
+	if code, _ := post("/retry", url.Values{"item": {"item_3", "item_13"}}); code != http.StatusSeeOther {
+		t.Errorf("several: %d", code)
+	}
+	if diff := cmp.Diff([]Action{{Kind: Retry, Items: []string{"item_3", "item_13"}}}, s.started); diff != "" {
+		t.Errorf("several: %s", diff)
+	}
+	for _, kind := range []string{"/retry", "/skip", "/retry-now"} { // and not all, as a form without a list would mean
+		if code, body := post(kind, nil); code != http.StatusBadRequest || len(s.started) > 0 {
+			t.Errorf("%s without a selection: %d %s, started %v", kind, code, body, s.started)
+		}
+	}
+	_, page := s.get(t, "/jobs/"+s.job.ID+"/items?state=failed", nil)
+	for want, n := range map[string]int{`form="some" name="item"`: itemsListed, `name="all" value="120"`: 1, `formaction="/jobs/` + s.job.ID + `/retry"`: 1, "/skip": 0} {
+		if strings.Count(page, want) != n {
+			t.Errorf("the page does not have %s %d times", want, n)
+		}
+	}
+	_, page = s.get(t, "/jobs/"+s.job.ID+"/items?state=success", nil)
+	if strings.Contains(page, `name="item"`) || strings.Contains(page, `name="all"`) {
+		t.Error("items that have succeeded can be selected")
+	}
+	if code, _ := post("/retry", url.Values{"all": {"12"}, "state": {"failed"}, "q": {"item_3"}, "failure": {"code"}}); code != http.StatusSeeOther {
+		t.Errorf("all of a few: %d", code)
+	}
+	if a := s.started[0]; !a.All || len(a.Items) != 12 || a.Items[0] != "item_3" || a.File != "" || slices.Contains(a.Command("j"), "--force") {
+		t.Errorf("all of a few: %+v", a)
+	}
+	if code, _ := post("/retry", url.Values{"all": {"120"}}); code != http.StatusSeeOther {
+		t.Errorf("all: %d", code)
+	}
+	a := s.started[0]
+	text, err := os.ReadFile(a.File)
+	if err != nil || string(text) != strings.Join(a.Items, "\n") || len(a.Items) != 120 || a.Items[1] != "item_13" {
+		t.Errorf("all: %q, %v", text, err)
+	}
+	if diff := cmp.Diff([]string{"dlq", "retry", "j", "--arg-file", a.File}, a.Command("j")); diff != "" {
+		t.Error(diff)
+	}
+	if code, body := post("/retry", url.Values{"all": {"119"}}); code != http.StatusConflict || len(s.started) > 0 || !strings.Contains(body, "120 items match now, not 119") {
+		t.Errorf("more than were seen: %d %s, started %v", code, body, s.started)
+	}
+	lock, err := s.job.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lock.Unlock() })
+	if _, page := s.get(t, "/jobs/"+s.job.ID+"/items?state=pending", nil); !strings.Contains(page, `id="skip-some"`) || strings.Contains(page, `id="retry-some"`) {
+		t.Error("items of a job that runs cannot be skipped, or can be retried")
+	}
+	if code, body := post("/skip", url.Values{"all": {"480"}, "state": {"pending"}}); code != http.StatusSeeOther || len(s.started[0].Items) != 480 || s.started[0].Items[0] != "item_6" {
+		t.Errorf("skip all: %d %s", code, body)
+	}
+	if diff := cmp.Diff([]string{"skip", "j", "--arg-file", s.started[0].File, "--"}, s.started[0].Command("j")); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -56,7 +56,11 @@ type label struct {
 
 // chart returns an empty drawing over time.
 func (p *plot) chart(height float64) chart {
-	return chart{Height: height, Ticks: p.ticks(), Marks: p.marks()}
+	c := chart{Height: height, Ticks: p.ticks()}
+	for _, end := range p.axis.ends() {
+		c.Marks = append(c.Marks, p.x(end))
+	}
+	return c
 }
 
 // x returns the x coordinate of a time on the axis.
@@ -155,7 +159,9 @@ func (p *points) add(x, y float64) { *p = fmt.Appendf(*p, "%.1f,%.1f ", x, y) }
 
 // slots draws what each slot did: every attempt, or a summary if there are too many.
 func (p *plot) slots() chart {
-	lanes := slices.SortedFunc(maps.Keys(p.lanes), lane.compare)
+	lanes := slices.SortedFunc(maps.Keys(p.lanes), func(a, b lane) int {
+		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.slot, b.slot))
+	})
 	row := 16.0
 	if len(lanes) > 24 {
 		row = 6
@@ -275,8 +281,12 @@ func (p *plot) open(b view.Period, height float64) rect {
 func (p *plot) attempt(s span, y, h float64) []rect {
 	how := classes[s.Outcome]
 	x := p.x(s.From)
+	wide := max(p.x(s.To)-x, 1)
+	if wide > 3 {
+		wide-- // so that it can be told apart from the next
+	}
 	list := []rect{{
-		X: x, Y: y, W: apart(p.x(s.To) - x), H: h, Class: how.class,
+		X: x, Y: y, W: wide, H: h, Class: how.class,
 		Title: fmt.Sprintf("%s, attempt %d%s %s after %s", s.ItemID, s.Number, s.lane.on(), how.word,
 			exactly(s.To-s.From)),
 	}}
@@ -289,14 +299,6 @@ func (p *plot) attempt(s span, y, h float64) []rect {
 		})
 	}
 	return list
-}
-
-// apart shortens a wide bar by one unit, so that it can be told apart from the next. A bar is at least one unit wide.
-func apart(w float64) float64 {
-	if w > 3 {
-		return w - 1
-	}
-	return max(w, 1)
 }
 
 // summed draws the summary of a lane: how busy it was, and from the bottom the share of failed attempts.
@@ -354,15 +356,6 @@ func lengths(cells []duration.Cell) chart {
 		}
 	}
 	return c
-}
-
-// marks returns the positions where one run ended and the next began.
-func (p *plot) marks() []float64 {
-	var list []float64
-	for _, end := range p.axis.ends() {
-		list = append(list, p.x(end))
-	}
-	return list
 }
 
 // ticks returns a few round marks on the axis.

@@ -30,7 +30,13 @@ func (p *plot) see(r events.Record) {
 		l.slots = e.MaxParallel
 		l.change(now, r)
 	case events.ConcurrencyChanged:
-		l.adapt(e)
+		if !l.adapted { // until now only the most was known
+			l.adapted = true
+			for i := range l.filled + 1 {
+				l.cols[i].slots = e.Before
+			}
+		}
+		l.slots, l.adapts = e.Limit, e.Rate
 		l.change(now, r)
 	case events.StepRetrying:
 		p.stepWaits(e, now)
@@ -134,21 +140,15 @@ func (p *plot) ended(end events.End, now time.Duration) {
 		p.at(end.Place)
 		p.ran(end, now)
 	}
-	how := outcomeOf(end)
+	how := outcomes[end.How]
+	if how == failed && !end.Settles {
+		how = retried
+	}
 	p.cols[p.part(now, columns)].ended[how]++
 	p.close(end.Index, now, how)
 	if how == retried {
 		p.waiting[end.Index] = now
 	}
-}
-
-// outcomeOf returns how an attempt ended for the charts, which tell a failure that is retried from one that is
-// final.
-func outcomeOf(end events.End) outcome {
-	if end.How == events.Failed && !end.Settles {
-		return retried
-	}
-	return outcomes[end.How]
 }
 
 var outcomes = map[events.How]outcome{
@@ -173,7 +173,7 @@ func (p *plot) stepWaits(e events.StepRetrying, now time.Duration) {
 	}
 }
 
-// close ends the attempt of an item, if one runs: the breaker may have refused to start it.
+// close ends the attempt of an item, if one runs, and draws it: the breaker may have refused to start it.
 func (p *plot) close(index int, now time.Duration, o outcome) {
 	s := p.runs[index]
 	if s == nil {
@@ -181,19 +181,26 @@ func (p *plot) close(index int, now time.Duration, o outcome) {
 	}
 	delete(p.runs, index)
 	delete(p.byID, s.ItemID)
-	p.draw(s, now, o)
-}
-
-// draw adds an attempt that has ended.
-func (p *plot) draw(s *span, now time.Duration, o outcome) {
 	s.To, s.Outcome = now, o
 	if s.lane == (lane{}) {
 		return // it never came to a worker
 	}
 	if s.lane.node != "" {
-		p.count(s.lane.node, o)
+		t := p.tally(s.lane.node)
+		t.attempts++
+		switch o {
+		case lost:
+			t.lost++
+		case stopped:
+			t.back++
+		}
 	}
-	p.fill(s)
+	if p.lanes[s.lane] == nil && len(p.lanes) < lanesKept {
+		p.lanes[s.lane] = make([]cell, p.width)
+	}
+	if cells := p.lanes[s.lane]; cells != nil {
+		p.fillCells(cells, s.From, s.To, o == failed || o == retried || o == lost)
+	}
 	if p.many = p.many || len(p.spans) == p.kept.spans; p.many {
 		p.spans = nil
 		return
@@ -216,31 +223,6 @@ func (p *plot) at(place events.Place) {
 	if place.Host != "" {
 		p.tally(place.Node).host = place.Host
 	}
-}
-
-// count counts an attempt of a worker of a fleet.
-func (p *plot) count(node string, o outcome) {
-	t := p.tally(node)
-	t.attempts++
-	switch o {
-	case lost:
-		t.lost++
-	case stopped:
-		t.back++
-	}
-}
-
-// fill adds the span to the summary of its lane.
-func (p *plot) fill(s *span) {
-	cells := p.lanes[s.lane]
-	if cells == nil {
-		if len(p.lanes) == lanesKept {
-			return
-		}
-		cells = make([]cell, p.width)
-		p.lanes[s.lane] = cells
-	}
-	p.fillCells(cells, s.From, s.To, s.Outcome == failed || s.Outcome == retried || s.Outcome == lost)
 }
 
 // stopWaiting ends the time in which an item waited for its next attempt. Only where it began and ended is
@@ -378,17 +360,6 @@ func (p *plot) limited() {
 		l.slots = max(l.slots, l.running) // the log does not have each small step of an adaptive limit
 	}
 	c.running, c.slots, c.rate = max(c.running, l.running), max(c.slots, p.allowed()), l.rate
-}
-
-// adapt takes a change of the adaptive limit. Until the first one only the most was known.
-func (l *limits) adapt(e events.ConcurrencyChanged) {
-	if !l.adapted {
-		l.adapted = true
-		for i := range l.filled + 1 {
-			l.cols[i].slots = e.Before
-		}
-	}
-	l.slots, l.adapts = e.Limit, e.Rate
 }
 
 // allowed returns how many attempts may run at once: as many as do until the slots of a fleet are known.

@@ -32,10 +32,7 @@ type itemPage struct {
 }
 
 // Skippable reports whether the item may still be left out.
-func (d itemPage) Skippable() bool {
-	return d.Running && slices.Contains([]view.Status{view.Unseen, view.Pending, view.Waiting, view.InFlight},
-		d.Item.Status)
-}
+func (d itemPage) Skippable() bool { return d.Running && canAct(d.Item.Status, true) }
 
 // attempt is what happened in an attempt and after it, until the next.
 type attempt struct {
@@ -57,7 +54,10 @@ func (s *Server) explain(r *http.Request, place jobs.Job) (_ page, err error) {
 		return page{}, fmt.Errorf("%w: %w", errNoItem, err)
 	}
 	d.Label, d.Data = s.Data.Items(place)(item, d.Data)
-	d.Data = indented(d.Data)
+	var spaced bytes.Buffer
+	if json.Indent(&spaced, d.Data, "", "  ") == nil {
+		d.Data = spaced.Bytes()
+	}
 	commands, left, err := commandsOf(s.Data.Outputs(place, outputs.Query{ItemID: item}))
 	if err != nil {
 		return page{}, err
@@ -71,15 +71,6 @@ func (s *Server) explain(r *http.Request, place jobs.Job) (_ page, err error) {
 		Title: item + " · " + place.ID, Name: "explain", Live: "/live" + itemURL(place.ID, "items", item),
 		Ended: !d.Running, Data: d,
 	}, nil
-}
-
-// indented returns JSON as people read it.
-func indented(data json.RawMessage) json.RawMessage {
-	var b bytes.Buffer
-	if json.Indent(&b, data, "", "  ") != nil {
-		return data
-	}
-	return b.Bytes()
 }
 
 // attemptsOf puts together what belongs to each attempt. Each start begins one, also one that has the number of the one
@@ -98,7 +89,9 @@ func attemptsOf(x view.Explanation, commands []*command, running bool) []*attemp
 			}
 		}
 		a.Entries = append(a.Entries, e)
-		a.ended(e.How)
+		if end, known := endings[e.How]; known {
+			a.State, a.Class = end.state, end.class
+		}
 	}
 	for _, c := range commands {
 		if a := attemptOf(list, c); a != nil {
@@ -128,13 +121,6 @@ var endings = map[events.How]struct{ state, class string }{
 	events.Stopped:    {"stopped", "item-pending"},
 	events.Lost:       {"lost with its worker", "item-pending"},
 	events.Superseded: {"superseded by another attempt", "item-pending"},
-}
-
-// ended takes over how an attempt ended, if it did.
-func (a *attempt) ended(how events.How) {
-	if end, known := endings[how]; known {
-		a.State, a.Class = end.state, end.class
-	}
 }
 
 // attemptOf returns the attempt that a command belongs to: of several with one number the last that began before it

@@ -2,7 +2,6 @@ package web
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -31,6 +30,7 @@ type itemList struct {
 	Choices    []stateChoice
 	Rows       []itemRow
 	Found      int
+	Selectable int // of those found
 	From, To   int // numbers of the rows, from 1
 	Prev, Next string
 }
@@ -88,6 +88,11 @@ func (s *Server) fill(list *itemList, found *view.Search) error {
 		return err
 	}
 	list.Found = len(all)
+	for _, index := range all {
+		if list.CanAct(found.Job.StatusOf(index)) {
+			list.Selectable++
+		}
+	}
 	if by := itemOrder(q.Sort); by != nil {
 		courses, err := view.Courses(events.Read(list.Place.EventsDir()))
 		if err != nil {
@@ -102,7 +107,7 @@ func (s *Server) fill(list *itemList, found *view.Search) error {
 			all[i] = row.Index
 		}
 	}
-	first := min((q.Page-1)*itemsListed, len(all))
+	first := min(min(q.Page-1, len(all))*itemsListed, len(all))
 	shown := all[first:min(first+itemsListed, len(all))]
 	onPage := map[string]bool{}
 	for it, err := range s.Data.EachItem(list.Place, func(index int) bool { return slices.Contains(shown, index) }) {
@@ -229,12 +234,9 @@ func stateChoices(place jobs.Job, j *view.Job, q itemQuery) []stateChoice {
 	return list
 }
 
-// Title says which items are listed.
-func (l itemList) Title() string {
-	if l.Query.State == "" {
-		return "Items"
-	}
-	return fmt.Sprintf("Items: %s", statusWord(l.Query.State))
+// CanAct reports whether an item with a status can be selected to start something.
+func (l itemList) CanAct(s view.Status) bool {
+	return l.Place.Own() && canAct(s, l.State == jobs.Running)
 }
 
 // named reports whether the item is one that is asked for by name.

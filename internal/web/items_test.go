@@ -70,7 +70,7 @@ func (s *site) many(t *testing.T, n int) {
 
 // listed returns the ids of the rows of a page, and how many items it says there are.
 func listed(page string) (ids []string, all string) {
-	for _, m := range regexp.MustCompile(`<tr><td class="text"><a href="[^"]*">([^<]*)</a>`).FindAllStringSubmatch(page, -1) {
+	for _, m := range regexp.MustCompile(`<tr>(?:<td>(?:<input [^>]*>)?</td>)?<td class="text"><a href="[^"]*">([^<]*)</a>`).FindAllStringSubmatch(page, -1) {
 		ids = append(ids, m[1])
 	}
 	if m := regexp.MustCompile(`to \S+ of ([0-9\x{202f}]+)`).FindStringSubmatch(page); m != nil {
@@ -90,6 +90,7 @@ func TestItemsAreFoundByStateNameAndFailure(t *testing.T) {
 		"page=2":                             {"item_50", "1200", 50},
 		"page=24":                            {"item_1150", "1200", 50},
 		"page=25":                            {"", "", 0},
+		"page=9223372036854775807":           {"", "", 0},
 		"page=x":                             {"item_0", "1200", 50},
 		"state=failed":                       {"item_3", "120", 50},
 		"state=failed&page=3":                {"item_1003", "120", 20},

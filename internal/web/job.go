@@ -89,11 +89,6 @@ type row struct {
 	Error string
 }
 
-// Badge returns the badge of the job.
-func (r row) Badge() badge {
-	return badgeOf(r.State, r.Metrics.Failed+r.Metrics.Rejected, r.Metrics.Skipped)
-}
-
 // list makes the page of the newest jobs. A job that cannot be read has a row with the reason.
 func (s *Server) list() (page, error) {
 	p := page{Title: "Jobs", Name: "jobs", Live: "/live/jobs"}

@@ -85,11 +85,6 @@ func (s *stream) write(b []byte) error {
 	return c.Flush()
 }
 
-// liveList streams the list of jobs.
-func (s *Server) liveList(w http.ResponseWriter, r *http.Request) {
-	s.again(w, r, listEvery, func() bool { return true }, s.list)
-}
-
 // liveJob streams the page of a job from its log until the job ends.
 func (s *Server) liveJob(w http.ResponseWriter, r *http.Request, place jobs.Job) {
 	out := s.newStream(w)

@@ -164,18 +164,14 @@ func (s *Server) output(w http.ResponseWriter, r *http.Request, place jobs.Job) 
 			s.fail(w, r, fmt.Errorf("%w: %w", errNoItem, err))
 			return
 		}
-		entries = ofCommand(s.Data.Outputs(place, q), number)
+		entries = only(s.Data.Outputs(place, q),
+			func(e outputs.Entry) bool { return number == 0 || e.Command == number })
 		more += " " + q.ItemID
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	out := bufio.NewWriter(w)
 	writeOutput(out, entries, more)
 	_ = out.Flush()
-}
-
-// ofCommand yields the entries of the command with this number; of all if it is 0.
-func ofCommand(entries iter.Seq2[outputs.Entry, error], number int) iter.Seq2[outputs.Entry, error] {
-	return only(entries, func(e outputs.Entry) bool { return number == 0 || e.Command == number })
 }
 
 // only yields the wanted entries, and all errors.

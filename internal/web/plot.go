@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"time"
 
 	"prodigy/internal/view"
@@ -63,11 +62,6 @@ type span struct {
 type lane struct {
 	node string
 	slot int
-}
-
-// compare orders lanes by their worker, then by their slot.
-func (l lane) compare(o lane) int {
-	return cmp.Or(cmp.Compare(l.node, o.node), cmp.Compare(l.slot, o.slot))
 }
 
 // tally counts the attempts of a worker of a fleet.
@@ -166,7 +160,7 @@ func newPlot(a *axis, workers int, kept bounds) *plot {
 		waiting: map[int]time.Duration{}, holding: map[string]change{}, held: map[string]*hold{},
 		width: min(laneCells, max(kept.cells/max(workers, 1), 40)),
 	}
-	p.queue = newQueue(p.width)
+	p.queue.merger.cells, p.queue.verify.cells = make([]cell, p.width), make([]cell, p.width)
 	return p
 }
 
@@ -216,11 +210,6 @@ type queue struct {
 
 	// The column of the last change.
 	last int
-}
-
-// newQueue returns an empty merge queue, whose rows have that many cells.
-func newQueue(width int) queue {
-	return queue{merger: track{cells: make([]cell, width)}, verify: track{cells: make([]cell, width)}}
 }
 
 // limits are how many agents ran at once and how often they started, and what limited both.

@@ -80,11 +80,6 @@ func Report(s Source) ([]byte, error) {
 	return render("report.html", r), nil
 }
 
-// Badge returns the badge of the job.
-func (r *report) Badge() badge {
-	return badgeOf(r.State, r.Metrics.Failed+r.Metrics.Rejected, r.Metrics.Skipped)
-}
-
 // LabelOf returns what an item is called besides its id.
 func (r *report) LabelOf(index int) string { return cut(r.Named(index), itemShown) }
 

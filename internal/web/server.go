@@ -44,7 +44,9 @@ func (s *Server) Handler() http.Handler {
 		s.shown(w, r, p, err)
 	})
 	mux.HandleFunc("GET /jobs/{job}/find", s.of(s.find))
-	mux.HandleFunc("GET /live/jobs", s.liveList)
+	mux.HandleFunc("GET /live/jobs", func(w http.ResponseWriter, r *http.Request) {
+		s.again(w, r, listEvery, func() bool { return true }, s.list)
+	})
 	mux.HandleFunc("GET /live/jobs/{job}", s.of(s.liveJob))
 	mux.HandleFunc("GET /live/jobs/{job}/items", s.live(s.itemOrItems))
 	mux.HandleFunc("GET /jobs/{job}/report", s.of(s.report))
@@ -79,6 +81,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
+		cookie, err := r.Cookie(cookieName(r.Host))
 		switch {
 		case !slices.Contains(s.Hosts, r.Host):
 			http.Error(w, "this server does not serve "+r.Host, http.StatusMisdirectedRequest)
@@ -86,7 +89,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			http.Error(w, "cross-site requests are not allowed", http.StatusForbidden)
 		case r.Method == http.MethodGet && s.isToken(r.URL.Query().Get("token")):
 			s.welcome(w, r)
-		case !s.known(r):
+		case err != nil || !s.isToken(cookie.Value):
 			http.Error(w, "missing token: open the URL printed by prodigy ui", http.StatusUnauthorized)
 		default:
 			next.ServeHTTP(w, r)
@@ -129,12 +132,6 @@ func (s *Server) welcome(w http.ResponseWriter, r *http.Request) {
 	query.Del("token")
 	to := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/"), RawQuery: query.Encode()}
 	http.Redirect(w, r, to.String(), http.StatusSeeOther)
-}
-
-// known reports whether a request has the cookie with the token.
-func (s *Server) known(r *http.Request) bool {
-	cookie, err := r.Cookie(cookieName(r.Host))
-	return err == nil && s.isToken(cookie.Value)
 }
 
 // Serve serves requests until ctx ends; then the streams end too.

@@ -14,6 +14,7 @@ import (
 
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
+	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/view"
 )
@@ -104,8 +105,11 @@ var functions = template.FuncMap{
 	"commit": func(name string) string { return fmt.Sprintf("%.10s", name) },
 
 	// parts of pages
-	"style":  func() template.CSS { return template.CSS(chartsStyle) },
-	"badge":  func(state jobs.State, c view.Counts) badge { return badgeOf(state, c.Failed+c.Rejected, c.Skipped) },
+	"style": func() template.CSS { return template.CSS(chartsStyle) },
+	"badge": func(state jobs.State, c view.Counts) badge { return badgeOf(state, c.Failed+c.Rejected, c.Skipped) },
+	"summed": func(s job.Summary) badge {
+		return badgeOf(s.State, s.Metrics.Failed+s.Metrics.Rejected, s.Metrics.Skipped)
+	},
 	"button": buttonOf,
 
 	// addresses

@@ -156,11 +156,18 @@ main.addEventListener("click", (e) => {
 main.addEventListener("submit", (e) => {
   const button = e.submitter;
   if (e.target.method !== "post" || !button) return;
-  if (button.dataset.confirm && !confirm(button.dataset.confirm)) {
+  const all = e.target.querySelector("[name=all]:checked");
+  const question = all ? `${button.textContent}: all ${all.value} items that match?` : button.dataset.confirm;
+  if (question && !confirm(question)) {
     e.preventDefault();
     return;
   }
   setTimeout(() => { button.disabled = true; });
+});
+
+main.addEventListener("change", (e) => {
+  if (e.target.id !== "page") return;
+  for (const box of main.querySelectorAll("input[name=item]")) box.checked = e.target.checked;
 });
 
 // The stream is only open while somebody can see the page: a browser has few connections to a server, and each tab would hold one.
