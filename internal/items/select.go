@@ -355,6 +355,10 @@ func (c *pipeline) hint(m *workflow.Map, e Env) {
 	for _, text := range c.seen.misspelt(true) {
 		e.Warn("filter: " + text)
 	}
+	for _, field := range c.order.NumbersAsTexts() {
+		e.Warn(fmt.Sprintf("sort_by: all values of %s are strings that look like numbers, so 10 comes before 9: use number(%s)",
+			field, field))
+	}
 	if s := &c.seen; s.read == 1 && len(s.lists) == 1 && m.JSONPath.Value == "" && m.Input.Items == nil && m.Input.Job == "" {
 		path := s.lists[0]
 		e.Warn(fmt.Sprintf("the input is one item, an object: json_path: %q would take the %d elements of its list, and %q says that the one is meant",

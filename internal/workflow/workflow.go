@@ -141,7 +141,7 @@ type Map struct {
 	// an expression over an item's fields: only items for which it is true are taken
 	Filter Text `yaml:"filter"`
 
-	// the order of the items: `path [ASC|DESC] [NULLS FIRST|LAST], …`; default as they come
+	// the order of the items: `path [ASC|DESC] [NULLS FIRST|LAST], …`, or `number(path)`; default as they come
 	SortBy Text `yaml:"sort_by"`
 
 	Distinct Text `yaml:"distinct"` // a field of which each value is taken once, or true for the whole item
