@@ -40,7 +40,7 @@ means something for curl.
 
 With --jsonl, each line of stdin is a failure of its own: an object with command, exit_code, signal
 (a number), stdout and stderr. Each failure is printed as one line with its type and rule.`,
-		Example:           "  prodigy classify --exit-code 7 curl",
+		Example:           "  prodigy classify --exit 7 curl",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -53,7 +53,8 @@ With --jsonl, each line of stdin is a failure of its own: an object with command
 			return runClassify(con, o, strings.Join(args, ""))
 		},
 	}
-	cmd.Flags().IntVar(&o.code, "exit-code", 1, "exit code of the command")
+	formerly(cmd, map[string]string{"exit-code": "exit"})
+	cmd.Flags().IntVar(&o.code, "exit", 1, "exit code of the command")
 	cmd.Flags().BoolVar(&o.lines, "jsonl", false, "classify each line of stdin, a JSON object")
 	addFormat(cmd, &o.format, term.JSON)
 	return cmd
