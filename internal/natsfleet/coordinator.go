@@ -398,13 +398,13 @@ func (c *coordinator) endAll(ctx context.Context) {
 	}
 	c.setStop(how)
 	pause(c.life, c.c.Grace+patience)
-	c.turn(func(s *jobState) { s.leave(ctx) })
+	c.turn(func(s *jobState) { s.leave(func(f *flight) bool { return f.of == ctx }) })
 }
 
-// leave leaves the attempts that are out of a context, or all if it is nil, to the run after this one.
-func (s *jobState) leave(of context.Context) {
+// leave leaves attempts to the run after this one: of those that are out, the ones that wanted reports true for.
+func (s *jobState) leave(wanted func(*flight) bool) {
 	for token, f := range s.flights {
-		if of == nil || f.of == of {
+		if wanted(f) {
 			delete(s.flights, token)
 			s.ledger.Leave(token)
 			f.cancel()
@@ -412,6 +412,9 @@ func (s *jobState) leave(of context.Context) {
 		}
 	}
 }
+
+// everyFlight is for leave.
+func everyFlight(*flight) bool { return true }
 
 // setStop tells the workers how far to stop. A stop is never taken back by a weaker one.
 func (c *coordinator) setStop(how fleet.Stop) {

@@ -178,7 +178,7 @@ func (c *coordinator) taken() {
 			return
 		}
 		s.gone, s.ledger.Halted, s.ledger.Detached = true, true, true // also when nothing is out
-		s.leave(nil)
+		s.leave(everyFlight)
 	})
 	if first {
 		c.stop(errTaken)

@@ -230,6 +230,6 @@ func (a *absence) missing(c *coordinator, asked, now time.Time) {
 		a.over = true
 		c.stop(fmt.Errorf("broker unreachable for %s (--broker-patience)", c.o.Patience))
 		c.turn(func(s *jobState) { s.ledger.Halt() })
-		c.turn(func(s *jobState) { s.leave(nil) })
+		c.turn(func(s *jobState) { s.leave(everyFlight) })
 	}
 }

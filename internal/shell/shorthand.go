@@ -208,12 +208,12 @@ func unknownShorthand(name string) error {
 	case strings.ContainsAny(name, "0123456789"):
 		more = "; an item has one part, unless there are several :::, or --colsep or -N; a field is ${item.NAME}"
 	}
-	known := ""
+	var known strings.Builder
 	for _, k := range shorthands {
-		known += " {" + k.name + "}"
+		known.WriteString(" {" + k.name + "}")
 	}
 	return fmt.Errorf("unknown placeholder {%s} (known:%s)%s; to use braces literally, set another placeholder with "+
-		"-I STR", name, known, more)
+		"-I STR", name, known.String(), more)
 }
 
 // itemPlaceholder returns the placeholder of an item that text begins with, such as ${item.url}, and its

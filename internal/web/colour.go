@@ -57,27 +57,27 @@ var attributes = [...]string{1: "strong", 2: "faint", 3: "italic", 4: "underline
 
 // write writes text, which has no sequences, as HTML.
 func (p pen) write(b *strings.Builder, text []byte) {
-	classes := ""
+	var classes []string
 	for n, class := range attributes {
 		if p.on>>n&1 == 1 && class != "" {
-			classes += class + " "
+			classes = append(classes, class)
 		}
 	}
 	if p.on>>inverse&1 == 1 {
 		p.text, p.ground = p.ground, p.text
 		if p.text == p.ground {
-			classes += "inverse "
+			classes = append(classes, "inverse")
 		}
 	}
 	if p.text > 0 {
-		classes += fmt.Sprintf("text%d ", p.text-1)
+		classes = append(classes, fmt.Sprintf("text%d", p.text-1))
 	}
 	if p.ground > 0 {
-		classes += fmt.Sprintf("ground%d ", p.ground-1)
+		classes = append(classes, fmt.Sprintf("ground%d", p.ground-1))
 	}
 	escaped := template.HTMLEscapeString(string(plain(text)))
-	if classes != "" && escaped != "" {
-		escaped = fmt.Sprintf(`<span class="%s">%s</span>`, strings.TrimSpace(classes), escaped)
+	if classes != nil && escaped != "" {
+		escaped = fmt.Sprintf(`<span class="%s">%s</span>`, strings.Join(classes, " "), escaped)
 	}
 	b.WriteString(escaped)
 }
