@@ -284,7 +284,8 @@ func (r *Reading) textLine(line string) {
 			}
 		}
 		r.addUp(p, []byte("{"+strings.TrimSuffix(fields.String(), ",")+"}"))
-		r.lines[p.name] = append(r.lines[p.name][:0], "{"+fields.String()+`"text":`+line...) // close makes JSON of the rest
+		// close makes JSON of the rest.
+		r.lines[p.name] = append(r.lines[p.name][:0], "{"+fields.String()+`"text":`+line...)
 	}
 	if says != 0 {
 		r.sawLine(says)

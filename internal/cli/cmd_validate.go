@@ -131,7 +131,9 @@ func fixWorkspace(con *console, path string) error {
 
 // judge checks the file at path. Problems of the file are in the verdict; the error is for everything else.
 func judge(ctx context.Context, path string, c mapreduce.Config, o settingOptions) (verdict, error) {
-	v := verdict{File: path, Problems: []workflow.Problem{}, Warnings: []workflow.Problem{}, Steps: []simulate.StepRuns{}}
+	v := verdict{
+		File: path, Problems: []workflow.Problem{}, Warnings: []workflow.Problem{}, Steps: []simulate.StepRuns{},
+	}
 	w, err := load(ctx, path, c, o, settings.ToCheck)
 	problems, invalid := problemsOf(err)
 	switch {

@@ -193,7 +193,9 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 // onWhatIsNamed returns the command of a group that is about the job, or the item of the latest job, with this name. It
 // returns "" if there is neither.
 func onWhatIsNamed(group, name string) string {
-	commands, ok := map[string][2]string{"dlq": {"dlq list", "dlq inspect"}, "events": {"events ls", "events ls"}}[group]
+	commands, ok := map[string][2]string{
+		"dlq": {"dlq list", "dlq inspect"}, "events": {"events ls", "events ls"},
+	}[group]
 	if !ok {
 		return ""
 	}

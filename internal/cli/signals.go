@@ -100,7 +100,7 @@ func (s *stopCommand) Signal() {}
 // String implements os.Signal.
 func (s *stopCommand) String() string { return stoppedBy + s.by }
 
-// reply tells the user who sent s, if that is no real signal, what is done.
+// reply answers a prodigy stop with what is done. A real signal has nobody to answer.
 func reply(s os.Signal, text string) {
 	if s, ok := s.(*stopCommand); ok {
 		s.answer <- text

@@ -72,7 +72,8 @@ type outcome struct {
 // outcome returns what --json prints, with the exit code that the command is about to return.
 func (e finishedRun) outcome(code int) outcome {
 	o := outcome{
-		JobID: e.Job.ID, State: e.State, StateText: e.summary().StateShown(), ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, ExitCode: code,
+		JobID: e.Job.ID, State: e.State, StateText: e.summary().StateShown(),
+		ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, ExitCode: code,
 		Reason: e.Reason, DurationMS: events.Millis(e.Duration),
 		Metrics: e.Metrics, Events: e.Job.EventsDir(), DLQ: ifThere(e.Job.DLQFile()), ResultsFile: e.Results,
 		Spent: orNil(e.Spent),

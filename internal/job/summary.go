@@ -144,7 +144,8 @@ func summaryOf(place jobs.Job, meta jobs.Meta) Summary {
 	return Summary{Job: place, Workflow: meta.Workflow, Mode: meta.Mode, Started: meta.Started}
 }
 
-// lastWord returns the last event of a log, but for those that people cause between its runs. It returns nil for an empty log.
+// lastWord returns the last event of a log, but for those that people cause between its runs. It returns nil for an
+// empty log.
 func lastWord(dir string) (last events.Event, err error) {
 	said := func(line []byte) bool {
 		r, err := events.Decode(line)

@@ -52,7 +52,8 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 		return asError(w, problems, warnings)
 	}
 	for _, s := range w.Map.AgentTemplate {
-		if !items.SelectedAtOnce(w.Map, env) && namesAny([]workflow.Step{s}, "item_total") { // encoding steps is most of what a small validate costs
+		// Encoding a step to see what it names is most of what a small validate costs: the cheap question comes first.
+		if !items.SelectedAtOnce(w.Map, env) && namesAny([]workflow.Step{s}, "item_total") {
 			warnings = append(warnings, w.ProblemAt(s.Pos,
 				"${item_total} may be empty for the first items, which start while input is still being read; with a key, items start after all input is read"))
 			break

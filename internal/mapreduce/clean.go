@@ -65,8 +65,8 @@ func (c Clean) Inspect(place jobs.Job, now time.Time) (old OldJob, isOld bool, e
 		return OldJob{}, false, err
 	}
 	old = OldJob{
-		job: place, last: last, JobID: place.ID, State: summary.State, StateText: summary.StateShown(), LastEvent: last.Time,
-		DeadLetters: len(letters),
+		job: place, last: last, JobID: place.ID, State: summary.State, StateText: summary.StateShown(),
+		LastEvent: last.Time, DeadLetters: len(letters),
 	}
 	old.Kept = old.reason(c.Force)
 	old.Removed = old.Kept == ""

@@ -269,7 +269,8 @@ func (p *pool) dropped(it items.Item, v limits.Verdict, now time.Time) bool {
 		j.fail(events.AgentFailed{AttemptID: j.notRun(it.ID, it.Index), Step: last.Step}, f, d, now)
 	case v.Answer == limits.Refuse:
 		f := retry.Failure{Type: retry.TypeCircuitOpen, ExitCode: -1}
-		f.Message = retry.Headline(retry.CircuitOpen, j.Fold.Failed[it.Index].Error, "refused: the circuit breaker is open")
+		last := j.Fold.Failed[it.Index].Error
+		f.Message = retry.Headline(retry.CircuitOpen, last, "refused: the circuit breaker is open")
 		e := events.AgentFailed{AttemptID: j.notRun(it.ID, it.Index)}
 		j.fail(e, f, errorpolicy.Decision{Action: errorpolicy.DLQ}, now)
 	default:

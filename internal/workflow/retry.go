@@ -280,7 +280,8 @@ func (r *reader) callOptions(s *Step, step *block, e entry) {
 	policy.InitialDelay, policy.MaxDelay = o.Delay, o.MaxDelay
 	policy.Backoff = retry.Backoff{Strategy: o.Backoff}
 	r.checkPolicy(positionedPolicy{policy, map[string]*yaml.Node{
-		"attempts": b.at("retry"), "initial_delay": b.at("delay"), "max_delay": b.at("max_delay"), "backoff": b.at("backoff"),
+		"attempts": b.at("retry"), "backoff": b.at("backoff"),
+		"initial_delay": b.at("delay"), "max_delay": b.at("max_delay"),
 	}}, b.node)
 	s.Retry, s.Timeout = &policy, o.Timeout
 }

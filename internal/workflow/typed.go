@@ -25,8 +25,8 @@ import (
 // per-agent or PER_AGENT.
 type worded interface{ Words() []string }
 
-// ownForms is a value that has several forms, or depends on where it stands. It returns false, having told why, for
-// what is none of its forms.
+// ownForms is a value that has several forms, or depends on where it stands. read returns false for
+// anything else, after it has told why.
 type ownForms interface{ read(r *reader, e entry) bool }
 
 // fromText is a value that is written as one text, such as 40/s, or a map or list that may be. The reader puts the name of the key before an error,
