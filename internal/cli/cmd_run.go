@@ -228,7 +228,7 @@ func (o runOptions) await(ctx context.Context, con *console) (end func() error, 
 		defer cancel()
 	}
 	err = untilSignal(ctx, func(ctx context.Context) (err error) {
-		end, err = home.Turn(ctx, process.Resolve(dir, o.path), dir, func(other jobs.Job) {
+		end, err = home.Exclusive(ctx, process.Resolve(dir, o.path), dir, func(other jobs.Job) {
 			if !o.quiet {
 				con.say().Printf("waiting for job %s, which runs this workflow", other.ID)
 			}

@@ -9,18 +9,20 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// turnEvery is how often Turn looks whether another job still runs.
-const turnEvery = 50 * time.Millisecond
+// lookEvery is how often Exclusive looks whether another job still runs.
+const lookEvery = 50 * time.Millisecond
 
-// Turn waits until no job of the workflow file at path runs in dir, and calls told with each job that it waits for. Until
-// unlock is called, or the process dies, other callers wait as well, so that of several only one starts a job.
-func (h Home) Turn(ctx context.Context, path, dir string, told func(Job)) (unlock func() error, err error) {
-	turns := filepath.Join(h.Root, "turns")
-	if err := MakeDirs(turns); err != nil {
+// Exclusive waits until no job of the workflow file at path runs in dir, and calls told with each job that it waits for.
+// Until unlock is called, or the process dies, other callers wait as well, so that of several only one starts a job.
+func (h Home) Exclusive(
+	ctx context.Context, path, dir string, told func(Job),
+) (unlock func() error, err error) {
+	locks := filepath.Join(h.Root, "exclusive")
+	if err := MakeDirs(locks); err != nil {
 		return nil, err
 	}
-	lock := flock.New(filepath.Join(turns, Digest([]byte(dir+"\x00"+path))))
-	tick := time.NewTicker(turnEvery)
+	lock := flock.New(filepath.Join(locks, Digest([]byte(dir+"\x00"+path))))
+	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	before := ""
 	for {
