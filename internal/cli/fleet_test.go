@@ -75,7 +75,7 @@ func TestTheConfigurationOfAFleetIsUsed(t *testing.T) {
 		return a
 	}
 	byFile := fleet.Address{URL: "tls://c:4222", Credentials: fleet.Credentials{
-		URL: "tls://c:4222", Role: fleet.CoordinatorRole, CA: "PEM", Seed: "SEED", Sign: "SIGN", Trust: []string{"T0"},
+		URL: "tls://c:4222", Role: fleet.CoordinatorRole, CAPEM: "PEM", Seed: "SEED", Sign: "SIGN", Trust: []string{"T0"},
 	}}
 	for name, c := range map[string]struct {
 		config   string // what is in fleet, besides the URL if it has none

@@ -76,9 +76,9 @@ type Credentials struct {
 	Name string `yaml:"name,omitempty"`
 	URL  string `yaml:"url"`
 	// certificate that signed that of the broker, as PEM, if not one that the system knows
-	CA   string `yaml:"ca,omitempty"`
-	Seed string `yaml:"seed,omitempty"` // of the NKEY that the broker knows, if any
-	Sign string `yaml:"sign,omitempty"` // of a coordinator: the seed of the key that it signs jobs with
+	CAPEM string `yaml:"ca,omitempty"`
+	Seed  string `yaml:"seed,omitempty"` // of the NKEY that the broker knows, if any
+	Sign  string `yaml:"sign,omitempty"` // of a coordinator: the seed of the key that it signs jobs with
 	// of a worker: the public keys of the coordinators whose jobs it runs, if not those of all
 	Trust []string `yaml:"trust,omitempty"`
 

@@ -155,7 +155,7 @@ func explain(a fleet.Address, err error) error {
 		hint = "it has no TLS: is it the right broker? To run one with TLS: prodigy broker --dir"
 	case errors.As(err, &wrongCert) && a.CA != "":
 		hint = "its certificate was not issued by the authority in " + a.CA + ", or for another host"
-	case errors.As(err, &wrongCert) && a.Credentials.CA == "":
+	case errors.As(err, &wrongCert) && a.CAPEM == "":
 		hint = "its certificate was issued by an unknown authority, or for another host: set PRODIGY_FLEET_CA to " +
 			"the authority's file, or use --credentials"
 	case errors.As(err, &wrongCert):
@@ -268,9 +268,9 @@ func (h *brokerConn) authenticated(options []nats.Option, a fleet.Address) ([]na
 			return nil, fleet.Refusef("the certificate of the authority: none found in %s", a.CA)
 		}
 		options = append(options, nats.RootCAs(a.CA))
-	case a.Credentials.CA != "":
+	case a.CAPEM != "":
 		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM([]byte(a.Credentials.CA)) {
+		if !pool.AppendCertsFromPEM([]byte(a.CAPEM)) {
 			return nil, fleet.Refusef("the certificate (ca) in the credentials cannot be read: copy the file " +
 				"again, or create a new one with prodigy fleet add")
 		}
@@ -344,7 +344,8 @@ func stayHere(a fleet.Address, list []*url.URL) []nats.Option {
 			d = append(d, dialed(u))
 		}
 	}
-	if len(d) == len(list) || a.Insecure || cmp.Or(a.CA, a.Credentials.CA, a.Cert) != "" { // then nothing is in the clear
+	// TLS leaves nothing in the clear, and --insecure allows it.
+	if len(d) == len(list) || a.Insecure || cmp.Or(a.CA, a.CAPEM, a.Cert) != "" {
 		return nil
 	}
 	return []nats.Option{nats.SetCustomDialer(d), nats.SkipHostLookup()}

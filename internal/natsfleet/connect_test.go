@@ -21,7 +21,7 @@ import (
 
 // Whoever cannot reach a broker is told why, and what to do.
 func TestExplain(t *testing.T) {
-	known := fleet.Address{URL: "tls://b:4222", Credentials: fleet.Credentials{Seed: "seed", CA: "certificate"}}
+	known := fleet.Address{URL: "tls://b:4222", Credentials: fleet.Credentials{Seed: "seed", CAPEM: "certificate"}}
 	for _, c := range []struct {
 		name string
 		a    fleet.Address

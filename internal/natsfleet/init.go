@@ -51,7 +51,7 @@ func (Backend) Init(o fleet.InitOptions) ([]string, error) {
 	sign := newKey(nkeys.CreateAccount)
 	urls := check.Each(hosts, func(h broker) string { return "tls://" + hostPort(h.host, h.port) })
 	base := fleet.Credentials{
-		URL: strings.Join(urls, ","), CA: ca, Sign: sign.seed, Trust: []string{sign.public},
+		URL: strings.Join(urls, ","), CAPEM: ca, Sign: sign.seed, Trust: []string{sign.public},
 		Names: sign.public,
 	}
 	files := map[string]string{}

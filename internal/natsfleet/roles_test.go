@@ -315,7 +315,7 @@ func TestRolesRefuseAllElse(t *testing.T) {
 		t.Error("somebody with an unknown key was let in")
 	}
 	other := f.as("worker-a.yml")
-	other.Credentials.CA = ""
+	other.CAPEM = ""
 	if _, err := connect(t.Context(), other, "test", responsive, func() {}); err == nil {
 		t.Error("a broker with a certificate of nobody known was believed")
 	}
