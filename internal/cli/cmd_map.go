@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,7 +100,12 @@ The result is a job like any other, with a log, dead letters and resume. --save 
 	})
 	f.VarP(value[string]{&in.Delimiter, "char", workflow.ParseDelimiter, asText}, "delimiter", "d",
 		"items are separated by this character, such as , or '\\t'")
-	f.StringVarP(&in.Split, "colsep", "C", "", "split items into {1}, {2}, ... at this regular expression")
+	split := func(text string) (string, error) {
+		_, err := regexp.Compile(text)
+		return text, err
+	}
+	f.VarP(value[string]{&in.Split, "regexp", split, asText}, "colsep", "C",
+		"split items into {1}, {2}, ... at this regular expression")
 	f.VarP(repeated((*[]string)(&in.File)), "arg-file", "a", "read items from this file, one per line (repeatable)")
 	f.Var(repeated((*[]string)(&in.Glob)), "glob",
 		"use matching file names as items, such as 'src/**/*.go' (repeatable)")
@@ -332,6 +338,13 @@ func runMap(ctx context.Context, con *console, o mapOptions) error {
 	}
 	if err := o.checkProgram(); err != nil {
 		return err
+	}
+	if o.joblog != "" { // found out before anything runs
+		file, err := os.OpenFile(o.joblog, os.O_CREATE|os.O_WRONLY, 0o666)
+		if err != nil {
+			return refusef("--joblog: %w", err)
+		}
+		check.Quietly(file.Close)
 	}
 	for _, found := range w.warnings {
 		con.say().Printf("warning: %s", found.Message)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -87,20 +88,16 @@ func (e finishedRun) outcome(code int) outcome {
 // conclude prints how the job ended and returns the exit code as an error.
 func (o jobOptions) conclude(con *console, e finishedRun) error {
 	code := resultCode(e.Result, e.stop, o.partialOK)
-	if err := o.printOutcome(con, e, code); err != nil {
-		return err
+	err := o.printOutcome(con, e, code)
+	if o.joblog != "" {
+		err = errors.Join(err, writeJoblog(e.Job, o.joblog))
 	}
-	return status(code)
+	return cmp.Or(err, status(code))
 }
 
 // printOutcome prints the failures and the summary on stderr, and the outcome on stdout with --json. With --quiet
 // people get nothing on success.
 func (o jobOptions) printOutcome(con *console, e finishedRun, code int) error {
-	if o.joblog != "" {
-		if err := writeJoblog(e.Job, o.joblog); err != nil {
-			return err
-		}
-	}
 	if !o.quiet || code != exitOK {
 		e.printFailures(con)
 		for _, line := range adviceOf(e.Metrics.FailurePatterns, e.workflow) {
