@@ -1,9 +1,11 @@
 package natsfleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -73,6 +75,11 @@ func (s *sweeper) sweep(ctx context.Context, look bool) ([]fleet.Leftovers, erro
 	if err != nil {
 		return nil, err
 	}
+	wait := 500 * time.Millisecond
+	if s.all && !look {
+		wait = requestTime // somebody asks for it, and is told if it cannot be done
+	}
+	var unknown error
 	found := make([]fleet.Leftovers, 0, len(all))
 	for _, r := range all {
 		r.Ended = s.known(r) || r.lock.Over // nobody wants what is left of it
@@ -80,9 +87,13 @@ func (s *sweeper) sweep(ctx context.Context, look bool) ([]fleet.Leftovers, erro
 		if !remove && !s.all {
 			continue
 		}
-		_, err := s.nc.Request(ownerSubject(r.Key), nil, 500*time.Millisecond)
-		if !errors.Is(err, nats.ErrNoResponders) {
-			continue // it has a coordinator, which may be frozen
+		_, err := s.nc.Request(ownerSubject(r.Key), nil, wait)
+		if !errors.Is(err, nats.ErrNoResponders) { // it has a coordinator, which may be frozen
+			if err != nil && remove && wait == requestTime {
+				unknown = fmt.Errorf("cannot find out whether job %s has a coordinator, so its data stays: %w",
+					cmp.Or(r.JobID, r.Key), inWords(err))
+			}
+			continue
 		}
 		if remove && !look {
 			if r.Swept, err = s.remove(ctx, r); err != nil {
@@ -91,7 +102,7 @@ func (s *sweeper) sweep(ctx context.Context, look bool) ([]fleet.Leftovers, erro
 		}
 		found = append(found, r.Leftovers)
 	}
-	return found, nil
+	return found, unknown
 }
 
 // leftover is what is left of a job.

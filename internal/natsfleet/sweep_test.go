@@ -194,7 +194,7 @@ func TestASweepLeavesWhatIsWanted(t *testing.T) {
 	leave("of-another-home", &lockEntry{Owner: "gone"})
 	leave("unknown", nil)
 	leave("running", &lockEntry{})
-	if _, err := h.subscribe(ownerSubject(keys["running"]), func(*nats.Msg) {}); err != nil {
+	if _, err := h.subscribe(ownerSubject(keys["running"]), func(m *nats.Msg) { _ = m.Respond(nil) }); err != nil {
 		t.Fatal(err)
 	}
 	ended := func(id string) (uint64, bool) {
@@ -246,6 +246,41 @@ func TestASweepLeavesWhatIsWanted(t *testing.T) {
 	}
 	if m, err := said.NextMsg(time.Minute); err != nil || !strings.Contains(string(m.Data), `"over":true`) {
 		t.Errorf("workers are not told: %v", err)
+	}
+}
+
+// A broker may take a while to answer that nobody owns a job. Without an answer nothing is removed, and the sweep fails.
+func TestASweepWaitsForTheAnswerOfTheBroker(t *testing.T) {
+	t.Parallel()
+	for name, answers := range map[string]bool{"a late answer": true, "no answer": false} {
+		t.Run(name, func(t *testing.T) {
+			f := newField(t)
+			h, err := connect(t.Context(), f.address(), "test", ensureStreams, func() {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer h.nc.Close()
+			key := keyOf("job", 5)
+			if err := h.put(t.Context(), key+"/spec", []byte("spec")); err != nil {
+				t.Fatal(err)
+			}
+			nobody := nats.Header{"Status": {"503"}} // as the broker says that nobody listens
+			if _, err := h.subscribe(ownerSubject(key), func(m *nats.Msg) {
+				if answers {
+					time.AfterFunc(700*time.Millisecond, func() { _ = m.RespondMsg(&nats.Msg{Header: nobody}) })
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			found, err := (Backend{}).Sweep(t.Context(), f.address(), fleet.SweepOptions{Jobs: []string{key}})
+			left := len(f.kept(h.js, 0)) > 0
+			switch {
+			case answers && (err != nil || left || len(found) != 1 || !found[0].Swept):
+				t.Errorf("got %+v, %v; want the job removed", found, err)
+			case !answers && (err == nil || !left || len(found) != 0):
+				t.Errorf("got %+v, %v; want an error", found, err)
+			}
+		})
 	}
 }
 
