@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // ByKey yields the entries of a map in the order of their keys, so that what is said or made of them is the same each
@@ -73,8 +75,19 @@ func Few(names []string, most int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// LastLine returns the last line of a text that is not blank.
+// colour is what sets the colour of a terminal (ECMA-48, 8.3.117).
+var colour = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\x1b\[[0-9;]*m`) })
+
+// WithoutColours removes the colours of a terminal, which stand in the middle of phrases: "\x1b[31merror\x1b[0m: …".
+func WithoutColours(text string) string {
+	if !strings.Contains(text, "\x1b[") {
+		return text
+	}
+	return colour().ReplaceAllString(text, "")
+}
+
+// LastLine returns the last line of a text that is not blank, without colours.
 func LastLine(text string) string {
-	text = strings.TrimSpace(text)
+	text = strings.TrimSpace(WithoutColours(text))
 	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
 }

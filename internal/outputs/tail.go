@@ -3,7 +3,9 @@ package outputs
 import (
 	"bytes"
 	"strconv"
+	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/process"
 )
 
@@ -17,7 +19,7 @@ type Tail struct {
 type TailLine struct {
 	Step   string `json:"step"` // its label
 	Stderr bool   `json:"stderr,omitempty"`
-	Text   string `json:"text"` // valid UTF-8, of maxTailLine bytes at most
+	Text   string `json:"text"` // valid UTF-8 without colours, of maxTailLine bytes at most
 }
 
 // maxTailLine is how much of a line a Tail has: its end is left out.
@@ -33,15 +35,15 @@ func LastLines(dir string, q Query, n int) Tail {
 	}
 	open := map[key][]byte{} // lines whose end has not come
 	add := func(k key, text []byte) {
-		text = bytes.TrimSpace(bytes.ToValidUTF8(text, []byte("\ufffd")))
-		if len(text) == 0 {
+		line := strings.TrimSpace(check.WithoutColours(strings.ToValidUTF8(string(text), "\ufffd")))
+		if line == "" {
 			return
 		}
 		if len(t.Lines) == n {
 			t.Before++
 			t.Lines = append(t.Lines[:0], t.Lines[1:]...)
 		}
-		t.Lines = append(t.Lines, TailLine{k.Step, k.Stream == Stderr, string(text)})
+		t.Lines = append(t.Lines, TailLine{k.Step, k.Stream == Stderr, line})
 	}
 	for e, err := range Read(dir, q) {
 		if err != nil {

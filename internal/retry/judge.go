@@ -27,8 +27,7 @@ func Judge(f Failure, programs []string) (Type, string) {
 	if f.Message == "exit code "+strconv.Itoa(f.ExitCode) {
 		f.Message = "" // all that there is to read, if the command printed nothing
 	}
-	// Colours stand in the middle of phrases: "\x1b[31merror\x1b[0m: …".
-	f.Stdout, f.Stderr = colour().ReplaceAllString(f.Stdout, ""), colour().ReplaceAllString(f.Stderr, "")
+	f.Stdout, f.Stderr = check.WithoutColours(f.Stdout), check.WithoutColours(f.Stderr)
 	if rule, ok := ranOut(f); ok {
 		return TypeResource, rule
 	}
@@ -245,8 +244,6 @@ var (
 
 	// property is a field of an error that Node.js prints: "  hostname: 'example.com',".
 	property = once(`^\s+["']?(\w+)["']?: ["'].*["'],?$`)
-
-	colour = once(`\x1b\[[0-9;]*m`)
 
 	// consequence is a line that says what has not been done, and not why.
 	consequence = once(`^((error|fatal):? )?(cannot|can't|could not|couldn't|failed to|unable to) ` +

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"prodigy/internal/check"
 )
 
 // VisibleLines makes text of several lines visible, as Visible does one line.
@@ -63,10 +65,10 @@ func Joined(s string) string {
 	return Visible(strings.Join(lines, " | "))
 }
 
-// LastLines returns the last n lines of s that are not empty.
+// LastLines returns the last n lines of s that are not empty, without colours.
 func LastLines(s string, n int) []string {
 	var kept []string
-	for line := range strings.Lines(s) {
+	for line := range strings.Lines(check.WithoutColours(s)) {
 		if line = strings.TrimRight(line, "\r\n"); strings.TrimSpace(line) != "" {
 			kept = append(kept, line)
 		}
