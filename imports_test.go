@@ -77,7 +77,7 @@ var allowed = map[string][]string{
 	"internal/settings":    {"check", "filter", "items", "mask", "process", "shell", "shell/template", "workflow", "gopkg.in/yaml.v3"},
 	"internal/mask":        {"github.com/go-json-experiment/json"},
 	"internal/process":     {"check", "shell", "golang.org/x/sync", "golang.org/x/sys"},
-	"internal/term":        {"github.com/clipperhouse/displaywidth", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sys", "golang.org/x/term"},
+	"internal/term":        {"check", "github.com/clipperhouse/displaywidth", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sys", "golang.org/x/term"},
 	"internal/duration":    {},
 	"internal/testenv":     {"golang.org/x/sys"}, // for tests and lab/chaos
 
