@@ -30,7 +30,6 @@ const (
 type limits struct {
 	files     int
 	processes int // of the user, threads included
-	others    int // processes and threads that the user has now
 }
 
 // CapacityNow returns how many commands the limits of this process allow now.
@@ -42,7 +41,7 @@ func capacityOf(l limits) Capacity {
 		c.bound(l.files, (l.files-ownFiles)/filesEach, fmt.Sprintf("the limit of %d open files (ulimit -n)", l.files))
 	}
 	if l.processes > 0 {
-		c.bound(l.processes, (l.processes-l.others-ownProcesses)/processesEach,
+		c.bound(l.processes, (l.processes-ownProcesses)/processesEach,
 			fmt.Sprintf("the limit of %d processes and threads of the user (ulimit -u)", l.processes))
 	}
 	return c

@@ -4,13 +4,17 @@ package process
 
 import (
 	"math"
+	"os"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 )
 
 func currentLimits() limits {
 	l := limits{files: softLimit(unix.RLIMIT_NOFILE)}
-	l.processes, l.others = processLimit()
+	if runtime.GOOS == "linux" && os.Geteuid() != 0 { // it does not bind root
+		l.processes = softLimit(unix.RLIMIT_NPROC)
+	}
 	return l
 }
 

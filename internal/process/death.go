@@ -64,6 +64,6 @@ func (r *Register) Stopping() { r.note(stoppingWord) }
 
 func (r *Register) note(word string) {
 	if r != nil {
-		r.write(r.lines.take(), line(word, r.owner.mark))
+		r.write(r.takeLine(), line(word, r.owner.mark))
 	}
 }

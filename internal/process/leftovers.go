@@ -197,7 +197,7 @@ func (l *leftover) is(members []member) bool {
 // proves reports whether m shows that its group is the recorded one.
 func (l *leftover) proves(m member) bool {
 	if m.pid == l.pid {
-		return m.hasStartID(l.startID)
+		return m.start == l.startID
 	}
 	start, known := l.known[m.pid]
 	return known && start == m.start || environHas(m.pid, func(kv string) bool {

@@ -45,16 +45,10 @@ func (k *OOMKills) count() (int64, bool) {
 	return oomCount(k.file)
 }
 
-// maxOOMFile bounds what is read of a file with a count.
-const maxOOMFile = 32 << 10
-
-// oomBuffers are what files with a count are read into. Each command reads one.
-var oomBuffers = sync.Pool{New: func() any { return new([maxOOMFile]byte) }}
-
 // oomCount reads the line "oom_kill N".
 func oomCount(file io.ReaderAt) (int64, bool) {
-	buffer := oomBuffers.Get().(*[maxOOMFile]byte)
-	defer oomBuffers.Put(buffer)
+	buffer := buffers.Get().(*[bufferSize]byte)
+	defer buffers.Put(buffer)
 	n, err := file.ReadAt(buffer[:], 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return 0, false

@@ -28,9 +28,6 @@ var (
 	ErrDir           = errors.New("working directory")
 )
 
-// errIrregular is for a file that is not opened in place of the shell of a command.
-var errIrregular = errors.New("not a regular file")
-
 // Resolve returns path as a process whose working directory is dir sees it: joined to dir unless it is absolute.
 func Resolve(dir, path string) string {
 	if filepath.IsAbs(path) {

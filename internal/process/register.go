@@ -29,32 +29,12 @@ type Register struct {
 	owner   owner
 	first   sync.Once // command
 	watcher watcher   // started before the first command
-	lines   lines
-}
 
-// lines are the lines of a register that hold records, so that a line is used again before the file grows.
-type lines struct {
+	// free are the lines whose groups have ended, which are used again before the file grows. last is the last line so
+	// far: 0, the owner's, at first.
 	mu   sync.Mutex
 	free []int
-	last int // line 0 is the owner's
-}
-
-func (l *lines) take() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n := len(l.free); n > 0 {
-		at := l.free[n-1]
-		l.free = l.free[:n-1]
-		return at
-	}
-	l.last++
-	return l.last
-}
-
-func (l *lines) giveBack(at int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.free = append(l.free, at)
+	last int
 }
 
 // OpenRegister makes an empty register. What path held before is lost, so EndLeftovers comes first. Argv,
@@ -117,7 +97,7 @@ func (r *Register) Begin(pid int) (at int) {
 	if !ok {
 		return 0
 	}
-	at = r.lines.take()
+	at = r.takeLine()
 	r.write(at, record{pid: pid, startID: startID, boot: r.owner.boot, mark: r.owner.mark}.text())
 	return at
 }
@@ -128,7 +108,22 @@ func (r *Register) End(at int) {
 		return
 	}
 	r.write(at, blank)
-	r.lines.giveBack(at)
+	r.mu.Lock()
+	r.free = append(r.free, at)
+	r.mu.Unlock()
+}
+
+// takeLine returns a line that nothing stands in.
+func (r *Register) takeLine() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := len(r.free); n > 0 {
+		at := r.free[n-1]
+		r.free = r.free[:n-1]
+		return at
+	}
+	r.last++
+	return r.last
 }
 
 func (r *Register) write(at int, text []byte) {

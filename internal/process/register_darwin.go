@@ -21,8 +21,6 @@ func startIDOf(pid int) (string, bool) {
 	return memberOf(info).start, true
 }
 
-func (m member) hasStartID(startID string) bool { return m.start == startID }
-
 func memberOf(info *unix.KinfoProc) member {
 	began := info.Proc.P_starttime
 	session, err := unix.Getsid(int(info.Proc.P_pid))

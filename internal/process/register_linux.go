@@ -5,8 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -22,55 +20,11 @@ func BootID() string {
 	return string(id)
 }
 
-// startIDOf identifies a process among all that have its id during this boot: by a number that the kernel gives
-// to no other process, or where it has none by when it started, in ticks since the boot. It is called for each
-// command, and the number takes a seventh of the time.
+// startIDOf returns when a process started, in ticks since the boot.
 func startIDOf(pid int) (string, bool) {
-	if number, ok := numberOf(pid); ok {
-		return number, true
-	}
 	m, ok := memberOf(pid)
 	return m.start, ok
 }
-
-// born tells whether startID, which startIDOf returned, is that of the process which has the id of m now.
-func (m member) hasStartID(startID string) bool {
-	if !strings.HasPrefix(startID, numberSign) {
-		return m.start == startID
-	}
-	number, ok := numberOf(m.pid)
-	return ok && number == startID
-}
-
-// numberSign stands before a number of a process, and not before a time.
-const numberSign = "#"
-
-// numberOf returns the inode of the pidfd of a process.
-func numberOf(pid int) (string, bool) {
-	if !hasNumbers() {
-		return "", false
-	}
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return "", false
-	}
-	var stat unix.Stat_t
-	err = unix.Fstat(fd, &stat)
-	_ = unix.Close(fd)
-	return numberSign + strconv.FormatUint(stat.Ino, 10), err == nil
-}
-
-// hasNumbers reports whether pidfds have inodes of their own (from Linux 6.9). A system of 32 bits does not
-// show all of their digits.
-var hasNumbers = sync.OnceValue(func() bool {
-	fd, err := unix.PidfdOpen(os.Getpid(), 0)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = unix.Close(fd) }()
-	var stat unix.Statfs_t
-	return unix.Fstatfs(fd, &stat) == nil && stat.Type == unix.PID_FS_MAGIC && strconv.IntSize == 64
-})
 
 // memberOf reads the stat file of a process.
 func memberOf(pid int) (member, bool) {

@@ -4,8 +4,7 @@ package process
 
 // Nothing is recorded here: job objects end with the process that made them.
 
-func BootID() string                    { return "-" }
-func startIDOf(int) (string, bool)      { return "", false }
-func (m member) hasStartID(string) bool { return false }
-func processes() ([]member, error)      { return nil, nil }
-func environOf(int) ([]byte, error)     { return nil, nil }
+func BootID() string                { return "-" }
+func startIDOf(int) (string, bool)  { return "", false }
+func processes() ([]member, error)  { return nil, nil }
+func environOf(int) ([]byte, error) { return nil, nil }

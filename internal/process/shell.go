@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"prodigy/internal/shell"
 )
@@ -17,12 +18,21 @@ import (
 //
 // Where a shell command comes to one program and nobody can see a difference, Run starts that program without
 // the shell, which saves half of what starting it costs. Whatever depends on more (an odd environment, a file
-// that does not start, a pipe to be opened) is left to the shell.
+// that does not start) is left to the shell.
 type Shell struct {
-	path    string
-	dialect dialect
-	known   bool // which dialect it has
+	path string
+
+	// kind is dash or bash, by the name of the shell's file. Any other shell always runs its commands itself.
+	kind string
 }
+
+// The shells whose behaviour is known. Dash stays the parent of the program, and reports with its own exit code and
+// words that a signal killed it. Bash becomes the program, names it in _, counts itself in SHLVL, and hides an OLDPWD
+// that is not a directory.
+const (
+	dash = "dash"
+	bash = "bash"
+)
 
 // FindShell returns the sh in PATH. Without one its Path is empty, and starting it says what is wrong.
 func FindShell() *Shell {
@@ -35,94 +45,47 @@ func FindShell() *Shell {
 
 // ShellAt returns the shell at path. What kind of shell it is shows in the name of the file that path leads to.
 func ShellAt(path string) *Shell {
-	s := &Shell{path: path}
-	file, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return s
-	}
-	s.dialect, s.known = dialects()[filepath.Base(file)]
-	return s
+	file, _ := filepath.EvalSymlinks(path)
+	return &Shell{path: path, kind: filepath.Base(file)}
 }
 
 // Path returns the path of the shell, or nothing when there is none.
 func (s *Shell) Path() string { return s.path }
 
-// dialect is what differs between shells when they run one program and nothing else.
-type dialect struct {
-	// it stays the parent of the program, and reports with its own exit code and words that a signal killed it
-	staysParent bool
-	setsShlvl   bool // it names the program in _, counts itself in SHLVL, and hides an OLDPWD that is no directory
-	redirects   bool // all of this holds with redirections too, and its words about a signal go where they lead
-}
-
-// dialects are known by the name of the shell's file. Any other shell always runs its commands itself.
-func dialects() map[string]dialect {
-	return map[string]dialect{
-		"dash": {staysParent: true, redirects: true},
-		"bash": {setsShlvl: true},
-	}
-}
-
-// Program is what a shell command comes to when it is one program and nothing else.
-type Program struct {
-	Argv      []string // empty: only the shell knows what the command does
-	Redirects []Redirect
-}
-
-// Redirect is a redirection of a plain command. Those of a command are applied in their order.
-type Redirect struct {
-	FD   int    // what is redirected: 0, 1 or 2
-	File string // as the shell would open it; without it FD becomes a copy of Copy
-	Flag int    // for opening File, as for os.OpenFile
-	Copy int
-}
-
-// Run runs c, which starts the shell, or instead of it the program p that the shell would start. When the
-// program does not start, the shell runs after all: it may know what to do with the file, and says best what is
-// wrong with it. run is package process's Run, or a function like it.
+// Run runs c, which starts the shell, or instead of it the program that the shell would start with the arguments
+// argv; nil if only the shell knows what the command does. When the program does not start, the shell runs after all:
+// it may know what to do with the file, and says best what is wrong with it. run is package process's Run, or a
+// function like it.
 func (s *Shell) Run(
-	ctx context.Context, run func(context.Context, Command) (Exit, error), c Command, p Program,
+	ctx context.Context, run func(context.Context, Command) (Exit, error), c Command, argv []string,
 ) (Exit, error) {
-	path, env, ok := s.program(p, c)
+	path, env, ok := s.program(argv, c)
 	if !ok || ctx.Err() != nil {
 		return run(ctx, c)
 	}
-	files, ok := openStdio(p.Redirects, c)
-	if !ok {
-		return run(ctx, c)
-	}
-	defer files.close()
 	instead := c
-	instead.Path, instead.Argv, instead.Env = path, p.Argv, env
-	instead.Stdout, instead.Stderr = files.fds[1], files.fds[2]
-	if file, ok := files.fds[0].(*os.File); ok {
-		instead.Stdin = file
-	}
+	instead.Path, instead.Argv, instead.Env = path, argv, env
 	exit, err := run(ctx, instead)
 	switch {
 	case exit.Start != nil:
-		files.close()
 		return run(ctx, c)
 	case err != nil || ctx.Err() != nil:
 		return exit, err
 	}
-	return s.dialect.asShellReports(exit, instead.Stderr), nil
+	return s.report(exit, c.Stderr), nil
 }
 
-// program returns the file that the shell would start for p, and with which environment. It is not ok when only
+// program returns the file that the shell would start for argv, and with which environment. It is not ok when only
 // the shell knows.
-func (s *Shell) program(p Program, c Command) (path string, env []string, ok bool) {
-	if !s.known || len(p.Argv) == 0 || !filepath.IsAbs(c.Dir) || filepath.Base(p.Argv[0]) == needsShell {
-		return "", nil, false
-	}
-	if len(p.Redirects) > 0 && (!s.dialect.redirects || slices.ContainsFunc(p.Redirects, opensForWriting)) {
+func (s *Shell) program(argv []string, c Command) (path string, env []string, ok bool) {
+	if s.kind != dash && s.kind != bash || len(argv) == 0 || !filepath.IsAbs(c.Dir) || filepath.Base(argv[0]) == needsShell {
 		return "", nil, false
 	}
 	vars, ok := readVariables(c.Env)
 	if !ok {
 		return "", nil, false
 	}
-	path, found := lookUp(p.Argv[0], vars.path)
+	path, found := lookUp(argv[0], vars.path)
 	pwd, known := workingDir(c.Dir, vars.pwd)
 	if !found || !known {
 		return "", nil, false
@@ -131,7 +94,7 @@ func (s *Shell) program(p Program, c Command) (path string, env []string, ok boo
 	if pwd != vars.pwd {
 		env = append(env, "PWD="+pwd)
 	}
-	if s.dialect.setsShlvl {
+	if s.kind == bash {
 		env, ok = vars.addBash(env, path)
 	}
 	return path, env, ok
@@ -235,105 +198,20 @@ func (v variables) addBash(env []string, path string) (with []string, ok bool) {
 	return append(env, "_="+path, "SHLVL="+level), true
 }
 
-// asShellReports returns exit as the shell would report it. A shell that stays the parent says which signal
-// killed the program.
-func (d dialect) asShellReports(exit Exit, stderr io.Writer) Exit {
-	if !d.staysParent || exit.Signal == "" || exit.TimedOut {
+// report returns exit as the shell would report it. Dash says which signal killed the program, in the words of the C
+// library, but nothing of SIGINT and SIGPIPE.
+func (s *Shell) report(exit Exit, stderr io.Writer) Exit {
+	if s.kind != dash || exit.Signal == "" || exit.TimedOut {
 		return exit
 	}
-	if message := signalMessage(exit); message != "" {
-		_, _ = io.WriteString(stderr, message+"\n") // a Capture takes all
+	if exit.Signal != "SIGINT" && exit.Signal != "SIGPIPE" {
+		words := syscall.Signal(exit.Number).String()
+		words = strings.ToUpper(words[:1]) + words[1:]
+		if exit.Core {
+			words += " (core dumped)"
+		}
+		_, _ = io.WriteString(stderr, words+"\n") // a Capture takes all
 	}
 	exit.Code, exit.Signal = 128+exit.Number, ""
 	return exit
-}
-
-// signalMessages are the words of the C library for the signals that kill a program. Shells say nothing of
-// SIGINT and SIGPIPE.
-func signalMessages() map[string]string {
-	return map[string]string{
-		"SIGHUP": "Hangup", "SIGINT": "", "SIGQUIT": "Quit", "SIGILL": "Illegal instruction",
-		"SIGTRAP": "Trace/breakpoint trap",
-		"SIGABRT": "Aborted", "SIGBUS": "Bus error", "SIGFPE": "Floating point exception", "SIGKILL": "Killed",
-		"SIGUSR1": "User defined signal 1", "SIGSEGV": "Segmentation fault", "SIGUSR2": "User defined signal 2",
-		"SIGPIPE": "",
-		"SIGALRM": "Alarm clock", "SIGTERM": "Terminated", "SIGSTKFLT": "Stack fault",
-		"SIGXCPU": "CPU time limit exceeded",
-		"SIGXFSZ": "File size limit exceeded", "SIGVTALRM": "Virtual timer expired",
-		"SIGPROF": "Profiling timer expired",
-		"SIGIO":   "I/O possible", "SIGPWR": "Power failure", "SIGSYS": "Bad system call",
-	}
-}
-
-// firstRealTime is the first of the signals that programs may use as they like; the two before it are the C
-// library's own.
-const firstRealTime = 34
-
-func signalMessage(exit Exit) string {
-	words, named := signalMessages()[exit.Signal]
-	switch {
-	case named && words == "":
-		return ""
-	case !named && exit.Number >= firstRealTime:
-		words = "Real-time signal " + strconv.Itoa(exit.Number-firstRealTime)
-	case !named:
-		words = "Unknown signal " + strconv.Itoa(exit.Number)
-	}
-	if exit.Core {
-		words += " (core dumped)"
-	}
-	return words
-}
-
-// stdio is where the descriptors 0, 1 and 2 of a program lead.
-type stdio struct {
-	fds   [3]io.Writer // fds[0] is nil or a file
-	files []*os.File   // those that were opened
-}
-
-// openStdio opens the files that redirections name, as the shell would that c runs. It is not ok when they are
-// more than files to read from, or when one cannot be opened: then only the shell knows what happens.
-func openStdio(redirects []Redirect, c Command) (s stdio, ok bool) {
-	s.fds = [3]io.Writer{nil, c.Stdout, c.Stderr}
-	for _, r := range redirects {
-		if r.File == "" {
-			s.fds[r.FD] = s.fds[r.Copy]
-			continue
-		}
-		path := r.File
-		if !filepath.IsAbs(path) {
-			path = c.Dir + "/" + path // not cleaned: it may lead through links
-		}
-		if !opensWithoutTrace(path) {
-			s.close()
-			return stdio{}, false
-		}
-		file, err := OpenSource(path, r.Flag)
-		if err != nil {
-			s.close()
-			return stdio{}, false
-		}
-		s.files = append(s.files, file)
-		s.fds[r.FD] = file
-	}
-	return s, true
-}
-
-// opensForWriting reports whether a redirection opens a file for writing, which is left to the shell: see OpenSource.
-func opensForWriting(r Redirect) bool {
-	return r.File != "" && r.File != os.DevNull && r.Flag != os.O_RDONLY
-}
-
-// opensWithoutTrace reports whether nobody notices that a file is opened. Opening a pipe would let its writer go on.
-func opensWithoutTrace(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && (info.Mode().IsRegular() || path == os.DevNull)
-}
-
-// close closes the files. A command that runs has its own descriptors of them.
-func (s *stdio) close() {
-	for _, file := range s.files {
-		_ = file.Close()
-	}
-	s.files = nil
 }

@@ -32,8 +32,8 @@ func TestCapacityIsBoundByTheLowestLimit(t *testing.T) {
 		{limits{files: 1024}, 1024, 330},
 		{limits{files: 64}, 64, 10},
 		{limits{files: 20}, 20, 1},
-		{limits{files: 1024, processes: 60, others: 12}, 60, 6},
-		{limits{files: 1024, processes: 60, others: 59}, 60, 1},
+		{limits{files: 1024, processes: 60}, 60, 9},
+		{limits{files: 1024, processes: 25}, 25, 1},
 		{limits{files: 64, processes: 96_000}, 64, 10},
 	} {
 		c := capacityOf(test.limits)

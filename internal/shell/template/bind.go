@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"prodigy/internal/process"
 	"prodigy/internal/shell"
 )
 
@@ -33,12 +32,12 @@ type Invocation struct {
 	// AsFile reports whether the script is too large for -c. The caller writes it to a file and runs that.
 	AsFile bool
 
-	// Program has an Argv when the script is one plain command: a program, looked up in the PATH of Env's
-	// process, with constant words and values for arguments. Running it directly is the same as running Script,
+	// Argv is set when the script is one plain command: a program, looked up in the PATH of Env's process, with
+	// constant words and values for arguments. Running it directly is the same as running Script,
 	// except that a shell sets PWD (bash also _ and SHLVL), and that exported functions of bash may bear the
 	// program's name. When the program cannot be started, Script still tells why in the words and with the exit
 	// code of a shell, and runs a file without #!.
-	process.Program
+	Argv []string
 }
 
 // Bind resolves the values. The error is a *BindError: the step fails before anything runs.
@@ -69,11 +68,8 @@ func (t *Template) Bind(r Resolver) (*Invocation, error) {
 
 // setArgv gives the words of a plain command whose values are small enough for arguments.
 func (t *Template) setArgv(inv *Invocation, b *binding) {
-	if t.argv == nil || inv.Values != "" || inv.AsFile {
-		return
-	}
-	if redirects, ok := t.redirected(b); ok {
-		inv.Argv, inv.Redirects = t.arguments(b), redirects
+	if t.argv != nil && inv.Values == "" && !inv.AsFile {
+		inv.Argv = t.arguments(b)
 	}
 }
 

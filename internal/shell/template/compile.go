@@ -60,7 +60,7 @@ func (c *compiler) passthrough() *Template {
 		c.checkValues(c.src)
 	}
 	t.Diags = c.diags
-	t.argv, t.redirects = c.plainCommand(file)
+	t.argv = c.plainCommand(file)
 	return t
 }
 

@@ -1,43 +1,36 @@
 package template
 
 import (
-	"cmp"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"mvdan.cc/sh/v3/syntax"
 
-	"prodigy/internal/process"
 	"prodigy/internal/shell"
 )
 
-// plainCommand returns the words and the redirections of a script that is one simple command of constant words
-// and values, so that running the program itself does what a shell would do. It returns nil for anything else,
+// plainCommand returns the words of a script that is one simple command of constant words and values, without
+// redirections, so that running the program itself does what a shell would do. It returns nil for anything else,
 // and for all that two shells might read differently.
-func (c *compiler) plainCommand(file *syntax.File) ([]argument, []redirection) {
+func (c *compiler) plainCommand(file *syntax.File) []argument {
 	if file == nil || len(file.Stmts) != 1 || len(c.exports) > 0 || oddText(c.src) {
-		return nil, nil
+		return nil
 	}
 	s := file.Stmts[0]
 	call, ok := s.Cmd.(*syntax.CallExpr)
-	if !ok || s.Negated || s.Background || s.Coprocess || s.Disown || len(call.Assigns) > 0 || len(call.Args) == 0 {
-		return nil, nil
+	if !ok || s.Negated || s.Background || s.Coprocess || s.Disown || len(s.Redirs)+len(call.Assigns) > 0 || len(call.Args) == 0 {
+		return nil
 	}
 	words := make([]argument, len(call.Args))
 	for i, word := range call.Args {
 		a, ok := c.argument(word.Parts, false)
 		if !ok || i == 0 && !a.isProgram() {
-			return nil, nil
+			return nil
 		}
 		words[i] = a
 	}
-	redirects, ok := c.redirections(s.Redirs)
-	if !ok {
-		return nil, nil
-	}
-	return words, redirects
+	return words
 }
 
 // oddText reports whether the parser may see words where a shell sees others: it drops carriage returns, and
@@ -164,88 +157,4 @@ func (a argument) text(b *binding) string {
 		text.WriteString(p.text)
 	}
 	return text.String()
-}
-
-// openings says what an operator redirects when no number stands before it, and how it opens the file.
-var openings = map[syntax.RedirOperator]process.Redirect{
-	syntax.RdrIn:  {FD: 0, Flag: os.O_RDONLY},
-	syntax.RdrOut: {FD: 1, Flag: os.O_WRONLY | os.O_CREATE | os.O_TRUNC},
-	syntax.AppOut: {FD: 1, Flag: os.O_WRONLY | os.O_CREATE | os.O_APPEND},
-}
-
-// redirections returns the redirections of a plain command. They are not ok when only a shell knows what they mean.
-func (c *compiler) redirections(of []*syntax.Redirect) (all []redirection, ok bool) {
-	for _, r := range of {
-		one, ok := c.redirection(r)
-		if !ok || !c.standsAlone(r) {
-			return nil, false
-		}
-		all = append(all, one)
-	}
-	return all, true
-}
-
-// redirection returns one redirection: n>file, where n is 0, 1 or 2, or a copy of an open file.
-func (c *compiler) redirection(r *syntax.Redirect) (redirection, bool) {
-	if r.Op == syntax.DplOut {
-		// 2>&1, 1>&2 or >&2.
-		from := "1"
-		if r.N != nil {
-			from = r.N.Value
-		}
-		switch from + ">&" + r.Word.Lit() {
-		case "2>&1":
-			return redirection{process.Redirect{FD: 2, Copy: 1}, nil}, true
-		case "1>&2":
-			return redirection{process.Redirect{FD: 1, Copy: 2}, nil}, true
-		}
-		return redirection{}, false
-	}
-	open, ok := openings[r.Op]
-	if !ok {
-		return redirection{}, false
-	}
-	if r.N != nil {
-		if len(r.N.Value) != 1 || r.N.Value[0] < '0' || r.N.Value[0] > '2' {
-			return redirection{}, false
-		}
-		open.FD = int(r.N.Value[0] - '0')
-	}
-	file, ok := c.argument(r.Word.Parts, false)
-	if !ok || c.isList(file) {
-		return redirection{}, false
-	}
-	return redirection{open, file}, true
-}
-
-// standsAlone reports whether every shell sees the operator of r where the parser does: some take the end of a
-// word before it for its number, as in 2>&1>file, or do not join lines within it.
-func (c *compiler) standsAlone(r *syntax.Redirect) bool {
-	text := cmp.Or(c.parseText, c.src)
-	start := r.Pos().Offset()
-	if start > 0 && (isDigit(text[start-1]) || text[start-1] == '\n') {
-		return false
-	}
-	return !strings.Contains(text[start:r.Word.Pos().Offset()], "\\")
-}
-
-// isList reports whether a value of a may be any number of words.
-func (c *compiler) isList(a argument) bool {
-	return slices.ContainsFunc(a, func(p argumentPart) bool {
-		return p.slot >= 0 && c.slots[p.slot].mode == separate
-	})
-}
-
-// redirected returns the redirections of a plain command with the values of a binding. A file without a name is
-// left to the shell.
-func (t *Template) redirected(b *binding) (redirects []process.Redirect, ok bool) {
-	for _, r := range t.redirects {
-		if r.file != nil {
-			if r.File = r.file.text(b); r.File == "" {
-				return nil, false
-			}
-		}
-		redirects = append(redirects, r.Redirect)
-	}
-	return redirects, true
 }

@@ -48,7 +48,7 @@ func (c *compiler) assemble() (*Template, error) {
 		t.exports = append(t.exports, *use)
 	}
 	t.setScript(pieces)
-	t.argv, t.redirects = c.plainCommand(c.file)
+	t.argv = c.plainCommand(c.file)
 	return t, nil
 }
 

@@ -16,10 +16,6 @@
 // needed.
 package template
 
-import (
-	"prodigy/internal/process"
-)
-
 // Resolver gives the values of names while a step is bound. It returns false for a name that has no value at that time.
 type Resolver interface {
 	Resolve(root string) (Value, bool)
@@ -44,9 +40,8 @@ type Template struct {
 	script string
 	pieces []piece
 
-	// argv are the words of the script if it is one plain command, and redirects are the redirections of that.
-	argv      []argument
-	redirects []redirection
+	// argv are the words of the script if it is one plain command.
+	argv []argument
 
 	// display is the text as written, with its placeholders, for Render.
 	display []piece
@@ -128,14 +123,6 @@ type argument []argumentPart
 type argumentPart struct {
 	text string
 	slot int
-}
-
-// redirection is a process.Redirect whose File is not known before the values are.
-type redirection struct {
-	process.Redirect
-
-	// file is nil for a redirection without a file, such as 2>&1.
-	file argument
 }
 
 // binding is one Bind under way.
