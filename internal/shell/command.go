@@ -321,6 +321,56 @@ func WordText(word *syntax.Word) string {
 	return b.String()
 }
 
+// Constants returns the variables that a script assigns, with the text of those that it gives no other value. The text
+// of the others is empty.
+func Constants(file *syntax.File) map[string]string {
+	texts := map[string]string{}
+	for node := range syntax.Preorder(file) {
+		a, ok := node.(*syntax.Assign)
+		if !ok || a.Name == nil || a.Naked {
+			continue
+		}
+		text := ""
+		if a.Value != nil && !a.Append && a.Index == nil {
+			text = WordText(a.Value)
+		}
+		if before, known := texts[a.Name.Value]; known && before != text {
+			text = ""
+		}
+		texts[a.Name.Value] = text
+	}
+	return texts
+}
+
+// Texts returns the constant texts of words, where the word of an assignment or an option is name= or --name=, and $S is
+// that of S in constants if it may run code, as sh, -c and ${S:-sh} do. Others are empty: the script may give S something
+// else after all, which must not be taken for harmless.
+func Texts(words []*syntax.Word, constants map[string]string) []string {
+	return check.Each(words, func(word *syntax.Word) string {
+		if text := WordText(word); text != "" {
+			return text
+		}
+		if lit, ok := Leading(word).(*syntax.Lit); ok {
+			name, _, assigns := strings.Cut(lit.Value, "=")
+			if assigns && (syntax.ValidName(name) || strings.HasPrefix(name, "--")) {
+				return name + "="
+			}
+			return ""
+		}
+		p := Alone(word)
+		switch {
+		case p == nil || p.Param == nil:
+		case HasDefault(p) && p.Exp.Word != nil && IsShell(WordText(p.Exp.Word)):
+			return WordText(p.Exp.Word)
+		case p.Short || IsPlainExpansion(p):
+			if text := constants[p.Param.Value]; IsCodeOption(text) || nextRunner(strings.Fields(text), 0) >= 0 {
+				return text
+			}
+		}
+		return ""
+	})
+}
+
 // Leading returns the first part of a word, or of the double quotes that it begins with.
 func Leading(word *syntax.Word) syntax.WordPart {
 	if q, ok := word.Parts[0].(*syntax.DblQuoted); ok && len(q.Parts) > 0 {

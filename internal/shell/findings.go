@@ -24,7 +24,7 @@ type Finding struct {
 const (
 	codeReaches     = "PS119" // a value is run
 	codeOutput      = "PS107" // the output of a command, which may hold a value, is run
-	codePiped       = "PS108" // the same, through a pipe
+	codePiped       = "PS108" // the same, of the code that a shell reads
 	codeCommandName = "PS105" // a value chooses the program or the script that is run
 	codeLanguage    = "PS110" // a value stands in code of another language
 )
@@ -37,6 +37,11 @@ type sink struct {
 	code   string
 	says   string
 
+	// printed is the code of the finding where a program may print the value, with the text "VALUE printedSays". If it
+	// is empty, that is not reported.
+	printed     string
+	printedSays string
+
 	// words reports whether JSON is harmless here: a text with braces and quotes is no name, no number and no program.
 	words bool
 }
@@ -44,7 +49,13 @@ type sink struct {
 const numberRemedy = "assign the value itself, which is checked to be an integer: n=${...}"
 
 var (
-	codeSink    = sink{what: "shell code"}
+	codeSink = sink{
+		what: "shell code", printed: codeOutput, printedSays: "reaches a shell as code through a command's output",
+	}
+	inputSink = sink{
+		what: "shell code", printed: codePiped,
+		printedSays: "reaches a shell as code through its input; use |sh where it is one word of that code",
+	}
 	commandSink = sink{
 		what:   "a command position",
 		remedy: "use |raw if the value is meant to be code, or quotes if it is meant to name a program",
@@ -68,21 +79,20 @@ var (
 	subscriptSink = sink{what: "arithmetic", remedy: numberRemedy}
 )
 
-// leak reports values that reach a sink. What a program may print is reported as code only, and JSON is no
-// number and no name. Nothing is reported as long as the variables are not all known. See codeCheck.reporting.
-func (c *codeCheck) leak(s sink, flows []flow) {
+// leak reports values that reach a sink. Nothing is reported as long as the variables are not all known. See
+// valueCheck.reporting.
+func (c *valueCheck) leak(s sink, flows []flow) {
 	if !c.reporting {
 		return
 	}
 	for _, f := range flows {
 		src := &c.values[f.value]
-		switch {
-		case f.certainty == perhaps && s.what != codeSink.what && s.code == "":
-		case src.JSON && s.words:
-		default:
-			if found := s.finding(src, f); !slices.Contains(c.found, found) {
-				c.found = append(c.found, found)
-			}
+		unreported := f.certainty == perhaps && s.printed == "" && s.code == ""
+		if f.file || unreported || src.JSON && s.words {
+			continue
+		}
+		if found := s.finding(src, f); !slices.Contains(*c.found, found) {
+			*c.found = append(*c.found, found)
 		}
 	}
 }
@@ -98,12 +108,8 @@ func (s sink) finding(src *Value, f flow) Finding {
 	switch {
 	case s.code != "":
 		found.Warning, found.Code, found.Text = true, s.code, written+through+" "+s.says
-	case f.certainty == perhaps && f.piped:
-		found.Code = codePiped
-		found.Text = written + " reaches a shell as code through a pipe; " +
-			"use |sh where it is one word of that code"
 	case f.certainty == perhaps:
-		found.Code, found.Text = codeOutput, written+" reaches a shell as code through a command's output"
+		found.Code, found.Text = s.printed, written+" "+s.printedSays
 	default:
 		verb := " reaches "
 		if found.Warning {

@@ -39,31 +39,47 @@ type Value struct {
 //
 // The analysis is that of tainted data: values are the sources, the places that run something are sinks (see
 // findings.go), and a flow is a value on its way from one to the other.
-func CheckValues(script string, dialects []syntax.LangVariant, values []Value) []Finding {
+func CheckValues(script string, dialects []syntax.LangVariant, values []Value) (found []Finding) {
 	if len(values) == 0 {
 		return nil
 	}
-	c := &valueCheck{dialects: dialects, values: values}
-	vars := map[string]*variable{}
-	for i := range values {
-		vars[values[i].Variable] = &variable{flows: []flow{{value: i}}, exported: true}
+	c := &valueCheck{dialects: dialects, values: values, found: &found, vars: map[string]*variable{}}
+	for i, v := range values {
+		c.vars[v.Variable] = &variable{flows: []flow{{value: i, file: v.File}}, exported: true}
 	}
-	c.code(script, vars, 0)
-	return c.found
+	c.code(script)
+	return found
 }
 
 // maxCodeDepth bounds code within code. No script that a person writes comes near it.
 const maxCodeDepth = 6
 
-// maxPasses bounds how often code is read before it is reported on. Each pass reads it from top to bottom, so only a
-// value that goes through an assignment further up, as in a loop, needs one more.
-const maxPasses = 8
+// passes is how often code is read before it is reported on. Each pass reads it from top to bottom, so only a value
+// that goes through an assignment further up, as in a loop, needs one more.
+const passes = 4
 
-// valueCheck is a run of CheckValues.
+// valueCheck looks at the code of one shell. Each pass evaluates all of it: a statement to the values that it prints, a
+// word to those in its text. The first passes collect what the variables are given, and the last one reports: a loop
+// may run a variable that is assigned further down.
 type valueCheck struct {
 	dialects []syntax.LangVariant
 	values   []Value
-	found    []Finding
+	found    *[]Finding
+
+	vars      map[string]*variable
+	constants map[string]string // see Constants
+
+	// in is what the statement at hand reads from its input.
+	in []flow
+
+	// printed is what the statements in $(…) and <(…) print, so that each is evaluated once a pass.
+	printed map[syntax.Node][]flow
+
+	// depth counts the code around this code: 0 is the script.
+	depth int
+
+	// reporting reports whether the variables are known and this is the last pass.
+	reporting bool
 }
 
 // certainty says whether a value gets somewhere.
@@ -86,11 +102,8 @@ type flow struct {
 	// via is the first variable that brought it, other than its own. It is empty if there was none.
 	via string
 
-	// piped reports whether it came through a pipe, which changes the message.
-	piped bool
-
-	// content reports whether it is what a file holds, of a value with File. The name of that file is harmless.
-	content bool
+	// file reports whether this is the name of a file that holds the value. The name is harmless.
+	file bool
 }
 
 // variable is what a script does with a variable, wherever in it.
@@ -104,9 +117,6 @@ type variable struct {
 	// the value less certain.
 	appended bool
 
-	// constant is the text that the variable is given, if it is never given anything else.
-	constant string
-
 	// exported reports whether other programs get the variable.
 	exported bool
 
@@ -118,134 +128,123 @@ type variable struct {
 	maps bool
 }
 
-// codeCheck looks at the code of one shell. First it collects what the variables are given, over as many passes as it
-// takes, and then it reports, in one more pass: a loop may run a variable that is assigned further down.
-type codeCheck struct {
-	*valueCheck
-	vars map[string]*variable
-
-	// piped is what the right side of each pipe reads from the left one.
-	piped map[*syntax.Stmt][]flow
-
-	// depth counts the code around this code: 0 is the script.
-	depth int
-
-	// reporting reports whether the variables are known and this is the last pass.
-	reporting bool
-
-	// changed reports whether a variable was given something new in this pass.
-	changed bool
-}
-
-// code looks at the code of a shell that starts with these variables: first at what it assigns, until nothing
-// new turns up.
-func (v *valueCheck) code(text string, vars map[string]*variable, depth int) {
-	file, err := Parse(text, v.dialects)
+// code looks at the code of a shell that starts with the variables of c.
+func (c *valueCheck) code(text string) {
+	file, err := Parse(text, c.dialects)
 	if err != nil {
 		return
 	}
-	c := &codeCheck{valueCheck: v, vars: vars, piped: map[*syntax.Stmt][]flow{}, depth: depth, changed: true}
-	for pass := 0; pass < maxPasses && c.changed; pass++ {
-		c.changed = false
-		c.walk(file)
+	c.constants = Constants(file)
+	for pass := range passes {
+		c.reporting = pass == passes-1
+		c.printed = map[syntax.Node][]flow{}
+		c.stmts(file.Stmts)
 	}
-	c.reporting = true
-	c.walk(file)
 }
 
-// walk visits all nodes of a file, each with what it reads from its input. The top of the stack is what the node around
-// the next one reads: Walk announces the end of each node with nil.
-func (c *codeCheck) walk(file *syntax.File) {
-	stack := [][]flow{nil}
-	syntax.Walk(file, func(node syntax.Node) bool {
-		if node == nil {
-			stack = stack[:len(stack)-1]
-			return true
+// unique returns each flow once. Several commands of a pipe may pass on the same ones, and those behind them again.
+func unique(flows []flow) (once []flow) {
+	for _, f := range flows {
+		if !slices.Contains(once, f) {
+			once = append(once, f)
 		}
-		in := stack[len(stack)-1]
-		if s, ok := node.(*syntax.Stmt); ok {
-			in = c.input(s, in)
-		}
-		stack = append(stack, in)
-		c.visit(node, in)
-		return true
-	})
+	}
+	return once
 }
 
-// input returns what a statement reads, where the code around it reads in.
-func (c *codeCheck) input(s *syntax.Stmt, in []flow) []flow {
-	if piped, ok := c.piped[s]; ok {
-		in = piped
+func (c *valueCheck) stmts(stmts []*syntax.Stmt) (out []flow) {
+	for _, s := range stmts {
+		out = append(out, c.stmt(s)...)
 	}
+	return unique(out)
+}
+
+// stmt evaluates a statement. Output that is redirected to a file counts as printed.
+func (c *valueCheck) stmt(s *syntax.Stmt) []flow {
+	around := c.in
+	defer func() { c.in = around }()
 	for _, r := range s.Redirs {
+		named := c.word(r.Word)
 		switch {
 		case r.Hdoc != nil:
-			in = c.parts(r.Hdoc.Parts)
+			c.in = c.word(r.Hdoc)
 		case r.Op == syntax.WordHdoc:
-			in = c.word(r.Word)
+			c.in = named
 		case r.Op == syntax.RdrIn:
-			in = c.content(r.Word)
+			c.in = contents(named)
 		}
 	}
-	return in
-}
-
-// content returns the values in the file that a word names, which may be what <(cmd) prints.
-func (c *codeCheck) content(word *syntax.Word) []flow {
-	if len(word.Parts) == 1 {
-		if p, ok := word.Parts[0].(*syntax.ProcSubst); ok {
-			return c.outputs(p.Stmts, nil)
-		}
-	}
-	return c.files(word)
-}
-
-func (c *codeCheck) visit(node syntax.Node, in []flow) {
-	switch n := node.(type) {
-	case *syntax.BinaryCmd:
-		if n.Op == syntax.Pipe || n.Op == syntax.PipeAll {
-			flows := c.output(n.X, in)
-			for i := range flows {
-				flows[i].piped = true
-			}
-			c.piped[n.Y] = flows
-		}
+	switch n := s.Cmd.(type) {
+	case nil: // $(<file)
+		return c.in
 	case *syntax.CallExpr:
-		for _, a := range n.Assigns {
-			if len(n.Args) > 0 && a.Name != nil { // A=1 cmd, where cmd gets A
-				c.variable(a.Name.Value).exported = true
-			}
+		return unique(c.call(n))
+	case *syntax.BinaryCmd:
+		out := c.stmt(n.X)
+		if n.Op == syntax.Pipe || n.Op == syntax.PipeAll {
+			c.in = out
+			return c.stmt(n.Y)
 		}
-		c.call(n.Args, in)
-	case *syntax.DeclClause:
-		c.declaration(n)
-	case *syntax.Assign:
-		c.assign(n)
-	case *syntax.WordIter:
-		for _, word := range n.Items {
-			c.give(n.Name.Value, c.word(word), "")
-		}
-	case *syntax.ParamExp:
-		c.expansion(n)
-	case *syntax.CaseClause:
-		c.compare(n.Word)
-	case *syntax.BinaryTest:
-		// From -eq to -gt: [[ evaluates both sides.
-		if n.Op >= syntax.TsEql && n.Op <= syntax.TsGtr {
-			c.count(n, arithmeticSink)
-		}
-		c.compare(n)
-	case *syntax.UnaryTest:
-		if word, ok := n.X.(*syntax.Word); ok && (n.Op == syntax.TsVarSet || n.Op == syntax.TsRefVar) {
-			c.leak(nameSink, c.word(word))
-		}
-	case *syntax.ArithmExp, *syntax.ArithmCmd, *syntax.LetClause, *syntax.CStyleLoop:
-		c.count(n, arithmeticSink)
+		return unique(append(out, c.stmt(n.Y)...))
 	}
+	return unique(c.inside(s.Cmd))
+}
+
+// contents returns what the files hold whose names are among flows.
+func contents(flows []flow) (held []flow) {
+	for _, f := range flows {
+		if f.file {
+			f.file = false
+			held = append(held, f)
+		}
+	}
+	return held
+}
+
+// inside evaluates what stands in a command that is not simple.
+func (c *valueCheck) inside(node syntax.Node) (out []flow) {
+	syntax.Walk(node, func(node syntax.Node) bool {
+		switch n := node.(type) {
+		case *syntax.Stmt:
+			out = append(out, c.stmt(n)...)
+		case *syntax.Word:
+			c.word(n)
+		case *syntax.Assign:
+			c.assign(n)
+		case *syntax.WordIter:
+			for _, word := range n.Items {
+				c.give(n.Name.Value, c.word(word))
+			}
+		case *syntax.ArithmCmd, *syntax.LetClause, *syntax.CStyleLoop:
+			c.count(n, arithmeticSink)
+		case *syntax.BinaryTest:
+			c.compare(n)
+			// From -eq to -gt: [[ evaluates both sides.
+			if n.Op < syntax.TsEql || n.Op > syntax.TsGtr {
+				return true
+			}
+			c.count(n, arithmeticSink)
+		case *syntax.UnaryTest:
+			if word, ok := n.X.(*syntax.Word); ok && (n.Op == syntax.TsVarSet || n.Op == syntax.TsRefVar) {
+				c.leak(nameSink, c.word(word))
+			}
+			return true
+		case *syntax.CaseClause:
+			c.compare(n.Word)
+			return true
+		case *syntax.DeclClause:
+			c.declaration(n)
+			return true
+		default:
+			return true
+		}
+		return false
+	})
+	return out
 }
 
 // variable returns what is known of a variable, which it adds if it is new.
-func (c *codeCheck) variable(name string) *variable {
+func (c *valueCheck) variable(name string) *variable {
 	v := c.vars[name]
 	if v == nil {
 		v = &variable{}
@@ -254,70 +253,55 @@ func (c *codeCheck) variable(name string) *variable {
 	return v
 }
 
-// give notes that a variable gets these values, or a constant text, or something else. Knowledge only grows: a flow is
-// never removed and other never becomes false, so the passes come to an end.
-func (c *codeCheck) give(name string, flows []flow, constant string) {
-	if c.reporting {
-		return
-	}
+// give notes that a variable gets these values, or something else. Knowledge only grows.
+func (c *valueCheck) give(name string, flows []flow) {
 	v := c.variable(name)
-	before, known := len(v.flows), v.other
-	switch {
-	case len(flows) > 0:
-	case constant == "" || known && v.constant != constant || before > 0:
-		v.other, v.constant = true, ""
-	default:
-		v.other, v.constant = true, constant
-	}
+	v.other = v.other || len(flows) == 0
 	for _, f := range flows {
-		if !slices.ContainsFunc(
-			v.flows, func(g flow) bool { return g.value == f.value && g.certainty <= f.certainty },
-		) {
+		if !slices.ContainsFunc(v.flows, func(g flow) bool {
+			return g.value == f.value && g.file == f.file && g.certainty <= f.certainty
+		}) {
 			v.flows = append(v.flows, f)
-			v.constant = ""
 		}
 	}
-	c.changed = c.changed || len(v.flows) > before || v.other != known
 }
 
 // assign looks at an assignment, alone, before a command or in a declaration.
-func (c *codeCheck) assign(a *syntax.Assign) {
+func (c *valueCheck) assign(a *syntax.Assign) {
+	flows := c.word(a.Value)
 	if a.Name == nil {
 		return
 	}
 	name := a.Name.Value
 	v := c.variable(name)
-	if a.Index != nil && !v.maps {
-		c.count(a.Index, subscriptSink)
-	}
-	var flows []flow
-	constant := ""
+	c.subscript(v, a.Index)
+	appends := a.Append
 	if a.Value != nil {
-		flows, constant = c.word(a.Value), WordText(a.Value)
-		// x=${y//[!a-z]/} takes characters out, x="$x $V" adds to what there is.
-		v.compared = v.compared || holds(
-			a.Value, func(p *syntax.ParamExp) bool { return p.Repl != nil && takesOut(p.Repl.Orig) },
-		)
-		v.appended = v.appended || len(flows) > 0 &&
-			(a.Append || holds(
-				a.Value, func(p *syntax.ParamExp) bool { return p.Param != nil && p.Param.Value == name },
-			))
+		for n := range syntax.Preorder(a.Value) {
+			// x=${y//[!a-z]/} takes characters out, x="$x $V" adds to what there is.
+			if p, ok := n.(*syntax.ParamExp); ok && p.Param != nil {
+				v.compared = v.compared || takesOut(p)
+				appends = appends || p.Param.Value == name
+			}
+		}
 	}
+	v.appended = v.appended || appends && len(flows) > 0
 	if a.Array != nil {
 		for _, e := range a.Array.Elems {
+			c.subscript(v, e.Index)
 			flows = append(flows, c.word(e.Value)...)
 		}
 	}
 	c.steer(name, flows)
 	// export x gives no value, and what += adds without one changes none.
 	if !a.Naked && (len(flows) > 0 || !a.Append) {
-		c.give(name, flows, constant)
+		c.give(name, flows)
 	}
 }
 
 // declaration looks at export, declare and their like, whose options hold for the names after them. Their assignments
 // are nodes of their own. A word that is neither, as in declare "$V", names a variable.
-func (c *codeCheck) declaration(n *syntax.DeclClause) {
+func (c *valueCheck) declaration(n *syntax.DeclClause) {
 	exports, maps, names := n.Variant.Value == "export", false, n.Variant.Value == "nameref"
 	for _, a := range n.Args {
 		switch {
@@ -337,18 +321,8 @@ func (c *codeCheck) declaration(n *syntax.DeclClause) {
 	}
 }
 
-// holds reports whether an expansion for which is returns true stands below a node.
-func holds(node syntax.Node, is func(*syntax.ParamExp) bool) bool {
-	for n := range syntax.Preorder(node) {
-		if p, ok := n.(*syntax.ParamExp); ok && is(p) {
-			return true
-		}
-	}
-	return false
-}
-
 // steer reports values in a variable of the environment by which they become code, such as PS4 or PATH.
-func (c *codeCheck) steer(name string, flows []flow) {
+func (c *valueCheck) steer(name string, flows []flow) {
 	switch runs, searches := Steering(name); {
 	case runs:
 		c.leak(
@@ -367,7 +341,7 @@ func (c *codeCheck) steer(name string, flows []flow) {
 }
 
 // compare notes that the script looks at the variables below a node, as in case $x in *[!0-9]*) exit 1;; esac.
-func (c *codeCheck) compare(node syntax.Node) {
+func (c *valueCheck) compare(node syntax.Node) {
 	for n := range syntax.Preorder(node) {
 		if p, ok := n.(*syntax.ParamExp); ok && p.Param != nil {
 			c.variable(p.Param.Value).compared = true
@@ -375,67 +349,113 @@ func (c *codeCheck) compare(node syntax.Node) {
 	}
 }
 
-// word returns the values in the text of a word.
-func (c *codeCheck) word(word *syntax.Word) []flow {
+// word evaluates a word, which may be nil.
+func (c *valueCheck) word(word *syntax.Word) []flow {
 	if word == nil {
 		return nil
 	}
-	return c.parts(word.Parts)
+	return unique(c.parts(word.Parts))
 }
 
-// parts returns the values in parts of a word. Single quotes hold none, nor does what is not expanded to text.
-func (c *codeCheck) parts(parts []syntax.WordPart) (flows []flow) {
+// leading returns the values that a word begins with.
+func (c *valueCheck) leading(word *syntax.Word) []flow {
+	return c.parts([]syntax.WordPart{Leading(word)})
+}
+
+// parts evaluates parts of a word. Single quotes hold no values, nor does what is not expanded to text.
+func (c *valueCheck) parts(parts []syntax.WordPart) (flows []flow) {
 	for _, part := range parts {
 		switch p := part.(type) {
 		case *syntax.DblQuoted:
 			flows = append(flows, c.parts(p.Parts)...)
 		case *syntax.ParamExp:
 			flows = append(flows, c.param(p)...)
+		case *syntax.ArithmExp:
+			c.count(p.X, arithmeticSink)
 		case *syntax.CmdSubst:
-			flows = append(flows, c.outputs(p.Stmts, nil)...)
+			flows = append(flows, c.substituted(p, p.Stmts)...)
+		case *syntax.ProcSubst:
+			for _, f := range c.substituted(p, p.Stmts) {
+				f.file = true
+				flows = append(flows, f)
+			}
 		}
 	}
 	return flows
 }
 
-// leading returns the values that a word begins with.
-func (c *codeCheck) leading(word *syntax.Word) []flow {
-	return c.parts([]syntax.WordPart{Leading(word)})
+// substituted returns what the statements of a substitution print.
+func (c *valueCheck) substituted(node syntax.Node, stmts []*syntax.Stmt) []flow {
+	flows, known := c.printed[node]
+	if !known {
+		flows = c.stmts(stmts)
+		c.printed[node] = flows
+	}
+	return flows
 }
 
-// param returns the values that an expansion brings. A length, a quoted text and what is left of a text when
-// characters are taken out are harmless.
-func (c *codeCheck) param(p *syntax.ParamExp) (flows []flow) {
-	if p.Param == nil || p.Length || p.Width {
+// param evaluates an expansion. A length, a quoted text and what is left of a text when characters are taken out are
+// harmless. Others take a value for more than text: ${!x} for a name, ${x@P} for a prompt that may hold $(cmd), ${a[x]}
+// and ${s:x} for arithmetic.
+func (c *valueCheck) param(p *syntax.ParamExp) (flows []flow) {
+	if p.Param == nil {
 		return nil
 	}
-	if p.Exp != nil && HasDefault(p) {
-		flows = c.word(p.Exp.Word)
+	name := p.Param.Value
+	c.subscript(c.variable(name), p.Index)
+	if p.Slice != nil {
+		c.count(p.Slice.Offset, arithmeticSink)
+		c.count(p.Slice.Length, arithmeticSink)
 	}
-	quoted := p.Exp != nil && p.Exp.Op == syntax.OtherParamOps && p.Exp.Word.Lit() == "Q"
-	alternate := p.Exp != nil && (p.Exp.Op == syntax.AlternateUnset || p.Exp.Op == syntax.AlternateUnsetOrNull)
-	if quoted || alternate || p.Repl != nil && takesOut(p.Repl.Orig) {
+	if p.Repl != nil {
+		c.word(p.Repl.Orig)
+		flows = c.word(p.Repl.With)
+	}
+	own := c.read(name)
+	if p.Exp != nil {
+		operand := c.word(p.Exp.Word)
+		if HasDefault(p) {
+			flows = operand
+		}
+		switch p.Exp.Op {
+		case syntax.AssignUnset, syntax.AssignUnsetOrNull:
+			c.give(name, operand)
+		case syntax.AlternateUnset, syntax.AlternateUnsetOrNull:
+			own = nil
+		case syntax.OtherParamOps:
+			switch p.Exp.Word.Lit() {
+			case "P":
+				c.leak(sink{
+					what: "${" + name + "@P}", remedy: "the shell expands it as a prompt; remove @P",
+				}, own)
+			case "Q":
+				own = nil
+			}
+		}
+	}
+	switch {
+	case p.Length || p.Width:
+		return nil
+	case p.Excl && p.Names == 0 && p.Index == nil:
+		c.leak(sink{what: "${!" + name + "}", remedy: nameSink.remedy}, own)
+	case takesOut(p):
 		return flows
 	}
-	// The name of a file that holds a value is prodigy's own, and harmless.
-	return append(
-		flows,
-		slices.DeleteFunc(c.read(p.Param), func(f flow) bool { return c.values[f.value].File && !f.content })...,
-	)
+	return append(flows, own...)
 }
 
-// takesOut reports whether a pattern is a set of all characters but some: [!a-z].
-func takesOut(pattern *syntax.Word) bool {
-	if pattern == nil { // ${x/}, which has no pattern
+// takesOut reports whether an expansion takes all characters but some out of a text: ${x//[!a-z]/}.
+func takesOut(p *syntax.ParamExp) bool {
+	if p.Repl == nil || p.Repl.Orig == nil { // ${x/} has no pattern
 		return false
 	}
-	lit := pattern.Lit()
-	return strings.HasPrefix(lit, "[!") || strings.HasPrefix(lit, "[^")
+	pattern := p.Repl.Orig.Lit()
+	return strings.HasPrefix(pattern, "[!") || strings.HasPrefix(pattern, "[^")
 }
 
 // read returns the values in a variable, with what the variable does to their certainty.
-func (c *codeCheck) read(name *syntax.Lit) []flow {
-	v := c.vars[name.Value]
+func (c *valueCheck) read(name string) []flow {
+	v := c.vars[name]
 	if v == nil || v.compared {
 		return nil
 	}
@@ -445,98 +465,123 @@ func (c *codeCheck) read(name *syntax.Lit) []flow {
 		if v.other && !v.appended {
 			f.certainty = max(f.certainty, likely)
 		}
-		if c.values[f.value].Variable != name.Value && f.via == "" {
-			f.via = name.Value
+		if c.values[f.value].Variable != name && f.via == "" {
+			f.via = name
 		}
 	}
 	return flows
 }
 
-// files returns the values in the files that a word names.
-func (c *codeCheck) files(word *syntax.Word) (flows []flow) {
-	for n := range syntax.Preorder(word) {
-		if p, ok := n.(*syntax.ParamExp); ok && p.Param != nil {
-			flows = append(flows, c.read(p.Param)...)
+// subscript reports values in the subscript of a variable, which may be nil.
+func (c *valueCheck) subscript(of *variable, index syntax.ArithmExpr) {
+	if !of.maps {
+		c.count(index, subscriptSink)
+	}
+}
+
+// count reports the values that a shell counts with below a node, which may be nil. A name needs no dollar there: bash
+// runs the command in a[$(cmd)] when it finds that in x of $((x + 1)).
+func (c *valueCheck) count(node syntax.Node, s sink) {
+	if node == nil {
+		return
+	}
+	syntax.Walk(node, func(node syntax.Node) bool {
+		switch x := node.(type) {
+		case *syntax.Lit:
+			if syntax.ValidName(x.Value) {
+				c.leak(s, c.read(x.Value))
+			}
+		case syntax.WordPart:
+			if _, quoted := x.(*syntax.DblQuoted); quoted {
+				return true
+			}
+			c.leak(s, c.parts([]syntax.WordPart{x}))
+			return false
+		}
+		return true
+	})
+}
+
+// call evaluates a simple command.
+func (c *valueCheck) call(n *syntax.CallExpr) []flow {
+	for _, a := range n.Assigns {
+		c.assign(a)
+		if len(n.Args) > 0 && a.Name != nil { // A=1 cmd, where cmd gets A
+			c.variable(a.Name.Value).exported = true
 		}
 	}
-	flows = slices.DeleteFunc(flows, func(f flow) bool { return !c.values[f.value].File || f.content })
-	for i := range flows {
-		flows[i].content = true
+	args, words := c.spread(n.Args)
+	for _, word := range words {
+		c.word(word)
 	}
-	return flows
-}
-
-// outputs returns the values that statements print, where the code around them reads in.
-func (c *codeCheck) outputs(stmts []*syntax.Stmt, in []flow) (flows []flow) {
-	for _, s := range stmts {
-		flows = append(flows, c.output(s, in)...)
-	}
-	return unique(flows)
-}
-
-// unique returns each flow once. Several commands of a pipe may pass on the same ones, and those behind them again.
-func unique(flows []flow) (once []flow) {
-	for _, f := range flows {
-		if !slices.Contains(once, f) {
-			once = append(once, f)
-		}
-	}
-	return once
-}
-
-// output returns the values that a statement prints, where the code around it reads in. Loops, conditions and functions
-// are not looked into, and output that is redirected to a file counts as printed.
-func (c *codeCheck) output(s *syntax.Stmt, in []flow) []flow {
-	in = c.input(s, in)
-	switch n := s.Cmd.(type) {
-	case *syntax.BinaryCmd:
-		if n.Op == syntax.Pipe || n.Op == syntax.PipeAll {
-			return c.output(n.Y, c.output(n.X, in))
-		}
-		return c.outputs([]*syntax.Stmt{n.X, n.Y}, in)
-	case *syntax.Block:
-		return c.outputs(n.Stmts, in)
-	case *syntax.Subshell:
-		return c.outputs(n.Stmts, in)
-	case *syntax.CallExpr:
-		return unique(c.printed(n.Args, in))
-	}
-	return nil
-}
-
-// printed returns the values that a command prints, by the row of its program in programTable.
-func (c *codeCheck) printed(words []*syntax.Word, in []flow) []flow {
-	args := c.texts(words)
 	at := wrappedBy(args)
-	if at >= len(words) {
+	c.wrappers(args[:at], words[:at])
+	if at >= len(args) {
 		return nil
 	}
-	var inWords, inFiles []flow
-	for _, word := range words[at+1:] {
-		inWords = append(inWords, c.word(word)...)
-		inFiles = append(inFiles, c.files(word)...)
+	// Without quotes the word that names the program is split, so the value chooses the arguments too: $c may be rm -rf.
+	named := commandSink
+	if _, quoted := words[at].Parts[0].(*syntax.DblQuoted); quoted {
+		named = programSink
 	}
-	name := ProgramName(args[at])
+	c.leak(named, c.leading(words[at]))
+	if args[at] == "" {
+		// $S -c CODE: the program is not known, but perhaps a shell.
+		for i := at + 1; i+1 < len(args); i++ {
+			if IsCodeOption(args[i]) {
+				c.leak(codeSink, doubted(c.word(words[i+1])))
+			}
+		}
+	} else {
+		c.codes(args, words)
+		c.builtin(args[at:], words[at:])
+		c.language(args[at:], words[at:])
+	}
+	return c.output(args[at:], words[at:])
+}
+
+// spread returns the texts of words and the words. One that stands for several, as $S does with S="sh -c", is repeated.
+func (c *valueCheck) spread(of []*syntax.Word) (args []string, words []*syntax.Word) {
+	for i, text := range Texts(of, c.constants) {
+		_, expands := of[i].Parts[0].(*syntax.ParamExp)
+		fields := []string{text}
+		if expands && strings.Contains(text, " ") {
+			fields = strings.Fields(text)
+		}
+		for _, field := range fields {
+			args, words = append(args, field), append(words, of[i])
+		}
+	}
+	return args, words
+}
+
+// output returns the values that a command prints, by the row of its program in programTable.
+func (c *valueCheck) output(args []string, words []*syntax.Word) []flow {
+	var given []flow
+	for _, word := range words[1:] {
+		given = append(given, c.word(word)...)
+	}
+	read := slices.Concat(c.in, contents(given))
+	name := ProgramName(args[0])
 	switch p := programOf(name); {
 	case name == "printf" && strings.Contains(strings.Join(args, " "), "%q"):
 		return nil
 	case name == "printenv":
 		var flows []flow
-		for _, name := range args[at+1:] {
-			flows = append(flows, c.read(&syntax.Lit{Value: name})...)
+		for _, name := range args[1:] {
+			flows = append(flows, c.read(name)...)
 		}
 		return flows
 	case p.prints == nothing:
 		return nil
 	case p.prints == itsWords:
-		return inWords
+		return given
 	case p.prints == itsInput:
-		return slices.Concat(in, inFiles)
+		return read
 	case p.prints == partsOf:
-		return doubted(slices.Concat(in, inFiles))
-	default:
-		return doubted(slices.Concat(in, inWords, inFiles))
+		return doubted(read)
 	}
+	return doubted(slices.Concat(read, given))
 }
 
 // doubted returns copies of flows that stand for what a program may print.
@@ -548,83 +593,15 @@ func doubted(flows []flow) []flow {
 	return flows
 }
 
-// texts returns the constant texts of words, with the texts of variables that the script gives one constant,
-// and name= or --name= for the word of an assignment or an option. Others are empty.
-func (c *codeCheck) texts(words []*syntax.Word) []string {
-	args := make([]string, len(words))
-	for i, word := range words {
-		args[i] = WordText(word)
-		name, _, ok := strings.Cut(leadingText(word), "=")
-		if ok && args[i] == "" && (syntax.ValidName(name) || strings.HasPrefix(name, "--")) {
-			args[i] = name + "="
-		}
-		p := Alone(word)
-		if args[i] != "" || p == nil || p.Param == nil || !p.Short && !IsPlainExpansion(p) {
-			continue
-		}
-		if v := c.vars[p.Param.Value]; v != nil {
-			args[i] = v.constant
-		}
-	}
-	return args
-}
-
-// spread splits words that stand for several, as $S does with S="sh -c".
-func (c *codeCheck) spread(words []*syntax.Word) (args []string, nodes []*syntax.Word) {
-	for i, text := range c.texts(words) {
-		_, expands := words[i].Parts[0].(*syntax.ParamExp)
-		fields := []string{text}
-		if expands && strings.Contains(text, " ") {
-			fields = strings.Fields(text)
-		}
-		for _, field := range fields {
-			args, nodes = append(args, field), append(nodes, words[i])
-		}
-	}
-	return args, nodes
-}
-
-// call looks at a simple command that reads in.
-func (c *codeCheck) call(words []*syntax.Word, in []flow) {
-	if len(words) == 0 {
-		return
-	}
-	args, words := c.spread(words)
-	at := wrappedBy(args)
-	c.wrappers(args[:at], words[:at])
-	if at >= len(args) {
-		return
-	}
-	// Without quotes the word that names the program is split, so the value chooses the arguments too: $c may be rm -rf.
-	named := commandSink
-	if _, quoted := words[at].Parts[0].(*syntax.DblQuoted); quoted {
-		named = programSink
-	}
-	c.leak(named, c.leading(words[at]))
-	name := ProgramName(args[at])
-	if args[at] == "" {
-		// $S -c CODE: the program is not known, but perhaps a shell.
-		for i := at + 1; i+1 < len(args); i++ {
-			if IsCodeOption(args[i]) {
-				c.leak(codeSink, doubted(c.word(words[i+1])))
-			}
-		}
-		return
-	}
-	c.codes(PlanCall(args), args, words, in)
-	c.builtin(name, args[at:], words[at:], in)
-	c.language(name, args[at:], words[at:], in)
-}
-
 // wrappers looks at the programs in front of a command, such as env and xargs.
-func (c *codeCheck) wrappers(args []string, words []*syntax.Word) {
+func (c *valueCheck) wrappers(args []string, words []*syntax.Word) {
 	for i, arg := range args {
-		name, _, isAssignment := strings.Cut(leadingText(words[i]), "=")
+		name, _, isAssignment := strings.Cut(arg, "=")
 		switch {
 		case isAssignment && syntax.ValidName(name):
 			flows := c.word(words[i])
 			c.steer(name, flows)
-			c.give(name, flows, "")
+			c.give(name, flows)
 			c.variable(name).exported = true
 		case arg == "-S" && i+1 < len(words):
 			// env -S splits its argument into a command.
@@ -633,35 +610,25 @@ func (c *codeCheck) wrappers(args []string, words []*syntax.Word) {
 	}
 }
 
-// leadingText returns the literal text that a word begins with, in quotes or not.
-func leadingText(word *syntax.Word) string {
-	if lit, ok := Leading(word).(*syntax.Lit); ok {
-		return lit.Value
-	}
-	return ""
-}
-
 // codes looks at the code among the words of a command, and at the code that it reads.
-func (c *codeCheck) codes(plan Plan, args []string, words []*syntax.Word, in []flow) {
+func (c *valueCheck) codes(args []string, words []*syntax.Word) {
+	plan := PlanCall(args)
 	for _, code := range plan.Codes {
 		var text []string
-		before := len(c.found)
+		before := len(*c.found)
 		for _, i := range code.Args {
 			c.leak(codeSink, c.word(words[i]))
 			text = append(text, codeText(words[i].Parts, Outside))
 		}
 		last := code.Args[len(code.Args)-1]
 		// Code with a value in it has been reported; what else it would do is not known.
-		if len(c.found) == before {
+		if len(*c.found) == before {
 			c.nested(strings.Join(text, " "), code, words[last+1:])
 		}
 	}
-	if plan.Stdin != nil {
-		c.leak(codeSink, in)
-	}
 	// In xargs sh -c, the first word of the input becomes the code.
-	if last := args[len(args)-1]; slices.Contains(args, "xargs") && IsCodeOption(last) {
-		c.leak(codeSink, in)
+	if plan.Stdin != nil || slices.Contains(args, "xargs") && IsCodeOption(args[len(args)-1]) {
+		c.leak(inputSink, c.in)
 	}
 	for i := range plan.Denied {
 		// The value of an option of read, as in read -p "$prompt" x, names no variable.
@@ -673,19 +640,16 @@ func (c *codeCheck) codes(plan Plan, args []string, words []*syntax.Word, in []f
 
 // nested looks at the code of another shell, or of this one. A child has only the exported variables, and
 // parameters of its own.
-func (c *codeCheck) nested(text string, code Code, params []*syntax.Word) {
+func (c *valueCheck) nested(text string, code Code, params []*syntax.Word) {
 	if c.depth >= maxCodeDepth || code.Remote != "" {
 		return
 	}
 	if !code.Child {
 		// eval shares the variables of this shell, in both directions.
-		file, err := Parse(text, c.dialects)
-		if err == nil {
-			inner := *c
-			inner.depth++
-			inner.piped = map[*syntax.Stmt][]flow{}
-			inner.walk(file)
-			c.changed = inner.changed
+		if file, err := Parse(text, c.dialects); err == nil {
+			c.depth++
+			c.stmts(file.Stmts)
+			c.depth--
 		}
 		return
 	}
@@ -693,22 +657,22 @@ func (c *codeCheck) nested(text string, code Code, params []*syntax.Word) {
 	if !c.reporting {
 		return
 	}
-	vars := map[string]*variable{}
+	inner := &valueCheck{
+		dialects: c.dialects, values: c.values, found: c.found, vars: map[string]*variable{}, depth: c.depth + 1,
+	}
 	for name, v := range c.vars {
 		if v.exported {
-			vars[name] = &variable{
-				flows: c.read(&syntax.Lit{Value: name}), other: v.other, exported: true, compared: v.compared,
-			}
+			inner.vars[name] = &variable{flows: c.read(name), other: v.other, exported: true, compared: v.compared}
 		}
 	}
 	for i, word := range params {
-		flows := c.word(word)
-		vars[strconv.Itoa(i)] = &variable{flows: flows}
-		if i > 0 && len(flows) > 0 {
-			vars["@"], vars["*"] = &variable{flows: flows}, &variable{flows: flows}
+		given := &variable{flows: c.word(word)}
+		inner.vars[strconv.Itoa(i)] = given
+		if i > 0 && len(given.flows) > 0 {
+			inner.vars["@"], inner.vars["*"] = given, given
 		}
 	}
-	c.code(text, vars, c.depth+1)
+	inner.code(text)
 }
 
 // codeText returns code as a shell passes it on. What only that shell knows is a variable that nobody has.
@@ -734,32 +698,22 @@ func codeText(parts []syntax.WordPart, special string) string {
 }
 
 // builtin looks at what builtins of a shell do with their words.
-func (c *codeCheck) builtin(name string, args []string, words []*syntax.Word, in []flow) {
-	switch name {
+func (c *valueCheck) builtin(args []string, words []*syntax.Word) {
+	switch ProgramName(args[0]) {
 	case "read", "mapfile", "readarray":
-		names := 0
-		for _, arg := range args[1:] {
-			if syntax.ValidName(arg) {
-				names++
-				c.give(arg, in, "")
-			}
+		names := slices.DeleteFunc(slices.Clone(args[1:]), func(arg string) bool { return !syntax.ValidName(arg) })
+		if len(names) == 0 {
+			names = []string{"REPLY", "MAPFILE"}
 		}
-		if names == 0 {
-			c.give("REPLY", in, "")
-			c.give("MAPFILE", in, "")
+		for _, name := range names {
+			c.give(name, c.in)
 		}
 	case "printf":
 		if len(args) > 2 && args[1] == "-v" && syntax.ValidName(args[2]) {
-			c.give(args[2], c.printed(words, nil), "")
-		}
-	case "unset":
-		for _, arg := range args[1:] {
-			c.give(arg, nil, "")
+			c.give(args[2], c.output(args, words))
 		}
 	case "test", "[":
-		if slices.ContainsFunc(args, func(a string) bool {
-			return check.Among("= == != < > "+numberTests, a)
-		}) {
+		if slices.ContainsFunc(args, func(a string) bool { return check.Among("= == != < > "+numberTests, a) }) {
 			for _, word := range words {
 				c.compare(word)
 			}
@@ -769,99 +723,47 @@ func (c *codeCheck) builtin(name string, args []string, words []*syntax.Word, in
 		if i := skipOptions(args, 1, ""); i < len(args) && args[i] == "" && !slices.ContainsFunc(
 			args[1:i], func(a string) bool { return strings.ContainsAny(a, "cs") },
 		) {
-			c.leak(codeSink, c.content(words[i]))
-			c.leak(scriptSink, c.word(words[i]))
-		}
-	}
-}
-
-// expansion looks for expansions that take a value for more than text: ${!x} for a name, ${x@P} for a prompt that may
-// hold $(cmd), ${a[x]} and ${s:x} for arithmetic.
-func (c *codeCheck) expansion(p *syntax.ParamExp) {
-	if p.Param == nil {
-		return
-	}
-	name := p.Param.Value
-	if p.Index != nil && !c.variable(name).maps {
-		c.count(p.Index, subscriptSink)
-	}
-	if p.Slice != nil {
-		c.count(p.Slice.Offset, arithmeticSink)
-		c.count(p.Slice.Length, arithmeticSink)
-	}
-	switch {
-	case p.Excl && p.Names == 0 && p.Index == nil:
-		c.leak(sink{what: "${!" + name + "}", remedy: nameSink.remedy}, c.read(p.Param))
-	case p.Exp == nil:
-	case p.Exp.Op == syntax.OtherParamOps && p.Exp.Word.Lit() == "P":
-		c.leak(
-			sink{what: "${" + name + "@P}", remedy: "the shell expands it as a prompt; remove @P"},
-			c.read(p.Param),
-		)
-	case p.Exp.Op == syntax.AssignUnset || p.Exp.Op == syntax.AssignUnsetOrNull:
-		c.give(name, c.word(p.Exp.Word), "")
-	}
-}
-
-// count reports the values that a shell counts with below a node. A name needs no dollar there: bash runs the command
-// in a[$(cmd)] when it finds that in x of $((x + 1)).
-func (c *codeCheck) count(node syntax.Node, s sink) {
-	if node == nil {
-		return
-	}
-	for n := range syntax.Preorder(node) {
-		switch x := n.(type) {
-		case *syntax.Lit:
-			if syntax.ValidName(x.Value) {
-				c.leak(s, c.read(x))
-			}
-		case *syntax.ParamExp:
-			c.leak(s, c.param(x))
-		case *syntax.CmdSubst:
-			c.leak(s, c.outputs(x.Stmts, nil))
+			flows := c.word(words[i])
+			c.leak(codeSink, contents(flows))
+			c.leak(scriptSink, flows)
 		}
 	}
 }
 
 // language reports values in code of a language that is not the shell's.
-func (c *codeCheck) language(name string, args []string, words []*syntax.Word, in []flow) {
+func (c *valueCheck) language(args []string, words []*syntax.Word) {
+	name := ProgramName(args[0])
 	p := programOf(name)
 	s := sink{
 		code: codeLanguage,
 		says: "is inside code for " + name + ", which may parse it as more than a value; " +
 			"pass it as an argument or through the environment",
 	}
-	found, operands := false, 0
+	found, operand := false, 0
 	for i := 1; i < len(args); i++ {
-		switch option := p.option(args[i]); {
-		case option && i+1 < len(args):
+		option, _, attached := strings.Cut(args[i], "=")
+		switch {
+		case p.option(args[i]) && i+1 < len(args):
 			found = true
 			i++
 			c.leak(s, c.word(words[i]))
-		case p.attached(args[i]):
+		case attached && slices.Contains(p.options, option): // --eval=CODE
 			found = true
 			c.leak(s, c.word(words[i]))
 		case len(args[i]) == 2 && args[i][0] == '-' && strings.Contains(p.takes, args[i][1:]):
 			found = found || args[i] == "-f" // awk -f FILE has its code in a file
 			i++
-		case args[i] == "-":
-		case strings.HasPrefix(args[i], "-"):
-		default:
-			operands++
-			if operands == 1 && p.operand && !found {
-				c.leak(s, c.word(words[i]))
-			}
+		case !strings.HasPrefix(args[i], "-") && operand == 0:
+			operand = i
 		}
 	}
-	if p.reads && operands == 0 && !found {
-		c.leak(s, in)
+	switch {
+	case found:
+	case p.operand && operand > 0:
+		c.leak(s, c.word(words[operand]))
+	case p.reads && operand == 0:
+		c.leak(s, c.in)
 	}
-}
-
-// attached reports whether the word is an option with code, as in --eval=CODE.
-func (p program) attached(arg string) bool {
-	option, _, found := strings.Cut(arg, "=")
-	return found && slices.Contains(p.options, option)
 }
 
 // option reports whether the next word is code: -e, or letters that end with it, as in -ne.

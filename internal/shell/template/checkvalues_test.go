@@ -21,14 +21,18 @@ func TestValuesThatAreRunAreTold(t *testing.T) {
 		{`eval "echo $PRODIGY_ITEM_ID"`, refused},
 		{`sh -c 'eval "$1"' _ ${item.v}`, refused},
 		{`S="sh -c"; $S "x ${item.v}"`, refused},
-		{`S=sh; c=-c; "$S" $c "x ${item.v}"`, refused},
 		{`env -S "${item.v}"`, refused},
 		{`xargs $cap < list`, refused},
 		{`echo ${item.v} | xargs -0 sh -c`, refused},
 		{`sh ${item.v|file}`, refused},
 		{`. ${item.v}`, warned},
 		{`${RUNNER} -c "x ${item.v}"`, warned},
-		{`sh -c "echo $cap"`, fine}, // it becomes \$cap
+		{`sh -c "echo $cap"`, fine},                 // it becomes \$cap
+		{`S=sh; c=-c; "$S" $c "x ${item.v}"`, fine}, // code like that of sh -c
+		{`E=eval; $E "x ${item.v}"`, fine},
+		{`eval "${x/a/$cap}"`, refused},
+		{`for f in a; do echo ${item.v}; done | sh`, refused},
+		{`eval "$(<"$PRODIGY_ITEM_FILE")"`, refused},
 		{`eval "echo $fixed"`, fine},
 		{`sh -c 'echo "$1"' _ ${item.v}`, fine},
 		{`sh script.sh ${item.v}`, fine},

@@ -99,7 +99,7 @@ func (c *compiler) analyze() error {
 	}
 	c.file = file
 	c.collectSets(file)
-	c.collectShells(file)
+	c.constants = shell.Constants(file)
 	c.collectArithmetic(file, "")
 	c.place(file)
 	return nil

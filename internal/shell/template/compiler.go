@@ -29,9 +29,8 @@ type compiler struct {
 	// sets are the variables that the script sets. Their names are the shell's.
 	sets map[string]bool
 
-	// shells are the variables that the script gives the name of a shell. One that is given anything else as well has
-	// an empty name.
-	shells map[string]string
+	// constants are the texts of the variables that have one. See shell.Constants.
+	constants map[string]string
 
 	// arithmeticVars are the variables whose values the script evaluates as numbers, by variableKey.
 	arithmeticVars map[string]bool

@@ -42,12 +42,7 @@ func (w *walker) call(call *syntax.CallExpr, redirs []*syntax.Redirect) {
 	for _, a := range call.Assigns {
 		w.assign(a, quoteContext{joinsList: true})
 	}
-	args := make([]string, len(call.Args))
-	for i, word := range call.Args {
-		if args[i] = shell.WordText(word); args[i] == "" {
-			args[i] = w.c.shellOf(word)
-		}
-	}
+	args := shell.Texts(call.Args, w.c.constants)
 	skip := maps.Clone(w.skip)
 	asData := maps.Clone(w.asData)
 	if len(args) > 0 {

@@ -7,7 +7,6 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"prodigy/internal/check"
-	"prodigy/internal/shell"
 )
 
 // collectSets notes the variables that the script itself sets: those names are the shell's then.
@@ -87,38 +86,6 @@ func leadingLit(word *syntax.Word) string {
 		return lit.Value
 	}
 	return ""
-}
-
-// shellOf returns the shell that $S names when the script gives it no other value, and that of ${S:-sh}; else nothing.
-func (c *compiler) shellOf(word *syntax.Word) string {
-	p := shell.Alone(word)
-	switch {
-	case p == nil || p.Param == nil || p.Index != nil || p.Length || p.Excl:
-	case p.Exp != nil && shell.HasDefault(p) && p.Exp.Word != nil && shell.IsShell(shell.WordText(p.Exp.Word)):
-		return shell.WordText(p.Exp.Word)
-	case p.Short || shell.IsPlainExpansion(p):
-		return c.shells[p.Param.Value]
-	}
-	return ""
-}
-
-// collectShells notes the variables that hold the name of a shell, as in S=bash.
-func (c *compiler) collectShells(file *syntax.File) {
-	c.shells = map[string]string{}
-	for node := range syntax.Preorder(file) {
-		a, ok := node.(*syntax.Assign)
-		if !ok || a.Name == nil {
-			continue
-		}
-		name := ""
-		if a.Value != nil && !a.Append && a.Index == nil {
-			name = shell.WordText(a.Value)
-		}
-		if before, known := c.shells[a.Name.Value]; known && before != name || !shell.IsShell(name) {
-			name = ""
-		}
-		c.shells[a.Name.Value] = name
-	}
 }
 
 // nativeUse notes that the shell itself expands a name. One that would steer the shell is left to the
