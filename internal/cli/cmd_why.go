@@ -80,15 +80,11 @@ func runWhy(con *console, job jobs.Job, itemID string, f term.Format) error {
 // explanationOf reads the log for what happened to an item. Without the workflow the explanation has fewer reasons.
 func explanationOf(job jobs.Job, itemID string) (explained, error) {
 	w := recordedOrNil(job) // without it, the explanation has fewer reasons
-	records := events.About(job.EventsDir(), itemID)
-	if w != nil && w.Workspace.Isolated() {
-		records = events.Read(job.EventsDir()) // its place in the merge queue depends on the others
-	}
 	it, found, err := recordedItem(job, itemID)
 	if err != nil {
 		return explained{}, err
 	}
-	explanation, err := view.Explain(records, itemID, mapreduce.BreakerKey(w, itemID, it.Data), w)
+	explanation, err := view.Explain(events.About(job.EventsDir(), itemID), itemID, mapreduce.BreakerKey(w, itemID, it.Data), w)
 	switch {
 	case err != nil:
 		return explained{}, err

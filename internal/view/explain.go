@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -11,10 +12,10 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
-	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
+	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
 
@@ -57,26 +58,26 @@ type Entry struct {
 }
 
 // Explain returns the explanation of an item from the records of its job. Those of other items may be left
-// out: then it does not say how many are merged before it. The workflow w gives the reasons of decisions; it
-// may be nil.
+// out. The key is that of the circuit breaker of the item, where each key has one. The workflow w gives the
+// reasons of decisions; it may be nil.
 func Explain(records iter.Seq2[events.Record, error], itemID, key string, w *workflow.Workflow) (Explanation, error) {
 	x := &explainer{
-		out: Explanation{ItemID: itemID, Status: Unseen, Entries: []Entry{}}, key: key,
-		policies: policiesOf(w), waited: map[string]time.Duration{}, job: New(),
+		out: Explanation{ItemID: itemID, Entries: []Entry{}}, key: key, policies: policiesOf(w),
+		waited: map[string]time.Duration{}, job: New(),
 	}
 	if w != nil {
-		x.policy, x.byItem = w.ErrorPolicy, w.Workspace.Order == workflow.OrderItems
+		x.policy = w.ErrorPolicy
 	}
-	if err := events.Each(records, x.apply); err != nil {
-		return x.out, err
-	}
-	x.out.Now = x.now()
-	return x.out, nil
+	err := events.Each(records, x.apply)
+	x.out.Status, x.out.Now = x.status(), x.now()
+	return x.out, err
 }
 
-// explainer builds an Explanation, record by record.
+// explainer builds an Explanation, record by record. What the events mean for the item follows from its status
+// before and after each of them, which is that in the view of the job.
 type explainer struct {
 	out    Explanation
+	key    string
 	policy errorpolicy.Policy
 
 	// The retry policies of the steps, by label.
@@ -86,83 +87,24 @@ type explainer struct {
 	// decorrelated jitter depend on it.
 	waited map[string]time.Duration
 
+	// The job by the records that there are. Those of other items may be missing.
+	job *Job
+
+	// The index of the item, once it is known.
+	index int
+	known bool
+
 	// The number of the attempt that was started last.
 	attempt int
-
-	// The index of the item, which is known once an attempt has started.
-	index int
-
-	// When the last attempt started.
-	began time.Time
-
-	// " on " and the worker of a fleet that runs the attempt. It is empty if the worker is not known.
-	placed string
-
-	// The attempt runs while nothing else does.
-	alone bool
-
-	// The item was killed for lack of memory, and runs alone because of that.
-	killed bool
-
-	// How often the run died while the item was running, for no known reason.
-	crashes int
-
-	// How many retries of the item were decided.
-	retries int
-
-	// When the next attempt is due. It is zero if none is.
-	due time.Time
-
-	// The label of the step that waits for its next try, or did last.
-	step string
-
-	// The step whose agent runs next, and when that is due unless the limit of its plan holds it back. The step is empty
-	// if that is not known.
-	asks  string
-	ready time.Time
-
-	// The end of the retry budget of the step that was to be tried again last.
-	budget expiry
-
-	// The key of the circuit breaker of the item, where each key has one.
-	key string
-
-	// When the open breaker probes. It is zero while the breaker is closed.
-	until time.Time
-
-	// Since when the breaker has been open.
-	held time.Time
-
-	// The item is a dead letter, also while it is run again.
-	letter bool
-
-	// How the last run ended. It is empty while the job runs, or if the run was killed.
-	ended jobs.State
 
 	// The next attempt resolves a conflict.
 	resolves bool
 
-	// When the work that waits to be merged was done.
-	done time.Time
-
-	// The job by the records that there are. Those of other items may be missing.
-	job *Job
-
-	// Work is merged in the order of the items.
-	byItem bool
+	// A person has deleted the dead letter that the item was.
+	evicted bool
 
 	// Who has asked to skip the item. It is empty if nobody has.
 	skip string
-
-	// There are records about other items, so that those before this one can be counted.
-	others bool
-}
-
-// expiry is the end of the retry budget of a step by the wall clock, which counts after a resume.
-type expiry struct {
-	step   string
-	at     time.Time
-	counts bool
 }
 
 // policiesOf returns the retry policies of the steps of an agent by label, including nested steps.
@@ -188,200 +130,112 @@ func policiesOf(w *workflow.Workflow) map[string]*retry.Policy {
 	return found
 }
 
-// apply adds a record about the item or its job.
+// status returns the status of the item after the records so far.
+func (x *explainer) status() Status {
+	switch {
+	case x.evicted:
+		return Evicted
+	case !x.known:
+		return Unseen
+	}
+	return x.job.StatusOf(x.index)
+}
+
+// apply adds a record if it is about the item, or about its job and mattered to the item.
 func (x *explainer) apply(r events.Record) {
+	before := x.status()
+	attempt := x.job.running[x.index]
 	x.job.Apply(r)
-	if events.Subject(r.Event) == "" {
-		x.jobEvent(r)
-		return
+	switch events.Subject(r.Event) {
+	case x.out.ItemID:
+		if item, ok := events.ItemOf(r.Event); ok {
+			x.index, x.known = item.Index, true
+		}
+		x.out.JobID = r.JobID
+		x.itemEvent(r, before)
+	case "":
+		x.jobEvent(r, before, attempt)
 	}
-	if events.Subject(r.Event) != x.out.ItemID {
-		x.others = true
-		return
-	}
-	x.out.JobID = r.JobID
-	if end, ok := events.EndOf(r.Event); ok {
-		x.attemptEnded(r, end)
-		return
-	}
+}
+
+// itemEvent adds an event about the item.
+func (x *explainer) itemEvent(r events.Record, before Status) {
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
-		x.started(r, e)
+		x.started(r, e, before)
+	case events.AgentFailed:
+		x.failed(r, e, before)
+	case events.AgentSuperseded:
+		x.add(r, fmt.Sprintf("attempt %d was superseded by attempt %d", e.Attempt, e.By), "not counted as an attempt")
 	case events.StepRetrying:
 		x.stepRetrying(r, e)
 	case events.StepFailed:
 		x.stepFailed(r, e)
-	case events.AgentDuplicated:
-		x.attempt, x.placed = e.Attempt, ""
-		x.tell(r)
-	case events.AgentUsage:
-		x.tell(r)
-		if t := retry.Type(e.Outcome); t == retry.TypeQuota || t == retry.TypeAuth {
-			x.asks, x.ready = e.Step, r.Time
-		}
-	case events.AISessionStarted:
-		x.tell(r, x.waitedForPlan(r.Time, e)...)
-		x.asks = ""
-	case events.AgentPlaced:
-		x.placed = e.Machine().OnWorker()
-		x.tell(r)
-	case events.AgentEndedLate:
-		at := x.attempt
-		x.attempt = e.Attempt
-		x.tell(r)
-		x.attempt = at
 	case events.SkipRequested:
 		x.skip = e.By
 		x.tell(r)
 	case events.DLQItemRemoved:
-		x.letter = false
-		if x.out.Status != Succeeded {
-			x.out.Status = Evicted
+		x.evicted = before != Succeeded
+		x.tell(r)
+	default:
+		end, ended := events.EndOf(r.Event)
+		switch after := x.status(); {
+		case after == Merging:
+			x.tell(r, "changes waiting to merge")
+		case ended && end.How.GivenBack() && after == DeadLetter:
+			x.tell(r, "it remains a dead letter until it succeeds")
+		default:
+			x.tell(r)
 		}
-		x.tell(r)
-	default:
-		x.tell(r)
-	}
-}
-
-// attemptEnded adds the end of an attempt, or of the item without one.
-func (x *explainer) attemptEnded(r events.Record, end events.End) {
-	if e, failed := r.Event.(events.AgentFailed); failed {
-		x.failed(r, e)
-		return
-	}
-	if e, superseded := r.Event.(events.AgentSuperseded); superseded {
-		x.superseded(r, e)
-		return
-	}
-	switch {
-	case end.How.GivenBack():
-		x.givenBack(r)
-	case end.Settles:
-		x.out.Status, x.letter = Succeeded, false
-		x.tell(r)
-	default:
-		x.out.Status, x.done = Merging, r.Time
-		x.tell(r, "changes waiting to merge"+x.behind())
 	}
 }
 
 // tell adds what an event says by itself, and further reasons.
 func (x *explainer) tell(r events.Record, why ...string) {
 	s := events.Say(r)
-	reasons := slices.Concat(s.Why, why)
-	if then, ok := strings.CutPrefix(s.Then, ": "); ok {
-		reasons = append([]string{then}, reasons...)
-	}
-	x.add(r, s.Clause(), reasons...)
+	x.add(r, s.Line(), slices.Concat(s.Why, why)...)
 }
 
-// givenBack adds the end of an attempt that is no failure.
-func (x *explainer) givenBack(r events.Record) {
-	s := events.Say(r)
-	x.out.Status = Pending
-	if x.letter {
-		x.out.Status = DeadLetter
-		s.Why[0] += "; remains a dead letter until it succeeds"
-	}
-	x.add(r, s.Clause(), s.Why...)
-}
-
-// add adds an entry. It belongs to the attempt that x.attempt names.
+// add adds an entry. It belongs to the attempt that the event names, else to the last one.
 func (x *explainer) add(r events.Record, text string, why ...string) {
 	end, _ := events.EndOf(r.Event)
+	item, _ := events.ItemOf(r.Event)
 	x.out.Entries = append(x.out.Entries, Entry{
 		Seq: r.Seq, Time: r.Time, Event: events.TypeOf(r.Event), Text: text, Why: why,
-		Attempt: x.attempt, How: end.How, Outputs: events.Printed(r.Event),
+		Attempt: cmp.Or(item.Attempt, x.attempt), How: end.How, Outputs: events.Printed(r.Event),
 	})
 }
 
-// merged adds the merge of the work of the item.
-func (x *explainer) merged(r events.Record, e events.WorktreeMerged) {
-	at := slices.Index(e.ItemIDs, x.out.ItemID)
-	if at < 0 {
-		return
-	}
-	x.out.Status, x.letter = Succeeded, false
-	why := []string{"it waited " + duration.Format(r.Time.Sub(x.done).Round(time.Millisecond)) + " for that"}
-	if n := len(e.ItemIDs) - 1; n > 0 {
-		why = append(why, "together with "+check.Counted(n, "other item"))
-	}
-	x.add(r, "merged as "+events.ShortCommit(e.Commits[at]), why...)
-}
-
-// behind says how many items are merged before the item, whose work waits to be merged.
-func (x *explainer) behind() string {
-	if n := x.job.before(x.index, x.byItem); n > 0 && x.others {
-		return ", behind " + check.Counted(n, "other")
-	}
-	return ""
-}
-
-// started adds the start of an attempt, and why it starts just now, alone, or at all.
-func (x *explainer) started(r events.Record, e events.AgentStarted) {
-	x.placed = ""
+// started adds the start of an attempt, and why it starts alone, or at all.
+func (x *explainer) started(r events.Record, e events.AgentStarted, before Status) {
 	text := fmt.Sprintf("attempt %d started in slot %d", e.Attempt, e.Worker)
-	var why []string
 	switch {
+	case e.Fleet:
+		text = fmt.Sprintf("attempt %d sent to the fleet", e.Attempt)
 	case x.resolves:
 		text = fmt.Sprintf("attempt %d resolving the conflict in slot %d", e.Attempt, e.Worker)
-		why = append(why, "with the steps of workspace.resolve, at "+events.ShortCommit(e.Base))
 	case e.Base != "" && e.Worker == 0:
 		text = fmt.Sprintf("attempt %d: commit provided with --with", e.Attempt)
-	case e.Base != "":
-		why = append(why, "in a git workspace, at "+events.ShortCommit(e.Base))
 	}
-	x.resolves = false
-	if e.Fleet {
-		text = fmt.Sprintf("attempt %d sent to the fleet", e.Attempt)
+	var why []string
+	if e.Base != "" && e.Worker > 0 {
+		why = append(why, "in a git workspace, at "+events.ShortCommit(e.Base))
 	}
 	if e.Suspect {
 		why = append(why, "running alone: its worker was lost before, possibly because of this item")
 	}
+	if e.Alone {
+		why = append(why, "running alone after all others: the run crashed, or it was killed, beside others")
+	}
 	if e.Reason != "" {
 		why = append(why, "not reused: "+e.Reason)
 	}
-	if x.alone = e.Alone; x.alone && x.killed {
-		why = append(why, "running alone after all others: it was killed for lack of memory")
-	} else if x.alone {
-		why = append(why, fmt.Sprintf("running alone after all others: the run crashed %s while this item was "+
-			"running, for no known reason", check.Counted(x.crashes, "time")))
-	}
-	switch {
-	case x.out.Status == Waiting && !x.due.IsZero() && !x.killed:
-		if late := r.Time.Sub(x.due); late > time.Second {
-			why = append(why, fmt.Sprintf("due at %s, then waited %s for a free slot", clock(x.due),
-				duration.Format(late.Round(time.Millisecond))))
-		}
-	case x.out.Status == DeadLetter || x.out.Status == Rejected:
+	if before == DeadLetter || before == Rejected {
 		why = append(why, "retried from the dead letter queue")
 	}
-	x.out.Status, x.attempt, x.index, x.due, x.step, x.began = InFlight, e.Attempt, e.ItemIndex, time.Time{}, "", r.Time
-	x.asks = ""
+	x.attempt, x.resolves, x.evicted = e.Attempt, false, false
 	clear(x.waited)
 	x.add(r, text, why...)
-}
-
-// superseded says why one of two attempts does not count.
-func (x *explainer) superseded(r events.Record, e events.AgentSuperseded) {
-	const why = "not the item's failure; not counted as an attempt"
-	at := x.attempt
-	x.attempt = e.Attempt
-	switch {
-	case e.Error != "":
-		x.add(r, fmt.Sprintf("attempt %d failed after %s: %s", e.Attempt,
-			e.DurationMS.String(), e.Error),
-			fmt.Sprintf("attempt %d is still running and decides: ", e.By)+why)
-	case x.out.Status == InFlight:
-		x.add(r, fmt.Sprintf("attempt %d was stopped", e.Attempt), fmt.Sprintf("attempt %d still ran: ", e.By)+why)
-	default:
-		x.add(r, fmt.Sprintf("attempt %d stopped after %s: attempt %d won", e.Attempt,
-			e.DurationMS.String(), e.By), why)
-	}
-	if x.attempt = at; at == e.Attempt {
-		x.attempt = e.By
-	}
 }
 
 // clock returns the time of day, to the millisecond.
@@ -389,44 +243,21 @@ func clock(t time.Time) string { return t.Local().Format("15:04:05.000") }
 
 // stepRetrying adds a failed try of a step that is followed by another, and why.
 func (x *explainer) stepRetrying(r events.Record, e events.StepRetrying) {
-	x.step = e.Step
 	p := x.policies[e.Step]
 	said := events.Say(r)
-	text := said.Clause() + of(p) + said.Then
-	why := append(ruled(e.Rule), matched(p, e.ErrorType, e.Matched))
-	why = append(why, x.delay(p, e.Step, e.Attempt, time.Duration(e.ComputedDelayMS), time.Duration(e.DelayMS)))
+	text := said.Clause()
+	if p != nil && p.Attempts > 0 {
+		text += fmt.Sprintf(" of %d", p.Attempts)
+	}
+	why := append(ruled(e.Rule), matched(p, e.ErrorType, e.Matched),
+		x.delay(p, e.Step, e.Attempt, time.Duration(e.DelayMS)))
 	if e.AskedMS > 0 {
 		why = append(why, "the service asked to wait "+e.AskedMS.String())
 	}
-	if e.BudgetExpiresAt != nil {
-		x.budget = expiry{step: e.Step, at: *e.BudgetExpiresAt, counts: x.budget.counts && x.budget.step == e.Step}
-	}
 	if e.BudgetLeftMS != nil {
-		why = append(why, fmt.Sprintf("retry budget: %s used, %s left",
-			e.WaitedMS.String(),
-			e.BudgetLeftMS.String()))
+		why = append(why, fmt.Sprintf("retry budget: %s used, %s left", e.WaitedMS, e.BudgetLeftMS))
 	}
-	x.add(r, text, why...)
-	x.asks, x.ready = e.Step, r.Time.Add(time.Duration(e.DelayMS))
-}
-
-// waitedForPlan says how long an agent waited for the limit of its plan before its session began, if it is known that
-// the item waited for nothing else.
-func (x *explainer) waitedForPlan(now time.Time, e events.AISessionStarted) []string {
-	var why []string
-	for _, p := range x.job.Pauses() {
-		from, to := p.From, p.To
-		if from.Before(x.ready) {
-			from = x.ready
-		}
-		if to.IsZero() || to.After(now) {
-			to = now
-		}
-		if waited := to.Sub(from); x.asks == e.Step && p.Pool == e.Preset && waited > 0 {
-			why = append(why, "waited "+duration.Format(waited.Round(time.Millisecond))+": "+p.Cause())
-		}
-	}
-	return why
+	x.add(r, text+said.Then, why...)
 }
 
 // ruled says which rule told the type of a failure: one of the preset of an AI coding CLI, or one of package retry.
@@ -441,14 +272,6 @@ func ruled(rule string) []string {
 	return []string{fmt.Sprintf("rule %s of agent %s (prodigy agents show %s)", name, preset, preset)}
 }
 
-// of returns " of N", where N is the maximum number of tries.
-func of(p *retry.Policy) string {
-	if p == nil || p.Attempts == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" of %d", p.Attempts)
-}
-
 // matched says why the failure was retried.
 func matched(p *retry.Policy, typ retry.Type, entry string) string {
 	switch {
@@ -461,13 +284,13 @@ func matched(p *retry.Policy, typ retry.Type, entry string) string {
 }
 
 // delay says how the delay before the next try was computed. Key is the label of the step, or "" for the item.
-func (x *explainer) delay(p *retry.Policy, key string, n int, computed, drawn time.Duration) string {
-	previous := x.waited[key]
-	x.waited[key] = drawn
-	if p == nil {
-		return fmt.Sprintf("retry in %s (%s before jitter)", duration.Format(drawn), duration.Format(computed))
+func (x *explainer) delay(p *retry.Policy, key string, n int, drawn time.Duration) string {
+	text := "retry in " + duration.Format(drawn)
+	if p != nil {
+		text += fmt.Sprintf(" (%s)", p.Explain(n, x.waited[key]))
 	}
-	return fmt.Sprintf("retry in %s (%s)", duration.Format(drawn), p.Explain(n, previous))
+	x.waited[key] = drawn
+	return text
 }
 
 // consequences explain what happens after the last try of a step.
@@ -480,323 +303,166 @@ var consequences = map[string]string{
 
 // stepFailed adds the last try of a step, why there is no other, and what follows.
 func (x *explainer) stepFailed(r events.Record, e events.StepFailed) {
-	why := append(ruled(e.Rule), fmt.Sprintf("type %s; %s", e.ErrorType, x.gaveUp(r, e)))
+	p, reason := x.policies[e.Step], cmp.Or(reasons[e.Reason], string(e.Reason))
+	switch {
+	case e.Reason == retry.Exhausted && e.Attempts <= 1:
+		reason = "no retry_config"
+	case e.Reason == retry.NotRetryable && p != nil:
+		entries := strings.Join(check.Each(p.RetryOn, retry.Matcher.String), ", ")
+		reason = fmt.Sprintf("no retry_on entry (%s) matched", entries)
+	}
+	why := append(ruled(e.Rule), fmt.Sprintf("type %s; %s", e.ErrorType, reason))
 	if what := consequences[e.Action]; what != "" {
 		why = append(why, what)
 	}
 	x.tell(r, why...)
 }
 
-// gaveUp says why a step is not tried again, by its policy where the workflow has one.
-func (x *explainer) gaveUp(r events.Record, e events.StepFailed) string {
-	p, tries := x.policies[e.Step], e.Attempts
-	if p != nil {
-		tries = p.Attempts
-	}
-	if e.Reason == retry.Exhausted && tries <= 1 {
-		return "no retry_config"
-	}
-	if e.Reason == retry.NotRetryable && p != nil {
-		return fmt.Sprintf("no retry_on entry (%s) matched", entries(p.RetryOn))
-	}
-	if b := x.budget; e.Reason == retry.Budget && b.counts && b.step == e.Step && r.Time.After(b.at) {
-		return "the retry budget ended at " + clock(b.at) + ", which counts since the resume"
-	}
-	if words := reasons[e.Reason]; words != "" {
-		return words
-	}
-	return string(e.Reason)
-}
-
-// entries lists the matchers of retry_on, as the workflow has them.
-func entries(list []retry.Matcher) string {
-	return strings.Join(check.Each(list, retry.Matcher.String), ", ")
-}
-
 // failed adds a failed attempt, or work that was not merged, and what the policy made of it.
-func (x *explainer) failed(r events.Record, e events.AgentFailed) {
-	x.budget = expiry{}
+func (x *explainer) failed(r events.Record, e events.AgentFailed, before Status) {
 	if e.Rejected() {
-		x.out.Status, x.letter = Rejected, true
-		x.tell(r, x.breaker(r.Time), "dead letter; retry it after fixing the cause")
+		x.tell(r, "the circuit breaker was open", "dead letter; retry it after fixing the cause")
 		return
 	}
 	text := events.Say(r).Clause()
-	why := append(ruled(e.Rule), "type "+string(e.ErrorType))
-	switch {
-	case x.out.Status == Merging && e.ErrorType == retry.TypeVerifyFailed:
-		text = fmt.Sprintf("changes of attempt %d were rejected%s: %s", e.Attempt, events.InStep(e.Step), e.Error)
-	case x.out.Status == Merging:
-		text = fmt.Sprintf("changes of attempt %d could not be merged: %s", e.Attempt, e.Error)
+	if before == Merging {
+		text = fmt.Sprintf("changes of attempt %d were not merged%s: %s", e.Attempt, events.InStep(e.Step), e.Error)
 	}
+	why := append(ruled(e.Rule), "type "+string(e.ErrorType))
 	for _, c := range e.Conflicts {
-		line := "conflict in " + c.Path
-		if len(c.With) > 0 {
-			line += ", which was changed by " + strings.Join(c.With, ", ")
-		}
-		why = append(why, line)
+		why = append(why, "conflict in "+c.Path+term.Prefixed(", which was changed by ", strings.Join(c.With, ", ")))
 	}
 	if e.Commit != "" {
 		why = append(why, "changes kept as "+events.ShortCommit(e.Commit))
 	}
-	if e.Action.RunsAgain() {
-		x.out.Status, x.resolves = Waiting, e.Resolve
-		if e.Resolve {
-			x.due = *e.RetryAt
-			x.add(r, text, append(why, e.Reason)...)
-			return
-		}
-		x.add(r, text, append(why, x.itemRetry(e)...)...)
-		return
-	}
-	x.out.Status, x.letter = Status(e.Status().Result()), e.Status().DeadLetter()
-	action := "action " + string(e.Action)
-	if e.Reason != "" {
-		action += ": " + e.Reason
-	}
-	if note := e.Action.Note(); note != "" {
-		action += "; " + note
-	}
-	x.add(r, text, append(why, action)...)
-}
-
-// itemRetry says why the policy retried the item.
-func (x *explainer) itemRetry(e events.AgentFailed) []string {
-	x.due = *e.RetryAt
-	p, n := x.policy.Retries(), x.retries+1
-	if e.Retry != nil {
-		n = e.Retry.Attempts
-	}
-	x.retries = n
-	why := []string{"action retry: " + e.Reason}
 	if e.Matched != "" {
 		why = append(why, e.Matched+" in retry_on matched")
 	}
-	if e.Retry != nil && e.Retry.Alone {
-		x.killed = true
-		return why
-	}
-	why = append(why, x.delay(p, "", n, time.Duration(*e.DelayMS),
-		time.Duration(*e.DelayMS))+", due at "+clock(x.due))
-	if e.Retry != nil && e.Retry.SpreadMS > 0 {
-		why = append(why, e.Retry.SpreadMS.String()+
-			" of it because many others are due at the same time")
-	}
-	if e.Retry != nil && e.Retry.ExpiresAt != nil {
-		budget := retry.Default().Budget
-		if p != nil {
-			budget = p.Budget
+	why = append(why, "action "+string(e.Action)+term.Prefixed(": ", e.Reason)+term.Prefixed("; ", e.Action.Note()))
+	if s := e.Retry; e.Action.RunsAgain() && s != nil && !s.Alone {
+		p := x.policy.Retries()
+		why = append(why, x.delay(p, "", s.Attempts, time.Duration(*e.DelayMS))+", due at "+clock(*e.RetryAt))
+		if s.ExpiresAt != nil && p != nil {
+			why = append(why, fmt.Sprintf("retry budget: %s of %s waited including this", s.WaitedMS,
+				duration.Format(p.Budget)))
 		}
-		why = append(why, fmt.Sprintf("retry budget: %s of %s waited including this",
-			e.Retry.WaitedMS.String(), duration.Format(budget)))
 	}
-	return why
+	x.resolves = e.Resolve
+	x.add(r, text, why...)
 }
 
-// breaker says how long the breaker of the items has been open, and until when it stays so.
-func (x *explainer) breaker(now time.Time) string {
-	if x.until.IsZero() {
-		return "the circuit breaker is open"
-	}
-	return fmt.Sprintf("circuit breaker open for %s, probes at %s",
-		duration.Format(now.Sub(x.held).Round(time.Millisecond)), clock(x.until))
+// unsettled says what a resume does with an item that has no outcome, by its status.
+var unsettled = map[Status]string{
+	Pending: "the item starts again",
+	Waiting: "the item keeps its due time",
+	Merging: "its changes are merged first, without running it again",
 }
 
-// jobEvent adds events of the job that affected the item.
-func (x *explainer) jobEvent(r events.Record) {
+// jobEvent adds an event of the job if it mattered to the item. attempt is the one that ran before it, if any.
+func (x *explainer) jobEvent(r events.Record, before Status, attempt *Attempt) {
 	switch e := r.Event.(type) {
 	case events.WorktreeMerged:
-		x.merged(r, e)
+		if at := slices.Index(e.ItemIDs, x.out.ItemID); at >= 0 {
+			x.add(r, "merged as "+events.ShortCommit(e.Commits[at]))
+		}
 	case events.QuotaPaused:
 		if e.Item == x.out.ItemID {
 			x.tell(r, e.Cause()+"; no attempt is charged: "+e.Error)
 		}
 	case events.RetryNowRequested:
-		x.retryNow(r, e)
+		if e.Names(x.out.ItemID) && (before == Waiting || before == InFlight) {
+			x.tell(r)
+		}
 	case events.JobResumed:
-		x.resumed(r, e)
+		x.resumed(r, e, before, attempt)
 	}
-	if h, ok := events.HoldOf(r.Event); ok && h.Name == events.ByPerson {
-		x.paused(r)
+	if h, ok := events.HoldOf(r.Event); ok && h.Name == events.ByPerson && before == Waiting {
+		x.add(r, "the job was "+events.Say(r).Text)
 	}
-	if end, ok := events.RunEndOf(r.Event); ok {
-		x.over(r, end.State, ends[end.State]+end.Reason)
+	if _, ok := events.RunEndOf(r.Event); ok && unsettled[before] != "" {
+		x.add(r, "job "+events.Say(r).Line(), "on resume "+unsettled[before])
 	}
-	if scope, t, ok := events.Transition(r.Event); ok {
-		x.breakerWent(r, scope, t)
-	}
-}
-
-// paused adds that a person has paused the job, or continued it.
-func (x *explainer) paused(r events.Record) {
-	var why []string
-	if x.job.Hold() != nil {
-		why = []string{"no items start until 'prodigy continue'"}
-	}
-	if x.out.Status == Waiting {
-		x.add(r, "the job was "+events.Say(r).Text, why...)
+	if scope, t, ok := events.Transition(r.Event); ok && x.mayHold(scope, t, before, attempt) {
+		x.breaker(r, t)
 	}
 }
 
-// breakerWent adds what has happened to the breaker that the item waits for, or that of the step that it is about to
-// try again.
-func (x *explainer) breakerWent(r events.Record, scope string, t limit.Transition) {
-	ofStep := scope != events.WorkflowScope
-	if ofStep && (x.out.Status != InFlight || x.step != scope) || !ofStep && t.Key != "" && t.Key != x.key {
-		return
+// mayHold reports whether the item waits for the breaker with that scope, or is about to try its step again.
+func (x *explainer) mayHold(scope string, t limit.Transition, status Status, attempt *Attempt) bool {
+	if scope != events.WorkflowScope {
+		return status == InFlight && attempt.Step == scope && !attempt.Due.IsZero()
 	}
-	waits := ofStep || x.out.Status == Waiting || t.Key != "" && x.out.Status == Unseen
-	name, then := "the circuit breaker", "no items start before "+clock(t.Until)
-	switch {
-	case ofStep:
-		name, then = name+" of step "+scope, "a try of the step before "+clock(t.Until)+" would be rejected"
-	case t.Key != "" && t.To == limit.Open:
-		name, then = name+" of "+t.Key, "no item of it starts before "+clock(t.Until)+", then few at once"
-	}
+	return t.Key == "" && status == Waiting || t.Key != "" && t.Key == x.key && (status == Waiting || status == Unseen)
+}
+
+// breaker adds that a breaker has opened or closed.
+func (x *explainer) breaker(r events.Record, t limit.Transition) {
+	text := events.Say(r).Line()
 	switch t.To {
 	case limit.Open:
-		if !ofStep {
-			x.held, x.until = r.Time, t.Until
-		}
-		if waits {
-			x.add(r, fmt.Sprintf("%s opened after %d consecutive failures", name, t.ConsecutiveFailures), then)
-		}
+		x.add(r, text, "after "+check.Counted(t.ConsecutiveFailures, "consecutive failure"))
 	case limit.Closed:
-		if ofStep {
-			return
+		x.add(r, text)
+	}
+}
+
+// resumed adds what a resume does with the item, if it has no outcome.
+func (x *explainer) resumed(r events.Record, e events.JobResumed, before Status, attempt *Attempt) {
+	after := x.status()
+	if before != InFlight {
+		switch {
+		case before == Waiting && after == DeadLetter:
+			x.add(r, "job resumed; its retry did not finish", "still a dead letter")
+		case unsettled[after] != "":
+			x.add(r, "job resumed", unsettled[after])
 		}
-		x.held, x.until = time.Time{}, time.Time{}
-		if waits {
-			x.add(r, fmt.Sprintf("%s closed after %d successes", name, t.Successes))
-		}
-	}
-}
-
-// ends are what comes before the reason of the end of a run.
-var ends = map[jobs.State]string{
-	jobs.Completed: "the job completed: ", jobs.Cancelled: "the job was ",
-	jobs.Stopped: "job stopped: ", jobs.Failed: "job failed: ",
-}
-
-// over adds the end of a run in which the item was not settled.
-func (x *explainer) over(r events.Record, s jobs.State, text string) {
-	x.ended = s
-	switch x.out.Status {
-	case Pending:
-		x.add(r, text, "the item starts again on resume")
-	case Waiting:
-		x.add(r, text, "the item keeps its due time")
-	case Merging:
-		x.add(r, text, "its changes are merged first on resume")
-	}
-}
-
-// resumed adds what a resume does with an unsettled item.
-func (x *explainer) resumed(r events.Record, e events.JobResumed) {
-	crashed := x.ended == ""
-	attached := x.out.Status == InFlight && e.IsAttached(x.index)
-	x.ended, x.budget.counts = "", true
-	unfinished := x.out.Status == InFlight && crashed || x.out.Status == Waiting
-	switch {
-	case attached:
-		x.add(r, fmt.Sprintf("run crashed during attempt %d; job resumed", x.attempt),
-			"the attempt may still run"+x.placed+", and counts if it ends there")
-	case unfinished && x.letter:
-		x.out.Status = DeadLetter
-		x.add(r, "dead letter retry did not finish; job resumed",
-			"still a dead letter")
-	case x.out.Status == InFlight && crashed:
-		x.out.Status = Pending
-		x.add(r, fmt.Sprintf("run crashed during attempt %d; job resumed", x.attempt),
-			append([]string{
-				fmt.Sprintf("outcome of attempt %d unknown; restarted as attempt %d, not counted",
-					x.attempt, x.attempt+1),
-			}, x.death(e)...)...)
-	case x.out.Status == Merging:
-		x.add(r, "job resumed; merging the item's changes without rerunning it")
-	case x.out.Status == Pending:
-		x.add(r, "job resumed; item restarted")
-	case x.out.Status == Waiting:
-		why := "due now"
-		if wait := x.due.Sub(r.Time); wait > 0 {
-			why = "it keeps its due time: due in " + duration.Format(wait.Round(time.Millisecond))
-		}
-		x.add(r, "the job continues", why)
-	}
-}
-
-// death says what the death of a run means for the item that was in flight.
-func (x *explainer) death(e events.JobResumed) []string {
-	if e.Died == nil {
-		return nil
-	}
-	after := duration.Format(e.Died.Sub(x.began).Round(time.Millisecond))
-	x.crashes++
-	if x.alone {
-		return []string{fmt.Sprintf("run crashed %s after the item started, while it was running alone", after)}
-	}
-	return []string{fmt.Sprintf("run crashed %s after the item started, for no known reason", after)}
-}
-
-// retryNow adds that the item, or its step, does not wait any longer.
-func (x *explainer) retryNow(r events.Record, e events.RetryNowRequested) {
-	if !e.Names(x.out.ItemID) {
 		return
 	}
-	switch x.out.Status {
-	case Waiting:
-		if x.due.After(r.Time) {
-			x.due = r.Time
-			x.add(r, e.By+" has made it due now")
-		}
+	why := []string{fmt.Sprintf("outcome of attempt %d unknown; restarted as attempt %d, not counted", x.attempt,
+		x.attempt+1)}
+	switch after {
 	case InFlight:
-		if x.step != "" {
-			x.add(r, fmt.Sprintf("%s has made the next try of step %s due now", e.By, x.step))
-		}
+		why[0] = "the attempt may still run" + term.Prefixed(" on ", attempt.Where()) + ", and counts if it ends there"
+	case DeadLetter:
+		why[0] = "still a dead letter"
 	}
+	if e.Died != nil {
+		ran := e.Died.Sub(attempt.Began).Round(time.Millisecond)
+		why = append(why, "run crashed "+duration.Format(ran)+" after the item started")
+	}
+	x.add(r, fmt.Sprintf("run crashed during attempt %d; job resumed", x.attempt), why...)
 }
 
-// now returns the present status of the item in words.
+// statusWords are the statuses in words, but for those that say more of the item.
+var statusWords = map[Status]string{
+	Unseen:     "not started yet",
+	Pending:    "waiting for a resume or a free slot",
+	Merging:    "changes waiting to merge",
+	Succeeded:  "done: it succeeded",
+	DeadLetter: "it is a dead letter",
+	Rejected:   "dead letter, rejected by an open circuit breaker",
+	Skipped:    "done: it was skipped",
+	Evicted:    "deleted from the dead letter queue",
+}
+
+// now returns the present status of the item in words, and what people have asked for.
 func (x *explainer) now() string {
-	words := x.words()
-	switch x.out.Status {
-	case Unseen, Pending, Waiting, InFlight:
-		if x.skip != "" {
-			words += "; " + x.skip + " has asked to skip it"
-		}
-		if h := x.job.Hold(); h != nil && x.out.Status != InFlight {
-			words += "; the job is paused by " + h.By + " since " + h.Since.Local().Format(time.DateTime)
-		}
+	status := x.status()
+	words := statusWords[status]
+	switch status {
+	case InFlight:
+		words = fmt.Sprintf("attempt %d is running, or was when prodigy crashed", x.attempt)
+	case Waiting:
+		words = "waiting to retry, due at " + x.job.waiting.due[x.index].Local().Format(time.DateTime)
+	case Unseen, Pending:
+	default:
+		return words
+	}
+	if x.skip != "" {
+		words += "; " + x.skip + " has asked to skip it"
+	}
+	if h := x.job.Hold(); h != nil && status != InFlight {
+		words += "; the job is paused by " + h.By + " since " + h.Since.Local().Format(time.DateTime)
 	}
 	return words
-}
-
-// words is now without what people have asked for.
-func (x *explainer) words() string {
-	switch x.out.Status {
-	case Unseen:
-		return "not started yet"
-	case InFlight:
-		return fmt.Sprintf("attempt %d is running, or was when prodigy crashed", x.attempt)
-	case Pending:
-		return "waiting for a resume or a free slot"
-	case Waiting:
-		return "waiting to retry, due at " + x.due.Local().Format("2006-01-02 15:04:05")
-	case Merging:
-		return "changes waiting to merge" + x.behind()
-	case Succeeded:
-		return "done: it succeeded"
-	case DeadLetter:
-		return "it is a dead letter"
-	case Rejected:
-		if x.attempt > 0 {
-			return "dead letter, not run again"
-		}
-		return "dead letter, never run"
-	case Skipped:
-		return "done: it was skipped"
-	case Evicted:
-		return "deleted from the dead letter queue"
-	}
-	panic("BUG: an item has an unknown status: " + string(x.out.Status))
 }

@@ -3,7 +3,6 @@ package view_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
 	"prodigy/internal/view"
-	"prodigy/internal/workflow"
 )
 
 // worked is an attempt that has changed something.
@@ -90,42 +88,5 @@ func TestConflictsAreListedAndBounded(t *testing.T) {
 	}
 	if n := len(j.Merges.Commits.List); n != 0 {
 		t.Errorf("%d commits", n)
-	}
-}
-
-// How many are merged before an item is said where the records of the others are there.
-func TestAnExplanationSaysHowManyAreMergedBefore(t *testing.T) {
-	const merging = "changes waiting to merge"
-	list := []events.Event{events.JobStarted{Base: "b"}, begun(0), begun(1), begun(2), begun(3), worked(1), worked(2), worked(3)}
-	for name, c := range map[string]struct {
-		list  []events.Event
-		order workflow.Order
-		want  string
-	}{
-		"behind two":         {list, "", merging + ", behind 2 others"},
-		"one was merged":     {append(slices.Clone(list), taken(1)), "", merging + ", behind 1 other"},
-		"it is the next":     {append(slices.Clone(list), taken(1, 2)), "", merging},
-		"by item":            {list, workflow.OrderItems, merging + ", behind 3 others"},
-		"by item, the first": {append(slices.Clone(list), done(0), taken(1, 2)), workflow.OrderItems, merging},
-		"no other is known":  {[]events.Event{events.JobStarted{Base: "b"}, begun(3), worked(3)}, workflow.OrderItems, merging},
-	} {
-		w := &workflow.Workflow{Workspace: workflow.Workspace{Order: c.order}}
-		var clock clock
-		x, err := view.Explain(func(yield func(events.Record, error) bool) {
-			for _, e := range c.list {
-				if !yield(clock.record(e), nil) {
-					return
-				}
-			}
-		}, item(3), "", w)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if x.Now != c.want {
-			t.Errorf("%s: %q, want %q", name, x.Now, c.want)
-		}
-		if last := x.Entries[1].Why; !strings.HasPrefix(last[len(last)-1], merging) {
-			t.Errorf("%s: %q", name, last)
-		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"prodigy/internal/check"
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 )
 
@@ -238,26 +237,6 @@ func (j *Job) Queue(byItem bool) []Queued {
 		return cmp.Compare(j.merging[a.Index].seq, j.merging[b.Index].seq)
 	})
 	return list
-}
-
-// before returns how many items are merged before one whose work waits to be merged. In the order of the
-// items, that are all before it without an outcome.
-func (j *Job) before(index int, byItem bool) int {
-	n := 0
-	if byItem {
-		for i := range index {
-			if _, merging := j.merging[i]; merging || j.status.At(i) == errorpolicy.Pending {
-				n++
-			}
-		}
-		return n
-	}
-	for _, q := range j.merging {
-		if q.seq < j.merging[index].seq {
-			n++
-		}
-	}
-	return n
 }
 
 // Unmerged returns the number of items whose work waits to be merged.
