@@ -210,7 +210,7 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 
 // run simulates the job, and prints how it ended.
 func (o simulateOptions) run(ctx context.Context, con *console, job simulate.Job) error {
-	tally := simulate.NewTally(job.Workflow)
+	tally := simulate.NewTally()
 	job.Observe = func(records []events.Record) {
 		for _, r := range records {
 			tally.Apply(r)

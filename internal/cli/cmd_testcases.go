@@ -228,7 +228,7 @@ func testCase(ctx context.Context, con *console, path, file string, c *simulate.
 	defer cleanup()
 	var seen simulate.Observer
 	var broken error
-	tally := simulate.NewTally(job.Workflow)
+	tally := simulate.NewTally()
 	job.Stop = stop
 	job.Observe = func(records []events.Record) {
 		for _, r := range records {

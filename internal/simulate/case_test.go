@@ -9,7 +9,6 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/workflow"
 )
 
 func TestACaseSaysWhatDiffers(t *testing.T) {
@@ -35,7 +34,7 @@ cases:
 		t.Errorf("got items and parameters %q", got)
 	}
 	var seen Observer
-	tally := NewTally(&workflow.Workflow{})
+	tally := NewTally()
 	for _, e := range []events.Event{
 		events.AgentFailed{AttemptID: events.AttemptID{ItemID: "d", AgentID: "x", Attempt: 2}},
 		// before the start that is expected first

@@ -1,11 +1,10 @@
 package simulate
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +16,10 @@ import (
 
 // Draws says how much of something there is in each case: how long it takes, what it costs, how many there are. The
 // zero Draws is none of it.
-type Draws[T amount] struct{ distribution }
+type Draws[T amount] struct {
+	// sample draws a number of nanoseconds, micro-dollars or tokens. It is nil in the zero Draws.
+	sample func(r *rand.Rand) float64
+}
 
 type amount interface {
 	time.Duration | limit.USD | int64
@@ -28,12 +30,6 @@ type (
 	Costs        = Draws[limit.USD]     // what a run of an AI agent costs
 	Counts       = Draws[int64]         // how many tokens a run of an AI agent uses
 )
-
-// distribution is of numbers: nanoseconds, US dollars, or tokens.
-type distribution struct {
-	form *form
-	a, b float64
-}
 
 // quantity is what a distribution is of.
 type quantity struct {
@@ -47,120 +43,71 @@ type quantity struct {
 func quantityOf[T amount]() quantity {
 	switch any(*new(T)).(type) {
 	case time.Duration:
-		return quantity{func(text string) (float64, error) {
-			d, err := duration.Parse(text)
-			return float64(d), err
-		}, "2s", "1s", "3s", float64(longest)}
+		return quantity{orZero(duration.Parse), "2s", "1s", "3s", float64(longest)}
 	case limit.USD:
-		return quantity{func(text string) (float64, error) {
-			if f, err := strconv.ParseFloat(strings.TrimPrefix(text, "$"), 64); err == nil && f == 0 {
-				return 0, nil // it is a cost, not a limit
-			}
-			u, err := limit.ParseUSD(text)
-			return float64(u), err
-		}, "$0.05", "$0.01", "$0.10", float64(10_000 * limit.Dollar)}
+		return quantity{orZero(limit.ParseUSD), "$0.05", "$0.01", "$0.10", float64(10_000 * limit.Dollar)}
 	}
-	return quantity{func(text string) (float64, error) {
-		if text == "0" {
+	return quantity{orZero(limit.ParseCount), "20k", "5k", "50k", 1e9}
+}
+
+// orZero returns what reads an amount by parse, or 0, which is no amount where it limits something.
+func orZero[T ~int64](parse func(string) (T, error)) func(text string) (float64, error) {
+	return func(text string) (float64, error) {
+		if f, err := strconv.ParseFloat(strings.TrimPrefix(text, "$"), 64); err == nil && f == 0 {
 			return 0, nil
 		}
-		n, err := limit.ParseCount(text)
+		n, err := parse(text)
 		return float64(n), err
-	}, "20k", "5k", "50k", 1e9}
+	}
 }
 
 // longest is the longest duration that is drawn.
 const longest = 30 * 24 * time.Hour
 
-// form is a way to write a distribution: a value, and perhaps a second parameter.
-type form struct {
-	name   string
-	params func(q quantity) string // for people
-	second func(d *distribution, q quantity, args []string) error
-	sample func(d distribution, r *rand.Rand) float64
-}
-
-// forms returns the forms, in the order in which messages name them.
-func forms() []*form {
-	value := func(q quantity) string { return q.value }
-	return []*form{
-		{"const", value, nil, func(d distribution, _ *rand.Rand) float64 { return d.a }},
-		{
-			"uniform", func(q quantity) string { return q.less + ", " + q.great }, greater,
-			func(d distribution, r *rand.Rand) float64 { return d.a + r.Float64()*(d.b-d.a) },
-		},
-		{"exponential", value, nil, func(d distribution, r *rand.Rand) float64 { return r.ExpFloat64() * d.a }},
-		{
-			"lognormal", func(q quantity) string { return q.value + ", 0.8" }, sigma,
-			func(d distribution, r *rand.Rand) float64 { return d.a * math.Exp(d.b*r.NormFloat64()) },
-		},
-	}
-}
-
-// read reads the parameters of a form.
-func (d *distribution) read(q quantity, args []string) (err error) {
-	want := 1
-	if d.form.second != nil {
-		want = 2
-	}
-	if len(args) != want {
-		return errArguments
-	}
-	if d.a, err = q.parse(args[0]); err == nil && want == 2 {
-		err = d.form.second(d, q, args)
-	}
-	return err
-}
-
-// greater reads the second parameter of a distribution, which must not lie below the first.
-func greater(d *distribution, q quantity, args []string) (err error) {
-	if d.b, err = q.parse(args[1]); err == nil && d.b < d.a {
-		err = fmt.Errorf("%s is more than %s", args[0], args[1])
-	}
-	return err
-}
-
 // maxSigma is the largest sigma of a lognormal distribution. Past it, durations of years are common.
 const maxSigma = 5
-
-// sigma reads the standard deviation of the logarithm of a lognormal distribution.
-func sigma(d *distribution, _ quantity, args []string) (err error) {
-	if d.b, err = strconv.ParseFloat(args[1], 64); err != nil || !(d.b >= 0 && d.b <= maxSigma) {
-		return fmt.Errorf("sigma %q: want a number from 0 to %d", args[1], maxSigma)
-	}
-	return nil
-}
-
-var errArguments = errors.New("it has other parameters")
 
 // Forms names the forms of a distribution, for people.
 func (Draws[T]) Forms() string {
 	q := quantityOf[T]()
-	all := []string{q.value}
-	for _, f := range forms() {
-		all = append(all, f.name+"("+f.params(q)+")")
-	}
-	return strings.Join(all, ", ")
+	return fmt.Sprintf("%[1]s, const(%[1]s), uniform(%s, %s), exponential(%[1]s), lognormal(%[1]s, 0.8)",
+		q.value, q.less, q.great)
 }
 
 // ReadText reads a distribution: a plain value, const(D), uniform(FROM, TO), exponential(MEAN) or
 // lognormal(MEDIAN, SIGMA).
 func (d *Draws[T]) ReadText(text string) error {
-	name, rest, has := strings.Cut(strings.TrimSpace(text), "(")
-	if !has {
-		name, rest = "const", name+")"
+	form, list, ok := strings.Cut(strings.TrimSpace(text), "(")
+	if !ok {
+		form, list = "const", form+")"
 	}
-	inner, closed := strings.CutSuffix(strings.TrimSpace(rest), ")")
-	at := slices.IndexFunc(forms(), func(f *form) bool { return f.name == strings.TrimSpace(name) })
-	err := errArguments
-	if closed && at >= 0 {
-		d.form = forms()[at]
-		err = d.read(quantityOf[T](), check.Each(strings.Split(inner, ","), strings.TrimSpace))
-	}
-	switch {
-	case errors.Is(err, errArguments):
+	list, closed := strings.CutSuffix(list, ")")
+	args := check.Each(strings.Split(list, ","), strings.TrimSpace)
+	parameters := map[string]int{"const": 1, "exponential": 1, "uniform": 2, "lognormal": 2}
+	if !closed || len(args) != parameters[form] {
 		return fmt.Errorf("%q: want one of %s", text, d.Forms())
-	case err != nil:
+	}
+	parse := quantityOf[T]().parse
+	a, err := parse(args[0])
+	var b float64
+	var second error // in the second parameter
+	switch form {
+	case "const":
+		d.sample = func(*rand.Rand) float64 { return a }
+	case "exponential":
+		d.sample = func(r *rand.Rand) float64 { return r.ExpFloat64() * a }
+	case "uniform":
+		if b, second = parse(args[1]); second == nil && b < a {
+			second = fmt.Errorf("%s is more than %s", args[0], args[1])
+		}
+		d.sample = func(r *rand.Rand) float64 { return a + r.Float64()*(b-a) }
+	case "lognormal":
+		if b, second = strconv.ParseFloat(args[1], 64); second != nil || !(b >= 0 && b <= maxSigma) {
+			second = fmt.Errorf("sigma %q: want a number from 0 to %d", args[1], maxSigma)
+		}
+		d.sample = func(r *rand.Rand) float64 { return a * math.Exp(b*r.NormFloat64()) }
+	}
+	if err := cmp.Or(err, second); err != nil {
 		return fmt.Errorf("%q: %w", text, err)
 	}
 	return nil
@@ -168,10 +115,10 @@ func (d *Draws[T]) ReadText(text string) error {
 
 // Draw returns an amount from r. A duration is of whole milliseconds from a millisecond on.
 func (d Draws[T]) Draw(r *rand.Rand) T {
-	if d.form == nil {
+	if d.sample == nil {
 		return 0
 	}
-	drawn := T(min(d.form.sample(d.distribution, r), quantityOf[T]().most))
+	drawn := T(min(d.sample(r), quantityOf[T]().most))
 	if t, is := any(drawn).(time.Duration); is && t > time.Millisecond {
 		return T(t.Round(time.Millisecond))
 	}

@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"cmp"
 	"encoding/json"
 	"iter"
 	"regexp"
@@ -38,11 +37,11 @@ type Log struct {
 	// Why the work of attempts was not merged.
 	rejected map[attemptKey]rejection
 
-	// How long the runs of the steps that verify took.
-	verified sample
+	// How the runs of the steps that verify ended.
+	verified []Outcome
 
 	// Outcomes of each step, for tries that the job did not make.
-	samples map[sampleKey]*sample
+	samples map[sampleKey][]Outcome
 }
 
 // sampleKey names tries of a step at items, by its label: the first ones, or later ones.
@@ -70,9 +69,6 @@ type recorded struct {
 	// An AI agent ran.
 	agent bool
 
-	// When the run of an agent has ended.
-	ended time.Duration
-
 	Outcome
 }
 
@@ -84,28 +80,6 @@ type rejection struct {
 	verify *Outcome
 }
 
-// sample is a random choice of outcomes, of bounded size.
-type sample struct {
-	seen int
-	kept []Outcome
-}
-
-// maxSample is how many outcomes a sample keeps.
-const maxSample = 10_000
-
-// add adds an outcome, in place of a random one when there are enough: each that was seen is kept with the
-// same probability.
-func (s *sample) add(o Outcome, seed uint64) {
-	s.seen++
-	if len(s.kept) < maxSample {
-		s.kept = append(s.kept, o)
-		return
-	}
-	if at := retry.NewRand(seed, strconv.Itoa(s.seen)).IntN(s.seen); at < maxSample {
-		s.kept[at] = o
-	}
-}
-
 // maxKept is how much of the output of a command a Log keeps. It does not know longer ones.
 const maxKept = 4 << 10
 
@@ -113,7 +87,7 @@ const maxKept = 4 << 10
 func LogOf(records iter.Seq2[events.Record, error], steps []workflow.Step, seed uint64) (*Log, error) {
 	l := &Log{
 		Seed: seed, attempts: map[attemptKey][]recorded{}, phases: map[string]Outcome{},
-		rejected: map[attemptKey]rejection{}, samples: map[sampleKey]*sample{},
+		rejected: map[attemptKey]rejection{}, samples: map[sampleKey][]Outcome{},
 	}
 	b := logReader{log: l, running: map[string]*runningAttempt{}}
 	for i, s := range steps {
@@ -140,34 +114,26 @@ type logReader struct {
 
 	// When the limit of a plan resets that an agent has met.
 	reset time.Duration
-
-	// When agents waited for that.
-	pauses []pause
 }
-
-// pause is a time in which no agent started.
-type pause struct{ from, until time.Duration }
 
 // runningAttempt is an attempt that has not ended, as far as the log was read.
 type runningAttempt struct {
 	number int
+	tries  []recorded
 
-	// When the commands began that have not been told apart yet.
+	// When the commands began that are not among the tries yet, the index of the step of the first of them, and the
+	// number of its try.
 	since time.Duration
+	at    int
+	try   int
+}
 
-	// The index of the step that runs first of these.
-	at int
-
-	// The number of the try that it is at.
-	try int
-
-	tries []recorded
-
-	// The last run of an AI agent of each step that is not among the tries.
-	agents []recorded
-
-	// How long agents have waited since then for the limit of their plan.
-	waited time.Duration
+// lastAgent returns the last try, if an AI agent ran in it by the step with that index; else nil.
+func (a *runningAttempt) lastAgent(at int) *recorded {
+	if n := len(a.tries); n > 0 && a.tries[n-1].agent && a.tries[n-1].at == at {
+		return &a.tries[n-1]
+	}
+	return nil
 }
 
 // apply takes the next record of the log.
@@ -186,16 +152,15 @@ func (b *logReader) apply(r events.Record) {
 	case events.AgentUsage:
 		b.used(now, e)
 	case events.QuotaPaused:
-		b.pauses = append(b.pauses, pause{now, e.Until.Sub(b.began)})
 		if e.ResetAt == nil {
 			break
 		}
 		b.reset = e.ResetAt.Sub(b.began)
-		if a := b.running[e.Item]; a != nil && len(a.agents) > 0 {
-			a.agents[len(a.agents)-1].Resets = max(time.Second, b.reset-now)
+		if a := b.running[e.Item]; a != nil && len(a.tries) > 0 && a.tries[len(a.tries)-1].agent {
+			a.tries[len(a.tries)-1].Resets = max(time.Second, b.reset-now)
 		}
 	case events.VerifyCompleted:
-		b.log.verified.add(Outcome{Takes: time.Duration(e.DurationMS), Unknown: true}, b.log.Seed)
+		b.log.verified = append(b.log.verified, Outcome{Takes: time.Duration(e.DurationMS), Unknown: true})
 	case events.AgentProgress:
 		b.progressed(now, e)
 	case events.StepRetrying:
@@ -225,8 +190,7 @@ func (b *logReader) progressed(now time.Duration, e events.AgentProgress) {
 	if a == nil || e.StepIndex <= a.at || e.StepIndex >= len(b.log.labels) {
 		return
 	}
-	b.spread(a, e.StepIndex-1, now-a.since, nil)
-	a.at, a.try, a.since = e.StepIndex, 1, now
+	b.spread(a, e.StepIndex-1, now, nil)
 }
 
 // used notes what an agent has used, and how long it ran.
@@ -260,55 +224,39 @@ func (b *logReader) used(now time.Duration, e events.AgentUsage) {
 		b.sampled(e.Step, a.number > 1, o)
 		return
 	}
-	began := now - o.Takes
-	next := recorded{at: at, try: b.tryOf(a, at), agent: true, ended: now, Outcome: o}
-	if last, again := a.takeAgent(at); again { // the same try, made again: between the two it waited
-		a.tries = append(a.tries, last)
-		next.repeat = last.repeat + 1
-		a.since += max(0, began-last.ended) + last.Takes
+	next := recorded{at: at, try: 1, agent: true, Outcome: o}
+	if last := a.lastAgent(at); last != nil && at < a.at { // the same try, made again
+		next.try, next.repeat = last.try, last.repeat+1
 	} else {
-		from := a.since
-		for _, before := range a.agents {
-			from = max(from, before.ended)
-		}
-		for _, p := range b.pauses {
-			a.waited += max(0, min(began, p.until)-max(from, p.from))
-		}
+		b.spread(a, at-1, now-o.Takes, nil)
+		next.try = a.try
 	}
-	a.agents = append(a.agents, next)
-}
-
-// takeAgent removes the run of an agent by the step with that index from those that are not among the tries.
-func (a *runningAttempt) takeAgent(at int) (recorded, bool) {
-	i := slices.IndexFunc(a.agents, func(one recorded) bool { return one.at == at })
-	if i < 0 {
-		return recorded{}, false
-	}
-	one := a.agents[i]
-	a.agents = slices.Delete(a.agents, i, i+1)
-	return one, true
-}
-
-// tryOf returns the number of the try that a step is at.
-func (b *logReader) tryOf(a *runningAttempt, at int) int {
-	if at == a.at {
-		return a.try
-	}
-	return 1
+	a.tries = append(a.tries, next)
+	a.at, a.try, a.since = at+1, 1, now
 }
 
 // retrying notes a failed try of a step, and when the next one begins. A try that was refused ran no command.
 func (b *logReader) retrying(now time.Duration, e events.StepRetrying) {
 	a, at := b.running[e.ItemID], slices.Index(b.log.labels, e.Step)
-	if a == nil || at < a.at || e.ErrorType == retry.TypeCircuitOpen || e.ErrorType == retry.TypeTemplate {
+	if a == nil || at < 0 || e.ErrorType == retry.TypeCircuitOpen || e.ErrorType == retry.TypeTemplate {
 		return
 	}
-	if at == a.at {
-		a.try = e.Attempt
-	}
-	failure := ended(e.ErrorType, nil, "", e.Error, "", "")
-	b.spread(a, at, now-a.since, &failure)
+	b.failedAt(a, at, now, ended(e.ErrorType, nil, "", e.Error, "", ""))
 	a.at, a.try, a.since = at, e.Attempt+1, now+time.Duration(e.DelayMS)
+}
+
+// failedAt notes that the step with that index has failed: the agent that it ran, else its command.
+func (b *logReader) failedAt(a *runningAttempt, at int, now time.Duration, failure Outcome) {
+	last := a.lastAgent(at)
+	if last == nil || at >= a.at {
+		b.spread(a, at, now, &failure)
+		return
+	}
+	if !failure.Hangs {
+		failure.Takes = last.Takes
+	}
+	failure.Use, failure.Resets = last.Use, last.Resets
+	last.Outcome = failure
 }
 
 // completed notes the rest of the tries of an attempt that has succeeded, and what they printed as far as the
@@ -318,7 +266,7 @@ func (b *logReader) completed(now time.Duration, e events.AgentCompleted) {
 	if a == nil || len(b.log.labels) == 0 {
 		return
 	}
-	b.spread(a, len(b.log.labels)-1, now-a.since, nil)
+	b.spread(a, len(b.log.labels)-1, now, nil)
 	for i := range a.tries {
 		one := &a.tries[i]
 		if one.failed() {
@@ -363,46 +311,36 @@ func (b *logReader) failed(now time.Duration, e events.AgentFailed) {
 		delete(b.running, e.ItemID)
 		return
 	}
-	if at >= a.at {
-		failure := ended(e.ErrorType, e.ExitCode, e.Signal, e.Error, e.StdoutTail, e.StderrTail)
-		b.spread(a, at, now-a.since, &failure)
+	if at >= 0 {
+		b.failedAt(a, at, now, ended(e.ErrorType, e.ExitCode, e.Signal, e.Error, e.StdoutTail, e.StderrTail))
 	}
 	b.keep(e.ItemID, a)
 }
 
-// spread adds the tries from the step that runs first up to the one with index last, which shared a time that
-// nobody told apart: each gets as much, but for one that timed out, and for agents, of which it is known. The
-// last of them ended with failure, if that is not nil.
-func (b *logReader) spread(a *runningAttempt, last int, took time.Duration, failure *Outcome) {
-	from, unknown := len(a.tries), 0
-	took -= a.waited
-	a.waited = 0
-	for at := a.at; at <= last; at++ {
-		one := recorded{at: at, try: b.tryOf(a, at), Outcome: Outcome{Unknown: true, Takes: -1}}
-		if at == last && failure != nil {
-			hangs := failure.Hangs
-			if one.Outcome = *failure; !hangs {
-				one.Takes = -1
-			}
+// spread adds the tries from the step that runs first up to the one with index last, which shared the time until now
+// that nobody told apart: each gets as much, but for one that timed out. The last of them ended with failure, if that
+// is not nil.
+func (b *logReader) spread(a *runningAttempt, last int, now time.Duration, failure *Outcome) {
+	n, took := last-a.at+1, max(0, now-a.since)
+	if n <= 0 {
+		return
+	}
+	hangs := failure != nil && failure.Hangs
+	if hangs {
+		n, took = n-1, max(0, took-failure.Takes)
+	}
+	for ; a.at <= last; a.at++ {
+		one := recorded{at: a.at, try: a.try, Outcome: Outcome{Unknown: true}}
+		if a.at == last && failure != nil {
+			one.Outcome = *failure
 		}
-		if run, is := a.takeAgent(at); is {
-			one.agent, one.repeat, one.Use, one.Resets = true, run.repeat, run.Use, run.Resets
-			if !one.Hangs {
-				one.Takes = run.Takes
-			}
-		}
-		if one.Takes < 0 {
-			unknown++
-		} else {
-			took -= one.Takes
+		if a.at < last || !hangs {
+			one.Takes = took / time.Duration(n)
 		}
 		a.tries = append(a.tries, one)
+		a.try = 1
 	}
-	for i := range a.tries[from:] {
-		if one := &a.tries[from+i]; one.Takes < 0 {
-			one.Takes = max(0, took) / time.Duration(unknown)
-		}
-	}
+	a.since = now
 }
 
 // keep keeps the tries of an attempt that has ended.
@@ -417,10 +355,7 @@ func (b *logReader) keep(item string, a *runningAttempt) {
 // sampled adds an outcome to those from which one is chosen for a try that did not happen.
 func (b *logReader) sampled(step string, again bool, o Outcome) {
 	key := sampleKey{step, again}
-	if b.log.samples[key] == nil {
-		b.log.samples[key] = &sample{}
-	}
-	b.log.samples[key].add(o, b.log.Seed)
+	b.log.samples[key] = append(b.log.samples[key], o)
 }
 
 // exitCode finds the exit code in the message of a failure, where the log has it nowhere else.
@@ -462,8 +397,8 @@ func (l *Log) Outcome(t agent.SimulatedTry) Outcome {
 	a := t.Attempt
 	if a.Phase == phaseVerify {
 		o := Outcome{Unknown: true}
-		if n := len(l.verified.kept); n > 0 {
-			o = l.verified.kept[randOf(l.Seed, t).IntN(n)]
+		if n := len(l.verified); n > 0 {
+			o = l.verified[randOf(l.Seed, t).IntN(n)]
 		}
 		if r := l.rejected[attemptKey{a.ItemID, a.Number}]; r.verify != nil {
 			took := o.Takes
@@ -483,8 +418,8 @@ func (l *Log) Outcome(t agent.SimulatedTry) Outcome {
 		return one
 	}
 	from, other := l.samples[sampleKey{t.Label, true}], l.samples[sampleKey{t.Label, false}]
-	if a.Number == 1 && t.Number == 1 {
-		from = cmp.Or(other, from)
+	if a.Number == 1 && t.Number == 1 && other != nil {
+		from = other
 	} else if from == nil { // no step of this label was ever tried again
 		if o, ok := l.last(a.ItemID, 1, t.Label, func(recorded) bool { return true }); ok && o.failed() {
 			return o
@@ -494,7 +429,7 @@ func (l *Log) Outcome(t agent.SimulatedTry) Outcome {
 	if from == nil {
 		return Outcome{Unknown: true}
 	}
-	return from.kept[randOf(l.Seed, t).IntN(len(from.kept))]
+	return from[randOf(l.Seed, t).IntN(len(from))]
 }
 
 // Conflicts implements Model.

@@ -161,18 +161,3 @@ func TestWhatALogSaysOfAFailureIsDoneAgain(t *testing.T) {
 		}
 	}
 }
-
-func TestASampleIsOfBoundedSizeAndFair(t *testing.T) {
-	s, late := sample{}, 0
-	for i := range 4 * maxSample {
-		s.add(Outcome{ExitCode: i}, 9)
-	}
-	for _, o := range s.kept {
-		if o.ExitCode >= 3*maxSample {
-			late++
-		}
-	}
-	if len(s.kept) != maxSample || late < maxSample/5 || late > maxSample*3/10 {
-		t.Errorf("kept %d, %d of them of the last quarter, want %d and a quarter", len(s.kept), late, maxSample)
-	}
-}

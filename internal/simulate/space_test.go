@@ -56,7 +56,7 @@ func TestTheMergeQueueIsSimulated(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, all := simulatedAgents(t, c.source, c.script)
-			tally, first := NewTally(&workflow.Workflow{}), 0
+			tally, first := NewTally(), 0
 			for _, one := range all {
 				tally.Apply(one)
 				if e, ok := one.Event.(events.AgentFailed); ok && e.ErrorType == retry.TypeMergeConflict && first == 0 {

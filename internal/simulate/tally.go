@@ -16,7 +16,6 @@ import (
 	"prodigy/internal/retry"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
-	"prodigy/internal/workflow"
 )
 
 // Tally counts what the records of a job say about how it was run. Create one with NewTally.
@@ -69,64 +68,43 @@ type Tally struct {
 	// Job is the job after the records so far.
 	Job *view.Job `json:"-"`
 
-	slotWait workflow.ParkAfter
-
-	// The attempts that wait for the next try of a step, by item, if they wait long enough to lose their slot.
-	parked map[string]absence
-
-	last        time.Time // of the last record
-	pausedUntil time.Time
+	// Since the last record, at its time: how many attempts run.
+	last    time.Time
+	running int
 }
 
-// absence is the time in which an attempt has no slot, since it waits for the next try of a step.
-type absence struct{ from, until time.Time }
-
-// NewTally returns a Tally of no records of a job of w.
-func NewTally(w *workflow.Workflow) *Tally {
-	t := &Tally{
-		Openings: map[string]int{}, Job: view.New(), slotWait: workflow.ParkAfter{Never: true},
-		parked: map[string]absence{},
-	}
-	if w.Map != nil && !w.Workspace.Isolated() {
-		t.slotWait = w.Map.SlotWait()
-	}
-	return t
+// NewTally returns a Tally of no records.
+func NewTally() *Tally {
+	return &Tally{Openings: map[string]int{}, Job: view.New()}
 }
 
 // Apply adds a record.
 func (t *Tally) Apply(r events.Record) {
-	// Since the last record the job was as that left it.
-	if passed := r.Time.Sub(t.last); !t.last.IsZero() && passed > 0 {
-		t.AtLimit += events.Millis(t.atLimit(r.Time))
-		if len(t.Job.StartsHeld()) > 0 {
-			t.Held += events.Millis(passed)
+	j := t.Job
+	if passed := events.Millis(r.Time.Sub(t.last)); !t.last.IsZero() {
+		if n := t.limit(); n > 0 && t.running >= n {
+			t.AtLimit += passed
 		}
-		if until := t.pausedUntil.Sub(t.last); until > 0 {
-			t.Paused += events.Millis(min(until, passed))
+		if len(j.StartsHeld()) > 0 {
+			t.Held += passed
+		}
+		if len(j.Paused()) > 0 {
+			t.Paused += passed
 		}
 	}
-	t.last = r.Time
-	j := t.Job
 	j.Apply(r)
+	t.last, t.running = r.Time, j.Running(r.Time)
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
 		t.Attempts++
-		t.AtOnce = max(t.AtOnce, t.running(r.Time))
-	case events.StepRetrying:
-		if wait := time.Duration(e.DelayMS); t.TopLimit > 1 && !t.slotWait.Never && wait > t.slotWait.Time {
-			t.parked[e.ItemID] = absence{from: r.Time.Add(t.slotWait.Time), until: r.Time.Add(wait)}
-		}
+		t.AtOnce = max(t.AtOnce, t.running)
 	case events.VerifyCompleted:
 		t.Verified++
 		t.Verifying += e.DurationMS
 	case events.QuotaPaused:
 		t.Pauses++
-		if e.Until.After(t.pausedUntil) {
-			t.pausedUntil = e.Until
-		}
 	}
 	if end, ok := events.EndOf(r.Event); ok { // of an attempt, or the rejection of its work
-		delete(t.parked, end.ID)
 		switch end.Type {
 		case retry.TypeMergeConflict:
 			t.Conflicts++
@@ -153,37 +131,6 @@ func (t *Tally) limit() int {
 		return t.Job.Limit.Limit
 	}
 	return t.Job.MaxParallel
-}
-
-// running returns how many attempts have a slot. Of those that are due again, some may wait for one.
-func (t *Tally) running(now time.Time) int {
-	n := t.Job.AtWork()
-	for _, a := range t.parked {
-		if !a.from.After(now) && a.until.After(now) {
-			n--
-		}
-	}
-	return min(n, t.TopLimit)
-}
-
-// atLimit returns how long as many ran as may, since the record before.
-func (t *Tally) atLimit(now time.Time) time.Duration {
-	var sum time.Duration
-	for at := t.last; at.Before(now); {
-		next := now
-		for _, a := range t.parked {
-			for _, change := range []time.Time{a.from, a.until} {
-				if change.After(at) && change.Before(next) {
-					next = change
-				}
-			}
-		}
-		if n := t.limit(); n > 0 && t.running(at) >= n {
-			sum += next.Sub(at)
-		}
-		at = next
-	}
-	return sum
 }
 
 // Words returns what was counted, a line for each thing that happened. merges says that items are merged.
