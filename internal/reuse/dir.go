@@ -204,54 +204,39 @@ func (f *Dir) one(path string, before events.File) (events.File, error) {
 	return found, nil
 }
 
-// readings is how often a file is read that changes while it is.
-const readings = 3
-
 // young is the age up to which a file is read again though its time is the same: clocks of file systems are coarse.
 const young = 2 * time.Second
 
-// sum reads a file.
+// sum reads a file. One that changes meanwhile has no sum.
 func (f *Dir) sum(path string) (events.File, error) {
-	for range readings {
-		found, stable, err := f.sumOnce(path)
-		if err != nil || stable {
-			return found, err
-		}
-	}
-	return events.File{Path: path}, nil
-}
-
-func (f *Dir) sumOnce(path string) (found events.File, stable bool, err error) {
+	found := events.File{Path: path}
 	file, err := os.Open(f.Full(path))
 	if errors.Is(err, fs.ErrNotExist) {
-		return events.File{Path: path, Sum: missingFile}, true, nil
+		found.Sum = missingFile
+		return found, nil
 	}
 	if err != nil {
-		return found, false, err
+		return found, err
 	}
 	defer check.Quietly(file.Close)
 	before, err := file.Stat()
 	if err != nil {
-		return found, false, err
+		return found, err
 	}
 	digest := sha256.New()
 	size, err := io.Copy(digest, file)
 	if err != nil {
-		return found, false, fmt.Errorf("read %s: %w", path, err)
+		return found, fmt.Errorf("read %s: %w", path, err)
 	}
 	after, err := os.Stat(f.Full(path))
-	if err != nil {
-		return found, false, nil // it has vanished: the next reading says so
+	if err != nil || !os.SameFile(before, after) || !before.ModTime().Equal(after.ModTime()) || after.Size() != size {
+		return found, nil
 	}
-	found = events.File{
-		Path: path, Size: size, Modified: after.ModTime().UnixNano(), Sum: hex.EncodeToString(digest.Sum(nil)[:12]),
+	found.Size, found.Sum = size, hex.EncodeToString(digest.Sum(nil)[:12])
+	if f.now().Sub(after.ModTime()) >= young {
+		found.Modified = after.ModTime().UnixNano()
 	}
-	if f.now().Sub(after.ModTime()) < young {
-		found.Modified = 0
-	}
-	stable = os.SameFile(before, after) && before.ModTime().Equal(after.ModTime()) && before.Size() == size &&
-		after.Size() == size
-	return found, stable, nil
+	return found, nil
 }
 
 // Since returns the files as they were when an attempt began, with those marked that have changed by now: what

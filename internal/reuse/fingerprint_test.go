@@ -3,9 +3,11 @@ package reuse
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -187,25 +189,39 @@ func TestAPatternIsTheFilesThatMatchIt(t *testing.T) {
 	}
 }
 
+// writeEntries makes an index of entries with texts.
+func writeEntries(t *testing.T, path string, head indexHead, entries []entry, texts string) {
+	t.Helper()
+	all := func(yield func(entry, error) bool) {
+		for _, e := range entries {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+	if err := writeIndex(path, head, all, io.NewSectionReader(strings.NewReader(texts), 0, int64(len(texts)))); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // made makes an index of n items and returns their digests.
 func made(t *testing.T, path string, n int, keyed bool) []digest {
 	t.Helper()
-	w, err := createIndex(path, indexHead{Keyed: keyed})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var ids []digest
+	var entries []entry
+	var texts strings.Builder
 	for i := range n {
 		id := digestOf(fmt.Append(nil, "item ", i))
 		ids = append(ids, id)
-		e := entry{Raw: digestOf(fmt.Append(nil, "raw ", i)), Data: id, ID: id, Index: i, Group: i%3 - 1, OK: i%5 != 0, Row: span{int64(i) * 10, 10}}
-		if err := w.Add(e, fmt.Sprintf("text %d", i/4)); err != nil {
-			t.Fatal(err)
-		}
+		text := fmt.Sprintf("text %d", i/4)
+		entries = append(entries, entry{
+			Raw: digestOf(fmt.Append(nil, "raw ", i)), Data: id, ID: id, Index: i, Group: i%3 - 1, OK: i%5 != 0,
+			Row: span{int64(i) * 10, 10}, Text: span{int64(texts.Len()), len(text)},
+		})
+		texts.WriteString(text)
 	}
-	if err := w.Close([]events.Fingerprint{{Steps: "a"}, {Steps: "b"}}, 42, "sum"); err != nil {
-		t.Fatal(err)
-	}
+	head := indexHead{Keyed: keyed, Jobs: []events.Fingerprint{{Steps: "a"}, {Steps: "b"}}, Seq: 42, Results: "sum"}
+	writeEntries(t, path, head, entries, texts.String())
 	return ids
 }
 
@@ -249,19 +265,12 @@ func TestAnIndexFindsWhatWasAdded(t *testing.T) {
 
 func TestOfEqualItemsOneThatSucceededIsFound(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "index")
-	w, err := createIndex(path, indexHead{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	id := digestOf([]byte("the same"))
+	var entries []entry
 	for i := range 1000 {
-		if err := w.Add(entry{Data: id, Index: i, OK: i == 3}, ""); err != nil {
-			t.Fatal(err)
-		}
+		entries = append(entries, entry{Data: id, Index: i, OK: i == 3})
 	}
-	if err := w.Close(nil, 1, ""); err != nil {
-		t.Fatal(err)
-	}
+	writeEntries(t, path, indexHead{}, entries, "")
 	x, err := openIndex(path)
 	if err != nil {
 		t.Fatal(err)

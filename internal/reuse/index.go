@@ -8,8 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,7 +33,7 @@ type entry struct {
 	// OK means that the item has succeeded.
 	OK bool
 
-	// Row is a part of the results, and Text one of the texts of the index, which is empty if the item has none.
+	// Row is a part of the results, and Text a part of the texts of the index, which is empty if the item has none.
 	Row, Text span
 
 	// number is that of the entry in its index, from 0.
@@ -69,14 +69,8 @@ type indexHead struct {
 	Jobs []events.Fingerprint `json:"jobs"`
 }
 
-// The number of an entry has 28 bits, so that more entries are not compared.
-const (
-	entryBits  = 28
-	maxEntries = 1 << entryBits
-)
-
 // shape is the version of the shape of an index. One of another version is made again.
-const shape = 2
+const shape = 3
 
 // entrySize is the size of an entry in the file, in bytes.
 const entrySize = 12*3 + 4 + 4 + 4 + 8 + 4 + 8 + 4
@@ -109,96 +103,45 @@ func decodeEntry(b []byte, number int) entry {
 	return e
 }
 
-// indexWriter makes an index. Add is called for the entries in the order of their items.
-type indexWriter struct {
-	path string
-	file *os.File
-	out  *bufio.Writer // to file and sum
-	sum  hash.Hash32
-	head indexHead
-
-	// texts is a scratch file, which is copied after the entries, and tail writes to it.
-	texts *os.File
-	tail  *bufio.Writer
-
-	// last is the text of the entry before, which many entries share.
-	last struct {
-		text string
-		span span
-	}
-}
-
-// createIndex begins an index at path, which takes its place when it is closed.
-func createIndex(path string, head indexHead) (*indexWriter, error) {
-	file, err := os.OpenFile(path+".partial", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+// writeIndex makes an index at path of entries, in the order of their items, and of the texts that they name. Of head
+// it sets what follows from these.
+func writeIndex(path string, head indexHead, entries iter.Seq2[entry, error], texts *io.SectionReader) (err error) {
+	file, err := os.OpenFile(path+".partial", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	texts, err := os.OpenFile(path+".texts", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, errors.Join(err, file.Close(), os.Remove(file.Name()))
-	}
-	w := &indexWriter{path: path, file: file, sum: jobs.NewChecksum(), head: head, texts: texts, tail: bufio.NewWriter(texts)}
-	w.out = bufio.NewWriterSize(io.MultiWriter(file, w.sum), 1<<16)
-	w.head.Shape = shape
-	return w, nil
-}
-
-// Add adds an entry with a text, or none.
-func (w *indexWriter) Add(e entry, text string) error {
-	if text != "" {
-		if text != w.last.text { // many items are made from the same files
-			w.last.text, w.last.span = text, span{w.head.Texts, len(text)}
-			w.head.Texts += int64(len(text))
-			if _, err := w.tail.WriteString(text); err != nil {
-				return err
-			}
+	defer func() {
+		if err = errors.Join(err, file.Close()); err != nil {
+			err = errors.Join(err, os.Remove(file.Name()))
+			return
 		}
-		e.Text = w.last.span
+		err = jobs.Rename(file.Name(), path)
+	}()
+	sum := jobs.NewChecksum()
+	out := bufio.NewWriterSize(io.MultiWriter(file, sum), 1<<16)
+	for e, err := range entries {
+		if err != nil {
+			return err
+		}
+		head.Entries++
+		if _, err := out.Write(e.append(out.AvailableBuffer())); err != nil {
+			return err
+		}
 	}
-	w.head.Entries++
-	_, err := w.out.Write(e.append(w.out.AvailableBuffer()))
-	return err
-}
-
-// Discard ends an index that is not to be.
-func (w *indexWriter) Discard() error {
-	return errors.Join(w.file.Close(), os.Remove(w.file.Name()), w.texts.Close(), os.Remove(w.texts.Name()))
-}
-
-// Close writes the rest, and gives the file its name durably.
-func (w *indexWriter) Close(all []events.Fingerprint, seq int64, results string) error {
-	w.head.Jobs, w.head.Seq, w.head.Results = all, seq, results
-	if err := w.finish(); err != nil {
-		return errors.Join(err, w.Discard())
-	}
-	err := errors.Join(w.texts.Close(), os.Remove(w.texts.Name()))
-	if err = errors.Join(err, w.file.Sync(), w.file.Close()); err != nil {
-		return errors.Join(err, os.Remove(w.file.Name()))
-	}
-	return jobs.Rename(w.file.Name(), w.path)
-}
-
-// finish writes the texts and the head after the entries.
-func (w *indexWriter) finish() error {
-	if err := w.tail.Flush(); err != nil {
+	if head.Texts, err = io.Copy(out, texts); err != nil {
 		return err
 	}
-	if _, err := w.texts.Seek(0, io.SeekStart); err != nil {
+	if err := out.Flush(); err != nil {
 		return err
 	}
-	_, err := io.Copy(w.out, w.texts)
-	if err = errors.Join(err, w.out.Flush()); err != nil {
-		return err
-	}
-	w.head.Sum = jobs.ChecksumText(w.sum)
-	head, err := json.Marshal(w.head)
+	head.Shape, head.Sum = shape, jobs.ChecksumText(sum)
+	line, err := json.Marshal(head)
 	if err != nil {
 		return err
 	}
-	head = jobs.Seal(head, 0)
-	_, err = w.file.Write(binary.LittleEndian.AppendUint32(head, uint32(len(head))))
-	return err
+	line = jobs.Seal(line, 0)
+	_, err = file.Write(binary.LittleEndian.AppendUint32(line, uint32(len(line))))
+	return errors.Join(err, file.Sync())
 }
 
 // index is what is known of the items of a job that have ended. It is not safe for use by several goroutines.
@@ -212,22 +155,17 @@ type index struct {
 	// next is the entry that is looked at first: the one behind that of the item before.
 	next int
 
-	// block has count entries from begin on.
-	block        []byte
-	begin, count int
+	// block has the entries from begin on that were read last.
+	block []byte
+	begin int
 }
 
-// identified is where an item is that is known by a digest.
+// identified is where an entry is that is known by a digest.
 type identified struct {
-	id digest
-
-	// rank is the number of the entry. If that has not succeeded, failedRank is added, so that another one of the same
-	// digest comes first.
-	rank uint32
+	id     digest
+	number uint32
+	failed uint8 // 1 if the item has failed
 }
-
-// failedRank is added to the rank of an entry that has not succeeded.
-const failedRank = maxEntries
 
 // errIndex is wrapped by the error for an index that is missing, damaged, or of another shape.
 var errIndex = errors.New("no index that can be used")
@@ -238,7 +176,7 @@ func openIndex(path string) (*index, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errIndex, err)
 	}
-	x := &index{file: file}
+	x := &index{file: file, block: make([]byte, 0, blockEntries*entrySize)}
 	if err := x.check(); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %s: %w", errIndex, filepath.Base(path), err), file.Close())
 	}
@@ -292,36 +230,18 @@ func (x *index) Close() error { return x.file.Close() }
 func (x *index) textsAt() int64 { return int64(x.Entries) * entrySize }
 
 // blockEntries is how many entries are read at once. Items mostly come in the order in which they came before.
-const blockEntries = 512
+const blockEntries = 64
 
 // At returns an entry by its number.
 func (x *index) At(number int) (entry, error) {
-	if number < x.begin || number >= x.begin+x.count {
-		x.begin = number
-		x.count = min(blockEntries, x.Entries-number)
-		if cap(x.block) == 0 {
-			x.block = make([]byte, 0, blockEntries*entrySize)
-		}
-		x.block = x.block[:x.count*entrySize]
+	if number < x.begin || number >= x.begin+len(x.block)/entrySize {
+		x.begin, x.block = number, x.block[:min(blockEntries, x.Entries-number)*entrySize]
 		if _, err := x.file.ReadAt(x.block, int64(number)*entrySize); err != nil {
-			x.count = 0
+			x.block = x.block[:0]
 			return entry{}, err
 		}
 	}
-	at := (number - x.begin) * entrySize
-	return decodeEntry(x.block[at:at+entrySize], number), nil
-}
-
-// single is At for an entry whose neighbours are not wanted next.
-func (x *index) single(number int) (entry, error) {
-	if number >= x.begin && number < x.begin+x.count {
-		return x.At(number)
-	}
-	var b [entrySize]byte
-	if _, err := x.file.ReadAt(b[:], int64(number)*entrySize); err != nil {
-		return entry{}, err
-	}
-	return decodeEntry(b[:], number), nil
+	return decodeEntry(x.block[(number-x.begin)*entrySize:], number), nil
 }
 
 // Next returns the entry behind the one that was found last, if there is one: mostly that of the next item.
@@ -345,7 +265,7 @@ func (x *index) Find(id digest) (e entry, found bool, err error) {
 	if !found {
 		return entry{}, false, nil
 	}
-	e, err = x.single(int(x.ids[at].rank &^ failedRank))
+	e, err = x.At(int(x.ids[at].number))
 	return e, err == nil, err
 }
 
@@ -360,16 +280,17 @@ func (x *index) order() error {
 		if err != nil {
 			return err
 		}
-		ids[n] = identified{e.Data, uint32(n)}
+		ids[n] = identified{id: e.Data, number: uint32(n)}
 		if x.Keyed {
 			ids[n].id = e.ID
 		}
 		if !e.OK {
-			ids[n].rank |= failedRank
+			ids[n].failed = 1
 		}
 	}
+	// Of several with one digest those that succeeded come first.
 	slices.SortFunc(ids, func(a, b identified) int {
-		return cmp.Or(bytes.Compare(a.id[:], b.id[:]), cmp.Compare(a.rank, b.rank))
+		return cmp.Or(bytes.Compare(a.id[:], b.id[:]), cmp.Compare(a.failed, b.failed), cmp.Compare(a.number, b.number))
 	})
 	x.ids = ids
 	return nil

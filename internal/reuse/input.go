@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -69,43 +68,26 @@ func OpenInput(c Config, w *workflow.Workflow) (*Input, error) {
 
 // openInput opens the results of a job, and makes what is missing of them. With whole every item must have one.
 func openInput(place jobs.Job, takes workflow.Select, whole bool) (_ *Input, err error) {
-	unfit := func(format string, args ...any) error {
-		return job.Refusef("input: job %s %s", place.ID, fmt.Sprintf(format, args...))
-	}
-	lock, err := lockEnded(place)
-	if errors.Is(err, jobs.ErrLocked) {
-		return nil, unfit("is still running: wait for it to finish, or stop it")
+	lock, meta, s, err := readEnded(place, "wait for it to finish, or stop it")
+	if refused, is := errors.AsType[*job.RefusedError](err); is {
+		err = job.Refusef("input: %v", refused)
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer check.Join(&err, lock.Unlock)
-	meta, err := place.ReadMeta()
-	if err != nil {
-		return nil, job.Unusable(place, err)
+	unfit := func(format string, args ...any) error {
+		return job.Refusef("input: job %s %s", place.ID, fmt.Sprintf(format, args...))
 	}
 	if meta.Simulated {
 		return nil, unfit("was simulated, and has no results")
 	}
-	if meta.Mode != string(workflow.MapReduce) {
-		return nil, unfit("has no items: its workflow is a standard workflow")
-	}
-	s, err := job.Read(place, meta)
-	if err != nil {
-		return nil, err
-	}
-	why, total := "", "an unknown number of"
-	if s.Reason != "" {
-		why = ": " + s.Reason
-	}
-	if s.Selected {
-		total = strconv.Itoa(s.Total)
-	}
 	switch settled := s.Status.Settled(); {
 	case settled == 0 && !(s.Selected && s.Total == 0):
-		return nil, unfit("has no results%s", why)
+		return nil, unfit("has no results%s", strings.TrimSuffix(": "+s.Reason, ": "))
 	case whole && (!s.Selected || settled < s.Total):
-		return nil, unfit("has not finished: %d of %s items have results (run 'prodigy resume %s', or name the job by its id to use the results so far)", settled, total, place.ID)
+		return nil, unfit("has not finished, with results of %s so far (run 'prodigy resume %s', or name the job by its id to use them)",
+			check.Counted(settled, "item"), place.ID)
 	case !s.Selected:
 		return nil, unfit("has not selected all its items yet (run 'prodigy resume %s')", place.ID)
 	}
@@ -129,6 +111,30 @@ func openInput(place jobs.Job, takes workflow.Select, whole bool) (_ *Input, err
 // readerPatience is how long another process may take to read the results of a job that has ended, for which it
 // holds the lock.
 const readerPatience = 10 * time.Second
+
+// readEnded locks and reads a job that has ended, and has items. running says what to do about one that runs.
+func readEnded(place jobs.Job, running string) (lock *jobs.Lock, meta jobs.Meta, s *job.Fold, err error) {
+	lock, err = lockEnded(place)
+	if errors.Is(err, jobs.ErrLocked) {
+		err = job.Refusef("job %s is still running: %s", place.ID, running)
+	}
+	if err != nil {
+		return nil, meta, nil, err
+	}
+	meta, err = place.ReadMeta()
+	switch {
+	case err != nil:
+		err = job.Unusable(place, err)
+	case meta.Mode != string(workflow.MapReduce):
+		err = job.Refusef("job %s has no items", place.ID)
+	default:
+		s, err = job.Read(place, meta)
+	}
+	if err != nil {
+		err = errors.Join(err, lock.Unlock())
+	}
+	return lock, meta, s, err
+}
 
 // lockEnded locks a job that has ended. Others that only read its results at the same time are waited for.
 func lockEnded(place jobs.Job) (*jobs.Lock, error) {

@@ -1,9 +1,12 @@
 package reuse
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"os"
 	"strings"
 
@@ -53,18 +56,17 @@ func indexResults(place jobs.Job, s *job.Fold, fields []string, keyed bool) (err
 	if err != nil {
 		return err
 	}
-	w, err := createIndex(place.IndexFile(), indexHead{Keyed: keyed, Fields: strings.Join(fields, "\n")})
+	m, ok := job.ReadResultsMeta(place.ResultsMetaFile())
+	if !ok {
+		return errors.New("the results were changed meanwhile")
+	}
+	store, err := items.OpenStore(place.ItemsFile())
 	if err != nil {
 		return err
 	}
-	if err := n.addTo(w, place, h, rows); err != nil {
-		return errors.Join(err, w.Discard())
-	}
-	m, ok := job.ReadResultsMeta(place.ResultsMetaFile())
-	if !ok {
-		return errors.Join(errors.New("the results were changed meanwhile"), w.Discard())
-	}
-	return w.Close(n.groups, m.Seq, m.Sum)
+	defer check.Join(&err, store.Close)
+	head := indexHead{Keyed: keyed, Fields: strings.Join(fields, "\n"), Jobs: n.groups, Seq: m.Seq, Results: m.Sum}
+	return writeIndex(place.IndexFile(), head, n.entries(store.Cursor(), h, rows), io.NewSectionReader(n.scratch, 0, n.offset))
 }
 
 // notes are what an index has of the items of a job more than their rows.
@@ -75,10 +77,11 @@ type notes struct {
 	groupOf []int16
 
 	// scratch has texts about the files of items, one after the other up to offset, and texts where the one of an item
-	// is, by its index.
+	// is, by its index. last is the text at the end, which many items share.
 	scratch *os.File
 	offset  int64
 	texts   map[int]span
+	last    []byte
 }
 
 // see notes what a record of the log says.
@@ -110,44 +113,39 @@ func (n *notes) see(r events.Record) error {
 	if err != nil {
 		return err
 	}
-	n.texts[index] = span{Offset: n.offset, Length: len(data)}
-	n.offset += int64(len(data))
-	_, err = n.scratch.Write(data)
-	return err
+	if !bytes.Equal(data, n.last) {
+		if _, err := n.scratch.Write(data); err != nil {
+			return err
+		}
+		n.last, n.offset = data, n.offset+int64(len(data))
+	}
+	n.texts[index] = span{Offset: n.offset - int64(len(data)), Length: len(data)}
+	return nil
 }
 
-// addTo adds an entry for each row to an index.
-func (n *notes) addTo(w *indexWriter, place jobs.Job, h *hasher, rows []job.Row) (err error) {
-	store, err := items.OpenStore(place.ItemsFile())
-	if err != nil {
-		return err
-	}
-	defer check.Join(&err, store.Close)
-	var offset int64
-	c := store.Cursor()
-	for i, row := range rows {
-		it, err := c.Next()
-		if err != nil {
-			return err
-		}
-		if row.Length == 0 {
-			continue
-		}
-		e := entry{
-			Raw: digestOf(it.Data), Data: h.Of(it.Data), ID: digestOf([]byte(it.ID)), Index: i,
-			Group: int(n.groupOf[i]) - 1, OK: row.OK,
-			Row: span{Offset: offset, Length: int(row.Length)},
-		}
-		offset += int64(row.Length)
-		text := make([]byte, n.texts[i].Length)
-		if _, err := n.scratch.ReadAt(text, n.texts[i].Offset); err != nil && len(text) > 0 {
-			return err
-		}
-		if err := w.Add(e, string(text)); err != nil {
-			return err
+// entries yields an entry for each row.
+func (n *notes) entries(c *items.Cursor, h *hasher, rows []job.Row) iter.Seq2[entry, error] {
+	return func(yield func(entry, error) bool) {
+		var offset int64
+		for i, row := range rows {
+			it, err := c.Next()
+			if err != nil {
+				yield(entry{}, err)
+				return
+			}
+			if row.Length == 0 {
+				continue
+			}
+			e := entry{
+				Raw: digestOf(it.Data), Data: h.Of(it.Data), ID: digestOf([]byte(it.ID)), Index: i,
+				Group: int(n.groupOf[i]) - 1, OK: row.OK, Row: span{Offset: offset, Length: int(row.Length)}, Text: n.texts[i],
+			}
+			offset += int64(row.Length)
+			if !yield(e, nil) {
+				return
+			}
 		}
 	}
-	return nil
 }
 
 // indexFresh reports whether the index of a job is that of its results, for the fields that count.

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/bits"
 	"os"
 	"strings"
+	"sync"
 
 	"prodigy/internal/check"
 	"prodigy/internal/events"
@@ -42,27 +44,18 @@ type Reuse struct {
 
 	diff events.Difference
 
-	// reasons are all for which items are run, and numbers their places in that list.
-	reasons []string
-	numbers map[string]int
-
-	// verdicts are those about the items that were chosen in this run, by their indexes.
-	verdicts []verdict
-
-	// forced are the ids of the items that are run in any case.
-	forced map[string]bool
+	// forced are the ids of the items that are run in any case, and forcedNow the indexes of those among the items that
+	// were chosen in this run, of which there are chosen: without keys these have new ids.
+	forced    map[string]bool
+	forcedNow map[int]bool
+	chosen    int
 
 	// keyed means that the items have keys.
 	keyed bool
 }
 
-// verdict says where the result of an item is, or why it is run, in 4 bytes.
-type verdict uint32
-
-const (
-	taken      verdict = 1 << 31 // its result is taken over
-	maxEarlier         = 8       // whose numbers fit between that bit and the number of the entry
-)
+// maxEarlier bounds how many jobs are open that each took results from the next, without coming to its end.
+const maxEarlier = 8
 
 // earlierJob is a job whose results can be taken over.
 type earlierJob struct {
@@ -163,7 +156,7 @@ func Open(home jobs.Home, m *workflow.Map, since jobs.Since, now events.Fingerpr
 		return nil, err
 	}
 	r := &Reuse{
-		since: since, hasher: h, files: files, numbers: map[string]int{}, forced: map[string]bool{},
+		since: since, hasher: h, files: files, forced: map[string]bool{}, forcedNow: map[int]bool{},
 		keyed: m.Key.Value != "", diff: events.Difference{JobID: since.JobID, By: map[string]int{}},
 	}
 	for _, id := range since.Force {
@@ -200,10 +193,6 @@ func openEarlier(place jobs.Job, m *workflow.Map, now events.Fingerprint) (*earl
 		err := job.Refusef("cannot compare items: job %s has keys, and this workflow has none", place.ID)
 		return nil, errors.Join(err, e.close())
 	}
-	if index.Entries > maxEntries {
-		return nil, errors.Join(fmt.Errorf("job %s has %d items, of which %d can be compared", place.ID,
-			index.Entries, maxEntries), e.close())
-	}
 	for _, group := range index.Jobs {
 		e.parts = append(e.parts, partOf(now, group))
 	}
@@ -213,25 +202,11 @@ func openEarlier(place jobs.Job, m *workflow.Map, now events.Fingerprint) (*earl
 // openResults opens the results of a job that is not running, with their index, and makes what is missing of
 // them. instead is what to do about one that runs.
 func openResults(place jobs.Job, fields []string, instead string) (e *earlierJob, err error) {
-	lock, err := lockEnded(place)
-	if errors.Is(err, jobs.ErrLocked) {
-		return nil, job.Refusef("job %s is still running: %s", place.ID, instead)
-	}
+	lock, meta, s, err := readEnded(place, instead)
 	if err != nil {
 		return nil, err
 	}
 	defer check.Join(&err, lock.Unlock)
-	meta, err := place.ReadMeta()
-	if err != nil {
-		return nil, job.Unusable(place, err)
-	}
-	if meta.Mode != string(workflow.MapReduce) {
-		return nil, job.Refusef("job %s has no items", place.ID)
-	}
-	s, err := job.Read(place, meta)
-	if err != nil {
-		return nil, err
-	}
 	w, err := job.RecordedWorkflow(place, meta)
 	if err := indexResults(place, s, fields, err == nil && isKeyed(w)); err != nil {
 		return nil, err
@@ -288,51 +263,57 @@ func (e *earlierJob) find(it items.Item, raw digest, data func() digest) (entry,
 	return x, true, nil
 }
 
-// compare finds out what is to be done with an item. The reason is empty when its result is to be taken from
-// the entry of an earlier job.
-func (r *Reuse) compare(it items.Item) (source int, x entry, reason string, err error) {
-	raw := digestOf(it.Data)
-	var sum *digest
-	data := func() digest {
-		if sum == nil {
-			sum = new(r.hasher.Of(it.Data))
-		}
-		return *sum
-	}
-	for n, e := range r.earlier {
-		x, found, err := e.find(it, raw, data)
-		if err != nil {
-			return 0, x, "", job.Unusable(e.place, err)
-		}
-		if !found {
-			continue
-		}
-		if r.forced[it.ID] {
-			return n, x, reasonForced, nil
-		}
-		reason, err := r.differs(e, x, it, raw, data)
-		return n, x, reason, err
-	}
-	if r.forced[it.ID] {
-		return 0, x, reasonForced, nil
-	}
-	return 0, x, reasonNew, nil
+// decision is what is to be done with an item.
+type decision struct {
+	// reason is why the item is run. It is empty if its result is taken from entry of the earlier job.
+	reason  string
+	earlier *earlierJob
+	entry   entry
+
+	// files are those that the item is made from and leaves, as far as they were looked at.
+	files events.ItemFiles
 }
 
-// differs returns the reason for which an item that has an entry is run, or "".
-func (r *Reuse) differs(e *earlierJob, x entry, it items.Item, raw digest, data func() digest) (string, error) {
-	switch {
-	case !x.OK:
-		return reasonFailed, nil
-	case x.Group < 0:
-		return changed + "nothing is known of it, since an older version ran it", nil
-	case e.parts[x.Group] != "":
-		return changed + e.parts[x.Group], nil
-	case x.Raw != raw && x.Data != data():
-		return changed + "data", nil
+// compare decides about an item. A forced one is run in any case.
+func (r *Reuse) compare(it items.Item, forced bool) (d decision, err error) {
+	raw := digestOf(it.Data)
+	data := sync.OnceValue(func() digest { return r.hasher.Of(it.Data) })
+	d.reason = reasonNew
+	for _, e := range r.earlier {
+		x, found, err := e.find(it, raw, data)
+		if err != nil {
+			return d, job.Unusable(e.place, err)
+		}
+		if found {
+			d.earlier, d.entry = e, x
+			if d.reason = d.partOf(raw, data); d.reason == "" && !forced {
+				d.files, d.reason, err = r.filesOf(e, x, it)
+			}
+			if err != nil {
+				return d, err
+			}
+			break
+		}
 	}
-	_, reason, err := r.filesOf(e, x, it)
-	return reason, err
+	if forced {
+		d.reason = reasonForced
+	}
+	return d, nil
+}
+
+// partOf returns the reason for which an item that has an entry is run, whatever its files are, or "".
+func (d *decision) partOf(raw digest, data func() digest) string {
+	switch x := d.entry; {
+	case !x.OK:
+		return reasonFailed
+	case x.Group < 0:
+		return changed + "nothing is known of it, since an older version ran it"
+	case d.earlier.parts[x.Group] != "":
+		return changed + d.earlier.parts[x.Group]
+	case x.Raw != raw && x.Data != data():
+		return changed + "data"
+	}
+	return ""
 }
 
 // filesOf returns the files that an item is made from, and the reason for which they mean that it is run, if they do.
@@ -374,30 +355,24 @@ func (r *Reuse) filesOf(e *earlierJob, x entry, it items.Item) (now events.ItemF
 // Choose decides about the next item of a selection. It reports false for one that is left out, and gives the
 // others their index.
 func (r *Reuse) Choose(it *items.Item) (wanted bool, err error) {
-	n, x, reason, err := r.compare(*it)
+	d, err := r.compare(*it, r.forced[it.ID])
 	if err != nil {
 		return false, err
 	}
-	kind, _, _ := strings.Cut(reason, ":")
-	if r.since.Only != "" && reason != "" && kind != r.since.Only && kind != reasonForced {
+	kind, _, _ := strings.Cut(d.reason, ":")
+	if r.since.Only != "" && kind != "" && kind != r.since.Only && kind != reasonForced {
 		r.diff.LeftOut++
 		return false, nil
 	}
-	v := taken | verdict(n)<<entryBits | verdict(x.number)
-	if reason != "" {
-		number, known := r.numbers[reason]
-		if !known {
-			number = len(r.reasons)
-			r.numbers[reason], r.reasons = number, append(r.reasons, reason)
-		}
-		v = verdict(number)
-	}
-	r.count(kind, reason)
-	it.Index = len(r.verdicts)
+	r.count(kind, d.reason)
+	it.Index = r.chosen
 	if !r.keyed {
 		it.ID = items.ID(it.Index)
 	}
-	r.verdicts = append(r.verdicts, v)
+	r.chosen++
+	if kind == reasonForced {
+		r.forcedNow[it.Index] = true
+	}
 	return true, nil
 }
 
@@ -433,33 +408,30 @@ func (r *Reuse) Difference() *events.Difference {
 	e := r.earlier[0]
 	d.Gone = e.index.Entries
 	for _, word := range e.matched {
-		for ; word != 0; word &= word - 1 {
-			d.Gone--
-		}
+		d.Gone -= bits.OnesCount64(word)
+	}
+	for _, e := range r.earlier {
+		e.index.next = 0 // the items come once more, to Take
 	}
 	return &d
 }
 
 // Take returns the earlier result of an item of a job, or the reason for which it is run. What was found out when the
-// items were chosen may no longer be so: the files are looked at once more.
+// items were chosen may no longer be so: it is compared once more.
 func (r *Reuse) Take(it items.Item, to jobs.Job) (taken *events.AgentReused, reason string, err error) {
-	n, x, reason, err := r.known(it)
-	if err != nil || reason != "" {
-		return nil, reason, err
+	d, err := r.compare(it, r.forcedNow[it.Index] || it.Index >= r.chosen && r.forced[it.ID])
+	if err != nil || d.reason != "" {
+		return nil, d.reason, err
 	}
-	e := r.earlier[n]
-	files, reason, err := r.filesOf(e, x, it)
-	if err != nil || reason != "" {
-		return nil, reason, err
-	}
-	was, err := e.row(x)
+	e := d.earlier
+	was, err := e.row(d.entry)
 	if err != nil {
 		return nil, "", err
 	}
 	taken = &events.AgentReused{
 		ItemID: it.ID, ItemIndex: it.Index, FromJob: e.place.ID, FromItem: was.ItemID, Attempt: was.Attempt,
 		DurationMS: was.DurationMS, ItemOutput: events.ItemOutput{Captured: was.Captured, Output: was.Output},
-		ItemFiles: files,
+		ItemFiles: d.files,
 	}
 	if was.ExitCode != nil {
 		taken.ExitCode = *was.ExitCode
@@ -468,20 +440,6 @@ func (r *Reuse) Take(it items.Item, to jobs.Job) (taken *events.AgentReused, rea
 		taken.FromJob, taken.FromItem = was.From.JobID, was.From.ItemID
 	}
 	return taken, "", job.KeepLarge(to, &taken.ItemOutput, it.Index, "reused")
-}
-
-// known is compare for an item that was chosen, in this run or by an earlier one.
-func (r *Reuse) known(it items.Item) (source int, x entry, reason string, err error) {
-	if it.Index >= len(r.verdicts) {
-		return r.compare(it)
-	}
-	v := r.verdicts[it.Index]
-	if v&taken == 0 {
-		return 0, x, r.reasons[v], nil
-	}
-	source = int(v &^ taken >> entryBits)
-	x, err = r.earlier[source].index.At(int(v & (maxEntries - 1)))
-	return source, x, "", err
 }
 
 // row reads the result of an entry.
