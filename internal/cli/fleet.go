@@ -414,7 +414,6 @@ func (o fleetOptions) on(con *console, w *workflow.Workflow, do work) work {
 		}
 	}
 	return func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
-		fleet.BoundGarbage()
 		layers, err := presetTexts(c.Home, w)
 		if err != nil {
 			return mapreduce.Result{}, err
