@@ -63,17 +63,11 @@ func TestJobsShareTheSlotsOfAWorker(t *testing.T) {
 
 // runJobs has a worker run attempts of jobs, of which all but the first begin later, and returns the jobs then.
 func runJobs(t *testing.T, slots int, before, after time.Duration, jobs []testCoordinator) []testCoordinator {
-	started := make(chan *heldAttempt, 100)
+	var started []*heldAttempt
 	w := newWorker(fleet.WorkerOptions{Version: "v"})
 	w.brokerConn, w.o.Slots, w.life, w.state.rounds = &brokerConn{}, slots, t.Context(), 1
-	defer close(w.idle)
 	for slot := range slots {
 		w.state.free = append(w.state.free, slot+1)
-		go func() {
-			for h := range w.idle {
-				started <- h
-			}
-		}()
 	}
 	for i := range jobs {
 		b := &jobs[i]
@@ -114,8 +108,7 @@ func runJobs(t *testing.T, slots int, before, after time.Duration, jobs []testCo
 			}
 		}
 		for range 2 { // offers, and what answers them
-			synctest.Wait() // goroutines wait for attempts
-			w.schedule(&w.state, time.Now())
+			started = append(started, w.state.schedule(time.Now())...)
 			for i := range jobs {
 				b := &jobs[i]
 				j := w.state.jobs[b.key]
@@ -141,15 +134,14 @@ func runJobs(t *testing.T, slots int, before, after time.Duration, jobs []testCo
 			}
 		}
 		synctest.Wait()
-		for len(started) > 0 {
-			h := <-started
-			w.runs.Done()
+		for _, h := range started {
 			for i := range jobs {
 				if b := &jobs[i]; b.key == h.job.key {
 					b.ends[h.token] = now + b.each
 				}
 			}
 		}
+		started = nil
 		time.Sleep(tick)
 	}
 	return jobs

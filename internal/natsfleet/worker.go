@@ -49,8 +49,6 @@ type worker struct {
 	// lacks returns why there can be no workspaces here, or "" if there can.
 	lacks func() string
 
-	// idle reaches goroutines that wait for another attempt.
-	idle chan *heldAttempt
 	// changed wakes the loop.
 	changed chan struct{}
 
@@ -62,7 +60,7 @@ type worker struct {
 // newWorker returns a worker that is not connected yet.
 func newWorker(o fleet.WorkerOptions) *worker {
 	w := &worker{
-		o: o, idle: make(chan *heldAttempt), changed: make(chan struct{}, 1),
+		o: o, changed: make(chan struct{}, 1),
 		state: workerState{
 			contact: contact{proof: time.Now()},
 			jobs:    map[string]*workerJob{}, held: map[string]*heldAttempt{}, space: make(chan struct{}),
@@ -99,7 +97,6 @@ func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 		return fleet.Refusef("sh not found on PATH: workers need it to run steps")
 	}
 	w := newWorker(o)
-	defer close(w.idle)
 	host, _ := os.Hostname()
 	err := o.May(fleet.WorkerRole)
 	if err != nil {
@@ -208,7 +205,9 @@ func (w *worker) loop(ctx context.Context) error {
 		}
 		now, busy := time.Now(), false
 		w.turn(func(s *workerState) {
-			w.schedule(s, now)
+			for _, h := range s.schedule(now) {
+				w.runs.Go(func() { w.run(h) })
+			}
 			busy = len(s.free) < w.o.Slots
 		})
 		var later <-chan time.Time

@@ -34,8 +34,9 @@ var (
 	errNoContact = fmt.Errorf("the worker had no contact with the broker: %w", process.ErrKill)
 )
 
-// schedule gives free slots to attempts that go on, then to those that wait, and offers what is left to the jobs.
-func (w *worker) schedule(s *workerState, now time.Time) {
+// schedule gives free slots to attempts that go on, then to those that wait, and offers what is left to the jobs. It
+// returns those that are to run now.
+func (s *workerState) schedule(now time.Time) (begun []*heldAttempt) {
 	s.noteTurn(now)
 	for len(s.free) > 0 && len(s.waking) > 0 {
 		s.waking[0] <- s.takeSlot()
@@ -46,39 +47,15 @@ func (w *worker) schedule(s *workerState, now time.Time) {
 		s.queue = s.queue[1:]
 		h.slot = s.takeSlot()
 		h.began = h.slot
-		w.start(h)
+		begun = append(begun, h)
 	}
 	free := len(s.free) - len(s.queue)
 	if s.stopping || now.Before(s.rest) || s.outOfContact(now) || s.frozen(now) {
 		free = 0
 	}
 	s.offer(free, now)
+	return begun
 }
-
-// start has an idle goroutine, whose stack has grown already, or a new one run an attempt.
-func (w *worker) start(h *heldAttempt) {
-	w.runs.Add(1)
-	select {
-	case w.idle <- h:
-	default:
-		go func() {
-			for ok := true; ok; {
-				w.run(h)
-				w.runs.Done()
-				select {
-				case h, ok = <-w.idle:
-				case <-w.life.Done():
-					return
-				case <-time.After(idleTime):
-					return
-				}
-			}
-		}()
-	}
-}
-
-// idleTime is how long a goroutine waits for another attempt.
-const idleTime = time.Second
 
 // delivered takes what the coordinator of a job says.
 func (w *worker) delivered(m *nats.Msg) {
