@@ -163,7 +163,7 @@ func (d *Dispatcher) Remove(token int64) (Holder, bool) {
 // attempt is not out, or it is another worker's.
 func (d *Dispatcher) Reported(token int64, who Holder, now time.Time) bool {
 	f, ok := d.flights[token]
-	if !ok || f.at == nil && !f.adopted || f.at != nil && f.at.instance != who.Instance {
+	if !ok || !f.mayBeOf(who.Instance, who.Node) {
 		return false
 	}
 	if f.at == nil {
@@ -171,6 +171,14 @@ func (d *Dispatcher) Reported(token int64, who Holder, now time.Time) bool {
 	}
 	f.arrived, f.began, f.at.lastHeard = true, true, now
 	return true
+}
+
+// mayBeOf reports whether a worker has an attempt, or may have been given it by the run before.
+func (f *flight) mayBeOf(instance, node string) bool {
+	if f.at != nil {
+		return f.at.instance == instance
+	}
+	return f.adopted && (f.ranOn == "" || f.ranOn == node)
 }
 
 // Len is the number of attempts that are out.
@@ -250,7 +258,7 @@ func (d *Dispatcher) reconcile(s *workerState, w WorkerStatus, now time.Time) (o
 		has[token] = true
 		f := d.flights[token]
 		switch {
-		case f == nil, f.at != s && !f.adopted:
+		case f == nil, !f.mayBeOf(s.instance, s.node):
 			over = append(over, token)
 		case f.adopted:
 			d.bind(f, s)
@@ -341,7 +349,7 @@ func (d *Dispatcher) WorkerEnded(who Holder, left []int64, now time.Time) {
 	delete(d.expected, who.Instance)
 	for _, token := range left {
 		f := d.flights[token]
-		if f == nil || !f.adopted && (f.at == nil || f.at.instance != who.Instance) {
+		if f == nil || !f.mayBeOf(who.Instance, who.Node) {
 			continue
 		}
 		if f.adopted {

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"time"
 )
@@ -17,11 +16,10 @@ type Ledger struct {
 	Halted   bool // nothing begins any more
 	Detached bool // some attempts may still run when the coordinator ends
 
-	members map[string]bool  // instances that are on disk as members: nobody else is given anything
-	joining []WorkerStatus   // the last words of those that are being written there
-	given   map[int64]string // with credentials: the ids of the workers that have attempts, by token
-	ends    map[int64]error  // why attempts are to be ended alone, by token
-	left    map[int64]bool   // tokens of attempts whose ends are for the run after this one
+	members map[string]bool // instances that are on disk as members: nobody else is given anything
+	joining []WorkerStatus  // the last words of those that are being written there
+	ends    map[int64]error // why attempts are to be ended alone, by token
+	left    map[int64]bool  // tokens of attempts whose ends are for the run after this one
 
 	pending  map[string][]Ending // ends whose records are not on disk, by agent id, in order
 	reported map[int64]bool      // tokens of those that workers have reported
@@ -64,15 +62,12 @@ type Lost struct {
 	Index    int // of the item
 	Number   int
 	Instance string // that had it; empty if that is not known
-	ID       string // with credentials: of the worker that had it
 
 	recorded bool // its AgentLost is on disk
 }
 
 // Of reports whether the attempt may be what a worker had.
-func (l *Lost) Of(instance, id string) bool {
-	return (l.Instance == "" || l.Instance == instance) && (l.ID == "" || l.ID == id)
-}
+func (l *Lost) Of(instance string) bool { return l.Instance == "" || l.Instance == instance }
 
 const (
 	// MostTimes is how often an attempt is given out that never arrives. A worker of several jobs refuses what answers
@@ -87,7 +82,7 @@ const (
 func NewLedger(lease, every time.Duration, now time.Time) *Ledger {
 	return &Ledger{
 		Dispatcher: NewDispatcher(lease, every, now),
-		members:    map[string]bool{}, given: map[int64]string{}, ends: map[int64]error{}, left: map[int64]bool{},
+		members:    map[string]bool{}, ends: map[int64]error{}, left: map[int64]bool{},
 		pending: map[string][]Ending{}, reported: map[int64]bool{}, lost: map[int64]*Lost{}, boxes: map[string]*box{},
 	}
 }
@@ -111,11 +106,6 @@ func (l *Ledger) SubmitAdopted(token int64, ranOn string, now time.Time) {
 	l.Adopt(token, ranOn)
 	l.flights[token].last, l.flights[token].whole = -1, -1
 	l.dispatch(now)
-}
-
-// AllAdopted notes that no more attempts of the run before come.
-func (l *Ledger) AllAdopted() {
-	maps.DeleteFunc(l.given, func(token int64, _ string) bool { return l.flights[token] == nil })
 }
 
 // Refuse notes that an attempt was given back that was never entered.
@@ -199,9 +189,6 @@ func (l *Ledger) Hurry(tokens []int64) {
 // Hear takes what a worker says of itself. One that is no member yet is heard when it is: it is given nothing before,
 // since a resume would not know that it was.
 func (l *Ledger) Hear(w WorkerStatus, now time.Time) {
-	if len(l.given) > 0 {
-		w.Holds = slices.DeleteFunc(w.Holds, func(token int64) bool { return !l.MayHave(token, w.Instance) })
-	}
 	if l.members[w.Instance] {
 		l.status(w, now)
 		return
@@ -227,12 +214,11 @@ func (l *Ledger) Joined(n int, written bool, now time.Time) {
 	}
 }
 
-// Remember enters the members of the run before, and which of them it gave which attempts.
-func (l *Ledger) Remember(instances []string, given map[int64]string) {
+// Remember enters the members of the run before.
+func (l *Ledger) Remember(instances []string) {
 	for _, instance := range instances {
 		l.members[instance] = true
 	}
-	maps.Copy(l.given, given)
 }
 
 func (l *Ledger) status(w WorkerStatus, now time.Time) {
@@ -321,10 +307,4 @@ func (l *Ledger) mark(instance string) {
 		b.dirty = true
 		l.dirty = append(l.dirty, instance)
 	}
-}
-
-// MayHave reports whether an instance may have an attempt. With credentials no other than the one that it was given to.
-func (l *Ledger) MayHave(token int64, instance string) bool {
-	id, known := l.given[token]
-	return !known || id == IDOf(instance)
 }

@@ -22,7 +22,7 @@ func (l *Ledger) Report(r Report, now time.Time) Verdict {
 	switch {
 	case f == nil:
 		return l.reportOfNone(r)
-	case !l.MayHave(r.Token, r.Holder.Instance), f.work == relays: // relays: it came by another way than the one before
+	case f.work == relays: // it came by another way than the one before
 		return Later
 	case f.work == ends:
 		return Ignore
@@ -53,7 +53,7 @@ func (l *Ledger) reportOfNone(r Report) Verdict {
 		return Later
 	case l.reported[r.Token]:
 		return Kept
-	case lost == nil || !r.Final() || !lost.Of(r.Holder.Instance, IDOf(r.Holder.Instance)):
+	case lost == nil || !r.Final() || !lost.Of(r.Holder.Instance):
 		l.ack(r)
 		return Answered
 	case !lost.recorded: // it would come before the AgentLost
@@ -85,7 +85,7 @@ func (l *Ledger) End(e Ending) (Holder, bool) {
 	if !ok {
 		return h, false
 	}
-	l.drop(e.Token)
+	delete(l.ends, e.Token)
 	l.pending[e.AgentID] = append(l.pending[e.AgentID], e)
 	if e.Instance != "" {
 		l.reported[e.Token] = true
@@ -95,7 +95,6 @@ func (l *Ledger) End(e Ending) (Holder, bool) {
 
 // Lose ends an attempt that is lost, and remembers it.
 func (l *Ledger) Lose(a Lost, agentID string) (Holder, bool) {
-	a.ID = l.given[a.Token]
 	h, ok := l.End(Ending{Token: a.Token, AgentID: agentID})
 	if !ok {
 		return h, false
@@ -112,7 +111,7 @@ func (l *Ledger) Lose(a Lost, agentID string) (Holder, bool) {
 
 // LostOf returns an attempt that was given up and that a worker may have had, or nil.
 func (l *Ledger) LostOf(token int64, instance string) *Lost {
-	if lost := l.lost[token]; lost != nil && lost.Of(instance, IDOf(instance)) {
+	if lost := l.lost[token]; lost != nil && lost.Of(instance) {
 		return lost
 	}
 	return nil
@@ -137,11 +136,6 @@ func (l *Ledger) Left(token int64) bool { return l.left[token] }
 // Forget removes an attempt whose end nobody will record.
 func (l *Ledger) Forget(token int64) {
 	l.Remove(token)
-	l.drop(token)
-}
-
-func (l *Ledger) drop(token int64) {
-	delete(l.given, token)
 	delete(l.ends, token)
 }
 
@@ -166,21 +160,6 @@ func (l *Ledger) Written(agentID string, lost bool) (Ending, bool) {
 	}
 	return e, true
 }
-
-// Give notes the worker that attempts are about to be sent to, and returns those of them that it has. No other one can
-// say that it has them, also after a resume. What another one was given since is sent too late, and refused.
-func (l *Ledger) Give(instance string, tokens []int64) (has []int64) {
-	for _, token := range tokens {
-		if l.HolderOf(token) == instance {
-			l.given[token] = IDOf(instance)
-			has = append(has, token)
-		}
-	}
-	return has
-}
-
-// Given returns the ids of the workers that attempts were given to, by token.
-func (l *Ledger) Given() map[int64]string { return l.given }
 
 // ack tells a worker that a report is not needed any more.
 func (l *Ledger) ack(r Report) { l.acknowledge(r.Holder.Instance, Ack{Token: r.Token, Index: r.Index}) }

@@ -334,7 +334,6 @@ func (c *coordinator) submit(ctx context.Context, a *agent.Attempt, done doneFun
 			context.AfterFunc(ctx, func() { c.endAll(ctx) })
 		}
 		if last {
-			s.ledger.AllAdopted()
 			close(c.adopted)
 		}
 	})

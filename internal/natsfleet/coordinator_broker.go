@@ -31,7 +31,7 @@ func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
 		c.members.path = filepath.Join(c.clones.Dir(), "fleet")
 	}
 	// The clock of that coordinator may have been ahead of this one's, and the broker may have lost its lock since.
-	_, epoch, _, _ := readMembers(c.members.path)
+	_, epoch, _ := readMembers(c.members.path)
 	c.jobID, c.epoch = jobID, max(c.epoch, epoch+1)
 	if err := c.provided(ctx, func(ctx context.Context) error { return c.lock(ctx, key, jobID) }); err != nil {
 		return err

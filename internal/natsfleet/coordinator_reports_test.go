@@ -38,7 +38,6 @@ func TestAStoredReportThatCannotBeTakenYetComesAgainSoon(t *testing.T) {
 			l.Relayed(report(1))
 			l.Report(report(2), time.Now())
 		},
-		"the attempt was given to another one": func(l *fleet.Ledger) { l.Remember(nil, map[int64]string{1: "another"}) },
 	} {
 		c := newCoordinator(fleet.JobOptions{Lease: time.Minute})
 		c.turn(func(s *jobState) {

@@ -116,9 +116,6 @@ func (c *coordinator) publish(instance string, d fleet.CoordinatorMessage) {
 				m.Reply = c.sender.returns + "." + instance + "." + strconv.Itoa(number)
 			}
 		})
-		if c.signer != nil {
-			c.noteGiven(instance, tokens)
-		}
 	}
 	_ = c.nc.PublishMsg(m) // without a connection it is said again when there is one
 }

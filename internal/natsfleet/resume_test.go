@@ -346,7 +346,7 @@ func afterTheEndOfAWorker(t *testing.T, do func(*field)) *ends {
 
 var _ fleet.Coordinator = (*coordinator)(nil)
 
-// After a resume an attempt belongs to the worker that it was given to, also before that has spoken: no other one can say how it ended.
+// After a resume an attempt that has begun belongs to the worker that ran it, also before that has spoken: no other one can say how it ended.
 func TestAnAttemptIsClaimedByNobodyElse(t *testing.T) {
 	f := securedField(t, "a", "b")
 	f.lease = time.Minute
@@ -401,7 +401,7 @@ func TestAnAttemptIsClaimedByNobodyElse(t *testing.T) {
 	}
 	ended := make(chan string, 1)
 	again := attemptAt(f, 1, "true")
-	again.Adopted = true
+	again.Adopted, again.RanOn = true, "a"
 	c.Submit(t.Context(), again, func(_ *agent.Attempt, o agent.Outcome, err error) { ended <- fmt.Sprint(o.Output, err) })
 	report := func(own, output string) fleet.Report {
 		return fleet.Report{
@@ -426,52 +426,6 @@ func TestAnAttemptIsClaimedByNobodyElse(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Error("it does not end")
-	}
-}
-
-// The file that says who has what stays small, and has all that is out.
-func TestWhoHasWhatIsNotedInAFileThatStaysSmall(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "members")
-	c := newCoordinator(fleet.JobOptions{})
-	c.members.path = path
-	if err := c.openMembers("job", false); err != nil {
-		t.Fatal(err)
-	}
-	a, b := strings.Repeat("A", 56), strings.Repeat("B", 56)
-	if err := c.members.note("+", []string{a + "-1", b + "-1", b + "-2"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.members.note("-", []string{b + "-1"}); err != nil {
-		t.Fatal(err)
-	}
-	const many, out = 40_000, 50
-	for token := int64(1); token <= many; token++ {
-		c.state.ledger.Add(token)
-		instance := map[bool]string{true: a + "-1", false: b + "-2"}[token%2 == 0]
-		assign(t, c.state.ledger, instance, token, token)
-		c.noteGiven(instance, []int64{token})
-		if token > out {
-			c.state.ledger.End(fleet.Ending{Token: token - out})
-		}
-	}
-	info, err := os.Stat(path)
-	if err != nil || info.Size() > 2*mostOfAttempts {
-		t.Errorf("the file has %d bytes, %v", info.Size(), err)
-	}
-	c.members.close()
-	d := newCoordinator(fleet.JobOptions{})
-	d.members.path = path
-	if err := d.openMembers("job", true); err != nil {
-		t.Fatal(err)
-	}
-	d.members.close()
-	if !d.members.present[a+"-1"] || !d.members.present[b+"-2"] || len(d.members.present) != 2 {
-		t.Errorf("instances %v", d.members.present)
-	}
-	for token := int64(many - out + 1); token <= many; token++ {
-		if want := map[bool]string{true: a, false: b}[token%2 == 0]; d.state.ledger.Given()[token] != want {
-			t.Fatalf("%d is said to be given to %q, want %s", token, d.state.ledger.Given()[token], want)
-		}
 	}
 }
 
@@ -548,31 +502,6 @@ func TestAnAttemptThatNeverArrivesStopsTheRun(t *testing.T) {
 	}
 	if got, want := (<-stopped).Error(), "item_7 was sent to workers 20 times, and none ever confirmed it"; got != want {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-// While the coordinator cannot send, attempts go to a worker, back, and to another one. What is sent late to the first one, which refuses it, does not make it
-// the one that has the attempt: the list of the other one would be thought to be wrong, and the attempt would run twice.
-func TestWhatIsSentLateIsNotNotedAsGiven(t *testing.T) {
-	c := newCoordinator(fleet.JobOptions{})
-	c.members.path = filepath.Join(t.TempDir(), "members")
-	if err := c.openMembers("job", false); err != nil {
-		t.Fatal(err)
-	}
-	defer c.members.close()
-	a, b := strings.Repeat("A", 56)+"-1", strings.Repeat("B", 56)+"-1"
-	l := c.state.ledger
-	l.Add(1)
-	assign(t, l, a, 1, 1)
-	l.Update(fleet.WorkerStatus{Instance: a, Node: a, Round: 2, Full: true}, time.Now()) // it has closed round 1
-	assign(t, l, b, 1, 1)
-	c.noteGiven(b, []int64{1})
-	c.noteGiven(a, []int64{1})
-	if !l.MayHave(1, b) || l.MayHave(1, a) {
-		t.Errorf("it is said to be given to %s", l.Given()[1])
-	}
-	if data, err := os.ReadFile(c.members.path); err != nil || strings.Count(string(data), givenSign) != 1 {
-		t.Errorf("the file has %q, %v", data, err)
 	}
 }
 
