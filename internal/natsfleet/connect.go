@@ -81,9 +81,10 @@ func connect(
 	onReconnect func(),
 ) (*brokerConn, error) {
 	list, err := servers(a)
-	for _, u := range list { // what is a shell on each worker is not sent in the clear over a network
+	for _, u := range list {
 		if !encrypted(u) && !a.Insecure && !loopback(u.Hostname()) {
-			return nil, refusePlain(u.Host)
+			return nil, fleet.Refusef("the connection to %s is not encrypted, which gives anyone on the network a "+
+				"shell on every worker: use tls://, or --insecure on a trusted network", u.Host)
 		}
 	}
 	if err != nil {
@@ -108,7 +109,12 @@ func connect(
 			}
 		}),
 	}
-	if options, err = h.authenticated(append(options, stayHere(a, list)...), a); err != nil {
+	inTheClear := func(u *url.URL) bool { return !encrypted(u) }
+	if !a.Insecure && slices.ContainsFunc(list, inTheClear) {
+		// A broker of a cluster names the others to its clients, which would go on with one of them when it dies.
+		options = append(options, nats.IgnoreDiscoveredServers())
+	}
+	if options, err = h.authenticated(options, a); err != nil {
 		return nil, err
 	}
 	if h.nc, err = nats.Connect(a.URL, options...); err != nil {
@@ -130,7 +136,7 @@ func connect(
 
 // explain returns why a broker could not be reached, and what to do about it.
 func explain(a fleet.Address, err error) error {
-	hint := ""
+	hint := "is the broker running at this address?"
 	var wrongCert *tls.CertificateVerificationError
 	var timeout net.Error
 	var network *net.OpError
@@ -141,11 +147,6 @@ func explain(a fleet.Address, err error) error {
 		hint = "it requires credentials: pass a file created by prodigy fleet init with --credentials, or an " +
 			"NKEY file with PRODIGY_FLEET_NKEY; a broker started without a configuration accepts only its " +
 			"own user, who needs the same PRODIGY_HOME"
-	case errors.Is(err, nats.ErrNkeysNotSupported) && a.Role == fleet.OwnerRole:
-		hint = "it is open to everybody, but your broker at this address accepts only you: is it somebody " +
-			"else's? If it is yours, remove its file in the brokers directory of PRODIGY_HOME"
-	case errors.Is(err, nats.ErrAuthorization) && a.Seed == "":
-		hint = "unknown NKEY in " + a.NKey
 	case errors.Is(err, nats.ErrAuthorization):
 		hint = "unknown credentials: they belong to another fleet, were replaced or removed, or the broker has " +
 			"not reloaded its users.conf (kill -HUP)"
@@ -153,25 +154,15 @@ func explain(a fleet.Address, err error) error {
 		hint = "it wants TLS: use --credentials, or tls:// and the certificates"
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		hint = "it has no TLS: is it the right broker? To run one with TLS: prodigy broker --dir"
-	case errors.As(err, &wrongCert) && a.CA != "":
-		hint = "its certificate was not issued by the authority in " + a.CA + ", or for another host"
-	case errors.As(err, &wrongCert) && a.CAPEM == "":
-		hint = "its certificate was issued by an unknown authority, or for another host: set PRODIGY_FLEET_CA to " +
-			"the authority's file, or use --credentials"
 	case errors.As(err, &wrongCert):
-		hint = "its certificate belongs to another fleet, or to another host: the name in the address must be " +
-			"one passed to prodigy fleet init as --host"
+		hint = "its certificate was issued by an authority that is not known here (set PRODIGY_FLEET_CA, or use " +
+			"--credentials), or for other hosts than the one in the address (--host of prodigy fleet init)"
 	case errors.As(err, &timeout) && timeout.Timeout():
 		hint = "not a NATS server (wrong port?)"
 	case (errors.As(err, &network) || errors.Is(err, io.EOF)) && errors.Is(err, nats.ErrTLS), network != nil &&
 		network.Op == "remote error":
-		if hint = "it requires a certificate: set PRODIGY_FLEET_CERT and PRODIGY_FLEET_KEY"; a.Cert != "" {
-			hint = "it rejects the certificate in " + a.Cert + ": it was issued by an authority that the " +
-				"broker does not trust, or it has expired"
-		}
-	case network != nil:
-		hint = "is the broker running at this address?"
-	default:
+		hint = "it requires a certificate of an authority that it trusts: set PRODIGY_FLEET_CERT and PRODIGY_FLEET_KEY"
+	case network == nil:
 		return err
 	}
 	return inWords(fmt.Errorf("%w: %s", err, hint))
@@ -243,7 +234,7 @@ func dialErrors(a fleet.Address) error {
 	var all []error
 	list, _ := servers(a) // they were checked
 	for _, u := range list {
-		c, err := net.DialTimeout("tcp", dialed(u), requestTime)
+		c, err := net.DialTimeout("tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), fleet.DefaultPort)), requestTime)
 		if err != nil {
 			all = append(all, err)
 			continue
@@ -260,27 +251,30 @@ func dialErrors(a fleet.Address) error {
 
 // authenticated adds how the broker and this side prove who they are.
 func (h *brokerConn) authenticated(options []nats.Option, a fleet.Address) ([]nats.Option, error) {
-	switch {
-	case a.CA != "":
-		if data, err := os.ReadFile(a.CA); err != nil {
+	conf := &tls.Config{MinVersion: tls.VersionTLS12}
+	authority := []byte(a.CAPEM)
+	if a.CA != "" {
+		var err error
+		if authority, err = os.ReadFile(a.CA); err != nil {
 			return nil, fleet.Refusef("the certificate of the authority: %w", err)
-		} else if !x509.NewCertPool().AppendCertsFromPEM(data) {
-			return nil, fleet.Refusef("the certificate of the authority: none found in %s", a.CA)
 		}
-		options = append(options, nats.RootCAs(a.CA))
-	case a.CAPEM != "":
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM([]byte(a.CAPEM)) {
-			return nil, fleet.Refusef("the certificate (ca) in the credentials cannot be read: copy the file " +
-				"again, or create a new one with prodigy fleet add")
+	}
+	if len(authority) > 0 {
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(authority) {
+			return nil, fleet.Refusef("the certificate of the authority: none found in %s",
+				cmp.Or(a.CA, "the credentials (ca)"))
 		}
-		options = append(options, nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}))
 	}
 	if a.Cert != "" {
-		if _, err := tls.LoadX509KeyPair(a.Cert, a.Key); err != nil {
+		cert, err := tls.LoadX509KeyPair(a.Cert, a.Key)
+		if err != nil {
 			return nil, fleet.Refusef("the certificate %s with the key %s: %w", a.Cert, a.Key, err)
 		}
-		options = append(options, nats.ClientCert(a.Cert, a.Key))
+		conf.Certificates = []tls.Certificate{cert}
+	}
+	if conf.RootCAs != nil || conf.Certificates != nil {
+		options = append(options, nats.Secure(conf))
 	}
 	if a.Seed == "" {
 		if a.NKey == "" {
@@ -320,47 +314,8 @@ func servers(a fleet.Address) (list []*url.URL, err error) {
 	return list, nil
 }
 
-// dialed returns what is dialed to reach a broker: a host with a port.
-func dialed(u *url.URL) string {
-	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), fleet.DefaultPort))
-}
-
 // encrypted reports whether the scheme of an address is one with TLS.
 func encrypted(u *url.URL) bool { return u.Scheme == "tls" || u.Scheme == "wss" }
-
-// refusePlain returns the error for a connection in the clear.
-func refusePlain(host string) error {
-	return fleet.Refusef("the connection to %s is not encrypted, which gives anyone on the network a shell on "+
-		"every worker: use tls://, or --insecure on a trusted network", host)
-}
-
-// stayHere returns the options by which a connection that may be in the clear, since its broker is on this machine, is
-// made with no other machine: a broker of a cluster names the others to its clients, which go on with one of them when
-// it dies. list has the brokers of the address.
-func stayHere(a fleet.Address, list []*url.URL) []nats.Option {
-	d := localDialer{}
-	for _, u := range list {
-		if encrypted(u) {
-			d = append(d, dialed(u))
-		}
-	}
-	// TLS leaves nothing in the clear, and --insecure allows it.
-	if len(d) == len(list) || a.Insecure || cmp.Or(a.CA, a.CAPEM, a.Cert) != "" {
-		return nil
-	}
-	return []nats.Option{nats.SetCustomDialer(d), nats.SkipHostLookup()}
-}
-
-// localDialer connects with this machine, and with the addresses in it, which were given with TLS.
-type localDialer []string
-
-// Dial implements nats.CustomDialer.
-func (d localDialer) Dial(network, address string) (net.Conn, error) {
-	if host, _, err := net.SplitHostPort(address); err != nil || !loopback(host) && !slices.Contains(d, address) {
-		return nil, refusePlain(address)
-	}
-	return net.DialTimeout(network, address, requestTime)
-}
 
 // leastLease returns how short a lease may be.
 func leastLease(a fleet.Address) time.Duration {

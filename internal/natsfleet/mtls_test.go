@@ -52,9 +52,9 @@ func TestABrokerThatWantsCertificates(t *testing.T) {
 		want string // in the error; empty: there is none
 	}{
 		{"all that it wants", fleet.Address{CA: ca, Cert: cert, Key: key, NKey: nkey}, ""},
-		{"no certificate", fleet.Address{CA: ca, NKey: nkey}, "it requires a certificate: set PRODIGY_FLEET_CERT and PRODIGY_FLEET_KEY"},
-		{"one of another authority", fleet.Address{CA: ca, Cert: otherCert, Key: otherKey, NKey: nkey}, "it rejects the certificate in " + otherCert},
-		{"another authority of the broker", fleet.Address{CA: otherCA, Cert: cert, Key: key, NKey: nkey}, "its certificate was not issued by the authority in " + otherCA},
+		{"no certificate", fleet.Address{CA: ca, NKey: nkey}, "it requires a certificate of an authority that it trusts: set PRODIGY_FLEET_CERT and PRODIGY_FLEET_KEY"},
+		{"one of another authority", fleet.Address{CA: ca, Cert: otherCert, Key: otherKey, NKey: nkey}, "it requires a certificate of an authority that it trusts"},
+		{"another authority of the broker", fleet.Address{CA: otherCA, Cert: cert, Key: key, NKey: nkey}, "its certificate was issued by an authority that is not known here"},
 		{"no authority of the broker", fleet.Address{Cert: cert, Key: key, NKey: nkey}, "PRODIGY_FLEET_CA"},
 		{"the key of another certificate", fleet.Address{CA: ca, Cert: cert, Key: otherKey, NKey: nkey}, "the certificate " + cert + " with the key " + otherKey + ":"},
 		{"a certificate that is not there", fleet.Address{CA: ca, Cert: cert + "x", Key: key, NKey: nkey}, "the certificate " + cert + "x with the key " + key + ":"},
