@@ -142,10 +142,7 @@ func ownerOf(o fleet.BrokerOptions) (public string, err error) {
 	path := fleet.OwnerFile(o.Home, o.Listen)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := makeOwner(path, o.Listen); err != nil && !errors.Is(err, fs.ErrExist) {
-			return "", err
-		}
-		data, err = os.ReadFile(path)
+		data, err = makeOwner(path, o.Listen)
 	}
 	var c fleet.Credentials
 	if err == nil {
@@ -161,23 +158,20 @@ func ownerOf(o fleet.BrokerOptions) (public string, err error) {
 	return public, nil
 }
 
-// makeOwner makes the file of these credentials at once, unless somebody else does.
-func makeOwner(path, address string) error {
+// makeOwner makes the file of these credentials.
+func makeOwner(path, address string) ([]byte, error) {
 	sign := newKey(nkeys.CreateAccount)
 	data := check.Must(yaml.Marshal(fleet.Credentials{
 		Role: fleet.OwnerRole, URL: "nats://" + address, Seed: newKey(nkeys.CreateUser).seed,
 		Sign: sign.seed, Trust: []string{sign.public},
 	}))
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
+	data = append([]byte("# Credentials of the owner of a broker, who runs jobs and workers with them. Keep them secret.\n"),
+		data...)
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = jobs.WriteFile(path, data)
 	}
-	part := path + "." + newInstance()
-	defer func() { _ = os.Remove(part) }()
-	if err := jobs.WriteFile(part, append([]byte("# Credentials of the owner of a broker, who runs jobs and workers "+
-		"with them. Keep them secret.\n"), data...)); err != nil {
-		return err
-	}
-	return os.Link(part, path)
+	return data, err
 }
 
 // introduce has the owner of a broker find the credentials by the address that the broker has got. Forget is to be

@@ -33,13 +33,17 @@ const validFor = 10 * 365 * 24 * time.Hour
 // routePort is added to the port of a broker for that of the routes between brokers.
 const routePort = 2000
 
+// usersFile is the list of those whom a broker lets in. It begins with usersHead and usersBegin.
 const (
 	usersFile = "users.conf"
 	usersHead = "# Who may use the broker, and for what. Made by prodigy fleet init; prodigy fleet add adds to it. " +
 		"To lock somebody out, use prodigy fleet remove and reload\n" +
-		"# the broker: kill -HUP, or nats-server --signal reload.\nusers = [\n"
-	usersTail = "]\n"
+		"# the broker: kill -HUP, or nats-server --signal reload.\n"
+	usersBegin = "users = [\n"
 )
+
+// nameLetters are those of the names of hosts and members.
+const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 
 // Init makes the configuration of brokers and the credentials of all roles.
 func (Backend) Init(o fleet.InitOptions) ([]string, error) {
@@ -56,7 +60,7 @@ func (Backend) Init(o fleet.InitOptions) ([]string, error) {
 	}
 	files := map[string]string{}
 	var users strings.Builder
-	users.WriteString(usersHead)
+	users.WriteString(usersHead + usersBegin)
 	workers := o.Workers
 	if len(workers) == 0 {
 		workers = []string{""}
@@ -78,7 +82,7 @@ func (Backend) Init(o fleet.InitOptions) ([]string, error) {
 	}
 	for _, h := range hosts {
 		files[filepath.Join(h.dir, "nats.conf")] = h.config(hosts)
-		files[filepath.Join(h.dir, usersFile)] = users.String() + usersTail
+		files[filepath.Join(h.dir, usersFile)] = users.String() + "]\n"
 		files[filepath.Join(h.dir, "ca.pem")] = ca
 		files[filepath.Join(h.dir, "server.pem")] = server
 		files[filepath.Join(h.dir, "server-key.pem")] = serverKey
@@ -106,12 +110,9 @@ func (Backend) Add(dir string, role fleet.Role, name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	lists, err := editUsers(dir, func(path, text string) (string, error) {
-		before, whole := withoutTail(text)
-		if !whole {
-			return "", fleet.Refusef("%s was edited: it no longer ends with %q, so nothing can be added", path, strings.TrimSpace(usersTail))
-		}
-		return before + entry + usersTail, nil
+	lists, err := editUsers(dir, func(text string) (string, bool) {
+		before, after, found := strings.Cut(text, usersBegin)
+		return before + usersBegin + entry + after, found
 	})
 	if err != nil {
 		return nil, err
@@ -130,18 +131,11 @@ func (Backend) Remove(dir string, role fleet.Role, name string) ([]string, error
 		return nil, fleet.Refusef("a name is required")
 	}
 	found := false
-	lists, err := editUsers(dir, func(_, text string) (string, error) {
-		text, whole := withoutTail(text)
-		kept := slices.DeleteFunc(strings.Split(text, userHead), func(entry string) bool {
-			is := strings.HasPrefix(entry, string(role)+" "+name+"\n")
-			found = found || is
-			return is
-		})
-		text = strings.Join(kept, userHead)
-		if whole {
-			text += usersTail
-		}
-		return text, nil
+	lists, err := editUsers(dir, func(text string) (string, bool) {
+		before, entry, is := strings.Cut(text, userHead(role, name))
+		_, after, _ := strings.Cut(entry, userEnd)
+		found = found || is
+		return before + after, true
 	})
 	if err != nil {
 		return nil, err
@@ -155,17 +149,15 @@ func (Backend) Remove(dir string, role fleet.Role, name string) ([]string, error
 		return done, err
 	}
 	file := filepath.Join(dir, identity{role, name}.file())
-	switch err := os.Remove(file); {
-	case err == nil:
+	if err = os.Remove(file); err == nil {
 		done = append(done, file)
-	case !errors.Is(err, fs.ErrNotExist):
-		return done, err
 	}
-	return done, nil
+	return done, check.Unless(err, fs.ErrNotExist)
 }
 
-// editUsers returns what edit makes of the lists of users of the brokers in a directory of fleet init, by path.
-func editUsers(dir string, edit func(path, text string) (string, error)) (map[string]string, error) {
+// editUsers returns what edit makes of the lists of users of the brokers in a directory of fleet init, by path. Edit
+// reports false if it does not find where it is to add something.
+func editUsers(dir string, edit func(text string) (string, bool)) (map[string]string, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "broker*", usersFile))
 	if err != nil || len(paths) == 0 {
 		return nil, fleet.Refusef("broker*/%s not found in %s: was the directory created by prodigy fleet init?", usersFile, dir)
@@ -173,22 +165,16 @@ func editUsers(dir string, edit func(path, text string) (string, error)) (map[st
 	lists := make(map[string]string, len(paths))
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
-		if err == nil {
-			lists[path], err = edit(path, string(data))
-		}
 		if err != nil {
 			return nil, err
 		}
+		var found bool
+		if lists[path], found = edit(string(data)); !found {
+			return nil, fleet.Refusef("%s was edited: it has no %q, so nothing can be added", path,
+				strings.TrimSpace(usersBegin))
+		}
 	}
 	return lists, nil
-}
-
-// withoutTail returns a list of users without its end, and whether it had that.
-func withoutTail(text string) (before string, whole bool) {
-	if before, whole = strings.CutSuffix(strings.TrimRight(text, " \r\n")+"\n", usersTail); whole {
-		return before, true
-	}
-	return text, false
 }
 
 // broker is a host that a broker runs on.
@@ -199,7 +185,7 @@ type broker struct {
 }
 
 // brokersOf returns the brokers that files are made for. Each host is a name or an address, with a port if it is not
-// that of the others. A directory is named after its host if there are several.
+// that of the others. A directory is named after its host if there are several, and after such a port.
 func brokersOf(o fleet.InitOptions) ([]broker, error) {
 	if n := len(o.Hosts); n != 1 && n != 3 && n != 5 {
 		return nil, fleet.Refusef("--host given %d times: use one broker, or three or five for a cluster", n)
@@ -213,33 +199,22 @@ func brokersOf(o fleet.InitOptions) ([]broker, error) {
 			}
 			b.host = host
 		}
-		if net.ParseIP(b.host) == nil && !isHostName(b.host) {
+		if b.host == "" || net.ParseIP(b.host) == nil && strings.Trim(b.host, nameLetters) != "" {
 			return nil, fleet.Refusef("--host %q is not a host name or address", text)
 		}
 		b.dir = "broker"
 		if len(o.Hosts) > 1 {
 			b.dir = "broker-" + strings.ReplaceAll(b.host, ":", "_")
-			if slices.ContainsFunc(list, func(o broker) bool { return o.host == b.host }) {
+			if b.port != o.Port {
 				b.dir += "-" + strconv.Itoa(b.port)
 			}
 		}
-		if slices.ContainsFunc(list, func(o broker) bool { return o.host == b.host && o.port == b.port }) {
+		if slices.ContainsFunc(list, func(o broker) bool { return o.dir == b.dir }) {
 			return nil, fleet.Refusef("--host %s is given twice", text)
 		}
 		list = append(list, b)
 	}
 	return list, nil
-}
-
-// isHostName reports whether a text can be the name of a host.
-func isHostName(text string) bool {
-	for label := range strings.SplitSeq(text, ".") {
-		if label == "" ||
-			strings.Trim(label, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
-			return false
-		}
-	}
-	return true
 }
 
 // hostPort returns the address of a port of a host.
@@ -305,7 +280,7 @@ func (m identity) file() string {
 
 // credentials makes a key for a member, and returns the credentials and the entry in the configuration of the broker.
 func (m identity) credentials(base fleet.Credentials) (text, entry string, err error) {
-	if strings.Trim(m.name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") != "" {
+	if strings.Trim(m.name, nameLetters) != "" {
 		return "", "", fleet.Refusef("invalid name %q: use letters, digits, and . - _", m.name)
 	}
 	k := newKey(nkeys.CreateUser)
@@ -383,12 +358,6 @@ func certificates(hosts []broker) (ca, server, serverKey string) {
 // makeFiles writes files below dir with mode 0600, and returns their paths. It overwrites none: if one exists, or
 // cannot be written, none is left behind.
 func makeFiles(dir string, files map[string]string) (made []string, err error) {
-	names := slices.Sorted(maps.Keys(files))
-	for _, name := range names {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return nil, fleet.Refusef("%s already exists; nothing was overwritten", filepath.Join(dir, name))
-		}
-	}
 	defer func() {
 		if err != nil {
 			for _, path := range made {
@@ -397,7 +366,7 @@ func makeFiles(dir string, files map[string]string) (made []string, err error) {
 			made = nil
 		}
 	}()
-	for _, name := range names {
+	for name, text := range check.ByKey(files) {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return made, err
@@ -410,7 +379,7 @@ func makeFiles(dir string, files map[string]string) (made []string, err error) {
 			return made, err
 		}
 		made = append(made, path)
-		_, err = f.WriteString(files[name])
+		_, err = f.WriteString(text)
 		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 			return made, err
 		}

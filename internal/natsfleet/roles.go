@@ -57,8 +57,12 @@ func permissionsOf(role fleet.Role, name, id string) permissions {
 	return p
 }
 
-// userHead begins the entry of a member, before its role and its name.
-const userHead = "  # "
+// userHead begins the entry of a member, which ends with userEnd.
+func userHead(role fleet.Role, name string) string {
+	return fmt.Sprintf("  # %s %s\n  {\n", role, name)
+}
+
+const userEnd = "\n  }\n"
 
 // user returns the entry of a member in the configuration of nats-server.
 func user(role fleet.Role, name, id string) string {
@@ -66,16 +70,12 @@ func user(role fleet.Role, name, id string) string {
 	list := func(subjects []string) string {
 		return "        \"" + strings.Join(subjects, "\"\n        \"") + "\"\n"
 	}
-	return fmt.Sprintf(userHead+`%s %s
-  {
-    nkey: %s
+	return userHead(role, name) + fmt.Sprintf(`    nkey: %s
     permissions: {
       publish: { allow: [
 %s      ] }
       subscribe: { allow: [
 %s      ] }
       allow_responses: { max: 1, expires: "1m" }
-    }
-  }
-`, role, name, id, list(p.publish), list(p.subscribe))
+    }`, id, list(p.publish), list(p.subscribe)) + userEnd
 }
