@@ -390,8 +390,11 @@ func (t *tracer) started(r events.Record, e events.AgentStarted) {
 	i := t.item(r, e.ItemIndex, e.ItemID)
 	t.endAttempt(e.ItemID, r.Time, "", interrupted)
 	attrs := []attr{
-		{"prodigy.item.id", e.ItemID}, {"prodigy.attempt", e.Attempt}, {"prodigy.slot", e.Worker},
-		{"prodigy.key", e.Key}, {"prodigy.breaker.key", e.BreakerKey},
+		{"prodigy.item.id", e.ItemID},
+		{"prodigy.attempt", e.Attempt},
+		{"prodigy.slot", e.Worker},
+		{"prodigy.key", e.Key},
+		{"prodigy.breaker.key", e.BreakerKey},
 	}
 	if e.Alone || e.Suspect {
 		attrs = append(attrs, attr{"prodigy.alone", true})
